@@ -18,6 +18,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -276,5 +277,22 @@ func TestTheCommandToRunNextIsCopyable(t *testing.T) {
 		if strings.Contains(joined, tt.again+" --full sixty explain kv-cache-thrashing") != tt.whole || strings.Contains(joined, "The same command with --full.") == tt.whole {
 			t.Errorf("%s: copied whole: want %t\n%s", tt.again, tt.whole, got)
 		}
+	}
+}
+
+func TestOnlyWhatDiffersIsCalledDifferent(t *testing.T) {
+	of := func(now float64) string {
+		w := diagnose.Workload{Known: true, Factors: []diagnose.Factor{
+			{Signal: indicator.FirstTokenRate, Name: "request_rate", Value: 1.01, Baseline: 1, ShareOfTTFTChange: -1, ShareOfOutputChange: -1},
+			{Signal: indicator.ITLMean, Name: "decode_step_time", Value: now, Baseline: 0.01, ShareOfTTFTChange: -1, ShareOfOutputChange: -1},
+		}}
+		intro, _ := changes(&diagnose.Diagnosis{}, &w, true)
+		return intro
+	}
+	if got, want := of(0.0103), "The traffic and the server are as normal."; got != want {
+		t.Errorf("3 %% slower: %q, want %q", got, want)
+	}
+	if got, want := of(0.03), "The traffic is normal; the server behaves differently."; got != want {
+		t.Errorf("three times as slow: %q, want %q", got, want)
 	}
 }

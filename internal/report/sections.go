@@ -306,12 +306,13 @@ func changes(d *diagnose.Diagnosis, w *diagnose.Workload, verbose bool) (intro s
 	if !w.Known {
 		return "", nil
 	}
-	ttft, output := false, false
+	ttft, output, different := false, false, false
 	for i := range w.Factors {
 		f := &w.Factors[i]
 		if !verbose && !differs(f) && f.ShareOfTTFTChange < 0.05 && f.ShareOfOutputChange < 0.05 {
 			continue
 		}
+		different = different || differs(f)
 		title := f.Name
 		if f.Signal != nil {
 			title = f.Signal.Title
@@ -326,8 +327,10 @@ func changes(d *diagnose.Diagnosis, w *diagnose.Workload, verbose bool) (intro s
 		intro = "The traffic differs from normal."
 	case w.Changed:
 		intro = "The traffic differs from normal; the server handles it."
-	default:
+	case different:
 		intro = "The traffic is normal; the server behaves differently."
+	default:
+		intro = "The traffic and the server are as normal."
 	}
 	if ttft {
 		intro += " " + shares(w.Factors, "Of the rise in mean TTFT", func(f *diagnose.Factor) float64 { return f.ShareOfTTFTChange })

@@ -13,14 +13,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/tools/txtar"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/cli"
 	codes "github.com/sixty-dev/sixty/internal/cli/command"
-	"github.com/sixty-dev/sixty/internal/load/loadtest"
+	"github.com/sixty-dev/sixty/internal/fleet"
 )
 
 // Rows of the table of exit codes that other tests hold against the commands.
@@ -151,8 +150,8 @@ func tenTimes(t *testing.T, result []byte) []byte {
 // loadServer is a server for a load test.
 func loadServer(t *testing.T) string {
 	t.Helper()
-	s, err := loadtest.Start(loadtest.Script{TTFT: time.Millisecond, ITL: time.Millisecond, Tokens: 3})
+	s, err := fleet.Start(fleet.Config{})
 	must.Succeed(t, err)
 	t.Cleanup(func() { s.Close() })
-	return s.URL()
+	return s.URL(0)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,13 +49,6 @@ func (f *benchFlags) register(s *pflag.FlagSet) {
 	f.out.AddFull(s, "show every latency, the server's signals and the load generator's own accuracy")
 }
 
-// tuneRuntime keeps garbage collection, which costs the measured requests time,
-// rare: nothing is allocated per event.
-func tuneRuntime() (restore func()) {
-	old := debug.SetGCPercent(400)
-	return func() { debug.SetGCPercent(old) }
-}
-
 // observedFor is how long live servers are watched for --workload-from.
 const observedFor = time.Minute
 
@@ -91,7 +83,6 @@ func (f *benchFlags) read(stderr io.Writer) (err error) {
 }
 
 func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
-	defer tuneRuntime()()
 	f.URL, f.Given = args[0], cmd.Flags().Changed
 	f.Config.Asked.Given(f.Given)
 	if err := f.read(cmd.ErrOrStderr()); err != nil {

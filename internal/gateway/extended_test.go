@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/polltest"
-	"github.com/sixty-dev/sixty/internal/load/loadtest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
@@ -49,7 +48,7 @@ func TestTheExtendedRulesRunUnchanged(t *testing.T) {
 	if len(exprs) < 15 {
 		t.Fatalf("%d expressions were found", len(exprs))
 	}
-	script := scripted(t, loadtest.Script{TTFT: 5 * time.Millisecond, ITL: time.Millisecond, Tokens: 10})
+	script := scripted(t, 10, nil)
 	var steps atomic.Int64
 	up := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -65,7 +64,7 @@ vllm:prefix_cache_hits_total{model_name="scripted"} %d
 vllm:prefix_cache_queries_total{model_name="scripted"} %d
 `, 30*steps, steps, 4*steps, 10*steps)
 		default:
-			to := request(r.Method, script.URL()+r.URL.Path, "")
+			to := request(r.Method, script+r.URL.Path, "")
 			to.Body, to.ContentLength = r.Body, r.ContentLength
 			resp, err := http.DefaultClient.Do(to)
 			if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/base/polltest"
-	"github.com/sixty-dev/sixty/internal/load/loadtest"
 )
 
 func TestARequestIsTriedElsewhereWhereThatIsSafe(t *testing.T) {
@@ -153,8 +152,13 @@ func TestNoConnectionIsLeftAtTheEnd(t *testing.T) {
 }
 
 func TestDraining(t *testing.T) {
-	up := scripted(t, loadtest.Script{TTFT: 10 * time.Millisecond, ITL: 20 * time.Millisecond, Tokens: 20})
-	g := start(t, Config{}, up.URL())
+	drains := make(chan struct{})
+	up := scripted(t, 20, func(_ *http.Request, token int) {
+		if token == 5 {
+			<-drains
+		}
+	})
+	g := start(t, Config{}, up)
 	var body string
 	done := make(chan bool)
 	go func() {
@@ -162,21 +166,32 @@ func TestDraining(t *testing.T) {
 		_, body = post(t, g.url+"/v1/completions", chat)
 	}()
 	polltest.Until(t, "one request is open", func() bool { return g.InFlight() == 1 })
-	if err := g.stop(); err != nil {
+	stopped := make(chan error)
+	go func() { stopped <- g.stop() }()
+	polltest.Until(t, "new connections are not taken any more", func() bool {
+		c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	close(drains)
+	if err := <-stopped; err != nil {
 		t.Error(err)
 	}
 	<-done
 	if !strings.Contains(body, "[DONE]") {
 		t.Errorf("an open request was cut off: %.200s", body)
 	}
-	if _, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://")); err == nil {
-		t.Error("new connections are still taken")
-	}
 }
 
 func TestDrainingEndsWhatTakesTooLong(t *testing.T) {
-	up := scripted(t, loadtest.Script{TTFT: 10 * time.Millisecond, ITL: 100 * time.Millisecond, Tokens: 1000})
-	g := start(t, Config{}, up.URL())
+	up := scripted(t, 2, func(r *http.Request, token int) {
+		if token == 1 {
+			<-r.Context().Done()
+		}
+	})
+	g := start(t, Config{}, up)
 	go func() {
 		resp, err := http.Post(g.url+"/v1/completions", "application/json", strings.NewReader(chat))
 		if err == nil {
@@ -195,11 +210,11 @@ func TestDrainingEndsWhatTakesTooLong(t *testing.T) {
 
 // TestTokensAreCounted by the account that the client asked for, or as they pass.
 func TestTokensAreCounted(t *testing.T) {
-	up := scripted(t, loadtest.Script{Tokens: 5})
+	up := scripted(t, 5, nil)
 	for by, body := range map[string]string{
 		"usage": strings.Replace(chat, `"stream":true`, `"stream":true,"stream_options":{"include_usage":true}`, 1), "chunks": chat,
 	} {
-		g := start(t, Config{}, up.URL())
+		g := start(t, Config{}, up)
 		post(t, g.url+"/v1/chat/completions", body)
 		g.waitUntilIdle(t)
 		f := g.families(t)

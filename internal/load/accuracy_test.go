@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sixty-dev/sixty/internal/base/stat"
-	"github.com/sixty-dev/sixty/internal/load/loadtest"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
@@ -31,11 +29,11 @@ var serverCPU = flag.Int("server-cpu", -1, "run BenchmarkAccuracy's server on th
 
 func TestMain(m *testing.M) {
 	if text := os.Getenv(serveScript); text != "" {
-		var script loadtest.Script
+		var script script
 		if err := json.Unmarshal([]byte(text), &script); err != nil {
 			panic(err)
 		}
-		s, err := loadtest.Start(script)
+		s, err := startScripted(script)
 		if err != nil {
 			panic(err)
 		}
@@ -52,22 +50,21 @@ func TestMain(m *testing.M) {
 //
 //	go test -c ./internal/load && taskset -c 1 ./load.test -test.run '^$' -test.bench Accuracy -server-cpu 0
 func BenchmarkAccuracy(b *testing.B) {
-	paced := loadtest.Script{TTFT: 50 * time.Millisecond, ITL: 10 * time.Millisecond, Tokens: 64}
+	paced := script{TTFT: 50 * time.Millisecond, ITL: 10 * time.Millisecond, Tokens: 64}
 	poisson := workload.Poisson(100)
 	for _, c := range []struct {
 		name   string
-		script loadtest.Script
+		script script
 		load   Config
 	}{
 		{"64 streams", paced, Config{Concurrency: 64}},
 		{"256 streams", paced, Config{Concurrency: 256}},
-		{"1000 streams", loadtest.Script{TTFT: 50 * time.Millisecond, ITL: 20 * time.Millisecond, Tokens: 64}, Config{Concurrency: 1000}},
-		{"not streaming", loadtest.Script{Tokens: 1}, Config{Concurrency: 64}},
-		{"unpaced events", loadtest.Script{Tokens: 64}, Config{Concurrency: 64}},
+		{"1000 streams", script{TTFT: 50 * time.Millisecond, ITL: 20 * time.Millisecond, Tokens: 64}, Config{Concurrency: 1000}},
+		{"not streaming", script{Tokens: 1}, Config{Concurrency: 64}},
+		{"unpaced events", script{Tokens: 64}, Config{Concurrency: 64}},
 		{"open loop", paced, Config{Arrivals: &poisson}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			defer debug.SetGCPercent(debug.SetGCPercent(400)) // as sixty bench does
 			c.load.Target = Target{API: Completions, Model: "scripted", Stream: c.name != "not streaming", IgnoreEOS: true}
 			c.load.Duration, c.load.Seed = 3*time.Second, 1
 			for b.Loop() {
@@ -78,7 +75,7 @@ func BenchmarkAccuracy(b *testing.B) {
 }
 
 // accuracy makes a test against a server in a process of its own, and reports its errors.
-func accuracy(b *testing.B, script loadtest.Script, cfg Config) {
+func accuracy(b *testing.B, script script, cfg Config) {
 	url := serveApart(b, script)
 	g, err := workload.NewGenerator(spec(16, script.Tokens), 1)
 	if err != nil {
@@ -121,7 +118,7 @@ func accuracy(b *testing.B, script loadtest.Script, cfg Config) {
 }
 
 // serveApart starts a scripted server in a process of its own until the benchmark ends.
-func serveApart(b *testing.B, script loadtest.Script) (url string) {
+func serveApart(b *testing.B, script script) (url string) {
 	text, err := json.Marshal(script)
 	if err != nil {
 		b.Fatal(err)
@@ -146,7 +143,7 @@ func serveApart(b *testing.B, script loadtest.Script) (url string) {
 }
 
 // truths asks a server in another process what it did.
-func truths(b *testing.B, url string) (list []loadtest.Truth) {
+func truths(b *testing.B, url string) (list []truth) {
 	req, err := http.NewRequestWithContext(context.WithoutCancel(b.Context()), http.MethodGet, url+"/truth", http.NoBody)
 	if err != nil {
 		b.Fatal(err)

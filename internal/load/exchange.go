@@ -3,6 +3,7 @@ package load
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -109,7 +110,8 @@ func (s *stream) send(id uint64) error {
 	defer cancel()
 	connections, opened, began := 0, s.way.Opened.Load(), s.r.now()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
-		if connections++; s.way.Opened.Load() > opened {
+		_, secure := c.Conn.(*tls.Conn) // its handshake was not made ahead
+		if connections++; s.way.Opened.Load() > opened || secure && !c.Reused {
 			s.rec.Connect = s.r.now() - began
 		}
 		s.socket = wire.SocketOf(c.Conn)

@@ -7,12 +7,11 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
-	"github.com/sixty-dev/sixty/internal/load/loadtest"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 func TestProbeLearnsTheLengthOfPrompts(t *testing.T) {
-	tests := map[string]loadtest.Script{
+	tests := map[string]script{
 		"a token a word":               {},
 		"a chat template":              {Overhead: 13},
 		"words of more than a token":   {TokensPerWord: 1.25, Overhead: 5},
@@ -20,7 +19,7 @@ func TestProbeLearnsTheLengthOfPrompts(t *testing.T) {
 	}
 	for name, script := range tests {
 		t.Run(name, func(t *testing.T) {
-			s, err := loadtest.Start(script)
+			s, err := startScripted(script)
 			if err != nil {
 				t.Fatal(err)
 			}

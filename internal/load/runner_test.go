@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/stat"
-	"github.com/sixty-dev/sixty/internal/load/loadtest"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
@@ -22,9 +21,9 @@ func spec(prompt, output int) workload.Spec {
 }
 
 // run runs cfg against a scripted server and returns what was measured.
-func run(t *testing.T, script loadtest.Script, sp workload.Spec, cfg Config) (*Recording, []loadtest.Truth) {
+func run(t *testing.T, script script, sp workload.Spec, cfg Config) (*Recording, []truth) {
 	t.Helper()
-	s, err := loadtest.Start(script)
+	s, err := startScripted(script)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,9 +49,9 @@ func run(t *testing.T, script loadtest.Script, sp workload.Spec, cfg Config) (*R
 }
 
 func TestExchangeMeasuresWhatTheServerDid(t *testing.T) {
-	base := loadtest.Script{TTFT: 20 * time.Millisecond, ITL: 4 * time.Millisecond, Tokens: scripted}
+	base := script{TTFT: 20 * time.Millisecond, ITL: 4 * time.Millisecond, Tokens: scripted}
 	tests := map[string]struct {
-		script func(*loadtest.Script)
+		script func(*script)
 		target func(*Target)
 		// perGap is the tokens of one pause between writes.
 		perGap    int
@@ -60,12 +59,12 @@ func TestExchangeMeasuresWhatTheServerDid(t *testing.T) {
 	}{
 		"one token an event":                       {perGap: 1},
 		"chat":                                     {target: func(t *Target) { t.API = Chat }, perGap: 1},
-		"an early empty role chunk is no token":    {script: func(s *loadtest.Script) { s.RoleChunk = true }, target: func(t *Target) { t.API = Chat }, perGap: 1},
-		"a role chunk without any usage":           {script: func(s *loadtest.Script) { s.RoleChunk, s.NoUsage = true, true }, target: func(t *Target) { t.API = Chat }, perGap: 1, estimated: true},
-		"four tokens in an event":                  {script: func(s *loadtest.Script) { s.TokensPerChunk = 4 }, perGap: 4},
-		"four tokens in an event, told at the end": {script: func(s *loadtest.Script) { s.TokensPerChunk = 4 }, target: func(t *Target) { t.FinalUsage = true }, perGap: 4, estimated: true},
-		"three events in a packet":                 {script: func(s *loadtest.Script) { s.ChunksPerWrite = 3 }, perGap: 3},
-		"packets that split events":                {script: func(s *loadtest.Script) { s.SplitWrites = true }, perGap: 1},
+		"an early empty role chunk is no token":    {script: func(s *script) { s.RoleChunk = true }, target: func(t *Target) { t.API = Chat }, perGap: 1},
+		"a role chunk without any usage":           {script: func(s *script) { s.RoleChunk, s.NoUsage = true, true }, target: func(t *Target) { t.API = Chat }, perGap: 1, estimated: true},
+		"four tokens in an event":                  {script: func(s *script) { s.TokensPerChunk = 4 }, perGap: 4},
+		"four tokens in an event, told at the end": {script: func(s *script) { s.TokensPerChunk = 4 }, target: func(t *Target) { t.FinalUsage = true }, perGap: 4, estimated: true},
+		"three events in a packet":                 {script: func(s *script) { s.ChunksPerWrite = 3 }, perGap: 3},
+		"packets that split events":                {script: func(s *script) { s.SplitWrites = true }, perGap: 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +92,7 @@ func TestExchangeMeasuresWhatTheServerDid(t *testing.T) {
 const scripted = 24
 
 // mismeasured runs a dozen requests and returns what was measured wrongly.
-func mismeasured(t *testing.T, script loadtest.Script, cfg Config, perGap int, estimated bool) (off []string) {
+func mismeasured(t *testing.T, script script, cfg Config, perGap int, estimated bool) (off []string) {
 	t.Helper()
 	const tokens = scripted
 	add := func(format string, args ...any) { off = append(off, fmt.Sprintf(format, args...)) }
@@ -148,7 +147,7 @@ func median(v []float64) float64 {
 }
 
 func TestNonStreamingAnswersHaveNoFirstToken(t *testing.T) {
-	rec, _ := run(t, loadtest.Script{TTFT: 5 * time.Millisecond}, spec(8, 10), Config{Target: Target{API: Completions}, Concurrency: 2, MaxRequests: 10})
+	rec, _ := run(t, script{TTFT: 5 * time.Millisecond}, spec(8, 10), Config{Target: Target{API: Completions}, Concurrency: 2, MaxRequests: 10})
 	res := Summarize(rec, Settings{Warmup: 0})
 	if res.Requests.Complete != 10 || res.Latency[TTFT] != nil || res.Latency[E2E].Mean < 0.005 || res.Tokens.Output != 10 || res.Tokens.Prompt != 8 {
 		t.Errorf("requests %+v, latency %v, tokens %+v", res.Requests, res.Latency, res.Tokens)
@@ -159,7 +158,7 @@ func TestOpenLoopCountsTheTimeInLine(t *testing.T) {
 	// 100 requests a second for a server that does one in 50 ms: from sending, a
 	// request takes 50 ms; from the schedule, the last takes seconds.
 	a := workload.Constant(100)
-	rec, _ := run(t, loadtest.Script{TTFT: 50 * time.Millisecond, Tokens: 1}, spec(4, 1),
+	rec, _ := run(t, script{TTFT: 50 * time.Millisecond, Tokens: 1}, spec(4, 1),
 		Config{Target: Target{API: Completions, Stream: true}, Arrivals: &a, MaxConcurrency: 1, MaxRequests: 40})
 	res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
 	sent, scheduled := res.Latency[TTFT], res.Latency[TTFTScheduled]
@@ -181,7 +180,7 @@ func TestOpenLoopCountsTheTimeInLine(t *testing.T) {
 func TestConversationsRepeatTheAnswers(t *testing.T) {
 	sp := spec(10, 5)
 	sp.Turns = workload.Fixed(3)
-	_, truths := run(t, loadtest.Script{TTFT: time.Millisecond}, sp, Config{Target: Target{API: Chat, Stream: true}, Concurrency: 1, MaxRequests: 6})
+	_, truths := run(t, script{TTFT: time.Millisecond}, sp, Config{Target: Target{API: Chat, Stream: true}, Concurrency: 1, MaxRequests: 6})
 	want := []int{10, 25, 40, 10, 25, 40} // each turn adds its 10 words to the 5 answered
 	for i, tr := range truths {
 		if i < len(want) && tr.Prompt != want[i] {
@@ -193,7 +192,7 @@ func TestConversationsRepeatTheAnswers(t *testing.T) {
 func TestClientsLeaveWhenTheWorkloadSaysSo(t *testing.T) {
 	sp := spec(4, 20)
 	sp.CancelShare = 1
-	rec, truths := run(t, loadtest.Script{TTFT: time.Millisecond, ITL: 2 * time.Millisecond}, sp,
+	rec, truths := run(t, script{TTFT: time.Millisecond, ITL: 2 * time.Millisecond}, sp,
 		Config{Target: Target{API: Completions, Stream: true}, Concurrency: 2, MaxRequests: 10})
 	for r := range rec.Records() {
 		if r.Outcome != Cancelled || r.OutputTokens > 20 {
@@ -208,7 +207,7 @@ func TestClientsLeaveWhenTheWorkloadSaysSo(t *testing.T) {
 }
 
 func TestCancelledContextKeepsWhatWasMeasured(t *testing.T) {
-	s, err := loadtest.Start(loadtest.Script{TTFT: time.Millisecond, ITL: 20 * time.Millisecond, Tokens: 10})
+	s, err := startScripted(script{TTFT: time.Millisecond, ITL: 20 * time.Millisecond, Tokens: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +230,7 @@ func TestCancelledContextKeepsWhatWasMeasured(t *testing.T) {
 }
 
 func TestKeptConnectionsThatDiedAreReplaced(t *testing.T) {
-	rec, _ := run(t, loadtest.Script{TTFT: time.Millisecond, Tokens: 2, CloseEachTime: true}, spec(4, 2),
+	rec, _ := run(t, script{TTFT: time.Millisecond, Tokens: 2, CloseEachTime: true}, spec(4, 2),
 		Config{Target: Target{API: Completions, Stream: true}, Concurrency: 1, MaxRequests: 5})
 	for r := range rec.Records() {
 		if r.Outcome != Complete {
@@ -244,7 +243,7 @@ func TestKeptConnectionsThatDiedAreReplaced(t *testing.T) {
 }
 
 func TestAServerThatDiesIsToldFromOneThatRefuses(t *testing.T) {
-	s, err := loadtest.Start(loadtest.Script{TTFT: time.Millisecond, ITL: time.Millisecond})
+	s, err := startScripted(script{TTFT: time.Millisecond, ITL: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +280,7 @@ func TestWayToConnect(t *testing.T) {
 }
 
 func TestServerDown(t *testing.T) {
-	s, err := loadtest.Start(loadtest.Script{})
+	s, err := startScripted(script{})
 	if err != nil {
 		t.Fatal(err)
 	}

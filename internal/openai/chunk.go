@@ -9,26 +9,20 @@ import "bytes"
 type Chunk struct {
 	ID    []byte // of the completion, as the engine's log names it
 	Model []byte
-	// Type is the type of an event of the APIs that have one
-	// ("response.output_text.delta", "content_block_delta").
-	Type []byte
+	Type  []byte // of an event, in the APIs that have one ("response.output_text.delta", "content_block_delta")
 	// Text is the first non-empty text of a choice: delta.content, text,
-	// message.content, and failing these a reasoning text. It stays JSON-escaped.
-	Text    []byte
-	Choices int // length of choices; the chunk of a final usage has none
-	// Bearing counts the choices that carry something generated: text, reasoning,
-	// a refusal or a tool call. A role chunk has none.
-	Bearing int
-	Ended   int // choices with a finish reason
-	// TokenIDs counts the ids in token_ids, which vLLM adds on request
-	// (return_token_ids, vllm/entrypoints/openai/protocol.py since 0.10.2).
-	TokenIDs int
+	// message.content, and failing these a reasoning text.
+	Text     []byte
+	Choices  int    // length of choices; the chunk of a final usage has none
+	Bearing  int    // choices that carry something generated: text, reasoning, a refusal, a tool call; a role chunk has none
+	Ended    int    // choices with a finish reason
+	TokenIDs int    // in token_ids, which vLLM adds on request (return_token_ids, vllm/entrypoints/openai/protocol.py since 0.10.2)
 	Finish   []byte // finish_reason of a choice; nil when absent or null
 	Usage    Usage
 	HasUsage bool
 	HasError bool   // the top-level error is not null
-	Error    []byte // error's message, JSON-escaped, may be empty
-	ErrorTyp []byte // error's type, JSON-escaped, may be empty
+	Error    []byte // error's message, may be empty
+	ErrorTyp []byte // error's type, may be empty
 }
 
 // Usage is the token account of a response. With stream_options
@@ -39,14 +33,13 @@ type Usage struct {
 	CachedTokens     int // prompt_tokens_details.cached_tokens
 }
 
-// Scan reads one JSON object into c. It walks the object once, allocates
-// nothing, and skips what it does not know.
+// Scan reads one JSON object into c, and skips what it does not know.
 func (c *Chunk) Scan(data []byte) error {
 	*c = Chunk{}
-	return scan(data, func(r *reader) {
-		r.each('{', func(key []byte) { c.field(r, key) })
-		c.HasError = c.HasError || string(c.Type) == "error"
-	})
+	r := newReader(data)
+	c.envelope(&r)
+	c.HasError = c.HasError || string(c.Type) == "error"
+	return r.end()
 }
 
 // ScanTail reads the token account out of the end of an answer whose beginning
@@ -54,134 +47,136 @@ func (c *Chunk) Scan(data []byte) error {
 func (c *Chunk) ScanTail(end []byte) bool {
 	*c = Chunk{}
 	key := []byte(`"usage"`)
-	i := bytes.LastIndex(end, key)
-	if i < 0 {
-		return false
-	}
-	account, ok := bytes.CutPrefix(bytes.TrimLeft(end[i+len(key):], " \t\r\n"), []byte(":"))
-	if ok {
-		_ = scan(account, func(r *reader) { c.usage(r) }) // what follows the account is the rest of the answer
+	if i := bytes.LastIndex(end, key); i >= 0 {
+		if account, ok := bytes.CutPrefix(bytes.TrimLeft(end[i+len(key):], " \t\r\n"), []byte(":")); ok {
+			r := newReader(account) // and the rest of the answer
+			c.usage(&r)
+		}
 	}
 	return c.HasUsage
 }
 
-// field reads the value of a key of the object, or of the one that an event of
-// the responses or messages API wraps.
-func (c *Chunk) field(r *reader, key []byte) {
-	switch string(key) {
-	case "id":
-		r.text(&c.ID)
-	case "model":
-		r.text(&c.Model)
-	case "type":
-		r.text(&c.Type)
-	case "choices":
-		c.Choices += r.each('[', func([]byte) { c.choice(r) })
-	case "usage":
-		c.usage(r)
-	case "error":
-		c.HasError = c.HasError || !r.is('n')
-		r.text(&c.Error)
-		r.each('{', func(key []byte) {
-			switch string(key) {
-			case "message":
-				r.text(&c.Error)
-			case "type":
-				r.text(&c.ErrorTyp)
+// envelope reads the object, or the one that an event of the responses or messages API wraps.
+func (c *Chunk) envelope(r *reader) {
+	for key := range r.members() {
+		switch key {
+		case "id":
+			r.text(&c.ID)
+		case "model":
+			r.text(&c.Model)
+		case "type":
+			r.text(&c.Type)
+		case "choices":
+			for range r.items() {
+				p := c.part(r)
+				if c.Choices++; p.finish != nil {
+					c.Ended, c.Finish = c.Ended+1, p.finish
+				}
 			}
-		})
-	case "object": // the error object of vLLM before 0.10 has its message at the top
-		var kind []byte
-		r.text(&kind)
-		c.HasError = c.HasError || string(kind) == "error"
-	case "status": // of a response: how it ended, once it has
-		var status []byte
-		r.text(&status)
-		switch string(status) {
-		case "completed", "incomplete", "failed", "cancelled":
-			c.Finish = status
+		case "delta": // a text in the responses API, an object in the messages API
+			if p := c.part(r); p.stop != nil {
+				c.Finish = p.stop
+			}
+		case "usage":
+			c.usage(r)
+		case "error":
+			c.HasError = c.HasError || !r.IsNull()
+			if !r.object(&c.Error) {
+				continue
+			}
+			for key := range r.members() {
+				switch key {
+				case "message":
+					r.text(&c.Error)
+				case "type":
+					r.text(&c.ErrorTyp)
+				default:
+					r.SkipRecursive()
+				}
+			}
+		case "object": // the error object of vLLM before 0.10 has its message at the top
+			var kind []byte
+			r.text(&kind)
+			c.HasError = c.HasError || string(kind) == "error"
+		case "status": // of a response: how it ended, once it has
+			var status []byte
+			r.text(&status)
+			switch string(status) {
+			case "completed", "incomplete", "failed", "cancelled":
+				c.Finish = status
+			}
+		case "response", "message": // what an event wraps, or the message of an error
+			if kind := c.Type; r.object(&c.Error) {
+				c.envelope(r)
+				c.Type = kind
+			}
+		default:
+			r.SkipRecursive()
 		}
-	case "delta": // a text in the responses API, an object in the messages API
-		bears := r.text(&c.Text)
-		r.each('{', func(key []byte) {
-			switch string(key) {
-			case "text", "thinking", "partial_json":
-				bears = r.text(&c.Text) || bears
-			case "stop_reason":
-				r.text(&c.Finish)
-			}
-		})
-		c.bears(bears)
-	case "response", "message": // what an event wraps, or the message of an error
-		r.text(&c.Error)
-		r.each('{', func(key []byte) {
-			switch string(key) {
-			case "id", "model", "usage", "error", "status":
-				c.field(r, key)
-			}
-		})
 	}
 }
 
-// bears counts a choice that carries something generated.
-func (c *Chunk) bears(something bool) {
-	if something {
+// part is what one choice or delta holds.
+type part struct {
+	text, other  []byte // other: reasoning, a refusal, the input of a tool
+	finish, stop []byte // of choices, and of messages
+	calls        int
+}
+
+// part reads a choice or a delta, and counts what it bears.
+func (c *Chunk) part(r *reader) (p part) {
+	if r.object(&p.text) {
+		p.read(r, &c.TokenIDs)
+	}
+	if len(p.text) == 0 {
+		p.text = p.other
+	}
+	if len(p.text) > 0 || p.calls > 0 {
 		c.Bearing++
 	}
+	if len(c.Text) == 0 && len(p.text) > 0 {
+		c.Text = p.text
+	}
+	return p
 }
 
-func (c *Chunk) choice(r *reader) {
-	bears := false
-	var finish, text, reasoning []byte
-	r.each('{', func(key []byte) {
-		switch string(key) {
+func (p *part) read(r *reader, ids *int) {
+	for key := range r.members() {
+		switch key {
 		case "delta", "message":
-			r.each('{', func(key []byte) {
-				switch string(key) {
-				case "content":
-					bears = r.text(&text) || bears
-				case "reasoning_content", "reasoning", "refusal":
-					bears = r.text(&reasoning) || bears
-				case "tool_calls":
-					bears = r.each('[', nil) > 0 || bears
-				}
-			})
-		case "text":
-			bears = r.text(&text) || bears
-		case "finish_reason":
-			r.text(&finish)
+			p.read(r, ids)
+		case "content", "text":
+			r.text(&p.text)
+		case "reasoning_content", "reasoning", "refusal", "thinking", "partial_json":
+			r.text(&p.other)
+		case "tool_calls":
+			r.count(&p.calls)
 		case "token_ids":
-			c.TokenIDs += r.each('[', nil)
+			r.count(ids)
+		case "finish_reason":
+			r.text(&p.finish)
+		case "stop_reason": // of a choice it may be the text that stopped it
+			r.text(&p.stop)
+		default:
+			r.SkipRecursive()
 		}
-	})
-	if len(text) == 0 {
-		text = reasoning
-	}
-	if len(c.Text) == 0 && len(text) > 0 {
-		c.Text = text
-	}
-	c.bears(bears)
-	if finish != nil {
-		c.Ended, c.Finish = c.Ended+1, finish
 	}
 }
 
 func (c *Chunk) usage(r *reader) {
-	c.HasUsage = c.HasUsage || r.is('{')
-	r.each('{', func(key []byte) {
-		switch string(key) {
+	c.HasUsage = c.HasUsage || r.IsDelim('{') && r.Ok()
+	for key := range r.members() {
+		switch key {
 		case "prompt_tokens", "input_tokens":
-			c.Usage.PromptTokens = r.number()
+			r.number(&c.Usage.PromptTokens)
 		case "completion_tokens", "output_tokens":
-			c.Usage.CompletionTokens = r.number()
-		case "cache_read_input_tokens":
-			c.Usage.CachedTokens = r.number()
+			r.number(&c.Usage.CompletionTokens)
+		case "cached_tokens", "cache_read_input_tokens":
+			r.number(&c.Usage.CachedTokens)
 		case "prompt_tokens_details", "input_tokens_details":
-			r.each('{', func(key []byte) {
-				if string(key) == "cached_tokens" {
-					c.Usage.CachedTokens = r.number()
-				}
-			})
+			c.usage(r)
+		default:
+			r.SkipRecursive()
 		}
-	})
+	}
 }

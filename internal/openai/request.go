@@ -10,14 +10,16 @@ type Request struct {
 // Scan reads the body of a request into r.
 func (r *Request) Scan(data []byte) error {
 	*r = Request{}
-	return scan(data, func(in *reader) {
-		in.each('{', func(key []byte) {
-			switch string(key) {
-			case "model":
-				in.text(&r.Model)
-			case "n":
-				r.Choices = in.number()
-			}
-		})
-	})
+	in := newReader(data)
+	for key := range in.members() {
+		switch key {
+		case "model":
+			in.text(&r.Model)
+		case "n":
+			in.number(&r.Choices)
+		default:
+			in.SkipRecursive()
+		}
+	}
+	return in.end()
 }

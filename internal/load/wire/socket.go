@@ -44,13 +44,13 @@ func SocketOf(nc net.Conn) *Socket {
 
 // Read implements net.Conn.
 func (s *Socket) Read(p []byte) (int, error) {
-	n, at, lag, err := s.kernel.read(s.Conn, p)
+	n, lag, err := s.kernel.read(s.Conn, p)
 	if n > 0 {
 		if lag > 0 {
 			s.lag(lag)
 		}
 		// The wall clock, which the kernel's times come from, may be set back.
-		s.arrived.Store(max(s.arrived.Load(), int64(at.Sub(base)-lag)))
+		s.arrived.Store(max(s.arrived.Load(), int64(time.Since(base)-lag)))
 	}
 	return n, err
 }

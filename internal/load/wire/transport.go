@@ -1,6 +1,11 @@
+// Package wire gives net/http's transport connections that tell when the packets arrived that it
+// reads, and when a request's first byte was written: a busy load generator reads late, and what
+// it measures is still right. On Linux the kernel tells (SO_TIMESTAMPNS); elsewhere the time is
+// that of the read. Package load has one Transport for each of its streams.
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -14,8 +19,6 @@ const (
 	// maxIdle is how long a kept connection is trusted: uvicorn, which serves vLLM, closes idle
 	// ones after 5 s.
 	maxIdle = 4 * time.Second
-	// maxHead bounds a response's headers, in bytes.
-	maxHead = 64 << 10
 	// dialTimeout bounds the opening of a connection.
 	dialTimeout = 10 * time.Second
 )
@@ -35,34 +38,21 @@ type Transport struct {
 // of NewSocket.
 func NewTransport(u *url.URL, conf *tls.Config, proxy func(*http.Request) (*url.URL, error), lag func(time.Duration)) *Transport {
 	t := &Transport{target: u, lag: lag, Transport: http.Transport{
-		Proxy: proxy, DisableCompression: true, IdleConnTimeout: maxIdle, MaxResponseHeaderBytes: maxHead, TLSHandshakeTimeout: dialTimeout,
+		Proxy: proxy, TLSClientConfig: conf.Clone(), ForceAttemptHTTP2: u.Scheme == "https" || proxy != nil, TLSHandshakeTimeout: dialTimeout,
+		DisableCompression: true, IdleConnTimeout: maxIdle, MaxResponseHeaderBytes: 64 << 10,
 	}}
-	if u.Scheme == "https" || proxy != nil {
-		if conf = conf.Clone(); conf == nil {
-			conf = &tls.Config{MinVersion: tls.VersionTLS12}
-		}
-		conf.NextProtos = []string{"h2", "http/1.1"}
-		t.TLSClientConfig, t.ForceAttemptHTTP2, t.DialTLSContext = conf, true, t.dialTLS
-	}
 	t.DialContext = t.dial
 	return t
 }
 
-// Open opens a connection ahead of the first request. With a proxy it does
-// nothing: the first request connects.
+// Open opens a connection ahead of the first request, but for TLS, whose handshake is of that.
+// With a proxy it does nothing: the first request connects.
 func (t *Transport) Open(ctx context.Context) (err error) {
-	u := t.target
 	if t.Proxy != nil {
 		return nil
 	}
-	dial, port := t.dial, "80"
-	if u.Scheme == "https" {
-		dial, port = t.dialTLS, "443"
-	}
-	if p := u.Port(); p != "" {
-		port = p
-	}
-	t.ready, err = dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	port := cmp.Or(t.target.Port(), map[string]string{"http": "80", "https": "443"}[t.target.Scheme])
+	t.ready, err = t.dial(ctx, "tcp", net.JoinHostPort(t.target.Hostname(), port))
 	return err
 }
 
@@ -85,23 +75,4 @@ func (t *Transport) dial(ctx context.Context, network, addr string) (net.Conn, e
 	}
 	t.Opened.Add(1)
 	return NewSocket(nc, t.lag), nil
-}
-
-func (t *Transport) dialTLS(ctx context.Context, network, addr string) (net.Conn, error) {
-	nc, err := t.dial(ctx, network, addr)
-	if _, done := nc.(*tls.Conn); done || err != nil {
-		return nc, err
-	}
-	conf := t.TLSClientConfig.Clone()
-	if conf.ServerName == "" {
-		conf.ServerName, _, _ = net.SplitHostPort(addr)
-	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	tc := tls.Client(nc, conf)
-	if err := tc.HandshakeContext(ctx); err != nil {
-		nc.Close()
-		return nil, err
-	}
-	return tc, nil
 }

@@ -1,13 +1,4 @@
-// Package loadtest is a scripted inference server that knows what it did. It
-// answers completions at the times that a Script says, records when it really
-// received each request and wrote each event, and so is the truth against which
-// a load generator's report is judged.
-//
-// It computes nothing and imitates no scheduler. It serves loopback only.
-// Tests of package load use it in process; its BenchmarkAccuracy runs it in a
-// process of its own, so that the generator and the server do not share a Go
-// runtime.
-package loadtest
+package load
 
 import (
 	"bufio"
@@ -25,8 +16,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/load/wire"
 )
 
-// A Script says how every request is answered.
-type Script struct {
+// A script says how every request is answered.
+type script struct {
 	TTFT           time.Duration `json:"ttft"`             // from the request's last byte to its first token
 	ITL            time.Duration `json:"itl"`              // between chunks; 0 writes as fast as it can
 	Tokens         int           `json:"tokens"`           // per answer; 0 takes the request's max_tokens
@@ -41,8 +32,8 @@ type Script struct {
 	Overhead       int           `json:"overhead"`         // tokens of the simulated chat template
 }
 
-// Truth is what happened to one request on the server's side.
-type Truth struct {
+// truth is what happened to one request on the server's side.
+type truth struct {
 	ID       string        `json:"id"`       // the request's X-Request-Id
 	Received int64         `json:"received"` // ns, when its last byte had been read, on the server's clock
 	First    time.Duration `json:"first"`    // from there to the write of the first token
@@ -53,27 +44,29 @@ type Truth struct {
 	Aborted  bool          `json:"aborted"`
 }
 
-// Server answers on a loopback address until Close.
-type Server struct {
-	script Script
+// scriptServer is an inference server that knows what it did: it answers completions at the times that a
+// script says, and records when it really received each request and wrote each event. That is the truth
+// against which the load generator's report is judged. It answers on a loopback address until Close.
+type scriptServer struct {
+	script script
 	ln     net.Listener
 	start  time.Time
 
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
-	truths []Truth
+	truths []truth
 	closed bool
 	done   chan struct{}
 	wg     sync.WaitGroup
 }
 
-// Start listens on a free loopback port.
-func Start(script Script) (*Server, error) {
+// startScripted listens on a free loopback port.
+func startScripted(script script) (*scriptServer, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for the scripted server: %w", err)
 	}
-	s := &Server{script: script, ln: ln, conns: map[net.Conn]struct{}{}, done: make(chan struct{})}
+	s := &scriptServer{script: script, ln: ln, conns: map[net.Conn]struct{}{}, done: make(chan struct{})}
 	s.start = time.Now()
 	s.wg.Add(1)
 	go s.accept()
@@ -81,17 +74,17 @@ func Start(script Script) (*Server, error) {
 }
 
 // URL returns the server's address as a base URL.
-func (s *Server) URL() string { return "http://" + s.ln.Addr().String() }
+func (s *scriptServer) URL() string { return "http://" + s.ln.Addr().String() }
 
 // Truths returns what happened to the requests answered so far.
-func (s *Server) Truths() []Truth {
+func (s *scriptServer) Truths() []truth {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]Truth(nil), s.truths...)
+	return append([]truth(nil), s.truths...)
 }
 
 // Close ends all connections and waits for their goroutines.
-func (s *Server) Close() error {
+func (s *scriptServer) Close() error {
 	err := s.ln.Close()
 	s.mu.Lock()
 	if !s.closed {
@@ -106,7 +99,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-func (s *Server) accept() {
+func (s *scriptServer) accept() {
 	defer s.wg.Done()
 	for {
 		nc, err := s.ln.Accept()
@@ -126,18 +119,18 @@ func (s *Server) accept() {
 	}
 }
 
-// conn is one connection's state.
-type conn struct {
-	s      *Server
+// scriptedConn is one connection's state.
+type scriptedConn struct {
+	s      *scriptServer
 	nc     net.Conn
 	socket *wire.Socket
 	br     *bufio.Reader
 	out    []byte
-	req    request
+	req    scriptedRequest
 }
 
-// request is what the server reads of one.
-type request struct {
+// scriptedRequest is what the server reads of one.
+type scriptedRequest struct {
 	method, path, id string
 	body             []byte
 	stream           bool
@@ -149,7 +142,7 @@ type request struct {
 	received         time.Time
 }
 
-func (s *Server) serve(nc net.Conn) {
+func (s *scriptServer) serve(nc net.Conn) {
 	defer s.wg.Done()
 	defer func() {
 		nc.Close()
@@ -158,7 +151,7 @@ func (s *Server) serve(nc net.Conn) {
 		s.mu.Unlock()
 	}()
 	// A request was received when it arrived, not when a busy server got to it.
-	c := &conn{s: s, nc: nc, socket: wire.NewSocket(nc, func(time.Duration) {})}
+	c := &scriptedConn{s: s, nc: nc, socket: wire.NewSocket(nc, func(time.Duration) {})}
 	c.br = bufio.NewReaderSize(c.socket, 4<<10)
 	for {
 		if err := c.read(); err != nil {
@@ -174,9 +167,9 @@ func (s *Server) serve(nc net.Conn) {
 const maxBody = 16 << 20
 
 // sleep waits, for long times in a way that Close ends.
-func (s *Server) sleep(d time.Duration) {
+func (s *scriptServer) sleep(d time.Duration) {
 	if d < time.Second {
-		time.Sleep(d)
+		<-time.After(d)
 		return
 	}
 	t := time.NewTimer(d)
@@ -187,12 +180,12 @@ func (s *Server) sleep(d time.Duration) {
 	}
 }
 
-func (c *conn) read() error {
+func (c *scriptedConn) read() error {
 	line, err := c.br.ReadSlice('\n')
 	if err != nil {
 		return err
 	}
-	c.req = request{body: c.req.body[:0]}
+	c.req = scriptedRequest{body: c.req.body[:0]}
 	var ok bool
 	head := string(line)
 	if c.req.method, head, ok = strings.Cut(head, " "); !ok {
@@ -229,7 +222,7 @@ func (c *conn) read() error {
 }
 
 // answer writes one response.
-func (c *conn) answer() error {
+func (c *scriptedConn) answer() error {
 	r := &c.req
 	switch {
 	case strings.HasSuffix(r.path, "/models"):
@@ -261,7 +254,7 @@ func (c *conn) answer() error {
 // parse reads what the script needs. It looks for substrings because the
 // generator's speed is what is measured. Other clients may put a space after a
 // colon.
-func (c *conn) parse() error {
+func (c *scriptedConn) parse() error {
 	r := &c.req
 	if len(r.body) == 0 || r.body[0] != '{' {
 		return errors.New("no JSON object")
@@ -288,13 +281,13 @@ func (c *conn) parse() error {
 }
 
 // isTrue reports whether a key, which comes with its colon, is true.
-func (r *request) isTrue(key string) bool {
+func (r *scriptedRequest) isTrue(key string) bool {
 	i := bytes.Index(r.body, []byte(key))
 	return i >= 0 && bytes.HasPrefix(bytes.TrimLeft(r.body[i+len(key):], " "), []byte("true"))
 }
 
 // promptTokensOf counts the prompt: the ids of an array, or words.
-func (c *conn) promptTokensOf() {
+func (c *scriptedConn) promptTokensOf() {
 	r := &c.req
 	if i := bytes.Index(r.body, []byte(`"prompt":[`)); i >= 0 {
 		ids, _, _ := bytes.Cut(r.body[i+10:], []byte("]"))
@@ -312,13 +305,13 @@ func (c *conn) promptTokensOf() {
 	}
 }
 
-func (c *conn) json(status int, body string) error {
+func (c *scriptedConn) json(status int, body string) error {
 	c.out = fmt.Appendf(c.out[:0], "HTTP/1.1 %d Scripted\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
 	_, err := c.nc.Write(c.out)
 	return err
 }
 
-func (c *conn) tokens() int {
+func (c *scriptedConn) tokens() int {
 	if c.s.script.Tokens > 0 {
 		return c.s.script.Tokens
 	}
@@ -326,7 +319,7 @@ func (c *conn) tokens() int {
 }
 
 // answerWhole answers without streaming.
-func (c *conn) answerWhole() error {
+func (c *scriptedConn) answerWhole() error {
 	sc, n := &c.s.script, c.tokens()
 	if d := sc.TTFT + time.Duration(n-1)*sc.ITL; d > 0 {
 		c.s.sleep(time.Until(c.req.received.Add(d)))
@@ -341,11 +334,11 @@ func (c *conn) answerWhole() error {
 	c.out = append(append(append(append(c.out, "\r\n\r\n"...), text...), usage...), '}')
 	at := time.Since(c.req.received)
 	_, err := c.nc.Write(c.out)
-	c.note(Truth{First: at, Last: at, Tokens: n, Aborted: err != nil})
+	c.note(truth{First: at, Last: at, Tokens: n, Aborted: err != nil})
 	return err
 }
 
-func (c *conn) note(t Truth) {
+func (c *scriptedConn) note(t truth) {
 	t.ID, t.Received, t.Prompt = c.req.id, int64(c.req.received.Sub(c.s.start)), c.req.promptTokens
 	c.s.mu.Lock()
 	c.s.truths = append(c.s.truths, t)
@@ -355,7 +348,7 @@ func (c *conn) note(t Truth) {
 const streamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 // stream answers event by event, each at its time.
-func (c *conn) stream() error {
+func (c *scriptedConn) stream() error {
 	sc, n := &c.s.script, c.tokens()
 	if _, err := c.nc.Write([]byte(streamHead)); err != nil {
 		return err
@@ -377,10 +370,10 @@ func (c *conn) stream() error {
 }
 
 // generate writes the tokens and returns their truth.
-func (c *conn) generate(n int) (Truth, error) {
+func (c *scriptedConn) generate(n int) (truth, error) {
 	sc := &c.s.script
 	perChunk, perWrite := max(sc.TokensPerChunk, 1), max(sc.ChunksPerWrite, 1)
-	t := Truth{}
+	t := truth{}
 	inWrite := 0
 	var last time.Duration
 	for sent, step := 0, 0; sent < n; step++ {
@@ -410,7 +403,7 @@ func (c *conn) generate(n int) (Truth, error) {
 }
 
 // token appends one event with k tokens.
-func (c *conn) token(k, total int, last bool) {
+func (c *scriptedConn) token(k, total int, last bool) {
 	const word = " word word word word word word word word"
 	text := word[:5*min(k, 8)]
 	finish := "null"
@@ -429,7 +422,7 @@ func (c *conn) token(k, total int, last bool) {
 }
 
 // event appends a data line; s lacks its closing brace.
-func (c *conn) event(s string, completion int) {
+func (c *scriptedConn) event(s string, completion int) {
 	var usage [96]byte
 	u := usage[:0]
 	if c.req.continuous && !c.s.script.NoUsage {
@@ -447,19 +440,19 @@ func (c *conn) event(s string, completion int) {
 }
 
 // raw appends one HTTP chunk.
-func (c *conn) raw(s string) {
+func (c *scriptedConn) raw(s string) {
 	c.out = fmt.Appendf(c.out, "%x\r\n%s\r\n", len(s), s)
 }
 
 // flush writes what was appended.
-func (c *conn) flush() error {
+func (c *scriptedConn) flush() error {
 	out := c.out
 	c.out = c.out[:0]
 	if c.s.script.SplitWrites && len(out) > 1 {
 		if _, err := c.nc.Write(out[:len(out)/2]); err != nil {
 			return err
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 		out = out[len(out)/2:]
 	}
 	_, err := c.nc.Write(out)
@@ -467,7 +460,7 @@ func (c *conn) flush() error {
 }
 
 // end writes the final usage chunk, where asked for, and [DONE].
-func (c *conn) end(usage bool) error {
+func (c *scriptedConn) end(usage bool) error {
 	if usage {
 		n := c.tokens()
 		c.raw(fmt.Sprintf(`data: {"id":"x","choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}`+"\n\n",

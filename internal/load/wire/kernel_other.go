@@ -1,4 +1,4 @@
-//go:build !(linux && (amd64 || arm64))
+//go:build !linux
 
 package wire
 
@@ -12,7 +12,7 @@ type kernel struct{}
 
 func (kernel) open(net.Conn) {}
 
-func (kernel) read(nc net.Conn, p []byte) (n int, at time.Time, lag time.Duration, err error) {
+func (kernel) read(nc net.Conn, p []byte) (n int, lag time.Duration, err error) {
 	n, err = nc.Read(p)
-	return n, time.Now(), 0, err
+	return n, 0, err
 }

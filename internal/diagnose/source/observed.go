@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -117,31 +118,21 @@ func (s *Source) measure(ctx context.Context, model string, from, to time.Time, 
 	what := workload.Measurement{From: from, To: to, Interval: interval}
 	var release engine.Release
 	models := map[string]bool{}
+	found = slices.DeleteFunc(found, func(t diagnose.Target) bool { return t.Problem != "" || t.Dialect.Engine != dialect.VLLM })
+	if len(found) == 0 {
+		return nil, hint.With(errors.New("no vLLM server found"), "only vLLM's scheduler is simulated; check what is selected, and the time")
+	}
+	if found, err = OfModel(found, model); err != nil {
+		return nil, err
+	}
 	for _, t := range found {
-		name := t.Labels["model_name"]
-		if t.Problem != "" || t.Dialect.Engine != dialect.VLLM || model != "" && name != model {
-			continue
-		}
-		models[name] = true
+		models[t.Labels["model_name"]] = true
 		target := workload.Server{Name: t.Name, Series: t.Dialect.Series, Config: t.Config, Matchers: slices.Clone(s.matchers)}
 		for label, value := range t.Labels {
 			target.Matchers = append(target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
 		}
 		what.Servers = append(what.Servers, target)
 		release = cmp.Or(release, engine.FindRelease(t.Version))
-	}
-	switch {
-	case len(models) > 1:
-		var names []string
-		for m := range models {
-			names = append(names, m)
-		}
-		slices.Sort(names)
-		return nil, hint.With(fmt.Errorf("there are servers of %d models", len(models)), "choose one with --model: "+strings.Join(names, ", "))
-	case len(what.Servers) == 0 && model != "":
-		return nil, fmt.Errorf("no vLLM server of model %q found", model)
-	case len(what.Servers) == 0:
-		return nil, hint.With(errors.New("no vLLM server found"), "only vLLM's scheduler is simulated; check --match and --at")
 	}
 	var leftOut []string
 	healthy := slices.DeleteFunc(slices.Clone(what.Servers), func(t workload.Server) bool {
@@ -167,4 +158,29 @@ func (s *Source) measure(ctx context.Context, model string, from, to time.Time, 
 		m.Config.Merge(r.Config)
 	}
 	return m, nil
+}
+
+// OfModel returns the servers of one model, which is named as the servers name it, with its namespace and cluster before
+// it where several have one of that name, or by the last parts of that; "" is the only one. The error lists what there is.
+func OfModel(targets []diagnose.Target, name string) ([]diagnose.Target, error) {
+	found := map[string][]diagnose.Target{}
+	for i := range targets {
+		if l := targets[i].Labels; targets[i].Serves() && (l["model_name"] != "" || name == "") {
+			full := strings.Trim(strings.Join([]string{l["cluster"], l["namespace"], l["model_name"]}, "/"), "/")
+			found[full] = append(found[full], targets[i])
+		}
+	}
+	all := slices.Sorted(maps.Keys(found))
+	named := slices.DeleteFunc(slices.Clone(all), func(full string) bool { return name != "" && full != name && !strings.HasSuffix(full, "/"+name) })
+	switch {
+	case found[name] != nil:
+		return found[name], nil
+	case len(named) == 1:
+		return found[named[0]], nil
+	case len(named) > 1 && name == "":
+		return nil, fmt.Errorf("there are servers of %d models, name one: %s", len(all), strings.Join(all, ", "))
+	case len(named) > 1:
+		return nil, fmt.Errorf("several models are named %q: %s", name, strings.Join(named, ", "))
+	}
+	return nil, fmt.Errorf("no server has the model %q: there are %s", name, cmp.Or(strings.Join(all, ", "), "none"))
 }

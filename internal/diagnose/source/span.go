@@ -47,15 +47,18 @@ func (s Span) ParseTime(text string) (time.Time, error) {
 }
 
 // At reads --at and refuses a time that a recording does not cover.
-func (s Span) At(text string) (time.Time, error) {
+func (s Span) At(text string) (time.Time, error) { return s.Moment("--at", text) }
+
+// Moment reads a time that the named argument gives, as At does.
+func (s Span) Moment(name, text string) (time.Time, error) {
 	t, err := s.ParseTime(text)
 	if err != nil {
-		return t, fmt.Errorf("--at: %w", err)
+		return t, fmt.Errorf("%s: %w", name, err)
 	}
 	const slack = 10 * time.Second // of clocks, and for times rounded by hand
 	if !s.First.IsZero() && (t.Before(s.First) || t.After(s.Last.Add(slack))) {
-		return t, hint.With(fmt.Errorf("--at: %s is outside the recording", FormatTime(t)),
-			fmt.Sprintf("choose a time from %s to %s, or leave --at out", FormatTime(s.First), FormatTime(s.Last)))
+		return t, hint.With(fmt.Errorf("%s: %s is outside the recording", name, FormatTime(t)),
+			fmt.Sprintf("choose a time from %s to %s, or leave %s out", FormatTime(s.First), FormatTime(s.Last), name))
 	}
 	if t.After(s.Last) && !s.First.IsZero() {
 		t = s.Last

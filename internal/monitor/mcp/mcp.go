@@ -5,10 +5,8 @@ package mcp
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -112,7 +110,7 @@ func (t tools) parseTime(text string) (time.Time, error) {
 	if t.o.Source.Live == nil && span.First.IsZero() {
 		span.Last = time.Now()
 	}
-	return span.At(text)
+	return span.Moment("at", text)
 }
 
 type diagnoseIn struct {
@@ -233,29 +231,16 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 	return b.String(), nil
 }
 
-// targetsOf are the servers of one model, as a verdict or the servers name it; of "" those of the leading verdict.
+// targetsOf are the servers of one model, as source.OfModel chooses it; of "" those of the leading verdict.
 func targetsOf(d *diagnose.Diagnosis, name string) (out []string, err error) {
 	if name == "" {
 		return d.Verdict.Targets, nil
 	}
-	found := map[string][]string{} // by model
-	for i := range d.Targets {
-		l := d.Targets[i].Labels
-		if full := strings.Trim(strings.Join([]string{l["cluster"], l["namespace"], l["model_name"]}, "/"), "/"); d.Targets[i].Serves() && l["model_name"] != "" {
-			found[full] = append(found[full], d.Targets[i].Name)
-		}
+	found, err := source.OfModel(d.Targets, name)
+	for i := range found {
+		out = append(out, found[i].Name)
 	}
-	all := slices.Sorted(maps.Keys(found))
-	named := slices.DeleteFunc(slices.Clone(all), func(full string) bool { return full != name && !strings.HasSuffix(full, "/"+name) })
-	switch {
-	case found[name] != nil:
-		return found[name], nil
-	case len(named) == 1:
-		return found[named[0]], nil
-	case len(named) > 1:
-		return nil, fmt.Errorf("several models are named %q: %s", name, strings.Join(named, ", "))
-	}
-	return nil, fmt.Errorf("no server has the model %q: there are %s", name, cmp.Or(strings.Join(all, ", "), "none"))
+	return out, err
 }
 
 type explainIn struct {

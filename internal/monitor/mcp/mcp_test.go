@@ -74,6 +74,8 @@ func TestTools(t *testing.T) {
 		{"signal", nil, []string{"ttft_p95: TTFT P95"}, false},
 		{"signal", map[string]any{"name": "kv_cache_usage"}, []string{"KV", "%"}, false},
 		{"signal", map[string]any{"name": "kv_cache_usage", "model": "tiny"}, []string{"Normal: ", "In the judged window: "}, false},
+		{"simulate", map[string]any{"model": "none"}, []string{`no server has the model "none": there are tiny`}, true},
+		{"diagnose", map[string]any{"at": "garbage"}, []string{`at: "garbage" is not a time`}, true},
 		{"signal", map[string]any{"name": "kv_cache_usage", "model": "none"}, []string{`no server has the model "none": there are tiny`}, true},
 		{"signal", map[string]any{"name": "kv_cache_usage", "over": "100000h"}, []string{`over: "100000h"`}, true},
 		{"signal", map[string]any{"name": "kv_cache_usge"}, []string{"kv_cache_usage"}, true},
@@ -99,6 +101,9 @@ func TestTools(t *testing.T) {
 		}
 		if r.IsError != tt.fail {
 			t.Errorf("%s %v: error %v: %s", tt.tool, tt.args, r.IsError, text.String())
+		}
+		if tt.fail && strings.HasPrefix(text.String(), "--") {
+			t.Errorf("%s %v: a flag is named: %s", tt.tool, tt.args, text.String())
 		}
 		for _, want := range tt.want {
 			if !strings.Contains(text.String(), want) {

@@ -86,7 +86,7 @@ func (s *Server) diagnosis(w http.ResponseWriter, r *http.Request) {
 // parseMoment reads at= and window=; a zero time is now.
 func parseMoment(at, window string) (t time.Time, length time.Duration, err error) {
 	if at != "" {
-		if t, err = (source.Span{Last: time.Now()}).At(at); err != nil {
+		if t, err = (source.Span{Last: time.Now()}).Moment("at", at); err != nil {
 			return t, 0, err
 		}
 	}

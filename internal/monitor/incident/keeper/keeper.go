@@ -299,10 +299,7 @@ func (k *Keeper) Get(id string, by *access.Principal) (view.Incident, error) {
 	c, evidence := r.Copy(), seesEvidence(by, r)
 	out.Summary, out.Evolution, out.Omitted = c.Summary, c.Evolution, c.Omitted
 	k.mu.Unlock()
-	if !evidence {
-		out.HasRecording = false
-		return out, nil
-	}
+	out.HasRecording = out.HasRecording && evidence
 	if out.Diagnosis, err = k.store.document(id, diagnosisFile); err != nil {
 		k.c.Log.Warn("the diagnosis of an incident cannot be read", "incident", id, "err", err)
 	}

@@ -109,10 +109,15 @@ func withoutOthers(diagnosis json.RawMessage, targets []string) json.RawMessage 
 		return nil
 	}
 	out := map[string]any{"coverage": []int{}, "notes": []int{}}
-	for _, name := range []string{"schema", "tool", "at", "status", "window", "baseline", "verdict", "workload"} {
+	for _, name := range []string{"schema", "tool", "at", "status", "window", "baseline"} {
 		out[name] = all[name]
 	}
-	for _, name := range []string{"verdicts", "findings", "targets", "plots"} {
+	var measured struct{ Target string }
+	if json.Unmarshal(all["workload"], &measured) == nil && slices.Contains(targets, measured.Target) {
+		out["workload"] = all["workload"]
+	}
+	all["verdict"] = slices.Concat([]byte("["), all["verdict"], []byte("]"))
+	for _, name := range []string{"verdict", "verdicts", "findings", "targets", "plots"} {
 		var parts, own []json.RawMessage
 		if json.Unmarshal(all[name], &parts) != nil {
 			continue // there are none
@@ -137,7 +142,14 @@ func withoutOthers(diagnosis json.RawMessage, targets []string) json.RawMessage 
 				own = append(own, part)
 			}
 		}
-		out[name] = own
+		switch {
+		case name != "verdict":
+			out[name] = own
+		case len(own) == 0:
+			return nil // it is of others too
+		default:
+			out[name] = own[0]
+		}
 	}
 	text, err := json.Marshal(out)
 	if err != nil {

@@ -1,0 +1,55 @@
+package keeper
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/monitor/access"
+	"github.com/sixty-dev/sixty/internal/monitor/incident"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// TestATeamSeesItsEvidence: an exporter of another namespace on the host of a team's server is cut out of what the
+// team sees of its incident.
+func TestATeamSeesItsEvidence(t *testing.T) {
+	k, err := Open(t.Context(), Config{Dir: t.TempDir(), Catalogue: pathologies.All(), Log: slog.New(slog.DiscardHandler)})
+	must.Succeed(t, err)
+	defer k.Close(t.Context())
+	p := pathologies.All()[0]
+	finding := func(targets ...string) diagnose.Finding {
+		return diagnose.Finding{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: p.Severity, Targets: targets, Summary: "of " + strings.Join(targets, " and ")}
+	}
+	must.Succeed(t, k.Observe(&diagnose.Diagnosis{
+		At: time.Now(), Targets: []diagnose.Target{{Name: "own", Labels: map[string]string{"instance": "own:8000", "model_name": "m"}}}, Findings: []diagnose.Finding{finding("own")},
+	}, nil))
+	id := k.Of("m", p.ID).ID
+	k.mu.Lock()
+	r := k.records[id]
+	r.State.Where, r.State.Evidence, r.State.EvidenceKnown, r.HasRecording = incident.Labels{}, incident.Labels{}, true, true
+	for _, to := range []*incident.Labels{&r.State.Where, &r.State.Evidence} {
+		to.Add("own:8000", map[string]string{"instance": "own:8000", "namespace": "team-a"})
+	}
+	r.State.Evidence.Add("exporter:9400", map[string]string{"instance": "exporter:9400", "namespace": "gpu"})
+	k.mu.Unlock()
+	verdict := diagnose.Verdict{ID: p.ID, Model: "m", Status: diagnose.Firing, Targets: []string{"own"}}
+	must.Succeed(t, k.store.diagnosis(id, diagnosisFile, diagnose.Diagnosis{
+		At: time.Now(), Status: diagnose.Firing, Verdict: verdict, Verdicts: []diagnose.Verdict{verdict}, Notes: []string{"exporter is slow"},
+		Targets:  []diagnose.Target{{Name: "own"}, {Name: "exporter"}},
+		Findings: []diagnose.Finding{finding("own"), finding("own", "exporter")},
+	}))
+	team := &access.Principal{Role: access.Viewer, Match: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "namespace", "team-a")}}
+	i, err := k.Get(id, team)
+	must.Succeed(t, err)
+	if text := string(i.Diagnosis); !strings.Contains(text, `"of own"`) || strings.Contains(text, "exporter") || i.HasRecording {
+		t.Errorf("a team sees %s, recording %t", text, i.HasRecording)
+	}
+	if i, err = k.Get(id, access.Everybody); err != nil || !strings.Contains(string(i.Diagnosis), "exporter") || !i.HasRecording {
+		t.Errorf("an administrator sees %s, recording %t, %v", i.Diagnosis, i.HasRecording, err)
+	}
+}

@@ -32,7 +32,7 @@ func ask(t *testing.T, network *memnet.Network, user string) net.Conn {
 func read(c io.Reader, atATime int, pause time.Duration) (n int, took time.Duration) {
 	began, p := time.Now(), make([]byte, atATime)
 	for {
-		time.Sleep(pause) // of the bubble
+		<-time.After(pause) // of the bubble
 		k, err := c.Read(p)
 		if n += k; err != nil {
 			return n, time.Since(began)
@@ -46,7 +46,7 @@ func TestAnswersThatNobodyReadsEnd(t *testing.T) {
 	whole := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, size)) })
 	stream := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for range 5 {
-			time.Sleep(time.Minute) // of the bubble
+			<-time.After(time.Minute) // of the bubble
 			if _, err := w.Write(make([]byte, size/5)); err != nil || http.NewResponseController(w).Flush() != nil {
 				return
 			}
@@ -98,7 +98,7 @@ func TestTurnsEndWithTheAnswer(t *testing.T) {
 				for range 24 {
 					ask(t, &network, "vera")
 				}
-				time.Sleep(10 * time.Second)
+				<-time.After(10 * time.Second)
 				for range 5 {
 					began := time.Now()
 					text, err := io.ReadAll(ask(t, &network, "ada"))

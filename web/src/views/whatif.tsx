@@ -40,7 +40,7 @@ export function WhatIfView() {
   const live = useLive()
   const route = useRoute()
   const q = route.query
-  const names = [...new Set((live.overview?.models ?? []).map((m) => m.model))]
+  const names = [...new Set((live.overview?.models ?? []).map((m) => [m.cluster, m.namespace, m.model].filter(Boolean).join('/')))]
   const model = q.get('model') ?? names[0] ?? ''
   const flags = Object.fromEntries([...q].filter(([k]) => k.startsWith('--')))
   const replicas = Math.max(0, Math.round(Number(q.get('replicas')) || 0))

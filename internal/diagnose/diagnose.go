@@ -96,6 +96,12 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		return Diagnosis{}, err
 	}
 	d := Evaluate(s, o.Pathologies, o.Settings)
+	if len(s.wanted) > 0 {
+		if err := s.readTrails(ctx, q, &r); err != nil {
+			return Diagnosis{}, err
+		}
+		d = Evaluate(s, o.Pathologies, o.Settings)
+	}
 	s.memory = nil
 	d.Notes = append(d.Notes, left...)
 	d.inquiry = &inquiry{request: r, snapshot: s, settings: o.Settings}

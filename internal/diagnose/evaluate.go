@@ -224,6 +224,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 			held++
 		}
 	}
+	v.normalBefore(o.since, o.pathology, o.evidence)
 	o.confidence = confidence(o.evidence, held, known, v.span().Source)
 	if o.pathology.FollowsObjectives && v.objectivesHold() && o.severity > catalog.Info {
 		o.severity--

@@ -40,11 +40,40 @@ type onsetOf struct {
 type givenOnset struct {
 	Onset
 	first, at time.Time
+	said      time.Time // since when the onset is this one
+	stands    bool
+	normal    map[*indicator.Signal]indicator.Value // what trails read before it
 }
 
 // goesOn is how long after it was seen last a fault is the same one when it comes back, or
 // two intervals between scrapes where those are longer.
-const goesOn = 2 * time.Minute
+const goesOn = time.Minute
+
+// confirming is how many intervals between scrapes later the same is said again of an onset that then stands.
+const confirming = 2
+
+// standing returns what was said of a fault that goes on, once it was said and said again.
+func (m *Memory) standing(of onsetOf, at time.Time, interval time.Duration) (o Onset, stands bool) {
+	if m == nil || m.onsets[of] == nil {
+		return o, false
+	}
+	said := m.onsets[of]
+	if stands = said.stands && at.Sub(said.at) <= max(goesOn, 2*interval) && !at.Before(said.at); stands {
+		said.at = at
+	}
+	return said.Onset, stands
+}
+
+// normals are what was normal before a fault.
+func (m *Memory) normals(of onsetOf) map[*indicator.Signal]indicator.Value {
+	if m == nil || m.onsets[of] == nil {
+		return map[*indicator.Signal]indicator.Value{}
+	}
+	if m.onsets[of].normal == nil {
+		m.onsets[of].normal = map[*indicator.Signal]indicator.Value{}
+	}
+	return m.onsets[of].normal
+}
 
 // onset returns when a fault began: as it was said before, unless it is now seen to have
 // begun more than an interval between scrapes earlier or later, though not after it was first
@@ -56,11 +85,13 @@ func (m *Memory) onset(of onsetOf, o Onset, at time.Time, interval time.Duration
 	}
 	said := m.onsets[of]
 	if said == nil || at.Sub(said.at) > max(goesOn, 2*interval) || at.Before(said.at) {
-		said = &givenOnset{Onset: o, first: at}
+		said = &givenOnset{Onset: o, first: at, said: at}
 	}
 	off := o.At.Sub(said.At)
 	if off.Abs() > interval+interval/10 && !(off > 0 && (o.AtLeast || o.At.After(said.first))) {
-		said.Onset = o
+		said.Onset, said.said = o, at
+	} else if off.Abs() <= interval+interval/10 && at.Sub(said.said) >= confirming*interval {
+		said.stands = true
 	}
 	said.at = at
 	if m.onsets == nil {

@@ -31,20 +31,29 @@ func (o Onset) before(other Onset) bool {
 //
 // It is the one place that says since when: verdicts, alerts and incidents take its word.
 func (v view) onset(of *catalog.Pathology, c catalog.Cond) Onset {
-	s := v.span()
+	s, key, wanted := v.span(), v.key(of), len(v.snapshot.wanted)
+	if o, stands := v.snapshot.memory.standing(key, v.snapshot.At, v.snapshot.interval); stands {
+		return o
+	}
 	o := s.changed()
 	if answered, watched := v.Now(indicator.Answered), v.Now(indicator.Starting); answered.OK && answered.V == 0 && watched.OK {
 		o = Onset{At: v.snapshot.At.Add(-time.Duration(watched.V * float64(time.Second)))} // it starts since it was found
 	}
-	if s.course != nil {
-		if t := v.readOnset(c, s.course); t.said > 0 {
-			o = t.Onset
-		}
+	if t := v.readOnset(c, s.course); t.said > 0 {
+		o = t.Onset
 	}
 	if o.At.After(v.snapshot.At) {
 		o.At = v.snapshot.At
 	}
-	return v.snapshot.memory.onset(onsetOf{v.snapshot.Targets[v.target].key(), v.part, of.ID}, o, v.snapshot.At, v.snapshot.interval)
+	if len(v.snapshot.wanted) > wanted {
+		return o // until that is known
+	}
+	return v.snapshot.memory.onset(key, o, v.snapshot.At, v.snapshot.interval)
+}
+
+// key identifies what an onset is of.
+func (v view) key(of *catalog.Pathology) onsetOf {
+	return onsetOf{v.snapshot.Targets[v.target].key(), v.part, of.ID}
 }
 
 // key identifies a target from one diagnosis to the next.
@@ -77,7 +86,12 @@ type onsetReading struct {
 func (v view) readOnset(c catalog.Cond, in *course) (out onsetReading) {
 	if c.Signal != nil {
 		t, known := traces[c.Signal]
-		if !known || t.op != c.Op || c.Holds(v) != catalog.True {
+		switch {
+		case c.Holds(v) != catalog.True:
+			return out
+		case !known:
+			return v.readTrail(c)
+		case t.op != c.Op || in == nil:
 			return out
 		}
 		return t.read(in).onsetReading

@@ -93,6 +93,8 @@ type Snapshot struct {
 	starting map[string]float64  // see startsOn; nil until it is asked for
 	proven   map[string][]int    // see provenOf; likewise
 	interval time.Duration       // between scrapes
+	wanted   []trail             // of which onsets are read, if they are
+	trails   map[trail]trailed   // what they told; nil until they were asked for
 	memory   *Memory             // what was said of the same servers before; nil once it was judged
 }
 

@@ -61,12 +61,6 @@ const (
 	longCall = 50_000
 )
 
-// bins is into how many parts a device's time is divided for charts.
-const bins = 240
-
-// A Bin is a part of a device's time: nanoseconds of each sort.
-type Bin struct{ Compute, Communication, Copies int64 }
-
 // GroupTime is what a group of kernels took.
 type GroupTime struct {
 	Time  int64 // of the wall clock; what overlaps counts once
@@ -171,7 +165,6 @@ type Device struct {
 	Work
 
 	Gaps []Gap // the longest, the longest first
-	Bins []Bin
 
 	Waits     []int64 // durations of communication kernels, in order: what ranks are compared by
 	WaitSteps []int32 // and their steps; -1 is unknown
@@ -214,7 +207,6 @@ type Analysis struct {
 	Kernels      []KernelStat
 	Host         Host
 	Roofline     []Rate
-	Memory       map[int][]MemoryPoint
 	Workload     Workload
 	Quantised    bool   // products' names say so
 	AMD          bool   // calls of HIP say so
@@ -230,10 +222,7 @@ type Analysis struct {
 func Analyze(t *Timeline) *Analysis {
 	a := &Analysis{
 		Source: t.Source, Tool: t.Tool, Rank: t.Rank, Events: t.Events,
-		Partial: t.Partial, Notes: t.Notes, Memory: map[int][]MemoryPoint{},
-	}
-	for id, m := range t.Memory {
-		a.Memory[id] = m.Points
+		Partial: t.Partial, Notes: t.Notes,
 	}
 	z := &analyzer{Timeline: t, Analysis: a, hosts: map[int64]*host{}, kernels: map[uint64]*KernelStat{}}
 	seen := slices.ContainsFunc(t.Threads, func(h *Thread) bool { return h.Calls[Op].n > 0 || h.Calls[Annotation].n > 0 })
@@ -247,13 +236,6 @@ func Analyze(t *Timeline) *Analysis {
 	}
 	z.finish()
 	return a
-}
-
-// DropRankDetails lets go of what is shown of one rank alone. A thousand ranks are held at once.
-func (a *Analysis) DropRankDetails() {
-	for _, d := range a.Devices {
-		d.Bins = nil
-	}
 }
 
 // analyzer is one analysis under way.

@@ -67,15 +67,14 @@ type running struct {
 // sweep goes through one device's activities by time.
 type sweep struct {
 	*analyzer
-	d       *Device
-	active  heap[running]
-	count   [Groups]int
-	mask    uint32 // of the groups that run
-	at      int64
-	step    *Step
-	none    Step  // in place of one where there is none
-	last    Group // of the activity that began last
-	binSize int64
+	d      *Device
+	active heap[running]
+	count  [Groups]int
+	mask   uint32 // of the groups that run
+	at     int64
+	step   *Step
+	none   Step  // in place of one where there is none
+	last   Group // of the activity that began last
 
 	lastKind Kind
 	gaps     heap[Gap] // the longest, the shortest of them first
@@ -124,28 +123,7 @@ func (s *sweep) attribute(to int64) {
 	}
 	d.Busy += t
 	step.Busy += t
-	s.chart(to)
-}
-
-// chart goes on to a time, and adds it to the bins.
-func (s *sweep) chart(to int64) {
-	for s.at < to {
-		i := min(int((s.at-s.d.From)/s.binSize), bins-1)
-		end := to
-		if i < bins-1 {
-			end = min(to, s.d.From+int64(i+1)*s.binSize)
-		}
-		b := &s.d.Bins[i]
-		switch {
-		case s.mask&computing != 0:
-			b.Compute += end - s.at
-		case s.mask>>Communication&1 != 0:
-			b.Communication += end - s.at
-		default:
-			b.Copies += end - s.at
-		}
-		s.at = end
-	}
+	s.at = to
 }
 
 // advance ends what ends until a time.
@@ -286,7 +264,7 @@ func (z *analyzer) devices() {
 }
 
 func (z *analyzer) device(id int, streams []*Stream) {
-	d := &Device{ID: id, GPU: z.GPUs[id], Bins: make([]Bin, bins)}
+	d := &Device{ID: id, GPU: z.GPUs[id]}
 	s := &sweep{analyzer: z, d: d}
 	s.step = &s.none
 	s.active.before = func(a, b *running) bool { return a.end < b.end }
@@ -306,7 +284,7 @@ func (z *analyzer) device(id int, streams []*Stream) {
 		return
 	}
 	d.From, d.Wall = all.from, all.to-all.from
-	s.at, s.binSize = d.From, max(1, d.Wall/bins)
+	s.at = d.From
 	for i, e := range merged(logs) {
 		s.begin(lanes[i], e)
 	}

@@ -59,12 +59,6 @@ type GPU struct {
 	Bandwidth float64 // of its memory, in bytes a second; 0 is unknown
 }
 
-// MemoryPoint is how much memory a device's allocator held at a time.
-type MemoryPoint struct {
-	At                  int64
-	Allocated, Reserved uint64
-}
-
 // A Timeline is one trace: what the devices and the threads did, by time.
 type Timeline struct {
 	Source string // the file
@@ -77,7 +71,6 @@ type Timeline struct {
 	Streams []*Stream
 	Threads []*Thread
 	GPUs    map[int]GPU // by the number of the device
-	Memory  map[int]*MemoryLog
 
 	Events  int64            // read, those that were passed over included
 	Dropped map[string]int64 // events that could not be used, by why
@@ -133,7 +126,7 @@ const maxLanes = 1 << 14
 // Beyond that it halves the time that it covers, as often as it must, and says so.
 func New(source, tool string, limit int) *Timeline {
 	return &Timeline{
-		Source: source, Tool: tool, Rank: -1, Names: newNames(), GPUs: map[int]GPU{}, Memory: map[int]*MemoryLog{},
+		Source: source, Tool: tool, Rank: -1, Names: newNames(), GPUs: map[int]GPU{},
 		streams: map[streamKey]*Stream{}, threads: map[threadKey]*Thread{}, starts: map[int64]*int{}, Dropped: map[string]int64{}, limit: cmp.Or(limit, DefaultLimit), until: math.MaxInt64,
 	}
 }
@@ -308,51 +301,6 @@ func (t *Timeline) Thread(process, id int64) *Thread {
 	return h
 }
 
-// AddMemory adds a reading of a device's allocator.
-func (t *Timeline) AddMemory(device int, p MemoryPoint) {
-	m := t.Memory[device]
-	if m == nil {
-		if len(t.Memory) >= maxLanes {
-			return
-		}
-		m = &MemoryLog{every: 1}
-		t.Memory[device] = m
-	}
-	m.add(p)
-}
-
-// MemoryLog is a device's memory over time, thinned where there is much: of the
-// points that one stands for it is the highest.
-type MemoryLog struct {
-	Points []MemoryPoint
-	every  int
-	seen   int
-}
-
-const memoryPoints = 4096
-
-func (p *MemoryPoint) raise(o MemoryPoint) {
-	p.Allocated, p.Reserved = max(p.Allocated, o.Allocated), max(p.Reserved, o.Reserved)
-}
-
-func (m *MemoryLog) add(p MemoryPoint) {
-	if m.seen%m.every != 0 {
-		m.Points[len(m.Points)-1].raise(p)
-	} else {
-		m.Points = append(m.Points, p)
-	}
-	m.seen++
-	if len(m.Points) < memoryPoints {
-		return
-	}
-	for i := range memoryPoints / 2 {
-		m.Points[i] = m.Points[2*i]
-		m.Points[i].raise(m.Points[2*i+1])
-	}
-	m.Points, m.seen = m.Points[:memoryPoints/2], 0
-	m.every *= 2
-}
-
 // Close ends the reading: it sorts what came out of order, and says what is missing.
 func (t *Timeline) Close() {
 	t.dropAstray()
@@ -362,9 +310,6 @@ func (t *Timeline) Close() {
 	slices.SortFunc(t.Streams, func(a, b *Stream) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Process, b.Process), cmp.Compare(a.ID, b.ID))
 	})
-	for _, m := range t.Memory {
-		slices.SortFunc(m.Points, func(a, b MemoryPoint) int { return cmp.Compare(a.At, b.At) })
-	}
 	if t.until < math.MaxInt64 {
 		t.Partial = append(t.Partial, fmt.Sprintf("only the first %s were kept, of more than %d events: raise --max-events for more", seconds(t.until-t.first), t.limit))
 	}

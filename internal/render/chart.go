@@ -41,14 +41,13 @@ func (s *Series) Sort() {
 	}
 }
 
-// Chart is a line chart, a scatter plot, a histogram or stacked areas.
+// Chart is a line chart, a scatter plot or a histogram.
 // Its colours of lines and grid are those of Style.
 type Chart struct {
 	Title, XName  string
 	Width, Height float64 // in pixels at its natural size, 720 × 240 when 0
 	Series        []Series
 	LogX, LogY    bool
-	Stack         bool                 // filled areas on top of each other
 	Bands         []Band               // ranges of X that are set off
 	Clock         bool                 // X is Unix time in seconds, shown in UTC
 	Range         [2]float64           // the ends of the X axis, both 0 for those of the data
@@ -225,7 +224,6 @@ func (c *Chart) extent() (x, y scale, ok bool) {
 	x = scale{lo: math.Inf(1), hi: math.Inf(-1)}
 	y = x
 	x.log, x.clock, y.log, y.base = c.LogX, c.Clock, c.LogY, c.Base
-	sums := map[float64]float64{}
 	for _, s := range c.Series {
 		for i := range s.X {
 			v := s.Y[i]
@@ -233,10 +231,6 @@ func (c *Chart) extent() (x, y scale, ok bool) {
 				continue
 			}
 			x.include(s.X[i])
-			if c.Stack {
-				sums[s.X[i]] += v
-				v = sums[s.X[i]]
-			}
 			y.include(v)
 		}
 	}
@@ -324,13 +318,8 @@ func (c *Chart) SVG() template.HTML {
 		d.printf(`<rect x="%.1f" y="%.1f" width="10" height="10" fill="%s"/><text x="%.1f" y="%.1f">%s</text>`,
 			at.x, at.y+6, colours[i], at.x+14, at.y+15, html.EscapeString(c.Series[i].Name))
 	}
-	below := map[float64]float64{}
 	for i, s := range c.Series {
-		if c.Stack {
-			d.area(s, colours[i], below)
-		} else {
-			d.curve(s, colours[i])
-		}
+		d.curve(s, colours[i])
 	}
 	d.levels()
 	d.marks()
@@ -496,24 +485,6 @@ func (c *canvas) curve(s Series, colour string) {
 	}
 	if path.Len() > 0 {
 		c.printf(`<path class="%s" stroke="%s" d="%s"><title>%s</title></path>`, class, colour, path.String(), html.EscapeString(s.Name))
-	}
-}
-
-// area draws a curve on top of those below it.
-func (c *canvas) area(s Series, colour string, below map[float64]float64) {
-	var up, down []string
-	for i, x := range s.X {
-		v := s.Y[i]
-		if !finite(v) {
-			v = 0
-		}
-		up = append(up, fmt.Sprintf("%.1f %.1f", c.x.at(x), c.y.at(below[x]+v)))
-		down = append(down, fmt.Sprintf("%.1f %.1f", c.x.at(x), c.y.at(below[x])))
-		below[x] += v
-	}
-	slices.Reverse(down)
-	if len(up) > 0 {
-		c.printf(`<path class="area" stroke="%s" fill="%s" d="M%sZ"><title>%s</title></path>`, colour, colour, strings.Join(append(up, down...), "L"), html.EscapeString(s.Name))
 	}
 }
 

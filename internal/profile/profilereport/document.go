@@ -75,8 +75,10 @@ func newDocument(p *profile.Profile, v *finding.Verdict) *render.Document {
 	d.rates()
 	d.devices()
 	d.ShowIn(render.Page)
-	d.Section("Charts", "")
-	d.Figures(figures(p)...)
+	if chart, ok := roof(p); ok {
+		d.Section("Chart", "")
+		d.Figures(chart)
+	}
 	d.footer()
 	return d.Document
 }

@@ -24,7 +24,7 @@ func sec(ns int64) float64 { return float64(ns) / 1e9 }
 // JSON writes a profile as one object, documented in docs/profile.md.
 func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 	id, severity, summary := headline(p, v)
-	groups, idle, steps, memory := object{}, object{}, object{}, map[int]uint64{}
+	groups, idle, steps := object{}, object{}, object{}
 	for g := range profile.Groups {
 		if x := p.Group[g]; x.Count > 0 {
 			groups = append(groups, g.String(), object{"share", p.Share(x.Time), "seconds", sec(x.Time), "sum_seconds", sec(x.Sum), "count", x.Count,
@@ -44,11 +44,6 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 	for _, a := range p.Ranks {
 		for _, d := range a.Devices {
 			devices = append(devices, object{"name", a.DeviceName(d), "gpu", d.Name, "rank", a.Rank, "wall_seconds", sec(d.Wall), "shares", shares(&d.Work)})
-		}
-		for id, points := range a.Memory {
-			for _, m := range points {
-				memory[id] = max(memory[id], m.Allocated)
-			}
 		}
 		sources = append(sources, object{"path", a.Source, "tool", a.Tool, "rank", a.Rank, "events", a.Events})
 	}
@@ -87,7 +82,7 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 		"devices", append([]object{}, devices...), "stragglers", stragglers, "sources", append([]object{}, sources...),
 		"tokens", p.Tokens, "seconds_per_token", perToken,
 		"attention_fraction", p.Share(p.Group[profile.Attention].Time), "gemm_fraction", p.Share(p.Group[profile.GEMM].Time + p.Group[profile.MoE].Time),
-		"communication_fraction", p.Share(p.Communication), "gpu_idle_fraction", p.Share(p.IdleTime()), "memory_allocated_max_bytes", memory,
+		"communication_fraction", p.Share(p.Communication), "gpu_idle_fraction", p.Share(p.IdleTime()),
 	})
 }
 

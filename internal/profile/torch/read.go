@@ -22,7 +22,6 @@ const (
 	operator
 	runtime
 	overhead // of the profiler itself
-	instant
 )
 
 // categories are the categories by their names.
@@ -30,7 +29,7 @@ var categories = func() map[string]category {
 	m := map[string]category{}
 	for i, names := range []string{
 		kernel: "kernel", memcpy: "gpu_memcpy memcpy", memset: "gpu_memset memset", annotation: "user_annotation",
-		python: "python_function", operator: "cpu_op operator", overhead: "overhead", instant: "cpu_instant_event",
+		python: "python_function", operator: "cpu_op operator", overhead: "overhead",
 		runtime: "cuda_runtime cuda_driver hip_runtime hip_api xpu_runtime xpu_driver mtia_runtime privateuse1_runtime privateuse1_driver runtime",
 	} {
 		for _, name := range strings.Fields(names) {
@@ -59,11 +58,6 @@ func (p *parser) addEvent() {
 	e := &p.ev
 	switch e.ph {
 	case 'X':
-	case 'i', 'I':
-		if p.category(e.cat) == instant && string(e.name) == "[memory]" {
-			p.memory()
-		}
-		return
 	case 'B', 'E':
 		p.t.Dropped[profile.Halves]++
 		return
@@ -197,33 +191,4 @@ func shapeKey(args []byte) (key []byte) {
 		}
 	})
 	return key
-}
-
-// memory takes a reading of an allocator.
-func (p *parser) memory() {
-	at, ok := micros(p.ev.ts)
-	if !ok || p.ev.args == nil {
-		return
-	}
-	m := profile.MemoryPoint{At: at}
-	device, kind := int64(0), int64(-1)
-	fields(p.ev.args, func(key, v []byte) {
-		n, ok := whole64(v)
-		if !ok || n < 0 {
-			return
-		}
-		switch string(key) {
-		case "Total Allocated":
-			m.Allocated = uint64(n)
-		case "Total Reserved":
-			m.Reserved = uint64(n)
-		case "Device Id":
-			device = n
-		case "Device Type":
-			kind = n
-		}
-	})
-	if kind >= 1 && m.Reserved > 0 { // 0 is the host
-		p.t.AddMemory(int(device), m)
-	}
 }

@@ -49,11 +49,7 @@ func Profile(ctx context.Context, args []string, o Options) (*profile.Profile, e
 			failed = append(failed, err)
 			continue
 		}
-		a := profile.Analyze(t)
-		if len(ranks) > 0 {
-			a.DropRankDetails()
-		}
-		ranks = append(ranks, a)
+		ranks = append(ranks, profile.Analyze(t))
 	}
 	if len(ranks) == 0 {
 		return nil, failed[0]

@@ -162,9 +162,6 @@ func (d *Diagnosis) PlotSpan(ctx context.Context, q metrics.Querier, signals []*
 	return slices.DeleteFunc(out, func(p Plot) bool { return len(p.Lines) == 0 }), err
 }
 
-// KeySignals are the quantities that are worth a look whatever was found.
-func KeySignals() []*indicator.Signal { return slices.Clone(keySignals) }
-
 // A plotter asks for plots.
 type plotter struct {
 	*inquiry

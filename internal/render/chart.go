@@ -348,17 +348,6 @@ func (c *Chart) legend(width float64) (names []place, height float64) {
 	return names, at.y + legendRow
 }
 
-// Standalone draws the chart as a file of its own, or "" where there is nothing to draw.
-func (c *Chart) Standalone() string {
-	inside, ok := strings.CutPrefix(string(c.SVG()), "<svg ")
-	if !ok {
-		return ""
-	}
-	tag, rest, _ := strings.Cut(inside, ">")
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" %s><style>%s svg { width: auto; }</style><rect width="100%%" height="100%%" style="fill:var(--paper)"/>%s`,
-		cmp.Or(c.Width, chartWidth), cmp.Or(c.Height, chartHeight), tag, html.EscapeString(style), rest)
-}
-
 func (c *canvas) text(class string, x, y float64, s string) {
 	c.printf(`<text class="%s" x="%.1f" y="%.1f">%s</text>`, class, x, y, html.EscapeString(s))
 }

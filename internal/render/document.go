@@ -3,7 +3,6 @@ package render
 import (
 	"cmp"
 	_ "embed"
-	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
@@ -172,11 +171,6 @@ func (d *Document) Drawing(h template.HTML) {
 	if h != "" {
 		d.add(Block{Kind: "drawing", HTML: h}).forms &= Page
 	}
-}
-
-// Image adds a chart to Markdown, which holds it itself.
-func (d *Document) Image(c *Chart) {
-	d.add(Block{Kind: "image", Head: Clean(c.Title), Text: base64.StdEncoding.EncodeToString([]byte(c.Standalone()))}).forms &= Markdown
 }
 
 // runs are the blocks of a form, those that stand close together in one run.
@@ -353,8 +347,6 @@ func (d *Document) Markdown(w io.Writer) error {
 				fmt.Fprintf(&b, "- %s\n", text)
 			case "table":
 				b.WriteString(markdownRows(x.Columns, x.Rows))
-			case "image":
-				fmt.Fprintf(&b, "![%s](data:image/svg+xml;base64,%s)\n", head, x.Text)
 			case "command":
 				fmt.Fprintf(&b, "%[1]s\n%[2]s\n%[1]s\n", Fence(x.Text), x.Text)
 			}

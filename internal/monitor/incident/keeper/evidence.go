@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -27,7 +25,6 @@ const (
 	mostInstances = 24               // the sick ones first
 	mostText      = 128 << 20        // bytes of pages, before they are compressed
 	jobTime       = 2 * time.Minute
-	courseAround  = 2 * time.Minute // the plots of a whole incident go on after its end
 )
 
 // A job is evidence to be written.
@@ -37,18 +34,13 @@ type job struct {
 	d      diagnose.Diagnosis
 	q      metrics.Querier
 	due    bool // not to wait for a surer diagnosis
-
-	kept   bool               // d is to be kept, with a recording
-	course *diagnose.Range    // plots over this time are
-	last   diagnose.Diagnosis // which this one asks for
 }
 
-// queueEvidence notes what is to be kept of an event: a diagnosis that is the best so far, and what an
-// incident looked like that is over.
+// queueEvidence notes what is to be kept of an event: a diagnosis that is the best so far, with a recording.
 func (k *Keeper) queueEvidence(e incident.Event, d *diagnose.Diagnosis, q metrics.Querier) {
 	r := e.Record
 	part, ok := incident.DiagnosisOf(d, r)
-	if !ok || !e.Best && e.Kind != incident.Ended {
+	if !ok || !e.Best {
 		return
 	}
 	j := k.jobs[r.ID]
@@ -60,18 +52,8 @@ func (k *Keeper) queueEvidence(e incident.Event, d *diagnose.Diagnosis, q metric
 		j = &job{id: r.ID}
 		k.jobs[r.ID] = j
 	}
-	j.record, j.q = r.Copy(), q
-	if e.Best {
-		j.d, j.kept = part, true
-		r.State.Awaits = time.Time{} // until this one is kept
-	}
-	if e.Kind == incident.Ended {
-		to := r.Ended.Add(courseAround)
-		if to.After(d.At) {
-			to = d.At
-		}
-		j.course, j.last = &diagnose.Range{From: r.Began.Add(-before), To: to}, part
-	}
+	j.record, j.q, j.d = r.Copy(), q, part
+	r.State.Awaits = time.Time{} // until this one is kept
 }
 
 // isDue reports whether a job can be done now: a diagnosis that is a little surer need not
@@ -79,7 +61,7 @@ func (k *Keeper) queueEvidence(e incident.Event, d *diagnose.Diagnosis, q metric
 func (k *Keeper) isDue(j *job, now time.Time) bool {
 	last, ok := k.written[j.id]
 	since := now.Sub(last)
-	return !ok || j.record.Predictable(now) || j.course != nil || since >= surerEvery || since < 0
+	return !ok || j.record.Predictable(now) || since >= surerEvery || since < 0
 }
 
 // write writes what is due in the background, one incident after the other. It needs the lock.
@@ -113,14 +95,7 @@ func (k *Keeper) next() *job {
 func (k *Keeper) runJob(j *job) {
 	ctx, cancel := context.WithTimeout(k.ctx, jobTime)
 	defer cancel()
-	var err error
-	if j.kept {
-		err = k.saveEvidence(ctx, j)
-	}
-	if j.course != nil {
-		err = errors.Join(err, k.keepCourse(ctx, j))
-	}
-	if err != nil && k.ctx.Err() == nil {
+	if err := k.saveEvidence(ctx, j); err != nil && k.ctx.Err() == nil {
 		k.c.Log.Warn("the evidence of an incident cannot be stored", "incident", j.id, "err", err)
 	}
 }
@@ -235,27 +210,4 @@ func syncFile(path string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
-}
-
-// keepCourse writes what a whole incident looked like.
-func (k *Keeper) keepCourse(ctx context.Context, j *job) error {
-	d := j.last
-	signals := diagnose.KeySignals()
-	for i := range d.Findings {
-		if d.Findings[i].Pathology.ID != j.record.Pathology {
-			continue
-		}
-		for _, e := range d.Findings[i].Evidence {
-			if !slices.Contains(signals, e.Signal) && len(signals) < 12 {
-				signals = append(signals, e.Signal)
-			}
-		}
-	}
-	plots, err := d.PlotSpan(ctx, j.q, signals, j.record.Targets, *j.course)
-	if err != nil {
-		return fmt.Errorf("plot the whole incident: %w", err)
-	}
-	d.Verdict.Plots = plots
-	d.Verdicts[0] = d.Verdict
-	return k.store.diagnosis(j.id, courseFile, d)
 }

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -407,19 +406,13 @@ func (k *Keeper) Recording(id string, by *access.Principal) (string, error) {
 	return k.store.path(id, evidenceFile), nil
 }
 
-// PostMortem writes an incident as Markdown with plots.
+// PostMortem writes an incident as Markdown.
 func (k *Keeper) PostMortem(id string, by *access.Principal) ([]byte, error) {
 	i, err := k.Get(id, by)
 	if err != nil {
 		return nil, err
 	}
-	var course json.RawMessage
-	if !by.Restricted() { // the plots over the whole time name all servers
-		if course, err = k.store.document(id, courseFile); err != nil {
-			k.c.Log.Warn("the charts of an incident cannot be read", "incident", id, "err", err)
-		}
-	}
 	var b bytes.Buffer
-	err = postmortem.Markdown(&b, &i, course)
+	err = postmortem.Markdown(&b, &i)
 	return b.Bytes(), err
 }

@@ -462,15 +462,12 @@ func TestEvidence(t *testing.T) {
 		must.Succeed(t, k.Observe(&h, store))
 	}
 	must.Succeed(t, k.WaitForEvidence(t.Context()))
-	if !slices.Contains(events, "open") || !slices.Contains(events, "ended") || !k.store.has(id, courseFile) {
+	if !slices.Contains(events, "open") || !slices.Contains(events, "ended") {
 		t.Errorf("events %v", events)
 	}
 	text, err := k.PostMortem(id, access.Everybody)
 	must.Succeed(t, err)
-	if out := os.Getenv("SIXTY_POSTMORTEM"); out != "" {
-		must.Succeed(t, os.WriteFile(out, text, 0o644))
-	}
-	for _, want := range []string{"# Post-mortem: ", "## Timeline", "**: ended", "four replicas helped &lt;b&gt;", "## Evidence", "| KV cache usage", "## Proposed fixes", "data:image/svg+xml;base64,", "## To be filled in"} {
+	for _, want := range []string{"# Post-mortem: ", "## Timeline", "**: ended", "four replicas helped &lt;b&gt;", "## Evidence", "| KV cache usage", "## Proposed fixes", "## To be filled in"} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("the post-mortem lacks %q", want)
 		}

@@ -28,7 +28,6 @@ import (
 const (
 	recordFile    = "incident.json"
 	diagnosisFile = "diagnosis.json"   // sixty.diagnosis/v1, of the moment that the recording ends at
-	courseFile    = "course.json"      // the same form, with plots of the whole incident
 	evidenceFile  = "evidence.tar.zst" // what sixty diagnose opens
 	asideDir      = "set-aside"        // for what cannot be read
 	maxRecord     = 4 << 20            // bytes of a record

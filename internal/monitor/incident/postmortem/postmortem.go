@@ -1,25 +1,22 @@
 // Package postmortem writes an incident as Markdown for the meeting after it: what happened and when, by
-// which evidence, what was proposed and what was done, with plots, and with the questions that only people can
+// which evidence, what was proposed and what was done, and with the questions that only people can
 // answer. It reads no files; package keeper hands it what is stored.
 package postmortem
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Markdown writes an incident. Plots, which may be nil, is a sixty.diagnosis/v1 whose plots show the whole of
-// it; without one those of the kept diagnosis are shown.
-func Markdown(w io.Writer, i *view.Incident, plots json.RawMessage) error {
+// Markdown writes an incident.
+func Markdown(w io.Writer, i *view.Incident) error {
 	kept := i.Kept()
 	d := render.NewDocument("Post-mortem: " + cmp.Or(kept.Title, i.Pathology))
 	d.Paragraph("", render.Sentence(i.Summary.Summary))
@@ -52,12 +49,6 @@ func Markdown(w io.Writer, i *view.Incident, plots json.RawMessage) error {
 		}
 		d.List(text)
 		d.Command(cmp.Or(f.Args, f.Command))
-	}
-	if len(plots) == 0 {
-		plots = i.Diagnosis
-	}
-	if err := draw(d, i, plots); err != nil {
-		return err
 	}
 	d.Section("Seen before", "")
 	if s := i.Similar; s != nil {
@@ -138,56 +129,4 @@ func timeline(i *view.Incident) []event {
 	}
 	slices.SortStableFunc(all, func(a, b event) int { return a.at.Compare(b.at) })
 	return all
-}
-
-// draw adds plots, with where it began and ended.
-func draw(d *render.Document, i *view.Incident, text json.RawMessage) error {
-	var kept struct {
-		Plots []struct {
-			Title, Unit string
-			Lines       []struct {
-				Name   string
-				Points [][2]*float64
-			}
-		} `json:"plots"`
-	}
-	if len(text) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(text, &kept); err != nil {
-		return fmt.Errorf("read the plots that were kept: %w", err)
-	}
-	for k, p := range kept.Plots {
-		if k == 0 {
-			d.Section("Plots", "")
-		}
-		c := render.Chart{Title: p.Title, Clock: true}
-		c.SetUnit(indicator.Unit(p.Unit))
-		first, last := 0.0, 0.0
-		for _, l := range p.Lines {
-			s := render.Series{Name: render.Clean(l.Name)}
-			for _, at := range l.Points {
-				if at[0] != nil && at[1] != nil {
-					s.X, s.Y = append(s.X, *at[0]), append(s.Y, *at[1])
-				}
-			}
-			if c.Add(s); len(s.X) > 0 && last == 0 {
-				first, last = s.X[0], s.X[len(s.X)-1]
-			}
-		}
-		mark := func(at time.Time, name string, onset bool) {
-			if x := render.Moment(at); x >= first && x <= last {
-				c.Marks = append(c.Marks, render.Mark{At: x, Name: name + " " + at.UTC().Format(time.TimeOnly), Onset: onset})
-			}
-		}
-		if !i.BeganAtLeast {
-			mark(i.Began, "began", true)
-		}
-		if i.Ended != nil {
-			mark(*i.Ended, "ended", false)
-		}
-		d.Subsection(p.Title, "")
-		d.Image(&c)
-	}
-	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -49,16 +50,12 @@ func generateRules(t *testing.T, args ...string) error {
 func ruleGroups(t *testing.T, file string) []rulefmt.RuleGroup {
 	t.Helper()
 	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var doc struct {
 		Groups []rulefmt.RuleGroup
 		Spec   struct{ Groups []rulefmt.RuleGroup }
 	}
-	if err := yaml.Unmarshal(content, &doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(content, &doc))
 	return append(doc.Groups, doc.Spec.Groups...)
 }
 
@@ -78,9 +75,7 @@ func alertNames(t *testing.T, file string) (names []string) {
 func fourModels(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "slo.yaml")
-	if err := os.WriteFile(file, []byte(fourObjectives), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(fourObjectives), 0o600))
 	return file
 }
 
@@ -139,9 +134,7 @@ func TestAGatewayIsAskedFor(t *testing.T) {
 	}
 	dir := generated(t, "--dialect", "gateway", "--set", "outside_engine=250ms", "--slo", fourModels(t))
 	text, err := os.ReadFile(filepath.Join(dir, "rules.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, want := range []string{"gateway_outside > 250 ms (set by hand)", "gateway_error_share > 14.4 % (the objective (batch))"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%q is missing", want)
@@ -168,9 +161,7 @@ func TestSeveritiesHaveTheNamesThatWereGiven(t *testing.T) {
 	}
 	for _, name := range []string{"alertmanager/inhibit.yaml", "alertmanager/route.yaml"} {
 		content, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if text := string(content); !strings.Contains(text, `severity="critical"`) || strings.Contains(text, `"page"`) || strings.Contains(text, `"ticket`) {
 			t.Errorf("%s has other severities:\n%s", name, text)
 		}
@@ -202,17 +193,11 @@ func TestObjectsFit(t *testing.T) {
 		names := map[string]bool{}
 		for _, file := range files {
 			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var object map[string]any
-			if err := yaml.Unmarshal(content, &object); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.Unmarshal(content, &object))
 			text, err := json.Marshal(object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if len(text) >= annotationLimit {
 				t.Errorf("%s: %d bytes", file, len(text))
 			}
@@ -223,13 +208,9 @@ func TestObjectsFit(t *testing.T) {
 			names[name] = true
 		}
 		content, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var k struct{ Resources []string }
-		if err := yaml.Unmarshal(content, &k); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal(content, &k))
 		if len(k.Resources) != len(files) {
 			t.Errorf("kustomization.yaml lists %v of %v", k.Resources, files)
 		}
@@ -283,9 +264,7 @@ func TestRulesPassPromtoolInEveryShape(t *testing.T) {
 	}
 	const two, gauge = "http-errors,concurrency-limit", "concurrency-limit" // promtool takes seconds for each
 	one := filepath.Join(t.TempDir(), "one.yaml")
-	if err := os.WriteFile(one, []byte("objectives:\n- {model: \"meta-llama/*\", ttft_p95: 1s}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(one, []byte("objectives:\n- {model: \"meta-llama/*\", ttft_p95: 1s}\n"), 0o600))
 	for name, args := range map[string][]string{
 		"matchers":                 {"--only", gauge, "--match", "namespace=prod", "--match", "job=~vllm-.+|ray"},
 		"a dialect":                {"--only", gauge, "--dialect", "vllm-v1-ray"},
@@ -318,9 +297,7 @@ func TestRulesPassPromtoolInEveryShape(t *testing.T) {
 				return
 			}
 			tests, err := filepath.Glob(filepath.Join(dir, "tests", "*.yaml"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			tests = slices.DeleteFunc(tests, func(f string) bool { return filepath.Base(f) == "rules.yaml" })
 			if len(tests) == 0 {
 				t.Fatal("no tests")

@@ -7,15 +7,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // TestREADMEShowsWhatIsPrinted runs the commands whose output README shows.
 func TestREADMEShowsWhatIsPrinted(t *testing.T) {
 	t.Chdir("../..")
 	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	shown := regexp.MustCompile("(?s)```text\n\\$ sixty ([^\n]*)\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
 	if len(shown) == 0 {
 		t.Fatal("README shows no output of a command")

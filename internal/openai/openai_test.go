@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // collect feeds a stream to e in pieces of size n.
@@ -58,9 +60,7 @@ func TestEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for n := 1; n <= len(tt.stream)+1; n++ {
 				got, err := collect(t, tt.stream, n)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if diff := cmp.Diff(tt.want, got); diff != "" {
 					t.Fatalf("in pieces of %d bytes (-want +got):\n%s", n, diff)
 				}
@@ -152,9 +152,7 @@ func TestChunkScan(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var c Chunk
-			if err := c.Scan([]byte(tt.json)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Scan([]byte(tt.json)))
 			if diff := cmp.Diff(tt.want, c); diff != "" {
 				t.Errorf("chunk differs (-want +got):\n%s", diff)
 			}
@@ -170,9 +168,7 @@ func TestChunkScan(t *testing.T) {
 func TestRequestScan(t *testing.T) {
 	var r Request
 	body := `{"model":"m","messages":[{"role":"user","content":"}\""}], "n":2,"max_tokens":7,"stream": true ,"stream_options":{"a":1,"include_usage":false}}`
-	if err := r.Scan([]byte(body)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Scan([]byte(body)))
 	if string(r.Model) != "m" || r.Choices != 2 {
 		t.Errorf("%+v", r)
 	}
@@ -226,9 +222,7 @@ func BenchmarkChunkScan(b *testing.B) {
 	b.ReportAllocs()
 	var c Chunk
 	for b.Loop() {
-		if err := c.Scan(data); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, c.Scan(data))
 	}
 }
 

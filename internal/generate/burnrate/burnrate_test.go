@@ -22,6 +22,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"pgregory.net/rapid"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/generate"
@@ -32,9 +33,7 @@ import (
 func parsed(t rapid.TB, groups []rulefmt.RuleGroup) []rulefmt.RuleGroup {
 	t.Helper()
 	content, err := yaml.Marshal(rulefmt.RuleGroups{Groups: groups})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, errs := rulefmt.Parse(content, false, model.LegacyValidation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
 	for _, err := range errs {
 		t.Error(err)
@@ -148,9 +147,7 @@ func (e *evaluation) eval(t *testing.T, r rulefmt.Rule, ts time.Time) (firing bo
 			delete(e.since, key)
 		}
 	}
-	if err := app.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, app.Commit())
 	return firing
 }
 
@@ -162,9 +159,7 @@ func expanded(t *testing.T, text string, sample promql.Sample) string {
 	const variables = "{{$labels := .Labels}}{{$value := .Value}}"
 	data := template.AlertTemplateData(sample.Metric.Map(), nil, "", sample)
 	out, err := template.NewTemplateExpander(t.Context(), variables+text, "alert", data, 0, nil, nil, nil).Expand()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 
@@ -179,12 +174,8 @@ func promtool(t *testing.T, r tested) bool {
 	dir := t.TempDir()
 	write := func(name string, doc any) {
 		content, err := yaml.Marshal(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	check, test := []string{"check", "rules"}, []string{"test", "rules"}
 	for i := 0; i < len(r.Groups); i += 2 { // a file for each promise: tests evaluate all rules of their file
@@ -212,9 +203,7 @@ func promtool(t *testing.T, r tested) bool {
 func chat(t *testing.T) slo.Objective {
 	t.Helper()
 	o, err := slo.ForUseCase("chat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	o.Availability = 0.999
 	return o
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
@@ -55,17 +56,13 @@ type played struct {
 func rulesAndTests(t *testing.T, cfg Config) (out tested) {
 	t.Helper()
 	var err error
-	if out.Rules, err = Groups(cfg); err != nil {
-		t.Fatal(err)
-	}
-	if cfg, err = cfg.checked(); err != nil {
-		t.Fatal(err)
-	}
+	out.Rules, err = Groups(cfg)
+	must.Succeed(t, err)
+	cfg, err = cfg.checked()
+	must.Succeed(t, err)
 	out.Interval = cfg.Interval
 	all, err := cfg.promises(new(Rules))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, s := range all {
 		s.tests(t, &out)
 	}

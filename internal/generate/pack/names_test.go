@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
@@ -27,9 +28,7 @@ import (
 func config(t *testing.T, ids ...string) pack.Config {
 	t.Helper()
 	objectives, err := slo.Parse("slo.yaml", []byte("objectives:\n- {use_case: chat, availability: 99.9%}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	window, short := generate.Windows(generate.UsualInterval)
 	c := pack.Config{RulesConfig: generate.RulesConfig{
 		Deployment: dialect.Deployment{
@@ -44,9 +43,7 @@ func config(t *testing.T, ids ...string) pack.Config {
 	}
 	for _, id := range ids {
 		d, err := dialect.Named(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		c.Deployment.Dialects = append(c.Deployment.Dialects, d)
 	}
 	return c
@@ -79,9 +76,7 @@ func TestAlertsAreNamedAfterWhatTheyAreAbout(t *testing.T) {
 				c.Cases = nil // one dialect of an engine is enough
 			}
 			files, rules, _, err := pack.Rules(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var prefixes []string
 			for _, scope := range []indicator.Scope{indicator.Model, indicator.GPU, indicator.Gateway} {
 				own, _ := c.Deployment.Subjects(scope)
@@ -93,9 +88,7 @@ func TestAlertsAreNamedAfterWhatTheyAreAbout(t *testing.T) {
 				if f.Path != "rules.yaml" {
 					continue
 				}
-				if err := yaml.Unmarshal(f.Content, &doc); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, yaml.Unmarshal(f.Content, &doc))
 				for _, g := range doc.Groups {
 					for _, r := range g.Rules {
 						if there[r.Alert] = true; r.Alert == "" {
@@ -194,15 +187,11 @@ func TestEveryEngineNamesItsAlerts(t *testing.T) {
 func TestAServerHasItsOwnEnginesAlert(t *testing.T) {
 	c := config(t, "vllm-v1", "sglang")
 	rules, err := generate.NewRules(c.RulesConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all := pathologies.All()
 	down := all[slices.IndexFunc(all, func(p *catalog.Pathology) bool { return p.ID == "target-down" })]
 	dead, err := history.Open(os.DirFS("../../pathologies/targetdown/testdata"), "fires")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const scrape, evaluation = 15 * time.Second, 90 * time.Second
 	dead = dead.Stretch(scrape, min(12, 960/dead.Scrapes))
 	for i, alert := range generate.AlertNames(&c.Deployment, down) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -85,14 +86,10 @@ func measure(t *testing.T, store *embedded.Store, c health.Config) *health.Repor
 	t.Helper()
 	c.From, c.To, c.First, c.Interval = end.Add(-time.Hour), end, began, every
 	d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: end, First: began, Interval: every, Pathologies: pathologies.All(), Settings: c.Settings})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c.Now = &d
 	r, err := health.Measure(t.Context(), store, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 
@@ -123,9 +120,7 @@ func value(v *float64) string {
 func TestMeasure(t *testing.T) {
 	store := play(t, "m")
 	file, err := slo.Parse("slo.yaml", []byte("objectives:\n- ttft_p95: 500ms\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r := measure(t, store, health.Config{Settings: diagnose.Settings{Objectives: file}})
 	if len(r.Models) != 1 || r.Models[0].Replicas != 2 || len(r.Models[0].Areas) != 7 || r.Compared == nil {
 		t.Fatalf("got %+v", r)
@@ -216,9 +211,7 @@ func TestReports(t *testing.T) {
 		d.Text(&text, render.Options{}, false), d.Text(&full, render.Options{}, true),
 		d.Markdown(&md), d.HTML(&page), render.JSON(&js, r),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	for name, b := range map[string]*bytes.Buffer{"text": &text, "full": &full, "Markdown": &md, "HTML": &page} {
 		for _, want := range []string{"User experience", "Infrastructure", "http-errors"} {
@@ -290,9 +283,7 @@ func TestWhatIsNotCertainIsNoHealth(t *testing.T) {
 	r, err := health.Measure(t.Context(), play(t, "m"), health.Config{
 		From: end.Add(-10 * time.Minute), To: end, Interval: every, Now: &diagnose.Diagnosis{Status: v.Status, Verdict: v, Verdicts: []diagnose.Verdict{v}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const want = "Not certain at the end: 14 requests wait, and nobody got a first token for 20 s on a"
 	if r.Status != view.HealthUncertain || r.Models[0].Status != view.HealthUncertain || r.Models[0].Verdict != diagnose.NotCertain || !strings.HasPrefix(r.Summary, want) {
 		t.Errorf("status %s, model %s, %q; want %q", r.Status, r.Models[0].Status, r.Summary, want)

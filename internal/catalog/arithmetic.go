@@ -1,7 +1,9 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -353,6 +355,26 @@ func (p *Pass) Leaving() (share float64, ok bool) {
 	share, ok = p.Measured(indicator.AbandonedShare)
 	n, _ := p.Measured(indicator.Abandoned)
 	return share, ok && share > AbandonedShare.Default && n > SomeAbandoned.Default
+}
+
+// CrowdedRanks names the data-parallel ranks on which the queue is, "" where it is not on the lesser part of them.
+func (p *Pass) CrowdedRanks() string {
+	waits, usage := p.Parts(indicator.WaitingOnRank), p.Parts(indicator.KVUsageOfRank)
+	ranks, all, there := slices.Collect(maps.Keys(waits)), 0.0, 0.0
+	for _, n := range waits {
+		all += n
+	}
+	ranks = slices.DeleteFunc(ranks, func(r string) bool { return waits[r] <= all/float64(len(waits)) })
+	slices.SortFunc(ranks, func(a, b string) int { return cmp.Or(cmp.Compare(waits[b], waits[a]), cmp.Compare(a, b)) })
+	var each []string
+	for _, r := range ranks {
+		there += waits[r]
+		each = append(each, fmt.Sprintf("%s on rank %s (KV cache at %s)", Whole(waits[r]), r, indicator.FormatNumber(usage[r], indicator.Ratio)))
+	}
+	if there < 1 || there < 0.8*all || 2*len(ranks) > len(waits) {
+		return ""
+	}
+	return fmt.Sprintf("; of the %s that wait, %s, of %d ranks", Whole(all), strings.Join(each, ", "), len(waits))
 }
 
 // StopRetries proposes to let those who are served get their whole answer: more at once,

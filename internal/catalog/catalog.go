@@ -233,7 +233,7 @@ type Pass struct {
 	// Part names the model or the upstream of a gateway that is judged, where those are
 	// judged one by one.
 	Part string
-	// Parts returns a signal's readings in the window by model or by upstream.
+	// Parts returns a signal's readings in the window by model, by upstream or by rank.
 	Parts func(*indicator.Signal) map[string]float64
 
 	// Replicas returns a signal's readings in the window on the servers of the same model, by their names.

@@ -115,6 +115,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	d.noteGateways()
 	for i := range d.Spans {
 		r.Spans[i].course, d.Spans[i].course = nil, nil // nobody asks for another onset
+		r.Spans[i].opened, d.Spans[i].opened = nil, nil
 	}
 	for i := range r.Spans {
 		n := len(r.Spans[i].Timeline)

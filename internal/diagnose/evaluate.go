@@ -208,8 +208,9 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	_, o.evidence = v.eval(o.when)
 	o.since = v.onset(o.pathology, o.when)
 	if o.when.Certain(v) != catalog.True || o.pathology.Unspecific && v.maybeBurst() {
-		o.status, o.ended = Pending, o.when.Ended(v)
-		o.likely = o.ended || o.when.Likely(v) == catalog.True
+		over := o.when.Ended(v)
+		o.status, o.ended = Pending, over && v.span().silence == 0 // nothing is over while nobody can see that
+		o.likely = over || o.when.Likely(v) == catalog.True
 	}
 	grade := o.pathology.GradeOf(v)
 	o.severity, o.note, o.wait = grade.Severity, grade.Note, grade.For
@@ -523,10 +524,12 @@ func (j *judgement) reasonAgainstHealthy() string {
 	if late.Bucket.High > 0 {
 		surely = late.Bucket.Low
 	}
-	switch known := v.HasHistory() && usual.OK; {
+	switch known, last := v.HasHistory() && usual.OK, v.span().lastWait; {
+	case known && !late.OK && last > max(catalog.TTFTObjective.Default, farLater*usual.V):
+		return fmt.Sprintf("the last requests on %s got a first token after %s, on average, normally %s", j.name(), indicator.FormatNumber(last, indicator.Seconds), indicator.Format(usual, indicator.Seconds))
 	case promised || !late.OK || surely <= catalog.TTFTObjective.Default:
 		return ""
-	case known && surely > muchLater*usual.V && v.Now(indicator.FirstTokens).Or(0) < fewRequests:
+	case known && surely > muchLater*usual.V && (surely > farLater*usual.V || v.Now(indicator.FirstTokens).Or(0) < fewRequests):
 		return fmt.Sprintf("%s is %s on %s, normally %s", indicator.TTFTP95.Title, indicator.Format(late, indicator.Seconds), j.name(), indicator.Format(usual, indicator.Seconds))
 	case known:
 		return ""
@@ -538,8 +541,9 @@ func (j *judgement) reasonAgainstHealthy() string {
 // against a server that gives nothing.
 const (
 	patience     = 5.0
-	muchLater    = 3 // times the usual, of so few requests that no condition judges them
-	manyFaults   = 2 // times the median of a life: its mean holds long gaps
+	muchLater    = 3  // times the usual, of so few requests that no condition judges them
+	farLater     = 10 // likewise, of however many: those that are late are too few for any condition
+	manyFaults   = 2  // times the median of a life: its mean holds long gaps
 	fewRequests  = 20
 	someUnserved = 4.5
 	someOwed     = 8
@@ -572,10 +576,35 @@ func (j *judgement) unserved() string {
 	return ""
 }
 
+// An API server without clients has so many open files at most, with one rank and for each further one: vLLM 0.11 to 0.32
+// have 33 to 42, and 44 with two.
+const (
+	idleFiles        = 48
+	idleFilesPerRank = 8
+)
+
+// maybeClients says why an engine that does nothing may have clients in front of it, "" where it has none: without a past to
+// compare with, by the open files of its API server alone.
+func (j *judgement) maybeClients() string {
+	v := j.view
+	t := &v.snapshot.Targets[j.target]
+	if !v.span().whole || len(t.Dialect.Missing(indicator.HeldOutside)) == 0 {
+		return ""
+	}
+	files, known := v.Now(indicator.OpenFDs), "its API server does not say how many connections are open"
+	switch {
+	case files.OK && files.V <= idleFiles+idleFilesPerRank*(v.Now(indicator.Ranks).Or(1)-1):
+		return ""
+	case files.OK:
+		known = fmt.Sprintf("%.0f files are open at its API server, of which one without clients has about 40", files.V)
+	}
+	return fmt.Sprintf("%s serves nobody, and whether clients wait in front of its engine is not known without a past: %s; ask it for one token to know", j.name(), known)
+}
+
 // unservedAtGateway is unserved of a gateway.
 func (j *judgement) unservedAtGateway() string {
 	v := j.view
-	open, answered := v.Now(indicator.GatewayOpen).Or(0), v.Now(indicator.GatewayAnswered)
+	open, answered := v.Now(indicator.GatewayOpen).Or(0), v.Now(indicator.GatewayAnsweredLately)
 	if !j.gateway() || open <= someUnserved || !answered.OK || answered.V > 0 {
 		return ""
 	}

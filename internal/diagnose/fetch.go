@@ -81,10 +81,12 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	}
 	s.readBaselines(r.Baselines)
 	s.standIn()
+	s.readStranded()
 	s.dropStale()
 	s.censor()
 	shareGPUReadings(s)
 	s.readOutside()
+	s.readMissing()
 	s.dropThinBaselines()
 	s.dropInTurns()
 	return s, nil
@@ -142,6 +144,19 @@ func (s *Snapshot) standIn() {
 			if sig == indicator.TTFTP50 || sig == indicator.ITLP50 {
 				s.Targets[i].Notes = append(s.Targets[i].Notes, "no buckets of "+sig.Histogram+" are stored: the mean replaces percentiles, and a slow tail is not visible")
 			}
+		}
+	}
+}
+
+// readStranded says how many connections clients have opened since the last token and hold, see history.opened.
+func (s *Snapshot) readStranded() {
+	for i := range s.Spans {
+		silence, stranded := s.Now(i, indicator.RankSilence), s.readings[i].of(indicator.StrandedClients)
+		if s.Spans[i].opened == nil || !silence.OK || !stranded.now.OK {
+			continue
+		}
+		if n, ok := s.Spans[i].opened(s.Spans[i].Window.To.Add(-time.Duration(silence.V * float64(time.Second)))); ok {
+			stranded.now.V = n
 		}
 	}
 }
@@ -493,7 +508,15 @@ func (p *planner) planSignal(s *indicator.Signal) {
 // store takes a value into the readings of those that the labels belong to.
 func (p *planner) store(snap *Snapshot, g *group, s *indicator.Signal, m model.Metric, v indicator.Value) {
 	for _, i := range g.owners(p.r, m, s.Scope == indicator.Model) {
-		p.set(snap.of(i, part{s.Per, string(m[model.LabelName(s.Per)])}), s, v)
+		of := part{label: s.Per, name: string(m[model.LabelName(s.Per)])}
+		if of.label == indicator.PerRank {
+			names := g.lead.Dialect.Rank
+			if names == nil {
+				names = indicator.Rank[1:]
+			}
+			of.name = strings.ReplaceAll(strings.TrimSuffix(labelKey(m, names), "\xff"), "\xff", "/")
+		}
+		p.set(snap.of(i, of), s, v)
 	}
 }
 

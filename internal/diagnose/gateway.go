@@ -268,6 +268,34 @@ func (s *Snapshot) outside(gateway int, read func(int, *indicator.Signal) indica
 	return v
 }
 
+// readMissing says how many requests a gateway that reads no engine holds and the engines behind it do not: those that
+// were open at its last two scrapes, less what the engines show, where nobody was answered and no token came.
+func (s *Snapshot) readMissing() {
+	for i := range s.Targets {
+		if missing := s.readings[i].of(indicator.GatewayMissing); s.Targets[i].isGateway() && s.Targets[i].Problem == "" && !missing.now.OK {
+			if m, ok := s.missing(i); ok {
+				missing.now, s.readings[i].of(indicator.GatewayMade).now = indicator.Known(m), indicator.Known(0)
+			}
+		}
+	}
+}
+
+func (s *Snapshot) missing(gateway int) (n float64, ok bool) {
+	open, answered := s.Now(gateway, indicator.GatewayWaiting), s.Now(gateway, indicator.GatewayAnswered)
+	engines := s.enginesBehind(gateway)
+	if !open.OK || !answered.OK || answered.V > 0 || open.V <= someUnserved || len(engines) == 0 {
+		return 0, false
+	}
+	for _, i := range engines {
+		running, waiting, tokens := s.Now(i, indicator.Running), s.Now(i, indicator.Waiting), s.Now(i, indicator.GenerationTokenRate)
+		if s.Spans[i].Failing || !running.OK || !waiting.OK || !tokens.OK || tokens.V > 0 {
+			return 0, false
+		}
+		open.V -= running.V + waiting.V
+	}
+	return open.V, open.V > someUnserved
+}
+
 // enginesBehind lists the servers that a gateway sends requests to, by their addresses or their
 // models as far as it knows them, else all of them.
 func (s *Snapshot) enginesBehind(gateway int) (out []int) {

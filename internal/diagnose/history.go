@@ -47,6 +47,7 @@ const (
 	transfers
 	corrupted
 	aborted
+	openFiles
 	answers2xx
 	answers4xx
 	answers5xx
@@ -79,7 +80,8 @@ var (
 		erred:    "vllm:request_success_total",
 		accepted: "vllm:spec_decode_num_accepted_tokens_total", notFetched: "vllm:nixl_num_kv_expired_reqs_total",
 		notArrived: "vllm:nixl_num_failed_transfers_total", transfers: "vllm:nixl_xfer_time_seconds_count", corrupted: "vllm:corrupted_requests_total",
-		aborted: "vllm:num_aborted_requests_total", // SGLang's; vLLM counts none of those whose clients leave
+		aborted:   "vllm:num_aborted_requests_total", // SGLang's; vLLM counts none of those whose clients leave
+		openFiles: "process_open_fds",
 	}
 	familyNames = [families]string{
 		firstTokens: "vllm:time_to_first_token_seconds", tokenGaps: "vllm:inter_token_latency_seconds", queueTimes: "vllm:request_queue_time_seconds",
@@ -586,6 +588,50 @@ func usualGap(at []time.Time) time.Duration {
 
 // An interval is what lies between two pages of a history.
 type interval struct{ from, to int } // indices into at
+
+// lastWait is the mean time to the first token of the last requests that got one, in seconds; 0 where none did within the usual
+// window.
+func (h *history) lastWait() float64 {
+	last := h.pageUpTo(len(h.at) - 1)
+	for k := last; k > 0 && h.at[last].Sub(h.at[k]) < usualWindow; k-- {
+		before := h.pageUpTo(k - 1)
+		if before < 0 || !h.ok[k] || h.reset(before, k) {
+			continue
+		}
+		if n := h.count(firstTokens, interval{before, k}); n > 0 {
+			return h.increase(firstTokens.sum(), interval{before, k}) / n
+		}
+	}
+	return 0
+}
+
+// strandedFor is how long connections must be open to say that their clients wait: prompts are tokenized within seconds.
+const strandedFor = 30 * time.Second
+
+// opened returns how many connections beside those of the engine's requests were opened after a moment and have been open for
+// a while: the fewest on the last pages, less the most on those of the same process up to that moment.
+func (h *history) opened(after time.Time) (n float64, ok bool) {
+	last := h.pageUpTo(len(h.at) - 1)
+	now, before, next := math.Inf(1), math.Inf(-1), last
+	for k := last; k >= 0; k-- {
+		files := h.gaugeAt(openFiles, k)
+		if !h.ok[k] || math.IsNaN(files) {
+			continue
+		}
+		if h.reset(k, next) {
+			break
+		}
+		beside := files - zeroNaN(h.gaugeAt(running, k)) - zeroNaN(h.gaugeAt(waiting, k))
+		if h.at[last].Sub(h.at[next]) < strandedFor {
+			now = min(now, beside)
+		}
+		if !h.at[k].After(after.Add(edge)) {
+			before = max(before, beside)
+		}
+		next = k
+	}
+	return max(0, now-before), !math.IsInf(now, 1) && !math.IsInf(before, -1)
+}
 
 // pageUpTo returns the last scrape up to one that brought a page, -1 where none did.
 func (h *history) pageUpTo(k int) int {

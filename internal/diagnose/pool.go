@@ -309,8 +309,11 @@ func (p *pool) quietVerdict() Verdict {
 		v.Summary, v.Confidence = "Seems to be over: "+strings.Join(over, "; "), doubtful
 	case idle:
 		v.ID, v.Summary = Idle, "Nobody is served, and nobody waits"
-		if slices.ContainsFunc(known, func(j *judgement) bool { return j.view.span().whole }) {
-			v.Summary, v.Confidence = "Nobody is served; whether clients wait in front of the engine is not known without a past to compare its connections with", doubtful
+		for _, j := range known {
+			if why := j.maybeClients(); why != "" {
+				v.ID, v.Status, v.Summary, v.Confidence = NotCertain, Pending, notCertain+why, doubtful
+				break
+			}
 		}
 	default:
 		v.Summary = healthySummary(known)

@@ -29,11 +29,14 @@ type Span struct {
 
 	silence time.Duration // how long ago the last page was when the last scrape failed
 
+	lastWait float64 // mean TTFT of the last requests, see history.lastWait
+
 	steady steadiness
-	course *course       // what onsets are read from, until they are; nil of what does not serve
-	before time.Time     // the last scrape before the window, zero where no scrape was seen
-	beyond time.Duration // by how much a shared window ends after the target's last scrape
-	whole  bool          // the window holds all scrapes: one before it would be an interval before the first
+	opened func(time.Time) (float64, bool) // see history.opened; nil of what does not serve
+	course *course                         // what onsets are read from, until they are; nil of what does not serve
+	before time.Time                       // the last scrape before the window, zero where no scrape was seen
+	beyond time.Duration                   // by how much a shared window ends after the target's last scrape
+	whole  bool                            // the window holds all scrapes: one before it would be an interval before the first
 }
 
 // counted returns a number of events in one time as that of another one.
@@ -102,7 +105,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	l := limits(o.Settings.Set)
 	h.limits = l
 	late := h.late()
-	s.silence = h.failing()
+	s.silence, s.lastWait = h.failing(), h.lastWait()
 	s.Failing = !late && s.silence >= shortest(step)*9/10
 	if late {
 		s.Window.To = h.at[len(h.at)-1].Add(-s.silence)
@@ -132,7 +135,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 			now = whole
 		}
 	}
-	s.course = h.course(normal, now)
+	s.course, s.opened = h.course(normal, now), h.opened
 	if len(normal) > 0 && h.span(normal).Length() >= minHistory {
 		s.Baseline, s.Source = h.span(normal).alignedToStep(), History
 		if s.Unchanged { // it would grow from one evaluation to the next

@@ -64,6 +64,7 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 	never := slices.Concat(old("a", "b"), []pod{{name: "new", found: 300}})
 	slow := slices.Concat(old("a"), []pod{{name: "slow", serves: 1, slowFrom: 300, slowTo: 900, every: 2}})
 	again := slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, drains: 310, ends: 341, left: 342}, {name: "c", found: 342, serves: 441}})
+	replaced := slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, ends: 301, left: 302}, {name: "c", found: 302, serves: 406}})
 	for name, tc := range map[string]struct {
 		pods []pod
 		want map[string]int // by alert and severity: seconds before which it is there
@@ -75,7 +76,9 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 		"rolling upgrade":                 {upgrade, nil, 0},
 		"one that never comes":            {never, map[string]int{"VLLMStartStuck ticket": 960}, 0},
 		"slow pages":                      {slow, nil, 0},
-		"a replica dies":                  {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, ends: 301}}), map[string]int{"VLLMTargetDown page": 345}, 0},
+		"a replica dies":                  {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, ends: 301}}), map[string]int{"VLLMTargetDown ticket": 345, "VLLMTargetDown page": 570}, 0},
+		"the only one dies":               {[]pod{{name: "c", serves: 1, ends: 301}}, map[string]int{"VLLMTargetDown page": 345}, 0},
+		"replaced between two pages":      {replaced, map[string]int{"VLLMTargetDown ticket": 345, "VLLMEngineRestart ticket": 435}, 0},
 		"a node dies, with two":           {slices.Concat(old("a"), []pod{{name: "b", serves: 1, ends: 301}, {name: "c", serves: 1, ends: 301}}), map[string]int{"VLLMTargetDown page": 345}, 0},
 		"one of quick requests":           {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, quick: true, ends: 301}}), map[string]int{"VLLMTargetDown ticket": 345}, 0},
 		"a drained one is gone":           {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, drains: 300, ends: 341}}), map[string]int{"VLLMTargetDown ticket": 960}, 0},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
@@ -19,7 +20,7 @@ import (
 const incidentsTable = "testdata/incidents.md"
 
 // TestIncidents judges public incidents, which the rules were not made with, 30, 60 and 120 s after their onset and
-// at their end (testdata/incidents/README.md): in the end no fault is called well, and nothing that is none is a fault.
+// at their end (testdata/incidents/README.md): in the end each has its name.
 func TestIncidents(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/incidents/*.json")
 	if err != nil || len(files) == 0 {
@@ -39,12 +40,10 @@ func TestIncidents(t *testing.T) {
 			now = append(now, p.diagnose(t, at).Verdict.ID)
 		}
 		end := now[len(now)-1]
-		if quiet(end) != quiet(want[0]) {
+		right := "yes"
+		if !slices.Contains(want, end) && !(quiet(end) && quiet(want[0])) {
+			right = "no"
 			t.Errorf("%s: %s in the end, want %s", p.name, end, in.Verdict)
-		}
-		right := "no"
-		if slices.Contains(want, end) || quiet(end) && quiet(want[0]) {
-			right = "yes"
 		}
 		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s |\n", in.Link, in.What, in.Verdict, strings.Join(in.First, ", "), strings.Join(now, ", "), right)
 	}
@@ -98,4 +97,16 @@ func playIncident(t *testing.T, file string, known any) (p *played, last time.Ti
 		p.interval = last.Sub(first).Truncate(time.Second) / time.Duration(pages-1)
 	}
 	return p, last
+}
+
+// TestAPromptThatNeverFitsIsNoHang: while nobody runs and one waits, whether the engine hangs is not certain, and what
+// waits behind a prompt that never fits is no miss of the prefix cache.
+func TestAPromptThatNeverFitsIsNoHang(t *testing.T) {
+	p, last := playIncident(t, "../../testdata/incidents/vllm-never-fits.json", &struct{}{})
+	onset := last.Add(-6 * time.Minute).Truncate(time.Minute)
+	for after := 30 * time.Second; after <= 3*time.Minute; after += 15 * time.Second {
+		if d := p.diagnose(t, onset.Add(after)); d.Verdict.ID != "saturation" && (d.Verdict.ID != diagnose.NotCertain || after > time.Minute) {
+			t.Errorf("after %s: %s: %s", after, d.Verdict.ID, d.Verdict.Summary)
+		}
+	}
 }

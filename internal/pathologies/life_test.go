@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/generate/history"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // TestASlowPageIsNoLostServer looks at a server whose page takes seconds or does not come
@@ -250,5 +251,39 @@ func TestClientsThatLeaveAHangAreNoFaultOfTheirOwn(t *testing.T) {
 		if d := p.diagnose(t, back.Add(after)); d.Status == diagnose.Firing {
 			t.Errorf("%s after it answers again: %s: %s", after, d.Verdict.ID, d.Verdict.Summary)
 		}
+	}
+}
+
+// TestTheFirstLookAtAnEngineThatDoesNothing: without a past, it is idle where its API server has as few files open as one without
+// clients, and may else hang with clients before it.
+func TestTheFirstLookAtAnEngineThatDoesNothing(t *testing.T) {
+	for name, tt := range map[string]struct{ files, want string }{
+		"few files":            {"process_open_fds 38\n", diagnose.Idle},
+		"sixteen clients wait": {"process_open_fds 74\n", diagnose.NotCertain},
+		"several API servers":  {"", diagnose.NotCertain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, err := embedded.Open(embedded.Config{})
+			must.Succeed(t, err)
+			defer store.Close()
+			at := history.Start
+			for range 15 {
+				page := tt.files + `vllm:num_requests_running{engine="0",model_name="m"} 0
+vllm:num_requests_waiting{engine="0",model_name="m"} 0
+vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0
+vllm:generation_tokens_total{engine="0",model_name="m"} 4100
+vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} 41
+vllm:time_to_first_token_seconds_sum{engine="0",model_name="m"} 4.1
+`
+				_, err := store.Append(embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}, at, []byte(page), "", time.Millisecond)
+				must.Succeed(t, err)
+				at = at.Add(time.Second)
+			}
+			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: history.Start, Interval: time.Second, Pathologies: pathologies.All()})
+			must.Succeed(t, err)
+			if d.Verdict.ID != tt.want {
+				t.Errorf("%s: %s, want %s", d.Verdict.ID, d.Verdict.Summary, tt.want)
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@ package pathologies_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,24 @@ func TestWhatIsOverDoesNotFire(t *testing.T) {
 				if fires := d.Findings[i].Status == diagnose.Firing; k != during && fires != (k < during) {
 					t.Errorf("%d scrapes after the one that saw the end: %s\n%s", k-during, d.Findings[i].Status, explain(d, d.Findings[i]))
 				}
+			}
+		})
+	}
+}
+
+// Nothing is over while its server cannot be read: a page that does not come after clients cancelled is no sign that they
+// stay.
+func TestNothingIsOverWhileScrapesFail(t *testing.T) {
+	const before, during, after = 40, 3, 3 // scrapes
+	for name, tt := range map[string]struct{ lines, want, says string }{
+		"the last page came":        {"", diagnose.Healthy, "Seems to be over"},
+		"the last scrape timed out": {fmt.Sprintf("scrape_duration_seconds 0.01x%d 10\ndown %d 1\n", before+during+after-2, before+during+after-1), diagnose.NotCertain, "Client cancellations"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := diagnoseText(t, fmt.Sprintf("every 15s for %ds\nlike healthy\n%srate vllm:request_success_total{model_name=\"m\",engine=\"0\",finished_reason=\"stop\"} 2x%d,1.3x%d,1.8x1,2\n",
+				15*(before+during+after), tt.lines, before, during))
+			if d.Verdict.ID != tt.want || !strings.Contains(d.Verdict.Summary, tt.says) {
+				t.Errorf("%s: %s, want %s\n%s", d.Verdict.ID, d.Verdict.Summary, tt.want, explain(d, finding(t, &d, "client-cancellations")))
 			}
 		})
 	}

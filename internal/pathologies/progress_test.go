@@ -29,7 +29,7 @@ func (sc *timeline) text(every time.Duration, blocks map[string]string) string {
 	for name, block := range blocks {
 		lines = strings.ReplaceAll(lines, "{"+name+"}\n", block)
 	}
-	r := strings.NewReplacer("{n}", fmt.Sprint(n), "{m}", fmt.Sprint(m), "{n-1}", fmt.Sprint(n-1), "{m-1}", fmt.Sprint(m-1), "{rest}", fmt.Sprint(n+m-1), "{rest-1}", fmt.Sprint(n+m-2), "{m-3}", fmt.Sprint(m-3), "{k}", fmt.Sprint(k), "{m-k-1}", fmt.Sprint(m-k-1),
+	r := strings.NewReplacer("{n}", fmt.Sprint(n), "{m}", fmt.Sprint(m), "{n-1}", fmt.Sprint(n-1), "{n-2}", fmt.Sprint(n-2), "{m-1}", fmt.Sprint(m-1), "{rest}", fmt.Sprint(n+m-1), "{rest-1}", fmt.Sprint(n+m-2), "{m-3}", fmt.Sprint(m-3), "{k}", fmt.Sprint(k), "{m-k-1}", fmt.Sprint(m-k-1),
 		"{last}", fmt.Sprint(n+m-1), "{last-1}", fmt.Sprint(n+m-2), "{s}", fmt.Sprintf("%g", every.Seconds()))
 	return sums(r.Replace(fmt.Sprintf("every %s for %s\nlike healthy\n%s", every, time.Duration(n+m)*every, lines)))
 }

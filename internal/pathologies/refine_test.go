@@ -2,6 +2,7 @@ package pathologies_test
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -174,5 +175,23 @@ func TestPromptsBeyondTheLastBucketAreLongerThanItsBound(t *testing.T) {
 	got := catalogtest.Text(catalogtest.Refine(t, byID("prefill-starvation"), v, ""))
 	if strings.Contains(got, "up to 2000") || !strings.Contains(got, "Prompts of over 2000 tokens, over 20× the usual length") || !strings.Contains(got, "= 1 s or more") {
 		t.Error(got)
+	}
+}
+
+// TestCrowdedRanksAreNamed: where the queue is on some data-parallel ranks alone, the summary says on which.
+func TestCrowdedRanksAreNamed(t *testing.T) {
+	text := "every 1s for 120s\nlike healthy\nvllm:num_requests_waiting{model_name=\"m\",engine=\"0\"} 0x119\n"
+	for rank, waits := range []int{1, 117, 108, 0} {
+		text += fmt.Sprintf("vllm:num_requests_waiting{model_name=\"m\",engine=\"%[1]d\"} %[2]dx119\nvllm:num_requests_running{model_name=\"m\",engine=\"%[1]d\"} 4x119\nvllm:kv_cache_usage_perc{model_name=\"m\",engine=\"%[1]d\"} 0.%[1]d5x119\n", rank, waits)
+	}
+	d := diagnoseText(t, text)
+	parts := func(s *indicator.Signal) map[string]float64 { return d.Parts(0, s) }
+	p := catalog.Pass{Parts: parts}
+	if got, want := p.CrowdedRanks(), "; of the 226 that wait, 117 on rank 1 (KV cache at 15 %), 108 on rank 2 (KV cache at 25 %), of 4 ranks"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	p.Parts = func(s *indicator.Signal) map[string]float64 { return map[string]float64{"0": 50, "1": 60} }
+	if got := p.CrowdedRanks(); got != "" {
+		t.Errorf("alike: %q", got)
 	}
 }

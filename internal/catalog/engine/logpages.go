@@ -291,7 +291,7 @@ func NamingOfLog(has map[string]bool) (n Naming, sglang, ok bool) {
 	}
 	// First tokens are those of requests that are logged, and may be none where an engine works; prompts count with
 	// their first tokens.
-	work := map[string]string{firstTokens: "vllm:prompt_tokens_total"}
+	work := map[string]string{firstTokens: "vllm:prompt_tokens_total", "vllm:prefix_cache_queries_total": "vllm:generation_tokens_total"}
 	n.Exprs = map[string]indicator.Expr{
 		indicator.EngineProgress.Name: InNames(indicator.EngineProgress, work),
 		indicator.StuckEngines.Name:   InNames(indicator.StuckEngines, work),

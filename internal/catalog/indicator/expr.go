@@ -133,6 +133,11 @@ var (
 	BeforeGap = function(HeldLast)
 )
 
+// Lately is a function of the last moments.
+func Lately(fn Function) Function {
+	return func(metric string, where ...*labels.Matcher) Samples { return fn(metric, where...).In(ShortMark) }
+}
+
 // Share is what a gauge was at most in a share of the window.
 func Share(q float64, metric string, where ...*labels.Matcher) Samples {
 	return Samples{Func: "quantile_over_time", Param: q, Metric: metric, Where: where, Span: WindowMark}

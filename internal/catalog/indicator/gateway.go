@@ -29,8 +29,9 @@ func gatewayCount(fn Function, counter string, where ...*labels.Matcher) Expr {
 }
 
 // Labels by which the parts of a gateway are told apart: what one model's requests meet
-// is thinned out among all, and a server that is down has a name.
+// is thinned out among all, and a server that is down has a name. Those of a server are its data-parallel ranks.
 const (
+	PerRank     = "engine"
 	PerModel    = "model"
 	PerUpstream = "upstream"
 )
@@ -95,7 +96,8 @@ var (
 	OnRoutes = Like("route", "/v1/(chat/completions|completions|responses|messages)")
 	// InFlight are the states of requests that wait for an engine or get its answer.
 	InFlight   = Like("state", "waiting|prefill|streaming")
-	heldBefore = Sum(Lowest("sixty_gateway_requests_open", before).In(ShortMark))
+	heldBefore = Sum(Lately(Lowest)("sixty_gateway_requests_open", before))
+	answers    = Like("status", "success|client_error|upstream_error|error_event")
 	// before are the states of requests that no upstream has heard of.
 	before = Like("state", "receiving|queued|connecting")
 	// attempted is what each upstream was asked, of those that are up.
@@ -144,9 +146,9 @@ var (
 	GatewayStreamErrs   = failed("error_events", "Requests that fail within an answer", "error_event", "Requests that got an error inside a 200 response, or an incomplete one.")
 	GatewayRejected     = failed("rejected", "Requests the gateway refuses", "rejected", "Requests rejected by the gateway's own limits.")
 	GatewayAnswered     = gateway("answered", "Requests that upstreams answer", Requests,
-		gatewayCount(Increase, "requests_total", Like("status", "success|client_error|upstream_error|error_event")),
-		"Requests ended by an upstream, successfully or not, and not by a limit or their client.").optional()
-	GatewayTokens = gateway("tokens", "Output tokens that pass", Tokens, gatewayCount(Increase, "output_tokens_total"),
+		gatewayCount(Increase, "requests_total", answers), "Requests ended by an upstream, successfully or not, and not by a limit or their client.").optional()
+	GatewayAnsweredLately = gateway("answered_lately", "Answered requests, lately", RequestsPerSecond, gatewayCount(Lately(LastRate), "requests_total", answers), "The same a second, between the last two scrapes.")
+	GatewayTokens         = gateway("tokens", "Output tokens that pass", Tokens, gatewayCount(Increase, "output_tokens_total"),
 		"Output tokens that clients got. For non-streaming answers they count when the answer arrives.").optional()
 	GatewayEngineTokens = gateway("engine_tokens", "Output tokens of the engines", Tokens,
 		OrZero(SumIncrease("sixty_gateway_upstream_engine_output_tokens_total"), Sum(Now("sixty_gateway_requests_open"))),
@@ -172,8 +174,7 @@ var (
 	GatewayHeld = gateway("held", "Requests held before upstreams", Requests, heldBefore,
 		"Requests that no server has heard of: those whose body is read, and those that wait for admission or for a connection; the fewest at one of the last two scrapes.")
 	GatewayHeldFor = gateway("held_for", "Wait of those that are held", Seconds, HeldFor(heldBefore, SumRate("sixty_gateway_requests_total", OnRoutes)),
-		"Time to admit the held requests at the rate at which requests end (Little's law), at "+
-			"least one in ten seconds: requests that still wait are not in any percentile.")
+		"Time to admit the held requests at the rate at which requests end (Little's law), at least one in ten seconds: requests that still wait are not in any percentile.")
 	GatewayLoopLate = gateway("loop_late", "Lateness of the event loop", Ratio, Sum(Rate("dynamo_frontend_event_loop_delay_seconds_sum").In(ShortMark)),
 		"Recent delay of the event loop of Dynamo's frontend per second, against work that is due every 10 ms: near 1 hardly anything is done in time. "+
 			"It delays everything that a request needs from the frontend.").optional()
@@ -213,7 +214,8 @@ var (
 	GatewayLeaks = gateway("leaks", "Suspected leaks", Requests, Sum(Last("sixty_gateway_suspected_leaks").In(ShortMark)),
 		"Requests open for longer than the gateway's limit.")
 	GatewayMissing = gateway("missing", "Requests that no engine holds", Requests, Sum(Last("sixty_gateway_upstream_engine_missing").In(ShortMark)),
-		"Requests that have waited at the gateway for a while and are neither running nor waiting in the engine: they are stuck in front of it.").per(PerUpstream)
+		"Requests that have waited at the gateway for a while and are neither running nor waiting in the engine: they are stuck in front of it. "+
+			"Of a gateway that reads no engine a diagnosis takes them from the engines' own pages, where it has answered nobody and they generate nothing.").per(PerUpstream)
 	GatewayExcess = gateway("excess", "Requests held by the engine alone", Requests, Sum(throughout("sixty_gateway_upstream_engine_excess")),
 		"Requests in the engine beyond those open at the gateway, at each of the last two scrapes: from other clients, or from clients that left.")
 	GatewayDown = gateway("upstreams_down", "Upstreams whose health check fails", Count, Sum(Sub(Number(1), Highest("sixty_gateway_upstream_up").In(ShortMark))),
@@ -277,7 +279,7 @@ func gatewayMean(family string) Expr {
 func ofGateways() []*Signal {
 	return []*Signal{
 		GatewayTTFTP50, GatewayTTFTP95, GatewayTTFTP99, GatewayITLP50, GatewayITLP95, GatewayE2EP50, GatewayE2EP95, GatewayQueueP95,
-		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayLeaving, GatewayTimeouts, GatewayUpstreamErrs, GatewayStreamErrs, GatewayRejected, GatewayAnswered,
+		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayLeaving, GatewayTimeouts, GatewayUpstreamErrs, GatewayStreamErrs, GatewayRejected, GatewayAnswered, GatewayAnsweredLately,
 		GatewayNoFirst, GatewayNoFirstWait,
 		GatewayTokens, GatewayEngineTokens, GatewayMade, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayHeld, GatewayHeldFor, GatewayLoopLate, PickerBlind, PickerBlindNow, PickerUnanswered, PickerStale, GatewayOffPrefix, GatewayRetries, GatewayRetryShare, GatewayLeaks,
 		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayAsked, GatewayBusiest, GatewayShared, GatewayBorn, GatewayTTFTMean, GatewayE2EMean, GatewayTimed, GatewayQueueMean, GatewayConnect, GatewayCPU, GatewayOutside,

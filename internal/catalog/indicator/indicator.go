@@ -105,8 +105,8 @@ type Signal struct {
 	// OfRoles makes Expr where roles are told in another way; nil where it does not ask for them.
 	OfRoles func(Roles) Expr
 
-	// Per is the label by which the parts of a gateway are told apart that have a value each,
-	// PerModel or PerUpstream; "" for what is of the gateway as a whole.
+	// Per is the label by which the parts of a target are told apart that have a value each,
+	// PerModel, PerUpstream or PerRank; "" for what is of the target as a whole.
 	Per string
 
 	// MinPast is how much past a trend, or a silence, needs before it is believed.

@@ -15,8 +15,7 @@ var (
 		Expr: Div(
 			SumRate("vllm:spec_decode_num_accepted_tokens_total"),
 			Some(SumRate("vllm:generation_tokens_total"))),
-		Doc: "Drafted tokens that were accepted, of all generated tokens: what speculative decoding gives. It falls " +
-			"where drafts are refused, and where none are made.",
+		Doc:  "Drafted tokens that were accepted, of all generated tokens: what speculative decoding gives. It falls where drafts are refused, and where none are made.",
 		Hint: "only with --speculative-config",
 	}
 	SpeculationAccepted = &Signal{
@@ -48,9 +47,8 @@ var (
 		Name: "corrupted_requests", Title: "Requests with NaN in logits", Unit: Requests,
 		Panel: &Panel{ID: 813, Row: 810, Width: 8},
 		Expr:  SumIncrease("vllm:corrupted_requests_total"),
-		Doc: "Requests whose logits held NaN: their text is worth nothing. Counted with VLLM_COMPUTE_NANS_IN_LOGITS=1 " +
-			"alone (vllm/v1/metrics/loggers.py, v0.11.1 and later).",
-		Hint: "start vLLM with VLLM_COMPUTE_NANS_IN_LOGITS=1; it costs a pass over the logits of each step",
+		Doc:   "Requests whose logits held NaN: their text is worth nothing. Counted with VLLM_COMPUTE_NANS_IN_LOGITS=1 alone (vllm/v1/metrics/loggers.py, v0.11.1 and later).",
+		Hint:  "start vLLM with VLLM_COMPUTE_NANS_IN_LOGITS=1; it costs a pass over the logits of each step",
 	}
 	CorruptedShare = &Signal{
 		Name: "corrupted_share", Title: "Share of requests with NaN", Unit: Ratio,
@@ -84,8 +82,7 @@ var (
 			Without: "vllm:nixl_num_failed_transfers_total", With: "vllm:mooncake_num_failed_transfers_total",
 			Expr: Add(SumIncrease("vllm:mooncake_num_failed_transfers_total"), SumIncrease("vllm:mooncake_num_failed_recvs_total")),
 		}},
-		Doc: "Transfers of a prompt's KV cache that failed. In 0.32 a failed notification counts as one too, so that a " +
-			"request may count twice.",
+		Doc:  "Transfers of a prompt's KV cache that failed. In 0.32 a failed notification counts as one too, so that a request may count twice.",
 		Hint: hintTransfer,
 	}
 	TransferFailShare = &Signal{
@@ -156,8 +153,7 @@ var (
 		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Div(
 			Sum(Increase("vllm:nixl_xfer_time_seconds_count")).By(Fleet...),
 			AtLeast(Sum(Increase("vllm:nixl_num_kv_expired_reqs_total")).By(Fleet...), 1)), Fleet),
-		Doc: "KV caches that all servers of the model received, over leases that ended unfetched: 0 where no decode server " +
-			"fetches, or none is observed.",
+		Doc:  "KV caches that all servers of the model received, over leases that ended unfetched: 0 where no decode server fetches, or none is observed.",
 		Hint: hintTransfer,
 	}
 	// HeldIdle tells blocks that are held for somebody else: usage counts no free cached block.
@@ -198,8 +194,7 @@ var (
 		Expr: Div(
 			Mul(SumRate("vllm:kv_offload_total_time_total", intoGPU), Number(1<<30)),
 			Some(SumRate("vllm:kv_offload_total_bytes_total", intoGPU))),
-		Doc: "How long offloaded KV cache takes on its way back into the GPU, for each GiB (vllm/v1/kv_offload, 0.16 and later), or with " +
-			"LMCache on its way from a remote store.",
+		Doc:  "How long offloaded KV cache takes on its way back into the GPU, for each GiB (vllm/v1/kv_offload, 0.16 and later), or with LMCache on its way from a remote store.",
 		Hint: hintTier,
 	}
 	OffloadBytes = &Signal{
@@ -233,8 +228,7 @@ var (
 		Expr: Div(
 			SumRate("vllm:prompt_tokens_by_source_total", Is("source", "external_kv_transfer")),
 			Some(SumRate("vllm:prompt_tokens_by_source_total"))),
-		Doc: "Share of the prompt tokens whose KV cache came through a connector: near 1 on a decode server, and 0 on " +
-			"one that computes its prompts itself.",
+		Doc: "Share of the prompt tokens whose KV cache came through a connector: near 1 on a decode server, and 0 on one that computes its prompts itself.",
 	}
 )
 

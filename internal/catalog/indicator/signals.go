@@ -36,17 +36,12 @@ const (
 
 const (
 	docTTFT = "Request arrival at the API server to its first output batch, by the frontend's wall clock: " +
-		"tokenisation, queue and prefill, without network and HTTP parsing. Written at the first token, so " +
-		"clients that leave earlier are not in it (vllm/v1/metrics/stats.py, v0.23.0)."
+		"tokenisation, queue and prefill, without network and HTTP parsing. Written at the first token, so clients that leave earlier are not in it (vllm/v1/metrics/stats.py, v0.23.0)."
 	docITL = "Time between two output events of a request, by the engine's monotonic clock, preemption gaps " +
-		"included. One sample per event: with speculative decoding an event carries several tokens " +
-		"(vllm-project/vllm#47382)."
-	docTPOT = "Decode time over output tokens less one, per finished request; zero is recorded for requests " +
-		"of one token."
-	docE2E = "Arrival to last output, written when a request finishes; requests that clients abandon are not " +
-		"in it (vllm-project/vllm#31503)."
-	docQueue = "Queued until first scheduled, written when the request finishes: it lags TTFT, misses " +
-		"abandoned requests, and its lowest bucket edge is 0.3 s, so use the mean below that " +
+		"included. One sample per event: with speculative decoding an event carries several tokens (vllm-project/vllm#47382)."
+	docTPOT  = "Decode time over output tokens less one, per finished request; zero is recorded for requests of one token."
+	docE2E   = "Arrival to last output, written when a request finishes; requests that clients abandon are not in it (vllm-project/vllm#31503)."
+	docQueue = "Queued until first scheduled, written when the request finishes: it lags TTFT, misses abandoned requests, and its lowest bucket edge is 0.3 s, so use the mean below that " +
 		"(vllm-project/vllm#48175)."
 	docPrefill = "First scheduled until first token, chunks of other requests in between and preemption included."
 )
@@ -94,8 +89,7 @@ var (
 				SumRate("vllm:request_inference_time_seconds_sum")),
 			SumRate("vllm:e2e_request_latency_seconds_count"))),
 		Doc: "Mean end-to-end latency less mean queue time less mean inference time, of the requests that ended. " +
-			"A long step that blocks the engine core shows here and in no queue. Supporting evidence only: an " +
-			"ordinary overload raises it too.",
+			"A long step that blocks the engine core shows here and in no queue. Supporting evidence only: an ordinary overload raises it too.",
 	}
 
 	// PrefillShare tells a late first token that is computed from one that waits.
@@ -104,8 +98,7 @@ var (
 		Expr: Div(
 			MeanOf("vllm:request_prefill_time_seconds"),
 			MeanOf("vllm:time_to_first_token_seconds")),
-		Doc: "Mean prefill time over mean TTFT. The two are written at different moments, so it may pass 1 for a " +
-			"while.",
+		Doc: "Mean prefill time over mean TTFT. The two are written at different moments, so it may pass 1 for a while.",
 	}
 
 	// PrefillOfBatch tells seats that answers are made in from those that prompts pass
@@ -118,8 +111,7 @@ var (
 				Some(Add(SumRate("vllm:request_prefill_time_seconds_sum"), SumRate("vllm:request_decode_time_seconds_sum")))),
 			SumRate("vllm:request_prefill_time_seconds_sum")),
 		Doc: "Prefill time over prefill and decode time of the requests that ended, 0 where none did. Near 1 " +
-			"where answers have next to no tokens: embeddings, scores, classification. The engine is then bound " +
-			"by computing prompts, however many requests may run.",
+			"where answers have next to no tokens: embeddings, scores, classification. The engine is then bound by computing prompts, however many requests may run.",
 	}
 
 	// StallsPerRequest counts gaps of more than a second in the stream: the
@@ -132,8 +124,7 @@ var (
 				SumRate("vllm:inter_token_latency_seconds_count"),
 				SumRate("vllm:inter_token_latency_seconds_bucket", Like("le", "1|1.0"))),
 			SumRate("vllm:time_to_first_token_seconds_count")),
-		Doc: "Inter-token gaps above one second for each first token: pauses that users see in mid-stream " +
-			"(preemption, a neighbour's long prefill, a stalled machine).",
+		Doc: "Inter-token gaps above one second for each first token: pauses that users see in mid-stream (preemption, a neighbour's long prefill, a stalled machine).",
 	}
 )
 
@@ -159,8 +150,7 @@ var (
 		Expr: Div(
 			SumRate("vllm:request_success_total", Is("finished_reason", "length")),
 			Some(SumRate("vllm:request_success_total"))),
-		Doc: "Share of finished requests that stopped at max_tokens or at the model's length, not because the " +
-			"answer was complete.",
+		Doc: "Share of finished requests that stopped at max_tokens or at the model's length, not because the answer was complete.",
 	}
 	PromptTokenRate = rate("prompt_token_rate", "Prompt tokens", TokensPerSecond, "vllm:prompt_tokens_total",
 		"Prompt tokens per second, cached ones included, counted whole at the first token: long prompts come in "+
@@ -173,8 +163,7 @@ var (
 	DecodeBatch = &Signal{
 		Name: "decode_batch", Title: "Decode batch size", Unit: Requests,
 		Expr: Div(SumRate("vllm:generation_tokens_total"), SumRate("vllm:iteration_tokens_total_count")),
-		Doc: "Output tokens per engine step: the batch that was really decoded, regardless of what the running gauge " +
-			"showed between scrapes.",
+		Doc:  "Output tokens per engine step: the batch that was really decoded, regardless of what the running gauge showed between scrapes.",
 	}
 	StepTokens = mean("step_tokens", "Tokens per step", Tokens, stepFamily,
 		"Prompt and output tokens per engine step that gave output. A prompt counts at its first token, all of "+
@@ -187,8 +176,7 @@ var (
 	PromptTokens = &Signal{
 		Name: "prompt_tokens", Title: "Prompt tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: minForMedian,
 		Expr: Div(SumRate("vllm:prompt_tokens_total"), SumRate("vllm:time_to_first_token_seconds_count")),
-		Doc: "Mean prompt length, cached tokens included, of the requests that reached a first token: known " +
-			"earlier than the histogram, which waits for the end of the request.",
+		Doc:  "Mean prompt length, cached tokens included, of the requests that reached a first token: known earlier than the histogram, which waits for the end of the request.",
 	}
 	ComputedTokens = &Signal{
 		Name: "computed_prompt_tokens", Title: "Computed tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: 1,
@@ -208,8 +196,7 @@ var (
 		Expr: Div(
 			SumRate("vllm:prompt_tokens_by_source_total", Is("source", "local_compute")),
 			SumRate("vllm:time_to_first_token_seconds_count")),
-		Doc: "Mean number of prompt tokens that had to be computed: the real prefill work, prefix-cache hits " +
-			"taken off. No token counter includes recomputation after preemption.",
+		Doc: "Mean number of prompt tokens that had to be computed: the real prefill work, prefix-cache hits taken off. No token counter includes recomputation after preemption.",
 	}
 	PromptTokensP50 = quantile("prompt_tokens_p50", "Prompt tokens P50", Tokens, 0.50, promptFamily,
 		"Prompt length of finished requests.")
@@ -220,8 +207,7 @@ var (
 		Expr: Div(
 			QuantileOf(0.99, SumRate(promptFamily+"_bucket").By(Bound...)),
 			QuantileOf(0.5, SumRate(promptFamily+"_bucket").By(Bound...))),
-		Doc: "How much longer the longest prompts are than the usual one: a few very long ones among many short " +
-			"requests make prefill block others.",
+		Doc: "How much longer the longest prompts are than the usual one: a few very long ones among many short requests make prefill block others.",
 	}
 	OutputTokens = mean("output_tokens", "Output tokens per request", Tokens, outputFamily,
 		"Mean output length of finished requests.")
@@ -240,8 +226,7 @@ var (
 		},
 		Panel: &Panel{ID: 236, Row: 230, Width: 8},
 		Expr:  NotNegative(Div(SumRate("vllm:request_prefill_time_seconds_sum"), SumRate("vllm:request_prefill_kv_computed_tokens_sum"))),
-		Doc: "Prefill time over computed prompt tokens: the cost of a prefill token. Short prompts are " +
-			"dominated by the step's own overhead, so it falls as prompts grow.",
+		Doc:   "Prefill time over computed prompt tokens: the cost of a prefill token. Short prompts are dominated by the step's own overhead, so it falls as prompts grow.",
 	}
 )
 
@@ -249,8 +234,7 @@ var (
 var (
 	Running = &Signal{
 		Name: "running", Held: true, Title: "Running requests", Unit: Requests, Expr: SumMean("vllm:num_requests_running"),
-		Doc: "Mean number of requests in the running batch. The gauge keeps its last value when the engine stops " +
-			"reporting (vllm-project/vllm#22545).",
+		Doc: "Mean number of requests in the running batch. The gauge keeps its last value when the engine stops reporting (vllm-project/vllm#22545).",
 	}
 	RunningP50 = &Signal{
 		Name: "running_p50", Held: true, Title: "Running requests P50", Unit: Requests,
@@ -260,8 +244,7 @@ var (
 	RunningPeak = &Signal{
 		Name: "running_peak", Title: "Running requests, highest seen", Unit: Requests,
 		Expr: Sum(Highest("vllm:num_requests_running").In(PastMark)),
-		Doc: "The largest running batch seen. Where the queue is not empty its plateau is max_num_seqs, which " +
-			"vLLM does not export.",
+		Doc:  "The largest running batch seen. Where the queue is not empty its plateau is max_num_seqs, which vLLM does not export.",
 	}
 	RunningPinned = &Signal{
 		Name: "running_pinned", Title: "Batch, share of its highest", Unit: Ratio,
@@ -277,8 +260,7 @@ var (
 	WaitingFloor = &Signal{
 		Name: "waiting_floor", Held: true, Title: "Sustained queue length", Unit: Requests,
 		Expr: Sum(Share(0.3, "vllm:num_requests_waiting")),
-		Doc: "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form " +
-			"and clear.",
+		Doc:  "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form and clear.",
 	}
 	// QueueBatches tells what no larger batch would clear.
 	QueueBatches = &Signal{
@@ -289,14 +271,12 @@ var (
 	WaitingGrowth = &Signal{
 		Name: "waiting_growth", Title: "Growth of the queue", Unit: RequestsPerSecond,
 		Expr: Sum(Slope("vllm:num_requests_waiting")),
-		Doc: "Slope of the number of waiting requests: arrivals minus service. A long positive slope means that " +
-			"demand exceeds capacity.",
+		Doc:  "Slope of the number of waiting requests: arrivals minus service. A long positive slope means that demand exceeds capacity.",
 	}
 	Deferred = &Signal{
 		Name: "waiting_deferred", Title: "Deferred requests", Unit: Requests,
 		Expr: SumMean("vllm:num_requests_waiting_by_reason", Is("reason", "deferred")),
-		Doc: "Waiting requests held back by a LoRA budget, a KV transfer or a grammar, not by capacity (0.20 " +
-			"and later).",
+		Doc:  "Waiting requests held back by a LoRA budget, a KV transfer or a grammar, not by capacity (0.20 and later).",
 	}
 	// DeferredShare tells a queue for capacity from one for something else. The scheduler
 	// passes over what is deferred, so that later requests go first.
@@ -306,8 +286,7 @@ var (
 			SumMean("vllm:num_requests_waiting_by_reason", Is("reason", "deferred")),
 			Some(SumMean("vllm:num_requests_waiting"))),
 		Doc: "Share of the waiting requests that the scheduler skips because they need a LoRA slot, a KV " +
-			"transfer or a grammar: later ones go first, and neither a larger batch nor more blocks help " +
-			"(vllm/v1/core/sched/scheduler.py, v0.23.0).",
+			"transfer or a grammar: later ones go first, and neither a larger batch nor more blocks help (vllm/v1/core/sched/scheduler.py, v0.23.0).",
 	}
 	// QueueAge is a wait whatever the order of service: that of a queue that is passed over
 	// shows in no percentile of those that were served.
@@ -316,18 +295,15 @@ var (
 		Expr: OrZero(Max(Or(
 			Div(SumMean("vllm:num_requests_waiting").By(Rank...), Some(SumRate(ttftFamily+"_count").By(Rank...))).On(Rank...),
 			waitingAge)), SumMean("vllm:num_requests_waiting")),
-		Doc: "Mean wait of requests, in whatever order they are served (Little's law: " +
-			"Operations Research 9, 1961), on the data-parallel rank where it is longest. Where nobody is served it is how " +
-			"long that has been so. A gauge that is read seldom may meet every burst and none of the time " +
-			"between them.",
+		Doc: "Mean wait of requests, in whatever order they are served (Little's law: Operations Research 9, 1961), on the data-parallel rank where it is longest. Where nobody is served it is how " +
+			"long that has been so. A gauge that is read seldom may meet every burst and none of the time between them.",
 	}
 	// WaitingAge is about those that are in no histogram yet.
 	WaitingAge = &Signal{
 		Name: "waiting_age", Held: true, Title: "Wait while nobody is served", Unit: Seconds,
 		Expr: OrZero(Max(waitingAge), SumMean("vllm:num_requests_waiting")),
 		Doc: "For how long a data-parallel rank has had requests waiting without giving one first token, of the rank " +
-			"where that is longest: whoever has waited longest has waited for so long at least, whatever the order of " +
-			"service. 0 if nobody waits; a quarter of an hour or more counts as that.",
+			"where that is longest: whoever has waited longest has waited for so long at least, whatever the order of service. 0 if nobody waits; a quarter of an hour or more counts as that.",
 	}
 	Ranks = &Signal{
 		Name: "ranks", Title: "Data-parallel ranks", Unit: Count, Expr: CountOf(Sum(Now("vllm:num_requests_running")).By(Rank...)),
@@ -342,6 +318,15 @@ var (
 		Doc: "The sustained queue of a data-parallel rank over its own rate of first tokens (Little's law), of the rank " +
 			"where that is longest: percentiles of all ranks together hide one that is full. 0 with one rank.",
 	}
+	// WaitingOnRank and KVUsageOfRank name the ranks.
+	WaitingOnRank = &Signal{
+		Name: "waiting_on_rank", Title: "Waiting requests by rank", Unit: Requests, Per: PerRank,
+		Expr: Sum(Mean("vllm:num_requests_waiting")).By(Rank...), Doc: "Mean number of requests waiting for the scheduler of a data-parallel rank.",
+	}
+	KVUsageOfRank = &Signal{
+		Name: "kv_cache_usage_of_rank", Title: "KV cache usage by rank", Unit: Ratio, Per: PerRank,
+		Expr: Max(Mean("vllm:kv_cache_usage_perc")).By(Rank...), Doc: "Share of KV blocks held by running requests, of a data-parallel rank.",
+	}
 	// PassedOver are requests that others are served before. In the order of arrival
 	// nobody who is served waits for less than the queue that is always there takes.
 	PassedOver = &Signal{
@@ -349,8 +334,7 @@ var (
 		Expr: Mul(AtLeast(Sub(Sum(Share(0.1, "vllm:num_requests_waiting")), SumRate(ttftFamily+"_sum")), 0), looksTell()),
 		Doc: "Requests that wait nine tenths of the time, less the mean number of those waiting that were served: by " +
 			"Little's law (Operations Research 9, 1961) the sum of TTFT per second. The rest got no first token while " +
-			"others did, in whatever order. 0 with preemptions, whose requests wait twice, and where the batch between " +
-			"scrapes differs from the one at them: then the queue does too.",
+			"others did, in whatever order. 0 with preemptions, whose requests wait twice, and where the batch between scrapes differs from the one at them: then the queue does too.",
 	}
 	// UnansweredWait and UnansweredShare are the users that no histogram has.
 	UnansweredShare = &Signal{
@@ -358,20 +342,16 @@ var (
 		Expr: unansweredShare(true), Otherwise: []Alternative{{
 			Without: "http_requests_total", Expr: unansweredShare(false),
 		}},
-		Doc: "Requests that wait at the end of the window or left in it without a first token, over these and " +
-			"those that got one. Without http_requests_total it misses those that left.",
+		Doc: "Requests that wait at the end of the window or left in it without a first token, over these and those that got one. Without http_requests_total it misses those that left.",
 	}
 	UnansweredWait = &Signal{
 		Name: "unanswered_wait", Held: true, Title: "Wait without a first token", Unit: Seconds,
 		Expr: unansweredWait(true), Otherwise: []Alternative{{
 			Without: "http_requests_total", Expr: unansweredWait(false),
 		}},
-		Doc: "Lower bound of the mean wait of requests without a first token: the total wait in the " +
-			"window (the queue, added up over time), less the time to the first token of those that got one, " +
-			"over the number of the others, of five and more. In the order of arrival it is about half of the " +
-			"time to the first token, and more where others are served first or clients leave. 0 where the " +
-			"passed-over requests are unknown. Where nobody has been served for 20 s it is half of that time, which is the " +
-			"mean age of requests that came evenly.",
+		Doc: "Lower bound of the mean wait of requests without a first token: the total wait in the window (the queue, added up over time), less the time to the first token of those that got one, " +
+			"over the number of the others, of five and more. In the order of arrival it is about half of the time to the first token, and more where others are served first or clients leave. 0 where the " +
+			"passed-over requests are unknown. Where nobody has been served for 20 s it is half of that time, which is the mean age of requests that came evenly.",
 	}
 	// WaitTimes tells who is passed over from who is only less patient than others.
 	WaitTimes = &Signal{
@@ -379,8 +359,7 @@ var (
 		Expr: Div(waitBesides(true), Some(MeanOf(ttftFamily))), Otherwise: []Alternative{{
 			Without: "http_requests_total", Expr: Div(waitBesides(false), Some(MeanOf(ttftFamily))),
 		}},
-		Doc: "Mean wait of requests without a first token, over the mean time to the first " +
-			"token of the others. In the order of arrival about 1 if clients leave, and less if none does.",
+		Doc: "Mean wait of requests without a first token, over the mean time to the first token of the others. In the order of arrival about 1 if clients leave, and less if none does.",
 	}
 	InFlightFloor = &Signal{
 		Name: "in_flight_floor", Held: true, Title: "Requests always in flight", Unit: Requests,
@@ -399,49 +378,38 @@ var (
 		Expr: Add(
 			Sum(Rate("vllm:generation_tokens_total").In(ShortMark)),
 			Sum(Rate("vllm:time_to_first_token_seconds_count").In(ShortMark))),
-		Doc: "Output tokens and first tokens per second in the last moments. Zero while work is in flight is a " +
-			"hang: histograms stay silent then, and /health answers (vllm-project/vllm#36451).",
+		Doc: "Output tokens and first tokens per second in the last moments. Zero while work is in flight is a hang: histograms stay silent then, and /health answers (vllm-project/vllm#36451).",
 	}
 
 	// StuckEngines looks at every data-parallel rank by itself: the others'
 	// progress hides a rank that hangs.
 	StuckEngines = &Signal{
 		Name: "stuck_engines", Held: true, Title: "Stalled engines", Unit: Count,
-		Expr: OrZero(
-			CountOf(Unless(Unless(
-				And(
-					Where(Add(
-						Sum(throughout("vllm:num_requests_running")).By(Rank...),
-						Sum(throughout("vllm:num_requests_waiting")).By(Rank...)), ">", Number(0.5)),
-					silent(ShortMark)).On(Rank...),
-				Some(Sum(Changes("vllm:kv_cache_usage_perc").In(ShortMark)).By(Rank...))).On(Rank...),
-				schedules).On(Rank...)),
-			Sum(Rate("vllm:generation_tokens_total").In(ShortMark))),
+		Expr: stuckEngines(true), Otherwise: []Alternative{{Without: "vllm:prefix_cache_queries_total", Expr: stuckEngines(false)}},
 		Doc: "Engine cores, counted by data-parallel rank, that had requests in flight all the time in the last " +
 			"moments, produced no token and neither took nor freed a block of the KV cache: a long prompt that " +
-			"is computed in chunks keeps taking blocks. One with an empty batch whose queue goes on changing after its last " +
-			"token is not one: its scheduler runs, and admits nobody.",
+			"is computed in chunks keeps taking blocks. One with an empty batch is not one while its scheduler runs and admits " +
+			"nobody: its queue goes on changing after its last token, it looks prompts up again and again (releases before 0.27), or its " +
+			"last token is less than a minute old, so that the one or the other cannot be told yet.",
 	}
 	// StaleGauges are of an engine that has nothing to do.
 	StaleGauges = &Signal{
 		Name: "stale_gauges", Title: "Gauges of requests that are gone", Unit: Count, Scope: Instance, Optional: true,
 		Expr: OrZero(allLeft, Sum(Now("vllm:num_requests_running"))),
 		Doc: "1 where the clients of the requests that the engine still shows left at once: as many connections closed and requests " +
-			"ended without a completion when its last token came, and none since. An engine without work takes no step, and its gauges keep their " +
-			"last value until the next request (vllm-project/vllm#22545).",
+			"ended without a completion when its last token came, and none since. An engine without work takes no step, and its gauges keep their last value until the next request (vllm-project/vllm#22545).",
 	}
 
 	// OwedFirstTokens finds a rank that is silent with its gauges at zero, as one
 	// that stopped while it had nothing to do.
 	OwedFirstTokens = &Signal{
 		Name: "owed_first_tokens", Title: "First tokens owed by a rank", Unit: Requests,
-		Expr: OrZero(Max(Or(owedFirstTokens(WindowMark), owedFirstTokens(ShortMark))), Sum(Rate("vllm:generation_tokens_total").In(ShortMark))),
-		Doc: "For a data-parallel rank without one token in the window or in the last moments: how many first " +
-			"tokens it would have given meanwhile, if its share against the other ranks were what it was over " +
-			"their lives. Without a fault it is Poisson distributed about this number, so that 8 without one " +
+		Expr: OrZero(Max(Or(Or(owedMet(longestWait), owedMet(recently)), Or(owedFirstTokens(WindowMark), owedFirstTokens(ShortMark)))),
+			Sum(Rate("vllm:generation_tokens_total").In(ShortMark))),
+		Doc: "For a data-parallel rank without one token in the window or in the last moments, or in minutes in which three requests met busy ranks: how many first " +
+			"tokens it would have given meanwhile, if its share against the other ranks were what it was over their lives. Without a fault it is Poisson distributed about this number, so that 8 without one " +
 			"have a chance of 1 in 3000; but a router that prefers the first idle rank leaves the others without " +
-			"work when traffic is thin, so it proves nothing alone. Zero with one rank, and while every rank " +
-			"gives tokens.",
+			"work when traffic is thin, so it proves nothing alone. Zero with one rank, and while every rank gives tokens.",
 	}
 
 	// MetBusyRanks stands for what open files tell where there are none: several API servers,
@@ -449,25 +417,22 @@ var (
 	MetBusyRanks = &Signal{
 		Name: "met_busy_ranks", Title: "Arrivals that met busy ranks", Unit: Requests, Scope: Instance,
 		Expr: Mul(Number(0), Max(Now("process_open_fds"))), Otherwise: []Alternative{{
-			Without: "process_open_fds", Expr: metBusyRanks(),
+			Without: "process_open_fds", Expr: metBusyRanks(WindowMark),
 		}},
 		Doc: "How many requests came while every rank that works was busy, if they come at any time: those see " +
 			"what time sees (Wolff, Operations Research 30, 1982), and the first tokens are of the rest. vLLM " +
 			"gives a request to the least loaded rank, so that one without work would have got these. One client " +
-			"that waits for each answer before it asks again never meets a busy rank, so it proves nothing " +
-			"alone. 0 where the API server's open files say whether clients wait.",
+			"that waits for each answer before it asks again never meets a busy rank, so it proves nothing alone. 0 where the API server's open files say whether clients wait.",
 	}
 
 	KVUsage = &Signal{
 		Name: "kv_cache_usage", Title: "KV cache usage", Unit: Ratio, Expr: Max(Mean("vllm:kv_cache_usage_perc")),
-		Doc: "Share of KV blocks held by running requests, the fullest engine's. Free cached blocks do not " +
-			"count, so a warm prefix cache reads 0; a full cache without preemptions is not a fault.",
+		Doc: "Share of KV blocks held by running requests, the fullest engine's. Free cached blocks do not count, so a warm prefix cache reads 0; a full cache without preemptions is not a fault.",
 	}
 	KVUsagePeak = &Signal{
 		Name: "kv_cache_usage_peak", Title: "KV cache usage, peak", Unit: Ratio,
 		Expr: Max(Highest("vllm:kv_cache_usage_perc")),
-		Doc: "The highest KV cache usage in the window. While it thrashes, usage swings as preempted requests " +
-			"give their blocks back.",
+		Doc:  "The highest KV cache usage in the window. While it thrashes, usage swings as preempted requests give their blocks back.",
 	}
 
 	PreemptionRate = rate("preemption_rate", "Preemption rate", PerSecond, "vllm:num_preemptions_total",
@@ -479,14 +444,12 @@ var (
 	PreemptionsLately = &Signal{
 		Name: "preemptions_lately", Title: "Preemptions in the history", Unit: Count,
 		Expr: Sum(Increase("vllm:num_preemptions_total").In(PastMark)),
-		Doc: "How many requests were evicted in the available history. While a cache stays full and few are " +
-			"admitted, evictions become rare; that they came says what the queue waits for.",
+		Doc:  "How many requests were evicted in the available history. While a cache stays full and few are admitted, evictions become rare; that they came says what the queue waits for.",
 	}
 	PreemptionsPerRequest = &Signal{
 		Name: "preemptions_per_request", Title: "Preemptions per request", Unit: PerRequest,
 		Expr: Max(Div(SumIncrease("vllm:num_preemptions_total").By(Rank...), AtLeast(SumIncrease("vllm:time_to_first_token_seconds_count").By(Rank...), 1)).On(Rank...)),
-		Doc: "How often a request is evicted and recomputed before it is done, on the data-parallel rank where that is most: " +
-			"the share of work done twice.",
+		Doc:  "How often a request is evicted and recomputed before it is done, on the data-parallel rank where that is most: the share of work done twice.",
 	}
 
 	PrefixQueryRate = rate("prefix_query_rate", "Prefix cache look-ups", TokensPerSecond, "vllm:prefix_cache_queries_total",
@@ -502,16 +465,13 @@ var (
 			},
 		},
 		Expr: Div(SumRate("vllm:prefix_cache_hits_total"), Some(SumRate("vllm:prefix_cache_queries_total"))),
-		Doc: "Share of prompt tokens found in the prefix cache. Low is normal for prompts without common prefixes; a " +
-			"drop matters.",
-		Hint: "prefix caching must be on (--enable-prefix-caching, the default of the V1 engine) and requests " +
-			"must be looked up",
+		Doc:  "Share of prompt tokens found in the prefix cache. Low is normal for prompts without common prefixes; a drop matters.",
+		Hint: "prefix caching must be on (--enable-prefix-caching, the default of the V1 engine) and requests must be looked up",
 	}
 	PrefixResets = &Signal{
 		Name: "prefix_cache_resets", Title: "Resets of the prefix cache", Unit: Count, Scope: Instance, Optional: true,
 		Expr: SumIncrease("http_requests_total", Is("handler", "/reset_prefix_cache"), Like("status", "2.*")),
-		Doc: "How often the prefix cache was emptied through the HTTP endpoint, which exists with " +
-			"VLLM_SERVER_DEV_MODE=1 only. Resets from inside the process are not counted.",
+		Doc:  "How often the prefix cache was emptied through the HTTP endpoint, which exists with VLLM_SERVER_DEV_MODE=1 only. Resets from inside the process are not counted.",
 	}
 )
 
@@ -521,21 +481,18 @@ var (
 		Name: "http_request_rate", Title: "HTTP requests answered", Unit: RequestsPerSecond, Scope: Instance,
 		Expr: SumRate("http_requests_total", asked),
 		Doc:  "HTTP requests for the engine that ended, per second, with any status.",
-		Hint: "http_requests_total appears with the first finished request of vLLM 0.8.3 and later; measure at a " +
-			"gateway otherwise",
+		Hint: "http_requests_total appears with the first finished request of vLLM 0.8.3 and later; measure at a gateway otherwise",
 	}
 	ServerErrs = &Signal{
 		Name: "http_5xx_share", Title: "HTTP 5xx share", Unit: Ratio, Scope: Instance,
 		Expr: Div(ofStatus(Rate, "5.*"), SumRate("http_requests_total", asked)),
-		Doc: "Share of requests for the engine answered with a server error; requests of a health check or a gateway " +
-			"do not count. Errors after streaming began stay 2xx (vllm-project/vllm#57519).",
+		Doc:  "Share of requests for the engine answered with a server error; requests of a health check or a gateway do not count. Errors after streaming began stay 2xx (vllm-project/vllm#57519).",
 		Hint: HTTPRate.Hint,
 	}
 	ClientErrs = &Signal{
 		Name: "http_4xx_share", Title: "HTTP 4xx share", Unit: Ratio, Scope: Instance,
 		Expr: Div(ofStatus(Rate, "4.*"), SumRate("http_requests_total", asked)),
-		Doc: "Share of requests for the engine rejected as invalid: authentication, malformed input, unknown " +
-			"model, context too long, quota.",
+		Doc:  "Share of requests for the engine rejected as invalid: authentication, malformed input, unknown model, context too long, quota.",
 		Hint: HTTPRate.Hint,
 	}
 	ServerErrCount = &Signal{
@@ -554,8 +511,7 @@ var (
 		Expr: Sub(
 			SumIncrease("http_requests_total", accepted...),
 			SumIncrease("vllm:request_success_total")),
-		Doc: "HTTP requests that ended with status 2xx less completed engine requests: streams that the client " +
-			"closed. finished_reason=\"abort\" never counts them (vllm-project/vllm#31503).",
+		Doc:  "HTTP requests that ended with status 2xx less completed engine requests: streams that the client closed. finished_reason=\"abort\" never counts them (vllm-project/vllm#31503).",
 		Hint: HTTPRate.Hint,
 	}
 	AbandonedShare = &Signal{
@@ -565,8 +521,7 @@ var (
 			Div(
 				SumIncrease("vllm:request_success_total"),
 				Some(SumIncrease("http_requests_total", accepted...)))),
-		Doc: "Share of accepted HTTP requests for which the engine never counted a completion: clients that " +
-			"hung up or timed out.",
+		Doc:  "Share of accepted HTTP requests for which the engine never counted a completion: clients that hung up or timed out.",
 		Hint: HTTPRate.Hint,
 	}
 	// LeftEarly are those of the abandoned requests that got nothing at all.
@@ -574,8 +529,13 @@ var (
 		Name: "left_early", Title: "Requests left without a first token", Unit: Requests, Scope: Instance,
 		Expr: leftEarly(),
 		Doc: "HTTP requests that ended with status 2xx less the first tokens of that time, but for those whose " +
-			"first token came before it: clients that left while they waited. No more than the abandoned " +
-			"requests. Requests for several choices (n above 1) hide some.",
+			"first token came before it: clients that left while they waited. No more than the abandoned requests. Requests for several choices (n above 1) hide some.",
+		Hint: HTTPRate.Hint,
+	}
+	LeftNoQueue = &Signal{
+		Name: "left_no_queue", Title: "Requests left that no queue held", Unit: Requests, Scope: Instance,
+		Expr: BesideQueues(leftEarly(), "instance"),
+		Doc:  "Requests left without a first token, less the longest queue of the last four minutes; 0 where requests wait most of the time: those may have left from the queue of a rank that works.",
 		Hint: HTTPRate.Hint,
 	}
 	AdmissionRejections = &Signal{
@@ -592,8 +552,7 @@ var (
 	Up = &Signal{
 		Scrapes: true, Name: "up", Title: "Scrapes that succeeded", Unit: Ratio, Scope: Instance,
 		Expr: Min(Mean("up").In(ShortMark)),
-		Doc: "Share of the last scrapes that succeeded. A failed scrape does not prove a dead server: compare /health " +
-			"(vllm-project/vllm#49983).",
+		Doc:  "Share of the last scrapes that succeeded. A failed scrape does not prove a dead server: compare /health (vllm-project/vllm#49983).",
 	}
 	UpNow = &Signal{
 		Scrapes: true, Name: "up_now", Title: "Last scrape succeeded", Unit: Count, Scope: Instance,
@@ -618,14 +577,12 @@ var (
 	Answered = &Signal{
 		Name: "answered", Title: "Ever answered a scrape", Unit: Count, Scope: Instance, Scrapes: true,
 		Expr: Max(Highest("up").In(6 * time.Hour)),
-		Doc: "1 when a scrape succeeded within the last six hours, or the available history, 0 when none did: the " +
-			"server is starting, or failed to start.",
+		Doc:  "1 when a scrape succeeded within the last six hours, or the available history, 0 when none did: the server is starting, or failed to start.",
 	}
 	Silence = &Signal{
 		Name: "silence", Title: "Time without a page", Unit: Seconds, Scope: Instance, Scrapes: true,
 		Expr: Sub(Apply{Func: Time}, Max(Or(LastAbove("up").In(15*time.Minute), First("up").In(15*time.Minute)))),
-		Doc: "Time since the last scrape that succeeded, to five seconds; a quarter of an hour or more counts " +
-			"as that.",
+		Doc:  "Time since the last scrape that succeeded, to five seconds; a quarter of an hour or more counts as that.",
 	}
 	BetweenScrapes = &Signal{
 		Name: "between_scrapes", Title: "Time between scrapes", Unit: Seconds, Scope: Instance, Scrapes: true,
@@ -636,8 +593,7 @@ var (
 		Name: "page_gaps", Title: "Gaps between pages, both ends", Unit: Count, Scope: Instance, Scrapes: true,
 		Expr:      Sub(gaps, Mul(Number(2), OrZero(Max(Changes("process_start_time_seconds").In(10*time.Minute)), gaps))),
 		Otherwise: []Alternative{{Without: "process_start_time_seconds", Expr: gaps}},
-		Doc: "How often in ten minutes scrapes began to fail or to succeed again, restarts apart: once " +
-			"if a server is lost, and more often if its page is slow.",
+		Doc:       "How often in ten minutes scrapes began to fail or to succeed again, restarts apart: once if a server is lost, and more often if its page is slow.",
 	}
 	// PageTook is 0 where nobody measured it.
 	PageTook = &Signal{
@@ -649,14 +605,12 @@ var (
 					Max(Sub(Looks("up").In(10*time.Minute), Total("up").In(10*time.Minute))))),
 			Max(Total("up").In(10*time.Minute)),
 		), Max(Last("up").In(ShortMark))),
-		Doc: "Duration of the successful scrapes of the last ten minutes, where failed ones count as " +
-			"long as the last one; 0 if unknown: a recording has no durations.",
+		Doc: "Duration of the successful scrapes of the last ten minutes, where failed ones count as long as the last one; 0 if unknown: a recording has no durations.",
 	}
 	FailedAfter = &Signal{
 		Name: "failed_after", Title: "Last scrape took", Unit: Seconds, Scope: Instance, Scrapes: true,
 		Expr: Max(Last("scrape_duration_seconds").In(ShortMark)),
-		Doc: "How long the last scrape took. A failure within milliseconds was refused or reset; one that " +
-			"took as long as its timeout (10 s by default in Prometheus) got no answer.",
+		Doc:  "How long the last scrape took. A failure within milliseconds was refused or reset; one that took as long as its timeout (10 s by default in Prometheus) got no answer.",
 	}
 	// FailedAfterAtLeast is 0 where nobody measured it.
 	FailedAfterAtLeast = &Signal{
@@ -672,8 +626,7 @@ var (
 	LastHeldShare = &Signal{
 		Name: "last_held_share", Title: "Share of usual load when last seen", Unit: Ratio, Optional: true,
 		Expr: Div(LastHeld.Expr, usuallyHeld),
-		Doc: "Requests in flight at the last successful scrape, over their mean in the available history: a server that " +
-			"is drained gets no new ones, and most answers take seconds.",
+		Doc:  "Requests in flight at the last successful scrape, over their mean in the available history: a server that is drained gets no new ones, and most answers take seconds.",
 	}
 	LastWork = &Signal{
 		Name: "last_work", Title: "Generation when last seen", Unit: TokensPerSecond,
@@ -683,8 +636,7 @@ var (
 	HeldAway = &Signal{
 		Name: "held_away", Title: "Requests held before an outage", Unit: Requests, Scope: Instance,
 		Expr: Sum(Add(BeforeGap("vllm:num_requests_running").In(10*time.Minute), BeforeGap("vllm:num_requests_waiting").In(10*time.Minute))),
-		Doc: "Requests in flight at the last scrape before scrapes failed, for the outages of the last ten " +
-			"minutes: lost, if the server was restarted.",
+		Doc:  "Requests in flight at the last scrape before scrapes failed, for the outages of the last ten minutes: lost, if the server was restarted.",
 	}
 	HeldAwayShare = &Signal{
 		Name: "held_away_share", Title: "Usual load held before an outage", Unit: Ratio, Scope: Instance, Optional: true,
@@ -696,8 +648,7 @@ var (
 		Expr: poolAnswers(byTransfers), OfRoles: poolAnswers,
 		Otherwise: []Alternative{{Without: "vllm:nixl_xfer_time_seconds_count", Expr: answersOf(everyServer)}},
 		Doc: "Replicas of the model that answer now, over those that answered in the available history and are still scraped. Where prefill " +
-			"and decode are apart, those of the server's own role: no other one can do its work. " +
-			"If a server falls silent while nothing scrapes it, its samples look current for five minutes.",
+			"and decode are apart, those of the server's own role: no other one can do its work. If a server falls silent while nothing scrapes it, its samples look current for five minutes.",
 	}
 	JobAnswers = &Signal{
 		Name: "job_answers", Title: "Targets of the job that answer", Unit: Count, Scope: Instance, Scrapes: true, Fleet: true,
@@ -712,8 +663,7 @@ var (
 		}, {
 			Without: "process_start_time_seconds", Expr: Mul(Number(0), Max(Now("up"))),
 		}},
-		Doc: "The longest time from the start of a process to its engine's counters, of the servers of its job " +
-			"in the available history: loading, compilation, CUDA graphs. 0 if unknown.",
+		Doc: "The longest time from the start of a process to its engine's counters, of the servers of its job in the available history: loading, compilation, CUDA graphs. 0 if unknown.",
 	}
 	Starting = &Signal{
 		Name: "starting", Title: "Watched since", Unit: Seconds, Scope: Instance, Scrapes: true,
@@ -745,14 +695,12 @@ var (
 			Test(Max(Resets("vllm:generation_tokens_created").In(2*time.Minute)), "==", Number(0))),
 		Doc: "Counter resets of the generated tokens within two minutes, if the counter was created anew and its " +
 			"creation time never goes back: that would be a load balancer that answers for several servers in " +
-			"turn. Without creation times every reset within three minutes counts, for then no age of the engine " +
-			"says that it started.",
+			"turn. Without creation times every reset within three minutes counts, for then no age of the engine says that it started.",
 	}
 	ServingAge = &Signal{
 		Name: "serving_age", Title: "Engine uptime", Unit: Seconds, Scope: Instance,
 		Expr: NotNegative(Sub(Apply{Func: Time}, Max(Now("vllm:generation_tokens_created")))),
-		Doc: "Age of the engine's counters: they are created when loading is done, minutes after the process " +
-			"started. Absent with several API servers and before 0.11.1.",
+		Doc:  "Age of the engine's counters: they are created when loading is done, minutes after the process started. Absent with several API servers and before 0.11.1.",
 		Hint: "several API servers export no _created series",
 	}
 	StartTook = &Signal{
@@ -772,8 +720,7 @@ var (
 	StartedWhileWatched = &Signal{
 		Name: "started_while_watched", Title: "Watched before its start", Unit: Seconds, Scope: Instance,
 		Expr: AtLeast(Sub(Max(Now("vllm:generation_tokens_created")), Min(First("up").In(PastMark))), 0),
-		Doc: "Time from the first available scrape, to five seconds, to the start of the engine's counters: " +
-			"how long the target was watched before it served, 0 if it served before.",
+		Doc:  "Time from the first available scrape, to five seconds, to the start of the engine's counters: how long the target was watched before it served, 0 if it served before.",
 		Hint: ServingAge.Hint,
 	}
 	SeenDown = &Signal{
@@ -785,8 +732,7 @@ var (
 	ResidentMemory = &Signal{
 		Name: "resident_memory", Title: "API server memory", Unit: Bytes, Scope: Instance,
 		Expr: Max(Mean("process_resident_memory_bytes").In(ShortMark)),
-		Doc: "Resident memory of the API server process only; leaks of EngineCore and workers are not included " +
-			"(vllm-project/vllm#44490).",
+		Doc:  "Resident memory of the API server process only; leaks of EngineCore and workers are not included (vllm-project/vllm#44490).",
 		Hint: "watch the container's memory (cAdvisor) for the engine's own processes",
 	}
 	MemoryGrowth = &Signal{
@@ -813,21 +759,18 @@ var (
 	OpenFDs = &Signal{
 		Name: "open_fds", Panel: &Panel{ID: 433, Row: 430, Width: 8}, Title: "Open files of the API server",
 		Unit: Count, Scope: Instance, Expr: Max(Mean("process_open_fds").In(ShortMark)),
-		Doc: "Open file descriptors of the API server: connections that clients hold open, also when the engine " +
-			"is silent.",
+		Doc: "Open file descriptors of the API server: connections that clients hold open, also when the engine is silent.",
 	}
 	FDGrowth = &Signal{
 		Name: "open_fds_growth", Title: "Growth of open files", Unit: PerSecond, Scope: Instance,
 		Expr: Max(Slope("process_open_fds").In(ShortMark)),
-		Doc: "Slope of the API server's open file descriptors in the last moments: clients that connect and get " +
-			"no answer. Absent with several API servers.",
+		Doc:  "Slope of the API server's open file descriptors in the last moments: clients that connect and get no answer. Absent with several API servers.",
 		Hint: hintProcess,
 	}
 	FDTrend = &Signal{
 		Name: "open_fds_trend", Title: "Growth of open files (window)", Unit: PerSecond, Scope: Instance,
 		Expr: Max(Slope("process_open_fds")),
-		Doc: "Slope of the API server's open file descriptors over the window. A pool of kept-alive " +
-			"connections does not grow.",
+		Doc:  "Slope of the API server's open file descriptors over the window. A pool of kept-alive connections does not grow.",
 		Hint: hintProcess,
 	}
 	// UnseenClients is the only trace of requests that an engine never took:
@@ -839,10 +782,21 @@ var (
 				Sub(Max(Lowest("process_open_fds").In(ShortMark)), Max(Lowest("process_open_fds").In(PastMark))),
 				Sum(Add(Highest("vllm:num_requests_running").In(ShortMark), Highest("vllm:num_requests_waiting").In(ShortMark)))),
 			Sum(Add(Lowest("vllm:num_requests_running").In(PastMark), Lowest("vllm:num_requests_waiting").In(PastMark)))), 0),
-		Doc: "Open file descriptors of the API server that were there all through the last moments, less those " +
-			"of the requests in the engine, and minus the lowest such number in the available history: " +
-			"clients that wait in front of the engine. vLLM closes an idle connection after 5 s " +
-			"(VLLM_HTTP_TIMEOUT_KEEP_ALIVE); with a longer time this includes idle ones too.",
+		Doc: "Open file descriptors of the API server that were there all through the last moments, less those of the requests in the engine, and minus the lowest such number in the available history: " +
+			"clients that wait in front of the engine. vLLM closes an idle connection after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE); with a longer time this includes idle ones too.",
+		Hint: hintProcess,
+	}
+	RankSilence = &Signal{
+		Name: "rank_silence", Title: "Silence of the most silent rank", Unit: Seconds,
+		Expr: Max(Sub(Apply{Func: Time}, Max(LastStir("vllm:generation_tokens_total").In(longestWait)).By(Rank...))),
+		Doc:  "Time since the last token of the data-parallel rank where that is longest; a quarter of an hour or more counts as that.",
+	}
+	// StrandedClients is read from histories: no PromQL says what a gauge was when another one moved.
+	StrandedClients = &Signal{
+		Name: "stranded_clients", Title: "Connections since the last token", Unit: Count, Scope: Instance, Optional: true,
+		Expr: Mul(Number(0), Max(Now("process_open_fds"))),
+		Doc: "Open files of the API server beyond those of the requests in the engine, at their lowest in the last half minute, less the most there were " +
+			"up to the last token of the most silent rank: clients that have come since, and wait. Connections that are kept open were there before. Read from the scrapes one by one; 0 in rules.",
 		Hint: hintProcess,
 	}
 	// HeldOutside is what UnseenClients guesses, where the server counts it.
@@ -855,8 +809,7 @@ var (
 	OutsideWait = &Signal{
 		Name: "outside_wait", Title: "Time outside the scheduler", Unit: Seconds, Scope: Instance, Optional: true, Feature: "SGLang 0.5.8 or later",
 		Expr: TimeIn(HeldOutside.Expr),
-		Doc: "Requests outside the scheduler over the rate of first tokens in six minutes (Little's law): their mean time there, or " +
-			"the time since the last first token where there was none.",
+		Doc:  "Requests outside the scheduler over the rate of first tokens in six minutes (Little's law): their mean time there, or the time since the last first token where there was none.",
 	}
 	// TransferHeld and TransferWait are of the stage between prefill and decode.
 	TransferHeld = &Signal{
@@ -880,16 +833,14 @@ var (
 					Sum(Rate("vllm:generation_tokens_total").In(ShortMark))),
 				Sum(Increase("vllm:time_to_first_token_seconds_count").In(ShortMark))),
 			Sum(Add(Highest("vllm:num_requests_running").In(ShortMark), Highest("vllm:num_requests_waiting").In(ShortMark)))),
-		Doc: "HTTP requests for an answer of the engine that ended in the last moments, less the first tokens " +
-			"of that time and less the requests that the engine held: clients that gave up on an engine that " +
+		Doc: "HTTP requests for an answer of the engine that ended in the last moments, less the first tokens of that time and less the requests that the engine held: clients that gave up on an engine that " +
 			"never saw them. vLLM counts a request that its client abandons as 2xx.",
 		Hint: HTTPRate.Hint,
 	}
 	FrontendCPU = &Signal{
 		Name: "frontend_cpu", Title: "API server CPU use", Unit: Ratio, Scope: Instance,
 		Expr: Max(Rate("process_cpu_seconds_total")),
-		Doc: "CPU seconds per second of the API server process: near 1 it is the bottleneck, because Python " +
-			"runs on one core.",
+		Doc:  "CPU seconds per second of the API server process: near 1 it is the bottleneck, because Python runs on one core.",
 	}
 
 	ContainerMemory = &Signal{
@@ -928,8 +879,7 @@ var (
 		Name: "arrival_share", Fleet: true, Title: "Arrivals against the fleet's mean", Unit: Times,
 		Expr:      againstFleet(arrivals(nil, SumRate("vllm:num_preemptions_total"))),
 		Otherwise: []Alternative{{Without: "vllm:num_preemptions_total", Expr: againstFleet(arrivals(nil, nil))}},
-		Doc: "Requests that arrive at this replica (served, or added to its queue) over the mean of all " +
-			"replicas of the model. A slow replica with a fair share of arrivals reads 1. A preempted request " +
+		Doc: "Requests that arrive at this replica (served, or added to its queue) over the mean of all replicas of the model. A slow replica with a fair share of arrivals reads 1. A preempted request " +
 			"waits once more, and has not arrived again.",
 	}
 	LoadShare = &Signal{
@@ -944,8 +894,7 @@ var (
 		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Div(
 			Min(tokensPerAnswer).By(Fleet...), Max(tokensPerAnswer).By(Fleet...)), Fleet),
 		Doc: "Output tokens for each first token, of the replica of the model where they are fewest, over those where " +
-			"they are most. Replicas give similar answers; a server that only prefills gives one token while a decode server " +
-			"gives a hundred, so the two share no work.",
+			"they are most. Replicas give similar answers; a server that only prefills gives one token while a decode server gives a hundred, so the two share no work.",
 	}
 	FleetPresence = &Signal{
 		Name: "fleet_presence", Title: "Presence of the replicas", Unit: Ratio, Fleet: true,
@@ -953,10 +902,8 @@ var (
 			Add(Number(1), Min(Looks("vllm:num_requests_running")).By(Fleet...)),
 			Max(Looks("vllm:num_requests_running")).By(Fleet...)), 1),
 			Test(Max(Resets("vllm:generation_tokens_total")).By(Fleet...), "==", Number(0))), Fleet),
-		Doc: "Successful scrapes of the replica with the fewest, plus one for the phase of the " +
-			"scrapes, over those of the one with the most; 0 if one of them was restarted meanwhile. While a " +
-			"replica is drained, down or restarting, the others get more than their share, which is not a fault of " +
-			"the balance.",
+		Doc: "Successful scrapes of the replica with the fewest, plus one for the phase of the scrapes, over those of the one with the most; 0 if one of them was restarted meanwhile. While a " +
+			"replica is drained, down or restarting, the others get more than their share, which is not a fault of the balance.",
 	}
 	EngineSpread = &Signal{
 		Name: "engine_spread", Title: "Busiest rank against the mean", Unit: Times,
@@ -969,15 +916,13 @@ var (
 		Name: "rank_skew", Title: "Heaviest rank against the mean", Unit: Times,
 		Expr: Div(Max(rankPace), Some(Avg(rankPace))),
 		Doc: "Time per token on the slowest data-parallel rank, over the mean of the ranks. SGLang exports instead how " +
-			"many tokens of experts (with --expert-balancedness-report-mode) or of attention come to the heaviest GPU, over the mean: " +
-			"the others wait for it in each step.",
+			"many tokens of experts (with --expert-balancedness-report-mode) or of attention come to the heaviest GPU, over the mean: the others wait for it in each step.",
 	}
 	// ExpertSkew says of RankSkew that it is of experts.
 	ExpertSkew = &Signal{
 		Name: "expert_skew", Title: "Heaviest GPU of experts, over mean", Unit: Times,
 		Expr: Div(Number(1), AtLeast(MeanOf("sglang:eplb_balancedness"), 0.01)),
-		Doc: "Tokens that come to the experts of the GPU with the most, over the mean of the GPUs: one over SGLang's balancedness, " +
-			"averaged over its layers and steps. vLLM writes it to its log only.",
+		Doc:  "Tokens that come to the experts of the GPU with the most, over the mean of the GPUs: one over SGLang's balancedness, averaged over its layers and steps. vLLM writes it to its log only.",
 		Hint: "SGLang shows it with SGLANG_ENABLE_EPLB_BALANCEDNESS_METRIC=1, and from 0.5.23 with --expert-balancedness-report-mode",
 	}
 	// RankArrivals tells a rank that gets more from one that is slower than the others.
@@ -986,8 +931,7 @@ var (
 		Expr: Max(And(
 			Div(rankArrivals, Some(Avg(rankArrivals))).On(Own).Left(),
 			Where(requestsHeld(Rank), "==", Max(requestsHeld(Rank))).On(Own).Left()).On(Rank...)),
-		Doc: "Requests that arrive at the data-parallel rank that holds the most (served, or added to its " +
-			"queue), over the mean of the ranks. A rank that is slower than the others holds more without " +
+		Doc: "Requests that arrive at the data-parallel rank that holds the most (served, or added to its queue), over the mean of the ranks. A rank that is slower than the others holds more without " +
 			"getting more.",
 	}
 )
@@ -1022,8 +966,7 @@ var rankArrivals = arrivals(Rank, nil)
 // Generating matches the HTTP handlers whose requests an engine serves: not those
 // that the API server answers by itself, such as /health, /version, /v1/models,
 // /metrics, /ping and /tokenize, which move while the engine stands still.
-const Generating = "/v1/(chat/)?completions(/batch)?|/v1/(responses|messages|embeddings|score|rerank|audio/.+)|" +
-	"/(v2/)?rerank|/score|/pooling|/classify|/(inference/v1/)?generate.*"
+const Generating = "/v1/(chat/)?completions(/batch)?|/v1/(responses|messages|embeddings|score|rerank|audio/.+)|/(v2/)?rerank|/score|/pooling|/classify|/(inference/v1/)?generate.*"
 
 // Asked matches the handlers of what clients ask of a server: those whose requests an
 // engine serves, and "none", where the path is no route at all.
@@ -1095,12 +1038,31 @@ func throughout(metric string, where ...*labels.Matcher) Expr {
 	return And(Lowest(metric, where...).In(ShortMark), Where(Looks(metric, where...).In(ShortMark), ">", Number(1)))
 }
 
-// schedules has a sample for every rank whose scheduler runs and admits nobody: its batch is empty, and its queue has
-// changed a while after the last token, and lately. A hang stops both with one step.
-var schedules = And(And(
-	Where(Sub(Max(LastStir("vllm:num_requests_waiting").In(longestWait)).By(Rank...), Max(LastStir("vllm:generation_tokens_total").In(longestWait)).By(Rank...)).On(Rank...), ">=", Number(15)),
-	Where(Sub(Apply{Func: Time}, Max(LastStir("vllm:num_requests_waiting").In(longestWait)).By(Rank...)), "<", Number(120))).On(Rank...),
-	Where(Sum(Highest("vllm:num_requests_running").In(ShortMark)).By(Rank...), "==", Number(0))).On(Rank...)
+// stuckEngines counts ranks, see StuckEngines.
+func stuckEngines(lookups bool) Expr {
+	held := Add(Sum(throughout("vllm:num_requests_running")).By(Rank...), Sum(throughout("vllm:num_requests_waiting")).By(Rank...))
+	return OrZero(
+		CountOf(Unless(Unless(
+			And(Where(held, ">", Number(0.5)), silent(ShortMark)).On(Rank...),
+			Some(Sum(Changes("vllm:kv_cache_usage_perc").In(ShortMark)).By(Rank...))).On(Rank...),
+			schedules(lookups)).On(Rank...)),
+		Sum(Rate("vllm:generation_tokens_total").In(ShortMark)))
+}
+
+// schedules has a sample for every rank whose scheduler runs and admits nobody, or may: its batch is empty, and its queue has
+// changed a while after the last token, and lately, or that token is too young to say. A hang stops both with one step.
+func schedules(lookups bool) Expr {
+	last := func(metric string) Expr { return Max(LastStir(metric).In(longestWait)).By(Rank...) }
+	runs := Or(
+		And(
+			Where(Sub(last("vllm:num_requests_waiting"), last("vllm:generation_tokens_total")).On(Rank...), ">=", Number(15)),
+			Where(Sub(Apply{Func: Time}, last("vllm:num_requests_waiting")), "<", Number(120))).On(Rank...),
+		Where(Sub(Apply{Func: Time}, last("vllm:generation_tokens_total")), "<", Number(60)))
+	if lookups {
+		runs = Or(runs, Some(Sum(Rate("vllm:prefix_cache_queries_total").In(ShortMark)).By(Rank...)))
+	}
+	return And(runs, Where(Sum(Highest("vllm:num_requests_running").In(ShortMark)).By(Rank...), "==", Number(0))).On(Rank...)
+}
 
 // allLeft is 1 of an instance whose gauges show requests that nobody waits for any more, see StaleGauges.
 var allLeft = func() Expr {
@@ -1131,6 +1093,12 @@ func leftEarly() Expr {
 	gaveUp := Sub(ended, of(Increase("vllm:request_success_total")))
 	began := Samples{Func: "delta", Metric: "vllm:num_requests_running", Span: WindowMark} // and have not ended
 	return AtLeast(Or(Where(Add(Sub(ended, first), of(began)), "<", gaveUp), gaveUp), 0)
+}
+
+// BesideQueues are those of requests that left which no queue held.
+func BesideQueues(left Expr, by ...string) Expr {
+	longest := Sum(Highest("vllm:num_requests_waiting").In(recently)).By(by...)
+	return Mul(AtLeast(Sub(left, longest), 0), Test(SumMean("vllm:num_requests_waiting").By(by...), "<", Number(1)))
 }
 
 // unanswered counts those that wait at the end of the window and, where that is known, those
@@ -1179,10 +1147,11 @@ func TimeIn(held Expr) Expr {
 // later is the greater of two values of the same labels.
 func later(a, b Expr) Expr { return Add(b, AtLeast(Sub(a, b), 0)) }
 
-// longestWait is how far back waitingAge looks. noHiccup is how long a machine's own stall may last, in seconds: a
+// longestWait is how far back waitingAge looks, and recently how long ago a queue was that somebody left. noHiccup is how long a machine's own stall may last, in seconds: a
 // collection of garbage, a neighbour, a page from the disk.
 const (
 	longestWait = 15 * time.Minute
+	recently    = 4 * time.Minute
 	noHiccup    = 20
 )
 
@@ -1199,10 +1168,15 @@ func looksTell() Expr {
 
 // metBusyRanks has the share of time in which all ranks that decode do, as if each did by
 // itself.
-func metBusyRanks() Expr {
-	decodes := Some(Sum(Rate(itlFamily + "_sum")).By(Rank...))
+func metBusyRanks(span time.Duration) Expr {
+	decodes := Some(Sum(Rate(itlFamily + "_sum").In(span)).By(Rank...))
 	all := Apply{Func: "exp", Of: Sum(Apply{Func: "ln", Of: AtMost(decodes, 0.95)})}
-	return OrZero(Div(Mul(SumIncrease(ttftFamily+"_count"), all), Sub(Number(1), all)), SumRate(ttftFamily+"_count"))
+	return OrZero(Div(Mul(Sum(Increase(ttftFamily+"_count").In(span)), all), Sub(Number(1), all)), Sum(Rate(ttftFamily+"_count").In(span)))
+}
+
+// owedMet is owedFirstTokens where three requests met the other ranks busy, which a router would have given to this one.
+func owedMet(span time.Duration) Expr {
+	return And(owedFirstTokens(span), Where(metBusyRanks(span), ">=", Number(3))).On(Own)
 }
 
 // owedFirstTokens is, for every silent rank, the first tokens of the other ranks in a span
@@ -1217,8 +1191,7 @@ func owedFirstTokens(span time.Duration) Expr {
 }
 
 const (
-	hintDCGM = "run NVIDIA's dcgm-exporter next to the server and give its URL too, or scrape it with the same " +
-		"Prometheus"
+	hintDCGM = "run NVIDIA's dcgm-exporter next to the server and give its URL too, or scrape it with the same Prometheus"
 	// dcgmProf is the hint of the profiling metrics, which are off by default.
 	dcgmProf = "enable DCGM_FI_PROF_* in dcgm-exporter's counters file"
 )
@@ -1228,8 +1201,7 @@ var (
 	GPUUtil = &Signal{
 		Name: "gpu_utilization", Title: "GPU utilization", Unit: Ratio, Scope: GPU,
 		Expr: Div(Avg(Mean("DCGM_FI_DEV_GPU_UTIL")), Number(100)),
-		Doc: "Share of time in which some kernel ran. Spinning engines read 1 while they do nothing " +
-			"(vllm-project/vllm#12664); prefer SM activity.",
+		Doc:  "Share of time in which some kernel ran. Spinning engines read 1 while they do nothing (vllm-project/vllm#12664); prefer SM activity.",
 		Hint: hintDCGM,
 	}
 	SMActive = &Signal{
@@ -1241,8 +1213,7 @@ var (
 	EngineActive = &Signal{
 		Name: "gpu_engine_active", Title: "Graphics engine activity", Unit: Ratio, Scope: GPU,
 		Expr: Avg(Mean("DCGM_FI_PROF_GR_ENGINE_ACTIVE")),
-		Doc: "Share of time in which the compute engine was active: finer than GPU utilization, coarser than SM " +
-			"activity; on by default in dcgm-exporter.",
+		Doc:  "Share of time in which the compute engine was active: finer than GPU utilization, coarser than SM activity; on by default in dcgm-exporter.",
 		Hint: hintDCGM,
 	}
 	GPUMemoryUsed = &Signal{
@@ -1298,8 +1269,7 @@ var (
 	}
 	XIDChanges = &Signal{
 		Name: "gpu_xid_changes", Title: "New XID errors", Unit: Count, Scope: GPU, Hint: hintDCGM, Expr: newXIDs(13, 31, 43, 45),
-		Doc: "How often the XID code changed in the available history, if the last one is not 0 and not one that a " +
-			"faulty program causes (13, 31, 43, 45 in NVIDIA's XID catalogue). " +
+		Doc: "How often the XID code changed in the available history, if the last one is not 0 and not one that a faulty program causes (13, 31, 43, 45 in NVIDIA's XID catalogue). " +
 			"From dcgm-exporter 3.3.6 on each code has a series of its own (NVIDIA/dcgm-exporter#309).",
 	}
 	ECCErrors = &Signal{
@@ -1375,16 +1345,16 @@ var all = sync.OnceValue(func() []*Signal {
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95,
 		MaxTokens, PrefillTimePerToken,
 		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, QueueBatches, WaitingGrowth, Deferred,
-		DeferredShare, QueueAge, WaitingAge, Ranks, RankWait, StaleGauges, HeldOutside, OutsideWait, TransferHeld, TransferWait, PassedOver, UnansweredShare, UnansweredWait, WaitTimes, InFlightFloor, BusyFloor,
+		DeferredShare, QueueAge, WaitingAge, Ranks, RankWait, WaitingOnRank, KVUsageOfRank, StaleGauges, HeldOutside, OutsideWait, TransferHeld, TransferWait, PassedOver, UnansweredShare, UnansweredWait, WaitTimes, InFlightFloor, BusyFloor,
 		EngineProgress, StuckEngines, OwedFirstTokens, MetBusyRanks,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsLately, PreemptionsPerRequest,
 		PrefixQueryRate, PrefixHitRatio, PrefixResets,
-		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, LeftEarly,
+		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, LeftEarly, LeftNoQueue,
 		AdmissionRejections, EngineErrors,
 		Up, UpNow, Answered, Silence, BetweenScrapes, Flaps, PageTook, FailedAfter, FailedAfterAtLeast, LastHeld,
 		LastHeldShare, LastWork, HeldAway, HeldAwayShare, PoolAnswers, JobAnswers, PoolStart, Starting, StartRatio, Starts, FailedScrapes,
 		ScrapeDuration, Uptime, ServingAge, StartTook, StartAgainst, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth,
-		MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU,
+		MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, StrandedClients, RankSilence, LeftUnserved, FrontendCPU,
 		ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
 		Replicas, ArrivalShare, LoadShare, AnswersAlike, FleetPresence, EngineSpread, RankSkew, ExpertSkew, RankArrivals,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUMemRise, GPUMemHighWater, GPUPower, GPUTemp, SMClock, SMClockRatio,

@@ -59,12 +59,14 @@ var lost = catalog.All(
 var (
 	unserved = catalog.Any(
 		catalog.All(catalog.Above(indicator.UnseenClients, clientsWait), catalog.Above(indicator.FDGrowth, clientsCome)),
+		catalog.Above(indicator.StrandedClients, clientsWait),
 		catalog.Above(indicator.LeftUnserved, leftUnserved),
 	)
 	owed = catalog.Any(
 		catalog.All(catalog.Above(indicator.UnseenClients, clientsWait), catalog.Above(indicator.FDTrend, clientsMore)),
+		catalog.Above(indicator.StrandedClients, clientsWait),
 		catalog.Above(indicator.LeftUnserved, leftUnserved),
-		catalog.Above(indicator.LeftEarly, catalog.SomeAbandoned),
+		catalog.Above(indicator.LeftNoQueue, catalog.SomeAbandoned),
 	)
 )
 

@@ -35,10 +35,13 @@ func refine(p *catalog.Pass) {
 	if unseen, ok := p.Measured(indicator.UnseenClients); ok && unseen >= 1 {
 		p.Reason("About %s clients hold a connection whose request the engine does not have.", catalog.Whole(unseen))
 	}
+	if stranded, ok := p.Measured(indicator.StrandedClients); ok && stranded >= 1 {
+		p.Reason("%s connections were opened after its last token and are still open: a connection that is only kept was there before.", catalog.Whole(stranded))
+	}
 	if left, ok := p.Measured(indicator.LeftUnserved); ok && left >= 1 {
 		p.Reason("About %s requests ended within the last minute without a first token, and the engine never had them: their clients gave up.", catalog.Whole(left))
 	}
-	if left, ok := p.Measured(indicator.LeftEarly); ok && left >= 1 && silentRank {
+	if left, ok := p.Measured(indicator.LeftNoQueue); ok && left >= 1 && silentRank {
 		p.Reason("About %s clients left in the window without a first token.", catalog.Whole(left))
 	}
 	if silentRank && stuck == 0 && waits == catalog.True {

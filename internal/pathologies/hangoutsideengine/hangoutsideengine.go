@@ -24,6 +24,16 @@ var Pathology = &catalog.Pathology{
 }
 
 func refine(p *catalog.Pass) {
+	if p.Part == "" { // by the pages of the servers behind it, and none of these is named
+		p.Summary = fmt.Sprintf("%s at the gateway, which has answered nobody in the window, and the servers behind it hold none of them and generate no tokens: the gateway hangs, or what it waits for", catalog.Waiting(p.Value(indicator.GatewayMissing)))
+		p.Fix(catalog.Fix{
+			Summary:  "Look at what the gateway's process waits for, and restart it: its log, its database and cache (Redis, Postgres), callbacks, DNS",
+			Command:  "py-spy dump --pid PID",
+			Tradeoff: "requests that wait are lost",
+			Verify:   "requests end at the gateway, and the servers hold those that are open",
+		})
+		return
+	}
 	p.Summary = fmt.Sprintf("%s at the gateway, and its engine holds none of them and generates no tokens: the API server hangs, whatever its health check answers", catalog.Waiting(p.Value(indicator.GatewayMissing)))
 	p.Fix(catalog.Fix{
 		Summary:  "Take the replica out of the load balancing and restart its API server; before that, GET /requests at the gateway's admin address lists the waiting requests and their servers",

@@ -14,7 +14,7 @@ import (
 const verify = "no preemptions for five minutes, and KV cache usage stays below 90 %"
 
 func refine(p *catalog.Pass) {
-	p.Summary = summary(p)
+	p.Summary = summary(p) + p.CrowdedRanks()
 	p.Reason("When a running request needs a block and none is free, vLLM preempts the one that came last: it frees its blocks, puts it back in the queue, and later computes its KV cache again from the first token.")
 	p.Observe("What fills the cache", indicator.PromptTokens, indicator.OutputTokens, indicator.Running)
 	if kv, ok := p.KV(); ok && kv.Hybrid {

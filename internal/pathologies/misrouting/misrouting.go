@@ -44,8 +44,8 @@ var Pathology = &catalog.Pathology{
 		{Severity: catalog.Ticket},
 	},
 	For:         time.Minute,
-	ExplainedBy: []string{"no-upstream"},
-	Explains:    []string{"router-queueing", "gateway-errors", "gateway-imbalance", "gateway-cancellations", "gateway-timeouts"},
+	ExplainedBy: []string{"no-upstream", "router-queueing"}, // what waits is sent nowhere
+	Explains:    []string{"gateway-errors", "gateway-imbalance", "gateway-cancellations", "gateway-timeouts"},
 	Refine:      refine,
 	Panel:       639,
 }

@@ -21,6 +21,14 @@ var (
 		Name: "prefix_hits_none", Unit: indicator.Ratio, Default: 0.1,
 		Why: "one token in ten, which a shared system prompt alone gives: what was always so is a fault where the objective is missed for it",
 	}
+	moves = &catalog.Threshold{
+		Name: "prefix_progress", Unit: indicator.TokensPerSecond, Default: 0,
+		Why: "a token came lately: while none does and requests wait, look-ups are those of a request that is not admitted, counted again and again before 0.27",
+	}
+	served = &catalog.Threshold{
+		Name: "prefix_nobody_served", Unit: indicator.Seconds, Default: 20,
+		Why: "a long prompt without its prefix takes seconds, and others wait behind it",
+	}
 	lookups = &catalog.Threshold{
 		Name: "prefix_lookups", Unit: indicator.TokensPerSecond, Default: 1,
 		Why: "the cache is queried",
@@ -45,6 +53,7 @@ var Pathology = &catalog.Pathology{
 			),
 		),
 		catalog.Any(catalog.NotQueueing, catalog.Above(indicator.PrefillOfBatch, prefillMatters)),
+		catalog.Any(catalog.Above(indicator.EngineProgress, moves), catalog.Below(indicator.WaitingAge, served)),
 	),
 	For:         time.Minute,
 	Supports:    []catalog.Cond{catalog.MorePrefill, catalog.FirstTokenLate},

@@ -26,6 +26,16 @@ func refine(p *catalog.Pass) {
 	} else {
 		p.Summary += ": one in twenty for longer than " + p.Text(indicator.GatewayQueueP95)
 	}
+	if failing, ok := p.Measured(indicator.PickerBlindNow); ok && failing > 0.5 {
+		p.Summary += ", because it cannot read a server's metrics"
+		p.Reason("%s reads of servers' metrics fail a second, of twenty for each server: with flow control a server without a read for 200 ms counts as full, whatever it could serve.", catalog.Digits(failing))
+		p.Fix(catalog.Fix{
+			Summary:  "Let the picker reach the metrics of every server in its pool: port, path, TLS and authorization of its metrics source, network policies, and a page within 200 ms; remove servers that are gone",
+			Command:  "kubectl get pods -o wide; kubectl get endpointslices",
+			Tradeoff: "none",
+			Verify:   verify,
+		})
+	}
 	if n, ok := p.Measured(indicator.GatewayRejected); ok && n > 0.5 {
 		p.Reason("The router refused %s: its queue is full, or they waited for too long.", catalog.Requests(n))
 	}

@@ -44,6 +44,7 @@ func refine(p *catalog.Pass) {
 	if queued {
 		p.Summary += ": " + catalog.Waiting(waiting)
 	}
+	p.Summary += p.CrowdedRanks()
 	what, blocks := full(p)
 	if what != "" {
 		p.Summary += ". " + what

@@ -19,6 +19,9 @@ func refine(p *catalog.Pass) {
 	if _, ok := p.Measured(indicator.DecodeBatch); ok {
 		p.Summary += ", at a decode batch size of " + p.Text(indicator.DecodeBatch)
 	}
+	if n, ok := p.Measured(indicator.HeldOutside); ok && n > outside.Default {
+		p.Summary += fmt.Sprintf("; %s open beyond its scheduler: the processes that tokenize and detokenize are behind", catalog.Are(n))
+	}
 	explained := p.SlowSteps()
 	if explained {
 		lowerBatch(p)

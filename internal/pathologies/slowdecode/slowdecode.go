@@ -17,6 +17,13 @@ var medianSlower = &catalog.Threshold{
 	Why: "1.5 times the normal median: a short stall moves only the mean; what a batch that grew would explain is not certain; without a baseline, 100 ms",
 }
 
+// outside bears witness that what is computed is not what takes the time: requests are between the server's processes, and their
+// first tokens, by which prefill is counted, are late themselves.
+var outside = &catalog.Threshold{
+	Name: "tokens_outside", Unit: indicator.Requests, Default: 4.5,
+	Why: "five requests are open all the time and neither in the queue nor in the batch: a few are being tokenized",
+}
+
 // Pathology is slow decode.
 var Pathology = &catalog.Pathology{
 	ID:                "slow-decode",
@@ -30,7 +37,7 @@ var Pathology = &catalog.Pathology{
 			catalog.All(
 				catalog.Above(indicator.ITLMean, catalog.DecodeSlower),
 				catalog.Any(catalog.Above(indicator.ITLP50, medianSlower), catalog.Above(indicator.ITLP90, catalog.StreamUneven)),
-				catalog.SamePrefill,
+				catalog.Any(catalog.SamePrefill, catalog.Above(indicator.HeldOutside, outside)),
 			),
 			catalog.Above(indicator.ITLP50, catalog.ITLObjective),
 		),

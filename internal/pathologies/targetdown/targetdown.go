@@ -59,6 +59,10 @@ var (
 		Name: "restart_takes", Unit: indicator.Seconds, Default: 240,
 		Why: "it has been down for four minutes: a server that is restarted is back by then",
 	}
+	startsSoon = &catalog.Threshold{
+		Name: "starts_soon", Unit: indicator.Seconds, Default: 120,
+		Why: "half of the four minutes: a larger model that is replaced is not back by then",
+	}
 	longGone = &catalog.Threshold{
 		Name: "long_gone", Unit: indicator.Seconds, Default: 600,
 		Why: "ten minutes are longer than most starts: no requests are affected, but a replica is missing",
@@ -98,13 +102,15 @@ var Pathology = &catalog.Pathology{
 		{Severity: catalog.Page, While: catalog.Any(
 			catalog.Below(indicator.PoolAnswers, fewAnswer), catalog.All(
 				catalog.Above(indicator.LastHeld, held), catalog.Any(
-					catalog.All(catalog.Below(indicator.BetweenScrapes, catalog.ScrapedOften), catalog.Above(indicator.LastHeldShare, catalog.InUse)),
-					backByNow,
+					catalog.All(backByNow, catalog.Below(indicator.PoolStart, startsSoon)),
+					catalog.Above(indicator.Silence, longGone),
 				),
 			),
 		)},
+		// Whether it was drained after its last page, as in a rollout, no page says: the others serve meanwhile.
 		{Severity: catalog.Ticket, While: catalog.Any(
 			catalog.Above(indicator.Silence, longGone),
+			catalog.All(catalog.Above(indicator.LastHeld, held), catalog.Below(indicator.BetweenScrapes, catalog.ScrapedOften), catalog.Above(indicator.LastHeldShare, catalog.InUse)),
 			catalog.All( // in use to the end
 				catalog.Above(indicator.LastWork, worked), catalog.Above(indicator.Silence, lingers), catalog.Any(catalog.Below(indicator.BetweenScrapes, twiceOften), backByNow),
 			),

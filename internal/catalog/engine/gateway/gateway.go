@@ -268,6 +268,8 @@ func (p Product) naming(has map[string]bool) engine.Naming {
 	put(indicator.GatewayClientErrs, share(sum(indicator.Rate, ClientError), sum(indicator.Rate, Ends...)))
 	put(indicator.GatewayGaveUp, share(sum(indicator.Rate, ClientDisconnect), sum(indicator.Rate, Ends...)))
 	put(indicator.GatewayFailed, sum(indicator.Increase, UpstreamError, Timeout, Rejected))
+	put(indicator.GatewayAnswered, sum(indicator.Increase, Ends[:3]...))
+	put(indicator.GatewayAnsweredLately, sum(indicator.Lately(indicator.LastRate), Ends[:3]...))
 	put(indicator.GatewayFailing, sum(indicator.Changes, UpstreamError, Timeout, Rejected))
 	put(indicator.GatewayUpstreamErrs, sum(indicator.Increase, UpstreamError))
 	put(indicator.GatewayRejected, sum(indicator.Increase, Rejected))
@@ -280,10 +282,9 @@ func (p Product) naming(has map[string]bool) engine.Naming {
 	}
 	put(indicator.GatewayOffPrefix, share(sum(indicator.Rate, OffPrefix), sum(indicator.Rate, ByPrefix)))
 	put(indicator.GatewayOpen, sum(indicator.Mean, Open))
+	put(indicator.GatewayWaiting, sum(indicator.Lately(indicator.Lowest), Open))
 	put(indicator.GatewayQueued, sum(indicator.Mean, Queued))
-	queued := sum(func(metric string, where ...*labels.Matcher) indicator.Samples {
-		return indicator.Lowest(metric, where...).In(indicator.ShortMark)
-	}, Queued)
+	queued := sum(indicator.Lately(indicator.Lowest), Queued)
 	put(indicator.GatewayHeld, queued)
 	if ended := sum(indicator.Rate, Ends...); queued != nil && ended != nil {
 		put(indicator.GatewayHeldFor, indicator.HeldFor(queued, ended))

@@ -301,6 +301,7 @@ func countRequests(n *engine.Naming, prefix string, has func(name string) bool) 
 	n.Exprs[indicator.ClientErrCount.Name] = refused(indicator.Increase)
 	n.Exprs[indicator.AbandonedShare.Name] = indicator.AtMost(indicator.Div(gone(indicator.Increase, indicator.WindowMark), indicator.Some(all(indicator.Increase, indicator.WindowMark))), 1)
 	n.Exprs[indicator.LeftEarly.Name] = early(indicator.WindowMark)
+	n.Exprs[indicator.LeftNoQueue.Name] = indicator.BesideQueues(early(indicator.WindowMark))
 	n.Exprs[indicator.LeftUnserved.Name] = indicator.Sub(
 		indicator.Sub(early(indicator.ShortMark), indicator.Sum(indicator.Increase("vllm:time_to_first_token_seconds_count").In(indicator.ShortMark))),
 		indicator.Sum(indicator.Add(
@@ -311,6 +312,7 @@ func countRequests(n *engine.Naming, prefix string, has func(name string) bool) 
 func ofRanks(s *indicator.Signal, prefix string) indicator.Expr {
 	return engine.InNames(s, map[string]string{
 		"vllm:generation_tokens_total":           prefix + "realtime_tokens_total",
+		"vllm:prefix_cache_queries_total":        prefix + "realtime_tokens_total",
 		"vllm:time_to_first_token_seconds_count": prefix + "queue_time_seconds_count",
 	})
 }

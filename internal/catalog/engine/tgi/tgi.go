@@ -75,7 +75,7 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 	n.Exprs[indicator.OwedFirstTokens.Name] = indicator.Mul(indicator.Number(0), indicator.Sum(indicator.Now(prefix+"queue_size"))) // one rank
 	n.Exprs[indicator.StuckEngines.Name] = engine.InNames(indicator.StuckEngines, map[string]string{
 		"vllm:generation_tokens_total": done, "vllm:time_to_first_token_seconds_count": prefix + "batch_inference_count",
-		"vllm:kv_cache_usage_perc": prefix + "batch_current_max_tokens",
+		"vllm:kv_cache_usage_perc": prefix + "batch_current_max_tokens", "vllm:prefix_cache_queries_total": done,
 	})
 	const reasons = "request_success by why it ended"
 	n.Lacks = map[string]string{

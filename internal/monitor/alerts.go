@@ -28,6 +28,7 @@ const (
 	resendEnded   = 15 * time.Minute
 	awayAtMost    = 24 * time.Hour
 	validFor      = 4 * resend
+	goneFor       = time.Hour   // until an alert ends of whose model no server is known any more
 	keepFiringFor = time.Minute // where the configuration does not say
 )
 
@@ -99,6 +100,17 @@ func (a Alerts) Rank(severity string) int {
 	return -1
 }
 
+// Restore takes up alerts that went on when the monitor ended: they go on until their models are judged, also
+// where the samples that they rest on are lost. It is called before the first evaluation.
+func (a *Alerter) Restore(alerts []collect.Alert, now time.Time) {
+	a.active = map[string]*activeAlert{}
+	for _, al := range alerts {
+		if al.Labels["pathology"] != "" { // else it is that of a rule, or of the watchdog
+			a.active[alertKey(al.Labels)] = &activeAlert{Alert: al, found: al.Began, seen: now}
+		}
+	}
+}
+
 // Observe takes the next evaluation. What cannot be judged keeps the alerts that there are.
 func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 	if a.active == nil {
@@ -132,7 +144,9 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 			}
 			continue
 		}
-		if al.ended.IsZero() && !al.seen.Equal(e.At) && known[placeOf(al.Labels)] && !(al.gateway && unread) && e.At.Sub(al.seen) >= hold {
+		judged, there := known[placeOf(al.Labels)]
+		over := judged && !(al.gateway && unread) && e.At.Sub(al.seen) >= hold || !there && e.Err == nil && e.At.Sub(al.seen) >= goneFor
+		if al.ended.IsZero() && !al.seen.Equal(e.At) && over {
 			al.ended, al.sent = e.At, time.Time{}
 		}
 		if ago := e.At.Sub(al.ended); !al.ended.IsZero() && ago > resendEnded && (e.At.Sub(away) > resendEnded || ago > awayAtMost) {
@@ -195,17 +209,14 @@ func (a *Alerter) firesAs(d *diagnose.Diagnosis, f *diagnose.Finding, name strin
 	if a.keepCause(d, f, l, of, at) {
 		return
 	}
-	var key strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(l)) {
-		key.WriteString(name + "\xff" + l[name] + "\xff")
-	}
-	al := a.active[key.String()]
+	key := alertKey(l)
+	al := a.active[key]
 	if al == nil || !al.ended.IsZero() {
 		if a.covered(f, l) {
 			return
 		}
 		al = &activeAlert{Alert: collect.Alert{Labels: l, Began: f.Since, Path: "/"}, found: at, waits: true}
-		a.active[key.String()] = al
+		a.active[key] = al
 	}
 	al.seen, al.gateway = at, f.Pathology.Scope() == indicator.Gateway
 	al.waits = al.waits && at.Sub(al.found) < notifyAfter(d, f)
@@ -218,6 +229,9 @@ func (a *Alerter) firesAs(d *diagnose.Diagnosis, f *diagnose.Finding, name strin
 		al.Annotations["description"] = text
 	}
 }
+
+// alertKey identifies an alert by its labels.
+func alertKey(l map[string]string) string { return fmt.Sprint(l) } // which is sorted
 
 // notifyAfter is for how long a finding must go on before people are told: a ticket as long as its
 // alert rule waits; a page, where the rule waits at all, until it is in the next scrape too: a

@@ -326,3 +326,37 @@ func TestAnAlertIsNamedAfterWhatItIsAbout(t *testing.T) {
 		}
 	}
 }
+
+// TestAlertsOutliveTheMonitor: what went on when the monitor ended goes on until its model is judged, or
+// has had no server for an hour.
+func TestAlertsOutliveTheMonitor(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	began := at.Add(-time.Hour)
+	for name, tt := range map[string]struct {
+		verdicts []diagnose.Verdict
+		goesOn   time.Duration
+	}{
+		"unknown": {[]diagnose.Verdict{{Status: diagnose.Unknown, Model: "llama", All: []string{"a:1"}}}, 90 * time.Minute},
+		"well":    {[]diagnose.Verdict{{Status: diagnose.OK, Model: "llama", All: []string{"a:1"}}}, time.Minute},
+		"gone":    {nil, time.Hour},
+	} {
+		var last collect.Alert
+		a := &Alerter{Send: func(list ...collect.Alert) {
+			for _, al := range list {
+				last = al
+			}
+		}}
+		a.Restore([]collect.Alert{{Labels: map[string]string{"alertname": "VLLMTargetDown", "pathology": "target-down", "severity": "page", "model_name": "llama"}, Began: began, Path: "/incident/1"}}, at)
+		d := diagnose.Diagnosis{Targets: []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "llama"}}}, Verdicts: tt.verdicts}
+		wentOn := time.Duration(0)
+		for now := at; now.Sub(at) <= 90*time.Minute; now = now.Add(15 * time.Second) {
+			a.Observe(t.Context(), &Evaluation{At: now, Diagnosis: d})
+			if last.Ends.After(now) {
+				wentOn = now.Sub(at)
+			}
+		}
+		if !last.Began.Equal(began) || wentOn < tt.goesOn-time.Minute || wentOn > tt.goesOn {
+			t.Errorf("%s: the alert of %s went on for %s, want that of %s for %s", name, last.Began, wentOn, began, tt.goesOn)
+		}
+	}
+}

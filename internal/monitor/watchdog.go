@@ -32,6 +32,8 @@ type Watchdog struct {
 	Alerter *Alerter
 	// Unstored says why the last samples were not stored, "" where they were.
 	Unstored func() string
+	// Full says what is done about a full disk, "" where there is none.
+	Full func() string
 	// Targets are what is scraped.
 	Targets func() []collect.Target
 	// Failures are those of the receivers.
@@ -153,6 +155,9 @@ func (w *Watchdog) Check(now time.Time) {
 		beat.Ends = now.Add(2 * beatEvery)
 		w.Beat(beat)
 	}
+	if text := w.Full(); text != "" {
+		found = append(found, w.alert("SixtyDiskFull", catalog.Ticket, now, text))
+	}
 	for _, f := range w.Failures() {
 		if now.Sub(f.Since) > undeliveredAfter {
 			a := w.alert(receivers.Failing, catalog.Ticket, f.Since, f.String())
@@ -168,7 +173,7 @@ func (w *Watchdog) Check(now time.Time) {
 func (w *Watchdog) send(now time.Time, found []collect.Alert) {
 	active := map[string]collect.Alert{}
 	for _, a := range found {
-		key := fmt.Sprint(a.Labels) // which is sorted
+		key := alertKey(a.Labels)
 		if before, goes := w.active[key]; goes {
 			a.Began = before.Began
 		}

@@ -18,6 +18,7 @@ import (
 type sentry struct {
 	*Watchdog
 	unstored string
+	full     string
 	targets  []collect.Target
 	failures []receivers.Failure
 	said     []string // since the last look
@@ -32,6 +33,7 @@ func newSentry() *sentry {
 		Alerter:  &Alerter{},
 		Unstored: func() string { return s.unstored },
 		Targets:  func() []collect.Target { return s.targets },
+		Full:     func() string { return s.full },
 		Failures: func() []receivers.Failure { return s.failures },
 		Beat:     func(collect.Alert) { s.beats++ },
 		Send: func(alerts ...collect.Alert) {
@@ -131,6 +133,10 @@ func TestReceiversThatFail(t *testing.T) {
 	s.look(time.Minute, evaluated)
 	s.failures = []receivers.Failure{{Receiver: "pager/pagerduty/0", Since: s.now, Why: "no answer within 12s"}}
 	wantSaid(t, "at first", s.look(time.Minute, evaluated))
+	s.full = "the disk is full"
+	wantSaid(t, "disk", s.look(15*time.Second, evaluated)[:1], "firing ticket SixtyDiskFull  135")
+	s.full = ""
+	wantSaid(t, "room", s.look(15*time.Second, evaluated)[1:], "resolved ticket SixtyDiskFull  135")
 	wantSaid(t, "later", s.look(15*time.Second, evaluated), "firing ticket SixtyReceiverFailing pager/pagerduty/0 60")
 	s.failures = nil
 	wantSaid(t, "over", s.look(15*time.Second, evaluated), "resolved ticket SixtyReceiverFailing pager/pagerduty/0 60")

@@ -57,7 +57,8 @@ type Config struct {
 	// Dir holds the storage. Empty means a temporary one, without a write-ahead
 	// log, for samples of any age in the order of time per target; Close removes
 	// it. A named one outlives the process and takes only what is newer than
-	// about an hour before its newest sample, as Prometheus does.
+	// about an hour before its newest sample, as Prometheus does. While its disk has no
+	// room for its logs, the storage is a temporary one: see Full.
 	Dir string
 
 	// Retention is how long a named storage keeps samples, DefaultRetention when 0, and
@@ -81,6 +82,7 @@ type Store struct {
 	recent    *recent
 	churn     *churn
 	temporary string // directory to remove
+	full      error  // why a named storage is a temporary one
 	maxSeries uint64
 
 	mu      sync.Mutex
@@ -94,19 +96,28 @@ var _ metrics.Querier = (*Store)(nil)
 // Open opens a store.
 func Open(cfg Config) (*Store, error) {
 	s := &Store{targets: make(map[string]*target), maxSeries: maxSeries}
+	named := cfg.Dir != ""
+	if named {
+		if err := errors.Join(restoreSegments(cfg.Dir), setAsideDamaged(cfg.Dir, cfg.Logger)); err != nil {
+			return nil, fmt.Errorf("open store: set damaged blocks aside: %w", err)
+		}
+		if s.full = checkRoom(cfg.Dir); s.full != nil {
+			cfg.Dir = ""
+		} else if err := keepReserve(cfg.Dir); err != nil {
+			return nil, fmt.Errorf("open store: reserve: %w", err)
+		}
+	}
 	dir := cfg.Dir
 	if dir == "" {
-		tmp, err := os.MkdirTemp("", "sixty-store-")
+		tmp, err := os.MkdirTemp(roomiest(), "sixty-store-")
 		if err != nil {
 			return nil, fmt.Errorf("open store: %w", err)
 		}
 		dir, s.temporary = tmp, tmp
-	} else if err := setAsideDamaged(dir, cfg.Logger); err != nil {
-		return nil, fmt.Errorf("open store: set damaged blocks aside: %w", err)
 	}
 	options := storageOptions(cfg)
 	s.churn = &churn{max: MaxTargetSeries, series: map[scraped]int{}}
-	if cfg.Dir != "" { // a temporary one has bounds of its own in Append, and few targets
+	if named { // another one has bounds of its own in Append, and few targets
 		options.SeriesLifecycleCallback = s.churn
 	}
 	db, err := tsdb.Open(dir, cfg.Logger, cfg.Registerer, options, nil)
@@ -174,6 +185,9 @@ func (s *Store) DB() *tsdb.DB { return s.db }
 
 // Engine is the query engine; see DB.
 func (s *Store) Engine() *promql.Engine { return s.engine }
+
+// Full says why a named storage is a temporary one, which forgets everything at its end; nil where it is not.
+func (s *Store) Full() error { return s.full }
 
 func (s *Store) removeTemporary() error {
 	if s.temporary == "" {

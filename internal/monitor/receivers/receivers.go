@@ -56,6 +56,7 @@ const (
 	mostStuck   = 3                    // attempts of a receiver that go on though their time is over
 	beating     = time.Minute          // between two heartbeats
 	retrying    = time.Hour            // what came and went while a receiver was away for longer it is not told
+	keeping     = time.Hour            // after which an alert of a monitor that was away is not taken up again
 	grace       = 2 * time.Second      // for what is on its way at the end
 	never       = 365 * 24 * time.Hour // until an alert that goes on is told again
 	afterEnd    = time.Hour            // until it is forgotten who was told of an end, which is sent for less
@@ -90,6 +91,7 @@ type Notifier struct {
 	clients  []config.HTTPClientOption // of notifiers
 
 	alerts  *mem.Alerts
+	kept    []*amalert.Alert // those of the file
 	told    *nflog.Log
 	metrics *notify.Metrics
 
@@ -135,7 +137,29 @@ func New(file string, external *url.URL, rank func(string) int, log *slog.Logger
 	if t.alerts, err = mem.NewAlerts(context.Background(), forgetting, mostAlike, nil, quiet, eventrecorder.NopRecorder(), own, nil); err != nil {
 		return nil, err
 	}
+	t.kept = kept.Alerts
 	return t, t.alerts.Put(context.Background(), kept.Alerts...)
+}
+
+// Kept are the alerts that went on when the file was last written.
+func (t *Notifier) Kept() (out []collect.Alert) {
+	for _, a := range t.kept {
+		if !a.EndsAt.After(a.UpdatedAt) || time.Since(a.EndsAt) > keeping {
+			continue
+		}
+		b := collect.Alert{Labels: map[string]string{}, Annotations: map[string]string{}, Began: a.StartsAt, Ends: a.EndsAt}
+		for name, v := range a.Labels {
+			if name != fault {
+				b.Labels[string(name)] = string(v)
+			}
+		}
+		for name, v := range a.Annotations {
+			b.Annotations[string(name)] = string(v)
+		}
+		b.Path = strings.TrimPrefix(a.GeneratorURL, strings.TrimSuffix(t.external.String(), "/"))
+		out = append(out, b)
+	}
+	return out
 }
 
 // Share makes several monitors tell receivers as one: the leader tells, and all know who was told. It is
@@ -370,9 +394,6 @@ func (w *watched) try(ctx context.Context, alerts ...*amalert.Alert) (retry bool
 func (t *Notifier) Notify(alerts ...collect.Alert) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.dispatcher == nil {
-		return
-	}
 	var out []*amalert.Alert
 	for _, a := range alerts {
 		rank := t.rank(a.Labels["severity"])

@@ -105,6 +105,7 @@ type server struct {
 	findings  *collect.Writer
 	unstored  atomic.Pointer[string] // why the last findings were not stored, "" where they were
 	unread    atomic.Pointer[error]  // why the configuration could not be read again the last time, nil where it could
+	lean      atomic.Bool            // the disk was full, and the reserve was freed
 	anomalies monitor.Anomalies
 
 	ring     *trace.Ring // nil where traces are not received
@@ -172,6 +173,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		Away: func() time.Time { _, last := s.collector.Undelivered(); return last },
 	}
 	s.alerter.SetAlerts(file.Sixty.Alerts)
+	s.alerter.Restore(s.teller.Kept(), time.Now())
 	s.findings = s.collector.NewWriter()
 	s.unstored.Store(new(string))
 	first := time.Duration(0) // what is scraped needs two scrapes, at least, to say anything
@@ -190,7 +192,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	})
 	s.watchdog = &monitor.Watchdog{
 		Monitor: s.monitor, Alerter: s.alerter, Send: s.collector.Send, Beat: s.teller.Beat, Failures: s.teller.Failures, Targets: s.collector.ScrapeTargets,
-		Unstored: func() string { return *s.unstored.Load() },
+		Unstored: func() string { return *s.unstored.Load() }, Full: s.fullDisk,
 	}
 	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the last configuration reload succeeded."})
 	s.registry.MustRegister(s.reloaded)
@@ -454,7 +456,15 @@ func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
 		alive.Value = 0
 	}
 	text := ""
-	if err := s.findings.Write(ctx, e.At, append(e.Samples(), alive)); err != nil {
+	err := s.findings.Write(ctx, e.At, append(e.Samples(), alive))
+	if errors.Is(err, syscall.ENOSPC) && s.collector.FreeReserve() {
+		s.lean.Store(true)
+		err = s.findings.Write(ctx, e.At, append(e.Samples(), alive))
+	}
+	if s.lean.Load() && s.collector.KeepReserve() {
+		s.lean.Store(false)
+	}
+	if err != nil {
 		text = fmt.Sprintf("samples cannot be stored: %v; the page shows earlier data", err)
 	}
 	if former := s.unstored.Swap(&text); text != "" && *former == "" {
@@ -470,6 +480,9 @@ func (s *server) currentProblems() (doubts, notes []string) {
 	}
 	if err := s.unread.Load(); err != nil && *err != nil {
 		notes = append(notes, fmt.Sprintf("the configuration could not be reloaded, the previous one stays in effect: %v", *err))
+	}
+	if text := s.fullDisk(); text != "" {
+		doubts = append(doubts, text)
 	}
 	for _, p := range s.collector.DiscoveryProblems() {
 		switch {
@@ -487,6 +500,17 @@ func (s *server) currentProblems() (doubts, notes []string) {
 	}
 	undelivered, _ := s.collector.Undelivered()
 	return doubts, append(notes, undelivered...)
+}
+
+// fullDisk says what sixty does about a full disk, "" where there is none.
+func (s *server) fullDisk() string {
+	if err := s.collector.Full(); err != nil {
+		return fmt.Sprintf("samples are in memory only: %v; %s", err, hint.Of(err))
+	}
+	if s.lean.Load() {
+		return "the disk is full: sixty uses the 64 MB that it had reserved; free some room"
+	}
+	return ""
 }
 
 // reload reads the configuration again; where it is wrong the former one stays.

@@ -1,0 +1,94 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/prometheus/prometheus/tsdb/fileutil"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+)
+
+// reserveSize is the size of the file that is deleted when a disk is full, so that judging goes on. A disk
+// gets one that has ten times as much room.
+const reserveSize = 64 << 20
+
+// freeBytes is how much room a file system has for who is not root, 0 where it does not say.
+func freeBytes(dir string) int64 {
+	var st syscall.Statfs_t
+	if syscall.Statfs(dir, &st) != nil {
+		return 0
+	}
+	return int64(st.Bavail) * int64(st.Bsize)
+}
+
+func reservePath(dir string) string { return filepath.Join(dir, "reserve") }
+
+// keepReserve makes the reserve where there is much room and none yet.
+func keepReserve(dir string) error {
+	if _, err := os.Stat(reservePath(dir)); err == nil || freeBytes(dir) < 10*reserveSize {
+		return nil
+	}
+	f, err := os.OpenFile(reservePath(dir), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	err = fileutil.Preallocate(f, reserveSize, true)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(reservePath(dir)))
+	}
+	return nil
+}
+
+// FreeReserve deletes the reserve of a named storage, as when its disk is full, and reports whether there was one.
+func (s *Store) FreeReserve() bool {
+	return s.temporary == "" && os.Remove(reservePath(s.db.Dir())) == nil
+}
+
+// KeepReserve makes the reserve of a named storage again where there is room, and reports whether there is one.
+func (s *Store) KeepReserve() bool {
+	err := keepReserve(s.db.Dir())
+	if err == nil {
+		_, err = os.Stat(reservePath(s.db.Dir()))
+	}
+	return err == nil
+}
+
+// restoreSegments puts back the segments of logs whose repair was cut off: the repair had moved the segment
+// away and copied a part of it, or nothing.
+func restoreSegments(dir string) error {
+	moved, err := filepath.Glob(filepath.Join(dir, "w[ab]l", "*.repair"))
+	for _, path := range moved {
+		err = errors.Join(err, os.Rename(path, strings.TrimSuffix(path, ".repair")))
+	}
+	return err
+}
+
+// checkRoom reports by an error that a disk has no room to repair the logs of a storage, for which a
+// segment is copied. The reserve is freed before.
+func checkRoom(dir string) error {
+	segments, err := filepath.Glob(filepath.Join(dir, "w[ab]l", "[0-9]*"))
+	if err != nil {
+		return err
+	}
+	need := int64(1 << 20)
+	for _, path := range segments {
+		if st, err := os.Stat(path); err == nil {
+			need = max(need, st.Size()+1<<20)
+		}
+	}
+	if freeBytes(dir) >= need || os.Remove(reservePath(dir)) == nil && freeBytes(dir) >= need {
+		return nil
+	}
+	return hint.With(fmt.Errorf("%s: %w: %d MB are free, %d are needed to read the logs", dir, syscall.ENOSPC, freeBytes(dir)>>20, need>>20), "free some, then restart sixty")
+}
+
+// roomiest is the directory for temporary files with the most room.
+func roomiest() string {
+	return slices.MaxFunc([]string{os.TempDir(), "/dev/shm"}, func(a, b string) int { return int(freeBytes(a)>>20 - freeBytes(b)>>20) })
+}

@@ -7,10 +7,14 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -105,8 +109,9 @@ func atLeast(a, b string) bool {
 	return err1 == nil && err2 == nil && x >= y
 }
 
-// TestFullDisk: what cannot be stored is said and not called healthy, and the monitor goes on
-// when there is room again. It wants root, for a small file system.
+// TestFullDisk: what cannot be stored is said and not called healthy; after a minute that is a page, and a
+// server that is killed then is one too. A kill -9 meanwhile loses nothing of what was stored, and no page
+// ends by it. With room again all is well. It wants root, for a small file system.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=3m", "none", dir).CombinedOutput(); err != nil {
@@ -116,13 +121,19 @@ func TestFullDisk(t *testing.T) {
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 4, Warm: time.Minute})
 	must.Succeed(t, err)
 	defer fl.Close()
-	m := sixtyServe(t, append([]string{"--data", dir, "--interval", "1s", "--evaluation-interval", "2s"}, fl.URLs()...)...)
-	m.until(time.Minute, "a model is well", m.healthy(1, 4))
+	victimAt := port(t)
+	victim := fleetAt(t, victimAt, "qwen-7b")
+	hook := newHook(t)
+	config := filepath.Join(t.TempDir(), "sixty.yaml")
+	must.Succeed(t, os.WriteFile(config, fmt.Appendf(nil, "sixty:\n  receivers:\n  - name: hook\n    webhook_configs: [{url: %q}]\n", hook.URL), 0o600))
+	m := sixtyServe(t, append([]string{"--config", config, "--data", dir, "--interval", "1s", "--evaluation-interval", "2s", victimAt}, fl.URLs()...)...)
+	m.until(time.Minute, "the models are well", m.healthy(2, 5))
+	before := time.Now()
 	stone := filepath.Join(dir, "stone")
 	f, err := os.Create(stone)
 	must.Succeed(t, err)
 	for {
-		if _, err := f.Write(make([]byte, 64<<10)); err != nil {
+		if _, err := f.Write(make([]byte, 4<<10)); err != nil {
 			break // full
 		}
 	}
@@ -132,10 +143,80 @@ func TestFullDisk(t *testing.T) {
 		return o.State != view.OK && strings.Contains(strings.Join(o.Problems, " "), "no space left")
 	})
 	t.Logf("said after %s: %q", took.Round(time.Second), m.overview().Problems)
+	_ = victim.Close()
+	t.Cleanup(func() { t.Logf("told: %q", hook.all()) })
+	took = m.until(3*time.Minute, "two pages", func() bool { return hook.heard("firing SixtyBlind") && hook.heard("firing VLLMTargetDown") })
+	t.Logf("paged after %s; ready: %d", took.Round(time.Second), statusOf(m.url+"/-/ready"))
+	if statusOf(m.url+"/-/ready") != 503 {
+		t.Error("it is blind, and ready")
+	}
+
+	m.stop(syscall.SIGKILL)
+	m.start()
+	took = m.until(time.Minute, "samples in memory", func() bool {
+		return strings.Contains(strings.Join(m.overview().Problems, " "), "in memory only") && len(m.overview().Models) > 0
+	})
+	t.Logf("after a kill it judges in memory, %s later", took.Round(time.Second))
+	time.Sleep(30 * time.Second)
+	if hook.heard("resolved VLLMTargetDown") {
+		t.Errorf("the lost server is said to be back: %q", hook.all())
+	}
+
 	must.Succeed(t, os.Remove(stone))
 	if out, err := exec.Command("mount", "-o", "remount,size=64m", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	took = m.until(2*time.Minute, "all is well when there is room", m.healthy(1, 4))
+	m.stop(syscall.SIGKILL)
+	m.start()
+	if n := valueAt(m.url, `sum(count_over_time(up[2m]))`, before); !atLeast(n, "5") {
+		t.Errorf("%q samples from before are left", n)
+	}
+	victim = fleetAt(t, victimAt, "qwen-7b")
+	defer victim.Close()
+	took = m.until(3*time.Minute, "all is well when there is room", m.healthy(2, 5))
 	t.Logf("well again after %s", took.Round(time.Second))
+	if log := m.output(); strings.Contains(log, "panic") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+// A hook takes notifications.
+type hook struct {
+	*httptest.Server
+	mu  sync.Mutex
+	got []string // "firing VLLMTargetDown"
+}
+
+func newHook(t *testing.T) *hook {
+	h := &hook{}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var doc struct {
+			Status string `json:"status"`
+			Labels struct {
+				Name string `json:"alertname"`
+			} `json:"commonLabels"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&doc); err != nil {
+			t.Errorf("notification: %v", err)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.got = append(h.got, doc.Status+" "+doc.Labels.Name)
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *hook) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.got)
+}
+
+func (h *hook) heard(what string) bool { return slices.Contains(h.all(), what) }
+
+// statusOf is the status that a URL is answered with, 0 for none.
+func statusOf(url string) int {
+	status, _ := ask(url)
+	return status
 }

@@ -43,7 +43,7 @@ type Watchdog struct {
 	Beat func(collect.Alert)
 
 	judged time.Time   // when a judgement last held
-	known  *Evaluation // that judgement
+	known  *Evaluation // that judgement, the first one where none has held
 	active map[string]collect.Alert
 	blind  atomic.Bool
 	failed map[string]time.Time // since when scrapes fail, by job and instance
@@ -71,6 +71,9 @@ func (w *Watchdog) Run(ctx context.Context) {
 func (w *Watchdog) checkSight(now time.Time) (since time.Time, why string, blind bool) {
 	e := w.Monitor.Latest()
 	why = w.Unstored()
+	if w.known == nil && e != nil && e.Err == nil {
+		w.known = e // which may know what there is, if no more
+	}
 	switch {
 	case w.judged.IsZero():
 		w.judged = now // it begins

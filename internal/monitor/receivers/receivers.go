@@ -101,6 +101,7 @@ type Notifier struct {
 	beats      bool                 // one of them wants heartbeats
 	working    *semaphore.Weighted  // one for each notification; the dispatcher may begin one while it is stopped
 	saving     sync.Mutex
+	saved      bool // the last time; guarded by saving
 }
 
 // state is what the file holds.
@@ -114,7 +115,7 @@ type state struct {
 // it does not know are negative, and each is an alert of its own.
 func New(file string, external *url.URL, rank func(string) int, log *slog.Logger, registry prometheus.Registerer) (*Notifier, error) {
 	t := &Notifier{
-		file: file, external: external, log: log, rank: rank, leads: func() bool { return true }, working: semaphore.NewWeighted(mostWorking),
+		file: file, external: external, log: log, rank: rank, leads: func() bool { return true }, working: semaphore.NewWeighted(mostWorking), saved: true,
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sixty_notifications_failed_total", Help: "Failed notifications to receivers, each attempt counted.",
 		}, []string{"receiver"}),
@@ -471,7 +472,8 @@ func (t *Notifier) save() {
 	if err == nil {
 		err = fileio.Write(t.file, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) })
 	}
-	if err != nil {
+	if err != nil && t.saved {
 		t.log.Warn("the notification log is not saved", "file", filepath.Base(t.file), "err", err)
 	}
+	t.saved = err == nil
 }

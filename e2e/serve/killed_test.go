@@ -157,7 +157,7 @@ func TestFullDisk(t *testing.T) {
 		return strings.Contains(strings.Join(m.overview().Problems, " "), "in memory only") && len(m.overview().Models) > 0
 	})
 	t.Logf("after a kill it judges in memory, %s later", took.Round(time.Second))
-	time.Sleep(30 * time.Second)
+	<-time.After(30 * time.Second)
 	if hook.heard("resolved VLLMTargetDown") {
 		t.Errorf("the lost server is said to be back: %q", hook.all())
 	}

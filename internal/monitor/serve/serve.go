@@ -508,7 +508,7 @@ func (s *server) fullDisk() string {
 		return fmt.Sprintf("samples are in memory only: %v; %s", err, hint.Of(err))
 	}
 	if s.lean.Load() {
-		return "the disk is full: sixty uses the 64 MB that it had reserved; free some room"
+		return "the disk is full, and the 64 MB that were kept in reserve are in use: free some room"
 	}
 	return ""
 }

@@ -42,6 +42,7 @@ type Watchdog struct {
 	// Beat sends a heartbeat.
 	Beat func(collect.Alert)
 
+	looked time.Time   // the look before
 	judged time.Time   // when a judgement last held
 	known  *Evaluation // that judgement, the first one where none has held
 	active map[string]collect.Alert
@@ -74,10 +75,13 @@ func (w *Watchdog) checkSight(now time.Time) (since time.Time, why string, blind
 	if w.known == nil && e != nil && e.Err == nil {
 		w.known = e // which may know what there is, if no more
 	}
+	if step := now.Sub(w.looked); step < 0 || step > blindAfter { // it begins, or the clock was set
+		w.judged = now
+		clear(w.failed)
+	}
+	w.looked = now
 	switch {
-	case w.judged.IsZero():
-		w.judged = now // it begins
-	case e != nil && e.Err == nil && why == "" && e.At.After(w.judged):
+	case e != nil && e.Err == nil && why == "" && e.At.After(w.judged) && !e.At.After(now): // none of a clock that was ahead
 		w.judged, w.known = e.At, e
 	}
 	switch {
@@ -146,6 +150,7 @@ func (w *Watchdog) alert(name string, severity catalog.Severity, began time.Time
 
 // Check looks once, and sends what there is to say; that is sent again while it lasts.
 func (w *Watchdog) Check(now time.Time) {
+	now = now.Round(0) // by the wall clock, as samples are
 	var found []collect.Alert
 	since, why, blind := w.checkSight(now)
 	if down := w.down(now); blind {
@@ -177,7 +182,7 @@ func (w *Watchdog) send(now time.Time, found []collect.Alert) {
 	active := map[string]collect.Alert{}
 	for _, a := range found {
 		key := alertKey(a.Labels)
-		if before, goes := w.active[key]; goes {
+		if before, goes := w.active[key]; goes && before.Began.Before(now) { // unless the clock was set back
 			a.Began = before.Began
 		}
 		a.Ends = now.Add(validFor)
@@ -187,6 +192,9 @@ func (w *Watchdog) send(now time.Time, found []collect.Alert) {
 	for key, a := range w.active {
 		if _, goes := active[key]; !goes {
 			a.Ends = now
+			if a.Began.After(now) {
+				a.Began = now
+			}
 			out = append(out, a)
 		}
 	}

@@ -3,10 +3,15 @@ package monitor
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
@@ -140,4 +145,48 @@ func TestReceiversThatFail(t *testing.T) {
 	wantSaid(t, "later", s.look(15*time.Second, evaluated), "firing ticket SixtyReceiverFailing pager/pagerduty/0 60")
 	s.failures = nil
 	wantSaid(t, "over", s.look(15*time.Second, evaluated), "resolved ticket SixtyReceiverFailing pager/pagerduty/0 60")
+}
+
+// TestClockIsSet: samples are refused after a step back, which is a page after a minute, with the servers that do
+// not answer, until the clock has caught up; a step ahead is nothing.
+func TestClockIsSet(t *testing.T) {
+	c, err := collect.Open(collect.Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	must.Succeed(t, err)
+	defer c.Close()
+	s, w := newSentry(), c.NewWriter()
+	judge := func(at time.Time) *Evaluation {
+		s.unstored = ""
+		if err := w.Write(t.Context(), at, []collect.Sample{{Labels: map[string]string{"__name__": "sixty_evaluation_success"}, Value: 1}}); err != nil {
+			s.unstored = err.Error()
+		}
+		return evaluated(at)
+	}
+	s.scrapes()
+	wantSaid(t, "well", s.look(5*time.Minute, judge))
+	s.now = s.now.Add(time.Hour)
+	wantSaid(t, "the look before an evaluation", s.look(15*time.Second, nil))
+	wantSaid(t, "ahead", s.look(30*time.Second, judge))
+	if s.judged != s.now || s.beats != 2 {
+		t.Errorf("ahead: judged at %s, want %s; %d heartbeats", s.judged, s.now, s.beats)
+	}
+	s.now = s.now.Add(-10 * time.Minute)
+	s.scrapes("a:1")
+	wantSaid(t, "back, 60 s", s.look(time.Minute, judge))
+	wantSaid(t, "back, 90 s", s.look(30*time.Second, judge), "firing page SixtyBlind  3360", "firing ticket VLLMTargetDown m 3435")
+	s.scrapes()
+	wantSaid(t, "back, 9 minutes", s.look(450*time.Second, judge), "firing page SixtyBlind  3360")
+	if !strings.Contains(s.unstored, "set back") {
+		t.Errorf("refused for %q", s.unstored)
+	}
+	wantSaid(t, "caught up", s.look(75*time.Second, judge)) // what ended was said meanwhile
+	if s.Blind() || s.judged != s.now {
+		t.Errorf("caught up: blind %v, judged at %s", s.Blind(), s.judged)
+	}
+
+	s.unstored = ""
+	wantSaid(t, "blind for another reason", s.look(2*time.Minute, nil)[:1], fmt.Sprint("firing page SixtyBlind  ", s.judged.Unix()-1_700_000_000))
+	s.now = s.now.Add(-time.Hour)
+	s.said = nil
+	s.Check(s.now)
+	wantSaid(t, "it ends before it began", s.said, fmt.Sprint("resolved page SixtyBlind  ", s.now.Unix()-1_700_000_000))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/sglang"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -56,6 +57,9 @@ func (c *Config) usualEdges(family string) ([]float64, bool) {
 	var all [][]float64
 	for _, name := range c.names(family) {
 		edges := vllm.Bounds(name, "")
+		if edges == nil {
+			edges = sglang.Bounds(name)
+		}
 		if edges == nil {
 			return nil, false
 		}

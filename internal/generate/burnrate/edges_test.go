@@ -125,3 +125,22 @@ func TestEdgesOf(t *testing.T) {
 		t.Errorf("nothing has edges at %v", got)
 	}
 }
+
+// TestUsualEdgesOfSeveralEngines: of a fleet of vLLM and SGLang those that both have.
+func TestUsualEdgesOfSeveralEngines(t *testing.T) {
+	canonical := func(n string) string { return n }
+	c := Config{Metrics: []func(string) string{canonical, func(n string) string { return strings.Replace(n, "vllm:", "sglang:", 1) }}}
+	for family, want := range map[string][]float64{
+		"vllm:time_to_first_token_seconds": {.1, 1, 10, 20, 40, 80},
+		"vllm:inter_token_latency_seconds": {.01, .025, .1, .2, .4, 1},
+		"vllm:e2e_request_latency_seconds": {.8, 1, 2, 10, 20, 40, 60},
+	} {
+		got, known := c.usualEdges(family)
+		if diff := cmp.Diff(want, got); !known || diff != "" {
+			t.Errorf("edges of %s, known %v, -want +got:\n%s", family, known, diff)
+		}
+	}
+	if _, known := c.usualEdges("vllm:request_success_total"); known {
+		t.Error("edges of a counter")
+	}
+}

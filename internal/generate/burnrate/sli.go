@@ -60,7 +60,7 @@ func (s *sli) chooseBucket(out *Rules) error {
 		if edges, known = s.cfg.usualEdges(family); !known {
 			return hint.With(fmt.Errorf("the bucket edges of %s are not known", strings.Join(s.cfg.names(family), ", ")), "read them from a server")
 		}
-		s.source = "vLLM's defaults, not read from a server"
+		s.source = "the engines' defaults, not read from a server"
 		out.warn("bucket edges of %s: %s", family, s.source)
 	}
 	p, err := placeOn(s.promise.Target, edges)

@@ -274,7 +274,7 @@ func TestGroupsRefuses(t *testing.T) {
 		"a matcher that is no glob":       {Config{Objectives: []slo.Objective{{Model: "[", TTFTP95: 1}}}, `matcher "["`},
 		"an evaluation every hour":        {Config{Objectives: []slo.Objective{chat}, Interval: time.Hour}, "evaluation interval of 1h"},
 		"a target beyond all buckets":     {Config{Objectives: ttft(time.Hour), Edges: map[string][]float64{"vllm:time_to_first_token_seconds": {1, 2}}}, "no bucket edge near a target of 1h"},
-		"edges that nobody knows":         {Config{Objectives: ttft(time.Second), Metrics: []func(string) string{func(n string) string { return "sglang:" + strings.TrimPrefix(n, "vllm:") }}}, "bucket edges of sglang:time_to_first_token_seconds are not known"},
+		"edges that nobody knows":         {Config{Objectives: ttft(time.Second), Metrics: []func(string) string{func(n string) string { return "triton:" + strings.TrimPrefix(n, "vllm:") }}}, "bucket edges of triton:time_to_first_token_seconds are not known"},
 		"a histogram without buckets":     {Config{Objectives: ttft(time.Second), Edges: map[string][]float64{"vllm:time_to_first_token_seconds": nil}}, "no bucket edges"},
 		"a label that is none":            {Config{Objectives: []slo.Objective{chat}, Labels: map[string]string{"a-b": "c"}}, `"a-b" is not a label name`},
 	} {
@@ -298,7 +298,7 @@ func TestWarnings(t *testing.T) {
 	}{
 		"none":                    {Config{Objectives: []slo.Objective{chat(t)}, Edges: own}, nil},
 		"an edge that moved":      {Config{Objectives: ttft(800 * time.Millisecond), Edges: own}, []string{"ttft-p95: the target 800ms is not a bucket edge of vllm:time_to_first_token_seconds (read from the server): counted at the bucket edge 750ms, 50ms stricter: requests between that and 800ms count as late although they meet the target"}},
-		"edges that nobody read":  {Config{Objectives: ttft(time.Second)}, []string{"bucket edges of vllm:time_to_first_token_seconds: vLLM's defaults, not read from a server"}},
+		"edges that nobody read":  {Config{Objectives: ttft(time.Second)}, []string{"bucket edges of vllm:time_to_first_token_seconds: the engines' defaults, not read from a server"}},
 		"a level out of reach":    {Config{Objectives: []slo.Objective{{TTFT: slo.Percentile{Share: .6, Target: time.Second}}}, Edges: own}, []string{"ttft-p60: no alert at 14.4 times the budget of 40 % over 1h: that would be more than all events", "ttft-p60: no alert at 3 times the budget of 40 % over 1h: that would be more than all events", "ttft-p60: no alert at 6 times the budget of 40 % over 6h: that would be more than all events"}},
 		"an objective never used": {Config{Objectives: append(ttft(time.Second), slo.Objective{Model: "m", TTFTP95: 1}), Edges: own}, []string{"objective 2 is never used: objective 1 before it matches everything"}},
 	} {
@@ -319,7 +319,7 @@ func TestAlertsSayWhatMoved(t *testing.T) {
 		rule := find(t, r, name)
 		for key, want := range map[string]string{
 			"bucket_edge":   "50ms stricter",
-			"thresholds":    "TTFT P95 within 800ms (objective set by the user; bucket edges: vLLM's defaults, not read from a server)",
+			"thresholds":    "TTFT P95 within 800ms (objective set by the user; bucket edges: the engines' defaults, not read from a server)",
 			"runbook_url":   "https://example.com/slo",
 			"dashboard_url": "https://example.com/d",
 			"caveat":        "never gets a first token",

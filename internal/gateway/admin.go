@@ -28,14 +28,13 @@ func (g *Gateway) Admin() http.Handler {
 
 // Requests is the answer of GET /requests.
 type Requests struct {
-	Schema    string          `json:"schema"` // "sixty.gateway.requests/v1"
-	Time      time.Time       `json:"time"`
-	Open      int             `json:"open"`
-	LeakAge   float64         `json:"leak_age_seconds"`
-	Leaks     int             `json:"suspected_leaks"`
-	Requests  []OpenRequest   `json:"requests"` // the oldest first
-	Omitted   int             `json:"omitted,omitempty"`
-	Upstreams []UpstreamState `json:"upstreams"`
+	Schema   string        `json:"schema"` // "sixty.gateway.requests/v1"
+	Time     time.Time     `json:"time"`
+	Open     int           `json:"open"`
+	LeakAge  float64       `json:"leak_age_seconds"`
+	Leaks    int           `json:"suspected_leaks"`
+	Requests []OpenRequest `json:"requests"` // the oldest first
+	Omitted  int           `json:"omitted,omitempty"`
 }
 
 // OpenRequest is one request that has not ended. Times are seconds.
@@ -49,38 +48,7 @@ type OpenRequest struct {
 	Tenant   string  `json:"tenant,omitempty"`
 	Upstream string  `json:"upstream,omitempty"`
 	Tokens   int64   `json:"output_tokens"`
-	Blocked  float64 `json:"client_blocked_seconds,omitempty"` // in the present write
 	Leak     bool    `json:"suspected_leak,omitempty"`
-}
-
-// UpstreamState is one upstream.
-type UpstreamState struct {
-	Name   string       `json:"upstream"`
-	Up     bool         `json:"up"`
-	Open   int64        `json:"open"`
-	Engine *EngineState `json:"engine,omitempty"` // nil where it does not say
-	// Left are requests whose client has gone, while the engine holds more
-	// requests than are open here: it may still work on these. The latest first.
-	Left []LeftRequest `json:"possibly_still_held,omitempty"`
-}
-
-// EngineState is what the engine says of its requests.
-type EngineState struct {
-	Age     float64 `json:"age_seconds"`
-	Running float64 `json:"running"`
-	Waiting float64 `json:"waiting"`
-	Excess  int     `json:"excess"`  // held there and not open here
-	Missing int     `json:"missing"` // open here for a while and not held there
-}
-
-// LeftRequest is a request whose client left.
-type LeftRequest struct {
-	ID       string  `json:"id"`
-	EngineID string  `json:"engine_id,omitempty"` // as the answer told it
-	Model    string  `json:"model,omitempty"`
-	Ago      float64 `json:"left_seconds_ago"`
-	Lasted   float64 `json:"lasted_seconds"`
-	at       int64   // when it left
 }
 
 const maxListed = 1000
@@ -90,13 +58,13 @@ func (g *Gateway) leaks(x *exchange, now int64) bool {
 	return g.cfg.LeakAge > 0 && now-x.arrived > int64(g.cfg.LeakAge)
 }
 
-// List returns the open requests that are at least so old, and the upstreams.
+// List returns the open requests that are at least so old, the oldest first.
 func (g *Gateway) List(atLeast time.Duration) Requests {
 	now := g.now()
 	seconds := func(since int64) float64 { return time.Duration(now - since).Seconds() }
 	out := Requests{
 		Schema: "sixty.gateway.requests/v1", Time: time.Now(), LeakAge: g.cfg.LeakAge.Seconds(),
-		Requests: []OpenRequest{}, Upstreams: []UpstreamState{},
+		Requests: []OpenRequest{},
 	}
 	g.each(func(x *exchange) {
 		out.Open++
@@ -117,40 +85,12 @@ func (g *Gateway) List(atLeast time.Duration) Requests {
 		if u := x.up.Load(); u != nil {
 			o.Upstream = u.name
 		}
-		if since := x.writing.Load(); since > 0 {
-			o.Blocked = seconds(since)
-		}
 		out.Requests = append(out.Requests, o)
 	})
 	slices.SortFunc(out.Requests, func(a, b OpenRequest) int { return cmp.Compare(b.Age, a.Age) })
 	listed := min(len(out.Requests), maxListed)
 	out.Omitted, out.Requests = len(out.Requests)-listed, out.Requests[:listed]
-	for _, u := range g.upstreams {
-		out.Upstreams = append(out.Upstreams, u.describe(now))
-	}
 	return out
-}
-
-func (u *upstream) describe(now int64) UpstreamState {
-	s, e := UpstreamState{Name: u.name, Up: !u.down.Load(), Open: u.inFlight.Load()}, &u.engine
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.at.IsZero() {
-		return s
-	}
-	s.Engine = &EngineState{Age: time.Since(e.at).Seconds(), Excess: e.excess, Missing: e.missing}
-	for _, m := range e.models {
-		s.Engine.Running += m[engineRunning]
-		s.Engine.Waiting += m[engineWaiting]
-	}
-	if e.exceeded < 2 {
-		return s
-	}
-	for _, l := range slices.Backward(e.left) {
-		l.Ago = time.Duration(now - l.at).Seconds()
-		s.Left = append(s.Left, l)
-	}
-	return s
 }
 
 func (g *Gateway) serveRequests(w http.ResponseWriter, r *http.Request) {

@@ -37,8 +37,7 @@ func TestChaos(t *testing.T) {
 	}
 	ups := []string{raw(t, chaosUpstream), raw(t, chaosUpstream), raw(t, chaosUpstream)}
 	g := start(t, Config{
-		HealthEvery: 100 * time.Millisecond, HeaderTimeout: 400 * time.Millisecond, IdleTimeout: 400 * time.Millisecond,
-		ClientTimeout: 400 * time.Millisecond, MaxBody: 1 << 20, TenantHeader: "X-Tenant",
+		HealthEvery: 100 * time.Millisecond, IdleTimeout: 400 * time.Millisecond, MaxBody: 1 << 20, TenantHeader: "X-Tenant",
 		MaxRequests: max(clients*4/5, 1),
 	}, ups...)
 	host := strings.TrimPrefix(g.url, "http://")

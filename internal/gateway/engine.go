@@ -21,14 +21,11 @@ type engineState struct {
 	at     time.Time // of the last page; zero without one
 	models map[string]engineReading
 
-	held     int // requests that it runs or has waiting
-	excess   int // of these, beyond those that were open here
-	missing  int // requests open here for longer than two readings that it does not hold
-	exceeded int // readings in a row with an excess
+	held    int // requests that it runs or has waiting
+	excess  int // of these, beyond those that were open here
+	missing int // requests open here for longer than two readings that it does not hold
 
 	born float64 // when its counters began, in Unix seconds, to the microsecond; 0 where it does not say
-
-	left []LeftRequest // whose client left since it was last seen to hold no more than is open here; the oldest first
 }
 
 // engineReading is one model of an engine, by the metrics' canonical names. Several ranks are put
@@ -135,9 +132,6 @@ func (e *engineState) update(g *Gateway, u *upstream, now map[string]engineReadi
 	}
 	e.models, e.at, e.held, e.born = now, at, int(held), born
 	e.excess, e.missing = max(e.held-open, 0), max(settled-e.held, 0)
-	if e.exceeded++; e.excess == 0 {
-		e.exceeded, e.left = 0, nil
-	}
 }
 
 // openAt counts the requests that are open at an upstream, and of these those
@@ -154,15 +148,4 @@ func (g *Gateway) openAt(u *upstream, ago time.Duration) (open, settled int) {
 		}
 	})
 	return open, settled
-}
-
-// maxLeft bounds the requests of an upstream whose client left that are remembered.
-const maxLeft = 20
-
-// noteLeft remembers a request whose client left.
-func (e *engineState) noteLeft(x *exchange, now int64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.left = append(e.left, LeftRequest{ID: x.id, EngineID: x.meter.ID, Model: x.model, Lasted: time.Duration(now - x.arrived).Seconds(), at: now})
-	e.left = e.left[max(len(e.left)-maxLeft, 0):]
 }

@@ -52,7 +52,7 @@ type exchange struct {
 	// Nanoseconds of the gateway's clock; 0 for never.
 	arrived, received, sent, head int64
 	last                          atomic.Int64 // when something moved: a byte of the client or of the upstream
-	writing                       atomic.Int64 // since when a write to the client blocks
+	writing                       atomic.Bool  // to the client, which may block
 	blocked                       int64        // how long writes did
 	state                         atomic.Uint32
 	tokens                        atomic.Int64
@@ -78,7 +78,7 @@ func (x *exchange) cancel(cause *end) {
 	past := time.Unix(1, 0)
 	if state(x.state.Load()) == receiving {
 		_ = x.ctl.SetReadDeadline(past)
-	} else if x.writing.Load() != 0 {
+	} else if x.writing.Load() {
 		_ = x.ctl.SetWriteDeadline(past)
 	}
 }
@@ -120,36 +120,19 @@ func (g *Gateway) each(fn func(*exchange)) {
 }
 
 // sweepEvery is how often limits are looked at: an exchange is ended at most so much later
-// than its limit says.
+// than the limit says.
 const sweepEvery = time.Second / 4
 
-// sweep ends exchanges that are over a limit.
+// sweep ends exchanges of which nothing has moved for too long.
 func (g *Gateway) sweep() {
 	now := g.now()
-	over := func(since int64, limit time.Duration) bool { return limit > 0 && since > 0 && now-since > int64(limit) }
 	g.each(func(x *exchange) {
-		if over(x.arrived, g.cfg.RequestTimeout) {
-			x.cancel(errTooLong)
-			return
-		}
-		if over(x.writing.Load(), g.cfg.ClientTimeout) {
+		switch s := state(x.state.Load()); {
+		case g.cfg.IdleTimeout <= 0 || s == connecting || now-x.last.Load() <= int64(g.cfg.IdleTimeout):
+		case s == receiving || x.writing.Load():
 			x.cancel(errClientStalls)
-			return
-		}
-		last := x.last.Load()
-		switch state(x.state.Load()) {
-		case receiving:
-			if over(last, g.cfg.ClientTimeout) {
-				x.cancel(errClientStalls)
-			}
-		case waiting:
-			if over(last, g.cfg.HeaderTimeout) {
-				x.cancel(errNoHead)
-			}
-		case prefill, streaming:
-			if x.writing.Load() == 0 && over(last, g.cfg.IdleTimeout) {
-				x.cancel(errSilence)
-			}
+		default:
+			x.cancel(errSilence)
 		}
 	})
 }

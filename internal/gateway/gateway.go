@@ -110,11 +110,8 @@ var routes = map[string]string{ // → the operation, as OpenTelemetry names it
 	"/v1/chat/completions": "chat", "/v1/completions": "text_completion", "/v1/responses": "chat", "/v1/messages": "chat",
 	"/v1/embeddings": "embeddings", "/v1/models": "", "/v1/rerank": "", "/rerank": "", "/v2/rerank": "", "/score": "", "/v1/score": "",
 	"/pooling": "", "/classify": "", "/tokenize": "", "/detokenize": "", "/health": "", "/ping": "", "/version": "", "/metrics": "",
-	"/v1/audio/transcriptions": "", "/v1/audio/translations": "", realtime: "",
+	"/v1/audio/transcriptions": "", "/v1/audio/translations": "", "/v1/realtime": "",
 }
-
-// realtime is the one route whose connections may change their protocol.
-const realtime = "/v1/realtime"
 
 // ServeHTTP passes a request on.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -267,8 +264,8 @@ func (b *copyBuffers) Put(p []byte) { b.Pool.Put((*[4 << 10]byte)(p)) }
 
 // forward sends the request on and the answer back.
 func (x *exchange) forward() {
-	if !x.upgrades() {
-		x.r.Header.Del("Upgrade")
+	if !strings.EqualFold(x.r.Header.Get("Upgrade"), "websocket") {
+		x.r.Header.Del("Upgrade") // a client that would rather speak h2c must not get past what is measured and limited
 	}
 	x.r.Body, x.r.ContentLength = http.NoBody, 0 // attempts have it
 	proxy := httputil.ReverseProxy{
@@ -309,15 +306,6 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 		}
 	}
 	out.URL.RawQuery = in.URL.RawQuery // ReverseProxy took off what it cannot parse
-}
-
-// upgrades reports whether a request asks for a WebSocket where there is one. Every
-// other one is answered as if it did not ask: a client that would rather speak h2c
-// must not get past what is measured and limited.
-func (x *exchange) upgrades() bool {
-	to := x.r.Header["Upgrade"]
-	return x.route == realtime && x.r.Method == http.MethodGet && x.r.ProtoMajor == 1 && x.r.ContentLength == 0 &&
-		len(to) == 1 && strings.EqualFold(to[0], "websocket") && httpguts.HeaderValuesContainsToken(x.r.Header["Connection"], "Upgrade")
 }
 
 // answer looks at the head of an answer, and chooses how the rest is read.
@@ -397,9 +385,9 @@ func (s *relay) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 func (s *relay) timeWrite(write func() error) error {
 	x := s.x
 	began := x.g.now()
-	x.writing.Store(began)
+	x.writing.Store(true)
 	err := write()
-	x.writing.Store(0)
+	x.writing.Store(false)
 	x.blocked += x.g.now() - began
 	if err != nil && x.failure == nil {
 		x.failure = asEnd(x.cancelCause(errClientGone))
@@ -473,9 +461,6 @@ func (x *exchange) finish(e *end) {
 	status := Success
 	if e != nil {
 		status = e.status
-	}
-	if u := x.up.Load(); u != nil && x.work != "" && status == ClientDisconnect {
-		u.engine.noteLeft(x, now)
 	}
 	g.metrics.countEnd(x, status, now)
 	if u := x.up.Load(); u != nil {

@@ -23,23 +23,19 @@ import (
 type Config struct {
 	Upstreams []*url.URL  // http or https, of one model or of several; a path is prepended to that of a request
 	TLS       *tls.Config // for https upstreams
-	// Dial connects with an upstream; nil for TCP, within ConnectTimeout.
+	// Dial connects with an upstream; nil for TCP, within five seconds.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	HealthEvery time.Duration // 5 s by default; also the pace at which the engines' metrics are read
 
 	// Limits; 0 or less for none.
-	ConnectTimeout time.Duration
-	HeaderTimeout  time.Duration // from sending a request to the head of its answer
-	IdleTimeout    time.Duration // silence within an answer
-	RequestTimeout time.Duration // the whole request
-	ClientTimeout  time.Duration // a client that neither sends nor reads
-	MaxBody        int64         // bytes of a request, each of which is held until the answer begins
-	MaxRequests    int           // open requests, beyond which 503 is answered
-	LeakAge        time.Duration // age from which an open request is a suspected leak
-	TenantHeader   string        // names the tenant; "" for none
-	MaxTenants     int           // told apart; others are "other"
-	Note           func(string)  // told of upstreams that come and go; may be nil
+	IdleTimeout  time.Duration // in which nothing of a request moves, at the client or the upstream
+	MaxBody      int64         // bytes of a request, each of which is held until the answer begins
+	MaxRequests  int           // open requests, beyond which 503 is answered
+	LeakAge      time.Duration // age from which an open request is a suspected leak
+	TenantHeader string        // names the tenant; "" for none
+	MaxTenants   int           // told apart; others are "other"
+	Note         func(string)  // told of upstreams that come and go; may be nil
 }
 
 const defaultHealthEvery = 5 * time.Second
@@ -100,11 +96,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.upstreamCA, "upstream-ca", "", "PEM `file` of the authority to trust for https upstreams")
 	fs.BoolVar(&o.insecureUpstreams, "upstream-insecure", false, "do not verify the certificates of https upstreams")
 	fs.DurationVar(&o.HealthEvery, "health-interval", defaultHealthEvery, "interval of health checks and of reading the engine's metrics")
-	fs.DurationVar(&o.ConnectTimeout, "connect-timeout", 5*time.Second, "connection timeout of an upstream; 0 for none")
-	fs.DurationVar(&o.HeaderTimeout, "header-timeout", 10*time.Minute, "timeout from sending a request to its response header; 0 for none")
-	fs.DurationVar(&o.IdleTimeout, "idle-timeout", 5*time.Minute, "timeout of silence within an answer; 0 for none")
-	fs.DurationVar(&o.RequestTimeout, "request-timeout", 0, "timeout of a whole request (default: none)")
-	fs.DurationVar(&o.ClientTimeout, "client-timeout", time.Minute, "timeout of a client that does not read or send; 0 for none")
+	fs.DurationVar(&o.IdleTimeout, "idle-timeout", 10*time.Minute, "timeout of a request of which nothing is sent or read, by its client or the upstream; 0 for none")
 	fs.Int64Var(&o.maxBodyMiB, "max-body", 64, "largest request body in `MiB`, kept in memory until the answer begins; 0 for unlimited")
 	fs.IntVar(&o.MaxRequests, "max-requests", 1<<16, "maximum open requests, then HTTP 503; 0 for unlimited")
 	fs.DurationVar(&o.LeakAge, "leak-age", 300*time.Second, "age from which an open request is a suspected leak")

@@ -56,9 +56,7 @@ func (e *end) Unwrap() error { return e.err }
 var (
 	errClientGone   = &end{status: ClientDisconnect, code: 499, kind: "client_gone"}
 	errClientStalls = &end{status: ClientDisconnect, code: 408, kind: "client_stalls"}
-	errNoHead       = &end{status: Timeout, code: 504, kind: "upstream_header_timeout"}
 	errSilence      = &end{status: Timeout, code: 504, kind: "upstream_idle_timeout"}
-	errTooLong      = &end{status: Timeout, code: 504, kind: "request_timeout"}
 	errDraining     = &end{status: Timeout, code: 503, kind: "shutdown"}
 	errTooMuch      = &end{status: Rejected, code: 503, kind: "too_much_in_bodies"}
 	errTooMany      = &end{status: Rejected, code: 503, kind: "too_many_requests_open"}

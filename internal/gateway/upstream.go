@@ -38,6 +38,8 @@ const (
 	keepIdle = 4 * time.Second
 	maxIdle  = 256
 
+	connectTimeout = 5 * time.Second
+
 	// downAfter is how many health checks in a row must fail. A connection that is
 	// refused counts at once.
 	downAfter = 2
@@ -45,13 +47,12 @@ const (
 
 // newTransport returns what speaks to all upstreams.
 func newTransport(cfg Config) *http.Transport {
-	within := max(cfg.ConnectTimeout, 0)
 	dial := cfg.Dial
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: within}).DialContext
+		dial = (&net.Dialer{Timeout: connectTimeout}).DialContext
 	}
 	return &http.Transport{
-		DialContext: dial, TLSHandshakeTimeout: within,
+		DialContext: dial, TLSHandshakeTimeout: connectTimeout,
 		TLSClientConfig: cfg.TLS.Clone(), ForceAttemptHTTP2: true,
 		DisableCompression: true, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: keepIdle, MaxResponseHeaderBytes: maxHeader,
 	}

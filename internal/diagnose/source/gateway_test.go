@@ -134,7 +134,7 @@ func TestVerdictsOfAGateway(t *testing.T) {
 			},
 		},
 		"gateway-timeouts": {
-			servers: []*scriptedServer{{answer: never}}, cfg: gateway.Config{HeaderTimeout: 150 * time.Millisecond},
+			servers: []*scriptedServer{{answer: never}}, cfg: gateway.Config{IdleTimeout: 150 * time.Millisecond},
 			ask: func(ask func(string, time.Duration)) { ask("m", time.Minute) },
 		},
 		"retry-storm": {

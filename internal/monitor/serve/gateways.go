@@ -109,11 +109,6 @@ func (g *gateways) requests(w http.ResponseWriter, r *http.Request) {
 			rows = append(rows, []string{render.Clean(q.ID), fmt.Sprintf("%.0f", q.Age), fmt.Sprintf("%d", q.Tokens), render.Clean(q.Model), state})
 		}
 		t.Table([]render.Column{{Title: "ID", Left: true}, {Title: "AGE (s)"}, {Title: "TOKENS"}, {Title: "MODEL", Left: true}, {Title: "STATE", Left: true}}, rows)
-		for _, u := range o.Requests.Upstreams {
-			if u.Engine != nil && u.Engine.Excess > 0 {
-				t.Line(fmt.Sprintf("%s has %d requests whose clients have disconnected", render.Clean(u.Name), u.Engine.Excess))
-			}
-		}
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if _, err := t.WriteTo(w); err != nil {

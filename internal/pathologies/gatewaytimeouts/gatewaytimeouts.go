@@ -29,7 +29,7 @@ var Pathology = &catalog.Pathology{
 func refine(p *catalog.Pass) {
 	p.Summary = catalog.Whole(p.Value(indicator.GatewayTimeouts)) + " requests were ended by the gateway's own limits"
 	p.Fix(catalog.Fix{
-		Summary:  "Check which limit it was, by the outcome in the gateway's metrics; where answers are legitimately slow, raise it: --header-timeout bounds the wait of requests that are not streamed from end to end",
+		Summary:  "Where answers are legitimately slow, raise --idle-timeout of the gateway: it bounds the wait for an answer, and of one that is not streamed for all of it",
 		Tradeoff: "clients wait longer when no answer ever comes",
 		Verify:   "no request is ended by a limit of the gateway",
 	})

@@ -29,7 +29,7 @@ var Pathology = &catalog.Pathology{
 func refine(p *catalog.Pass) {
 	p.Summary = fmt.Sprintf("The engines hold %s more than are open at the gateway: from clients that bypass it, or from clients that have left", catalog.Requests(p.Value(indicator.GatewayExcess)))
 	p.Fix(catalog.Fix{
-		Summary:  "Look in the engine's log for the ids that GET /requests at the gateway's admin address lists as possibly still held: if an abort never reached the engine, the fault is between the two",
+		Summary:  "Compare the ids in the engine's log that have not ended with those that GET /requests at the gateway's admin address lists: if an abort never reached the engine, the fault is between the two",
 		Tradeoff: "none",
 		Verify:   "the engines hold no more than is open at the gateway",
 	})

@@ -29,7 +29,7 @@ func refine(p *catalog.Pass) {
 		Verify:   "every waiting request is in an engine",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Set --header-timeout of the gateway to the longest wait that clients accept, so that these requests end",
+		Summary:  "Set --idle-timeout of the gateway to the longest wait that clients accept, so that these requests end",
 		Tradeoff: "answers that are not streamed must arrive within it",
 		Verify:   "every waiting request is in an engine",
 	})

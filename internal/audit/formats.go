@@ -3,7 +3,6 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"net/url"
 	"strings"
@@ -68,27 +67,4 @@ var sarifLevels = map[catalog.Severity]string{catalog.Page: "error", catalog.Tic
 func fingerprint(f checks.Problem) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{f.File, f.Path, f.Check, f.Fragment}, "\x00")))
 	return hex.EncodeToString(sum[:16])
-}
-
-// GitHub writes the findings as workflow commands, which GitHub Actions shows as
-// annotations on the lines of a pull request.
-func (r *Report) GitHub(w io.Writer) error {
-	commands := map[catalog.Severity]string{catalog.Page: "error", catalog.Ticket: "warning", catalog.Info: "notice"}
-	// https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
-	text := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
-	var b strings.Builder
-	for _, f := range r.Findings {
-		place := ""
-		if f.Line > 0 {
-			place = fmt.Sprintf(",line=%d,col=%d", f.Line, max(f.Column, 1))
-		}
-		fmt.Fprintf(&b, "::%s file=%s%s,title=%s::%s\n", commands[f.Severity], property.Replace(f.File), place,
-			property.Replace("sixty audit: "+f.Check), text.Replace(f.Where+": "+sentence(f.Why)+" "+sentence(f.Fix)))
-	}
-	for _, err := range r.Errors {
-		fmt.Fprintf(&b, "::error title=sixty audit::%s\n", text.Replace(err.Error()))
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

@@ -122,23 +122,3 @@ func TestSARIFKeepsItsSchema(t *testing.T) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
-
-func TestGitHubsAnnotationsAreOneLineEach(t *testing.T) {
-	var out bytes.Buffer
-	must.Succeed(t, reported(t).GitHub(&out))
-	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-	want := []string{
-		"::error file=a dir/alerts%2C new.yaml,line=5,col=11,title=sixty audit%3A removed-metric::alert Full: ",
-		"::warning file=a dir/alerts%2C new.yaml,line=8,col=11,title=sixty audit%3A ratio-summed::alert Low: ",
-		"::notice file=a dir/alerts%2C new.yaml,line=11,col=11,title=sixty audit%3A syntax::alert 100 %25%0Aof it: <now>: ",
-		"::error title=sixty audit::c.yaml:1:2: not YAML",
-	}
-	if len(lines) != len(want) {
-		t.Fatalf("%q", lines)
-	}
-	for i := range want {
-		if !strings.HasPrefix(lines[i], want[i]) {
-			t.Errorf("got  %s\nwant %s", lines[i], want[i])
-		}
-	}
-}

@@ -30,8 +30,8 @@ type auditFlags struct {
 	failOn string
 }
 
-// auditFormats are the forms of the answer; the last two tell of the linter alone.
-var auditFormats = []string{"text", "json", "sarif", "github"}
+// auditFormats are the forms of the answer; the last tells of the linter alone.
+var auditFormats = []string{"text", "json", "sarif"}
 
 func newAuditCommand() *cobra.Command {
 	f := &auditFlags{}
@@ -125,8 +125,6 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 			return r.JSON(w)
 		case "sarif":
 			return r.SARIF(w)
-		case "github":
-			return r.GitHub(w)
 		}
 		return r.Text(w, t, f.output.Full)
 	}); err != nil {

@@ -5,6 +5,7 @@ package command
 // few, "sixty VERB [COMMAND] --FLAG VALUE".
 var removed = map[string]string{
 	"sixty audit --ignore VALUE":          "docs/audit.md lists the checks; what PromQL alone proves is left to pint",
+	"sixty audit --output VALUE":          "in place of github, --output sarif, uploaded by github/codeql-action/upload-sarif, annotates pull requests",
 	"sixty bench self-test":               "every result of sixty bench says under generator how late it sent and read; go test -bench Accuracy ./internal/load measures its error",
 	"sixty gateway --access-log":          "/metrics counts how requests end and /requests lists the open ones; the servers log each request by its X-Request-Id",
 	"sixty gateway --ask-usage":           "let clients ask: stream_options {\"include_usage\": true}; without it tokens are counted as they pass",

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -218,8 +219,11 @@ func (h *hook) heard(what string) bool { return slices.Contains(h.all(), what) }
 // TestHangingReceiver: beside a receiver that reads and never answers, one that is well is told of a server that
 // dies, once and within two evaluations, and of the other receiver, which is on the page too.
 func TestHangingReceiver(t *testing.T) {
-	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-	defer hangs.Close()
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}))
+	t.Cleanup(func() { hangs.CloseClientConnections(); hangs.Close() })
 	well := newHook(t)
 	victimAt := port(t)
 	victim := fleetAt(t, victimAt, "qwen-7b")

@@ -68,7 +68,7 @@ function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: 
   return (
     <section>
       <h2 class="head">
-        <a href={m.incident ? to('incident', m.incident) : to('overview', '', { model: key(m) })}>{nameOf(m)}</a>
+        <a class="long" title={nameOf(m)} href={m.incident ? to('incident', m.incident) : to('overview', '', { model: key(m) })}>{nameOf(m)}</a>
         <span class="soft">{plural(cells.length, 'replica')}, {title} median {typical(m.replicas, name, unit, usual)}{n > 0 && `, ${plural(n, 'outlier')}`}</span>
       </h2>
       <div class={`cells ${cells.length > 150 ? 'dense' : cells.length <= 24 ? 'few' : ''}`}>

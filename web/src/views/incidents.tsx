@@ -35,7 +35,7 @@ export function Incidents() {
                     <a href={to('incident', s.id)}><b>{titleOf(s.pathology)}</b></a> <span class="tag">{s.severity}</span>{!s.ended && <> <span class="tag">open</span></>}
                     <div class="soft">{sentence(s.summary)}</div>
                   </td>
-                  <td class="nowrap">{s.model}</td>
+                  <td class="text">{s.model}</td>
                   <td class="nowrap">{s.began_at_least && 'before '}<At at={s.began} /></td>
                   <td class="nowrap">{s.ended ? length(Date.parse(s.ended) - Date.parse(s.began)) : length(now() - Date.parse(s.began))}</td>
                   <td>{s.targets.length === 1 ? s.targets[0] : s.targets.length}</td>

@@ -60,7 +60,7 @@ const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trus
         const h = healthOf(m.verdict, t)
         return (
           <li data-row data-verdict={m.verdict.id} data-chosen={m === chosen || undefined} tabIndex={0} onKeyDown={open(m.incident ? to('incident', m.incident) : href)}>
-            <Mark health={h} /> <a href={href}><b>{nameOf(m)}</b></a>
+            <Mark health={h} /> <a class="long" title={nameOf(m)} href={href}><b>{nameOf(m)}</b></a>
             {m.verdict.id !== h && <span class="soft">{stateOf(m, t)}</span>}
             {m !== chosen && m.incident && <a href={to('incident', m.incident)}>incident</a>}
           </li>
@@ -119,7 +119,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
               {firing && v.since && <> · since <Ago at={v.since} least={v.since_at_least} /></>}
             </span>
           </p>
-          <h1>{href ? <a href={href}>{title}</a> : title}</h1>
+          <h1 title={title}>{href ? <a href={href}>{title}</a> : title}</h1>
           <p class="lead"><Text of={summary} /></p>
           {firing && (
             <p class="links">

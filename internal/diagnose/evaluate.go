@@ -529,12 +529,17 @@ func (j *judgement) reasonAgainstHealthy() string {
 		return fmt.Sprintf("the last requests on %s got a first token after %s, on average, normally %s", j.name(), indicator.FormatNumber(last, indicator.Seconds), indicator.Format(usual, indicator.Seconds))
 	case promised || !late.OK || surely <= catalog.TTFTObjective.Default:
 		return ""
-	case known && surely > muchLater*usual.V && (surely > farLater*usual.V || v.Now(indicator.FirstTokens).Or(0) < fewRequests):
+	case known && surely > muchLater*usual.V && (surely > farLater*usual.V && !j.sawAnEnd() || v.Now(indicator.FirstTokens).Or(0) < fewRequests):
 		return fmt.Sprintf("%s is %s on %s, normally %s", indicator.TTFTP95.Title, indicator.Format(late, indicator.Seconds), j.name(), indicator.Format(usual, indicator.Seconds))
 	case known:
 		return ""
 	}
 	return fmt.Sprintf("%s is %s on %s: set --slo or --use-case to judge whether that is too slow", indicator.TTFTP95.Title, indicator.Format(late, indicator.Seconds), j.name())
+}
+
+// sawAnEnd reports whether something that hurts is seen to be over: late first tokens of the window may be its.
+func (j *judgement) sawAnEnd() bool {
+	return slices.ContainsFunc(j.outcomes, func(o outcome) bool { return o.ended && o.status == Pending })
 }
 
 // How long nobody need be served while somebody waits, and how many connections or first tokens that are owed speak

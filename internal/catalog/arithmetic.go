@@ -21,17 +21,15 @@ const (
 	// PlannedLoad is the share of a replica's capacity that a plan uses: queues
 	// grow without bound as the load nears one.
 	PlannedLoad = 0.8
-	// stepExponent says how a decode step grows with its batch where this
-	// server's own readings do not: between 0 (bound by reading the weights) and 1
-	// (bound by computation or by reading the KV cache).
+	// stepExponent says how a decode step grows with its batch where this server's own readings do not: between
+	// 0 (bound by reading the weights) and 1 (bound by computation or by reading the KV cache).
 	stepExponent = 0.65
 )
 
 // GiveConfig tells where the settings come from that no metric exports.
 const GiveConfig = "give the server's command line with --engine-args, or its start-up log with --engine-log"
 
-// Measured returns a reading that arithmetic can rest on: known, finite and
-// greater than zero.
+// Measured returns a reading that arithmetic can rest on: known, finite and greater than zero.
 func (p *Pass) Measured(s *indicator.Signal) (float64, bool) { return positive(p.Now(s)) }
 
 // Usual returns such a reading of the baseline.
@@ -44,8 +42,7 @@ func positive(v indicator.Value) (float64, bool) {
 	return v.V, true
 }
 
-// Known reports whether there is a finite reading, zero included: one that a
-// sentence can show.
+// Known reports whether there is a finite reading, zero included: one that a sentence can show.
 func (p *Pass) Known(s *indicator.Signal) bool { return finite(p.Now(s)) }
 
 func finite(v indicator.Value) bool { return v.OK && !math.IsInf(v.V, 0) && !math.IsNaN(v.V) }
@@ -60,8 +57,7 @@ func (p *Pass) Grown(s *indicator.Signal) (times float64, ok bool) {
 	return now / usual, true
 }
 
-// Text writes a signal's reading, and its normal where it is known:
-// "4.2 s (normally 0.31 s)".
+// Text writes a signal's reading, and its normal where it is known: "4.2 s (normally 0.31 s)".
 func (p *Pass) Text(s *indicator.Signal) string {
 	return p.text(s, func(v indicator.Value) string { return indicator.Format(v, s.Unit) })
 }
@@ -86,8 +82,7 @@ func (p *Pass) text(s *indicator.Signal, format func(indicator.Value) string) st
 	return text + " (normally " + usual + ")"
 }
 
-// Observe adds one sentence with those of the signals that are known, and
-// nothing where none is.
+// Observe adds one sentence with those of the signals that are known, and nothing where none is.
 func (p *Pass) Observe(intro string, signals ...*indicator.Signal) {
 	var parts []string
 	for _, s := range signals {
@@ -103,8 +98,7 @@ func (p *Pass) Observe(intro string, signals ...*indicator.Signal) {
 // Fix adds a remedy after those that are there.
 func (p *Pass) Fix(f Fix) { p.Fixes = append(p.Fixes, f) }
 
-// Objective returns a threshold that somebody set; the text names the number
-// and who set it: "50 ms (chat)".
+// Objective returns a threshold that somebody set; the text names the number and who set it: "50 ms (chat)".
 func (p *Pass) Objective(t *Threshold) (limit float64, text string, ok bool) {
 	limit, source, ok := p.Limit(t)
 	if !ok || !(limit > 0) || math.IsInf(limit, 0) {
@@ -159,9 +153,8 @@ func (p *Pass) Engines() float64 {
 	return 1
 }
 
-// MaxNumSeqs returns the limit of one engine's running batch: as configured,
-// or the highest running count, where requests waited behind it although the
-// KV cache had room. vLLM does not export the limit.
+// MaxNumSeqs returns the limit of one engine's running batch: as configured, or the highest running count,
+// where requests waited behind it although the KV cache had room. vLLM does not export the limit.
 func (p *Pass) MaxNumSeqs() (Quantity, bool) {
 	if q, ok := p.Setting(engine.MaxNumSeqs); ok {
 		return q, true
@@ -213,13 +206,12 @@ func (p *Pass) SequenceTokens() (tokens float64, line string, ok bool) {
 		Digits(prompt), indicator.PromptTokens.Title, Digits(output), indicator.OutputTokens.Title, Digits(prompt+output)), true
 }
 
-// HeldTokens returns what a running request holds in the KV cache on average over
-// time. While an answer of O tokens is made, step by step, its request holds the
-// prompt P and on average half of the answer, for a time in proportion to O. The mean
-// over time weighs requests by how long they are there (H = λG: Brumelle, Journal of
-// Applied Probability 8, 1971; the inspection paradox: Cox, Renewal Theory, 1962), so
-// it is P + E[O²] / 2E[O] = P + E[O]/2 × (1 + cv²). Prefill is taken to be short, and
-// lengths of prompts and answers not to depend on each other.
+// HeldTokens returns what a running request holds in the KV cache on average over time. While an answer of O
+// tokens is made, step by step, its request holds the prompt P and on average half of the answer, for a time in
+// proportion to O. The mean over time weighs requests by how long they are there (H = λG: Brumelle, Journal of
+// Applied Probability 8, 1971; the inspection paradox: Cox, Renewal Theory, 1962), so it is P + E[O²] / 2E[O] =
+// P + E[O]/2 × (1 + cv²). Prefill is taken to be short, and lengths of prompts and answers not to depend on
+// each other.
 func (p *Pass) HeldTokens() (tokens float64, line string, ok bool) {
 	prompt, ok1 := p.Measured(indicator.PromptTokens)
 	output, ok2 := p.Measured(indicator.OutputTokens)
@@ -260,9 +252,8 @@ type KVCapacity struct {
 	Hybrid    bool   // blocks × block size is not the capacity
 }
 
-// KV returns the size of one engine's KV cache. The number that the server
-// works out itself is preferred, for with sliding windows, state-space layers
-// or sparse attention, blocks × block size is not the capacity
+// KV returns the size of one engine's KV cache. The number that the server works out itself is preferred, for
+// with sliding windows, state-space layers or sparse attention, blocks × block size is not the capacity
 // (vllm-project/vllm#42966).
 func (p *Pass) KV() (KVCapacity, bool) {
 	tokens, knowTokens := p.Setting(engine.KVTokens)
@@ -286,10 +277,9 @@ func (p *Pass) KV() (KVCapacity, bool) {
 	return KVCapacity{}, false
 }
 
-// SafeSeqs returns how many requests of the measured lengths one engine's KV
-// cache holds within KVHeadroom at what they hold on average: from the size of the
-// cache or, where that is unknown, from how full the running requests make it. It is
-// at least 1.
+// SafeSeqs returns how many requests of the measured lengths one engine's KV cache holds within KVHeadroom at
+// what they hold on average: from the size of the cache or, where that is unknown, from how full the running
+// requests make it. It is at least 1.
 func (p *Pass) SafeSeqs() (n float64, lines []string, ok bool) {
 	kv, ok1 := p.KV()
 	held, line, ok2 := p.HeldTokens()
@@ -330,8 +320,7 @@ func (p *Pass) HeldMore() (times float64, ok bool) {
 	return usage * kv.Tokens / (running / p.Engines() * kv.rounded(held)), true
 }
 
-// rounded is what tokens of one request take of the cache: the last block is half
-// full on average.
+// rounded is what tokens of one request take of the cache: the last block is half full on average.
 func (c KVCapacity) rounded(tokens float64) float64 { return tokens + c.BlockSize/2 }
 
 // heldSeqs sizes the batch by what the running requests occupy now.
@@ -436,9 +425,8 @@ func (p *Pass) StepAt(n, from float64) (itl float64, line string, ok bool) {
 		indicator.FormatNumber(now, indicator.Seconds), indicator.ITLP50.Title, Whole(n), Digits(from), Digits(k), indicator.FormatNumber(itl, indicator.Seconds), source), true
 }
 
-// GrowCache proposes the settings that make the KV cache of one server larger. Where
-// an override keeps it small, that comes first, and a larger share of the GPU's memory
-// would do nothing.
+// GrowCache proposes the settings that make the KV cache of one server larger. Where an override keeps it
+// small, that comes first, and a larger share of the GPU's memory would do nothing.
 func (p *Pass) GrowCache(verify string, arithmetic ...string) {
 	setting := func(flag string) string { return p.Config[flag].Value }
 	o, fixed := p.Setting(engine.NumBlocksOverride)
@@ -485,10 +473,9 @@ func (p *Pass) eightBits(verify string) {
 	})
 }
 
-// AddReplicas is the remedy of running as many replicas as hold what now comes to this server,
-// given how many of them its own load takes: the pool has its size, and this server a share of
-// what comes to it. It says how many to add to the pool, or to share the load where that is
-// uneven and the pool is large enough.
+// AddReplicas is the remedy of running as many replicas as hold what now comes to this server, given how many
+// of them its own load takes: the pool has its size, and this server a share of what comes to it. It says how
+// many to add to the pool, or to share the load where that is uneven and the pool is large enough.
 func (p *Pass) AddReplicas(takes float64, when string, f Fix) {
 	pool, share := 1.0, 1.0
 	if n, ok := p.Measured(indicator.Replicas); ok && n > 1 {

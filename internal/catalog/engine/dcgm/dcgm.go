@@ -79,12 +79,3 @@ func FieldOf(series string) (f Field, ok bool) {
 	}
 	return f, ok
 }
-
-// Fields returns the names of all fields, # for the number of a link in them.
-func Fields() []string {
-	var out []string
-	for name := range fields() {
-		out = append(out, name)
-	}
-	return out
-}

@@ -40,7 +40,7 @@ func TestTheTableOfFieldsParses(t *testing.T) {
 			t.Errorf("row %q", line)
 		}
 	}
-	if len(Fields()) < rows {
-		t.Errorf("%d fields of %d rows", len(Fields()), rows)
+	if len(fields()) < rows {
+		t.Errorf("%d fields of %d rows", len(fields()), rows)
 	}
 }

@@ -1,25 +1,19 @@
 package sglang
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
-// Upper bounds of SGLang's histograms of latencies, from the TokenizerMetricsCollector of 0.5.3 and later.
-// --bucket-time-to-first-token, --bucket-inter-token-latency and --bucket-e2e-request-latency replace
-// them: believe a page, where there is one.
-var bounds = map[string][]float64{
-	"time_to_first_token_seconds": {.1, .2, .4, .6, .8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400},
-	"inter_token_latency_seconds": {.002, .004, .006, .008, .01, .015, .02, .025, .03, .035, .04, .06, .08, .1, .2, .4, .6, .8, 1, 2, 4, 6, 8},
-	"e2e_request_latency_seconds": {.1, .2, .4, .6, .8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400, 600, 1200, 1800, 2400},
-}
-
-// Bounds returns the finite upper bounds of a histogram's buckets, in seconds; nil where they are not
-// known.
+// Bounds returns the finite upper bounds of a histogram's buckets, in seconds; nil where they are not known.
+// They are those of the TokenizerMetricsCollector of SGLang 0.5.3 and later, which
+// --bucket-time-to-first-token and its like replace: believe a page, where there is one.
 func Bounds(family string) []float64 {
-	name, ok := strings.CutPrefix(family, Engine.Prefix)
-	if !ok {
-		return nil
+	late := []float64{.1, .2, .4, .6, .8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400}
+	switch strings.TrimPrefix(family, Engine.Prefix) {
+	case "time_to_first_token_seconds":
+		return late
+	case "e2e_request_latency_seconds":
+		return append(late, 600, 1200, 1800, 2400)
+	case "inter_token_latency_seconds":
+		return []float64{.002, .004, .006, .008, .01, .015, .02, .025, .03, .035, .04, .06, .08, .1, .2, .4, .6, .8, 1, 2, 4, 6, 8}
 	}
-	return slices.Clone(bounds[name])
+	return nil
 }

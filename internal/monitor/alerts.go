@@ -302,10 +302,16 @@ func (a *Alerter) covered(f *diagnose.Finding, l map[string]string) bool {
 // labels identify an alert: they stay while its fault goes on and is as bad. The severity is
 // the finding's, which is lower than the pathology's while the objectives are known to hold.
 func (a *Alerter) labels(d *diagnose.Diagnosis, f *diagnose.Finding, name string) map[string]string {
-	severity := f.Severity.String()
-	l := map[string]string{"alertname": name, "pathology": f.Pathology.ID, "severity": cmp.Or(a.Alerts().Severities[severity], severity)}
-	maps.Copy(l, a.Alerts().Labels)
+	l := map[string]string{"pathology": f.Pathology.ID}
+	maps.Copy(l, a.Alerts().labels(name, f.Severity))
 	maps.Copy(l, d.Labels(f.Model, f.Targets))
+	return l
+}
+
+// labels are those of every alert of a name and a severity.
+func (a Alerts) labels(name string, s catalog.Severity) map[string]string {
+	l := map[string]string{"alertname": name, "severity": cmp.Or(a.Severities[s.String()], s.String())}
+	maps.Copy(l, a.Labels)
 	return l
 }
 

@@ -227,7 +227,7 @@ func (m *Monitor) restoreModels(ts []diagnose.Target) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := map[string]string{} // model by server; "" where there are several
-	key := func(t *diagnose.Target) string { return t.Labels["job"] + "\xff" + t.Labels["instance"] }
+	key := func(t *diagnose.Target) string { return scrapedAs(t.Labels) }
 	for i := range ts {
 		if model, k := ts[i].Labels["model_name"], key(&ts[i]); model != "" {
 			if other, ok := now[k]; ok && other != model {
@@ -248,6 +248,9 @@ func (m *Monitor) restoreModels(ts []diagnose.Target) {
 		m.served = now
 	}
 }
+
+// scrapedAs identifies a server by the labels of its scrape job and address.
+func scrapedAs(l map[string]string) string { return l["job"] + "\xff" + l["instance"] }
 
 // maxServed bounds the servers that are remembered: pods come and go under new names.
 const maxServed = 10_000

@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -80,8 +79,7 @@ func (w *Watchdog) checkSight(now time.Time) (since time.Time, why string, blind
 		clear(w.failed)
 	}
 	w.looked = now
-	switch {
-	case e != nil && e.Err == nil && why == "" && e.At.After(w.judged) && !e.At.After(now): // none of a clock that was ahead
+	if e != nil && e.Err == nil && why == "" && e.At.After(w.judged) && !e.At.After(now) { // none of a clock that was ahead
 		w.judged, w.known = e.At, e
 	}
 	switch {
@@ -94,19 +92,23 @@ func (w *Watchdog) checkSight(now time.Time) (since time.Time, why string, blind
 	return w.judged, why, now.Sub(w.judged) > max(blindAfter, staleAfter*w.Monitor.Every())
 }
 
-// down are the alerts of servers that have not answered for a minute, one for each model and engine.
-func (w *Watchdog) down(now time.Time) (out []collect.Alert) {
+// noteFailures notes since when scrapes of targets fail.
+func (w *Watchdog) noteFailures(now time.Time) {
 	failed := map[string]time.Time{}
 	for _, t := range w.Targets() {
-		key := t.Labels["job"] + "\xff" + t.Labels["instance"]
 		if t.Health != "down" {
 			continue
 		}
+		key := scrapedAs(t.Labels)
 		if failed[key] = now; !w.failed[key].IsZero() {
 			failed[key] = w.failed[key]
 		}
 	}
 	w.failed = failed
+}
+
+// down are the alerts of servers that have not answered for a minute, one for each model and engine.
+func (w *Watchdog) down(now time.Time) (out []collect.Alert) {
 	i := slices.IndexFunc(w.Monitor.o.Diagnose.Pathologies, func(p *catalog.Pathology) bool { return p.ID == "target-down" })
 	if w.known == nil || i < 0 {
 		return nil
@@ -120,7 +122,7 @@ func (w *Watchdog) down(now time.Time) (out []collect.Alert) {
 				continue
 			}
 			all++
-			if since := failed[t.Labels["job"]+"\xff"+t.Labels["instance"]]; !since.IsZero() && now.Sub(since) > blindAfter {
+			if since := w.failed[scrapedAs(t.Labels)]; !since.IsZero() && now.Sub(since) > blindAfter {
 				f.Targets = append(f.Targets, t.Name)
 			}
 		}
@@ -143,9 +145,7 @@ func (w *Watchdog) down(now time.Time) (out []collect.Alert) {
 
 // alert is one about sixty itself.
 func (w *Watchdog) alert(name string, severity catalog.Severity, began time.Time, summary string) collect.Alert {
-	l := map[string]string{"alertname": name, "severity": cmp.Or(w.Alerter.Alerts().Severities[severity.String()], severity.String())}
-	maps.Copy(l, w.Alerter.Alerts().Labels)
-	return collect.Alert{Labels: l, Annotations: map[string]string{"summary": summary}, Began: began, Path: "/"}
+	return collect.Alert{Labels: w.Alerter.Alerts().labels(name, severity), Annotations: map[string]string{"summary": summary}, Began: began, Path: "/"}
 }
 
 // Check looks once, and sends what there is to say; that is sent again while it lasts.
@@ -153,10 +153,10 @@ func (w *Watchdog) Check(now time.Time) {
 	now = now.Round(0) // by the wall clock, as samples are
 	var found []collect.Alert
 	since, why, blind := w.checkSight(now)
-	if down := w.down(now); blind {
+	if w.noteFailures(now); blind {
 		a := w.alert("SixtyBlind", catalog.Page, since, fmt.Sprintf("sixty judges nothing since %s: %s", since.UTC().Format("15:04:05 UTC"), why))
 		a.Annotations["description"] = "No fault is found until this is fixed. Servers that do not answer are still reported."
-		found = append(down, a)
+		found = append(w.down(now), a)
 	} else {
 		beat := w.alert(receivers.Heartbeat, catalog.Page, now, "sixty judges")
 		delete(beat.Labels, "severity")

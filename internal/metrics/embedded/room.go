@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -90,5 +91,5 @@ func checkRoom(dir string) error {
 
 // roomiest is the directory for temporary files with the most room.
 func roomiest() string {
-	return slices.MaxFunc([]string{os.TempDir(), "/dev/shm"}, func(a, b string) int { return int(freeBytes(a)>>20 - freeBytes(b)>>20) })
+	return slices.MaxFunc([]string{os.TempDir(), "/dev/shm"}, func(a, b string) int { return cmp.Compare(freeBytes(a), freeBytes(b)) })
 }

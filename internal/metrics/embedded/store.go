@@ -109,7 +109,11 @@ func Open(cfg Config) (*Store, error) {
 	}
 	dir := cfg.Dir
 	if dir == "" {
-		tmp, err := os.MkdirTemp(roomiest(), "sixty-store-")
+		where := "" // the usual directory of temporary files
+		if s.full != nil {
+			where = roomiest() // which may be on the disk that is full
+		}
+		tmp, err := os.MkdirTemp(where, "sixty-store-")
 		if err != nil {
 			return nil, fmt.Errorf("open store: %w", err)
 		}

@@ -455,11 +455,11 @@ func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
 	if e.Err != nil {
 		alive.Value = 0
 	}
-	text := ""
-	err := s.findings.Write(ctx, e.At, append(e.Samples(), alive))
+	text, samples := "", append(e.Samples(), alive)
+	err := s.findings.Write(ctx, e.At, samples)
 	if errors.Is(err, syscall.ENOSPC) && s.collector.FreeReserve() {
 		s.lean.Store(true)
-		err = s.findings.Write(ctx, e.At, append(e.Samples(), alive))
+		err = s.findings.Write(ctx, e.At, samples)
 	}
 	if s.lean.Load() && s.collector.KeepReserve() {
 		s.lean.Store(false)

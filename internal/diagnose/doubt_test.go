@@ -426,3 +426,32 @@ func TestALifeWithFaultsHidesNoSlowMedian(t *testing.T) {
 		})
 	}
 }
+
+// First tokens of a window that are far later than normal speak against health, unless something that hurt is seen to be
+// over, whose they may be. Of a few requests that does not tell.
+func TestLateFirstTokensMayBeOfWhatIsOver(t *testing.T) {
+	over := outcome{status: Pending, ended: true}
+	for name, tt := range map[string]struct {
+		outcomes []outcome
+		requests float64
+		want     bool
+	}{
+		"nothing ended":                          {nil, 100, true},
+		"something ended":                        {[]outcome{{status: OK}, over}, 100, false},
+		"something ended, of few requests":       {[]outcome{over}, fewRequests - 1, true},
+		"what is pending goes on":                {[]outcome{{status: Pending}}, 100, true},
+		"a symptom that fires makes it believed": {[]outcome{{status: Firing, ended: true}}, 100, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSnapshot(make([]Target, 1))
+			s.Spans[0].Source = History
+			normal := catalog.TTFTObjective.Default
+			*s.readings[0].of(indicator.TTFTP95) = reading{now: indicator.Known((farLater + 1) * normal), normal: indicator.Known(normal)}
+			*s.readings[0].of(indicator.FirstTokens) = reading{now: indicator.Known(tt.requests)}
+			j := judgement{view: view{snapshot: s}, outcomes: tt.outcomes}
+			if got := j.reasonAgainstHealthy(); (got != "") != tt.want {
+				t.Errorf("%q, want a reason: %t", got, tt.want)
+			}
+		})
+	}
+}

@@ -138,7 +138,13 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// directory returns a target's directory, another one for every target.
+// Directory returns a target's directory, another one for every target.
+func (w *Writer) Directory(target string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.directory(target)
+}
+
 func (w *Writer) directory(target string) string {
 	if dir, ok := w.dirs[target]; ok {
 		return dir
@@ -179,6 +185,48 @@ func DirectoryName(target string) string {
 		return "target"
 	}
 	return s
+}
+
+// CopyPart writes some directories of an archive that Create made, a .tar.zst, as another one. The notes, which are of
+// all targets, are not copied.
+func CopyPart(to io.Writer, path string, directories []string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("copy recording %s: %w", path, stripPath(err))
+		}
+	}()
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	packed, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	in, out := tar.NewReader(z), tar.NewWriter(packed)
+	for {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return errors.Join(out.Close(), packed.Close())
+		}
+		if err != nil {
+			return err
+		}
+		if dir, _, _ := strings.Cut(h.Name, "/"); slices.Contains(directories, dir) {
+			if err := out.WriteHeader(h); err != nil {
+				return err
+			}
+			if _, err := io.Copy(out, in); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // flusher is a compressor.

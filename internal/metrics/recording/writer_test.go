@@ -3,6 +3,7 @@ package recording
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +44,33 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 				t.Errorf("Add after Close: %v", err)
 			}
 		})
+	}
+}
+
+func TestAPartHasNothingOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	whole, part := filepath.Join(dir, "rec.tar.zst"), filepath.Join(dir, "part.tar.zst")
+	w, err := Create(whole)
+	must.Succeed(t, err)
+	for _, target := range []string{"a b", "a_b", "c"} {
+		must.Succeed(t, w.Add(target, time.UnixMilli(1000), []byte("of "+target)))
+	}
+	must.Succeed(t, w.SetMeta([]byte("of all")))
+	must.Succeed(t, w.Close())
+	f, err := os.Create(part)
+	must.Succeed(t, err)
+	defer f.Close()
+	must.Succeed(t, CopyPart(f, whole, []string{w.Directory("a_b"), w.Directory("c")}))
+	r := mustOpen(t, part)
+	wantList(t, r, "a_b-2@1000 of a_b", "c@1000 of c")
+	if len(r.Warnings()) > 0 {
+		t.Errorf("warnings %q", r.Warnings())
+	}
+	text, err := os.ReadFile(whole)
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(whole, text[:len(text)-9], 0o600))
+	if err := CopyPart(io.Discard, whole, []string{"c"}); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("of an archive that is cut off: %v", err)
 	}
 }
 

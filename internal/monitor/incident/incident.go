@@ -39,12 +39,10 @@ type State struct {
 	Kept       time.Time            `json:"kept"`           // the moment of the diagnosis that is kept
 	Awaits     time.Time            `json:"awaits"`         // from when on another one can have the prediction that it lacks; zero where none is to come
 
-	// Where and Evidence are the labels of the servers on which it was found, and of those whose pages and
-	// readings are in its evidence: by them teams see it, or not.
-	Where    Labels `json:"where"`
-	Evidence Labels `json:"evidence"`
-
-	EvidenceKnown bool `json:"evidence_known"` // all servers in the evidence have their labels in Evidence
+	// Where are the labels of the servers on which it was found, Recorded those of each server whose pages are in
+	// its recording, by their directory: by them teams see it, or not.
+	Where    Labels                       `json:"where"`
+	Recorded map[string]map[string]string `json:"recorded,omitempty"`
 
 	named    time.Duration // for how long what it is called by was found
 	ruledOut time.Duration // and for how long it was not since, while something else of it was
@@ -110,7 +108,7 @@ func (r *Record) Copy() *Record {
 	c.AlsoPossible, c.Since = slices.Clone(r.AlsoPossible), maps.Clone(r.Since)
 	c.State.Seen = maps.Clone(r.State.Seen)
 	c.State.Members, c.State.Instances = slices.Clone(r.State.Members), slices.Clone(r.State.Instances)
-	c.State.Where, c.State.Evidence = r.State.Where.copy(), r.State.Evidence.copy()
+	c.State.Where, c.State.Recorded = r.State.Where.copy(), maps.Clone(r.State.Recorded) // the labels of a server never change
 	return &c
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -148,14 +149,18 @@ func listIncidents(w http.ResponseWriter, r *http.Request, k *keeper.Keeper) {
 
 func sendRecording(w http.ResponseWriter, r *http.Request, k *keeper.Keeper) {
 	id := r.PathValue("id")
-	path, err := k.Recording(id, access.Of(r.Context()))
+	path, part, err := k.Recording(id, access.Of(r.Context()))
 	if err != nil {
 		failIncident(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/zstd")
 	w.Header().Set("Content-Disposition", `attachment; filename="`+id+`.tar.zst"`) // ids are letters, digits and hyphens
-	http.ServeFile(w, r, path)
+	if part == nil {
+		http.ServeFile(w, r, path)
+	} else if err := recording.CopyPart(w, path, part); err != nil {
+		panic(http.ErrAbortHandler) // who asked must see that it is not whole
+	}
 }
 
 func answerIncident(w http.ResponseWriter, i any, err error) {

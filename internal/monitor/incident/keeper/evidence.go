@@ -114,12 +114,7 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 	if err := k.store.diagnosis(j.id, diagnosisFile, d); err != nil {
 		return errors.Join(errs, err)
 	}
-	instances := incident.Instances(&d)
-	var seen incident.Labels
-	if err := k.addLabels(ctx, j.q, d.At, j.record, instances, &seen); err != nil { // then no team sees it
-		errs, seen = errors.Join(errs, err), incident.Labels{}
-	}
-	leftOut, err := k.record(ctx, j, &d)
+	recorded, leftOut, err := k.record(ctx, j, &d)
 	if err != nil {
 		return errors.Join(errs, err)
 	}
@@ -131,8 +126,7 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 	}
 	had := r.HasRecording && r.LeftOut == leftOut
 	k.dirty[j.id] = true
-	r.HasRecording, r.LeftOut, r.State.Evidence = true, leftOut, seen
-	r.State.EvidenceKnown = len(instances) > 0 && len(seen.Lacks(instances)) == 0
+	r.HasRecording, r.LeftOut, r.State.Recorded = true, leftOut, recorded
 	now := r.Copy().Summary
 	k.mu.Unlock()
 	if !had && k.c.Listen != nil {
@@ -152,9 +146,9 @@ func awaits(d *diagnose.Diagnosis) time.Time {
 	return time.Time{}
 }
 
-// record writes the recording that a diagnosis can be made of again, and returns how many
-// servers it leaves out.
-func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (leftOut int, err error) {
+// record writes the recording that a diagnosis can be made of again, and returns the labels of each of its servers
+// by directory, and how many servers it leaves out.
+func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (recorded map[string]map[string]string, leftOut int, err error) {
 	from := d.Verdict.Since.Add(-before)
 	if oldest := d.At.Add(-longest); d.Verdict.Since.IsZero() || from.Before(oldest) {
 		from = oldest
@@ -170,11 +164,11 @@ func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (lef
 	}
 	tmp := k.store.path(j.id, temporaryMark+evidenceFile)
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return leftOut, fileio.StripOp(err)
+		return nil, leftOut, fileio.StripOp(err)
 	}
 	w, err := recording.Create(tmp)
 	if err != nil {
-		return leftOut, err
+		return nil, leftOut, err
 	}
 	defer func() {
 		if err != nil {
@@ -190,17 +184,21 @@ func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (lef
 	if err = errors.Join(err, jsonErr); err == nil {
 		err = w.SetMeta(notes)
 	}
+	recorded = make(map[string]map[string]string, len(written.Labels))
+	for name, of := range written.Labels {
+		recorded[w.Directory(name)] = labelsOf(of, j.record)
+	}
 	if err = errors.Join(err, w.Close()); err != nil {
-		return leftOut, err
+		return nil, leftOut, err
 	}
 	if err = syncFile(tmp); err != nil {
-		return leftOut, fileio.StripOp(err)
+		return nil, leftOut, fileio.StripOp(err)
 	}
 	if err = os.Rename(tmp, k.store.path(j.id, evidenceFile)); err != nil {
-		return leftOut, fileio.StripOp(err)
+		return nil, leftOut, fileio.StripOp(err)
 	}
 	syncDir(filepath.Dir(tmp))
-	return leftOut, nil
+	return recorded, leftOut, nil
 }
 
 // syncFile makes a file last before it gets its name.

@@ -295,10 +295,10 @@ func (k *Keeper) Get(id string, by *access.Principal) (view.Incident, error) {
 	}
 	others := slices.DeleteFunc(slices.Collect(maps.Values(k.records)), func(o *incident.Record) bool { return !sees(by, o) })
 	out := view.Incident{Similar: incident.FindSimilar(r, others)}
-	c, evidence := r.Copy(), seesEvidence(by, r)
+	c, recorded := r.Copy(), !by.Restricted() || len(seenOf(by, r)) > 0
 	out.Summary, out.Evolution, out.Omitted = c.Summary, c.Evolution, c.Omitted
 	k.mu.Unlock()
-	out.HasRecording = out.HasRecording && evidence
+	out.HasRecording = out.HasRecording && recorded
 	if out.Diagnosis, err = k.store.document(id, diagnosisFile); err != nil {
 		k.c.Log.Warn("the diagnosis of an incident cannot be read", "incident", id, "err", err)
 	}
@@ -389,21 +389,24 @@ func (k *Keeper) change(id string, how func(*incident.Record) error) (view.Summa
 	return now, nil
 }
 
-// Recording returns the path of an incident's evidence.
-func (k *Keeper) Recording(id string, by *access.Principal) (string, error) {
+// Recording returns the path of an incident's recording, and its directories that somebody sees; nil is all of it.
+func (k *Keeper) Recording(id string, by *access.Principal) (path string, directories []string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r, err := k.find(id)
 	if err != nil {
-		return "", err
+		return "", nil, err
+	}
+	if by.Restricted() {
+		directories = seenOf(by, r)
 	}
 	switch {
-	case !seesEvidence(by, r):
-		return "", hint.With(fmt.Errorf("%w: the recording of %s contains other teams' servers too", os.ErrNotExist, id), "ask a user who may see all servers")
+	case by.Restricted() && len(directories) == 0:
+		return "", nil, hint.With(fmt.Errorf("%w: the recording of %s contains other teams' servers alone", os.ErrNotExist, id), "ask a user who may see all servers")
 	case !r.HasRecording:
-		return "", hint.With(fmt.Errorf("%w: no recording of %s is stored", os.ErrNotExist, id), "recordings are written within a minute, and the oldest are removed first")
+		return "", nil, hint.With(fmt.Errorf("%w: no recording of %s is stored", os.ErrNotExist, id), "recordings are written within a minute, and the oldest are removed first")
 	}
-	return k.store.path(id, evidenceFile), nil
+	return k.store.path(id, evidenceFile), directories, nil
 }
 
 // PostMortem writes an incident as Markdown.

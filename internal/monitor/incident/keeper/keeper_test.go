@@ -419,7 +419,7 @@ func TestEvidence(t *testing.T) {
 	if _, err := k.AddNote(id, "ann", "four replicas helped <b>", last); err != nil {
 		t.Fatal(err)
 	}
-	path, err := k.Recording(id, access.Everybody)
+	path, _, err := k.Recording(id, access.Everybody)
 	must.Succeed(t, err)
 	kept, err := k.Get(id, access.Everybody)
 	must.Succeed(t, err)

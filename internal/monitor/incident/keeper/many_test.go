@@ -58,7 +58,7 @@ func TestEvidenceOfMany(t *testing.T) {
 	if len(all) != 1 || all[0].Pathology != "target-down" || all[0].LeftOut != replicas-mostInstances {
 		t.Fatalf("%+v", all)
 	}
-	path, err := k.Recording(all[0].ID, access.Everybody)
+	path, _, err := k.Recording(all[0].ID, access.Everybody)
 	must.Succeed(t, err)
 	again, _, last := embeddedtest.Open(t, path, nil)
 	v, err := again.Query(t.Context(), "last_over_time(up[5m])", last)

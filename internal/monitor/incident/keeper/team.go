@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -69,15 +70,21 @@ func (k *Keeper) addLabels(ctx context.Context, q metrics.Querier, at time.Time,
 		return fmt.Errorf("read the labels of the servers of incident %s: %w", r.ID, err)
 	}
 	for _, s := range found {
-		values := map[string]string{"model_name": r.Model}
-		for name, v := range s.Metric {
-			if name != model.MetricNameLabel {
-				values[string(name)] = string(v)
-			}
-		}
+		values := labelsOf(s.Metric, r)
 		to.Add(values[model.InstanceLabel], values)
 	}
 	return nil
+}
+
+// labelsOf are the labels of a server of an incident, by those of its scrapes.
+func labelsOf(m model.Metric, r *incident.Record) map[string]string {
+	values := map[string]string{"model_name": r.Model}
+	for name, v := range m {
+		if name != model.MetricNameLabel {
+			values[string(name)] = string(v)
+		}
+	}
+	return values
 }
 
 // sees reports whether somebody sees an incident: all servers on which it was found are in the view.
@@ -85,9 +92,13 @@ func sees(by *access.Principal, r *incident.Record) bool {
 	return !by.Restricted() || len(r.State.Where.Lacks(r.State.Instances)) == 0 && by.Sees(r.State.Where.Values)
 }
 
-// seesEvidence reports whether somebody sees all servers whose pages are in an incident's evidence.
-func seesEvidence(by *access.Principal, r *incident.Record) bool {
-	return !by.Restricted() || r.State.EvidenceKnown && by.Sees(r.State.Evidence.Values)
+// seenOf returns the directories of an incident's recording with servers that somebody sees.
+func seenOf(by *access.Principal, r *incident.Record) []string {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(r.State.Recorded)), func(directory string) bool {
+		var of incident.Labels
+		of.Add("", r.State.Recorded[directory])
+		return !by.Sees(of.Values)
+	})
 }
 
 // Check returns an error that wraps ErrUnknown for an incident that there is not, or that somebody does

@@ -1,7 +1,10 @@
 package keeper
 
 import (
+	"errors"
 	"log/slog"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +19,7 @@ import (
 )
 
 // TestATeamSeesItsEvidence: an exporter of another namespace on the host of a team's server is cut out of what the
-// team sees of its incident.
+// team sees of its incident, and of the recording that it gets.
 func TestATeamSeesItsEvidence(t *testing.T) {
 	k, err := Open(t.Context(), Config{Dir: t.TempDir(), Catalogue: pathologies.All(), Log: slog.New(slog.DiscardHandler)})
 	must.Succeed(t, err)
@@ -31,11 +34,10 @@ func TestATeamSeesItsEvidence(t *testing.T) {
 	id := k.Of("m", p.ID).ID
 	k.mu.Lock()
 	r := k.records[id]
-	r.State.Where, r.State.Evidence, r.State.EvidenceKnown, r.HasRecording = incident.Labels{}, incident.Labels{}, true, true
-	for _, to := range []*incident.Labels{&r.State.Where, &r.State.Evidence} {
-		to.Add("own:8000", map[string]string{"instance": "own:8000", "namespace": "team-a"})
-	}
-	r.State.Evidence.Add("exporter:9400", map[string]string{"instance": "exporter:9400", "namespace": "gpu"})
+	own, exporter := map[string]string{"instance": "own:8000", "namespace": "team-a"}, map[string]string{"instance": "exporter:9400", "namespace": "gpu"}
+	r.State.Where, r.HasRecording = incident.Labels{}, true
+	r.State.Where.Add("own:8000", own)
+	r.State.Recorded = map[string]map[string]string{"own:8000": own, "exporter:9400": exporter}
 	k.mu.Unlock()
 	verdict := diagnose.Verdict{ID: p.ID, Model: "m", Status: diagnose.Firing, Targets: []string{"own"}}
 	must.Succeed(t, k.store.diagnosis(id, diagnosisFile, diagnose.Diagnosis{
@@ -46,10 +48,22 @@ func TestATeamSeesItsEvidence(t *testing.T) {
 	team := &access.Principal{Role: access.Viewer, Match: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "namespace", "team-a")}}
 	i, err := k.Get(id, team)
 	must.Succeed(t, err)
-	if text := string(i.Diagnosis); !strings.Contains(text, `"of own"`) || strings.Contains(text, "exporter") || i.HasRecording {
+	if text := string(i.Diagnosis); !strings.Contains(text, `"of own"`) || strings.Contains(text, "exporter") || !i.HasRecording {
 		t.Errorf("a team sees %s, recording %t", text, i.HasRecording)
 	}
 	if i, err = k.Get(id, access.Everybody); err != nil || !strings.Contains(string(i.Diagnosis), "exporter") || !i.HasRecording {
 		t.Errorf("an administrator sees %s, recording %t, %v", i.Diagnosis, i.HasRecording, err)
+	}
+	for _, c := range []struct {
+		namespace string
+		want      []string
+	}{{"team-a", []string{"own:8000"}}, {"gpu", []string{"exporter:9400"}}, {"team-b", nil}} {
+		team := &access.Principal{Role: access.Viewer, Match: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "namespace", c.namespace)}}
+		if _, got, err := k.Recording(id, team); !slices.Equal(got, c.want) || errors.Is(err, os.ErrNotExist) != (c.want == nil) {
+			t.Errorf("%s gets %q, %v; want %q", c.namespace, got, err, c.want)
+		}
+	}
+	if _, got, err := k.Recording(id, access.Everybody); got != nil || err != nil {
+		t.Errorf("an administrator gets %q, %v; want all", got, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/history"
+	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
@@ -24,7 +25,7 @@ func TestServersThatVanishAreMissed(t *testing.T) {
 	cfg.Pathologies = nil
 	healthy, err := history.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
 	must.Succeed(t, err)
-	page := history.NewPages(healthy.Series()[history.UsualInstance]).At(3)
+	page := replaytest.NewPages(healthy.Series()[history.UsualInstance]).At(3)
 	const first, all = 30, 70 // minutes: when the first pod leaves, and all
 	for name, tt := range map[string]struct {
 		kube    bool

@@ -27,6 +27,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/history"
+	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
@@ -391,7 +392,7 @@ restart 96 4
 	must.Succeed(t, err)
 	before := map[string]map[string]string{}
 	var texts []string
-	pages := history.NewPages(c.Series()[history.UsualInstance])
+	pages := replaytest.NewPages(c.Series()[history.UsualInstance])
 	heard, fired := map[string]bool{}, map[string]bool{}
 	for i := range c.Scrapes {
 		at := history.Start.Add(time.Duration(i) * cfg.Interval)

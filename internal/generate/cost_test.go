@@ -10,6 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/history"
+	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
 
@@ -28,7 +29,7 @@ func BenchmarkRulesOf100Replicas(b *testing.B) {
 	must.Succeed(b, err)
 	defer store.Close()
 	series := c.Series()[history.UsualInstance]
-	pages := history.NewPages(series)
+	pages := replaytest.NewPages(series)
 	for i := range c.Scrapes {
 		page := pages.At(i)
 		for r := range replicas {

@@ -24,7 +24,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/history"
-	"github.com/sixty-dev/sixty/internal/generate/replay"
+	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -173,13 +173,13 @@ func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
 		t.Run(p.ID, func(t *testing.T) {
 			t.Parallel()
 			alert := generate.AlertNames(&cfg.Deployment, p)[0]
-			groups := generate.GroupsBehind(r.Groups(), alert)
+			groups := replaytest.GroupsBehind(r.Groups(), alert)
 			for name, fires := range map[string]bool{"fires": true, "nearmiss": false} {
 				c, err := history.Open(os.DirFS("../pathologies/"+strings.ReplaceAll(p.ID, "-", "")+"/testdata"), name)
 				must.Succeed(t, err)
 				const scrape, evaluation = 15 * time.Second, 90 * time.Second // a restart is told for two minutes
 				c = c.Stretch(scrape, min(12, 960/c.Scrapes))
-				ok, err := replay.CheckCase(t.Context(), groups, generate.RuleCase{Alert: alert, Fires: fires, Case: c, Series: c.Series(), Scrape: scrape, Evaluation: evaluation})
+				ok, err := replaytest.CheckCase(t.Context(), groups, generate.RuleCase{Alert: alert, Fires: fires, Case: c, Series: c.Series(), Scrape: scrape, Evaluation: evaluation})
 				if err != nil || !ok {
 					t.Errorf("%s: the alert does not do what the case says: %v", name, err)
 				}
@@ -194,12 +194,12 @@ func TestAShortOutageIsSeen(t *testing.T) {
 	const alert = "VLLMTargetDown"
 	healthy, err := history.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
 	must.Succeed(t, err)
-	pages := history.NewPages(healthy.Series()[history.UsualInstance])
+	pages := replaytest.NewPages(healthy.Series()[history.UsualInstance])
 	for _, scrape := range []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Second} {
 		cfg := usual(t)
 		cfg.Interval = scrape
 		cfg.Deployment.Window, cfg.Deployment.Short = generate.Windows(scrape)
-		groups := generate.GroupsBehind(rulesOf(t, cfg).Groups(), alert)
+		groups := replaytest.GroupsBehind(rulesOf(t, cfg).Groups(), alert)
 		for phase := time.Duration(0); phase < scrape; phase += max(scrape/3, 5*time.Second) {
 			for _, down := range []time.Duration{scrape, 61 * time.Second} {
 				store, err := embedded.Open(embedded.Config{})
@@ -355,7 +355,7 @@ func TestWindowsFollowTheInterval(t *testing.T) {
 		store := embeddedtest.New(t)
 		c, err := history.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
 		must.Succeed(t, err)
-		pages := history.NewPages(c.Series()[history.UsualInstance])
+		pages := replaytest.NewPages(c.Series()[history.UsualInstance])
 		for k := range 12 {
 			if _, err := store.Append(embedded.Target{Instance: "a:8000", Job: "vllm"}, history.Start.Add(time.Duration(k)*interval), pages.At(k), "", time.Millisecond); err != nil {
 				t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -226,31 +225,6 @@ func (t *RuleCase) describe(l labels.Labels, instance string) string {
 
 // Job is the label job of the case's servers.
 func (t *RuleCase) Job() string { return cmp.Or(t.Labels["job"], testJob) }
-
-// GroupsBehind leaves of the groups an alert and what it reads.
-func GroupsBehind(groups []rulefmt.RuleGroup, alert string) []rulefmt.RuleGroup {
-	want, texts := map[string]bool{}, []string{}
-	keep := func(r rulefmt.Rule) bool {
-		return r.Alert == alert || r.Record != "" && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, r.Record) })
-	}
-	for grown := true; grown; {
-		grown = false
-		for _, g := range groups {
-			for _, r := range g.Rules {
-				if !want[r.Expr] && keep(r) {
-					want[r.Expr], grown = true, true
-					texts = append(texts, r.Expr)
-				}
-			}
-		}
-	}
-	var out []rulefmt.RuleGroup
-	for _, g := range groups {
-		g.Rules = slices.DeleteFunc(slices.Clone(g.Rules), func(r rulefmt.Rule) bool { return !want[r.Expr] })
-		out = append(out, g)
-	}
-	return out
-}
 
 // scraped leaves out the samples of scrapes that fail.
 func scraped(c *history.Case, instance string, vs []float64) []float64 {

@@ -16,6 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/history"
+	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -34,7 +35,7 @@ func BenchmarkMonitor(b *testing.B) {
 			store.Store, err = embedded.Open(embedded.Config{})
 			must.Succeed(b, err)
 			defer store.Close()
-			pages := history.NewPages(c.Series()[history.UsualInstance])
+			pages := replaytest.NewPages(c.Series()[history.UsualInstance])
 			scraped := 0
 			scrape := func() {
 				page := pages.At(scraped)

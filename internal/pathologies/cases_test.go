@@ -18,6 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/history"
+	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -155,11 +156,11 @@ func diagnoseBeside(t *testing.T, c, beside *history.Case, model string) diagnos
 	must.Succeed(t, err)
 	defer store.Close()
 	scrape := func(c *history.Case, begin time.Time, rename func(instance string, s []history.Series) (string, []history.Series)) {
-		byInstance := map[string]*history.Pages{}
+		byInstance := map[string]*replaytest.Pages{}
 		names := map[string]string{}
 		for instance, series := range c.Series() {
 			names[instance], series = rename(instance, series)
-			byInstance[instance] = history.NewPages(series)
+			byInstance[instance] = replaytest.NewPages(series)
 		}
 		for i := range c.Scrapes {
 			at := begin.Add(time.Duration(i) * c.Every)

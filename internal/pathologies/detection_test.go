@@ -18,6 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
+	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -49,7 +50,7 @@ func (p *played) budgets(t *testing.T) *embedded.Rules {
 	var groups []rulefmt.RuleGroup
 	for _, g := range burn.Groups {
 		for _, page := range []string{"VLLMErrorBudgetBurnTTFTP95", "VLLMErrorBudgetBurnITLP95", "VLLMErrorBudgetBurnAvailability"} {
-			groups = append(groups, slices.DeleteFunc(generate.GroupsBehind([]rulefmt.RuleGroup{g}, page), func(g rulefmt.RuleGroup) bool { return len(g.Rules) == 0 })...)
+			groups = append(groups, slices.DeleteFunc(replaytest.GroupsBehind([]rulefmt.RuleGroup{g}, page), func(g rulefmt.RuleGroup) bool { return len(g.Rules) == 0 })...)
 		}
 	}
 	rules, err := p.store.Rules(groups)

@@ -13,7 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/history"
-	"github.com/sixty-dev/sixty/internal/generate/replay"
+	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -60,7 +60,7 @@ func alertHolds(t *testing.T, p *catalog.Pathology, c *history.Case, interval, w
 	must.Succeed(t, err)
 	told := generate.RuleCase{Alert: generate.AlertNames(&deployment, p)[0], Fires: fires, Case: c.Stretch(interval, 1), Scrape: interval, Evaluation: interval, Labels: map[string]string{"namespace": "prod"}}
 	told.Series = told.Case.Series()
-	ok, err := replay.CheckCase(t.Context(), rules.Groups(), told)
+	ok, err := replaytest.CheckCase(t.Context(), rules.Groups(), told)
 	must.Succeed(t, err)
 	return ok
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/history"
+	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
 
@@ -26,7 +27,7 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 	const interval, scrapes = 15 * time.Second, 290
 	c, err := history.Parse(os.DirFS("."), fmt.Sprintf("every %s for %s\nlike healthy\n", interval, 80*time.Minute))
 	must.Succeed(t, err)
-	pages := history.NewPages(c.Series()[history.UsualInstance])
+	pages := replaytest.NewPages(c.Series()[history.UsualInstance])
 	rnd := rand.New(rand.NewPCG(5, 6))
 	var all []page
 	take := func(p *played, s page) { must.Succeed(t, p.take(s.target, s.at, s.body, time.Millisecond)) }

@@ -405,7 +405,7 @@ func (c *Case) Series() map[string][]Series {
 	}
 	for _, o := range c.outages {
 		for _, s := range out[o.instance] {
-			if !o.restart || kind(s.Labels.Get(labels.MetricName), nil) == "gauge" {
+			if !o.restart || !Counter(s.Labels.Get(labels.MetricName)) {
 				continue
 			}
 			lost := s.Values[o.first]
@@ -443,77 +443,9 @@ func (c *Case) ScrapeDuration(instance string, scrape int) time.Duration {
 // scrapeTook is the one series of a case that is on no page: whoever scrapes writes it.
 const scrapeTook = "scrape_duration_seconds"
 
-// Pages are the scrapes of a target's series in Prometheus' text format.
-type Pages struct {
-	families []string          // in the order of their names
-	types    map[string][]byte // lines of families
-	lines    map[string][]line
-}
-
-// A line is a series on a page.
-type line struct {
-	begin  []byte // the name and the labels
-	values []float64
-}
-
-// NewPages lays series out.
-func NewPages(all []Series) *Pages {
-	histograms := map[string]bool{}
-	for _, s := range all {
-		if base, ok := strings.CutSuffix(s.Labels.Get(labels.MetricName), "_bucket"); ok {
-			histograms[base] = true
-		}
-	}
-	p := &Pages{types: map[string][]byte{}, lines: map[string][]line{}}
-	for _, s := range all {
-		name := s.Labels.Get(labels.MetricName)
-		family := familyOf(name, histograms)
-		p.types[family] = fmt.Appendf(nil, "# TYPE %s %s\n", family, kind(family, histograms))
-		begin := name + labels.NewBuilder(s.Labels).Del(labels.MetricName).Labels().String() + " "
-		p.lines[family] = append(p.lines[family], line{[]byte(begin), s.Values})
-	}
-	p.families = slices.Sorted(maps.Keys(p.lines))
-	return p
-}
-
-// At prints one scrape.
-func (p *Pages) At(scrape int) []byte {
-	var b []byte
-	for _, family := range p.families {
-		said := false
-		for _, l := range p.lines[family] {
-			if v := l.values[scrape]; !math.IsNaN(v) {
-				if !said {
-					b, said = append(b, p.types[family]...), true
-				}
-				b = append(strconv.AppendFloat(append(b, l.begin...), v, 'g', -1, 64), '\n')
-			}
-		}
-	}
-	return b
-}
-
-func familyOf(name string, histograms map[string]bool) string {
-	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-		if base, ok := strings.CutSuffix(name, suffix); ok && histograms[base] {
-			return base
-		}
-	}
-	return name
-}
-
-// kind tells the type from the name: of a family, or of a single series where
-// histograms is nil. NVIDIA's counters end in capitals.
-func kind(name string, histograms map[string]bool) string {
-	if histograms[name] {
-		return "histogram"
-	}
-	for _, suffix := range []string{"_total", "_sum", "_count", "_bucket", "_TOTAL", "_COUNTER"} {
-		if strings.HasSuffix(name, suffix) {
-			return "counter"
-		}
-	}
-	return "gauge"
+// Counter reports whether a series is a counter, by its name. NVIDIA's end in capitals.
+func Counter(name string) bool {
+	return slices.ContainsFunc([]string{"_total", "_sum", "_count", "_bucket", "_TOTAL", "_COUNTER"}, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
 }
 
 // Stretch returns the same history told slower: a scrape every interval, and
@@ -558,7 +490,7 @@ func (c *Case) repeats(interval time.Duration, times int) []int {
 
 // stretch repeats every sample of a gauge and every increment of a counter.
 func stretch(s Series, repeats []int, slower float64) []float64 {
-	counter := kind(s.Labels.Get(labels.MetricName), nil) == "counter"
+	counter := Counter(s.Labels.Get(labels.MetricName))
 	var out []float64
 	last := math.NaN()
 	for i, v := range s.Values {

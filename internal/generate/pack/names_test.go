@@ -20,7 +20,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/history"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
-	"github.com/sixty-dev/sixty/internal/generate/replay"
+	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -196,7 +196,7 @@ func TestAServerHasItsOwnEnginesAlert(t *testing.T) {
 	dead = dead.Stretch(scrape, min(12, 960/dead.Scrapes))
 	for i, alert := range generate.AlertNames(&c.Deployment, down) {
 		told := generate.RuleCase{Alert: alert, Fires: i == 0, Case: dead, Series: dead.Series(), Scrape: scrape, Evaluation: evaluation}
-		ok, err := replay.CheckCase(t.Context(), generate.GroupsBehind(rules.Groups(), alert), told)
+		ok, err := replaytest.CheckCase(t.Context(), replaytest.GroupsBehind(rules.Groups(), alert), told)
 		if err != nil || !ok {
 			t.Errorf("%s: fires %v: %v", alert, !told.Fires, err)
 		}

@@ -95,6 +95,10 @@ type Pathology struct {
 	// Everywhere says the same of a cause: it explains its symptoms on every server of its model.
 	Everywhere bool
 
+	// Chain is how it comes about, in the order of cause and effect, from what changed to what users feel. Of
+	// links that hold the story is made; where it is empty, of the comparisons of When that do.
+	Chain []Link
+
 	// Fixes are alternatives, the best first.
 	Fixes []Fix
 
@@ -133,6 +137,15 @@ const (
 	HopDecode   Hop = "decode"
 )
 
+// A Link is one step of how a pathology comes about: a sentence, and what holds while it is true. The first comparison
+// of it that holds has its number, and when it broke.
+type Link struct {
+	Says string // "The KV cache fills"
+	When Cond
+	// Traffic says that it is about what clients ask for: it is no cause of what began before it.
+	Traffic bool
+}
+
 // A Grade is a severity and what holds while it applies.
 type Grade struct {
 	Severity Severity
@@ -164,7 +177,7 @@ var Sections = []string{
 	"What you see", "What it means", "Likely causes", "What to do", "How to tell that it worked", "Traps",
 }
 
-// Conditions returns every condition that p is made of.
+// Conditions returns every condition that decides about p.
 func (p *Pathology) Conditions() []Cond {
 	out := append([]Cond{p.When}, p.Supports...)
 	for _, g := range p.Grades {

@@ -84,8 +84,51 @@ type Cond struct {
 	Op        Op
 	Threshold *Threshold
 	Promised  bool // compares with what somebody promised alone: neither with what is normal nor with a default
+	Guarding  bool // rules other causes and chance out, and shows nothing: see Guard
 	All       []Cond
 	Any       []Cond
+}
+
+// Role says what a comparison shows.
+type Role uint8
+
+// The roles.
+const (
+	Cause   Role = iota // what happens in the server
+	Symptom             // what users feel
+	Guarded             // nothing: it rules other causes and chance out
+)
+
+func (r Role) String() string { return [...]string{"cause", "symptom", "guard"}[r] }
+
+// Role is that of a comparison. That users do not feel something is no evidence of a fault.
+func (c Cond) Role() Role {
+	switch {
+	case c.Guarding || c.Op == LessThan && c.Signal.Felt():
+		return Guarded
+	case c.Signal.Felt():
+		return Symptom
+	}
+	return Cause
+}
+
+// Guard marks the comparisons of a condition as guards: a least number of requests, a quantity that must be as usual.
+// They decide as others do, and are no evidence to look at.
+func Guard(c Cond) Cond {
+	c.Guarding = c.Signal != nil
+	c.All, c.Any = guards(c.All), guards(c.Any)
+	return c
+}
+
+func guards(cs []Cond) []Cond {
+	if cs == nil {
+		return nil
+	}
+	out := make([]Cond, len(cs))
+	for i := range cs {
+		out[i] = Guard(cs[i])
+	}
+	return out
 }
 
 // Empty reports whether c says nothing.
@@ -184,7 +227,11 @@ type Evidence struct {
 	Source    string // of the threshold: "--set", "slo", "chat", "measured", "baseline", "cap" (a number that is bad whatever was normal), "default"
 	Name      string // the threshold's
 	Holds     Truth
+	Role      Role
 }
+
+// Shown reports whether a comparison that holds is evidence to look at.
+func (e *Evidence) Shown() bool { return e.Holds == True && e.Role != Guarded }
 
 // Eval evaluates a condition and returns every comparison made, in the order
 // of the tree.
@@ -313,7 +360,7 @@ func compare(c Cond, v View) Evidence {
 		v = d.Uncertain // what a reading may be less by does not bring it under a limit
 	}
 	e := Evidence{
-		Signal: c.Signal, Op: c.Op, Name: c.Threshold.Name,
+		Signal: c.Signal, Op: c.Op, Name: c.Threshold.Name, Role: c.Role(),
 		Value: v.Now(c.Signal), Baseline: v.Normal(c.Signal), Threshold: math.NaN(),
 	}
 	limit, source, ok := c.Threshold.Resolve(c.Signal, c.Op, v)

@@ -25,6 +25,10 @@ type Fix struct {
 	// Instead is what to do on a server that does not have the flags yet; "" is
 	// nothing.
 	Instead string
+	// Stops says that it stops the bleeding within a minute and without a restart, and cures nothing: it comes first.
+	Stops bool
+	// Others says that it needs other servers of the model that are well: it is not offered where none is.
+	Others bool
 	// Risk says that it must be tried out first: answers, memory or kernels may
 	// suffer.
 	Risk bool
@@ -161,20 +165,56 @@ const (
 	riskPrice  = 1.1
 )
 
-// Rank puts the fixes in the order in which to try them. First what is predicted to
-// make users better off, by how many times better it makes them for its price: so
-// many times the hardware must make things so many times better. Then what has no
-// prediction and cannot hurt, what would change nothing, what has no prediction and
-// may hurt, and at last what is predicted to leave users worse off. Among equals the
-// order stays.
+// Rank puts the fixes in the order in which to try them: what stops the bleeding, what cures for nothing, and then more
+// servers, which come nowhere before a flag that may do. Then what is predicted to change nothing, what has no prediction
+// and may hurt, and at last what is predicted to leave users worse off. Where one is better than another for its price
+// by prediction, that comes first; among equals the order stays.
 func Rank(fixes []Fix) {
 	slices.SortStableFunc(fixes, func(a, b Fix) int {
 		ga, gb := a.group(), b.group()
-		if ga != gb || ga != better {
-			return ga - gb
+		if by := cmp.Or(cmp.Compare(max(ga, harmless), max(gb, harmless)), a.class()-b.class(), ga-gb); by != 0 || ga != better {
+			return by
 		}
 		return cmp.Compare(b.benefitPerCost(), a.benefitPerCost())
 	})
+}
+
+// class tells what stops the bleeding from what cures for nothing and from what costs servers.
+func (f *Fix) class() int {
+	switch {
+	case f.Stops:
+		return 0
+	case f.Replicas > 0:
+		return 2
+	}
+	return 1
+}
+
+// What ranked fixes are headed by: what stops the bleeding, what cures after that or at once, and what else would.
+const (
+	Now  = "Now"
+	Then = "Then"
+	Only = "Fix" // nothing stops the bleeding first
+	Else = "Or"
+)
+
+// Heads returns what heads each of the ranked fixes.
+func Heads(fixes []Fix) []string {
+	heads := make([]string, len(fixes))
+	stops, cured := len(fixes) > 0 && fixes[0].Stops, false
+	for i := range fixes {
+		heads[i] = Else
+		switch {
+		case i == 0 && stops:
+			heads[i] = Now
+		case fixes[i].Stops || cured:
+		case stops:
+			heads[i], cured = Then, true
+		default:
+			heads[i], cured = Only, true
+		}
+	}
+	return heads
 }
 
 // Groups of fixes, in the order in which to try them.

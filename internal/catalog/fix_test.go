@@ -16,6 +16,7 @@ func TestRank(t *testing.T) {
 	}
 	fixes := []Fix{
 		predicted("worse", 0.6, Fix{}),
+		{Summary: "shed", Stops: true},
 		{Summary: "may hurt", MayHurt: true},
 		predicted("four servers for three times", 3, Fix{Replicas: 4}),
 		predicted("nothing", 1, Fix{}),
@@ -31,11 +32,27 @@ func TestRank(t *testing.T) {
 		got = append(got, f.Summary)
 	}
 	want := []string{
-		"a flag for nearly twice", "a risk for twice", "four servers for three times",
-		"not simulated", "no prediction", "nothing", "may hurt", "may hurt, no prediction", "worse",
+		"shed", "a flag for nearly twice", "a risk for twice", "not simulated", "no prediction", "four servers for three times", "nothing", "may hurt", "may hurt, no prediction", "worse",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestHeads(t *testing.T) {
+	for _, tt := range []struct {
+		fixes []Fix
+		want  []string
+	}{
+		{nil, []string{}},
+		{[]Fix{{}, {}}, []string{Only, Else}},
+		{[]Fix{{Stops: true}, {}, {}}, []string{Now, Then, Else}},
+		{[]Fix{{Stops: true}, {Stops: true}, {}}, []string{Now, Else, Then}},
+		{[]Fix{{Stops: true}}, []string{Now}},
+	} {
+		if got := Heads(tt.fixes); !slices.Equal(got, tt.want) {
+			t.Errorf("%+v: %q, want %q", tt.fixes, got, tt.want)
+		}
 	}
 }
 

@@ -100,6 +100,8 @@ type Finding struct {
 	Since        time.Time
 	SinceAtLeast bool
 	Evidence     []catalog.Evidence // of the first target
+	Chain        []Step             // how it came about, on the first target
+	Servers      int                // that the model has; Targets are some of them, or what stands before them
 	Summary      string
 	Reasons      []string
 	Fixes        []catalog.Fix
@@ -117,6 +119,16 @@ type Finding struct {
 	InhibitedBy string
 	// RuledOutBy is the comparison that shows that it is not there.
 	RuledOutBy *catalog.Evidence
+}
+
+// A Step is one link of how a fault came about, with its number and when it broke.
+type Step struct {
+	Says         string
+	Evidence     catalog.Evidence
+	Since        time.Time // zero where nothing tells
+	SinceAtLeast bool
+	First        bool // it is the first that changed
+	Traffic      bool // it is about what clients ask for
 }
 
 // Unjudged is a target of which nothing can be said, and why.

@@ -117,6 +117,7 @@ type outcome struct {
 	confidence  float64
 	inhibitedBy string
 	pass        *catalog.Pass
+	chain       []Step
 	since       Onset // of what holds
 }
 
@@ -272,11 +273,13 @@ func (o *outcome) refine(s *Snapshot, v view, j *judgement) {
 	if o.pathology.Refine != nil {
 		o.pathology.Refine(o.pass)
 	}
+	o.chain = v.chain(o)
 	if o.part.label == indicator.PerModel && len(s.partsOf(j.target, o.part.label)) > 1 {
 		o.pass.Summary = o.part.name + ": " + o.pass.Summary
 	}
 	fixes, later := catalog.For(server.Dialect.Flags, server.Version, o.pass.Fixes)
 	o.pass.Fixes, o.pass.Reasons = fixes, append(o.pass.Reasons, later...)
+	catalog.Rank(o.pass.Fixes)
 }
 
 // ids lists the pathologies of which a status was found.
@@ -349,8 +352,16 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 	if f.Status >= Pending {
 		f.Since, f.SinceAtLeast = since.At, since.AtLeast
 	}
+	f.Servers = p.countServers()
+	if slices.ContainsFunc(f.Targets, p.isServer) { // a GPU exporter lends its readings to them
+		f.Targets = slices.DeleteFunc(f.Targets, func(t string) bool { return !p.isServer(t) })
+	}
 	if f.Status == Firing {
 		f.Summary, f.Reasons, f.Fixes, f.InhibitedBy = worst.pass.Summary, worst.pass.Reasons, worst.pass.Fixes, worst.inhibitedBy
+		f.Chain = worst.chain
+		if !p.hasOthers(f.Targets) {
+			f.Fixes = slices.DeleteFunc(f.Fixes, func(x catalog.Fix) bool { return x.Others })
+		}
 		if len(more) > 0 {
 			f.Summary += "; also on " + strings.Join(more, ", ")
 		}

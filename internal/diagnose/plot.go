@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/threshold"
 	"github.com/sixty-dev/sixty/internal/metrics"
@@ -175,9 +174,12 @@ type plotter struct {
 func plotted(f *Finding) []*indicator.Signal {
 	var out, usual []*indicator.Signal
 	if f != nil {
+		for i := range f.Chain {
+			out = append(out, f.Chain[i].Evidence.Signal)
+		}
 		for _, e := range f.Evidence {
 			switch {
-			case e.Holds != catalog.True || slices.Contains(out, e.Signal) || slices.Contains(usual, e.Signal):
+			case !e.Shown() || slices.Contains(out, e.Signal) || slices.Contains(usual, e.Signal):
 			case e.Value.OK && e.Baseline.OK && math.Abs(e.Value.V-e.Baseline.V) <= asUsual*math.Abs(e.Baseline.V):
 				usual = append(usual, e.Signal)
 			default:

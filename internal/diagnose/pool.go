@@ -217,6 +217,26 @@ func (p *pool) judge(pathologies []*catalog.Pathology) {
 	}
 }
 
+// isServer reports whether a target of the pool serves a model itself.
+func (p *pool) isServer(name string) bool {
+	return slices.ContainsFunc(p.targets, func(i int) bool { return p.snapshot.Targets[i].Name == name && p.snapshot.Targets[i].Serves() })
+}
+
+// countServers counts the servers of the pool.
+func (p *pool) countServers() (n int) {
+	for _, i := range p.targets {
+		n += boolToInt(p.snapshot.Targets[i].Serves())
+	}
+	return n
+}
+
+// hasOthers reports whether the pool has a server that can be judged beside those that are named.
+func (p *pool) hasOthers(named []string) bool {
+	return slices.ContainsFunc(p.judged, func(j judgement) bool {
+		return p.isServer(j.name()) && j.view.known() && !slices.Contains(named, j.name())
+	})
+}
+
 // workload compares the named target with its own past.
 func (p *pool) workload(name string) Workload {
 	if i := slices.IndexFunc(p.judged, func(j judgement) bool { return j.name() == name }); i >= 0 {

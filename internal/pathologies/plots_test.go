@@ -76,9 +76,11 @@ func checkPlots(t *testing.T, name string, d *diagnose.Diagnosis, v *diagnose.Ve
 	if f == nil {
 		return
 	}
-	if len(v.Plots) > 0 && !slices.ContainsFunc(f.Evidence, func(e catalog.Evidence) bool {
-		return e.Holds == catalog.True && e.Signal == v.Plots[0].Signal
-	}) {
+	shown := slices.Clone(f.Evidence)
+	for _, s := range f.Chain {
+		shown = append(shown, s.Evidence)
+	}
+	if len(v.Plots) > 0 && !slices.ContainsFunc(shown, func(e catalog.Evidence) bool { return e.Shown() && e.Signal == v.Plots[0].Signal }) {
 		t.Errorf("%s: the first plot, of %s, is no evidence", name, v.Plots[0].Signal.Name)
 	}
 }

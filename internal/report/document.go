@@ -130,6 +130,9 @@ func (t *document) verdict(v *diagnose.Verdict, more string) error {
 
 // finding tells what speaks for one, what to do about it, and why it is there.
 func (t *document) finding(f *diagnose.Finding) {
+	if story := f.Story(); story != "" {
+		t.Paragraph("", story)
+	}
 	if rows := evidenceRows(f.Evidence, false); len(rows) > 0 {
 		from := ""
 		if len(t.d.Targets) > 1 {
@@ -141,14 +144,14 @@ func (t *document) finding(f *diagnose.Finding) {
 			t.writeNeutral(f.Evidence)
 		}
 	}
-	for i := range f.Fixes {
+	for i, head := range catalog.Heads(f.Fixes) {
 		fix := &f.Fixes[i]
-		if i > 0 && !t.o.Full {
+		if head == catalog.Else && !t.o.Full {
 			t.ShowIn(render.Markdown | render.Full)
 			t.List("Or: " + alternative(fix))
 			t.ShowIn(render.Page)
 		}
-		t.Section([]string{"Fix", "Or"}[min(i, 1)], ": "+render.Sentence(fix.Summary)).Folded = i > 0
+		t.Section(head, ": "+render.Sentence(fix.Summary)).Folded = head == catalog.Else
 		addFix(t.Document, fix, first(f.Targets), t.o.Full, t.printed)
 		t.ShowIn(render.Everywhere)
 	}
@@ -300,8 +303,8 @@ func withoutTitle(markdown string) string {
 // AddFixes adds fixes to a document as a diagnosis in full shows them.
 func AddFixes(d *render.Document, fixes []catalog.Fix) {
 	printed := map[string]bool{}
-	for i := range fixes {
-		d.Subsection([]string{"Fix", "Or"}[min(i, 1)], ": "+render.Sentence(fixes[i].Summary))
+	for i, head := range catalog.Heads(fixes) {
+		d.Subsection(head, ": "+render.Sentence(fixes[i].Summary))
 		addFix(d, &fixes[i], "", true, printed)
 	}
 }
@@ -328,6 +331,6 @@ func addFix(d *render.Document, f *catalog.Fix, target string, verbose bool, pri
 		printed[line] = true
 	}
 	if f.Verify != "" {
-		d.Paragraph("Verify", render.Sentence(f.Verify))
+		d.Paragraph("Confirm", render.Sentence(f.Verify))
 	}
 }

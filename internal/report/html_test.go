@@ -47,7 +47,7 @@ func TestThePageSaysWhatTheTextSays(t *testing.T) {
 	got := page(t, plotted(firing(), "vllm-0:8000", "vllm-1:8000"))
 	for _, want := range []string{
 		`<header class="banner critical"><h1>KV cache thrashing (page, high confidence)</h1>`, "since 03:11:10 UTC", "Diagnosed at 2026-03-14 03:12:40 UTC",
-		"<pre>--max-num-seqs 41</pre>", "replaces", "Predicted: TTFT P95", "<b>Cost:</b> Requests wait", "<b>Verify:</b> Preemptions per request",
+		"<pre>--max-num-seqs 41</pre>", "replaces", "Predicted: TTFT P95", "<b>Cost:</b> Requests wait", "<b>Confirm:</b> Preemptions per request",
 		"Or: Give the cache more memory.", "÷ 2,097 tokens a request at its end",
 		"normal 110 ms", "threshold &gt; 270 ms", `class="onset"`, ">since 03:11:10<", "Coloured: vllm-0:8000; grey: vllm-1:8000.", "Each point covers the 15 s before it",
 		"What changed", "Prompt tokens per request", "Each eviction throws away", "Explained by<span class=\"\"> kv-cache-thrashing", "Also firing", "Ruled out",

@@ -156,13 +156,18 @@ func findingJSON(f *diagnose.Finding, o *Options) object {
 	return object{
 		"id", f.Pathology.ID, "name", cmp.Or(f.Pathology.Name(), f.Pathology.ID), "model", f.Model, "title", f.Pathology.Title,
 		"status", f.Status.String(), "severity", f.Severity.String(), "targets", list(f.Targets), "since", moment(f.Since), "at_least", f.SinceAtLeast,
-		"summary", f.Summary, "reasons", list(f.Reasons), "confidence", render.Finite(f.Confidence), "evidence", EvidenceJSON(f.Evidence),
+		"summary", f.Summary, "reasons", list(f.Reasons), "confidence", render.Finite(f.Confidence), "servers", f.Servers, "evidence", EvidenceJSON(f.Evidence),
+		"story", f.Story(), "chain", each(f.Chain, stepJSON),
 		"ruled_out_by", ruledOutBy, "inhibited_by", render.OrNull(f.InhibitedBy), "runbook", o.runbook(f.Pathology), "fixes", FixesJSON(f.Fixes),
 	}
 }
 
 // EvidenceJSON is evidence as in the JSON of a diagnosis.
 func EvidenceJSON(evidence []catalog.Evidence) any { return each(evidence, evidenceJSON) }
+
+func stepJSON(s *diagnose.Step) object {
+	return append(object{"says", s.Says, "since", moment(s.Since), "at_least", s.SinceAtLeast, "first", s.First}, evidenceJSON(&s.Evidence)...)
+}
 
 func evidenceJSON(e *catalog.Evidence) object {
 	var valueBound, holds any
@@ -179,7 +184,7 @@ func evidenceJSON(e *catalog.Evidence) object {
 		"signal", e.Signal.Name, "title", e.Signal.Title, "unit", string(e.Signal.Unit),
 		"value", known(e.Value), "value_bound", valueBound, "value_bucket", bucket(e.Value), "value_text", bound(e.Value, e.Signal),
 		"value_reason", render.OrNone(e.Value.Reason), "baseline", known(e.Baseline), "baseline_bucket", bucket(e.Baseline), "baseline_text", bound(e.Baseline, e.Signal),
-		"threshold", render.Finite(e.Threshold), "threshold_name", e.Name, "threshold_source", e.Source, "op", string(e.Op), "holds", holds,
+		"threshold", render.Finite(e.Threshold), "threshold_name", e.Name, "threshold_source", e.Source, "op", string(e.Op), "holds", holds, "role", e.Role.String(),
 	}
 }
 
@@ -204,7 +209,7 @@ func FixesJSON(fixes []catalog.Fix) any {
 				return object{"flag", c.Flag, "from", render.OrNull(c.From), "to", c.To}
 			}),
 			"args", f.Args(), "command", f.Command, "arithmetic", list(f.Arithmetic), "tradeoff", f.Tradeoff,
-			"predicted", predictedJSON(f.Predicted), "verify", f.Verify,
+			"predicted", predictedJSON(f.Predicted), "verify", f.Verify, "stops", f.Stops,
 		}
 	})
 }

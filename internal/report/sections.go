@@ -239,7 +239,7 @@ func limit(e *catalog.Evidence) string {
 func farthest(evidence []catalog.Evidence, all bool) []catalog.Evidence {
 	var out []catalog.Evidence
 	for _, e := range evidence {
-		if !all && e.Holds != catalog.True {
+		if !all && !e.Shown() {
 			continue
 		}
 		i := slices.IndexFunc(out, func(o catalog.Evidence) bool {

@@ -17,10 +17,11 @@ const (
 	rankBasis
 	rankRow // of evidence, but for the first
 	rankModel
+	rankEvidence
 	rankRunbook
 	rankPrediction
-	rankEvidence
 	rankAlso
+	rankChain
 )
 
 const mostModels, mostRows = 5, 3
@@ -38,6 +39,9 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 	}
 	t.Answer(style(d, v), head(d, v), summary(v)).Most = 4
 	say(0, 2, "", whereSince(d, v, false))
+	if f != nil {
+		say(rankChain, 4, "", f.Story())
+	}
 	var rest []diagnose.Verdict
 	if len(d.Verdicts) > 1 && d.Status == diagnose.Firing {
 		rest = d.Verdicts[1:]
@@ -68,7 +72,7 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 	} else {
 		say(rankBasis, 2, "Normal", strings.TrimSpace(render.Sentence(normal(d))+" "+unchecked))
 	}
-	if f != nil {
+	if f != nil && f.Story() == "" {
 		columns := evidenceColumns()
 		if len(d.Targets) > 1 && len(f.Targets) > 0 {
 			columns[0].Title += " on " + render.Clip(render.Clean(f.Targets[0]), 24)
@@ -77,14 +81,19 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 		t.Table(columns, evidenceRows(strongest(f.Evidence, mostRows), false)).Ranks = []int{rankEvidence, rankRow, rankRow}
 		t.Rank(0)
 	}
-	if f != nil && len(f.Fixes) > 0 {
-		fix := &f.Fixes[0]
-		t.Section("Fix", "  "+render.Sentence(fix.Summary)).Most = 2
-		if lines := commandLines(fix, first(f.Targets)); len(lines) > 0 {
-			t.Brief(2, lines[0], fmt.Sprintf("%d flags to change; --full lists them", len(fix.Changes)))
+	if f != nil {
+		for i, head := range catalog.Heads(f.Fixes) {
+			fix := &f.Fixes[i]
+			if head == catalog.Else {
+				continue
+			}
+			t.Section(head, "  "+render.Sentence(fix.Summary)).Most = 2
+			if lines := commandLines(fix, first(f.Targets)); len(lines) > 0 {
+				t.Brief(2, lines[0], fmt.Sprintf("%d flags to change; --full lists them", len(fix.Changes)))
+			}
+			say(rankPrediction, 3, "", predictionShort(fix.Predicted))
+			say(rankVerify, 2, "Confirm", render.Sentence(fix.Verify))
 		}
-		say(rankPrediction, 3, "", predictionShort(fix.Predicted))
-		say(rankVerify, 2, "Verify", render.Sentence(fix.Verify))
 	}
 	if o.Again == "" {
 		return t

@@ -69,7 +69,7 @@ var Pathology = &catalog.Pathology{
 	When: catalog.Any(catalog.All(
 		catalog.Any(
 			catalog.All(
-				catalog.Above(indicator.Preemptions, someEvictions),
+				catalog.Guard(catalog.Above(indicator.Preemptions, someEvictions)),
 				catalog.Above(indicator.PreemptionsPerRequest, evictionShare),
 				catalog.Any(
 					catalog.All(catalog.Above(indicator.KVUsagePeak, kvFull), catalog.UserPain),
@@ -89,7 +89,7 @@ var Pathology = &catalog.Pathology{
 				catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
 			),
 		),
-		catalog.Any(catalog.Below(indicator.QueueBatches, beyondCache), catalog.Above(indicator.PreemptionsPerRequest, evictionEach)),
+		catalog.Guard(catalog.Any(catalog.Below(indicator.QueueBatches, beyondCache), catalog.Above(indicator.PreemptionsPerRequest, evictionEach))),
 	), shrinking),
 	For: time.Minute,
 	Supports: []catalog.Cond{
@@ -97,6 +97,11 @@ var Pathology = &catalog.Pathology{
 		catalog.FirstTokenLate,
 		catalog.Above(indicator.StallsPerRequest, stalls),
 	},
+	Chain: catalog.Story(catalog.Demand, []catalog.Link{
+		{Says: "The KV cache fills", When: catalog.Above(indicator.KVUsagePeak, kvFull)},
+		{Says: "Requests are preempted", When: catalog.Above(indicator.PreemptionsPerRequest, evictionShare)},
+		catalog.QueueGrows, catalog.FirstTokensLate, catalog.AnswersLate,
+	}),
 	ExplainedBy: []string{"target-down", "engine-hung", "replica-imbalance"},
 	Refine:      refine,
 	Panel:       331,

@@ -1,0 +1,132 @@
+package diagnose
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+// Bounds of a story, and of one that a pathology does not tell itself.
+const (
+	mostSteps    = plottedEvidence
+	mostCauses   = 2
+	mostSymptoms = 1
+)
+
+// chain tells how a finding came about on its target: the links of the pathology that hold, in the order of cause and
+// effect, each with when it broke. What clients ask for is no cause of what began before it.
+func (v view) chain(o *outcome) []Step {
+	var steps []Step
+	traffic := 0
+	for _, l := range o.pathology.Chain {
+		if l.When.Holds(v) != catalog.True {
+			continue
+		}
+		s := v.step(l.Says, l.When, o.pathology)
+		if s.Evidence.Signal == nil {
+			continue
+		}
+		if s.Traffic = l.Traffic; s.Traffic {
+			traffic++
+		}
+		steps = append(steps, s)
+	}
+	if len(steps) == traffic {
+		steps = append(steps, v.comparisons(o)...)
+	}
+	if traffic < len(steps) {
+		effect := steps[traffic].Since
+		for _, s := range steps[traffic:] {
+			effect = earlier(effect, s.Since)
+		}
+		asked := slices.DeleteFunc(slices.Clone(steps[:traffic]), func(s Step) bool {
+			return !effect.IsZero() && s.Since.After(effect.Add(v.snapshot.interval))
+		})
+		steps = append(asked, steps[traffic:]...)
+	}
+	steps = steps[:min(len(steps), mostSteps)]
+	first := -1
+	for i := range steps {
+		if t := steps[i].Since; !t.IsZero() && !steps[i].SinceAtLeast && (first < 0 || t.Before(steps[first].Since)) {
+			first = i
+		}
+	}
+	if first >= 0 {
+		steps[first].First = true
+	}
+	return steps
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// step is one link, with the first comparison that holds. It is zero where none is evidence to look at.
+func (v view) step(says string, c catalog.Cond, p *catalog.Pathology) Step {
+	_, evidence := v.eval(c)
+	i := slices.IndexFunc(evidence, func(e catalog.Evidence) bool { return e.Shown() })
+	if i < 0 {
+		return Step{}
+	}
+	s := Step{Says: says, Evidence: evidence[i]}
+	if says == "" {
+		s.Says = evidence[i].Signal.Title
+	}
+	if t := v.readOnset(c, v.span().course); t.said > 0 {
+		s.Since, s.SinceAtLeast = t.At, t.AtLeast
+	}
+	if !s.Since.IsZero() {
+		v.normalBefore(Onset{s.Since, s.SinceAtLeast}, p, evidence[i:i+1])
+		s.Evidence = evidence[i]
+	}
+	return s
+}
+
+// comparisons tell the story of a pathology that has none: what holds in the server, and what users feel of it.
+func (v view) comparisons(o *outcome) (steps []Step) {
+	for _, role := range []catalog.Role{catalog.Cause, catalog.Symptom} {
+		most := map[catalog.Role]int{catalog.Cause: mostCauses, catalog.Symptom: mostSymptoms}[role]
+		o.when.Leaves(func(c catalog.Cond) {
+			known := slices.ContainsFunc(steps, func(s Step) bool { return s.Evidence.Signal == c.Signal })
+			if most == 0 || known || c.Role() != role || c.Holds(v) != catalog.True {
+				return
+			}
+			if s := v.step("", c, o.pathology); s.Evidence.Signal != nil {
+				steps = append(steps, s)
+				most--
+			}
+		})
+	}
+	return steps
+}
+
+// Story tells a chain in one line: "Answers grow (1461, normally 134) → the KV cache fills (100 %) → …". It is empty
+// where the chain has one link only, which the summary tells.
+func (f *Finding) Story() string {
+	if len(f.Chain) < 2 {
+		return ""
+	}
+	var parts []string
+	for i := range f.Chain {
+		parts = append(parts, f.Chain[i].text(i == 0, i == len(f.Chain)-1))
+	}
+	return strings.Join(parts, " → ")
+}
+
+func (s *Step) text(first, last bool) string {
+	e := &s.Evidence
+	says, value := s.Says, indicator.Format(e.Value, e.Signal.Unit)
+	if word, _, _ := strings.Cut(says, " "); !first && word == strings.ToUpper(word[:1])+strings.ToLower(word[1:]) {
+		says = strings.ToLower(says[:1]) + says[1:]
+	}
+	if (s.First || s.Traffic || last) && e.Baseline.OK && e.Baseline.V > 0 {
+		value += ", normally " + indicator.Format(e.Baseline, e.Signal.Unit)
+	}
+	return says + " (" + value + ")"
+}

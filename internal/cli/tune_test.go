@@ -107,21 +107,6 @@ func TestEveryArgumentCountsOrIsRefused(t *testing.T) {
 	}
 }
 
-// What the server of a load test was given counts or is refused.
-func TestArgumentsOfALoadTest(t *testing.T) {
-	cached(t, "meta-llama/Llama-3.1-70B", large)
-	test := filepath.Join(t.TempDir(), "run.csv")
-	must.Succeed(t, os.WriteFile(test, nil, 0o600))
-	for args, want := range map[string]string{
-		"--max-num-seq 3": "--max-num-seqs", "--model meta-llama/Llama-3.1-8B": "the test is for meta-llama/Llama-3.1-8B", "--tensor-parallel-size 4 --model /srv/llama-3.1-70b/": "run.csv", "-tp 4": "run.csv",
-	} {
-		_, _, err := runCLI(t, "tune", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H200", "--rate", "0.5", "--prompt-tokens", "500", "--output-tokens", "50", "--ttft-p95", "1s", "--load-test", test, "--load-test-args", args)
-		if err == nil || !strings.Contains(err.Error()+hint.Of(err), want) {
-			t.Errorf("%s: %v, want %q", args, err, want)
-		}
-	}
-}
-
 func TestComparison(t *testing.T) {
 	cached(t, "meta-llama/Llama-3.1-70B", large)
 	out, _, err := runCLI(t, "tune", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H100,H200,T4", "--compare-quantization", "none,fp8", "--rate", "0.5", "--prompt-tokens", "500",
@@ -166,36 +151,5 @@ func TestComparison(t *testing.T) {
 		if _, _, err := runCLI(t, "tune", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H100", "--price", bad); err == nil {
 			t.Errorf("--price %s is taken", bad)
 		}
-	}
-}
-
-// The command that decides with a load test is the one that was given, of the GPU and the weights
-// that are tested, and runs as it is printed.
-func TestTheLoadTestThatDecidesIsCopied(t *testing.T) {
-	t.Setenv("HF_HUB_CACHE", t.TempDir())
-	t.Chdir(t.TempDir())
-	must.Succeed(t, os.WriteFile("run.csv", []byte("nothing\n"), 0o600))
-	out, _, err := runCLI(t, "tune", "meta-llama/Llama-3.1-8B-Instruct", "--gpu", "A100,L4", "--compare-quantization", "bitsandbytes", "--rate", "12", "--prompt-tokens", "600", "--output-tokens", "150",
-		"--ttft-p95", "400ms", "--itl-p95", "30ms", "--engine-args", "--max-model-len 8192", "--output", "json")
-	var a struct {
-		Result struct{ Measure struct{ Commands []string } }
-	}
-	if err != nil || json.Unmarshal([]byte(out), &a) != nil || len(a.Result.Measure.Commands) != 3 {
-		t.Fatalf("%v: %s", err, out)
-	}
-	again := a.Result.Measure.Commands[2]
-	if want := "--gpu 'A100 SXM 80GB' --engine-args '--max-model-len 8192"; !strings.Contains(again, want) || !strings.HasPrefix(again, "sixty tune meta-llama/Llama-3.1-8B-Instruct ") {
-		t.Errorf("no %q in %s", want, again)
-	}
-	var words []string
-	for i, part := range strings.Split(strings.TrimPrefix(again, "sixty "), "'") { // every second one stands between quotes
-		if i%2 == 1 {
-			words = append(words, part)
-		} else {
-			words = append(words, strings.Fields(part)...)
-		}
-	}
-	if _, _, err := runCLI(t, words...); err == nil || !strings.Contains(err.Error(), "run.csv") {
-		t.Errorf("%s: %v, want that run.csv is no load test", again, err)
 	}
 }

@@ -51,7 +51,8 @@ func TestMain(m *testing.M) {
 //	go test -c ./internal/load && taskset -c 1 ./load.test -test.run '^$' -test.bench Accuracy -server-cpu 0
 func BenchmarkAccuracy(b *testing.B) {
 	paced := script{TTFT: 50 * time.Millisecond, ITL: 10 * time.Millisecond, Tokens: 64}
-	poisson := workload.Poisson(100)
+	poisson := workload.Constant(100)
+	poisson.CV = 1
 	for _, c := range []struct {
 		name   string
 		script script

@@ -34,7 +34,8 @@ func synthetic(seed uint64, n int, factor float64) *Result {
 		}
 		rec.Dispatched, rec.Duration = at, max(rec.Duration, at+first+rest)
 	}
-	a := workload.Poisson(10)
+	a := workload.Constant(10)
+	a.CV = 1
 	return Summarize(rec, Settings{Target: Asked{Stream: true, Model: "m", API: Chat}, Load: Shape{Arrivals: &a}, Warmup: 0})
 }
 

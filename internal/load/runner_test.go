@@ -328,7 +328,7 @@ func TestFurtherFieldsOfTheBody(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	g, _ := workload.NewGenerator(spec(4, 2), 1)
-	a := workload.Poisson(5)
+	a := workload.Constant(5)
 	ok := Target{URL: "http://localhost:1", Model: "m"}
 	tests := map[string]struct {
 		cfg Config

@@ -56,10 +56,9 @@ func (t Targets) latencies() []latency {
 
 // Demand is the workload of the whole deployment.
 type Demand struct {
-	Rate                   float64   // requests per second
-	MeanPrompt, MeanOutput float64   // tokens
-	MaxTokens              int       // of the longest request, prompt and output; 0 is unknown
-	Lengths                [2]string // of prompts and outputs as they were described; "" where they were measured
+	Rate                   float64 // requests per second
+	MeanPrompt, MeanOutput float64 // tokens
+	MaxTokens              int     // of the longest request, prompt and output; 0 is unknown
 
 	// Draw returns the requests that one of some engines gets when so many a second come
 	// to all of them, for blocks of a size. It is called for many rates, and gives all of
@@ -194,10 +193,9 @@ type Result struct {
 	Smallest *Point // the cheapest single replica that meets them, at the largest load with which it does
 	Nearest  *Point // where none meets them: the one that comes closest
 
-	Offers    []Offered    // what came of each of the plan's
-	Measure   *Measurement // the load test that would narrow the answer most; nil where none would
-	Basis     string       // what the step times of Point rest on
-	Doubtful  []string     // why that may be wrong
+	Offers    []Offered // what came of each of the plan's
+	Basis     string    // what the step times of Point rest on
+	Doubtful  []string  // why that may be wrong
 	Notes     []string
 	Explain   []string // why targets cannot be met, and what could be
 	Evaluated int

@@ -30,7 +30,8 @@ func demand(t testing.TB, rate float64, prompt, output string) Demand {
 			if err != nil {
 				return nil, err
 			}
-			arrivals := workload.Poisson(rate / float64(replicas))
+			arrivals := workload.Constant(rate / float64(replicas))
+			arrivals.CV = 1
 			pacer, err := arrivals.Pacer(2)
 			if err != nil {
 				return nil, err

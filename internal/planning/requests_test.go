@@ -21,7 +21,8 @@ func generator(t *testing.T, s workload.Spec) workload.Source {
 }
 
 func TestDrawKeepsRateLengthsAndEnd(t *testing.T) {
-	a := workload.Poisson(10)
+	a := workload.Constant(10)
+	a.CV = 1
 	pacer, err := a.Pacer(1)
 	must.Succeed(t, err)
 	requests, err := Draw(generator(t, workload.Spec{Prompt: workload.Fixed(100), Output: workload.Fixed(7)}), pacer, 16, 0, 100*time.Second)
@@ -41,7 +42,8 @@ func TestSharedPrefixesReachTheCache(t *testing.T) {
 	lengths, err := workload.ParseLengths("uniform:300-900")
 	must.Succeed(t, err)
 	for _, share := range []float64{0, 0.3, 0.66} {
-		a := workload.Poisson(2)
+		a := workload.Constant(2)
+		a.CV = 1
 		pacer, _ := a.Pacer(1)
 		requests, err := Draw(generator(t, workload.Spec{Prompt: lengths, Output: workload.Fixed(20), PrefixShare: share}), pacer, 16, 500, 0)
 		must.Succeed(t, err)

@@ -80,9 +80,6 @@ func (p *Plan) Search() (*Result, error) {
 		for _, q := range []*Point{s.res.Surely, s.res.Likely, s.res.Smallest} {
 			s.predict(q)
 		}
-		if s.res.Surely != s.res.Likely {
-			s.res.Measure = s.measurement(s.res.Likely)
-		}
 	} else {
 		s.res.Smallest = s.smallest()
 		s.predict(s.res.Smallest)

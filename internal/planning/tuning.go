@@ -24,8 +24,6 @@ type Tuning struct {
 	Prices  Prices
 	Choices []Choice // empty: that of Known
 
-	LoadTestArgs engine.Config // of the load test's server, where they differ
-
 	Check func() error                     // see Plan
 	Show  func(format string, args ...any) // likewise
 }
@@ -168,8 +166,7 @@ func (t *Tuning) offer(c Choice, l *perfmodel.Ledger) (*Offer, error) {
 
 // fitTest fits an offer's step times to the load test.
 func (t *Tuning) fitTest(of *Offer, d *Demand) error {
-	known := t.LoadTestArgs.Or(t.Args)
-	settings, err := t.settings(known)
+	settings, err := t.settings(t.Args)
 	if err != nil {
 		return err
 	}
@@ -178,9 +175,9 @@ func (t *Tuning) fitTest(of *Offer, d *Demand) error {
 		return err
 	}
 	if settings.NumBlocksOverride == 0 && l.Blocks.Value < 2 {
-		return fmt.Errorf("%s: of the server that was tested: %w", t.LoadTestFrom, l.TooLarge("--load-test-args"))
+		return fmt.Errorf("%s: of the server that was tested: %w", t.LoadTestFrom, l.TooLarge("--engine-args"))
 	}
-	return t.fit(of, known, l, d)
+	return t.fit(of, t.Args, l, d)
 }
 
 // demandOf is the workload that was asked for, else what was measured.
@@ -200,7 +197,7 @@ func demandOf(a *workload.Asked, m *workload.Measured) (*Demand, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Demand{Rate: rate, Text: text.Text, Lengths: [2]string{a.Prompt, a.Output}}
+	d := &Demand{Rate: rate, Text: text.Text}
 	if a.Rate == "" {
 		d.Text = fmt.Sprintf("%.4g requests/s, %s", rate, d.Text)
 	}

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,9 +9,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Invocation writes a command as it was given, for a shell, without some of its flags; "" where
-// it may hold a secret.
-func Invocation(cmd *cobra.Command, args []string, without ...string) string {
+// Invocation writes a command as it was given, for a shell, but for --full; ""
+// where it may hold a secret.
+func Invocation(cmd *cobra.Command, args []string) string {
 	words := []string{cmd.CommandPath()}
 	for _, a := range args {
 		words = append(words, render.ShellWord(a))
@@ -20,7 +19,7 @@ func Invocation(cmd *cobra.Command, args []string, without ...string) string {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		list, several := f.Value.(pflag.SliceValue)
 		switch v := f.Value.String(); {
-		case f.Name == "full" || f.Name == "verbose" || slices.Contains(without, f.Name):
+		case f.Name == "full" || f.Name == "verbose":
 		case f.Value.Type() == "bool" && v == "true":
 			words = append(words, "--"+f.Name)
 		case several:

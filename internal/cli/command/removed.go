@@ -32,6 +32,7 @@ var removed = map[string]string{
 	"sixty tune --cpu":                    "give --gpu; the memory of servers on a CPU is not modelled",
 	"sixty tune --dp":                     "--engine-args '--data-parallel-size N'",
 	"sixty tune --enable-expert-parallel": "--engine-args '--enable-expert-parallel'",
+	"sixty tune --load-test-args":         "test a server with the arguments that --engine-args has",
 	"sixty tune --load-test-model":        "test the model itself",
 	"sixty tune --pp":                     "--engine-args '--pipeline-parallel-size N'",
 	"sixty tune --served-model":           "--engine-args 'vllm serve NAME'",

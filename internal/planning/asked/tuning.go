@@ -15,7 +15,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
-	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
@@ -31,7 +30,6 @@ type Tuning struct {
 	planning.Tuning // what needs no reading; Read adds the rest
 
 	tp                    int
-	loadTestArgs          string
 	quantizations, priced []string
 }
 
@@ -44,7 +42,6 @@ func (f *Tuning) AddFlags(s *pflag.FlagSet) {
 	s.IntVar(&f.tp, "tp", 0, "tensor parallelism (default: found)")
 	s.IntVar(&f.MaxGPUs, "max-gpus", 64, "GPUs of the whole deployment, at most")
 	s.StringVar(&f.log, "engine-log", "", "`file` with a server's start-up log, to check the memory against")
-	s.StringVar(&f.loadTestArgs, "load-test-args", "", "vllm serve `arguments` of the load test, if they differ from those searched for")
 	s.DurationVar(&f.Targets.TTFTP95, "ttft-p95", 0, "target of the 95th percentile of the time to the first token")
 	s.DurationVar(&f.Targets.ITLP95, "itl-p95", 0, "target of the 95th percentile of the time between tokens")
 	s.DurationVar(&f.Targets.E2EP95, "e2e-p95", 0, "target of the 95th percentile of a whole answer")
@@ -66,8 +63,6 @@ func (f *Tuning) check() error {
 		return fmt.Errorf("--max-gpus %d: want 1 to %d", f.MaxGPUs, 1<<14)
 	case f.Load.Requests < 50 || f.Load.Requests > 100_000:
 		return fmt.Errorf("--requests %d: want 50 to 100000", f.Load.Requests)
-	case f.loadTest == "" && f.loadTestArgs != "":
-		return hint.With(errors.New("--load-test-args needs a load test"), "pass --load-test with its results")
 	case min(t.TTFTP95, t.ITLP95, t.E2EP95) < 0 || !(t.TokensPerSecond >= 0 && t.TokensPerSecond < 1e12):
 		return errors.New("a target is negative")
 	}
@@ -106,7 +101,7 @@ func (f *Tuning) Read(ctx context.Context, args []string, changed func(flag stri
 	if t := &f.Targets; o != nil {
 		t.TTFTP95, t.ITLP95, t.E2EP95 = cmp.Or(t.TTFTP95, o.TTFTP95), cmp.Or(t.ITLP95, o.ITLP95), cmp.Or(t.E2EP95, o.E2EP95)
 	}
-	return f.readTestArgs()
+	return nil
 }
 
 // choices are the alternatives that --gpu and --compare-quantization name, together. The form
@@ -150,19 +145,4 @@ func (f *Tuning) ServedName() string {
 		return filepath.Clean(cmp.Or(dir, "."))
 	}
 	return f.Model.Name
-}
-
-// readTestArgs reads the arguments of the load test's server, whose model must be the one that is asked for.
-func (f *Tuning) readTestArgs() (err error) {
-	if f.LoadTestArgs, err = vllm.Engine.Flags.CheckArgs(f.loadTestArgs, "--load-test-args", ""); err != nil {
-		return err
-	}
-	name := func(path string) string {
-		return strings.ToLower(strings.TrimSuffix(filepath.Base(strings.TrimSuffix(path, "/config.json")), ".json"))
-	}
-	if given := f.LoadTestArgs[engine.ModelName].Value; given != "" && name(given) != name(f.modelConfig) {
-		return hint.With(fmt.Errorf("--load-test-args: the test is for %s, and the model is %s", given, f.modelConfig),
-			"if it is the same, leave the name out; otherwise test this model")
-	}
-	return nil
 }

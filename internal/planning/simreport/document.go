@@ -41,7 +41,7 @@ func Document(s *Simulation) *render.Document {
 	r := &s.Runs[0]
 	switch {
 	case len(s.Sweep) > 0:
-		d.More = "every point and the assumptions; --out FILE.html draws charts"
+		d.More = "every point and the assumptions"
 		d.sweep()
 	case r.Error != "":
 		d.Answer(render.Bold, "", r.Error)
@@ -56,11 +56,6 @@ func Document(s *Simulation) *render.Document {
 		d.run(r)
 	}
 	d.simulated()
-	if len(s.Sweep) > 0 {
-		d.ShowIn(render.Page)
-		d.Section("Charts", "")
-		d.Figures(figures(s)...)
-	}
 	return d.Document
 }
 
@@ -356,13 +351,6 @@ func (d *document) simulated() {
 	if len(p.NotModelled) > 0 {
 		d.Item("left out", strings.Join(p.NotModelled, ", ")+": present in the servers, not simulated")
 	}
-	var settings [][]string
-	for _, flag := range slices.Sorted(maps.Keys(p.Settings)) {
-		settings = append(settings, []string{flag, fmt.Sprint(p.Settings[flag].Value), p.Settings[flag].Source})
-	}
-	d.ShowIn(render.Page)
-	d.Section("Settings", "").Folded = true
-	d.Table(render.Words(render.Columns("setting", "value", "from")), settings)
 }
 
 // comparison sets what was measured beside the simulation of the servers as they are: names,

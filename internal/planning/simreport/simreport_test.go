@@ -3,12 +3,8 @@ package simreport_test
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/xml"
-	"errors"
-	"io"
 	"math"
 	"math/rand/v2"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -156,19 +152,6 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 		for _, bad := range []string{"<script", "<b>note", "<i>", "<such>", "NaN", "%!", "ZgotmplZ", "src=", "href=", "url("} {
 			if strings.Contains(page.String(), bad) {
 				t.Errorf("the page holds %q", bad)
-			}
-		}
-		charts := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page.String(), -1)
-		if want := 4 * len(one.Sweep); len(charts) != want {
-			t.Errorf("%d charts, want %d", len(charts), want)
-		}
-		for _, svg := range charts {
-			for d := xml.NewDecoder(strings.NewReader(svg)); ; {
-				if _, err := d.Token(); errors.Is(err, io.EOF) {
-					break
-				} else if err != nil {
-					t.Fatalf("chart is not XML: %v", err)
-				}
 			}
 		}
 	}

@@ -110,12 +110,11 @@ type Targets struct {
 
 // Result is what the search found.
 type Result struct {
-	Rows      []Row        `json:"rows"`   // the surest first; at least one
-	Offers    []Offer      `json:"offers"` // what came of each kind of GPU and form of the weights
-	Basis     string       `json:"basis"`  // what the step times rest on
-	Explain   []string     `json:"explain,omitempty"`
-	Evaluated int          `json:"evaluated"`
-	Measure   *Measurement `json:"measure,omitempty"`
+	Rows      []Row    `json:"rows"`   // the surest first; at least one
+	Offers    []Offer  `json:"offers"` // what came of each kind of GPU and form of the weights
+	Basis     string   `json:"basis"`  // what the step times rest on
+	Explain   []string `json:"explain,omitempty"`
+	Evaluated int      `json:"evaluated"`
 }
 
 // Row is one configuration with what it costs and how it starts.
@@ -152,12 +151,6 @@ type Offer struct {
 	Impossible   string  `json:"impossible,omitempty"`
 }
 
-// Measurement is the load test that would narrow the answer most.
-type Measurement struct {
-	*planning.Measurement
-	Commands []string `json:"commands"` // the server, the test, and tune again
-}
-
 // Metric is a predicted quantity with the calibration's interval and its target.
 type Metric struct {
 	Name string `json:"name"`
@@ -167,15 +160,13 @@ type Metric struct {
 }
 
 // New makes the answer. Serve is what follows "vllm serve"; "" where nobody knows the name of
-// the weights, which commands then take from the shell's variable MODEL. Again is the command that
-// decides anew with LoadTestFile, of a GPU and a form of the weights, whose server was given what
-// was tested.
-func New(t *planning.Tuned, serve string, again func(gpu, form, tested string) string) *Answer {
+// the weights, which commands then take from the shell's variable MODEL.
+func New(t *planning.Tuned, serve string) *Answer {
 	l := t.Ledger
 	a := &Answer{Schema: Schema, Tool: version.This(), Status: statusLedger, Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths(l, t.Plan)), Check: t.Check, LeftOut: t.LeftOut, Idle: t.Idle}
 	switch {
 	case t.Result != nil:
-		a.addResult(t, serve, again)
+		a.addResult(t, serve)
 	case t.Plan != nil:
 		a.Status = statusNotMet
 		a.addRemedies(l.Remedies(), t.Args, serve)
@@ -222,7 +213,7 @@ func (a *Answer) addRemedies(list []perfmodel.Remedy, args engine.Config, serve 
 }
 
 // addResult adds what a search found.
-func (a *Answer) addResult(tuned *planning.Tuned, serve string, again func(gpu, form, tested string) string) {
+func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 	p, r := tuned.Plan, tuned.Result
 	t := p.Targets
 	a.Targets = &Targets{t.TTFTP95.Seconds(), t.ITLP95.Seconds(), t.E2EP95.Seconds(), t.TokensPerSecond}
@@ -253,11 +244,6 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string, again func(gpu, 
 	for _, o := range r.Offers {
 		a.Result.Offers = append(a.Result.Offers, offerOf(&o))
 	}
-	if m := r.Measure; m != nil {
-		of := m.Point.Offer
-		commands := measureCommands(m, &p.Demand, tuned.Args, serve)
-		a.Result.Measure = &Measurement{m, append(commands, again(of.Device.Name, of.Quantization, testedArgs(m.Point)))}
-	}
 	a.Notes = append(a.Notes, r.Notes...)
 	switch doubts := a.Result.Rows[0].Doubts; {
 	case len(r.Doubtful) == 0 && a.Status == statusFound:
@@ -287,48 +273,6 @@ func offerOf(o *planning.Offered) Offer {
 }
 
 const riskLow = "low: the slow end of every interval meets its target"
-
-// LoadTestFile is where the load test that is proposed writes its results.
-const LoadTestFile = "run.csv"
-
-// measureCommands are to be copied: a server, and the test of it.
-func measureCommands(m *planning.Measurement, d *planning.Demand, args engine.Config, serve string) []string {
-	prompt, output := d.Lengths[0], d.Lengths[1]
-	if prompt == "" {
-		prompt = fmt.Sprintf("%.0f", d.MeanPrompt)
-	}
-	if output == "" {
-		output = fmt.Sprintf("%.0f", d.MeanOutput)
-	}
-	return []string{
-		command(m.Point.Ledger, &m.Point.Knobs, args, serve),
-		fmt.Sprintf("sixty bench http://localhost:8000 %s --duration 2m --prompt-tokens %s --output-tokens %s --csv %s", m.Flags, prompt, output, LoadTestFile),
-	}
-}
-
-// testedArgs tell of the server that was tested what is not its default.
-func testedArgs(p *planning.Point) string {
-	s := p.Ledger.Settings
-	usual := s
-	usual.MaxNumSeqs, usual.MaxNumBatchedTokens = 0, 0
-	l, err := perfmodel.NewLedger(p.Ledger.Model, usual)
-	if err != nil {
-		return ""
-	}
-	var out []string
-	for _, x := range []struct {
-		flag       string
-		has, usual int
-	}{
-		{engine.TensorParallelSize, s.TP, 1}, {engine.MaxNumSeqs, s.MaxNumSeqs, l.Settings.MaxNumSeqs},
-		{engine.MaxNumBatchedTokens, s.MaxNumBatchedTokens, l.Settings.MaxNumBatchedTokens},
-	} {
-		if x.has != x.usual {
-			out = append(out, fmt.Sprintf("--%s %d", x.flag, x.has))
-		}
-	}
-	return strings.Join(out, " ")
-}
 
 func predicted(of *planning.Point, t *Targets) (out []Metric) {
 	p := of.Prediction

@@ -19,7 +19,6 @@ const (
 	rankBeside = iota + 1
 	rankNote
 	rankMemory
-	rankMeasure
 	rankBasis
 	rankLabel
 	rankCommand
@@ -39,8 +38,6 @@ func Document(a *Answer) *render.Document {
 	d.More = "the memory line by line, and the result for every kind of GPU"
 	if a.Result == nil {
 		d.More = "the memory line by line"
-	} else if a.Result.Measure != nil {
-		d.More = "the load test that would decide, the memory, and all GPUs"
 	}
 	d.answer()
 	d.ShowIn(render.Details)
@@ -88,7 +85,6 @@ func (d *document) answer() {
 		}
 		d.Ranked(rank, "fits with", fmt.Sprintf("%s: leaves %s for the KV cache", x.Change, render.GiB(x.Left.Value)))
 	}
-	d.measure(r)
 }
 
 // rows is the table of the answer: what is asked for of each configuration, with its interval.
@@ -249,21 +245,6 @@ func (d *document) writeLimits(r *Result) {
 	}
 }
 
-// measure says which load test would tell most.
-func (d *document) measure(r *Result) {
-	if r == nil || r.Measure == nil {
-		return
-	}
-	m := r.Measure
-	d.Ranked(rankMeasure, "measure", fmt.Sprintf("most useful load test: two minutes of %s. It would narrow %s from a factor of %s to %s. Start one replica of the likely row, then",
-		m.Load, m.Widest, factor(m.Factor), factor(m.Reduced)))
-	d.Rank(rankMeasure)
-	for _, c := range m.Commands[min(1, len(m.Commands)):] {
-		d.Command(c)
-	}
-	d.Rank(0)
-}
-
 // offers says what came of every kind of GPU and form of the weights.
 func (d *document) offers() {
 	if d.a.Result == nil {
@@ -296,14 +277,6 @@ func (d *document) offers() {
 		d.Paragraph("", "prices: "+priced+"; $/M out is dollars per million output tokens at the load of the row")
 	}
 	d.Paragraph("", render.Plural(d.a.Result.Evaluated, "configuration")+" simulated; more expensive options are not searched further")
-}
-
-// factor writes how far apart the ends of an interval are.
-func factor(f float64) string {
-	if f > 100 {
-		return "more than 100"
-	}
-	return fmt.Sprintf("%.2g", f)
 }
 
 // fewRemedies is how many changes with which the model fits say enough.

@@ -41,7 +41,7 @@ func answer(t *testing.T, itl time.Duration) *Answer {
 	must.Succeed(t, err)
 	return New(&planning.Tuned{
 		Ledger: l, Plan: p, Result: r, Check: &perfmodel.Check{Source: "a log", Comparisons: l.Check(perfmodel.Observed{KVBytes: 5 << 30, NumBlocks: 4096, WeightBytes: 51 << 30})},
-	}, "google/gemma-3-27b-it", func(gpu, form, tested string) string { return "" })
+	}, "google/gemma-3-27b-it")
 }
 
 func TestTextKeepsToItsColumns(t *testing.T) {
@@ -79,7 +79,6 @@ func TestShortTextFitsTheScreen(t *testing.T) {
 		a := answer(t, itl)
 		a.Notes = append(a.Notes, strings.Repeat("a note that goes on and on ", 20), strings.Repeat("another one ", 20))
 		a.LeftOut, a.Idle = []string{"--enable-dbo: the overlap of two half batches"}, []string{"--seed"}
-		a.Result.Measure = &Measurement{&planning.Measurement{Load: "as much as it takes", Widest: "ITL P95", Factor: 2, Reduced: 1.1}, []string{"vllm serve x", "sixty bench http://localhost:8000", "sixty tune …"}}
 		var b bytes.Buffer
 		must.Succeed(t, Document(a).Text(&b, render.Options{}, false))
 		if n := strings.Count(b.String(), "\n"); n > 20 || !strings.Contains(b.String(), "vllm serve google/gemma") || !strings.Contains(b.String(), "ITL P95, ms") || !strings.Contains(b.String(), "--full shows") {

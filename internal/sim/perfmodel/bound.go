@@ -22,7 +22,7 @@ func (p *Prior) possible(f *Fit) error {
 	}
 	return hint.With(fmt.Errorf("its steps took %s, less than reading this model's weights once on this GPU (at least %s): it belongs to another model or GPU, more GPUs, or smaller weights",
 		render.Seconds(step), render.Seconds(least)),
-		"name the measured model and GPU, and the server's arguments, such as --tensor-parallel-size, --quantization or --speculative-config (with tune --load-test: --load-test-args)")
+		"name the measured model and GPU, and the server's arguments, such as --tensor-parallel-size, --quantization or --speculative-config, by --engine-args")
 }
 
 // lightest is the time of a step without prompts as the least loaded that was seen.

@@ -71,9 +71,6 @@ func (a *Arrivals) Validate() error {
 // Constant arrivals come at equal distances, for ever.
 func Constant(rate float64) Arrivals { return Arrivals{Profile: []Segment{{0, rate, rate}}} }
 
-// Poisson arrivals are independent of each other, for ever.
-func Poisson(rate float64) Arrivals { return Arrivals{Profile: []Segment{{0, rate, rate}}, CV: 1} }
-
 // Pacer returns the times of valid arrivals.
 func (a *Arrivals) Pacer(seed uint64) (Pacer, error) {
 	if err := a.Validate(); err != nil {

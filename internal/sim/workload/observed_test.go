@@ -120,7 +120,7 @@ func TestMeasuredArrivalsAreThoseThatWere(t *testing.T) {
 		a    Arrivals
 	}{
 		{"even", Arrivals{Profile: []Segment{{0, 8, 8}}}},
-		{"Poisson", Poisson(8)},
+		{"Poisson", poisson(8)},
 		{"bursty", Arrivals{Profile: []Segment{{0, 20, 20}}, CV: 3}},
 		{"a ramp", ramp},
 	} {
@@ -148,7 +148,7 @@ func TestMeasuredArrivalsAreThoseThatWere(t *testing.T) {
 }
 
 func TestGapsInTheCountersAreNoPauses(t *testing.T) {
-	o := Observed{Arrived: counts(t, Poisson(10), 200), Every: time.Second}
+	o := Observed{Arrived: counts(t, poisson(10), 200), Every: time.Second}
 	for i := 50; i < 150; i++ {
 		o.Arrived[i] = math.NaN()
 	}
@@ -190,7 +190,7 @@ func TestArrivalsGoOn(t *testing.T) {
 
 func TestExactlyAsManyArriveAsAreExpected(t *testing.T) {
 	for _, a := range []Arrivals{
-		Poisson(8), Constant(8),
+		poisson(8), Constant(8),
 		{Profile: []Segment{{0, 8, 8}}, CV: 3},
 		{Profile: []Segment{{time.Minute, 2, 20}, {time.Minute, 5, 5}}, CV: 1},
 	} {
@@ -255,3 +255,6 @@ func TestQuantilesAreThoseOfPromQL(t *testing.T) {
 		t.Errorf("without buckets: %v", got)
 	}
 }
+
+// poisson arrivals are independent of each other, for ever.
+func poisson(rate float64) Arrivals { return Arrivals{Profile: []Segment{{0, rate, rate}}, CV: 1} }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/load/campaign"
 	"github.com/sixty-dev/sixty/internal/pathologies"
-	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
@@ -88,35 +86,12 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.read(cmd.ErrOrStderr()); err != nil {
 		return err
 	}
-	var text bytes.Buffer // for --out
-	if f.out.Form() == "text" {
-		f.Show = f.shows(cmd.OutOrStdout(), &text)
-	}
 	found, err := campaign.Run(cmd.Context(), f.Config)
-	switch {
-	case text.Len() > 0:
-		err = errors.Join(err, f.out.Write(nil, func(w io.Writer, _ render.Options) error {
-			_, err := text.WriteTo(w)
-			return err
-		}))
-	case found != nil && f.Show == nil:
+	if found != nil {
 		err = errors.Join(err, f.out.Report(cmd.OutOrStdout(), found.Document(), found.Value()))
 	}
 	if errors.Is(err, campaign.ErrMissed) {
 		return errFound
 	}
 	return err
-}
-
-// shows prints one document after another to stdout, or keeps what goes to a file.
-func (f *benchFlags) shows(stdout io.Writer, file io.Writer) func(*render.Document) error {
-	if f.out.File != "" {
-		stdout = file
-	}
-	between := ""
-	return func(d *render.Document) error {
-		_, _ = io.WriteString(stdout, between)
-		between = "\n"
-		return d.Text(stdout, command.Terminal(stdout, f.out.Color), f.out.Full)
-	}
 }

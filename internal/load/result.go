@@ -40,7 +40,6 @@ type Result struct {
 	Tokens     Tokens                   `json:"tokens"`
 	Goodput    *Goodput                 `json:"goodput,omitempty"`
 	Streams    Streams                  `json:"streams"`
-	Series     []Point                  `json:"series"`
 	Server     *Server                  `json:"server,omitempty"`
 	Generator  Judgement                `json:"generator"`
 	Notes      []string                 `json:"notes,omitempty"`
@@ -208,22 +207,6 @@ type Goodput struct {
 // Streams is the concurrency over the window.
 type Streams struct {
 	Mean float64 `json:"mean"`
-	Max  int     `json:"max"`
-}
-
-// Point is a moment of the test: averages over Width seconds from At.
-type Point struct {
-	At       float64 `json:"at"`
-	Width    float64 `json:"width"`
-	InFlight float64 `json:"in_flight"`
-	Sent     float64 `json:"sent"`     // per second
-	Complete float64 `json:"complete"` // per second
-	Failed   float64 `json:"failed"`   // per second
-	Tokens   float64 `json:"tokens"`   // output tokens per second
-	TTFTP50  float64 `json:"ttft_p50"` // 0 without a first token in it
-	TTFTP95  float64 `json:"ttft_p95"`
-	ITLP50   float64 `json:"itl_p50"`
-	ITLP95   float64 `json:"itl_p95"`
 }
 
 // Judgement is what the generator says of itself.

@@ -42,7 +42,6 @@ func Summarize(rec *Recording, set Settings) *Result {
 	s.tokens()
 	s.goodput()
 	s.streams()
-	s.series()
 	s.res.Generator = s.judge()
 	s.addNotes()
 	return s.res
@@ -309,7 +308,7 @@ func (s *summary) throughput() {
 	if length <= 0 {
 		return
 	}
-	var done, offered, input float64
+	var done, offered, input, output float64
 	batches := make([]float64, s.rateBatches(length))
 	for _, r := range s.bySent {
 		if r.Scheduled >= s.from && r.Scheduled < s.to {
@@ -317,7 +316,7 @@ func (s *summary) throughput() {
 		}
 		if r.Outcome == Complete && r.End >= s.from && r.End < s.to {
 			done++
-			input += float64(r.PromptTokens)
+			input, output = input+float64(r.PromptTokens), output+float64(r.OutputTokens)
 			batches[min(int(float64(len(batches))*(r.End-s.from).Seconds()/length), len(batches)-1)]++
 		}
 	}
@@ -342,7 +341,7 @@ func (s *summary) throughput() {
 		t.OutputLow, t.OutputHigh = rateInterval(perSlice, covered)
 	}
 	if !s.set.Target.Stream {
-		s.wholeTokens(length)
+		t.OutputTokens, t.OutputLow, t.OutputHigh = output/length, output/length, output/length
 	}
 }
 
@@ -355,19 +354,6 @@ func (s *summary) rateBatches(length float64) int {
 		n = min(n, length/d.Mean)
 	}
 	return max(int(n), 3)
-}
-
-// wholeTokens counts the tokens of answers that were not streamed.
-func (s *summary) wholeTokens(length float64) {
-	var tokens float64
-	for _, r := range s.bySent {
-		if r.Outcome == Complete && r.End >= s.from && r.End < s.to {
-			tokens += float64(r.OutputTokens)
-		}
-	}
-	t := &s.res.Throughput
-	t.OutputTokens = tokens / length
-	t.OutputLow, t.OutputHigh = t.OutputTokens, t.OutputTokens
 }
 
 // rateInterval is the interval of a rate from its counts in equal batches of
@@ -458,34 +444,14 @@ func meets(r *Record, o *slo.Objective, streamed bool) bool {
 	return o.E2EP95 == 0 || r.End-r.Scheduled <= o.E2EP95
 }
 
+// streams is how many requests were in flight.
 func (s *summary) streams() {
-	type change struct {
-		at time.Duration
-		by int
-	}
-	var changes []change
+	var held time.Duration
 	for _, r := range s.bySent {
-		if r.End > r.Sent {
-			changes = append(changes, change{r.Sent, 1}, change{r.End, -1})
-		}
+		held += max(min(r.End, s.to)-max(r.Sent, s.from), 0)
 	}
-	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
-	var last time.Duration
-	level, total, integral := 0, 0.0, 0.0
-	for _, c := range changes {
-		if from, to := max(last, s.from), min(c.at, s.to); to > from {
-			d := (to - from).Seconds()
-			total += d
-			integral += d * float64(level)
-		}
-		level += c.by
-		if c.at >= s.from && c.at <= s.to {
-			s.res.Streams.Max = max(s.res.Streams.Max, level)
-		}
-		last = c.at
-	}
-	if total > 0 {
-		s.res.Streams.Mean = integral / total
+	if s.to > s.from {
+		s.res.Streams.Mean = held.Seconds() / (s.to - s.from).Seconds()
 	}
 }
 
@@ -509,58 +475,6 @@ func (s *summary) checkServerAlive() {
 	if answered > 0 && refused >= minGone {
 		s.res.Gone = answered.Seconds()
 	}
-}
-
-// maxPoints bounds the series: more than a chart shows, and enough requests in each
-// for its percentiles to mean something.
-const maxPoints = 150
-
-// series lays the test out over time: a point is one slice, or several.
-func (s *summary) series() {
-	each := int(s.rec.Duration/s.rec.SliceWidth)/maxPoints + 1
-	width := s.rec.SliceWidth * time.Duration(each)
-	n := int(s.rec.Duration/width) + 1
-	points := make([]Point, n)
-	first := make([][]float64, n)
-	sec := width.Seconds()
-	at := func(d time.Duration) *Point { return &points[min(int(d/width), n-1)] }
-	for _, r := range s.bySent {
-		at(r.Sent).Sent += 1 / sec
-		switch {
-		case r.Outcome == Complete:
-			at(r.End).Complete += 1 / sec
-		case r.Outcome.Failed():
-			at(r.End).Failed += 1 / sec
-		}
-		if r.First > 0 {
-			i := min(int(r.First/width), n-1)
-			first[i] = append(first[i], r.TTFT().Seconds())
-		}
-		for i := min(int(r.Sent/width), n-1); i < n; i++ {
-			begin := time.Duration(i) * width
-			if begin >= r.End {
-				break
-			}
-			points[i].InFlight += (min(r.End, begin+width) - max(r.Sent, begin)).Seconds() / sec
-		}
-	}
-	for i := range points {
-		p := &points[i]
-		p.At, p.Width = float64(i)*sec, sec
-		slices.Sort(first[i])
-		p.TTFTP50, p.TTFTP95 = stat.Quantile(first[i], 0.5), stat.Quantile(first[i], 0.95)
-		gaps := map[uint32]int64{}
-		for _, sl := range s.rec.Slices[min(i*each, len(s.rec.Slices)):min((i+1)*each, len(s.rec.Slices))] {
-			p.Tokens += float64(sl.Tokens) / sec
-			for b, count := range sl.Gaps {
-				gaps[b] += count
-			}
-		}
-		if len(gaps) > 0 {
-			p.ITLP50, p.ITLP95 = gapQuantile(gaps, 0.5), gapQuantile(gaps, 0.95)
-		}
-	}
-	s.res.Series = points
 }
 
 // gapQuantile is a quantile of a slice's gaps, in seconds.

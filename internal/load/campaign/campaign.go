@@ -1,6 +1,6 @@
 // Package campaign makes the tests of one invocation of sixty bench: those of scenarios, a
-// trace or a workload that was measured, and the search for capacity. It hands results out as
-// they come and writes them to files. Package load makes a single test.
+// trace or a workload that was measured, and the search for capacity. It writes results to files.
+// Package load makes a single test.
 package campaign
 
 import (
@@ -52,12 +52,9 @@ type Config struct {
 	Search               string
 	SearchFrom, SearchTo float64
 
-	Files  Files
-	Stderr io.Writer
-	Live   bool // Stderr is a terminal
-	// Show is handed each result, or a search, as it comes; nil shows nothing.
-	Show func(*render.Document) error
-
+	Files     Files
+	Stderr    io.Writer
+	Live      bool                                                        // Stderr is a terminal
 	Saving    func(context.Context)                                       // is told that what was measured is being written
 	LastWords func(context.Context) (context.Context, context.CancelFunc) // for what is said after an interrupt
 }
@@ -295,14 +292,15 @@ func (b *campaign) tests(ctx context.Context) (*Found, error) {
 	var last *load.Recording
 	for i := range plans {
 		res, rec, err := b.run(ctx, &plans[i], nil)
-		if err != nil {
+		switch {
+		case err != nil && i == 0:
 			return nil, err
+		case err != nil:
+			return found, err
 		}
 		found.Results, last = append(found.Results, res), rec
-		if b.Show != nil {
-			if err := b.Show(loadreport.Document(nil, "", res)); err != nil {
-				return found, err
-			}
+		if _, answer := loadreport.Answer(res); len(plans) > 1 {
+			fmt.Fprintf(b.Stderr, "%s: %s\n", res.Name, answer)
 		}
 		if ctx.Err() != nil {
 			break

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/load"
-	"github.com/sixty-dev/sixty/internal/load/loadreport"
 )
 
 // trialDuration is how long one trial lasts without --duration and --requests:
@@ -43,11 +42,6 @@ func (b *campaign) search(ctx context.Context) (*Found, error) {
 			if t.Result != nil {
 				found.Results = append(found.Results, t.Result)
 			}
-		}
-	}
-	if b.Show != nil {
-		if err := b.Show(loadreport.Document(searched, found.unit)); err != nil {
-			return found, err
 		}
 	}
 	if err := b.write(found, nil); err != nil {
@@ -112,12 +106,10 @@ func (b *campaign) trial(ctx context.Context, s load.Scenario, level float64) (l
 	if res.Generator.Spoiled {
 		return t, hint.With(fmt.Errorf("%w: %s", ErrSpoiled, strings.Join(res.Generator.Reasons, "; ")), "search with more CPUs for the load generator")
 	}
-	if b.Show != nil {
-		verdict := "met"
-		if !t.Met {
-			verdict = "missed: " + t.Why
-		}
-		fmt.Fprintf(b.Stderr, "trial at %.4g: %s\n", level, verdict)
+	verdict := "met"
+	if !t.Met {
+		verdict = "missed: " + t.Why
 	}
+	fmt.Fprintf(b.Stderr, "trial at %.4g: %s\n", level, verdict)
 	return t, nil
 }

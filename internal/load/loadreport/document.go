@@ -23,23 +23,37 @@ func Document(found *load.Found, unit string, results ...*load.Result) *render.D
 	if len(results) > 0 {
 		title += " of " + results[0].Target.Model
 	}
-	d := &document{render.NewDocument(title)}
+	d := &document{render.NewDocument(title), render.Everywhere}
 	if found != nil {
 		d.search(found, unit)
-		d.Figures(searchPlots(found, unit)...)
+		d.everywhere = render.Details
+	} else if len(results) > 1 {
+		d.ShowIn(render.Screen)
+		for _, r := range results {
+			style, answer := Answer(r)
+			d.Answer(style, r.Name, answer)
+			d.Rank(rankEvidence) // of many the first stays
+		}
+		d.Rank(0)
+		d.everywhere = render.Details
 	}
 	for _, r := range results {
+		d.ShowIn(d.everywhere)
 		d.result(r)
-		d.More = "every latency and all evidence; --out FILE.html draws charts"
+		d.More = "every latency and all evidence"
 	}
 	return d.Document
 }
 
-type document struct{ *render.Document }
+type document struct {
+	*render.Document
+	everywhere render.Form // that shows a result: not a screen, where it is one of several
+}
 
 // How long parts of a short summary stay where there is no room for all of them.
 const (
-	rankFollows = iota + 1
+	rankMetric = iota + 1
+	rankFollows
 	rankEvidence
 	rankGenerator
 	rankMark
@@ -61,8 +75,8 @@ var metricTitles = map[load.Metric]string{
 	load.E2EScheduled: "E2E from schedule", load.Stall: "longest stall", load.Connect: "connect", load.QueueWait: "wait for a stream",
 }
 
-// Title is a latency's name in reports.
-func Title(m load.Metric) string {
+// title is a latency's name in reports.
+func title(m load.Metric) string {
 	if t, ok := metricTitles[m]; ok {
 		return t
 	}
@@ -73,25 +87,21 @@ func Title(m load.Metric) string {
 func (d *document) result(r *load.Result) {
 	style, answer := Answer(r)
 	name := r.Name
-	if name != "" {
-		d.ShowIn(render.Page)
+	if name != "" && d.everywhere != render.Everywhere {
 		d.Section(name, "")
-		d.ShowIn(render.Everywhere)
+	} else if name != "" {
 		name += ": "
 	}
 	d.Answer(style, "", answer)
 	d.Paragraph("", fmt.Sprintf("%s%s at %s (%s%s)", name, r.Target.Model, r.Target.URL, r.Target.API, streaming(r.Target.Stream)))
-	d.Paragraph("", Shape(r))
+	d.Paragraph("", shape(r))
 	d.ShowIn(render.Page)
 	if v := r.Target.Version; v != "" {
 		d.Paragraph("", "version "+v)
 	}
 	d.Paragraph("", "started "+r.Started.Format("2006-01-02 15:04:05 MST"))
-	d.ShowIn(render.Screen)
-	d.table(r, false)
-	d.ShowIn(render.Details)
-	d.table(r, true)
-	d.ShowIn(render.Everywhere)
+	d.ShowIn(d.everywhere)
+	d.latencies(r)
 	d.requests(r)
 	x := &r.Throughput
 	d.item(rankThroughput, "throughput", "requests/s %s, output tokens/s %s", render.Within(render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh)),
@@ -101,21 +111,20 @@ func (d *document) result(r *load.Result) {
 	}
 	d.ShowIn(render.Details)
 	d.item(0, "input", "%s input tokens/s", render.Number(x.InputTokens))
-	d.item(0, "in flight", "%.1f on average, %d at most", r.Streams.Mean, r.Streams.Max)
+	d.item(0, "in flight", "%.1f on average", r.Streams.Mean)
 	d.item(0, "tokens", "prompt %.0f (requested %.0f), output %.0f (requested %.0f)%s", r.Tokens.Prompt, r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, cached(r))
-	d.ShowIn(render.Everywhere)
+	d.ShowIn(d.everywhere)
 	d.server(r)
 	d.generator(r)
 	d.ShowIn(render.Details)
 	d.item(0, "steady state", "%s", r.Window.Why)
-	d.ShowIn(render.Everywhere)
+	d.ShowIn(d.everywhere)
 	if few(r) {
 		d.item(rankMark, "* and ?", "too few requests to bound that percentile from above")
 	}
 	for _, n := range r.Notes {
 		d.item(rankNote, "note", "%s", n)
 	}
-	d.Figures(plots(r)...)
 }
 
 // Answer is what a result says, in a sentence, and how it is to stand out.
@@ -148,20 +157,17 @@ func Answer(r *load.Result) (render.Style, string) {
 		render.Number(r.Throughput.OutputTokens), failed, strings.Join(p95, ", "))
 }
 
-// table shows the latencies: those of users, or all of them.
-func (d *document) table(r *load.Result, full bool) {
+// latencies are those of users, and in full all.
+func (d *document) latencies(r *load.Result) {
 	var rows [][]string
-	names, quantiles, metrics := []string{"P50", "P95", "P99"}, []float64{0.5, 0.95, 0.99}, []load.Metric{load.TTFT, load.ITL, load.E2E}
-	if full {
-		names, quantiles, metrics = []string{"count", "mean", "P50", "P90", "P95", "P99", "max"}, []float64{0.5, 0.9, 0.95, 0.99}, load.Metrics()
-	}
-	for _, m := range metrics {
+	var ranks []int
+	for _, m := range load.Metrics() {
 		x := r.Latency[m]
 		if x == nil || x.Count == 0 || m == load.TTFTScheduled && same(r, load.TTFT, m) || m == load.E2EScheduled && same(r, load.E2E, m) {
 			continue
 		}
-		var row []string
-		for _, q := range quantiles {
+		row := []string{title(m), render.Seconds(x.Mean)}
+		for _, q := range []float64{0.5, 0.95, 0.99} {
 			p, _ := x.At(q)
 			mark := ""
 			if p.Few {
@@ -169,16 +175,13 @@ func (d *document) table(r *load.Result, full bool) {
 			}
 			row = append(row, render.Seconds(p.Value)+mark)
 		}
-		if full {
-			row = append(append([]string{fmt.Sprint(x.Count), render.Seconds(x.Mean)}, row...), render.Seconds(x.Max))
+		rows, ranks = append(rows, append(row, interval(x))), append(ranks, 0)
+		if m != load.TTFT && m != load.ITL && m != load.E2E {
+			ranks[len(ranks)-1] = rankMetric
 		}
-		rows = append(rows, append(append([]string{Title(m)}, row...), interval(x)))
 	}
-	columns := append(render.Columns("", names...), render.Column{Title: "95 % interval of P95", Left: true, Rank: 2})
-	if full {
-		columns[1].Rank, columns[4].Rank = 1, 1
-	}
-	d.Table(columns, rows)
+	columns := append(render.Columns("", "mean", "P50", "P95", "P99"), render.Column{Title: "95 % interval of P95", Left: true, Rank: 2})
+	d.Table(columns, rows).Ranks = ranks
 }
 
 // interval is that of a P95, open where too few requests bound it.
@@ -216,8 +219,8 @@ func few(r *load.Result) bool {
 	return false
 }
 
-// Shape says in a line how the load was made.
-func Shape(r *load.Result) string {
+// shape says in a line how the load was made.
+func shape(r *load.Result) string {
 	l, how := &r.Load, ""
 	switch {
 	case l.Concurrency > 0:
@@ -283,9 +286,10 @@ func (d *document) server(r *load.Result) {
 		}
 	}
 	var parts []string
-	for _, k := range signals(highest) {
-		s := signal(k)
-		parts = append(parts, s.Title+" "+indicator.FormatNumber(highest[k], s.Unit))
+	for _, s := range indicator.All() {
+		if v, ok := highest[s.Name]; ok {
+			parts = append(parts, s.Title+" "+indicator.FormatNumber(v, s.Unit))
+		}
 	}
 	if r.Server.Missed > 0 {
 		d.item(0, "server", "%d scrapes of its metrics failed", r.Server.Missed)
@@ -293,7 +297,7 @@ func (d *document) server(r *load.Result) {
 	if len(parts) > 0 {
 		d.ShowIn(render.Details)
 		d.item(0, "server", "at most: %s", strings.Join(parts, ", "))
-		d.ShowIn(render.Everywhere)
+		d.ShowIn(d.everywhere)
 	}
 	for i := range r.Server.Phases {
 		x := &r.Server.Phases[i]
@@ -312,7 +316,7 @@ func (d *document) server(r *load.Result) {
 		if len(x.Unchecked) > 0 {
 			d.ShowIn(render.Page)
 			d.item(0, "", "not checked, no metrics: %s", strings.Join(x.Unchecked, ", "))
-			d.ShowIn(render.Everywhere)
+			d.ShowIn(d.everywhere)
 		}
 	}
 	for _, n := range r.Server.Notes {
@@ -339,31 +343,7 @@ func (d *document) finding(f *load.FiredPathology, verdict string) {
 		}
 		d.item(rankFix, "", "  try: %s", x)
 	}
-	d.ShowIn(render.Everywhere)
-}
-
-// signals are the keys in the order of reports: what a reader looks for first.
-func signals[V any](m map[string]V) []string {
-	first := []string{indicator.Running.Name, indicator.Waiting.Name, indicator.KVUsage.Name, indicator.PreemptionRate.Name, indicator.PrefixHitRatio.Name}
-	rank := func(k string) int {
-		if i := slices.Index(first, k); i >= 0 {
-			return i
-		}
-		return len(first)
-	}
-	keys := slices.Sorted(maps.Keys(m))
-	slices.SortStableFunc(keys, func(a, b string) int { return rank(a) - rank(b) })
-	return keys
-}
-
-// signal is a signal by its name; one of a newer version has no unit.
-func signal(name string) *indicator.Signal {
-	for _, s := range indicator.All() {
-		if s.Name == name {
-			return s
-		}
-	}
-	return &indicator.Signal{Name: name, Title: name}
+	d.ShowIn(d.everywhere)
 }
 
 func (d *document) generator(r *load.Result) {
@@ -374,7 +354,7 @@ func (d *document) generator(r *load.Result) {
 	}
 	d.item(rankGenerator, "generator", "%s", judged)
 	d.ShowIn(render.Details)
-	defer d.ShowIn(render.Everywhere)
+	defer d.ShowIn(d.everywhere)
 	line := fmt.Sprintf("send lag %s / %s (P50 / P99)", render.Seconds(g.SendLag.P50), render.Seconds(g.SendLag.P99))
 	if g.ReceiveLag.Count > 0 {
 		line += fmt.Sprintf(", receive lag %s / %s, corrected by the kernel's times", render.Seconds(g.ReceiveLag.P50), render.Seconds(g.ReceiveLag.P99))

@@ -3,7 +3,7 @@ package audit
 import (
 	"cmp"
 	"fmt"
-	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -142,13 +142,8 @@ func Checklist(surface *checks.Surface, docs []*files.Document, known bool) []Ar
 		for _, it := range m.items {
 			a.Items = append(a.Items, s.measure(it, s.Engines()))
 		}
-		switch m.id {
-		case "user-experience":
-			a.Items = append(a.Items, s.resolution())
-		case "offered-load":
+		if m.id == "offered-load" {
 			a.Items = append(a.Items, s.gateway())
-		case "memory-pressure":
-			a.Items = append(a.Items, s.residency())
 		}
 		areas = append(areas, a)
 	}
@@ -195,9 +190,6 @@ func (s checklist) measure(m measured, engines []dialect.Dialect) Item {
 	for _, d := range engines {
 		names := indicator.Reads(d.Expr(m.signal))
 		missing := d.Missing(m.signal)
-		for i, n := range missing {
-			missing[i] = s.calledThen(n, d)
-		}
 		if len(missing) == 0 {
 			for i, n := range names {
 				names[i] = d.Metric(n)
@@ -226,23 +218,6 @@ func (s checklist) measure(m measured, engines []dialect.Dialect) Item {
 	return it
 }
 
-// calledThen returns what a metric was called in the release of a server, where that
-// did not have it yet.
-func (s checklist) calledThen(name string, d dialect.Dialect) string {
-	release, _, _ := strings.Cut(d.Version, " ")
-	f, ok := dialect.Known(name)
-	if !ok || d.Engine != vllm.ID || release == "" || f.Released(release) {
-		return name
-	}
-	canonical, prefix := vllm.Canonical(name)
-	for _, old := range dialect.Families() {
-		if old.Replacement == f.Name && old.Released(release) {
-			return prefix + strings.TrimPrefix(strings.Replace(canonical, f.Name, old.Name, 1), engine.Canonical)
-		}
-	}
-	return name
-}
-
 func distinct(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 
 // hintFor says how to get a metric that one dialect lacks.
@@ -262,33 +237,6 @@ func hintFor(name string, d dialect.Dialect, otherwise string) string {
 	return otherwise
 }
 
-// resolution says how well percentiles can be read from the buckets.
-func (s checklist) resolution() Item {
-	it := Item{Name: "histogram resolution", Severity: catalog.Info}
-	for _, d := range s.Engines() {
-		family := d.Metric("vllm:request_queue_time_seconds")
-		ttft := s.EdgesOf(d.Metric("vllm:time_to_first_token_seconds"))
-		queue := s.EdgesOf(strings.TrimSuffix(family, "_count"))
-		switch {
-		case len(ttft) < 2:
-			continue
-		case ttft[len(ttft)-1].Value < 60:
-			it.Status, it.Severity = Partial, catalog.Ticket
-			it.Detail = fmt.Sprintf("TTFT's last bucket ends at %.6g s: percentiles above read as that", ttft[len(ttft)-1].Value)
-			it.Hint = "upgrade to vLLM 0.8.4 or later, whose buckets end at 2560 s"
-		case len(queue) > 1 && queue[0].Value >= 0.3:
-			it.Status = Partial
-			it.Detail = fmt.Sprintf("queue, prefill and end-to-end times begin at %.6g s: below that, use means, not percentiles", queue[0].Value)
-			it.Hint = "from 0.32 on set --custom-histogram-buckets; before, alert on sum/count"
-		default:
-			it.Status, it.Detail = Present, fmt.Sprintf("TTFT from %.6g to %.6g s", ttft[0].Value, ttft[len(ttft)-1].Value)
-		}
-		return it
-	}
-	it.Detail = "no buckets were seen"
-	return it
-}
-
 // gateways are request counters of what may stand before the servers.
 var gateways = []string{
 	"sixty_gateway_requests_total", "nginx_ingress_controller_requests", "envoy_http_downstream_rq_total", "envoy_cluster_upstream_rq_total", "istio_requests_total",
@@ -299,7 +247,7 @@ var gateways = []string{
 // Wanted lists names beside the engines' that the checklist looks for in a
 // Prometheus server.
 func Wanted() []string {
-	return slices.Concat(gateways, hosts, []string{"container_memory_working_set_bytes", "process_resident_memory_bytes", "http_requests_total", "ALERTS", "probe_success"})
+	return slices.Concat(gateways, hosts, []string{"container_memory_working_set_bytes", "http_requests_total", "ALERTS", "probe_success"})
 }
 
 var hosts = []string{"node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_network_receive_bytes_total"}
@@ -326,19 +274,6 @@ func (s checklist) gateway() Item {
 		Name: "gateway (timeouts, disconnects)", Severity: catalog.Ticket,
 		Hint: "scrape the gateway; the server does not count requests that time out or are abandoned (vllm-project/vllm#31503)",
 	}, gateways...)
-}
-
-func (s checklist) residency() Item {
-	it := Item{Name: "KV block residency", Severity: catalog.Info, Hint: "start the server with --kv-cache-metrics (vLLM 0.12)"}
-	it.Status, it.Detail = Missing, "not exposed: vllm:kv_block_lifetime_seconds"
-	for _, d := range s.Engines() {
-		if name := d.Metric("vllm:kv_block_lifetime_seconds_count"); s.Exposes(name) {
-			it.Status, it.Detail, it.Hint = Present, name, ""
-		} else if d.Engine != dialect.VLLM {
-			it.Status, it.Detail, it.Hint = Unknown, "vLLM only", ""
-		}
-	}
-	return it
 }
 
 // usualScrape is the interval above which an incident of a minute is seen in
@@ -382,21 +317,12 @@ func (s checklist) infrastructure() Area {
 		a.Items = append(a.Items, Item{Name: "GPUs", Severity: catalog.Ticket, Detail: "no GPU exporter among the servers", Hint: "name it too: sixty audit VLLM:8000 GPU-HOST:9400"})
 	}
 	host := s.lookFor(Item{Name: "host and network", Severity: catalog.Info, Hint: "scrape node_exporter on the hosts"}, hosts...)
-	a.Items = append(a.Items, host, s.memory(), s.pace())
-	return a
-}
-
-func (s checklist) memory() Item {
-	it := s.lookFor(Item{
+	memory := s.lookFor(Item{
 		Name: "memory of the processes", Severity: catalog.Info,
 		Hint: "scrape the kubelet's cAdvisor: with several API servers vLLM exposes no process metrics",
 	}, "container_memory_working_set_bytes")
-	if it.Status != Present && s.Exposes("process_resident_memory_bytes") {
-		it.Status = Partial
-		it.Detail = "process_resident_memory_bytes is the API server's alone: leaks are mostly in the engine core and the workers (vllm-project/vllm#44490)"
-		it.Hint = "scrape the kubelet's cAdvisor for container_memory_working_set_bytes"
-	}
-	return it
+	a.Items = append(a.Items, host, memory, s.pace())
+	return a
 }
 
 func (s checklist) pace() Item {
@@ -404,11 +330,9 @@ func (s checklist) pace() Item {
 	switch {
 	case !s.Whole:
 		it.Detail, it.Hint = "known to the Prometheus server", askPrometheus
-	case s.Interval > 2*usualScrape:
+	case s.Interval > usualScrape:
 		it.Status, it.Severity = Partial, catalog.Ticket
 		it.Detail, it.Hint = fmt.Sprintf("every %s: an incident of a minute is hardly seen", render.Span(s.Interval)), "scrape the servers every 5 to 15 s"
-	case s.Interval > usualScrape:
-		it.Status, it.Detail, it.Hint = Partial, "every "+render.Span(s.Interval), "scrape the servers every 5 to 15 s"
 	case s.Interval == 0:
 		it.Detail = "too little history to tell"
 	default:
@@ -527,36 +451,29 @@ func readsAny(tree parser.Node, records map[string]*files.Query, families []stri
 	return false
 }
 
-// isBurnRate reports whether an alert looks at one quantity over two windows at
-// least, as burn-rate alerts do: by ranges, or by recorded ratios whose names
-// differ in their window alone.
+// isBurnRate reports whether an alert looks at one quantity over two windows, as burn-rate alerts do: by ranges, or by
+// recorded ratios whose names differ in their window alone.
 func isBurnRate(q *files.Query) bool {
-	windows := map[string]map[string]bool{}
-	both := false
-	parser.Inspect(q.Tree, func(n parser.Node, path []parser.Node) error {
+	windows, two, both := map[string]string{}, false, false
+	look := func(of, window string) {
+		two = two || windows[of] != "" && windows[of] != window
+		windows[of] = window
+	}
+	parser.Inspect(q.Tree, func(n parser.Node, _ []parser.Node) error {
 		switch n := n.(type) {
 		case *parser.VectorSelector:
-			of, window := strings.TrimRight(checks.NameOf(n), "0123456789smhdw"), checks.NameOf(n)
-			if m, ok := parentOf(path).(*parser.MatrixSelector); ok {
-				of, window = checks.NameOf(n), m.Range.String()
-			} else if !strings.HasSuffix(of, "rate") && !strings.HasSuffix(of, ":") && !strings.HasSuffix(of, "_") {
-				return nil
+			if m := recordedWindow.FindStringSubmatch(checks.NameOf(n)); m != nil {
+				look(m[1], m[2])
 			}
-			if windows[of] == nil {
-				windows[of] = map[string]bool{}
-			}
-			windows[of][window] = true
+		case *parser.MatrixSelector:
+			look(checks.NameOf(n.VectorSelector.(*parser.VectorSelector)), n.Range.String())
 		case *parser.BinaryExpr:
 			both = both || n.Op == parser.LAND
 		}
 		return nil
 	})
-	return both && slices.ContainsFunc(slices.Collect(maps.Values(windows)), func(w map[string]bool) bool { return len(w) > 1 })
+	return two && both
 }
 
-func parentOf(path []parser.Node) parser.Node {
-	if len(path) == 0 {
-		return nil
-	}
-	return path[len(path)-1]
-}
+// recordedWindow matches the name of a recorded ratio that ends with its window.
+var recordedWindow = regexp.MustCompile(`^(.+(?:rate|[:_]))([0-9]+[smhdw])$`)

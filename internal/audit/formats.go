@@ -37,7 +37,7 @@ func (r *Report) SARIF(w io.Writer) error {
 		}
 		results = append(results, m{
 			"ruleId": f.Check, "ruleIndex": at[f.Check], "level": sarifLevels[f.Severity],
-			"message":             text(sentence(f.Why) + " " + sentence(f.Fix)),
+			"message":             text(f.Why + "; try: " + f.Fix),
 			"locations":           []m{{"physicalLocation": place, "logicalLocations": []m{{"fullyQualifiedName": f.Where}}}},
 			"partialFingerprints": m{"sixty/v1": fingerprint(f)},
 		})

@@ -28,10 +28,11 @@ type Report struct {
 	// Expressions is how many were judged: none found in many is another
 	// message than none in none.
 	Expressions int
+	Unjudged    int // of dashboards' that are no PromQL
 
 	Findings []checks.Problem
-	Errors   []error                     // files that could not be read
-	Fixed    map[string][]checks.Problem // what was repaired, by file
+	Errors   []error // files that could not be read
+	Repaired int     // how many names were written anew
 }
 
 // Worst returns the highest severity of what was found; ok is false where
@@ -69,7 +70,6 @@ type jsonReport struct {
 	Files       []string         `json:"files"`
 	Expressions int              `json:"expressions"`
 	Errors      []string         `json:"errors,omitempty"`
-	Fixed       []jsonFixed      `json:"fixed,omitempty"`
 }
 
 type jsonSource struct {
@@ -86,12 +86,6 @@ type jsonArea struct {
 	Title  string `json:"title"`
 	Status Status `json:"status"`
 	Items  []Item `json:"items"`
-}
-
-type jsonFixed struct {
-	File     string `json:"file"`
-	Repaired int    `json:"repaired"`
-	Left     int    `json:"left"`
 }
 
 // JSON writes the report as sixty.audit/v1.
@@ -117,22 +111,7 @@ func (r *Report) JSON(w io.Writer) error {
 	for _, a := range r.Areas {
 		out.Areas = append(out.Areas, jsonArea{a.ID, a.Title, a.Status(), append([]Item{}, a.Items...)})
 	}
-	for _, name := range r.Files {
-		if f, ok := r.Fixed[name]; ok {
-			out.Fixed = append(out.Fixed, jsonFixed{name, len(f), r.left(name)})
-		}
-	}
 	return render.JSON(w, out)
-}
-
-// left counts the findings that a file still has, doubts aside.
-func (r *Report) left(name string) (n int) {
-	for _, f := range r.Findings {
-		if f.File == name && !f.Doubt {
-			n++
-		}
-	}
-	return n
 }
 
 // Text writes the report for a terminal: the answer, the checklist, then the faults of each file, the worst first. In
@@ -204,24 +183,25 @@ func (r *Report) headline() string {
 
 // counts says how many files were read, and what was found in them.
 func (r *Report) counts() string {
-	var counts [catalog.Page + 1]int
-	fixable, doubts := 0, 0
+	counts, fixable := map[string]int{}, 0
 	for _, f := range r.Findings {
-		if f.Doubt {
-			doubts++
-			continue
-		}
-		counts[f.Severity]++
+		counts[f.Label()]++
 		if f.Fixable {
 			fixable++
 		}
 	}
-	text := fmt.Sprintf("%s, %s: %d page, %d ticket, %d info", render.Plural(len(r.Files), "file"), render.Plural(r.Expressions, "expression"), counts[catalog.Page], counts[catalog.Ticket], counts[catalog.Info])
-	if doubts > 0 {
-		text += "; " + render.Plural(doubts, checks.Doubtful)
+	text := fmt.Sprintf("%s, %s: %d page, %d ticket, %d info", render.Plural(len(r.Files), "file"), render.Plural(r.Expressions, "expression"), counts["page"], counts["ticket"], counts["info"])
+	if n := counts[checks.Doubtful]; n > 0 {
+		text += "; " + render.Plural(n, checks.Doubtful)
+	}
+	if r.Unjudged > 0 {
+		text += fmt.Sprintf("; %d of dashboards are in another language", r.Unjudged)
 	}
 	if fixable > 0 {
 		text += fmt.Sprintf("; --fix repairs %d", fixable)
+	}
+	if r.Repaired > 0 {
+		text += fmt.Sprintf("; %d repaired", r.Repaired)
 	}
 	return text
 }
@@ -298,31 +278,30 @@ func toTell(areas []Area, all bool) []Item {
 // file tells of the faults of a file: what is wrong and what to do, once for all places of which it is true.
 func (r *Report) file(d *render.Document, name string, full bool) {
 	groups := grouped(slices.DeleteFunc(slices.Clone(r.Findings), func(f checks.Problem) bool { return f.File != name }))
-	fixed, repaired := r.Fixed[name]
-	switch d.Rank(rankPage); {
-	case len(groups) == 0 && !repaired:
+	if len(groups) == 0 {
 		d.Rank(rankClean)
-	case len(groups) > 0 && groups[0][0].Label() != catalog.Page.String():
-		d.Rank(rankLesser)
-	}
-	d.Section(name, "").Name = true
-	if repaired {
-		d.Paragraph("", fmt.Sprintf("%d repaired, %d left.", len(fixed), r.left(name)))
-	} else if len(groups) == 0 {
+		d.Section(name, "").Name = true
 		d.Paragraph("", "nothing found").Style = render.Good
+		return
 	}
-	for _, g := range grouped(fixed) {
-		d.Item("", g[0].Check+": "+g[0].Fix+linesOf(g))
-	}
-	for _, g := range groups {
-		f, fix := g[0], " Fix: "
-		if f.Fixable {
-			fix = " Fix (--fix does it): "
-		}
+	for i, g := range groups {
+		f, where, fix := g[0], "", "; try: "
 		if d.Rank(rankPage); f.Label() != catalog.Page.String() {
 			d.Rank(rankLesser)
 		}
-		d.Item(f.Label(), f.Check+linesOf(g)+": "+sentence(f.Why)+fix+sentence(f.Fix)).Style = styles[f.Label()]
+		if i == 0 {
+			d.Section(name, "").Name = true
+		}
+		if f.Line > 0 {
+			where = fmt.Sprintf(", line %d", f.Line)
+		}
+		if more := len(g) - 1; more > 0 {
+			where += fmt.Sprintf(" and %d more", more)
+		}
+		if f.Fixable {
+			fix = "; --fix does it: "
+		}
+		d.Item(f.Label(), f.Check+where+": "+f.Why+fix+f.Fix).Style = styles[f.Label()]
 		d.Rank(rankPlace)
 		for _, f := range g {
 			place, fragment := f.Where, strings.Join(strings.Fields(f.Fragment), " ")
@@ -359,37 +338,4 @@ func grouped(all []checks.Problem) (out [][]checks.Problem) {
 		}
 	}
 	return out
-}
-
-// shownLines is how many lines of further places are named.
-const shownLines = 8
-
-// linesOf tells where findings stand, the first lines of many.
-func linesOf(all []checks.Problem) string {
-	var lines []string
-	for _, f := range all {
-		if line := fmt.Sprint(f.Line); f.Line > 0 && !slices.Contains(lines, line) {
-			if lines = append(lines, line); len(lines) > shownLines {
-				lines[shownLines] = "…"
-				break
-			}
-		}
-	}
-	switch len(lines) {
-	case 0:
-		return ""
-	case 1:
-		return ", line " + lines[0]
-	}
-	return ", lines " + strings.Join(lines, ", ")
-}
-
-func sentence(s string) string {
-	if word, _, _ := strings.Cut(s, " "); word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyz") == "" {
-		s = strings.ToUpper(s[:1]) + s[1:]
-	}
-	if s == "" || strings.HasSuffix(s, ".") || strings.HasSuffix(s, "]") || strings.HasSuffix(s, ")") && strings.Contains(s, "rate(") {
-		return s
-	}
-	return s + "."
 }

@@ -98,7 +98,7 @@ func TestAuditTakesFilesOfADirectoryForWhatTheyAre(t *testing.T) {
 	if len(got.Files) != 2 || len(got.Findings) != 2 {
 		t.Errorf("%+v", got)
 	}
-	if !strings.Contains(notes, "kustomize.yaml is skipped") || strings.Contains(notes, "notes.txt") {
+	if !strings.Contains(notes, "1 file without rules or a dashboard skipped") || strings.Contains(notes, "notes.txt") {
 		t.Errorf("notes: %s", notes)
 	}
 }
@@ -129,7 +129,7 @@ func TestAuditFindsNothingInWhatIsGenerated(t *testing.T) {
 func TestAuditExitCodes(t *testing.T) {
 	rule := write(t, "alerts.yaml", strings.NewReplacer("gpu_cache", "kv_cache", "> 0.9", "> 90").Replace(brokenRule))
 	good := write(t, "good.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: vllm:num_requests_waiting > 5\n    for: 5m\n")
-	fragile := write(t, "fragile.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: label_set(vllm:num_requests_running, \"a\", \"b\") > 5\n")
+	fragile := write(t, "fragile.json", `{"panels":[{"title":"x","type":"timeseries","targets":[{"expr":"sum(vllm:num_preemptions_total)"}]}]}`)
 	bad := write(t, "bad.yaml", "groups: 5\n")
 	for _, tc := range []struct {
 		name string
@@ -140,7 +140,7 @@ func TestAuditExitCodes(t *testing.T) {
 		{"no fault", []string{good}, nil},
 		{"a fault below --fail-on", []string{fragile}, nil},
 		{"a fault that was asked for", []string{fragile, "--fail-on", "info"}, errFound},
-		{"a fault that is ignored", []string{fragile, "--fail-on", "info", "--ignore", "syntax"}, nil},
+		{"a fault that is ignored", []string{fragile, "--fail-on", "info", "--ignore", "raw-counter"}, nil},
 		{"a release that has the name", []string{write(t, "old.yaml", brokenRule), "--vllm-version", "0.9.1"}, nil},
 		{"a file that cannot be read beside a fault", []string{rule, bad}, errCannotTell},
 	} {

@@ -127,8 +127,6 @@ func TestAutoscalers(t *testing.T) {
 		"shares added up":                  {scaler(1, "", "0.7", "sum(vllm:kv_cache_usage_perc)"), []string{"doubt scaling-wrong"}},
 		"KV cache usage and the queue":     {scaler(1, "", "8", "sum(vllm:kv_cache_usage_perc) * 10 + sum(vllm:num_requests_waiting)"), nil},
 		"GPU utilization alone":            {scaler(1, "", "8", "sum(DCGM_FI_DEV_GPU_UTIL)"), []string{"ticket scaling-wrong"}},
-		"replicas that are gone":           {scaler(1, "", "8", "sum(max_over_time(vllm:num_requests_waiting[30m]))"), []string{"ticket scaling-wrong"}},
-		"a mean of a minute":               {scaler(1, "", "8", "sum(avg_over_time(vllm:num_requests_waiting[1m]))"), nil},
 		"a total in hundreds":              {scaler(1, "", "8", "sum(vllm:num_requests_waiting) / 100"), nil},
 		"an average":                       {scaler(1, "Value", "8", "avg(vllm:num_requests_waiting)"), nil},
 		"a share that never comes near":    {scaler(1, "Value", "80", "max(vllm:kv_cache_usage_perc)"), []string{"doubt scaling-wrong"}},

@@ -13,7 +13,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/parser/posrange"
@@ -36,10 +35,6 @@ type Check struct {
 	Severity catalog.Severity
 	Title    string // what it finds, one line
 	Doc      string // why that is a fault, and what to do
-
-	// Bad holds the fault and Good does not. Each is a panel's query; an alert's
-	// expression behind "alert: "; or, of several lines, a file.
-	Bad, Good string
 
 	query     func(*pass) // the whole query
 	selector  func(*pass, *parser.VectorSelector)
@@ -97,7 +92,6 @@ type pass struct {
 // A set is what the files say together.
 type set struct {
 	records map[string]*files.Query // recording rules by name, nil where several rules have one
-	words   map[string]bool         // words of all expressions: names of metrics and labels
 }
 
 // recorded reports whether a rule of the files records a name.
@@ -143,16 +137,13 @@ func (p *pass) reportRename(severity catalog.Severity, v *parser.VectorSelector,
 // Lint judges files that belong together against a surface, without the checks that are
 // to be ignored.
 func Lint(docs []*files.Document, s *Surface, ignore ...string) []Problem {
-	all := &set{records: map[string]*files.Query{}, words: map[string]bool{}}
+	all := &set{records: map[string]*files.Query{}}
 	for _, d := range docs {
 		for _, q := range d.Queries {
 			if _, twice := all.records[q.Name]; q.Role == files.Record {
 				if all.records[q.Name] = q; twice {
 					all.records[q.Name] = nil
 				}
-			}
-			for w := range strings.FieldsFuncSeq(q.Expr, func(r rune) bool { return r != '_' && r != ':' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-				all.words[w] = true
 			}
 		}
 	}
@@ -224,25 +215,25 @@ func (c *Check) visit(p *pass, n parser.Node) {
 // checks are everything that the linter looks for.
 var checks = []*Check{
 	&syntaxCheck,
-	&unknownMetric, &removedMetric, &notExposed, &histogramName, &createdSeries, &unknownLabel, &unknownLabelValue,
-	&missingLe, &rawBuckets, &addedBuckets, &noSuchBucket, &bucketEdge, &averageOfPercentiles,
+	&unknownMetric, &removedMetric, &notExposed, &histogramName, &unknownLabel, &unknownLabelValue,
+	&missingLe, &addedBuckets, &noSuchBucket, &bucketEdge, &averageOfPercentiles,
 	&rateOnGauge, &rawCounter, &deltaOnCounter, &ratioSummed, &impossibleThreshold, &alertCondition, &scalingWrong,
 }
 
 // Checks lists everything that the linter looks for.
 func Checks() []*Check { return slices.Clone(checks) }
 
-// Fix writes the successors of renamed metrics into a file, and returns it with the findings that are gone. It is
-// the file itself where there is nothing to write.
-func Fix(d *files.Document, findings []Problem) (fixed *files.Document, repaired []Problem) {
+// Fix writes the successors of renamed metrics into a file, and returns it with how many that were; none where it
+// cannot be told that the file would read as intended.
+func Fix(d *files.Document, findings []Problem) (fixed *files.Document, repaired int) {
 	var all []files.Rename
 	for _, f := range findings {
 		if f.File == d.Name && f.rename != nil {
-			repaired, all = append(repaired, f), append(all, *f.rename)
+			all = append(all, *f.rename)
 		}
 	}
-	if out := d.Rename(all); len(all) > 0 && out != nil {
-		return out, repaired
+	if out := d.Rename(all); out != nil {
+		return out, len(all)
 	}
-	return d, nil
+	return d, 0
 }

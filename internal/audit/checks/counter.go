@@ -13,7 +13,6 @@ import (
 var rateOnGauge = Check{
 	ID: "rate-on-gauge", Severity: ticket, Title: "rate or increase of a gauge",
 	Doc: "`rate` treats every decrease of a gauge as a restart. Only gauges of the catalogue.",
-	Bad: "rate(vllm:num_requests_running[5m])", Good: "deriv(vllm:num_requests_running[5m])",
 	call: func(p *pass, c *parser.Call) {
 		name := NameOf(ranged(c, "rate", "irate", "increase", "resets"))
 		if k, _ := classOf(name); k == gauge && !p.recorded(name) {
@@ -25,7 +24,6 @@ var rateOnGauge = Check{
 var deltaOnCounter = Check{
 	ID: "delta-on-counter", Severity: ticket, Title: "delta or deriv of a counter",
 	Doc: "They treat a restart as a decrease by the whole count. Only counters of the catalogue.",
-	Bad: "delta(vllm:generation_tokens_total[5m])", Good: "increase(vllm:generation_tokens_total[5m])",
 	call: func(p *pass, c *parser.Call) {
 		name := NameOf(ranged(c, "delta", "idelta", "deriv"))
 		if k, _ := classOf(name); k.cumulative() && !p.recorded(name) {
@@ -38,11 +36,10 @@ var rawCounter = Check{
 	ID: "raw-counter", Severity: ticket, Title: "a raw counter compared, divided or used for scaling",
 	Doc: "An alert on it fires until the next restart; a quotient of two is the mean since the start; an autoscaler never scales in. Info " +
 		"if it is only graphed. Only counters of the catalogue.",
-	Bad: "alert: sum(vllm:num_preemptions_total) > 100", Good: "alert: sum(increase(vllm:num_preemptions_total[10m])) > 100",
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
 		c, f := classOf(name)
-		if !c.cumulative() || p.recorded(name) || p.Role == files.InVariable || p.harmless() || p.insideCall(rates...) || p.insideCall("histogram_quantile") {
+		if !c.cumulative() || p.recorded(name) || p.Role == files.InVariable || p.harmless() || p.insideCall(rates...) {
 			return
 		}
 		const fix = "take its rate or increase"

@@ -15,9 +15,7 @@ import (
 
 var missingLe = Check{
 	ID: "missing-le", Severity: page, Title: "histogram_quantile without the le label",
-	Doc:  "An aggregation that drops `le` leaves no buckets: the result is empty.",
-	Bad:  "histogram_quantile(0.95, sum by (pod) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
-	Good: "histogram_quantile(0.95, sum by (pod, le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
+	Doc: "An aggregation that drops `le` leaves no buckets: the result is empty.",
 	call: func(p *pass, c *parser.Call) {
 		if c.Func.Name != "histogram_quantile" || len(c.Args) != 2 {
 			return
@@ -44,20 +42,6 @@ func (p *pass) losesLe(e parser.Expr, depth int) bool {
 	return false
 }
 
-var rawBuckets = Check{
-	ID: "raw-buckets", Severity: ticket, Title: "histogram_quantile over raw buckets",
-	Doc:  "Without `rate` it is a percentile since the server's start, which hardly moves.",
-	Bad:  "histogram_quantile(0.95, sum by (le) (vllm:time_to_first_token_seconds_bucket))",
-	Good: "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
-	selector: func(p *pass, v *parser.VectorSelector) {
-		name := NameOf(v)
-		if !p.recorded(name) && strings.HasSuffix(name, "_bucket") && (isEngineName(name) || !strings.Contains(name, ":")) && p.insideCall("histogram_quantile") &&
-			!p.insideCall("rate", "irate", "increase", "delta", "idelta", "last_over_time") && v.OriginalOffset == 0 && !p.takenFrom() {
-			p.report(v.PositionRange(), name+" counts since the server's start: a percentile over its whole life, which hardly moves", "take the rate of the buckets")
-		}
-	},
-}
-
 // takenFrom reports whether the node is on one side of a subtraction, as of what was there before.
 func (p *pass) takenFrom() bool {
 	for _, n := range p.path {
@@ -70,9 +54,7 @@ func (p *pass) takenFrom() bool {
 
 var addedBuckets = Check{
 	ID: "added-buckets", Severity: page, Title: "the buckets of a histogram summed over le",
-	Doc:  "Buckets are cumulative: the sum counts an observation once for every edge above it.",
-	Bad:  "sum(rate(vllm:e2e_request_latency_seconds_bucket[5m]))",
-	Good: "sum(rate(vllm:e2e_request_latency_seconds_count[5m]))",
+	Doc: "Buckets are cumulative: the sum counts an observation once for every edge above it.",
 	aggregate: func(p *pass, a *parser.AggregateExpr) {
 		v := rated(a.Expr)
 		c, _ := classOf(NameOf(v))
@@ -90,9 +72,7 @@ var ofAmounts = regexp.MustCompile(`_(seconds|milliseconds|bytes)_bucket$`)
 
 var averageOfPercentiles = Check{
 	ID: "average-of-percentiles", Severity: ticket, Title: "percentiles averaged, added or subtracted",
-	Doc:  "The result is not a percentile of anything, even if a recording rule computed it; nor is P50 of end-to-end time minus P50 of TTFT the P50 of decoding.",
-	Bad:  "avg(histogram_quantile(0.95, sum by (pod, le) (rate(vllm:time_to_first_token_seconds_bucket[5m]))))",
-	Good: "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
+	Doc: "The result is not a percentile of anything, even if a recording rule computed it; nor is P50 of end-to-end time minus P50 of TTFT the P50 of decoding.",
 	aggregate: func(p *pass, a *parser.AggregateExpr) {
 		if a.Op == parser.AVG || a.Op == parser.SUM {
 			p.percentile(a, a.Expr)
@@ -129,8 +109,6 @@ var bucketEdge = Check{
 	ID: "bucket-edge", Severity: ticket, Title: "a percentile compared with a number below the first bucket or beyond the last",
 	Doc: "Queue, prefill, decode and end-to-end times of vLLM begin at 0.3 s, so P99 reads at least 0.297 s (vllm-project/vllm#48175). Page " +
 		"if the alert therefore always fires, or never fires because the buckets end earlier.",
-	Bad:  "alert: histogram_quantile(0.95, sum by (le) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 0.1",
-	Good: "alert: histogram_quantile(0.95, sum by (le) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 1",
 	binary: func(p *pass, b *parser.BinaryExpr) {
 		c, ok := p.comparedWith(b)
 		q, is := p.quantileOf(value(c.expr))
@@ -166,9 +144,7 @@ var promptly = []string{
 
 var noSuchBucket = Check{
 	ID: "no-such-bucket", Severity: page, Title: "a bucket selected by an edge that the histogram does not have",
-	Doc:  "`le=\"3\"` if the edges are 2.5 and 5, or `le=\"5\"` if it is written `5.0`: nothing is selected.",
-	Bad:  `sum(rate(vllm:time_to_first_token_seconds_bucket{le="3"}[5m]))`,
-	Good: `sum(rate(vllm:time_to_first_token_seconds_bucket{le="2.5"}[5m]))`,
+	Doc: "`le=\"3\"` if the edges are 2.5 and 5, or `le=\"5\"` if it is written `5.0`: nothing is selected.",
 	selector: func(p *pass, v *parser.VectorSelector) {
 		family, ok := strings.CutSuffix(NameOf(v), "_bucket")
 		edges := p.surface.EdgesOf(family)

@@ -15,7 +15,6 @@ var unknownLabel = Check{
 	ID: "unknown-label", Severity: page, Title: "the metric has no label of this name",
 	Doc: "`model` for `model_name`, `finish_reason` for `finished_reason`, or labels of other metrics: `model_name` on `cache_config_info`. " +
 		"A label that a scrape configuration may add is a doubt.",
-	Bad: `sum(rate(vllm:request_success_total{finish_reason="stop"}[5m]))`, Good: `sum(rate(vllm:request_success_total{finished_reason="stop"}[5m]))`,
 	selector: func(p *pass, v *parser.VectorSelector) {
 		for _, m := range v.LabelMatchers {
 			if m.Name != labels.MetricName && !m.Matches("") {
@@ -32,15 +31,11 @@ var unknownLabel = Check{
 	},
 }
 
-// mistaken are labels that people write for those that vLLM's and NVIDIA's series have.
+// mistaken are labels that people write for those that vLLM's series have.
 var (
 	mistaken = map[string]string{
 		"model": "model_name", "model_id": "model_name", "modelname": "model_name", "served_model_name": "model_name", "finish_reason": "finished_reason",
 		"engine_id": "engine", "dp_rank": "engine",
-	}
-	gpuLabels = map[string]string{
-		"gpu_id": "gpu", "gpu_index": "gpu", "GPU": "gpu", "gpu_uuid": "UUID", "uuid": "UUID", "gpu_name": "modelName", "gpu_model": "modelName",
-		"model_name": "modelName", "hostname": "Hostname",
 	}
 	// ownLabels are labels of some of vLLM's families that no target has: on others they select nothing.
 	ownLabels = []string{
@@ -59,13 +54,11 @@ func (p *pass) lacksLabel(v *parser.VectorSelector, label, so string, n parser.N
 	to := mistaken[label]
 	meant, _ := p.surface.hasLabel(name, to)
 	switch {
-	case strings.HasPrefix(name, "DCGM_FI_") && gpuLabels[label] != "" && !p.surface.Live:
-		p.addDoubt(n.PositionRange(), why, but, "write "+gpuLabels[label])
 	case !known || has || f.Engine != vllm.ID && !p.surface.Live:
 	case slices.Contains(ownLabels, label) && f.Engine == vllm.ID:
 		p.report(n.PositionRange(), why, "take the label out")
 	case to == "" || !meant:
-	case p.surface.Live || to == "finished_reason" || to == "model_name" && p.words["model_name"]:
+	case p.surface.Live || to == "finished_reason":
 		p.report(n.PositionRange(), why, "write "+to)
 	default:
 		p.addDoubt(n.PositionRange(), why, but, "write "+to)
@@ -76,7 +69,6 @@ var unknownLabelValue = Check{
 	ID: "unknown-label-value", Severity: page, Title: "the label never has this value",
 	Doc: "vLLM counts HTTP statuses by class: `status=\"5xx\"`, never `\"500\"`. `finished_reason=\"abort\"` stays 0 when clients leave " +
 		"(vllm-project/vllm#31503).",
-	Bad: `sum(rate(vllm:request_success_total{finished_reason="timeout"}[5m]))`, Good: `sum(rate(vllm:request_success_total{finished_reason="error"}[5m]))`,
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name, _ := vllm.Canonical(NameOf(v))
 		for _, m := range v.LabelMatchers {

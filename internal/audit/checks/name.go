@@ -20,7 +20,6 @@ var unknownMetric = Check{
 	ID: "unknown-metric", Severity: page, Title: "no release has a metric of this name",
 	Doc: "A counter without `_total`, or a time without `_seconds`, is certain; any other name outside the catalogue of vLLM, SGLang and " +
 		"NVIDIA's fields is a doubt, because another program or a recording rule may create it.",
-	Bad: "rate(vllm:prompt_tokens[5m])", Good: "rate(vllm:prompt_tokens_total[5m])",
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name, at := NameOf(v), v.PositionRange()
 		if p.recorded(name) || name == "" || p.surface.Exposes(name) || p.Opaque(at.Start, at.Start+1) {
@@ -29,13 +28,10 @@ var unknownMetric = Check{
 		const elsewhere = "a newer one, another program or a recording rule of another file may"
 		look := "look at /metrics for the name that it has"
 		text, field := dcgm.FieldOf(name)
-		f, known := dialect.Known(name)
+		_, known := dialect.Known(name)
 		switch {
 		case text.Type == "text" && p.Role != files.InVariable:
 			p.report(at, name+" is a text or a list, which dcgm-exporter exposes as a label at most, never as a series", "take the query out")
-		case f.Kind == "router" && slices.Contains(lookalikes, f.Name) && !p.hasRouter():
-			p.addDoubt(at, "no engine exposes "+name+": the router of vLLM's production-stack has it", "no router is configured here",
-				"take the engine's vllm:e2e_request_latency_seconds"+strings.TrimPrefix(canonicalOf(v), f.Name)+", or HTTP statuses")
 		case known || field:
 		case ofGateway(name + "_total"):
 			p.report(at, name+" is a counter, which its client library exposes as "+name+"_total", "write "+name+"_total")
@@ -68,34 +64,13 @@ func ofGateway(name string) bool {
 	return slices.ContainsFunc(gateway.Others, func(g gateway.Product) bool { return slices.Contains(g.Names(), name) })
 }
 
-// lookalikes are names of the router of vLLM's production-stack that are taken for an engine's.
-var lookalikes = []string{"vllm:request_latency_seconds", "vllm:request_errors_total"}
-
-// hasRouter reports whether some expression speaks of a router, or asks for what only a router has.
-func (all *set) hasRouter() bool {
-	for w := range all.words {
-		if _, f := classOf(w); w == "router" || f.Kind == "router" && !slices.Contains(lookalikes, f.Name) {
-			return true
-		}
-	}
-	return false
-}
-
 var removedMetric = Check{
 	ID: "removed-metric", Severity: page, Title: "the metric was renamed or removed in the release that is served",
 	Doc: "Such as `gpu_cache_usage_perc`, which is `kv_cache_usage_perc` from 0.9.2 on. V0's ratios and throughputs have no successor: the " +
 		"finding says what to divide. For a server that is older than the removal, the finding gives the reason why *it* lacks the name.",
-	Bad: "max(vllm:gpu_cache_usage_perc)", Good: "max(vllm:kv_cache_usage_perc)",
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
 		n, ok := dialect.Known(name)
-		if rest, old := strings.CutPrefix(name, "inference_model_"); old && !p.surface.Exposes(name) && !p.recorded(name) {
-			if now, ok := dialect.Known("inference_objective_" + rest); ok { // Gateway API inference extension
-				p.reportAs(ticket, v.PositionRange(), name+" went when InferenceModel became InferenceObjective",
-					"write inference_objective_"+rest+", or of a newer picker "+now.Replacement+strings.TrimPrefix("inference_objective_"+rest, now.Name))
-			}
-			return
-		}
 		if ok && n.Engine == "" && n.Replacement != "" && p.missing(v) {
 			to := n.Replacement + strings.TrimPrefix(name, n.Name)
 			p.reportAs(ticket, v.PositionRange(), name+" is deprecated: "+to+" carries the same values", "write "+to+" where the release has it")
@@ -121,7 +96,6 @@ var notExposed = Check{
 	ID: "not-exposed", Severity: ticket, Title: "the metric exists, but these servers do not expose it",
 	Doc: "Another prefix (Ray Serve, KServe, stores without colons), a newer release, another engine, a feature that is off. In a fleet of " +
 		"two releases also a name that only some servers have: the others are silently left out.",
-	Bad: "max(ray_vllm_num_requests_waiting)", Good: "max(vllm:num_requests_waiting)",
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name, at := NameOf(v), v.PositionRange()
 		n, ok := dialect.Known(name)
@@ -131,16 +105,13 @@ var notExposed = Check{
 		}
 		if p.surface.Exposes(name) {
 			p.notEverywhere(v)
-			if bare, ok := strings.CutPrefix(name, "vllm_"); ok && !p.surface.Live && p.surface.Exposes("vllm:"+bare) && p.asksWithColons() {
-				p.addDoubt(at, "other expressions ask for names with vllm:, and a deployment has one of the two forms", "a store may rewrite the colons of some", "write vllm:"+bare)
-			}
 			return
 		}
 		c, _ := classOf(name)
 		if p.surface.isGone(n) || c == bareHistogram || c == created || !p.missing(v) {
 			return
 		}
-		source, generation := p.surface.Source, p.surface.generation()
+		source := p.surface.Source
 		switch to := p.renamed(name); {
 		case to != "":
 			p.reportRename(page, v, "these servers ("+source+") expose it as "+to, to)
@@ -149,24 +120,12 @@ var notExposed = Check{
 		case n.Needs != "" && !p.surface.Live: // nobody knows what is switched on
 		case n.Needs != "":
 			p.reportAs(info, at, "it is there only with "+n.Needs, "switch it on, or take the query out")
-		case generation == "V0" && vllm.OnlyV1(&n) || generation == "V1" && vllm.OnlyV0(&n):
-			p.report(at, fmt.Sprintf("the %s engine, which is served (%s), does not have it: only %s does", generation, source, map[string]string{"V0": "V1", "V1": "V0"}[generation]), cmp.Or(n.Instead, "take the query out"))
 		case !n.Released(p.surface.release()):
 			p.report(at, fmt.Sprintf("it came with vLLM %s; these servers (%s) are %s", n.Since, source, cmp.Or(engines[0].Version, "older")), "upgrade, or take the query out")
 		default:
 			p.reportAs(info, at, "these servers ("+source+") do not expose it", "take the query out, or find out what switched it off")
 		}
 	},
-}
-
-// asksWithColons reports whether some expression asks for vLLM's names as they are exposed.
-func (all *set) asksWithColons() bool {
-	for w := range all.words {
-		if strings.HasPrefix(w, "vllm:") && strings.Count(w, ":") == 1 {
-			return true
-		}
-	}
-	return false
 }
 
 // notEverywhere reports a name that some of the servers at hand have under another one.
@@ -186,54 +145,18 @@ func (p *pass) notEverywhere(v *parser.VectorSelector) {
 }
 
 var histogramName = Check{
-	ID: "histogram-name", Severity: page, Title: "a histogram is queried without _bucket, _sum or _count, or a percentile is taken of a metric without buckets",
+	ID: "histogram-name", Severity: page, Title: "a histogram is queried without _bucket, _sum or _count",
 	Doc: "`vllm:iteration_tokens_total` is a histogram despite its ending.",
-	Bad: "histogram_quantile(0.9, rate(vllm:e2e_request_latency_seconds[5m]))", Good: "histogram_quantile(0.9, rate(vllm:e2e_request_latency_seconds_bucket[5m]))",
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
 		c, f := classOf(name)
 		switch {
 		case p.recorded(name) || f.Kind == "router":
-		case p.insideCall("histogram_quantile") && (c == sum || c == count || c == counter || c == gauge) && inside(p.path, v):
-			p.report(v.PositionRange(), name+" has no buckets, of which histogram_quantile computes: the result is empty",
-				"take the _bucket series of a histogram, or quantile_over_time of a gauge")
 		case c != bareHistogram || p.surface.Exposes(name),
 			p.insideCall("histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction") && p.surface.Live && !p.surface.Whole: // native ones, where a store makes them
 		default:
 			p.report(v.PositionRange(), name+" is a histogram: only "+name+"_bucket, _sum and _count exist",
 				"divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+name+"_bucket")
 		}
-	},
-}
-
-// inside reports whether nothing is calculated between a histogram_quantile and the selector.
-func inside(path []parser.Node, v *parser.VectorSelector) bool {
-	for i := len(path) - 1; i >= 0; i-- {
-		if _, ok := path[i].(*parser.BinaryExpr); ok {
-			return false
-		}
-		if c, ok := path[i].(*parser.Call); ok && c.Func.Name == "histogram_quantile" {
-			return c.Args[1].PositionRange().Start <= v.PosRange.Start
-		}
-	}
-	return false
-}
-
-var createdSeries = Check{
-	ID: "created-series", Severity: ticket, Title: "a _created series, which is a Unix time, is used as a count",
-	Doc: "Its value is about 1.7e9.",
-	Bad: "sum(vllm:prompt_tokens_created)", Good: "time() - max(vllm:prompt_tokens_created)",
-	selector: func(p *pass, v *parser.VectorSelector) {
-		c, _ := classOf(NameOf(v))
-		if c != created || p.Role == files.InVariable || p.harmless() {
-			return
-		}
-		for _, n := range p.path {
-			if b, ok := n.(*parser.BinaryExpr); ok && (b.Op == parser.SUB || b.Op.IsComparisonOperator()) && !p.insideCall(rates...) {
-				return
-			}
-		}
-		p.report(v.PositionRange(), NameOf(v)+" is the Unix time at which counting began (about 1.7e9), not a count",
-			"take "+strings.TrimSuffix(NameOf(v), "_created")+"_total, or _count of a histogram")
 	},
 }

@@ -184,16 +184,6 @@ func NameOf(v *parser.VectorSelector) string {
 	return v.Name
 }
 
-// canonicalOf returns the canonical name that an expression reads alone, "" where it reads several.
-func canonicalOf(e parser.Expr) string {
-	all := Selectors(e)
-	if len(all) != 1 {
-		return ""
-	}
-	name, _ := vllm.Canonical(NameOf(all[0]))
-	return name
-}
-
 // Selectors returns the selectors under a node.
 func Selectors(n parser.Node) []*parser.VectorSelector {
 	var out []*parser.VectorSelector

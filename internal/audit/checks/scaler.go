@@ -1,11 +1,7 @@
 package checks
 
 import (
-	"fmt"
 	"strings"
-	"time"
-
-	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/audit/files"
 )
@@ -13,10 +9,7 @@ import (
 var scalingWrong = Check{
 	ID: "scaling-wrong", Severity: ticket, Title: "an autoscaler on a metric that does not show whether another replica would help",
 	Doc: "A compute-bound server may be saturated with a third of its KV cache in use: KV usage alone adds no replica. GPU utilization is " +
-		"100 % with one request: it alone adds replicas while all are nearly idle. A range of more than five minutes counts the requests " +
-		"of replicas that are gone.",
-	Bad:  scaling("sum(vllm:kv_cache_usage_perc)"),
-	Good: scaling("sum(vllm:num_requests_running) + sum(vllm:num_requests_waiting)"),
+		"100 % with one request: it alone adds replicas while all are nearly idle.",
 	query: func(p *pass) {
 		const fix = "scale on the requests in flight: sixty generate autoscaling"
 		if p.Role != files.Scaler {
@@ -35,22 +28,12 @@ var scalingWrong = Check{
 			}
 		}
 		switch {
-		case only[""] || !p.OnlyPrometheus(): // something else is among them
+		case only[""] || !p.Alone: // something else is among them
 		case only[ofCache]:
 			p.addDoubt(p.Tree.PositionRange(), "nothing but KV cache usage is looked at: servers that are saturated by computing, by --max-num-seqs or by prefill have a part of it free, and nothing is added",
 				"where the KV cache is what these servers run out of first, it is right", fix)
 		case only[ofGPU]:
 			p.report(p.Tree.PositionRange(), "nothing but GPU utilization is looked at, which is 100 % with a single request: replicas are added while all are nearly idle", fix)
-		}
-	},
-	call: func(p *pass, c *parser.Call) {
-		if p.Role != files.Scaler || !strings.HasSuffix(c.Func.Name, "_over_time") {
-			return
-		}
-		for _, a := range c.Args {
-			if m, ok := a.(*parser.MatrixSelector); ok && m.Range > 5*time.Minute {
-				p.report(c.PositionRange(), "over "+m.Range.String()+" the series of replicas that are gone still count", "write 1m to 5m")
-			}
 		}
 	},
 }
@@ -68,9 +51,4 @@ func misleading(name string) string {
 		return ofGPU
 	}
 	return ""
-}
-
-// scaling is a ScaledObject of KEDA, for examples.
-func scaling(query string) string {
-	return fmt.Sprintf("kind: ScaledObject\nmetadata: {name: s}\nspec:\n  scaleTargetRef: {name: llm}\n  triggers:\n  - type: prometheus\n    metadata: {threshold: \"5\", query: '%s'}\n", query)
 }

@@ -213,25 +213,6 @@ func (s *Surface) isGone(f engine.Family) bool {
 	return began && !f.Released(r)
 }
 
-// generation returns the engine that is served, "V0" or "V1", "" where both or neither are.
-func (s *Surface) generation() string {
-	out := ""
-	for _, d := range s.Dialects {
-		if d.Engine != vllm.ID {
-			continue
-		}
-		g := "V1"
-		if strings.HasPrefix(d.ID, "vllm-v0") {
-			g = "V0"
-		}
-		if out != "" && out != g {
-			return ""
-		}
-		out = g
-	}
-	return out
-}
-
 // Engines returns the dialects that are of inference servers.
 func (s *Surface) Engines() []dialect.Dialect {
 	var out []dialect.Dialect

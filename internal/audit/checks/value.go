@@ -18,7 +18,6 @@ var ratioSummed = Check{
 	ID: "ratio-summed", Severity: ticket, Title: "shares, temperatures, frequencies or codes of several servers or GPUs summed",
 	Doc: "KV-cache usage is a share: 40 % on each of two replicas is not 80 %. Take `max` for the fullest, `avg` for the fleet. " +
 		"`DCGM_FI_DEV_XID_ERRORS` is the code of the last error: its sum means nothing.",
-	Bad: "sum(vllm:kv_cache_usage_perc)", Good: "max(vllm:kv_cache_usage_perc)",
 	aggregate: func(p *pass, a *parser.AggregateExpr) {
 		v, by := p.gaugeIn(a.Expr, 0)
 		what := quantityOf(NameOf(v))
@@ -109,7 +108,6 @@ var impossibleThreshold = Check{
 	ID: "impossible-threshold", Severity: page, Title: "a comparison that can never hold, or always does",
 	Doc: "A share compared with 90, GPU utilization (0–100) with 0.9, `up` with 2, a rate with `>= 0`, `count(up == 1) == 0` (the " +
 		"count of nothing is empty). Only where the catalogue has the range of the values.",
-	Bad: "alert: max(vllm:kv_cache_usage_perc) > 90", Good: "alert: max(vllm:kv_cache_usage_perc) > 0.9",
 	binary: func(p *pass, b *parser.BinaryExpr) {
 		c, ok := p.comparedWith(b)
 		low, high, known := p.rangeOf(c.expr)
@@ -225,13 +223,10 @@ func isPart(part, whole *parser.VectorSelector) bool {
 	}
 	l, _ := vllm.Canonical(NameOf(part))
 	r, _ := vllm.Canonical(NameOf(whole))
-	if wholes[l] != "" && wholes[l] == r {
-		return true
-	}
-	return l != "" && l == r && part.OriginalOffset == whole.OriginalOffset && len(part.LabelMatchers) > len(whole.LabelMatchers) &&
+	return l != "" && r != "" && (wholes[l] == r || l == r && part.OriginalOffset == whole.OriginalOffset && len(part.LabelMatchers) > len(whole.LabelMatchers) &&
 		!slices.ContainsFunc(whole.LabelMatchers, func(m *labels.Matcher) bool {
 			return !slices.ContainsFunc(part.LabelMatchers, func(o *labels.Matcher) bool { return o.String() == m.String() })
-		})
+		}))
 }
 
 // negated are the comparisons that hold where another one does not.

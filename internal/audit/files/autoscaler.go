@@ -1,8 +1,8 @@
 package files
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,29 +13,12 @@ import (
 // (https://keda.sh/docs/latest/scalers/prometheus/).
 func (d *Document) scaler(n *yaml.Node, at string) {
 	name, triggers := str(n, "metadata", "name"), items(get(n, "spec", "triggers"))
+	alone := !slices.ContainsFunc(triggers, func(t *yaml.Node) bool { return str(t, "type") != "prometheus" })
 	for i, t := range triggers {
 		if expr := get(t, "metadata", "query"); str(t, "type") == "prometheus" && strings.TrimSpace(str(expr)) != "" {
-			d.add(&Query{Pointer: fmt.Sprintf("%s/%d/metadata/query", at, i), Role: Scaler, Name: name, Where: "scaler " + name, Scaler: triggers}, expr)
+			d.add(&Query{Pointer: fmt.Sprintf("%s/%d/metadata/query", at, i), Role: Scaler, Name: name, Where: "scaler " + name, Alone: alone}, expr)
 		}
 	}
-}
-
-// OnlyPrometheus reports whether an autoscaler asks Prometheus alone.
-func (q *Query) OnlyPrometheus() bool {
-	for _, t := range q.Scaler {
-		if str(t, "type") != "prometheus" {
-			return false
-		}
-	}
-	return true
-}
-
-// adapter reads a rule of prometheus-adapter, which makes a metric for autoscalers
-// (https://github.com/kubernetes-sigs/prometheus-adapter/blob/master/docs/config.md).
-func (d *Document) adapter(n *yaml.Node, at string) {
-	expr := get(n, "seriesQuery")
-	name := cmp.Or(str(n, "name", "as"), str(expr))
-	d.add(&Query{Pointer: at + "/seriesQuery", Role: InVariable, Name: name, Where: "adapter rule " + name}, expr)
 }
 
 // A ManagedAlert is how Grafana decides on a query's values.

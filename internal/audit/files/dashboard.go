@@ -11,7 +11,6 @@ import (
 // A panel is what a panel says of its queries.
 type panel struct {
 	title, kind, at string
-	datasource      *yaml.Node
 }
 
 // PanelQueries are the queries of a query's panel, itself among them; none outside of panels.
@@ -24,8 +23,7 @@ func (q *Query) PanelQueries() (out []*Query) {
 	return out
 }
 
-// variables collects the plugins of the datasources that a dashboard's variables stand for, and adds what variables
-// ask for: where that is gone, the whole dashboard stays empty.
+// variables adds what a dashboard's variables ask for: where that is gone, the whole dashboard stays empty.
 func (d *Document) variables(n *yaml.Node, path string) {
 	type variable struct {
 		node *yaml.Node
@@ -37,9 +35,6 @@ func (d *Document) variables(n *yaml.Node, path string) {
 		if key != "" {
 			root = get(n, key[1:])
 		}
-		for _, in := range items(get(root, "__inputs")) {
-			d.plugins[str(in, "name")] = str(in, "pluginId")
-		}
 		for i, v := range items(get(root, "templating", "list")) {
 			all = append(all, variable{v, fmt.Sprintf("%s%s/templating/list/%d", path, key, i)})
 		}
@@ -48,18 +43,11 @@ func (d *Document) variables(n *yaml.Node, path string) {
 		}
 	}
 	for _, v := range all {
-		if str(v.node, "type") == "datasource" {
-			d.plugins[str(v.node, "name")] = str(v.node, "query")
-		}
-	}
-	for _, v := range all {
 		text, at := get(v.node, "query"), v.at+"/query"
 		if q := get(text, "query"); q != nil {
 			text, at = q, at+"/query"
 		}
-		if !d.isOther(get(v.node, "datasource")) {
-			d.variable(str(v.node, "name"), text, at)
-		}
+		d.variable(str(v.node, "name"), text, at)
 		for i, m := range items(get(v.node, "plugin", "spec", "matchers")) {
 			d.add(&Query{Pointer: fmt.Sprintf("%s/plugin/spec/matchers/%d", v.at, i), Role: InVariable, Name: str(v.node, "name"), Where: "variable " + str(v.node, "name")}, m)
 		}
@@ -96,39 +84,7 @@ func panelOf(n *yaml.Node, at string) *panel {
 	if kindOf(get(n, "targets")) != "a list" {
 		return nil
 	}
-	return &panel{title: str(n, "title"), kind: str(n, "type"), datasource: get(n, "datasource"), at: at}
-}
-
-// isOther reports whether a datasource speaks another language than PromQL, by its plugin: its own, that of the
-// variable or input that it names, or else by its name. What is not known is taken for Prometheus'.
-func (d *Document) isOther(source *yaml.Node) bool {
-	plugin, name := str(source, "type"), str(source)
-	if uid := get(source, "uid"); uid != nil {
-		name = str(uid)
-	}
-	if v := strings.Trim(name, "${}[]"); v != name && d.plugins[v] != "" {
-		plugin = d.plugins[v]
-	}
-	if plugin == "" {
-		return slices.ContainsFunc(otherLanguages, func(l string) bool { return strings.Contains(strings.ToLower(name), l) })
-	}
-	return isOtherPlugin(plugin)
-}
-
-// otherLanguages are the datasources that are told by name alone.
-var otherLanguages = []string{"loki", "tempo", "elasticsearch", "opensearch", "influxdb", "cloudwatch", "graphite", "clickhouse", "__expr__"}
-
-// isOtherPlugin reports whether a plugin's queries are no PromQL. "datasource" stands for mixed ones, whose queries
-// name their own.
-func isOtherPlugin(plugin string) bool {
-	return !strings.Contains(plugin, "prometheus") && plugin != "victoriametrics-metrics-datasource" && plugin != "datasource" && !strings.HasPrefix(plugin, "$")
-}
-
-// isOtherQuery reports whether a node is a query of Grafana's schema v2 in another language: {"kind": "loki"}, and
-// later {"kind": "DataQuery", "group": "loki"}.
-func isOtherQuery(n *yaml.Node) bool {
-	kind, group := str(n, "kind"), str(n, "group")
-	return slices.Contains(otherLanguages, kind) || kind == "DataQuery" && group != "" && isOtherPlugin(group)
+	return &panel{title: str(n, "title"), kind: str(n, "type"), at: at}
 }
 
 // holdsBoard reports whether a field is a dashboard written into a string, as in the objects of Grafana's operator
@@ -141,16 +97,12 @@ func holdsBoard(key string, n *yaml.Node) bool {
 
 // target adds the query that a node holds, if it holds one.
 func (d *Document) target(n *yaml.Node, at string, in *panel) error {
-	source := get(n, "datasource")
-	if source == nil && in != nil {
-		source = in.datasource
-	}
 	key := "expr"
 	if str(n, "kind") == "PrometheusTimeSeriesQuery" {
 		key, n, at = "query", get(n, "spec"), at+"/spec"
 	}
 	expr := get(n, key)
-	if d.isOther(source) || d.isOther(get(n, "datasourceUid")) || expr == nil || strings.TrimSpace(str(expr)) == "" {
+	if expr == nil || strings.TrimSpace(str(expr)) == "" {
 		return d.want(expr, key, "a string")
 	}
 	q := &Query{Pointer: at + "/" + key, Role: InVariable, Name: str(n, "name"), Where: "annotation or variable " + str(n, "name")}

@@ -50,8 +50,8 @@ type Query struct {
 	Name    string // of the alert, the recorded series or the panel
 	Kind    string // of the panel
 
-	Runbook string       // the alert's runbook_url
-	Scaler  []*yaml.Node // the autoscaler's triggers
+	Runbook string // the alert's runbook_url
+	Alone   bool   // the autoscaler asks nothing but Prometheus
 	Managed *ManagedAlert
 
 	Tree     parser.Expr
@@ -65,6 +65,10 @@ type Query struct {
 	panel  string // where its panel stands
 }
 
+// IsRule reports whether a query must be PromQL: a rule's, or a scaler's. A dashboard's may be in another datasource's
+// language, or have variables that nobody can fill in here.
+func (q *Query) IsRule() bool { return q.Role != InPanel && q.Role != InVariable && q.Managed == nil }
+
 // Opaque reports whether a range of the expression holds a variable, so that
 // nobody can tell what it will be.
 func (q *Query) Opaque(start, end posrange.Pos) bool {
@@ -76,14 +80,12 @@ type Document struct {
 	Name string
 	Data []byte
 
-	// Remote says that the bytes are a server's rules, put into a file to be
-	// read: lines mean nothing, and nothing can be repaired.
+	// Remote says that these are a server's rules: there are no lines, and nothing can be repaired.
 	Remote bool
 
 	Queries []*Query
 
-	lines   []int             // offsets at which lines begin, as the YAML library counts them
-	plugins map[string]string // of the datasources that variables stand for
+	lines []int // offsets at which lines begin, as the YAML library counts them
 }
 
 // ErrUnrelated is wrapped by the error of a file that can be read and has nothing to audit.
@@ -97,15 +99,25 @@ func Read(name string, data []byte) (*Document, error) {
 		return nil, err
 	}
 	for _, q := range d.Queries {
-		q.Doc = d
-		q.Tree, q.Mentions, q.Err = standIn(cmp.Or(q.parsed, q.Expr))
+		q.parse(d)
 	}
 	return d, nil
 }
 
+// Add parses a query and adds it to a document that was not read from a file.
+func (d *Document) Add(q *Query) {
+	q.parse(d)
+	d.Queries = append(d.Queries, q)
+}
+
+func (q *Query) parse(in *Document) {
+	q.Doc = in
+	q.Tree, q.Mentions, q.Err = standIn(cmp.Or(q.parsed, q.Expr))
+}
+
 // collect finds the queries of a file.
 func collect(name string, data []byte) (*Document, error) {
-	d := &Document{Name: name, Data: data, lines: []int{0}, plugins: map[string]string{}}
+	d := &Document{Name: name, Data: data, lines: []int{0}}
 	for _, end := range lineBreaks.FindAllIndex(data, -1) {
 		d.lines = append(d.lines, end[1])
 	}
@@ -128,7 +140,7 @@ func collect(name string, data []byte) (*Document, error) {
 			return nil, hint.Or(fmt.Errorf("%s:%w", name, err), "correct the line, or leave the file out")
 		}
 	}
-	if !slices.ContainsFunc(d.Queries, func(q *Query) bool { return q.Role != InVariable || strings.HasSuffix(q.Pointer, "/seriesQuery") }) {
+	if !slices.ContainsFunc(d.Queries, func(q *Query) bool { return q.Role != InVariable }) {
 		return nil, hint.With(fmt.Errorf("%s: %w in it", name, ErrUnrelated),
 			"give groups of rules, a PrometheusRule, VMRule or ScaledObject, or a dashboard as Grafana or Perses exports it, also in a ConfigMap")
 	}
@@ -260,13 +272,10 @@ func (d *Document) walk(n *yaml.Node, at string, in *panel) error {
 	}
 	kind := str(n, "kind")
 	switch {
-	case kind == "CustomResourceDefinition", isOtherQuery(n): // the schema of the first has groups too
+	case kind == "CustomResourceDefinition": // its schema has groups too
 		return nil
 	case kind == "ScaledObject" || kind == "ScaledJob":
 		d.scaler(n, at+"/spec/triggers")
-		return nil
-	case str(n, "seriesQuery") != "":
-		d.adapter(n, at)
 		return nil
 	}
 	if p := panelOf(n, at); p != nil {

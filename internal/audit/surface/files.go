@@ -15,6 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // maxFiles bounds what a directory may hold.
@@ -71,16 +72,8 @@ func (p *Paths) Read() (out Reading, err error) {
 	seen := map[string]bool{}
 	var skipped []string
 	defer func() {
-		switch n := len(skipped); {
-		case n == 1:
-			out.Notes = append(out.Notes, skipped[0]+" is skipped: it has neither rules nor a dashboard")
-		case n > 1:
-			more := ""
-			if n > shownSkipped {
-				skipped, more = skipped[:shownSkipped], " and others"
-			}
-			out.Notes = append(out.Notes, fmt.Sprintf("%d files without rules or a dashboard are skipped: %s%s",
-				n, strings.Join(skipped, ", "), more))
+		if n := len(skipped); n > 0 {
+			out.Notes = append(out.Notes, render.Plural(n, "file")+" without rules or a dashboard skipped, the first "+skipped[0])
 		}
 	}()
 	for _, given := range []struct {
@@ -119,9 +112,6 @@ func (p *Paths) Read() (out Reading, err error) {
 	}
 	return out, nil
 }
-
-// shownSkipped is how many files that are skipped are named.
-const shownSkipped = 3
 
 // expand returns the files under a directory, or the file itself. Links to
 // directories and hidden directories are not followed.
@@ -168,21 +158,28 @@ func OfRelease(id string) (d *Deployment, err error) {
 // Audit judges the deployment with files and the rules of its server, and repairs the
 // files where that was asked for.
 func (d *Deployment) Audit(read Reading, fix bool, ignore ...string) (*audit.Report, error) {
-	r := &audit.Report{Surface: d.Surface, Errors: read.Errors, Fixed: map[string][]checks.Problem{}}
+	r := &audit.Report{Surface: d.Surface, Errors: read.Errors}
 	docs := slices.Concat(read.Docs, d.Rules)
 	if fix {
 		found := checks.Lint(read.Docs, d.Surface, ignore...)
 		for i, doc := range read.Docs {
-			docs[i], r.Fixed[doc.Name] = checks.Fix(doc, found)
-			if docs[i] != doc {
-				if err := fileio.Replace(doc.Name, docs[i].Data); err != nil {
-					return nil, err
-				}
+			fixed, repaired := checks.Fix(doc, found)
+			if repaired == 0 {
+				continue
 			}
+			if err := fileio.Replace(doc.Name, fixed.Data); err != nil {
+				return nil, err
+			}
+			docs[i], r.Repaired = fixed, r.Repaired+repaired
 		}
 	}
 	for _, doc := range docs {
 		r.Files = append(r.Files, doc.Name)
+		for _, q := range doc.Queries {
+			if q.Err != nil && !q.IsRule() {
+				r.Unjudged++
+			}
+		}
 		r.Expressions += len(doc.Queries)
 	}
 	r.Findings = checks.Lint(docs, d.Surface, ignore...)

@@ -19,8 +19,6 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/rulefmt"
-	yaml "go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/audit"
 	"github.com/sixty-dev/sixty/internal/audit/checks"
@@ -226,9 +224,8 @@ func (d *Deployment) ofPrometheus(ctx context.Context, spec source.Spec, when st
 		d.note("the server's rules cannot be read (" + brief(err) + "): give them with --rules")
 		return nil
 	}
-	d.AllRules = true
-	d.Rules, err = ruleFiles(rules)
-	return err
+	d.Rules, d.AllRules = ruleFiles(rules), true
+	return nil
 }
 
 // OfSource looks at what a source holds at a moment, without its rules.
@@ -315,34 +312,23 @@ func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.
 	return nil
 }
 
-// ruleFiles turns a server's rules into files that the linter reads, one for
-// each of the server's.
-func ruleFiles(rules []api.Rule) ([]*files.Document, error) {
-	all := map[string]*rulefmt.RuleGroups{}
+// ruleFiles turns a server's rules into files that the linter reads, one for each of the server's.
+func ruleFiles(rules []api.Rule) []*files.Document {
+	all := map[string]*files.Document{}
 	for _, r := range rules {
-		f := all[r.File]
-		if f == nil {
-			f = &rulefmt.RuleGroups{}
-			all[r.File] = f
+		if all[r.File] == nil {
+			all[r.File] = &files.Document{Name: r.File + " (in Prometheus)", Remote: true}
 		}
-		if n := len(f.Groups); n == 0 || f.Groups[n-1].Name != r.Group {
-			f.Groups = append(f.Groups, rulefmt.RuleGroup{Name: r.Group})
+		q := &files.Query{Role: files.Alert, Expr: r.Expr, Name: r.Alert, Where: "alert " + r.Alert, Runbook: r.Annotations["runbook_url"]}
+		if r.Record != "" {
+			q.Role, q.Name, q.Where = files.Record, r.Record, "recording rule "+r.Record
 		}
-		g := &f.Groups[len(f.Groups)-1]
-		g.Rules = append(g.Rules, rulefmt.Rule{Alert: r.Alert, Record: r.Record, Expr: r.Expr, For: model.Duration(r.For), Annotations: r.Annotations})
+		q.Pointer = "/" + r.Group + "/" + q.Name
+		all[r.File].Add(q)
 	}
 	var out []*files.Document
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		data, err := yaml.Marshal(all[name])
-		if err != nil {
-			return nil, fmt.Errorf("read the server's rules: %w", err)
-		}
-		doc, err := files.Read(name+" (in Prometheus)", data)
-		if err != nil {
-			return nil, err
-		}
-		doc.Remote = true
-		out = append(out, doc)
+		out = append(out, all[name])
 	}
-	return out, nil
+	return out
 }

@@ -109,9 +109,6 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	if o.Predict != nil {
 		o.Predict(ctx, q, r, s, &d)
 	}
-	if err := d.dateGateways(ctx, q, &r, s, o.Settings); err != nil {
-		return Diagnosis{}, err
-	}
 	d.noteGateways()
 	for i := range d.Spans {
 		r.Spans[i].course, d.Spans[i].course = nil, nil // nobody asks for another onset

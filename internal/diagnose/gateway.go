@@ -8,10 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
@@ -126,89 +124,6 @@ func (p *pool) mayBeUpstream(server *judgement, of part) bool {
 	return server.view.snapshot.Targets[server.target].Labels["instance"] == of.name
 }
 
-// dateGateways says since when what fires at gateways goes on: since its condition began to
-// hold, over the shortest time for which that can be told. Gaps that are shorter than the
-// window are none.
-func (d *Diagnosis) dateGateways(ctx context.Context, q metrics.Querier, r *Request, s *Snapshot, set Settings) error {
-	for i := range d.Findings {
-		f := &d.Findings[i]
-		target := slices.IndexFunc(r.Targets, func(t Target) bool { return t.isGateway() && len(f.Targets) > 0 && t.Name == f.Targets[0] })
-		if f.Status != Firing || f.Pathology.Scope() != indicator.Gateway || target < 0 {
-			continue
-		}
-		since, atLeast, err := conditionSince(ctx, q, r, newView(s, target, f.part, set), f.Pathology)
-		if err != nil {
-			return err
-		}
-		if since.IsZero() {
-			since, atLeast = r.Spans[target].Window.From, true // no expression says when it began
-		}
-		for _, v := range d.all() {
-			if d.LeadingFinding(v) == f {
-				v.Since, v.SinceAtLeast = since, atLeast
-			}
-		}
-		f.Since, f.SinceAtLeast = since, atLeast
-	}
-	return nil
-}
-
-// datePoints is at how many moments of the past a condition is looked at.
-const datePoints = 300
-
-// conditionSince returns when a condition began to hold without a break, zero where it does over no
-// time that is shorter than the window.
-func conditionSince(ctx context.Context, q metrics.Querier, r *Request, v view, p *catalog.Pathology) (since time.Time, atLeast bool, err error) {
-	window, short := v.span().Window, r.short(&r.Targets[v.target].Dialect)
-	g := groups(r, func(int) Range { return Range{r.At.Add(-short), r.At} }, func(i int) bool { return i == v.target })
-	if len(g) == 0 {
-		return since, false, nil
-	}
-	g[0].restrict(r)
-	instance := slices.Clone(r.Instance)
-	if v.part.name != "" {
-		instance = append(instance, v.part.label)
-	}
-	expr, err := p.When.Compile(catalog.Compilation{
-		Instance: instance, Model: r.Model, Limit: v.Limit,
-		Normal: func(s *indicator.Signal) (float64, bool) { n := v.Normal(s); return n.V, n.OK },
-		Query: func(s *indicator.Signal, _ bool) (string, error) {
-			d := &g[0].lead.Dialect
-			if len(d.Missing(s)) > 0 {
-				return "", nil
-			}
-			now := g[0].compile(r, s, d.Expr(s), g[0].matchers).String()
-			if !s.Counted() {
-				return now, nil
-			}
-			return s.Guard(now, g[0].compile(r, s, s.Observations(), g[0].matchers).String()), nil
-		},
-	})
-	if err != nil || expr == "" {
-		return since, false, err
-	}
-	step := max(r.Interval, r.Past/datePoints, time.Second)
-	from := r.At.Add(-r.Past / step * step)
-	m, err := q.QueryRange(ctx, expr, metrics.Range{Start: from, End: r.At, Step: step})
-	if err != nil {
-		return since, false, fmt.Errorf("ask since when %s holds: %w", p.ID, err)
-	}
-	for _, stream := range m {
-		if len(g[0].owners(r, stream.Metric, false)) == 0 || v.part.name != "" && string(stream.Metric[model.LabelName(v.part.label)]) != v.part.name {
-			continue
-		}
-		next := r.At
-		for _, sample := range slices.Backward(stream.Values) {
-			at := sample.Timestamp.Time()
-			if next.Sub(at) > window.Length() {
-				break
-			}
-			next, since = at, at.Add(-step)
-		}
-	}
-	return since, !since.IsZero() && !since.After(from), nil
-}
-
 // Requests at a gateway and in engines are taken for the same where they are as many, but for so large
 // a share: what ends here and there within a window differs at its edges.
 const sameRequests = 0.25
@@ -273,27 +188,43 @@ func (s *Snapshot) outside(gateway int, read func(int, *indicator.Signal) indica
 func (s *Snapshot) readMissing() {
 	for i := range s.Targets {
 		if missing := s.readings[i].of(indicator.GatewayMissing); s.Targets[i].isGateway() && s.Targets[i].Problem == "" && !missing.now.OK {
-			if m, ok := s.missing(i); ok {
-				missing.now, s.readings[i].of(indicator.GatewayMade).now = indicator.Known(m), indicator.Known(0)
+			if m := s.missing(i, s.Now); m.V > 0 {
+				missing.now, s.readings[i].of(indicator.GatewayMade).now = m, indicator.Known(0)
 			}
 		}
 	}
 }
 
-func (s *Snapshot) missing(gateway int) (n float64, ok bool) {
-	open, answered := s.Now(gateway, indicator.GatewayWaiting), s.Now(gateway, indicator.GatewayAnswered)
-	engines := s.enginesBehind(gateway)
-	if !open.OK || !answered.OK || answered.V > 0 || open.V <= someUnserved || len(engines) == 0 {
-		return 0, false
-	}
+// missing is 0 where somebody is answered, or a token comes, and unknown where that is.
+func (s *Snapshot) missing(gateway int, read func(int, *indicator.Signal) indicator.Value) indicator.Value {
+	open, answered := read(gateway, indicator.GatewayWaiting), read(gateway, indicator.GatewayAnswered)
+	engines, served := s.enginesBehind(gateway), answered.V
 	for _, i := range engines {
-		running, waiting, tokens := s.Now(i, indicator.Running), s.Now(i, indicator.Waiting), s.Now(i, indicator.GenerationTokenRate)
-		if s.Spans[i].Failing || !running.OK || !waiting.OK || !tokens.OK || tokens.V > 0 {
-			return 0, false
+		running, waiting, tokens := read(i, indicator.Running), read(i, indicator.Waiting), read(i, indicator.GenerationTokenRate)
+		if s.Spans[i].Failing || !running.OK || !waiting.OK || !tokens.OK {
+			return indicator.Value{}
 		}
 		open.V -= running.V + waiting.V
+		served += tokens.V
 	}
-	return open.V, open.V > someUnserved
+	switch {
+	case !open.OK || !answered.OK || len(engines) == 0:
+		return indicator.Value{}
+	case served > 0 || open.V <= someUnserved:
+		return indicator.Known(0)
+	}
+	return indicator.Known(open.V)
+}
+
+// derived reads a signal of a gateway from the pages of the engines behind it too, as readOutside and readMissing do.
+func (s *Snapshot) derived(gateway int, sig *indicator.Signal, read func(int, *indicator.Signal) indicator.Value, over time.Duration) (none indicator.Value) {
+	switch sig {
+	case indicator.GatewayOutside:
+		return s.outside(gateway, read, over)
+	case indicator.GatewayMissing:
+		return s.missing(gateway, read)
+	}
+	return none
 }
 
 // enginesBehind lists the servers that a gateway sends requests to, by their addresses or their

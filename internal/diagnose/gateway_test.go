@@ -236,3 +236,77 @@ func TestOtherGateways(t *testing.T) {
 		}
 	}
 }
+
+// TestSinceAtGateways: what is found at a gateway began when it did, also where the engines' own pages tell it, and not
+// with a moment of the same a while before.
+func TestSinceAtGateways(t *testing.T) {
+	const (
+		healthy, sick = 40 * time.Minute, 3 * time.Minute
+		engine        = "vllm:num_requests_running{model_name=\"m\"} %[3]d\nvllm:num_requests_waiting{model_name=\"m\"} 0\nvllm:request_success_total{model_name=\"m\"} %[1]d\n" +
+			"vllm:generation_tokens_total{model_name=\"m\"} %[1]d00\n" +
+			"vllm:time_to_first_token_seconds_count{model_name=\"m\"} %[1]d\nvllm:time_to_first_token_seconds_sum{model_name=\"m\"} %[2]f\n" +
+			"vllm:e2e_request_latency_seconds_count{model_name=\"m\"} %[1]d\nvllm:e2e_request_latency_seconds_sum{model_name=\"m\"} %[2]f\n"
+		timed  = "sixty_gateway_request_duration_seconds_count{route=\"/v1/completions\"} %[1]d\nsixty_gateway_request_duration_seconds_sum{route=\"/v1/completions\"} %[2]f\n"
+		router = "vllm_router_requests_total %[1]d\nvllm_router_generate_duration_seconds_count %[1]d\nvllm_router_generate_duration_seconds_sum %[2]f\n"
+		reads  = "sixty_gateway_upstream_engine_ended_total{upstream=\"engine:1\"} %[1]d\nsixty_gateway_upstream_engine_ended_seconds_total{upstream=\"engine:1\"} %[1]d\n"
+		ends   = "sixty_gateway_client_blocked_seconds_total{route=\"/v1/completions\"} 0\n" +
+			"sixty_gateway_requests_open{state=\"waiting\"} %[3]d\n" +
+			"sixty_gateway_requests_total{model=\"m\",route=\"/v1/completions\",status=\"success\"} %[1]d\n" +
+			"sixty_gateway_requests_total{model=\"m\",route=\"/v1/completions\",status=\"upstream_error\"} %[4]d\n"
+	)
+	for name, tt := range map[string]struct {
+		page   string
+		wait   float64 // outside of the engine in the fault, in seconds
+		fails  int     // of nine requests a second
+		stops  bool    // nobody is answered
+		always bool
+		want   string
+	}{
+		"a router, by the engine's page": {page: router, wait: 4, want: "slow-outside-engine"},
+		"a gateway, by its own":          {page: ends + timed + reads, wait: 4, want: "slow-outside-engine"},
+		"as long as it was watched":      {page: router, wait: 4, always: true, want: "slow-outside-engine"},
+		"errors":                         {page: ends, fails: 3, want: "gateway-errors"},
+		"a hang, by the engine's page":   {page: ends, stops: true, want: "hang-outside-engine"},
+	} {
+		for _, interval := range []time.Duration{5 * time.Second, 15 * time.Second} {
+			t.Run(fmt.Sprint(name, ", every ", interval), func(t *testing.T) {
+				store := embeddedtest.New(t)
+				begin := time.Unix(1_800_000_000, 0)
+				onset, end := begin.Add(healthy), begin.Add(healthy+sick)
+				if tt.always {
+					onset = begin
+				}
+				n, failed, open, whole, inside := 0, 0, 1, 0.0, 0.0
+				for at := begin; !at.After(end); at = at.Add(interval) {
+					since := at.Sub(onset)
+					each := 9 * int(interval.Seconds())
+					served, outside := each, 0.05
+					switch {
+					case since > 0:
+						outside += tt.wait
+						if tt.stops {
+							served, open = 0, open+each
+						}
+						failed += tt.fails * int(interval.Seconds())
+					case since > -5*time.Minute && since <= interval-5*time.Minute && tt.fails > 0:
+						failed += each
+					}
+					n += served
+					inside += float64(served)
+					whole += float64(served) * (1 + outside)
+					embeddedtest.Append(t, store, embedded.Target{Instance: "engine:1", Job: "engine"}, at, fmt.Sprintf(engine, n, inside, min(served, 1)))
+					embeddedtest.Append(t, store, embedded.Target{Instance: "router:1", Job: "router"}, at, fmt.Sprintf(tt.page, n, whole, open, failed))
+				}
+				d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: end, First: begin, Interval: interval, Pathologies: pathologies.All()})
+				must.Succeed(t, err)
+				f := d.LeadingFinding(&d.Verdict)
+				if f == nil || f.Pathology.ID != tt.want || f.Status != diagnose.Firing {
+					t.Fatalf("%s: %s, want %s", d.Verdict.ID, d.Verdict.Summary, tt.want)
+				}
+				if off := f.Since.Sub(onset); off.Abs() > interval || f.SinceAtLeast != tt.always || d.Verdict.Since != f.Since {
+					t.Errorf("since %s after the onset (at least: %t), the verdict %s", off, f.SinceAtLeast, d.Verdict.Since.Sub(onset))
+				}
+			})
+		}
+	}
+}

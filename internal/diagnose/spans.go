@@ -86,6 +86,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 		s.Window = Range{o.At.Add(-max(min(usual, past.Length()), step)), o.At} // a past may have begun just now
 		if t.isGateway() {                                                      // whose counters say themselves what there is
 			s.Window.From, s.Unchanged = o.At.Add(-usual), true
+			s.Observed = s.Window.From // of what its trails do not tell
 		}
 		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
 			s.Baseline, s.Source = b.alignedToStep(), History

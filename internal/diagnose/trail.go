@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/base/stat"
@@ -16,9 +17,11 @@ import (
 )
 
 // A trail is what dates a comparison whose signal leaves no trace in the counts of a history, as gauges of
-// GPUs, hosts and caches do: its expression is read again at moments of the past, over the shortest time that tells.
+// GPUs, hosts and caches do, and all of gateways: its expression is read again at moments of the past, over the
+// shortest time that tells.
 type trail struct {
 	target int // whose series are asked
+	part   part
 	signal *indicator.Signal
 	op     catalog.Op
 	limit  float64
@@ -36,12 +39,18 @@ const mostTrails = 60
 // growthOver is the time over which a slope is read to say when it began.
 const growthOver = time.Minute
 
-// leavesTrail reports whether a signal says at a moment of the past what it was then: not what needs many observations,
-// and not what adds up over a long past, of which the slope alone says when it began.
+// datePoints is at how many moments of the past a signal is read again, at most.
+const datePoints = 300
+
+// leavesTrail reports whether a signal says at a moment of the past what it was then: of servers not what needs many
+// observations, and not what adds up over a long past, of which the slope alone says when it began.
 func leavesTrail(s *indicator.Signal) bool {
+	if s.Scope == indicator.Gateway {
+		return true
+	}
 	slope := false
 	s.Expr.Each(func(l indicator.Samples) { slope = slope || l.Func == "deriv" })
-	return s.Histogram == "" && !s.Counted() && !s.Scrapes && !s.Fleet && s.Per == "" && s.Scope != indicator.Gateway && (slope || s.MinPast == 0)
+	return s.Histogram == "" && !s.Counted() && !s.Scrapes && !s.Fleet && s.Per == "" && (slope || s.MinPast == 0)
 }
 
 // sourceOf returns the target whose series a signal is read from: that beside a server, of its GPUs.
@@ -54,6 +63,10 @@ func (v view) sourceOf(s *indicator.Signal) int {
 	return v.target
 }
 
+func (v view) trail(e *catalog.Evidence) trail {
+	return trail{v.sourceOf(e.Signal), v.part, e.Signal, e.Op, e.Threshold}
+}
+
 // readTrail reads when a comparison that holds began to from its trail, or asks for that. It has less of a say than what was
 // counted, which was often seen, but nothing began before all of it did. What holds as long as it was watched has none.
 func (v view) readTrail(c catalog.Cond) onsetReading {
@@ -61,7 +74,7 @@ func (v view) readTrail(c catalog.Cond) onsetReading {
 		return onsetReading{}
 	}
 	_, evidence := c.Eval(v)
-	of, s := trail{v.sourceOf(c.Signal), c.Signal, c.Op, evidence[0].Threshold}, v.snapshot
+	of, s := v.trail(&evidence[0]), v.snapshot
 	if s.trails == nil && len(s.wanted) < mostTrails && !slices.Contains(s.wanted, of) {
 		s.wanted = append(s.wanted, of)
 	}
@@ -74,9 +87,9 @@ func (v view) normalBefore(began Onset, p *catalog.Pathology, evidence []catalog
 	known := v.snapshot.memory.normals(v.key(p))
 	for i := range evidence {
 		e := &evidence[i]
-		from := v.sourceOf(e.Signal)
-		span := &v.snapshot.Spans[from]
-		if told := v.snapshot.trails[trail{from, e.Signal, e.Op, e.Threshold}]; told.normal.OK {
+		of := v.trail(e)
+		span := &v.snapshot.Spans[of.target]
+		if told := v.snapshot.trails[of]; told.normal.OK {
 			known[e.Signal] = told.normal
 		}
 		if e.Source == "baseline" || !e.Baseline.OK || span.Source == File || !began.At.Before(span.Baseline.To) {
@@ -96,7 +109,7 @@ func (s *Snapshot) readTrails(ctx context.Context, q metrics.Querier, r *Request
 	eg.SetLimit(metrics.AtOnce)
 	for i := range s.wanted {
 		eg.Go(func() (err error) {
-			read[i], err = s.wanted[i].read(ctx, q, *r)
+			read[i], err = s.readBack(ctx, q, *r, &s.wanted[i])
 			return err
 		})
 	}
@@ -110,54 +123,143 @@ func (s *Snapshot) readTrails(ctx context.Context, q metrics.Querier, r *Request
 	return nil
 }
 
-// read looks at the whole past first, and then more closely at when it began.
-func (of *trail) read(ctx context.Context, q metrics.Querier, r Request) (out trailed, err error) {
-	over := 2*r.Interval + r.Interval/10 + edge
-	g := groups(&r, func(int) Range { return Range{r.At.Add(-over), r.At} }, func(i int) bool { return i == of.target })
-	if len(g) == 0 || !g[0].lead.Dialect.Answers(of.signal) || len(g[0].lead.Dialect.Missing(of.signal)) > 0 {
-		return out, nil
-	}
-	g[0].restrict(&r)
-	past := r.Past
-	if of.signal.MinPast > 0 {
-		r.Past = max(growthOver, over)
-	}
-	expr := g[0].compile(&r, of.signal, g[0].lead.Dialect.Expr(of.signal), g[0].matchers).String()
-	look := func(from, to time.Time, step time.Duration) (at []time.Time, values []float64, err error) {
-		m, err := q.QueryRange(ctx, expr, metrics.Range{Start: from, End: to, Step: step})
-		if err != nil {
-			return nil, nil, fmt.Errorf("ask since when %s is as it is: %w", of.signal.Name, err)
+// readBack looks at the whole past first, and then more closely at when it began: over the shortest time and, where that
+// holds too little, over a window.
+func (s *Snapshot) readBack(ctx context.Context, q metrics.Querier, r Request, of *trail) (out trailed, err error) {
+	window := s.Spans[of.target].Window.Length()
+	for _, over := range []time.Duration{2*r.Interval + r.Interval/10 + edge, window} {
+		if s.Targets[of.target].isGateway() {
+			over = max(over, r.short(&s.Targets[of.target].Dialect))
 		}
-		for _, stream := range m {
-			if !slices.Contains(g[0].owners(&r, stream.Metric, of.signal.Scope == indicator.Model), of.target) {
-				continue
-			}
-			for _, p := range stream.Values {
-				at, values = append(at, p.Timestamp.Time()), append(values, float64(p.Value))
-			}
-			break
+		p := past{ctx: ctx, q: q, r: r, snapshot: s, trail: of, over: over}
+		if out = p.read(); p.err != nil || out.said > 0 || !s.Targets[of.target].isGateway() {
+			return out, p.err
 		}
-		return at, values, nil
 	}
-	step := max(r.Interval, past/datePoints).Truncate(time.Millisecond)
-	at, values, err := look(r.At.Add(-past/step*step), r.At, step)
-	first := of.began(at, values, max(goesOn, 2*step))
-	if err != nil || first <= 0 {
-		return out, err
+	return out, nil
+}
+
+// A past is what a trail is read from: series over some time each, asked as they are needed.
+type past struct {
+	ctx      context.Context
+	q        metrics.Querier
+	r        Request
+	snapshot *Snapshot
+	*trail
+	over time.Duration
+	err  error
+}
+
+func (p *past) read() (out trailed) {
+	step := max(p.r.Interval, p.r.Past/datePoints).Truncate(time.Millisecond)
+	at, values := p.look(p.r.At.Add(-p.r.Past/step*step), p.r.At, step)
+	first := p.began(at, values, max(goesOn, 2*step))
+	if first < 0 || first == 0 && !p.snapshot.Targets[p.target].isGateway() {
+		return out
+	}
+	if first == 0 {
+		all := Onset{p.r.At.Add(-p.r.Past), true}
+		out.onsetReading = onsetReading{all, all, trailSays / 2}
+		return out
 	}
 	begins := at[first-1]
-	if step > r.Interval {
-		if closer, v, err := look(begins, at[first], r.Interval); err != nil {
-			return out, err
-		} else if k := slices.IndexFunc(v, of.holds); k > 0 {
+	if step > p.r.Interval {
+		closer, v := p.look(begins, at[first], p.r.Interval)
+		if k := slices.IndexFunc(v, p.holds); k > 0 {
 			begins = closer[k-1]
 		}
 	}
 	if usual := values[:first]; len(usual) > 2 {
-		out.normal = indicator.Known(of.signal.Natural(stat.Median(usual)))
+		out.normal = indicator.Known(p.signal.Natural(stat.Median(usual)))
 	}
-	out.onsetReading = onsetReading{Onset{At: begins}, Onset{At: begins.Add(-over)}, trailSays}
-	return out, nil
+	out.onsetReading = onsetReading{Onset{At: begins.Add(-p.late())}, Onset{At: begins.Add(-p.over)}, trailSays}
+	return out
+}
+
+// late is how long a comparison must have held before it is read so: all of the time that nothing came in, or that the
+// highest or the lowest of a gauge is of.
+func (p *past) late() (by time.Duration) {
+	d := &p.snapshot.Targets[p.target].Dialect
+	if p.signal == indicator.GatewayMissing && len(d.Missing(p.signal)) > 0 {
+		return p.over
+	}
+	p.signal.Expr.Each(func(l indicator.Samples) {
+		switch l.Func {
+		case "increase", "rate":
+			if p.op == catalog.LessThan {
+				by = p.over
+			}
+		case "min_over_time", "max_over_time":
+			if l.Span == indicator.ShortMark {
+				by = max(by, p.r.short(d))
+			}
+		}
+	})
+	return by
+}
+
+// look reads the signal at moments.
+func (p *past) look(from, to time.Time, step time.Duration) (at []time.Time, values []float64) {
+	type of struct {
+		target int
+		signal *indicator.Signal
+	}
+	known := map[of]map[int64]float64{}
+	for t := from; !t.After(to); t = t.Add(step) {
+		read := func(target int, sig *indicator.Signal) indicator.Value {
+			asked := of{target, sig}
+			if known[asked] == nil {
+				known[asked] = p.ask(target, sig, metrics.Range{Start: from, End: to, Step: step})
+			}
+			v, ok := known[asked][t.UnixMilli()]
+			return indicator.Value{V: v, OK: ok}
+		}
+		v := p.snapshot.derived(p.target, p.signal, read, p.over)
+		if !v.OK {
+			v = read(p.target, p.signal)
+		}
+		if v.OK {
+			at, values = append(at, t), append(values, v.V)
+		}
+	}
+	return at, values
+}
+
+// ask asks for a signal of a target at moments.
+func (p *past) ask(target int, sig *indicator.Signal, moments metrics.Range) map[int64]float64 {
+	out, r, d := map[int64]float64{}, p.r, &p.snapshot.Targets[target].Dialect
+	g := groups(&r, func(int) Range { return Range{r.At.Add(-p.over), r.At} }, func(i int) bool { return i == target })
+	if p.err != nil || len(g) == 0 || !d.Answers(sig) || len(d.Missing(sig)) > 0 {
+		return out
+	}
+	g[0].restrict(&r)
+	if sig.MinPast > 0 {
+		r.Past = max(growthOver, p.over)
+	}
+	expr := g[0].compile(&r, sig, d.Expr(sig), g[0].matchers).String()
+	if sig.Counted() {
+		expr = sig.Guard(expr, g[0].compile(&r, sig, sig.Observations(), g[0].matchers).String())
+	}
+	m, err := p.q.QueryRange(p.ctx, expr, moments)
+	if err != nil {
+		p.err = fmt.Errorf("ask since when %s is as it is: %w", sig.Name, err)
+		return out
+	}
+	scale := 1.0
+	if sig.Sums() { // as much in a window
+		scale = p.snapshot.Spans[target].Window.Length().Seconds() / p.over.Seconds()
+	}
+	for _, stream := range m {
+		if !slices.Contains(g[0].owners(&r, stream.Metric, sig.Scope == indicator.Model), target) ||
+			sig.Per != "" && sig.Per == p.part.label && string(stream.Metric[model.LabelName(sig.Per)]) != p.part.name {
+			continue
+		}
+		for _, point := range stream.Values {
+			out[int64(point.Timestamp)] = float64(point.Value) * scale
+		}
+		break
+	}
+	return out
 }
 
 // trailSays is less than what was counted must say.

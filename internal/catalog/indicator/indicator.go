@@ -260,7 +260,7 @@ func (s *Signal) Sums() bool {
 		return false
 	}
 	sums := false
-	s.Expr.Each(func(l Samples) { sums = sums || l.Func == "increase" && l.Span == WindowMark })
+	s.Expr.Each(func(l Samples) { sums = sums || (l.Func == "increase" || l.Func == "changes") && l.Span == WindowMark })
 	return sums
 }
 

@@ -86,7 +86,6 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	s.censor()
 	shareGPUReadings(s)
 	s.readOutside()
-	s.readMissing()
 	s.dropThinBaselines()
 	s.dropInTurns()
 	return s, nil

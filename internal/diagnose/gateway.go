@@ -128,19 +128,22 @@ func (p *pool) mayBeUpstream(server *judgement, of part) bool {
 // a share: what ends here and there within a window differs at its edges.
 const sameRequests = 0.25
 
-// readOutside says how long requests are outside the engines by the engines' own pages, which may be at
-// hand where a gateway does not read them, or through the link that is slow. Of a router that does
-// not read any it is the only way.
+// readOutside says how long requests are outside the engines, and how many of those that a gateway holds the engines do not,
+// by the engines' own pages: these may be at hand where a gateway does not read them, or through the link that is slow.
 func (s *Snapshot) readOutside() {
 	for i := range s.Targets {
-		if t := &s.Targets[i]; t.isGateway() && t.Problem == "" {
-			rd := s.readings[i].of(indicator.GatewayOutside)
-			if now := s.outside(i, s.Now, s.Spans[i].Window.Length()); now.OK {
-				rd.now = now
-			}
-			if normal := s.outside(i, s.Normal, s.Spans[i].Baseline.Length()); normal.OK {
-				rd.normal = normal
-			}
+		if t := &s.Targets[i]; !t.isGateway() || t.Problem != "" {
+			continue
+		}
+		outside, missing := s.readings[i].of(indicator.GatewayOutside), s.readings[i].of(indicator.GatewayMissing)
+		if now := s.outside(i, s.Now, s.Spans[i].Window.Length()); now.OK {
+			outside.now = now
+		}
+		if normal := s.outside(i, s.Normal, s.Spans[i].Baseline.Length()); normal.OK {
+			outside.normal = normal
+		}
+		if now := s.missing(i, s.Now); now.V > 0 && !missing.now.OK {
+			missing.now, s.readings[i].of(indicator.GatewayMade).now = now, indicator.Known(0)
 		}
 	}
 }
@@ -183,48 +186,25 @@ func (s *Snapshot) outside(gateway int, read func(int, *indicator.Signal) indica
 	return v
 }
 
-// readMissing says how many requests a gateway that reads no engine holds and the engines behind it do not: those that
-// were open at its last two scrapes, less what the engines show, where nobody was answered and no token came.
-func (s *Snapshot) readMissing() {
-	for i := range s.Targets {
-		if missing := s.readings[i].of(indicator.GatewayMissing); s.Targets[i].isGateway() && s.Targets[i].Problem == "" && !missing.now.OK {
-			if m := s.missing(i, s.Now); m.V > 0 {
-				missing.now, s.readings[i].of(indicator.GatewayMade).now = m, indicator.Known(0)
-			}
-		}
+// missing is how many of the requests that were open at a gateway at its last two scrapes the engines do not show, where
+// nobody was answered and no token came; 0 where any was.
+func (s *Snapshot) missing(gateway int, read func(int, *indicator.Signal) indicator.Value) (none indicator.Value) {
+	open, answered, engines := read(gateway, indicator.GatewayWaiting), read(gateway, indicator.GatewayAnswered), s.enginesBehind(gateway)
+	if !open.OK || !answered.OK || len(engines) == 0 {
+		return none
 	}
-}
-
-// missing is 0 where somebody is answered, or a token comes, and unknown where that is.
-func (s *Snapshot) missing(gateway int, read func(int, *indicator.Signal) indicator.Value) indicator.Value {
-	open, answered := read(gateway, indicator.GatewayWaiting), read(gateway, indicator.GatewayAnswered)
-	engines, served := s.enginesBehind(gateway), answered.V
 	for _, i := range engines {
 		running, waiting, tokens := read(i, indicator.Running), read(i, indicator.Waiting), read(i, indicator.GenerationTokenRate)
 		if s.Spans[i].Failing || !running.OK || !waiting.OK || !tokens.OK {
-			return indicator.Value{}
+			return none
 		}
 		open.V -= running.V + waiting.V
-		served += tokens.V
+		answered.V += tokens.V
 	}
-	switch {
-	case !open.OK || !answered.OK || len(engines) == 0:
-		return indicator.Value{}
-	case served > 0 || open.V <= someUnserved:
-		return indicator.Known(0)
+	if answered.V > 0 || open.V <= someUnserved {
+		open.V = 0
 	}
-	return indicator.Known(open.V)
-}
-
-// derived reads a signal of a gateway from the pages of the engines behind it too, as readOutside and readMissing do.
-func (s *Snapshot) derived(gateway int, sig *indicator.Signal, read func(int, *indicator.Signal) indicator.Value, over time.Duration) (none indicator.Value) {
-	switch sig {
-	case indicator.GatewayOutside:
-		return s.outside(gateway, read, over)
-	case indicator.GatewayMissing:
-		return s.missing(gateway, read)
-	}
-	return none
+	return open
 }
 
 // enginesBehind lists the servers that a gateway sends requests to, by their addresses or their

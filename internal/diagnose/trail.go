@@ -109,7 +109,8 @@ func (s *Snapshot) readTrails(ctx context.Context, q metrics.Querier, r *Request
 	eg.SetLimit(metrics.AtOnce)
 	for i := range s.wanted {
 		eg.Go(func() (err error) {
-			read[i], err = s.readBack(ctx, q, *r, &s.wanted[i])
+			p := past{ctx: ctx, q: q, r: *r, Snapshot: s, trail: &s.wanted[i]}
+			read[i], err = p.read()
 			return err
 		})
 	}
@@ -123,44 +124,41 @@ func (s *Snapshot) readTrails(ctx context.Context, q metrics.Querier, r *Request
 	return nil
 }
 
-// readBack looks at the whole past first, and then more closely at when it began: over the shortest time and, where that
-// holds too little, over a window.
-func (s *Snapshot) readBack(ctx context.Context, q metrics.Querier, r Request, of *trail) (out trailed, err error) {
-	window := s.Spans[of.target].Window.Length()
-	for _, over := range []time.Duration{2*r.Interval + r.Interval/10 + edge, window} {
-		if s.Targets[of.target].isGateway() {
-			over = max(over, r.short(&s.Targets[of.target].Dialect))
-		}
-		p := past{ctx: ctx, q: q, r: r, snapshot: s, trail: of, over: over}
-		if out = p.read(); p.err != nil || out.said > 0 || !s.Targets[of.target].isGateway() {
-			return out, p.err
-		}
-	}
-	return out, nil
-}
-
 // A past is what a trail is read from: series over some time each, asked as they are needed.
 type past struct {
-	ctx      context.Context
-	q        metrics.Querier
-	r        Request
-	snapshot *Snapshot
+	ctx context.Context
+	q   metrics.Querier
+	r   Request
+	*Snapshot
 	*trail
 	over time.Duration
 	err  error
 }
 
-func (p *past) read() (out trailed) {
-	step := max(p.r.Interval, p.r.Past/datePoints).Truncate(time.Millisecond)
-	at, values := p.look(p.r.At.Add(-p.r.Past/step*step), p.r.At, step)
-	first := p.began(at, values, max(goesOn, 2*step))
-	if first < 0 || first == 0 && !p.snapshot.Targets[p.target].isGateway() {
-		return out
+// read looks at the whole past first, and then more closely at when it began: over the shortest time and, of a gateway,
+// over a window where that holds too little.
+func (p *past) read() (out trailed, err error) {
+	gateway, window := p.Targets[p.target].isGateway(), p.Spans[p.target].Window.Length()
+	p.over = 2*p.r.Interval + p.r.Interval/10 + edge
+	if gateway {
+		p.over = max(p.over, p.r.short(&p.Targets[p.target].Dialect))
 	}
-	if first == 0 {
+	step := max(p.r.Interval, p.r.Past/datePoints).Truncate(time.Millisecond)
+	from := p.r.At.Add(-p.r.Past / step * step)
+	at, values := p.look(from, p.r.At, step)
+	first := p.began(at, values, max(goesOn, 2*step))
+	if first < 0 && gateway {
+		p.over = max(p.over, window)
+		at, values = p.look(from, p.r.At, step)
+		first = p.began(at, values, max(goesOn, 2*step))
+	}
+	switch {
+	case first < 0 || first == 0 && !gateway:
+		return out, p.err
+	case first == 0:
 		all := Onset{p.r.At.Add(-p.r.Past), true}
 		out.onsetReading = onsetReading{all, all, trailSays / 2}
-		return out
+		return out, p.err
 	}
 	begins := at[first-1]
 	if step > p.r.Interval {
@@ -173,13 +171,13 @@ func (p *past) read() (out trailed) {
 		out.normal = indicator.Known(p.signal.Natural(stat.Median(usual)))
 	}
 	out.onsetReading = onsetReading{Onset{At: begins.Add(-p.late())}, Onset{At: begins.Add(-p.over)}, trailSays}
-	return out
+	return out, p.err
 }
 
 // late is how long a comparison must have held before it is read so: all of the time that nothing came in, or that the
 // highest or the lowest of a gauge is of.
 func (p *past) late() (by time.Duration) {
-	d := &p.snapshot.Targets[p.target].Dialect
+	d := &p.Targets[p.target].Dialect
 	if p.signal == indicator.GatewayMissing && len(d.Missing(p.signal)) > 0 {
 		return p.over
 	}
@@ -214,7 +212,7 @@ func (p *past) look(from, to time.Time, step time.Duration) (at []time.Time, val
 			v, ok := known[asked][t.UnixMilli()]
 			return indicator.Value{V: v, OK: ok}
 		}
-		v := p.snapshot.derived(p.target, p.signal, read, p.over)
+		v := p.derived(read)
 		if !v.OK {
 			v = read(p.target, p.signal)
 		}
@@ -225,9 +223,20 @@ func (p *past) look(from, to time.Time, step time.Duration) (at []time.Time, val
 	return at, values
 }
 
+// derived reads what a diagnosis makes of the engines' own pages too, see readOutside.
+func (p *past) derived(read func(int, *indicator.Signal) indicator.Value) (none indicator.Value) {
+	switch p.signal {
+	case indicator.GatewayOutside:
+		return p.outside(p.target, read, p.over)
+	case indicator.GatewayMissing:
+		return p.missing(p.target, read)
+	}
+	return none
+}
+
 // ask asks for a signal of a target at moments.
 func (p *past) ask(target int, sig *indicator.Signal, moments metrics.Range) map[int64]float64 {
-	out, r, d := map[int64]float64{}, p.r, &p.snapshot.Targets[target].Dialect
+	out, r, d := map[int64]float64{}, p.r, &p.Targets[target].Dialect
 	g := groups(&r, func(int) Range { return Range{r.At.Add(-p.over), r.At} }, func(i int) bool { return i == target })
 	if p.err != nil || len(g) == 0 || !d.Answers(sig) || len(d.Missing(sig)) > 0 {
 		return out
@@ -247,7 +256,7 @@ func (p *past) ask(target int, sig *indicator.Signal, moments metrics.Range) map
 	}
 	scale := 1.0
 	if sig.Sums() { // as much in a window
-		scale = p.snapshot.Spans[target].Window.Length().Seconds() / p.over.Seconds()
+		scale = p.Spans[target].Window.Length().Seconds() / p.over.Seconds()
 	}
 	for _, stream := range m {
 		if !slices.Contains(g[0].owners(&r, stream.Metric, sig.Scope == indicator.Model), target) ||

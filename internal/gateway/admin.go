@@ -45,7 +45,6 @@ type OpenRequest struct {
 	Idle     float64 `json:"idle_seconds"` // since something moved
 	Route    string  `json:"route"`
 	Model    string  `json:"model,omitempty"`
-	Tenant   string  `json:"tenant,omitempty"`
 	Upstream string  `json:"upstream,omitempty"`
 	Tokens   int64   `json:"output_tokens"`
 	Leak     bool    `json:"suspected_leak,omitempty"`
@@ -77,7 +76,7 @@ func (g *Gateway) List(atLeast time.Duration) Requests {
 		}
 		o := OpenRequest{
 			ID: x.id, Age: seconds(x.arrived), State: state(x.state.Load()).String(), Idle: max(seconds(x.last.Load()), 0),
-			Route: x.route, Tenant: x.tenant, Tokens: x.tokens.Load(), Leak: leak,
+			Route: x.route, Tokens: x.tokens.Load(), Leak: leak,
 		}
 		if m := x.shown.Load(); m != nil {
 			o.Model = *m

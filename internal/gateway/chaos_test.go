@@ -37,7 +37,7 @@ func TestChaos(t *testing.T) {
 	}
 	ups := []string{raw(t, chaosUpstream), raw(t, chaosUpstream), raw(t, chaosUpstream)}
 	g := start(t, Config{
-		HealthEvery: 100 * time.Millisecond, IdleTimeout: 400 * time.Millisecond, MaxBody: 1 << 20, TenantHeader: "X-Tenant",
+		HealthEvery: 100 * time.Millisecond, IdleTimeout: 400 * time.Millisecond, MaxBody: 1 << 20,
 		MaxRequests: max(clients*4/5, 1),
 	}, ups...)
 	host := strings.TrimPrefix(g.url, "http://")
@@ -241,7 +241,6 @@ func chaosClient(rng *rand.Rand, tr *http.Transport, host string) {
 		return
 	}
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("X-Tenant", fmt.Sprint(rng.IntN(5)))
 	r.Header.Set("X-Priority", fmt.Sprint(rng.IntN(3)))
 	if kind == 5 {
 		r.Header.Set("Content-Encoding", "gzip")

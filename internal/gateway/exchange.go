@@ -38,8 +38,7 @@ type exchange struct {
 	id      string
 	ours    bool // the id was made here
 	route   string
-	tenant  string
-	labels  []string // model, route, tenant, under which it is counted; by model once that is known
+	labels  []string // model and route, under which it is counted; by model once that is known
 	meter   stream.Meter
 	whole   bool   // the client got all of a stream, up to its last event
 	choices int    // that the client asked for
@@ -59,10 +58,8 @@ type exchange struct {
 	up                            atomic.Pointer[upstream]
 	shown                         atomic.Pointer[string] // the model, for others
 
-	length   int64 // bytes of the body, as far as it came
-	answered int64 // of the answer's
-	code     int   // answered
-	failure  *end  // why it failed, where that is known already
+	code    int  // answered
+	failure *end // why it failed, where that is known already
 }
 
 // generates reports whether the route's answers are made of tokens.

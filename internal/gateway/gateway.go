@@ -144,7 +144,6 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	if x.ours = x.id == ""; x.ours {
 		x.id = rand.Text()
 	}
-	x.tenant = g.metrics.tenant(r.Header.Get(g.cfg.TenantHeader))
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.open[x] = struct{}{}; g.cfg.MaxRequests > 0 && len(g.open) > g.cfg.MaxRequests {
@@ -220,7 +219,6 @@ type counted struct {
 
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.src.Read(p)
-	c.x.length += int64(n)
 	c.x.held += int64(n)
 	c.x.touch()
 	if c.x.g.held.Add(int64(n)) > maxHeld {
@@ -365,7 +363,7 @@ func (s *relay) Write(p []byte) (n int, err error) {
 	at := x.g.now()
 	x.last.Store(at)
 	err = s.timeWrite(func() (err error) { n, err = s.ResponseWriter.Write(p); return err })
-	if x.answered += int64(n); err == nil {
+	if err == nil {
 		x.meter.Data(p, at)
 	}
 	return n, err
@@ -411,14 +409,8 @@ func (x *exchange) refuse(e *end) {
 	b, _ := json.Marshal(map[string]any{"error": map[string]any{"message": text, "type": e.kind, "param": nil, "code": x.code}})
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json")
-	if e == errTooMany {
-		h.Set("Retry-After", "1")
-	}
 	x.w.WriteHeader(x.code)
-	n, _ := x.w.Write(b)
-	if x.r.Method != http.MethodHead {
-		x.answered = int64(n)
-	}
+	_, _ = x.w.Write(b) // the client may have left
 }
 
 // outcome is why the request did not end well, nil where it did. It is told the panic in

@@ -9,21 +9,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-
-	"github.com/sixty-dev/sixty/internal/openai/stream"
 )
 
 const (
-	maxModels = 64   // told apart; only names that a server has are
-	maxSeries = 2000 // sets of labels; beyond, tenants are put together
-	other     = "other"
+	maxModels = 64 // told apart; only names that a server has are
 	maxLabel  = 128
 
 	// mostTogether bounds the intervals that one piece of an answer is counted as: what an
 	// upstream says of its tokens is not believed beyond.
 	mostTogether = 10_000
-
-	providerOfServer = "vllm" // in OpenTelemetry's words
 )
 
 // Buckets.
@@ -37,12 +31,6 @@ var (
 	extendedTBT   = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0}
 	extendedE2E   = []float64{0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0}
 	extendedBatch = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512}
-
-	// Those that OpenTelemetry's conventions advise (gen-ai-metrics.md).
-	genAIDuration = []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92}
-	genAIFirst    = []float64{0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0}
-	genAIPerToken = []float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5}
-	genAITokens   = []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864}
 )
 
 // Exponential buckets beside the classic ones.
@@ -56,23 +44,20 @@ type measures struct {
 	g        *Gateway
 	registry *prometheus.Registry
 
-	mu      sync.Mutex
-	models  map[string]bool
-	tenants map[string]string // header's value → label
-	sets    map[[3]string]bool
+	mu     sync.Mutex
+	models map[string]bool
+	sets   map[[2]string]bool
 
-	// By model, route and tenant, and by what else they say.
-	offered, prompt, cached, output, received, answered, blocked       *prometheus.CounterVec
-	ends, codes, finishes, counted                                     *prometheus.CounterVec
-	first, noFirst, gaps, duration, cut, queue, connectTook, untilHead *prometheus.HistogramVec
-	retries                                                            prometheus.Counter
-	extFirst, extGaps, extDuration, batch                              *prometheus.HistogramVec // by model; so that rules written for one server keep their meaning
-	extTokens, extEnds                                                 *prometheus.CounterVec
-	genFirst, genPerToken, genDuration, genTokens                      *prometheus.HistogramVec
+	// By model and route, and by what else they say.
+	offered, output, blocked, ends, codes                         *prometheus.CounterVec
+	first, noFirst, gaps, duration, queue, connectTook, untilHead *prometheus.HistogramVec
+	retries                                                       prometheus.Counter
+	extFirst, extGaps, extDuration, batch                         *prometheus.HistogramVec // by model; so that rules written for one server keep their meaning
+	extTokens, extEnds                                            *prometheus.CounterVec
 }
 
 func newMeasures(g *Gateway) *measures {
-	m := &measures{g: g, registry: prometheus.NewRegistry(), models: map[string]bool{}, tenants: map[string]string{}, sets: map[[3]string]bool{}}
+	m := &measures{g: g, registry: prometheus.NewRegistry(), models: map[string]bool{}, sets: map[[2]string]bool{}}
 	auto := promauto.With(m.registry)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -82,24 +67,17 @@ func newMeasures(g *Gateway) *measures {
 			Name: name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: growth, NativeHistogramZeroThreshold: zeroBelow,
 		}, labels)
 	}
-	own := []string{"model", "route", "tenant"}
-	with := func(more string) []string { return append(own[:3:3], more) }
+	own := []string{"model", "route"}
+	with := func(more string) []string { return append(own[:2:2], more) }
 	m.offered = counter("sixty_gateway_requests_offered_total", "Requests that arrived: the offered load.", own...)
 	m.ends = counter("sixty_gateway_requests_total", "Requests that ended, each in exactly one status.", with("status")...)
 	m.codes = counter("sixty_gateway_responses_total", "Answers by the HTTP status that the client got.", with("code")...)
-	m.finishes = counter("sixty_gateway_finish_reasons_total", "Answers by their last finish reason.", with("reason")...)
-	m.counted = counter("sixty_gateway_token_counts_total", "Answers by the source of their output token count: usage, continuous_usage, token_ids, or chunks (a lower bound).", with("by")...)
-	m.prompt = counter("sixty_gateway_prompt_tokens_total", "Prompt tokens, of answers with usage.", own...)
-	m.cached = counter("sixty_gateway_cached_tokens_total", "Prompt tokens from the prefix cache, of answers with usage.", own...)
 	m.output = counter("sixty_gateway_output_tokens_total", "Output tokens, counted as they pass.", own...)
-	m.received = counter("sixty_gateway_received_bytes_total", "Bytes of requests' bodies.", own...)
-	m.answered = counter("sixty_gateway_sent_bytes_total", "Bytes of answers' bodies.", own...)
 	m.blocked = counter("sixty_gateway_client_blocked_seconds_total", "Time spent writing to clients, mostly slow readers.", own...)
 	m.first = histogram("sixty_gateway_time_to_first_token_seconds", "From the arrival of a request to its first token, for every request that got one, even if it failed later.", fine, own...)
 	m.noFirst = histogram("sixty_gateway_no_first_token_seconds", "Wait for a first token of requests ended by their client or by a limit: corrects the percentiles for aborts.", fine, own...)
 	m.gaps = histogram("sixty_gateway_inter_token_seconds", "Time between output tokens; n tokens that arrive together count as n intervals of an nth.", fine, own...)
 	m.duration = histogram("sixty_gateway_request_duration_seconds", "From the arrival to the last byte, for successful requests.", fine, own...)
-	m.cut = histogram("sixty_gateway_cut_request_duration_seconds", "Duration of unsuccessful requests.", fine, own...)
 	m.queue = histogram("sixty_gateway_queue_seconds", "From the arrival of a request until its body was read.", fine, own...)
 	m.connectTook = histogram("sixty_gateway_connect_seconds", "From there until it was sent to the upstream that accepted it.", fine, own...)
 	m.untilHead = histogram("sixty_gateway_upstream_head_seconds", "From there to the head of the answer.", fine, own...)
@@ -112,32 +90,8 @@ func newMeasures(g *Gateway) *measures {
 	m.extEnds = counter("vllm_requests_completed_total", "Total requests completed", "model", "status")
 	m.batch = histogram("vllm_decode_batch_size", "Decode batch size per step: output tokens over steps between two readings of the engine's counters, once for each step", extendedBatch, "model", "upstream")
 
-	names := []string{"gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_response_model", "server_address", "server_port"}
-	m.genFirst = histogram("gen_ai_server_time_to_first_token_seconds", "gen_ai.server.time_to_first_token: of successful requests", genAIFirst, names...)
-	m.genPerToken = histogram("gen_ai_server_time_per_output_token_seconds", "gen_ai.server.time_per_output_token: after the first, of successful requests", genAIPerToken, names...)
-	m.genDuration = histogram("gen_ai_server_request_duration_seconds", "gen_ai.server.request.duration", genAIDuration, append(names[:6:6], "error_type")...)
-	m.genTokens = histogram("gen_ai_client_token_usage", "gen_ai.client.token.usage", genAITokens, append(names[:6:6], "gen_ai_token_type")...)
 	m.registry.MustRegister(present{g}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
-}
-
-// tenant returns the label of a tenant, of which a bounded number is told apart.
-func (m *measures) tenant(value string) string {
-	if value == "" {
-		return ""
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	label, known := m.tenants[value]
-	switch {
-	case known:
-		return label
-	case m.g.cfg.MaxTenants > 0 && len(m.tenants) >= m.g.cfg.MaxTenants, len(value) > maxLabel:
-		return other
-	}
-	label = strings.ToValidUTF8(value, "?")
-	m.tenants[value] = label
-	return label
 }
 
 // addModel notes that a server has a model, and reports whether it is told apart.
@@ -164,11 +118,8 @@ func (m *measures) hasModel(name string) bool {
 // label sets under which labels a request is counted. What counts them begins with zeros,
 // so that the first of them is seen as an increase.
 func (m *measures) label(x *exchange) {
-	l := [3]string{x.model, x.route, x.tenant}
+	l := [2]string{x.model, x.route}
 	m.mu.Lock()
-	if !m.sets[l] && len(m.sets) >= maxSeries {
-		l[2] = other
-	}
 	seen := m.sets[l]
 	m.sets[l] = true
 	m.mu.Unlock()
@@ -177,10 +128,10 @@ func (m *measures) label(x *exchange) {
 	if seen {
 		return
 	}
-	for _, c := range []*prometheus.CounterVec{m.offered, m.prompt, m.cached, m.output, m.received, m.answered, m.blocked} {
+	for _, c := range []*prometheus.CounterVec{m.offered, m.output, m.blocked} {
 		c.WithLabelValues(x.labels...)
 	}
-	for _, h := range []*prometheus.HistogramVec{m.first, m.noFirst, m.gaps, m.duration, m.cut, m.queue, m.connectTook, m.untilHead} {
+	for _, h := range []*prometheus.HistogramVec{m.first, m.noFirst, m.gaps, m.duration, m.queue, m.connectTook, m.untilHead} {
 		h.WithLabelValues(x.labels...)
 	}
 	for status := Success; status < statuses; status++ {
@@ -199,7 +150,7 @@ func (m *measures) label(x *exchange) {
 }
 
 // and returns the request's labels and another one.
-func (x *exchange) and(label string) []string { return append(x.labels[:3:3], label) }
+func (x *exchange) and(label string) []string { return append(x.labels[:2:2], label) }
 
 // countArrival counts a request's arrival, if it is known where: one for a model that
 // no server is known to have is counted when it is, or when it ends.
@@ -249,20 +200,13 @@ func (m *measures) countEnd(x *exchange, status Status, now int64) {
 	l := x.labels
 	answer := &x.meter
 	since := func(at int64) float64 { return time.Duration(at - x.arrived).Seconds() }
-	total, how := answer.Tokens()
+	total, _ := answer.Tokens()
 	missed := float64(max(total-answer.Count.N, 0)) // tokens that only the final account tells of
 	m.ends.WithLabelValues(x.and(status.String())...).Inc()
 	if x.code > 0 {
 		m.codes.WithLabelValues(x.and(strconv.Itoa(x.code))...).Inc()
 	}
-	if answer.Finish != "" {
-		m.finishes.WithLabelValues(x.and(answer.Finish)...).Inc()
-	}
 	m.output.WithLabelValues(l...).Add(missed)
-	m.prompt.WithLabelValues(l...).Add(float64(answer.Usage.PromptTokens))
-	m.cached.WithLabelValues(l...).Add(float64(answer.Usage.CachedTokens))
-	m.received.WithLabelValues(l...).Add(float64(x.length))
-	m.answered.WithLabelValues(l...).Add(float64(x.answered))
 	m.blocked.WithLabelValues(l...).Add(time.Duration(x.blocked).Seconds())
 	if x.received > 0 {
 		m.queue.WithLabelValues(l...).Observe(since(x.received))
@@ -276,19 +220,15 @@ func (m *measures) countEnd(x *exchange, status Status, now int64) {
 	switch {
 	case answer.First > 0:
 		m.first.WithLabelValues(l...).Observe(since(answer.First))
-		m.counted.WithLabelValues(x.and(how)...).Inc()
 	case x.generates() && (status == ClientDisconnect || status == Timeout):
 		m.noFirst.WithLabelValues(l...).Observe(since(now))
 	}
 	if status == Success {
 		m.duration.WithLabelValues(l...).Observe(since(now))
-	} else {
-		m.cut.WithLabelValues(l...).Observe(since(now))
 	}
 	if !x.generates() {
 		return
 	}
-	m.genAIEnded(x, status, total, now)
 	if x.model == "" && answer.First == 0 {
 		return // no server's model: what a client made up
 	}
@@ -307,34 +247,6 @@ func (m *measures) countEnd(x *exchange, status Status, now int64) {
 		as = "cancelled"
 	}
 	m.extEnds.WithLabelValues(x.model, as).Inc()
-}
-
-// genAIEnded counts under OpenTelemetry's names.
-func (m *measures) genAIEnded(x *exchange, status Status, total int, now int64) {
-	answer := &x.meter
-	host, port, response, failure := "", "", "", ""
-	if u := x.up.Load(); u != nil {
-		host, port = u.url.Hostname(), u.url.Port()
-	}
-	if x.model != "" && (answer.Model == x.model || m.addModel(answer.Model)) {
-		response = strings.ToValidUTF8(answer.Model, "?")
-	}
-	if status != Success {
-		failure = status.String()
-	}
-	l := []string{x.work, providerOfServer, x.model, response, host, port}
-	and := func(v string) []string { return append(l[:6:6], v) }
-	m.genDuration.WithLabelValues(and(failure)...).Observe(time.Duration(now - x.arrived).Seconds())
-	if first := answer.First; first > 0 && status == Success {
-		m.genFirst.WithLabelValues(l...).Observe(time.Duration(first - x.arrived).Seconds())
-		if total > 1 && answer.Kind == stream.Events {
-			m.genPerToken.WithLabelValues(l...).Observe(time.Duration(answer.Last-first).Seconds() / float64(total-1))
-		}
-	}
-	if answer.HasUsage && status == Success {
-		m.genTokens.WithLabelValues(and("input")...).Observe(float64(answer.Usage.PromptTokens))
-		m.genTokens.WithLabelValues(and("output")...).Observe(float64(total))
-	}
 }
 
 // present is what is known at a scrape of upstreams and of open requests.

@@ -29,13 +29,11 @@ type Config struct {
 	HealthEvery time.Duration // 5 s by default; also the pace at which the engines' metrics are read
 
 	// Limits; 0 or less for none.
-	IdleTimeout  time.Duration // in which nothing of a request moves, at the client or the upstream
-	MaxBody      int64         // bytes of a request, each of which is held until the answer begins
-	MaxRequests  int           // open requests, beyond which 503 is answered
-	LeakAge      time.Duration // age from which an open request is a suspected leak
-	TenantHeader string        // names the tenant; "" for none
-	MaxTenants   int           // told apart; others are "other"
-	Note         func(string)  // told of upstreams that come and go; may be nil
+	IdleTimeout time.Duration // in which nothing of a request moves, at the client or the upstream
+	MaxBody     int64         // bytes of a request, each of which is held until the answer begins
+	MaxRequests int           // open requests, beyond which 503 is answered
+	LeakAge     time.Duration // age from which an open request is a suspected leak
+	Note        func(string)  // told of upstreams that come and go; may be nil
 }
 
 const defaultHealthEvery = 5 * time.Second
@@ -100,9 +98,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.maxBodyMiB, "max-body", 64, "largest request body in `MiB`, kept in memory until the answer begins; 0 for unlimited")
 	fs.IntVar(&o.MaxRequests, "max-requests", 1<<16, "maximum open requests, then HTTP 503; 0 for unlimited")
 	fs.DurationVar(&o.LeakAge, "leak-age", 300*time.Second, "age from which an open request is a suspected leak")
-	fs.StringVar(&o.TenantHeader, "tenant-header", "", "`header` that names the tenant, a label of the metrics")
-	fs.IntVar(&o.MaxTenants, "max-tenants", 100, "maximum number of tenants; others are \"other\"")
-	fs.DurationVar(&o.DrainDelay, "drain-delay", 0, "after SIGTERM: how long /ready fails while requests are still accepted")
 	fs.DurationVar(&o.DrainTimeout, "drain-timeout", 5*time.Minute, "after SIGTERM: how long open requests may take; a second signal ends them")
 }
 

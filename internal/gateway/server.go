@@ -30,10 +30,7 @@ type Serving struct {
 
 	TLS *tls.Config // for clients; nil for cleartext, which speaks HTTP/2 with prior knowledge too
 
-	// DrainDelay is how long requests are still taken after ctx has ended, while
-	// the readiness fails, for load balancers to notice; DrainTimeout how long
-	// open requests have from then on.
-	DrainDelay, DrainTimeout time.Duration
+	DrainTimeout time.Duration // that open requests have after ctx has ended
 }
 
 // Serve serves until ctx ends, and then until the open requests have ended or
@@ -78,7 +75,6 @@ func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 // drain lets open requests end.
 func (g *Gateway) drain(data *http.Server, s Serving) error {
 	g.draining.Store(true)
-	time.Sleep(s.DrainDelay)
 	ctx, cancel := context.WithTimeout(context.Background(), s.DrainTimeout)
 	defer cancel()
 	_ = data.Shutdown(ctx)

@@ -58,8 +58,8 @@ var (
 	errClientStalls = &end{status: ClientDisconnect, code: 408, kind: "client_stalls"}
 	errSilence      = &end{status: Timeout, code: 504, kind: "upstream_idle_timeout"}
 	errDraining     = &end{status: Timeout, code: 503, kind: "shutdown"}
-	errTooMuch      = &end{status: Rejected, code: 503, kind: "too_much_in_bodies"}
 	errTooMany      = &end{status: Rejected, code: 503, kind: "too_many_requests_open"}
+	errTooMuch      = &end{status: Rejected, code: 503, kind: "too_much_in_bodies"}
 )
 
 // asEnd makes an end of any error: what is none is the upstream's.

@@ -9,7 +9,6 @@ type item struct {
 	signal *indicator.Signal
 	how    How
 	low    bool   // its worst moment is that of the lowest value
-	course bool   // is plotted
 	expr   string // takes the place of the signal's
 	title  string // "" for the signal's
 }
@@ -24,21 +23,21 @@ type area struct {
 func areas() []area {
 	return []area{
 		{"user-experience", "User experience", "Are first tokens fast enough, and do answers stream smoothly?", []item{
-			{signal: indicator.TTFTP50, how: OfAll}, {signal: indicator.TTFTP95, how: OfAll, course: true}, {signal: indicator.TTFTP99, how: OfAll},
-			{signal: indicator.ITLP95, how: OfAll, course: true}, {signal: indicator.ITLP99, how: OfAll}, {signal: indicator.TPOTP95, how: OfAll}, {signal: indicator.E2EP95, how: OfAll},
+			{signal: indicator.TTFTP50, how: OfAll}, {signal: indicator.TTFTP95, how: OfAll}, {signal: indicator.TTFTP99, how: OfAll},
+			{signal: indicator.ITLP95, how: OfAll}, {signal: indicator.ITLP99, how: OfAll}, {signal: indicator.TPOTP95, how: OfAll}, {signal: indicator.E2EP95, how: OfAll},
 		}},
 		{"offered-load", "Offered load", "How many requests came, and how many were rejected?", []item{
-			{signal: indicator.FirstTokens, how: Total}, {signal: indicator.FirstTokenRate, how: PerSecond, course: true}, {signal: indicator.HTTPRate, how: PerSecond},
+			{signal: indicator.FirstTokens, how: Total}, {signal: indicator.FirstTokenRate, how: PerSecond}, {signal: indicator.HTTPRate, how: PerSecond},
 			{signal: indicator.ServerErrCount, how: Total}, {signal: indicator.ServerErrs, how: OfAll}, {signal: indicator.ClientErrs, how: OfAll}, {signal: indicator.Abandoned, how: Total},
 		}},
 		{"scheduler", "Scheduler pressure", "Do requests wait for the engine?", []item{
-			{signal: indicator.QueueTimeP95, how: OfAll}, {signal: indicator.Waiting, how: Mean, course: true}, {signal: indicator.Running, how: Mean},
+			{signal: indicator.QueueTimeP95, how: OfAll}, {signal: indicator.Waiting, how: Mean}, {signal: indicator.Running, how: Mean},
 		}},
 		{"memory", "Memory pressure", "Does the working set fit the KV cache?", []item{
-			{signal: indicator.KVUsage, how: Mean, course: true}, {signal: indicator.Preemptions, how: Total}, {signal: indicator.PrefixHitRatio, how: OfAll, low: true},
+			{signal: indicator.KVUsage, how: Mean}, {signal: indicator.Preemptions, how: Total}, {signal: indicator.PrefixHitRatio, how: OfAll, low: true},
 		}},
 		{"work", "Useful work", "How many tokens were processed?", []item{
-			{signal: indicator.PromptTokenRate, how: PerSecond}, {signal: indicator.GenerationTokenRate, how: PerSecond, course: true},
+			{signal: indicator.PromptTokenRate, how: PerSecond}, {signal: indicator.GenerationTokenRate, how: PerSecond},
 			{signal: indicator.CompletionRate, how: PerSecond}, {signal: indicator.DecodeBatch, how: OfAll},
 		}},
 		{"workload", "Workload shape", "Did the traffic change?", []item{

@@ -393,11 +393,8 @@ func (m *measuring) row(i int, it item, limits threshold.Sources) Row {
 		if math.IsNaN(v) {
 			continue
 		}
-		at := m.at(m.split + k).UTC()
-		if known++; it.course {
-			r.Points, r.StepS = append(r.Points, [2]float64{float64(at.UnixMilli()) / 1000, v}), m.step.Seconds()
-		}
-		if r.Worst == nil || it.low && v < *r.Worst || !it.low && v > *r.Worst {
+		if known++; r.Worst == nil || it.low && v < *r.Worst || !it.low && v > *r.Worst {
+			at := m.at(m.split + k).UTC()
 			r.Worst, r.WorstAt = &v, &at
 		}
 		if v <= limit.Value {

@@ -103,9 +103,6 @@ type Row struct {
 	Reason      string   `json:"reason"` // why it is not known
 	// Bounds are how value and previous are written of which only a bucket or a bound is known.
 	Bounds map[string]string `json:"bounds,omitempty"`
-	// Points are what a plot shows, where there is one: Unix seconds and values, StepS apart where they are known.
-	Points [][2]float64 `json:"points,omitempty"`
-	StepS  float64      `json:"step_s,omitempty"`
 }
 
 // Number writes one of a row's numbers, by its name in Bounds; "" where it is not known.

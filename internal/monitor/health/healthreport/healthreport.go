@@ -50,7 +50,6 @@ func Document(r *health.Report) *render.Document {
 		if m.Summary != "" {
 			d.Paragraph("", render.Sentence(m.Summary))
 		}
-		d.Figures(figures(r, m)...)
 		for k := range m.Areas {
 			a := &m.Areas[k]
 			rows, not := cells(r, a)
@@ -105,17 +104,17 @@ func incidents(d *render.Document, r *health.Report) {
 	}
 }
 
-// line tells of an area in one: what was promised, then the other numbers, or why there are none.
+// line tells of an area in one: its numbers, or why there are none.
 func line(rows [][]string, not []string) string {
-	var promised, parts []string
+	var parts []string
 	for _, cells := range rows {
-		if text := cells[0] + " " + cells[1]; cells[4] != "" {
-			promised = append(promised, text+" ("+cells[4]+")")
-		} else {
-			parts = append(parts, text)
+		text := cells[0] + " " + cells[1]
+		if cells[4] != "" {
+			text += " (" + cells[4] + ")"
 		}
+		parts = append(parts, text)
 	}
-	return strings.Join(slices.Concat(promised, parts, not), "; ")
+	return strings.Join(append(parts, not...), "; ")
 }
 
 // How long parts of a short text stay where there is no room for all of them.
@@ -228,42 +227,4 @@ func incidentLine(s *view.Summary) string {
 		out += "; " + s.Notes[n-1].Text
 	}
 	return render.Clean(out)
-}
-
-// figures draw what changed over the span, with the incidents.
-func figures(r *health.Report, m *health.Model) (out []render.Figure) {
-	var incidents []render.Band
-	from := render.Moment(r.From)
-	for k := range r.Incidents {
-		i := &r.Incidents[k]
-		if i.Model != "" && i.Model != m.Model {
-			continue
-		}
-		to := r.To
-		if i.Ended != nil && i.Ended.Before(to) {
-			to = *i.Ended
-		}
-		incidents = append(incidents, render.Band{From: max(render.Moment(i.Began), from), To: render.Moment(to), Class: "window", Name: i.Pathology})
-	}
-	for _, a := range m.Areas {
-		for _, w := range a.Rows {
-			if len(w.Points) == 0 {
-				continue
-			}
-			s := render.Series{Name: w.Title}
-			for _, p := range w.Points {
-				s.X, s.Y = append(s.X, p[0]), append(s.Y, p[1])
-			}
-			c := render.Chart{
-				Title: w.Title, Clock: true, Width: 480, Height: 170, NoLegend: true, Step: w.StepS,
-				Range: [2]float64{from, render.Moment(r.To)}, Series: []render.Series{s}, Bands: incidents,
-			}
-			c.SetUnit(indicator.Unit(w.Unit))
-			if w.Limit != nil {
-				c.Levels = []render.Level{{Value: *w.Limit, Class: "critical", Why: "objective", Label: "objective " + w.Number("limit", w.Limit)}}
-			}
-			out = append(out, render.Draw("", c))
-		}
-	}
-	return out
 }

@@ -35,7 +35,6 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "demo", Args: cobra.NoArgs, RunE: f.run}
 	s := cmd.Flags()
 	s.StringSliceVar(&f.faults, "fault", []string{"kv-cache-thrashing", "engine-hung", "gpu-throttling"}, "faults to show, by the `names` of their pathologies, or all")
-	command.Renamed(s, "scenario", "fault")
 	_ = cmd.RegisterFlagCompletionFunc("fault", command.OneOf(func() []string { return append([]string{"all"}, fleetScenarios()...) })) // it has none before
 	s.BoolVar(&f.fast, "fast", false, "use simulated time, without starting servers")
 	s.BoolVar(&f.page, "page", false, "then watch simulated servers of two models, one failing, and serve the monitor's page")

@@ -24,33 +24,24 @@ func newExplainCommand() *cobra.Command {
 			return pathologyIDs(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, all := command.Terminal(cmd.OutOrStdout(), "auto"), pathologies.All()
-			t := render.NewText(o)
-			ids := list(all, func(p *catalog.Pathology) string { return p.ID })
-			switch {
-			case len(args) > 0:
-				id, ok := command.MatchName(args[0], ids)
-				if !ok {
-					err := fmt.Errorf("there is no pathology %q", args[0])
-					return hint.With(err, cmp.Or(hint.DidYouMean(id, ids), "sixty explain lists them"))
-				}
-				if p := all[slices.Index(ids, id)]; f.Full {
-					t.Markdown(p.Runbook)
-				} else {
-					layRunbook(t, p, o)
-				}
-			case f.Full:
-				var rows [][]string
-				for _, p := range all {
-					rows = append(rows, []string{p.ID, p.Severity.String(), p.Title})
-				}
-				columns := render.Words(render.Columns("ID", "SEVERITY", "TITLE"))
-				columns[1].Left = true
-				t.Table(columns, rows)
-			default:
-				layPathologies(t, all)
+			stdout, all := cmd.OutOrStdout(), pathologies.All()
+			o := command.Terminal(stdout, "auto")
+			if len(args) == 0 {
+				return pathologyList(all).Text(stdout, o, f.Full)
 			}
-			_, err := t.WriteTo(cmd.OutOrStdout())
+			ids := list(all, func(p *catalog.Pathology) string { return p.ID })
+			id, ok := command.MatchName(args[0], ids)
+			if !ok {
+				err := fmt.Errorf("there is no pathology %q", args[0])
+				return hint.With(err, cmp.Or(hint.DidYouMean(id, ids), "sixty explain lists them"))
+			}
+			p := all[slices.Index(ids, id)]
+			if !f.Full {
+				return runbook(p).Text(stdout, o, false)
+			}
+			t := render.NewText(o)
+			t.Markdown(p.Runbook)
+			_, err := t.WriteTo(stdout)
 			return err
 		},
 	}
@@ -58,10 +49,12 @@ func newExplainCommand() *cobra.Command {
 	return cmd
 }
 
-// layPathologies lists the pathologies by their severity.
-func layPathologies(t *render.Text, all []*catalog.Pathology) {
-	t.Paragraph("", "", fmt.Sprintf("%d pathologies. Run sixty explain ID for what one means and what to do.", len(all)))
-	t.Line("")
+// pathologyList lists the pathologies by their severity and, in full, with their titles.
+func pathologyList(all []*catalog.Pathology) *render.Document {
+	d := render.NewDocument("")
+	d.More = "a line about each"
+	d.Answer(render.Bold, "", fmt.Sprintf("%d pathologies. Run sixty explain ID for what one means and what to do.", len(all)))
+	d.ShowIn(render.Screen)
 	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket, catalog.Info} {
 		var ids []string
 		for _, p := range all {
@@ -69,63 +62,52 @@ func layPathologies(t *render.Text, all []*catalog.Pathology) {
 				ids = append(ids, p.ID)
 			}
 		}
-		t.Item(8, severity.String(), strings.Join(ids, ", "))
+		d.Item(severity.String(), strings.Join(ids, ", "))
 	}
-	t.Line("")
-	t.Paragraph("", "", "Run sixty explain --full for a line about each.")
+	d.ShowIn(render.Full)
+	var rows [][]string
+	for _, p := range all {
+		rows = append(rows, []string{p.ID, p.Severity.String(), p.Title})
+	}
+	columns := render.Words(render.Columns("ID", "SEVERITY", "TITLE"))
+	columns[1].Left = true
+	d.Table(columns, rows)
+	return d
 }
 
-// How many lines parts of a runbook take on the first screen.
-const (
-	linesOfMeaning = 4
-	linesOfStep    = 2
-)
+// longestCommand is one that the first screen shows, in a line.
+const longestCommand = 72
 
-// layRunbook shows a runbook that a screen holds, else what the pathology means and what to
-// do, as far as there is room.
-func layRunbook(t *render.Text, p *catalog.Pathology, o render.Options) {
-	whole := render.NewText(o)
-	if whole.Markdown(p.Runbook); whole.Lines() <= t.LineBudget() {
-		t.Markdown(p.Runbook)
-		return
-	}
+// runbook shows of a runbook what the pathology means and what to do.
+func runbook(p *catalog.Pathology) *render.Document {
+	d := render.NewDocument("")
+	d.Answer(render.Bold, fmt.Sprintf("%s (%s)", p.Name(), p.Severity), render.Sentence(p.Title))
 	var others []string
-	var steps []step
-	means := ""
 	_, sections, _ := strings.Cut(p.Runbook, "\n## ")
 	for section := range strings.SplitSeq(sections, "\n## ") {
 		switch name, body, _ := strings.Cut(section, "\n"); name {
 		case "What it means":
-			means, _, _ = strings.Cut(strings.TrimSpace(body), "\n\n")
+			means, _, _ := strings.Cut(strings.TrimSpace(body), "\n\n")
+			d.Paragraph("", strings.Join(strings.Fields(means), " ")).Most = 4
 		case "What to do":
-			steps = stepsOf(body)
+			d.Section(name, "")
+			d.Rank(1)
+			for _, s := range stepsOf(body) {
+				short := len(s.code) == 1 && len(s.code[0]) <= longestCommand
+				if len(s.code) > 0 && !short {
+					s.text = strings.TrimSuffix(s.text, ":") + " (commands: --full)."
+				}
+				if d.Paragraph("", s.text).Most = 2; short {
+					d.Command(s.code[0])
+				}
+			}
+			d.Rank(0)
 		default:
 			others = append(others, strings.ToLower(name[:1])+name[1:])
 		}
 	}
-	t.Styled(render.Bold, "", "  ", fmt.Sprintf("%s (%s): %s", p.Name(), p.Severity, render.Sentence(p.Title)))
-	t.Line("")
-	t.Brief(linesOfMeaning, "", "", strings.Join(strings.Fields(means), " "))
-	t.Heading("What to do")
-	for _, s := range steps {
-		mark, _, _ := strings.Cut(s.text, " ")
-		indent := strings.Repeat(" ", len(mark)+1)
-		t.BeginDroppable(1)
-		switch {
-		case len(s.code) == 1 && len(indent+s.code[0]) <= t.Width():
-			t.Brief(linesOfStep, "", indent, s.text)
-			t.Line(indent + s.code[0])
-		case len(s.code) > 0:
-			s.text = strings.TrimSuffix(s.text, ":") + " (commands: --full)."
-			fallthrough
-		default:
-			t.Brief(linesOfStep, "", indent, s.text)
-		}
-	}
-	t.DropToFit(3)
-	t.Line("")
-	t.Brief(1, t.Style(render.Bold, "NEXT")+"  ", "", render.And(others))
-	t.Line("  sixty explain " + p.ID + " --full")
+	d.More = render.And(others)
+	return d
 }
 
 // A step is an item of a list in Markdown, in a line, and the lines of code beneath it.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -62,8 +63,9 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.evidence.Span, "healthy", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
 	s.DurationVar(&f.cfg.Interval, "interval", generate.UsualInterval, "scrape interval; rules are evaluated at the same interval")
 	s.DurationVar(&f.window, "window", 0, "the window of conditions (default: four scrapes, at least a minute)")
-	command.DurationVar(s, &f.cfg.Past, "past", 24*time.Hour, "without a measurement: normal is the median over this `duration` …")
-	command.DurationVar(s, &f.cfg.Ago, "ago", time.Hour, "… ending this long ago")
+	f.cfg.Past, f.cfg.Ago = 24*time.Hour, time.Hour
+	s.Var((*model.Duration)(&f.cfg.Past), "past", "without a measurement: normal is the median over this `duration` …")
+	s.Var((*model.Duration)(&f.cfg.Ago), "ago", "… ending this long ago")
 	registerPeriod(s, &f.cfg.Period, "how long an error budget lasts, such as `28d` (default: 30d)")
 	f.runbooks.register(s)
 	s.StringVar(&f.cfg.DashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: only their paths)")

@@ -34,7 +34,6 @@ const exporterOffset = 1400
 func (f *serveFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.addr, "serve", "", "serve simulated vLLM servers at this `address`, such as :8000 (loopback unless a host is given)")
 	fs.StringVar(&f.fault, "fault", "", "with --serve: traffic with a built-in fault, by the `name` of its pathology (default: only your traffic)")
-	command.Renamed(fs, "scenario", "fault")
 	fs.Float64Var(&f.accelerate, "accelerate", 1, "with --serve: simulated seconds per second")
 	fs.StringVar(&f.exporter, "gpu-exporter", "", "with --serve: `address` of a simulated dcgm-exporter (default: a port 1400 above; off: none)")
 }

@@ -64,16 +64,6 @@ func (v *Vocabulary) Apply(root *cobra.Command) {
 	}
 }
 
-// Renamed lets a flag be given by its former name too.
-func Renamed(s *pflag.FlagSet, former, name string) {
-	s.SetNormalizeFunc(func(_ *pflag.FlagSet, given string) pflag.NormalizedName {
-		if given == former {
-			given = name
-		}
-		return pflag.NormalizedName(given)
-	})
-}
-
 // each calls fn for a command and those below it.
 func each(c *cobra.Command, fn func(*cobra.Command)) {
 	fn(c)

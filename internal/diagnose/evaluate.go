@@ -273,6 +273,9 @@ func (o *outcome) refine(s *Snapshot, v view, j *judgement) {
 	if o.pathology.Refine != nil {
 		o.pathology.Refine(o.pass)
 	}
+	if after, ok := v.restarted(o.since); ok {
+		o.pass.Summary += "; it began " + indicator.FormatNumber(after.Seconds(), indicator.Seconds) + " after a restart"
+	}
 	o.chain = v.chain(o)
 	if o.part.label == indicator.PerModel && len(s.partsOf(j.target, o.part.label)) > 1 {
 		o.pass.Summary = o.part.name + ": " + o.pass.Summary
@@ -280,6 +283,17 @@ func (o *outcome) refine(s *Snapshot, v view, j *judgement) {
 	fixes, later := catalog.For(server.Dialect.Flags, server.Version, o.pass.Fixes)
 	o.pass.Fixes, o.pass.Reasons = fixes, append(o.pass.Reasons, later...)
 	catalog.Rank(o.pass.Fixes)
+}
+
+// restarted says how long before an onset the server restarted, if that was seen and it had not warmed up since.
+func (v view) restarted(o Onset) (before time.Duration, ok bool) {
+	c := v.span().course
+	if c == nil || c.born == 0 || o.AtLeast {
+		return 0, false
+	}
+	last := c.pageUpTo(c.born - 1)
+	before = o.At.Sub(c.at[c.born])
+	return before, last >= 0 && c.reset(last, c.born) && before >= 0 && before.Seconds() < coldFor
 }
 
 // ids lists the pathologies of which a status was found.

@@ -5,47 +5,48 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
 // A Fix is one remedy.
 type Fix struct {
-	Summary    string   // a verb phrase: "Lower --max-num-seqs from 256 to 41"
-	Changes    []Change // flags to change; empty when the remedy is not a flag
-	Command    string   // a shell command to begin with, where there is no flag; in it TARGET, POD and NAME are the reader's
-	Arithmetic []string // how the number was computed, line by line, with sources
-	Tradeoff   string   // what it costs
-	Verify     string   // the signal that shows that it worked
+	Summary    string   `json:"summary"`              // a verb phrase: "Lower --max-num-seqs from 256 to 41"
+	Changes    []Change `json:"changes,omitempty"`    // flags to change; empty when the remedy is not a flag
+	Command    string   `json:"command,omitempty"`    // a shell command to begin with, where there is no flag; in it TARGET, POD and NAME are the reader's
+	Arithmetic []string `json:"arithmetic,omitempty"` // how the number was computed, line by line, with sources
+	Tradeoff   string   `json:"tradeoff,omitempty"`   // what it costs
+	Verify     string   `json:"verify,omitempty"`     // the signal that shows that it worked
 
 	// Replicas is how many servers to run for each one of now; 0 leaves it at that.
-	Replicas int
+	Replicas int `json:"replicas,omitempty"`
 	// Search, which may be nil, lets a simulation choose the value of a change.
-	Search *Search
+	Search *Search `json:"-"`
 	// Instead is what to do on a server that does not have the flags yet; "" is
 	// nothing.
-	Instead string
+	Instead string `json:"-"`
 	// Stops says that it stops the bleeding within a minute and without a restart, and cures nothing: it comes first.
-	Stops bool
+	Stops bool `json:"stops,omitempty"`
 	// Others says that it needs other servers of the model that are well: it is not offered where none is.
-	Others bool
+	Others bool `json:"others,omitempty"`
 	// Risk says that it must be tried out first: answers, memory or kernels may
 	// suffer.
-	Risk bool
+	Risk bool `json:"-"`
 	// MayHurt says that it may leave users worse off, so that without a prediction
 	// it does not come before what cannot.
-	MayHurt bool
+	MayHurt bool `json:"-"`
 
 	// Predicted is what a simulation says of it; nil where it was not asked, or has
 	// nothing to do with scheduling.
-	Predicted *Prediction
+	Predicted *Prediction `json:"-"`
 }
 
 // A Change is a flag of the server from its present to its proposed value.
 type Change struct {
-	Flag string // "--max-num-seqs"
-	From string // "" when the present value is not known
-	To   string // "" when the flag is to be left out
+	Flag string `json:"flag"` // "--max-num-seqs"
+	From string `json:"from"` // "" when the present value is not known
+	To   string `json:"to"`   // "" when the flag is to be left out
 }
 
 // A Search is the range in which the best value of a flag lies, both ends included.
@@ -188,6 +189,29 @@ func (f *Fix) class() int {
 		return 2
 	}
 	return 1
+}
+
+// Key tells remedies apart, whatever their numbers: by the flags that they change, or else by their words.
+func (f *Fix) Key() string {
+	var flags []string
+	for i := range f.Changes {
+		flags = append(flags, f.Changes[i].Flag)
+	}
+	if len(flags) > 0 {
+		return strings.Join(flags, " ")
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, f.Summary)
+}
+
+// NoUse reports whether a fix is predicted to change nothing, or to leave users worse off.
+func (f *Fix) NoUse() bool {
+	g := f.group()
+	return g == useless || g == worse
 }
 
 // What ranked fixes are headed by: what stops the bleeding, what cures after that or at once, and what else would.

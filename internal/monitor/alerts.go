@@ -47,7 +47,7 @@ type Alerter struct {
 }
 
 // OpenIncident returns the open incident that a finding or verdict of the last diagnosis is part
-// of, by the model as the diagnosis names it and the id; nil where there is none.
+// of, by the model as the diagnosis names it and the id, and of no id one of the model; nil where there is none.
 type OpenIncident func(model, id string) *view.Summary
 
 func (o OpenIncident) of(model, id string) *view.Summary {
@@ -55,17 +55,6 @@ func (o OpenIncident) of(model, id string) *view.Summary {
 		return nil
 	}
 	return o(model, id)
-}
-
-// since returns when a pathology began, by its incident; by what was found where there is none. Everybody
-// is told this time.
-func since(of *view.Summary, id string, found time.Time) time.Time {
-	if of != nil {
-		if began, known := of.Since[id]; known {
-			return began
-		}
-	}
-	return found
 }
 
 type activeAlert struct {
@@ -222,7 +211,7 @@ func (a *Alerter) firesAs(d *diagnose.Diagnosis, f *diagnose.Finding, name strin
 	al.waits = al.waits && at.Sub(al.found) < notifyAfter(d, f)
 	if of != nil {
 		al.Path = incidentPath(of)
-		al.Began = since(of, f.Pathology.ID, al.Began)
+		al.Began = f.Since // as the incident says
 	}
 	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": catalog.PublishedRunbooks.PageURL(f.Pathology.ID)}
 	if text := describe(f); text != "" {
@@ -315,26 +304,28 @@ func (a Alerts) labels(name string, s catalog.Severity) map[string]string {
 	return l
 }
 
-// describe says where it is, what to do first, and what shows it.
+// describe says in three lines whom it hurts and how it came about, what to do, and how to see that it helped.
 func describe(f *diagnose.Finding) string {
-	var parts []string
-	if len(f.Targets) > 0 {
-		where := f.Targets[0]
-		if n := len(f.Targets); n > 1 {
-			where = strings.Join(f.Targets[:min(n, 3)], ", ")
+	var lines []string
+	where := ""
+	if n := len(f.Targets); n > 0 {
+		where = strings.Join(f.Targets[:min(n, 3)], ", ")
+		if f.Servers > 1 {
+			where = fmt.Sprintf("%d of %d servers: %s", n, f.Servers, where)
 		}
-		parts = append(parts, "On "+where+".")
 	}
-	if len(f.Fixes) > 0 {
-		parts = append(parts, "Do this first: "+f.Fixes[0].Summary+".")
+	if how := f.Story(); how != "" {
+		where = strings.TrimPrefix(where+". "+how, ". ")
 	}
-	for i, r := range f.Reasons {
-		if i == 3 {
-			break
+	if where != "" {
+		lines = append(lines, "On "+where+".")
+	}
+	for i, head := range catalog.Heads(f.Fixes) {
+		if head != catalog.Else {
+			lines = append(lines, head+": "+strings.TrimRight(f.Fixes[i].Summary, ".")+".")
 		}
-		parts = append(parts, strings.TrimRight(r, ".")+".")
 	}
-	return strings.Join(parts, " ")
+	return strings.Join(lines, "\n")
 }
 
 // Samples are an evaluation as samples: sixty_finding for what fires or is pending, and

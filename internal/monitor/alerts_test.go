@@ -17,6 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
+	"github.com/sixty-dev/sixty/internal/monitor/incident"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -64,19 +65,22 @@ func TestOneFaultHasOneTime(t *testing.T) {
 	slow := &catalog.Pathology{ID: "slow-decode", Alert: "SlowDecode", Severity: catalog.Page}
 	at := time.Now()
 	began, found := at.Add(-time.Minute), at.Add(-50*time.Second)
-	incident := func(string, string) *view.Summary {
-		return &view.Summary{ID: "1", Pathology: slow.ID, Began: began, Since: map[string]time.Time{slow.ID: began}}
-	}
+	tracker := incident.NewTracker([]*catalog.Pathology{slow}, nil, nil)
+	of := func(model, id string) *view.Summary { return &tracker.Of(model, id).Summary }
 	e := &Evaluation{At: at, Diagnosis: diagnose.Diagnosis{
-		At: at, Targets: []diagnose.Target{{Name: "a:1", Dialect: dialect.Dialect{Engine: dialect.VLLM}, Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
+		At: at, Status: diagnose.Firing, Targets: []diagnose.Target{{Name: "a:1", Dialect: dialect.Dialect{Engine: dialect.VLLM}, Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
 		Verdicts: []diagnose.Verdict{{ID: slow.ID, Status: diagnose.Firing, Model: "m", All: []string{"a:1"}, Since: found}},
-		Findings: []diagnose.Finding{{Pathology: slow, Model: "m", Status: diagnose.Firing, Severity: catalog.Page, Targets: []string{"a:1"}, Since: found}},
+		Findings: []diagnose.Finding{{Pathology: slow, Model: "m", Status: diagnose.Firing, Severity: catalog.Page, Targets: []string{"a:1"}, Since: began}},
 	}}
+	tracker.Observe(&e.Diagnosis)
+	e.Diagnosis.Findings[0].Since = found
+	tracker.Observe(&e.Diagnosis)
+	tracker.Conform(&e.Diagnosis)
 	var told time.Time
-	a := &Alerter{Incident: incident, Send: func(list ...collect.Alert) { told = list[0].Began }}
+	a := &Alerter{Incident: of, Send: func(list ...collect.Alert) { told = list[0].Began }}
 	a.Observe(t.Context(), e)
-	m := newModel(&e.Diagnosis, &e.Diagnosis.Verdicts[0], incident)
-	for who, since := range map[string]*time.Time{"verdict": m.Verdict.Since, "replica": m.Replicas[0].Since, "finding": e.Findings(incident)[0].Since, "alert": &told} {
+	m := newModel(&e.Diagnosis, &e.Diagnosis.Verdicts[0], of)
+	for who, since := range map[string]*time.Time{"verdict": m.Verdict.Since, "replica": m.Replicas[0].Since, "finding": e.Findings(of)[0].Since, "alert": &told} {
 		if since == nil || !since.Equal(began) {
 			t.Errorf("%s: since %v, want %s", who, since, began)
 		}
@@ -94,10 +98,10 @@ func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
 	at := time.Now()
 	began := at.Add(-time.Minute)
 	since := map[string]time.Time{"thrashing": began, "queue": began.Add(30 * time.Second)}
-	incident := func(string, string) *view.Summary {
+	of := func(string, string) *view.Summary {
 		return &view.Summary{ID: "1", Pathology: name, Began: began, Since: since}
 	}
-	a := &Alerter{Incident: incident, Send: func(list ...collect.Alert) {
+	a := &Alerter{Incident: of, Send: func(list ...collect.Alert) {
 		for _, al := range list {
 			id := al.Labels["pathology"]
 			if ends[id] = al.Ends; !al.Began.Equal(since[id]) {
@@ -111,7 +115,7 @@ func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
 	}{{cause, symptom, "thrashing", "thrashing"}, {symptom, cause, "thrashing", "thrashing"}, {cause, symptom, "thrashing", "thrashing"}, {symptom, cause, "queue", "queue"}} {
 		name = step.name
 		finding := func(p *catalog.Pathology, status diagnose.Status) diagnose.Finding {
-			return diagnose.Finding{Pathology: p, Model: "m", Status: status, Severity: catalog.Page, Targets: []string{"a:1"}, Since: at}
+			return diagnose.Finding{Pathology: p, Model: "m", Status: status, Severity: catalog.Page, Targets: []string{"a:1"}, Since: since[p.ID]}
 		}
 		d := diagnose.Diagnosis{
 			Targets:  []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},

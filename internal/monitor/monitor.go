@@ -48,6 +48,10 @@ type Options struct {
 	// Log hears of evaluations that fail.
 	Log      *slog.Logger
 	Registry prometheus.Registerer
+	// Observe, which may be nil, is given each evaluation before anybody sees it, and Conform, which may be too, every
+	// diagnosis: incidents are made of the ones, and decide what the others say.
+	Observe func(*Evaluation)
+	Conform func(*diagnose.Diagnosis)
 	// Listeners are called after each evaluation, one after the other, before the next one.
 	Listeners []func(context.Context, *Evaluation)
 }
@@ -188,6 +192,10 @@ func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	} else {
 		m.last.Set(float64(at.UnixMilli()) / 1000)
 	}
+	if m.o.Observe != nil {
+		m.o.Observe(e)
+	}
+	m.conform(&e.Diagnosis)
 	m.latest.Store(e)
 	for _, listen := range m.o.Listeners {
 		listen(ctx, e)
@@ -263,7 +271,15 @@ func (m *Monitor) DiagnoseAt(ctx context.Context, at time.Time, window time.Dura
 		return diagnose.Diagnosis{}, err
 	}
 	o.Window, o.Predict = window, m.o.Diagnose.Predict
-	return from.Diagnose(ctx, o)
+	d, err := from.Diagnose(ctx, o)
+	m.conform(&d)
+	return d, err
+}
+
+func (m *Monitor) conform(d *diagnose.Diagnosis) {
+	if m.o.Conform != nil {
+		m.o.Conform(d)
+	}
 }
 
 // Plot adds to a diagnosis what its verdicts rest on, over time.

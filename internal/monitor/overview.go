@@ -133,10 +133,12 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, incident OpenIncident)
 	if v.Status == diagnose.Firing {
 		out.Verdict.Severity = v.Severity.String()
 	}
-	if of := incident.of(v.Model, v.ID); of != nil {
-		out.Incident = &of.ID
-		out.Verdict.Since = timeOf(since(of, v.ID, v.Since))
-		out.Verdict.SinceAtLeast = v.SinceAtLeast || of.BeganAtLeast && out.Verdict.Since != nil && out.Verdict.Since.Equal(of.Began)
+	of := incident.of(v.Model, v.ID)
+	if of == nil && v.Status != diagnose.Firing {
+		of = incident.of(v.Model, "") // it was there, and is not over yet
+	}
+	if of != nil {
+		out.Incident, out.Phase = &of.ID, of.Phase
 	}
 	for i := range d.Targets {
 		t := &d.Targets[i]
@@ -145,7 +147,7 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, incident OpenIncident)
 		}
 		out.Model = cmp.Or(t.Labels["model_name"], out.Model) // without what tells it from others of its name
 		out.Namespace, out.Cluster = cmp.Or(out.Namespace, t.Labels["namespace"]), cmp.Or(out.Cluster, t.Labels["cluster"])
-		out.Replicas = append(out.Replicas, newReplica(d, i, v, incident))
+		out.Replicas = append(out.Replicas, newReplica(d, i, v))
 	}
 	slices.SortStableFunc(out.Replicas, func(a, b view.Replica) int { return strings.Compare(a.Target, b.Target) })
 	return out
@@ -156,7 +158,7 @@ func serves(d *diagnose.Diagnosis, v *diagnose.Verdict, t *diagnose.Target) bool
 	return len(d.Verdicts) == 1 || slices.Contains(v.All, t.Name)
 }
 
-func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict, incident OpenIncident) view.Replica {
+func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica {
 	t := &d.Targets[i]
 	r := view.Replica{Target: t.Name, Labels: t.Labels, Engine: string(t.Dialect.Engine), Version: t.Version, Status: view.Healthy, Life: string(t.Life)}
 	switch {
@@ -177,7 +179,7 @@ func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict, incident Open
 		if f.Status != diagnose.Firing && !f.Suspected() || f.InhibitedBy != "" || f.Note || !slices.Contains(f.Targets, t.Name) {
 			continue
 		}
-		r.Status, r.Pathology, r.Severity, r.Reason, r.Since = statusOf(f.Status), f.Pathology.ID, f.Severity.String(), f.Summary, timeOf(since(incident.of(f.Model, f.Pathology.ID), f.Pathology.ID, f.Since))
+		r.Status, r.Pathology, r.Severity, r.Reason, r.Since = statusOf(f.Status), f.Pathology.ID, f.Severity.String(), f.Summary, timeOf(f.Since)
 		if f.Pathology.ID == "target-down" {
 			r.Status = view.Down
 		}
@@ -259,7 +261,7 @@ func (e *Evaluation) Findings(incident OpenIncident) []view.Finding {
 		}
 		v := view.Finding{ID: f.Pathology.ID, Model: f.Model, Status: statusOf(f.Status), Severity: f.Severity.String(), Summary: f.Summary, Since: timeOf(f.Since), Targets: f.Targets}
 		if of := incident.of(f.Model, f.Pathology.ID); of != nil && f.Status == diagnose.Firing && f.Severity > catalog.Info {
-			v.Incident, v.Since = &of.ID, timeOf(since(of, f.Pathology.ID, f.Since))
+			v.Incident = &of.ID
 		}
 		out = append(out, v)
 	}

@@ -88,6 +88,14 @@ export interface Summary {
   summary: string
   began: string
   began_at_least: boolean
+  phase: 'failing' | 'degraded' | 'quiet' | 'closed'
+  quiet_since: Maybe<string>
+  closes_at?: string
+  affected: Maybe<string[]>
+  servers: number
+  story?: string
+  advice?: Advice
+  events?: { at: string; kind: string; text: string }[]
   since?: Record<string, string> // of each pathology that was part of it
   ended: Maybe<string>
   targets: string[]
@@ -95,6 +103,15 @@ export interface Summary {
   notes: Note[]
   has_recording: boolean
   recording_left_out?: number
+}
+
+// Advice is what to do, chosen once: what stops the bleeding, then what cures, with what that is predicted to do and what came of it.
+export interface Advice {
+  at: string
+  pathology: string
+  fixes: { summary: string; stops?: boolean }[]
+  expected?: { signal: string; title: string; unit: string; before: Maybe<number>; low: number; high: number; came: Maybe<number> }[]
+  applied?: string
 }
 
 export interface Turn {

@@ -1331,6 +1331,16 @@ func throttle(name, title, doc string, bits ...float64) *Signal {
 	}
 }
 
+// ByName returns a signal by its name, nil where there is none.
+func ByName(name string) *Signal {
+	for _, s := range all() {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
 // All lists every signal, in the order of the request path. The list is shared.
 func All() []*Signal { return all() }
 

@@ -44,6 +44,11 @@ type State struct {
 	Where    Labels                       `json:"where"`
 	Recorded map[string]map[string]string `json:"recorded,omitempty"`
 
+	Servers int                  `json:"servers"`        // that the model has
+	Born    map[string]time.Time `json:"born,omitempty"` // when each of them began to serve
+
+	scaled, unoffered time.Duration // for how long there are others servers, and the advice was not offered
+
 	named    time.Duration // for how long what it is called by was found
 	ruledOut time.Duration // and for how long it was not since, while something else of it was
 	against  int           // in so many diagnoses
@@ -106,7 +111,11 @@ func (r *Record) Copy() *Record {
 	c.Ended, c.QuietSince, c.Acknowledged = clone(r.Ended), clone(r.QuietSince), clone(r.Acknowledged)
 	c.Targets, c.Notes, c.Evolution = slices.Clone(r.Targets), slices.Clone(r.Notes), slices.Clone(r.Evolution)
 	c.AlsoPossible, c.Since = slices.Clone(r.AlsoPossible), maps.Clone(r.Since)
-	c.State.Seen = maps.Clone(r.State.Seen)
+	c.ClosesAt, c.Affected, c.Events, c.Advice = clone(r.ClosesAt), slices.Clone(r.Affected), slices.Clone(r.Events), clone(r.Advice)
+	if c.Advice != nil {
+		c.Advice.Expected = slices.Clone(c.Advice.Expected)
+	}
+	c.State.Seen, c.State.Born = maps.Clone(r.State.Seen), maps.Clone(r.State.Born)
 	c.State.Members, c.State.Instances = slices.Clone(r.State.Members), slices.Clone(r.State.Instances)
 	c.State.Where, c.State.Recorded = r.State.Where.copy(), maps.Clone(r.State.Recorded) // the labels of a server never change
 	return &c

@@ -29,6 +29,9 @@ const (
 	watched = time.Minute
 	// together is how far apart two faults of a server begin that are one
 	together = Rejoin
+	// behind is by how much the onset of a cause may be read later than that of its symptom: what begins later explains
+	// nothing, as the restart of a server that hung
+	behind = 30 * time.Second
 	// surer is by how much a diagnosis of the same must be surer to be kept instead
 	surer = 0.03
 	// apart is for how long a pathology is not found, at the least, when it comes back as a fault of its own: its alert
@@ -76,22 +79,22 @@ type Tracker struct {
 	catalogue []*catalog.Pathology
 	taken     func(id string) bool
 
-	open []*Record          // and those that ended less than Rejoin ago
-	last time.Time          // of the last diagnosis
-	of   map[string]*Record // by model and id, of the last diagnosis
+	records []*Record          // those that are open, and those that ended less than Rejoin ago
+	last    time.Time          // of the last diagnosis
+	of      map[string]*Record // by model and id, of the last diagnosis
 }
 
 // NewTracker returns a tracker that goes on with what is open, or was not long ago, among
 // the records. The catalogue tells causes from symptoms; taken, which may be nil, reports
 // ids that must not be given again.
 func NewTracker(catalogue []*catalog.Pathology, records []*Record, taken func(id string) bool) *Tracker {
-	t := &Tracker{catalogue: catalogue, taken: taken, open: slices.Clone(records)}
-	slices.SortStableFunc(t.open, func(a, b *Record) int { return a.Began.Compare(b.Began) })
+	t := &Tracker{catalogue: catalogue, taken: taken, records: slices.Clone(records)}
+	slices.SortStableFunc(t.records, func(a, b *Record) int { return a.Began.Compare(b.Began) })
 	return t
 }
 
 // Of returns the incident that a finding or verdict of the last diagnosis is part of, by
-// the model as the diagnosis names it and the id; nil where there is none.
+// the model as the diagnosis names it and the id, and of no id one of the model that is open; nil where there is none.
 func (t *Tracker) Of(model, id string) *Record { return t.of[model+"\xff"+id] }
 
 // Observe takes the next diagnosis and returns what it made begin, change and end.
@@ -102,7 +105,7 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 		step = max(0, min(v.at.Sub(t.last), watched)) // a clock that steps is no time that passes
 	}
 	t.last = v.at
-	t.open = slices.DeleteFunc(t.open, func(r *Record) bool { return r.past(v.at) })
+	t.records = slices.DeleteFunc(t.records, func(r *Record) bool { return r.past(v.at) })
 
 	var events []Event
 	found := map[*Record][]*sign{}
@@ -112,7 +115,7 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 		for _, o := range over {
 			if found[o] == nil {
 				events = append(events, t.endUnseen(o))
-				t.open = slices.DeleteFunc(t.open, func(r *Record) bool { return r == o })
+				t.records = slices.DeleteFunc(t.records, func(r *Record) bool { return r == o })
 			}
 		}
 		if r == nil {
@@ -121,7 +124,7 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 		}
 		found[r] = append(found[r], s)
 	}
-	for _, r := range t.open {
+	for _, r := range t.records {
 		switch signs := found[r]; {
 		case len(signs) > 0:
 			began := slices.ContainsFunc(events, func(o Event) bool { return o.Record == r })
@@ -132,6 +135,12 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 			if e, ok := t.continueUnseen(r, v, step); ok {
 				events = append(events, e)
 			}
+		}
+	}
+	for _, r := range t.records {
+		r.stands()
+		if r.Open() {
+			r.watch(v, step)
 		}
 	}
 	t.index(v, found)
@@ -145,7 +154,7 @@ func (r *Record) past(at time.Time) bool { return !r.Open() && at.Sub(*r.Ended) 
 // that it would belong to had they not surely ended while nobody could see.
 func (t *Tracker) find(s *sign, at time.Time) (best *Record, over []*Record) {
 	bestRank := 0
-	for _, r := range t.open {
+	for _, r := range t.records {
 		if r.past(at) || !r.samePool(s.pool, s.instances) {
 			continue
 		}
@@ -212,7 +221,8 @@ func (t *Tracker) begin(s *sign, at time.Time) *Record {
 	r.State = State{Members: []string{s.Pathology.ID}, Instances: s.instances, LastSeen: at, Kept: at}
 	r.addVerdict(s, at)
 	t.updateCause(r, s)
-	t.open = append(t.open, r)
+	r.tell(s, at, 0)
+	t.records = append(t.records, r)
 	return r
 }
 
@@ -221,7 +231,7 @@ func (t *Tracker) id(s *sign) string {
 	base := s.since.UTC().Format("2006-01-02-1504-") + s.Pathology.ID
 	id := base
 	for n := 2; ; n++ {
-		if !slices.ContainsFunc(t.open, func(r *Record) bool { return r.ID == id }) && (t.taken == nil || !t.taken(id)) {
+		if !slices.ContainsFunc(t.records, func(r *Record) bool { return r.ID == id }) && (t.taken == nil || !t.taken(id)) {
 			return id
 		}
 		id = fmt.Sprintf("%s-%d", base, n)
@@ -260,15 +270,14 @@ func (t *Tracker) updateCause(r *Record, s *sign) (best bool) {
 	switch {
 	case r.Pathology == "":
 	case r.Pathology == s.Pathology.ID:
-		r.Summary.Summary = s.Summary
 		if s.Confidence < r.State.Confidence+surer && s.Severity <= worst {
 			return false
 		}
 	case s.Severity < worst:
 		return false
-	case r.State.refuted():
+	case r.State.refuted() && !s.since.After(r.State.Seen[r.Pathology]):
 	case s.Severity > worst && !symptom:
-	case was != nil && s.Pathology.Inhibits(was):
+	case was != nil && s.Pathology.Inhibits(was) && !s.since.After(r.began(r.Pathology).Add(behind)):
 	default:
 		r.Severity = max(worst, s.Severity).String()
 		return false
@@ -276,9 +285,17 @@ func (t *Tracker) updateCause(r *Record, s *sign) (best bool) {
 	if r.Pathology != s.Pathology.ID {
 		r.State.named, r.State.ruledOut, r.State.against = 0, 0, 0
 	}
-	r.Pathology, r.Severity, r.Summary.Summary = s.Pathology.ID, max(worst, s.Severity).String(), s.Summary
+	r.Pathology, r.Severity = s.Pathology.ID, max(worst, s.Severity).String()
 	r.State.Confidence = s.Confidence
 	return true
+}
+
+// began is when a pathology of the incident began.
+func (r *Record) began(id string) time.Time {
+	if since, known := r.Since[id]; known {
+		return since
+	}
+	return r.Began
 }
 
 // refuted reports whether the cause that an incident is called by was ruled out for as long
@@ -343,6 +360,9 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 	}
 	r.AlsoPossible = r.AlsoPossible[:0]
 	for _, s := range signs {
+		if s.Pathology.ID == r.Pathology {
+			r.tell(s, at, step)
+		}
 		if s.Pathology.ID != r.Pathology {
 			r.AlsoPossible = append(r.AlsoPossible, s.Pathology.ID)
 		}
@@ -373,6 +393,15 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 		e.Best, r.State.Kept = true, at
 	}
 	return e, e.Best
+}
+
+// tell takes what a finding says of the incident that is called by it.
+func (r *Record) tell(s *sign, at time.Time, step time.Duration) {
+	r.Affected, r.Servers, r.Summary.Summary = s.Targets, s.Servers, s.Summary
+	if story := s.Story(); story != "" {
+		r.Story = story
+	}
+	r.advise(s.Finding, at, step)
 }
 
 // comesBack reports whether what is found is a fault of its own: it was gone, and began after it was found last.
@@ -470,6 +499,15 @@ func later(a, b time.Time) time.Time {
 // index remembers which incident findings and verdicts are part of.
 func (t *Tracker) index(v *indexedDiagnosis, found map[*Record][]*sign) {
 	t.of = map[string]*Record{}
+	for i := range v.Verdicts {
+		w := &v.Verdicts[i]
+		p, instances := v.poolOf(w.Model, w.Targets), v.instances(slices.Concat(w.Targets, w.All))
+		for _, r := range t.records {
+			if r.Open() && r.samePool(p, instances) {
+				t.of[w.Model+"\xff"] = r
+			}
+		}
+	}
 	for r, signs := range found {
 		for _, s := range signs {
 			for i := range v.Findings {

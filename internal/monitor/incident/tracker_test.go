@@ -351,6 +351,9 @@ func TestANameIsKeptUntilEvidenceRefutesIt(t *testing.T) {
 	ruledOut := fault{p: thrash, status: diagnose.OK, target: "a"}
 	suspected := fault{p: thrash, status: diagnose.Pending, target: "a"}
 	sure := fault{p: crash, status: diagnose.Firing, target: "a", since: time.Minute, confidence: 0.99}
+	early := func(p *catalog.Pathology) fault {
+		return fault{p: p, status: diagnose.Firing, target: "a", confidence: 0.9}
+	}
 	is := func(s *timeline, name string, also ...string) {
 		t.Helper()
 		if r := s.records[0]; len(s.records) != 1 || r.Pathology != name || !slices.Equal(r.AlsoPossible, also) {
@@ -360,23 +363,23 @@ func TestANameIsKeptUntilEvidenceRefutesIt(t *testing.T) {
 	s := newTimeline(t)
 	s.seeFor(2*time.Minute, fires(thrash, "a"))
 	is(s, "thrash")
-	s.seeFor(45*time.Second, ruledOut, fires(queue, "a"))
+	s.seeFor(45*time.Second, ruledOut, early(queue))
 	is(s, "thrash", "queue")
 	s.seeFor(15*time.Second, fires(thrash, "a"))
-	s.seeFor(10*time.Minute, suspected, fires(queue, "a"))
+	s.seeFor(10*time.Minute, suspected, early(queue))
 	is(s, "thrash", "queue")
 	s.seeFor(10*time.Minute, suspected, sure, fires(thrash, "a"))
 	is(s, "thrash", "crash")
-	s.seeFor(75*time.Second, ruledOut, fires(queue, "a"))
+	s.seeFor(75*time.Second, ruledOut, early(queue))
 	is(s, "queue")
-	s.see(fires(thrash, "a"))
+	s.see(early(thrash))
 	is(s, "thrash")
-	s.see(fires(down, "a"))
+	s.see(early(down))
 	is(s, "down")
 
 	s = newTimeline(t) // found once, and never again
 	s.see(fires(thrash, "a"))
-	s.seeFor(30*time.Second, ruledOut, fires(queue, "a"))
+	s.seeFor(30*time.Second, ruledOut, early(queue))
 	is(s, "queue")
 }
 

@@ -73,7 +73,7 @@ func (s *server) scopeOf(ctx context.Context) *scope {
 		}
 		from := s.source.Restrict(p.Match)
 		s.scopes.parts[key] = s.newScope(p, from, monitor.New(monitor.Options{
-			Source: from, Narrow: s.cfg.narrow(), Diagnose: s.look(s.monitor.Settings()), Every: s.monitor.Every(), Log: s.cfg.Log,
+			Source: from, Narrow: s.cfg.narrow(), Diagnose: s.look(s.monitor.Settings()), Every: s.monitor.Every(), Log: s.cfg.Log, Conform: s.incidents.Conform,
 		}))
 	}
 	return s.scopes.parts[key]
@@ -126,7 +126,7 @@ func seesTarget(by *access.Principal, t collect.Target) bool {
 func incidentOf(open []view.Summary, name, id string) *view.Summary {
 	for i := range open {
 		_, is := open[i].Since[id]
-		if (is || open[i].Pathology == id) && (name == "" || keeper.FullName(&open[i]) == name || open[i].Model == name) {
+		if (is || id == "" || open[i].Pathology == id) && (name == "" || keeper.FullName(&open[i]) == name || open[i].Model == name) {
 			return &open[i]
 		}
 	}

@@ -188,7 +188,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		First:  first,
 		Remote: cfg.Prometheus.Prometheus != "",
 		Source: s.source, Narrow: cfg.narrow(), Diagnose: s.look(settings), Every: every, Log: cfg.Log, Registry: s.registry,
-		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.Observe, s.write, s.anomalies.Observe, s.publishEvaluation},
+		Observe: s.observe, Conform: s.incidents.Conform,
+		Listeners: []func(context.Context, *monitor.Evaluation){s.alerter.Observe, s.write, s.anomalies.Observe, s.publishEvaluation},
 	})
 	s.watchdog = &monitor.Watchdog{
 		Monitor: s.monitor, Alerter: s.alerter, Send: s.collector.Send, Beat: s.teller.Beat, Failures: s.teller.Failures, Targets: s.collector.ScrapeTargets,
@@ -436,7 +437,7 @@ func (s *server) handler() (http.Handler, error) {
 }
 
 // observe makes incidents of what was found.
-func (s *server) observe(_ context.Context, e *monitor.Evaluation) {
+func (s *server) observe(e *monitor.Evaluation) {
 	if e.Err != nil {
 		return
 	}

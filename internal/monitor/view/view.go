@@ -121,8 +121,9 @@ type Model struct {
 	Namespace string    `json:"namespace"`
 	Cluster   string    `json:"cluster"`
 	Verdict   Verdict   `json:"verdict"`
-	Incident  *string   `json:"incident"` // the id of the open one
-	Replicas  []Replica `json:"replicas"` // by name
+	Incident  *string   `json:"incident"`        // the id of the open one
+	Phase     Phase     `json:"phase,omitempty"` // where that stands
+	Replicas  []Replica `json:"replicas"`        // by name
 }
 
 // A Verdict is the one answer for a model.
@@ -202,6 +203,16 @@ type Summary struct {
 	Summary      string    `json:"summary"`                 // what was said of it last
 	Began        time.Time `json:"began"`                   // by the judgement, not when it was noticed
 	BeganAtLeast bool      `json:"began_at_least"`
+	// Phase is where it stands, and ClosesAt when one that is quiet is over unless it comes back.
+	Phase    Phase      `json:"phase"`
+	ClosesAt *time.Time `json:"closes_at,omitempty"`
+	// Affected are the servers on which it was found last, of so many that the model has.
+	Affected []string `json:"affected"`
+	Servers  int      `json:"servers"`
+	Story    string   `json:"story,omitempty"` // how it came about, in one line
+	// Advice is what to do, chosen once; Events are what people and machines did, and how the advice changed.
+	Advice *Advice `json:"advice,omitempty"`
+	Events []Event `json:"events,omitempty"`
 	// Since is when each pathology that was part of it began, the last time: a server that dies while it
 	// thrashes is down since it died.
 	Since        map[string]time.Time `json:"since,omitempty"`
@@ -212,6 +223,46 @@ type Summary struct {
 	Notes        []Note               `json:"notes"`
 	HasRecording bool                 `json:"has_recording"`
 	LeftOut      int                  `json:"recording_left_out,omitempty"` // servers that are not in it
+}
+
+// Phase is where an incident stands.
+type Phase string
+
+// The phases.
+const (
+	Failing  Phase = "failing"  // worth a page
+	Degraded Phase = "degraded" // worth a ticket
+	Quiet    Phase = "quiet"    // nothing of it is found any more, and it is not closed yet
+	Closed   Phase = "closed"
+)
+
+// Advice is what to do about an incident: what stops the bleeding, where something does, and what cures. It changes only
+// for a reason, which is an event.
+type Advice struct {
+	At        time.Time     `json:"at"` // when it was chosen
+	Pathology string        `json:"pathology"`
+	Fixes     []catalog.Fix `json:"fixes"` // headed as catalog.Heads says
+	// Expected is what the cure is predicted to do, and what came when it was Applied.
+	Expected []Expected `json:"expected,omitempty"`
+	Applied  *time.Time `json:"applied,omitempty"`
+}
+
+// Expected is one quantity that a cure is predicted to change: within Low and High, from Before.
+type Expected struct {
+	Signal string   `json:"signal"`
+	Title  string   `json:"title"`
+	Unit   string   `json:"unit"`
+	Before *float64 `json:"before"`
+	Low    float64  `json:"low"`
+	High   float64  `json:"high"`
+	Came   *float64 `json:"came"` // null until it was applied and is measured
+}
+
+// Event is something that happened in an incident's time: "restarted", "scaled" or "advice".
+type Event struct {
+	At   time.Time `json:"at"`
+	Kind string    `json:"kind"`
+	Text string    `json:"text"` // one sentence, without a period
 }
 
 // An Incident is one, whole.

@@ -109,6 +109,9 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 	k.written[j.id] = d.At
 	if r := k.records[j.id]; r != nil {
 		r.State.Awaits = awaits(&d)
+		r.Advised(&d)
+		k.dirty[j.id] = true
+		k.tracker.Conform(&d)
 	}
 	k.mu.Unlock()
 	if err := k.store.diagnosis(j.id, diagnosisFile, d); err != nil {

@@ -216,8 +216,15 @@ func (k *Keeper) prune(now time.Time) error {
 	return nil
 }
 
+// Conform lets a diagnosis say what was decided for the incidents that it is of.
+func (k *Keeper) Conform(d *diagnose.Diagnosis) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tracker.Conform(d)
+}
+
 // Of returns the incident that a finding or verdict of the last diagnosis is part of, by
-// the model as the diagnosis names it and the id; nil where there is none.
+// the model as the diagnosis names it and the id, and of no id one of the model that is open; nil where there is none.
 func (k *Keeper) Of(model, id string) *view.Summary {
 	k.mu.Lock()
 	defer k.mu.Unlock()

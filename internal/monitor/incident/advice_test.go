@@ -1,0 +1,131 @@
+package incident
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+)
+
+var (
+	drain  = catalog.Fix{Summary: "Take it out", Stops: true, Others: true}
+	fp8    = catalog.Fix{Summary: "Use an FP8 KV cache", Changes: []catalog.Change{{Flag: "--kv-cache-dtype", To: "fp8"}}}
+	seats  = catalog.Fix{Summary: "Lower --max-num-seqs to 16", Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "16"}}}
+	fewer  = catalog.Fix{Summary: "Lower --max-num-seqs to 12", Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "12"}}}
+	scaled = catalog.Fix{Summary: "Scale from 4 to 11 replicas", Replicas: 3}
+)
+
+// advised feeds a diagnosis whose finding of thrash has fixes.
+func (s *timeline) advised(fixes ...catalog.Fix) *diagnose.Diagnosis {
+	s.t.Helper()
+	d := s.diagnosis(fault{p: thrash, status: diagnose.Firing, target: "a", confidence: 0.9})
+	d.Findings[0].Fixes = slices.Clone(fixes)
+	s.feed(d)
+	return d
+}
+
+func (s *timeline) advice() (out []string) {
+	for _, f := range s.records[0].Advice.Fixes {
+		out = append(out, f.Summary)
+	}
+	return out
+}
+
+// The advice is chosen once, and no look moves its number or its order.
+func TestAdviceStays(t *testing.T) {
+	s := newTimeline(t)
+	s.advised(drain, seats, fp8)
+	for range 20 {
+		s.advised(drain, fp8, scaled, fewer)
+	}
+	if diff := cmp.Diff([]string{drain.Summary, seats.Summary}, s.advice()); diff != "" {
+		t.Error(diff)
+	}
+	if n := len(s.records[0].Events); n > 0 {
+		t.Errorf("%d events: %v", n, s.records[0].Events)
+	}
+}
+
+// It changes for a reason, which is told.
+func TestAdviceChangesForAReason(t *testing.T) {
+	predicted := func(f catalog.Fix, benefit float64) catalog.Fix {
+		f.Predicted = &catalog.Prediction{
+			Benefit: catalog.Estimate{Value: benefit, Low: benefit, High: benefit},
+			Effects: []catalog.Effect{{Signal: indicator.TTFTP95, Measured: indicator.Known(9), After: catalog.Estimate{Value: 1, Low: 0.5, High: 2}}},
+		}
+		return f
+	}
+	for _, tt := range []struct {
+		name   string
+		then   []catalog.Fix
+		looks  int
+		want   []string
+		reason string
+	}{
+		{"nobody else is well", []catalog.Fix{seats, fp8}, 1, []string{seats.Summary}, "no other server"},
+		{"a simulation refutes it", []catalog.Fix{drain, predicted(fp8, 2), predicted(seats, 1)}, 1, []string{drain.Summary, fp8.Summary}, "a simulation predicts"},
+		{"it is impossible for a moment", []catalog.Fix{drain, fp8}, 2, []string{drain.Summary, seats.Summary}, ""},
+		{"it is impossible", []catalog.Fix{drain, fp8}, 5, []string{drain.Summary, fp8.Summary}, "no longer possible"},
+		{"a simulation sizes it", []catalog.Fix{drain, predicted(fewer, 2)}, 1, []string{drain.Summary, fewer.Summary}, "A simulation sized the advice"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newTimeline(t)
+			s.advised(drain, seats, fp8)
+			for range tt.looks {
+				s.advised(tt.then...)
+			}
+			if diff := cmp.Diff(tt.want, s.advice()); diff != "" {
+				t.Error(diff)
+			}
+			if e := s.records[0].Events; tt.reason == "" && len(e) > 0 || tt.reason != "" && (len(e) != 1 || !strings.Contains(e[0].Text, tt.reason)) {
+				t.Errorf("events %v, want one with %q", e, tt.reason)
+			}
+		})
+	}
+}
+
+// Everybody who reads a diagnosis is told what was decided for its incident.
+func TestADiagnosisSaysWhatItsIncidentSays(t *testing.T) {
+	s := newTimeline(t)
+	s.advised(drain, seats, fp8)
+	s.at = s.at.Add(time.Minute)
+	d := s.advised(drain, fp8, scaled, fewer)
+	d.Findings[0].Severity, d.Verdicts[0].Severity = catalog.Ticket, catalog.Ticket
+	d.Verdict = d.Verdicts[0]
+	s.tracker.Conform(d)
+	f := &d.Findings[0]
+	var told []string
+	for _, x := range f.Fixes {
+		told = append(told, x.Summary)
+	}
+	if diff := cmp.Diff([]string{drain.Summary, seats.Summary, fp8.Summary, scaled.Summary}, told); diff != "" {
+		t.Error(diff)
+	}
+	if !f.Since.Equal(noon) || !d.Verdict.Since.Equal(noon) || f.Severity != catalog.Page || d.Verdict.Severity != catalog.Page {
+		t.Errorf("since %s and %s, %s and %s", f.Since, d.Verdict.Since, f.Severity, d.Verdict.Severity)
+	}
+}
+
+// A cause does not begin after its symptom: what is restarted against a fault does not take its name, and is
+// told as what happened.
+func TestARestartTakesNoName(t *testing.T) {
+	s := newTimeline(t)
+	s.seeFor(12*time.Minute, fires(thrash, "a"))
+	s.seeFor(3*time.Minute, fault{p: down, status: diagnose.Firing, target: "a", since: 12 * time.Minute, confidence: 0.99})
+	s.seeFor(time.Minute)
+	r := s.records[0]
+	if len(s.records) != 1 || r.Pathology != "thrash" || r.Phase != view.Quiet || r.ClosesAt == nil {
+		t.Errorf("%d incidents, called %s, %s until %v", len(s.records), r.Pathology, r.Phase, r.ClosesAt)
+	}
+	s.seeFor(3 * time.Minute)
+	if r.Phase != view.Closed {
+		t.Errorf("it is %s", r.Phase)
+	}
+}

@@ -15,15 +15,12 @@ import (
 
 // page is a metrics page in the order of its families, as Python's client library has it: behind every
 // counter, histogram and summary whose series say when they were created comes a gauge of these times.
-type page struct {
-	families []*dto.MetricFamily
-	created  bool // there are such gauges
-}
+type page struct{ families []*dto.MetricFamily }
 
 // add adds a family, which may have no series yet.
 func (p *page) add(name, help string, kind dto.MetricType, all ...*dto.Metric) {
 	p.families = append(p.families, &dto.MetricFamily{Name: &name, Help: &help, Type: kind.Enum(), Metric: all})
-	if kind == dto.MetricType_GAUGE || !p.created {
+	if kind == dto.MetricType_GAUGE {
 		return
 	}
 	var born []*dto.Metric

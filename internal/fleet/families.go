@@ -34,7 +34,6 @@ type engineMetrics struct {
 	iteration, promptLen, outputLen, maxOutput, computed    prometheus.Histogram // tokens
 	limit, n, preempted                                     prometheus.Histogram
 	transfer, transferBytes                                 prometheus.Histogram // seconds that a prompt's KV takes to arrive, and its size
-	promptRate, outputRate                                  float64              // of the V0 engine: tokens a second, lately
 
 	families []shown
 }
@@ -104,10 +103,7 @@ func familiesOf(r engine.Release, uses []string) (out []shown) {
 	for i := range families {
 		f := &families[i]
 		k := known[slices.IndexFunc(known, func(k engine.Family) bool { return k.Name == f.name })]
-		if k.Needs != "" && !slices.Contains(uses, k.Needs) {
-			continue
-		}
-		if !k.Released(string(r)) || vllm.OnlyV1(&k) && v0(r) || vllm.OnlyV0(&k) && !v0(r) {
+		if k.Needs != "" && !slices.Contains(uses, k.Needs) || !k.Released(string(r)) {
 			continue
 		}
 		s := shown{family: f, kind: k.Type, of: f.of, bare: true}
@@ -139,14 +135,10 @@ var families = []family{
 	{"vllm:estimated_read_bytes_per_gpu_total", "Estimated bytes read per GPU.", nil, func(*engineMetrics) any { return 0 }},
 	{"vllm:estimated_write_bytes_per_gpu_total", "Estimated bytes written per GPU.", nil, func(*engineMetrics) any { return 0 }},
 	{"vllm:num_requests_running", "Requests in the running batch.", nil, func(m *engineMetrics) any { return m.running }},
-	{"vllm:num_requests_swapped", "Requests swapped to the CPU.", nil, func(*engineMetrics) any { return 0 }},
 	{"vllm:num_requests_waiting", "Requests that wait.", nil, func(m *engineMetrics) any { return m.waiting }},
 	{"vllm:num_requests_waiting_by_reason", "Requests that wait, by reason.", waitingReasons, func(m *engineMetrics) any { return m.waiting }},
 	{"vllm:engine_sleep_state", "Whether the engine sleeps.", sleepStates, func(*engineMetrics) any { return 1 }},
 	{"vllm:gpu_cache_usage_perc", "KV cache usage, 0 to 1.", nil, func(m *engineMetrics) any { return m.usage }},
-	{"vllm:cpu_cache_usage_perc", "Usage of the swap space.", nil, func(*engineMetrics) any { return 0 }},
-	{"vllm:cpu_prefix_cache_hit_rate", "Hit rate of the prefix cache in the swap space.", nil, func(*engineMetrics) any { return -1 }},
-	{"vllm:gpu_prefix_cache_hit_rate", "Hit rate of the prefix cache.", nil, func(m *engineMetrics) any { return m.hitRate() }},
 	{"vllm:gpu_prefix_cache_queries_total", "Tokens looked up in the prefix cache.", nil, func(m *engineMetrics) any { return m.queries }},
 	{"vllm:gpu_prefix_cache_hits_total", "Tokens found in the prefix cache.", nil, func(m *engineMetrics) any { return m.hits }},
 	{"vllm:kv_cache_usage_perc", "KV cache usage, 0 to 1.", nil, func(m *engineMetrics) any { return m.usage }},
@@ -175,7 +167,6 @@ var families = []family{
 	{"vllm:prompt_tokens_cached_by_source_total", "Prompt tokens found in a cache, by tier.", cacheTiers, func(m *engineMetrics) any { return m.admittedHits }},
 	{"vllm:prompt_tokens_recomputed_total", "Cached prompt tokens computed again.", nil, func(*engineMetrics) any { return 0 }},
 	{"vllm:generation_tokens_total", "Tokens generated.", nil, func(m *engineMetrics) any { return m.generation }},
-	{"vllm:tokens_total", "Prompt tokens and generated tokens.", nil, func(m *engineMetrics) any { return m.prompt + m.generation }},
 	{"vllm:request_success_total", "Requests that finished, by reason.", finishReasons, func(m *engineMetrics) any { return m.success[:] }},
 	{"vllm:admission_rejections_total", "Requests refused by a limit on the queue.", rejectionReasons, func(m *engineMetrics) any { return m.rejections[:] }},
 	{"vllm:request_prompt_tokens", "Prompt tokens of a request.", nil, func(m *engineMetrics) any { return m.promptLen }},
@@ -190,29 +181,19 @@ var families = []family{
 	{"vllm:request_time_per_output_token_seconds", "Mean time per token of a request.", nil, func(m *engineMetrics) any { return m.tpot }},
 	{"vllm:e2e_request_latency_seconds", "Time from arrival to the last token.", nil, func(m *engineMetrics) any { return m.e2e }},
 	{"vllm:request_queue_time_seconds", "Time in the scheduler's queue.", nil, func(m *engineMetrics) any { return m.queue }},
-	{"vllm:time_in_queue_requests", "Time in the scheduler's queue.", nil, func(m *engineMetrics) any { return m.queue }},
 	{"vllm:request_inference_time_seconds", "Time from first scheduling to the last token.", nil, func(m *engineMetrics) any { return m.inference }},
 	{"vllm:request_prefill_time_seconds", "Time from first scheduling to the first token.", nil, func(m *engineMetrics) any { return m.prefill }},
 	{"vllm:request_decode_time_seconds", "Time from the first to the last token.", nil, func(m *engineMetrics) any { return m.decode }},
 	{"vllm:request_num_preemptions", "Preemptions of a request.", nil, func(m *engineMetrics) any { return m.preempted }},
 	{"vllm:request_prefill_kv_computed_tokens", "Prompt tokens of a request that were computed.", nil, func(m *engineMetrics) any { return m.computed }},
-	{"vllm:avg_prompt_throughput_toks_per_s", "Prompt tokens a second.", nil, func(m *engineMetrics) any { return m.promptRate }},
-	{"vllm:avg_generation_throughput_toks_per_s", "Generated tokens a second.", nil, func(m *engineMetrics) any { return m.outputRate }},
 }
 
-func (m *engineMetrics) hitRate() float64 {
-	if m.queries == 0 {
-		return -1
-	}
-	return float64(m.hits) / float64(m.queries)
-}
-
-// write adds the families that the release has.
-func (m *engineMetrics) write(p *page, r engine.Release, model string, created time.Time) {
+// write adds the families.
+func (m *engineMetrics) write(p *page, model string, created time.Time) {
 	for i := range m.families {
 		f := &m.families[i]
 		own := []*dto.LabelPair{label("model_name", model)}
-		if !f.bare && !v0(r) {
+		if !f.bare {
 			own = []*dto.LabelPair{label("engine", "0"), own[0]}
 		}
 		var all []*dto.Metric
@@ -243,9 +224,7 @@ func (m *engineMetrics) write(p *page, r engine.Release, model string, created t
 		}
 		values = append(values, make([]float64, len(f.of))...)
 		for k, v := range f.of {
-			if values[k] != 0 || !v0(r) {
-				add(values[k], append(slices.Clip(own), label(f.label, v))...)
-			}
+			add(values[k], append(slices.Clip(own), label(f.label, v))...)
 		}
 		p.add(f.name, f.help, dto.MetricType(dto.MetricType_value[strings.ToUpper(string(f.kind))]), all...)
 	}

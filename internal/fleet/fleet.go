@@ -13,9 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
@@ -94,10 +91,6 @@ type Fleet struct {
 
 	errMu sync.Mutex
 	err   error // why a replica could not listen again
-
-	registry *prometheus.Registry
-	lateness prometheus.Histogram
-	streams  prometheus.Gauge
 }
 
 // delivery is a token that the API server sends at a time.
@@ -132,24 +125,11 @@ func Start(cfg Config) (*Fleet, error) {
 	}
 	f.outbox = make([][]delivery, cfg.Replicas)
 	f.core.advance(cfg.Warm)
-	f.measure()
 	if err := f.listen(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	f.wg.Go(f.loop)
 	return f, nil
-}
-
-// measure declares the fleet's own metrics.
-func (f *Fleet) measure() {
-	f.registry = prometheus.NewRegistry()
-	f.lateness = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "sixty_fleet_lateness_seconds",
-		Help:    "Time from the moment at which a token was to be sent until it had been written.",
-		Buckets: []float64{100e-6, 250e-6, 500e-6, 1e-3, 1.5e-3, 2e-3, 2.5e-3, 3e-3, 4e-3, 5e-3, 7.5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 1},
-	})
-	f.streams = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_fleet_streams", Help: "Streams that are being written."})
-	f.registry.MustRegister(f.lateness, f.streams)
 }
 
 // listen opens all addresses.
@@ -332,7 +312,7 @@ func (f *Fleet) send(now time.Duration) (next time.Duration, waits bool) {
 	for i, queue := range f.outbox {
 		n := 0
 		for n < len(queue) && queue[n].at <= now {
-			queue[n].to.deliver(queue[n].at, queue[n].done)
+			queue[n].to.deliver(queue[n].done)
 			n++
 		}
 		rest := copy(queue, queue[n:])
@@ -412,16 +392,7 @@ func (f *Fleet) exporterHandler() http.Handler {
 		w.Header().Set("Content-Type", ContentType)
 		_, _ = w.Write(body)
 	})
-	mux.Handle("GET "+ownMetrics, f.ownMetrics())
 	return mux
-}
-
-// ownMetrics is where every address of a fleet shows what the fleet measures of
-// itself. vLLM's own page must stay vLLM's.
-const ownMetrics = "/fleet/metrics"
-
-func (f *Fleet) ownMetrics() http.Handler {
-	return promhttp.HandlerFor(f.registry, promhttp.HandlerOpts{})
 }
 
 // Handler is what a replica, counted from 0, answers with, for tests that need

@@ -203,7 +203,6 @@ func TestAClientThatLeavesIsAborted(t *testing.T) {
 	}
 	leave()
 	resp.Body.Close()
-	await(t, c, f.URL(0)+"/load", `{"server_load":0}`)
 	await(t, c, f.URL(0)+"/metrics", "vllm:num_requests_running{engine=\"0\",model_name=\"llama-8b\"} 0\n")
 	_, page := get(t, c, f.URL(0)+"/metrics")
 	for _, line := range []string{
@@ -237,11 +236,8 @@ func TestTheOtherEndpoints(t *testing.T) {
 		{f.URL(0) + "/health", ""},
 		{f.URL(1) + "/ping", ""},
 		{f.URL(0) + "/version", `{"version":"0.23.0"}`},
-		{f.URL(0) + "/load", `{"server_load":0}`},
 		{f.URL(1) + "/v1/models", `"max_model_len":8192`},
 		{f.ExporterURL() + "/metrics", `DCGM_FI_DEV_SM_CLOCK{gpu="1",`},
-		{f.ExporterURL() + "/fleet/metrics", "sixty_fleet_lateness_seconds_count"},
-		{f.URL(0) + "/fleet/metrics", "sixty_fleet_streams"},
 	} {
 		if status, body := get(t, c, tt.url); status != 200 || !strings.Contains(body, tt.want) {
 			t.Errorf("%s: %d %s", tt.url, status, body)

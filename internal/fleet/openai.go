@@ -64,16 +64,10 @@ func (f *Fleet) replicaHandler(i int) http.Handler {
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, statusOK, map[string]string{"version": string(f.cfg.Release)})
 	})
-	mux.HandleFunc("GET /load", func(w http.ResponseWriter, _ *http.Request) {
-		open := 0
-		f.updateCore(func(c *core, _ time.Duration) { open = c.replicas[i].open() })
-		writeJSON(w, statusOK, map[string]int{"server_load": open})
-	})
 	mux.HandleFunc("GET /v1/models", s.models)
 	mux.HandleFunc("POST /tokenize", s.tokenize)
 	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
-	mux.Handle("GET "+ownMetrics, f.ownMetrics())
 	return mux
 }
 
@@ -226,12 +220,10 @@ func (s *server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 		refuse(w, &refusal{status: status, kind: http.StatusText(status), text: "The server takes no more requests for now."})
 		return
 	}
-	a := newAnswer(f, c, &q, chat)
+	a := newAnswer(f.cfg.Model, c, &q, chat)
 	var err error
 	if q.Stream {
-		f.streams.Inc()
 		err = a.stream(w, r, st)
-		f.streams.Dec()
 	} else {
 		err = a.answerWhole(w, r, st)
 	}
@@ -245,7 +237,7 @@ type stream struct {
 	fleet *Fleet
 
 	mu     sync.Mutex
-	due    []time.Duration // when each token that is not yet written was to be sent
+	due    int // tokens that are not yet written
 	done   bool
 	dead   bool
 	signal chan struct{} // one token, so that the core never waits
@@ -256,9 +248,9 @@ func (s *stream) token(c *call, at time.Duration, done bool) {
 	s.fleet.outbox[i] = append(s.fleet.outbox[i], delivery{at, s, done})
 }
 
-func (s *stream) deliver(at time.Duration, done bool) {
+func (s *stream) deliver(done bool) {
 	s.mu.Lock()
-	s.due = append(s.due, at)
+	s.due++
 	s.done = done
 	s.mu.Unlock()
 	s.wake()
@@ -283,25 +275,24 @@ var (
 	errDead = errors.New("the server died")
 )
 
-// waitTokens waits for tokens and returns when they were due, in the given memory.
-func (s *stream) waitTokens(r *http.Request, into []time.Duration) (due []time.Duration, done bool, err error) {
+// waitTokens waits for tokens and returns how many there are.
+func (s *stream) waitTokens(r *http.Request) (due int, done bool, err error) {
 	select {
 	case <-s.signal:
 	case <-r.Context().Done():
-		return nil, false, errLeft
+		return 0, false, errLeft
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dead {
-		return nil, false, errDead
+		return 0, false, errDead
 	}
-	due, s.due = s.due, into[:0]
+	due, s.due = s.due, 0
 	return due, s.done, nil
 }
 
 // answer writes the answer to one call.
 type answer struct {
-	fleet        *Fleet
 	c            *call
 	chat         bool
 	usage, every bool // a chunk with the usage at the end, or in every chunk
@@ -312,8 +303,8 @@ type answer struct {
 	out          []byte
 }
 
-func newAnswer(f *Fleet, c *call, q *apiRequest, chat bool) *answer {
-	a := &answer{fleet: f, c: c, chat: chat, usage: q.StreamOptions.IncludeUsage, every: q.StreamOptions.Continuous && q.StreamOptions.IncludeUsage, finish: "length"}
+func newAnswer(model string, c *call, q *apiRequest, chat bool) *answer {
+	a := &answer{c: c, chat: chat, usage: q.StreamOptions.IncludeUsage, every: q.StreamOptions.Continuous && q.StreamOptions.IncludeUsage, finish: "length"}
 	if c.output < c.limit {
 		a.finish = "stop"
 	}
@@ -325,7 +316,7 @@ func newAnswer(f *Fleet, c *call, q *apiRequest, chat bool) *answer {
 		kind += ".chunk"
 	}
 	a.head = fmt.Sprintf(`{"id":"%s%08x%04x","object":%q,"created":%d,"model":%q,"choices":[`,
-		id, uint32(c.arrived.Microseconds()), uint16(c.prompt), kind, time.Now().Unix(), f.cfg.Model)
+		id, uint32(c.arrived.Microseconds()), uint16(c.prompt), kind, time.Now().Unix(), model)
 	return a
 }
 
@@ -337,15 +328,14 @@ func (a *answer) stream(w http.ResponseWriter, r *http.Request, st *stream) erro
 	if err := flush.Flush(); err != nil { // the headers go out before the first token
 		return err
 	}
-	var spare []time.Duration
 	for {
-		due, done, err := st.waitTokens(r, spare)
+		due, done, err := st.waitTokens(r)
 		if err != nil {
 			return err
 		}
 		a.out = a.out[:0]
 		for i := range due {
-			a.token(done && i == len(due)-1)
+			a.token(done && i == due-1)
 		}
 		if done {
 			a.end()
@@ -356,13 +346,9 @@ func (a *answer) stream(w http.ResponseWriter, r *http.Request, st *stream) erro
 		if err := flush.Flush(); err != nil {
 			return err
 		}
-		for _, at := range due {
-			a.fleet.lateness.Observe(max(time.Since(a.fleet.wall(at)), 0).Seconds())
-		}
 		if done {
 			return nil
 		}
-		spare = due
 	}
 }
 
@@ -422,20 +408,18 @@ func (a *answer) appendUsage(b []byte) []byte {
 
 // answerWhole answers once all tokens are there.
 func (a *answer) answerWhole(w http.ResponseWriter, r *http.Request, st *stream) error {
-	var spare []time.Duration
 	for {
-		due, done, err := st.waitTokens(r, spare)
+		due, done, err := st.waitTokens(r)
 		if errors.Is(err, errDead) {
 			refuse(w, &refusal{status: http.StatusInternalServerError, kind: "InternalServerError", text: "EngineCore died"})
 		}
 		if err != nil {
 			return err
 		}
-		a.written += len(due)
+		a.written += due
 		if done {
 			break
 		}
-		spare = due
 	}
 	text := strings.Repeat(word, a.written)
 	b := append(a.out, a.head...)
@@ -447,8 +431,5 @@ func (a *answer) answerWhole(w http.ResponseWriter, r *http.Request, st *stream)
 	b = append(a.appendUsage(b), '}')
 	w.Header().Set("Content-Type", "application/json")
 	_, err := w.Write(b)
-	if err != nil {
-		return err
-	}
-	return nil
+	return err
 }

@@ -132,12 +132,6 @@ func TestPagesOfOtherReleasesHaveTheirOwnNames(t *testing.T) {
 		dialect   string
 	}{
 		{
-			"0.6.6",
-			[]string{"vllm:gpu_cache_usage_perc", "vllm:num_requests_swapped", "vllm:time_in_queue_requests_sum", "vllm:avg_generation_throughput_toks_per_s"},
-			[]string{"vllm:kv_cache_usage_perc", "http_requests_total", "vllm:generation_tokens_created"},
-			"vllm-v0",
-		},
-		{
 			"0.10.2",
 			[]string{"vllm:gpu_cache_usage_perc", "vllm:kv_cache_usage_perc", "vllm:gpu_prefix_cache_hits_total", "vllm:prefix_cache_hits_total", "vllm:time_per_output_token_seconds_sum", "vllm:inter_token_latency_seconds_sum"},
 			[]string{"vllm:request_time_per_output_token_seconds_sum", "vllm:mm_cache_hits_total"},
@@ -169,12 +163,12 @@ func TestPagesOfOtherReleasesHaveTheirOwnNames(t *testing.T) {
 }
 
 func TestReleasesThatAreNotImitatedAreRefused(t *testing.T) {
-	for _, s := range []string{"", "0", "1.0", "0.7", "0.7.3", "0.9.1", "0.34", "0.5", "x.y", "0.23.x", "0.-1", "0.23.0.1", "0.100"} {
+	for _, s := range []string{"", "0", "1.0", "0.6", "0.7", "0.7.3", "0.9.1", "0.34", "0.5", "x.y", "0.23.x", "0.-1", "0.23.0.1", "0.100"} {
 		if r, err := fleet.ParseRelease(s); err == nil {
 			t.Errorf("%q gave %s", s, r)
 		}
 	}
-	for in, want := range map[string]string{"0.23": "0.23.0", "v0.23.1": "0.23.1", "0.10": "0.10.2", "0.6": "0.6.6", "0.9": "0.9.2", "0.33": "0.33.0"} {
+	for in, want := range map[string]string{"0.23": "0.23.0", "v0.23.1": "0.23.1", "0.10": "0.10.2", "0.9": "0.9.2", "0.33": "0.33.0"} {
 		r, err := fleet.ParseRelease(in)
 		if err != nil || fmt.Sprint(r) != want {
 			t.Errorf("%q gave %v, %v", in, r, err)

@@ -133,8 +133,6 @@ type replica struct {
 	advancing bool // a caller that reacts to a token is inside
 
 	frontend time.Duration // when the API server has sent all that it has
-
-	rate throughput
 }
 
 // share says of events one by one which of them are of a share of all.
@@ -153,12 +151,6 @@ func (s *share) next() bool {
 // the tokens of a step do not leave it all at once
 // (vllm/v1/engine/async_llm.py@v0.23.0, output_handler).
 const frontendTime = 20 * time.Microsecond
-
-// throughput is what the V0 engine's gauges say: tokens a second, lately.
-type throughput struct {
-	at             time.Duration
-	prompt, output int64
-}
 
 // newReplica returns one that start starts.
 func newReplica(cfg Server, number int, wall func(time.Duration) time.Time) *replica {
@@ -183,7 +175,7 @@ func (r *replica) start(at time.Duration) error {
 	}}
 	r.metrics = newEngineMetrics(r.cfg.Release, r.cfg.Engine.MaxModelLen, r.cfg.uses())
 	r.api = newAPIMetrics(r.wall(at))
-	r.born, r.rate = at, throughput{at: at}
+	r.born = at
 	r.calls = make(map[int]*call)
 	r.gpu.restart(at)
 	return nil
@@ -467,11 +459,6 @@ func (r *replica) publish() {
 	if r.admitted {
 		m.queries, m.hits = s.PrefixAdmittedLookedUp, s.PrefixAdmittedHit
 	}
-	if d := r.engine.Now - r.rate.at; d >= 5*time.Second {
-		m.promptRate = float64(m.prompt-r.rate.prompt) / d.Seconds()
-		m.outputRate = float64(m.generation-r.rate.output) / d.Seconds()
-		r.rate = throughput{r.engine.Now, m.prompt, m.generation}
-	}
 }
 
 // finish counts a request that got all its tokens. No other request reaches
@@ -524,13 +511,11 @@ func (r *replica) metricsPage() ([]byte, error) {
 	if r.asked++; r.missing > 0 && r.asked%r.missing == 0 {
 		return nil, errLate
 	}
-	p := &page{created: !v0(r.cfg.Release)}
+	p := &page{}
 	r.api.addProcess(p)
-	r.metrics.write(p, r.cfg.Release, r.cfg.Model, r.wall(r.born).Add(-time.Duration(r.number)*readiness))
+	r.metrics.write(p, r.cfg.Model, r.wall(r.born).Add(-time.Duration(r.number)*readiness))
 	p.add("vllm:cache_config_info", "Configuration of the KV cache.", dto.MetricType_GAUGE, gauge(1, r.cacheConfig()...))
-	if !v0(r.cfg.Release) {
-		r.api.addHTTP(p)
-	}
+	r.api.addHTTP(p)
 	return p.text()
 }
 
@@ -549,7 +534,7 @@ func (r *replica) cacheConfig() []*dto.LabelPair {
 	}
 	var labels []*dto.LabelPair
 	for _, f := range cacheFields {
-		if !rel.AtLeast(f.since) || f.before != "" && rel.AtLeast(f.before) || f.name == "engine" && v0(rel) {
+		if !rel.AtLeast(f.since) || f.before != "" && rel.AtLeast(f.before) {
 			continue
 		}
 		v := f.value

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
-	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
@@ -179,11 +178,7 @@ var DefaultCost = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken
 
 // Server returns a server with the settings, of a release.
 func (s Settings) Server(r engine.Release, model string) (Server, error) {
-	rules := r
-	if v0(r) {
-		rules = vllm.V1ByDefault // the V0 scheduler is not modelled; the nearest is
-	}
-	cfg, err := sim.Defaults(rules)
+	cfg, err := sim.Defaults(r)
 	if err != nil {
 		return Server{}, err
 	}

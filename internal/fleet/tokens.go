@@ -110,12 +110,5 @@ func (p *prompt) raw(b json.RawMessage) error {
 	if len(list) != 1 {
 		return errors.New("several prompts in one request are not imitated")
 	}
-	if err := json.Unmarshal(list[0], &s); err == nil {
-		p.text(s)
-		return nil
-	}
-	if json.Unmarshal(list[0], &ids) != nil {
-		return errors.New("prompt must be a text, token ids, or a list with one of these")
-	}
 	return p.raw(list[0])
 }

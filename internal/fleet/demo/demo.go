@@ -102,21 +102,11 @@ func (d *demo) introduction(n int) []string {
 		"vLLM exports about a hundred metrics. They do not say what is wrong; sixty does. ",
 	}
 	if d.Fast {
-		out[1] += fmt.Sprintf("Here a simulated server fails %s, in simulated time, and sixty sees nothing but its /metrics page.", times(n))
+		out[1] += fmt.Sprintf("Here a simulated server fails %s, in simulated time, and sixty sees nothing but its /metrics page.", render.Plural(n, "time"))
 	} else {
-		out[1] += fmt.Sprintf("Simulated servers start on this machine now, serve traffic, and fail %s. sixty sees nothing but their /metrics pages, scraped once a second.", times(n))
+		out[1] += fmt.Sprintf("Simulated servers start on this machine now, serve traffic, and fail %s. sixty sees nothing but their /metrics pages, scraped once a second.", render.Plural(n, "time"))
 	}
 	return out
-}
-
-func times(n int) string {
-	switch n {
-	case 1:
-		return "once"
-	case 2:
-		return "twice"
-	}
-	return fmt.Sprintf("%d times", n)
 }
 
 // isDiagnosed reports whether a phase is diagnosed.

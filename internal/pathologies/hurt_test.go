@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -101,9 +102,8 @@ func TestWhoGetsNothingCounts(t *testing.T) {
 // TestRetryStorm: where nearly all leave before their answer nobody is served, no larger batch
 // is proposed, and somebody is woken, whatever the objectives on first tokens say.
 func TestRetryStorm(t *testing.T) {
-	d := diagnoseText(t, `every 1s for 180s
+	c, err := history.Parse(nil, `every 1s for 180s
 like healthy
-promise ttft_p95=20s
 
 vllm:num_requests_running{model_name="m",engine="0"} 4x59 8x119
 vllm:num_requests_waiting{model_name="m",engine="0"} 0x59 45x119
@@ -115,6 +115,9 @@ hist vllm:inter_token_latency_seconds{model_name="m",engine="0"} mean=0.02x60,0.
 hist vllm:request_prefill_time_seconds{model_name="m",engine="0"} mean=0.04 rate=2x60,0.2
 hist vllm:request_decode_time_seconds{model_name="m",engine="0"} mean=2 rate=2x60,0.2
 `)
+	must.Succeed(t, err)
+	c.Promise.TTFTP95 = 20 * time.Second
+	d := diagnoseSeries(t, c)
 	f := d.LeadingFinding(&d.Verdict)
 	if f == nil || f.Severity != catalog.Page || d.Verdict.ID != "concurrency-limit" && d.Verdict.ID != "saturation" {
 		t.Fatalf("%s: %s, %+v", d.Verdict.ID, d.Verdict.Summary, f)

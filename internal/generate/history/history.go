@@ -18,7 +18,6 @@
 //	scrape_duration_seconds 4x120  how long scrapes took, 10 ms unless given
 //	down 60 20                   scrapes 60 to 79 fail
 //	restart 60 10                they fail likewise, and counters begin again with 0
-//	promise itl_p95=100ms        an objective, by the names of package slo
 //	verdict: other-id            in a comment of fires.txt: another pathology leads, and why
 //
 // Several rate or hist lines of one series add up. The label instance, which is
@@ -173,8 +172,6 @@ func (c *Case) line(line string, own map[string]group) error {
 		return c.parseLike(words[1:])
 	case "without":
 		return c.parseWithout(words[1:])
-	case "promise":
-		return c.parsePromised(words[1:])
 	case "down", "restart":
 		return c.outage(words)
 	case "rate", "hist":
@@ -248,19 +245,6 @@ func (c *Case) outage(words []string) error {
 	_, err := fmt.Sscan(strings.Join(words[1:], " "), &o.first, &o.scrapes)
 	c.outages = append(c.outages, o)
 	return err
-}
-
-func (c *Case) parsePromised(words []string) error {
-	of := map[slo.Key]*time.Duration{slo.TTFTP95: &c.Promise.TTFTP95, slo.ITLP95: &c.Promise.ITLP95, slo.E2EP95: &c.Promise.E2EP95}
-	for _, w := range words {
-		k, v, _ := strings.Cut(w, "=")
-		d, err := time.ParseDuration(v)
-		if err != nil || of[slo.Key(k)] == nil {
-			return fmt.Errorf("%q is no objective on a latency", w)
-		}
-		*of[slo.Key(k)] = d
-	}
-	return nil
 }
 
 var notation = parser.NewParser(parser.Options{})

@@ -24,24 +24,7 @@ type Series struct {
 	Faint bool      // thin and in grey, to compare with
 }
 
-// Sort orders the points by X.
-func (s *Series) Sort() {
-	order := make([]int, len(s.X))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.X[a], s.X[b]) })
-	from := *s
-	s.X, s.Y, s.Label = nil, nil, nil
-	for _, i := range order {
-		s.X, s.Y = append(s.X, from.X[i]), append(s.Y, from.Y[i])
-		if i < len(from.Label) {
-			s.Label = append(s.Label, from.Label[i])
-		}
-	}
-}
-
-// Chart is a line chart, a scatter plot or a histogram.
+// Chart is a line chart or a scatter plot.
 // Its colours of lines and grid are those of Style.
 type Chart struct {
 	Title, XName  string
@@ -50,9 +33,8 @@ type Chart struct {
 	LogX, LogY    bool
 	Bands         []Band               // ranges of X that are set off
 	Clock         bool                 // X is Unix time in seconds, shown in UTC
-	Range         [2]float64           // the ends of the X axis, both 0 for those of the data
-	Max           float64              // the end of the Y axis, 0 for that of the data
 	Step          float64              // between two points as a rule: after a gap a curve begins anew; 0 where there is no rule
+	Range         [2]float64           // the ends of the X axis, both 0 for those of the data
 	Base          float64              // of the numbers on the Y axis: 1024 for bytes, else 10
 	Format        func(float64) string // of Y values, Number when nil
 	Levels        []Level              // horizontal lines
@@ -68,11 +50,10 @@ type Level struct {
 	Label      string // written on the line, of a good one at the left
 }
 
-// A Mark is a moment at which something happened.
+// A Mark is the moment at which what the page is about began.
 type Mark struct {
-	At    float64
-	Name  string
-	Onset bool // of what the page is about: its name is written
+	At   float64
+	Name string
 }
 
 // A Band is a range of X. Its class is one of Style's: window or normal.
@@ -252,22 +233,19 @@ func (c *Chart) extent() (x, y scale, ok bool) {
 	case x.hi == x.lo:
 		x.lo, x.hi = min(x.lo*0.5, x.lo-1), max(x.hi*1.5, x.hi+1)
 	}
-	y.extendAxis(c.Max)
+	y.extendAxis()
 	return x, y, true
 }
 
 // extendAxis makes an axis begin at zero, unless it is logarithmic, and end a little
-// beyond the highest value or where it is told to.
-func (s *scale) extendAxis(end float64) {
+// beyond the highest value.
+func (s *scale) extendAxis() {
 	if s.lo > s.hi {
 		s.lo, s.hi = 0, 1
 	}
 	if !s.log {
 		s.lo = min(s.lo, 0)
 		s.hi += 0.05 * (s.hi - s.lo)
-	}
-	if end > 0 {
-		s.hi = end
 	}
 	if s.hi <= s.lo {
 		s.hi = s.lo + math.Abs(s.lo)
@@ -296,7 +274,7 @@ func (c *Chart) SVG() template.HTML {
 	top, foot := marginTop, marginBottom
 	names, rows := c.legend(width)
 	top += rows
-	if slices.ContainsFunc(c.Marks, func(m Mark) bool { return m.Onset }) {
+	if len(c.Marks) > 0 {
 		top += nameRow / 2
 	}
 	if c.XName != "" {
@@ -380,21 +358,15 @@ func (c *canvas) levels() {
 	}
 }
 
-// marks draws moments; the name of an onset stands where there is more room.
+// marks draws moments; a name stands where there is more room.
 func (c *canvas) marks() {
 	for _, m := range c.Marks {
-		class, at := "event", c.x.at(m.At)
-		if m.Onset {
-			class = "onset"
+		class, at := "note", c.x.at(m.At)
+		if at > (c.x.from+c.x.to)/2 {
+			class = "note end"
 		}
-		c.line(class, at, at, c.y.to, c.y.from, m.Name)
-		switch {
-		case !m.Onset:
-		case at > (c.x.from+c.x.to)/2:
-			c.text("note end", at, c.y.to-4, m.Name)
-		default:
-			c.text("note", at, c.y.to-4, m.Name)
-		}
+		c.line("onset", at, at, c.y.to, c.y.from, m.Name)
+		c.text(class, at, c.y.to-4, m.Name)
 	}
 }
 

@@ -54,8 +54,8 @@ func TestChartsAreDrawnAsAsked(t *testing.T) {
 		moves int // how often the pen is set down
 	}{
 		"a gap in the values and one in time":  {Chart{Series: []Series{up}, Step: 1}, []string{`class="curve"`, "&lt;up&gt;"}, 3},
-		"levels and marks":                     {Chart{Series: []Series{up}, Levels: []Level{{5, "critical", "too <much>", ""}, {500, "warning", "far away", ""}}, Marks: []Mark{{1, "restart", false}}}, []string{`class="critical"`, "too &lt;much&gt;", `class="event"`}, 2},
-		"what is labelled is shown":            {Chart{Series: []Series{up}, Clock: true, Levels: []Level{{500, "warning", "", "<500"}}, Marks: []Mark{{1, "<since>", true}}, Bands: []Band{{0, 1, "normal", "<n>"}}}, []string{">&lt;500<", ">&lt;since&gt;<", `class="onset"`, `class="normal"`, "&lt;n&gt;", ">00:00:02<"}, 2},
+		"levels and marks":                     {Chart{Series: []Series{up}, Levels: []Level{{5, "critical", "too <much>", ""}, {500, "warning", "far away", ""}}, Marks: []Mark{{1, "restart"}}}, []string{`class="critical"`, "too &lt;much&gt;", `class="onset"`}, 2},
+		"what is labelled is shown":            {Chart{Series: []Series{up}, Clock: true, Levels: []Level{{500, "warning", "", "<500"}}, Marks: []Mark{{1, "<since>"}}, Bands: []Band{{0, 1, "normal", "<n>"}}}, []string{">&lt;500<", ">&lt;since&gt;<", `class="onset"`, `class="normal"`, "&lt;n&gt;", ">00:00:02<"}, 2},
 		"a logarithmic axis":                   {Chart{LogX: true, Series: []Series{{X: []float64{0, 1, 10}, Y: []float64{9, 2, 3}}}}, []string{`class="curve"`}, 1},
 		"dots that the axes have no place for": {Chart{LogY: true, Series: []Series{{Dots: true, Loose: true, X: []float64{1, 2}, Y: []float64{0, 3}, Label: []string{"no", "yes"}}}}, []string{"yes</title>"}, 0},
 		"names in as many rows as they need":   {Chart{Width: 300, Series: []Series{{Name: "a name of some length", X: up.X, Y: up.X}, {Name: "another name as long", X: up.X, Y: up.X}}}, []string{`y="6.0"`, `y="24.0"`}, 2},

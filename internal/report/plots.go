@@ -141,7 +141,7 @@ func chart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Ch
 	}
 	if v.Status == diagnose.Firing && !v.Since.IsZero() && !v.SinceAtLeast {
 		c.Marks = []render.Mark{{
-			At: render.Moment(v.Since), Name: "since " + v.Since.UTC().Format(time.TimeOnly), Onset: true,
+			At: render.Moment(v.Since), Name: "since " + v.Since.UTC().Format(time.TimeOnly),
 		}}
 	}
 	return c

@@ -17,7 +17,8 @@ const (
 )
 
 // chain tells how a finding came about on its target: the links of the pathology that hold, in the order of cause and
-// effect, each with when it broke. What clients ask for is no cause of what began before it.
+// effect, each with when it broke. What clients ask for is no cause of what began before it; but engines count it when a
+// request ends (prompt and answer lengths) or gets its first token, so that it began up to an answer's time earlier.
 func (v view) chain(o *outcome) []Step {
 	var steps []Step
 	traffic := 0
@@ -42,9 +43,18 @@ func (v view) chain(o *outcome) []Step {
 		for _, s := range steps[traffic:] {
 			effect = earlier(effect, s.Since)
 		}
-		asked := slices.DeleteFunc(slices.Clone(steps[:traffic]), func(s Step) bool {
-			return !effect.IsZero() && s.Since.After(effect.Add(v.snapshot.interval))
-		})
+		counted := v.snapshot.interval + time.Duration(v.Now(indicator.E2EMean).Or(0)*float64(time.Second))
+		var asked []Step
+		for _, s := range steps[:traffic] {
+			switch late := s.Since.Sub(effect); {
+			case effect.IsZero() || late <= 0:
+			case late > counted:
+				continue
+			default:
+				s.Since = effect // at the latest
+			}
+			asked = append(asked, s)
+		}
 		steps = append(asked, steps[traffic:]...)
 	}
 	steps = steps[:min(len(steps), mostSteps)]

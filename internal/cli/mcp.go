@@ -20,7 +20,6 @@ import (
 type mcpFlags struct {
 	source   source.Flags
 	settings settings.Flags
-	listen   string
 }
 
 func newMCPCommand() *cobra.Command {
@@ -33,7 +32,6 @@ func newMCPCommand() *cobra.Command {
 	f.source.AddFlags(s)
 	f.settings.AddFlags(s)
 	s.DurationVar(&f.source.Interval, "interval", 2*time.Second, "with URLs: scrape interval")
-	s.StringVar(&f.listen, "listen", "", "serve over HTTP at this `address`, path /mcp, instead of standard input and output (loopback unless a host is given)")
 	return cmd
 }
 
@@ -70,13 +68,10 @@ func (f *mcpFlags) run(ctx context.Context, stderr io.Writer, args []string) err
 			o.Pathologies, o.Predict, o.Settings, o.Window = all, planning.PredictFixes, set, window
 			return s.Diagnose(ctx, o)
 		}}
-		if f.listen == "" {
-			err := mcp.Stdio(ctx, o)
-			if ctx.Err() != nil || errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
+		err := mcp.Stdio(ctx, o)
+		if ctx.Err() != nil || errors.Is(err, io.EOF) {
+			return nil
 		}
-		return mcp.Listen(ctx, stderr, f.listen, o)
+		return err
 	})
 }

@@ -27,6 +27,7 @@ var removed = map[string]string{
 	"sixty gateway --retries":             "nothing: a request that could not be sent is sent once more, and no other",
 	"sixty gateway --tenant-header":       "label requests by their tenant in a gateway that knows its clients, such as LiteLLM or Envoy AI Gateway",
 	"sixty generate openmetrics":          "sixty diagnose RECORDING --output html draws a recording, and sixty top RECORDING plays it",
+	"sixty mcp --listen":                  "sixty serve answers assistants over HTTP at /mcp, with its tokens and roles",
 	"sixty profile --folded":              "open the trace itself in speedscope.app or ui.perfetto.dev",
 	"sixty profile --trim":                "open the trace itself in ui.perfetto.dev; --full lists its longest gaps",
 	"sixty simulate --drop-too-large":     "leave the requests that are too large out of the trace, or bound the lengths: --prompt-tokens lognormal:800,1.2:1-4000",

@@ -119,12 +119,7 @@ func NewScraper(spec Spec) (*Scraper, error) {
 }
 
 // Close releases what the Scraper holds. Nothing runs any more by then.
-func (s *Scraper) Close() {
-	s.Client.Close()
-	if s.machine != nil {
-		s.machine.Close()
-	}
-}
+func (s *Scraper) Close() { s.Client.Close() }
 
 // Notes says what of this machine could not be read, one sentence each.
 func (s *Scraper) Notes() []string {

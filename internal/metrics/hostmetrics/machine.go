@@ -1,6 +1,6 @@
 // Package hostmetrics reads the GPUs and the operating system of the machine that it runs
 // on, where a server that is scraped runs too and nobody has set up an exporter. It asks
-// nvidia-smi, /proc and the kernel's log, and gives metrics pages with the names and units
+// nvidia-smi and /proc, and gives metrics pages with the names and units
 // of dcgm-exporter and node_exporter, so that whoever reads those pages needs nothing new.
 //
 // Beneath it, package nvidia reads the tool's output, and package gpu writes the page.
@@ -53,7 +53,6 @@ type Machine struct {
 
 	// Of the goroutine that reads GPUs.
 	tools  tools
-	kernel kernelLog
 	claims claims
 
 	mu        sync.Mutex
@@ -64,11 +63,8 @@ type Machine struct {
 // New makes a Machine that reads itself for those of the servers that run on it, at most
 // once in an interval. Nothing is read yet.
 func New(servers []Server, interval time.Duration) *Machine {
-	return &Machine{servers: servers, interval: interval, sys: newSystem("/proc", "/sys"), kernel: kernelLog{path: "/dev/kmsg"}}
+	return &Machine{servers: servers, interval: interval, sys: newSystem("/proc", "/sys")}
 }
-
-// Close releases what Run opened. Run has returned by then.
-func (m *Machine) Close() { m.kernel.close() }
 
 // Exported tells that one of the servers is a GPU exporter. If it is on this machine, GPUs
 // are read no more. That they could not be read needs no note then.
@@ -131,7 +127,7 @@ func (m *Machine) Run(ctx context.Context, fn func(Page)) {
 				return retryAfter
 			}
 			p := Page{Host: host, At: time.Now()}
-			readings, err := m.read(ctx)
+			readings, err := m.tools.read(ctx)
 			p.Took = time.Since(p.At)
 			if ctx.Err() != nil {
 				return retryAfter
@@ -169,23 +165,6 @@ func (p Page) deliver(fn func(Page)) {
 		p.Body = append(p.Body, info.Bytes()...)
 		fn(p)
 	}
-}
-
-// read asks nvidia-smi, and the kernel for what that does not tell.
-func (m *Machine) read(ctx context.Context) ([]gpu.Reading, error) {
-	readings, err := m.tools.read(ctx)
-	if err != nil || len(readings) == 0 {
-		return readings, err
-	}
-	codes, err := m.kernel.xids(ctx)
-	if err != nil {
-		m.note("XID errors are unknown: %v", err)
-		return readings, nil
-	}
-	for i := range readings {
-		readings[i].Values[gpu.XID] = float64(codes[gpu.Bus(readings[i].Bus)])
-	}
-	return readings, nil
 }
 
 // repeat calls fn until ctx is done, and waits for as long as it says from one beginning

@@ -85,41 +85,6 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-func TestKernelLog(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "kmsg")
-	write := func(text string) {
-		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		must.Succeed(t, err)
-		defer f.Close()
-		if _, err := f.WriteString(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	k := kernelLog{path: path}
-	defer k.close()
-	write("6,1,1,-;Linux version\n")
-	for _, tt := range []struct {
-		add  string
-		want int
-	}{{"", 0}, {"4,2,2,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=7\n", 31}, {"", 31}, {"4,3,3,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=7\n", 79}} {
-		write(tt.add)
-		got, err := k.xids(t.Context())
-		if err != nil || got[":3b:00"] != tt.want {
-			t.Errorf("after %q: %v, %v", tt.add, got, err)
-		}
-	}
-}
-
-// TestNoKernelLog is a user who may not read the ring buffer.
-func TestNoKernelLog(t *testing.T) {
-	k := kernelLog{path: filepath.Join(t.TempDir(), "none")}
-	for range 2 {
-		if got, err := k.xids(t.Context()); err == nil || !strings.Contains(err.Error(), "run as root") {
-			t.Errorf("%v, %v", got, err)
-		}
-	}
-}
-
 func BenchmarkPage(b *testing.B) {
 	s := newSystem("/proc", "/sys")
 	for b.Loop() {

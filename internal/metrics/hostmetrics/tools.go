@@ -22,10 +22,7 @@ const (
 )
 
 // tools asks nvidia-smi. It is used by one goroutine.
-type tools struct {
-	noLinks bool // there is no NVLink
-	running chan struct{}
-}
+type tools struct{ running chan struct{} }
 
 // read returns what nvidia-smi says. Without a GPU there is no error.
 func (t *tools) read(ctx context.Context) ([]gpu.Reading, error) {
@@ -36,19 +33,7 @@ func (t *tools) read(ctx context.Context) ([]gpu.Reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	readings, err := nvidia.Parse(out)
-	if err != nil || t.noLinks || len(readings) == 0 {
-		return readings, err
-	}
-	out, err = t.run(ctx, nvidiaSMI, "nvlink", "-e")
-	errs := nvidia.LinkErrors(out)
-	t.noLinks = len(errs) == 0 && !errors.Is(err, errHangs)
-	for i := range readings {
-		if n, ok := errs[readings[i].Index]; ok {
-			readings[i].Values[gpu.LinkErrors] = n
-		}
-	}
-	return readings, nil
+	return nvidia.Parse(out)
 }
 
 // unread says which GPUs there are, though there is no nvidia-smi; nil: none that can be seen.

@@ -28,7 +28,6 @@ func (s *server) readMachine(ctx context.Context) {
 		servers = append(servers, hostmetrics.Server{Name: t.Instance, URL: t.URL})
 	}
 	m := hostmetrics.New(servers, time.Duration(s.collector.Config().GlobalConfig.ScrapeInterval))
-	defer m.Close()
 	for _, t := range exporters {
 		m.Exported(t.Instance)
 	}

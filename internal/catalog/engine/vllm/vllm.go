@@ -56,9 +56,6 @@ var families = sync.OnceValue(func() []engine.Family {
 // engine.Family.Released.
 func InV1(f *engine.Family, release string) bool { return f.Kind != v0Engine && f.Released(release) }
 
-// OnlyV0 reports whether the V1 engine never had a family.
-func OnlyV0(f *engine.Family) bool { return f.Kind == v0Engine }
-
 // OnlyV1 reports whether the V0 engine never had a family.
 func OnlyV1(f *engine.Family) bool { return f.Kind == v1Engine }
 

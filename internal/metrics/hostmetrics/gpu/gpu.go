@@ -35,7 +35,7 @@ const (
 	Utilization  = "DCGM_FI_DEV_GPU_UTIL"
 	MemoryUsed   = "DCGM_FI_DEV_FB_USED"
 	MemoryFree   = "DCGM_FI_DEV_FB_FREE"
-	XID          = "DCGM_FI_DEV_XID_ERRORS"        // the last in the kernel's log, 0 without one
+	XID          = "DCGM_FI_DEV_XID_ERRORS"        // the last one; nvidia-smi has none
 	DoubleBit    = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL" // since the driver was loaded
 	RemapFailure = "DCGM_FI_DEV_ROW_REMAP_FAILURE"
 	LinkErrors   = "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL" // of all links
@@ -123,17 +123,6 @@ func Number(text, unit string) (float64, bool) {
 		return 0, false
 	}
 	return v, true
-}
-
-// Bus makes addresses on the PCI bus comparable, however many digits their domain has
-// and whether or not they name the function: "00000000:3B:00.0" and "0000:3b:00".
-func Bus(address string) string {
-	address, _, _ = strings.Cut(strings.ToLower(strings.TrimSpace(address)), ".")
-	domain, rest, ok := strings.Cut(address, ":")
-	if !ok {
-		return address
-	}
-	return strings.TrimLeft(domain, "0") + ":" + rest
 }
 
 // Text removes from a tool's output what readers of text choke on.

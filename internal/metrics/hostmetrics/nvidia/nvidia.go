@@ -1,6 +1,5 @@
 // Package nvidia reads what nvidia-smi prints: the XML of nvidia-smi -q -x of drivers
-// from 418 to 595, whose elements were renamed on the way, the error counters of
-// nvidia-smi nvlink -e, and the XID errors in the kernel's log. It performs no I/O.
+// from 418 to 595, whose elements were renamed on the way. It performs no I/O.
 package nvidia
 
 import (
@@ -9,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -172,38 +170,4 @@ func known(s string) string {
 		return ""
 	}
 	return s
-}
-
-var (
-	linkGPU    = regexp.MustCompile(`^GPU (\d{1,4}): `)
-	linkErrors = regexp.MustCompile(`^\s+Links? [\d-]{1,8}: CRC Errors: (\d{1,18})\s*$`)
-)
-
-// LinkErrors reads the CRC errors of all NVLinks of each GPU, by its index, from the
-// output of nvidia-smi nvlink -e. A GPU without a link is not in it.
-func LinkErrors(out []byte) map[int]float64 {
-	errs, index := map[int]float64{}, -1
-	for line := range strings.Lines(string(out[:min(len(out), MaxLog)])) {
-		line = strings.TrimRight(line, "\r\n")
-		if m := linkGPU.FindStringSubmatch(line); m != nil {
-			index, _ = strconv.Atoi(m[1]) // four digits
-		} else if m := linkErrors.FindStringSubmatch(line); m != nil && index >= 0 {
-			n, _ := strconv.ParseFloat(m[1], 64) // digits
-			errs[index] += n
-		}
-	}
-	return errs
-}
-
-var xid = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{5,20})\): (\d{1,5})\b`)
-
-// XID finds an XID error in a line of the kernel's log: the GPU's address, as gpu.Bus
-// has it, and the code of NVIDIA's catalogue.
-func XID(line string) (bus string, code int, ok bool) {
-	m := xid.FindStringSubmatch(line)
-	if m == nil {
-		return "", 0, false
-	}
-	code, _ = strconv.Atoi(m[2]) // five digits
-	return gpu.Bus(m[1]), code, true
 }

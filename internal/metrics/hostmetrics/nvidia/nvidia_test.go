@@ -3,7 +3,6 @@ package nvidia
 import (
 	"bytes"
 	"errors"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -123,9 +122,6 @@ func TestDrivers(t *testing.T) {
 func TestSignalsAreServed(t *testing.T) {
 	readings, err := Parse(load(t, "550-h100-throttled.xml"))
 	must.Succeed(t, err)
-	for i := range readings { // as package hostmetrics adds them
-		readings[i].Values[gpu.XID], readings[i].Values[gpu.LinkErrors] = 0, 0
-	}
 	has := map[string]bool{}
 	if _, err := scrape.Parse(gpu.Exposition("h", readings), "", func(l labels.Labels, _ int64, v float64) {
 		has[l.Get(labels.MetricName)] = true
@@ -135,7 +131,7 @@ func TestSignalsAreServed(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	untold := map[string]bool{"DCGM_FI_PROF_SM_ACTIVE": true, "DCGM_FI_PROF_GR_ENGINE_ACTIVE": true}
+	untold := map[string]bool{"DCGM_FI_PROF_SM_ACTIVE": true, "DCGM_FI_PROF_GR_ENGINE_ACTIVE": true, gpu.XID: true, gpu.LinkErrors: true}
 	for _, s := range indicator.All() {
 		if s.Scope != indicator.GPU {
 			continue
@@ -179,46 +175,6 @@ func TestBadLogs(t *testing.T) {
 	}
 }
 
-func TestLinkErrors(t *testing.T) {
-	const out = `GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-00000000-0000-0000-0000-000000000001)
-	 Link 0: Replay Errors: 4
-	 Link 0: Recovery Errors: 2
-	 Link 0: CRC Errors: 0
-
-	 Link 17: CRC Errors: 8814
-GPU 2: NVIDIA H100 80GB HBM3 (UUID: GPU-00000000-0000-0000-0000-000000000002)
-	 Links 0-5: CRC Errors: 1
-GPU 3: NVIDIA L4 (UUID: GPU-00000000-0000-0000-0000-000000000003)
-NVML: Unable to retrieve NVLink information as all links are inActive
-`
-	want := map[int]float64{0: 8814, 2: 1}
-	if got := LinkErrors([]byte(out)); !maps.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-}
-
-func TestXID(t *testing.T) {
-	for line, want := range map[string]struct {
-		bus  string
-		code int
-	}{
-		"6,1701,88101,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.": {":3b:00", 79},
-		"NVRM: Xid (PCI:0000:C1:00): 31, pid='<unknown>', name=<unknown>":                      {":c1:00", 31},
-		"NVRM: Xid (0000:19:00): 48, DBE (double bit error)":                                   {":19:00", 48},
-		"NVRM: Xid (PCI:000f:01:00.0): 74, NVLink: fatal error detected on link 6":             {"f:01:00", 74},
-		"NVRM: GPU at PCI:0000:18:00.0 has fallen off the bus.":                                {},
-		"usb 1-1: new device": {},
-	} {
-		bus, code, ok := XID(line)
-		if bus != want.bus || code != want.code || ok != (want.code > 0) {
-			t.Errorf("%s: %q, %d, %t", line, bus, code, ok)
-		}
-	}
-	if a, b := gpu.Bus("00000000:3B:00.0"), gpu.Bus("0000:3b:00"); a != b {
-		t.Errorf("one address is %q and %q", a, b)
-	}
-}
-
 func BenchmarkParse(b *testing.B) {
 	log := load(b, "550-h100-throttled.xml")
 	b.SetBytes(int64(len(log)))
@@ -238,8 +194,6 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte("<nvidia_smi_log><gpu><uuid>a\"\\\n</uuid><clocks><sm_clock>1e308 MHz</sm_clock></clocks><mig_devices><mig_device><gpu_instance_id>\xff</gpu_instance_id></gpu></nvidia_smi_log>"))
 	f.Fuzz(func(t *testing.T, log []byte) {
-		LinkErrors(log)
-		XID(string(log))
 		readings, err := Parse(log)
 		if err != nil {
 			return

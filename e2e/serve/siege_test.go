@@ -96,28 +96,8 @@ func TestSiege(t *testing.T) {
 	var attackers sync.WaitGroup
 	defer attackers.Wait()
 	var answered, refused, cut atomic.Int64
-	for range heavyClients {
-		attackers.Go(func() {
-			for now := time.Now(); now.Before(end); now = time.Now() {
-				q := url.Values{"query": {`{__name__=~".+"}`}, "step": {"1"}, "start": {strconv.FormatInt(now.Unix()-300, 10)}, "end": {strconv.FormatInt(now.Unix(), 10)}}
-				status, _ := discard(m.url + "/api/v1/query_range?" + q.Encode())
-				if status == http.StatusOK {
-					answered.Add(1)
-				} else {
-					refused.Add(1)
-				}
-			}
-		})
-	}
-	for range slowClients {
-		attackers.Go(func() {
-			for time.Now().Before(end) {
-				if trickle(strings.TrimPrefix(m.url, "http://"), end) {
-					cut.Add(1)
-				}
-			}
-		})
-	}
+	attackers.Go(func() { m.queries(end, &answered, &refused) })
+	attackers.Go(func() { m.trickles(end, &cut) })
 
 	var last, worst time.Time
 	var gap, slowest time.Duration
@@ -190,6 +170,40 @@ func (m *monitored) metric(name string) (float64, error) {
 	_, after, _ := strings.Cut(body, "\n"+name+" ")
 	line, _, _ := strings.Cut(after, "\n")
 	return strconv.ParseFloat(strings.TrimSpace(line), 64)
+}
+
+// queries has clients that ask for everything until a time.
+func (m *monitored) queries(end time.Time, answered, refused *atomic.Int64) {
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	for range heavyClients {
+		clients.Go(func() {
+			for now := time.Now(); now.Before(end); now = time.Now() {
+				q := url.Values{"query": {`{__name__=~".+"}`}, "step": {"1"}, "start": {strconv.FormatInt(now.Unix()-300, 10)}, "end": {strconv.FormatInt(now.Unix(), 10)}}
+				status, _ := discard(m.url + "/api/v1/query_range?" + q.Encode())
+				if status == http.StatusOK {
+					answered.Add(1)
+				} else {
+					refused.Add(1)
+				}
+			}
+		})
+	}
+}
+
+// trickles has clients that send a byte a second until a time, and counts those that are cut off.
+func (m *monitored) trickles(end time.Time, cut *atomic.Int64) {
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	for range slowClients {
+		clients.Go(func() {
+			for time.Now().Before(end) {
+				if trickle(strings.TrimPrefix(m.url, "http://"), end) {
+					cut.Add(1)
+				}
+			}
+		})
+	}
 }
 
 // discard asks and throws the answer away.

@@ -401,7 +401,7 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 func TestHostileNamesAreInertInTheBrowser(t *testing.T) {
 	built(t)
 	m, url := start(t)
-	m.set(func() { m.hostile = true })
+	m.set(func() { m.other = hostile })
 	m.incident.Model, m.incident.Summary.Summary = hostile, hostile
 	m.incident.Notes = []view.Note{{By: hostile, At: m.end, Text: hostile}}
 	b := open(t, chromium(t), url+"/", form{})
@@ -419,6 +419,24 @@ func TestHostileNamesAreInertInTheBrowser(t *testing.T) {
 	b.do(chromedp.Navigate(url + "/"))
 	b.text("main", hostile)
 	b.quiet("404")
+}
+
+func TestNoViewIsWiderThanTheWindow(t *testing.T) {
+	built(t)
+	m, url := start(t)
+	long := strings.Repeat("m", 5000)
+	m.set(func() { m.other = long })
+	m.incident.Model = long
+	for _, f := range []form{{width: 1280, height: 900}, {width: 390, height: 844, phone: true}} {
+		for _, path := range []string{"/", "/fleet", "/incidents", "/incident/" + m.incident.ID} {
+			b := open(t, chromium(t), url+path, f)
+			b.until(`document.querySelector('#main') && !document.querySelector('.waiting') && document.body.textContent.includes('` + long + `')`)
+			if wide := eval[int64](b, `document.documentElement.scrollWidth`); wide > f.width {
+				t.Errorf("%s with a long name of a model is %d pixels wide in a window of %d", path, wide, f.width)
+			}
+			b.shut()
+		}
+	}
 }
 
 func TestWithoutJavaScriptTheVerdictReads(t *testing.T) {

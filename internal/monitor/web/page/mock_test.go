@@ -48,7 +48,7 @@ type monitor struct {
 	problems  []string
 	healthy   bool          // nothing fires
 	uncertain bool          // whether the incident's model is healthy is not certain
-	hostile   bool          // a model with a name that is markup
+	other     string        // the name of another model, "" where there is none
 	replicas  int           // of the simulated model
 	made      int           // PromQL is answered with so many simulated replicas, 0 where the recording answers
 	away      bool          // it answers nothing but 503
@@ -220,11 +220,11 @@ func (m *monitor) overview() view.Overview {
 	}
 	tiny.Replicas = []view.Replica{r}
 	o.Models = append(o.Models, tiny, fleet(m.replicas, m.healthy))
-	if m.hostile {
+	if m.other != "" {
 		h := tiny
-		h.Model, h.Namespace = hostile, hostile
-		h.Verdict.Summary, h.Replicas = hostile, slices.Clone(tiny.Replicas)
-		h.Replicas[0].Target, h.Replicas[0].Reason, h.Replicas[0].Labels = hostile, hostile, map[string]string{"instance": hostile}
+		h.Model, h.Namespace = m.other, m.other
+		h.Verdict.Summary, h.Replicas = m.other, slices.Clone(tiny.Replicas)
+		h.Replicas[0].Target, h.Replicas[0].Reason, h.Replicas[0].Labels = m.other, m.other, map[string]string{"instance": m.other}
 		o.Models = append(o.Models, h)
 	}
 	return o
@@ -484,7 +484,7 @@ func TestServe(t *testing.T) {
 		}
 	}()
 	states := map[string]func(){
-		"healthy": func() { m.healthy = true }, "sick": func() { m.healthy = false }, "hostile": func() { m.hostile = true }, "uncertain": func() { m.healthy, m.uncertain = true, true },
+		"healthy": func() { m.healthy = true }, "sick": func() { m.healthy = false }, "hostile": func() { m.other = hostile }, "uncertain": func() { m.healthy, m.uncertain = true, true },
 		"partial": func() {
 			m.state, m.problems = view.Partial, []string{"the store at http://thanos:9090 answers in part: store-7 unavailable"}
 		},

@@ -155,7 +155,7 @@ func compressed(t *testing.T, url string) []byte {
 
 func TestHostileNamesAreTextInTheShell(t *testing.T) {
 	m, url := start(t)
-	m.set(func() { m.hostile = true })
+	m.set(func() { m.other = hostile })
 	m.incident.Model, m.incident.Summary.Summary, m.incident.Targets = hostile, hostile, []string{hostile}
 	for path, scripts := range map[string]int{"/": 3, "/incident/" + m.incident.ID: 3, "/incident/" + neturl.PathEscape(hostile): 2} {
 		if !page.Built() { // the page's own is missing

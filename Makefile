@@ -177,6 +177,10 @@ siege: build ## Attack the monitor in the memory of its pod (2 GiB): heavy and s
 	SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^Test(Siege|StalledReaders|HangingReceiver|Killed|FullDisk)$$' -timeout 10m -count=1 -v ./e2e/serve -kills 4
 	$(GO) test -run '^TestADamaged(Log|Block)$$' -count=1 ./internal/monitor/serve
 
+.PHONY: siege-incidents
+siege-incidents: build ## Two hours of attacks in turn while servers die, hang, drown and restart: a receiver that is well hears of each fault once; SIXTY_BESIEGED=20m is shorter
+	SIXTY_BESIEGED=$${SIXTY_BESIEGED:-2h} SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^TestIncidents$$' -timeout 0 -count=1 -v ./e2e/serve
+
 .PHONY: scale
 scale: build ## Judge 10,000 replicas of 60 models that a VictoriaMetrics holds, in ten shards: half an hour, 15 GB and a quiet machine, which ends in time with SIXTY_EVERY=120s on two processors; SIXTY_SHARDS=2 judges one shard, SIXTY_LESS=20 takes a twentieth of the replicas
 	SIXTY_ROUNDS=4 SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^TestShards$$' -timeout 90m -count=1 -v ./e2e/serve

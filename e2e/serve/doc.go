@@ -15,6 +15,8 @@
 // TestRounds judges a thousand servers and wants a machine of its own: SIXTY_ROUNDS=12 says how
 // often. SIXTY_ALERTMANAGER_AWAY=1h keeps the Alertmanager of TestAlertmanager away for longer.
 //
+// TestIncidents is a siege while servers fall ill: SIXTY_BESIEGED=2h says for how long.
+//
 // A test skips where a program is absent. SIXTY_PROMETHEUS, SIXTY_PROMTOOL,
 // SIXTY_ALERTMANAGER and SIXTY_VICTORIA_METRICS name programs that are not on PATH.
 package serve

@@ -205,6 +205,9 @@ func TestIncidents(t *testing.T) {
 		urls, of := troubles[i].start(t, length)
 		targets, faults = append(targets, urls...), append(faults, of...)
 	}
+	if len(faults) == 0 {
+		t.Fatalf("SIXTY_BESIEGED=%s is too short for a fault", length)
+	}
 	for _, page := range []http.HandlerFunc{bomb(t), flood(), markup} {
 		s := httptest.NewServer(page)
 		t.Cleanup(s.Close)
@@ -327,8 +330,8 @@ func TestIncidents(t *testing.T) {
 		}
 	}
 	var silence time.Duration
-	for i := range heart.got[1:] {
-		silence = max(silence, heart.got[i+1].at.Sub(heart.got[i].at))
+	for i := 1; i < len(heart.got); i++ {
+		silence = max(silence, heart.got[i].at.Sub(heart.got[i-1].at))
 	}
 	t.Logf("RESULT %s: %d faults, told once %d, the latest %.1f s after the evaluation that named it, missed %d, doubled %d, without an end %d; %d notices; %d evaluations, the longest time between two %.1f s, over a kill %.1f s (%d kills); %d heartbeats, the longest time between two %.0f s; %d heavy queries answered, %d refused, %d slow clients cut off; peak %d MB",
 		length, len(faults), once, latestTold.Seconds(), missed, doubled, unended, len(well.got), evaluations, gap.Seconds(), killedGap.Seconds(), kills, len(heart.got), silence.Seconds(), answered.Load(), refused.Load(), cut.Load(), peak>>20)

@@ -17,12 +17,6 @@ var (
 		Name: "unheard_while_slow", Unit: indicator.Seconds, Default: 60,
 		Why: "the connection is accepted, or scrapes succeeded in between: if every second scrape fails, four in a row fail once in sixteen times (a minute at 15 s)",
 	}
-	// LateUnheard is the same of a server whose pages took seconds while they came, or were lost
-	// now and then.
-	LateUnheard = &Threshold{
-		Name: "unheard_while_late", Unit: indicator.Seconds, Default: 360,
-		Why: "six scrapes in a row at one a minute: if one scrape in five times out, four in a row fail once in six hundred times, and six once in sixteen thousand",
-	}
 	// ScrapedOften is a server of which the last page tells what it held when it went.
 	ScrapedOften = &Threshold{
 		Name: "scraped_often", Unit: indicator.Seconds, Default: 35,
@@ -32,11 +26,6 @@ var (
 	InUse = &Threshold{
 		Name: "held_share", Unit: indicator.Ratio, Default: 0.5,
 		Why: "it held half of its usual load: on a drained server half of the requests end within seconds, so the last scrape shows less",
-	}
-	// PageLate is a page that came late.
-	PageLate = &Threshold{
-		Name: "page_late", Unit: indicator.Seconds, Default: 1,
-		Why: "/metrics takes 10 to 40 ms; if it took a second before, a timeout does not indicate a lost server",
 	}
 	// Refused is a scrape that failed at once.
 	Refused = &Threshold{
@@ -120,29 +109,10 @@ var (
 		Name: "rank_starves", Unit: indicator.Seconds, Default: 5,
 		Why: "five seconds in the queue of one data-parallel rank exceed any interactive objective, for each request that the router sends there",
 	}
-	// HalfBatch is a queue that is long against the batch.
-	HalfBatch = &Threshold{
-		Name: "queue_half_batch", Unit: indicator.Times, Default: 0.5,
-		Why: "half as many wait as run: in order of arrival a request waits for half as long as an answer takes",
-	}
-	someQueue = &Threshold{
-		Name: "queue_of_batch", Unit: indicator.Times, Default: 0.01,
-		Why: "a queue at all",
-	}
 	// MostlyDeferred is a queue that waits for something else than capacity.
 	MostlyDeferred = &Threshold{
 		Name: "mostly_deferred", Unit: indicator.Ratio, Default: 0.5,
 		Why: "the scheduler passes over most of the waiting requests, so they wait neither for a place in the batch nor for blocks",
-	}
-	// SomePassedOver is when others are served first.
-	SomePassedOver = &Threshold{
-		Name: "passed_over_some", Unit: indicator.Requests, Default: 2.5,
-		Why: "three requests throughout; one or two may wait for a grammar or a transfer of their own",
-	}
-	// OutOfTurn is a wait that no order of arrival explains.
-	OutOfTurn = &Threshold{
-		Name: "out_of_turn", Unit: indicator.Times, Default: 3,
-		Why: "in order of arrival, no request waits longer than those served just before; three times the mean is beyond 95 % of exponentially distributed waits",
 	}
 	// QueueTimeLong is a wait in the scheduler's queue that users feel.
 	QueueTimeLong = &Threshold{
@@ -163,11 +133,6 @@ var (
 	AbandonedShare = &Threshold{
 		Name: "abandoned_share", Unit: indicator.Ratio, Objective: slo.Cancelled, Default: 0.15, Baseline: &Relative{Factor: 1, Offset: 0.15},
 		Why: "fifteen points more than usual: some users always stop an answer, and completion in an editor cancels most of its requests by design, whether tokens are late or not; without a baseline, 15 %",
-	}
-	// AbandonedMore is a share of requests that their clients give up beyond what they always do.
-	AbandonedMore = &Threshold{
-		Name: "abandoned_more", Unit: indicator.Ratio, Objective: slo.Cancelled, Default: None, Baseline: &Relative{Factor: 2, Offset: 0.1},
-		Why: "twice the usual share and ten points more: completion in an editor cancels most of its requests by design, so a normal share is not a fault while tokens are on time",
 	}
 	// MostAbandoned is when most users get nothing.
 	MostAbandoned = &Threshold{
@@ -197,44 +162,20 @@ var (
 		Any(Above(indicator.TTFTP50, EveryoneWaits), Above(indicator.RankWait, RankStarves)),
 	)
 
-	// HeldBack holds while requests wait that the scheduler passes over. Others go first, and soon.
-	HeldBack = All(
-		Above(indicator.WaitingFloor, QueueAlways), Above(indicator.DeferredShare, MostlyDeferred),
-		Above(indicator.QueueAge, QueueTimeLong),
-	)
-
-	// OthersFirst holds while requests starve: they wait all the while, and others that are served do not.
-	OthersFirst = All(Above(indicator.PassedOver, SomePassedOver), Above(indicator.WaitTimes, OutOfTurn))
-
-	// QueueLogged is Queueing where a log tells no latency: the queue never clears, and takes
-	// half as long as an answer, or two seconds where requests are logged.
-	QueueLogged = All(
-		Above(indicator.LoggedQueue, someQueue), Above(indicator.WaitingFloor, QueueAlways),
-		Any(Above(indicator.LoggedQueue, HalfBatch), Above(indicator.QueueTimeMean, QueueTimeLong)),
-	)
-
 	// NotQueueing holds while queues, if any, clear.
-	NotQueueing = Any(
+	NotQueueing = Guard(Any(
 		Below(indicator.WaitingFloor, QueueAlways),
 		All(Below(indicator.TTFTP50, EveryoneWaits), Below(indicator.RankWait, RankStarves)),
-	)
-
-	// DecodeSlow holds while steps take longer than their batch explains: in the mean, and at the median or in the
-	// tail. A short stall moves the mean alone.
-	DecodeSlow = All(
-		Above(indicator.ITLMean, DecodeSlower),
-		Any(Above(indicator.ITLP50, DecodeSlower), Above(indicator.ITLP90, StreamUneven)),
-		SamePrefill,
-	)
+	))
 
 	// SamePrefill holds while prefill explains no slower stream.
-	SamePrefill = All(Below(indicator.ComputedTokens, SamePrefillWork), Below(indicator.PromptTokenRate, SamePrefillRate))
+	SamePrefill = Guard(All(Below(indicator.ComputedTokens, SamePrefillWork), Below(indicator.PromptTokenRate, SamePrefillRate)))
 
 	// MorePrefill holds while more is computed for each request.
 	MorePrefill = Above(indicator.ComputedTokens, MorePrefillWork)
 
 	// SamePrompts holds while prompts are not much shorter than usual.
-	SamePrompts = All(Above(indicator.PromptTokens, PromptsAlike), Above(indicator.PromptTokensP50, PromptsAlike))
+	SamePrompts = Guard(All(Above(indicator.PromptTokens, PromptsAlike), Above(indicator.PromptTokensP50, PromptsAlike)))
 
 	// DecodeFair holds while the median step takes no longer than its batch explains.
 	DecodeFair = Below(indicator.ITLP50, DecodeSlower)

@@ -209,7 +209,7 @@ func TestCompiledConditionsParse(t *testing.T) {
 	}
 	for name, c := range map[string]Cond{
 		"FirstTokenLate": FirstTokenLate, "Queueing": Queueing, "NotQueueing": NotQueueing,
-		"DecodeSlow": DecodeSlow, "DecodeFair": DecodeFair,
+		"SamePrefill": SamePrefill, "DecodeFair": DecodeFair,
 	} {
 		got, err := c.Compile(o)
 		if err != nil {
@@ -220,7 +220,7 @@ func TestCompiledConditionsParse(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, err, got)
 		}
 	}
-	if got, _ := DecodeSlow.Compile(o); !strings.Contains(got, "offset 1d") {
+	if got, _ := DecodeFair.Compile(o); !strings.Contains(got, "offset 1d") {
 		t.Errorf("no baseline in %s", got)
 	}
 }

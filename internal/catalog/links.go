@@ -10,6 +10,18 @@ func grown(name string, u indicator.Unit) *Threshold {
 	}
 }
 
+// Full is a KV cache that has no room.
+var Full = &Threshold{
+	Name: "kv_cache_full", Unit: indicator.Ratio, Default: 0.9,
+	Why: "while a cache thrashes its usage swings between 0.9 and 1, because preempted requests give their blocks back; high usage alone is not a fault",
+}
+
+// Pinned is a batch that does not get larger.
+var Pinned = &Threshold{
+	Name: "batch_pinned", Unit: indicator.Ratio, Default: 0.8,
+	Why: "the batch stays at the highest count seen while requests wait: a limit",
+}
+
 // Links with which many stories begin.
 var (
 	RequestsCome = Link{Says: "Requests come faster", When: Above(indicator.FirstTokenRate, grown("requests_grew", indicator.RequestsPerSecond)), Traffic: true}
@@ -19,13 +31,30 @@ var (
 	Demand = []Link{RequestsCome, PromptsGrow, AnswersGrow}
 )
 
+// Links of the middle of many stories.
+var (
+	CacheFills       = Link{Says: "The KV cache fills", When: Above(indicator.KVUsagePeak, Full)}
+	BatchFull        = Link{Says: "The batch stays full", When: Above(indicator.RunningPinned, Pinned)}
+	StepsSlow        = Link{Says: "Steps take longer", When: Above(indicator.ITLMean, DecodeSlower)}
+	QueueGrows       = Link{Says: "The queue grows", When: Above(indicator.WaitingFloor, QueueAlways)}
+	PrefillTakesMore = Link{Says: "Each prompt takes more prefill", When: MorePrefill}
+)
+
 // Links with which many stories end.
 var (
-	QueueGrows       = Link{Says: "The queue grows", When: Above(indicator.WaitingFloor, QueueAlways)}
-	FirstTokensLate  = Link{Says: "First tokens are late", When: FirstTokenLate}
-	StreamsSlow      = Link{Says: "Streams are slow", When: Any(Above(indicator.ITLP95, ITLObjective), Above(indicator.ITLMean, DecodeSlower))}
-	AnswersLate      = Link{Says: "Answers are late", When: Any(Above(indicator.E2EP95, E2EObjective), Above(indicator.E2EMean, E2EWorse))}
-	PrefillTakesMore = Link{Says: "Each prompt takes more prefill", When: MorePrefill}
+	FirstTokensLate = Link{Says: "First tokens are late", When: FirstTokenLate}
+	StreamsSlow     = Link{Says: "Streams are slow", When: Any(Above(indicator.ITLP95, ITLObjective), Above(indicator.ITLMean, DecodeSlower))}
+	AnswersLate     = Link{Says: "Answers are late", When: Any(Above(indicator.E2EP95, E2EObjective), Above(indicator.E2EMean, E2EWorse))}
+	RequestsFail    = Link{Says: "Requests fail", When: Above(indicator.ServerErrs, ServerErrorShare)}
+	ClientsLeave    = Link{Says: "Clients leave", When: Above(indicator.AbandonedShare, AbandonedShare)}
+	// Late is what users feel of most faults.
+	Late = []Link{FirstTokensLate, AnswersLate}
+	// AtGateway is the same, and what it leads to, as a gateway sees it.
+	AtGateway = []Link{
+		{Says: "First tokens are late", When: Above(indicator.GatewayTTFTP95, TTFTObjective)},
+		{Says: "Requests fail", When: Above(indicator.GatewayErrors, ServerErrorShare)},
+		{Says: "Clients leave", When: Above(indicator.GatewayGaveUp, AbandonedShare)},
+	}
 )
 
 // Story joins links to a chain.

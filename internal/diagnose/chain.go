@@ -57,7 +57,9 @@ func (v view) chain(o *outcome) []Step {
 		}
 		steps = append(asked, steps[traffic:]...)
 	}
-	steps = steps[:min(len(steps), mostSteps)]
+	if n := len(steps); n > mostSteps { // what users feel stays
+		steps = append(steps[:mostSteps-1], steps[n-1])
+	}
 	first := -1
 	for i := range steps {
 		if t := steps[i].Since; !t.IsZero() && !steps[i].SinceAtLeast && (first < 0 || t.Before(steps[first].Since)) {
@@ -136,7 +138,9 @@ func (s *Step) text(first, last bool) string {
 		says = strings.ToLower(says[:1]) + says[1:]
 	}
 	if (s.First || s.Traffic || last) && e.Baseline.OK && e.Baseline.V > 0 {
-		value += ", normally " + indicator.Format(e.Baseline, e.Signal.Unit)
+		if normal := indicator.Format(e.Baseline, e.Signal.Unit); normal != value {
+			value += ", normally " + normal
+		}
 	}
 	return says + " (" + value + ")"
 }

@@ -37,6 +37,7 @@ func TestCases(t *testing.T) {
 				t.Parallel()
 				for _, name := range casesOf(t, dir, "fires") {
 					c, d, f := diagnoseCase(t, dir, name, p)
+					checkStory(t, p.ID+" "+name, &d)
 					want := p.ID
 					if c.Verdict != "" {
 						want = c.Verdict

@@ -21,6 +21,7 @@ func TestPlotsShowWhatTheVerdictRestsOn(t *testing.T) {
 		phase := p.truth.Phases[len(p.truth.Phases)-1]
 		end := p.lastScrape(t, time.UnixMilli(phase.ToMS)) // where what is counted ends, in plots too
 		d := p.diagnose(t, end)
+		checkStory(t, p.name, &d)
 		d.Verdicts = slices.Clone(d.Verdicts) // those of the memory have none
 		if err := d.Plot(t.Context(), p.store); err != nil {
 			t.Fatalf("%s: %v", p.name, err)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -19,6 +20,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/generate/runbookpage"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -75,6 +77,54 @@ func TestEveryConditionCompilesToPromQL(t *testing.T) {
 		}
 		if _, err := indicator.Parse(expr); err != nil {
 			t.Errorf("%s: %v\n%s", p.ID, err, expr)
+		}
+	}
+}
+
+// TestLinksAreShortSentences keeps chains readable, and each quantity in one link of them.
+func TestLinksAreShortSentences(t *testing.T) {
+	for _, p := range pathologies.All() {
+		says, reads := map[string]bool{}, map[*indicator.Signal]string{}
+		for _, l := range p.Chain {
+			if n := len(strings.Fields(l.Says)); n < 2 || n > 5 || !unicode.IsUpper(rune(l.Says[0])) || strings.ContainsAny(l.Says, ".,;:") || says[l.Says] {
+				t.Errorf("%s: %q is no sentence of two to five words, or not the only one", p.ID, l.Says)
+			}
+			says[l.Says] = true
+			l.When.Leaves(func(c catalog.Cond) {
+				if c.Role() == catalog.Guarded {
+					return
+				}
+				if other := reads[c.Signal]; other != "" && other != l.Says {
+					t.Errorf("%s: %q and %q both read %s", p.ID, other, l.Says, c.Signal.Title)
+				}
+				reads[c.Signal] = l.Says
+			})
+		}
+	}
+}
+
+// checkStory checks that everything that fires shows evidence that is no guard, and tells how it comes about, up to what
+// users feel of it.
+func checkStory(t *testing.T, name string, d *diagnose.Diagnosis) {
+	t.Helper()
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		if f.Status != diagnose.Firing {
+			continue
+		}
+		if !slices.ContainsFunc(f.Evidence, func(e catalog.Evidence) bool { return e.Shown() }) {
+			t.Errorf("%s: %s shows no evidence", name, f.Pathology.ID)
+		}
+		felt := slices.ContainsFunc(f.Evidence, func(e catalog.Evidence) bool { return e.Shown() && e.Role == catalog.Symptom })
+		last := catalog.Cause
+		for _, s := range f.Chain {
+			last = s.Evidence.Role
+		}
+		if len(f.Chain) == 0 || felt && last != catalog.Symptom {
+			t.Errorf("%s: the story of %s does not reach its users: %q", name, f.Pathology.ID, f.Story())
+		}
+		if os.Getenv("STORIES") != "" {
+			t.Logf("%s: %s: %s", name, f.Pathology.ID, f.Story())
 		}
 	}
 }

@@ -42,6 +42,9 @@ func wellFormed(ps []*catalog.Pathology) error {
 		for i, c := range p.Supports {
 			v.cond(p.ID, fmt.Sprintf("Supports[%d]", i), c)
 		}
+		for _, l := range p.Chain {
+			v.cond(p.ID, l.Says, l.When)
+		}
 		v.runbook(p)
 		for _, id := range p.ExplainedBy {
 			if v.ids[id] == nil {

@@ -180,11 +180,15 @@ func evidenceJSON(e *catalog.Evidence) object {
 	if e.Holds != catalog.Unknown {
 		holds = e.Holds == catalog.True
 	}
+	var limit any = render.None{}
+	if !math.IsNaN(e.Threshold) {
+		limit = e.Op.Text(e.Threshold, e.Signal.Unit)
+	}
 	return object{
 		"signal", e.Signal.Name, "title", e.Signal.Title, "unit", string(e.Signal.Unit),
 		"value", known(e.Value), "value_bound", valueBound, "value_bucket", bucket(e.Value), "value_text", bound(e.Value, e.Signal),
 		"value_reason", render.OrNone(e.Value.Reason), "baseline", known(e.Baseline), "baseline_bucket", bucket(e.Baseline), "baseline_text", bound(e.Baseline, e.Signal),
-		"threshold", render.Finite(e.Threshold), "threshold_name", e.Name, "threshold_source", e.Source, "op", string(e.Op), "holds", holds, "role", e.Role.String(),
+		"threshold", render.Finite(e.Threshold), "threshold_name", e.Name, "threshold_source", e.Source, "op", string(e.Op), "limit_text", limit, "holds", holds, "role", e.Role.String(),
 	}
 }
 

@@ -176,6 +176,8 @@ export interface Evidence {
   threshold: Maybe<number>
   threshold_source: string
   op: string
+  limit_text?: string // the comparison as it is written: "> 90 %", "= 0"
+  role?: string // cause, symptom or guard
   holds: Maybe<boolean>
 }
 

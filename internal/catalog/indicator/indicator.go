@@ -224,15 +224,18 @@ func (s *Signal) AtLeast(v, wait, share Value) Value {
 
 // Felt reports whether the signal is what users feel: latencies, broken streams, errors, and answers that are given up.
 func (s *Signal) Felt() bool {
-	switch s.Count {
-	case ttftFamily, itlFamily, tpotFamily, e2eFamily:
-		return (s.Unit == Seconds || s.Unit == SecondsPerToken) && s != UnseenWait || s == StallsPerRequest
+	switch strings.Replace(s.Count, "sixty_gateway_", "vllm:", 1) {
+	case ttftFamily, itlFamily, tpotFamily, e2eFamily, "vllm:request_duration_seconds", "vllm:inter_token_seconds":
+		return (s.Unit == Seconds || s.Unit == SecondsPerToken) && s != UnseenWait && s != GatewayOutside || s == StallsPerRequest
 	}
 	return felt[s.Name]
 }
 
 // felt are further signals that users feel, by name.
-var felt = map[string]bool{"http_5xx_share": true, "abandoned_share": true}
+var felt = map[string]bool{
+	"http_5xx_share": true, "http_4xx_share": true, "abandoned_share": true, "corrupted_share": true,
+	"gateway_error_share": true, "gateway_gave_up_share": true,
+}
 
 // Counted reports whether the signal's values need a number of observations.
 func (s *Signal) Counted() bool { return s.Count != "" && s.MinCount > 0 }

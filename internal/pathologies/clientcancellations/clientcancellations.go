@@ -9,6 +9,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
+// abandonedMore is a share of requests that their clients give up beyond what they always do.
+var abandonedMore = &catalog.Threshold{
+	Name: "abandoned_more", Unit: indicator.Ratio, Objective: "cancelled", Default: catalog.None, Baseline: &catalog.Relative{Factor: 2, Offset: 0.1},
+	Why: "twice the usual share and ten points more: completion in an editor cancels most of its requests by design, so a normal share is not a fault while tokens are on time",
+}
+
 // Pathology is clients that cancel.
 var Pathology = &catalog.Pathology{
 	ID:       "client-cancellations",
@@ -18,10 +24,10 @@ var Pathology = &catalog.Pathology{
 	Grades:   []catalog.Grade{{Severity: catalog.Page, While: catalog.MostGetNothing}, {Severity: catalog.Ticket}},
 	When: catalog.All(
 		catalog.Any(
-			catalog.Above(indicator.AbandonedShare, catalog.AbandonedMore),
+			catalog.Above(indicator.AbandonedShare, abandonedMore),
 			catalog.All(catalog.Above(indicator.AbandonedShare, catalog.AbandonedShare), catalog.UserPain),
 		),
-		catalog.Above(indicator.Abandoned, catalog.SomeAbandoned),
+		catalog.Guard(catalog.Above(indicator.Abandoned, catalog.SomeAbandoned)),
 	),
 	For: 2 * time.Minute,
 	ExplainedBy: []string{
@@ -29,6 +35,12 @@ var Pathology = &catalog.Pathology{
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "severe-degradation", "concurrency-limit",
 		"saturation", "slow-decode",
 	},
+	Chain: catalog.Story(catalog.Demand, []catalog.Link{
+		catalog.QueueGrows,
+		catalog.FirstTokensLate,
+		catalog.AnswersLate,
+		catalog.ClientsLeave,
+	}),
 	Refine: refine,
 	Panel:  604,
 }

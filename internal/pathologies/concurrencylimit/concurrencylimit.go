@@ -14,10 +14,6 @@ var (
 		Name: "limit_kv_room", Unit: indicator.Ratio, Default: 0.6,
 		Why: "the KV cache could hold half as many sequences again",
 	}
-	pinned = &catalog.Threshold{
-		Name: "batch_pinned", Unit: indicator.Ratio, Default: 0.8,
-		Why: "the batch stays at the highest count seen while requests wait: a limit",
-	}
 	mostlyPrefill = &catalog.Threshold{
 		Name: "batch_mostly_prefill", Unit: indicator.Ratio, Default: 0.5,
 		Why: "a prefill can fill the engine alone, so a larger batch raises throughput only when decodes fill the batch",
@@ -43,10 +39,10 @@ var Pathology = &catalog.Pathology{
 	When: catalog.All(
 		catalog.Queueing,
 		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
-		catalog.Above(indicator.RunningPinned, pinned),
-		catalog.Below(indicator.DeferredShare, catalog.MostlyDeferred),
-		catalog.Below(indicator.PrefillOfBatch, mostlyPrefill),
-		catalog.Below(indicator.KVUsagePeak, kvRoom),
+		catalog.Above(indicator.RunningPinned, catalog.Pinned),
+		catalog.Guard(catalog.Below(indicator.DeferredShare, catalog.MostlyDeferred)),
+		catalog.Guard(catalog.Below(indicator.PrefillOfBatch, mostlyPrefill)),
+		catalog.Guard(catalog.Below(indicator.KVUsagePeak, kvRoom)),
 		catalog.Any(catalog.Below(indicator.ITLP50, stepStillCheap), catalog.Below(indicator.RunningPeak, fewSeats)),
 	),
 	For:      time.Minute,
@@ -55,6 +51,10 @@ var Pathology = &catalog.Pathology{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 		"prefix-cache-misses", "severe-degradation",
 	},
+	Chain: catalog.Story(catalog.Demand, []catalog.Link{
+		catalog.BatchFull,
+		catalog.QueueGrows,
+	}, catalog.Late),
 	Refine: refine,
 	Panel:  222,
 }

@@ -37,5 +37,9 @@ var Pathology = &catalog.Pathology{
 		{Severity: catalog.Ticket},
 	},
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors"},
-	Refine:      refine,
+	Chain: []catalog.Link{
+		{Says: "Logits contain NaN", When: catalog.Above(indicator.CorruptedRequests, some)},
+		{Says: "Answers are garbage", When: catalog.Above(indicator.CorruptedShare, inEarnest)},
+	},
+	Refine: refine,
 }

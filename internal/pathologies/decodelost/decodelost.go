@@ -32,7 +32,7 @@ var Pathology = &catalog.Pathology{
 	Title:    "No decode server fetches the KV caches that this server holds",
 	Severity: catalog.Page,
 	When: catalog.Any(
-		catalog.All(catalog.Above(indicator.LeasesExpired, expires), catalog.Above(indicator.LeaseShare, expireOften), catalog.Below(indicator.FetchedPerLease, fetchedFew)),
+		catalog.All(catalog.Guard(catalog.Above(indicator.LeasesExpired, expires)), catalog.Above(indicator.LeaseShare, expireOften), catalog.Below(indicator.FetchedPerLease, fetchedFew)),
 		catalog.Above(indicator.HeldIdle, heldIdle),
 	),
 	ExplainedBy: []string{"target-down", "engine-restart"},
@@ -41,6 +41,11 @@ var Pathology = &catalog.Pathology{
 		"engine-hung", "kv-cache-thrashing", "severe-degradation", "concurrency-limit", "saturation", "client-cancellations", "unexplained",
 		"gpu-underutilization",
 	},
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "Prefilled requests expire", When: catalog.Above(indicator.LeaseShare, expireOften)},
+		{Says: "Unfetched blocks fill the cache", When: catalog.Above(indicator.HeldIdle, heldIdle)},
+		catalog.QueueGrows,
+	}, catalog.Late),
 	Refine: refine,
 	Hop:    catalog.HopDecode,
 }

@@ -10,6 +10,10 @@ import (
 )
 
 var (
+	holds = &catalog.Threshold{
+		Name: "hung_holds", Unit: indicator.Requests, Default: 0.5,
+		Why: "a request all the time: somebody waits for it",
+	}
 	stuck = &catalog.Threshold{
 		Name: "engines_stuck", Unit: indicator.Count, Default: 0.5,
 		Why: "one engine that held requests for ten seconds without generating a token; a long prompt without chunked prefill stops a small engine for two to four",
@@ -84,9 +88,19 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.StuckEngines, stuck),
 		catalog.All(catalog.Below(indicator.EngineProgress, noProgress), unserved),
 		lost,
-		catalog.All(catalog.Above(indicator.OwedFirstTokens, owes), catalog.Any(owed, catalog.Above(indicator.MetBusyRanks, metBusy))),
+		catalog.All(catalog.Above(indicator.OwedFirstTokens, owes), catalog.Any(owed, catalog.Guard(catalog.Above(indicator.MetBusyRanks, metBusy)))),
 	),
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors"},
-	Refine:      refine,
-	Panel:       425,
+	Chain: []catalog.Link{
+		{Says: "The engine makes no tokens", When: catalog.Below(indicator.EngineProgress, noProgress)},
+		{Says: "One rank stands still", When: catalog.All(catalog.Above(indicator.StuckEngines, stuck), catalog.Guard(catalog.Above(indicator.EngineProgress, noProgress)))},
+		{Says: "It owes first tokens", When: catalog.Above(indicator.OwedFirstTokens, owes)},
+		{Says: "Requests stay in flight", When: catalog.Above(indicator.InFlightFloor, holds)},
+		{Says: "Requests hang outside the scheduler", When: catalog.Above(indicator.HeldOutside, clientsWait)},
+		{Says: "Connections pile up", When: catalog.Any(catalog.Above(indicator.StrandedClients, clientsWait), catalog.Above(indicator.UnseenClients, clientsWait))},
+		{Says: "Clients leave unserved", When: catalog.Any(catalog.Above(indicator.LeftUnserved, leftUnserved), catalog.Above(indicator.LeftNoQueue, catalog.SomeAbandoned))},
+		catalog.FirstTokensLate,
+	},
+	Refine: refine,
+	Panel:  425,
 }

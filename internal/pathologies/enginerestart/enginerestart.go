@@ -45,12 +45,12 @@ var Pathology = &catalog.Pathology{
 	Alert:    "EngineRestart",
 	Title:    "The server restarted recently",
 	Severity: catalog.Ticket,
-	When: catalog.All(catalog.Above(indicator.UpNow, answers), catalog.Any(
+	When: catalog.All(catalog.Guard(catalog.Above(indicator.UpNow, answers)), catalog.Any(
 		catalog.Above(indicator.Restarts, once),
 		catalog.All(
 			catalog.Below(indicator.ServingAge, justStarted),
-			catalog.Above(indicator.StartedWhileWatched, watched),
-			catalog.Above(indicator.SeenDown, seenDown),
+			catalog.Guard(catalog.Above(indicator.StartedWhileWatched, watched)),
+			catalog.Guard(catalog.Above(indicator.SeenDown, seenDown)),
 		),
 	)),
 	Grades: []catalog.Grade{
@@ -65,6 +65,10 @@ var Pathology = &catalog.Pathology{
 	// errors or a hang: the server counts from zero, so they are of now.
 	For:         0 * time.Second,
 	ExplainedBy: []string{"target-down"},
-	Refine:      refine,
-	Panel:       432,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "The server restarts", When: catalog.Any(catalog.Above(indicator.Restarts, once), catalog.Below(indicator.ServingAge, justStarted))},
+		{Says: "Its requests are lost", When: catalog.Above(indicator.HeldAway, lostRequests)},
+	}, catalog.Late),
+	Refine: refine,
+	Panel:  432,
 }

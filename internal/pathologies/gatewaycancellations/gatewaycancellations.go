@@ -21,11 +21,12 @@ var Pathology = &catalog.Pathology{
 	Title:    "Clients leave the gateway before their answers are complete",
 	Severity: catalog.Ticket,
 	When: catalog.All(
-		catalog.Above(indicator.GatewayGaveUp, catalog.AbandonedShare), catalog.Above(indicator.GatewayGivenUp, catalog.SomeAbandoned),
-		catalog.Above(indicator.GatewayLeaving, goesOn),
+		catalog.Above(indicator.GatewayGaveUp, catalog.AbandonedShare), catalog.Guard(catalog.Above(indicator.GatewayGivenUp, catalog.SomeAbandoned)),
+		catalog.Guard(catalog.Above(indicator.GatewayLeaving, goesOn)),
 	),
 	For:         2 * time.Minute,
 	ExplainedBy: append([]string{"no-upstream", "hang-outside-engine", "no-token-passes", "slow-outside-engine", "client-cancellations"}, catalog.SlowEngine...),
+	Chain:       catalog.AtGateway,
 	Refine:      refine,
 	Panel:       635,
 }

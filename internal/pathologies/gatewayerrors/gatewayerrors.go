@@ -33,14 +33,19 @@ var Pathology = &catalog.Pathology{
 	Title:    "Requests fail at the gateway",
 	Severity: catalog.Page,
 	When: catalog.All(
-		catalog.Above(indicator.GatewayErrors, catalog.ServerErrorShare), catalog.Above(indicator.GatewayFailed, catalog.SomeServerErrors),
-		catalog.Above(indicator.GatewayFailing, goesOn),
+		catalog.Above(indicator.GatewayErrors, catalog.ServerErrorShare), catalog.Guard(catalog.Above(indicator.GatewayFailed, catalog.SomeServerErrors)),
+		catalog.Guard(catalog.Above(indicator.GatewayFailing, goesOn)),
 	),
 	For:         75 * time.Second, // a moment on the edge of two scrapes stays in the window for a minute
 	ExplainedBy: []string{"no-upstream", "hang-outside-engine", "no-token-passes", "http-errors", "engine-hung"},
 	Explains:    []string{"client-cancellations"},
-	Refine:      refine,
-	Panel:       635,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "Servers fail requests", When: catalog.Above(indicator.GatewayUpstreamErrs, catalog.SomeServerErrors)},
+		{Says: "Limits end requests", When: catalog.Above(indicator.GatewayTimeouts, catalog.SomeServerErrors)},
+		{Says: "The gateway refuses requests", When: catalog.Above(indicator.GatewayRejected, catalog.SomeServerErrors)},
+	}, catalog.AtGateway),
+	Refine: refine,
+	Panel:  635,
 }
 
 func refine(p *catalog.Pass) {

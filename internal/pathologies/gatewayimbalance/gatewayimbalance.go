@@ -29,11 +29,14 @@ var Pathology = &catalog.Pathology{
 	Alert:       "Imbalance",
 	Title:       "One server gets most of what the gateway sends",
 	Severity:    catalog.Ticket,
-	When:        catalog.All(catalog.Above(indicator.GatewayBusiest, favoured), catalog.Above(indicator.GatewayAttempts, some)),
+	When:        catalog.All(catalog.Above(indicator.GatewayBusiest, favoured), catalog.Guard(catalog.Above(indicator.GatewayAttempts, some))),
 	For:         2 * time.Minute,
 	ExplainedBy: []string{"upstream-down", "one-engine-answers", "replica-imbalance"},
-	Refine:      refine,
-	Panel:       641,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "One server gets most requests", When: catalog.Above(indicator.GatewayBusiest, favoured)},
+	}, catalog.AtGateway),
+	Refine: refine,
+	Panel:  641,
 }
 
 func refine(p *catalog.Pass) {

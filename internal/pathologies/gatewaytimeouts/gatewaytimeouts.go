@@ -22,8 +22,11 @@ var Pathology = &catalog.Pathology{
 	When:        catalog.Above(indicator.GatewayTimeouts, some),
 	For:         2 * time.Minute,
 	ExplainedBy: append([]string{"no-upstream", "hang-outside-engine", "no-token-passes"}, catalog.SlowEngine...),
-	Refine:      refine,
-	Panel:       638,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "Limits end requests", When: catalog.Above(indicator.GatewayTimeouts, some)},
+	}, catalog.AtGateway),
+	Refine: refine,
+	Panel:  638,
 }
 
 func refine(p *catalog.Pass) {

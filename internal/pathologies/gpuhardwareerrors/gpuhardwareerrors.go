@@ -32,7 +32,12 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.NVLinkErrors, linkErrors),
 		catalog.Above(indicator.PCIeReplays, linkErrors),
 	),
-	For:    0 * time.Second,
+	For: 0 * time.Second,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "The GPU reports an error", When: catalog.Any(catalog.Above(indicator.XIDChanges, anyError), catalog.Above(indicator.ECCErrors, anyError), catalog.Above(indicator.RemapFailures, anyError))},
+		{Says: "A GPU link retransmits", When: catalog.Any(catalog.Above(indicator.NVLinkErrors, linkErrors), catalog.Above(indicator.PCIeReplays, linkErrors))},
+		catalog.StepsSlow,
+	}, catalog.Late),
 	Refine: refine,
 	Panel:  344,
 }

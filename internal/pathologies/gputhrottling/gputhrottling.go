@@ -33,11 +33,17 @@ var Pathology = &catalog.Pathology{
 	When: catalog.Any(
 		catalog.Above(indicator.ThermalReason, set),
 		catalog.Above(indicator.PowerReason, set),
-		catalog.All(catalog.Below(indicator.SMClockRatio, clockLow), catalog.Above(indicator.GPUUtil, gpuBusy)),
+		catalog.All(catalog.Below(indicator.SMClockRatio, clockLow), catalog.Guard(catalog.Above(indicator.GPUUtil, gpuBusy))),
 	),
 	For:         time.Minute,
 	Supports:    []catalog.Cond{catalog.Below(indicator.SMClockRatio, clockLow)},
 	ExplainedBy: []string{"gpu-hardware-errors"},
-	Refine:      refine,
-	Panel:       525,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "The GPU runs too hot", When: catalog.Above(indicator.ThermalReason, set)},
+		{Says: "The GPU lacks power", When: catalog.Above(indicator.PowerReason, set)},
+		{Says: "The GPU lowers its clocks", When: catalog.Below(indicator.SMClockRatio, clockLow)},
+		catalog.StepsSlow,
+	}, catalog.Late),
+	Refine: refine,
+	Panel:  525,
 }

@@ -39,11 +39,11 @@ var Pathology = &catalog.Pathology{
 	Title:    "The engine always has work, but the GPU is mostly idle",
 	Severity: catalog.Info,
 	When: catalog.All(
-		catalog.Above(indicator.InFlightFloor, busy),
-		catalog.Above(indicator.BusyFloor, busy),
-		catalog.Above(indicator.EngineProgress, working),
+		catalog.Guard(catalog.Above(indicator.InFlightFloor, busy)),
+		catalog.Guard(catalog.Above(indicator.BusyFloor, busy)),
+		catalog.Guard(catalog.Above(indicator.EngineProgress, working)),
 		catalog.Below(indicator.RunningP50, smallBatch),
-		catalog.Below(indicator.Waiting, shortQueue),
+		catalog.Guard(catalog.Below(indicator.Waiting, shortQueue)),
 		catalog.Any(
 			catalog.Below(indicator.SMActive, gpuIdle),
 			catalog.Below(indicator.EngineActive, gpuIdle),

@@ -19,8 +19,12 @@ var Pathology = &catalog.Pathology{
 	For:         30 * time.Second,
 	ExplainedBy: []string{"no-upstream", "engine-hung"},
 	Explains:    []string{"client-cancellations"},
-	Refine:      refine,
-	Panel:       636,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "The engine makes no tokens", When: catalog.Below(indicator.GatewayMade, catalog.NoTokens)},
+		{Says: "Requests wait at the gateway", When: catalog.Above(indicator.GatewayMissing, catalog.OneMissing)},
+	}, catalog.AtGateway),
+	Refine: refine,
+	Panel:  636,
 }
 
 func refine(p *catalog.Pass) {

@@ -32,7 +32,7 @@ var (
 )
 
 // serverFails is that the server, and not its clients, fails requests.
-var serverFails = catalog.All(catalog.Above(indicator.ServerErrs, catalog.ServerErrorShare), catalog.Above(indicator.ServerErrCount, catalog.SomeServerErrors))
+var serverFails = catalog.All(catalog.Above(indicator.ServerErrs, catalog.ServerErrorShare), catalog.Guard(catalog.Above(indicator.ServerErrCount, catalog.SomeServerErrors)))
 
 // Pathology is HTTP errors.
 var Pathology = &catalog.Pathology{
@@ -47,12 +47,18 @@ var Pathology = &catalog.Pathology{
 	},
 	When: catalog.Any(
 		serverFails,
-		catalog.All(catalog.Above(indicator.ClientErrs, clientErrors), catalog.Above(indicator.ClientErrCount, someClient)),
+		catalog.All(catalog.Above(indicator.ClientErrs, clientErrors), catalog.Guard(catalog.Above(indicator.ClientErrCount, someClient))),
 		catalog.Above(indicator.EngineErrors, engineErrors),
 		catalog.Above(indicator.AdmissionRejections, rejections),
 	),
 	For:         time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung"},
-	Refine:      refine,
-	Panel:       603,
+	Chain: []catalog.Link{
+		{Says: "The engine reports errors", When: catalog.Above(indicator.EngineErrors, engineErrors)},
+		{Says: "Admission control refuses requests", When: catalog.Above(indicator.AdmissionRejections, rejections)},
+		{Says: "Requests are refused", When: catalog.Above(indicator.ClientErrs, clientErrors)},
+		catalog.RequestsFail,
+	},
+	Refine: refine,
+	Panel:  603,
 }

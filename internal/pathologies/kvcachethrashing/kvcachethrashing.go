@@ -10,10 +10,6 @@ import (
 )
 
 var (
-	kvFull = &catalog.Threshold{
-		Name: "kv_cache_full", Unit: indicator.Ratio, Default: 0.9,
-		Why: "while a cache thrashes its usage swings between 0.9 and 1, because preempted requests give their blocks back; high usage alone is not a fault",
-	}
 	someEvictions = &catalog.Threshold{
 		Name: "preemptions_some", Unit: indicator.Count, Default: 2.5,
 		Why: "one or two preemptions in a burst are normal",
@@ -55,7 +51,7 @@ var (
 // shrinking is what a log shows, which tells no evictions: at a full cache fewer run, more wait, and all
 // get less.
 var shrinking = catalog.All(
-	catalog.Below(indicator.LoggedOutput, outputFell), catalog.Above(indicator.KVUsage, kvFull),
+	catalog.Below(indicator.LoggedOutput, outputFell), catalog.Above(indicator.KVUsage, catalog.Full),
 	catalog.Below(indicator.RunningPinned, batchShrank), catalog.Above(indicator.WaitingFloor, catalog.QueueAlways),
 )
 
@@ -72,7 +68,7 @@ var Pathology = &catalog.Pathology{
 				catalog.Guard(catalog.Above(indicator.Preemptions, someEvictions)),
 				catalog.Above(indicator.PreemptionsPerRequest, evictionShare),
 				catalog.Any(
-					catalog.All(catalog.Above(indicator.KVUsagePeak, kvFull), catalog.UserPain),
+					catalog.All(catalog.Above(indicator.KVUsagePeak, catalog.Full), catalog.UserPain),
 					catalog.All(catalog.Queueing, catalog.FirstTokenLate), // the peak lay between two scrapes
 					catalog.Above(indicator.PreemptionsPerRequest, evictionHeavy),
 				),
@@ -83,7 +79,7 @@ var Pathology = &catalog.Pathology{
 				catalog.Above(indicator.PreemptionsLately, someEvictionsLately),
 				catalog.Any(
 					catalog.Above(indicator.KVUsage, kvWall),
-					catalog.All(catalog.Above(indicator.Preemptions, someEvictions), catalog.Below(indicator.RunningPinned, batchShrank)), // some of it is reserved
+					catalog.All(catalog.Guard(catalog.Above(indicator.Preemptions, someEvictions)), catalog.Below(indicator.RunningPinned, batchShrank)), // some of it is reserved
 				),
 				catalog.Queueing,
 				catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
@@ -97,14 +93,14 @@ var Pathology = &catalog.Pathology{
 		catalog.FirstTokenLate,
 		catalog.Above(indicator.StallsPerRequest, stalls),
 	},
-	Chain: catalog.Story(catalog.Demand, []catalog.Link{
-		{Says: "The KV cache fills", When: catalog.Above(indicator.KVUsagePeak, kvFull)},
-		{Says: "Requests are preempted", When: catalog.Above(indicator.PreemptionsPerRequest, evictionShare)},
-		catalog.QueueGrows, catalog.FirstTokensLate, catalog.AnswersLate,
-	}),
 	ExplainedBy: []string{"target-down", "engine-hung", "replica-imbalance"},
-	Refine:      refine,
-	Panel:       331,
+	Chain: catalog.Story(catalog.Demand, []catalog.Link{
+		catalog.CacheFills,
+		{Says: "Requests are preempted", When: catalog.Above(indicator.PreemptionsPerRequest, evictionShare)},
+		catalog.QueueGrows,
+	}, catalog.Late),
+	Refine: refine,
+	Panel:  331,
 }
 
 var stalls = &catalog.Threshold{

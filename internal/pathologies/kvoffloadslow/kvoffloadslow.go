@@ -26,11 +26,14 @@ var Pathology = &catalog.Pathology{
 	Title:             "Offloaded KV caches take long to load",
 	Severity:          catalog.Ticket,
 	FollowsObjectives: true,
-	When:              catalog.All(catalog.Above(indicator.OffloadPace, slower), catalog.Above(indicator.OffloadBytes, some), catalog.FirstTokenLate),
+	When:              catalog.All(catalog.Above(indicator.OffloadPace, slower), catalog.Guard(catalog.Above(indicator.OffloadBytes, some)), catalog.FirstTokenLate),
 	For:               time.Minute,
 	ExplainedBy:       []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
 	Explains:          []string{"prefill-starvation", "saturation", "slow-prefill", "unexplained"},
-	Refine:            refine,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "Loading KV takes longer", When: catalog.Above(indicator.OffloadPace, slower)},
+	}, catalog.Late),
+	Refine: refine,
 }
 
 func refine(p *catalog.Pass) {

@@ -27,7 +27,7 @@ var Pathology = &catalog.Pathology{
 	Severity:          catalog.Ticket,
 	FollowsObjectives: true,
 	When: catalog.All(
-		catalog.Below(indicator.TierHitRatio, tierLow), catalog.Above(indicator.TierQueryRate, asked),
+		catalog.Below(indicator.TierHitRatio, tierLow), catalog.Guard(catalog.Above(indicator.TierQueryRate, asked)),
 		catalog.SamePrompts, catalog.Any(catalog.PrefillLate, catalog.MorePrefill),
 	),
 	For:         time.Minute,
@@ -37,5 +37,10 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
 		"workload-shift", "unexplained",
 	},
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "Prompts miss the outer cache", When: catalog.Below(indicator.TierHitRatio, tierLow)},
+		catalog.PrefillTakesMore,
+		catalog.QueueGrows,
+	}, catalog.Late),
 	Refine: refine,
 }

@@ -23,7 +23,7 @@ var Pathology = &catalog.Pathology{
 	Alert:    "KVTransferFailing",
 	Title:    "KV caches do not arrive from the prefill servers",
 	Severity: catalog.Page,
-	When:     catalog.All(catalog.Above(indicator.TransfersFailed, some), catalog.Above(indicator.TransferFailShare, inEarnest)),
+	When:     catalog.All(catalog.Guard(catalog.Above(indicator.TransfersFailed, some)), catalog.Above(indicator.TransferFailShare, inEarnest)),
 	Grades: []catalog.Grade{
 		{Severity: catalog.Page, While: catalog.Any(
 			catalog.FirstTokenLate, catalog.All(catalog.Above(indicator.ServerErrCount, catalog.SomeServerErrors), catalog.Above(indicator.ServerErrs, catalog.ServerErrorShare)),
@@ -36,6 +36,11 @@ var Pathology = &catalog.Pathology{
 		"decode-lost", "http-errors", "prefill-lost", "kv-transfer-slow", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation",
 		"slow-decode", "client-cancellations", "slow-prefill", "workload-shift", "unexplained",
 	},
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "KV transfers fail", When: catalog.Above(indicator.TransferFailShare, inEarnest)},
+		catalog.PrefillTakesMore,
+		catalog.RequestsFail,
+	}, catalog.Late),
 	Refine: refine,
 	Hop:    catalog.HopTransfer,
 }

@@ -42,12 +42,16 @@ var Pathology = &catalog.Pathology{
 	FollowsObjectives: true,
 	Grades:            []catalog.Grade{{Severity: catalog.Page, While: dontMove}, {Severity: catalog.Ticket}},
 	When: catalog.Any(
-		catalog.All(catalog.Above(indicator.TransferTime, slower), catalog.Above(indicator.TransferP50, mostSlower), catalog.FirstTokenLate),
+		catalog.All(catalog.Above(indicator.TransferTime, slower), catalog.Guard(catalog.Above(indicator.TransferP50, mostSlower)), catalog.FirstTokenLate),
 		dontMove,
 	),
 	For:         time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
 	Explains:    []string{"prefill-starvation", "saturation", "slow-prefill", "unexplained"},
-	Refine:      refine,
-	Hop:         catalog.HopTransfer,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "KV transfers take longer", When: catalog.Above(indicator.TransferTime, slower)},
+		{Says: "KV transfers stand still", When: catalog.Above(indicator.TransferHeld, someHeld)},
+	}, catalog.Late),
+	Refine: refine,
+	Hop:    catalog.HopTransfer,
 }

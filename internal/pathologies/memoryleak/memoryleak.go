@@ -51,11 +51,11 @@ var (
 // blocksKept holds while ever more of the KV cache is in use by requests that are no longer than before.
 var blocksKept = catalog.All(
 	catalog.Above(indicator.KVFloorRise, keptMore), catalog.Above(indicator.KVPerRequest, heldMore),
-	catalog.Below(indicator.WaitingFloor, catalog.QueueAlways),
-	catalog.Any(
+	catalog.Guard(catalog.Below(indicator.WaitingFloor, catalog.QueueAlways)),
+	catalog.Guard(catalog.Any(
 		catalog.Above(indicator.LoggedOutput, completing), // a log does not say how long they are
 		catalog.All(catalog.Below(indicator.PromptTokens, sameLength), catalog.Below(indicator.OutputTokens, sameLength)),
-	),
+	)),
 )
 
 // gpuGrows holds while a GPU's memory only grows: an engine takes what it needs when it starts.
@@ -70,8 +70,8 @@ var Pathology = &catalog.Pathology{
 	Title:    "Memory grows steadily while requests complete normally",
 	Severity: catalog.Ticket,
 	When: catalog.Any(catalog.All(
-		catalog.Above(indicator.CompletionRate, completing),
-		catalog.Below(indicator.WaitingFloor, catalog.QueueAlways), // what waits is held in memory
+		catalog.Guard(catalog.Above(indicator.CompletionRate, completing)),
+		catalog.Guard(catalog.Below(indicator.WaitingFloor, catalog.QueueAlways)), // what waits is held in memory
 		catalog.Any(
 			catalog.All(
 				catalog.Above(indicator.MemoryGrowth, leakRate),
@@ -88,6 +88,12 @@ var Pathology = &catalog.Pathology{
 	), blocksKept),
 	For:         30 * time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},
-	Refine:      refine,
-	Panel:       214,
+	Chain: []catalog.Link{
+		{Says: "Memory grows steadily", When: catalog.Any(catalog.Above(indicator.MemoryGrowth, leakRate), catalog.Above(indicator.ContainerMemoryGrowth, leakRate), catalog.Above(indicator.GPUMemGrowth, gpuRate))},
+		{Says: "It is never given back", When: catalog.Any(catalog.Above(indicator.MemoryHighWater, highest), catalog.Above(indicator.ContainerMemoryHighWater, highest), catalog.Above(indicator.GPUMemHighWater, highest))},
+		{Says: "Used blocks pile up", When: catalog.Above(indicator.KVFloorRise, keptMore)},
+		{Says: "Each request holds more", When: catalog.Above(indicator.KVPerRequest, heldMore)},
+	},
+	Refine: refine,
+	Panel:  214,
 }

@@ -27,7 +27,7 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Ticket,
 	When: catalog.All(
 		catalog.Any(catalog.Above(indicator.PageTook, slow), catalog.Above(indicator.Flaps, comesAndGoes)),
-		catalog.Below(indicator.Silence, catalog.LongUnheard),
+		catalog.Guard(catalog.Below(indicator.Silence, catalog.LongUnheard)),
 	),
 	Grades: []catalog.Grade{{Severity: catalog.Ticket, While: catalog.Above(indicator.TTFTP50, catalog.TTFTWorse)}, {Severity: catalog.Info, Note: true}},
 	For:    5 * time.Minute,
@@ -36,6 +36,10 @@ var Pathology = &catalog.Pathology{
 		"gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
 		"saturation", "slow-decode", "client-cancellations", "slow-prefill",
 	},
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "Scrapes fail now and then", When: catalog.Above(indicator.Flaps, comesAndGoes)},
+		{Says: "The metrics page is slow", When: catalog.Above(indicator.PageTook, slow)},
+	}, catalog.Late),
 	Refine: refine,
 	Panel:  431,
 }

@@ -46,8 +46,13 @@ var Pathology = &catalog.Pathology{
 	For:         time.Minute,
 	ExplainedBy: []string{"no-upstream", "router-queueing"}, // what waits is sent nowhere
 	Explains:    []string{"gateway-errors", "gateway-imbalance", "gateway-cancellations", "gateway-timeouts"},
-	Refine:      refine,
-	Panel:       639,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "The picker cannot read servers", When: catalog.Above(indicator.PickerBlindNow, timesOut)},
+		{Says: "Requests go to dead servers", When: catalog.Above(indicator.PickerUnanswered, lost)},
+		{Says: "Prompts miss their cached prefix", When: catalog.Above(indicator.GatewayOffPrefix, offPrefix)},
+	}, catalog.AtGateway),
+	Refine: refine,
+	Panel:  639,
 }
 
 func refine(p *catalog.Pass) {

@@ -14,11 +14,14 @@ var Pathology = &catalog.Pathology{
 	Alert:       "NotInEngine",
 	Title:       "Some requests wait at the gateway, and no engine holds them",
 	Severity:    catalog.Ticket,
-	When:        catalog.All(catalog.Above(indicator.GatewayMissing, catalog.OneMissing), catalog.Above(indicator.GatewayMade, catalog.NoTokens)),
+	When:        catalog.All(catalog.Above(indicator.GatewayMissing, catalog.OneMissing), catalog.Guard(catalog.Above(indicator.GatewayMade, catalog.NoTokens))),
 	For:         2 * time.Minute,
 	ExplainedBy: []string{"hang-outside-engine", "engine-hung"},
-	Refine:      refine,
-	Panel:       636,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "No engine holds some requests", When: catalog.Above(indicator.GatewayMissing, catalog.OneMissing)},
+	}, catalog.AtGateway),
+	Refine: refine,
+	Panel:  636,
 }
 
 func refine(p *catalog.Pass) {

@@ -30,14 +30,18 @@ var Pathology = &catalog.Pathology{
 	Title:    "Requests are open at the gateway, but no token arrives",
 	Severity: catalog.Page,
 	When: catalog.All(
-		catalog.Above(indicator.GatewayWaiting, oneWaits), catalog.Above(indicator.GatewayMet, someMet),
-		catalog.Below(indicator.GatewayTokens, catalog.NoTokens), catalog.Below(indicator.GatewayAnswered, noAnswer),
+		catalog.Above(indicator.GatewayWaiting, oneWaits), catalog.Guard(catalog.Above(indicator.GatewayMet, someMet)),
+		catalog.Below(indicator.GatewayTokens, catalog.NoTokens), catalog.Guard(catalog.Below(indicator.GatewayAnswered, noAnswer)),
 		catalog.Below(indicator.GatewayEngineTokens, catalog.NoTokens),
 	),
 	For:         time.Minute,
 	ExplainedBy: []string{"no-upstream", "hang-outside-engine", "engine-hung", "prefill-starvation"},
-	Refine:      refine,
-	Panel:       636,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "The engines make no tokens", When: catalog.Below(indicator.GatewayEngineTokens, catalog.NoTokens)},
+		{Says: "Requests stay open", When: catalog.Above(indicator.GatewayWaiting, oneWaits)},
+	}, catalog.AtGateway),
+	Refine: refine,
+	Panel:  636,
 }
 
 func refine(p *catalog.Pass) {

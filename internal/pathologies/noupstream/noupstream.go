@@ -22,8 +22,11 @@ var Pathology = &catalog.Pathology{
 	When:        catalog.Below(indicator.GatewayUp, noneUp),
 	For:         30 * time.Second,
 	ExplainedBy: []string{"upstream-down"},
-	Refine:      refine,
-	Panel:       639,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "No server passes health checks", When: catalog.Below(indicator.GatewayUp, noneUp)},
+	}, catalog.AtGateway),
+	Refine: refine,
+	Panel:  639,
 }
 
 func refine(p *catalog.Pass) {

@@ -29,9 +29,9 @@ var (
 	}
 
 	prefillShort = catalog.All(
-		catalog.Above(indicator.PrefillQueue, queues), catalog.Below(indicator.DecodeQueue, noQueue), catalog.Below(indicator.DecodeUsage, room))
+		catalog.Above(indicator.PrefillQueue, queues), catalog.Guard(catalog.Below(indicator.DecodeQueue, noQueue)), catalog.Below(indicator.DecodeUsage, room))
 	decodeShort = catalog.All(
-		catalog.Above(indicator.DecodeQueue, queues), catalog.Below(indicator.PrefillQueue, noQueue), catalog.Below(indicator.PrefillBusy, idles))
+		catalog.Above(indicator.DecodeQueue, queues), catalog.Guard(catalog.Below(indicator.PrefillQueue, noQueue)), catalog.Below(indicator.PrefillBusy, idles))
 )
 
 // Pathology is too few prefill servers for the decode servers, or too many.
@@ -48,6 +48,10 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
 		"workload-shift", "unexplained",
 	},
+	Chain: catalog.Story(catalog.Demand, []catalog.Link{
+		{Says: "Prompts queue for prefill", When: catalog.Above(indicator.PrefillQueue, queues)},
+		{Says: "Requests queue for decode", When: catalog.Above(indicator.DecodeQueue, queues)},
+	}, catalog.Late),
 	Refine: refine,
 	Panel:  807,
 }

@@ -35,7 +35,7 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Page,
 	When: catalog.All(
 		catalog.Any(catalog.Below(indicator.TransfersPerRequest, fewer), catalog.All(
-			catalog.Below(indicator.TransferredShare, fewerTokens), catalog.Below(indicator.TransfersPerRequest, sentByOthers),
+			catalog.Below(indicator.TransferredShare, fewerTokens), catalog.Guard(catalog.Below(indicator.TransfersPerRequest, sentByOthers)),
 		)),
 		catalog.Above(indicator.ComputedTokens, stillComputes),
 	),
@@ -47,6 +47,11 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
 		"workload-shift", "unexplained",
 	},
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "Fewer prompts arrive prefilled", When: catalog.Any(catalog.Below(indicator.TransfersPerRequest, fewer), catalog.Below(indicator.TransferredShare, fewerTokens))},
+		{Says: "Prompts are computed here", When: catalog.Above(indicator.ComputedTokens, stillComputes)},
+		catalog.StepsSlow,
+	}, catalog.Late),
 	Refine: refine,
 	Hop:    catalog.HopPrefill,
 }

@@ -89,8 +89,8 @@ var Pathology = &catalog.Pathology{
 				catalog.Above(indicator.ITLP99, longGaps),
 				catalog.All(
 					catalog.Above(indicator.WaitingFloor, longQueue),
-					catalog.Below(indicator.RunningPinned, notPinned),
-					catalog.Below(indicator.KVUsagePeak, kvRoom),
+					catalog.Guard(catalog.Below(indicator.RunningPinned, notPinned)),
+					catalog.Guard(catalog.Below(indicator.KVUsagePeak, kvRoom)),
 				),
 			)),
 		),
@@ -100,6 +100,18 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 	},
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "More prompt tokens come", When: catalog.Above(indicator.LoggedPrompts, promptsRose)},
+		{Says: "Fewer tokens come out", When: catalog.Below(indicator.LoggedOutput, outputFell)},
+		{Says: "Tokens come more slowly", When: catalog.Above(indicator.LoggedPace, paceFell)},
+		catalog.PromptsGrow,
+		{Says: "Some prompts are very long", When: catalog.Above(indicator.PromptTail, promptTail)},
+		{Says: "Requests wait for long steps", When: catalog.Above(indicator.UnseenWait, unseenWait)},
+		{Says: "Streams stall", When: catalog.Any(catalog.Above(indicator.StallsPerRequest, stalls), catalog.Above(indicator.ITLP99, longGaps))},
+		catalog.QueueGrows,
+		{Says: "First tokens are late", When: catalog.Above(indicator.TTFTP95, ttftTail)},
+		catalog.AnswersLate,
+	}),
 	Refine: refine,
 	Panel:  302,
 }

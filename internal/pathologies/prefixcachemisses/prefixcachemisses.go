@@ -44,7 +44,7 @@ var Pathology = &catalog.Pathology{
 	Grades:            []catalog.Grade{{Severity: catalog.Ticket, While: catalog.PrefillLate}, {Severity: catalog.Ticket, For: time.Hour}},
 	FollowsObjectives: true,
 	When: catalog.All(
-		catalog.Above(indicator.PrefixQueryRate, lookups),
+		catalog.Guard(catalog.Above(indicator.PrefixQueryRate, lookups)),
 		catalog.Any(
 			catalog.All(catalog.Below(indicator.PrefixHitRatio, hitsLow), catalog.SamePrompts, catalog.Any(catalog.PrefillLate, catalog.MorePrefill)),
 			catalog.All(
@@ -52,12 +52,17 @@ var Pathology = &catalog.Pathology{
 				catalog.Above(indicator.PrefillShare, catalog.PrefillMost),
 			),
 		),
-		catalog.Any(catalog.NotQueueing, catalog.Above(indicator.PrefillOfBatch, prefillMatters)),
-		catalog.Any(catalog.Above(indicator.EngineProgress, moves), catalog.Below(indicator.WaitingAge, served)),
+		catalog.Any(catalog.NotQueueing, catalog.Guard(catalog.Above(indicator.PrefillOfBatch, prefillMatters))),
+		catalog.Guard(catalog.Any(catalog.Above(indicator.EngineProgress, moves), catalog.Below(indicator.WaitingAge, served))),
 	),
 	For:         time.Minute,
 	Supports:    []catalog.Cond{catalog.MorePrefill, catalog.FirstTokenLate},
 	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
-	Refine:      refine,
-	Panel:       332,
+	Chain: catalog.Story([]catalog.Link{catalog.PromptsGrow}, []catalog.Link{
+		{Says: "Prompts miss the prefix cache", When: catalog.Any(catalog.Below(indicator.PrefixHitRatio, hitsLow), catalog.Below(indicator.PrefixHitRatio, hitsNone))},
+		catalog.PrefillTakesMore,
+		catalog.QueueGrows,
+	}, catalog.Late),
+	Refine: refine,
+	Panel:  332,
 }

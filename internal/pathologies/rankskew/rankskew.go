@@ -25,12 +25,16 @@ var Pathology = &catalog.Pathology{
 	Alert:       "RankSkew",
 	Title:       "One rank, or one GPU's experts, has twice the work or takes twice the time",
 	Severity:    catalog.Ticket,
-	When:        catalog.All(catalog.Above(indicator.RankSkew, heavy), catalog.Above(indicator.Running, enough)),
+	When:        catalog.All(catalog.Above(indicator.RankSkew, heavy), catalog.Guard(catalog.Above(indicator.Running, enough))),
 	Grades:      []catalog.Grade{{Severity: catalog.Ticket, While: catalog.UserPain}, {Severity: catalog.Info, Note: true}},
 	For:         5 * time.Minute,
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors", "engine-hung", "engine-restart", "replica-imbalance", "gpu-throttling"},
-	Refine:      refine,
-	Panel:       426,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "One rank lags behind", When: catalog.Above(indicator.RankSkew, heavy)},
+		catalog.StepsSlow,
+	}, catalog.Late),
+	Refine: refine,
+	Panel:  426,
 }
 
 const verify = "the heaviest is below 1.5 times the mean"

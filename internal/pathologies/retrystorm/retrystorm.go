@@ -29,8 +29,12 @@ var Pathology = &catalog.Pathology{
 	When:        catalog.All(catalog.Above(indicator.GatewayRetries, many), catalog.Above(indicator.GatewayRetryShare, load)),
 	For:         2 * time.Minute,
 	ExplainedBy: []string{"upstream-down", "no-upstream", "gateway-errors", "engine-restart"},
-	Refine:      refine,
-	Panel:       638,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "Requests are retried", When: catalog.Above(indicator.GatewayRetries, many)},
+		{Says: "Retries add to the load", When: catalog.Above(indicator.GatewayRetryShare, load)},
+	}, catalog.AtGateway),
+	Refine: refine,
+	Panel:  638,
 }
 
 func refine(p *catalog.Pass) {

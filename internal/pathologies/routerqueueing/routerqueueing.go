@@ -54,6 +54,12 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation",
 	},
 	Explains: []string{"slow-outside-engine", "gateway-cancellations", "gateway-timeouts", "client-cancellations"},
-	Refine:   refine,
-	Panel:    637,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "The event loop is late", When: catalog.Above(indicator.GatewayLoopLate, late)},
+		{Says: "Requests wait in the router", When: catalog.Any(catalog.Above(indicator.GatewayHeld, waiting), catalog.Above(indicator.GatewayQueueP95, waited))},
+		{Says: "The wait gets long", When: catalog.Above(indicator.GatewayHeldFor, waited)},
+		{Says: "The router refuses requests", When: catalog.Above(indicator.GatewayRejected, refused)},
+	}, catalog.AtGateway),
+	Refine: refine,
+	Panel:  637,
 }

@@ -23,13 +23,13 @@ func fromLines(p *catalog.Pass) {
 		p.Reason("The batch stays at its highest, %s, with the KV cache at %s: requests wait for a place in the batch.", catalog.Whole(p.Value(indicator.RunningPeak)), p.Text(indicator.KVUsage))
 	}
 	p.Observe("What the engine does meanwhile", indicator.LoggedPrompts, indicator.LoggedOutput)
-	limit := math.Max(1, math.Floor(running*catalog.HalfBatch.Default))
+	limit := math.Max(1, math.Floor(running*halfBatch.Default))
 	p.Fix(catalog.Fix{
 		Summary: fmt.Sprintf("Limit the queue to %s requests now, and refuse what cannot be served in time", catalog.Whole(limit)),
 		Changes: []catalog.Change{{Flag: "--max-num-queued-reqs", From: p.Config[engine.MaxQueuedRequests].Value, To: catalog.Whole(limit)}},
 		Instead: fmt.Sprintf("Limit the queue to %s requests at the gateway now, and refuse what cannot be served in time", catalog.Whole(limit)),
 		Arithmetic: []string{fmt.Sprintf("half of the batch: floor(%s (%s) × %v) = %s wait for half as long as an answer takes",
-			catalog.Digits(running), indicator.Running.Title, catalog.HalfBatch.Default, catalog.Whole(limit))},
+			catalog.Digits(running), indicator.Running.Title, halfBatch.Default, catalog.Whole(limit))},
 		Tradeoff: "the rest get HTTP 503 and must retry",
 		Verify:   verify,
 	})

@@ -30,9 +30,9 @@ func refine(p *catalog.Pass) {
 	}
 	waiting, queued := p.Measured(indicator.Waiting)
 	share, leaving := p.Leaving()
-	othersFirst, _ := catalog.OthersFirst.Eval(p)
+	starve, _ := othersFirst.Eval(p)
 	switch {
-	case othersFirst == catalog.True:
+	case starve == catalog.True:
 		passedOver(p)
 	case leaving:
 		p.Summary = fmt.Sprintf("%s of the clients leave before their answer: %s req/s arrive, and %s req/s are served", indicator.FormatNumber(share, indicator.Ratio), catalog.Digits(arrivals), catalog.Digits(served))

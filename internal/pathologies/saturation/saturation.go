@@ -8,10 +8,49 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-var growing = &catalog.Threshold{
-	Name: "queue_growing", Unit: indicator.RequestsPerSecond, Default: 0.1,
-	Why: "the queue grows: more arrives than is served",
-}
+var (
+	growing = &catalog.Threshold{
+		Name: "queue_growing", Unit: indicator.RequestsPerSecond, Default: 0.1,
+		Why: "the queue grows: more arrives than is served",
+	}
+	// halfBatch is a queue that is long against the batch.
+	halfBatch = &catalog.Threshold{
+		Name: "queue_half_batch", Unit: indicator.Times, Default: 0.5,
+		Why: "half as many wait as run: in order of arrival a request waits for half as long as an answer takes",
+	}
+	someQueue = &catalog.Threshold{
+		Name: "queue_of_batch", Unit: indicator.Times, Default: 0.01,
+		Why: "a queue at all",
+	}
+	// somePassedOver is when others are served first.
+	somePassedOver = &catalog.Threshold{
+		Name: "passed_over_some", Unit: indicator.Requests, Default: 2.5,
+		Why: "three requests throughout; one or two may wait for a grammar or a transfer of their own",
+	}
+	// outOfTurn is a wait that no order of arrival explains.
+	outOfTurn = &catalog.Threshold{
+		Name: "out_of_turn", Unit: indicator.Times, Default: 3,
+		Why: "in order of arrival, no request waits longer than those served just before; three times the mean is beyond 95 % of exponentially distributed waits",
+	}
+)
+
+var (
+	// waitingForOther holds while requests wait that the scheduler passes over. Others go first, and soon.
+	waitingForOther = catalog.All(
+		catalog.Above(indicator.WaitingFloor, catalog.QueueAlways), catalog.Above(indicator.DeferredShare, catalog.MostlyDeferred),
+		catalog.Above(indicator.QueueAge, catalog.QueueTimeLong),
+	)
+
+	// othersFirst holds while requests starve: they wait all the while, and others that are served do not.
+	othersFirst = catalog.All(catalog.Above(indicator.PassedOver, somePassedOver), catalog.Above(indicator.WaitTimes, outOfTurn))
+
+	// queueLogged is Queueing where a log tells no latency: the queue never clears, and takes
+	// half as long as an answer, or two seconds where requests are logged.
+	queueLogged = catalog.All(
+		catalog.Above(indicator.LoggedQueue, someQueue), catalog.Above(indicator.WaitingFloor, catalog.QueueAlways),
+		catalog.Any(catalog.Above(indicator.LoggedQueue, halfBatch), catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
+	)
+)
 
 // Pathology is saturation.
 var Pathology = &catalog.Pathology{
@@ -25,9 +64,9 @@ var Pathology = &catalog.Pathology{
 			catalog.Queueing,
 			catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
 		),
-		catalog.HeldBack,
-		catalog.OthersFirst,
-		catalog.QueueLogged,
+		waitingForOther,
+		othersFirst,
+		queueLogged,
 	),
 	For:      time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.WaitingGrowth, growing), catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)},
@@ -35,6 +74,13 @@ var Pathology = &catalog.Pathology{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
 	},
+	Chain: catalog.Story(catalog.Demand, []catalog.Link{
+		{Says: "The scheduler defers requests", When: catalog.Above(indicator.DeferredShare, catalog.MostlyDeferred)},
+		{Says: "Others are served first", When: othersFirst},
+		catalog.CacheFills,
+		catalog.BatchFull,
+		catalog.QueueGrows,
+	}, catalog.Late),
 	Refine: refine,
 	Panel:  321,
 }

@@ -48,6 +48,11 @@ var Pathology = &catalog.Pathology{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation",
 	},
+	Chain: catalog.Story(catalog.Demand, []catalog.Link{
+		{Says: "Requests wait outside the scheduler", When: catalog.Above(indicator.HeldOutside, outside)},
+		catalog.StreamsSlow,
+		catalog.AnswersLate,
+	}),
 	Refine: refine,
 	Panel:  303,
 }

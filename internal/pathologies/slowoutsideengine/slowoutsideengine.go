@@ -24,8 +24,11 @@ var Pathology = &catalog.Pathology{
 	For:         time.Minute,
 	ExplainedBy: []string{"no-upstream", "hang-outside-engine", "engine-hung"},
 	Explains:    []string{"client-cancellations"},
-	Refine:      refine,
-	Panel:       640,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "Requests spend time elsewhere", When: catalog.Above(indicator.GatewayOutside, longOutside)},
+	}, catalog.AtGateway),
+	Refine: refine,
+	Panel:  640,
 }
 
 const verify = "the time outside the engine falls below a second"

@@ -34,6 +34,9 @@ var Pathology = &catalog.Pathology{
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation",
 		"concurrency-limit", "saturation", "slow-decode",
 	},
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "Each prompt token costs more", When: catalog.Above(indicator.PrefillTimePerToken, perToken)},
+	}, catalog.Late),
 	Refine: refine,
 	Panel:  302,
 }

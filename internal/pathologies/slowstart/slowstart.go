@@ -29,7 +29,7 @@ var Pathology = &catalog.Pathology{
 	Title:    "The server took much longer to start than others",
 	Severity: catalog.Info,
 	When: catalog.All(
-		catalog.Above(indicator.StartAgainst, longer), catalog.Above(indicator.StartTook, minutes), catalog.Below(indicator.ServingAge, lately),
+		catalog.Above(indicator.StartAgainst, longer), catalog.Guard(catalog.Above(indicator.StartTook, minutes)), catalog.Guard(catalog.Below(indicator.ServingAge, lately)),
 	),
 	Grades:      []catalog.Grade{{Severity: catalog.Info, Note: true}},
 	ExplainedBy: []string{"target-down", "start-stuck", "engine-hung"},

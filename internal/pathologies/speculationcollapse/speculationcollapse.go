@@ -40,7 +40,7 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Ticket,
 	When: catalog.All(
 		catalog.Any(catalog.Below(indicator.SpeculationShare, sharesLess), catalog.Below(indicator.SpeculationLength, givesNothing)),
-		catalog.Above(indicator.GenerationTokenRate, generates),
+		catalog.Guard(catalog.Above(indicator.GenerationTokenRate, generates)),
 	),
 	Grades: []catalog.Grade{
 		{Severity: catalog.Ticket, While: catalog.Any(catalog.Above(indicator.TPOTMean, tokensSlower), catalog.Below(indicator.SpeculationShare, mostIsLost))},
@@ -49,5 +49,10 @@ var Pathology = &catalog.Pathology{
 	For:         2 * time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung", "corrupted-outputs", "engine-restart"},
 	Explains:    []string{"slow-decode", "unexplained"},
-	Refine:      refine,
+	Chain: []catalog.Link{
+		{Says: "Drafts yield fewer tokens", When: catalog.Any(catalog.Below(indicator.SpeculationShare, sharesLess), catalog.Below(indicator.SpeculationLength, givesNothing))},
+		{Says: "Each token takes longer", When: catalog.Above(indicator.TPOTMean, tokensSlower)},
+		catalog.AnswersLate,
+	},
+	Refine: refine,
 }

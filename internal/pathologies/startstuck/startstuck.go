@@ -50,9 +50,9 @@ var Pathology = &catalog.Pathology{
 	When: catalog.Any(
 		catalog.All(catalog.Below(indicator.Answered, never), catalog.Any(
 			catalog.All(catalog.Above(indicator.StartRatio, longerThanOthers), catalog.Above(indicator.Starting, atLeast)),
-			catalog.All(catalog.Above(indicator.Starting, tooLong), catalog.Below(indicator.PoolStart, notTold)),
+			catalog.All(catalog.Above(indicator.Starting, tooLong), catalog.Guard(catalog.Below(indicator.PoolStart, notTold))),
 		)),
-		catalog.All(catalog.Above(indicator.Starts, loops), catalog.Below(indicator.ServingAge, young)),
+		catalog.All(catalog.Above(indicator.Starts, loops), catalog.Guard(catalog.Below(indicator.ServingAge, young))),
 	),
 	Grades: []catalog.Grade{
 		{Severity: catalog.Page, While: catalog.Below(indicator.JobAnswers, nobody)},
@@ -60,6 +60,11 @@ var Pathology = &catalog.Pathology{
 	},
 	Explains:    []string{"engine-restart", "metrics-slow"},
 	ExplainedBy: []string{"target-down"},
-	Refine:      refine,
-	Panel:       432,
+	Chain: []catalog.Link{
+		{Says: "The server starts repeatedly", When: catalog.Above(indicator.Starts, loops)},
+		{Says: "The start takes too long", When: catalog.Above(indicator.Starting, atLeast)},
+		{Says: "No server answers", When: catalog.Below(indicator.JobAnswers, nobody)},
+	},
+	Refine: refine,
+	Panel:  432,
 }

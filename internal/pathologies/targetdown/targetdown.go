@@ -43,6 +43,17 @@ var (
 		Name: "lost_lingers", Unit: indicator.Seconds, Default: 15,
 		Why: "a terminated pod leaves discovery within seconds of its last scrape",
 	}
+	// lateUnheard is the same of a server whose pages took seconds while they came, or were lost
+	// now and then.
+	lateUnheard = &catalog.Threshold{
+		Name: "unheard_while_late", Unit: indicator.Seconds, Default: 360,
+		Why: "six scrapes in a row at one a minute: if one scrape in five times out, four in a row fail once in six hundred times, and six once in sixteen thousand",
+	}
+	// pageLate is a page that came late.
+	pageLate = &catalog.Threshold{
+		Name: "page_late", Unit: indicator.Seconds, Default: 1,
+		Why: "/metrics takes 10 to 40 ms; if it took a second before, a timeout does not indicate a lost server",
+	}
 	twiceOften = &catalog.Threshold{
 		Name: "scraped_twice", Unit: indicator.Seconds, Default: 17.5,
 		Why: "its last tokens lie within half a minute: a drain takes at least that long",
@@ -80,22 +91,22 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Page,
 	When: catalog.All(
 		catalog.Below(indicator.Up, mostly),
-		catalog.Below(indicator.UpNow, failsNow),
+		catalog.Guard(catalog.Below(indicator.UpNow, failsNow)),
 		catalog.Above(indicator.FailedScrapes, twice),
-		catalog.Above(indicator.Answered, answered),
+		catalog.Guard(catalog.Above(indicator.Answered, answered)),
 		catalog.Any(
-			catalog.All(catalog.Below(indicator.Flaps, once), catalog.Any(
-				catalog.Below(indicator.FailedAfter, catalog.Refused),
-				catalog.All(catalog.Below(indicator.FailedAfterAtLeast, catalog.Refused), catalog.Above(indicator.Silence, catalog.Unheard)),
+			catalog.All(catalog.Guard(catalog.Below(indicator.Flaps, once)), catalog.Any(
+				catalog.Guard(catalog.Below(indicator.FailedAfter, catalog.Refused)),
+				catalog.All(catalog.Guard(catalog.Below(indicator.FailedAfterAtLeast, catalog.Refused)), catalog.Above(indicator.Silence, catalog.Unheard)),
 			)),
-			catalog.All(catalog.Below(indicator.FailedAfter, catalog.Refused), catalog.Any(
-				catalog.All(catalog.Above(indicator.Silence, catalog.Unheard), catalog.Below(indicator.BetweenScrapes, quarter)),
+			catalog.All(catalog.Guard(catalog.Below(indicator.FailedAfter, catalog.Refused)), catalog.Any(
+				catalog.All(catalog.Above(indicator.Silence, catalog.Unheard), catalog.Guard(catalog.Below(indicator.BetweenScrapes, quarter))),
 				catalog.Above(indicator.Silence, catalog.LongUnheard),
 			)),
-			catalog.All(catalog.Above(indicator.Silence, catalog.LongUnheard), catalog.Below(indicator.PageTook, catalog.PageLate), catalog.Any(
-				catalog.Below(indicator.BetweenScrapes, twiceOften), catalog.Above(indicator.Silence, fourSeldom),
+			catalog.All(catalog.Above(indicator.Silence, catalog.LongUnheard), catalog.Guard(catalog.Below(indicator.PageTook, pageLate)), catalog.Any(
+				catalog.Guard(catalog.Below(indicator.BetweenScrapes, twiceOften)), catalog.Above(indicator.Silence, fourSeldom),
 			)),
-			catalog.Above(indicator.Silence, catalog.LateUnheard),
+			catalog.Above(indicator.Silence, lateUnheard),
 		),
 	),
 	Grades: []catalog.Grade{
@@ -117,6 +128,11 @@ var Pathology = &catalog.Pathology{
 		)},
 		{Severity: catalog.Info, Note: true, While: catalog.All(catalog.Below(indicator.LastHeld, held), catalog.Below(indicator.LastWork, worked))},
 		{Severity: catalog.Info},
+	},
+	Chain: []catalog.Link{
+		{Says: "Scrapes fail", When: catalog.Above(indicator.FailedScrapes, twice)},
+		{Says: "Its requests are lost", When: catalog.Above(indicator.LastHeld, held)},
+		{Says: "Few servers still answer", When: catalog.Below(indicator.PoolAnswers, fewAnswer)},
 	},
 	Refine: refine,
 	Panel:  431,

@@ -40,7 +40,7 @@ var (
 
 // worse holds while users get clearly less than normal: those who came, or those who have their answer streamed.
 var worse = catalog.All(
-	catalog.Any(catalog.Above(indicator.FirstTokens, someUsers), catalog.Above(indicator.Running, someUsers)),
+	catalog.Guard(catalog.Any(catalog.Above(indicator.FirstTokens, someUsers), catalog.Above(indicator.Running, someUsers))),
 	catalog.Any(
 		catalog.Above(indicator.TTFTP50, medianWorse),
 		catalog.Above(indicator.TTFTP90, tailWorse), // one stall of some seconds in a minute reaches fewer
@@ -54,7 +54,7 @@ var worse = catalog.All(
 // ten, and of few requests every second one.
 var (
 	broken = catalog.All(
-		catalog.Above(indicator.FirstTokens, manyRequests),
+		catalog.Guard(catalog.Above(indicator.FirstTokens, manyRequests)),
 		catalog.Any(
 			catalog.Breached(indicator.TTFTP95, catalog.TTFTObjective), catalog.Breached(indicator.ITLP95, catalog.ITLObjective),
 			catalog.Breached(indicator.E2EP95, catalog.E2EObjective),
@@ -62,11 +62,11 @@ var (
 	)
 	far = catalog.Any(
 		catalog.All(
-			catalog.Above(indicator.FirstTokens, manyRequests),
+			catalog.Guard(catalog.Above(indicator.FirstTokens, manyRequests)),
 			catalog.Any(catalog.Breached(indicator.TTFTP90, catalog.TTFTObjective), catalog.Breached(indicator.ITLP90, catalog.ITLObjective)),
 		),
 		catalog.All(
-			catalog.Above(indicator.FirstTokens, someUsers),
+			catalog.Guard(catalog.Above(indicator.FirstTokens, someUsers)),
 			catalog.Any(
 				catalog.Breached(indicator.TTFTP50, catalog.TTFTObjective), catalog.Breached(indicator.ITLP50, catalog.ITLObjective),
 				catalog.Breached(indicator.E2EP50, catalog.E2EObjective),

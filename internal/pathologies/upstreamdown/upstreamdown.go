@@ -22,8 +22,11 @@ var Pathology = &catalog.Pathology{
 	When:        catalog.Above(indicator.GatewayDown, down),
 	For:         30 * time.Second,
 	ExplainedBy: []string{"target-down"},
-	Refine:      refine,
-	Panel:       639,
+	Chain: catalog.Story([]catalog.Link{
+		{Says: "A health check fails", When: catalog.Above(indicator.GatewayDown, down)},
+	}, catalog.AtGateway),
+	Refine: refine,
+	Panel:  639,
 }
 
 func refine(p *catalog.Pass) {

@@ -40,7 +40,7 @@ var Pathology = &catalog.Pathology{
 			catalog.Above(indicator.FirstTokenRate, busier),
 		),
 		catalog.DecodeFair,
-		catalog.Below(indicator.PrefillTimePerToken, sameCost),
+		catalog.Guard(catalog.Below(indicator.PrefillTimePerToken, sameCost)),
 	),
 	For: 10 * time.Minute,
 	ExplainedBy: []string{
@@ -48,6 +48,7 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit", "saturation",
 		"slow-decode", "slow-prefill",
 	},
+	Chain:  catalog.Story(catalog.Demand, catalog.Late),
 	Refine: refine,
 	Panel:  313,
 }

@@ -75,7 +75,7 @@ export function EvidencePlot({ p, span, at, starts = [], height = 150, onZoom }:
     return { x, lines }
   }, [p])
   const shown = span ?? { from: Date.parse(p.from), to: Date.parse(p.to) }
-  const limits: Level[] = p.threshold === null ? [] : [{ value: p.threshold, kind: 'critical' }]
+  const limits: Level[] = p.threshold === null || p.threshold < nothing ? [] : [{ value: p.threshold, kind: 'critical' }]
   const onset: Moment[] = p.onset ? [{ at: Date.parse(p.onset), kind: 'onset', name: `${p.onset_at_least ? 'before' : 'since'} ${time(Date.parse(p.onset), now())}` }] : []
   const bands: Band[] = [...normalOf(p), ...(p.window_from ? [{ kind: 'window' as const, from: Date.parse(p.window_from), to: Date.parse(p.to) }] : [])]
   const then = at ? lines[0]?.y[nearest(x, at / 1000)] : undefined
@@ -102,13 +102,16 @@ export function nearest(x: number[], at: number): number {
   return best
 }
 
-// farthest is, of each signal that holds, the comparison that is hardest to meet.
+// nothing is a limit below which a quantity counts as zero.
+const nothing = 1e-6
+
+// farthest is, of each signal that holds and is no guard, the comparison that is hardest to meet.
 export function farthest(evidence: Evidence[]): Evidence[] {
   const rows = new Map<string, Evidence>()
   for (const e of evidence) {
     const other = rows.get(e.signal + e.op)
     const harder = !other || (e.op === '>' ? (e.threshold ?? -Infinity) > (other.threshold ?? -Infinity) : (e.threshold ?? Infinity) < (other.threshold ?? Infinity))
-    if (e.holds === true && harder) rows.set(e.signal + e.op, e)
+    if (e.holds === true && e.role !== 'guard' && harder) rows.set(e.signal + e.op, e)
   }
   return [...rows.values()]
 }
@@ -122,7 +125,7 @@ export const EvidenceTable = ({ f, past = false }: { f: Finding; past?: boolean 
           <td>{e.title ?? e.signal}</td>
           <td class="n bad">{written(e.value_text, e.value, e.unit)}</td>
           <td class="n">{written(e.baseline_text, e.baseline, e.unit)}</td>
-          <td class="n" title={e.threshold_source && `from ${e.threshold_source}`}>{e.threshold === null ? '–' : `${e.op} ${number(e.threshold, e.unit)}`}</td>
+          <td class="n" title={e.threshold_source && `from ${e.threshold_source}`}>{e.limit_text ?? '–'}</td>
         </tr>
       ))}
     </tbody>

@@ -145,6 +145,11 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 			o.status = Firing
 		}
 	}
+	for i := range j.outcomes { // what users felt of it, and nothing names, is over too
+		if o := &j.outcomes[i]; o.pathology.Unspecific && o.status == Pending {
+			o.ended = o.ended || j.sawAnEnd()
+		}
+	}
 	// In the catalogue's order, so that the furthest cause is named.
 	explain(j.outcomes, j.outcomes, func(cause, o *outcome) bool { return cause.part.meets(o.part) })
 	for i := range j.outcomes {

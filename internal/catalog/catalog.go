@@ -89,6 +89,10 @@ type Pathology struct {
 	// that is added touches no other pathology. A pair is told on one side only.
 	ExplainedBy, Explains []string
 
+	// Leads, which may be empty, is what of When is left where it began clearly before a symptom of it: what came first
+	// explains what followed, also where the symptom then hides the rest. No alert rule can tell that.
+	Leads Cond
+
 	// Across says that its causes explain it from any server of its model, as where a request is
 	// prefilled on one and decoded on another.
 	Across bool
@@ -179,7 +183,7 @@ var Sections = []string{
 
 // Conditions returns every condition that decides about p.
 func (p *Pathology) Conditions() []Cond {
-	out := append([]Cond{p.When}, p.Supports...)
+	out := append([]Cond{p.When, p.Leads}, p.Supports...)
 	for _, g := range p.Grades {
 		if !g.While.Empty() {
 			out = append(out, g.While)

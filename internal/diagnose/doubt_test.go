@@ -455,3 +455,28 @@ func TestLateFirstTokensMayBeOfWhatIsOver(t *testing.T) {
 		})
 	}
 }
+
+// What users felt, and no cause explains, is over with what hurt them, unless it is beyond doubt; what has a cause has an
+// end of its own.
+func TestWhatNothingNamesIsOverWithWhatHurt(t *testing.T) {
+	named, felt := &catalog.Pathology{ID: "named"}, &catalog.Pathology{ID: "felt", Unspecific: true}
+	for name, tt := range map[string]struct {
+		status Status
+		of     *catalog.Pathology
+		end    bool // of another one
+		want   bool
+	}{
+		"felt until then":    {Pending, felt, true, true},
+		"nothing has an end": {Pending, felt, false, false},
+		"felt beyond doubt":  {Firing, felt, true, false},
+		"of a cause":         {Pending, named, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := judgement{outcomes: []outcome{{pathology: tt.of, status: tt.status}, {pathology: named, status: Pending, ended: tt.end}}}
+			j.endWhatNothingNames()
+			if got := j.outcomes[0].ended; got != tt.want {
+				t.Errorf("ended: %t, want %t", got, tt.want)
+			}
+		})
+	}
+}

@@ -145,9 +145,13 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 			o.status = Firing
 		}
 	}
-	for i := range j.outcomes { // what users felt of it, and nothing names, is over too
-		if o := &j.outcomes[i]; o.pathology.Unspecific && o.status == Pending {
-			o.ended = o.ended || j.sawAnEnd()
+	j.endWhatNothingNames()
+	for i := range j.outcomes {
+		o := &j.outcomes[i]
+		if symptom := j.cameFirst(o); symptom != nil {
+			o.when = o.pathology.Leads
+			o.judge(s, j.view.of(o.part))
+			o.severity, o.note, o.wait = max(o.severity, symptom.severity), false, symptom.wait // users feel that
 		}
 	}
 	// In the catalogue's order, so that the furthest cause is named.
@@ -158,6 +162,23 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 		}
 	}
 	return j
+}
+
+// cameFirst returns what fires and began by more than two intervals between scrapes after what leads to it did, nil where
+// nothing is, or where the cause is found without that.
+func (j *judgement) cameFirst(cause *outcome) *outcome {
+	v := j.view.of(cause.part)
+	if cause.status != OK || cause.pathology.Leads.Holds(v) != catalog.True {
+		return nil
+	}
+	began := v.readOnset(cause.pathology.Leads, v.span().course)
+	for i := range j.outcomes {
+		o := &j.outcomes[i]
+		if o.status == Firing && !o.note && cause.pathology.Inhibits(o.pathology) && began.said > 0 && !began.AtLeast && o.since.At.Sub(began.At) > 2*v.snapshot.interval {
+			return o
+		}
+	}
+	return nil
 }
 
 // explain lets what fires explain what it is the cause of, where both are about the same.
@@ -570,6 +591,15 @@ func (j *judgement) reasonAgainstHealthy() string {
 // sawAnEnd reports whether something that hurts is seen to be over: late first tokens of the window may be its.
 func (j *judgement) sawAnEnd() bool {
 	return slices.ContainsFunc(j.outcomes, func(o outcome) bool { return o.ended && o.status == Pending })
+}
+
+// endWhatNothingNames says of what users felt, and no cause explains, that it is over with what hurt them.
+func (j *judgement) endWhatNothingNames() {
+	over := j.sawAnEnd()
+	for i := range j.outcomes {
+		o := &j.outcomes[i]
+		o.ended = o.ended || over && o.pathology.Unspecific && o.status == Pending
+	}
 }
 
 // How long nobody need be served while somebody waits, and how many connections or first tokens that are owed speak

@@ -35,6 +35,9 @@ var (
 	}
 )
 
+// fell holds while prompts as long as ever are found less often.
+var fell = catalog.All(catalog.Below(indicator.PrefixHitRatio, hitsLow), catalog.SamePrompts)
+
 // Pathology is a prefix cache that misses.
 var Pathology = &catalog.Pathology{
 	ID:                "prefix-cache-misses",
@@ -46,7 +49,7 @@ var Pathology = &catalog.Pathology{
 	When: catalog.All(
 		catalog.Guard(catalog.Above(indicator.PrefixQueryRate, lookups)),
 		catalog.Any(
-			catalog.All(catalog.Below(indicator.PrefixHitRatio, hitsLow), catalog.SamePrompts, catalog.Any(catalog.PrefillLate, catalog.MorePrefill)),
+			catalog.All(fell, catalog.Any(catalog.PrefillLate, catalog.MorePrefill)),
 			catalog.All(
 				catalog.Below(indicator.PrefixHitRatio, hitsNone), catalog.Breached(indicator.TTFTP95, catalog.TTFTObjective),
 				catalog.Above(indicator.PrefillShare, catalog.PrefillMost),
@@ -55,6 +58,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Any(catalog.NotQueueing, catalog.Guard(catalog.Above(indicator.PrefillOfBatch, prefillMatters))),
 		catalog.Guard(catalog.Any(catalog.Above(indicator.EngineProgress, moves), catalog.Below(indicator.WaitingAge, served))),
 	),
+	Leads:       catalog.All(fell, catalog.MorePrefill, catalog.Above(indicator.EngineProgress, moves)),
 	For:         time.Minute,
 	Supports:    []catalog.Cond{catalog.MorePrefill, catalog.FirstTokenLate},
 	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},

@@ -81,7 +81,6 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 		{"profile capture " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"serve " + mute.URL + " --listen 127.0.0.1:0 --no-host-metrics --data $DIR/monitor", 2 * time.Second, codes.ExitOK, "Open http://"},
 		{"serve --prometheus " + mute.URL + " --listen 127.0.0.1:0 --data $DIR/reader", 2 * time.Second, codes.ExitOK, "Open http://"},
-		{"mcp " + mute.URL + " --listen 127.0.0.1:0", 0, codes.ExitOK, "Serving MCP at http://"},
 		{"top --once --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"demo", 2 * time.Second, codes.ExitInterrupted, "error: interrupted"},
 		{"demo --fast --fault all", 0, codes.ExitInterrupted, "error: interrupted"},

@@ -9,7 +9,7 @@ import (
 
 // What a gateway sees that stands between clients and servers. The canonical names are
 // those of sixty gateway; package engine/gateway has the expressions of others, for what
-// these count. One value is of all models and tenants behind one gateway, and of the
+// these count. One value is of all models behind one gateway, and of the
 // routes on which an engine works.
 
 const hintGateway = "put sixty gateway in front of the servers, or give the metrics address of an existing gateway with --gateway"
@@ -136,11 +136,11 @@ var (
 		"How many requests failed at the upstream, inside a 200 response, by a limit or by rejection at the gateway.").per(PerModel)
 	GatewayFailing = gateway("failing", "Scrapes at which failures grew", Count,
 		gatewayCount(Changes, "requests_total", Like("status", GatewayFailures)),
-		"Number of scrapes with new failures since the previous scrape, summed over statuses and tenants: 1 for a single moment.").per(PerModel)
+		"Number of scrapes with new failures since the previous scrape, summed over statuses and routes: 1 for a single moment.").per(PerModel)
 	GatewayGivenUp = gateway("gave_up", "Requests clients give up", Requests, gatewayCount(Increase, "requests_total", Is("status", "client_disconnect")),
 		"How many clients left before their answer was complete, or stopped reading.").per(PerModel)
 	GatewayLeaving = gateway("leaving", "Scrapes at which clients left", Count, gatewayCount(Changes, "requests_total", Is("status", "client_disconnect")),
-		"At how many scrapes clients had left since the previous one, summed over tenants: 1 if all left at one moment.").per(PerModel)
+		"At how many scrapes clients had left since the previous one, summed over routes: 1 if all left at one moment.").per(PerModel)
 	GatewayTimeouts     = failed("timeouts", "Requests ended by gateway limits", "timeout", "Requests ended by a timeout of the gateway: for the response header, for silence within a response, or for the whole.")
 	GatewayUpstreamErrs = failed("upstream_errors", "Requests upstreams fail", "upstream_error", "Requests that got a 5xx response, or none, from the upstream.")
 	GatewayStreamErrs   = failed("error_events", "Requests that fail within an answer", "error_event", "Requests that got an error inside a 200 response, or an incomplete one.")

@@ -1,6 +1,6 @@
 // Package files reads the files that an audit is of: rules of Prometheus, Mimir and
 // VictoriaMetrics, dashboards of Grafana and Perses, alerts that Grafana manages, and what
-// autoscalers ask for (KEDA, prometheus-adapter), also written into other files (ConfigMaps,
+// autoscalers ask for (KEDA), also written into other files (ConfigMaps,
 // custom resources, a chart's values). Every expression is found with its place, so that it can
 // be pointed at, and a name in it replaced without another byte changing.
 package files

@@ -52,14 +52,32 @@ const (
 
 // Measure measures the health of all servers over a span.
 func Measure(ctx context.Context, q metrics.Querier, c Config) (*Report, error) {
-	span := c.To.Sub(c.From)
-	least := max(fewest*c.Interval, 10*time.Second)
+	m, targets, err := begin(ctx, q, c)
+	if err != nil {
+		return nil, err
+	}
+	items := []item{answering}
+	for _, area := range areas() {
+		items = append(items, area.items...)
+	}
+	if err := m.ask(ctx, items...); err != nil {
+		return nil, err
+	}
+	return m.report(targets), nil
+}
+
+// least is how long a span is at the least.
+func (c *Config) least() time.Duration { return max(fewest*c.Interval, 10*time.Second) }
+
+// begin finds what is to be measured.
+func begin(ctx context.Context, q metrics.Querier, c Config) (*measuring, []diagnose.Target, error) {
+	span, least := c.To.Sub(c.From), c.least()
 	if span < least {
-		return nil, hint.With(fmt.Errorf("measure health: %s is too short, with a scrape every %s", span, c.Interval), "choose a longer one with --since")
+		return nil, nil, hint.With(fmt.Errorf("measure health: %s is too short, with a scrape every %s", span, c.Interval), "choose a longer one with --since")
 	}
 	targets, layout, err := diagnose.Discover(ctx, q, c.To, span+time.Second, c.Matchers, c.Every)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	step := max((span/points + time.Second - 1).Truncate(time.Second), least)
 	m := &measuring{c: c, q: q, step: step, n: int(span / step), pools: poolsOf(targets), answers: map[string]*answer{}}
@@ -73,10 +91,7 @@ func Measure(ctx context.Context, q metrics.Querier, c Config) (*Report, error) 
 		}
 	}
 	m.deployment.Dialects = dialect.Distinct(m.deployment.Dialects)
-	if err := m.ask(ctx); err != nil {
-		return nil, err
-	}
-	return m.report(targets), nil
+	return m, targets, nil
 }
 
 // A pool is the servers of one model.
@@ -168,13 +183,9 @@ func (m *measuring) at(k int) time.Time {
 }
 
 // ask puts all questions.
-func (m *measuring) ask(ctx context.Context) error {
+func (m *measuring) ask(ctx context.Context, items ...item) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(concurrency)
-	items := []item{answering}
-	for _, area := range areas() {
-		items = append(items, area.items...)
-	}
 	for _, it := range items {
 		a := &answer{problem: m.problem(it.signal), of: make([]values, len(m.pools))}
 		if m.answers[it.key()] = a; a.problem != "" {

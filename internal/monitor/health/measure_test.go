@@ -286,3 +286,39 @@ func TestWhatIsNotCertainIsNoHealth(t *testing.T) {
 		t.Errorf("status %s, model %s, %q; want %q", r.Status, r.Models[0].Status, r.Summary, want)
 	}
 }
+
+// TestImpactCountsLateRequests: of the last half hour all first tokens are late, of the hour half of them.
+func TestImpactCountsLateRequests(t *testing.T) {
+	store := play(t, "m")
+	promised := &slo.File{Objectives: []slo.Objective{{TTFTP95: 500 * time.Millisecond}}}
+	for name, tc := range map[string]struct {
+		of         string
+		objectives *slo.File
+		span       time.Duration
+		late, all  float64
+		limit      float64
+		share      float64 // of the month's budget; 0 for none
+	}{
+		// Four requests a second, of which one in twenty may be late in a month.
+		"promised":         {"m", promised, time.Hour, 7200, 14400, 0.5, 7200 / (0.05 * 30 * 24 * 7200)},
+		"nothing promised": {"m", nil, time.Hour, 0, 14400, 2*0.4875 + 0.05, 0},
+		"another model":    {"other", promised, time.Hour, 0, 0, 0, 0},
+	} {
+		i, err := health.Impact(t.Context(), store, health.Config{From: end.Add(-tc.span), To: end, Interval: every, Settings: diagnose.Settings{Objectives: tc.objectives}}, view.Summary{Model: tc.of})
+		must.Succeed(t, err)
+		if tc.all == 0 {
+			if i != nil {
+				t.Errorf("%s: %+v, want nothing", name, i)
+			}
+			continue
+		}
+		if i == nil || !near(&i.Late, tc.late) || !near(&i.Of, tc.all) || !near(&i.Limit, tc.limit) || (i.BudgetShare == nil) != (tc.share == 0) || tc.share > 0 && !near(i.BudgetShare, tc.share) {
+			t.Errorf("%s: %+v", name, i)
+			continue
+		}
+		t.Logf("%s: %s", name, i.Text)
+		if !strings.Contains(i.Text, " requests late in 60 min") || strings.Contains(i.Text, "budget") != (tc.share > 0) {
+			t.Errorf("%s: %q", name, i.Text)
+		}
+	}
+}

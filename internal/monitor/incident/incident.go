@@ -44,6 +44,7 @@ type State struct {
 	Where    Labels                       `json:"where"`
 	Recorded map[string]map[string]string `json:"recorded,omitempty"`
 
+	Counted time.Time            `json:"counted"`        // when Impact was measured
 	Servers int                  `json:"servers"`        // that the model has
 	Born    map[string]time.Time `json:"born,omitempty"` // when each of them began to serve
 
@@ -111,7 +112,7 @@ func (r *Record) Copy() *Record {
 	c.Ended, c.QuietSince, c.Acknowledged = clone(r.Ended), clone(r.QuietSince), clone(r.Acknowledged)
 	c.Targets, c.Notes, c.Evolution = slices.Clone(r.Targets), slices.Clone(r.Notes), slices.Clone(r.Evolution)
 	c.AlsoPossible, c.Since = slices.Clone(r.AlsoPossible), maps.Clone(r.Since)
-	c.ClosesAt, c.Affected, c.Events, c.Advice = clone(r.ClosesAt), slices.Clone(r.Affected), slices.Clone(r.Events), clone(r.Advice)
+	c.ClosesAt, c.Affected, c.Events, c.Advice, c.Impact = clone(r.ClosesAt), slices.Clone(r.Affected), slices.Clone(r.Events), clone(r.Advice), clone(r.Impact)
 	if c.Advice != nil {
 		c.Advice.Expected = slices.Clone(c.Advice.Expected)
 	}

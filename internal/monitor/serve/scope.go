@@ -9,6 +9,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
@@ -139,6 +140,11 @@ func (c *scope) measureHealth(ctx context.Context, since time.Duration) (*health
 		At: time.Now(), Since: since, Pathologies: c.s.cfg.Diagnose.Pathologies, Settings: c.s.monitor.Settings(),
 		Incidents: func(from time.Time) []view.Summary { return c.s.incidents.List(keeper.Query{From: from, By: c.by}) },
 	})
+}
+
+// measureImpact measures what users felt of an incident.
+func (s *server) measureImpact(ctx context.Context, q metrics.Querier, of view.Summary, to time.Time, interval time.Duration) (*view.Impact, error) {
+	return health.Impact(ctx, q, health.Config{From: of.Began, To: to, Interval: interval, Matchers: s.source.Matchers(), Settings: s.monitor.Settings()}, of)
 }
 
 // answer lets the scope of who asks answer.

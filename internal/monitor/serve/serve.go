@@ -152,8 +152,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	if s.incidents, err = keeper.Open(ctx, keeper.Config{
 		Dir: filepath.Join(cfg.Dir, "incidents"), Retention: time.Duration(file.Sixty.Incidents.Retention), Catalogue: cfg.Diagnose.Pathologies, Log: cfg.Log,
-		Predict: cfg.Diagnose.Predict,
-		Listen:  func(i view.Summary) { s.told.Publish(&i) },
+		Predict: cfg.Diagnose.Predict, Impact: s.measureImpact,
+		Listen: func(i view.Summary) { s.told.Publish(&i) },
 	}); err != nil {
 		return fmt.Errorf("--data: %w", err)
 	}

@@ -210,6 +210,8 @@ type Summary struct {
 	Affected []string `json:"affected"`
 	Servers  int      `json:"servers"`
 	Story    string   `json:"story,omitempty"` // how it came about, in one line
+	// Impact is what users felt of it since it began, null where that is not known.
+	Impact *Impact `json:"impact,omitempty"`
 	// Advice is what to do, chosen once; Events are what people and machines did, and how the advice changed.
 	Advice *Advice `json:"advice,omitempty"`
 	Events []Event `json:"events,omitempty"`
@@ -223,6 +225,16 @@ type Summary struct {
 	Notes        []Note               `json:"notes"`
 	HasRecording bool                 `json:"has_recording"`
 	LeftOut      int                  `json:"recording_left_out,omitempty"` // servers that are not in it
+}
+
+// Impact counts the requests of an incident's time whose first token came later than Limit.
+type Impact struct {
+	Late  float64 `json:"late"`
+	Of    float64 `json:"of"`
+	Limit float64 `json:"limit"` // s: the objective or, without one, twice what was usual
+	// BudgetShare is the part of a month's error budget that they are, where there is an objective.
+	BudgetShare *float64 `json:"budget_share,omitempty"`
+	Text        string   `json:"text"` // "212 of 540 requests late in 6 min"
 }
 
 // Phase is where an incident stands.

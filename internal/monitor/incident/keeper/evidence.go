@@ -25,6 +25,7 @@ const (
 	mostInstances = 24               // the sick ones first
 	mostText      = 128 << 20        // bytes of pages, before they are compressed
 	jobTime       = 2 * time.Minute
+	countedEvery  = time.Minute // what users felt
 )
 
 // A job is evidence to be written.
@@ -34,6 +35,48 @@ type job struct {
 	d      diagnose.Diagnosis
 	q      metrics.Querier
 	due    bool // not to wait for a surer diagnosis
+
+	at       time.Time // up to which its impact is to be measured; zero where it is not
+	interval time.Duration
+}
+
+// queueCounts notes of which incidents it is to be measured what users felt: of the open ones now and then, and
+// at the end.
+func (k *Keeper) queueCounts(d *diagnose.Diagnosis, q metrics.Querier) {
+	for id, r := range k.records {
+		at := d.At.UTC()
+		if !r.Open() {
+			at = *r.Ended
+		}
+		if k.c.Impact == nil || r.State.Counted.Equal(at) || r.Open() && at.Sub(r.State.Counted) < countedEvery || !r.Open() && d.At.Sub(at) > incident.Rejoin {
+			continue
+		}
+		j := k.jobs[id]
+		if j == nil && len(k.jobs) < maxJobs {
+			j = &job{id: id, record: r.Copy(), q: q, due: true}
+			k.jobs[id] = j
+		}
+		if j != nil {
+			j.at, j.interval = at, d.Interval
+		}
+	}
+}
+
+// count measures what users felt of an incident. What is lost with the servers that counted it stays.
+func (k *Keeper) count(ctx context.Context, j *job) error {
+	impact, err := k.c.Impact(ctx, j.q, j.record.Summary, j.at, j.interval)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.records[j.id]
+	if r == nil || err != nil {
+		return err
+	}
+	r.State.Counted = j.at
+	if impact != nil && (r.Impact == nil || impact.Late >= r.Impact.Late) {
+		r.Impact = impact
+		k.dirty[j.id] = true
+	}
+	return nil
 }
 
 // queueEvidence notes what is to be kept of an event: a diagnosis that is the best so far, with a recording.
@@ -95,7 +138,14 @@ func (k *Keeper) next() *job {
 func (k *Keeper) runJob(j *job) {
 	ctx, cancel := context.WithTimeout(k.ctx, jobTime)
 	defer cancel()
-	if err := k.saveEvidence(ctx, j); err != nil && k.ctx.Err() == nil {
+	var err error
+	if !j.at.IsZero() {
+		err = k.count(ctx, j)
+	}
+	if !j.d.At.IsZero() {
+		err = errors.Join(err, k.saveEvidence(ctx, j))
+	}
+	if err != nil && k.ctx.Err() == nil {
 		k.c.Log.Warn("the evidence of an incident cannot be stored", "incident", j.id, "err", err)
 	}
 }

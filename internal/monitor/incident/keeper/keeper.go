@@ -37,6 +37,8 @@ type Config struct {
 
 	Catalogue []*catalog.Pathology
 	Predict   diagnose.Predictor // of the diagnoses that are kept; may be nil
+	// Impact, which may be nil, measures what users felt of an incident up to a moment, with a scrape so often.
+	Impact func(ctx context.Context, q metrics.Querier, of view.Summary, to time.Time, interval time.Duration) (*view.Impact, error)
 	// Listen, which may be nil, is told what became of an incident, after it was written.
 	// It must not wait for long, and may be called from several goroutines.
 	Listen func(view.Summary)
@@ -148,6 +150,9 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 	}
 	for _, j := range k.jobs {
 		j.due = j.due || k.isDue(j, d.At)
+	}
+	if q != nil {
+		k.queueCounts(d, q)
 	}
 	if since := d.At.Sub(k.beat); since >= heartbeat || since < 0 {
 		k.beat = d.At

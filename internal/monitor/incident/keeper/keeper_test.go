@@ -473,3 +473,34 @@ func TestEvidence(t *testing.T) {
 		}
 	}
 }
+
+// TestImpactIsMeasuredNowAndThenAndAtTheEnd: once a minute and at the end, and what was lost with a server stays.
+func TestImpactIsMeasuredNowAndThenAndAtTheEnd(t *testing.T) {
+	var asked []time.Duration
+	late := []float64{5, 9, 3}
+	k, err := Open(t.Context(), Config{Dir: t.TempDir(), Catalogue: pathologies.All(), Log: quiet,
+		Impact: func(_ context.Context, _ metrics.Querier, of view.Summary, to time.Time, _ time.Duration) (*view.Impact, error) {
+			asked = append(asked, to.Sub(of.Began))
+			return &view.Impact{Late: late[min(len(asked), len(late))-1], Of: 10}, nil
+		}})
+	must.Succeed(t, err)
+	t.Cleanup(func() { k.Close(t.Context()) })
+	p := pathology(t, "kv-cache-thrashing")
+	store := embeddedtest.New(t)
+	for i := range 20 {
+		at := noon.Add(time.Duration(i) * 15 * time.Second)
+		d := sick(at, p, "m0")
+		if i >= 6 {
+			d = sick(at, p)
+		}
+		must.Succeed(t, k.Observe(d, store))
+		must.Succeed(t, k.WaitForEvidence(t.Context()))
+	}
+	list := k.List(Query{})
+	if len(list) != 1 || list[0].Ended == nil || list[0].Impact == nil || list[0].Impact.Late != 9 {
+		t.Fatalf("%+v", list)
+	}
+	if want := list[0].Ended.Sub(list[0].Began); len(asked) < 3 || asked[0] != 0 || asked[1] != time.Minute || asked[len(asked)-1] != want {
+		t.Errorf("measured after %s, want the last after %s", asked, want)
+	}
+}

@@ -22,7 +22,6 @@ func TestPrintedCommandsRun(t *testing.T) {
 	for line, least := range map[string]int{
 		`sixty diagnose "` + long + `/incident.tar.zst" --use-case chat --set 'kv_cache_full=95%'`: 2,
 		"sixty diagnose testdata/recordings/full-but-quiet.tar.zst":                                1,
-		"sixty explain kv-cache-thrashing":                                                         1,
 		"sixty demo --fast --fault kv-cache-thrashing":                                             1,
 	} {
 		code, out := sh.do(t, line)

@@ -20,11 +20,10 @@ func (v *Vocabulary) checkArguments(c *cobra.Command) {
 		c.RunE = func(c *cobra.Command, _ []string) error { v.printFirstScreen(c); return nil }
 	}
 	check := c.Args
-	c.SuggestionsMinimumDistance = 2
 	c.Args = func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) > 0 && (groups || removed[c.CommandPath()+" "+args[0]] != ""),
-			len(args) > 0 && !strings.ContainsAny(args[0], "./:=") && len(c.SuggestionsFor(args[0])) > 0: // no address and no path
+			len(args) > 0 && !strings.ContainsAny(args[0], "./:=") && len(hint.Nearest(args[0], commands(c))) > 0: // no address and no path
 			return unknownCommand(c, args[0])
 		case groups || check == nil:
 			return nil
@@ -40,11 +39,22 @@ func (v *Vocabulary) checkArguments(c *cobra.Command) {
 	}
 }
 
+// commands are the names of the commands directly below one.
+func commands(c *cobra.Command) []string {
+	var names []string
+	for _, sub := range c.Commands() {
+		if !sub.Hidden {
+			names = append(names, sub.Name())
+		}
+	}
+	return names
+}
+
 func unknownCommand(c *cobra.Command, name string) error {
 	if instead := removed[c.CommandPath()+" "+name]; instead != "" {
 		return hint.With(fmt.Errorf("%s %s was removed", c.CommandPath(), name), instead)
 	}
-	return hint.With(fmt.Errorf("unknown command %q for %q", name, c.CommandPath()), suggest(c, c.CommandPath()+" ", c.SuggestionsFor(name)))
+	return hint.With(fmt.Errorf("unknown command %q for %q", name, c.CommandPath()), suggest(c, c.CommandPath()+" ", name, commands(c)))
 }
 
 // unknownFlag adds the nearest flags to pflag's error of one that there is not.
@@ -63,11 +73,12 @@ func unknownFlag(c *cobra.Command, err error) error {
 			names = append(names, f.Name)
 		}
 	})
-	return hint.With(err, suggest(c, "--", hint.Nearest(name, names)))
+	return hint.With(err, suggest(c, "--", name, names))
 }
 
 // suggest is a way out: the nearest names behind what stands before them, or where there is none the command's help.
-func suggest(c *cobra.Command, before string, near []string) string {
+func suggest(c *cobra.Command, before, name string, names []string) string {
+	near := hint.Nearest(name, names)
 	if len(near) == 0 {
 		return c.CommandPath() + " --help"
 	}

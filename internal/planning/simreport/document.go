@@ -258,19 +258,21 @@ func (d *document) writeLimits() {
 // warnings are those of all runs: of each kind, which is what they say before their numbers, at how many
 // points it is, and the first in full.
 func (s *Simulation) warnings() (brief, full []string) {
-	first, points := map[string]string{}, map[string]int{}
+	first, points := map[string]string{}, map[string]map[int]bool{}
 	for i := range s.Runs {
 		for _, text := range s.Runs[i].Warnings {
 			kind := text
 			if at := strings.IndexAny(text, ":,"); at > 0 && len(s.Sweep) > 0 {
 				kind = text[:at]
 			}
-			first[kind] = cmp.Or(first[kind], text)
-			points[kind]++
+			if points[kind] == nil {
+				first[kind], points[kind] = text, map[int]bool{}
+			}
+			points[kind][i] = true
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(first)) {
-		at := fmt.Sprintf("%d of %d points", points[kind], len(s.Runs))
+		at := fmt.Sprintf("%d of %d points", len(points[kind]), len(s.Runs))
 		brief = append(brief, kind+" at "+at)
 		if len(s.Sweep) > 0 {
 			first[kind] = "at " + at + ", first: " + first[kind]

@@ -99,7 +99,7 @@ func TestTextKeepsToItsWidth(t *testing.T) {
 	for _, v := range swept.Sweep[0].Values {
 		r := s.Runs[0]
 		r.Set = map[string]string{"enable-prefix-caching": v}
-		r.Warnings = []string{"near saturation: whatever"}
+		r.Warnings = []string{"near saturation: whatever", "near saturation: something else"}
 		swept.Runs = append(swept.Runs, r)
 	}
 	for _, one := range []*simreport.Simulation{s, &swept} {
@@ -110,6 +110,9 @@ func TestTextKeepsToItsWidth(t *testing.T) {
 				if n := render.Cells(strings.TrimRight(line, "\n")); n > width {
 					t.Errorf("%d columns, want %d: %s", n, width, line)
 				}
+			}
+			if one == &swept && !strings.Contains(b.String(), "at 2 of 2 points") {
+				t.Errorf("each of two points warns twice:\n%s", b.String())
 			}
 			for _, want := range []string{"basis ", "goodput ", "TTFT", "note "} {
 				if !strings.Contains(b.String(), want) {

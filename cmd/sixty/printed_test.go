@@ -20,7 +20,7 @@ func TestPrintedCommandsRun(t *testing.T) {
 	must.Succeed(t, os.Mkdir(filepath.Join(sh.dir, long), 0o700))
 	copied(t, filepath.Join(sh.dir, long, "incident.tar.zst"), filepath.Join(sh.dir, "incident.tar.zst"))
 	for line, least := range map[string]int{
-		`sixty diagnose "` + long + `/incident.tar.zst" --use-case chat --set 'kv_cache_full=95%'`: 2,
+		`sixty diagnose "` + long + `/incident.tar.zst" --use-case chat --set 'kv_cache_full=95%'`: 1,
 		"sixty diagnose testdata/recordings/full-but-quiet.tar.zst":                                1,
 		"sixty demo --fast --fault kv-cache-thrashing":                                             1,
 	} {

@@ -43,9 +43,9 @@ type Options struct {
 	Explained []*catalog.Pathology
 	// Incidents, which may be nil, are those that were kept, the latest first.
 	Incidents func() []view.Summary
-	// Past is how much of it the workload of a simulation is measured in; 0: all that is
-	// at hand.
-	Past time.Duration
+	// Past, which may be nil, is how much of it a model's workload is measured in for a simulation; all that is known
+	// where it is 0.
+	Past func(model string) time.Duration
 }
 
 const instructions = `sixty watches LLM inference servers, vLLM first. Call "diagnose" first: it names the cause, the
@@ -277,9 +277,13 @@ func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
 	if last := t.o.Source.Span().Last; t.o.Source.Live != nil || !t.o.Source.Span().First.IsZero() {
 		at = last
 	}
+	var past time.Duration
+	if t.o.Past != nil {
+		past = t.o.Past(in.Model)
+	}
 	a, err := whatif.Simulate(ctx, t.o.Source, t.o.Explained, view.WhatIf{Model: in.Model, Change: view.Change{
 		Replicas: in.Replicas, ArrivalRateFactor: in.ArrivalFactor, PromptFactor: in.PromptFactor, OutputFactor: in.OutputFactor, Flags: in.Flags,
-	}}, at, t.o.Past)
+	}}, at, past)
 	if err != nil {
 		return "", err
 	}

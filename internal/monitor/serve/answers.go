@@ -17,6 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
@@ -141,6 +142,18 @@ func (s *server) runbook(w http.ResponseWriter, r *http.Request) {
 	web.Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is no pathology %q", r.PathValue("id")), "GET /api/v1/runbooks lists them"))
 }
 
+// past is how much of the past a model's workload is measured in: a fault, where one goes on, and not what was before it.
+func (c *scope) past(model string) time.Duration {
+	if e := c.monitor.Latest(); e != nil {
+		for i := range e.Diagnosis.Verdicts {
+			if v := &e.Diagnosis.Verdicts[i]; v.Status == diagnose.Firing && (model == "" || v.Model == model || len(e.Diagnosis.Verdicts) == 1) {
+				return min(max(e.At.Sub(v.Since), time.Minute), workloadPast)
+			}
+		}
+	}
+	return workloadPast
+}
+
 func (c *scope) simulate(w http.ResponseWriter, r *http.Request) {
 	var ask view.WhatIf
 	if !web.Body(w, r, &ask) {
@@ -148,7 +161,7 @@ func (c *scope) simulate(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
-	answer, err := whatif.Simulate(ctx, c.source, c.s.cfg.Diagnose.Pathologies, ask, time.Now(), workloadPast)
+	answer, err := whatif.Simulate(ctx, c.source, c.s.cfg.Diagnose.Pathologies, ask, time.Now(), c.past(ask.Model))
 	switch {
 	case errors.Is(err, whatif.ErrPresent):
 		web.Fail(w, http.StatusConflict, err)

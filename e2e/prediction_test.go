@@ -48,7 +48,7 @@ type trial struct {
 type change struct{ Flag, To string }
 
 var trials = []trial{
-	{"one of four replicas: its share of the clients", "Add 3 replicas", func([]change) (string, Traffic) {
+	{"one of four replicas: its share of the clients", "If this traffic is here to stay, add 3 replicas", func([]change) (string, Traffic) {
 		t := thrashingLoad
 		t.Clients = 4
 		return thrashingArgs, t
@@ -60,7 +60,7 @@ var trials = []trial{
 		}
 		return args, thrashingLoad
 	}},
-	{"a KV cache of twice the tokens: twice the blocks in place of half the bits", "Keep the KV cache in 8 bits", func([]change) (string, Traffic) {
+	{"a KV cache of twice the tokens: twice the blocks in place of half the bits", "Use an FP8 KV cache", func([]change) (string, Traffic) {
 		return thrashingArgs + " --num-gpu-blocks-override 319", thrashingLoad
 	}},
 }
@@ -130,7 +130,7 @@ func compareTrial(t *testing.T, fl *fleet, tr *trial, page *predictedPage, now m
 		args, load := tr.apply(f.Changes)
 		then := driven(t, fl, args, load, seed, nil)
 		share := 1.0
-		if tr.fix == "Add 3 replicas" {
+		if tr.fix == "If this traffic is here to stay, add 3 replicas" {
 			share = 14.0 / 4 // of what one of them does, all do
 		}
 		var b strings.Builder

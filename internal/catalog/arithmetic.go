@@ -153,29 +153,6 @@ func (p *Pass) Engines() float64 {
 	return 1
 }
 
-// MaxNumSeqs returns the limit of one engine's running batch: as configured, or the highest running count,
-// where requests waited behind it although the KV cache had room. vLLM does not export the limit.
-func (p *Pass) MaxNumSeqs() (Quantity, bool) {
-	if q, ok := p.Setting(engine.MaxNumSeqs); ok {
-		return q, true
-	}
-	peak, ok := p.Measured(indicator.RunningPeak)
-	if !ok {
-		return Quantity{}, false
-	}
-	peak = math.Round(peak / p.Engines())
-	if _, waits := p.Measured(indicator.WaitingFloor); !waits || peak < 1 {
-		return Quantity{}, false
-	}
-	if kv := p.Now(indicator.KVUsagePeak); kv.OK && kv.V > 0.9 {
-		return Quantity{}, false // the cache may be what holds the batch
-	}
-	return Quantity{
-		V: peak, Inferred: true,
-		Source: fmt.Sprintf("inferred: never more than %s ran while requests waited", Whole(peak)),
-	}, true
-}
-
 // RaiseTokenBudget proposes a larger budget where one so small that steps are mostly
 // overhead cuts prompts into many.
 func (p *Pass) RaiseTokenBudget(verify string) {
@@ -192,18 +169,6 @@ func (p *Pass) RaiseTokenBudget(verify string) {
 		Tradeoff:   "longer steps delay the tokens of running requests",
 		Verify:     verify,
 	})
-}
-
-// SequenceTokens returns the mean length of a finished request in tokens: what
-// it holds in the KV cache when it ends.
-func (p *Pass) SequenceTokens() (tokens float64, line string, ok bool) {
-	prompt, ok1 := p.Measured(indicator.PromptTokens)
-	output, ok2 := p.Measured(indicator.OutputTokens)
-	if !ok1 || !ok2 {
-		return 0, "", false
-	}
-	return prompt + output, fmt.Sprintf("tokens per request = %s prompt (%s) + %s output (%s) = %s",
-		Digits(prompt), indicator.PromptTokens.Title, Digits(output), indicator.OutputTokens.Title, Digits(prompt+output)), true
 }
 
 // HeldTokens returns what a running request holds in the KV cache on average over time. While an answer of O
@@ -371,10 +336,49 @@ func (p *Pass) CrowdedRanks() string {
 func (p *Pass) StopRetries() {
 	p.Reason("Clients that leave and retry add to the load, and the work done for them is lost. A larger batch makes each answer take even longer, so none is proposed.")
 	p.Fix(Fix{
-		Summary:  "Stop the retries first: a retry budget and exponential backoff in clients and gateway; reject immediately what cannot be answered within the clients' timeout (--max-num-queued-reqs, 0.29 and later); then diagnose again",
-		Tradeoff: "some requests are rejected immediately instead of timing out",
+		Summary:  "Stop the retries: a retry budget and exponential backoff in the gateway and in clients; then diagnose again",
+		Tradeoff: "clients see errors that a retry would have hidden",
+		Stops:    true,
 		Verify:   "the share of abandoned requests falls, and completed requests per second rise",
 	})
+}
+
+// Drain is what stops the bleeding where other servers of the model are well.
+const Drain = "Drain this replica: take it out of the load balancer"
+
+// Reroute proposes to send this server less, at once and without a restart, where others can take it.
+func (p *Pass) Reroute(summary, verify string) {
+	p.Fix(Fix{Summary: summary, Tradeoff: "the other replicas carry its load", Verify: verify, Stops: true, Others: true})
+}
+
+// Shed proposes to have no more in flight at each server of the model than it holds well, at once and without a restart.
+// It proposes nothing where no more is.
+func (p *Pass) Shed(each float64, verify string, arithmetic ...string) {
+	if each = math.Floor(each); !(each >= 1) || p.Known(indicator.Running) && each >= p.Value(indicator.Running)+p.Value(indicator.Waiting) {
+		return
+	}
+	all := each
+	if n, ok := p.Measured(indicator.Replicas); ok && n > 1 {
+		all *= n
+		arithmetic = append(arithmetic, fmt.Sprintf("%s on each of %s = %s", Whole(each), countReplicas(n), Whole(all)))
+	}
+	p.Fix(Fix{
+		Summary:    "Cap this model at " + Requests(all) + " in flight at the gateway, and reject the rest",
+		Arithmetic: arithmetic, Tradeoff: "rejected clients get HTTP 429, and must retry later", Verify: verify, Stops: true,
+	})
+}
+
+// ShedQueue proposes to have no more in flight than runs and gets its first token in time.
+func (p *Pass) ShedQueue(verify string) {
+	due, source, promised := p.Objective(TTFTObjective)
+	if !promised {
+		due, source = TTFTObjective.Default, indicator.FormatNumber(TTFTObjective.Default, indicator.Seconds)+" (no objective is set: the default)"
+	}
+	served := p.Value(indicator.FirstTokenRate)
+	if running, ok := p.Measured(indicator.Running); ok {
+		p.Shed(running+served*due, verify, fmt.Sprintf("%s run (%s), and %s/s (%s) × %s until the first token is due = %s may wait", Whole(running),
+			indicator.Running.Title, Digits(served), indicator.FirstTokenRate.Title, source, Whole(math.Floor(served*due))))
+	}
 }
 
 // Demand returns the requests that arrive and those that are served, per second: what is not
@@ -410,19 +414,6 @@ func (p *Pass) StepExponent() (k float64, source string) {
 		return min(1, max(0, math.Log(step)/math.Log(batch))), "fitted to this server's baseline and window"
 	}
 	return stepExponent, "assumed"
-}
-
-// StepAt estimates the median inter-token latency with a batch of n, given
-// that it is now that of a batch of from.
-func (p *Pass) StepAt(n, from float64) (itl float64, line string, ok bool) {
-	now, ok := p.Measured(indicator.ITLP50)
-	if !ok || !(n > 0) || !(from > 0) {
-		return 0, "", false
-	}
-	k, source := p.StepExponent()
-	itl = now * math.Pow(n/from, k)
-	return itl, fmt.Sprintf("expected ITL P50 = %s (%s) × (%s / %s)^%s = %s; the exponent is %s",
-		indicator.FormatNumber(now, indicator.Seconds), indicator.ITLP50.Title, Whole(n), Digits(from), Digits(k), indicator.FormatNumber(itl, indicator.Seconds), source), true
 }
 
 // GrowCache proposes the settings that make the KV cache of one server larger. Where an override keeps it
@@ -464,7 +455,7 @@ func (p *Pass) eightBits(verify string) {
 		return
 	}
 	p.Fix(Fix{
-		Summary:    "Keep the KV cache in 8 bits (--kv-cache-dtype fp8): it then holds about twice the tokens",
+		Summary:    "Use an FP8 KV cache: it holds about twice the tokens",
 		Changes:    []Change{{Flag: "--kv-cache-dtype", From: dtype, To: "fp8"}},
 		Arithmetic: []string{"1 byte instead of 2 for each element: the same memory holds twice the tokens of a 16-bit cache"},
 		Tradeoff:   "answers may change: check their quality, and that the attention kernels support it",
@@ -476,7 +467,7 @@ func (p *Pass) eightBits(verify string) {
 // AddReplicas is the remedy of running as many replicas as hold what now comes to this server, given how many
 // of them its own load takes: the pool has its size, and this server a share of what comes to it. It says how
 // many to add to the pool, or to share the load where that is uneven and the pool is large enough.
-func (p *Pass) AddReplicas(takes float64, when string, f Fix) {
+func (p *Pass) AddReplicas(takes float64, f Fix) {
 	pool, share := 1.0, 1.0
 	if n, ok := p.Measured(indicator.Replicas); ok && n > 1 {
 		pool = n
@@ -495,13 +486,12 @@ func (p *Pass) AddReplicas(takes float64, when string, f Fix) {
 		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("the pool has %s, and this one gets %s of their mean: ceil(%s × %s / %s) − %s = %s to add",
 			countReplicas(pool), indicator.FormatNumber(share, indicator.Times), Whole(pool), Whole(takes), Digits(share), Whole(pool), Whole(max(add, 0))))
 	}
+	f.Summary = "If this traffic is here to stay, add " + countReplicas(add)
 	switch {
 	case add < 1:
-		f.Summary = fmt.Sprintf("Spread the load evenly over the %s, which can carry it together%s", countReplicas(pool), when)
+		f.Summary = fmt.Sprintf("Spread the load evenly over the %s, which can carry it together", countReplicas(pool))
 	case pool > 1:
-		f.Summary = fmt.Sprintf("Add %s to the present %s%s", countReplicas(add), Whole(pool), when)
-	default:
-		f.Summary = fmt.Sprintf("Add %s%s", countReplicas(add), when)
+		f.Summary = fmt.Sprintf("If this traffic is here to stay, scale from %s to %s", Whole(pool), countReplicas(pool+add))
 	}
 	p.Fix(f)
 }

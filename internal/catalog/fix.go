@@ -23,9 +23,6 @@ type Fix struct {
 	Replicas int `json:"replicas,omitempty"`
 	// Search, which may be nil, lets a simulation choose the value of a change.
 	Search *Search `json:"-"`
-	// Instead is what to do on a server that does not have the flags yet; "" is
-	// nothing.
-	Instead string `json:"-"`
 	// Stops says that it stops the bleeding within a minute and without a restart, and cures nothing: it comes first.
 	Stops bool `json:"stops,omitempty"`
 	// Others says that it needs other servers of the model that are well: it is not offered where none is.
@@ -114,8 +111,7 @@ func args(changes []Change, value func(*Change) string) string {
 }
 
 // For returns the fixes that a server of an engine's version can take, in the engine's
-// own words, and sentences on those that it has to be upgraded for. A fix without its
-// flags is what to do Instead.
+// own words, and sentences on those that it has to be upgraded for.
 func For(flags engine.Flags, version string, fixes []Fix) (fit []Fix, later []string) {
 	for _, f := range fixes {
 		i := slices.IndexFunc(f.Changes, func(c Change) bool { return !flags.Accepts(version, c.name()) })
@@ -124,12 +120,7 @@ func For(flags engine.Flags, version string, fixes []Fix) (fit []Fix, later []st
 			continue
 		}
 		if flag, known := flags[f.Changes[i].name()]; known && flag.Since != "" {
-			later = append(later, fmt.Sprintf("From release %s, there is also %s; this server is %s",
-				flag.Since.Minor(), f.Args(), cmp.Or(version, "of an unknown version")))
-		}
-		if f.Instead != "" {
-			f.Summary, f.Changes, f.Search = f.Instead, nil, nil
-			fit = append(fit, f)
+			later = append(later, fmt.Sprintf("On %s+, also try %s", flag.Since.Minor(), f.Args()))
 		}
 	}
 	return fit, later

@@ -90,7 +90,7 @@ func TestFor(t *testing.T) {
 	fixes := []Fix{
 		{Summary: "seats", Changes: []Change{{"--max-num-seqs", "16", "9"}}},
 		{Summary: "watermark", Changes: []Change{{"--watermark", "", "0.05"}}},
-		{Summary: "refuse", Changes: []Change{{"--max-num-queued-reqs", "", "30"}}, Instead: "refuse at the gateway"},
+		{Summary: "refuse", Changes: []Change{{"--max-num-queued-reqs", "", "30"}}},
 		{Summary: "ask"},
 	}
 	flags := engine.Flags{"max-num-seqs": {}, "watermark": {Since: "0.24"}, "max-num-queued-reqs": {Since: "0.29"}}
@@ -99,11 +99,11 @@ func TestFor(t *testing.T) {
 		want    []string
 		later   int
 	}{
-		{"0.23.0", []string{"seats", "refuse at the gateway", "ask"}, 2},
-		{"0.20 or later, before 0.30", []string{"seats", "refuse at the gateway", "ask"}, 2},
-		{"0.24.0", []string{"seats", "watermark", "refuse at the gateway", "ask"}, 1},
+		{"0.23.0", []string{"seats", "ask"}, 2},
+		{"0.20 or later, before 0.30", []string{"seats", "ask"}, 2},
+		{"0.24.0", []string{"seats", "watermark", "ask"}, 1},
 		{"0.33.0", []string{"seats", "watermark", "refuse", "ask"}, 0},
-		{"", []string{"seats", "refuse at the gateway", "ask"}, 2},
+		{"", []string{"seats", "ask"}, 2},
 	} {
 		fit, later := For(flags, tt.version, fixes)
 		var got []string
@@ -117,7 +117,7 @@ func TestFor(t *testing.T) {
 			t.Errorf("%q: %q and %q, want %q", tt.version, got, later, tt.want)
 		}
 		for _, l := range later {
-			if !strings.Contains(l, ", there is also --") {
+			if !strings.Contains(l, ", also try --") {
 				t.Errorf("%q does not tell since when", l)
 			}
 		}

@@ -68,7 +68,7 @@ func (p *Pass) SlowStepFixes() {
 	p.Fix(Fix{
 		Summary:  "Check in this order: " + clocks + "; other processes on the GPU or the host's CPUs (CPU limit, steal time); links between GPUs; the last change of model, vLLM, driver or flags",
 		Command:  "nvidia-smi -q -d CLOCK,PERFORMANCE",
-		Tradeoff: "none; move traffic to other replicas meanwhile",
+		Tradeoff: "none",
 		Verify:   verify,
 	})
 }

@@ -402,6 +402,9 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 		if !p.hasOthers(f.Targets) {
 			f.Fixes = slices.DeleteFunc(f.Fixes, func(x catalog.Fix) bool { return x.Others })
 		}
+		if n := len(f.Targets); n > 1 && slices.Contains(f.Targets, worst.name()) {
+			f.Summary += fmt.Sprintf(" (on %s, one of %d)", worst.name(), n)
+		}
 		if len(more) > 0 {
 			f.Summary += "; also on " + strings.Join(more, ", ")
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
@@ -230,10 +231,16 @@ func (p *pool) countServers() (n int) {
 	return n
 }
 
-// hasOthers reports whether the pool has a server that can be judged beside those that are named.
+// hasOthers reports whether the pool has a server that can be judged beside those that are named, of their role.
 func (p *pool) hasOthers(named []string) bool {
+	roles := map[engine.Role]bool{}
+	for _, i := range p.targets {
+		if t := &p.snapshot.Targets[i]; t.Serves() && slices.Contains(named, t.Name) {
+			roles[p.snapshot.roleOf(i)] = true
+		}
+	}
 	return slices.ContainsFunc(p.judged, func(j judgement) bool {
-		return p.isServer(j.name()) && j.view.known() && !slices.Contains(named, j.name())
+		return p.isServer(j.name()) && j.view.known() && !slices.Contains(named, j.name()) && (len(roles) == 0 || roles[p.snapshot.roleOf(j.target)])
 	})
 }
 

@@ -86,7 +86,7 @@ func leads(t *testing.T, d diagnose.Diagnosis) {
 	if d.Status != diagnose.Firing || len(d.Findings[0].Fixes) == 0 {
 		return
 	}
-	f := &d.Findings[0].Fixes[0]
+	f := cure(t, &d)
 	switch p := f.Predicted; {
 	case p == nil || p.Reason != "":
 		if f.MayHurt && len(d.Findings[0].Fixes) > 1 {
@@ -175,7 +175,7 @@ func notByEmptySeats(t *testing.T, d diagnose.Diagnosis) {
 			t.Errorf("%q is offered to %s", f.Summary, d.Targets[0].Version)
 		}
 	}
-	if !slices.ContainsFunc(d.Findings[0].Reasons, func(r string) bool { return strings.Contains(r, "0.24, there is also --watermark 0.05") }) {
+	if !slices.ContainsFunc(d.Findings[0].Reasons, func(r string) bool { return strings.Contains(r, "On 0.24+, also try --watermark 0.05") }) {
 		t.Errorf("nothing says what an upgrade would bring: %q", d.Findings[0].Reasons)
 	}
 }
@@ -186,7 +186,7 @@ func TestTheProposedSeatsServeBetter(t *testing.T) {
 	sc, err := fleet.FindScenario(pathologies.All(), "concurrency-limit")
 	must.Succeed(t, err)
 	d := fleetDiagnosis(t, sc, fleet.DefaultRelease, 0, "--max-num-seqs 4")
-	f := &d.Findings[0].Fixes[0]
+	f := cure(t, &d)
 	p := f.Predicted
 	if p == nil || p.Reason != "" || f.Args() == "" {
 		t.Fatalf("first %q: %+v", f.Summary, p)
@@ -209,6 +209,17 @@ func TestTheProposedSeatsServeBetter(t *testing.T) {
 	if got := (sums[n] - sums[from]) / (counts[n] - counts[from]); got < want.After.Low || got > want.After.High {
 		t.Errorf("with %s the first token takes %v s, predicted %+v", f.Args(), got, want.After)
 	}
+}
+
+// cure is the first fix of the leading finding that is more than a stopgap.
+func cure(t *testing.T, d *diagnose.Diagnosis) *catalog.Fix {
+	t.Helper()
+	fixes := d.Findings[0].Fixes
+	i := slices.IndexFunc(fixes, func(f catalog.Fix) bool { return !f.Stops })
+	if i < 0 {
+		t.Fatalf("nothing but stopgaps: %+v", fixes)
+	}
+	return &fixes[i]
 }
 
 // sample reads a number of a page.
@@ -234,7 +245,7 @@ func TestSeatsFollowTheRoom(t *testing.T) {
 	if d.Verdict.ID != "concurrency-limit" {
 		t.Fatalf("verdict %s", d.Verdict.ID)
 	}
-	f := &d.Findings[0].Fixes[0]
+	f := cure(t, &d)
 	p := f.Predicted
 	if len(f.Changes) != 1 || p == nil || p.Reason != "" {
 		t.Fatalf("first %q: %+v", f.Summary, p)
@@ -290,7 +301,7 @@ func TestWhyPrefixesAreNotFound(t *testing.T) {
 		why, remedy string
 	}{
 		{0, "begin with something unique", "Put what all requests share first"},
-		{60, "not known from these metrics", "Keep the KV cache in 8 bits"},
+		{60, "not known from these metrics", "Use an FP8 KV cache"},
 	} {
 		sc, err := fleet.FindScenario(pathologies.All(), "prefix-cache-misses")
 		must.Succeed(t, err)

@@ -27,9 +27,11 @@ func refine(p *catalog.Pass) {
 	switch {
 	case waits || ok1 && ttft > 1.5:
 		p.Reason("TTFT is high or requests queue, so clients most likely give up while they wait.")
+		p.ShedQueue("TTFT P95 returns to normal; " + verify)
 		p.Fix(catalog.Fix{
-			Summary:  "Shorten the wait: lower the load or add a replica, and refuse what cannot be served in time (--max-num-queued-reqs, 0.29 and later)",
-			Tradeoff: "some requests are rejected immediately instead of timing out",
+			Summary:  "Shorten the wait: add a replica, or lower the load",
+			Replicas: 2,
+			Tradeoff: "more GPUs",
 			Verify:   "TTFT P95 returns to normal; " + verify,
 		})
 	case ok2 && e2e > 1.5:

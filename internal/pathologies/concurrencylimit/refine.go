@@ -12,7 +12,7 @@ import (
 const verify = "the sustained queue length falls to 0 and mean queue time below 100 ms, while KV cache usage stays below 90 %"
 
 func refine(p *catalog.Pass) {
-	now, ok := p.MaxNumSeqs()
+	now, ok := maxNumSeqs(p)
 	if !ok {
 		p.Reason("The present limit is not known: %s.", catalog.GiveConfig)
 		return
@@ -33,6 +33,7 @@ func refine(p *catalog.Pass) {
 		p.StopRetries()
 		return
 	}
+	p.ShedQueue("TTFT P95 falls to its objective")
 	raiseBatch(p, now)
 }
 
@@ -71,7 +72,7 @@ func raiseBatch(p *catalog.Pass, now catalog.Quantity) {
 		want = max(far, least)
 		lines = append(lines, fmt.Sprintf("demand fits into %s, and more than %s times the present limit was never measured: %s as a first step", catalog.Whole(least), catalog.Digits(farthest), catalog.Whole(want)))
 	}
-	if _, line, ok := p.StepAt(want, now.V); ok {
+	if _, line, ok := stepAt(p, want, now.V); ok {
 		lines = append(lines, line)
 	}
 	p.Fix(catalog.Fix{
@@ -136,6 +137,42 @@ func batchWithin(p *catalog.Pass, limit float64, text string, now float64) (floa
 	most := math.Floor(now * math.Pow(limit/itl, 1/k))
 	return most, fmt.Sprintf("the ITL objective %s bounds it: floor(%s × (%s / %s)^(1/%s)) = %s",
 		text, catalog.Whole(now), seconds(limit), seconds(itl), catalog.Digits(k), catalog.Whole(most)), true
+}
+
+// maxNumSeqs returns the limit of one engine's running batch: as configured, or the highest running count,
+// where requests waited behind it although the KV cache had room. vLLM does not export the limit.
+func maxNumSeqs(p *catalog.Pass) (catalog.Quantity, bool) {
+	if q, ok := p.Setting(engine.MaxNumSeqs); ok {
+		return q, true
+	}
+	peak, ok := p.Measured(indicator.RunningPeak)
+	if !ok {
+		return catalog.Quantity{}, false
+	}
+	peak = math.Round(peak / p.Engines())
+	if _, waits := p.Measured(indicator.WaitingFloor); !waits || peak < 1 {
+		return catalog.Quantity{}, false
+	}
+	if kv := p.Now(indicator.KVUsagePeak); kv.OK && kv.V > 0.9 {
+		return catalog.Quantity{}, false // the cache may be what holds the batch
+	}
+	return catalog.Quantity{
+		V: peak, Inferred: true,
+		Source: fmt.Sprintf("inferred: never more than %s ran while requests waited", catalog.Whole(peak)),
+	}, true
+}
+
+// stepAt estimates the median inter-token latency with a batch of n, given
+// that it is now that of a batch of from.
+func stepAt(p *catalog.Pass, n, from float64) (itl float64, line string, ok bool) {
+	now, ok := p.Measured(indicator.ITLP50)
+	if !ok || !(n > 0) || !(from > 0) {
+		return 0, "", false
+	}
+	k, source := p.StepExponent()
+	itl = now * math.Pow(n/from, k)
+	return itl, fmt.Sprintf("expected ITL P50 = %s (%s) × (%s / %s)^%s = %s; the exponent is %s",
+		indicator.FormatNumber(now, indicator.Seconds), indicator.ITLP50.Title, catalog.Whole(n), catalog.Digits(from), catalog.Digits(k), indicator.FormatNumber(itl, indicator.Seconds), source), true
 }
 
 func seconds(v float64) string { return indicator.FormatNumber(v, indicator.Seconds) }

@@ -15,11 +15,12 @@ func refine(p *catalog.Pass) {
 	}
 	p.Reason("Clients receive them with status 200, and no other metric shows the fault.")
 	p.Reason("On one of several replicas the likely cause is the GPU; on all at once it is the model, its quantization or a kernel.")
+	p.Reroute(catalog.Drain, "no such request on the others")
 	p.Fix(catalog.Fix{
-		Summary:  "Take this replica out of the load balancer, and run diagnostics on its GPU",
+		Summary:  "Run diagnostics on its GPU once it is drained",
 		Command:  "dcgmi diag -r 3",
-		Tradeoff: "the other replicas carry its load; level 3 takes some 12 minutes",
-		Verify:   "no such request on the others",
+		Tradeoff: "level 3 takes some 12 minutes",
+		Verify:   "no such request",
 	})
 	p.Fix(catalog.Fix{
 		Summary:  "If all replicas show it since a deployment: roll back the model, vLLM release, --quantization and --kv-cache-dtype",

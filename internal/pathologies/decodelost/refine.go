@@ -18,6 +18,7 @@ func refine(p *catalog.Pass) {
 	}
 	p.Reason("A prefill server holds the blocks of each request until a decode server has fetched them, or the lease ends. Meanwhile new prompts have that much less room.")
 	p.Observe("Here", indicator.KVUsage, indicator.Running, indicator.Waiting, indicator.LeasesExpired)
+	p.Reroute("Take the decode server that fetches nothing out of the router", "no lease ends unfetched")
 	p.Fix(catalog.Fix{
 		Summary:  "Check the decode servers and the router: is a decode server down or unreachable, and is the second leg of a request sent at all",
 		Command:  "kubectl get pods -o wide",

@@ -63,11 +63,7 @@ func refine(p *catalog.Pass) {
 		p.Reason("%s.", text)
 	}
 	p.Reason("Two cases look like a hang but are not: a long prompt without chunked prefill stops a small engine for two to four seconds; and after all requests are cancelled at once, gauges stay frozen until the next request.")
-	p.Fix(catalog.Fix{
-		Summary:  "Take this replica out of the load balancer now: its health check does not see the hang",
-		Tradeoff: "the other replicas carry its load",
-		Verify:   "TTFT P95 of the other replicas stays normal",
-	})
+	p.Reroute(catalog.Drain+", whose health check does not see the hang", "TTFT P95 of the other replicas stays normal")
 	p.Fix(catalog.Fix{
 		Summary:  "Save the evidence, then restart: stacks of VLLM::EngineCore and of each worker, nvidia-smi, XID errors in dmesg, the end of the log",
 		Command:  "for p in $(pgrep -f 'VLLM::|EngineCore'); do py-spy dump --pid $p; done",

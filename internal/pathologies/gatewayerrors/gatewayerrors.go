@@ -58,6 +58,9 @@ func refine(p *catalog.Pass) {
 			continue
 		}
 		kinds = append(kinds, catalog.Whole(n)+" "+c.words)
+		if c.signal == indicator.GatewayUpstreamErrs {
+			p.Reroute("Take the server that fails out: sixty_gateway_upstream_failures_total says which", "the share of requests that fail at the gateway falls")
+		}
 		p.Fix(catalog.Fix{Summary: c.remedy, Tradeoff: c.tradeoff, Verify: "the share of requests that fail at the gateway falls below the error budget"})
 	}
 	if len(kinds) > 0 {

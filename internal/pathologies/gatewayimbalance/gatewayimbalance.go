@@ -46,9 +46,10 @@ func refine(p *catalog.Pass) {
 		most := slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(asked[a], asked[b]) })
 		p.Summary = fmt.Sprintf("%s gets %s of the requests of %d upstreams", most, indicator.FormatNumber(asked[most]/all, indicator.Ratio), len(names))
 	}
+	p.Reroute("Take the busiest server out, if it fails requests quickly", "no upstream gets more than twice what the others get on average")
 	p.Fix(catalog.Fix{
-		Summary:  "Compare the servers: one that fails quickly attracts the most requests; take it out",
-		Tradeoff: "none; the others take its load",
+		Summary:  "Compare the servers: one that fails quickly attracts the most requests",
+		Tradeoff: "none",
 		Verify:   "no upstream gets more than twice what the others get on average",
 	})
 	p.Fix(catalog.Fix{

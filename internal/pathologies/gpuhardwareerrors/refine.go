@@ -51,10 +51,11 @@ func refine(p *catalog.Pass) {
 		p.Summary = "The GPU reports " + strings.Join(found, "; ")
 	}
 	p.Reason("The code of the last XID error stays until the next one, so only a change counts. The kernel log has its time and process.")
+	p.Reroute(catalog.Drain, "no request fails on the others")
 	p.Fix(catalog.Fix{
-		Summary:  "Take the replica out of the load balancer and drain it, save dmesg and nvidia-smi -q, then reset the GPU or reboot the node",
+		Summary:  "Save dmesg and nvidia-smi -q, then reset the GPU or reboot the node",
 		Command:  "dmesg -T | grep -i xid; nvidia-smi -q > nvidia-smi.txt",
-		Tradeoff: "the other replicas carry its load",
+		Tradeoff: "requests in flight are lost",
 		Verify:   "no new XID or ECC errors under load",
 	})
 	if failed && remap > 0.5 {

@@ -55,11 +55,16 @@ func refine(p *catalog.Pass) {
 }
 
 func fixes(p *catalog.Pass, hot, brake, capped bool) {
+	less := "Send this replica less traffic until its clocks are back"
+	if ratio, ok := p.Measured(indicator.SMClockRatio); ok && ratio < lowered {
+		less = fmt.Sprintf("Give this replica %s of its weight at the load balancer, as its clocks are", indicator.FormatNumber(ratio, indicator.Ratio))
+	}
+	p.Reroute(less, "TTFT and ITL of this replica return to normal")
 	if hot {
 		p.Fix(catalog.Fix{
-			Summary:  "Cool the GPU: check fans, dust, inlet temperature and neighbours in the rack; move load away meanwhile",
+			Summary:  "Cool the GPU: check fans, dust, inlet temperature and neighbours in the rack",
 			Command:  "nvidia-smi -q -d TEMPERATURE,PERFORMANCE",
-			Tradeoff: "the other replicas carry its load",
+			Tradeoff: "none",
 			Verify:   "GPU temperature falls, and there is no thermal slowdown; " + verify,
 		})
 	}

@@ -39,8 +39,9 @@ func refine(p *catalog.Pass) {
 		return
 	}
 	p.Summary = fmt.Sprintf("%s at the gateway, and its engine holds none of them and generates no tokens: the API server hangs, whatever its health check answers", catalog.Waiting(p.Value(indicator.GatewayMissing)))
+	p.Reroute("Take "+p.Part+" out of the gateway's upstreams", "tokens pass")
 	p.Fix(catalog.Fix{
-		Summary:  "Take the replica out of the load balancing and restart its API server; before that, GET /requests at the gateway's admin address lists the waiting requests and their servers",
+		Summary:  "Restart its API server; before that, GET /requests at the gateway's admin address lists the requests that wait",
 		Command:  "py-spy dump --pid PID",
 		Tradeoff: "requests that wait are lost",
 		Verify:   "tokens pass, and the engine holds the waiting requests",

@@ -44,8 +44,15 @@ func server(p *catalog.Pass) {
 	const verify = "the share of HTTP 5xx falls below the error budget"
 	if _, ok := p.Measured(indicator.AdmissionRejections); ok {
 		p.Fix(catalog.Fix{
-			Summary:  "Admission control refuses requests: add capacity, or let clients retry later with a growing delay",
-			Tradeoff: "raising --max-num-queued-reqs instead turns refusals into long waits",
+			Summary:  "Let clients that are refused retry later, with a growing delay",
+			Tradeoff: "their answers come later",
+			Verify:   "fewer admission rejections",
+			Stops:    true,
+		})
+		p.Fix(catalog.Fix{
+			Summary:  "Add capacity: admission control refuses what the servers cannot serve in time",
+			Replicas: 2,
+			Tradeoff: "more GPUs; raising --max-num-queued-reqs instead turns refusals into long waits",
 			Verify:   "no more admission rejections",
 		})
 	}
@@ -54,6 +61,13 @@ func server(p *catalog.Pass) {
 	if !http && !engine {
 		return
 	}
+	p.Reroute(catalog.Drain, "no request fails on the others")
+	p.Fix(catalog.Fix{
+		Summary:  "Look for tracebacks, EngineDeadError, CUDA errors and out-of-memory in the server's log; with a dead engine every request fails until a restart",
+		Command:  "grep -E 'Traceback|EngineDeadError|CUDA|out of memory' vllm.log | tail",
+		Tradeoff: "none",
+		Verify:   verify,
+	})
 	if http && !engine && p.Known(indicator.EngineErrors) {
 		p.Reason("The engine reports no error of its own. vLLM counts some bad input as 5xx although the client sees 400: an empty prompt ([]), token ids outside the vocabulary, several choices (n above 1) without sampling.")
 		p.Fix(catalog.Fix{
@@ -62,18 +76,19 @@ func server(p *catalog.Pass) {
 			Verify:   verify,
 		})
 	}
-	p.Fix(catalog.Fix{
-		Summary:  "Look for tracebacks, EngineDeadError, CUDA errors and out-of-memory in the server's log; with a dead engine every request fails until a restart",
-		Command:  "grep -E 'Traceback|EngineDeadError|CUDA|out of memory' vllm.log | tail",
-		Tradeoff: "none; take the replica out of the load balancer if it answers nothing else",
-		Verify:   verify,
-	})
 }
 
 func client(p *catalog.Pass) {
 	if _, ok := p.Measured(indicator.ClientErrs); !ok {
 		return
 	}
+	p.Fix(catalog.Fix{
+		Summary:  "Limit the client whose requests are refused at the gateway",
+		Tradeoff: "its valid requests wait too",
+		Verify:   "the share of HTTP 4xx returns to normal",
+		Stops:    true,
+		MayHurt:  true,
+	})
 	p.Fix(catalog.Fix{
 		Summary:  "Find the client and the status code in the access log: 400 malformed or too long, 401 wrong key, 404 wrong model name, 422 schema, 429 quota",
 		Tradeoff: "none",

@@ -115,6 +115,7 @@ func lowerConcurrency(p *catalog.Pass, mayHurt bool) {
 		lines = append(lines, fmt.Sprintf("but with %s running (%s) there were preemptions: lengths differ too much for their mean to tell", catalog.Digits(held), indicator.Running.Title),
 			fmt.Sprintf("max_num_seqs = floor(%s × %v) = %s", catalog.Digits(held), catalog.KVHeadroom, catalog.Whole(to)))
 	}
+	p.Shed(to*p.Engines(), verify, lines...)
 	if known && to >= now.V {
 		p.Reason("--max-num-seqs is %s already (%s): lowering it further would not help.", now.Flag(), now.Source)
 		return
@@ -145,7 +146,7 @@ func lowerConcurrency(p *catalog.Pass, mayHurt bool) {
 // seats it stays empty.
 func fullLength(p *catalog.Pass, most float64) float64 {
 	kv, ok1 := p.KV()
-	length, _, ok2 := p.SequenceTokens()
+	length, _, ok2 := sequenceTokens(p)
 	if !ok1 || !ok2 {
 		return 1
 	}
@@ -176,7 +177,7 @@ func addCapacity(p *catalog.Pass) {
 	if kv.Blocks > 0 {
 		lines = append(lines, fmt.Sprintf("that is %s blocks of %s tokens", catalog.Whole(math.Ceil(need/kv.BlockSize)), catalog.Whole(kv.BlockSize)))
 	}
-	p.AddReplicas(replicas, ", if this load is legitimate and lasts", catalog.Fix{
+	p.AddReplicas(replicas, catalog.Fix{
 		Arithmetic: append(lines, fmt.Sprintf("replicas = ceil(%s / %s) = %s", catalog.Whole(need), catalog.Whole(have), catalog.Whole(replicas))),
 		Tradeoff:   "more GPUs; new replicas start with a cold prefix cache",
 		Verify:     verify,
@@ -196,7 +197,8 @@ func capOutput(p *catalog.Pass) {
 		return
 	}
 	p.Fix(catalog.Fix{
-		Summary: fmt.Sprintf("Let clients ask for fewer tokens: max_tokens %s instead of %s", catalog.Whole(tail), catalog.Whole(limit)),
+		Summary: fmt.Sprintf("Cap max_tokens at %s at the gateway; clients ask for %s", catalog.Whole(tail), catalog.Whole(limit)),
+		Stops:   true,
 		Arithmetic: []string{
 			fmt.Sprintf("answers: mean %s (%s), P95 %s (%s); asked for %s (%s)", catalog.Whole(mean), indicator.OutputTokens.Title, catalog.Whole(tail), indicator.OutputTokensP95.Title, catalog.Whole(limit), indicator.MaxTokens.Title),
 			"only the longest answers become shorter: vLLM reserves no blocks for tokens that are not generated",
@@ -205,4 +207,16 @@ func capOutput(p *catalog.Pass) {
 		Verify:   verify,
 		MayHurt:  true,
 	})
+}
+
+// sequenceTokens returns the mean length of a finished request in tokens: what
+// it holds in the KV cache when it ends.
+func sequenceTokens(p *catalog.Pass) (tokens float64, line string, ok bool) {
+	prompt, ok1 := p.Measured(indicator.PromptTokens)
+	output, ok2 := p.Measured(indicator.OutputTokens)
+	if !ok1 || !ok2 {
+		return 0, "", false
+	}
+	return prompt + output, fmt.Sprintf("tokens per request = %s prompt (%s) + %s output (%s) = %s",
+		catalog.Digits(prompt), indicator.PromptTokens.Title, catalog.Digits(output), indicator.OutputTokens.Title, catalog.Digits(prompt+output)), true
 }

@@ -46,6 +46,7 @@ func refine(p *catalog.Pass) {
 	}
 	p.Observe("The tier", indicator.TierHitRatio)
 	const verify = "a GiB loads in as long as before"
+	p.ShedQueue("TTFT P95 returns to normal")
 	p.Fix(catalog.Fix{
 		Summary:  "Look at what lies between: the PCIe link's width and speed, the NUMA node that the host memory is on, swapping, other transfers at the same time",
 		Command:  "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv; numastat -p $(pgrep -of vllm)",

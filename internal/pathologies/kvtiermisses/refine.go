@@ -26,6 +26,7 @@ func refine(p *catalog.Pass) {
 		p.Reason("At its usual share each request would compute up to %s tokens less, %s at %s.",
 			catalog.Whole(lost), indicator.FormatNumber(lost*per, indicator.Seconds), indicator.FormatNumber(per, indicator.SecondsPerToken))
 	}
+	p.ShedQueue("TTFT P95 returns to normal")
 	age, known := p.Measured(indicator.ServingAge)
 	switch {
 	case known && age < cold:

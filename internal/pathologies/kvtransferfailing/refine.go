@@ -18,6 +18,7 @@ func refine(p *catalog.Pass) {
 	p.Observe("Users see", indicator.TTFTP95, indicator.ServerErrs)
 	p.Observe("The transfers that succeed", indicator.TransferTime)
 	p.Observe("Prefills given up", indicator.LeasesExpired)
+	p.Reroute("Take the server whose transfers fail out of the router", "no transfer fails")
 	p.Fix(catalog.Fix{
 		Summary:  "Check the logs of the prefill and decode servers for connector errors; after a restart a prefill server has a new engine id, and transfers with the old one fail",
 		Command:  "kubectl logs POD | grep -iE 'nixl|mooncake|kv.?transfer' | tail -n 40",
@@ -30,7 +31,7 @@ func refine(p *catalog.Pass) {
 		Verify:   "no transfer fails",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Meanwhile recompute KV that does not arrive instead of failing its request: \"kv_load_failure_policy\": \"recompute\" in --kv-transfer-config",
+		Summary:  "Recompute KV that does not arrive: \"kv_load_failure_policy\": \"recompute\" in --kv-transfer-config",
 		Tradeoff: "a restart; first tokens wait for a prefill on a server that is sized for decoding",
 		Verify:   "no request ends with an error",
 	})

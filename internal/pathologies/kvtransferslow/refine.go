@@ -11,6 +11,7 @@ func refine(p *catalog.Pass) {
 	if held, took := p.Value(indicator.TransferHeld), p.Value(indicator.TransferWait); held > someHeld.Default && took > stuck.Default {
 		p.Summary = fmt.Sprintf("%s in KV transfer, for %s on average: transfers neither end nor fail", catalog.Are(held), indicator.FormatNumber(took, indicator.Seconds))
 		p.Reason("A transfer that neither ends nor fails keeps its slot and is in no histogram: those that end say nothing of it.")
+		p.Reroute(catalog.Drain, "first tokens come in time")
 		p.Fix(catalog.Fix{
 			Summary:  "Restart the server that holds them, one at a time: nothing else gives their slots back. Before that, save its log and which peers it waits for",
 			Command:  `kubectl logs POD | grep -iE 'nixl|mooncake|kv.?transfer|timeout' | tail -n 40`,
@@ -29,6 +30,7 @@ func refine(p *catalog.Pass) {
 		}
 	}
 	p.Observe("Prompts", indicator.PromptTokens)
+	p.ShedQueue("TTFT P95 returns to normal")
 	p.Fix(catalog.Fix{
 		Summary:  "Test the link between the prefill and the decode servers: does it use RDMA or has it fallen back to TCP, and what else uses it",
 		Command:  `kubectl exec POD -- sh -c 'env | grep UCX; ucx_info -d | grep -E "Transport|Device"'`,

@@ -65,9 +65,10 @@ func keptBlocks(p *catalog.Pass, held float64) {
 		indicator.FormatNumber(held, indicator.Times), indicator.FormatNumber(p.Value(indicator.KVFloorRise), indicator.Ratio))
 	p.Reason("Conversations that grow look the same: then the prefix cache hit rate is high, and usage falls when they end.")
 	p.Observe("What comes meanwhile", indicator.LoggedPrompts, indicator.LoggedOutput, indicator.PrefixHitRatio)
+	p.Reroute(catalog.Drain+"; usage that stays above 0 with nothing running is kept by nobody", "KV cache usage is 0 when nothing runs")
 	p.Fix(catalog.Fix{
-		Summary:  "Stop the traffic to this replica for a minute: usage that stays above 0 with nothing running is kept by nobody; then restart it",
-		Tradeoff: "the other replicas carry its load; the prefix cache starts empty",
+		Summary:  "Restart it once it is drained, if blocks stay in use",
+		Tradeoff: "the prefix cache starts empty",
 		Verify:   "KV cache usage is 0 when nothing runs",
 	})
 	p.Fix(catalog.Fix{

@@ -86,6 +86,7 @@ func refineBlind(p *catalog.Pass) {
 	p.Observe("Clients see", indicator.PickerUnanswered, indicator.GatewayErrors, indicator.GatewayHeld)
 	p.Fix(catalog.Fix{
 		Summary:  "Remove the server that does not answer from the pool: compare the picker's endpoints with the pods that are ready, or edit its file of endpoints",
+		Stops:    true,
 		Command:  "kubectl get pods -o wide; kubectl get endpointslices",
 		Tradeoff: "the others take its load",
 		Verify:   "no look of the picker at a server fails",

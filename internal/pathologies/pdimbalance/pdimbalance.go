@@ -72,6 +72,7 @@ func refine(p *catalog.Pass) {
 	p.Summary = fmt.Sprintf("Prompts queue on the %s servers, %s on each, while the %s servers have room", short, catalog.Digits(waiting), idle)
 	p.Observe("The servers", indicator.PrefillServers, indicator.PrefillQueue, indicator.PrefillBusy, indicator.DecodeServers, indicator.DecodeQueue, indicator.DecodeUsage)
 	p.Observe("What they are asked", indicator.PromptTokens, indicator.OutputTokens)
+	p.ShedQueue(verify)
 	split := catalog.Fix{
 		Summary:  "Move servers from " + idle + " to " + short,
 		Tradeoff: "a restart of each that moves; less room where they came from",

@@ -112,7 +112,7 @@ func lowerBudget(p *catalog.Pass, blocking []string, with ...catalog.Change) {
 	}
 	if !known || to < now.V {
 		f := catalog.Fix{
-			Summary:    fmt.Sprintf("Shorten the steps: --max-num-batched-tokens %s", catalog.Whole(to)),
+			Summary:    fmt.Sprintf("Limit each step to %s tokens", catalog.Whole(to)),
 			Changes:    append(with, budgetChange(p, to)),
 			Arithmetic: append(blocking, piece(p, to)...),
 			Tradeoff:   "prompts take more steps, so their own TTFT rises and total throughput falls somewhat",
@@ -131,7 +131,7 @@ func lowerBudget(p *catalog.Pass, blocking []string, with ...catalog.Change) {
 	}
 	threshold := math.Max(leastChunk, math.Ceil(4*usual/256)*256)
 	p.Fix(catalog.Fix{
-		Summary: fmt.Sprintf("Let long prompts share the steps: --long-prefill-token-threshold %s", catalog.Whole(threshold)),
+		Summary: fmt.Sprintf("Limit a long prompt to %s tokens of each step", catalog.Whole(threshold)),
 		Changes: []catalog.Change{{Flag: "--long-prefill-token-threshold", To: catalog.Whole(threshold)}},
 		Arithmetic: []string{fmt.Sprintf("four times the usual prompt of %s tokens (%s), in steps of 256 and at least %d: no prompt takes more tokens of a step",
 			catalog.Whole(usual), indicator.PromptTokensP50.Title, leastChunk)},
@@ -143,9 +143,17 @@ func lowerBudget(p *catalog.Pass, blocking []string, with ...catalog.Change) {
 func separate(p *catalog.Pass) {
 	usual, ok := p.Measured(indicator.PromptTokensP50)
 	if !ok {
+		p.Shed(p.Value(indicator.Running), verify, fmt.Sprintf("%s run (%s): more prompts would hold them up for longer", catalog.Whole(p.Value(indicator.Running)), indicator.Running.Title))
 		return
 	}
 	limit := math.Ceil(4*usual/256) * 256
+	p.Fix(catalog.Fix{
+		Summary:    fmt.Sprintf("Let one prompt above %s tokens through the gateway at a time, and reject or delay the others", catalog.Whole(limit)),
+		Arithmetic: []string{fmt.Sprintf("four times the usual prompt of %s tokens (%s)", catalog.Whole(usual), indicator.PromptTokensP50.Title)},
+		Tradeoff:   "long prompts wait for each other",
+		Verify:     verify,
+		Stops:      true,
+	})
 	p.Fix(catalog.Fix{
 		Summary:    fmt.Sprintf("Route prompts above %s tokens to replicas of their own", catalog.Whole(limit)),
 		Arithmetic: []string{fmt.Sprintf("four times the usual prompt of %s tokens (%s)", catalog.Whole(usual), indicator.PromptTokensP50.Title)},

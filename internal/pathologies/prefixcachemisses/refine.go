@@ -17,6 +17,7 @@ const cold = 600.0
 func refine(p *catalog.Pass) {
 	p.Summary = summary(p)
 	cost(p)
+	p.ShedQueue("TTFT P95 returns to normal")
 	p.Reason("How vLLM counts: tokens since 0.9.0, blocks before. Up to 0.27 every failed admission is looked up again, so the ratio reads low while the KV cache is full; before 0.11.1 recomputed tokens count as hits; with hybrid models or multi-token prediction hits may stay 0 although the cache works.")
 	p.Reason("Why: %s.", reason(p))
 }
@@ -62,6 +63,7 @@ func reason(p *catalog.Pass) string {
 		return "prefix caching is off (" + p.Config[engine.PrefixCaching].Source + ")"
 	}
 	if age, ok := startedCold(p); ok {
+		p.Reroute("Send this replica its traffic in steps while its cache fills", "TTFT P95 of this replica returns to normal")
 		p.Fix(catalog.Fix{
 			Summary:  "Wait until the cache has filled, or warm it up with the common prefixes before the server takes traffic",
 			Tradeoff: "a start takes longer",
@@ -87,6 +89,7 @@ func wasReset(p *catalog.Pass) (string, bool) {
 		Summary:  "Stop the calls of /reset_prefix_cache, or make them only where weights change",
 		Tradeoff: "none, unless the weights change under the cache",
 		Verify:   "no resets of the prefix cache; " + verify,
+		Stops:    true,
 	})
 	return fmt.Sprintf("the cache was emptied %s times in the window, by its own counter (%s)", catalog.Whole(n), indicator.PrefixResets.Title), true
 }

@@ -37,11 +37,12 @@ func amongReplicas(p *catalog.Pass, n, share float64) {
 		p.Reason("It holds %s as many requests as the mean of the replicas.", indicator.FormatNumber(held, indicator.Times))
 	}
 	p.Reason("The fleet's totals look normal; only a comparison of replicas shows this. A slow replica with a fair share would hold more requests, but receive no more.")
+	p.Reroute(fmt.Sprintf("Give this replica %s of its present weight at the load balancer", indicator.FormatNumber(1/share, indicator.Ratio)),
+		"arrivals at every replica are near the fleet's mean")
 	p.Fix(catalog.Fix{
 		Summary: "Route to the replica with the fewest requests in flight, not round robin over connections or by session affinity",
 		Arithmetic: []string{
 			fmt.Sprintf("share = %s the mean (%s) / %s replicas = %s of the traffic; fair is 1 / %s = %s", indicator.FormatNumber(share, indicator.Times), indicator.ArrivalShare.Title, catalog.Whole(n), indicator.FormatNumber(of, indicator.Ratio), catalog.Whole(n), indicator.FormatNumber(1/n, indicator.Ratio)),
-			fmt.Sprintf("with fixed weights: give this replica %s of its present weight", indicator.FormatNumber(1/share, indicator.Ratio)),
 		},
 		Tradeoff: "requests that share a prefix spread over replicas: keep affinity, with a cap on each replica's load",
 		Verify:   "arrivals and load of every replica are near the fleet's mean",
@@ -58,6 +59,7 @@ func amongRanks(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("One data-parallel rank holds %s as many requests as the mean rank", indicator.FormatNumber(spread, indicator.Times))
 	}
 	p.Reason("Each data-parallel rank has its own scheduler and KV cache; sums and means over them hide a rank that is full.")
+	p.ShedQueue("no rank queues")
 	p.Fix(catalog.Fix{
 		Summary:  "Let vLLM balance the ranks (one endpoint, internal load balancing), or route to the least loaded rank by the engine label",
 		Tradeoff: "requests that share a prefix may reach a rank with a cold cache; requests pinned to a rank by header do not move",

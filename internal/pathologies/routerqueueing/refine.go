@@ -2,6 +2,7 @@ package routerqueueing
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -39,12 +40,24 @@ func refine(p *catalog.Pass) {
 	if n, ok := p.Measured(indicator.GatewayRejected); ok && n > 0.5 {
 		p.Reason("The router refused %s: its queue is full, or they waited for too long.", catalog.Requests(n))
 	}
+	if end, ok := p.Measured(indicator.GatewayEnded); ok && end*catalog.TTFTObjective.Default >= 1 && p.Value(indicator.GatewayHeld) > end*catalog.TTFTObjective.Default {
+		wait := math.Floor(end * catalog.TTFTObjective.Default)
+		p.Fix(catalog.Fix{
+			Summary: "Let at most " + catalog.Requests(wait) + " wait in the router, and reject the rest",
+			Arithmetic: []string{fmt.Sprintf("%s/s end (%s) × %s until the first token is due = %s", catalog.Digits(end), indicator.GatewayEnded.Title,
+				indicator.FormatNumber(catalog.TTFTObjective.Default, indicator.Seconds), catalog.Whole(wait))},
+			Tradeoff: "rejected clients get HTTP 429, and must retry later",
+			Verify:   verify,
+			Stops:    true,
+		})
+	}
 	p.Observe("At the router", indicator.GatewayQueueP95, indicator.GatewayOpen)
 	if fix, ok := catalog.RouterCPU(p, verify); ok {
 		p.Fix(fix)
 	}
 	more := catalog.Fix{
-		Summary:  "If the servers are full too, add replicas or shed load: a queue in front of them only moves the wait",
+		Summary:  "If the servers are full too, add replicas: a queue in front of them only moves the wait",
+		Replicas: 2,
 		Tradeoff: "the cost of the replicas",
 		Verify:   verify,
 	}

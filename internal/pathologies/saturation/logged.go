@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
@@ -24,20 +23,13 @@ func fromLines(p *catalog.Pass) {
 	}
 	p.Observe("What the engine does meanwhile", indicator.LoggedPrompts, indicator.LoggedOutput)
 	limit := math.Max(1, math.Floor(running*halfBatch.Default))
-	p.Fix(catalog.Fix{
-		Summary: fmt.Sprintf("Limit the queue to %s requests now, and refuse what cannot be served in time", catalog.Whole(limit)),
-		Changes: []catalog.Change{{Flag: "--max-num-queued-reqs", From: p.Config[engine.MaxQueuedRequests].Value, To: catalog.Whole(limit)}},
-		Instead: fmt.Sprintf("Limit the queue to %s requests at the gateway now, and refuse what cannot be served in time", catalog.Whole(limit)),
-		Arithmetic: []string{fmt.Sprintf("half of the batch: floor(%s (%s) × %v) = %s wait for half as long as an answer takes",
-			catalog.Digits(running), indicator.Running.Title, halfBatch.Default, catalog.Whole(limit))},
-		Tradeoff: "the rest get HTTP 503 and must retry",
-		Verify:   verify,
-	})
+	p.Shed(running+limit, verify, fmt.Sprintf("%s run (%s), and floor(%s × %v) = %s wait for half as long as an answer takes",
+		catalog.Whole(running), indicator.Running.Title, catalog.Digits(running), halfBatch.Default, catalog.Whole(limit)))
 	if running < 1 {
 		return
 	}
 	replicas := math.Ceil((running + waiting) / running / catalog.PlannedLoad)
-	p.AddReplicas(replicas, "", catalog.Fix{
+	p.AddReplicas(replicas, catalog.Fix{
 		Arithmetic: []string{fmt.Sprintf("replicas = ceil((%s running + %s waiting) / %s / %v) = %s per present replica: what waits is the least that is too much",
 			catalog.Digits(running), catalog.Digits(waiting), catalog.Digits(running), catalog.PlannedLoad, catalog.Whole(replicas))},
 		Tradeoff: "more GPUs; a new replica takes minutes to load the model and starts with a cold prefix cache",

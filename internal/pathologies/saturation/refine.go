@@ -9,7 +9,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-const verify = "the queue shrinks, and the sustained queue length falls to 0"
+const (
+	verify = "the queue shrinks, and the sustained queue length falls to 0"
+	inTime = "TTFT P95 falls to its objective"
+)
 
 func refine(p *catalog.Pass) {
 	if share, ok := p.Measured(indicator.DeferredShare); ok && share > catalog.MostlyDeferred.Default {
@@ -69,9 +72,11 @@ func refine(p *catalog.Pass) {
 	}
 	if leaving {
 		p.StopRetries()
+		p.ShedQueue(inTime)
 		admit(p, p.Value(indicator.FirstTokenRate))
 		return // what arrives is no demand: whoever leaves comes again
 	}
+	p.ShedQueue(inTime)
 	admit(p, served)
 	scale(p, arrivals, served, waiting, lines)
 }
@@ -86,9 +91,10 @@ func neverFits(p *catalog.Pass) bool {
 	p.Summary = fmt.Sprintf("%s, nothing runs, and the KV cache is empty: the first of the queue is never admitted, and the others are behind it", catalog.Waiting(p.Value(indicator.Waiting)))
 	p.Reason("The scheduler runs: its queue changes. It admits a prompt only when the KV cache has room for all of it, in the order of arrival.")
 	fix := catalog.Fix{
-		Summary:  "Abort the request at the head of the queue: let its client disconnect, or restart; the next one like it blocks the queue again",
+		Summary:  "Let the client of the longest prompt that waits disconnect; the next one like it blocks the queue again",
 		Tradeoff: "that request is lost",
 		Verify:   verify,
+		Stops:    true,
 	}
 	kv, ok1 := p.KV()
 	longest, ok2 := p.Setting(engine.MaxModelLen)
@@ -137,8 +143,9 @@ func passedOver(p *catalog.Pass) {
 	p.Reason("No metric says which ones. Requests come last because of a low priority (--scheduling-policy%s), because they wait for a LoRA slot, a grammar or a KV transfer, or because their rank is overloaded.", map[bool]string{true: " is " + policy, false: " priority"}[policy != ""])
 	starving(p)
 	p.Fix(catalog.Fix{
-		Summary:  "Limit the prioritised requests at the gateway, or give the others a replica of their own",
+		Summary:  "Limit the prioritised requests at the gateway",
 		Tradeoff: "prioritised requests wait at their peaks",
+		Stops:    true,
 		Verify:   "no request is passed over, and the share without a first token falls to 0",
 	})
 }
@@ -155,8 +162,9 @@ func heldBack(p *catalog.Pass, share float64) {
 	slots, limited := p.Setting(engine.MaxLoRAs)
 	if used && limited && adapters.V > slots.V {
 		p.Summary += fmt.Sprintf(": %s adapters share %s", adapters.Flag(), slotsOf(slots))
+		p.Reroute("Send the requests of each adapter to one replica", verify)
 		p.Fix(catalog.Fix{
-			Summary: fmt.Sprintf("Raise --max-loras from %s to %s, or send the adapters to different replicas", slots.Flag(), adapters.Flag()),
+			Summary: fmt.Sprintf("Raise --max-loras from %s to %s", slots.Flag(), adapters.Flag()),
 			Changes: []catalog.Change{{Flag: "--max-loras", From: slots.Flag(), To: adapters.Flag()}},
 			Arithmetic: []string{
 				fmt.Sprintf("a step computes at most max_loras = %s adapters (%s)", slots.Flag(), slots.Source),
@@ -230,15 +238,15 @@ func admit(p *catalog.Pass, served float64) {
 		return
 	}
 	p.Fix(catalog.Fix{
-		Summary: fmt.Sprintf("Limit the queue to %s now, and refuse what cannot be served in time", catalog.Requests(limit)),
+		Summary: fmt.Sprintf("Limit the queue of each server to %s", catalog.Requests(limit)),
 		Changes: []catalog.Change{{Flag: "--max-num-queued-reqs", From: p.Config[engine.MaxQueuedRequests].Value, To: catalog.Whole(limit)}},
-		Instead: fmt.Sprintf("Limit the queue to %s at the gateway now, and refuse what cannot be served in time", catalog.Requests(limit)),
 		Arithmetic: []string{
 			fmt.Sprintf("a queue of n takes n / %s served/s (%s)", catalog.Digits(served), indicator.FirstTokenRate.Title),
 			fmt.Sprintf("the first token is due within %s: n = floor(%s × %s) = %s", text, catalog.Digits(served), seconds(objective), catalog.Whole(limit)),
 		},
 		Tradeoff: "the rest get HTTP 503 and must retry",
-		Verify:   "TTFT P95 falls to its objective; admission rejections (0.32 and later) or the gateway count what is refused",
+		Verify:   inTime + "; admission rejections (0.32 and later) count what is refused",
+		MayHurt:  true, // without a prediction
 	})
 }
 
@@ -248,7 +256,7 @@ func scale(p *catalog.Pass, arrivals, served, waiting float64, lines []string) {
 	if spare := replicas*served - arrivals; spare > 0 && waiting > 0 {
 		lines = append(lines, fmt.Sprintf("the queue then drains in %s / (%s × %s − %s) = %s", catalog.Digits(waiting), catalog.Whole(replicas), catalog.Digits(served), catalog.Digits(arrivals), seconds(waiting/spare)))
 	}
-	p.AddReplicas(replicas, "", catalog.Fix{
+	p.AddReplicas(replicas, catalog.Fix{
 		Arithmetic: lines,
 		Tradeoff:   "more GPUs; a new replica takes minutes to load the model and starts with a cold prefix cache",
 		Verify:     verify,

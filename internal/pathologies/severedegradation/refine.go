@@ -35,7 +35,7 @@ func shed(p *catalog.Pass) {
 		return
 	}
 	if !ok2 {
-		p.Fix(catalog.Fix{Summary: "Move traffic to other replicas now, or shed what can wait", Tradeoff: "some requests are refused", Verify: verify})
+		p.Reroute(catalog.Drain, verify)
 		return
 	}
 	keep := served * catalog.PlannedLoad
@@ -45,7 +45,8 @@ func shed(p *catalog.Pass) {
 		lines = append(lines, fmt.Sprintf("the queue then drains in %s / (%s − %s) = %s", catalog.Digits(w), catalog.Digits(served), catalog.Digits(keep), indicator.FormatNumber(w/(served-keep), indicator.Seconds)))
 	}
 	p.Fix(catalog.Fix{
-		Summary:    fmt.Sprintf("Admit at most %s req/s to this replica now, and send the rest elsewhere", catalog.Digits(keep)),
+		Summary:    fmt.Sprintf("Admit at most %s req/s to this replica at the gateway, and reject the rest or send it elsewhere", catalog.Digits(keep)),
+		Stops:      true,
 		Arithmetic: lines,
 		Tradeoff:   "until the cause is found, requests are refused or served elsewhere",
 		Verify:     verify,

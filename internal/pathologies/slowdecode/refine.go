@@ -26,6 +26,7 @@ func refine(p *catalog.Pass) {
 	if explained {
 		lowerBatch(p)
 	}
+	p.Reroute(catalog.Drain+", or lower its weight there", "ITL P50 of this replica returns to normal")
 	p.SlowStepFixes()
 	p.Reason("ITL is per output event. With speculative decoding an event carries several tokens: compare mean TPOT too.")
 }
@@ -41,6 +42,8 @@ func lowerBatch(p *catalog.Pass) {
 	}
 	n := max(1, float64(int(batch*limit/itl)))
 	c := catalog.Change{Flag: "--max-num-seqs", To: catalog.Whole(n)}
+	p.Shed(n*p.Engines(), "ITL P95 is below its objective", fmt.Sprintf("floor(batch %s (%s) × objective %s / ITL P50 %s (%s)) = %s",
+		catalog.Digits(batch), indicator.DecodeBatch.Title, text, indicator.FormatNumber(itl, indicator.Seconds), indicator.ITLP50.Title, c.To))
 	if now, ok := p.Setting(engine.MaxNumSeqs); ok {
 		if now.V <= n {
 			return

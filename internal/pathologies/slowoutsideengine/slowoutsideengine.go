@@ -43,6 +43,9 @@ func refine(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("A request takes %s at the gateway, on average, and %s of it outside the engine", p.Text(indicator.GatewayE2EMean), outside)
 	}
 	p.Observe("At the gateway", indicator.GatewayE2EMean, indicator.GatewayTTFTMean, indicator.GatewayQueueMean, indicator.GatewayConnect, indicator.GatewayQueueP95, indicator.GatewayQueued)
+	if usual, ok := p.Usual(indicator.GatewayOpen); ok && p.Value(indicator.GatewayOpen) > usual+1 {
+		p.Shed(usual, verify, fmt.Sprintf("normally %s are in flight (%s)", catalog.Digits(usual), indicator.GatewayOpen.Title))
+	}
 	if fix, ok := catalog.RouterCPU(p, verify); ok {
 		p.Fix(fix)
 	}

@@ -18,6 +18,7 @@ func refine(p *catalog.Pass) {
 	p.Reason("Nothing queues and decode is as fast as normal, so the time is lost before the engine or in prefill alone.")
 	p.Reason("Prefill time runs from the first chunk to the first token and includes chunks of other requests in between. With very short prompts it is mostly the overhead of a step.")
 	p.Observe("Where TTFT goes", indicator.PrefillTimeMean, indicator.UnseenWait, indicator.FrontendCPU)
+	p.Reroute(catalog.Drain+", or lower its weight there", "TTFT P50 of the model returns to normal")
 	p.RelieveAPIServer("Relieve the API server, which tokenises: --api-server-count 2 or more", verify)
 	if ratio, ok := p.Measured(indicator.SMClockRatio); ok && ratio < 0.9 {
 		p.Fix(catalog.Fix{
@@ -31,7 +32,7 @@ func refine(p *catalog.Pass) {
 	p.Fix(catalog.Fix{
 		Summary:  "Check in this order: other processes on the GPU or the host's CPUs; GPU clocks, power, errors; links between GPUs; new images, adapters or grammars in requests; the last change of model, vLLM, driver or flags",
 		Command:  "nvidia-smi -q -d CLOCK,PERFORMANCE",
-		Tradeoff: "none; move traffic to other replicas meanwhile",
+		Tradeoff: "none",
 		Verify:   verify,
 	})
 }

@@ -21,6 +21,14 @@ func refine(p *catalog.Pass) {
 		p.Reason("%s other targets of its job answer.", catalog.Whole(n))
 	}
 	p.Fix(catalog.Fix{
+		Summary:  "Pause the rollout, so that no further replica is replaced",
+		Command:  "kubectl rollout pause deployment/NAME",
+		Tradeoff: "the change is postponed",
+		Verify:   "as many replicas answer as now",
+		Stops:    true,
+		Others:   true,
+	})
+	p.Fix(catalog.Fix{
 		Summary:  "Read the end of its log and its last exit reason (out of memory, no GPU, a model that cannot be read, a failing probe)",
 		Command:  "kubectl describe pod POD; kubectl logs POD --tail 50; kubectl logs --previous POD --tail 50",
 		Tradeoff: "none",

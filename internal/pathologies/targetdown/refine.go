@@ -22,6 +22,7 @@ func refine(p *catalog.Pass) {
 	if n, ok := p.Measured(indicator.Replicas); ok && n > 1 {
 		p.Reason("The model has %s replicas; the others carry this one's load.", fmt.Sprint(catalog.Whole(n)))
 	}
+	p.Reroute("Take this replica out of the load balancer, if that has not noticed", "no client gets a connection error")
 	p.Fix(catalog.Fix{
 		Summary:  "Request /health on the host itself and from here: if both fail, the process is gone; if only the request from here fails, it is the network",
 		Command:  "curl -sS -m 5 -i http://TARGET/health",

@@ -61,6 +61,7 @@ func refine(p *catalog.Pass) {
 	if !p.HasHistory() {
 		p.Reason("No past to compare with: --baseline or --prometheus shows whether it was ever better.")
 	}
+	p.Reroute(catalog.Drain+", or lower its weight there", verify)
 	p.Fix(catalog.Fix{
 		Summary:  "Check what no metric here counts: the log since then (KV connector and its transfers, tools, images, grammars, adapters, retries), the last change of model, release or flags, and a gateway's view of the same requests",
 		Command:  "grep -iE 'error|warn|timeout|transfer|connector' vllm.log | tail -50",

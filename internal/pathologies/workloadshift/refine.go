@@ -16,14 +16,25 @@ func refine(p *catalog.Pass) {
 	}
 	p.Reason("Prefill time per token and ITL are normal, so the server is fine: the requests changed.")
 	p.Observe("What users notice", indicator.TTFTP95, indicator.E2EMean)
+	p.ShedQueue("TTFT P95 returns to normal")
 	if g, ok := p.Grown(indicator.ComputedTokens); ok && g > 1.3 {
 		longerPrompts(p)
 	}
 	scale(p)
 	if g, ok := p.Grown(indicator.OutputTokens); ok && g > 1.3 {
+		if usual, ok := p.Usual(indicator.OutputTokensP95); ok {
+			p.Fix(catalog.Fix{
+				Summary:    "Cap max_tokens at " + catalog.Whole(usual) + " at the gateway",
+				Arithmetic: []string{fmt.Sprintf("nineteen of twenty answers had at most %s tokens (%s)", catalog.Whole(usual), indicator.OutputTokensP95.Title)},
+				Tradeoff:   "longer answers are cut off",
+				Verify:     "mean E2E returns to normal",
+				Stops:      true,
+				MayHurt:    true,
+			})
+		}
 		p.Fix(catalog.Fix{
-			Summary:  "Ask the clients why answers grew, and lower max_tokens if long answers are not needed",
-			Tradeoff: "long answers are cut off",
+			Summary:  "Ask the clients why answers grew",
+			Tradeoff: "none",
 			Verify:   "output tokens per request and mean E2E return to normal",
 		})
 	}
@@ -90,7 +101,8 @@ func scale(p *catalog.Pass) {
 		return
 	}
 	p.Fix(catalog.Fix{
-		Summary:    fmt.Sprintf("If the change lasts and requests queue, add replicas: at most %s as many, because the work grew by that factor", indicator.FormatNumber(worst, indicator.Times)),
+		Summary:    fmt.Sprintf("If this traffic is here to stay and requests queue, run at most %s as many replicas", indicator.FormatNumber(worst, indicator.Times)),
+		Replicas:   int(math.Ceil(worst)),
 		Arithmetic: append(lines, fmt.Sprintf("the larger of them = %s is an upper bound: replicas that were not busy before need less", indicator.FormatNumber(worst, indicator.Times))),
 		Tradeoff:   "more GPUs",
 		Verify:     "mean queue time returns to normal on each replica",

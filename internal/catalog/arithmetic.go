@@ -341,6 +341,11 @@ func (p *Pass) StopRetries() {
 		Stops:    true,
 		Verify:   "the share of abandoned requests falls, and completed requests per second rise",
 	})
+	p.Fix(Fix{
+		Summary:  "Reject at once what cannot be answered within the clients' timeout: --max-num-queued-reqs (0.29 and later), or a limit at the gateway",
+		Tradeoff: "some requests are rejected immediately instead of timing out",
+		Verify:   "the share of abandoned requests falls, and completed requests per second rise",
+	})
 }
 
 // Drain is what stops the bleeding where other servers of the model are well.

@@ -39,14 +39,14 @@ var Pathology = &catalog.Pathology{
 
 func refine(p *catalog.Pass) {
 	p.Summary = fmt.Sprintf("%s retries, %s for each request: each one makes an overload worse", catalog.Whole(p.Value(indicator.GatewayRetries)), catalog.Digits(p.Value(indicator.GatewayRetryShare)))
-	p.StopRetries()
 	p.Fix(catalog.Fix{
 		Summary:  "Take out the server that refuses connections, or restore it: sixty_gateway_upstream_failures_total says at which first attempts fail",
 		Tradeoff: "the others take its load",
 		Verify:   "fewer than one request in ten is retried",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Limit retries in one place: clients, routers and gateways each add their own",
+		Summary:  "Limit retries in one place, with a budget: clients, routers and gateways each add their own",
+		Stops:    true,
 		Tradeoff: "clients see errors that a retry would have hidden",
 		Verify:   "fewer than one request in ten is retried",
 	})

@@ -205,8 +205,11 @@ func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica 
 		indicator.GenerationTokenRate: func(n *view.Numbers) **float64 { return &n.OutputTokensRate },
 	} {
 		now, normal := d.Reading(i, s)
-		*p(&r.Now), *p(&r.Normal) = numberOf(now), numberOf(normal)
-		addBounds(&r.Now, s, now)
+		*p(&r.Normal) = numberOf(normal)
+		if r.Status != view.Down { // what it said last is not of now
+			*p(&r.Now) = numberOf(now)
+			addBounds(&r.Now, s, now)
+		}
 		addBounds(&r.Normal, s, normal)
 	}
 	return r

@@ -1,10 +1,10 @@
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
-import { shortZone, titleOf, zone } from './format'
+import { useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { length, titleOf, zone } from './format'
 import { help, start } from './keys'
-import { healthOf, now, trust, useLive } from './live'
+import { failingOf, now, trust, useLive } from './live'
 import { setTheme, theme, type Theme } from './palette'
 import { link, to, useRoute } from './route'
-import { At, Nothing } from './ui'
+import { Nothing, useTitle } from './ui'
 import { Audit } from './views/audit'
 import { Explore } from './views/explore'
 import { Fleet } from './views/fleet'
@@ -47,11 +47,8 @@ export function App() {
     else d.showModal()
   }
   useLayoutEffect(() => start({ help: showHelp, theme: toggle }), [])
-  const failing = live.overview?.models.filter((m) => ['failing', 'degraded'].includes(healthOf(m.verdict, { ok: true }))).length ?? 0
-  useEffect(() => {
-    const name = route.view === 'incident' ? route.id : route.view === 'runbook' ? titleOf(route.id) : (titles[route.view] ?? 'Not found')
-    document.title = `${failing > 0 ? `(${failing}) ` : ''}${name} · sixty`
-  }, [route.view, route.id, failing])
+  const failing = failingOf(live)
+  useTitle(route.view === 'incident' ? '' : route.view === 'runbook' ? titleOf(route.id) : (titles[route.view] ?? 'Not found'))
   return (
     <>
       <a class="skip" href="#main">Skip to content</a>
@@ -126,11 +123,14 @@ function Connection() {
   const live = useLive()
   const t = trust(live)
   if (!live.overview) return <span class="soft">…</span>
-  const heard = now(live) - (performance.now() - live.heard)
+  const lost = !t.ok && t.state === 'lost'
+  // The clocks of both are compared where they can be of the same time.
+  const passed = Date.now() - Date.parse(live.overview.at)
+  const since = passed > 0 && passed < 4000 * live.overview.every_s ? passed : now(live) - Date.parse(live.overview.at)
+  const ago = length(lost ? performance.now() - live.heard : since)
   return (
-    <span class={`state ${t.ok ? '' : 'warning'}`} title={t.ok ? `evaluated every ${live.overview.every_s} s; times are in ${zone}` : t.why.join('\n')}>
-      {!t.ok && `${t.state}, `}
-      <At at={!t.ok && t.state === 'lost' ? heard : live.overview.at} /> {shortZone}
+    <span class={`state ${t.ok ? '' : 'warning'}`} title={t.ok ? `every ${live.overview.every_s} s; times are in ${zone}` : t.why.join('\n')}>
+      {!t.ok && `${t.state}, `}{lost ? 'heard' : 'evaluated'} {ago} ago
     </span>
   )
 }

@@ -1,7 +1,7 @@
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
-import { about, number, tick, time, unitOf } from './format'
+import { about, apart, clock, increments, number, scaleOf, tick, time, unitOf } from './format'
 import { colour, css, dash, onTheme, symbols } from './palette'
 import type { Span } from './query'
 
@@ -58,20 +58,6 @@ const strip = 18 // px above the plot: units of the axes, and marks
 const listed = 10 // lines in a tooltip
 const font = '11px system-ui, sans-serif'
 
-// apart is how far apart ticks of the time axis may be, in s.
-const apart = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000]
-
-// clock writes the ticks of the time axis, in the viewer's zone, no finer than they are apart.
-function clock(splits: number[], step: number): string[] {
-  const f = new Intl.DateTimeFormat(
-    undefined,
-    step >= 86400
-      ? { day: 'numeric', month: 'short' }
-      : { hour: '2-digit', minute: '2-digit', ...(step < 60 ? { second: '2-digit' } : {}), hourCycle: 'h23' },
-  )
-  return splits.map((s) => f.format(s * 1000))
-}
-
 const pale = (c: string): string => (c.startsWith('#') ? c + '33' : c.replace(')', ' / 0.2)'))
 
 // stacked adds each line to those below it.
@@ -84,8 +70,8 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
   const first = p()
   const heat = first.rows
   const right = first.lines.find((l) => l.right)
-  const bytes = first.unit.startsWith('bytes')
   const axis = { stroke: () => css('soft'), font, ticks: { show: false } }
+  const ticked = (u: uPlot, v: number) => tick(v, scaleOf(u.scales.y.max ?? 1, first.unit), first.unit)
   let colours: Record<string, string> = {}
   const look = () => {
     for (const name of ['bad', 'warning', 'good', 'soft', 'ink', 'paper', 'heat', 'line']) colours[name] = css(name)
@@ -141,10 +127,10 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
             size: 58,
             space: 28,
             grid: { stroke: () => css('line'), width: 1 },
-            values: (u, s) => s.map((v) => (beside(u, p().levels ?? [], v) ? '' : tick(v, first.unit))),
-            ...(bytes ? { incrs: Array.from({ length: 45 }, (_, i) => 2 ** i) } : {}),
+            incrs: (_u: uPlot, _i: number, _min: number, max: number) => increments(scaleOf(max, first.unit)),
+            values: (u, s) => s.map((v) => (beside(u, p().levels ?? [], v) ? '' : ticked(u, v))),
           },
-      ...(right ? [{ ...axis, scale: 'right', side: 1 as const, size: 44, grid: { show: false }, values: (_: uPlot, s: number[]) => s.map((v) => tick(v, right.unit ?? 'count')) }] : []),
+      ...(right ? [{ ...axis, scale: 'right', side: 1 as const, size: 44, grid: { show: false }, values: (u: uPlot, s: number[]) => s.map((v) => tick(v, scaleOf(u.scales.right.max ?? 1, right.unit ?? 'count'))) }] : []),
     ],
     series: [{}, ...series],
     hooks: {
@@ -199,7 +185,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
             if (y < bbox.top - 1 || y > bbox.top + bbox.height + 1) continue
             line(from, y, to, y, colours[kinds[l.kind]], [7, 4])
             below = Math.min(y + 4 * ratio, below - 12 * ratio, bbox.top + bbox.height)
-            write(tick(l.value, first.unit), from - 5 * ratio, below, 'right', colours[kinds[l.kind]])
+            write(ticked(u, l.value), from - 5 * ratio, below, 'right', colours[kinds[l.kind]])
           }
           // Marks stand above the plot, the onset with its name; of those that would touch, the first has one.
           let free = from + ctx.measureText(unitOf(first.unit)).width - 40 * ratio

@@ -72,37 +72,55 @@ export function number(v: number | null | undefined, unit: string): string {
   return digits(v) + (suffixes[unit] ?? '')
 }
 
+// A scale is what an axis is written in: one unit, with ticks that are round in it.
+interface Scale {
+  by: number
+  name: string
+}
+
+const none: Scale = { by: 1, name: '' }
+const scales: Record<string, Scale[]> = {
+  seconds: [{ by: 3600, name: ' h' }, { by: 60, name: ' min' }, { by: 1, name: ' s' }, { by: 1e-3, name: ' ms' }, { by: 1e-6, name: ' µs' }],
+  bytes: [{ by: 1024 ** 4, name: ' TiB' }, { by: 1024 ** 3, name: ' GiB' }, { by: 1024 ** 2, name: ' MiB' }, { by: 1024, name: ' KiB' }, { by: 1, name: ' B' }],
+  ratio: [{ by: 0.01, name: ' %' }],
+  count: [{ by: 1e6, name: ' M' }, { by: 1e4, name: ' k' }],
+}
+
+// scaleOf is the scale of an axis that ends at a value.
+export function scaleOf(top: number, unit: string): Scale {
+  const kind = unit === 'seconds/token' ? 'seconds' : unit.replace('/s', '') === 'bytes' ? 'bytes' : unit === 'ratio' ? 'ratio' : scales[unit] ? unit : 'count'
+  const from = (s: Scale) => (s.name === ' h' ? 2 * s.by : s.by)
+  const scale = scales[kind].find((s) => top >= from(s)) ?? (kind === 'count' ? none : (scales[kind].at(-1) as Scale))
+  return scale.name === ' k' ? { by: 1e3, name: ' k' } : scale
+}
+
 // tick writes a value at an axis, where there is little room.
-export function tick(v: number, unit: string): string {
-  if (unit === 'seconds/token') unit = 'seconds'
-  if (unit === 'tokens' || unit === '1/request') unit = 'count'
-  const a = Math.abs(v)
-  if ((unit === 'count' || unit === 'requests' || unit.endsWith('/s')) && !unit.startsWith('bytes')) {
-    if (a >= 1e6) return digits(v / 1e6) + ' M'
-    if (a >= 1e4) return digits(v / 1e3) + ' k'
-    return digits(v)
-  }
-  return number(v, unit)
+export const tick = (v: number, s: Scale, unit = ''): string =>
+  digits(v / s.by) + s.name + (s === none && ['watts', 'celsius', 'MHz'].includes(unit) ? suffixes[unit] : '')
+
+// increments are round distances of ticks on a scale.
+export function increments(s: Scale): number[] {
+  const round = s.by === 60 || s.by === 3600 ? [1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 1440] : s.by >= 1024 && Number.isInteger(Math.log2(s.by)) ? Array.from({ length: 14 }, (_, i) => 2 ** (i - 3)) : [-4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6].flatMap((e) => [1, 2, 5].map((m) => m * 10 ** e))
+  return round.map((r) => r * s.by)
 }
 
 // unitOf is the unit of an axis whose ticks have none.
 export const unitOf = (unit: string): string => (({ 'requests/s': 'requests/s', 'tokens/s': 'tokens/s', tokens: 'tokens', requests: 'requests', '1/s': 'per second', '1/request': 'per request', 'seconds/token': 'per token', times: 'times' }) as Record<string, string>)[unit] ?? ''
 
 // Times are in the viewer's zone.
-const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' })
+const seconds = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' })
 const day = new Intl.DateTimeFormat(undefined, { weekday: 'short', day: 'numeric', month: 'short' })
 const year = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', year: 'numeric' })
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' })
 
 export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
-export const shortZone = new Intl.DateTimeFormat('en', { timeZoneName: 'short' }).formatToParts().find((p) => p.type === 'timeZoneName')?.value ?? zone
 
 // time writes a moment: the clock alone where it is within a day of now.
 export function time(at: number, now: number): string {
   const ago = Math.abs(now - at)
   const sameDay = new Date(at).toDateString() === new Date(now).toDateString()
-  if (sameDay || ago < 12 * 3600e3) return clock.format(at)
-  return `${ago < 300 * 86400e3 ? day.format(at) : year.format(at)} ${clock.format(at)}`
+  if (sameDay || ago < 12 * 3600e3) return seconds.format(at)
+  return `${ago < 300 * 86400e3 ? day.format(at) : year.format(at)} ${seconds.format(at)}`
 }
 
 export const wholeTime = (at: number): string => full.format(at)
@@ -116,6 +134,20 @@ export function length(ms: number): string {
   const h = Math.floor(m / 60)
   if (h < 48) return m % 60 ? `${h} h ${m % 60} min` : `${h} h`
   return `${Math.floor(h / 24)} days`
+}
+
+// apart is how far apart ticks of the time axis may be, in s.
+export const apart = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000]
+
+// clock writes the ticks of the time axis, in the viewer's zone, no finer than they are apart.
+export function clock(splits: number[], step: number): string[] {
+  const f = new Intl.DateTimeFormat(
+    undefined,
+    step >= 86400
+      ? { day: 'numeric', month: 'short' }
+      : { hour: '2-digit', minute: '2-digit', ...(step < 60 ? { second: '2-digit' } : {}), hourCycle: 'h23' },
+  )
+  return splits.map((s) => f.format(s * 1000))
 }
 
 // change says how a value compares with normal.

@@ -63,6 +63,18 @@ export function healthOf(of: { status: Status; severity: string }, t: Trust): He
   return t.ok ? 'healthy' : 'unknown'
 }
 
+// healthOfModel is that of its verdict, and of its incident: what is failing is not healthy at once.
+export function healthOfModel(m: Pick<Model, 'verdict' | 'phase'>, t: Trust): Health {
+  const h = healthOf(m.verdict, t)
+  return h === 'healthy' && (m.phase === 'failing' || m.phase === 'degraded') ? m.phase : h
+}
+
+// quiet is a model whose incident is not found now and not closed.
+export const quiet = (m: Pick<Model, 'verdict' | 'phase'>): boolean => m.phase === 'quiet' && m.verdict.status !== 'firing'
+
+// failingOf is how many models fail or are degraded.
+export const failingOf = (l: Live): number => l.overview?.models.filter((m) => ['failing', 'degraded'].includes(healthOfModel(m, { ok: true }))).length ?? 0
+
 // healths are the states, the worst first.
 export const healths: Health[] = ['failing', 'degraded', 'uncertain', 'unknown', 'healthy']
 const statuses: Status[] = ['down', 'firing', 'pending', 'unknown', 'ok', 'idle']

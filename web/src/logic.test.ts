@@ -1,17 +1,18 @@
 import { describe, expect, test } from 'vitest'
 import { read } from './api'
-import { about, change, interval, length, number, sentence, titleOf, written } from './format'
-import { accept, healthOf, trust, worst, type Trust } from './live'
+import { about, change, increments, interval, length, number, scaleOf, sentence, tick, titleOf, written } from './format'
+import { accept, healthOf, healthOfModel, quiet, trust, worst, type Trust } from './live'
 import numbers from './numbers.json'
 import { median, odd, quantile, rank } from './odd'
 import { all, byReplica, fill, grid, heat, legends, pattern, pointsOf, questionsOf, rateOf, stepOf } from './query'
 import { parse, to } from './route'
-import type { Evidence, Model, Overview, Panel, Plot, Replica } from './types'
+import type { Advice, Evidence, Finding, Fix, Link, Model, Overview, Panel, Plot, Replica, Summary } from './types'
 import { moment, spanOf } from './views/explore'
-import { farthest, headline, normalOf } from './views/diagnosis'
+import { bucketOf, ticksOf } from './views/chain'
+import { effectsOf, farthest, filled, fixesOf, headline, headsOf, normalOf } from './views/diagnosis'
 import { shorts } from './views/fleet'
-import { healthOfTurn } from './views/incident'
-import { stateOf, titleFor } from './views/overview'
+import { healthOfTurn, scope, titleWith } from './views/incident'
+import { healthIn, stateOf, titleFor } from './views/overview'
 import { startsOf } from './views/strip'
 import { highlight } from './panel'
 
@@ -177,10 +178,83 @@ describe('trust', () => {
   })
 })
 
-test('the evidence is the comparison that is hardest to meet', () => {
-  const e = (signal: string, op: string, threshold: number | null, holds: boolean | null) => ({ signal, op, threshold, holds }) as Evidence
-  const got = farthest([e('a', '>', 0.1, true), e('b', '<', 5, true), e('a', '>', 0.5, true), e('a', '>', 9, false), e('b', '<', 2, true), e('c', '>', null, null)])
+test('the evidence is the comparison that is hardest to meet, the worst first, and no guard', () => {
+  const e = (signal: string, op: string, threshold: number | null, holds: boolean | null, value = 4, role = 'cause') => ({ signal, op, threshold, holds, value, role }) as Evidence
+  const got = farthest([e('b', '<', 5, true, 1), e('a', '>', 0.1, true), e('a', '>', 0.5, true), e('a', '>', 9, false), e('b', '<', 2, true, 1), e('c', '>', null, null), e('g', '<', 900, true, 1e-3, 'guard')])
   expect(got.map((x) => [x.signal, x.threshold])).toEqual([['a', 0.5], ['b', 2]])
+})
+
+describe('an incident', () => {
+  const linkOf = (l: Partial<Link>) => ({ value: null, baseline: null, ...l }) as Link
+  test('is titled by its fault and the first link', () => {
+    expect(titleWith('kv-cache-thrashing', [linkOf({ says: 'Answers grow', value: 1461, baseline: 134 }), linkOf({ says: 'The KV cache fills' })])).toBe('KV cache thrashing: answers grow, 10.9× normal')
+    expect(titleWith('http-errors', [linkOf({ says: 'HTTP 5xx share', value: 0.2, baseline: 0 })])).toBe('HTTP errors: HTTP 5xx share')
+    expect(titleWith('engine-hung', undefined)).toBe('Engine hung')
+  })
+  test('is of the servers on which it was found last', () => {
+    const i = { affected: ['a', 'b'], targets: ['a', 'b', 'gpu'], servers: 2 } as Summary
+    expect(scope(i, 'qwen')).toBe('all 2 replicas of qwen')
+    expect(scope({ ...i, servers: 4 }, 'qwen')).toBe('2 of 4 replicas of qwen')
+  })
+  test('says what to do now, then, or at once, in the words of the command line', () => {
+    expect(headsOf([{ stops: true }, {}, {}, { stops: true }])).toEqual(['Now, without a restart', 'Then change', 'Or', 'Or'])
+    expect(headsOf([{}, { stops: true }, {}])).toEqual(['Fix', 'Or', 'Or'])
+    expect(headsOf([])).toEqual([])
+  })
+  const fix = (summary: string, predicted: Fix['predicted'] = null) => ({ summary, changes: [], args: '', command: '', arithmetic: [], tradeoff: '', verify: '', predicted }) as Fix
+  const advice = { at: '', pathology: '', fixes: [{ ...fix('fp8'), changes: [{ flag: '--kv-cache-dtype', from: 'auto', to: 'fp8' }] }], expected: [{ signal: 'ttft_p95', title: 'TTFT P95', unit: 'seconds', before: 20, low: 1.4, high: 3, came: 2.2 }] } as Advice
+  test('has its advice first, whatever a diagnosis ranks', () => {
+    const f = { fixes: [fix('add 2'), fix('fp8')] } as Finding
+    expect(fixesOf({ advice } as Summary, f, undefined).map((x) => x.summary)).toEqual(['fp8', 'add 2'])
+    expect(fixesOf({ advice } as Summary, undefined, undefined)[0].args).toBe('--kv-cache-dtype fp8')
+  })
+  test('shows what was told when the advice was chosen', () => {
+    const [e] = effectsOf(fix('fp8'), advice)
+    expect([e.measured, e.after.low, e.after.high]).toEqual([20, 1.4, 3])
+    expect(effectsOf(fix('add 2'), advice)).toEqual([])
+  })
+  test('fills names into commands, and offers none to copy that lacks one', () => {
+    expect(filled('curl http://TARGET/health', '10.0.0.1:8000')).toEqual({ text: 'curl http://10.0.0.1:8000/health', whole: true })
+    expect(filled('curl http://TARGET/health', 'a b; rm:1')).toEqual({ text: 'curl http://TARGET/health', whole: false })
+    expect(filled('kubectl logs POD', 'a:1', { pod: 'vllm-0' })).toEqual({ text: 'kubectl logs vllm-0', whole: true })
+    expect(filled('kubectl logs POD', 'a:1')).toMatchObject({ whole: false })
+  })
+  test('makes its model no healthier than it is', () => {
+    const v = { id: 'healthy', status: 'ok', severity: '', summary: '', since: null, since_at_least: false, confidence: null } as Model['verdict']
+    const model = (phase?: Model['phase']) => ({ verdict: v, phase })
+    expect([undefined, 'quiet', 'degraded', 'failing'].map((p) => healthOfModel(model(p as Model['phase']), { ok: true }))).toEqual(['healthy', 'healthy', 'degraded', 'failing'])
+    expect(quiet(model('quiet'))).toBe(true)
+    expect(titleFor(v, 'healthy', 'qwen', 'quiet')).toBe('qwen is quiet, and its incident is not closed yet')
+    expect(titleFor(v, 'failing', 'qwen', 'failing')).not.toContain('healthy')
+    expect(stateOf({ verdict: v, phase: 'quiet' } as Model, { ok: true })).toContain('not closed')
+  })
+  test('leaves no replica green that gets nothing', () => {
+    const replica = (target: string, rate: number) => ({ target, status: 'ok', severity: '', pathology: '', now: { request_rate: rate, requests_running: rate } }) as unknown as Replica
+    const m = { verdict: { status: 'firing' }, replicas: [replica('a', 0), replica('b', 2)] } as unknown as Model
+    expect(m.replicas.map((r) => healthIn(r, m, { ok: true }))).toEqual(['uncertain', 'healthy'])
+    expect(healthIn(m.replicas[1], m, { ok: true }, ['b'])).toBe('uncertain')
+  })
+})
+
+describe('axes', () => {
+  test.each([[750, 'seconds', ' min'], [250, 'seconds', ' min'], [50, 'seconds', ' s'], [0.4, 'seconds', ' ms'], [9000, 'seconds', ' h'], [0.9, 'ratio', ' %'], [25_000, 'tokens/s', ' k'], [3e9, 'bytes', ' GiB'], [40, 'requests', '']])('that end at %d %s have one unit, %s', (top, unit, name) => {
+    const s = scaleOf(top, unit)
+    expect(s.name).toBe(name)
+    const step = increments(s).find((i) => top / i < 5) ?? NaN
+    expect(tick(step, s)).toMatch(/^\d+(\.\d)?( \S+)?$/)
+  })
+  test('of time have round moments', () => {
+    const { at, step } = ticksOf({ from: Date.parse('2026-11-21T07:00:07Z'), to: Date.parse('2026-11-21T07:14:00Z') }, 6)
+    expect(step).toBe(300)
+    expect(at.map((t) => t % 300)).toEqual([0, 0])
+  })
+  test('percentiles of wide buckets are these, of narrow ones a line', () => {
+    const bounds = [0.06, 0.08, 20, 40]
+    expect(bucketOf(33, bounds)).toEqual([20, 40])
+    expect(bucketOf(0.07, bounds)).toBeUndefined()
+    expect(bucketOf(99, bounds)).toBeUndefined()
+    expect(bucketOf(3, [])).toBeUndefined()
+  })
 })
 
 describe('the odd one', () => {

@@ -63,7 +63,7 @@ export function PanelView({ panel, choice, span, interval, each, marks, onZoom }
             {drawn.warnings.length > 0 && <p class="warning">Partial: {drawn.warnings.join('; ')}</p>}
           </>
         ) : (
-          <div class="chart" style={{ height: 190 }} />
+          <div class="chart" style={{ height: '190px' }} />
         )}
       </div>
     </figure>

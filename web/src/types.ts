@@ -52,6 +52,7 @@ export interface Model {
   cluster: string
   verdict: Verdict
   incident: Maybe<string>
+  phase?: Phase // of the incident
   replicas: Replica[]
 }
 
@@ -80,6 +81,8 @@ export interface Note {
   text: string
 }
 
+export type Phase = 'failing' | 'degraded' | 'quiet' | 'closed'
+
 export interface Summary {
   id: string
   model: string
@@ -88,12 +91,13 @@ export interface Summary {
   summary: string
   began: string
   began_at_least: boolean
-  phase: 'failing' | 'degraded' | 'quiet' | 'closed'
+  phase: Phase
   quiet_since: Maybe<string>
   closes_at?: string
   affected: Maybe<string[]>
   servers: number
   story?: string
+  impact?: { late: number; of: number; limit: number; budget_share?: number; text: string } // of the requests since it began
   advice?: Advice
   events?: { at: string; kind: string; text: string }[]
   since?: Record<string, string> // of each pathology that was part of it
@@ -109,7 +113,7 @@ export interface Summary {
 export interface Advice {
   at: string
   pathology: string
-  fixes: { summary: string; stops?: boolean }[]
+  fixes: Pick<Fix, 'summary' | 'stops' | 'changes' | 'command' | 'arithmetic' | 'tradeoff' | 'verify'>[]
   expected?: { signal: string; title: string; unit: string; before: Maybe<number>; low: number; high: number; came: Maybe<number> }[]
   applied?: string
 }
@@ -148,6 +152,7 @@ export interface Effect {
 
 export interface Fix {
   summary: string
+  stops?: boolean
   changes: { flag: string; from: Maybe<string>; to: string }[]
   args: string
   command: string
@@ -174,11 +179,20 @@ export interface Evidence {
   baseline: Maybe<number>
   baseline_text?: string
   threshold: Maybe<number>
+  threshold_name: string
   threshold_source: string
   op: string
   limit_text?: string // the comparison as it is written: "> 90 %", "= 0"
   role?: string // cause, symptom or guard
   holds: Maybe<boolean>
+}
+
+// Link is one of a chain of causes: what it says, and when it broke.
+export interface Link extends Evidence {
+  says: string
+  since: Maybe<string>
+  at_least: boolean
+  first: boolean
 }
 
 export interface Finding {
@@ -194,6 +208,7 @@ export interface Finding {
   reasons: string[]
   confidence: Maybe<number>
   evidence: Evidence[]
+  chain?: Link[]
   inhibited_by: Maybe<string>
   fixes: Fix[]
 }

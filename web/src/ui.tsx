@@ -2,7 +2,7 @@ import type { ComponentChildren, FunctionComponent } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { Failure } from './api'
 import { length, sentence, time, wholeTime } from './format'
-import { now } from './live'
+import { failingOf, now, useLive } from './live'
 import type { ChartProps } from './chart'
 import type { Health, Life } from './types'
 
@@ -62,10 +62,10 @@ export function Copy({ text, label = 'Copy' }: { text: string; label?: string })
 }
 
 // Command is text to copy.
-export const Command = ({ text }: { text: string }) => (
+export const Command = ({ text, copy = true }: { text: string; copy?: boolean }) => (
   <div class="command">
     <pre>{text}</pre>
-    <Copy text={text} />
+    {copy && <Copy text={text} />}
   </div>
 )
 
@@ -132,7 +132,7 @@ export function Plot(props: ChartProps) {
   useEffect(() => {
     if (!C) loading().then(() => render(1), () => render(2)) // also where another chart has loaded it since
   }, [])
-  return C ? <C {...props} /> : <div class="chart" style={{ height: props.height ?? 190 }} />
+  return C ? <C {...props} /> : <div class="chart" style={{ height: `${props.height ?? 190}px` }} />
 }
 
 // Filter is a field that keys reach.
@@ -157,25 +157,33 @@ export const Pick = ({ label, children }: { label: string; children: ComponentCh
   </details>
 )
 
-// Tabs are views of which one is shown.
-export function Tabs({ tabs, label }: { tabs: [string, () => ComponentChildren][]; label: string }) {
-  const [at, set] = useState(0)
-  const shown = Math.min(at, tabs.length - 1)
+// Tabs are views of which one is shown; the address says which.
+export function Tabs({ tabs, label, at, set }: { tabs: [string, string, () => ComponentChildren][]; label: string; at: string; set: (id: string) => void }) {
+  const shown = Math.max(0, tabs.findIndex(([id]) => id === at))
   const move = (e: KeyboardEvent) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[e.key]
     if (!by) return
     const next = (shown + by + tabs.length) % tabs.length
-    set(next)
+    set(tabs[next][0])
     ;(e.currentTarget as HTMLElement).querySelectorAll<HTMLElement>('[role=tab]')[next].focus()
   }
   return (
     <>
       <div class="tablist" role="tablist" aria-label={label} onKeyDown={move}>
-        {tabs.map(([name], i) => (
-          <button type="button" role="tab" id={`tab-${i}`} aria-selected={i === shown} aria-controls="tabpanel" tabIndex={i === shown ? 0 : -1} onClick={() => set(i)}>{name}</button>
+        {tabs.map(([id, name], i) => (
+          <button type="button" role="tab" id={`tab-${id}`} aria-selected={i === shown} aria-controls="tabpanel" tabIndex={i === shown ? 0 : -1} onClick={() => set(id)}>{name}</button>
         ))}
       </div>
-      <div class="tabpanel" role="tabpanel" id="tabpanel" aria-labelledby={`tab-${shown}`} tabIndex={0}>{tabs[shown][1]()}</div>
+      <div class="tabpanel" role="tabpanel" id="tabpanel" aria-labelledby={`tab-${tabs[shown][0]}`} tabIndex={0}>{tabs[shown][2]()}</div>
     </>
   )
+}
+
+// useTitle names the document; '' leaves that to the view.
+export function useTitle(name: string): void {
+  const live = useLive()
+  const failing = failingOf(live)
+  useEffect(() => {
+    if (name) document.title = `${failing > 0 ? `(${failing}) ` : ''}${name} · sixty`
+  }, [name, failing])
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
@@ -15,11 +16,15 @@ type Kept struct {
 	Title, Runbook string
 	Reasons        []string
 	Evidence       [][]string // quantity, value, normal and threshold of what holds
-	Fixes          []KeptFix
+	Fixes          []KeptFix  // the advice of the incident first
 }
 
 // A KeptFix is a fix of a diagnosis, as its JSON has it.
-type KeptFix struct{ Summary, Args, Command, Tradeoff, Verify string }
+type KeptFix struct {
+	Summary, Args, Command, Tradeoff, Verify string
+	Stops                                    bool
+	Head                                     string `json:"-"` // as catalog.Heads says
+}
 
 // Kept reads the diagnosis that is kept of an incident; it is empty where there is none.
 func (i *Incident) Kept() (out Kept) {
@@ -29,11 +34,12 @@ func (i *Incident) Kept() (out Kept) {
 			ID, Title, Status, Runbook string
 			Reasons                    []string
 			Evidence                   []struct {
-				Title, Unit, Op, Signal    string
-				Value, Baseline, Threshold *float64
-				ValueText                  string `json:"value_text"`
-				BaselineText               string `json:"baseline_text"`
-				Holds                      *bool
+				Title, Unit, Signal, Role string
+				Value, Baseline           *float64
+				ValueText                 string `json:"value_text"`
+				BaselineText              string `json:"baseline_text"`
+				LimitText                 string `json:"limit_text"`
+				Holds                     *bool
 			}
 			Fixes []KeptFix
 		}
@@ -45,10 +51,10 @@ func (i *Incident) Kept() (out Kept) {
 		if f.ID != i.Pathology || f.Status != "firing" {
 			continue
 		}
-		out = Kept{At: d.At, Title: f.Title, Runbook: f.Runbook, Reasons: f.Reasons, Fixes: f.Fixes}
+		out = Kept{At: d.At, Title: f.Title, Runbook: f.Runbook, Reasons: f.Reasons, Fixes: i.advised(f.Fixes)}
 		var shown []string // a quantity once: what it is compared with first decided
 		for _, e := range f.Evidence {
-			if e.Holds == nil || !*e.Holds || slices.Contains(shown, e.Signal) {
+			if e.Holds == nil || !*e.Holds || e.Role == catalog.Guarded.String() || slices.Contains(shown, e.Signal) {
 				continue
 			}
 			shown = append(shown, e.Signal)
@@ -58,13 +64,31 @@ func (i *Incident) Kept() (out Kept) {
 				}
 				return indicator.FormatNumber(*v, indicator.Unit(e.Unit))
 			}
-			limit := number(e.Threshold)
-			if limit != "" {
-				limit = e.Op + " " + limit
-			}
-			out.Evidence = append(out.Evidence, []string{cmp.Or(e.Title, e.Signal), cmp.Or(e.ValueText, number(e.Value)), cmp.Or(e.BaselineText, number(e.Baseline)), limit})
+			out.Evidence = append(out.Evidence, []string{cmp.Or(e.Title, e.Signal), cmp.Or(e.ValueText, number(e.Value)), cmp.Or(e.BaselineText, number(e.Baseline)), e.LimitText})
 		}
 		break
+	}
+	return out
+}
+
+// advised puts what was chosen before the other fixes, and says what heads each.
+func (i *Incident) advised(fixes []KeptFix) (out []KeptFix) {
+	if i.Advice != nil {
+		for _, f := range i.Advice.Fixes {
+			out = append(out, KeptFix{Summary: f.Summary, Args: f.Args(), Command: f.Command, Tradeoff: f.Tradeoff, Verify: f.Verify, Stops: f.Stops})
+		}
+	}
+	for _, f := range fixes {
+		if !slices.ContainsFunc(out, func(o KeptFix) bool { return o.Summary == f.Summary }) {
+			out = append(out, f)
+		}
+	}
+	ranked := make([]catalog.Fix, len(out))
+	for k := range out {
+		ranked[k].Stops = out[k].Stops
+	}
+	for k, head := range catalog.Heads(ranked) {
+		out[k].Head = head
 	}
 	return out
 }

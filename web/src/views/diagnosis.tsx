@@ -1,13 +1,13 @@
 import { useMemo } from 'preact/hooks'
 import { useGet } from '../api'
 import type { Band, Level, Line, Mark as Moment } from '../chart'
-import { about, interval, number, opening, sentence, time, titleOf, written } from '../format'
+import { about, change, interval, number, opening, plural, sentence, time, titleOf, written } from '../format'
 import { now, useLive } from '../live'
 import { quantile } from '../odd'
-import { Key } from '../panel'
+import { Key, usePanels } from '../panel'
 import type { Span } from '../query'
-import type { Diagnosis, Effect, Evidence, Finding, Fix, Plot as Drawn } from '../types'
-import { Command, Plot } from '../ui'
+import type { Advice, Diagnosis, Effect, Evidence, Finding, Fix, Plot as Drawn, Summary } from '../types'
+import { At, Command, Nothing, Plot, Text } from '../ui'
 
 // sure says a confidence in a word, as the command line does.
 export const sure = (c: number): string => `${c >= 0.8 ? 'high' : c >= 0.5 ? 'medium' : 'low'} confidence`
@@ -31,15 +31,26 @@ export function findingOf(d: Diagnosis | null | undefined, id: string, model: st
   return of.find((f) => f.status === 'firing') ?? of[0]
 }
 
-// plotsOf are the plots of a model, one of each family first: evidence, then the others. P50
-// beside P95 says little that is new.
-export function plotsOf(d: Diagnosis | null | undefined, model: string): Drawn[] {
-  const all = d?.plots?.filter((p) => d.verdicts.length < 2 || p.model === model || p.model === '') ?? []
-  const family = (p: Drawn) => p.title.split(/[ ,]/)[0]
-  const sorted = [...all.filter((p) => p.evidence), ...all.filter((p) => !p.evidence)]
-  const first = sorted.filter((p, i) => sorted.findIndex((q) => family(q) === family(p)) === i)
-  return [...first, ...sorted.filter((p) => !first.includes(p))]
+// plotsOf are the plots of a model, in the order of the story.
+export const plotsOf = (d: Diagnosis | null | undefined, model: string): Drawn[] => d?.plots?.filter((p) => d.verdicts.length < 2 || p.model === model || p.model === '') ?? []
+
+// The panels whose histograms percentiles are of, by how their signals' names begin.
+const families: [string, number][] = [['ttft', 201], ['itl', 202], ['e2e', 203]]
+
+// useBounds are the bounds of the buckets that a percentile's points are interpolated in.
+export function useBounds(signals: string[]): (signal: string) => number[] {
+  const panels = usePanels().data?.rows.flatMap((r) => r.panels)
+  const known = families.map(([name, id]) => {
+    const wanted = signals.some((s) => new RegExp(`^${name}_p\\d`).test(s))
+    const metrics = [...new Set(JSON.stringify(panels?.find((p) => p.id === id)?.queries ?? '').match(/[\w:]+_bucket\b/g))]
+    const match = `{__name__=~"${metrics.join('|')}"}`
+    const { data } = useGet<{ data: string[] }>(wanted && metrics.length > 0 ? `/api/v1/label/le/values?${new URLSearchParams({ 'match[]': match })}` : '')
+    return useMemo(() => (data?.data ?? []).map(Number).filter(Number.isFinite).sort((a, b) => a - b), [data])
+  })
+  return (signal) => (/_p\d+$/.test(signal) ? known[families.findIndex(([name]) => signal.startsWith(name))] : undefined) ?? none
 }
+
+const none: number[] = []
 
 // normalOf is the range of what is normal: of nine in ten values while nothing was wrong, or the
 // value that is known to be.
@@ -105,7 +116,7 @@ export function nearest(x: number[], at: number): number {
 // nothing is a limit below which a quantity counts as zero.
 const nothing = 1e-6
 
-// farthest is, of each signal that holds and is no guard, the comparison that is hardest to meet.
+// farthest is, of each signal that holds and rules no chance out, the comparison that is hardest to meet, the worst first.
 export function farthest(evidence: Evidence[]): Evidence[] {
   const rows = new Map<string, Evidence>()
   for (const e of evidence) {
@@ -113,19 +124,21 @@ export function farthest(evidence: Evidence[]): Evidence[] {
     const harder = !other || (e.op === '>' ? (e.threshold ?? -Infinity) > (other.threshold ?? -Infinity) : (e.threshold ?? Infinity) < (other.threshold ?? Infinity))
     if (e.holds === true && e.role !== 'guard' && harder) rows.set(e.signal + e.op, e)
   }
-  return [...rows.values()]
+  const times = (e: Evidence) => Math.abs(Math.log(Math.max(Math.abs(e.value ?? 0), 1e-9) / Math.max(Math.abs(e.threshold ?? e.baseline ?? 0), 1e-9)))
+  return [...rows.values()].sort((a, b) => times(b) - times(a))
 }
 
-export const EvidenceTable = ({ f, past = false }: { f: Finding; past?: boolean }) => (
+export const EvidenceTable = ({ f, past = false, all = false }: { f: Finding; past?: boolean; all?: boolean }) => (
   <table class="whole">
-    <thead><tr><th>Signal</th><th class="n">{past ? 'Then' : 'Now'}</th><th class="n">Normal</th><th class="n">Threshold</th></tr></thead>
+    <thead><tr><th>Signal</th><th class="n">{past ? 'Then' : 'Now'}</th><th class="n">Normal</th><th class="n">Threshold</th>{all && <th>Role</th>}</tr></thead>
     <tbody>
-      {farthest(f.evidence).map((e) => (
+      {(all ? f.evidence : farthest(f.evidence)).map((e) => (
         <tr>
           <td>{e.title ?? e.signal}</td>
-          <td class="n bad">{written(e.value_text, e.value, e.unit)}</td>
+          <td class={`n ${all ? '' : 'bad'}`}>{written(e.value_text, e.value, e.unit)}</td>
           <td class="n">{written(e.baseline_text, e.baseline, e.unit)}</td>
-          <td class="n" title={e.threshold_source && `from ${e.threshold_source}`}>{e.limit_text ?? '–'}</td>
+          <td class="n" title={e.threshold_source && `from ${e.threshold_source}`}>{e.limit_text ?? (e.threshold === null ? '–' : `${e.op} ${number(e.threshold, e.unit)}`)}</td>
+          {all && <td class="soft">{e.role}{e.holds === false ? ', does not hold' : e.holds === null ? ', unknown' : ''}</td>}
         </tr>
       ))}
     </tbody>
@@ -134,51 +147,116 @@ export const EvidenceTable = ({ f, past = false }: { f: Finding; past?: boolean 
 
 const predicted = ['ttft_p95', 'itl_p95', 'e2e_mean', 'preemptions', 'requests_waiting', 'generation_token_rate', 'output_tokens_rate']
 
-// Prediction draws what a fix would do: the interval with its most likely value, and the present.
-function Prediction({ e }: { e: Effect }) {
-  const top = Math.max(e.after.high ?? 0, e.after.value ?? 0, e.unchanged.value ?? 0, e.measured ?? 0, 1e-12)
-  const place = (v: number | null) => `${Math.min(100, (100 * (v ?? 0)) / top)}%`
+// Prediction draws what a fix would do: the interval with its most likely value, the present, and what came of it.
+function Prediction({ e, came }: { e: Effect; came?: number | null }) {
   const present = e.measured ?? e.unchanged.value
+  const top = Math.max(e.after.high ?? 0, e.after.value ?? 0, present ?? 0, came ?? 0, 1e-12)
+  const place = (v: number | null) => `${Math.min(100, (100 * (v ?? 0)) / top)}%`
+  const range = interval(e.after, e.unit)
   return (
     <div>
       <span>{e.title ?? e.signal}</span>
       <span class="range" aria-hidden="true">
         <i style={{ left: place(e.after.low), width: `${Math.max(0.5, (100 * ((e.after.high ?? 0) - (e.after.low ?? 0))) / top)}%` }} />
-        <b style={{ left: place(e.after.value) }} />
+        {e.after.value !== null && <b style={{ left: place(e.after.value) }} />}
         <u style={{ left: place(present) }} />
+        {came != null && <s style={{ left: place(came) }} />}
       </span>
-      <span class="n"><b>{number(e.after.value, e.unit)}</b> <span class="soft">{interval(e.after, e.unit) && `${interval(e.after, e.unit)}, `}instead of {written(e.measured_text, present, e.unit)}</span></span>
+      <span class="n">{e.after.value === null ? <b>{range}</b> : <><b>{number(e.after.value, e.unit)}</b> <span class="soft">{range}</span></>}<span class="soft">, {change(e.after.value, present) === 'as usual' ? 'as now' : `now ${written(e.measured_text, present, e.unit)}`}</span>{came != null && <b class="good">, came {number(came, e.unit)}</b>}</span>
     </div>
   )
 }
 
+// effectsOf are what a fix is predicted to do, what changes first: of the advice of an incident as that was told when it was chosen.
+export function effectsOf(f: Fix, advice?: Advice): Effect[] {
+  const told = f.stops ? [] : (advice?.expected ?? [])
+  const said = f.predicted?.effects ?? []
+  const unknown = { value: null, low: null, high: null }
+  const list = told.length > 0 && advice?.fixes.some((a) => a.summary === f.summary)
+    ? told.map((x): Effect => said.find((e) => e.signal === x.signal) ?? { ...x, measured: x.before, before: unknown, unchanged: unknown, after: { ...unknown, low: x.low, high: x.high } })
+    : said
+  const same = (e: Effect) => Number(change(e.after.value, e.measured ?? e.unchanged.value) === 'as usual')
+  return list.filter((e) => predicted.includes(e.signal)).sort((a, b) => same(a) - same(b))
+}
+
+// filled puts the names of a server into a command; what is left for the reader to fill in is not there to be copied.
+export function filled(command: string, target = '', labels: Record<string, string> = {}): { text: string; whole: boolean } {
+  const names: Record<string, string | undefined> = { TARGET: /^[\w.:[\]-]*:\d+$/.test(target) ? target : undefined, POD: labels.pod, NAME: labels.deployment }
+  const text = command.replace(/\b(TARGET|POD|NAME)\b/g, (word) => names[word] || word)
+  return { text, whole: !/\b(TARGET|POD|NAME)\b/.test(text) }
+}
+
 // FixBody is what a fix says beneath its summary.
-export function FixBody({ f, few = false }: { f: Fix; few?: boolean }) {
+export function FixBody({ f, few = false, advice, target, labels }: { f: Fix; few?: boolean; advice?: Advice; target?: string; labels?: Record<string, string> }) {
   const p = f.predicted
-  const effects = p?.effects.filter((e) => predicted.includes(e.signal)) ?? []
-  const text = f.args || f.command
-  const beyond = (c: string) => c.startsWith('extrapolated')
-  const all = p?.caveats ?? []
-  const caveats = few && all.some(beyond) ? [...all.filter((c) => !beyond(c)), 'extrapolated beyond the measured range'] : all
+  const effects = effectsOf(f, advice).slice(0, few ? 2 : 3)
+  const cameOf = (e: Effect) => (f.stops ? undefined : advice?.expected?.find((x) => x.signal === e.signal)?.came)
+  const text = filled(f.args || f.command, target, labels)
   const gone = f.changes.filter((c) => !c.to && !f.summary.includes(c.flag)).map((c) => c.flag)
   const former = f.changes.filter((c) => c.from && c.to && !f.summary.includes(` ${c.from}`)).map((c) => `${c.flag} ${c.from}`)
   return (
     <>
-      {text && <Command text={text} />}
+      {text.text && <Command text={text.text} copy={text.whole} />}
       {gone.length > 0 && <p>Remove <code>{gone.join(', ')}</code>.</p>}
       {former.length > 0 && <p class="soft">Replaces {former.join(', ')}.</p>}
-      {effects.length > 0 && <div class="predictions">{effects.slice(0, few ? 2 : 4).map((e) => <Prediction e={e} />)}</div>}
-      {effects.length === 0 && <p class="soft">No prediction{p?.reason ? `: ${sentence(p.reason)}` : ' for this kind of change.'}</p>}
-      {caveats.map((c) => <p class="warning">{opening(c)}</p>)}
+      {effects.length > 0 && (
+        <>
+          <div class="predictions">{effects.map((e) => <Prediction e={e} came={cameOf(e)} />)}</div>
+          <p class="legend"><span><u />now</span><span><b />predicted</span><span><i />interval</span>{effects.some((e) => cameOf(e) != null) && <span><s />what came</span>}</p>
+        </>
+      )}
+      {effects.length === 0 && p?.reason && <p class="soft">No prediction: {sentence(p.reason)}</p>}
       {f.tradeoff && f.tradeoff !== 'none' && <p><span class="soft">Cost:</span> {sentence(f.tradeoff)}</p>}
       {f.verify && <p><span class="soft">Confirm:</span> {sentence(f.verify)}</p>}
-      {!few && (f.arithmetic.length > 0 || (p?.basis.length ?? 0) > 0) && (
+      {!few && (f.arithmetic.length > 0 || (p?.basis.length ?? 0) + (p?.caveats.length ?? 0) > 0) && (
         <details>
-          <summary>How this was computed</summary>
+          <summary>How this was computed{p && p.caveats.length > 0 ? `, ${plural(p.caveats.length, 'caveat')}` : ''}</summary>
           <ul>{f.arithmetic.map((a) => <li>{a}</li>)}</ul>
+          {p?.caveats.map((c) => <p class="warning">{opening(c)}</p>)}
           {p?.basis.map((b) => <p class="soft">{sentence(b)}</p>)}
         </details>
       )}
+      {few && p?.caveats.some((c) => c.startsWith('extrapolated')) && <p class="warning">Extrapolated beyond the measured range.</p>}
+    </>
+  )
+}
+
+// fixesOf are those of a finding, the advice of its incident first, with the predictions that are kept.
+export function fixesOf(i: Summary | undefined, f: Finding | undefined, kept: Finding | undefined): Fix[] {
+  const all = (f?.fixes ?? []).map((x) => (x.predicted ? x : (kept?.fixes.find((k) => k.summary === x.summary && k.predicted) ?? x)))
+  const chosen = (i?.advice?.fixes ?? []).map((a): Fix => all.find((x) => x.summary === a.summary) ?? {
+    ...a, changes: a.changes ?? [], arithmetic: a.arithmetic ?? [], command: a.command ?? '', tradeoff: a.tradeoff ?? '', verify: a.verify ?? '', predicted: null,
+    args: (a.changes ?? []).filter((c) => c.to).map((c) => `${c.flag} ${c.to}`).join(' '),
+  })
+  return [...chosen, ...all.filter((x) => !chosen.some((c) => c.summary === x.summary))]
+}
+
+// headsOf says what heads each of the ranked fixes, as the command line does (internal/catalog/fix.go).
+export function headsOf(fixes: Pick<Fix, 'stops'>[]): string[] {
+  const stops = !!fixes[0]?.stops
+  const cure = fixes.findIndex((f) => !f.stops)
+  return fixes.map((_, i) => (i === 0 && stops ? 'Now, without a restart' : i !== cure ? 'Or' : stops ? 'Then change' : 'Fix'))
+}
+
+// Fixes are the cards of what to do: what stops the bleeding, and what cures.
+export function Fixes({ i, fixes, past, labels }: { i: Summary; fixes: Fix[]; past: boolean; labels?: Record<string, string> }) {
+  if (fixes.length === 0) return <Nothing title="No fix was computed">See the runbook.</Nothing>
+  const heads = headsOf(fixes)
+  const a = i.advice
+  const changed = i.events?.filter((e) => e.kind === 'advice').at(-1)
+  const body = (f: Fix) => <FixBody f={f} advice={a} target={i.affected?.[0] ?? i.targets[0]} labels={labels} />
+  const others = fixes.filter((_, n) => heads[n] === 'Or')
+  return (
+    <>
+      {fixes.map((f, n) => heads[n] !== 'Or' && (
+        <div class={`card best ${f.stops ? 'stops' : ''}`} data-fix>
+          <h2 class="label">{past ? 'If it comes back: ' : ''}{heads[n]}</h2>
+          <h3><Text of={f.summary} /></h3>
+          {body(f)}
+        </div>
+      ))}
+      {a && <p class="soft">{a.applied && <>Applied at <At at={a.applied} />. </>}{changed ? <><At at={changed.at} />: {sentence(changed.text)}</> : <>Chosen at <At at={a.at} />, unchanged since.</>}</p>}
+      {others.length > 0 && <details class="others"><summary>{plural(others.length, 'other fix').replace('fixs', 'fixes')}</summary><div class="fixes">{others.map((x) => <details data-fix><summary><Text of={x.summary} /></summary>{body(x)}</details>)}</div></details>}
     </>
   )
 }

@@ -106,7 +106,7 @@ export function Explore() {
         </div>
         <div class="tabs" role="group" aria-label="Time">
           {spans.map(([back, title]) => (
-            <button type="button" aria-pressed={relative && from === back} onClick={() => set({ from: back, to: 'now' })}>{title}</button>
+            <button type="button" aria-pressed={relative && from === back && span.from === asked.from} onClick={() => set({ from: back, to: 'now' })}>{title}</button>
           ))}
           <button type="button" onClick={() => shift(-0.5)} title="Earlier  [" aria-label="Earlier">‹</button>
           <button type="button" onClick={out} title="Zoom out  -" aria-label="Zoom out">−</button>

@@ -1,29 +1,44 @@
-import { useMemo, useState } from 'preact/hooks'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 import { Failure, post, useGet } from '../api'
-import { change, length, number, saying, sentence, titleOf } from '../format'
-import { now, useLive } from '../live'
+import { change, length, number, opening, saying, sentence, time, titleOf } from '../format'
+import { nameOf, now, trust, useLive } from '../live'
 import { Markup } from '../html'
 import { remember, useRemembered } from '../palette'
 import type { Span } from '../query'
-import { link, to } from '../route'
-import type { Diagnosis, Finding, Health, Incident, Runbook, Settings, Turn, Workload } from '../types'
+import { go, link, to, useRoute } from '../route'
+import type { Diagnosis, Finding, Health, Incident, Link, Runbook, Settings, Summary, Turn, Workload } from '../types'
 import type { ComponentChildren } from 'preact'
-import { Ago, At, Copy, Mark, Nothing, Pick, Problem, Tabs, Text, Waiting } from '../ui'
-import { EvidencePlot, EvidenceTable, findingOf, FixBody, headline, plotsOf, sinceKept, sure, useLatest } from './diagnosis'
+import { Ago, At, Copy, Mark, Nothing, Pick, Problem, Tabs, Text, useTitle, Waiting } from '../ui'
+import { Chain } from './chain'
+import { EvidencePlot, EvidenceTable, findingOf, fixesOf, Fixes, headline, plotsOf, sinceKept, sure, useBounds, useLatest } from './diagnosis'
+import { Hurt, Replicas } from './overview'
 import { hopOf, Path, pathOf } from './path'
-import { Strip, useStarts, type Era } from './strip'
-
-// lead is the finding that the incident is of.
-const lead = (i: Incident, d: Diagnosis): Finding | undefined => {
-  const f = findingOf(d, i.pathology, i.model)
-  return f && f.status === 'firing' ? f : (d.findings.find((x) => x.status === 'firing' && (x.model === i.model || x.model === '')) ?? f ?? d.findings[0])
-}
+import { useStarts, type Era } from './strip'
 
 // healthOfTurn is that of a verdict in an incident's course.
 export const healthOfTurn = (t: Pick<Turn, 'id' | 'severity'>): Health =>
   t.severity ? healthOfSeverity(t.severity) : t.id === 'not-certain' ? 'uncertain' : t.id === 'insufficient-data' ? 'unknown' : 'healthy'
 
 export const healthOfSeverity = (severity: string): Health => (severity === 'page' ? 'failing' : severity === 'ticket' ? 'degraded' : 'healthy')
+
+// PhaseOf says where an incident stands.
+export const PhaseOf = ({ i }: { i: Summary }) =>
+  i.phase === 'quiet' ? (
+    <><b class="uncertain"><span class="dot" aria-hidden="true">◌</span>quiet</b>{i.quiet_since && <> since <At at={i.quiet_since} /></>}{i.closes_at && <>, closes at <At at={i.closes_at} /></>}</>
+  ) : i.phase === 'closed' ? (
+    <><b><span class="dot" aria-hidden="true">○</span>closed</b></>
+  ) : (
+    <Mark health={i.phase} />
+  )
+
+// titleFor is the fault and the first link: "KV cache thrashing: answers grow, 11× normal".
+export function titleWith(id: string, links: Link[] | undefined): string {
+  const first = links?.[0]
+  if (!first) return titleOf(id)
+  const says = /^[A-Z][a-z]/.test(first.says) ? first.says.charAt(0).toLowerCase() + first.says.slice(1) : first.says
+  const by = change(first.value, first.baseline)
+  return `${titleOf(id)}: ${says}${by.includes('×') ? `, ${by}` : ''}`
+}
 
 export function IncidentView({ id }: { id: string }) {
   const live = useLive()
@@ -44,53 +59,73 @@ export function IncidentView({ id }: { id: string }) {
 
 function Whole({ i, path, again, error }: { i: Incident; path: string; again: () => void; error?: Error }) {
   const live = useLive()
-  const [frozen, setFrozen] = useState(!!i.ended)
-  const [at, setAt] = useState<number | null>(null)
+  const route = useRoute()
+  const open = i.phase === 'failing' || i.phase === 'degraded'
+  const q = Object.fromEntries(route.query)
+  const put = (name: string, value: string) => go(to('incident', i.id, { ...q, [name]: value }), true)
+  const [at, setAt] = useState<number | null>(Date.parse(q.at ?? '') || null)
+  useEffect(() => {
+    const rest = setTimeout(() => put('at', at === null ? '' : stamp(at)), 300) // a hand that moves is no address yet
+    return () => clearTimeout(rest)
+  }, [at])
+  const frozen = q.show === 'recorded' || !open
   const [zoom, setZoom] = useState<Span | null>(null)
-  const latest = useLatest(!i.ended && !frozen)
+  const latest = useLatest(!frozen)
   const kept = i.diagnosis
   const current = latest && findingOf(latest, i.pathology, i.model)?.status === 'firing' ? latest : undefined
   const d = current ?? kept
-  const f = d ? lead(i, d) : undefined
-  const fixes = (kept && lead(i, kept)?.id === f?.id ? lead(i, kept) : f)?.fixes ?? []
+  const f = findingOf(d, i.pathology, i.model) ?? d?.findings[0]
+  const fixes = fixesOf(i, f, findingOf(kept, i.pathology, i.model))
   const plots = useMemo(() => (current && kept ? sinceKept(plotsOf(d, i.model), plotsOf(kept, i.model)) : plotsOf(d, i.model)), [d, kept])
+  const links = f?.chain ?? []
+  const rest = plots.filter((p) => !links.some((l) => l.signal === p.signal))
+  const bounds = useBounds(links.map((l) => l.signal))
   const way = pathOf(d, i.model)
   const hop = hopOf(way, i.pathology)
-  const few = way ? 2 : 4 // the path takes the place of two
-  const verdict = d?.verdicts.find((v) => v.model === i.model) ?? d?.verdict
   const confidence = i.evolution.at(-1)?.confidence ?? f?.confidence ?? null
-  // The incident keeps the worst that it was.
-  const severity = (!i.ended && current && findingOf(current, i.pathology, i.model)?.severity) || i.severity
-  const h: Health = i.ended ? 'healthy' : healthOfSeverity(severity)
-  const model = live.overview?.models.find((m) => m.incident === i.id)
+  const m = live.overview?.models.find((m) => m.incident === i.id)
+  const name = m ? nameOf(m) : i.model || 'the server'
   const span = zoom ?? { from: plots[0] ? Date.parse(plots[0].from) : Date.parse(i.began) - 300e3, to: plots[0] ? Date.parse(plots[0].to) : Date.parse(i.ended ?? new Date(now()).toISOString()) }
   const starts = useStarts(i.targets, { from: Math.floor(span.from / 60e3) * 60e3, to: Math.ceil(span.to / 60e3) * 60e3 })
+  const events = (i.events ?? []).filter((e) => e.kind !== 'restarted').map((e) => ({ at: Date.parse(e.at), kind: 'deploy' as const, name: e.kind === 'advice' ? 'advice changed' : e.text }))
+  const marks = [...starts, ...events].sort((a, b) => a.at - b.at)
+  const eras = erasOf(i, span)
+  const title = titleWith(i.pathology, links)
+  useTitle(`${titleOf(i.pathology)} on ${name}`)
+  const affected = m?.replicas.filter((r) => i.affected?.includes(r.target)) ?? []
+  const tabs: [string, string, () => ComponentChildren][] = [
+    ...(d && f ? ([['evidence', 'Evidence', () => <Shown d={d} f={f} past={!open} />]] as typeof tabs) : []),
+    ...(m ? ([['replicas', `Replicas (${m.replicas.length})`, () => <Replicas m={m} t={trust(live)} several={false} affected={open ? i.affected ?? [] : []} />]] as typeof tabs) : []),
+    ...(f && d ? ([['traffic', 'Traffic', () => <Traffic w={(d.verdicts.find((v) => v.model === i.model) ?? d.verdict).workload} past={!open} />]] as typeof tabs) : []),
+    ...(rest.length > 0 ? ([['charts', `More charts (${rest.length})`, () => <div class="plots">{rest.map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={marks} onZoom={setZoom} />)}</div>]] as typeof tabs) : []),
+    ...(i.slow_requests ? ([['slow', `Slow requests (${i.slow_requests.length})`, () => <SlowRequests list={i.slow_requests ?? []} />]] as typeof tabs) : []),
+    ['runbook', 'Runbook', () => <RunbookOf id={i.pathology} />],
+    ['history', i.notes.length > 0 ? `History and notes (${i.notes.length})` : 'History and notes', () => <div class="two"><History i={i} /><Notes path={path} again={again} /></div>],
+  ]
   return (
     <article class="incident" data-incident={i.id}>
       <header>
         <div>
           {error && <Problem error={error} again={again} />}
           <p class="eyebrow">
-            {i.ended ? <span class="soft">Resolved</span> : <Mark health={h} />}
+            <PhaseOf i={i} />
             <span class="soft">
-              {` · ${severity}`}{severity !== i.severity && ` (at worst ${i.severity})`}{confidence !== null && ` · ${sure(confidence)}`}
+              {` · ${open ? '' : 'was '}${i.severity}`}{confidence !== null && ` · ${sure(confidence)}`}
               {' · '}
               {i.ended ? (
-                <>{i.began_at_least && 'before '}<At at={i.began} /> to <At at={i.ended} /> ({length(Date.parse(i.ended) - Date.parse(i.began))})</>
+                <>{i.began_at_least && 'before '}<At at={i.began} /> to <At at={i.ended} />, {length(Date.parse(i.ended) - Date.parse(i.began))}</>
               ) : (
                 <>since <Ago at={i.began} least={i.began_at_least} /></>
               )}
-              {hop && ` · hop: ${hop}`}
-              {' · '}{i.targets.length <= 3 ? i.targets.join(', ') : `${i.targets[0]} and ${i.targets.length - 1} more`}
+              {' · '}{scope(i, name)}{hop && ` · hop: ${hop}`}
             </span>
           </p>
-          <h1>{headline(i.pathology, i.model || 'the server', i.targets.length, model?.replicas.length ?? 0)}</h1>
-          <p class="lead"><Text of={i.summary} /></p>
+          <h1>{title}</h1>
         </div>
         <div class="actions">
           {i.acknowledged ? <span class="soft">Acknowledged by {i.acknowledged.by}</span> : !i.ended && <Acknowledge path={path} again={again} />}
           {!i.ended && <Silence path={path} again={again} />}
-          <Copy text={location.origin + to('incident', i.id)} label="Share" />
+          <Copy text={location.href} label="Share" />
           <Pick label="Download">
             <ul class="plain">
               {i.has_recording && <li><a href={link(`${path}/recording`)} download={`${i.id}.tar.zst`}>Recording of the evidence</a></li>}
@@ -100,57 +135,35 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
           </Pick>
         </div>
       </header>
+      <div class="impact">
+        <p class="lead"><Text of={opening(i.summary)} /></p>
+        {!open && <p class="lead">{i.phase === 'quiet' ? 'Nothing of it is found now: it closes unless it comes back.' : 'It is over.'} <a href={link(`${path}/postmortem`)}>Post-mortem</a></p>}
+        <Hurt m={open ? m : undefined} affected={affected} before={plots} hops={way} links={links} impact={i.impact} />
+      </div>
 
-      <section class="fix" tabIndex={0} aria-label="What to do">
-        {fixes.length > 0 ? (
-          <div class="card best" data-fix>
-            <h2 class="label">{i.ended ? 'If it happens again' : 'Do this first'}</h2>
-            <h3><Text of={fixes[0].summary} /></h3>
-            <FixBody f={fixes[0]} />
-          </div>
-        ) : (
-          <Nothing title="No fix was computed">See the runbook.</Nothing>
-        )}
-        {fixes.length > 1 && (
-          <div class="fixes">
-            <h2 class="label">Other fixes</h2>
-            {fixes.slice(1).map((x) => <details data-fix><summary><Text of={x.summary} /></summary><FixBody f={x} /></details>)}
-          </div>
-        )}
-      </section>
+      <section class="fix" aria-label="What to do"><Fixes i={i} fixes={fixes} past={!open} labels={affected[0]?.labels} /></section>
 
-      <section class="show" tabIndex={0} aria-label="Charts">
-        <h2 class="hidden">Charts</h2>
-        <Strip span={span} eras={erasOf(i, span)} starts={starts} at={at} setAt={setAt}>
-          {d && (
-            <span class="links">
-              {current ? 'live' : <span>evidence as of <At at={d.at} />{!i.ended && latest && !frozen && '; not found now'}</span>}
-              {!i.ended && kept && <button type="button" class="small" onClick={() => setFrozen(!frozen)}>{frozen ? 'Show live' : 'Show as recorded'}</button>}
-              {zoom && <button type="button" class="small" onClick={() => setZoom(null)}>Reset zoom</button>}
-              {at ? <><a href={link(`/api/v1/diagnosis?format=html&plots=true&at=${stamp(at)}`)}>Diagnosis of <At at={at} /></a> <button type="button" class="small" onClick={() => setAt(null)}>Back to the latest</button></> : 'drag above to see values at a point in time'}
-            </span>
-          )}
-        </Strip>
+      <section class="show" aria-label="What leads to what">
+        <h2 class="head label">What leads to what
+          <span class="links soft">
+            {d && <span>{current ? 'live' : <>as of <At at={d.at} /></>}</span>}
+            {open && kept && <button type="button" class="small" onClick={() => put('show', frozen ? '' : 'recorded')}>{frozen ? 'Show live' : 'Show as recorded'}</button>}
+            {zoom && <button type="button" class="small" onClick={() => setZoom(null)}>Reset zoom</button>}
+            {at && <><a href={link(`/api/v1/diagnosis?format=html&plots=true&at=${stamp(at)}`)}>Diagnosis of {time(at, now())}</a> <button type="button" class="small" onClick={() => setAt(null)}>Back to the latest</button></>}
+          </span>
+        </h2>
         {way && <Path d={way} />}
         {!d && <Nothing title="No diagnosis was stored">See the recording for the evidence.</Nothing>}
-        <div class="plots">{plots.slice(0, few).map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={starts} height={114} onZoom={setZoom} />)}</div>
+        {links.length > 0 && <Chain links={links} plots={plots} span={span} marks={marks} eras={eras.length > 1 ? eras : []} at={at} setAt={setAt} bounds={bounds} />}
       </section>
 
-      <section class="more">
-        <Tabs
-          label="More about the incident"
-          tabs={[
-            ...(d && f ? ([['Evidence', () => <Shown f={f} w={verdict?.workload} past={!!i.ended} />], ['Why', () => <Why d={d} f={f} />]] as [string, () => ComponentChildren][]) : []),
-            ...(plots.length > few ? ([[`More charts (${plots.length - few})`, () => <div class="plots">{plots.slice(few).map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={starts} onZoom={setZoom} />)}</div>]] as [string, () => ComponentChildren][]) : []),
-            ...(i.slow_requests ? ([[`Slow requests (${i.slow_requests.length})`, () => <SlowRequests list={i.slow_requests ?? []} />]] as [string, () => ComponentChildren][]) : []),
-            ['Runbook', () => <RunbookOf id={i.pathology} />],
-            [i.notes.length > 0 ? `History and notes (${i.notes.length})` : 'History and notes', () => <div class="two"><History i={i} /><Notes path={path} again={again} /></div>],
-          ]}
-        />
-      </section>
+      <section class="more"><Tabs label="More about the incident" tabs={tabs} at={q.tab ?? ''} set={(tab) => put('tab', tab)} /></section>
     </article>
   )
 }
+
+// scope says where an incident is: "2 of 4 replicas of llama-8b".
+export const scope = (i: Summary, name: string): string => headline('', name, (i.affected ?? i.targets).length, i.servers).replace(/^ on /, '')
 
 const stamp = (ms: number): string => new Date(ms).toISOString().slice(0, 19) + 'Z'
 
@@ -171,58 +184,51 @@ const names: Record<string, string> = {
   prefill_time_per_token: 'Prefill time per token', decode_step_time: 'Decode step', decode_batch: 'Decode batch',
 }
 
-// Shown is the evidence, and what changed in the traffic.
-function Shown({ f, w, past }: { f: Finding; w?: Workload; past: boolean }) {
-  const rows = w?.factors.filter((x) => x.value !== null && x.baseline !== null && change(x.value, x.baseline) !== 'as usual' && !(x.value === 0 && x.baseline === 0)) ?? []
-  const shares = rows.some((x) => x.share_of_ttft_change !== null)
+// Shown is the evidence, why it is what it is, and what the diagnosis could not see.
+function Shown({ d, f, past }: { d: Diagnosis; f: Finding; past: boolean }) {
+  const others = d.findings.filter((o) => o.id !== f.id && o.status === 'firing')
   return (
     <div class="two">
       <section class="scroll" tabIndex={0} aria-label="Evidence">
         <EvidenceTable f={f} past={past} />
+        <details><summary>All comparisons ({f.evidence.length})</summary><EvidenceTable f={f} past={past} all /></details>
       </section>
-      {w && (
-        <section class="scroll" tabIndex={0} aria-label="What changed in the traffic">
-          {!w.known ? <p class="soft">No earlier traffic to compare with.</p> : (
-            <table class="whole">
-              <thead><tr><th>{w.changed ? 'The traffic changed' : 'The traffic is as usual'}</th><th class="n">{past ? 'Then' : 'Now'}</th><th class="n">Normal</th><th class="n">Change</th>{shares && <th class="n" title="share of the rise in TTFT that this explains">Explains</th>}</tr></thead>
-              <tbody>
-                {rows.map((x) => (
-                  <tr>
-                    <td>{names[x.name] ?? x.name}</td>
-                    <td class="n">{number(x.value, x.unit)}</td>
-                    <td class="n">{number(x.baseline, x.unit)}</td>
-                    <td class="n">{change(x.value, x.baseline) || 'new'}</td>
-                    {shares && <td class="n">{number(x.share_of_ttft_change, 'ratio')}</td>}
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          )}
-        </section>
-      )}
+      <section>
+        {f.reasons.map((r) => <p>{sentence(r)}</p>)}
+        {others.length > 0 && <h2 class="head">Also found</h2>}
+        <ul>{others.map((o) => <li><a href={to('runbooks', o.id)}>{titleOf(o.id)}</a>: {sentence(o.summary)}{o.inhibited_by === f.id && <span class="soft"> A consequence.</span>}</li>)}</ul>
+        {(d.notes.length > 0 || d.coverage.length > 0) && <h2 class="head">Caveats</h2>}
+        <ul>
+          {d.notes.map((n) => <li>{opening(n)}</li>)}
+          {d.coverage.map((c) => <li>{titleOf(c.id)} could not be checked: {c.missing.join('; ')}. {c.hint && `To enable: ${sentence(c.hint)}`}</li>)}
+        </ul>
+      </section>
     </div>
   )
 }
 
-function Why({ d, f }: { d: Diagnosis; f: Finding }) {
-  const others = d.findings.filter((o) => o !== f && o.status === 'firing')
+// Traffic is what clients asked for, then and normally.
+function Traffic({ w, past }: { w?: Workload; past: boolean }) {
+  const rows = w?.factors.filter((x) => x.value !== null && x.baseline !== null && change(x.value, x.baseline) !== 'as usual' && !(x.value === 0 && x.baseline === 0)) ?? []
+  const shares = rows.some((x) => x.share_of_ttft_change !== null)
+  if (!w?.known) return <p class="soft">No earlier traffic to compare with.</p>
   return (
-    <div class="two">
-      <section>
-        {f.reasons.map((r) => <p>{sentence(r)}</p>)}
-        {others.length > 0 && <h2 class="head">Also found</h2>}
-        <ul>{others.map((o) => <li><a href={to('runbooks', o.id)}>{titleOf(o.id)}</a>: {sentence(o.summary)}{o.inhibited_by && <span class="soft"> Explained by {titleOf(o.inhibited_by)}.</span>}</li>)}</ul>
-      </section>
-      {(d.notes.length > 0 || d.coverage.length > 0) && (
-        <section>
-          <h2 class="head">Caveats</h2>
-          <ul>
-            {d.notes.map((n) => <li>{sentence(n)}</li>)}
-            {d.coverage.map((c) => <li>{titleOf(c.id)} could not be checked: {c.missing.join('; ')}. {c.hint && `To enable: ${sentence(c.hint)}`}</li>)}
-          </ul>
-        </section>
-      )}
-    </div>
+    <section class="scroll" tabIndex={0} aria-label="What changed in the traffic">
+      <table class="whole">
+        <thead><tr><th>{w.changed ? 'The traffic changed' : 'The traffic is as usual'}</th><th class="n">{past ? 'Then' : 'Now'}</th><th class="n">Normal</th><th class="n">Change</th>{shares && <th class="n" title="share of the rise in TTFT that this explains">Explains</th>}</tr></thead>
+        <tbody>
+          {rows.map((x) => (
+            <tr>
+              <td>{names[x.name] ?? x.name}</td>
+              <td class="n">{number(x.value, x.unit)}</td>
+              <td class="n">{number(x.baseline, x.unit)}</td>
+              <td class="n">{change(x.value, x.baseline) || 'new'}</td>
+              {shares && <td class="n">{number(x.share_of_ttft_change, 'ratio')}</td>}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
   )
 }
 
@@ -235,9 +241,10 @@ function History({ i }: { i: Incident }) {
   const events: { at: string; text: string; kind: Health }[] = [
     { at: i.began, text: i.began_at_least ? 'Already present when watching began' : 'Began', kind: 'unknown' as const },
     ...i.evolution.map((t) => ({ at: t.at, text: `${titleOf(t.id)}${t.severity ? ` (${t.severity})` : ''}: ${saying(t)}`, kind: healthOfTurn(t) })),
+    ...(i.events ?? []).map((e) => ({ at: e.at, text: e.text, kind: 'unknown' as const })),
     ...(i.acknowledged ? [{ at: i.acknowledged.at, text: `Acknowledged by ${i.acknowledged.by}`, kind: 'unknown' as const }] : []),
     ...i.notes.map((n) => ({ at: n.at, text: `${n.by}: ${n.text}`, kind: 'unknown' as const })),
-    ...(i.ended ? [{ at: i.ended, text: 'Resolved', kind: 'healthy' as const }] : []),
+    ...(i.ended ? [{ at: i.ended, text: 'Closed: not found since then', kind: 'healthy' as const }] : []),
   ].sort((a, b) => Date.parse(a.at) - Date.parse(b.at))
   return (
     <section>

@@ -4,8 +4,8 @@ import { length, plural, sentence, titleOf } from '../format'
 import { now, useLive } from '../live'
 import { to } from '../route'
 import type { Summary } from '../types'
-import { At, Filter, Mark, matches, Nothing, Problem, Waiting } from '../ui'
-import { healthOfSeverity } from './incident'
+import { At, Filter, matches, Nothing, Problem, Waiting } from '../ui'
+import { PhaseOf, scope } from './incident'
 import { open } from './strip'
 
 // Incidents are all that are kept, the latest first.
@@ -13,7 +13,7 @@ export function Incidents() {
   const live = useLive()
   const [filter, setFilter] = useState('')
   const { data, error, loading, again } = useGet<Summary[]>('/api/v1/incidents?limit=500', live.incidents)
-  const rows = data?.filter((s) => matches(filter, s.pathology, titleOf(s.pathology), s.model, s.summary, s.severity, s.ended ? 'resolved' : 'open', ...s.targets)) ?? []
+  const rows = data?.filter((s) => matches(filter, s.pathology, titleOf(s.pathology), s.model, s.summary, s.severity, s.phase, ...s.targets)) ?? []
   return (
     <>
       <h1 class="head">
@@ -26,19 +26,19 @@ export function Incidents() {
       {rows.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Incidents">
           <table class="whole stack">
-            <thead><tr><th>Incident</th><th>Model</th><th>Began</th><th>Lasted</th><th>Replicas</th><th>Acknowledged</th></tr></thead>
+            <thead><tr><th>Phase</th><th>Incident</th><th>Model</th><th>Began</th><th>Lasted</th><th>Replicas</th><th>Acknowledged</th></tr></thead>
             <tbody>
               {rows.map((s) => (
                 <tr data-row tabIndex={0} onKeyDown={open(to('incident', s.id))}>
+                  <td class="phase"><PhaseOf i={s} /></td>
                   <td class="text">
-                    {s.ended ? <span class="dot soft" title="resolved">○</span> : <Mark health={healthOfSeverity(s.severity)} word={false} />}
-                    <a href={to('incident', s.id)}><b>{titleOf(s.pathology)}</b></a> <span class="tag">{s.severity}</span>{!s.ended && <> <span class="tag">open</span></>}
+                    <a href={to('incident', s.id)}><b>{titleOf(s.pathology)}</b></a> <span class="tag">{s.severity}</span>
                     <div class="soft">{sentence(s.summary)}</div>
                   </td>
                   <td class="text">{s.model}</td>
                   <td class="nowrap">{s.began_at_least && 'before '}<At at={s.began} /></td>
                   <td class="nowrap">{s.ended ? length(Date.parse(s.ended) - Date.parse(s.began)) : length(now() - Date.parse(s.began))}</td>
-                  <td>{s.targets.length === 1 ? s.targets[0] : s.targets.length}</td>
+                  <td>{scope(s, '').replace(' replicas of ', '')}</td>
                   <td>{s.acknowledged?.by}{s.notes.length > 0 && <span class="soft"> · {plural(s.notes.length, 'note')}</span>}</td>
                 </tr>
               ))}

@@ -1,14 +1,15 @@
 import { useMemo, useState } from 'preact/hooks'
 import { useGet, useKept } from '../api'
 import { change, length, number, plural, saying, sentence, shown, titleOf, written } from '../format'
-import { healthOf, healths, nameOf, trust, useLive, worst, type Trust } from '../live'
+import { healthOf, healthOfModel, healths, nameOf, quiet, trust, useLive, worst, type Trust } from '../live'
 import { PanelView, usePanels } from '../panel'
 import { all, byReplica, fill, pattern, rateOf, type Matrix, type Span } from '../query'
 import { link, to, useRoute } from '../route'
-import type { Anomaly, Deployment, Health, Incident, Life, Model, Numbers, Panels, Plot, Quantity, Replica, Summary, Verdict } from '../types'
+import type { Anomaly, Deployment, Health, Incident, Life, Link, Model, Numbers, Panels, Phase, Plot, Quantity, Replica, Summary, Verdict } from '../types'
 import { Ago, At, Copy, Filter, Mark, matches, Nothing, Problem, Text, Waiting } from '../ui'
-import { EvidencePlot, findingOf, FixBody, headline, plotsOf, sinceKept, sure, useLatest, useTick } from './diagnosis'
-import { Acknowledge } from './incident'
+import { Axis } from './chain'
+import { EvidencePlot, findingOf, FixBody, fixesOf, headline, headsOf, plotsOf, sinceKept, sure, useLatest, useTick } from './diagnosis'
+import { Acknowledge, PhaseOf } from './incident'
 import { open, Strip, useStarts } from './strip'
 import { Path, pathOf } from './path'
 
@@ -57,11 +58,11 @@ const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trus
     <ul class="others">
       {models.map((m) => {
         const href = to('overview', '', { model: key(m) })
-        const h = healthOf(m.verdict, t)
+        const h = healthOfModel(m, t)
         return (
           <li data-row data-verdict={m.verdict.id} data-chosen={m === chosen || undefined} tabIndex={0} onKeyDown={open(m.incident ? to('incident', m.incident) : href)}>
-            <Mark health={h} /> <a class="long" title={nameOf(m)} href={href}><b>{nameOf(m)}</b></a>
-            {m.verdict.id !== h && <span class="soft">{stateOf(m, t)}</span>}
+            {quiet(m) ? <b class="uncertain"><span class="dot" aria-hidden="true">◌</span>quiet</b> : <Mark health={h} />} <a class="long" title={nameOf(m)} href={href}><b>{nameOf(m)}</b></a>
+            {(m.verdict.id !== h || quiet(m)) && <span class="soft">{stateOf(m, t)}</span>}
             {m !== chosen && m.incident && <a href={to('incident', m.incident)}>incident</a>}
           </li>
         )
@@ -73,54 +74,61 @@ const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trus
 // stateOf says in a few words how a model is.
 export function stateOf(m: Model, t: Trust): string {
   const v = m.verdict
+  if (quiet(m)) return 'nothing is found now; its incident is not closed'
   if (healthOf(v, t) === 'unknown' && v.status !== 'unknown') return `unknown now; was ${titleOf(v.id).toLowerCase()}`
   return v.status === 'pending' ? saying(v) : titleOf(v.id)
 }
 
 // titleFor is what the head says of a model on which nothing fires.
-export function titleFor(v: Verdict, h: Health, name: string): string {
+export function titleFor(v: Verdict, h: Health, name: string, phase?: Phase): string {
+  if (phase === 'quiet' && h !== 'uncertain') return `${name} is quiet, and its incident is not closed yet`
+  if (h === 'failing' || h === 'degraded') return `${name} is ${h}: its incident is open`
   if (h === 'uncertain') return `Not certain yet whether ${name} is healthy`
   return `${name} is ${h === 'unknown' ? 'in an unknown state' : v.id === 'idle' ? 'idle' : 'healthy'}`
 }
 
 const counts = (m: Model, t: Trust): string =>
-  healths.map((h) => [h, m.replicas.filter((r) => healthOf(r, t) === h).length] as const).filter(([, n]) => n > 0).map(([h, n]) => `${n} ${h}`).join(', ')
+  healths.map((h) => [h, m.replicas.filter((r) => healthIn(r, m, t) === h).length] as const).filter(([, n]) => n > 0).map(([h, n]) => `${n} ${h}`).join(', ')
 
 // State is the head: what is wrong and what to do, or that nothing is.
 function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   const live = useLive()
   const v = m.verdict
-  const h = healthOf(v, t)
+  const h = healthOfModel(m, t)
   const firing = v.status === 'firing'
   const path = m.incident ? `/api/v1/incidents/${encodeURIComponent(m.incident)}` : ''
   const { data: incident, again } = useGet<Incident>(path, live.incidents)
   const latest = useLatest(firing)
   const d = [latest, incident?.diagnosis].find((d) => findingOf(d, v.id, m.model)?.status === 'firing') ?? latest ?? incident?.diagnosis
-  // Predictions are kept with the incident.
-  const kept = findingOf(incident?.diagnosis, v.id, m.model)
-  const f = kept?.fixes.length ? kept : findingOf(d, v.id, m.model)
-  const fix = firing ? f?.fixes[0] : undefined
+  const f = findingOf(d, v.id, m.model)
+  const of = incident?.pathology === v.id ? incident : undefined
+  const fixes = fixesOf(of, f, findingOf(incident?.diagnosis, v.id, m.model))
+  const fix = firing ? fixes[0] : undefined
   const href = m.incident ? to('incident', m.incident) : ''
   const before = plotsOf(incident?.diagnosis, m.model)
   const plots = sinceKept(plotsOf(d, m.model), before).slice(0, 3)
   const hops = pathOf(d, m.model)
-  const affected = m.replicas.filter((r) => r.pathology === v.id)
-  const title = firing ? headline(v.id, nameOf(m), affected.length, m.replicas.length) : titleFor(v, h, nameOf(m))
+  const affected = m.replicas.filter((r) => (of?.affected ? of.affected.includes(r.target) : r.pathology === v.id))
+  const title = firing ? headline(v.id, nameOf(m), affected.length, of?.servers ?? m.replicas.length) : titleFor(v, h, nameOf(m), m.phase)
   const stale = !t.ok && !firing && v.status !== 'unknown' && v.status !== 'pending'
-  const summary = h === 'uncertain' ? saying(v) : `${stale ? 'Was: ' : ''}${v.summary}`
+  const summary = h === 'uncertain' ? saying(v) : m.phase && !firing && incident ? `Nothing of it is found now. It was: ${saying({ id: incident.pathology, summary: incident.summary })}` : `${stale ? 'Was: ' : ''}${v.summary}`
+  const story = of?.story
   return (
     <>
       <div class={`hero ${fix ? '' : 'calm'}`}>
         <section data-verdict={v.id} data-row={!several || undefined} tabIndex={several ? undefined : 0} onKeyDown={several ? undefined : open(href)} style={{ margin: 0 }}>
           <p class="eyebrow">
-            <Mark health={h} />
+            {incident && (quiet(m) || (firing && of)) ? <PhaseOf i={incident} /> : <Mark health={h} />}
             <span class="soft">
+              {quiet(m) && incident && ` · after ${titleOf(incident.pathology)}`}
               {firing && ` · ${v.severity}`}{firing && v.confidence !== null && ` · ${sure(v.confidence)}`}
               {firing && v.since && <> · since <Ago at={v.since} least={v.since_at_least} /></>}
             </span>
           </p>
           <h1 title={title}>{href ? <a href={href}>{title}</a> : title}</h1>
           <p class="lead"><Text of={summary} /></p>
+          {firing && story && <p class="soft">{story}</p>}
+          {quiet(m) && href && <p class="links"><a href={href}>Incident</a> <a href={link(`${path}/postmortem`)}>Post-mortem</a></p>}
           {firing && (
             <p class="links">
               {href && <a href={href}>Evidence</a>}
@@ -130,16 +138,16 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
             </p>
           )}
           {h === 'uncertain' && <p class="links"><a href={link('/api/v1/diagnosis?format=html&plots=true')}>Full diagnosis</a></p>}
-          <Hurt m={m} affected={firing ? affected : []} before={before} hops={hops} />
+          <Hurt m={m} affected={firing ? affected : []} before={before} hops={hops} links={firing ? f?.chain : undefined} impact={of?.impact} />
         </section>
         {fix && (
           <section class="card best" data-fix style={{ margin: 0 }}>
-            <h2 class="label">Do this first</h2>
+            <h2 class="label">{headsOf(fixes)[0]}</h2>
             <h3><Text of={fix.summary} /></h3>
-            <FixBody f={fix} few />
+            <FixBody f={fix} few advice={of?.advice} target={of?.affected?.[0] ?? affected[0]?.target} labels={affected[0]?.labels} />
             <p class="actions">
               {incident?.acknowledged ? <span class="soft">Acknowledged by {incident.acknowledged.by}.</span> : path && <Acknowledge path={path} again={again} />}
-              {href && <a href={href}>{f && f.fixes.length > 1 ? `${f.fixes.length - 1} more fixes, and how they were computed` : 'How this was computed'}</a>}
+              {href && <a href={href}>{fixes.length > 1 ? `${plural(fixes.length - 1, 'more fix').replace('fixs', 'fixes')}, and how they were computed` : 'How this was computed'}</a>}
             </p>
           </section>
         )}
@@ -158,35 +166,43 @@ const highest = (list: Replica[], of: 'now' | 'normal', name: Quantity): Numbers
   return known.length > 0 ? known.reduce((a, b) => (b[name]! > a[name]! ? b : a)) : null
 }
 
-// Hurt says who is hurt: how many requests go where something is wrong, and what they see there.
-function Hurt({ m, affected, before, hops }: { m: Model; affected: Replica[]; before: Plot[]; hops?: Deployment }) {
+// Hurt says who is hurt: how many requests were late, what users feel, and what of the model is affected.
+export function Hurt({ m, affected, before, hops, links = [], impact }: { m?: Model; affected: Replica[]; before: Plot[]; hops?: Deployment; links?: Link[]; impact?: Summary['impact'] }) {
   const hurt = affected.length > 0
+  const replicas = m?.replicas ?? []
   // Where prefill and decode are apart, every request goes to a server of each role.
   const role = hops?.stages.find((s) => s.targets.includes(affected[0]?.target))
-  const peers = m.replicas.filter((r) => !role || role.targets.includes(r.target))
-  const of = hurt ? affected : m.replicas
-  const rate = total(of, 'now', 'request_rate') ?? total(of, 'normal', 'request_rate')
+  const peers = replicas.filter((r) => !role || role.targets.includes(r.target))
+  const of = hurt ? affected : replicas
+  const rate = total(of, 'now', 'request_rate')
   const whole = total(peers, 'now', 'request_rate')
+  const least = !!m?.verdict.since_at_least
   const normally = (name: Quantity, unit: string) => {
     // In a fault that lasts, the past at hand is of nothing else.
     const past = before.find((p) => p.signal === name)
-    const n = hurt && m.verdict.since_at_least ? null : highest(of, 'normal', name)
+    const n = hurt && least ? null : highest(of, 'normal', name)
     return past?.normal ? `, normally ${written(past.normal_text, past.normal, unit)}` : n ? `, normally ${shown(n, name, unit)}` : ''
   }
-  const cells: [string, string][] = []
-  if (hurt && rate !== null && whole && peers.length > affected.length) cells.push([number(Math.min(1, rate / Math.max(whole, rate)), 'ratio'), `of requests go to ${affected.length === 1 ? 'this replica' : 'these replicas'}`])
-  else if (rate !== null) cells.push([number(rate, 'requests/s'), hurt ? 'requests, all affected' : 'requests'])
+  // What users feel comes first, as the story tells it.
+  const late: [string, string, string?][] = impact ? [[`${number(impact.late, 'count')} late`, `of ${number(impact.of, 'count')} requests: first token after ${number(impact.limit, 'seconds')}`, impact.late > 0 ? 'bad' : undefined]] : []
+  if (impact?.budget_share) late.push([number(impact.budget_share, 'ratio'), "of the month's error budget"])
+  const cells: [string, string, string?][] = [...late, ...links.filter((l) => l.role === 'symptom').slice(-2).reverse().map((l) => [written(l.value_text, l.value, l.unit), `${l.title}${l.baseline === null ? '' : `, normally ${written(l.baseline_text, l.baseline, l.unit)}`}`, 'bad'] as [string, string, string])]
+  const told = (signal: string) => links.some((l) => l.role === 'symptom' && l.signal.startsWith(signal))
+  if (hurt && rate && whole && peers.length > affected.length) cells.push([number(Math.min(1, rate / Math.max(whole, rate)), 'ratio'), `of requests go to ${affected.length === 1 ? 'this replica' : 'these replicas'}`])
+  else if (rate) cells.push([number(rate, 'requests/s'), hurt ? 'requests, all affected' : 'requests'])
   const ttft = highest(of, 'now', 'ttft_p95')
-  if (ttft !== null) cells.push([shown(ttft, 'ttft_p95', 'seconds'), `TTFT P95${normally('ttft_p95', 'seconds')}`])
+  if (ttft !== null && !told('ttft') && (!hurt || !told(''))) cells.push([shown(ttft, 'ttft_p95', 'seconds'), `TTFT P95${normally('ttft_p95', 'seconds')}`])
   const itl = highest(of, 'now', 'itl_p95')
   const usual = highest(of, 'normal', 'itl_p95')
-  if (itl !== null && (!hurt || (usual && itl.itl_p95! > 1.5 * usual.itl_p95!))) cells.push([shown(itl, 'itl_p95', 'seconds'), `ITL P95${normally('itl_p95', 'seconds')}`])
+  if (itl !== null && !told('itl') && (!hurt || (usual && itl.itl_p95! > 1.5 * usual.itl_p95!))) cells.push([shown(itl, 'itl_p95', 'seconds'), `ITL P95${normally('itl_p95', 'seconds')}`])
   const waiting = total(of, 'now', 'requests_waiting')
   if (waiting !== null && waiting > 0) cells.push([number(waiting, 'count'), `requests waiting${normally('requests_waiting', 'count')}`])
   const tokens = total(of, 'now', 'output_tokens_rate')
+  const wrote = total(of, 'normal', 'output_tokens_rate')
   if (!hurt && tokens !== null) cells.push([number(tokens, 'tokens/s'), 'output'])
+  if (hurt && wrote && !least && (tokens ?? 0) < 0.9 * wrote) cells.push([change(tokens ?? 0, wrote), `output, normally ${number(wrote, 'tokens/s')}`])
   if (cells.length === 0) return null
-  return <dl class="kpis">{cells.map(([value, what]) => <div><dt>{what}</dt><dd>{value}</dd></div>)}</dl>
+  return <dl class="kpis">{cells.slice(0, 5).map(([value, what, look]) => <div><dt>{what}</dt><dd class={look}>{value}</dd></div>)}</dl>
 }
 
 const dayBack = 24 * 3600e3
@@ -210,7 +226,7 @@ function Happened({ m, from }: { m: Model; from?: number }) {
   return (
     <section>
       <h2 class="head">Timeline {eras.length + starts.length === 0 && <span class="soft">no incidents or restarts in {length(span.to - span.from)}</span>} <a class="more" href={link('/incidents')}>All incidents</a></h2>
-      {eras.length + starts.length > 0 && <Strip span={span} eras={eras} starts={starts} />}
+      {eras.length + starts.length > 0 && <><Strip span={span} eras={eras} starts={starts} /><Axis span={span} /></>}
     </section>
   )
 }
@@ -315,11 +331,20 @@ function Spark({ y, normal, off, max }: { y?: (number | null)[]; normal: number 
 
 const lives: Partial<Record<Life, string>> = { starting: 'Starting', slow: 'Slow metrics', drained: 'Drained', lost: 'Lost' }
 
-// lifeOf says where a replica is in its life, and what is wrong with it.
-function ReplicaState({ r, t, leading }: { r: Replica; t: Trust; leading: boolean }) {
+// starved is a replica that gets no requests while others of its model do, and something is wrong.
+export const starved = (r: Replica, m: Model): boolean =>
+  m.verdict.status === 'firing' && !r.pathology && r.status !== 'down' && r.now.request_rate === 0 && !r.now.requests_running && m.replicas.some((o) => (o.now.request_rate ?? 0) > 0)
+
+// healthIn is the health of a replica within its model: one that is starved, or of which an incident was told, is not green.
+export function healthIn(r: Replica, m: Model, t: Trust, affected: string[] = []): Health {
   const h = healthOf(r, t)
+  return h === 'healthy' && (starved(r, m) || affected.includes(r.target)) ? 'uncertain' : h
+}
+
+// ReplicaState says where a replica is in its life, and what is wrong with it.
+function ReplicaState({ r, m, h }: { r: Replica; m: Model; h: Health }) {
   const life = lives[r.life]
-  const wrong = r.pathology && r.pathology !== 'target-down' ? titleOf(r.pathology) : r.status === 'idle' ? 'Idle' : r.status === 'down' && !life ? 'Lost' : ''
+  const wrong = starved(r, m) ? 'Starved: no request reaches it' : r.pathology && r.pathology !== 'target-down' ? titleOf(r.pathology) : r.status === 'idle' ? 'Idle' : r.status === 'down' && !life ? 'Lost' : ''
   const what = [life, wrong].filter(Boolean).join(', ')
   return (
     <>
@@ -327,12 +352,12 @@ function ReplicaState({ r, t, leading }: { r: Replica; t: Trust; leading: boolea
       {what && <> <b class={h}>{what}</b></>}
       {r.status === 'pending' && wrong && <span class="soft"> suspected</span>}
       {r.since && <span class="soft nowrap"> since <At at={r.since} /></span>}
-      {r.reason && !leading && <span class="soft"> {sentence(r.reason)}</span>}
+      {r.reason && !m.verdict.summary.includes(r.reason) && r.pathology !== m.verdict.id && <span class="soft"> {sentence(r.reason)}</span>}
     </>
   )
 }
 
-function Replicas({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
+export function Replicas({ m, t, several, affected }: { m: Model; t: Trust; several: boolean; affected?: string[] }) {
   const [filter, setFilter] = useState('')
   const panels = usePanels()
   const end = useTick(15_000)
@@ -361,10 +386,11 @@ function Replicas({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
         <tbody>
           {rows.map((r) => {
             const href = to('explore', '', { board: 'incident', model: several ? m.model : '', instance: instanceOf(r) })
+            const h = healthIn(r, m, t, affected)
             return (
-              <tr class={`is-${healthOf(r, t)}`} data-row data-replica={r.target} tabIndex={0} onKeyDown={open(href)}>
+              <tr class={`is-${h}`} data-row data-replica={r.target} tabIndex={0} onKeyDown={open(href)}>
                 <td class="name"><a href={href}>{r.target}</a></td>
-                <td class="text"><ReplicaState r={r} t={t} leading={r.pathology === m.verdict.id} /></td>
+                <td class="text"><ReplicaState r={r} m={m} h={h} /></td>
                 {columns.map(([name, title, unit], i) => {
                   const [value, normal] = [r.now[name], r.pathology && m.verdict.since_at_least ? null : (r.normal[name] ?? null)]
                   const off = value !== null && normal !== null && (value > 1.5 * normal || value < normal / 2)

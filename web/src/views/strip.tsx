@@ -1,4 +1,3 @@
-import type { ComponentChildren } from 'preact'
 import { useMemo } from 'preact/hooks'
 import { useKept } from '../api'
 import type { Mark as Moment } from '../chart'
@@ -57,9 +56,8 @@ const rows = 4
 // weight orders what has a row before what may have none.
 const weight = (health: string): number => ['failing', 'degraded', 'uncertain', 'healthy', 'unknown', ''].indexOf(health)
 
-// Strip is what happened, from left to right, each in the first row that is free. With setAt a
-// hand can be moved along it.
-export function Strip({ span, eras, starts, at, setAt, children }: { span: Span; eras: Era[]; starts: Moment[]; at?: number | null; setAt?: (at: number | null) => void; children?: ComponentChildren }) {
+// Strip is what happened, from left to right, each in the first row that is free.
+export function Strip({ span, eras, starts }: { span: Span; eras: Era[]; starts: Moment[] }) {
   const [ref, width] = useWidth<HTMLDivElement>()
   const place = (t: number) => ((Math.min(Math.max(t, span.from), span.to) - span.from) / Math.max(span.to - span.from, 1)) * width
   const items = [
@@ -78,21 +76,13 @@ export function Strip({ span, eras, starts, at, setAt, children }: { span: Span;
     return { ...i, left, right, text, top: 3 + lane * row, lane }
   }).filter((i) => i.lane < rows)
   return (
-    <div>
-      <div class="strip" ref={ref} style={{ height: `${Math.max(1, Math.min(lanes.length, rows)) * row + 4}px` }}>
-        {width > 0 && placed.map((i) => (
-          <>
-            <span class={i.to === null ? 'point' : `era ${i.health}`} style={{ left: `${i.left}px`, top: `${i.top}px`, width: i.to === null ? undefined : `${Math.max(2, i.right - i.left)}px` }} />
-            {i.href ? <a class="what" href={i.href} style={{ left: `${i.text}px`, top: `${i.top}px` }}>{i.name}</a> : <span class="what" style={{ left: `${i.text}px`, top: `${i.top}px` }}>{i.name}</span>}
-          </>
-        ))}
-        {at ? <span class="hand" style={{ left: `${place(at)}px` }} /> : null}
-        {setAt && (
-          <input type="range" aria-label="Time" min={span.from} max={span.to} step={1000} value={at ?? span.to} aria-valuetext={time(at ?? span.to, now())}
-            onInput={(e) => setAt(Number(e.currentTarget.value))} onKeyDown={(e) => e.key === 'Escape' && setAt(null)} />
-        )}
-      </div>
-      <div class="ends"><span>{time(span.from, now())}</span>{children}<span>{time(span.to, now())}</span></div>
+    <div class="strip" ref={ref} style={{ height: `${Math.max(1, Math.min(lanes.length, rows)) * row + 4}px` }}>
+      {width > 0 && placed.map((i) => (
+        <>
+          <span class={i.to === null ? 'point' : `era ${i.health}`} style={{ left: `${i.left}px`, top: `${i.top}px`, width: i.to === null ? undefined : `${Math.max(2, i.right - i.left)}px` }} />
+          {i.href ? <a class="what" href={i.href} style={{ left: `${i.text}px`, top: `${i.top}px` }}>{i.name}</a> : <span class="what" style={{ left: `${i.text}px`, top: `${i.top}px` }}>{i.name}</span>}
+        </>
+      ))}
     </div>
   )
 }

@@ -113,7 +113,7 @@ func newMonitor(t testing.TB) *monitor {
 	m.incident = view.Incident{
 		Summary: view.Summary{
 			ID: v.Since.Format("2006-01-02-1504-") + v.ID, Model: "tiny", Pathology: v.ID, Severity: "page", Summary: v.Summary, Began: v.Since,
-			Targets: v.Targets, Notes: []view.Note{}, HasRecording: true,
+			Phase: view.Failing, Affected: v.Targets, Servers: 1, Targets: v.Targets, Notes: []view.Note{}, HasRecording: true,
 		},
 		Evolution: []view.Turn{
 			{At: v.Since.Add(10 * time.Second), ID: "saturation", Severity: "ticket", Summary: "More work arrives than the server can do", Confidence: ptr(0.5)},
@@ -211,6 +211,9 @@ func (m *monitor) overview() view.Overview {
 		tiny.Incident = &m.incident.ID
 		r.Status, r.Pathology, r.Severity, r.Reason, r.Since = view.Firing, v.ID, "page", v.Summary, &v.Since
 		r.Now = view.Numbers{TTFTP95: ptr(2.35), ITLP95: ptr(0.0097), KVCacheUsage: ptr(0.98), RequestsRunning: ptr(7.7), RequestsWaiting: ptr(4.2), RequestRate: ptr(3.6), OutputTokensRate: ptr(1120.0)}
+	}
+	if m.healthy && m.incident.Phase == view.Quiet {
+		tiny.Incident, tiny.Phase = &m.incident.ID, view.Quiet
 	}
 	if m.uncertain {
 		const waits = "14 requests wait, and nobody got a first token for 20 s on 127.0.0.1:8100"

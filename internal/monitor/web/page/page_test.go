@@ -7,6 +7,7 @@ import (
 	neturl "net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -39,7 +40,7 @@ func ask(t *testing.T, method, url string, packed bool) (*http.Response, string)
 func TestTheShellHoldsTheVerdictBeforeAnyScriptRuns(t *testing.T) {
 	m, url := start(t)
 	resp, body := ask(t, http.MethodGet, url+"/", false)
-	for _, want := range []string{`<a href="/incident/` + m.incident.ID + `">KV cache thrashing on tiny</a>`, "The KV cache cannot hold the running requests", "qwen3-32b in prod on eu-west-1 is healthy", "Do this first", "--max-num-seqs", "<td>KV cache usage</td>"} {
+	for _, want := range []string{`<a href="/incident/` + m.incident.ID + `">KV cache thrashing on tiny</a>`, "The KV cache cannot hold the running requests", "qwen3-32b in prod on eu-west-1 is healthy", `<h2 class="label">Now</h2>`, "<td>KV cache usage</td>"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %q in\n%s", want, body)
 		}
@@ -156,7 +157,7 @@ func compressed(t *testing.T, url string) []byte {
 func TestHostileNamesAreTextInTheShell(t *testing.T) {
 	m, url := start(t)
 	m.set(func() { m.other = hostile })
-	m.incident.Model, m.incident.Summary.Summary, m.incident.Targets = hostile, hostile, []string{hostile}
+	m.incident.Model, m.incident.Summary.Summary, m.incident.Affected = hostile, hostile, []string{hostile}
 	for path, scripts := range map[string]int{"/": 3, "/incident/" + m.incident.ID: 3, "/incident/" + neturl.PathEscape(hostile): 2} {
 		if !page.Built() { // the page's own is missing
 			scripts--
@@ -167,6 +168,29 @@ func TestHostileNamesAreTextInTheShell(t *testing.T) {
 		}
 		if !strings.Contains(body, "&lt;img src=x") {
 			t.Errorf("%s: the name is not in the page", path)
+		}
+	}
+}
+
+func TestTheShellSaysThatAnIncidentIsQuiet(t *testing.T) {
+	m, url := start(t)
+	m.set(func() {
+		m.healthy = true
+		m.incident.Phase, m.incident.QuietSince, m.incident.ClosesAt = view.Quiet, ptr(m.end), ptr(m.end.Add(10*time.Minute))
+	})
+	for path, wants := range map[string][]string{
+		"/":                          {`<span class="uncertain">quiet</span>`, "tiny is quiet, and its incident is not closed yet"},
+		"/incident/" + m.incident.ID: {"quiet</span> since <time", ", closes at <time"},
+	} {
+		_, body := ask(t, http.MethodGet, url+path, false)
+		body, _, _ = strings.Cut(body, `<script type="application/json"`)
+		for _, want := range wants {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s: no %q in\n%.3000s", path, want, body)
+			}
+		}
+		if strings.Contains(body, "tiny is healthy") {
+			t.Errorf("%s: quiet and healthy at once:\n%.3000s", path, body)
 		}
 	}
 }
@@ -183,7 +207,7 @@ func TestEveryViewReadsWithoutAScript(t *testing.T) {
 		"/runbooks":                  {"<code>sixty explain</code>", `href="/api/v1/runbooks"`},
 		"/runbooks/engine-hung":      {"<h1>Engine hung</h1>", "<code>sixty explain engine-hung</code>", `href="/api/v1/runbooks/engine-hung"`},
 		"/settings":                  {`href="/api/v1/settings"`, `aria-current="page">Settings`},
-		"/incident/" + m.incident.ID: {"Do this first", "--max-num-seqs", "Confirm:", "<td>KV cache usage</td>", "/postmortem", "sixty explain kv-cache-thrashing"},
+		"/incident/" + m.incident.ID: {`<span class="failing">failing</span> · page`, `<h2 class="label">Now</h2>`, `<h2 class="label">Then</h2>`, "--max-num-seqs", "Confirm:", "<td>KV cache usage</td>", "/postmortem", "sixty explain kv-cache-thrashing"},
 	} {
 		_, body := ask(t, http.MethodGet, url+path, false)
 		body, _, _ = strings.Cut(body, `<script type="application/json"`)

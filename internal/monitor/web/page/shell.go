@@ -37,6 +37,7 @@ type shellModel struct {
 	*view.Model
 	Head, Summary string
 	Health        view.Health
+	Quiet         bool // nothing is found, and its incident is not closed
 }
 
 var places = []place{
@@ -69,13 +70,15 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 	take := func(id string) bool {
 		i, ok := p.Incident(r.Context(), id)
 		if ok {
-			v.Incident, v.Kept, v.Head = &i, i.Kept(), p.headOf(&i, &o)
+			v.Incident, v.Kept, v.Head = &i, i.Kept(), p.headline(i.Pathology, cmp.Or(i.Model, "the server"), len(i.Affected), i.Servers)
 		}
 		return ok
 	}
 	switch k := slices.IndexFunc(places, func(at place) bool { return at.Path == r.URL.Path }); {
 	case one && first == "incident":
-		if v.Title = name; !take(name) {
+		if v.Title = name; take(name) {
+			v.Title = p.title(v.Incident.Pathology) + " on " + cmp.Or(v.Incident.Model, "the server")
+		} else {
 			v.Missing = "There is no incident " + name + "."
 		}
 	case one && first == "runbooks":
@@ -102,17 +105,6 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 	return http.StatusOK, v
 }
 
-// headOf is the headline of an incident.
-func (c *Config) headOf(i *view.Incident, o *view.Overview) string {
-	replicas := 0
-	for k := range o.Models {
-		if m := &o.Models[k]; m.Incident != nil && *m.Incident == i.ID {
-			replicas = len(m.Replicas)
-		}
-	}
-	return c.headline(i.Pathology, cmp.Or(i.Model, "the server"), len(i.Targets), replicas)
-}
-
 func (c *Config) model(m *view.Model, state view.State) shellModel {
 	name := cmp.Or(m.Model, "the server")
 	if m.Model == "" && len(m.Replicas) > 0 {
@@ -128,8 +120,14 @@ func (c *Config) model(m *view.Model, state view.State) shellModel {
 	if state.Shown(m.Verdict.Status) != m.Verdict.Status {
 		summary = "Was: " + summary
 	}
-	head := name + " is healthy"
+	quiet := m.Phase == view.Quiet && m.Verdict.Status != view.Firing
+	if h == view.HealthHealthy && (m.Phase == view.Failing || m.Phase == view.Degraded) {
+		h = view.Health(m.Phase) // what is failing is not healthy at once
+	}
+	head := name + " is " + string(h)
 	switch {
+	case quiet:
+		head = name + " is quiet, and its incident is not closed yet"
 	case m.Verdict.Status == view.Firing:
 		on := 0
 		for i := range m.Replicas {
@@ -146,7 +144,7 @@ func (c *Config) model(m *view.Model, state view.State) shellModel {
 	case m.Verdict.Status == view.Idle:
 		head = name + " is idle"
 	}
-	return shellModel{m, render.Clean(head), summary, h}
+	return shellModel{m, render.Clean(head), summary, h, quiet}
 }
 
 // headline says what is wrong, and where, as the script does.

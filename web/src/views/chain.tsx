@@ -1,0 +1,131 @@
+import { useMemo, useState } from 'preact/hooks'
+import { apart, change, clock, number, time, written } from '../format'
+import { now } from '../live'
+import type { Span } from '../query'
+import type { Link, Plot } from '../types'
+import { useWidth } from '../ui'
+import { nearest, normalOf } from './diagnosis'
+import { Strip, type Era } from './strip'
+import type { Mark as Moment } from '../chart'
+
+// ticksOf are round moments within a span, in s, at most so many.
+export function ticksOf(span: Span, most: number): { at: number[]; step: number } {
+  const [from, to] = [span.from / 1000, span.to / 1000]
+  const step = apart.find((s) => (to - from) / s <= most) ?? to - from
+  const zone = new Date(span.from).getTimezoneOffset() * 60
+  const first = Math.ceil((from - zone) / step) * step + zone
+  return { at: Array.from({ length: Math.max(0, Math.floor((to - first) / step) + 1) }, (_, i) => first + i * step), step }
+}
+
+// Axis is the time beneath what stands above each other; with setAt a hand can be moved along it.
+export function Axis({ span, at, setAt }: { span: Span; at?: number | null; setAt?: (at: number | null) => void }) {
+  const [ref, width] = useWidth<HTMLDivElement>()
+  const ticks = ticksOf(span, Math.max(2, Math.floor(width / 80)))
+  const texts = clock(ticks.at, ticks.step)
+  const place = (ms: number) => `${(100 * (ms - span.from)) / (span.to - span.from)}%`
+  return (
+    <div class="axis" ref={ref}>
+      {ticks.at.map((t, i) => Math.abs(t * 1000 - (span.from + span.to) / 2) < 0.49 * (span.to - span.from) && <span style={{ left: place(t * 1000) }}>{texts[i]}</span>)}
+      {at ? <span class="hand" style={{ left: place(at) }} /> : null}
+      {setAt && (
+        <input type="range" aria-label="Time" min={span.from} max={span.to} step={1000} value={at ?? span.to} aria-valuetext={time(at ?? span.to, now())}
+          onInput={(e) => setAt(Number(e.currentTarget.value))} onKeyDown={(e) => e.key === 'Escape' && setAt(null)} />
+      )}
+    </div>
+  )
+}
+
+const [wide, high] = [1000, 56]
+
+// bucketOf is the bucket of a histogram that a value is in, where its bounds are too far apart to interpolate.
+export function bucketOf(v: number, bounds: number[]): [number, number] | undefined {
+  const k = bounds.findIndex((b) => v <= b)
+  const low = k > 0 ? bounds[k - 1] : 0
+  return k >= 0 && low > 0 && bounds[k] / low >= 1.5 ? [low, bounds[k]] : undefined
+}
+
+// Curve draws a link's signal: the others in grey, a percentile of wide buckets as these, and the moment at which it broke.
+function Curve({ p, link, span, marks, at, bounds, point, pick }: { p: Plot; link: Link; span: Span; marks: Moment[]; at?: number | null; bounds: number[]; point: (t: number | null) => void; pick: (t: number) => void }) {
+  const x = (ms: number) => ((ms - span.from) / Math.max(span.to - span.from, 1)) * wide
+  const drawn = useMemo(() => {
+    const values = p.lines.flatMap((l) => l.points.map(([, v]) => v ?? 0))
+    const known = Math.max(...values, p.normal ?? 0, 0)
+    const limit = link.threshold !== null && link.threshold > 1e-6 && (link.threshold <= 3 * known || known === 0) ? link.threshold : null
+    const top = p.unit === 'ratio' && known <= 1 ? 1 : Math.max(known, limit ?? 0, 1e-12)
+    const y = (v: number) => high - 3 - (v / top) * (high - 6)
+    const lines = p.lines.map((l, i) => {
+      const parts: string[] = []
+      const bands: string[] = []
+      let open = false
+      const half = (((l.points[1]?.[0] ?? 0) - (l.points[0]?.[0] ?? 0)) * 500 * wide) / (span.to - span.from)
+      for (const [t, v] of l.points) {
+        const ms = t * 1000
+        if (v === null || ms < span.from || ms > span.to) {
+          open = false
+          continue
+        }
+        const bucket = i === 0 ? bucketOf(v, bounds) : undefined
+        if (bucket) {
+          bands.push(`M${(x(ms) - half).toFixed(1)} ${y(bucket[0]).toFixed(1)}h${(2 * half).toFixed(1)}V${y(bucket[1]).toFixed(1)}h${(-2 * half).toFixed(1)}z`)
+          open = false
+          continue
+        }
+        parts.push(`${open ? 'L' : 'M'}${x(ms).toFixed(1)} ${y(v).toFixed(1)}`)
+        open = true
+      }
+      return { path: parts.join(''), bands: bands.join('') }
+    })
+    const [normal] = normalOf(p)
+    return { y, lines, limit, normal }
+  }, [p, span.from, span.to, bounds])
+  const when = (e: PointerEvent) => {
+    const box = (e.currentTarget as Element).getBoundingClientRect()
+    return span.from + ((e.clientX - box.left) / box.width) * (span.to - span.from)
+  }
+  const { y, lines, limit, normal } = drawn
+  return (
+    <svg class="curve" viewBox={`0 0 ${wide} ${high}`} height={high} preserveAspectRatio="none" role="img" aria-label={`${link.title} over time`} data-plot={p.signal}
+      onPointerMove={(e) => point(when(e))} onPointerLeave={() => point(null)} onClick={(e) => pick(when(e as unknown as PointerEvent))}>
+      {normal && <rect class="normal" x={0} width={wide} y={y(normal.to)} height={Math.max(2, y(normal.from) - y(normal.to))} />}
+      {marks.map((m) => <line class="event" x1={x(m.at)} x2={x(m.at)} y1={0} y2={high} />)}
+      {limit !== null && <line class="limit" x1={0} x2={wide} y1={y(limit)} y2={y(limit)} />}
+      {lines.slice(1).map((l) => <path class="other" d={l.path} />)}
+      {lines[0].bands && <path class="bucket" d={lines[0].bands} />}
+      <path d={lines[0].path} />
+      {link.since && <line class="broke" x1={x(Date.parse(link.since))} x2={x(Date.parse(link.since))} y1={0} y2={high} />}
+      {at ? <line class="hand" x1={x(at)} x2={x(at)} y1={0} y2={high} /> : null}
+    </svg>
+  )
+}
+
+// Chain draws what leads to what: each link with its number now and normally, and all on one time axis.
+export function Chain({ links, plots, span, marks, eras, at, setAt, bounds }: { links: Link[]; plots: Plot[]; span: Span; marks: Moment[]; eras: Era[]; at: number | null; setAt: (at: number | null) => void; bounds: (signal: string) => number[] }) {
+  const [pointed, point] = useState<number | null>(null)
+  const moment = pointed ?? at
+  return (
+    <div class="chain">
+      {eras.length + marks.length > 0 && <div class="what"><Strip span={span} eras={eras} starts={marks} /></div>}
+      {links.map((l, i) => {
+        const p = plots.find((p) => p.signal === l.signal && (!l.value || p.lines.some((x) => x.points.some(([, v]) => v)))) // what is judged of one scrape alone has no course
+        const points = p?.lines[0]?.points ?? []
+        const then = moment && points.length > 0 ? points[nearest(points.map(([t]) => t), moment / 1000)][1] : undefined
+        const bucket = then ? bucketOf(then, bounds(l.signal)) : undefined
+        return (
+          <div class="link" data-link={l.signal}>
+            <h3>{i > 0 && <span class="arrow" aria-hidden="true">↓</span>}{l.says}{l.says !== l.title && <span class="soft">{l.title}</span>}</h3>
+            <div class="value">
+              {moment ? <b>{bucket ? `${number(bucket[0], l.unit)} – ${number(bucket[1], l.unit)}` : number(then, l.unit)}</b> : <b class={l.role === 'guard' ? '' : 'bad'}>{written(l.value_text, l.value, l.unit)}</b>}
+              <span class="soft">{moment ? `at ${time(moment, now())}` : l.baseline === null ? '' : `normally ${written(l.baseline_text, l.baseline, l.unit)}`}{!moment && change(l.value, l.baseline).includes('×') && ` · ${change(l.value, l.baseline).replace(' normal', '')}`}</span>
+            </div>
+            {p ? <Curve p={p} link={l} span={span} marks={marks} at={moment} bounds={bounds(l.signal)} point={point} pick={(t) => setAt(Math.round(t / 1000) * 1000)} /> : <span class="curve soft" />}
+            <div class="when">
+              <b>{l.since ? `${l.at_least ? 'before ' : ''}${time(Date.parse(l.since), now())}` : ''}</b>
+              <span class={l.first ? 'bad' : 'soft'}>{l.first ? 'first change' : l.role === 'symptom' && l.threshold_name.endsWith('objective') ? `objective ${number(l.threshold, l.unit)}` : ''}</span>
+            </div>
+          </div>
+        )
+      })}
+      <div class="what"><Axis span={span} at={at} setAt={setAt} /></div>
+    </div>
+  )
+}

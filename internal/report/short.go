@@ -91,7 +91,7 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 			if lines := commandLines(fix, first(f.Targets)); len(lines) > 0 {
 				t.Brief(2, lines[0], fmt.Sprintf("%d flags to change; --full lists them", len(fix.Changes)))
 			}
-			say(rankPrediction, 3, "", predictionShort(fix.Predicted))
+			say(rankPrediction, 2, "", predictionShort(fix.Predicted))
 			say(rankVerify, 2, "Confirm", render.Sentence(fix.Verify))
 		}
 	}

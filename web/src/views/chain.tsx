@@ -25,7 +25,7 @@ export function Axis({ span, at, setAt }: { span: Span; at?: number | null; setA
   const place = (ms: number) => `${(100 * (ms - span.from)) / (span.to - span.from)}%`
   return (
     <div class="axis" ref={ref}>
-      {ticks.at.map((t, i) => Math.abs(t * 1000 - (span.from + span.to) / 2) < 0.49 * (span.to - span.from) && <span style={{ left: place(t * 1000) }}>{texts[i]}</span>)}
+      {ticks.at.map((t, i) => Math.abs(t * 1000 - (span.from + span.to) / 2) < 0.46 * (span.to - span.from) && <span style={{ left: place(t * 1000) }}>{texts[i]}</span>)}
       {at ? <span class="hand" style={{ left: place(at) }} /> : null}
       {setAt && (
         <input type="range" aria-label="Time" min={span.from} max={span.to} step={1000} value={at ?? span.to} aria-valuetext={time(at ?? span.to, now())}
@@ -104,7 +104,7 @@ export function Chain({ links, plots, span, marks, eras, at, setAt, bounds }: { 
   const moment = pointed ?? at
   return (
     <div class="chain">
-      {eras.length + marks.length > 0 && <div class="what"><Strip span={span} eras={eras} starts={marks} /></div>}
+      {eras.length + marks.length > 0 && <div class="across"><Strip span={span} eras={eras} starts={marks} /></div>}
       {links.map((l, i) => {
         const p = plots.find((p) => p.signal === l.signal && (!l.value || p.lines.some((x) => x.points.some(([, v]) => v)))) // what is judged of one scrape alone has no course
         const points = p?.lines[0]?.points ?? []
@@ -125,7 +125,7 @@ export function Chain({ links, plots, span, marks, eras, at, setAt, bounds }: { 
           </div>
         )
       })}
-      <div class="what"><Axis span={span} at={at} setAt={setAt} /></div>
+      <div class="across"><Axis span={span} at={at} setAt={setAt} /></div>
     </div>
   )
 }

@@ -256,7 +256,7 @@ export function Fixes({ i, fixes, past, labels }: { i: Summary; fixes: Fix[]; pa
         </div>
       ))}
       {a && <p class="soft">{a.applied && <>Applied at <At at={a.applied} />. </>}{changed ? <>Changed at <At at={changed.at} />{changed.text.includes(', because ') && `, because ${sentence(changed.text.split(', because ')[1])}`}</> : <>Chosen at <At at={a.at} />, unchanged since.</>}</p>}
-      {others.length > 0 && <details class="others"><summary>{plural(others.length, 'other fix').replace('fixs', 'fixes')}</summary><div class="fixes">{others.map((x) => <details data-fix><summary><Text of={x.summary} /></summary>{body(x)}</details>)}</div></details>}
+      {others.length > 0 && <details><summary>{plural(others.length, 'other fix').replace('fixs', 'fixes')}</summary><div class="fixes">{others.map((x) => <details data-fix><summary><Text of={x.summary} /></summary>{body(x)}</details>)}</div></details>}
     </>
   )
 }

@@ -362,6 +362,25 @@ func TestADeepLinkOpensTheIncident(t *testing.T) {
 	b.quiet("404")
 }
 
+func TestAQuietIncidentIsNeitherFailingNorHealthy(t *testing.T) {
+	built(t)
+	m, url := start(t)
+	m.set(func() {
+		m.healthy = true
+		m.incident.Phase, m.incident.QuietSince, m.incident.ClosesAt = view.Quiet, ptr(m.end), ptr(m.end.Add(10*time.Minute))
+	})
+	b := open(t, chromium(t), url+"/", form{width: 1280, height: 900})
+	b.text("h1", "tiny is quiet")
+	for path, selector := range map[string]string{"/": ".eyebrow", "/incident/" + m.incident.ID: ".eyebrow", "/incidents": ".phase"} {
+		b.do(chromedp.Navigate(url + path))
+		b.text("#main "+selector, "closes at")
+		if text := eval[string](b, `document.querySelector('#main `+selector+`').textContent`); strings.Contains(text, "healthy") || strings.Contains(text, "failing") {
+			t.Errorf("%s: %s", path, text)
+		}
+	}
+	b.quiet()
+}
+
 func TestTheKeyboardReachesEverything(t *testing.T) {
 	built(t)
 	m, url := start(t)

@@ -31,11 +31,18 @@ func newExplainCommand() *cobra.Command {
 			}
 			ids := list(all, func(p *catalog.Pathology) string { return p.ID })
 			id, ok := command.MatchName(args[0], ids)
-			if !ok {
-				err := fmt.Errorf("there is no pathology %q", args[0])
+			i := slices.Index(ids, id)
+			if !ok { // it may be the name of an alert
+				i = slices.IndexFunc(all, func(p *catalog.Pathology) bool { return strings.HasSuffix(strings.ToLower(args[0]), strings.ToLower(p.Alert)) })
+			}
+			if i < 0 {
+				if d := searchFor(args[0], all); d != nil {
+					return d.Text(stdout, o, f.Full)
+				}
+				err := fmt.Errorf("there is no pathology %q, and none is about it", args[0])
 				return hint.With(err, cmp.Or(hint.DidYouMean(id, ids), "sixty explain lists them"))
 			}
-			p := all[slices.Index(ids, id)]
+			p := all[i]
 			if !f.Full {
 				return runbook(p).Text(stdout, o, false)
 			}
@@ -65,6 +72,12 @@ func pathologyList(all []*catalog.Pathology) *render.Document {
 		d.Item(severity.String(), strings.Join(ids, ", "))
 	}
 	d.ShowIn(render.Full)
+	pathologyTable(d, all)
+	return d
+}
+
+// pathologyTable adds a line for each pathology.
+func pathologyTable(d *render.Document, all []*catalog.Pathology) {
 	var rows [][]string
 	for _, p := range all {
 		rows = append(rows, []string{p.ID, p.Severity.String(), p.Title})
@@ -72,7 +85,6 @@ func pathologyList(all []*catalog.Pathology) *render.Document {
 	columns := render.Words(render.Columns("ID", "SEVERITY", "TITLE"))
 	columns[1].Left = true
 	d.Table(columns, rows)
-	return d
 }
 
 // longestCommand is one that the first screen shows, in a line.

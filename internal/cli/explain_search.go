@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// topics are words that lead to something else than a pathology.
+var topics = map[string]string{
+	diagnose.Healthy:          "A verdict: what was judged is within its objectives or as normal, and nobody waits for long.",
+	diagnose.Idle:             "A verdict: nobody is served, nobody waits, and nothing moves.",
+	diagnose.NotCertain:       "A verdict: somebody may be hurt, and it is too early to say how. It is not healthy (exit code 3).",
+	diagnose.InsufficientData: "A verdict: too little could be judged. It is not healthy (exit code 3).",
+	"z-score":                 "The plain detector of sixty serve compares values with their mean of the last minutes: section sixty.anomalies of its configuration file, docs/serve.md.",
+	"matrix":                  "The plain detector of sixty serve tells which signals rise together: section sixty.anomalies of its configuration file, docs/serve.md.",
+}
+
+// synonyms are what others call what sixty measures.
+var synonyms = map[string]string{"tbt": "itl", "eviction": "preemption", "evictions": "preemption", "preemptions": "preemption", "thrash": "thrashing", "throughput": "generation"}
+
+// tooCommon are parts of alerts' names that say nothing.
+var tooCommon = []string{"vllm", "llm", "sglang", "high", "low", "near", "up", "build", "related", "p50", "p95", "p99", "total", "seconds", "rate", "num"}
+
+var wordOf = regexp.MustCompile(`[A-Z]+(?:[a-z]*)|[a-z0-9]+`)
+
+// mostFound bounds what a search lists.
+const mostFound = 6
+
+// searchFor looks for pathologies that a word is about, by their names, the signals that they read and the metrics which
+// those are made of; nil where there are none. The word may be an alert of somebody else's, such as HighTTFT.
+func searchFor(text string, all []*catalog.Pathology) *render.Document {
+	d := render.NewDocument("")
+	if topic := topics[strings.ToLower(text)]; topic != "" {
+		d.Answer(render.Bold, text, topic)
+		return d
+	}
+	var words []string
+	for _, w := range wordOf.FindAllString(text, -1) {
+		w = strings.ToLower(w)
+		if s := synonyms[w]; s != "" {
+			w = s
+		}
+		if len(w) > 1 && !slices.Contains(tooCommon, w) {
+			words = append(words, w)
+		}
+	}
+	matches := func(in string) (n int) {
+		in = strings.ToLower(in)
+		for _, w := range words {
+			if strings.Contains(in, w) {
+				n++
+			}
+		}
+		return n
+	}
+	score := map[*catalog.Pathology]int{}
+	var found []*catalog.Pathology
+	for _, p := range all {
+		reads := ""
+		p.When.Signals(func(s *indicator.Signal) { reads += s.Name + " " + s.Title + " " + s.PromQL() + " " })
+		score[p] = 3*matches(p.ID+" "+p.Alert) + 2*matches(p.Title) + matches(reads) // what it is called says more than what it reads
+		if score[p] > 0 {
+			found = append(found, p)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(found, func(a, b *catalog.Pathology) int { return score[b] - score[a] })
+	d.Answer(render.Bold, "", fmt.Sprintf("Failure modes about %s, the nearest first. Run sixty explain ID.", text))
+	pathologyTable(d, found[:min(len(found), mostFound)])
+	for _, s := range indicator.All() {
+		if slices.Contains(words, strings.ToLower(strings.Fields(s.Title)[0])) || strings.EqualFold(text, s.Name) {
+			d.Item(s.Title, s.Doc)
+			break
+		}
+	}
+	return d
+}

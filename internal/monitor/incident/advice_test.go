@@ -129,3 +129,14 @@ func TestARestartTakesNoName(t *testing.T) {
 		t.Errorf("it is %s", r.Phase)
 	}
 }
+
+// What is found because of a restart takes no name either, although what the incident is called by is ruled out since.
+func TestWhatComesAfterACureTakesNoName(t *testing.T) {
+	s := newTimeline(t)
+	s.seeFor(5*time.Minute, fault{p: slow, status: diagnose.Firing, target: "a", confidence: 0.9})
+	ruledOut := fault{p: slow, status: diagnose.OK, target: "a"}
+	s.seeFor(2*time.Minute, ruledOut, fault{p: errs, status: diagnose.Firing, target: "a", since: 280 * time.Second, confidence: 0.9})
+	if r := s.records[0]; len(s.records) != 1 || r.Pathology != "slow" {
+		t.Errorf("%d incidents, called %s", len(s.records), r.Pathology)
+	}
+}

@@ -275,7 +275,7 @@ func (t *Tracker) updateCause(r *Record, s *sign) (best bool) {
 		}
 	case s.Severity < worst:
 		return false
-	case r.State.refuted() && !s.since.After(r.State.Seen[r.Pathology]):
+	case r.State.refuted() && !s.since.After(r.began(r.Pathology).Add(Refuted)): // it was there from the beginning
 	case s.Severity > worst && !symptom:
 	case was != nil && s.Pathology.Inhibits(was) && !s.since.After(r.began(r.Pathology).Add(behind)):
 	default:

@@ -209,12 +209,15 @@ func (a *Alerter) firesAs(d *diagnose.Diagnosis, f *diagnose.Finding, name strin
 	}
 	al.seen, al.gateway = at, f.Pathology.Scope() == indicator.Gateway
 	al.waits = al.waits && at.Sub(al.found) < notifyAfter(d, f)
+	text, was := describe(f, of), al.Annotations["description"]
 	if of != nil {
 		al.Path = incidentPath(of)
-		al.Began = f.Since // as the incident says
+		if !al.Began.Equal(f.Since) || lastLine(text) != lastLine(was) {
+			al.Began, al.sent = f.Since, time.Time{} // as the incident says, from now on
+		}
 	}
 	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": catalog.PublishedRunbooks.PageURL(f.Pathology.ID)}
-	if text := describe(f); text != "" {
+	if text != "" {
 		al.Annotations["description"] = text
 	}
 }
@@ -304,28 +307,28 @@ func (a Alerts) labels(name string, s catalog.Severity) map[string]string {
 	return l
 }
 
-// describe says in three lines whom it hurts and how it came about, what to do, and how to see that it helped.
-func describe(f *diagnose.Finding) string {
+// describe says in two lines whom it hurts and what to do first; who is told has a link as the third.
+func describe(f *diagnose.Finding, of *view.Summary) string {
 	var lines []string
-	where := ""
 	if n := len(f.Targets); n > 0 {
-		where = strings.Join(f.Targets[:min(n, 3)], ", ")
+		where := "On " + strings.Join(f.Targets[:min(n, 3)], ", ")
 		if f.Servers > 1 {
-			where = fmt.Sprintf("%d of %d servers: %s", n, f.Servers, where)
+			where = fmt.Sprintf("On %d of %d servers: %s", n, f.Servers, strings.Join(f.Targets[:min(n, 3)], ", "))
 		}
-	}
-	if how := f.Story(); how != "" {
-		where = strings.TrimPrefix(where+". "+how, ". ")
-	}
-	if where != "" {
-		lines = append(lines, "On "+where+".")
-	}
-	for i, head := range catalog.Heads(f.Fixes) {
-		if head != catalog.Else {
-			lines = append(lines, head+": "+strings.TrimRight(f.Fixes[i].Summary, ".")+".")
+		if of != nil && of.Impact != nil {
+			where = of.Impact.Text + ". " + where
 		}
+		lines = append(lines, where+".")
+	}
+	if len(f.Fixes) > 0 {
+		lines = append(lines, catalog.Heads(f.Fixes)[0]+": "+strings.TrimRight(f.Fixes[0].Summary, ".")+".")
 	}
 	return strings.Join(lines, "\n")
+}
+
+// lastLine is what an alert says to do.
+func lastLine(description string) string {
+	return description[strings.LastIndexByte(description, '\n')+1:]
 }
 
 // Samples are an evaluation as samples: sixty_finding for what fires or is pending, and

@@ -134,7 +134,7 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, incident OpenIncident)
 		out.Verdict.Severity = v.Severity.String()
 	}
 	of := incident.of(v.Model, v.ID)
-	if of == nil && v.Status != diagnose.Firing {
+	if of == nil && (v.Status != diagnose.Firing || v.Severity < catalog.Ticket) {
 		of = incident.of(v.Model, "") // it was there, and is not over yet
 	}
 	if of != nil {

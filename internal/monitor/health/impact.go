@@ -21,7 +21,7 @@ import (
 
 // Impact counts whose first token was late over a span, of the requests of one model: later than its objective or,
 // where nothing was promised, than twice what was usual over the span before. What is in flight of a model that makes
-// no tokens is late too. It is nil where that is not known.
+// no tokens is late too. It is nil where none is known.
 func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (*view.Impact, error) {
 	c.From = earlier(c.From, c.To.Add(-c.least()))
 	m, _, err := begin(ctx, q, c)
@@ -63,7 +63,7 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 		}
 	}
 	out.Late, out.Of = math.Round(out.Late), math.Round(out.Of)
-	if out.Of == 0 {
+	if out.Late == 0 {
 		return nil, nil
 	}
 	span := c.To.Sub(c.From)

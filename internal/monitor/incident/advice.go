@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -154,6 +155,20 @@ func (t *Tracker) Conform(d *diagnose.Diagnosis) {
 	l := newLook(d)
 	d.Findings, d.Verdicts = slices.Clone(d.Findings), slices.Clone(d.Verdicts) // others may have them too
 	for i := range d.Findings {
+		if f := &d.Findings[i]; f.Status == diagnose.Firing && t.follows(l, f) {
+			f.Severity = catalog.Info
+		}
+	}
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		if f := d.LeadingFinding(v); f != nil {
+			v.Severity = f.Severity
+		}
+		if r := t.leads(l, v); v.Status == diagnose.Firing && r != nil && !d.At.Before(r.State.LastSeen) {
+			r.hold(d, v.Model)
+		}
+	}
+	for i := range d.Findings {
 		f := &d.Findings[i]
 		r := t.open(l, f.Model, f.Pathology.ID, f.Targets)
 		if r == nil || f.Status != diagnose.Firing || f.InhibitedBy != "" || d.At.Before(r.Began) {
@@ -163,7 +178,7 @@ func (t *Tracker) Conform(d *diagnose.Diagnosis) {
 			f.Since, f.SinceAtLeast = since, r.BeganAtLeast && since.Equal(r.Began)
 		}
 		if f.Pathology.ID == r.Pathology {
-			f.Severity, _ = catalog.ParseSeverity(r.Severity)
+			f.Severity, _ = catalog.ParseSeverity(cmp.Or(r.State.now, r.Severity))
 			if r.Advice != nil && r.Advice.Pathology == r.Pathology {
 				f.Fixes = lead(r.Advice, f.Fixes)
 			}
@@ -171,11 +186,13 @@ func (t *Tracker) Conform(d *diagnose.Diagnosis) {
 	}
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		r := t.open(l, v.Model, v.ID, v.Targets)
-		if r == nil || v.Status != diagnose.Firing || d.At.Before(r.Began) {
+		if v.Status != diagnose.Firing {
 			continue
 		}
-		named := diagnose.Verdict{ID: r.Pathology, Model: v.Model}
+		named := diagnose.Verdict{ID: v.ID, Model: v.Model}
+		if r := t.leads(l, v); r != nil && !d.At.Before(r.Began) {
+			named.ID = r.Pathology
+		}
 		f := d.LeadingFinding(&named)
 		if f == nil || f.InhibitedBy != "" {
 			named.ID = v.ID
@@ -194,6 +211,18 @@ func (t *Tracker) Conform(d *diagnose.Diagnosis) {
 	}
 }
 
+// hold puts what an incident is called by into a diagnosis that does not find it now, as it was found last: until
+// another cause takes the name, what came of it is told under that name.
+func (r *Record) hold(d *diagnose.Diagnosis, model string) {
+	if r.State.told == nil || d.LeadingFinding(&diagnose.Verdict{ID: r.Pathology, Model: model}) != nil {
+		return
+	}
+	held := *r.State.told
+	held.Model, held.Summary, held.InhibitedBy = model, r.Summary.Summary, ""
+	d.Findings = slices.DeleteFunc(d.Findings, func(f diagnose.Finding) bool { return f.Pathology == held.Pathology && f.Model == model })
+	d.Findings = slices.Insert(d.Findings, 0, held)
+}
+
 // open returns the open incident of a model that a finding or verdict of a diagnosis is part of, nil where there is none.
 // How a diagnosis names a model depends on which others it has, so that labels tell.
 func (t *Tracker) open(l *indexedDiagnosis, model, id string, targets []string) (best *Record) {
@@ -204,6 +233,21 @@ func (t *Tracker) open(l *indexedDiagnosis, model, id string, targets []string) 
 		}
 	}
 	return best
+}
+
+// leads returns the open incident that a verdict is part of or, where that is only worth knowing, the one of which it is
+// not certain whether it is over.
+func (t *Tracker) leads(l *indexedDiagnosis, v *diagnose.Verdict) *Record {
+	r := t.open(l, v.Model, v.ID, v.Targets)
+	if r != nil || v.Severity >= catalog.Ticket {
+		return r
+	}
+	p, instances := l.poolOf(v.Model, v.Targets), l.instances(v.All)
+	i := slices.IndexFunc(t.records, func(r *Record) bool { return r.Open() && r.QuietSince == nil && r.samePool(p, instances) })
+	if i < 0 {
+		return nil
+	}
+	return t.records[i]
 }
 
 // watch notes what people and machines do in an incident's time: servers restart, are added and taken away.
@@ -291,7 +335,7 @@ func (r *Record) measure(v *indexedDiagnosis, of []string) {
 // stands says where the incident stands.
 func (r *Record) stands() {
 	r.ClosesAt = nil
-	switch worst, _ := catalog.ParseSeverity(r.Severity); {
+	switch worst, _ := catalog.ParseSeverity(cmp.Or(r.State.now, r.Severity)); {
 	case !r.Open():
 		r.Phase = view.Closed
 	case r.QuietSince != nil:

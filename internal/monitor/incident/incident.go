@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
@@ -25,9 +26,6 @@ type Record struct {
 	Omitted   int         `json:"evolution_omitted,omitempty"`
 	State     State       `json:"state"`
 }
-
-// Open reports whether the incident goes on.
-func (r *Record) Open() bool { return r.Ended == nil }
 
 // State is how far a Tracker is with an incident.
 type State struct {
@@ -47,6 +45,9 @@ type State struct {
 	Counted time.Time            `json:"counted"`        // when Impact was measured
 	Servers int                  `json:"servers"`        // that the model has
 	Born    map[string]time.Time `json:"born,omitempty"` // when each of them began to serve
+
+	now  string            // how severe what is found now is
+	told *diagnose.Finding // the last one of what it is called by
 
 	scaled, unoffered time.Duration // for how long there are others servers, and the advice was not offered
 

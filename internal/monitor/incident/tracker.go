@@ -111,6 +111,9 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 	found := map[*Record][]*sign{}
 	for i := range v.signs {
 		s := &v.signs[i]
+		if t.follows(v, s.Finding) {
+			continue
+		}
 		r, over := t.find(s, v.at)
 		for _, o := range over {
 			if found[o] == nil {
@@ -145,6 +148,18 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 	}
 	t.index(v, found)
 	return events
+}
+
+// restarted is what is found of a server that began anew.
+const restarted = "engine-restart"
+
+// follows reports whether a finding is what somebody did against an incident: a restart of its servers, which is an
+// event of it.
+func (t *Tracker) follows(v *indexedDiagnosis, f *diagnose.Finding) bool {
+	at := v.instances(f.Targets)
+	return f.Pathology.ID == restarted && slices.ContainsFunc(t.records, func(r *Record) bool {
+		return r.Pathology != restarted && !r.past(v.at) && r.Began.Before(f.Since) && r.samePool(v.poolOf(f.Model, f.Targets), at) && share(r.State.Instances, at)
+	})
 }
 
 // past reports whether an incident has been over for too long to go on.
@@ -359,6 +374,13 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 		r.State.Kept = at
 	}
 	r.AlsoPossible = r.AlsoPossible[:0]
+	r.State.now = r.Severity
+	if !slices.ContainsFunc(signs, func(s *sign) bool { return s.Pathology.ID == r.Pathology }) {
+		r.Summary.Summary = "Not found now, but then came: " + lead.Summary
+		if r.State.ruledOut >= Refuted {
+			r.State.now = lead.Severity.String() // it is no worse than what is left of it
+		}
+	}
 	for _, s := range signs {
 		if s.Pathology.ID == r.Pathology {
 			r.tell(s, at, step)
@@ -398,6 +420,7 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 // tell takes what a finding says of the incident that is called by it.
 func (r *Record) tell(s *sign, at time.Time, step time.Duration) {
 	r.Affected, r.Servers, r.Summary.Summary = s.Targets, s.Servers, s.Summary
+	r.State.told = s.Finding
 	if story := s.Story(); story != "" {
 		r.Story = story
 	}
@@ -505,6 +528,9 @@ func (t *Tracker) index(v *indexedDiagnosis, found map[*Record][]*sign) {
 		for _, r := range t.records {
 			if r.Open() && r.samePool(p, instances) {
 				t.of[w.Model+"\xff"] = r
+				if r.QuietSince == nil {
+					t.of[w.Model+"\xff"+r.Pathology] = r // also where something else of it is found now
+				}
 			}
 		}
 	}

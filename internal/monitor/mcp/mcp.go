@@ -63,7 +63,7 @@ func Server(o Options) *mcp.Server {
 	add(s, "explain", "The runbook of a failure mode: how to confirm it, what to do, and the trade-offs. Without an id: the list of failure modes.", t.explain)
 	add(s, "simulate", "The effect of a change on a model's servers: replicas, load, prompt and output lengths, vLLM flags. Results have intervals.", t.simulate)
 	if o.Incidents != nil {
-		add(s, "incidents", "The stored incidents, the latest first: what, when, where, and notes.", t.incidents)
+		add(s, "incidents", "The stored incidents, the latest first: what, in which phase, since when, where, how it came about, what to do, and notes.", t.incidents)
 	}
 	return s
 }
@@ -339,11 +339,33 @@ func (t tools) incidents(_ context.Context, in incidentsIn) (string, error) {
 		if i == limit {
 			break
 		}
-		end := "still open"
-		if s.Ended != nil {
-			end = "until " + s.Ended.UTC().Format(time.RFC3339)
+		state := string(s.Phase)
+		switch {
+		case s.Ended != nil:
+			state += " at " + s.Ended.UTC().Format(time.RFC3339)
+		case s.ClosesAt != nil:
+			state += ", closes at " + s.ClosesAt.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(&b, "%s (%s) on %s, from %s, %s: %s\n", s.Pathology, s.Severity, strings.Join(s.Targets, ", "), s.Began.UTC().Format(time.RFC3339), end, s.Summary)
+		since := s.Began
+		if at, known := s.Since[s.Pathology]; known {
+			since = at
+		}
+		where := strings.Join(s.Targets, ", ")
+		if s.Servers > 1 {
+			where = fmt.Sprintf("%d of %d servers: %s", len(s.Affected), s.Servers, strings.Join(s.Affected, ", "))
+		}
+		fmt.Fprintf(&b, "%s (%s), %s, since %s, on %s: %s\n", s.Pathology, s.Severity, state, since.UTC().Format(time.RFC3339), where, s.Summary)
+		if s.Story != "" {
+			fmt.Fprintf(&b, "  how: %s\n", s.Story)
+		}
+		if s.Impact != nil {
+			fmt.Fprintf(&b, "  impact: %s\n", s.Impact.Text)
+		}
+		if a := s.Advice; a != nil && s.Ended == nil {
+			for i, head := range catalog.Heads(a.Fixes) {
+				fmt.Fprintf(&b, "  %s: %s\n", strings.ToLower(head), a.Fixes[i].Summary)
+			}
+		}
 		for _, n := range s.Notes {
 			fmt.Fprintf(&b, "  note of %s: %s\n", n.By, n.Text)
 		}

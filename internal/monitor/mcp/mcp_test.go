@@ -31,7 +31,7 @@ func TestTools(t *testing.T) {
 	server := httptest.NewServer(mcp.Handler(mcp.Options{
 		Source: s, Explained: pathologies.All(), Past: func(string) time.Duration { return 20 * time.Second },
 		Incidents: func() []view.Summary {
-			return []view.Summary{{Pathology: "saturation", Severity: "ticket", Targets: []string{"r0"}, Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Summary: "all full", Notes: []view.Note{{By: "ann", Text: "seen"}}}}
+			return []view.Summary{{Pathology: "saturation", Severity: "ticket", Targets: []string{"r0"}, Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Phase: view.Degraded, Story: "it fills", Impact: &view.Impact{Text: "3 of 9 requests late"}, Summary: "all full", Notes: []view.Note{{By: "ann", Text: "seen"}}}}
 		},
 		Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
 			if at.IsZero() {
@@ -82,7 +82,7 @@ func TestTools(t *testing.T) {
 		{"explain", nil, []string{"engine-hung (page)"}, false},
 		{"explain", map[string]any{"id": "engine-hung"}, []string{"# "}, false},
 		{"explain", map[string]any{"id": "engine-hang"}, []string{"engine-hung"}, true},
-		{"incidents", nil, []string{"saturation (ticket) on r0, from 2026-01-02T03:04:05Z, still open: all full", "note of ann: seen"}, false},
+		{"incidents", nil, []string{"saturation (ticket), degraded, since 2026-01-02T03:04:05Z, on r0: all full\n  how: it fills\n  impact: 3 of 9 requests late", "note of ann: seen"}, false},
 		{"incidents", map[string]any{"limit": 1000}, []string{"limit: 1000"}, true},
 		{"simulate", map[string]any{"replicas": 2}, []string{"TTFT P95", "with the change"}, false},
 		{"simulate", map[string]any{"flags": map[string]any{"max-num-seqs": "4"}}, []string{"--max-num-seqs"}, true},

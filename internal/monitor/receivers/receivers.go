@@ -69,13 +69,29 @@ const (
 // of one fault are one group.
 const fault = "__fault__"
 
-// words are what Alertmanager's templates say of an Alertmanager, and sixty of itself.
-const words = `
+// words are what Alertmanager's templates say of an Alertmanager, and sixty of itself: whom it hurts, what to do
+// and where to look, a line each, in the place of all labels and annotations.
+var words = `
 {{ define "__alertmanager" }}sixty{{ end }}
 {{ define "__alertmanagerURL" }}{{ range .Alerts }}{{ .GeneratorURL }}{{ end }}{{ end }}
 {{ define "__subject" }}[{{ .Status | toUpper }}] {{ .CommonLabels.alertname }}{{ with .CommonLabels.model_name }} {{ . }}{{ end }}: {{ .CommonAnnotations.summary }}{{ end }}
-{{ define "slack.default.text" }}{{ .CommonAnnotations.description }}{{ with .CommonAnnotations.runbook_url }} <{{ . }}|Runbook>{{ end }}{{ end }}
+{{ define "__text_alert_list" }}{{ range . }}{{ if eq .Status "firing" }}{{ with .Annotations.description }}{{ . }}
+{{ end }}{{ end }}{{ .GeneratorURL }}{{ end }}{{ end }}
+{{ define "__text_alert_list_markdown" }}{{ template "__text_alert_list" . }}{{ end }}
+{{ define "__lines" }}{{ template "__text_alert_list" .Alerts }}{{ end }}
+` + linesOf("slack.default.text", "rocketchat.default.text", "opsgenie.default.description", "victorops.default.state_message", "pushover.default.message",
+	"sns.default.message", "webex.default.message", "telegram.default.message", "discord.default.message", "wechat.default.message",
+	"msteams.default.text", "msteamsv2.default.text", "mattermost.default.text", "jira.default.description") + `
+{{ define "email.default.html" }}<p><b>{{ template "__subject" . }}</b></p><p style="white-space: pre-line">{{ template "__lines" . }}</p>{{ end }}
 `
+
+// linesOf makes templates say no more than the lines.
+func linesOf(names ...string) (out string) {
+	for _, name := range names {
+		out += fmt.Sprintf("{{ define %q }}{{ template \"__lines\" . }}{{ end }}\n", name)
+	}
+	return out
+}
 
 // quiet is what Alertmanager's parts log to: what they say may have keys in it.
 var quiet = slog.New(slog.DiscardHandler)

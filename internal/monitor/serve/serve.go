@@ -150,11 +150,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if every == 0 {
 		every = time.Duration(file.Sixty.EvaluationInterval)
 	}
-	if s.incidents, err = keeper.Open(ctx, keeper.Config{
-		Dir: filepath.Join(cfg.Dir, "incidents"), Retention: time.Duration(file.Sixty.Incidents.Retention), Catalogue: cfg.Diagnose.Pathologies, Log: cfg.Log,
-		Predict: cfg.Diagnose.Predict, Impact: s.measureImpact,
-		Listen: func(i view.Summary) { s.told.Publish(&i) },
-	}); err != nil {
+	if s.incidents, err = s.openIncidents(ctx, time.Duration(file.Sixty.Incidents.Retention)); err != nil {
 		return fmt.Errorf("--data: %w", err)
 	}
 	defer func() {
@@ -202,6 +198,15 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return fmt.Errorf("%s: %w", cmp.Or(cfg.File, "configuration"), err)
 	}
 	return s.run(ctx, file.Sixty.Access)
+}
+
+// openIncidents opens what is kept of incidents.
+func (s *server) openIncidents(ctx context.Context, retention time.Duration) (*keeper.Keeper, error) {
+	return keeper.Open(ctx, keeper.Config{
+		Dir: filepath.Join(s.cfg.Dir, "incidents"), Retention: retention, Catalogue: s.cfg.Diagnose.Pathologies, Log: s.cfg.Log,
+		Predict: s.cfg.Diagnose.Predict, Impact: s.measureImpact,
+		Listen: func(i view.Summary) { s.told.Publish(&i) },
+	})
 }
 
 // openReceivers opens what tells people, and what agrees on it with another monitor.

@@ -237,6 +237,9 @@ type Impact struct {
 	Text        string   `json:"text"` // "212 of 540 requests late in 6 min"
 }
 
+// Open reports whether an incident goes on.
+func (s *Summary) Open() bool { return s.Ended == nil }
+
 // Phase is where an incident stands.
 type Phase string
 

@@ -103,8 +103,8 @@ func (k *Keeper) queueEvidence(e incident.Event, d *diagnose.Diagnosis, q metric
 // be kept at once, one that may have the first prediction is.
 func (k *Keeper) isDue(j *job, now time.Time) bool {
 	last, ok := k.written[j.id]
-	since := now.Sub(last)
-	return !ok || j.record.Predictable(now) || since >= surerEvery || since < 0
+	since := now.Sub(last.at)
+	return !ok || last.pathology != j.record.Pathology || j.record.Predictable(now) || since >= surerEvery || since < 0
 }
 
 // write writes what is due in the background, one incident after the other. It needs the lock.
@@ -156,7 +156,7 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 	d.Predict(ctx, j.q, k.c.Predict)
 	errs := d.Plot(ctx, j.q) // without plots it is still worth having
 	k.mu.Lock()
-	k.written[j.id] = d.At
+	k.written[j.id] = written{d.At, j.record.Pathology}
 	if r := k.records[j.id]; r != nil {
 		r.State.Awaits = awaits(&d)
 		r.Advised(&d)

@@ -64,9 +64,9 @@ type Keeper struct {
 	dirty   map[string]bool // records that could not be written yet
 	beat    time.Time
 	pruned  time.Time
-	jobs    map[string]*job      // by incident
-	busy    bool                 // jobs are being done
-	written map[string]time.Time // moments of the diagnoses that were kept, by incident
+	jobs    map[string]*job    // by incident
+	busy    bool               // jobs are being done
+	written map[string]written // by incident
 
 	broadcast func([]byte) // tells other monitors; nil where there are none
 
@@ -75,11 +75,17 @@ type Keeper struct {
 	working sync.WaitGroup
 }
 
+// written is of the diagnosis that was kept of an incident: its moment, and what the incident was called.
+type written struct {
+	at        time.Time
+	pathology string
+}
+
 // Open reads what was kept. The context bounds what is done in the background.
 func Open(ctx context.Context, c Config) (*Keeper, error) {
 	c.MaxIncidents, c.Retention, c.MaxEvidence = cmp.Or(c.MaxIncidents, 1000), cmp.Or(c.Retention, 90*24*time.Hour), cmp.Or(c.MaxEvidence, 2<<30)
 	k := &Keeper{
-		c: c, records: map[string]*incident.Record{}, dirty: map[string]bool{}, jobs: map[string]*job{}, written: map[string]time.Time{},
+		c: c, records: map[string]*incident.Record{}, dirty: map[string]bool{}, jobs: map[string]*job{}, written: map[string]written{},
 	}
 	store, records, warnings, err := openStore(c.Dir)
 	if err != nil {
@@ -214,7 +220,7 @@ func (k *Keeper) prune(now time.Time) error {
 	for _, r := range kept {
 		k.records[r.ID] = r
 	}
-	maps.DeleteFunc(k.written, func(id string, _ time.Time) bool { return k.records[id] == nil })
+	maps.DeleteFunc(k.written, func(id string, _ written) bool { return k.records[id] == nil })
 	if err != nil {
 		return fmt.Errorf("remove old incidents: %w", err)
 	}
@@ -428,6 +434,12 @@ func (k *Keeper) PostMortem(id string, by *access.Principal) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	err = postmortem.Markdown(&b, &i)
+	name := view.Title(i.Pathology)
+	for _, p := range k.c.Catalogue {
+		if p.ID == i.Pathology {
+			name = p.Name()
+		}
+	}
+	err = postmortem.Markdown(&b, &i, name)
 	return b.Bytes(), err
 }

@@ -467,7 +467,7 @@ func TestEvidence(t *testing.T) {
 	}
 	text, err := k.PostMortem(id, access.Everybody)
 	must.Succeed(t, err)
-	for _, want := range []string{"# Post-mortem: ", "## Timeline", "**: ended", "four replicas helped &lt;b&gt;", "## Evidence", "| KV cache usage", "## Proposed fixes", "## To be filled in"} {
+	for _, want := range []string{"# Post-mortem: ", "## Timeline", "**: ended", "four replicas helped &lt;b&gt;", "## Evidence", "| KV cache usage", "## Advice", "## To be filled in"} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("the post-mortem lacks %q", want)
 		}

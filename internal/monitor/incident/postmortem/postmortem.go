@@ -11,15 +11,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Markdown writes an incident.
-func Markdown(w io.Writer, i *view.Incident) error {
+// Markdown writes an incident, under the name of its pathology.
+func Markdown(w io.Writer, i *view.Incident, name string) error {
 	kept := i.Kept()
-	d := render.NewDocument("Post-mortem: " + cmp.Or(kept.Title, i.Pathology))
+	d := render.NewDocument("Post-mortem: " + name)
 	d.Paragraph("", render.Sentence(i.Summary.Summary))
+	if i.Story != "" {
+		d.Paragraph("How it came about", render.Sentence(i.Story))
+	}
 	for _, row := range head(i) {
 		if row[1] != "" {
 			d.Item(row[0], row[1])
@@ -39,17 +44,7 @@ func Markdown(w io.Writer, i *view.Incident) error {
 		d.List(kept.Reasons...)
 		d.Paragraph("Runbook", kept.Runbook)
 	}
-	for k, f := range kept.Fixes {
-		if k == 0 {
-			d.Section("Proposed fixes", "")
-		}
-		text := render.Sentence(f.Summary)
-		if f.Tradeoff != "" {
-			text += " Cost: " + render.Sentence(f.Tradeoff)
-		}
-		d.List(text)
-		d.Command(cmp.Or(f.Args, f.Command))
-	}
+	advice(d, i.Advice)
 	d.Section("Seen before", "")
 	if s := i.Similar; s != nil {
 		d.Paragraph("", s.Note+" ("+s.ID+")")
@@ -60,8 +55,42 @@ func Markdown(w io.Writer, i *view.Incident) error {
 		d.Paragraph("", "No similar earlier incident is stored.")
 	}
 	d.Section("To be filled in", "")
-	d.List("Who noticed, and what was the impact on users?", "What was the root cause?", "What helped, and what did not?", "What prevents it from happening again? Who does it, and by when?")
+	d.List("Who noticed?", "What was the root cause?", "What helped, and what did not?", "What prevents it from happening again? Who does it, and by when?")
 	return d.Markdown(w)
+}
+
+// advice tells what to do was chosen, and what came of it.
+func advice(d *render.Document, a *view.Advice) {
+	if a == nil {
+		return
+	}
+	d.Section("Advice", "")
+	heads := catalog.Heads(a.Fixes)
+	for k := range a.Fixes {
+		f := &a.Fixes[k]
+		text := heads[k] + ": " + render.Sentence(f.Summary)
+		if f.Tradeoff != "" {
+			text += " Cost: " + render.Sentence(f.Tradeoff)
+		}
+		d.List(text)
+		d.Command(cmp.Or(f.Args(), f.Command))
+	}
+	if a.Applied != nil {
+		d.Paragraph("", "It was applied at "+formatTime(*a.Applied)+", as far as the metrics show.")
+	}
+	var rows [][]string
+	for _, e := range a.Expected {
+		number := func(v *float64) string {
+			if v == nil {
+				return ""
+			}
+			return indicator.FormatNumber(*v, indicator.Unit(e.Unit))
+		}
+		rows = append(rows, []string{e.Title, number(e.Before), number(&e.Low) + " to " + number(&e.High), number(e.Came)})
+	}
+	if len(rows) > 0 {
+		d.Table(render.Columns("quantity", "before", "predicted", "came"), rows)
+	}
 }
 
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
@@ -90,8 +119,30 @@ func head(i *view.Incident) [][2]string {
 	}
 	return [][2]string{
 		{"Incident", i.ID}, {"Model", strings.Trim(strings.Join([]string{i.Cluster, i.Namespace, i.Model}, "/"), "/")}, {"Targets", listSome(i.Targets)}, {"Severity", i.Severity},
-		{"Began", began}, {"Found", found}, {"Acknowledged", acknowledged}, {"Ended", ended}, {"Evidence", evidence},
+		{"Phase", phase(i)}, {"Scope", scope(i)}, {"Impact", impact(i)}, {"Began", began}, {"Found", found}, {"Acknowledged", acknowledged}, {"Ended", ended}, {"Evidence", evidence},
 	}
+}
+
+func phase(i *view.Incident) string {
+	if i.Phase == view.Quiet && i.QuietSince != nil {
+		return "quiet since " + formatTime(*i.QuietSince)
+	}
+	return string(i.Phase)
+}
+
+// scope says on how many of the servers it was found.
+func scope(i *view.Incident) string {
+	if i.Servers < 2 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d servers", len(i.Affected), i.Servers)
+}
+
+func impact(i *view.Incident) string {
+	if i.Impact == nil {
+		return ""
+	}
+	return i.Impact.Text
 }
 
 const mostTargets = 12
@@ -120,6 +171,9 @@ func timeline(i *view.Incident) []event {
 	}
 	if a := i.Acknowledged; a != nil {
 		all = append(all, event{a.At, "acknowledged by " + a.By})
+	}
+	for _, e := range i.Events {
+		all = append(all, event{e.At, e.Text})
 	}
 	for _, n := range i.Notes {
 		all = append(all, event{n.At, "note by " + n.By + ": " + n.Text})

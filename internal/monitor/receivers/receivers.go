@@ -33,6 +33,7 @@ import (
 	"github.com/prometheus/alertmanager/nflog"
 	"github.com/prometheus/alertmanager/nflog/nflogpb"
 	"github.com/prometheus/alertmanager/notify"
+	"github.com/prometheus/alertmanager/notify/pagerduty"
 	"github.com/prometheus/alertmanager/pkg/labels"
 	"github.com/prometheus/alertmanager/provider/mem"
 	"github.com/prometheus/alertmanager/template"
@@ -213,6 +214,12 @@ func (t *Notifier) SetReceivers(list []amconfig.Receiver, heartbeat string) erro
 	stages := notify.RoutingStage{}
 	wait, interval, repeat, beat := model.Duration(0), model.Duration(flushing), model.Duration(never), model.Duration(beating)
 	for _, r := range list {
+		for _, c := range r.PagerdutyConfigs {
+			if c.Details["firing"] == pagerduty.DefaultPagerdutyDetails["firing"] {
+				c.Details["firing"] = `{{ template "__text_alert_list" .Alerts.Firing }}`
+				c.Details["resolved"] = `{{ template "__text_alert_list" .Alerts.Resolved }}`
+			}
+		}
 		integrations, err := receiver.BuildReceiverIntegrations(r, tmpl, quiet, t.clients...)
 		if err != nil {
 			return fmt.Errorf("sixty.receivers: %s: %w", r.Name, err)

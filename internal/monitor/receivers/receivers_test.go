@@ -150,7 +150,7 @@ func (d *desk) start() {
 func (d *desk) see(severity string, ends time.Duration) {
 	d.teller.Notify(collect.Alert{
 		Labels:      map[string]string{"alertname": "VLLMKVCacheThrashing", "model_name": "qwen", "severity": severity},
-		Annotations: map[string]string{"summary": "the cache is full", "description": "On a:8000."},
+		Annotations: map[string]string{"summary": "the cache is full", "description": threeLines, "runbook_url": "https://example.com/runbook"},
 		Began:       d.began, Ends: time.Now().Add(ends), Path: "/incident/1",
 	})
 }
@@ -203,10 +203,42 @@ func testReceivers(t *testing.T) {
 	if len(texts) != 3 || !strings.Contains(texts[0], "the cache is full") || !strings.Contains(texts[0], "https://sixty.example.com/incident/1") {
 		t.Errorf("Slack: %q", texts)
 	}
+	// Whom it hurts, what to do, where to look, and nothing else; of what is over where to look.
+	const link = "https://sixty.example.com/incident/1"
+	field := func(of *endpoint, path ...string) string {
+		all := of.seen(func(m map[string]any) string {
+			var v any = m
+			for _, name := range path {
+				if list, ok := v.([]any); ok {
+					v = list[0]
+				}
+				next, _ := v.(map[string]any)
+				v = next[name]
+			}
+			return strings.TrimSpace(fmt.Sprint(v))
+		})
+		if last := all[len(all)-1]; strings.Contains(last, "Now: ") {
+			t.Errorf("an end says what to do: %q", last)
+		}
+		return all[0]
+	}
+	for who, got := range map[string]string{
+		"Slack": field(d.slack, "attachments", "text"), "PagerDuty": field(d.pager, "payload", "custom_details", "firing"), "mail": receivers.Mail(t, threeLines, link),
+	} {
+		if want := threeLines + "\n" + link; got != want {
+			t.Errorf("%s: %q, want %q", who, got, want)
+		}
+	}
+	if cards := d.teams.seen(func(m map[string]any) string { return fmt.Sprint(m["attachments"]) }); strings.Contains(cards[0], "runbook") || !strings.Contains(cards[0], "Now: ") {
+		t.Errorf("Teams: %q", cards[0])
+	}
 	if strings.Contains(d.log.String(), secret) {
 		t.Errorf("a secret in the log: %s", d.log)
 	}
 }
+
+// threeLines are the first two of a notification.
+const threeLines = "12 of 40 requests late in 6 min. On a:8000.\nNow: Cap this model at 6 requests in flight."
 
 // TestSeveritiesOfRules: rules call severities as they like, or have none. Each that the
 // configuration does not name is an alert of its own, and all of them end.

@@ -32,10 +32,11 @@ const (
 	Idle             = "idle"
 	InsufficientData = "insufficient-data"
 	NotCertain       = "not-certain" // somebody may be hurt, and it is too early to say how
+	NotFound         = "not-found"   // of some pathologies alone, which says nothing of health
 )
 
 // quietNames are what people call the verdicts beside the pathologies.
-var quietNames = map[string]string{Healthy: "Healthy", Idle: "Idle", InsufficientData: "Unknown", NotCertain: "Not certain yet"}
+var quietNames = map[string]string{Healthy: "Healthy", Idle: "Idle", InsufficientData: "Unknown", NotCertain: "Not certain yet", NotFound: "Not found"}
 
 // NameOf is what people call a verdict that names no pathology, and its id otherwise.
 func NameOf(id string) string { return cmp.Or(quietNames[id], id) }

@@ -72,12 +72,31 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	if n := len(d.Verdicts); n == 1 || n > 1 && d.Verdicts[0].Status == Firing {
 		d.Verdict = d.Verdicts[0]
 	}
+	if len(set.Only) > 0 {
+		d.Verdict.narrow(looked)
+		for i := range d.Verdicts {
+			d.Verdicts[i].narrow(looked)
+		}
+	}
 	d.Status, d.Workload = d.Verdict.Status, d.Verdict.Workload
 	d.Coverage = coverage(d.Findings)
 	d.Notes = append(notes(s, judged, &d), lifeNotes(d.Targets)...)
 	d.Window, d.Baseline, d.Source = shown(s, &d)
 	d.Deployments = deployments(s, &d)
 	return d
+}
+
+// narrow calls nothing healthy for which only some pathologies were looked for.
+func (v *Verdict) narrow(looked []*catalog.Pathology) {
+	if v.ID != Healthy {
+		return
+	}
+	var names []string
+	for _, p := range looked {
+		names = append(names, p.ID)
+	}
+	rest := strings.TrimLeft(strings.TrimPrefix(v.Summary, "Nothing is wrong"), ":; ")
+	v.ID, v.Summary = NotFound, strings.TrimSuffix(strings.Join(names, ", ")+"; nothing else was looked for; "+rest, "; ")
 }
 
 // shown returns the span of the target that is compared with its past or, where none

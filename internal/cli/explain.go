@@ -33,7 +33,9 @@ func newExplainCommand() *cobra.Command {
 			id, ok := command.MatchName(args[0], ids)
 			i := slices.Index(ids, id)
 			if !ok { // it may be the name of an alert
-				i = slices.IndexFunc(all, func(p *catalog.Pathology) bool { return strings.HasSuffix(strings.ToLower(args[0]), strings.ToLower(p.Alert)) })
+				i = slices.IndexFunc(all, func(p *catalog.Pathology) bool {
+					return strings.HasSuffix(strings.ToLower(args[0]), strings.ToLower(p.Alert))
+				})
 			}
 			if i < 0 {
 				if d := searchFor(args[0], all); d != nil {

@@ -131,12 +131,29 @@ func (f *Finding) Story() string {
 	return strings.Join(parts, " → ")
 }
 
+// Links tells the same without numbers, for a notification.
+func (f *Finding) Links() string {
+	if len(f.Chain) < 2 {
+		return ""
+	}
+	var parts []string
+	for i := range f.Chain {
+		parts = append(parts, f.Chain[i].says(i == 0))
+	}
+	return strings.Join(parts, " → ")
+}
+
+// says is the link within a sentence, or at its beginning.
+func (s *Step) says(first bool) string {
+	if word, _, _ := strings.Cut(s.Says, " "); !first && word == strings.ToUpper(word[:1])+strings.ToLower(word[1:]) {
+		return strings.ToLower(s.Says[:1]) + s.Says[1:]
+	}
+	return s.Says
+}
+
 func (s *Step) text(first, last bool) string {
 	e := &s.Evidence
-	says, value := s.Says, indicator.Format(e.Value, e.Signal.Unit)
-	if word, _, _ := strings.Cut(says, " "); !first && word == strings.ToUpper(word[:1])+strings.ToLower(word[1:]) {
-		says = strings.ToLower(says[:1]) + says[1:]
-	}
+	says, value := s.says(first), indicator.Format(e.Value, e.Signal.Unit)
 	if (s.First || s.Traffic || last) && e.Baseline.OK && e.Baseline.V > 0 {
 		if normal := indicator.Format(e.Baseline, e.Signal.Unit); normal != value {
 			value += ", normally " + normal

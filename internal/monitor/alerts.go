@@ -307,13 +307,16 @@ func (a Alerts) labels(name string, s catalog.Severity) map[string]string {
 	return l
 }
 
-// describe says in two lines whom it hurts and what to do first; who is told has a link as the third.
+// describe says in two lines whom it hurts, how it comes about, and what to do first; who is told has a link as the third.
 func describe(f *diagnose.Finding, of *view.Summary) string {
 	var lines []string
 	if n := len(f.Targets); n > 0 {
 		where := "On " + strings.Join(f.Targets[:min(n, 3)], ", ")
 		if f.Servers > 1 {
 			where = fmt.Sprintf("On %d of %d servers: %s", n, f.Servers, strings.Join(f.Targets[:min(n, 3)], ", "))
+		}
+		if how := f.Links(); how != "" {
+			where = how + ". " + where
 		}
 		if of != nil && of.Impact != nil {
 			where = of.Impact.Text + ". " + where

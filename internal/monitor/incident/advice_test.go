@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -138,5 +140,36 @@ func TestWhatComesAfterACureTakesNoName(t *testing.T) {
 	s.seeFor(2*time.Minute, ruledOut, fault{p: errs, status: diagnose.Firing, target: "a", since: 280 * time.Second, confidence: 0.9})
 	if r := s.records[0]; len(s.records) != 1 || r.Pathology != "slow" {
 		t.Errorf("%d incidents, called %s", len(s.records), r.Pathology)
+	}
+}
+
+// More servers are an event and, where the cure is more servers, the cure that was applied; one that is replaced is neither.
+func TestMoreServersAreACureThatIsApplied(t *testing.T) {
+	s := newTimeline(t)
+	see := func(servers int, looks int) {
+		for range looks {
+			d := s.diagnosis(fault{p: thrash, status: diagnose.Firing, target: "a", confidence: 0.9})
+			d.Findings[0].Fixes = []catalog.Fix{drain, scaled}
+			for n := len(d.Targets); n < servers; n++ {
+				d.Targets = append(d.Targets, diagnose.Target{Name: fmt.Sprint("more-", n), Labels: map[string]string{"instance": fmt.Sprint("more-", n), "model_name": "m"}})
+			}
+			v := &d.Verdicts[0]
+			for i := range d.Targets {
+				d.Targets[i].Dialect.Engine = dialect.VLLM
+				v.All = append(v.All, d.Targets[i].Name)
+			}
+			s.feed(d)
+		}
+	}
+	see(2, 4)
+	see(3, 2) // for half a minute
+	see(2, 4)
+	r := s.records[0]
+	if len(r.Events) > 0 || r.Advice.Applied != nil {
+		t.Errorf("events %v, applied at %v, while one was replaced", r.Events, r.Advice.Applied)
+	}
+	see(4, 8)
+	if len(r.Events) != 1 || r.Events[0].Kind != Scaled || !strings.Contains(r.Events[0].Text, "from 2 to 4") || r.Advice.Applied == nil {
+		t.Errorf("events %v, applied at %v, want two servers more", r.Events, r.Advice.Applied)
 	}
 }

@@ -38,11 +38,11 @@ func newExplainCommand() *cobra.Command {
 				})
 			}
 			if i < 0 {
-				if d := searchFor(args[0], all); d != nil {
+				near := hint.DidYouMean(id, ids)
+				if d := searchFor(args[0], all); d != nil && near == "" {
 					return d.Text(stdout, o, f.Full)
 				}
-				err := fmt.Errorf("there is no pathology %q, and none is about it", args[0])
-				return hint.With(err, cmp.Or(hint.DidYouMean(id, ids), "sixty explain lists them"))
+				return hint.With(fmt.Errorf("there is no pathology %q", args[0]), cmp.Or(near, "sixty explain lists them"))
 			}
 			p := all[i]
 			if !f.Full {

@@ -47,7 +47,7 @@ func searchFor(text string, all []*catalog.Pathology) *render.Document {
 		if s := synonyms[w]; s != "" {
 			w = s
 		}
-		if len(w) > 1 && !slices.Contains(tooCommon, w) {
+		if len(w) > 2 && !slices.Contains(tooCommon, w) {
 			words = append(words, w)
 		}
 	}

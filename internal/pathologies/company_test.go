@@ -412,11 +412,11 @@ func TestBrokenObjective(t *testing.T) {
 		set  diagnose.Settings
 		want string
 	}{
-		{"no promise", diagnose.Settings{}, diagnose.Healthy},
-		{"kept", diagnose.Settings{Set: map[string]float64{"ttft_objective": 5}}, diagnose.Healthy},
+		{"no promise", diagnose.Settings{}, diagnose.NotFound},
+		{"kept", diagnose.Settings{Set: map[string]float64{"ttft_objective": 5}}, diagnose.NotFound},
 		{"broken, set by hand", diagnose.Settings{Set: map[string]float64{"ttft_objective": 0.005}}, "unexplained"},
 		{"broken, from a file", diagnose.Settings{Objectives: &slo.File{Objectives: []slo.Objective{{TTFTP95: 5 * time.Millisecond}}}}, "unexplained"},
-		{"of another model", diagnose.Settings{Objectives: &slo.File{Objectives: []slo.Objective{{Model: "llama", TTFTP95: 5 * time.Millisecond}}}}, diagnose.Healthy},
+		{"of another model", diagnose.Settings{Objectives: &slo.File{Objectives: []slo.Objective{{Model: "llama", TTFTP95: 5 * time.Millisecond}}}}, diagnose.NotFound},
 	} {
 		// Only what is no cause of latency: with such a promise others would find one.
 		tt.set.Only = []string{"http-errors", "memory-leak", "target-down", "unexplained"}

@@ -302,7 +302,7 @@ func TestIncidents(t *testing.T) {
 			line += fmt.Sprintf(", resolved %.0f s after the end", n.at.Sub(f.end).Seconds())
 		}
 		t.Logf("RESULT %s; also %q", line, also)
-		switch late := 0 * time.Second; len(firing) {
+		switch len(firing) {
 		case 0:
 			missed++
 			t.Errorf("nobody is told of %s", line)
@@ -314,7 +314,8 @@ func TestIncidents(t *testing.T) {
 					from = k
 				}
 			}
-			if late = firing[0].at.Sub(from); late > latest {
+			late := firing[0].at.Sub(from)
+			if late > latest {
 				t.Errorf("told %s after the evaluation: %s", late, line)
 			}
 			latestTold = max(latestTold, late)

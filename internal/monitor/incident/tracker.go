@@ -30,7 +30,7 @@ const (
 	// together is how far apart two faults of a server begin that are one
 	together = Rejoin
 	// behind is by how much the onset of a cause may be read later than that of its symptom: what begins later explains
-	// nothing, as the restart of a server that hung
+	// nothing, as the restart of a server that hung.
 	behind = 30 * time.Second
 	// surer is by how much a diagnosis of the same must be surer to be kept instead
 	surer = 0.03

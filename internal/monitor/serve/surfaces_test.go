@@ -45,10 +45,9 @@ const every = 15 * time.Second
 // stage is a scenario that a monitor watches, in virtual time.
 type stage struct {
 	*serve.Judge
-	t     *testing.T
-	name  string
-	told  map[string]collect.Alert // by name
-	onset time.Time
+	t    *testing.T
+	name string
+	told map[string]collect.Alert // by name
 }
 
 // playServed lets a scenario happen, each of whose faults lasts, and is over. look is called after each evaluation.
@@ -262,7 +261,8 @@ func (s *stage) agree(moment string) {
 				Since                         *time.Time
 				Targets                       []string
 				Fixes                         []struct{ Summary string }
-			}) bool {
+			},
+			) bool {
 				return f.ID == is.Pathology && f.Status == "firing"
 			}); i < 0 {
 				s.t.Errorf("%s %s: %s has no finding of %s", s.name, moment, path, is.Pathology)

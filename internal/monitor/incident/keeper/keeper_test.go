@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -478,11 +477,13 @@ func TestEvidence(t *testing.T) {
 func TestImpactIsMeasuredNowAndThenAndAtTheEnd(t *testing.T) {
 	var asked []time.Duration
 	late := []float64{5, 9, 3}
-	k, err := Open(t.Context(), Config{Dir: t.TempDir(), Catalogue: pathologies.All(), Log: quiet,
+	k, err := Open(t.Context(), Config{
+		Dir: t.TempDir(), Catalogue: pathologies.All(), Log: quiet,
 		Impact: func(_ context.Context, _ metrics.Querier, of view.Summary, to time.Time, _ time.Duration) (*view.Impact, error) {
 			asked = append(asked, to.Sub(of.Began))
 			return &view.Impact{Late: late[min(len(asked), len(late))-1], Of: 10}, nil
-		}})
+		},
+	})
 	must.Succeed(t, err)
 	t.Cleanup(func() { k.Close(t.Context()) })
 	p := pathology(t, "kv-cache-thrashing")

@@ -252,9 +252,7 @@ func (t *Tracker) leads(l *indexedDiagnosis, v *diagnose.Verdict) *Record {
 
 // watch notes what people and machines do in an incident's time: servers restart, are added and taken away.
 func (r *Record) watch(v *indexedDiagnosis, step time.Duration) {
-	w := slices.IndexFunc(v.Verdicts, func(w diagnose.Verdict) bool {
-		return r.samePool(v.poolOf(w.Model, w.Targets), v.instances(slices.Concat(w.Targets, w.All)))
-	})
+	w := v.verdictOf(r)
 	if w < 0 {
 		return
 	}
@@ -323,8 +321,11 @@ func (r *Record) measure(v *indexedDiagnosis, of []string) {
 	for i := range a.Expected {
 		x := &a.Expected[i]
 		signal := indicator.ByName(x.Signal)
+		if signal == nil {
+			continue // an earlier release wrote it
+		}
 		for k := range v.Targets {
-			if now, _ := v.Reading(k, signal); signal != nil && now.OK && slices.Contains(of, v.Targets[k].Name) {
+			if now, _ := v.Reading(k, signal); now.OK && slices.Contains(of, v.Targets[k].Name) {
 				x.Came = &now.V
 				break
 			}

@@ -173,3 +173,27 @@ func TestMoreServersAreACureThatIsApplied(t *testing.T) {
 		t.Errorf("events %v, applied at %v, want two servers more", r.Events, r.Advice.Applied)
 	}
 }
+
+// A copy is read by others while the advice is sized.
+func TestACopyHasItsOwnAdvice(t *testing.T) {
+	s := newTimeline(t)
+	s.advised(seats)
+	c := s.records[0].Copy()
+	s.records[0].Advice.Fixes[0] = fewer
+	if got := c.Advice.Fixes[0].Summary; got != seats.Summary {
+		t.Errorf("the copy says %q, want %q", got, seats.Summary)
+	}
+}
+
+// What an earlier release expected of a signal that is no more is not measured.
+func TestAnUnknownSignalIsNotMeasured(t *testing.T) {
+	s := newTimeline(t)
+	s.advised(seats)
+	a := s.records[0].Advice
+	a.Expected, a.Applied = []view.Expected{{Signal: "no_such_signal"}}, &noon
+	s.at = noon.Add(2 * time.Minute)
+	s.advised(seats)
+	if a.Expected[0].Came != nil {
+		t.Errorf("it came out at %v", *a.Expected[0].Came)
+	}
+}

@@ -1,8 +1,6 @@
 package incident
 
 import (
-	"slices"
-
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
@@ -11,9 +9,7 @@ import (
 // plotting changes; ok is false where the diagnosis does not know the model.
 func DiagnosisOf(d *diagnose.Diagnosis, r *Record) (narrowed diagnose.Diagnosis, ok bool) {
 	l := newLook(d)
-	i := slices.IndexFunc(d.Verdicts, func(w diagnose.Verdict) bool {
-		return r.samePool(l.poolOf(w.Model, w.Targets), l.instances(slices.Concat(w.Targets, w.All)))
-	})
+	i := l.verdictOf(r)
 	if i < 0 {
 		return diagnose.Diagnosis{}, false
 	}

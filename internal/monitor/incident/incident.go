@@ -115,7 +115,7 @@ func (r *Record) Copy() *Record {
 	c.AlsoPossible, c.Since = slices.Clone(r.AlsoPossible), maps.Clone(r.Since)
 	c.ClosesAt, c.Affected, c.Events, c.Advice, c.Impact = clone(r.ClosesAt), slices.Clone(r.Affected), slices.Clone(r.Events), clone(r.Advice), clone(r.Impact)
 	if c.Advice != nil {
-		c.Advice.Expected = slices.Clone(c.Advice.Expected)
+		c.Advice.Fixes, c.Advice.Expected = slices.Clone(c.Advice.Fixes), slices.Clone(c.Advice.Expected)
 	}
 	c.State.Seen, c.State.Born = maps.Clone(r.State.Seen), maps.Clone(r.State.Born)
 	c.State.Members, c.State.Instances = slices.Clone(r.State.Members), slices.Clone(r.State.Instances)

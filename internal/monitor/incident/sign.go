@@ -86,6 +86,13 @@ func (r *Record) samePool(p pool, instances []string) bool {
 	return r.pool() == p || (r.Model == "" || p.model == "") && share(r.State.Instances, instances)
 }
 
+// verdictOf is the index of the verdict on the model of an incident, negative where there is none.
+func (v *indexedDiagnosis) verdictOf(r *Record) int {
+	return slices.IndexFunc(v.Verdicts, func(w diagnose.Verdict) bool {
+		return r.samePool(v.poolOf(w.Model, w.Targets), v.instances(slices.Concat(w.Targets, w.All)))
+	})
+}
+
 // An outlook is what a diagnosis without a sign of an incident says about it.
 type outlook struct {
 	quiet   bool // it was judged, and is not there
@@ -95,9 +102,7 @@ type outlook struct {
 // outlook looks for what became of an incident of which there is no sign. What cannot be
 // judged, or is suspected, is not over.
 func (v *indexedDiagnosis) outlook(r *Record) outlook {
-	i := slices.IndexFunc(v.Verdicts, func(w diagnose.Verdict) bool {
-		return r.samePool(v.poolOf(w.Model, w.Targets), v.instances(slices.Concat(w.Targets, w.All)))
-	})
+	i := v.verdictOf(r)
 	if i < 0 || v.Verdicts[i].Status == diagnose.Unknown || v.Verdicts[i].Status == diagnose.Pending {
 		return outlook{}
 	}

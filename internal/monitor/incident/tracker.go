@@ -150,15 +150,15 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 	return events
 }
 
-// restarted is what is found of a server that began anew.
-const restarted = "engine-restart"
+// engineRestart is what is found of a server that began anew.
+const engineRestart = "engine-restart"
 
 // follows reports whether a finding is what somebody did against an incident: a restart of its servers, which is an
 // event of it.
 func (t *Tracker) follows(v *indexedDiagnosis, f *diagnose.Finding) bool {
 	at := v.instances(f.Targets)
-	return f.Pathology.ID == restarted && slices.ContainsFunc(t.records, func(r *Record) bool {
-		return r.Pathology != restarted && !r.past(v.at) && r.Began.Before(f.Since) && r.samePool(v.poolOf(f.Model, f.Targets), at) && share(r.State.Instances, at)
+	return f.Pathology.ID == engineRestart && slices.ContainsFunc(t.records, func(r *Record) bool {
+		return r.Pathology != engineRestart && !r.past(v.at) && r.Began.Before(f.Since) && r.samePool(v.poolOf(f.Model, f.Targets), at) && share(r.State.Instances, at)
 	})
 }
 
@@ -290,9 +290,9 @@ func (t *Tracker) updateCause(r *Record, s *sign) (best bool) {
 		}
 	case s.Severity < worst:
 		return false
-	case r.State.refuted() && !s.since.After(r.began(r.Pathology).Add(Refuted)): // it was there from the beginning
+	case r.State.refuted() && !s.since.After(r.SinceOf(r.Pathology).Add(Refuted)): // it was there from the beginning
 	case s.Severity > worst && !symptom:
-	case was != nil && s.Pathology.Inhibits(was) && !s.since.After(r.began(r.Pathology).Add(behind)):
+	case was != nil && s.Pathology.Inhibits(was) && !s.since.After(r.SinceOf(r.Pathology).Add(behind)):
 	default:
 		r.Severity = max(worst, s.Severity).String()
 		return false
@@ -303,14 +303,6 @@ func (t *Tracker) updateCause(r *Record, s *sign) (best bool) {
 	r.Pathology, r.Severity = s.Pathology.ID, max(worst, s.Severity).String()
 	r.State.Confidence = s.Confidence
 	return true
-}
-
-// began is when a pathology of the incident began.
-func (r *Record) began(id string) time.Time {
-	if since, known := r.Since[id]; known {
-		return since
-	}
-	return r.Began
 }
 
 // refuted reports whether the cause that an incident is called by was ruled out for as long

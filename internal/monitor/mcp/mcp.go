@@ -346,15 +346,11 @@ func (t tools) incidents(_ context.Context, in incidentsIn) (string, error) {
 		case s.ClosesAt != nil:
 			state += ", closes at " + s.ClosesAt.UTC().Format(time.RFC3339)
 		}
-		since := s.Began
-		if at, known := s.Since[s.Pathology]; known {
-			since = at
-		}
 		where := strings.Join(s.Targets, ", ")
-		if s.Servers > 1 {
-			where = fmt.Sprintf("%d of %d servers: %s", len(s.Affected), s.Servers, strings.Join(s.Affected, ", "))
+		if scope := s.Scope(); scope != "" {
+			where = scope + ": " + strings.Join(s.Affected, ", ")
 		}
-		fmt.Fprintf(&b, "%s (%s), %s, since %s, on %s: %s\n", s.Pathology, s.Severity, state, since.UTC().Format(time.RFC3339), where, s.Summary)
+		fmt.Fprintf(&b, "%s (%s), %s, since %s, on %s: %s\n", s.Pathology, s.Severity, state, s.SinceOf(s.Pathology).UTC().Format(time.RFC3339), where, s.Summary)
 		if s.Story != "" {
 			fmt.Fprintf(&b, "  how: %s\n", s.Story)
 		}

@@ -8,6 +8,7 @@ package view
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -239,6 +240,22 @@ type Impact struct {
 
 // Open reports whether an incident goes on.
 func (s *Summary) Open() bool { return s.Ended == nil }
+
+// SinceOf is when a pathology that was part of the incident began, the last time.
+func (s *Summary) SinceOf(id string) time.Time {
+	if since, known := s.Since[id]; known {
+		return since
+	}
+	return s.Began
+}
+
+// Scope says on how many of the model's servers it was found last; it is empty where there is one.
+func (s *Summary) Scope() string {
+	if s.Servers < 2 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d servers", len(s.Affected), s.Servers)
+}
 
 // Phase is where an incident stands.
 type Phase string

@@ -119,7 +119,7 @@ func head(i *view.Incident) [][2]string {
 	}
 	return [][2]string{
 		{"Incident", i.ID}, {"Model", strings.Trim(strings.Join([]string{i.Cluster, i.Namespace, i.Model}, "/"), "/")}, {"Targets", listSome(i.Targets)}, {"Severity", i.Severity},
-		{"Phase", phase(i)}, {"Scope", scope(i)}, {"Impact", impact(i)}, {"Began", began}, {"Found", found}, {"Acknowledged", acknowledged}, {"Ended", ended}, {"Evidence", evidence},
+		{"Phase", phase(i)}, {"Scope", i.Scope()}, {"Impact", impact(i)}, {"Began", began}, {"Found", found}, {"Acknowledged", acknowledged}, {"Ended", ended}, {"Evidence", evidence},
 	}
 }
 
@@ -128,14 +128,6 @@ func phase(i *view.Incident) string {
 		return "quiet since " + formatTime(*i.QuietSince)
 	}
 	return string(i.Phase)
-}
-
-// scope says on how many of the servers it was found.
-func scope(i *view.Incident) string {
-	if i.Servers < 2 {
-		return ""
-	}
-	return fmt.Sprintf("%d of %d servers", len(i.Affected), i.Servers)
 }
 
 func impact(i *view.Incident) string {

@@ -56,11 +56,3 @@ var (
 		{Says: "Clients leave", When: Above(indicator.GatewayGaveUp, AbandonedShare)},
 	}
 )
-
-// Story joins links to a chain.
-func Story(parts ...[]Link) (chain []Link) {
-	for _, p := range parts {
-		chain = append(chain, p...)
-	}
-	return chain
-}

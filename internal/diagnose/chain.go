@@ -121,24 +121,21 @@ func (v view) comparisons(o *outcome) (steps []Step) {
 // Story tells a chain in one line: "Answers grow (1461, normally 134) → the KV cache fills (100 %) → …". It is empty
 // where the chain has one link only, which the summary tells.
 func (f *Finding) Story() string {
-	if len(f.Chain) < 2 {
-		return ""
-	}
-	var parts []string
-	for i := range f.Chain {
-		parts = append(parts, f.Chain[i].text(i == 0, i == len(f.Chain)-1))
-	}
-	return strings.Join(parts, " → ")
+	return f.join(func(i int) string { return f.Chain[i].text(i == 0, i == len(f.Chain)-1) })
 }
 
 // Links tells the same without numbers, for a notification.
 func (f *Finding) Links() string {
+	return f.join(func(i int) string { return f.Chain[i].says(i == 0) })
+}
+
+func (f *Finding) join(link func(i int) string) string {
 	if len(f.Chain) < 2 {
 		return ""
 	}
-	var parts []string
-	for i := range f.Chain {
-		parts = append(parts, f.Chain[i].says(i == 0))
+	parts := make([]string, len(f.Chain))
+	for i := range parts {
+		parts[i] = link(i)
 	}
 	return strings.Join(parts, " → ")
 }

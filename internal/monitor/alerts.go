@@ -311,10 +311,11 @@ func (a Alerts) labels(name string, s catalog.Severity) map[string]string {
 func describe(f *diagnose.Finding, of *view.Summary) string {
 	var lines []string
 	if n := len(f.Targets); n > 0 {
-		where := "On " + strings.Join(f.Targets[:min(n, 3)], ", ")
+		where := strings.Join(f.Targets[:min(n, 3)], ", ")
 		if f.Servers > 1 {
-			where = fmt.Sprintf("On %d of %d servers: %s", n, f.Servers, strings.Join(f.Targets[:min(n, 3)], ", "))
+			where = fmt.Sprintf("%d of %d servers: %s", n, f.Servers, where)
 		}
+		where = "On " + where
 		if how := f.Links(); how != "" {
 			where = how + ". " + where
 		}

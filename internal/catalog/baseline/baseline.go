@@ -71,12 +71,8 @@ func Parse(name string, content []byte) (*File, error) {
 	if f.Schema != Schema {
 		return nil, hint.With(fmt.Errorf("read baseline %s: schema %q, want %q", name, f.Schema, Schema), "write one with: sixty bench URL --save-baseline FILE, or sixty generate baseline")
 	}
-	known := map[string]bool{}
-	for _, s := range indicator.All() {
-		known[s.Name] = true
-	}
 	for s, v := range f.Normal {
-		if !known[s] {
+		if indicator.ByName(s) == nil {
 			return nil, fmt.Errorf("read baseline %s: normal: unknown signal %q", name, s)
 		}
 		if math.IsNaN(v) || math.IsInf(v, 0) {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
@@ -23,7 +22,9 @@ import (
 // where nothing was promised, than twice what was usual over the span before. What is in flight of a model that makes
 // no tokens is late too. It is nil where none is known.
 func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (*view.Impact, error) {
-	c.From = earlier(c.From, c.To.Add(-c.least()))
+	if least := c.To.Add(-c.least()); least.Before(c.From) {
+		c.From = least
+	}
 	m, _, err := begin(ctx, q, c)
 	if err != nil {
 		return nil, err
@@ -76,13 +77,6 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 		out.Text += ", " + render.Percent(share) + " of the month's error budget"
 	}
 	return out, nil
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // upTo is how many of a histogram's events took no longer than a limit, by the first bound that is no less.

@@ -3,6 +3,7 @@
 package clientcancellations
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -35,7 +36,7 @@ var Pathology = &catalog.Pathology{
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "severe-degradation", "concurrency-limit",
 		"saturation", "slow-decode",
 	},
-	Chain: catalog.Story(catalog.Demand, []catalog.Link{
+	Chain: slices.Concat(catalog.Demand, []catalog.Link{
 		catalog.QueueGrows,
 		catalog.FirstTokensLate,
 		catalog.AnswersLate,

@@ -3,6 +3,7 @@
 package concurrencylimit
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -51,7 +52,7 @@ var Pathology = &catalog.Pathology{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 		"prefix-cache-misses", "severe-degradation",
 	},
-	Chain: catalog.Story(catalog.Demand, []catalog.Link{
+	Chain: slices.Concat(catalog.Demand, []catalog.Link{
 		catalog.BatchFull,
 		catalog.QueueGrows,
 	}, catalog.Late),

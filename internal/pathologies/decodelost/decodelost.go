@@ -2,6 +2,8 @@
 package decodelost
 
 import (
+	"slices"
+
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
@@ -41,7 +43,7 @@ var Pathology = &catalog.Pathology{
 		"engine-hung", "kv-cache-thrashing", "severe-degradation", "concurrency-limit", "saturation", "client-cancellations", "unexplained",
 		"gpu-underutilization",
 	},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "Prefilled requests expire", When: catalog.Above(indicator.LeaseShare, expireOften)},
 		{Says: "Unfetched blocks fill the cache", When: catalog.Above(indicator.HeldIdle, heldIdle)},
 		catalog.QueueGrows,

@@ -2,6 +2,7 @@
 package enginerestart
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -65,7 +66,7 @@ var Pathology = &catalog.Pathology{
 	// errors or a hang: the server counts from zero, so they are of now.
 	For:         0 * time.Second,
 	ExplainedBy: []string{"target-down"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "The server restarts", When: catalog.Any(catalog.Above(indicator.Restarts, once), catalog.Below(indicator.ServingAge, justStarted))},
 		{Says: "Its requests are lost", When: catalog.Above(indicator.HeldAway, lostRequests)},
 	}, catalog.Late),

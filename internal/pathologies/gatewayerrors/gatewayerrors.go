@@ -3,6 +3,7 @@ package gatewayerrors
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +40,7 @@ var Pathology = &catalog.Pathology{
 	For:         75 * time.Second, // a moment on the edge of two scrapes stays in the window for a minute
 	ExplainedBy: []string{"no-upstream", "hang-outside-engine", "no-token-passes", "http-errors", "engine-hung"},
 	Explains:    []string{"client-cancellations"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "Servers fail requests", When: catalog.Above(indicator.GatewayUpstreamErrs, catalog.SomeServerErrors)},
 		{Says: "Limits end requests", When: catalog.Above(indicator.GatewayTimeouts, catalog.SomeServerErrors)},
 		{Says: "The gateway refuses requests", When: catalog.Above(indicator.GatewayRejected, catalog.SomeServerErrors)},

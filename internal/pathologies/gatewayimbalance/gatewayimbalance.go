@@ -32,7 +32,7 @@ var Pathology = &catalog.Pathology{
 	When:        catalog.All(catalog.Above(indicator.GatewayBusiest, favoured), catalog.Guard(catalog.Above(indicator.GatewayAttempts, some))),
 	For:         2 * time.Minute,
 	ExplainedBy: []string{"upstream-down", "one-engine-answers", "replica-imbalance"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "One server gets most requests", When: catalog.Above(indicator.GatewayBusiest, favoured)},
 	}, catalog.AtGateway),
 	Refine: refine,

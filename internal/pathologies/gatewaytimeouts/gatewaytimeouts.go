@@ -2,6 +2,7 @@
 package gatewaytimeouts
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -22,7 +23,7 @@ var Pathology = &catalog.Pathology{
 	When:        catalog.Above(indicator.GatewayTimeouts, some),
 	For:         2 * time.Minute,
 	ExplainedBy: append([]string{"no-upstream", "hang-outside-engine", "no-token-passes"}, catalog.SlowEngine...),
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "Limits end requests", When: catalog.Above(indicator.GatewayTimeouts, some)},
 	}, catalog.AtGateway),
 	Refine: refine,

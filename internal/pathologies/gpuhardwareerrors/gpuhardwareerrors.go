@@ -2,6 +2,7 @@
 package gpuhardwareerrors
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -33,7 +34,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.PCIeReplays, linkErrors),
 	),
 	For: 0 * time.Second,
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "The GPU reports an error", When: catalog.Any(catalog.Above(indicator.XIDChanges, anyError), catalog.Above(indicator.ECCErrors, anyError), catalog.Above(indicator.RemapFailures, anyError))},
 		{Says: "A GPU link retransmits", When: catalog.Any(catalog.Above(indicator.NVLinkErrors, linkErrors), catalog.Above(indicator.PCIeReplays, linkErrors))},
 		catalog.StepsSlow,

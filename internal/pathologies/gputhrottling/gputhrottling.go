@@ -2,6 +2,7 @@
 package gputhrottling
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -38,7 +39,7 @@ var Pathology = &catalog.Pathology{
 	For:         time.Minute,
 	Supports:    []catalog.Cond{catalog.Below(indicator.SMClockRatio, clockLow)},
 	ExplainedBy: []string{"gpu-hardware-errors"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "The GPU runs too hot", When: catalog.Above(indicator.ThermalReason, set)},
 		{Says: "The GPU lacks power", When: catalog.Above(indicator.PowerReason, set)},
 		{Says: "The GPU lowers its clocks", When: catalog.Below(indicator.SMClockRatio, clockLow)},

@@ -3,6 +3,7 @@ package hangoutsideengine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -19,7 +20,7 @@ var Pathology = &catalog.Pathology{
 	For:         30 * time.Second,
 	ExplainedBy: []string{"no-upstream", "engine-hung"},
 	Explains:    []string{"client-cancellations"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "The engine makes no tokens", When: catalog.Below(indicator.GatewayMade, catalog.NoTokens)},
 		{Says: "Requests wait at the gateway", When: catalog.Above(indicator.GatewayMissing, catalog.OneMissing)},
 	}, catalog.AtGateway),

@@ -3,6 +3,7 @@
 package kvcachethrashing
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -94,7 +95,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.StallsPerRequest, stalls),
 	},
 	ExplainedBy: []string{"target-down", "engine-hung", "replica-imbalance"},
-	Chain: catalog.Story(catalog.Demand, []catalog.Link{
+	Chain: slices.Concat(catalog.Demand, []catalog.Link{
 		catalog.CacheFills,
 		{Says: "Requests are preempted", When: catalog.Above(indicator.PreemptionsPerRequest, evictionShare)},
 		catalog.QueueGrows,

@@ -2,6 +2,7 @@
 package kvoffloadslow
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -30,7 +31,7 @@ var Pathology = &catalog.Pathology{
 	For:               time.Minute,
 	ExplainedBy:       []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
 	Explains:          []string{"prefill-starvation", "saturation", "slow-prefill", "unexplained"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "Loading KV takes longer", When: catalog.Above(indicator.OffloadPace, slower)},
 	}, catalog.Late),
 	Refine: refine,

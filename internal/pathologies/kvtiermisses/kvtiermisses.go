@@ -2,6 +2,7 @@
 package kvtiermisses
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -37,7 +38,7 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
 		"workload-shift", "unexplained",
 	},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "Prompts miss the outer cache", When: catalog.Below(indicator.TierHitRatio, tierLow)},
 		catalog.PrefillTakesMore,
 		catalog.QueueGrows,

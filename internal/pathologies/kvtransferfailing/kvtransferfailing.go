@@ -2,6 +2,8 @@
 package kvtransferfailing
 
 import (
+	"slices"
+
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
@@ -36,7 +38,7 @@ var Pathology = &catalog.Pathology{
 		"decode-lost", "http-errors", "prefill-lost", "kv-transfer-slow", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation",
 		"slow-decode", "client-cancellations", "slow-prefill", "workload-shift", "unexplained",
 	},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "KV transfers fail", When: catalog.Above(indicator.TransferFailShare, inEarnest)},
 		catalog.PrefillTakesMore,
 		catalog.RequestsFail,

@@ -2,6 +2,7 @@
 package kvtransferslow
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -48,7 +49,7 @@ var Pathology = &catalog.Pathology{
 	For:         time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
 	Explains:    []string{"prefill-starvation", "saturation", "slow-prefill", "unexplained"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "KV transfers take longer", When: catalog.Above(indicator.TransferTime, slower)},
 		{Says: "KV transfers stand still", When: catalog.Above(indicator.TransferHeld, someHeld)},
 	}, catalog.Late),

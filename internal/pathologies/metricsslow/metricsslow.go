@@ -2,6 +2,7 @@
 package metricsslow
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -36,7 +37,7 @@ var Pathology = &catalog.Pathology{
 		"gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
 		"saturation", "slow-decode", "client-cancellations", "slow-prefill",
 	},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "Scrapes fail now and then", When: catalog.Above(indicator.Flaps, comesAndGoes)},
 		{Says: "The metrics page is slow", When: catalog.Above(indicator.PageTook, slow)},
 	}, catalog.Late),

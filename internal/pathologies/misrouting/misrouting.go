@@ -3,6 +3,7 @@
 package misrouting
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -46,7 +47,7 @@ var Pathology = &catalog.Pathology{
 	For:         time.Minute,
 	ExplainedBy: []string{"no-upstream", "router-queueing"}, // what waits is sent nowhere
 	Explains:    []string{"gateway-errors", "gateway-imbalance", "gateway-cancellations", "gateway-timeouts"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "The picker cannot read servers", When: catalog.Above(indicator.PickerBlindNow, timesOut)},
 		{Says: "Requests go to dead servers", When: catalog.Above(indicator.PickerUnanswered, lost)},
 		{Says: "Prompts miss their cached prefix", When: catalog.Above(indicator.GatewayOffPrefix, offPrefix)},

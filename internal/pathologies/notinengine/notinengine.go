@@ -2,6 +2,7 @@
 package notinengine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -17,7 +18,7 @@ var Pathology = &catalog.Pathology{
 	When:        catalog.All(catalog.Above(indicator.GatewayMissing, catalog.OneMissing), catalog.Guard(catalog.Above(indicator.GatewayMade, catalog.NoTokens))),
 	For:         2 * time.Minute,
 	ExplainedBy: []string{"hang-outside-engine", "engine-hung"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "No engine holds some requests", When: catalog.Above(indicator.GatewayMissing, catalog.OneMissing)},
 	}, catalog.AtGateway),
 	Refine: refine,

@@ -2,6 +2,7 @@
 package notokenpasses
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -36,7 +37,7 @@ var Pathology = &catalog.Pathology{
 	),
 	For:         time.Minute,
 	ExplainedBy: []string{"no-upstream", "hang-outside-engine", "engine-hung", "prefill-starvation"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "The engines make no tokens", When: catalog.Below(indicator.GatewayEngineTokens, catalog.NoTokens)},
 		{Says: "Requests stay open", When: catalog.Above(indicator.GatewayWaiting, oneWaits)},
 	}, catalog.AtGateway),

@@ -2,6 +2,7 @@
 package noupstream
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -22,7 +23,7 @@ var Pathology = &catalog.Pathology{
 	When:        catalog.Below(indicator.GatewayUp, noneUp),
 	For:         30 * time.Second,
 	ExplainedBy: []string{"upstream-down"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "No server passes health checks", When: catalog.Below(indicator.GatewayUp, noneUp)},
 	}, catalog.AtGateway),
 	Refine: refine,

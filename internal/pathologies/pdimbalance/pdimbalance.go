@@ -4,6 +4,7 @@ package pdimbalance
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -48,7 +49,7 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
 		"workload-shift", "unexplained",
 	},
-	Chain: catalog.Story(catalog.Demand, []catalog.Link{
+	Chain: slices.Concat(catalog.Demand, []catalog.Link{
 		{Says: "Prompts queue for prefill", When: catalog.Above(indicator.PrefillQueue, queues)},
 		{Says: "Requests queue for decode", When: catalog.Above(indicator.DecodeQueue, queues)},
 	}, catalog.Late),

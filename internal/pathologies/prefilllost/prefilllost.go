@@ -2,6 +2,7 @@
 package prefilllost
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -47,7 +48,7 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
 		"workload-shift", "unexplained",
 	},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "Fewer prompts arrive prefilled", When: catalog.Any(catalog.Below(indicator.TransfersPerRequest, fewer), catalog.Below(indicator.TransferredShare, fewerTokens))},
 		{Says: "Prompts are computed here", When: catalog.Above(indicator.ComputedTokens, stillComputes)},
 		catalog.StepsSlow,

@@ -3,6 +3,7 @@
 package prefillstarvation
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -100,7 +101,7 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 	},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "More prompt tokens come", When: catalog.Above(indicator.LoggedPrompts, promptsRose)},
 		{Says: "Fewer tokens come out", When: catalog.Below(indicator.LoggedOutput, outputFell)},
 		{Says: "Tokens come more slowly", When: catalog.Above(indicator.LoggedPace, paceFell)},

@@ -2,6 +2,7 @@
 package prefixcachemisses
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -62,7 +63,7 @@ var Pathology = &catalog.Pathology{
 	For:         time.Minute,
 	Supports:    []catalog.Cond{catalog.MorePrefill, catalog.FirstTokenLate},
 	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
-	Chain: catalog.Story([]catalog.Link{catalog.PromptsGrow}, []catalog.Link{
+	Chain: slices.Concat([]catalog.Link{catalog.PromptsGrow}, []catalog.Link{
 		{Says: "Prompts miss the prefix cache", When: catalog.Any(catalog.Below(indicator.PrefixHitRatio, hitsLow), catalog.Below(indicator.PrefixHitRatio, hitsNone))},
 		catalog.PrefillTakesMore,
 		catalog.QueueGrows,

@@ -2,6 +2,7 @@
 package rankskew
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -29,7 +30,7 @@ var Pathology = &catalog.Pathology{
 	Grades:      []catalog.Grade{{Severity: catalog.Ticket, While: catalog.UserPain}, {Severity: catalog.Info, Note: true}},
 	For:         5 * time.Minute,
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors", "engine-hung", "engine-restart", "replica-imbalance", "gpu-throttling"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "One rank lags behind", When: catalog.Above(indicator.RankSkew, heavy)},
 		catalog.StepsSlow,
 	}, catalog.Late),

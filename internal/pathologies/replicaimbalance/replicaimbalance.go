@@ -3,6 +3,7 @@
 package replicaimbalance
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -75,7 +76,7 @@ var Pathology = &catalog.Pathology{
 	For:         time.Minute,
 	Supports:    []catalog.Cond{catalog.Queueing, catalog.FirstTokenLate},
 	ExplainedBy: []string{"target-down", "engine-hung"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "One replica gets most requests", When: catalog.Above(indicator.ArrivalShare, arrivals)},
 		{Says: "It holds more requests", When: catalog.Above(indicator.LoadShare, held)},
 		{Says: "One rank gets most requests", When: catalog.Above(indicator.RankArrivals, rankGets)},

@@ -3,6 +3,7 @@ package retrystorm
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -29,7 +30,7 @@ var Pathology = &catalog.Pathology{
 	When:        catalog.All(catalog.Above(indicator.GatewayRetries, many), catalog.Above(indicator.GatewayRetryShare, load)),
 	For:         2 * time.Minute,
 	ExplainedBy: []string{"upstream-down", "no-upstream", "gateway-errors", "engine-restart"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "Requests are retried", When: catalog.Above(indicator.GatewayRetries, many)},
 		{Says: "Retries add to the load", When: catalog.Above(indicator.GatewayRetryShare, load)},
 	}, catalog.AtGateway),

@@ -2,6 +2,7 @@
 package routerqueueing
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -54,7 +55,7 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation",
 	},
 	Explains: []string{"slow-outside-engine", "gateway-cancellations", "gateway-timeouts", "client-cancellations"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "The event loop is late", When: catalog.Above(indicator.GatewayLoopLate, late)},
 		{Says: "Requests wait in the router", When: catalog.Any(catalog.Above(indicator.GatewayHeld, waiting), catalog.Above(indicator.GatewayQueueP95, waited))},
 		{Says: "The wait gets long", When: catalog.Above(indicator.GatewayHeldFor, waited)},

@@ -2,6 +2,7 @@
 package saturation
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -74,7 +75,7 @@ var Pathology = &catalog.Pathology{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
 	},
-	Chain: catalog.Story(catalog.Demand, []catalog.Link{
+	Chain: slices.Concat(catalog.Demand, []catalog.Link{
 		{Says: "The scheduler defers requests", When: catalog.Above(indicator.DeferredShare, catalog.MostlyDeferred)},
 		{Says: "Others are served first", When: othersFirst},
 		catalog.CacheFills,

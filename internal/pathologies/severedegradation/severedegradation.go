@@ -3,6 +3,7 @@
 package severedegradation
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -31,7 +32,7 @@ var Pathology = &catalog.Pathology{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses",
 	},
-	Chain: catalog.Story(catalog.Demand, []catalog.Link{
+	Chain: slices.Concat(catalog.Demand, []catalog.Link{
 		catalog.StepsSlow,
 		catalog.QueueGrows,
 	}, catalog.Late),

@@ -3,6 +3,7 @@
 package slowdecode
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -48,7 +49,7 @@ var Pathology = &catalog.Pathology{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation",
 	},
-	Chain: catalog.Story(catalog.Demand, []catalog.Link{
+	Chain: slices.Concat(catalog.Demand, []catalog.Link{
 		{Says: "Requests wait outside the scheduler", When: catalog.Above(indicator.HeldOutside, outside)},
 		catalog.StreamsSlow,
 		catalog.AnswersLate,

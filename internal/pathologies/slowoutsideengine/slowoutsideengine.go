@@ -3,6 +3,7 @@ package slowoutsideengine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -24,7 +25,7 @@ var Pathology = &catalog.Pathology{
 	For:         time.Minute,
 	ExplainedBy: []string{"no-upstream", "hang-outside-engine", "engine-hung"},
 	Explains:    []string{"client-cancellations"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "Requests spend time elsewhere", When: catalog.Above(indicator.GatewayOutside, longOutside)},
 	}, catalog.AtGateway),
 	Refine: refine,

@@ -3,6 +3,7 @@
 package slowprefill
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -34,7 +35,7 @@ var Pathology = &catalog.Pathology{
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation",
 		"concurrency-limit", "saturation", "slow-decode",
 	},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "Each prompt token costs more", When: catalog.Above(indicator.PrefillTimePerToken, perToken)},
 	}, catalog.Late),
 	Refine: refine,

@@ -2,6 +2,7 @@
 package upstreamdown
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -22,7 +23,7 @@ var Pathology = &catalog.Pathology{
 	When:        catalog.Above(indicator.GatewayDown, down),
 	For:         30 * time.Second,
 	ExplainedBy: []string{"target-down"},
-	Chain: catalog.Story([]catalog.Link{
+	Chain: slices.Concat([]catalog.Link{
 		{Says: "A health check fails", When: catalog.Above(indicator.GatewayDown, down)},
 	}, catalog.AtGateway),
 	Refine: refine,

@@ -3,6 +3,7 @@
 package workloadshift
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -48,7 +49,7 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit", "saturation",
 		"slow-decode", "slow-prefill",
 	},
-	Chain:  catalog.Story(catalog.Demand, catalog.Late),
+	Chain:  slices.Concat(catalog.Demand, catalog.Late),
 	Refine: refine,
 	Panel:  313,
 }

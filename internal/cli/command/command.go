@@ -31,9 +31,12 @@ func SetValues(s *pflag.FlagSet, flag string, values ...string) {
 // valuesKey is the annotation of a flag that holds its values.
 const valuesKey = "values"
 
+// init keeps the order in which commands are added. It is a setting of the whole program, so it
+// is written once: trees of commands are built side by side in tests.
+func init() { cobra.EnableCommandSorting = false }
+
 // Apply makes a tree of commands speak the vocabulary.
 func (v *Vocabulary) Apply(root *cobra.Command) {
-	cobra.EnableCommandSorting = false
 	describe(root, v.Texts)
 	root.AddCommand(&cobra.Command{Use: exitTopic, Short: "Exit codes of all commands"})
 	root.InitDefaultCompletionCmd()

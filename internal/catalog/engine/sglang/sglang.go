@@ -204,7 +204,9 @@ func tellLife(n *engine.Naming, prefix string, has func(name string) bool) {
 		if has("kv_transfer_alloc_ms_count") { // what a server of a pair does not give it may wait for
 			n.Exprs[indicator.StuckEngines.Name] = standStill(prefix, stages, nil)
 			for _, outside := range []*indicator.Signal{indicator.UnseenClients, indicator.LeftUnserved} {
-				n.Exprs[outside.Name] = indicator.Mul(n.Exprs[outside.Name], indicator.Test(indicator.Sum(indicator.Rate(stages).In(indicator.ShortMark)), "==", indicator.Number(0)))
+				if seen := n.Exprs[outside.Name]; seen != nil { // the HTTP server is on another page, or was not asked
+					n.Exprs[outside.Name] = indicator.Mul(seen, indicator.Test(indicator.Sum(indicator.Rate(stages).In(indicator.ShortMark)), "==", indicator.Number(0)))
+				}
 			}
 		}
 		n.Exprs[indicator.StartedWhileWatched.Name] = indicator.AtLeast(indicator.Sub(watched(), age), 0)

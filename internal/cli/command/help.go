@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"text/template"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -23,8 +24,11 @@ func (v *Vocabulary) layHelp(root *cobra.Command) {
 		fn(t)
 		return strings.TrimRight(t.String(), "\n")
 	}
-	cobra.AddTemplateFuncs(map[string]any{
-		"flags":    func(c *cobra.Command) string { return v.flags(c).FlagUsagesWrapped(render.NewText(v.Options).Width()) },
+	pages := template.Must(template.New("").Funcs(template.FuncMap{ // cobra's own functions are one map of the whole program
+		"pad": render.Pad,
+		"flags": func(c *cobra.Command) string {
+			return strings.TrimRight(v.flags(c).FlagUsagesWrapped(render.NewText(v.Options).Width()), "\n")
+		},
 		"markdown": func(s string) string { return lay(func(t *render.Text) { t.Markdown(s) }) },
 		"hang": func(indent, s string) string {
 			return lay(func(t *render.Text) { t.Paragraph(indent, indent+"  ", s) })
@@ -43,10 +47,8 @@ func (v *Vocabulary) layHelp(root *cobra.Command) {
 				}
 			})
 		},
-	})
-	root.SetUsageTemplate(helpTemplate + `{{template "usage" .}}`)
-	root.SetHelpTemplate(helpTemplate + "{{markdown .Short}}\n\n" + `{{template "usage" .}}`)
-	whole := root.HelpFunc()
+	}).Parse(helpTemplate))
+	root.SetUsageFunc(func(c *cobra.Command) error { return pages.ExecuteTemplate(c.OutOrStderr(), "usage", c) })
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
 		if len(args) > 0 && !slices.Contains(args, "--help") && !c.IsAdditionalHelpTopicCommand() {
 			v.printFirstScreen(c)
@@ -60,7 +62,9 @@ func (v *Vocabulary) layHelp(root *cobra.Command) {
 				f.DefValue = "" // which is said, or is none
 			}
 		})
-		whole(c, args) // "help COMMAND" has none
+		if err := pages.ExecuteTemplate(c.OutOrStdout(), "help", c); err != nil {
+			c.PrintErrln(err)
+		}
 	})
 }
 

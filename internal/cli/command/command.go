@@ -5,6 +5,7 @@ package command
 
 import (
 	"io/fs"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -31,12 +32,13 @@ func SetValues(s *pflag.FlagSet, flag string, values ...string) {
 // valuesKey is the annotation of a flag that holds its values.
 const valuesKey = "values"
 
-// init keeps the order in which commands are added. It is a setting of the whole program, so it
-// is written once: trees of commands are built side by side in tests.
-func init() { cobra.EnableCommandSorting = false }
+// keepOrder lists commands in the order in which they were added. The setting is the whole program's,
+// so it is written once: tests build trees of commands side by side.
+var keepOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
 
 // Apply makes a tree of commands speak the vocabulary.
 func (v *Vocabulary) Apply(root *cobra.Command) {
+	keepOrder()
 	describe(root, v.Texts)
 	root.AddCommand(&cobra.Command{Use: exitTopic, Short: "Exit codes of all commands"})
 	root.InitDefaultCompletionCmd()

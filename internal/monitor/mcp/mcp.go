@@ -5,6 +5,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -29,9 +30,8 @@ import (
 
 // Bounds of what a tool answers and takes.
 const (
-	maxText    = 24_000 // characters of one answer
-	maxPoints  = 60     // of a quantity over time
-	answerTime = 55 * time.Second
+	maxText   = 24_000 // characters of one answer
+	maxPoints = 60     // of a quantity over time
 )
 
 // Options say what is asked.
@@ -46,6 +46,8 @@ type Options struct {
 	// Past, which may be nil, is how much of it a model's workload is measured in for a simulation; all that is known
 	// where it is 0.
 	Past func(model string) time.Duration
+	// Within is how long one answer may take; 0 is 55 s, less than the minute that assistants wait.
+	Within time.Duration
 }
 
 const instructions = `sixty watches LLM inference servers, vLLM first. Call "diagnose" first: it names the cause, the
@@ -58,12 +60,12 @@ after a few scrapes. Neither means healthy.`
 func Server(o Options) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "sixty", Title: "sixty", Version: version.Get().Version}, &mcp.ServerOptions{Instructions: instructions})
 	t := tools{o}
-	add(s, "diagnose", "What is wrong with the inference servers now or at a given time, why, and what to change, with evidence and predicted effects.", t.diagnose)
-	add(s, "signal", "One signal of the servers over time, with its normal value, such as ttft_p95, itl_p95, requests_waiting, kv_cache_usage, preemptions. Without a name: the list of signals.", t.signal)
-	add(s, "explain", "The runbook of a failure mode: how to confirm it, what to do, and the trade-offs. Without an id: the list of failure modes.", t.explain)
-	add(s, "simulate", "The effect of a change on a model's servers: replicas, load, prompt and output lengths, vLLM flags. Results have intervals.", t.simulate)
+	add(s, o.Within, "diagnose", "What is wrong with the inference servers now or at a given time, why, and what to change, with evidence and predicted effects.", t.diagnose)
+	add(s, o.Within, "signal", "One signal of the servers over time, with its normal value, such as ttft_p95, itl_p95, requests_waiting, kv_cache_usage, preemptions. Without a name: the list of signals.", t.signal)
+	add(s, o.Within, "explain", "The runbook of a failure mode: how to confirm it, what to do, and the trade-offs. Without an id: the list of failure modes.", t.explain)
+	add(s, o.Within, "simulate", "The effect of a change on a model's servers: replicas, load, prompt and output lengths, vLLM flags. Results have intervals.", t.simulate)
 	if o.Incidents != nil {
-		add(s, "incidents", "The stored incidents, the latest first: what, in which phase, since when, where, how it came about, what to do, and notes.", t.incidents)
+		add(s, o.Within, "incidents", "The stored incidents, the latest first: what, in which phase, since when, where, how it came about, what to do, and notes.", t.incidents)
 	}
 	return s
 }
@@ -75,11 +77,11 @@ func Handler(o Options) http.Handler {
 }
 
 // add adds a tool that reads. Its answer is text, bounded; an error comes with its hint.
-func add[In any](s *mcp.Server, name, what string, run func(context.Context, In) (string, error)) {
+func add[In any](s *mcp.Server, within time.Duration, name, what string, run func(context.Context, In) (string, error)) {
 	no := false
 	mcp.AddTool(s, &mcp.Tool{Name: name, Description: what, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &no}},
 		func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
-			ctx, cancel := context.WithTimeout(ctx, answerTime)
+			ctx, cancel := context.WithTimeout(ctx, cmp.Or(within, 55*time.Second))
 			defer cancel()
 			text, err := run(ctx, in)
 			if err != nil {

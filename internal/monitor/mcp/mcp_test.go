@@ -29,7 +29,7 @@ func TestTools(t *testing.T) {
 	must.Succeed(t, err)
 	defer s.Close()
 	server := httptest.NewServer(mcp.Handler(mcp.Options{
-		Source: s, Explained: pathologies.All(), Past: func(string) time.Duration { return 20 * time.Second },
+		Within: time.Hour, Source: s, Explained: pathologies.All(), Past: func(string) time.Duration { return 20 * time.Second },
 		Incidents: func() []view.Summary {
 			return []view.Summary{{Pathology: "saturation", Severity: "ticket", Targets: []string{"r0"}, Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Phase: view.Degraded, Story: "it fills", Impact: &view.Impact{Text: "3 of 9 requests late"}, Summary: "all full", Notes: []view.Note{{By: "ann", Text: "seen"}}}}
 		},

@@ -1,5 +1,4 @@
-// Package fileio reads files of a bounded size, and writes them whole or not at all: under a
-// temporary name first.
+// Package fileio reads files of a bounded size, and writes files atomically: under a temporary name first.
 package fileio
 
 import (
@@ -30,7 +29,7 @@ func Read(path string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// Write writes a file that anybody may read.
+// Write writes a world-readable file.
 func Write(path string, write func(io.Writer) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -66,7 +65,7 @@ type File struct {
 	Content []byte
 }
 
-// WriteAll writes all files to a directory, or none. It returns their names.
+// WriteAll writes files to a directory, all or none, and returns their names.
 func WriteAll(dir string, list []File) (names []string, err error) {
 	var done []string // temporary names
 	defer func() {
@@ -93,8 +92,7 @@ func WriteAll(dir string, list []File) (names []string, err error) {
 	return names, nil
 }
 
-// Replace puts new contents in the place of a file, which keeps its permissions, and a link
-// its target.
+// Replace replaces the content of a file and keeps its permissions. It follows a link to its target.
 func Replace(path string, data []byte) error {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -122,7 +120,7 @@ func Replace(path string, data []byte) error {
 	return nil
 }
 
-// StripOp is an error of the operating system without the name of the operation.
+// StripOp removes the name of the operation from an error of the operating system.
 func StripOp(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {

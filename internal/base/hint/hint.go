@@ -1,5 +1,5 @@
-// Package hint attaches a way out to an error: what the user can do about it.
-// The command line prints the error as "error: …" and the hint as "try: …".
+// Package hint attaches a way out to an error: an action that the user can take. The command line prints the error as
+// "error: …" and the hint as "try: …".
 package hint
 
 import "errors"
@@ -20,7 +20,7 @@ func With(err error, hint string) error {
 	return &hinted{err, hint}
 }
 
-// Of returns the outermost hint that err carries, or "".
+// Of returns the outermost hint of an error, or "".
 func Of(err error) string {
 	var h *hinted
 	if errors.As(err, &h) {
@@ -29,7 +29,7 @@ func Of(err error) string {
 	return ""
 }
 
-// Or is With for an error that carries no way out yet; one that does keeps its own.
+// Or attaches a hint to an error that has none yet.
 func Or(err error, hint string) error {
 	if Of(err) != "" {
 		return err

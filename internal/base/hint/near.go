@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Nearest returns the names that may have been meant by a word: those that it begins, or that it
-// begins with up to a hyphen, else those of the least edit distance, where that is small for the
-// word's length. Case does not count.
+// Nearest returns the names that a misspelt word may stand for. Names that begin with the word come first, and names
+// followed by a hyphen with which the word begins. Without such names it returns the names at the least edit
+// distance, if this is small for the length of the word. Case does not count.
 func Nearest(word string, names []string) []string {
 	word = strings.ToLower(word)
 	least := min(len(word)/3, 2) + 1
@@ -30,7 +30,7 @@ func Nearest(word string, names []string) []string {
 	return slices.Compact(out)
 }
 
-// DidYouMean is the way out of an unknown word: the nearest names, "" where none is near.
+// DidYouMean returns a hint with the names nearest to an unknown word, or "".
 func DidYouMean(word string, names []string) string {
 	near := Nearest(word, names)
 	if len(near) == 0 {
@@ -39,8 +39,8 @@ func DidYouMean(word string, names []string) string {
 	return "did you mean " + strings.Join(near, ", or ") + "?"
 }
 
-// Distance is the edit distance of two names, at most limit: how many letters must be
-// changed, left out or put in, or neighbours exchanged, to make one of the other.
+// Distance returns the edit distance of two names, at most limit: the number of letters to change, delete, insert or
+// swap with their neighbour that turns one into the other.
 func Distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

@@ -1,5 +1,8 @@
-// Package listen opens the addresses at which sixty answers, and bounds how long answers may wait to be read and what is
-// computed for them at a time.
+// Package listen opens the addresses at which sixty serves HTTP, and protects its handlers from slow and greedy
+// clients.
+//
+// CutStalled closes connections whose client stops reading. Turns bound how many requests are computed concurrently,
+// and how many of these one user may have.
 package listen
 
 import (
@@ -11,16 +14,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Public reports whether other machines can reach what listens at an address.
+// Public reports whether other machines can reach a listener at an address.
 func Public(addr string) bool {
 	host, _, _ := net.SplitHostPort(addr)
 	return host != "" && host != "localhost" && !net.ParseIP(host).IsLoopback()
 }
 
-// TCP listens at an address; a port alone is one of the loopback interface. Flag is what
-// the address came from.
+// TCP listens at an address. A port without a host is opened on the loopback interface only. Errors name flag, with
+// which the user set the address.
 func TCP(ctx context.Context, flag, addr string) (net.Listener, error) {
-	if strings.HasPrefix(addr, ":") { // loopback, unless a host is given
+	if strings.HasPrefix(addr, ":") {
 		addr = "127.0.0.1" + addr
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)

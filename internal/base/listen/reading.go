@@ -9,26 +9,25 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// How long a client may take to read a piece of an answer, in bytes, and how much of answers that hold no turn may
-// wait to be read.
 const (
-	readTime  = 30 * time.Second
-	piece     = 64 << 10
-	maxUnread = 64 << 20
+	readTime  = 30 * time.Second // for a client to read one piece
+	piece     = 64 << 10         // bytes
+	maxUnread = 64 << 20         // bytes of answers that gave up their turn before the client read them
 )
 
-// CutStalled ends answers that are not read: the deadline of writing is renewed with each piece, streams are whole
-// answers of pieces too. Between them a handler may take its time.
+// CutStalled ends answers that the client does not read. Each piece of an answer or of a stream has its own write
+// deadline. A handler may take any time between two pieces.
 func CutStalled(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := &steady{w, http.NewResponseController(w)}
 		s.limit(0) // an earlier answer of the connection set one
 		next.ServeHTTP(s, r)
-		s.limit(readTime) // for what is still in buffers
+		s.limit(readTime) // to flush the buffers
 	})
 }
 
-// steady writes pieces, each by a deadline. What has no deadlines, as in tests, has none.
+// steady writes an answer in pieces, each with a deadline. Writers without deadlines, such as those of tests, never
+// time out.
 type steady struct {
 	http.ResponseWriter
 	c *http.ResponseController
@@ -65,31 +64,32 @@ func (s *steady) Flush() { _ = s.FlushError() }
 // Unwrap is for http.ResponseController.
 func (s *steady) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// Turns let some requests be computed at a time, the others when it is their turn. A turn ends with the first byte of
-// the answer, which is complete then, and not when somebody has read it, unless too much of others is unread.
+// Turns bound how many requests are computed concurrently; the others wait. Handlers complete an answer before they
+// write it, so a turn ends with the first byte. If clients have not read maxUnread bytes of other answers, it ends
+// when the client has read the answer.
 type Turns struct {
 	all, unread *semaphore.Weighted
 	patience    time.Duration
 	user        func(*http.Request) string
 	refuse      http.HandlerFunc
-	share       int64 // of all, for one user
+	share       int64 // turns that one user may have at a time
 
 	mu    sync.Mutex
 	users map[string]*share
 }
 
-// A share is what one user has of turns.
+// A share holds the turns of one user.
 type share struct {
 	*semaphore.Weighted
 	asked int // requests that have or wait for a turn
 }
 
-// NewTurns returns n turns, of which one user may have all but one; nobody in particular, the user "",
-// may have all, and where user is nil that is everybody.
-// Refuse answers those whose turn does not come in time.
+// NewTurns returns n turns. One user may have all but one of them. The anonymous user "" may have all; if user is
+// nil, every request is anonymous. refuse answers requests that waited longer than patience.
 func NewTurns(n int, patience time.Duration, user func(*http.Request) string, refuse http.HandlerFunc) *Turns {
 	return &Turns{
-		all: semaphore.NewWeighted(int64(n)), unread: semaphore.NewWeighted(maxUnread), patience: patience, user: user, refuse: refuse,
+		all: semaphore.NewWeighted(int64(n)), unread: semaphore.NewWeighted(maxUnread),
+		patience: patience, user: user, refuse: refuse,
 		share: max(1, int64(n)-1), users: map[string]*share{},
 	}
 }
@@ -97,70 +97,70 @@ func NewTurns(n int, patience time.Duration, user func(*http.Request) string, re
 // Handler lets requests through in their turn.
 func (t *Turns) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		end, ok := t.take(r)
+		release, ok := t.acquire(r)
 		if !ok {
 			t.refuse(w, r)
 			return
 		}
-		a := &answer{ResponseWriter: w, turns: t, end: sync.OnceFunc(end)}
+		a := &answer{ResponseWriter: w, turns: t, release: sync.OnceFunc(release)}
 		defer func() {
-			a.end()
+			a.release()
 			t.unread.Release(a.unread)
 		}()
 		next.ServeHTTP(a, r)
 	})
 }
 
-// take waits for a turn and returns what ends it.
-func (t *Turns) take(r *http.Request) (end func(), ok bool) {
-	ctx, done := context.WithTimeout(r.Context(), t.patience)
-	defer done()
-	name, forget := "", func() {}
+// acquire waits for a turn. The caller must call release.
+func (t *Turns) acquire(r *http.Request) (release func(), ok bool) {
+	ctx, cancel := context.WithTimeout(r.Context(), t.patience)
+	defer cancel()
+	name, releaseShare := "", func() {}
 	if t.user != nil {
 		name = t.user(r)
 	}
 	if name != "" {
 		t.mu.Lock()
-		of := t.users[name]
-		if of == nil {
-			of = &share{Weighted: semaphore.NewWeighted(t.share)}
-			t.users[name] = of
+		own := t.users[name]
+		if own == nil {
+			own = &share{Weighted: semaphore.NewWeighted(t.share)}
+			t.users[name] = own
 		}
-		of.asked++
+		own.asked++
 		t.mu.Unlock()
 		leave := func() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			if of.asked--; of.asked == 0 {
+			if own.asked--; own.asked == 0 {
 				delete(t.users, name)
 			}
 		}
-		if of.Acquire(ctx, 1) != nil {
+		if own.Acquire(ctx, 1) != nil {
 			leave()
 			return nil, false
 		}
-		forget = func() { of.Release(1); leave() }
+		releaseShare = func() { own.Release(1); leave() }
 	}
 	if t.all.Acquire(ctx, 1) != nil {
-		forget()
+		releaseShare()
 		return nil, false
 	}
-	return func() { t.all.Release(1); forget() }, true
+	return func() { t.all.Release(1); releaseShare() }, true
 }
 
-// An answer ends its turn with its first byte.
+// An answer releases its turn with its first byte.
 type answer struct {
 	http.ResponseWriter
-	turns  *Turns
-	end    func()
-	begun  bool
-	unread int64 // bytes
+	turns   *Turns
+	release func()
+	begun   bool
+	unread  int64 // bytes
 }
 
 func (a *answer) Write(p []byte) (int, error) {
 	if n := int64(len(p)); !a.begun && a.turns.unread.TryAcquire(n) {
 		a.unread = n
-		a.end()
+		a.release()
 	}
 	a.begun = true
 	return a.ResponseWriter.Write(p)

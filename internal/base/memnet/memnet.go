@@ -1,5 +1,5 @@
-// Package memnet connects clients and servers of one test without sockets: in a bubble of
-// virtual time (testing/synctest) the clock stands while a goroutine waits for a socket.
+// Package memnet connects clients and servers of one test without sockets. In a bubble of virtual time
+// (testing/synctest) the clock would stand still while a goroutine waits for a socket.
 package memnet
 
 import (
@@ -11,14 +11,13 @@ import (
 	"testing"
 )
 
-// A Network is where servers listen by name. It is safe for concurrent use; the zero value is
-// empty.
+// A Network holds the listeners of a test. It is safe for concurrent use; the zero value is empty.
 type Network struct {
 	mu        sync.Mutex
 	listeners map[string]*listener // by host:port
 }
 
-// Listen opens an address, host:port, that nobody listens at.
+// Listen listens at host:port, where nobody else may listen.
 func (n *Network) Listen(address string) net.Listener {
 	l := &listener{address: address, conns: make(chan net.Conn), closed: make(chan struct{})}
 	n.mu.Lock()
@@ -30,8 +29,7 @@ func (n *Network) Listen(address string) net.Listener {
 	return l
 }
 
-// DialContext connects with who listens at an address. Where nobody does, the connection is
-// refused.
+// DialContext connects to the listener at an address. Without a listener the connection is refused.
 func (n *Network) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	n.mu.Lock()
 	l := n.listeners[address]

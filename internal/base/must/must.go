@@ -1,7 +1,7 @@
-// Package must ends a test at an error of what it needs before it can try anything.
+// Package must ends a test whose setup fails.
 package must
 
-// T is what ends: a test, a benchmark, a fuzz target, or a case of a property.
+// T is a test, a benchmark, a fuzz target, or a case of a property.
 type T interface {
 	Helper()
 	Fatal(args ...any)

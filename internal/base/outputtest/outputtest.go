@@ -1,4 +1,4 @@
-// Package outputtest is what tests read a program's output with while it still writes.
+// Package outputtest lets a test read the output of a program that is still running.
 package outputtest
 
 import (
@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// A Buffer holds what was written so far. It is safe for concurrent use; the zero value is empty.
+// A Buffer holds the output so far. It is safe for concurrent use; the zero value is empty.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

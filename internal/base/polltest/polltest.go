@@ -1,4 +1,5 @@
-// Package polltest waits for what nothing tells a test of: how long that takes decides nothing.
+// Package polltest lets a test wait for a condition that signals nothing. The waiting time does not affect the
+// result.
 package polltest
 
 import (
@@ -6,14 +7,13 @@ import (
 	"time"
 )
 
-// patience is only there so that what never comes is a failure of the test that waits, and
-// not of the package.
+// patience makes a condition that never holds fail the waiting test, before the timeout of the test binary.
 const patience = 3 * time.Minute
 
-// longest is the longest pause between two looks.
+// longest is the longest pause between two checks.
 const longest = 100 * time.Millisecond
 
-// True looks again and again until is returns true, and reports whether it ever did.
+// True polls a condition until it holds, and reports whether it ever did.
 func True(is func() bool) bool {
 	end := time.Now().Add(patience)
 	for pause := time.Millisecond; !is(); pause = min(2*pause, longest) {
@@ -25,7 +25,7 @@ func True(is func() bool) bool {
 	return true
 }
 
-// Until fails the test, from its own goroutine, unless is returns true some time.
+// Until polls a condition until it holds, and fails the test if it never does. Call it from the test's goroutine.
 func Until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	if !True(is) {

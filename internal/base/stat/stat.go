@@ -1,7 +1,6 @@
-// Package stat computes the order statistics that the tree needs, each in one
-// way: medians, quantiles of values, and quantiles of a histogram's buckets. It is
-// pure. Package gonum's stat has no median, and quantiles of float64 alone; for
-// distributions it is used directly.
+// Package stat computes the order statistics of all packages: medians, quantiles of values, quantiles of a
+// histogram's buckets, and errors of shares. It is pure. Gonum's stat has no median, and its quantiles take float64
+// only; distributions come from gonum directly.
 package stat
 
 import (
@@ -10,8 +9,8 @@ import (
 	"slices"
 )
 
-// Median returns the middle one of values in any order, of an even number the upper
-// of the two in the middle, and the zero value of none. The values keep their order.
+// Median returns the middle one of values in any order, and the upper one of two middle values. Without values it
+// returns the zero value. The values keep their order.
 func Median[T cmp.Ordered](values []T) T {
 	var none T
 	if len(values) == 0 {
@@ -20,8 +19,8 @@ func Median[T cmp.Ordered](values []T) T {
 	return selectRank(slices.Clone(values), len(values)/2)
 }
 
-// selectRank returns what would be at a rank, from 0, if values were in ascending order, by
-// quickselect. It reorders the values.
+// selectRank returns the value that ascending order would put at a rank, counted from 0. It reorders the values
+// (quickselect).
 func selectRank[T cmp.Ordered](values []T, rank int) T {
 	low, high := 0, len(values)-1
 	for low < high {
@@ -51,27 +50,26 @@ func selectRank[T cmp.Ordered](values []T, rank int) T {
 	return values[rank]
 }
 
-// Quantile returns a quantile of values in ascending order by the nearest rank: the
-// least value that at least the share q of them does not exceed. Of no values it is
-// the zero value.
+// Quantile returns the quantile q of values in ascending order by the nearest rank: the least value that at least the
+// share q does not exceed. Without values it returns the zero value.
 func Quantile[T cmp.Ordered](sorted []T, q float64) T {
 	var none T
 	if len(sorted) == 0 {
 		return none
 	}
-	// A millionth of a rank forgives q×n its rounding.
+	// A millionth of a rank absorbs the rounding of q×n.
 	rank := int(math.Ceil(q*float64(len(sorted)) - 1e-6))
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// A Bucket is one of a histogram's, by its bounds: Low is 0 below the first bound, or -Inf where
-// that is negative, and High is +Inf beyond the last one.
+// A Bucket is one bucket of a histogram. Low of the first bucket is 0, or -Inf if its upper bound is not positive.
+// High of the last bucket is +Inf.
 type Bucket struct{ Low, High float64 }
 
-// BucketQuantile estimates a quantile as PromQL's histogram_quantile does, from the finite upper
-// bounds of a histogram's buckets, ascending, the observations up to each, and the total: linear
-// within a bucket, the last bound for what lies beyond it. It returns the bucket too. Without
-// bounds or observations the estimate is NaN.
+// BucketQuantile estimates a quantile of a histogram, and the bucket that holds it, as PromQL's histogram_quantile
+// does: linearly within a bucket, and at the last bound for observations beyond it. bounds are the finite upper
+// bounds in ascending order, upTo the cumulative counts, total the count of all observations. Without bounds or
+// observations the estimate is NaN.
 func BucketQuantile(q float64, bounds, upTo []float64, total float64) (float64, Bucket) {
 	if len(bounds) == 0 || !(total > 0) {
 		return math.NaN(), Bucket{}

@@ -1,6 +1,5 @@
-// Package unanswered says what it means that a request over HTTP got no answer, and what a
-// user can do about it. Whoever asks a server uses it: the scraper, the client of
-// Prometheus' API, the load test, the gateway.
+// Package unanswered says why an HTTP request got no answer, and what a user can do about it. The scraper, the client
+// of Prometheus' API, the load test and the gateway use it.
 package unanswered
 
 import (
@@ -24,25 +23,25 @@ func Cause(err error) error {
 	return err
 }
 
-// TimedOut reports whether the time was over.
+// TimedOut reports whether a deadline or a timeout ended the request.
 func TimedOut(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
 }
 
-// Unresolved reports whether the host's name is not known.
+// Unresolved reports whether DNS could not resolve the host's name.
 func Unresolved(err error) bool {
 	var dns *net.DNSError
 	return errors.As(err, &dns)
 }
 
-// NoRoute reports whether no way leads to the machine.
+// NoRoute reports whether the network has no route to the machine.
 func NoRoute(err error) bool {
 	return errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)
 }
 
-// Hint is the way out, "" where the error does not say. Refused is that of a port where
-// nothing listens.
+// Hint returns the way out of an error, or "" if the error suggests none. It returns refused for a refused
+// connection.
 func Hint(err error, refused string) string {
 	var unknownCA x509.UnknownAuthorityError
 	var badName x509.HostnameError
@@ -56,7 +55,8 @@ func Hint(err error, refused string) string {
 		return "check the address and the network between here and the server"
 	case errors.As(err, &unknownCA), errors.As(err, &badName), errors.As(err, &badCert):
 		return "pass the certificate authority that signed the server's certificate (--tls-ca)"
-	case strings.Contains(text, "server gave HTTP response to HTTPS client"), strings.Contains(text, "first record does not look like a TLS handshake"):
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"),
+		strings.Contains(text, "first record does not look like a TLS handshake"):
 		return "use http:// instead of https://"
 	case strings.Contains(text, "malformed HTTP response"), errors.Is(err, io.EOF):
 		return "check the port, and whether the server wants https://"

@@ -14,15 +14,14 @@ import (
 // -ldflags "-X github.com/sixty-dev/sixty/internal/base/version.release=v1.2.3".
 var release string
 
-// unversioned is the version of a build that knows no other: of a test, or of
-// sources that lie in no repository.
+// unversioned is the version of tests and of sources outside a repository.
 const unversioned = "devel"
 
 // An Info identifies a build. Fields that the build does not know are empty.
 type Info struct {
 	Version  string `json:"version"`            // v1.2.3, a pseudo-version of Go modules, or "devel"
 	Revision string `json:"revision,omitempty"` // the commit it was built from
-	Date     string `json:"date,omitempty"`     // that of the commit, RFC 3339
+	Date     string `json:"date,omitempty"`     // when the commit was made, RFC 3339
 	Modified bool   `json:"modified,omitempty"` // the sources differed from the commit
 	Go       string `json:"go"`                 // the release of Go, such as go1.26.0
 	Platform string `json:"platform"`           // operating system and architecture, such as linux/amd64
@@ -33,22 +32,22 @@ type Tool struct {
 	Version string `json:"version"`
 }
 
-// Get returns this build.
+// Get describes the running build.
 func Get() Info {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
 		build = &debug.BuildInfo{}
 	}
-	return of(build, release)
+	return describeBuild(build, release)
 }
 
-// This returns the program as JSON documents name it.
+// This names the running build for JSON documents.
 func This() Tool { return Tool{Version: Get().Version} }
 
-// String returns what a page says that it was written by: sixty and the version.
+// String returns the program and its version, as pages name their author.
 func (t Tool) String() string { return "sixty " + t.Version }
 
-func of(build *debug.BuildInfo, release string) Info {
+func describeBuild(build *debug.BuildInfo, release string) Info {
 	i := Info{
 		Version: cmp.Or(release, strings.Trim(build.Main.Version, "()"), unversioned),
 		Go:      runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -66,7 +65,7 @@ func of(build *debug.BuildInfo, release string) Info {
 	return i
 }
 
-// Text writes one line for each thing that the build knows, the version first.
+// Text writes one line for each known field, the version first.
 func (v Info) Text(w io.Writer) error {
 	fmt.Fprintf(w, "sixty %s\n", v.Version)
 	if v.Revision != "" {

@@ -37,7 +37,7 @@ func TestOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.want.Go, tc.want.Platform = runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH
-			if diff := cmp.Diff(tc.want, of(&tc.build, tc.release)); diff != "" {
+			if diff := cmp.Diff(tc.want, describeBuild(&tc.build, tc.release)); diff != "" {
 				t.Error(diff)
 			}
 		})

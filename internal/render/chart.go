@@ -14,49 +14,49 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// Series is one curve of a Chart.
+// A Series is one curve of a Chart.
 type Series struct {
 	Name  string
 	X, Y  []float64 // a NaN in Y breaks the curve
-	Dots  bool      // points on the curve
-	Loose bool      // no curve between the points
-	Label []string  // of the dots, may be nil
-	Faint bool      // thin and in grey, to compare with
+	Dots  bool      // draw the points
+	Loose bool      // do not draw lines between the points
+	Label []string  // titles of the dots, may be nil
+	Faint bool      // thin and grey, for comparison
 }
 
-// Chart is a line chart or a scatter plot.
-// Its colours of lines and grid are those of Style.
+// A Chart is a line chart or a scatter plot. The colours of its lines and grid are in style.css.
 type Chart struct {
 	Title, XName  string
 	Width, Height float64 // in pixels at its natural size, 720 × 240 when 0
 	Series        []Series
 	LogX, LogY    bool
-	Bands         []Band               // ranges of X that are set off
-	Clock         bool                 // X is Unix time in seconds, shown in UTC
-	Step          float64              // between two points as a rule: after a gap a curve begins anew; 0 where there is no rule
-	Range         [2]float64           // the ends of the X axis, both 0 for those of the data
-	Base          float64              // of the numbers on the Y axis: 1024 for bytes, else 10
-	Format        func(float64) string // of Y values, Number when nil
-	Levels        []Level              // horizontal lines
-	Marks         []Mark               // vertical lines
-	NoLegend      bool                 // the page has one
+	Bands         []Band // highlighted ranges of X
+	Clock         bool   // X is Unix time in seconds, shown in UTC
+	// Step is the usual distance between two points. A longer gap breaks the curve, unless Step is 0.
+	Step     float64
+	Range    [2]float64           // both ends of the X axis; both 0 to fit the data
+	Base     float64              // base of the numbers on the Y axis: 1024 for bytes, else 10
+	Format   func(float64) string // formats Y values; Number when nil
+	Levels   []Level              // horizontal lines
+	Marks    []Mark               // vertical lines
+	NoLegend bool                 // the page has a legend of its own
 }
 
-// A Level is a value to see others against, such as a threshold. Its class is one
-// of Style's: good, warning or critical. One with a label is always shown.
+// A Level is a value to compare the curves with, such as a threshold. Class is a class of style.css: good, warning or
+// critical. A level with a label is always shown.
 type Level struct {
 	Value      float64
 	Class, Why string
-	Label      string // written on the line, of a good one at the left
+	Label      string // written on the line; at its left end if Class is good
 }
 
-// A Mark is the moment at which what the page is about began.
+// A Mark is the moment at which an incident began.
 type Mark struct {
 	At   float64
 	Name string
 }
 
-// A Band is a range of X. Its class is one of Style's: window or normal.
+// A Band is a range of X. Class is a class of style.css: window or normal.
 type Band struct {
 	From, To    float64
 	Class, Name string
@@ -68,20 +68,20 @@ const (
 	marginTop, marginBottom = 10.0, 20.0
 	nameRow, legendRow      = 14.0, 18.0
 	ticksY                  = 5
-	tickWidth               = 85.0 // of one on the X axis
-	fewestTicks             = 3    // of a logarithmic axis
-	maxPoints               = 2000 // of a curve: more are not seen
+	tickWidth               = 85.0 // width of a label on the X axis
+	fewestTicks             = 3    // on a logarithmic axis
+	maxPoints               = 2000 // per curve: more cannot be seen
 	maxNames                = 16   // in the legend
-	nameWidth               = 6.0  // of a letter in it
+	nameWidth               = 6.0  // width of a letter in the legend
 )
 
-// palette are the colours of Okabe and Ito and two more, told apart by people with any
-// colour vision; grey is what others are compared with.
+// palette holds the colours of Okabe and Ito and two more, which people with any colour vision can tell apart. Series
+// for comparison are grey.
 var palette = [...]string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8c6d31", "#7b4173"}
 
 const grey = "#9aa3ad"
 
-// SetUnit makes the numbers on the Y axis those of a unit.
+// SetUnit formats the numbers on the Y axis in a unit.
 func (c *Chart) SetUnit(u indicator.Unit) {
 	c.Format = Tick(u)
 	if u == indicator.Bytes || u == indicator.BytesPerSecond {
@@ -89,8 +89,8 @@ func (c *Chart) SetUnit(u indicator.Unit) {
 	}
 }
 
-// Add adds a curve, which begins anew after more time than lies between its closest points
-// or those of another.
+// Add adds a curve. A gap between two points that is longer than the shortest distance of any two points breaks the
+// curve.
 func (c *Chart) Add(s Series) {
 	for i := 1; i < len(s.X); i++ {
 		if gap := s.X[i] - s.X[i-1]; c.Step == 0 || gap < c.Step {
@@ -100,11 +100,11 @@ func (c *Chart) Add(s Series) {
 	c.Series = append(c.Series, s)
 }
 
-// Moment is a time on the X axis of a chart with a Clock.
+// Moment converts a time to a value of the X axis of a chart with a Clock.
 func Moment(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// colours are those of the chart's series.
-func (c *Chart) colours() []string {
+// seriesColours returns the colour of each series.
+func (c *Chart) seriesColours() []string {
 	var out []string
 	n := 0
 	for _, s := range c.Series {
@@ -127,7 +127,7 @@ type scale struct {
 
 func (s *scale) include(v float64) { s.lo, s.hi = min(s.lo, v), max(s.hi, v) }
 
-func (s scale) at(v float64) float64 {
+func (s scale) toPixels(v float64) float64 {
 	lo, hi := s.lo, s.hi
 	v = min(max(v, lo), hi)
 	if s.log {
@@ -136,8 +136,8 @@ func (s scale) at(v float64) float64 {
 	return s.from + (v-lo)/(hi-lo)*(s.to-s.from)
 }
 
-// ticks are round values that cover the scale.
-func (s scale) ticks(n int) []float64 {
+// roundTicks returns round values that cover the scale.
+func (s scale) roundTicks(n int) []float64 {
 	var t []float64
 	if s.log {
 		for e := math.Floor(math.Log10(s.lo)); e <= math.Ceil(math.Log10(s.hi)); e++ {
@@ -156,18 +156,19 @@ func (s scale) ticks(n int) []float64 {
 		case len(t) >= fewestTicks:
 			return t
 		}
-		t = nil // so short a stretch is as good as even
+		t = nil // over so short a range, even ticks do as well
 	}
-	step := s.step(n)
+	step := s.tickDistance(n)
 	for i := int(math.Ceil(s.lo/step - 1e-9)); float64(i)*step <= s.hi+step*1e-9; i++ {
-		v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(i)*step, 'g', 12, 64), 64) // 0.3, not 0.30000000000000004
+		// 0.3, not 0.30000000000000004
+		v, _ := strconv.ParseFloat(strconv.FormatFloat(float64(i)*step, 'g', 12, 64), 64)
 		t = append(t, v)
 	}
 	return t
 }
 
-// step is a round distance between about n ticks.
-func (s scale) step(n int) float64 {
+// tickDistance returns a round distance that gives about n ticks.
+func (s scale) tickDistance(n int) float64 {
 	unit := 1.0
 	switch {
 	case s.clock:
@@ -188,27 +189,27 @@ func (s scale) step(n int) float64 {
 	return step * unit
 }
 
-// clockSteps are round distances of time, in seconds.
+// clockSteps are round distances of time in seconds.
 var clockSteps = []float64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, day}
 
 const day = 86400.0
 
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+func isFinite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// drawn reports whether a point has a place on the chart.
-func (c *Chart) drawn(x, y float64) bool {
-	return finite(y) && (!c.LogY || y > 0) && (!c.LogX || x > 0)
+// isDrawable reports whether a point can be drawn on the axes.
+func (c *Chart) isDrawable(x, y float64) bool {
+	return isFinite(y) && (!c.LogY || y > 0) && (!c.LogX || x > 0)
 }
 
-// extent is the range of the chart's finite values.
-func (c *Chart) extent() (x, y scale, ok bool) {
+// measureExtent returns scales that hold all finite values of the chart, and whether it has any.
+func (c *Chart) measureExtent() (x, y scale, ok bool) {
 	x = scale{lo: math.Inf(1), hi: math.Inf(-1)}
 	y = x
 	x.log, x.clock, y.log, y.base = c.LogX, c.Clock, c.LogY, c.Base
 	for _, s := range c.Series {
 		for i := range s.X {
 			v := s.Y[i]
-			if !c.drawn(s.X[i], v) {
+			if !c.isDrawable(s.X[i], v) {
 				continue
 			}
 			x.include(s.X[i])
@@ -237,8 +238,7 @@ func (c *Chart) extent() (x, y scale, ok bool) {
 	return x, y, true
 }
 
-// extendAxis makes an axis begin at zero, unless it is logarithmic, and end a little
-// beyond the highest value.
+// extendAxis makes an axis begin at zero unless it is logarithmic, and end a little beyond the highest value.
 func (s *scale) extendAxis() {
 	if s.lo > s.hi {
 		s.lo, s.hi = 0, 1
@@ -255,7 +255,7 @@ func (s *scale) extendAxis() {
 	}
 }
 
-// canvas is a chart while it is drawn.
+// A canvas is a chart that is being drawn.
 type canvas struct {
 	*Chart
 	strings.Builder
@@ -264,15 +264,15 @@ type canvas struct {
 
 func (c *canvas) printf(format string, args ...any) { fmt.Fprintf(c, format, args...) }
 
-// SVG draws the chart, or says that there is nothing to draw.
+// SVG draws the chart. Without values it returns a sentence that says so.
 func (c *Chart) SVG() template.HTML {
-	x, y, ok := c.extent()
+	x, y, ok := c.measureExtent()
 	if !ok {
 		return template.HTML(`<p class="none">nothing was measured</p>`) //nolint:gosec // constant
 	}
 	width, height := cmp.Or(c.Width, chartWidth), cmp.Or(c.Height, chartHeight)
 	top, foot := marginTop, marginBottom
-	names, rows := c.legend(width)
+	names, rows := c.placeLegend(width)
 	top += rows
 	if len(c.Marks) > 0 {
 		top += nameRow / 2
@@ -285,32 +285,33 @@ func (c *Chart) SVG() template.HTML {
 	d := &canvas{Chart: c, x: x, y: y}
 	d.printf(`<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, html.EscapeString(c.Title))
 	for _, b := range c.Bands {
-		if from, to := x.at(b.From), x.at(b.To); to > from {
-			d.printf(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`, b.Class, from, y.to, to-from, y.from-y.to,
+		if from, to := x.toPixels(b.From), x.toPixels(b.To); to > from {
+			d.printf(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
+				b.Class, from, y.to, to-from, y.from-y.to,
 				html.EscapeString(b.Name))
 		}
 	}
-	d.axes(height)
-	colours := c.colours()
+	d.drawAxes(height)
+	colours := c.seriesColours()
 	for i, at := range names {
 		d.printf(`<rect x="%.1f" y="%.1f" width="10" height="10" fill="%s"/><text x="%.1f" y="%.1f">%s</text>`,
 			at.x, at.y+6, colours[i], at.x+14, at.y+15, html.EscapeString(c.Series[i].Name))
 	}
 	for i, s := range c.Series {
-		d.curve(s, colours[i])
+		d.drawCurve(s, colours[i])
 	}
-	d.levels()
-	d.marks()
+	d.drawLevels()
+	d.drawMarks()
 	d.WriteString("</svg>")
 	return template.HTML(d.String()) //nolint:gosec // built from numbers and escaped names
 }
 
-// A place is one on the chart.
+// A place is a position on the chart in pixels.
 type place struct{ x, y float64 }
 
-// legend places the names of several series at the top, in as many rows as they need, and returns
-// how high those are. Of very many series the first ones are named.
-func (c *Chart) legend(width float64) (names []place, height float64) {
+// placeLegend places the names of the first maxNames series at the top, and returns the height of the rows. A single
+// series needs no legend.
+func (c *Chart) placeLegend(width float64) (names []place, rows float64) {
 	if len(c.Series) < 2 || c.NoLegend {
 		return nil, 0
 	}
@@ -326,23 +327,23 @@ func (c *Chart) legend(width float64) (names []place, height float64) {
 	return names, at.y + legendRow
 }
 
-func (c *canvas) text(class string, x, y float64, s string) {
+func (c *canvas) drawText(class string, x, y float64, s string) {
 	c.printf(`<text class="%s" x="%.1f" y="%.1f">%s</text>`, class, x, y, html.EscapeString(s))
 }
 
-func (c *canvas) line(class string, x1, x2, y1, y2 float64, title string) {
+func (c *canvas) drawLine(class string, x1, x2, y1, y2 float64, title string) {
 	c.printf(`<line class="%s" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"><title>%s</title></line>`,
 		class, x1, x2, y1, y2, html.EscapeString(title))
 }
 
-// levels lie on the curves, so that their names can be read.
-func (c *canvas) levels() {
+// drawLevels draws the levels on top of the curves, so that their labels can be read.
+func (c *canvas) drawLevels() {
 	for _, l := range c.Levels {
-		at := c.y.at(l.Value)
+		at := c.y.toPixels(l.Value)
 		if l.Value > c.y.hi {
 			continue
 		}
-		c.line(l.Class, c.x.from, c.x.to, at, at, l.Why)
+		c.drawLine(l.Class, c.x.from, c.x.to, at, at, l.Why)
 		if l.Label == "" {
 			continue
 		}
@@ -351,55 +352,55 @@ func (c *canvas) levels() {
 			below = at + 12
 		}
 		if l.Class == "good" {
-			c.text("note", c.x.from+4, below, l.Label)
+			c.drawText("note", c.x.from+4, below, l.Label)
 		} else {
-			c.text("note end", c.x.to-4, below, l.Label)
+			c.drawText("note end", c.x.to-4, below, l.Label)
 		}
 	}
 }
 
-// marks draws moments; a name stands where there is more room.
-func (c *canvas) marks() {
+// drawMarks draws the marks. A name is written on the side with more room.
+func (c *canvas) drawMarks() {
 	for _, m := range c.Marks {
-		class, at := "note", c.x.at(m.At)
+		class, at := "note", c.x.toPixels(m.At)
 		if at > (c.x.from+c.x.to)/2 {
 			class = "note end"
 		}
-		c.line("onset", at, at, c.y.to, c.y.from, m.Name)
-		c.text(class, at, c.y.to-4, m.Name)
+		c.drawLine("onset", at, at, c.y.to, c.y.from, m.Name)
+		c.drawText(class, at, c.y.to-4, m.Name)
 	}
 }
 
-func (c *canvas) axes(height float64) {
+func (c *canvas) drawAxes(height float64) {
 	format := func(f func(float64) string, v float64) string {
 		if f == nil {
 			return Number(v)
 		}
 		return f(v)
 	}
-	for _, v := range c.y.ticks(ticksY) {
-		at := c.y.at(v)
+	for _, v := range c.y.roundTicks(ticksY) {
+		at := c.y.toPixels(v)
 		c.printf(`<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, c.x.from, c.x.to, at, at)
-		c.text("y", c.x.from-6, at+4, format(c.Format, v))
+		c.drawText("y", c.x.from-6, at+4, format(c.Format, v))
 	}
 	few := max(int((c.x.to-c.x.from)/tickWidth), 1)
 	var formatX func(float64) string
 	if c.Clock {
-		formatX = clock(c.x.step(few))
+		formatX = timeFormatter(c.x.tickDistance(few))
 	}
-	for _, v := range c.x.ticks(few) {
-		if at := c.x.at(v); !c.Clock || at <= c.x.to-marginRight {
-			c.text("x", at, c.y.from+14, format(formatX, v))
+	for _, v := range c.x.roundTicks(few) {
+		if at := c.x.toPixels(v); !c.Clock || at <= c.x.to-marginRight {
+			c.drawText("x", at, c.y.from+14, format(formatX, v))
 		}
 	}
 	c.printf(`<line class="axis" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, c.x.from, c.x.to, c.y.from, c.y.from)
 	if c.XName != "" {
-		c.text("x", (c.x.from+c.x.to)/2, height-4, c.XName)
+		c.drawText("x", (c.x.from+c.x.to)/2, height-4, c.XName)
 	}
 }
 
-// clock writes a moment, no finer than the step between two.
-func clock(step float64) func(float64) string {
+// timeFormatter returns a formatter for times that is as coarse as the distance of two ticks.
+func timeFormatter(step float64) func(float64) string {
 	layout := time.TimeOnly
 	switch {
 	case step >= day:
@@ -410,7 +411,7 @@ func clock(step float64) func(float64) string {
 	return func(v float64) string { return time.UnixMilli(int64(v * 1000)).UTC().Format(layout) }
 }
 
-func (c *canvas) curve(s Series, colour string) {
+func (c *canvas) drawCurve(s Series, colour string) {
 	class := "curve"
 	if s.Faint {
 		class = "curve faint"
@@ -421,8 +422,9 @@ func (c *canvas) curve(s Series, colour string) {
 			if i < len(s.Label) {
 				label = s.Label[i]
 			}
-			if c.drawn(s.X[i], s.Y[i]) {
-				c.printf(`<circle cx="%.1f" cy="%.1f" r="4" fill="%s"><title>%s</title></circle>`, c.x.at(s.X[i]), c.y.at(s.Y[i]), colour, html.EscapeString(label))
+			if c.isDrawable(s.X[i], s.Y[i]) {
+				c.printf(`<circle cx="%.1f" cy="%.1f" r="4" fill="%s"><title>%s</title></circle>`,
+					c.x.toPixels(s.X[i]), c.y.toPixels(s.Y[i]), colour, html.EscapeString(label))
 			}
 		}
 	}
@@ -433,7 +435,7 @@ func (c *canvas) curve(s Series, colour string) {
 	stride := max(len(s.X)/maxPoints, 1)
 	pen, last := "M", 0.0
 	for i := 0; i < len(s.X); i += stride {
-		if !c.drawn(s.X[i], s.Y[i]) {
+		if !c.isDrawable(s.X[i], s.Y[i]) {
 			pen = "M"
 			continue
 		}
@@ -441,22 +443,23 @@ func (c *canvas) curve(s Series, colour string) {
 			pen = "M"
 		}
 		last = s.X[i]
-		fmt.Fprintf(&path, "%s%.1f %.1f", pen, c.x.at(s.X[i]), c.y.at(s.Y[i]))
+		fmt.Fprintf(&path, "%s%.1f %.1f", pen, c.x.toPixels(s.X[i]), c.y.toPixels(s.Y[i]))
 		pen = "L"
 	}
 	if path.Len() > 0 {
-		c.printf(`<path class="%s" stroke="%s" d="%s"><title>%s</title></path>`, class, colour, path.String(), html.EscapeString(s.Name))
+		c.printf(`<path class="%s" stroke="%s" d="%s"><title>%s</title></path>`, class, colour, path.String(),
+			html.EscapeString(s.Name))
 	}
 }
 
-// A Figure is a chart and what it says.
+// A Figure is a chart with a title and a caption.
 type Figure struct {
 	Title, Caption string
 	SVG            template.HTML
-	Small          bool // more of them stand side by side
+	Small          bool // may stand beside other figures
 }
 
-// Draw makes a figure of a chart.
+// Draw renders a chart as a figure.
 func Draw(caption string, c Chart) Figure {
 	return Figure{c.Title, caption, c.SVG(), c.Width > 0 && c.Width < chartWidth}
 }

@@ -26,7 +26,7 @@ func TestTicksAreRound(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := tt.s.ticks(ticksY)
+			got := tt.s.roundTicks(ticksY)
 			if diff := cmp.Diff(tt.want, got); diff != "" || math.Signbit(got[0]) {
 				t.Errorf("ticks (-want +got):\n%s", diff)
 			}
@@ -86,7 +86,7 @@ func TestChartsAreDrawnAsAsked(t *testing.T) {
 // A logarithmic axis over a short stretch has ticks too, and none says "-0".
 func TestTicksOfAShortLogarithmicAxis(t *testing.T) {
 	for _, s := range []scale{{lo: 4.1, hi: 4.4, log: true}, {lo: 422, hi: 432, log: true}, {lo: 0.9, hi: 2.1, log: true}} {
-		ticks := s.ticks(6)
+		ticks := s.roundTicks(6)
 		if len(ticks) < fewestTicks {
 			t.Errorf("%v to %v: ticks %v", s.lo, s.hi, ticks)
 		}

@@ -16,16 +16,16 @@ var (
 	//go:embed document.html
 	documentHTML string
 	//go:embed style.css
-	style string
+	styleCSS string
 )
 
-// A Form is one that a Document is read in; several may be combined.
+// A Form is a way to read a Document. Forms can be combined.
 type Form uint8
 
-// The forms. Details are those that have room for everything.
+// The forms. Details are the forms with room for everything.
 const (
 	Screen   Form = 1 << iota // text that fits a screen
-	Full                      // text with all that there is to say
+	Full                      // the whole text
 	Markdown                  // for a ticket, a chat or a wiki
 	Page                      // HTML
 
@@ -33,12 +33,12 @@ const (
 	Everywhere = Screen | Details
 )
 
-// A Document is what a report says, in the order in which it is read: the answer first, then
-// sections of paragraphs, named items, lists, tables, commands and charts. Text, Markdown
-// and HTML are three ways to write it. What is added is cleaned of control characters.
+// A Document is a report in reading order: the answer first, then sections of paragraphs, named items, lists, tables,
+// commands and charts. Text, Markdown and HTML are three ways to write it. Added texts are cleaned of control
+// characters.
 type Document struct {
-	Title  string // of the page
-	More   string // what the full text shows, for the last line of a screen; "" where there is no full text
+	Title  string // title of the page
+	More   string // contents that only the full text has, for the last line of a screen; "" if there is no full text
 	blocks []*Block
 	forms  Form
 	rank   int
@@ -47,25 +47,25 @@ type Document struct {
 // NewDocument returns an empty document.
 func NewDocument(title string) *Document { return &Document{Title: title, forms: Everywhere} }
 
-// ShowIn says which forms show what is added next.
+// ShowIn sets the forms that show the blocks added next.
 func (d *Document) ShowIn(f Form) { d.forms = f }
 
-// Rank says how long what is added next stays on a screen: where there is no room for all,
-// the lowest rank leaves first, of one rank the last one; rank 0 stays.
+// Rank sets how long the blocks added next stay on a screen that is too small. The lowest rank leaves first, and the
+// last block of a rank before the others. Rank 0 stays.
 func (d *Document) Rank(n int) { d.rank = n }
 
-// A Block is one thing that a document says. What adds it returns it, to be told more of.
+// A Block is one element of a Document. The methods that add a block return it, so that callers can set more fields.
 type Block struct {
 	Kind       string
 	Head, Text string
-	Style      Style // Bold is plain
-	Most       int   // lines on a screen, 0 for all
-	Name       bool  // of a section: its title is a name, which stays as it is
-	Folded     bool  // of a section: a page shows its title until it is opened
-	Level      int   // of a section: 0, or 1 for a part of the section before
+	Style      Style // Bold is the plain style
+	Most       int   // at most this many lines on a screen, 0 for all
+	Name       bool  // the title of a section is a name, and keeps its case
+	Folded     bool  // a page shows only the title of a section until it is opened
+	Level      int   // 0 for a section, 1 for a subsection
 	Columns    []Column
 	Rows       [][]string
-	Ranks      []int // of rows, nil where all stay with the table
+	Ranks      []int // ranks of the rows; nil if all rows stay with the table
 	Figures    []Figure
 	HTML       template.HTML
 
@@ -73,36 +73,35 @@ type Block struct {
 	rank  int
 }
 
-func (d *Document) add(b Block) *Block {
+func (d *Document) addBlock(b Block) *Block {
 	b.forms, b.rank = d.forms, d.rank
 	d.blocks = append(d.blocks, &b)
 	return &b
 }
 
-// Answer says what the report comes to: a name that stands out, which may be "", and a
-// sentence.
+// Answer adds the conclusion of the report: a highlighted name, which may be "", and a sentence.
 func (d *Document) Answer(s Style, head, text string) *Block {
-	return d.add(Block{Kind: "answer", Style: s, Head: Clean(head), Text: Clean(text)})
+	return d.addBlock(Block{Kind: "answer", Style: s, Head: Clean(head), Text: Clean(text)})
 }
 
-// Section begins one. Of what it is follows its title, which a terminal shows in capitals.
-func (d *Document) Section(title, of string) *Block {
-	return d.add(Block{Kind: "section", Head: Clean(title), Text: Clean(of)})
+// Section begins a section. A terminal shows the title in capitals; the subject, which may be "", follows it.
+func (d *Document) Section(title, subject string) *Block {
+	return d.addBlock(Block{Kind: "section", Head: Clean(title), Text: Clean(subject)})
 }
 
 // Subsection begins a part of a section.
-func (d *Document) Subsection(title, of string) *Block {
-	b := d.Section(title, of)
+func (d *Document) Subsection(title, subject string) *Block {
+	b := d.Section(title, subject)
 	b.Level = 1
 	return b
 }
 
-// Paragraph adds a paragraph, behind a name unless that is "".
+// Paragraph adds a paragraph. A name that is not "" stands before it.
 func (d *Document) Paragraph(name, text string) *Block {
-	return d.add(Block{Kind: "say", Head: Clean(name), Text: Clean(text)})
+	return d.addBlock(Block{Kind: "say", Head: Clean(name), Text: Clean(text)})
 }
 
-// Ranked adds an item of a rank, if there is something to say.
+// Ranked adds an item with a rank of its own, unless the text is empty.
 func (d *Document) Ranked(rank int, name, text string) {
 	if text == "" {
 		return
@@ -113,20 +112,19 @@ func (d *Document) Ranked(rank int, name, text string) {
 	d.Rank(before)
 }
 
-// Item adds what there is to say of a name; names that follow each other are aligned.
+// Item adds a name and a text. Texts of adjacent items are aligned.
 func (d *Document) Item(name, text string) *Block {
-	return d.add(Block{Kind: "item", Head: Clean(name), Text: Clean(text)})
+	return d.addBlock(Block{Kind: "item", Head: Clean(name), Text: Clean(text)})
 }
 
-// List adds sentences, one below the other. There is no list without any.
+// List adds sentences, one below the other.
 func (d *Document) List(list ...string) {
 	for _, s := range list {
-		d.add(Block{Kind: "list", Text: Clean(s)})
+		d.addBlock(Block{Kind: "list", Text: Clean(s)})
 	}
 }
 
-// Table adds rows in columns, where there are rows. A row may be shorter than the others:
-// its last cell then goes over the rest.
+// Table adds a table, unless it has no rows. The last cell of a short row spans the remaining columns.
 func (d *Document) Table(columns []Column, rows [][]string) *Block {
 	b := Block{Kind: "table", Columns: columns}
 	for _, r := range rows {
@@ -139,49 +137,49 @@ func (d *Document) Table(columns []Column, rows [][]string) *Block {
 	if len(rows) == 0 {
 		return &b
 	}
-	return d.add(b)
+	return d.addBlock(b)
 }
 
-// Command adds a line to copy, which may be "": then there is none.
+// Command adds a line to copy, unless it is "".
 func (d *Document) Command(line string) {
 	if line != "" {
-		d.add(Block{Kind: "command", Text: Clean(line)})
+		d.addBlock(Block{Kind: "command", Text: Clean(line)})
 	}
 }
 
-// Brief adds a line to copy where it takes no more than so many lines of a screen, which shows the words instead
-// where it takes more.
+// Brief adds a line to copy. A screen shows the words instead if the line takes more than most lines.
 func (d *Document) Brief(most int, line, words string) {
-	d.add(Block{Kind: "command", Head: Clean(words), Text: Clean(line)}).Most = most
+	d.addBlock(Block{Kind: "command", Head: Clean(words), Text: Clean(line)}).Most = most
 }
 
-// Figures adds charts, which only a page shows.
+// Figures adds charts, which only pages show.
 func (d *Document) Figures(list ...Figure) {
 	switch n := len(d.blocks) - 1; {
 	case len(list) == 0:
 	case n >= 0 && d.blocks[n].Kind == "figures":
 		d.blocks[n].Figures = append(d.blocks[n].Figures, list...)
 	default:
-		d.add(Block{Kind: "figures", Figures: list}).forms &= Page
+		d.addBlock(Block{Kind: "figures", Figures: list}).forms &= Page
 	}
 }
 
-// Drawing adds a drawing of the caller's own, which only a page shows.
+// Drawing adds HTML of the caller, which only pages show.
 func (d *Document) Drawing(h template.HTML) {
 	if h != "" {
-		d.add(Block{Kind: "drawing", HTML: h}).forms &= Page
+		d.addBlock(Block{Kind: "drawing", HTML: h}).forms &= Page
 	}
 }
 
-// runs are the blocks of a form, those that stand close together in one run.
-func (d *Document) runs(f Form) [][]*Block {
+// groupBlocks returns the blocks of a form. Blocks that stand close together form one run.
+func (d *Document) groupBlocks(f Form) [][]*Block {
 	var out [][]*Block
 	last := ""
 	for _, b := range d.blocks {
 		if b.forms&f == 0 {
 			continue
 		}
-		if n := len(out) - 1; n >= 0 && (last == b.Kind && b.Kind != "table" && b.Kind != "section" || last == "answer" && b.Kind == "say") {
+		alike := last == b.Kind && b.Kind != "table" && b.Kind != "section" || last == "answer" && b.Kind == "say"
+		if n := len(out) - 1; n >= 0 && alike {
 			out[n] = append(out[n], b)
 		} else {
 			out = append(out, []*Block{b})
@@ -191,34 +189,24 @@ func (d *Document) runs(f Form) [][]*Block {
 	return out
 }
 
-// Text writes the document for a terminal: what fits a screen or, in full, everything.
+// Text writes the document for a terminal: the part that fits a screen or, if full, everything.
 func (d *Document) Text(w io.Writer, o Options, full bool) error {
 	t, form := NewText(o), Screen
 	if full {
 		form = Full
 	}
 	headed, last := false, ""
-	for i, run := range d.runs(form) {
+	for i, run := range d.groupBlocks(form) {
 		kind := run[0].Kind
-		// A paragraph belongs to what is before it, and under a heading so does all else.
-		joined := last == "section" || kind == "say" && last != "item" || headed && (last == "say" || last == "command") && kind != "table"
-		if i > 0 && (!joined || kind == "section") {
+		if i > 0 && (kind == "section" || !isJoined(kind, last, headed)) {
 			t.BeginDroppable(lastRank(run))
 			t.Line("")
 		}
 		headed, last = headed || kind == "section", run[len(run)-1].Kind
-		column := 0
-		if kind == "item" {
-			for _, b := range run {
-				column = max(column, Cells(b.Head)+2)
-			}
-			if column = min(column, widestName); !headed {
-				column = min(column, widestLead)
-			}
-		}
+		column := itemColumn(run, headed)
 		for _, b := range run {
 			t.BeginDroppable(b.rank)
-			t.block(b, column, headed, form)
+			t.writeBlock(b, column, headed, form)
 		}
 	}
 	t.BeginDroppable(0)
@@ -238,10 +226,31 @@ func (d *Document) Text(w io.Writer, o Options, full bool) error {
 	return err
 }
 
-// How far to the right the texts of items begin at most: in a section, and before any.
+// isJoined reports whether a block follows the last one without an empty line.
+func isJoined(kind, last string, headed bool) bool {
+	return last == "section" || kind == "say" && last != "item" ||
+		headed && (last == "say" || last == "command") && kind != "table"
+}
+
+// The last columns in which texts of items may begin: in a section, and before the first section.
 const widestName, widestLead = 24, 14
 
-// lastRank is the rank of what of a run leaves last.
+// itemColumn returns the column in which the texts of a run of items begin.
+func itemColumn(run []*Block, headed bool) int {
+	if run[0].Kind != "item" {
+		return 0
+	}
+	column := 0
+	for _, b := range run {
+		column = max(column, Cells(b.Head)+2)
+	}
+	if !headed {
+		return min(column, widestLead)
+	}
+	return min(column, widestName)
+}
+
+// lastRank returns the rank of the block of a run that leaves a screen last.
 func lastRank(run []*Block) int {
 	most := run[0].rank
 	for _, b := range run {
@@ -253,8 +262,8 @@ func lastRank(run []*Block) int {
 	return most
 }
 
-// block writes one; items begin their texts at a column, and more to the right under a heading.
-func (t *Text) block(b *Block, column int, headed bool, f Form) {
+// writeBlock writes a block. Texts of items begin in a column, which a heading shifts to the right.
+func (t *Text) writeBlock(b *Block, column int, headed bool, f Form) {
 	say := t.Paragraph
 	if b.Most > 0 && f == Screen {
 		say = func(first, rest, s string) { t.Brief(b.Most, first, rest, s) }
@@ -283,33 +292,42 @@ func (t *Text) block(b *Block, column int, headed bool, f Form) {
 		}
 		say(first, rest, b.Text)
 	case "item":
-		first := ""
-		if headed {
-			first, column = "  ", column+2
-		}
-		first += Pad(b.Head, column-len(first)-1) + " "
-		rest := strings.Repeat(" ", min(column, t.width/2))
-		if b.Style != Bold {
-			first = strings.Replace(first, b.Head, t.Style(b.Style, b.Head), 1)
-		}
+		first, rest := t.itemPrefixes(b, column, headed)
 		say(first, rest, b.Text)
 	case "list":
 		t.Paragraph("  ", "    ", b.Text)
 	case "table":
-		t.ranked(b.Columns, b.Rows, b.Ranks)
+		t.writeTable(b.Columns, b.Rows, b.Ranks)
 	case "command":
-		indent := "  "
-		if headed {
-			indent = "    "
-		}
-		if trial := NewText(Options{Width: t.width}); b.Most > 0 && f == Screen {
-			if trial.Command(indent, b.Text); trial.Lines() > b.Most {
-				t.Line(indent + b.Head)
-				return
-			}
-		}
-		t.Command(indent, b.Text)
+		t.writeCommand(b, headed, f)
 	}
+}
+
+// writeCommand writes a command, or the words that replace it on a screen if it takes too many lines.
+func (t *Text) writeCommand(b *Block, headed bool, f Form) {
+	indent := "  "
+	if headed {
+		indent = "    "
+	}
+	if trial := NewText(Options{Width: t.width}); b.Most > 0 && f == Screen {
+		if trial.Command(indent, b.Text); trial.Lines() > b.Most {
+			t.Line(indent + b.Head)
+			return
+		}
+	}
+	t.Command(indent, b.Text)
+}
+
+// itemPrefixes returns the prefixes of an item's first line and of the lines that follow it.
+func (t *Text) itemPrefixes(b *Block, column int, headed bool) (first, rest string) {
+	if headed {
+		first, column = "  ", column+2
+	}
+	first += Pad(b.Head, column-len(first)-1) + " "
+	if b.Style != Bold {
+		first = strings.Replace(first, b.Head, t.Style(b.Style, b.Head), 1)
+	}
+	return first, strings.Repeat(" ", min(column, t.width/2))
 }
 
 // Markdown writes the document as GitHub-flavoured Markdown.
@@ -320,7 +338,7 @@ func (d *Document) Markdown(w io.Writer) error {
 		heading = "##"
 		fmt.Fprintf(&b, "# %s\n", Escape(Clean(d.Title)))
 	}
-	for _, run := range d.runs(Markdown) {
+	for _, run := range d.groupBlocks(Markdown) {
 		if b.Len() > 0 {
 			b.WriteString("\n")
 		}
@@ -381,18 +399,18 @@ func markdownRows(columns []Column, rows [][]string) string {
 	return b.String()
 }
 
-// pageSection is a section as a page shows it.
+// A pageSection is a section of a page.
 type pageSection struct {
 	*Block
-	Wide bool // it takes the whole width: it has charts, or a table with long rows
+	Wide bool // takes the full width: it has charts, or a table with long rows
 	Runs [][]*Block
 }
 
-// narrowRow is how many characters the columns of a table have that stands beside another.
+// narrowRow is the width in characters of tables that may stand beside another section.
 const narrowRow = 64
 
-// fullWidth reports whether a block takes the whole width of a page.
-func (b *Block) fullWidth() bool {
+// isFullWidth reports whether a block takes the full width of a page.
+func (b *Block) isFullWidth() bool {
 	width := 0
 	for i, c := range b.Columns {
 		widest := Cells(c.Title)
@@ -406,21 +424,21 @@ func (b *Block) fullWidth() bool {
 	return b.Kind == "figures" || b.Kind == "drawing" || width > narrowRow+2
 }
 
-// HTML writes the document as a page that needs nothing but itself: no scripts, no outside
-// resources, readable in the dark and on paper.
+// HTML writes the document as a self-contained page: no scripts, no outside resources, readable in dark mode and on
+// paper.
 func (d *Document) HTML(w io.Writer) error {
 	all := []*pageSection{{Block: &Block{}, Wide: true}}
-	for _, run := range d.runs(Page) {
+	for _, run := range d.groupBlocks(Page) {
 		s := all[len(all)-1]
 		if b := run[0]; b.Kind == "section" && b.Level == 0 {
 			all = append(all, &pageSection{Block: b})
 			continue
 		}
 		s.Runs = append(s.Runs, run)
-		s.Wide = s.Wide || run[0].fullWidth()
+		s.Wide = s.Wide || run[0].isFullWidth()
 	}
 	page, err := template.New("page").Funcs(template.FuncMap{
-		"style": func() template.CSS { return template.CSS(style) }, //nolint:gosec // constant
+		"style": func() template.CSS { return template.CSS(styleCSS) }, //nolint:gosec // constant
 		"tool":  version.This,
 		"cells": pageCells,
 		"class": Style.Class,
@@ -440,14 +458,14 @@ func (d *Document) HTML(w io.Writer) error {
 	return nil
 }
 
-// A pageCell is one of a table.
+// A pageCell is a cell of a table on a page.
 type pageCell struct {
 	Text string
 	Span int
 	Left bool
 }
 
-// pageCells are those of a row, the last one of a short row over the rest.
+// pageCells returns the cells of a row. The last cell of a short row spans the remaining columns.
 func pageCells(columns []Column, row []string) []pageCell {
 	out := make([]pageCell, 0, len(row))
 	for i, text := range row {

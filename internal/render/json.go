@@ -8,7 +8,7 @@ import (
 	"math"
 )
 
-// JSON writes a value indented, with nothing escaped for HTML.
+// JSON writes a value indented, without HTML escapes.
 func JSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -19,17 +19,17 @@ func JSON(w io.Writer, v any) error {
 	return nil
 }
 
-// Object is one of JSON: names and values in turn, in order. A value of None leaves its name out.
+// An Object is a JSON object that keeps its order: names and values alternate. The value None omits its name.
 type Object []any
 
-// None is no value.
+// None is the value of an omitted field.
 type None struct{}
 
 // MarshalJSON implements [json.Marshaler].
 func (o Object) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // which is left to whoever writes the whole
+	enc.SetEscapeHTML(false) // the writer of the whole document decides
 	sep := byte('{')
 	for i := 0; i+1 < len(o); i += 2 {
 		if _, ok := o[i+1].(None); ok {
@@ -49,7 +49,7 @@ func (o Object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// OrNone is a value where it is not empty.
+// OrNone returns a value, or None if it is the zero value.
 func OrNone[T comparable](v T) any {
 	if v == *new(T) {
 		return None{}
@@ -57,7 +57,7 @@ func OrNone[T comparable](v T) any {
 	return v
 }
 
-// OrNull is a value where it is not empty, else null.
+// OrNull returns a value, or null if it is the zero value.
 func OrNull[T comparable](v T) any {
 	if v == *new(T) {
 		return nil
@@ -65,7 +65,7 @@ func OrNull[T comparable](v T) any {
 	return v
 }
 
-// Finite is a number, or null where JSON has no value for it: NaN and the infinities.
+// Finite returns a number, or null for NaN and the infinities, which JSON cannot express.
 func Finite(v float64) any {
 	if math.IsInf(v, 0) || math.IsNaN(v) {
 		return nil
@@ -73,7 +73,7 @@ func Finite(v float64) any {
 	return v
 }
 
-// Each makes something of every element, [] of none: null is no list.
+// Each converts every element. It returns [] for no elements, because null is no list.
 func Each[From, To any](in []From, convert func(*From) To) []To {
 	out := make([]To, 0, len(in))
 	for i := range in {

@@ -10,29 +10,30 @@ import (
 	"github.com/yuin/goldmark/extension"
 )
 
-// MarkdownHTML renders Markdown for a page. Whatever looks like HTML in it is left out.
-// Tables may be scrolled where they are too wide.
+// MarkdownHTML renders Markdown for a page. It omits raw HTML. Tables that are too wide can be scrolled.
 func MarkdownHTML(text string) (template.HTML, error) {
 	var b bytes.Buffer
 	if err := goldmark.New(goldmark.WithExtensions(extension.Table)).Convert([]byte(text), &b); err != nil {
 		return "", fmt.Errorf("render Markdown: %w", err)
 	}
-	out := strings.ReplaceAll(b.String(), "<table>", `<div class="scroll" role="region" tabindex="0" aria-label="Table"><table>`)
-	return template.HTML(strings.ReplaceAll(out, "</table>", "</table></div>")), nil //nolint:gosec // raw HTML stays out by default
+	const scroll = `<div class="scroll" role="region" tabindex="0" aria-label="Table">`
+	out := strings.NewReplacer("<table>", scroll+"<table>", "</table>", "</table></div>").Replace(b.String())
+	return template.HTML(out), nil //nolint:gosec // raw HTML stays out by default
 }
 
-// Escape takes the meaning from the characters that Markdown and HTML give
-// one, in tables too: names and labels come from foreign servers.
+// Escape escapes the characters that have a meaning in Markdown, in its tables or in HTML. Names and labels come from
+// foreign servers.
 func Escape(s string) string {
 	return strings.NewReplacer(
-		`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "|", `\|`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "\n", " ",
+		`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "|", `\|`, "[", `\[`, "]", `\]`,
+		"<", "&lt;", ">", "&gt;", "&", "&amp;", "\n", " ",
 	).Replace(s)
 }
 
-// Code writes a code span, without what would end it.
+// Code writes a code span. Backquotes in it become apostrophes.
 func Code(s string) string { return "`" + strings.ReplaceAll(s, "`", "'") + "`" }
 
-// Fence is a fence for a block of code that holds none like it.
+// Fence returns a fence for a block of code, longer than any fence in the code.
 func Fence(code string) string {
 	fence := "```"
 	for strings.Contains(code, fence) {
@@ -41,9 +42,9 @@ func Fence(code string) string {
 	return fence
 }
 
-// Markdown lays a Markdown text out for a terminal: paragraphs and lists are
-// wrapped and tables aligned; blocks of code are indented, and not wrapped, to be copied. It
-// knows what runbooks use: headings, paragraphs, lists, tables and fenced code.
+// Markdown lays out Markdown for a terminal: paragraphs and lists are wrapped, tables are aligned, blocks of code are
+// indented but not wrapped, so that they can be copied. It knows the Markdown of runbooks: headings, paragraphs,
+// lists, tables and fenced code.
 func (t *Text) Markdown(source string) {
 	var block []string // lines of one paragraph, list item or table
 	flush := func() {
@@ -54,7 +55,7 @@ func (t *Text) Markdown(source string) {
 		default:
 			first := block[0]
 			start := len(first) - len(strings.TrimLeft(first, " "))
-			rest := strings.Repeat(" ", start+marker(first[start:]))
+			rest := strings.Repeat(" ", start+measureMarker(first[start:]))
 			body := first[start:]
 			for _, line := range block[1:] {
 				body += " " + strings.TrimSpace(line)
@@ -80,7 +81,8 @@ func (t *Text) Markdown(source string) {
 		case strings.HasPrefix(line, "#"):
 			flush()
 			t.Styled(Bold, "", "", line)
-		case marker(trimmed) > 0, strings.HasPrefix(trimmed, "|") != (len(block) > 0 && strings.HasPrefix(block[0], "|")):
+		case measureMarker(trimmed) > 0,
+			strings.HasPrefix(trimmed, "|") != (len(block) > 0 && strings.HasPrefix(block[0], "|")):
 			flush()
 			block = []string{line}
 		default:
@@ -90,18 +92,18 @@ func (t *Text) Markdown(source string) {
 	flush()
 }
 
-// marker is the width of the mark that begins a list's item, 0 where there is
-// none: "- " or "2. ".
-func marker(s string) int {
+// measureMarker returns the width of the mark that begins a list item, "- " or "2. ", or 0.
+func measureMarker(s string) int {
 	mark, _, ok := strings.Cut(s, " ")
 	number := strings.TrimSuffix(mark, ".")
-	if ok && (mark == "-" || mark == "*" || number != mark && number != "" && strings.Trim(number, "0123456789") == "") {
+	numbered := number != mark && number != "" && strings.Trim(number, "0123456789") == ""
+	if ok && (mark == "-" || mark == "*" || numbered) {
 		return len(mark) + 1
 	}
 	return 0
 }
 
-// markdownTable lays out the rows of a table; the second one is a rule.
+// markdownTable lays out the rows of a table. The second row is a rule.
 func (t *Text) markdownTable(lines []string) {
 	var columns []Column
 	var rows [][]string

@@ -13,7 +13,7 @@ import (
 // Numbers with a unit are written by indicator.FormatNumber everywhere; these are
 // the units that reports use most, and numbers without one.
 
-// Seconds writes a time; what takes for ever never comes.
+// Seconds writes a time. An infinite time is "never".
 func Seconds(v float64) string {
 	if math.IsInf(v, 1) {
 		return "never"
@@ -21,7 +21,7 @@ func Seconds(v float64) string {
 	return indicator.FormatNumber(v, indicator.Seconds)
 }
 
-// Tick returns how numbers of a unit are written at an axis, where there is little room.
+// Tick returns a compact formatter of a unit, for axes.
 func Tick(u indicator.Unit) func(float64) string {
 	switch u {
 	case indicator.Tokens, indicator.PerRequest:
@@ -32,8 +32,7 @@ func Tick(u indicator.Unit) func(float64) string {
 	return func(v float64) string { return indicator.FormatNumber(v, u) }
 }
 
-// Within writes a value with the ends of its interval, "19.6 s (17.4 to 22 s)"; the value alone
-// where both ends read the same.
+// Within writes a value with its interval, "19.6 s (17.4 to 22 s)", or the value alone if both ends read the same.
 func Within(value, low, high string) string {
 	if low == high {
 		return value
@@ -47,8 +46,7 @@ func Within(value, low, high string) string {
 // Percent writes a share.
 func Percent(v float64) string { return indicator.FormatNumber(v, indicator.Ratio) }
 
-// Number writes a number where there is little room: to three digits, from ten
-// thousand on in thousands or millions.
+// Number writes a number compactly: three digits, and thousands or millions from ten thousand on.
 func Number(v float64) string {
 	v += 0 // no negative zero
 	switch a := math.Abs(v); {
@@ -62,7 +60,7 @@ func Number(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// Grouped writes a whole number in full, its thousands apart.
+// Grouped writes a whole number with a comma between groups of thousands.
 func Grouped(v float64) string {
 	s := fmt.Sprintf("%.0f", v)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -82,7 +80,7 @@ func Large(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// GiB writes bytes to a hundredth of a GiB, for the lines of a sum must add up.
+// GiB writes bytes with two decimals of a GiB, so that the lines of a sum add up.
 func GiB(v float64) string {
 	switch a := math.Abs(v); {
 	case a < 1<<20:
@@ -101,7 +99,7 @@ func Plural(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// And lists words in a sentence.
+// And joins words as a sentence does: "a, b and c".
 func And(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
@@ -109,7 +107,7 @@ func And(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
 
-// Objective writes latency limits in seconds; one that is 0 was not promised.
+// Objective writes latency limits given in seconds. It omits limits that are 0.
 func Objective(ttft, itl, e2e float64) string {
 	var parts []string
 	for _, x := range []struct {
@@ -123,7 +121,7 @@ func Objective(ttft, itl, e2e float64) string {
 	return strings.Join(parts, ", ")
 }
 
-// Span writes a time as people do: "500ms", "2.5s", "1m", "24h".
+// Span writes a duration without zero parts: "500ms", "2.5s", "1m", "24h".
 func Span(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

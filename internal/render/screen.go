@@ -2,23 +2,22 @@ package render
 
 import "strings"
 
-// screenLines is how many lines an answer takes on a terminal of 24 lines and
-// DefaultWidth columns before more is asked for.
+// screenLines is the number of lines of an answer that fit a terminal of 24 lines and DefaultWidth columns.
 const screenLines = 20
 
-// LineBudget is how many lines an answer may take before more is asked for: 20, and on a
-// terminal narrower than DefaultWidth as many more as the text takes there.
+// LineBudget returns how many lines an answer may take on a screen: screenLines, and more on a terminal narrower than
+// DefaultWidth, where the same text takes more lines.
 func (t *Text) LineBudget() int { return max(screenLines, screenLines*DefaultWidth/t.width) }
 
-// A droppable of a text leaves as a whole.
+// A droppable is a part of a text that leaves a full screen as a whole.
 type droppable struct{ start, rank int }
 
-// BeginDroppable begins a part of the text. Where there is no room for all, parts leave from the
-// lowest rank on, of one rank the last one first; those of rank 0 stay.
+// BeginDroppable begins a part of the text. On a full screen, parts leave from the lowest rank on, and the last part
+// of a rank before the others. Parts of rank 0 stay.
 func (t *Text) BeginDroppable(rank int) { t.parts = append(t.parts, droppable{t.b.Len(), rank}) }
 
-// DropToFit leaves out the parts that there is no room for, and reports whether all stayed. What
-// is written afterwards finds as many lines as were kept for it.
+// DropToFit removes parts until the text fits the LineBudget, less the lines that the caller keeps for itself. It
+// reports whether all parts stayed.
 func (t *Text) DropToFit(kept int) (whole bool) {
 	all := t.b.String()
 	parts := append([]droppable{{}}, t.parts...)
@@ -31,7 +30,7 @@ func (t *Text) DropToFit(kept int) (whole bool) {
 	}
 	lines := func(i int) int { return strings.Count(piece(i), "\n") }
 	room, used := t.LineBudget()-kept, t.Lines()
-	var left []int // the first to leave first
+	var left []int // parts, in the order in which they leave
 	gone := map[int]bool{}
 	for used > room {
 		least := -1
@@ -45,13 +44,13 @@ func (t *Text) DropToFit(kept int) (whole bool) {
 		}
 		gone[least], left, used = true, append(left, least), used-lines(least)
 	}
-	tooLong := 0 // the rank of a part that does not fit: those behind it would leave a gap
+	tooLong := 0 // the rank of a part that does not fit: later parts of this rank would leave a gap
 	for i := len(left) - 1; i >= 0; i-- {
 		switch n, rank := lines(left[i]), parts[left[i]].rank; {
 		case rank == tooLong:
 		case used+n > room:
 			tooLong = rank
-		default: // shorter than one of a higher rank that did not fit
+		default: // it fits where a longer part of a higher rank did not
 			used += n
 			delete(gone, left[i])
 		}

@@ -12,8 +12,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// DefaultWidth is how many columns text has where the width of the terminal is
-// unknown.
+// DefaultWidth is the number of columns of a terminal of unknown width.
 const DefaultWidth = 80
 
 // minWidth keeps tables and hanging indents readable in tiny terminals.
@@ -25,7 +24,7 @@ type Options struct {
 	Color bool // ANSI colours
 }
 
-// Style is how a piece of text stands out where colours are on.
+// A Style highlights a piece of text when colours are on.
 type Style int
 
 // The styles.
@@ -34,16 +33,16 @@ const (
 	Dim
 	Good
 	Warning
-	Uncertain // what is not certain yet: neither well nor known to be ill
+	Uncertain // neither known to be well nor known to be ill
 	Bad
 )
 
-// Class is a style's on a page, "" where it is plain there.
+// Class returns the class of a style on a page, "" for plain.
 func (s Style) Class() string {
 	return map[Style]string{Good: "good", Warning: "warning", Uncertain: "uncertain", Bad: "critical", Dim: "soft"}[s]
 }
 
-func (s Style) style() lipgloss.Style {
+func (s Style) terminalStyle() lipgloss.Style {
 	out := lipgloss.NewStyle()
 	switch s {
 	case Dim:
@@ -60,8 +59,7 @@ func (s Style) style() lipgloss.Style {
 	return out.Bold(true)
 }
 
-// Text is laid out for a terminal, line by line. The caller writes it with
-// WriteTo.
+// A Text is laid out for a terminal, line by line. The caller writes it with WriteTo.
 type Text struct {
 	b     strings.Builder
 	width int
@@ -77,10 +75,10 @@ func NewText(o Options) *Text {
 	return &Text{width: max(o.Width, minWidth), color: o.Color}
 }
 
-// Width is how many columns lines may have.
+// Width returns the columns of a line.
 func (t *Text) Width() int { return t.width }
 
-// Lines is how many lines there are.
+// Lines counts the lines.
 func (t *Text) Lines() int { return strings.Count(t.b.String(), "\n") }
 
 func (t *Text) String() string { return t.b.String() }
@@ -94,23 +92,22 @@ func (t *Text) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), nil
 }
 
-// Style gives a piece of text a style, where colours are on.
+// Style styles a piece of text if colours are on.
 func (t *Text) Style(s Style, text string) string {
 	if !t.color || text == "" {
 		return text
 	}
-	return s.style().Render(text)
+	return s.terminalStyle().Render(text)
 }
 
-// Line writes one line as it is: what is to be copied is not wrapped.
+// Line writes a line without wrapping it, so that it can be copied.
 func (t *Text) Line(s string) {
 	t.b.WriteString(strings.TrimRight(s, " "))
 	t.b.WriteByte('\n')
 }
 
-// Command writes a shell command to copy, continued on the next line where it is too
-// long: before an option or another argument, outside quotes. A comment behind it stands above
-// where there is no room for it.
+// Command writes a shell command to copy. A long command continues on the next line before an argument, never inside
+// quotes. A comment behind the command moves above it if both do not fit one line.
 func (t *Text) Command(indent, s string) {
 	if command, comment, ok := strings.Cut(s, "  # "); ok {
 		if Cells(indent+s) <= t.width {
@@ -121,7 +118,7 @@ func (t *Text) Command(indent, s string) {
 		s = strings.TrimSpace(command)
 	}
 	line := indent
-	for i, arg := range arguments(s) {
+	for i, arg := range splitArguments(s) {
 		switch {
 		case i == 0:
 		case Cells(line)+1+Cells(arg)+len(` \`) > t.width:
@@ -135,8 +132,8 @@ func (t *Text) Command(indent, s string) {
 	t.Line(line)
 }
 
-// arguments splits a command at spaces outside quotes; an option's value stays with it.
-func arguments(s string) []string {
+// splitArguments splits a command at spaces outside quotes. An option keeps its value.
+func splitArguments(s string) []string {
 	var out []string
 	arg, quote, escaped := "", rune(0), false
 	for _, r := range s + " " {
@@ -148,7 +145,8 @@ func arguments(s string) []string {
 		case quote == 0 && (r == '"' || r == '\''):
 			quote = r
 		case quote == 0 && r == ' ':
-			if n := len(out) - 1; n >= 0 && strings.HasPrefix(out[n], "-") && !strings.Contains(out[n], " ") && !strings.HasPrefix(arg, "-") {
+			isOption := func(s string) bool { return strings.HasPrefix(s, "-") && !strings.Contains(s, " ") }
+			if n := len(out) - 1; n >= 0 && isOption(out[n]) && !strings.HasPrefix(arg, "-") {
 				out[n] += " " + arg
 			} else if arg != "" {
 				out = append(out, arg)
@@ -167,26 +165,25 @@ func (t *Text) Heading(s string) {
 	t.Styled(Bold, "", "  ", s)
 }
 
-// Paragraph writes wrapped text behind a first prefix; the lines that follow
-// begin with the second.
+// Paragraph wraps a text. The first line begins with first, the others with rest.
 func (t *Text) Paragraph(first, rest, s string) {
 	for _, line := range Wrap(first+s, t.width, rest) {
 		t.Line(line)
 	}
 }
 
-// Brief is Paragraph cut off after some lines, at "…".
+// Brief is Paragraph cut off after some lines, with "…" at the end.
 func (t *Text) Brief(lines int, first, rest, s string) {
 	all := Wrap(first+s, t.width, rest)
 	for i, line := range all[:min(lines, len(all))] {
 		if i == lines-1 && len(all) > lines {
-			line = cutWords(strings.Join(all[i:], " "), t.width) // all of it: a style ends at its end
+			line = cutWords(strings.Join(all[i:], " "), t.width) // the whole rest holds the end of a style
 		}
 		t.Line(Cut(line, t.width))
 	}
 }
 
-// cutWords cuts a line off behind a whole word, at " …".
+// cutWords cuts a line off after a whole word and adds " …".
 func cutWords(line string, width int) string {
 	plain := ansi.Truncate(ansi.Strip(line), width, "") // at most one word too much
 	for Cells(plain)+2 > width {
@@ -199,7 +196,7 @@ func cutWords(line string, width int) string {
 	return ansi.Truncate(line, Cells(plain)+2, " …")
 }
 
-// Styled is Paragraph with all but the prefixes in a style.
+// Styled is Paragraph with everything but the prefixes in a style.
 func (t *Text) Styled(style Style, first, rest, s string) {
 	for i, line := range Wrap(first+s, t.width, rest) {
 		prefix := rest
@@ -213,7 +210,7 @@ func (t *Text) Styled(style Style, first, rest, s string) {
 	}
 }
 
-// Item writes a name and, from a column on, what there is to say of it.
+// Item writes a name and, from a column on, a text.
 func (t *Text) Item(column int, name, s string) {
 	first := Pad(name, column)
 	if len(strings.TrimSpace(name)) > 0 && Cells(name) >= column {
@@ -222,12 +219,12 @@ func (t *Text) Item(column int, name, s string) {
 	t.Paragraph(first, strings.Repeat(" ", min(column, t.width/2)), s)
 }
 
-// Column is one of a table's.
+// A Column is a column of a table.
 type Column struct {
 	Title string
-	Left  bool // words; numbers stand at the right
-	Rank  int  // where there is little room, columns leave from the lowest rank on; 0 stays
-	Clip  bool // of the last one: shortened in the middle where it must be, not wrapped
+	Left  bool // words; numbers are aligned to the right
+	Rank  int  // columns leave a narrow terminal from the lowest rank on; 0 stays
+	Clip  bool // a last column is shortened in the middle instead of wrapped
 }
 
 // Columns returns a column of words and then columns of numbers.
@@ -239,25 +236,24 @@ func Columns(first string, numbers ...string) []Column {
 	return out
 }
 
-// Words makes the last column one of words, which is wrapped where it must.
+// Words makes the last column a column of words, which can be wrapped.
 func Words(columns []Column) []Column {
 	columns[len(columns)-1].Left = true
 	return columns
 }
 
-// leastWrapped is how wide a wrapped last column is at least.
+// leastWrapped is the least width of a wrapped last column.
 const leastWrapped = 14
 
-// Table writes rows in columns, behind an indent of two. Where the terminal is too
-// narrow the columns move together, those with a rank leave, the last one is
-// wrapped if it holds words or, at last, each row becomes a paragraph. A row may
-// be shorter than the others: its last cell is then wrapped over the rest.
-func (t *Text) Table(columns []Column, rows [][]string) { t.ranked(columns, rows, nil) }
+// Table writes rows in columns, indented by two. If the terminal is too narrow, the columns move together, ranked
+// columns leave, and a last column of words is wrapped. As a last resort each row becomes a paragraph. The last cell
+// of a short row spans the remaining columns.
+func (t *Text) Table(columns []Column, rows [][]string) { t.writeTable(columns, rows, nil) }
 
-// ranked is Table of rows that may leave where there is no room for all.
-func (t *Text) ranked(columns []Column, rows [][]string, ranks []int) {
-	columns, rows = t.fit(columns, rows)
-	widths, heads := measure(columns, rows)
+// writeTable writes a table whose rows may leave a full screen.
+func (t *Text) writeTable(columns []Column, rows [][]string, ranks []int) {
+	columns, rows = t.dropColumns(columns, rows)
+	widths, titled := measureColumns(columns, rows)
 	gap := 3
 	if indent+sum(widths)+gap*(len(widths)-1) > t.width {
 		gap = 2
@@ -265,7 +261,7 @@ func (t *Text) ranked(columns []Column, rows [][]string, ranks []int) {
 	last := len(widths) - 1
 	before := indent + sum(widths[:last]) + gap*last
 	if before+widths[last] > t.width && !(columns[last].Left && t.width-before >= leastWrapped) {
-		t.paragraphs(columns, rows, heads)
+		t.writeRowsAsParagraphs(columns, rows, titled)
 		return
 	}
 	if columns[last].Clip {
@@ -275,25 +271,25 @@ func (t *Text) ranked(columns []Column, rows [][]string, ranks []int) {
 			}
 		}
 	}
-	if heads {
+	if titled {
 		var titles []string
 		for _, c := range columns {
 			titles = append(titles, c.Title)
 		}
-		t.Line(t.Style(Dim, strings.TrimRight(t.row(columns, widths, gap, titles), " ")))
+		t.Line(t.Style(Dim, strings.TrimRight(t.formatRow(columns, widths, gap, titles), " ")))
 	}
 	for i, r := range rows {
 		if i < len(ranks) {
 			t.BeginDroppable(ranks[i])
 		}
 		if n := len(r) - 1; n < last || columns[last].Left {
-			first := t.row(columns, widths, gap, r[:n])
+			first := t.formatRow(columns, widths, gap, r[:n])
 			if n > 0 {
 				first += strings.Repeat(" ", gap)
 			}
 			hang := Cells(first)
 			longest := leastWrapped
-			for _, w := range words(r[n]) {
+			for _, w := range splitWords(r[n]) {
 				longest = max(longest, Cells(w))
 			}
 			if t.width-hang < longest {
@@ -302,18 +298,18 @@ func (t *Text) ranked(columns []Column, rows [][]string, ranks []int) {
 			t.Paragraph(first, strings.Repeat(" ", hang), r[n])
 			continue
 		}
-		t.Line(t.row(columns, widths, gap, r))
+		t.Line(t.formatRow(columns, widths, gap, r))
 	}
 }
 
-// indent is that of tables.
+// indent is the indent of tables.
 const indent = 2
 
-// fit leaves out the columns that there is no room for.
-func (t *Text) fit(columns []Column, rows [][]string) ([]Column, [][]string) {
+// dropColumns removes columns until the table fits.
+func (t *Text) dropColumns(columns []Column, rows [][]string) ([]Column, [][]string) {
 	columns, rows = slices.Clone(columns), slices.Clone(rows)
 	for {
-		widths, _ := measure(columns, rows)
+		widths, _ := measureColumns(columns, rows)
 		least := -1
 		for i, c := range columns {
 			if c.Rank > 0 && (least < 0 || c.Rank < columns[least].Rank) {
@@ -332,21 +328,21 @@ func (t *Text) fit(columns []Column, rows [][]string) ([]Column, [][]string) {
 	}
 }
 
-func measure(columns []Column, rows [][]string) (widths []int, heads bool) {
-	widths = make([]int, len(columns))
+func measureColumns(columns []Column, rows [][]string) (_ []int, titled bool) {
+	widths := make([]int, len(columns))
 	for i, c := range columns {
 		widths[i] = Cells(c.Title)
-		heads = heads || c.Title != ""
+		titled = titled || c.Title != ""
 		for _, r := range rows {
 			if i < len(r) && (i < len(r)-1 || len(r) == len(columns)) {
 				widths[i] = max(widths[i], Cells(r[i]))
 			}
 		}
 	}
-	return widths, heads
+	return widths, titled
 }
 
-func (t *Text) row(columns []Column, widths []int, gap int, cells []string) string {
+func (t *Text) formatRow(columns []Column, widths []int, gap int, cells []string) string {
 	var b strings.Builder
 	b.WriteString(strings.Repeat(" ", indent))
 	for i, c := range cells {
@@ -362,15 +358,15 @@ func (t *Text) row(columns []Column, widths []int, gap int, cells []string) stri
 	return b.String()
 }
 
-// paragraphs writes each row as one, the titles of the columns before its cells.
-func (t *Text) paragraphs(columns []Column, rows [][]string, heads bool) {
+// writeRowsAsParagraphs writes each row as a paragraph, with the titles of columns before their cells.
+func (t *Text) writeRowsAsParagraphs(columns []Column, rows [][]string, titled bool) {
 	for _, r := range rows {
 		var parts []string
 		for i, c := range r[1:] {
 			if c == "" {
 				continue
 			}
-			if heads && len(r) == len(columns) && columns[i+1].Title != "" {
+			if titled && len(r) == len(columns) && columns[i+1].Title != "" {
 				c = columns[i+1].Title + " " + c
 			}
 			parts = append(parts, c)
@@ -379,7 +375,7 @@ func (t *Text) paragraphs(columns []Column, rows [][]string, heads bool) {
 	}
 }
 
-// Pairs writes names and texts in two columns, the second one wrapped.
+// Pairs writes names and texts in two columns and wraps the texts.
 func (t *Text) Pairs(rows [][]string) {
 	w := 0
 	for _, r := range rows {
@@ -398,17 +394,16 @@ func sum(v []int) int {
 	return n
 }
 
-// Cells is how many columns of a terminal a text takes: none for its escape
-// sequences, two for wide characters.
+// Cells returns how many columns of a terminal a text takes: none for escape sequences, two for wide characters.
 func Cells(s string) int { return ansi.StringWidth(s) }
 
-// Pad fills a text up to a width with spaces behind it.
+// Pad fills a text with spaces on the right.
 func Pad(s string, width int) string { return s + strings.Repeat(" ", max(0, width-Cells(s))) }
 
-// Right fills a text up to a width with spaces before it.
+// Right fills a text with spaces on the left.
 func Right(s string, width int) string { return strings.Repeat(" ", max(0, width-Cells(s))) + s }
 
-// Cut leaves out what does not fit at a text's end.
+// Cut cuts off the end of a text that is too wide.
 func Cut(s string, width int) string { return ansi.Truncate(s, width, "…") }
 
 // Clip shortens a text in its middle.
@@ -421,14 +416,13 @@ func Clip(s string, width int) string {
 	return ansi.Truncate(s, head, "") + "…" + ansi.TruncateLeft(s, n-(width-head-1), "")
 }
 
-// Wrap breaks a text at spaces; lines but the first begin with the indent. The
-// leading spaces of the text and runs of spaces within a line are kept, for they
-// align columns. A number stays with its unit. A word longer than a line gets one
-// of its own, for it may be a command or an address to copy.
+// Wrap breaks a text at spaces. Lines after the first begin with the indent. Leading spaces and runs of spaces within
+// a line stay, because they align columns. A number stays with its unit. A word longer than a line gets a line of its
+// own: it may be a command or an address to copy.
 func Wrap(s string, width int, indent string) []string {
 	var lines []string
 	line, used := "", false // used: the line has a word
-	for _, word := range words(s) {
+	for _, word := range splitWords(s) {
 		bare := strings.TrimLeft(word, " ")
 		if used && Cells(line)+Cells(word) > width && bare != "" {
 			lines = append(lines, strings.TrimRight(line, " "))
@@ -440,9 +434,10 @@ func Wrap(s string, width int, indent string) []string {
 	return append(lines, line)
 }
 
-// words splits a text into words with the spaces before them. A number and a short
-// word, most likely its unit, are one.
-func words(s string) []string {
+// splitWords splits a text into words with the spaces before them. A number and a short word, most likely its unit,
+// count
+// as one word.
+func splitWords(s string) []string {
 	var out []string
 	for s != "" {
 		start := len(s) - len(strings.TrimLeft(s, " "))
@@ -464,8 +459,8 @@ func words(s string) []string {
 
 func endsInDigit(s string) bool { return s != "" && s[len(s)-1] >= '0' && s[len(s)-1] <= '9' }
 
-// Clean makes foreign text safe for a terminal: control characters, with which
-// a label could move the cursor or change colours, become spaces.
+// Clean makes foreign text safe for a terminal. Control characters, which could move the cursor or change colours,
+// become spaces.
 func Clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
@@ -475,7 +470,7 @@ func Clean(s string) string {
 	}, s)
 }
 
-// Sentence ends a text with a period, and makes it safe as Clean does.
+// Sentence cleans a text and ends it with a period.
 func Sentence(s string) string {
 	if last, _ := utf8.DecodeLastRuneInString(s); s != "" && !strings.ContainsRune(".?!…", last) {
 		s += "."
@@ -483,7 +478,7 @@ func Sentence(s string) string {
 	return Clean(s)
 }
 
-// ShellWord writes a word for a shell.
+// ShellWord quotes a word for a shell if necessary.
 func ShellWord(s string) string {
 	plain := func(r rune) bool {
 		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:=+,@%", r))

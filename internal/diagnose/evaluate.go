@@ -56,6 +56,7 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	missing := unjudged(s, judged)
 	pools := poolsOf(s, judged, missing)
 	for i := range pools {
+		pools[i].only = set.Only
 		pools[i].judge(looked)
 	}
 	slices.SortStableFunc(pools, comparePools)
@@ -66,17 +67,11 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 		d.Findings = append(d.Findings, pools[i].findings...)
 	}
 	rank(d.Findings)
-	all := pool{snapshot: s, judged: judged, unjudged: missing, findings: d.Findings}
+	all := pool{snapshot: s, only: set.Only, judged: judged, unjudged: missing, findings: d.Findings}
 	d.Unjudged = all.unjudged
 	d.Verdict = all.quietVerdict()
 	if n := len(d.Verdicts); n == 1 || n > 1 && d.Verdicts[0].Status == Firing {
 		d.Verdict = d.Verdicts[0]
-	}
-	if len(set.Only) > 0 {
-		d.Verdict.narrow(looked)
-		for i := range d.Verdicts {
-			d.Verdicts[i].narrow(looked)
-		}
 	}
 	d.Status, d.Workload = d.Verdict.Status, d.Verdict.Workload
 	d.Coverage = coverage(d.Findings)
@@ -84,19 +79,6 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	d.Window, d.Baseline, d.Source = shown(s, &d)
 	d.Deployments = deployments(s, &d)
 	return d
-}
-
-// narrow calls nothing healthy for which only some pathologies were looked for.
-func (v *Verdict) narrow(looked []*catalog.Pathology) {
-	if v.ID != Healthy {
-		return
-	}
-	var names []string
-	for _, p := range looked {
-		names = append(names, p.ID)
-	}
-	rest := strings.TrimLeft(strings.TrimPrefix(v.Summary, "Nothing is wrong"), ":; ")
-	v.ID, v.Summary = NotFound, strings.TrimSuffix(strings.Join(names, ", ")+"; nothing else was looked for; "+rest, "; ")
 }
 
 // shown returns the span of the target that is compared with its past or, where none

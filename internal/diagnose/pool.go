@@ -16,8 +16,9 @@ import (
 // A pool is the targets that serve one model.
 type pool struct {
 	snapshot *Snapshot
-	gateway  bool   // what a gateway before several models meets, and none of them alone
-	model    string // "" where there is only one, or where nothing tells
+	only     []string // ids of what alone is looked for, which says nothing of health; none where all is
+	gateway  bool     // what a gateway before several models meets, and none of them alone
+	model    string   // "" where there is only one, or where nothing tells
 	targets  []int
 	judged   []judgement
 	unjudged []Unjudged
@@ -313,6 +314,9 @@ func (p *pool) quietVerdict() Verdict {
 		return Verdict{ID: InsufficientData, Status: Unknown, Summary: p.cannotTell(len(known), total), Targets: names}
 	}
 	v := Verdict{ID: Healthy, Status: OK, Targets: names, Confidence: calm}
+	if len(p.only) > 0 {
+		v.ID = NotFound
+	}
 	slices.SortFunc(known, func(a, b *judgement) int {
 		return cmp.Or(cmp.Compare(b.traffic(), a.traffic()), cmp.Compare(a.name(), b.name()))
 	})
@@ -343,7 +347,7 @@ func (p *pool) quietVerdict() Verdict {
 			}
 		}
 	default:
-		v.Summary = healthySummary(known)
+		v.Summary = p.healthySummary(known)
 		if !slices.ContainsFunc(known, func(j *judgement) bool { return !j.view.objectivesHold() }) {
 			v.Summary += "; the objectives are met"
 			break // nothing has to be compared
@@ -452,8 +456,11 @@ func (p *pool) pending() (unsure, over []string) {
 	return unsure, over
 }
 
-// healthySummary says that nothing is wrong, by what users of a single server get.
-func healthySummary(known []*judgement) string {
+// healthySummary says that nothing is wrong, by what users of a single server get, or what alone was looked for.
+func (p *pool) healthySummary(known []*judgement) string {
+	if len(p.only) > 0 {
+		return strings.Join(p.only, ", ") + "; nothing else was looked for"
+	}
 	var parts []string
 	for _, sig := range []*indicator.Signal{indicator.TTFTP95, indicator.ITLP95} {
 		if v := known[0].view.Now(sig); v.OK {

@@ -431,6 +431,11 @@ func TestBrokenObjective(t *testing.T) {
 			t.Errorf("%s: %s (%.2f), want %s: %s", tt.name, d.Verdict.ID, d.Verdict.Confidence, tt.want, d.Verdict.Summary)
 		}
 		if tt.want != "unexplained" {
+			for _, v := range append(d.Verdicts, d.Verdict) {
+				if want := "http-errors, memory-leak, target-down, unexplained; nothing else was looked for"; v.ID != tt.want || !strings.HasPrefix(v.Summary, want) {
+					t.Errorf("%s: %s: %q, want %q", tt.name, v.ID, v.Summary, want)
+				}
+			}
 			continue
 		}
 		f := d.Findings[0]

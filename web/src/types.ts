@@ -97,7 +97,7 @@ export interface Summary {
   affected: Maybe<string[]>
   servers: number
   story?: string
-  impact?: { late: number; of: number; limit: number; budget_share?: number; text: string } // of the requests since it began
+  impact?: { late: number; of: number; limit: number; failed?: number; slow?: { count: number; all: number; of: 'answers' | 'tokens'; limit: number }; budget_share?: number; text: string } // of the requests since it began
   advice?: Advice
   events?: { at: string; kind: string; text: string }[]
   since?: Record<string, string> // of each pathology that was part of it

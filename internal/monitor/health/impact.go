@@ -2,7 +2,6 @@ package health
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -18,9 +17,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Impact counts whose first token was late over a span, of the requests of one model: later than its objective or,
-// where nothing was promised, than twice what was usual over the span before. What is in flight of a model that makes
-// no tokens is late too. It is nil where none is known.
+// Impact counts whom an incident hurt over a span, of the requests of one model: those whose first token was late, that
+// were answered with HTTP 5xx, and whose answer came slowly. Late and slow are what is over the objective or, where
+// nothing was promised, over twice what was usual over the span before. What is in flight of a model that makes no
+// tokens is late too. It is nil where none is known.
 func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (*view.Impact, error) {
 	if least := c.To.Add(-c.least()); least.Before(c.From) {
 		c.From = least
@@ -37,8 +37,9 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	}
 	p := m.pools[i]
 	m.pools, i = m.pools[i:i+1], 0
-	first := item{signal: indicator.TTFTP95, how: OfAll}
-	if err := m.ask(ctx, first, item{signal: indicator.Running}, item{signal: indicator.Waiting}, item{signal: indicator.GenerationTokenRate}); err != nil {
+	first, failed := item{signal: indicator.TTFTP95, how: OfAll}, item{signal: indicator.ServerErrCount, how: Total}
+	streams, gaps := item{signal: indicator.TPOTP95, how: OfAll}, item{signal: indicator.ITLP95, how: OfAll}
+	if err := m.ask(ctx, first, failed, streams, gaps, item{signal: indicator.Running}, item{signal: indicator.Waiting}, item{signal: indicator.GenerationTokenRate}); err != nil {
 		return nil, err
 	}
 	limits := threshold.Sources{Set: c.Settings.Set, Measured: baseline.For(c.Settings.Baselines, p.model)}
@@ -46,16 +47,8 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	if ok {
 		limits.Objective = &promised
 	}
-	a := &m.answers[first.key()].of[i]
-	limit, known := limits.Limit(catalog.TTFTObjective)
-	if usual := new(Row).whole("", first.signal, &a.before); !known {
-		limit.Value = catalog.TTFTObjective.Default
-		if worse := catalog.TTFTWorse.Baseline; usual != nil {
-			limit.Value = *usual*worse.Factor + worse.Offset
-		}
-	}
-	out := &view.Impact{Of: a.now.buckets[math.Inf(1)], Limit: limit.Value}
-	out.Late = out.Of - upTo(a.now.buckets, limit.Value)
+	out := &view.Impact{}
+	out.Late, out.Of, out.Limit = m.above(first, limits, catalog.TTFTObjective, catalog.TTFTWorse.Baseline.Offset)
 	if tokens := m.last(i, indicator.GenerationTokenRate); tokens != nil && *tokens == 0 {
 		for _, s := range []*indicator.Signal{indicator.Running, indicator.Waiting} {
 			if v := m.last(i, s); v != nil {
@@ -63,20 +56,50 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 			}
 		}
 	}
-	out.Late, out.Of = math.Round(out.Late), math.Round(out.Of)
-	if out.Late == 0 {
+	if v := m.answers[failed.key()].of[i].now.value; v != nil {
+		out.Failed = math.Round(*v)
+	}
+	out.Late, out.Of = math.Round(out.Late), math.Round(out.Of)+out.Failed
+	slow := view.Slow{Of: "answers"}
+	slow.Count, slow.All, slow.Limit = m.above(streams, limits, catalog.ITLObjective, 0)
+	if slow.All == 0 { // no histogram has a number for each answer
+		slow.Of = "tokens"
+		slow.Count, slow.All, slow.Limit = m.above(gaps, limits, catalog.ITLObjective, 0)
+	}
+	if slow.Count = math.Round(slow.Count); slow.Count > 0 {
+		out.Slow = &slow
+	}
+	if out.Hurt() == 0 {
 		return nil, nil
 	}
-	span := c.To.Sub(c.From)
-	out.Text = fmt.Sprintf("%.0f of %.0f requests late in %s", out.Late, out.Of, render.Seconds(span.Seconds()))
-	k := slices.IndexFunc(promised.Promises(), func(p slo.Promise) bool { return p.Quantity == slo.TTFT })
-	if before := a.before.buckets[math.Inf(1)]; k >= 0 && before > 0 {
-		month := before / span.Seconds() * burnrate.DefaultPeriod.Seconds()
-		share := out.Late / (month * (1 - promised.Promises()[k].Share))
-		out.BudgetShare = &share
-		out.Text += ", " + render.Percent(share) + " of the month's error budget"
+	span := c.To.Sub(c.From).Seconds()
+	out.Text = out.Say(render.Seconds(span))
+	before := m.answers[first.key()].of[i].before.buckets[math.Inf(1)]
+	for _, p := range promised.Promises() {
+		hurt := map[slo.Quantity]float64{slo.TTFT: out.Late, slo.Succeeded: out.Failed}[p.Quantity]
+		if share := hurt / (before / span * burnrate.DefaultPeriod.Seconds() * (1 - p.Share)); hurt > 0 && before > 0 && (out.BudgetShare == nil || share > *out.BudgetShare) {
+			out.BudgetShare = &share
+		}
+	}
+	if out.BudgetShare != nil {
+		out.Text += ", " + render.Percent(*out.BudgetShare) + " of the month's error budget"
 	}
 	return out, nil
+}
+
+// above counts how much of what a histogram of the first pool observed is over an objective or, where none is set, over
+// twice what was usual and an offset.
+func (m *measuring) above(it item, limits threshold.Sources, objective *catalog.Threshold, offset float64) (count, of, over float64) {
+	a := &m.answers[it.key()].of[0]
+	limit, known := limits.Limit(objective)
+	if !known {
+		limit.Value = objective.Default
+		if usual := new(Row).whole("", it.signal, &a.before); usual != nil {
+			limit.Value = *usual*catalog.TTFTWorse.Baseline.Factor + offset
+		}
+	}
+	of = a.now.buckets[math.Inf(1)]
+	return of - upTo(a.now.buckets, limit.Value), of, limit.Value
 }
 
 // upTo is how many of a histogram's events took no longer than a limit, by the first bound that is no less.

@@ -36,6 +36,12 @@ const every = 15 * time.Second
 // one waits with three.
 func play(t *testing.T, modelName string) *embedded.Store {
 	t.Helper()
+	return playPages(t, modelName, func(page string) string { return page })
+}
+
+// playPages plays the same, with the pages of the servers as a function makes them.
+func playPages(t *testing.T, modelName string, paged func(string) string) *embedded.Store {
+	t.Helper()
 	store := embeddedtest.New(t)
 	name := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(modelName)
 	for k, instance := range []string{"10.0.0.1:8000", "10.0.0.2:8000"} {
@@ -71,7 +77,7 @@ vllm:kv_cache_usage_perc{model_name="%[1]s"} 0.5
 http_requests_total{handler="/v1/completions",method="POST",status="2xx"} %[3]d
 http_requests_total{handler="/v1/completions",method="POST",status="5xx"} %[7]d
 `, name, quick, all, 100*all, 50*all, 3*k, failed)
-			embeddedtest.Append(t, store, embedded.Target{Instance: instance}, at, page)
+			embeddedtest.Append(t, store, embedded.Target{Instance: instance}, at, paged(page))
 		}
 	}
 	for i := 0; i <= int(2*time.Hour/every); i++ {
@@ -287,38 +293,57 @@ func TestWhatIsNotCertainIsNoHealth(t *testing.T) {
 	}
 }
 
-// TestImpactCountsLateRequests: of the last half hour all first tokens are late, of the hour half of them.
-func TestImpactCountsLateRequests(t *testing.T) {
-	store := play(t, "m")
-	promised := &slo.File{Objectives: []slo.Objective{{TTFTP95: 500 * time.Millisecond}}}
+// TestImpactCountsWhoIsHurt: of the last half hour all first tokens are late and a third of the answers come slowly, and
+// one request in eleven of the hour failed.
+func TestImpactCountsWhoIsHurt(t *testing.T) {
+	promised := func(o slo.Objective) *slo.File { return &slo.File{Objectives: []slo.Objective{o}} }
+	const month = 30 * 24 * 7200 // requests, as in the hour before
 	for name, tc := range map[string]struct {
 		of         string
 		objectives *slo.File
-		span       time.Duration
-		late, all  float64
-		limit      float64
+		page       func(string) string // of the servers, where it is another one
+		want       string
 		share      float64 // of the month's budget; 0 for none
 	}{
-		// Four requests a second, of which one in twenty may be late in a month.
-		"promised":      {"m", promised, time.Hour, 7200, 14400, 0.5, 7200 / (0.05 * 30 * 24 * 7200)},
-		"nobody waited": {"m", nil, time.Hour, 0, 0, 0, 0},
-		"another model": {"other", promised, time.Hour, 0, 0, 0, 0},
+		"late":            {"m", promised(slo.Objective{TTFTP95: 500 * time.Millisecond}), nil, "7230 of 15840 requests late, 1440 failed in 60 min", 7200 / (0.05 * month)},
+		"failed":          {"m", promised(slo.Objective{Availability: 0.99}), nil, "1440 of 15840 requests failed in 60 min", 1440 / (0.01 * month)},
+		"nothing set":     {"m", nil, nil, "1440 of 15840 requests failed in 60 min", 0},
+		"slow answers":    {"m", promised(slo.Objective{ITLP95: 50 * time.Millisecond}), withStreams("request_time_per_output_token"), "1440 of 15840 requests failed, 2410 of 14400 answers slow in 60 min", 0},
+		"slow tokens":     {"m", promised(slo.Objective{ITLP95: 50 * time.Millisecond}), withStreams("inter_token_latency"), "1440 of 15840 requests failed, 2410 of 14400 tokens slow in 60 min", 0},
+		"slower by twice": {"m", nil, withStreams("inter_token_latency"), "1440 of 15840 requests failed, 2410 of 14400 tokens slow in 60 min", 0},
+		"another model":   {"other", nil, nil, "", 0},
 	} {
-		i, err := health.Impact(t.Context(), store, health.Config{From: end.Add(-tc.span), To: end, Interval: every, Settings: diagnose.Settings{Objectives: tc.objectives}}, view.Summary{Model: tc.of})
+		if tc.page == nil {
+			tc.page = func(page string) string { return page }
+		}
+		i, err := health.Impact(t.Context(), playPages(t, "m", tc.page), health.Config{From: end.Add(-time.Hour), To: end, Interval: every, Settings: diagnose.Settings{Objectives: tc.objectives}}, view.Summary{Model: tc.of})
 		must.Succeed(t, err)
-		if tc.all == 0 {
+		switch {
+		case tc.want == "":
 			if i != nil {
 				t.Errorf("%s: %+v, want nothing", name, i)
 			}
-			continue
+		case i == nil || !strings.HasPrefix(i.Text, tc.want) || strings.Contains(i.Text, "budget") != (tc.share > 0):
+			t.Errorf("%s: %+v, want %q", name, i, tc.want)
+		case (i.BudgetShare == nil) != (tc.share == 0) || tc.share > 0 && !near(i.BudgetShare, tc.share):
+			t.Errorf("%s: %s of the budget, want %.3g", name, value(i.BudgetShare), tc.share)
 		}
-		if i == nil || !near(&i.Late, tc.late) || !near(&i.Of, tc.all) || !near(&i.Limit, tc.limit) || (i.BudgetShare == nil) != (tc.share == 0) || tc.share > 0 && !near(i.BudgetShare, tc.share) {
-			t.Errorf("%s: %+v", name, i)
-			continue
+	}
+}
+
+// withStreams adds to a page a histogram of vLLM's whose observations are all the page's first tokens: 20 ms, and a third
+// of those that are late 60 ms.
+func withStreams(family string) func(string) string {
+	return func(page string) string {
+		counted := func(le string) (n int) {
+			_, rest, _ := strings.Cut(page, fmt.Sprintf(`le="%s"} `, le))
+			fmt.Sscan(rest, &n)
+			return n
 		}
-		t.Logf("%s: %s", name, i.Text)
-		if !strings.Contains(i.Text, " requests late in ") || strings.Contains(i.Text, "budget") != (tc.share > 0) {
-			t.Errorf("%s: %q", name, i.Text)
+		all, late := counted("+Inf"), counted("+Inf")-counted("0.5")
+		for le, n := range map[string]int{"0.025": all - late/3, "0.05": all - late/3, "0.075": all, "+Inf": all} {
+			page += fmt.Sprintf("vllm:%s_seconds_bucket{model_name=\"m\",le=\"%s\"} %d\n", family, le, n)
 		}
+		return page + fmt.Sprintf("vllm:%[1]s_seconds_sum{model_name=\"m\"} %[2]d\nvllm:%[1]s_seconds_count{model_name=\"m\"} %[2]d\n", family, all)
 	}
 }

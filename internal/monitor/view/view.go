@@ -228,14 +228,50 @@ type Summary struct {
 	LeftOut      int                  `json:"recording_left_out,omitempty"` // servers that are not in it
 }
 
-// Impact counts the requests of an incident's time whose first token came later than Limit.
+// Impact counts the requests of an incident's time whose first token came later than Limit, and that failed.
 type Impact struct {
-	Late  float64 `json:"late"`
-	Of    float64 `json:"of"`
-	Limit float64 `json:"limit"` // s: the objective or, without one, twice what was usual
-	// BudgetShare is the part of a month's error budget that they are, where there is an objective.
+	Late   float64 `json:"late"`
+	Of     float64 `json:"of"`               // those that got a first token, failed or, in a hang, are in flight
+	Limit  float64 `json:"limit"`            // s: the objective or, without one, twice what was usual
+	Failed float64 `json:"failed,omitempty"` // HTTP 5xx
+	Slow   *Slow   `json:"slow,omitempty"`
+	// BudgetShare is the part of a month's error budget that late or failed ones are, the larger, where there is an objective.
 	BudgetShare *float64 `json:"budget_share,omitempty"`
-	Text        string   `json:"text"` // "212 of 540 requests late in 6 min"
+	Text        string   `json:"text"` // "212 of 540 requests late, 12 failed in 6 min"
+}
+
+// Slow counts what was streamed slowly: answers by their mean time per token or, of engines that do not count these,
+// tokens.
+type Slow struct {
+	Count float64 `json:"count"`
+	All   float64 `json:"all"`
+	Of    string  `json:"of"`    // "answers" or "tokens"
+	Limit float64 `json:"limit"` // s: the objective or, without one, twice what was usual
+}
+
+// Hurt adds up what was not as users expect it.
+func (i *Impact) Hurt() float64 {
+	sum := i.Late + i.Failed
+	if i.Slow != nil {
+		sum += i.Slow.Count
+	}
+	return sum
+}
+
+// Say tells an impact over a time.
+func (i *Impact) Say(span string) string {
+	var parts []string
+	requests := fmt.Sprintf(" of %.0f requests", i.Of)
+	if i.Late > 0 {
+		parts, requests = append(parts, fmt.Sprintf("%.0f%s late", i.Late, requests)), ""
+	}
+	if i.Failed > 0 {
+		parts = append(parts, fmt.Sprintf("%.0f%s failed", i.Failed, requests))
+	}
+	if i.Slow != nil {
+		parts = append(parts, fmt.Sprintf("%.0f of %.0f %s slow", i.Slow.Count, i.Slow.All, i.Slow.Of))
+	}
+	return strings.Join(parts, ", ") + " in " + span
 }
 
 // Open reports whether an incident goes on.

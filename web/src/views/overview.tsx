@@ -184,7 +184,10 @@ export function Hurt({ m, affected, before, hops, links = [], impact }: { m?: Mo
     return past?.normal ? `, normally ${written(past.normal_text, past.normal, unit)}` : n ? `, normally ${shown(n, name, unit)}` : ''
   }
   // What users feel comes first, as the story tells it.
-  const late: [string, string, string?][] = impact ? [[`${number(impact.late, 'count')} late`, `of ${number(impact.of, 'count')} requests: first token after ${number(impact.limit, 'seconds')}`, impact.late > 0 ? 'bad' : undefined]] : []
+  const late: [string, string, string?][] = []
+  if (impact?.late) late.push([`${number(impact.late, 'count')} late`, `of ${number(impact.of, 'count')} requests: first token after ${number(impact.limit, 'seconds')}`, 'bad'])
+  if (impact?.failed) late.push([`${number(impact.failed, 'count')} failed`, `of ${number(impact.of, 'count')} requests: HTTP 5xx`, 'bad'])
+  if (impact?.slow) late.push([`${number(impact.slow.count, 'count')} slow`, `of ${number(impact.slow.all, 'count')} ${impact.slow.of}: more than ${number(impact.slow.limit, 'seconds')} a token`, 'bad'])
   if (impact?.budget_share) late.push([number(impact.budget_share, 'ratio'), "of the month's error budget"])
   const cells: [string, string, string?][] = [...late, ...links.filter((l) => l.role === 'symptom').slice(-2).reverse().map((l) => [written(l.value_text, l.value, l.unit), `${l.title}${l.baseline === null ? '' : `, normally ${written(l.baseline_text, l.baseline, l.unit)}`}`, 'bad'] as [string, string, string])]
   const told = (signal: string) => links.some((l) => l.role === 'symptom' && l.signal.startsWith(signal))

@@ -72,7 +72,7 @@ func (k *Keeper) count(ctx context.Context, j *job) error {
 		return err
 	}
 	r.State.Counted = j.at
-	if impact != nil && (r.Impact == nil || impact.Late >= r.Impact.Late) {
+	if impact != nil && (r.Impact == nil || impact.Hurt() >= r.Impact.Hurt()) {
 		r.Impact = impact
 		k.dirty[j.id] = true
 	}

@@ -488,7 +488,7 @@ func (x *play) write(a *Alarm) error {
 	for _, p := range x.pages {
 		underWay := !p.At.After(a.At) && p.At.Add(p.Took).After(a.At)
 		if err == nil && p.At.After(a.At.Add(-keep)) && !underWay {
-			err = w.Add(p.Target, p.At, p.Body)
+			err = w.Add(p.Target, p.At, p.Body, p.Took)
 		}
 	}
 	return errors.Join(err, w.Close())

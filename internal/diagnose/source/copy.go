@@ -41,11 +41,12 @@ func (s *Source) copyPast(ctx context.Context, from, to time.Time) (*Source, err
 		target string
 		at     time.Time
 		body   []byte
+		took   time.Duration
 	}
 	var all []page
 	res, err := pages.Write(ctx, s, pages.Request{Instances: instances, Matchers: s.matchers, From: from, To: to, MaxBytes: mostCopied},
-		func(target string, at time.Time, body []byte) error {
-			all = append(all, page{target, at, slices.Clone(body)})
+		func(target string, at time.Time, body []byte, took time.Duration) error {
+			all = append(all, page{target, at, slices.Clone(body), took})
 			return nil
 		})
 	switch {
@@ -72,17 +73,17 @@ func (s *Source) copyPast(ctx context.Context, from, to time.Time) (*Source, err
 				t.Labels[string(name)] = string(value)
 			}
 		}
-		if err := out.appendPage(t, p.at, p.body); err != nil {
+		if err := out.appendPage(t, p.at, p.body, p.took); err != nil {
 			return nil, errors.Join(err, out.Close())
 		}
 	}
 	return out, nil
 }
 
-// appendPage stores a page; one without text is a scrape that failed.
-func (s *Source) appendPage(t embedded.Target, at time.Time, body []byte) error {
+// appendPage stores a page; one without text is a scrape that failed after so long.
+func (s *Source) appendPage(t embedded.Target, at time.Time, body []byte, took time.Duration) error {
 	if len(body) == 0 {
-		return s.store.AppendFailure(t, at)
+		return s.store.AppendFailureAfter(t, at, took)
 	}
 	_, err := s.store.Append(t, at, body, "", 0)
 	return err

@@ -51,7 +51,7 @@ type recorder struct {
 }
 
 // write adds a page, unless the recording is full.
-func (r *recorder) write(target string, at time.Time, body []byte) bool {
+func (r *recorder) write(target string, at time.Time, body []byte, took time.Duration) bool {
 	r.mu.Lock()
 	if r.Full = r.Full || r.bytes+int64(len(body)) > recording.MaxTotal; r.Full {
 		r.stop()
@@ -60,7 +60,7 @@ func (r *recorder) write(target string, at time.Time, body []byte) bool {
 	}
 	r.bytes += int64(len(body))
 	r.mu.Unlock()
-	if err := r.out.Add(target, at, body); err != nil {
+	if err := r.out.Add(target, at, body, took); err != nil {
 		r.mu.Lock()
 		r.err = errors.Join(r.err, err)
 		r.mu.Unlock()
@@ -75,15 +75,15 @@ func (r *recorder) writeHostPage(p hostmetrics.Page) {
 	if k := slices.IndexFunc(r.Targets, func(t Target) bool { return t.Instance == p.Server }); k >= 0 {
 		target = dialect.GPUsOf(recording.DirectoryName(r.Targets[k].Name()))
 	}
-	r.write(target, p.At, p.Body)
+	r.write(target, p.At, p.Body, 0)
 }
 
 func (r *recorder) writeScrape(p Scrape) {
-	body := p.Body.Raw
+	body, took := p.Body.Raw, time.Duration(0)
 	if p.Err != nil {
-		body = nil
+		body, took = nil, p.Body.Duration
 	}
-	if !r.write(r.Targets[p.Target].Name(), p.Body.At, body) {
+	if !r.write(r.Targets[p.Target].Name(), p.Body.At, body, took) {
 		return
 	}
 	r.mu.Lock()

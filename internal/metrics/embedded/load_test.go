@@ -22,7 +22,7 @@ func record(t *testing.T, pages ...string) *recording.Recording {
 	w, err := recording.Create(path)
 	must.Succeed(t, err)
 	for i, page := range pages {
-		must.Succeed(t, w.Add("r0", sec(float64(i)), []byte(page)))
+		must.Succeed(t, w.Add("r0", sec(float64(i)), []byte(page), 0))
 	}
 	must.Succeed(t, w.Close())
 	return open(t, path)

@@ -55,10 +55,10 @@ type Result struct {
 }
 
 // Write asks for the samples and calls add for every page, target by target and in the
-// order of time; an empty body is a scrape that failed. The names of the targets are
+// order of time; an empty body is a scrape that failed after so long, 0 where that is unknown. The names of the targets are
 // distinct; of a target alone on its instance it is the instance. It is an error when there
 // are none.
-func Write(ctx context.Context, q metrics.Querier, r Request, add func(target string, at time.Time, body []byte) error) (Result, error) {
+func Write(ctx context.Context, q metrics.Querier, r Request, add func(target string, at time.Time, body []byte, took time.Duration) error) (Result, error) {
 	if r.MaxBytes == 0 {
 		r.MaxBytes = MaxBytes
 	}
@@ -100,8 +100,9 @@ type target struct {
 }
 
 type scrape struct {
-	at model.Time
-	up bool
+	at   model.Time
+	up   bool
+	took time.Duration // of one that failed, 0 where it is unknown
 }
 
 // A series is what makes one line of each page.
@@ -131,7 +132,7 @@ func find(ctx context.Context, q metrics.Querier, r *Request) ([]target, error) 
 				t.name = fmt.Sprintf("%s-%d", instance, i+1)
 			}
 			for _, v := range up.Values {
-				t.scrapes = append(t.scrapes, scrape{v.Timestamp, v.Value != 0})
+				t.scrapes = append(t.scrapes, scrape{at: v.Timestamp, up: v.Value != 0})
 			}
 			out = append(out, t)
 		}
@@ -169,6 +170,9 @@ func (t *target) prepareSeries(m model.Matrix) {
 	most := 0
 	for i, s := range m {
 		name := string(s.Metric[model.MetricNameLabel])
+		if name == "scrape_duration_seconds" {
+			t.timeFailures(s.Values)
+		}
 		if name == "" || ofTheScrape(name) || len(s.Values) == 0 {
 			continue
 		}
@@ -181,7 +185,18 @@ func (t *target) prepareSeries(m model.Matrix) {
 	slices.SortFunc(t.series, func(a, b series) int { return cmp.Or(cmp.Compare(a.family, b.family), cmp.Compare(a.line, b.line)) })
 	if len(t.scrapes) == 0 && len(t.series) > 0 { // nobody stored when it was scraped: as often as its most complete series
 		for _, v := range m[most].Values {
-			t.scrapes = append(t.scrapes, scrape{v.Timestamp, true})
+			t.scrapes = append(t.scrapes, scrape{at: v.Timestamp, up: true})
+		}
+	}
+}
+
+// timeFailures notes how long scrapes took that failed.
+func (t *target) timeFailures(took []model.SamplePair) {
+	for i := range t.scrapes {
+		s := &t.scrapes[i]
+		k, known := slices.BinarySearchFunc(took, s.at, func(v model.SamplePair, at model.Time) int { return cmp.Compare(v.Timestamp, at) })
+		if known && !s.up && took[k].Value > 0 && took[k].Value < model.SampleValue(time.Hour.Seconds()) {
+			s.took = time.Duration(float64(took[k].Value) * float64(time.Second))
 		}
 	}
 }
@@ -256,7 +271,7 @@ var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 const number = 8
 
 // write makes the pages of a target, within so many bytes.
-func (t *target) write(ctx context.Context, budget int64, res *Result, add func(string, time.Time, []byte) error) error {
+func (t *target) write(ctx context.Context, budget int64, res *Result, add func(string, time.Time, []byte, time.Duration) error) error {
 	estimate := int64(0)
 	for i := range t.series {
 		estimate += int64(len(t.series[i].line)+number) * int64(len(t.series[i].values))
@@ -298,13 +313,13 @@ func (t *target) write(ctx context.Context, budget int64, res *Result, add func(
 		if s.up && page.Len() > 0 && kept {
 			res.Pages++
 			res.Bytes += int64(page.Len())
-			if err := add(t.name, s.at.Time(), bytes.Clone(page.Bytes())); err != nil {
+			if err := add(t.name, s.at.Time(), bytes.Clone(page.Bytes()), 0); err != nil {
 				return err
 			}
 		}
 		if !s.up {
 			res.Failed++
-			if err := add(t.name, s.at.Time(), nil); err != nil {
+			if err := add(t.name, s.at.Time(), nil, s.took); err != nil {
 				return err
 			}
 		}

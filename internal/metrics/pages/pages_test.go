@@ -191,6 +191,32 @@ func TestOnlyWhatIsAskedFor(t *testing.T) {
 	}
 }
 
+// TestHowLongAFailureTookIsKept: a refusal and a timeout are told apart in a recording of what was stored.
+func TestHowLongAFailureTookIsKept(t *testing.T) {
+	store := embeddedtest.New(t)
+	target := embedded.Target{Instance: "a:1"}
+	for i, took := range []time.Duration{0, 3 * time.Millisecond, 10 * time.Second, 0} {
+		at := end.Add(time.Duration(i-3) * 15 * time.Second)
+		if i == 0 {
+			embeddedtest.Append(t, store, target, at, "a_b 1\n")
+			continue
+		}
+		must.Succeed(t, store.AppendFailureAfter(target, at, took))
+	}
+	again, _, _, _ := rewrite(t, store, pages.Request{Instances: []string{"a:1"}, From: end.Add(-time.Minute), To: end})
+	m, err := again.Samples(t.Context(), `scrape_duration_seconds`, end, time.Minute)
+	must.Succeed(t, err)
+	var got []float64
+	for _, s := range m {
+		for _, v := range s.Values {
+			got = append(got, float64(v.Value))
+		}
+	}
+	if want := []float64{0.003, 10}; !slices.Equal(got, want) {
+		t.Errorf("failures took %v s, want %v and one that is not known", got, want)
+	}
+}
+
 func TestTooMuchIsThinnedOut(t *testing.T) {
 	store, first, last := embeddedtest.Open(t, recordings+"thrashing-deep.tar.zst", nil)
 	r := pages.Request{Instances: instances(store), From: first.Add(-time.Second), To: last, MaxBytes: 1 << 20}
@@ -206,7 +232,7 @@ func TestTooMuchIsThinnedOut(t *testing.T) {
 
 func TestNothingStored(t *testing.T) {
 	store := labelled(t, embedded.Target{Instance: "a:1"})
-	add := func(string, time.Time, []byte) error { t.Error("a page is written"); return nil }
+	add := func(string, time.Time, []byte, time.Duration) error { t.Error("a page is written"); return nil }
 	for _, r := range []pages.Request{
 		{Instances: []string{"c:1"}, From: end.Add(-time.Minute), To: end},
 		{Instances: []string{"a:1"}, From: end.Add(-time.Hour), To: end.Add(-30 * time.Minute)},
@@ -221,7 +247,7 @@ func TestNothingStored(t *testing.T) {
 func TestItEnds(t *testing.T) {
 	store := labelled(t, embedded.Target{Instance: "a:1"})
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := pages.Write(ctx, store, pages.Request{Instances: []string{"a:1"}, From: end.Add(-time.Minute), To: end}, func(string, time.Time, []byte) error {
+	_, err := pages.Write(ctx, store, pages.Request{Instances: []string{"a:1"}, From: end.Add(-time.Minute), To: end}, func(string, time.Time, []byte, time.Duration) error {
 		cancel()
 		return nil
 	})

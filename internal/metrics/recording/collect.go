@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
@@ -44,6 +45,7 @@ type found struct {
 	at   int64
 	loc  location
 	size int64
+	took time.Duration // of one that failed, 0 where it is unknown
 }
 
 // kind is what a file's name says it is.
@@ -177,8 +179,8 @@ func (c *collector) addNotes(dir string, text io.Reader) error {
 	return nil
 }
 
-func (c *collector) add(dir string, at int64, loc location, size int64) {
-	c.found = append(c.found, found{dir, at, loc, size})
+func (c *collector) add(dir string, at int64, loc location, size int64, took time.Duration) {
+	c.found = append(c.found, found{dir, at, loc, size, took})
 }
 
 func (c *collector) warn(format string, args ...any) {
@@ -207,7 +209,7 @@ func (c *collector) finish(r *Recording) error {
 		index[dir], _ = slices.BinarySearch(r.targets, n)
 	}
 	for _, f := range c.found {
-		r.files = append(r.files, file{at: f.at, target: index[f.dir], loc: f.loc, size: f.size})
+		r.files = append(r.files, file{at: f.at, target: index[f.dir], loc: f.loc, size: f.size, took: f.took})
 	}
 	slices.SortStableFunc(r.files, func(a, b file) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.target, b.target))

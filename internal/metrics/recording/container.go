@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -65,7 +66,7 @@ func (c *collector) inDirectory(st *paths, rel string, d fs.DirEntry) error {
 		return errors.Join(c.addNotes(dir, f), f.Close())
 	}
 	st.names = append(st.names, rel)
-	c.add(dir, at, location(len(st.names)-1), info.Size())
+	c.add(dir, at, location(len(st.names)-1), info.Size(), 0)
 	return nil
 }
 
@@ -136,7 +137,7 @@ func (c *collector) single(path string, info fs.FileInfo) (store, error) {
 		at = info.ModTime().UnixMilli()
 		c.warn("used the file's date as the time of its only page")
 	}
-	c.add("", at, 0, info.Size())
+	c.add("", at, 0, info.Size(), 0)
 	return &paths{root: filepath.Dir(path), names: []string{name}}, nil
 }
 
@@ -210,7 +211,11 @@ func (c *collector) inArchive(sp *spool, t *tar.Reader, h *tar.Header) error {
 	}
 	loc, err := sp.add(t, h.Size)
 	if err == nil {
-		c.add(dir, at, loc, h.Size)
+		took := h.ModTime.Sub(time.UnixMilli(at))
+		if h.Size > 0 || took < 0 || took > dated {
+			took = 0
+		}
+		c.add(dir, at, loc, h.Size, took)
 	}
 	return err
 }

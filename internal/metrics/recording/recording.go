@@ -49,9 +49,8 @@ type Scrape struct {
 	Target string    // its directory
 	At     time.Time // its name
 	Body   []byte    // the raw page; empty when the scrape failed
-	// Took is about how long one that failed took, where the times of the scrapes tell: a
-	// scraper that waits for one before it asks for the next is late after a slow one. 0 is
-	// unknown.
+	// Took is about how long one that failed took, where the time of its file in an archive or those of the scrapes
+	// tell: a scraper that waits for one before it asks for the next is late after a slow one. 0 is unknown.
 	Took time.Duration
 }
 
@@ -92,6 +91,7 @@ type file struct {
 	target int   // index into targets
 	loc    location
 	size   int64
+	took   time.Duration // by the time of the file of one that failed, 0 where that does not tell
 }
 
 // store gives back the pages that were found when the recording was opened.
@@ -197,6 +197,7 @@ const (
 	longest    = 15 * time.Second // that a scraper waits; what is longer is a pause of its own
 	telling    = 2 * time.Second  // a pace that shows that a scrape failed at once
 	leastPaces = 5                // scrapes that show a pace
+	dated      = time.Minute      // what the time of a file is later is how long its scrape took, and more is something else
 )
 
 // durations returns how long each scrape that failed took, by the time of the next one: those
@@ -216,6 +217,10 @@ func (r *Recording) durations() []time.Duration {
 	}
 	for i, f := range r.files {
 		all := gaps[f.target]
+		if f.took > 0 {
+			out[i] = f.took
+			continue
+		}
 		if len(all) < leastPaces {
 			out[i] = 0
 			continue

@@ -83,9 +83,10 @@ func newSink(path string) (sink, error) {
 	return &tarSink{file: f, z: z, tar: tar.NewWriter(z)}, nil
 }
 
-// Add writes one scrape; an empty body stands for one that failed. The target is
-// an address or a name, and its directory never shows user, password or query.
-func (w *Writer) Add(target string, at time.Time, body []byte) error {
+// Add writes one scrape; an empty body stands for one that failed, of which an archive keeps how long it took, 0 where
+// that is unknown, as the time of its file. The target is an address or a name, and its directory never shows user,
+// password or query.
+func (w *Writer) Add(target string, at time.Time, body []byte, took time.Duration) error {
 	ms := at.UnixMilli()
 	if ms < 0 || ms > maxUnixMilli {
 		return fmt.Errorf("write recording %s: time %s is not between 1970 and 2262", w.path, at.UTC().Format(time.RFC3339))
@@ -95,7 +96,7 @@ func (w *Writer) Add(target string, at time.Time, body []byte) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.put(w.directory(target)+"/"+strconv.FormatInt(ms, 10)+".prom", at, body)
+	return w.put(w.directory(target)+"/"+strconv.FormatInt(ms, 10)+".prom", at.Add(took), body)
 }
 
 // notes is the file beside the targets that holds Notes.
@@ -248,6 +249,9 @@ type tarSink struct {
 
 func (s *tarSink) put(name string, at time.Time, body []byte) error {
 	h := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(body)), ModTime: at.Truncate(time.Second), Typeflag: tar.TypeReg}
+	if len(body) == 0 {
+		h.ModTime, h.Format = at.Round(time.Millisecond), tar.FormatPAX // the others have whole seconds
+	}
 	if err := s.tar.WriteHeader(h); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,9 +27,9 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 			must.Succeed(t, err)
 			for _, err := range []error{
 				w.SetMeta([]byte("first")),
-				w.Add("http://user:secret@vllm-0:8000/metrics?token=secret", time.UnixMilli(1000), []byte("a_b 1\n")),
-				w.Add("vllm-1:8000", time.UnixMilli(1000), nil),
-				w.Add("http://user:secret@vllm-0:8000/metrics?token=secret", time.UnixMilli(2000), []byte("a_b 2\n")),
+				w.Add("http://user:secret@vllm-0:8000/metrics?token=secret", time.UnixMilli(1000), []byte("a_b 1\n"), 0),
+				w.Add("vllm-1:8000", time.UnixMilli(1000), nil, 0),
+				w.Add("http://user:secret@vllm-0:8000/metrics?token=secret", time.UnixMilli(2000), []byte("a_b 2\n"), 0),
 				w.SetMeta([]byte("second")),
 				w.Close(),
 				w.Close(),
@@ -40,10 +41,36 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 			if len(r.Warnings()) > 0 {
 				t.Errorf("warnings %q", r.Warnings())
 			}
-			if err := w.Add("a", time.UnixMilli(1), nil); !errors.Is(err, os.ErrClosed) {
+			if err := w.Add("a", time.UnixMilli(1), nil, 0); !errors.Is(err, os.ErrClosed) {
 				t.Errorf("Add after Close: %v", err)
 			}
 		})
+	}
+}
+
+// TestAnArchiveKeepsHowLongAFailureTook: what is packed much later, and a directory, do not tell.
+func TestAnArchiveKeepsHowLongAFailureTook(t *testing.T) {
+	for _, name := range names {
+		path := filepath.Join(t.TempDir(), name)
+		w, err := Create(path)
+		must.Succeed(t, err)
+		took := []time.Duration{3 * time.Millisecond, 10 * time.Second, 0, time.Hour}
+		for i, took := range took {
+			must.Succeed(t, w.Add("a", time.UnixMilli(15_000*int64(i+1)), nil, took))
+		}
+		must.Succeed(t, w.Close())
+		want := []time.Duration{took[0], took[1], 0, 0}
+		if name == "rec" { // a directory
+			want = make([]time.Duration, len(took))
+		}
+		var got []time.Duration
+		must.Succeed(t, mustOpen(t, path).Scrapes(func(s Scrape) error {
+			got = append(got, s.Took)
+			return nil
+		}))
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: failures took %v, want %v", name, got, want)
+		}
 	}
 }
 
@@ -53,7 +80,7 @@ func TestAPartHasNothingOfOthers(t *testing.T) {
 	w, err := Create(whole)
 	must.Succeed(t, err)
 	for _, target := range []string{"a b", "a_b", "c"} {
-		must.Succeed(t, w.Add(target, time.UnixMilli(1000), []byte("of "+target)))
+		must.Succeed(t, w.Add(target, time.UnixMilli(1000), []byte("of "+target), 0))
 	}
 	must.Succeed(t, w.SetMeta([]byte("of all")))
 	must.Succeed(t, w.Close())
@@ -84,7 +111,7 @@ func TestAnInterruptedRecordingIsReadable(t *testing.T) {
 			var want []string
 			for i := range 20 {
 				page := metricstest.Page(i)
-				must.Succeed(t, w.Add("a", time.UnixMilli(int64(i)), page))
+				must.Succeed(t, w.Add("a", time.UnixMilli(int64(i)), page, 0))
 				want = append(want, fmt.Sprintf("a@%d %s", i, page))
 			}
 			// The writer is still open: this is what is left when it is killed.
@@ -102,7 +129,7 @@ func TestARecordingIsSmall(t *testing.T) {
 	for i := range 240 {
 		page := metricstest.Page(1000 + 7*i)
 		raw += len(page)
-		must.Succeed(t, w.Add("a", time.Unix(int64(i), 0), page))
+		must.Succeed(t, w.Add("a", time.Unix(int64(i), 0), page, 0))
 	}
 	must.Succeed(t, w.Close())
 	info, err := os.Stat(path)
@@ -156,7 +183,7 @@ func TestTargetsWithOneNameStayApart(t *testing.T) {
 	w, err := Create(path)
 	must.Succeed(t, err)
 	for _, target := range []string{"http://a", "https://a", "http://a"} {
-		must.Succeed(t, w.Add(target, time.UnixMilli(int64(len(w.used))), []byte(target)))
+		must.Succeed(t, w.Add(target, time.UnixMilli(int64(len(w.used))), []byte(target), 0))
 	}
 	must.Succeed(t, w.Close())
 	wantList(t, mustOpen(t, path), "a@0 http://a", "a-2@1 https://a", "a@2 http://a")
@@ -168,15 +195,15 @@ func TestWhatCouldNotBeReadIsNotWritten(t *testing.T) {
 	must.Succeed(t, err)
 	for name, err := range map[string]error{
 		"large notes":       w.SetMeta(make([]byte, maxNotes+1)),
-		"a large page":      w.Add("a", time.UnixMilli(1), make([]byte, MaxEntry+1)),
-		"a time before all": w.Add("a", time.Time{}, nil),
-		"a time after all":  w.Add("a", time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), nil),
+		"a large page":      w.Add("a", time.UnixMilli(1), make([]byte, MaxEntry+1), 0),
+		"a time before all": w.Add("a", time.Time{}, nil, 0),
+		"a time after all":  w.Add("a", time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), nil, 0),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	must.Succeed(t, errors.Join(w.Add("a", time.UnixMilli(2), []byte("x")), w.Close()))
+	must.Succeed(t, errors.Join(w.Add("a", time.UnixMilli(2), []byte("x"), 0), w.Close()))
 	wantList(t, mustOpen(t, path), "a@2 x")
 }
 
@@ -188,7 +215,7 @@ func TestTargetsMayBeWrittenTogether(t *testing.T) {
 	for i := range 4 {
 		wg.Go(func() {
 			for j := range 25 {
-				if err := w.Add(fmt.Sprint("t", i), time.UnixMilli(int64(j)), []byte("x")); err != nil {
+				if err := w.Add(fmt.Sprint("t", i), time.UnixMilli(int64(j)), []byte("x"), 0); err != nil {
 					t.Error(err)
 				}
 			}

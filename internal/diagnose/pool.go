@@ -381,7 +381,7 @@ func (p *pool) quietVerdict() Verdict {
 const notCertain = "Not certain yet: "
 
 // pastOnly is what is open where a server is compared with its own past alone.
-const pastOnly = "; no worse than its own past, which may contain the same fault: check with --baseline or --slo"
+const pastOnly = "; it matches its own history, but the fault may be older: check with --baseline or --slo"
 
 // cannotTell says why there is no verdict.
 func (p *pool) cannotTell(known, total int) string {

@@ -400,7 +400,7 @@ func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[
 		why := "no threshold is known"
 		p.When.Signals(func(s *indicator.Signal) {
 			if !b.cfg.Deployment.HasSignal(s) {
-				why = "these servers cannot tell " + s.Name
+				why = "these servers do not expose " + s.Name
 			}
 		})
 		b.out.Warnings = append(b.out.Warnings, fmt.Sprintf("no alert for %s: %s", p.ID, why))

@@ -63,9 +63,9 @@ func (q *quantity) missing(less bool) string {
 		return "histograms do not show which answer belongs to which prompt: use sixty simulate --trace with the requests"
 	}
 	if less {
-		return "some requests wait less than a queue would make them, for example because clients leave or some overtake: use sixty simulate --trace with the requests"
+		return "clients may cancel, or priorities may reorder requests: replay the requests with sixty simulate --trace"
 	}
-	return "requests wait outside the engine: see a gateway's log, or run sixty bench"
+	return "requests wait outside the engine: read the gateway's log, or run sixty bench"
 }
 
 // estimates makes one estimate of each quantity of several outcomes of the same

@@ -171,7 +171,7 @@ func unknown() diagnose.Diagnosis {
 		Verdict:  diagnose.Verdict{ID: diagnose.InsufficientData, Summary: "Cannot tell: shop:9000: exposes 212 metrics, none of an inference server", Targets: []string{}, Confidence: math.NaN()},
 		Findings: []diagnose.Finding{unchecked(saturation), unchecked(slowDecode)},
 		Coverage: []diagnose.Gap{
-			{ID: "saturation", Missing: []string{"Sustained queue length: no samples"}},
+			{ID: "saturation", Missing: []string{"Minimum queue length: no samples"}},
 			{ID: "slow-decode", Missing: []string{"ITL P50: no samples", "ITL mean: no samples", "TTFT P95: no samples"}},
 		},
 		Targets:  []diagnose.Target{{Name: "shop:9000", Problem: "exposes 212 metrics, none of an inference server"}},

@@ -157,7 +157,7 @@ func whereSince(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string
 		since := "since " + clock(t, d.At) + ", " + ago + " ago"
 		switch {
 		case v.SinceAtLeast:
-			since = "for at least " + ago + " (since watching began)"
+			since = "already there when watching began, " + ago + " ago"
 		case !t.Before(d.At):
 			since = "since " + clock(t, d.At)
 		}
@@ -625,7 +625,7 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 // baselineWords say where a baseline comes from.
 var baselineWords = map[diagnose.BaselineSource]string{
 	diagnose.History:  "earlier samples",
-	diagnose.Lifetime: "the average since the server started, load tests included (from its counters)",
+	diagnose.Lifetime: "lifetime average, from its counters",
 	diagnose.File:     "from --baseline",
 }
 

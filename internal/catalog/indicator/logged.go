@@ -5,7 +5,7 @@ package indicator
 var (
 	LoggedQueue = logged("logged_queue", "Queue against the batch", Times,
 		Div(WaitingFloor.Expr, AtLeast(Running.Expr, 1)),
-		"The sustained queue length over the mean batch: in order of arrival a request waits for this many times as "+
+		"The minimum queue length over the mean batch: in order of arrival a request waits for this many times as "+
 			"long as an answer takes (Little's law: Operations Research 9, 1961).")
 	LoggedOutput = logged("logged_output", "Generated tokens, by the log", TokensPerSecond, GenerationTokenRate.Expr,
 		"Output tokens per second, as the log's lines have them.")
@@ -32,7 +32,7 @@ var (
 			"fewer than three times as many requests as run: a few long answers may hold ever more.",
 	}
 	KVFloorRise = &Signal{
-		Name: "kv_floor_rise", Title: "Rise of the least KV cache usage", Unit: Ratio, MinPast: MinTrend,
+		Name: "kv_floor_rise", Title: "Rise of the minimum KV usage", Unit: Ratio, MinPast: MinTrend,
 		Expr: Max(Sub(Lowest("vllm:kv_cache_usage_perc"), Lowest("vllm:kv_cache_usage_perc").In(PastMark))),
 		Doc: "The lowest KV cache usage in the window less the lowest in the available history: what is freed now and then " +
 			"does not count.",

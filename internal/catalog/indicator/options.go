@@ -19,7 +19,7 @@ var (
 		Hint: "only with --speculative-config",
 	}
 	SpeculationAccepted = &Signal{
-		Name: "speculation_accepted", Title: "Drafted tokens accepted", Unit: Ratio,
+		Name: "speculation_accepted", Title: "Draft acceptance ratio", Unit: Ratio,
 		Panel: &Panel{ID: 812, Row: 810, Width: 8, Max: 1},
 		Expr: Div(
 			SumRate("vllm:spec_decode_num_accepted_tokens_total"),
@@ -149,7 +149,7 @@ var (
 	}
 	// FetchedPerLease tells decode servers that are slow, or leases that are short, from none that fetches.
 	FetchedPerLease = &Signal{
-		Name: "kv_fetched_per_lease", Title: "Fetched KV caches for one left", Unit: Times, Fleet: true, Optional: true,
+		Name: "kv_fetched_per_lease", Title: "KV fetches per expired lease", Unit: Times, Fleet: true, Optional: true,
 		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Div(
 			Sum(Increase("vllm:nixl_xfer_time_seconds_count")).By(Fleet...),
 			AtLeast(Sum(Increase("vllm:nixl_num_kv_expired_reqs_total")).By(Fleet...), 1)), Fleet),
@@ -158,7 +158,7 @@ var (
 	}
 	// HeldIdle tells blocks that are held for somebody else: usage counts no free cached block.
 	HeldIdle = &Signal{
-		Name: "kv_held_idle", Title: "KV cache held while none runs", Unit: Ratio,
+		Name: "kv_held_idle", Title: "KV cache held while idle", Unit: Ratio,
 		Expr: And(heldIdle, Sum(Now("vllm:nixl_num_kv_expired_reqs_total"))),
 		Otherwise: []Alternative{{
 			Without: "vllm:nixl_num_kv_expired_reqs_total", With: "vllm:mooncake_num_kv_expired_reqs_total",
@@ -169,7 +169,7 @@ var (
 		Hint: hintTransfer,
 	}
 	TierHitRatio = &Signal{
-		Name: "kv_tier_hit_ratio", Title: "Hits in the outer KV cache", Unit: Ratio,
+		Name: "kv_tier_hit_ratio", Title: "External KV cache hit ratio", Unit: Ratio,
 		Panel: &Panel{ID: 805, Row: 800, Width: 8, Max: 1},
 		Expr:  Div(SumRate("vllm:external_prefix_cache_hits_total"), AtLeast(SumRate("vllm:external_prefix_cache_queries_total"), 0.01)),
 		Otherwise: []Alternative{{
@@ -180,12 +180,12 @@ var (
 			"on a disk, in a store, or on the prefill server; 0 where none is asked. LMCache, where it alone tells, is asked for whole prompts.",
 		Hint: hintTier,
 	}
-	TierQueryRate = rate("kv_tier_query_rate", "Look-ups in the outer KV cache", TokensPerSecond, "vllm:external_prefix_cache_queries_total",
+	TierQueryRate = rate("kv_tier_query_rate", "External KV cache look-ups", TokensPerSecond, "vllm:external_prefix_cache_queries_total",
 		"Prompt tokens that a KV connector is asked for.").otherwise(Alternative{
 		Without: "vllm:external_prefix_cache_queries_total", With: lookedUp, Expr: SumRate(lookedUp),
 	})
 	OffloadPace = &Signal{
-		Name: "kv_offload_pace", Title: "Load of 1 GiB from host memory", Unit: Seconds,
+		Name: "kv_offload_pace", Title: "Time to load 1 GiB from the host", Unit: Seconds,
 		Otherwise: []Alternative{{ // LMCache times its stores in milliseconds (v1/storage_backend/connector, 0.5.6)
 			Without: "vllm:kv_offload_total_bytes_total", With: fromStore,
 			Expr: Div(Mul(SumRate("lmcache:remote_time_to_get_sum"), Number(1<<30/1e3)), Some(SumRate(fromStore))),
@@ -223,7 +223,7 @@ var (
 		func(r Roles) Aggregate { return CountOf(And(answering, r.Decode)) },
 		"Servers of the model that receive KV caches.")
 	TransferredShare = &Signal{
-		Name: "kv_transferred_share", Title: "Prompt tokens from elsewhere", Unit: Ratio,
+		Name: "kv_transferred_share", Title: "Prompt tokens transferred, share", Unit: Ratio,
 		Panel: &Panel{ID: 804, Row: 800, Width: 8, Max: 1},
 		Expr: Div(
 			SumRate("vllm:prompt_tokens_by_source_total", Is("source", "external_kv_transfer")),

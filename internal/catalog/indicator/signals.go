@@ -82,7 +82,7 @@ var (
 	// the same requests, those that ended, so that their difference is a time; the mean
 	// TTFT is of others, those that began.
 	UnseenWait = &Signal{
-		Name: "unseen_wait_mean", Title: "Wait outside queue and inference", Unit: Seconds, Count: e2eFamily, MinCount: minForMedian,
+		Name: "unseen_wait_mean", Title: "API server overhead", Unit: Seconds, Count: e2eFamily, MinCount: minForMedian,
 		Expr: NotNegative(Div(
 			Sub(
 				Sub(SumRate("vllm:e2e_request_latency_seconds_sum"), SumRate("vllm:request_queue_time_seconds_sum")),
@@ -94,7 +94,7 @@ var (
 
 	// PrefillShare tells a late first token that is computed from one that waits.
 	PrefillShare = &Signal{
-		Name: "prefill_share", Title: "Prefill's share of TTFT", Unit: Ratio, Count: prefillFamily, MinCount: minForMedian,
+		Name: "prefill_share", Title: "Prefill share of TTFT", Unit: Ratio, Count: prefillFamily, MinCount: minForMedian,
 		Expr: Div(
 			MeanOf("vllm:request_prefill_time_seconds"),
 			MeanOf("vllm:time_to_first_token_seconds")),
@@ -104,7 +104,7 @@ var (
 	// PrefillOfBatch tells seats that answers are made in from those that prompts pass
 	// through.
 	PrefillOfBatch = &Signal{
-		Name: "prefill_share_of_batch", Title: "Prefill, share of batch", Unit: Ratio, Optional: true,
+		Name: "prefill_share_of_batch", Title: "Prefill share of the batch", Unit: Ratio, Optional: true,
 		Expr: OrZero(
 			Div(
 				SumRate("vllm:request_prefill_time_seconds_sum"),
@@ -142,7 +142,7 @@ var (
 			"on.")
 	// CutAnswers are those that a user sees end in the middle of a sentence.
 	CutAnswers = &Signal{
-		Name: "cut_answers", Title: "Answers that ended at their limit", Unit: Ratio,
+		Name: "cut_answers", Title: "Answers cut at their limit", Unit: Ratio,
 		Panel: &Panel{
 			ID: 607, Row: 600, Width: 24, Max: 1,
 			Doc: "A rise without longer prompts or smaller limits is a model that does not stop.",
@@ -179,7 +179,7 @@ var (
 		Doc:  "Mean prompt length, cached tokens included, of the requests that reached a first token: known earlier than the histogram, which waits for the end of the request.",
 	}
 	ComputedTokens = &Signal{
-		Name: "computed_prompt_tokens", Title: "Computed tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: 1,
+		Name: "computed_prompt_tokens", Title: "Computed prompt tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: 1,
 		Otherwise: []Alternative{
 			{
 				Without: "vllm:prompt_tokens_by_source_total", With: "vllm:request_prefill_kv_computed_tokens_sum",
@@ -203,7 +203,7 @@ var (
 	PromptTokensP99 = quantile("prompt_tokens_p99", "Prompt tokens P99", Tokens, 0.99, promptFamily,
 		"Prompt length of finished requests.")
 	PromptTail = &Signal{
-		Name: "prompt_tail", Title: "Prompt tokens P99 over P50", Unit: Times, Count: promptFamily, MinCount: minForTail,
+		Name: "prompt_tail", Title: "Prompt tokens, P99 / P50", Unit: Times, Count: promptFamily, MinCount: minForTail,
 		Expr: Div(
 			QuantileOf(0.99, SumRate(promptFamily+"_bucket").By(Bound...)),
 			QuantileOf(0.5, SumRate(promptFamily+"_bucket").By(Bound...))),
@@ -242,12 +242,12 @@ var (
 		Doc:  "The batch size half of the time: the decode batch of a steady server.",
 	}
 	RunningPeak = &Signal{
-		Name: "running_peak", Title: "Running requests, highest seen", Unit: Requests,
+		Name: "running_peak", Title: "Peak running requests", Unit: Requests,
 		Expr: Sum(Highest("vllm:num_requests_running").In(PastMark)),
 		Doc:  "The largest running batch seen. Where the queue is not empty its plateau is max_num_seqs, which vLLM does not export.",
 	}
 	RunningPinned = &Signal{
-		Name: "running_pinned", Title: "Batch, share of its highest", Unit: Ratio,
+		Name: "running_pinned", Title: "Batch size / its peak", Unit: Ratio,
 		Expr: Div(Sum(Share(0.5, "vllm:num_requests_running")), Sum(Highest("vllm:num_requests_running").In(PastMark))),
 		Doc:  "Median running count over the highest seen: near 1 when the batch is at a limit.",
 	}
@@ -258,7 +258,7 @@ var (
 	// WaitingFloor is the queue that is always there: a burst that clears
 	// leaves it at zero.
 	WaitingFloor = &Signal{
-		Name: "waiting_floor", Held: true, Title: "Sustained queue length", Unit: Requests,
+		Name: "waiting_floor", Held: true, Title: "Minimum queue length", Unit: Requests,
 		Expr: Sum(Share(0.3, "vllm:num_requests_waiting")),
 		Doc:  "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form and clear.",
 	}
@@ -266,10 +266,10 @@ var (
 	QueueBatches = &Signal{
 		Name: "queue_batches", Held: true, Title: "Queue per running request", Unit: Times, Optional: true,
 		Expr: Div(WaitingFloor.Expr, Some(Running.Expr)),
-		Doc:  "The sustained queue length over the mean batch: 2 if two wait for each that runs.",
+		Doc:  "The minimum queue length over the mean batch: 2 if two wait for each that runs.",
 	}
 	WaitingGrowth = &Signal{
-		Name: "waiting_growth", Title: "Growth of the queue", Unit: RequestsPerSecond,
+		Name: "waiting_growth", Title: "Queue growth", Unit: RequestsPerSecond,
 		Expr: Sum(Slope("vllm:num_requests_waiting")),
 		Doc:  "Slope of the number of waiting requests: arrivals minus service. A long positive slope means that demand exceeds capacity.",
 	}
@@ -281,7 +281,7 @@ var (
 	// DeferredShare tells a queue for capacity from one for something else. The scheduler
 	// passes over what is deferred, so that later requests go first.
 	DeferredShare = &Signal{
-		Name: "waiting_deferred_share", Title: "Deferred part of the queue", Unit: Ratio, Optional: true,
+		Name: "waiting_deferred_share", Title: "Deferred share of the queue", Unit: Ratio, Optional: true,
 		Expr: Div(
 			SumMean("vllm:num_requests_waiting_by_reason", Is("reason", "deferred")),
 			Some(SumMean("vllm:num_requests_waiting"))),
@@ -291,7 +291,7 @@ var (
 	// QueueAge is a wait whatever the order of service: that of a queue that is passed over
 	// shows in no percentile of those that were served.
 	QueueAge = &Signal{
-		Name: "queue_age", Held: true, Title: "Queue over request rate", Unit: Seconds,
+		Name: "queue_age", Held: true, Title: "Queue length / request rate", Unit: Seconds,
 		Expr: OrZero(Max(Or(
 			Div(SumMean("vllm:num_requests_waiting").By(Rank...), Some(SumRate(ttftFamily+"_count").By(Rank...))).On(Rank...),
 			waitingAge)), SumMean("vllm:num_requests_waiting")),
@@ -311,11 +311,11 @@ var (
 	}
 	// RankWait finds a rank that starves among others that do not.
 	RankWait = &Signal{
-		Name: "rank_wait", Held: true, Title: "Wait on the rank with most waiting", Unit: Seconds, OfRanks: true,
+		Name: "rank_wait", Held: true, Title: "Wait on the longest rank queue", Unit: Seconds, OfRanks: true,
 		Expr: OrZero(Mul(Max(Or(
 			Div(Sum(Share(0.3, "vllm:num_requests_waiting")).By(Rank...), Some(SumRate(ttftFamily+"_count").By(Rank...))).On(Rank...),
 			Where(waitingAge, ">=", Number(noHiccup)))), Test(Ranks.Expr, ">", Number(1))), SumMean("vllm:num_requests_waiting")),
-		Doc: "The sustained queue of a data-parallel rank over its own rate of first tokens (Little's law), of the rank " +
+		Doc: "The minimum queue of a data-parallel rank over its own rate of first tokens (Little's law), of the rank " +
 			"where that is longest: percentiles of all ranks together hide one that is full. 0 with one rank.",
 	}
 	// WaitingOnRank and KVUsageOfRank name the ranks.
@@ -355,21 +355,21 @@ var (
 	}
 	// WaitTimes tells who is passed over from who is only less patient than others.
 	WaitTimes = &Signal{
-		Name: "unanswered_wait_times", Title: "Unanswered wait over TTFT", Unit: Times, Optional: true,
+		Name: "unanswered_wait_times", Title: "Unanswered wait / TTFT", Unit: Times, Optional: true,
 		Expr: Div(waitBesides(true), Some(MeanOf(ttftFamily))), Otherwise: []Alternative{{
 			Without: "http_requests_total", Expr: Div(waitBesides(false), Some(MeanOf(ttftFamily))),
 		}},
 		Doc: "Mean wait of requests without a first token, over the mean time to the first token of the others. In the order of arrival about 1 if clients leave, and less if none does.",
 	}
 	InFlightFloor = &Signal{
-		Name: "in_flight_floor", Held: true, Title: "Requests always in flight", Unit: Requests,
+		Name: "in_flight_floor", Held: true, Title: "Minimum requests in flight", Unit: Requests,
 		Expr: Add(Sum(Lowest("vllm:num_requests_running").In(ShortMark)), Sum(Lowest("vllm:num_requests_waiting").In(ShortMark))),
 		Doc:  "Running and waiting requests at their lowest in the last moments: the engine's work.",
 	}
 	// BusyFloor is InFlightFloor over the longest past: a few looks that all meet a
 	// request say little of the time between them.
 	BusyFloor = &Signal{
-		Name: "busy_floor", Title: "Sustained batch size", Unit: Requests,
+		Name: "busy_floor", Title: "Minimum batch size", Unit: Requests,
 		Expr: Sum(Share(0.1, "vllm:num_requests_running").In(PastMark)),
 		Doc:  "The number of running requests that was exceeded nine times of ten in the available history.",
 	}
@@ -394,7 +394,7 @@ var (
 	}
 	// StaleGauges are of an engine that has nothing to do.
 	StaleGauges = &Signal{
-		Name: "stale_gauges", Title: "Gauges of requests that are gone", Unit: Count, Scope: Instance, Optional: true,
+		Name: "stale_gauges", Title: "Stale request gauges", Unit: Count, Scope: Instance, Optional: true,
 		Expr: OrZero(allLeft, Sum(Now("vllm:num_requests_running"))),
 		Doc: "1 where the clients of the requests that the engine still shows left at once: as many connections closed and requests " +
 			"ended without a completion when its last token came, and none since. An engine without work takes no step, and its gauges keep their last value until the next request (vllm-project/vllm#22545).",
@@ -442,7 +442,7 @@ var (
 		Doc: "How many requests were evicted and recomputed. One in a burst is not an incident.",
 	}
 	PreemptionsLately = &Signal{
-		Name: "preemptions_lately", Title: "Preemptions in the history", Unit: Count,
+		Name: "preemptions_lately", Title: "Recent preemptions", Unit: Count,
 		Expr: Sum(Increase("vllm:num_preemptions_total").In(PastMark)),
 		Doc:  "How many requests were evicted in the available history. While a cache stays full and few are admitted, evictions become rare; that they came says what the queue waits for.",
 	}
@@ -533,7 +533,7 @@ var (
 		Hint: HTTPRate.Hint,
 	}
 	LeftNoQueue = &Signal{
-		Name: "left_no_queue", Title: "Requests left that no queue held", Unit: Requests, Scope: Instance,
+		Name: "left_no_queue", Title: "Requests that left unqueued", Unit: Requests, Scope: Instance,
 		Expr: BesideQueues(leftEarly(), "instance"),
 		Doc:  "Requests left without a first token, less the longest queue of the last four minutes; 0 where requests wait most of the time: those may have left from the queue of a rank that works.",
 		Hint: HTTPRate.Hint,
@@ -550,7 +550,7 @@ var (
 	}
 
 	Up = &Signal{
-		Scrapes: true, Name: "up", Title: "Scrapes that succeeded", Unit: Ratio, Scope: Instance,
+		Scrapes: true, Name: "up", Title: "Scrape success ratio", Unit: Ratio, Scope: Instance,
 		Expr: Min(Mean("up").In(ShortMark)),
 		Doc:  "Share of the last scrapes that succeeded. A failed scrape does not prove a dead server: compare /health (vllm-project/vllm#49983).",
 	}
@@ -559,7 +559,7 @@ var (
 		Expr: Min(Last("up").In(ShortMark)), Doc: "1 when the last scrape succeeded, 0 when it failed.",
 	}
 	FailedScrapes = &Signal{
-		Scrapes: true, Name: "failed_scrapes", Title: "Failed scrapes, recently", Unit: Count, Scope: Instance,
+		Scrapes: true, Name: "failed_scrapes", Title: "Recent failed scrapes", Unit: Count, Scope: Instance,
 		Expr: Max(Sub(Looks("up").In(ShortMark), Total("up").In(ShortMark))),
 		Doc:  "How many of the last scrapes failed.",
 	}
@@ -580,7 +580,7 @@ var (
 		Doc:  "1 when a scrape succeeded within the last six hours, or the available history, 0 when none did: the server is starting, or failed to start.",
 	}
 	Silence = &Signal{
-		Name: "silence", Title: "Time without a page", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Name: "silence", Title: "Time since the last page", Unit: Seconds, Scope: Instance, Scrapes: true,
 		Expr: Sub(Apply{Func: Time}, Max(Or(LastAbove("up").In(15*time.Minute), First("up").In(15*time.Minute)))),
 		Doc:  "Time since the last scrape that succeeded, to five seconds; a quarter of an hour or more counts as that.",
 	}
@@ -590,14 +590,14 @@ var (
 		Doc:  "The scrape interval: its activity is known at this resolution.",
 	}
 	Flaps = &Signal{
-		Name: "page_gaps", Title: "Gaps between pages, both ends", Unit: Count, Scope: Instance, Scrapes: true,
+		Name: "page_gaps", Title: "Gaps between scrapes", Unit: Count, Scope: Instance, Scrapes: true,
 		Expr:      Sub(gaps, Mul(Number(2), OrZero(Max(Changes("process_start_time_seconds").In(10*time.Minute)), gaps))),
 		Otherwise: []Alternative{{Without: "process_start_time_seconds", Expr: gaps}},
 		Doc:       "How often in ten minutes scrapes began to fail or to succeed again, restarts apart: once if a server is lost, and more often if its page is slow.",
 	}
 	// PageTook is 0 where nobody measured it.
 	PageTook = &Signal{
-		Name: "page_took", Title: "Time until a page came, recently", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Name: "page_took", Title: "Recent scrape duration", Unit: Seconds, Scope: Instance, Scrapes: true,
 		Expr: OrZero(Div(
 			Sub(Max(Total("scrape_duration_seconds").In(10*time.Minute)),
 				Mul(
@@ -608,13 +608,13 @@ var (
 		Doc: "Duration of the successful scrapes of the last ten minutes, where failed ones count as long as the last one; 0 if unknown: a recording has no durations.",
 	}
 	FailedAfter = &Signal{
-		Name: "failed_after", Title: "Last scrape took", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Name: "failed_after", Title: "Duration of the last scrape", Unit: Seconds, Scope: Instance, Scrapes: true,
 		Expr: Max(Last("scrape_duration_seconds").In(ShortMark)),
 		Doc:  "How long the last scrape took. A failure within milliseconds was refused or reset; one that took as long as its timeout (10 s by default in Prometheus) got no answer.",
 	}
 	// FailedAfterAtLeast is 0 where nobody measured it.
 	FailedAfterAtLeast = &Signal{
-		Name: "failed_after_at_least", Title: "Last scrape took, at least", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Name: "failed_after_at_least", Title: "Scrape duration (lower bound)", Unit: Seconds, Scope: Instance, Scrapes: true,
 		Expr: OrZero(Max(Last("scrape_duration_seconds").In(ShortMark)), Max(Last("up").In(ShortMark))),
 		Doc:  "How long the last scrape took, 0 if unknown: a recording has no durations.",
 	}
@@ -666,12 +666,12 @@ var (
 		Doc: "The longest time from the start of a process to its engine's counters, of the servers of its job in the available history: loading, compilation, CUDA graphs. 0 if unknown.",
 	}
 	Starting = &Signal{
-		Name: "starting", Title: "Watched since", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Name: "starting", Title: "Observed for", Unit: Seconds, Scope: Instance, Scrapes: true,
 		Expr: Sub(Apply{Func: Time}, Min(First("up").In(PastMark))),
 		Doc:  "Time since the first available scrape, to five seconds, whether it failed or not.",
 	}
 	StartRatio = &Signal{
-		Name: "start_ratio", Title: "Watched, over the usual start", Unit: Times, Scope: Instance, Scrapes: true, Fleet: true,
+		Name: "start_ratio", Title: "Observed for / usual start-up", Unit: Times, Scope: Instance, Scrapes: true, Fleet: true,
 		Expr: Div(Sub(Apply{Func: Time}, Min(First("up").In(PastMark)).By(ofJob...)), Some(longestStart)).On(job...).Left(),
 		Doc:  "Time since the first available scrape over the longest start of a server of its job.",
 	}
@@ -704,13 +704,13 @@ var (
 		Hint: "several API servers export no _created series",
 	}
 	StartTook = &Signal{
-		Name: "start_took", Title: "Start of the process", Unit: Seconds, Scope: Instance,
+		Name: "start_took", Title: "Start-up time", Unit: Seconds, Scope: Instance,
 		Expr: NotNegative(Sub(Max(Now("vllm:generation_tokens_created")), Max(Now("process_start_time_seconds")))),
 		Doc:  "From the start of the process to its engine's counters: loading, compilation, profiling, CUDA graphs.",
 		Hint: ServingAge.Hint,
 	}
 	StartAgainst = &Signal{
-		Name: "start_against", Title: "Start over the quickest", Unit: Times, Scope: Instance, Fleet: true,
+		Name: "start_against", Title: "Start-up time / fastest start-up", Unit: Times, Scope: Instance, Fleet: true,
 		Expr: Div(
 			Max(Sub(Max(Now("vllm:generation_tokens_created")).By(ofJob...), Max(Now("process_start_time_seconds")).By(ofJob...))).By(ofJob...),
 			Some(quickestStart)).On(job...).Left(),
@@ -718,7 +718,7 @@ var (
 		Hint: ServingAge.Hint,
 	}
 	StartedWhileWatched = &Signal{
-		Name: "started_while_watched", Title: "Watched before its start", Unit: Seconds, Scope: Instance,
+		Name: "started_while_watched", Title: "Observed before the restart", Unit: Seconds, Scope: Instance,
 		Expr: AtLeast(Sub(Max(Now("vllm:generation_tokens_created")), Min(First("up").In(PastMark))), 0),
 		Doc:  "Time from the first available scrape, to five seconds, to the start of the engine's counters: how long the target was watched before it served, 0 if it served before.",
 		Hint: ServingAge.Hint,
@@ -736,12 +736,12 @@ var (
 		Hint: "watch the container's memory (cAdvisor) for the engine's own processes",
 	}
 	MemoryGrowth = &Signal{
-		Name: "memory_growth", Title: "Growth of API server memory", Unit: BytesPerSecond, Scope: Instance,
+		Name: "memory_growth", Title: "API server memory growth", Unit: BytesPerSecond, Scope: Instance,
 		MinPast: MinTrend, Expr: Max(Slope("process_resident_memory_bytes").In(PastMark)),
 		Doc: "Slope of the API server's resident memory over the available history.", Hint: ResidentMemory.Hint,
 	}
 	MemoryRise = &Signal{
-		Name: "memory_rise", Title: "API server memory over its lowest", Unit: Times, Scope: Instance, MinPast: MinTrend,
+		Name: "memory_rise", Title: "API server memory above minimum", Unit: Times, Scope: Instance, MinPast: MinTrend,
 		Expr: Div(
 			Max(Mean("process_resident_memory_bytes").In(ShortMark)),
 			Max(Lowest("process_resident_memory_bytes").In(PastMark))),
@@ -750,7 +750,7 @@ var (
 	// MemoryHighWater tells a leak, which is always at its highest, from memory
 	// that comes and goes.
 	MemoryHighWater = &Signal{
-		Name: "memory_high_water", Title: "API server memory over its highest", Unit: Ratio, Scope: Instance, MinPast: MinTrend,
+		Name: "memory_high_water", Title: "API server memory above old peak", Unit: Ratio, Scope: Instance, MinPast: MinTrend,
 		Expr: Div(
 			Max(Mean("process_resident_memory_bytes").In(ShortMark)),
 			Max(Highest("process_resident_memory_bytes").In(PastMark))),
@@ -762,13 +762,13 @@ var (
 		Doc: "Open file descriptors of the API server: connections that clients hold open, also when the engine is silent.",
 	}
 	FDGrowth = &Signal{
-		Name: "open_fds_growth", Title: "Growth of open files", Unit: PerSecond, Scope: Instance,
+		Name: "open_fds_growth", Title: "Open file growth", Unit: PerSecond, Scope: Instance,
 		Expr: Max(Slope("process_open_fds").In(ShortMark)),
 		Doc:  "Slope of the API server's open file descriptors in the last moments: clients that connect and get no answer. Absent with several API servers.",
 		Hint: hintProcess,
 	}
 	FDTrend = &Signal{
-		Name: "open_fds_trend", Title: "Growth of open files (window)", Unit: PerSecond, Scope: Instance,
+		Name: "open_fds_trend", Title: "Open file growth (window)", Unit: PerSecond, Scope: Instance,
 		Expr: Max(Slope("process_open_fds")),
 		Doc:  "Slope of the API server's open file descriptors over the window. A pool of kept-alive connections does not grow.",
 		Hint: hintProcess,
@@ -776,7 +776,7 @@ var (
 	// UnseenClients is the only trace of requests that an engine never took:
 	// the gauges are written by the process that hangs.
 	UnseenClients = &Signal{
-		Name: "unseen_clients", Title: "Connections outside the engine", Unit: Count, Scope: Instance,
+		Name: "unseen_clients", Title: "Connections before the engine", Unit: Count, Scope: Instance,
 		Expr: AtLeast(Add(
 			Sub(
 				Sub(Max(Lowest("process_open_fds").In(ShortMark)), Max(Lowest("process_open_fds").In(PastMark))),
@@ -787,7 +787,7 @@ var (
 		Hint: hintProcess,
 	}
 	RankSilence = &Signal{
-		Name: "rank_silence", Title: "Silence of the most silent rank", Unit: Seconds,
+		Name: "rank_silence", Title: "Longest silence of a rank", Unit: Seconds,
 		Expr: Max(Sub(Apply{Func: Time}, Max(LastStir("vllm:generation_tokens_total").In(longestWait)).By(Rank...))),
 		Doc:  "Time since the last token of the data-parallel rank where that is longest; a quarter of an hour or more counts as that.",
 	}
@@ -850,21 +850,21 @@ var (
 		Hint: "scrape the kubelet's cAdvisor endpoint",
 	}
 	ContainerMemoryRise = &Signal{
-		Name: "container_memory_rise", Title: "Container memory over its lowest", Unit: Times, Scope: Instance, MinPast: MinTrend,
+		Name: "container_memory_rise", Title: "Container memory above minimum", Unit: Times, Scope: Instance, MinPast: MinTrend,
 		Expr: Div(
 			Sum(Mean("container_memory_working_set_bytes", containers...).In(ShortMark)),
 			Sum(Lowest("container_memory_working_set_bytes", containers...).In(PastMark))),
 		Doc: "Working set now over its lowest in the available history.", Hint: ContainerMemory.Hint,
 	}
 	ContainerMemoryHighWater = &Signal{
-		Name: "container_memory_high_water", Title: "Container memory over its highest", Unit: Ratio, Scope: Instance, MinPast: MinTrend,
+		Name: "container_memory_high_water", Title: "Container memory above old peak", Unit: Ratio, Scope: Instance, MinPast: MinTrend,
 		Expr: Div(
 			Sum(Mean("container_memory_working_set_bytes", containers...).In(ShortMark)),
 			Sum(Highest("container_memory_working_set_bytes", containers...).In(PastMark))),
 		Doc: "Working set now over its highest in the available history.", Hint: ContainerMemory.Hint,
 	}
 	ContainerMemoryGrowth = &Signal{
-		Name: "container_memory_growth", Title: "Growth of container memory", Unit: BytesPerSecond, Scope: Instance,
+		Name: "container_memory_growth", Title: "Container memory growth", Unit: BytesPerSecond, Scope: Instance,
 		MinPast: MinTrend, Expr: Sum(Slope("container_memory_working_set_bytes", containers...).In(PastMark)),
 		Doc: "Slope of the containers' working set over the available history.", Hint: ContainerMemory.Hint,
 	}
@@ -876,28 +876,28 @@ var (
 		Sum(Now("vllm:num_requests_running")),
 		CountOf(Sum(Now("vllm:num_requests_running"))).By(Fleet...), Fleet), Doc: "How many targets serve the same model."}
 	ArrivalShare = &Signal{
-		Name: "arrival_share", Fleet: true, Title: "Arrivals against the fleet's mean", Unit: Times,
+		Name: "arrival_share", Fleet: true, Title: "Arrivals / fleet mean", Unit: Times,
 		Expr:      againstFleet(arrivals(nil, SumRate("vllm:num_preemptions_total"))),
 		Otherwise: []Alternative{{Without: "vllm:num_preemptions_total", Expr: againstFleet(arrivals(nil, nil))}},
 		Doc: "Requests that arrive at this replica (served, or added to its queue) over the mean of all replicas of the model. A slow replica with a fair share of arrivals reads 1. A preempted request " +
 			"waits once more, and has not arrived again.",
 	}
 	LoadShare = &Signal{
-		Name: "load_share", Fleet: true, Title: "Load against the fleet's mean", Unit: Times,
+		Name: "load_share", Fleet: true, Title: "Load / fleet mean", Unit: Times,
 		Expr: Div(requestsHeld(nil), Some(Avg(requestsHeld(nil)).By(Fleet...))).On(Fleet...).Left(),
 		Doc:  "Running and waiting requests of this replica over the mean of all replicas of the model.",
 	}
 	// AnswersAlike tells replicas that share one kind of work from servers that prefill, whose
 	// answers have one token each, beside servers that decode.
 	AnswersAlike = &Signal{
-		Name: "answers_alike", Title: "Shortest answers against longest", Unit: Ratio, Fleet: true,
+		Name: "answers_alike", Title: "Shortest answers / longest", Unit: Ratio, Fleet: true,
 		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Div(
 			Min(tokensPerAnswer).By(Fleet...), Max(tokensPerAnswer).By(Fleet...)), Fleet),
 		Doc: "Output tokens for each first token, of the replica of the model where they are fewest, over those where " +
 			"they are most. Replicas give similar answers; a server that only prefills gives one token while a decode server gives a hundred, so the two share no work.",
 	}
 	FleetPresence = &Signal{
-		Name: "fleet_presence", Title: "Presence of the replicas", Unit: Ratio, Fleet: true,
+		Name: "fleet_presence", Title: "Replicas present", Unit: Ratio, Fleet: true,
 		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Mul(AtMost(Div(
 			Add(Number(1), Min(Looks("vllm:num_requests_running")).By(Fleet...)),
 			Max(Looks("vllm:num_requests_running")).By(Fleet...)), 1),
@@ -906,28 +906,28 @@ var (
 			"replica is drained, down or restarting, the others get more than their share, which is not a fault of the balance.",
 	}
 	EngineSpread = &Signal{
-		Name: "engine_spread", Title: "Busiest rank against the mean", Unit: Times,
+		Name: "engine_spread", Title: "Busiest rank / mean", Unit: Times,
 		Expr: Div(
 			Max(Sum(Add(Mean("vllm:num_requests_running"), Mean("vllm:num_requests_waiting"))).By(Rank...)),
 			Some(Avg(Sum(Add(Mean("vllm:num_requests_running"), Mean("vllm:num_requests_waiting"))).By(Rank...)))),
 		Doc: "Requests held by the busiest data-parallel rank over the mean of the ranks.",
 	}
 	RankSkew = &Signal{
-		Name: "rank_skew", Title: "Heaviest rank against the mean", Unit: Times,
+		Name: "rank_skew", Title: "Heaviest rank / mean", Unit: Times,
 		Expr: Div(Max(rankPace), Some(Avg(rankPace))),
 		Doc: "Time per token on the slowest data-parallel rank, over the mean of the ranks. SGLang exports instead how " +
 			"many tokens of experts (with --expert-balancedness-report-mode) or of attention come to the heaviest GPU, over the mean: the others wait for it in each step.",
 	}
 	// ExpertSkew says of RankSkew that it is of experts.
 	ExpertSkew = &Signal{
-		Name: "expert_skew", Title: "Heaviest GPU of experts, over mean", Unit: Times,
+		Name: "expert_skew", Title: "Heaviest expert GPU / mean", Unit: Times,
 		Expr: Div(Number(1), AtLeast(MeanOf("sglang:eplb_balancedness"), 0.01)),
 		Doc:  "Tokens that come to the experts of the GPU with the most, over the mean of the GPUs: one over SGLang's balancedness, averaged over its layers and steps. vLLM writes it to its log only.",
 		Hint: "SGLang shows it with SGLANG_ENABLE_EPLB_BALANCEDNESS_METRIC=1, and from 0.5.23 with --expert-balancedness-report-mode",
 	}
 	// RankArrivals tells a rank that gets more from one that is slower than the others.
 	RankArrivals = &Signal{
-		Name: "rank_arrivals", Title: "Arrivals, busiest rank", Unit: Times,
+		Name: "rank_arrivals", Title: "Arrivals at the busiest rank", Unit: Times,
 		Expr: Max(And(
 			Div(rankArrivals, Some(Avg(rankArrivals))).On(Own).Left(),
 			Where(requestsHeld(Rank), "==", Max(requestsHeld(Rank))).On(Own).Left()).On(Rank...)),
@@ -1224,17 +1224,17 @@ var (
 	}
 	GPUMemGrowth = &Signal{
 		Name: "gpu_memory_growth", Panel: &Panel{ID: 512, Row: 510, Width: 12, Title: "Growth of memory"},
-		Title: "Growth of GPU memory", Unit: BytesPerSecond, Scope: GPU, MinPast: MinTrend,
+		Title: "GPU memory growth", Unit: BytesPerSecond, Scope: GPU, MinPast: MinTrend,
 		Expr: Mul(Max(Slope("DCGM_FI_DEV_FB_USED").In(PastMark)), Number(1048576)),
 		Doc:  "Slope of the GPU's used memory over the available history (DCGM counts MiB).", Hint: hintDCGM,
 	}
 	GPUMemRise = &Signal{
-		Name: "gpu_memory_rise", Title: "GPU memory over its lowest", Unit: Times, Scope: GPU, MinPast: MinTrend,
+		Name: "gpu_memory_rise", Title: "GPU memory above minimum", Unit: Times, Scope: GPU, MinPast: MinTrend,
 		Expr: Div(Max(Mean("DCGM_FI_DEV_FB_USED").In(ShortMark)), Max(Lowest("DCGM_FI_DEV_FB_USED").In(PastMark))),
 		Doc:  "Used memory of the fullest GPU now over its lowest in the available history.", Hint: hintDCGM,
 	}
 	GPUMemHighWater = &Signal{
-		Name: "gpu_memory_high_water", Title: "GPU memory over its highest", Unit: Ratio, Scope: GPU, MinPast: MinTrend,
+		Name: "gpu_memory_high_water", Title: "GPU memory above old peak", Unit: Ratio, Scope: GPU, MinPast: MinTrend,
 		Expr: Div(Max(Mean("DCGM_FI_DEV_FB_USED").In(ShortMark)), Max(Highest("DCGM_FI_DEV_FB_USED").In(PastMark))),
 		Doc:  "Used memory of the fullest GPU now over its highest in the available history.", Hint: hintDCGM,
 	}
@@ -1251,7 +1251,7 @@ var (
 		Doc: "SM clock of the slowest GPU.", Hint: hintDCGM,
 	}
 	SMClockRatio = &Signal{
-		Name: "gpu_sm_clock_ratio", Title: "SM clock against its highest", Unit: Ratio, Scope: GPU,
+		Name: "gpu_sm_clock_ratio", Title: "SM clock / its peak", Unit: Ratio, Scope: GPU,
 		Expr: Min(Div(Mean("DCGM_FI_DEV_SM_CLOCK"), Highest("DCGM_FI_DEV_SM_CLOCK").In(PastMark))),
 		Doc:  "SM clock of the slowest GPU over its highest observed clock.", Hint: hintDCGM,
 	}

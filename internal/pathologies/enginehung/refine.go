@@ -16,13 +16,17 @@ func refine(p *catalog.Pass) {
 	debt, silentRank := p.Measured(indicator.OwedFirstTokens)
 	waits, _ := owed.Eval(p)
 	outside, _ := lost.Eval(p)
+	silence := "10 s or more"
+	if s, ok := p.Measured(indicator.RankSilence); ok && s >= 10 {
+		silence = indicator.FormatNumber(s, indicator.Seconds)
+	}
 	switch {
 	case outside == catalog.True:
 		p.Summary = fmt.Sprintf("Requests hang outside the scheduler: %s open at the server, and in neither its queue nor its batch", catalog.Are(p.Value(indicator.HeldOutside)))
 	case stuck > 0 && moves && progress > 0:
-		p.Summary = "One engine rank hangs: it holds requests and has generated no token for at least 10 s, while another rank works"
+		p.Summary = fmt.Sprintf("One rank holds requests, and no token for %s, while another rank works", silence)
 	case stuck > 0 && held >= 1:
-		p.Summary = fmt.Sprintf("The engine hangs: it holds %s and has generated no token for at least 10 s", catalog.Requests(held))
+		p.Summary = fmt.Sprintf("%s in flight, no token for %s", catalog.Requests(held), silence)
 	case moves && progress > 0 && silentRank && waits == catalog.True:
 		p.Summary = fmt.Sprintf("One engine rank hangs: by its share of the traffic, %s first tokens are overdue, while the other ranks work", catalog.Whole(debt))
 	case moves && progress > 0 && silentRank:
@@ -30,7 +34,7 @@ func refine(p *catalog.Pass) {
 		p.Reason("About %s requests arrived while the working ranks were busy, and the router sends such requests to an idle rank. A single client that waits for each answer never meets a busy rank; whether clients wait is unknown, because several API servers export no process_* series.",
 			catalog.Whole(p.Value(indicator.MetBusyRanks)))
 	default:
-		p.Summary = "The engine hangs: clients wait, and it has generated no token for at least 10 s; its gauges read idle, because it stopped before it accepted their requests"
+		p.Summary = fmt.Sprintf("Clients wait, no token for %s; its gauges read idle, because it stopped before it accepted their requests", silence)
 	}
 	if unseen, ok := p.Measured(indicator.UnseenClients); ok && unseen >= 1 {
 		p.Reason("About %s clients hold a connection whose request the engine does not have.", catalog.Whole(unseen))

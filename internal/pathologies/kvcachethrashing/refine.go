@@ -23,7 +23,7 @@ func refine(p *catalog.Pass) {
 	if p.Known(indicator.LoggedOutput) {
 		p.Reason("vLLM's log tells no preemptions. They are taken from what they do: requests go back from the batch to the queue although the cache is full, and output falls.")
 	}
-	p.Reason("Mean lengths are those of finished requests. Preempted requests are longer, and prompts that share a prefix hold less: take the numbers below as a start, and watch after each change.")
+	p.Reason("Means cover finished requests only: treat them as estimates, and watch after each change. Preempted requests are longer; prompts that share a prefix hold less.")
 	p.Reason("No token counter counts recomputed tokens. The preemption counter lags by two to six seconds, and before 0.27 the prefix cache hit ratio reads low meanwhile.")
 
 	// Without a prediction more memory comes first: it cannot hurt, as fewer seats do

@@ -39,7 +39,7 @@ var (
 var Pathology = &catalog.Pathology{
 	ID:          "pd-imbalance",
 	Alert:       "PDImbalance",
-	Title:       "Of prefill and decode servers one role is short, and the other has room",
+	Title:       "Prefill/decode imbalance: one role is short, the other has room",
 	Severity:    catalog.Page,
 	When:        catalog.All(catalog.Any(prefillShort, decodeShort), catalog.FirstTokenLate),
 	For:         time.Minute,

@@ -23,7 +23,7 @@ func refine(p *catalog.Pass) {
 
 // shed sizes the load that the slowed engine can carry.
 func shed(p *catalog.Pass) {
-	const verify = "the sustained queue length falls to 0, and TTFT P95 to its objective"
+	const verify = "the queue empties, and TTFT P95 falls to its objective"
 	times, ok1 := p.SlowerThanBatch()
 	arrivals, served, lines, ok2 := p.Demand()
 	if ok1 && times > 1 {

@@ -148,7 +148,7 @@ func TestRulesAreValid(t *testing.T) {
 				t.Errorf("no alerts for %v, want none for %v (cannotTell lists what servers do not expose enough for): %v", without, want, r.Warnings)
 			}
 			for _, id := range without {
-				if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.HasPrefix(w, "no alert for "+id+": these servers cannot tell ") }) {
+				if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.HasPrefix(w, "no alert for "+id+": these servers do not expose ") }) {
 					t.Errorf("nothing says why there is no alert for %s: %v", id, r.Warnings)
 				}
 			}

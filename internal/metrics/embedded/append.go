@@ -59,7 +59,7 @@ func (t Target) key() string {
 	return b.String()
 }
 
-// all returns the labels to attach, sorted by name.
+// all returns the labels to attach to every series, sorted by name.
 func (t Target) all() []labels.Label {
 	m := make(map[string]string, len(t.Labels)+2)
 	maps.Copy(m, t.Labels)
@@ -95,28 +95,28 @@ type target struct {
 
 	late, invalid, refused, duplicates, partial int
 
-	impossible      int    // samples whose value is no measurement
-	firstImpossible string // the metric of the first
+	impossible      int    // samples with impossible values
+	firstImpossible string // metric of the first such sample
 }
 
-// ownNames are the series that a scrape itself makes; duration is the index of
-// one of them.
+// ownNames are the metrics that describe the scrape itself; duration is the index of
+// scrape_duration_seconds.
 var ownNames = [...]string{"up", "scrape_duration_seconds", "scrape_samples_scraped"}
 
 const duration = 1
 
-// series is what is known of one line of a page.
+// series is the state of one line of a page.
 type series struct {
 	lset   labels.Labels
 	ref    storage.SeriesRef
 	use    use
-	scrape uint64 // last page that had it
+	scrape uint64 // number of the last page that had it
 	value  float64
 
-	unmeasured bool // a page had it without a measurement
+	unmeasured bool // a page had it with an impossible value
 }
 
-// use says what becomes of a series.
+// use says how a series is stored.
 type use uint8
 
 const (
@@ -135,8 +135,8 @@ func newTarget(t Target) *target {
 	return st
 }
 
-// labels attaches the target's labels. Exposed ones of the same names become
-// exported_NAME, as with Prometheus' honor_labels: false.
+// labels attaches the target's labels. Exposed labels with the same names become exported_NAME, as
+// with Prometheus' honor_labels: false.
 func (t *target) labels(exposed labels.Labels) labels.Labels {
 	t.builder.Reset(exposed)
 	for _, l := range t.attach {
@@ -154,14 +154,12 @@ func (t *target) labels(exposed labels.Labels) labels.Labels {
 	return t.builder.Labels()
 }
 
-// Append takes a page of a target that was asked for at a time and took so long
-// to come; took is 0 when that is unknown, and then there is no
-// scrape_duration_seconds. Timestamps in the page are ignored. Values that are no
-// measurements are dropped: NaN, infinities, what is absurdly large, and what is
-// negative of a series that only grows. A page that cannot be parsed, or has more
-// series than MaxPageSeries, is stored as a failed scrape and its error returned, see
-// IsPageFault; a page that is not newer than the target's last one is dropped without
-// an error: see Warnings.
+// Append stores a page of a target, requested at the given time and received after took. If took is 0
+// the duration is unknown, and scrape_duration_seconds is not stored. Timestamps in the page are ignored.
+// Impossible values are dropped: NaN, infinities, absurdly large numbers, and negative values of counters.
+// A page that cannot be parsed, or has more series than MaxPageSeries, is stored as a failed scrape and
+// returned as an error (IsPageFault). A page that is not newer than the target's last page is dropped
+// without an error; Warnings counts it.
 func (s *Store) Append(target Target, at time.Time, body []byte, contentType string, took time.Duration) (scrape.Info, error) {
 	ms, err := unixMilli(at)
 	if err != nil {
@@ -196,7 +194,7 @@ func (s *Store) AppendFailure(target Target, at time.Time) error {
 	return s.AppendFailureAfter(target, at, 0)
 }
 
-// AppendFailureAfter does, of a scrape that failed after so long; 0 is unknown.
+// AppendFailureAfter is AppendFailure with the duration of the failed scrape; 0 means unknown.
 func (s *Store) AppendFailureAfter(target Target, at time.Time, took time.Duration) error {
 	ms, err := unixMilli(at)
 	if err != nil {
@@ -214,8 +212,8 @@ func (s *Store) AppendFailureAfter(target Target, at time.Time, took time.Durati
 	return nil
 }
 
-// unixMilli returns a time as the storage counts it. The query engine goes by
-// nanoseconds in 64 bits, which end in 2262.
+// unixMilli converts a time to the storage's milliseconds. The query engine's 64-bit nanoseconds end
+// in 2262.
 func unixMilli(at time.Time) (int64, error) {
 	const end = math.MaxInt64 / int64(time.Millisecond)
 	if ms := at.UnixMilli(); ms >= 0 && ms < end {
@@ -224,9 +222,8 @@ func unixMilli(at time.Time) (int64, error) {
 	return 0, fmt.Errorf("time %s is not between 1970 and 2262", at.UTC().Format(time.RFC3339))
 }
 
-// begin accepts a page by its time. The storage takes samples of a series in
-// the order of time only, so that after a step backwards of the clock pages are
-// dropped until it has caught up.
+// begin accepts or drops a page by its time. The storage takes samples in order only, so after the
+// clock stepped backwards, pages are dropped until it has caught up.
 func (t *target) begin(ms int64) bool {
 	if t.seen && ms <= t.last {
 		t.late++
@@ -240,11 +237,11 @@ func (t *target) begin(ms int64) bool {
 	return true
 }
 
-// read parses a page into t.page: every series once, with its last value.
+// read parses a page into t.page, which holds each series once, with its last value.
 func (t *target) read(body []byte, contentType string) (scrape.Info, error) {
 	t.page = t.page[:0]
 	duplicates := 0
-	excess := map[string]int{} // series that are too many, by metric
+	excess := map[string]int{} // series beyond the bound, by metric
 	info, err := scrape.ParseSeries(body, contentType, func(line *scrape.Sample) {
 		if len(t.page) >= MaxPageSeries {
 			excess[metricName(line.Series)]++
@@ -270,14 +267,14 @@ func (t *target) read(body []byte, contentType string) (scrape.Info, error) {
 	return info, err
 }
 
-// metricName is the name at the beginning of a line.
+// metricName returns the metric name at the beginning of a line.
 func metricName(line []byte) string {
 	name, _, _ := bytes.Cut(line, []byte("{"))
 	return string(bytes.TrimSpace(name))
 }
 
-// tooMany is the error for a page with too many series, and names the metric that
-// has the most of them. They are forgotten.
+// tooMany returns the error for a page with too many series, which names the metric with the most
+// series, and removes those series from the cache.
 func (t *target) tooMany(byMetric map[string]int) error {
 	n := len(t.page)
 	for _, more := range byMetric {
@@ -322,8 +319,7 @@ func valid(l labels.Labels) bool {
 	return l.Len() <= maxLabels && size <= maxLabelBytes && l.Has(labels.MetricName) && l.IsValid(model.UTF8Validation)
 }
 
-// decide says of new series what becomes of them, now that the page's types
-// are known.
+// decide sets the use of new series. It needs the types of the whole page.
 func (t *target) decide(info scrape.Info) {
 	possible := t.page[:0]
 	for _, c := range t.page {
@@ -342,8 +338,8 @@ func (t *target) decide(info scrape.Info) {
 	t.page = possible
 }
 
-// measures reports whether a sample is a measurement, and counts those that are
-// not. The NaN of a summary's quantile is one: nothing was observed.
+// measures reports whether a sample's value is possible, and counts impossible ones. The NaN of a
+// summary's quantile is possible: it means that nothing was observed.
 func (t *target) measures(c *series, info scrape.Info) bool {
 	if math.Abs(c.value) <= metrics.MaxMagnitude && !(c.value < 0 && counts(c.lset, info)) {
 		return true
@@ -357,9 +353,8 @@ func (t *target) measures(c *series, info scrape.Info) bool {
 	return false
 }
 
-// isCreation reports whether a metric is X_created of a counter, histogram or
-// summary X: in the text format Python's client exposes it as a gauge family of
-// its own, in OpenMetrics it belongs to the family.
+// isCreation reports whether a metric is the X_created of a counter, histogram or summary X. Python's
+// client exposes it as a gauge family in the text format; in OpenMetrics it is part of family X.
 func isCreation(name string, info scrape.Info) bool {
 	base, ok := strings.CutSuffix(name, "_created")
 	if !ok {
@@ -374,8 +369,8 @@ func isCreation(name string, info scrape.Info) bool {
 	return false
 }
 
-// cumulative reports whether a series only grows: counters, and the buckets,
-// sums and counts of histograms and summaries.
+// cumulative reports whether a series only grows: a counter, or a bucket, sum or count of a histogram
+// or summary.
 func cumulative(l labels.Labels, info scrape.Info) bool {
 	name := l.Get(labels.MetricName)
 	switch info.TypeOf(name) {
@@ -387,13 +382,13 @@ func cumulative(l labels.Labels, info scrape.Info) bool {
 	return false
 }
 
-// counts reports whether a series is a number of events: what grows but for sums,
-// of which observations below zero take off.
+// counts reports whether a series counts events: it is cumulative and no sum, which negative
+// observations decrease.
 func counts(l labels.Labels, info scrape.Info) bool {
 	return cumulative(l, info) && !strings.HasSuffix(l.Get(labels.MetricName), "_sum")
 }
 
-// write appends the page.
+// write appends the page to the storage.
 func (s *Store) write(t *target, ms int64, took time.Duration, info scrape.Info) error {
 	a := appending{app: s.recent.wrap(s.db.AppenderV2(context.Background())), store: s, target: t}
 	zeros := t.zeros(info, ms)
@@ -451,8 +446,8 @@ type appending struct {
 
 func (a *appending) rollBack(err error) error { return errors.Join(err, a.app.Rollback()) }
 
-// appendScrapeSeries appends the series that the scrape itself makes, first, so that they win
-// over exposed ones of the same labels.
+// appendScrapeSeries appends the series that describe the scrape. They come first, so that they win
+// over exposed series with the same labels.
 func (a *appending) appendScrapeSeries(ms int64, up float64, took time.Duration, samples int) error {
 	for i, v := range [...]float64{up, took.Seconds(), float64(samples)} {
 		if i == duration && took == 0 {
@@ -465,8 +460,8 @@ func (a *appending) appendScrapeSeries(ms int64, up float64, took time.Duration,
 	return nil
 }
 
-// sample appends one sample. What the storage refuses by its rules of order is
-// counted; other errors end the transaction.
+// sample appends one sample. Samples that the storage refuses because of their order are counted;
+// other errors end the transaction.
 func (a *appending) sample(c *series, ms int64, v float64) error {
 	if c.ref == 0 && a.store.db.Head().NumSeries() >= a.store.maxSeries {
 		a.store.tooMany.Add(1)
@@ -484,7 +479,7 @@ func (a *appending) sample(c *series, ms int64, v float64) error {
 	return err
 }
 
-// zero appends the zero before a series' first sample, where it can be had.
+// zero appends a zero before a series' first sample if its time is known.
 func (a *appending) zero(c *series, ms int64) {
 	if a.store.db.Head().NumSeries() >= a.store.maxSeries {
 		return
@@ -494,8 +489,8 @@ func (a *appending) zero(c *series, ms int64) {
 	}
 }
 
-// dropGoneSeries drops series that have long been gone, so that a target whose labels
-// change with every page does not fill the memory.
+// dropGoneSeries removes series that disappeared long ago from the cache, because the labels of some
+// targets change with every page.
 func (t *target) dropGoneSeries() {
 	if len(t.cache) <= 2*len(t.live)+1000 {
 		return
@@ -507,7 +502,7 @@ func (t *target) dropGoneSeries() {
 	}
 }
 
-// warnings says what of the target was dropped. It takes the target's lock.
+// warnings says which data of the target was dropped. It locks the target.
 func (t *target) warnings() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
-// MaxTargetSeries bounds the series of one scraped target that a named storage holds in memory: those of its
-// page, and those that it no longer exposes, which stay until the storage's next truncation (two to three
-// hours). A page with other series at each scrape is refused by Prometheus' sample_limit one scrape at a time,
-// which leaves the series that were made on the way.
+// MaxTargetSeries bounds the series of one target that a named storage keeps in memory: those of its page,
+// and those that it no longer exposes, which stay until the next truncation of the head (two to three hours).
+// Prometheus' sample_limit does not help against a page with new series at each scrape: it refuses the
+// scrape, and the series that the scrape created stay.
 const MaxTargetSeries = 2 * MaxPageSeries
 
-// churn counts the series of each target in memory, and refuses those beyond the bound.
+// churn counts the series of each target in memory, and refuses series beyond MaxTargetSeries.
 // It is a tsdb.SeriesLifecycleCallback, and safe for concurrent use.
 type churn struct {
 	mu     sync.Mutex

@@ -10,11 +10,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
-// zeros knows when the counters of a page were zero.
+// zeros says when the counters of a page were zero.
 //
-// At a target's first page that is the time of creation that the page tells,
-// since whatever was counted was counted after it. A counter that appears later
-// was not there at the page before, and so nothing had been counted then.
+// At a target's first page that is the counter's creation time, which the page exposes. A counter that
+// appears later was zero at the page before, which did not have it.
 type zeros struct {
 	info    scrape.Info
 	now     int64
@@ -24,13 +23,13 @@ type zeros struct {
 	created map[identity]int64
 }
 
-// identity is a counter, or all series of one histogram or summary.
+// identity identifies a counter, or all series of one histogram or summary.
 type identity struct {
 	family string
 	labels uint64
 }
 
-// zeros prepares the answers for a page, and remembers FirstCreated.
+// zeros reads the creation times of a page, and records FirstCreated.
 func (t *target) zeros(info scrape.Info, ms int64) zeros {
 	z := zeros{info: info, now: ms, first: !t.good, before: t.lastGood}
 	if !z.first {
@@ -57,8 +56,8 @@ func (t *target) zeros(info scrape.Info, ms int64) zeros {
 	return z
 }
 
-// at returns when the series was zero, for its first sample; ok is false where
-// that cannot be told.
+// at returns the time at which a series was zero before its first sample; ok is false if that is
+// unknown.
 func (z *zeros) at(c *series) (ms int64, ok bool) {
 	if !(c.value >= 0) || c.unmeasured || !cumulative(c.lset, z.info) {
 		return 0, false
@@ -77,14 +76,13 @@ func (z *zeros) at(c *series) (ms int64, ok bool) {
 	return z.process, z.process > 0
 }
 
-// identify ignores the label of a bucket, which creation times do not have.
+// identify drops the bucket label, which creation times do not have.
 func identify(l labels.Labels, family string) identity {
 	hash, _ := l.HashWithoutLabels(nil, model.BucketLabel)
 	return identity{family, hash}
 }
 
-// time turns an exposed Unix time in seconds into milliseconds; 0 when it is
-// not a time before the page.
+// time converts an exposed Unix time in seconds to milliseconds. It returns 0 for a time after the page.
 func (z *zeros) time(seconds float64) int64 {
 	ms := math.Floor(seconds * 1000)
 	if !(ms > 0) || ms >= float64(z.now) {
@@ -93,7 +91,7 @@ func (z *zeros) time(seconds float64) int64 {
 	return int64(ms)
 }
 
-// older returns the older of two times of which 0 is none.
+// older returns the earlier of two times; 0 means no time.
 func older(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b

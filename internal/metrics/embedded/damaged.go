@@ -8,10 +8,10 @@ import (
 	"github.com/prometheus/prometheus/tsdb"
 )
 
-// damagedDir holds the blocks of a storage that cannot be read.
+// damagedDir contains blocks that could not be opened.
 const damagedDir = "damaged"
 
-// setAsideDamaged moves blocks that cannot be opened out of the way of the others, which start without them.
+// setAsideDamaged moves blocks that cannot be opened to damagedDir, so that the storage starts without them.
 func setAsideDamaged(dir string, log *slog.Logger) error {
 	metas, err := filepath.Glob(filepath.Join(dir, "*", "meta.json"))
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// This file evaluates expressions of signals over what is held of the recent past. It gives
-// what the engine gives for the PromQL that they print, by the engine's own functions of
-// ranges; every mistake, and what is not held, it leaves to the engine.
+// This file evaluates expressions of signals over cached samples. The result equals that of
+// PromQL's engine for the printed expression, because range functions are the engine's own.
+// Errors, and samples that are not cached, are left to the engine.
 
 // errEngine says that the engine must answer.
 var errEngine = errors.New("not held")
 
-// An element is a sample of an instant vector: the number of its labels, and its value.
+// An element is one sample of an instant vector: the number of its label set, and its value.
 type element struct {
 	id int32
 	f  float64
@@ -36,13 +36,13 @@ type operand struct {
 	vec    []element
 }
 
-// scratch is room for what lives no longer than the evaluation of one expression.
+// scratch is memory that lives as long as the evaluation of one expression.
 type scratch[T any] struct {
 	room []T
 	used int
 }
 
-// take returns an empty slice for so many.
+// take returns an empty slice with capacity n.
 func (s *scratch[T]) take(n int) []T {
 	if s.used+n > len(s.room) {
 		s.room, s.used = make([]T, max(n, 2*len(s.room))), 0
@@ -51,19 +51,19 @@ func (s *scratch[T]) take(n int) []T {
 	return s.room[s.used-n : s.used-n : s.used]
 }
 
-// A partial is what a sum lost, and of how many it is.
+// A partial holds a sum's Kahan compensation and its number of addends.
 type partial struct{ c, n float64 }
 
-// unnamed is the change of a function: the name goes.
+// unnamed is how a function changes labels: the metric name goes.
 var unnamed = &change{metadata: true}
 
-// A choice is the series that a selector chooses.
+// A choice holds the series that a selector matches.
 type choice struct {
 	families []*family
 	series   []*recentSeries
 }
 
-// A reading is a function of the samples of a selector at a moment.
+// A reading identifies a range function over a selector at one evaluation time.
 type reading struct {
 	of    *choice
 	fn    string
@@ -80,7 +80,7 @@ func (s *Store) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (m
 	return s.Query(ctx, e.String(), at)
 }
 
-// evaluate evaluates an expression at a moment; errEngine says that the engine must answer.
+// evaluate evaluates an expression at time at. errEngine means that the engine must answer.
 func (r *recent) evaluate(ctx context.Context, e indicator.Expr, at int64) (model.Vector, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,8 +105,8 @@ func (r *recent) evaluate(ctx context.Context, e indicator.Expr, at int64) (mode
 	return out, nil
 }
 
-// streams returns the samples of a selector in a span up to a moment or, with a step, those that
-// are seen at every step of the span; see evaluate.
+// streams returns the samples of a selector in the span up to at or, with a step, the samples that
+// an instant query sees at each step. errEngine means that the engine must answer.
 func (r *recent) streams(ctx context.Context, ms []*labels.Matcher, span, at, step int64) (model.Matrix, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +145,7 @@ func (r *recent) streams(ctx context.Context, ms []*labels.Matcher, span, at, st
 	return out, nil
 }
 
-// hasDuplicates reports whether two elements have the same labels, which is a mistake.
+// hasDuplicates reports whether two elements have the same labels, which PromQL forbids.
 func (r *recent) hasDuplicates(vec []element) (hasDuplicates bool) {
 	place := r.sets.places()
 	for _, e := range vec {
@@ -158,7 +158,7 @@ func (r *recent) hasDuplicates(vec []element) (hasDuplicates bool) {
 	return hasDuplicates
 }
 
-// number returns the number of a series' labels.
+// number returns the number of a series' label set.
 func (r *recent) number(s *recentSeries) int32 {
 	if s.id == 0 {
 		s.id = r.sets.id(s.lset)
@@ -166,7 +166,7 @@ func (r *recent) number(s *recentSeries) int32 {
 	return s.id
 }
 
-// choose returns the series of a selector, whose samples after a moment are held.
+// choose returns the series that a selector matches, with samples after from cached.
 func (r *recent) choose(ctx context.Context, s *indicator.Samples, from, at int64) (*choice, error) {
 	r.key = append(r.key[:0], s.Metric...)
 	for _, m := range s.Where {
@@ -199,8 +199,8 @@ func (r *recent) choose(ctx context.Context, s *indicator.Samples, from, at int6
 	return c, nil
 }
 
-// scraped returns which instances a selector means, and the matchers of other labels: most questions
-// name servers, and a family has many series of each.
+// scraped returns which instances a selector matches, and its matchers of other labels. Most queries
+// name instances, and a family has many series of each, so instances are matched once.
 func (r *recent) scraped(where []*labels.Matcher) (meant []bool, rest []*labels.Matcher) {
 	meant = make([]bool, len(r.instances))
 	of := func(m *labels.Matcher) bool { return m.Name == model.InstanceLabel }
@@ -210,7 +210,7 @@ func (r *recent) scraped(where []*labels.Matcher) (meant []bool, rest []*labels.
 	return meant, slices.DeleteFunc(slices.Clone(where), of)
 }
 
-// named returns the families that a selector names.
+// named returns the families that a selector can match.
 func (r *recent) named(s *indicator.Samples) (out []*family) {
 	if s.Metric != "" {
 		if f := r.families[s.Metric]; f != nil {
@@ -226,7 +226,7 @@ func (r *recent) named(s *indicator.Samples) (out []*family) {
 	return out
 }
 
-// eval evaluates a part of an expression at a moment.
+// eval evaluates one node of an expression at time at.
 func (r *recent) eval(ctx context.Context, e indicator.Expr, at int64) (operand, error) {
 	switch n := e.(type) {
 	case indicator.Number:
@@ -255,7 +255,7 @@ func (r *recent) eval(ctx context.Context, e indicator.Expr, at int64) (operand,
 	return operand{}, errEngine
 }
 
-// back is how far before a moment the samples lie that are read for it, in ms.
+// back returns how far before the evaluation time a function reads samples, in ms.
 func (r *recent) back(s indicator.Samples) int64 {
 	switch s.Func {
 	case "":
@@ -268,8 +268,8 @@ func (r *recent) back(s indicator.Samples) int64 {
 	return s.Span.Milliseconds()
 }
 
-// read evaluates a function of the samples of each series. What signals have in common is
-// taken once: a rate is an increase over the seconds of its span.
+// read evaluates a range function over each series. Results are remembered for other signals at the
+// same time; a rate shares the increase over its span.
 func (r *recent) read(ctx context.Context, s indicator.Samples, at int64) (operand, error) {
 	if s.Offset != 0 {
 		return operand{}, errEngine
@@ -312,13 +312,13 @@ func (r *recent) read(ctx context.Context, s indicator.Samples, at int64) (opera
 	return operand{vec: vec}, nil
 }
 
-// mostRemembered is how many selectors, and readings of them, are remembered.
+// mostRemembered bounds the remembered selectors, and the remembered readings.
 const mostRemembered = 1000
 
-// reader returns what a function makes of a series at a moment.
+// reader returns a range function, bound to the evaluation time at.
 func (r *recent) reader(s indicator.Samples, at int64) (func(*recentSeries) (float64, bool), error) {
 	from, step := at-s.Span.Milliseconds(), indicator.Step.Milliseconds()
-	next := func(t int64) int64 { return step * ((t + step - 1) / step) } // on the grid of a subquery
+	next := func(t int64) int64 { return step * ((t + step - 1) / step) } // the subquery's grid
 	first := next(from + 1)
 	switch s.Func {
 	case "":
@@ -352,7 +352,7 @@ func (r *recent) reader(s indicator.Samples, at int64) (func(*recentSeries) (flo
 	case indicator.HeldLast:
 		missed := indicator.MissedFor.Milliseconds()
 		if r.lookback < missed {
-			return nil, errEngine // it is missed before its end is told
+			return nil, errEngine // the lookback ends before the absence is certain
 		}
 		return func(s *recentSeries) (most float64, ok bool) {
 			for _, ended := range s.stale {
@@ -372,7 +372,7 @@ func (r *recent) reader(s indicator.Samples, at int64) (func(*recentSeries) (flo
 	if call == nil {
 		return nil, errEngine
 	}
-	// What the engine's functions look at beside the samples.
+	// The engine's functions read these arguments beside the samples.
 	args := parser.Expressions{&parser.MatrixSelector{VectorSelector: &parser.VectorSelector{Name: s.Metric}, Range: s.Span}}
 	var params []promql.Vector
 	if s.Func == "quantile_over_time" {
@@ -438,7 +438,7 @@ func (r *recent) percentile(q float64, vec []element, at int64) (operand, error)
 	return operand{vec: found}, nil
 }
 
-// relabel changes the labels of a vector in its place.
+// relabel changes the labels of a vector in place.
 func (r *recent) relabel(c *change, vec []element) []element {
 	to := r.sets.changing(c)
 	for i := range vec {
@@ -450,7 +450,7 @@ func (r *recent) relabel(c *change, vec []element) []element {
 // aggregate evaluates an aggregation.
 func (r *recent) aggregate(n indicator.Aggregate, vec []element) (operand, error) {
 	if n.Into != "" {
-		return operand{}, errEngine // it counts values that are the same
+		return operand{}, errEngine // count_values
 	}
 	groups := r.groups(!n.Without, n.Labels, vec)
 	out, sums := r.elements.take(len(vec)), r.partials.take(len(vec))
@@ -499,8 +499,8 @@ func (r *recent) aggregate(n indicator.Aggregate, vec []element) (operand, error
 	return operand{vec: out}, nil
 }
 
-// groups returns the numbers of the groups in which values meet, which have some labels in
-// common, or all but those and the name.
+// groups returns the group number of each label set: by some labels, or by all labels but those and
+// the metric name.
 func (r *recent) groups(keep bool, names []string, vec []element) []int32 {
 	c := change{keep: keep, names: names}
 	if !keep {
@@ -543,7 +543,7 @@ func (r *recent) binary(n *indicator.Binary, a, b operand) (operand, error) {
 			case n.Bool:
 				f, keep = number(keep), true
 			case compares:
-				f = e.f // of the vector, on whichever side it is
+				f = e.f // the vector's value, on whichever side it is
 			}
 			if keep {
 				out = append(out, element{e.id, f})
@@ -576,7 +576,7 @@ func number(b bool) float64 {
 	return 0
 }
 
-// operate returns what an operator makes of two numbers, and whether it keeps it.
+// operate applies an operator to two numbers; keep is false where a comparison filters the result.
 func operate(op string, a, b float64) (float64, bool) {
 	switch op {
 	case "+":
@@ -633,13 +633,13 @@ func (r *recent) set(op string, a, b []element, ga, gb []int32) []element {
 	return out
 }
 
-// join evaluates arithmetic and comparisons between vectors, of which b has one for each of a.
+// join evaluates an operator between vectors, where each element of a matches at most one of b.
 func (r *recent) join(n *indicator.Binary, result *change, a, b []element, ga, gb []int32) (operand, error) {
 	if len(a) == 0 || len(b) == 0 {
 		return operand{}, nil
 	}
 	place := r.sets.places()
-	mistaken := false // the engine says how
+	mistaken := false // the engine words the error
 	for i, g := range gb {
 		mistaken = mistaken || place[g] != 0
 		place[g] = int32(i + 1)
@@ -648,7 +648,7 @@ func (r *recent) join(n *indicator.Binary, result *change, a, b []element, ga, g
 	for i, e := range a {
 		k := place[ga[i]] - 1
 		if k < 0 {
-			mistaken = mistaken || k < -1 && n.Group == "" // a second one for one of b
+			mistaken = mistaken || k < -1 && n.Group == "" // two elements of a match one of b
 			continue
 		}
 		x, y := e.f, b[k].f

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/prometheus/schema"
 )
 
-// A change is what becomes of labels: only some are kept, or some are dropped.
+// A change says which labels an operation keeps, or drops.
 type change struct {
 	keep     bool
 	names    []string
@@ -27,7 +27,7 @@ func (c *change) key(b []byte) []byte {
 	return b
 }
 
-// labelSets numbers sets of labels, from 1 on.
+// labelSets numbers label sets, from 1 on.
 type labelSets struct {
 	sets    []labels.Labels
 	byHash  map[uint64]int32
@@ -45,7 +45,7 @@ func newLabelSets() *labelSets {
 	}
 }
 
-// id returns the number of a set.
+// id returns the number of a label set.
 func (l *labelSets) id(set labels.Labels) int32 {
 	hash := set.Hash()
 	first := l.byHash[hash]
@@ -60,7 +60,7 @@ func (l *labelSets) id(set labels.Labels) int32 {
 	return i
 }
 
-// metric returns a set as others want it. It is shared: nobody writes to it.
+// metric returns a label set as a model.Metric. It is shared and must not be written to.
 func (l *labelSets) metric(id int32) model.Metric {
 	if l.metrics[id] == nil {
 		l.metrics[id] = metric(l.sets[id])
@@ -68,7 +68,7 @@ func (l *labelSets) metric(id int32) model.Metric {
 	return l.metrics[id]
 }
 
-// apply returns the number of a set after a change.
+// apply returns the number of the changed label set.
 func (l *labelSets) apply(c *change, id int32) int32 {
 	set := l.sets[id]
 	if c.metadata {
@@ -83,7 +83,7 @@ func (l *labelSets) apply(c *change, id int32) int32 {
 	return l.id(l.builder.Labels())
 }
 
-// changing returns a function that gives the number of a set after a change.
+// changing returns a function that maps a label set's number to that of the changed set.
 func (l *labelSets) changing(c *change) func(int32) int32 {
 	var room [128]byte
 	key := c.key(room[:0])
@@ -105,7 +105,7 @@ func (l *labelSets) changing(c *change) func(int32) int32 {
 	}
 }
 
-// places returns the scratch table, large enough for all numbers.
+// places returns the scratch table, which has an entry for each number.
 func (l *labelSets) places() []int32 {
 	if len(l.place) < len(l.sets) {
 		l.place = make([]int32, len(l.sets)+len(l.sets)/4)

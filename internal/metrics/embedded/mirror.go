@@ -19,10 +19,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// A Mirror holds the last samples of another server's series, which a monitor asks about at each evaluation
-// in hundreds of questions, so that the server is asked for each sample once, and the questions are
-// answered here. What reaches further back than is held is left to the server, and so are instant selectors
-// and what looks for the end of series, as its API does not show staleness markers. The zero value is empty.
+// A Mirror caches the last samples of a remote server's series. A monitor asks hundreds of queries at each
+// evaluation; with a Mirror it reads each sample once, and answers the queries in this process. The server
+// answers queries beyond the cached span, instant selectors, and functions that look for the end of a series,
+// because its API does not show staleness markers. The zero value is empty.
 type Mirror struct {
 	mu      sync.Mutex
 	recent  *recent
@@ -40,10 +40,10 @@ const (
 	mostReturned = 100
 )
 
-// Over returns the mirrored Querier for the questions of a moment that is not before the last one. Held is
-// what lies so far before it; a sample counts for as long as lookback says in ranges. Questions that do not
-// have all the matchers of the scope are left to the Querier. Where the scope is another one than the last
-// time, what comes into it is read.
+// Over returns a Querier for queries at one time, which must not be before that of the last call. The cache
+// spans the given time before it; lookback says how long a sample counts in ranges. Queries without all
+// matchers of the scope go to the server. If the scope changed since the last call, the series that joined it
+// are read.
 func (m *Mirror) Over(q metrics.Querier, scope []*labels.Matcher, at time.Time, past, lookback time.Duration) metrics.Querier {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,13 +56,13 @@ func (m *Mirror) Over(q metrics.Querier, scope []*labels.Matcher, at time.Time, 
 	return &mirrored{q, m, m.recent, scope, at.Add(-past), now - (past + lookback).Milliseconds(), now}
 }
 
-// ask waits for a place for a question, and returns what gives it back.
+// ask waits for a query slot, and returns the function that releases it.
 func (m *Mirror) ask() func() {
 	m.asking <- struct{}{}
 	return func() { <-m.asking }
 }
 
-// turn begins another moment: what was derived of samples that may have changed since is forgotten.
+// turn starts another evaluation time, and clears what was derived from samples that may have changed.
 func (r *recent) turn(now, lookback int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +72,7 @@ func (r *recent) turn(now, lookback int64) {
 	}
 }
 
-// mirrored answers the questions of one moment.
+// mirrored answers the queries of one evaluation time.
 type mirrored struct {
 	metrics.Querier
 	mirror *Mirror
@@ -129,7 +129,7 @@ func (q *mirrored) QueryRange(ctx context.Context, expr string, r metrics.Range)
 	return q.Querier.QueryRange(ctx, expr, r)
 }
 
-// streams is recent.streams of a selector.
+// streams parses a selector and calls recent.streams.
 func (q *mirrored) streams(ctx context.Context, selector string, at time.Time, span, step time.Duration) (model.Matrix, error) {
 	ms, err := promQL.ParseMetricSelector(selector)
 	if err != nil {
@@ -154,7 +154,7 @@ func (q *mirrored) streams(ctx context.Context, selector string, at time.Time, s
 	return q.recent.streams(ctx, ms, span.Milliseconds(), at.UnixMilli(), step.Milliseconds())
 }
 
-// covers reports whether what is held has all samples of a selector after a moment.
+// covers reports whether the cache has all samples of a selector after a time.
 func (q *mirrored) covers(where []*labels.Matcher, after time.Time) bool {
 	for _, want := range q.scope {
 		if !slices.ContainsFunc(where, func(m *labels.Matcher) bool {
@@ -166,7 +166,7 @@ func (q *mirrored) covers(where []*labels.Matcher, after time.Time) bool {
 	return !after.Before(q.from)
 }
 
-// hold makes sure that the samples of metrics are held up to now.
+// hold caches the samples of metrics up to now.
 func (q *mirrored) hold(ctx context.Context, names []string) error {
 	if len(names) == 1 {
 		return q.holdOne(ctx, names[0])
@@ -206,7 +206,7 @@ func (q *mirrored) holdOne(ctx context.Context, name string) error {
 	return err
 }
 
-// fill reads the samples of a metric after a moment and up to now, piece by piece; see take.
+// fill reads the samples of a metric from a time up to now, piece by piece; see take.
 func (q *mirrored) fill(ctx context.Context, f *family, since int64, goesOn bool) (returned []string, err error) {
 	for since < q.now && !f.refused {
 		until := min(since+piece, q.now)
@@ -220,7 +220,7 @@ func (q *mirrored) fill(ctx context.Context, f *family, since int64, goesOn bool
 	return returned, nil
 }
 
-// lock returns the lock of a metric.
+// lock returns the mutex of a metric.
 func (m *Mirror) lock(name string) *sync.Mutex {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -230,14 +230,14 @@ func (m *Mirror) lock(name string) *sync.Mutex {
 	return m.reading[name]
 }
 
-// read reads the samples of a metric after a moment and up to another one.
+// read reads the samples of a metric between two times.
 func (q *mirrored) read(ctx context.Context, f *family, after, until int64, more ...*labels.Matcher) (model.Matrix, error) {
 	defer q.mirror.ask()()
 	return q.Querier.Samples(ctx, indicator.Selector(f.name, slices.Concat(q.scope, more)...), time.UnixMilli(until), time.Duration(until-after)*time.Millisecond)
 }
 
-// since returns a metric, and after when its samples are to be read, to have those after a moment: those
-// of before that may not all have been there when they were read, where it goes on with what is held.
+// since returns the time after which a metric's samples must be read, to have all samples after a given
+// time. Where the cache goes on, that is earlier than its end, because samples may have arrived late.
 func (r *recent) since(name string, from, now int64) (f *family, since int64, goesOn bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -254,9 +254,9 @@ func (r *recent) since(name string, from, now int64) (f *family, since int64, go
 	return f, from, false
 }
 
-// take takes the samples of a metric after a moment and up to another one, which go on with what is held or
-// replace all of it. It returns the instances of series of which samples before that may have come since
-// they were read, as patterns: new ones, and those that had none at its end.
+// take caches samples of a metric between two times: it extends the cached series, or replaces all of them.
+// It returns, as patterns, the instances whose older samples may have arrived since they were read: those of
+// new series, and of series that had no sample at the end of the cache.
 func (r *recent) take(f *family, read model.Matrix, since, until int64, goesOn bool) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -286,7 +286,7 @@ func (r *recent) take(f *family, read model.Matrix, since, until int64, goesOn b
 	return slices.Sorted(maps.Keys(returned))
 }
 
-// replace takes all samples of some of a metric's series.
+// replace replaces all samples of some series of a metric.
 func (r *recent) replace(f *family, read model.Matrix) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -297,14 +297,14 @@ func (r *recent) replace(f *family, read model.Matrix) {
 	}
 }
 
-// cut drops the samples of a series after a moment.
+// cut drops the samples of a series after a time.
 func (r *recent) cut(s *recentSeries, after int64) {
 	n := s.upTo(after)
 	r.samples -= len(s.points) - n
 	s.points = s.points[:n]
 }
 
-// extend adds samples that come after those of a series: a server may count the beginning of a span to it.
+// extend appends newer samples to a series. A server may include the sample at the start of a span.
 func (r *recent) extend(s *recentSeries, samples []model.SamplePair) {
 	for _, p := range samples {
 		t, n := int64(p.Timestamp), len(s.points)

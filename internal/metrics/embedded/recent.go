@@ -18,16 +18,16 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 )
 
-// recent holds, decoded, the last samples of the metrics that are asked for again and
-// again: a monitor's questions, two hundred every 15 s, are all about the last minutes.
-// Samples come from the appenders that it wraps, once they are committed; what was there
-// before is read from the storage when a metric is asked for. It holds a metric as far back
-// as it was asked for in the last minutes, and forgets what nobody asks for any more. Of a
-// recording, which is diagnosed at moments all over it, it holds what any of them asks.
+// recent caches the last samples of metrics, decoded, because a monitor asks two hundred
+// queries about the last minutes every 15 s. The appenders that recent wraps hand samples
+// over when they commit. The first query for a metric reads older samples from the storage.
+// A metric's retention is the longest span that queries asked for in the last minutes; a
+// metric without queries is dropped. A recording is diagnosed at moments all over it, so
+// its samples stay.
 type recent struct {
 	db       *tsdb.DB
 	lookback int64 // ms
-	anywhen  bool  // what is asked again is held wherever it ends, not near the newest sample alone
+	anywhen  bool  // cache samples at any time, not near the newest sample alone
 	pool     sync.Pool
 
 	mu        sync.Mutex
@@ -35,49 +35,49 @@ type recent struct {
 	bound     bindings
 	sets      *labelSets
 	instances map[string]int32   // by name
-	choices   map[string]*choice // of selectors, for the series that there are
+	choices   map[string]*choice // by selector; cleared when a series appears
 	memo      map[reading][]element
-	memoTo    int64  // the latest moment that memo speaks of
-	idle      int    // transactions since the last question
+	memoTo    int64  // the latest evaluation time in memo
+	idle      int    // transactions since the last query
 	key       []byte // scratch
 
 	elements scratch[element]
-	numbers  scratch[int32] // of labels
+	numbers  scratch[int32] // label set numbers
 	partials scratch[partial]
 
 	newest  int64 // time of the newest sample
-	samples int   // that are held
-	swept   int64 // newest when it was swept
+	samples int   // cached samples
+	swept   int64 // newest at the last sweep
 }
 
-// A family is what is known of one metric.
+// A family is the cache of one metric.
 type family struct {
 	name    string
 	held    bool
-	refused bool  // it cannot be held: native histograms, or too much
-	from    int64 // all samples after it are held
-	until   int64 // and up to it, where they are read from a server
-	keep    int64 // how far back, in ms, samples are kept
+	refused bool  // not cacheable: native histograms, or too many samples
+	from    int64 // the cache is complete after this time
+	until   int64 // and up to this time, where a server is mirrored
+	keep    int64 // retention in ms
 	wants   [2]int64
 	series  []*recentSeries
-	other   *recentSeries // stands for series while none are held
+	other   *recentSeries // stands for all series while the family is not cached
 	byHash  map[uint64]*recentSeries
 }
 
 type recentSeries struct {
 	family  *family
-	next    *recentSeries // of the same hash
+	next    *recentSeries // next series with the same hash
 	lset    labels.Labels
-	id      int32 // of lset, from 1 on; 0 where it has none yet
-	scraped int32 // the number of its instance
+	id      int32 // number of lset, from 1 on; 0 before it has one
+	scraped int32 // number of the instance label
 	ref     storage.SeriesRef
 	points  []promql.FPoint // in the order of time, without staleness markers
 	stale   []int64         // times of staleness markers
 	last    int64           // time of the last sample, markers included
 }
 
-// bindings are series by their references, which the storage gives one after the other: those of
-// one page lie beside each other.
+// bindings map references to series in blocks, because the storage numbers the series of one page
+// consecutively.
 type bindings map[storage.SeriesRef]*[bindingsTogether]*recentSeries
 
 const bindingsTogether = 512
@@ -89,7 +89,7 @@ func (b bindings) of(ref storage.SeriesRef) *recentSeries {
 	return nil
 }
 
-// set binds a series; reference 0 is none.
+// set binds a series to a reference; reference 0 means none.
 func (b bindings) set(ref storage.SeriesRef, s *recentSeries) {
 	together := b[ref/bindingsTogether]
 	if together == nil && s != nil {
@@ -102,17 +102,16 @@ func (b bindings) set(ref storage.SeriesRef, s *recentSeries) {
 }
 
 const (
-	// mostRecent bounds the samples that are held: of what is more the engine answers.
+	// mostRecent bounds the cached samples; beyond it PromQL's engine answers.
 	mostRecent = 16_000_000
-	// sweepEvery is how often what nobody asks for is dropped, in ms.
+	// sweepEvery is the interval, in ms, at which metrics without queries are dropped.
 	sweepEvery = 5 * 60_000
-	// recently is how far before the newest sample a question may end, in ms, for what it
-	// asks to be held from then on.
+	// recently is how far before the newest sample, in ms, a query may end and still have its
+	// metrics cached.
 	recently = 30_000
-	// forgetful is after how many transactions without a question between them what questions
-	// of one moment have in common is forgotten.
+	// forgetful is the number of transactions without a query after which memo is cleared.
 	forgetful = 100
-	// longestKept is the longest span of time that is held, in ms.
+	// longestKept is the longest retention, in ms.
 	longestKept = 370 * 60_000
 )
 
@@ -128,7 +127,7 @@ func (r *recent) clear() {
 	r.reset()
 }
 
-// reset forgets what was derived of the series that there are.
+// reset clears everything that is derived from the cached series.
 func (r *recent) reset() {
 	r.sets, r.instances, r.choices, r.memo = newLabelSets(), map[string]int32{}, map[string]*choice{}, map[reading][]element{}
 	for _, f := range r.families {
@@ -138,10 +137,10 @@ func (r *recent) reset() {
 	}
 }
 
-// A batch is what one transaction appended.
+// A batch holds what one transaction appended.
 type batch struct {
 	samples    []appended
-	histograms []string // metrics with native histograms
+	histograms []string // names of metrics with native histograms
 }
 
 type appended struct {
@@ -151,7 +150,7 @@ type appended struct {
 	v    float64
 }
 
-// publish takes what was committed.
+// publish caches a committed batch.
 func (r *recent) publish(b *batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,7 +181,7 @@ func (r *recent) publish(b *batch) {
 	}
 }
 
-// bind finds the series of a sample, or makes it; where its family is not held it is the same one for all.
+// bind finds or creates the series of a sample. A family that is not cached has one series for all.
 func (r *recent) bind(a *appended) *recentSeries {
 	name := a.lset.Get(labels.MetricName)
 	f := r.families[name]
@@ -207,7 +206,7 @@ func (r *recent) add(name string) *family {
 	return f
 }
 
-// series returns the series of a family with these labels.
+// series finds or creates the series of a family with the given labels.
 func (r *recent) series(f *family, lset labels.Labels) *recentSeries {
 	hash := lset.Hash()
 	for s := f.byHash[hash]; s != nil; s = s.next {
@@ -222,7 +221,7 @@ func (r *recent) series(f *family, lset labels.Labels) *recentSeries {
 	return s
 }
 
-// instance numbers the instances of series.
+// instance returns the number of the instance label.
 func (r *recent) instance(lset labels.Labels) int32 {
 	name := lset.Get(model.InstanceLabel)
 	n, known := r.instances[name]
@@ -235,7 +234,7 @@ func (r *recent) instance(lset labels.Labels) int32 {
 
 func (r *recent) append(s *recentSeries, t int64, v float64) {
 	if t <= s.last {
-		return // it was read from the storage before
+		return // already read from the storage
 	}
 	if t <= r.memoTo {
 		r.memoTo = math.MinInt64
@@ -253,7 +252,7 @@ func (r *recent) append(s *recentSeries, t int64, v float64) {
 	r.samples++
 }
 
-// trim makes room for a sample at a time, in the place of those that are too old.
+// trim makes room for a sample at time t by dropping samples beyond the retention.
 func (r *recent) trim(s *recentSeries, t int64) {
 	old := s.upTo(t - s.family.keep)
 	if old > 0 {
@@ -267,7 +266,7 @@ func (r *recent) trim(s *recentSeries, t int64) {
 	}
 }
 
-// upTo returns how many samples lie at a time or before it: of most questions all but a few.
+// upTo counts the samples at time t or before. It searches from the end, where most queries look.
 func (s *recentSeries) upTo(t int64) int {
 	lo, hi := 0, len(s.points)
 	for back := 1; hi-back >= 0; back *= 2 {
@@ -287,12 +286,12 @@ func (s *recentSeries) upTo(t int64) int {
 	return lo
 }
 
-// between returns the samples after a time and up to another one.
+// between returns the samples in (after, until].
 func (s *recentSeries) between(after, until int64) []promql.FPoint {
 	return s.points[s.upTo(after):s.upTo(until)]
 }
 
-// ended notes a staleness marker.
+// ended records a staleness marker.
 func (s *recentSeries) ended(t int64) {
 	if len(s.stale) > 0 && s.stale[0] < t-s.family.keep-longestKept {
 		s.stale = s.stale[:copy(s.stale, s.stale[1:])]
@@ -300,7 +299,7 @@ func (s *recentSeries) ended(t int64) {
 	s.stale = append(s.stale, t)
 }
 
-// at returns the sample that an instant query at a time sees.
+// at returns the sample that an instant query at time t sees.
 func (s *recentSeries) at(t, lookback int64) (promql.FPoint, bool) {
 	n := s.upTo(t)
 	if n == 0 || s.points[n-1].T <= t-lookback {
@@ -315,10 +314,10 @@ func (s *recentSeries) at(t, lookback int64) (promql.FPoint, bool) {
 	return p, true
 }
 
-// sweep drops what nobody asked for lately, and series that ended.
+// sweep drops metrics without recent queries, and series without samples in the retention.
 func (r *recent) sweep() {
 	r.swept, r.bound = r.newest, bindings{}
-	held := 0 // series
+	held := 0 // cached series
 	for _, f := range r.families {
 		if !f.held {
 			f.refused = false // there may be room now
@@ -356,7 +355,7 @@ func (r *recent) sweep() {
 	}
 }
 
-// drop forgets the samples of a family.
+// drop removes a family from the cache.
 func (r *recent) drop(f *family) {
 	for _, s := range f.series {
 		r.bound.set(s.ref, nil)
@@ -366,14 +365,14 @@ func (r *recent) drop(f *family) {
 	clear(r.choices)
 }
 
-// refuse leaves a family to the engine, or the server, until the next sweep.
+// refuse leaves a family to the engine, or to the mirrored server, until the next sweep.
 func (r *recent) refuse(f *family) {
 	r.drop(f)
 	f.refused = true
 }
 
-// ensureSamples makes sure that a family's samples after a time are held, for a question that ends
-// at another time; false says that they are not.
+// ensureSamples caches a family's samples after from, for a query that ends at to. It reports false
+// if the engine must answer.
 func (r *recent) ensureSamples(ctx context.Context, f *family, from, to int64) bool {
 	if f.refused {
 		return false
@@ -390,7 +389,7 @@ func (r *recent) ensureSamples(ctx context.Context, f *family, from, to int64) b
 	return worth && r.readFamily(ctx, f, from-span/8-45_000)
 }
 
-// readFamily reads what the storage has of a family after a time.
+// readFamily reads a family's samples after from out of the storage.
 func (r *recent) readFamily(ctx context.Context, f *family, from int64) bool {
 	if r.db == nil {
 		return false
@@ -408,7 +407,7 @@ func (r *recent) readFamily(ctx context.Context, f *family, from int64) bool {
 	}
 	f.wants, f.keep, f.held, f.from, f.byHash = wants, keep, true, from, map[uint64]*recentSeries{}
 	if from < oldest {
-		f.from = math.MinInt64 // there is nothing before
+		f.from = math.MinInt64 // the storage has nothing older
 	}
 	set := q.Select(ctx, false, nil, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, f.name))
 	var it chunkenc.Iterator
@@ -436,7 +435,7 @@ func (r *recent) readFamily(ctx context.Context, f *family, from int64) bool {
 	return true
 }
 
-// begin learns which metrics there are, at the first question.
+// begin lists the metrics at the first query.
 func (r *recent) begin(ctx context.Context) bool {
 	if r.families != nil {
 		return true
@@ -461,13 +460,13 @@ func (r *recent) begin(ctx context.Context) bool {
 	return true
 }
 
-// wrap returns an appender that shows what is committed.
+// wrap returns an appender that publishes what it commits.
 func (r *recent) wrap(app storage.AppenderV2) storage.AppenderV2 {
 	return &observedV2{AppenderV2: app, observation: observation{r, r.pool.Get().(*batch)}}
 }
 
-// Observe wraps a storage that this store is a part of, such as one that also writes to a
-// remote one: what is appended there is seen here.
+// Observe wraps a storage that contains this store, such as one that also writes to a remote
+// storage, so that what is appended there is cached here.
 func (s *Store) Observe(all storage.Storage) storage.Storage { return observedStorage{all, s.recent} }
 
 type observedStorage struct {
@@ -485,7 +484,7 @@ func (o observedStorage) AppenderV2(ctx context.Context) storage.AppenderV2 {
 	return o.recent.wrap(o.Storage.AppenderV2(ctx))
 }
 
-// An observation gathers what a transaction appends.
+// An observation collects what a transaction appends.
 type observation struct {
 	recent *recent
 	batch  *batch
@@ -495,7 +494,7 @@ func (o *observation) add(ref storage.SeriesRef, l labels.Labels, t int64, v flo
 	o.batch.samples = append(o.batch.samples, appended{ref, l, t, v})
 }
 
-// end ends the transaction, whose samples count if it was committed.
+// end ends the transaction; its samples are published if it was committed.
 func (o *observation) end(err error, committed bool) error {
 	if o.batch == nil {
 		return err
@@ -503,7 +502,7 @@ func (o *observation) end(err error, committed bool) error {
 	switch {
 	case err == nil && committed:
 		o.recent.publish(o.batch)
-	case committed: // a part of it may be there
+	case committed: // some samples may have been stored
 		o.recent.mu.Lock()
 		o.recent.clear()
 		o.recent.mu.Unlock()

@@ -15,11 +15,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// reserveSize is the size of the file that is deleted when a disk is full, so that judging goes on. A disk
-// gets one that has ten times as much room.
+// reserveSize is the size of the reserve: a file that is deleted when the disk is full, so that the monitor
+// can go on. It is created on disks with ten times as much free space.
 const reserveSize = 64 << 20
 
-// freeBytes is how much room a file system has for who is not root, 0 where it does not say.
+// freeBytes returns the free space of a file system for unprivileged users, 0 if it is unknown.
 func freeBytes(dir string) int64 {
 	var st syscall.Statfs_t
 	if syscall.Statfs(dir, &st) != nil {
@@ -30,7 +30,7 @@ func freeBytes(dir string) int64 {
 
 func reservePath(dir string) string { return filepath.Join(dir, "reserve") }
 
-// keepReserve makes the reserve where there is much room and none yet.
+// keepReserve creates the reserve if there is enough free space and no reserve.
 func keepReserve(dir string) error {
 	if _, err := os.Stat(reservePath(dir)); err == nil || freeBytes(dir) < 10*reserveSize {
 		return nil
@@ -46,12 +46,12 @@ func keepReserve(dir string) error {
 	return nil
 }
 
-// FreeReserve deletes the reserve of a named storage, as when its disk is full, and reports whether there was one.
+// FreeReserve deletes the reserve of a named storage, and reports whether there was one.
 func (s *Store) FreeReserve() bool {
 	return s.temporary == "" && os.Remove(reservePath(s.db.Dir())) == nil
 }
 
-// KeepReserve makes the reserve of a named storage again where there is room, and reports whether there is one.
+// KeepReserve recreates the reserve of a named storage if there is space, and reports whether it exists.
 func (s *Store) KeepReserve() bool {
 	err := keepReserve(s.db.Dir())
 	if err == nil {
@@ -60,8 +60,8 @@ func (s *Store) KeepReserve() bool {
 	return err == nil
 }
 
-// restoreSegments puts back the segments of logs whose repair was cut off: the repair had moved the segment
-// away and copied a part of it, or nothing.
+// restoreSegments restores log segments whose repair was interrupted: the repair moved the segment away and
+// copied a part of it, or nothing.
 func restoreSegments(dir string) error {
 	moved, err := filepath.Glob(filepath.Join(dir, "w[ab]l", "*.repair"))
 	for _, path := range moved {
@@ -70,8 +70,8 @@ func restoreSegments(dir string) error {
 	return err
 }
 
-// checkRoom reports by an error that a disk has no room to repair the logs of a storage, for which a
-// segment is copied. The reserve is freed before.
+// checkRoom returns an error if the disk has no space to repair the logs of a storage, which copies a
+// segment. It frees the reserve first.
 func checkRoom(dir string) error {
 	segments, err := filepath.Glob(filepath.Join(dir, "w[ab]l", "[0-9]*"))
 	if err != nil {
@@ -89,7 +89,7 @@ func checkRoom(dir string) error {
 	return hint.With(fmt.Errorf("%s: %w: %d MB are free, %d are needed to read the logs", dir, syscall.ENOSPC, freeBytes(dir)>>20, need>>20), "free some, then restart sixty")
 }
 
-// roomiest is the directory for temporary files with the most room.
+// roomiest returns the directory for temporary files with the most free space.
 func roomiest() string {
 	return slices.MaxFunc([]string{os.TempDir(), "/dev/shm"}, func(a, b string) int { return cmp.Compare(freeBytes(a), freeBytes(b)) })
 }

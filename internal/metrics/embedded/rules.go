@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/prometheus/rules"
 )
 
-// Rules are recording rules and alerts that write to a store and read from it,
-// evaluated by Prometheus' own code when somebody says so.
+// Rules are recording rules and alerts over a store. Prometheus' own code evaluates them, when Eval is
+// called.
 type Rules struct {
 	groups []*rules.Group
 	alerts []*rules.AlertingRule
@@ -74,8 +74,7 @@ func (r *Rules) load(g rulefmt.RuleGroup, p parser.Parser) ([]rules.Rule, error)
 	return out, nil
 }
 
-// Eval evaluates every group once, one rule after the other. Its error joins
-// those of single rules.
+// Eval evaluates every group once, one rule after the other. It joins the errors of the rules.
 func (r *Rules) Eval(ctx context.Context, at time.Time) error {
 	for _, g := range r.groups {
 		g.Eval(ctx, at)

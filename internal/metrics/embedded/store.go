@@ -39,7 +39,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// Limits of what is held and asked.
+// Limits on storage and queries.
 const (
 	// maxSeries bounds the series in memory: samples of further ones are dropped and counted.
 	maxSeries = 2_000_000
@@ -149,9 +149,8 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// storageOptions of a temporary storage make one head block of everything: its
-// range is so long that no sample is ever too old for it: the storage refuses
-// what is half a range behind its newest sample, and times end in 2262.
+// storageOptions of a temporary storage keep everything in one head block. The storage refuses
+// samples that are half a block range behind the newest one, so the range covers all times up to 2262.
 func storageOptions(cfg Config) *tsdb.Options {
 	o := tsdb.DefaultOptions()
 	o.RetentionDuration = cmp.Or(cfg.Retention, DefaultRetention).Milliseconds()
@@ -183,14 +182,14 @@ func explainOpen(dir string, err error) error {
 	return fmt.Errorf("open store: %w", err)
 }
 
-// DB and Engine are what the store is made of, for Prometheus' own code around it: what
-// scrapes into it, evaluates rules over it and serves it.
+// DB and Engine expose the storage and the query engine to Prometheus' own code: the scraper, the rule
+// manager and the HTTP API.
 func (s *Store) DB() *tsdb.DB { return s.db }
 
 // Engine is the query engine; see DB.
 func (s *Store) Engine() *promql.Engine { return s.engine }
 
-// Full says why a named storage is a temporary one, which forgets everything at its end; nil where it is not.
+// Full returns the reason why a named storage was replaced by a temporary one, or nil.
 func (s *Store) Full() error { return s.full }
 
 func (s *Store) removeTemporary() error {
@@ -209,7 +208,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// target returns the state of a target, made at its first page.
+// target returns the state of a target, and creates it at the first page.
 func (s *Store) target(t Target) *target {
 	key := t.key()
 	s.mu.Lock()
@@ -222,7 +221,7 @@ func (s *Store) target(t Target) *target {
 	return st
 }
 
-// Targets returns the targets that were appended, by instance.
+// Targets returns the targets that pages were appended for, sorted by instance.
 func (s *Store) Targets() []Target {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,10 +253,9 @@ func (s *Store) Times() (first, last time.Time, ok bool) {
 	return first, last, ok
 }
 
-// FirstCreated returns since when the target's process had been counting at its
-// first page: the earliest creation time of a counter, or else its
-// process_start_time_seconds; ok is false where neither is exposed, as by several API servers
-// or data-parallel ranks.
+// FirstCreated returns the time at which the counters of a target's first page began: the earliest
+// creation time of a counter, or else process_start_time_seconds. Servers with several API server
+// processes or data-parallel ranks expose neither, and ok is false.
 func (s *Store) FirstCreated(target Target) (time.Time, bool) {
 	t := s.target(target)
 	t.mu.Lock()
@@ -265,7 +263,7 @@ func (s *Store) FirstCreated(target Target) (time.Time, bool) {
 	return time.UnixMilli(t.created), t.created > 0
 }
 
-// Warnings says what was dropped and why, one sentence each.
+// Warnings returns one sentence for each kind of dropped data, with the reason.
 func (s *Store) Warnings() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,8 +277,8 @@ func (s *Store) Warnings() []string {
 	return list
 }
 
-// untrimmed reads chunks whole: the engine skips what it did not ask for, and cutting it
-// off before costs a fifth of a query.
+// untrimmed reads whole chunks. The engine skips samples outside of a query's range, and trimming
+// them first takes a fifth of a query's time.
 type untrimmed struct{ storage.Queryable }
 
 // Querier implements storage.Queryable.
@@ -336,7 +334,7 @@ func (s *Store) Samples(ctx context.Context, selector string, at time.Time, span
 	return answer(ctx, expr, q, err, matrix)
 }
 
-// answer executes a query, unless it could not be made, and copies its result.
+// answer executes a query and copies its result. It returns err if the query could not be created.
 func answer[T any](ctx context.Context, expr string, q promql.Query, err error, read func(parser.Value) (T, error)) (T, error) {
 	var none T
 	if err != nil {
@@ -354,7 +352,7 @@ func answer[T any](ctx context.Context, expr string, q promql.Query, err error, 
 	return v, nil
 }
 
-// explain wraps the error of a query that was understood but not answered.
+// explain wraps the error of a query that was parsed but not answered.
 func explain(ctx context.Context, expr string, err error) error {
 	var samples promql.ErrTooManySamples
 	var timeout promql.ErrQueryTimeout

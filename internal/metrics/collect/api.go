@@ -29,7 +29,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
 
-// stale is the value that ends a series.
+// stale is the staleness marker, which ends a series.
 var stale = math.Float64frombits(value.StaleNaN)
 
 // QueryLimits bound what is asked over HTTP, as DefaultQueryLimits say where a field is 0. The judgement asks
@@ -45,10 +45,11 @@ type QueryLimits struct {
 	First func() <-chan struct{}
 }
 
-// DefaultQueryLimits hold in 2 GiB beside the judgement: a sample takes some 60 bytes until its JSON is written.
+// DefaultQueryLimits fit into 2 GiB beside the evaluation: a sample takes about 60 bytes until its JSON is
+// written.
 var DefaultQueryLimits = QueryLimits{Samples: 5_000_000, Concurrency: 4, Timeout: 30 * time.Second}
 
-// readFrame is how much one frame of remote read holds, as in Prometheus.
+// readFrame is the size of one frame of remote read, as in Prometheus.
 const readFrame = 1 << 20
 
 // API serves Prometheus' own HTTP API, under /api/v1. What writes or deletes is switched
@@ -105,7 +106,7 @@ func (l QueryLimits) admit(next http.Handler) http.Handler {
 	}))
 }
 
-// waitForFirst waits for what goes first, once: queries go on where that never rests.
+// waitForFirst waits once for the work that goes first. Queries proceed after it even if more such work begins.
 func (l *QueryLimits) waitForFirst(ctx context.Context) {
 	if l.First == nil {
 		return
@@ -120,7 +121,7 @@ func (l *QueryLimits) waitForFirst(ctx context.Context) {
 	}
 }
 
-// adminless is the storage as the API shows it.
+// adminless shows the storage to the API, which may not change it.
 type adminless struct{ *tsdb.DB }
 
 // BlockMetas implements apiv1.TSDBAdminStats.

@@ -42,11 +42,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
 
-// flushDeadline is how long remote write may go on after the end, as Prometheus'
-// --storage.remote.flush-deadline.
+// flushDeadline bounds remote write at shutdown, like Prometheus' --storage.remote.flush-deadline.
 const flushDeadline = 10 * time.Second
 
-// Options say where and how a Collector works.
+// Options configure a Collector.
 type Options struct {
 	// Dir holds the storage. It belongs to one process at a time.
 	Dir            string
@@ -56,7 +55,7 @@ type Options struct {
 	ExternalURL *url.URL // of the monitor, in alerts
 	Logger      *slog.Logger
 	Registry    *prometheus.Registry // of its own metrics
-	// Listen hears of all alerts that are sent, again and again; it may be nil.
+	// Listen, which may be nil, receives all alerts each time they are sent.
 	Listen func(...Alert)
 }
 
@@ -101,7 +100,7 @@ func Open(o Options) (*Collector, error) {
 	return c, nil
 }
 
-// repaired reports whether opening the storage found its log damaged.
+// repaired reports whether the write-ahead log was damaged, and repaired, when the storage was opened.
 func (c *Collector) repaired() bool {
 	families, err := c.opts.Registry.Gather()
 	if err != nil {
@@ -115,7 +114,7 @@ func (c *Collector) repaired() bool {
 	return false
 }
 
-// build makes the managers, as Prometheus' main function does.
+// build creates the managers, as Prometheus' main function does.
 func (c *Collector) build(ctx context.Context) (err error) {
 	reg, log := c.opts.Registry, func(name string) *slog.Logger { return c.opts.Logger.With("component", name) }
 	db := c.DB()
@@ -137,8 +136,8 @@ func (c *Collector) build(ctx context.Context) (err error) {
 			return errors.New("service discovery: registering its metrics failed")
 		}
 	}
-	// What is found is scraped within a second and not, as in Prometheus, within five: the first
-	// verdict waits for it.
+	// Discovered targets are scraped within a second, not within five as in Prometheus, because the first
+	// verdict waits for them.
 	c.scrape, err = scrape.NewManager(&scrape.Options{DiscoveryReloadInterval: model.Duration(time.Second)}, log("scrape"), logging.NewJSONFileLogger, nil, c.fanout, reg)
 	if err != nil {
 		return fmt.Errorf("scraping: %w", err)
@@ -167,8 +166,8 @@ func (s scrapers) Get() (*scrape.Manager, error) {
 	return s.c.scrape, nil
 }
 
-// ApplyConfig makes a configuration the one that holds. Where a part of it cannot be applied
-// the former one stays in that part, and the error says so.
+// ApplyConfig applies a configuration. A part that cannot be applied keeps its former configuration, and the
+// error says so.
 func (c *Collector) ApplyConfig(cfg *config.Config) error {
 	c.apply.Lock()
 	defer c.apply.Unlock()
@@ -235,20 +234,20 @@ func (c *Collector) Run(ctx context.Context) error {
 	return err
 }
 
-// Close closes the storage. Run has returned by then, or was never called.
+// Close closes the storage. Run must have returned, or never been called.
 func (c *Collector) Close() error {
 	c.cancel()
 	return errors.Join(c.remote.Close(), c.Store.Close())
 }
 
-// An Alert is sent to the Alertmanagers of the configuration, and to who listens.
+// An Alert is sent to the configured Alertmanagers and to Options.Listen.
 type Alert struct {
 	Labels, Annotations map[string]string
 	Began, Ends         time.Time // Ends lies ahead while it goes on
-	Path                string    // of the page that says more, under the external URL
+	Path                string    // path of the page with details, below the external URL
 }
 
-// Send sends alerts, those of rules too. They go on while they are sent again before they end.
+// Send sends alerts. An alert stays active while it is sent again before its end.
 func (c *Collector) Send(alerts ...Alert) {
 	if c.opts.Listen != nil && len(alerts) > 0 {
 		c.opts.Listen(alerts...)
@@ -275,8 +274,8 @@ func (c *Collector) Send(alerts ...Alert) {
 	c.notify.Send(out...)
 }
 
-// sendOfRules sends the alerts of rules. They lead to the page on which rules are looked at: serve
-// has none of an expression.
+// sendOfRules sends the alerts of rules. They link to the page of rules, because serve has no page for an
+// expression.
 func (c *Collector) sendOfRules(_ context.Context, _ string, alerts ...*rules.Alert) {
 	out := make([]Alert, len(alerts))
 	for i, a := range alerts {
@@ -288,8 +287,8 @@ func (c *Collector) sendOfRules(_ context.Context, _ string, alerts ...*rules.Al
 	c.Send(out...)
 }
 
-// Undelivered says which Alertmanagers could not be told of alerts the last time, and why, and
-// when that last happened with any of them.
+// Undelivered returns the Alertmanagers that did not take the last alerts, with the reason, and the time of the
+// last failure.
 func (c *Collector) Undelivered() (problems []string, last time.Time) {
 	now := map[string]bool{}
 	for _, u := range c.notify.Alertmanagers() {
@@ -298,7 +297,7 @@ func (c *Collector) Undelivered() (problems []string, last time.Time) {
 	return c.delivery.problems(now)
 }
 
-// Alertmanagers are those that alerts are sent to.
+// Alertmanagers lists the Alertmanagers that alerts are sent to.
 func (c *Collector) Alertmanagers() (urls []string) {
 	for _, u := range c.notify.Alertmanagers() {
 		urls = append(urls, u.Redacted())
@@ -306,13 +305,13 @@ func (c *Collector) Alertmanagers() (urls []string) {
 	return urls
 }
 
-// Config is the configuration that holds.
+// Config returns the applied configuration.
 func (c *Collector) Config() *config.Config { return c.config.Load() }
 
-// DiscoveryProblems are those of the discoveries of targets that fail, or find nothing.
+// DiscoveryProblems lists the discoveries of targets that fail or find nothing.
 func (c *Collector) DiscoveryProblems() []DiscoveryProblem { return c.finders.problems() }
 
-// A Target is one that is scraped.
+// A Target is a scraped target.
 type Target struct {
 	Labels map[string]string
 	URL    string
@@ -322,7 +321,7 @@ type Target struct {
 	At     time.Time
 }
 
-// ScrapeTargets lists what is scraped now.
+// ScrapeTargets lists the current targets.
 func (c *Collector) ScrapeTargets() (out []Target) {
 	for _, pool := range c.scrape.TargetsActive() {
 		for _, t := range pool {
@@ -342,14 +341,14 @@ type Sample struct {
 	Value  float64
 }
 
-// Write stores samples of one moment, and of those that were written before and are not
-// among them that they ended. A Writer is not safe for concurrent use.
+// Write stores samples of one time. Series that the last call wrote and this one does not get a staleness
+// marker. A Writer is not safe for concurrent use.
 type Writer struct {
 	c    *Collector
 	last map[string]labels.Labels
 }
 
-// NewWriter returns a Writer of samples that this process makes itself.
+// NewWriter returns a Writer for samples that this process computes.
 func (c *Collector) NewWriter() *Writer { return &Writer{c: c, last: map[string]labels.Labels{}} }
 
 // Write stores samples; see Writer.

@@ -68,7 +68,7 @@ func (c *Collector) Silence(ctx context.Context, matching map[string][]string, u
 	return err
 }
 
-// post sends alerts to an Alertmanager, as the notifier's own function does.
+// post sends alerts to an Alertmanager, like the notifier's own function.
 func (d *delivery) post(ctx context.Context, client *http.Client, r *http.Request) (*http.Response, error) {
 	resp, err := client.Do(r.WithContext(ctx))
 	why := ""
@@ -90,7 +90,7 @@ func (d *delivery) post(ctx context.Context, client *http.Client, r *http.Reques
 	return resp, err
 }
 
-// noteNoAlertmanager notes that there was no Alertmanager to be told.
+// noteNoAlertmanager records that no Alertmanager was found.
 func (d *delivery) noteNoAlertmanager() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,7 +104,7 @@ func (d *delivery) fail(address, why string) {
 	d.failed[address], d.last = why, time.Now()
 }
 
-// problems are those of the Alertmanagers that there are now.
+// problems returns the delivery problems of the current Alertmanagers.
 func (d *delivery) problems(now map[string]bool) (out []string, last time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

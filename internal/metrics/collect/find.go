@@ -15,11 +15,11 @@ import (
 	"github.com/prometheus/prometheus/scrape"
 )
 
-// A Candidate is what a discovery found: a target, or not.
+// A Candidate is a discovered address, which relabelling may keep or drop.
 type Candidate struct {
 	Job        string
 	Discovered labels.Labels // before relabelling
-	Target     labels.Labels // empty where it is none
+	Target     labels.Labels // empty if it was dropped
 	Dropped    *relabel.Config
 }
 
@@ -88,7 +88,7 @@ func FindTargets(ctx context.Context, cfg *config.Config, within time.Duration, 
 	return out, problems, nil
 }
 
-// relabelled takes what was discovered through the relabelling of its job.
+// relabelled applies a job's relabelling to its discovered targets.
 func relabelled(job *config.ScrapeConfig, discovered labels.Labels) Candidate {
 	c, b := Candidate{Job: job.JobName, Discovered: discovered}, labels.NewBuilder(discovered)
 	for _, step := range job.RelabelConfigs {

@@ -38,10 +38,10 @@ type finders struct {
 	unmade  map[string]string // why a discovery could not begin, by the job
 }
 
-// A finder is one discovery that runs.
+// A finder is one running discovery.
 type finder struct {
 	job, mechanism string
-	lasts          time.Duration // of a failure that is not seen again
+	lasts          time.Duration // after which a failure that does not recur is forgotten
 	began          time.Time
 	updates        int
 	found          map[string]int     // targets, by source
@@ -54,7 +54,7 @@ type failure struct {
 	updates int // until then
 }
 
-// A DiscoveryProblem is a discovery that fails, or finds nothing.
+// A DiscoveryProblem is a discovery that fails or finds nothing.
 type DiscoveryProblem struct {
 	Job, Mechanism, Text string
 	Empty                bool // it finds nothing
@@ -76,7 +76,7 @@ func newFinders(log *slog.Logger, registry prometheus.Registerer) *finders {
 	return f
 }
 
-// watch returns configurations whose discoveries are watched.
+// watch wraps configurations so that their discoveries are watched.
 func (f *finders) watch(configs discovery.Configs) (out discovery.Configs) {
 	for _, c := range configs {
 		if _, static := c.(discovery.StaticConfig); !static {
@@ -87,7 +87,7 @@ func (f *finders) watch(configs discovery.Configs) (out discovery.Configs) {
 	return out
 }
 
-// forgetFailures forgets what could not begin: a configuration is applied.
+// forgetFailures clears the discoveries that could not begin, because a new configuration is applied.
 func (f *finders) forgetFailures() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -167,14 +167,14 @@ func (f *finders) fails(job string) bool {
 	return slices.ContainsFunc(f.problems(), func(p DiscoveryProblem) bool { return p.Job == job })
 }
 
-// failed keeps why a discovery failed.
+// failed records why a discovery failed.
 func (f *finders) failed(w *finder, text, path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.failures[path] = failure{text, time.Now(), w.updates}
 }
 
-// updated takes what a discovery found.
+// updated records the targets that a discovery found.
 func (f *finders) updated(w *finder, groups []*targetgroup.Group) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -192,7 +192,7 @@ func (f *finders) updated(w *finder, groups []*targetgroup.Group) {
 			}
 		}
 	}
-	// The update of DNS comes after the failures of some names, that of others in their place.
+	// DNS sends its update after the failures of single names; other discoveries send either.
 	after := 1
 	if w.mechanism == "dns" {
 		after = 2
@@ -202,7 +202,7 @@ func (f *finders) updated(w *finder, groups []*targetgroup.Group) {
 	}
 }
 
-// problem is what stands in the way of a discovery, "" for nothing.
+// problem returns why a discovery finds no targets, or "".
 func (w *finder) problem(now time.Time) string {
 	var texts []string
 	for _, e := range w.failures {
@@ -222,7 +222,7 @@ func (w *finder) problem(now time.Time) string {
 	return foundNothing
 }
 
-// problems are those of all discoveries.
+// problems lists the problems of all discoveries.
 func (f *finders) problems() (out []DiscoveryProblem) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -308,7 +308,7 @@ func (h *errorHandler) WithGroup(name string) slog.Handler {
 	return &errorHandler{h.Handler.WithGroup(name), h.tell}
 }
 
-// clusterErrors are those of Kubernetes' own client, which has one log for the process.
+// clusterErrors collects the errors of Kubernetes' client, which has one log for the whole process.
 var clusterErrors clusterLog
 
 type clusterLog struct {
@@ -331,7 +331,7 @@ func speaksOf(text string, c *kubernetes.SDConfig) bool {
 	return true
 }
 
-// listen tells of its errors until the function that it returns is called.
+// listen receives the client's errors until the returned function is called.
 func (c *clusterLog) listen(log slog.Handler, tell func(text, path string)) (end func()) {
 	c.once.Do(func() { klog.SetSlogLogger(slog.New(c)) })
 	c.mu.Lock()

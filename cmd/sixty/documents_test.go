@@ -224,7 +224,7 @@ var (
 func documentPages(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md"} {
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/lab/*.md"} {
 		pages, err := filepath.Glob(pattern)
 		must.Succeed(t, err)
 		for _, page := range pages {

@@ -52,7 +52,7 @@ func TestCommandsThatAreNamedExist(t *testing.T) {
 		return nil
 	})
 	must.Succeed(t, err)
-	for _, pattern := range []string{"../../README.md", "../../CONTRIBUTING.md", "../../docs/*.md"} {
+	for _, pattern := range []string{"../../README.md", "../../CONTRIBUTING.md", "../../docs/*.md", "../../docs/lab/*.md"} {
 		pages, err := filepath.Glob(pattern)
 		must.Succeed(t, err)
 		for _, page := range pages {

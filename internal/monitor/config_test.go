@@ -11,16 +11,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor"
 )
 
-// TestTheDocumentedConfiguration: the example of docs/serve.md is one.
+// TestTheDocumentedConfiguration parses the YAML examples of the monitor's pages.
 func TestTheDocumentedConfiguration(t *testing.T) {
-	text, err := os.ReadFile("../../docs/serve.md")
-	must.Succeed(t, err)
-	examples := strings.Split(string(text), "```yaml\n")[1:]
-	if len(examples) < 2 {
-		t.Fatal("docs/serve.md lacks examples")
-	}
-	for i := range examples {
-		examples[i], _, _ = strings.Cut(examples[i], "```")
+	var examples []string
+	for _, page := range []string{"serve.md", "notify.md", "access.md", "scale.md"} {
+		text, err := os.ReadFile("../../docs/" + page)
+		must.Succeed(t, err)
+		blocks := strings.Split(string(text), "```yaml\n")[1:]
+		if len(blocks) == 0 {
+			t.Errorf("docs/%s lacks examples", page)
+		}
+		for _, block := range blocks {
+			example, _, _ := strings.Cut(block, "```")
+			examples = append(examples, example)
+		}
 	}
 	granted := false
 	for _, text := range examples {

@@ -97,7 +97,7 @@ model-accuracy: ## Fit the performance model to what others measured, leaving ou
 	cd research/modelaccuracy && $(GO) run . -page && $(GO) test .
 	SIXTY_ACCURACY=full $(GO) test ./internal/sim/perfmodel -run '^TestGroundTruth$$' -count=1 -v
 
-detection: ## Measure how long after its onset a fault is an alert, and write the tables of docs/rules.md
+detection: ## Measure how long after its onset a fault is an alert, and write the tables of docs/lab/rules.md
 	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestDetectionTimes$$' -count=1 -timeout 60m -v -update
 
 race: ## Run all tests with the race detector (needs a C compiler)

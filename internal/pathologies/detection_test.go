@@ -140,7 +140,7 @@ func pathology(id string) *catalog.Pathology {
 }
 
 // TestDetectionTimes measures how long after the onset of a fault its alert fires, at the
-// scrape intervals of production, and writes the table of docs/rules.md.
+// scrape intervals of production, and writes the table of docs/lab/rules.md.
 //
 //	SIXTY_ACCURACY=full go test ./internal/pathologies -run TestDetectionTimes -update
 func TestDetectionTimes(t *testing.T) {
@@ -211,7 +211,7 @@ func TestDetectionTimes(t *testing.T) {
 		}
 		fmt.Fprintf(&table, "| %s | %s | %d%s |\n", p.ID, p.For, len(recorded), cells)
 	}
-	fmt.Fprintf(&table, "\nAnd how long until a page says that an error budget burns (TTFT P95 1 s, ITL P95 150 ms, 99.9 %%), in the recordings with minutes of a fault:\n\n")
+	fmt.Fprintf(&table, "\nTime until a page says that an error budget burns (TTFT P95 1 s, ITL P95 150 ms, 99.9 %%), in the recordings with minutes of a fault:\n\n")
 	fmt.Fprintf(&table, "| recording | fault | every 15 s | every 30 s |\n|---|---|---|---|\n")
 	burnt := map[string]map[time.Duration]time.Duration{}
 	for interval, list := range byInterval {
@@ -238,7 +238,7 @@ func TestDetectionTimes(t *testing.T) {
 	}
 	t.Log("\n" + table.String())
 	if *update {
-		writeBetween(t, "../../docs/rules.md", "detection times", table.String())
+		writeBetween(t, "../../docs/lab/rules.md", "detection times", table.String())
 	}
 }
 

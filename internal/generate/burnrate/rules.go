@@ -271,7 +271,7 @@ func (s *sli) bad() string {
 	return "of requests failed"
 }
 
-// caveats say what the SLI cannot see: see docs/slo.md.
+// caveats say what the SLI cannot see: see docs/burn-rates.md.
 var caveats = map[slo.Quantity]string{
 	slo.TTFT:      "Measured in the API server; users wait longer. A request that never gets a first token is not counted: see the alerts on a hung engine and on cancellations.",
 	slo.ITL:       "One gap is one output event; with speculative decoding it brings several tokens. Gaps are counted, not requests: long answers weigh more.",

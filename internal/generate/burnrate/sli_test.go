@@ -368,21 +368,21 @@ func TestRecordedNamesAreThoseThatTheFunctionsGive(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "rewrite the example in docs/slo.md")
+var update = flag.Bool("update", false, "rewrite the example in docs/burn-rates.md")
 
-// TestTheDocumentedAlertIsTheGeneratedOne keeps docs/slo.md's example fresh.
+// TestTheDocumentedAlertIsTheGeneratedOne keeps docs/burn-rates.md's example fresh.
 func TestTheDocumentedAlertIsTheGeneratedOne(t *testing.T) {
 	r, err := Groups(Config{Objectives: []slo.Objective{chat(t)}})
 	must.Succeed(t, err)
 	want, err := yaml.Marshal(find(t, r, "VLLMErrorBudgetBurnTTFTP95"))
 	must.Succeed(t, err)
-	const page = "../../../docs/slo.md"
+	const page = "../../../docs/burn-rates.md"
 	content, err := os.ReadFile(page)
 	must.Succeed(t, err)
 	before, rest, ok := strings.Cut(string(content), "for the use case `chat`:\n\n```yaml\n")
 	got, after, closed := strings.Cut(rest, "```")
 	if !ok || !closed {
-		t.Fatal("docs/slo.md has no example")
+		t.Fatal("docs/burn-rates.md has no example")
 	}
 	if *update {
 		fresh := before + "for the use case `chat`:\n\n```yaml\n" + string(want) + "```" + after

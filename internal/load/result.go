@@ -17,7 +17,7 @@ import (
 const Schema = "sixty.bench/v1"
 
 // Result is what a test found. In JSON all times are seconds and all rates are
-// per second; docs/bench.md documents every field.
+// per second; docs/bench-results.md documents every field.
 type Result struct {
 	Schema   string       `json:"schema"`
 	Tool     version.Tool `json:"tool"`

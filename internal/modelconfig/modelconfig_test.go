@@ -191,11 +191,11 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 }
 
 func TestTheDocumentListsWhatIsUnderstood(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/tune.md")
+	doc, err := os.ReadFile("../../docs/tune-inputs.md")
 	must.Succeed(t, err)
 	for _, name := range slices.Sorted(maps.Keys(families())) {
 		if !strings.Contains(string(doc), " "+name) && !strings.Contains(string(doc), "\n"+name) {
-			t.Errorf("docs/tune.md does not say that %s is understood", name)
+			t.Errorf("docs/tune-inputs.md does not say that %s is understood", name)
 		}
 	}
 }

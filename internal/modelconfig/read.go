@@ -63,7 +63,7 @@ func parseAs(content []byte, how Loading) (*Model, error) {
 	}
 	if f.problem != nil {
 		return nil, hint.With(fmt.Errorf("read model configuration: %w", f.problem),
-			"give the model's config.json, as Hugging Face has it beside the weights; what it must have is in docs/tune.md")
+			"give the model's config.json, as Hugging Face has it beside the weights; what it must have is in docs/tune-inputs.md")
 	}
 	return m, nil
 }

@@ -1,3 +1,3 @@
 // Package tunereport renders what package planning found, as text for a terminal, as
-// JSON (schema sixty.tune/v2, documented in docs/tune.md) and as an HTML page. It computes nothing but layout.
+// JSON (schema sixty.tune/v2, documented in docs/tune-json.md) and as an HTML page. It computes nothing but layout.
 package tunereport

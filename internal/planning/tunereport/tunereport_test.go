@@ -106,11 +106,11 @@ func TestJSONIsWhatTheDocumentSays(t *testing.T) {
 	if back["schema"] != "sixty.tune/v2" {
 		t.Errorf("schema %v", back["schema"])
 	}
-	doc, err := os.ReadFile("../../../docs/tune.md")
+	doc, err := os.ReadFile("../../../docs/tune-json.md")
 	must.Succeed(t, err)
 	for key := range keys(back) {
 		if !strings.Contains(string(doc), "`"+key+"`") {
-			t.Errorf("docs/tune.md does not say what %q is", key)
+			t.Errorf("docs/tune-json.md does not say what %q is", key)
 		}
 	}
 }

@@ -206,7 +206,7 @@ func (l *Ledger) Line(id string) (Line, bool) {
 // budget fills the lines from the device's memory down to what is left for KV.
 func (l *Ledger) budget() {
 	s := &l.Settings
-	l.add(LineTotal, "memory of "+s.deviceName(), s.Memory, "as reported by the driver", "logs of vLLM, see docs/tune.md; otherwise the data sheet")
+	l.add(LineTotal, "memory of "+s.deviceName(), s.Memory, "as reported by the driver", "logs of vLLM, see docs/lab/tune.md; otherwise the data sheet")
 	requested := Estimate{s.Memory.Value * s.Utilization, s.Memory.Low * s.Utilization, s.Memory.High * s.Utilization}
 	l.add(LineRequested, "requested", requested, fmt.Sprintf("%.4g × %s", s.Utilization, render.GiB(s.Memory.Value)), "v1/worker/utils.py, request_memory")
 	l.weightLines()
@@ -485,7 +485,7 @@ func (l *Ledger) widest() (float64, string) {
 	return width, what
 }
 
-// Bytes of a captured CUDA graph: 9 to 23 MiB each in the logs of docs/tune.md.
+// Bytes of a captured CUDA graph: 9 to 23 MiB each in the logs of docs/lab/tune.md.
 const (
 	graphBase  = 64 << 20
 	graphEach  = 10 << 20
@@ -520,7 +520,7 @@ func (l *Ledger) addNonTorch() {
 		v = Estimate{0.6 * gib, 0.1 * gib, 2.5 * gib}
 		formula = "several GPUs: NCCL, custom all-reduce, workspaces"
 	}
-	l.add(LineOther, "not PyTorch's", v, formula, "estimated from the logs of docs/tune.md")
+	l.add(LineOther, "not PyTorch's", v, formula, "estimated from the logs of docs/lab/tune.md")
 }
 
 // capacity turns bytes into blocks and tokens.

@@ -55,7 +55,7 @@ func TestLayoutIsThatOfVLLM(t *testing.T) {
 	}
 }
 
-// TestLedgerAgainstLogs compares with what real servers logged; docs/tune.md has
+// TestLedgerAgainstLogs compares with what real servers logged; docs/lab/tune.md has
 // the sources. Weights are those that vLLM says loading took.
 func TestLedgerAgainstLogs(t *testing.T) {
 	for _, tc := range []struct {

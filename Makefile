@@ -82,7 +82,7 @@ web/node_modules/.package-lock.json: web/package-lock.json
 	@command -v npm >/dev/null || { echo "no npm: the monitor's page is a plain one"; exit 0; }; \
 	cd web && npm ci --silent --fetch-retries 1 --fetch-timeout 20000 || echo "npm packages cannot be had: the monitor's page is a plain one"
 
-accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several phases of the grid, and write docs/accuracy.md; fail where a goal is missed
+accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several phases of the grid, and write docs/lab/accuracy.md; fail where a goal is missed
 	missed=0; export SIXTY_ACCURACY=full; \
 	$(GO) test ./internal/pathologies -run '^Test(Sparse(Alerts)?|Since|OneNameForAConstantFault|AlertsAgreeWithDiagnosis|ConditionsAgreeWithPromQL)$$' -count=1 -timeout 60m -v -update || missed=1; \
 	$(GO) test ./internal/planning -run '^Test(NoFirstFixMakesItWorse|IntervalsHoldWhatComes)$$' -count=1 -timeout 60m || missed=1; \
@@ -91,7 +91,7 @@ accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several pha
 	$(GO) test ./internal/metrics/pages -run '^TestVerdictsSurvive$$' -count=1 || missed=1; \
 	exit $$missed
 
-model-accuracy: ## Fit the performance model to what others measured, leaving out each GPU and each model in turn, tune public deployments, and write docs/model-accuracy.md
+model-accuracy: ## Fit the performance model to what others measured, leaving out each GPU and each model in turn, tune public deployments, and write docs/lab/model-accuracy.md
 	cd research/modelaccuracy && $(GO) run .
 	SIXTY_ACCURACY=update $(GO) test ./internal/cli -run '^TestTuneOfPublicDeployments$$' -count=1
 	cd research/modelaccuracy && $(GO) run . -page && $(GO) test .
@@ -161,7 +161,7 @@ fuzz: ## Fuzz every target for FUZZTIME
 		case "$$failed $$out" in 0*) ;; *"Failing input"*) exit 1 ;; *"context deadline exceeded"*) ;; *) exit 1 ;; esac; \
 	done
 
-false-alarms: ## Count false alarms and missed faults in WEEKS replica-weeks of a living cluster, into docs/false-alarms.md (ALARMS=directory for recordings)
+false-alarms: ## Count false alarms and missed faults in WEEKS replica-weeks of a living cluster, into docs/lab/false-alarms.md (ALARMS=directory for recordings)
 	GOGC=400 $(GO) test ./internal/fleet -run '^TestRate$$' -v -timeout 0 -weeks $(WEEKS) -update $(if $(ALARMS),-alarms $(abspath $(ALARMS)))
 
 .PHONY: man

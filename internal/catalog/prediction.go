@@ -48,7 +48,7 @@ type Effect struct {
 // An Estimate is a simulated value: that of several simulations together, of a
 // benefit their median. They differ in the calibration's uncertainty and in the
 // lengths of requests; what lies in the future is from the least to the largest of
-// them, widened by how far simulations were off on real servers (docs/predictions.md).
+// them, widened by how far simulations were off on real servers (docs/lab/predictions.md).
 type Estimate struct{ Value, Low, High float64 }
 
 // Effect returns the effect on a signal.

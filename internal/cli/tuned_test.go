@@ -98,7 +98,7 @@ func fourDigits(v float64) float64 {
 }
 
 // TestTuneOfPublicDeployments asks tune of the deployments whose owners published what they
-// carry, and compares with what docs/model-accuracy.md says that it answers:
+// carry, and compares with what docs/lab/model-accuracy.md says that it answers:
 //
 //	SIXTY_ACCURACY=update go test ./internal/cli -run TuneOfPublicDeployments
 //
@@ -148,6 +148,6 @@ func TestTuneOfPublicDeployments(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(2e-3, 0)); diff != "" {
-		t.Errorf("tune says something else than docs/model-accuracy.md: run make model-accuracy (-page +now):\n%s", diff)
+		t.Errorf("tune says something else than docs/lab/model-accuracy.md: run make model-accuracy (-page +now):\n%s", diff)
 	}
 }

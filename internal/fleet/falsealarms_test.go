@@ -37,7 +37,7 @@ var (
 	seed     = flag.Uint64("seed", 1, "of the first play")
 	alarmd   = flag.String("alarms", "", "write recordings of false alarms to this directory")
 	progress = flag.String("progress", "", "write the table so far to this file after each simulated hour")
-	update   = flag.Bool("update", false, "write the table to docs/false-alarms.md")
+	update   = flag.Bool("update", false, "write the table to docs/lab/false-alarms.md")
 )
 
 var monday = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
@@ -146,7 +146,7 @@ func TestAMorning(t *testing.T) {
 func writeResults(t *testing.T, table string) {
 	t.Helper()
 	const (
-		page       = "../../docs/false-alarms.md"
+		page       = "../../docs/lab/false-alarms.md"
 		begin, end = "<!-- results: make false-alarms -->\n", "<!-- end -->"
 	)
 	text, err := os.ReadFile(page)

@@ -26,7 +26,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/report/reporttest"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files and docs/accuracy.md")
+var update = flag.Bool("update", false, "rewrite the golden files and docs/lab/accuracy.md")
 
 const recordings = "../../testdata/recordings"
 
@@ -488,7 +488,7 @@ diagnoses, 15 s apart.
 | recording | phase | true verdict | given | confidence | named after |
 |---|---|---|---|---|---|
 ` + table
-	must.Succeed(t, os.WriteFile("../../docs/accuracy.md", []byte(page), 0o644))
+	must.Succeed(t, os.WriteFile("../../docs/lab/accuracy.md", []byte(page), 0o644))
 }
 
 // TestMatrix holds all pathologies × all recordings of the repository: a check

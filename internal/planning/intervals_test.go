@@ -76,7 +76,7 @@ func foretell(t *testing.T, file string, every time.Duration) []foretold {
 
 // TestIntervalsHoldWhatComes compares what is predicted where nothing changes with what
 // came, on every third recording, or with SIXTY_ACCURACY=full every one. SIXTY_RECORDINGS
-// names a directory with more of them; the table in docs/predictions.md is its output.
+// names a directory with more of them; the table in docs/lab/predictions.md is its output.
 func TestIntervalsHoldWhatComes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it simulates every recording")

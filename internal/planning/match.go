@@ -21,12 +21,12 @@ type quantity struct {
 	relative, absolute float64
 
 	// off is how far what was simulated of the future may be from what comes, as a
-	// factor: that of docs/predictions.md.
+	// factor: that of docs/lab/predictions.md.
 	off float64
 }
 
 // quantities are in the order in which they are told. The tolerances are those of
-// docs/predictions.md: means are exact on both sides, percentiles are read from
+// docs/lab/predictions.md: means are exact on both sides, percentiles are read from
 // buckets twice as wide as the ones before, and the chance of a short window moves counts by their square root.
 var quantities = []quantity{
 	{indicator.TTFTMean, func(o *outcome, _, _ float64) float64 { return o.ttft.Mean() }, 0.3, 0.05, 2},

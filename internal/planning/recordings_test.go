@@ -26,7 +26,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden file and the table in docs/predictions.md")
+var update = flag.Bool("update", false, "rewrite the golden file and the table in docs/lab/predictions.md")
 
 // A recorded is a recording in a store, with the truth beside it.
 type recorded struct {
@@ -150,7 +150,7 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// near checks the tolerances that docs/predictions.md gives.
+// near checks the tolerances that docs/lab/predictions.md gives.
 func near(t *testing.T, name string, p *catalog.Prediction) {
 	t.Helper()
 	for _, tol := range []struct {
@@ -176,7 +176,7 @@ func near(t *testing.T, name string, p *catalog.Prediction) {
 	}
 }
 
-// row is a fix's line of the table in docs/predictions.md.
+// row is a fix's line of the table in docs/lab/predictions.md.
 func row(name string, f *catalog.Fix) string {
 	if f.Predicted.Reason != "" {
 		summary := f.Summary
@@ -196,7 +196,7 @@ func row(name string, f *catalog.Fix) string {
 // writeTable replaces the table between its marks.
 func writeTable(t *testing.T, table string) {
 	t.Helper()
-	const page, begin, end = "../../docs/predictions.md", "<!-- recordings: go test ./internal/planning -run TestRecordings -update -->\n", "<!-- end of recordings -->\n"
+	const page, begin, end = "../../docs/lab/predictions.md", "<!-- recordings: go test ./internal/planning -run TestRecordings -update -->\n", "<!-- end of recordings -->\n"
 	text, err := os.ReadFile(page)
 	must.Succeed(t, err)
 	before, rest, ok1 := strings.Cut(string(text), begin)

@@ -1,6 +1,6 @@
 // Command modelaccuracy fits the parameters of perfmodel's prediction from data sheets to
 // what others measured of vLLM servers and published, each time leaving out what it then
-// predicts, and writes docs/model-accuracy.md, which says how far off it is:
+// predicts, and writes docs/lab/model-accuracy.md, which says how far off it is:
 //
 //	make model-accuracy
 //
@@ -20,7 +20,7 @@ import (
 
 // What is written, from this folder.
 const (
-	pageFile      = "../../docs/model-accuracy.md"
+	pageFile      = "../../docs/lab/model-accuracy.md"
 	posteriorFile = "../../internal/sim/perfmodel/posterior.json"
 	heldOutFile   = "heldout.json"
 )

@@ -64,7 +64,7 @@ func TestThePageShowsThisData(t *testing.T) {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Error("docs/model-accuracy.md is of other data: run make model-accuracy, or go run . -page where only the page changed")
+		t.Error("docs/lab/model-accuracy.md is of other data: run make model-accuracy, or go run . -page where only the page changed")
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// pageText is docs/model-accuracy.md without its tables.
+// pageText is docs/lab/model-accuracy.md without its tables.
 //
 //go:embed page.md
 var pageText string
@@ -31,7 +31,7 @@ type page struct {
 	Limits                            []string
 }
 
-// renderPage renders docs/model-accuracy.md of the points and the predictions of them.
+// renderPage renders docs/lab/model-accuracy.md of the points and the predictions of them.
 func renderPage(points []Point, predictions []prediction) (string, error) {
 	p := &page{points: points, Points: len(points), entries: entriesOf(points, predictions)}
 	p.GPUs = p.byLevel("GPU", func(e *entry) string { return e.point.chip() })

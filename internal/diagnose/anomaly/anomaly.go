@@ -2,7 +2,7 @@
 // anomalous when it lies more than three standard deviations from the mean of the last
 // hundred, and the KV cache is blamed when its usage and TTFT rise and fall together. It is
 // there to be compared with, and for who wants it; the judgement of package diagnose is
-// what sixty goes by (docs/anomaly.md has both in numbers).
+// what sixty goes by (docs/lab/anomaly.md has both in numbers).
 package anomaly
 
 import (

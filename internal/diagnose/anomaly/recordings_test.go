@@ -38,7 +38,7 @@ func wrong(id string) bool {
 
 // TestRecordings lets the detector and the judgement watch the recorded incidents side by
 // side: how soon each notices, and what each reports while all is well. Its log is the table
-// of docs/anomaly.md.
+// of docs/lab/anomaly.md.
 func TestRecordings(t *testing.T) {
 	files, err := filepath.Glob("../../../testdata/recordings/*.tar.zst")
 	if err != nil || len(files) < 30 {

@@ -78,7 +78,7 @@ type predictedPage struct {
 	}
 }
 
-// predictedFix is a fix's prediction in docs/json.md.
+// predictedFix is a fix's prediction in docs/json-findings.md.
 type predictedFix struct {
 	Reason  *string
 	Caveats []string

@@ -210,13 +210,17 @@ func TestTheJSONHoldsThePlotsThatThePageDraws(t *testing.T) {
 }
 
 func TestEveryFieldOfTheJSONIsDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/json.md")
-	must.Succeed(t, err)
+	var doc []byte
+	for _, page := range []string{"json.md", "json-findings.md", "json-parts.md"} {
+		text, err := os.ReadFile("../../docs/" + page)
+		must.Succeed(t, err)
+		doc = append(doc, text...)
+	}
 	var v any
 	must.Succeed(t, json.Unmarshal([]byte(rendered(t, func(b *bytes.Buffer) error { return JSON(b, plotted(firing(), "vllm-0:8000"), Options{}) })), &v))
 	walk(v, "", func(field string, _ any) {
 		if field != "max-num-seqs" && field != "block-size" && !bytes.Contains(doc, []byte("`"+field+"`")) {
-			t.Errorf("docs/json.md does not mention %q", field)
+			t.Errorf("docs/json.md and its parts do not mention %q", field)
 		}
 	})
 }

@@ -62,7 +62,7 @@ func TestTheCostIsThatOfARealPage(t *testing.T) {
 		t.Errorf("%d series, the comments say %d", series, seriesPerServer)
 	}
 	if kept != 355 || buckets != 279 {
-		t.Errorf("docs/scrape.md says 355 lean series and 279 buckets: %d and %d", kept, buckets)
+		t.Errorf("docs/lab/scrape.md says 355 lean series and 279 buckets: %d and %d", kept, buckets)
 	}
 }
 

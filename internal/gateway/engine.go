@@ -18,11 +18,11 @@ import (
 // engineState is what an upstream's engine says of itself.
 type engineState struct {
 	mu     sync.Mutex
-	at     time.Time // of the last page; zero without one
+	at     time.Time // time of the last page; zero without one
 	models map[string]engineReading
 
 	held    int // requests that it runs or has waiting
-	excess  int // of these, beyond those that were open here
+	excess  int // held requests beyond those that are open here
 	missing int // requests open here for longer than two readings that it does not hold
 
 	born float64 // when its counters began, in Unix seconds, to the microsecond; 0 where it does not say
@@ -36,7 +36,7 @@ type engineReading map[string]float64
 const (
 	engineRunning     = "vllm:num_requests_running"
 	engineWaiting     = "vllm:num_requests_waiting"
-	engineKV          = "vllm:kv_cache_usage_perc" // of the fullest rank; all others are sums
+	engineKV          = "vllm:kv_cache_usage_perc" // maximum over ranks; the others are sums
 	enginePreemptions = "vllm:num_preemptions_total"
 	engineTokens      = "vllm:generation_tokens_total"
 	engineSteps       = "vllm:iteration_tokens_total_count"
@@ -46,7 +46,7 @@ const (
 	engineEndedTime   = "vllm:e2e_request_latency_seconds_sum"
 	engineBorn        = "vllm:generation_tokens_created"
 
-	engineHitRate = "hit rate" // of the prefix cache, between the last two readings that differ: computed
+	engineHitRate = "hit rate" // computed: prefix cache hits per query between the last two readings that differ
 )
 
 var engineMetrics = []string{

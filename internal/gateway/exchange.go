@@ -25,8 +25,7 @@ var stateNames = [...]string{"receiving", "connecting", "waiting", "prefill", "s
 
 func (s state) String() string { return stateNames[s] }
 
-// exchange is one request and its answer. Its goroutine owns it; what others
-// read is atomic.
+// exchange is one request and its answer. One goroutine owns it; fields that others read are atomic.
 type exchange struct {
 	g       *Gateway
 	w       http.ResponseWriter
@@ -34,7 +33,7 @@ type exchange struct {
 	ctl     *http.ResponseController
 	ctx     context.Context // ends with the client, or by cancel
 	stop    context.CancelCauseFunc
-	work    string // what the route does, in OpenTelemetry's words; "" for nothing that generates
+	work    string // operation of the route, in OpenTelemetry's words; "" if it generates nothing
 	id      string
 	ours    bool // the id was made here
 	route   string
@@ -70,8 +69,7 @@ func (x *exchange) generates() bool { return x.work == "chat" || x.work == "text
 // another one then.
 func (x *exchange) cancel(cause *end) {
 	x.stop(cause)
-	// Whatever blocks on the client ends too. HTTP/2 streams and HTTP/1
-	// connections both know deadlines.
+	// Reads and writes that block on the client end too: HTTP/2 streams and HTTP/1 connections have deadlines.
 	past := time.Unix(1, 0)
 	if state(x.state.Load()) == receiving {
 		_ = x.ctl.SetReadDeadline(past)
@@ -80,8 +78,7 @@ func (x *exchange) cancel(cause *end) {
 	}
 }
 
-// cancelCause prefers the reason for which the exchange was cancelled to the error
-// that came of it.
+// cancelCause returns the reason why the exchange was cancelled instead of the error that followed.
 func (x *exchange) cancelCause(err error) error {
 	switch cause := context.Cause(x.ctx); {
 	case cause == nil:

@@ -1,5 +1,5 @@
-// Package gateway is a reverse proxy for OpenAI-compatible servers that measures
-// what their clients see and changes nothing of it.
+// Package gateway is a reverse proxy for OpenAI-compatible servers that measures what clients see and changes
+// nothing.
 //
 // Bodies pass byte for byte and are flushed as they arrive. Each request is
 // measured from its arrival to its last byte (package stream reads the answer),
@@ -59,7 +59,7 @@ func New(cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A time of 0 is that of nothing.
+	// A time of 0 means that the event has not happened.
 	g := &Gateway{cfg: cfg, epoch: time.Now().Add(-time.Second), transport: newTransport(cfg), open: map[*exchange]struct{}{}}
 	for _, u := range cfg.Upstreams {
 		g.upstreams = append(g.upstreams, newUpstream(u))
@@ -117,7 +117,7 @@ var routes = map[string]string{ // → the operation, as OpenTelemetry names it
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := g.begin(w, r)
 	defer func() {
-		// Whatever goes wrong, the request ends once and leaves nothing behind.
+		// The request ends exactly once, whatever goes wrong.
 		p := recover()
 		x.finish(x.outcome(p))
 		if p != nil {
@@ -263,7 +263,7 @@ func (b *copyBuffers) Put(p []byte) { b.Pool.Put((*[4 << 10]byte)(p)) }
 // forward sends the request on and the answer back.
 func (x *exchange) forward() {
 	if !strings.EqualFold(x.r.Header.Get("Upgrade"), "websocket") {
-		x.r.Header.Del("Upgrade") // a client that would rather speak h2c must not get past what is measured and limited
+		x.r.Header.Del("Upgrade") // a client that upgrades to h2c would bypass measurements and limits
 	}
 	x.r.Body, x.r.ContentLength = http.NoBody, 0 // attempts have it
 	proxy := httputil.ReverseProxy{

@@ -15,15 +15,14 @@ const (
 	maxModels = 64 // told apart; only names that a server has are
 	maxLabel  = 128
 
-	// mostTogether bounds the intervals that one piece of an answer is counted as: what an
-	// upstream says of its tokens is not believed beyond.
+	// mostTogether bounds the token intervals of one chunk of an answer, because an upstream's token counts may be
+	// wrong.
 	mostTogether = 10_000
 )
 
 // Buckets.
 var (
-	// fine are those of the gateway's own durations: vLLM's first bound of most
-	// durations is 0.3 s.
+	// fine are the bucket bounds of the gateway's own durations. Most of vLLM's begin at 0.3 s.
 	fine = []float64{.001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .075, .1, .15, .2, .3, .5, .75, 1, 1.5, 2, 3, 5, 7.5, 10, 15, 20, 30, 60, 120, 300, 600}
 
 	// Those of the extended vLLM metrics.
@@ -35,7 +34,7 @@ var (
 
 // Exponential buckets beside the classic ones.
 const (
-	growth    = 1.1 // of buckets: eight an octave, an error of 4.4 % at most
+	growth    = 1.1 // eight buckets an octave: an error of 4.4 % at most
 	zeroBelow = 1e-6
 )
 
@@ -94,7 +93,7 @@ func newMeasures(g *Gateway) *measures {
 	return m
 }
 
-// addModel notes that a server has a model, and reports whether it is told apart.
+// addModel records a server's model, and reports whether the model gets its own label.
 func (m *measures) addModel(name string) bool {
 	if name == "" || len(name) > maxLabel {
 		return false
@@ -115,8 +114,8 @@ func (m *measures) hasModel(name string) bool {
 	return m.models[name]
 }
 
-// label sets under which labels a request is counted. What counts them begins with zeros,
-// so that the first of them is seen as an increase.
+// label sets the labels under which a request is counted. It creates the counters with 0, so that the first request
+// is an increase.
 func (m *measures) label(x *exchange) {
 	l := [2]string{x.model, x.route}
 	m.mu.Lock()
@@ -230,7 +229,7 @@ func (m *measures) countEnd(x *exchange, status Status, now int64) {
 		return
 	}
 	if x.model == "" && answer.First == 0 {
-		return // no server's model: what a client made up
+		return // no server has it: the client made it up
 	}
 	m.extTokens.WithLabelValues(x.model).Add(missed)
 	if answer.First > 0 {
@@ -249,7 +248,7 @@ func (m *measures) countEnd(x *exchange, status Status, now int64) {
 	m.extEnds.WithLabelValues(x.model, as).Inc()
 }
 
-// present is what is known at a scrape of upstreams and of open requests.
+// present collects the gauges of upstreams and open requests at a scrape.
 type present struct{ g *Gateway }
 
 // Describe implements prometheus.Collector; the labels are checked as they come.
@@ -328,7 +327,7 @@ func (e *engineState) collect(put putter, name string) {
 	}
 	for model, m := range e.models {
 		for _, f := range engineFamilies {
-			if v, ok := m[f.from]; ok || f.from != engineKV && f.from != engineHitRate { // what the page does not say yet is zero
+			if v, ok := m[f.from]; ok || f.from != engineKV && f.from != engineHitRate { // missing series are zero
 				put(f.kind, f.name, f.help, v, "model", model, "upstream", name)
 			}
 		}

@@ -21,7 +21,7 @@ import (
 
 // Config says what a Gateway does. Its zero value limits nothing.
 type Config struct {
-	Upstreams []*url.URL  // http or https, of one model or of several; a path is prepended to that of a request
+	Upstreams []*url.URL  // http or https; its path is prepended to a request's path
 	TLS       *tls.Config // for https upstreams
 	// Dial connects with an upstream; nil for TCP, within five seconds.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -38,8 +38,7 @@ type Config struct {
 
 const defaultHealthEvery = 5 * time.Second
 
-// withDefaults returns the configuration with its defaults, or says what is
-// wrong with it.
+// withDefaults fills in defaults and validates the configuration.
 func (c Config) withDefaults() (Config, error) {
 	if len(c.Upstreams) == 0 {
 		return c, hint.With(errors.New("no upstream"), "name a server, such as --upstream http://127.0.0.1:8000")
@@ -80,7 +79,7 @@ type Options struct {
 	upstreamCA        string   // PEM file of an authority to trust
 	insecureUpstreams bool     // their certificates are not verified
 	maxBodyMiB        int64    // 0 for any
-	listen, admin     string   // addresses; of a port alone on loopback, admin "off" for none
+	listen, admin     string   // addresses; a port alone listens on loopback, admin "off" disables it
 	cert, key         string   // PEM files, for clients
 }
 

@@ -17,7 +17,7 @@ const (
 	maxHeader  = 64 << 10
 	readHeader = 10 * time.Second
 	idleClient = 2 * time.Minute
-	maxStreams = 10_000 // of an HTTP/2 connection
+	maxStreams = 10_000 // per HTTP/2 connection
 )
 
 // quiet takes what net/http logs, which is what clients and upstreams did wrong: that is
@@ -33,9 +33,8 @@ type Serving struct {
 	DrainTimeout time.Duration // that open requests have after ctx has ended
 }
 
-// Serve serves until ctx ends, and then until the open requests have ended or
-// the time for that is over. It closes the listeners. An error is that of a
-// listener, or says that requests were cut off.
+// Serve serves until ctx ends, and then until open requests have ended or the drain time is over. It closes the
+// listeners. It returns a listener's error, or an error that says that requests were cut off.
 func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 	data := &http.Server{
 		Handler: g, Protocols: new(http.Protocols), TLSConfig: s.TLS, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readHeader,

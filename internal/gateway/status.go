@@ -62,7 +62,7 @@ var (
 	errTooMuch      = &end{status: Rejected, code: 503, kind: "too_much_in_bodies"}
 )
 
-// asEnd makes an end of any error: what is none is the upstream's.
+// asEnd converts an error to an end. Errors of unknown origin are the upstream's.
 func asEnd(err error) *end {
 	var e *end
 	if errors.As(err, &e) {

@@ -25,7 +25,7 @@ type upstream struct {
 
 	inFlight atomic.Int64
 	down     atomic.Bool
-	failed   int // health checks in a row; of the one goroutine that checks
+	failed   int // failed health checks in a row; owned by the checking goroutine
 
 	requests, failures atomic.Int64 // attempts, and those that got no answer
 
@@ -127,9 +127,8 @@ func rootCause(err error) string {
 	return err.Error()
 }
 
-// pick chooses the upstream with the fewest open requests of those that are up, and another
-// one than the one that was tried. Where all are down they are tried nevertheless: the health
-// check may be wrong, and the answer then says what is.
+// pick chooses, among the upstreams that are up and were not tried, the one with the fewest open requests. If all are
+// down they are tried nevertheless, because the health check may be wrong.
 func (g *Gateway) pick(tried *upstream) (best *upstream) {
 	turn := int(g.turn.Add(1))
 	for _, down := range []bool{false, true} {
@@ -201,7 +200,7 @@ func (x *exchange) attempt(u *upstream, r *http.Request) (answer *http.Response,
 	}))
 	r.URL = u.target(r.URL)
 	if r.ContentLength = int64(len(x.body)); r.ContentLength > 0 {
-		r.Body = io.NopCloser(body) // of a kind that net/http sends in one piece with the head
+		r.Body = io.NopCloser(body) // of a kind that net/http sends together with the head
 	}
 	if answer, err = g.transport.RoundTrip(r); err == nil {
 		x.head = g.now()

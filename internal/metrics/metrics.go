@@ -17,20 +17,19 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// MaxMagnitude is the largest number that is taken for a measurement. No counter of
-// a server reaches a yotta of anything, and the twelfth power of one still fits into
-// a float64.
+// MaxMagnitude is the largest possible measurement. No counter reaches 10²⁴ of anything, and its twelfth power still
+// fits into a float64.
 const MaxMagnitude = 1e24
 
-// Arrival is how long after a moment its samples are there: scrapes take seconds, and remote writes are
-// late.
+// Arrival is the longest delay between a sample's time and its arrival in a storage: scrapes take seconds, and remote
+// writes are late.
 const Arrival = time.Minute
 
-// AtOnce bounds the queries of a diagnosis that are under way at once: enough to hide a remote server's
-// latency, few enough not to be an incident of its own.
+// AtOnce bounds the concurrent queries of a diagnosis: enough to hide a remote server's latency, too few to be an
+// incident themselves.
 const AtOnce = 8
 
-// ErrTooLarge says that a server does not answer as much as was asked for at once.
+// ErrTooLarge reports that a server refuses to return so many samples at once.
 var ErrTooLarge = errors.New("the answer is too large")
 
 // Range is a range of time evaluated every Step, both ends included.

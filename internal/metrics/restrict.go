@@ -11,8 +11,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// RestrictExpr adds matchers to every selector of a PromQL expression. What the expression selected
-// itself must match as well, so that it can only select less.
+// RestrictExpr adds matchers to every selector of a PromQL expression, so that the expression can only select fewer
+// series.
 func RestrictExpr(expr string, match []*labels.Matcher) (string, error) {
 	e, err := indicator.Rewrite(expr, indicator.Rewriting{Matchers: match})
 	if err != nil {
@@ -21,7 +21,7 @@ func RestrictExpr(expr string, match []*labels.Matcher) (string, error) {
 	return e.String(), nil
 }
 
-// Restrict returns a Querier that sees the series which match, and no others, whatever it is asked.
+// Restrict returns a Querier that sees only the series that match.
 func Restrict(q Querier, match []*labels.Matcher) Querier { return restricted{q, match} }
 
 type restricted struct {

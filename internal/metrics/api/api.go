@@ -62,9 +62,8 @@ type Client struct {
 
 var _ metrics.Querier = (*Client)(nil)
 
-// A PartialError says that the server gave an answer and warned that it is not
-// all of it, as Thanos and Mimir do when a store does not respond. The partial
-// result is returned beside it.
+// A PartialError reports that the server warned of an incomplete answer, as Thanos and Mimir do when a store does not
+// respond. It is returned together with the partial result.
 type PartialError struct {
 	Warnings []string
 }
@@ -185,8 +184,7 @@ func (c *Client) Samples(ctx context.Context, selector string, at time.Time, spa
 	return c.matrix(expr, v, partial)
 }
 
-// measures reports whether a value can be that of an answer, and counts those that
-// cannot. NaN says that there is none.
+// measures reports whether a value is possible, and counts impossible ones. NaN means that there is no value.
 func (c *Client) measures(expr string, v model.SampleValue) bool {
 	if !(math.Abs(float64(v)) > metrics.MaxMagnitude) {
 		return true
@@ -199,7 +197,7 @@ func (c *Client) measures(expr string, v model.SampleValue) bool {
 	return false
 }
 
-// Warnings says what was dropped of the answers, one sentence each.
+// Warnings returns one sentence for each kind of dropped data.
 func (c *Client) Warnings() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

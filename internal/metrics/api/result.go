@@ -15,7 +15,7 @@ import (
 // is most of a query's CPU time (BenchmarkQuery). A result of vectors or matrices is read here in one
 // pass; everything else of an answer, and what this does not understand, is left to client_golang.
 
-// A result is that of one query. It has vector or matrix; neither where the result is empty or was not read here.
+// A result is the result of one query: a vector or a matrix, or neither if it is empty or was not parsed here.
 type result struct {
 	vector model.Vector
 	matrix model.Matrix
@@ -35,7 +35,7 @@ func (c taking) Do(ctx context.Context, req *http.Request) (*http.Response, []by
 	return resp, body, err
 }
 
-// take reads the result in an answer, and returns the answer with none. What it does not understand it leaves as it is.
+// take cuts the result out of an answer and parses it. A result of unknown form stays in the answer.
 func (r *result) take(body []byte) []byte {
 	const begin = `"result":[` // in a text its quotes would be escaped
 	from := bytes.Index(body, []byte(begin)) + len(begin)
@@ -61,7 +61,7 @@ type parser struct {
 	failed bool
 }
 
-// next is what comes next, but for white space; 0 at the end.
+// next returns the next byte that is not white space; 0 at the end.
 func (p *parser) next() byte {
 	for p.at < len(p.b) {
 		switch c := p.b[p.at]; c {

@@ -11,7 +11,7 @@ type processes interface {
 	// listening lists the processes that hold the socket that listens on a TCP port;
 	// none where that cannot be seen.
 	listening(port string) []int
-	// parent is a process' parent, 0 where there is none or it cannot be seen.
+	// parent returns the parent of a process, 0 if there is none or it is invisible.
 	parent(pid int) int
 	// command is the name of a process' program, "" where it cannot be seen.
 	command(pid int) string
@@ -23,11 +23,9 @@ var forwarders = []string{"ssh", "sshd", "autossh", "kubectl", "oc", "k9s", "clo
 // claims are the indexes of the GPUs that each server was last seen to compute on.
 type claims map[string][]int
 
-// divide gives each server the GPUs that it computes on: those with a process that
-// descends from one that listens on the server's port. A server that computes on none
-// that can be seen (its processes are another user's, or in a container that shows other
-// numbers) keeps the last that it had, or gets those that no other one claims. One that
-// is only forwarded gets none.
+// divide assigns GPUs to servers. A server gets the GPUs with a process that descends from the process that listens
+// on the server's port. If no such process is visible (another user's, or in a container with other process IDs), the
+// server keeps its last GPUs, or gets the GPUs that no other server claims. A forwarded port gets none.
 func (c *claims) divide(readings []gpu.Reading, servers []Server, p processes) map[string][]gpu.Reading {
 	if *c == nil {
 		*c = claims{}

@@ -59,7 +59,7 @@ func isHere(ctx context.Context, host string, mine func(netip.Addr) bool) bool {
 	return err == nil && len(addrs) > 0
 }
 
-// port is that of a server's URL.
+// port returns the port of a server's URL.
 func port(s Server) string {
 	u, err := url.Parse(s.URL)
 	switch {

@@ -26,7 +26,7 @@ type Server struct {
 	URL  string // of its metrics page
 }
 
-// A Page is what was read of this machine at one moment, in Prometheus' text format.
+// A Page holds this machine's readings at one time, in Prometheus' text format.
 type Page struct {
 	Server string // whose GPUs these are; "" for the operating system's page
 	Host   string // the machine's name
@@ -38,7 +38,7 @@ type Page struct {
 // Limits of reading. A driver in trouble keeps its tool from ever ending.
 const (
 	toolTimeout = 5 * time.Second
-	retryAfter  = 30 * time.Second // of a tool that failed
+	retryAfter  = 30 * time.Second // the last failed tool
 	share       = 4                // a tool runs at most a quarter of the time
 	mostNotes   = 4
 )
@@ -51,7 +51,7 @@ type Machine struct {
 	interval time.Duration
 	sys      system
 
-	// Of the goroutine that reads GPUs.
+	// The goroutine that reads GPUs owns these.
 	tools  tools
 	claims claims
 
@@ -60,14 +60,14 @@ type Machine struct {
 	exporters []string // servers that export GPUs
 }
 
-// New makes a Machine that reads itself for those of the servers that run on it, at most
-// once in an interval. Nothing is read yet.
+// New returns a Machine that reads itself, at most once in an interval, for the servers that run on it. It reads
+// nothing yet.
 func New(servers []Server, interval time.Duration) *Machine {
 	return &Machine{servers: servers, interval: interval, sys: newSystem("/proc", "/sys")}
 }
 
-// Exported tells that one of the servers is a GPU exporter. If it is on this machine, GPUs
-// are read no more. That they could not be read needs no note then.
+// Exported reports a GPU exporter among the servers. If the exporter runs on this machine, the Machine stops reading
+// GPUs, and drops the note about unreadable ones.
 func (m *Machine) Exported(server string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -19,7 +19,7 @@ type system struct {
 	proc    procfs.FS
 	disks   blockdevice.FS
 	there   bool
-	holders map[string][]int // of the sockets that listen, by port
+	holders map[string][]int // inodes of listening sockets, by port
 	looked  time.Time        // when they were looked for
 }
 
@@ -139,11 +139,10 @@ func (s *system) page(host string) []byte {
 	return p.Bytes()
 }
 
-// passed are devices that node_exporter leaves out: what lies beneath them is counted.
+// passed are devices that node_exporter ignores, because the devices below them are counted.
 var passed = []string{"ram", "loop", "fd", "zram"}
 
-// onDisk are the file systems that are asked how full they are: those of the network may
-// never answer.
+// onDisk are the types of file systems whose usage is read; network file systems may block forever.
 var onDisk = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "vfat", "overlay"}
 
 func (s *system) fileSystems(p *gpu.Page) {

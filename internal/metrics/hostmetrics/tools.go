@@ -96,8 +96,7 @@ func (t *tools) run(ctx context.Context, name string, args ...string) ([]byte, e
 	return out.b, fmt.Errorf("%s: %s", name, why)
 }
 
-// limited keeps what is written to it, up to a limit, beyond which it is an error or is
-// dropped.
+// limited buffers writes up to a limit; more is an error, or is dropped.
 type limited struct {
 	b    []byte // no bytes.Buffer within: its ReadFrom knows no limit
 	most int

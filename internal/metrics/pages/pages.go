@@ -1,11 +1,9 @@
-// Package pages makes metrics pages of samples that are stored: what a server must have
-// answered when it was scraped. Where a Prometheus server, or the monitor, has kept samples
-// and not pages, an incident can be recorded afterwards, in the format of package
-// recording, and diagnosed again anywhere.
+// Package pages rebuilds metrics pages from stored samples. Prometheus and the monitor keep samples, not pages; with
+// this package an incident can be recorded afterwards, in the format of package recording, and diagnosed again
+// anywhere.
 //
-// What a scrape loses stays lost: help texts, comments, the order of lines, and types, of
-// which those that matter follow from the names. Labels of the target are not on its pages,
-// and are told apart from them.
+// Help texts, comments, the order of lines, and types are not stored; the types that matter follow from the names.
+// The target's labels are not written to its pages.
 package pages
 
 import (
@@ -45,7 +43,7 @@ type Request struct {
 	MaxBytes int64
 }
 
-// Result says what came of it.
+// Result describes the written pages.
 type Result struct {
 	Targets, Pages, Failed int // Failed scrapes are written as empty pages
 	Bytes                  int64
@@ -112,8 +110,7 @@ type series struct {
 	values       []model.SamplePair
 }
 
-// find returns the targets, by their series up or, where there is none, by the label
-// instance alone.
+// find returns the targets, by their series up or, without it, by the label instance.
 func find(ctx context.Context, q metrics.Querier, r *Request) ([]target, error) {
 	if len(r.Instances) == 0 {
 		return nil, errors.New("no instance is named")
@@ -207,7 +204,7 @@ func ofTheScrape(name string) bool {
 	return name == "up" || name == "ALERTS" || name == "ALERTS_FOR_STATE" || strings.HasPrefix(name, "scrape_") || strings.HasPrefix(name, "sixty_") || strings.HasPrefix(name, "sixty:")
 }
 
-// familyOf tells the type of a metric by its name, where that matters: what only grows.
+// familyOf returns the type of a metric, by its name, if the metric is cumulative.
 func familyOf(name string, m model.Metric, histograms map[string]bool) (family, kind string) {
 	for _, suffix := range [...]string{"_bucket", "_sum", "_count"} {
 		if base, ok := strings.CutSuffix(name, suffix); ok && histograms[base] {
@@ -223,9 +220,8 @@ func familyOf(name string, m model.Metric, histograms map[string]bool) (family, 
 	return name, ""
 }
 
-// line writes a metric with the labels that were on the page: without those of the target,
-// which who reads it gives by the name of a directory, and with those that had to make room
-// for them under their own names.
+// line writes a metric with the labels of the page: without the target's labels, which the reader takes from the
+// directory's name, and with exported_NAME labels under their own names.
 func (t *target) line(name string, m model.Metric) string {
 	var b strings.Builder
 	quoted := !model.LegacyValidation.IsValidMetricName(name)
@@ -264,7 +260,7 @@ func (t *target) line(name string, m model.Metric) string {
 	return b.String()
 }
 
-// escapes are those of label values.
+// escapes are the escape sequences of label values.
 var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 // number is about how long a value is.

@@ -31,7 +31,7 @@ type collector struct {
 	entries int
 	total   int64
 
-	notes      []byte // of the file that is the furthest up
+	notes      []byte // of the outermost file
 	notesDepth int
 
 	skipped  int
@@ -55,7 +55,7 @@ const (
 	other kind = iota
 	page
 	meta // notes
-	junk // what operating systems and editors leave behind
+	junk // files of operating systems and editors
 )
 
 // classify checks a file's name and says what the file is: for a page, in which
@@ -116,9 +116,8 @@ func checkName(name string) error {
 
 func shorten(s string) string { return s[:min(len(s), 80)] }
 
-// timeOf reads UNIX_MILLISECONDS.prom. Numbers that can only be seconds,
-// microseconds or nanoseconds of this century are taken as such: date +%s is
-// what comes to mind first.
+// timeOf parses UNIX_MILLISECONDS.prom. Seconds (date +%s), microseconds and nanoseconds of this century are
+// recognized by their size.
 func (c *collector) timeOf(base string) (int64, bool) {
 	digits, ok := strings.CutSuffix(base, ".prom")
 	if !ok || digits == "" || len(digits) > 19 || strings.Trim(digits, "0123456789") != "" {
@@ -187,7 +186,7 @@ func (c *collector) warn(format string, args ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
 }
 
-// finish sorts what was found into a Recording.
+// finish sorts the collected files into a Recording.
 func (c *collector) finish(r *Recording) error {
 	if len(c.found) == 0 {
 		return noScrapes(c.skipped, c.example)

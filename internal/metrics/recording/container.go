@@ -141,8 +141,7 @@ func (c *collector) single(path string, info fs.FileInfo) (store, error) {
 	return &paths{root: filepath.Dir(path), names: []string{name}}, nil
 }
 
-// archive spools the pages of a tar archive. What follows a damaged place is
-// lost and warned of.
+// archive spools the pages of a tar archive. Entries after a damaged place are lost, with a warning.
 func (c *collector) archive(r io.Reader) (store, error) {
 	sp := &spool{memory: c.lim.memory}
 	// The reader is bounded, too: an archive of nothing but headers decompresses
@@ -231,7 +230,7 @@ func (p *paths) read(loc location, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A page that grew since it was found is being written: take what was there.
+	// A page that grew since it was listed is still being written: take its first bytes.
 	return body[:min(int64(len(body)), size)], nil
 }
 
@@ -242,7 +241,7 @@ func (*paths) Close() error { return nil }
 type spool struct {
 	pages  [][]byte
 	page   bytes.Buffer // the one that is read, reused
-	memory int64        // what may still go there
+	memory int64        // bytes left
 	disk   *os.File
 	offset int64
 }
@@ -278,7 +277,7 @@ func (s *spool) add(r io.Reader, size int64) (location, error) {
 	return location(-1 - at), nil
 }
 
-// writer marks the errors of writing, to tell them from those of the archive.
+// writer marks write errors, to tell them from errors of the archive.
 type writer struct{ io.Writer }
 
 type writeError struct{ err error }

@@ -64,15 +64,15 @@ type Recording struct {
 	notes    Notes
 }
 
-// Notes are what the servers said beside their pages when the recording was made. What else
-// the file holds is for people.
+// Notes hold what servers reported beside their pages at the time of the recording. Other fields of the file are for
+// people.
 type Notes struct {
 	Targets []Noted `json:"targets"`
 }
 
 // Noted is what one server said.
 type Noted struct {
-	URL       string  `json:"url"` // of its metrics page
+	URL       string  `json:"url"` // URL of its metrics page
 	Health    int     `json:"health,omitempty"`
 	HealthErr string  `json:"health_error,omitempty"`
 	Version   string  `json:"version,omitempty"`
@@ -167,8 +167,7 @@ func (r *Recording) Times() (first, last time.Time) {
 	return time.UnixMilli(r.files[0].at), time.UnixMilli(r.files[len(r.files)-1].at)
 }
 
-// Warnings returns what was passed over when the recording was opened, one
-// sentence each.
+// Warnings returns one sentence for each kind of data that was skipped when the recording was opened.
 func (r *Recording) Warnings() []string { return slices.Clone(r.warnings) }
 
 // Close releases what Open holds.
@@ -191,17 +190,17 @@ func (r *Recording) Scrapes(fn func(Scrape) error) error {
 	return nil
 }
 
-// What the times of scrapes say of how long they took.
+// Bounds by which the times of scrapes show how long a scrape took.
 const (
 	lateBy     = 1.5              // times the usual pace: the scrape before was slow
-	longest    = 15 * time.Second // that a scraper waits; what is longer is a pause of its own
+	longest    = 15 * time.Second // the longest scrape timeout; a longer gap is a pause
 	telling    = 2 * time.Second  // a pace that shows that a scrape failed at once
 	leastPaces = 5                // scrapes that show a pace
-	dated      = time.Minute      // what the time of a file is later is how long its scrape took, and more is something else
+	dated      = time.Minute      // the most by which a file's time is later because of a slow scrape
 )
 
-// durations returns how long each scrape that failed took, by the time of the next one: those
-// that the scraper was late after, and those in a fast pace.
+// durations returns how long each failed scrape took, from the time of the next scrape: the scraper is late after a
+// slow failure, and in its usual pace after a fast one.
 func (r *Recording) durations() []time.Duration {
 	out := make([]time.Duration, len(r.files))
 	gaps, last := make([][]time.Duration, len(r.targets)), make(map[int]int)

@@ -102,8 +102,7 @@ func (w *Writer) Add(target string, at time.Time, body []byte, took time.Duratio
 // notes is the file beside the targets that holds Notes.
 const notes = "meta.json"
 
-// SetMeta writes meta.json. It may be called again: in an archive the last one
-// counts, since what is written cannot be changed.
+// SetMeta writes meta.json. It may be called again; in an archive, which only grows, the last meta.json counts.
 func (w *Writer) SetMeta(text []byte) error {
 	if len(text) > maxNotes {
 		return fmt.Errorf("write recording %s: notes are larger than %d bytes", w.path, maxNotes)
@@ -113,8 +112,7 @@ func (w *Writer) SetMeta(text []byte) error {
 	return w.put(notes, time.Now(), text)
 }
 
-// put writes one file. After an error nothing more is written: what follows a
-// broken entry could not be read.
+// put writes one file. After an error nothing more is written, because entries after a broken one are unreadable.
 func (w *Writer) put(name string, at time.Time, body []byte) error {
 	if w.err == nil {
 		if err := w.out.put(name, at, body); err != nil {

@@ -80,7 +80,7 @@ func New(cfg Config) (*Client, error) {
 // Close closes the connections that are kept for the next fetch.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Body is one page as it was answered.
+// Body is one page as the server sent it.
 type Body struct {
 	Raw         []byte        // decompressed
 	ContentType string        // as the server said
@@ -166,11 +166,11 @@ func readBody(resp *http.Response, limit int64) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// ErrNotMetrics is wrapped where the address is not that of a metrics page, or wants
-// credentials: asking again does not change that.
+// ErrNotMetrics is wrapped by errors of addresses that serve no metrics page or require credentials. Another request
+// does not help.
 var ErrNotMetrics = errors.New("not metrics")
 
-// refuse turns an answer that is no metrics page into an error.
+// refuse returns the error for an answer without a metrics page.
 func refuse(u *url.URL, b *Body) error {
 	from := ""
 	if b.Server != "" {

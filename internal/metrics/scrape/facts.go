@@ -17,8 +17,7 @@ var factsBounds = bounds{timeout: 2 * time.Second, size: 1 << 20}
 
 const maxModels = 1000
 
-// Facts is what an inference server says about itself beside its metrics.
-// Whatever it did not answer stays zero.
+// Facts holds what an inference server reports beside its metrics. Fields without an answer are zero.
 type Facts struct {
 	// Health is the HTTP status of /health: vLLM answers 503 when its engine is
 	// dead, but 200 while it hangs (vllm/entrypoints/openai/api_server.py). It is 0
@@ -39,8 +38,8 @@ type Model struct {
 	MaxModelLen int    // longest prompt and output together in tokens, 0 when unsaid
 }
 
-// Facts asks the server behind a target's address, which may be that of its
-// metrics page. All questions are asked at once and each is optional.
+// Facts queries a server's endpoints beside /metrics, concurrently. Each of them is optional. The address may be the
+// metrics page's.
 func (c *Client) Facts(ctx context.Context, target string) Facts {
 	var f Facts
 	u, err := serverURL(target)
@@ -78,8 +77,7 @@ func serverURL(target string) (*url.URL, error) {
 	return u, err
 }
 
-// Models asks the server behind a target's address for its models, which are none where it
-// does not say.
+// Models returns the models that a server lists, none if it has no list.
 func (c *Client) Models(ctx context.Context, target string) []Model {
 	base, err := serverURL(target)
 	if err != nil {

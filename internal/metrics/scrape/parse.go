@@ -148,8 +148,7 @@ type parsing struct {
 	info Info
 	fn   func(*Sample)
 
-	// Where the strict parser stood when it gave up: the end of the last line that
-	// it took, and the family that was declared before.
+	// The strict parser's position when it gave up: the end of the last accepted line, and the last declared family.
 	end      int
 	family   []byte
 	lastType model.MetricType
@@ -227,8 +226,8 @@ func shortened(err error) error {
 	return errors.New(strings.ToValidUTF8(msg[:most], "") + "…")
 }
 
-// maxSkipped ends the search for samples in what is no metrics page: each line
-// costs a microsecond, and there may be millions.
+// maxSkipped bounds the search for samples in a page that is no metrics page: a line takes a microsecond, and a page
+// may have millions.
 const maxSkipped = 100_000
 
 // salvage returns the lines of text that are samples or types by themselves, as

@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// A Reading is what is known of one GPU at one moment. A value that the tool does not
-// give is absent, never zero.
+// A Reading holds the values of one GPU at one time. A value that the tool does not report is absent, never zero.
 type Reading struct {
 	Index     int    // as the vendor's tool counts
 	UUID      string // "" where unknown
@@ -25,8 +24,8 @@ type Reading struct {
 	Processes []int              // that compute on it, as far as they can be seen
 }
 
-// The names that are written: those that signals of package indicator read. Clocks are in
-// MHz, power in W, temperatures in C, utilization in %, memory in MiB.
+// Names of the metrics that signals of package indicator read. Clocks are in MHz, power in W, temperatures in C,
+// utilization in %, memory in MiB.
 const (
 	SMClock      = "DCGM_FI_DEV_SM_CLOCK"
 	Reasons      = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS" // why clocks are lowered: bits of nvmlClocksEventReason
@@ -38,7 +37,7 @@ const (
 	XID          = "DCGM_FI_DEV_XID_ERRORS"        // the last one; nvidia-smi has none
 	DoubleBit    = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL" // since the driver was loaded
 	RemapFailure = "DCGM_FI_DEV_ROW_REMAP_FAILURE"
-	LinkErrors   = "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL" // of all links
+	LinkErrors   = "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL" // sum over all links
 	PCIeReplays  = "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
 	EngineActive = "DCGM_FI_PROF_GR_ENGINE_ACTIVE" // share of time
 	SMActive     = "DCGM_FI_PROF_SM_ACTIVE"        // share of cycles in which an SM has a warp resident
@@ -101,7 +100,7 @@ func (p *Page) Bytes() (b []byte) {
 
 var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// Clean is foreign text without what is no text, at most 200 bytes of it.
+// Clean removes control characters and invalid UTF-8 from foreign text, and cuts it to 200 bytes.
 func Clean(s string) string {
 	const most = 200
 	s = strings.Map(func(r rune) rune {
@@ -113,9 +112,8 @@ func Clean(s string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(s[:min(len(s), most)], ""))
 }
 
-// Number reads a quantity with its unit, such as "45 C" with the unit "C". What is no
-// finite number ("N/A", "[Unknown Error]", "Requested functionality has been
-// deprecated") or has another unit is not known.
+// Number parses a quantity with its unit, such as "45 C" with the unit "C". Other units, and texts such as "N/A",
+// "[Unknown Error]" and "Requested functionality has been deprecated", are unknown.
 func Number(text, unit string) (float64, bool) {
 	digits, ok := strings.CutSuffix(strings.TrimSpace(text), unit)
 	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)

@@ -15,8 +15,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/hostmetrics/gpu"
 )
 
-// Limits on what is read. A GPU's part is some 20 kB, 120 kB with all its supported
-// clocks; a machine has at most 16.
+// Limits on the output of nvidia-smi. A GPU takes about 20 kB, 120 kB with all supported clocks; a machine has at
+// most 16.
 const (
 	MaxLog       = 8 << 20 // bytes
 	maxGPUs      = 128
@@ -102,7 +102,7 @@ func Parse(log []byte) (out []gpu.Reading, err error) {
 	return out, nil
 }
 
-// reading is what is known of a GPU.
+// reading parses the values of one GPU.
 func (d *device) reading() gpu.Reading {
 	g := gpu.Reading{UUID: known(d.UUID), Bus: known(d.Bus), Model: known(d.Model), Values: map[string]float64{}}
 	if _, err := strconv.ParseUint(strings.TrimSpace(d.Minor), 10, 16); err == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// auditFlags are the flags of audit as they were given.
+// auditFlags hold the flags of audit.
 type auditFlags struct {
 	source           source.Flags
 	dialect, release string
@@ -134,7 +134,7 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 		command.PrintError(stderr, err)
 	}
 	worst, found := r.Worst()
-	if f.files.Any() { // what the linter found decides; the checklist does where no file is given
+	if f.files.Any() { // the linter's findings decide; without files, the checklist
 		worst, found = r.Linted()
 	}
 	switch {

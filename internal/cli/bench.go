@@ -17,9 +17,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// benchFlags are the flags of bench as they were given.
+// benchFlags hold the flags of bench.
 type benchFlags struct {
-	campaign.Asked // what campaign reads; read adds the rest
+	campaign.Asked // fields that campaign reads; read fills in the others
 
 	http     source.Access
 	out      command.Output

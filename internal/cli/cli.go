@@ -23,10 +23,10 @@ func Main(args []string) int {
 	return command.Run(root)
 }
 
-// Root is the command line without arguments, for what is generated from it.
+// Root returns the command tree for generators of man pages and completions.
 func Root() *cobra.Command { return newRoot(os.Stdout, os.Stderr) }
 
-// What verbs say of their ends, and of interrupts.
+// Verbs report these ends, and interrupts.
 var (
 	errFound, errCannotTell, errInterrupted = command.ErrFound, command.ErrCannotTell, command.ErrInterrupted
 	endsWhenInterrupted, saving, lastWords  = command.EndsWhenInterrupted, command.Saving, command.LastWords
@@ -61,12 +61,12 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	return root
 }
 
-// notePrinter prints remarks that do not stop what is done.
+// notePrinter prints remarks that do not stop the command.
 func notePrinter(stderr io.Writer) func([]string) {
 	return func(list []string) { command.Notes(stderr, list) }
 }
 
-// withSource opens a source for fn and notes in the end what was passed over.
+// withSource opens a source for fn, and prints the source's warnings at the end.
 func withSource(ctx context.Context, stderr io.Writer, spec source.Spec, fn func(*source.Source) error) error {
 	return source.With(ctx, spec, notePrinter(stderr), fn)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/planning"
 )
 
-// demoFlags are the flags of demo as they were given.
+// demoFlags hold the flags of demo.
 type demoFlags struct {
 	faults []string
 	fast   bool

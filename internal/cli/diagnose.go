@@ -27,7 +27,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
-// diagnoseFlags are the flags of diagnose as they were given.
+// diagnoseFlags hold the flags of diagnose.
 type diagnoseFlags struct {
 	source   source.Flags
 	baseline string

@@ -33,8 +33,8 @@ var wordOf = regexp.MustCompile(`[A-Z]+(?:[a-z]*)|[a-z0-9]+`)
 // mostFound bounds what a search lists.
 const mostFound = 6
 
-// searchFor looks for pathologies that a word is about, by their names, the signals that they read and the metrics which
-// those are made of; nil where there are none. The word may be an alert of somebody else's, such as HighTTFT.
+// searchFor finds the pathologies for a word in their names, their signals and the signals' metrics; nil if there are
+// none. The word may be the name of somebody else's alert, such as HighTTFT.
 func searchFor(text string, all []*catalog.Pathology) *render.Document {
 	d := render.NewDocument("")
 	if topic := topics[strings.ToLower(text)]; topic != "" {
@@ -65,7 +65,7 @@ func searchFor(text string, all []*catalog.Pathology) *render.Document {
 	for _, p := range all {
 		reads := ""
 		p.When.Signals(func(s *indicator.Signal) { reads += s.Name + " " + s.Title + " " + s.PromQL() + " " })
-		score[p] = 3*matches(p.ID+" "+p.Alert) + 2*matches(p.Title) + matches(reads) // what it is called says more than what it reads
+		score[p] = 3*matches(p.ID+" "+p.Alert) + 2*matches(p.Title) + matches(reads) // a match of its name weighs more than one of its signals
 		if score[p] > 0 {
 			found = append(found, p)
 		}

@@ -10,7 +10,7 @@ import (
 // outFlag says where generated files go.
 type outFlag struct {
 	path   string
-	format string // of what is generated, where there are several
+	format string // dialects of the generated files
 }
 
 // register adds --out, and --output where there are formats, the usual one first.

@@ -109,7 +109,7 @@ func (f *deploymentFlags) detectDeployment(ctx context.Context, stderr io.Writer
 	return out, err
 }
 
-// A rendering makes files, and notes what a user should know of them.
+// A rendering returns files, and notes for the user.
 type rendering func(ctx context.Context, stderr io.Writer) ([]generate.File, error)
 
 // command writes the files of a rendering. Several, which have a name then, need a directory.
@@ -129,8 +129,8 @@ func (f *outFlag) command(use, several string, render rendering) *cobra.Command 
 // fileEndings are those by which --out names a file.
 var fileEndings = []string{".yaml", ".yml", ".json", ".md"}
 
-// write writes all files, or none: each to a temporary name first. A path that ends as a file's name
-// is that of the only one.
+// write writes all files or none: each goes to a temporary name first. A path with a file extension names the only
+// file.
 func (f *outFlag) write(stdout io.Writer, list []generate.File) error {
 	if f.path == "" {
 		for i, file := range list {

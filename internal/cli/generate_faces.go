@@ -25,7 +25,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// dashboardFlags are the flags of generate dashboards as they were given.
+// dashboardFlags hold the flags of generate dashboards.
 type dashboardFlags struct {
 	deployment deploymentFlags
 	settings   settings.Flags
@@ -77,7 +77,7 @@ func newGenerateProvisioning() *cobra.Command {
 	return cmd
 }
 
-// scrapeFlags are the flags of generate scrape as they were given.
+// scrapeFlags hold the flags of generate scrape.
 type scrapeFlags struct {
 	cfg    scrapeconfig.Config
 	server string
@@ -112,7 +112,7 @@ func (f *scrapeFlags) register(s *pflag.FlagSet) {
 	s.BoolVar(&f.cfg.ShortInstance, "short-instance", false, "remove the server's default port from the label instance")
 }
 
-// autoscalingFlags are the flags of generate autoscaling as they were given.
+// autoscalingFlags hold the flags of generate autoscaling.
 type autoscalingFlags struct {
 	deployment deploymentFlags
 	cfg        autoscaling.Config

@@ -25,14 +25,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// rulesFlags are the flags of generate rules as they were given.
+// rulesFlags hold the flags of generate rules.
 type rulesFlags struct {
 	deployment deploymentFlags
 	settings   settings.Flags
 	evidence   gather.Request
 	out        outFlag
 
-	cfg        pack.Config // what needs no reading
+	cfg        pack.Config // flags that need no parsing
 	window     time.Duration
 	runbooks   runbookFlags
 	skip       []string
@@ -85,7 +85,7 @@ func (f *rulesFlags) registerRules(s *pflag.FlagSet) {
 	s.BoolVar(&f.tests, "tests", false, "with --out: also write promtool unit tests")
 }
 
-// rendered renders what the flags ask for, and notes what a user should know of it.
+// rendered renders the requested files, with notes for the user.
 func (f *rulesFlags) rendered(render func(pack.Config) ([]generate.File, []string, error)) rendering {
 	return func(ctx context.Context, stderr io.Writer) ([]generate.File, error) {
 		cfg, err := f.config(ctx, stderr)
@@ -157,7 +157,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	return cfg, err
 }
 
-// gatherBaselines brings together what was measured.
+// gatherBaselines merges the measured baselines.
 func gatherBaselines(ctx context.Context, stderr io.Writer, r gather.Request, http *source.Access) (_ []*baseline.File, err error) {
 	if r.HTTP, err = http.Config(); err != nil {
 		return nil, err

@@ -144,7 +144,7 @@ func (f *profileDiffFlags) run(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// parseGate reads a share by which a step may take longer, as "3%" or "0.03"; -1 is none.
+// parseGate parses the allowed slowdown of a step, "3%" or "0.03"; -1 means no gate.
 func parseGate(text string) (float64, error) {
 	if text == "" {
 		return -1, nil

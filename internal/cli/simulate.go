@@ -9,7 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/planning/simreport"
 )
 
-// simulateFlags are the flags of simulate as they were given.
+// simulateFlags hold the flags of simulate.
 type simulateFlags struct {
 	asked.Simulation
 	out   command.Output

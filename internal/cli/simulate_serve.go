@@ -28,7 +28,7 @@ type serveFlags struct {
 	exporter   string
 }
 
-// exporterOffset leads from vLLM's usual port, 8000, to that of dcgm-exporter.
+// exporterOffset is the distance from vLLM's default port, 8000, to dcgm-exporter's.
 const exporterOffset = 1400
 
 func (f *serveFlags) register(fs *pflag.FlagSet) {

@@ -97,7 +97,7 @@ func (f *traceFlags) report(ctx context.Context, stderr io.Writer, args []string
 	return r, err
 }
 
-// diagnose judges the servers in the middle of what is to blame, or as late in it as a recording goes.
+// diagnose judges the servers in the middle of the slow phase, or at the recording's end if that is earlier.
 func (f *traceFlags) diagnose(ctx context.Context, s *source.Source, r *trace.Report) (d diagnose.Diagnosis, err error) {
 	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
 	defer cancel()

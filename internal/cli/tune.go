@@ -8,7 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/planning/tunereport"
 )
 
-// tuneFlags are the flags of tune as they were given.
+// tuneFlags hold the flags of tune.
 type tuneFlags struct {
 	asked.Tuning
 	out command.Output

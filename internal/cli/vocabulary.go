@@ -22,7 +22,7 @@ import (
 //go:embed help
 var texts embed.FS
 
-// vocabulary is that of all verbs: one name means one thing.
+// vocabulary is shared by all verbs: a flag's name means the same everywhere.
 func vocabulary(stdout io.Writer) *command.Vocabulary {
 	return &command.Vocabulary{
 		Texts: texts, Options: command.Terminal(stdout, "auto"), Exits: Exits,

@@ -32,7 +32,7 @@ type Changes struct {
 	at     time.Time // of the last diagnosis
 }
 
-// End prints what is not certain since the last diagnosis alone, and reports whether any model ends so.
+// End prints states that only the last diagnosis found uncertain, and reports whether any model ends in one.
 func (c *Changes) End() (uncertain bool, err error) {
 	for _, model := range slices.Sorted(maps.Keys(c.models)) {
 		switch s := c.models[model]; {
@@ -53,7 +53,7 @@ func NewChanges(w io.Writer, json bool, o render.Options) *Changes {
 
 // state is the verdict on one model.
 type state struct {
-	last, next string // what was printed, and what may follow
+	last, next string // the printed states, and the state that may follow
 	line       change // the first of what may follow
 	times      int
 	seen       time.Time // the last diagnosis that has a verdict on it
@@ -99,7 +99,7 @@ func (c *Changes) Observe(d *diagnose.Diagnosis) error {
 	return nil
 }
 
-// printChange prints what has become another state.
+// printChange prints a change of state.
 func (c *Changes) printChange(model, what string, line change) error {
 	s := c.models[model]
 	first := s == nil

@@ -50,8 +50,8 @@ type document struct {
 	printed map[string]bool // lines of predictions: fixes share the same simulation
 }
 
-// maxVerdicts is how many verdicts a document has in full, and maxListed how many lines its lists have:
-// that of a large fleet is still one to send.
+// maxVerdicts bounds the verdicts with details, and maxListed the lines of a list, so that the document of a large
+// fleet can still be sent.
 const maxVerdicts, maxListed = 12, 60
 
 func newDocument(d *diagnose.Diagnosis, o Options) (*render.Document, error) {
@@ -71,7 +71,7 @@ func newDocument(d *diagnose.Diagnosis, o Options) (*render.Document, error) {
 	return t.Document, nil
 }
 
-// verdict tells of one: what is wrong, where and since when, why, and what to do.
+// verdict writes one verdict: what is wrong, where and since when, why, and what to do.
 func (t *document) verdict(v *diagnose.Verdict, more string) error {
 	d := t.d
 	t.Answer(style(d, v), head(d, v), summary(v))

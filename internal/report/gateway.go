@@ -8,7 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
-// gatewaySignals are what is shown of a gateway, each with the same as the engine measures it, nil for none.
+// gatewaySignals are the signals shown of a gateway, each with the engine's signal for the same quantity, or nil.
 var gatewaySignals = []struct{ gateway, engine *indicator.Signal }{
 	{indicator.GatewayOffered, nil},
 	{indicator.GatewayEnded, indicator.CompletionRate},
@@ -29,8 +29,7 @@ var gatewaySignals = []struct{ gateway, engine *indicator.Signal }{
 	{indicator.GatewayOutside, nil},
 }
 
-// gatewayRows are what a gateway measured in its window, beside the engines: of a rate their sum, else the
-// highest.
+// gatewayRows shows a gateway's values beside the engines': the sum of rates, the maximum of others.
 func gatewayRows(d *diagnose.Diagnosis, gateway int) (rows [][]string) {
 	for _, s := range gatewaySignals {
 		in := ""

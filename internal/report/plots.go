@@ -70,8 +70,8 @@ func shownTime(d *diagnose.Diagnosis, v *diagnose.Verdict) (from, to time.Time) 
 	return from, to
 }
 
-// plotLimit is what a plot's quantity was compared with: by the finding, as evidence, or
-// else by what was promised; NaN where by neither.
+// plotLimit returns the threshold for a plot: that of the finding's evidence, or else the objective; NaN without
+// either.
 func plotLimit(p *diagnose.Plot, f *diagnose.Finding) (value float64, op catalog.Op, evidence bool) {
 	if f != nil {
 		for _, e := range farthest(f.Evidence, false) {

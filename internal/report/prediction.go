@@ -13,8 +13,8 @@ import (
 // headline are the quantities that a prediction is told by; JSON has all.
 var headline = []*indicator.Signal{indicator.TTFTP95, indicator.ITLMean, indicator.E2EMean, indicator.GenerationTokenRate, indicator.Preemptions}
 
-// predictionLines say what a fix will do: from what was measured to what is
-// simulated, how well the present is simulated, and why to doubt it.
+// predictionLines words a fix's prediction: measured and simulated values, how well the simulation matches the
+// present, and caveats.
 func predictionLines(p *catalog.Prediction, verbose bool) []string {
 	switch {
 	case p == nil:
@@ -51,7 +51,7 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 	return lines
 }
 
-// benefitText compares with what comes if nothing is done, which may be worse than now.
+// benefitText compares a fix with no change, after which things may be worse than now.
 func benefitText(p *catalog.Prediction) string {
 	text := "Benefit over no change: " + estimated(p.Benefit, indicator.Times)
 	if e, ok := p.Effect(indicator.TTFTP95); ok {
@@ -73,8 +73,8 @@ func estimated(e catalog.Estimate, u indicator.Unit) string {
 	return render.Within(indicator.FormatNumber(e.Value, u), indicator.FormatNumber(e.Low, u), indicator.FormatNumber(e.High, u))
 }
 
-// predictionShort is a prediction for people in a hurry: what users will feel, and why to
-// doubt it; "" where nothing is said.
+// predictionShort returns the part of a prediction for people in a hurry: what users will feel, and the first caveat;
+// "" without one.
 func predictionShort(p *catalog.Prediction) string {
 	if p == nil || p.Reason != "" {
 		return strings.Join(predictionLines(p, false), " ")
@@ -98,7 +98,7 @@ func predictionShort(p *catalog.Prediction) string {
 	return out
 }
 
-// predictionBrief is a prediction in a few words, "" where there is none.
+// predictionBrief returns a prediction in a few words, "" without one.
 func predictionBrief(p *catalog.Prediction) string {
 	if p == nil || p.Reason != "" {
 		return ""

@@ -19,7 +19,7 @@ import (
 
 // Options says how to render for people.
 type Options struct {
-	render.Options      // of Text only
+	render.Options      // used by Text only
 	Full           bool // every comparison, every check, every fix and the configuration
 	// Again is the command that made the diagnosis, to be run again with --full, or SameCommand;
 	// "" where no command made it.
@@ -30,8 +30,7 @@ type Options struct {
 // SameCommand stands for a command that may hold a secret, and is not printed.
 const SameCommand = "the same command"
 
-// Text writes a diagnosis for a terminal: what fits a screen or, in full, everything.
-// The first line is the answer.
+// Text writes a diagnosis for a terminal: one screen or, if Full, everything. The first line is the answer.
 func Text(w io.Writer, d diagnose.Diagnosis, o Options) error {
 	if !o.Full {
 		return screen(&d, o).Text(w, o.Options, false)

@@ -15,10 +15,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// This file has the words; document.go and short.go decide what is shown where.
+// This file words the sections; document.go and short.go decide which of them are shown.
 
-// fullVerdicts lists the verdicts that are told in full, the leading one first: those of
-// models on which something fires or, where nothing does, the one for all.
+// fullVerdicts returns the verdicts with details, the leading one first: those of models with a firing finding or, if
+// nothing fires, the verdict for all models.
 func fullVerdicts(d *diagnose.Diagnosis) []*diagnose.Verdict {
 	out := []*diagnose.Verdict{&d.Verdict}
 	for i := range d.Verdicts {
@@ -195,8 +195,7 @@ func names(all []string, verbose bool) string {
 // evidenceHead names the columns of evidenceRows.
 var evidenceHead = []string{"signal", "now", "normal", "threshold"}
 
-// evidenceColumns are those of the table in a terminal; where there is little room
-// the thresholds are wrapped.
+// evidenceColumns are the columns of the evidence table. Thresholds are wrapped in a narrow terminal.
 func evidenceColumns() []render.Column {
 	return render.Words(render.Columns(evidenceHead[0], evidenceHead[1:]...))
 }
@@ -234,8 +233,8 @@ func limit(e *catalog.Evidence) string {
 	return e.Signal.Untitled(e.Op.Text(e.Threshold, e.Signal.Unit))
 }
 
-// farthest drops repeated comparisons and, unless all are wanted, those that do
-// not hold; of several thresholds that one signal passes, it keeps the farthest.
+// farthest drops repeated comparisons and, unless all are wanted, comparisons that do not hold. If one signal passes
+// several thresholds, the farthest threshold stays.
 func farthest(evidence []catalog.Evidence, all bool) []catalog.Evidence {
 	var out []catalog.Evidence
 	for _, e := range evidence {
@@ -271,7 +270,7 @@ func ruledOutLine(f *diagnose.Finding) string {
 // comparison writes one that does not hold.
 func comparison(e *catalog.Evidence) string {
 	line := e.Signal.Title + " " + e.Signal.Text(e.Value)
-	if bound := limit(e); !strings.HasSuffix(bound, " "+e.Signal.Text(e.Value)) { // they differ in what is shown
+	if bound := limit(e); !strings.HasSuffix(bound, " "+e.Signal.Text(e.Value)) { // they show different fields
 		line += ", not " + bound
 	}
 	return line
@@ -357,7 +356,7 @@ func shares(factors []diagnose.Factor, intro string, of func(*diagnose.Factor) f
 	return intro + ", " + strings.Join(causes, ", ") + "."
 }
 
-// tellingShare is the least part of a change that is told.
+// tellingShare is the smallest share of a change that is reported.
 const tellingShare = 0.05
 
 func share(of float64) string {
@@ -538,9 +537,8 @@ func (g *gapGroup) line(brief, verbose bool) string {
 	return render.Sentence(line)
 }
 
-// commandLines say what to write on the command line of vllm serve, or in a shell: what
-// can be copied, alone in the first line, then what it takes the place of and what is left
-// out.
+// commandLines returns a fix's command: the first line can be copied; the lines after it say what the command
+// replaces and what was omitted.
 func commandLines(f *catalog.Fix, target string) []string {
 	var lines []string
 	if args := cmp.Or(f.Args(), strings.ReplaceAll(f.Command, "TARGET", address(target))); args != "" {
@@ -641,7 +639,7 @@ func normal(d *diagnose.Diagnosis) string {
 	}
 }
 
-// notable lists the targets: those that are down or could not be judged first.
+// notable lists the targets; those that are down or could not be judged come first.
 func notable(d *diagnose.Diagnosis) []*diagnose.Target {
 	out := make([]*diagnose.Target, 0, len(d.Targets))
 	for i := range d.Targets {

@@ -15,7 +15,7 @@ import (
 const (
 	rankVerify = iota + 1
 	rankBasis
-	rankRow // of evidence, but for the first
+	rankRow // lines of evidence after the first
 	rankModel
 	rankEvidence
 	rankRunbook

@@ -9,8 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Invocation writes a command as it was given, for a shell, but for --full; ""
-// where it may hold a secret.
+// Invocation returns the command line as given, quoted for a shell and without --full; "" if it may contain a secret.
 func Invocation(cmd *cobra.Command, args []string) string {
 	words := []string{cmd.CommandPath()}
 	for _, a := range args {

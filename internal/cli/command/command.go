@@ -15,14 +15,14 @@ import (
 
 // A Vocabulary says what all commands have in common.
 type Vocabulary struct {
-	Values  map[string]cobra.CompletionFunc // of flags, by their names; a command may have registered its own
+	Values  map[string]cobra.CompletionFunc // completions by flag name; a command's own registration wins
 	Last    []string                        // flags that help lists behind the others
 	Texts   fs.FS                           // directories of Markdown files with what help says of commands; see describe
-	Options render.Options                  // of help
+	Options render.Options                  // how help is rendered
 	Exits   Exits
 }
 
-// SetValues gives a flag of one command its values, before those of the vocabulary.
+// SetValues sets a flag's values for one command, instead of the vocabulary's.
 func SetValues(s *pflag.FlagSet, flag string, values ...string) {
 	if err := s.SetAnnotation(flag, valuesKey, values); err != nil {
 		panic(err) // the flag was registered before

@@ -16,8 +16,8 @@ import (
 //go:embed help.tmpl
 var helpTemplate string
 
-// layHelp makes help fit the terminal's width. -h is what a screen holds: what a command does, how it is called,
-// examples, and the names of its flags. --help, and "help COMMAND", say all.
+// layHelp lays out help for the terminal's width. -h prints one screen: what a command does, its usage, examples, and
+// the names of its flags. --help and "help COMMAND" print everything.
 func (v *Vocabulary) layHelp(root *cobra.Command) {
 	lay := func(fn func(*render.Text)) string {
 		t := render.NewText(v.Options)
@@ -59,7 +59,7 @@ func (v *Vocabulary) layHelp(root *cobra.Command) {
 				f.Usage += ": " + oneOf(names)
 			}
 			if f.DefValue == "[]" || strings.Contains(f.Usage, "(default") {
-				f.DefValue = "" // which is said, or is none
+				f.DefValue = "" // the usage says it, or there is none
 			}
 		})
 		if err := pages.ExecuteTemplate(c.OutOrStdout(), "help", c); err != nil {
@@ -68,7 +68,7 @@ func (v *Vocabulary) layHelp(root *cobra.Command) {
 	})
 }
 
-// flags are those of a command in the order of help.
+// flags returns a command's flags in the order of help.
 func (v *Vocabulary) flags(c *cobra.Command) *pflag.FlagSet {
 	out := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
 	out.SortFlags = false

@@ -54,24 +54,23 @@ func (in *interrupts) watch(signals <-chan os.Signal) {
 	in.exit()
 }
 
-// EndsWhenInterrupted says that an interrupt is the usual way to end what is done
-// now, and no reason for another exit code than 0.
+// EndsWhenInterrupted marks that an interrupt is the normal way to end the command, with exit code 0.
 func EndsWhenInterrupted(ctx context.Context) {
 	if in, ok := ctx.Value(interruptsKey{}).(*interrupts); ok {
 		in.usual.Store(true)
 	}
 }
 
-// Saving says that what was measured is being written: it may outlast the grace,
-// for it cannot be had again. A second interrupt ends that too.
+// Saving marks that measurements are being written. Writing may outlast the grace period, because they cannot be
+// repeated. A second interrupt ends it too.
 func Saving(ctx context.Context) {
 	if in, ok := ctx.Value(interruptsKey{}).(*interrupts); ok {
 		in.saving.Store(true)
 	}
 }
 
-// LastWords returns a context in which to judge what was measured until now:
-// ctx, or where that was interrupted, a part of the grace.
+// LastWords returns a context for judging the measurements so far: ctx or, if ctx was interrupted, one that lasts for
+// a part of the grace period.
 func LastWords(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() == nil {
 		return ctx, func() {}

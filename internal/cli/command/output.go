@@ -36,7 +36,7 @@ func (f *Output) AddFull(s *pflag.FlagSet, what string) {
 	s.BoolVarP(&f.Full, "full", "v", false, what)
 }
 
-// Form is the form of the answer: as it was asked for, else as the file's ending says.
+// Form returns the requested form of the answer, or else the form of the file's extension.
 func (f *Output) Form() string {
 	ending := map[string]string{".json": "json", ".html": "html", ".md": "markdown"}[strings.ToLower(filepath.Ext(f.File))]
 	if f.Format == f.formats[0] && slices.Contains(f.formats, ending) {
@@ -45,8 +45,8 @@ func (f *Output) Form() string {
 	return f.Format
 }
 
-// Write writes the answer where it was asked for. What fn returns is returned after the
-// answer was written, unless nothing came.
+// Write writes the answer to the requested place. It returns fn's error after the answer is written, or without
+// writing if there is no answer.
 func (f *Output) Write(stdout io.Writer, fn func(w io.Writer, o render.Options) error) error {
 	if f.File == "" {
 		return fn(stdout, Terminal(stdout, f.Color))
@@ -81,15 +81,14 @@ func NewProgress(w io.Writer) *Progress {
 	return &Progress{w: w, On: IsTerminal(w), width: render.NewText(Terminal(w, "never")).Width()}
 }
 
-// Show writes the line, cut off where the terminal ends: what spills over cannot be
-// written over.
+// Show writes the line, cut to the terminal's width, because a wrapped line cannot be overwritten.
 func (p *Progress) Show(format string, args ...any) {
 	if p.On {
 		fmt.Fprint(p.w, "\r\x1b[K"+render.Cut(fmt.Sprintf(format, args...), p.width-1))
 	}
 }
 
-// Text shows a line as it is; none clears it.
+// Text shows a line unchanged; "" clears it.
 func (p *Progress) Text(line string) {
 	if line == "" {
 		p.Clear()
@@ -108,7 +107,7 @@ func (p *Progress) Clear() {
 // Note prints a whole line that stays, no wider than the terminal.
 func (p *Progress) Note(text string) { fmt.Fprintln(p.w, render.Cut(text, p.width)) }
 
-// Notes prints remarks that do not stop what is done.
+// Notes prints remarks that do not stop the command.
 func Notes(w io.Writer, list []string) {
 	for _, n := range list {
 		writeLabelled(w, "note: ", n)

@@ -76,7 +76,7 @@ func unknownFlag(c *cobra.Command, err error) error {
 	return hint.With(err, suggest(c, "--", name, names))
 }
 
-// suggest is a way out: the nearest names behind what stands before them, or where there is none the command's help.
+// suggest returns a hint: the nearest names, each after prefix, or the command's help if no name is near.
 func suggest(c *cobra.Command, before, name string, names []string) string {
 	near := hint.Nearest(name, names)
 	if len(near) == 0 {

@@ -58,8 +58,8 @@ func valuesOf(c *cobra.Command, f *pflag.Flag) (names []string, closed bool) {
 	return names, len(names) > 0 && directive == cobra.ShellCompDirectiveNoFileComp
 }
 
-// checkValues refuses values that a flag cannot have, takes --out - for standard output, and
-// writes the others as they are written: capitals and underscores are not told from small letters and dashes.
+// checkValues refuses values that a flag cannot have, takes --out - for standard output, and normalizes the spelling
+// of the others: case, dashes and underscores do not matter.
 func checkValues(c *cobra.Command) (err error) {
 	if out := c.Flags().Lookup("out"); out != nil {
 		if format := c.Flags().Lookup("output"); format != nil && slices.Contains(format.Annotations[valuesKey], out.Value.String()) {
@@ -97,7 +97,7 @@ func checkValues(c *cobra.Command) (err error) {
 	return err
 }
 
-// MatchName finds a name as it is written, whatever the case and the dashes of a text.
+// MatchName finds a name regardless of case, dashes and underscores.
 func MatchName(text string, names []string) (string, bool) {
 	dashed := func(s string) string { return strings.ReplaceAll(s, "_", "-") }
 	i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(dashed(n), dashed(text)) })

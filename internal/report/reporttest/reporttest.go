@@ -19,8 +19,7 @@ import (
 // names matches what looks like the id of a signal.
 var names = regexp.MustCompile(`[a-z0-9]+(_[a-z0-9]+)+`)
 
-// PlainWords checks that what is told of a diagnosis names signals as the table of
-// evidence does, and not by their ids.
+// PlainWords checks that a diagnosis' texts name signals by their titles, not by their ids.
 func PlainWords(t *testing.T, name string, d diagnose.Diagnosis) {
 	t.Helper()
 	for i := range d.Findings {

@@ -14,7 +14,7 @@ import (
 // cells is how wide the picture of a row is.
 const cells = 16
 
-// Document says it: the answer, the timeline with what is normal, the servers at that moment.
+// Document reports a request's time: the answer, the timeline beside normal times, and the servers at that moment.
 func Document(r *trace.Report) *render.Document {
 	d := render.NewDocument("Request " + r.ID)
 	d.More = "all steps and the source of each normal value"
@@ -86,7 +86,7 @@ func hop(row *trace.Row) string {
 	return row.Hop
 }
 
-// timeline is a row for each hop and phase, in time; those of no weight leave a screen first.
+// timeline has a row for each hop and phase, in order of time. Rows of little weight leave a short screen first.
 func timeline(r *trace.Report) (rows [][]string, ranks []int) {
 	for i := range r.Rows {
 		row := &r.Rows[i]

@@ -303,5 +303,5 @@ func (p *parsing) empty(body []byte) error {
 	case len(p.info.Types) > 0:
 		return hint.With(err, "send the server a request first: it declares metrics but has no values yet")
 	}
-	return hint.With(err, "give a page in the Prometheus text format or OpenMetrics")
+	return hint.With(err, "give a page in the Prometheus text format or OpenMetrics; an engine's log is given with --engine-log")
 }

@@ -422,20 +422,20 @@ func writeAccuracy(t *testing.T, table, summary string) {
 
 <!-- Written by go test ./internal/pathologies -run TestVerdicts -update. DO NOT EDIT. -->
 
-## What the rules were not made with
+## Incidents that the rules were not made with
 
-Public incidents with a known cause, made as recordings from what was published, before sixty was asked
-(testdata/incidents/README.md). "First" are the answers of the version of that day, as they came, 30, 60 and 120 s
-after the onset and at the end: of the nine faults three were right in the end, two were called well. "Now" are those of
-this version, which has seen them since.
+Public incidents with a known cause, turned into recordings from what was published before sixty was run on them
+(testdata/incidents/README.md). "First" has the verdicts of the version of that day, 30, 60 and 120 s after the onset
+and at the end: of nine faults three were right at the end, and two were called healthy. "Now" has the verdicts of this
+version, which was improved with these recordings.
 
     go test ./internal/pathologies -run TestIncidents -v
 
 | incident | what happened | right | first | now | right in the end |
 |---|---|---|---|---|---|
 ` + string(incidents) + `
-On recordings of real faults that were held out, the version of 2026-11-27 was right at the end of 118 of 132 faults at 5 s
-scrapes, 119 at 15 s and 103 at 30 s, and called 6 to 8 % of the moments of a fault well. They were not at hand to measure this
+On held-out recordings of real faults, the version of 2026-11-27 was right at the end of 118 of 132 faults at 5 s scrapes,
+119 at 15 s and 103 at 30 s, and called 6 to 8 % of the moments of a fault healthy. They were not available to measure this
 version.
 
 ## Recordings

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/synonym"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -21,9 +23,6 @@ var topics = map[string]string{
 	"z-score":                 "The plain detector of sixty serve compares values with their mean of the last minutes: section sixty.anomalies of its configuration file, docs/serve.md.",
 	"matrix":                  "The plain detector of sixty serve tells which signals rise together: section sixty.anomalies of its configuration file, docs/serve.md.",
 }
-
-// synonyms are what others call what sixty measures.
-var synonyms = map[string]string{"tbt": "itl", "eviction": "preemption", "evictions": "preemption", "preemptions": "preemption", "thrash": "thrashing", "throughput": "generation"}
 
 // tooCommon are parts of alerts' names that say nothing.
 var tooCommon = []string{"vllm", "llm", "sglang", "high", "low", "near", "up", "build", "related", "p50", "p95", "p99", "total", "seconds", "rate", "num"}
@@ -41,12 +40,10 @@ func searchFor(text string, all []*catalog.Pathology) *render.Document {
 		d.Answer(render.Bold, text, topic)
 		return d
 	}
+	s, ofGuide := synonym.Of(strings.ToLower(text))
 	var words []string
-	for _, w := range wordOf.FindAllString(text, -1) {
-		w = strings.ToLower(w)
-		if s := synonyms[w]; s != "" {
-			w = s
-		}
+	for _, w := range wordOf.FindAllString(cmp.Or(s.Here, text), -1) {
+		w = synonym.Translate(strings.ToLower(w))
 		if len(w) > 2 && !slices.Contains(tooCommon, w) {
 			words = append(words, w)
 		}
@@ -75,6 +72,9 @@ func searchFor(text string, all []*catalog.Pathology) *render.Document {
 	}
 	slices.SortStableFunc(found, func(a, b *catalog.Pathology) int { return score[b] - score[a] })
 	d.Answer(render.Bold, "", fmt.Sprintf("Failure modes about %s, the nearest first. Run sixty explain ID.", text))
+	if ofGuide {
+		d.Paragraph(s.Name, render.Sentence(strings.Join(slices.DeleteFunc([]string{s.Meaning, s.Exposed(), s.Advice()}, func(part string) bool { return part == "" }), "; ")))
+	}
 	pathologyTable(d, found[:min(len(found), mostFound)])
 	for _, s := range indicator.All() {
 		if slices.Contains(words, strings.ToLower(strings.Fields(s.Title)[0])) || strings.EqualFold(text, s.Name) {

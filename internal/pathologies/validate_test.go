@@ -20,6 +20,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/synonym"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/generate/runbookpage"
@@ -249,6 +250,14 @@ func TestGlossary(t *testing.T) {
 			t.Errorf("%q has %d letters: a row of the evidence no longer fits 80 columns", s.Title, n)
 		}
 		table += fmt.Sprintf("| %s | `%s` | %s | %s |\n", s.Title, s.Name, s.Unit, strings.ReplaceAll(s.Doc, "|", `\|`))
+	}
+	table += "\n## Names that others use\n\n| name | meaning | here | who exposes it |\n|---|---|---|---|\n"
+	for _, s := range synonym.All() {
+		who := s.By
+		if who == "" && s.Exposed() != "" {
+			who = "nobody"
+		}
+		table += fmt.Sprintf("| `%s` | %s | `%s`%s | %s |\n", s.Name, s.Meaning, s.Here, strings.TrimSuffix(", "+s.Note, ", "), who)
 	}
 	keepTable(t, "../../docs/glossary.md", table)
 }

@@ -44,6 +44,7 @@ var pure = []string{
 	"internal/catalog/indicator",
 	"internal/modelconfig",
 	"internal/catalog/slo",
+	"internal/catalog/synonym",
 	"internal/catalog/threshold",
 	"internal/diagnose",
 	"internal/diagnose/anomaly",

@@ -121,7 +121,7 @@ func TestEveryPlantedFaultIsFoundAndNoOther(t *testing.T) {
 	}
 	for _, tc := range broken {
 		t.Run(tc.file, func(t *testing.T) {
-			got, errs := lint([]File{readFile(t, filepath.Join("testdata", "broken", tc.file))}, newest(t))
+			got, errs := lint([]File{readFile(t, filepath.Join("testdata", "broken", tc.file))}, newest(t), "internal-event")
 			if diff := cmp.Diff(tc.want, places(got)); diff != "" || len(errs) > 0 {
 				t.Errorf("(-want +got)\n%s%v", diff, errors.Join(errs...))
 			}
@@ -183,7 +183,7 @@ func TestNoAlarmOnCleanFiles(t *testing.T) {
 		t.Fatal("no files", err)
 	}
 	for _, path := range files {
-		got, errs := lint([]File{readFile(t, path)}, newest(t))
+		got, errs := lint([]File{readFile(t, path)}, newest(t), "internal-event")
 		for _, f := range got {
 			t.Errorf("%s:%d:%d: %s: %s (%s)", f.File, f.Line, f.Column, f.Check, f.Why, f.Fragment)
 		}

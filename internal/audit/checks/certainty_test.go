@@ -22,7 +22,7 @@ func TestWhatOnlyADeploymentKnowsIsNoError(t *testing.T) {
 	}{
 		{"a label of nobody knows what", percentile("le, rack_slot", ""), nil},
 		{"one value of it", percentile("le", `{line="chat"}`), nil},
-		{"a label that a scrape configuration may add", "sum by (model) (vllm:num_requests_waiting) > 5", []string{"doubt unknown-label"}},
+		{"a label that a scrape configuration may add", "sum by (model) (vllm:num_requests_waiting) > 5", []string{"doubt unknown-label", "info internal-event"}},
 		{"a label that none adds", `sum(rate(vllm:request_success_total{finish_reason="stop"}[5m])) > 9`, []string{"page unknown-label"}},
 		{"means of a label of nobody knows what", "avg by (rack_slot) (rate(vllm:e2e_request_latency_seconds_sum[5m]) / rate(vllm:e2e_request_latency_seconds_count[5m])) > 30", nil},
 		{"another program's statuses", `sum(rate(http_requests_total{job="shop",status="500"}[5m])) > 1`, nil},
@@ -76,10 +76,10 @@ func TestAlertsThatSaySomethingElse(t *testing.T) {
 		name, expr, note string
 		want             []string
 	}{
-		{"the same in percent", "vllm:kv_cache_usage_perc > 0.9", "the cache is above 90%", nil},
+		{"the same in percent", "vllm:kv_cache_usage_perc > 0.9", "the cache is above 90%", []string{"info internal-event"}},
 		{"the same a minute", "sum(rate(gateway_left_total[5m])) > 0.0167", "more than 1/min", nil},
 		{"the same in a range", "rate(gateway_restarts_total[15m]) > 0.00334", "more than 3 in 15 minutes", nil},
-		{"how long it takes", "vllm:num_requests_waiting > 20", "above 20 for more than 5 minutes", nil},
+		{"how long it takes", "vllm:num_requests_waiting > 20", "above 20 for more than 5 minutes", []string{"info internal-event"}},
 		{"all of them", "sum(rate(vllm:request_success_total[10m])) == 0", "", nil},
 		{"the state", `gateway_rss_bytes > 1e9 unless on (pod) kube_pod_status_phase{phase="Running"} == 1`, "", nil},
 		{"GPUs in percent against a share", "avg(DCGM_FI_DEV_GPU_UTIL) > 0.9", "", []string{"page impossible-threshold"}},

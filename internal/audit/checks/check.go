@@ -217,7 +217,7 @@ var checks = []*Check{
 	&syntaxCheck,
 	&unknownMetric, &removedMetric, &notExposed, &histogramName, &unknownLabel, &unknownLabelValue,
 	&missingLe, &addedBuckets, &noSuchBucket, &bucketEdge, &averageOfPercentiles,
-	&rateOnGauge, &rawCounter, &deltaOnCounter, &ratioSummed, &impossibleThreshold, &alertCondition, &scalingWrong,
+	&rateOnGauge, &rawCounter, &deltaOnCounter, &ratioSummed, &impossibleThreshold, &alertCondition, &internalEvent, &scalingWrong,
 }
 
 // Checks lists everything that the linter looks for.

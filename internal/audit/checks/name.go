@@ -14,6 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/catalog/synonym"
 )
 
 var unknownMetric = Check{
@@ -23,6 +24,14 @@ var unknownMetric = Check{
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name, at := NameOf(v), v.PositionRange()
 		if p.recorded(name) || name == "" || p.surface.Exposes(name) || p.Opaque(at.Start, at.Start+1) {
+			return
+		}
+		if s, ok := synonym.Of(name); ok && p.missing(v) {
+			better := s.Advice()
+			if s.By != "" {
+				better += ", or audit with the URL of " + s.By
+			}
+			p.report(at, s.Exposed(), better)
 			return
 		}
 		const elsewhere = "a newer one, another program or a recording rule of another file may"
@@ -118,6 +127,8 @@ var notExposed = Check{
 		case !slices.ContainsFunc(engines, func(d dialect.Dialect) bool { return d.Engine == n.Engine }):
 			p.report(at, fmt.Sprintf("these servers (%s) are %s's", source, engines[0].Engine), "ask for that engine's metric")
 		case n.Needs != "" && !p.surface.Live: // nobody knows what is switched on
+		case !n.Released(p.surface.release()) && p.Role == files.Record: // for servers of several releases
+			p.reportAs(info, at, fmt.Sprintf("it came with vLLM %s: nothing is recorded for these servers (%s)", n.Since, source), "leave it for the upgrade, or take the rule out")
 		case n.Needs != "":
 			p.reportAs(info, at, "it is there only with "+n.Needs, "switch it on, or take the query out")
 		case !n.Released(p.surface.release()):

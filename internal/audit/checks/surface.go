@@ -154,7 +154,7 @@ func (s *Surface) hasLabel(name, label string) (has, known bool) {
 		return seen[label], true
 	}
 	n, ok := dialect.Known(name)
-	if !ok {
+	if !ok || len(n.Labels) == 0 {
 		return false, false
 	}
 	if slices.Contains(n.Labels, "*") {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sixty-dev/sixty/internal/catalog/synonym"
 )
 
 // position writes where a node stands.
@@ -28,8 +30,11 @@ func located(err error, content []byte) error {
 	line, _ := strconv.Atoi(parts[1])
 	what := parts[2]
 	wanted := func(n *yaml.Node) bool { return n.Kind != yaml.DocumentNode }
-	if m := regexp.MustCompile(`^field (.+) not found in type \S+$`).FindStringSubmatch(what); m != nil {
+	if m := regexp.MustCompile(`^field (.+) not found in type .+$`).FindStringSubmatch(what); m != nil {
 		what = fmt.Sprintf("unknown key %q", m[1])
+		if ours := synonym.Translate(m[1]); ours != m[1] {
+			what += ": did you mean " + ours + "?"
+		}
 		wanted = func(n *yaml.Node) bool { return n.Value == m[1] }
 	} else if m := regexp.MustCompile(`^mapping key "?(.+?)"? already defined at (line \d+)$`).FindStringSubmatch(what); m != nil {
 		what = fmt.Sprintf("key %q was given already, at %s", m[1], m[2])

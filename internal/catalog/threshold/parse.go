@@ -10,6 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/synonym"
 )
 
 // Parse reads thresholds that are set by hand, as name=value: ttft_objective=500ms,
@@ -42,7 +43,7 @@ func ParseNamed(texts []string, known []*catalog.Threshold) (map[string]float64,
 		name = strings.ToLower(strings.ReplaceAll(strings.TrimSpace(name), "-", "_"))
 		unit, ok := units[name]
 		if !ok {
-			return nil, hint.With(fmt.Errorf("there is no threshold %q", name), cmp.Or(hint.DidYouMean(name, names), "one of "+strings.Join(names, ", ")))
+			return nil, hint.With(fmt.Errorf("there is no threshold %q", name), cmp.Or(hint.DidYouMean(synonym.Translate(name), names), "one of "+strings.Join(names, ", ")))
 		}
 		v, err := indicator.ParseNumber(value, unit)
 		if err == nil && v < 0 {

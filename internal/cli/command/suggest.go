@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/synonym"
 )
 
 // checkArguments makes a command answer arguments that it cannot take with an error
@@ -73,7 +74,7 @@ func unknownFlag(c *cobra.Command, err error) error {
 			names = append(names, f.Name)
 		}
 	})
-	return hint.With(err, suggest(c, "--", name, names))
+	return hint.With(err, suggest(c, "--", synonym.Translate(name), names))
 }
 
 // suggest returns a hint: the nearest names, each after prefix, or the command's help if no name is near.

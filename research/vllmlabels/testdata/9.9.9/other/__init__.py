@@ -1,0 +1,1 @@
+STATE_METRIC = "state"

@@ -37,7 +37,7 @@ func newServeCommand() *cobra.Command {
 			}
 			slog.SetDefault(o.Log)
 			// The garbage collector works harder before a container's limit is reached; GOMEMLIMIT overrides it.
-			_, _ = memlimit.SetGoMemLimitWithOpts(memlimit.WithRatio(0.9), memlimit.WithProvider(memlimit.FromCgroup), memlimit.WithLogger(o.Log))
+			_, _ = memlimit.Set(memlimit.WithRatio(0.9), memlimit.WithLogger(o.Log))
 			endsWhenInterrupted(ctx)
 			saving(ctx) // the storage is closed; a second signal ends that
 			return serve.Run(ctx, o.Config)

@@ -22,10 +22,7 @@ import (
 
 // Bounds of what is read.
 const (
-	// MaxMessage is how large one message of OTLP may be. Values in it may be nested, at about nine
-	// bytes a level, and the collector's library descends into them without a limit of its own: the
-	// deepest message needs 900 MB of stack, of which a goroutine may have 1 GB.
-	MaxMessage = 8 << 20
+	MaxMessage = 8 << 20 // bytes of one message of OTLP
 	maxSpans   = 1 << 20 // of all files together
 	maxText    = 200     // bytes of a name or an id
 )

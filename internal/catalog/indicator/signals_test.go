@@ -36,7 +36,7 @@ func TestNewXIDs(t *testing.T) {
 			engine := promqltest.NewTestEngine(t, false, time.Minute, 1e6)
 			rw := indicator.Rewriting{Window: time.Minute, Short: 15 * time.Second, Past: 10 * time.Minute}
 			expr := rw.Compile(indicator.XIDChanges.Expr, indicator.GPU)
-			q, err := engine.NewInstantQuery(t.Context(), storage, promql.NewPrometheusQueryOpts(false, 0), expr.String(), time.Unix(600, 0))
+			q, err := engine.NewInstantQuery(t.Context(), storage, promql.NewPrometheusQueryOpts(false, 0, nil), expr.String(), time.Unix(600, 0))
 			must.Succeed(t, err)
 			defer q.Close()
 			v, err := q.Exec(t.Context()).Vector()

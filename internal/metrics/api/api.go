@@ -125,7 +125,7 @@ func parseURL(address string) (*url.URL, error) {
 func (c *Client) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	// Servers count milliseconds; the rest would be rounded on its way as a float.
 	at = at.Truncate(time.Millisecond)
-	v, partial, err := c.sendQuery(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
+	v, partial, err := c.sendQuery(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, v1.Infos, error) {
 		return c.api.Query(ctx, expr, at)
 	})
 	if err != nil {
@@ -150,7 +150,7 @@ func (c *Client) QueryRange(ctx context.Context, expr string, r metrics.Range) (
 	if r.Step < time.Millisecond {
 		return nil, fmt.Errorf("query %q: step %s is below a millisecond", expr, r.Step)
 	}
-	v, partial, err := c.sendQuery(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
+	v, partial, err := c.sendQuery(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, v1.Infos, error) {
 		return c.api.QueryRange(ctx, expr, v1.Range{Start: r.Start.Truncate(time.Millisecond), End: r.End.Truncate(time.Millisecond), Step: r.Step})
 	})
 	if err != nil {
@@ -175,7 +175,7 @@ func (c *Client) matrix(expr string, v model.Value, partial error) (model.Matrix
 func (c *Client) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
 	expr := metrics.RangeSelector(selector, span)
 	at = at.Truncate(time.Millisecond)
-	v, partial, err := c.sendQuery(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
+	v, partial, err := c.sendQuery(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, v1.Infos, error) {
 		return c.api.Query(ctx, expr, at)
 	})
 	if err != nil {
@@ -207,16 +207,22 @@ func (c *Client) Warnings() []string {
 	return []string{fmt.Sprintf("Ignored %d infinite or too large values in the server's answers, first in %s", c.impossible, c.first)}
 }
 
+// sendFunc sends an expression and returns what client_golang makes of the answer.
+type sendFunc func(ctx context.Context, expr string) (model.Value, v1.Warnings, v1.Infos, error)
+
 // sendQuery adds the time limit, sends the query, and once more when the connection was
 // reset, as a kept one is when the server restarts.
-func (c *Client) sendQuery(ctx context.Context, expr string, send func(context.Context, string) (model.Value, v1.Warnings, error)) (v model.Value, partial, err error) {
+func (c *Client) sendQuery(ctx context.Context, expr string, send sendFunc) (v model.Value, partial, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var taken result
 	ctx = context.WithValue(ctx, resultKey{}, &taken)
-	v, warnings, err := send(ctx, expr)
+	v, warnings, _, err := send(ctx, expr)
 	if errors.Is(err, syscall.ECONNRESET) && ctx.Err() == nil {
-		v, warnings, err = send(ctx, expr)
+		v, warnings, _, err = send(ctx, expr)
+	}
+	if err == nil && v == nil { // JSON of something else is no error to client_golang
+		err = &v1.Error{Type: v1.ErrBadResponse, Msg: "the answer has no data"}
 	}
 	if err != nil {
 		return nil, nil, c.explain(expr, err)

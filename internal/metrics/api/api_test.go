@@ -340,7 +340,7 @@ func FuzzResult(f *testing.F) {
 			defer s.Close()
 			raw, err := api.NewClient(api.Config{Address: s.URL})
 			must.Succeed(t, err)
-			v, _, err := v1.NewAPI(raw).Query(t.Context(), "up", at)
+			v, _, _, err := v1.NewAPI(raw).Query(t.Context(), "up", at)
 			return v, err
 		}
 		want, err := read(body)

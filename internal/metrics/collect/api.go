@@ -66,7 +66,7 @@ func (c *Collector) API(address string, limits QueryLimits) http.Handler {
 		Parser:                   promQL,
 	})
 	a := apiv1.NewAPI(
-		engine, c.fanout, nil, nil, c.DB(),
+		engine, c.fanout, nil, c.DB(),
 		func(context.Context) apiv1.ScrapePoolsRetriever { return c.scrape },
 		func(context.Context) apiv1.TargetRetriever { return c.scrape },
 		func(context.Context) apiv1.AlertmanagerRetriever { return c.notify },
@@ -80,9 +80,9 @@ func (c *Collector) API(address string, limits QueryLimits) http.Handler {
 		&apiv1.PrometheusVersion{Version: version.Get().Version, GoVersion: runtime.Version()},
 		func() []notifications.Notification { return nil },
 		func() (<-chan notifications.Notification, func(), bool) { return nil, nil, false },
-		c.opts.Registry, c.opts.Registry, nil, false, nil, false, false, false, false,
+		c.opts.Registry, c.opts.Registry, nil, false, nil, false, false, false,
 		embedded.Lookback, false, false, nil, features.NewRegistry(),
-		apiv1.OpenAPIOptions{ExternalURL: c.opts.ExternalURL.String()}, promQL,
+		apiv1.OpenAPIOptions{ExternalURL: c.opts.ExternalURL.String()}, promQL, false, limits.Timeout,
 	)
 	r := route.New()
 	a.Register(r)

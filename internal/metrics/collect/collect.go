@@ -147,7 +147,7 @@ func (c *Collector) build(ctx context.Context) (err error) {
 	}, model.UTF8Validation, log("notify"))
 	c.rules = rules.NewManager(&rules.ManagerOptions{
 		Context: ctx, ExternalURL: c.opts.ExternalURL, Logger: log("rules"), Registerer: reg,
-		Appendable: c.fanout, Queryable: db, QueryFunc: rules.EngineQueryFunc(c.Engine(), c.fanout),
+		AppendableV2: c.fanout, Queryable: db, QueryFunc: rules.EngineQueryFunc(c.Engine(), c.fanout),
 		NotifyFunc:      c.sendOfRules,
 		Parser:          parser.NewParser(parser.Options{}),
 		OutageTolerance: time.Hour, ForGracePeriod: 10 * time.Minute, ResendDelay: time.Minute, // Prometheus' defaults

@@ -37,7 +37,7 @@ func (s *Store) Rules(groups []rulefmt.RuleGroup) (*Rules, error) {
 		NameValidationScheme: model.UTF8Validation,
 		QueryFunc:            rules.EngineQueryFunc(s.engine, s.db),
 		NotifyFunc:           func(context.Context, string, ...*rules.Alert) {},
-		Appendable:           s.Observe(s.db), Queryable: s.db,
+		AppendableV2:         s.Observe(s.db), Queryable: s.db,
 		Context: context.Background(),
 		Logger:  promslog.NewNopLogger(),
 		Parser:  parser.NewParser(parser.Options{}),

@@ -29,7 +29,6 @@ import (
 	"github.com/prometheus/alertmanager/dispatch"
 	"github.com/prometheus/alertmanager/eventrecorder"
 	"github.com/prometheus/alertmanager/featurecontrol"
-	"github.com/prometheus/alertmanager/marker"
 	"github.com/prometheus/alertmanager/nflog"
 	"github.com/prometheus/alertmanager/nflog/nflogpb"
 	"github.com/prometheus/alertmanager/notify"
@@ -155,8 +154,10 @@ func New(file string, external *url.URL, rank func(string) int, log *slog.Logger
 	if t.alerts, err = mem.NewAlerts(context.Background(), forgetting, mostAlike, nil, quiet, eventrecorder.NopRecorder(), own, nil); err != nil {
 		return nil, err
 	}
-	t.kept = kept.Alerts
-	return t, t.alerts.Put(context.Background(), kept.Alerts...)
+	for _, a := range kept.Alerts {
+		t.kept = append(t.kept, amalert.New(a.Alert, a.UpdatedAt, a.Timeout)) // which the file has no fingerprint of
+	}
+	return t, t.alerts.Put(context.Background(), t.kept...)
 }
 
 // Kept are the alerts that went on when the file was last written.
@@ -253,7 +254,7 @@ func (t *Notifier) SetReceivers(list []amconfig.Receiver, heartbeat string) erro
 	stages[""] = notify.StageFunc(func(ctx context.Context, _ *slog.Logger, _ ...*amalert.Alert) (context.Context, []*amalert.Alert, error) {
 		return ctx, nil, nil // nobody is told
 	})
-	t.dispatcher = dispatch.NewDispatcher(t.alerts, root, stages, marker.NewGroupMarker(), func(time.Duration) time.Duration { return retrying },
+	t.dispatcher = dispatch.NewDispatcher(t.alerts, root, stages, nil, func(time.Duration) time.Duration { return retrying },
 		time.Minute, nil, quiet, eventrecorder.NopRecorder(), nil, tmpl)
 	go t.dispatcher.Run(time.Now())
 	t.dispatcher.WaitForLoading()
@@ -267,7 +268,7 @@ func (t *Notifier) stage(w *watched) notify.Stage {
 	way := notify.MultiStage{
 		notify.NewDedupStage(&i, t.told, recv),
 		notify.NewRetryStage(notify.NewIntegration(w, &i, i.Name(), i.Index(), name), name, t.metrics, eventrecorder.NopRecorder()),
-		notify.NewSetNotifiesStage(t.told, recv),
+		notify.NewSetNotifiesStage(t.told, recv, featurecontrol.NoopFlags{}),
 	}
 	return notify.StageFunc(func(ctx context.Context, l *slog.Logger, alerts ...*amalert.Alert) (context.Context, []*amalert.Alert, error) {
 		if err := t.working.Acquire(ctx, 1); err != nil {
@@ -312,10 +313,11 @@ func (t *Notifier) worstAlert(alerts []*amalert.Alert) *amalert.Alert {
 		return now
 	}
 	rank := func(a *amalert.Alert) int { return t.rank(string(a.Labels["severity"])) }
-	a := *slices.MaxFunc(alerts, func(a, b *amalert.Alert) int { return cmp.Or(last(a).Compare(last(b)), rank(a)-rank(b)) })
+	worst := slices.MaxFunc(alerts, func(a, b *amalert.Alert) int { return cmp.Or(last(a).Compare(last(b)), rank(a)-rank(b)) })
+	a := worst.Alert
 	a.Labels = a.Labels.Clone()
 	delete(a.Labels, fault)
-	return &a
+	return amalert.New(a, worst.UpdatedAt, worst.Timeout)
 }
 
 // watched is a notifier whose attempts end, and whose failures are counted and told of.
@@ -353,11 +355,12 @@ func (t *Notifier) Failures() (out []Failure) {
 // Notify sends one notification, which fails after the time of an attempt: the retry stage sends it
 // again. An attempt that is on its way when the notifier stops has a moment to end: whether it arrived
 // would not be known.
-func (w *watched) Notify(ctx context.Context, alerts ...*amalert.Alert) (retry bool, err error) {
-	retry, err = w.try(ctx, alerts...)
+func (w *watched) Notify(ctx context.Context, alerts ...*amalert.Alert) notify.NotifyVerdict {
+	verdict := w.try(ctx, alerts...)
+	err := verdict.Err()
 	if err == nil {
 		w.failure.Store(nil)
-		return retry, nil
+		return verdict
 	}
 	w.t.failed.WithLabelValues(w.receiver).Inc()
 	f := Failure{Receiver: w.id, Since: time.Now(), Why: unanswered.Cause(err).Error()}
@@ -368,7 +371,7 @@ func (w *watched) Notify(ctx context.Context, alerts ...*amalert.Alert) (retry b
 	if w.failure.Store(&f); last == nil || last.Why != f.Why {
 		w.t.log.Warn("a notification failed and will be retried", "receiver", w.id, "err", f.Why)
 	}
-	return retry, err
+	return verdict
 }
 
 // errNoAnswer is that of an attempt whose outcome is unknown.
@@ -376,11 +379,11 @@ var errNoAnswer = fmt.Errorf("no answer within %s", attempt)
 
 // try makes an attempt. Some notifiers, such as that of mail, heed no context once they are connected:
 // those attempts are left behind, a few of them at most.
-func (w *watched) try(ctx context.Context, alerts ...*amalert.Alert) (retry bool, err error) {
+func (w *watched) try(ctx context.Context, alerts ...*amalert.Alert) notify.NotifyVerdict {
 	select {
 	case w.stuck <- struct{}{}:
 	default:
-		return true, fmt.Errorf("%d notifications are still waiting for an answer", mostStuck)
+		return notify.Retry(0, fmt.Errorf("%d notifications are still waiting for an answer", mostStuck), notify.DefaultReason)
 	}
 	late, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), attempt, errNoAnswer)
 	defer cancel()
@@ -391,24 +394,19 @@ func (w *watched) try(ctx context.Context, alerts ...*amalert.Alert) (retry bool
 			cancel()
 		}
 	})()
-	type outcome struct {
-		retry bool
-		err   error
-	}
-	done := make(chan outcome, 1)
+	done := make(chan notify.NotifyVerdict, 1)
 	go func() {
 		defer func() { <-w.stuck }()
-		retry, err := w.Integration.Notify(late, alerts...)
-		done <- outcome{retry, err}
+		done <- w.Integration.Notify(late, alerts...)
 	}()
 	select {
-	case o := <-done:
-		if o.err != nil && late.Err() != nil {
-			return true, context.Cause(late)
+	case verdict := <-done:
+		if verdict.Err() != nil && late.Err() != nil {
+			return notify.Retry(0, context.Cause(late), verdict.Reason())
 		}
-		return o.retry, o.err
+		return verdict
 	case <-late.Done():
-		return true, context.Cause(late)
+		return notify.Retry(0, context.Cause(late), notify.ContextDeadlineExceededReason)
 	}
 }
 
@@ -424,15 +422,16 @@ func (t *Notifier) Notify(alerts ...collect.Alert) {
 		if rank == int(catalog.Info) {
 			continue
 		}
-		b := &amalert.Alert{UpdatedAt: time.Now(), Timeout: true}
-		b.Labels, b.Annotations = labelSet(a.Labels), labelSet(a.Annotations)
-		b.StartsAt, b.EndsAt, b.GeneratorURL = a.Began, a.Ends, strings.TrimSuffix(t.external.String(), "/")+a.Path
+		b := model.Alert{
+			Labels: labelSet(a.Labels), Annotations: labelSet(a.Annotations), StartsAt: a.Began, EndsAt: a.Ends,
+			GeneratorURL: strings.TrimSuffix(t.external.String(), "/") + a.Path,
+		}
 		group := b.Labels.Clone()
 		if rank >= 0 {
 			group["severity"] = "" // which no alert has
 		}
 		b.Labels[fault] = model.LabelValue(group.Fingerprint().String())
-		out = append(out, b)
+		out = append(out, amalert.New(b, time.Now(), true))
 	}
 	if len(out) == 0 {
 		return

@@ -57,6 +57,26 @@ func (m *maker) step(note string, n int, lead, gap int64, graph bool, kernels ..
 	m.end = at
 }
 
+func step(note string, n int, lead, gap int64, graph bool, kernels ...kernel) func(*maker) {
+	return func(m *maker) { m.step(note, n, lead, gap, graph, kernels...) }
+}
+
+// repeat does the same over and over.
+func repeat(times int, all ...func(*maker)) func(*maker) {
+	return func(m *maker) {
+		for range times {
+			for _, do := range all {
+				do(m)
+			}
+		}
+	}
+}
+
+// busy is a server of which steps of decode follow each other behind graphs.
+func busy(kernels ...kernel) func(*maker) {
+	return repeat(20, step(decode, 50, 100, 1, true, kernels...))
+}
+
 const decode, mixed = "execute_context_0(0)_generation_8(8)", "execute_context_2(900)_generation_8(8)"
 
 func TestKinds(t *testing.T) {
@@ -65,52 +85,18 @@ func TestKinds(t *testing.T) {
 		lead string // "" is nothing that is worth a ticket
 		also []string
 	}{
-		"host-bound decode": {func(m *maker) {
-			for range 20 {
-				m.step(decode, 150, 4, 20, false, kernel{"sgemm", 12})
-			}
-		}, "host-bound", []string{"eager-mode"}},
-		"the same behind graphs": {func(m *maker) {
-			for range 20 {
-				m.step(decode, 150, 4, 20, true, kernel{"sgemm", 12})
-			}
-		}, "host-bound", nil},
-		"healthy": {func(m *maker) {
-			for range 20 {
-				m.step(decode, 50, 100, 1, true, kernel{"sgemm", 70}, kernel{"flash_fwd", 20}, kernel{"rms_norm", 15})
-			}
-		}, "", nil},
-		"communication": {func(m *maker) {
-			for range 20 {
-				m.step(decode, 50, 100, 1, true, kernel{"sgemm", 60}, kernel{"ncclDevKernel_AllReduce", 40})
-			}
-		}, "communication-bound", nil},
-		"attention": {func(m *maker) {
-			for range 20 {
-				m.step(decode, 50, 100, 1, true, kernel{"sgemm", 30}, kernel{"flash_fwd", 60})
-			}
-		}, "attention-bound", nil},
-		"sampling": {func(m *maker) {
-			for range 20 {
-				m.step(decode, 50, 100, 1, true, kernel{"sgemm", 80}, kernel{"DeviceRadixSort", 20})
-			}
-		}, "sampling-bound", nil},
-		"copies": {func(m *maker) {
-			for range 20 {
-				m.step(decode, 50, 100, 1, true, kernel{"sgemm", 60}, kernel{"Memcpy HtoD (Host -> Device)", 40})
-			}
-		}, "copies-bound", nil},
-		"unfused": {func(m *maker) {
-			for range 20 {
-				m.step(decode, 50, 100, 1, true, kernel{"sgemm", 50}, kernel{"vectorized_elementwise_kernel", 45})
-			}
-		}, "elementwise-bound", nil},
-		"prefill beside decode": {func(m *maker) {
-			for range 20 {
-				m.step(decode, 10, 100, 1, true, kernel{"sgemm", 60}, kernel{"rms_norm", 30})
-				m.step(mixed, 40, 100, 1, true, kernel{"sgemm", 60}, kernel{"rms_norm", 30})
-			}
-		}, "prefill-beside-decode", nil},
+		"host-bound decode":      {repeat(20, step(decode, 150, 4, 20, false, kernel{"sgemm", 12})), "host-bound", []string{"eager-mode"}},
+		"the same behind graphs": {repeat(20, step(decode, 150, 4, 20, true, kernel{"sgemm", 12})), "host-bound", nil},
+		"healthy":                {busy(kernel{"sgemm", 70}, kernel{"flash_fwd", 20}, kernel{"rms_norm", 15}), "", nil},
+		"communication":          {busy(kernel{"sgemm", 60}, kernel{"ncclDevKernel_AllReduce", 40}), "communication-bound", nil},
+		"attention":              {busy(kernel{"sgemm", 30}, kernel{"flash_fwd", 60}), "attention-bound", nil},
+		"sampling":               {busy(kernel{"sgemm", 80}, kernel{"DeviceRadixSort", 20}), "sampling-bound", nil},
+		"copies":                 {busy(kernel{"sgemm", 60}, kernel{"Memcpy HtoD (Host -> Device)", 40}), "copies-bound", nil},
+		"unfused":                {busy(kernel{"sgemm", 50}, kernel{"vectorized_elementwise_kernel", 45}), "elementwise-bound", nil},
+		"prefill beside decode": {repeat(20,
+			step(decode, 10, 100, 1, true, kernel{"sgemm", 60}, kernel{"rms_norm", 30}),
+			step(mixed, 40, 100, 1, true, kernel{"sgemm", 60}, kernel{"rms_norm", 30}),
+		), "prefill-beside-decode", nil},
 		"idle": {func(m *maker) {
 			for range 5 {
 				m.step("execute_context_1(100)_generation_0(0)", 10, 100, 1, true, kernel{"sgemm", 60})
@@ -126,11 +112,7 @@ func TestKinds(t *testing.T) {
 		"on the CPU": {func(m *maker) {
 			m.call(profile.Op, "aten::mm", 0, 100, 0)
 		}, "", []string{"cpu-only"}},
-		"kernels that no rule knows": {func(m *maker) {
-			for range 20 {
-				m.step(decode, 50, 100, 1, true, kernel{"sgemm", 50}, kernel{"k_123", 45})
-			}
-		}, "", nil},
+		"kernels that no rule knows": {busy(kernel{"sgemm", 50}, kernel{"k_123", 45}), "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &maker{Timeline: profile.New(name, "test", 0)}

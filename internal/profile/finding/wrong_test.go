@@ -8,7 +8,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile"
 )
 
-// op adds an operator that launches kernels one behind the other, each for so many µs.
+// op is an operator that launches kernels one behind the other, each for so many µs.
+func op(name string, kernels ...kernel) func(*maker) {
+	return func(m *maker) { m.op(name, kernels...) }
+}
+
 func (m *maker) op(name string, kernels ...kernel) {
 	m.call(profile.Op, name, m.end-5, 4, 0)
 	for _, k := range kernels {
@@ -30,45 +34,33 @@ func TestWrongReadings(t *testing.T) {
 		says   string   // in the summary, the reasons or the fixes
 		silent []string // in none of them
 	}{
-		"expert parallelism of DeepSeek communicates": {func(m *maker) {
-			for range 30 {
-				m.op("moe", kernel{"void cutlass::device_kernel<dpsk::grouped_gemm::cuda::GemmKernel>", 500})
-				m.op("", kernel{"void dpsk::ep::internode::combine<false, 8, __nv_bfloat16, 8, 2, 16, 24>(int4*, float*)", 500})
-			}
-		}, "communication-bound", "all ranks", nil},
-		"softmax between products is attention": {func(m *maker) {
-			for range 20 {
-				m.op("aten::addmm", kernel{product, 100})
-				m.op("aten::bmm", kernel{product, 300})
-				m.op("aten::mul", kernel{"vectorized_elementwise_kernel", 50})
-				m.op("aten::_softmax", kernel{softmax, 600})
-				m.op("aten::bmm", kernel{product, 300})
-			}
-		}, "attention-bound", "scaled_dot_product_attention", []string{"ampl", "FlashInfer"}},
-		"softmax of a classifier is no attention": {func(m *maker) {
-			for range 20 {
-				m.op("aten::bmm", kernel{product, 300})
-				m.op("aten::addmm", kernel{product, 300})
-				m.op("aten::_softmax", kernel{softmax, 100})
-				m.op("aten::bmm", kernel{product, 300})
-			}
-		}, "gemm-bound", "", nil},
-		"a product of Composable Kernel turns nothing": {func(m *maker) {
-			for range 100 {
-				m.op("", kernel{"void ck::tensor_operation::device::kernel_gemm_xdlops_v2r3<ck::GridwiseGemm_k0mk1_k0nk1>", 80})
-			}
-		}, "gemm-bound", "", nil},
-		"MIOpen's products are convolution": {func(m *maker) {
-			for range 100 {
-				m.op("aten::miopen_convolution", kernel{"igemm_fwd_gtcx2_nhwc_bf16_bx0_ex1_bt256x128x16", 80}, kernel{"SubTensorOpWithScalar1d", 10})
-			}
-		}, "convolution-bound", "channels_last", nil},
-		"the sort of an embedding's gradient samples nothing": {func(m *maker) {
-			for range 50 {
-				m.op("aten::embedding_dense_backward", kernel{"void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<Policy>", 90})
-				m.op("aten::mm", kernel{product, 200})
-			}
-		}, "gemm-bound", "", nil},
+		"expert parallelism of DeepSeek communicates": {repeat(30,
+			op("moe", kernel{"void cutlass::device_kernel<dpsk::grouped_gemm::cuda::GemmKernel>", 500}),
+			op("", kernel{"void dpsk::ep::internode::combine<false, 8, __nv_bfloat16, 8, 2, 16, 24>(int4*, float*)", 500}),
+		), "communication-bound", "all ranks", nil},
+		"softmax between products is attention": {repeat(20,
+			op("aten::addmm", kernel{product, 100}),
+			op("aten::bmm", kernel{product, 300}),
+			op("aten::mul", kernel{"vectorized_elementwise_kernel", 50}),
+			op("aten::_softmax", kernel{softmax, 600}),
+			op("aten::bmm", kernel{product, 300}),
+		), "attention-bound", "scaled_dot_product_attention", []string{"ampl", "FlashInfer"}},
+		"softmax of a classifier is no attention": {repeat(20,
+			op("aten::bmm", kernel{product, 300}),
+			op("aten::addmm", kernel{product, 300}),
+			op("aten::_softmax", kernel{softmax, 100}),
+			op("aten::bmm", kernel{product, 300}),
+		), "gemm-bound", "", nil},
+		"a product of Composable Kernel turns nothing": {repeat(100,
+			op("", kernel{"void ck::tensor_operation::device::kernel_gemm_xdlops_v2r3<ck::GridwiseGemm_k0mk1_k0nk1>", 80}),
+		), "gemm-bound", "", nil},
+		"MIOpen's products are convolution": {repeat(100,
+			op("aten::miopen_convolution", kernel{"igemm_fwd_gtcx2_nhwc_bf16_bx0_ex1_bt256x128x16", 80}, kernel{"SubTensorOpWithScalar1d", 10}),
+		), "convolution-bound", "channels_last", nil},
+		"the sort of an embedding's gradient samples nothing": {repeat(50,
+			op("aten::embedding_dense_backward", kernel{"void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<Policy>", 90}),
+			op("aten::mm", kernel{product, 200}),
+		), "gemm-bound", "", nil},
 		"one first use is no habit": {func(m *maker) {
 			for i := range 600 {
 				m.op("aten::mm", kernel{product, 50})
@@ -153,12 +145,10 @@ func TestWrongReadings(t *testing.T) {
 				m.op("aten::mm", kernel{product, 1000})
 			}
 		}, "communication-bound", "bucket", []string{"KV cache", "first token", "replica", "tensor-parallel"}},
-		"copies within a GPU are no offloading": {func(m *maker) {
-			for range 200 {
-				m.op("aten::mm", kernel{product, 80})
-				m.op("aten::clone", kernel{"Memcpy DtoD (Device -> Device)", 20})
-			}
-		}, "copies-bound", "clone()", []string{"ffload"}},
+		"copies within a GPU are no offloading": {repeat(200,
+			op("aten::mm", kernel{product, 80}),
+			op("aten::clone", kernel{"Memcpy DtoD (Device -> Device)", 20}),
+		), "copies-bound", "clone()", []string{"ffload"}},
 		"a graph that is captured": {func(m *maker) {
 			m.call(profile.Runtime, "cudaStreamBeginCapture", m.end, 5, 0)
 			for range 400 {
@@ -170,18 +160,12 @@ func TestWrongReadings(t *testing.T) {
 			m.end += 100
 			m.op("aten::mm", kernel{product, 50})
 		}, "graph-capture", "captured", []string{"eager"}},
-		"small kernels of a busy GPU need no graphs": {func(m *maker) {
-			for range 600 {
-				m.op("aten::mm", kernel{product, 300})
-				m.op("aten::add", kernel{"vectorized_elementwise_kernel", 5}, kernel{"vectorized_elementwise_kernel", 5})
-			}
-		}, "gemm-bound", "", []string{"raphs"}},
-		"one kernel": {func(m *maker) { m.op("aten::add", kernel{"vectorized_elementwise_kernel", 2}) }, "cannot-tell", "1 kernels and copies", nil},
-		"few kernels, and long ones": {func(m *maker) {
-			for range 6 {
-				m.op("aten::mm", kernel{product, 15_000})
-			}
-		}, "gemm-bound", "", nil},
+		"small kernels of a busy GPU need no graphs": {repeat(600,
+			op("aten::mm", kernel{product, 300}),
+			op("aten::add", kernel{"vectorized_elementwise_kernel", 5}, kernel{"vectorized_elementwise_kernel", 5}),
+		), "gemm-bound", "", []string{"raphs"}},
+		"one kernel":                 {func(m *maker) { m.op("aten::add", kernel{"vectorized_elementwise_kernel", 2}) }, "cannot-tell", "1 kernels and copies", nil},
+		"few kernels, and long ones": {repeat(6, op("aten::mm", kernel{product, 15_000})), "gemm-bound", "", nil},
 		"a CPU's trace with one kernel": {func(m *maker) {
 			for range 1000 {
 				m.call(profile.Op, "aten::mm", m.end, 900, 0)
@@ -239,18 +223,14 @@ func TestWrongReadings(t *testing.T) {
 			m.op("aten::mm", kernel{product, 5}, kernel{product, 5})
 			m.op("", kernel{"ncclDevKernel_AllReduce_Sum_f32_RING_LL", 30_000})
 		}, "cannot-tell", "3 kernels", []string{"ommunication"}},
-		"an exchange of embeddings has no buckets": {func(m *maker) {
-			for range 20 {
-				m.op("autograd::engine::evaluate_function: AddmmBackward0", kernel{product, 1000})
-				m.op("c10d::alltoall_base_", kernel{"ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", 900})
-				m.op("autograd::engine::evaluate_function: AddmmBackward0", kernel{"ncclDevKernel_AllReduce_Sum_f32_RING_LL", 300})
-			}
-		}, "communication-bound", "Overlap the all-to-all", []string{"bucket", "FSDP", "KV cache"}},
-		"products that leave the tensor cores idle": {func(m *maker) {
-			for range 100 {
-				m.op("aten::addmm", kernel{"ampere_sgemm_128x64_tn", 500})
-			}
-		}, "gemm-bound", "set_float32_matmul_precision", []string{"FP8", "INT8", "healthy"}},
+		"an exchange of embeddings has no buckets": {repeat(20,
+			op("autograd::engine::evaluate_function: AddmmBackward0", kernel{product, 1000}),
+			op("c10d::alltoall_base_", kernel{"ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", 900}),
+			op("autograd::engine::evaluate_function: AddmmBackward0", kernel{"ncclDevKernel_AllReduce_Sum_f32_RING_LL", 300}),
+		), "communication-bound", "Overlap the all-to-all", []string{"bucket", "FSDP", "KV cache"}},
+		"products that leave the tensor cores idle": {repeat(100,
+			op("aten::addmm", kernel{"ampere_sgemm_128x64_tn", 500}),
+		), "gemm-bound", "set_float32_matmul_precision", []string{"FP8", "INT8", "healthy"}},
 		"they cost more than code that is loaded once": {func(m *maker) {
 			for range 20 {
 				m.op("aten::addmm", kernel{"ampere_sgemm_128x64_tn", 7000})
@@ -261,24 +241,18 @@ func TestWrongReadings(t *testing.T) {
 				m.end += 60
 			}
 		}, "gemm-bound", "set_float32_matmul_precision", nil},
-		"products in TF32 use them": {func(m *maker) {
-			for range 100 {
-				m.op("aten::addmm", kernel{"void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>", 500})
-			}
-		}, "gemm-bound", "healthy", []string{"set_float32_matmul_precision"}},
-		"activations run alone, too": {func(m *maker) {
-			for range 100 {
-				m.op("aten::cudnn_convolution", kernel{"ampere_scudnn_128x32_relu_small_nn_v1", 600})
-				m.op("aten::add", kernel{"vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>", 200})
-				m.op("aten::relu", kernel{"vectorized_elementwise_kernel<4, launch_clamp_scalar(at::TensorIteratorBase&)>", 200})
-			}
-		}, "elementwise-bound", "torch.compile", nil},
-		"what a compiler fused is not told to be fused": {func(m *maker) {
-			for range 100 {
-				m.op("aten::mm", kernel{product, 620})
-				m.op("Torch-Compiled Region", kernel{"triton_poi_fused_add_mul_3", 380})
-			}
-		}, "gemm-bound", "", []string{"lementwise", "torch.compile"}},
+		"products in TF32 use them": {repeat(100,
+			op("aten::addmm", kernel{"void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>", 500}),
+		), "gemm-bound", "healthy", []string{"set_float32_matmul_precision"}},
+		"activations run alone, too": {repeat(100,
+			op("aten::cudnn_convolution", kernel{"ampere_scudnn_128x32_relu_small_nn_v1", 600}),
+			op("aten::add", kernel{"vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>", 200}),
+			op("aten::relu", kernel{"vectorized_elementwise_kernel<4, launch_clamp_scalar(at::TensorIteratorBase&)>", 200}),
+		), "elementwise-bound", "torch.compile", nil},
+		"what a compiler fused is not told to be fused": {repeat(100,
+			op("aten::mm", kernel{product, 620}),
+			op("Torch-Compiled Region", kernel{"triton_poi_fused_add_mul_3", 380}),
+		), "gemm-bound", "", []string{"lementwise", "torch.compile"}},
 		"launches whose kernels were not recorded": {func(m *maker) {
 			for range 1200 {
 				m.corr++

@@ -4,12 +4,14 @@ package gpu
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 )
 
 // A Reading holds the values of one GPU at one time. A value that the tool does not report is absent, never zero.
@@ -57,48 +59,34 @@ func Exposition(hostname string, readings []Reading) []byte {
 }
 
 // A Page is one in Prometheus' text format, in the making. The zero value is empty.
-type Page struct {
-	names   []string // in the order in which they were added
-	samples map[string][]byte
-}
+type Page struct{ families []*dto.MetricFamily } // in the order in which they were added
 
 // Add adds a sample with pairs of a label's name and value, without those that have no value.
 func (p *Page) Add(name string, v float64, labels ...string) {
-	b, ok := p.samples[name]
-	if !ok {
-		kind := "gauge"
+	i := slices.IndexFunc(p.families, func(f *dto.MetricFamily) bool { return f.GetName() == name })
+	if i < 0 {
+		i, p.families = len(p.families), append(p.families, &dto.MetricFamily{Name: &name, Type: dto.MetricType_GAUGE.Enum()})
 		if end := strings.ToLower(name); strings.HasSuffix(end, "_total") || strings.HasSuffix(end, "_counter") {
-			kind = "counter"
-		}
-		p.names, b = append(p.names, name), fmt.Appendf(nil, "# TYPE %s %s\n", name, kind)
-	}
-	b = append(b, name...)
-	sep := byte('{')
-	for i := 0; i+1 < len(labels); i += 2 {
-		if labels[i+1] != "" {
-			b = append(append(b, sep), labels[i]...)
-			b = append(append(append(b, `="`...), escaper.Replace(Clean(labels[i+1]))...), '"')
-			sep = ','
+			p.families[i].Type = dto.MetricType_COUNTER.Enum()
 		}
 	}
-	if sep == ',' {
-		b = append(b, '}')
+	m := &dto.Metric{Gauge: &dto.Gauge{Value: &v}, Counter: &dto.Counter{Value: &v}} // the family's type tells which
+	for at := 0; at+1 < len(labels); at += 2 {
+		if value := Clean(labels[at+1]); value != "" {
+			m.Label = append(m.Label, &dto.LabelPair{Name: &labels[at], Value: &value})
+		}
 	}
-	if p.samples == nil {
-		p.samples = map[string][]byte{}
-	}
-	p.samples[name] = append(strconv.AppendFloat(append(b, ' '), v, 'g', -1, 64), '\n')
+	p.families[i].Metric = append(p.families[i].Metric, m)
 }
 
 // Bytes is the page.
-func (p *Page) Bytes() (b []byte) {
-	for _, name := range p.names {
-		b = append(b, p.samples[name]...)
+func (p *Page) Bytes() []byte {
+	var b bytes.Buffer
+	for _, f := range p.families {
+		_, _ = expfmt.MetricFamilyToText(&b, f) // fails for a family without samples, and there is none
 	}
-	return b
+	return b.Bytes()
 }
-
-var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // Clean removes control characters and invalid UTF-8 from foreign text, and cuts it to 200 bytes.
 func Clean(s string) string {

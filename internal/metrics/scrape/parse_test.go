@@ -3,8 +3,6 @@ package scrape
 import (
 	"errors"
 	"fmt"
-	"math"
-	"os"
 	"strings"
 	"testing"
 
@@ -178,40 +176,6 @@ func TestParseLeavesTheBodyAlone(t *testing.T) {
 	}
 	if got := string(array); got != "a 1\nb 2\nREST" {
 		t.Errorf("the caller's array became %q", got)
-	}
-}
-
-func TestParseRealDumps(t *testing.T) {
-	for name, want := range map[string]struct {
-		series string
-		value  float64
-		clean  bool
-	}{
-		"vllm-0.8.5-v0.metrics.txt":             {"vllm:num_preemptions_total", math.NaN(), true},
-		"vllm-0.10.2.metrics.txt":               {"vllm:kv_cache_usage_perc", math.NaN(), true},
-		"vllm-0.20-dev-spec-decode.metrics.txt": {"vllm:spec_decode_num_drafts_total", math.NaN(), true},
-		"vllm-0.23.0-apiserver2.metrics.txt":    {"vllm:num_requests_running", math.NaN(), true},
-		"vllm-0.23.0-dp2.metrics.txt":           {"vllm:num_requests_running", 5, true},
-		"vllm-0.6-v0-inside-a-page.txt":         {"vllm:num_requests_running", math.NaN(), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			body, err := os.ReadFile(metricstest.Shared(t, "data", "dumps", name))
-			must.Succeed(t, err)
-			values := make(map[string][]float64)
-			info, err := Parse(body, "", func(l labels.Labels, _ int64, v float64) {
-				n := l.Get(labels.MetricName)
-				values[n] = append(values[n], v)
-			})
-			must.Succeed(t, err)
-			got := values[want.series]
-			if len(got) == 0 || !math.IsNaN(want.value) && got[0] != want.value {
-				t.Errorf("%s = %v, want %v", want.series, got, want.value)
-			}
-			if clean := info.Refused == nil; clean != want.clean {
-				t.Errorf("refused: %v", info.Refused)
-			}
-			t.Logf("%d samples, %d lines skipped", info.Samples, info.Skipped)
-		})
 	}
 }
 

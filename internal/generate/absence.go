@@ -14,27 +14,30 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// watchdogAlert is the name of the alert that always fires, after the engine's part: see named.
+// watchdogAlert is the name of the alert that always fires, without the engine's prefix: see named.
 const watchdogAlert = "Watchdog"
 
-// Absences lists the ids of the alerts on what is not there. No condition over a server's metrics can
-// tell that there are none: these are no pathologies, and have ids beside theirs.
+// Absences lists the ids of the alerts on missing servers and gateways. A condition over a server's metrics cannot
+// detect that there is no server, so these alerts are no pathologies.
 func Absences() []string {
-	return []string{"servers-absent", "replicas-missing", "autoscaler-stuck", "gateway-down", "gateways-absent", "watchdog"}
+	return []string{
+		"servers-absent", "replicas-missing", "autoscaler-stuck", "gateway-down", "gateways-absent", "watchdog",
+	}
 }
 
 const (
-	// remembered is for how long a server that was scraped is expected to be scraped.
+	// remembered is how long a vanished server is still expected.
 	remembered = time.Hour
-	// starting is how long a replica may take to load its model.
+	// starting is the time in which a replica should load its model.
 	starting = 15 * time.Minute
 )
 
-// absences renders the alerts on servers that vanished, and the one that always fires.
-func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
+// renderAbsences renders the alerts on missing servers and gateways, and the watchdog.
+func (b *ruleBuilder) renderAbsences() ([]rulefmt.Rule, error) {
 	for _, id := range b.cfg.Absences {
 		if !slices.Contains(Absences(), id) {
-			return nil, fmt.Errorf("no alert on missing servers is called %q: there are %s", id, strings.Join(Absences(), ", "))
+			return nil, fmt.Errorf("no alert on missing servers is called %q: there are %s", id,
+				strings.Join(Absences(), ", "))
 		}
 	}
 	d := &b.cfg.Deployment
@@ -58,12 +61,12 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 		if r.id == "servers-absent" {
 			b.recorded[indicator.Up.Name] = true
 		}
-		r.rule.Expr = pretty(r.rule.Expr)
+		r.rule.Expr = prettifyPromQL(r.rule.Expr)
 		r.rule.KeepFiringFor = model.Duration(b.cfg.KeepFiringFor)
-		r.rule.Labels = b.labels(r.severity)
+		r.rule.Labels = b.alertLabels(r.severity)
 		r.rule.Annotations = r.text
 		r.rule.Annotations["runbook_url"] = absenceRunbook
-		named, err := b.named(r.rule, r.scope, r.of)
+		named, err := b.nameByEngine(r.rule, r.scope, r.compile)
 		if err != nil {
 			return nil, err
 		}
@@ -72,22 +75,22 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 	return out, nil
 }
 
-// absence is one of the alerts of Absences.
+// An absence is an alert of Absences.
 type absence struct {
 	id       string
 	severity catalog.Severity
 	scope    indicator.Scope
 	rule     rulefmt.Rule
 	text     map[string]string
-	of       func(*dialect.Deployment) (string, error) // see named
+	compile  deploymentExpr // see named
 }
 
-// absenceRules lists the alerts of Absences, with the PromQL of those that ask kube-state-metrics or
-// gateways, which is empty where there is nothing to ask.
+// absenceRules lists the alerts of Absences. The PromQL for kube-state-metrics or gateways is empty if the deployment
+// has no such source.
 func (b *ruleBuilder) absenceRules(replicas, stuck string, gateways [2]string) []absence {
 	d := &b.cfg.Deployment
-	up := b.cfg.restrict(b.cfg.Series(indicator.Up))
-	past := fmt.Sprintf("last_over_time(%s[%s])", up, duration(remembered))
+	up := b.cfg.selectRecorded(b.cfg.Series(indicator.Up))
+	past := fmt.Sprintf("last_over_time(%s[%s])", up, formatDuration(remembered))
 	fleet := strings.Join(d.Model, ", ")
 	absent := fmt.Sprintf("count by (%s) (%s) unless on (%s) group by (%s) (%s)", fleet, past, fleet, fleet, up)
 	return []absence{
@@ -95,47 +98,58 @@ func (b *ruleBuilder) absenceRules(replicas, stuck string, gateways [2]string) [
 			Alert: "ServersAbsent", For: model.Duration(5 * time.Minute),
 			Expr: absent,
 		}, map[string]string{
-			"summary":     "No server of {{ $labels.model_name }} is scraped; {{ $value }} were within the last hour",
-			"description": "The servers disappeared from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them. The alert TargetDown covers servers that do not answer.",
-		}, servedBy(absent, d.Model)},
+			"summary": "No server of {{ $labels.model_name }} is scraped; {{ $value }} were within the last hour",
+			"description": "The servers disappeared from Prometheus' discovery: they were deleted, no longer " +
+				"match its selectors, or Prometheus cannot find them. The alert TargetDown covers servers that do " +
+				"not answer.",
+		}, restrictToServed(absent, d.Model)},
 		{"replicas-missing", catalog.Ticket, indicator.Model, rulefmt.Rule{
 			Alert: "ReplicasMissing", For: model.Duration(starting),
 			Expr: replicas,
 		}, map[string]string{
-			"summary":     "{{ $value }} wanted replicas of {{ $labels.created_by_name }} are not scraped ({{ $labels.namespace }})",
-			"description": "According to kube-state-metrics, the workload should have more replicas than expose metrics: pods are pending, crash, still load their model after " + duration(starting) + ", or are not discovered. Run kubectl get pods -n {{ $labels.namespace }}.",
+			"summary": "{{ $value }} wanted replicas of {{ $labels.created_by_name }} are not scraped " +
+				"({{ $labels.namespace }})",
+			"description": "According to kube-state-metrics, the workload should have more replicas than expose " +
+				"metrics: pods are pending, crash, still load their model after " + formatDuration(starting) +
+				", or are not discovered. Run kubectl get pods -n {{ $labels.namespace }}.",
 		}, b.replicasMissing},
 		{"autoscaler-stuck", catalog.Ticket, indicator.Model, rulefmt.Rule{
 			Alert: "AutoscalerStuck", For: model.Duration(10 * time.Minute),
 			Expr: stuck,
 		}, map[string]string{
-			"summary":     "{{ $value | humanize }} requests wait on each replica of {{ $labels.workload }}, and its autoscaler does not ask for more ({{ $labels.namespace }})",
-			"description": whyStuck + " kubectl describe hpa -n {{ $labels.namespace }} {{ $labels.horizontalpodautoscaler }} has its events.",
+			"summary": "{{ $value | humanize }} requests wait on each replica of {{ $labels.workload }}, and " +
+				"its autoscaler does not ask for more ({{ $labels.namespace }})",
+			"description": whyStuck + " kubectl describe hpa -n {{ $labels.namespace }} " +
+				"{{ $labels.horizontalpodautoscaler }} has its events.",
 		}, b.autoscalerStuck},
 		{"gateway-down", catalog.Page, indicator.Gateway, rulefmt.Rule{
 			Alert: "Down",
 			Expr:  gateways[0],
 		}, map[string]string{
-			"summary":     "The gateway {{ $labels.gateway }} does not answer{{ with $labels.model_name }} ({{ . }}){{ end }}",
+			"summary": "The gateway {{ $labels.gateway }} does not answer" +
+				"{{ with $labels.model_name }} ({{ . }}){{ end }}",
 			"description": "Two scrapes of its metrics failed. Its clients get no answer, and its metrics are unknown.",
 		}, nil},
 		{"gateways-absent", catalog.Page, indicator.Gateway, rulefmt.Rule{
 			Alert: "Absent", For: model.Duration(5 * time.Minute),
 			Expr: gateways[1],
 		}, map[string]string{
-			"summary":     "No gateway of job {{ $labels.job }} is scraped; {{ $value }} were within the last hour",
-			"description": "The gateways disappeared from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them.",
+			"summary": "No gateway of job {{ $labels.job }} is scraped; {{ $value }} were within the last hour",
+			"description": "The gateways disappeared from Prometheus' discovery: they were deleted, no longer " +
+				"match its selectors, or Prometheus cannot find them.",
 		}, nil},
-		{"watchdog", catalog.Info, indicator.Model, rulefmt.Rule{Alert: watchdogAlert, Expr: "vector(1)"}, map[string]string{
-			"summary":     "Heartbeat: rules are evaluated and reach Alertmanager",
-			"description": "Always fires. Route it to an external dead man's switch, which calls when it stops arriving.",
-		}, nil},
+		{"watchdog", catalog.Info, indicator.Model, rulefmt.Rule{Alert: watchdogAlert, Expr: "vector(1)"},
+			map[string]string{
+				"summary": "Heartbeat: rules are evaluated and reach Alertmanager",
+				"description": "Always fires. Route it to an external dead man's switch, which calls when it stops " +
+					"arriving.",
+			}, nil},
 	}
 }
 
-// replicasMissing is the PromQL of how many replicas there should be and are not scraped: of the
-// ReplicaSets and StatefulSets that had a server within the hour, as many as kube-state-metrics
-// says that somebody asked for. An old ReplicaSet is asked for none.
+// replicasMissing returns PromQL for the number of missing replicas: those that kube-state-metrics says are wanted,
+// less those that are scraped. It covers ReplicaSets and StatefulSets that had a server within the hour. An old
+// ReplicaSet wants no replicas.
 func (b *ruleBuilder) replicasMissing(d *dialect.Deployment) (string, error) {
 	pods := []string{"namespace", "pod"}
 	if slices.Contains(d.Model, "cluster") {
@@ -143,9 +157,10 @@ func (b *ruleBuilder) replicasMissing(d *dialect.Deployment) (string, error) {
 	}
 	pod := strings.Join(pods, ", ")
 	owner := strings.Join(append(slices.Clone(pods[:len(pods)-1]), "created_by_name"), ", ")
-	owned := func(of string) (string, error) {
-		scraped, err := d.PromQL("group by (" + pod + ") (" + of + ")")
-		return fmt.Sprintf("count by (%s) (last_over_time(kube_pod_info[%s]) and on (%s) (%s))", owner, duration(remembered), pod, scraped), err
+	owned := func(metric string) (string, error) {
+		scraped, err := d.PromQL("group by (" + pod + ") (" + metric + ")")
+		return fmt.Sprintf("count by (%s) (last_over_time(kube_pod_info[%s]) and on (%s) (%s))", owner,
+			formatDuration(remembered), pod, scraped), err
 	}
 	before, err := owned("last_over_time(vllm:num_requests_running[1h])")
 	if err != nil {
@@ -158,16 +173,18 @@ func (b *ruleBuilder) replicasMissing(d *dialect.Deployment) (string, error) {
 	asked := func(metric, label string) string {
 		return fmt.Sprintf(`label_replace(%s, "created_by_name", "$1", %q, "(.+)")`, metric, label)
 	}
-	desired := fmt.Sprintf("max by (%s) (%s or %s)", owner, asked("kube_replicaset_spec_replicas", "replicaset"), asked("kube_statefulset_replicas", "statefulset"))
-	return fmt.Sprintf("(%s) - on (%s) (%s or on (%s) 0 * (%s)) > 0 and on (%s) (%s)", desired, owner, now, owner, desired, owner, before), nil
+	desired := fmt.Sprintf("max by (%s) (%s or %s)", owner, asked("kube_replicaset_spec_replicas", "replicaset"),
+		asked("kube_statefulset_replicas", "statefulset"))
+	return fmt.Sprintf("(%s) - on (%s) (%s or on (%s) 0 * (%s)) > 0 and on (%s) (%s)", desired, owner, now, owner,
+		desired, owner, before), nil
 }
 
-// longQueue is how many requests wait on each replica of a workload: one that always waits is no queue.
+// longQueue is the length of a long queue on each replica. One waiting request is no queue.
 const longQueue = 5
 
-// autoscalerStuck is the PromQL of how many requests wait on each replica of a workload whose
-// HorizontalPodAutoscaler, also one that KEDA made, asks for no more replicas than there are. Which pods a
-// workload has kube-state-metrics says; a Deployment's ReplicaSet has its name and a hash.
+// autoscalerStuck returns PromQL for the waiting requests on each replica of a workload whose HorizontalPodAutoscaler
+// wants no more replicas. KEDA makes such autoscalers too. kube-state-metrics knows the pods of a workload; a
+// ReplicaSet is named after its Deployment, with a hash.
 func (b *ruleBuilder) autoscalerStuck(d *dialect.Deployment) (string, error) {
 	place := "namespace"
 	if slices.Contains(d.Model, "cluster") {
@@ -175,26 +192,36 @@ func (b *ruleBuilder) autoscalerStuck(d *dialect.Deployment) (string, error) {
 	}
 	waiting, err := d.PromQL("sum by (" + place + ", pod) (min_over_time(vllm:num_requests_waiting[5m]))")
 	const (
-		pods = `label_replace(kube_pod_info{created_by_kind="ReplicaSet"}, "workload", "$1", "created_by_name", "(.+)-[^-]+") or ` +
-			`label_replace(kube_pod_info{created_by_kind="StatefulSet"}, "workload", "$1", "created_by_name", "(.+)")`
+		replicaSetPods = `label_replace(kube_pod_info{created_by_kind="ReplicaSet"}, "workload", "$1", ` +
+			`"created_by_name", "(.+)-[^-]+")`
+		statefulSetPods = `label_replace(kube_pod_info{created_by_kind="StatefulSet"}, "workload", "$1", ` +
+			`"created_by_name", "(.+)")`
+		pods   = replicaSetPods + " or " + statefulSetPods
 		scaled = `label_replace(kube_horizontalpodautoscaler_info, "workload", "$1", "scaletargetref_name", "(.+)")`
 	)
-	queue := fmt.Sprintf("avg by (%[1]s, workload) ((%[2]s) * on (%[1]s, pod) group_left (workload) max by (%[1]s, pod, workload) (%[3]s)) >= %[4]d", place, waiting, pods, longQueue)
-	steady := fmt.Sprintf("kube_horizontalpodautoscaler_status_desired_replicas <= on (%s, horizontalpodautoscaler) kube_horizontalpodautoscaler_status_current_replicas", place)
-	return fmt.Sprintf("(%[1]s) * on (%[2]s, workload) group_right () group by (%[2]s, workload, horizontalpodautoscaler) (%[3]s and on (%[2]s, horizontalpodautoscaler) (%[4]s))",
-		queue, place, scaled, steady), err
+	queue := fmt.Sprintf("avg by (%[1]s, workload) ((%[2]s) * on (%[1]s, pod) group_left (workload) "+
+		"max by (%[1]s, pod, workload) (%[3]s)) >= %[4]d", place, waiting, pods, longQueue)
+	autoscaler := place + ", horizontalpodautoscaler"
+	steady := fmt.Sprintf("kube_horizontalpodautoscaler_status_desired_replicas <= on (%s) "+
+		"kube_horizontalpodautoscaler_status_current_replicas", autoscaler)
+	return fmt.Sprintf("(%[1]s) * on (%[2]s, workload) group_right () "+
+		"group by (%[2]s, workload, horizontalpodautoscaler) (%[3]s and on (%[4]s) (%[5]s))",
+		queue, place, scaled, autoscaler, steady), err
 }
 
-// whyStuck is why it asks for no more, from what it says at that moment.
-const whyStuck = "{{ $of := printf `namespace=%q,horizontalpodautoscaler=%q` $labels.namespace $labels.horizontalpodautoscaler }}" +
+// whyStuck explains why the autoscaler wants no more replicas, from its state at that moment.
+const whyStuck = "{{ $of := printf `namespace=%q,horizontalpodautoscaler=%q` $labels.namespace " +
+	"$labels.horizontalpodautoscaler }}" +
 	"{{ with printf `kube_horizontalpodautoscaler_status_condition{condition=\"ScalingActive\",status=\"false\",%s} == 1` $of | query }}" +
 	"It cannot read its metric (ScalingActive is false).{{ else }}" +
-	"{{ with printf `kube_horizontalpodautoscaler_spec_max_replicas{%s} <= kube_horizontalpodautoscaler_status_desired_replicas` $of | query }}" +
+	"{{ with printf `kube_horizontalpodautoscaler_spec_max_replicas{%s} <= " +
+	"kube_horizontalpodautoscaler_status_desired_replicas` $of | query }}" +
 	"It is at its maximum of {{ . | first | value }}: raise it where there are GPUs.{{ else }}" +
-	"What it scales on does not show the queue: sixty audit judges its manifest, sixty generate autoscaling writes one.{{ end }}{{ end }}"
+	"What it scales on does not show the queue: sixty audit judges its manifest, sixty generate autoscaling " +
+	"writes one.{{ end }}{{ end }}"
 
-// gatewaysAbsent are the PromQL of gateways that do not answer, and of those that vanished;
-// empty where the deployment has none.
+// gatewaysAbsent returns PromQL for gateways that do not answer, and for gateways that vanished. Both are empty if
+// the deployment has no gateway.
 func (b *ruleBuilder) gatewaysAbsent() (exprs [2]string, err error) {
 	d := b.cfg.Deployment
 	names, ok := d.Gateway()
@@ -203,8 +230,11 @@ func (b *ruleBuilder) gatewaysAbsent() (exprs [2]string, err error) {
 	}
 	fleet := append(fleetLabels(&d), "job")
 	exprs = [2]string{
-		"group by (instance) (max_over_time(up[1m]) == 0) and on (instance) group by (instance) (last_over_time(sixty_gateway_upstream_up[1h]))",
-		fmt.Sprintf("count by (%[1]s) (group by (%[1]s, instance) (last_over_time(sixty_gateway_upstream_up[1h]))) unless on (%[1]s) group by (%[1]s) (up and on (instance) group by (instance) (last_over_time(sixty_gateway_upstream_up[1h])))",
+		"group by (instance) (max_over_time(up[1m]) == 0) and on (instance) group by (instance) " +
+			"(last_over_time(sixty_gateway_upstream_up[1h]))",
+		fmt.Sprintf("count by (%[1]s) (group by (%[1]s, instance) "+
+			"(last_over_time(sixty_gateway_upstream_up[1h]))) unless on (%[1]s) group by (%[1]s) (up and on "+
+			"(instance) group by (instance) (last_over_time(sixty_gateway_upstream_up[1h])))",
 			strings.Join(fleet, ", ")),
 	}
 	for i := range exprs {
@@ -218,5 +248,5 @@ func (b *ruleBuilder) gatewaysAbsent() (exprs [2]string, err error) {
 	return exprs, nil
 }
 
-// absenceRunbook is what to do when servers are not there.
+// absenceRunbook is the runbook for missing servers.
 const absenceRunbook = "https://github.com/sixty-dev/sixty/blob/main/docs/rules.md#when-servers-are-missing"

@@ -9,16 +9,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// inhibitRule is one of Alertmanager's inhibit_rules.
+// An inhibitRule is an entry of Alertmanager's inhibit_rules.
 type inhibitRule struct {
 	SourceMatchers []string `yaml:"source_matchers,flow"`
 	TargetMatchers []string `yaml:"target_matchers,flow"`
 	Equal          []string `yaml:"equal,flow,omitempty"`
 }
 
-// Inhibitions renders what explains what as Alertmanager's inhibit_rules: a
-// part of its configuration file, for alertmanager.yml to hold. An alert
-// inhibits only what is not more severe: a ticket never silences a page.
+// Inhibitions renders the causes and symptoms of the catalogue as inhibit_rules, for alertmanager.yml. An alert never
+// inhibits a more severe one: a ticket cannot silence a page.
 func Inhibitions(cfg RulesConfig) ([]byte, error) {
 	var doc struct {
 		Rules []inhibitRule `yaml:"inhibit_rules"`
@@ -28,7 +27,7 @@ func Inhibitions(cfg RulesConfig) ([]byte, error) {
 		var links []link
 		symptoms := map[string][]*catalog.Pathology{}
 		for _, symptom := range p.Symptoms(cfg.Pathologies) {
-			l := cfg.linked(p, symptom)
+			l := cfg.linkOf(p, symptom)
 			if symptoms[l.key()] == nil {
 				links = append(links, l)
 			}
@@ -36,14 +35,14 @@ func Inhibitions(cfg RulesConfig) ([]byte, error) {
 		}
 		for _, l := range links {
 			for _, severity := range p.Severities() {
-				if r, ok := cfg.inhibition(p, severity, symptoms[l.key()], l); ok {
+				if r, ok := cfg.newInhibition(p, severity, symptoms[l.key()], l); ok {
 					doc.Rules = append(doc.Rules, r)
 				}
 			}
 		}
 	}
-	// A budget that burns fast burns slowly, too.
-	burns := "alertname=~" + quote(strings.Join(namesOf(d, indicator.Model, "ErrorBudgetBurn.*"), "|"))
+	// A budget that burns fast also meets the condition of the slow burn.
+	burns := "alertname=~" + quote(strings.Join(alertNames(d, indicator.Model, "ErrorBudgetBurn.*"), "|"))
 	doc.Rules = append(doc.Rules, inhibitRule{
 		SourceMatchers: []string{burns, "severity=" + quote(cfg.SeverityName(catalog.Page))},
 		TargetMatchers: []string{burns, "severity=" + quote(cfg.SeverityName(catalog.Ticket))},
@@ -52,8 +51,10 @@ func Inhibitions(cfg RulesConfig) ([]byte, error) {
 	return YAML("", doc)
 }
 
-// inhibition is what an alert of some severity silences, of symptoms with one link to it.
-func (cfg *RulesConfig) inhibition(p *catalog.Pathology, severity catalog.Severity, symptoms []*catalog.Pathology, l link) (r inhibitRule, ok bool) {
+// newInhibition returns the rule by which an alert of some severity silences symptoms that have the same link to it. ok
+// is false if it silences none.
+func (cfg *RulesConfig) newInhibition(p *catalog.Pathology, severity catalog.Severity, symptoms []*catalog.Pathology,
+	l link) (r inhibitRule, ok bool) {
 	var targets []string
 	above := false // some of them can be more severe
 	for _, symptom := range symptoms {
@@ -68,7 +69,7 @@ func (cfg *RulesConfig) inhibition(p *catalog.Pathology, severity catalog.Severi
 		return r, false
 	}
 	r = inhibitRule{
-		SourceMatchers: []string{oneOf(AlertNames(&cfg.Deployment, p))},
+		SourceMatchers: []string{matchNames(AlertNames(&cfg.Deployment, p))},
 		TargetMatchers: []string{"alertname=~" + quote(strings.Join(targets, "|"))},
 		Equal:          l.equal,
 	}
@@ -91,8 +92,8 @@ func (cfg *RulesConfig) inhibition(p *catalog.Pathology, severity catalog.Severi
 	return r, true
 }
 
-// oneOf matches alerts by their names.
-func oneOf(names []string) string {
+// matchNames matches alerts by name.
+func matchNames(names []string) string {
 	if len(names) == 1 {
 		return "alertname=" + quote(names[0])
 	}
@@ -101,9 +102,8 @@ func oneOf(names []string) string {
 
 func quote(s string) string { return fmt.Sprintf("%q", s) }
 
-// Routing renders an example of Alertmanager's route and receivers, a part of its
-// configuration file as Inhibitions is. Alerts of one model are one notification: what
-// users feel, the error budget that burns and the cause arrive together.
+// Routing renders an example of Alertmanager's route and receivers. It groups the alerts of one model into one
+// notification: the symptoms that users feel, the error budget that burns, and the cause arrive together.
 func Routing(cfg RulesConfig) ([]byte, error) {
 	type route struct {
 		Matchers       []string `yaml:"matchers,flow,omitempty"`
@@ -126,7 +126,9 @@ func Routing(cfg RulesConfig) ([]byte, error) {
 			Receiver: "reading", GroupBy: slices.Clone(cfg.Deployment.Model),
 			GroupWait: "30s", GroupInterval: "5m", RepeatInterval: "12h",
 			Routes: []route{
-				{Matchers: []string{oneOf(namesOf(&cfg.Deployment, indicator.Model, watchdogAlert))}, Receiver: "heartbeat", GroupBy: []string{"alertname"}, GroupWait: "0s", GroupInterval: "1m", RepeatInterval: "5m"},
+				{Matchers: []string{matchNames(alertNames(&cfg.Deployment, indicator.Model, watchdogAlert))},
+					Receiver: "heartbeat", GroupBy: []string{"alertname"}, GroupWait: "0s", GroupInterval: "1m",
+					RepeatInterval: "5m"},
 				{Matchers: severity(catalog.Page), Receiver: "pager", RepeatInterval: "4h"},
 				{Matchers: severity(catalog.Ticket), Receiver: "tickets", RepeatInterval: "1d"},
 			},

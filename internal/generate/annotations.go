@@ -11,8 +11,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// summary is an alert's one line.
-func summary(p *catalog.Pathology) string {
+// summarize returns the summary annotation of an alert.
+func summarize(p *catalog.Pathology) string {
 	if atGateway(p) {
 		where := "{{ with $labels.model_name }}{{ . }}, {{ end }}gateway {{ $labels.gateway }}"
 		if p.Per() == indicator.PerUpstream {
@@ -26,34 +26,35 @@ func summary(p *catalog.Pathology) string {
 	return p.Title + " ({{ $labels.model_name }} on {{ $labels.instance }})"
 }
 
-// maxValues bounds the values in a description, each of them a query: it is read on
-// a telephone.
+// maxValues bounds the values in a description. Each costs a query, and people read descriptions on a phone.
 const maxValues = 3
 
-// description shows the present values of what the condition reads, what explains it at
-// that moment, and the command that goes on from there.
-func (b *ruleBuilder) description(p *catalog.Pathology, used []resolved) string {
+// describeAlert returns the description annotation: the current values that the condition reads, the active causes, and
+// the command to run next.
+func (b *ruleBuilder) describeAlert(p *catalog.Pathology, used []resolved) string {
 	var out strings.Builder
 	var seen []string
 	ids, values := b.cfg.Deployment.Instance, ""
 	outside, per := atGateway(p), p.Per()
 	switch {
-	case outside: // whose instance may be a server
+	case outside: // the label instance may name a server
 		values = Arguments(withPartLabel(append(slices.Clone(ids[:len(ids)-1]), gatewayLabel), per))
 		ids = withPartLabel(ids, per)
 	case readsModel(p):
-		ids = b.target()
+		ids = b.targetLabels()
 	}
 	fmt.Fprintf(&out, "{{ $of := printf `%s` %s }}", Placeholders(ids), cmp.Or(values, Arguments(ids)))
 	for _, r := range used {
 		s := r.cond.Signal
-		if len(seen) == maxValues || slices.Contains(seen, s.Name) || r.text == "" || readsModel(p) && s.Scope == indicator.GPU {
+		if len(seen) == maxValues || slices.Contains(seen, s.Name) || r.text == "" ||
+			readsModel(p) && s.Scope == indicator.GPU {
 			continue
 		}
 		seen = append(seen, s.Name)
-		fmt.Fprintf(&out, "{{ with printf `%s{%%s}` $of | query }}%s {{ . | first | value%s }}. {{ end }}", b.cfg.Series(s), s.Title, humanize(s.Unit))
+		fmt.Fprintf(&out, "{{ with printf `%s{%%s}` $of | query }}%s {{ . | first | value%s }}. {{ end }}",
+			b.cfg.Series(s), s.Title, humanizeFunc(s.Unit))
 	}
-	out.WriteString(b.explained(p))
+	out.WriteString(b.explainByCauses(p))
 	switch {
 	case outside:
 		out.WriteString("Full diagnosis: sixty diagnose SERVER --gateway {{ $labels.gateway }}")
@@ -63,13 +64,14 @@ func (b *ruleBuilder) description(p *catalog.Pathology, used []resolved) string 
 	return strings.TrimSpace(out.String())
 }
 
-// explained names the causes that are active beside a symptom, pending ones too: a page
-// that no other page inhibits says what explains it. $of selects the server.
-func (b *ruleBuilder) explained(p *catalog.Pathology) string {
+// explainByCauses names the active and pending causes of a symptom. A page is never inhibited by a ticket, so it
+// names its
+// cause itself. $of selects the server.
+func (b *ruleBuilder) explainByCauses(p *catalog.Pathology) string {
 	byLink := map[string][]string{}
 	var links []link
 	for _, cause := range p.Causes(b.cfg.Pathologies) {
-		l := b.cfg.linked(cause, p)
+		l := b.cfg.linkOf(cause, p)
 		if byLink[l.key()] == nil {
 			links = append(links, l)
 		}
@@ -84,13 +86,15 @@ func (b *ruleBuilder) explained(p *catalog.Pathology) string {
 			values = append(values, "$of")
 			continue
 		}
-		parts = append(parts, fmt.Sprintf(`group by (alertname) (ALERTS{alertname=~"%s",%s})`, names, Placeholders(l.equal)))
+		parts = append(parts, fmt.Sprintf(`group by (alertname) (ALERTS{alertname=~"%s",%s})`, names,
+			Placeholders(l.equal)))
 		values = append(values, Arguments(l.equal))
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("{{ with printf `%s` %s | query }}Explained by {{ range $i, $a := . }}{{ if $i }}, {{ end }}{{ $a | label `alertname` }}{{ end }}. {{ end }}",
+	return fmt.Sprintf("{{ with printf `%s` %s | query }}Explained by {{ range $i, $a := . }}{{ if $i }}, {{ end "+
+		"}}{{ $a | label `alertname` }}{{ end }}. {{ end }}",
 		strings.Join(parts, " or "), strings.Join(values, " "))
 }
 
@@ -115,8 +119,8 @@ func Placeholders(labels []string) string {
 	return strings.Join(parts, ",")
 }
 
-// Arguments are the values of the labels. One that an alert does not have is
-// nothing at all in vmalert.
+// Arguments returns the values of labels as arguments of a template. In vmalert, a label that the alert lacks has no
+// value at all.
 func Arguments(labels []string) string {
 	parts := make([]string, len(labels))
 	for i, l := range labels {
@@ -125,8 +129,8 @@ func Arguments(labels []string) string {
 	return strings.Join(parts, " ")
 }
 
-// humanize is the template function for a unit, with a pipe before it.
-func humanize(u indicator.Unit) string {
+// humanizeFunc returns the template function for a unit, with a pipe before it.
+func humanizeFunc(u indicator.Unit) string {
 	switch u {
 	case indicator.Seconds:
 		return " | humanizeDuration"
@@ -138,8 +142,8 @@ func humanize(u indicator.Unit) string {
 	return " | humanize"
 }
 
-// thresholds says where every number of an alert comes from.
-func thresholds(used []resolved) string {
+// listThresholds lists the thresholds of an alert with their sources.
+func listThresholds(used []resolved) string {
 	var parts []string
 	for _, r := range used {
 		if r.text == "" {

@@ -1,10 +1,17 @@
-// Package generate renders the catalogue for the monitoring that a team has:
-// Prometheus rules with their unit tests, Alertmanager inhibit rules. Packages
-// beneath it render dashboards, scrape configuration, runbook pages and
-// burn-rate alerts.
+// Package generate renders the catalogue for the monitoring stack of a team: Prometheus rules with their unit tests,
+// and Alertmanager's inhibit rules. Packages below it render dashboards, scrape configuration, runbook pages,
+// autoscalers and burn-rate alerts; package pack puts them together.
 //
-// It is pure: values in, files out. It asks nobody for samples and writes
-// nothing; package cli does both.
+// The data is a RulesConfig: the deployment (its dialects and labels), the pathologies, and the sources of
+// thresholds. NewRules goes through the pathologies in order. For each one and for each segment of the fleet (a
+// segment shares thresholds) it compiles the condition to PromQL over recorded series, and notes which signals the
+// condition reads. Then it renders the recording rules of these signals, of their past, and of limits that follow the
+// past. Recording rules come before the alerts that read them, because Prometheus evaluates a group in order.
+//
+// Alerts and diagnosis cannot disagree: both come from the same Cond. The unit tests come from the same case files
+// with which the catalogue is tested.
+//
+// The package is pure: values in, files out. It queries no server and writes no file; package cli does both.
 package generate
 
 import (
@@ -20,23 +27,20 @@ type File struct {
 	Content []byte
 }
 
-// MinWindow returns the shortest window over which a rate can be trusted at a
-// scrape interval: four of them, so that two samples remain when one scrape
-// fails and the window's ends fall badly.
+// MinWindow returns the shortest window of a reliable rate: four scrape intervals. Two samples remain if one scrape
+// fails and the ends of the window fall badly.
 func MinWindow(interval time.Duration) time.Duration { return 4 * interval }
 
-// Windows returns the Window and the Short of alerts on servers that are scraped
-// every interval. Both are as short as their content allows, because a fault
-// counts once it fills them and goes on counting until it has left them. The
-// window has a minute's requests for percentiles. Short holds two scrapes wherever
-// its ends fall, with a little for scrapes that are late, so that an engine that
-// stops shows at the second page; ten seconds without progress are no hiccup.
+// Windows returns the Window and the Short of alerts on servers that are scraped every interval. Both are as short as
+// possible, because a fault counts from when it fills them until it has left them. The window holds a minute of
+// requests, for percentiles. Short always holds two scrapes, late ones included, so that a stopped engine shows at
+// the second scrape; ten seconds without progress are no hiccup.
 func Windows(interval time.Duration) (window, short time.Duration) {
 	return max(time.Minute, MinWindow(interval)), max(10*time.Second, (2*interval + interval/10).Round(time.Second))
 }
 
-// number writes a number as PromQL reads it back.
-func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+// formatNumber writes a number as PromQL reads it back.
+func formatNumber(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// duration writes a duration as PromQL has it: "5m", "1d".
-func duration(d time.Duration) string { return model.Duration(d).String() }
+// formatDuration writes a duration in PromQL's notation: "5m", "1d".
+func formatDuration(d time.Duration) string { return model.Duration(d).String() }

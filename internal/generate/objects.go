@@ -8,28 +8,26 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 )
 
-// Limits of those who take rules, as their sources and documents have them.
+// Limits of the systems that load rules, from their sources and documents.
 const (
-	// UsualMaxRules is how many rules Mimir allows in a group unless told otherwise
-	// (-ruler.max-rules-per-rule-group).
+	// UsualMaxRules is Mimir's default limit of rules in a group (-ruler.max-rules-per-rule-group).
 	UsualMaxRules = 20
-	// MaxGroups is how many groups it allows a tenant (-ruler.max-rule-groups-per-tenant).
+	// MaxGroups is Mimir's default limit of groups of a tenant (-ruler.max-rule-groups-per-tenant).
 	MaxGroups = 70
 
-	// maxObject keeps an object below the 262,144 bytes that kubectl apply has for the
-	// object's JSON in an annotation, and below the 512 KiB that the operators of
-	// Prometheus and VictoriaMetrics give a rule file in a ConfigMap. Escaped, the JSON is
-	// up to a tenth longer than the YAML.
+	// maxObject keeps an object below two limits: the 262,144 bytes in which kubectl apply stores the object's JSON
+	// as an annotation, and the 512 KiB of a ConfigMap in which the operators of Prometheus and VictoriaMetrics store
+	// a rule file. Escaped, the JSON is up to a tenth longer than the YAML.
 	maxObject = 220_000
 )
 
-// A RuleSet is what belongs into one object: the signals, the alerts of one objective.
+// A RuleSet holds the groups of one object: the signals, or the alerts of one objective.
 type RuleSet struct {
 	Name   string // in lower case, with hyphens
 	Groups []rulefmt.RuleGroup
 }
 
-// AddTo adds groups to the set of a name.
+// AddTo adds groups to the set with a name, and creates the set if necessary.
 func AddTo(sets []RuleSet, name string, groups ...rulefmt.RuleGroup) []RuleSet {
 	i := slices.IndexFunc(sets, func(s RuleSet) bool { return s.Name == name })
 	if i < 0 {
@@ -47,22 +45,22 @@ func Groups(sets []RuleSet) (out []rulefmt.RuleGroup) {
 	return out
 }
 
-// Split divides groups that hold more than so many rules, 0 for any number, in order: rules
-// that read what earlier ones record then read what the group before recorded last.
+// Split divides groups that hold more than most rules; 0 means no limit. It keeps the order. A rule that reads a
+// series of an earlier group then reads the sample of the previous evaluation.
 func Split(sets []RuleSet, most int) []RuleSet {
 	out := slices.Clone(sets)
 	for i := range out {
 		var groups []rulefmt.RuleGroup
 		for _, g := range out[i].Groups {
-			groups = append(groups, chunks(g, most)...)
+			groups = append(groups, splitGroup(g, most)...)
 		}
 		out[i].Groups = groups
 	}
 	return out
 }
 
-// chunks divides a group into such of about the same size.
-func chunks(g rulefmt.RuleGroup, most int) []rulefmt.RuleGroup {
+// splitGroup divides a group into parts of about the same size.
+func splitGroup(g rulefmt.RuleGroup, most int) []rulefmt.RuleGroup {
 	if most <= 0 || len(g.Rules) <= most {
 		return []rulefmt.RuleGroup{g}
 	}
@@ -79,8 +77,8 @@ func chunks(g rulefmt.RuleGroup, most int) []rulefmt.RuleGroup {
 	return out
 }
 
-// Objects writes sets as one file each, where the format is one of Kubernetes, several
-// where a set is too large for an object; in other formats as one file for all.
+// Objects writes rule sets as files. The formats of Kubernetes get one file for each set, or several if the set is
+// too large for an object. Other formats get one file for all sets.
 func Objects(sets []RuleSet, f Format, name, namespace string, labels map[string]string) ([]File, error) {
 	if f != PrometheusRule && f != VMRule {
 		content, err := Encode(Groups(sets), f, name, namespace, labels)
@@ -127,10 +125,9 @@ func Kustomization(objects []File) (File, error) {
 	return File{"kustomization.yaml", content}, err
 }
 
-// SetName is what a set of some kind is called: in lower-case letters, digits and
-// hyphens, as Kubernetes takes it for a name.
-func SetName(kind, of string) string {
-	words := strings.FieldsFunc(strings.ToLower(of), func(c rune) bool {
+// SetName returns the name of a set in lower-case letters, digits and hyphens, as Kubernetes requires.
+func SetName(kind, subject string) string {
+	words := strings.FieldsFunc(strings.ToLower(subject), func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < '0' || c > '9')
 	})
 	return strings.Join(append([]string{kind}, words...), "-")

@@ -8,9 +8,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// pretty formats PromQL for people: without parentheses that change nothing,
-// and over several lines where it is long, as promtool formats it.
-func pretty(expr string) string {
+// prettifyPromQL formats PromQL for people: without redundant parentheses, and over several lines if it is long, as
+// promtool
+// does.
+func prettifyPromQL(expr string) string {
 	tree, err := indicator.Parse(expr)
 	if err != nil {
 		return expr // the tests of the catalogue keep this from happening
@@ -18,9 +19,8 @@ func pretty(expr string) string {
 	return strings.TrimLeft(parser.Prettify(stripParens(tree, 0, false)), " ")
 }
 
-// stripParens removes parentheses that change nothing. outer is the precedence of the
-// operator above, 0 where there is none; right says that the expression stands
-// on its right.
+// stripParens removes redundant parentheses. outer is the precedence of the enclosing operator, or 0; right says that
+// the expression is its right operand.
 func stripParens(e parser.Expr, outer int, right bool) parser.Expr {
 	switch n := e.(type) {
 	case *parser.ParenExpr:
@@ -30,14 +30,14 @@ func stripParens(e parser.Expr, outer int, right bool) parser.Expr {
 			return &parser.ParenExpr{Expr: inner}
 		}
 		if binary {
-			p := precedence(b.Op)
+			p := precedenceOf(b.Op)
 			if p < outer || p == outer && (right || b.Op == parser.POW) {
 				return &parser.ParenExpr{Expr: inner}
 			}
 		}
 		return inner
 	case *parser.BinaryExpr:
-		p := precedence(n.Op)
+		p := precedenceOf(n.Op)
 		n.LHS, n.RHS = stripParens(n.LHS, p, false), stripParens(n.RHS, p, true)
 	case *parser.AggregateExpr:
 		n.Expr = stripParens(n.Expr, 0, false)
@@ -49,8 +49,8 @@ func stripParens(e parser.Expr, outer int, right bool) parser.Expr {
 	return e
 }
 
-// precedence is PromQL's (prometheus.io/docs/prometheus/latest/querying/operators).
-func precedence(op parser.ItemType) int {
+// precedenceOf returns the precedence of an operator (prometheus.io/docs/prometheus/latest/querying/operators).
+func precedenceOf(op parser.ItemType) int {
 	switch op {
 	case parser.LOR:
 		return 1

@@ -63,7 +63,7 @@ func TestPrettyKeepsTheMeaning(t *testing.T) {
 		"(a > 0.5) and (b < (1 - 0.999) * 14.4)":                   "a > 0.5 and b < (1 - 0.999) * 14.4",
 		"(vector(1)) or (label_replace((a),\"x\",\"\",\"\",\"\"))": "vector(1) or label_replace(a, \"x\", \"\", \"\", \"\")",
 	} {
-		got := pretty(expr)
+		got := prettifyPromQL(expr)
 		if got != want {
 			t.Errorf("%s becomes %s, want %s", expr, got, want)
 		}
@@ -84,8 +84,8 @@ func FuzzPretty(f *testing.F) {
 		if _, err := indicator.Parse(expr); err != nil {
 			return
 		}
-		if a, b := shape(t, expr), shape(t, pretty(expr)); a != b {
-			t.Errorf("%s means %s, and %s means %s", expr, a, pretty(expr), b)
+		if a, b := shape(t, expr), shape(t, prettifyPromQL(expr)); a != b {
+			t.Errorf("%s means %s, and %s means %s", expr, a, prettifyPromQL(expr), b)
 		}
 	})
 }

@@ -20,42 +20,39 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/threshold"
 )
 
-// RulesConfig says what the rules are for.
+// A RulesConfig holds everything that the rules depend on.
 type RulesConfig struct {
 	Deployment  dialect.Deployment
 	Pathologies []*catalog.Pathology
-	// Absences are the ids of the alerts on what is not there.
+	// Absences are the ids of the alerts on missing servers and gateways.
 	Absences []string
 
-	// Where thresholds come from, in this order: what the user set by name, the
-	// objectives, what was measured, the past, the catalogue's default.
+	// The sources of thresholds by precedence: thresholds set by name, objectives, measurements. The past and the
+	// catalogue's default follow.
 	Set        map[string]float64
 	Objectives *slo.File
 	Measured   []*baseline.File
 
-	// Interval is the time between two scrapes, and between two evaluations of the
-	// rules.
+	// Interval is the time between two scrapes, and between two evaluations.
 	Interval time.Duration
-	// Past and Ago say what is normal where nothing was measured: the median of
-	// this much time, which ended so long ago.
+	// Past and Ago define normal if nothing was measured: the median over Past, which ended Ago before now.
 	Past, Ago time.Duration
 
 	Runbooks catalog.Runbooks
-	// Panel returns the path of the panel to look at, in the Grafana at DashboardURL; it
-	// may be nil. Without an address the paths alone are written.
+	// Panel returns the path of a pathology's panel in the Grafana at DashboardURL; it may be nil. Without a
+	// DashboardURL the annotation holds only the path.
 	Panel        func(*catalog.Pathology) string
 	DashboardURL string
 	// Labels are added to every alert.
 	Labels map[string]string
-	// Severities are the values of the label severity, where they are others than page,
-	// ticket and info. No two of them are the same.
+	// Severities are the values of the label severity, if they are not page, ticket and info. They must differ.
 	Severities map[catalog.Severity]string
-	// KeepFiringFor is how long an alert goes on after its condition ended, 0 for not at
-	// all: one that comes and goes is one alert.
+	// KeepFiringFor is how long an alert outlasts its condition, so that an alert that comes and goes is one alert.
+	// 0: it does not.
 	KeepFiringFor time.Duration
 }
 
-// PanelURL returns the address of a pathology's panel, "" where there is none.
+// PanelURL returns the address of a pathology's panel, or "".
 func (cfg *RulesConfig) PanelURL(p *catalog.Pathology) string {
 	if cfg.Panel == nil {
 		return ""
@@ -81,7 +78,7 @@ func (cfg *RulesConfig) severityNames() []string {
 	return slices.Compact(names)
 }
 
-// gpuLabels are those that a model server and its GPU exporter have in common.
+// gpuLabels returns the labels that a model server shares with its GPU exporter.
 func (cfg *RulesConfig) gpuLabels() []string {
 	if len(cfg.Deployment.GPU) == 0 {
 		return []string{hostLabel}
@@ -96,11 +93,10 @@ const (
 	UsualAgo      = time.Hour
 )
 
-// minPastShare is how much of Past must have samples before it says what is
-// normal.
+// minPastShare is the divisor of Past that gives the least time with samples for a valid median.
 const minPastShare = 48
 
-// Rules are the generated rules, and what could not be generated.
+// Rules are the generated rules. Warnings name those that could not be generated.
 type Rules struct {
 	Sets     []RuleSet
 	Warnings []string
@@ -109,57 +105,61 @@ type Rules struct {
 // Groups returns the groups of all sets.
 func (r *Rules) Groups() []rulefmt.RuleGroup { return Groups(r.Sets) }
 
-// NewRules renders the catalogue as recording rules, one for each signal that a
-// condition reads, and alerts over them, one for each pathology, or several
-// where thresholds differ between models.
+// NewRules renders the catalogue: a recording rule for each signal that a condition reads, and an alert for each
+// pathology. A pathology has several alerts if models have different thresholds.
 func NewRules(cfg RulesConfig) (*Rules, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	cfg.Pathologies = slices.DeleteFunc(slices.Clone(cfg.Pathologies), func(p *catalog.Pathology) bool { return !AppliesTo(&cfg.Deployment, p) })
-	if cfg.Objectives != nil && slices.ContainsFunc(cfg.Objectives.Objectives, func(o slo.Objective) bool { return o.Service != "" }) && !slices.Contains(cfg.Deployment.Model, "service") {
+	cfg.Pathologies = slices.DeleteFunc(slices.Clone(cfg.Pathologies),
+		func(p *catalog.Pathology) bool { return !AppliesTo(&cfg.Deployment, p) })
+	ofService := func(o slo.Objective) bool { return o.Service != "" }
+	if cfg.Objectives != nil && slices.ContainsFunc(cfg.Objectives.Objectives, ofService) &&
+		!slices.Contains(cfg.Deployment.Model, "service") {
 		cfg.Deployment.Model = append(slices.Clone(cfg.Deployment.Model), "service")
 	}
 	cfg.Deployment.Instance = withMatched(cfg.Deployment.Instance, cfg.Deployment)
 	host := len(cfg.Deployment.GPU) == 0
 	cfg.Deployment.GPU = cfg.gpuLabels()
-	segments, err := cfg.segments()
+	segments, err := cfg.divideFleet()
 	if err != nil {
 		return nil, err
 	}
-	b := &ruleBuilder{cfg: &cfg, host: host, recorded: map[string]bool{}, normal: map[string]bool{}, serves: map[string]bool{}, out: &Rules{}}
+	b := &ruleBuilder{cfg: &cfg, host: host, recorded: map[string]bool{}, normal: map[string]bool{},
+		serves: map[string]bool{}, out: &Rules{}}
 	alerts := map[string][]rulefmt.Rule{} // by segment
 	for _, p := range cfg.Pathologies {
-		if err := b.alerts(p, segments, alerts); err != nil {
+		if err := b.renderAlerts(p, segments, alerts); err != nil {
 			return nil, fmt.Errorf("alert %s: %w", p.Alert, err)
 		}
 	}
-	absences, err := b.absences()
+	absences, err := b.renderAbsences()
 	if err != nil {
 		return nil, err
 	}
-	signals, err := b.recordings()
+	signals, err := b.renderRecordings()
 	if err != nil {
 		return nil, err
 	}
 	interval := model.Duration(cfg.Interval)
-	b.group("signals", "sixty-signals", interval, signals)
-	b.group("signals", "sixty-baseline", model.Duration(max(5*time.Minute, cfg.Interval)), b.baselines())
-	b.group("alerts", "sixty-limits", interval, b.limits)
-	b.group("alerts", "sixty-alerts", interval, alerts[""])
+	b.addGroup("signals", "sixty-signals", interval, signals)
+	b.addGroup("signals", "sixty-baseline", model.Duration(max(5*time.Minute, cfg.Interval)), b.renderBaselines())
+	b.addGroup("alerts", "sixty-limits", interval, b.limits)
+	b.addGroup("alerts", "sixty-alerts", interval, alerts[""])
 	for _, seg := range segments {
 		if seg.name != "" {
 			set := SetName("alerts", seg.name)
-			b.group(set, "sixty-"+set, interval, alerts[seg.name])
+			b.addGroup(set, "sixty-"+set, interval, alerts[seg.name])
 		}
 	}
-	b.group("alerts", "sixty-absences", interval, absences)
+	b.addGroup("alerts", "sixty-absences", interval, absences)
 	return b.out, nil
 }
 
-// group adds a group of rules to a set of the pack, where there are rules.
-func (b *ruleBuilder) group(set, name string, interval model.Duration, rules []rulefmt.Rule) {
-	for unique, n := name, 2; slices.ContainsFunc(b.out.Groups(), func(g rulefmt.RuleGroup) bool { return g.Name == name }); n++ {
+// addGroup adds a group of rules to a set, unless it is empty. It numbers groups of the same name.
+func (b *ruleBuilder) addGroup(set, name string, interval model.Duration, rules []rulefmt.Rule) {
+	isTaken := func(g rulefmt.RuleGroup) bool { return g.Name == name }
+	for unique, n := name, 2; slices.ContainsFunc(b.out.Groups(), isTaken); n++ {
 		name = fmt.Sprintf("%s-%d", unique, n)
 	}
 	if len(rules) > 0 {
@@ -167,9 +167,8 @@ func (b *ruleBuilder) group(set, name string, interval model.Duration, rules []r
 	}
 }
 
-// withMatched adds to the labels of a target those by which the deployment is
-// selected, and those that it shares with its GPU exporter, so that recorded series
-// keep them.
+// withMatched adds labels to those of a target, so that recorded series keep them: the labels by which the deployment
+// is selected, and those that it shares with its GPU exporter.
 func withMatched(instance []string, d dialect.Deployment) []string {
 	out := slices.Clone(instance)
 	for _, l := range d.GPU {
@@ -195,42 +194,45 @@ func (cfg *RulesConfig) validate() error {
 	case cfg.Interval <= 0 || cfg.Past <= 0 || cfg.Ago < 0:
 		return fmt.Errorf("rules: interval %s, past %s and ago %s must be positive", cfg.Interval, cfg.Past, cfg.Ago)
 	case len(cfg.Severities) > 0 && len(cfg.severityNames()) < 3:
-		return hint.With(fmt.Errorf("rules: two severities have one name: %v", cfg.severityNames()), "name them apart: what is routed and inhibited by severity could not tell a ticket from a page")
+		return hint.With(fmt.Errorf("rules: two severities have one name: %v", cfg.severityNames()),
+			"name them apart: what is routed and inhibited by severity could not tell a ticket from a page")
 	case min(d.Window, d.Short) < 2*cfg.Interval:
-		return hint.With(fmt.Errorf("rules: rates over %s need two scrapes, and these are %s apart", min(d.Window, d.Short), cfg.Interval), "raise --window, or lower --interval if the servers are scraped more often")
+		err := fmt.Errorf("rules: rates over %s need two scrapes, and these are %s apart", min(d.Window, d.Short),
+			cfg.Interval)
+		return hint.With(err, "raise --window, or lower --interval if the servers are scraped more often")
 	}
 	return nil
 }
 
-// A ruleBuilder remembers which signals the alerts read.
+// A ruleBuilder collects the series that the alerts read while it renders them.
 type ruleBuilder struct {
 	cfg      *RulesConfig
-	host     bool            // recorded series get the label of that name
+	host     bool            // recorded series have the label hostLabel
 	recorded map[string]bool // signals that are recorded
 	normal   map[string]bool // signals whose past is recorded
 	limits   []rulefmt.Rule  // limits that follow the past
-	serves   map[string]bool // recorded series that say which model is behind a gateway
+	serves   map[string]bool // recorded series that name the model behind a gateway
 	out      *Rules
 }
 
-// Series returns the name under which a signal is recorded.
+// Series returns the name of a signal's recorded series.
 func (cfg *RulesConfig) Series(s *indicator.Signal) string {
-	return level(s) + ":vllm_" + s.Name + suffix(s) + ":" + duration(cfg.Deployment.Window)
+	return recordedLevel(s) + ":vllm_" + s.Name + unitSuffix(s) + ":" + formatDuration(cfg.Deployment.Window)
 }
 
-// normalSeries returns the name under which a signal's past is recorded.
+// normalSeries returns the name of the recorded median of a signal's past.
 func (cfg *RulesConfig) normalSeries(s *indicator.Signal) string {
-	return level(s) + ":vllm_" + s.Name + suffix(s) + ":median" + duration(cfg.Past)
+	return recordedLevel(s) + ":vllm_" + s.Name + unitSuffix(s) + ":median" + formatDuration(cfg.Past)
 }
 
-// restrict restricts a recorded series to this deployment: another pack in the same
-// Prometheus may record under the same name.
-func (cfg *RulesConfig) restrict(series string) string {
+// selectRecorded selects this deployment's samples of a recorded series. Another pack in the same Prometheus may record
+// under the same name.
+func (cfg *RulesConfig) selectRecorded(series string) string {
 	return indicator.Selector(series, cfg.Deployment.Matchers...)
 }
 
-// level is the aggregation level in a recorded name: the labels that are left.
-func level(s *indicator.Signal) string {
+// recordedLevel returns the first part of a recorded name: the labels that the aggregation keeps.
+func recordedLevel(s *indicator.Signal) string {
 	switch {
 	case s.Scope == indicator.GPU, s.Scope == indicator.Gateway && s.Per == "":
 		return "instance"
@@ -240,8 +242,8 @@ func level(s *indicator.Signal) string {
 	return "instance_model"
 }
 
-// suffix is the base unit in a recorded name.
-func suffix(s *indicator.Signal) string {
+// unitSuffix returns the base unit in a recorded name.
+func unitSuffix(s *indicator.Signal) string {
 	switch s.Unit {
 	case indicator.Seconds:
 		return "_seconds"
@@ -251,25 +253,26 @@ func suffix(s *indicator.Signal) string {
 	return ""
 }
 
-// recordings renders the recording rules of all signals that alerts read, in
-// the order of the request path.
-func (b *ruleBuilder) recordings() ([]rulefmt.Rule, error) {
+// renderRecordings renders the recording rules of all signals that alerts read, in the order of the request path.
+func (b *ruleBuilder) renderRecordings() ([]rulefmt.Rule, error) {
 	var rules []rulefmt.Rule
-	// Those that others are made of come first: the rules of a group are evaluated in their order.
+	// Parts of other signals come first, because Prometheus evaluates the rules of a group in order.
 	parts := []*indicator.Signal{indicator.UnansweredWait, indicator.UnansweredShare}
-	if slices.ContainsFunc(indicator.All(), func(s *indicator.Signal) bool { return s.Censored && b.recorded[s.Name] }) {
+	if slices.ContainsFunc(indicator.All(),
+		func(s *indicator.Signal) bool { return s.Censored && b.recorded[s.Name] }) {
 		for _, part := range parts {
 			b.recorded[part.Name] = true
 		}
 	}
-	all := slices.DeleteFunc(slices.Clone(indicator.All()), func(s *indicator.Signal) bool { return slices.Contains(parts, s) })
+	all := slices.DeleteFunc(slices.Clone(indicator.All()),
+		func(s *indicator.Signal) bool { return slices.Contains(parts, s) })
 	for _, s := range append(parts, all...) {
 		if !b.recorded[s.Name] {
 			continue
 		}
 		d := b.cfg.Deployment
 		if !slices.Contains(parts, s) {
-			d.Recorded = b.partLabel
+			d.Recorded = b.recordedPart
 		}
 		d.Instance = withPartLabel(d.Instance, s.Per)
 		expr, err := d.Expr(s)
@@ -277,40 +280,39 @@ func (b *ruleBuilder) recordings() ([]rulefmt.Rule, error) {
 			return nil, err
 		}
 		if s.Scope == indicator.Gateway {
-			rules = append(rules, rulefmt.Rule{Record: b.cfg.Series(s), Expr: pretty(expr)})
+			rules = append(rules, rulefmt.Rule{Record: b.cfg.Series(s), Expr: prettifyPromQL(expr)})
 			continue
 		}
 		if s.Scope == indicator.Instance {
-			if expr, err = b.server(expr); err != nil {
+			if expr, err = b.addModelName(expr); err != nil {
 				return nil, err
 			}
 		}
 		if b.host {
 			expr = fmt.Sprintf("label_replace(%s, %q, \"$1\", \"instance\", \"(.*?)(?::[0-9]+)?\")", expr, hostLabel)
 		}
-		rules = append(rules, rulefmt.Rule{Record: b.cfg.Series(s), Expr: pretty(expr)})
+		rules = append(rules, rulefmt.Rule{Record: b.cfg.Series(s), Expr: prettifyPromQL(expr)})
 	}
 	served, err := b.servedRules()
 	return append(rules, served...), err
 }
 
-// partLabel returns the recorded series of a signal that others are made of, with their labels.
-func (b *ruleBuilder) partLabel(s *indicator.Signal) string {
-	series := b.cfg.restrict(b.cfg.Series(s))
+// recordedPart returns the recorded series of a signal that is part of other signals.
+func (b *ruleBuilder) recordedPart(s *indicator.Signal) string {
+	series := b.cfg.selectRecorded(b.cfg.Series(s))
 	if b.host {
 		return fmt.Sprintf("max without (%s) (%s)", hostLabel, series)
 	}
 	return series
 }
 
-// hostLabel is what recorded series of a model server and of the GPU exporter
-// beside it have in common where the deployment names no label: the instance
-// without its port.
+// hostLabel is the instance without its port. Recorded series of a model server and of the GPU exporter beside it
+// share it if the deployment names no common label.
 const hostLabel = "host"
 
-// server gives a quantity of a scraped target, such as up, the model's name,
-// and drops targets that are no inference servers.
-func (b *ruleBuilder) server(expr string) (string, error) {
+// addModelName adds the model's name to a quantity of a scraped target, such as up, and drops targets that are not
+// inference servers.
+func (b *ruleBuilder) addModelName(expr string) (string, error) {
 	d := b.cfg.Deployment
 	served, err := d.PromQL("group by (instance, model_name) (last_over_time(vllm:num_requests_running[1h]))")
 	if err != nil {
@@ -319,17 +321,16 @@ func (b *ruleBuilder) server(expr string) (string, error) {
 	return fmt.Sprintf("(%s) * on (%s) group_right () (%s)", expr, strings.Join(d.Instance, ", "), served), nil
 }
 
-// baselines renders the recording rules of what is normal: a median is what
-// the incidents of the day before do not move.
-func (b *ruleBuilder) baselines() []rulefmt.Rule {
-	past, ago := duration(b.cfg.Past), duration(b.cfg.Ago)
+// renderBaselines renders the recording rules of normal values: medians, which incidents of the day before do not move.
+func (b *ruleBuilder) renderBaselines() []rulefmt.Rule {
+	past, ago := formatDuration(b.cfg.Past), formatDuration(b.cfg.Ago)
 	need := max(1, int(b.cfg.Past/b.cfg.Interval/minPastShare))
 	var rules []rulefmt.Rule
 	for _, s := range indicator.All() {
 		if !b.normal[s.Name] {
 			continue
 		}
-		series := fmt.Sprintf("%s[%s] offset %s", b.cfg.restrict(b.cfg.Series(s)), past, ago)
+		series := fmt.Sprintf("%s[%s] offset %s", b.cfg.selectRecorded(b.cfg.Series(s)), past, ago)
 		rules = append(rules, rulefmt.Rule{
 			Record: b.cfg.normalSeries(s),
 			Expr:   fmt.Sprintf("quantile_over_time(0.5, %s) and (count_over_time(%s) >= %d)", series, series, need),
@@ -338,22 +339,22 @@ func (b *ruleBuilder) baselines() []rulefmt.Rule {
 	return rules
 }
 
-// limit records a limit that follows the past, once, and returns its series.
-func (b *ruleBuilder) limit(c catalog.Cond, limit string) string {
-	name := level(c.Signal) + ":vllm_" + c.Signal.Name + suffix(c.Signal) + ":limit_" + c.Threshold.Name
+// recordLimit records a limit that follows the past, once, and returns a selector of its series.
+func (b *ruleBuilder) recordLimit(c catalog.Cond, limit string) string {
+	name := recordedLevel(c.Signal) + ":vllm_" + c.Signal.Name + unitSuffix(c.Signal) + ":limit_" + c.Threshold.Name
 	if !slices.ContainsFunc(b.limits, func(r rulefmt.Rule) bool { return r.Record == name }) {
-		b.limits = append(b.limits, rulefmt.Rule{Record: name, Expr: pretty(limit)})
+		b.limits = append(b.limits, rulefmt.Rule{Record: name, Expr: prettifyPromQL(limit)})
 	}
-	return b.cfg.restrict(name)
+	return b.cfg.selectRecorded(name)
 }
 
-// target lists the labels of one model on one server.
-func (b *ruleBuilder) target() []string {
+// targetLabels lists the labels of one model on one server.
+func (b *ruleBuilder) targetLabels() []string {
 	return append(slices.Clone(b.cfg.Deployment.Instance), "model_name")
 }
 
-// recordedInstance lists the labels of a target in recorded series: an alert that lost
-// the host would be inhibited by no GPU's.
+// recordedInstance lists the labels of a target in recorded series. Without the host, no GPU's alert could inhibit
+// the server's.
 func (b *ruleBuilder) recordedInstance(p *catalog.Pathology) []string {
 	if atGateway(p) {
 		return withPartLabel(b.cfg.Deployment.Instance, p.Per())
@@ -364,8 +365,8 @@ func (b *ruleBuilder) recordedInstance(p *catalog.Pathology) []string {
 	return b.cfg.Deployment.Instance
 }
 
-// alerts renders one pathology.
-func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[string][]rulefmt.Rule) error {
+// renderAlerts renders the alerts of one pathology, by segment.
+func (b *ruleBuilder) renderAlerts(p *catalog.Pathology, segments []segment, into map[string][]rulefmt.Rule) error {
 	if atGateway(p) {
 		segments = []segment{b.cfg.gatewaySegment()}
 	} else if !readsModel(p) {
@@ -373,7 +374,7 @@ func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[
 	}
 	missing := 0
 	for _, seg := range segments {
-		expr, used, err := b.condition(p, p.When, &seg)
+		expr, used, err := b.compileCondition(p, p.When, &seg)
 		if err != nil {
 			return err
 		}
@@ -381,15 +382,16 @@ func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[
 			missing++
 			continue
 		}
-		variants, err := b.severities(p, &seg, expr)
+		variants, err := b.splitBySeverity(p, &seg, expr)
 		if err != nil {
 			return err
 		}
 		for i, v := range variants {
-			// Two rules whose alerts have the same labels write the same ALERTS_FOR_STATE: where one ends
-			// and the other begins, Prometheus counts a failed evaluation.
+			// Alerts of two rules with the same labels would share a series ALERTS_FOR_STATE. When one ended and the
+			// other began, Prometheus would count a failed evaluation.
 			v.again = slices.ContainsFunc(variants[:i], func(o variant) bool { return o.severity == v.severity })
-			named, err := b.named(b.alert(p, &seg, v, used), p.Scope(), servedBy(v.expr, b.target()))
+			named, err := b.nameByEngine(b.newAlert(p, &seg, v, used), p.Scope(),
+				restrictToServed(v.expr, b.targetLabels()))
 			if err != nil {
 				return err
 			}
@@ -408,27 +410,28 @@ func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[
 	return nil
 }
 
-// readsModel reports whether a condition reads anything but GPUs.
+// readsModel reports whether a condition reads signals of model servers, not only of GPUs.
 func readsModel(p *catalog.Pathology) bool {
 	return p.Scope() != indicator.GPU
 }
 
-// A level of severity and when it applies.
+// A variant is a severity of an alert, with its own condition and wait.
 type variant struct {
 	severity catalog.Severity
 	wait     time.Duration
 	expr     string
-	again    bool // one before has its severity, and another wait: the label for tells them apart
+	again    bool // an earlier variant has the same severity and another wait: the label for separates them
 }
 
-// condition compiles a condition of a pathology for one segment, over recorded
-// series, and lists how its thresholds were resolved.
-func (b *ruleBuilder) condition(p *catalog.Pathology, when catalog.Cond, seg *segment) (string, []resolved, error) {
-	var used []resolved
+// compileCondition compiles a condition for one segment over recorded series. It also returns how each threshold was
+// resolved.
+func (b *ruleBuilder) compileCondition(
+	p *catalog.Pathology, when catalog.Cond, seg *segment,
+) (expr string, used []resolved, err error) {
 	when, _ = when.Asked(func(s *indicator.Signal) bool { return !s.Logged })
 	o := catalog.Compilation{
 		Instance: b.recordedInstance(p), Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
-		Limit: b.cfg.limit(seg), Promises: b.cfg.promisedThresholds(seg),
+		Limit: b.cfg.limitFinder(seg), Promises: b.cfg.promisedThresholds(seg),
 		Query: func(s *indicator.Signal, past bool) (string, error) {
 			if !b.cfg.Deployment.HasSignal(s) {
 				return "", nil
@@ -436,68 +439,73 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, when catalog.Cond, seg *se
 			b.recorded[s.Name] = true
 			if past {
 				b.normal[s.Name] = true
-				return b.cfg.restrict(b.cfg.normalSeries(s)), nil
+				return b.cfg.selectRecorded(b.cfg.normalSeries(s)), nil
 			}
-			return b.cfg.restrict(b.cfg.Series(s)), nil
+			return b.cfg.selectRecorded(b.cfg.Series(s)), nil
 		},
-		Record: b.limit,
+		Record: b.recordLimit,
 	}
 	if seg.measured != nil && len(seg.measured.Normal) > 0 {
 		o.Normal = seg.measured.Signal
 	}
-	expr, err := when.Compile(o)
+	expr, err = when.Compile(o)
 	if err != nil || expr == "" {
 		return "", nil, err
 	}
-	if of := b.cfg.members(seg); of != "" {
+	if of := b.cfg.selectSegment(seg); of != "" {
 		b.recorded[indicator.Up.Name] = true
-		expr = fmt.Sprintf("(%s) and on (%s) (%s)", expr, strings.Join(b.target(), ", "), of)
+		expr = fmt.Sprintf("(%s) and on (%s) (%s)", expr, strings.Join(b.targetLabels(), ", "), of)
 	}
 	when.Leaves(func(c catalog.Cond) {
 		if b.cfg.Deployment.HasSignal(c.Signal) {
-			used = append(used, b.cfg.resolve(seg, c))
+			used = append(used, b.cfg.resolveThreshold(seg, c))
 		}
 	})
 	if atGateway(p) {
 		return b.withFleetLabels(expr, p.Per()), used, nil
 	}
-	return pretty(expr), used, nil
+	return prettifyPromQL(expr), used, nil
 }
 
-// severities splits an alert where grades decide how bad it is, or objectives: the
-// server is worse than itself, but holds what was promised.
-func (b *ruleBuilder) severities(p *catalog.Pathology, seg *segment, expr string) ([]variant, error) {
-	on, least, wait := strings.Join(b.target(), ", "), p.Severity, p.For
+// splitBySeverity splits an alert by severity. Grades may decide it, or objectives: a server that got worse but keeps
+// its
+// objectives is less severe.
+func (b *ruleBuilder) splitBySeverity(p *catalog.Pathology, seg *segment, expr string) ([]variant, error) {
+	on, least, wait := strings.Join(b.targetLabels(), ", "), p.Severity, p.For
 	var out []variant
 	for i, g := range p.Grades {
 		if least, wait = g.Severity, p.Wait(g); g.While.Empty() {
 			break
 		}
-		if i+1 < len(p.Grades) && p.Grades[i+1].While.Empty() && p.Grades[i+1].Severity == least && p.Wait(p.Grades[i+1]) == wait {
+		if i+1 < len(p.Grades) && p.Grades[i+1].While.Empty() && p.Grades[i+1].Severity == least &&
+			p.Wait(p.Grades[i+1]) == wait {
 			continue // the rest of the alerts are the same
 		}
-		while, _, err := b.condition(p, g.While, seg)
+		while, _, err := b.compileCondition(p, g.While, seg)
 		if err != nil {
 			return nil, err
 		}
 		if while == "" {
 			continue // it cannot hold here
 		}
-		out = append(out, variant{severity: least, wait: wait, expr: pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, while))})
-		expr = pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, while))
+		out = append(out, variant{severity: least, wait: wait,
+			expr: prettifyPromQL(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, while))})
+		expr = prettifyPromQL(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, while))
 	}
 	holds := b.objectivesHold(seg)
 	if !p.FollowsObjectives || least == catalog.Info || holds == "" || !readsModel(p) {
 		return append(out, variant{severity: least, wait: wait, expr: expr}), nil
 	}
 	return append(out,
-		variant{severity: least, wait: wait, expr: pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, holds))},
-		variant{severity: least - 1, wait: wait, expr: pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, holds))},
+		variant{severity: least, wait: wait,
+			expr: prettifyPromQL(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, holds))},
+		variant{severity: least - 1, wait: wait,
+			expr: prettifyPromQL(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, holds))},
 	), nil
 }
 
-// objectivesHold returns PromQL that has a sample while every promised latency
-// is known to be kept, or "" where none was promised.
+// objectivesHold returns PromQL that has a sample while every latency objective is known to be kept, or "" without
+// objectives.
 func (b *ruleBuilder) objectivesHold(seg *segment) string {
 	if seg.objective == nil {
 		return ""
@@ -506,28 +514,29 @@ func (b *ruleBuilder) objectivesHold(seg *segment) string {
 	for _, p := range threshold.Promises() {
 		if limit, ok := seg.objective.Value(p.Threshold.Objective); ok {
 			b.recorded[p.Signal.Name] = true
-			parts = append(parts, fmt.Sprintf("(%s <= %s)", b.cfg.restrict(b.cfg.Series(p.Signal)), number(limit)))
+			parts = append(parts,
+				fmt.Sprintf("(%s <= %s)", b.cfg.selectRecorded(b.cfg.Series(p.Signal)), formatNumber(limit)))
 		}
 	}
 	return strings.Join(parts, " and ")
 }
 
-// labels are those of an alert of some severity.
-func (b *ruleBuilder) labels(s catalog.Severity) map[string]string {
+// alertLabels returns the labels of an alert.
+func (b *ruleBuilder) alertLabels(s catalog.Severity) map[string]string {
 	out := map[string]string{"severity": b.cfg.SeverityName(s)}
 	maps.Copy(out, b.cfg.Labels)
 	return out
 }
 
-func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used []resolved) rulefmt.Rule {
+func (b *ruleBuilder) newAlert(p *catalog.Pathology, seg *segment, v variant, used []resolved) rulefmt.Rule {
 	r := rulefmt.Rule{
 		Alert: p.Alert, Expr: v.expr, For: model.Duration(v.wait), KeepFiringFor: model.Duration(b.cfg.KeepFiringFor),
-		Labels: b.labels(v.severity),
+		Labels: b.alertLabels(v.severity),
 		Annotations: map[string]string{
-			"summary":     summary(p),
-			"description": b.description(p, used),
+			"summary":     summarize(p),
+			"description": b.describeAlert(p, used),
 			"runbook_url": b.cfg.Runbooks.PageURL(p.ID),
-			"thresholds":  thresholds(used),
+			"thresholds":  listThresholds(used),
 		},
 	}
 	r.Labels["pathology"] = p.ID
@@ -542,7 +551,7 @@ func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used 
 	case url != "" && outside:
 		r.Annotations["dashboard_url"] = url + "&var-gateway={{ $labels.gateway | urlquery }}"
 	case url != "":
-		server := identity(&b.cfg.Deployment)
+		server := identityLabel(&b.cfg.Deployment)
 		r.Annotations["dashboard_url"] = url + "&var-" + server + "={{ $labels." + server + " | urlquery }}"
 	}
 	return r

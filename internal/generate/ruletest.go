@@ -21,60 +21,57 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/history"
 )
 
-// How the cases are told in unit tests: slowly, for the rules know a day as
-// what is normal and wait for minutes before they fire.
+// Time in unit tests is stretched: the rules take a day as normal, and wait for minutes before they fire.
 const (
 	testScrape     = 15 * time.Second
 	testEvaluation = 90 * time.Second
 	testLength     = 4 * time.Hour
-	// mostSlowed keeps what grows from growing too slowly to be seen.
+	// mostSlowed bounds the stretching, so that growth stays fast enough to be seen.
 	mostSlowed = 12
 )
 
-// A RuleCase is a case as this deployment's servers would tell it, and whether it must raise
-// the pathology's alert.
+// A RuleCase is a case file in the names and labels of a deployment, and the expected state of the pathology's alert.
 type RuleCase struct {
 	Alert  string
-	Fires  bool // ever; else: not in the end
+	Fires  bool // expect the alert to fire at some time; otherwise, not to fire at the end
 	Case   *history.Case
-	Series map[string][]history.Series // by instance, in the deployment's names: those that the alert reads
+	Series map[string][]history.Series // by instance, in the deployment's names; only series that the alert reads
 	Labels map[string]string           // of all targets, beside instance and job
-	// Scrape and Evaluation are the times between two of them.
+	// Scrape and Evaluation are the intervals.
 	Scrape, Evaluation time.Duration
 }
 
 // testJob is the label job of the servers in unit tests.
 const testJob = "vllm"
 
-// RuleTests makes promtool unit tests of the pathologies' case files: a server
-// on which the alert fires, and one that comes near and on which it does not.
-// Cases holds a directory for each pathology, its id without hyphens; ruleFiles
-// are the rules' paths as the tests see them.
+// RuleTests makes promtool unit tests from the case files of pathologies: a server on which the alert fires, and a
+// near miss. cases holds a directory for each pathology, named by its id without hyphens. ruleFiles are the paths of
+// the rules relative to the tests.
 //
-// The cases are written in vLLM's newest names and for the usual thresholds, and told with the labels of the
-// deployment. Pathologies that are judged by other names or thresholds have none; a note says which.
+// The cases have vLLM's newest names and the default thresholds; they get the labels of the deployment. Pathologies
+// that the deployment judges by other names or thresholds get no tests, and a note lists them.
 func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string) (files []File, notes []string, err error) {
 	v1, err := dialect.Named("vllm-v1")
 	if err != nil {
 		return nil, nil, err
 	}
-	target, err := cfg.example()
+	target, err := cfg.exampleTarget()
 	if err != nil {
 		return nil, nil, err
 	}
-	segments, err := cfg.segments()
+	segments, err := cfg.divideFleet()
 	if err != nil {
 		return nil, nil, err
 	}
 	named := slices.ContainsFunc(cfg.Deployment.Dialects, func(d dialect.Dialect) bool { return d.Key() == v1.Key() })
-	// What is normal rests on so many evaluations: rules of a shorter interval need more.
+	// The normal value needs a number of evaluations: rules with a shorter interval need a finer test.
 	evaluation := min(testEvaluation, 3*cmp.Or(cfg.Interval, UsualInterval))
 	var left []string
 	for _, p := range cfg.Pathologies {
 		other := !named && !atGateway(p) || len(cfg.Measured) > 0
 		p.When.Leaves(func(c catalog.Cond) {
 			for i := range segments {
-				_, _, set := cfg.limit(&segments[i])(c.Threshold)
+				_, _, set := cfg.limitFinder(&segments[i])(c.Threshold)
 				other = other || set
 			}
 		})
@@ -87,14 +84,14 @@ func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string) (files []File, 
 		if err != nil {
 			return nil, nil, err
 		}
-		read := wanted(p, v1)
-		read["up"] = read["up"] || cfg.Objectives != nil // says whose objectives hold
+		read := metricsRead(p, v1)
+		read["up"] = read["up"] || cfg.Objectives != nil // up decides which objective applies
 		for i, name := range []string{"fires", "nearmiss"} {
 			c, err := history.Open(dir, name)
 			if err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", p.ID, err)
 			}
-			t := tell(p, c, v1, target)
+			t := stretchCase(p, c, v1, target)
 			t.Fires, t.Evaluation = i == 0, evaluation
 			doc.Tests = append(doc.Tests, t.unitTest(p.ID+" "+name, read))
 		}
@@ -105,13 +102,14 @@ func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string) (files []File, 
 		files = append(files, File{p.ID + ".yaml", content})
 	}
 	if len(left) > 0 {
-		notes = append(notes, "no unit tests of "+strings.Join(left, ", ")+": theirs are for vLLM's newest names and the thresholds of the catalogue")
+		notes = append(notes, "no unit tests of "+strings.Join(left, ", ")+
+			": theirs are for vLLM's newest names and the thresholds of the catalogue")
 	}
 	return files, notes, nil
 }
 
-// example returns the labels of a target that the rules are for.
-func (cfg *RulesConfig) example() (map[string]string, error) {
+// exampleTarget returns labels of a target that the matchers of the deployment select.
+func (cfg *RulesConfig) exampleTarget() (map[string]string, error) {
 	target := map[string]string{"model_name": "m"}
 	for _, m := range cfg.Deployment.Matchers {
 		for _, candidate := range slices.Concat([]string{target[m.Name]}, m.SetMatches(), []string{m.Value, "a", "0"}) {
@@ -121,23 +119,26 @@ func (cfg *RulesConfig) example() (map[string]string, error) {
 			}
 		}
 		if !m.Matches(target[m.Name]) {
-			return nil, hint.With(fmt.Errorf("--tests: no example of a server that %s matches was found", m), "leave --tests out")
+			return nil, hint.With(fmt.Errorf("--tests: no example of a server that %s matches was found", m),
+				"leave --tests out")
 		}
 	}
 	return target, nil
 }
 
-// tell tells a case slowly, with the labels of the deployment.
-func tell(p *catalog.Pathology, c *history.Case, names dialect.Dialect, target map[string]string) RuleCase {
+// stretchCase stretches a case in time and gives it the labels of the deployment.
+func stretchCase(p *catalog.Pathology, c *history.Case, names dialect.Dialect, target map[string]string) RuleCase {
 	times := min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes))
 	c = c.Stretch(testScrape, times)
-	t := RuleCase{Alert: AlertNames(&dialect.Deployment{Dialects: []dialect.Dialect{names}}, p)[0], Case: c, Series: map[string][]history.Series{}, Labels: map[string]string{}, Scrape: testScrape, Evaluation: testEvaluation}
+	t := RuleCase{Alert: AlertNames(&dialect.Deployment{Dialects: []dialect.Dialect{names}}, p)[0], Case: c,
+		Series: map[string][]history.Series{}, Labels: map[string]string{}, Scrape: testScrape,
+		Evaluation: testEvaluation}
 	for name, value := range target {
 		if name != "model_name" && name != "instance" && value != "" {
 			t.Labels[name] = value
 		}
 	}
-	read := wanted(p, names)
+	read := metricsRead(p, names)
 	for instance, list := range c.Series() {
 		t.Series[instance] = nil
 		for _, s := range list {
@@ -155,11 +156,12 @@ func tell(p *catalog.Pathology, c *history.Case, names dialect.Dialect, target m
 	return t
 }
 
-// wanted returns the names of the metrics that a pathology's condition reads.
-func wanted(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
+// metricsRead returns the names of the metrics that a pathology's condition reads.
+func metricsRead(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
 	names := map[string]bool{dia.Metric("vllm:num_requests_running"): true}
 	if atGateway(p) {
-		names = map[string]bool{"sixty_gateway_upstream_up": true, "sixty_gateway_upstream_engine_output_tokens_total": true, "sixty_gateway_requests_offered_total": true}
+		names = map[string]bool{"sixty_gateway_upstream_up": true,
+			"sixty_gateway_upstream_engine_output_tokens_total": true, "sixty_gateway_requests_offered_total": true}
 	}
 	p.When.Signals(func(s *indicator.Signal) {
 		if s.Logged {
@@ -178,13 +180,14 @@ func wanted(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
 	return names
 }
 
-// unitTest writes a case as promtool reads it; want may name the scrape's own series.
+// unitTest writes a case as a unit test of promtool. want may include the series that a scrape itself adds.
 func (t *RuleCase) unitTest(title string, want map[string]bool) UnitTest {
 	c := t.Case
 	u := UnitTest{Name: title, Interval: model.Duration(t.Scrape)}
 	for _, instance := range slices.Sorted(maps.Keys(t.Series)) {
 		for _, s := range t.Series[instance] {
-			u.Series = append(u.Series, TestSeries{t.describe(s.Labels, instance), values(scraped(c, instance, sinceStart(s)))})
+			u.Series = append(u.Series, TestSeries{t.formatSeries(s.Labels, instance),
+				formatSamples(dropFailedScrapes(c, instance, sinceStart(s)))})
 		}
 		up, took := make([]float64, c.Scrapes), make([]float64, c.Scrapes)
 		for i := range up {
@@ -198,7 +201,8 @@ func (t *RuleCase) unitTest(title string, want map[string]bool) UnitTest {
 			values []float64
 		}{{"up", up}, {"scrape_duration_seconds", took}} {
 			if want[own.name] {
-				u.Series = append(u.Series, TestSeries{t.describe(labels.FromStrings(labels.MetricName, own.name), instance), values(own.values)})
+				u.Series = append(u.Series, TestSeries{t.formatSeries(labels.FromStrings(labels.MetricName, own.name),
+					instance), formatSamples(own.values)})
 			}
 		}
 	}
@@ -214,8 +218,8 @@ func (t *RuleCase) unitTest(title string, want map[string]bool) UnitTest {
 	return u
 }
 
-// describe writes a series as promtool reads it.
-func (t *RuleCase) describe(l labels.Labels, instance string) string {
+// formatSeries writes the name and labels of a series in promtool's notation.
+func (t *RuleCase) formatSeries(l labels.Labels, instance string) string {
 	b := labels.NewBuilder(l).Set("instance", instance).Set("job", t.Job())
 	for name, value := range t.Labels {
 		b.Set(name, value)
@@ -223,11 +227,11 @@ func (t *RuleCase) describe(l labels.Labels, instance string) string {
 	return b.Labels().String()
 }
 
-// Job is the label job of the case's servers.
+// Job returns the label job of the case's servers.
 func (t *RuleCase) Job() string { return cmp.Or(t.Labels["job"], testJob) }
 
-// scraped leaves out the samples of scrapes that fail.
-func scraped(c *history.Case, instance string, vs []float64) []float64 {
+// dropFailedScrapes drops the samples of failed scrapes.
+func dropFailedScrapes(c *history.Case, instance string, vs []float64) []float64 {
 	out := slices.Clone(vs)
 	for i := range out {
 		if c.Down(instance, i) {
@@ -237,8 +241,7 @@ func scraped(c *history.Case, instance string, vs []float64) []float64 {
 	return out
 }
 
-// sinceStart moves points in time to the beginning of Unix time, where
-// promtool's clock starts.
+// sinceStart moves timestamps to the beginning of Unix time, where promtool's clock starts.
 func sinceStart(s history.Series) []float64 {
 	name := s.Labels.Get(labels.MetricName)
 	if !strings.HasSuffix(name, "_created") && name != "process_start_time_seconds" {
@@ -251,8 +254,8 @@ func sinceStart(s history.Series) []float64 {
 	return out
 }
 
-// values writes samples in promtool's notation: runs of equal steps.
-func values(vs []float64) string {
+// formatSamples writes samples in promtool's notation: runs of equal steps.
+func formatSamples(vs []float64) string {
 	var parts []string
 	for i := 0; i < len(vs); {
 		if math.IsNaN(vs[i]) {
@@ -264,26 +267,25 @@ func values(vs []float64) string {
 			i = n
 			continue
 		}
-		n, step := run(vs[i:])
-		first := round(vs[i])
+		n, step := countEqualSteps(vs[i:])
+		first := formatRounded(vs[i])
 		switch {
 		case n == 1:
 			parts = append(parts, first)
 		case step == 0:
 			parts = append(parts, fmt.Sprintf("%sx%d", first, n-1))
 		case step < 0:
-			parts = append(parts, fmt.Sprintf("%s-%sx%d", first, round(-step), n-1))
+			parts = append(parts, fmt.Sprintf("%s-%sx%d", first, formatRounded(-step), n-1))
 		default:
-			parts = append(parts, fmt.Sprintf("%s+%sx%d", first, round(step), n-1))
+			parts = append(parts, fmt.Sprintf("%s+%sx%d", first, formatRounded(step), n-1))
 		}
 		i += n
 	}
 	return strings.Join(parts, " ")
 }
 
-// run returns how many samples follow each other in equal steps, rounding
-// aside.
-func run(vs []float64) (n int, step float64) {
+// countEqualSteps returns how many samples follow each other in equal steps, up to rounding errors.
+func countEqualSteps(vs []float64) (n int, step float64) {
 	if len(vs) == 1 || math.IsNaN(vs[1]) {
 		return 1, 0
 	}
@@ -295,4 +297,4 @@ func run(vs []float64) (n int, step float64) {
 	return n, step
 }
 
-func round(v float64) string { return strconv.FormatFloat(v, 'g', 12, 64) }
+func formatRounded(v float64) string { return strconv.FormatFloat(v, 'g', 12, 64) }

@@ -17,17 +17,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/threshold"
 )
 
-// A segment is a part of the fleet for which the same thresholds hold.
+// A segment is a part of the fleet that shares its thresholds.
 type segment struct {
-	name      string         // tells alerts of several segments apart; "" where there is one
-	objective *slo.Objective // nil: nothing was promised
-	measured  *baseline.File // nil: nothing was measured
+	name      string         // separates the alerts of several segments; "" if there is one segment
+	objective *slo.Objective // nil without an objective
+	measured  *baseline.File // nil without a measurement
 	matchers  []*labels.Matcher
-	except    [][]*labels.Matcher // what belongs to earlier segments
+	except    [][]*labels.Matcher // matchers of earlier segments
 }
 
-// members returns PromQL for the servers of a segment, or "" for all.
-func (cfg *RulesConfig) members(seg *segment) string {
+// selectSegment returns PromQL for the servers of a segment, or "" for all servers.
+func (cfg *RulesConfig) selectSegment(seg *segment) string {
 	if len(seg.matchers)+len(seg.except) == 0 {
 		return ""
 	}
@@ -41,9 +41,9 @@ func (cfg *RulesConfig) members(seg *segment) string {
 	return expr
 }
 
-// segments divides the fleet by objectives, of which the first that matches
-// counts, and by the models that were measured.
-func (cfg *RulesConfig) segments() ([]segment, error) {
+// divideFleet divides the fleet by objectives, and each part by the measured models. The first objective that matches a
+// server counts.
+func (cfg *RulesConfig) divideFleet() ([]segment, error) {
 	var entries []*slo.Objective
 	if cfg.Objectives != nil {
 		for i := range cfg.Objectives.Objectives {
@@ -61,7 +61,8 @@ func (cfg *RulesConfig) segments() ([]segment, error) {
 				return nil, err
 			}
 		}
-		out = append(out, cfg.measuredSegments(segment{objective: e, matchers: slices.Concat(matches, earlier.matchers), except: slices.Clone(earlier.except)})...)
+		out = append(out, cfg.measuredSegments(segment{objective: e,
+			matchers: slices.Concat(matches, earlier.matchers), except: slices.Clone(earlier.except)})...)
 		if e != nil && len(matches) == 0 {
 			break // it matches everything: later entries never do
 		}
@@ -79,8 +80,7 @@ func (cfg *RulesConfig) segments() ([]segment, error) {
 	return out, nil
 }
 
-// nameSegments tells several segments apart, by their objectives where those
-// have names.
+// nameSegments gives several segments distinct names, from their objectives if these have names.
 func nameSegments(segs []segment) {
 	if len(segs) < 2 {
 		return
@@ -101,7 +101,7 @@ func nameSegments(segs []segment) {
 	}
 }
 
-// measuredSegments divides a segment by the models that were measured.
+// measuredSegments divides a segment by the measured models.
 func (cfg *RulesConfig) measuredSegments(rest segment) []segment {
 	var out []segment
 	var models []string
@@ -110,23 +110,25 @@ func (cfg *RulesConfig) measuredSegments(rest segment) []segment {
 		case f.Model == "":
 			rest.measured = f
 			continue
-		case !serves(rest.matchers, f.Model):
+		case !mayMatchModel(rest.matchers, f.Model):
 			continue
 		}
 		seg := rest
 		seg.measured = f
-		seg.matchers = append(slices.Clone(rest.matchers), labels.MustNewMatcher(labels.MatchEqual, "model_name", f.Model))
+		seg.matchers = append(slices.Clone(rest.matchers),
+			labels.MustNewMatcher(labels.MatchEqual, "model_name", f.Model))
 		out = append(out, seg)
 		models = append(models, regexp.QuoteMeta(f.Model))
 	}
 	if len(models) > 0 {
-		rest.matchers = append(slices.Clone(rest.matchers), labels.MustNewMatcher(labels.MatchNotRegexp, "model_name", strings.Join(models, "|")))
+		rest.matchers = append(slices.Clone(rest.matchers),
+			labels.MustNewMatcher(labels.MatchNotRegexp, "model_name", strings.Join(models, "|")))
 	}
 	return append(out, rest)
 }
 
-// serves reports whether an objective can be one of a model's.
-func serves(matchers []*labels.Matcher, model string) bool {
+// mayMatchModel reports whether the matchers of an objective can match a model.
+func mayMatchModel(matchers []*labels.Matcher, model string) bool {
 	for _, m := range matchers {
 		if m.Name == "model_name" && !m.Matches(model) {
 			return false
@@ -135,19 +137,17 @@ func serves(matchers []*labels.Matcher, model string) bool {
 	return true
 }
 
-// Limit returns a threshold that is known when the pack is written, and that
-// holds for every model: the lines on dashboards.
-func (cfg *RulesConfig) Limit(t *catalog.Threshold) (limit float64, source string, ok bool) {
+// Limit returns a threshold that is known in advance and holds for every model. Dashboards draw it as a line.
+func (cfg *RulesConfig) Limit(t *catalog.Threshold) (value float64, source string, ok bool) {
 	seg := segment{measured: baseline.For(cfg.Measured, "")}
 	if cfg.Objectives != nil && len(cfg.Objectives.Objectives) == 1 {
 		seg.objective = &cfg.Objectives.Objectives[0]
 	}
-	return cfg.limit(&seg)(t)
+	return cfg.limitFinder(&seg)(t)
 }
 
-// limit returns what finds the thresholds that are known when a segment's rules are
-// written.
-func (cfg *RulesConfig) limit(seg *segment) func(*catalog.Threshold) (float64, string, bool) {
+// limitFinder returns a function that finds the thresholds of a segment that are known in advance.
+func (cfg *RulesConfig) limitFinder(seg *segment) func(*catalog.Threshold) (float64, string, bool) {
 	sources := threshold.Sources{Set: cfg.Set, Objective: seg.objective, Measured: seg.measured}
 	return func(t *catalog.Threshold) (float64, string, bool) {
 		l, ok := sources.Limit(t)
@@ -155,7 +155,7 @@ func (cfg *RulesConfig) limit(seg *segment) func(*catalog.Threshold) (float64, s
 	}
 }
 
-// promisedThresholds returns what tells the thresholds that somebody promised from those that were
+// promisedThresholds returns a function that reports whether a threshold was set by a person or an objective, and not
 // measured.
 func (cfg *RulesConfig) promisedThresholds(seg *segment) func(*catalog.Threshold) bool {
 	sources := threshold.Sources{Set: cfg.Set, Objective: seg.objective}
@@ -165,18 +165,18 @@ func (cfg *RulesConfig) promisedThresholds(seg *segment) func(*catalog.Threshold
 	}
 }
 
-// resolved is a comparison and where its threshold comes from.
+// A resolved is a comparison with its threshold and the threshold's source.
 type resolved struct {
 	cond   catalog.Cond
 	text   string // "> 3 s", "> 2 × its median over 1d, 1h ago + 50 ms"
 	source string
 }
 
-// resolve says how a comparison's threshold was found, as Compile finds it.
-func (cfg *RulesConfig) resolve(seg *segment, c catalog.Cond) resolved {
+// resolveThreshold resolves the threshold of a comparison in the same way as Compile.
+func (cfg *RulesConfig) resolveThreshold(seg *segment, c catalog.Cond) resolved {
 	t := c.Threshold
 	r := resolved{cond: c}
-	way := t.Ways(cfg.limit(seg), true)
+	way := t.Ways(cfg.limitFinder(seg), true)
 	if c.Promised && (!way.Set || !cfg.promisedThresholds(seg)(t)) {
 		return r
 	}
@@ -186,14 +186,16 @@ func (cfg *RulesConfig) resolve(seg *segment, c catalog.Cond) resolved {
 	}
 	if way.Relative != nil {
 		if seg.measured == nil || len(seg.measured.Normal) == 0 {
-			r.text, r.source = string(c.Op)+" "+RelativeText(t, "its median over "+duration(cfg.Past)+", "+duration(cfg.Ago)+" ago"), "the past"
+			r.text, r.source = string(c.Op)+" "+RelativeText(t,
+				"its median over "+formatDuration(cfg.Past)+", "+formatDuration(cfg.Ago)+" ago"), "the past"
 			if !math.IsNaN(t.Default) {
 				r.source += "; without one " + indicator.FormatNumber(t.Default, t.Unit)
 			}
 			return r
 		}
 		if normal, ok := seg.measured.Signal(c.Signal); ok {
-			r.text, r.source = string(c.Op)+" "+RelativeText(t, indicator.FormatNumber(normal, c.Signal.Unit)), "measured: "+seg.measured.Source
+			r.text, r.source = string(c.Op)+" "+RelativeText(t, indicator.FormatNumber(normal, c.Signal.Unit)),
+				"measured: "+seg.measured.Source
 			return r
 		}
 	}
@@ -205,17 +207,17 @@ func (cfg *RulesConfig) resolve(seg *segment, c catalog.Cond) resolved {
 	return r
 }
 
-// RelativeText says in words what a threshold relative to normal is.
+// RelativeText describes a threshold that is relative to normal.
 func RelativeText(t *catalog.Threshold, normal string) string {
-	text := fmt.Sprintf("%s × %s", number(t.Baseline.Factor), normal)
+	text := fmt.Sprintf("%s × %s", formatNumber(t.Baseline.Factor), normal)
 	if p := t.Baseline.Per; p != nil && !t.Baseline.Perhaps {
-		text += fmt.Sprintf(" × (growth of %s)^%s", p.Title, number(t.Baseline.Exponent))
+		text += fmt.Sprintf(" × (growth of %s)^%s", p.Title, formatNumber(t.Baseline.Exponent))
 	}
 	switch o := t.Baseline.Offset; {
 	case o > 0:
-		text += " + " + difference(o, t.Unit)
+		text += " + " + formatDifference(o, t.Unit)
 	case o < 0:
-		text += " − " + difference(-o, t.Unit)
+		text += " − " + formatDifference(-o, t.Unit)
 	}
 	if t.Baseline.Most > 0 {
 		text += ", at most " + indicator.FormatNumber(t.Baseline.Most, t.Unit)
@@ -223,9 +225,9 @@ func RelativeText(t *catalog.Threshold, normal string) string {
 	return text
 }
 
-// difference writes a number that is added to another: of ratios in percentage
-// points, for a percentage would be taken of the other.
-func difference(v float64, u indicator.Unit) string {
+// formatDifference writes a number that is added to another one. Ratios are in percentage points: people would read a
+// percentage as relative.
+func formatDifference(v float64, u indicator.Unit) string {
 	text := indicator.FormatNumber(v, u)
 	if u == indicator.Ratio {
 		text = strings.TrimSuffix(text, " %") + " percentage points"

@@ -147,9 +147,9 @@ func (b *ruleBuilder) absenceRules(replicas, stuck string, gateways [2]string) [
 	}
 }
 
-// replicasMissing returns PromQL for the number of missing replicas: those that kube-state-metrics says are wanted,
-// less those that are scraped. It covers ReplicaSets and StatefulSets that had a server within the hour. An old
-// ReplicaSet wants no replicas.
+// replicasMissing returns PromQL for the number of missing replicas: kube-state-metrics' wanted replicas less the
+// scraped ones. It covers ReplicaSets and StatefulSets that had a server within the hour. An old ReplicaSet wants no
+// replicas.
 func (b *ruleBuilder) replicasMissing(d *dialect.Deployment) (string, error) {
 	pods := []string{"namespace", "pod"}
 	if slices.Contains(d.Model, "cluster") {

@@ -65,8 +65,7 @@ func (b *ruleBuilder) describeAlert(p *catalog.Pathology, used []resolved) strin
 }
 
 // explainByCauses names the active and pending causes of a symptom. A page is never inhibited by a ticket, so it
-// names its
-// cause itself. $of selects the server.
+// names its cause itself. $of selects the server.
 func (b *ruleBuilder) explainByCauses(p *catalog.Pathology) string {
 	byLink := map[string][]string{}
 	var links []link

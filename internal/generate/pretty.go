@@ -9,8 +9,7 @@ import (
 )
 
 // prettifyPromQL formats PromQL for people: without redundant parentheses, and over several lines if it is long, as
-// promtool
-// does.
+// promtool does.
 func prettifyPromQL(expr string) string {
 	tree, err := indicator.Parse(expr)
 	if err != nil {

@@ -167,8 +167,8 @@ func (b *ruleBuilder) addGroup(set, name string, interval model.Duration, rules 
 	}
 }
 
-// withMatched adds labels to those of a target, so that recorded series keep them: the labels by which the deployment
-// is selected, and those that it shares with its GPU exporter.
+// withMatched adds labels to the identity of a target, so that recorded series keep them: the labels by which the
+// deployment is selected, and those shared with its GPU exporter.
 func withMatched(instance []string, d dialect.Deployment) []string {
 	out := slices.Clone(instance)
 	for _, l := range d.GPU {
@@ -468,8 +468,7 @@ func (b *ruleBuilder) compileCondition(
 }
 
 // splitBySeverity splits an alert by severity. Grades may decide it, or objectives: a server that got worse but keeps
-// its
-// objectives is less severe.
+// its objectives is less severe.
 func (b *ruleBuilder) splitBySeverity(p *catalog.Pathology, seg *segment, expr string) ([]variant, error) {
 	on, least, wait := strings.Join(b.targetLabels(), ", "), p.Severity, p.For
 	var out []variant

@@ -36,7 +36,7 @@ type RuleCase struct {
 	Fires  bool // expect the alert to fire at some time; otherwise, not to fire at the end
 	Case   *history.Case
 	Series map[string][]history.Series // by instance, in the deployment's names; only series that the alert reads
-	Labels map[string]string           // of all targets, beside instance and job
+	Labels map[string]string           // labels of all targets, beside instance and job
 	// Scrape and Evaluation are the intervals.
 	Scrape, Evaluation time.Duration
 }

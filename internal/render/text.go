@@ -435,8 +435,7 @@ func Wrap(s string, width int, indent string) []string {
 }
 
 // splitWords splits a text into words with the spaces before them. A number and a short word, most likely its unit,
-// count
-// as one word.
+// count as one word.
 func splitWords(s string) []string {
 	var out []string
 	for s != "" {

@@ -1,6 +1,6 @@
-// Package autoscaling renders an autoscaler of inference servers: for KEDA, or as a
-// HorizontalPodAutoscaler with the rule of prometheus-adapter that it reads. It scales on the requests
-// in flight of each replica, against the number with which a replica meets its objectives.
+// Package autoscaling renders an autoscaler for inference servers: a ScaledObject of KEDA, or a
+// HorizontalPodAutoscaler with its rule for prometheus-adapter. It scales on the requests in flight per replica,
+// relative to the number at which a replica just meets its objectives.
 //
 // It is pure: values in, files out. Package cli calls it.
 package autoscaling
@@ -24,7 +24,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate"
 )
 
-// A Format is an autoscaler's.
+// A Format is a kind of autoscaler.
 type Format string
 
 // The formats.
@@ -36,13 +36,13 @@ const (
 // Formats returns all.
 func Formats() []Format { return []Format{KEDA, HPA} }
 
-// A Capacity is what one replica carries.
+// A Capacity is the load that one replica carries.
 type Capacity struct {
-	InFlight float64 // requests that run or wait when it just meets its objectives
-	From     string  // what says so
+	InFlight float64 // running and waiting requests at which it just meets its objectives
+	From     string  // the source of the number
 }
 
-// Config says what is scaled.
+// Config describes the workload to scale.
 type Config struct {
 	Format     Format
 	Deployment dialect.Deployment // Window is the time over which requests are averaged
@@ -51,18 +51,18 @@ type Config struct {
 	Prometheus string // URL, as the autoscaler reaches it
 	Min, Max   int    // replicas
 	Capacity   Capacity
-	Start      time.Duration // how long a replica takes until it serves
+	Start      time.Duration // time until a new replica serves
 }
 
-// headroom is the share of the capacity at which a replica is added: the rest carries what comes while
-// it starts.
+// headroom is the share of the capacity at which a replica is added. The rest carries new requests while the replica
+// starts.
 const headroom = 0.8
 
-// window averages the requests in flight: a burst shorter than this is over before a replica serves.
-const window = time.Minute
+// averagingWindow averages the requests in flight. A shorter burst is over before a replica serves.
+const averagingWindow = time.Minute
 
 //go:embed autoscaling.yaml.tmpl
-var text string
+var templateText string
 
 // Generate renders the files.
 func Generate(c Config) ([]generate.File, error) {
@@ -70,13 +70,15 @@ func Generate(c Config) ([]generate.File, error) {
 	case c.Workload == "":
 		return nil, hint.With(errors.New("nothing to scale"), "set the Deployment with --workload")
 	case !(c.Capacity.InFlight >= 1) || c.Capacity.InFlight > 1e6:
-		return nil, hint.With(fmt.Errorf("%g requests in flight is not a replica's capacity", c.Capacity.InFlight), "measure it: sixty bench URL --search rate --use-case chat --save-baseline baseline.json")
+		return nil, hint.With(fmt.Errorf("%g requests in flight is not a replica's capacity", c.Capacity.InFlight),
+			"measure it: sixty bench URL --search rate --use-case chat --save-baseline baseline.json")
 	case c.Min < 1 || c.Max < c.Min:
-		return nil, hint.With(fmt.Errorf("from %d to %d replicas", c.Min, c.Max), "set --min-replicas to 1 or more, and --max-replicas to at least that: with no replica left, no metric shows that one is needed")
+		return nil, hint.With(fmt.Errorf("from %d to %d replicas", c.Min, c.Max), "set --min-replicas to 1 or "+
+			"more, and --max-replicas to at least that: with no replica left, no metric shows that one is needed")
 	case c.Start <= 0:
 		return nil, errors.New("--start-time must be more than 0")
 	}
-	c.Deployment.Window = window
+	c.Deployment.Window = averagingWindow
 	running, err := c.Deployment.Expr(indicator.Running)
 	if err != nil {
 		return nil, fmt.Errorf("requests in flight: %w", err)
@@ -89,17 +91,18 @@ func Generate(c Config) ([]generate.File, error) {
 	if len(dialects) == 0 {
 		return nil, errors.New("these servers have no known metrics")
 	}
-	t, err := template.New("autoscaler").Parse(text)
+	t, err := template.New("autoscaler").Parse(templateText)
 	if err != nil {
 		return nil, fmt.Errorf("parse the autoscaler: %w", err)
 	}
 	var b bytes.Buffer
 	if err := t.ExecuteTemplate(&b, string(c.Format), map[string]any{
-		"C": c, "Query": "sum(" + running + ") + sum(" + waiting + ")", "Target": int(math.Max(1, math.Floor(c.Capacity.InFlight*headroom))),
-		"Series":   dialects[0].Metric("vllm:num_requests_running"), // what makes the adapter ask
+		"C": c, "Query": "sum(" + running + ") + sum(" + waiting + ")",
+		"Target":   int(math.Max(1, math.Floor(c.Capacity.InFlight*headroom))),
+		"Series":   dialects[0].Metric("vllm:num_requests_running"), // the adapter discovers the metric by this series
 		"Start":    model.Duration(c.Start).String(),
 		"Capacity": fmt.Sprintf("%.3g", c.Capacity.InFlight), "Percent": int(headroom * 100),
-		// What is taken away must not be missed before another one has started.
+		// A replica that is taken away must not be needed before another one could start.
 		"Down": int(math.Max(300, 2*c.Start.Seconds())), "Up": int(math.Max(60, c.Start.Seconds())),
 	}); err != nil {
 		return nil, fmt.Errorf("render the autoscaler: %w", err)
@@ -107,8 +110,8 @@ func Generate(c Config) ([]generate.File, error) {
 	return []generate.File{{Path: "autoscaler.yaml", Content: b.Bytes()}}, nil
 }
 
-// ReadCapacity reads what a replica carries from a file of sixty bench --save-baseline, or of sixty
-// tune --output json. name is used in errors; note is what a user should know of the number.
+// ReadCapacity reads the capacity of a replica from a file of sixty bench --save-baseline or of sixty tune --output
+// json. Errors name the file name; note is a caveat for the user.
 func ReadCapacity(name string, content []byte) (c Capacity, note string, err error) {
 	var kind struct {
 		Schema string `json:"schema"`
@@ -123,7 +126,7 @@ func ReadCapacity(name string, content []byte) (c Capacity, note string, err err
 		return c, "", hint.With(fmt.Errorf("read %s: %w", name, err), wayOut)
 	}
 	if kind.Schema == "sixty.tune/v2" {
-		for _, r := range kind.Result.Rows { // the smallest is at the largest load with which it meets the targets
+		for _, r := range kind.Result.Rows { // row smallest carries the largest load that meets the targets
 			if c.InFlight == 0 || r.Row == "smallest" {
 				c = Capacity{r.Running, "simulated by sixty tune, row " + r.Row}
 			}
@@ -146,4 +149,5 @@ func ReadCapacity(name string, content []byte) (c Capacity, note string, err err
 	return Capacity{b.Concurrency, b.Source}, note, nil
 }
 
-const wayOut = "write one with: sixty bench URL --search rate --use-case chat --save-baseline FILE, or sixty tune --output json"
+const wayOut = "write one with: sixty bench URL --search rate --use-case chat --save-baseline FILE, or sixty tune " +
+	"--output json"

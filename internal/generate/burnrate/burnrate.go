@@ -1,16 +1,17 @@
-// Package burnrate renders objectives as Prometheus rules: the share of bad
-// events per window, the error budget that is left, and alerts on how fast it
-// burns, over several windows at several rates, as the Google SRE workbook has
-// it (chapter 5). Every alert comes with unit tests in promtool's format.
+// Package burnrate renders objectives as Prometheus rules: the share of bad events in several windows, the error
+// budget that is left, and alerts on its burn rate over several windows at several rates, after chapter 5 of the
+// Google SRE workbook ("Alerting on SLOs"). Every alert comes with unit tests in promtool's format.
 //
-// It is pure: values in, rules out. It reads no slo.yaml (package slo does), asks
-// no server which bucket edges it has, and writes no file: package cli does, and
-// it alone calls this one.
+// The rules build on two recorded series for each objective: events and bad events per second over five minutes,
+// recorded once a minute. Longer windows sum these up. A long window then costs two series instead of the histograms
+// of a fleet, and keeps the counts of replicas that are gone.
 //
-// The rules build on rates over five minutes, recorded once a minute for each
-// objective: events and bad events. Every longer window adds those up, so that
-// it costs two series instead of a fleet's histograms, and keeps what replicas
-// counted that are gone since.
+// A latency can only be counted at an edge of its histogram's buckets. The target moves to the nearest edge, with a
+// warning; a target far from any edge is an error (edges.go). Levels that no incident can reach are left out
+// (window.go).
+//
+// The package is pure: values in, rules out. Package slo reads slo.yaml, and package cli, the only caller, asks the
+// servers for their bucket edges and writes files.
 package burnrate
 
 import (
@@ -32,52 +33,46 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
-// Config says what was promised and how the deployment's metrics are asked for.
+// Config holds the objectives, and how to query the deployment's metrics.
 type Config struct {
-	// Objectives are the entries of slo.yaml, in its order: the first one that
-	// matches a target is the target's.
+	// Objectives are the entries of slo.yaml in order. The first entry that matches a target applies to it.
 	Objectives []slo.Objective
 
-	// Period is how long a budget lasts, DefaultPeriod when 0.
+	// Period is the period of an error budget, DefaultPeriod when 0.
 	Period time.Duration
 
-	// By lists the labels by which objectives are held, {cluster, namespace,
-	// model_name} when empty; labels that an objective matches are added.
-	// Instance lists those that identify a scraped target, {job, instance} when
+	// By lists the labels by which objectives are judged, {cluster, namespace, model_name} when empty. Labels that
+	// objectives match are added. Instance lists the labels that identify a scraped target, {job, instance} when
 	// empty. Labels that no series has do no harm.
 	By, Instance []string
 
-	// Matchers restrict every selector, those of http_requests_total included.
+	// Matchers restrict every selector, http_requests_total's included.
 	Matchers []*labels.Matcher
 
-	// Metrics return the name under which a deployment exposes a canonical metric
-	// name, one function for each dialect of the fleet, the preferred one first;
-	// none means canonical names.
+	// Metrics return the deployment's name of a canonical metric, one function for each dialect of the fleet, the
+	// preferred one first. Without functions the names are canonical.
 	Metrics []func(canonical string) string
 
-	// Subjects are what the alerts are about and named after: one for each engine of the deployment. None
-	// means vLLM.
+	// Subjects are the engines of the deployment; alerts are named after them. Without subjects it is vLLM.
 	Subjects []Subject
 
-	// Edges are the bucket edges that the servers have, by canonical name of the
-	// family such as "vllm:time_to_first_token_seconds", in seconds. For a mixed
-	// fleet they are those that all have: see EdgesOf and CommonEdges. A family
-	// that is missing has vLLM's own, with a warning.
+	// Edges are the bucket edges of the servers in seconds, by canonical family such as
+	// "vllm:time_to_first_token_seconds". In a mixed fleet all servers must have them: see EdgesOf and CommonEdges. A
+	// missing family gets vLLM's default edges, with a warning.
 	Edges map[string][]float64
 
-	// Interval is how often the rules are evaluated, one minute when 0.
+	// Interval is the evaluation interval, one minute when 0.
 	Interval time.Duration
 
-	// Fast is the window of the fastest level, DefaultFast when 0: four scrapes at least.
+	// Fast is the window of the fastest level, DefaultFast when 0. It should hold four scrapes.
 	Fast time.Duration
 
-	// Severities are the values of the label severity, where they are others than page and
-	// ticket. KeepFiringFor is how long an alert goes on after its condition ended.
+	// Severities are the values of the label severity, if they are not page and ticket. KeepFiringFor is how long an
+	// alert outlasts its condition.
 	Severities    map[catalog.Severity]string
 	KeepFiringFor time.Duration
 
-	// Causes selects the alerts that an alert on a budget names, as PromQL matchers; ""
-	// names none.
+	// Causes are PromQL matchers of the alerts that a burn alert names as possible causes; "" for none.
 	Causes string
 
 	// Runbook is the alerts' runbook_url; Labels and Annotations are added to
@@ -86,51 +81,49 @@ type Config struct {
 	Labels, Annotations map[string]string
 }
 
-// A Subject is what alerts are named after.
+// A Subject is an engine after which alerts are named.
 type Subject struct {
-	Prefix string // of their names
-	Served string // restricts PromQL before it to the models that it serves; "" where there is no other
+	Prefix string // first part of the alert names
+	Served string // restricts PromQL before it to the models of this engine; "" if there is one engine
 }
 
-// Rules is what Groups returns.
+// Rules is the result of Groups.
 type Rules struct {
-	// Groups holds two groups for each objective: the share of bad events with
-	// the alerts on it, and the error budget of the whole period.
+	// Groups holds two groups for each objective: the share of bad events with its alerts, and the error budget of
+	// the whole period.
 	Groups []rulefmt.RuleGroup
-	// Of names, for each group, the objective that it is of: "" for one that matches
-	// everything and has no name.
+	// Of holds the objective of each group; "" for an objective without a name that matches everything.
 	Of []string
 
-	// Warnings says, one sentence each, what differs from what was asked for.
+	// Warnings says in one sentence each how the rules differ from the request.
 	Warnings []string
 }
 
-// Groups renders the objectives. It is an error when one of them cannot be
-// kept watch over; then there are no rules at all.
+// Groups renders the objectives. If one of them cannot be judged, it returns an error and no rules.
 func Groups(cfg Config) (out Rules, err error) {
-	cfg, err = cfg.checked()
+	cfg, err = cfg.withDefaults()
 	if err != nil {
 		return Rules{}, err
 	}
-	all, err := cfg.promises(&out)
+	all, err := cfg.newIndicators(&out)
 	if err != nil {
 		return Rules{}, err
 	}
 	for _, s := range all {
-		g, err := s.group()
+		g, err := s.newGroup()
 		if err != nil {
 			return Rules{}, fmt.Errorf("objective %s: %w", s.id, err)
 		}
-		out.Groups = append(out.Groups, g, s.budgetGroup())
-		out.Of = append(out.Of, subject(s.objective), subject(s.objective))
+		out.Groups = append(out.Groups, g, s.newBudgetGroup())
+		out.Of = append(out.Of, scopeOf(s.objective), scopeOf(s.objective))
 	}
 	slices.Sort(out.Warnings)
 	out.Warnings = slices.Compact(out.Warnings)
 	return out, nil
 }
 
-// promises are the indicators of all objectives that can be kept watch over.
-func (c *Config) promises(out *Rules) (all []*sli, err error) {
+// newIndicators returns the service level indicators of all objectives.
+func (c *Config) newIndicators(out *Rules) (all []*sli, err error) {
 	levels, err := Levels(c.Period)
 	if err != nil {
 		return nil, err
@@ -138,13 +131,14 @@ func (c *Config) promises(out *Rules) (all []*sli, err error) {
 	levels = append([]Level{Fast(c.Period, c.Fast)}, levels...)
 	ids := map[string]int{}
 	for i, o := range c.Objectives {
-		if j := slices.IndexFunc(c.Objectives[:i], matchesAll); j >= 0 {
-			out.warn("objective %d is never used: objective %d before it matches everything", i+1, j+1)
+		if j := slices.IndexFunc(c.Objectives[:i], matchesEveryTarget); j >= 0 {
+			out.addWarning("objective %d is never used: objective %d before it matches everything", i+1, j+1)
 			continue
 		}
 		for _, p := range o.Promises() {
-			s := &sli{cfg: c, objective: o, earlier: c.Objectives[:i], promise: p, levels: levels, budget: rounded(1 - p.Share)}
-			s.id = unique(ids, identifier(o, p))
+			s := &sli{cfg: c, objective: o, earlier: c.Objectives[:i], promise: p, levels: levels,
+				budget: roundOff(1 - p.Share)}
+			s.id = makeUnique(ids, identifierOf(o, p))
 			if err := s.chooseBucket(out); err != nil {
 				return nil, fmt.Errorf("objective %d: %w", i+1, err)
 			}
@@ -155,24 +149,17 @@ func (c *Config) promises(out *Rules) (all []*sli, err error) {
 	return all, nil
 }
 
-func (r *Rules) warn(format string, args ...any) {
+func (r *Rules) addWarning(format string, args ...any) {
 	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
 }
 
-// checked returns the configuration with its defaults filled in.
-func (c Config) checked() (Config, error) {
+// withDefaults returns the configuration with defaults, or an error.
+func (c Config) withDefaults() (Config, error) {
 	if len(c.Objectives) == 0 {
 		return c, hint.With(errors.New("no objectives"), "set a use case, or write slo.yaml: see docs/slo.md")
 	}
-	for i, o := range c.Objectives {
-		if len(o.Promises()) == 0 {
-			return c, fmt.Errorf("objective %d has no target", i+1)
-		}
-		for _, p := range o.Promises() {
-			if !(p.Share > 0 && rounded(1-p.Share) > 0) {
-				return c, hint.With(fmt.Errorf("objective %d: %s of %s leaves no error budget", i+1, p.Quantity, percent(p.Share)), "use less than 100%, such as 99.9%")
-			}
-		}
+	if err := c.checkBudgets(); err != nil {
+		return c, err
 	}
 	if c.Period == 0 {
 		c.Period = DefaultPeriod
@@ -184,21 +171,24 @@ func (c Config) checked() (Config, error) {
 		c.Interval = time.Minute
 	}
 	if c.Interval < time.Second || c.Interval > Base/2 {
-		return c, fmt.Errorf("an evaluation interval of %s: want from 1s to %s, half of the shortest window", span(c.Interval), span(Base/2))
+		return c, fmt.Errorf("an evaluation interval of %s: want from 1s to %s, half of the shortest window",
+			formatSpan(c.Interval), formatSpan(Base/2))
 	}
 	if c.Fast == 0 {
 		c.Fast = DefaultFast
 	}
 	if c.Fast < 2*c.Interval || c.Fast > time.Hour/2 {
-		return c, fmt.Errorf("a window of %s for the fastest page: want from two evaluations, %s, to 30m", span(c.Fast), span(2*c.Interval))
+		return c, fmt.Errorf("a window of %s for the fastest page: want from two evaluations, %s, to 30m",
+			formatSpan(c.Fast), formatSpan(2*c.Interval))
 	}
 	if len(c.Metrics) == 0 {
 		c.Metrics = []func(string) string{func(name string) string { return name }}
 	}
 	if len(c.Subjects) == 0 {
-		c.Subjects = []Subject{{Prefix: dialect.AlertPrefixes(indicator.Model, func(engine.ID) bool { return false })[0]}}
+		c.Subjects = []Subject{{Prefix: dialect.AlertPrefixes(indicator.Model,
+			func(engine.ID) bool { return false })[0]}}
 	}
-	if err := c.group(); err != nil {
+	if err := c.completeLabels(); err != nil {
 		return c, err
 	}
 	for _, m := range []map[string]string{c.Labels, c.Annotations} {
@@ -211,8 +201,25 @@ func (c Config) checked() (Config, error) {
 	return c, nil
 }
 
-// group fills in By and Instance.
-func (c *Config) group() error {
+// checkBudgets refuses an objective without a target or without an error budget.
+func (c *Config) checkBudgets() error {
+	for i, o := range c.Objectives {
+		if len(o.Promises()) == 0 {
+			return fmt.Errorf("objective %d has no target", i+1)
+		}
+		for _, p := range o.Promises() {
+			if !(p.Share > 0 && roundOff(1-p.Share) > 0) {
+				err := fmt.Errorf("objective %d: %s of %s leaves no error budget", i+1, p.Quantity,
+					formatPercent(p.Share))
+				return hint.With(err, "use less than 100%, such as 99.9%")
+			}
+		}
+	}
+	return nil
+}
+
+// completeLabels fills in By and Instance.
+func (c *Config) completeLabels() error {
 	c.By = slices.Clone(c.By)
 	if len(c.By) == 0 {
 		c.By = []string{"cluster", "namespace", modelName}
@@ -223,7 +230,7 @@ func (c *Config) group() error {
 			return fmt.Errorf("objective %d: %w", i+1, err)
 		}
 		for _, m := range ms {
-			c.By = union(c.By, m.Name)
+			c.By = unionOf(c.By, m.Name)
 		}
 	}
 	if len(c.Instance) == 0 {
@@ -232,17 +239,17 @@ func (c *Config) group() error {
 	return nil
 }
 
-// matchesAll reports whether no target is left for the objectives that follow.
-func matchesAll(o slo.Objective) bool {
+// matchesEveryTarget reports whether an objective matches every target, so that later ones never apply.
+func matchesEveryTarget(o slo.Objective) bool {
 	ms, err := o.Matchers()
 	return err == nil && len(ms) == 0
 }
 
-// unique returns an identifier that was not given out before.
-func unique(given map[string]int, id string) string {
+// makeUnique returns an identifier that was not returned before.
+func makeUnique(given map[string]int, id string) string {
 	given[id]++
 	if n := given[id]; n > 1 {
-		return unique(given, fmt.Sprintf("%s-%d", id, n))
+		return makeUnique(given, fmt.Sprintf("%s-%d", id, n))
 	}
 	return id
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// CommonEdges returns the edges that all servers of a fleet have. At another
-// one, servers without it would count every request as late.
+// CommonEdges returns the edges that all servers of a fleet have. A server that lacks an edge would count every
+// request as late.
 func CommonEdges(servers ...[]float64) []float64 {
 	var out []float64
 	for i, edges := range servers {
 		if i == 0 {
-			out = finite(edges)
+			out = usableEdges(edges)
 			continue
 		}
 		out = slices.DeleteFunc(out, func(e float64) bool { return !slices.Contains(edges, e) })
@@ -33,12 +33,10 @@ func CommonEdges(servers ...[]float64) []float64 {
 	return out
 }
 
-// Families lists, by canonical name, the histograms on whose edges promises of a
-// latency stand.
+// Families lists the canonical names of the histograms with which latency objectives are judged.
 func Families() []string { return slices.Sorted(maps.Values(families)) }
 
-// EdgesOf reads the buckets of one histogram, grouped by target and le: the
-// edges that all targets have, nil where there is no bucket at all.
+// EdgesOf reads the buckets of one histogram, grouped by target and le. It returns the edges that all targets have.
 func EdgesOf(answer model.Vector) []float64 {
 	targets := map[model.Fingerprint][]float64{}
 	for _, sample := range answer {
@@ -51,11 +49,10 @@ func EdgesOf(answer model.Vector) []float64 {
 	return CommonEdges(slices.Collect(maps.Values(targets))...)
 }
 
-// usualEdges are the edges that a family has unless somebody changed them, in
-// all dialects of the fleet; false where they are not known.
-func (c *Config) usualEdges(family string) ([]float64, bool) {
+// usualEdges returns the default edges of a family in all dialects of the fleet. ok is false if they are unknown.
+func (c *Config) usualEdges(family string) (edges []float64, ok bool) {
 	var all [][]float64
-	for _, name := range c.names(family) {
+	for _, name := range c.metricNames(family) {
 		edges := vllm.Bounds(name, "")
 		if edges == nil {
 			edges = sglang.Bounds(name)
@@ -68,46 +65,52 @@ func (c *Config) usualEdges(family string) ([]float64, bool) {
 	return CommonEdges(all...), true
 }
 
-// finite returns the edges that a target can be placed on, in ascending order.
-func finite(edges []float64) []float64 {
+// usableEdges returns the positive, finite edges in ascending order.
+func usableEdges(edges []float64) []float64 {
 	out := slices.DeleteFunc(slices.Clone(edges), func(e float64) bool { return !(e > 0) || math.IsInf(e, 0) })
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// farthest is how far, in proportion, an edge may lie from its target: beyond
-// it the rule would watch over another promise.
+// farthest is the largest ratio between a target and its edge. Beyond it the rule would judge another promise.
 const farthest = 2
 
-// placed is where a latency target is counted.
+// A placed is the edge at which a latency target is counted.
 type placed struct {
 	edge  time.Duration
-	moved string // what moving it means; "" where it stayed
+	moved string // the consequence of moving the target; "" if it did not move
 }
 
-// placeOn finds the edge nearest to a target in proportion; of two that are as
-// near, the lower, for it errs on the side of those who were promised.
+// placeOn finds the edge nearest to a target in proportion. If two edges are equally near it takes the lower, which
+// errs in favour of the users.
 func placeOn(target time.Duration, edges []float64) (placed, error) {
-	edges = finite(edges)
+	edges = usableEdges(edges)
 	if len(edges) == 0 {
-		return placed{}, hint.With(fmt.Errorf("a target of %s, but the histogram has no bucket edges", render.Span(target)), "check that its _bucket series are stored and not dropped by relabelling")
+		return placed{}, hint.With(fmt.Errorf("a target of %s, but the histogram has no bucket edges",
+			render.Span(target)), "check that its _bucket series are stored and not dropped by relabelling")
 	}
 	want := target.Seconds()
 	best := edges[0]
 	for _, e := range edges {
-		if distance(e, want) < distance(best, want)-1e-9 {
+		if distanceBetween(e, want) < distanceBetween(best, want)-1e-9 {
 			best = e
 		}
 	}
 	edge := time.Duration(math.Round(best * float64(time.Second)))
 	switch {
-	case distance(best, want) > math.Log(farthest)+1e-9:
-		return placed{}, hint.With(fmt.Errorf("no bucket edge near a target of %s: the nearest is %s", render.Span(target), render.Span(edge)),
-			"choose a target between "+spanSeconds(edges[0])+" and "+spanSeconds(edges[len(edges)-1])+", or give the server other buckets (--custom-histogram-buckets, vLLM 0.32 and later)")
+	case distanceBetween(best, want) > math.Log(farthest)+1e-9:
+		return placed{}, hint.With(fmt.Errorf("no bucket edge near a target of %s: the nearest is %s",
+			render.Span(target), render.Span(edge)),
+			"choose a target between "+spanSeconds(edges[0])+" and "+spanSeconds(edges[len(edges)-1])+
+				", or give the server other buckets (--custom-histogram-buckets, vLLM 0.32 and later)")
 	case edge < target:
-		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s stricter: requests between that and %s count as late although they meet the target", render.Span(edge), render.Span(target-edge), render.Span(target))}, nil
+		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s stricter: requests between that and %s "+
+			"count as late although they meet the target", render.Span(edge), render.Span(target-edge),
+			render.Span(target))}, nil
 	case edge > target:
-		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s looser: requests between %s and that miss the target without being counted", render.Span(edge), render.Span(edge-target), render.Span(target))}, nil
+		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s looser: requests between %s and that "+
+			"miss the target without being counted", render.Span(edge), render.Span(edge-target),
+			render.Span(target))}, nil
 	}
 	return placed{edge: edge}, nil
 }
@@ -116,9 +119,9 @@ func spanSeconds(seconds float64) string {
 	return render.Span(time.Duration(math.Round(seconds * float64(time.Second))))
 }
 
-// le returns a matcher for an edge however it is written: Python's client has
-// "1.0" where Go's and OpenMetrics' canonical form have "1" or "1e+06".
-func le(edge float64) *labels.Matcher {
+// edgeMatcher returns a matcher for an edge in every notation: Python's client writes "1.0", Go's "1", and OpenMetrics'
+// canonical form "1" or "1e+06".
+func edgeMatcher(edge float64) *labels.Matcher {
 	forms := []string{strconv.FormatFloat(edge, 'g', -1, 64), strconv.FormatFloat(edge, 'f', -1, 64)}
 	if edge == math.Trunc(edge) {
 		forms = append(forms, strconv.FormatFloat(edge, 'f', 1, 64))

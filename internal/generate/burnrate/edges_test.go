@@ -70,7 +70,7 @@ func TestNoEdgeIsNearerThanTheOneChosen(t *testing.T) {
 			t.Errorf("%s to %s: %q", target, p.edge, p.moved)
 		}
 		for _, e := range edges {
-			if distance(e, target.Seconds()) < distance(p.edge.Seconds(), target.Seconds())-1e-6 {
+			if distanceBetween(e, target.Seconds()) < distanceBetween(p.edge.Seconds(), target.Seconds())-1e-6 {
 				t.Errorf("%s is counted at %s, but %g is nearer", target, p.edge, e)
 			}
 		}
@@ -101,7 +101,7 @@ func TestAnEdgeIsFoundHoweverItIsWritten(t *testing.T) {
 	for edge, forms := range map[float64][]string{
 		1: {"1", "1.0"}, .5: {"0.5"}, 2560: {"2560", "2560.0"}, .001: {"0.001"}, 1e6: {"1000000", "1000000.0", "1e+06"}, 1e-5: {"1e-05", "0.00001"},
 	} {
-		m := le(edge)
+		m := edgeMatcher(edge)
 		for _, form := range forms {
 			if !m.Matches(form) {
 				t.Errorf("%s does not match %s", m, form)

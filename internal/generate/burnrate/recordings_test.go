@@ -61,7 +61,7 @@ func TestRealServersHaveWhatIsCounted(t *testing.T) {
 				}
 			}
 			for q, want := range want {
-				id := identifier(slo.Objective{}, slo.Promise{Quantity: q, Share: 0.95})
+				id := identifierOf(slo.Objective{}, slo.Promise{Quantity: q, Share: 0.95})
 				value := func(record string) float64 {
 					v, err := store.Query(t.Context(), inlined(r, id, record), last)
 					if err != nil {

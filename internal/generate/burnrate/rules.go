@@ -17,66 +17,64 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Recorded series, as level:metric:operations. All have the label slo beside
-// those of Config.By.
+// Names of recorded series, as level:metric:operations. All have the label slo, and those of Config.By.
 const (
-	// Events and BadEvents are per second; for availability ServedModel says
-	// which model a target serves, and for gaps between tokens Requests is how
-	// many requests they come from.
+	// Events and BadEvents are per second. For availability, ServedModel records which model a target serves. For
+	// gaps between tokens, Requests is the rate of requests with such gaps.
 	Events      = "slo:vllm_events:rate5m"
 	BadEvents   = "slo:vllm_bad_events:rate5m"
 	Requests    = "slo:vllm_requests:rate5m"
 	ServedModel = "instance:vllm_served_model:group"
 
-	// Objective and ErrorBudget are constants: the share of events that must be
-	// good, and the share that may be bad. They have no label but slo.
+	// Objective and ErrorBudget are constants: the share of events that must be good, and the share that may be bad.
+	// Their only label is slo.
 	Objective   = "slo:vllm_objective:ratio"
 	ErrorBudget = "slo:vllm_error_budget:ratio"
 
-	// Remaining is the share of the period's error budget that is left, negative
-	// when more was spent than there was.
+	// Remaining is the share of the period's error budget that is left. It is negative if the budget is overspent.
 	Remaining = "slo:vllm_error_budget_remaining:ratio"
 )
 
-// ErrorRatio returns the name of the recorded share of bad events in a window;
-// it is recorded for the period and for the windows of Levels.
-func ErrorRatio(window time.Duration) string { return "slo:vllm_error:ratio_rate" + span(window) }
+// ErrorRatio returns the name of the recorded share of bad events in a window: the period, or a window of Levels.
+func ErrorRatio(window time.Duration) string { return "slo:vllm_error:ratio_rate" + formatSpan(window) }
 
-// BurnRate returns the name of the recorded burn rate in a window: how many
-// times faster than evenly over the period the budget is spent. It is recorded
-// for the long window of the fastest of Levels, and for the period.
-func BurnRate(window time.Duration) string { return "slo:vllm_burn_rate:ratio_rate" + span(window) }
-
-// SLI returns the name of the recorded share of good events in the period.
-func SLI(period time.Duration) string { return "slo:vllm_sli:ratio_rate" + span(period) }
-
-func increase(of string, window time.Duration) string {
-	return strings.TrimSuffix(of, "rate5m") + "increase" + span(window)
+// BurnRate returns the name of the recorded burn rate in a window. At a burn rate of 1 the budget lasts for the
+// period. Recorded windows are the period and the long window of the fastest of Levels.
+func BurnRate(window time.Duration) string {
+	return "slo:vllm_burn_rate:ratio_rate" + formatSpan(window)
 }
 
-// rate is the name of a rate over another window than Base.
-func rate(of string, window time.Duration) string { return strings.TrimSuffix(of, "5m") + span(window) }
+// SLI returns the name of the recorded share of good events in the period.
+func SLI(period time.Duration) string { return "slo:vllm_sli:ratio_rate" + formatSpan(period) }
 
-// budgetInterval is how often the sums over the whole period are evaluated:
-// seldom, for they read every recorded sample, but within Prometheus' look-back
-// of five minutes.
+func increaseName(of string, window time.Duration) string {
+	return strings.TrimSuffix(of, "rate5m") + "increase" + formatSpan(window)
+}
+
+// rateName returns the name of a rate over another window than Base.
+func rateName(of string, window time.Duration) string {
+	return strings.TrimSuffix(of, "5m") + formatSpan(window)
+}
+
+// budgetInterval is how often the sums over the whole period are evaluated. They read every recorded sample, so it is
+// long, but it stays within Prometheus' lookback of five minutes.
 const budgetInterval = 150 * time.Second
 
-// group returns the rules of every window and the alerts on them.
-func (s *sli) group() (rulefmt.RuleGroup, error) {
+// newGroup returns the rules of every window and the alerts on them.
+func (s *sli) newGroup() (rulefmt.RuleGroup, error) {
 	g := rulefmt.RuleGroup{Name: "vllm-slo-" + s.id, Interval: model.Duration(s.cfg.Interval)}
-	base, err := s.base(Base)
+	base, err := s.baseRules(Base)
 	if err != nil {
 		return g, err
 	}
 	for _, r := range base {
-		s.record(&g, r.name, r.expr)
+		s.addRecording(&g, r.name, r.expr)
 	}
 	long := map[time.Duration]bool{}
 	windows := map[time.Duration]bool{}
 	for _, l := range s.levels {
 		if l.Most > 0 {
-			if err := s.fast(&g, l.Long); err != nil {
+			if err := s.recordFastLevel(&g, l.Long); err != nil {
 				return g, err
 			}
 			continue
@@ -85,105 +83,108 @@ func (s *sli) group() (rulefmt.RuleGroup, error) {
 	}
 	for _, w := range slices.Sorted(maps.Keys(windows)) {
 		if !long[w] {
-			s.record(&g, ErrorRatio(w), s.ratio(w))
+			s.addRecording(&g, ErrorRatio(w), s.badShare(w))
 			continue
 		}
 		for _, r := range base {
 			if r.name != ServedModel {
-				s.record(&g, increase(r.name, w), fmt.Sprintf("sum_over_time(%s[%s]) * %s", s.recorded(r.name), span(w), number(s.cfg.Interval.Seconds())))
+				s.addRecording(&g, increaseName(r.name, w), fmt.Sprintf("sum_over_time(%s[%s]) * %s",
+					s.selectRecorded(r.name), formatSpan(w), formatNumber(s.cfg.Interval.Seconds())))
 			}
 		}
-		s.record(&g, ErrorRatio(w), s.recorded(increase(BadEvents, w))+" / "+s.recorded(increase(Events, w)))
+		s.addRecording(&g, ErrorRatio(w), s.selectRecorded(increaseName(BadEvents, w))+" / "+
+			s.selectRecorded(increaseName(Events, w)))
 	}
 	if len(long) > 0 {
 		w := slices.Min(slices.Collect(maps.Keys(long)))
-		s.record(&g, BurnRate(w), fmt.Sprintf("%s / %s", s.recorded(ErrorRatio(w)), number(s.budget)))
+		s.addRecording(&g, BurnRate(w), fmt.Sprintf("%s / %s", s.selectRecorded(ErrorRatio(w)), formatNumber(s.budget)))
 	}
 	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
-		if levels := s.at(severity); len(levels) > 0 {
+		if levels := s.levelsOf(severity); len(levels) > 0 {
 			for _, of := range s.cfg.Subjects {
-				g.Rules = append(g.Rules, s.alert(of, severity, levels))
+				g.Rules = append(g.Rules, s.newAlert(of, severity, levels))
 			}
 		}
 	}
 	if s.countsBuckets() {
 		for _, of := range s.cfg.Subjects {
-			g.Rules = append(g.Rules, s.unknown(of))
+			g.Rules = append(g.Rules, s.newUnknownAlert(of))
 		}
 	}
 	return g, nil
 }
 
-// fast records the rates and the share of bad events of the fastest level.
-func (s *sli) fast(g *rulefmt.RuleGroup, window time.Duration) error {
+// recordFastLevel records the rates and the share of bad events of the fastest level.
+func (s *sli) recordFastLevel(g *rulefmt.RuleGroup, window time.Duration) error {
 	if window == Base {
-		return nil // recorded already
+		return nil // group records it
 	}
-	base, err := s.base(window)
+	base, err := s.baseRules(window)
 	if err != nil {
 		return err
 	}
 	for _, r := range base {
 		if r.name != ServedModel {
-			s.record(g, r.name, r.expr)
+			s.addRecording(g, r.name, r.expr)
 		}
 	}
-	s.record(g, ErrorRatio(window), s.recorded(rate(BadEvents, window))+" / "+s.recorded(rate(Events, window)))
+	s.addRecording(g, ErrorRatio(window), s.selectRecorded(rateName(BadEvents, window))+" / "+
+		s.selectRecorded(rateName(Events, window)))
 	return nil
 }
 
-// ratio returns the share of bad events in a window. The shortest needs no sum:
-// the rates are over it already.
-func (s *sli) ratio(w time.Duration) string {
+// badShare returns the share of bad events in a window. For the shortest window the recorded rates suffice.
+func (s *sli) badShare(w time.Duration) string {
 	if w == Base {
-		return s.recorded(BadEvents) + " / " + s.recorded(Events)
+		return s.selectRecorded(BadEvents) + " / " + s.selectRecorded(Events)
 	}
-	return fmt.Sprintf("sum_over_time(%s[%s]) / sum_over_time(%s[%s])", s.recorded(BadEvents), span(w), s.recorded(Events), span(w))
+	return fmt.Sprintf("sum_over_time(%s[%s]) / sum_over_time(%s[%s])", s.selectRecorded(BadEvents), formatSpan(w),
+		s.selectRecorded(Events), formatSpan(w))
 }
 
-// budgetGroup returns what is told of the whole period.
-func (s *sli) budgetGroup() rulefmt.RuleGroup {
+// newBudgetGroup returns the rules over the whole period.
+func (s *sli) newBudgetGroup() rulefmt.RuleGroup {
 	g := rulefmt.RuleGroup{Name: "vllm-slo-" + s.id + "-budget", Interval: model.Duration(budgetInterval)}
 	period := s.cfg.Period
-	s.record(&g, Objective, fmt.Sprintf("vector(%s)", number(rounded(s.promise.Share))))
-	s.record(&g, ErrorBudget, fmt.Sprintf("vector(%s)", number(s.budget)))
-	s.record(&g, ErrorRatio(period), s.ratio(period))
-	s.record(&g, SLI(period), "1 - "+s.recorded(ErrorRatio(period)))
-	s.record(&g, BurnRate(period), fmt.Sprintf("%s / %s", s.recorded(ErrorRatio(period)), number(s.budget)))
-	s.record(&g, Remaining, "1 - "+s.recorded(BurnRate(period)))
+	s.addRecording(&g, Objective, fmt.Sprintf("vector(%s)", formatNumber(roundOff(s.promise.Share))))
+	s.addRecording(&g, ErrorBudget, fmt.Sprintf("vector(%s)", formatNumber(s.budget)))
+	s.addRecording(&g, ErrorRatio(period), s.badShare(period))
+	s.addRecording(&g, SLI(period), "1 - "+s.selectRecorded(ErrorRatio(period)))
+	s.addRecording(&g, BurnRate(period),
+		fmt.Sprintf("%s / %s", s.selectRecorded(ErrorRatio(period)), formatNumber(s.budget)))
+	s.addRecording(&g, Remaining, "1 - "+s.selectRecorded(BurnRate(period)))
 	return g
 }
 
-func (s *sli) record(g *rulefmt.RuleGroup, name, expr string) {
+func (s *sli) addRecording(g *rulefmt.RuleGroup, name, expr string) {
 	g.Rules = append(g.Rules, rulefmt.Rule{Record: name, Expr: expr, Labels: map[string]string{"slo": s.id}})
 }
 
-// at returns the levels of a severity.
-func (s *sli) at(severity catalog.Severity) []Level {
+// levelsOf returns the levels of a severity.
+func (s *sli) levelsOf(severity catalog.Severity) []Level {
 	return slices.DeleteFunc(slices.Clone(s.levels), func(l Level) bool { return l.Severity != severity })
 }
 
 func (s *sli) countsBuckets() bool { return s.promise.Quantity != slo.Succeeded }
 
-// Alerts is what the names of the alerts begin with, after an engine's part.
+// Alerts is the part of an alert's name that follows the engine's prefix.
 const Alerts = "ErrorBudget"
 
-// AlertName returns the name of the alert on a promise about servers of a Subject: one that pages, one
-// that files a ticket.
+// AlertName returns the name of the page or of the ticket on a promise.
 func AlertName(of string, p slo.Promise, severity catalog.Severity) string {
-	name := of + Alerts + "Burn" + kind(p)
+	name := of + Alerts + "Burn" + kindOf(p)
 	if severity != catalog.Page {
 		name += "Ticket"
 	}
 	return name
 }
 
-// UnknownName returns the name of the alert on a latency that cannot be judged:
-// there are events, but no bucket at the edge where they are counted.
-func UnknownName(of string, p slo.Promise) string { return of + Alerts + "Unknown" + kind(p) }
+// UnknownName returns the name of the alert on a latency that cannot be judged: events exist, but no bucket has the
+// edge at which they are counted.
+func UnknownName(of string, p slo.Promise) string { return of + Alerts + "Unknown" + kindOf(p) }
 
-// forDuration is how long an alert's condition must last. The windows are what keeps
-// alerts from flapping; this only spans a rule evaluated between two scrapes.
+// forDuration returns how long an alert's condition must last. The windows already prevent flapping; this only covers
+// a rule that is evaluated between two scrapes.
 func forDuration(severity catalog.Severity) time.Duration {
 	if severity == catalog.Page {
 		return time.Minute
@@ -191,50 +192,50 @@ func forDuration(severity catalog.Severity) time.Duration {
 	return 15 * time.Minute
 }
 
-// How many requests, and how many bad events, the long window must hold before an alert
-// believes its share.
+// The least numbers of requests and of bad events in the long window for which an alert trusts the share.
 const (
 	minEvents = 10
 	minBad    = 3
 )
 
-func (s *sli) alert(of Subject, severity catalog.Severity, levels []Level) rulefmt.Rule {
+func (s *sli) newAlert(of Subject, severity catalog.Severity, levels []Level) rulefmt.Rule {
 	requests := Events
 	if s.promise.Quantity == slo.ITL {
 		requests = Requests
 	}
 	var parts []string
 	for _, l := range levels {
-		threshold := number(l.Factor) + " * " + number(s.budget)
+		threshold := formatNumber(l.Factor) + " * " + formatNumber(s.budget)
 		count := func(series string, least float64) string {
-			return fmt.Sprintf("%s >= %s", s.recorded(increase(series, l.Long)), number(least))
+			return fmt.Sprintf("%s >= %s", s.selectRecorded(increaseName(series, l.Long)), formatNumber(least))
 		}
 		if l.Most > 0 {
-			threshold = number(l.Threshold(s.budget))
+			threshold = formatNumber(l.Threshold(s.budget))
 			count = func(series string, least float64) string {
-				return fmt.Sprintf("%s * %s >= %s", s.recorded(rate(series, l.Long)), number(l.Long.Seconds()), number(least))
+				return fmt.Sprintf("%s * %s >= %s", s.selectRecorded(rateName(series, l.Long)),
+					formatNumber(l.Long.Seconds()), formatNumber(least))
 			}
 		}
-		conditions := []string{fmt.Sprintf("%s > %s", s.recorded(ErrorRatio(l.Long)), threshold)}
+		conditions := []string{fmt.Sprintf("%s > %s", s.selectRecorded(ErrorRatio(l.Long)), threshold)}
 		if l.Short != l.Long {
-			conditions = append(conditions, fmt.Sprintf("%s > %s", s.recorded(ErrorRatio(l.Short)), threshold))
+			conditions = append(conditions, fmt.Sprintf("%s > %s", s.selectRecorded(ErrorRatio(l.Short)), threshold))
 		}
 		conditions = append(conditions, count(requests, minEvents), count(BadEvents, minBad))
 		parts = append(parts, "(\n  "+strings.Join(conditions, "\nand\n  ")+"\n)")
 	}
 	return rulefmt.Rule{
 		Alert: AlertName(of.Prefix, s.promise, severity),
-		Expr:  of.only(strings.Join(parts, "\nor\n")),
+		Expr:  of.restrict(strings.Join(parts, "\nor\n")),
 		For:   model.Duration(forDuration(severity)),
 
 		KeepFiringFor: model.Duration(s.cfg.KeepFiringFor),
 
-		Labels:      s.labels(severity),
-		Annotations: s.annotations(levels),
+		Labels:      s.alertLabels(severity),
+		Annotations: s.newAnnotations(levels),
 	}
 }
 
-func (s *sli) labels(severity catalog.Severity) map[string]string {
+func (s *sli) alertLabels(severity catalog.Severity) map[string]string {
 	out := maps.Clone(s.cfg.Labels)
 	if out == nil {
 		out = map[string]string{}
@@ -257,8 +258,8 @@ func (s *sli) targetText() string {
 	return out
 }
 
-// bad says what a bad event is.
-func (s *sli) bad() string {
+// describeBad describes a bad event.
+func (s *sli) describeBad() string {
 	at := render.Span(s.edge)
 	switch s.promise.Quantity {
 	case slo.TTFT:
@@ -271,39 +272,50 @@ func (s *sli) bad() string {
 	return "of requests failed"
 }
 
-// caveats say what the SLI cannot see: see docs/burn-rates.md.
+// caveats describe the blind spots of the indicators: see docs/burn-rates.md.
 var caveats = map[slo.Quantity]string{
-	slo.TTFT:      "Measured in the API server; users wait longer. A request that never gets a first token is not counted: see the alerts on a hung engine and on cancellations.",
-	slo.ITL:       "One gap is one output event; with speculative decoding it brings several tokens. Gaps are counted, not requests: long answers weigh more.",
-	slo.E2E:       "Counted when a request finishes: requests that clients abandon, usually the slow ones, are missing.",
-	slo.Succeeded: "Counted in the server: requests to a target that is down, errors after streaming began (HTTP 200) and clients that give up are not counted. The engine's own counters, used without HTTP counters, miss unfinished requests. Measure at the gateway if there is one. Client errors (4xx) count neither as good nor as bad.",
+	slo.TTFT: "Measured in the API server; users wait longer. A request that never gets a first token is not " +
+		"counted: see the alerts on a hung engine and on cancellations.",
+	slo.ITL: "One gap is one output event; with speculative decoding it brings several tokens. Gaps are " +
+		"counted, not requests: long answers weigh more.",
+	slo.E2E: "Counted when a request finishes: requests that clients abandon, usually the slow ones, are " +
+		"missing.",
+	slo.Succeeded: "Counted in the server: requests to a target that is down, errors after streaming began (HTTP " +
+		"200) and clients that give up are not counted. The engine's own counters, used without HTTP counters, " +
+		"miss unfinished requests. Measure at the gateway if there is one. Client errors (4xx) count neither as " +
+		"good nor as bad.",
 }
 
-func (s *sli) annotations(levels []Level) map[string]string {
+func (s *sli) newAnnotations(levels []Level) map[string]string {
 	var rates []string
 	detected := s.cfg.Period
 	for _, l := range levels {
-		took, _ := l.Detects(s.budget, 1) // reachable, or it would not be here
+		took, _ := l.Detects(s.budget, 1) // dropUnreachable dropped the unreachable levels
 		took += forDuration(l.Severity)
 		if l.Most > 0 {
-			rates = append(rates, fmt.Sprintf("%s are bad in %s", percent(l.Threshold(s.budget)), span(l.Long)))
+			rates = append(rates,
+				fmt.Sprintf("%s are bad in %s", formatPercent(l.Threshold(s.budget)), formatSpan(l.Long)))
 			took += s.cfg.Interval
 		} else {
-			rates = append(rates, fmt.Sprintf("the budget burns %s times too fast in %s and %s", number(l.Factor), span(l.Long), span(l.Short)))
+			rates = append(rates, fmt.Sprintf("the budget burns %s times too fast in %s and %s",
+				formatNumber(l.Factor), formatSpan(l.Long), formatSpan(l.Short)))
 			took += Base / 2
 		}
 		detected = min(detected, took.Round(time.Minute))
 	}
 	out := map[string]string{
-		"summary": fmt.Sprintf("Error budget burns: {{ $value | humanizePercentage }} %s on %s, %s may", s.bad(), s.targetText(), percent(s.budget)),
-		"description": fmt.Sprintf("Objective: %s, over %s. Fires when %s, with at least %s requests and %s bad ones. If all requests are bad, that takes about %s.",
-			s.title(), span(s.cfg.Period), strings.Join(rates, ", or "), number(minEvents), number(minBad), span(detected)),
+		"summary": fmt.Sprintf("Error budget burns: {{ $value | humanizePercentage }} %s on %s, %s may",
+			s.describeBad(), s.targetText(), formatPercent(s.budget)),
+		"description": fmt.Sprintf("Objective: %s, over %s. Fires when %s, with at least %s requests and %s bad "+
+			"ones. If all requests are bad, that takes about %s.",
+			s.title(), formatSpan(s.cfg.Period), strings.Join(rates, ", or "), formatNumber(minEvents),
+			formatNumber(minBad), formatSpan(detected)),
 		"thresholds": fmt.Sprintf("%s (%s)", s.title(), s.thresholdSource()),
 		"caveat":     caveats[s.promise.Quantity],
 	}
-	out["description"] += s.causes()
+	out["description"] += s.nameCauses()
 	if s.moved != "" {
-		out["bucket_edge"] = upperFirst(s.moved) + "."
+		out["bucket_edge"] = capitalize(s.moved) + "."
 	}
 	if s.cfg.Runbook != "" {
 		out["runbook_url"] = s.cfg.Runbook
@@ -312,18 +324,17 @@ func (s *sli) annotations(levels []Level) map[string]string {
 	return out
 }
 
-// causes names what fires or is about to on the servers whose budget burns: a burn is a
-// symptom.
-func (s *sli) causes() string {
+// nameCauses names the pending and firing alerts on the servers whose budget burns: a burn is a symptom.
+func (s *sli) nameCauses() string {
 	if s.cfg.Causes == "" {
 		return ""
 	}
-	return fmt.Sprintf("{{ with printf `group by (alertname) (ALERTS{%s,%s})` %s | query }} Beside it: {{ range $i, $a := . }}{{ if $i }}, {{ end }}{{ $a | label `alertname` }}{{ end }}.{{ end }}",
+	return fmt.Sprintf("{{ with printf `group by (alertname) (ALERTS{%s,%s})` %s | query }} Beside it: "+
+		"{{ range $i, $a := . }}{{ if $i }}, {{ end }}{{ $a | label `alertname` }}{{ end }}.{{ end }}",
 		s.cfg.Causes, generate.Placeholders(s.cfg.By), generate.Arguments(s.cfg.By))
 }
 
-// thresholdSource says where the target, and the edge at which it is counted,
-// come from.
+// thresholdSource returns the sources of the target and of the edge at which it is counted.
 func (s *sli) thresholdSource() string {
 	source := "objective set by the user"
 	if usual, err := slo.ForUseCase(s.objective.UseCase); err == nil && slices.Contains(usual.Promises(), s.promise) {
@@ -335,26 +346,28 @@ func (s *sli) thresholdSource() string {
 	return source
 }
 
-// only restricts PromQL to what the subject serves.
-func (of Subject) only(expr string) string {
+// restrict restricts PromQL to the models of the subject.
+func (of Subject) restrict(expr string) string {
 	if of.Served == "" {
 		return expr
 	}
 	return "(" + expr + ")" + of.Served
 }
 
-// unknown alerts on a target whose histogram lacks the edge: an objective that
-// nobody can judge must not look kept.
-func (s *sli) unknown(of Subject) rulefmt.Rule {
+// newUnknownAlert returns the alert on a histogram that lacks the edge. An objective that cannot be judged must not
+// look kept.
+func (s *sli) newUnknownAlert(of Subject) rulefmt.Rule {
 	family := families[s.promise.Quantity]
 	r := rulefmt.Rule{
 		Alert:  UnknownName(of.Prefix, s.promise),
-		Expr:   of.only(fmt.Sprintf("%s unless %s", s.recorded(Events), s.recorded(BadEvents))),
+		Expr:   of.restrict(fmt.Sprintf("%s unless %s", s.selectRecorded(Events), s.selectRecorded(BadEvents))),
 		For:    model.Duration(30 * time.Minute),
-		Labels: s.labels(catalog.Ticket),
+		Labels: s.alertLabels(catalog.Ticket),
 		Annotations: map[string]string{
-			"summary":     fmt.Sprintf("Objective %s cannot be judged on %s", s.id, s.targetText()),
-			"description": fmt.Sprintf("%s has no bucket at %s in any of %s: the servers' buckets changed, or relabelling drops them. Generate the rules again from the servers.", family, render.Span(s.edge), strings.Join(s.cfg.names(family+"_bucket"), ", ")),
+			"summary": fmt.Sprintf("Objective %s cannot be judged on %s", s.id, s.targetText()),
+			"description": fmt.Sprintf("%s has no bucket at %s in any of %s: the servers' buckets changed, or "+
+				"relabelling drops them. Generate the rules again from the servers.", family, render.Span(s.edge),
+				strings.Join(s.cfg.metricNames(family+"_bucket"), ", ")),
 		},
 	}
 	if s.cfg.Runbook != "" {
@@ -364,4 +377,4 @@ func (s *sli) unknown(of Subject) rulefmt.Rule {
 	return r
 }
 
-func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+func capitalize(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

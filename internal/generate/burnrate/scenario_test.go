@@ -58,10 +58,10 @@ func rulesAndTests(t *testing.T, cfg Config) (out tested) {
 	var err error
 	out.Rules, err = Groups(cfg)
 	must.Succeed(t, err)
-	cfg, err = cfg.checked()
+	cfg, err = cfg.withDefaults()
 	must.Succeed(t, err)
 	out.Interval = cfg.Interval
-	all, err := cfg.promises(new(Rules))
+	all, err := cfg.newIndicators(new(Rules))
 	must.Succeed(t, err)
 	for _, s := range all {
 		s.tests(t, &out)
@@ -98,7 +98,7 @@ func (s *sli) burning() []scenario {
 	var out []scenario
 	clean := 0
 	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
-		levels, alert := s.at(severity), AlertName(s.cfg.Subjects[0].Prefix, s.promise, severity)
+		levels, alert := s.levelsOf(severity), AlertName(s.cfg.Subjects[0].Prefix, s.promise, severity)
 		if len(levels) == 0 {
 			continue
 		}
@@ -135,7 +135,7 @@ func (s *sli) quietScenarios() []scenario {
 			{minutes: 15, events: c.each, all: c.each}, {minutes: 1, events: 1, bad: 1, all: 1}, {minutes: 20, events: c.each, all: c.each},
 		}}
 		for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
-			if len(s.at(severity)) > 0 {
+			if len(s.levelsOf(severity)) > 0 {
 				q.checks = append(q.checks, check{16 + minutes(forDuration(severity)) + 1, AlertName(s.cfg.Subjects[0].Prefix, s.promise, severity), false})
 			}
 		}
@@ -160,7 +160,7 @@ func (s *sli) series(target map[string]string, phases []phase) []generate.TestSe
 		all := maps.Clone(target)
 		maps.Copy(all, extra)
 		return generate.TestSeries{
-			Series: indicator.Selector(s.cfg.names(canonical)[0], equal(all)...),
+			Series: indicator.Selector(s.cfg.metricNames(canonical)[0], equal(all)...),
 			Values: values(phases, count),
 		}
 	}

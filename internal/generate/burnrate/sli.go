@@ -14,22 +14,22 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// sli is one promise under watch: what an event is, and when it is bad.
+// An sli is the service level indicator of one promise: its events and bad events.
 type sli struct {
 	cfg       *Config
 	objective slo.Objective
-	earlier   []slo.Objective // entries that come first where they match
+	earlier   []slo.Objective // objectives that take precedence where they match
 	promise   slo.Promise
-	levels    []Level // reachable ones, once reach was called
+	levels    []Level // dropUnreachable leaves the reachable ones
 	budget    float64 // share of events that may be bad
 	id        string  // value of the label slo
 
-	edge   time.Duration // where a latency is counted
-	moved  string        // what moving it there means; "" where it stayed
-	source string        // where the edges come from
+	edge   time.Duration // counts a latency
+	moved  string        // the consequence of moving the target to the edge; "" if it did not move
+	source string        // source of the edges
 }
 
-// families are the histograms of the latencies that can be promised.
+// families are the histograms of the latencies.
 var families = map[slo.Quantity]string{
 	slo.TTFT: "vllm:time_to_first_token_seconds",
 	slo.ITL:  "vllm:inter_token_latency_seconds",
@@ -44,11 +44,11 @@ const (
 	running      = "vllm:num_requests_running"
 )
 
-// serving matches the handlers of http_requests_total that serve a model, as
-// against lists of models and administration (vllm/entrypoints@v0.33.0).
+// serving matches the handlers of http_requests_total that serve a model, not those that list models or administer
+// the server (vllm/entrypoints@v0.33.0).
 const serving = `/v1/(chat/completions|completions|responses|messages|embeddings|score|rerank|audio/.+|realtime)|/v2/rerank|/(inference/v1/)?generate|/pooling|/classify|/score|/rerank|/invocations`
 
-// chooseBucket finds the bucket edge of a latency.
+// chooseBucket chooses the bucket edge of a latency.
 func (s *sli) chooseBucket(out *Rules) error {
 	family, ok := families[s.promise.Quantity]
 	if !ok {
@@ -58,23 +58,26 @@ func (s *sli) chooseBucket(out *Rules) error {
 	s.source = "read from the server"
 	if !known {
 		if edges, known = s.cfg.usualEdges(family); !known {
-			return hint.With(fmt.Errorf("the bucket edges of %s are not known", strings.Join(s.cfg.names(family), ", ")), "read them from a server")
+			return hint.With(fmt.Errorf("the bucket edges of %s are not known",
+				strings.Join(s.cfg.metricNames(family), ", ")), "read them from a server")
 		}
 		s.source = "the engines' defaults, not read from a server"
-		out.warn("bucket edges of %s: %s", family, s.source)
+		out.addWarning("bucket edges of %s: %s", family, s.source)
 	}
 	p, err := placeOn(s.promise.Target, edges)
 	if err != nil {
 		return fmt.Errorf("%s of %s: %w", s.title(), family, err)
 	}
 	if s.edge = p.edge; p.moved != "" {
-		s.moved = fmt.Sprintf("the target %s is not a bucket edge of %s (%s): %s", render.Span(s.promise.Target), family, s.source, p.moved)
-		out.warn("%s: %s", s.id, s.moved)
+		s.moved = fmt.Sprintf("the target %s is not a bucket edge of %s (%s): %s", render.Span(s.promise.Target),
+			family, s.source, p.moved)
+		out.addWarning("%s: %s", s.id, s.moved)
 	}
 	return nil
 }
 
-// dropUnreachable drops the levels that no incident can reach.
+// dropUnreachable drops the levels that no incident can reach, and those that a faster level of the same alert
+// covers.
 func (s *sli) dropUnreachable(out *Rules) {
 	var reachable []Level
 	for _, l := range s.levels {
@@ -83,102 +86,104 @@ func (s *sli) dropUnreachable(out *Rules) {
 			continue
 		}
 		if l.Most > 0 {
-			continue // as was promised
+			continue // Most is the promise of this level
 		}
-		out.warn("%s: no alert at %s times the budget of %s over %s: that would be more than all events", s.id, number(l.Factor), percent(s.budget), span(l.Long))
+		out.addWarning("%s: no alert at %s times the budget of %s over %s: that would be more than all events", s.id,
+			formatNumber(l.Factor), formatPercent(s.budget), formatSpan(l.Long))
 	}
-	// Fewer rules: what another level of the same alert tells before is not asked again.
 	s.levels = slices.DeleteFunc(reachable, func(l Level) bool {
-		return slices.ContainsFunc(reachable, func(o Level) bool { return o.covers(l, s.budget) && o.Severity == l.Severity })
+		return slices.ContainsFunc(reachable,
+			func(o Level) bool { return o.covers(l, s.budget) && o.Severity == l.Severity })
 	})
 }
 
-// percentile writes the promise's share as "P95".
-func percentile(share float64) string { return "P" + number(rounded(share*100)) }
+// formatPercentile writes a share as "P95".
+func formatPercentile(share float64) string { return "P" + formatNumber(roundOff(share*100)) }
 
 // title names the promise for people: "TTFT P95 within 500ms".
 func (s *sli) title() string {
 	if s.promise.Quantity == slo.Succeeded {
-		return "availability of " + percent(s.promise.Share)
+		return "availability of " + formatPercent(s.promise.Share)
 	}
-	return fmt.Sprintf("%s %s within %s", strings.ToUpper(string(s.promise.Quantity)), percentile(s.promise.Share), render.Span(s.promise.Target))
+	return fmt.Sprintf("%s %s within %s", strings.ToUpper(string(s.promise.Quantity)),
+		formatPercentile(s.promise.Share), render.Span(s.promise.Target))
 }
 
-// kind names the promise in identifiers: "TTFTP95", "Availability".
-func kind(p slo.Promise) string {
+// kindOf names the promise in identifiers: "TTFTP95", "Availability".
+func kindOf(p slo.Promise) string {
 	if p.Quantity == slo.Succeeded {
 		return "Availability"
 	}
-	return strings.ToUpper(string(p.Quantity)) + strings.ReplaceAll(percentile(p.Share), ".", "")
+	return strings.ToUpper(string(p.Quantity)) + strings.ReplaceAll(formatPercentile(p.Share), ".", "")
 }
 
-// identifier names an objective's promise: the value of the label slo.
-func identifier(o slo.Objective, p slo.Promise) string {
-	parts := []string{subject(o)}
+// identifierOf names an objective's promise: the value of the label slo.
+func identifierOf(o slo.Objective, p slo.Promise) string {
+	parts := []string{scopeOf(o)}
 	if p.Quantity == slo.Succeeded {
 		parts = append(parts, "availability")
 	} else {
-		parts = append(parts, string(p.Quantity), strings.ToLower(percentile(p.Share)))
+		parts = append(parts, string(p.Quantity), strings.ToLower(formatPercentile(p.Share)))
 	}
-	return slug(strings.Join(parts, " "))
+	return slugOf(strings.Join(parts, " "))
 }
 
-// subject names what an objective is of.
-func subject(o slo.Objective) string {
+// scopeOf names the scope of an objective.
+func scopeOf(o slo.Objective) string {
 	if o.Name != "" {
 		return o.Name
 	}
-	return strings.Join(slices.DeleteFunc([]string{o.Model, o.Namespace, o.Cluster, o.Service}, func(s string) bool { return s == "" }), " ")
+	return strings.Join(slices.DeleteFunc([]string{o.Model, o.Namespace, o.Cluster, o.Service},
+		func(s string) bool { return s == "" }), " ")
 }
 
-// slug keeps lower-case letters, digits and dots, and joins them by hyphens.
-func slug(s string) string {
+// slugOf keeps lower-case letters, digits and dots, and joins words with hyphens.
+func slugOf(s string) string {
 	words := strings.FieldsFunc(strings.ToLower(s), func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '.'
 	})
 	return strings.Join(words, "-")
 }
 
-// base returns the rules that count events and bad events per second, as rates over a
-// window.
-func (s *sli) base(w time.Duration) ([]counter, error) {
+// baseRules returns the rules for the rates of events and bad events over a window.
+func (s *sli) baseRules(w time.Duration) ([]counter, error) {
 	own, err := s.objective.Matchers()
 	if err != nil {
 		return nil, err
 	}
 	if s.promise.Quantity == slo.Succeeded {
-		return s.availability(w, own)
+		return s.availabilityRules(w, own)
 	}
-	return s.latency(w, own)
+	return s.latencyRules(w, own)
 }
 
-// A counter is a recording rule that counts, before it has its label.
+// A counter is the name and the PromQL of a recording rule for a rate.
 type counter struct{ name, expr string }
 
-// latency counts by a histogram: all observations, and those beyond the edge.
-func (s *sli) latency(w time.Duration, own []*labels.Matcher) ([]counter, error) {
-	family, events, bad := families[s.promise.Quantity], rate(Events, w), rate(BadEvents, w)
-	unless, err := s.unless(family + "_count")
+// latencyRules counts by a histogram: all observations, and those beyond the edge.
+func (s *sli) latencyRules(w time.Duration, own []*labels.Matcher) ([]counter, error) {
+	family, events, bad := families[s.promise.Quantity], rateName(Events, w), rateName(BadEvents, w)
+	unless, err := s.excludeEarlier(family + "_count")
 	if err != nil {
 		return nil, err
 	}
-	all := by("sum", s.cfg.By, s.cfg.overWindow(w, "rate", family+"_count", own...))
-	good := by("sum", s.cfg.By, s.cfg.overWindow(w, "rate", family+"_bucket", append(slices.Clone(own), le(s.edge.Seconds()))...))
+	all := aggregateBy("sum", s.cfg.By, s.cfg.overWindow(w, "rate", family+"_count", own...))
+	good := aggregateBy("sum", s.cfg.By,
+		s.cfg.overWindow(w, "rate", family+"_bucket", append(slices.Clone(own), edgeMatcher(s.edge.Seconds()))...))
 	out := []counter{
 		{events, all + unless},
-		{bad, fmt.Sprintf("clamp_min(%s - on (%s) %s, 0)", s.recorded(events), list(s.cfg.By), good)},
+		{bad, fmt.Sprintf("clamp_min(%s - on (%s) %s, 0)", s.selectRecorded(events), joinNames(s.cfg.By), good)},
 	}
 	if s.promise.Quantity == slo.ITL {
 		count := s.cfg.overWindow(w, "rate", families[slo.TTFT]+"_count", own...)
 		// The same exclusion: both families have the same labels.
-		out = append(out, counter{rate(Requests, w), by("sum", s.cfg.By, count) + unless})
+		out = append(out, counter{rateName(Requests, w), aggregateBy("sum", s.cfg.By, count) + unless})
 	}
 	return out, nil
 }
 
-// unless returns what takes out the targets of earlier entries, "" where there
-// are none.
-func (s *sli) unless(canonical string) (string, error) {
+// excludeEarlier returns PromQL that excludes the targets of earlier objectives, or "".
+func (s *sli) excludeEarlier(canonical string) (string, error) {
 	var parts []string
 	for _, o := range s.earlier {
 		ms, err := o.Matchers()
@@ -190,55 +195,58 @@ func (s *sli) unless(canonical string) (string, error) {
 	if len(parts) == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf(" unless on (%s) %s", list(s.cfg.By), by("group", s.cfg.By, strings.Join(parts, " or "))), nil
+	return fmt.Sprintf(" unless on (%s) %s", joinNames(s.cfg.By),
+		aggregateBy("group", s.cfg.By, strings.Join(parts, " or "))), nil
 }
 
-// availability counts at the HTTP boundary where there is one, and what the
-// engine itself says failed; of both, for each target, whichever is more: a
-// failed request is in both, one that fails after streaming began in the
-// engine's alone, one that never reached the engine in HTTP's alone.
+// availabilityRules counts failed requests at the HTTP boundary and in the engine, and takes the larger number for each
+// target. Most failed requests are in both. Failures after streaming began are only in the engine's counters;
+// requests that never reached the engine are only in HTTP's.
 //
-// http_requests_total has no model_name: a target's requests are its model's.
-// Of a target that serves several models the engine's counters are taken.
-func (s *sli) availability(w time.Duration, own []*labels.Matcher) ([]counter, error) {
+// http_requests_total has no model_name; all requests of a target count for its model. Targets with several models
+// are judged by the engine's counters alone.
+func (s *sli) availabilityRules(w time.Duration, own []*labels.Matcher) ([]counter, error) {
 	boundary := slices.DeleteFunc(slices.Clone(own), func(m *labels.Matcher) bool { return m.Name == modelName })
-	unless, err := s.unless(running)
+	unless, err := s.excludeEarlier(running)
 	if err != nil {
 		return nil, err
 	}
-	events, bad := rate(Events, w), rate(BadEvents, w)
-	target := union(s.cfg.Instance, without(s.cfg.By, modelName)...)
-	on := list(target)
+	events, bad := rateName(Events, w), rateName(BadEvents, w)
+	target := unionOf(s.cfg.Instance, without(s.cfg.By, modelName)...)
+	on := joinNames(target)
 	full := append(slices.Clone(target), modelName)
 	there := func(ms []*labels.Matcher) string {
-		return by("group", full, s.cfg.overBase("last_over_time", running, ms...))
+		return aggregateBy("group", full, s.cfg.overBase("last_over_time", running, ms...))
 	}
 
 	handler := labels.MustNewMatcher(labels.MatchRegexp, "handler", serving)
 	http := func(kind labels.MatchType, status string) string {
 		ms := append(slices.Clone(boundary), handler, labels.MustNewMatcher(kind, "status", status))
-		return fmt.Sprintf("%s * on (%s) group_left (%s) %s", by("sum", target, s.cfg.overWindow(w, "rate", httpRequests, ms...)), on, modelName, s.recorded(ServedModel))
+		return fmt.Sprintf("%s * on (%s) group_left (%s) %s", aggregateBy("sum", target,
+			s.cfg.overWindow(w, "rate", httpRequests, ms...)), on, modelName, s.selectRecorded(ServedModel))
 	}
 	failed := append(slices.Clone(own), labels.MustNewMatcher(labels.MatchEqual, "finished_reason", "error"))
 	rejections := s.cfg.overWindow(w, "rate", rejected, own...)
-	engine := by("sum", full, s.cfg.overWindow(w, "rate", finished, own...)+" or "+rejections)
-	engineBad := by("sum", full, s.cfg.overWindow(w, "rate", finished, failed...)+" or "+rejections)
+	engine := aggregateBy("sum", full, s.cfg.overWindow(w, "rate", finished, own...)+" or "+rejections)
+	engineBad := aggregateBy("sum", full, s.cfg.overWindow(w, "rate", finished, failed...)+" or "+rejections)
 	mark := func(expr, counter string) string {
 		return fmt.Sprintf("label_replace(%s, \"counter\", %q, \"\", \"\")", expr, counter)
 	}
 	return []counter{
 		{ServedModel, fmt.Sprintf("%s and on (%s) count by (%s) (%s) == 1", there(own), on, on, there(boundary))},
-		{events, by("sum", s.cfg.By, fmt.Sprintf("(%s) or on (%s) %s", http(labels.MatchNotRegexp, "4.."), on, engine)) + unless},
+		{events, aggregateBy("sum", s.cfg.By,
+			fmt.Sprintf("(%s) or on (%s) %s", http(labels.MatchNotRegexp, "4.."), on, engine)) + unless},
 		{bad, fmt.Sprintf("%s%s or on (%s) 0 * %s",
-			by("sum", s.cfg.By, by("max", full, mark(http(labels.MatchRegexp, "5.."), "http")+" or "+mark(engineBad, "engine"))), unless, list(s.cfg.By), s.recorded(events))},
+			aggregateBy("sum", s.cfg.By, aggregateBy("max", full, mark(http(labels.MatchRegexp, "5.."), "http")+
+				" or "+mark(engineBad, "engine"))), unless, joinNames(s.cfg.By), s.selectRecorded(events))},
 	}, nil
 }
 
-// recorded selects a recorded series of this objective.
-func (s *sli) recorded(name string) string { return fmt.Sprintf("%s{slo=%q}", name, s.id) }
+// selectRecorded selects a recorded series of this objective.
+func (s *sli) selectRecorded(name string) string { return fmt.Sprintf("%s{slo=%q}", name, s.id) }
 
-// number writes a number as PromQL reads it back.
-func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+// formatNumber writes a number as PromQL reads it back.
+func formatNumber(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// percent writes a share for people.
-func percent(v float64) string { return strconv.FormatFloat(rounded(v*100), 'f', -1, 64) + " %" }
+// formatPercent writes a share for people.
+func formatPercent(v float64) string { return strconv.FormatFloat(roundOff(v*100), 'f', -1, 64) + " %" }

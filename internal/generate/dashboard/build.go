@@ -18,12 +18,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// level says what one line of a panel stands for.
+// level is what one line of a panel stands for.
 type level uint8
 
 const (
 	perModel     level = iota // all selected replicas of a model together
-	perFleet                  // likewise, computed from its replicas
+	perFleet                  // likewise, computed from the replicas
 	perReplica                // one scraped server
 	perEngine                 // one data-parallel rank of a server
 	perServer                 // one scraped server: metrics without a model
@@ -60,23 +60,23 @@ type (
 		stack   bool
 		steps   []step
 		queries []query
-		unit    indicator.Unit // where no signal says it
-		noData  string         // where no signal says it
+		unit    indicator.Unit // if no signal has one
+		noData  string         // reason for an empty panel, if no signal has one
 	}
 	query struct {
 		signal *indicator.Signal
 		level  level
 		legend string // before the labels
 
-		// expr is a canonical expression where the panel shows a signal's parts:
-		// buckets, ranks, statuses. Labels beyond those of the level are shown.
+		// expr is a canonical expression for the parts of a signal: buckets, ranks, statuses. The legend shows the
+		// labels in shows beside those of the level.
 		expr  string
 		shows []string
 		right bool
 	}
 	step struct {
 		value     float64
-		threshold *catalog.Threshold // in place of value
+		threshold *catalog.Threshold // gives the value unless it is nil
 		level     Level
 		why       string
 		hidden    bool
@@ -86,14 +86,14 @@ type (
 type builder struct {
 	cfg    Config
 	levels map[level]dialect.Deployment
-	vars   []Variable // of model servers
-	gpu    []Variable // of GPU exporters
-	host   []Variable // of machines and pods
+	vars   []Variable // for model servers
+	gpu    []Variable // for GPU exporters
+	host   []Variable // for machines and pods
 
 	gateway []Variable
 }
 
-// Names of the variables, where they differ from their label.
+// variableNames names the variables that are not named after their label.
 var variableNames = map[string]string{"model_name": "model", "Hostname": "gpu_host"}
 
 func newBuilder(cfg Config) (*builder, error) {
@@ -106,47 +106,49 @@ func newBuilder(cfg Config) (*builder, error) {
 	}
 	cfg.Runbooks = cmp.Or(cfg.Runbooks, catalog.PublishedRunbooks)
 	d.Window, d.Short, d.Past = rateMark, rateMark, rangeMark
-	servers, exporters, gateways, err := kinds(d.Dialects)
+	servers, exporters, gateways, err := divideDialects(d.Dialects)
 	if err != nil {
 		return nil, err
 	}
 	b := &builder{cfg: cfg, levels: map[level]dialect.Deployment{}}
-	b.variables(servers)
+	b.makeVariables(servers)
 
-	// place is what a fleet and a server have in common: cluster and namespace.
+	// place holds the labels that a fleet and a server share: cluster and namespace.
 	var place []string
 	for _, l := range d.Model {
 		if slices.Contains(d.Instance, l) {
 			place = append(place, l)
 		}
 	}
-	group := slices.Concat(place, without(d.Instance, b.server(), place...)) // the job
-	b.levels[perModel] = b.restricted(servers, []string{}, d.Model, b.vars)
-	b.levels[perReplica] = b.restricted(servers, d.Instance, d.Model, b.vars)
+	group := slices.Concat(place, without(d.Instance, b.serverLabel(), place...)) // the job
+	b.levels[perModel] = b.restrictTo(servers, []string{}, d.Model, b.vars)
+	b.levels[perReplica] = b.restrictTo(servers, d.Instance, d.Model, b.vars)
 	b.levels[perFleet] = b.levels[perReplica]
 	b.levels[perEngine] = b.levels[perReplica]
-	b.levels[perServer] = b.restricted(servers, d.Instance, d.Model, withoutVariable(b.vars, "model_name"))
-	b.levels[perJob] = b.restricted(servers, group, d.Model, withoutVariable(b.vars, "model_name"))
+	b.levels[perServer] = b.restrictTo(servers, d.Instance, d.Model, withoutVariable(b.vars, "model_name"))
+	b.levels[perJob] = b.restrictTo(servers, group, d.Model, withoutVariable(b.vars, "model_name"))
 	recorded := []dialect.Dialect{servers[0]}
-	b.levels[perObjective] = b.restricted(recorded, d.Instance, d.Model, withoutVariable(b.vars, without(d.Instance, "", d.Model...)...))
-	b.levels[perHost] = b.restricted(recorded, []string{"cluster", "instance"}, d.Model, withoutVariable(b.host, "namespace"))
-	b.levels[perPod] = b.restricted(recorded, []string{"cluster", "instance"}, d.Model, withoutVariable(b.host, "job", "instance"))
+	b.levels[perObjective] = b.restrictTo(recorded, d.Instance, d.Model,
+		withoutVariable(b.vars, without(d.Instance, "", d.Model...)...))
+	b.levels[perHost] = b.restrictTo(recorded, []string{"cluster", "instance"}, d.Model,
+		withoutVariable(b.host, "namespace"))
+	b.levels[perPod] = b.restrictTo(recorded, []string{"cluster", "instance"}, d.Model,
+		withoutVariable(b.host, "job", "instance"))
 	if b.gateway, err = b.gatewayVariables(gateways); err != nil {
 		return nil, err
 	}
-	b.levels[perGateway] = b.restricted(gateways, []string{"cluster", "instance"}, d.Model, b.gateway)
+	b.levels[perGateway] = b.restrictTo(gateways, []string{"cluster", "instance"}, d.Model, b.gateway)
 	for _, l := range []level{perHost, perPod, perGateway} {
-		foreign := b.levels[l] // other exporters, which the deployment's matchers do not select
+		foreign := b.levels[l] // the deployment's matchers do not select other exporters
 		foreign.Matchers = foreign.Matchers[len(d.Matchers):]
 		b.levels[l] = foreign
 	}
-	b.levels[perGPU] = b.restricted(exporters, []string{"cluster", "instance", "Hostname", "gpu"}, d.Model, b.gpu)
+	b.levels[perGPU] = b.restrictTo(exporters, []string{"cluster", "instance", "Hostname", "gpu"}, d.Model, b.gpu)
 	return b, nil
 }
 
-// kinds tells the servers' dialects from those of GPU exporters and gateways, of which the
-// usual ones stand in where none is named.
-func kinds(dialects []dialect.Dialect) (servers, exporters, gateways []dialect.Dialect, err error) {
+// divideDialects divides dialects into servers', GPU exporters' and gateways'. Exporters and gateways have a default.
+func divideDialects(dialects []dialect.Dialect) (servers, exporters, gateways []dialect.Dialect, err error) {
 	for _, d := range dialects {
 		switch d.Engine {
 		case dialect.DCGM:
@@ -158,24 +160,27 @@ func kinds(dialects []dialect.Dialect) (servers, exporters, gateways []dialect.D
 		}
 	}
 	if len(servers) == 0 {
-		return nil, nil, nil, hint.With(fmt.Errorf("dashboards: no dialect of a model server"), "set the servers' dialect, such as vllm-v1")
+		return nil, nil, nil, hint.With(fmt.Errorf("dashboards: no dialect of a model server"),
+			"set the servers' dialect, such as vllm-v1")
 	}
-	for id, of := range map[string]*[]dialect.Dialect{string(dialect.DCGM): &exporters, string(dialect.Gateway): &gateways} {
-		if len(*of) > 0 {
+	for _, kind := range []struct {
+		id   string
+		list *[]dialect.Dialect
+	}{{string(dialect.DCGM), &exporters}, {string(dialect.Gateway), &gateways}} {
+		if len(*kind.list) > 0 {
 			continue
 		}
-		d, err := dialect.Named(id)
+		d, err := dialect.Named(kind.id)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		*of = append(*of, d)
+		*kind.list = append(*kind.list, d)
 	}
 	return servers, exporters, gateways, nil
 }
 
-// variables makes one variable of each label that a reader may choose by, from
-// the widest to the narrowest.
-func (b *builder) variables(servers []dialect.Dialect) {
+// makeVariables makes a variable for each label by which a reader may select, from the widest to the narrowest.
+func (b *builder) makeVariables(servers []dialect.Dialect) {
 	d := &b.cfg.Deployment
 	var names []string
 	for _, dia := range servers {
@@ -183,28 +188,29 @@ func (b *builder) variables(servers []dialect.Dialect) {
 			names = append(names, name)
 		}
 	}
-	// From the place over the job and what else tells targets apart to the server.
-	group := without(d.Instance, b.server(), d.Model...)
-	b.vars = b.chain(slices.Concat(b.labelsButModel(), group, []string{"model_name", b.server()}), names, d.Matchers)
-	b.gpu = b.chain([]string{"cluster", "Hostname"}, []string{"DCGM_FI_DEV_GPU_TEMP"}, nil)
-	b.host = b.chain([]string{"cluster", "job", "instance"}, []string{"node_uname_info"}, nil)
-	namespace := b.chain([]string{"cluster", "namespace"}, []string{"kube_pod_container_info"}, nil)[1]
+	// From the place over the job and other labels of the target to the server.
+	group := without(d.Instance, b.serverLabel(), d.Model...)
+	b.vars = b.chainVariables(slices.Concat(b.labelsButModel(), group, []string{"model_name", b.serverLabel()}),
+		names, d.Matchers)
+	b.gpu = b.chainVariables([]string{"cluster", "Hostname"}, []string{"DCGM_FI_DEV_GPU_TEMP"}, nil)
+	b.host = b.chainVariables([]string{"cluster", "job", "instance"}, []string{"node_uname_info"}, nil)
+	namespace := b.chainVariables([]string{"cluster", "namespace"}, []string{"kube_pod_container_info"}, nil)[1]
 	b.host = slices.Insert(b.host, 1, namespace)
 }
 
-// gatewayVariables choose among gateways, by what each counts of its load.
+// gatewayVariables selects gateways, by the metric with which each counts its load.
 func (b *builder) gatewayVariables(gateways []dialect.Dialect) ([]Variable, error) {
 	var load []string
 	for _, d := range gateways {
 		load = append(load, indicator.Reads(d.Expr(indicator.GatewayOffered))...)
 	}
-	out := b.chain([]string{"cluster", "instance"}, load, nil)
+	out := b.chainVariables([]string{"cluster", "instance"}, load, nil)
 	out[1].Name, out[1].Title = "gateway", "Gateway"
 	return out, nil
 }
 
-// chain makes variables, each restricted by those before it.
-func (b *builder) chain(labelNames, metrics []string, fixed []*labels.Matcher) []Variable {
+// chainVariables makes variables, each restricted by those before it.
+func (b *builder) chainVariables(labelNames, metrics []string, fixed []*labels.Matcher) []Variable {
 	name, matchers := metrics[0], slices.Clone(fixed)
 	if len(metrics) > 1 {
 		either := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, strings.Join(metrics, "|"))
@@ -213,44 +219,46 @@ func (b *builder) chain(labelNames, metrics []string, fixed []*labels.Matcher) [
 	var out []Variable
 	for _, l := range labelNames {
 		selector := indicator.Selector(name, matchers...)
-		v := Variable{Name: l, Label: l, Selector: selector, Always: !slices.Contains(b.labelsButModel(), l) && l != "cluster"}
+		v := Variable{Name: l, Label: l, Selector: selector,
+			Always: !slices.Contains(b.labelsButModel(), l) && l != "cluster"}
 		if n, ok := variableNames[l]; ok {
 			v.Name = n
 		}
 		v.Title = strings.ToUpper(v.Name[:1]) + strings.ReplaceAll(v.Name[1:], "_", " ")
 		out = append(out, v)
-		matchers = append(matchers, v.matcher())
+		matchers = append(matchers, v.newMatcher())
 	}
 	return out
 }
 
-func (v Variable) matcher() *labels.Matcher {
+func (v Variable) newMatcher() *labels.Matcher {
 	return labels.MustNewMatcher(labels.MatchRegexp, v.Label, "$"+v.Name)
 }
 
-// restricted returns the deployment with other labels, restricted by variables.
-func (b *builder) restricted(dialects []dialect.Dialect, instance, models []string, vars []Variable) dialect.Deployment {
+// restrictTo returns the deployment with other labels, restricted by variables.
+func (b *builder) restrictTo(dialects []dialect.Dialect, instance, models []string,
+	vars []Variable) dialect.Deployment {
 	d := b.cfg.Deployment
 	d.Dialects = dialects
 	d.Instance, d.Model = instance, models
 	d.Matchers = slices.Clone(d.Matchers)
 	for _, v := range vars {
-		d.Matchers = append(d.Matchers, v.matcher())
+		d.Matchers = append(d.Matchers, v.newMatcher())
 	}
 	return d
 }
 
-func (b *builder) dashboard(l layout) (Dashboard, error) {
-	out := Dashboard{UID: l.uid, Title: l.title, Doc: l.doc, Events: b.events(l), Runbooks: b.cfg.Runbooks.URL}
+func (b *builder) buildDashboard(l layout) (Dashboard, error) {
+	out := Dashboard{UID: l.uid, Title: l.title, Doc: l.doc, Events: b.buildEvents(l), Runbooks: b.cfg.Runbooks.URL}
 	uses := map[level]bool{}
 	for _, r := range l.rows {
 		row := Row{ID: r.id, Title: r.title, Repeat: r.repeat}
 		for _, p := range r.panels {
-			p.queries = b.answerable(p.queries)
+			p.queries = b.dropUnanswerable(p.queries)
 			if len(p.queries) == 0 {
 				continue
 			}
-			built, err := b.panel(p)
+			built, err := b.buildPanel(p)
 			if err != nil {
 				return out, fmt.Errorf("panel %q: %w", p.title, err)
 			}
@@ -274,7 +282,8 @@ func (b *builder) dashboard(l layout) (Dashboard, error) {
 		vars  []Variable
 	}{{perGPU, b.gpu}, {perGateway, b.gateway}} {
 		for _, v := range of.vars {
-			if uses[of.level] && !slices.ContainsFunc(out.Variables, func(o Variable) bool { return o.Name == v.Name }) {
+			if uses[of.level] &&
+				!slices.ContainsFunc(out.Variables, func(o Variable) bool { return o.Name == v.Name }) {
 				out.Variables = append(out.Variables, v)
 			}
 		}
@@ -282,9 +291,9 @@ func (b *builder) dashboard(l layout) (Dashboard, error) {
 	return out, nil
 }
 
-// answerable leaves the queries that servers of these releases can answer: none where nothing
-// but what stands beside them would be left.
-func (b *builder) answerable(queries []query) []query {
+// dropUnanswerable drops the queries that these releases cannot answer. It drops all if only queries for the right axis
+// would be left.
+func (b *builder) dropUnanswerable(queries []query) []query {
 	var out []query
 	for _, q := range queries {
 		if d := b.deploymentOf(q); len(d.Dialects) > 0 && (q.signal == nil || d.HasSignal(q.signal)) {
@@ -297,10 +306,10 @@ func (b *builder) answerable(queries []query) []query {
 	return out
 }
 
-func (b *builder) panel(p panel) (Panel, error) {
+func (b *builder) buildPanel(p panel) (Panel, error) {
 	out := Panel{ID: p.id, Title: p.title, Kind: p.kind, Width: p.width, Max: p.max, Stack: p.stack, Unit: p.unit}
 	for _, q := range p.queries {
-		s, err := b.series(p, q)
+		s, err := b.buildSeries(p, q)
 		if err != nil {
 			return out, err
 		}
@@ -313,14 +322,14 @@ func (b *builder) panel(p panel) (Panel, error) {
 		out.Series = append(out.Series, s)
 	}
 	for _, st := range p.steps {
-		if s, ok := b.step(st); ok {
+		if s, ok := b.buildStep(st); ok {
 			out.Steps = append(out.Steps, s)
 		}
 	}
 	slices.SortStableFunc(out.Steps, func(a, b Step) int { return cmp.Compare(a.Value, b.Value) })
-	out.NoData = b.noData(p)
-	alerts, evidence := b.readers(p)
-	out.Doc = b.describe(p, out, alerts, evidence)
+	out.NoData = b.explainNoData(p)
+	alerts, evidence := b.readingPathologies(p)
+	out.Doc = b.describePanel(p, out, alerts, evidence)
 	for _, r := range slices.Concat(alerts, evidence) {
 		out.Links = append(out.Links, Link{Title: "Runbook: " + r.ID, URL: b.cfg.Runbooks.PageURL(r.ID)})
 	}
@@ -330,9 +339,9 @@ func (b *builder) panel(p panel) (Panel, error) {
 	return out, nil
 }
 
-func (b *builder) series(p panel, q query) (Series, error) {
+func (b *builder) buildSeries(p panel, q query) (Series, error) {
 	out := Series{Signal: q.signal, Right: q.right, Unit: p.unit}
-	expr, err := b.expr(q)
+	expr, err := b.compileQuery(q)
 	if err != nil {
 		return out, err
 	}
@@ -345,7 +354,7 @@ func (b *builder) series(p panel, q query) (Series, error) {
 		out.Quantile, out.Buckets = call.Args[0].String(), withVariables(call.Args[1].String())
 	}
 	if p.kind == Heatmap {
-		byModel, err := b.expr(query{level: perModel, expr: q.signal.Compile(q.signal.Buckets()).String()})
+		byModel, err := b.compileQuery(query{level: perModel, expr: q.signal.Compile(q.signal.Buckets()).String()})
 		if err != nil {
 			return out, err
 		}
@@ -357,12 +366,12 @@ func (b *builder) series(p panel, q query) (Series, error) {
 	if q.right {
 		out.Unit = indicator.RequestsPerSecond
 	}
-	out.Legend = b.legend(p, q)
+	out.Legend = b.composeLegend(p, q)
 	return out, nil
 }
 
-// deploymentOf is the deployment of a query's level, without the dialects whose metrics lack a label that an expression of its
-// own shows apart.
+// deploymentOf returns the deployment of a query's level, without dialects whose metrics lack a label that the legend
+// shows.
 func (b *builder) deploymentOf(q query) dialect.Deployment {
 	d := b.levels[q.level]
 	names, err := indicator.Metrics(q.expr)
@@ -372,14 +381,15 @@ func (b *builder) deploymentOf(q query) dialect.Deployment {
 	d.Dialects = slices.DeleteFunc(slices.Clone(d.Dialects), func(dia dialect.Dialect) bool {
 		return slices.ContainsFunc(names, func(name string) bool {
 			f, known := dialect.Known(dia.Metric(name))
-			return known && f.Engine == dia.Engine && slices.ContainsFunc(q.shows, func(l string) bool { return !slices.Contains(f.Labels, l) })
+			return known && f.Engine == dia.Engine &&
+				slices.ContainsFunc(q.shows, func(l string) bool { return !slices.Contains(f.Labels, l) })
 		})
 	})
 	return d
 }
 
-// expr returns a query's PromQL, for all dialects of its level.
-func (b *builder) expr(q query) (string, error) {
+// compileQuery returns the PromQL of a query for all dialects of its level.
+func (b *builder) compileQuery(q query) (string, error) {
 	d := b.deploymentOf(q)
 	if q.expr != "" {
 		return d.PromQL(q.expr)
@@ -387,9 +397,9 @@ func (b *builder) expr(q query) (string, error) {
 	return d.Unguarded(q.signal)
 }
 
-// legend names what tells the lines of a panel apart, the most telling label
-// first: those that no series has leave nothing but spaces at the end.
-func (b *builder) legend(p panel, q query) string {
+// composeLegend names the labels that separate the lines of a panel, the most specific first. Labels that no series
+// has only leave spaces at the end.
+func (b *builder) composeLegend(p panel, q query) string {
 	if p.kind == Heatmap {
 		return "{{le}}"
 	}
@@ -401,13 +411,13 @@ func (b *builder) legend(p panel, q query) string {
 	names := slices.Clone(q.shows)
 	switch q.level {
 	case perModel, perFleet, perObjective:
-		names = append(names, reversed(d.Model)...)
+		names = append(names, reverse(d.Model)...)
 	case perReplica, perEngine:
-		names = slices.Concat(names, b.target(), []string{"model_name"}, reversed(b.labelsButModel()))
+		names = slices.Concat(names, b.targetLabels(), []string{"model_name"}, reverse(b.labelsButModel()))
 	case perServer:
-		names = slices.Concat(names, b.target(), reversed(b.labelsButModel()))
+		names = slices.Concat(names, b.targetLabels(), reverse(b.labelsButModel()))
 	case perJob:
-		names = append(names, reversed(d.Instance)...)
+		names = append(names, reverse(d.Instance)...)
 	case perHost, perGateway:
 		names = append(names, "instance")
 	case perPod:
@@ -422,21 +432,19 @@ func (b *builder) legend(p panel, q query) string {
 	return strings.Join(parts, " ")
 }
 
-// target returns the labels that tell servers apart, but for where they run and
-// the job, which say little.
-func (b *builder) target() []string {
-	return reversed(without(b.cfg.Deployment.Instance, "job", b.labelsButModel()...))
+// targetLabels returns the labels that identify a server, except its place and job, which say little.
+func (b *builder) targetLabels() []string {
+	return reverse(without(b.cfg.Deployment.Instance, "job", b.labelsButModel()...))
 }
 
-// server returns the label that tells one server from another, the last and
-// narrowest of those that identify it.
-func (b *builder) server() string {
+// serverLabel returns the last and narrowest label that identifies a server.
+func (b *builder) serverLabel() string {
 	return b.cfg.Deployment.Instance[len(b.cfg.Deployment.Instance)-1]
 }
 
 func (b *builder) labelsButModel() []string { return without(b.cfg.Deployment.Model, "model_name") }
 
-func (b *builder) step(s step) (Step, bool) {
+func (b *builder) buildStep(s step) (Step, bool) {
 	if s.threshold == nil {
 		return Step{Value: s.value, Level: s.level, Why: s.why, Hidden: s.hidden}, true
 	}
@@ -451,7 +459,7 @@ func (b *builder) step(s step) (Step, bool) {
 
 func promDuration(d time.Duration) string { return model.Duration(d).String() }
 
-func reversed(in []string) []string {
+func reverse(in []string) []string {
 	out := slices.Clone(in)
 	slices.Reverse(out)
 	return out
@@ -459,10 +467,11 @@ func reversed(in []string) []string {
 
 // without returns names less one and less others.
 func without(names []string, name string, others ...string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name || slices.Contains(others, n) })
+	return slices.DeleteFunc(slices.Clone(names),
+		func(n string) bool { return n == name || slices.Contains(others, n) })
 }
 
-// withoutVariable leaves out the variables of some labels.
+// withoutVariable drops the variables of some labels.
 func withoutVariable(vars []Variable, labels ...string) []Variable {
 	return slices.DeleteFunc(slices.Clone(vars), func(v Variable) bool { return slices.Contains(labels, v.Label) })
 }

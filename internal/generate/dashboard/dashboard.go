@@ -1,10 +1,14 @@
-// Package dashboard says what sixty's dashboards show: which signals stand
-// together, in which units, against which thresholds, with which explanation,
-// and where a reader goes next. Packages grafana and perses beneath it render
-// that for the two programs.
+// Package dashboard defines the contents of sixty's dashboards: which signals share a panel, their units, thresholds
+// and explanations, and where a reader goes next. Packages grafana and perses below it render this for the two
+// programs.
 //
-// The layout is data over package indicator's signals; every PromQL expression
-// comes from there by way of [dialect.Deployment]. The package performs no I/O.
+// The layout (layout.go) is data: dashboards of rows of panels of queries, each a signal at a level. The level says
+// what one line of a panel stands for: a model, a replica, a GPU. A builder turns a query into PromQL by way of
+// [dialect.Deployment], with the variables of the dashboards as matchers. The range of rates is a mark until then,
+// because "$__rate_interval" is no PromQL. Titles, descriptions, and the reasons for empty panels come from the
+// signals.
+//
+// Alerts and bookmarks link to panels by number, so numbers are never reused. The package performs no I/O.
 package dashboard
 
 import (
@@ -21,24 +25,23 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// A Config says what the dashboards are made for.
+// A Config holds everything that the dashboards depend on.
 type Config struct {
-	// Deployment says how metrics are asked for. Its Window and Short are not
-	// used: dashboards follow the time range that their reader chose. Its
-	// Instance, Model and GPU labels default to the usual ones.
+	// Deployment holds dialects and labels. Window and Short are unused: dashboards follow the time range that the
+	// reader selects. Instance, Model and GPU have defaults.
 	Deployment dialect.Deployment
 
-	// Pathologies are those whose alerts the dashboards mark and link.
+	// The dashboards mark and link the alerts of Pathologies.
 	Pathologies []*catalog.Pathology
 
 	Runbooks catalog.Runbooks
 
-	// Limit returns the thresholds that are known, objectives above all; it may
-	// be nil. Lines are drawn at them, or else at the catalogue's defaults.
+	// Limit returns the thresholds that are known, objectives first; it may be nil. Other lines are drawn at the
+	// catalogue's defaults.
 	Limit func(*catalog.Threshold) (limit float64, source string, ok bool)
 
-	// Period adds the panels of the error budgets over that time, for which the
-	// recording rules of package burnrate must be loaded; 0 leaves them out.
+	// Period adds the panels of the error budgets over that time, which need the recording rules of package burnrate;
+	// 0 leaves them out.
 	Period time.Duration
 }
 
@@ -50,7 +53,7 @@ type Dashboard struct {
 	Variables []Variable
 	Rows      []Row
 	Events    []Event
-	Runbooks  string // where all runbooks are
+	Runbooks  string // address of all runbooks
 }
 
 // A Variable restricts a dashboard to the values of a label.
@@ -59,12 +62,10 @@ type Variable struct {
 	Title string
 	Label string // "model_name"
 
-	// Selector selects series that have the label, restricted by the variables
-	// before this one.
+	// Selector selects series with the label, restricted by the variables before this one.
 	Selector string
 
-	// Always says that every series has the label, so that "all" need not match those
-	// without it.
+	// Always says that every series has the label, so that "all" need not match series without it.
 	Always bool
 }
 
@@ -72,18 +73,18 @@ type Variable struct {
 type Row struct {
 	ID     int
 	Title  string
-	Repeat string // name of the variable for each value of which the row is there once, or ""
+	Repeat string // the row is repeated for each value of this variable, unless it is ""
 	Panels []Panel
 }
 
-// Kind is the way a panel draws.
+// Kind is the way in which a panel draws.
 type Kind uint8
 
 // The kinds of panels.
 const (
 	TimeSeries Kind = iota
 	Stat            // the last value, large
-	Heatmap         // of a histogram's buckets over time
+	Heatmap         // buckets of a histogram over time
 )
 
 // A Panel is one chart.
@@ -91,14 +92,14 @@ type Panel struct {
 	ID     int // stable, unique in its dashboard: alerts link to it
 	Title  string
 	Kind   Kind
-	Width  int // of Columns
+	Width  int // in Columns
 	Unit   indicator.Unit
-	Max    float64 // of the axis; 0 where it follows the data
+	Max    float64 // maximum of the axis; 0 if it follows the data
 	Steps  []Step
 	Stack  bool
 	Series []Series
 
-	Doc    string // Markdown: what it means, its traps, which alerts read it
+	Doc    string // Markdown: meaning, traps, alerts
 	NoData string // why there may be no data, one sentence
 	Links  []Link
 }
@@ -108,23 +109,21 @@ type Series struct {
 	Expr   string // PromQL, with the dashboards' variables and RateInterval
 	Legend string // with labels as {{label}}
 	Unit   indicator.Unit
-	// ByModel is, of a heatmap's buckets, the same by model: for programs that
-	// draw percentiles in its place.
+	// ByModel is the query for a heatmap's buckets by model, for programs that draw percentiles instead.
 	ByModel string
-	// Quantile and Buckets are, of a percentile, which one it is and of what.
+	// Quantile and Buckets are the arguments of histogram_quantile, if the query is a percentile.
 	Quantile, Buckets string
 
 	Right bool // the number of observations behind the panel's statement, on an axis of its own
 
-	// Signal is what the query asks for; nil where it asks for the buckets or
-	// the parts of one.
+	// Signal is nil if the query is for buckets or parts of a signal.
 	Signal *indicator.Signal
 }
 
 // Columns is the width of a dashboard.
 const Columns = 24
 
-// Height is how many rows of the grid a panel takes, in Grafana and in Perses.
+// Height returns how many rows of the grid a panel takes in Grafana and Perses.
 func (p *Panel) Height() int {
 	if p.Kind == Stat {
 		return 5
@@ -132,12 +131,13 @@ func (p *Panel) Height() int {
 	return 8
 }
 
-// Percentiles draws a heatmap's distribution as lines of percentiles, for programs that draw no
-// heatmap of classic histograms.
+// Percentiles replaces a heatmap by lines of percentiles, for programs that cannot draw heatmaps of classic
+// histograms.
 func (p Panel) Percentiles() Panel {
 	buckets := p.Series[0]
 	p.Kind, p.Series = TimeSeries, nil
-	for _, q := range []struct{ quantile, name string }{{"0.1", "P10"}, {"0.5", "P50"}, {"0.9", "P90"}, {"0.99", "P99"}} {
+	for _, q := range []struct{ quantile, name string }{{"0.1", "P10"}, {"0.5", "P50"}, {"0.9", "P90"},
+		{"0.99", "P99"}} {
 		p.Series = append(p.Series, Series{
 			Expr:   fmt.Sprintf("histogram_quantile(%s, %s)", q.quantile, buckets.ByModel),
 			Legend: q.name + " {{model_name}}", Unit: p.Unit, Signal: buckets.Signal,
@@ -146,12 +146,12 @@ func (p Panel) Percentiles() Panel {
 	return p
 }
 
-// Lines are the thresholds at which lines are drawn.
+// Lines returns the thresholds that are drawn as lines.
 func (p *Panel) Lines() []Step {
 	return slices.DeleteFunc(slices.Clone(p.Steps), func(s Step) bool { return s.Hidden })
 }
 
-// Heading is what a legend says before its labels.
+// Heading returns the legend before its labels.
 func (s *Series) Heading() string {
 	text, _, _ := strings.Cut(s.Legend, "{{")
 	return strings.TrimSpace(text)
@@ -162,7 +162,7 @@ type Step struct {
 	Value  float64
 	Level  Level
 	Why    string
-	Hidden bool // the number is coloured by it, but no line is drawn
+	Hidden bool // colours the number, but draws no line
 }
 
 // Level says how bad a value is.
@@ -172,37 +172,39 @@ type Level uint8
 const (
 	Warning  Level = iota // yellow
 	Critical              // red
-	Good                  // green: where less is worse
+	Good                  // green: less is worse
 )
 
-// A Link leads a reader on.
+// A Link leads a reader to another page.
 type Link struct{ Title, URL string }
 
 // An Event marks moments on the time axis of every panel.
 type Event struct {
 	Name   string
-	Expr   string // has a sample while there is something to mark
+	Expr   string // has a sample while the event lasts
 	Title  string // with labels as {{label}}
 	Text   string
 	Tags   []string // labels shown as tags
 	Colour string
 }
 
-// RateInterval is the range of rates: Grafana and Perses replace it by a time
-// that fits the resolution shown and the scrape interval.
+// RateInterval is the range of rates. Grafana and Perses replace it by a time that fits the resolution and the scrape
+// interval.
 const RateInterval = "$__rate_interval"
 
-// Range is the time that is shown, in place of "the past at hand".
+// Range stands for the time range that the reader selected.
 const Range = "$__range"
 
 // rateMark and rangeMark stand for RateInterval and Range while an expression is a
 // syntax tree. No expression of package indicator has these durations.
 const (
+	// rateMark and rangeMark stand for RateInterval and Range in a syntax tree. No expression of package indicator
+	// has these durations.
 	rateMark  = 2*time.Hour + 16*time.Minute + 31*time.Second
 	rangeMark = 2*time.Hour + 16*time.Minute + 37*time.Second
 )
 
-// Tag is on all of sixty's dashboards.
+// Tag marks all of sixty's dashboards.
 const Tag = "sixty"
 
 // Build returns the dashboards.
@@ -217,7 +219,7 @@ func Build(cfg Config) ([]Dashboard, error) {
 	}
 	var out []Dashboard
 	for _, l := range all {
-		d, err := b.dashboard(l)
+		d, err := b.buildDashboard(l)
 		if err != nil {
 			return nil, fmt.Errorf("dashboard %s: %w", l.uid, err)
 		}
@@ -226,15 +228,16 @@ func Build(cfg Config) ([]Dashboard, error) {
 	return out, nil
 }
 
-// withVariables writes the marks as the dashboards' variables. What is counted over two
-// or three minutes, restarts, follows the resolution as rates do.
+// withVariables replaces the marks by the dashboards' variables. Ranges of two and three minutes, in which restarts
+// are counted, follow the resolution as rates do.
 func withVariables(expr string) string {
-	return strings.NewReplacer("["+promDuration(rateMark)+"]", "["+RateInterval+"]", "["+promDuration(rangeMark)+"]", "["+Range+"]",
+	return strings.NewReplacer("["+promDuration(rateMark)+"]", "["+RateInterval+"]", "["+promDuration(rangeMark)+"]",
+		"["+Range+"]",
 		"[2m]", "["+RateInterval+"]", "[3m]", "["+RateInterval+"]").Replace(expr)
 }
 
-// Files returns one file of JSON for each dashboard, named after its uid; form
-// makes of it what a program reads.
+// Files returns one JSON file for each dashboard, named after its uid. form converts a dashboard to the model of a
+// program.
 func Files(cfg Config, form func(Dashboard) map[string]any) ([]generate.File, error) {
 	ds, err := Build(cfg)
 	if err != nil {
@@ -251,17 +254,17 @@ func Files(cfg Config, form func(Dashboard) map[string]any) ([]generate.File, er
 	return out, nil
 }
 
-// PanelFor returns the panel on which a signal is to be looked at.
+// PanelFor returns the panel that shows a signal.
 func PanelFor(s *indicator.Signal) (uid string, panelID int, ok bool) {
-	return find(func(p panel) bool {
+	return findPanel(func(p panel) bool {
 		return slices.ContainsFunc(p.queries, func(q query) bool { return q.signal == s && !q.right })
 	})
 }
 
-// PanelForPathology returns the panel on which a pathology is to be looked at:
-// its own or, where it has none, that of the first signal of its condition.
+// PanelForPathology returns a pathology's own panel or, if it has none, the panel of the first signal of its
+// condition.
 func PanelForPathology(c *catalog.Pathology) (uid string, panelID int, ok bool) {
-	uid, panelID, ok = find(func(p panel) bool { return p.id == c.Panel })
+	uid, panelID, ok = findPanel(func(p panel) bool { return p.id == c.Panel })
 	c.When.Signals(func(s *indicator.Signal) {
 		if !ok {
 			uid, panelID, ok = PanelFor(s)
@@ -270,9 +273,8 @@ func PanelForPathology(c *catalog.Pathology) (uid string, panelID int, ok bool) 
 	return uid, panelID, ok
 }
 
-// find returns the first panel that is wanted, the more detailed dashboards
-// first.
-func find(wanted func(panel) bool) (uid string, panelID int, ok bool) {
+// findPanel returns the first panel that is wanted. It searches detailed dashboards first.
+func findPanel(wanted func(panel) bool) (uid string, panelID int, ok bool) {
 	for _, l := range byDetail() {
 		for _, r := range l.rows {
 			for _, p := range r.panels {

@@ -13,9 +13,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate"
 )
 
-// readers returns the pathologies whose condition reads a signal of the panel,
-// and those that take it as evidence only.
-func (b *builder) readers(p panel) (alerts, evidence []*catalog.Pathology) {
+// readingPathologies returns the pathologies whose condition reads a signal of the panel, and those that use one only
+// as evidence.
+func (b *builder) readingPathologies(p panel) (alerts, evidence []*catalog.Pathology) {
 	reads := func(c catalog.Cond) bool {
 		found := false
 		c.Signals(func(s *indicator.Signal) {
@@ -34,9 +34,9 @@ func (b *builder) readers(p panel) (alerts, evidence []*catalog.Pathology) {
 	return alerts, evidence
 }
 
-// describe writes a panel's description: what it is for, what each signal means
-// with its traps, what the thresholds are, what alerts read it.
-func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pathology) string {
+// describePanel writes a panel's description: its purpose, the meaning and traps of each signal, the thresholds, and
+// the alerts.
+func (b *builder) describePanel(p panel, built Panel, alerts, evidence []*catalog.Pathology) string {
 	var paragraphs []string
 	if p.doc != "" {
 		paragraphs = append(paragraphs, p.doc)
@@ -59,10 +59,12 @@ func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pat
 		paragraphs = append(paragraphs, "**"+strings.Join(titles[d], ", ")+"**: "+d)
 	}
 	if slices.ContainsFunc(p.queries, func(q query) bool { return q.right }) {
-		paragraphs = append(paragraphs, "The bars are the number of requests behind the percentiles: with fewer than ten, percentiles mean nothing.")
+		paragraphs = append(paragraphs, "The bars are the number of requests behind the percentiles: with fewer "+
+			"than ten, percentiles mean nothing.")
 	}
 	for _, s := range built.Lines() {
-		paragraphs = append(paragraphs, fmt.Sprintf("Line at %s: %s.", indicator.FormatNumber(s.Value, built.Unit), s.Why))
+		paragraphs = append(paragraphs,
+			fmt.Sprintf("Line at %s: %s.", indicator.FormatNumber(s.Value, built.Unit), s.Why))
 	}
 	for _, r := range []struct {
 		what string
@@ -88,8 +90,8 @@ func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pat
 	return strings.Join(append(paragraphs, "Empty? "+built.NoData), "\n\n")
 }
 
-// noData says why a panel may be empty, the most particular reason first.
-func (b *builder) noData(p panel) string {
+// explainNoData explains why a panel may be empty, with the most specific reason.
+func (b *builder) explainNoData(p panel) string {
 	if p.noData != "" {
 		return "No data because " + p.noData + "."
 	}
@@ -103,7 +105,7 @@ func (b *builder) noData(p panel) string {
 		if q.signal == nil {
 			continue
 		}
-		if name := b.missing(q.signal); name != "" {
+		if name := b.missingMetric(q.signal); name != "" {
 			why := "No data because these servers do not expose " + name
 			if n, ok := dialect.Known(name); ok && n.Needs != "" {
 				why += ", which needs " + n.Needs
@@ -125,8 +127,7 @@ func (b *builder) noData(p panel) string {
 	return "No data because no server is scraped, or none matches the variables."
 }
 
-// gpuHints says how to get a GPU panel's metrics, the exporter itself before
-// what has to be enabled in it.
+// gpuHints explains how to get a GPU panel's metrics: the exporter first, then its settings.
 func gpuHints(p panel) []string {
 	var out []string
 	for _, q := range slices.Backward(p.queries) {
@@ -137,9 +138,8 @@ func gpuHints(p panel) []string {
 	return out
 }
 
-// missing returns a metric of the signal that no server of the deployment
-// exposes, "" where all are there.
-func (b *builder) missing(s *indicator.Signal) string {
+// missingMetric returns a metric of the signal that no server of the deployment exposes, or "".
+func (b *builder) missingMetric(s *indicator.Signal) string {
 	name := ""
 	for _, d := range b.levels[perModel].Dialects {
 		m := d.Missing(s)
@@ -151,31 +151,30 @@ func (b *builder) missing(s *indicator.Signal) string {
 	return name
 }
 
-// events returns what the time axis shows: alerts that fire and, where there
-// are servers, restarts and changes of configuration and of the version.
-func (b *builder) events(l layout) []Event {
+// buildEvents returns the annotations of a dashboard: firing alerts and, on dashboards of servers, restarts and
+// changes of configuration and version.
+func (b *builder) buildEvents(l layout) []Event {
 	switch {
 	case l.gpuOnly:
-		return b.firing(b.inPlace(b.gpu))
+		return b.firingEvents(b.placeMatchers(b.gpu))
 	case l.hosts:
-		return b.firing(b.inPlace(b.host))
+		return b.firingEvents(b.placeMatchers(b.host))
 	}
-	return slices.Concat(b.firing(b.inPlace(b.vars)), b.restarts(), b.changes())
+	return slices.Concat(b.firingEvents(b.placeMatchers(b.vars)), b.restartEvents(), b.changeEvents())
 }
 
-// inPlace are the matchers of cluster and namespace, which alerts and
-// Kubernetes' own metrics have too.
-func (b *builder) inPlace(vars []Variable) []*labels.Matcher {
+// placeMatchers returns matchers of cluster and namespace, which alerts and Kubernetes' metrics have too.
+func (b *builder) placeMatchers(vars []Variable) []*labels.Matcher {
 	var out []*labels.Matcher
 	for _, v := range vars {
 		if slices.Contains(b.labelsButModel(), v.Label) {
-			out = append(out, v.matcher())
+			out = append(out, v.newMatcher())
 		}
 	}
 	return out
 }
 
-func (b *builder) firing(place []*labels.Matcher) []Event {
+func (b *builder) firingEvents(place []*labels.Matcher) []Event {
 	if len(b.cfg.Pathologies) == 0 {
 		return nil
 	}
@@ -193,9 +192,10 @@ func (b *builder) firing(place []*labels.Matcher) []Event {
 		labels.MustNewMatcher(labels.MatchEqual, "alertstate", "firing"),
 	}, place...)
 	found := append([]*labels.Matcher{
-		labels.MustNewMatcher(labels.MatchEqual, "status", "firing"), labels.MustNewMatcher(labels.MatchEqual, "explained_by", ""),
+		labels.MustNewMatcher(labels.MatchEqual, "status", "firing"),
+		labels.MustNewMatcher(labels.MatchEqual, "explained_by", ""),
 	}, place...)
-	text := "{{severity}} {{" + b.server() + "}} {{model_name}}"
+	text := "{{severity}} {{" + b.serverLabel() + "}} {{model_name}}"
 	return []Event{{
 		Name: "Findings", Expr: indicator.Selector("ALERTS", matchers...),
 		Title: "{{alertname}}", Text: text, Tags: []string{"alertname", "severity"}, Colour: "red",
@@ -205,44 +205,48 @@ func (b *builder) firing(place []*labels.Matcher) []Event {
 	}}
 }
 
-func (b *builder) restarts() []Event {
-	expr, err := b.expr(query{level: perServer, signal: indicator.Restarts})
+func (b *builder) restartEvents() []Event {
+	expr, err := b.compileQuery(query{level: perServer, signal: indicator.Restarts})
 	if err != nil {
 		return nil
 	}
 	return []Event{{
 		Name: "Restarts", Expr: withVariables(expr) + " > 0",
-		Title: "Restart", Text: "{{" + b.server() + "}}", Tags: []string{b.server()}, Colour: "purple",
+		Title: "Restart", Text: "{{" + b.serverLabel() + "}}", Tags: []string{b.serverLabel()}, Colour: "purple",
 	}}
 }
 
-// configInfo is the configuration as a series, which not every engine has, and configLabels are
-// those of its settings whose change changes the engine's behaviour.
+// configInfo is the metric that exposes the configuration, which not every engine has. configLabels are the settings
+// that change the engine's behaviour.
 const (
 	configInfo   = "vllm:cache_config_info"
 	configLabels = "instance, block_size, cache_dtype, enable_prefix_caching, gpu_memory_utilization, num_gpu_blocks"
 )
 
-func (b *builder) changes() []Event {
+func (b *builder) changeEvents() []Event {
 	var out []Event
 	config := "group by (" + configLabels + ") (" + configInfo + ")"
 	before := "group by (" + configLabels + ") (" + configInfo + " offset 10m)"
 	telling := b.levels[perServer]
-	telling.Dialects = slices.DeleteFunc(slices.Clone(telling.Dialects), func(d dialect.Dialect) bool { return !d.Exposes(d.Metric(configInfo)) })
-	if expr, err := telling.PromQL("(" + config + " unless " + before + ") and on (instance) group by (instance) (up offset 10m)"); err == nil {
+	telling.Dialects = slices.DeleteFunc(slices.Clone(telling.Dialects),
+		func(d dialect.Dialect) bool { return !d.Exposes(d.Metric(configInfo)) })
+	if expr, err := telling.PromQL("(" + config + " unless " + before +
+		") and on (instance) group by (instance) (up offset 10m)"); err == nil {
 		out = append(out, Event{
 			Name: "Configuration changes", Expr: expr, Title: "Engine configuration changed",
-			Text: "{{" + b.server() + "}}: {{num_gpu_blocks}} blocks of {{block_size}}, gpu_memory_utilization {{gpu_memory_utilization}}, prefix caching {{enable_prefix_caching}}",
-			Tags: []string{b.server()}, Colour: "blue",
+			Text: "{{" + b.serverLabel() + "}}: {{num_gpu_blocks}} blocks of {{block_size}}, " +
+				"gpu_memory_utilization {{gpu_memory_utilization}}, prefix caching {{enable_prefix_caching}}",
+			Tags: []string{b.serverLabel()}, Colour: "blue",
 		})
 	}
-	// vLLM does not export its version; where it runs on Kubernetes, the image
-	// tells it (kube-state-metrics).
-	image := dialect.Deployment{Dialects: b.levels[perServer].Dialects[:1], Matchers: append(slices.Clone(b.cfg.Deployment.Matchers), b.inPlace(b.vars)...)}
+	// vLLM does not export its version. On Kubernetes the image reveals it (kube-state-metrics).
+	image := dialect.Deployment{Dialects: b.levels[perServer].Dialects[:1],
+		Matchers: append(slices.Clone(b.cfg.Deployment.Matchers), b.placeMatchers(b.vars)...)}
 	images := `group by (cluster, namespace, image) (kube_pod_container_info{image=~".*(` + dialect.Images() + `).*"}`
 	if expr, err := image.PromQL(images + ") unless " + images + " offset 10m)"); err == nil {
 		out = append(out, Event{
-			Name: "Version changes", Expr: expr, Title: "New image", Text: "{{image}} in {{namespace}}", Tags: []string{"image"}, Colour: "blue",
+			Name: "Version changes", Expr: expr, Title: "New image", Text: "{{image}} in {{namespace}}",
+			Tags: []string{"image"}, Colour: "blue",
 		})
 	}
 	return out

@@ -7,10 +7,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 )
 
-// noSLO is why the panels of the error budget may be empty.
+// noSLO explains why the panels of the error budget may be empty.
 const noSLO = "no objectives are recorded: write slo.yaml, and load the rules of `sixty generate rules --slo slo.yaml`"
 
-// budgetAlerts are what the names of the alerts of package burnrate begin with.
+// budgetAlerts returns the first parts of the names of package burnrate's alerts.
 func (b *builder) budgetAlerts() []string {
 	names, _ := b.cfg.Deployment.Subjects(indicator.Model)
 	for i := range names {
@@ -19,15 +19,13 @@ func (b *builder) budgetAlerts() []string {
 	return names
 }
 
-// budgetRow returns the panels of the error budget, from the series that the
-// rules of package burnrate record.
+// budgetRow returns the panels of the error budget, from the series that package burnrate records.
 func budgetRow(period time.Duration) (row, error) {
 	levels, err := burnrate.Levels(period)
 	if err != nil {
 		return row{}, err
 	}
-	// The rules record the burn rate over the fastest page's window, and over the
-	// whole period.
+	// The rules record the burn rate over the window of the fastest page, and over the whole period.
 	fast, slow := levels[0], levels[len(levels)-1]
 	recorded := func(legend, name string) query {
 		return query{level: perObjective, legend: legend, shows: []string{"slo"}, expr: name}
@@ -60,10 +58,12 @@ func budgetRow(period time.Duration) (row, error) {
 				recorded(promDuration(period), burnrate.BurnRate(period)),
 			},
 		},
-		{id: 614, title: "Bad events", width: 12, unit: indicator.PerSecond, noData: noSLO, queries: []query{recorded("", burnrate.BadEvents)}},
+		{id: 614, title: "Bad events", width: 12, unit: indicator.PerSecond, noData: noSLO,
+			queries: []query{recorded("", burnrate.BadEvents)}},
 		{
-			id: 615, title: "Events", width: 12, unit: indicator.PerSecond, noData: noSLO, queries: []query{recorded("", burnrate.Events)},
-			doc: "The number behind the shares: one bad event among ten is ten per cent.",
+			id: 615, title: "Events", width: 12, unit: indicator.PerSecond, noData: noSLO,
+			queries: []query{recorded("", burnrate.Events)},
+			doc:     "The number behind the shares: one bad event among ten is ten per cent.",
 		},
 	}}, nil
 }

@@ -1,5 +1,5 @@
-// Package detect finds out what servers expose, so that rules and dashboards are made of
-// the names and the bucket edges that are there.
+// Package detect finds out which metrics and bucket edges servers expose, so that generated rules and dashboards use
+// names that exist.
 package detect
 
 import (
@@ -19,26 +19,26 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// Exposed is what servers expose.
+// Exposed describes the metrics of servers.
 type Exposed struct {
 	Dialects []dialect.Dialect
 	Models   []string
-	Edges    map[string][]float64 // of histogram buckets, by canonical family
+	Edges    map[string][]float64 // bucket edges of histograms, by canonical family
 }
 
-// A Deployment is what rules and dashboards are made for, with what is known of servers
-// that were looked at.
+// A Deployment is the deployment for which rules and dashboards are generated, with the facts that were read from its
+// servers.
 type Deployment struct {
 	dialect.Deployment
-	Edges  map[string][]float64 // of histogram buckets that all have, by canonical family
+	Edges  map[string][]float64 // bucket edges that all servers have, by canonical family
 	Models []string
 }
 
-// Resolve gives a deployment its dialects: those that are named, those of servers that were
-// looked at, vLLM's newest where neither is a server's, and that of GPU exporters.
+// Resolve sets the dialects of a deployment: the named ones, and the dialects of the servers that were read. If
+// neither include a model server, it adds vLLM's newest dialect. It always adds the dialect of GPU exporters.
 func Resolve(base dialect.Deployment, named []string, seen ...Exposed) (Deployment, error) {
 	d := Deployment{Deployment: base, Edges: map[string][]float64{}}
-	if !serves(named, seen) {
+	if !includesServer(named, seen) {
 		named = append([]string{"vllm-v1"}, named...)
 	}
 	for _, id := range named {
@@ -58,7 +58,7 @@ func Resolve(base dialect.Deployment, named []string, seen ...Exposed) (Deployme
 	for family, lists := range edges {
 		d.Edges[family] = burnrate.CommonEdges(lists...)
 	}
-	// Rules and panels of GPUs are those of dcgm-exporter, by its labels.
+	// Rules and panels of GPUs use the metrics and labels of dcgm-exporter.
 	d.Dialects = slices.DeleteFunc(d.Dialects, func(x dialect.Dialect) bool { return x.Engine == dialect.AMD })
 	if !slices.ContainsFunc(d.Dialects, func(x dialect.Dialect) bool { return x.Engine == dialect.DCGM }) {
 		dcgm, err := dialect.Named(string(dialect.DCGM))
@@ -71,15 +71,18 @@ func Resolve(base dialect.Deployment, named []string, seen ...Exposed) (Deployme
 	return d, nil
 }
 
-// serves reports whether a server is among what was named or looked at: a gateway, or a GPU
-// exporter, has one beside it.
-func serves(named []string, seen []Exposed) bool {
-	return slices.ContainsFunc(named, func(id string) bool { return id != string(dialect.Gateway) && id != string(dialect.DCGM) }) ||
-		slices.ContainsFunc(seen, func(s Exposed) bool { return slices.ContainsFunc(s.Dialects, dialect.Dialect.Serves) })
+// includesServer reports whether the named or detected dialects include a model server, beside gateways and GPU
+// exporters.
+func includesServer(named []string, seen []Exposed) bool {
+	return slices.ContainsFunc(named,
+		func(id string) bool { return id != string(dialect.Gateway) && id != string(dialect.DCGM) }) ||
+		slices.ContainsFunc(seen,
+			func(s Exposed) bool { return slices.ContainsFunc(s.Dialects, dialect.Dialect.Serves) })
 }
 
-// Read asks a Querier what servers exposed in the time before a moment.
-func Read(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, match []*labels.Matcher) (Exposed, error) {
+// Read returns the metrics that servers exposed during lookback before a time.
+func Read(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration,
+	match []*labels.Matcher) (Exposed, error) {
 	out := Exposed{Edges: map[string][]float64{}}
 	targets, _, err := diagnose.Discover(ctx, q, at, lookback, match, false)
 	if err != nil {
@@ -114,11 +117,13 @@ func Read(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Du
 	return out, nil
 }
 
-// bucketEdges returns the edges that all targets have of a histogram.
-func bucketEdges(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, name string, match []*labels.Matcher) ([]float64, error) {
+// bucketEdges returns the edges of a histogram that all targets have.
+func bucketEdges(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, name string,
+	match []*labels.Matcher) ([]float64, error) {
 	named := append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)}, match...)
 	by := strings.Join(append(slices.Clone(dialect.UsualInstance), "le"), ", ")
-	v, err := q.Query(ctx, fmt.Sprintf("group by (%s) (last_over_time(%s[%s]))", by, indicator.Selector("", named...), model.Duration(lookback)), at)
+	v, err := q.Query(ctx, fmt.Sprintf("group by (%s) (last_over_time(%s[%s]))", by, indicator.Selector("", named...),
+		model.Duration(lookback)), at)
 	if err != nil {
 		return nil, fmt.Errorf("bucket edges of %s: %w", name, err)
 	}

@@ -1,9 +1,8 @@
-// Package history reads the small hand-written metric histories that show a
-// pathology, come near it, or lack the data: what the tests of the catalogue
-// diagnose and what the unit tests of generated alert rules are made of.
+// Package history reads the small hand-written metric histories of the catalogue: cases that show a pathology, come
+// near it, or lack its data. The catalogue's tests diagnose them, and the unit tests of generated alert rules are
+// made from them.
 //
-// A file starts with comments that say why. Then come lines of these forms;
-// what is counted in scrapes begins with 0:
+// A file starts with comments that say why. Lines of these forms follow; scrapes are counted from 0:
 //
 //	every 1s for 120s            the interval and the length: 120 scrapes
 //	at 150s                      when the diagnosis is made; after the last scrape unless given
@@ -20,9 +19,8 @@
 //	restart 60 10                they fail likewise, and counters begin again with 0
 //	verdict: other-id            in a comment of fires.txt: another pathology leads, and why
 //
-// Several rate or hist lines of one series add up. The label instance, which is
-// a:8000 unless given, says which target exposes a series; down and restart
-// take it as a last word.
+// Several rate or hist lines of one series add up. The label instance, which is a:8000 unless given, names the target
+// of a series; down and restart take it as a last word.
 package history
 
 import (
@@ -47,15 +45,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
-// usual are the healthy server and the healthy gateway that cases begin with; $ in them is the
-// number of scrapes after the first.
+// usual holds the healthy server and the healthy gateway with which cases begin. $ in them stands for the number of
+// scrapes after the first.
 //
 //go:embed healthy.txt gateway.txt
 var usual embed.FS
 
-// boundsOf returns the upper bounds of a family's buckets, of a server with
-// max_model_len 32768.
-func boundsOf(family string) []float64 {
+// bucketBounds returns the upper bounds of a family's buckets on a server with max_model_len 32768.
+func bucketBounds(family string) []float64 {
 	if strings.HasSuffix(family, "_tokens") {
 		return vllm.LengthBounds(32768)
 	}
@@ -68,27 +65,27 @@ func boundsOf(family string) []float64 {
 // Start is the time of the first scrape.
 var Start = time.Unix(1_795_000_000, 0).UTC()
 
-// UsualInstance is the target of series that name none.
+// UsualInstance is the target of series without the label instance.
 const UsualInstance = "a:8000"
 
 const maxScrapes = 10_000
 
-// A Series is one value for each scrape, NaN where it is missing.
+// A Series has one value for each scrape, NaN if it is missing.
 type Series struct {
 	Instance string
 	Labels   labels.Labels // without instance
 	Values   []float64
 }
 
-// key tells series and histograms of all targets apart.
+// key identifies a series or a histogram among all targets.
 func (s Series) key() string { return s.Instance + s.Labels.String() }
 
-// A group is what one line of a file declares: a series, or all series of a histogram.
+// A group holds the series of one line of a file: one series, or all series of a histogram.
 type group []Series
 
 func (g group) family() string {
 	name := g[0].Labels.Get(labels.MetricName)
-	if len(g) > 1 { // a histogram's begin with its sum
+	if len(g) > 1 { // the first series of a histogram is its sum
 		return strings.TrimSuffix(name, "_sum")
 	}
 	return name
@@ -100,13 +97,13 @@ type outage struct {
 	restart        bool
 }
 
-// A Case is a case file, read.
+// A Case is a parsed case file.
 type Case struct {
 	Every   time.Duration // between two scrapes
 	Scrapes int
-	At      time.Duration // of the diagnosis, from the first scrape; 0: the last one
-	Verdict string        // the pathology that leads, where it is another one
-	Promise slo.Objective // zero where nothing is promised
+	At      time.Duration // time of the diagnosis after the first scrape; 0 for the last scrape
+	Verdict string        // the leading pathology, if it is not the case's own
+	Promise slo.Objective // the zero value without objectives
 
 	files   fs.FS
 	groups  map[string]group // by Series.key
@@ -129,18 +126,18 @@ func Open(files fs.FS, name string) (*Case, error) {
 	return c, nil
 }
 
-// Parse reads a case; files holds those that it is like.
+// Parse parses a case. files holds the files that it may be like.
 func Parse(files fs.FS, text string) (*Case, error) {
 	c := &Case{files: files, groups: map[string]group{}}
 	return c, c.Add(text)
 }
 
-// Add adds lines to the Case: what they declare replaces what is there already.
+// Add adds lines to the case. Their series replace earlier ones.
 func (c *Case) Add(lines ...string) error {
 	own, n := map[string]group{}, 0
 	for line := range strings.Lines(strings.Join(lines, "\n")) {
 		n++
-		if err := c.line(strings.TrimSpace(line), own); err != nil {
+		if err := c.parseLine(strings.TrimSpace(line), own); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
 	}
@@ -148,7 +145,7 @@ func (c *Case) Add(lines ...string) error {
 	return nil
 }
 
-func (c *Case) line(line string, own map[string]group) error {
+func (c *Case) parseLine(line string, own map[string]group) error {
 	words := strings.Fields(line)
 	switch {
 	case len(words) == 0:
@@ -159,7 +156,7 @@ func (c *Case) line(line string, own map[string]group) error {
 		}
 		return nil
 	case words[0] == "every":
-		return c.header(words)
+		return c.parseHeader(words)
 	case c.Scrapes == 0 && !strings.HasPrefix(line, "like "):
 		return fmt.Errorf("%q before the line that says every", line)
 	}
@@ -173,14 +170,14 @@ func (c *Case) line(line string, own map[string]group) error {
 	case "without":
 		return c.parseWithout(words[1:])
 	case "down", "restart":
-		return c.outage(words)
+		return c.parseOutage(words)
 	case "rate", "hist":
-		return c.growth(words, own)
+		return c.parseGrowth(words, own)
 	}
 	return c.parseSeries(line, own)
 }
 
-func (c *Case) header(words []string) (err error) {
+func (c *Case) parseHeader(words []string) (err error) {
 	if len(words) != 4 || words[2] != "for" {
 		return errors.New("want: every INTERVAL for LENGTH")
 	}
@@ -237,7 +234,7 @@ func (c *Case) parseWithout(words []string) error {
 	return nil
 }
 
-func (c *Case) outage(words []string) error {
+func (c *Case) parseOutage(words []string) error {
 	o := outage{instance: UsualInstance, restart: words[0] == "restart"}
 	if len(words) > 3 {
 		o.instance = words[3]
@@ -264,13 +261,13 @@ func (c *Case) parseSeries(line string, own map[string]group) error {
 			values[i] = s.Value
 		}
 	}
-	one := located(lset, values)
+	one := newSeries(lset, values)
 	own[one.key()] = group{one}
 	return nil
 }
 
-// growth reads a rate or a hist line.
-func (c *Case) growth(words []string, own map[string]group) error {
+// parseGrowth parses a rate or a hist line.
+func (c *Case) parseGrowth(words []string, own map[string]group) error {
 	if len(words) < 3 {
 		return fmt.Errorf("%s wants a series and numbers", words[0])
 	}
@@ -289,11 +286,11 @@ func (c *Case) growth(words []string, own map[string]group) error {
 		}
 		args[k] = v
 	}
-	rates, err := c.schedule(args["rate"])
+	rates, err := c.parseSchedule(args["rate"])
 	if err != nil {
 		return err
 	}
-	means, err := c.schedule(args["mean"])
+	means, err := c.parseSchedule(args["mean"])
 	if err != nil {
 		return err
 	}
@@ -301,10 +298,10 @@ func (c *Case) growth(words []string, own map[string]group) error {
 	if err != nil {
 		return err
 	}
-	g := group{located(lset, c.accumulate(rates, func(int) float64 { return 1 }))}
+	g := group{newSeries(lset, c.accumulateRates(rates, func(int) float64 { return 1 }))}
 	key := g[0].key()
 	if words[0] == "hist" {
-		g = c.histogram(lset, rates, means, sigma)
+		g = c.newHistogram(lset, rates, means, sigma)
 	}
 	for i, s := range own[key] {
 		for k := range s.Values {
@@ -315,8 +312,8 @@ func (c *Case) growth(words []string, own map[string]group) error {
 	return nil
 }
 
-// schedule reads 2x60,8: 2 for sixty scrapes, then 8 until the end.
-func (c *Case) schedule(text string) (out []float64, err error) {
+// parseSchedule parses 2x60,8: the value 2 for sixty scrapes, then 8 until the end.
+func (c *Case) parseSchedule(text string) (out []float64, err error) {
 	for _, part := range strings.Split(text, ",") {
 		v, times, repeated := strings.Cut(part, "x")
 		value, err := strconv.ParseFloat(v, 64)
@@ -335,8 +332,8 @@ func (c *Case) schedule(text string) (out []float64, err error) {
 	return out, nil
 }
 
-// accumulate returns a counter that grows by rates, each times its factor, per second.
-func (c *Case) accumulate(rates []float64, factor func(scrape int) float64) []float64 {
+// accumulateRates returns a counter that grows by rates, each multiplied by its factor, per second.
+func (c *Case) accumulateRates(rates []float64, factor func(scrape int) float64) []float64 {
 	out := make([]float64, len(rates))
 	for i := 1; i < len(rates); i++ {
 		out[i] = out[i-1] + rates[i]*factor(i)*c.Every.Seconds()
@@ -344,31 +341,31 @@ func (c *Case) accumulate(rates []float64, factor func(scrape int) float64) []fl
 	return out
 }
 
-func (c *Case) histogram(lset labels.Labels, rates, means []float64, sigma float64) group {
+func (c *Case) newHistogram(lset labels.Labels, rates, means []float64, sigma float64) group {
 	name := lset.Get(labels.MetricName)
 	part := func(suffix, le string, factor func(int) float64) Series {
 		b := labels.NewBuilder(lset).Set(labels.MetricName, name+suffix).Set(labels.BucketLabel, le)
-		return located(b.Labels(), c.accumulate(rates, factor))
+		return newSeries(b.Labels(), c.accumulateRates(rates, factor))
 	}
 	all := func(int) float64 { return 1 }
 	out := group{part("_sum", "", func(i int) float64 { return means[i] }), part("_count", "", all)}
-	for _, bound := range boundsOf(name) {
+	for _, bound := range bucketBounds(name) {
 		le := strconv.FormatFloat(bound, 'f', -1, 64)
 		if !strings.Contains(le, ".") {
 			le += ".0" // as Python prints it
 		}
-		out = append(out, part("_bucket", le, func(i int) float64 { return lognormal(bound, means[i], sigma) }))
+		out = append(out, part("_bucket", le, func(i int) float64 { return lognormalShare(bound, means[i], sigma) }))
 	}
 	return append(out, part("_bucket", "+Inf", all))
 }
 
-// lognormal returns the share of observations up to x.
-func lognormal(x, mean, sigma float64) float64 {
+// lognormalShare returns the share of observations up to x.
+func lognormalShare(x, mean, sigma float64) float64 {
 	mu := math.Log(mean) - sigma*sigma/2
 	return 0.5 * math.Erfc(-(math.Log(x)-mu)/(sigma*math.Sqrt2))
 }
 
-func located(lset labels.Labels, values []float64) Series {
+func newSeries(lset labels.Labels, values []float64) Series {
 	instance := lset.Get("instance")
 	if instance == "" {
 		instance = UsualInstance
@@ -376,7 +373,7 @@ func located(lset labels.Labels, values []float64) Series {
 	return Series{instance, labels.NewBuilder(lset).Del("instance").Labels(), values}
 }
 
-// Series returns all series, by instance; counters begin again where their server restarts.
+// Series returns all series by instance. Counters of a server begin again after its restart.
 func (c *Case) Series() map[string][]Series {
 	out := map[string][]Series{}
 	for _, k := range slices.Sorted(maps.Keys(c.groups)) {
@@ -408,8 +405,8 @@ func (c *Case) Down(instance string, scrape int) bool {
 	})
 }
 
-// ScrapeDuration is how long a scrape took: 10 ms, or one where it was refused, unless the case has
-// scrape_duration_seconds.
+// ScrapeDuration returns how long a scrape took: the value of scrape_duration_seconds or, by default, 10 ms, and 1 ms
+// if the connection was refused.
 func (c *Case) ScrapeDuration(instance string, scrape int) time.Duration {
 	for _, g := range c.groups {
 		for _, s := range g {
@@ -424,30 +421,31 @@ func (c *Case) ScrapeDuration(instance string, scrape int) time.Duration {
 	return 10 * time.Millisecond
 }
 
-// scrapeTook is the one series of a case that is on no page: whoever scrapes writes it.
+// scrapeTook is the one series that is on no page: the scraper itself records it.
 const scrapeTook = "scrape_duration_seconds"
 
-// Counter reports whether a series is a counter, by its name. NVIDIA's end in capitals.
+// Counter reports whether a series is a counter, by the end of its name. Names of NVIDIA's counters end in capitals.
 func Counter(name string) bool {
-	return slices.ContainsFunc([]string{"_total", "_sum", "_count", "_bucket", "_TOTAL", "_COUNTER"}, func(suffix string) bool { return strings.HasSuffix(name, suffix) })
+	return slices.ContainsFunc([]string{"_total", "_sum", "_count", "_bucket", "_TOTAL", "_COUNTER"},
+		func(suffix string) bool { return strings.HasSuffix(name, suffix) })
 }
 
-// Stretch returns the same history told slower: a scrape every interval, and
-// each of the case's scrapes repeated. Rates stay what they were, and outages
-// that end stay as long.
+// Stretch slows a history down: it repeats each scrape and sets another interval. Rates stay the same, and outages
+// that end keep their length.
 func (c *Case) Stretch(interval time.Duration, times int) *Case {
-	repeats := c.repeats(interval, times)
-	at := make([]int, len(repeats)+1) // where a scrape went to
+	repeats := c.countRepeats(interval, times)
+	at := make([]int, len(repeats)+1) // new index of each scrape
 	for i, n := range repeats {
 		at[i+1] = at[i] + n
 	}
-	out := &Case{Every: interval, Scrapes: at[len(repeats)], Verdict: c.Verdict, Promise: c.Promise, groups: map[string]group{}}
+	out := &Case{Every: interval, Scrapes: at[len(repeats)], Verdict: c.Verdict, Promise: c.Promise,
+		groups: map[string]group{}}
 	if c.At > 0 {
 		out.At = time.Duration(out.Scrapes-1)*interval + c.At - time.Duration(c.Scrapes-1)*c.Every
 	}
 	for k, g := range c.groups {
 		for _, s := range g {
-			s.Values = stretch(s, repeats, interval.Seconds()/c.Every.Seconds())
+			s.Values = stretchValues(s, repeats, interval.Seconds()/c.Every.Seconds())
 			out.groups[k] = append(out.groups[k], s)
 		}
 	}
@@ -458,8 +456,8 @@ func (c *Case) Stretch(interval time.Duration, times int) *Case {
 	return out
 }
 
-// repeats says how often each scrape is told.
-func (c *Case) repeats(interval time.Duration, times int) []int {
+// countRepeats returns how often each scrape is repeated.
+func (c *Case) countRepeats(interval time.Duration, times int) []int {
 	out := slices.Repeat([]int{times}, c.Scrapes)
 	for _, o := range c.outages {
 		if o.first+o.scrapes >= c.Scrapes {
@@ -472,8 +470,8 @@ func (c *Case) repeats(interval time.Duration, times int) []int {
 	return out
 }
 
-// stretch repeats every sample of a gauge and every increment of a counter.
-func stretch(s Series, repeats []int, slower float64) []float64 {
+// stretchValues repeats every sample of a gauge and every increment of a counter.
+func stretchValues(s Series, repeats []int, slower float64) []float64 {
 	counter := Counter(s.Labels.Get(labels.MetricName))
 	var out []float64
 	last := math.NaN()

@@ -1,6 +1,5 @@
-// Package pack puts together what is generated for one deployment: rule files with what
-// belongs to them, dashboards, runbooks, and all of them at once. The packages beside it
-// render each of them.
+// Package pack combines the generated files for one deployment: rules with their Alertmanager files and tests,
+// dashboards, runbooks, scrape configuration, and all of these at once. The packages beside it render each kind.
 package pack
 
 import (
@@ -26,27 +25,27 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 )
 
-// Config says what the rules are, and in which form they are written.
+// Config selects the rules and their output format.
 type Config struct {
 	generate.RulesConfig
-	Period time.Duration        // of an error budget; 0: as Objectives say, or the usual one
-	Edges  map[string][]float64 // of buckets, by canonical family; of the servers that were looked at
+	Period time.Duration        // the period of an error budget; 0 for Objectives' own, or the default
+	Edges  map[string][]float64 // bucket edges of the servers that were read, by canonical family
 
 	Format          generate.Format
-	Name, Namespace string // of the object
+	Name, Namespace string // metadata of the Kubernetes object
 	ObjectLabels    map[string]string
-	MaxRules        int   // of a group, 0 for any number
-	Beside          bool  // what belongs to the rules in other systems: Alertmanager, kubectl
-	Cases           fs.FS // where not nil: the histories that promtool unit tests are made of
+	MaxRules        int   // rules in a group, 0 for any number
+	Beside          bool  // also render the files for Alertmanager and kubectl
+	Cases           fs.FS // case files for unit tests of promtool; nil for no tests
 }
 
-// Choose leaves the pathologies and the alerts on what is not there that are asked for, by
-// id, and of what a gateway sees where the deployment has one. Objectives are chosen by
-// their file.
+// Choose selects pathologies and alerts on missing servers by id. It drops pathologies at gateways if the deployment
+// has no gateway. Objectives are selected by their file.
 func (c *Config) Choose(only, skip []string) error {
 	c.Absences = generate.Absences()
 	for _, id := range skip {
-		if !slices.Contains(c.Absences, id) && !slices.ContainsFunc(c.Pathologies, func(p *catalog.Pathology) bool { return p.ID == id }) {
+		if !slices.Contains(c.Absences, id) &&
+			!slices.ContainsFunc(c.Pathologies, func(p *catalog.Pathology) bool { return p.ID == id }) {
 			return hint.With(fmt.Errorf("--skip: there is no pathology %q", id), "sixty explain lists them")
 		}
 	}
@@ -55,16 +54,17 @@ func (c *Config) Choose(only, skip []string) error {
 	}
 	c.Absences = slices.DeleteFunc(c.Absences, func(id string) bool { return slices.Contains(skip, id) })
 	c.Pathologies = slices.DeleteFunc(slices.Clone(c.Pathologies), func(p *catalog.Pathology) bool {
-		return !generate.AppliesTo(&c.Deployment, p) || slices.Contains(skip, p.ID) || len(only) > 0 && !slices.Contains(only, p.ID)
+		return !generate.AppliesTo(&c.Deployment, p) || slices.Contains(skip, p.ID) ||
+			len(only) > 0 && !slices.Contains(only, p.ID)
 	})
 	if len(c.Pathologies)+len(c.Absences) == 0 && c.Objectives == nil {
-		return hint.With(errors.New("--only and --skip leave nothing"), "what a gateway sees needs one: --dialect vllm-v1,gateway")
+		return hint.With(errors.New("--only and --skip leave nothing"),
+			"what a gateway sees needs one: --dialect vllm-v1,gateway")
 	}
 	return nil
 }
 
-// CheckModels refuses objectives for models that nobody serves, where it is known what is
-// served.
+// CheckModels refuses objectives for models that no server serves, if the served models are known.
 func CheckModels(objectives *slo.File, models []string) error {
 	if objectives == nil || len(models) == 0 {
 		return nil
@@ -79,13 +79,12 @@ func CheckModels(objectives *slo.File, models []string) error {
 	return nil
 }
 
-// Rules renders the rules with what belongs to them, and says what a user should know of
-// them.
+// Rules renders the rules and the files that belong to them. The notes are caveats for the user.
 func Rules(c Config) (files []generate.File, rules *generate.Rules, notes []string, err error) {
 	if rules, err = generate.NewRules(c.RulesConfig); err != nil {
 		return nil, nil, nil, err
 	}
-	budgets, err := burnRates(&c)
+	budgets, err := renderBurnRates(&c)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -96,20 +95,21 @@ func Rules(c Config) (files []generate.File, rules *generate.Rules, notes []stri
 	}
 	sets = generate.Split(sets, c.MaxRules)
 	if n := len(generate.Groups(sets)); c.Format == generate.Mimir && n > generate.MaxGroups {
-		notes = append(notes, fmt.Sprintf("%d groups of rules: Mimir allows a tenant %d unless -ruler.max-rule-groups-per-tenant says otherwise", n, generate.MaxGroups))
+		notes = append(notes, fmt.Sprintf("%d groups of rules: Mimir allows a tenant %d unless "+
+			"-ruler.max-rule-groups-per-tenant says otherwise", n, generate.MaxGroups))
 	}
 	if files, err = generate.Objects(sets, c.Format, c.Name, c.Namespace, c.ObjectLabels); err != nil {
 		return nil, nil, notes, fmt.Errorf("--output: %w", err)
 	}
 	if c.Beside {
-		more, err := alertmanagerFiles(&c, files)
+		more, err := renderAlertmanagerFiles(&c, files)
 		if err != nil {
 			return nil, nil, notes, err
 		}
 		files = append(files, more...)
 	}
 	if c.Cases != nil {
-		tests, said, err := unitTests(&c, rules, budgets)
+		tests, said, err := renderUnitTests(&c, rules, budgets)
 		if err != nil {
 			return nil, nil, notes, err
 		}
@@ -118,8 +118,8 @@ func Rules(c Config) (files []generate.File, rules *generate.Rules, notes []stri
 	return files, rules, notes, nil
 }
 
-// alertmanagerFiles renders what belongs to rules in Alertmanager, and how kubectl finds the objects.
-func alertmanagerFiles(c *Config, objects []generate.File) ([]generate.File, error) {
+// renderAlertmanagerFiles renders the files for Alertmanager, and the kustomization for kubectl.
+func renderAlertmanagerFiles(c *Config, objects []generate.File) ([]generate.File, error) {
 	var files []generate.File
 	for name, render := range map[string]func(generate.RulesConfig) ([]byte, error){
 		"alertmanager/inhibit.yaml": generate.Inhibitions, "alertmanager/route.yaml": generate.Routing,
@@ -141,11 +141,11 @@ func alertmanagerFiles(c *Config, objects []generate.File) ([]generate.File, err
 	return files, nil
 }
 
-// sloRunbook is what to do when an error budget burns.
+// sloRunbook is the runbook for an error budget that burns.
 const sloRunbook = catalog.Documentation + "slo.md#when-an-error-budget-burns"
 
-// burnRates renders the objectives as burn-rate alerts.
-func burnRates(c *Config) (burnrate.Rules, error) {
+// renderBurnRates renders the objectives as burn-rate alerts.
+func renderBurnRates(c *Config) (burnrate.Rules, error) {
 	if c.Objectives == nil {
 		return burnrate.Rules{}, nil
 	}
@@ -153,7 +153,8 @@ func burnRates(c *Config) (burnrate.Rules, error) {
 		Objectives: c.Objectives.Objectives, Period: c.Period,
 		By: c.Deployment.Model, Instance: c.Deployment.Instance, Matchers: c.Deployment.Matchers,
 		Labels: c.Labels, Edges: c.Edges, Runbook: sloRunbook,
-		Interval: min(time.Minute, max(c.Interval, 30*time.Second)), Fast: max(burnrate.DefaultFast, generate.MinWindow(c.Interval)),
+		Interval:    min(time.Minute, max(c.Interval, 30*time.Second)),
+		Fast:        max(burnrate.DefaultFast, generate.MinWindow(c.Interval)),
 		Annotations: map[string]string{"dashboard_url": strings.TrimSuffix(c.DashboardURL, "/") + grafana.BudgetPath},
 		Severities:  c.Severities, KeepFiringFor: c.KeepFiringFor, Causes: generate.AnyOf(&c.Deployment, c.Pathologies),
 	}
@@ -164,21 +165,23 @@ func burnRates(c *Config) (burnrate.Rules, error) {
 	}
 	prefixes, parts := c.Deployment.Subjects(indicator.Model)
 	for i, prefix := range prefixes {
-		of := burnrate.Subject{Prefix: prefix}
+		subject := burnrate.Subject{Prefix: prefix}
 		if len(prefixes) > 1 {
 			var err error
-			if of.Served, err = generate.Served(&parts[i], c.Deployment.Model); err != nil {
+			if subject.Served, err = generate.Served(&parts[i], c.Deployment.Model); err != nil {
 				return burnrate.Rules{}, err
 			}
 		}
-		b.Subjects = append(b.Subjects, of)
+		b.Subjects = append(b.Subjects, subject)
 	}
 	return burnrate.Groups(b)
 }
 
-// unitTests renders the cases as unit tests. promtool
-// reads no objects: beside those the tests have a copy of the rules.
-func unitTests(c *Config, rules *generate.Rules, budgets burnrate.Rules) (files []generate.File, notes []string, err error) {
+// renderUnitTests renders the case files as unit tests. promtool cannot read Kubernetes objects, so the tests of such
+// formats come with a plain copy of the rules.
+func renderUnitTests(
+	c *Config, rules *generate.Rules, budgets burnrate.Rules,
+) (files []generate.File, notes []string, err error) {
 	path := "../rules.yaml"
 	if c.Format != generate.Plain {
 		path = "rules.yaml"
@@ -189,7 +192,7 @@ func unitTests(c *Config, rules *generate.Rules, budgets burnrate.Rules) (files 
 		files = append(files, generate.File{Path: path, Content: content})
 	}
 	tests, notes, err := generate.RuleTests(c.RulesConfig, c.Cases, []string{path})
-	return inDir("tests", append(files, tests...)), notes, err
+	return moveToDir("tests", append(files, tests...)), notes, err
 }
 
 // Dashboards renders dashboards for grafana or perses.
@@ -203,7 +206,7 @@ func Dashboards(c dashboard.Config, format string) ([]generate.File, error) {
 	return nil, fmt.Errorf("--output: unknown format %q: want grafana or perses", format)
 }
 
-// Runbooks renders the runbooks. Rules may be nil: they are made then.
+// Runbooks renders the runbooks. If rules is nil, it renders them first.
 func Runbooks(c generate.RulesConfig, rules *generate.Rules) (files []generate.File, err error) {
 	if rules == nil {
 		if rules, err = generate.NewRules(c); err != nil {
@@ -218,14 +221,15 @@ func Runbooks(c generate.RulesConfig, rules *generate.Rules) (files []generate.F
 	return runbookpage.Markdown(page)
 }
 
-// Everything renders all that can be generated for one deployment.
+// Everything renders all kinds of files for one deployment.
 func Everything(c Config) (files []generate.File, notes []string, err error) {
 	ruleFiles, rules, notes, err := Rules(c)
 	if err != nil {
 		return nil, notes, err
 	}
-	files = inDir("rules", ruleFiles)
-	layout := dashboard.Config{Deployment: c.Deployment, Pathologies: c.Pathologies, Runbooks: c.Runbooks, Limit: c.Limit}
+	files = moveToDir("rules", ruleFiles)
+	layout := dashboard.Config{Deployment: c.Deployment, Pathologies: c.Pathologies, Runbooks: c.Runbooks,
+		Limit: c.Limit}
 	if c.Objectives != nil {
 		layout.Period = cmp.Or(c.Period, burnrate.DefaultPeriod)
 	}
@@ -239,7 +243,8 @@ func Everything(c Config) (files []generate.File, notes []string, err error) {
 			return grafana.Provisioning(grafana.Provision{ScrapeInterval: "5s"})
 		}},
 		{"scrape", func() ([]generate.File, error) {
-			return scrapeconfig.Generate(scrapeconfig.Config{Format: scrapeconfig.Prometheus, Targets: []string{"localhost:8000"}})
+			return scrapeconfig.Generate(scrapeconfig.Config{Format: scrapeconfig.Prometheus,
+				Targets: []string{"localhost:8000"}})
 		}},
 		{"runbooks/markdown", func() ([]generate.File, error) { return Runbooks(c.RulesConfig, rules) }},
 	} {
@@ -247,12 +252,12 @@ func Everything(c Config) (files []generate.File, notes []string, err error) {
 		if err != nil {
 			return nil, notes, fmt.Errorf("%s: %w", part.dir, err)
 		}
-		files = append(files, inDir(part.dir, rendered)...)
+		files = append(files, moveToDir(part.dir, rendered)...)
 	}
 	return files, notes, nil
 }
 
-// Stream makes the documents of one stream of several files, as kubectl reads them.
+// Stream joins several files into one YAML stream, as kubectl reads it.
 func Stream(files []generate.File) []generate.File {
 	if len(files) < 2 {
 		return files
@@ -264,7 +269,7 @@ func Stream(files []generate.File) []generate.File {
 	return []generate.File{{Path: "rules.yaml", Content: all}}
 }
 
-// Baselines writes what was measured, a file for each model.
+// Baselines writes measured baselines, one file for each model.
 func Baselines(measured []*baseline.File) (files []generate.File, err error) {
 	for _, b := range measured {
 		content, err := b.Marshal()
@@ -282,8 +287,8 @@ func Baselines(measured []*baseline.File) (files []generate.File, err error) {
 	return files, nil
 }
 
-// inDir puts files in a directory.
-func inDir(dir string, files []generate.File) []generate.File {
+// moveToDir puts files in a directory.
+func moveToDir(dir string, files []generate.File) []generate.File {
 	out := slices.Clone(files)
 	for i := range out {
 		out[i].Path = dir + "/" + out[i].Path

@@ -1,5 +1,5 @@
-// Package replaytest tells hand-written histories in tests: as the pages of a server, and to alert
-// rules, in Prometheus' own rule engine.
+// Package replaytest replays hand-written histories in tests: as pages of a server, and to alert rules in Prometheus'
+// own rule engine.
 package replaytest
 
 import (
@@ -20,10 +20,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
 
-// answered is on every page: a target of which an alert reads no series is up all the same.
+// answered is a metric on every page. A target is up even if an alert reads none of its series.
 const answered = "# TYPE answered gauge\nanswered 1\n"
 
-// CheckCase plays a case to rules, and says whether the alert does what the case says.
+// CheckCase evaluates rules over a case, and reports whether the alert behaves as the case expects.
 func CheckCase(ctx context.Context, groups []rulefmt.RuleGroup, t generate.RuleCase) (bool, error) {
 	store, err := embedded.Open(embedded.Config{})
 	if err != nil {
@@ -37,7 +37,7 @@ func CheckCase(ctx context.Context, groups []rulefmt.RuleGroup, t generate.RuleC
 	pages := map[string]*Pages{}
 	for instance, series := range t.Series {
 		pages[instance] = NewPages(slices.DeleteFunc(slices.Clone(series), func(s history.Series) bool {
-			return !reads(groups, s.Labels.Get(labels.MetricName))
+			return !readsMetric(groups, s.Labels.Get(labels.MetricName))
 		}))
 	}
 	ever, last := false, false
@@ -49,7 +49,8 @@ func CheckCase(ctx context.Context, groups []rulefmt.RuleGroup, t generate.RuleC
 			if t.Case.Down(instance, i) {
 				err = store.AppendFailureAfter(target, at, t.Case.ScrapeDuration(instance, i))
 			} else {
-				_, err = store.Append(target, at, append([]byte(answered), page.At(i)...), "", t.Case.ScrapeDuration(instance, i))
+				_, err = store.Append(target, at, append([]byte(answered), page.At(i)...), "",
+					t.Case.ScrapeDuration(instance, i))
 			}
 			if err != nil {
 				return false, err
@@ -69,18 +70,19 @@ func CheckCase(ctx context.Context, groups []rulefmt.RuleGroup, t generate.RuleC
 	return !t.Fires && !last, nil
 }
 
-// reads reports whether a rule of some groups speaks of a metric.
-func reads(groups []rulefmt.RuleGroup, metric string) bool {
+// readsMetric reports whether a rule reads a metric.
+func readsMetric(groups []rulefmt.RuleGroup, metric string) bool {
 	return slices.ContainsFunc(groups, func(g rulefmt.RuleGroup) bool {
 		return slices.ContainsFunc(g.Rules, func(r rulefmt.Rule) bool { return strings.Contains(r.Expr, metric) })
 	})
 }
 
-// GroupsBehind leaves of the groups an alert and what it reads.
+// GroupsBehind reduces groups to an alert and the rules that it reads, directly or indirectly.
 func GroupsBehind(groups []rulefmt.RuleGroup, alert string) []rulefmt.RuleGroup {
 	want, texts := map[string]bool{}, []string{}
 	keep := func(r rulefmt.Rule) bool {
-		return r.Alert == alert || r.Record != "" && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, r.Record) })
+		return r.Alert == alert || r.Record != "" &&
+			slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, r.Record) })
 	}
 	for grown := true; grown; {
 		grown = false
@@ -101,10 +103,10 @@ func GroupsBehind(groups []rulefmt.RuleGroup, alert string) []rulefmt.RuleGroup 
 	return out
 }
 
-// Pages are the scrapes of a target's series in Prometheus' text format.
+// Pages hold the scrapes of a target in Prometheus' text format.
 type Pages struct {
-	families []string          // in the order of their names
-	types    map[string][]byte // lines of families
+	families []string          // in alphabetical order
+	types    map[string][]byte // TYPE lines by family
 	lines    map[string][]line
 }
 
@@ -114,7 +116,7 @@ type line struct {
 	values []float64
 }
 
-// NewPages lays series out.
+// NewPages arranges series as pages.
 func NewPages(all []history.Series) *Pages {
 	histograms := map[string]bool{}
 	for _, s := range all {
@@ -140,15 +142,15 @@ func NewPages(all []history.Series) *Pages {
 	return p
 }
 
-// At prints one scrape.
+// At returns the page of one scrape.
 func (p *Pages) At(scrape int) []byte {
 	var b []byte
 	for _, family := range p.families {
-		said := false
+		typed := false
 		for _, l := range p.lines[family] {
 			if v := l.values[scrape]; !math.IsNaN(v) {
-				if !said {
-					b, said = append(b, p.types[family]...), true
+				if !typed {
+					b, typed = append(b, p.types[family]...), true
 				}
 				b = append(strconv.AppendFloat(append(b, l.begin...), v, 'g', -1, 64), '\n')
 			}

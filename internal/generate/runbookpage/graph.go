@@ -6,32 +6,30 @@ import (
 	"strings"
 )
 
-// A graph is what explains what: pathologies by their ids, and arrows from causes to symptoms,
-// without circles.
+// A graph holds pathologies by id, and edges from causes to symptoms. It has no cycles.
 type graph struct {
 	ids   []string
 	edges [][2]string
 }
 
-func (g *graph) connect(from, to string) { g.edges = append(g.edges, [2]string{from, to}) }
+func (g *graph) addEdge(from, to string) { g.edges = append(g.edges, [2]string{from, to}) }
 
-// reaches reports whether a path leads from one node to another, over at least
-// one edge other than the one left out.
-func (g *graph) reaches(from, to string, without [2]string) bool {
+// hasOtherPath reports whether a path leads from one node to another that does not use the edge without.
+func (g *graph) hasOtherPath(from, to string, without [2]string) bool {
 	return slices.ContainsFunc(g.edges, func(e [2]string) bool {
-		return e[0] == from && e != without && (e[1] == to || g.reaches(e[1], to, without))
+		return e[0] == from && e != without && (e[1] == to || g.hasOtherPath(e[1], to, without))
 	})
 }
 
-// reduce drops the edges that a longer path implies.
-func (g *graph) reduce() {
-	g.edges = slices.DeleteFunc(slices.Clone(g.edges), func(e [2]string) bool { return g.reaches(e[0], e[1], e) })
+// dropImplied drops the edges that a longer path implies.
+func (g *graph) dropImplied() {
+	g.edges = slices.DeleteFunc(slices.Clone(g.edges), func(e [2]string) bool { return g.hasOtherPath(e[0], e[1], e) })
 }
 
-// mermaid returns the graph as a block of Mermaid in Markdown, its arrows from left to right
-// ("LR") or from top to bottom ("TB"). Nodes are named by their ids, so that one that is added
-// changes no line of another; the one that a page is about stands out, unless that is "".
-func (g *graph) mermaid(direction, self string, titles map[string]string) string {
+// renderMermaid returns the graph as a Mermaid block. Edges run from left to right ("LR") or from top to bottom ("TB").
+// Nodes are named by their ids, so that a new node changes no other line. The node self, unless it is "", is
+// highlighted.
+func (g *graph) renderMermaid(direction, self string, titles map[string]string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n```mermaid\nflowchart %s\n", direction)
 	name := func(id string) string { return strings.ReplaceAll(id, "-", "_") }

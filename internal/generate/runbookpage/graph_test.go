@@ -10,9 +10,9 @@ import (
 func TestReduceDropsWhatALongerPathImplies(t *testing.T) {
 	g := &graph{ids: []string{"a", "b", "c", "d"}}
 	for _, e := range [][2]string{{"a", "b"}, {"b", "d"}, {"a", "c"}, {"c", "d"}, {"a", "d"}} {
-		g.connect(e[0], e[1])
+		g.addEdge(e[0], e[1])
 	}
-	g.reduce()
+	g.dropImplied()
 	if diff := cmp.Diff([][2]string{{"a", "b"}, {"b", "d"}, {"a", "c"}, {"c", "d"}}, g.edges); diff != "" {
 		t.Error(diff)
 	}
@@ -20,7 +20,7 @@ func TestReduceDropsWhatALongerPathImplies(t *testing.T) {
 
 func TestMermaidEscapesLabels(t *testing.T) {
 	g := &graph{ids: []string{"say-x"}}
-	if got := g.mermaid("LR", "", map[string]string{"say-x": "say \"x\"\nthen"}); !strings.Contains(got, `say_x["say #quot;x#quot; then"]`) {
+	if got := g.renderMermaid("LR", "", map[string]string{"say-x": "say \"x\"\nthen"}); !strings.Contains(got, `say_x["say #quot;x#quot; then"]`) {
 		t.Error(got)
 	}
 }

@@ -8,18 +8,18 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// A page is a runbook page while it is written, in Markdown.
+// A page is a Markdown page that is being written.
 type page struct{ strings.Builder }
 
 func (p *page) printf(format string, args ...any) { fmt.Fprintf(p, format, args...) }
 
-// section writes a heading and the text below it.
-func (p *page) section(heading, text string) {
+// writeSection writes a heading and the text below it.
+func (p *page) writeSection(heading, text string) {
 	p.printf("\n## %s\n\n%s\n", heading, strings.TrimSpace(text))
 }
 
-// entry writes PromQL with what it is, folded away below a title.
-func (p *page) entry(title, text, promQL string) {
+// writeEntry writes PromQL with an explanation, folded below a title.
+func (p *page) writeEntry(title, text, promQL string) {
 	p.printf("\n<details>\n<summary>%s</summary>\n", escapeHTML(title))
 	if text != "" {
 		p.printf("\n%s\n", text)
@@ -28,12 +28,11 @@ func (p *page) entry(title, text, promQL string) {
 	p.printf("\n%spromql\n%s\n%s\n\n</details>\n", fence, promQL, fence)
 }
 
-// codeSpan is a span of code in a line.
+// codeSpan matches inline code.
 var codeSpan = regexp.MustCompile("`[^`]+`")
 
-// linked makes links of the pathologies that a text names in code, but for the
-// page's own.
-func linked(markdown, self string, titles map[string]string) string {
+// linkPathologies turns ids of other pathologies in inline code into links.
+func linkPathologies(markdown, self string, titles map[string]string) string {
 	var b strings.Builder
 	fenced := false
 	for line := range strings.Lines(markdown) {
@@ -52,8 +51,8 @@ func linked(markdown, self string, titles map[string]string) string {
 	return b.String()
 }
 
-// reference links a pathology's page by its title.
-func reference(id string, titles map[string]string) string {
+// linkTo links a pathology's page by its title.
+func linkTo(id string, titles map[string]string) string {
 	if titles[id] == "" {
 		return render.Code(id)
 	}

@@ -1,7 +1,6 @@
-// Package scrapeconfig renders the configuration with which a monitoring system
-// scrapes inference servers and the exporters of their GPUs: for Prometheus
-// itself, for its operator, and for the OpenTelemetry collector. What it sets and why stands beside each setting in
-// the files and, at length, in docs/scrape.md.
+// Package scrapeconfig renders the configuration that scrapes inference servers and their GPU exporters: for
+// Prometheus, for its operator, and for the OpenTelemetry collector. Comments in the files explain each setting;
+// docs/scrape.md explains them at length.
 //
 // It is pure: values in, files out. Package cli calls it.
 package scrapeconfig
@@ -33,15 +32,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// A Format is what reads the configuration, and how it finds its targets.
+// A Format is the system that reads the configuration, and its way to find targets.
 type Format string
 
 // The formats.
 const (
 	Prometheus     Format = "prometheus"               // prometheus.yml with the targets in it
 	PrometheusKube Format = "prometheus-kubernetes-sd" // prometheus.yml that asks Kubernetes for pods
-	PodMonitor     Format = "podmonitor"               // of the Prometheus operator
-	ServiceMonitor Format = "servicemonitor"           // of the Prometheus operator
+	PodMonitor     Format = "podmonitor"               // a resource of the Prometheus operator
+	ServiceMonitor Format = "servicemonitor"           // a resource of the Prometheus operator
 	OpenTelemetry  Format = "otel"                     // the collector's Prometheus receiver
 )
 
@@ -50,8 +49,7 @@ func Formats() []Format {
 	return []Format{Prometheus, PrometheusKube, PodMonitor, ServiceMonitor, OpenTelemetry}
 }
 
-// A Server is the kind of server that exposes the metrics: it decides the port
-// and what to switch on.
+// A Server is the kind of server that exposes the metrics. It decides the port, and which settings the server needs.
 type Server string
 
 // The servers.
@@ -61,17 +59,19 @@ const (
 	KServe Server = "kserve" // KServe's runtime of vLLM
 )
 
-// A kind is a server's usual port, and what its metrics depend on.
+// A kind is the usual port of a server, and the settings that its metrics need.
 type kind struct{ port, needs string }
 
-// servers holds the kinds by their names: vLLM's frontends, and the other engines by their ids.
-var servers = kinds()
+// servers holds the kinds by name: vLLM's frontends, and the other engines by id.
+var servers = knownServers()
 
-func kinds() map[Server]kind {
+func knownServers() map[Server]kind {
 	all := map[Server]kind{
-		VLLM:   {"8000", "vLLM exposes its metrics on the port of its API. --disable-log-stats takes them away."},
-		Ray:    {"8080", "With Ray Serve the engine's metrics are on Ray's own export port (ray start --metrics-export-port), not on that of the API, and only with log_engine_metrics."},
-		KServe: {"8080", "KServe's vLLM runtime exposes its metrics on the port of its container, not on that of a proxy beside it."},
+		VLLM: {"8000", "vLLM exposes its metrics on the port of its API. --disable-log-stats takes them away."},
+		Ray: {"8080", "With Ray Serve the engine's metrics are on Ray's own export port (ray start " +
+			"--metrics-export-port), not on that of the API, and only with log_engine_metrics."},
+		KServe: {"8080", "KServe's vLLM runtime exposes its metrics on the port of its container, not on that of " +
+			"a proxy beside it."},
 	}
 	for _, e := range dialect.Others() {
 		all[Server(e.ID)] = kind{e.Port, e.Enable}
@@ -88,64 +88,60 @@ func Servers() []string {
 	return out
 }
 
-// The bounds and the default of the interval. At more than a minute a fault is an
-// alert minutes late; in less than a second a busy server cannot answer.
+// The bounds and the default of the scrape interval. Beyond a minute, alerts come minutes late; below a second, a
+// busy server cannot answer.
 const (
 	DefaultInterval = 5 * time.Second
 	minInterval     = time.Second
 	maxInterval     = time.Minute
 )
 
-// Config says what to scrape, and for whom. The zero value of every field but
-// Format has a meaning.
+// Config selects the targets and the format. Only Format is required.
 type Config struct {
 	Format Format
 	Server Server // "": VLLM
 
-	// Targets are host, host:port or URLs without credentials, all of one scheme
-	// and path. PrometheusKube and the operators' formats find theirs
-	// themselves; OpenTelemetry does so when there are none.
+	// Targets are host, host:port or URLs without credentials, all with the same scheme and path. PrometheusKube and
+	// the operator's formats discover their targets; OpenTelemetry does so if none are given.
 	Targets []string
-	// GPUTargets are those of dcgm-exporter, whose usual port is 9400.
+	// GPUTargets are addresses of dcgm-exporter, whose usual port is 9400.
 	GPUTargets []string
 
-	// Cluster, Namespace and Labels become labels of every target. In Kubernetes
-	// Namespace is where the servers run, "" everywhere, and the label comes
-	// from discovery.
+	// Cluster, Namespace and Labels become labels of every target. In Kubernetes, Namespace restricts discovery, ""
+	// to none, and the label comes from discovery.
 	Cluster, Namespace string
 	Labels             map[string]string
 
 	Job string // "": vllm
 
-	// Selector holds the labels of the pods, or of the services, and Port the name or the number of
-	// their port. Without a port pods that are discovered have that of their image and of its name
-	// (recognized), and without a selector too they are those whose image or labels say what they run.
-	// Operators' resources have app.kubernetes.io/name=vllm and the server's usual port.
+	// Selector holds the labels of the pods or services, Port the name or number of their port. Without a port,
+	// discovery takes a pod's port from its image or from the port's name; without a selector too, it keeps pods
+	// whose image or labels identify an engine. The operator's resources default to app.kubernetes.io/name=vllm and
+	// the server's usual port.
 	Selector map[string]string
 	Port     string
-	// GPU adds dcgm-exporter, as NVIDIA's GPU operator or its chart deploys it.
+	// GPU adds dcgm-exporter as NVIDIA's GPU operator or its chart deploys it.
 	GPU bool
-	// MonitorLabels are labels of the generated resource itself, by which an
-	// operator chooses what it reads, such as release=kube-prometheus-stack.
+	// MonitorLabels are labels of the generated resource, such as release=kube-prometheus-stack. An operator selects
+	// its resources by them.
 	MonitorLabels map[string]string
 
 	Interval time.Duration // 0: DefaultInterval
 
-	// Lean drops the series that nothing reads: creation times but the one from
-	// which restarts are told, and Python's garbage collector.
+	// Lean drops unused series: creation times except the one that reveals restarts, and Python's garbage collector.
 	Lean bool
-	// ShortInstance takes the server's usual port off the label "instance".
+	// ShortInstance removes the server's usual port from the label "instance".
 	ShortInstance bool
 }
 
-// What a page holds, counted on recordings of vLLM 0.23.0 with one engine, and
-// the bytes per sample that Prometheus' storage took for 116 scrapes of it.
+// Sizes measured on recordings of vLLM 0.23.0 with one engine: series on a page, and bytes per sample that
+// Prometheus' storage took for 116 scrapes.
 const (
 	seriesPerServer = 405
 	bytesPerSample  = 1.3
 )
 
-// templates are the formats, as scrape.tmpl has them.
+// templates are the formats in scrape.tmpl.
 var templates = func() *template.Template {
 	t := template.New("scrape.tmpl")
 	return template.Must(t.Funcs(template.FuncMap{
@@ -161,11 +157,11 @@ var templates = func() *template.Template {
 		"comment": func(indent, s string) string {
 			return indent + "# " + strings.Join(render.Wrap(s, 84, ""), "\n"+indent+"# ")
 		},
-		"scalar":     scalar,
+		"scalar":     yamlScalar,
 		"double":     func(s string) string { return strings.ReplaceAll(s, "$", "$$") },
 		"camel":      strings.NewReplacer("source_labels:", "sourceLabels:", "target_label:", "targetLabel:").Replace,
 		"number":     func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" },
-		"selector":   selector,
+		"selector":   podSelector,
 		"images":     dialect.Images,
 		"engines":    dialect.Others,
 		"roleLabels": engine.PodRoleLabels,
@@ -177,8 +173,8 @@ var templates = func() *template.Template {
 //go:embed scrape.tmpl
 var templateText string
 
-// scalar writes a text as a value of YAML, in one line.
-func scalar(s string) (string, error) {
+// yamlScalar writes a text as a YAML value on one line.
+func yamlScalar(s string) (string, error) {
 	b, err := yaml.Marshal(s)
 	if text := strings.TrimSuffix(string(b), "\n"); err != nil || !strings.Contains(text, "\n") {
 		return text, err
@@ -187,8 +183,8 @@ func scalar(s string) (string, error) {
 	return string(b), err
 }
 
-// selector writes labels as a Kubernetes selector: "a=b,c=d".
-func selector(labels map[string]string) string {
+// podSelector writes labels as a Kubernetes selector: "a=b,c=d".
+func podSelector(labels map[string]string) string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		out = append(out, k+"="+labels[k])
@@ -196,7 +192,7 @@ func selector(labels map[string]string) string {
 	return strings.Join(out, ",")
 }
 
-// outputs are the formats' templates and files.
+// outputs are the templates and file names of the formats.
 var outputs = map[Format]struct{ template, file string }{
 	Prometheus:     {"prometheus", "prometheus.yml"},
 	PrometheusKube: {"prometheus", "prometheus.yml"},
@@ -205,13 +201,13 @@ var outputs = map[Format]struct{ template, file string }{
 	OpenTelemetry:  {"otel", "otel-collector.yaml"},
 }
 
-// Generate renders the configuration. Its errors tell what of c cannot be.
+// Generate renders the configuration, or returns an error that names the invalid setting.
 func Generate(c Config) ([]generate.File, error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("generate scrape configuration: %w", err)
 	}
-	jobs, err := c.jobs()
+	jobs, err := c.newJobs()
 	if err != nil {
 		return nil, fmt.Errorf("generate scrape configuration: %w", err)
 	}
@@ -223,8 +219,8 @@ func Generate(c Config) ([]generate.File, error) {
 	return []generate.File{{Path: out.file, Content: b.Bytes()}}, nil
 }
 
-// WhyDropped is why a step of the relabelling that finds pods drops one, as the comment above it says; "" for other
-// steps.
+// WhyDropped returns the reason for which a step of the pod relabelling drops a pod: the comment above the step. It
+// returns "" for other steps.
 func WhyDropped(regex, action string) string { return reasonsToDrop()[[2]string{regex, action}] }
 
 var reasonsToDrop = sync.OnceValue(func() map[[2]string]string {
@@ -236,7 +232,7 @@ var reasonsToDrop = sync.OnceValue(func() map[[2]string]string {
 	}
 	files, err := Generate(Config{Format: PrometheusKube})
 	if err != nil || yaml.Unmarshal(files[0].Content, &doc) != nil {
-		return out // a test has every reason
+		return out // a test checks that every reason is found
 	}
 	for _, step := range doc.Jobs[0].Steps {
 		var s struct{ Regex, Action string }
@@ -248,7 +244,7 @@ var reasonsToDrop = sync.OnceValue(func() map[[2]string]string {
 	return out
 })
 
-// withDefaults returns c with its zero values filled in.
+// withDefaults fills in zero values.
 func (c Config) withDefaults() Config {
 	if c.Server == "" {
 		c.Server = VLLM
@@ -257,7 +253,7 @@ func (c Config) withDefaults() Config {
 		c.Job = "vllm"
 	}
 	if pods := c.Format == PrometheusKube || c.Format == OpenTelemetry; pods && c.Port == "" && c.Server == VLLM {
-		return c.withInterval() // recognized
+		return c.withInterval() // discovery recognizes the port
 	}
 	if len(c.Selector) == 0 {
 		c.Selector = map[string]string{"app.kubernetes.io/name": "vllm"}
@@ -288,7 +284,8 @@ func (c Config) validate() error {
 		return hint.With(fmt.Errorf("unknown server %q", c.Server), "one of "+strings.Join(Servers(), ", "))
 	}
 	if c.Interval < minInterval || c.Interval > maxInterval {
-		return hint.With(fmt.Errorf("a scrape interval of %s", c.Interval), "between 1s and 1m; 5s suits a server on call, 15s and 30s a large fleet")
+		return hint.With(fmt.Errorf("a scrape interval of %s", c.Interval),
+			"between 1s and 1m; 5s suits a server on call, 15s and 30s a large fleet")
 	}
 	if !dnsName.MatchString(c.Job) {
 		return hint.With(fmt.Errorf("the job name %q", c.Job), "lower-case letters, digits and dashes")
@@ -298,7 +295,8 @@ func (c Config) validate() error {
 			return fmt.Errorf("%q is not a label name", name)
 		}
 		if slices.Contains([]string{"job", "instance", "cluster", "namespace", "model_name", "engine", "le"}, name) {
-			return hint.With(fmt.Errorf("the label %q is set otherwise", name), "another name: rules and dashboards group by this one")
+			return hint.With(fmt.Errorf("the label %q is set otherwise", name),
+				"another name: rules and dashboards group by this one")
 		}
 	}
 	for _, set := range []map[string]string{c.Selector, c.MonitorLabels} {
@@ -309,10 +307,12 @@ func (c Config) validate() error {
 		}
 	}
 	if c.Static() && len(c.Targets) == 0 {
-		return hint.With(fmt.Errorf("no targets for format %s", c.Format), "name the servers, or take a format that finds them: "+string(PrometheusKube)+", "+string(PodMonitor))
+		return hint.With(fmt.Errorf("no targets for format %s", c.Format),
+			"name the servers, or take a format that finds them: "+string(PrometheusKube)+", "+string(PodMonitor))
 	}
 	if !c.Static() && len(c.Targets)+len(c.GPUTargets) > 0 {
-		return hint.With(fmt.Errorf("format %s finds its targets itself", c.Format), "leave the targets out, or take format "+string(Prometheus))
+		return hint.With(fmt.Errorf("format %s finds its targets itself", c.Format),
+			"leave the targets out, or take format "+string(Prometheus))
 	}
 	return nil
 }
@@ -322,7 +322,7 @@ func (c Config) Static() bool {
 	return c.Format == Prometheus || c.Format == OpenTelemetry && len(c.Targets) > 0
 }
 
-// A document is what a template is given.
+// A document is the input of a template.
 type document struct {
 	Config
 	Jobs []job
@@ -334,27 +334,27 @@ type job struct {
 	Name, Why         string
 	Scheme, Path      string
 	Interval, Timeout model.Duration
-	GPU               bool // an exporter's, which names whose each GPU is
+	GPU               bool // a GPU exporter, whose metrics name the owner of each GPU
 	Targets           []string
-	SearchNamespace   string // "": everywhere
+	SearchNamespace   string // "" for all namespaces
 	PodSelector       map[string]string
-	Drops             bool // what nothing reads
+	Drops             bool // drops unused series
 }
 
-func (c Config) jobs() ([]job, error) {
-	hosts, scheme, path, err := targets(c.Targets, servers[c.Server].port)
+func (c Config) newJobs() ([]job, error) {
+	hosts, scheme, path, err := parseTargets(c.Targets, servers[c.Server].port)
 	if err != nil {
 		return nil, err
 	}
 	out := []job{{
 		Config: c, Name: c.Job, Why: servers[c.Server].needs, Scheme: scheme, Path: path,
-		Interval: model.Duration(c.Interval), Timeout: timeout(c.Interval),
+		Interval: model.Duration(c.Interval), Timeout: scrapeTimeout(c.Interval),
 		Targets: hosts, SearchNamespace: c.Namespace, PodSelector: c.Selector, Drops: c.Lean,
 	}}
 	if len(c.GPUTargets) == 0 && (c.Static() || !c.GPU) {
 		return out, nil
 	}
-	hosts, scheme, path, err = targets(c.GPUTargets, gpuPort)
+	hosts, scheme, path, err = parseTargets(c.GPUTargets, gpuPort)
 	if err != nil {
 		return nil, err
 	}
@@ -362,30 +362,30 @@ func (c Config) jobs() ([]job, error) {
 	c.Port = gpuPort
 	return append(out, job{
 		Config: c, Name: GPUJob, Why: gpuWhy, Scheme: scheme, Path: path,
-		Interval: model.Duration(interval), Timeout: timeout(interval), GPU: true,
+		Interval: model.Duration(interval), Timeout: scrapeTimeout(interval), GPU: true,
 		Targets: hosts, PodSelector: map[string]string{"app.kubernetes.io/name": "dcgm-exporter"},
 	}), nil
 }
 
 const gpuPort = "9400"
 
-// gpuInterval is how often a GPU exporter is scraped at most: it reads the
-// devices every 30 seconds unless told otherwise.
+// gpuInterval is the shortest scrape interval of a GPU exporter, which reads the devices every 30 seconds by default.
 const gpuInterval = 15 * time.Second
 
 // GPUJob is the job of dcgm-exporter.
 const GPUJob = "dcgm-exporter"
 
-const gpuWhy = "NVIDIA's dcgm-exporter. It reads the devices every 30 s by default (DCGM_EXPORTER_INTERVAL, in milliseconds): set 10000 or less, or clocks and errors arrive late."
+const gpuWhy = "NVIDIA's dcgm-exporter. It reads the devices every 30 s by default (DCGM_EXPORTER_INTERVAL, in " +
+	"milliseconds): set 10000 or less, or clocks and errors arrive late."
 
-// timeout leaves nine tenths of the interval: a server in trouble takes
-// seconds to answer, and a timeout beyond the interval is refused.
-func timeout(interval time.Duration) model.Duration {
+// scrapeTimeout returns nine tenths of the interval, at most ten seconds. A server in trouble takes seconds to answer;
+// Prometheus refuses a timeout beyond the interval.
+func scrapeTimeout(interval time.Duration) model.Duration {
 	return model.Duration(min(interval*9/10, 10*time.Second).Truncate(100 * time.Millisecond))
 }
 
-// targets reads hosts and URLs, which must agree on scheme and path.
-func targets(from []string, port string) (hosts []string, scheme, path string, err error) {
+// parseTargets parses hosts and URLs, which must agree on scheme and path.
+func parseTargets(from []string, port string) (hosts []string, scheme, path string, err error) {
 	scheme, path = "http", "/metrics"
 	for i, text := range from {
 		u, err := url.Parse(text)
@@ -394,9 +394,11 @@ func targets(from []string, port string) (hosts []string, scheme, path string, e
 		}
 		switch {
 		case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-			return nil, "", "", hint.With(fmt.Errorf("%q is no target", redactTarget(text)), "host:port, or http://host:port")
+			return nil, "", "",
+				hint.With(fmt.Errorf("%q is no target", redactTarget(text)), "host:port, or http://host:port")
 		case u.User != nil || u.RawQuery != "":
-			return nil, "", "", hint.With(fmt.Errorf("target %s carries credentials or parameters", u.Host), "leave them out, and give the scraper basic_auth or authorization with a file")
+			return nil, "", "", hint.With(fmt.Errorf("target %s carries credentials or parameters", u.Host),
+				"leave them out, and give the scraper basic_auth or authorization with a file")
 		}
 		p := strings.TrimSuffix(u.Path, "/")
 		if p == "" {
@@ -405,7 +407,8 @@ func targets(from []string, port string) (hosts []string, scheme, path string, e
 		if i == 0 {
 			scheme, path = u.Scheme, p
 		} else if u.Scheme != scheme || p != path {
-			return nil, "", "", hint.With(fmt.Errorf("targets differ in scheme or path: %s", u.Host), "generate one configuration for each")
+			return nil, "", "", hint.With(fmt.Errorf("targets differ in scheme or path: %s", u.Host),
+				"generate one configuration for each")
 		}
 		host := u.Host
 		if u.Port() == "" {
@@ -421,7 +424,7 @@ func targets(from []string, port string) (hosts []string, scheme, path string, e
 	return hosts, scheme, path, nil
 }
 
-// redactTarget returns a target for an error message, without what may be a password.
+// redactTarget returns a target for an error message, without a possible password.
 func redactTarget(text string) string {
 	if at := strings.LastIndexByte(text, '@'); at >= 0 {
 		return "…" + text[at:]
@@ -429,18 +432,18 @@ func redactTarget(text string) string {
 	return text
 }
 
-// Kind is the operator's resource, and Operator whether there is one.
+// Kind returns the kind of the operator's resource, or "".
 func (c Config) Kind() string {
 	return map[Format]string{PodMonitor: "PodMonitor", ServiceMonitor: "ServiceMonitor"}[c.Format]
 }
 
-// Operator reports whether the format is one of the Prometheus operator.
+// Operator reports whether the format belongs to the Prometheus operator.
 func (c Config) Operator() bool { return c.Kind() != "" }
 
-// UsualPort is the server's.
+// UsualPort returns the usual port of the server.
 func (c Config) UsualPort() string { return servers[c.Server].port }
 
-// TargetLabels returns the labels that every target gets; discovery knows the namespace itself.
+// TargetLabels returns the labels of every target. Discovery adds the namespace itself.
 func (c Config) TargetLabels() map[string]string {
 	out := maps.Clone(c.Labels)
 	if out == nil {
@@ -455,37 +458,40 @@ func (c Config) TargetLabels() map[string]string {
 	return out
 }
 
-// MinWindow is the shortest window of a rate.
+// MinWindow returns the shortest window of a rate.
 func (c Config) MinWindow() model.Duration { return model.Duration(generate.MinWindow(c.Interval)) }
 
-// Cost says what scraping a server takes.
+// Cost describes what scraping a server costs.
 func (c Config) Cost() string {
 	perSecond := seriesPerServer / c.Interval.Seconds()
 	perDay := perSecond * 86400
-	return fmt.Sprintf("Cost: a vLLM 0.23 server with one engine exposes %d series, so %.0f samples a second, %.1f million a day, about %.0f MB a day on disk.",
+	return fmt.Sprintf("Cost: a vLLM 0.23 server with one engine exposes %d series, so %.0f samples a second, "+
+		"%.1f million a day, about %.0f MB a day on disk.",
 		seriesPerServer, perSecond, perDay/1e6, math.Ceil(perDay*bytesPerSample/1e6))
 }
 
-// OperatorUse says what makes an operator read the resource.
+// OperatorUse explains how an operator selects the resource.
 func (c Config) OperatorUse() string {
 	text := "The operator reads a " + c.Kind() + " only where its own selectors match" +
 		" (podMonitorSelector, serviceMonitorSelector and their namespace selectors of the Prometheus resource)"
 	if len(c.MonitorLabels) > 0 {
-		return text + "; the labels " + selector(c.MonitorLabels) + " are for that."
+		return text + "; the labels " + podSelector(c.MonitorLabels) + " are for that."
 	}
 	return text + "; a label such as release: kube-prometheus-stack may be missing here."
 }
 
-// Pace says why an interval is right, or what it costs.
+// Pace explains why an interval is right, or what it costs.
 func (c Config) Pace() string {
 	said := "Every " + model.Duration(c.Interval).String() + ": "
 	switch {
 	case c.Interval < DefaultInterval:
 		return said + "finer than vLLM's own example (5s); gauges show short queues, at a price in samples."
 	case c.Interval == DefaultInterval:
-		return said + "as vLLM's own example does. An engine that hangs shows within ten seconds, a minute holds twelve samples."
+		return said + "as vLLM's own example does. An engine that hangs shows within ten seconds, a minute holds " +
+			"twelve samples."
 	case c.Interval <= 15*time.Second:
 		return said + "an engine that hangs, and queues that come and go, show later than at 5s."
 	}
-	return said + "too coarse for gauges such as the queue: what happens between two scrapes is not seen, and a hang shows a minute late. 5s or 15s for servers on call."
+	return said + "too coarse for gauges such as the queue: what happens between two scrapes is not seen, and a " +
+		"hang shows a minute late. 5s or 15s for servers on call."
 }

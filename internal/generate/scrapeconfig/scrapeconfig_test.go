@@ -392,7 +392,7 @@ func TestEveryServerHasItsPort(t *testing.T) {
 
 func TestTimeoutStaysBelowTheInterval(t *testing.T) {
 	for interval := minInterval; interval <= maxInterval; interval += 100 * time.Millisecond {
-		if got := time.Duration(timeout(interval)); got >= interval || got < interval/10 {
+		if got := time.Duration(scrapeTimeout(interval)); got >= interval || got < interval/10 {
 			t.Errorf("interval %s: timeout %s", interval, got)
 		}
 	}

@@ -1,8 +1,7 @@
-// Package grafana renders sixty's dashboards as Grafana's JSON, and the
-// provisioning files with which a Grafana loads them at its start.
+// Package grafana renders sixty's dashboards as Grafana's JSON, and the provisioning files with which Grafana loads
+// them at its start.
 //
-// It knows Grafana's model and nothing of signals: what is shown is package
-// dashboard's. It performs no I/O.
+// It knows Grafana's model and no signals; package dashboard decides the contents. It performs no I/O.
 package grafana
 
 import (
@@ -16,24 +15,22 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate"
 )
 
-// schemaVersion is the version of the dashboard model, Grafana 11's. Newer Grafanas migrate it as
-// they load it. Names are those of Grafana's own schema, against which tests check what is written.
+// schemaVersion is Grafana 11's version of the dashboard model. Newer Grafanas migrate it. The names are Grafana's
+// own; tests check the output against its schema.
 const schemaVersion = 39
 
-// An object is one of Grafana's JSON. Its keys are written in alphabetical order, as Grafana
-// exports them.
+// An object is a JSON object. Its keys are written in alphabetical order, as Grafana exports them.
 type object = map[string]any
 
-// promDS is the data source that the reader chose.
+// promDS is the data source that the reader selected.
 var promDS = object{"type": "prometheus", "uid": "${datasource}"}
 
 // Files returns one file for each dashboard, named after its uid.
 func Files(cfg layout.Config) ([]generate.File, error) {
-	return layout.Files(cfg, render)
+	return layout.Files(cfg, renderDashboard)
 }
 
-// PanelPath returns the path, in any Grafana, of the panel on which a pathology is to be
-// looked at; "" where no panel shows it.
+// PanelPath returns the path of a pathology's panel in any Grafana, or "".
 func PanelPath(p *catalog.Pathology) string {
 	uid, id, ok := layout.PanelForPathology(p)
 	if !ok {
@@ -45,7 +42,7 @@ func PanelPath(p *catalog.Pathology) string {
 // BudgetPath is the path of the panel of the error budgets.
 const BudgetPath = "/d/sixty-gateway?viewPanel=613"
 
-func render(d layout.Dashboard) object {
+func renderDashboard(d layout.Dashboard) object {
 	annotations := []object{}
 	for _, e := range d.Events {
 		annotations = append(annotations, object{
@@ -53,22 +50,22 @@ func render(d layout.Dashboard) object {
 			"titleFormat": e.Title, "textFormat": e.Text, "tagKeys": strings.Join(e.Tags, ","),
 		})
 	}
-	others := link("sixty", "dashboards", "external link", "")
+	others := newLink("sixty", "dashboards", "external link", "")
 	others["tags"], others["includeVars"], others["keepTime"] = []string{layout.Tag}, true, true
 	return object{
 		"uid": d.UID, "title": d.Title, "description": d.Doc, "tags": []string{layout.Tag, "vllm"},
 		"schemaVersion": schemaVersion, "version": 1, "id": nil, // Grafana gives one
 		"editable": false, "timezone": "browser", "timepicker": object{}, "graphTooltip": 1, // shares the crosshair
 		"time": object{"from": "now-1h", "to": "now"}, "refresh": "30s",
-		"links":       []object{others, link("Runbooks", "link", "doc", d.Runbooks)},
+		"links":       []object{others, newLink("Runbooks", "link", "doc", d.Runbooks)},
 		"annotations": object{"list": annotations},
-		"templating":  object{"list": variables(d.Variables)},
-		"panels":      panels(d.Rows),
+		"templating":  object{"list": renderVariables(d.Variables)},
+		"panels":      placePanels(d.Rows),
 	}
 }
 
-// link leads to an address, in a tab of its own, or to dashboards where there is none.
-func link(title, kind, icon, url string) object {
+// newLink returns a link that opens an address in a new tab. Without an address it lists dashboards.
+func newLink(title, kind, icon, url string) object {
 	out := object{
 		"title": title, "type": kind, "icon": icon, "tooltip": "", "tags": []string{},
 		"asDropdown": false, "targetBlank": url != "", "includeVars": false, "keepTime": false,
@@ -79,7 +76,7 @@ func link(title, kind, icon, url string) object {
 	return out
 }
 
-func variables(vs []layout.Variable) []object {
+func renderVariables(vs []layout.Variable) []object {
 	out := []object{{
 		"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus",
 		"refresh": 1, "sort": 0, "includeAll": false, "multi": false,
@@ -92,7 +89,8 @@ func variables(vs []layout.Variable) []object {
 		query := fmt.Sprintf("label_values(%s, %s)", v.Selector, v.Label)
 		out = append(out, object{
 			"type": "query", "name": v.Name, "label": v.Title, "datasource": promDS, "definition": query,
-			"query":   object{"qryType": 1, "query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"}, // 1: label values
+			// 1: label values
+			"query":   object{"qryType": 1, "query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"},
 			"current": object{"text": "All", "value": "$__all"}, "includeAll": true, "allValue": all, "multi": true,
 			"refresh": 2, "sort": 1, // when the time range changes; alphabetical
 		})
@@ -100,8 +98,8 @@ func variables(vs []layout.Variable) []object {
 	return out
 }
 
-// panels places rows and their panels on the grid, left to right.
-func panels(rows []layout.Row) []object {
+// placePanels places rows and their panels on the grid, left to right.
+func placePanels(rows []layout.Row) []object {
 	var out []object
 	y := 0
 	for _, r := range rows {
@@ -119,7 +117,7 @@ func panels(rows []layout.Row) []object {
 			if x+p.Width > layout.Columns {
 				x, y, height = 0, y+height, 0
 			}
-			chart := chart(p)
+			chart := renderPanel(p)
 			chart["gridPos"] = object{"h": p.Height(), "w": p.Width, "x": x, "y": y}
 			height = max(height, p.Height())
 			x += p.Width
@@ -130,9 +128,9 @@ func panels(rows []layout.Row) []object {
 	return out
 }
 
-func chart(p layout.Panel) object {
+func renderPanel(p layout.Panel) object {
 	format := "time_series"
-	defaults, overridden := object{"unit": unit(p.Unit), "noValue": p.NoData}, []object{}
+	defaults, overridden := object{"unit": unitID(p.Unit), "noValue": p.NoData}, []object{}
 	out := object{"id": p.ID, "title": p.Title, "description": p.Doc, "datasource": promDS}
 	switch p.Kind {
 	case layout.Heatmap:
@@ -141,20 +139,20 @@ func chart(p layout.Panel) object {
 		delete(defaults, "unit")
 	case layout.Stat:
 		out["type"], out["options"] = "stat", statOptions
-		defaults["thresholds"], defaults["color"] = steps(p.Steps), object{"mode": "thresholds"}
+		defaults["thresholds"], defaults["color"] = renderSteps(p.Steps), object{"mode": "thresholds"}
 	default:
 		out["type"], out["options"] = "timeseries", seriesOptions
 		defaults["custom"] = lineOptions(p)
-		defaults["thresholds"], defaults["color"] = steps(p.Lines()), object{"mode": "palette-classic-by-name"}
-		overridden = overrides(p)
+		defaults["thresholds"], defaults["color"] = renderSteps(p.Lines()), object{"mode": "palette-classic-by-name"}
+		overridden = overrideAxes(p)
 	}
-	if p.Max > 0 && p.Kind != layout.Heatmap { // the axis of what has natural ends
+	if p.Max > 0 && p.Kind != layout.Heatmap { // a quantity with a natural maximum
 		defaults["min"], defaults["max"] = 0, p.Max
 	}
 	out["fieldConfig"] = object{"defaults": defaults, "overrides": overridden}
 	var links, targets []object
 	for _, l := range p.Links {
-		links = append(links, link(l.Title, "link", "doc", l.URL))
+		links = append(links, newLink(l.Title, "link", "doc", l.URL))
 	}
 	for i, s := range p.Series {
 		targets = append(targets, object{
@@ -179,7 +177,7 @@ var (
 	}
 )
 
-// lineOptions says how lines are drawn.
+// lineOptions returns the style of lines.
 func lineOptions(p layout.Panel) object {
 	stacking, opacity, thresholds := "none", 5, "off"
 	if p.Stack {
@@ -189,28 +187,31 @@ func lineOptions(p layout.Panel) object {
 		thresholds = "dashed"
 	}
 	return object{
-		"drawStyle": "line", "lineWidth": 2, "fillOpacity": opacity, "showPoints": "never", "spanNulls": false, "axisSoftMin": 0,
-		"stacking": object{"mode": stacking, "group": "A"}, "thresholdsStyle": object{"mode": thresholds},
+		"drawStyle": "line", "lineWidth": 2, "fillOpacity": opacity, "showPoints": "never", "spanNulls": false,
+		"axisSoftMin": 0,
+		"stacking":    object{"mode": stacking, "group": "A"}, "thresholdsStyle": object{"mode": thresholds},
 	}
 }
 
-// heatmapOptions says how cells are drawn; empty ones are hidden.
+// heatmapOptions returns the style of a heatmap, which hides empty cells.
 func heatmapOptions(u indicator.Unit) object {
 	return object{
 		"calculate": false, "cellGap": 1,
 		"color": object{
-			"mode": "scheme", "scheme": "Oranges", "fill": "dark-orange", "scale": "exponential", "exponent": 0.5, "steps": 64,
+			"mode": "scheme", "scheme": "Oranges", "fill": "dark-orange", "scale": "exponential", "exponent": 0.5,
+			"steps":   64,
 			"reverse": false,
 		},
-		"yAxis":     object{"axisPlacement": "left", "reverse": false, "unit": unit(u)},
+		"yAxis":     object{"axisPlacement": "left", "reverse": false, "unit": unitID(u)},
 		"showValue": "never", "legend": object{"show": true}, "tooltip": object{"mode": "single", "yHistogram": true},
-		"exemplars": object{"color": "rgba(255,0,255,0.7)"}, "rowsFrame": object{"layout": "auto"}, "filterValues": object{"le": 1e-9},
+		"exemplars": object{"color": "rgba(255,0,255,0.7)"}, "rowsFrame": object{"layout": "auto"},
+		"filterValues": object{"le": 1e-9},
 	}
 }
 
-// overrides puts what has another unit on the right axis, and the volume behind
-// percentiles into bars there.
-func overrides(p layout.Panel) []object {
+// overrideAxes moves series with another unit to the right axis, and draws the number of requests behind percentiles as
+// bars there.
+func overrideAxes(p layout.Panel) []object {
 	out := []object{}
 	for i, s := range p.Series {
 		if !s.Right && s.Unit == p.Unit {
@@ -221,7 +222,7 @@ func overrides(p layout.Panel) []object {
 			label = "requests"
 		}
 		properties := []object{
-			{"id": "unit", "value": unit(s.Unit)},
+			{"id": "unit", "value": unitID(s.Unit)},
 			{"id": "custom.axisPlacement", "value": "right"},
 			{"id": "custom.axisLabel", "value": label},
 			{"id": "custom.thresholdsStyle", "value": object{"mode": "off"}},
@@ -234,14 +235,15 @@ func overrides(p layout.Panel) []object {
 				object{"id": "color", "value": object{"mode": "fixed", "fixedColor": "text"}},
 			)
 		}
-		out = append(out, object{"matcher": object{"id": "byFrameRefID", "options": refID(i)}, "properties": properties})
+		out = append(out, object{"matcher": object{"id": "byFrameRefID", "options": refID(i)},
+			"properties": properties})
 	}
 	return out
 }
 
 var levelColours = map[layout.Level]string{layout.Warning: "yellow", layout.Critical: "red", layout.Good: "green"}
 
-func steps(in []layout.Step) object {
+func renderSteps(in []layout.Step) object {
 	out := []object{{"value": nil, "color": "green"}} // from the beginning
 	for _, s := range in {
 		out = append(out, object{"value": s.Value, "color": levelColours[s.Level]})
@@ -252,9 +254,8 @@ func steps(in []layout.Step) object {
 // refID names queries A, B, C.
 func refID(i int) string { return string(rune('A' + i)) }
 
-// unit returns Grafana's id of a unit (packages/grafana-data,
-// valueFormats/categories.ts).
-func unit(u indicator.Unit) string {
+// unitID returns Grafana's id of a unit (packages/grafana-data, valueFormats/categories.ts).
+func unitID(u indicator.Unit) string {
 	switch u {
 	case indicator.Seconds, indicator.SecondsPerToken:
 		return "s"

@@ -1,11 +1,9 @@
 // Package perses renders sixty's dashboards as Perses' resources.
 //
-// It knows Perses' model and nothing of signals: what is shown is package
-// dashboard's. Perses' charts have one axis, so that a panel with two units
-// becomes two side by side, and its heatmap none for classic histograms, so that
-// percentiles stand in their place; its dashboards hold no annotations, and its panels
-// no text for missing data, which stands in the description instead. It
-// performs no I/O.
+// It knows Perses' model and no signals; package dashboard decides the contents. Perses differs from Grafana in four
+// ways. A chart has one axis, so a panel with two units becomes two panels. The heatmap does not draw classic
+// histograms, so percentiles replace it. Dashboards have no annotations. Panels have no text for missing data, so the
+// description holds it. The package performs no I/O.
 package perses
 
 import (
@@ -23,31 +21,30 @@ const Project = "vllm"
 
 const (
 	prometheusKind = "PrometheusDatasource"
-	chosen         = "$datasource" // the reader's
-	narrowest      = 6             // columns, of the parts of a panel that was split
+	chosen         = "$datasource" // the reader's selection
+	narrowest      = 6             // columns of each part of a split panel
 )
 
-// Files returns one file for each dashboard, named after it.
+// Files returns one file for each dashboard, named after its uid.
 func Files(cfg layout.Config) ([]generate.File, error) {
-	return layout.Files(cfg, render)
+	return layout.Files(cfg, renderDashboard)
 }
 
-// An object is one of Perses' JSON. Names are those of Perses' own packages, against which tests
-// check what is written.
+// An object is a JSON object. The names are Perses' own; tests check the output against its packages.
 type object = map[string]any
 
-// kindOf is a variable, a panel, a query, a grid, or a plugin with its options.
+// kindOf returns a variable, a panel, a query, a grid, or a plugin with its options.
 func kindOf(kind string, spec object) object { return object{"kind": kind, "spec": spec} }
 
-func render(d layout.Dashboard) object {
+func renderDashboard(d layout.Dashboard) object {
 	panels, grids := object{}, []object{}
 	for _, r := range d.Rows {
 		var parts []unitPanel
 		for _, p := range r.Panels {
-			parts = append(parts, byUnit(p)...)
+			parts = append(parts, splitByUnit(p)...)
 		}
 		for _, p := range parts {
-			panels[p.name()] = chart(p)
+			panels[p.key()] = renderPanel(p)
 		}
 		grid := object{"display": object{"title": r.Title, "collapse": object{"open": true}}, "items": layOut(parts)}
 		if r.Repeat != "" {
@@ -58,14 +55,13 @@ func render(d layout.Dashboard) object {
 	out := kindOf("Dashboard", object{
 		"display":  object{"name": d.Title, "description": d.Doc},
 		"duration": "1h", "refreshInterval": "30s",
-		"variables": variables(d.Variables), "panels": panels, "layouts": grids,
+		"variables": renderVariables(d.Variables), "panels": panels, "layouts": grids,
 	})
 	out["metadata"] = object{"name": d.UID, "project": Project}
 	return out
 }
 
-// layOut puts panels from left to right, and widens those of a line that is not
-// full.
+// layOut places panels from left to right, and widens the panels of an incomplete line.
 func layOut(parts []unitPanel) []object {
 	var out []object
 	y := 0
@@ -83,7 +79,7 @@ func layOut(parts []unitPanel) []object {
 				w++
 			}
 			out = append(out, object{
-				"x": x, "y": y, "width": w, "height": p.Height(), "content": object{"$ref": "#/spec/panels/" + p.name()},
+				"x": x, "y": y, "width": w, "height": p.Height(), "content": object{"$ref": "#/spec/panels/" + p.key()},
 			})
 			x += w
 		}
@@ -92,16 +88,16 @@ func layOut(parts []unitPanel) []object {
 	return out
 }
 
-// A unitPanel is the share of a panel that has one unit.
+// A unitPanel is the part of a panel that has one unit.
 type unitPanel struct {
 	layout.Panel
 	suffix string
 }
 
-func (p unitPanel) name() string { return fmt.Sprintf("p%d%s", p.ID, p.suffix) }
+func (p unitPanel) key() string { return fmt.Sprintf("p%d%s", p.ID, p.suffix) }
 
-// byUnit splits a panel whose series have several units.
-func byUnit(p layout.Panel) []unitPanel {
+// splitByUnit splits a panel by the units of its series.
+func splitByUnit(p layout.Panel) []unitPanel {
 	var parts []unitPanel
 	for _, s := range p.Series {
 		i := slices.IndexFunc(parts, func(o unitPanel) bool { return o.Unit == s.Unit && o.Series[0].Right == s.Right })
@@ -130,24 +126,26 @@ func byUnit(p layout.Panel) []unitPanel {
 	return parts
 }
 
-func variables(vs []layout.Variable) []object {
+func renderVariables(vs []layout.Variable) []object {
 	out := []object{kindOf("ListVariable", object{
 		"name": "datasource", "display": object{"name": "Data source"}, "allowMultiple": false, "allowAllValue": false,
 		"plugin": kindOf("DatasourceVariable", object{"datasourcePluginKind": prometheusKind}),
 	})}
 	for _, v := range vs {
 		out = append(out, kindOf("ListVariable", object{
-			"name": v.Name, "display": object{"name": v.Title}, "defaultValue": "$__all", "allowMultiple": true, "allowAllValue": true,
+			"name": v.Name, "display": object{"name": v.Title}, "defaultValue": "$__all", "allowMultiple": true,
+			"allowAllValue":  true,
 			"customAllValue": ".*", "sort": "alphabetical-asc",
-			"plugin": kindOf("PrometheusLabelValuesVariable", object{"labelName": v.Label, "matchers": []string{v.Selector}}),
+			"plugin": kindOf("PrometheusLabelValuesVariable",
+				object{"labelName": v.Label, "matchers": []string{v.Selector}}),
 		}))
 	}
 	return out
 }
 
-func chart(p unitPanel) object {
+func renderPanel(p unitPanel) object {
 	display := object{"name": p.Title, "description": p.Doc}
-	if p.Kind == layout.Heatmap { // Perses' takes native histograms only (heatmap-chart-plugin 0.3.0)
+	if p.Kind == layout.Heatmap { // Perses' heatmap draws native histograms only (heatmap-chart-plugin 0.3.0)
 		p.Panel = p.Percentiles()
 	}
 	var queries, links []object
@@ -160,19 +158,19 @@ func chart(p unitPanel) object {
 	for _, l := range p.Links {
 		links = append(links, object{"name": l.Title, "url": l.URL, "targetBlank": true})
 	}
-	kind, spec := "TimeSeriesChart", lines(p)
+	kind, spec := "TimeSeriesChart", lineOptions(p)
 	shown := p.Lines()
 	if p.Kind == layout.Stat {
 		kind, shown = "StatChart", p.Steps
-		spec = object{"calculation": "last-number", "format": unit(p.Unit), "sparkline": object{"width": 1}}
+		spec = object{"calculation": "last-number", "format": unitFormat(p.Unit), "sparkline": object{"width": 1}}
 	}
 	if len(shown) > 0 {
-		spec["thresholds"] = steps(shown)
+		spec["thresholds"] = renderSteps(shown)
 	}
 	return kindOf("Panel", object{"display": display, "plugin": kindOf(kind, spec), "queries": queries, "links": links})
 }
 
-func lines(p unitPanel) object {
+func lineOptions(p unitPanel) object {
 	visual := object{"display": "line", "lineWidth": 1.5, "areaOpacity": 0.05}
 	if p.Stack {
 		visual["stack"], visual["areaOpacity"] = "all", 0.3
@@ -180,19 +178,22 @@ func lines(p unitPanel) object {
 	if p.Series[0].Right {
 		visual["display"] = "bar"
 	}
-	yAxis := object{"format": unit(p.Unit)}
-	if p.Unit != indicator.BytesPerSecond && (p.Unit != indicator.Ratio || p.Max > 0) { // growth and budgets go below zero
+	yAxis := object{"format": unitFormat(p.Unit)}
+	// growth and budgets go below zero
+	if p.Unit != indicator.BytesPerSecond && (p.Unit != indicator.Ratio || p.Max > 0) {
 		yAxis["min"] = 0
 	}
 	if p.Max > 0 {
 		yAxis["max"] = p.Max
 	}
-	return object{"legend": object{"position": "bottom", "mode": "list", "size": "small"}, "yAxis": yAxis, "visual": visual}
+	return object{"legend": object{"position": "bottom", "mode": "list", "size": "small"}, "yAxis": yAxis,
+		"visual": visual}
 }
 
-var levelColours = map[layout.Level]string{layout.Warning: "#E69F00", layout.Critical: "#D62728", layout.Good: "#2CA02C"}
+var levelColours = map[layout.Level]string{layout.Warning: "#E69F00", layout.Critical: "#D62728",
+	layout.Good: "#2CA02C"}
 
-func steps(in []layout.Step) object {
+func renderSteps(in []layout.Step) object {
 	var out []object
 	for _, s := range in {
 		step := object{"value": s.Value, "color": levelColours[s.Level]}
@@ -204,8 +205,8 @@ func steps(in []layout.Step) object {
 	return object{"mode": "absolute", "defaultColor": levelColours[layout.Good], "steps": out}
 }
 
-// unit returns Perses' format of a unit.
-func unit(u indicator.Unit) object {
+// unitFormat returns Perses' format of a unit.
+func unitFormat(u indicator.Unit) object {
 	name := "decimal"
 	switch u {
 	case indicator.Seconds, indicator.SecondsPerToken:

@@ -14,8 +14,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
-// Meets returns why a result misses an objective, or nil. Latencies are taken
-// from the schedule: that is what users wait. What was not measured is missed.
+// Meets returns why a result misses an objective, or nil. Latencies count from the schedule, because users wait from
+// then on. A latency that was not measured misses.
 func (r *Result) Meets(o *slo.Objective) error {
 	checks := []struct {
 		metric Metric
@@ -45,8 +45,8 @@ func (r *Result) Meets(o *slo.Objective) error {
 	return nil
 }
 
-// maxErrorRate is the share of failures that an objective without an
-// availability accepts: latencies of the survivors mean little beyond it.
+// maxErrorRate is the share of failures that an objective without an availability accepts. Beyond it, the latencies
+// of the other requests mean little.
 const maxErrorRate = 0.01
 
 // An Assertion is a condition on a result, such as ttft_p95<500ms.
@@ -74,19 +74,19 @@ func ParseAssertion(text string) (Assertion, error) {
 	a := Assertion{Quantity: m[1], Op: m[2], text: strings.TrimSpace(text)}
 	scale := map[string]float64{"": 1, "µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "%": 0.01}
 	a.Limit = v * scale[m[4]]
-	if _, known := (&Result{}).quantity(a.Quantity); !known {
+	if _, known := (&Result{}).quantityNamed(a.Quantity); !known {
 		return Assertion{}, hint.With(fmt.Errorf("assertion %q: unknown quantity %q", text, a.Quantity), assertionHint)
 	}
 	return a, nil
 }
 
-// String returns the assertion as it was written.
+// String returns the assertion as the user wrote it.
 func (a Assertion) String() string { return a.text }
 
-// Check reports whether the assertion holds, and the measured value. A value
-// that was not measured makes it false, with NaN.
+// Check returns the measured value, and whether the assertion holds. Without a measurement the value is NaN and the
+// assertion fails.
 func (a Assertion) Check(r *Result) (value float64, holds bool) {
-	v, _ := r.quantity(a.Quantity)
+	v, _ := r.quantityNamed(a.Quantity)
 	switch a.Op {
 	case "<":
 		return v, v < a.Limit
@@ -115,9 +115,9 @@ func (a Assertion) Format(v float64) string {
 	return indicator.FormatNumber(v, unit)
 }
 
-// quantity is a named number of a result, NaN where it was not measured. Latencies are
-// named METRIC_STATISTIC: ttft_p95, itl_mean, e2e_max.
-func (r *Result) quantity(name string) (v float64, known bool) {
+// quantityNamed returns a named number of a result, or NaN if it was not measured. Latencies are named
+// METRIC_STATISTIC: ttft_p95, itl_mean, e2e_max.
+func (r *Result) quantityNamed(name string) (v float64, known bool) {
 	switch name {
 	case "error_rate":
 		return r.Requests.ErrorRate(), true

@@ -11,18 +11,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
-// minHealthy is the share of the objective below which the objective, and not
-// the measurement, is the threshold.
+// minHealthy is the share of the objective from which the objective replaces the measurement as threshold.
 const minHealthy = 0.67
 
-// NewBaseline derives thresholds from a test at a load that the server should
-// carry. With an objective, a latency's threshold is the objective; without one,
-// or when the server is far better than promised, it is the measured value with
-// headroom, above the interval's upper end.
+// NewBaseline derives thresholds from a test at a load that the server should carry. The threshold of a latency is
+// its objective. Without an objective, or if the server is far better, it is the measured value with headroom above
+// the interval's upper end.
 //
-// What is normal is what the server's own metrics said over the window, because
-// they are what rules and the diagnosis will compare with; what the client
-// measured stands where they say nothing.
+// Normal values come from the server's own metrics over the window, because rules and diagnosis compare with these.
+// The client's measurements fill the gaps.
 func NewBaseline(r *Result, o *slo.Objective, capacity float64, now time.Time) (*baseline.File, error) {
 	switch {
 	case r.Generator.Spoiled:
@@ -33,9 +30,12 @@ func NewBaseline(r *Result, o *slo.Objective, capacity float64, now time.Time) (
 		return nil, errors.New("baseline: the result has no latencies")
 	}
 	b := &baseline.File{
-		Schema: baseline.Schema, Tool: version.This(), Created: now.UTC().Truncate(time.Second), Model: r.Target.Model, Capacity: capacity,
-		Source:       fmt.Sprintf("load test of %s, %d requests, %.3g per second", r.Started.UTC().Format(time.RFC3339), r.Requests.Complete, r.Throughput.Requests),
-		PromptTokens: r.Tokens.Prompt, OutputTokens: r.Tokens.Output, Concurrency: r.Streams.Mean, Normal: map[string]float64{},
+		Schema: baseline.Schema, Tool: version.This(), Created: now.UTC().Truncate(time.Second),
+		Model: r.Target.Model, Capacity: capacity,
+		Source: fmt.Sprintf("load test of %s, %d requests, %.3g per second",
+			r.Started.UTC().Format(time.RFC3339), r.Requests.Complete, r.Throughput.Requests),
+		PromptTokens: r.Tokens.Prompt, OutputTokens: r.Tokens.Output, Concurrency: r.Streams.Mean,
+		Normal: map[string]float64{},
 	}
 	if r.Server != nil {
 		maps.Copy(b.Normal, r.Server.Normal)
@@ -53,8 +53,7 @@ func NewBaseline(r *Result, o *slo.Objective, capacity float64, now time.Time) (
 		if q, ok := r.Latency[m].At(0.5); ok {
 			setMissing(b, string(m)+"_p50", q.Value)
 		}
-		// The server's percentiles lie within wide buckets, and may be above the
-		// truth.
+		// The server's percentiles are interpolated within wide buckets, and may be too high.
 		most, from := max(q.Value, q.High), "the upper end of the measured P95"
 		if own := b.Normal[string(m)+"_p95"]; own > most {
 			most, from = own, "the P95 of the server's histogram"
@@ -72,14 +71,15 @@ func NewBaseline(r *Result, o *slo.Objective, capacity float64, now time.Time) (
 	return b, nil
 }
 
-// setMissing takes the client's value of what the server does not tell.
+// setMissing sets a normal value that the server does not report.
 func setMissing(b *baseline.File, signal string, v float64) {
 	if _, ok := b.Normal[signal]; !ok {
 		b.Normal[signal] = v
 	}
 }
 
-// serverThresholds are the server's own quantities that a healthy test bounds.
+// serverThresholds adds thresholds for the server's own quantities, with headroom above their highest value during
+// the test.
 func serverThresholds(b *baseline.File, r *Result) {
 	if r.Server == nil {
 		return
@@ -91,7 +91,7 @@ func serverThresholds(b *baseline.File, r *Result) {
 				most = max(most, p.Values[name])
 			}
 		}
-		if most > 0 { // a multiple of nothing is no threshold
+		if most > 0 { // a multiple of 0 is no threshold
 			b.Thresholds = append(b.Thresholds, baseline.Threshold{
 				Signal: name, Op: ">", Normal: most, Value: baseline.Headroom * most,
 				Why: fmt.Sprintf("%.3g times the highest value during the healthy test", baseline.Headroom),

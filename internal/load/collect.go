@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// A Recording is everything that a test measured. Summarize makes a Result of it.
+// A Recording holds everything that a test measured. Summarize makes a Result from it.
 type Recording struct {
 	Start    time.Time
 	Duration time.Duration // from the start to the last response's end
-	// Dispatched is when the last request was scheduled: afterwards the load
-	// drains.
+	// Dispatched is when the last request was scheduled. Afterwards the load drains.
 	Dispatched  time.Duration
 	Interrupted bool // the user or a limit ended the test before its plan was done
 	Slices      []Slice
@@ -21,8 +20,8 @@ type Recording struct {
 	Errors      map[Outcome][]string // a few distinct messages of each kind
 	Retried     int                  // requests sent again because a kept connection had died
 	Connections int                  // opened
-	Reads       int64                // that brought tokens
-	Events      int64                // that brought tokens
+	Reads       int64                // reads that brought tokens
+	Events      int64                // events that brought tokens
 	Generator   Generator
 
 	records slab
@@ -31,7 +30,7 @@ type Recording struct {
 // Records yields every request, in the order of their ends.
 func (r *Recording) Records() iter.Seq[*Record] { return r.records.all }
 
-// Len is the number of records.
+// Len returns the number of records.
 func (r *Recording) Len() int { return r.records.n }
 
 // A Slice is a short part of the test.
@@ -44,11 +43,11 @@ type Slice struct {
 const (
 	firstSlice = 100 * time.Millisecond
 	maxSlices  = 600
-	// gapBits keep 11 significant bits of a gap in µs: an error of 0.05 % at most.
+	// gapBits is how many significant bits of a gap in µs a bucket keeps: an error of 0.05 % at most.
 	gapBits = 11
 )
 
-// gapBucket is the bucket of a gap in µs, and gapValue the bucket's middle.
+// gapBucket returns the bucket of a gap in µs, and gapValue the middle of a bucket.
 func gapBucket(us uint32) uint32 {
 	if n := bits.Len32(us); n > gapBits {
 		shift := n - gapBits
@@ -66,14 +65,13 @@ func gapValue(bucket uint32) int64 {
 	return low + int64(1)<<(shift-1)
 }
 
-// arrival is a read that brought tokens.
+// An arrival is a read that brought tokens.
 type arrival struct {
 	us     uint32 // since the request was sent
 	tokens uint32
 }
 
-// collector gathers what the streams measured. Its lock is taken once per
-// request, never per event.
+// A collector gathers the measurements of the streams. It is locked once per request, never per event.
 type collector struct {
 	mu     sync.Mutex
 	rec    *Recording
@@ -86,12 +84,12 @@ type Progress struct {
 	Elapsed      time.Duration
 	Sent         int
 	InFlight     int
-	Waiting      int // for a free stream
+	Waiting      int // sessions without a free stream
 	Complete     int
 	Cancelled    int
 	Failed       int
 	OutputTokens int64
-	TTFTs        []time.Duration // of the requests that ended since the last Progress
+	TTFTs        []time.Duration // TTFTs of the requests that ended since the last Progress
 }
 
 func newCollector(start time.Time) *collector {
@@ -100,7 +98,7 @@ func newCollector(start time.Time) *collector {
 	}
 }
 
-func (c *collector) sent() {
+func (c *collector) noteSent() {
 	c.mu.Lock()
 	c.live.Sent++
 	c.live.InFlight++
@@ -114,11 +112,11 @@ const (
 	maxArrivalUS = 1<<32 - 1
 )
 
-// done stores a finished request and its arrivals.
-func (c *collector) done(r *Record, arrivals []arrival, events int, message string) {
+// storeRecord stores a finished request and its arrivals.
+func (c *collector) storeRecord(r *Record, arrivals []arrival, events int, message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	*c.rec.records.add() = *r
+	*c.rec.records.addRecord() = *r
 	c.live.InFlight--
 	c.live.OutputTokens += int64(r.OutputTokens)
 	switch {
@@ -133,14 +131,14 @@ func (c *collector) done(r *Record, arrivals []arrival, events int, message stri
 		c.live.Failed++
 	}
 	if message != "" {
-		c.message(r.Outcome, message)
+		c.addMessage(r.Outcome, message)
 	}
 	c.rec.Duration = max(c.rec.Duration, r.End)
 	c.rec.Reads += int64(len(arrivals))
 	c.rec.Events += int64(events)
 	var last uint32
 	for i, a := range arrivals {
-		s := c.slice(r.Sent + time.Duration(a.us)*time.Microsecond)
+		s := c.sliceAt(r.Sent + time.Duration(a.us)*time.Microsecond)
 		s.Tokens += int64(a.tokens)
 		if i > 0 && a.tokens > 0 {
 			if s.Gaps == nil {
@@ -152,7 +150,7 @@ func (c *collector) done(r *Record, arrivals []arrival, events int, message stri
 	}
 }
 
-func (c *collector) message(o Outcome, m string) {
+func (c *collector) addMessage(o Outcome, m string) {
 	if len(m) > maxMessage {
 		m = m[:maxMessage] + "…"
 	}
@@ -161,16 +159,15 @@ func (c *collector) message(o Outcome, m string) {
 	}
 }
 
-// slice returns the slice of a moment; when the test outgrows its slices, they
-// become twice as wide.
-func (c *collector) slice(at time.Duration) *Slice {
+// sliceAt returns the slice of a moment. If the test outgrows the slices, they become twice as wide.
+func (c *collector) sliceAt(at time.Duration) *Slice {
 	r := c.rec
 	for at/r.SliceWidth >= maxSlices {
 		for i := range r.Slices {
 			if i%2 == 0 {
 				r.Slices[i/2] = r.Slices[i]
 			} else {
-				r.Slices[i/2].add(&r.Slices[i])
+				r.Slices[i/2].addSlice(&r.Slices[i])
 			}
 		}
 		r.Slices = r.Slices[:(len(r.Slices)+1)/2]
@@ -183,8 +180,8 @@ func (c *collector) slice(at time.Duration) *Slice {
 	return &r.Slices[i]
 }
 
-// add merges another slice into s.
-func (s *Slice) add(o *Slice) {
+// addSlice merges another slice into s.
+func (s *Slice) addSlice(o *Slice) {
 	s.Tokens += o.Tokens
 	if s.Gaps == nil {
 		s.Gaps = o.Gaps
@@ -195,8 +192,8 @@ func (s *Slice) add(o *Slice) {
 	}
 }
 
-// progress returns the state and begins a new interval.
-func (c *collector) progress(elapsed time.Duration) Progress {
+// takeProgress returns the state and begins a new interval.
+func (c *collector) takeProgress(elapsed time.Duration) Progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.live
@@ -205,7 +202,7 @@ func (c *collector) progress(elapsed time.Duration) Progress {
 	return p
 }
 
-func (c *collector) retried() {
+func (c *collector) noteRetried() {
 	c.mu.Lock()
 	c.rec.Retried++
 	c.mu.Unlock()

@@ -7,15 +7,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/version"
 )
 
-// A Change is how one quantity differs between two sides.
+// A Change is the difference of one quantity between two sides.
 type Change struct {
 	Quantity string  `json:"quantity"`
 	Unit     string  `json:"unit"` // "s" or "1/s"
 	A        float64 `json:"a"`
 	B        float64 `json:"b"`
-	Relative float64 `json:"relative"` // B/A - 1, 0 where either is missing
-	// P is adjusted for the number of comparisons (Holm); nil where there are too
-	// few values to tell.
+	Relative float64 `json:"relative"` // B/A - 1, 0 if either is missing
+	// P is adjusted for the number of comparisons (Holm); nil if there are too few values.
 	P       *float64 `json:"p"`
 	Verdict string   `json:"verdict"`
 }
@@ -28,14 +27,14 @@ const (
 	Unknown = "unknown" // too few values
 )
 
-// Comparison is the difference between two sides of one or more results each.
+// A Comparison is the difference between two results.
 type Comparison struct {
 	Tool    version.Tool `json:"tool"`
 	Changes []Change     `json:"changes"`
 	Notes   []string     `json:"notes,omitempty"`
 }
 
-// Worse reports whether anything became significantly worse.
+// Worse reports whether a quantity became significantly worse.
 func (c *Comparison) Worse() bool {
 	for _, x := range c.Changes {
 		if x.Verdict == Worse {
@@ -48,21 +47,21 @@ func (c *Comparison) Worse() bool {
 // significance is the adjusted p-value below which a difference is real.
 const significance = 0.05
 
-// estimate is a quantity with its standard error and what it rests on.
+// An estimate is a quantity with its standard error and sample size.
 type estimate struct {
-	value, variance, n float64 // variance of one of n independent values
+	value, variance, n float64 // variance is the variance of one of n independent values
 	ok                 bool
 }
 
-// Compare compares result B with result A, whose intervals tell what is chance. tolerance is
-// the relative change that does not matter.
+// Compare compares result B with result A. Their intervals separate changes from chance; tolerance is the relative
+// change that does not matter.
 func Compare(a, b *Result, tolerance float64) (*Comparison, error) {
 	if !(tolerance >= 0 && tolerance < 10) {
 		return nil, fmt.Errorf("tolerance %v: want 0 to 10", tolerance)
 	}
 	c := &Comparison{Tool: version.This()}
 	var p []float64
-	for _, q := range compared() {
+	for _, q := range comparedQuantities() {
 		ea, eb := q.of(a), q.of(b)
 		if !ea.ok && !eb.ok {
 			continue
@@ -71,12 +70,12 @@ func Compare(a, b *Result, tolerance float64) (*Comparison, error) {
 		pv := math.NaN()
 		if ea.ok && eb.ok && ea.value != 0 {
 			x.Relative = eb.value/ea.value - 1
-			pv = welch(ea.value, ea.variance, ea.n, eb.value, eb.variance, eb.n)
+			pv = welchTest(ea.value, ea.variance, ea.n, eb.value, eb.variance, eb.n)
 		}
 		p = append(p, pv)
 		c.Changes = append(c.Changes, x)
 	}
-	for i, adjusted := range holm(p) {
+	for i, adjusted := range adjustByHolm(p) {
 		x := &c.Changes[i]
 		if !math.IsNaN(adjusted) {
 			x.P = &adjusted
@@ -91,12 +90,12 @@ func Compare(a, b *Result, tolerance float64) (*Comparison, error) {
 			x.Verdict = Worse
 		}
 	}
-	c.notes(a, b)
+	c.addNotes(a, b)
 	return c, nil
 }
 
-// notes says what makes two sides hard to compare.
-func (c *Comparison) notes(a, b *Result) {
+// addNotes lists what makes the two results hard to compare.
+func (c *Comparison) addNotes(a, b *Result) {
 	add := func(format string, args ...any) { c.Notes = append(c.Notes, fmt.Sprintf(format, args...)) }
 	for i, r := range []*Result{a, b} {
 		name := string(rune('A' + i))
@@ -121,13 +120,13 @@ func (c *Comparison) notes(a, b *Result) {
 	}
 }
 
-// comparedQuantity is one line of a comparison.
+// A comparedQuantity is one line of a comparison.
 type comparedQuantity struct {
 	name, unit string
 	of         func(*Result) estimate
 }
 
-func compared() []comparedQuantity {
+func comparedQuantities() []comparedQuantity {
 	var list []comparedQuantity
 	for _, m := range []Metric{TTFT, TTFTScheduled, ITL, TPOT, E2E, E2EScheduled} {
 		list = append(list, comparedQuantity{string(m) + "_mean", "s", func(r *Result) estimate {
@@ -139,7 +138,8 @@ func compared() []comparedQuantity {
 			return estimate{d.Mean, se * se * d.Effective, d.Effective, true}
 		}})
 		for _, q := range []float64{0.5, 0.95, 0.99} {
-			list = append(list, comparedQuantity{fmt.Sprintf("%s_p%g", m, 100*q), "s", func(r *Result) estimate { return quantileEstimate(r.Latency[m], q) }})
+			list = append(list, comparedQuantity{fmt.Sprintf("%s_p%g", m, 100*q), "s",
+				func(r *Result) estimate { return quantileEstimate(r.Latency[m], q) }})
 		}
 	}
 	return append(list,
@@ -154,7 +154,7 @@ func compared() []comparedQuantity {
 	)
 }
 
-// quantileEstimate takes a quantile's error from its interval.
+// quantileEstimate derives a quantile's error from its interval.
 func quantileEstimate(d *Distribution, q float64) estimate {
 	x, ok := d.At(q)
 	if !ok || x.Few {
@@ -163,7 +163,7 @@ func quantileEstimate(d *Distribution, q float64) estimate {
 	return intervalEstimate(x.Value, x.Low, x.High, d.Effective)
 }
 
-// intervalEstimate inverts a 95 % interval of something that rests on n values.
+// intervalEstimate derives a standard error from a 95 % interval over n values.
 func intervalEstimate(v, low, high, n float64) estimate {
 	if n < 2 || !(high > low) {
 		return estimate{value: v, n: n, variance: 0, ok: v > 0 && high >= low && n >= 2}

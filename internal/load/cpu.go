@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// processorTime is the user and system time that the process has used.
+// processorTime returns the user and system time of the process.
 func processorTime() time.Duration {
 	var r syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {
@@ -15,7 +15,7 @@ func processorTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// residentPeak is the largest resident memory that the process has had, in bytes.
+// residentPeak returns the largest resident memory of the process, in bytes.
 func residentPeak() uint64 {
 	var r syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &r) != nil {

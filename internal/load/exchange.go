@@ -18,21 +18,21 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// stream sends requests one after another over a connection that it keeps. It
-// belongs to one goroutine; its memory is reused from request to request.
+// A stream sends requests one after another over a connection that it keeps. It belongs to one goroutine and reuses
+// its memory.
 type stream struct {
 	r      *Runner
 	way    *wire.Transport
-	socket *wire.Socket  // of the current request
-	ended  time.Duration // when the request before ended
+	socket *wire.Socket  // the current request's
+	ended  time.Duration // when the previous request ended
 
 	lagMu sync.Mutex
 	lags  map[uint32]int64 // how long packets waited to be read, by gapBucket
 
 	body     []byte
-	buf      []byte // of a read, and of an answer in one piece
+	buf      []byte // holds one read, or a whole answer that is not streamed
 	history  conversation
-	answer   []byte // of the current request, JSON-escaped, when it must be repeated
+	answer   []byte // the current answer, JSON-escaped, if a later turn must repeat it
 	keep     bool   // keep the answer
 	arrivals []arrival
 	bearing  int // events that brought tokens
@@ -41,23 +41,23 @@ type stream struct {
 	usage    openai.Usage
 	hasUsage bool
 	count    openai.Tokens
-	finished bool // a finish reason or [DONE] came
+	finished bool // a finish reason or [DONE] arrived
 	message  string
-	cancel   int // tokens after which to leave
+	cancel   int // leave after this many tokens
 	rec      Record
 }
 
-// Errors that end an exchange, besides those of the connection.
+// Errors that end an exchange, apart from connection errors.
 var (
 	errCancelled = errors.New("the client left")
 	errEvent     = errors.New("malformed event")
 	errInStream  = errors.New("error event in the stream")
 )
 
-// readSize holds one read of a stream. A decode step's event takes 200 to 400 bytes.
+// readSize is the buffer for one read. The event of one decode step takes 200 to 400 bytes.
 const readSize = 4 << 10
 
-// newStream returns a stream that the Runner sums up.
+// newStream returns a stream that the Runner includes in its totals.
 func (r *Runner) newStream() *stream {
 	s := &stream{r: r, lags: map[uint32]int64{}, buf: make([]byte, readSize)}
 	t := &r.cfg.Target
@@ -72,8 +72,8 @@ func (r *Runner) newStream() *stream {
 	return s
 }
 
-// begin resets the stream for a turn that was composed into s.body.
-func (s *stream) begin(t *workload.Turn, scheduled, ready time.Duration) {
+// beginTurn resets the stream for a turn with its body in s.body.
+func (s *stream) beginTurn(t *workload.Turn, scheduled, ready time.Duration) {
 	s.arrivals, s.bearing, s.count = s.arrivals[:0], 0, openai.Tokens{}
 	s.usage, s.hasUsage, s.finished = openai.Usage{}, false, false
 	s.answer, s.message, s.cancel = s.answer[:0], "", t.CancelAfter
@@ -84,45 +84,44 @@ func (s *stream) begin(t *workload.Turn, scheduled, ready time.Duration) {
 	}
 }
 
-// exchange sends the composed request and reads the answer. The record is then
-// complete.
-func (s *stream) exchange(id uint64) {
+// exchangeTurn sends the request, reads the answer, and completes the record.
+func (s *stream) exchangeTurn(id uint64) {
 	r := &s.rec
-	err := s.send(id)
-	r.End = s.r.now()
+	err := s.sendRequest(id)
+	r.End = s.r.elapsed()
 	if r.FirstByte > 0 && !errors.Is(err, context.DeadlineExceeded) {
-		r.End = s.arrived()
+		r.End = s.lastArrival()
 	}
 	if r.Sent == 0 {
 		r.Sent = r.End // no connection: nothing was sent
 	}
-	r.Outcome = s.outcome(err)
+	r.Outcome = s.classifyOutcome(err)
 	s.fixTokenCounts()
 	s.ended = r.End
 }
 
-// arrived is when what was read last had arrived.
-func (s *stream) arrived() time.Duration { return s.socket.Arrived().Sub(s.r.start) }
+// lastArrival returns when the data of the last read arrived.
+func (s *stream) lastArrival() time.Duration { return s.socket.Arrived().Sub(s.r.start) }
 
-// send sends the request and reads the answer.
-func (s *stream) send(id uint64) error {
+// sendRequest sends the request and reads the answer.
+func (s *stream) sendRequest(id uint64) error {
 	ctx, cancel := context.WithTimeout(s.r.live, s.r.cfg.Timeout)
 	defer cancel()
-	connections, opened, began := 0, s.way.Opened.Load(), s.r.now()
+	connections, opened, began := 0, s.way.Opened.Load(), s.r.elapsed()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
-		_, secure := c.Conn.(*tls.Conn) // its handshake was not made ahead
+		_, secure := c.Conn.(*tls.Conn) // TLS handshakes are never made in advance
 		if connections++; s.way.Opened.Load() > opened || secure && !c.Reused {
-			s.rec.Connect = s.r.now() - began
+			s.rec.Connect = s.r.elapsed() - began
 		}
 		s.socket = wire.SocketOf(c.Conn)
 		s.socket.Begin()
 	}})
-	resp, err := s.way.RoundTrip(s.r.endpoint.request(ctx, fmt.Sprintf("sixty-%x-%d", s.r.run, id), s.body))
+	resp, err := s.way.RoundTrip(s.r.endpoint.newRequest(ctx, fmt.Sprintf("sixty-%x-%d", s.r.run, id), s.body))
 	if connections == 0 {
 		return &connectError{err}
 	}
 	if connections > 1 {
-		s.r.collector.retried()
+		s.r.collector.noteRetried()
 	}
 	if at := s.socket.Sent(); !at.IsZero() {
 		s.rec.Sent = at.Sub(s.r.start)
@@ -131,7 +130,7 @@ func (s *stream) send(id uint64) error {
 		return err
 	}
 	defer resp.Body.Close()
-	s.rec.FirstByte, s.rec.Status = s.arrived(), uint16(resp.StatusCode)
+	s.rec.FirstByte, s.rec.Status = s.lastArrival(), uint16(resp.StatusCode)
 	switch {
 	case resp.StatusCode != http.StatusOK:
 		return s.readFailure(resp)
@@ -150,7 +149,7 @@ func (e *connectError) Unwrap() error { return e.error }
 func (s *stream) readStream(body io.Reader) error {
 	for {
 		n, err := body.Read(s.buf[:readSize])
-		if err := s.events(s.buf[:n]); err != nil {
+		if err := s.processEvents(s.buf[:n]); err != nil {
 			return err
 		}
 		if err == io.EOF {
@@ -161,28 +160,27 @@ func (s *stream) readStream(body io.Reader) error {
 		}
 	}
 	if data, ok := s.sse.Flush(); ok {
-		return s.event(data)
+		return s.processEvent(data)
 	}
 	return nil
 }
 
-// events takes a piece of the stream. Events are stamped with the read that
-// completed them.
-func (s *stream) events(p []byte) error {
+// processEvents processes a piece of the stream. The time of an event is the time of the read that completed it.
+func (s *stream) processEvents(p []byte) error {
 	for {
 		data, rest, ok, err := s.sse.Next(p)
 		if err != nil || !ok {
 			return err
 		}
-		if err := s.event(data); err != nil {
+		if err := s.processEvent(data); err != nil {
 			return err
 		}
 		p = rest
 	}
 }
 
-// event takes what it needs of one event.
-func (s *stream) event(data []byte) error {
+// processEvent processes one event.
+func (s *stream) processEvent(data []byte) error {
 	if len(data) > 0 && data[0] != '{' {
 		if string(data) == "[DONE]" {
 			s.finished = true
@@ -206,7 +204,7 @@ func (s *stream) event(data []byte) error {
 		s.finished = true
 	}
 	if tokens > 0 {
-		s.tokens(tokens, c.Text)
+		s.noteTokens(tokens, c.Text)
 		if s.cancel > 0 && s.count.N >= s.cancel {
 			return errCancelled
 		}
@@ -214,9 +212,9 @@ func (s *stream) event(data []byte) error {
 	return nil
 }
 
-// tokens notes that n tokens came with the current read.
-func (s *stream) tokens(n int, text []byte) {
-	at := s.arrived()
+// noteTokens records that n tokens came with the current read.
+func (s *stream) noteTokens(n int, text []byte) {
+	at := s.lastArrival()
 	s.bearing++
 	r := &s.rec
 	us := uint32(min((at-r.Sent)/time.Microsecond, maxArrivalUS))
@@ -239,7 +237,7 @@ func (s *stream) tokens(n int, text []byte) {
 	}
 }
 
-// maxWhole bounds an answer that is not streamed.
+// maxWhole bounds an answer that is not streamed, in bytes.
 const maxWhole = 32 << 20
 
 // readWhole reads an answer that is not streamed.
@@ -268,7 +266,7 @@ func (s *stream) readWhole(body io.Reader) error {
 	return nil
 }
 
-// readAll returns the whole body, which is valid until the next one.
+// readAll returns the whole body. It is valid until the next call.
 func (s *stream) readAll(body io.Reader) ([]byte, error) {
 	b := bytes.NewBuffer(s.buf[:0])
 	_, err := b.ReadFrom(io.LimitReader(body, maxWhole+1))
@@ -278,7 +276,7 @@ func (s *stream) readAll(body io.Reader) ([]byte, error) {
 	return s.buf, err
 }
 
-// statusError is an answer with another status than 200.
+// A statusError is an answer with a status other than 200.
 type statusError int
 
 func (e statusError) Error() string { return "HTTP status" }
@@ -291,8 +289,8 @@ func (s *stream) readFailure(resp *http.Response) error {
 	return statusError(resp.StatusCode)
 }
 
-// outcome classifies the end of the exchange.
-func (s *stream) outcome(err error) Outcome {
+// classifyOutcome classifies how the exchange ended.
+func (s *stream) classifyOutcome(err error) Outcome {
 	var status statusError
 	var connect *connectError
 	switch {
@@ -309,8 +307,8 @@ func (s *stream) outcome(err error) Outcome {
 	case errors.Is(err, errCancelled):
 		return Cancelled
 	case errors.As(err, &status):
-		return outcomeOf(int(status))
-	case s.r.stopped():
+		return outcomeOfStatus(int(status))
+	case s.r.isStopped():
 		return Unfinished
 	case errors.As(err, &connect):
 		s.message = err.Error()
@@ -320,7 +318,7 @@ func (s *stream) outcome(err error) Outcome {
 		return Timeout
 	case errors.Is(err, errInStream):
 		return ServerError
-	case errors.Is(err, errEvent), errors.Is(err, openai.ErrEventTooLarge), malformed(err):
+	case errors.Is(err, errEvent), errors.Is(err, openai.ErrEventTooLarge), isMalformed(err):
 		s.message = err.Error()
 		return Malformed
 	default:
@@ -329,13 +327,13 @@ func (s *stream) outcome(err error) Outcome {
 	}
 }
 
-// malformed reports whether net/http could not read an answer as HTTP: its errors have no type.
-func malformed(err error) bool {
+// isMalformed reports whether net/http could not parse an answer. Its errors have no type.
+func isMalformed(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "malformed") || strings.Contains(text, "chunk")
 }
 
-// fixTokenCounts fixes the token counts once the answer is there.
+// fixTokenCounts sets the token counts of a complete answer.
 func (s *stream) fixTokenCounts() {
 	r := &s.rec
 	r.PromptTokens, r.OutputTokens = r.WantPrompt, int32(s.count.N)
@@ -349,8 +347,7 @@ func (s *stream) fixTokenCounts() {
 	if s.count.Told && (total == s.count.N || r.Outcome != Complete) {
 		return
 	}
-	// Events were counted as a token each. The final usage tells the truth:
-	// spread it over the events in proportion.
+	// Each event was counted as one token. Distribute the total of the final usage over the events in proportion.
 	r.Estimated = true
 	if !s.hasUsage || r.Outcome != Complete || total <= 0 {
 		return

@@ -8,19 +8,19 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
-// Generator is what the load generator measured of itself.
+// Generator holds the load generator's measurements of itself.
 type Generator struct {
-	// ReceiveLag is from a packet's arrival in the kernel to its timestamp; empty where the
-	// kernel does not tell.
+	// ReceiveLag is the time from a packet's arrival in the kernel to its reading; empty if the kernel does not
+	// timestamp packets.
 	ReceiveLag Lag     `json:"receive_lag"`
-	WakeLag    Lag     `json:"wake_lag"`    // of a timer that should fire every few ms: what any goroutine suffers
+	WakeLag    Lag     `json:"wake_lag"`    // delay of a timer that fires every few ms; other goroutines wait as long
 	CPU        float64 `json:"cpu"`         // processor seconds used during the test
-	Cores      int     `json:"cores"`       // that it may use (GOMAXPROCS)
+	Cores      int     `json:"cores"`       // processors that it may use (GOMAXPROCS)
 	HeapMB     float64 `json:"heap_mb"`     // at the end
-	ResidentMB float64 `json:"resident_mb"` // the process' highest
+	ResidentMB float64 `json:"resident_mb"` // highest of the process
 }
 
-// Lag is a distribution of delays in a few numbers, in seconds.
+// A Lag summarizes a distribution of delays, in seconds.
 type Lag struct {
 	Count int64   `json:"count"`
 	P50   float64 `json:"p50"`
@@ -28,7 +28,7 @@ type Lag struct {
 	Max   float64 `json:"max"`
 }
 
-// lagOf sums up delays in seconds, which it sorts.
+// lagOf summarizes delays in seconds. It sorts them.
 func lagOf(delays []float64) Lag {
 	if len(delays) == 0 {
 		return Lag{}
@@ -38,8 +38,8 @@ func lagOf(delays []float64) Lag {
 	return Lag{int64(len(delays)), stat.Quantile(delays, 0.5), stat.Quantile(delays, 0.99), longest}
 }
 
-// judge measures the generator while a test runs.
-type judge struct {
+// A selfMeasurement measures the generator while a test runs.
+type selfMeasurement struct {
 	cpu  time.Duration
 	stop chan struct{}
 	wake chan Lag
@@ -47,22 +47,21 @@ type judge struct {
 
 const probeEvery = 5 * time.Millisecond
 
-func newJudge() *judge {
-	j := &judge{cpu: processorTime(), stop: make(chan struct{}), wake: make(chan Lag, 1)}
-	go j.probe()
+func measureSelf() *selfMeasurement {
+	j := &selfMeasurement{cpu: processorTime(), stop: make(chan struct{}), wake: make(chan Lag, 1)}
+	go j.measureWakeLag()
 	return j
 }
 
-// probe measures how long a goroutine that could run waits to run.
-func (j *judge) probe() {
+// measureWakeLag measures how long a runnable goroutine waits for a processor.
+func (j *selfMeasurement) measureWakeLag() {
 	var delays []float64
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case due := <-ticker.C:
-			// The ticker's time is when the runtime fired it; the rest is how long
-			// this goroutine waited to run.
+			// The ticker's time is when the runtime fired it. The rest is the wait of this goroutine.
 			delays = append(delays, time.Since(due).Seconds())
 		case <-j.stop:
 			j.wake <- lagOf(delays)
@@ -71,8 +70,8 @@ func (j *judge) probe() {
 	}
 }
 
-// end stops the measuring.
-func (j *judge) end() Generator {
+// stopAndMeasure ends the measurement.
+func (j *selfMeasurement) stopAndMeasure() Generator {
 	close(j.stop)
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)

@@ -20,16 +20,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// Probed is what a server tells before the test.
+// Probed holds what a server reveals before the test.
 type Probed struct {
-	Target     Target // with the model filled in and options the server rejects left out
+	Target     Target // with the model filled in, and without options that the server rejects
 	Vocabulary *Vocabulary
-	Version    string // of vLLM, "" elsewhere
+	Version    string // vLLM's version; "" for other servers
 	Notes      []string
 }
 
-// probe asks a server what the test needs to know. It uses net/http: nothing
-// here is measured.
+// A probe queries a server before the test. It uses net/http, because nothing is measured.
 type probe struct {
 	client *http.Client
 	target Target
@@ -39,13 +38,12 @@ type probe struct {
 
 const (
 	probeTimeout = 5 * time.Second
-	firstTimeout = 60 * time.Second // of the first completion, which may load something
+	firstTimeout = 60 * time.Second // for the first completion, which may load something
 	maxProbe     = 16 << 20
 )
 
-// Probe asks the server for its model, version and tokenizer, and sends one
-// completion of one token to learn which options it knows. Text says that prompts
-// must be text even where the server would take token ids, as conversations need.
+// Probe asks the server for its model, version and tokenizer, and sends a completion of one token to learn which
+// options it accepts. text forces prompts to be text, as conversations need, even if the server accepts token ids.
 func Probe(ctx context.Context, t Target, text bool) (*Probed, error) {
 	vocab := DefaultVocabulary()
 	e, err := newEndpoint(t, vocab)
@@ -57,23 +55,25 @@ func Probe(ctx context.Context, t Target, text bool) (*Probed, error) {
 	defer transport.CloseIdleConnections()
 	p := &probe{client: &http.Client{Transport: transport}, target: t, e: e}
 	p.out.Vocabulary = vocab
-	if err := p.models(ctx); err != nil {
+	if err := p.checkModel(ctx); err != nil {
 		return nil, err
 	}
-	p.version(ctx)
-	p.tokenizer(ctx, text)
-	if err := p.options(ctx); err != nil {
+	p.askVersion(ctx)
+	p.learnTokenizer(ctx, text)
+	if err := p.learnOptions(ctx); err != nil {
 		return nil, err
 	}
 	if v := p.out.Vocabulary; v.Source == "assumed" {
-		p.calibrate(ctx)
+		p.calibrateVocabulary(ctx)
 	}
 	p.out.Target = p.target
 	return &p.out, nil
 }
 
-// do sends a request to a path of the server's base URL and decodes the answer.
-func (p *probe) do(ctx context.Context, timeout time.Duration, method string, u *url.URL, body, into any) (status int, message string, err error) {
+// doRequest sends a request and decodes the answer.
+func (p *probe) doRequest(
+	ctx context.Context, timeout time.Duration, method string, u *url.URL, body, into any,
+) (status int, message string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var rd io.Reader = http.NoBody
@@ -122,8 +122,8 @@ func (p *probe) do(ctx context.Context, timeout time.Duration, method string, u 
 	return resp.StatusCode, "", nil
 }
 
-// models checks the model's name against what the server serves.
-func (p *probe) models(ctx context.Context) error {
+// checkModel checks the model's name against the server's list.
+func (p *probe) checkModel(ctx context.Context) error {
 	u := p.e.url.JoinPath()
 	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/completions"), "/chat") + "/models"
 	var list struct {
@@ -131,13 +131,14 @@ func (p *probe) models(ctx context.Context) error {
 			ID string `json:"id"`
 		} `json:"data"`
 	}
-	status, message, err := p.do(ctx, probeTimeout, http.MethodGet, u, nil, &list)
+	status, message, err := p.doRequest(ctx, probeTimeout, http.MethodGet, u, nil, &list)
 	switch {
 	case err != nil && status == 0:
 		const way = "check that the server runs and that the address is right"
 		return hint.With(err, cmp.Or(unanswered.Hint(err, way), way))
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return hint.With(fmt.Errorf("ask %s: HTTP status %d %s", u.Redacted(), status, message), "pass the key with --bearer-token-file FILE")
+		return hint.With(fmt.Errorf("ask %s: HTTP status %d %s", u.Redacted(), status, message),
+			"pass the key with --bearer-token-file FILE")
 	}
 	var names []string
 	for _, m := range list.Data {
@@ -149,15 +150,17 @@ func (p *probe) models(ctx context.Context) error {
 	case p.target.Model == "":
 		p.target.Model = names[0]
 	case len(names) > 0 && !slices.Contains(names, p.target.Model):
-		return hint.With(fmt.Errorf("the server has no model %q", p.target.Model), "use one of "+strings.Join(names[:min(len(names), 10)], ", "))
+		return hint.With(fmt.Errorf("the server has no model %q", p.target.Model),
+			"use one of "+strings.Join(names[:min(len(names), 10)], ", "))
 	}
 	return nil
 }
 
-// version asks vLLM for its version; other servers do not tell.
-func (p *probe) version(ctx context.Context) {
+// askVersion asks vLLM for its version. Other servers have no such endpoint.
+func (p *probe) askVersion(ctx context.Context) {
 	var v struct{ Version string }
-	if status, _, err := p.do(ctx, probeTimeout, http.MethodGet, p.e.base.JoinPath("/version"), nil, &v); err == nil && status == http.StatusOK {
+	status, _, err := p.doRequest(ctx, probeTimeout, http.MethodGet, p.e.base.JoinPath("/version"), nil, &v)
+	if err == nil && status == http.StatusOK {
 		p.out.Version = v.Version
 	}
 }
@@ -169,40 +172,41 @@ type tokenized struct {
 	Strs   []string `json:"token_strs"`
 }
 
-func (p *probe) tokenize(ctx context.Context, body map[string]any) (t tokenized, ok bool) {
+func (p *probe) callTokenize(ctx context.Context, body map[string]any) (t tokenized, ok bool) {
 	body["model"] = p.target.Model
-	status, _, err := p.do(ctx, probeTimeout, http.MethodPost, p.e.base.JoinPath("/tokenize"), body, &t)
+	status, _, err := p.doRequest(ctx, probeTimeout, http.MethodPost, p.e.base.JoinPath("/tokenize"), body, &t)
 	return t, err == nil && status == http.StatusOK && t.Count > 0
 }
 
-// tokenizer learns from the server's /tokenize how to write prompts of an exact
-// length.
-func (p *probe) tokenizer(ctx context.Context, text bool) {
+// learnTokenizer uses the server's /tokenize to build prompts of an exact length.
+func (p *probe) learnTokenizer(ctx context.Context, text bool) {
 	words := strings.Join(p.out.Vocabulary.words, "")
-	all, ok := p.tokenize(ctx, map[string]any{"prompt": words, "add_special_tokens": false, "return_token_strs": true})
+	all, ok := p.callTokenize(ctx,
+		map[string]any{"prompt": words, "add_special_tokens": false, "return_token_strs": true})
 	if !ok {
 		return
 	}
 	v := p.buildVocabulary(all, text)
 	if p.out.Vocabulary = v; v.IDs() {
-		return // ids are taken as they are: nothing is added
+		return // the server adds no tokens to ids
 	}
 	const sample = 64
 	content := string(v.Append(nil, []workload.PromptPart{{Seed: 1, Tokens: sample}}, 1))
 	body := map[string]any{"prompt": content}
 	if p.target.API == Chat {
-		body = map[string]any{"messages": []any{map[string]any{"role": "user", "content": content}}, "add_generation_prompt": true}
+		body = map[string]any{"messages": []any{map[string]any{"role": "user", "content": content}},
+			"add_generation_prompt": true}
 	}
-	if t, ok := p.tokenize(ctx, body); ok {
+	if t, ok := p.callTokenize(ctx, body); ok {
 		written := float64(v.wordsFor(1+sample)-v.wordsFor(1)) * v.TokensPerWord
 		v.Overhead = max(int(float64(t.Count)-written+0.5), 0)
 	}
 }
 
-// buildVocabulary makes a vocabulary of the tokens that the default words consist of.
+// buildVocabulary builds a vocabulary from the tokens of the default words.
 func (p *probe) buildVocabulary(all tokenized, text bool) *Vocabulary {
 	if p.target.API == Completions && !text {
-		if v, err := withIDs(all.Tokens, "server"); err == nil {
+		if v, err := newIDVocabulary(all.Tokens, "server"); err == nil {
 			return v
 		}
 	}
@@ -211,7 +215,7 @@ func (p *probe) buildVocabulary(all tokenized, text bool) *Vocabulary {
 	}
 	var whole []string
 	for i, s := range all.Strs {
-		// A word is whole when the next token begins another one.
+		// A token is a whole word if the next token begins another word.
 		if begins(s) && (i+1 == len(all.Strs) || begins(all.Strs[i+1])) {
 			w := strings.TrimLeft(s, "Ġ▁ ")
 			if w != "" && strings.Trim(w, "abcdefghijklmnopqrstuvwxyz") == "" {
@@ -219,7 +223,7 @@ func (p *probe) buildVocabulary(all tokenized, text bool) *Vocabulary {
 			}
 		}
 	}
-	if v, err := withWords(whole, "server"); err == nil {
+	if v, err := newWordVocabulary(whole, "server"); err == nil {
 		return v
 	}
 	v := *p.out.Vocabulary
@@ -227,18 +231,18 @@ func (p *probe) buildVocabulary(all tokenized, text bool) *Vocabulary {
 	return &v
 }
 
-// options sends a completion of one token as the test will, and leaves out what
-// the server refuses.
-func (p *probe) options(ctx context.Context) error {
+// learnOptions sends a completion of one token with the options of the test, and drops those that the server rejects.
+func (p *probe) learnOptions(ctx context.Context) error {
 	dropped := []string{}
 	for {
-		status, message, err := p.complete(ctx, 16, nil)
+		status, message, err := p.completeOnce(ctx, 16, nil)
 		switch {
 		case err != nil:
 			return hint.With(err, "check that the server answers requests")
 		case status == http.StatusOK:
 			if len(dropped) > 0 {
-				p.out.Notes = append(p.out.Notes, "the server rejects "+strings.Join(dropped, " and ")+", so they are left out")
+				p.out.Notes = append(p.out.Notes, "the server rejects "+strings.Join(dropped, " and ")+
+					", so they are left out")
 			}
 			return nil
 		case status == http.StatusBadRequest || status == http.StatusUnprocessableEntity:
@@ -266,9 +270,8 @@ func (p *probe) options(ctx context.Context) error {
 	}
 }
 
-// complete sends one completion of one token; usage, where wanted, is decoded
-// from an answer that is not streamed.
-func (p *probe) complete(ctx context.Context, tokens int, usage *int) (status int, message string, err error) {
+// completeOnce requests one token. If usage is not nil, the answer is not streamed and its usage is decoded.
+func (p *probe) completeOnce(ctx context.Context, tokens int, usage *int) (status int, message string, err error) {
 	t := p.target
 	if usage != nil {
 		t.Stream = false
@@ -277,7 +280,8 @@ func (p *probe) complete(ctx context.Context, tokens int, usage *int) (status in
 	if err != nil {
 		return 0, "", err
 	}
-	body := e.body(nil, nil, &workload.Turn{OutputTokens: 1, Parts: []workload.PromptPart{{Seed: uint64(time.Now().UnixNano()), Tokens: tokens}}})
+	body := e.appendBody(nil, nil, &workload.Turn{OutputTokens: 1,
+		Parts: []workload.PromptPart{{Seed: uint64(time.Now().UnixNano()), Tokens: tokens}}})
 	var answer struct {
 		Usage struct {
 			PromptTokens int `json:"prompt_tokens"`
@@ -287,21 +291,21 @@ func (p *probe) complete(ctx context.Context, tokens int, usage *int) (status in
 	if usage != nil {
 		into = &answer
 	}
-	status, message, err = p.do(ctx, firstTimeout, http.MethodPost, e.url, body, into)
+	status, message, err = p.doRequest(ctx, firstTimeout, http.MethodPost, e.url, body, into)
 	if usage != nil {
 		*usage = answer.Usage.PromptTokens
 	}
 	return status, message, err
 }
 
-// calibrate finds the tokens of a word and of the chat template from the usage
-// of two prompts, where there is no /tokenize.
-func (p *probe) calibrate(ctx context.Context) {
+// calibrateVocabulary estimates the tokens per word and the tokens of the chat template from the usage of two
+// prompts, for servers without /tokenize.
+func (p *probe) calibrateVocabulary(ctx context.Context) {
 	const short, long = 64, 256
 	var a, b int
 	v := *p.out.Vocabulary
-	s1, _, err1 := p.complete(ctx, short, &a)
-	s2, _, err2 := p.complete(ctx, long, &b)
+	s1, _, err1 := p.completeOnce(ctx, short, &a)
+	s2, _, err2 := p.completeOnce(ctx, long, &b)
 	if err1 != nil || err2 != nil || s1 != http.StatusOK || s2 != http.StatusOK || b <= a || a <= 0 {
 		p.out.Notes = append(p.out.Notes, "the server does not count prompt tokens: lengths are words")
 		return

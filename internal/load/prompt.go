@@ -8,36 +8,41 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// defaultWords are frequent English words: with a space before them each is one
-// token in the BPE vocabularies of Llama 3, Qwen 2 and 3, Mistral and GPT-4.
-const defaultWords = `time year people way day man thing woman life child world school state family student group country problem hand part place
-case week company system program question work government number night point home water room mother area money story fact month lot right study book
-eye job word business issue side kind head house service friend father power hour game line end member law car city community name president team minute
-idea kid body information back parent face others level office door health person art war history party result change morning reason research girl guy
-moment air teacher force education foot boy age policy process music market sense nation plan college interest death experience effect use class control
-field development role effort rate heart drug show leader light voice wife police mind price report decision son view relationship town road difference
-value building action season society tax director position player record paper space ground form event official matter center couple site project
-activity star table need court oil situation cost industry figure street image phone data picture practice piece land product doctor wall patient worker
-news test movie north love support technology step baby computer type attention film tree source organization hair look window culture chance brother
-energy period course summer plant opportunity term letter condition choice rule south floor campaign material population call economy hospital church
-risk fire future bank west sport board subject officer rest behavior performance top goal second bed order author blood agency nature color store sound`
+// defaultWords are frequent English words. After a space each is one token in the BPE vocabularies of Llama 3, Qwen 2
+// and 3, Mistral and GPT-4.
+const defaultWords = `
+time year people way day man thing woman life child world school state family student group country problem hand
+part place case week company system program question work government number night point home water room mother
+area money story fact month lot right study book eye job word business issue side kind head house service friend
+father power hour game line end member law car city community name president team minute idea kid body
+information back parent face others level office door health person art war history party result change morning
+reason research girl guy moment air teacher force education foot boy age policy process music market sense
+nation plan college interest death experience effect use class control field development role effort rate heart
+drug show leader light voice wife police mind price report decision son view relationship town road difference
+value building action season society tax director position player record paper space ground form event official
+matter center couple site project activity star table need court oil situation cost industry figure street image
+phone data picture practice piece land product doctor wall patient worker news test movie north love support
+technology step baby computer type attention film tree source organization hair look window culture chance
+brother energy period course summer plant opportunity term letter condition choice rule south floor campaign
+material population call economy hospital church risk fire future bank west sport board subject officer rest
+behavior performance top goal second bed order author blood agency nature color store sound`
 
-// A Vocabulary writes prompts of a wanted number of tokens: as text made of
-// words with a space before each, or as a list of token ids.
+// A Vocabulary writes prompts with a given number of tokens: as text of words with a space before each, or as a list
+// of token ids.
 type Vocabulary struct {
 	words []string // JSON-safe; " word" or "1234,"
 	ids   bool
 
-	// TokensPerWord is 1 when every word is known to be one token.
+	// TokensPerWord is 1 if every word is known to be one token.
 	TokensPerWord float64
-	// Overhead is the tokens that the server adds to a prompt: the chat
-	// template, a beginning-of-sequence token.
+	// Overhead is the number of tokens that the server adds to a prompt: the chat template, a beginning-of-sequence
+	// token.
 	Overhead int
-	// Source says how the two are known: "server", "usage", "assumed".
+	// Source is the source of these two numbers: "server", "usage", "assumed".
 	Source string
 }
 
-// DefaultVocabulary is common English words, assumed to be a token each.
+// DefaultVocabulary returns common English words, each assumed to be one token.
 func DefaultVocabulary() *Vocabulary {
 	v := &Vocabulary{TokensPerWord: 1, Source: "assumed"}
 	for w := range strings.FieldsSeq(defaultWords) {
@@ -46,16 +51,16 @@ func DefaultVocabulary() *Vocabulary {
 	return v
 }
 
-// withWords returns a vocabulary of words that are one token each.
-func withWords(words []string, source string) (*Vocabulary, error) {
+// newWordVocabulary returns a vocabulary of words that are one token each.
+func newWordVocabulary(words []string, source string) (*Vocabulary, error) {
 	if len(words) < minWords {
 		return nil, fmt.Errorf("only %d usable words of one token, want %d", len(words), minWords)
 	}
 	return &Vocabulary{words: words, TokensPerWord: 1, Source: source}, nil
 }
 
-// withIDs returns a vocabulary that writes token ids.
-func withIDs(ids []int, source string) (*Vocabulary, error) {
+// newIDVocabulary returns a vocabulary that writes token ids.
+func newIDVocabulary(ids []int, source string) (*Vocabulary, error) {
 	seen := map[int]bool{}
 	v := &Vocabulary{ids: true, TokensPerWord: 1, Source: source}
 	for _, id := range ids {
@@ -70,16 +75,14 @@ func withIDs(ids []int, source string) (*Vocabulary, error) {
 	return v, nil
 }
 
-// minWords is enough for prompts not to repeat: 16 words in a row are one of
-// 2^80.
+// minWords is enough for prompts not to repeat: there are 2^80 sequences of 16 words.
 const minWords = 32
 
 // IDs reports whether prompts are lists of token ids.
 func (v *Vocabulary) IDs() bool { return v.ids }
 
-// Append appends the parts of a prompt to a JSON string's content (or to an
-// array of ids, without its brackets). skip is the tokens that are there
-// already, so that rounding does not add up over the parts.
+// Append appends the parts of a prompt to the content of a JSON string, or to an array of ids without its brackets.
+// skip is the number of tokens before it, so that rounding errors do not add up over the parts.
 func (v *Vocabulary) Append(dst []byte, parts []workload.PromptPart, skip int) []byte {
 	before := skip
 	for i, p := range parts {

@@ -2,16 +2,16 @@ package load
 
 import "time"
 
-// Outcome is how a request ended.
+// An Outcome is how a request ended.
 type Outcome uint8
 
-// The outcomes. Only Complete requests enter latency percentiles; all are counted.
+// The outcomes. All are counted; only Complete requests enter latency percentiles.
 const (
 	Unfinished  Outcome = iota // the test ended first
 	Complete                   // answered to the end
 	Cancelled                  // the client left, as the workload wanted
 	ConnectFail                // no connection
-	Timeout                    // no end within the request's time
+	Timeout                    // no end within the request's timeout
 	Broken                     // the connection broke in the middle
 	Malformed                  // the answer was not HTTP or not JSON
 	Empty                      // a stream that ended without a token
@@ -39,8 +39,8 @@ func (o Outcome) String() string {
 // Failed reports whether the server, or the way to it, failed the request.
 func (o Outcome) Failed() bool { return o >= ConnectFail }
 
-// outcomeOf is the outcome of an HTTP status that is not 200.
-func outcomeOf(status int) Outcome {
+// outcomeOfStatus returns the outcome of an HTTP status other than 200.
+func outcomeOfStatus(status int) Outcome {
 	switch {
 	case status == 429:
 		return Limited
@@ -52,39 +52,37 @@ func outcomeOf(status int) Outcome {
 	return ServerFault
 }
 
-// A Record is what happened to one request. Times are since the test's start;
-// 0 is a moment that did not come.
+// A Record holds the times and counts of one request. Times are since the start of the test; 0 means that the moment
+// never came.
 type Record struct {
-	Scheduled time.Duration // when the workload wanted it
-	Ready     time.Duration // when a free stream took it: later only under a concurrency limit
-	Sent      time.Duration // just before its first byte was written
-	FirstByte time.Duration // when the response's head had come
-	First     time.Duration // when the first token came
-	Last      time.Duration // when the last token came
+	Scheduled time.Duration // according to the workload
+	Ready     time.Duration // when a free stream took it; later than Scheduled only under a concurrency limit
+	Sent      time.Duration // just before the first byte was written
+	FirstByte time.Duration // when the response's head had arrived
+	First     time.Duration // when the first token arrived
+	Last      time.Duration // when the last token arrived
 	End       time.Duration // when the response ended or failed
-	Connect   time.Duration // spent on a new connection, between Ready and Sent
+	Connect   time.Duration // time for a new connection, between Ready and Sent
 	MaxGap    time.Duration // longest pause between tokens
 
 	WantPrompt, WantOutput int32
-	PromptTokens           int32 // as the server counted, else as wanted
+	PromptTokens           int32 // the server's count, or WantPrompt
 	OutputTokens           int32 // received
-	CachedTokens           int32 // of the prompt, where the server tells
-	FirstTokens            int32 // that came with the first token
+	CachedTokens           int32 // part of the prompt, if the server reports it
+	FirstTokens            int32 // tokens in the first read
 	Turn                   uint16
 	Status                 uint16
 	Outcome                Outcome
-	Estimated              bool // token counts were not told event by event
+	Estimated              bool // the server did not count the tokens of each event
 }
 
-// TTFT is the time to first token since sending. A response that was not
-// streamed has none: its tokens all come at its end.
+// TTFT returns the time from sending to the first token. Responses that were not streamed have none.
 func (r *Record) TTFT() time.Duration { return r.First - r.Sent }
 
-// E2E is the time from sending to the last byte.
+// E2E returns the time from sending to the last byte.
 func (r *Record) E2E() time.Duration { return r.End - r.Sent }
 
-// TPOT is the mean time per output token after the first, or 0 with no such
-// token.
+// TPOT returns the mean time per output token after the first, or 0 without such tokens.
 func (r *Record) TPOT() time.Duration {
 	if n := r.OutputTokens - r.FirstTokens; n > 0 && r.Last > r.First {
 		return (r.Last - r.First) / time.Duration(n)
@@ -92,11 +90,11 @@ func (r *Record) TPOT() time.Duration {
 	return 0
 }
 
-// SendLag is how late the generator itself sent: waiting for a free stream and
-// connecting are not its fault.
+// SendLag returns how late the generator sent a request. Waiting for a free stream and connecting are not the
+// generator's fault.
 func (r *Record) SendLag() time.Duration { return max(r.Sent-r.Ready-r.Connect, 0) }
 
-// slab holds Records in pieces, so that growing copies nothing.
+// slab holds Records in chunks, so that growing copies nothing.
 type slab struct {
 	pieces [][]Record
 	n      int
@@ -104,7 +102,7 @@ type slab struct {
 
 const slabSize = 4096
 
-func (s *slab) add() *Record {
+func (s *slab) addRecord() *Record {
 	if s.n%slabSize == 0 {
 		s.pieces = append(s.pieces, make([]Record, slabSize))
 	}
@@ -113,7 +111,7 @@ func (s *slab) add() *Record {
 	return r
 }
 
-// all calls f for every record in the order of their ends.
+// all yields the records in the order of their ends.
 func (s *slab) all(f func(*Record) bool) {
 	for i := range s.n {
 		if !f(&s.pieces[i/slabSize][i%slabSize]) {

@@ -13,15 +13,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// Schema names the version of Result's JSON; changes only add to it.
+// Schema is the version of Result's JSON. Changes only add to it.
 const Schema = "sixty.bench/v1"
 
-// Result is what a test found. In JSON all times are seconds and all rates are
-// per second; docs/bench-results.md documents every field.
+// A Result is the outcome of a test. In JSON all times are seconds and all rates are per second; docs/bench-results.md
+// documents every field.
 type Result struct {
 	Schema   string       `json:"schema"`
 	Tool     version.Tool `json:"tool"`
-	Name     string       `json:"name,omitempty"` // of the scenario
+	Name     string       `json:"name,omitempty"` // name of the scenario
 	Started  time.Time    `json:"started"`
 	Target   Asked        `json:"target"`
 	Load     Shape        `json:"load"`
@@ -30,8 +30,7 @@ type Result struct {
 	Duration    float64 `json:"duration"`
 	Window      Window  `json:"window"`
 	Interrupted bool    `json:"interrupted,omitempty"`
-	// Gone is when the server last answered, where it could not be reached any more
-	// until the end of the test; 0 where it could.
+	// Gone is when a server answered last that then stayed unreachable until the end; 0 if it stayed reachable.
 	Gone float64 `json:"gone,omitempty"`
 
 	Requests   Requests                 `json:"requests"`
@@ -45,29 +44,29 @@ type Result struct {
 	Notes      []string                 `json:"notes,omitempty"`
 }
 
-// Asked is the server under test, without secrets.
+// Asked describes the server under test, without secrets.
 type Asked struct {
 	URL     string `json:"url"`
 	API     API    `json:"api"`
 	Model   string `json:"model"`
 	Stream  bool   `json:"stream"`
-	Version string `json:"version,omitempty"` // of the server, where it tells
-	Prompts string `json:"prompts"`           // how prompt lengths are known: see Vocabulary.Source
+	Version string `json:"version,omitempty"` // the server's, if it reports one
+	Prompts string `json:"prompts"`           // source of the prompt lengths: see Vocabulary.Source
 }
 
-// Shape is when requests were sent.
+// Shape describes when requests were sent.
 type Shape struct {
 	Concurrency    int                `json:"concurrency,omitempty"` // closed loop
 	Arrivals       *workload.Arrivals `json:"arrivals,omitempty"`    // open loop
 	Trace          string             `json:"trace,omitempty"`       // format of the trace replayed
-	Speed          float64            `json:"speed,omitempty"`       // of the replay
+	Speed          float64            `json:"speed,omitempty"`       // speed of the replay
 	MaxConcurrency int                `json:"max_concurrency,omitempty"`
 	Asked          int                `json:"requests_asked,omitempty"`
 	Seed           uint64             `json:"seed"`
 }
 
-// varies reports whether the offered rate changes by plan.
-func (s *Shape) varies() bool {
+// variesByPlan reports whether the planned rate changes.
+func (s *Shape) variesByPlan() bool {
 	if s.Arrivals == nil {
 		return false
 	}
@@ -79,16 +78,16 @@ func (s *Shape) varies() bool {
 	return false
 }
 
-// Window is the part of the test that latencies and throughput are taken from.
+// A Window is the part of the test that latencies and throughput cover.
 type Window struct {
 	From     float64 `json:"from"`
 	To       float64 `json:"to"`
 	Steady   bool    `json:"steady"`
-	Excluded int     `json:"excluded"` // requests left out as warm-up
+	Excluded int     `json:"excluded"` // requests excluded as warm-up
 	Why      string  `json:"why"`      // how it was chosen, or why there is no steady state
 }
 
-// Requests counts how requests ended, over the whole test.
+// Requests counts the outcomes over the whole test.
 type Requests struct {
 	Sent        int                 `json:"sent"`
 	Complete    int                 `json:"complete"`
@@ -101,7 +100,7 @@ type Requests struct {
 	Resent      int                 `json:"resent,omitempty"` // a kept connection had died
 }
 
-// ErrorRate is the share of the finished requests that failed.
+// ErrorRate returns the share of failures among the complete and failed requests.
 func (r *Requests) ErrorRate() float64 {
 	if n := r.Complete + r.Failed; n > 0 {
 		return float64(r.Failed) / float64(n)
@@ -109,7 +108,7 @@ func (r *Requests) ErrorRate() float64 {
 	return 0
 }
 
-// Throughput is what was delivered within the window, per second.
+// Throughput holds rates per second within the window.
 type Throughput struct {
 	Requests     float64 `json:"requests"`
 	RequestsLow  float64 `json:"requests_low"`
@@ -142,13 +141,13 @@ func Metrics() []Metric {
 	return []Metric{TTFT, TTFTScheduled, ITL, TPOT, E2E, E2EScheduled, Stall, Connect, QueueWait}
 }
 
-// Quantiles are those that a Distribution gives.
+// quantiles lists the quantiles of a Distribution.
 func quantiles() []float64 { return []float64{0.5, 0.9, 0.95, 0.99, 0.999} }
 
-// Distribution is a latency's distribution.
+// A Distribution summarizes a latency.
 type Distribution struct {
 	Count     int64      `json:"count"`
-	Effective float64    `json:"effective"` // independent values that Count is worth
+	Effective float64    `json:"effective"` // number of independent values with the same information
 	Mean      float64    `json:"mean"`
 	MeanLow   float64    `json:"mean_low"` // 95 % interval
 	MeanHigh  float64    `json:"mean_high"`
@@ -164,7 +163,7 @@ type Quantile struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
-	Few   bool    `json:"few,omitempty"` // too few values to bound it from both sides
+	Few   bool    `json:"few,omitempty"` // too few values to bound it on both sides
 }
 
 // At returns the quantile q, if the distribution gives it.
@@ -179,29 +178,29 @@ func (d *Distribution) At(q float64) (Quantile, bool) {
 	return Quantile{}, false
 }
 
-// Tokens compares what was asked with what came.
+// Tokens compares requested and received tokens.
 type Tokens struct {
 	PromptAsked  float64 `json:"prompt_asked"` // means
 	Prompt       float64 `json:"prompt"`
 	PromptWorst  float64 `json:"prompt_worst"` // largest relative error of one prompt
 	OutputAsked  float64 `json:"output_asked"`
 	Output       float64 `json:"output"`
-	CachedShare  float64 `json:"cached_share"`  // of prompt tokens, where the server tells
-	Short        int     `json:"short"`         // complete answers shorter than asked
-	Estimated    int     `json:"estimated"`     // answers whose events' tokens were not told
-	PerEvent     float64 `json:"per_event"`     // tokens in an event
-	EventsOfRead float64 `json:"events_a_read"` // events in a read: above 1 when they arrive faster than they are read
+	CachedShare  float64 `json:"cached_share"`  // share of prompt tokens, if the server reports it
+	Short        int     `json:"short"`         // complete answers shorter than requested
+	Estimated    int     `json:"estimated"`     // answers without token counts per event
+	PerEvent     float64 `json:"per_event"`     // tokens per event
+	EventsOfRead float64 `json:"events_a_read"` // events per read: above 1 if they arrive faster than they are read
 }
 
-// Goodput is how many requests met the objective.
+// Goodput counts the requests that met the objective.
 type Goodput struct {
 	Objective string  `json:"objective"`
-	Share     float64 `json:"share"`    // of all that should have been answered
+	Share     float64 `json:"share"`    // share of the requests that should have been answered
 	Requests  float64 `json:"requests"` // per second
 	TTFT      float64 `json:"ttft,omitempty"`
 	ITL       float64 `json:"itl,omitempty"`
 	E2E       float64 `json:"e2e,omitempty"`
-	Met       bool    `json:"met"` // every percentile and the availability
+	Met       bool    `json:"met"` // every percentile and the availability met the objective
 }
 
 // Streams is the concurrency over the window.
@@ -209,23 +208,23 @@ type Streams struct {
 	Mean float64 `json:"mean"`
 }
 
-// Judgement is what the generator says of itself.
+// A Judgement is the generator's verdict on itself.
 type Judgement struct {
-	Spoiled bool     `json:"spoiled"` // the result says more about the generator than about the server
+	Spoiled bool     `json:"spoiled"` // the result reflects the generator more than the server
 	Reasons []string `json:"reasons,omitempty"`
 
-	SendLag Lag `json:"send_lag"` // from when a request should have been sent
+	SendLag Lag `json:"send_lag"` // delay between the time to send a request and its sending
 	Generator
 	Utilisation float64 `json:"utilisation"` // CPU over cores and time
 	PerEvent    float64 `json:"cpu_per_event"`
-	ArrivalCV   float64 `json:"arrival_cv,omitempty"` // of the times between sends, open loop
+	ArrivalCV   float64 `json:"arrival_cv,omitempty"` // CV of the times between sends, open loop
 	Achieved    float64 `json:"achieved,omitempty"`   // requests sent over requests due, open loop
 }
 
 // maxResult bounds a result file.
 const maxResult = 256 << 20
 
-// ReadFile reads a Result from the JSON in a file.
+// ReadFile reads a Result from a JSON file.
 func ReadFile(path string) (*Result, error) {
 	raw, err := fileio.Read(path, maxResult)
 	if err != nil {
@@ -240,7 +239,8 @@ func ReadFile(path string) (*Result, error) {
 
 func readResult(raw []byte) (*Result, error) {
 	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) {
-		return nil, hint.With(errors.New("the file has several results"), "run each scenario separately, and write its result")
+		return nil, hint.With(errors.New("the file has several results"),
+			"run each scenario separately, and write its result")
 	}
 	r := &Result{}
 	if err := json.Unmarshal(raw, r); err != nil {

@@ -14,27 +14,26 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// Config is one test.
+// Config describes one test.
 type Config struct {
 	Target     Target
 	Vocabulary *Vocabulary // DefaultVocabulary when nil
 	Source     workload.Source
 
-	// Exactly one of the three says when: Concurrency streams that send the next
-	// request when the one before ended (closed loop), Arrivals (open loop), or
-	// the arrivals of the Source's own sessions (trace).
+	// Exactly one of these is set: Concurrency streams that send the next request when the previous one ended (closed
+	// loop), Arrivals (open loop), or Trace, which takes the arrivals of the Source's sessions.
 	Concurrency int
 	Arrivals    *workload.Arrivals
 	Trace       bool
 
-	MaxConcurrency int           // streams of an open loop; more sessions wait; 0 is 10,000
-	MaxRequests    int           // requests in all; 0 is without limit
-	Duration       time.Duration // requests begin within; 0 is without limit
-	Timeout        time.Duration // of one request, and of what is in flight at the end; 0 is ten minutes
+	MaxConcurrency int           // streams of an open loop; further sessions wait; 0 is 10,000
+	MaxRequests    int           // requests in total; 0 is no limit
+	Duration       time.Duration // requests begin within it; 0 is no limit
+	Timeout        time.Duration // for one request, and for the drain at the end; 0 is ten minutes
 	Seed           uint64
 }
 
-// DefaultMaxConcurrency is the number of streams that an open loop may use.
+// DefaultMaxConcurrency is the default limit of an open loop's streams.
 const DefaultMaxConcurrency = 10_000
 
 const (
@@ -43,7 +42,7 @@ const (
 	dialers        = 64        // connections opened at once before a closed loop
 )
 
-// Runner runs one test. It is used once.
+// A Runner runs one test, once.
 type Runner struct {
 	cfg       Config
 	endpoint  *endpoint
@@ -52,10 +51,10 @@ type Runner struct {
 	run       uint32
 	ids       atomic.Uint64
 	begun     atomic.Int64    // requests, against MaxRequests
-	live      context.Context // of everything in flight
+	live      context.Context // context of everything in flight
 	stop      context.CancelFunc
 
-	over     chan struct{} // closed when no request may begin any more
+	over     chan struct{} // closed when no further request may begin
 	overOnce sync.Once
 
 	sourceMu sync.Mutex // guards cfg.Source
@@ -67,7 +66,7 @@ type Runner struct {
 	queue    queue
 	waiting  atomic.Int64
 	last     atomic.Int64 // when the last request was scheduled
-	truncate bool         // a limit other than MaxRequests and Duration ended the test
+	truncate bool         // another limit than MaxRequests and Duration ended the test
 }
 
 // New validates a test.
@@ -75,7 +74,7 @@ func New(cfg Config) (*Runner, error) {
 	if cfg.Vocabulary == nil {
 		cfg.Vocabulary = DefaultVocabulary()
 	}
-	if err := cfg.check(); err != nil {
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	if cfg.Timeout == 0 {
@@ -93,7 +92,7 @@ func New(cfg Config) (*Runner, error) {
 	}, nil
 }
 
-func (c *Config) check() error {
+func (c *Config) validate() error {
 	ways := 0
 	for _, set := range []bool{c.Concurrency != 0, c.Arrivals != nil, c.Trace} {
 		if set {
@@ -104,7 +103,8 @@ func (c *Config) check() error {
 	case c.Source == nil:
 		return errors.New("the test has no workload")
 	case ways != 1:
-		return hint.With(errors.New("the test needs one of a concurrency, a rate, and a trace"), "pass one of --concurrency, --rate and --trace")
+		return hint.With(errors.New("the test needs one of a concurrency, a rate, and a trace"),
+			"pass one of --concurrency, --rate and --trace")
 	case c.Concurrency < 0 || c.Concurrency > maxConcurrency:
 		return fmt.Errorf("concurrency %d: want 1 to %d", c.Concurrency, maxConcurrency)
 	case c.MaxConcurrency < 0 || c.MaxConcurrency > maxConcurrency:
@@ -113,7 +113,7 @@ func (c *Config) check() error {
 		return errors.New("a limit of the test is negative")
 	case c.Timeout > time.Hour:
 		return fmt.Errorf("request timeout %s is over an hour", c.Timeout)
-	case c.MaxRequests == 0 && c.Duration == 0 && !c.Trace && c.endless():
+	case c.MaxRequests == 0 && c.Duration == 0 && !c.Trace && c.isEndless():
 		return hint.With(errors.New("the test has no end condition"), "pass --requests or --duration")
 	}
 	if c.Arrivals != nil {
@@ -122,36 +122,36 @@ func (c *Config) check() error {
 	return nil
 }
 
-// endless reports whether nothing in the load shape ends the test.
-func (c *Config) endless() bool {
-	return c.Arrivals == nil || len(c.Arrivals.Profile) == 0 || c.Arrivals.Profile[len(c.Arrivals.Profile)-1].Duration == 0
+// isEndless reports whether the load shape never ends by itself.
+func (c *Config) isEndless() bool {
+	return c.Arrivals == nil || len(c.Arrivals.Profile) == 0 ||
+		c.Arrivals.Profile[len(c.Arrivals.Profile)-1].Duration == 0
 }
 
-// Run runs the test until its plan is done or ctx ends. What was measured until
-// then is returned in either case; an error means that nothing could be.
-// Progress, if not nil, is called about every interval from one goroutine.
+// Run runs the test until its plan is done or ctx ends. It returns the measurements so far in both cases; an error
+// means that nothing could be measured. progress, if not nil, is called about every interval from one goroutine.
 func (r *Runner) Run(ctx context.Context, interval time.Duration, progress func(Progress)) (*Recording, error) {
 	r.live, r.stop = context.WithCancel(ctx)
 	defer r.stop()
 	defer r.closeAll()
-	streams, err := r.prepare(ctx)
+	streams, err := r.openStreams(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r.start = time.Now()
 	r.collector = newCollector(r.start)
-	j := newJudge()
-	stopProgress := r.report(interval, progress)
+	j := measureSelf()
+	stopProgress := r.reportProgress(interval, progress)
 	if r.cfg.Concurrency > 0 {
-		r.closedLoop(ctx, streams)
-	} else if err = r.openLoop(); err != nil {
+		r.runClosedLoop(ctx, streams)
+	} else if err = r.runOpenLoop(); err != nil {
 		r.stop()
 	}
-	r.drain(ctx)
+	r.drainStreams(ctx)
 	stopProgress()
 	rec := r.collector.rec
-	rec.Generator = j.end()
-	rec.Generator.ReceiveLag = r.receiveLag()
+	rec.Generator = j.stopAndMeasure()
+	rec.Generator.ReceiveLag = r.mergeReceiveLags()
 	rec.Dispatched = time.Duration(r.last.Load())
 	rec.Interrupted = ctx.Err() != nil || r.truncate
 	for _, s := range r.all {
@@ -160,19 +160,19 @@ func (r *Runner) Run(ctx context.Context, interval time.Duration, progress func(
 	return rec, err
 }
 
-// now is the time since the test's start.
-func (r *Runner) now() time.Duration { return time.Since(r.start) }
+// elapsed returns the time since the start of the test.
+func (r *Runner) elapsed() time.Duration { return time.Since(r.start) }
 
-// stopped reports whether everything in flight is being interrupted.
-func (r *Runner) stopped() bool { return r.live.Err() != nil }
+// isStopped reports whether the requests in flight are being interrupted.
+func (r *Runner) isStopped() bool { return r.live.Err() != nil }
 
-// report calls progress until the returned function is called, and once more.
-func (r *Runner) report(interval time.Duration, progress func(Progress)) (stop func()) {
+// reportProgress calls progress at intervals until the returned function is called, and then once more.
+func (r *Runner) reportProgress(interval time.Duration, progress func(Progress)) (stop func()) {
 	if progress == nil {
 		return func() {}
 	}
 	state := func() Progress {
-		p := r.collector.progress(r.now())
+		p := r.collector.takeProgress(r.elapsed())
 		p.Waiting = int(r.waiting.Load())
 		return p
 	}
@@ -194,9 +194,9 @@ func (r *Runner) report(interval time.Duration, progress func(Progress)) (stop f
 	return func() { close(quit); <-done }
 }
 
-// prepare opens a closed loop's connections, so that its beginning is not a
-// burst of handshakes, and returns its streams.
-func (r *Runner) prepare(ctx context.Context) ([]*stream, error) {
+// openStreams creates the streams of a closed loop and opens their connections, so that the test does not begin with a
+// burst of handshakes.
+func (r *Runner) openStreams(ctx context.Context) ([]*stream, error) {
 	streams := make([]*stream, r.cfg.Concurrency)
 	errs := make([]error, r.cfg.Concurrency)
 	var wg sync.WaitGroup
@@ -218,8 +218,8 @@ func (r *Runner) prepare(ctx context.Context) ([]*stream, error) {
 	return streams, nil
 }
 
-// wayToConnect is the way out where the connections of a closed loop cannot be opened: the
-// system may have too few files or local ports for them.
+// wayToConnect returns the hint for a closed loop that cannot open its connections. The system may lack open files or
+// local ports.
 func wayToConnect(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
@@ -230,8 +230,8 @@ func wayToConnect(err error) string {
 	return "check that the server runs and accepts that many connections"
 }
 
-// drain waits for the streams, for at most the time that a request may take.
-func (r *Runner) drain(ctx context.Context) {
+// drainStreams waits for the streams, but no longer than a request may take.
+func (r *Runner) drainStreams(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		r.streams.Wait()
@@ -250,8 +250,8 @@ func (r *Runner) drain(ctx context.Context) {
 	<-done
 }
 
-// receiveLag sums up all streams.
-func (r *Runner) receiveLag() (l Lag) {
+// mergeReceiveLags merges the receive lags of all streams.
+func (r *Runner) mergeReceiveLags() (l Lag) {
 	all := map[uint32]int64{}
 	for _, s := range r.all {
 		s.lagMu.Lock()
@@ -271,21 +271,21 @@ func (r *Runner) closeAll() {
 	}
 }
 
-// claim takes one request of the budget, or reports that none may begin.
-func (r *Runner) claim(at time.Duration) bool {
-	if r.stopped() || r.cfg.Duration > 0 && at >= r.cfg.Duration {
-		r.finish()
+// claimRequest takes one request from the budget, and reports whether it may begin.
+func (r *Runner) claimRequest(at time.Duration) bool {
+	if r.isStopped() || r.cfg.Duration > 0 && at >= r.cfg.Duration {
+		r.stopSending()
 		return false
 	}
 	if n := r.begun.Add(1); r.cfg.MaxRequests > 0 && n > int64(r.cfg.MaxRequests) {
-		r.finish()
+		r.stopSending()
 		return false
 	}
 	return true
 }
 
-// scheduled notes the time of the last request that was sent.
-func (r *Runner) scheduled(at time.Duration) {
+// noteScheduled records when the last request was scheduled.
+func (r *Runner) noteScheduled(at time.Duration) {
 	for {
 		last := r.last.Load()
 		if int64(at) <= last || r.last.CompareAndSwap(last, int64(at)) {
@@ -294,12 +294,11 @@ func (r *Runner) scheduled(at time.Duration) {
 	}
 }
 
-// finish says that no request may begin any more.
-func (r *Runner) finish() { r.overOnce.Do(func() { close(r.over) }) }
+// stopSending ends the sending of requests.
+func (r *Runner) stopSending() { r.overOnce.Do(func() { close(r.over) }) }
 
-// closedLoop runs every stream until nothing is left to send, and returns when
-// only what is in flight is left.
-func (r *Runner) closedLoop(ctx context.Context, streams []*stream) {
+// runClosedLoop runs the streams, and returns when no further request may begin.
+func (r *Runner) runClosedLoop(ctx context.Context, streams []*stream) {
 	for _, s := range streams {
 		r.streams.Go(func() {
 			var sess workload.Session
@@ -307,8 +306,8 @@ func (r *Runner) closedLoop(ctx context.Context, streams []*stream) {
 				r.sourceMu.Lock()
 				more := r.cfg.Source.Next(&sess)
 				r.sourceMu.Unlock()
-				if !more || !s.session(&sess, r.now(), 0, false) {
-					r.finish()
+				if !more || !s.runSession(&sess, r.elapsed(), 0, false) {
+					r.stopSending()
 					return
 				}
 			}
@@ -327,10 +326,10 @@ func (r *Runner) closedLoop(ctx context.Context, streams []*stream) {
 	}
 }
 
-// session sends a session's turns one after another. In an open loop the first
-// turn's body was composed before, its schedule is due, and free is when the
-// stream became free for it, if it waited. It reports whether the test goes on.
-func (s *stream) session(sess *workload.Session, due, free time.Duration, composed bool) bool {
+// runSession sends the turns of a session one after another, and reports whether the test goes on. In an open loop the
+// first turn's body is composed in advance, due is its schedule, and free is when the stream became free if the
+// session had to wait.
+func (s *stream) runSession(sess *workload.Session, due, free time.Duration, composed bool) bool {
 	r := s.r
 	s.history = s.history[:0]
 	begun := due
@@ -339,43 +338,43 @@ func (s *stream) session(sess *workload.Session, due, free time.Duration, compos
 		scheduled := due
 		if i > 0 {
 			scheduled = max(s.ended+t.Think, begun+t.At)
-			if !r.sleep(scheduled - r.now()) {
+			if !r.sleep(scheduled - r.elapsed()) {
 				return false
 			}
 		}
 		if i > 0 || !composed {
-			s.body = r.endpoint.body(nil, s.history, t)
+			s.body = r.endpoint.appendBody(nil, s.history, t)
 		}
-		if !(i == 0 && composed) && !r.claim(max(scheduled, 0)) {
+		if !(i == 0 && composed) && !r.claimRequest(max(scheduled, 0)) {
 			return false
 		}
-		r.scheduled(scheduled)
+		r.noteScheduled(scheduled)
 		ready := scheduled
 		if i == 0 && composed {
 			ready = max(due, free)
 		}
 		s.keep = i+1 < len(sess.Turns) && sess.Turns[i+1].Continues
-		s.begin(t, scheduled, ready)
-		r.collector.sent()
-		s.exchange(r.ids.Add(1))
+		s.beginTurn(t, scheduled, ready)
+		r.collector.noteSent()
+		s.exchangeTurn(r.ids.Add(1))
 		s.rec.Turn = uint16(min(i, 1<<16-1))
-		r.collector.done(&s.rec, s.arrivals, s.bearing, s.message)
+		r.collector.storeRecord(&s.rec, s.arrivals, s.bearing, s.message)
 		if s.rec.Outcome.Failed() || s.rec.Outcome == Unfinished {
-			r.pause(s.rec.Outcome)
-			return !r.stopped()
+			r.pauseAfterFailure(s.rec.Outcome)
+			return !r.isStopped()
 		}
 		if s.keep {
 			if s.rec.Outcome == Cancelled {
 				return true // the client left
 			}
-			s.history = r.endpoint.remember(s.history, t, s.answer)
+			s.history = r.endpoint.appendTurn(s.history, t, s.answer)
 		}
 	}
 	return true
 }
 
-// pause keeps a closed loop from hammering a server that refuses at once.
-func (r *Runner) pause(o Outcome) {
+// pauseAfterFailure keeps a closed loop from hammering a server that refuses requests immediately.
+func (r *Runner) pauseAfterFailure(o Outcome) {
 	if r.cfg.Concurrency > 0 && o.Failed() && o != Timeout {
 		r.sleep(failurePause)
 	}
@@ -393,19 +392,19 @@ func (r *Runner) sleep(d time.Duration) bool {
 		case <-r.live.Done():
 		}
 	}
-	return !r.stopped()
+	return !r.isStopped()
 }
 
-// job is a session of an open loop, its first body composed before it is due.
+// A job is a session of an open loop with a body that is composed before it is due.
 type job struct {
 	session workload.Session
 	body    []byte
 	due     time.Duration
-	queued  bool // it waited for a stream
+	queued  bool // waited for a stream
 }
 
-// openLoop dispatches sessions when they are due, whatever the server does.
-func (r *Runner) openLoop() error {
+// runOpenLoop dispatches sessions when they are due, independently of the server.
+func (r *Runner) runOpenLoop() error {
 	var pacer workload.Pacer
 	if r.cfg.Arrivals != nil {
 		var err error
@@ -413,29 +412,29 @@ func (r *Runner) openLoop() error {
 			return err
 		}
 	}
-	defer r.queue.end()
+	defer r.queue.endIdleStreams()
 	jobs := make(chan *job, composeAhead)
-	r.streams.Go(func() { r.compose(pacer, jobs) })
+	r.streams.Go(func() { r.composeSessions(pacer, jobs) })
 	for j := range jobs {
-		if !r.sleep(j.due - r.now()) {
+		if !r.sleep(j.due - r.elapsed()) {
 			return nil
 		}
-		r.scheduled(j.due)
-		if !r.dispatch(j) {
-			return hint.With(fmt.Errorf("%d sessions wait for a stream: the server is far too slow for this rate", maxBacklog), "lower the rate, or raise --max-concurrency")
+		r.noteScheduled(j.due)
+		if !r.dispatchJob(j) {
+			err := fmt.Errorf("%d sessions wait for a stream: the server is far too slow for this rate", maxBacklog)
+			return hint.With(err, "lower the rate, or raise --max-concurrency")
 		}
 	}
 	return nil
 }
 
-// composeAhead is how many sessions are composed before they are due, so that
-// arrivals at the same moment, as traces have them, do not wait for each other's
-// prompts to be written.
+// composeAhead is how many sessions are composed in advance. Sessions of a trace that arrive at the same moment then
+// do not wait for each other's prompts.
 const composeAhead = 64
 
-// compose draws sessions, decides when they are due, and writes their first
-// bodies, until no more may begin.
-func (r *Runner) compose(pacer workload.Pacer, jobs chan<- *job) {
+// composeSessions draws sessions, sets their schedule, and writes their first bodies, until no further session may
+// begin.
+func (r *Runner) composeSessions(pacer workload.Pacer, jobs chan<- *job) {
 	defer close(jobs)
 	for {
 		j := &job{}
@@ -448,10 +447,10 @@ func (r *Runner) compose(pacer workload.Pacer, jobs chan<- *job) {
 				return
 			}
 		}
-		if !r.claim(j.due) {
+		if !r.claimRequest(j.due) {
 			return
 		}
-		j.body = r.endpoint.body(nil, nil, &j.session.Turns[0])
+		j.body = r.endpoint.appendBody(nil, nil, &j.session.Turns[0])
 		select {
 		case jobs <- j:
 		case <-r.live.Done():
@@ -460,7 +459,7 @@ func (r *Runner) compose(pacer workload.Pacer, jobs chan<- *job) {
 	}
 }
 
-// queue is where an open loop's dispatcher and its streams meet.
+// A queue connects the dispatcher of an open loop to its streams.
 type queue struct {
 	mu      sync.Mutex
 	backlog []*job      // sessions without a stream
@@ -469,10 +468,9 @@ type queue struct {
 	over    bool // no more sessions come
 }
 
-// dispatch hands a session to the stream that was idle last, so that few
-// connections stay warm rather than many go stale; else to a new stream; else
-// to the backlog, which it reports full with false.
-func (r *Runner) dispatch(j *job) bool {
+// dispatchJob hands a session to the stream that became idle last, else to a new stream, else to the backlog. Few
+// connections then stay warm, rather than many going stale. It returns false if the backlog is full.
+func (r *Runner) dispatchJob(j *job) bool {
 	q := &r.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -483,7 +481,7 @@ func (r *Runner) dispatch(j *job) bool {
 	}
 	if q.running < r.cfg.MaxConcurrency {
 		q.running++
-		r.streams.Go(func() { r.work(j) })
+		r.streams.Go(func() { r.runStream(j) })
 		return true
 	}
 	if len(q.backlog) == maxBacklog {
@@ -495,9 +493,8 @@ func (r *Runner) dispatch(j *job) bool {
 	return true
 }
 
-// work is one stream of the open loop: it takes sessions from the backlog, and
-// waits for new ones when there are none.
-func (r *Runner) work(j *job) {
+// runStream runs one stream of the open loop. It takes sessions from the backlog, or waits for new ones.
+func (r *Runner) runStream(j *job) {
 	s := r.newStream()
 	inbox := make(chan *job, 1)
 	for j != nil {
@@ -506,12 +503,12 @@ func (r *Runner) work(j *job) {
 		if j.queued {
 			free = s.ended
 		}
-		s.session(&j.session, j.due, free, true)
+		s.runSession(&j.session, j.due, free, true)
 		j = r.nextJob(inbox)
 	}
 }
 
-// nextJob returns a stream's next session, or nil when no more come.
+// nextJob returns a stream's next session, or nil if there will be none.
 func (r *Runner) nextJob(inbox chan *job) *job {
 	q := &r.queue
 	q.mu.Lock()
@@ -532,8 +529,8 @@ func (r *Runner) nextJob(inbox chan *job) *job {
 	return <-inbox
 }
 
-// end lets idle streams end.
-func (q *queue) end() {
+// endIdleStreams ends the idle streams.
+func (q *queue) endIdleStreams() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.over = true

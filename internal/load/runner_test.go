@@ -311,7 +311,7 @@ func TestFurtherFieldsOfTheBody(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			body := string(e.body(nil, nil, &turn))
+			body := string(e.appendBody(nil, nil, &turn))
 			for _, want := range tt.with {
 				if !strings.Contains(body, want) {
 					t.Errorf("%s is missing in %s", want, body)

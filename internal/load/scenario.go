@@ -15,35 +15,40 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// A Scenario is a named test: a workload and when to send it.
+// A Scenario is a named test: a workload and its schedule.
 type Scenario struct {
 	Name     string        `yaml:"name"`
 	Goal     string        `yaml:"goal,omitempty"`
 	Workload workload.Spec `yaml:"workload"`
 
 	Concurrency    int           `yaml:"concurrency,omitempty"`
-	Rate           string        `yaml:"rate,omitempty"` // as workload.ParseArrivals reads it
-	CV             *float64      `yaml:"cv,omitempty"`   // of the arrivals; 1 (Poisson) when absent
+	Rate           string        `yaml:"rate,omitempty"` // in the syntax of workload.ParseArrivals
+	CV             *float64      `yaml:"cv,omitempty"`   // CV of the arrivals; 1 (Poisson) when absent
 	MaxConcurrency int           `yaml:"max_concurrency,omitempty"`
 	Requests       int           `yaml:"requests,omitempty"`
 	Duration       time.Duration `yaml:"duration,omitempty"`
 }
 
-// Scenarios are the five that every server should be measured with.
+// Scenarios returns the five scenarios that every server should be measured with.
 func Scenarios() []Scenario {
 	lengths := func(prompt, output int) workload.Spec {
 		return workload.Spec{Prompt: workload.Fixed(prompt), Output: workload.Fixed(output)}
 	}
 	return []Scenario{
-		{Name: "low-load", Goal: "baseline time to first token and between tokens", Workload: lengths(512, 256), Concurrency: 1, Requests: 50},
-		{Name: "saturation", Goal: "the highest sustainable throughput", Workload: lengths(512, 256), Concurrency: 64, Requests: 500},
-		{Name: "long-prompts", Goal: "how time to first token grows with the prompt", Workload: lengths(8192, 256), Concurrency: 8, Requests: 50},
-		{Name: "long-outputs", Goal: "sustained decode speed", Workload: lengths(256, 4096), Concurrency: 16, Requests: 50},
-		{Name: "burst", Goal: "the queue under sudden load", Workload: lengths(512, 256), Concurrency: 128, Requests: 200},
+		{Name: "low-load", Goal: "baseline time to first token and between tokens", Workload: lengths(512, 256),
+			Concurrency: 1, Requests: 50},
+		{Name: "saturation", Goal: "the highest sustainable throughput", Workload: lengths(512, 256), Concurrency: 64,
+			Requests: 500},
+		{Name: "long-prompts", Goal: "how time to first token grows with the prompt", Workload: lengths(8192, 256),
+			Concurrency: 8, Requests: 50},
+		{Name: "long-outputs", Goal: "sustained decode speed", Workload: lengths(256, 4096), Concurrency: 16,
+			Requests: 50},
+		{Name: "burst", Goal: "the queue under sudden load", Workload: lengths(512, 256), Concurrency: 128,
+			Requests: 200},
 	}
 }
 
-// FindScenario returns the scenario of that name.
+// FindScenario returns a scenario by name.
 func FindScenario(name string) (Scenario, error) {
 	var names []string
 	for _, s := range Scenarios() {
@@ -52,11 +57,12 @@ func FindScenario(name string) (Scenario, error) {
 		}
 		names = append(names, s.Name)
 	}
-	return Scenario{}, hint.With(fmt.Errorf("unknown scenario %q", name), "use one of "+strings.Join(names, ", ")+", or a YAML file")
+	return Scenario{}, hint.With(fmt.Errorf("unknown scenario %q", name),
+		"use one of "+strings.Join(names, ", ")+", or a YAML file")
 }
 
-// Scale returns the scenario for a smaller or larger server: its concurrency,
-// requests, rate and lengths multiplied by f, none below 1.
+// Scale returns the scenario for a smaller or larger server: it multiplies the concurrency, requests, rate and
+// lengths by f, to at least 1.
 func (s Scenario) Scale(f float64) (Scenario, error) {
 	if !(f > 0 && f <= 1000) {
 		return s, fmt.Errorf("scale %v: want a positive number up to 1000", f)
@@ -102,7 +108,7 @@ func (s *Scenario) Arrivals() (*workload.Arrivals, error) {
 	return &a, nil
 }
 
-// Validate reports what is contradictory.
+// Validate reports contradictions.
 func (s *Scenario) Validate() error {
 	if err := s.Workload.Validate(); err != nil {
 		return fmt.Errorf("scenario %q: %w", s.Name, err)
@@ -119,11 +125,11 @@ func (s *Scenario) Validate() error {
 	return err
 }
 
-// maxScenarios bounds a scenario file.
+// maxScenarios bounds a scenario file, in bytes.
 const maxScenarios = 1 << 20
 
-// ReadScenarios reads a YAML file with a list of scenarios under the key
-// scenarios. Unknown keys are errors that name their line.
+// ReadScenarios reads a YAML file with a list of scenarios under the key scenarios. Unknown keys are errors that name
+// their line.
 func ReadScenarios(r io.Reader) ([]Scenario, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxScenarios+1))
 	if err != nil {

@@ -10,26 +10,26 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
-// A Trial is one test of a search at one level of load.
+// A Trial is one test of a search, at one level of load.
 type Trial struct {
 	Level  float64 `json:"level"` // requests per second, or streams
-	Met    bool    `json:"met"`   // the objective
+	Met    bool    `json:"met"`   // met the objective
 	Why    string  `json:"why,omitempty"`
 	Result *Result `json:"result,omitempty"`
 }
 
-// SearchPlan says where to search.
+// A SearchPlan bounds a search.
 type SearchPlan struct {
-	Low, High float64 // levels; High 0 is found by doubling
+	Low, High float64 // levels; 0 for High finds it by doubling
 	Whole     bool    // levels are whole numbers (streams)
 }
 
 const (
 	searchPrecision = 0.05 // relative width at which a search ends
-	maxTrials       = 20   // 13 find a level four orders of magnitude above the lowest, 5 its 5 %
+	maxTrials       = 20   // 13 reach a level four orders of magnitude above the lowest, 5 more find it within 5 %
 )
 
-// Validate reports what is contradictory.
+// Validate reports contradictions.
 func (p *SearchPlan) Validate() error {
 	switch {
 	case !(p.Low > 0):
@@ -42,27 +42,25 @@ func (p *SearchPlan) Validate() error {
 
 // Found is the outcome of a search.
 type Found struct {
-	Best   *Trial  `json:"best,omitempty"` // the highest level that met the objective; nil for none
-	Above  float64 `json:"above"`          // the lowest level that missed it, 0 for none
-	Trials []Trial `json:"trials"`         // in the order they were made
+	Best   *Trial  `json:"best,omitempty"` // the highest level that met the objective; nil if none did
+	Above  float64 `json:"above"`          // the lowest level that missed it; 0 if none did
+	Trials []Trial `json:"trials"`         // in the order of the search
 	Done   bool    `json:"done"`           // the precision was reached
 	Why    string  `json:"why"`
 }
 
-// Search finds the highest level of load that meets an objective: it doubles
-// from the lowest level until one misses, and then halves the distance between
-// the best that met and the lowest that missed. try runs one test.
+// Search finds the highest level of load that meets an objective. It doubles the lowest level until a trial misses,
+// and then bisects between the best level that met and the lowest that missed. try runs one test.
 //
-// It takes the server to be monotone: what it cannot do at a level, it cannot do
-// above it. A level that misses by chance makes the answer too low, never too
-// high.
+// It assumes a monotone server: a level that misses would miss at any higher level. A level that misses by chance
+// makes the answer too low, never too high.
 func Search(ctx context.Context, plan SearchPlan, try func(context.Context, float64) (Trial, error)) (*Found, error) {
 	if err := plan.Validate(); err != nil {
 		return nil, err
 	}
 	f := &Found{}
 	for {
-		level, more := plan.next(f)
+		level, more := plan.nextLevel(f)
 		switch {
 		case !more:
 			return f, nil
@@ -81,32 +79,16 @@ func Search(ctx context.Context, plan SearchPlan, try func(context.Context, floa
 		}
 		if ctx.Err() != nil {
 			f.Why = "interrupted"
-			return f, nil // what a trial found until then says little
+			return f, nil // an interrupted trial proves nothing
 		}
 		t.Level = level
 		f.Trials = append(f.Trials, t)
 	}
 }
 
-// next decides the next level from the trials so far, and fills in what is
-// known.
-func (p *SearchPlan) next(f *Found) (level float64, more bool) {
-	met, missed := 0.0, math.Inf(1)
-	f.Best = nil
-	for i := range f.Trials {
-		if t := &f.Trials[i]; !t.Met {
-			missed = min(missed, t.Level)
-		}
-	}
-	for i := range f.Trials {
-		if t := &f.Trials[i]; t.Met && t.Level > met && t.Level < missed {
-			met, f.Best = t.Level, t
-		}
-	}
-	f.Above = missed
-	if math.IsInf(missed, 1) {
-		f.Above = 0
-	}
+// nextLevel chooses the next level from the trials so far, and updates the outcome.
+func (p *SearchPlan) nextLevel(f *Found) (level float64, more bool) {
+	met, missed := f.bracket()
 	switch {
 	case met == 0 && math.IsInf(missed, 1):
 		return p.Low, true
@@ -134,20 +116,41 @@ func (p *SearchPlan) next(f *Found) (level float64, more bool) {
 	if p.Whole {
 		return min(max(math.Round(level), met+1), missed), true
 	}
-	if r := readable(level); r > met && r < missed && missed < math.Inf(1) {
+	if r := roundToThreeDigits(level); r > met && r < missed && missed < math.Inf(1) {
 		level = r
 	}
 	return level, true
 }
 
-// readable rounds a level to three digits.
-func readable(v float64) float64 {
-	r, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64) // parses what was formatted
+// bracket sets Best and Above. It returns the highest level that met the objective, or 0, and the lowest level that
+// missed it, or infinity.
+func (f *Found) bracket() (met, missed float64) {
+	missed = math.Inf(1)
+	for _, t := range f.Trials {
+		if !t.Met {
+			missed = min(missed, t.Level)
+		}
+	}
+	f.Best = nil
+	for i := range f.Trials {
+		if t := &f.Trials[i]; t.Met && t.Level > met && t.Level < missed {
+			met, f.Best = t.Level, t
+		}
+	}
+	f.Above = missed
+	if math.IsInf(missed, 1) {
+		f.Above = 0
+	}
+	return met, missed
+}
+
+// roundToThreeDigits rounds a level to three digits.
+func roundToThreeDigits(v float64) float64 {
+	r, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64) // FormatFloat's output always parses
 	return r
 }
 
-// Overload recognizes a test that has clearly lost, so that a search need not
-// sit out the rest of it.
+// Overload recognizes a test that has clearly lost, so that a search can stop it early.
 type Overload struct {
 	// Promised is the time to first token that the objective allows, 0 for none.
 	Promised time.Duration
@@ -157,15 +160,15 @@ type Overload struct {
 }
 
 const (
-	// Slow means a median time to first token of so many times the promise.
+	// overloadFactor is the ratio of the median time to first token to the promised one that counts as slow.
 	overloadFactor = 3
-	// Intervals in a row that must be slow, or in which the backlog must grow.
+	// overloadSlow and overloadGrowth are how many intervals in a row must be slow or must grow the backlog.
 	overloadSlow, overloadGrowth = 3, 8
-	// minBacklog keeps the ramp-up of a healthy test from being taken for growth.
+	// minBacklog is the backlog below which growth is the ramp-up of a healthy test.
 	minBacklog = 200
 )
 
-// Lost takes the next progress and reports whether the test is lost.
+// Lost reports whether the test is lost after another progress.
 func (o *Overload) Lost(p Progress) bool {
 	if len(p.TTFTs) > 0 && o.Promised > 0 {
 		if stat.Median(p.TTFTs) > overloadFactor*o.Promised {

@@ -1,23 +1,21 @@
 package load
 
-// Server is what the server's own metrics said during the test. The command line
-// fills it: this package asks for no metrics.
+// Server holds the server's own metrics during the test. The command line fills it in: this package reads no metrics.
 type Server struct {
-	// Series are the signals that are laid beside the client's, by their names in
-	// package indicator; of several servers together.
+	// Series are signals to compare with the client's, by their names in package indicator, aggregated over all
+	// servers.
 	Series []ServerPoint `json:"series"`
 	Missed int           `json:"missed"` // scrapes that failed
 
-	// Normal is the median of every signal over the window: what a baseline takes.
+	// Normal is the median of every signal over the window, for a baseline.
 	Normal map[string]float64 `json:"normal,omitempty"`
 
-	// Phases are the verdicts on the server: one on the window, or on each step of
-	// a load that has steps.
+	// Phases are the verdicts on the server: one for the window, or one for each step of the load.
 	Phases []Phase  `json:"phases,omitempty"`
-	Notes  []string `json:"notes,omitempty"` // why something is missing
+	Notes  []string `json:"notes,omitempty"` // missing parts, with reasons
 }
 
-// ServerPoint is one moment. Quantities that were not known then are missing.
+// A ServerPoint holds the known quantities at one moment.
 type ServerPoint struct {
 	At     float64            `json:"at"`
 	Values map[string]float64 `json:"values"`
@@ -33,17 +31,17 @@ type Phase struct {
 	Verdict    string           `json:"verdict"`
 	Summary    string           `json:"summary"`
 	Confidence float64          `json:"confidence"`
-	Findings   []FiredPathology `json:"findings,omitempty"` // what fired, the worst first
+	Findings   []FiredPathology `json:"findings,omitempty"` // firing pathologies, the worst first
 	Unchecked  []string         `json:"unchecked,omitempty"`
 }
 
-// A FiredPathology is one pathology that was there.
+// A FiredPathology is a pathology that fired.
 type FiredPathology struct {
 	ID        string   `json:"id"`
 	Title     string   `json:"title"`
 	Severity  string   `json:"severity"`
 	Summary   string   `json:"summary"`
-	ExplainBy string   `json:"explained_by,omitempty"` // the pathology that it follows from
+	ExplainBy string   `json:"explained_by,omitempty"` // the pathology that causes it
 	Evidence  []string `json:"evidence,omitempty"`
 	Fixes     []string `json:"fixes,omitempty"`
 }

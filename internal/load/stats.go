@@ -12,7 +12,7 @@ import (
 // confidence is the level of every interval.
 const confidence = 0.95
 
-// moments returns the mean and the variance of values, 0 where there are too few.
+// moments returns the mean and the variance of values; 0 for too few values.
 func moments(v []float64) (mean, variance float64) {
 	switch len(v) {
 	case 0:
@@ -23,17 +23,16 @@ func moments(v []float64) (mean, variance float64) {
 	return stat.MeanVariance(v, nil)
 }
 
-// Batches for the estimate of autocorrelation: enough for a variance, long
-// enough to outlast what correlates neighbouring requests (Law, Simulation
-// Modeling and Analysis, section 9.5.3).
+// Numbers of batches for the estimate of autocorrelation: enough for a variance, and few enough that a batch outlasts
+// the correlation of neighbouring requests (Law, Simulation Modeling and Analysis, section 9.5.3).
 const (
 	minBatches = 10
 	maxBatches = 30
 )
 
-// designEffect is how many times more values are needed than if they were
-// independent: neighbours in time share queues and batches, so their latencies
-// are alike. It is estimated from the variance of batch means and is at least 1.
+// designEffect returns how many correlated values carry the information of one independent value. Requests that are
+// neighbours in time share queues and batches, so their latencies are alike. The estimate, from the variance of batch
+// means, is at least 1.
 func designEffect(inOrder []float64) float64 {
 	n := len(inOrder)
 	b := min(max(int(math.Sqrt(float64(n))), minBatches), maxBatches)
@@ -53,7 +52,7 @@ func designEffect(inOrder []float64) float64 {
 	return min(max(between*float64(size)/all, 1), float64(size))
 }
 
-// studentT is the two-sided critical value.
+// studentT returns the two-sided critical value.
 func studentT(freedom float64) float64 {
 	if freedom < 1 {
 		return math.Inf(1)
@@ -61,8 +60,7 @@ func studentT(freedom float64) float64 {
 	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile(1 - (1-confidence)/2)
 }
 
-// meanInterval is the confidence interval of a mean of n values of which
-// effective many are worth an independent one.
+// meanInterval returns the confidence interval of a mean of values that are worth effective independent ones.
 func meanInterval(mean, variance, effective float64) (low, high float64) {
 	if effective < 2 {
 		return math.Inf(-1), math.Inf(1)
@@ -71,10 +69,9 @@ func meanInterval(mean, variance, effective float64) (low, high float64) {
 	return mean - h, mean + h
 }
 
-// quantileRanks gives the share of values below both ends of the confidence
-// interval of quantile q (the binomial interval of order statistics). few says
-// that the interval reaches beyond the values, so that the quantile is known
-// from one side only.
+// quantileRanks returns the shares of values below both ends of the confidence interval of quantile q (the binomial
+// interval of order statistics). few says that the interval reaches beyond the values, so that the quantile is
+// bounded on one side only.
 func quantileRanks(q, effective float64) (low, high float64, few bool) {
 	if effective <= 0 {
 		return 0, 1, true
@@ -87,11 +84,10 @@ func quantileRanks(q, effective float64) (low, high float64, few bool) {
 	return low, high, few
 }
 
-// mser finds how many of the first values to drop so that the rest is most
-// certain (White's marginal standard error rule over batches of five; Hoad et
-// al., J. Oper. Res. Soc. 61, 2010). settled is false when it would drop more
-// than half, which means that the values never settled.
-func mser(v []float64) (drop int, settled bool) {
+// dropWarmup returns how many of the first values to drop, so that the mean of the rest is most certain (White's
+// marginal standard error rule over batches of five; Hoad et al., J. Oper. Res. Soc. 61, 2010). settled is false if
+// it would drop more than half: the values never settled.
+func dropWarmup(v []float64) (drop int, settled bool) {
 	const batch = 5
 	n := len(v) / batch
 	if n < 10 {
@@ -123,13 +119,12 @@ func mser(v []float64) (drop int, settled bool) {
 	return bestAt * batch, bestAt <= n/2
 }
 
-// material is the relative change of a mean that is worth leaving values out.
+// material is the relative change of a mean that justifies dropping values.
 const material = 0.02
 
-// trend reports by how much values grow from the first to the last quarter,
-// relative to the first, and whether that is certain: the difference of the
-// quarters' medians against the spread of their batches.
-func trend(v []float64) (growth float64, certain bool) {
+// measureTrend returns the relative growth of values from the first to the last quarter. certain says that the
+// difference of the means exceeds three standard errors of their batches.
+func measureTrend(v []float64) (growth float64, certain bool) {
 	n := len(v) / 4
 	if n < 10 {
 		return 0, false
@@ -145,8 +140,8 @@ func trend(v []float64) (growth float64, certain bool) {
 	return m2/m1 - 1, se > 0 && (m2-m1)/se > 3
 }
 
-// welch compares two means by Welch's test; p is two-sided.
-func welch(m1, v1, n1, m2, v2, n2 float64) (p float64) {
+// welchTest compares two means by Welch's test. p is two-sided.
+func welchTest(m1, v1, n1, m2, v2, n2 float64) (p float64) {
 	if n1 < 2 || n2 < 2 {
 		return math.NaN()
 	}
@@ -162,9 +157,9 @@ func welch(m1, v1, n1, m2, v2, n2 float64) (p float64) {
 	return 2 * (1 - distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.CDF(t))
 }
 
-// holm adjusts p-values for being many: an adjusted value below 0.05 is
-// significant whatever the number of comparisons (Holm, Scand. J. Stat. 6, 1979).
-func holm(p []float64) []float64 {
+// adjustByHolm adjusts p-values for the number of comparisons. An adjusted value below 0.05 is significant for any
+// number (Holm, Scand. J. Stat. 6, 1979).
+func adjustByHolm(p []float64) []float64 {
 	order := make([]int, 0, len(p))
 	for i := range p {
 		if !math.IsNaN(p[i]) {

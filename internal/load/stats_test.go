@@ -21,7 +21,7 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 						v[i] = v[i-1]
 					}
 				}
-				d := distribution(v)
+				d := summarizeValues(v)
 				if d.MeanLow <= 1 && 1 <= d.MeanHigh {
 					means++
 				}
@@ -43,7 +43,7 @@ func TestPercentilesBeyondTheValuesAreMarked(t *testing.T) {
 	for i := range v {
 		v[i] = float64((i*37)%100 + 1)
 	}
-	d := distribution(v)
+	d := summarizeValues(v)
 	for q, few := range map[float64]bool{0.5: false, 0.9: false, 0.99: true, 0.999: true} {
 		if x, _ := d.At(q); x.Few != few || x.Value != math.Ceil(q*100) {
 			t.Errorf("quantile %v: %+v, want few %v", q, x, few)
@@ -72,7 +72,7 @@ func TestMSERDropsTheWarmup(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			drop, settled := mser(tt.v)
+			drop, settled := dropWarmup(tt.v)
 			if drop < tt.from || drop > tt.to || settled != tt.settled {
 				t.Errorf("drop %d, settled %v; want %d to %d, %v", drop, settled, tt.from, tt.to, tt.settled)
 			}
@@ -87,16 +87,16 @@ func TestTrend(t *testing.T) {
 		flat[i] = 1 + 0.2*rng.Float64()
 		growing[i] = flat[i] + float64(i)/100
 	}
-	if g, certain := trend(flat); certain && math.Abs(g) > 0.1 {
+	if g, certain := measureTrend(flat); certain && math.Abs(g) > 0.1 {
 		t.Errorf("flat values grow by %v", g)
 	}
-	if g, certain := trend(growing); !certain || g < 1 {
+	if g, certain := measureTrend(growing); !certain || g < 1 {
 		t.Errorf("growing values grow by %v, certain %v", g, certain)
 	}
 }
 
 func TestHolm(t *testing.T) {
-	got := holm([]float64{0.04, 0.01, math.NaN(), 0.03})
+	got := adjustByHolm([]float64{0.04, 0.01, math.NaN(), 0.03})
 	want := []float64{0.06, 0.03, math.NaN(), 0.06}
 	for i := range want {
 		if math.Abs(got[i]-want[i]) > 1e-12 && !(math.IsNaN(got[i]) && math.IsNaN(want[i])) {
@@ -107,10 +107,10 @@ func TestHolm(t *testing.T) {
 
 func TestWelch(t *testing.T) {
 	// Two samples of ten that differ by two standard errors of the difference.
-	if p := welch(0, 1, 10, 2*math.Sqrt(0.2), 1, 10); math.Abs(p-0.0608) > 0.001 {
+	if p := welchTest(0, 1, 10, 2*math.Sqrt(0.2), 1, 10); math.Abs(p-0.0608) > 0.001 {
 		t.Errorf("p %v, want 0.0608 (t 2, 18 degrees of freedom)", p)
 	}
-	if p := welch(1, 0, 5, 1, 0, 5); p != 1 {
+	if p := welchTest(1, 0, 5, 1, 0, 5); p != 1 {
 		t.Errorf("equal constants: p %v, want 1", p)
 	}
 }

@@ -13,53 +13,54 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
-// Settings say how a Recording is summarized.
+// Settings configure the summary of a Recording.
 type Settings struct {
 	Name      string
 	Target    Asked
 	Load      Shape
 	Workload  any
 	Objective *slo.Objective // for goodput; nil for none
-	// Warmup is left out at the beginning. Negative finds it out.
+	// Warmup is excluded at the beginning. AutoWarmup detects it.
 	Warmup time.Duration
 }
 
-// AutoWarmup finds the warm-up out.
+// AutoWarmup detects the warm-up.
 const AutoWarmup = time.Duration(-1)
 
-// Summarize makes a Result of a Recording. It is pure.
+// Summarize computes a Result from a Recording. It is pure.
 func Summarize(rec *Recording, set Settings) *Result {
 	s := &summary{rec: rec, set: set, res: &Result{
-		Schema: Schema, Tool: version.This(), Name: set.Name, Started: rec.Start, Target: set.Target, Load: set.Load, Workload: set.Workload,
+		Schema: Schema, Tool: version.This(), Name: set.Name, Started: rec.Start, Target: set.Target, Load: set.Load,
+		Workload: set.Workload,
 		Duration: rec.Duration.Seconds(), Interrupted: rec.Interrupted, Latency: map[Metric]*Distribution{},
 	}}
-	s.order()
-	s.counts()
+	s.sortRequests()
+	s.countOutcomes()
 	s.checkServerAlive()
-	s.window()
-	s.latencies()
-	s.throughput()
-	s.tokens()
-	s.goodput()
-	s.streams()
-	s.res.Generator = s.judge()
+	s.chooseWindow()
+	s.addLatencies()
+	s.addThroughput()
+	s.addTokens()
+	s.addGoodput()
+	s.addStreams()
+	s.res.Generator = s.judgeGenerator()
 	s.addNotes()
 	return s.res
 }
 
-// summary is the work in progress.
+// A summary is a Result in progress.
 type summary struct {
 	rec *Recording
 	set Settings
 	res *Result
 
-	bySent []*Record // all, in the order they were sent
-	inside []*Record // those of the window
+	bySent []*Record // all requests, in the order in which they were sent
+	inside []*Record // requests within the window
 	from   time.Duration
 	to     time.Duration
 }
 
-func (s *summary) order() {
+func (s *summary) sortRequests() {
 	s.bySent = make([]*Record, 0, s.rec.Len())
 	for r := range s.rec.Records() {
 		s.bySent = append(s.bySent, r)
@@ -67,7 +68,7 @@ func (s *summary) order() {
 	slices.SortStableFunc(s.bySent, func(a, b *Record) int { return cmp.Compare(a.Sent, b.Sent) })
 }
 
-func (s *summary) counts() {
+func (s *summary) countOutcomes() {
 	q := &s.res.Requests
 	*q = Requests{
 		Sent: s.rec.Len(), Errors: map[string]int{}, Messages: map[string][]string{},
@@ -93,16 +94,16 @@ func (s *summary) counts() {
 	}
 }
 
-// Rules of the steady state.
+// Parameters of the steady state.
 const (
-	wavesForWarmup  = 3   // a closed loop drops its first wave of requests when it has so many
-	minSteadyShare  = 0.5 // the load must last that share of the test, else it is a burst
-	growthUnsettled = 0.5 // relative growth of latency that means it never settled
-	minForSteady    = 50  // requests, to say anything
+	wavesForWarmup  = 3   // a closed loop of at least this many waves drops its first wave of requests
+	minSteadyShare  = 0.5 // a load that covers less of the test is a burst
+	growthUnsettled = 0.5 // relative growth of latency beyond which it never settled
+	minForSteady    = 50  // requests needed for a verdict
 )
 
-// window chooses the part of the test to report.
-func (s *summary) window() {
+// chooseWindow chooses the part of the test to report.
+func (s *summary) chooseWindow() {
 	w := &s.res.Window
 	s.from, s.to = 0, s.rec.Dispatched
 	switch {
@@ -111,12 +112,13 @@ func (s *summary) window() {
 		w.Why = "no steady state: the server went away; the whole time until then is reported"
 	case s.rec.Duration > 0 && s.to.Seconds() < minSteadyShare*s.rec.Duration.Seconds():
 		s.to = s.rec.Duration
-		w.Why = fmt.Sprintf("no steady state: all requests were sent in the first %.0f %% of the test, so all of it is reported", 100*s.rec.Dispatched.Seconds()/s.rec.Duration.Seconds())
+		w.Why = fmt.Sprintf("no steady state: all requests were sent in the first %.0f %% of the test, so all of "+
+			"it is reported", 100*s.rec.Dispatched.Seconds()/s.rec.Duration.Seconds())
 	case s.set.Warmup >= 0:
 		s.from = min(s.set.Warmup, s.to)
 		w.Steady, w.Why = true, fmt.Sprintf("the requested warm-up of %s is excluded", s.set.Warmup)
 	default:
-		s.detect(w)
+		s.detectSteadyState(w)
 	}
 	for _, r := range s.bySent {
 		if r.Scheduled >= s.from {
@@ -127,10 +129,11 @@ func (s *summary) window() {
 	w.From, w.To = s.from.Seconds(), s.to.Seconds()
 }
 
-// detect finds the warm-up, and whether the load ever settled.
-func (s *summary) detect(w *Window) {
+// detectSteadyState detects the warm-up, and whether the load settled.
+func (s *summary) detectSteadyState(w *Window) {
 	if len(s.bySent) < minForSteady {
-		w.Why = fmt.Sprintf("no steady state: %d requests are too few to tell, so all of them are reported", len(s.bySent))
+		w.Why = fmt.Sprintf("no steady state: %d requests are too few to tell, so all of them are reported",
+			len(s.bySent))
 		s.to = s.rec.Duration
 		return
 	}
@@ -154,26 +157,28 @@ func (s *summary) detect(w *Window) {
 		return
 	}
 	s.from = s.bySent[skip].Scheduled
-	drop, settled := mser(latency)
-	growth, certain := trend(first)
+	drop, settled := dropWarmup(latency)
+	growth, certain := measureTrend(first)
 	switch {
-	case s.set.Load.varies():
+	case s.set.Load.variesByPlan():
 		w.Why = "no steady state: the load itself changes, so all of it is reported"
 		s.from = 0
 	case certain && growth > growthUnsettled:
-		w.Why = fmt.Sprintf("no steady state: time to first token grew by %.0f %% from the first quarter to the last, so the load exceeds the server's capacity", 100*growth)
+		w.Why = fmt.Sprintf("no steady state: time to first token grew by %.0f %% from the first quarter to the "+
+			"last, so the load exceeds the server's capacity", 100*growth)
 	case !settled:
 		w.Why = "no steady state: latencies were still changing in the second half"
 	default:
 		s.from = at[drop]
 		w.Steady = true
-		w.Why = fmt.Sprintf("the first %d requests are excluded as warm-up, and the throughput ends when the last request was sent", skip+drop)
+		w.Why = fmt.Sprintf("the first %d requests are excluded as warm-up, and the throughput ends when the last "+
+			"request was sent", skip+drop)
 	}
 }
 
-// values collects a latency of the window's complete requests, in the order
-// they were sent; ok leaves out requests that have none.
-func values(records []*Record, f func(*Record) (time.Duration, bool)) []float64 {
+// collectLatencies collects a latency of requests in order. The latency function returns false for requests without
+// one.
+func collectLatencies(records []*Record, f func(*Record) (time.Duration, bool)) []float64 {
 	var v []float64
 	for _, r := range records {
 		if d, ok := f(r); ok {
@@ -183,8 +188,8 @@ func values(records []*Record, f func(*Record) (time.Duration, bool)) []float64 
 	return v
 }
 
-// latencyOf returns how a record gives a metric.
-func latencyOf(m Metric, streamed bool) func(*Record) (time.Duration, bool) {
+// latencyFunc returns the function that computes a metric from a record.
+func latencyFunc(m Metric, streamed bool) func(*Record) (time.Duration, bool) {
 	return func(r *Record) (time.Duration, bool) {
 		if m == Connect {
 			return r.Connect, r.Connect > 0
@@ -216,33 +221,34 @@ func latencyOf(m Metric, streamed bool) func(*Record) (time.Duration, bool) {
 	}
 }
 
-func (s *summary) latencies() {
+func (s *summary) addLatencies() {
 	for _, m := range Metrics() {
 		if m == ITL {
-			if d := s.gaps(); d != nil {
+			if d := s.summarizeGaps(); d != nil {
 				s.res.Latency[m] = d
 			}
 			continue
 		}
-		if v := values(s.inside, latencyOf(m, s.set.Target.Stream)); len(v) > 0 {
-			s.res.Latency[m] = distribution(v)
+		if v := collectLatencies(s.inside, latencyFunc(m, s.set.Target.Stream)); len(v) > 0 {
+			s.res.Latency[m] = summarizeValues(v)
 		}
 	}
 }
 
-// distribution summarizes values in the order of their time.
-func distribution(v []float64) *Distribution {
+// summarizeValues summarizes values that are in the order of time.
+func summarizeValues(v []float64) *Distribution {
 	mean, variance := moments(v)
-	d := &Distribution{Count: int64(len(v)), Effective: float64(len(v)) / designEffect(v), Mean: mean, Deviation: math.Sqrt(variance)}
-	d.MeanLow, d.MeanHigh = interval(mean, variance, d.Effective)
+	d := &Distribution{Count: int64(len(v)), Effective: float64(len(v)) / designEffect(v), Mean: mean,
+		Deviation: math.Sqrt(variance)}
+	d.MeanLow, d.MeanHigh = finiteMeanInterval(mean, variance, d.Effective)
 	sorted := slices.Sorted(slices.Values(v))
 	d.Min, d.Max = sorted[0], sorted[len(sorted)-1]
 	d.setQuantiles(func(share float64) float64 { return stat.Quantile(sorted, share) })
 	return d
 }
 
-// setQuantiles fills in the quantiles and their intervals; valueAt gives the value that a
-// share of all values does not exceed.
+// setQuantiles sets the quantiles and their intervals. valueAt returns the value that a share of all values does not
+// exceed.
 func (d *Distribution) setQuantiles(valueAt func(share float64) float64) {
 	for _, q := range quantiles() {
 		low, high, few := quantileRanks(q, d.Effective)
@@ -250,8 +256,8 @@ func (d *Distribution) setQuantiles(valueAt func(share float64) float64) {
 	}
 }
 
-// interval is meanInterval within what JSON can say.
-func interval(mean, variance, effective float64) (low, high float64) {
+// finiteMeanInterval is meanInterval limited to finite, positive numbers, as JSON needs them.
+func finiteMeanInterval(mean, variance, effective float64) (low, high float64) {
 	low, high = meanInterval(mean, variance, effective)
 	if math.IsInf(low, 0) || math.IsNaN(low) {
 		return mean, mean
@@ -259,10 +265,9 @@ func interval(mean, variance, effective float64) (low, high float64) {
 	return max(low, 0), high
 }
 
-// gaps is the distribution of inter-token latencies, from the slices that lie
-// in the window. Tokens of a request are not independent: the slices' means
-// tell how many independent values there are.
-func (s *summary) gaps() *Distribution {
+// summarizeGaps returns the distribution of inter-token latencies in the slices of the window. Tokens of a request are
+// correlated; the means of the slices show how many independent values there are.
+func (s *summary) summarizeGaps() *Distribution {
 	gaps := map[uint32]int64{}
 	var means []float64
 	var sum, squares, n float64
@@ -293,13 +298,13 @@ func (s *summary) gaps() *Distribution {
 	if _, between := moments(means); len(means) >= minBatches && between > 0 && variance > 0 {
 		d.Effective = min(max(variance/between*float64(len(means)), 1), n)
 	}
-	d.MeanLow, d.MeanHigh = interval(mean, variance, d.Effective)
+	d.MeanLow, d.MeanHigh = finiteMeanInterval(mean, variance, d.Effective)
 	d.Min, d.Max = gapQuantile(gaps, 0), gapQuantile(gaps, 1)
 	d.setQuantiles(func(share float64) float64 { return gapQuantile(gaps, share) })
 	return d
 }
 
-func (s *summary) throughput() {
+func (s *summary) addThroughput() {
 	t := &s.res.Throughput
 	length := (s.to - s.from).Seconds()
 	if length <= 0 {
@@ -345,9 +350,8 @@ func (s *summary) throughput() {
 	}
 }
 
-// rateBatches is the number of parts that a rate's interval is estimated from.
-// A part lasts a request at least: the streams of a closed loop end together, in
-// waves, and shorter parts would take the waves for chance.
+// rateBatches returns the number of parts from which a rate's interval is estimated. A part lasts at least as long as
+// a request: the streams of a closed loop end together in waves, which shorter parts would take for chance.
 func (s *summary) rateBatches(length float64) int {
 	n := float64(maxBatches)
 	if d := s.res.Latency[E2E]; d != nil && d.Mean > 0 {
@@ -356,17 +360,16 @@ func (s *summary) rateBatches(length float64) int {
 	return max(int(n), 3)
 }
 
-// rateInterval is the interval of a rate from its counts in equal batches of
-// the time.
+// rateInterval returns the interval of a rate from counts in equal parts of the time.
 func rateInterval(batches []float64, length float64) (low, high float64) {
 	mean, variance := moments(batches)
 	effective := float64(len(batches)) / designEffect(batches)
-	lo, hi := interval(mean, variance, effective)
+	lo, hi := finiteMeanInterval(mean, variance, effective)
 	scale := float64(len(batches)) / length
 	return lo * scale, hi * scale
 }
 
-func (s *summary) tokens() {
+func (s *summary) addTokens() {
 	t := &s.res.Tokens
 	var n, prompt, cached float64
 	for _, r := range s.inside {
@@ -406,7 +409,7 @@ func (s *summary) tokens() {
 	}
 }
 
-func (s *summary) goodput() {
+func (s *summary) addGoodput() {
 	o := s.set.Objective
 	if o == nil {
 		return
@@ -418,7 +421,7 @@ func (s *summary) goodput() {
 			continue
 		}
 		all++
-		if r.Outcome == Complete && meets(r, o, s.set.Target.Stream) {
+		if r.Outcome == Complete && meetsObjective(r, o, s.set.Target.Stream) {
 			good++
 		}
 	}
@@ -432,9 +435,9 @@ func (s *summary) goodput() {
 	s.res.Goodput = g
 }
 
-// meets reports whether a user of a request got what was promised: from the
-// schedule, because that is what a user waits.
-func meets(r *Record, o *slo.Objective, streamed bool) bool {
+// meetsObjective reports whether a request kept the objective. Latencies count from the schedule, because a user
+// waits from then on.
+func meetsObjective(r *Record, o *slo.Objective, streamed bool) bool {
 	if streamed && o.TTFTP95 > 0 && r.First-r.Scheduled > o.TTFTP95 {
 		return false
 	}
@@ -444,8 +447,8 @@ func meets(r *Record, o *slo.Objective, streamed bool) bool {
 	return o.E2EP95 == 0 || r.End-r.Scheduled <= o.E2EP95
 }
 
-// streams is how many requests were in flight.
-func (s *summary) streams() {
+// addStreams computes the mean number of requests in flight.
+func (s *summary) addStreams() {
 	var held time.Duration
 	for _, r := range s.bySent {
 		held += max(min(r.End, s.to)-max(r.Sent, s.from), 0)
@@ -455,10 +458,10 @@ func (s *summary) streams() {
 	}
 }
 
-// minGone is how many connections in a row must fail for a server to be called gone.
+// minGone is how many successive connections must fail before the server counts as gone.
 const minGone = 3
 
-// checkServerAlive finds out whether the server died during the test.
+// checkServerAlive detects that the server died during the test.
 func (s *summary) checkServerAlive() {
 	var answered time.Duration
 	for _, r := range s.bySent {
@@ -477,7 +480,7 @@ func (s *summary) checkServerAlive() {
 	}
 }
 
-// gapQuantile is a quantile of a slice's gaps, in seconds.
+// gapQuantile returns a quantile of gaps in seconds.
 func gapQuantile(gaps map[uint32]int64, q float64) float64 {
 	total := int64(0)
 	for _, n := range gaps {

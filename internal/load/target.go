@@ -23,16 +23,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// API is which of the completion interfaces is called.
+// An API is one of the completion interfaces.
 type API string
 
-// The APIs that can be called.
+// The APIs.
 const (
 	Chat        API = "chat"        // /v1/chat/completions
 	Completions API = "completions" // /v1/completions
 )
 
-// Target is the server under test and how to ask it.
+// A Target is the server under test, with the options of requests.
 type Target struct {
 	URL     string // base URL (http://host:8000, .../v1) or the endpoint itself
 	API     API
@@ -43,23 +43,23 @@ type Target struct {
 	Proxy   func(*http.Request) (*url.URL, error) // nil for none
 	Extra   map[string]any                        // further fields of the body; nil removes one
 
-	// IgnoreEOS asks for exactly the wanted number of tokens with ignore_eos and
-	// min_tokens, which vLLM and SGLang know.
+	// IgnoreEOS requests exactly the wanted number of tokens, with ignore_eos and min_tokens, which vLLM and SGLang
+	// know.
 	IgnoreEOS bool
-	// FinalUsage says that the server tells how many tokens an answer has at its end
-	// only: it refuses stream_options.continuous_usage_stats, which vLLM and SGLang know.
+	// FinalUsage is for servers that report token counts only at the end of an answer. They reject
+	// stream_options.continuous_usage_stats, which vLLM and SGLang know.
 	FinalUsage bool
 }
 
-// endpoint is a validated Target, ready to write requests.
+// An endpoint is a validated Target that writes requests.
 type endpoint struct {
 	target  Target
-	url     *url.URL    // of the API
-	base    *url.URL    // of the server
-	header  http.Header // of every request, but for X-Request-Id
+	url     *url.URL    // the API's
+	base    *url.URL    // the server's
+	header  http.Header // for every request, without X-Request-Id
 	prefix  []byte      // body up to the prompt
 	suffix  []byte      // body after the prompt, up to the number of tokens
-	minimum bool        // min_tokens is sent
+	minimum bool        // send min_tokens
 	vocab   *Vocabulary
 }
 
@@ -67,24 +67,24 @@ type endpoint struct {
 func newEndpoint(t Target, vocab *Vocabulary) (*endpoint, error) {
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		// What cannot be read may hold a password.
+		// An invalid URL may hold a password, so the error must not quote it.
 		return nil, hint.With(errors.New("the target is not an http or https URL"), "write it as http://host:8000")
 	}
 	e := &endpoint{target: t, vocab: vocab}
-	if err := e.locate(u); err != nil {
+	if err := e.setURLs(u); err != nil {
 		return nil, err
 	}
-	if e.header, err = e.headers(); err != nil {
+	if e.header, err = e.newHeaders(); err != nil {
 		return nil, err
 	}
 	if vocab.IDs() && e.target.API == Chat {
 		return nil, errors.New("chat prompts cannot be token ids")
 	}
-	return e, e.template()
+	return e, e.renderTemplate()
 }
 
-// locate finds the API's URL.
-func (e *endpoint) locate(u *url.URL) error {
+// setURLs sets the URL of the API.
+func (e *endpoint) setURLs(u *url.URL) error {
 	suffixes := map[API]string{Chat: "/chat/completions", Completions: "/completions"}
 	path := strings.TrimRight(u.Path, "/")
 	for _, named := range []API{Chat, Completions} {
@@ -111,27 +111,29 @@ func (e *endpoint) locate(u *url.URL) error {
 	return nil
 }
 
-// headers are the headers of every request.
-func (e *endpoint) headers() (http.Header, error) {
-	r := http.Request{Header: http.Header{"User-Agent": {"sixty"}, "Content-Type": {"application/json"}, "Accept": {"*/*"}}}
+// newHeaders returns the headers of every request.
+func (e *endpoint) newHeaders() (http.Header, error) {
+	r := http.Request{Header: http.Header{"User-Agent": {"sixty"}, "Content-Type": {"application/json"},
+		"Accept": {"*/*"}}}
 	maps.Copy(r.Header, e.target.Headers)
 	if u := e.url.User; u != nil && r.Header.Get("Authorization") == "" {
 		pass, _ := u.Password()
 		r.SetBasicAuth(u.Username(), pass)
 	}
 	for name, values := range r.Header {
-		if !httpguts.ValidHeaderFieldName(name) || slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
+		if !httpguts.ValidHeaderFieldName(name) ||
+			slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
 			return nil, fmt.Errorf("header %q cannot be sent", name)
 		}
 	}
-	// Without a value it is not sent: it lets net/http send a request again for which a kept
-	// connection had been closed before it arrived.
+	// Without a value the header is not sent. It lets net/http resend a request if a kept connection was closed
+	// before the request arrived.
 	r.Header["Idempotency-Key"] = nil
 	return r.Header, nil
 }
 
-// template renders the body around the prompt and the number of tokens.
-func (e *endpoint) template() error {
+// renderTemplate renders the body around the prompt and the number of tokens.
+func (e *endpoint) renderTemplate() error {
 	t := &e.target
 	model, err := json.Marshal(t.Model)
 	if err != nil {
@@ -174,13 +176,11 @@ func (e *endpoint) template() error {
 	return nil
 }
 
-// conversation is the JSON of the messages of a chat so far, each followed by a
-// comma.
+// A conversation holds the JSON of a chat's messages so far, each followed by a comma.
 type conversation []byte
 
-// body appends a request's body. History is the conversation before it; tokens
-// is how long that was.
-func (e *endpoint) body(dst []byte, history conversation, t *workload.Turn) []byte {
+// appendBody appends the body of a request to dst. history is the conversation before it.
+func (e *endpoint) appendBody(dst []byte, history conversation, t *workload.Turn) []byte {
 	dst = append(dst, e.prefix...)
 	switch {
 	case e.target.API == Chat:
@@ -207,9 +207,8 @@ func (e *endpoint) body(dst []byte, history conversation, t *workload.Turn) []by
 	return append(dst, '}')
 }
 
-// remember extends a conversation by a turn and the answer to it, which is
-// still JSON-escaped.
-func (e *endpoint) remember(h conversation, t *workload.Turn, answer []byte) conversation {
+// appendTurn appends a turn and its answer, which is JSON-escaped, to a conversation.
+func (e *endpoint) appendTurn(h conversation, t *workload.Turn, answer []byte) conversation {
 	if e.target.API == Chat {
 		h2 := append(h, `{"role":"user","content":"`...)
 		h2 = e.vocab.Append(h2, t.Parts, len(h))
@@ -221,16 +220,15 @@ func (e *endpoint) remember(h conversation, t *workload.Turn, answer []byte) con
 	return append(h2, answer...)
 }
 
-// request makes a request of a body. vLLM logs its X-Request-Id with
-// --enable-request-id-headers.
-func (e *endpoint) request(ctx context.Context, id string, body []byte) *http.Request {
+// newRequest returns a request with a body. vLLM logs the X-Request-Id with --enable-request-id-headers.
+func (e *endpoint) newRequest(ctx context.Context, id string, body []byte) *http.Request {
 	again := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	first, _ := again()
-	req := (&http.Request{Method: http.MethodPost, URL: e.url, Header: e.header.Clone(), Body: first, GetBody: again, ContentLength: int64(len(body))}).WithContext(ctx)
+	req := (&http.Request{Method: http.MethodPost, URL: e.url, Header: e.header.Clone(), Body: first, GetBody: again,
+		ContentLength: int64(len(body))}).WithContext(ctx)
 	req.Header.Set("X-Request-Id", id)
 	return req
 }
 
-// defaultTimeout bounds one request: longer than any answer should take, shorter
-// than a test's patience.
+// defaultTimeout bounds one request.
 const defaultTimeout = 10 * time.Minute

@@ -5,26 +5,24 @@ import (
 	"math"
 )
 
-// Limits beyond which a result says more about the generator than about the
-// server.
+// Limits beyond which a result reflects the generator more than the server.
 const (
-	// maxSendLag: a workload whose requests leave later than this is not the one
-	// that was asked for; the fastest servers answer in about this time.
+	// maxSendLag, in seconds: requests that leave later are not the requested workload. The fastest servers answer in
+	// about this time.
 	maxSendLag = 0.010
-	// maxLagShare: what the generator adds is more than this share of what it
-	// measures.
+	// maxLagShare is the largest part of a measured latency that the generator may add.
 	maxLagShare = 0.10
-	// minLag: below it, lag is what a loaded operating system does.
+	// minLag, in seconds, is the lag of any loaded operating system.
 	minLag = 0.002
-	// maxUtilisation: above it, waiting for a processor grows without bound.
+	// maxUtilisation: above it, the wait for a processor grows without bound.
 	maxUtilisation = 0.90
-	// minAchieved: the peers' promise, and less than any server change worth
+	// minAchieved is the promise of comparable tools, and its distance from 1 is less than a server change worth
 	// measuring.
 	minAchieved = 0.98
 )
 
-// judge turns what the generator measured of itself into a verdict.
-func (s *summary) judge() Judgement {
+// judgeGenerator turns the generator's measurements of itself into a verdict.
+func (s *summary) judgeGenerator() Judgement {
 	j := Judgement{Generator: s.rec.Generator}
 	if s.rec.Duration > 0 && j.Cores > 0 {
 		j.Utilisation = j.CPU / s.rec.Duration.Seconds() / float64(j.Cores)
@@ -42,11 +40,11 @@ func (s *summary) judge() Judgement {
 	if s.set.Load.Concurrency == 0 {
 		s.judgeArrivals(&j)
 	}
-	s.reasons(&j)
+	s.addReasons(&j)
 	return j
 }
 
-// judgeArrivals compares when requests were sent with when they were due.
+// judgeArrivals compares the times of sending with the schedule.
 func (s *summary) judgeArrivals(j *Judgement) {
 	n := 0.0
 	var sum, squares, last, due float64
@@ -72,7 +70,7 @@ func (s *summary) judgeArrivals(j *Judgement) {
 	}
 }
 
-func (s *summary) reasons(j *Judgement) {
+func (s *summary) addReasons(j *Judgement) {
 	add := func(format string, args ...any) {
 		j.Spoiled = true
 		j.Reasons = append(j.Reasons, fmt.Sprintf(format, args...))
@@ -90,10 +88,9 @@ func (s *summary) reasons(j *Judgement) {
 	}
 }
 
-// judgeLag asks whether the generator read too late. Where the kernel tells when
-// packets came, late reading does not falsify a timestamp, but it delays the
-// next request of a closed loop: it is held against the whole request. Elsewhere
-// it is in every latency: it is held against the time to first token.
+// judgeLag checks whether the generator read too late. If the kernel timestamps packets, late reading does not
+// falsify latencies but delays the next request of a closed loop, so the lag is compared with the whole request.
+// Otherwise the lag is part of every latency, and is compared with the time to first token.
 func (s *summary) judgeLag(j *Judgement, add func(string, ...any)) {
 	lag, of, reference, what := j.ReceiveLag, "packets waited", s.res.Latency[E2E], "request"
 	if lag.Count == 0 {
@@ -103,17 +100,18 @@ func (s *summary) judgeLag(j *Judgement, add func(string, ...any)) {
 		}
 	}
 	if q, ok := reference.At(0.5); ok && lag.P99 > max(maxLagShare*q.Value, minLag) {
-		add("%s for %.1f ms (P99) before they were read, %.0f %% of the median %s", of, 1e3*lag.P99, 100*lag.P99/q.Value, what)
+		add("%s for %.1f ms (P99) before they were read, %.0f %% of the median %s", of, 1e3*lag.P99,
+			100*lag.P99/q.Value, what)
 	}
 }
 
-// addNotes says in words what a reader must know to read the numbers.
+// addNotes adds the caveats that a reader of the numbers needs.
 func (s *summary) addNotes() {
 	r := s.res
 	add := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
 	t := &r.Tokens
 	if t.PromptAsked > 0 {
-		if off := t.Prompt/t.PromptAsked - 1; math.Abs(off) > 0.02 && !s.continues() {
+		if off := t.Prompt/t.PromptAsked - 1; math.Abs(off) > 0.02 && !s.hasLaterTurns() {
 			add("prompts had %.0f tokens instead of the requested %.0f (%+.1f %%)", t.Prompt, t.PromptAsked, 100*off)
 		}
 	}
@@ -121,13 +119,15 @@ func (s *summary) addNotes() {
 		add("%d of %d answers were shorter than requested: the model ended them", t.Short, n)
 	}
 	if t.Estimated > 0 {
-		add("the server does not report the tokens per event: inter-token latency of %d answers assumes equal shares", t.Estimated)
+		add("the server does not report the tokens per event: inter-token latency of %d answers assumes equal shares",
+			t.Estimated)
 	}
 	if t.PerEvent > 1.05 {
 		add("an event had %.2f tokens on average; inter-token latency is weighted by tokens", t.PerEvent)
 	}
 	if q := r.Latency[QueueWait]; q != nil {
-		add("%d requests waited for a free stream (concurrency limit %d): scheduled latencies include that wait, the others do not", q.Count, r.Load.MaxConcurrency)
+		add("%d requests waited for a free stream (concurrency limit %d): scheduled latencies include that wait, "+
+			"the others do not", q.Count, r.Load.MaxConcurrency)
 	}
 	if r.Requests.Resent > 0 {
 		add("%d requests were sent again because the server had closed a kept connection", r.Requests.Resent)
@@ -136,13 +136,13 @@ func (s *summary) addNotes() {
 		add("the test ended early; the measurements until then are reported")
 	}
 	if r.Requests.Cancelled > 0 {
-		add("%d requests were cancelled on purpose; their first tokens count, their later latencies do not", r.Requests.Cancelled)
+		add("%d requests were cancelled on purpose; their first tokens count, their later latencies do not",
+			r.Requests.Cancelled)
 	}
 }
 
-// continues reports whether later turns add to earlier ones, so that prompts
-// are longer than what a turn asks for.
-func (s *summary) continues() bool {
+// hasLaterTurns reports whether later turns repeat earlier ones, so that prompts are longer than a turn requests.
+func (s *summary) hasLaterTurns() bool {
 	for _, r := range s.inside {
 		if r.Turn > 0 {
 			return true

@@ -19,42 +19,47 @@ import (
 	"github.com/sixty-dev/sixty/internal/load"
 )
 
-// Asked is a campaign as it was asked for: the Config, and what of it must be read first.
+// Asked is a campaign as the user requested it: the Config, and settings that must be parsed first.
 type Asked struct {
 	Config
-	Given func(flag string) bool // on the command line
+	Given func(flag string) bool // reports whether a flag was on the command line
 
 	URL, API, Model, ExtraBody string
-	Whole                      bool // answers in one piece
+	Whole                      bool // answers are not streamed
 	WorkloadFrom, WarmupTime   string
 	Asserts                    []string
 }
 
-// AddFlags adds the flags of sixty bench that say what is tested, and how, but for those of
-// the workload.
+// AddFlags adds the flags of sixty bench, without the workload's.
 func (a *Asked) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&a.API, "api", "", "API to use (default: from the URL, else chat)")
 	s.StringVar(&a.Model, "model", "", "model `name` (default: the first that the server lists)")
-	s.StringVar(&a.ExtraBody, "extra-body", "", "further fields of the request body as a `JSON` object; null removes one: '{\"ignore_eos\": null, \"min_tokens\": null}' lets the model end its answers")
+	s.StringVar(&a.ExtraBody, "extra-body", "", "further fields of the request body as a `JSON` object; null "+
+		"removes one: '{\"ignore_eos\": null, \"min_tokens\": null}' lets the model end its answers")
 	s.BoolVar(&a.Whole, "no-stream", false, "request non-streaming answers")
-	s.StringVar(&a.Scenario, "scenario", "", "`name`: low-load, saturation, long-prompts, long-outputs, burst or all; or a YAML file")
+	s.StringVar(&a.Scenario, "scenario", "",
+		"`name`: low-load, saturation, long-prompts, long-outputs, burst or all; or a YAML file")
 	s.Float64Var(&a.Scale, "scale", 1, "multiply a scenario's concurrency, requests and lengths")
-	s.StringVar(&a.WorkloadFrom, "workload-from", "", "take lengths, prefix sharing and arrivals from a live server's `URL`, a recording, or prometheus=URL")
-	s.IntVar(&a.MaxConcurrency, "max-concurrency", 0, "maximum streams of an open loop; more requests wait (default 10000)")
+	s.StringVar(&a.WorkloadFrom, "workload-from", "",
+		"take lengths, prefix sharing and arrivals from a live server's `URL`, a recording, or prometheus=URL")
+	s.IntVar(&a.MaxConcurrency, "max-concurrency", 0,
+		"maximum streams of an open loop; more requests wait (default 10000)")
 	s.DurationVar(&a.Timeout, "request-timeout", 0, "timeout of one request (default 10m)")
 	s.StringVar(&a.WarmupTime, "warmup", "auto", "warm-up time to exclude, or auto")
 	s.StringArrayVar(&a.Asserts, "assert", nil, "condition such as 'ttft_p95<500ms'; exit with 1 if it fails")
-	s.StringSliceVar(&a.Metrics, "metrics", []string{"auto"}, "`URLs` of metrics to scrape during the test: the servers', GPU exporters'; auto is the target's own, or none")
+	s.StringSliceVar(&a.Metrics, "metrics", []string{"auto"}, "`URLs` of metrics to scrape during the test: the "+
+		"servers', GPU exporters'; auto is the target's own, or none")
 	s.StringVar(&a.Files.Result, "save", "", "write the result to this `file` too, for bench compare and generate")
 	s.StringVar(&a.Files.CSV, "csv", "", "write a line per request to this `file`")
-	s.StringVar(&a.Files.Baseline, "save-baseline", "", "write thresholds for generate rules and diagnose to this `file`")
+	s.StringVar(&a.Files.Baseline, "save-baseline", "",
+		"write thresholds for generate rules and diagnose to this `file`")
 	s.StringVar(&a.Search, "search", "", "find the highest rate, or concurrency, that meets --use-case or --slo")
 	s.Float64Var(&a.SearchFrom, "search-from", 1, "lowest level of a search")
 	s.Float64Var(&a.SearchTo, "search-to", 0, "highest level of a search (default: found by doubling)")
 }
 
-// Check refuses what contradicts itself, would do nothing or could not be written, before
-// any load is sent.
+// Check refuses flags that contradict each other or have no effect, and files that cannot be written, before any load
+// is sent.
 func (a *Asked) Check() error {
 	ways := 0
 	for _, set := range []bool{a.Scenario != "", a.Concurrency != 0, a.Rate != "", a.Trace != "", a.Search != ""} {
@@ -64,11 +69,14 @@ func (a *Asked) Check() error {
 	}
 	switch {
 	case source.OnDisk(a.URL):
-		return hint.With(fmt.Errorf("%s is a file: a load test needs a server", a.URL), "sixty simulate "+a.URL+" says what its servers would do under another load")
+		return hint.With(fmt.Errorf("%s is a file: a load test needs a server", a.URL),
+			"sixty simulate "+a.URL+" says what its servers would do under another load")
 	case ways == 0 && a.WorkloadFrom == "":
-		return hint.With(errors.New("no load was asked for"), "pass --scenario, --concurrency, --rate, --trace, --workload-from or --search")
+		return hint.With(errors.New("no load was asked for"),
+			"pass --scenario, --concurrency, --rate, --trace, --workload-from or --search")
 	case ways > 1:
-		return hint.With(errors.New("--scenario, --concurrency, --rate, --trace and --search exclude each other"), "pass one of them")
+		return hint.With(errors.New("--scenario, --concurrency, --rate, --trace and --search exclude each other"),
+			"pass one of them")
 	case a.Search != "" && !a.Given("slo") && !a.Given("use-case"):
 		return hint.With(errors.New("a search needs an objective"), "pass --use-case chat, or --slo slo.yaml")
 	case a.Files.CSV != "" && (a.Scenario == "all" || a.Search != ""):
@@ -78,11 +86,11 @@ func (a *Asked) Check() error {
 	if err := a.refuseUseless(); err != nil {
 		return err
 	}
-	return a.writable()
+	return a.checkWritable()
 }
 
-// writable makes sure that the results can be written.
-func (a *Asked) writable() error {
+// checkWritable checks that the results can be written.
+func (a *Asked) checkWritable() error {
 	for _, x := range []struct{ flag, path string }{
 		{"out", a.Files.Out},
 		{"save", a.Files.Result},
@@ -94,7 +102,8 @@ func (a *Asked) writable() error {
 		}
 		tmp, err := os.CreateTemp(filepath.Dir(x.path), "."+filepath.Base(x.path)+".*")
 		if err != nil {
-			return hint.With(fmt.Errorf("--%s %s: %w", x.flag, x.path, errors.Unwrap(err)), "name a file in an existing, writable directory")
+			return hint.With(fmt.Errorf("--%s %s: %w", x.flag, x.path, errors.Unwrap(err)),
+				"name a file in an existing, writable directory")
 		}
 		tmp.Close()
 		os.Remove(tmp.Name())
@@ -102,8 +111,8 @@ func (a *Asked) writable() error {
 	return nil
 }
 
-// refuseUseless refuses flags that would do nothing beside the others: a test that does
-// not do what was asked is worse than none.
+// refuseUseless refuses flags that have no effect beside the others. A test that ignores a request is worse than
+// none.
 func (a *Asked) refuseUseless() error {
 	made := a.Scenario == "" && a.Trace == ""
 	for _, x := range []struct {
@@ -117,7 +126,8 @@ func (a *Asked) refuseUseless() error {
 		{"cv", a.Rate != "" || a.Search == "rate", "--rate or --search rate"},
 		{"speed", a.Trace != "", "--trace"},
 		{"workload-from", made, "--rate, --concurrency or --search; scenarios and traces have a workload"},
-		{"max-concurrency", a.Scenario == "" && a.Concurrency == 0 && a.Search != "concurrency", "an open loop: --rate, --trace or --search rate"},
+		{"max-concurrency", a.Scenario == "" && a.Concurrency == 0 && a.Search != "concurrency",
+			"an open loop: --rate, --trace or --search rate"},
 		{"search-from search-to", a.Search != "", "--search"},
 	} {
 		if x.useful {
@@ -132,7 +142,7 @@ func (a *Asked) refuseUseless() error {
 	return nil
 }
 
-// Read reads what was asked for into the Config.
+// Read parses the settings into the Config.
 func (a *Asked) Read() (err error) {
 	for _, text := range a.Asserts {
 		x, err := load.ParseAssertion(text)
@@ -147,11 +157,11 @@ func (a *Asked) Read() (err error) {
 			return hint.With(fmt.Errorf("--warmup %q", a.WarmupTime), "write it as 30s, 0s or auto")
 		}
 	}
-	return a.target()
+	return a.setTarget()
 }
 
-// target makes the server under test, and how it is asked.
-func (a *Asked) target() error {
+// setTarget sets the server under test and the options of requests.
+func (a *Asked) setTarget() error {
 	t := load.Target{URL: a.URL, API: load.API(a.API), Model: a.Model, Stream: !a.Whole, IgnoreEOS: true}
 	if !strings.Contains(t.URL, "://") {
 		t.URL = "http://" + t.URL
@@ -162,7 +172,7 @@ func (a *Asked) target() error {
 		}
 	}
 	var err error
-	if t.Headers, err = headers(&a.HTTP); err != nil {
+	if t.Headers, err = collectHeaders(&a.HTTP); err != nil {
 		return err
 	}
 	if a.HTTP.TLSConfig != (config.TLSConfig{}) {
@@ -177,10 +187,11 @@ func (a *Asked) target() error {
 	return nil
 }
 
-// headers are those that an HTTP configuration adds to a request, credentials included.
-func headers(c *config.HTTPClientConfig) (http.Header, error) {
+// collectHeaders returns the headers that an HTTP configuration adds to a request, credentials included.
+func collectHeaders(c *config.HTTPClientConfig) (http.Header, error) {
 	if c.OAuth2 != nil {
-		return nil, hint.With(errors.New("--http-config: bench does not support oauth2"), "give it a token with --bearer-token-file")
+		return nil, hint.With(errors.New("--http-config: bench does not support oauth2"),
+			"give it a token with --bearer-token-file")
 	}
 	sent := http.Header{}
 	var way http.RoundTripper = lastRoundTripper{sent}
@@ -189,10 +200,11 @@ func headers(c *config.HTTPClientConfig) (http.Header, error) {
 	}
 	switch {
 	case c.Authorization != nil:
-		way = config.NewAuthorizationCredentialsRoundTripper(c.Authorization.Type, secret(c.Authorization.Credentials, c.Authorization.CredentialsFile), way)
+		way = config.NewAuthorizationCredentialsRoundTripper(c.Authorization.Type,
+			secretReader(c.Authorization.Credentials, c.Authorization.CredentialsFile), way)
 	case c.BasicAuth != nil:
-		user := secret(config.Secret(c.BasicAuth.Username), c.BasicAuth.UsernameFile)
-		way = config.NewBasicAuthRoundTripper(user, secret(c.BasicAuth.Password, c.BasicAuth.PasswordFile), way)
+		user := secretReader(config.Secret(c.BasicAuth.Username), c.BasicAuth.UsernameFile)
+		way = config.NewBasicAuthRoundTripper(user, secretReader(c.BasicAuth.Password, c.BasicAuth.PasswordFile), way)
 	}
 	req, err := http.NewRequest(http.MethodPost, "http://localhost", http.NoBody)
 	if err != nil {
@@ -205,14 +217,14 @@ func headers(c *config.HTTPClientConfig) (http.Header, error) {
 	return sent, resp.Body.Close()
 }
 
-func secret(text config.Secret, file string) config.SecretReader {
+func secretReader(text config.Secret, file string) config.SecretReader {
 	if file != "" {
 		return config.NewFileSecret(file)
 	}
 	return config.NewInlineSecret(string(text))
 }
 
-// lastRoundTripper keeps the headers that those before it have set, and sends nothing.
+// lastRoundTripper records the headers of earlier round trippers, and sends nothing.
 type lastRoundTripper struct{ headers http.Header }
 
 // RoundTrip implements http.RoundTripper.

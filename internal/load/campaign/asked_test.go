@@ -28,14 +28,14 @@ func TestHeadersAreThoseOfTheHTTPConfiguration(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := headers(&tt.config)
+			got, err := collectHeaders(&tt.config)
 			must.Succeed(t, err)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("headers (-want +got):\n%s", diff)
 			}
 		})
 	}
-	if _, err := headers(&config.HTTPClientConfig{OAuth2: &config.OAuth2{}}); err == nil {
+	if _, err := collectHeaders(&config.HTTPClientConfig{OAuth2: &config.OAuth2{}}); err == nil {
 		t.Error("oauth2, whose tokens change during a test, was accepted")
 	}
 }

@@ -1,6 +1,5 @@
-// Package campaign makes the tests of one invocation of sixty bench: those of scenarios, a
-// trace or a workload that was measured, and the search for capacity. It writes results to files.
-// Package load makes a single test.
+// Package campaign runs one invocation of sixty bench: the tests of scenarios, of a trace or of a measured workload,
+// or a search for capacity. It writes the results to files. Package load runs a single test.
 package campaign
 
 import (
@@ -28,56 +27,58 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// Config says what to test, and where the results go.
+// Config selects the tests and the files for their results.
 type Config struct {
 	Target  load.Target
-	Metrics []string                // pages to scrape during the tests, as serverside.FindMetricsURLs takes them
-	HTTP    config.HTTPClientConfig // how those are asked
+	Metrics []string                // pages to scrape during the tests, in the syntax of serverside.FindMetricsURLs
+	HTTP    config.HTTPClientConfig // for the pages
 
-	// What is sent: one of Scenario, and the trace or the lengths of Asked.
+	// The workload: Scenario, or the trace or the lengths of Asked.
 	workload.Asked
 	Scenario        string  // a name, "all", or a YAML file
-	Scale           float64 // of a scenario's concurrency, requests and lengths
+	Scale           float64 // multiplies a scenario's concurrency, requests and lengths
 	MaxConcurrency  int
 	Timeout, Warmup time.Duration
-	// Observe, which may be nil, measures the workload of running servers of a model.
+	// Observe measures the workload of running servers of a model. It may be nil.
 	Observe func(ctx context.Context, model string) (*workload.Measured, error)
 
-	// How it is judged.
+	// The judgement.
 	ObjectiveFor func(model string) (*slo.Objective, error) // nil: no objective
 	Assertions   []load.Assertion
 	Pathologies  []*catalog.Pathology
 
-	// What is searched for, "rate" or "concurrency", and between which levels.
+	// The search for "rate" or "concurrency", between two levels.
 	Search               string
 	SearchFrom, SearchTo float64
 
-	Files     Files
-	Stderr    io.Writer
-	Live      bool                                                        // Stderr is a terminal
-	Saving    func(context.Context)                                       // is told that what was measured is being written
-	LastWords func(context.Context) (context.Context, context.CancelFunc) // for what is said after an interrupt
+	Files  Files
+	Stderr io.Writer
+	Live   bool // Stderr is a terminal
+	// called when the results are about to be written
+	Saving func(context.Context)
+	// returns the context for output after an interrupt
+	LastWords func(context.Context) (context.Context, context.CancelFunc)
 }
 
-// Files are those that results are written to; "" is none.
+// Files are the paths of result files; "" for none.
 type Files struct {
 	Result, CSV, Baseline string
-	Out                   string // of the report, which the caller writes
+	Out                   string // the report, which the caller writes
 }
 
-// Found is what a campaign found.
+// Found holds the results of a campaign.
 type Found struct {
 	Results []*load.Result
-	Search  *load.Found // nil where nothing was searched for
-	unit    string      // of its levels
+	Search  *load.Found // nil without a search
+	unit    string      // unit of the search's levels
 }
 
-// Document tells of all of it.
+// Document returns the report on all results.
 func (f *Found) Document() *render.Document {
 	return loadreport.Document(f.Search, f.unit, f.Results...)
 }
 
-// Value is what JSON has: a search, a result, or several.
+// Value returns the JSON value: a search, a result, or several.
 func (f *Found) Value() any {
 	switch {
 	case f.Search != nil:
@@ -88,34 +89,34 @@ func (f *Found) Value() any {
 	return f.Results
 }
 
-// Ends of a campaign whose results are there.
+// Errors of a campaign with results.
 var (
-	// ErrSpoiled is wrapped where the generator spoiled a result.
+	// ErrSpoiled means that the generator distorted a result.
 	ErrSpoiled = errors.New("the load generator distorted the result")
-	// ErrMissed says that an assertion does not hold, or that no level meets the objective.
+	// ErrMissed means that an assertion failed, or that no level met the objective.
 	ErrMissed = errors.New("an assertion or objective failed")
 )
 
-// campaign is one invocation.
+// A campaign is one invocation.
 type campaign struct {
 	Config
-	scenarios []load.Scenario // of --scenario
+	scenarios []load.Scenario // from --scenario
 	probed    *load.Probed
 	objective *slo.Objective
-	servers   []string // metrics pages that are scraped during the tests
+	servers   []string // metrics pages to scrape during the tests
 }
 
-// plan is one test to run.
-type plan struct {
+// A testPlan is one test to run.
+type testPlan struct {
 	cfg load.Config
 	set load.Settings
 }
 
-// Run makes the tests, or the search. What was found until an error is returned with it.
+// Run runs the tests or the search. It returns the results so far together with an error.
 func Run(ctx context.Context, c Config) (*Found, error) {
 	b := &campaign{Config: c}
 	var err error
-	if b.scenarios, err = c.scenarios(); err != nil {
+	if b.scenarios, err = c.readScenarios(); err != nil {
 		return nil, err
 	}
 	conversations := slices.ContainsFunc(b.scenarios, func(s load.Scenario) bool { return s.Workload.Turns.Valid() })
@@ -126,27 +127,28 @@ func Run(ctx context.Context, c Config) (*Found, error) {
 		return nil, err
 	}
 	if c.Search != "" && b.objective == nil {
-		return nil, hint.With(fmt.Errorf("--slo has no objective for model %s", b.probed.Target.Model), "add one, or pass --slo chat")
+		return nil, hint.With(fmt.Errorf("--slo has no objective for model %s", b.probed.Target.Model),
+			"add one, or pass --slo chat")
 	}
 	if b.servers, err = serverside.FindMetricsURLs(ctx, c.Target.URL, c.Metrics, c.HTTP); err != nil {
 		return nil, err
 	}
 	if c.Search != "" {
-		return b.search(ctx)
+		return b.searchCapacity(ctx)
 	}
-	return b.tests(ctx)
+	return b.runTests(ctx)
 }
 
-// plans makes the tests that the flags ask for.
-func (b *campaign) plans(ctx context.Context) ([]plan, error) {
+// newPlans makes the tests that the flags ask for.
+func (b *campaign) newPlans(ctx context.Context) ([]testPlan, error) {
 	if b.Trace != "" {
-		p, err := b.replay()
-		return []plan{p}, err
+		p, err := b.replayPlan()
+		return []testPlan{p}, err
 	}
 	if b.Scenario != "" {
 		return b.scenarioPlans()
 	}
-	s, seen, err := b.madeUp(ctx)
+	s, seen, err := b.syntheticScenario(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -159,13 +161,13 @@ func (b *campaign) plans(ctx context.Context) ([]plan, error) {
 		a = b.Repeat(a, seen)
 		arrivals = &a
 	}
-	p, err := b.plan(&s, arrivals)
-	return []plan{p}, err
+	p, err := b.newPlan(&s, arrivals)
+	return []testPlan{p}, err
 }
 
-// madeUp is the scenario that the flags describe, and what was measured for it, nil
-// without --workload-from.
-func (b *campaign) madeUp(ctx context.Context) (s load.Scenario, seen *workload.Measured, err error) {
+// syntheticScenario returns the scenario that the flags describe, and the workload that was measured for it, which is
+// nil without --workload-from.
+func (b *campaign) syntheticScenario(ctx context.Context) (s load.Scenario, seen *workload.Measured, err error) {
 	if b.Observe != nil {
 		if seen, err = b.Observe(ctx, b.Target.Model); err != nil {
 			return s, nil, fmt.Errorf("--workload-from: %w", err)
@@ -176,7 +178,8 @@ func (b *campaign) madeUp(ctx context.Context) (s load.Scenario, seen *workload.
 		return s, nil, err
 	}
 	if seen != nil {
-		fmt.Fprintf(b.Stderr, "measured on %s: %.0f requests in %s; prompts %s, outputs %s, %.0f %% of the prompt shared\n",
+		fmt.Fprintf(b.Stderr, "measured on %s: %.0f requests in %s; prompts %s, outputs %s, %.0f %% of the prompt "+
+			"shared\n",
 			seen.Source, seen.Workload.Requests(), seen.To.Sub(seen.From).Round(time.Second),
 			spec.Prompt, spec.Output, 100*spec.PrefixShare)
 	}
@@ -186,8 +189,8 @@ func (b *campaign) madeUp(ctx context.Context) (s load.Scenario, seen *workload.
 	}, seen, nil
 }
 
-// scenarios are those that Scenario names.
-func (c *Config) scenarios() ([]load.Scenario, error) {
+// readScenarios returns the scenarios that Scenario names.
+func (c *Config) readScenarios() ([]load.Scenario, error) {
 	switch {
 	case c.Scenario == "":
 		return nil, nil
@@ -205,8 +208,8 @@ func (c *Config) scenarios() ([]load.Scenario, error) {
 	return []load.Scenario{s}, err
 }
 
-func (b *campaign) scenarioPlans() ([]plan, error) {
-	var plans []plan
+func (b *campaign) scenarioPlans() ([]testPlan, error) {
+	var plans []testPlan
 	for _, s := range b.scenarios {
 		s, err := s.Scale(b.Scale)
 		if err != nil {
@@ -222,7 +225,7 @@ func (b *campaign) scenarioPlans() ([]plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := b.plan(&s, arrivals)
+		p, err := b.newPlan(&s, arrivals)
 		if err != nil {
 			return nil, err
 		}
@@ -231,14 +234,14 @@ func (b *campaign) scenarioPlans() ([]plan, error) {
 	return plans, nil
 }
 
-// base is the part of a test that does not depend on its load.
-func (b *campaign) base() load.Config {
+// baseConfig returns the part of a test that does not depend on its load.
+func (b *campaign) baseConfig() load.Config {
 	return load.Config{Target: b.probed.Target, Vocabulary: b.probed.Vocabulary, Timeout: b.Timeout, Seed: b.Seed}
 }
 
-// plan makes a test of a scenario; arrivals are nil for a closed loop.
-func (b *campaign) plan(s *load.Scenario, arrivals *workload.Arrivals) (plan, error) {
-	cfg := b.base()
+// newPlan returns the test of a scenario. arrivals are nil for a closed loop.
+func (b *campaign) newPlan(s *load.Scenario, arrivals *workload.Arrivals) (testPlan, error) {
+	cfg := b.baseConfig()
 	cfg.Concurrency, cfg.Arrivals, cfg.MaxConcurrency = s.Concurrency, arrivals, s.MaxConcurrency
 	cfg.MaxRequests, cfg.Duration = s.Requests, s.Duration
 	limit := s.MaxConcurrency
@@ -247,23 +250,24 @@ func (b *campaign) plan(s *load.Scenario, arrivals *workload.Arrivals) (plan, er
 	}
 	var err error
 	if cfg.Source, err = workload.NewGenerator(s.Workload, b.Seed); err != nil {
-		return plan{}, err
+		return testPlan{}, err
 	}
-	return plan{cfg, load.Settings{
+	return testPlan{cfg, load.Settings{
 		Name: s.Name, Workload: s.Workload,
-		Load: load.Shape{Concurrency: s.Concurrency, Arrivals: arrivals, MaxConcurrency: limit, Asked: s.Requests, Seed: b.Seed},
+		Load: load.Shape{Concurrency: s.Concurrency, Arrivals: arrivals, MaxConcurrency: limit, Asked: s.Requests,
+			Seed: b.Seed},
 	}}, nil
 }
 
-func (b *campaign) replay() (plan, error) {
+func (b *campaign) replayPlan() (testPlan, error) {
 	file, err := os.Open(b.Trace)
 	if err != nil {
-		return plan{}, fmt.Errorf("open --trace: %w", err)
+		return testPlan{}, fmt.Errorf("open --trace: %w", err)
 	}
 	defer file.Close()
 	t, err := workload.Read(file)
 	if err != nil {
-		return plan{}, err
+		return testPlan{}, err
 	}
 	for reason, n := range t.Skipped {
 		fmt.Fprintf(b.Stderr, "warning: %d lines of the trace were left out: %s\n", n, reason)
@@ -271,27 +275,28 @@ func (b *campaign) replay() (plan, error) {
 	if t.Truncated {
 		fmt.Fprintf(b.Stderr, "warning: the trace is longer than %d requests; the rest is left out\n", len(t.Requests))
 	}
-	cfg := b.base()
+	cfg := b.baseConfig()
 	cfg.Trace, cfg.MaxConcurrency, cfg.MaxRequests, cfg.Duration = true, b.MaxConcurrency, b.Requests, b.Duration
 	if cfg.Source, err = workload.NewReplay(t, b.Speed, workload.UsualOutput); err != nil {
-		return plan{}, err
+		return testPlan{}, err
 	}
-	return plan{cfg, load.Settings{
+	return testPlan{cfg, load.Settings{
 		Workload: t.Stats(),
-		Load:     load.Shape{Trace: t.Format, Speed: b.Speed, MaxConcurrency: cmp.Or(b.MaxConcurrency, load.DefaultMaxConcurrency), Asked: len(t.Requests), Seed: b.Seed},
+		Load: load.Shape{Trace: t.Format, Speed: b.Speed, MaxConcurrency: cmp.Or(b.MaxConcurrency,
+			load.DefaultMaxConcurrency), Asked: len(t.Requests), Seed: b.Seed},
 	}}, nil
 }
 
-// tests runs the plans one after another.
-func (b *campaign) tests(ctx context.Context) (*Found, error) {
-	plans, err := b.plans(ctx)
+// runTests runs the plans one after another.
+func (b *campaign) runTests(ctx context.Context) (*Found, error) {
+	plans, err := b.newPlans(ctx)
 	if err != nil {
 		return nil, err
 	}
 	found := &Found{}
 	var last *load.Recording
 	for i := range plans {
-		res, rec, err := b.run(ctx, &plans[i], nil)
+		res, rec, err := b.runTest(ctx, &plans[i], nil)
 		switch {
 		case err != nil && i == 0:
 			return nil, err
@@ -306,14 +311,15 @@ func (b *campaign) tests(ctx context.Context) (*Found, error) {
 			break
 		}
 	}
-	if err := b.write(found, last); err != nil {
+	if err := b.writeFiles(found, last); err != nil {
 		return found, err
 	}
-	return found, b.verdict(found.Results)
+	return found, b.judgeResults(found.Results)
 }
 
-// run runs one test. lost, if not nil, may end it early.
-func (b *campaign) run(ctx context.Context, p *plan, lost func(load.Progress) bool) (*load.Result, *load.Recording, error) {
+// runTest runs one test. lost, if not nil, may end it early.
+func (b *campaign) runTest(ctx context.Context, p *testPlan,
+	lost func(load.Progress) bool) (*load.Result, *load.Recording, error) {
 	r, err := load.New(p.cfg)
 	if err != nil {
 		return nil, nil, err
@@ -330,7 +336,8 @@ func (b *campaign) run(ctx context.Context, p *plan, lost func(load.Progress) bo
 	var tokens int64
 	rec, err := r.Run(runCtx, time.Second, func(x load.Progress) {
 		if b.Live {
-			fmt.Fprintf(b.Stderr, "\r\x1b[K%s %s", p.set.Name, loadreport.Progress(x, x.OutputTokens-tokens, time.Second))
+			fmt.Fprintf(b.Stderr, "\r\x1b[K%s %s", p.set.Name,
+				loadreport.Progress(x, x.OutputTokens-tokens, time.Second))
 		}
 		tokens = x.OutputTokens
 		if lost != nil && lost(x) {
@@ -347,11 +354,12 @@ func (b *campaign) run(ctx context.Context, p *plan, lost func(load.Progress) bo
 	b.Saving(ctx)
 	t := &b.probed.Target
 	p.set.Objective, p.set.Warmup = b.objective, b.Warmup
-	p.set.Target = load.Asked{URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Stream: t.Stream, Version: b.probed.Version, Prompts: b.probed.Vocabulary.Source}
+	p.set.Target = load.Asked{URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Stream: t.Stream,
+		Version: b.probed.Version, Prompts: b.probed.Vocabulary.Source}
 	res := load.Summarize(rec, p.set)
 	res.Notes = append(res.Notes, b.probed.Notes...)
 	if watch != nil {
-		// An interrupt ends the test, not what is said of it.
+		// An interrupt ends the test, but not its judgement.
 		last, done := b.LastWords(ctx)
 		res.Server = watch.Judge(last, res, b.objective)
 		done()
@@ -359,8 +367,8 @@ func (b *campaign) run(ctx context.Context, p *plan, lost func(load.Progress) bo
 	return res, rec, nil
 }
 
-// write writes the files that were asked for.
-func (b *campaign) write(f *Found, rec *load.Recording) error {
+// writeFiles writes the requested files.
+func (b *campaign) writeFiles(f *Found, rec *load.Recording) error {
 	for _, o := range []struct {
 		path  string
 		write func(io.Writer) error
@@ -389,8 +397,8 @@ func (b *campaign) write(f *Found, rec *load.Recording) error {
 	return nil
 }
 
-// verdict turns assertions and the generator's judgement into the exit code.
-func (b *campaign) verdict(results []*load.Result) error {
+// judgeResults turns assertions and the generator's judgement into an error, which gives the exit code.
+func (b *campaign) judgeResults(results []*load.Result) error {
 	failed, spoiled, complete, gone := false, []string(nil), 0, 0.0
 	for _, r := range results {
 		gone = max(gone, r.Gone)
@@ -409,7 +417,8 @@ func (b *campaign) verdict(results []*load.Result) error {
 	case complete == 0:
 		return hint.With(errors.New("no request was answered"), "see the failures above, and the server's log")
 	case gone > 0:
-		return hint.With(fmt.Errorf("the server went away after %.1f s", gone), "see its log; the measurements until then are in the result")
+		return hint.With(fmt.Errorf("the server went away after %.1f s", gone),
+			"see its log; the measurements until then are in the result")
 	case len(spoiled) > 0:
 		return hint.With(ErrSpoiled, "give the load generator more CPUs, or its own machine, or reduce the load")
 	case failed:

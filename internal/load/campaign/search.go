@@ -12,13 +12,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/load"
 )
 
-// trialDuration is how long one trial lasts without --duration and --requests:
-// long enough for a steady state of answers of some seconds.
+// trialDuration is the length of a trial without --duration and --requests: enough for a steady state with answers
+// that take seconds.
 const trialDuration = time.Minute
 
-// search finds the highest level that meets the objective.
-func (b *campaign) search(ctx context.Context) (*Found, error) {
-	s, _, err := b.madeUp(ctx)
+// searchCapacity finds the highest level that meets the objective.
+func (b *campaign) searchCapacity(ctx context.Context) (*Found, error) {
+	s, _, err := b.syntheticScenario(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (b *campaign) search(ctx context.Context) (*Found, error) {
 	}
 	try := func(ctx context.Context, level float64) (load.Trial, error) { return b.retryTrial(ctx, s, level) }
 	plan := load.SearchPlan{Low: b.SearchFrom, High: b.SearchTo, Whole: b.Search == "concurrency"}
-	searched, failure := load.Search(ctx, plan, try) // what was found until a failure is shown
+	searched, failure := load.Search(ctx, plan, try) // the levels before a failure are reported too
 	if searched == nil || len(searched.Trials) == 0 && failure != nil {
 		return nil, failure
 	}
@@ -44,7 +44,7 @@ func (b *campaign) search(ctx context.Context) (*Found, error) {
 			}
 		}
 	}
-	if err := b.write(found, nil); err != nil {
+	if err := b.writeFiles(found, nil); err != nil {
 		return found, err
 	}
 	switch {
@@ -53,17 +53,16 @@ func (b *campaign) search(ctx context.Context) (*Found, error) {
 	case searched.Best == nil:
 		return found, ErrMissed
 	}
-	return found, b.verdict(found.Results)
+	return found, b.judgeResults(found.Results)
 }
 
-// maxSpoiled is how often a trial that the generator spoiled is made again: the
-// machine may have been busy with something else for a moment.
+// maxSpoiled is how often a trial is run that the generator distorts: the machine may be busy for a moment.
 const maxSpoiled = 3
 
-// retryTrial makes a trial again when the generator spoiled it.
+// retryTrial runs a trial, and repeats it if the generator distorted it.
 func (b *campaign) retryTrial(ctx context.Context, s load.Scenario, level float64) (t load.Trial, err error) {
 	for range maxSpoiled {
-		if t, err = b.trial(ctx, s, level); !errors.Is(err, ErrSpoiled) || ctx.Err() != nil {
+		if t, err = b.runTrial(ctx, s, level); !errors.Is(err, ErrSpoiled) || ctx.Err() != nil {
 			return t, err
 		}
 		fmt.Fprintf(b.Stderr, "trial at %.4g again: %v\n", level, err)
@@ -71,8 +70,8 @@ func (b *campaign) retryTrial(ctx context.Context, s load.Scenario, level float6
 	return t, err
 }
 
-// trial runs the scenario at one level.
-func (b *campaign) trial(ctx context.Context, s load.Scenario, level float64) (load.Trial, error) {
+// runTrial runs the scenario at one level.
+func (b *campaign) runTrial(ctx context.Context, s load.Scenario, level float64) (load.Trial, error) {
 	if b.Search == "rate" {
 		s.Rate = strconv.FormatFloat(level, 'g', -1, 64)
 	} else {
@@ -82,12 +81,12 @@ func (b *campaign) trial(ctx context.Context, s load.Scenario, level float64) (l
 	if err != nil {
 		return load.Trial{}, err
 	}
-	p, err := b.plan(&s, arrivals)
+	p, err := b.newPlan(&s, arrivals)
 	if err != nil {
 		return load.Trial{}, err
 	}
 	o, stopped := load.Overload{Promised: b.objective.TTFTP95}, false
-	res, _, err := b.run(ctx, &p, func(x load.Progress) bool {
+	res, _, err := b.runTest(ctx, &p, func(x load.Progress) bool {
 		stopped = stopped || o.Lost(x)
 		return stopped
 	})
@@ -101,10 +100,12 @@ func (b *campaign) trial(ctx context.Context, s load.Scenario, level float64) (l
 		t.Met, t.Why = false, err.Error()
 	}
 	if res.Gone > 0 {
-		return t, hint.With(fmt.Errorf("at %.4g the server went away after %.1f s", level, res.Gone), "see its log; --search-to stops a search below that level")
+		return t, hint.With(fmt.Errorf("at %.4g the server went away after %.1f s", level, res.Gone),
+			"see its log; --search-to stops a search below that level")
 	}
 	if res.Generator.Spoiled {
-		return t, hint.With(fmt.Errorf("%w: %s", ErrSpoiled, strings.Join(res.Generator.Reasons, "; ")), "search with more CPUs for the load generator")
+		return t, hint.With(fmt.Errorf("%w: %s", ErrSpoiled, strings.Join(res.Generator.Reasons, "; ")),
+			"search with more CPUs for the load generator")
 	}
 	verdict := "met"
 	if !t.Met {

@@ -15,9 +15,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Document tells of results, and of the search whose levels have the unit where there was one. On a
-// screen it has the answer, in full every latency, the servers' signals and the generator's judgement
-// of itself.
+// Document reports results, and the search that led to them, if any; unit is the unit of its levels. A screen shows
+// the answer; the full form has every latency, the servers' signals and the generator's judgement of itself.
 func Document(found *load.Found, unit string, results ...*load.Result) *render.Document {
 	title := "Load test"
 	if len(results) > 0 {
@@ -25,21 +24,21 @@ func Document(found *load.Found, unit string, results ...*load.Result) *render.D
 	}
 	d := &document{render.NewDocument(title), render.Everywhere}
 	if found != nil {
-		d.search(found, unit)
+		d.addSearch(found, unit)
 		d.everywhere = render.Details
 	} else if len(results) > 1 {
 		d.ShowIn(render.Screen)
 		for _, r := range results {
 			style, answer := Answer(r)
 			d.Answer(style, r.Name, answer)
-			d.Rank(rankEvidence) // of many the first stays
+			d.Rank(rankEvidence) // on a small screen the first one stays
 		}
 		d.Rank(0)
 		d.everywhere = render.Details
 	}
 	for _, r := range results {
 		d.ShowIn(d.everywhere)
-		d.result(r)
+		d.addResult(r)
 		d.More = "every latency and all evidence"
 	}
 	return d.Document
@@ -47,10 +46,10 @@ func Document(found *load.Found, unit string, results ...*load.Result) *render.D
 
 type document struct {
 	*render.Document
-	everywhere render.Form // that shows a result: not a screen, where it is one of several
+	everywhere render.Form // forms that show a result; not a screen if there are several
 }
 
-// How long parts of a short summary stay where there is no room for all of them.
+// Ranks of the parts of a short summary: the lowest leave a small screen first.
 const (
 	rankMetric = iota + 1
 	rankFollows
@@ -64,27 +63,29 @@ const (
 	rankFix
 )
 
-func (d *document) item(rank int, name, format string, args ...any) {
+func (d *document) addItem(rank int, name, format string, args ...any) {
 	d.Rank(rank)
 	d.Item(name, fmt.Sprintf(format, args...))
 	d.Rank(0)
 }
 
 var metricTitles = map[load.Metric]string{
-	load.TTFT: "TTFT", load.TTFTScheduled: "TTFT from schedule", load.ITL: "ITL (per token)", load.TPOT: "TPOT", load.E2E: "E2E",
-	load.E2EScheduled: "E2E from schedule", load.Stall: "longest stall", load.Connect: "connect", load.QueueWait: "wait for a stream",
+	load.TTFT: "TTFT", load.TTFTScheduled: "TTFT from schedule", load.ITL: "ITL (per token)", load.TPOT: "TPOT",
+	load.E2E:          "E2E",
+	load.E2EScheduled: "E2E from schedule", load.Stall: "longest stall", load.Connect: "connect",
+	load.QueueWait: "wait for a stream",
 }
 
-// title is a latency's name in reports.
-func title(m load.Metric) string {
+// metricTitle returns a latency's name in reports.
+func metricTitle(m load.Metric) string {
 	if t, ok := metricTitles[m]; ok {
 		return t
 	}
 	return string(m)
 }
 
-// result tells of one, which has a title on a page.
-func (d *document) result(r *load.Result) {
+// addResult reports one result, with a title on a page.
+func (d *document) addResult(r *load.Result) {
 	style, answer := Answer(r)
 	name := r.Name
 	if name != "" && d.everywhere != render.Everywhere {
@@ -93,49 +94,55 @@ func (d *document) result(r *load.Result) {
 		name += ": "
 	}
 	d.Answer(style, "", answer)
-	d.Paragraph("", fmt.Sprintf("%s%s at %s (%s%s)", name, r.Target.Model, r.Target.URL, r.Target.API, streaming(r.Target.Stream)))
-	d.Paragraph("", shape(r))
+	d.Paragraph("", fmt.Sprintf("%s%s at %s (%s%s)", name, r.Target.Model, r.Target.URL, r.Target.API,
+		describeStreaming(r.Target.Stream)))
+	d.Paragraph("", describeLoad(r))
 	d.ShowIn(render.Page)
 	if v := r.Target.Version; v != "" {
 		d.Paragraph("", "version "+v)
 	}
 	d.Paragraph("", "started "+r.Started.Format("2006-01-02 15:04:05 MST"))
 	d.ShowIn(d.everywhere)
-	d.latencies(r)
-	d.requests(r)
+	d.addLatencies(r)
+	d.addRequests(r)
 	x := &r.Throughput
-	d.item(rankThroughput, "throughput", "requests/s %s, output tokens/s %s", render.Within(render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh)),
+	d.addItem(rankThroughput, "throughput", "requests/s %s, output tokens/s %s",
+		render.Within(render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh)),
 		render.Within(render.Number(x.OutputTokens), render.Number(x.OutputLow), render.Number(x.OutputHigh)))
 	if g := r.Goodput; g != nil {
-		d.item(0, "goodput", "%s of the requests, %s requests/s, within %s", render.Percent(g.Share), render.Number(g.Requests), objective(g))
+		d.addItem(0, "goodput", "%s of the requests, %s requests/s, within %s", render.Percent(g.Share),
+			render.Number(g.Requests), formatObjective(g))
 	}
 	d.ShowIn(render.Details)
-	d.item(0, "input", "%s input tokens/s", render.Number(x.InputTokens))
-	d.item(0, "in flight", "%.1f on average", r.Streams.Mean)
-	d.item(0, "tokens", "prompt %.0f (requested %.0f), output %.0f (requested %.0f)%s", r.Tokens.Prompt, r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, cached(r))
+	d.addItem(0, "input", "%s input tokens/s", render.Number(x.InputTokens))
+	d.addItem(0, "in flight", "%.1f on average", r.Streams.Mean)
+	d.addItem(0, "tokens", "prompt %.0f (requested %.0f), output %.0f (requested %.0f)%s", r.Tokens.Prompt,
+		r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, describeCached(r))
 	d.ShowIn(d.everywhere)
-	d.server(r)
-	d.generator(r)
+	d.addServer(r)
+	d.addGenerator(r)
 	d.ShowIn(render.Details)
-	d.item(0, "steady state", "%s", r.Window.Why)
+	d.addItem(0, "steady state", "%s", r.Window.Why)
 	d.ShowIn(d.everywhere)
-	if few(r) {
-		d.item(rankMark, "* and ?", "too few requests to bound that percentile from above")
+	if hasUnboundedP99(r) {
+		d.addItem(rankMark, "* and ?", "too few requests to bound that percentile from above")
 	}
 	for _, n := range r.Notes {
-		d.item(rankNote, "note", "%s", n)
+		d.addItem(rankNote, "note", "%s", n)
 	}
 }
 
-// Answer is what a result says, in a sentence, and how it is to stand out.
+// Answer summarizes a result in a sentence, with a style.
 func Answer(r *load.Result) (render.Style, string) {
 	switch q := &r.Requests; {
 	case q.Complete+q.Cancelled == 0:
 		return render.Bad, "No request was answered."
 	case r.Gone > 0:
-		return render.Bad, fmt.Sprintf("The server went away after %s: the numbers cover the time until then.", render.Seconds(r.Gone))
+		return render.Bad, fmt.Sprintf("The server went away after %s: the numbers cover the time until then.",
+			render.Seconds(r.Gone))
 	case r.Generator.Spoiled:
-		return render.Bad, "Not to be trusted: the load generator distorted the result: " + strings.Join(r.Generator.Reasons, "; ") + "."
+		return render.Bad, "Not to be trusted: the load generator distorted the result: " +
+			strings.Join(r.Generator.Reasons, "; ") + "."
 	}
 	var p95 []string
 	for _, m := range []load.Metric{load.TTFT, load.ITL, load.E2E} {
@@ -153,20 +160,22 @@ func Answer(r *load.Result) (render.Style, string) {
 	if r.Requests.Failed > 0 {
 		failed = fmt.Sprintf(", %d failed", r.Requests.Failed)
 	}
-	return style, fmt.Sprintf("%s%s requests/s, %s output tokens/s%s; P95 of %s.", lead, render.Number(r.Throughput.Requests),
+	return style, fmt.Sprintf("%s%s requests/s, %s output tokens/s%s; P95 of %s.", lead,
+		render.Number(r.Throughput.Requests),
 		render.Number(r.Throughput.OutputTokens), failed, strings.Join(p95, ", "))
 }
 
-// latencies are those of users, and in full all.
-func (d *document) latencies(r *load.Result) {
+// addLatencies shows the latencies of users, and in full all latencies.
+func (d *document) addLatencies(r *load.Result) {
 	var rows [][]string
 	var ranks []int
 	for _, m := range load.Metrics() {
 		x := r.Latency[m]
-		if x == nil || x.Count == 0 || m == load.TTFTScheduled && same(r, load.TTFT, m) || m == load.E2EScheduled && same(r, load.E2E, m) {
+		if x == nil || x.Count == 0 || m == load.TTFTScheduled && areAlike(r, load.TTFT, m) ||
+			m == load.E2EScheduled && areAlike(r, load.E2E, m) {
 			continue
 		}
-		row := []string{title(m), render.Seconds(x.Mean)}
+		row := []string{metricTitle(m), render.Seconds(x.Mean)}
 		for _, q := range []float64{0.5, 0.95, 0.99} {
 			p, _ := x.At(q)
 			mark := ""
@@ -175,17 +184,18 @@ func (d *document) latencies(r *load.Result) {
 			}
 			row = append(row, render.Seconds(p.Value)+mark)
 		}
-		rows, ranks = append(rows, append(row, interval(x))), append(ranks, 0)
+		rows, ranks = append(rows, append(row, formatInterval(x))), append(ranks, 0)
 		if m != load.TTFT && m != load.ITL && m != load.E2E {
 			ranks[len(ranks)-1] = rankMetric
 		}
 	}
-	columns := append(render.Columns("", "mean", "P50", "P95", "P99"), render.Column{Title: "95 % interval of P95", Left: true, Rank: 2})
+	columns := append(render.Columns("", "mean", "P50", "P95", "P99"),
+		render.Column{Title: "95 % interval of P95", Left: true, Rank: 2})
 	d.Table(columns, rows).Ranks = ranks
 }
 
-// interval is that of a P95, open where too few requests bound it.
-func interval(d *load.Distribution) string {
+// formatInterval writes the interval of a P95, open if too few requests bound it.
+func formatInterval(d *load.Distribution) string {
 	x, _ := d.At(0.95)
 	high := render.Seconds(x.High)
 	if x.Few {
@@ -197,20 +207,20 @@ func interval(d *load.Distribution) string {
 	return high
 }
 
-func streaming(s bool) string {
+func describeStreaming(s bool) string {
 	if s {
 		return ", streaming"
 	}
 	return ", not streaming"
 }
 
-// same reports whether two latencies are alike enough to show one of them.
-func same(r *load.Result, a, b load.Metric) bool {
+// areAlike reports whether two latencies are so similar that one of them suffices.
+func areAlike(r *load.Result, a, b load.Metric) bool {
 	x, y := r.Latency[a], r.Latency[b]
 	return x != nil && y != nil && math.Abs(y.Mean-x.Mean) <= 0.005*x.Mean && math.Abs(y.Max-x.Max) <= 0.02*x.Max
 }
 
-func few(r *load.Result) bool {
+func hasUnboundedP99(r *load.Result) bool {
 	for _, d := range r.Latency {
 		if x, ok := d.At(0.99); ok && x.Few {
 			return true
@@ -219,8 +229,8 @@ func few(r *load.Result) bool {
 	return false
 }
 
-// shape says in a line how the load was made.
-func shape(r *load.Result) string {
+// describeLoad describes the load in a line.
+func describeLoad(r *load.Result) string {
 	l, how := &r.Load, ""
 	switch {
 	case l.Concurrency > 0:
@@ -228,14 +238,14 @@ func shape(r *load.Result) string {
 	case l.Trace != "":
 		how = fmt.Sprintf("replay of a %s trace at %g times its speed", l.Trace, l.Speed)
 	case l.Arrivals != nil && len(l.Arrivals.Profile) == 1 && l.Arrivals.Profile[0].Duration == 0:
-		how = fmt.Sprintf("open loop of %g requests/s, %s", l.Arrivals.Profile[0].From, spacing(l.Arrivals.CV))
+		how = fmt.Sprintf("open loop of %g requests/s, %s", l.Arrivals.Profile[0].From, describeSpacing(l.Arrivals.CV))
 	case l.Arrivals != nil:
-		how = fmt.Sprintf("open loop of %d rate segments, %s", len(l.Arrivals.Profile), spacing(l.Arrivals.CV))
+		how = fmt.Sprintf("open loop of %d rate segments, %s", len(l.Arrivals.Profile), describeSpacing(l.Arrivals.CV))
 	}
 	return fmt.Sprintf("%s, %d requests in %s", how, r.Requests.Sent, render.Seconds(r.Duration))
 }
 
-func spacing(cv float64) string {
+func describeSpacing(cv float64) string {
 	switch cv {
 	case 0:
 		return "evenly spaced"
@@ -245,7 +255,7 @@ func spacing(cv float64) string {
 	return fmt.Sprintf("gamma with a variation of %g", cv)
 }
 
-func (d *document) requests(r *load.Result) {
+func (d *document) addRequests(r *load.Result) {
 	q := &r.Requests
 	line := fmt.Sprintf("%d complete, %d failed", q.Complete, q.Failed)
 	for _, x := range []struct {
@@ -256,26 +266,26 @@ func (d *document) requests(r *load.Result) {
 			line += fmt.Sprintf(", %d %s", x.n, x.what)
 		}
 	}
-	d.item(0, "requests", "%s", line)
+	d.addItem(0, "requests", "%s", line)
 	for _, kind := range slices.Sorted(maps.Keys(q.Errors)) {
 		line := fmt.Sprintf("%d × %s", q.Errors[kind], kind)
 		if m := q.Messages[kind]; len(m) > 0 {
 			line += ": " + strings.Join(m, "; ")
 		}
-		d.item(rankError, "", "%s", line)
+		d.addItem(rankError, "", "%s", line)
 	}
 }
 
-func objective(g *load.Goodput) string { return render.Objective(g.TTFT, g.ITL, g.E2E) }
+func formatObjective(g *load.Goodput) string { return render.Objective(g.TTFT, g.ITL, g.E2E) }
 
-func cached(r *load.Result) string {
+func describeCached(r *load.Result) string {
 	if r.Tokens.CachedShare == 0 {
 		return ""
 	}
 	return ", " + render.Percent(r.Tokens.CachedShare) + " of the prompt from the prefix cache"
 }
 
-func (d *document) server(r *load.Result) {
+func (d *document) addServer(r *load.Result) {
 	if r.Server == nil {
 		return
 	}
@@ -292,11 +302,11 @@ func (d *document) server(r *load.Result) {
 		}
 	}
 	if r.Server.Missed > 0 {
-		d.item(0, "server", "%d scrapes of its metrics failed", r.Server.Missed)
+		d.addItem(0, "server", "%d scrapes of its metrics failed", r.Server.Missed)
 	}
 	if len(parts) > 0 {
 		d.ShowIn(render.Details)
-		d.item(0, "server", "at most: %s", strings.Join(parts, ", "))
+		d.addItem(0, "server", "at most: %s", strings.Join(parts, ", "))
 		d.ShowIn(d.everywhere)
 	}
 	for i := range r.Server.Phases {
@@ -309,71 +319,77 @@ func (d *document) server(r *load.Result) {
 		if len(r.Server.Phases) > 1 {
 			where, rank = x.Name+": ", rankAlso
 		}
-		d.item(rank, name, "%s%s: %s", where, x.Verdict, strings.TrimPrefix(x.Summary, diagnose.NameOf(x.Verdict)+": ")) // which the id says
+		// the id repeats the name
+		d.addItem(rank, name, "%s%s: %s", where, x.Verdict,
+			strings.TrimPrefix(x.Summary, diagnose.NameOf(x.Verdict)+": "))
 		for j := range x.Findings {
-			d.finding(&x.Findings[j], x.Verdict)
+			d.addFinding(&x.Findings[j], x.Verdict)
 		}
 		if len(x.Unchecked) > 0 {
 			d.ShowIn(render.Page)
-			d.item(0, "", "not checked, no metrics: %s", strings.Join(x.Unchecked, ", "))
+			d.addItem(0, "", "not checked, no metrics: %s", strings.Join(x.Unchecked, ", "))
 			d.ShowIn(d.everywhere)
 		}
 	}
 	for _, n := range r.Server.Notes {
-		d.item(rankNote, "note", "%s", n)
+		d.addItem(rankNote, "note", "%s", n)
 	}
 }
 
-// finding tells the verdict's evidence and first remedy, and the names of what else is there.
-func (d *document) finding(f *load.FiredPathology, verdict string) {
+// addFinding shows the evidence and the first remedy of the verdict, and names other findings.
+func (d *document) addFinding(f *load.FiredPathology, verdict string) {
 	switch {
 	case f.ExplainBy != "":
-		d.item(rankFollows, "", "  symptom: %s", f.Title)
+		d.addItem(rankFollows, "", "  symptom: %s", f.Title)
 		return
 	case f.ID != verdict:
-		d.item(rankAlso, "", "  also %s: %s", f.ID, f.Summary)
+		d.addItem(rankAlso, "", "  also %s: %s", f.ID, f.Summary)
 		return
 	}
 	for _, e := range f.Evidence {
-		d.item(rankEvidence, "", "  %s", e)
+		d.addItem(rankEvidence, "", "  %s", e)
 	}
 	for i, x := range f.Fixes[:min(2, len(f.Fixes))] {
 		if i > 0 {
 			d.ShowIn(render.Page)
 		}
-		d.item(rankFix, "", "  try: %s", x)
+		d.addItem(rankFix, "", "  try: %s", x)
 	}
 	d.ShowIn(d.everywhere)
 }
 
-func (d *document) generator(r *load.Result) {
+func (d *document) addGenerator(r *load.Result) {
 	g := &r.Generator
 	judged := "fit to measure"
 	if g.Spoiled {
 		judged = "distorted the result: " + strings.Join(g.Reasons, "; ")
 	}
-	d.item(rankGenerator, "generator", "%s", judged)
+	d.addItem(rankGenerator, "generator", "%s", judged)
 	d.ShowIn(render.Details)
 	defer d.ShowIn(d.everywhere)
 	line := fmt.Sprintf("send lag %s / %s (P50 / P99)", render.Seconds(g.SendLag.P50), render.Seconds(g.SendLag.P99))
 	if g.ReceiveLag.Count > 0 {
-		line += fmt.Sprintf(", receive lag %s / %s, corrected by the kernel's times", render.Seconds(g.ReceiveLag.P50), render.Seconds(g.ReceiveLag.P99))
+		line += fmt.Sprintf(", receive lag %s / %s, corrected by the kernel's times",
+			render.Seconds(g.ReceiveLag.P50), render.Seconds(g.ReceiveLag.P99))
 	} else {
 		line += fmt.Sprintf(", wake-up lag %s / %s", render.Seconds(g.WakeLag.P50), render.Seconds(g.WakeLag.P99))
 	}
-	d.item(0, "", "%s, %s of %d CPUs, %s per event", line, render.Percent(g.Utilisation), g.Cores, render.Seconds(g.PerEvent))
+	d.addItem(0, "", "%s, %s of %d CPUs, %s per event", line, render.Percent(g.Utilisation), g.Cores,
+		render.Seconds(g.PerEvent))
 	if g.ArrivalCV > 0 {
-		d.item(0, "", "variation of the times between sends %.2f, %s of the requested rate sent", g.ArrivalCV, render.Percent(g.Achieved))
+		d.addItem(0, "", "variation of the times between sends %.2f, %s of the requested rate sent", g.ArrivalCV,
+			render.Percent(g.Achieved))
 	}
 }
 
-// Progress is the line that a running test shows.
+// Progress returns the status line of a running test.
 func Progress(p load.Progress, sinceTokens int64, interval time.Duration) string {
 	first := "–"
 	if len(p.TTFTs) > 0 {
 		first = render.Seconds(stat.Median(p.TTFTs).Seconds())
 	}
-	s := fmt.Sprintf("%4.0fs  %d sent  %d in flight  %d done  %d failed  %s tokens/s  TTFT P50 %s", p.Elapsed.Seconds(), p.Sent, p.InFlight,
+	s := fmt.Sprintf("%4.0fs  %d sent  %d in flight  %d done  %d failed  %s tokens/s  TTFT P50 %s",
+		p.Elapsed.Seconds(), p.Sent, p.InFlight,
 		p.Complete+p.Cancelled, p.Failed, render.Number(float64(sinceTokens)/interval.Seconds()), first)
 	if p.Waiting > 0 {
 		s += fmt.Sprintf("  %d waiting for a stream", p.Waiting)
@@ -381,13 +397,13 @@ func Progress(p load.Progress, sinceTokens int64, interval time.Duration) string
 	return s
 }
 
-// rankSame is how long what did not change stays in a comparison.
+// rankSame is the rank of unchanged quantities in a comparison.
 const rankSame = 1
 
-// Comparison says what changed and, as far as there is room or in full, what did not.
+// Comparison reports which quantities changed and, in full, which did not.
 func Comparison(c *load.Comparison) *render.Document {
 	d := render.NewDocument("")
-	style, answer := compared(c)
+	style, answer := summarizeChanges(c)
 	d.Answer(style, "", answer)
 	var rows [][]string
 	var ranks []int
@@ -408,7 +424,8 @@ func Comparison(c *load.Comparison) *render.Document {
 				pv = "<0.001"
 			}
 		}
-		rows, ranks = append(rows, []string{x.Quantity, show(x.A), show(x.B), fmt.Sprintf("%+.1f %%", 100*x.Relative), pv, x.Verdict}), append(ranks, rank)
+		rows, ranks = append(rows, []string{x.Quantity, show(x.A), show(x.B), fmt.Sprintf("%+.1f %%", 100*x.Relative),
+			pv, x.Verdict}), append(ranks, rank)
 	}
 	d.Table(render.Words(render.Columns("", "A", "B", "change", "p", "verdict")), rows).Ranks = ranks
 	for _, n := range c.Notes {
@@ -417,8 +434,8 @@ func Comparison(c *load.Comparison) *render.Document {
 	return d
 }
 
-// compared says in a sentence what became worse and what better from A to B.
-func compared(c *load.Comparison) (render.Style, string) {
+// summarizeChanges summarizes what became worse and better from A to B.
+func summarizeChanges(c *load.Comparison) (render.Style, string) {
 	of := func(verdict string) string {
 		var out []string
 		for _, x := range c.Changes {
@@ -440,8 +457,8 @@ func compared(c *load.Comparison) (render.Style, string) {
 	return render.Bold, "No significant difference between A and B."
 }
 
-// search tells of a search: its answer and its trials.
-func (d *document) search(f *load.Found, unit string) {
+// addSearch reports the answer and the trials of a search.
+func (d *document) addSearch(f *load.Found, unit string) {
 	switch {
 	case f.Best == nil:
 		d.Answer(render.Bad, "", "No level met the objective: "+f.Why+".")
@@ -450,12 +467,14 @@ func (d *document) search(f *load.Found, unit string) {
 		if f.Above > 0 {
 			missed = fmt.Sprintf(" (missed at %.4g)", f.Above)
 		}
-		d.Answer(render.Good, "", fmt.Sprintf("Highest load within the objective: %.4g %s%s; %s.", f.Best.Level, unit, missed, f.Why))
+		d.Answer(render.Good, "",
+			fmt.Sprintf("Highest load within the objective: %.4g %s%s; %s.", f.Best.Level, unit, missed, f.Why))
 	}
-	if x := limit(f); x != nil {
+	if x := findBottleneck(f); x != nil {
 		d.Paragraph("Bottleneck beyond that load", x.Verdict+": "+x.Summary)
 	}
-	columns := []render.Column{{Title: unit}, {Left: true}, {Title: "TTFT P95"}, {Title: "ITL P95"}, {Title: "E2E P95"}, {Title: "tokens/s"}, {Title: "the server", Left: true, Rank: 1}, {Left: true}}
+	columns := []render.Column{{Title: unit}, {Left: true}, {Title: "TTFT P95"}, {Title: "ITL P95"},
+		{Title: "E2E P95"}, {Title: "tokens/s"}, {Title: "the server", Left: true, Rank: 1}, {Left: true}}
 	var rows [][]string
 	for _, x := range f.Trials {
 		row := []string{fmt.Sprintf("%.4g", x.Level), "missed"}
@@ -467,27 +486,26 @@ func (d *document) search(f *load.Found, unit string) {
 				q, _ := r.Latency[m].At(0.95)
 				row = append(row, render.Seconds(q.Value))
 			}
-			row = append(row, render.Number(r.Throughput.OutputTokens), verdict(x))
+			row = append(row, render.Number(r.Throughput.OutputTokens), trialVerdict(x))
 		}
 		rows = append(rows, append(row, x.Why))
 	}
 	d.Table(columns, rows)
 }
 
-// verdict is the diagnosis of a trial in a word.
-func verdict(t load.Trial) string {
+// trialVerdict returns the diagnosis of a trial in a word.
+func trialVerdict(t load.Trial) string {
 	if t.Result == nil || t.Result.Server == nil || len(t.Result.Server.Phases) == 0 {
 		return ""
 	}
 	return t.Result.Server.Phases[len(t.Result.Server.Phases)-1].Verdict
 }
 
-// limit is what was wrong with the server at the lowest level that missed the
-// objective, nil where nothing was or nobody looked.
-func limit(f *load.Found) *load.Phase {
+// findBottleneck returns the diagnosis of the lowest level that missed the objective, or nil without a finding.
+func findBottleneck(f *load.Found) *load.Phase {
 	var lowest *load.Trial
 	for i := range f.Trials {
-		if t := &f.Trials[i]; !t.Met && verdict(*t) != "" && (lowest == nil || t.Level < lowest.Level) {
+		if t := &f.Trials[i]; !t.Met && trialVerdict(*t) != "" && (lowest == nil || t.Level < lowest.Level) {
 			lowest = t
 		}
 	}

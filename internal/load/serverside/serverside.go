@@ -1,6 +1,5 @@
-// Package serverside scrapes the metrics of the servers under a load test, and says
-// afterwards what they showed: series to lay beside the client's, what is normal, and a
-// diagnosis of each step of the load. The command line hands the pathologies in.
+// Package serverside scrapes the metrics of servers under a load test. Afterwards it returns series to compare with
+// the client's, normal values, and a diagnosis of each step of the load. The command line passes the pathologies in.
 package serverside
 
 import (
@@ -28,36 +27,37 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// Every is how often the servers' metrics are read during a test: often enough to tell a
-// burst from a queue, and far below what would load them.
+// Every is the scrape interval: short enough to distinguish a burst from a queue, and no load for the servers.
 const Every = time.Second
 
 // maxServerPoints bounds the series of a result.
 const maxServerPoints = 600
 
-// FindMetricsURLs decides which metrics pages are scraped while a target is tested, by what the
-// user said: "auto" is the target's own page, if it has one, "none" is nothing, and
-// everything else an address, which must answer.
-func FindMetricsURLs(ctx context.Context, target string, said []string, http config.HTTPClientConfig) (urls []string, err error) {
-	for _, m := range said {
+// FindMetricsURLs returns the metrics pages to scrape while a target is tested. "auto" stands for the target's own
+// page, if it has one, and "none" for nothing. Everything else is an address, which must answer.
+func FindMetricsURLs(
+	ctx context.Context, target string, requested []string, http config.HTTPClientConfig,
+) (urls []string, err error) {
+	for _, m := range requested {
 		if m == "none" {
 			continue
 		}
 		if m == "auto" {
 			base, _, _ := strings.Cut(strings.TrimRight(target, "/"), "/v1")
 			m = base + "/metrics"
-			if page, err := fetch(ctx, m, http); err != nil || !page.Exposition() {
+			if page, err := fetchPage(ctx, m, http); err != nil || !page.Exposition() {
 				continue
 			}
-		} else if _, err := fetch(ctx, m, http); err != nil {
-			return nil, hint.Or(fmt.Errorf("--metrics: %w", err), "check the address, or leave the server's metrics out with --metrics none")
+		} else if _, err := fetchPage(ctx, m, http); err != nil {
+			return nil, hint.Or(fmt.Errorf("--metrics: %w", err),
+				"check the address, or leave the server's metrics out with --metrics none")
 		}
 		urls = append(urls, m)
 	}
 	return urls, nil
 }
 
-func fetch(ctx context.Context, url string, http config.HTTPClientConfig) (source.Scrape, error) {
+func fetchPage(ctx context.Context, url string, http config.HTTPClientConfig) (source.Scrape, error) {
 	s, err := source.NewScraper(source.Spec{URLs: []string{url}, HTTP: http})
 	if err != nil {
 		return source.Scrape{}, err
@@ -67,9 +67,8 @@ func fetch(ctx context.Context, url string, http config.HTTPClientConfig) (sourc
 	return page, page.Err
 }
 
-// A Watch scrapes the servers' metrics during one test and judges them afterwards. Each
-// test has a storage of its own: what came before it, with another load, is not normal
-// for it.
+// A Watch scrapes the servers' metrics during one test, and judges them afterwards. Each test has its own storage:
+// samples from before it, under another load, are not its normal.
 type Watch struct {
 	*source.Source
 	pathologies []*catalog.Pathology
@@ -77,9 +76,10 @@ type Watch struct {
 	done        sync.WaitGroup
 }
 
-// Begin begins to scrape. What is learned of the servers beside their metrics is asked
-// for at once, before they are busy. The caller closes it.
-func Begin(ctx context.Context, urls []string, http config.HTTPClientConfig, pathologies []*catalog.Pathology) (*Watch, error) {
+// Begin begins to scrape. It asks for the servers' other facts at once, before they are busy. The caller must close
+// the Watch.
+func Begin(ctx context.Context, urls []string, http config.HTTPClientConfig,
+	pathologies []*catalog.Pathology) (*Watch, error) {
 	s, err := source.Open(ctx, source.Spec{URLs: urls, HTTP: http, Interval: Every})
 	if err != nil {
 		return nil, err
@@ -91,25 +91,25 @@ func Begin(ctx context.Context, urls []string, http config.HTTPClientConfig, pat
 	return w, nil
 }
 
-// end stops the scraping.
-func (w *Watch) end() {
+// stopScraping stops the scraping.
+func (w *Watch) stopScraping() {
 	w.stop()
 	w.done.Wait()
 }
 
-// Close stops the scraping and drops what was scraped.
+// Close stops the scraping and drops the samples.
 func (w *Watch) Close() error {
-	w.end()
+	w.stopScraping()
 	return w.Source.Close()
 }
 
-// Judge ends the scraping and says what the servers' own metrics showed. What
-// cannot be told is noted: it does not make the client's numbers wrong.
+// Judge stops the scraping and evaluates the servers' metrics. Failures become notes, because the client's numbers
+// are valid without them.
 func (w *Watch) Judge(ctx context.Context, res *load.Result, objective *slo.Objective) *load.Server {
-	w.end()
+	w.stopScraping()
 	s := &load.Server{Series: []load.ServerPoint{}, Missed: w.Live.FailedScrapes()}
-	q := &questions{Watch: w, began: res.Started}
-	if err := q.discover(ctx); err != nil {
+	q := &queries{Watch: w, began: res.Started}
+	if err := q.discoverTargets(ctx); err != nil {
 		s.Notes = append(s.Notes, "the server's metrics: "+err.Error())
 		return s
 	}
@@ -117,9 +117,9 @@ func (w *Watch) Judge(ctx context.Context, res *load.Result, objective *slo.Obje
 		what string
 		do   func() error
 	}{
-		{"over time", func() (err error) { s.Series, err = q.series(ctx); return err }},
-		{"what is normal", func() (err error) { s.Normal, err = q.normal(ctx, res); return err }},
-		{"the diagnosis", func() (err error) { s.Phases, err = q.phases(ctx, res, objective); return err }},
+		{"over time", func() (err error) { s.Series, err = q.querySeries(ctx); return err }},
+		{"what is normal", func() (err error) { s.Normal, err = q.measureNormal(ctx, res); return err }},
+		{"the diagnosis", func() (err error) { s.Phases, err = q.diagnosePhases(ctx, res, objective); return err }},
 	} {
 		if err := part.do(); err != nil {
 			s.Notes = append(s.Notes, "the server's metrics, "+part.what+": "+err.Error())
@@ -128,15 +128,15 @@ func (w *Watch) Judge(ctx context.Context, res *load.Result, objective *slo.Obje
 	return s
 }
 
-// questions asks the storage of one test.
-type questions struct {
+// queries queries the storage of one test.
+type queries struct {
 	*Watch
-	began       time.Time // of the test
+	began       time.Time // start of the test
 	first, last time.Time // scrapes
 	targets     []diagnose.Target
 }
 
-func (q *questions) discover(ctx context.Context) (err error) {
+func (q *queries) discoverTargets(ctx context.Context) (err error) {
 	span := q.Span()
 	if q.first, q.last = span.First, span.Last; q.last.IsZero() {
 		return errors.New("no scrape finished during the test")
@@ -145,9 +145,9 @@ func (q *questions) discover(ctx context.Context) (err error) {
 	return err
 }
 
-// beside are the signals that are laid beside the client's, over so many scrapes
-// each, and whether several servers' values add up.
-var beside = []struct {
+// comparedSignals lists the signals to compare with the client's, the number of scrapes that each needs, and whether
+// the values of several servers add up.
+var comparedSignals = []struct {
 	signal  *indicator.Signal
 	scrapes time.Duration
 	sum     bool
@@ -163,24 +163,24 @@ var beside = []struct {
 	{indicator.SMActive, 1, false},
 }
 
-// series asks for the signals over the whole test.
-func (q *questions) series(ctx context.Context) ([]load.ServerPoint, error) {
+// querySeries returns the signals over the whole test.
+func (q *queries) querySeries(ctx context.Context) ([]load.ServerPoint, error) {
 	step := max(Every, (q.last.Sub(q.first) / maxServerPoints).Round(Every))
 	points := map[int64]map[string]float64{}
-	for _, b := range beside {
+	for _, b := range comparedSignals {
 		for _, t := range q.targets {
 			if t.Problem != "" || !t.Dialect.Answers(b.signal) {
 				continue
 			}
-			// A gauge's window is a little longer than a scrape, which is never quite
-			// on time.
+			// A gauge's window is a little longer than the scrape interval, because scrapes are never quite on time.
 			window := b.scrapes*Every + Every/2
 			r := t.Dialect.Rewriting()
 			r.Window, r.Short, r.Past = window, window, window
 			for name, value := range t.Labels {
 				r.Matchers = append(r.Matchers, labels.MustNewMatcher(labels.MatchEqual, name, value))
 			}
-			m, err := q.QueryRange(ctx, r.Compile(b.signal.Expr, b.signal.Scope).String(), metrics.Range{Start: q.first, End: q.last, Step: step})
+			m, err := q.QueryRange(ctx, r.Compile(b.signal.Expr, b.signal.Scope).String(),
+				metrics.Range{Start: q.first, End: q.last, Step: step})
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", b.signal.Name, err)
 			}
@@ -208,20 +208,21 @@ func (q *questions) series(ctx context.Context) ([]load.ServerPoint, error) {
 	}
 	out := make([]load.ServerPoint, 0, len(points))
 	for at, values := range points {
-		out = append(out, load.ServerPoint{At: math.Round(1e3*time.UnixMilli(at).Sub(q.began).Seconds()) / 1e3, Values: values})
+		out = append(out, load.ServerPoint{At: math.Round(1e3*time.UnixMilli(at).Sub(q.began).Seconds()) / 1e3,
+			Values: values})
 	}
 	slices.SortFunc(out, func(a, b load.ServerPoint) int { return cmp.Compare(a.At, b.At) })
 	return out, nil
 }
 
-// at is the time of an offset into the test.
-func (q *questions) at(seconds float64) time.Time {
+// timeAt converts an offset into the test to a time.
+func (q *queries) timeAt(seconds float64) time.Time {
 	return q.began.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// rangeBetween is a part of the test as far as it was scraped.
-func (q *questions) rangeBetween(from, to float64) diagnose.Range {
-	r := diagnose.Range{From: q.at(from), To: q.at(to)}
+// rangeBetween returns a part of the test, limited to the time that was scraped.
+func (q *queries) rangeBetween(from, to float64) diagnose.Range {
+	r := diagnose.Range{From: q.timeAt(from), To: q.timeAt(to)}
 	if r.From.Before(q.first) {
 		r.From = q.first
 	}
@@ -231,24 +232,24 @@ func (q *questions) rangeBetween(from, to float64) diagnose.Range {
 	return r
 }
 
-// What a measurement of what is normal needs: so many scrapes for a rate, and so
-// many requests in each of the spans whose median is taken.
+// Requirements of normal values: scrapes for a rate, and requests in each of the spans whose median is taken.
 const (
 	scrapesPerRate = 4
 	requestsASpan  = 20
 )
 
-// normal is the median of every signal over the steady window.
-func (q *questions) normal(ctx context.Context, res *load.Result) (map[string]float64, error) {
+// measureNormal returns the median of every signal over the steady window.
+func (q *queries) measureNormal(ctx context.Context, res *load.Result) (map[string]float64, error) {
 	r := q.rangeBetween(res.Window.From, res.Window.To)
 	short := scrapesPerRate * Every
 	if !res.Window.Steady || res.Throughput.Requests <= 0 || r.Length() < 2*short {
-		return nil, nil // latencies that never settled, or too short a time, are no normal
+		return nil, nil // too short, or latencies never settled
 	}
 	enough := time.Duration(requestsASpan / res.Throughput.Requests * float64(time.Second))
 	window := min(max(short, enough, min(5*time.Minute, r.Length()/4)), r.Length()/2)
 	files, err := measure.Measure(ctx, q, measure.Config{
-		From: r.From, To: r.To, Window: window.Round(Every), Short: min(short, r.Length()/8), Source: "load test", Created: r.To,
+		From: r.From, To: r.To, Window: window.Round(Every), Short: min(short, r.Length()/8), Source: "load test",
+		Created: r.To,
 	})
 	if err != nil {
 		return nil, err
@@ -261,9 +262,10 @@ func (q *questions) normal(ctx context.Context, res *load.Result) (map[string]fl
 	return nil, fmt.Errorf("the metrics belong to other models than %s", res.Target.Model)
 }
 
-// phases diagnoses the window, or each step of a load that has steps. The first
-// step, which has the first load, is what is normal for the later ones.
-func (q *questions) phases(ctx context.Context, res *load.Result, objective *slo.Objective) ([]load.Phase, error) {
+// diagnosePhases diagnoses the window, or each step of a load with steps. The first step is the baseline of the later
+// ones.
+func (q *queries) diagnosePhases(ctx context.Context, res *load.Result,
+	objective *slo.Objective) ([]load.Phase, error) {
 	spans := []load.Phase{{Name: "the window", From: res.Window.From, To: res.Window.To}}
 	if steps := stepsOf(res); len(steps) > 1 {
 		spans = steps
@@ -271,7 +273,7 @@ func (q *questions) phases(ctx context.Context, res *load.Result, objective *slo
 	o := diagnose.Options{Interval: Every, Pathologies: q.pathologies, Annotate: q.Live.Annotate, First: q.first}
 	if objective != nil {
 		one := *objective
-		one.Model, one.Namespace, one.Cluster, one.Service = "", "", "", "" // it was chosen for this model already
+		one.Model, one.Namespace, one.Cluster, one.Service = "", "", "", "" // it applies to this model
 		o.Settings.Objectives = &slo.File{Objectives: []slo.Objective{one}}
 	}
 	var first diagnose.Range
@@ -280,7 +282,8 @@ func (q *questions) phases(ctx context.Context, res *load.Result, objective *slo
 		r := q.rangeBetween(p.From, p.To)
 		if r.Length() < scrapesPerRate*Every {
 			p.Status, p.Verdict = diagnose.Unknown.String(), diagnose.InsufficientData
-			p.Summary = fmt.Sprintf("too short to judge: %.1f s are fewer than %d scrapes", max(r.Length().Seconds(), 0), scrapesPerRate)
+			p.Summary = fmt.Sprintf("too short to judge: %.1f s are fewer than %d scrapes",
+				max(r.Length().Seconds(), 0), scrapesPerRate)
 			continue
 		}
 		o.At, o.Window, o.Baseline = r.To, r.Length(), first
@@ -296,7 +299,7 @@ func (q *questions) phases(ctx context.Context, res *load.Result, objective *slo
 	return spans, nil
 }
 
-// stepsOf are the steps of an open loop's rate. Ramps are no steps.
+// stepsOf returns the steps of an open loop's rate. Ramps are no steps.
 func stepsOf(res *load.Result) []load.Phase {
 	if res.Load.Arrivals == nil {
 		return nil
@@ -311,7 +314,8 @@ func stepsOf(res *load.Result) []load.Phase {
 		if s.From != s.To || at >= res.Duration {
 			return nil
 		}
-		steps = append(steps, load.Phase{Name: fmt.Sprintf("%g requests/s", s.From), From: at, To: min(to, res.Duration)})
+		steps = append(steps, load.Phase{Name: fmt.Sprintf("%g requests/s", s.From), From: at,
+			To: min(to, res.Duration)})
 		at = to
 	}
 	if len(steps) > maxSteps {
@@ -320,12 +324,13 @@ func stepsOf(res *load.Result) []load.Phase {
 	return steps
 }
 
-// maxSteps is how many steps are judged each by itself.
+// maxSteps bounds the steps that are judged separately.
 const maxSteps = 50
 
-// addDiagnosis puts a diagnosis into a phase.
+// addDiagnosis copies a diagnosis into a phase.
 func addDiagnosis(p *load.Phase, d *diagnose.Diagnosis) {
-	p.Status, p.Verdict, p.Summary, p.Confidence = d.Status.String(), d.Verdict.ID, d.Verdict.Summary, math.Round(100*d.Verdict.Confidence)/100
+	p.Status, p.Verdict, p.Summary, p.Confidence = d.Status.String(), d.Verdict.ID, d.Verdict.Summary,
+		math.Round(100*d.Verdict.Confidence)/100
 	for _, g := range d.Coverage {
 		p.Unchecked = append(p.Unchecked, g.ID)
 	}
@@ -333,9 +338,10 @@ func addDiagnosis(p *load.Phase, d *diagnose.Diagnosis) {
 		if f.Status != diagnose.Firing {
 			continue
 		}
-		x := load.FiredPathology{ID: f.Pathology.ID, Title: f.Pathology.Title, Severity: f.Severity.String(), Summary: f.Summary, ExplainBy: f.InhibitedBy}
+		x := load.FiredPathology{ID: f.Pathology.ID, Title: f.Pathology.Title, Severity: f.Severity.String(),
+			Summary: f.Summary, ExplainBy: f.InhibitedBy}
 		for _, e := range f.Evidence {
-			// A condition may ask for the same twice.
+			// A condition may compare the same signal twice.
 			if line := evidenceLine(&e); e.Holds == catalog.True && !slices.Contains(x.Evidence, line) {
 				x.Evidence = append(x.Evidence, line)
 			}
@@ -349,7 +355,8 @@ func addDiagnosis(p *load.Phase, d *diagnose.Diagnosis) {
 
 func evidenceLine(e *catalog.Evidence) string {
 	u := e.Signal.Unit
-	s := fmt.Sprintf("%s %s %s %s (%s)", e.Signal.Title, indicator.Format(e.Value, u), e.Op, indicator.FormatNumber(e.Threshold, u), e.Source)
+	s := fmt.Sprintf("%s %s %s %s (%s)", e.Signal.Title, indicator.Format(e.Value, u), e.Op,
+		indicator.FormatNumber(e.Threshold, u), e.Source)
 	if e.Baseline.OK {
 		s += ", in the first step " + indicator.Format(e.Baseline, u)
 	}

@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernel reads a TCP socket with the times of its packets.
-type kernel struct {
-	raw     syscall.RawConn // nil where the kernel tells no times
+// A packetReader reads a TCP socket together with the arrival times of its packets.
+type packetReader struct {
+	raw     syscall.RawConn // nil if the kernel gives no timestamps
 	receive func(fd uintptr) bool
 
 	into    [1][]byte
 	control [64]byte
-	n, told int // bytes of data, and of control
+	n, told int // bytes of data, and of control messages
 	err     error
 }
 
-// open asks for timestamps.
-func (k *kernel) open(nc net.Conn) {
+// requestTimestamps asks the kernel for timestamps.
+func (k *packetReader) requestTimestamps(nc net.Conn) {
 	tc, isTCP := nc.(*net.TCPConn)
 	if !isTCP {
 		return
@@ -39,8 +39,8 @@ func (k *kernel) open(nc net.Conn) {
 	})
 }
 
-// read reads, and returns how long the data had lain in the kernel.
-func (k *kernel) read(nc net.Conn, p []byte) (n int, lag time.Duration, err error) {
+// readTimed reads, and returns how long the data had waited in the kernel.
+func (k *packetReader) readTimed(nc net.Conn, p []byte) (n int, lag time.Duration, err error) {
 	if k.raw == nil || len(p) == 0 {
 		n, err = nc.Read(p)
 		return n, 0, err
@@ -56,22 +56,22 @@ func (k *kernel) read(nc net.Conn, p []byte) (n int, lag time.Duration, err erro
 	case k.n == 0:
 		return 0, 0, io.EOF
 	}
-	return k.n, k.lag(time.Now()), nil
+	return k.n, k.packetLag(time.Now()), nil
 }
 
-// receiveOnce tries to read once, and reports whether waiting would not help.
-func (k *kernel) receiveOnce(fd uintptr) bool {
+// receiveOnce tries to read once, and reports whether it is done: waiting would not help.
+func (k *packetReader) receiveOnce(fd uintptr) bool {
 	for k.err = unix.EINTR; k.err == unix.EINTR; {
 		k.n, k.told, _, _, k.err = unix.RecvmsgBuffers(int(fd), k.into[:], k.control[:], unix.MSG_DONTWAIT)
 	}
 	return k.err != unix.EAGAIN
 }
 
-// maxLag is the longest lag that is believed: beyond it the wall clock was set.
+// maxLag is the longest plausible lag. A longer one means that the wall clock was set.
 const maxLag = 10 * time.Second
 
-// lag is from the packet's time, which the control message has, to now.
-func (k *kernel) lag(now time.Time) time.Duration {
+// packetLag returns the time since the packet's arrival according to the control message.
+func (k *packetReader) packetLag(now time.Time) time.Duration {
 	if k.told < unix.CmsgLen(int(unsafe.Sizeof(unix.Timespec{}))) {
 		return 0
 	}
@@ -79,7 +79,8 @@ func (k *kernel) lag(now time.Time) time.Duration {
 	if err != nil || head.Level != unix.SOL_SOCKET || head.Type != unix.SO_TIMESTAMPNS {
 		return 0
 	}
-	if lag := time.Duration(now.UnixNano() - (*unix.Timespec)(unsafe.Pointer(&data[0])).Nano()); lag >= 0 && lag < maxLag {
+	if lag := time.Duration(now.UnixNano() - (*unix.Timespec)(unsafe.Pointer(&data[0])).Nano()); lag >= 0 &&
+		lag < maxLag {
 		return lag
 	}
 	return 0

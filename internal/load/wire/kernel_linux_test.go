@@ -24,13 +24,13 @@ func TestStampTakesThePacketsTime(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			k := &kernel{}
+			k := &packetReader{}
 			*(*unix.Cmsghdr)(unsafe.Pointer(&k.control[0])) = unix.Cmsghdr{Level: unix.SOL_SOCKET, Type: tt.kind}
 			ts := (*unix.Timespec)(unsafe.Pointer(&k.control[unix.SizeofCmsghdr]))
 			*ts = unix.NsecToTimespec(read.Add(-tt.lag).UnixNano())
 			(*unix.Cmsghdr)(unsafe.Pointer(&k.control[0])).SetLen(unix.CmsgLen(int(unsafe.Sizeof(*ts))))
 			k.told = unix.CmsgSpace(int(unsafe.Sizeof(*ts)))
-			if got := k.lag(read); got != tt.want {
+			if got := k.packetLag(read); got != tt.want {
 				t.Errorf("a lag of %s, want %s", got, tt.want)
 			}
 		})
@@ -38,8 +38,8 @@ func TestStampTakesThePacketsTime(t *testing.T) {
 }
 
 func TestStampNeedsAMessage(t *testing.T) {
-	k := &kernel{}
-	if got := k.lag(time.Now()); got != 0 {
+	k := &packetReader{}
+	if got := k.packetLag(time.Now()); got != 0 {
 		t.Errorf("a lag of %s of a read without a packet's time", got)
 	}
 }

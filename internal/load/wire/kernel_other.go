@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// kernel tells no times here: data arrives when it is read.
-type kernel struct{}
+// packetReader tells no times here: data arrives when it is read.
+type packetReader struct{}
 
-func (kernel) open(net.Conn) {}
+func (packetReader) requestTimestamps(net.Conn) {}
 
-func (kernel) read(nc net.Conn, p []byte) (n int, lag time.Duration, err error) {
+func (packetReader) readTimed(nc net.Conn, p []byte) (n int, lag time.Duration, err error) {
 	n, err = nc.Read(p)
 	return n, 0, err
 }

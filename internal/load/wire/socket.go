@@ -7,31 +7,29 @@ import (
 	"time"
 )
 
-// Socket is a TCP connection that notes when the data that it read last arrived, and when a
-// request began to be written. It must be read through the Socket only.
-//
-// The kernel tells the time of the last packet that a read took from, so events
-// that one read delivers have the time of the last of them.
+// A Socket is a TCP connection that records when the data of the last read arrived, and when the writing of a request
+// began. All reads must go through the Socket. A read may take data from several packets. The last of these packets
+// gives its time, and the time of all events in the read.
 type Socket struct {
 	net.Conn
-	kernel  kernel
+	kernel  packetReader
 	lag     func(time.Duration)
 	arrived atomic.Int64 // since base
-	sent    atomic.Int64 // the same; 0: nothing was written since Begin
+	sent    atomic.Int64 // since base; 0: nothing was written since Begin
 }
 
-// base is what times are kept relative to, on the monotonic clock.
+// base is the reference of times on the monotonic clock.
 var base = time.Now()
 
-// NewSocket returns a connection as a Socket. lag is called with how long the data of each read
-// had lain in the kernel, where that tells.
+// NewSocket wraps a connection. It calls lag with the time that the data of each read waited in the kernel, if the
+// kernel tells.
 func NewSocket(nc net.Conn, lag func(time.Duration)) *Socket {
 	s := &Socket{Conn: nc, lag: lag}
-	s.kernel.open(nc)
+	s.kernel.requestTimestamps(nc)
 	return s
 }
 
-// SocketOf returns the Socket beneath a connection of a Transport.
+// SocketOf returns the Socket below a connection of a Transport.
 func SocketOf(nc net.Conn) *Socket {
 	for {
 		tc, ok := nc.(*tls.Conn)
@@ -44,12 +42,12 @@ func SocketOf(nc net.Conn) *Socket {
 
 // Read implements net.Conn.
 func (s *Socket) Read(p []byte) (int, error) {
-	n, lag, err := s.kernel.read(s.Conn, p)
+	n, lag, err := s.kernel.readTimed(s.Conn, p)
 	if n > 0 {
 		if lag > 0 {
 			s.lag(lag)
 		}
-		// The wall clock, which the kernel's times come from, may be set back.
+		// The kernel's timestamps come from the wall clock, which may be set back.
 		s.arrived.Store(max(s.arrived.Load(), int64(time.Since(base)-lag)))
 	}
 	return n, err
@@ -61,10 +59,10 @@ func (s *Socket) Write(p []byte) (int, error) {
 	return s.Conn.Write(p)
 }
 
-// Begin says that a request is about to be written.
+// Begin announces that a request will be written.
 func (s *Socket) Begin() { s.sent.Store(0) }
 
-// Sent returns when the first write since Begin began, the zero time where there was none.
+// Sent returns when the first write since Begin began, or the zero time.
 func (s *Socket) Sent() time.Time {
 	if at := s.sent.Load(); at > 0 {
 		return base.Add(time.Duration(at))
@@ -72,5 +70,5 @@ func (s *Socket) Sent() time.Time {
 	return time.Time{}
 }
 
-// Arrived returns when the data that was read last arrived.
+// Arrived returns when the data of the last read arrived.
 func (s *Socket) Arrived() time.Time { return base.Add(time.Duration(s.arrived.Load())) }

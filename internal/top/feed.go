@@ -1,7 +1,9 @@
-// Package top shows servers in a terminal: a line for each replica, the verdict above
-// them, and the evidence of one on request. What it shows comes from servers that it
-// scrapes, from a Prometheus server, from a recording, through which one can travel, or
-// from a running monitor.
+// Package top shows servers in a terminal: the verdicts, a line for each replica below them, and the evidence on
+// request. A Feed provides the contents: servers that are scraped, a Prometheus server, a recording with steps
+// through its time, or a running monitor.
+//
+// The screen (screen.go) is a pure function of an overview, a filter, an order and a size. The model (top.go) is the
+// state of the terminal program: it fetches overviews at intervals and handles keys.
 package top
 
 import (
@@ -31,28 +33,28 @@ import (
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
-// A Feed is where a screen comes from. It is safe for concurrent use.
+// A Feed provides the contents of a screen. It is safe for concurrent use.
 type Feed interface {
-	// Name is what is shown, for the head of the screen.
+	// Name returns the source, for the head of the screen.
 	Name() string
-	// Title is what people call a verdict, by its id.
+	// Title returns the name of a verdict by its id.
 	Title(id string) string
-	// Overview is the latest one.
+	// Overview returns the latest overview.
 	Overview(ctx context.Context) (view.Overview, error)
-	// Text is the diagnosis, at length.
+	// Text returns the full diagnosis.
 	Text(ctx context.Context, o render.Options) (string, error)
-	// Requests are those in flight, where a gateway is known; "" where none is.
+	// Requests lists the requests in flight. It returns "" if no gateway is known.
 	Requests(ctx context.Context) (string, error)
-	// Seek moves by a number of steps in a recording, and reports whether that is another moment.
+	// Seek moves by a number of steps in a recording, and reports whether the moment changed.
 	Seek(steps int) bool
-	// Span is the time that Seek moves in; zero if there is no recording.
+	// Span returns the time range of a recording; zero for other feeds.
 	Span() (first, last time.Time)
-	// Every is the time between two overviews that may differ.
+	// Every returns the time between two overviews that may differ.
 	Every() time.Duration
 	Close() error
 }
 
-// plain is a Feed without a recording and without a gateway.
+// A plain is the common part of feeds without a recording and without a gateway.
 type plain struct {
 	name  string
 	every time.Duration
@@ -74,7 +76,7 @@ func (plain) Seek(int) bool                            { return false }
 func (plain) Span() (first, last time.Time)            { return }
 func (plain) Requests(context.Context) (string, error) { return "", nil }
 
-// watched is a source that is judged here.
+// A watched is a source that this process judges.
 type watched struct {
 	plain
 	source  *source.Source
@@ -83,9 +85,8 @@ type watched struct {
 	parts   sync.WaitGroup
 }
 
-// watch judges a source of live servers, or a Prometheus server, from now on; the first time when live
-// servers were scraped twice.
-func watch(ctx context.Context, s *source.Source, o diagnose.Options, scraped time.Duration) Feed {
+// watchSource judges live servers, or a Prometheus server, from now on. Live servers are judged after two scrapes.
+func watchSource(ctx context.Context, s *source.Source, o diagnose.Options, scraped time.Duration) Feed {
 	ctx, stop := context.WithCancel(ctx)
 	w := &watched{plain: plain{s.Name, every, o.Pathologies}, source: s, stop: stop}
 	judged := monitor.Options{Source: s, Diagnose: o, Every: every, Log: slog.New(slog.DiscardHandler)}
@@ -113,7 +114,7 @@ func (w *watched) Text(_ context.Context, o render.Options) (string, error) {
 	if e.Err != nil {
 		return "", e.Err
 	}
-	return text(&e.Diagnosis, o)
+	return fullText(&e.Diagnosis, o)
 }
 
 func (w *watched) Close() error {
@@ -122,14 +123,14 @@ func (w *watched) Close() error {
 	return w.source.Close()
 }
 
-// text is a diagnosis at length.
-func text(d *diagnose.Diagnosis, o render.Options) (string, error) {
+// fullText writes the full diagnosis.
+func fullText(d *diagnose.Diagnosis, o render.Options) (string, error) {
 	var b bytes.Buffer
 	err := report.Text(&b, *d, report.Options{Options: o, Full: true})
 	return b.String(), err
 }
 
-// replayed is a recording through which one travels.
+// A replayed is a recording with steps through its time.
 type replayed struct {
 	plain
 	source  *source.Source
@@ -137,11 +138,11 @@ type replayed struct {
 
 	mu     sync.Mutex
 	at     time.Time
-	latest *monitor.Evaluation // at
+	latest *monitor.Evaluation // evaluation of the moment at
 }
 
-// replay begins at a moment of a recording; steps lead through it.
-func replay(s *source.Source, o diagnose.Options, at time.Time) Feed {
+// replayRecording shows a recording from a moment on.
+func replayRecording(s *source.Source, o diagnose.Options, at time.Time) Feed {
 	return &replayed{plain: plain{name: s.Name, known: o.Pathologies}, source: s, options: o, at: at}
 }
 
@@ -168,7 +169,7 @@ func (r *replayed) Seek(steps int) bool {
 	return moved
 }
 
-// diagnoseOnce diagnoses the moment, once.
+// diagnoseOnce diagnoses the current moment, unless it has done so already.
 func (r *replayed) diagnoseOnce(ctx context.Context) (*monitor.Evaluation, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,24 +203,25 @@ func (r *replayed) Text(ctx context.Context, o render.Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return text(&e.Diagnosis, o)
+	return fullText(&e.Diagnosis, o)
 }
 
-// served is a monitor that runs somewhere.
+// A served is a monitor that runs elsewhere.
 type served struct {
 	plain
 	base   *url.URL
 	client *http.Client
 }
 
-// Bounds of what a monitor answers.
+// Bounds of a monitor's answer.
 const (
 	servedTimeout = 20 * time.Second
 	servedBytes   = 32 << 20
 )
 
-// monitorAt returns the monitor at an address, where one answers within a moment.
-func monitorAt(ctx context.Context, address string, access config.HTTPClientConfig, known []*catalog.Pathology) (Feed, bool) {
+// monitorAt returns the monitor at an address, if one answers within a moment.
+func monitorAt(ctx context.Context, address string, access config.HTTPClientConfig,
+	known []*catalog.Pathology) (Feed, bool) {
 	u, err := url.Parse(strings.TrimSuffix(scrape.Complete(address), "/"))
 	if err != nil || u.Host == "" {
 		return nil, false
@@ -241,7 +243,7 @@ func monitorAt(ctx context.Context, address string, access config.HTTPClientConf
 
 func (s *served) Close() error { s.client.CloseIdleConnections(); return nil }
 
-func (s *served) get(ctx context.Context, path string) ([]byte, error) {
+func (s *served) fetchPath(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.String()+path, nil)
 	if err != nil {
 		return nil, err
@@ -266,25 +268,26 @@ func (s *served) get(ctx context.Context, path string) ([]byte, error) {
 }
 
 func (s *served) Overview(ctx context.Context) (o view.Overview, err error) {
-	body, err := s.get(ctx, "/api/v1/overview")
+	body, err := s.fetchPath(ctx, "/api/v1/overview")
 	if err != nil {
 		return o, err
 	}
 	if err := json.Unmarshal(body, &o); err != nil || o.Schema != view.OverviewSchema {
-		return o, hint.With(fmt.Errorf("%s is not a monitor of sixty", s.name), "give a server's URL, a recording or prometheus=URL")
+		return o, hint.With(fmt.Errorf("%s is not a monitor of sixty", s.name),
+			"give a server's URL, a recording or prometheus=URL")
 	}
 	return o, nil
 }
 
 func (s *served) Text(ctx context.Context, _ render.Options) (string, error) {
-	body, err := s.get(ctx, "/api/v1/diagnosis?format=text&full=true")
+	body, err := s.fetchPath(ctx, "/api/v1/diagnosis?format=text&full=true")
 	return string(body), err
 }
 
 func (s *served) Requests(ctx context.Context) (string, error) {
-	body, err := s.get(ctx, "/api/v1/requests?format=text")
+	body, err := s.fetchPath(ctx, "/api/v1/requests?format=text")
 	if err != nil {
-		return "", nil //nolint:nilerr // a monitor without a gateway has none
+		return "", nil //nolint:nilerr // a monitor without a gateway has no such address
 	}
 	return string(body), nil
 }

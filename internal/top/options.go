@@ -13,17 +13,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 )
 
-// Options say what is looked at, and how it is judged. Errors name the flags of sixty top.
+// Options select the source and how it is judged. Errors name the flags of sixty top.
 type Options struct {
 	Source      source.Flags
 	Judged      settings.Flags
 	Pathologies []*catalog.Pathology
-	Monitor     string // URL of the one that is shown where nothing is named
+	Monitor     string // URL of the monitor that is shown without arguments
 }
 
 const (
 	every = 5 * time.Second // between two verdicts
-	step  = 5 * time.Second // through a recording, by an arrow key
+	step  = 5 * time.Second // one arrow key in a recording
 )
 
 // AddFlags adds the flags.
@@ -34,7 +34,7 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.Source.At, "at", "", "with a recording: start at this `time` (default: its end)")
 }
 
-// Open opens what is shown: a running monitor, or what every verb takes.
+// Open opens a running monitor, or one of the sources of all verbs.
 func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
 	if len(args) == 0 && o.Source.Prometheus == "" {
 		args = []string{o.Monitor}
@@ -61,7 +61,7 @@ func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		return replay(s, look, at), nil
+		return replayRecording(s, look, at), nil
 	}
-	return watch(ctx, s, look, o.Source.Interval), nil
+	return watchSource(ctx, s, look, o.Source.Interval), nil
 }

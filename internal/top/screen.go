@@ -12,7 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// columns are those of the table, in the order of what users feel.
+// columns are the columns of the table; quantities that users feel come first.
 var columns = []struct {
 	title  string
 	name   string // in view.Numbers' Bounds, of a percentile
@@ -22,28 +22,33 @@ var columns = []struct {
 }{
 	{"TTFT", "ttft_p95", 9, render.Seconds, func(n *view.Numbers) *float64 { return n.TTFTP95 }},
 	{"ITL", "itl_p95", 8, render.Seconds, func(n *view.Numbers) *float64 { return n.ITLP95 }},
-	{"RUN", "", 4, whole, func(n *view.Numbers) *float64 { return n.RequestsRunning }},
-	{"WAIT", "", 4, whole, func(n *view.Numbers) *float64 { return n.RequestsWaiting }},
-	{"KV", "", 4, percent, func(n *view.Numbers) *float64 { return n.KVCacheUsage }},
-	{"REQ/s", "", 5, rate, func(n *view.Numbers) *float64 { return n.RequestRate }},
-	{"TOK/s", "", 5, large, func(n *view.Numbers) *float64 { return n.OutputTokensRate }},
+	{"RUN", "", 4, formatWhole, func(n *view.Numbers) *float64 { return n.RequestsRunning }},
+	{"WAIT", "", 4, formatWhole, func(n *view.Numbers) *float64 { return n.RequestsWaiting }},
+	{"KV", "", 4, formatPercent, func(n *view.Numbers) *float64 { return n.KVCacheUsage }},
+	{"REQ/s", "", 5, formatRate, func(n *view.Numbers) *float64 { return n.RequestRate }},
+	{"TOK/s", "", 5, formatLarge, func(n *view.Numbers) *float64 { return n.OutputTokensRate }},
 }
 
-func whole(v float64) string   { return fmt.Sprintf("%.0f", v) }
-func percent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
+func formatWhole(v float64) string   { return fmt.Sprintf("%.0f", v) }
+func formatPercent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
 
-func rate(v float64) string {
+func formatRate(v float64) string {
 	if v < 1 {
 		return fmt.Sprintf("%.2f", v)
 	}
 	return render.Number(v)
 }
 
-func large(v float64) string {
+func formatLarge(v float64) string {
 	if v < 10_000 {
 		return fmt.Sprintf("%.0f", v)
 	}
 	return fmt.Sprintf("%.1fk", v/1000)
+}
+
+var healthStyles = map[view.Health]render.Style{
+	view.HealthFailing: render.Bad, view.HealthDegraded: render.Warning, view.HealthUncertain: render.Uncertain,
+	view.HealthUnknown: render.Dim, view.HealthHealthy: render.Good,
 }
 
 // Orders of the table, by key.
@@ -51,7 +56,7 @@ var orders = []struct {
 	name string
 	less func(a, b *view.Replica) int
 }{
-	{"state", func(a, b *view.Replica) int { return cmp.Compare(rank(a), rank(b)) }},
+	{"state", func(a, b *view.Replica) int { return cmp.Compare(healthRank(a), healthRank(b)) }},
 	{"TTFT", byNumber(func(n *view.Numbers) *float64 { return n.TTFTP95 })},
 	{"waiting", byNumber(func(n *view.Numbers) *float64 { return n.RequestsWaiting })},
 	{"KV", byNumber(func(n *view.Numbers) *float64 { return n.KVCacheUsage })},
@@ -68,22 +73,22 @@ func byNumber(of func(*view.Numbers) *float64) func(a, b *view.Replica) int {
 	return func(a, b *view.Replica) int { return cmp.Compare(get(b), get(a)) }
 }
 
-func rank(r *view.Replica) int {
+func healthRank(r *view.Replica) int {
 	return slices.Index(view.Healths, view.HealthOf(r.Status, r.Severity))
 }
 
-// history is what was seen of each replica, for the sparklines.
+// A history holds the TTFT of each replica over time, for the sparklines.
 type history struct {
 	at   time.Time
-	wait map[string][]float64 // TTFT, or what waits where nobody got a token
+	wait map[string][]float64 // TTFT, NaN if it is unknown
 }
 
-// remembered is how many overviews a sparkline shows.
+// remembered is the number of overviews in a sparkline.
 const remembered = 12
 
-func (h *history) add(o *view.Overview) {
+func (h *history) addOverview(o *view.Overview) {
 	if !o.At.After(h.at) {
-		return // the same again, or a step back in time
+		return // the same overview, or a step back in time
 	}
 	h.at = o.At
 	if h.wait == nil {
@@ -108,8 +113,8 @@ func (h *history) add(o *view.Overview) {
 	}
 }
 
-// spark draws numbers in one line; what is not known is a gap.
-func spark(values []float64) string {
+// drawSparkline draws numbers as a line of bars. Unknown values are gaps.
+func drawSparkline(values []float64) string {
 	const bars = "▁▂▃▄▅▆▇█"
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, v := range values {
@@ -122,7 +127,7 @@ func spark(values []float64) string {
 		switch {
 		case math.IsNaN(v):
 			b.WriteByte(' ')
-		case !(high > 1.5*low): // as good as the same
+		case !(high > 1.5*low): // nearly constant
 			b.WriteRune('▁')
 		default:
 			b.WriteRune([]rune(bars)[int(7*(v-low)/(high-low))])
@@ -131,27 +136,28 @@ func spark(values []float64) string {
 	return b.String()
 }
 
-// A screen is what is drawn.
+// A screen holds everything that is drawn.
 type screen struct {
 	overview view.Overview
 	history  *history
 	filter   string
 	order    int
-	selected string // replica
-	asked    string // what the user types
+	selected string // target of a replica
+	asked    string // the user's input
 	note     string
 	feed     Feed
 	render.Options
 	height int
 }
 
-// rows are the replicas in the order of the table.
-func (s *screen) rows() []view.Replica {
+// visibleRows returns the replicas that match the filter, in order.
+func (s *screen) visibleRows() []view.Replica {
 	var out []view.Replica
 	for _, m := range s.overview.Models {
 		for _, r := range m.Replicas {
 			r.Status = s.overview.State.Shown(r.Status)
-			if s.filter == "" || strings.Contains(strings.ToLower(r.Target+" "+m.Model+" "+r.Pathology+" "+string(view.HealthOf(r.Status, r.Severity))), strings.ToLower(s.filter)) {
+			text := r.Target + " " + m.Model + " " + r.Pathology + " " + string(view.HealthOf(r.Status, r.Severity))
+			if strings.Contains(strings.ToLower(text), strings.ToLower(s.filter)) {
 				out = append(out, r)
 			}
 		}
@@ -162,8 +168,8 @@ func (s *screen) rows() []view.Replica {
 	return out
 }
 
-// lines draws the screen, in its width and height.
-func (s *screen) lines() []string {
+// drawLines draws the screen in its width and height. Height 0 is unlimited.
+func (s *screen) drawLines() []string {
 	t := render.NewText(s.Options)
 	var out []string
 	add := func(line string) { out = append(out, render.Cut(line, t.Width())) }
@@ -173,41 +179,20 @@ func (s *screen) lines() []string {
 		clock = o.At.UTC().Format("15:04:05Z")
 	}
 	add(t.Style(render.Bold, "sixty top") + "  " + render.Clean(s.feed.Name()) + "  " + clock)
-	style := map[view.Health]render.Style{view.HealthFailing: render.Bad, view.HealthDegraded: render.Warning, view.HealthUncertain: render.Uncertain, view.HealthUnknown: render.Dim, view.HealthHealthy: render.Good}
 	most := max(1, (s.height-6)/2)
 	if s.height == 0 {
 		most = len(o.Models) + len(o.Problems)
 	}
-	for i, m := range o.Models {
+	for i := range o.Models {
 		if i == most && len(o.Models) > most+1 {
 			add(fmt.Sprintf("and %d more models", len(o.Models)-i))
 			break
 		}
-		v := &m.Verdict
-		head, summary, status := s.feed.Title(v.ID), render.Clean(v.Summary), o.State.Shown(v.Status)
-		if status != v.Status {
-			head, summary = "Unknown", "Last known: "+summary
-		}
-		if rest, ok := strings.CutPrefix(summary, head+": "); ok {
-			summary = render.Sentence(rest)
-		}
-		if v.Severity != "" {
-			head += " (" + v.Severity + ")"
-		}
-		if m.Model != "" {
-			head = render.Clean(m.Model) + ": " + head
-		}
-		state := style[view.HealthOf(status, v.Severity)]
-		if len(o.Models) > 2 {
-			add(t.Style(state, head) + "  " + summary)
-			continue
-		}
-		add(t.Style(state, head))
-		for _, l := range render.Wrap("  "+summary, t.Width(), "  ") {
-			add(l)
+		for _, line := range s.modelLines(t, &o.Models[i]) {
+			add(line)
 		}
 	}
-	for i, p := range o.Problems { // the first is always told
+	for i, p := range o.Problems { // the first is always shown
 		if i > 0 && len(out) > most+2 {
 			add(t.Style(render.Warning, "! ") + fmt.Sprintf("and %d more", len(o.Problems)-i))
 			break
@@ -215,8 +200,8 @@ func (s *screen) lines() []string {
 		add(t.Style(render.Warning, "! ") + render.Clean(p))
 	}
 	out = append(out, "")
-	rows := s.rows()
-	table := s.table(t, rows, style)
+	rows := s.visibleRows()
+	table := s.drawTable(t, rows)
 	keys := t.Style(render.Dim, "↑↓ select  ⏎ evidence  s order: "+orders[s.order].name+"  / filter  ? help  q quit")
 	if s.asked != "" {
 		keys = s.asked
@@ -244,7 +229,30 @@ func (s *screen) lines() []string {
 	return out
 }
 
-// timeBar shows where a moment is in a recording, and the keys that move it.
+// modelLines returns a model's verdict: one line if there are many models, else several.
+func (s *screen) modelLines(t *render.Text, m *view.Model) []string {
+	v, shown := &m.Verdict, s.overview.State.Shown(m.Verdict.Status)
+	head, summary := s.feed.Title(v.ID), render.Clean(v.Summary)
+	if shown != v.Status {
+		head, summary = "Unknown", "Last known: "+summary
+	}
+	if rest, ok := strings.CutPrefix(summary, head+": "); ok {
+		summary = render.Sentence(rest)
+	}
+	if v.Severity != "" {
+		head += " (" + v.Severity + ")"
+	}
+	if m.Model != "" {
+		head = render.Clean(m.Model) + ": " + head
+	}
+	head = t.Style(healthStyles[view.HealthOf(shown, v.Severity)], head)
+	if len(s.overview.Models) > 2 {
+		return []string{head + "  " + summary}
+	}
+	return append([]string{head}, render.Wrap("  "+summary, t.Width(), "  ")...)
+}
+
+// timeBar shows a moment in a recording, and the keys that move it.
 func timeBar(first, last, at time.Time, width int) string {
 	from, to := first.UTC().Format(time.TimeOnly)+" ", " "+last.UTC().Format(time.TimeOnly)+"  ←→ step  Home End"
 	room := max(1, width-len(from)-render.Cells(to))
@@ -262,18 +270,19 @@ func (s *screen) rowsAroundSelected(table []string, rows []view.Replica, room in
 	return append(out, fmt.Sprintf("… %d to %d of %d", from+1, to, len(body)))
 }
 
-func (s *screen) table(t *render.Text, rows []view.Replica, style map[view.Health]render.Style) []string {
+// drawTable returns the head of the table and a line for each replica.
+func (s *screen) drawTable(t *render.Text, rows []view.Replica) []string {
 	fixed := 0
 	for _, c := range columns {
 		fixed += c.width + 1
 	}
-	names, name := namesOf(rows, max(12, t.Width()-fixed-len("› "+" uncertain "+"  TREND")))
+	names, name := shortenNames(rows, max(12, t.Width()-fixed-len("› "+" uncertain "+"  TREND")))
 	line := func(mark, target, status string, cells []string, trend string) string {
 		b := mark + " " + render.Pad(render.Clip(target, name), name) + " " + render.Pad(render.Cut(status, 9), 9)
 		for i, c := range cells {
 			b += " " + render.Right(render.Cut(c, columns[i].width), columns[i].width)
 		}
-		first := max(0, render.Cells(trend)-max(0, t.Width()-render.Cells(b)-2)) // the latest is seen
+		first := max(0, render.Cells(trend)-max(0, t.Width()-render.Cells(b)-2)) // keep the latest values
 		return render.Cut(b+"  "+string([]rune(trend)[first:]), t.Width())
 	}
 	var heads []string
@@ -291,7 +300,8 @@ func (s *screen) table(t *render.Text, rows []view.Replica, style map[view.Healt
 			mark = "›"
 		}
 		state := view.HealthOf(r.Status, r.Severity)
-		out = append(out, t.Style(style[state], line(mark, names[i], string(state), cells, spark(s.history.wait[r.Target]))))
+		row := line(mark, names[i], string(state), cells, drawSparkline(s.history.wait[r.Target]))
+		out = append(out, t.Style(healthStyles[state], row))
 	}
 	if len(rows) == 0 {
 		text := "no replica yet"
@@ -303,9 +313,9 @@ func (s *screen) table(t *render.Text, rows []view.Replica, style map[view.Healt
 	return out
 }
 
-// namesOf are the names of replicas and the width of their column. Where one is wider than may be, what all
-// begin with, up to a separator, is left out.
-func namesOf(rows []view.Replica, most int) (names []string, width int) {
+// shortenNames returns the names of replicas and the width of their column. If a name is wider than most, the names
+// lose their common prefix up to a separator.
+func shortenNames(rows []view.Replica, most int) (names []string, width int) {
 	common, longest := 0, 0
 	for i, r := range rows {
 		longest = max(longest, render.Cells(r.Target))

@@ -14,7 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// PrintOnce writes one screen, and returns what it showed.
+// PrintOnce writes one screen, and returns the overview that it showed.
 func PrintOnce(ctx context.Context, w io.Writer, f Feed, o render.Options) (view.Overview, error) {
 	var last view.Overview
 	for began := time.Now(); ; {
@@ -35,13 +35,13 @@ func PrintOnce(ctx context.Context, w io.Writer, f Feed, o render.Options) (view
 		}
 	}
 	h := &history{}
-	h.add(&last)
+	h.addOverview(&last)
 	s := screen{feed: f, overview: last, history: h, Options: o}
-	_, err := fmt.Fprintln(w, strings.Join(s.lines(), "\n"))
+	_, err := fmt.Fprintln(w, strings.Join(s.drawLines(), "\n"))
 	return last, err
 }
 
-// Run shows the screen until the user leaves it.
+// Run shows the screen until the user quits.
 func Run(ctx context.Context, f Feed, o render.Options) error {
 	m := &model{ctx: ctx, screen: screen{feed: f, history: &history{}, Options: o, height: 24}}
 	_, err := tea.NewProgram(m, tea.WithContext(ctx)).Run()
@@ -64,19 +64,19 @@ type (
 	tickMsg struct{}
 )
 
-// model is the program's state, as bubbletea wants it.
+// A model is the state of the program, as bubbletea requires it.
 type model struct {
 	ctx context.Context
 	screen
 	typing bool
 
-	depth []string // lines of what is looked at in depth; nil for the table
+	depth []string // lines of a detail page; nil for the table
 	title string
-	top   int // first line that is shown
+	top   int // first visible line
 }
 
 // Init implements tea.Model.
-func (m *model) Init() tea.Cmd { return tea.Batch(m.fetchOverview(), m.tick()) }
+func (m *model) Init() tea.Cmd { return tea.Batch(m.fetchOverview(), m.scheduleTick()) }
 
 func (m *model) fetchOverview() tea.Cmd {
 	return func() tea.Msg {
@@ -87,7 +87,7 @@ func (m *model) fetchOverview() tea.Cmd {
 	}
 }
 
-func (m *model) tick() tea.Cmd {
+func (m *model) scheduleTick() tea.Cmd {
 	if m.feed.Every() == 0 {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.Width, m.height = msg.Width, msg.Height
 	case tickMsg:
-		return m, tea.Batch(m.fetchOverview(), m.tick())
+		return m, tea.Batch(m.fetchOverview(), m.scheduleTick())
 	case overviewMsg:
 		m.note = ""
 		if msg.err != nil {
@@ -109,8 +109,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return m, nil
 		}
 		m.overview = msg.Overview
-		m.history.add(&msg.Overview)
-		m.choose(0)
+		m.history.addOverview(&msg.Overview)
+		m.moveSelection(0)
 	case textMsg:
 		if m.depth == nil {
 			return m, nil
@@ -121,14 +121,14 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 		m.depth = strings.Split(strings.TrimRight(text, "\n"), "\n")
 	case tea.KeyPressMsg:
-		return m.key(msg)
+		return m.handleKey(msg)
 	}
 	return m, nil
 }
 
-// choose moves the selection by some rows.
-func (m *model) choose(by int) {
-	rows := m.rows()
+// moveSelection moves the selection by a number of rows.
+func (m *model) moveSelection(by int) {
+	rows := m.visibleRows()
 	if len(rows) == 0 {
 		return
 	}
@@ -144,35 +144,26 @@ func (m *model) choose(by int) {
 	m.selected = rows[max(0, min(at+by, len(rows)-1))].Target
 }
 
-func (m *model) key(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
+func (m *model) handleKey(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	key := msg.String()
 	if m.typing {
-		return m.typed(msg)
+		return m.handleTyping(msg)
 	}
 	if key == "ctrl+c" || key == "q" {
 		return m, tea.Quit
 	}
 	if m.depth != nil {
-		m.scroll(key)
+		m.scrollPage(key)
 		return m, nil
 	}
+	if rows, ok := rowsByKey[key]; ok {
+		m.moveSelection(rows)
+		return m, nil
+	}
+	if steps, ok := stepsByKey[key]; ok {
+		return m, m.seekSteps(steps)
+	}
 	switch key {
-	case "up", "k":
-		m.choose(-1)
-	case "down", "j":
-		m.choose(1)
-	case "pgup":
-		m.choose(-10)
-	case "pgdown", "space":
-		m.choose(10)
-	case "g":
-		m.choose(-1 << 20)
-	case "G":
-		m.choose(1 << 20)
-	case "home":
-		return m, m.seek(-1 << 20)
-	case "end":
-		return m, m.seek(1 << 20)
 	case "s":
 		m.order = (m.order + 1) % len(orders)
 	case "/":
@@ -180,37 +171,40 @@ func (m *model) key(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	case "esc":
 		m.filter = ""
 	case "enter":
-		return m, m.open("evidence", m.feed.Text)
+		return m, m.openPage("evidence", m.feed.Text)
 	case "r":
-		return m, m.open("requests in flight", func(ctx context.Context, _ render.Options) (string, error) {
+		return m, m.openPage("requests in flight", func(ctx context.Context, _ render.Options) (string, error) {
 			text, err := m.feed.Requests(ctx)
 			if text == "" && err == nil {
-				text = "No gateway is known. Requests in flight are visible at sixty gateway;\nname it in the configuration of sixty serve, under sixty.gateways."
+				text = "No gateway is known. Requests in flight are visible at sixty gateway;\n" +
+					"name it in the configuration of sixty serve, under sixty.gateways."
 			}
 			return text, err
 		})
 	case "?", "h":
-		m.depth, m.title, m.top = m.help(), "keys", 0
-	case "left":
-		return m, m.seek(-1)
-	case "right":
-		return m, m.seek(1)
-	case "shift+left":
-		return m, m.seek(-10)
-	case "shift+right":
-		return m, m.seek(10)
+		m.depth, m.title, m.top = m.helpLines(), "keys", 0
 	}
 	return m, nil
 }
 
-func (m *model) seek(steps int) tea.Cmd {
+// rowsByKey holds the keys that move the selection, stepsByKey those that move through a recording.
+var (
+	rowsByKey = map[string]int{
+		"up": -1, "k": -1, "down": 1, "j": 1, "pgup": -10, "pgdown": 10, "space": 10, "g": -1 << 20, "G": 1 << 20,
+	}
+	stepsByKey = map[string]int{
+		"left": -1, "right": 1, "shift+left": -10, "shift+right": 10, "home": -1 << 20, "end": 1 << 20,
+	}
+)
+
+func (m *model) seekSteps(steps int) tea.Cmd {
 	if m.feed.Seek(steps) {
 		return m.fetchOverview()
 	}
 	return nil
 }
 
-func (m *model) open(title string, ask func(context.Context, render.Options) (string, error)) tea.Cmd {
+func (m *model) openPage(title string, ask func(context.Context, render.Options) (string, error)) tea.Cmd {
 	m.depth, m.title, m.top = []string{"…"}, title, 0
 	o := m.Options
 	return func() tea.Msg {
@@ -221,7 +215,7 @@ func (m *model) open(title string, ask func(context.Context, render.Options) (st
 	}
 }
 
-func (m *model) typed(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
+func (m *model) handleTyping(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	switch key := msg.String(); key {
 	case "enter":
 		m.typing = false
@@ -240,11 +234,11 @@ func (m *model) typed(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	if m.typing {
 		m.asked = "filter: " + m.filter + "▏"
 	}
-	m.choose(0)
+	m.moveSelection(0)
 	return m, nil
 }
 
-func (m *model) scroll(key string) {
+func (m *model) scrollPage(key string) {
 	page := max(1, m.height-2)
 	switch key {
 	case "esc", "enter", "left":
@@ -266,8 +260,8 @@ func (m *model) scroll(key string) {
 	m.top = max(0, min(m.top, len(m.depth)-page))
 }
 
-// help are the lines of help, within the terminal's width.
-func (m *model) help() []string {
+// helpLines returns the page on keys.
+func (m *model) helpLines() []string {
 	t := render.NewText(m.Options)
 	t.Pairs([][]string{
 		{"↑ ↓ j k", "select a replica; PgUp PgDn by ten, g G the first and the last"},
@@ -280,15 +274,16 @@ func (m *model) help() []string {
 		{"q, Ctrl-C", "quit"},
 	})
 	t.Line("")
-	t.Paragraph("", "", "TTFT and ITL are the P95 of about the last minute, KV is the usage of the KV cache, and TREND is TTFT, each line on its own scale.")
+	t.Paragraph("", "", "TTFT and ITL are the P95 of about the last minute, KV is the usage of the KV cache, and "+
+		"TREND is TTFT, each line on its own scale.")
 	var b strings.Builder
-	_, _ = t.WriteTo(&b) // a Builder takes all
+	_, _ = t.WriteTo(&b) // a Builder never fails
 	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
 }
 
 // View implements tea.Model.
 func (m *model) View() tea.View {
-	lines := m.lines()
+	lines := m.drawLines()
 	if m.depth != nil {
 		page := max(1, m.height-2)
 		t := render.NewText(m.Options)
@@ -300,7 +295,8 @@ func (m *model) View() tea.View {
 		for len(lines) < m.height-1 {
 			lines = append(lines, "")
 		}
-		lines = append(lines, t.Style(render.Dim, fmt.Sprintf("↑↓ PgDn scroll  Esc back  %d to %d of %d", m.top+1, to, len(m.depth))))
+		foot := fmt.Sprintf("↑↓ PgDn scroll  Esc back  %d to %d of %d", m.top+1, to, len(m.depth))
+		lines = append(lines, t.Style(render.Dim, foot))
 	}
 	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen = true

@@ -31,18 +31,18 @@ func TestKeys(t *testing.T) {
 		return cmd()
 	}
 	m.Update(m.fetchOverview()())
-	if text := strings.Join(m.lines(), "\n"); !strings.Contains(text, "KV cache thrashing (page)") || !strings.Contains(text, "failing") || !strings.Contains(text, "● 06:47:40  ←→ step  Home End") {
+	if text := strings.Join(m.drawLines(), "\n"); !strings.Contains(text, "KV cache thrashing (page)") || !strings.Contains(text, "failing") || !strings.Contains(text, "● 06:47:40  ←→ step  Home End") {
 		t.Errorf("the end of the recording:\n%s", text)
 	}
 	m.Update(press(tea.Key{Code: tea.KeyHome}))
-	if !m.overview.At.Equal(first) || !strings.Contains(strings.Join(m.lines(), "\n"), first.UTC().Format(time.TimeOnly)+" ●") {
-		t.Errorf("Home leads to %s, want %s:\n%s", m.overview.At, first, strings.Join(m.lines(), "\n"))
+	if !m.overview.At.Equal(first) || !strings.Contains(strings.Join(m.drawLines(), "\n"), first.UTC().Format(time.TimeOnly)+" ●") {
+		t.Errorf("Home leads to %s, want %s:\n%s", m.overview.At, first, strings.Join(m.drawLines(), "\n"))
 	}
 	for range 4 {
 		m.Update(press(tea.Key{Code: tea.KeyRight}))
 	}
 	m.Color = true
-	if text := strings.Join(m.lines(), "\n"); !strings.Contains(text, "\x1b[1;35mtiny: Not certain yet\x1b[m\n  Unexplained degradation on 127.0.0.1:8100 for 2 s.\n") || !strings.Contains(text, " uncertain ") {
+	if text := strings.Join(m.drawLines(), "\n"); !strings.Contains(text, "\x1b[1;35mtiny: Not certain yet\x1b[m\n  Unexplained degradation on 127.0.0.1:8100 for 2 s.\n") || !strings.Contains(text, " uncertain ") {
 		t.Errorf("20 s on, when nothing is certain:\n%q", text)
 	}
 	m.Color = false
@@ -77,11 +77,11 @@ func TestNamesLeaveOutWhatAllBeginWith(t *testing.T) {
 		for _, name := range c.targets {
 			rows = append(rows, view.Replica{Target: name})
 		}
-		if got, width := namesOf(rows, 12); !slices.Equal(got, c.want) || width != c.width {
+		if got, width := shortenNames(rows, 12); !slices.Equal(got, c.want) || width != c.width {
 			t.Errorf("%v: %v in %d cells, want %v in %d", c.targets, got, width, c.want, c.width)
 		}
 	}
-	if got, width := namesOf(nil, 12); got != nil || width != 7 {
+	if got, width := shortenNames(nil, 12); got != nil || width != 7 {
 		t.Errorf("no replicas: %v, %d", got, width)
 	}
 }

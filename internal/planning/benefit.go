@@ -9,16 +9,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// What users feel, as catalog.Prediction tells it.
+// Constants of the benefit for users.
 const (
-	unfelt  = 0.1 // seconds
-	mostFor = 1e3 // times better, of one quantity
+	unfelt  = 0.1 // seconds that users do not notice
+	mostFor = 1e3 // bound of the improvement of one quantity
 )
 
-// benefit compares what was simulated with and without a change, draw by draw: both
-// have the same lengths and step times, so that what is not known of these does not
-// count twice.
-func benefit(without, with []*outcome, enginesWithout, enginesWith float64) catalog.Estimate {
+// compareBenefit compares simulations with and without a change, draw by draw. Both have the same lengths and step
+// times, so that the uncertainty of these does not count twice.
+func compareBenefit(without, with []*outcome, enginesWithout, enginesWith float64) catalog.Estimate {
 	n := min(len(without), len(with))
 	if n == 0 {
 		return catalog.Estimate{Value: 1, Low: 1, High: 1}
@@ -33,22 +32,23 @@ func benefit(without, with []*outcome, enginesWithout, enginesWith float64) cata
 
 func timesBetter(a, b *outcome, enginesA, enginesB float64) float64 {
 	factors := []float64{
-		math.Sqrt(speedup(&a.ttft, &b.ttft, (*workload.Histogram).Mean) * speedup(&a.ttft, &b.ttft, p95)), speedup(&a.e2e, &b.e2e, (*workload.Histogram).Mean),
-		ratio(b.tokens*enginesB*a.seconds, a.tokens*enginesA*b.seconds),
+		math.Sqrt(speedup(&a.ttft, &b.ttft, (*workload.Histogram).Mean) * speedup(&a.ttft, &b.ttft, quantile95)),
+		speedup(&a.e2e, &b.e2e, (*workload.Histogram).Mean),
+		boundedRatio(b.tokens*enginesB*a.seconds, a.tokens*enginesA*b.seconds),
 	}
 	log := 0.0
 	for _, f := range factors {
 		log += math.Log(f) / float64(len(factors))
 	}
-	return math.Exp(log) * ratio(served(b), served(a))
+	return math.Exp(log) * boundedRatio(shareServed(b), shareServed(a))
 }
 
-// widenBenefit widens a benefit by what simulations miss of the future: by as much as its
-// three parts are off, which are taken to be so independently of each other.
+// widenBenefit widens a benefit by the errors of predictions of the future. The errors of its three parts are taken
+// as independent.
 func widenBenefit(b catalog.Estimate) catalog.Estimate {
 	squares := 0.0
 	for _, s := range []*indicator.Signal{indicator.TTFTMean, indicator.E2EMean, indicator.GenerationTokenRate} {
-		part := math.Log(quantities[index(s)].off) / 3
+		part := math.Log(quantities[quantityIndex(s)].off) / 3
 		squares += part * part
 	}
 	off := math.Exp(math.Sqrt(squares))
@@ -56,8 +56,8 @@ func widenBenefit(b catalog.Estimate) catalog.Estimate {
 	return b
 }
 
-// speedup is how many times sooner something comes, to somebody who does not notice a
-// tenth of a second. What never comes is as late as can be.
+// speedup returns how many times sooner something comes for users who do not notice a tenth of a second. Unserved
+// requests count as maximally late.
 func speedup(a, b *workload.Histogram, of func(*workload.Histogram) float64) float64 {
 	switch {
 	case a.Count == 0 && b.Count == 0:
@@ -67,20 +67,20 @@ func speedup(a, b *workload.Histogram, of func(*workload.Histogram) float64) flo
 	case b.Count == 0:
 		return 1 / mostFor
 	}
-	return ratio(of(a)+unfelt, of(b)+unfelt)
+	return boundedRatio(of(a)+unfelt, of(b)+unfelt)
 }
 
-func p95(h *workload.Histogram) float64 { return quantile(h, 0.95) }
+func quantile95(h *workload.Histogram) float64 { return quantileOrZero(h, 0.95) }
 
-func served(o *outcome) float64 {
+func shareServed(o *outcome) float64 {
 	if o.came == 0 {
 		return 1
 	}
 	return max(0, 1-(o.refused+o.left)/o.came)
 }
 
-// ratio is x over y, within bounds.
-func ratio(x, y float64) float64 {
+// boundedRatio returns x over y, within bounds.
+func boundedRatio(x, y float64) float64 {
 	switch {
 	case x <= 0 && y <= 0:
 		return 1

@@ -26,14 +26,14 @@ func TestWhatUsersFeel(t *testing.T) {
 		{"quick answers for half of the users", made(1.9, 3.9, 800, 0.5), 1},
 		{"nobody is answered", &outcome{seconds: 10, came: 100, ttft: buckets(), e2e: buckets()}, 1 / mostFor},
 	} {
-		if got := benefit([]*outcome{now}, []*outcome{tt.then}, 1, 1); math.Abs(got.Value/tt.want-1) > 1e-6 {
+		if got := compareBenefit([]*outcome{now}, []*outcome{tt.then}, 1, 1); math.Abs(got.Value/tt.want-1) > 1e-6 {
 			t.Errorf("%s: %v times better, want %v", tt.name, got.Value, tt.want)
 		}
 	}
-	if got := benefit([]*outcome{now}, []*outcome{made(3.9, 7.9, 100, 0)}, 1, 4); math.Abs(got.Value-1) > 1e-6 {
+	if got := compareBenefit([]*outcome{now}, []*outcome{made(3.9, 7.9, 100, 0)}, 1, 4); math.Abs(got.Value-1) > 1e-6 {
 		t.Errorf("four engines with a quarter of the tokens each: %v, want 1", got.Value)
 	}
-	if got := benefit([]*outcome{now, now, now}, []*outcome{now, made(1.9, 3.9, 800, 0), made(7.9, 15.9, 200, 0)}, 1, 1); got.Value != 1 || math.Abs(got.Low-0.5) > 1e-6 || math.Abs(got.High-2) > 1e-6 {
+	if got := compareBenefit([]*outcome{now, now, now}, []*outcome{now, made(1.9, 3.9, 800, 0), made(7.9, 15.9, 200, 0)}, 1, 1); got.Value != 1 || math.Abs(got.Low-0.5) > 1e-6 || math.Abs(got.High-2) > 1e-6 {
 		t.Errorf("%+v, want the median between both ends", got)
 	}
 }

@@ -11,18 +11,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// A Miss is a quantity of the servers as they are that their simulation does not give:
-// seconds, or tokens per second.
+// A Miss is a quantity of the present that the simulation does not reproduce, in seconds or tokens per second.
 type Miss struct {
 	Name      string  `json:"name"`
 	Measured  float64 `json:"measured"`
 	Simulated float64 `json:"simulated"`
 }
 
-// outputTokens is the one quantity that is not a time.
+// outputTokens is the only quantity that is not a time.
 const outputTokens = "output tokens/s"
 
-// String says what was missed.
+// String describes the miss.
 func (m Miss) String() string {
 	format := render.Seconds
 	if m.Name == outputTokens {
@@ -31,29 +30,27 @@ func (m Miss) String() string {
 	return fmt.Sprintf("%s %s (measured %s)", m.Name, format(m.Simulated), format(m.Measured))
 }
 
-// How near the simulation of the servers as they are has to come to what was measured of
-// them: beyond it, no number that rests on it is worth giving. Within negligibleMiss, nothing
-// is left to adjust.
+// toleratedMiss is the largest relative error of the simulated present that makes predictions worth giving. Below
+// negligibleMiss there is nothing left to adjust.
 const (
 	toleratedMiss  = 0.15
 	negligibleMiss = 0.02
 )
 
-// What replaying the present may adjust: every step alike by a factor, for the robust fit
-// describes usual steps and users wait through stalls too; the time outside the engine, up
-// to what the metrics leave for it; and then what a step with a prefill costs beside its
-// tokens, up to a multiple of any step's cost.
+// Bounds of the adjustments of the present. Every step may be stretched, because the robust fit describes usual steps
+// while users wait through stalls too. The time outside the engine may grow up to what the metrics leave for it. Then
+// a step with a prefill may cost a multiple of any step's cost beside its tokens.
 const (
 	maxStretch        = 1.5
 	maxMixed          = 3
 	calibrationPasses = 8
 )
 
-// adjustment is what replaying the present changed of a fit.
+// An adjustment is a change of a fit after replaying the present.
 type adjustment struct{ stretch, front, mixed float64 }
 
-// calibratePresent simulates the servers as they are, with the traffic that they had, until that
-// gives what was measured, and reports what it does not give.
+// calibratePresent adjusts the calibration until the simulated present reproduces the measurements, and sets Missed
+// to the remaining errors.
 func (s *Simulation) calibratePresent(ctx context.Context) error {
 	if s.calibration.Basis != perfmodel.Metrics || s.Seen == nil {
 		return nil
@@ -72,7 +69,7 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 			return err
 		}
 		if p == nil {
-			break // the present cannot be simulated, which its run will say
+			break // Run will report why the present cannot be simulated
 		}
 		came := sim.WhileArriving(p.Result.Records)
 		ttft, itl := came.TTFTMean.Seconds(), p.Summary.ITL.Mean.Seconds()
@@ -109,10 +106,10 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 	return nil
 }
 
-// enoughForTail observations have one beyond the 95th percentile.
+// enoughForTail is the number of observations that have one beyond the 95th percentile.
 const enoughForTail = 20
 
-// missesOf is by how much a simulation of servers misses what users of theirs waited.
+// missesOf returns the errors of a simulation of servers relative to the waits that were measured.
 func missesOf(seen *workload.Measured, p *perfmodel.Prediction) perfmodel.Misses {
 	w, sum := &seen.Workload, &p.Summary
 	of := func(h workload.Histogram, mean, p95 float64) perfmodel.Miss {
@@ -120,7 +117,7 @@ func missesOf(seen *workload.Measured, p *perfmodel.Prediction) perfmodel.Misses
 		switch _, in := h.Quantile(0.95); {
 		case h.Count < enoughForTail || !(in.High > 0) || math.IsInf(in.High, 1) || p95 <= 0:
 		case p95 < in.Low, p95 > in.High:
-			m.Tail = math.Log(p95 / in.High) // below, all that the bucket may be
+			m.Tail = math.Log(p95 / in.High) // below the bucket, it counts from its upper end
 		}
 		return m
 	}
@@ -133,8 +130,7 @@ func missesOf(seen *workload.Measured, p *perfmodel.Prediction) perfmodel.Misses
 	}
 }
 
-// applyTo is the fit with the adjustment. Every other of its samples stays as it was, so that
-// intervals span it.
+// applyTo returns the adjusted fit. Every other sample stays unchanged, so that intervals span the adjustment.
 func (a adjustment) applyTo(f *perfmodel.Fit) *perfmodel.Fit {
 	out := f.Scale(sim.Uniform(a.stretch))
 	out.Cost.Mixed += a.mixed
@@ -148,7 +144,7 @@ func (a adjustment) applyTo(f *perfmodel.Fit) *perfmodel.Fit {
 	return out
 }
 
-// replayPresent simulates the servers as they are; nil where they cannot be.
+// replayPresent simulates the current servers. It returns nil if that is impossible.
 func (s *Simulation) replayPresent(ctx context.Context) (*perfmodel.Prediction, error) {
 	now := s.Present()
 	variants, err := now.Variants(ctx)
@@ -160,16 +156,15 @@ func (s *Simulation) replayPresent(ctx context.Context) (*perfmodel.Prediction, 
 	}
 	v := variants[0]
 	now.Samples = 0
-	now.predict(ctx, v, 1)
+	now.predictVariant(ctx, v, 1)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	return v.Prediction, nil
 }
 
-// outsideEngine is what is left of the time to first token beside queue and prefill, in
-// seconds, on average: the API server's time, with its stalls. It is all of it where the
-// metrics do not tell the parts.
+// outsideEngine returns the mean part of the time to first token outside queue and prefill, in seconds: the API
+// server's time with its stalls. It is the whole time if the metrics have no parts.
 func outsideEngine(m *workload.Measured) float64 {
 	sum := perfmodel.Waits(perfmodel.IntervalsOf(m))
 	out := sum.TTFTSum / max(sum.FirstTokens, 1)

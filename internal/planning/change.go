@@ -12,15 +12,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// scheduling are the flags whose change a simulation of the scheduler can judge.
+// scheduling lists the flags whose change the simulation can judge.
 var scheduling = []string{
-	engine.MaxNumSeqs, engine.MaxNumBatchedTokens, engine.ChunkedPrefill, engine.PrefixCaching, engine.NumBlocksOverride, engine.BlockSize,
-	engine.KVCacheDtype, engine.GPUMemoryUtilization, engine.LongPrefillThreshold, engine.Watermark, engine.MaxQueuedRequests, engine.MaxQueuedTokens,
+	engine.MaxNumSeqs, engine.MaxNumBatchedTokens, engine.ChunkedPrefill, engine.PrefixCaching,
+	engine.NumBlocksOverride, engine.BlockSize,
+	engine.KVCacheDtype, engine.GPUMemoryUtilization, engine.LongPrefillThreshold, engine.Watermark,
+	engine.MaxQueuedRequests, engine.MaxQueuedTokens,
 }
 
-// relevant reports whether a fix changes what the scheduler does, and nothing that
-// a simulation of it does not know.
-func relevant(f *catalog.Fix) bool {
+// isRelevant reports whether the simulation can judge all changes of a fix.
+func isRelevant(f *catalog.Fix) bool {
 	for _, c := range f.Changes {
 		if !slices.Contains(scheduling, strings.TrimPrefix(c.Flag, "--")) {
 			return false
@@ -29,29 +30,29 @@ func relevant(f *catalog.Fix) bool {
 	return len(f.Changes) > 0 || f.Replicas > 1
 }
 
-// A setup is an engine's settings and how many of it share the traffic.
+// A setup is an engine's settings, and the number of engines that share the traffic.
 type setup struct {
 	known    engine.Config
 	replicas int
 	caveats  []string
-	resized  bool // the cache has another size
-	atBest   bool // the cache has as many blocks as are of use, which nobody knows to be there
+	resized  bool // the size of the cache changed
+	atBest   bool // the cache has as many blocks as it can use, which may not exist
 }
 
-// changed returns the settings after a fix. The error says why the outcome cannot
-// be simulated.
-func changed(now setup, cfg sim.Config, f *catalog.Fix) (setup, error) {
+// applyFix returns the settings after a fix. Its error says why they cannot be simulated.
+func applyFix(now setup, cfg sim.Config, f *catalog.Fix) (setup, error) {
 	after := setup{known: maps.Clone(now.known), replicas: max(f.Replicas, 1)}
 	for _, c := range f.Changes {
 		flag := strings.TrimPrefix(c.Flag, "--")
 		var err error
 		switch flag {
 		case engine.GPUMemoryUtilization:
-			err = fmt.Errorf("the metrics do not show how many KV blocks %s more GPU memory would give: restart with it, and read the log", c.Flag)
+			err = fmt.Errorf("the metrics do not show how many KV blocks %s more GPU memory would give: restart "+
+				"with it, and read the log", c.Flag)
 		case engine.KVCacheDtype:
 			err = after.halveKV(cfg, now.known[flag].Value)
 		case engine.BlockSize:
-			err = after.resize(cfg, c.To)
+			err = after.resizeBlocks(cfg, c.To)
 		case engine.NumBlocksOverride:
 			if c.To == "" {
 				after.setBlocks(min(plenty*(cfg.NumBlocks-1)+1, maxBlocks))
@@ -71,22 +72,22 @@ func changed(now setup, cfg sim.Config, f *catalog.Fix) (setup, error) {
 	return after, nil
 }
 
-// plenty is how many times the present number of blocks is taken for as many as are of
-// use.
+// plenty is the multiple of the present blocks that counts as more than enough.
 const plenty = 16
 
-// halveKV doubles the blocks, for a cache of half as many bits.
+// halveKV doubles the blocks, for a cache with half as many bits.
 func (s *setup) halveKV(cfg sim.Config, dtype string) error {
 	if strings.Contains(dtype, "32") {
 		return fmt.Errorf("a KV cache of %s is not known to halve", dtype)
 	}
 	s.setBlocks(2*(cfg.NumBlocks-1) + 1)
-	s.caveats = append(s.caveats, "steps are assumed to take as long as now, which depends on the attention kernels for that data type")
+	s.caveats = append(s.caveats,
+		"steps are assumed to take as long as now, which depends on the attention kernels for that data type")
 	return nil
 }
 
-// resize keeps the tokens of the cache with blocks of another size.
-func (s *setup) resize(cfg sim.Config, size string) error {
+// resizeBlocks changes the block size and keeps the tokens of the cache.
+func (s *setup) resizeBlocks(cfg sim.Config, size string) error {
 	n, err := strconv.Atoi(size)
 	if err != nil || n < 1 {
 		return fmt.Errorf("a block size of %q", size)

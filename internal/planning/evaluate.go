@@ -13,17 +13,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// A load is what requests are to an engine, as sums.
+// A load sums up the work of requests for an engine.
 type load struct {
 	n, tokens, outputs, kv, pairs float64
 
-	// shared says that some begin alike: which of their tokens are computed and kept
-	// depends on the cache.
+	// shared says that prompts share prefixes, so the cache decides which of their tokens are computed and kept.
 	shared bool
 }
 
-// loadOf adds requests up.
-func loadOf(requests []sim.Request) (l load) {
+// sumLoad sums up requests.
+func sumLoad(requests []sim.Request) (l load) {
 	for i := range requests {
 		r := &requests[i]
 		prompt, output := float64(r.PromptTokens), float64(r.OutputTokens)
@@ -40,10 +39,9 @@ func loadOf(requests []sim.Request) (l load) {
 	return l
 }
 
-// seconds is the least time of an engine that a request takes, where so many are in a batch at
-// most, the cache holds so many tokens, and a step computes so many: whoever has less time
-// for each than that is not served for long.
-func (l *load) seconds(c sim.StepCost, seqs, cache float64, tokens int) float64 {
+// leastSeconds returns a lower bound of the engine time per request, for a maximum batch, a cache size in tokens, and a
+// limit of tokens per step. A server with less time per request cannot keep up.
+func (l *load) leastSeconds(c sim.StepCost, seqs, cache float64, tokens int) float64 {
 	steps := max(l.outputs/max(seqs, 1), l.tokens/float64(tokens))
 	if cache > 0 {
 		steps = max(steps, l.kv/cache)
@@ -51,17 +49,18 @@ func (l *load) seconds(c sim.StepCost, seqs, cache float64, tokens int) float64 
 	each := c.Base + c.Experts*c.TouchedShare(1)
 	arithmetic := func(steps float64) float64 { return c.PerToken * max(l.tokens-float64(c.Knee)*steps, 0) }
 	t := each*steps + arithmetic(steps)
-	if c.Knee > 0 { // more steps hide more of the arithmetic
+	if c.Knee > 0 { // more steps overlap with more of the arithmetic
 		many := max(steps, l.tokens/float64(c.Knee))
 		t = min(t, each*many+arithmetic(many))
 	}
 	return (t + c.PerSeq*l.outputs + c.PerKV*l.kv + c.PerPair*l.pairs) / max(l.n, 1)
 }
 
-// prepare works out what all points of a shape share; its error says why there are none.
-func (x *shape) prepare() error {
+// prepareShape computes the state that all points of a shape share. Its error is the reason why the shape has no
+// points.
+func (x *shape) prepareShape() error {
 	o := x.offered
-	l, err := x.ledger(x.knobs(1, 0))
+	l, err := x.newLedger(x.knobsFor(1, 0))
 	if err != nil {
 		return err
 	}
@@ -78,39 +77,39 @@ func (x *shape) prepare() error {
 	if l, err = perfmodel.NewLedger(o.Model, few); err != nil {
 		return err
 	}
-	if l.SafeConcurrency(x.longest(l)) < 1 {
+	if l.SafeConcurrency(x.longestRequest(l)) < 1 {
 		return l.TooLarge("--engine-args")
 	}
 	x.roomy = float64(l.PlainBlocks(x.meanLength(), simBlock) * simBlock / x.pp)
-	if o.FixedKV != nil { // which may be more than the ledger knows of
+	if o.FixedKV != nil { // may exceed the ledger's blocks
 		x.roomy = 0
 	}
-	x.slow = x.slowest()
+	x.slow = x.slowestCost()
 	return nil
 }
 
-// slowest is the step cost at the slow end of the intervals: of the samples, in the order of
-// the time that the load takes, that of the 95th percentile.
-func (x *shape) slowest() sim.StepCost {
+// slowestCost returns the step cost at the slow end of the intervals: the 95th percentile of the samples by the time
+// that the load takes.
+func (x *shape) slowestCost() sim.StepCost {
 	draws := slices.Clone(x.fit.Fit.Draws)
 	if len(draws) == 0 {
 		return x.fit.Fit.Cost
 	}
-	seconds := func(c sim.StepCost) float64 { return x.load.seconds(c, mostSeqs, x.roomy, mostTokens) }
+	seconds := func(c sim.StepCost) float64 { return x.load.leastSeconds(c, mostSeqs, x.roomy, mostTokens) }
 	slices.SortFunc(draws, func(a, b sim.StepCost) int { return cmp.Compare(seconds(a), seconds(b)) })
 	return draws[int(0.95*float64(len(draws)-1))]
 }
 
-// meanLength is that of a request, in tokens.
+// meanLength returns the mean length of a request in tokens.
 func (s *search) meanLength() int { return max(int(s.Demand.MeanPrompt+s.Demand.MeanOutput), 1) }
 
-// longest is the length of the longest request that a server takes.
-func (s *search) longest(l *perfmodel.Ledger) int {
+// longestRequest returns the length of the longest request that a server accepts.
+func (s *search) longestRequest(l *perfmodel.Ledger) int {
 	return max(min(cmp.Or(s.Demand.MaxTokens, s.meanLength()), l.Settings.MaxModelLen), 1)
 }
 
-// ledger is that of some knobs.
-func (x *shape) ledger(k Knobs) (*perfmodel.Ledger, error) {
+// newLedger returns the ledger for settings.
+func (x *shape) newLedger(k Knobs) (*perfmodel.Ledger, error) {
 	s := x.offered.Base
 	s.TP, s.PP, s.DP = k.TP, k.PP, k.DP
 	s.MaxNumSeqs, s.MaxNumBatchedTokens = k.MaxNumSeqs, k.MaxNumBatchedTokens
@@ -121,19 +120,21 @@ func (x *shape) ledger(k Knobs) (*perfmodel.Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x.offered.corrected(l)
+	return x.offered.correctLedger(l)
 }
 
-// corrected gives a ledger of the shape that was measured the blocks that the
-// server really has, and the ledger's difference between its settings and these.
-func (f *Offer) corrected(l *perfmodel.Ledger) (*perfmodel.Ledger, error) {
+// correctLedger adjusts the ledger of the measured shape to the number of blocks that the server really has, plus the
+// ledger's difference between its settings and the server's.
+func (f *Offer) correctLedger(l *perfmodel.Ledger) (*perfmodel.Ledger, error) {
 	o := f.FixedKV
-	if o == nil || o.NumBlocks < 2 || l.Settings.NumBlocksOverride > 0 || !f.measured(l) {
+	if o == nil || o.NumBlocks < 2 || l.Settings.NumBlocksOverride > 0 || !f.isMeasuredShape(l) {
 		return l, nil
 	}
 	measured := *o
-	if fit, err := perfmodel.NewLedger(f.Model, f.FitSettings); err == nil && l.Settings.Memory.Value > 0 && l.KV.BytesPerBlock > 0 {
-		measured.NumBlocks = max(measured.NumBlocks+math.Round((l.Available.Value-fit.Available.Value)/l.KV.BytesPerBlock), 1)
+	if fit, err := perfmodel.NewLedger(f.Model, f.FitSettings); err == nil && l.Settings.Memory.Value > 0 &&
+		l.KV.BytesPerBlock > 0 {
+		measured.NumBlocks = max(measured.NumBlocks+
+			math.Round((l.Available.Value-fit.Available.Value)/l.KV.BytesPerBlock), 1)
 	}
 	adopted, ok := l.Adopt(measured)
 	if !ok {
@@ -142,19 +143,19 @@ func (f *Offer) corrected(l *perfmodel.Ledger) (*perfmodel.Ledger, error) {
 	return perfmodel.NewLedger(f.Model, adopted)
 }
 
-// measured reports whether a ledger is of the shape of the server that was measured.
-func (f *Offer) measured(l *perfmodel.Ledger) bool {
+// isMeasuredShape reports whether a ledger has the shape of the measured server.
+func (f *Offer) isMeasuredShape(l *perfmodel.Ledger) bool {
 	return l.Settings.TP == max(f.FitSettings.TP, 1) && l.Settings.KVType == cmp.Or(f.FitSettings.KVType, "auto")
 }
 
-// calibrationFor is the calibration for a shape: the measured one, carried over by the data
-// sheets where the shape differs from what was measured.
+// calibrationFor returns the calibration of a shape: the measured one, transferred by the data sheets if the shape
+// differs from the measured one.
 func (f *Offer) calibrationFor(l *perfmodel.Ledger, meanTokens float64) (*perfmodel.Calibration, error) {
 	if f.Fit == nil {
 		sheet := l.StepCost(meanTokens)
 		return perfmodel.Calibrate(perfmodel.Evidence{Prior: &sheet, HardwareFrom: l.StepTimesFrom()})
 	}
-	if f.measured(l) || l.Settings.Device.Bandwidth == 0 {
+	if f.isMeasuredShape(l) || l.Settings.Device.Bandwidth == 0 {
 		return f.Fit, nil
 	}
 	base, err := perfmodel.NewLedger(f.Model, f.FitSettings)
@@ -172,7 +173,7 @@ func (s *search) addNote(text string) {
 	}
 }
 
-// drawRequests returns the requests of one of so many engines.
+// drawRequests returns the requests of one engine of several.
 func (s *search) drawRequests(engines int) ([]sim.Request, error) {
 	if r, ok := s.requests[engines]; ok {
 		return r, nil
@@ -187,18 +188,18 @@ func (s *search) drawRequests(engines int) ([]sim.Request, error) {
 	return r, err
 }
 
-// simBlock is the block size of the simulation, which knows no groups: the
-// capacity of models with windows or states is given to it as that of blocks of
-// this size that hold as many requests.
+// simBlock is the block size of the simulation, which knows no groups of blocks. The capacity of models with windows
+// or states is converted to blocks of this size that hold as many requests.
 const simBlock = 16
 
-// config makes the simulator's configuration of an engine.
-func (x *shape) config(l *perfmodel.Ledger, k Knobs) (sim.Config, error) {
+// newConfig returns the simulator's configuration of an engine.
+func (x *shape) newConfig(l *perfmodel.Ledger, k Knobs) (sim.Config, error) {
 	known := l.EngineConfig("the ledger")
 	plain := l.PlainBlocks(x.meanLength(), simBlock)
 	blocks := max(plain/x.pp, min(plain, x.Demand.MaxTokens/simBlock+2), 2)
 	for flag, v := range map[string]any{
-		engine.BlockSize: simBlock, engine.NumBlocksOverride: blocks, engine.MaxNumSeqs: (l.Settings.MaxNumSeqs + x.pp - 1) / x.pp,
+		engine.BlockSize: simBlock, engine.NumBlocksOverride: blocks,
+		engine.MaxNumSeqs:     (l.Settings.MaxNumSeqs + x.pp - 1) / x.pp,
 		engine.ChunkedPrefill: k.ChunkedPrefill,
 	} {
 		known[flag] = engine.Setting{Value: fmt.Sprint(v), Source: "the search"}
@@ -211,32 +212,31 @@ func (x *shape) config(l *perfmodel.Ledger, k Knobs) (sim.Config, error) {
 	return e.Config, nil
 }
 
-// enough is an engine without the blocks that no number of these requests could ever use.
-func enough(cfg sim.Config, requests []sim.Request) perfmodel.Deployment {
+// trimBlocks drops the blocks that these requests can never use.
+func trimBlocks(cfg sim.Config, requests []sim.Request) perfmodel.Deployment {
 	all := 64
 	for i := range requests {
 		all += (requests[i].PromptTokens+requests[i].OutputTokens)/cfg.BlockSize + 2
 	}
-	all += all / 16 // the watermark
+	all += all / 16 // for the watermark
 	cfg.NumBlocks = min(cfg.NumBlocks, max(all, 2*cfg.MaxModelLen/cfg.BlockSize))
 	return perfmodel.Deployment{Config: cfg}
 }
 
-// eval simulates one configuration, as far as it takes to know how surely it meets the
-// targets, and once. It returns nil for one that cannot be: the model or the longest request
-// does not fit.
-func (x *shape) eval(k Knobs, l level) *Point {
+// evaluatePoint simulates a configuration once, with as many samples as the level of confidence needs. It returns nil
+// if the model or the longest request does not fit.
+func (x *shape) evaluatePoint(k Knobs, l level) *Point {
 	p, known := x.seen[k]
-	if x.check() != nil {
+	if x.checkOn() != nil {
 		return nil
 	}
-	requests, err := x.drawRequests(k.Replicas * x.engines())
+	requests, err := x.drawRequests(k.Replicas * x.countEngines())
 	if err != nil {
 		x.addNote(err.Error())
 		return nil
 	}
 	if !known {
-		if p = x.point(k, requests, x.Targets.limits()); p != nil {
+		if p = x.simulatePoint(k, requests, x.Targets.simLimits()); p != nil {
 			p.Rate = x.Demand.Rate
 		}
 		x.seen[k] = p
@@ -247,34 +247,34 @@ func (x *shape) eval(k Knobs, l level) *Point {
 	return p
 }
 
-// point simulates a configuration of an engine under requests with the likeliest step times;
-// nil where it cannot be.
-func (x *shape) point(k Knobs, requests []sim.Request, limits sim.Limits) *Point {
-	l, err := x.ledger(k)
-	if err != nil || l.SafeConcurrency(x.longest(l)) < 1 {
+// simulatePoint simulates a configuration with the likeliest step times. It returns nil if it is impossible.
+func (x *shape) simulatePoint(k Knobs, requests []sim.Request, limits sim.Limits) *Point {
+	l, err := x.newLedger(k)
+	if err != nil || l.SafeConcurrency(x.longestRequest(l)) < 1 {
 		return nil
 	}
 	full := k
 	full.MaxNumSeqs, full.MaxNumBatchedTokens = l.Settings.MaxNumSeqs, l.Settings.MaxNumBatchedTokens
-	p := &Point{Knobs: full, GPUs: k.Replicas * x.gpus, Rate: x.Demand.Rate, Ledger: l, Offer: x.offered.Offer, Blocks: l.Blocks.Value, Calibrated: x.fit, Sample: len(requests)}
-	cfg, err := x.config(l, full)
+	p := &Point{Knobs: full, GPUs: k.Replicas * x.gpus, Rate: x.Demand.Rate, Ledger: l, Offer: x.offered.Offer,
+		Blocks: l.Blocks.Value, Calibrated: x.fit, Sample: len(requests)}
+	cfg, err := x.newConfig(l, full)
 	if err != nil {
 		x.addNote(err.Error())
 		return nil
 	}
 	span := requests[len(requests)-1].Arrival
-	pred, err := x.fit.Fit.Predict(enough(cfg, requests), requests, 0,
+	pred, err := x.fit.Fit.Predict(trimBlocks(cfg, requests), requests, 0,
 		sim.Options{SampleEvery: max(span/200, 10*time.Millisecond), Limits: limits, Check: x.Check})
 	if err != nil {
 		x.addNote(err.Error())
 		return nil
 	}
-	x.fill(p, pred, span, cfg.NumBlocks)
+	x.fillPoint(p, pred, span, cfg.NumBlocks)
 	return p
 }
 
-// fill takes what a simulation gives.
-func (x *shape) fill(p *Point, pred *perfmodel.Prediction, span time.Duration, blocks int) {
+// fillPoint copies the results of a simulation.
+func (x *shape) fillPoint(p *Point, pred *perfmodel.Prediction, span time.Duration, blocks int) {
 	res, sum := pred.Result, &pred.Summary
 	p.exceeded, p.missed = res.Exceeded, res.Exceeded
 	st, peak := &res.Replicas[0].Stats, 0
@@ -300,19 +300,20 @@ func (x *shape) fill(p *Point, pred *perfmodel.Prediction, span time.Duration, b
 		if itl.Count == 0 {
 			itl = sum.TPOT
 		}
-		p.TTFT, p.ITL, p.E2E = Seconds(sum.TTFT.P95.Seconds()), Seconds(itl.P95.Seconds()), Seconds(sum.E2E.P95.Seconds())
-		p.TokensPerSecond = steady(res.Records, span, sum.OutputPerSecond) * float64(p.Replicas*x.engines())
+		p.TTFT, p.ITL, p.E2E = Seconds(sum.TTFT.P95.Seconds()), Seconds(itl.P95.Seconds()),
+			Seconds(sum.E2E.P95.Seconds())
+		each := steadyThroughput(res.Records, span, sum.OutputPerSecond)
+		p.TokensPerSecond = each * float64(p.Replicas*x.countEngines())
 	}
-	x.judge(p)
+	x.judgePoint(p)
 }
 
-// throughputSlack forgives what a sample of requests misses of a throughput.
+// throughputSlack is the sufficient share of a target throughput: a sample of requests falls short of it.
 const throughputSlack = 0.95
 
-// steady is the output tokens per second of requests that ended in the last three
-// quarters of the arrivals: neither the beginning, when the batch fills, nor the
-// end, when it empties, are what a server does all day.
-func steady(records []sim.Record, span time.Duration, otherwise float64) float64 {
+// steadyThroughput returns the output tokens per second of requests that ended in the last three quarters of the
+// arrivals. At the beginning the batch fills and at the end it empties; neither is typical.
+func steadyThroughput(records []sim.Record, span time.Duration, otherwise float64) float64 {
 	from, tokens, n := span/4, 0, 0
 	for i := range records {
 		r := &records[i]
@@ -327,11 +328,11 @@ func steady(records []sim.Record, span time.Duration, otherwise float64) float64
 	return float64(tokens) / (span - from).Seconds()
 }
 
-// judge compares a point with the targets.
-func (s *search) judge(p *Point) {
+// judgePoint compares a point with the targets.
+func (s *search) judgePoint(p *Point) {
 	t := s.Targets
 	p.Misses, p.score = nil, 0
-	for _, l := range t.latencies() {
+	for _, l := range t.latencyTargets() {
 		got := float64(l.point(p))
 		ratio := got / l.want.Seconds()
 		p.score = max(p.score, ratio)
@@ -344,7 +345,8 @@ func (s *search) judge(p *Point) {
 		ratio := t.TokensPerSecond * throughputSlack / max(p.TokensPerSecond, 1e-9)
 		p.score = max(p.score, ratio)
 		if ratio > 1 {
-			p.Misses = append(p.Misses, fmt.Sprintf("%.0f output tokens/s < %.0f", p.TokensPerSecond, t.TokensPerSecond))
+			p.Misses = append(p.Misses,
+				fmt.Sprintf("%.0f output tokens/s < %.0f", p.TokensPerSecond, t.TokensPerSecond))
 		}
 	}
 	if p.Failed > 0 {
@@ -353,28 +355,28 @@ func (s *search) judge(p *Point) {
 	}
 }
 
-// intervalDraws are enough samples for the ends of an interval.
+// intervalDraws is enough samples for the ends of an interval.
 const intervalDraws = 8
 
-// makeSure finds out whether the slow ends of a point's intervals meet the targets. Where
-// they do not, they may with a GPU that is slower in everything and better known.
+// makeSure decides whether the slow ends of a point's intervals meet the targets. If not, a GPU that is slower in
+// every respect but better known may still meet them, which settles the question.
 func (x *shape) makeSure(p *Point, requests []sim.Request) {
 	within := func(pred *perfmodel.Prediction) bool {
-		p.Doubts = x.doubts(p, pred)
+		p.Doubts = x.missedTargets(p, pred)
 		return len(p.Doubts) == 0
 	}
-	if p.Prediction, p.surely = x.interval(p, x.fit, requests, within); p.surely || x.offered.Fit != nil {
+	if p.Prediction, p.surely = x.predictInterval(p, x.fit, requests, within); p.surely || x.offered.Fit != nil {
 		return
 	}
 	doubts := p.Doubts
 	for g, ok := p.Ledger.Settings.Device.Slower(); ok; g, ok = g.Slower() {
-		pred, sure := x.interval(p, x.onSlower(g, p.Ledger), requests, within)
+		pred, sure := x.predictInterval(p, x.onSlower(g, p.Ledger), requests, within)
 		if !sure && (pred == nil || pred.Draws == 0) {
-			break // it misses them likely, and so does what is slower still
+			break // it probably misses them, and slower GPUs too
 		}
 		if sure {
 			p.surely, p.Doubts = true, nil
-			p.Prediction, _ = x.interval(p, x.fit, requests, nil)
+			p.Prediction, _ = x.predictInterval(p, x.fit, requests, nil)
 			p.Prediction.NoSlowerThan(pred)
 			return
 		}
@@ -382,7 +384,7 @@ func (x *shape) makeSure(p *Point, requests []sim.Request) {
 	p.Doubts = doubts
 }
 
-// onSlower is what is known of the shape with another GPU.
+// onSlower returns the calibration of the shape on another GPU.
 func (x *shape) onSlower(g perfmodel.GPU, l *perfmodel.Ledger) *perfmodel.Calibration {
 	if c, ok := x.slower[g.Name]; ok {
 		return c
@@ -400,44 +402,48 @@ func (x *shape) onSlower(g perfmodel.GPU, l *perfmodel.Ledger) *perfmodel.Calibr
 	return c
 }
 
-// predict adds the whole prediction.
-func (s *search) predict(p *Point) {
+// predictPoint adds the full prediction to a point.
+func (s *search) predictPoint(p *Point) {
 	if p == nil || p.surely {
 		return
 	}
 	x := s.shapeOf(p)
-	requests, err := s.Demand.Draw(p.Rate, p.Replicas*x.engines(), simBlock)
+	requests, err := s.Demand.Draw(p.Rate, p.Replicas*x.countEngines(), simBlock)
 	if err != nil {
 		s.addNote(err.Error())
 		return
 	}
-	if p.Prediction, _ = x.interval(p, x.fit, requests, nil); p.Prediction != nil {
-		if p.Doubts = s.doubts(p, p.Prediction); p.Doubts == nil && p.Rate == s.Demand.Rate && x.least(surely) > p.Replicas {
+	if p.Prediction, _ = x.predictInterval(p, x.fit, requests, nil); p.Prediction != nil {
+		if p.Doubts = s.missedTargets(p, p.Prediction); p.Doubts == nil && p.Rate == s.Demand.Rate &&
+			x.leastReplicas(surely) > p.Replicas {
 			p.Doubts = []string{"beyond the simulated time it does not keep up with the load"}
 		}
 	}
 }
 
-// shapeOf is the shape of a point.
+// shapeOf returns the shape of a point.
 func (s *search) shapeOf(p *Point) *shape {
 	return s.shapes[slices.IndexFunc(s.shapes, func(x *shape) bool {
 		return x.offered.Offer == p.Offer && x.tp == p.TP && x.pp == p.PP && x.dp == p.DP
 	})]
 }
 
-// interval predicts one engine of a point with a calibration's samples, as long as what is known
-// of it is within something; nil where it cannot be predicted.
-func (x *shape) interval(p *Point, c *perfmodel.Calibration, requests []sim.Request, within func(*perfmodel.Prediction) bool) (*perfmodel.Prediction, bool) {
-	cfg, err := x.config(p.Ledger, p.Knobs)
+// predictInterval predicts one engine of a point with the samples of a calibration. within may stop it early. It
+// returns nil if the prediction fails.
+func (x *shape) predictInterval(
+	p *Point, c *perfmodel.Calibration, requests []sim.Request, within func(*perfmodel.Prediction) bool,
+) (*perfmodel.Prediction, bool) {
+	cfg, err := x.newConfig(p.Ledger, p.Knobs)
 	if err != nil {
 		x.addNote(err.Error())
 		return nil, false
 	}
 	o := sim.Options{Check: x.Check}
 	if within != nil {
-		o.Limits = x.Targets.limits()
+		o.Limits = x.Targets.simLimits()
 	}
-	pred, ok, err := c.Fit.PredictWithin(enough(cfg, requests), requests, min(intervalDraws, perfmodel.Draws(len(requests))), o, within)
+	pred, ok, err := c.Fit.PredictWithin(trimBlocks(cfg, requests), requests,
+		min(intervalDraws, perfmodel.Draws(len(requests))), o, within)
 	if err != nil {
 		x.addNote(err.Error())
 		return nil, false
@@ -445,13 +451,14 @@ func (x *shape) interval(p *Point, c *perfmodel.Calibration, requests []sim.Requ
 	return pred, ok
 }
 
-// doubts are the targets that the slow ends of a prediction's intervals miss, in words.
-func (s *search) doubts(p *Point, pred *perfmodel.Prediction) (out []string) {
+// missedTargets lists the targets that the slow ends of a prediction's intervals miss.
+func (s *search) missedTargets(p *Point, pred *perfmodel.Prediction) (out []string) {
 	t := s.Targets
-	for _, l := range t.latencies() {
+	for _, l := range t.latencyTargets() {
 		if high := l.predicted(pred).High; high > l.want.Seconds() {
 			p.missed = cmp.Or(p.missed, l.name)
-			out = append(out, fmt.Sprintf("%s P95 up to %s > %s", l.name, render.Seconds(high), render.Seconds(l.want.Seconds())))
+			out = append(out, fmt.Sprintf("%s P95 up to %s > %s", l.name, render.Seconds(high),
+				render.Seconds(l.want.Seconds())))
 		}
 	}
 	if o := pred.OutputPerSecond; t.TokensPerSecond > 0 && o.Value > 0 {
@@ -465,18 +472,19 @@ func (s *search) doubts(p *Point, pred *perfmodel.Prediction) (out []string) {
 	return out
 }
 
-// describe says what the answer rests on.
-func (s *search) describe(p *Point) {
+// describeBasis adds the basis and the caveats of the answer.
+func (s *search) describeBasis(p *Point) {
 	c, m := p.Calibrated, p.Ledger.Model
 	s.res.Basis = c.Statement()
 	s.res.Doubtful = slices.Clone(c.Notes)
-	if p.Prediction != nil && c.Basis != perfmodel.DataSheet { // whose statement says so
+	if p.Prediction != nil && c.Basis != perfmodel.DataSheet { // a data sheet's statement says so
 		for _, w := range p.Prediction.Warnings {
 			s.addNote(w)
 		}
 	}
 	if m.CountLayersWithWindow() > 0 || m.HasRecurrent() {
-		s.addNote("sliding windows and recurrent states are not simulated: the cache is given as the blocks that hold as many requests of mean length")
+		s.addNote("sliding windows and recurrent states are not simulated: the cache is given as the blocks that " +
+			"hold as many requests of mean length")
 	}
 	if m.Experts > 0 && p.Offer.Fit != nil {
 		s.addNote(fmt.Sprintf("a step is assumed to read the experts that a batch of %d would", perfmodel.UsualBatch))

@@ -51,10 +51,10 @@ func foretell(t *testing.T, file string, every time.Duration) []foretold {
 			var err error
 			run(at, func(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot) {
 				if len(s.Targets) == 1 {
-					p, err = prepare(ctx, q, &r, s, s.Targets[0].Name, nil)
+					p, err = newPredictor(ctx, q, &r, s, s.Targets[0].Name, nil)
 				}
 			})
-			if p == nil || err != nil || p.traffic.clients == 0 && p.measured[index(indicator.Waiting)].V > 2 {
+			if p == nil || err != nil || p.traffic.clients == 0 && p.measured[quantityIndex(indicator.Waiting)].V > 2 {
 				continue // nothing is predicted, or a queue grows
 			}
 			run(at.Add(held), func(_ context.Context, _ metrics.Querier, _ diagnose.Request, s *diagnose.Snapshot) {
@@ -64,7 +64,7 @@ func foretell(t *testing.T, file string, every time.Duration) []foretold {
 			})
 			outcomes, err := p.simulateUnchanged()
 			must.Succeed(t, err)
-			for i, e := range widened(estimates(outcomes, float64(p.traffic.ranks), p.traffic.length.Seconds())) {
+			for i, e := range widenEstimates(estimateQuantities(outcomes, float64(p.traffic.ranks), p.traffic.length.Seconds())) {
 				if values[i].OK && values[i].V > 0 && e.Value > 0 {
 					out = append(out, foretold{filepath.Base(file), i, e.Low, e.Value, e.High, values[i].V})
 				}

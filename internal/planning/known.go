@@ -11,28 +11,27 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// Known is what is known of a deployment before any of it is simulated: by its user, by a
-// server's start-up log, by running servers, and by the data sheets of its model and GPU.
-// Every part may be missing.
+// Known holds the facts about a deployment before any simulation: from its user, a server's start-up log, running
+// servers, and the data sheets of its model and GPU. Every part may be missing.
 type Known struct {
-	Args    engine.Config      // of the user, who knows best
+	Args    engine.Config      // the user's settings, which take precedence
 	Log     *engine.Log        //
-	LogFrom string             // the log, for people
+	LogFrom string             // name of the log, for people
 	Seen    *workload.Measured // running servers
-	Release engine.Release     // of vLLM
+	Release engine.Release     // vLLM's
 	Model   *modelconfig.Model
-	Device  perfmodel.GPU      // without a name: none
-	Memory  perfmodel.Estimate // of one
+	Device  perfmodel.GPU      // without a name: unknown
+	Memory  perfmodel.Estimate // per GPU
 
 	LongestThatFits bool // --max-model-len auto
 
-	Acceptance float64 // share of guessed tokens that are right; 0 is not known
+	Acceptance float64 // share of speculated tokens that are accepted; 0 if unknown
 
 	LoadTest     io.Reader // results of a load test of one replica
 	LoadTestFrom string    // its name
 }
 
-// Config is what is known of the servers' settings: their own words after the user's.
+// Config returns the known settings: the user's, then the servers'.
 func (k *Known) Config() engine.Config {
 	c := k.Args.Or(nil)
 	if k.Log != nil {
@@ -44,8 +43,7 @@ func (k *Known) Config() engine.Config {
 	return c
 }
 
-// FindRelease sets the release: the one that the user names or, where that is "", the one
-// that the log or the servers tell.
+// FindRelease sets the release: the user's or, if that is "", the one in the log or of the servers.
 func (k *Known) FindRelease(named string) (err error) {
 	if named != "" {
 		k.Release, err = engine.ParseRelease(named)
@@ -60,23 +58,23 @@ func (k *Known) FindRelease(named string) (err error) {
 	return nil
 }
 
-// gpu is nil where nobody named one that has a data sheet.
-func (k *Known) gpu() *perfmodel.GPU {
+// gpuSheet returns the GPU, or nil without a data sheet.
+func (k *Known) gpuSheet() *perfmodel.GPU {
 	if k.Device.Name == "" {
 		return nil
 	}
 	return &k.Device
 }
 
-// settings are the ledger's of a configuration.
-func (k *Known) settings(c engine.Config) (perfmodel.Settings, error) {
+// ledgerSettings returns the ledger's settings for a configuration.
+func (k *Known) ledgerSettings(c engine.Config) (perfmodel.Settings, error) {
 	s := perfmodel.Settings{Release: k.Release, Device: k.Device, Memory: k.Memory}
 	s.Speculation.Acceptance, s.LongestThatFits = k.Acceptance, k.LongestThatFits
 	return s.With(c)
 }
 
-// memory is what the servers say of theirs; false where they say nothing.
-func (k *Known) memory() (o perfmodel.Observed, ok bool) {
+// observedMemory returns the servers' own numbers on memory, and whether there are any.
+func (k *Known) observedMemory() (o perfmodel.Observed, ok bool) {
 	switch {
 	case k.Log != nil:
 		o = perfmodel.FromConfig(k.Log.Config, "the log "+k.LogFrom)
@@ -90,12 +88,14 @@ func (k *Known) memory() (o perfmodel.Observed, ok bool) {
 	return o, o.NumBlocks > 0 || o.KVBytes > 0 || o.KVTokens > 0 || o.WeightBytes > 0
 }
 
-// evidence is what says how long the steps of servers with those settings take: what was seen of
-// them, a load test, of whose requests skipped says which were left out, and, where there is a ledger
-// and a data sheet, what that says for requests that hold so many tokens.
-func (k *Known) evidence(c engine.Config, l *perfmodel.Ledger, meanTokens float64) (e perfmodel.Evidence, skipped string, err error) {
+// collectEvidence returns the evidence on step times of servers with a configuration: observations, a load test, and
+// the data sheet's prior for requests that hold meanTokens. skipped describes the requests of the load test that were
+// left out.
+func (k *Known) collectEvidence(
+	c engine.Config, l *perfmodel.Ledger, meanTokens float64,
+) (e perfmodel.Evidence, skipped string, err error) {
 	if k.Seen != nil || k.LoadTest != nil {
-		observed, err := perfmodel.Config(k.Release, c, k.gpu())
+		observed, err := perfmodel.Config(k.Release, c, k.gpuSheet())
 		if err != nil {
 			return e, "", err
 		}
@@ -111,7 +111,7 @@ func (k *Known) evidence(c engine.Config, l *perfmodel.Ledger, meanTokens float6
 		}
 		e.Requests, e.RequestsFrom, skipped = test.Requests, k.LoadTestFrom, test.Skips()
 	}
-	if l != nil && k.gpu() != nil {
+	if l != nil && k.gpuSheet() != nil {
 		prior := l.StepCost(meanTokens)
 		e.Prior, e.HardwareFrom = &prior, l.StepTimesFrom()
 	}

@@ -10,49 +10,57 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// A quantity is one of those that are predicted.
+// A quantity is one of the predicted quantities.
 type quantity struct {
 	signal *indicator.Signal
 	of     func(o *outcome, engines, window float64) float64
 
-	// How far the simulation of the present may be from what was measured: by a
-	// share of the smaller of both, so that half and double are equally far, or by so
-	// much in its unit, whichever is more. Relative 0 is not compared.
+	// The tolerated error of the simulated present: a share of the smaller of both values, so that half and double
+	// are equally far, or an absolute error, whichever is larger. Quantities with relative 0 are not compared.
 	relative, absolute float64
 
-	// off is how far what was simulated of the future may be from what comes, as a
-	// factor: that of docs/lab/predictions.md.
+	// off is the factor by which a prediction of the future may be wrong: see docs/lab/predictions.md.
 	off float64
 }
 
-// quantities are in the order in which they are told. The tolerances are those of
-// docs/lab/predictions.md: means are exact on both sides, percentiles are read from
-// buckets twice as wide as the ones before, and the chance of a short window moves counts by their square root.
+// quantities are in the order of reports. docs/lab/predictions.md derives the tolerances: means are exact on both
+// sides, percentiles are read from buckets whose width doubles, and counts in a short window vary by their square
+// root.
 var quantities = []quantity{
 	{indicator.TTFTMean, func(o *outcome, _, _ float64) float64 { return o.ttft.Mean() }, 0.3, 0.05, 2},
-	{indicator.TTFTP50, func(o *outcome, _, _ float64) float64 { return quantile(&o.ttft, 0.5) }, 0, 0, 2},
-	{indicator.TTFTP95, func(o *outcome, _, _ float64) float64 { return quantile(&o.ttft, 0.95) }, 1, 0.1, 2},
+	{indicator.TTFTP50, func(o *outcome, _, _ float64) float64 { return quantileOrZero(&o.ttft, 0.5) }, 0, 0, 2},
+	{indicator.TTFTP95, func(o *outcome, _, _ float64) float64 { return quantileOrZero(&o.ttft, 0.95) }, 1, 0.1, 2},
 	{indicator.ITLMean, func(o *outcome, _, _ float64) float64 { return o.itl.Mean() }, 0.2, 0.001, 1.3},
-	{indicator.ITLP50, func(o *outcome, _, _ float64) float64 { return quantile(&o.itl, 0.5) }, 0, 0, 1.3},
-	{indicator.ITLP95, func(o *outcome, _, _ float64) float64 { return quantile(&o.itl, 0.95) }, 0, 0, 1.4},
+	{indicator.ITLP50, func(o *outcome, _, _ float64) float64 { return quantileOrZero(&o.itl, 0.5) }, 0, 0, 1.3},
+	{indicator.ITLP95, func(o *outcome, _, _ float64) float64 { return quantileOrZero(&o.itl, 0.95) }, 0, 0, 1.4},
 	{indicator.E2EMean, func(o *outcome, _, _ float64) float64 { return o.e2e.Mean() }, 0.3, 0.1, 1.35},
-	{indicator.E2EP50, func(o *outcome, _, _ float64) float64 { return quantile(&o.e2e, 0.5) }, 0, 0, 1.35},
-	{indicator.E2EP95, func(o *outcome, _, _ float64) float64 { return quantile(&o.e2e, 0.95) }, 0, 0, 1.5},
-	{indicator.GenerationTokenRate, func(o *outcome, engines, _ float64) float64 { return o.tokens / o.seconds * engines }, 0.15, 0, 1.25},
-	{indicator.Preemptions, func(o *outcome, engines, window float64) float64 { return o.preemptions / o.seconds * window * engines }, 0.4, 5, 1.5},
-	{indicator.Running, func(o *outcome, engines, _ float64) float64 { return o.running / o.seconds * engines }, 0.25, 1, 1.6},
-	{indicator.Waiting, func(o *outcome, engines, _ float64) float64 { return o.waiting / o.seconds * engines }, 0.35, 2, 1.6},
-	{indicator.Abandoned, func(o *outcome, engines, window float64) float64 { return o.left / o.seconds * window * engines }, 0.4, 8, 1.6},
+	{indicator.E2EP50, func(o *outcome, _, _ float64) float64 { return quantileOrZero(&o.e2e, 0.5) }, 0, 0, 1.35},
+	{indicator.E2EP95, func(o *outcome, _, _ float64) float64 { return quantileOrZero(&o.e2e, 0.95) }, 0, 0, 1.5},
+	{indicator.GenerationTokenRate, perSecond(func(o *outcome) float64 { return o.tokens }), 0.15, 0, 1.25},
+	{indicator.Preemptions, inWindow(func(o *outcome) float64 { return o.preemptions }), 0.4, 5, 1.5},
+	{indicator.Running, perSecond(func(o *outcome) float64 { return o.running }), 0.25, 1, 1.6},
+	{indicator.Waiting, perSecond(func(o *outcome) float64 { return o.waiting }), 0.35, 2, 1.6},
+	{indicator.Abandoned, inWindow(func(o *outcome) float64 { return o.left }), 0.4, 8, 1.6},
 }
 
-// quantile is 0 where nothing was counted.
-func quantile(h *workload.Histogram, q float64) float64 {
+// perSecond averages a sum over the measured time, for all engines.
+func perSecond(sum func(*outcome) float64) func(o *outcome, engines, window float64) float64 {
+	return func(o *outcome, engines, _ float64) float64 { return sum(o) / o.seconds * engines }
+}
+
+// inWindow scales a sum to the window, for all engines.
+func inWindow(sum func(*outcome) float64) func(o *outcome, engines, window float64) float64 {
+	return func(o *outcome, engines, window float64) float64 { return sum(o) / o.seconds * window * engines }
+}
+
+// quantileOrZero returns 0 without observations.
+func quantileOrZero(h *workload.Histogram, q float64) float64 {
 	v, _ := h.Quantile(q)
-	return known(v)
+	return orZero(v)
 }
 
-// missing says what would make a prediction possible where a quantity is not met.
-func (q *quantity) missing(less bool) string {
+// suggestRemedy suggests what would make a prediction possible after a mismatch.
+func (q *quantity) suggestRemedy(less bool) string {
 	switch q.signal {
 	case indicator.ITLMean, indicator.GenerationTokenRate:
 		if less {
@@ -60,7 +68,8 @@ func (q *quantity) missing(less bool) string {
 		}
 		return "steps take less time than before: try again when the load has been steady for ten minutes"
 	case indicator.Preemptions, indicator.Running:
-		return "histograms do not show which answer belongs to which prompt: use sixty simulate --trace with the requests"
+		return "histograms do not show which answer belongs to which prompt: use sixty simulate --trace with the " +
+			"requests"
 	}
 	if less {
 		return "clients may cancel, or priorities may reorder requests: replay the requests with sixty simulate --trace"
@@ -68,10 +77,10 @@ func (q *quantity) missing(less bool) string {
 	return "requests wait outside the engine: read the gateway's log, or run sixty bench"
 }
 
-// estimates makes one estimate of each quantity of several outcomes of the same
-// trial: the value is that of all together, the interval that of each.
-func estimates(outcomes []*outcome, engines, window float64) []catalog.Estimate {
-	all := pooled(outcomes)
+// estimateQuantities returns an estimate of each quantity from several outcomes of a trial. The value pools all
+// outcomes; the interval spans the single ones.
+func estimateQuantities(outcomes []*outcome, engines, window float64) []catalog.Estimate {
+	all := poolOutcomes(outcomes)
 	out := make([]catalog.Estimate, len(quantities))
 	for i, q := range quantities {
 		v := q.of(all, engines, window)
@@ -85,8 +94,8 @@ func estimates(outcomes []*outcome, engines, window float64) []catalog.Estimate 
 	return out
 }
 
-// widened returns estimates with what simulations miss of the future.
-func widened(es []catalog.Estimate) []catalog.Estimate {
+// widenEstimates widens estimates by the errors of predictions of the future.
+func widenEstimates(es []catalog.Estimate) []catalog.Estimate {
 	out := slices.Clone(es)
 	for i := range out {
 		out[i].Low /= quantities[i].off
@@ -95,8 +104,8 @@ func widened(es []catalog.Estimate) []catalog.Estimate {
 	return out
 }
 
-// pooled adds outcomes up.
-func pooled(outcomes []*outcome) *outcome {
+// poolOutcomes adds outcomes up.
+func poolOutcomes(outcomes []*outcome) *outcome {
 	first := outcomes[0]
 	all := &outcome{ttft: first.ttft.Empty(), itl: first.itl.Empty(), e2e: first.e2e.Empty()}
 	for _, o := range outcomes {
@@ -120,10 +129,9 @@ func pooled(outcomes []*outcome) *outcome {
 	return all
 }
 
-// compare returns how far the simulation of the present is from what was measured,
-// in tolerances of the worst quantity, and the sentence that says so where that is
-// more than 1.
-func compare(measured []indicator.Value, before []catalog.Estimate) (worst float64, text string) {
+// compareQuantities returns the largest error of the simulated present in tolerances, and a sentence about the worst
+// quantity.
+func compareQuantities(measured []indicator.Value, before []catalog.Estimate) (worst float64, text string) {
 	compared := 0
 	for i, q := range quantities {
 		m := measured[i]
@@ -135,7 +143,8 @@ func compare(measured []indicator.Value, before []catalog.Estimate) (worst float
 		if off > worst {
 			worst = off
 			text = fmt.Sprintf("the simulator cannot reproduce current behaviour: %s %s (measured %s); %s",
-				q.signal.Title, format(before[i].Value, q.signal), indicator.Format(m, q.signal.Unit), q.missing(before[i].Value > m.V))
+				q.signal.Title, formatQuantity(before[i].Value, q.signal), indicator.Format(m, q.signal.Unit),
+				q.suggestRemedy(before[i].Value > m.V))
 		}
 	}
 	if compared < 3 {
@@ -144,4 +153,4 @@ func compare(measured []indicator.Value, before []catalog.Estimate) (worst float
 	return worst, text
 }
 
-func format(v float64, s *indicator.Signal) string { return indicator.FormatNumber(v, s.Unit) }
+func formatQuantity(v float64, s *indicator.Signal) string { return indicator.FormatNumber(v, s.Unit) }

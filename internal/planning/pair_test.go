@@ -35,7 +35,7 @@ func TestRunningRequestsHoldWhatWasMeasured(t *testing.T) {
 	loose := draw()
 	for want, near := range map[float64]float64{1900: 1900, 500: tokensHeld(loose), 0: tokensHeld(loose)} {
 		rs := draw()
-		pair(rs, want, rand.New(rand.NewPCG(3, 4)))
+		pairLengths(rs, want, rand.New(rand.NewPCG(3, 4)))
 		if got := tokensHeld(rs); got < 0.97*near || got > 1.03*near {
 			t.Errorf("a request holds %.0f tokens where %.0f were measured, want %.0f (%.0f by chance)", got, want, near, tokensHeld(loose))
 		}

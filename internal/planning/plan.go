@@ -12,22 +12,22 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// Targets are what the deployment must reach. A zero value is no target.
+// Targets are the required performance of the deployment. A zero value is no target.
 type Targets struct {
 	TTFTP95, ITLP95, E2EP95 time.Duration
 	TokensPerSecond         float64 // output tokens, of the whole deployment
 }
 
-// Empty reports whether nothing is asked for.
+// Empty reports whether there are no targets.
 func (t Targets) Empty() bool { return t == Targets{} }
 
-// limits are the latencies, for simulations that end where one is exceeded.
-func (t Targets) limits() sim.Limits {
+// simLimits returns the latencies, for simulations that end when one is exceeded.
+func (t Targets) simLimits() sim.Limits {
 	return sim.Limits{TTFT: t.TTFTP95, ITL: t.ITLP95, E2E: t.E2EP95}
 }
 
-// A latency is a target of a 95th percentile, and where a point, a prediction and a
-// simulation have it, in seconds.
+// A latency is a target for a 95th percentile, with functions that read it in seconds from a point, a prediction and
+// a simulation.
 type latency struct {
 	name      sim.Quantity
 	want      time.Duration
@@ -36,20 +36,23 @@ type latency struct {
 	simulated func(*sim.Summary) time.Duration
 }
 
-// latencies are those that are asked for.
-func (t Targets) latencies() []latency {
+// latencyTargets returns the latencies with targets.
+func (t Targets) latencyTargets() []latency {
 	return slices.DeleteFunc([]latency{
 		{
 			sim.TTFT, t.TTFTP95, func(p *Point) Seconds { return p.TTFT },
-			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.TTFT.P95 }, func(s *sim.Summary) time.Duration { return s.TTFT.P95 },
+			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.TTFT.P95 },
+			func(s *sim.Summary) time.Duration { return s.TTFT.P95 },
 		},
 		{
 			sim.ITL, t.ITLP95, func(p *Point) Seconds { return p.ITL },
-			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.ITL.P95 }, func(s *sim.Summary) time.Duration { return s.ITL.P95 },
+			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.ITL.P95 },
+			func(s *sim.Summary) time.Duration { return s.ITL.P95 },
 		},
 		{
 			sim.E2E, t.E2EP95, func(p *Point) Seconds { return p.E2E },
-			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.E2E.P95 }, func(s *sim.Summary) time.Duration { return s.E2E.P95 },
+			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.E2E.P95 },
+			func(s *sim.Summary) time.Duration { return s.E2E.P95 },
 		},
 	}, func(l latency) bool { return l.want <= 0 })
 }
@@ -58,55 +61,54 @@ func (t Targets) latencies() []latency {
 type Demand struct {
 	Rate                   float64 // requests per second
 	MeanPrompt, MeanOutput float64 // tokens
-	MaxTokens              int     // of the longest request, prompt and output; 0 is unknown
+	MaxTokens              int     // prompt and output of the longest request; 0 if unknown
 
-	// Draw returns the requests that one of some engines gets when so many a second come
-	// to all of them, for blocks of a size. It is called for many rates, and gives all of
-	// them the same requests: those of other rates come more or less closely.
+	// Draw returns the requests that one of several engines gets when all of them get rate requests per second, for a
+	// block size. All rates have the same requests; only their distance in time differs.
 	Draw func(rate float64, engines, blockSize int) ([]sim.Request, error)
 	Text string // for people
 }
 
-// MeanTokens is what a request holds on average, in the middle of its answer.
+// MeanTokens returns how many tokens a request holds in the middle of its answer, on average.
 func (d *Demand) MeanTokens() float64 { return d.MeanPrompt + d.MeanOutput/2 }
 
-// Plan is a question to Search.
+// A Plan is the input of Search.
 type Plan struct {
 	Offers  []*Offer
 	Targets Targets
 	Demand  Demand
-	MaxGPUs int // of the whole deployment; 0 is 64
+	MaxGPUs int // for the whole deployment; 0 is 64
 
-	// Check, which may be nil, is asked now and then whether to go on, as a context's
-	// Err: its error ends the search. Show, which may be nil, is told how far it is.
+	// Check is called now and then; its error ends the search, as a context's Err. Show reports progress. Both may be
+	// nil.
 	Check func() error
 	Show  func(format string, args ...any)
 }
 
-// A Choice is a kind of GPU and a form of the weights, "" for that of the checkpoint.
+// A Choice is a kind of GPU and a weight format, "" for the checkpoint's.
 type Choice struct {
 	Device       perfmodel.GPU
 	Memory       perfmodel.Estimate
 	Quantization string
 }
 
-// An Offer is a choice with what is known of servers with it.
+// An Offer is a choice with the knowledge about servers that run it.
 type Offer struct {
 	Choice
 	Model *modelconfig.Model
-	Base  perfmodel.Settings // what is given; what may be searched is zero
-	Args  engine.Config      // likewise, of which the scheduler reads what Base has no place for
-	Price Price              // of a GPU; zero where it is not known
+	Base  perfmodel.Settings // settings that are fixed; open ones are zero
+	Args  engine.Config      // fixed settings for the scheduler that Base has no field for
+	Price Price              // per GPU; zero if unknown
 
-	// Fit is the calibration of a server that runs FitSettings, nil where nothing
-	// was measured: data sheets then give the step times.
+	// Fit is the calibration of a server that runs FitSettings, or nil without measurements. Data sheets give the
+	// step times then.
 	Fit         *perfmodel.Calibration
 	FitSettings perfmodel.Settings
 
 	FixedKV *perfmodel.Observed // blocks that the server really has, for FitSettings' shape
 }
 
-// Knobs are the settings that a search moves.
+// Knobs are the settings that a search varies.
 type Knobs struct {
 	TP                  int  `json:"tensor_parallel_size"`
 	PP                  int  `json:"pipeline_parallel_size"`
@@ -117,10 +119,10 @@ type Knobs struct {
 	ChunkedPrefill      bool `json:"enable_chunked_prefill"`
 }
 
-// Seconds are a latency. Where requests would wait for ever it is +Inf, and null in JSON.
+// Seconds are a latency. If requests would wait forever it is +Inf, and null in JSON.
 type Seconds float64
 
-// Never reports whether requests would wait for ever.
+// Never reports whether requests would wait forever.
 func (s Seconds) Never() bool { return math.IsInf(float64(s), 1) }
 
 // MarshalJSON writes a number or null.
@@ -131,11 +133,11 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(s))
 }
 
-// A Point is one configuration with what the simulation says of it.
+// A Point is one configuration with its simulated performance.
 type Point struct {
 	GPUs int `json:"gpus"`
 	Knobs
-	Rate   float64           `json:"requests_per_second"` // that all replicas get
+	Rate   float64           `json:"requests_per_second"` // for all replicas
 	Blocks float64           `json:"num_gpu_blocks"`
 	Ledger *perfmodel.Ledger `json:"-"`
 	Offer  *Offer            `json:"-"`
@@ -145,34 +147,34 @@ type Point struct {
 	ITL  Seconds `json:"itl_p95"`
 	E2E  Seconds `json:"e2e_p95"`
 
-	TokensPerSecond float64 `json:"output_tokens_per_second"` // of the whole deployment
+	TokensPerSecond float64 `json:"output_tokens_per_second"` // for the whole deployment
 	Running         float64 `json:"running"`                  // mean batch of a replica
 	KVPeak          float64 `json:"kv_cache_peak"`            // share of the blocks in use at the peak
 	Preemptions     int     `json:"preemptions_per_1000_requests"`
 
-	// Misses are targets that the likeliest values miss, and Doubts those that the slow ends
-	// of the intervals do, in words.
+	// Misses describes the targets that the likeliest values miss, Doubts those that the slow ends of the intervals
+	// miss.
 	Misses []string `json:"misses,omitempty"`
 	Doubts []string `json:"doubts,omitempty"`
 
-	Prediction *perfmodel.Prediction  `json:"-"` // of one replica, with intervals
+	Prediction *perfmodel.Prediction  `json:"-"` // with intervals, for one replica
 	Calibrated *perfmodel.Calibration `json:"-"`
 
-	Sample  int `json:"-"` // requests that were simulated for an engine
-	Failed  int `json:"-"` // of them, those that could never run
-	Refused int `json:"-"` // of them, those whose prompt leaves no room below max-model-len
+	Sample  int `json:"-"` // simulated requests of an engine
+	Failed  int `json:"-"` // requests that can never run
+	Refused int `json:"-"` // requests whose prompt leaves no room below max-model-len
 
-	exceeded sim.Quantity // what ended the simulation; "": nothing, and all of the above is known
-	missed   sim.Quantity // the first of the targets that is missed; "": none of the latencies
+	exceeded sim.Quantity // the limit that ended the simulation; "": none, and all results are complete
+	missed   sim.Quantity // the first latency that misses its target; "": none
 	surely   bool         // the slow ends of all intervals meet the targets
-	peak     sim.Work     // the largest numbers of any step
-	score    float64      // the largest share of a target that is used up
+	peak     sim.Work     // largest numbers of any step
+	score    float64      // largest ratio of a latency to its target
 }
 
 // Met reports whether the likeliest values meet the targets.
 func (p *Point) Met() bool { return p.exceeded == "" && len(p.Misses) == 0 }
 
-// Cost is what the deployment costs at its load; nil where the price is not known.
+// Cost returns the cost of the deployment at its load, or nil without a price.
 func (p *Point) Cost(d *Demand) *Cost {
 	hour := float64(p.GPUs) * p.Offer.Price.PerHour
 	if hour == 0 {
@@ -186,18 +188,18 @@ func (p *Point) Cost(d *Demand) *Cost {
 	return c
 }
 
-// Result is the answer.
+// A Result is the outcome of a search.
 type Result struct {
-	Surely   *Point // the cheapest that meets the targets at the slow ends of its intervals too; nil when none does
+	Surely   *Point // the cheapest that meets the targets even at the slow ends of its intervals; nil if none does
 	Likely   *Point // the cheapest that meets them at the likeliest step times
-	Smallest *Point // the cheapest single replica that meets them, at the largest load with which it does
-	Nearest  *Point // where none meets them: the one that comes closest
+	Smallest *Point // the cheapest single replica that meets them, at its largest load
+	Nearest  *Point // the one that comes closest, if none meets them
 
-	Offers    []Offered // what came of each of the plan's
-	Basis     string    // what the step times of Point rest on
-	Doubtful  []string  // why that may be wrong
+	Offers    []Offered // outcome for each offer of the plan
+	Basis     string    // basis of the step times
+	Doubtful  []string  // why they may be wrong
 	Notes     []string
-	Explain   []string // why targets cannot be met, and what could be
+	Explain   []string // why targets cannot be met, and which could be
 	Evaluated int
 }
 
@@ -211,10 +213,10 @@ func (r *Result) Point() *Point {
 	return nil
 }
 
-// Offered is what came of an offer.
+// An Offered is the outcome for an offer.
 type Offered struct {
 	*Offer
-	Surely, Likely *Point // the cheapest that was looked for: what is dearer than another offer's is not
-	AtLeast        int    // GPUs that it takes to meet the targets likely, where Likely is nil; 0: no number does
-	Err            error  // why it cannot be: what vLLM refuses, or the memory
+	Surely, Likely *Point // the cheapest points; nil for those dearer than another offer's
+	AtLeast        int    // lower bound of the GPUs for Likely if that is nil; 0: no number suffices
+	Err            error  // why it is impossible: vLLM refuses it, or memory is short
 }

@@ -41,14 +41,14 @@ func testTrial(t testing.TB) *trial {
 	must.Succeed(t, err)
 	cfg.MaxModelLen, cfg.NumBlocks, cfg.BlockSize, cfg.MaxNumSeqs = 1024, 200, 16, 8
 	tr := &traffic{spec: workload.Spec{Prompt: workload.Fixed(100), Output: workload.Fixed(50)}}
-	pool, err := tr.pool(cfg, 0)
+	pool, err := tr.drawPool(cfg, 0)
 	must.Succeed(t, err)
 	return &trial{cfg: cfg, cost: sim.StepCost{Base: 0.01}, pool: pool, length: 20 * time.Second, maxTokens: 1e6, shown: shown}
 }
 
 func played(t testing.TB, s *trial) *outcome {
 	t.Helper()
-	o, err := replay(s)
+	o, err := runTrial(s)
 	must.Succeed(t, err)
 	return o
 }
@@ -153,7 +153,7 @@ func TestChanged(t *testing.T) {
 		{"the watermark", catalog.Change{Flag: "--watermark", To: "0.05"}, map[string]string{engine.Watermark: "0.05"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := changed(setup{known: engine.Config{}}, cfg, &catalog.Fix{Changes: []catalog.Change{tt.change}})
+			s, err := applyFix(setup{known: engine.Config{}}, cfg, &catalog.Fix{Changes: []catalog.Change{tt.change}})
 			if tt.why != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.why) {
 					t.Fatalf("error %v, want one with %q", err, tt.why)
@@ -181,7 +181,7 @@ func TestRelevant(t *testing.T) {
 		{catalog.Fix{Replicas: 2}, true},
 		{catalog.Fix{Summary: "Ask the clients"}, false},
 	} {
-		if got := relevant(&tt.fix); got != tt.want {
+		if got := isRelevant(&tt.fix); got != tt.want {
 			t.Errorf("%+v: %v, want %v", tt.fix, got, tt.want)
 		}
 	}
@@ -190,23 +190,23 @@ func TestRelevant(t *testing.T) {
 func TestAPresentThatIsNotMetGivesNoPrediction(t *testing.T) {
 	s := testTrial(t)
 	s.clients, s.running = 8, 8
-	before := estimates([]*outcome{played(t, s)}, 1, s.length.Seconds())
+	before := estimateQuantities([]*outcome{played(t, s)}, 1, s.length.Seconds())
 	measured := make([]indicator.Value, len(quantities))
 	for i := range quantities {
 		measured[i] = indicator.Known(before[i].Value)
 	}
-	if off, text := compare(measured, before); off > 1 {
+	if off, text := compareQuantities(measured, before); off > 1 {
 		t.Errorf("the simulation does not match itself: %s", text)
 	}
-	measured[index(indicator.GenerationTokenRate)] = indicator.Known(2 * before[index(indicator.GenerationTokenRate)].Value)
-	off, text := compare(measured, before)
+	measured[quantityIndex(indicator.GenerationTokenRate)] = indicator.Known(2 * before[quantityIndex(indicator.GenerationTokenRate)].Value)
+	off, text := compareQuantities(measured, before)
 	if off <= 1 || !strings.Contains(text, indicator.GenerationTokenRate.Title) {
 		t.Errorf("off by %v tolerances: %q, want the generated tokens named", off, text)
 	}
 	for i := range measured {
 		measured[i] = indicator.Unknown("no samples")
 	}
-	if off, text := compare(measured, before); off <= 1 || text == "" {
+	if off, text := compareQuantities(measured, before); off <= 1 || text == "" {
 		t.Errorf("nothing was measured, and yet it matches: %v %q", off, text)
 	}
 }
@@ -221,15 +221,15 @@ func FuzzChanged(f *testing.F) {
 		known := engine.Config{}
 		known.Set(engine.NumBlocks, blocks, "x")
 		known.Set(engine.BlockSize, size, "x")
-		e, err := config(engine.Release(release), known)
+		e, err := limitedConfig(engine.Release(release), known)
 		if err != nil {
 			return
 		}
-		s, err := changed(setup{known: known}, e.Config, &catalog.Fix{Changes: []catalog.Change{{Flag: flag, To: to}}})
+		s, err := applyFix(setup{known: known}, e.Config, &catalog.Fix{Changes: []catalog.Change{{Flag: flag, To: to}}})
 		if err != nil {
 			return
 		}
-		after, err := config(e.Release, s.known)
+		after, err := limitedConfig(e.Release, s.known)
 		if err == nil && (after.Config.NumBlocks > maxBlocks || after.Config.MaxModelLen > maxModelLen) {
 			t.Fatalf("%+v would be simulated", after.Config)
 		}
@@ -272,7 +272,7 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 		few.Ranks[0].Intervals = append(few.Ranks[0].Intervals, workload.Interval{Seconds: 1, Running: s.Running, KVUsage: 0.1, Generated: s.Generated, Steps: s.Steps})
 	}
 	p := &predictor{engine: &perfmodel.Engine{Config: cfg}}
-	if err := p.calibrate(few, 0); !errors.As(err, &soon) || soon.needs < time.Second {
+	if err := p.fitSteps(few, 0); !errors.As(err, &soon) || soon.needs < time.Second {
 		t.Errorf("seven scrapes: %v, which needs %s", err, soon.needs)
 	}
 }
@@ -331,14 +331,14 @@ func TestFillSaysWhyThereIsNoPrediction(t *testing.T) {
 }
 
 func TestHalfAndDoubleAreEquallyFar(t *testing.T) {
-	i := index(indicator.TTFTP95)
+	i := quantityIndex(indicator.TTFTP95)
 	far := func(measured, simulated float64) bool {
 		values, before := make([]indicator.Value, len(quantities)), make([]catalog.Estimate, len(quantities))
 		for k := range quantities {
 			values[k], before[k] = indicator.Known(1), catalog.Estimate{Value: 1}
 		}
 		values[i], before[i] = indicator.Known(measured), catalog.Estimate{Value: simulated}
-		off, _ := compare(values, before)
+		off, _ := compareQuantities(values, before)
 		return off > 1
 	}
 	for _, tt := range []struct {
@@ -362,7 +362,7 @@ func TestClientsThatLeave(t *testing.T) {
 	_, err := diagnose.Run(t.Context(), r.store, diagnose.Options{
 		At: at, First: r.first, Interval: time.Second, Every: true, Pathologies: pathologies.All(), Annotate: r.annotate,
 		Predict: func(ctx context.Context, q metrics.Querier, req diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis) {
-			p, err := prepare(ctx, q, &req, s, d.Verdict.Targets[0], nil)
+			p, err := newPredictor(ctx, q, &req, s, d.Verdict.Targets[0], nil)
 			must.Succeed(t, err)
 			found = true
 			if got := p.patience; got.whole || got.Seconds() < 1.2 || got.Seconds() > 2.2 {

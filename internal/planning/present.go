@@ -23,7 +23,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// A predictor has simulated the present and been right.
+// A predictor has a calibration that reproduces the present.
 type predictor struct {
 	traffic     *traffic
 	now         setup
@@ -31,35 +31,39 @@ type predictor struct {
 	calibration *perfmodel.Calibration
 	measured    []indicator.Value
 	before      []catalog.Estimate
-	unchanged   []*outcome   // of the time to come, where nothing is done
-	patience    patience     // of the clients
-	lostSharing bool         // the prefix cache finds less than it did, and not because of evictions
-	spent       int          // simulated tokens
-	check       func() error // whether there is time to go on
+	unchanged   []*outcome   // future outcomes without a change
+	patience    patience     // the clients'
+	lostSharing bool         // the prefix cache hits less than before, and not because of evictions
+	spent       int          // simulated tokens so far
+	check       func() error // reports whether there is time to go on
 }
 
-// minScrapes is how many scrapes a window needs: fewer, and neither the load nor
-// the steps can be told.
+// minScrapes is the least number of scrapes in a window that reveals load and step times.
 const minScrapes = 8
 
-// longestCalibration is how much of the past tells how long steps take: longer ago,
-// it may have been another server.
+// longestCalibration is how much of the past is used for step times. Longer ago, the server may have been another
+// one.
 const longestCalibration = 10 * time.Minute
 
-func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *diagnose.Snapshot, name string, fixes []*catalog.Fix) (*predictor, error) {
+func newPredictor(
+	ctx context.Context, q metrics.Querier, r *diagnose.Request, s *diagnose.Snapshot, name string, fixes []*catalog.Fix,
+) (*predictor, error) {
 	i := slices.IndexFunc(s.Targets, func(t diagnose.Target) bool { return t.Name == name })
 	if i < 0 || s.Targets[i].Dialect.Engine != dialect.VLLM {
 		return nil, errors.New("only vLLM's scheduler is simulated")
 	}
 	t := &s.Targets[i]
-	window, server := s.Spans[i].Window, workload.Server{Name: t.Name, Series: t.Dialect.Series, Config: t.Config, Matchers: slices.Clone(r.Matchers)}
+	window, server := s.Spans[i].Window,
+		workload.Server{Name: t.Name, Series: t.Dialect.Series, Config: t.Config, Matchers: slices.Clone(r.Matchers)}
 	for label, value := range t.Labels {
 		server.Matchers = append(server.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
 	}
 	if n := int(window.Length() / max(r.Interval, 1)); n < minScrapes {
-		return nil, tooSoon{fmt.Errorf("%d scrapes in the window are too few to measure the traffic: at least %d are needed", n, minScrapes), time.Duration(minScrapes-n) * r.Interval}
+		return nil, tooSoon{fmt.Errorf("%d scrapes in the window are too few to measure the traffic: at least %d "+
+			"are needed", n, minScrapes), time.Duration(minScrapes-n) * r.Interval}
 	}
-	m := workload.Measurement{Servers: []workload.Server{server}, From: window.From, To: window.To, Interval: r.Interval}
+	m := workload.Measurement{Servers: []workload.Server{server}, From: window.From, To: window.To,
+		Interval: r.Interval}
 	fleet, err := workload.Measure(ctx, q, m)
 	if err != nil {
 		return nil, err
@@ -70,17 +74,18 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		}
 		return nil
 	}}
-	if p.traffic, err = trafficOf(fleet, s.Now(i, indicator.Abandoned).Or(0), s.Now(i, indicator.LeftEarly).Or(0)); err != nil {
+	if p.traffic, err = trafficOf(fleet, s.Now(i, indicator.Abandoned).Or(0),
+		s.Now(i, indicator.LeftEarly).Or(0)); err != nil {
 		return nil, err
 	}
-	if err := p.configure(t, fleet, fixes); err != nil {
+	if err := p.collectSettings(t, fleet, fixes); err != nil {
 		return nil, err
 	}
 	hits, usual := s.Now(i, indicator.PrefixHitRatio), s.Normal(i, indicator.PrefixHitRatio)
 	p.lostSharing = hits.OK && usual.OK && usual.V > hits.V+0.05 && s.Now(i, indicator.Preemptions).Or(0) == 0
 	for _, q := range quantities {
 		v := s.Now(i, q.signal)
-		if v.Unanswered > 0 { // what is simulated is of those who get an answer
+		if v.Unanswered > 0 { // the simulation measures only answered requests
 			v = indicator.Unknown("it is of those who got none")
 		}
 		p.measured = append(p.measured, v)
@@ -97,9 +102,9 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 	return p, p.fitPresent(fleets)
 }
 
-// configure gathers the present settings: those that are known, those that the
-// window shows, and those that a fix starts from.
-func (p *predictor) configure(t *diagnose.Target, fleet *workload.Measured, fixes []*catalog.Fix) error {
+// collectSettings collects the present settings: the configured ones, those that the window shows, and those from
+// which the fixes start.
+func (p *predictor) collectSettings(t *diagnose.Target, fleet *workload.Measured, fixes []*catalog.Fix) error {
 	p.now.known.Merge(t.Config)
 	for _, e := range fleet.Ranks {
 		p.now.known.Merge(e.Config)
@@ -112,11 +117,12 @@ func (p *predictor) configure(t *diagnose.Target, fleet *workload.Measured, fixe
 		}
 	}
 	var err error
-	if p.engine, err = config(engine.FindRelease(t.Version), p.now.known); err != nil {
+	if p.engine, err = limitedConfig(engine.FindRelease(t.Version), p.now.known); err != nil {
 		return err
 	}
 	if len(p.engine.NotModelled) > 0 {
-		return fmt.Errorf("the server has features that are not simulated: %s", strings.Join(p.engine.NotModelled, "; "))
+		return fmt.Errorf("the server has features that are not simulated: %s",
+			strings.Join(p.engine.NotModelled, "; "))
 	}
 	cfg := &p.engine.Config
 	if tokens, _, ok := p.now.known.Number(engine.KVTokens); ok && math.Abs(float64(cfg.CacheSize())/tokens-1) > 0.05 {
@@ -125,29 +131,29 @@ func (p *predictor) configure(t *diagnose.Target, fleet *workload.Measured, fixe
 	return nil
 }
 
-// What a server may say of itself before it is taken for an error: nothing is
-// allocated by its word alone.
+// Bounds of what a server may claim: no allocation depends on its word alone.
 const (
 	maxBlocks   = 1 << 22
 	maxModelLen = 1 << 22
 	maxInFlight = 20_000
 )
 
-// config is a configuration small enough to be simulated in a moment.
-func config(release engine.Release, known engine.Config) (*perfmodel.Engine, error) {
+// limitedConfig returns a configuration that is small enough to simulate quickly.
+func limitedConfig(release engine.Release, known engine.Config) (*perfmodel.Engine, error) {
 	e, err := perfmodel.Config(release, known, nil)
 	if err != nil {
 		return nil, err
 	}
 	if c := &e.Config; c.NumBlocks > maxBlocks || c.MaxModelLen > maxModelLen {
-		return nil, fmt.Errorf("%d KV blocks and a max-model-len of %d are too large to simulate here", c.NumBlocks, c.MaxModelLen)
+		return nil, fmt.Errorf("%d KV blocks and a max-model-len of %d are too large to simulate here", c.NumBlocks,
+			c.MaxModelLen)
 	}
 	return e, nil
 }
 
-// fitPresent calibrates and simulates the present, on what was read of all of the past at hand, which has
-// seen more loads, or on the window alone, where the server was another before. The
-// first that gives what was measured is taken.
+// fitPresent calibrates and simulates the present, first on all of the past, which saw more loads, and then on the
+// window alone, in case the server was another one before. It keeps the first calibration that reproduces the
+// measurements.
 func (p *predictor) fitPresent(fleets []*workload.Measured) error {
 	closest, reason := math.Inf(1), error(nil)
 	for _, fleet := range fleets {
@@ -162,18 +168,17 @@ func (p *predictor) fitPresent(fleets []*workload.Measured) error {
 	return reason
 }
 
-// How long those had waited that were in flight when the window began, as shares of
-// what a queue that stands makes them wait: less where it had just begun, and those in
-// the queue less than those that run where many of them had only been preempted.
+// ages are guesses of how long the requests in flight had waited when the window began, as shares of the wait in a
+// steady queue: less if the queue had just begun, and less for waiting than for running requests if many running ones
+// had only been preempted.
 var ages = []struct{ waiting, running float64 }{{1, 1}, {0.3, 1}, {0.3, 0.3}, {0, 0}}
 
-// maxPasses bounds how often the fit is made again with what preemptions cost.
+// maxPasses bounds how often the fit is repeated with the cost of preemptions.
 const maxPasses = 4
 
-// tryPresent calibrates on what was read of some time and simulates the present. It
-// returns how far off it is, in tolerances. What the server computes again after a
-// preemption is in none of its counters: a simulation says how much it is, and the fit
-// is made again with that, until the simulation gives what was measured.
+// tryPresent calibrates on the measurements of a time and simulates the present. It returns the error in tolerances.
+// No counter of the server shows what it recomputes after preemptions. The simulation estimates it, and the fit is
+// repeated with the estimate until the simulation reproduces the measurements.
 func (p *predictor) tryPresent(fleet *workload.Measured) (float64, error) {
 	closest, reason := math.Inf(1), error(nil)
 	recomputed, slower := 0.0, 1.0 // tokens per preemption; a step's time over the fit's
@@ -183,7 +188,7 @@ func (p *predictor) tryPresent(fleet *workload.Measured) (float64, error) {
 		before      []catalog.Estimate
 	}
 	for range maxPasses {
-		if err := p.calibrate(fleet, recomputed); err != nil {
+		if err := p.fitSteps(fleet, recomputed); err != nil {
 			return closest, cmp.Or(reason, err)
 		}
 		p.calibration.Fit = p.calibration.Fit.Scale(sim.Uniform(slower))
@@ -192,17 +197,17 @@ func (p *predictor) tryPresent(fleet *workload.Measured) (float64, error) {
 		}
 		var all *outcome
 		for _, age := range ages {
-			now := p.trial(p.now, p.engine.Config, false)
-			now.age(age.waiting, age.running)
-			outcomes, err := p.simulate(now, perOutcome)
+			now := p.newTrial(p.now, p.engine.Config, false)
+			now.scaleAges(age.waiting, age.running)
+			outcomes, err := p.simulateTrial(now, perOutcome)
 			if err != nil {
 				return closest, cmp.Or(reason, err)
 			}
-			before := estimates(outcomes, float64(p.traffic.ranks), p.traffic.length.Seconds())
+			before := estimateQuantities(outcomes, float64(p.traffic.ranks), p.traffic.length.Seconds())
 			if all == nil {
-				all = pooled(outcomes)
+				all = poolOutcomes(outcomes)
 			}
-			off, text := compare(p.measured, before)
+			off, text := compareQuantities(p.measured, before)
 			if off < closest {
 				closest, reason = off, errors.New(text)
 				kept.calibration, kept.before = p.calibration, before
@@ -215,7 +220,7 @@ func (p *predictor) tryPresent(fleet *workload.Measured) (float64, error) {
 			break
 		}
 		recomputed = all.recomputed / all.preemptions
-		i := index(indicator.GenerationTokenRate)
+		i := quantityIndex(indicator.GenerationTokenRate)
 		if rate := all.tokens / all.seconds * float64(p.traffic.ranks); p.measured[i].OK && rate > 0 {
 			slower = min(max(slower*rate/p.measured[i].V, 1/mostSlower), mostSlower)
 		}
@@ -227,8 +232,8 @@ func (p *predictor) tryPresent(fleet *workload.Measured) (float64, error) {
 	return closest, nil
 }
 
-// findPatience finds for how long clients wait, where some left, once for a calibration: so long
-// that as many leave in the simulation. They leave for want of a first token where most of them had none.
+// findPatience finds how long clients wait, if some left: so long that as many leave in the simulation. If most of
+// them had no token, they leave for want of a first token. It runs once per calibration.
 func (p *predictor) findPatience() error {
 	t := p.traffic
 	if t.left == 0 || p.patience != (patience{}) {
@@ -236,13 +241,14 @@ func (p *predictor) findPatience() error {
 	}
 	shortest, longest := shortestPatience.Seconds(), t.length.Seconds()
 	for range 7 { // to a twentieth
-		p.patience = patience{time.Duration(math.Sqrt(shortest*longest) * float64(time.Second)), t.unanswered < t.left/2}
-		now := p.trial(p.now, p.engine.Config, false)
-		outcomes, err := p.simulate(now, perTrial)
+		p.patience = patience{time.Duration(math.Sqrt(shortest*longest) * float64(time.Second)),
+			t.unanswered < t.left/2}
+		now := p.newTrial(p.now, p.engine.Config, false)
+		outcomes, err := p.simulateTrial(now, perTrial)
 		if err != nil {
 			return err
 		}
-		all := pooled(outcomes)
+		all := poolOutcomes(outcomes)
 		if all.left/all.seconds*t.length.Seconds()*float64(t.ranks) > t.left {
 			shortest = p.patience.Seconds()
 		} else {
@@ -252,18 +258,16 @@ func (p *predictor) findPatience() error {
 	return nil
 }
 
-// shortestPatience is less than any client's.
+// shortestPatience is below any client's patience.
 const shortestPatience = 50 * time.Millisecond
 
-// mostSlower bounds how much shorter or longer than fitted steps are taken to be, for
-// the simulation to give as many tokens as were measured: what is computed again goes
-// into the fit by its mean alone.
+// mostSlower bounds the factor that adjusts fitted steps to the measured token rate. The fit knows only the mean of
+// recomputed tokens.
 const mostSlower = 1.25
 
-// calibrate fits step times. What is computed again after a preemption is in no
-// counter of the server's; left out, its time would be taken for that of the other
-// work.
-func (p *predictor) calibrate(fleet *workload.Measured, recomputed float64) error {
+// fitSteps fits step times. No counter of the server shows what it recomputes after preemptions. Without it, the fit
+// would assign its time to other work.
+func (p *predictor) fitSteps(fleet *workload.Measured, recomputed float64) error {
 	scrapes := perfmodel.IntervalsOf(fleet)
 	for i := range scrapes {
 		v := &scrapes[i]
@@ -281,7 +285,7 @@ func (p *predictor) calibrate(fleet *workload.Measured, recomputed float64) erro
 		ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second)), Check: p.check,
 	}
 	var err error
-	p.calibration, err = fitted(e)
+	p.calibration, err = calibrateOn(e)
 	if few := new(perfmodel.TooFewError); errors.As(err, &few) {
 		return estimateWait(float64(few.Have), few.Want, fleet.To.Sub(fleet.From), err)
 	}

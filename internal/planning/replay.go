@@ -16,60 +16,62 @@ type trial struct {
 
 	pool     []sim.Request // lengths, taken in turn; none is too large for cfg
 	arrivals []time.Duration
-	period   time.Duration // after which the arrivals begin again; 0: they do not
-	clients  float64       // that each send a request when they have their answer; 0: arrivals come whatever happens
-	pause    time.Duration // of a client, from an answer until the next request is in the engine
+	period   time.Duration // after it the arrivals repeat; 0: they do not
+	clients  float64       // clients in a closed loop; 0: an open loop
+	pause    time.Duration // a client's, from an answer until its next request is in the engine
 	patience patience
 
 	running, waiting int           // in flight at the beginning
-	waited           time.Duration // by the first of those that wait
-	frontend         sim.Frontend  // before the engine sees a request
-	held             float64       // share of the KV cache that those hold that run, 0: not known
-	gap, first       time.Duration // a usual gap between tokens and wait for the first, to age those that run
+	waited           time.Duration // by the first waiting request
+	frontend         sim.Frontend  // delay before the engine sees a request
+	held             float64       // share of the KV cache that running requests hold; 0: unknown
+	gap, first       time.Duration // usual gap between tokens, and wait for the first, to age running requests
 
-	warm, length time.Duration // what is measured begins after warm
+	warm, length time.Duration // measurement starts after warm and lasts for length
 	maxTokens    int           // bounds the cost of the simulation
 	seed         uint64
-	shown        *workload.Observed // its histograms have the buckets of the outcome's
+	shown        *workload.Observed // its histograms define the buckets of the outcome
 }
 
-// A patience is for how long clients wait before they leave: for their first token, or, on
-// average, for the whole answer. Zero is for ever.
+// A patience is how long clients wait before they leave: for their first token or, if whole, on average for the whole
+// answer. Zero is forever.
 type patience struct {
 	time.Duration
 	whole bool
 }
 
-// An outcome is what the engine's metrics would have shown in the time that was
-// measured, in the buckets of the server's own histograms, so that both tell percentiles alike.
+// An outcome holds what the engine's metrics would have shown in the measured time. Its histograms have the server's
+// buckets, so that percentiles are comparable.
 type outcome struct {
 	seconds          float64
-	simulated        int // tokens in all
+	simulated        int // tokens in total
 	ttft, itl, e2e   workload.Histogram
 	tokens           float64
 	preemptions      float64
 	recomputed       float64 // tokens, after preemptions
 	running, waiting float64 // sums over time
-	early, late      float64 // the same of waiting, in the first and the last quarter
+	early, late      float64 // waiting in the first and the last quarter
 	ended            []sim.Record
-	came, refused    float64 // requests, and those of them that were turned away
+	came, refused    float64 // requests that arrived, and that were refused
 	left             float64 // clients that lost patience
-	peak             int64   // tokens in the KV cache in the fullest step
+	peak             int64   // tokens in the KV cache in its fullest step
 }
 
-// replay simulates a trial.
-func replay(s *trial) (*outcome, error) {
+// runTrial simulates a trial.
+func runTrial(s *trial) (*outcome, error) {
 	p := player{trial: s, rng: rand.New(rand.NewPCG(s.seed, 0x5eed))}
 	p.next = p.rng.IntN(len(s.pool))
-	p.hold()
+	p.addRunning()
 	held := len(p.requests)
-	p.queue()
-	p.come()
-	out := &outcome{seconds: s.length.Seconds(), ttft: s.shown.TTFT.Empty(), itl: s.shown.ITL.Empty(), e2e: s.shown.E2E.Empty()}
+	p.addWaiting()
+	p.addFuture()
+	out := &outcome{seconds: s.length.Seconds(), ttft: s.shown.TTFT.Empty(), itl: s.shown.ITL.Empty(),
+		e2e: s.shown.E2E.Empty()}
 	res, err := sim.Run(s.cfg, s.cost, p.requests, sim.Options{
 		Clients: int(s.clients), Held: held, From: s.warm, To: s.warm + s.length, Frontend: s.frontend,
 		Gap:         func(d time.Duration, n int64) { out.itl.Add(d.Seconds(), float64(n)) },
-		SampleEvery: max(s.length/gaugeSamples, time.Millisecond), Limits: sim.Limits{Tokens: int64(s.maxTokens)}, Brief: true,
+		SampleEvery: max(s.length/gaugeSamples, time.Millisecond), Limits: sim.Limits{Tokens: int64(s.maxTokens)},
+		Brief: true,
 	})
 	if err != nil {
 		return nil, err
@@ -88,16 +90,16 @@ func replay(s *trial) (*outcome, error) {
 	return out, nil
 }
 
-// gaugeSamples are how many moments of the measured time the gauges are averaged over.
+// gaugeSamples is how many samples the averages of gauges rest on.
 const gaugeSamples = 1000
 
-// addEngine adds what the engine's counters and gauges gained.
+// addEngine adds the growth of the engine's counters and gauges.
 func (o *outcome) addEngine(s *trial, r *sim.ReplicaResult) {
 	end, before := &r.Stats, &r.Before
 	o.simulated, o.peak = int(end.GenerationTokens), end.Peak.KVTokens
 	o.tokens = float64(end.GenerationTokens - before.GenerationTokens)
 	o.preemptions = float64(end.Preemptions - before.Preemptions)
-	o.recomputed = max(0, computed(end)-computed(before))
+	o.recomputed = max(0, recomputedTokens(end)-recomputedTokens(before))
 	n, quarter := 0.0, s.length/4
 	for _, x := range r.Samples {
 		if x.At < s.warm {
@@ -117,13 +119,13 @@ func (o *outcome) addEngine(s *trial, r *sim.ReplicaResult) {
 	}
 }
 
-// computed is what was computed beyond answers and what prompts need once.
-func computed(s *sim.Stats) float64 {
+// recomputedTokens returns the tokens computed beyond answers and the first computation of prompts.
+func recomputedTokens(s *sim.Stats) float64 {
 	return float64(s.Work.Tokens - s.GenerationTokens - s.PromptTokens + s.PrefixAdmittedHit)
 }
 
-// addRequest adds what is measured of a request that came so much earlier than its record says,
-// and was answered before the beginning or was not.
+// addRequest adds the measurements of a request that arrived earlier than its record says. answered means that its
+// first token came before the beginning.
 func (o *outcome) addRequest(s *trial, r *sim.Record, earlier time.Duration, answered bool) {
 	counts := func(at time.Duration) bool { return at >= s.warm && at < s.warm+s.length }
 	first, end := r.Arrival+r.TTFT(), r.Arrival+r.E2E()
@@ -145,13 +147,13 @@ func (o *outcome) addRequest(s *trial, r *sim.Record, earlier time.Duration, ans
 	}
 }
 
-// player makes the requests of one trial.
+// A player generates the requests of one trial.
 type player struct {
 	*trial
 	rng      *rand.Rand
-	next     int // of the pool
+	next     int // index in the pool
 	requests []sim.Request
-	earlier  []time.Duration // how long before the beginning the first of them came
+	earlier  []time.Duration // how long before the beginning the first requests arrived
 }
 
 // drawRequest takes a request from the pool.
@@ -161,15 +163,15 @@ func (p *player) drawRequest() sim.Request {
 	return r
 }
 
-// hold adds the requests that run at the beginning, the oldest first: they have had their
-// prefill and a part of their answer.
-func (p *player) hold() {
+// addRunning adds the requests that run at the beginning, the oldest first. Their prefill and a part of their answer
+// are done.
+func (p *player) addRunning() {
 	var flight []inFlight
 	for range p.running {
-		r := p.longer()
+		r := p.drawLonger()
 		flight = append(flight, inFlight{r, p.rng.IntN(r.OutputTokens)})
 	}
-	p.progress(flight)
+	p.adjustProgress(flight)
 	slices.SortStableFunc(flight, func(a, b inFlight) int { return b.done - a.done })
 	for _, f := range flight {
 		f.r.PromptTokens += f.done
@@ -185,17 +187,17 @@ func (p *player) hold() {
 	}
 }
 
-// queue adds the requests that wait at the beginning, which came one after the other.
-func (p *player) queue() {
+// addWaiting adds the requests that wait at the beginning. They arrived one after the other.
+func (p *player) addWaiting() {
 	for i := range p.waiting {
 		earlier := p.waited * time.Duration(p.waiting-i) / time.Duration(p.waiting)
-		p.add(0, 0, earlier)
+		p.addRequest(0, 0, earlier)
 		p.earlier = append(p.earlier, earlier)
 	}
 }
 
-// add adds a request that comes at a time, or after a client's pause, and has waited.
-func (p *player) add(at, pause, waited time.Duration) {
+// addRequest adds a request that arrives at a time, or after a client's pause, and has waited.
+func (p *player) addRequest(at, pause, waited time.Duration) {
 	r := p.drawRequest()
 	r.Arrival, r.Pause = at, pause
 	if p.patience.Duration > 0 {
@@ -204,8 +206,8 @@ func (p *player) add(at, pause, waited time.Duration) {
 	p.requests = append(p.requests, r)
 }
 
-// untilLeft is when the client of a request that has waited leaves: at its timeout, while it
-// has no token; or at any moment alike, while it gets its answer.
+// untilLeft returns when the client of a waiting request leaves: at its timeout while it has no token or, if clients
+// leave during answers, at a random time.
 func (p *player) untilLeft(waited time.Duration) time.Duration {
 	if p.patience.whole {
 		return max(time.Duration(float64(p.patience.Duration)*p.rng.ExpFloat64()), 1)
@@ -213,19 +215,18 @@ func (p *player) untilLeft(waited time.Duration) time.Duration {
 	return max(p.patience.Duration-waited, 1)
 }
 
-// come adds the requests to come. The API server's time has passed where arrivals and pauses
-// were measured.
-func (p *player) come() {
+// addFuture adds the future requests. Measured arrivals and pauses include the API server's time.
+func (p *player) addFuture() {
 	end, passed := p.warm+p.length, p.frontend.Delay(0)
 	if p.clients > 0 {
 		pause := max(p.pause-passed, 0)
 		missing := max(int(p.clients)-len(p.requests), 0)
 		for i := range missing {
-			p.add(max(p.pause*time.Duration(i)/time.Duration(missing)-passed, 0), pause, 0)
+			p.addRequest(max(p.pause*time.Duration(i)/time.Duration(missing)-passed, 0), pause, 0)
 		}
-		tokens, seconds := 0, 0.0 // that answers take at least, where no step has other work
-		for n := p.unanswered(end); tokens <= p.maxTokens && seconds <= p.clients*end.Seconds() || n > 0; n-- {
-			p.add(0, pause, 0)
+		tokens, seconds := 0, 0.0 // lower bounds of the answers, with steps to themselves
+		for n := p.mayStayUnanswered(end); tokens <= p.maxTokens && seconds <= p.clients*end.Seconds() || n > 0; n-- {
+			p.addRequest(0, pause, 0)
 			output := p.requests[len(p.requests)-1].OutputTokens
 			tokens, seconds = tokens+output, seconds+float64(output)*p.cost.Base+pause.Seconds()
 		}
@@ -236,31 +237,30 @@ func (p *player) come() {
 		if at >= end {
 			break
 		}
-		p.add(max(at-passed, 0), 0, 0)
+		p.addRequest(max(at-passed, 0), 0, 0)
 	}
 }
 
-// mostUnanswered bounds the requests that are drawn for clients without their answers.
+// mostUnanswered bounds the requests that are drawn for clients that may leave or be refused.
 const mostUnanswered = 100_000
 
-// unanswered is how many requests of clients may get no answer until a time: each is followed
-// by another.
-func (p *player) unanswered(end time.Duration) int {
+// mayStayUnanswered returns how many requests of clients may stay unanswered until a time. Each is followed by another
+// request.
+func (p *player) mayStayUnanswered(end time.Duration) int {
 	if p.patience.Duration == 0 && p.cfg.MaxQueuedRequests == 0 && p.cfg.MaxQueuedTokens == 0 {
 		return 0
 	}
 	return int(min(2*p.clients*end.Seconds(), mostUnanswered))
 }
 
-// inFlight is a request of which a part of the answer is done.
+// An inFlight is a request with a partial answer.
 type inFlight struct {
 	r    sim.Request
 	done int
 }
 
-// progress lets those that run have as much of their answers as the KV cache held, if that is
-// known, shared out as chance has it.
-func (p *player) progress(flight []inFlight) {
+// adjustProgress adjusts the partial answers of running requests to the measured use of the KV cache, if it is known.
+func (p *player) adjustProgress(flight []inFlight) {
 	prompts, all, most := 0.0, 0.0, 0.0
 	for _, f := range flight {
 		prompts, all, most = prompts+float64(f.r.PromptTokens), all+float64(f.done), most+float64(f.r.OutputTokens)
@@ -271,7 +271,7 @@ func (p *player) progress(flight []inFlight) {
 	}
 	want = min(max(want, 0), most)
 	for i := range flight {
-		// Towards nothing where less is held, towards the end where more is.
+		// Scale towards 0 if less is held, and towards the end if more is.
 		if f := &flight[i]; want <= all {
 			f.done = int(float64(f.done) * want / all)
 		} else {
@@ -280,9 +280,8 @@ func (p *player) progress(flight []inFlight) {
 	}
 }
 
-// longer draws a request as those in flight are: the longer an answer, the more
-// likely it is under way.
-func (p *player) longer() sim.Request {
+// drawLonger draws a request with a probability in proportion to its answer, as requests in flight are distributed.
+func (p *player) drawLonger() sim.Request {
 	a := p.drawRequest()
 	for range 8 {
 		b := p.pool[p.rng.IntN(len(p.pool))]

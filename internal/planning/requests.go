@@ -11,18 +11,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// MaxRequests bounds a simulated workload: a day at a hundred requests a second
-// would not fit in memory.
+// MaxRequests bounds a simulated workload: a day of a hundred requests per second would not fit in memory.
 const MaxRequests = 2_000_000
 
-// Draw takes a workload's sessions as requests for engines with a block size,
-// until they end, limit requests are drawn, or one would arrive at or after a
-// time (0 is none). Sessions arrive when the pacer says or, without one, when
-// they themselves say.
+// Draw draws requests from the sessions of a workload, for engines with a block size. It stops when the sessions end,
+// after limit requests, or before the first that would arrive at until or later (0 is no bound). The pacer sets the
+// arrivals of sessions; without one they have their own.
 //
-// Turns of a conversation come when their trace says, but none before the answer to
-// the one before it.
-func Draw(source workload.Source, pacer workload.Pacer, blockSize, limit int, until time.Duration) ([]sim.Request, error) {
+// Turns of a conversation arrive when their trace says, but not before the previous turn is answered.
+func Draw(source workload.Source, pacer workload.Pacer, blockSize, limit int,
+	until time.Duration) ([]sim.Request, error) {
 	if limit <= 0 || limit > MaxRequests {
 		limit = MaxRequests + 1
 	}
@@ -42,32 +40,32 @@ func Draw(source workload.Source, pacer workload.Pacer, blockSize, limit int, un
 			break
 		}
 		for i := range s.Turns {
-			d.add(s.Arrival+s.Turns[i].At, &s.Turns[i], len(s.Turns) > 1)
+			d.addTurn(s.Arrival+s.Turns[i].At, &s.Turns[i], len(s.Turns) > 1)
 			if i > 0 {
 				d.requests[len(d.requests)-1].After = len(d.requests) - 1
 			}
 		}
 		if len(d.requests) == sampledRequests && until > 0 {
-			// About as many as will come: a list that grows takes its memory twice.
+			// Allocate for about all requests: a growing list would take its memory twice.
 			all := 1.1 * sampledRequests * until.Seconds() / max(s.Arrival.Seconds(), 1e-9)
 			d.requests = slices.Grow(d.requests, int(min(all, float64(limit))))
 		}
 		if len(d.requests) > MaxRequests {
-			return nil, hint.With(fmt.Errorf("the workload has more than %d requests", MaxRequests), "give --requests or --duration")
+			return nil, hint.With(fmt.Errorf("the workload has more than %d requests", MaxRequests),
+				"give --requests or --duration")
 		}
 	}
 	if len(d.requests) > limit {
 		d.requests = d.requests[:limit]
 	}
-	d.content()
+	d.shareBlocks()
 	return inOrder(d.requests), nil
 }
 
-// sampledRequests tell how many will come.
+// sampledRequests is how many requests suffice to estimate their total number.
 const sampledRequests = 4096
 
-// inOrder sorts requests by arrival. A turn, which is not before the turn that it
-// comes after, stays behind it.
+// inOrder sorts requests by arrival. A turn never arrives before its predecessor, and stays behind it.
 func inOrder(requests []sim.Request) []sim.Request {
 	byArrival := func(a, b sim.Request) int { return cmp.Compare(a.Arrival, b.Arrival) }
 	if slices.IsSortedFunc(requests, byArrival) {
@@ -89,22 +87,22 @@ func inOrder(requests []sim.Request) []sim.Request {
 	return out
 }
 
-// DrawLoop takes n requests for clients in a closed loop (sim.Options.Clients), from
-// sessions whose turns follow each other as requests of their own. The clients begin
-// one after the other within a time, and make a pause after every answer.
+// DrawLoop draws n requests for clients in a closed loop (sim.Options.Clients). Each turn of a session becomes a
+// request of its own. The clients begin one after the other within a time, and pause after each answer.
 func DrawLoop(source workload.Source, blockSize, n, clients int, within, pause time.Duration) ([]sim.Request, error) {
 	if clients < 1 || n < 1 || n > MaxRequests || within < 0 || pause < 0 {
-		return nil, fmt.Errorf("a closed loop of %d clients that send %d requests, at most %d, with pauses of %v", clients, n, MaxRequests, pause)
+		return nil, fmt.Errorf("a closed loop of %d clients that send %d requests, at most %d, with pauses of %v",
+			clients, n, MaxRequests, pause)
 	}
 	d := drawing{blockSize: blockSize, uses: map[uint64]int32{}}
 	var s workload.Session
 	for len(d.requests) < n && source.Next(&s) {
 		for i := range s.Turns {
-			d.add(0, &s.Turns[i], len(s.Turns) > 1)
+			d.addTurn(0, &s.Turns[i], len(s.Turns) > 1)
 		}
 	}
 	d.requests = d.requests[:min(len(d.requests), n)]
-	d.content()
+	d.shareBlocks()
 	for i := range d.requests {
 		d.requests[i].Pause = pause
 		if i < clients {
@@ -114,21 +112,21 @@ func DrawLoop(source workload.Source, blockSize, n, clients int, within, pause t
 	return d.requests, nil
 }
 
-// drawing gathers requests and the prompts that another may begin like.
+// A drawing collects requests and the prompts that may share a prefix with others.
 type drawing struct {
 	blockSize int
 	requests  []sim.Request
 	prompts   []prompt
-	uses      map[uint64]int32 // of a part's text, by the prompts that have it
+	uses      map[uint64]int32 // number of prompts that contain a part, by its text
 }
 
 type prompt struct {
 	request int
 	parts   []workload.PromptPart
-	goesOn  bool // a turn of a conversation
+	goesOn  bool // turn of a conversation
 }
 
-func (d *drawing) add(at time.Duration, t *workload.Turn, goesOn bool) {
+func (d *drawing) addTurn(at time.Duration, t *workload.Turn, goesOn bool) {
 	if len(t.Parts) > 0 && !t.Parts[0].Own {
 		d.prompts = append(d.prompts, prompt{len(d.requests), slices.Clone(t.Parts), goesOn})
 		for _, p := range t.Parts {
@@ -137,13 +135,13 @@ func (d *drawing) add(at time.Duration, t *workload.Turn, goesOn bool) {
 			}
 		}
 	}
-	d.requests = append(d.requests, sim.Request{Arrival: at, PromptTokens: max(t.PromptTokens(), 1), OutputTokens: max(t.OutputTokens, 1)})
+	d.requests = append(d.requests,
+		sim.Request{Arrival: at, PromptTokens: max(t.PromptTokens(), 1), OutputTokens: max(t.OutputTokens, 1)})
 }
 
-// content gives the requests the identity of their leading blocks, as far as
-// another request has the same text.
-func (d *drawing) content() {
-	longest := map[uint64][]uint64{} // of the texts that begin alike, which share their blocks
+// shareBlocks gives each request the identity of its leading blocks, as far as another request has the same text.
+func (d *drawing) shareBlocks() {
+	longest := map[uint64][]uint64{} // texts with a common beginning share these blocks
 	for _, of := range d.prompts {
 		if of.request >= len(d.requests) {
 			break
@@ -161,29 +159,28 @@ func (d *drawing) content() {
 		r := &d.requests[of.request]
 		parts = parts[:shared]
 		if of.goesOn && len(of.parts) == 1 {
-			// Its prompts go on from each other: what is generated is part of the next.
+			// Each prompt continues the previous one and contains its answer.
 			parts = []workload.PromptPart{{Seed: parts[0].Seed, Tokens: r.PromptTokens + r.OutputTokens}}
 		}
 		tokens, text := 0, uint64(0)
 		for i, p := range parts {
 			tokens += p.Tokens
-			text = mix(text, p.Seed, 0)
+			text = mixWords(text, p.Seed, 0)
 			if i < len(parts)-1 {
-				text = mix(text, uint64(p.Tokens), 1)
+				text = mixWords(text, uint64(p.Tokens), 1)
 			}
 		}
 		n := tokens / d.blockSize
 		if n > len(longest[text]) {
-			longest[text] = blocks(parts, d.blockSize)
+			longest[text] = blockHashes(parts, d.blockSize)
 		}
 		r.Blocks = longest[text][:n:n]
 	}
 	d.prompts, d.uses = nil, nil
 }
 
-// blocks returns one hash of the whole prefix for every full block of the text that
-// the parts make: equal texts have equal hashes.
-func blocks(parts []workload.PromptPart, size int) []uint64 {
+// blockHashes returns a hash of the whole prefix for each full block of the parts' text. Equal texts have equal hashes.
+func blockHashes(parts []workload.PromptPart, size int) []uint64 {
 	total := 0
 	for _, p := range parts {
 		total += p.Tokens
@@ -197,7 +194,7 @@ func blocks(parts []workload.PromptPart, size int) []uint64 {
 				part, at = part+1, 0
 			}
 			n := min(need, parts[part].Tokens-at)
-			prefix = mix(prefix, parts[part].Seed, uint64(at)<<32|uint64(n))
+			prefix = mixWords(prefix, parts[part].Seed, uint64(at)<<32|uint64(n))
 			at, need = at+n, need-n
 		}
 		out = append(out, prefix)
@@ -205,8 +202,8 @@ func blocks(parts []workload.PromptPart, size int) []uint64 {
 	return out
 }
 
-// mix is the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) over three words.
-func mix(a, b, c uint64) uint64 {
+// mixWords applies the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) to three words.
+func mixWords(a, b, c uint64) uint64 {
 	z := a*0x9e3779b97f4a7c15 + b
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z += c * 0xd6e8feb86659fd93

@@ -15,118 +15,123 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// ErrNothingFits is the end of a search in which no arrangement of the GPUs has
-// room for the model and its longest request.
+// ErrNothingFits means that no arrangement of the GPUs holds the model and its longest request.
 var ErrNothingFits = errors.New("no arrangement of the GPUs holds the model and one request")
 
-// A level is how sure it must be that targets are met.
+// A level is the required confidence that targets are met.
 type level int
 
 const (
 	likely level = iota // at the likeliest step times
-	surely              // at the slow ends of the intervals too
+	surely              // also at the slow ends of the intervals
 )
 
-// search holds what Search works out on its way.
+// A search holds the state of Plan.Search.
 type search struct {
 	*Plan
 	res      Result
 	shapes   []*shape
-	requests map[int][]sim.Request // of one engine, by how many there are
+	requests map[int][]sim.Request // one engine's, by the number of engines
 	load     load
 	maxGPUs  int
 	priced   bool // every offer has a price
 }
 
-// A shape is what a replica is made of, whose number and limits are open: an offer and how
-// the model is divided.
+// A shape is an offer and a division of the model. The number of replicas and the scheduler's limits are open.
 type shape struct {
 	*search
 	offered     *Offered
 	tp, pp, dp  int
-	gpus        int     // of a replica
-	unit        float64 // what a replica costs, in money or GPUs
+	gpus        int     // per replica
+	unit        float64 // cost of a replica, in money or GPUs
 	seen        map[Knobs]*Point
 	fit         *perfmodel.Calibration
-	slower      map[string]*perfmodel.Calibration // with GPUs that are slower
-	slow        sim.StepCost                      // at the slow end of what is known
-	usualTokens int                               // max-num-batched-tokens where nobody sets it
-	roomy       float64                           // tokens that the KV cache of an engine holds with the lowest limits
+	slower      map[string]*perfmodel.Calibration // the same for slower GPUs
+	slow        sim.StepCost                      // at the slow end of the intervals
+	usualTokens int                               // default of max-num-batched-tokens
+	roomy       float64                           // tokens that an engine's KV cache holds with the lowest limits
 }
 
-// Search looks for the cheapest deployments that meet the targets surely and likely, over
-// all offers, divisions of the model, numbers of replicas and limits of the scheduler.
+// Search finds the cheapest deployments that meet the targets surely and likely, over all offers, divisions of the
+// model, numbers of replicas and limits of the scheduler.
 //
-// It is a branch and bound. A shape needs at least the replicas whose time suffices for the
-// work that arrives (Little's law, with the least time that work takes). Shapes are taken in
-// the order of what that costs, and a shape whose bound is dearer than what was found is
-// never simulated. Of the others, first the largest number of replicas that would be cheaper
-// than what was found is simulated, under every limit; where none meets the targets there,
-// fewer replicas do not either. All simulations get the same requests, and each ends
-// as soon as more than one in twenty has missed a target.
+// It is a branch and bound. A lower bound of a shape's replicas follows from Little's law, with the shortest time
+// that the arriving work can take. The search takes shapes in the order of the cost of their bound, and never
+// simulates a shape whose bound costs more than the best deployment so far. For each of the others it first simulates
+// the largest number of replicas that would be cheaper than the best, under every limit. If this misses the targets,
+// fewer replicas miss them too. All simulations get the same requests, and each ends as soon as more than one in
+// twenty requests missed a target.
 func (p *Plan) Search() (*Result, error) {
-	s, err := p.begin()
+	s, err := p.newSearch()
 	if err != nil {
 		return nil, err
 	}
-	s.res.Likely = s.cheapest(likely)
+	s.res.Likely = s.findCheapest(likely)
 	if s.res.Likely != nil {
-		if s.res.Surely = s.cheapest(surely); s.res.Surely != nil && s.res.Surely.price(s) <= s.res.Likely.price(s) {
-			s.res.Likely = s.res.Surely // which is likely too
+		if s.res.Surely = s.findCheapest(surely); s.res.Surely != nil &&
+			s.res.Surely.totalPrice(s) <= s.res.Likely.totalPrice(s) {
+			s.res.Likely = s.res.Surely // sure implies likely
 		}
-		if s.res.Smallest = s.smallest(); s.res.Smallest == nil || s.res.Smallest.price(s) >= s.res.Likely.price(s) {
-			s.res.Smallest = s.res.Likely // which is a single one
+		if s.res.Smallest = s.findSmallest(); s.res.Smallest == nil ||
+			s.res.Smallest.totalPrice(s) >= s.res.Likely.totalPrice(s) {
+			s.res.Smallest = s.res.Likely // Likely is a single replica
 		}
 		for _, q := range []*Point{s.res.Surely, s.res.Likely, s.res.Smallest} {
-			s.predict(q)
+			s.predictPoint(q)
 		}
 	} else {
-		s.res.Smallest = s.smallest()
-		s.predict(s.res.Smallest)
-		s.res.Nearest = s.nearest()
-		s.predict(s.res.Nearest)
-		s.explain()
+		s.res.Smallest = s.findSmallest()
+		s.predictPoint(s.res.Smallest)
+		s.res.Nearest = s.findNearest()
+		s.predictPoint(s.res.Nearest)
+		s.explainMisses()
 	}
-	if err := s.check(); err != nil {
+	if err := s.checkOn(); err != nil {
 		return nil, err
 	}
-	s.res.Evaluated = s.evaluated()
+	s.res.Evaluated = s.countEvaluated()
 	best := s.res.Point()
 	switch {
 	case best == nil:
-		return nil, hint.With(ErrNothingFits, "see the ledger (without targets): more GPUs for each replica (--max-gpus), smaller weights, or a shorter --max-model-len")
+		return nil, hint.With(ErrNothingFits, "see the ledger (without targets): more GPUs for each replica "+
+			"(--max-gpus), smaller weights, or a shorter --max-model-len")
 	case best.Refused == best.Sample:
-		return nil, hint.With(fmt.Errorf("all prompts are longer than --max-model-len %d leaves room for", best.Ledger.Settings.MaxModelLen),
+		return nil, hint.With(fmt.Errorf("all prompts are longer than --max-model-len %d leaves room for",
+			best.Ledger.Settings.MaxModelLen),
 			"raise --max-model-len, or ask for shorter prompts")
-	case best.Refused > 0: // by any deployment
-		s.addNote(fmt.Sprintf("%d of %d requests are rejected: their prompts leave no room below --max-model-len %d; the targets apply to the others",
+	case best.Refused > 0: // every deployment refuses these
+		s.addNote(fmt.Sprintf("%d of %d requests are rejected: their prompts leave no room below --max-model-len "+
+			"%d; the targets apply to the others",
 			best.Refused, best.Sample, best.Ledger.Settings.MaxModelLen))
 	}
-	s.describe(best)
+	s.describeBasis(best)
 	return &s.res, nil
 }
 
-// begin checks the question and works out what all simulations share.
-func (p *Plan) begin() (*search, error) {
+// newSearch validates the plan and computes the state that all simulations share.
+func (p *Plan) newSearch() (*search, error) {
 	if p.Targets.Empty() {
-		return nil, hint.With(errors.New("no target is given"), "pass --use-case chat, or --ttft-p95, --itl-p95, --e2e-p95, --throughput")
+		return nil, hint.With(errors.New("no target is given"),
+			"pass --use-case chat, or --ttft-p95, --itl-p95, --e2e-p95, --throughput")
 	}
 	if !(p.Demand.Rate > 0) || p.Demand.Draw == nil {
-		return nil, hint.With(errors.New("no workload is given"), "pass --rate with --prompt-tokens and --output-tokens, or the address or recording of a server under load")
+		return nil, hint.With(errors.New("no workload is given"), "pass --rate with --prompt-tokens and "+
+			"--output-tokens, or the address or recording of a server under load")
 	}
 	s := &search{Plan: p, requests: map[int][]sim.Request{}, maxGPUs: cmp.Or(p.MaxGPUs, 64), priced: true}
 	sample, err := s.drawRequests(1)
 	if err != nil {
 		return nil, err
 	}
-	s.load = loadOf(sample)
+	s.load = sumLoad(sample)
 	for _, o := range p.Offers {
 		s.priced = s.priced && o.Price.PerHour > 0
 	}
 	var last error
 	for _, o := range p.Offers {
 		if o.Fit == nil && o.Base.Device.Bandwidth == 0 {
-			return nil, hint.With(errors.New("step times are unknown"), "name the GPU (--gpu H100), or give the address or recording of a server under load")
+			return nil, hint.With(errors.New("step times are unknown"),
+				"name the GPU (--gpu H100), or give the address or recording of a server under load")
 		}
 		s.res.Offers = append(s.res.Offers, Offered{Offer: o})
 	}
@@ -140,25 +145,25 @@ func (p *Plan) begin() (*search, error) {
 		return nil, last
 	}
 	slices.SortStableFunc(s.shapes, func(a, b *shape) int {
-		return cmp.Or(cmp.Compare(a.bound(likely), b.bound(likely)), cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.pp*a.dp, b.pp*b.dp))
+		return cmp.Or(cmp.Compare(a.boundCost(likely), b.boundCost(likely)), cmp.Compare(a.gpus, b.gpus),
+			cmp.Compare(a.pp*a.dp, b.pp*b.dp))
 	})
 	return s, nil
 }
 
-// check asks whether to go on. Without leave no point is evaluated, so that every
-// part of the search soon comes to its end.
-func (s *search) check() error {
+// checkOn reports whether to go on. After an error no point is evaluated, so that every part of the search soon ends.
+func (s *search) checkOn() error {
 	if s.Check == nil {
 		return nil
 	}
 	return s.Check()
 }
 
-// divisions are how a model may be divided, as far as nobody has fixed it: tensor parallelism
-// and data-parallel ranks within a machine, a pipeline over two at most. Ranks have experts
-// to share, else they are replicas; of measured servers nothing tells what another division
-// than another tensor parallelism takes.
-func (o *Offer) divisions() (out [][3]int) {
+// possibleDivisions returns the possible divisions of a model into tensor parallelism, pipeline stages and
+// data-parallel ranks, with the user's settings fixed. Tensor parallelism and ranks stay within a machine, a pipeline
+// spans at most two. Ranks need experts to share; otherwise they are replicas. Measurements of a server cannot be
+// transferred to another pipeline or other ranks, only to another tensor parallelism.
+func (o *Offer) possibleDivisions() (out [][3]int) {
 	upTo := func(given, most int) (list []int) {
 		if given > 0 {
 			return []int{given}
@@ -180,7 +185,8 @@ func (o *Offer) divisions() (out [][3]int) {
 		for _, pp := range upTo(o.Base.PP, stages) {
 			for _, dp := range upTo(o.Base.DP, ranks) {
 				given := o.Base.TP > 0 && o.Base.PP > 0 && o.Base.DP > 0
-				if given || tp*dp <= max(node, o.Base.TP, o.Base.DP) && tp*pp*dp <= max(2*node, o.Base.TP, o.Base.PP, o.Base.DP) {
+				if given || tp*dp <= max(node, o.Base.TP, o.Base.DP) &&
+					tp*pp*dp <= max(2*node, o.Base.TP, o.Base.PP, o.Base.DP) {
 					out = append(out, [3]int{tp, pp, dp})
 				}
 			}
@@ -189,21 +195,23 @@ func (o *Offer) divisions() (out [][3]int) {
 	return out
 }
 
-// addShapes adds an offer's, and says why there are none.
+// addShapes adds the shapes of an offer. Without shapes it returns the reason.
 func (s *search) addShapes(o *Offered) error {
 	var refused error
 	unit, n := 1.0, len(s.shapes)
 	if s.priced {
 		unit = o.Price.PerHour
 	}
-	for _, d := range o.divisions() {
-		x := &shape{search: s, offered: o, tp: d[0], pp: d[1], dp: d[2], gpus: d[0] * d[1] * d[2], seen: map[Knobs]*Point{}}
+	for _, d := range o.possibleDivisions() {
+		x := &shape{search: s, offered: o, tp: d[0], pp: d[1], dp: d[2], gpus: d[0] * d[1] * d[2],
+			seen: map[Knobs]*Point{}}
 		x.unit = unit * float64(x.gpus)
 		if x.gpus > s.maxGPUs {
-			refused = cmp.Or(refused, hint.With(fmt.Errorf("one replica takes %d GPUs, and there are %d", x.gpus, s.maxGPUs), "raise --max-gpus, or lower --tensor-parallel-size or --pipeline-parallel-size"))
+			refused = cmp.Or(refused, hint.With(fmt.Errorf("one replica takes %d GPUs, and there are %d", x.gpus,
+				s.maxGPUs), "raise --max-gpus, or lower --tensor-parallel-size or --pipeline-parallel-size"))
 			continue
 		}
-		if err := x.prepare(); err != nil {
+		if err := x.prepareShape(); err != nil {
 			refused = cmp.Or(refused, err)
 			continue
 		}
@@ -215,46 +223,48 @@ func (s *search) addShapes(o *Offered) error {
 	return refused
 }
 
-// engines are the batches of a replica: its data-parallel ranks and, of each of them, one for
-// every stage of a pipeline, which follow each other through the stages (v1/engine/core.py,
-// step_with_batch_queue). Such a batch takes all stages' time for a step, has its share of
-// the requests and of the cache, and waits for none of the others.
-func (x *shape) engines() int { return x.pp * x.dp }
+// countEngines returns the number of concurrent batches of a replica: one for each pipeline stage of each data-parallel
+// rank. The batches of a rank follow each other through the stages (v1/engine/core.py, step_with_batch_queue). A
+// batch takes the time of all stages for a step, has its share of the requests and of the cache, and waits for no
+// other.
+func (x *shape) countEngines() int { return x.pp * x.dp }
 
-// least is the least number of replicas that keep up with the load.
-func (x *shape) least(l level) int {
+// leastReplicas returns a lower bound of the replicas that keep up with the load.
+func (x *shape) leastReplicas(l level) int {
 	cost := x.fit.Fit.Cost
 	if l == surely {
 		cost = x.slow
 	}
 	seqs := cmp.Or(x.offered.Base.MaxNumSeqs, mostSeqs)
-	work := x.load.seconds(cost, float64(seqs)/float64(x.pp), x.roomy, cmp.Or(x.offered.Base.MaxNumBatchedTokens, mostTokens))
-	return max(int(math.Ceil(x.Demand.Rate*work/float64(x.engines())-1e-9)), 1)
+	work := x.load.leastSeconds(cost, float64(seqs)/float64(x.pp), x.roomy,
+		cmp.Or(x.offered.Base.MaxNumBatchedTokens, mostTokens))
+	return max(int(math.Ceil(x.Demand.Rate*work/float64(x.countEngines())-1e-9)), 1)
 }
 
-// bound is what a shape costs at least.
-func (x *shape) bound(l level) float64 { return float64(x.least(l)) * x.unit }
+// boundCost returns a lower bound of a shape's cost.
+func (x *shape) boundCost(l level) float64 { return float64(x.leastReplicas(l)) * x.unit }
 
-// price is what a point costs, in the unit of shapes.
-func (p *Point) price(s *search) float64 {
+// totalPrice returns the cost of a point in the unit of shapes.
+func (p *Point) totalPrice(s *search) float64 {
 	if s.priced {
 		return float64(p.GPUs) * p.Offer.Price.PerHour
 	}
 	return float64(p.GPUs)
 }
 
-// cheapest is the cheapest point of all shapes, nil where none meets the targets.
-func (s *search) cheapest(l level) (best *Point) {
+// findCheapest returns the cheapest point of all shapes that meets the targets, or nil.
+func (s *search) findCheapest(l level) (best *Point) {
 	for _, x := range s.shapes {
-		low, high := x.least(l), s.maxGPUs/x.gpus
+		low, high := x.leastReplicas(l), s.maxGPUs/x.gpus
 		if best != nil {
-			high = min(high, int(best.price(s)/x.unit+1e-9))
+			high = min(high, int(best.totalPrice(s)/x.unit+1e-9))
 		}
-		p := x.fewest(l, low, high)
+		p := x.findFewest(l, low, high)
 		switch {
 		case p != nil:
-			if best == nil || p.price(s) < best.price(s)*(1-1e-9) || cmp.Or(cmp.Compare(p.PP*p.DP, best.PP*best.DP), cmp.Compare(p.score, best.score)) < 0 {
-				best = p // of those that cost as much, the plainest, and then the farthest from its targets
+			if best == nil || p.totalPrice(s) < best.totalPrice(s)*(1-1e-9) ||
+				cmp.Or(cmp.Compare(p.PP*p.DP, best.PP*best.DP), cmp.Compare(p.score, best.score)) < 0 {
+				best = p // at equal cost the simplest, then the farthest from its targets
 			}
 			of := &x.offered.Likely
 			if l == surely {
@@ -269,33 +279,34 @@ func (s *search) cheapest(l level) (best *Point) {
 			}
 		}
 		if s.Show != nil && best != nil {
-			s.Show("%s so far, %d × %s", render.Plural(s.evaluated(), "configuration"), best.GPUs, best.Offer.Device.Name)
+			s.Show("%s so far, %d × %s", render.Plural(s.countEvaluated(), "configuration"), best.GPUs,
+				best.Offer.Device.Name)
 		}
 	}
 	return best
 }
 
-func (s *search) evaluated() (n int) {
+func (s *search) countEvaluated() (n int) {
 	for _, x := range s.shapes {
 		n += len(x.seen)
 	}
 	return n
 }
 
-// fewest is a shape's smallest number of replicas in a range that meets the targets: the
-// largest is tried first.
-func (x *shape) fewest(l level, low, high int) *Point {
+// findFewest returns the point with the fewest replicas in a range that meets the targets, or nil. It tries the largest
+// number first.
+func (x *shape) findFewest(l level, low, high int) *Point {
 	if low > high {
 		return nil
 	}
-	best := x.under(high, l)
+	best := x.firstMeeting(high, l)
 	if best == nil {
 		return nil
 	}
-	// From the bound up, in steps that double: it is seldom far off.
+	// The answer is seldom far above the bound: go up in doubling steps.
 	for step := 1; low < high; {
 		n := min(low+step-1, (low+high)/2)
-		if p := x.under(n, l); p != nil {
+		if p := x.firstMeeting(n, l); p != nil {
 			best, high, step = p, n, 1
 		} else {
 			low, step = n+1, 2*step
@@ -304,22 +315,22 @@ func (x *shape) fewest(l level, low, high int) *Point {
 	return best
 }
 
-// knobs are so many replicas of a shape with a max-num-batched-tokens, 0 for vLLM's default.
-func (x *shape) knobs(replicas, tokens int) Knobs {
+// knobsFor returns the settings of a number of replicas with a max-num-batched-tokens, 0 for vLLM's default.
+func (x *shape) knobsFor(replicas, tokens int) Knobs {
 	b := &x.offered.Base
-	return Knobs{TP: x.tp, PP: x.pp, DP: x.dp, Replicas: replicas, MaxNumSeqs: b.MaxNumSeqs, MaxNumBatchedTokens: tokens, ChunkedPrefill: !b.WholePrefills}
+	return Knobs{TP: x.tp, PP: x.pp, DP: x.dp, Replicas: replicas, MaxNumSeqs: b.MaxNumSeqs,
+		MaxNumBatchedTokens: tokens, ChunkedPrefill: !b.WholePrefills}
 }
 
-// The limits that are tried lie between these, by factors of two.
+// The range of limits that are tried, in factors of two.
 const (
 	mostSeqs   = 1024
 	mostTokens = 16384
 	fewTokens  = 512
 )
 
-// limits are the values of max-num-batched-tokens in the order in which they are tried: vLLM's
-// default, then fewer, then more.
-func (x *shape) limits() (out []int) {
+// tokenLimits returns the values of max-num-batched-tokens to try: vLLM's default, then smaller ones, then larger ones.
+func (x *shape) tokenLimits() (out []int) {
 	b := &x.offered.Base
 	if b.MaxNumBatchedTokens > 0 || b.WholePrefills {
 		return []int{b.MaxNumBatchedTokens}
@@ -338,15 +349,16 @@ func (x *shape) limits() (out []int) {
 	return out
 }
 
-// under is the first point of so many replicas, over the scheduler's limits, that meets the
-// targets; nil where none does.
-func (x *shape) under(replicas int, l level) *Point {
+// firstMeeting returns the first point with a number of replicas, over the scheduler's limits, that meets the
+// targets, or nil.
+func (x *shape) firstMeeting(replicas int, l level) *Point {
 	b := &x.offered.Base
-	unlimited := math.MaxInt // tokens of a step that are so many that none of its kind has more
-	for i, tokens := range append(x.limits(), -1) {
-		k := x.knobs(replicas, tokens)
-		if tokens < 0 { // last, whole prompts
-			if _, given := x.offered.Args.Bool(engine.ChunkedPrefill); given || b.WholePrefills || b.MaxNumBatchedTokens > 0 {
+	unlimited := math.MaxInt // a token limit that no step reaches
+	for i, tokens := range append(x.tokenLimits(), -1) {
+		k := x.knobsFor(replicas, tokens)
+		if tokens < 0 { // finally, without chunked prefill
+			if _, given := x.offered.Args.Bool(engine.ChunkedPrefill); given || b.WholePrefills ||
+				b.MaxNumBatchedTokens > 0 {
 				break
 			}
 			k.MaxNumBatchedTokens, k.ChunkedPrefill = 0, false
@@ -354,11 +366,12 @@ func (x *shape) under(replicas int, l level) *Point {
 			continue
 		}
 		for {
-			p := x.eval(k, l)
+			p := x.evaluatePoint(k, l)
 			switch {
-			case p != nil && p.holds(l):
+			case p != nil && p.meetsAt(l):
 				return p
-			case p != nil && k.MaxNumSeqs == b.MaxNumSeqs && p.Preemptions == 0 && p.KVPeak < fullCache && p.peak.Tokens < int64(p.MaxNumBatchedTokens) && k.ChunkedPrefill:
+			case p != nil && k.MaxNumSeqs == b.MaxNumSeqs && p.Preemptions == 0 && p.KVPeak < fullCache &&
+				p.peak.Tokens < int64(p.MaxNumBatchedTokens) && k.ChunkedPrefill:
 				unlimited = min(unlimited, int(p.peak.Tokens))
 			}
 			if b.MaxNumSeqs > 0 {
@@ -372,15 +385,14 @@ func (x *shape) under(replicas int, l level) *Point {
 	return nil
 }
 
-// holds reports whether a point meets the targets so surely.
-func (p *Point) holds(l level) bool { return p.Met() && (l == likely || p.surely) }
+// meetsAt reports whether a point meets the targets at a level of confidence.
+func (p *Point) meetsAt(l level) bool { return p.Met() && (l == likely || p.surely) }
 
-// fullCache is the share of the blocks above which their number may matter.
+// fullCache is the share of used blocks above which their number may matter.
 const fullCache = 0.9
 
-// fewerSeqs is the next lower max-num-seqs that may help where a point misses, 0 for none: a
-// smaller batch shortens its steps, and holds less of the cache. That first tokens come too
-// late it does not mend.
+// fewerSeqs returns the next lower max-num-seqs that may help a point that misses, or 0. A smaller batch has shorter
+// steps and holds less of the cache. It does not help first tokens that come too late.
 func (x *shape) fewerSeqs(k Knobs, p *Point) int {
 	most := cmp.Or(k.MaxNumSeqs, mostSeqs)
 	if p != nil {
@@ -396,24 +408,25 @@ func (x *shape) fewerSeqs(k Knobs, p *Point) int {
 	if n >= most {
 		return 0
 	}
-	rate := x.Demand.Rate / float64(k.Replicas*x.engines())
-	if rate*x.load.seconds(x.fit.Fit.Cost, float64(n)/float64(x.pp), x.roomy, mostTokens) > 1 {
+	rate := x.Demand.Rate / float64(k.Replicas*x.countEngines())
+	if rate*x.load.leastSeconds(x.fit.Fit.Cost, float64(n)/float64(x.pp), x.roomy, mostTokens) > 1 {
 		return 0
 	}
 	return n
 }
 
-// smallest is the cheapest replica that meets the targets, at the largest load with which it
-// does; nil where none does for a request alone.
-func (s *search) smallest() *Point {
-	byUnit := slices.SortedStableFunc(slices.Values(s.shapes), func(a, b *shape) int { return cmp.Compare(a.unit, b.unit) })
+// findSmallest returns the cheapest single replica that meets the targets, at its largest load, or nil if it cannot
+// even serve single requests in time.
+func (s *search) findSmallest() *Point {
+	byUnit := slices.SortedStableFunc(slices.Values(s.shapes),
+		func(a, b *shape) int { return cmp.Compare(a.unit, b.unit) })
 	var best *Point
 	for _, x := range byUnit {
-		if best != nil && x.unit > best.price(s)*(1+1e-9) {
+		if best != nil && x.unit > best.totalPrice(s)*(1+1e-9) {
 			break
 		}
-		for _, tokens := range x.limits() {
-			if p := x.carries(x.knobs(1, tokens), best); p != nil {
+		for _, tokens := range x.tokenLimits() {
+			if p := x.carries(x.knobsFor(1, tokens), best); p != nil {
 				best = p
 			}
 		}
@@ -425,19 +438,20 @@ func (s *search) smallest() *Point {
 // no more than another one's.
 func (x *shape) carries(k Knobs, than *Point) (best *Point) {
 	at := func(rate float64) *Point {
-		requests, err := x.Demand.Draw(rate, x.engines(), simBlock)
+		requests, err := x.Demand.Draw(rate, x.countEngines(), simBlock)
 		if err != nil {
 			return nil
 		}
-		p := x.point(k, requests, x.Targets.limits())
+		p := x.simulatePoint(k, requests, x.Targets.simLimits())
 		if p == nil || !p.Met() {
 			return nil
 		}
 		p.Rate = rate
 		return p
 	}
-	high := min(x.Demand.Rate, float64(x.engines())/x.load.seconds(x.fit.Fit.Cost, mostSeqs, x.roomy, mostTokens))
-	low := high / 16 // what meets the targets with even less is of no use
+	high := min(x.Demand.Rate,
+		float64(x.countEngines())/x.load.leastSeconds(x.fit.Fit.Cost, mostSeqs, x.roomy, mostTokens))
+	low := high / 16 // a lower load is of no use
 	if than != nil {
 		low = than.Rate * 1.03
 	}
@@ -458,43 +472,46 @@ func (x *shape) carries(k Knobs, than *Point) (best *Point) {
 	return best
 }
 
-// nearest is what comes closest to the targets, with as many GPUs as there may be.
-func (s *search) nearest() (best *Point) {
+// findNearest returns the point that comes closest to the targets with all GPUs.
+func (s *search) findNearest() (best *Point) {
 	for _, x := range s.shapes {
-		k := x.knobs(s.maxGPUs/x.gpus, x.offered.Base.MaxNumBatchedTokens)
-		requests, err := s.drawRequests(k.Replicas * x.engines())
+		k := x.knobsFor(s.maxGPUs/x.gpus, x.offered.Base.MaxNumBatchedTokens)
+		requests, err := s.drawRequests(k.Replicas * x.countEngines())
 		if err != nil {
 			continue
 		}
-		if p := x.point(k, requests, sim.Limits{}); p != nil && (best == nil || p.score < best.score) {
+		if p := x.simulatePoint(k, requests, sim.Limits{}); p != nil && (best == nil || p.score < best.score) {
 			best = p
 		}
 	}
 	return best
 }
 
-// explain says which targets cannot be met, and what could be.
-func (s *search) explain() {
+// explainMisses describes which targets cannot be met, and which could be.
+func (s *search) explainMisses() {
 	add := func(format string, args ...any) { s.res.Explain = append(s.res.Explain, fmt.Sprintf(format, args...)) }
 	t := s.Targets
 	offered := s.Demand.Rate * s.Demand.MeanOutput
 	if t.TokensPerSecond > offered*1.001 {
-		add("the workload is %.0f output tokens/s (%.4g requests/s × %.0f tokens), below the target of %.0f. With that workload the target can be at most %.0f",
+		add("the workload is %.0f output tokens/s (%.4g requests/s × %.0f tokens), below the target of %.0f. With "+
+			"that workload the target can be at most %.0f",
 			offered, s.Demand.Rate, s.Demand.MeanOutput, t.TokensPerSecond, offered)
 	}
 	if r := s.res.Smallest; r != nil && len(s.res.Explain) == 0 {
-		add("%s are too few for %.4g requests/s within the targets: %s handles %.3g requests/s", render.Plural(s.maxGPUs, "GPU"), s.Demand.Rate, r.short(), r.Rate)
+		add("%s are too few for %.4g requests/s within the targets: %s handles %.3g requests/s",
+			render.Plural(s.maxGPUs, "GPU"), s.Demand.Rate, r.shortName(), r.Rate)
 		return
 	}
-	alone := s.alone()
-	for _, l := range t.latencies() {
+	alone := s.singleRequests()
+	for _, l := range t.latencyTargets() {
 		if len(alone) == 0 {
 			break
 		}
 		fastest := slices.MinFunc(alone, func(a, b *Point) int { return cmp.Compare(l.point(a), l.point(b)) })
 		if v := float64(l.point(fastest)); v > l.want.Seconds() {
-			add("%s P95 ≤ %s is not attainable: a single request on %s has %s. Attainable with this model: %s or more, or shorter requests, or a faster GPU",
-				l.name, l.want, fastest.short(), render.Seconds(v), render.Seconds(v))
+			add("%s P95 ≤ %s is not attainable: a single request on %s has %s. Attainable with this model: %s or "+
+				"more, or shorter requests, or a faster GPU",
+				l.name, l.want, fastest.shortName(), render.Seconds(v), render.Seconds(v))
 		}
 	}
 	if len(s.res.Explain) == 0 {
@@ -502,8 +519,8 @@ func (s *search) explain() {
 	}
 }
 
-// short names what a point runs on.
-func (p *Point) short() string {
+// shortName names what a point runs on.
+func (p *Point) shortName() string {
 	text := fmt.Sprintf("%d × %s", p.GPUs, cmp.Or(p.Offer.Device.Name, "GPU"))
 	if p.Offer.Quantization != "" {
 		text += " with " + p.Offer.Quantization
@@ -511,10 +528,10 @@ func (p *Point) short() string {
 	return text
 }
 
-// alone is a request by itself on every shape.
-func (s *search) alone() (out []*Point) {
+// singleRequests is a request by itself on every shape.
+func (s *search) singleRequests() (out []*Point) {
 	for _, x := range s.shapes {
-		requests, err := s.drawRequests(x.engines())
+		requests, err := s.drawRequests(x.countEngines())
 		if err != nil {
 			return nil
 		}
@@ -522,7 +539,7 @@ func (s *search) alone() (out []*Point) {
 		for i := range alone {
 			alone[i].Arrival, alone[i].CancelAfter = time.Duration(i)*10*time.Minute, 0
 		}
-		if p := x.point(x.knobs(1, x.offered.Base.MaxNumBatchedTokens), alone, sim.Limits{}); p != nil {
+		if p := x.simulatePoint(x.knobsFor(1, x.offered.Base.MaxNumBatchedTokens), alone, sim.Limits{}); p != nil {
 			out = append(out, p)
 		}
 	}

@@ -90,13 +90,13 @@ func (q *question) plan(t *testing.T, change func(*perfmodel.Settings), devices 
 // where nothing is.
 func costs(p *Plan) (both [2]float64) {
 	both = [2]float64{math.Inf(1), math.Inf(1)}
-	s, err := p.begin()
+	s, err := p.newSearch()
 	if err != nil {
 		return both // nothing fits
 	}
 	for i, l := range []level{surely, likely} {
-		if x := s.cheapest(l); x != nil {
-			both[i] = x.price(s)
+		if x := s.findCheapest(l); x != nil {
+			both[i] = x.totalPrice(s)
 		}
 	}
 	return both
@@ -171,26 +171,26 @@ func TestSearchFindsWhatTryingEverythingDoes(t *testing.T) {
 		q.gpus = 4
 		p := q.plan(t, nil, device(t, q.gpu))
 		got := costs(p)
-		s, err := p.begin()
+		s, err := p.newSearch()
 		if err != nil {
 			continue
 		}
 		want := [2]float64{math.Inf(1), math.Inf(1)}
 		for _, x := range s.shapes {
-			for n := x.least(likely); n*x.gpus <= q.gpus; n++ { // fewer do not keep up, for longer than the sample lasts
-				requests, err := s.drawRequests(n * x.engines())
+			for n := x.leastReplicas(likely); n*x.gpus <= q.gpus; n++ { // fewer do not keep up, for longer than the sample lasts
+				requests, err := s.drawRequests(n * x.countEngines())
 				must.Succeed(t, err)
-				for _, tokens := range x.limits() {
+				for _, tokens := range x.tokenLimits() {
 					for _, seqs := range []int{0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512} {
-						k := x.knobs(n, tokens)
+						k := x.knobsFor(n, tokens)
 						k.MaxNumSeqs = seqs
-						at := x.point(k, requests, sim.Limits{})
+						at := x.simulatePoint(k, requests, sim.Limits{})
 						if at == nil || !at.Met() {
 							continue
 						}
-						price := at.price(s)
+						price := at.totalPrice(s)
 						want[1] = min(want[1], price)
-						if price < want[0] && n >= x.least(surely) {
+						if price < want[0] && n >= x.leastReplicas(surely) {
 							if x.makeSure(at, requests); at.surely {
 								want[0] = price
 							}

@@ -11,19 +11,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// A short window has one load, more or less, which tells how long a step takes now
-// and not how that changes with the batch. What it leaves open is spanned: fits
-// that take so large a share of a step for the weights' reading and the launch,
-// which no batch makes shorter.
+// fixedShares are guesses of the share of a step that does not grow with its batch: the reading of the weights and
+// the launch. A short window has one load, more or less. It shows how long a step takes, but not how that grows with
+// the batch, so fits with all these shares span the possibilities.
 var fixedShares = []float64{0.5, 0.3, 0.7}
 
-// knees are tokens that a step takes for nothing: accelerators have hundreds,
-// processors tens.
+// priorKnees are guesses of how many tokens a step takes at no extra cost: hundreds on accelerators, tens on CPUs.
 var priorKnees = []int{256, 64}
 
-// fitted calibrates on the evidence, and where scrapes are all of it and tell too little for
-// that, on what a short window tells. The error says how many are too few even for this.
-func fitted(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
+// calibrateOn calibrates on the evidence. If scrapes are the only evidence and too few, it uses the assumptions for
+// short windows. The error says how many are too few even for these.
+func calibrateOn(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
 	c, err := perfmodel.Calibrate(e)
 	if err == nil || len(e.Scrapes) == 0 || len(e.Requests) > 0 {
 		return c, err
@@ -38,8 +36,8 @@ func fitted(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
 	return nil, err
 }
 
-// shortWindow calibrates on few scrapes of a steady load. Its samples are those of all
-// fits, so that the intervals of a prediction show what is not known.
+// shortWindow calibrates on few scrapes of a steady load. It merges the samples of all fits, so that the intervals of
+// a prediction show the uncertainty.
 func shortWindow(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
 	typical := usualStep(e.Scrapes)
 	if !(typical > 0) {
@@ -68,14 +66,16 @@ func shortWindow(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
 		}
 	}
 	return &perfmodel.Calibration{Fit: merged, Basis: perfmodel.Metrics, Source: e.ScrapesFrom, Notes: []string{
-		fmt.Sprintf("%s: too short, or its load too even, to show how a step grows with its batch; the intervals assume that %.0f to %.0f %% of a step does not grow", e.ScrapesFrom, 100*slices.Min(fixedShares), 100*slices.Max(fixedShares)),
+		fmt.Sprintf("%s: too short, or its load too even, to show how a step grows with its batch; the intervals "+
+			"assume that %.0f to %.0f %% of a step does not grow", e.ScrapesFrom, 100*slices.Min(fixedShares),
+			100*slices.Max(fixedShares)),
 	}}, nil
 }
 
-// perShare is how many samples each fit contributes beside itself.
+// perShare is how many samples each fit contributes besides itself.
 const perShare = 2
 
-// usualStep is the median time of a step while the server was busy.
+// usualStep returns the median time of a step while the server was busy.
 func usualStep(scrapes []workload.Interval) float64 {
 	var v []float64
 	for _, s := range scrapes {

@@ -21,58 +21,56 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// Simulation asks what users of a deployment would see under a workload, or at every
-// point of a sweep over one parameter of either.
+// A Simulation predicts what the users of a deployment would see under a workload, at one point or at each point of a
+// sweep over one parameter.
 type Simulation struct {
 	Known
 	Load     workload.Asked
-	Trace    *workload.Trace // that of Load.Trace
-	Replicas int             // 0: as many as were seen
-	Route    perfmodel.Route // "": as was seen, else in turn
+	Trace    *workload.Trace // the parsed Load.Trace
+	Replicas int             // 0: the observed number
+	Route    perfmodel.Route // "": the observed one, else round robin
 
-	Sweep Axis // that varies one parameter; its zero value varies none
+	Sweep Axis // the zero value sweeps nothing
 
-	Cost     *sim.StepCost // of each step, where the user says it
+	Cost     *sim.StepCost // time of a step, if the user sets it
 	CostFrom string        // for people
 
-	Samples int // of the calibration that intervals rest on; negative: as many as take little time
+	Samples int // samples of the calibration, for intervals; negative: as many as take little time
 
-	// Missed, of Calibrate, is what the simulation of the servers as they are does not
-	// give: with it, no number that rests on their metrics is worth anything.
+	// Calibrate sets Missed to the quantities of the present that the simulation does not reproduce. No prediction
+	// that rests on the servers' metrics can be trusted then.
 	Missed []Miss
 
 	swept       engine.Config // the settings at a point of the sweep
-	ledger      engine.Config // what the memory ledger says, where there is one
+	ledger      engine.Config // settings from the memory ledger, if there is one
 	ledgerSays  string
-	sheet       *perfmodel.Ledger      // of what was seen or asked for, without a sweep's settings
-	calibration *perfmodel.Calibration // of the configuration that was seen, for all points
+	sheet       *perfmodel.Ledger      // for the observed or requested settings, without the sweep's
+	calibration *perfmodel.Calibration // for the observed configuration; all points share it
 	drawn       map[string][]sim.Request
 }
 
-// A Variant is a simulation at one point: what is simulated and, once it was, what came
-// of it.
+// A Variant is one point of a simulation, with its prediction after Run.
 type Variant struct {
-	Value      string // of the sweep's parameter
+	Value      string // the sweep parameter's
 	Known      engine.Config
 	Engine     *perfmodel.Engine
 	Deployment perfmodel.Deployment
 	Workload   workload.Description
 	Requests   []sim.Request
-	Clients    int           // that send them, in a closed loop
-	Until      time.Duration // they do
+	Clients    int           // clients that send the requests, in a closed loop
+	Until      time.Duration // when they stop
 
 	Prediction *perfmodel.Prediction
 	Err        error // why it cannot be simulated
 }
 
-// known is what is known of the engine's settings: those of the sweep come first.
-func (s *Simulation) known() engine.Config {
+// knownConfig returns the engine's settings: the sweep's, then the user's and the servers', then the ledger's.
+func (s *Simulation) knownConfig() engine.Config {
 	return s.swept.Or(s.Config()).Or(s.ledger)
 }
 
-// Present is the simulation of the servers as they are, under the workload that they had;
-// nil where none were seen. What they do not tell of their settings is as the user says,
-// for the present too. It is to be asked for after Calibrate.
+// Present returns the simulation of the current servers, under the workload that they had, or nil without servers.
+// The user's settings fill in those that the servers do not expose. Call it after Calibrate.
 func (s *Simulation) Present() *Simulation {
 	if s.Seen == nil {
 		return nil
@@ -84,12 +82,13 @@ func (s *Simulation) Present() *Simulation {
 			now.Args.Set(flag, v.Value, v.Source)
 		}
 	}
-	now.Load = workload.Asked{RateScale: 1, Speed: 1, CV: 1, PrefixGroups: 1, Requests: s.Load.Requests, Duration: s.Load.Duration, Seed: s.Load.Seed}
+	now.Load = workload.Asked{RateScale: 1, Speed: 1, CV: 1, PrefixGroups: 1, Requests: s.Load.Requests,
+		Duration: s.Load.Duration, Seed: s.Load.Seed}
 	now.Trace, now.Replicas, now.Route, now.Sweep = nil, 0, "", Axis{}
 	return &now
 }
 
-// Calibrate fits the step times, for all points.
+// Calibrate fits the step times for all points.
 func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, error) {
 	l, mean, err := s.dataSheets()
 	if err != nil {
@@ -98,35 +97,35 @@ func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, err
 	var notes []string
 	e := perfmodel.Evidence{Cost: s.Cost, CostFrom: s.CostFrom}
 	if s.Cost == nil {
-		// What was seen was seen of the servers as they are, not of a point of the sweep.
+		// The observations come from the current servers, not from a point of the sweep.
 		var skipped string
-		if e, skipped, err = s.evidence(s.known(), l, mean); err != nil {
+		if e, skipped, err = s.collectEvidence(s.knownConfig(), l, mean); err != nil {
 			return nil, err
 		}
 		if skipped != "" {
 			notes = append(notes, "of the load test's requests were left out: "+skipped)
 		}
-		s.ranks(&e.Requested)
+		s.setRanks(&e.Requested)
 	}
 	e.Check = ctx.Err
-	if s.calibration, err = fitted(e); err != nil {
+	if s.calibration, err = calibrateOn(e); err != nil {
 		return nil, err
 	}
 	if s.Seen != nil && len(s.Seen.LeftOut) > 0 {
-		notes = append(notes, "measured on the healthy replicas and their load only; left out: "+strings.Join(s.Seen.LeftOut, ", "))
+		notes = append(notes, "measured on the healthy replicas and their load only; left out: "+
+			strings.Join(s.Seen.LeftOut, ", "))
 	}
 	s.calibration.Notes = append(s.calibration.Notes, notes...)
 	return s.calibration, s.calibratePresent(ctx)
 }
 
-// dataSheets reads the model and the GPU, where both are given: what a step would cost
-// for requests that hold so many tokens, and how large the KV cache would be where
-// nothing else tells.
+// dataSheets evaluates the data sheets of the model and the GPU, if both are known. meanTokens is how many tokens a
+// request holds on average. The ledger gives the size of the KV cache if no server does.
 func (s *Simulation) dataSheets() (l *perfmodel.Ledger, meanTokens float64, err error) {
 	if s.Model == nil || s.Device.Name == "" && s.Memory.Value == 0 {
 		return nil, 0, nil
 	}
-	settings, err := s.settings(s.Config())
+	settings, err := s.ledgerSettings(s.Config())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -134,8 +133,8 @@ func (s *Simulation) dataSheets() (l *perfmodel.Ledger, meanTokens float64, err 
 		return nil, 0, err
 	}
 	s.sheet = l
-	_, told := s.known()[engine.NumBlocks]
-	if _, override := s.known()[engine.NumBlocksOverride]; !told && !override && l.Blocks.Value < 2 {
+	_, told := s.knownConfig()[engine.NumBlocks]
+	if _, override := s.knownConfig()[engine.NumBlocksOverride]; !told && !override && l.Blocks.Value < 2 {
 		return nil, 0, l.TooLarge("--engine-args")
 	}
 	if l.Blocks.Value >= 2 {
@@ -144,7 +143,8 @@ func (s *Simulation) dataSheets() (l *perfmodel.Ledger, meanTokens float64, err 
 		for _, flag := range []string{engine.NumBlocks, engine.MaxModelLen, engine.BlockSize} {
 			s.ledger[flag] = all[flag]
 		}
-		s.ledgerSays = fmt.Sprintf("num-gpu-blocks %.0f, from the memory ledger (%.0f to %.0f; sixty tune shows it)", l.Blocks.Value, l.Blocks.Low, l.Blocks.High)
+		s.ledgerSays = fmt.Sprintf("num-gpu-blocks %.0f, from the memory ledger (%.0f to %.0f; sixty tune shows it)",
+			l.Blocks.Value, l.Blocks.Low, l.Blocks.High)
 	}
 	if s.Trace == nil {
 		spec, _, err := s.Load.Spec(s.Seen)
@@ -156,8 +156,8 @@ func (s *Simulation) dataSheets() (l *perfmodel.Ledger, meanTokens float64, err 
 	return l, meanTokens, nil
 }
 
-// Variants prepares every point of the sweep; the one without a sweep. What fails is an
-// error of its point, unless it is the only one.
+// Variants prepares each point of the sweep, or the single point. Errors stay with their point, unless there is no
+// other.
 func (s *Simulation) Variants(ctx context.Context) ([]*Variant, error) {
 	s.drawn = map[string][]sim.Request{}
 	var out []*Variant
@@ -167,10 +167,10 @@ func (s *Simulation) Variants(ctx context.Context) ([]*Variant, error) {
 		values = []string{""}
 	}
 	for _, value := range values {
-		one, err := s.at(value)
+		one, err := s.atPoint(value)
 		v := &Variant{Value: value}
 		if err == nil {
-			err = one.prepare(ctx, v)
+			err = one.prepareVariant(ctx, v)
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -190,31 +190,34 @@ func (s *Simulation) Variants(ctx context.Context) ([]*Variant, error) {
 	return out, nil
 }
 
-// prepare makes a variant of the simulation: its configuration and its requests.
-func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
-	v.Known = s.known()
-	if v.Engine, err = perfmodel.Config(s.Release, v.Known, s.gpu()); err != nil {
+// prepareVariant sets a variant's configuration and requests.
+func (s *Simulation) prepareVariant(ctx context.Context, v *Variant) (err error) {
+	v.Known = s.knownConfig()
+	if v.Engine, err = perfmodel.Config(s.Release, v.Known, s.gpuSheet()); err != nil {
 		return err
 	}
-	if s.ledger != nil && v.Known[engine.NumBlocks].Source == s.ledger[engine.NumBlocks].Source && v.Known[engine.NumBlocksOverride].Value == "" {
+	if s.ledger != nil && v.Known[engine.NumBlocks].Source == s.ledger[engine.NumBlocks].Source &&
+		v.Known[engine.NumBlocksOverride].Value == "" {
 		v.Engine.Assumed = append(v.Engine.Assumed, s.ledgerSays)
 	}
 	if s.Replicas < 0 {
 		return fmt.Errorf("--replicas %d: want 1 or more", s.Replicas)
 	}
-	v.Deployment = perfmodel.Deployment{Config: v.Engine.Config, Replicas: s.Replicas, Route: cmp.Or(s.Route, perfmodel.RoundRobin)}
-	s.ranks(&v.Deployment)
+	v.Deployment = perfmodel.Deployment{Config: v.Engine.Config, Replicas: s.Replicas,
+		Route: cmp.Or(s.Route, perfmodel.RoundRobin)}
+	s.setRanks(&v.Deployment)
 	if s.Replicas > 0 {
 		v.Deployment.Replicas = s.Replicas
 	} else if s.Seen != nil {
 		v.Deployment.Replicas = len(s.Seen.Ranks)
 	}
 	if v.Deployment.Lockstep > 1 {
-		v.Engine.Assumed = append(v.Engine.Assumed, fmt.Sprintf("%d data-parallel ranks step together, as in a mixture of experts", v.Deployment.Lockstep))
+		v.Engine.Assumed = append(v.Engine.Assumed,
+			fmt.Sprintf("%d data-parallel ranks step together, as in a mixture of experts", v.Deployment.Lockstep))
 	}
 	s.leaveOut(v)
 	if v.Deployment.Replicas > 1 && s.Route == "" {
-		s.spread(v)
+		s.setRoute(v)
 	}
 	if err := v.Deployment.Validate(); err != nil {
 		return err
@@ -222,7 +225,7 @@ func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
 	if v.Workload, err = s.Load.Describe(s.Seen, s.Trace); err != nil {
 		return err
 	}
-	key := fmt.Sprintf("%+v %d", s.Load, v.Deployment.Config.BlockSize) // points that differ in the engine alone share their requests
+	key := fmt.Sprintf("%+v %d", s.Load, v.Deployment.Config.BlockSize) // points with equal load share their requests
 	loop := s.Load.Loop(s.Seen)
 	if v.Clients = loop.Clients; v.Clients > 0 {
 		v.Until = s.Load.Until(s.Seen)
@@ -239,20 +242,20 @@ func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
 	return s.checkServable(v)
 }
 
-// shapesSteps are settings that change how long a step takes: where that was measured, only
-// as the servers had them.
+// shapesSteps are settings that change the time of a step. Measured step times hold for the servers' values only.
 var shapesSteps = []string{
-	engine.TensorParallelSize, engine.PipelineParallelSize, engine.ExpertParallel, engine.DType, engine.Quantization, engine.KVCacheDtype, engine.EnforceEager,
+	engine.TensorParallelSize, engine.PipelineParallelSize, engine.ExpertParallel, engine.DType, engine.Quantization,
+	engine.KVCacheDtype, engine.EnforceEager,
 	engine.CPUOffloadGB, engine.DecodeContextSize, engine.SpeculativeConfig,
 }
 
-// leaveOut adds what settings change of the time of steps and is not in it, and says what
-// was not validated of that which is.
+// leaveOut lists the settings whose effect on the time of steps is not modelled, and unvalidated parts of the model.
 func (s *Simulation) leaveOut(v *Variant) {
 	e := v.Engine
 	if s.calibration == nil || s.calibration.Basis != perfmodel.DataSheet {
 		for _, flag := range shapesSteps {
-			if asked, ok := s.swept.Or(s.Args)[flag]; ok && (s.Seen == nil || s.Seen.Config[flag].Value != asked.Value) {
+			if asked, ok := s.swept.Or(s.Args)[flag]; ok &&
+				(s.Seen == nil || s.Seen.Config[flag].Value != asked.Value) {
 				e.NotModelled = append(e.NotModelled, "--"+flag+": step times, which are as measured")
 			}
 		}
@@ -263,15 +266,16 @@ func (s *Simulation) leaveOut(v *Variant) {
 		return
 	}
 	if g := s.sheet.Settings.Speculation; g.Tokens > 0 && g.Acceptance > 0 {
-		e.NotModelled = slices.DeleteFunc(e.NotModelled, func(text string) bool { return strings.HasPrefix(text, "--"+engine.SpeculativeConfig+":") })
+		e.NotModelled = slices.DeleteFunc(e.NotModelled,
+			func(text string) bool { return strings.HasPrefix(text, "--"+engine.SpeculativeConfig+":") })
 	}
 	e.Assumed = append(e.Assumed, s.sheet.Unvalidated()...)
 }
 
-// ranks makes a deployment that of a server with data-parallel ranks, which chooses the one
-// with the least to do and, with a mixture of experts, lets them step together.
-func (s *Simulation) ranks(d *perfmodel.Deployment) {
-	known := s.known()
+// setRanks configures a server with data-parallel ranks: it routes to the least loaded rank, and ranks of a mixture of
+// experts step together.
+func (s *Simulation) setRanks(d *perfmodel.Deployment) {
+	known := s.knownConfig()
 	n, _, ok := known.Number(engine.DataParallelSize)
 	if !ok || n < 2 {
 		return
@@ -282,9 +286,9 @@ func (s *Simulation) ranks(d *perfmodel.Deployment) {
 	}
 }
 
-// spread decides how requests come to several replicas where nobody says: as the
-// servers were seen to get them, which is known of no other number of them.
-func (s *Simulation) spread(v *Variant) {
+// setRoute chooses how requests are distributed over replicas unless the user does: as observed, if the number of
+// replicas is the observed one.
+func (s *Simulation) setRoute(v *Variant) {
 	d := &v.Deployment
 	if s.Seen != nil && len(s.Seen.Ranks) == d.Replicas {
 		if shares := s.Seen.Shares(); shares != nil {
@@ -296,14 +300,16 @@ func (s *Simulation) spread(v *Variant) {
 			if len(shares) > 8 {
 				parts = append(parts, "…")
 			}
-			v.Engine.Assumed = append(v.Engine.Assumed, "requests spread over the replicas as observed: "+strings.Join(parts, ", "))
+			v.Engine.Assumed = append(v.Engine.Assumed, "requests spread over the replicas as observed: "+
+				strings.Join(parts, ", "))
 			return
 		}
 	}
-	v.Engine.Assumed = append(v.Engine.Assumed, "requests spread over the replicas "+string(d.Route)+": not in the metrics")
+	v.Engine.Assumed = append(v.Engine.Assumed, "requests spread over the replicas "+string(d.Route)+
+		": not in the metrics")
 }
 
-// sourceUntil is a source that has no more when a context ends.
+// A sourceUntil is a source that ends with a context.
 type sourceUntil struct {
 	ctx context.Context
 	workload.Source
@@ -313,7 +319,7 @@ func (s sourceUntil) Next(to *workload.Session) bool {
 	return s.ctx.Err() == nil && s.Source.Next(to)
 }
 
-// drawRequests makes a variant's requests.
+// drawRequests generates a variant's requests.
 func (s *Simulation) drawRequests(ctx context.Context, v *Variant, loop workload.Loop) ([]sim.Request, error) {
 	a, blockSize := &s.Load, v.Deployment.Config.BlockSize
 	if a.Trace != "" {
@@ -344,15 +350,15 @@ func (s *Simulation) drawRequests(ctx context.Context, v *Variant, loop workload
 	}
 	var within time.Duration
 	if a.Concurrency == 0 {
-		// They were seen in the midst of it: their requests are spread over the time
-		// that one takes. The API server's time is a part of the pause that was seen.
+		// The clients were observed in the middle of their loop: their requests spread over the time of one request.
+		// The observed pause includes the API server's time.
 		if came := s.Seen.Summary().FirstTokens; came > 0 {
 			within = time.Duration(float64(s.Seen.To.Sub(s.Seen.From)) * float64(s.Seen.Workload.Loop.Clients) / came)
 		}
 		loop.Pause = max(loop.Pause-s.calibration.Fit.Frontend.Delay(int(spec.Prompt.Mean())), 0)
 	}
 	n := a.Requests
-	if n == 0 { // more than they can send, for every token takes a step
+	if n == 0 { // more than they can send, because every token takes a step
 		fit := s.calibration.Fit
 		one := max(spec.Output.Mean(), 1)*max(fit.Low.Base/2, fit.Cost.Base/10) + loop.Pause.Seconds()
 		n = int(min(float64(loop.Clients)*(v.Until.Seconds()/max(one, 1e-6)+2), MaxRequests))
@@ -360,8 +366,8 @@ func (s *Simulation) drawRequests(ctx context.Context, v *Variant, loop workload
 	return DrawLoop(sourceUntil{ctx, source}, blockSize, n, loop.Clients, within, loop.Pause)
 }
 
-// checkServable says which requests the server refuses, for their prompt leaves no room below
-// max-model-len. It is an error if others are larger than the KV cache: they would wait for ever.
+// checkServable notes how many requests the server refuses because their prompt leaves no room below max-model-len.
+// Other requests that are larger than the KV cache are an error: they would wait forever.
 func (s *Simulation) checkServable(v *Variant) error {
 	cfg := &v.Deployment.Config
 	refused, never := 0, 0
@@ -377,31 +383,34 @@ func (s *Simulation) checkServable(v *Variant) error {
 		}
 	}
 	if refused > 0 {
-		v.Workload.Notes = append(v.Workload.Notes, fmt.Sprintf("%d of %d requests have prompts that leave no room for an output below max-model-len %d: the server refuses them", refused, len(v.Requests), cfg.MaxModelLen))
+		v.Workload.Notes = append(v.Workload.Notes, fmt.Sprintf("%d of %d requests have prompts that leave no "+
+			"room for an output below max-model-len %d: the server refuses them", refused, len(v.Requests),
+			cfg.MaxModelLen))
 	}
 	if never == 0 {
 		return nil
 	}
-	blocks := (min(largest.PromptTokens+largest.OutputTokens, cfg.MaxModelLen)+cfg.BlockSize-1)/cfg.BlockSize + 1 // and the placeholder
-	return hint.With(fmt.Errorf("%d of %d requests need more than the %d tokens of the KV cache; the largest has %d prompt and %d output tokens: it would need %d blocks of %d tokens, and there are %d",
-		never, len(v.Requests), cfg.Tokens(), largest.PromptTokens, largest.OutputTokens, blocks, cfg.BlockSize, cfg.NumBlocks),
+	// 1 for the placeholder
+	blocks := (min(largest.PromptTokens+largest.OutputTokens, cfg.MaxModelLen)+cfg.BlockSize-1)/cfg.BlockSize + 1
+	return hint.With(fmt.Errorf("%d of %d requests need more than the %d tokens of the KV cache; the largest has "+
+		"%d prompt and %d output tokens: it would need %d blocks of %d tokens, and there are %d",
+		never, len(v.Requests), cfg.Tokens(), largest.PromptTokens, largest.OutputTokens, blocks, cfg.BlockSize,
+		cfg.NumBlocks),
 		"shorten or leave out these requests, or give the cache more memory")
 }
 
-// samplesPerRun is how many moments of a run are looked at: enough for a plot and
-// for the highest of a queue that comes and goes.
+// samplesPerRun is how many moments of a run are sampled: enough for a plot, and for the peak of a short queue.
 const samplesPerRun = 2400
 
-// Where requests and their records fill the memory, little of it is garbage and few of them
-// are pointers: collecting often costs hardly any time, and rarely a fifth more memory.
+// Requests and their records fill the memory, and little of it is garbage. Frequent garbage collection costs little
+// time then, and rare collection would take a fifth more memory.
 const (
 	manyRequests = 200_000
 	collectAfter = 10 // percent
 )
 
-// Run simulates variants on as many cores as there are, and hands each one over, by its
-// place in the list, once it has its prediction or error, which it then loses: the calls
-// may come at once and in any order.
+// Run simulates variants on all cores. It calls done with each variant and its index once it has its prediction or
+// error; the variant loses both afterwards. Calls may be concurrent and in any order.
 func (s *Simulation) Run(ctx context.Context, variants []*Variant, done func(i int, v *Variant)) error {
 	if slices.ContainsFunc(variants, func(v *Variant) bool { return len(v.Requests) > manyRequests }) {
 		defer debug.SetGCPercent(debug.SetGCPercent(collectAfter))
@@ -414,7 +423,7 @@ func (s *Simulation) Run(ctx context.Context, variants []*Variant, done func(i i
 				return err
 			}
 			if v.Err == nil {
-				s.predict(ctx, v, len(variants))
+				s.predictVariant(ctx, v, len(variants))
 			}
 			if err := ctx.Err(); err != nil {
 				return err
@@ -427,16 +436,17 @@ func (s *Simulation) Run(ctx context.Context, variants []*Variant, done func(i i
 	return g.Wait()
 }
 
-// predict simulates one of so many variants.
-func (s *Simulation) predict(ctx context.Context, v *Variant, of int) {
+// predictVariant simulates one of several variants.
+func (s *Simulation) predictVariant(ctx context.Context, v *Variant, count int) {
 	last := v.Requests[len(v.Requests)-1].Arrival
 	if v.Clients > 0 {
 		last = cmp.Or(v.Until, 10*time.Minute)
 	}
-	o := sim.Options{SampleEvery: max(last/samplesPerRun, time.Millisecond).Round(time.Millisecond), Clients: v.Clients, Until: v.Until, Check: ctx.Err}
+	o := sim.Options{SampleEvery: max(last/samplesPerRun, time.Millisecond).Round(time.Millisecond),
+		Clients: v.Clients, Until: v.Until, Check: ctx.Err}
 	samples := s.Samples
 	if samples < 0 {
-		samples = perfmodel.Draws(len(v.Requests) * of)
+		samples = perfmodel.Draws(len(v.Requests) * count)
 	}
 	v.Prediction, v.Err = s.calibration.Fit.Predict(v.Deployment, v.Requests, samples, o)
 }

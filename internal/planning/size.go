@@ -11,21 +11,19 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
-// How the value of a fix is searched: first so many values over its range, then so
-// often two between the best and its neighbours.
+// The search for a fix's value tries firstValues over its range. In each of the rounds it tries the two midpoints
+// between the best value and its neighbours.
 const (
 	firstValues = 6
 	rounds      = 2
 )
 
-// asGood is how much of the best value's benefit another must have to be preferred
-// because it is nearer to the present.
+// asGood is the share of the best benefit at which a value closer to the present one is preferred.
 const asGood = 0.98
 
-// size gives a fix the value of which the simulation says that it makes users better
-// off than any other of those that were tried. Without one that does, and without
-// simulations, the value stays the one that was computed.
-func (p *predictor) size(f *catalog.Fix) {
+// sizeFix sets a fix to the value with the largest simulated benefit for users. If none has a benefit, or nothing can
+// be simulated, the computed value stays.
+func (p *predictor) sizeFix(f *catalog.Fix) {
 	s := f.Search
 	if s == nil || s.Most < s.Least || p.spent > budget/2 {
 		return
@@ -41,16 +39,16 @@ func (p *predictor) size(f *catalog.Fix) {
 		}
 		one := *f
 		one.Set(s.Flag, strconv.Itoa(v))
-		after, err := p.changed(&one)
+		after, err := p.changeSetup(&one)
 		if err != nil {
 			return
 		}
-		outcomes, _, err := p.outcomes(after, perTrial)
+		outcomes, _, err := p.simulateChange(after, perTrial)
 		if err != nil {
 			return
 		}
 		ranks := float64(p.traffic.ranks)
-		tried[v] = benefit(unchanged, outcomes, ranks, ranks*float64(after.replicas)).Value
+		tried[v] = compareBenefit(unchanged, outcomes, ranks, ranks*float64(after.replicas)).Value
 	}
 	for i := range firstValues {
 		share := float64(i) / (firstValues - 1)
@@ -58,7 +56,7 @@ func (p *predictor) size(f *catalog.Fix) {
 	}
 	for range rounds {
 		values := slices.Sorted(maps.Keys(tried))
-		i := slices.Index(values, best(tried))
+		i := slices.Index(values, bestValue(tried))
 		if i > 0 {
 			try((values[i-1] + values[i]) / 2)
 		}
@@ -66,13 +64,14 @@ func (p *predictor) size(f *catalog.Fix) {
 			try((values[i] + values[i+1] + 1) / 2)
 		}
 	}
-	v := best(tried)
+	v := bestValue(tried)
 	if !(tried[v] > 1) {
 		return
 	}
 	present := float64(p.engine.Config.MaxNumSeqs)
 	for _, other := range slices.Sorted(maps.Keys(tried)) {
-		if tried[other] >= asGood*tried[best(tried)] && math.Abs(float64(other)-present) < math.Abs(float64(v)-present) {
+		if tried[other] >= asGood*tried[bestValue(tried)] &&
+			math.Abs(float64(other)-present) < math.Abs(float64(v)-present) {
 			v = other
 		}
 	}
@@ -81,12 +80,12 @@ func (p *predictor) size(f *catalog.Fix) {
 	for _, n := range slices.Sorted(maps.Keys(tried)) {
 		told = append(told, fmt.Sprintf("%d (%.2g×)", n, tried[n]))
 	}
-	f.Arithmetic = append(slices.Clone(f.Arithmetic), fmt.Sprintf("simulated values with their benefit for users: %s; chosen: %d", strings.Join(told, ", "), v))
+	f.Arithmetic = append(slices.Clone(f.Arithmetic),
+		fmt.Sprintf("simulated values with their benefit for users: %s; chosen: %d", strings.Join(told, ", "), v))
 }
 
-// best is the value with the largest benefit, the least of them where several have it;
-// 0 where none was tried.
-func best(tried map[int]float64) int {
+// bestValue returns the value with the largest benefit, the smallest of equal ones, or 0 if none was tried.
+func bestValue(tried map[int]float64) int {
 	at := 0
 	for _, v := range slices.Sorted(maps.Keys(tried)) {
 		if at == 0 || tried[v] > tried[at] {

@@ -13,7 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// An Axis is a parameter that a sweep varies.
+// An Axis is the parameter of a sweep with its values.
 type Axis struct {
 	Parameter string   `json:"parameter"`
 	Values    []string `json:"values"`
@@ -21,8 +21,8 @@ type Axis struct {
 
 const sweepHint = "write it as max-num-seqs=16,32,64, or as rate=1:20:1 (from, to, step)"
 
-// asked are the parameters of a sweep beside the engine's settings, each with what sets it.
-var asked = map[string]func(s *Simulation, value string) error{
+// sweepable holds the parameters of a sweep besides the engine's settings, with functions that set them.
+var sweepable = map[string]func(s *Simulation, value string) error{
 	"replicas": func(s *Simulation, v string) (err error) {
 		if s.Replicas, err = strconv.Atoi(v); err == nil && s.Replicas < 1 {
 			err = fmt.Errorf("%d replicas", s.Replicas)
@@ -31,8 +31,8 @@ var asked = map[string]func(s *Simulation, value string) error{
 	},
 	"route":         func(s *Simulation, v string) error { s.Route = perfmodel.Route(v); return nil },
 	"rate":          func(s *Simulation, v string) error { s.Load.Rate = v; return nil },
-	"rate-scale":    func(s *Simulation, v string) error { return positive(&s.Load.RateScale, v) },
-	"speed":         func(s *Simulation, v string) error { return positive(&s.Load.Speed, v) },
+	"rate-scale":    func(s *Simulation, v string) error { return parsePositive(&s.Load.RateScale, v) },
+	"speed":         func(s *Simulation, v string) error { return parsePositive(&s.Load.Speed, v) },
 	"prompt-tokens": func(s *Simulation, v string) error { s.Load.Prompt = v; return nil },
 	"output-tokens": func(s *Simulation, v string) error { s.Load.Output = v; return nil },
 	"cv": func(s *Simulation, v string) (err error) {
@@ -51,26 +51,30 @@ var asked = map[string]func(s *Simulation, value string) error{
 	},
 }
 
-func positive(to *float64, text string) (err error) {
+func parsePositive(to *float64, text string) (err error) {
 	if *to, err = strconv.ParseFloat(text, 64); err == nil && !(*to > 0 && *to <= 1e6) {
 		err = fmt.Errorf("want a positive number")
 	}
 	return err
 }
 
-// settable are the engine's settings that change what is simulated.
-var settable = []string{
-	engine.MaxNumSeqs, engine.MaxNumBatchedTokens, engine.MaxModelLen, engine.BlockSize, engine.NumBlocks, engine.ChunkedPrefill, engine.PrefixCaching,
-	engine.LongPrefillThreshold, "scheduling-policy", "async-scheduling", engine.Watermark, engine.MaxQueuedRequests, engine.MaxQueuedTokens,
+// sweepableSettings lists the engine's settings that change the simulation.
+var sweepableSettings = []string{
+	engine.MaxNumSeqs, engine.MaxNumBatchedTokens, engine.MaxModelLen, engine.BlockSize, engine.NumBlocks,
+	engine.ChunkedPrefill, engine.PrefixCaching,
+	engine.LongPrefillThreshold, "scheduling-policy", "async-scheduling", engine.Watermark, engine.MaxQueuedRequests,
+	engine.MaxQueuedTokens,
 }
 
-// Parameters lists what a sweep can vary.
-func Parameters() []string { return slices.Concat(settable, slices.Sorted(maps.Keys(asked))) }
+// Parameters lists the parameters of sweeps.
+func Parameters() []string {
+	return slices.Concat(sweepableSettings, slices.Sorted(maps.Keys(sweepable)))
+}
 
-// maxPoints bounds a sweep: a table that nobody reads, and minutes of work.
+// maxPoints bounds a sweep. Nobody reads a longer table, and it takes minutes.
 const maxPoints = 400
 
-// ParseSweep reads what to vary: NAME=V1,V2,… or NAME=FROM:TO:STEP.
+// ParseSweep parses NAME=V1,V2,… or NAME=FROM:TO:STEP.
 func ParseSweep(text string) (a Axis, err error) {
 	name, list, ok := strings.Cut(text, "=")
 	name = strings.ReplaceAll(strings.TrimLeft(strings.TrimSpace(name), "-"), "_", "-")
@@ -81,7 +85,8 @@ func ParseSweep(text string) (a Axis, err error) {
 	case !ok || list == "":
 		return a, hint.With(fmt.Errorf("--sweep %q has no values", text), sweepHint)
 	case !slices.Contains(Parameters(), name):
-		return a, hint.With(fmt.Errorf("--sweep: %q is not a simulated setting", name), "one of "+strings.Join(Parameters(), ", "))
+		return a, hint.With(fmt.Errorf("--sweep: %q is not a simulated setting", name),
+			"one of "+strings.Join(Parameters(), ", "))
 	}
 	if a.Values, err = sweepValues(name, list); err != nil {
 		return a, hint.With(fmt.Errorf("--sweep %q: %w", text, err), sweepHint)
@@ -93,9 +98,8 @@ func ParseSweep(text string) (a Axis, err error) {
 	return a, nil
 }
 
-// sweepValues reads a list, or from:to:step. Lengths hold colons and commas of
-// their own: "lognormal:800,1.2" is one value, and several are separated by
-// semicolons.
+// sweepValues parses a list, or from:to:step. Lengths may contain colons and commas: "lognormal:800,1.2" is one
+// value, and semicolons separate several.
 func sweepValues(name, list string) ([]string, error) {
 	separator := ","
 	if name == "prompt-tokens" || name == "output-tokens" || name == "rate" {
@@ -139,11 +143,11 @@ func sweepRange(parts []string) ([]string, error) {
 	return values, nil
 }
 
-// at is the simulation at a point of its sweep, "" where there is none.
-func (s *Simulation) at(value string) (*Simulation, error) {
+// atPoint returns the simulation at a value of its sweep, "" without a sweep.
+func (s *Simulation) atPoint(value string) (*Simulation, error) {
 	one, name := *s, s.Sweep.Parameter
 	one.swept = engine.Config{}
-	if change, ok := asked[name]; ok {
+	if change, ok := sweepable[name]; ok {
 		if err := change(&one, value); err != nil {
 			return nil, hint.With(fmt.Errorf("--sweep: %s %q: %w", name, value, err), sweepHint)
 		}

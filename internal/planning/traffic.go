@@ -21,43 +21,42 @@ type traffic struct {
 	arrivals         []time.Duration // since the window's beginning
 	length           time.Duration
 	ranks            int
-	running, waiting float64       // of all ranks, at the beginning
-	clients          float64       // that each wait for their answer; 0: an open loop
+	running, waiting float64       // in all ranks, at the beginning
+	clients          float64       // clients in a closed loop; 0: an open loop
 	pause            time.Duration // from an answer until the next request is in the engine
 	held             float64       // share of the KV cache at the beginning
-	each             float64       // share of an engine's KV cache that one running request holds on average, 0: not known
-	ended            float64       // requests that the lengths of answers rest on
-	left             float64       // clients that left before their whole answer
-	unanswered       float64       // those of them that had no token yet
+	each             float64       // mean share of an engine's KV cache per running request; 0: unknown
+	ended            float64       // number of requests behind the lengths of answers
+	left             float64       // clients that left before the end of their answer
+	unanswered       float64       // clients that left without a token
 }
 
-// minArrivals is how many requests a window must have for its traffic to be
-// repeated.
+// minArrivals is how many requests a window needs for its traffic to be repeated.
 const minArrivals = 10
 
-// minEnded is how many requests must have ended for lengths to be drawn: what few of
-// them leave open, the intervals span.
+// minEnded is how many requests must have ended before lengths are drawn. The intervals cover the uncertainty of few.
 const minEnded = 5
 
-// tooSoon is that something has been watched for too short a time.
+// A tooSoon is an error that more observation would resolve.
 type tooSoon struct {
 	error
-	needs time.Duration // for how much longer it has to be
+	needs time.Duration // the missing time
 }
 
-// estimateWait estimates how long it takes until so many have come where so many came.
+// estimateWait returns an error with the time until want requests have come, if came of them came in a time.
 func estimateWait(came float64, want int, in time.Duration, err error) error {
 	missing := float64(want) - came
-	return tooSoon{err, time.Duration(math.Ceil(min(missing*in.Seconds()/max(came, 1), longestWait.Seconds()))) * time.Second}
+	return tooSoon{err, time.Duration(math.Ceil(min(missing*in.Seconds()/max(came, 1),
+		longestWait.Seconds()))) * time.Second}
 }
 
-// longestWait bounds how much longer anybody is asked to wait.
+// longestWait bounds the time that users are asked to wait.
 const longestWait = time.Minute
 
-// trafficOf reads the traffic of a fleet of one target, of which so many clients left, and so
-// many of them without a token.
+// trafficOf returns the traffic of a fleet of one target. left clients left, unanswered of them without a token.
 func trafficOf(f *workload.Measured, left, unanswered float64) (*traffic, error) {
-	t := &traffic{shown: &f.Workload, length: f.To.Sub(f.From), ranks: max(len(f.Ranks), 1), ended: f.Workload.Requests()}
+	t := &traffic{shown: &f.Workload, length: f.To.Sub(f.From), ranks: max(len(f.Ranks), 1),
+		ended: f.Workload.Requests()}
 	if mean := f.Workload.Prompt.Mean(); mean > maxModelLen {
 		return nil, fmt.Errorf("measured prompts of %.0f tokens are too long to simulate here", mean)
 	}
@@ -85,10 +84,13 @@ func trafficOf(f *workload.Measured, left, unanswered float64) (*traffic, error)
 	}
 	slices.Sort(t.arrivals)
 	if t.running+t.waiting > maxInFlight || len(t.arrivals) > maxArrivals {
-		return nil, fmt.Errorf("measured workload: %.0f requests in flight and %d arrivals are too many to simulate here", t.running+t.waiting, len(t.arrivals))
+		return nil, fmt.Errorf("measured workload: %.0f requests in flight and %d arrivals are too many to "+
+			"simulate here", t.running+t.waiting, len(t.arrivals))
 	}
 	if len(t.arrivals) < minArrivals {
-		return nil, estimateWait(float64(len(t.arrivals)), minArrivals, t.length, fmt.Errorf("measured workload: %d requests arrived in that time, want %d or more", len(t.arrivals), minArrivals))
+		return nil, estimateWait(float64(len(t.arrivals)), minArrivals, t.length,
+			fmt.Errorf("measured workload: %d requests arrived in that time, want %d or more", len(t.arrivals),
+				minArrivals))
 	}
 	t.clients, t.pause = float64(f.Workload.Loop.Clients), f.Workload.Loop.Pause
 	return t, nil
@@ -97,10 +99,9 @@ func trafficOf(f *workload.Measured, left, unanswered float64) (*traffic, error)
 // maxArrivals bounds the requests of a window.
 const maxArrivals = 200_000
 
-// addRank adds the arrivals of a rank. That a request was preempted looks like an
-// arrival in one interval and is taken back in another, so it is their sum that
-// counts, with those that left unanswered, which the engine counts nowhere; the
-// intervals only say when.
+// addRank adds the arrivals of a rank. A preemption looks like an arrival in one interval and is taken back in
+// another. So the sum over the intervals gives the number of arrivals, together with the requests that left
+// unanswered, which no counter has. The intervals only give their times.
 func (t *traffic) addRank(from time.Time, intervals []workload.Interval, unanswered float64, seed uint64) {
 	total, shape := unanswered, 0.0
 	for _, v := range intervals {
@@ -110,9 +111,9 @@ func (t *traffic) addRank(from time.Time, intervals []workload.Interval, unanswe
 		}
 	}
 	if len(intervals) > 0 {
-		t.running += known(intervals[0].Running)
-		t.waiting += known(intervals[0].Waiting)
-		t.held += known(intervals[0].KVUsage) / float64(t.ranks)
+		t.running += orZero(intervals[0].Running)
+		t.waiting += orZero(intervals[0].Waiting)
+		t.held += orZero(intervals[0].KVUsage) / float64(t.ranks)
 	}
 	if !(total > 0) || !(shape > 0) {
 		return
@@ -120,9 +121,9 @@ func (t *traffic) addRank(from time.Time, intervals []workload.Interval, unanswe
 	rng := rand.New(rand.NewPCG(seed, 0xa771))
 	came, placed := 0.0, 0
 	for _, v := range intervals {
-		came = min(came+known(v.Arrived)*total/shape, maxArrivals+1)
+		came = min(came+orZero(v.Arrived)*total/shape, maxArrivals+1)
 		for ; placed < int(math.Round(came)); placed++ {
-			// Within an interval at random, as independent users come.
+			// Users are independent, so arrivals are random within an interval.
 			end := v.End.Sub(from).Seconds()
 			at := end - v.Seconds*rng.Float64()
 			t.arrivals = append(t.arrivals, time.Duration(max(at, 0)*float64(time.Second)))
@@ -130,20 +131,19 @@ func (t *traffic) addRank(from time.Time, intervals []workload.Interval, unanswe
 	}
 }
 
-func known(v float64) float64 {
+func orZero(v float64) float64 {
 	if math.IsNaN(v) {
 		return 0
 	}
 	return v
 }
 
-// poolSize is how many lengths are drawn for a simulation, which takes them in
-// turn.
+// poolSize is how many lengths are drawn for a simulation. It takes them in turn.
 const poolSize = 2000
 
-// pool draws requests that an engine can serve. What is not known of the lengths of
-// answers, for few of them ended, makes those of one draw longer, of another shorter.
-func (t *traffic) pool(cfg sim.Config, draw int) ([]sim.Request, error) {
+// drawPool draws requests that an engine can serve. If few answers ended, their mean length is uncertain: some draws
+// have longer answers, others shorter ones.
+func (t *traffic) drawPool(cfg sim.Config, draw int) ([]sim.Request, error) {
 	source, err := workload.NewGenerator(t.spec, uint64(draw))
 	if err != nil {
 		return nil, err
@@ -152,26 +152,28 @@ func (t *traffic) pool(cfg sim.Config, draw int) ([]sim.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	if longer := math.Exp(normal(draw) * relativeError(drawn, t.ended)); longer != 1 {
+	if longer := math.Exp(normalSpread(draw) * relativeError(drawn, t.ended)); longer != 1 {
 		for i := range drawn {
 			drawn[i].OutputTokens = max(int(math.Round(float64(drawn[i].OutputTokens)*longer)), 1)
 		}
 	}
-	pair(drawn, t.each*float64(cfg.Tokens())-float64(cfg.BlockSize)/2, rand.New(rand.NewPCG(uint64(draw), 0x9a12)))
-	// Requests that ended did fit; only what was made up of them may not.
+	pairLengths(drawn, t.each*float64(cfg.Tokens())-float64(cfg.BlockSize)/2,
+		rand.New(rand.NewPCG(uint64(draw), 0x9a12)))
+	// Measured requests fitted; only combinations of their lengths may not.
 	fits := slices.DeleteFunc(drawn, func(r sim.Request) bool {
 		return r.PromptTokens >= cfg.MaxModelLen || !cfg.Fits(r.PromptTokens, r.OutputTokens)
 	})
 	if len(fits) < poolSize/2 {
-		return nil, fmt.Errorf("most requests of the measured lengths do not fit into %d tokens or %d blocks", cfg.MaxModelLen, cfg.NumBlocks)
+		return nil, fmt.Errorf("most requests of the measured lengths do not fit into %d tokens or %d blocks",
+			cfg.MaxModelLen, cfg.NumBlocks)
 	}
 	return fits, nil
 }
 
-// pair gives longer prompts the longer answers, as far as requests that run then hold as many
-// tokens as were measured: the histograms say nothing of which belong together, and a chat's
-// long history gets long answers. Shared prefixes are held once, so that less says nothing.
-func pair(rs []sim.Request, want float64, rng *rand.Rand) {
+// pairLengths gives longer prompts longer answers until running requests hold as many tokens as measured. The
+// histograms do not show which lengths belong together, and long chats get long answers. If the measured number is
+// lower, shared prefixes may explain it, so nothing changes.
+func pairLengths(rs []sim.Request, want float64, rng *rand.Rand) {
 	if !(want > 0) || tokensHeld(rs) >= want {
 		return
 	}
@@ -186,7 +188,7 @@ func pair(rs []sim.Request, want float64, rng *rand.Rand) {
 	for at, i := range byPrompt {
 		rank[i] = float64(at) / float64(n)
 	}
-	low, high := 0.0, 1.0 // how much the prompt's rank decides
+	low, high := 0.0, 1.0 // weight of the prompt's rank
 	for range 8 {
 		weight := (low + high) / 2
 		order := slices.Clone(byPrompt)
@@ -203,8 +205,8 @@ func pair(rs []sim.Request, want float64, rng *rand.Rand) {
 	}
 }
 
-// tokensHeld is how many tokens a running request holds on average: the longer an answer, the
-// longer its prompt is held.
+// tokensHeld returns how many tokens a running request holds on average. Requests with long answers run, and hold
+// their prompts, for longer.
 func tokensHeld(rs []sim.Request) float64 {
 	var tokens, time float64
 	for _, r := range rs {
@@ -214,8 +216,7 @@ func tokensHeld(rs []sim.Request) float64 {
 	return tokens / max(time, 1)
 }
 
-// relativeError is the standard error of the mean length of n answers, as a share of
-// it.
+// relativeError returns the relative standard error of the mean length of n answers.
 func relativeError(rs []sim.Request, n float64) float64 {
 	var sum, squares float64
 	for _, r := range rs {
@@ -230,21 +231,20 @@ func relativeError(rs []sim.Request, n float64) float64 {
 	return math.Sqrt(max(squares/float64(len(rs))/(mean*mean)-1, 0) / n)
 }
 
-// normal returns 0 for the first draw, and for the others values that spread as those
-// of a standard normal distribution do.
-func normal(draw int) float64 {
-	return math.Sqrt2 * math.Erfinv(2*evenly(draw)-1)
+// normalSpread returns 0 for the first draw, and values spread like a standard normal distribution for the others.
+func normalSpread(draw int) float64 {
+	return math.Sqrt2 * math.Erfinv(2*evenSpread(draw)-1)
 }
 
-// evenly returns a half for the first draw; any number of them are spread from 0 to 1.
-func evenly(draw int) float64 {
+// evenSpread returns 0.5 for the first draw, and values spread evenly from 0 to 1 for the others.
+func evenSpread(draw int) float64 {
 	const golden = 0.6180339887498949
 	_, part := math.Modf(0.5 + float64(draw)*golden)
 	return part
 }
 
-// share returns the arrivals of one of n engines that get them in turn.
-func (t *traffic) share(n int) []time.Duration {
+// arrivalsOf returns the arrivals of one of n engines that get them in turn.
+func (t *traffic) arrivalsOf(n int) []time.Duration {
 	var out []time.Duration
 	for i := 0; i < len(t.arrivals); i += n {
 		out = append(out, t.arrivals[i])
@@ -252,5 +252,5 @@ func (t *traffic) share(n int) []time.Duration {
 	return out
 }
 
-// rate is the arrivals per second.
-func (t *traffic) rate() float64 { return float64(len(t.arrivals)) / t.length.Seconds() }
+// arrivalRate returns the arrivals per second.
+func (t *traffic) arrivalRate() float64 { return float64(len(t.arrivals)) / t.length.Seconds() }

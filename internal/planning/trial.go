@@ -9,68 +9,68 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// How much is simulated, in tokens, of which one takes a tenth of a microsecond. A
-// prediction is worth a second or two of one core.
+// Budgets of simulated tokens. A token takes a tenth of a microsecond; a prediction is worth one or two seconds of a
+// core.
 const (
 	maxDraws = 8
 	minDraws = 3
 
-	perPresent = 400_000    // of one simulation of the present
-	perAfter   = 1_600_000  // of one of the time after a change
-	perOutcome = 1_500_000  // of all of one trial, but for the least number of draws
-	perTrial   = 300_000    // of all of one value that is tried
-	budget     = 24_000_000 // of all, beyond which no further fix is begun
+	perPresent = 400_000    // for one simulation of the present
+	perAfter   = 1_600_000  // for one simulation of the time after a change
+	perOutcome = 1_500_000  // for all simulations of a trial, beyond minDraws
+	perTrial   = 300_000    // for all simulations of one value that is tried
+	budget     = 24_000_000 // for everything: beyond it no further fix is predicted
 )
 
-// trial sets the present, or the time after a change: when what it began with has
-// gone and what comes is as it will be.
-func (p *predictor) trial(s setup, cfg sim.Config, after bool) *trial {
+// newTrial returns a trial of the present, or of the time after a change, when the initial requests are gone and the
+// new arrivals have settled.
+func (p *predictor) newTrial(s setup, cfg sim.Config, after bool) *trial {
 	t := p.traffic
 	n := float64(t.ranks * s.replicas)
 	sc := &trial{
-		cfg: cfg, shown: t.shown, arrivals: t.share(t.ranks * s.replicas), clients: t.clients / n, pause: t.pause, patience: p.patience,
+		cfg: cfg, shown: t.shown, arrivals: t.arrivalsOf(t.ranks * s.replicas), clients: t.clients / n,
+		pause: t.pause, patience: p.patience,
 		running: int(math.Round(t.running / n)), waiting: int(math.Round(t.waiting / n)),
-		gap: p.seconds(indicator.ITLMean), first: p.seconds(indicator.TTFTMean),
-		length: p.horizon(perPresent), maxTokens: 2 * perPresent, held: t.held,
+		gap: p.measuredDuration(indicator.ITLMean), first: p.measuredDuration(indicator.TTFTMean),
+		length: p.horizonFor(perPresent), maxTokens: 2 * perPresent, held: t.held,
 	}
-	if rate := t.rate(); rate > 0 {
+	if rate := t.arrivalRate(); rate > 0 {
 		sc.waited = time.Duration(t.waiting / rate * float64(time.Second))
 	}
 	if !after {
 		return sc
 	}
 	sc.period = t.length
-	sc.warm = max(sc.length, 2*p.seconds(indicator.E2EMean))
-	enough := time.Duration(enoughRequests / t.rate() * float64(time.Second))
+	sc.warm = max(sc.length, 2*p.measuredDuration(indicator.E2EMean))
+	enough := time.Duration(enoughRequests / t.arrivalRate() * float64(time.Second))
 	sc.length = min(max(sc.length, enough), 4*sc.length)
 	sc.maxTokens = 2 * perAfter
 	if sc.clients == 0 {
-		sc.running, sc.waiting = 0, 0 // a restart begins with nothing
+		sc.running, sc.waiting = 0, 0 // a restart drops all requests
 	}
 	return sc
 }
 
-// age lets those in flight at the beginning have waited for a share of the time that
-// they would have in a queue that stands.
-func (s *trial) age(waiting, running float64) {
+// scaleAges scales how long the requests in flight have waited at the beginning, relative to a steady queue.
+func (s *trial) scaleAges(waiting, running float64) {
 	s.waited = time.Duration(waiting * float64(s.waited))
 	s.first = time.Duration(running * float64(s.first))
 }
 
-// roundClients makes whole clients of an engine's share: between the simulations it is
-// now one less, now one more, so that their mean is the share.
+// roundClients rounds an engine's share of clients up in some simulations and down in others, so that the mean is the
+// share.
 func (s *trial) roundClients(i int) {
 	if s.clients == 0 {
 		return
 	}
-	s.clients = max(math.Floor(s.clients+evenly(i)), 1)
+	s.clients = max(math.Floor(s.clients+evenSpread(i)), 1)
 	s.running = min(s.running, int(s.clients))
 	s.waiting = min(s.waiting, int(s.clients)-s.running)
 }
 
-// horizon is the window, or its beginning where that makes so many tokens already.
-func (p *predictor) horizon(tokens float64) time.Duration {
-	i := index(indicator.GenerationTokenRate)
+// horizonFor returns the window, or the beginning of it that holds a number of tokens.
+func (p *predictor) horizonFor(tokens float64) time.Duration {
+	i := quantityIndex(indicator.GenerationTokenRate)
 	rate := p.measured[i].Or(0) / float64(p.traffic.ranks)
 	if seconds := tokens / max(rate, 1); seconds < p.traffic.length.Seconds() {
 		return time.Duration(seconds * float64(time.Second))
@@ -78,19 +78,19 @@ func (p *predictor) horizon(tokens float64) time.Duration {
 	return p.traffic.length
 }
 
-// enoughRequests make a P95 of the time after a change.
+// enoughRequests is the number of requests for a P95 after a change.
 const enoughRequests = 300
 
-// seconds is a measured duration, 0 where it is not known.
-func (p *predictor) seconds(s *indicator.Signal) time.Duration {
-	i := index(s)
+// measuredDuration returns a measured duration, or 0 if it is unknown.
+func (p *predictor) measuredDuration(s *indicator.Signal) time.Duration {
+	i := quantityIndex(s)
 	return time.Duration(p.measured[i].Or(0) * float64(time.Second))
 }
 
-// simulate plays a trial several times, each with other lengths and, after the
-// first, with other samples of the calibration. Draws of a number are alike in every
-// trial, so that differences between trials are not chance.
-func (p *predictor) simulate(s *trial, most int) ([]*outcome, error) {
+// simulateTrial runs a trial several times with different lengths and, after the first time, with different samples
+// of the calibration. The n-th draw is the same in every trial, so that differences between trials are not due to
+// chance.
+func (p *predictor) simulateTrial(s *trial, most int) ([]*outcome, error) {
 	fit := p.calibration.Fit
 	var outcomes []*outcome
 	tokens := 0
@@ -108,10 +108,10 @@ func (p *predictor) simulate(s *trial, most int) ([]*outcome, error) {
 			one.cost = fit.Draws[(i-1)*len(fit.Draws)/maxDraws]
 		}
 		var err error
-		if one.pool, err = p.traffic.pool(s.cfg, i); err != nil {
+		if one.pool, err = p.traffic.drawPool(s.cfg, i); err != nil {
 			return nil, err
 		}
-		o, err := replay(&one)
+		o, err := runTrial(&one)
 		if err != nil {
 			return nil, err
 		}

@@ -14,50 +14,50 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// Tuning asks what a model's memory holds and, where there are targets, which
-// configuration meets them under a workload.
+// A Tuning computes what a model's memory holds and, with targets, which configuration meets them under a workload.
 type Tuning struct {
 	Known
 	Load    workload.Asked
 	Targets Targets
-	MaxGPUs int // of the whole deployment
+	MaxGPUs int // for the whole deployment
 	Prices  Prices
-	Choices []Choice // empty: that of Known
+	Choices []Choice // empty: Known's GPU only
 
 	Check func() error                     // see Plan
 	Show  func(format string, args ...any) // likewise
 }
 
-// Tuned is the answer to a Tuning.
+// A Tuned is the result of a Tuning.
 type Tuned struct {
-	// Ledger is that of the configuration that was found or, without one, of the
-	// settings that were given.
+	// Ledger is the ledger of the configuration found or, without one, of the given settings.
 	Ledger *perfmodel.Ledger
-	// Plan and Result are those of the search; no Plan without targets, and no Result
-	// where nothing fits.
+	// Plan and Result are the search. Plan is nil without targets, Result if nothing fits.
 	Plan   *Plan
 	Result *Result
-	// Check sets the ledger of the servers' settings beside what they say; nil for nothing.
+	// Check compares the ledger with the servers' own numbers; nil without any.
 	Check *perfmodel.Check
 
 	Args    engine.Config // the user's
-	Price   Price         // of a GPU; zero where it is not known
-	LeftOut []string      // what settings change that the answer leaves out, as sentences
-	Idle    []string      // settings that nothing in the answer depends on
+	Price   Price         // per GPU; zero if unknown
+	LeftOut []string      // effects of settings that the answer ignores, as sentences
+	Idle    []string      // settings that do not affect the answer
 }
 
-// Answer computes everything.
+// Answer computes the result.
 func (t *Tuning) Answer() (*Tuned, error) {
-	s, err := t.settings(t.Config())
+	s, err := t.ledgerSettings(t.Config())
 	if err != nil {
 		return nil, err
 	}
-	o, told := t.memory()
+	o, told := t.observedMemory()
 	if s.Memory.Value <= 0 && s.KVBytes <= 0 && s.NumBlocksOverride == 0 {
 		s.NumBlocksOverride = int(min(o.NumBlocks, 1<<40))
 	}
 	flags := vllm.Engine.Flags
-	out := &Tuned{Args: t.Args, Price: t.Prices[t.Device.Name], LeftOut: flags.LeftOut(t.Args, engine.Memory, engine.Speed, engine.Schedule), Idle: flags.Ineffective(t.Args)}
+	out := &Tuned{
+		Args: t.Args, Price: t.Prices[t.Device.Name], Idle: flags.Ineffective(t.Args),
+		LeftOut: flags.LeftOut(t.Args, engine.Memory, engine.Speed, engine.Schedule),
+	}
 	if out.Ledger, err = perfmodel.NewLedger(t.Model, s); err != nil && len(t.Choices) < 2 {
 		return nil, err
 	}
@@ -67,14 +67,16 @@ func (t *Tuning) Answer() (*Tuned, error) {
 	if t.Targets.Empty() {
 		switch {
 		case t.Load.Rate != "":
-			return nil, hint.With(errors.New("a workload is given, and no target"), "pass --use-case chat, or --ttft-p95, --itl-p95, --e2e-p95, --throughput")
+			return nil, hint.With(errors.New("a workload is given, and no target"),
+				"pass --use-case chat, or --ttft-p95, --itl-p95, --e2e-p95, --throughput")
 		case len(t.Choices) > 1:
-			return nil, hint.With(errors.New("kinds of GPU and weight formats are compared by cost for a workload, and none is given"),
+			return nil, hint.With(errors.New("kinds of GPU and weight formats are compared by cost for a "+
+				"workload, and none is given"),
 				"pass --use-case chat --rate 5 --prompt-tokens 900 --output-tokens 250, or name one --gpu")
 		}
 		return out, nil
 	}
-	if out.Plan, err = t.plan(out.Ledger, o); err != nil {
+	if out.Plan, err = t.newPlan(out.Ledger, o); err != nil {
 		return nil, err
 	}
 	out.Result, err = out.Plan.Search()
@@ -89,9 +91,8 @@ func (t *Tuning) Answer() (*Tuned, error) {
 	return out, nil
 }
 
-// plan is the question to the search. What the user fixed stays; what servers
-// happen to have is free to move.
-func (t *Tuning) plan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) {
+// newPlan returns the plan of the search. The user's settings are fixed; running servers' settings may change.
+func (t *Tuning) newPlan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) {
 	d, err := demandOf(&t.Load, t.Seen)
 	if err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func (t *Tuning) plan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) 
 		choices = []Choice{{Device: t.Device, Memory: t.Memory}}
 	}
 	for _, c := range choices {
-		offer, err := t.offer(c, l)
+		offer, err := t.newOffer(c, l)
 		if err != nil {
 			return nil, err
 		}
@@ -118,24 +119,23 @@ func (t *Tuning) plan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) 
 	if o.NumBlocks > 0 {
 		of.FixedKV = &o
 	}
-	return p, t.fit(of, t.Config(), l, d)
+	return p, t.fitOffer(of, t.Config(), l, d)
 }
 
-// fit fits an offer's step times to what was measured of a server with that ledger.
-func (t *Tuning) fit(of *Offer, known engine.Config, l *perfmodel.Ledger, d *Demand) error {
+// fitOffer fits an offer's step times to the measurements of a server with a ledger.
+func (t *Tuning) fitOffer(of *Offer, known engine.Config, l *perfmodel.Ledger, d *Demand) error {
 	of.FitSettings = l.Settings
-	e, _, err := t.evidence(known.Or(l.EngineConfig("the ledger")), l, d.MeanTokens())
+	e, _, err := t.collectEvidence(known.Or(l.EngineConfig("the ledger")), l, d.MeanTokens())
 	if err != nil {
 		return err
 	}
 	e.Check = t.Check
-	of.Fit, err = fitted(e)
+	of.Fit, err = calibrateOn(e)
 	return err
 }
 
-// offer is a choice with the settings that the user fixed; the ledger is that of all settings
-// that are known.
-func (t *Tuning) offer(c Choice, l *perfmodel.Ledger) (*Offer, error) {
+// newOffer returns a choice with the user's fixed settings. The ledger covers all known settings.
+func (t *Tuning) newOffer(c Choice, l *perfmodel.Ledger) (*Offer, error) {
 	one := t.Known
 	one.Device, one.Memory = c.Device, c.Memory
 	one.Args = engine.Config{}
@@ -143,7 +143,7 @@ func (t *Tuning) offer(c Choice, l *perfmodel.Ledger) (*Offer, error) {
 		one.Args.Set(engine.Quantization, c.Quantization, "the comparison")
 	}
 	one.Args.Merge(t.Args)
-	base, err := one.settings(one.Args)
+	base, err := one.ledgerSettings(one.Args)
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +151,8 @@ func (t *Tuning) offer(c Choice, l *perfmodel.Ledger) (*Offer, error) {
 		if base.MaxModelLen == 0 {
 			base.MaxModelLen = l.Settings.MaxModelLen
 		}
-		if t.gpu() == nil {
-			// Without a data sheet nothing can be carried over to another shape.
+		if t.gpuSheet() == nil {
+			// Without a data sheet no measurement can be transferred to another shape.
 			base.TP, base.PP, base.DP = l.Settings.TP, l.Settings.PP, l.Settings.DP
 			base.KVType, base.KVBytes, base.BlockSize = l.Settings.KVType, l.Settings.KVBytes, l.Settings.BlockSize
 			base.NumBlocksOverride, base.Utilization = l.Settings.NumBlocksOverride, l.Settings.Utilization
@@ -166,7 +166,7 @@ func (t *Tuning) offer(c Choice, l *perfmodel.Ledger) (*Offer, error) {
 
 // fitTest fits an offer's step times to the load test.
 func (t *Tuning) fitTest(of *Offer, d *Demand) error {
-	settings, err := t.settings(t.Args)
+	settings, err := t.ledgerSettings(t.Args)
 	if err != nil {
 		return err
 	}
@@ -177,13 +177,14 @@ func (t *Tuning) fitTest(of *Offer, d *Demand) error {
 	if settings.NumBlocksOverride == 0 && l.Blocks.Value < 2 {
 		return fmt.Errorf("%s: of the server that was tested: %w", t.LoadTestFrom, l.TooLarge("--engine-args"))
 	}
-	return t.fit(of, t.Args, l, d)
+	return t.fitOffer(of, t.Args, l, d)
 }
 
-// demandOf is the workload that was asked for, else what was measured.
+// demandOf returns the requested workload, or the measured one.
 func demandOf(a *workload.Asked, m *workload.Measured) (*Demand, error) {
 	if m == nil && (a.Prompt == "" || a.Output == "") {
-		return nil, hint.With(errors.New("the workload has no lengths"), "pass --prompt-tokens and --output-tokens, or a server or recording to measure them on")
+		return nil, hint.With(errors.New("the workload has no lengths"),
+			"pass --prompt-tokens and --output-tokens, or a server or recording to measure them on")
 	}
 	spec, _, err := a.Spec(m)
 	if err != nil {
@@ -203,8 +204,8 @@ func demandOf(a *workload.Asked, m *workload.Measured) (*Demand, error) {
 	}
 	d.Draw = func(wanted float64, replicas, blockSize int) ([]sim.Request, error) {
 		share := arrivals.Scale(wanted / rate / float64(replicas))
-		// A share of a bursty process, taken by chance, is less bursty: the variance
-		// beyond that of Poisson is thinned too (Cox, Renewal Theory, 1962).
+		// Random thinning makes a bursty process less bursty: the variance beyond Poisson's is thinned too (Cox,
+		// Renewal Theory, 1962).
 		share.CV = math.Sqrt(max(1+(share.CV*share.CV-1)/float64(replicas), 0))
 		pacer, err := share.Pacer(a.Seed)
 		if err != nil {
@@ -231,8 +232,7 @@ func demandOf(a *workload.Asked, m *workload.Measured) (*Demand, error) {
 	return d, nil
 }
 
-// steadyArrivals is when requests come to the whole deployment, for long enough, and how
-// many a second on average.
+// steadyArrivals returns the arrivals at the whole deployment, repeated for long enough, and their mean rate.
 func steadyArrivals(asked *workload.Asked, m *workload.Measured) (a workload.Arrivals, rate float64, err error) {
 	if a, _, err = asked.Arrivals(m); err != nil {
 		return a, 0, err

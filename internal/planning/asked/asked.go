@@ -1,5 +1,5 @@
-// Package asked reads what simulate and tune are asked: flags, files, and measurements of
-// running servers become a planning.Simulation or a planning.Tuning. Errors name the flags.
+// Package asked turns the flags and arguments of simulate and tune into a planning.Simulation or a planning.Tuning.
+// It reads files and measures running servers. Its errors name the flags.
 package asked
 
 import (
@@ -20,45 +20,49 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// Flags of several verbs; in all of them they mean the same.
+// Flags with the same meaning in several verbs.
 const (
 	FlagRelease = "vllm-version"
 	FlagArgs    = "engine-args"
 )
 
-// Say tells people what goes on.
+// Say holds the ways to inform people.
 type Say struct {
 	Note func([]string)                   // remarks
-	Show func(format string, args ...any) // a line that is written over
+	Show func(format string, args ...any) // a line that the next one overwrites
 }
 
-// A Deployment is what is known of one, and what its users were promised.
+// A Deployment holds the flags about a deployment and its objectives.
 type Deployment struct {
 	Source  source.Observed
 	Promise settings.Promised
 
-	EngineArgs, ReleaseOf string // as vllm serve takes them; of vLLM
+	EngineArgs, ReleaseOf string // as vllm serve takes them, and vLLM's release
 	gpus                  []string
 	modelConfig, log      string
 	loadTest              string
 	acceptance            float64
 }
 
-// AddFlags adds what simulate and tune have in common, but for the form of the answer.
+// AddFlags adds the common flags of simulate and tune, without the output format.
 func (f *Deployment) AddFlags(s *pflag.FlagSet) {
 	f.Source.AddFlags(s)
 	s.StringVar(&f.modelConfig, "model-config", "",
-		"the model's config.json, the `directory` that has it, or its name at Hugging Face; an argument that is a name does the same")
-	s.StringSliceVar(&f.gpus, "gpu", nil, "`name` of the GPU, such as H100 or 'RTX 4090', or the memory of one, such as 80GiB")
+		"the model's config.json, the `directory` that has it, or its name at Hugging Face; an argument that is a "+
+			"name does the same")
+	s.StringSliceVar(&f.gpus, "gpu", nil,
+		"`name` of the GPU, such as H100 or 'RTX 4090', or the memory of one, such as 80GiB")
 	s.StringVar(&f.EngineArgs, FlagArgs, "", "`arguments` as vllm serve takes them, such as '--max-num-seqs 256'")
-	s.Float64Var(&f.acceptance, "acceptance", 0, "share of draft tokens that are accepted, with --speculative-config in the engine's arguments")
+	s.Float64Var(&f.acceptance, "acceptance", 0,
+		"share of draft tokens that are accepted, with --speculative-config in the engine's arguments")
 	s.StringVar(&f.ReleaseOf, FlagRelease, "", "`release` of vLLM, such as 0.23 (default: the measured server's)")
-	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv of one replica, or vllm bench serve --save-detailed")
+	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv of one "+
+		"replica, or vllm bench serve --save-detailed")
 	f.Promise.AddFlags(s)
 }
 
-// known reads and measures what is known of the deployment.
-func (f *Deployment) known(ctx context.Context, say Say) (k planning.Known, err error) {
+// readKnown reads and measures the facts about the deployment.
+func (f *Deployment) readKnown(ctx context.Context, say Say) (k planning.Known, err error) {
 	if k.Acceptance = f.acceptance; !(k.Acceptance >= 0 && k.Acceptance <= 1) {
 		return k, fmt.Errorf("--acceptance %g: want a share from 0 to 1", f.acceptance)
 	}
@@ -96,7 +100,7 @@ func (f *Deployment) known(ctx context.Context, say Say) (k planning.Known, err 
 	k.Release = cmp.Or(k.Release, engine.ImageRelease(f.EngineArgs))
 	strict := cmp.Or(k.Release, vllm.DefaultRelease)
 	if k.Seen != nil && f.ReleaseOf == "" && k.Log == nil {
-		strict = "" // the oldest that their metrics fit
+		strict = "" // Release is only the oldest that fits their metrics
 	}
 	if k.Args, err = vllm.Engine.Flags.CheckArgs(f.EngineArgs, "--"+FlagArgs, strict); err != nil {
 		return k, err
@@ -108,8 +112,8 @@ func (f *Deployment) known(ctx context.Context, say Say) (k planning.Known, err 
 	return k, nil
 }
 
-// model is the name of the model that objectives are looked up by.
-func (f *Deployment) model(k *planning.Known, otherwise string) string {
+// modelName returns the name by which objectives are looked up.
+func (f *Deployment) modelName(k *planning.Known, otherwise string) string {
 	if k.Seen != nil {
 		return k.Seen.Model
 	}

@@ -14,9 +14,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
 
-// resolve takes the argument that names a model for --model-config, and the others for the servers or
-// their recording.
-func (f *Deployment) resolve(args []string) error {
+// resolveArgs takes an argument that names a model as --model-config, and the others as servers or their recording.
+func (f *Deployment) resolveArgs(args []string) error {
 	var others []string
 	for _, arg := range args {
 		_, known := modelconfig.PublishedName(arg)
@@ -32,9 +31,8 @@ func (f *Deployment) resolve(args []string) error {
 	return f.Source.Resolve(others)
 }
 
-// readModel reads config.json: a file, one in a directory, or that of a model's name, in the local
-// cache of Hugging Face or among those that sixty knows. It returns the name as its owner writes it,
-// where it is one.
+// readModel reads a config.json: a file, one in a directory, or the one of a named model, from the local cache of
+// Hugging Face or from those that sixty knows. It also returns the name, in its owner's spelling.
 func readModel(name string) (*modelconfig.Model, string, error) {
 	path := name
 	var content []byte
@@ -51,7 +49,8 @@ func readModel(name string) (*modelconfig.Model, string, error) {
 	}
 	if path != "" {
 		if content, err = fileio.Read(path, modelconfig.MaxBytes); err != nil {
-			return nil, "", hint.With(fmt.Errorf("--model-config: %w", err), "give the config.json next to the model's weights, or their directory")
+			return nil, "", hint.With(fmt.Errorf("--model-config: %w", err),
+				"give the config.json next to the model's weights, or their directory")
 		}
 	}
 	m, err := modelconfig.Parse(content)
@@ -61,7 +60,7 @@ func readModel(name string) (*modelconfig.Model, string, error) {
 	return m, name, nil
 }
 
-// unknownModel is the error of a model's name that neither the cache nor sixty has.
+// unknownModel returns the error for a name that neither the cache nor sixty knows.
 func unknownModel(name string) error {
 	known := modelconfig.PublishedNames()
 	err := fmt.Errorf("there is no model %s: no such file, not in the cache %s, and not among the %d built-in names",
@@ -74,21 +73,22 @@ func unknownModel(name string) error {
 	return hint.With(err, fetch)
 }
 
-// hubName is what a model's name looks like: an owner and a name.
+// hubName matches the name of a model: an owner and a name.
 var hubName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]+$`)
 
-// hubCache is where Hugging Face's clients keep what they fetched.
+// hubCache returns the cache directory of Hugging Face's clients.
 func hubCache() string {
-	home, _ := os.UserHomeDir() // without one, the working directory's
+	home, _ := os.UserHomeDir() // "" stands for the working directory
 	cache := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(home, ".cache"))
-	return cmp.Or(os.Getenv("HF_HUB_CACHE"), filepath.Join(cmp.Or(os.Getenv("HF_HOME"), filepath.Join(cache, "huggingface")), "hub"))
+	return cmp.Or(os.Getenv("HF_HUB_CACHE"),
+		filepath.Join(cmp.Or(os.Getenv("HF_HOME"), filepath.Join(cache, "huggingface")), "hub"))
 }
 
-// cachedConfig is the config.json of a model in the cache: of its main revision or, without
-// one, of the last by name; "" where there is none.
+// cachedConfig returns the path of a model's config.json in the cache, or "". It prefers the main revision, and
+// otherwise takes the last one by name.
 func cachedConfig(name string) string {
 	repo := filepath.Join(hubCache(), "models--"+strings.ReplaceAll(name, "/", "--"))
-	revision, _ := fileio.Read(filepath.Join(repo, "refs", "main"), 1<<10) // a cache may lack it
+	revision, _ := fileio.Read(filepath.Join(repo, "refs", "main"), 1<<10) // it may be missing
 	for _, of := range []string{strings.TrimSpace(string(revision)), "*"} {
 		if found, _ := filepath.Glob(filepath.Join(repo, "snapshots", of, "config.json")); of != "" && len(found) > 0 {
 			return found[len(found)-1]

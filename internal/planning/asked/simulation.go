@@ -16,52 +16,59 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// Simulation is what simulate is asked.
+// A Simulation holds the flags of simulate.
 type Simulation struct {
 	Deployment
-	planning.Simulation // what needs no reading; Read adds the rest
+	planning.Simulation // AddFlags binds its plain fields; Read sets the others
 
 	stepCost, route string
 	sweeps          []string
 }
 
-// AddFlags adds the flags of sixty simulate, but for the form of the answer and --serve.
+// AddFlags adds the flags of sixty simulate, without the output format and --serve.
 func (f *Simulation) AddFlags(s *pflag.FlagSet) {
 	f.Deployment.AddFlags(s)
-	f.Load.AddFlags(s, workload.ClosedLoops|workload.ThinkTimes|workload.Traces|workload.TraceParts|workload.ScaledRates)
-	s.StringVar(&f.stepCost, "step-cost", "", "known step times, such as '`base=8ms`, per-token=50us, knee=256'; also mixed, per-seq, per-kv, per-pair")
+	f.Load.AddFlags(s,
+		workload.ClosedLoops|workload.ThinkTimes|workload.Traces|workload.TraceParts|workload.ScaledRates)
+	s.StringVar(&f.stepCost, "step-cost", "",
+		"known step times, such as '`base=8ms`, per-token=50us, knee=256'; also mixed, per-seq, per-kv, per-pair")
 	s.IntVar(&f.Replicas, "replicas", 0, "engines behind a router (default: as many as were measured)")
-	s.StringVar(&f.route, "route", "", "between replicas: round-robin, least-loaded or prefix-affinity (default: as measured, else round-robin)")
+	s.StringVar(&f.route, "route", "",
+		"between replicas: round-robin, least-loaded or prefix-affinity (default: as measured, else round-robin)")
 	s.StringArrayVar(&f.sweeps, "sweep", nil, "vary a parameter: `max-num-seqs=16,32,64` or rate=1:20:1")
 	f.Samples = -1 // as many as take little time
 }
 
-// check refuses flags that contradict each other.
-func (f *Simulation) check() error {
+// checkFlags refuses flags that contradict each other.
+func (f *Simulation) checkFlags() error {
 	switch {
 	case f.stepCost != "" && f.loadTest != "":
 		return errors.New("--step-cost and --load-test both set step times: give one")
-	case (len(f.gpus) == 0) != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && f.Source.SourceCount() == 0:
-		return hint.With(errors.New("an estimate of step times needs both --gpu and a model"), "name the model, or its config.json, as an argument: sixty simulate Qwen/Qwen3-8B --gpu H100")
+	case (len(f.gpus) == 0) != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" &&
+		f.Source.SourceCount() == 0:
+		return hint.With(errors.New("an estimate of step times needs both --gpu and a model"),
+			"name the model, or its config.json, as an argument: sixty simulate Qwen/Qwen3-8B --gpu H100")
 	case len(f.gpus) > 1:
-		return hint.With(fmt.Errorf("--gpu: a simulation has one kind of GPU, not %d", len(f.gpus)), "sixty tune compares several")
+		return hint.With(fmt.Errorf("--gpu: a simulation has one kind of GPU, not %d", len(f.gpus)),
+			"sixty tune compares several")
 	case len(f.sweeps) > 1:
-		return hint.With(errors.New("--sweep is given twice: a simulation varies one parameter"), "give the others by their flags or in --engine-args, once for each value")
+		return hint.With(errors.New("--sweep is given twice: a simulation varies one parameter"),
+			"give the others by their flags or in --engine-args, once for each value")
 	}
 	return f.Load.Check()
 }
 
-// Read checks the flags and arguments and reads what they name; changed says which flags
-// were given.
+// Read validates the flags and arguments and reads the files that they name. changed reports whether a flag was
+// given.
 func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag string) bool, say Say) (err error) {
 	f.Load.Given(changed)
 	if changed("replicas") && f.Replicas < 1 {
 		return fmt.Errorf("--replicas %d: want 1 or more", f.Replicas)
 	}
-	if err := f.resolve(args); err != nil {
+	if err := f.resolveArgs(args); err != nil {
 		return err
 	}
-	if err := f.check(); err != nil {
+	if err := f.checkFlags(); err != nil {
 		return err
 	}
 	f.Route = perfmodel.Route(f.route)
@@ -70,7 +77,7 @@ func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag 
 			return err
 		}
 	}
-	if f.Known, err = f.known(ctx, say); err != nil {
+	if f.Known, err = f.readKnown(ctx, say); err != nil {
 		return err
 	}
 	if f.Load.Trace != "" {
@@ -93,7 +100,7 @@ func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag 
 	return nil
 }
 
-// Objective is what users of the simulated model were promised, nil for nothing.
+// Objective returns the objective of the simulated model, or nil.
 func (f *Simulation) Objective() (*slo.Objective, error) {
-	return f.Promise.Objective(f.model(&f.Known, f.Source.Model))
+	return f.Promise.Objective(f.modelName(&f.Known, f.Source.Model))
 }

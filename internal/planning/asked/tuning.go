@@ -20,20 +20,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// simulatedRequests of each configuration: enough for a P95, and few enough that a
-// search of fifty ends in seconds.
+// simulatedRequests is the number of requests for each configuration: enough for a P95, and few enough that a search
+// of fifty configurations ends in seconds.
 const simulatedRequests = 1500
 
-// Tuning is what tune is asked.
+// A Tuning holds the flags of tune.
 type Tuning struct {
 	Deployment
-	planning.Tuning // what needs no reading; Read adds the rest
+	planning.Tuning // AddFlags binds its plain fields; Read sets the others
 
 	tp                    int
 	quantizations, priced []string
 }
 
-// AddFlags adds the flags of sixty tune, but for the form of the answer.
+// AddFlags adds the flags of sixty tune, without the output format.
 func (f *Tuning) AddFlags(s *pflag.FlagSet) {
 	f.Deployment.AddFlags(s)
 	f.Load.AddFlags(s, workload.ScaledRates|workload.NoUsualLengths)
@@ -45,18 +45,23 @@ func (f *Tuning) AddFlags(s *pflag.FlagSet) {
 	s.DurationVar(&f.Targets.TTFTP95, "ttft-p95", 0, "target of the 95th percentile of the time to the first token")
 	s.DurationVar(&f.Targets.ITLP95, "itl-p95", 0, "target of the 95th percentile of the time between tokens")
 	s.DurationVar(&f.Targets.E2EP95, "e2e-p95", 0, "target of the 95th percentile of a whole answer")
-	s.Float64Var(&f.Targets.TokensPerSecond, "throughput", 0, "target of output tokens per second, of the whole deployment")
-	s.StringSliceVar(&f.quantizations, "compare-quantization", nil, "compare weight formats that vLLM converts to at load time: `none,fp8`, or bitsandbytes and others; --gpu H100,L40S also compares")
-	s.StringArrayVar(&f.priced, "price", nil, "price per hour of one GPU, such as `H100=2.49`; may be repeated (default: list prices of November 2026, in dollars)")
+	s.Float64Var(&f.Targets.TokensPerSecond, "throughput", 0,
+		"target of output tokens per second, of the whole deployment")
+	s.StringSliceVar(&f.quantizations, "compare-quantization", nil, "compare weight formats that vLLM converts to "+
+		"at load time: `none,fp8`, or bitsandbytes and others; --gpu H100,L40S also compares")
+	s.StringArrayVar(&f.priced, "price", nil, "price per hour of one GPU, such as `H100=2.49`; may be repeated "+
+		"(default: list prices of November 2026, in dollars)")
 }
 
-// check refuses flags that contradict each other.
-func (f *Tuning) check() error {
+// checkFlags refuses flags that contradict each other.
+func (f *Tuning) checkFlags() error {
 	switch t := &f.Targets; {
 	case f.modelConfig == "" && len(f.Source.URLs) == 1 && hubName.MatchString(f.Source.URLs[0]):
-		return hint.With(fmt.Errorf("no model is given: %s is treated as a server's address", f.Source.URLs[0]), "--model-config "+f.Source.URLs[0])
+		return hint.With(fmt.Errorf("no model is given: %s is treated as a server's address", f.Source.URLs[0]),
+			"--model-config "+f.Source.URLs[0])
 	case f.modelConfig == "":
-		return hint.With(errors.New("no model is given"), "name it as an argument, as in sixty tune Qwen/Qwen3-32B, or pass --model-config with its config.json")
+		return hint.With(errors.New("no model is given"),
+			"name it as an argument, as in sixty tune Qwen/Qwen3-32B, or pass --model-config with its config.json")
 	case f.tp < 0 || f.tp > 1024:
 		return fmt.Errorf("--tp %d: want 1 to 1024", f.tp)
 	case f.MaxGPUs < 1 || f.MaxGPUs > 1<<14:
@@ -69,14 +74,14 @@ func (f *Tuning) check() error {
 	return f.Load.Check()
 }
 
-// Read checks the flags and arguments and reads what they name; changed says which flags
-// were given.
+// Read validates the flags and arguments and reads the files that they name. changed reports whether a flag was
+// given.
 func (f *Tuning) Read(ctx context.Context, args []string, changed func(flag string) bool, say Say) (err error) {
 	f.Load.Given(changed)
-	if err := f.resolve(args); err != nil {
+	if err := f.resolveArgs(args); err != nil {
 		return err
 	}
-	if err := f.check(); err != nil {
+	if err := f.checkFlags(); err != nil {
 		return err
 	}
 	f.Prices = planning.ListPrices()
@@ -85,28 +90,29 @@ func (f *Tuning) Read(ctx context.Context, args []string, changed func(flag stri
 			return fmt.Errorf("--price: %w", err)
 		}
 	}
-	if f.Known, err = f.known(ctx, say); err != nil {
+	if f.Known, err = f.readKnown(ctx, say); err != nil {
 		return err
 	}
 	if f.Check = ctx.Err; f.tp > 0 {
 		f.Args.Set(engine.TensorParallelSize, strconv.Itoa(f.tp), "the flag")
 	}
-	if f.Choices, err = f.choices(); err != nil {
+	if f.Choices, err = f.readChoices(); err != nil {
 		return err
 	}
-	o, err := f.Promise.Objective(f.model(&f.Known, f.Model.Architecture))
+	o, err := f.Promise.Objective(f.modelName(&f.Known, f.Model.Architecture))
 	if err != nil {
 		return err
 	}
 	if t := &f.Targets; o != nil {
-		t.TTFTP95, t.ITLP95, t.E2EP95 = cmp.Or(t.TTFTP95, o.TTFTP95), cmp.Or(t.ITLP95, o.ITLP95), cmp.Or(t.E2EP95, o.E2EP95)
+		t.TTFTP95, t.ITLP95, t.E2EP95 = cmp.Or(t.TTFTP95, o.TTFTP95), cmp.Or(t.ITLP95, o.ITLP95),
+			cmp.Or(t.E2EP95, o.E2EP95)
 	}
 	return nil
 }
 
-// choices are the alternatives that --gpu and --compare-quantization name, together. The form
-// of the checkpoint is always one of them.
-func (f *Tuning) choices() (out []planning.Choice, err error) {
+// readChoices returns all combinations of --gpu and --compare-quantization. The checkpoint's own format is always
+// included.
+func (f *Tuning) readChoices() (out []planning.Choice, err error) {
 	forms := []string{""}
 	for _, q := range f.quantizations {
 		if q != "none" && !slices.Contains(forms, q) {
@@ -124,17 +130,18 @@ func (f *Tuning) choices() (out []planning.Choice, err error) {
 	}
 	switch {
 	case len(out) > 1 && (f.Source.SourceCount() > 0 || f.loadTest != ""):
-		return nil, hint.With(errors.New("measured step times are for one kind of GPU and one weight format"), "compare from data sheets, without servers and --load-test, or name one --gpu")
+		return nil, hint.With(errors.New("measured step times are for one kind of GPU and one weight format"),
+			"compare from data sheets, without servers and --load-test, or name one --gpu")
 	case len(out) == 0 && len(forms) > 1:
 		return nil, hint.With(errors.New("--compare-quantization: no GPU is named"), "pass --gpu")
 	}
 	return out, nil
 }
 
-// ServedName is what follows vllm serve: what the user's command line says, else what the servers or
-// the configuration do, else where the weights lie; "" where nothing tells.
+// ServedName returns the model argument of vllm serve: from the user's command line, else from the servers or the
+// configuration, else the directory of the weights. It returns "" if all are unknown.
 func (f *Tuning) ServedName() string {
-	if name := cmp.Or(f.Args[engine.ModelName].Value, f.model(&f.Known, "")); name != "" {
+	if name := cmp.Or(f.Args[engine.ModelName].Value, f.modelName(&f.Known, "")); name != "" {
 		return name
 	}
 	if _, err := os.Stat(f.modelConfig); err != nil { // it is in the cache

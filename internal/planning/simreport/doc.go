@@ -1,6 +1,5 @@
-// Package simreport says what simulations found: as data (Simulation, the JSON
-// documented in docs/simulate-json.md), as text for a terminal, and as one HTML page
-// without outside resources. Every rendering names what the step times rest on.
+// Package simreport reports simulations: as data (Simulation, the JSON documented in docs/simulate-json.md), as text
+// for a terminal, and as a self-contained HTML page. Every form names the basis of the step times.
 //
-// It simulates and fetches nothing; sixty simulate calls it.
+// It simulates nothing itself except through package planning; sixty simulate calls it.
 package simreport

@@ -16,8 +16,7 @@ type document struct {
 	s *Simulation
 }
 
-// How long what a screen tells stays where there is no room for all of it: a description
-// before a doubt, and some points of a sweep before both.
+// Ranks on a small screen: some points of a sweep leave first, then descriptions, then doubts.
 const (
 	rankPoint = iota + 1
 	rankBasis
@@ -25,16 +24,17 @@ const (
 	rankCheck
 )
 
-// Document says what was simulated: what users would see comes first, and on a screen little
-// more.
+// Document reports a simulation. What users would see comes first; a screen shows little more.
 func Document(s *Simulation) *render.Document {
 	d := &document{render.NewDocument("Simulation"), s}
 	if len(s.Missed) > 0 {
 		d.Answer(render.Bold, "", "No answer: "+s.missedText()+".")
-		d.Paragraph("", "The servers do something that is not simulated, stalled for a while, or had a load that their metrics do not show; any other result would be a guess. "+
-			"Try a longer or calmer time (--window, --at), settings that are not in the metrics (--engine-args), or a load test's results (--load-test).")
+		d.Paragraph("", "The servers do something that is not simulated, stalled for a while, or had a load that "+
+			"their metrics do not show; any other result would be a guess. "+
+			"Try a longer or calmer time (--window, --at), settings that are not in the metrics (--engine-args), "+
+			"or a load test's results (--load-test).")
 		d.Item("basis", s.Calibration.Statement)
-		d.simulated()
+		d.addAssumptions()
 		return d.Document
 	}
 	d.More = "batch, queue and assumptions"
@@ -42,25 +42,26 @@ func Document(s *Simulation) *render.Document {
 	switch {
 	case len(s.Sweep) > 0:
 		d.More = "every point and the assumptions"
-		d.sweep()
+		d.addSweep()
 	case r.Error != "":
 		d.Answer(render.Bold, "", r.Error)
 	default:
-		d.answer(r)
+		d.addAnswer(r)
 	}
 	if s.Objective != nil {
-		d.Ranked(rankGoodput, "goodput", "share of requests within "+s.Objective.text()+"; ✓ if all percentiles meet it")
+		d.Ranked(rankGoodput, "goodput", "share of requests within "+s.Objective.describeObjective()+
+			"; ✓ if all percentiles meet it")
 	}
 	d.writeLimits()
 	if len(s.Sweep) == 0 && r.Error == "" {
-		d.run(r)
+		d.addRun(r)
 	}
-	d.simulated()
+	d.addAssumptions()
 	return d.Document
 }
 
-// A quantity is one that users would see: its name, how long its column stays where there is little
-// room, and its value, with its interval where there is one.
+// A quantity is a result that users would see: its name, the rank of its column on a narrow terminal, its value and,
+// if it has one, its interval.
 type quantity struct {
 	name   string
 	rank   int
@@ -68,19 +69,20 @@ type quantity struct {
 	within func(r *Run) string
 }
 
-// quantities are those of the answer and of each point of a sweep.
-func (s *Simulation) quantities() (out []quantity) {
+// userQuantities returns the quantities of the answer and of each point of a sweep.
+func (s *Simulation) userQuantities() (out []quantity) {
 	for i, m := range []Metric{TTFT, ITL, E2E} {
-		out = append(out, quantity{m.title() + " P95", 9 - i, func(r *Run) string { return seconds(r.p95(m)) }, func(r *Run) string {
-			l := r.Latency[m]
-			switch {
-			case l == nil || l.P95Within == nil:
-				return ""
-			case r.Overload:
-				return render.Seconds(l.P95Within[0]) + " – overload"
-			}
-			return span(l.P95Within, render.Seconds)
-		}})
+		out = append(out, quantity{m.displayName() + " P95", 9 - i,
+			func(r *Run) string { return formatSeconds(r.latencyP95(m)) }, func(r *Run) string {
+				l := r.Latency[m]
+				switch {
+				case l == nil || l.P95Within == nil:
+					return ""
+				case r.Overload:
+					return render.Seconds(l.P95Within[0]) + " – overload"
+				}
+				return formatSpan(l.P95Within, render.Seconds)
+			}})
 	}
 	number := func(name string, rank int, of func(r *Run) float64) {
 		out = append(out, quantity{name, rank, func(r *Run) string { return render.Number(of(r)) }, nil})
@@ -90,7 +92,7 @@ func (s *Simulation) quantities() (out []quantity) {
 		if r.Samples == 0 {
 			return ""
 		}
-		return span(&r.Throughput.Interval, render.Number)
+		return formatSpan(&r.Throughput.Interval, render.Number)
 	}
 	number("waiting", 4, func(r *Run) float64 { return r.State.WaitingMean })
 	number("preemptions", 3, func(r *Run) float64 { return float64(r.Requests.Preemptions) })
@@ -106,34 +108,34 @@ func (s *Simulation) quantities() (out []quantity) {
 	return out
 }
 
-// p95 is a latency's, not a number where it has none.
-func (r *Run) p95(m Metric) float64 {
+// latencyP95 returns the P95 of a latency, or NaN.
+func (r *Run) latencyP95(m Metric) float64 {
 	if l := r.Latency[m]; l != nil {
 		return l.P95
 	}
 	return math.NaN()
 }
 
-func seconds(v float64) string {
+func formatSeconds(v float64) string {
 	if math.IsNaN(v) {
 		return "–"
 	}
 	return render.Seconds(v)
 }
 
-// title is a latency's name for people.
-func (m Metric) title() string {
+// displayName returns a latency's name for people.
+func (m Metric) displayName() string {
 	if m == Queue {
 		return string(m)
 	}
 	return strings.ToUpper(string(m))
 }
 
-// answer says what users would see, beside what they see now where that is something else.
-func (d *document) answer(then *Run) {
+// addAnswer shows what users would see, next to the present if that is different.
+func (d *document) addAnswer(then *Run) {
 	s := d.s
 	if !s.Served() {
-		d.Answer(render.Bold, "", "No request is served: "+refusals(then)+".")
+		d.Answer(render.Bold, "", "No request is served: "+describeRefusals(then)+".")
 		return
 	}
 	var now *Run
@@ -145,7 +147,7 @@ func (d *document) answer(then *Run) {
 	}
 	var rows [][]string
 	var said []string
-	for i, q := range s.quantities() {
+	for i, q := range s.userQuantities() {
 		v, was, within := q.of(then), "", ""
 		if now != nil {
 			was = q.of(now)
@@ -177,19 +179,19 @@ func (d *document) answer(then *Run) {
 	d.Answer(render.Bold, "", head+": "+strings.Join(said, ", ")+".")
 	d.Table(columns, rows)
 	if then.Overload {
-		d.Item("overload", "at the slow end of the interval the servers do not keep up with the load, and the queue keeps growing")
+		d.Item("overload", "at the slow end of the interval the servers do not keep up with the load, and the "+
+			"queue keeps growing")
 	}
 }
 
-// leastRows is how many points of a sweep, the best ones, a screen shows in any case.
+// leastRows is how many of a sweep's best points a screen always shows.
 const leastRows = 7
 
-// sweep names the best point and has a line for every one. In a narrow terminal the quantities
-// that say least are left out.
-func (d *document) sweep() {
+// addSweep names the best point and has a row for each one. A narrow terminal omits the less important quantities.
+func (d *document) addSweep() {
 	s := d.s
-	order, quantities := s.order(), s.quantities()
-	d.Answer(render.Bold, "", s.verdict(order))
+	order, quantities := s.sortPoints(), s.userQuantities()
+	d.Answer(render.Bold, "", s.summarizeSweep(order))
 	columns := []render.Column{{Title: s.Sweep[0].Parameter}}
 	for _, q := range quantities {
 		columns = append(columns, render.Column{Title: q.name, Rank: q.rank})
@@ -220,19 +222,21 @@ func (d *document) sweep() {
 	d.Table(columns, rows).Ranks = ranks
 }
 
-// writeLimits says how far the answer is to be believed.
+// writeLimits shows how far the answer can be trusted.
 func (d *document) writeLimits() {
 	s := d.s
 	var means []string
-	for _, row := range s.comparison()[:min(3, len(s.comparison()))] {
+	for _, row := range s.comparePresent()[:min(3, len(s.comparePresent()))] {
 		means = append(means, row[0]+" "+row[1]+" | "+row[2])
 	}
 	if len(means) > 0 {
 		d.Ranked(rankCheck, "check", "now, measured | simulated: "+strings.Join(means, ", "))
 	}
 	far := func(a, b, factor float64) bool { return a > 0 && b > 0 && max(a/b, b/a) > factor }
-	if r, m := s.asTheyAre(), s.Measured; m != nil && r.Latency[ITL] != nil && (far(m.TTFTMean, r.State.TTFTMean, 2) || far(m.ITLMean, r.Latency[ITL].Mean, 1.5)) {
-		d.Item("warning", "the simulation of the current servers is far from the measurement: the servers do something that is not simulated, or use a setting that is not in their metrics (--engine-args)")
+	if r, m := s.presentRun(), s.Measured; m != nil && r.Latency[ITL] != nil &&
+		(far(m.TTFTMean, r.State.TTFTMean, 2) || far(m.ITLMean, r.Latency[ITL].Mean, 1.5)) {
+		d.Item("warning", "the simulation of the current servers is far from the measurement: the servers do "+
+			"something that is not simulated, or use a setting that is not in their metrics (--engine-args)")
 	}
 	for _, n := range s.Calibration.Notes {
 		d.Item("warning", n)
@@ -240,7 +244,7 @@ func (d *document) writeLimits() {
 	basis, _, _ := strings.Cut(s.Calibration.Statement, ";")
 	d.ShowIn(render.Screen)
 	d.Ranked(rankBasis, "basis", basis)
-	brief, full := s.warnings()
+	brief, full := s.mergeWarnings()
 	if len(s.Sweep) > 0 && len(brief) > 0 {
 		d.Item("warning", strings.Join(brief, "; "))
 	}
@@ -255,9 +259,9 @@ func (d *document) writeLimits() {
 	d.ShowIn(render.Everywhere)
 }
 
-// warnings are those of all runs: of each kind, which is what they say before their numbers, at how many
-// points it is, and the first in full.
-func (s *Simulation) warnings() (brief, full []string) {
+// mergeWarnings merges the warnings of all runs by kind, which is their text before the numbers: brief says at how many
+// points a kind occurs, full adds its first warning.
+func (s *Simulation) mergeWarnings() (brief, full []string) {
 	first, points := map[string]string{}, map[string]map[int]bool{}
 	for i := range s.Runs {
 		for _, text := range s.Runs[i].Warnings {
@@ -282,17 +286,18 @@ func (s *Simulation) warnings() (brief, full []string) {
 	return brief, full
 }
 
-// run tells all of the run of a simulation without a sweep.
-func (d *document) run(r *Run) {
+// addRun shows all details of a simulation without a sweep.
+func (d *document) addRun(r *Run) {
 	d.ShowIn(render.Details)
 	defer d.ShowIn(render.Everywhere)
 	columns := render.Columns("", "count", "mean", "interval", "P50", "P90", "P95", "P99", "max")
-	columns[1].Rank, columns[3].Rank, columns[5].Rank = 2, 1, 3 // what a narrow terminal leaves out
+	columns[1].Rank, columns[3].Rank, columns[5].Rank = 2, 1, 3 // a narrow terminal omits these
 	var rows [][]string
 	for _, m := range []Metric{TTFT, Queue, ITL, TPOT, E2E} {
 		if l := r.Latency[m]; l != nil {
 			rows = append(rows, []string{
-				m.title(), render.Number(float64(l.Count)), render.Seconds(l.Mean), span(l.MeanWithin, render.Seconds), render.Seconds(l.P50), render.Seconds(l.P90),
+				m.displayName(), render.Number(float64(l.Count)), render.Seconds(l.Mean),
+				formatSpan(l.MeanWithin, render.Seconds), render.Seconds(l.P50), render.Seconds(l.P90),
 				render.Seconds(l.P95), render.Seconds(l.P99), render.Seconds(l.Max),
 			})
 		}
@@ -303,9 +308,12 @@ func (d *document) run(r *Run) {
 		d.Paragraph("", fmt.Sprintf("intervals: 90 %% of %d samples of the calibration", r.Samples))
 	}
 	x, s, q := &r.Throughput, &r.State, &r.Requests
-	d.Item("throughput", fmt.Sprintf("%s requests/s, %s prompt tokens/s; engine busy %s of the time", render.Number(x.Requests), render.Number(x.PromptTokens), render.Percent(x.Busy)))
-	d.Item("batch", fmt.Sprintf("%s running on average, %s at most", render.Number(s.RunningMean), render.Number(s.RunningMax)))
-	d.Item("queue", fmt.Sprintf("%s waiting on average, %s at most, %s when the last request arrived", render.Number(s.WaitingMean), render.Number(s.WaitingMax), render.Number(s.WaitingEnd)))
+	d.Item("throughput", fmt.Sprintf("%s requests/s, %s prompt tokens/s; engine busy %s of the time",
+		render.Number(x.Requests), render.Number(x.PromptTokens), render.Percent(x.Busy)))
+	d.Item("batch", fmt.Sprintf("%s running on average, %s at most", render.Number(s.RunningMean),
+		render.Number(s.RunningMax)))
+	d.Item("queue", fmt.Sprintf("%s waiting on average, %s at most, %s when the last request arrived",
+		render.Number(s.WaitingMean), render.Number(s.WaitingMax), render.Number(s.WaitingEnd)))
 	cache := fmt.Sprintf("%s full on average, %s at most", render.Percent(s.KVMean), render.Percent(s.KVMax))
 	if s.PrefixHits > 0 {
 		cache += fmt.Sprintf("; %s of the prompt tokens from the prefix cache", render.Percent(s.PrefixHits))
@@ -317,18 +325,19 @@ func (d *document) run(r *Run) {
 	}
 	d.Item("preemptions", preempted)
 	if len(q.Refused) > 0 {
-		d.Item("not served", refusals(r))
+		d.Item("not served", describeRefusals(r))
 	}
-	if rows := d.s.comparison(); rows != nil {
+	if rows := d.s.comparePresent(); rows != nil {
 		d.Section("Compared with the current servers", "")
 		d.Table(render.Columns("", "measured", "simulated"), rows)
 	}
 }
 
-// simulated says what must be known to believe the numbers.
-func (d *document) simulated() {
+// addAssumptions shows the workload, the deployment and the assumptions.
+func (d *document) addAssumptions() {
 	w, p := &d.s.Workload, &d.s.Deployment
-	work := fmt.Sprintf("%s; %d requests in %s (%s/s), %s prompt and %s output tokens on average", w.Text, w.Requests, render.Seconds(w.Duration), render.Number(w.Rate),
+	work := fmt.Sprintf("%s; %d requests in %s (%s/s), %s prompt and %s output tokens on average", w.Text, w.Requests,
+		render.Seconds(w.Duration), render.Number(w.Rate),
 		render.Number(w.PromptTokens), render.Number(w.OutputTokens))
 	if w.SharedTokens > 0 {
 		work += fmt.Sprintf(", of which %s shared", render.Number(w.SharedTokens))
@@ -337,7 +346,8 @@ func (d *document) simulated() {
 	if len(d.s.Sweep) > 0 {
 		work += "; at the first point of the sweep"
 	}
-	deployed := fmt.Sprintf("vLLM %s, %s %v, %s %v, KV cache of %s tokens", p.VLLM, "max-num-seqs", p.Settings["max-num-seqs"].Value,
+	deployed := fmt.Sprintf("vLLM %s, %s %v, %s %v, KV cache of %s tokens", p.VLLM, "max-num-seqs",
+		p.Settings["max-num-seqs"].Value,
 		"max-num-batched-tokens", p.Settings["max-num-batched-tokens"].Value, render.Number(float64(p.KVTokens)))
 	if p.Replicas > 1 {
 		deployed = fmt.Sprintf("%d replicas, %s: each %s", p.Replicas, p.Route, deployed)
@@ -355,10 +365,10 @@ func (d *document) simulated() {
 	}
 }
 
-// comparison sets what was measured beside the simulation of the servers as they are: names,
-// measured and simulated values. There are none where either is missing.
-func (s *Simulation) comparison() [][]string {
-	r, m := s.asTheyAre(), s.Measured
+// comparePresent compares the measurements with the simulated present: names, measured and simulated values. It returns
+// nil if either is missing.
+func (s *Simulation) comparePresent() [][]string {
+	r, m := s.presentRun(), s.Measured
 	if m == nil || r.Latency[TTFT] == nil || r.Latency[ITL] == nil {
 		return nil
 	}
@@ -374,24 +384,24 @@ func (s *Simulation) comparison() [][]string {
 	}
 }
 
-// asTheyAre is the run of the servers as they are, where they were simulated at all.
-func (s *Simulation) asTheyAre() *Run {
+// presentRun returns the run of the current servers.
+func (s *Simulation) presentRun() *Run {
 	if s.Present != nil {
 		return &s.Present.Run
 	}
 	return &s.Runs[0]
 }
 
-// span writes an interval, "" where there is none.
-func span(v *[2]float64, format func(float64) string) string {
+// formatSpan writes an interval, or "".
+func formatSpan(v *[2]float64, format func(float64) string) string {
 	if v == nil || format(v[0]) == format(v[1]) {
 		return ""
 	}
 	return format(v[0]) + " – " + format(v[1])
 }
 
-// refusals says why requests were not served.
-func refusals(r *Run) string {
+// describeRefusals lists why requests were not served.
+func describeRefusals(r *Run) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(r.Requests.Refused)) {
 		parts = append(parts, fmt.Sprintf("%d %s", r.Requests.Refused[k], k))
@@ -399,13 +409,13 @@ func refusals(r *Run) string {
 	return strings.Join(parts, ", ") + fmt.Sprintf(" of %d requests", r.Requests.Total)
 }
 
-func (o *Objective) text() string {
+func (o *Objective) describeObjective() string {
 	return render.Objective(o.TTFT, o.ITL, o.E2E) + " (" + o.Name + ")"
 }
 
-// order is that of the points' worth: those that keep the objective by their throughput,
-// others by the share of requests within it, or without one by the time to the first token.
-func (s *Simulation) order() []int {
+// sortPoints sorts the points by merit: points within the objective by throughput, others by their share of requests
+// within it, or without an objective by the time to first token.
+func (s *Simulation) sortPoints() []int {
 	var out []int
 	for i := range s.Runs {
 		if r := &s.Runs[i]; r.Error == "" && r.Latency[TTFT] != nil {
@@ -427,8 +437,8 @@ func (s *Simulation) order() []int {
 	return out
 }
 
-// verdict says in a sentence what a sweep found.
-func (s *Simulation) verdict(order []int) string {
+// summarizeSweep summarizes a sweep in a sentence.
+func (s *Simulation) summarizeSweep(order []int) string {
 	if len(order) == 0 {
 		return "No point of the sweep serves a request."
 	}
@@ -438,12 +448,15 @@ func (s *Simulation) verdict(order []int) string {
 			met++
 		}
 	}
-	what := fmt.Sprintf("%s %s (%s output tokens/s, TTFT P95 %s)", s.Sweep[0].Parameter, r.Set[s.Sweep[0].Parameter], render.Number(r.Throughput.OutputTokens), render.Seconds(r.Latency[TTFT].P95))
+	what := fmt.Sprintf("%s %s (%s output tokens/s, TTFT P95 %s)", s.Sweep[0].Parameter, r.Set[s.Sweep[0].Parameter],
+		render.Number(r.Throughput.OutputTokens), render.Seconds(r.Latency[TTFT].P95))
 	switch {
 	case r.Goodput == nil:
 		return "The shortest TTFT P95 is at " + what + "."
 	case met == 0:
-		return fmt.Sprintf("None of %d points meets the objective; the nearest is %s with %s of the requests.", len(s.Runs), what, render.Percent(r.Goodput.Share))
+		return fmt.Sprintf("None of %d points meets the objective; the nearest is %s with %s of the requests.",
+			len(s.Runs), what, render.Percent(r.Goodput.Share))
 	}
-	return fmt.Sprintf("%d of %d points meet the objective; the one with the most tokens/s is %s.", met, len(s.Runs), what)
+	return fmt.Sprintf("%d of %d points meet the objective; the one with the most tokens/s is %s.", met, len(s.Runs),
+		what)
 }

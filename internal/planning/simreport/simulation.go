@@ -20,11 +20,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// Schema names the version of a Simulation's JSON; changes only add to it.
+// Schema is the version of a Simulation's JSON. Changes only add to it.
 const Schema = "sixty.simulation/v1"
 
-// Simulation is one workload on one deployment, or the points of a sweep. In JSON
-// all times are seconds and all rates are per second.
+// A Simulation is one workload on one deployment, or the points of a sweep. In JSON all times are seconds and all
+// rates are per second.
 type Simulation struct {
 	Schema      string       `json:"schema"`
 	Tool        version.Tool `json:"tool"`
@@ -32,21 +32,20 @@ type Simulation struct {
 	Deployment  Deployment   `json:"deployment"`
 	Calibration Calibration  `json:"calibration"`
 	Objective   *Objective   `json:"objective,omitempty"`
-	// Measured is what the servers themselves had while their workload was measured:
-	// what to hold a simulation of the same configuration against.
+	// Measured holds the measurements of the servers during their workload, to compare with the simulation of the
+	// same configuration.
 	Measured *workload.Summary `json:"measured,omitempty"`
-	Missed   []planning.Miss   `json:"missed,omitempty"` // no run has numbers then
-	Sweep    []planning.Axis   `json:"sweep,omitempty"`  // one, or none
+	Missed   []planning.Miss   `json:"missed,omitempty"` // without Missed, runs have results
+	Sweep    []planning.Axis   `json:"sweep,omitempty"`  // one axis, or none
 	Runs     []Run             `json:"runs"`
 	Present  *Present          `json:"present,omitempty"`
 
 	objective *slo.Objective
-	first     int // of the runs, the one that Workload and Deployment describe
-	clients   int // of that, in a closed loop
+	first     int // the run that Workload and Deployment describe
+	clients   int // its clients, in a closed loop
 }
 
-// Simulate runs a simulation and describes what came of it. The objective, which may be
-// nil, is what goodput is counted against.
+// Simulate runs a simulation and reports it. Goodput counts against the objective, which may be nil.
 func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*Simulation, error) {
 	c, err := q.Calibrate(ctx)
 	if err != nil {
@@ -56,19 +55,19 @@ func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*S
 	if err != nil {
 		return nil, err
 	}
-	s := describe(q, c, o, variants)
+	s := newSimulation(q, c, o, variants)
 	if len(q.Missed) > 0 {
 		seen := q.Seen.Summary()
 		s.Missed, s.Measured = q.Missed, &seen
 		for i, v := range variants {
-			s.Runs[i] = Run{Set: s.set(v), Error: s.missedText()}
+			s.Runs[i] = Run{Set: s.sweepPoint(v), Error: s.missedText()}
 		}
 		return s, nil
 	}
-	if err := q.Run(ctx, variants, s.add); err != nil {
+	if err := q.Run(ctx, variants, s.addRun); err != nil {
 		return nil, err
 	}
-	if err := s.present(ctx, q); err != nil {
+	if err := s.simulatePresent(ctx, q); err != nil {
 		return nil, err
 	}
 	if len(s.Sweep) == 0 {
@@ -77,8 +76,8 @@ func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*S
 	return s, nil
 }
 
-// present simulates the servers as they are, where something of them is changed.
-func (s *Simulation) present(ctx context.Context, q *planning.Simulation) error {
+// simulatePresent simulates the current servers, if the simulation changes something.
+func (s *Simulation) simulatePresent(ctx context.Context, q *planning.Simulation) error {
 	now := q.Present()
 	if now == nil {
 		return nil
@@ -93,9 +92,10 @@ func (s *Simulation) present(ctx context.Context, q *planning.Simulation) error 
 	}
 	v := variants[0]
 	p := &Present{
-		Workload: WorkloadOf(v.Workload, now.Load.Seed, v.Requests, v.Deployment.Config.BlockSize), Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known),
+		Workload:   WorkloadOf(v.Workload, now.Load.Seed, v.Requests, v.Deployment.Config.BlockSize),
+		Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known),
 	}
-	if p.Changes = changes(p, s, v.Clients, &q.Load); len(p.Changes) == 0 && len(s.Sweep) == 0 {
+	if p.Changes = describeChanges(p, s, v.Clients, &q.Load); len(p.Changes) == 0 && len(s.Sweep) == 0 {
 		return nil
 	}
 	seen := q.Seen.Summary()
@@ -109,9 +109,9 @@ func (s *Simulation) present(ctx context.Context, q *planning.Simulation) error 
 	})
 }
 
-// changes are what differs between the present, which may have clients in a loop, and the
-// first run, whose load was asked for, in words.
-func changes(now *Present, s *Simulation, clients int, load *workload.Asked) []string {
+// describeChanges describes the differences between the present, which may have clients in a loop, and the first run,
+// whose load was requested.
+func describeChanges(now *Present, s *Simulation, clients int, load *workload.Asked) []string {
 	var out []string
 	for _, flag := range slices.Sorted(maps.Keys(s.Deployment.Settings)) {
 		if a, b := now.Deployment.Settings[flag].Value, s.Deployment.Settings[flag].Value; a != b {
@@ -135,8 +135,10 @@ func changes(now *Present, s *Simulation, clients int, load *workload.Asked) []s
 	}{
 		{"clients", "", float64(clients), float64(s.clients), true},
 		{"rate", " requests/s", now.Workload.Rate, s.Workload.Rate, clients == 0 && s.clients == 0},
-		{"prompts", " tokens", now.Workload.PromptTokens, s.Workload.PromptTokens, load.Prompt != "" || load.Trace != ""},
-		{"outputs", " tokens", now.Workload.OutputTokens, s.Workload.OutputTokens, load.Output != "" || load.Trace != ""},
+		{"prompts", " tokens", now.Workload.PromptTokens, s.Workload.PromptTokens,
+			load.Prompt != "" || load.Trace != ""},
+		{"outputs", " tokens", now.Workload.OutputTokens, s.Workload.OutputTokens,
+			load.Output != "" || load.Trace != ""},
 	} {
 		if x.asked && x.a > 0 && x.b > 0 && math.Abs(x.a/x.b-1) > 0.01 {
 			out = append(out, fmt.Sprintf("%s %.3g → %.3g%s", x.name, x.a, x.b, x.unit))
@@ -151,7 +153,7 @@ func changes(now *Present, s *Simulation, clients int, load *workload.Asked) []s
 	return out
 }
 
-// missedText says what the simulation of the servers as they are misses.
+// missedText describes which measurements the simulated present does not reproduce.
 func (s *Simulation) missedText() string {
 	var parts []string
 	for _, m := range s.Missed {
@@ -160,19 +162,22 @@ func (s *Simulation) missedText() string {
 	return "the simulator cannot reproduce the servers' current behaviour: " + render.And(parts)
 }
 
-// Served reports whether any request was, in any of the runs.
+// Served reports whether any run served a request.
 func (s *Simulation) Served() bool {
 	return slices.ContainsFunc(s.Runs, func(r Run) bool { return r.Requests.Finished > 0 })
 }
 
-// describe describes a simulation before it has run: its runs are still empty.
-func describe(q *planning.Simulation, c *perfmodel.Calibration, o *slo.Objective, variants []*planning.Variant) *Simulation {
+// newSimulation describes a simulation before it runs. Its runs are empty.
+func newSimulation(q *planning.Simulation, c *perfmodel.Calibration, o *slo.Objective,
+	variants []*planning.Variant) *Simulation {
 	first := slices.IndexFunc(variants, func(v *planning.Variant) bool { return v.Err == nil })
 	v := variants[first]
 	s := &Simulation{
-		Schema: Schema, Tool: version.This(), Workload: WorkloadOf(v.Workload, q.Load.Seed, v.Requests, v.Deployment.Config.BlockSize),
-		Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known), Calibration: CalibrationOf(c), Objective: ObjectiveOf(o),
-		Runs: make([]Run, len(variants)), objective: o, first: first, clients: v.Clients,
+		Schema: Schema, Tool: version.This(),
+		Workload:   WorkloadOf(v.Workload, q.Load.Seed, v.Requests, v.Deployment.Config.BlockSize),
+		Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known), Calibration: CalibrationOf(c),
+		Objective: ObjectiveOf(o),
+		Runs:      make([]Run, len(variants)), objective: o, first: first, clients: v.Clients,
 	}
 	if q.Sweep.Parameter != "" {
 		s.Sweep = []planning.Axis{q.Sweep}
@@ -184,51 +189,49 @@ func describe(q *planning.Simulation, c *perfmodel.Calibration, o *slo.Objective
 	return s
 }
 
-// add describes the run of the variant of a place. Those of several may be added at once.
-func (s *Simulation) add(i int, v *planning.Variant) {
+// addRun sets the run of a variant by index. Calls for different variants may be concurrent.
+func (s *Simulation) addRun(i int, v *planning.Variant) {
 	r := &s.Runs[i]
 	if v.Err != nil {
-		*r = Run{Set: s.set(v), Error: v.Err.Error()}
+		*r = Run{Set: s.sweepPoint(v), Error: v.Err.Error()}
 		return
 	}
 	*r = RunOf(v.Prediction, v.Deployment.Config, s.objective)
-	r.Set = s.set(v)
+	r.Set = s.sweepPoint(v)
 	if i == s.first && v.Clients > 0 {
-		// How many they send is a result.
+		// In a closed loop the number of requests is a result.
 		w := &s.Workload
 		w.Requests, w.Duration = r.Requests.Total, cmp.Or(v.Until.Seconds(), r.Duration)
 		w.Rate = float64(w.Requests) / w.Duration
 	}
 }
 
-// set is the point of the sweep that a variant is.
-func (s *Simulation) set(v *planning.Variant) map[string]string {
+// sweepPoint returns the point of the sweep of a variant.
+func (s *Simulation) sweepPoint(v *planning.Variant) map[string]string {
 	if s.Sweep == nil {
 		return nil
 	}
 	return map[string]string{s.Sweep[0].Parameter: v.Value}
 }
 
-// Present is the servers as they are, simulated under the workload that they had, where the
-// runs are of something else.
+// Present is the simulation of the current servers under their own workload, if the runs differ from it.
 type Present struct {
-	Changes    []string   `json:"changes,omitempty"` // from here to the first run
+	Changes    []string   `json:"changes,omitempty"` // from the present to the first run
 	Workload   Workload   `json:"workload"`
 	Deployment Deployment `json:"deployment"`
 	Run        Run        `json:"run"`
 }
 
-// Workload is what was asked of the deployment; in a sweep over it, that of the
-// first point.
+// A Workload describes the requests; in a sweep over the workload, those of the first point.
 type Workload struct {
 	Source       string   `json:"source"` // poisson, constant, bursts, trace or measured
 	Text         string   `json:"text"`
 	Requests     int      `json:"requests"`
 	Duration     float64  `json:"duration"` // from the first arrival to the last
 	Rate         float64  `json:"rate"`
-	PromptTokens float64  `json:"prompt_tokens"` // means
+	PromptTokens float64  `json:"prompt_tokens"` // means per request
 	OutputTokens float64  `json:"output_tokens"`
-	SharedTokens float64  `json:"shared_tokens"` // of a prompt, that another has too
+	SharedTokens float64  `json:"shared_tokens"` // tokens of a prompt that another prompt shares
 	Seed         uint64   `json:"seed"`
 	Notes        []string `json:"notes,omitempty"`
 }
@@ -253,24 +256,24 @@ func WorkloadOf(d workload.Description, seed uint64, requests []sim.Request, blo
 	return w
 }
 
-// Deployment is what was simulated; in a sweep over it, its first point.
+// A Deployment is the simulated configuration; in a sweep over it, the first point's.
 type Deployment struct {
 	VLLM        string             `json:"vllm"`
 	Replicas    int                `json:"replicas"`
 	Route       string             `json:"route,omitempty"` // between several replicas
 	Settings    map[string]Setting `json:"settings"`
-	KVTokens    int                `json:"kv_tokens"` // that the cache of one replica holds
+	KVTokens    int                `json:"kv_tokens"` // capacity of one replica's cache
 	Assumed     []string           `json:"assumed,omitempty"`
 	NotModelled []string           `json:"not_modelled,omitempty"`
 }
 
-// Setting is a flag's value and where it is from.
+// A Setting is a flag's value and its source.
 type Setting struct {
 	Value  any    `json:"value"`
 	Source string `json:"source"`
 }
 
-// DeploymentOf describes a deployment, with the sources of what is known.
+// DeploymentOf describes a deployment, with the sources of its settings.
 func DeploymentOf(e *perfmodel.Engine, d perfmodel.Deployment, known engine.Config) Deployment {
 	c := d.Config
 	out := Deployment{
@@ -281,11 +284,14 @@ func DeploymentOf(e *perfmodel.Engine, d perfmodel.Deployment, known engine.Conf
 		out.Route = string(cmp.Or(d.Route, perfmodel.RoundRobin))
 	}
 	for flag, v := range map[string]any{
-		engine.MaxNumSeqs: c.MaxNumSeqs, engine.MaxNumBatchedTokens: c.MaxNumBatchedTokens, engine.MaxModelLen: c.MaxModelLen,
-		engine.BlockSize: c.BlockSize, engine.NumBlocks: c.NumBlocks,
+		engine.MaxNumSeqs: c.MaxNumSeqs, engine.MaxNumBatchedTokens: c.MaxNumBatchedTokens,
+		engine.MaxModelLen: c.MaxModelLen,
+		engine.BlockSize:   c.BlockSize, engine.NumBlocks: c.NumBlocks,
 		engine.ChunkedPrefill: c.ChunkedPrefill, engine.PrefixCaching: c.PrefixCaching,
-		"scheduling-policy": c.Policy.String(), "async-scheduling": c.AsyncScheduling, "long-prefill-token-threshold": c.LongPrefillTokenThreshold,
-		"watermark": c.Watermark, "max-num-queued-reqs": c.MaxQueuedRequests, "max-num-queued-tokens": c.MaxQueuedTokens,
+		"scheduling-policy": c.Policy.String(), "async-scheduling": c.AsyncScheduling,
+		"long-prefill-token-threshold": c.LongPrefillTokenThreshold,
+		"watermark":                    c.Watermark, "max-num-queued-reqs": c.MaxQueuedRequests,
+		"max-num-queued-tokens": c.MaxQueuedTokens,
 	} {
 		source := "default of vLLM " + string(e.Release)
 		if slices.ContainsFunc(e.Assumed, func(a string) bool { return strings.Contains(a, flag) }) {
@@ -301,8 +307,7 @@ func DeploymentOf(e *perfmodel.Engine, d perfmodel.Deployment, known engine.Conf
 	return out
 }
 
-// Calibration is what the step times rest on. Costs are in seconds per unit of
-// work.
+// A Calibration is the basis of the step times. Costs are in seconds per unit of work.
 type Calibration struct {
 	Basis     perfmodel.Basis `json:"basis"`
 	Source    string          `json:"source"`
@@ -312,7 +317,7 @@ type Calibration struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Seen is the range of steps that were observed.
+// A Seen is the range of observed steps.
 type Seen struct {
 	Batch   [2]float64 `json:"batch"`
 	Context [2]float64 `json:"context_tokens"`
@@ -328,7 +333,7 @@ func CalibrationOf(c *perfmodel.Calibration) Calibration {
 	return out
 }
 
-// Objective is what users were promised, in seconds.
+// An Objective holds latency limits in seconds.
 type Objective struct {
 	Name string  `json:"name"`
 	TTFT float64 `json:"ttft_p95,omitempty"`
@@ -347,7 +352,7 @@ func ObjectiveOf(o *slo.Objective) *Objective {
 // Run is one simulation.
 type Run struct {
 	Set   map[string]string `json:"set,omitempty"`   // the point of the sweep
-	Error string            `json:"error,omitempty"` // why this point cannot run; all else is empty then
+	Error string            `json:"error,omitempty"` // why this point cannot run; other fields are empty then
 
 	Latency    map[Metric]*Latency `json:"latency,omitempty"`
 	Throughput struct {            // per second of the simulated time
@@ -368,9 +373,9 @@ type Run struct {
 	State    State    `json:"state"`
 	Goodput  *Goodput `json:"goodput,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
-	Samples  int      `json:"samples"` // of the calibration, that the intervals rest on
-	// Overload says that at the slow end the servers do not keep up with the load: how long
-	// requests wait then depends on how long it lasts.
+	Samples  int      `json:"samples"` // samples of the calibration behind the intervals
+	// Overload says that at the slow end the servers do not keep up with the load: waits then depend on how long it
+	// lasts.
 	Overload bool    `json:"overload_at_slow_end,omitempty"`
 	Duration float64 `json:"duration"`
 }
@@ -378,8 +383,7 @@ type Run struct {
 // Metric names a latency.
 type Metric string
 
-// The latencies. TPOT is a request's mean time per token after the first, ITL that
-// of single gaps.
+// The latencies. TPOT is a request's mean time per token after the first, ITL the time of single gaps.
 const (
 	TTFT  Metric = "ttft"
 	Queue Metric = "queue"
@@ -401,8 +405,8 @@ type Latency struct {
 	P95Within  *[2]float64 `json:"p95_interval,omitempty"`
 }
 
-// State is the engines' over time, from the first arrival to the last end: counts are of
-// all replicas together, KV usage is that of the fullest.
+// A State holds averages over time, from the first arrival to the last end: counts of all replicas together, and the
+// KV usage of the fullest.
 type State struct {
 	RunningMean float64 `json:"running_mean"`
 	RunningMax  float64 `json:"running_max"`
@@ -413,9 +417,9 @@ type State struct {
 	KVMax       float64 `json:"kv_cache_usage_max"`
 	PrefixHits  float64 `json:"prefix_hit_ratio"`
 
-	// What servers that were measured at that load would have shown: until the last
-	// request arrived, without what was left to do at the end.
-	TTFTMean float64  `json:"ttft_mean"` // of the first tokens in that time
+	// Comparable with measurements of servers under this load: until the last request arrived, without the drain at
+	// the end.
+	TTFTMean float64  `json:"ttft_mean"` // mean of the first tokens in that time
 	Arriving struct { // means, and output tokens per second
 		Running      float64 `json:"running"`
 		Waiting      float64 `json:"waiting"`
@@ -424,24 +428,27 @@ type State struct {
 	} `json:"while_arriving"`
 }
 
-// Goodput is how many requests met the objective, as sixty bench counts it.
+// A Goodput counts the requests that met the objective, as sixty bench does.
 type Goodput struct {
 	Share    float64 `json:"share"`
 	Requests float64 `json:"requests"` // per second
-	Met      bool    `json:"met"`      // every percentile that was promised
+	Met      bool    `json:"met"`      // every percentile in the objective
 }
 
 // RunOf describes a prediction.
 func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective) Run {
 	s := &p.Summary
-	r := Run{Warnings: p.Warnings, Samples: p.Draws, Overload: p.Overload(), Duration: s.Duration.Seconds(), Latency: map[Metric]*Latency{}}
+	r := Run{Warnings: p.Warnings, Samples: p.Draws, Overload: p.Overload(), Duration: s.Duration.Seconds(),
+		Latency: map[Metric]*Latency{}}
 	for m, x := range map[Metric]struct {
 		q      sim.Quantiles
 		within perfmodel.Latency
-	}{TTFT: {s.TTFT, p.TTFT}, Queue: {s.Queue, p.Queue}, ITL: {s.ITL, p.ITL}, TPOT: {s.TPOT, p.TPOT}, E2E: {s.E2E, p.E2E}} {
+	}{TTFT: {s.TTFT, p.TTFT}, Queue: {s.Queue, p.Queue}, ITL: {s.ITL, p.ITL}, TPOT: {s.TPOT, p.TPOT},
+		E2E: {s.E2E, p.E2E}} {
 		if q := x.q; q.Count > 0 {
 			l := &Latency{
-				Count: q.Count, Mean: q.Mean.Seconds(), P50: q.P50.Seconds(), P90: q.P90.Seconds(), P95: q.P95.Seconds(), P99: q.P99.Seconds(), Max: q.Max.Seconds(),
+				Count: q.Count, Mean: q.Mean.Seconds(), P50: q.P50.Seconds(), P90: q.P90.Seconds(),
+				P95: q.P95.Seconds(), P99: q.P99.Seconds(), Max: q.Max.Seconds(),
 			}
 			if w := x.within; p.Draws > 0 {
 				l.MeanWithin, l.P95Within = &[2]float64{w.Mean.Low, w.Mean.High}, &[2]float64{w.P95.Low, w.P95.High}
@@ -452,7 +459,8 @@ func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective) Run {
 	seconds, t, q := max(s.Duration.Seconds(), 1e-9), &r.Throughput, &r.Requests
 	q.Total, q.Finished, q.Preemptions = len(p.Result.Records), s.Outcomes[sim.Finished], s.Preemptions
 	q.Interval = [2]float64{p.Preemptions.Low, p.Preemptions.High}
-	t.Requests, t.OutputTokens, t.PromptTokens = float64(q.Finished)/seconds, s.OutputPerSecond, float64(s.PromptTokens)/seconds
+	t.Requests, t.OutputTokens, t.PromptTokens = float64(q.Finished)/seconds, s.OutputPerSecond,
+		float64(s.PromptTokens)/seconds
 	t.Interval = [2]float64{p.OutputPerSecond.Low, p.OutputPerSecond.High}
 	for outcome, n := range s.Outcomes {
 		if outcome != sim.Finished && n > 0 {
@@ -467,15 +475,15 @@ func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective) Run {
 			q.Preempted++
 		}
 	}
-	r.replicas(p.Result, cfg, seconds)
+	r.addReplicas(p.Result, cfg, seconds)
 	if o != nil && q.Total > 0 {
-		r.Goodput = goodput(p, o)
+		r.Goodput = countGoodput(p, o)
 	}
 	return r
 }
 
-// replicas fills in what the engines' samples and counters tell.
-func (r *Run) replicas(res *sim.Result, cfg sim.Config, seconds float64) {
+// addReplicas adds the engines' samples and counters.
+func (r *Run) addReplicas(res *sim.Result, cfg sim.Config, seconds float64) {
 	came := sim.WhileArriving(res.Records)
 	var looked, hit int64
 	samples := 0
@@ -490,7 +498,7 @@ func (r *Run) replicas(res *sim.Result, cfg sim.Config, seconds float64) {
 	for i := range samples {
 		var at time.Duration
 		running, waiting, kv := 0.0, 0.0, 0.0
-		for _, rep := range res.Replicas { // one that has ended has no samples any more, and is empty
+		for _, rep := range res.Replicas { // an ended replica is empty and has no further samples
 			if i < len(rep.Samples) {
 				x := rep.Samples[i]
 				at, running, waiting = x.At, running+float64(x.Running), waiting+float64(x.Waiting)
@@ -518,12 +526,13 @@ func (r *Run) replicas(res *sim.Result, cfg sim.Config, seconds float64) {
 	s.TTFTMean, a.OutputTokens = came.TTFTMean.Seconds(), came.OutputPerSecond
 }
 
-// goodput counts as package load does: a request is good when its TTFT, its mean
-// time per token and its E2E are within what is promised at P95.
-func goodput(p *perfmodel.Prediction, o *slo.Objective) *Goodput {
+// countGoodput counts as package load does: a request is good if its TTFT, its mean time per token and its E2E are
+// within the objective's P95.
+func countGoodput(p *perfmodel.Prediction, o *slo.Objective) *Goodput {
 	good, n, s := 0.0, float64(len(p.Result.Records)), &p.Summary
 	meets := func(ttft, token, e2e time.Duration) bool {
-		return (o.TTFTP95 == 0 || ttft <= o.TTFTP95) && (o.ITLP95 == 0 || token <= o.ITLP95) && (o.E2EP95 == 0 || e2e <= o.E2EP95)
+		return (o.TTFTP95 == 0 || ttft <= o.TTFTP95) && (o.ITLP95 == 0 || token <= o.ITLP95) &&
+			(o.E2EP95 == 0 || e2e <= o.E2EP95)
 	}
 	for i := range p.Result.Records {
 		if q := &p.Result.Records[i]; q.Outcome == sim.Finished && meets(q.TTFT(), q.TPOT(), q.E2E()) {
@@ -531,7 +540,8 @@ func goodput(p *perfmodel.Prediction, o *slo.Objective) *Goodput {
 		}
 	}
 	finished := float64(s.Outcomes[sim.Finished])
-	g := &Goodput{Share: good / n, Met: finished > 0 && finished/n >= o.Availability && meets(s.TTFT.P95, s.ITL.P95, s.E2E.P95)}
+	g := &Goodput{Share: good / n, Met: finished > 0 && finished/n >= o.Availability &&
+		meets(s.TTFT.P95, s.ITL.P95, s.E2E.P95)}
 	if s.Duration > 0 {
 		g.Requests = good / s.Duration.Seconds()
 	}

@@ -17,16 +17,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// Schema names the JSON document; changes to it only add.
+// Schema is the version of the JSON document. Changes only add to it.
 const Schema = "sixty.tune/v2"
 
-// An Answer is what sixty tune says. Bytes, tokens and seconds are plain numbers.
+// An Answer is the result of sixty tune. Bytes, tokens and seconds are plain numbers.
 type Answer struct {
 	Schema string       `json:"schema"`
 	Tool   version.Tool `json:"tool"`
-	// Status is "found" (the targets are met at the slow ends of the intervals too), "likely"
-	// (they are met at the likeliest step times), "not_met" (targets cannot be met, or nothing fits), or
-	// "ledger" (nothing was asked for beyond the memory).
+	// Status is "found" (the targets are met even at the slow ends of the intervals), "likely" (they are met at the
+	// likeliest step times), "not_met" (they cannot be met, or nothing fits), or "ledger" (only the memory was
+	// requested).
 	Status string `json:"status"`
 
 	Model      Model              `json:"model"`
@@ -35,8 +35,8 @@ type Answer struct {
 	Check      *perfmodel.Check   `json:"check,omitempty"`
 	Remedies   []perfmodel.Remedy `json:"remedies,omitempty"`
 
-	// Command starts a server, or one replica: of the surest configuration that was found, of
-	// what comes closest, of the settings given, or of the first remedy. "" where nothing fits.
+	// Command starts a server or one replica: of the surest configuration found, of the nearest one, of the given
+	// settings, or of the first remedy. It is "" if nothing fits.
 	Command string `json:"command,omitempty"`
 
 	Targets  *Targets `json:"targets,omitempty"`
@@ -45,8 +45,8 @@ type Answer struct {
 	Notes    []string `json:"notes,omitempty"`
 
 	Risk    string   `json:"risk,omitempty"`
-	LeftOut []string `json:"left_out,omitempty"` // what arguments change that the answer leaves out
-	Idle    []string `json:"idle,omitempty"`     // arguments that nothing in the answer depends on
+	LeftOut []string `json:"left_out,omitempty"` // effects of arguments that the answer ignores
+	Idle    []string `json:"idle,omitempty"`     // arguments that do not affect the answer
 }
 
 // The values of Status.
@@ -57,7 +57,7 @@ const (
 	statusLedger = "ledger"
 )
 
-// Model is what config.json says.
+// A Model describes config.json.
 type Model struct {
 	Type             string                   `json:"model_type"`
 	Architecture     string                   `json:"architecture,omitempty"`
@@ -71,7 +71,7 @@ type Model struct {
 	Unknown          []string                 `json:"unknown,omitempty"`
 }
 
-// Deployment is the settings that the ledger is for.
+// A Deployment holds the settings of the ledger.
 type Deployment struct {
 	Release              string   `json:"vllm_release"`
 	GPU                  string   `json:"gpu"`
@@ -86,7 +86,7 @@ type Deployment struct {
 	Assumed              []string `json:"assumed,omitempty"`
 }
 
-// Ledger is the memory of one GPU.
+// A Ledger is the memory of one GPU.
 type Ledger struct {
 	Lines []perfmodel.Line `json:"lines"`
 	perfmodel.Layout
@@ -94,13 +94,13 @@ type Ledger struct {
 	SafeConcurrency []Safe `json:"safe_concurrency"`
 }
 
-// Safe is how many requests of a length fit without preemption.
+// A Safe is how many requests of a length fit without preemption.
 type Safe struct {
 	Tokens   int `json:"tokens"`
 	Requests int `json:"requests"`
 }
 
-// Targets are what was asked for, in seconds.
+// Targets are in seconds.
 type Targets struct {
 	TTFTP95         float64 `json:"ttft_p95,omitempty"`
 	ITLP95          float64 `json:"itl_p95,omitempty"`
@@ -108,50 +108,50 @@ type Targets struct {
 	TokensPerSecond float64 `json:"output_tokens_per_second,omitempty"`
 }
 
-// Result is what the search found.
+// A Result is the outcome of the search.
 type Result struct {
 	Rows      []Row    `json:"rows"`   // the surest first; at least one
-	Offers    []Offer  `json:"offers"` // what came of each kind of GPU and form of the weights
-	Basis     string   `json:"basis"`  // what the step times rest on
+	Offers    []Offer  `json:"offers"` // outcome for each kind of GPU and weight format
+	Basis     string   `json:"basis"`  // basis of the step times
 	Explain   []string `json:"explain,omitempty"`
 	Evaluated int      `json:"evaluated"`
 }
 
-// Row is one configuration with what it costs and how it starts.
+// A Row is one configuration with its cost and its command.
 type Row struct {
 	Row          string `json:"row"` // one of the names below
 	GPU          string `json:"gpu"`
-	Quantization string `json:"quantization,omitempty"` // made while loading; "" is that of the checkpoint
+	Quantization string `json:"quantization,omitempty"` // made while loading; "" for the checkpoint's own
 	*planning.Point
 	Predicted []Metric `json:"predicted"`
-	// Overload says that at the slow end the servers do not keep up with the load: how long
-	// requests wait then depends on how long it lasts.
+	// Overload says that at the slow end the servers do not keep up with the load: waits then depend on how long it
+	// lasts.
 	Overload bool           `json:"overload_at_slow_end,omitempty"`
 	Cost     *planning.Cost `json:"cost,omitempty"`
-	Command  string         `json:"command"` // of one replica
+	Command  string         `json:"command"` // starts one replica
 }
 
 // The names of rows.
 const (
-	rowSurely   = "surely"   // the cheapest that meets the targets at the slow ends of the intervals too
+	rowSurely   = "surely"   // the cheapest that meets the targets even at the slow ends of the intervals
 	rowLikely   = "likely"   // the cheapest that meets them at the likeliest step times
-	rowSmallest = "smallest" // the cheapest single replica, at the largest load with which it meets them likely
-	rowNearest  = "nearest"  // where none meets them, what comes closest
+	rowSmallest = "smallest" // the cheapest single replica, at the largest load with which it likely meets them
+	rowNearest  = "nearest"  // the one that comes closest, if none meets them
 )
 
-// Offer is what came of a kind of GPU and a form of the weights.
+// An Offer is the outcome for a kind of GPU and a weight format.
 type Offer struct {
 	GPU          string  `json:"gpu"`
 	Quantization string  `json:"quantization,omitempty"`
 	Surely       int     `json:"surely_gpus,omitempty"`
 	Likely       int     `json:"likely_gpus,omitempty"`
-	AtLeast      int     `json:"at_least_gpus,omitempty"` // that it takes, which is dearer than another offer
+	AtLeast      int     `json:"at_least_gpus,omitempty"` // lower bound, which costs more than another offer
 	GPUHour      float64 `json:"gpu_hour,omitempty"`
 	PriceFrom    string  `json:"price_from,omitempty"`
 	Impossible   string  `json:"impossible,omitempty"`
 }
 
-// Metric is a predicted quantity with the calibration's interval and its target.
+// A Metric is a predicted quantity with its interval and its target.
 type Metric struct {
 	Name string `json:"name"`
 	Unit string `json:"unit"`
@@ -159,22 +159,25 @@ type Metric struct {
 	Target *float64 `json:"target,omitempty"`
 }
 
-// New makes the answer. Serve is what follows "vllm serve"; "" where nobody knows the name of
-// the weights, which commands then take from the shell's variable MODEL.
+// New returns the answer. serve is the model argument of "vllm serve"; if it is "", commands use the shell variable
+// MODEL.
 func New(t *planning.Tuned, serve string) *Answer {
 	l := t.Ledger
-	a := &Answer{Schema: Schema, Tool: version.This(), Status: statusLedger, Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths(l, t.Plan)), Check: t.Check, LeftOut: t.LeftOut, Idle: t.Idle}
+	a := &Answer{Schema: Schema, Tool: version.This(), Status: statusLedger, Model: modelOf(l.Model),
+		Deployment: deploymentOf(l), Ledger: ledgerOf(l, ledgerLengths(l, t.Plan)), Check: t.Check,
+		LeftOut: t.LeftOut, Idle: t.Idle}
 	switch {
 	case t.Result != nil:
 		a.addResult(t, serve)
 	case t.Plan != nil:
 		a.Status = statusNotMet
 		a.addRemedies(l.Remedies(), t.Args, serve)
-		a.Notes = append(a.Notes, fmt.Sprintf("%v, with up to %d GPUs and requests of up to %d tokens", planning.ErrNothingFits, t.Plan.MaxGPUs, t.Plan.Demand.MaxTokens))
+		a.Notes = append(a.Notes, fmt.Sprintf("%v, with up to %d GPUs and requests of up to %d tokens",
+			planning.ErrNothingFits, t.Plan.MaxGPUs, t.Plan.Demand.MaxTokens))
 	case l.Concurrency.Value < 1:
 		a.addRemedies(l.Remedies(), t.Args, serve)
 	default:
-		a.Command = command(l, nil, t.Args, serve)
+		a.Command = commandLine(l, nil, t.Args, serve)
 	}
 	if t.Result == nil {
 		a.Notes = append(a.Notes, l.Unvalidated()...)
@@ -187,8 +190,8 @@ func (a *Answer) Met() bool {
 	return a.Status == statusFound || a.Status == statusLedger && a.Ledger.Concurrency.Value >= 1
 }
 
-// lengths are those of requests that the ledger is read for.
-func lengths(l *perfmodel.Ledger, p *planning.Plan) []int {
+// ledgerLengths returns the lengths of requests for which the ledger is evaluated.
+func ledgerLengths(l *perfmodel.Ledger, p *planning.Plan) []int {
 	out := []int{l.Settings.MaxModelLen}
 	if p != nil {
 		out = append(out, int(math.Ceil(p.Demand.MeanPrompt+p.Demand.MeanOutput)))
@@ -202,17 +205,17 @@ func lengths(l *perfmodel.Ledger, p *planning.Plan) []int {
 	return slices.Compact(out)
 }
 
-// addRemedies adds what would fit.
+// addRemedies adds changes that would fit.
 func (a *Answer) addRemedies(list []perfmodel.Remedy, args engine.Config, serve string) {
 	a.Remedies = list
 	for _, r := range list {
 		if a.Command == "" && r.Ledger != nil {
-			a.Command = command(r.Ledger, nil, args, serve)
+			a.Command = commandLine(r.Ledger, nil, args, serve)
 		}
 	}
 }
 
-// addResult adds what a search found.
+// addResult adds the outcome of a search.
 func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 	p, r := tuned.Plan, tuned.Result
 	t := p.Targets
@@ -235,8 +238,10 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 			of := x.point.Offer
 			a.Result.Rows = append(a.Result.Rows, Row{
 				Row: x.name, GPU: cmp.Or(of.Device.Name, "GPU"), Quantization: of.Quantization, Point: x.point,
-				Predicted: predicted(x.point, a.Targets), Overload: x.point.Prediction != nil && x.point.Prediction.Overload(),
-				Cost: x.point.Cost(&p.Demand), Command: command(x.point.Ledger, &x.point.Knobs, of.Args, serve),
+				Predicted: predictedMetrics(x.point, a.Targets),
+				Overload:  x.point.Prediction != nil && x.point.Prediction.Overload(),
+				Cost:      x.point.Cost(&p.Demand),
+				Command:   commandLine(x.point.Ledger, &x.point.Knobs, of.Args, serve),
 			})
 		}
 	}
@@ -249,7 +254,8 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 	case len(r.Doubtful) == 0 && a.Status == statusFound:
 		a.Risk = riskLow
 	case a.Status == statusLikely && len(doubts) > 0:
-		a.Risk = strings.Join(append(slices.Clone(r.Doubtful), "at the slow end of the intervals: "+strings.Join(doubts, ", ")), "; ")
+		a.Risk = strings.Join(append(slices.Clone(r.Doubtful),
+			"at the slow end of the intervals: "+strings.Join(doubts, ", ")), "; ")
 	default:
 		a.Risk = strings.Join(r.Doubtful, "; ")
 	}
@@ -274,22 +280,24 @@ func offerOf(o *planning.Offered) Offer {
 
 const riskLow = "low: the slow end of every interval meets its target"
 
-func predicted(of *planning.Point, t *Targets) (out []Metric) {
+func predictedMetrics(of *planning.Point, t *Targets) (out []Metric) {
 	p := of.Prediction
 	if p == nil {
 		return nil
 	}
-	engines := 1.0 // the prediction is of one engine and of a whole run
+	engines := 1.0 // the prediction is for one engine and a whole run
 	if p.OutputPerSecond.Value > 0 {
 		engines = of.TokensPerSecond / p.OutputPerSecond.Value
 	}
-	tokens := perfmodel.Estimate{Value: p.OutputPerSecond.Value * engines, Low: p.OutputPerSecond.Low * engines, High: p.OutputPerSecond.High * engines}
+	tokens := perfmodel.Estimate{Value: p.OutputPerSecond.Value * engines, Low: p.OutputPerSecond.Low * engines,
+		High: p.OutputPerSecond.High * engines}
 	for _, x := range []struct {
 		name, unit string
 		of         perfmodel.Estimate
 		target     float64
 	}{
-		{"TTFT P95", "s", p.TTFT.P95, t.TTFTP95}, {"ITL P95", "s", p.ITL.P95, t.ITLP95}, {"E2E P95", "s", p.E2E.P95, t.E2EP95},
+		{"TTFT P95", "s", p.TTFT.P95, t.TTFTP95}, {"ITL P95", "s", p.ITL.P95, t.ITLP95},
+		{"E2E P95", "s", p.E2E.P95, t.E2EP95},
 		{"output tokens/s", "tokens/s", tokens, t.TokensPerSecond},
 	} {
 		m := Metric{x.name, x.unit, x.of, nil}
@@ -303,17 +311,20 @@ func predicted(of *planning.Point, t *Targets) (out []Metric) {
 
 func modelOf(m *modelconfig.Model) Model {
 	return Model{
-		Type: m.Type, Architecture: m.Architecture, Kind: m.Kind(), Known: m.Known, Parameters: m.Total(), ActiveParameters: m.Active(),
-		DType: string(m.DType), Quantization: m.Quant.String(), Assumed: m.Assumed, Unknown: m.Unknown,
+		Type: m.Type, Architecture: m.Architecture, Kind: m.Kind(), Known: m.Known, Parameters: m.Total(),
+		ActiveParameters: m.Active(),
+		DType:            string(m.DType), Quantization: m.Quant.String(), Assumed: m.Assumed, Unknown: m.Unknown,
 	}
 }
 
 func deploymentOf(l *perfmodel.Ledger) Deployment {
 	s := &l.Settings
 	return Deployment{
-		Release: string(s.Release.Minor()), GPU: s.Device.Name, TensorParallel: s.TP, PipelineParallel: s.PP, DataParallel: s.DP,
-		GPUMemoryUtilization: s.Utilization, MaxModelLen: s.MaxModelLen, MaxNumSeqs: s.MaxNumSeqs, MaxNumBatchedTokens: s.MaxNumBatchedTokens,
-		KVCacheDtype: s.KVType, Assumed: l.Assumed,
+		Release: string(s.Release.Minor()), GPU: s.Device.Name, TensorParallel: s.TP, PipelineParallel: s.PP,
+		DataParallel:         s.DP,
+		GPUMemoryUtilization: s.Utilization, MaxModelLen: s.MaxModelLen, MaxNumSeqs: s.MaxNumSeqs,
+		MaxNumBatchedTokens: s.MaxNumBatchedTokens,
+		KVCacheDtype:        s.KVType, Assumed: l.Assumed,
 	}
 }
 
@@ -325,9 +336,9 @@ func ledgerOf(l *perfmodel.Ledger, lengths []int) Ledger {
 	return out
 }
 
-// command is the command line of one replica with a ledger's settings and, of a point of a
-// search, its knobs. The user's other arguments follow, and vLLM's defaults are left out.
-func command(l *perfmodel.Ledger, k *planning.Knobs, args engine.Config, serve string) string {
+// commandLine returns the command line of one replica with a ledger's settings and, for a point of a search, its knobs.
+// The user's other arguments follow. It omits vLLM's defaults.
+func commandLine(l *perfmodel.Ledger, k *planning.Knobs, args engine.Config, serve string) string {
 	s := &l.Settings
 	model := `"$MODEL"`
 	if serve != "" {

@@ -13,8 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// How long parts of the answer stay where there is no room for all of them: what is asked
-// for last leaves first.
+// Ranks of the parts of the answer: the lowest leave a small screen first.
 const (
 	rankBeside = iota + 1
 	rankNote
@@ -31,26 +30,25 @@ type document struct {
 	a *Answer
 }
 
-// Document says the answer: whether it fits and the command come first, and on a screen
-// little more.
+// Document reports the answer: whether it fits, and the command, come first. A screen shows little more.
 func Document(a *Answer) *render.Document {
-	d := &document{render.NewDocument("Configuration of " + a.Model.name()), a}
+	d := &document{render.NewDocument("Configuration of " + a.Model.displayName()), a}
 	d.More = "the memory line by line, and the result for every kind of GPU"
 	if a.Result == nil {
 		d.More = "the memory line by line"
 	}
-	d.answer()
+	d.addAnswer()
 	d.ShowIn(render.Details)
-	d.offers()
-	d.memoryLines()
-	d.cache()
-	d.check()
-	d.model()
+	d.addOffers()
+	d.addMemoryLines()
+	d.addCache()
+	d.addCheck()
+	d.addModel()
 	return d.Document
 }
 
-// answer is what most people want to know.
-func (d *document) answer() {
+// addAnswer shows the essential part.
+func (d *document) addAnswer() {
 	r, style := d.a.Result, render.Bad
 	switch {
 	case d.a.Met():
@@ -58,12 +56,12 @@ func (d *document) answer() {
 	case d.a.Status == statusLikely:
 		style = render.Warning
 	}
-	d.Answer(style, "", d.a.verdict())
+	d.Answer(style, "", d.a.summarize())
 	if r == nil {
 		d.Command(d.a.Command)
 	} else {
-		d.rows(r)
-		d.commands(distinct(r.Rows))
+		d.addRows(r)
+		d.addCommands(dropRepeated(r.Rows))
 	}
 	rank := rankDoubt
 	if d.a.Risk == riskLow {
@@ -72,12 +70,12 @@ func (d *document) answer() {
 	d.Ranked(rank, "risk", d.a.Risk)
 	if d.a.Targets != nil {
 		d.ShowIn(render.Details)
-		d.Ranked(0, "targets", targets(d.a.Targets))
+		d.Ranked(0, "targets", describeTargets(d.a.Targets))
 		d.ShowIn(render.Everywhere)
 	}
 	d.Ranked(rankBeside, "workload", d.a.Workload)
-	d.Ranked(rankMemory, "memory", d.a.memory())
-	d.writeLimits(r)
+	d.Ranked(rankMemory, "memory", d.a.describeMemory())
+	d.addLimits(r)
 	for i, x := range d.a.Remedies {
 		rank := rankRemedy
 		if i >= fewRemedies {
@@ -87,10 +85,10 @@ func (d *document) answer() {
 	}
 }
 
-// rows is the table of the answer: what is asked for of each configuration, with its interval.
-func (d *document) rows(r *Result) {
+// addRows shows the configurations with their targeted quantities and intervals.
+func (d *document) addRows(r *Result) {
 	columns := []render.Column{{Left: true}, {Title: "GPUs", Left: true}}
-	shown := distinct(r.Rows)
+	shown := dropRepeated(r.Rows)
 	rows := make([][]string, len(shown))
 	add := func(c render.Column, cell func(x *Row) string) {
 		columns = append(columns, c)
@@ -99,16 +97,17 @@ func (d *document) rows(r *Result) {
 		}
 	}
 	for i := range shown {
-		rows[i] = []string{shown[i].Row, shown[i].gpus()}
+		rows[i] = []string{shown[i].Row, shown[i].describeGPUs()}
 	}
 	for k, m := range r.Rows[0].Predicted {
-		if m.Target == nil && (!d.a.Targets.unbounded() || k > 1) {
+		if m.Target == nil && (!d.a.Targets.hasNoLatency() || k > 1) {
 			continue
 		}
 		unit, times := "", 1.0
 		if m.Unit == "s" {
 			unit, times = ", ms", 1e3
-			if slices.ContainsFunc(shown, func(x Row) bool { return k < len(x.Predicted) && x.Predicted[k].Value >= 1 }) {
+			if slices.ContainsFunc(shown,
+				func(x Row) bool { return k < len(x.Predicted) && x.Predicted[k].Value >= 1 }) {
 				unit, times = ", s", 1
 			}
 		}
@@ -116,19 +115,21 @@ func (d *document) rows(r *Result) {
 			if k >= len(x.Predicted) {
 				return ""
 			}
-			return interval(x.Predicted[k], times, x.Overload)
+			return formatInterval(x.Predicted[k], times, x.Overload)
 		})
 	}
 	add(render.Column{Title: "req/s", Rank: 1}, func(x *Row) string { return fmt.Sprintf("%.3g", x.Rate) })
 	if slices.ContainsFunc(shown, func(x Row) bool { return x.Cost != nil }) {
-		add(render.Column{Title: "$/h"}, func(x *Row) string { return fmt.Sprintf("%.2f", cmp.Or(x.Cost, &planning.Cost{}).Hour) })
-		add(render.Column{Title: "$/M out", Rank: 2}, func(x *Row) string { return fmt.Sprintf("%.2f", cmp.Or(x.Cost, &planning.Cost{}).MillionOutput) })
+		add(render.Column{Title: "$/h"},
+			func(x *Row) string { return fmt.Sprintf("%.2f", cmp.Or(x.Cost, &planning.Cost{}).Hour) })
+		add(render.Column{Title: "$/M out", Rank: 2},
+			func(x *Row) string { return fmt.Sprintf("%.2f", cmp.Or(x.Cost, &planning.Cost{}).MillionOutput) })
 	}
 	d.Table(columns, rows)
 }
 
-// distinct are the rows without those that repeat the configuration and the load of a surer one.
-func distinct(rows []Row) (out []Row) {
+// dropRepeated drops rows that repeat the configuration and the load of a surer one.
+func dropRepeated(rows []Row) (out []Row) {
 	for _, r := range rows {
 		if !slices.ContainsFunc(out, func(o Row) bool {
 			return o.Knobs == r.Knobs && o.GPU == r.GPU && o.Quantization == r.Quantization && o.Rate == r.Rate
@@ -139,11 +140,11 @@ func distinct(rows []Row) (out []Row) {
 	return out
 }
 
-// unbounded reports targets without a latency.
-func (t *Targets) unbounded() bool { return t.TTFTP95 == 0 && t.ITLP95 == 0 && t.E2EP95 == 0 }
+// hasNoLatency reports whether no target is a latency.
+func (t *Targets) hasNoLatency() bool { return t.TTFTP95 == 0 && t.ITLP95 == 0 && t.E2EP95 == 0 }
 
-// gpus names what a row runs on.
-func (r *Row) gpus() string {
+// describeGPUs describes the GPUs of a row.
+func (r *Row) describeGPUs() string {
 	text := fmt.Sprintf("%d × %s", r.GPUs, r.GPU)
 	if r.Quantization != "" {
 		text += ", " + r.Quantization
@@ -151,10 +152,10 @@ func (r *Row) gpus() string {
 	return text
 }
 
-// interval writes a predicted value with its interval, in a unit of which a second has so many:
-// in two digits, or one more where its ends would read the same. Where the servers do not keep up
-// with the load at the slow end, how long requests wait has no bound.
-func interval(m Metric, times float64, overload bool) string {
+// formatInterval writes a predicted value with its interval, in a unit of which a second has times many. It has two
+// digits, or three if both ends would read the same. If the servers do not keep up with the load at the slow end,
+// waits have no bound.
+func formatInterval(m Metric, times float64, overload bool) string {
 	digits := 2
 	f := func(v float64) string {
 		if v *= times; v < 0.995*math.Pow10(digits-1) {
@@ -175,19 +176,19 @@ func interval(m Metric, times float64, overload bool) string {
 	return fmt.Sprintf("%s (%s–%s)", f(m.Value), f(m.Low), high)
 }
 
-// commands are those of the rows, each once.
-func (d *document) commands(rows []Row) {
+// addCommands shows the commands of the rows, each once.
+func (d *document) addCommands(rows []Row) {
 	model := ""
 	if strings.Contains(rows[0].Command, `"$MODEL"`) {
 		model = "; MODEL is the weights' name or directory"
 	}
 	d.Section("One replica of each starts with", model)
-	said := map[string]bool{}
+	shown := map[string]bool{}
 	for i, x := range rows {
-		if said[x.Command] {
+		if shown[x.Command] {
 			continue
 		}
-		said[x.Command] = true
+		shown[x.Command] = true
 		var names []string
 		for _, y := range rows {
 			if y.Command == x.Command {
@@ -210,8 +211,8 @@ func (d *document) commands(rows []Row) {
 	}
 }
 
-// writeLimits says what the answer rests on, and what is left out of it.
-func (d *document) writeLimits(r *Result) {
+// addLimits shows the basis of the answer, and what it ignores.
+func (d *document) addLimits(r *Result) {
 	if r != nil {
 		basis, _, _ := strings.Cut(r.Basis, ";")
 		d.ShowIn(render.Screen)
@@ -224,7 +225,7 @@ func (d *document) writeLimits(r *Result) {
 		var off []string
 		for _, x := range c.Comparisons {
 			if !x.Within {
-				off = append(off, fmt.Sprintf("%s differs by %s", x.Name, offBy(x.Off)))
+				off = append(off, fmt.Sprintf("%s differs by %s", x.Name, formatError(x.Off)))
 			}
 		}
 		d.Ranked(rankDoubt, "check", cmp.Or(strings.Join(off, "; "), "the memory agrees with "+c.Source))
@@ -245,8 +246,8 @@ func (d *document) writeLimits(r *Result) {
 	}
 }
 
-// offers says what came of every kind of GPU and form of the weights.
-func (d *document) offers() {
+// addOffers shows the outcome for each kind of GPU and weight format.
+func (d *document) addOffers() {
 	if d.a.Result == nil {
 		return
 	}
@@ -269,44 +270,48 @@ func (d *document) offers() {
 			add("at least", o.AtLeast)
 		}
 		priced = cmp.Or(o.PriceFrom, priced)
-		rows = append(rows, []string{o.GPU, cmp.Or(o.Quantization, "as it is"), cmp.Or(strings.Join(says, "; "), o.Impossible, "does not meet the targets")})
+		rows = append(rows, []string{o.GPU, cmp.Or(o.Quantization, "as it is"),
+			cmp.Or(strings.Join(says, "; "), o.Impossible, "does not meet the targets")})
 	}
 	d.Section("What each kind of GPU needs", "")
 	d.Table(render.Words(render.Columns("GPU", "weights", "")), rows)
 	if priced != "" {
 		d.Paragraph("", "prices: "+priced+"; $/M out is dollars per million output tokens at the load of the row")
 	}
-	d.Paragraph("", render.Plural(d.a.Result.Evaluated, "configuration")+" simulated; more expensive options are not searched further")
+	d.Paragraph("", render.Plural(d.a.Result.Evaluated, "configuration")+
+		" simulated; more expensive options are not searched further")
 }
 
-// fewRemedies is how many changes with which the model fits say enough.
+// fewRemedies is the number of remedies that suffice on a screen.
 const fewRemedies = 3
 
-// verdict says in a sentence whether it fits, and whether targets are met.
-func (a *Answer) verdict() string {
+// summarize says in a sentence whether the model fits, and whether targets are met.
+func (a *Answer) summarize() string {
 	d := &a.Deployment
 	gpu := cmp.Or(d.GPU, "GPU")
-	name := a.Model.name() + " (" + render.Large(a.Model.Parameters) + " parameters)"
+	name := a.Model.displayName() + " (" + render.Large(a.Model.Parameters) + " parameters)"
 	if r := a.Result; r != nil {
 		first := &r.Rows[0]
 		switch a.Status {
 		case statusFound:
-			return fmt.Sprintf("%s surely meets the targets on %s.", name, first.gpus())
+			return fmt.Sprintf("%s surely meets the targets on %s.", name, first.describeGPUs())
 		case statusLikely:
-			return fmt.Sprintf("%s likely meets the targets, not surely, on %s.", name, first.gpus())
+			return fmt.Sprintf("%s likely meets the targets, not surely, on %s.", name, first.describeGPUs())
 		}
 		text := "The targets cannot be met."
 		if len(r.Explain) > 0 {
 			text = "The targets cannot be met: " + strings.TrimSuffix(r.Explain[0], ".") + "."
 		}
-		return text + " What comes closest: " + first.gpus() + "."
+		return text + " What comes closest: " + first.describeGPUs() + "."
 	}
 	gpus := d.TensorParallel * d.PipelineParallel * d.DataParallel
 	l := &a.Ledger
 	if a.Met() {
-		return fmt.Sprintf("It fits: %s on %d × %s, with a KV cache for %.3g requests of %s tokens.", name, gpus, gpu, l.Concurrency.Value, render.Grouped(float64(d.MaxModelLen)))
+		return fmt.Sprintf("It fits: %s on %d × %s, with a KV cache for %.3g requests of %s tokens.", name, gpus, gpu,
+			l.Concurrency.Value, render.Grouped(float64(d.MaxModelLen)))
 	}
-	text := fmt.Sprintf("It does not fit: %s on %d × %s leaves no room for a request of %s tokens.", name, gpus, gpu, render.Grouped(float64(d.MaxModelLen)))
+	text := fmt.Sprintf("It does not fit: %s on %d × %s leaves no room for a request of %s tokens.", name, gpus, gpu,
+		render.Grouped(float64(d.MaxModelLen)))
 	if len(a.Remedies) == 0 {
 		return text + " No single change makes it fit."
 	}
@@ -316,8 +321,8 @@ func (a *Answer) verdict() string {
 	return text + " With " + a.Remedies[0].Change + " it does."
 }
 
-// memory says in a line what a GPU's memory holds.
-func (a *Answer) memory() string {
+// describeMemory describes in a line what a GPU's memory holds.
+func (a *Answer) describeMemory() string {
 	var weights, rest, kv float64
 	for _, l := range a.Ledger.Lines {
 		switch l.ID {
@@ -337,16 +342,17 @@ func (a *Answer) memory() string {
 	if kv <= 0 {
 		return text + ", which is " + render.GiB(-kv) + " more than available"
 	}
-	return text + fmt.Sprintf(", left for the KV cache %s: %s tokens", render.GiB(kv), render.Grouped(a.Ledger.Tokens.Value))
+	return text + fmt.Sprintf(", left for the KV cache %s: %s tokens", render.GiB(kv),
+		render.Grouped(a.Ledger.Tokens.Value))
 }
 
-// name is what people call a model.
-func (m *Model) name() string { return cmp.Or(m.Architecture, m.Type) }
+// displayName returns the name of a model for people.
+func (m *Model) displayName() string { return cmp.Or(m.Architecture, m.Type) }
 
-func (d *document) model() {
+func (d *document) addModel() {
 	m := &d.a.Model
 	d.Section("Model", "")
-	text := fmt.Sprintf("%s: %s; %s", m.name(), m.Kind, m.DType)
+	text := fmt.Sprintf("%s: %s; %s", m.displayName(), m.Kind, m.DType)
 	if m.Quantization != "none" {
 		text += ", linear layers " + m.Quantization
 	}
@@ -363,8 +369,8 @@ func (d *document) model() {
 	}
 }
 
-// memoryLines is the ledger of a GPU: each line with its range, its sum and where that is from.
-func (d *document) memoryLines() {
+// addMemoryLines shows the ledger of a GPU: each line with its range, its sum and its source.
+func (d *document) addMemoryLines() {
 	x := &d.a.Deployment
 	parallel := fmt.Sprintf("TP %d", x.TensorParallel)
 	if x.PipelineParallel > 1 {
@@ -373,7 +379,8 @@ func (d *document) memoryLines() {
 	if x.DataParallel > 1 {
 		parallel += fmt.Sprintf(", DP %d", x.DataParallel)
 	}
-	d.Section("Memory of each GPU", fmt.Sprintf(": %s, %s, vLLM %s", cmp.Or(x.GPU, "no data sheet"), parallel, x.Release))
+	d.Section("Memory of each GPU",
+		fmt.Sprintf(": %s, %s, vLLM %s", cmp.Or(x.GPU, "no data sheet"), parallel, x.Release))
 	for _, s := range x.Assumed {
 		d.Paragraph("taken", s)
 	}
@@ -387,7 +394,7 @@ func (d *document) memoryLines() {
 	}
 }
 
-// formatRange shows a range, or that there is none.
+// formatRange writes a range, or "exact".
 func formatRange(r perfmodel.Estimate, f func(float64) string) string {
 	if r.Low == r.High {
 		return "exact"
@@ -395,8 +402,8 @@ func formatRange(r perfmodel.Estimate, f func(float64) string) string {
 	return f(r.Low) + " to " + f(r.High)
 }
 
-// cache is what the memory that is left for it holds.
-func (d *document) cache() {
+// addCache shows what the KV cache holds.
+func (d *document) addCache() {
 	l := &d.a.Ledger
 	d.Section("KV cache of one engine", "")
 	d.Paragraph("", fmt.Sprintf("a block: %s bytes = %s", render.Grouped(l.BytesPerBlock), l.Formula))
@@ -409,13 +416,15 @@ func (d *document) cache() {
 		for _, k := range slices.Sorted(maps.Keys(kinds)) {
 			groups = append(groups, fmt.Sprintf("%d of %s", kinds[k], k))
 		}
-		d.Paragraph("", fmt.Sprintf("%d groups of layers share the blocks: %s", len(l.Groups), strings.Join(groups, ", ")))
+		d.Paragraph("", fmt.Sprintf("%d groups of layers share the blocks: %s", len(l.Groups),
+			strings.Join(groups, ", ")))
 	}
 	if l.BytesPerToken > 0 {
 		d.Paragraph("", fmt.Sprintf("one more token of context: %s bytes on each GPU", render.Grouped(l.BytesPerToken)))
 	}
 	if l.StateBytes > 0 {
-		d.Paragraph("", fmt.Sprintf("state of one request, whatever its length: %s on each GPU", render.GiB(l.StateBytes)))
+		d.Paragraph("", fmt.Sprintf("state of one request, whatever its length: %s on each GPU",
+			render.GiB(l.StateBytes)))
 	}
 	row := func(name string, of perfmodel.Estimate, format func(float64) string) []string {
 		return []string{name, format(of.Value), formatRange(of, format)}
@@ -423,17 +432,19 @@ func (d *document) cache() {
 	d.Table(render.Words(render.Columns("", "", "")), [][]string{
 		row("blocks (num_gpu_blocks)", l.Blocks, render.Grouped),
 		row("capacity in tokens", l.Tokens, render.Grouped),
-		row(fmt.Sprintf("requests of %s tokens", render.Grouped(float64(d.a.Deployment.MaxModelLen))), l.Concurrency, func(v float64) string { return fmt.Sprintf("%.2f", v) }),
+		row(fmt.Sprintf("requests of %s tokens", render.Grouped(float64(d.a.Deployment.MaxModelLen))), l.Concurrency,
+			func(v float64) string { return fmt.Sprintf("%.2f", v) }),
 		row("longest request that fits", l.MaxLen, render.Grouped),
 	})
 	var safe []string
 	for _, s := range l.SafeConcurrency {
-		safe = append(safe, fmt.Sprintf("%s of %s", render.Grouped(float64(s.Requests)), render.Grouped(float64(s.Tokens))))
+		safe = append(safe, fmt.Sprintf("%s of %s", render.Grouped(float64(s.Requests)),
+			render.Grouped(float64(s.Tokens))))
 	}
 	d.Ranked(0, "without preemption", strings.Join(safe, ", ")+" tokens")
 }
 
-func (d *document) check() {
+func (d *document) addCheck() {
 	c := d.a.Check
 	if c == nil {
 		return
@@ -448,22 +459,23 @@ func (d *document) check() {
 		if !x.Within {
 			verdict = "OFF"
 		}
-		d.Paragraph("", fmt.Sprintf("%s: %s here (%s), %s there: %s, %s", x.Name, f(x.Ledger.Value), formatRange(x.Ledger, f), f(x.Server), offBy(x.Off), verdict))
+		d.Paragraph("", fmt.Sprintf("%s: %s here (%s), %s there: %s, %s", x.Name, f(x.Ledger.Value),
+			formatRange(x.Ledger, f), f(x.Server), formatError(x.Off), verdict))
 		if !x.Within && x.Says != "" {
 			d.Paragraph("  look at", x.Says)
 		}
 	}
 }
 
-// offBy writes a relative error.
-func offBy(v float64) string {
+// formatError writes a relative error.
+func formatError(v float64) string {
 	if math.Abs(v) < 0.0005 {
 		return "no difference"
 	}
 	return fmt.Sprintf("%+.1f %%", 100*v)
 }
 
-func targets(t *Targets) string {
+func describeTargets(t *Targets) string {
 	var parts []string
 	add := func(name string, v float64) {
 		if v > 0 {

@@ -130,7 +130,7 @@ func TestCommandsRunAsPrinted(t *testing.T) {
 	args.Set("chat-template", "it's $HOME", "the test")
 	args.Set("enable-prefix-caching", "false", "the test")
 	const want = `vllm serve "$MODEL" --max-model-len 8192 --max-num-seqs 1024 --max-num-batched-tokens 8192 --chat-template 'it'\''s $HOME' --no-enable-prefix-caching`
-	if got := command(l, nil, args, ""); got != want {
+	if got := commandLine(l, nil, args, ""); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 }

@@ -10,13 +10,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// Identifiers of panels are written down and never used for anything else
-// again: alerts and bookmarks lead to them. The first digit of three is the
-// dashboard's, and rows have round numbers. Panels of several signals stand here;
-// one that shows a single signal may be declared with the signal (indicator.Panel).
+// Identifiers of panels are never reused, because alerts and bookmarks link to them. The first digit of three is the
+// dashboard's, and rows have round numbers. Panels of several signals are declared here; a panel of a single signal may
+// be declared with the signal (indicator.Panel).
 
-// layouts returns the dashboards in the order in which somebody on call opens
-// them. A period adds the panels of its error budgets.
+// layouts returns the dashboards in the order in which somebody on call opens them. A period adds the panels of its
+// error budgets.
 func layouts(period time.Duration) ([]layout, error) {
 	gateway := gatewayLayout
 	if period > 0 {
@@ -26,12 +25,14 @@ func layouts(period time.Duration) ([]layout, error) {
 		}
 		gateway.rows = append([]row{budget}, gateway.rows...)
 	}
-	return addDeclaredPanels(startLayout, servingLayout, incidentLayout, fleetLayout, optionsLayout, gpuLayout, hostLayout, gateway), nil
+	return addDeclaredPanels(startLayout, servingLayout, incidentLayout, fleetLayout,
+		optionsLayout, gpuLayout, hostLayout, gateway), nil
 }
 
 // byDetail returns the dashboards in the order in which a link to a signal prefers them.
 func byDetail() []layout {
-	return addDeclaredPanels(incidentLayout, servingLayout, fleetLayout, optionsLayout, gpuLayout, hostLayout, gatewayLayout, startLayout)
+	return addDeclaredPanels(incidentLayout, servingLayout, fleetLayout,
+		optionsLayout, gpuLayout, hostLayout, gatewayLayout, startLayout)
 }
 
 // addDeclaredPanels adds the panels that signals declare for themselves to the ends of rows.
@@ -43,7 +44,10 @@ func addDeclaredPanels(ls ...layout) []layout {
 			r.panels = slices.Clone(r.panels)
 			for _, s := range indicator.All() {
 				if p := s.Panel; p != nil && p.Row == r.id {
-					r.panels = append(r.panels, panel{id: p.ID, title: cmp.Or(p.Title, s.Title), width: p.Width, max: p.Max, doc: p.Doc, queries: queriesAt(levelOf(s), "", s)})
+					r.panels = append(r.panels, panel{
+						id: p.ID, title: cmp.Or(p.Title, s.Title), width: p.Width, max: p.Max, doc: p.Doc,
+						queries: levelOf(s).plot("", s),
+					})
 				}
 			}
 		}
@@ -53,11 +57,13 @@ func addDeclaredPanels(ls ...layout) []layout {
 
 // levelOf returns the level at which a signal has its own panel.
 func levelOf(s *indicator.Signal) level {
-	return map[indicator.Scope]level{indicator.Model: perModel, indicator.Instance: perServer, indicator.GPU: perGPU, indicator.Gateway: perGateway}[s.Scope]
+	return map[indicator.Scope]level{
+		indicator.Model: perModel, indicator.Instance: perServer, indicator.GPU: perGPU, indicator.Gateway: perGateway,
+	}[s.Scope]
 }
 
-// queriesAt returns queries of signals at one level, each with its name.
-func queriesAt(l level, named ...any) []query {
+// plot returns queries of signals at a level. named alternates between a legend and a signal.
+func (l level) plot(named ...any) []query {
 	var out []query
 	for i := 0; i+1 < len(named); i += 2 {
 		out = append(out, query{legend: named[i].(string), signal: named[i+1].(*indicator.Signal), level: l})
@@ -70,8 +76,8 @@ func withVolume(volume *indicator.Signal, queries []query) []query {
 	return append(queries, query{signal: volume, level: perModel, legend: "requests", right: true})
 }
 
-// Thresholds of the panels. The two of the cache and of the queue are where to
-// begin to look; neither alone is a fault, and no alert follows from them.
+// Thresholds of the panels. Those of the cache and of the queue are hints; neither alone is a fault, and no alert
+// uses them.
 var (
 	ttftSteps = []step{{threshold: catalog.TTFTObjective, level: Critical}}
 	itlSteps  = []step{{threshold: catalog.ITLObjective, level: Critical}}
@@ -92,17 +98,17 @@ var startLayout = layout{
 	doc: "Are users served? Three numbers distinguish most incidents: the wait for the first token, KV cache usage, and the queue.",
 	rows: []row{
 		{id: 100, title: "Now", panels: []panel{
-			{id: 101, title: "TTFT P95", kind: Stat, width: 8, steps: ttftSteps, queries: queriesAt(perModel, "", indicator.TTFTP95)},
-			{id: 102, title: "KV cache usage", kind: Stat, width: 8, max: 1, steps: kvSteps, queries: queriesAt(perModel, "", indicator.KVUsage)},
-			{id: 103, title: "Queue depth", kind: Stat, width: 8, steps: queueSteps, queries: queriesAt(perModel, "", indicator.Waiting)},
+			{id: 101, title: "TTFT P95", kind: Stat, width: 8, steps: ttftSteps, queries: perModel.plot("", indicator.TTFTP95)},
+			{id: 102, title: "KV cache usage", kind: Stat, width: 8, max: 1, steps: kvSteps, queries: perModel.plot("", indicator.KVUsage)},
+			{id: 103, title: "Queue depth", kind: Stat, width: 8, steps: queueSteps, queries: perModel.plot("", indicator.Waiting)},
 		}},
 		{id: 110, title: "Over time", panels: []panel{
 			{
-				id: 111, title: "TTFT P95 and requests", width: 24, steps: ttftSteps, queries: withVolume(indicator.FirstTokenRate, queriesAt(perModel, "P95", indicator.TTFTP95)),
+				id: 111, title: "TTFT P95 and requests", width: 24, steps: ttftSteps, queries: withVolume(indicator.FirstTokenRate, perModel.plot("P95", indicator.TTFTP95)),
 				doc: "Late first tokens with a queue: too much work, or a cache that thrashes. Late without a queue: prefill is slow, or prompts grew. Go to *Incident* for the cause.",
 			},
-			{id: 112, title: "KV cache usage", width: 12, max: 1, steps: kvSteps, queries: queriesAt(perModel, "", indicator.KVUsage)},
-			{id: 113, title: "Queue depth", width: 12, steps: queueSteps, queries: queriesAt(perModel, "", indicator.Waiting)},
+			{id: 112, title: "KV cache usage", width: 12, max: 1, steps: kvSteps, queries: perModel.plot("", indicator.KVUsage)},
+			{id: 113, title: "Queue depth", width: 12, steps: queueSteps, queries: perModel.plot("", indicator.Waiting)},
 		}},
 	},
 }
@@ -115,7 +121,7 @@ var optionsLayout = layout{
 		{id: 800, title: "KV caches between servers", panels: []panel{
 			{
 				id: 807, title: "Prefill and decode servers", width: 8,
-				queries: queriesAt(perReplica, "wait for prefill", indicator.PrefillQueue, "wait for decode", indicator.DecodeQueue),
+				queries: perReplica.plot("wait for prefill", indicator.PrefillQueue, "wait for decode", indicator.DecodeQueue),
 			},
 		}},
 		{id: 810, title: "Speculative decoding and checked outputs"},
@@ -129,68 +135,68 @@ var servingLayout = layout{
 		{id: 200, title: "User-facing latency", panels: []panel{
 			{
 				id: 201, title: "Time to first token", width: 8, steps: ttftSteps,
-				queries: withVolume(indicator.FirstTokenRate, queriesAt(perModel, "P50", indicator.TTFTP50, "P95", indicator.TTFTP95, "P99", indicator.TTFTP99)),
+				queries: withVolume(indicator.FirstTokenRate, perModel.plot("P50", indicator.TTFTP50, "P95", indicator.TTFTP95, "P99", indicator.TTFTP99)),
 			},
 			{
 				id: 202, title: "Inter-token latency", width: 8, steps: itlSteps,
-				queries: withVolume(indicator.FirstTokenRate, queriesAt(perModel, "P50", indicator.ITLP50, "P95", indicator.ITLP95)),
+				queries: withVolume(indicator.FirstTokenRate, perModel.plot("P50", indicator.ITLP50, "P95", indicator.ITLP95)),
 				doc:     "Percentiles hide a pause of seconds among thousands of normal gaps: see the gaps over one second on *Incident*.",
 			},
 			{
 				id: 203, title: "End-to-end latency", width: 8, steps: e2eSteps,
-				queries: withVolume(indicator.CompletionRate, queriesAt(perModel, "P50", indicator.E2EP50, "P95", indicator.E2EP95)),
+				queries: withVolume(indicator.CompletionRate, perModel.plot("P50", indicator.E2EP50, "P95", indicator.E2EP95)),
 			},
 			{
-				id: 204, title: "Output token throughput", width: 8, queries: queriesAt(perModel, "", indicator.GenerationTokenRate),
+				id: 204, title: "Output token throughput", width: 8, queries: perModel.plot("", indicator.GenerationTokenRate),
 				doc: "Compare with the number and the length of answers: it also falls when users send less.",
 			},
 			{
-				id: 205, title: "Requests", width: 8, queries: queriesAt(perModel, "first tokens", indicator.FirstTokenRate, "completed", indicator.CompletionRate),
+				id: 205, title: "Requests", width: 8, queries: perModel.plot("first tokens", indicator.FirstTokenRate, "completed", indicator.CompletionRate),
 				doc: "A lasting difference between first tokens and completions is requests that clients cancelled.",
 			},
-			{id: 206, title: "Requested and delivered output", width: 8, queries: queriesAt(perModel, "delivered, mean", indicator.OutputTokens, "max_tokens, mean", indicator.MaxTokens)},
+			{id: 206, title: "Requested and delivered output", width: 8, queries: perModel.plot("delivered, mean", indicator.OutputTokens, "max_tokens, mean", indicator.MaxTokens)},
 		}},
 		{id: 210, title: "System health", panels: []panel{
-			{id: 211, title: "KV cache utilization", width: 8, max: 1, steps: kvSteps, queries: queriesAt(perModel, "", indicator.KVUsage)},
+			{id: 211, title: "KV cache utilization", width: 8, max: 1, steps: kvSteps, queries: perModel.plot("", indicator.KVUsage)},
 			{
-				id: 212, title: "GPU activity", width: 8, max: 1, queries: queriesAt(perGPU, "SM active", indicator.SMActive, "utilization", indicator.GPUUtil),
+				id: 212, title: "GPU activity", width: 8, max: 1, queries: perGPU.plot("SM active", indicator.SMActive, "utilization", indicator.GPUUtil),
 				doc: "All devices of the cluster: an exporter's series have no model label.",
 			},
-			{id: 213, title: "GPU memory used", width: 8, max: 1, queries: queriesAt(perGPU, "", indicator.GPUMemoryUsed)},
-			{id: 214, title: "Host memory", width: 8, queries: queriesAt(perServer, "API server", indicator.ResidentMemory, "container", indicator.ContainerMemory)},
-			{id: 215, title: "API server CPU use", width: 8, queries: queriesAt(perServer, "", indicator.FrontendCPU)},
+			{id: 213, title: "GPU memory used", width: 8, max: 1, queries: perGPU.plot("", indicator.GPUMemoryUsed)},
+			{id: 214, title: "Host memory", width: 8, queries: perServer.plot("API server", indicator.ResidentMemory, "container", indicator.ContainerMemory)},
+			{id: 215, title: "API server CPU use", width: 8, queries: perServer.plot("", indicator.FrontendCPU)},
 			{
-				id: 216, title: "Scrape duration", width: 8, queries: queriesAt(perServer, "", indicator.ScrapeDuration),
+				id: 216, title: "Scrape duration", width: 8, queries: perServer.plot("", indicator.ScrapeDuration),
 				doc:    "A slow metrics page is a symptom by itself: the API server's event loop is busy.",
 				noData: "no server matches the variables, or the samples come from a recording, which has no scrape durations",
 			},
 		}},
 		{id: 220, title: "Queue and scheduling", panels: []panel{
 			{
-				id: 221, title: "Queue depth", width: 8, steps: queueSteps, queries: queriesAt(perModel, "waiting", indicator.Waiting, "always waiting", indicator.WaitingFloor),
+				id: 221, title: "Queue depth", width: 8, steps: queueSteps, queries: perModel.plot("waiting", indicator.Waiting, "always waiting", indicator.WaitingFloor),
 				doc: "Short queues are normal under bursts; a queue that never clears is not.",
 			},
-			{id: 222, title: "Running requests", width: 8, queries: queriesAt(perModel, "running", indicator.Running, "highest in the time shown", indicator.RunningPeak)},
+			{id: 222, title: "Running requests", width: 8, queries: perModel.plot("running", indicator.Running, "highest in the time shown", indicator.RunningPeak)},
 			{
-				id: 223, title: "Decode batch size", width: 8, queries: queriesAt(perModel, "decoded per step", indicator.DecodeBatch, "running P50", indicator.RunningP50),
+				id: 223, title: "Decode batch size", width: 8, queries: perModel.plot("decoded per step", indicator.DecodeBatch, "running P50", indicator.RunningP50),
 				doc: "vLLM has no histogram of its batch: the mean is exact, from tokens over steps.",
 			},
 			{
 				id: 224, title: "Queue time", width: 8, steps: queueTimeSteps,
-				queries: withVolume(indicator.CompletionRate, queriesAt(perModel, "P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean)),
+				queries: withVolume(indicator.CompletionRate, perModel.plot("P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean)),
 			},
-			{id: 225, title: "Preemptions", width: 8, queries: queriesAt(perModel, "", indicator.PreemptionRate)},
-			{id: 226, title: "Tokens per step", width: 8, queries: queriesAt(perModel, "", indicator.StepTokens)},
+			{id: 225, title: "Preemptions", width: 8, queries: perModel.plot("", indicator.PreemptionRate)},
+			{id: 226, title: "Tokens per step", width: 8, queries: perModel.plot("", indicator.StepTokens)},
 		}},
 		{id: 230, title: "Cache efficiency", panels: []panel{
-			{id: 231, title: "Prefix cache hit ratio", width: 8, max: 1, queries: queriesAt(perModel, "", indicator.PrefixHitRatio)},
-			{id: 232, title: "Prefix cache look-ups", width: 8, queries: queriesAt(perModel, "", indicator.PrefixQueryRate)},
+			{id: 231, title: "Prefix cache hit ratio", width: 8, max: 1, queries: perModel.plot("", indicator.PrefixHitRatio)},
+			{id: 232, title: "Prefix cache look-ups", width: 8, queries: perModel.plot("", indicator.PrefixQueryRate)},
 			{
-				id: 233, title: "Computed prompt tokens per request", width: 8, queries: queriesAt(perModel, "prompt", indicator.PromptTokens, "computed", indicator.ComputedTokens),
+				id: 233, title: "Computed prompt tokens per request", width: 8, queries: perModel.plot("prompt", indicator.PromptTokens, "computed", indicator.ComputedTokens),
 				doc: "The distance between the two lines is what the prefix cache saves.",
 			},
-			{id: 234, title: "KV cache usage, highest", width: 8, max: 1, steps: kvSteps, queries: queriesAt(perModel, "", indicator.KVUsagePeak)},
-			{id: 235, title: "Preemptions per request", width: 8, queries: queriesAt(perModel, "", indicator.PreemptionsPerRequest)},
+			{id: 234, title: "KV cache usage, highest", width: 8, max: 1, steps: kvSteps, queries: perModel.plot("", indicator.KVUsagePeak)},
+			{id: 235, title: "Preemptions per request", width: 8, queries: perModel.plot("", indicator.PreemptionsPerRequest)},
 		}},
 	},
 }
@@ -208,51 +214,51 @@ var incidentLayout = layout{
 					{level: perJob, legend: "", shows: []string{"status"}, expr: `sum by (instance, status) (rate(http_requests_total{status=~"[45].*"}[5m]))`},
 				},
 			},
-			{id: 302, title: "2. Time to first token", width: 8, steps: ttftSteps, queries: withVolume(indicator.FirstTokenRate, queriesAt(perModel, "P95", indicator.TTFTP95, "P99", indicator.TTFTP99))},
-			{id: 303, title: "3. Inter-token latency", width: 8, steps: itlSteps, queries: withVolume(indicator.FirstTokenRate, queriesAt(perModel, "mean", indicator.ITLMean, "P95", indicator.ITLP95, "P99", indicator.ITLP99))},
+			{id: 302, title: "2. Time to first token", width: 8, steps: ttftSteps, queries: withVolume(indicator.FirstTokenRate, perModel.plot("P95", indicator.TTFTP95, "P99", indicator.TTFTP99))},
+			{id: 303, title: "3. Inter-token latency", width: 8, steps: itlSteps, queries: withVolume(indicator.FirstTokenRate, perModel.plot("mean", indicator.ITLMean, "P95", indicator.ITLP95, "P99", indicator.ITLP99))},
 			{
-				id: 304, title: "4. Time per output token of a request", width: 8, queries: withVolume(indicator.CompletionRate, queriesAt(perModel, "P95", indicator.TPOTP95)),
+				id: 304, title: "4. Time per output token of a request", width: 8, queries: withVolume(indicator.CompletionRate, perModel.plot("P95", indicator.TPOTP95)),
 				doc: "The mean over one answer. It hides single stalls, which the inter-token latency shows.",
 			},
-			{id: 305, title: "5. End-to-end latency", width: 8, steps: e2eSteps, queries: withVolume(indicator.CompletionRate, queriesAt(perModel, "P95", indicator.E2EP95))},
+			{id: 305, title: "5. End-to-end latency", width: 8, steps: e2eSteps, queries: withVolume(indicator.CompletionRate, perModel.plot("P95", indicator.E2EP95))},
 		}},
 		{id: 320, title: "6 – 8: do requests queue, is the engine short of memory, and what is the throughput?", panels: []panel{
 			{
 				id: 321, title: "6. Queue time and waiting requests", width: 8, steps: queueTimeSteps,
-				queries: append(queriesAt(perModel, "P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean), queriesAt(perModel, "waiting", indicator.Waiting)...),
+				queries: append(perModel.plot("P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean), perModel.plot("waiting", indicator.Waiting)...),
 			},
 			{
 				id: 331, title: "7. KV cache usage and preemptions", width: 8, steps: kvSteps,
-				queries: append(queriesAt(perModel, "usage", indicator.KVUsage, "highest", indicator.KVUsagePeak), queriesAt(perModel, "preemptions", indicator.PreemptionRate)...),
+				queries: append(perModel.plot("usage", indicator.KVUsage, "highest", indicator.KVUsagePeak), perModel.plot("preemptions", indicator.PreemptionRate)...),
 				doc:     "A full cache without preemptions is not a fault. With continuing preemptions it is: the same work is repeated.",
 			},
-			{id: 322, title: "8. Token throughput", width: 8, queries: queriesAt(perModel, "prompt", indicator.PromptTokenRate, "generated", indicator.GenerationTokenRate)},
+			{id: 322, title: "8. Token throughput", width: 8, queries: perModel.plot("prompt", indicator.PromptTokenRate, "generated", indicator.GenerationTokenRate)},
 		}},
 		{id: 310, title: "9: did the traffic change?", repeat: "model", panels: []panel{
 			{id: 311, title: "9. Prompt length", kind: Heatmap, width: 8, unit: indicator.Tokens, queries: bucketQuery(indicator.PromptTokensP50)},
 			{id: 312, title: "9. Output length", kind: Heatmap, width: 8, unit: indicator.Tokens, queries: bucketQuery(indicator.OutputTokensP95)},
 			{
-				id: 313, title: "9. Lengths", width: 8, unit: indicator.Tokens, queries: withVolume(indicator.CompletionRate, queriesAt(perModel,
+				id: 313, title: "9. Lengths", width: 8, unit: indicator.Tokens, queries: withVolume(indicator.CompletionRate, perModel.plot(
 					"prompt P50", indicator.PromptTokensP50, "prompt P99", indicator.PromptTokensP99, "output mean", indicator.OutputTokens, "output P95", indicator.OutputTokensP95)),
 				doc: "Longer prompts delay first tokens, longer outputs keep batch and cache full for longer; neither is a fault of the server.",
 			},
 		}},
 		{id: 330, title: "10: is work reused, and where does the time go?", panels: []panel{
-			{id: 332, title: "10. Prefix cache hit ratio", width: 8, max: 1, queries: queriesAt(perModel, "", indicator.PrefixHitRatio)},
+			{id: 332, title: "10. Prefix cache hit ratio", width: 8, max: 1, queries: perModel.plot("", indicator.PrefixHitRatio)},
 			{
-				id: 323, title: "Where first tokens wait", width: 8, queries: withVolume(indicator.FirstTokenRate, queriesAt(perModel,
+				id: 323, title: "Where first tokens wait", width: 8, queries: withVolume(indicator.FirstTokenRate, perModel.plot(
 					"TTFT, mean", indicator.TTFTMean, "queue", indicator.QueueTimeMean, "prefill", indicator.PrefillTimeMean, "neither", indicator.UnseenWait)),
 				doc: "TTFT is counted at the first token, the other lines when requests end, so they follow later. Queue: load or cache. Prefill: prompts, reuse or a slow GPU. Neither: a long step that blocks the engine, such as another request's prefill without chunks.",
 			},
-			{id: 333, title: "Running and decoded", width: 8, queries: queriesAt(perModel, "running", indicator.Running, "decoded per step", indicator.DecodeBatch)},
+			{id: 333, title: "Running and decoded", width: 8, queries: perModel.plot("running", indicator.Running, "decoded per step", indicator.DecodeBatch)},
 		}},
 		{id: 340, title: "11: GPU", panels: []panel{
-			{id: 341, title: "11. GPU activity and memory", width: 8, max: 1, queries: queriesAt(perGPU, "SM active", indicator.SMActive, "utilization", indicator.GPUUtil, "memory", indicator.GPUMemoryUsed)},
-			{id: 342, title: "11. Power", width: 4, queries: queriesAt(perGPU, "", indicator.GPUPower)},
-			{id: 343, title: "11. SM clock", width: 4, queries: queriesAt(perGPU, "", indicator.SMClock)},
+			{id: 341, title: "11. GPU activity and memory", width: 8, max: 1, queries: perGPU.plot("SM active", indicator.SMActive, "utilization", indicator.GPUUtil, "memory", indicator.GPUMemoryUsed)},
+			{id: 342, title: "11. Power", width: 4, queries: perGPU.plot("", indicator.GPUPower)},
+			{id: 343, title: "11. SM clock", width: 4, queries: perGPU.plot("", indicator.SMClock)},
 			{
 				id: 344, title: "11. Throttling and hardware errors", width: 8, unit: indicator.Count,
-				queries: queriesAt(perGPU, "thermal", indicator.ThermalReason, "hardware or brake", indicator.PowerReason, "power cap", indicator.PowerCapReason, "XID", indicator.XIDChanges, "ECC", indicator.ECCErrors),
+				queries: perGPU.plot("thermal", indicator.ThermalReason, "hardware or brake", indicator.PowerReason, "power cap", indicator.PowerCapReason, "XID", indicator.XIDChanges, "ECC", indicator.ECCErrors),
 			},
 		}},
 	},
@@ -273,21 +279,21 @@ var fleetLayout = layout{
 				expr: "count by (model_name) (sum by (instance, model_name) (vllm:num_requests_running))",
 			}}, unit: indicator.Count},
 			{
-				id: 402, title: "Arrivals against the fleet's mean", width: 9, queries: queriesAt(perReplica, "", indicator.ArrivalShare),
+				id: 402, title: "Arrivals against the fleet's mean", width: 9, queries: perReplica.plot("", indicator.ArrivalShare),
 				doc: "1 is a fair share. One line above and others below: routing. All at 1 with unequal latency: a slow replica.",
 			},
-			{id: 403, title: "Requests held against the fleet's mean", width: 9, queries: queriesAt(perReplica, "", indicator.LoadShare)},
+			{id: 403, title: "Requests held against the fleet's mean", width: 9, queries: perReplica.plot("", indicator.LoadShare)},
 		}},
 		{id: 410, title: "Per replica", panels: []panel{
-			{id: 411, title: "First tokens", width: 8, queries: queriesAt(perReplica, "", indicator.FirstTokenRate)},
-			{id: 412, title: "TTFT P95", width: 8, steps: ttftSteps, queries: queriesAt(perReplica, "", indicator.TTFTP95)},
-			{id: 413, title: "ITL mean", width: 8, queries: queriesAt(perReplica, "", indicator.ITLMean)},
-			{id: 414, title: "Running requests", width: 8, queries: queriesAt(perReplica, "", indicator.Running)},
-			{id: 415, title: "Waiting requests", width: 8, steps: queueSteps, queries: queriesAt(perReplica, "", indicator.Waiting)},
-			{id: 416, title: "KV cache usage", width: 8, max: 1, steps: kvSteps, queries: queriesAt(perReplica, "", indicator.KVUsage)},
-			{id: 417, title: "Preemptions", width: 8, queries: queriesAt(perReplica, "", indicator.PreemptionRate)},
-			{id: 418, title: "Prefix cache hit ratio", width: 8, max: 1, queries: queriesAt(perReplica, "", indicator.PrefixHitRatio)},
-			{id: 419, title: "Generated tokens", width: 8, queries: queriesAt(perReplica, "", indicator.GenerationTokenRate)},
+			{id: 411, title: "First tokens", width: 8, queries: perReplica.plot("", indicator.FirstTokenRate)},
+			{id: 412, title: "TTFT P95", width: 8, steps: ttftSteps, queries: perReplica.plot("", indicator.TTFTP95)},
+			{id: 413, title: "ITL mean", width: 8, queries: perReplica.plot("", indicator.ITLMean)},
+			{id: 414, title: "Running requests", width: 8, queries: perReplica.plot("", indicator.Running)},
+			{id: 415, title: "Waiting requests", width: 8, steps: queueSteps, queries: perReplica.plot("", indicator.Waiting)},
+			{id: 416, title: "KV cache usage", width: 8, max: 1, steps: kvSteps, queries: perReplica.plot("", indicator.KVUsage)},
+			{id: 417, title: "Preemptions", width: 8, queries: perReplica.plot("", indicator.PreemptionRate)},
+			{id: 418, title: "Prefix cache hit ratio", width: 8, max: 1, queries: perReplica.plot("", indicator.PrefixHitRatio)},
+			{id: 419, title: "Generated tokens", width: 8, queries: perReplica.plot("", indicator.GenerationTokenRate)},
 		}},
 		{id: 420, title: "Data-parallel ranks", panels: []panel{
 			{
@@ -308,14 +314,14 @@ var fleetLayout = layout{
 				}},
 				doc: "Averages over ranks hide one that is full.",
 			},
-			{id: 424, title: "Busiest rank against the mean", width: 8, queries: queriesAt(perReplica, "", indicator.EngineSpread)},
-			{id: 425, title: "Stuck engines", width: 8, queries: queriesAt(perReplica, "", indicator.StuckEngines)},
-			{id: 426, title: "Heaviest rank against the mean", width: 8, queries: queriesAt(perReplica, "", indicator.RankSkew)},
+			{id: 424, title: "Busiest rank against the mean", width: 8, queries: perReplica.plot("", indicator.EngineSpread)},
+			{id: 425, title: "Stuck engines", width: 8, queries: perReplica.plot("", indicator.StuckEngines)},
+			{id: 426, title: "Heaviest rank against the mean", width: 8, queries: perReplica.plot("", indicator.RankSkew)},
 		}},
 		{id: 430, title: "Lives", panels: []panel{
-			{id: 431, title: "Scrapes that succeeded", width: 8, max: 1, queries: queriesAt(perServer, "", indicator.Up)},
-			{id: 432, title: "Time since the engine began to serve", width: 8, queries: queriesAt(perServer, "", indicator.ServingAge)},
-			{id: 434, title: "How long the start took", width: 8, queries: queriesAt(perServer, "", indicator.StartTook)},
+			{id: 431, title: "Scrapes that succeeded", width: 8, max: 1, queries: perServer.plot("", indicator.Up)},
+			{id: 432, title: "Time since the engine began to serve", width: 8, queries: perServer.plot("", indicator.ServingAge)},
+			{id: 434, title: "How long the start took", width: 8, queries: perServer.plot("", indicator.StartTook)},
 		}},
 	},
 }
@@ -325,24 +331,24 @@ var gpuLayout = layout{
 	doc: "Is the hardware busy, at full clock, and free of errors? From NVIDIA's dcgm-exporter.",
 	rows: []row{
 		{id: 500, title: "Work", panels: []panel{
-			{id: 501, title: "SM activity", width: 8, max: 1, queries: queriesAt(perGPU, "", indicator.SMActive)},
-			{id: 502, title: "Engine activity", width: 8, max: 1, queries: queriesAt(perGPU, "", indicator.EngineActive)},
-			{id: 503, title: "GPU utilization", width: 8, max: 1, queries: queriesAt(perGPU, "", indicator.GPUUtil)},
+			{id: 501, title: "SM activity", width: 8, max: 1, queries: perGPU.plot("", indicator.SMActive)},
+			{id: 502, title: "Engine activity", width: 8, max: 1, queries: perGPU.plot("", indicator.EngineActive)},
+			{id: 503, title: "GPU utilization", width: 8, max: 1, queries: perGPU.plot("", indicator.GPUUtil)},
 		}},
 		{id: 510, title: "Memory", panels: []panel{
-			{id: 511, title: "Memory used", width: 12, max: 1, queries: queriesAt(perGPU, "", indicator.GPUMemoryUsed)},
+			{id: 511, title: "Memory used", width: 12, max: 1, queries: perGPU.plot("", indicator.GPUMemoryUsed)},
 		}},
 		{id: 520, title: "Clocks, power, heat", panels: []panel{
-			{id: 521, title: "SM clock", width: 6, queries: queriesAt(perGPU, "", indicator.SMClock)},
-			{id: 522, title: "SM clock against its highest", width: 6, max: 1, queries: queriesAt(perGPU, "", indicator.SMClockRatio)},
-			{id: 523, title: "Power", width: 6, queries: queriesAt(perGPU, "", indicator.GPUPower)},
-			{id: 524, title: "Temperature", width: 6, queries: queriesAt(perGPU, "", indicator.GPUTemp)},
-			{id: 525, title: "Reasons for lower clocks", width: 24, max: 2, queries: queriesAt(perGPU, "thermal", indicator.ThermalReason, "hardware or brake", indicator.PowerReason, "power cap", indicator.PowerCapReason)},
+			{id: 521, title: "SM clock", width: 6, queries: perGPU.plot("", indicator.SMClock)},
+			{id: 522, title: "SM clock against its highest", width: 6, max: 1, queries: perGPU.plot("", indicator.SMClockRatio)},
+			{id: 523, title: "Power", width: 6, queries: perGPU.plot("", indicator.GPUPower)},
+			{id: 524, title: "Temperature", width: 6, queries: perGPU.plot("", indicator.GPUTemp)},
+			{id: 525, title: "Reasons for lower clocks", width: 24, max: 2, queries: perGPU.plot("thermal", indicator.ThermalReason, "hardware or brake", indicator.PowerReason, "power cap", indicator.PowerCapReason)},
 		}},
 		{id: 530, title: "Errors", panels: []panel{
-			{id: 531, title: "XID errors", width: 8, queries: queriesAt(perGPU, "last code", indicator.XID, "new in the time shown", indicator.XIDChanges)},
-			{id: 532, title: "Memory errors", width: 8, queries: queriesAt(perGPU, "uncorrectable in the time shown", indicator.ECCErrors, "row remapping failed", indicator.RemapFailures)},
-			{id: 533, title: "Link errors", width: 8, queries: queriesAt(perGPU, "NVLink CRC", indicator.NVLinkErrors, "PCIe replays", indicator.PCIeReplays)},
+			{id: 531, title: "XID errors", width: 8, queries: perGPU.plot("last code", indicator.XID, "new in the time shown", indicator.XIDChanges)},
+			{id: 532, title: "Memory errors", width: 8, queries: perGPU.plot("uncorrectable in the time shown", indicator.ECCErrors, "row remapping failed", indicator.RemapFailures)},
+			{id: 533, title: "Link errors", width: 8, queries: perGPU.plot("NVLink CRC", indicator.NVLinkErrors, "PCIe replays", indicator.PCIeReplays)},
 		}},
 	},
 }
@@ -354,30 +360,30 @@ var gatewayLayout = layout{
 		{id: 630, title: "As clients see it, at a gateway", panels: []panel{
 			{
 				id: 631, title: "Time to first token", width: 8, steps: ttftSteps,
-				queries: queriesAt(perGateway, "P50", indicator.GatewayTTFTP50, "P95", indicator.GatewayTTFTP95, "P99", indicator.GatewayTTFTP99),
+				queries: perGateway.plot("P50", indicator.GatewayTTFTP50, "P95", indicator.GatewayTTFTP95, "P99", indicator.GatewayTTFTP99),
 			},
-			{id: 632, title: "Time between tokens", width: 8, steps: itlSteps, queries: queriesAt(perGateway, "P50", indicator.GatewayITLP50, "P95", indicator.GatewayITLP95)},
-			{id: 633, title: "Whole request", width: 8, steps: e2eSteps, queries: queriesAt(perGateway, "P50", indicator.GatewayE2EP50, "P95", indicator.GatewayE2EP95)},
+			{id: 632, title: "Time between tokens", width: 8, steps: itlSteps, queries: perGateway.plot("P50", indicator.GatewayITLP50, "P95", indicator.GatewayITLP95)},
+			{id: 633, title: "Whole request", width: 8, steps: e2eSteps, queries: perGateway.plot("P50", indicator.GatewayE2EP50, "P95", indicator.GatewayE2EP95)},
 			{
-				id: 634, title: "Offered load", width: 8, queries: queriesAt(perGateway, "arrive", indicator.GatewayOffered, "end", indicator.GatewayEnded),
+				id: 634, title: "Offered load", width: 8, queries: perGateway.plot("arrive", indicator.GatewayOffered, "end", indicator.GatewayEnded),
 				doc: "Requests that arrive but do not end pile up, here or behind.",
 			},
 			{
 				id: 635, title: "How requests end", width: 8, max: 1,
-				queries: queriesAt(perGateway, "well", indicator.GatewaySuccess, "failed", indicator.GatewayErrors, "refused as wrong", indicator.GatewayClientErrs, "given up by clients", indicator.GatewayGaveUp),
+				queries: perGateway.plot("well", indicator.GatewaySuccess, "failed", indicator.GatewayErrors, "refused as wrong", indicator.GatewayClientErrs, "given up by clients", indicator.GatewayGaveUp),
 			},
 			{
 				id: 636, title: "In flight", width: 8,
-				queries: queriesAt(perGateway, "at the servers", indicator.GatewayOpen, "before them", indicator.GatewayQueued, "held by no engine", indicator.GatewayMissing, "held by the engine alone", indicator.GatewayExcess),
+				queries: perGateway.plot("at the servers", indicator.GatewayOpen, "before them", indicator.GatewayQueued, "held by no engine", indicator.GatewayMissing, "held by the engine alone", indicator.GatewayExcess),
 			},
-			{id: 637, title: "Wait before the upstream", width: 8, queries: queriesAt(perGateway, "P95", indicator.GatewayQueueP95)},
-			{id: 638, title: "Retries and limits in the time shown", width: 8, queries: queriesAt(perGateway, "retries", indicator.GatewayRetries, "ended by a limit", indicator.GatewayTimeouts)},
-			{id: 639, title: "Suspected leaks, servers that are down or unknown", width: 8, queries: queriesAt(perGateway, "open for too long", indicator.GatewayLeaks, "down", indicator.GatewayDown, "of unknown load", indicator.PickerStale)},
+			{id: 637, title: "Wait before the upstream", width: 8, queries: perGateway.plot("P95", indicator.GatewayQueueP95)},
+			{id: 638, title: "Retries and limits in the time shown", width: 8, queries: perGateway.plot("retries", indicator.GatewayRetries, "ended by a limit", indicator.GatewayTimeouts)},
+			{id: 639, title: "Suspected leaks, servers that are down or unknown", width: 8, queries: perGateway.plot("open for too long", indicator.GatewayLeaks, "down", indicator.GatewayDown, "of unknown load", indicator.PickerStale)},
 			{
-				id: 640, title: "Time outside the engine", width: 12, queries: queriesAt(perGateway, "mean", indicator.GatewayOutside),
+				id: 640, title: "Time outside the engine", width: 12, queries: perGateway.plot("mean", indicator.GatewayOutside),
 				doc: "In the gateway, on the network, in routers and in the API server: not in the engine's metrics.",
 			},
-			{id: 641, title: "Busiest server against the others", width: 12, queries: queriesAt(perGateway, "times their mean", indicator.GatewayBusiest)},
+			{id: 641, title: "Busiest server against the others", width: 12, queries: perGateway.plot("times their mean", indicator.GatewayBusiest)},
 		}},
 		{id: 600, title: "HTTP boundary", panels: []panel{
 			{id: 601, title: "Requests by status", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{
@@ -388,8 +394,8 @@ var gatewayLayout = layout{
 				level: perJob, shows: []string{"handler"}, signal: indicator.HTTPRate,
 				expr: `sum by (handler, instance) (rate(http_requests_total[5m]))`,
 			}}},
-			{id: 603, title: "Share of errors", width: 8, queries: queriesAt(perJob, "5xx", indicator.ServerErrs, "4xx", indicator.ClientErrs)},
-			{id: 604, title: "Requests cancelled by clients", width: 8, queries: queriesAt(perJob, "", indicator.AbandonedShare)},
+			{id: 603, title: "Share of errors", width: 8, queries: perJob.plot("5xx", indicator.ServerErrs, "4xx", indicator.ClientErrs)},
+			{id: 604, title: "Requests cancelled by clients", width: 8, queries: perJob.plot("", indicator.AbandonedShare)},
 			{
 				id: 605, title: "How requests finished", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{
 					level: perModel, shows: []string{"finished_reason"}, signal: indicator.CompletionRate,
@@ -397,7 +403,7 @@ var gatewayLayout = layout{
 				}},
 				doc: "Engine completions, not the service's success rate: failures before the engine and clients that disconnect are not included.",
 			},
-			{id: 606, title: "Refused or failed in the engine", width: 8, queries: queriesAt(perModel, "refused at admission", indicator.AdmissionRejections, "engine error", indicator.EngineErrors)},
+			{id: 606, title: "Refused or failed in the engine", width: 8, queries: perModel.plot("refused at admission", indicator.AdmissionRejections, "engine error", indicator.EngineErrors)},
 		}},
 	},
 }

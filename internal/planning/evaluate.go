@@ -227,7 +227,7 @@ func trimBlocks(cfg sim.Config, requests []sim.Request) perfmodel.Deployment {
 // if the model or the longest request does not fit.
 func (x *shape) evaluatePoint(k Knobs, l level) *Point {
 	p, known := x.seen[k]
-	if x.checkOn() != nil {
+	if x.checkInterrupt() != nil {
 		return nil
 	}
 	requests, err := x.drawRequests(k.Replicas * x.countEngines())

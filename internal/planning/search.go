@@ -68,12 +68,12 @@ func (p *Plan) Search() (*Result, error) {
 	}
 	s.res.Likely = s.findCheapest(likely)
 	if s.res.Likely != nil {
-		if s.res.Surely = s.findCheapest(surely); s.res.Surely != nil &&
-			s.res.Surely.totalPrice(s) <= s.res.Likely.totalPrice(s) {
+		s.res.Surely = s.findCheapest(surely)
+		if s.res.Surely != nil && s.res.Surely.totalPrice(s) <= s.res.Likely.totalPrice(s) {
 			s.res.Likely = s.res.Surely // sure implies likely
 		}
-		if s.res.Smallest = s.findSmallest(); s.res.Smallest == nil ||
-			s.res.Smallest.totalPrice(s) >= s.res.Likely.totalPrice(s) {
+		s.res.Smallest = s.findSmallest()
+		if s.res.Smallest == nil || s.res.Smallest.totalPrice(s) >= s.res.Likely.totalPrice(s) {
 			s.res.Smallest = s.res.Likely // Likely is a single replica
 		}
 		for _, q := range []*Point{s.res.Surely, s.res.Likely, s.res.Smallest} {
@@ -86,7 +86,7 @@ func (p *Plan) Search() (*Result, error) {
 		s.predictPoint(s.res.Nearest)
 		s.explainMisses()
 	}
-	if err := s.checkOn(); err != nil {
+	if err := s.checkInterrupt(); err != nil {
 		return nil, err
 	}
 	s.res.Evaluated = s.countEvaluated()
@@ -96,8 +96,8 @@ func (p *Plan) Search() (*Result, error) {
 		return nil, hint.With(ErrNothingFits, "see the ledger (without targets): more GPUs for each replica "+
 			"(--max-gpus), smaller weights, or a shorter --max-model-len")
 	case best.Refused == best.Sample:
-		return nil, hint.With(fmt.Errorf("all prompts are longer than --max-model-len %d leaves room for",
-			best.Ledger.Settings.MaxModelLen),
+		limit := best.Ledger.Settings.MaxModelLen
+		return nil, hint.With(fmt.Errorf("all prompts are longer than --max-model-len %d leaves room for", limit),
 			"raise --max-model-len, or ask for shorter prompts")
 	case best.Refused > 0: // every deployment refuses these
 		s.addNote(fmt.Sprintf("%d of %d requests are rejected: their prompts leave no room below --max-model-len "+
@@ -151,8 +151,8 @@ func (p *Plan) newSearch() (*search, error) {
 	return s, nil
 }
 
-// checkOn reports whether to go on. After an error no point is evaluated, so that every part of the search soon ends.
-func (s *search) checkOn() error {
+// checkInterrupt reports whether to go on. After an error no point is evaluated, so that every part of the search soon ends.
+func (s *search) checkInterrupt() error {
 	if s.Check == nil {
 		return nil
 	}

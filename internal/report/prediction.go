@@ -70,7 +70,7 @@ func effectText(e catalog.Effect) string {
 }
 
 func estimated(e catalog.Estimate, u indicator.Unit) string {
-	return render.Within(indicator.FormatNumber(e.Value, u), indicator.FormatNumber(e.Low, u), indicator.FormatNumber(e.High, u))
+	return render.WithInterval(indicator.FormatNumber(e.Value, u), indicator.FormatNumber(e.Low, u), indicator.FormatNumber(e.High, u))
 }
 
 // predictionShort returns the part of a prediction for people in a hurry: what users will feel, and the first caveat;

@@ -107,8 +107,8 @@ func (d *document) addResult(r *load.Result) {
 	d.addRequests(r)
 	x := &r.Throughput
 	d.addItem(rankThroughput, "throughput", "requests/s %s, output tokens/s %s",
-		render.Within(render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh)),
-		render.Within(render.Number(x.OutputTokens), render.Number(x.OutputLow), render.Number(x.OutputHigh)))
+		render.WithInterval(render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh)),
+		render.WithInterval(render.Number(x.OutputTokens), render.Number(x.OutputLow), render.Number(x.OutputHigh)))
 	if g := r.Goodput; g != nil {
 		d.addItem(0, "goodput", "%s of the requests, %s requests/s, within %s", render.Percent(g.Share),
 			render.Number(g.Requests), formatObjective(g))

@@ -315,7 +315,7 @@ func estimated(e *view.Estimated, u indicator.Unit) string {
 	}
 	text := indicator.FormatNumber(*e.Value, u)
 	if e.Low != nil && e.High != nil {
-		text = render.Within(text, indicator.FormatNumber(*e.Low, u), indicator.FormatNumber(*e.High, u))
+		text = render.WithInterval(text, indicator.FormatNumber(*e.Low, u), indicator.FormatNumber(*e.High, u))
 	}
 	return text
 }

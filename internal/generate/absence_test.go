@@ -89,9 +89,9 @@ func TestServersThatVanishAreMissed(t *testing.T) {
 	}
 }
 
-// TestAnAutoscalerThatDoesNotSeeTheLoad: requests wait for a quarter of an hour, and the autoscaler of their workload
-// asks for no more replicas, for one of three reasons. One that does, that of another workload, and one without a
-// queue are silent.
+// TestAnAutoscalerThatDoesNotSeeTheLoad lets requests wait for a quarter of an hour while the autoscaler of their
+// workload wants no more replicas, for one of three reasons. An autoscaler that does, another workload's, and one
+// without a queue cause no alert.
 func TestAnAutoscalerThatDoesNotSeeTheLoad(t *testing.T) {
 	cfg := usual(t)
 	cfg.Absences, cfg.Pathologies = []string{"autoscaler-stuck"}, nil

@@ -171,7 +171,7 @@ func TestCausesDoNotComeLate(t *testing.T) {
 	}
 }
 
-// TestOneFaultAtAGatewayIsOnePage: of a pool of two servers behind a gateway.
+// TestOneFaultAtAGatewayIsOnePage has a pool of two servers behind a gateway.
 func TestOneFaultAtAGatewayIsOnePage(t *testing.T) {
 	cfg := usual(t)
 	rules := readInhibitions(t, cfg)
@@ -215,8 +215,8 @@ func TestTwoSeveritiesCannotShareAName(t *testing.T) {
 	}
 }
 
-// alertmanager is a real one with the generated inhibitions and routes. What it sends to
-// each receiver is kept.
+// alertmanager is a real Alertmanager with the generated inhibitions and routes. It keeps the notifications for each
+// receiver.
 type alertmanager struct {
 	url  string
 	mu   sync.Mutex

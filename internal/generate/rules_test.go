@@ -164,9 +164,9 @@ func TestRulesAreValid(t *testing.T) {
 	}
 }
 
-// TestEveryAlertFiresAndHoldsItsPeace plays the cases of every pathology, told
+// TestEveryAlertFiresAndStaysSilent plays the cases of every pathology, told
 // slowly, against the usual rules.
-func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
+func TestEveryAlertFiresAndStaysSilent(t *testing.T) {
 	cfg := usual(t)
 	r := rulesOf(t, cfg)
 	for _, p := range pathologies.All() {

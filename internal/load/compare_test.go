@@ -15,8 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// synthetic makes a result of n requests whose latencies are factor times those
-// of a healthy server.
+// synthetic returns a result of n requests with the latencies of a healthy server, multiplied by factor.
 func synthetic(seed uint64, n int, factor float64) *Result {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	rec := &Recording{

@@ -20,7 +20,7 @@ func spec(prompt, output int) workload.Spec {
 	return workload.Spec{Prompt: workload.Fixed(prompt), Output: workload.Fixed(output)}
 }
 
-// run runs cfg against a scripted server and returns what was measured.
+// run runs cfg against a scripted server and returns the recording.
 func run(t *testing.T, script script, sp workload.Spec, cfg Config) (*Recording, []truth) {
 	t.Helper()
 	s, err := startScripted(script)
@@ -91,7 +91,7 @@ func TestExchangeMeasuresWhatTheServerDid(t *testing.T) {
 // scripted is how many tokens the answers of TestExchangeMeasuresWhatTheServerDid have.
 const scripted = 24
 
-// mismeasured runs a dozen requests and returns what was measured wrongly.
+// mismeasured runs a dozen requests and returns the measurements that differ from the truth.
 func mismeasured(t *testing.T, script script, cfg Config, perGap int, estimated bool) (off []string) {
 	t.Helper()
 	const tokens = scripted
@@ -112,8 +112,8 @@ func mismeasured(t *testing.T, script script, cfg Config, perGap int, estimated 
 		firsts = append(firsts, r.TTFT().Seconds())
 		gaps = append(gaps, r.TPOT().Seconds())
 	}
-	// The least and the median, because the machine that tests run on may
-	// stall; a wrong first token or count of tokens would be off in all of them.
+	// The minimum and the median, because the test machine may stall; a wrong first token or token count would affect
+	// all.
 	first, trueFirst, gap, trueGap := slices.Min(firsts), slices.Min(trueFirsts), median(gaps), median(trueGaps)
 	if first < trueFirst-0.001 || first > trueFirst+0.010 {
 		add("TTFT %.2f ms, the server's truth is %.2f ms", 1e3*first, 1e3*trueFirst)

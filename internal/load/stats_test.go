@@ -6,6 +6,8 @@ import (
 	"testing"
 )
 
+// TestIntervalsHoldTheTruth: 95 % of the intervals of many samples should hold the true value. The samples are 400
+// exponential values, independent or in runs of eight equal ones.
 func TestIntervalsHoldTheTruth(t *testing.T) {
 	// Of many samples, 95 % of the intervals should hold the true value; here 400
 	// samples of an exponential, alone and in runs of eight alike.

@@ -16,7 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// held is how long what is predicted is measured, and what it is predicted from.
+// held is the length of the time that is predicted, and of the time before it.
 const held = 20 * time.Second
 
 // foretold is a quantity that was predicted from one part of a recording, where nobody
@@ -74,9 +74,9 @@ func foretell(t *testing.T, file string, every time.Duration) []foretold {
 	return out
 }
 
-// TestIntervalsHoldWhatComes compares what is predicted where nothing changes with what
-// came, on every third recording, or with SIXTY_ACCURACY=full every one. SIXTY_RECORDINGS
-// names a directory with more of them; the table in docs/lab/predictions.md is its output.
+// TestIntervalsHoldWhatComes compares predictions without a change with the measurements that followed, on every
+// third recording, or on every one with SIXTY_ACCURACY=full. SIXTY_RECORDINGS names a directory with more recordings;
+// the table in docs/lab/predictions.md is the output.
 func TestIntervalsHoldWhatComes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it simulates every recording")

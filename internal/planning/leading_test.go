@@ -144,8 +144,8 @@ func TestNoFirstFixMakesItWorse(t *testing.T) {
 	}
 }
 
-// A server that has thrashed for a while, seen for a minute: what was first is half of
-// the throughput and twice the wait when it is done.
+// A server thrashes for a while and is watched for a minute: the best first fix ends with half of the throughput and
+// twice the wait.
 func TestThrashingIsNotCuredByEmptySeats(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it simulates for seconds what TestNoFirstFixMakesItWorse does in short")
@@ -180,8 +180,8 @@ func notByEmptySeats(t *testing.T, d diagnose.Diagnosis) {
 	}
 }
 
-// What the simulation says of the seats is what the server does with them: the fleet
-// serves the same load with the proposed value, and with none.
+// The simulated effect of the seats is the real one: the fleet serves the same load with the proposed value, and with
+// none.
 func TestTheProposedSeatsServeBetter(t *testing.T) {
 	sc, err := fleet.FindScenario(pathologies.All(), "concurrency-limit")
 	must.Succeed(t, err)
@@ -263,9 +263,8 @@ func lengths(t testing.TB, prompt, output string) workload.Spec {
 	return s
 }
 
-// Answers that take longer than the window: what few of them ended leave open, the
-// intervals span, and where even they are missing the prediction says for how long to
-// go on.
+// Answers that take longer than the window: if few ended, the intervals cover the uncertainty; if even those are
+// missing, the prediction says how long to wait.
 func TestFewEndedRequestsAreEnough(t *testing.T) {
 	sc, err := fleet.FindScenario(pathologies.All(), "kv-cache-thrashing")
 	must.Succeed(t, err)
@@ -293,8 +292,8 @@ func TestFewEndedRequestsAreEnough(t *testing.T) {
 	}
 }
 
-// Why prompts are not found in the cache, told by what is left of the hits: text of its
-// own in front of each prompt leaves none, and sixty prefixes in too small a cache some.
+// The remaining hits reveal why the cache misses: with text of its own in front of each prompt there are none, and
+// with sixty prefixes in too small a cache there are some.
 func TestWhyPrefixesAreNotFound(t *testing.T) {
 	for _, tt := range []struct {
 		groups      int // 0: every prompt begins with something of its own

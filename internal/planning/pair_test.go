@@ -8,9 +8,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// Long histories get long answers: what runs holds more than lengths that have nothing to do
-// with each other would, and no length is lost.
-func TestRunningRequestsHoldWhatWasMeasured(t *testing.T) {
+// Long prompts get long answers: running requests hold more tokens than with independent lengths, and no length is
+// lost.
+func TestRunningRequestsHoldTheMeasuredTokens(t *testing.T) {
 	draw := func() (rs []sim.Request) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		for range 2000 {

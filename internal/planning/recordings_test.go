@@ -41,7 +41,7 @@ type recorded struct {
 	}
 }
 
-// arguments are those of every server; the truth of a single one may have them as one text.
+// arguments are the arguments of all servers. The truth of a single server may have them as one text.
 type arguments []string
 
 func (a *arguments) UnmarshalJSON(text []byte) error {
@@ -97,9 +97,8 @@ func diagnosed(t *testing.T, file string) diagnose.Diagnosis {
 
 var numbers = regexp.MustCompile(`\d[\d.,]*`)
 
-// TestRecordings pins which recordings' fixes get a prediction, and why the others
-// do not, and that what was simulated of the present is near what was measured
-// wherever there is one.
+// TestRecordings pins which recordings' fixes get a prediction, and why the others do not. The simulated present must
+// be close to the measurements of every recording with a prediction.
 func TestRecordings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it simulates what every recording predicts; TestNoFirstFixMakesItWorse has some of them")

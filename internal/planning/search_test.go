@@ -86,8 +86,7 @@ func (q *question) plan(t *testing.T, change func(*perfmodel.Settings), devices 
 	return p
 }
 
-// costs are the prices, in the unit of the search, of what is surely and likely enough; +Inf
-// where nothing is.
+// costs returns the prices of the surest and of the likeliest deployment in the unit of the search; +Inf without one.
 func costs(p *Plan) (both [2]float64) {
 	both = [2]float64{math.Inf(1), math.Inf(1)}
 	s, err := p.newSearch()
@@ -161,9 +160,8 @@ func TestAFasterGPUNeverNeedsMore(t *testing.T) {
 	}
 }
 
-// What the search finds is what trying everything does: every number of replicas, every
-// limit, to their ends.
-func TestSearchFindsWhatTryingEverythingDoes(t *testing.T) {
+// The search finds the same as trying every number of replicas and every limit to the end.
+func TestSearchMatchesExhaustiveSearch(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 3))
 	for i := range questions(t, 12, 100) {

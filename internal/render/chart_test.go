@@ -45,7 +45,7 @@ func wellFormed(t *testing.T, svg template.HTML) {
 	}
 }
 
-func TestChartsAreDrawnAsAsked(t *testing.T) {
+func TestChartsDrawTheirOptions(t *testing.T) {
 	nan := math.NaN()
 	up := Series{Name: "<up>", X: []float64{0, 1, 2, 5}, Y: []float64{1, nan, 3, 4}}
 	for name, tc := range map[string]struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestPartsLeaveFromTheLowestRankOn(t *testing.T) {
+func TestLowestRanksLeaveFirst(t *testing.T) {
 	type piece struct{ rank, lines int }
 	for name, tt := range map[string]struct {
 		width, kept int

@@ -80,7 +80,7 @@ func TestBriefEndsWithAWholeWord(t *testing.T) {
 	}
 }
 
-func TestTableFitsWhateverTheWidth(t *testing.T) {
+func TestTableFitsAnyWidth(t *testing.T) {
 	columns := Words([]Column{{Title: "name", Left: true}, {Title: "P50"}, {Title: "P90", Rank: 2}, {Title: "P99", Rank: 1}, {Title: "why"}})
 	rows := [][]string{
 		{"time to first token", "12.3 ms", "45.6 ms", "1.23 s", "the queue is long because the cache is full"},

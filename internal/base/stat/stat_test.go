@@ -39,8 +39,8 @@ func TestMedianIsInTheMiddle(t *testing.T) {
 	})
 }
 
-// TestQuantileIsTheLeastThatEnoughDoNotExceed holds the definition against any values.
-func TestQuantileIsTheLeastThatEnoughDoNotExceed(t *testing.T) {
+// TestQuantileMatchesItsDefinition holds the definition against any values.
+func TestQuantileMatchesItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.SliceOfN(rapid.IntRange(0, 20), 1, 60).Draw(t, "values")
 		percent := rapid.IntRange(1, 100).Draw(t, "percent")

@@ -88,7 +88,7 @@ func TestHPA(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAutoscaler(t *testing.T) {
+func TestInvalidAutoscalersAreRefused(t *testing.T) {
 	for want, change := range map[string]func(*autoscaling.Config){
 		"nothing to scale":         func(c *autoscaling.Config) { c.Workload = "" },
 		"not a replica's capacity": func(c *autoscaling.Config) { c.Capacity.InFlight = 0 },

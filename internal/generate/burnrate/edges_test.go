@@ -126,7 +126,7 @@ func TestEdgesOf(t *testing.T) {
 	}
 }
 
-// TestUsualEdgesOfSeveralEngines: of a fleet of vLLM and SGLang those that both have.
+// TestUsualEdgesOfSeveralEngines: vLLM and SGLang in one fleet have their common edges.
 func TestUsualEdgesOfSeveralEngines(t *testing.T) {
 	canonical := func(n string) string { return n }
 	c := Config{Metrics: []func(string) string{canonical, func(n string) string { return strings.Replace(n, "vllm:", "sglang:", 1) }}}

@@ -10,8 +10,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
-// TestEveryGroupIsValid renders objectives of all kinds: what is not refused,
-// Prometheus reads, and no two alerts or recorded series collide.
+// TestEveryGroupIsValid renders objectives of all kinds. Prometheus must read all groups that are not refused, and no
+// two alerts or recorded series may collide.
 func TestEveryGroupIsValid(t *testing.T) {
 	pattern := rapid.SampledFrom([]string{"", "*", "a", "b*", "meta-llama/?[a-c]", `x"\\y`, "ü {{ .Labels }}"})
 	target := rapid.SampledFrom([]time.Duration{0, 0, 300 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second})

@@ -122,8 +122,8 @@ func substituted(expr, rate string) string {
 	return variable.ReplaceAllString(expr, ".*")
 }
 
-// A percentile over models that have nothing in common says nothing about any
-// of them, and missing data that is shown as zero hides an outage.
+// TestQueriesAreHonest: a percentile over unrelated models describes none of the models, and missing data that is
+// shown as zero hides an outage.
 func TestQueriesAreHonest(t *testing.T) {
 	panels(build(t, config(t, "vllm-v1", "vllm-v0", "vllm-0.10", "sglang", "dcgm")), func(d dashboard.Dashboard, p dashboard.Panel) {
 		for _, s := range p.Series {
@@ -172,7 +172,7 @@ func TestEveryPanelExplainsItself(t *testing.T) {
 	})
 }
 
-func TestNothingIsAskedThatTheReleaseCannotTell(t *testing.T) {
+func TestQueriesUseMetricsOfTheRelease(t *testing.T) {
 	got, asked := map[int]string{}, map[int]int{}
 	panels(build(t, config(t, "vllm-0.10")), func(_ dashboard.Dashboard, p dashboard.Panel) {
 		got[p.ID], asked[p.ID] = p.NoData, len(p.Series)
@@ -205,6 +205,8 @@ func TestNoRowIsEmpty(t *testing.T) {
 	}
 }
 
+// TestRequestsAreSplitWhereTheyHaveReasons expects no reason in SGLang's query, whose requests have none, and the
+// reasons of vLLM beside it.
 func TestRequestsAreSplitWhereTheyHaveReasons(t *testing.T) {
 	for _, tc := range []struct {
 		dialects []string
@@ -286,8 +288,8 @@ func TestLimitsMoveTheLines(t *testing.T) {
 	})
 }
 
-// Where a pod stands for a server, legends and variables say so.
-func TestLabelsAreThoseOfTheDeployment(t *testing.T) {
+// TestLegendsUseTheDeploymentsLabels: if a pod stands for a server, legends and variables say so.
+func TestLegendsUseTheDeploymentsLabels(t *testing.T) {
 	cfg := config(t, "vllm-v1")
 	cfg.Deployment.Instance, cfg.Deployment.Model = []string{"namespace", "pod"}, []string{"namespace", "service", "model_name"}
 	ds := build(t, cfg)

@@ -105,7 +105,7 @@ func recorded(t *testing.T) []byte {
 	return []byte(page.String())
 }
 
-// rules are those of an objective.
+// rules are the recording rules of an objective.
 func rules(t *testing.T) []rulefmt.RuleGroup {
 	t.Helper()
 	out, err := burnrate.Groups(burnrate.Config{
@@ -222,7 +222,7 @@ func TestTheAlertsOfErrorBudgetsAreMarked(t *testing.T) {
 	}
 }
 
-// A time is never negative: what is subtracted is of the same requests.
+// TestNoTimeIsNegative: a difference of two times must cover the same requests, or it may be negative.
 func TestNoTimeIsNegative(t *testing.T) {
 	for _, name := range []string{"thrashing-deep", "prefill-starvation-deep", "saturation-long-prompts", "mass-cancel", "queue-timeouts", "full-but-quiet", "engine-hung", "prefix-churn"} {
 		store, first, last := embeddedtest.Open(t, recordings+name+".tar.zst", nil)

@@ -182,8 +182,8 @@ func TestEveryEngineNamesItsAlerts(t *testing.T) {
 	}
 }
 
-// TestAServerHasItsOwnEnginesAlert: of a deployment of two engines, a dead vLLM server is told by the alert
-// that is named after vLLM, and by no other.
+// TestAServerHasItsOwnEnginesAlert has a deployment of two engines. A dead vLLM server raises the alert named after
+// vLLM, and no other.
 func TestAServerHasItsOwnEnginesAlert(t *testing.T) {
 	c := config(t, "vllm-v1", "sglang")
 	rules, err := generate.NewRules(c.RulesConfig)

@@ -161,7 +161,7 @@ func TestConditionsInWords(t *testing.T) {
 	}
 }
 
-func TestWhatIsKnownOfTheDeploymentIsSaid(t *testing.T) {
+func TestPagesShowTheDeployment(t *testing.T) {
 	c := one(catalog.Pathology{Alert: "Odd"})
 	d, err := dialect.Named("vllm-v0")
 	must.Succeed(t, err)

@@ -8,7 +8,7 @@ import (
 	relabels "github.com/prometheus/prometheus/model/relabel"
 )
 
-// TestPodsAreRecognized has containers as the stacks declare them, and what is scraped of them.
+// TestPodsAreRecognized compares containers, declared as the stacks do, with the resulting targets.
 func TestPodsAreRecognized(t *testing.T) {
 	type container struct{ name, image, port, portName, init string }
 	tests := map[string]struct {

@@ -43,8 +43,8 @@ func realPage(t *testing.T) []byte {
 	return page
 }
 
-// TestTheCostIsThatOfARealPage keeps the numbers in the comments honest.
-func TestTheCostIsThatOfARealPage(t *testing.T) {
+// TestCostMatchesARealPage keeps the numbers in the comments honest.
+func TestCostMatchesARealPage(t *testing.T) {
 	lean := load(t, Config{Format: Prometheus, Targets: []string{"a"}, Lean: true}).ScrapeConfigs[0].MetricRelabelConfigs
 	series, kept, buckets := 0, 0, 0
 	if _, err := scrape.Parse(realPage(t), "text/plain; version=0.0.4", func(l labels.Labels, _ int64, _ float64) {
@@ -66,8 +66,8 @@ func TestTheCostIsThatOfARealPage(t *testing.T) {
 	}
 }
 
-// TestARealPrometheusScrapesIt starts the prometheus of the PATH with what was
-// generated, and asks it for the series that rules and dashboards group by.
+// TestARealPrometheusScrapesIt starts the prometheus of the PATH with the generated files, and queries the series by
+// which rules and dashboards group.
 func TestARealPrometheusScrapesIt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a server for some seconds")

@@ -62,8 +62,8 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
-// pods stands for Prometheus' discovery of pods, whose client of Kubernetes
-// alone would take a minute to build. Its fields are those of the real one.
+// pods stands for Prometheus' discovery of pods. The real client of Kubernetes would take a minute to build. The
+// fields are the real ones.
 type pods struct {
 	Role       string `yaml:"role"`
 	Namespaces struct {
@@ -230,8 +230,8 @@ func TestLeanDropsWhatNothingReads(t *testing.T) {
 	}
 }
 
-// TestResourcesFitTheirSchemas compares what is written with the fields that
-// the operators' resource definitions declare (testdata/crd).
+// TestResourcesFitTheirSchemas compares the output with the fields of the operators' resource definitions
+// (testdata/crd).
 func TestResourcesFitTheirSchemas(t *testing.T) {
 	for f, plural := range map[Format]string{PodMonitor: "podmonitors", ServiceMonitor: "servicemonitors"} {
 		for _, port := range []string{"8000", "http"} {

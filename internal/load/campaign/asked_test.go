@@ -12,7 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-func TestHeadersAreThoseOfTheHTTPConfiguration(t *testing.T) {
+func TestHeadersFollowTheHTTPConfiguration(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	must.Succeed(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
 	further := &config.Headers{Headers: map[string]config.Header{"X-Team": {Values: []string{"a"}, Secrets: []config.Secret{"b"}}}}

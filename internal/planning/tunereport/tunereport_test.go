@@ -17,7 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// answer is that of a real search, short.
+// answer is the result of a short real search.
 func answer(t *testing.T, itl time.Duration) *Answer {
 	t.Helper()
 	m := modelconfigtest.Read(t, "gemma-3-27b")
@@ -115,8 +115,8 @@ func TestJSONIsWhatTheDocumentSays(t *testing.T) {
 	}
 }
 
-// What is printed to be copied runs as it is: the name of the weights, or a variable of the
-// shell where nobody knows it, and never the file that the model was read from.
+// Printed commands run as they are: with the name of the weights, or a shell variable if nobody knows it, and never
+// with the file of the model's configuration.
 func TestCommandsRunAsPrinted(t *testing.T) {
 	a := answer(t, 100*time.Millisecond)
 	for _, r := range a.Result.Rows {

@@ -36,11 +36,11 @@ func files(t testing.TB, change func(*dashboard.Config)) []generate.File {
 
 var fixedRange = regexp.MustCompile(`\[\d+[smhd]\]`) // that of a subquery says how far back something is looked for
 
-// TestAStrictLinterIsContent holds the dashboards to the rules of Grafana's
+// TestDashboardsPassAStrictLinter holds the dashboards to the rules of Grafana's
 // dashboard-linter: a variable for the data source, one for the job and one for the
 // instance, which every query of a server asks for, no range that does not follow the
 // resolution, and panels that say what they are.
-func TestAStrictLinterIsContent(t *testing.T) {
+func TestDashboardsPassAStrictLinter(t *testing.T) {
 	for uid, m := range models(t, files(t, nil)) {
 		if m.Editable {
 			t.Errorf("%s can be edited where it is provisioned", uid)

@@ -20,8 +20,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Status of an item or an area. The zero value is Unknown: what nobody looked
-// at is never shown as present.
+// Status of an item or an area. The zero value is Unknown, so an unchecked item is never shown as present.
 type Status uint8
 
 // The statuses.
@@ -49,8 +48,8 @@ type Area struct {
 type Item struct {
 	Name     string           `json:"name"`
 	Status   Status           `json:"status"`
-	Severity catalog.Severity `json:"severity"`         // of its absence
-	Detail   string           `json:"detail,omitempty"` // what is there, or what is not
+	Severity catalog.Severity `json:"severity"`         // severity of its absence
+	Detail   string           `json:"detail,omitempty"` // what is present, or missing
 	Hint     string           `json:"hint,omitempty"`   // how to switch it on
 }
 
@@ -58,7 +57,7 @@ type Item struct {
 func (a Area) Status() Status {
 	var seen [len(statusNames)]int
 	for _, it := range a.Items {
-		if it.Severity > catalog.Info || it.Status == Present { // what is only nice to have decides nothing
+		if it.Severity > catalog.Info || it.Status == Present { // optional items do not decide
 			seen[it.Status]++
 		}
 	}
@@ -78,7 +77,7 @@ type measured struct {
 	name     string
 	signal   *indicator.Signal
 	severity catalog.Severity
-	hint     string // where nothing better is known; "" stands for dropped
+	hint     string // if the signal has none; "" means dropped
 }
 
 // dropped is the hint for what every server has whose other metrics are seen.
@@ -130,10 +129,9 @@ var measuredAreas = []struct {
 // A checklist looks at a deployment for what should be measured.
 type checklist struct{ *checks.Surface }
 
-// Checklist measures a deployment against the eight areas that a guide to
-// monitoring vLLM asks for: what is there, what is missing and how to switch it
-// on. rules are the alerts at hand; known says that they are all that there
-// are, so that what they do not cover is not covered.
+// Checklist compares a deployment with the eight areas of a guide to monitoring vLLM: which items are present, which
+// are missing, and how to enable them. rules are the alerts at hand; if known is set they are complete, and areas
+// without an alert are missing.
 func Checklist(surface *checks.Surface, docs []*files.Document, known bool) []Area {
 	s := checklist{surface}
 	var areas []Area
@@ -165,7 +163,7 @@ var exposures = []struct {
 	{checks.OpenPages, "metrics behind a password", "an API key does not cover /metrics: let the scraper alone reach it, by a network policy or a proxy with a password", catalog.Info},
 }
 
-// exposure is what is seen and should not be; what is not seen has no item.
+// exposure lists what is visible and should not be. Invisible things have no item.
 func (s checklist) exposure() (items []Item) {
 	for _, e := range exposures {
 		if seen := s.Exposed(e.of); len(seen) > 0 {
@@ -397,7 +395,7 @@ func operations(docs []*files.Document, known bool) Area {
 	return a
 }
 
-// Traces is what a monitor that receives traces says of them: how many spans came since it started.
+// Traces counts the spans that a monitor received since it started.
 func Traces(spans int64) Item {
 	it := Item{Name: "request traces", Severity: catalog.Ticket, Status: Present, Detail: fmt.Sprintf("%d spans were received", spans)}
 	if spans == 0 {

@@ -28,15 +28,14 @@ type Report struct {
 	// Expressions is how many were judged: none found in many is another
 	// message than none in none.
 	Expressions int
-	Unjudged    int // of dashboards' that are no PromQL
+	Unjudged    int // of dashboards in other languages than PromQL
 
 	Findings []checks.Problem
 	Errors   []error // files that could not be read
 	Repaired int     // how many names were written anew
 }
 
-// Worst returns the highest severity of what was found; ok is false where
-// nothing was.
+// Worst returns the highest severity of the findings; ok is false without findings.
 func (r *Report) Worst() (worst catalog.Severity, ok bool) {
 	worst, ok = r.Linted()
 	for _, a := range r.Areas {
@@ -181,7 +180,7 @@ func (r *Report) headline() string {
 	return strings.Join(parts, ". ") + "."
 }
 
-// counts says how many files were read, and what was found in them.
+// counts words the numbers of files and findings.
 func (r *Report) counts() string {
 	counts, fixable := map[string]int{}, 0
 	for _, f := range r.Findings {
@@ -206,8 +205,8 @@ func (r *Report) counts() string {
 	return text
 }
 
-// How long parts of a short text stay where there is no room for all of them: places of faults
-// leave first, then the checklist but for what lacks.
+// Ranks of the parts of a short text. If the screen is too small, positions of faults leave first, then checklist
+// items that are present.
 const (
 	rankPlace = iota + 1
 	rankPresent
@@ -258,8 +257,7 @@ func checklistText(d *render.Document, areas []Area, full bool) {
 	}
 }
 
-// toTell are the items that are told of: what can be switched on, the worst first, or all
-// of them as they stand.
+// toTell returns the reported items: those that can be enabled, the worst first, or all in their order.
 func toTell(areas []Area, all bool) []Item {
 	var out []Item
 	for _, a := range areas {
@@ -275,7 +273,7 @@ func toTell(areas []Area, all bool) []Item {
 	return out
 }
 
-// file tells of the faults of a file: what is wrong and what to do, once for all places of which it is true.
+// file writes the faults of a file: what is wrong and what to do, once for all positions with the same fault.
 func (r *Report) file(d *render.Document, name string, full bool) {
 	groups := grouped(slices.DeleteFunc(slices.Clone(r.Findings), func(f checks.Problem) bool { return f.File != name }))
 	if len(groups) == 0 {

@@ -10,7 +10,7 @@ import (
 // outFlag says where generated files go.
 type outFlag struct {
 	path   string
-	format string // dialects of the generated files
+	format string // of the generated files, if there are several
 }
 
 // register adds --out, and --output where there are formats, the usual one first.

@@ -55,7 +55,7 @@ func (p *pass) besideItsHeir(name string) bool {
 	})
 }
 
-// renamed returns the name that carries the values now, on the servers at hand; "" where there is none.
+// renamed returns the metric's present name on the servers at hand, or "".
 func (p *pass) renamed(name string) string {
 	n, ok := dialect.Known(name)
 	if !ok {

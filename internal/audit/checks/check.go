@@ -1,7 +1,7 @@
-// Package checks is the linter of rules, dashboards and autoscalers: it holds every expression
-// against what inference servers really expose (a Surface): names and labels by release, buckets,
-// types and ranges of values. What PromQL alone proves is left to pint
-// (https://cloudflare.github.io/pint/), which asks the Prometheus server as well.
+// Package checks lints the expressions of rules, dashboards and autoscalers. It compares each expression with what
+// inference servers really expose (a Surface): names and labels by release, buckets, types, and ranges of values.
+// Checks of PromQL alone are left to pint (https://cloudflare.github.io/pint/), which queries the Prometheus server
+// as well.
 //
 // A check is a value in a file of its subject. Every expression is walked once; the walk hands each
 // node to the checks that look at nodes of its kind.
@@ -21,8 +21,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
-// Severities: page is for what does not work at all, ticket for what shows or does something else
-// than it says, info for what is fragile.
+// Severities: page for rules and panels that do not work at all, ticket for those that show something other than they
+// say, info for fragile ones.
 const (
 	page   = catalog.Page
 	ticket = catalog.Ticket
@@ -33,7 +33,7 @@ const (
 type Check struct {
 	ID       string // word-like and stable: "missing-le"
 	Severity catalog.Severity
-	Title    string // what it finds, one line
+	Title    string // one line
 	Doc      string // why that is a fault, and what to do
 
 	query     func(*pass) // the whole query
@@ -49,14 +49,14 @@ type Problem struct {
 	Severity catalog.Severity `json:"severity"`
 
 	File   string `json:"file"`
-	Line   int    `json:"line,omitempty"` // of the fragment, from 1; 0 where the file has none
+	Line   int    `json:"line,omitempty"` // line of the fragment, from 1; 0 if the file has no lines
 	Column int    `json:"column,omitempty"`
 	Path   string `json:"pointer"` // JSON pointer to the string
 	Where  string `json:"where"`   // the alert, the panel
 
 	Fragment string `json:"fragment"` // the part of the expression that is meant
 	Why      string `json:"why"`
-	Fix      string `json:"fix"` // what to write instead, or what to do
+	Fix      string `json:"fix"` // replacement, or advice
 
 	// Fixable says that Fix can repair it.
 	Fixable bool `json:"fixable"`

@@ -25,7 +25,7 @@ var personal = []string{
 	"user", "user_id", "userid", "username", "user_name", "user_email", "email", "end_user", "customer", "customer_id", "client_ip", "remote_addr", "session_id", "api_key_alias",
 }
 
-// prompting are those that hold what was asked.
+// prompting are the attributes that hold prompts or answers.
 var prompting = []string{"prompt", "prompts", "query", "question", "messages", "input", "completion", "response", "text"}
 
 // PersonalLabels are names of labels that are looked for where not all labels are at hand.
@@ -35,7 +35,7 @@ func PersonalLabels() []string { return slices.Concat(personal, prompting, keyed
 var keyed = []string{"api_key", "apikey", "token", "access_token", "hf_token", "password", "secret", "authorization"}
 
 var (
-	// secret is what keys look like: of OpenAI and its likes, Hugging Face, GitHub, AWS, Slack, and signed tokens.
+	// secret matches the keys of OpenAI and similar services, Hugging Face, GitHub, AWS and Slack, and signed tokens.
 	secret = regexp.MustCompile(`\b(sk-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16}|xox[abprs]-[A-Za-z0-9-]{10,}|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,})|(?i:bearer\s+[a-z0-9._-]{16,})|://[^/\s:@]+:[^/\s@]+@`)
 	email  = regexp.MustCompile(`^[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}$`)
 	// argument is a flag of a server that takes a secret, with its value.
@@ -45,10 +45,10 @@ var (
 // proseWords is how many words make a text of a value.
 const proseWords = 12
 
-// Exposed are what was seen of an exposure, for people, without what is secret.
+// Exposed describes an exposure for people, without secrets.
 func (s *Surface) Exposed(e Exposure) []string { return s.exposed[e] }
 
-// Expose notes what was seen of an exposure.
+// Expose records an exposure.
 func (s *Surface) Expose(e Exposure, what string) {
 	if s.exposed == nil {
 		s.exposed = map[Exposure][]string{}

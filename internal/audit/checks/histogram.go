@@ -42,7 +42,7 @@ func (p *pass) losesLe(e parser.Expr, depth int) bool {
 	return false
 }
 
-// takenFrom reports whether the node is on one side of a subtraction, as of what was there before.
+// takenFrom reports whether the node is an operand of a subtraction, such as one of an earlier value.
 func (p *pass) takenFrom() bool {
 	for _, n := range p.path {
 		if b, ok := n.(*parser.BinaryExpr); ok && b.Op == parser.SUB && b.VectorMatching != nil {

@@ -126,7 +126,7 @@ var notExposed = Check{
 			p.reportRename(page, v, "these servers ("+source+") expose it as "+to, to)
 		case !slices.ContainsFunc(engines, func(d dialect.Dialect) bool { return d.Engine == n.Engine }):
 			p.report(at, fmt.Sprintf("these servers (%s) are %s's", source, engines[0].Engine), "ask for that engine's metric")
-		case n.Needs != "" && !p.surface.Live: // nobody knows what is switched on
+		case n.Needs != "" && !p.surface.Live: // enabled features are unknown
 		case !n.Released(p.surface.release()) && p.Role == files.Record: // for servers of several releases
 			p.reportAs(info, at, fmt.Sprintf("it came with vLLM %s: nothing is recorded for these servers (%s)", n.Since, source), "leave it for the upgrade, or take the rule out")
 		case n.Needs != "":

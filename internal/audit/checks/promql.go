@@ -224,7 +224,7 @@ func (p *pass) insideCall(names ...string) bool {
 	return slices.ContainsFunc(p.path, func(n parser.Node) bool { return isCall(n, names...) })
 }
 
-// rated returns the selector of a rate, perhaps aggregated; nil where an expression is none.
+// rated returns the selector of a rate, perhaps aggregated; nil if the expression is no rate.
 func rated(e parser.Expr) *parser.VectorSelector {
 	if a, ok := unscaled(e).(*parser.AggregateExpr); ok {
 		e = a.Expr
@@ -254,7 +254,7 @@ var mirrored = map[parser.ItemType]parser.ItemType{
 	parser.GTR: parser.LSS, parser.LSS: parser.GTR, parser.GTE: parser.LTE, parser.LTE: parser.GTE, parser.EQLC: parser.EQLC, parser.NEQ: parser.NEQ,
 }
 
-// comparedWith takes a comparison with a number apart; ok is false where it is none, or hangs on a variable.
+// comparedWith splits a comparison with a number. ok is false for other expressions, and if the number is a variable.
 func (p *pass) comparedWith(b *parser.BinaryExpr) (c comparison, ok bool) {
 	if !b.Op.IsComparisonOperator() {
 		return c, false
@@ -275,8 +275,8 @@ func (c comparison) above() bool { return c.op == parser.GTR || c.op == parser.G
 type quantile struct {
 	call   *parser.Call
 	q      float64
-	family string  // of the only selector beneath, "" otherwise
-	factor float64 // what the result is multiplied with
+	family string  // metric of the only selector, "" otherwise
+	factor float64 // factor of the result
 }
 
 // quantileOf takes apart a histogram_quantile, also one that a recording rule made.

@@ -38,7 +38,7 @@ var scalingWrong = Check{
 	},
 }
 
-// What of a server is misleading for an autoscaler.
+// Metrics that mislead an autoscaler.
 const ofCache, ofGPU = "cache", "GPU"
 
 // misleading says which of them a metric is, "" for none.

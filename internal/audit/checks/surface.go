@@ -25,8 +25,7 @@ type Surface struct {
 
 	Dialects []dialect.Dialect
 
-	// Live says that servers were really looked at: what they do not expose is
-	// then known to be absent, and how many there are is known.
+	// Live means that running servers were read, so that absent metrics and the number of servers are known.
 	Live bool
 
 	// Whole says that everything stored is known, as a Prometheus server tells
@@ -99,8 +98,7 @@ func (s *Surface) Add(l labels.Labels, instance string) {
 	s.addPlace(l.Get("model_name"), instance)
 }
 
-// AddName adds a name of which the labels are not known, and, where le is not
-// "", a bucket edge of it.
+// AddName adds a name with unknown labels and, if le is not "", one bucket bound.
 func (s *Surface) AddName(name, le string) {
 	s.names[name] = true
 	if family, ok := strings.CutSuffix(name, "_bucket"); ok && le != "" {

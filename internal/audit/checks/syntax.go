@@ -45,7 +45,7 @@ var alertCondition = Check{
 	},
 }
 
-// decides reports whether an expression compares, or looks for what is absent.
+// decides reports whether an expression compares, or tests for absence.
 func decides(e parser.Expr) bool {
 	found := false
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {

@@ -28,7 +28,7 @@ var ratioSummed = Check{
 		one := []string{"UUID", "device", "engine", "WorkerId", "replica"}
 		host := slices.ContainsFunc(a.Grouping, func(l string) bool { return slices.Contains(ofTargets, l) || l == "Hostname" })
 		if !a.Without && slices.ContainsFunc(a.Grouping, func(l string) bool { return slices.Contains(one, l) || l == "gpu" && (host || what == "codes") }) {
-			return // of one server or GPU each
+			return // one series for each server or GPU
 		}
 		p.report(a.PositionRange(), what+" cannot be added up: 40 on each of two replicas becomes 80", "write max for the highest, or avg for the fleet")
 	},
@@ -68,8 +68,8 @@ func quantityOf(name string) string {
 	return ""
 }
 
-// gaugeIn returns the only selector whose values an expression hands on, perhaps chosen, averaged, or multiplied by
-// a number; nil where it does more. Names of recording rules are followed, a few of them.
+// gaugeIn returns the only selector whose values an expression passes on, perhaps filtered, averaged or scaled; nil
+// if it does more. Recording rules are followed a few levels deep.
 func (p *pass) gaugeIn(e parser.Expr, depth int) (v *parser.VectorSelector, by float64) {
 	switch n := value(e).(type) {
 	case *parser.VectorSelector:
@@ -133,8 +133,8 @@ var impossibleThreshold = Check{
 	},
 }
 
-// rangeOf returns the least and the greatest value of an expression where the catalogue has them: of shares, of states,
-// of what is counted.
+// rangeOf returns the minimum and maximum of an expression's values if the catalogue knows them: of shares, states
+// and counts.
 func (p *pass) rangeOf(e parser.Expr) (low, high float64, known bool) {
 	if e == nil || alternates(e) {
 		return 0, 0, false
@@ -168,7 +168,7 @@ func (p *pass) rangeOf(e parser.Expr) (low, high float64, known bool) {
 		l, left := constant(n.LHS)
 		r, right := constant(n.RHS)
 		switch {
-		case n.Op == parser.SUB && left: // what is left of a share
+		case n.Op == parser.SUB && left: // complement of a share
 			low, high, known = p.rangeOf(n.RHS)
 			return l - high, l - low, known && high == l
 		case n.Op == parser.MUL && right && r > 0:
@@ -215,8 +215,8 @@ var wholes = map[string]string{
 	"vllm:mm_cache_hits_total":                   "vllm:mm_cache_queries_total",
 }
 
-// isPart reports whether one counter counts some of what another one does: the hits of queries, or those of its own
-// series that further matchers select.
+// isPart reports whether one counter counts a subset of another's events: hits among queries, or series with further
+// matchers.
 func isPart(part, whole *parser.VectorSelector) bool {
 	if part == nil || whole == nil {
 		return false
@@ -251,8 +251,8 @@ func neverHolds(low, high float64, op parser.ItemType, v float64) bool {
 	return false
 }
 
-// guards reports whether a comparison only takes out NaN, or what is idle, as (… > -Inf) or vector(0) does:
-// it decides nothing by itself.
+// guards reports whether a comparison only filters NaN or idle series, like (… > -Inf) or vector(0). Such a
+// comparison decides nothing by itself.
 func (p *pass) guards(b *parser.BinaryExpr, c comparison) bool {
 	decides := p.Role == files.Alert
 	for _, n := range p.path {

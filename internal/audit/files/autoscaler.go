@@ -28,7 +28,7 @@ type ManagedAlert struct {
 	Unreduced bool // the threshold looks at a range of values which nothing reduces to one
 	HasOthers bool // there are other steps than the query
 
-	op, limit string // of the threshold behind it
+	op, limit string // the comparison of its threshold
 }
 
 // managed reads an alert that Grafana manages: its condition is a query with a threshold behind it,

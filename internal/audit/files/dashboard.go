@@ -23,7 +23,7 @@ func (q *Query) PanelQueries() (out []*Query) {
 	return out
 }
 
-// variables adds what a dashboard's variables ask for: where that is gone, the whole dashboard stays empty.
+// variables adds the queries of a dashboard's variables. If one selects nothing, the whole dashboard is empty.
 func (d *Document) variables(n *yaml.Node, path string) {
 	type variable struct {
 		node *yaml.Node
@@ -61,7 +61,7 @@ func (d *Document) variable(name string, n *yaml.Node, at string) {
 	if inner, ok := strings.CutPrefix(value, "label_values("); ok {
 		comma, end := strings.LastIndexByte(inner, ','), strings.LastIndexByte(inner, ')')
 		if comma < 0 || end < comma || strings.ContainsAny(inner[comma:end], "{}[]\"") {
-			return // of all series
+			return // label_values(LABEL) reads all series
 		}
 		q.parsed = "absent      (" + inner[:comma] + strings.Repeat(" ", end-comma) + ")" + strings.Repeat(" ", len(inner)-end-1)
 	} else if strings.HasPrefix(value, "query_result(") {
@@ -72,7 +72,7 @@ func (d *Document) variable(name string, n *yaml.Node, at string) {
 	d.add(q, n)
 }
 
-// panelOf returns what a panel says of its queries, nil where the node is none.
+// panelOf returns a panel's settings for its queries, nil if the node is no panel.
 func panelOf(n *yaml.Node, at string) *panel {
 	if str(n, "kind") == "Panel" { // Perses, and Grafana's schema v2
 		spec := get(n, "spec")

@@ -36,8 +36,8 @@ const (
 	Alert Role = iota
 	Record
 	InPanel
-	InVariable // of a dashboard, or of what else only names series
-	Scaler     // of an autoscaler
+	InVariable // of a dashboard, or of another file that only names series
+	Scaler     // used by an autoscaler
 )
 
 // A Query is one expression of a file, with what surrounds it.
@@ -47,8 +47,8 @@ type Query struct {
 	Where   string // for people: `alert HighTTFT`, `panel "TTFT", query A`
 	Pointer string // JSON pointer
 	Role    Role
-	Name    string // of the alert, the recorded series or the panel
-	Kind    string // of the panel
+	Name    string // name of the alert, the recorded series or the panel
+	Kind    string // type of the panel
 
 	Runbook string // the alert's runbook_url
 	Alone   bool   // the autoscaler asks nothing but Prometheus
@@ -56,13 +56,13 @@ type Query struct {
 
 	Tree     parser.Expr
 	Mentions []Mention
-	Err      error // of parsing
+	Err      error // parse error
 
 	offset int  // in the file, of the string's first byte, quotes included
 	aside  bool // it is written elsewhere, and can only be pointed at: by an alias, in a string of another file
 
-	parsed string // what is parsed instead of Expr, of the same length; "" for Expr itself
-	panel  string // where its panel stands
+	parsed string // parsed instead of Expr, with the same length; "" means Expr
+	panel  string // position of its panel
 }
 
 // IsRule reports whether a query must be PromQL: a rule's, or a scaler's. A dashboard's may be in another datasource's
@@ -153,7 +153,7 @@ var lineBreaks = regexp.MustCompile(`\r\n|[\r\n\x{85}\x{2028}\x{2029}]`)
 // surrogates are pairs of escapes for one character, which JSON has and YAML has not.
 var surrogates = regexp.MustCompile(`(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}`)
 
-// parse reads the documents of a file: of YAML, or of JSON, which YAML includes.
+// parse parses the documents of a YAML or JSON file; JSON is YAML.
 func parse(data []byte) (roots []*yaml.Node, err error) {
 	switch {
 	case len(data) > MaxFile:
@@ -179,7 +179,7 @@ func parse(data []byte) (roots []*yaml.Node, err error) {
 	}
 }
 
-// IsTemplate reports whether a file that cannot be read has to be rendered before, as those of a chart have.
+// IsTemplate reports whether an unreadable file is a template, such as those of a chart.
 func IsTemplate(data []byte) bool { return bytes.Contains(data, []byte("{{")) }
 
 // get follows keys from a mapping; nil where one is missing.
@@ -205,8 +205,8 @@ func items(n *yaml.Node) []*yaml.Node {
 	return n.Content
 }
 
-// scalar returns the text of a string, a number or a boolean, "" for anything else. Of what an alias stands for
-// only strings are followed, so that aliases of aliases cannot multiply.
+// scalar returns the text of a string, number or boolean, "" for other nodes. Aliases are followed to strings only,
+// so that aliases of aliases cannot multiply.
 func scalar(n *yaml.Node) string {
 	if n != nil && n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -314,7 +314,7 @@ func (d *Document) embedded(name string, n *yaml.Node, at string) error {
 		if !errors.Is(err, ErrUnrelated) && slices.Contains([]string{".yaml", ".yml", ".json", ".rules"}, path.Ext(name)) && str(n) != "" {
 			return d.errorAt(n, "data %s", err)
 		}
-		return nil // of another kind
+		return nil // data of another kind
 	}
 	for _, q := range sub.Queries {
 		begin, lines := d.offsetOf(n), bytes.Count(sub.Data[:q.offset], []byte("\n"))

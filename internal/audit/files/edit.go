@@ -13,7 +13,7 @@ import (
 // A Rename writes another name in the place of one that an expression asks for.
 type Rename struct {
 	Query    *Query
-	Start    int // of the name in the expression
+	Start    int // offset of the name in the expression
 	Name, To string
 }
 

@@ -17,9 +17,8 @@ const maxExpression = 32 << 10
 // A Mention is where an expression names a variable outside of a string.
 type Mention struct{ Start, End int }
 
-// standIn replaces a dashboard's variables by something valid of the same
-// length, so that every position in the tree is one in the original text.
-// Variables inside strings are valid as they are.
+// standIn replaces a dashboard's variables by valid text of the same length, so that positions in the tree are
+// positions in the original. Variables inside strings are valid already.
 func standIn(expr string) (parser.Expr, []Mention, error) {
 	if len(expr) > maxExpression {
 		return nil, nil, fmt.Errorf("longer than %d KiB: not judged", maxExpression>>10)

@@ -27,7 +27,7 @@ func hasExtension(path string) bool {
 	return slices.Contains(extensions, strings.ToLower(filepath.Ext(path)))
 }
 
-// Paths are files and directories as they were named.
+// Paths are the named files and directories.
 type Paths struct {
 	Rules, Dashboards []string
 	Args              []string // among the arguments: taken for what they are
@@ -58,10 +58,10 @@ func holdsFiles(dir string) bool {
 // Any reports whether a file was named.
 func (p *Paths) Any() bool { return len(p.Rules)+len(p.Dashboards)+len(p.Args) > 0 }
 
-// A Reading is what was read of the files.
+// A Reading holds what was read from the files.
 type Reading struct {
 	Docs   []*files.Document
-	Errors []error // of files that hold no rules or dashboards that can be read
+	Errors []error // files without readable rules or dashboards
 	Notes  []string
 }
 
@@ -143,8 +143,8 @@ func expand(path string) ([]string, error) {
 	return out, err
 }
 
-// OfRelease is a deployment of servers that are not at hand: of a release of vLLM or a
-// dialect, by its name, or of every dialect that is known where it is empty.
+// OfRelease returns the surface of servers that are not at hand: of a release of vLLM, of a dialect or, without a
+// name, of all known dialects.
 func OfRelease(id string) (d *Deployment, err error) {
 	d = &Deployment{}
 	if id == "" {

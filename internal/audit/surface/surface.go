@@ -1,5 +1,5 @@
-// Package surface looks at what servers expose, for the audit: at their pages, at those of
-// a recording, or at what a Prometheus-compatible server holds of them, and at its rules.
+// Package surface reads what servers expose, for the audit: from their pages, from a recording, or from a
+// Prometheus-compatible server and its rules.
 package surface
 
 import (
@@ -43,8 +43,8 @@ type Deployment struct {
 
 func (d *Deployment) note(text string) { d.Notes = append(d.Notes, text) }
 
-// Of looks at the servers of a Spec; at is the moment at which a Prometheus server is
-// asked, as source.Span reads it. The notes are there beside an error too.
+// Of reads the servers of a Spec. A Prometheus server is queried at the time at, in the syntax of source.Span. Notes
+// are returned beside an error too.
 func Of(ctx context.Context, spec source.Spec, at string) (d *Deployment, err error) {
 	d = &Deployment{}
 	switch {
@@ -121,8 +121,8 @@ func isServer(word string) bool {
 	return name == "vllm" || strings.HasPrefix(name, "vllm.") || strings.HasPrefix(name, "sglang.")
 }
 
-// ofRecording reads the last page of each server. What sixty record read of the machine by
-// itself says nothing about what the deployment measures.
+// ofRecording reads the last page of each server. Pages of the machine that sixty record wrote itself are skipped,
+// because the deployment does not measure them.
 func (d *Deployment) ofRecording(ctx context.Context, path string) (err error) {
 	rec, err := recording.Open(ctx, path)
 	if err != nil {
@@ -145,7 +145,7 @@ func (d *Deployment) ofRecording(ctx context.Context, path string) (err error) {
 	return d.ofPages(servers(len(pages))+" in "+path, pages)
 }
 
-// ofPages reads pages. Of several, one that cannot be read is noted.
+// ofPages reads pages. An unreadable page among several is a note.
 func (d *Deployment) ofPages(from string, pages []serverScrape) error {
 	d.Surface = checks.NewSurface(from)
 	d.Surface.Live = true

@@ -38,7 +38,7 @@ type Page struct {
 // Limits of reading. A driver in trouble keeps its tool from ever ending.
 const (
 	toolTimeout = 5 * time.Second
-	retryAfter  = 30 * time.Second // the last failed tool
+	retryAfter  = 30 * time.Second // for a tool that failed
 	share       = 4                // a tool runs at most a quarter of the time
 	mostNotes   = 4
 )

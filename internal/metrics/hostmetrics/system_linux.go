@@ -19,7 +19,7 @@ type system struct {
 	proc    procfs.FS
 	disks   blockdevice.FS
 	there   bool
-	holders map[string][]int // inodes of listening sockets, by port
+	holders map[string][]int // processes with a listening socket, by port
 	looked  time.Time        // when they were looked for
 }
 

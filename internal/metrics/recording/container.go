@@ -241,7 +241,7 @@ func (*paths) Close() error { return nil }
 type spool struct {
 	pages  [][]byte
 	page   bytes.Buffer // the one that is read, reused
-	memory int64        // bytes left
+	memory int64        // bytes of memory left
 	disk   *os.File
 	offset int64
 }

@@ -175,7 +175,7 @@ func replay(t *testing.T, s script) []scriptStep {
 func snapshot(e *Engine) map[*request]int {
 	before := make(map[*request]int)
 	for _, r := range e.requests {
-		before[r] = r.res.Preemptions
+		before[r] = r.result.Preemptions
 	}
 	return before
 }
@@ -203,7 +203,7 @@ func describe(e *Engine, before map[*request]int, number map[int]int) scriptStep
 		q.pop()
 	}
 	for r, n := range before {
-		for range r.res.Preemptions - n {
+		for range r.result.Preemptions - n {
 			step.Preempted = append(step.Preempted, number[r.id])
 		}
 	}

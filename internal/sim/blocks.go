@@ -1,32 +1,31 @@
 package sim
 
-// blockPool is the KV cache: blocks with reference counts, the free ones in
-// order of eviction, the full ones findable by the hash of their content
-// (v1/core/block_pool.py@v0.23.0). A free block keeps its content, and can be
-// hit, until it is handed out again. Two blocks may hold the same content,
-// because a block that becomes full is not merged with an older one; a lookup
-// finds the oldest. Content that is one request's own, which is most of it, is not
-// in the index: the request remembers its blocks (request.kept).
+// blockPool is the KV cache: blocks with reference counts, a free list in order of eviction, and an
+// index of full blocks by the hash of their content (v1/core/block_pool.py@v0.23.0). A free block
+// keeps its content, and can be hit, until it is handed out again. Two blocks may hold the same
+// content, because a block that becomes full is not merged with an older one; a lookup finds the
+// oldest. Most content belongs to one request only and is not in the index: the request remembers
+// its own blocks (request.kept).
 type blockPool struct {
 	ref        []int32
-	hash       []uint64 // 0: not cached
+	hashOf     []uint64 // 0: not cached
 	next, prev []int32  // free list; index 0 is its sentinel, the null block
-	free       int
+	freeCount  int
 
-	byHash           map[uint64]int32 // oldest block of that content
+	byHash           map[uint64]int32 // the oldest block of each content
 	dupNext, dupPrev []int32          // ring of blocks of equal content, oldest first
 }
 
 func newBlockPool(blocks int) *blockPool {
 	p := &blockPool{
-		ref:     make([]int32, blocks),
-		hash:    make([]uint64, blocks),
-		next:    make([]int32, blocks),
-		prev:    make([]int32, blocks),
-		free:    blocks - 1,
-		byHash:  make(map[uint64]int32),
-		dupNext: make([]int32, blocks),
-		dupPrev: make([]int32, blocks),
+		ref:       make([]int32, blocks),
+		hashOf:    make([]uint64, blocks),
+		next:      make([]int32, blocks),
+		prev:      make([]int32, blocks),
+		freeCount: blocks - 1,
+		byHash:    make(map[uint64]int32),
+		dupNext:   make([]int32, blocks),
+		dupPrev:   make([]int32, blocks),
 	}
 	for i := range p.next {
 		p.next[i] = int32((i + 1) % blocks)
@@ -35,27 +34,27 @@ func newBlockPool(blocks int) *blockPool {
 	return p
 }
 
-// allocate hands out the free block that is first to be evicted. The caller has
+// allocateBlock hands out the free block that is first to be evicted. The caller has
 // checked that there is one.
-func (p *blockPool) allocate() int32 {
+func (p *blockPool) allocateBlock() int32 {
 	b := p.next[0]
-	p.unlink(b)
-	p.evict(b)
+	p.unlinkFree(b)
+	p.evictBlock(b)
 	p.ref[b] = 1
 	return b
 }
 
-// reference adds a reference to a block that a lookup found.
-func (p *blockPool) reference(b int32) {
+// referenceBlock adds a reference to a block that a lookup found.
+func (p *blockPool) referenceBlock(b int32) {
 	if p.ref[b] == 0 {
-		p.unlink(b)
+		p.unlinkFree(b)
 	}
 	p.ref[b]++
 }
 
-// release drops a request's references, last block first, so that the end of a
+// releaseBlocks drops a request's references, last block first, so that the end of a
 // sequence is evicted before its beginning.
-func (p *blockPool) release(blocks []int32) {
+func (p *blockPool) releaseBlocks(blocks []int32) {
 	for i := len(blocks) - 1; i >= 0; i-- {
 		b := blocks[i]
 		if p.ref[b]--; p.ref[b] > 0 {
@@ -64,18 +63,18 @@ func (p *blockPool) release(blocks []int32) {
 		last := p.prev[0]
 		p.next[last], p.prev[b] = b, last
 		p.next[b], p.prev[0] = 0, b
-		p.free++
+		p.freeCount++
 	}
 }
 
-func (p *blockPool) unlink(b int32) {
+func (p *blockPool) unlinkFree(b int32) {
 	p.next[p.prev[b]], p.prev[p.next[b]] = p.next[b], p.prev[b]
-	p.free--
+	p.freeCount--
 }
 
-// store makes a full block findable.
-func (p *blockPool) store(b int32, hash uint64) {
-	p.hash[b] = hash
+// storeHash makes a full block findable.
+func (p *blockPool) storeHash(b int32, hash uint64) {
+	p.hashOf[b] = hash
 	if hash >= privateHash {
 		return
 	}
@@ -90,12 +89,12 @@ func (p *blockPool) store(b int32, hash uint64) {
 	p.dupNext[b], p.dupPrev[oldest] = oldest, b
 }
 
-func (p *blockPool) evict(b int32) {
-	hash := p.hash[b]
+func (p *blockPool) evictBlock(b int32) {
+	hash := p.hashOf[b]
 	if hash == 0 {
 		return
 	}
-	p.hash[b] = 0
+	p.hashOf[b] = 0
 	if hash >= privateHash {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 type cancel struct {
 	at         time.Duration
 	id         int
-	unanswered bool // only if it has no token then
+	unanswered bool // the client leaves only if it has no token yet
 }
 
 // cancelHeap orders them by time, then by number.

@@ -101,7 +101,8 @@ func (c Config) Validate() error {
 		"max-num-batched-tokens %d is below max-num-seqs %d", c.MaxNumBatchedTokens, c.MaxNumSeqs)
 	check(c.MaxModelLen > 1, "max-model-len is %d, want at least 2", c.MaxModelLen)
 	check(c.ChunkedPrefill || c.MaxNumBatchedTokens >= c.MaxModelLen,
-		"max-num-batched-tokens %d is below max-model-len %d without chunked prefill", c.MaxNumBatchedTokens, c.MaxModelLen)
+		"max-num-batched-tokens %d is below max-model-len %d without chunked prefill",
+		c.MaxNumBatchedTokens, c.MaxModelLen)
 	check(c.BlockSize > 0, "block-size is %d, want at least 1", c.BlockSize)
 	check(c.NumBlocks > 1, "num-gpu-blocks is %d, want at least 2", c.NumBlocks)
 	check(c.LongPrefillTokenThreshold >= 0, "long-prefill-token-threshold is negative")
@@ -115,8 +116,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Tokens is how many tokens requests can hold: the capacity of which KV cache usage
-// is a share, and that everything computes with.
+// Tokens is the number of tokens that requests can hold: the capacity behind the KV cache usage and
+// behind every computation.
 func (c Config) Tokens() int { return c.usableBlocks() * c.BlockSize }
 
 // CacheSize is the KV cache in tokens as a server logs it and reports it in
@@ -126,8 +127,8 @@ func (c Config) CacheSize() int { return c.NumBlocks * c.BlockSize }
 // usableBlocks is the blocks that requests can hold.
 func (c Config) usableBlocks() int { return c.NumBlocks - 1 }
 
-// Fits reports whether a request alone in the engine could end: false means
-// that it would wait forever, as vLLM lets it.
+// Fits reports whether a request that has the engine to itself could end. If not, it would wait
+// forever, as vLLM lets it.
 func (c Config) Fits(prompt, output int) bool {
 	tokens := min(prompt+output, c.MaxModelLen) - 1 // the last token needs no slot
 	return blocksFor(tokens, c.BlockSize) <= c.usableBlocks()
@@ -135,8 +136,7 @@ func (c Config) Fits(prompt, output int) bool {
 
 func blocksFor(tokens, size int) int { return (tokens + size - 1) / size }
 
-// A Request is one call to the server. Times are offsets from the beginning of
-// the simulation.
+// A Request is one call to the server. Times are offsets from the beginning of the simulation.
 type Request struct {
 	Arrival      time.Duration
 	PromptTokens int
@@ -147,20 +147,19 @@ type Request struct {
 	// scheduling learns one step late.
 	MaxTokens int
 
-	// After is the number, from 1, of a request before this one in the list without
-	// whose end this one does not come, as the turns of a conversation do not: it comes
-	// at Arrival, or so long a Pause after that end if that is later. 0: at Arrival.
+	// After is the number, from 1, of an earlier request in the list that this one follows, as a
+	// turn follows the last turn of a conversation. The request comes a Pause after the end of that
+	// one, but not before Arrival. 0: the request comes at Arrival.
 	After int
 	Pause time.Duration
 
 	Priority    int           // smaller is served first, under the Priority policy
-	CancelAfter time.Duration // after arrival the client leaves; 0 is never
-	Unanswered  bool          // it does only if it has no token then
+	CancelAfter time.Duration // after arrival the client leaves; 0: never
+	Unanswered  bool          // the client leaves only if it has no token then
 
-	// Blocks identifies the content of the request's leading full blocks, prompt
-	// and then output, one hash of the whole prefix per block: equal values in two
-	// requests mean that the prefix cache can serve one from the other. Blocks
-	// that it does not cover are unlike those of any other request. See
+	// Blocks identifies the content of the request's leading full blocks, prompt and then output,
+	// by one hash of the whole prefix per block. The prefix cache can serve a block from another
+	// request with the same value. Blocks beyond the end of the list match no other request. See
 	// SharedPrefix.
 	Blocks []uint64
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Work counts what model executions did. It is additive: the work of a request's
-// prefill, of a scrape interval or of a whole run is the sum over its steps, so
-// that a duration is linear in it and StepCost can be fitted to any of them.
+// Work counts what model executions did. It is additive: the work of a request's prefill, of a
+// scrape interval or of a whole run is the sum over its steps. A duration is therefore linear in
+// Work, and StepCost can be fitted to any of these sums.
 type Work struct {
 	Steps    int64 // model executions
-	Mixed    int64 // of which with prefill: no full CUDA graph covers them
+	Mixed    int64 // executions with prefill: no full CUDA graph covers them
 	Seqs     int64 // requests, summed over steps
 	Tokens   int64 // tokens computed
 	Excess   int64 // tokens beyond StepCost.Knee, step by step
 	KVTokens int64 // context tokens whose keys and values attention read
 	Pairs    int64 // query-key pairs of prefill attention
-	Experts  int64 // millionths of all experts that were read, summed over steps
+	Experts  int64 // millionths of all experts, as read by each step, summed over steps
 }
 
 // Add adds o to w.
@@ -51,15 +51,15 @@ func (w Work) Sub(o Work) Work {
 	}
 }
 
-// raise keeps the largest step.
-func (w *Work) raise(step Work) {
+// raiseTo keeps the largest step.
+func (w *Work) raiseTo(step Work) {
 	w.Seqs = max(w.Seqs, step.Seqs)
 	w.Tokens = max(w.Tokens, step.Tokens)
 	w.KVTokens = max(w.KVTokens, step.KVTokens)
 }
 
-// schedule adds n new tokens of a request of which computed are in the cache.
-func (w *Work) schedule(n, computed int) {
+// addTokens adds n new tokens of a request that has computed tokens in the cache.
+func (w *Work) addTokens(n, computed int) {
 	w.Seqs++
 	w.Tokens += int64(n)
 	w.KVTokens += int64(computed + n)
@@ -84,8 +84,8 @@ type StepCost struct {
 	PerPair  float64 `json:"per_pair"`  // every query-key pair of prefill
 	Knee     int     `json:"knee"`      // tokens
 
-	// Experts is the time that reading all experts of a mixture takes, of which a token
-	// takes the ExpertShare: a step reads those that any of its tokens takes.
+	// Experts is the time to read all experts of a mixture. A token uses ExpertShare of all; a
+	// step reads the experts that any of its tokens uses.
 	Experts     float64 `json:"experts,omitempty"`
 	ExpertShare float64 `json:"expert_share,omitempty"`
 }
@@ -97,19 +97,18 @@ func (c StepCost) Seconds(w Work) float64 {
 		c.Experts*float64(w.Experts)/1e6
 }
 
-// TouchedShare is the share of the experts that so many tokens take, each its own.
+// TouchedShare is the share of the experts that this many tokens use, each choosing on its own.
 func (c StepCost) TouchedShare(tokens float64) float64 { return 1 - math.Pow(1-c.ExpertShare, tokens) }
 
-// Fold returns the cost with the experts that steps of so many tokens read in its base: a
-// cost that is linear in all work but Excess, for such steps.
+// Fold moves the experts that a step of this many tokens reads into the base. The cost is then
+// linear in all work but Excess, for such steps.
 func (c StepCost) Fold(tokens float64) StepCost {
 	c.Base += c.Experts * c.TouchedShare(tokens)
 	c.Experts, c.ExpertShare = 0, 0
 	return c
 }
 
-// Scale returns the cost with every constant multiplied by that of another; the
-// knee stays where it is.
+// Scale multiplies every constant by the same constant of another cost; the knee stays.
 func (c StepCost) Scale(by StepCost) StepCost {
 	c.Base *= by.Base
 	c.Mixed *= by.Mixed
@@ -121,21 +120,19 @@ func (c StepCost) Scale(by StepCost) StepCost {
 	return c
 }
 
-// Uniform returns the constants with which Scale makes every step so many times as
-// long.
+// Uniform returns constants with which Scale makes every step this many times as long.
 func Uniform(times float64) StepCost {
 	return StepCost{Base: times, Mixed: times, PerSeq: times, PerToken: times, PerKV: times, PerPair: times}
 }
 
-// longestStep is more than any step takes, in seconds, and little enough for the
-// arithmetic of times.
+// longestStep limits a step, in seconds, so that sums of times do not overflow.
 const longestStep = 1e6
 
-// step returns the duration of one step and completes its work.
-func (c StepCost) step(w *Work) time.Duration { return c.stepAmong(w, w.Tokens) }
+// timeStep returns the duration of one step and completes its work.
+func (c StepCost) timeStep(w *Work) time.Duration { return c.timeStepAmong(w, w.Tokens) }
 
-// stepAmong is step where the experts serve so many tokens, those of other ranks among them.
-func (c StepCost) stepAmong(w *Work, tokens int64) time.Duration {
+// timeStepAmong is timeStep for experts that serve this many tokens, including other ranks'.
+func (c StepCost) timeStepAmong(w *Work, tokens int64) time.Duration {
 	w.Steps = 1
 	w.Excess = max(0, w.Tokens-int64(c.Knee))
 	if c.ExpertShare > 0 {
@@ -165,11 +162,16 @@ func (c StepCost) Validate() error {
 
 // ParseStepCost reads constants such as base=8ms,per-token=50us,knee=256.
 func ParseStepCost(text string) (StepCost, error) {
-	const form = "write it as base=8ms,mixed=5ms,per-seq=20us,per-token=50us,per-kv=70ns,per-pair=1ns,knee=256; what is left out is 0"
+	const form = "write it as base=8ms,mixed=5ms,per-seq=20us,per-token=50us,per-kv=70ns,per-pair=1ns,knee=256; " +
+		"what is left out is 0"
 	var c StepCost
+	constants := map[string]*float64{
+		"base": &c.Base, "mixed": &c.Mixed, "per-seq": &c.PerSeq,
+		"per-token": &c.PerToken, "per-kv": &c.PerKV, "per-pair": &c.PerPair,
+	}
 	for part := range strings.SplitSeq(text, ",") {
 		name, value, ok := strings.Cut(strings.TrimSpace(part), "=")
-		to := map[string]*float64{"base": &c.Base, "mixed": &c.Mixed, "per-seq": &c.PerSeq, "per-token": &c.PerToken, "per-kv": &c.PerKV, "per-pair": &c.PerPair}[name]
+		to := constants[name]
 		var err error
 		switch {
 		case !ok:
@@ -179,7 +181,7 @@ func ParseStepCost(text string) (StepCost, error) {
 		case to == nil:
 			err = fmt.Errorf("there is no %q", name)
 		default:
-			*to, err = seconds(value)
+			*to, err = parseSeconds(value)
 		}
 		if err != nil {
 			return c, hint.With(fmt.Errorf("--step-cost: %w", err), form)
@@ -191,9 +193,8 @@ func ParseStepCost(text string) (StepCost, error) {
 	return c, nil
 }
 
-// seconds reads a duration; below a nanosecond as a number of seconds, such as
-// 8e-11.
-func seconds(text string) (float64, error) {
+// parseSeconds reads a duration, or a number of seconds such as 8e-11.
+func parseSeconds(text string) (float64, error) {
 	if d, err := time.ParseDuration(text); err == nil && d != 0 {
 		return d.Seconds(), nil
 	}

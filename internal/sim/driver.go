@@ -2,11 +2,10 @@ package sim
 
 import "time"
 
-// A Driver runs an engine through time, as EngineCore's busy loop does: between two steps
-// it lets its user add and cancel what came, then forms a batch and, at the batch's end,
-// hands over its tokens. The loop is that of EngineCore.run_busy_loop
-// (v1/engine/core.py@v0.23.0). Simulations advance it as far as they like, a server that
-// imitates vLLM as far as the clock has come.
+// A Driver runs an engine through time, as EngineCore.run_busy_loop does
+// (v1/engine/core.py@v0.23.0). Between two steps its user adds and cancels requests. Then the
+// Driver forms a batch and, at the batch's end, hands over its tokens. A simulation advances it as
+// far as it likes; a server that imitates vLLM advances it to the present.
 type Driver struct {
 	*Engine
 	Now       time.Duration
@@ -16,19 +15,18 @@ type Driver struct {
 	// Between is called between two steps, for Engine.Add and Engine.Cancel; false ends
 	// Advance.
 	Between func() bool
-	// Ending, which may be nil, is called before a step ends, at Due: what came while it
-	// was in execution.
+	// Ending, which may be nil, is called before a step ends, at Due, to handle events that
+	// happened during the step.
 	Ending func()
-	// Ended is given the tokens of a step that ended now. The slice is overwritten by the
-	// next step.
+	// Ended receives the tokens of the step that ended now. The next step overwrites the slice.
 	Ended func([]Output)
 
-	leap func() time.Duration // goes over steps without anything of interest; nil: never
+	leap func() time.Duration // skips steps in which nothing of interest happens; nil: never
 	idle int                  // steps in a row without work
 }
 
-// mostIdle is how many steps in a row may be without work: the engine forms a few empty
-// ones where it schedules ahead, and many where what it holds can never be served.
+// mostIdle limits the steps in a row without work. An engine that schedules ahead forms a few empty
+// steps; an engine that holds a request that can never be served would form them for ever.
 const mostIdle = 64
 
 // Advance runs steps until one would end after a time, until Between says so, or until

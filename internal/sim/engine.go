@@ -9,8 +9,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Reasons for which Add refuses a request. vLLM answers HTTP 503 to the first
-// two and 400 to the third; the fourth it would queue for ever.
+// Reasons for which Add refuses a request. vLLM answers HTTP 503 to a full queue and 400 to a
+// prompt that is too long; a request that never fits it would queue for ever.
 var (
 	ErrQueueFull     = errors.New("queue is full")
 	ErrPromptTooLong = errors.New("prompt leaves no room below max-model-len")
@@ -29,16 +29,15 @@ type RequestResult struct {
 
 	Outcome      Outcome
 	PromptTokens int
-	OutputTokens int           // tokens delivered
-	CachedTokens int           // prompt tokens served by the prefix cache when first scheduled
-	Preemptions  int           //
+	OutputTokens int // tokens delivered
+	CachedTokens int // prompt tokens served by the prefix cache when first scheduled
+	Preemptions  int
 	MaxITL       time.Duration // longest gap between two tokens
 	Replica      int           // index of the engine that served it
-	Frontend     time.Duration // from arrival to that at the engine
+	Frontend     time.Duration // from arrival to the arrival at the engine
 
-	// Work of the engine, since its beginning, when the request was first
-	// scheduled, had its first token and had its last one. Differences are what
-	// the request had to sit through.
+	// The engine's Work, since its beginning, when the request was first scheduled, had its first
+	// token and had its last one. Differences are the work that the request waited for.
 	WorkAtScheduled, WorkAtFirst, WorkAtLast Work
 }
 
@@ -99,22 +98,22 @@ type request struct {
 	hashes       []uint64
 	prompt       int
 	maxTokens    int // limit that the scheduler knows
-	target       int // tokens after which it ends
+	target       int // output tokens after which it ends
 
 	state        state
 	tokens       int // known tokens: prompt plus delivered output
 	computed     int // tokens whose keys and values are, or are being, computed
 	placeholders int // output tokens scheduled and not yet delivered
 	blocks       []int32
-	cached       int // leading blocks that are findable
-	found        int // leading blocks that the prefix cache had at the last admission
+	cached       int // leading blocks that others can find
+	found        int // leading blocks found in the prefix cache at the last admission
 	kept         []keptBlocks
 
-	res RequestResult
+	result RequestResult
 }
 
-// before orders requests by the priority policy.
-func (r *request) before(o *request) bool {
+// comesBefore orders requests by the priority policy.
+func (r *request) comesBefore(o *request) bool {
 	if r.priority != o.priority {
 		return r.priority < o.priority
 	}
@@ -124,26 +123,26 @@ func (r *request) before(o *request) bool {
 	return r.id < o.id
 }
 
-func (r *request) generated() int { return r.tokens - r.prompt }
+func (r *request) generatedTokens() int { return r.tokens - r.prompt }
 
-// keptBlocks are a request's blocks, from one of its places on, that it had when it was
-// preempted. Those that still hold its content can serve it again.
+// keptBlocks are blocks that a request had when it was preempted, beginning with block number
+// firstIndex. They can serve the request again while they still hold its content.
 type keptBlocks struct {
-	first  int
-	blocks []int32
+	firstIndex int
+	blocks     []int32
 }
 
-// rememberBlocks remembers the blocks that the prefix cache did not have when the request, which is
-// preempted, was admitted. Earlier ones come first, for a lookup finds the oldest, but
-// without blocks that were evicted, which may have been used again since.
+// rememberBlocks remembers the blocks of a request that is preempted, except those that the prefix
+// cache had at its admission. Older blocks come first, because a lookup finds the oldest. Blocks
+// that were evicted are forgotten, since they may have been used again.
 func (r *request) rememberBlocks(p *blockPool) {
 	fresh := keptBlocks{r.found, slices.Clone(r.blocks[min(r.found, len(r.blocks)):])}
 	r.kept = slices.DeleteFunc(r.kept, func(k keptBlocks) bool {
 		left := false
 		for i, b := range k.blocks {
-			at := k.first + i
-			again := at >= fresh.first && at < len(r.blocks) && r.blocks[at] == b
-			if again || p.hash[b] != r.blockHash(at) {
+			at := k.firstIndex + i
+			again := at >= fresh.firstIndex && at < len(r.blocks) && r.blocks[at] == b
+			if again || p.hashOf[b] != r.blockHash(at) {
 				k.blocks[i] = 0 // the placeholder, which holds nothing
 			} else {
 				left = true
@@ -157,7 +156,7 @@ func (r *request) rememberBlocks(p *blockPool) {
 // findOwnBlock finds a block with the request's own content, computed before it was preempted.
 func (r *request) findOwnBlock(p *blockPool, at int) (int32, bool) {
 	for _, k := range r.kept {
-		if i := at - k.first; i >= 0 && i < len(k.blocks) && p.hash[k.blocks[i]] == r.blockHash(at) {
+		if i := at - k.firstIndex; i >= 0 && i < len(k.blocks) && p.hashOf[k.blocks[i]] == r.blockHash(at) {
 			return k.blocks[i], true
 		}
 	}
@@ -194,15 +193,14 @@ type Stats struct {
 	Running, Waiting int
 	UsedBlocks       int // blocks that requests hold; cached free ones are not counted
 
-	Work             Work  // model executions completed
-	Preemptions      int64 //
+	Work             Work // model executions completed
+	Preemptions      int64
 	PromptTokens     int64 // prompt tokens of requests that got their first token
 	GenerationTokens int64 // output tokens delivered
 
-	// Prefix cache look-ups in tokens, without those of preempted requests:
-	// LookedUp and Hit count every scheduling attempt, as
-	// vllm:prefix_cache_queries_total did up to 0.26, the others once per
-	// admission, as it does from 0.27.
+	// Prefix cache look-ups in tokens, without look-ups of preempted requests. PrefixLookedUp and
+	// PrefixHit count every scheduling attempt, as vllm:prefix_cache_queries_total did up to 0.26.
+	// The other two count once per admission, as it does from 0.27.
 	PrefixLookedUp, PrefixHit                 int64
 	PrefixAdmittedLookedUp, PrefixAdmittedHit int64
 
@@ -217,7 +215,7 @@ type Output struct {
 	ID     int
 	First  bool           // the request's first token
 	Cached int            // with First: prompt tokens that the prefix cache served
-	Result *RequestResult // of the request that this token ends, else nil
+	Result *RequestResult // the result of the request, if this token ends it; else nil
 }
 
 // Engine is the scheduler of one vLLM engine with its KV cache. A Driver runs it
@@ -228,7 +226,7 @@ type Engine struct {
 
 	requests map[int]*request
 	nextID   int
-	retired  [2][]*request // ended since the last step ended, and since the one before
+	retired  [2][]*request // that ended since the last step ended, and since the one before
 	unused   []*request
 	waiting  waitingQueue
 	running  []*request
@@ -243,16 +241,16 @@ type Engine struct {
 	stats         Stats
 	prefillTokens int // prompt tokens of requests without a first token
 
-	// steady is that the last step scheduled was one decode token of every running
-	// request and nothing but progress happened since; blocked is that it looked at
-	// the head of the queue and left it out for lack of blocks or tokens.
+	// steady: the last step scheduled was one decode token of every running request, and nothing
+	// but progress happened since. blocked: that step left out the head of the queue for lack of
+	// blocks or tokens.
 	steady, blocked bool
 
-	hits    []int32 // scratch of lookup
+	hits    []int32 // scratch of findCachedBlocks
 	outputs []Output
 	ff      fastForward
 
-	gaps    gaps
+	gaps    gapCounter
 	sampler *sampler // nil: not sampled
 }
 
@@ -311,7 +309,7 @@ func (e *Engine) Add(r Request) (int, error) {
 		maxTokens: limit,
 		target:    min(r.OutputTokens, limit),
 		blocks:    q.blocks[:0],
-		res:       RequestResult{Arrival: r.Arrival, PromptTokens: r.PromptTokens},
+		result:    RequestResult{Arrival: r.Arrival, PromptTokens: r.PromptTokens},
 	}
 	e.nextID++
 	e.requests[q.id] = q
@@ -332,9 +330,9 @@ func (e *Engine) newRequest() *request {
 	return q
 }
 
-// Cancel ends a request whose client left and returns its result, or nil for
-// one that has ended or was never added. A step in execution is not interrupted. The
-// result is overwritten later: it holds until the next step.
+// Cancel ends a request whose client left and returns its result, or nil if the request has ended
+// or was never added. A step in execution is not interrupted. The result is valid until the next
+// step.
 func (e *Engine) Cancel(id int, at time.Duration) *RequestResult {
 	r := e.requests[id]
 	if r == nil {
@@ -344,17 +342,17 @@ func (e *Engine) Cancel(id int, at time.Duration) *RequestResult {
 	if r.state == running {
 		e.running = removeFrom(e.running, r)
 	} else {
-		e.waiting.drop()
+		e.waiting.dropEnded()
 	}
-	e.end(r, Cancelled, at)
+	e.endRequest(r, Cancelled, at)
 	e.steady = false
-	return &r.res
+	return &r.result
 }
 
 // HasWork reports whether there is something to schedule or to complete.
-func (e *Engine) HasWork() bool { return e.unfinished() || len(e.inFlight) > 0 }
+func (e *Engine) HasWork() bool { return e.hasUnfinished() || len(e.inFlight) > 0 }
 
-func (e *Engine) unfinished() bool { return len(e.running)+e.waiting.len() > 0 }
+func (e *Engine) hasUnfinished() bool { return len(e.running)+e.waiting.len() > 0 }
 
 // SetCost changes how long the steps scheduled from now on take: a clock that is
 // throttled, a neighbour that takes the memory's bandwidth.
@@ -374,23 +372,22 @@ func (e *Engine) Stats() Stats {
 	return s
 }
 
-func (e *Engine) usedBlocks() int { return e.cfg.usableBlocks() - e.pool.free }
+func (e *Engine) usedBlocks() int { return e.cfg.usableBlocks() - e.pool.freeCount }
 
-// Schedule forms the next batch at a time not before that of any earlier call.
-// If wait is true the caller must call Complete at the time due; else it must
-// schedule again at once, because the engine keeps a second batch ready
-// (EngineCore.step_with_batch_queue, v1/engine/core.py@v0.23.0).
+// Schedule forms the next batch. Time never goes back between calls. If wait is true, the caller
+// must call Complete at the time due. Otherwise it must schedule again at once, because the engine
+// keeps a second batch ready (EngineCore.step_with_batch_queue, v1/engine/core.py@v0.23.0).
 func (e *Engine) Schedule(now time.Duration) (due time.Duration, wait bool) {
-	e.advance(now)
-	if e.unfinished() {
-		b := e.form()
+	e.moveClock(now)
+	if e.hasUnfinished() {
+		b := e.formBatch()
 		executed := len(b.entries) > 0
 		var takes time.Duration
 		if executed {
-			takes = e.cost.step(&b.work)
+			takes = e.cost.timeStep(&b.work)
 		}
-		e.launch(b, max(now, e.deviceEnd)+takes, takes)
-		if len(e.inFlight) < e.depth && (executed || e.unfinished()) {
+		e.launchBatch(b, max(now, e.deviceEnd)+takes, takes)
+		if len(e.inFlight) < e.depth && (executed || e.hasUnfinished()) {
 			return 0, false
 		}
 	}
@@ -400,13 +397,13 @@ func (e *Engine) Schedule(now time.Duration) (due time.Duration, wait bool) {
 	return e.inFlight[0].end, true
 }
 
-// launch puts a batch into execution until a time.
-func (e *Engine) launch(b *batch, end, takes time.Duration) {
+// launchBatch puts a batch into execution until a time.
+func (e *Engine) launchBatch(b *batch, end, takes time.Duration) {
 	b.end = end
 	if len(b.entries) > 0 {
 		e.deviceEnd = end
 		e.stats.Busy += takes
-		e.stats.Peak.raise(b.work)
+		e.stats.Peak.raiseTo(b.work)
 	}
 	e.inFlight = append(e.inFlight, b)
 }
@@ -419,17 +416,17 @@ func (e *Engine) Complete(now time.Duration) []Output {
 	if len(e.inFlight) == 0 {
 		return e.outputs
 	}
-	e.advance(now)
+	e.moveClock(now)
 	b := e.inFlight[0]
 	e.inFlight = append(e.inFlight[:0], e.inFlight[1:]...)
 	e.stats.Work.Add(b.work)
-	// Those that ended before the step before this one are in no batch any more.
+	// Requests that ended before the previous step are in no batch any more.
 	e.unused = append(e.unused, e.retired[1]...)
 	e.retired[0], e.retired[1] = e.retired[1][:0], e.retired[0]
 	stopped := false
 	for _, en := range b.entries {
 		if en.samples && en.r.state != ended {
-			stopped = e.deliver(en.r, now) || stopped
+			stopped = e.deliverToken(en.r, now) || stopped
 		}
 	}
 	if stopped {
@@ -442,58 +439,58 @@ func (e *Engine) Complete(now time.Duration) []Output {
 	return e.outputs
 }
 
-// deliver appends a token to a request and reports whether that ended it.
-func (e *Engine) deliver(r *request, now time.Duration) bool {
+// deliverToken appends a token to a request and reports whether that ended it.
+func (e *Engine) deliverToken(r *request, now time.Duration) bool {
 	was := r.state
 	r.tokens++
 	if e.cfg.AsyncScheduling {
 		r.placeholders--
 		if was == running {
-			e.cache(r, r.computed-r.placeholders) // async_scheduler.py@v0.23.0
+			e.cacheBlocks(r, r.computed-r.placeholders) // async_scheduler.py@v0.23.0
 		}
 	}
 	out := Output{ID: r.id}
 	e.stats.GenerationTokens++
-	r.res.OutputTokens++
-	if r.generated() == 1 {
-		out.First, out.Cached = true, r.res.CachedTokens
+	r.result.OutputTokens++
+	if r.generatedTokens() == 1 {
+		out.First, out.Cached = true, r.result.CachedTokens
 		e.prefillTokens -= r.prompt
 		e.stats.PromptTokens += int64(r.prompt)
-		r.res.FirstToken = now
-		r.res.WorkAtFirst = e.stats.Work
+		r.result.FirstToken = now
+		r.result.WorkAtFirst = e.stats.Work
 	} else {
-		e.gap(r, now-r.res.LastToken)
+		e.recordGap(r, now-r.result.LastToken)
 	}
-	r.res.LastToken = now
-	stopped := r.generated() >= r.target
+	r.result.LastToken = now
+	stopped := r.generatedTokens() >= r.target
 	if stopped {
 		if was != running {
-			e.waiting.drop()
+			e.waiting.dropEnded()
 		}
-		e.end(r, Finished, now)
-		out.Result = &r.res
+		e.endRequest(r, Finished, now)
+		out.Result = &r.result
 	}
 	e.outputs = append(e.outputs, out)
 	return stopped
 }
 
-func (e *Engine) gap(r *request, d time.Duration) {
-	r.res.MaxITL = max(r.res.MaxITL, d)
+func (e *Engine) recordGap(r *request, d time.Duration) {
+	r.result.MaxITL = max(r.result.MaxITL, d)
 	e.gaps.add(d, 1)
 }
 
-// gaps counts gaps between tokens, of which those of one step are mostly the same.
-type gaps struct {
+// gapCounter counts gaps between tokens. Most gaps of one step are equal, so it counts runs.
+type gapCounter struct {
 	into  *hdrhistogram.Histogram // nanoseconds; nil: not counted
 	tell  func(d time.Duration, n int64)
 	last  time.Duration
-	count int64 // of the last, not in the histogram yet
+	count int64 // gaps equal to last that are not in the histogram yet
 
 	limit time.Duration // 0: none
-	above int64         // that were longer
+	above int64         // gaps longer than limit
 }
 
-func (g *gaps) add(d time.Duration, n int64) {
+func (g *gapCounter) add(d time.Duration, n int64) {
 	if d != g.last {
 		g.flush()
 		g.last = d
@@ -504,9 +501,9 @@ func (g *gaps) add(d time.Duration, n int64) {
 	}
 }
 
-func (g *gaps) flush() {
+func (g *gapCounter) flush() {
 	if g.into != nil && g.count > 0 {
-		g.into.RecordValues(int64(g.last), g.count) //nolint:errcheck // gaps above the histogram's range stay out; MaxITL has them
+		g.into.RecordValues(int64(g.last), g.count) //nolint:errcheck // longer gaps count in MaxITL only
 	}
 	if g.tell != nil && g.count > 0 {
 		g.tell(g.last, g.count)
@@ -514,33 +511,33 @@ func (g *gaps) flush() {
 	g.count = 0
 }
 
-// end takes a request out of the engine; its place in a queue is the caller's.
-func (e *Engine) end(r *request, o Outcome, at time.Duration) {
-	e.pool.release(r.blocks)
+// endRequest takes a request out of the engine; the caller removes it from its queue.
+func (e *Engine) endRequest(r *request, o Outcome, at time.Duration) {
+	e.pool.releaseBlocks(r.blocks)
 	r.blocks = r.blocks[:0]
-	if r.state == running { // the others are in the queue until they come up there
+	if r.state == running { // other requests stay in the queue until they come up there
 		e.retired[0] = append(e.retired[0], r)
 	}
 	r.state = ended
-	r.res.Outcome = o
-	r.res.Finish = at
-	r.res.WorkAtLast = e.stats.Work
-	if r.res.OutputTokens == 0 {
+	r.result.Outcome = o
+	r.result.Finish = at
+	r.result.WorkAtLast = e.stats.Work
+	if r.result.OutputTokens == 0 {
 		e.prefillTokens -= r.prompt
 	}
 	delete(e.requests, r.id)
 }
 
-// advance moves the clock.
-func (e *Engine) advance(now time.Duration) {
+// moveClock moves the clock.
+func (e *Engine) moveClock(now time.Duration) {
 	e.sampleUntil(now)
 	e.now = now
 }
 
-// sampleUntil samples the state that held until the change that is to come.
+// sampleUntil samples the state that held until the coming change.
 func (e *Engine) sampleUntil(now time.Duration) {
 	if e.sampler != nil {
-		e.sampler.until(e, now)
+		e.sampler.recordUntil(e, now)
 	}
 }
 

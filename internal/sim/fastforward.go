@@ -5,14 +5,14 @@ import "time"
 // fastForward is scratch of Engine.fastForward, kept between calls.
 type fastForward struct {
 	events [][]blockEvent // by step modulo block size, in order of the running requests
-	allocs []int          // allocations among them
+	allocs []int          // allocations in each of these steps
 }
 
 // blockEvent is what a running request does to its blocks in a step of pure
 // decode: it takes a block, or fills one, or both.
 type blockEvent struct {
-	r            *request
-	takes, fills bool
+	r                      *request
+	takesBlock, fillsBlock bool
 }
 
 // fastForward runs steps in which every running request decodes one token, none
@@ -29,7 +29,7 @@ func (e *Engine) fastForward(now, until time.Duration) time.Duration {
 	if steps < 2 {
 		return now
 	}
-	e.prepare()
+	e.prepareBlockEvents()
 	var (
 		seqs   = int64(len(e.running))
 		work   = Work{Seqs: seqs, Tokens: seqs}
@@ -44,11 +44,11 @@ func (e *Engine) fastForward(now, until time.Duration) time.Duration {
 	}
 	for ; done < steps && now < until; done++ {
 		slot := done % e.cfg.BlockSize
-		if e.ff.allocs[slot] > e.pool.free || e.blocked && e.fillsShared(slot, done) {
+		if e.ff.allocs[slot] > e.pool.freeCount || e.blocked && e.fillsShared(slot, done) {
 			break
 		}
 		work.KVTokens += seqs
-		d := e.cost.step(&work)
+		d := e.cost.timeStep(&work)
 		end := max(now, e.deviceEnd) + d
 		due := end
 		if e.depth == 2 {
@@ -57,12 +57,12 @@ func (e *Engine) fastForward(now, until time.Duration) time.Duration {
 		if due > until {
 			break
 		}
-		e.advance(now)
-		e.blocksOf(slot, done)
+		e.moveClock(now)
+		e.applyBlockEvents(slot, done)
 		e.deviceEnd = end
 		e.stats.Busy += d
 		peak = work // its KVTokens only grow
-		e.advance(due)
+		e.moveClock(due)
 		completed := work
 		if e.depth == 2 {
 			completed = e.inFlight[0].work
@@ -71,7 +71,7 @@ func (e *Engine) fastForward(now, until time.Duration) time.Duration {
 		e.stats.Work.Add(completed)
 		if done == 0 {
 			for _, r := range e.running {
-				e.gap(r, due-r.res.LastToken)
+				e.recordGap(r, due-r.result.LastToken)
 			}
 		} else {
 			gapMax = max(gapMax, due-last)
@@ -82,48 +82,47 @@ func (e *Engine) fastForward(now, until time.Duration) time.Duration {
 	if done == 0 {
 		return start
 	}
-	e.stats.Peak.raise(peak)
+	e.stats.Peak.raiseTo(peak)
 	for _, r := range e.running {
 		r.tokens += done
 		r.computed += done
-		r.res.OutputTokens += done
-		r.res.LastToken = last
-		r.res.MaxITL = max(r.res.MaxITL, gapMax)
+		r.result.OutputTokens += done
+		r.result.LastToken = last
+		r.result.MaxITL = max(r.result.MaxITL, gapMax)
 	}
 	e.stats.GenerationTokens += int64(done) * seqs
 	return now
 }
 
-// untilFirstEnd is how many steps of pure decode there are before one in which a running
-// request ends.
+// untilFirstEnd counts the steps of pure decode before the one in which a running request ends.
 func (e *Engine) untilFirstEnd() int {
 	steps := e.running[0].target
 	for _, r := range e.running {
-		steps = min(steps, r.target-r.generated()-1)
+		steps = min(steps, r.target-r.generatedTokens()-1)
 	}
 	return steps
 }
 
-// calmSteps is a number of steps, that in execution among them, at whose ends no request
-// ends, is preempted or is admitted; 0 where nothing is known.
+// calmSteps returns a number of steps, including the one in execution, at whose ends no request
+// ends, is preempted or is admitted; 0 if nothing is known.
 func (e *Engine) calmSteps() int {
 	n := len(e.running)
 	if !e.steady || n == 0 || e.blocked && e.cfg.PrefixCaching {
 		return 0
 	}
-	// Of so many steps each request takes a block in one of BlockSize.
-	lasts := (e.pool.free/n - 1) * e.cfg.BlockSize
+	// In BlockSize steps each request takes one block.
+	lasts := (e.pool.freeCount/n - 1) * e.cfg.BlockSize
 	return min(e.untilFirstEnd(), lasts) - e.depth
 }
 
-// shortest is less than any of the next steps takes if nothing but decoding happens.
-func (e *Engine) shortest() time.Duration {
+// shortestStep is a lower bound of the next steps' durations while nothing but decoding happens.
+func (e *Engine) shortestStep() time.Duration {
 	n := int64(len(e.running))
-	return e.cost.step(&Work{Seqs: n, Tokens: n})
+	return e.cost.timeStep(&Work{Seqs: n, Tokens: n})
 }
 
-// prepare sorts the running requests' block events by step.
-func (e *Engine) prepare() {
+// prepareBlockEvents sorts the running requests' block events by step.
+func (e *Engine) prepareBlockEvents() {
 	size := e.cfg.BlockSize
 	if len(e.ff.events) == 0 {
 		e.ff.events = make([][]blockEvent, size)
@@ -149,14 +148,14 @@ func (e *Engine) prepare() {
 	}
 }
 
-// blocksOf performs the block events of a step.
-func (e *Engine) blocksOf(slot, done int) {
+// applyBlockEvents performs the block events of a step.
+func (e *Engine) applyBlockEvents(slot, done int) {
 	for _, ev := range e.ff.events[slot] {
-		if ev.takes {
-			ev.r.blocks = append(ev.r.blocks, e.pool.allocate())
+		if ev.takesBlock {
+			ev.r.blocks = append(ev.r.blocks, e.pool.allocateBlock())
 		}
-		if ev.fills {
-			e.cache(ev.r, ev.r.tokens+done)
+		if ev.fillsBlock {
+			e.cacheBlocks(ev.r, ev.r.tokens+done)
 		}
 	}
 	if !e.blocked {
@@ -166,7 +165,7 @@ func (e *Engine) blocksOf(slot, done int) {
 	// and no block that it could share was added.
 	r := e.waiting.peek()
 	if e.ff.allocs[slot] > 0 || done == 0 {
-		e.lookup(r)
+		e.findCachedBlocks(r)
 	}
 	e.countLookup(r)
 }
@@ -178,7 +177,7 @@ func (e *Engine) fillsShared(slot, done int) bool {
 		return false
 	}
 	for _, ev := range e.ff.events[slot] {
-		if ev.fills && (ev.r.tokens+done)/e.cfg.BlockSize-1 < len(ev.r.hashes) {
+		if ev.fillsBlock && (ev.r.tokens+done)/e.cfg.BlockSize-1 < len(ev.r.hashes) {
 			return true
 		}
 	}

@@ -6,103 +6,103 @@ import (
 	"time"
 )
 
-// A Frontend is the time that the API server takes for a request outside of the
-// engine: HTTP, tokenisation, the way to the engine's process and that of the first
-// token back. It delays requests and does not limit how many there can be. All of it
-// comes before the engine has the request, so that it is in the time to first token
-// and not in the queue. The zero value takes no time.
+// A Frontend is the time that the API server takes for a request outside of the engine: HTTP,
+// tokenisation, the way to the engine's process, and the way back of the first token. It delays
+// requests and does not limit their number. All of this time is spent before the engine has the
+// request, so it counts for the time to first token and not for the queue. The zero value takes no
+// time.
 type Frontend struct {
 	PerRequest float64 // seconds
 	PerToken   float64 // seconds for each prompt token
 
-	// Reading is the part in which it reads the request and takes no other, and Serial and
-	// SerialPerToken that of each prompt token the part, later, in which it hands it to the
-	// engine and takes no other either. One process does both, of all requests in the order
-	// in which it comes to them: the first of a burst is handed over when all have been read.
-	// They come before the rest.
+	// Reading, Serial and SerialPerToken are work of a single process that handles one request at a
+	// time. Reading is the time to read a request. Serial and SerialPerToken, which is per prompt
+	// token, are the time to hand it to the engine. The process takes both in the order in which
+	// they become ready, so the first request of a burst is handed over when the whole burst has
+	// been read. PerRequest and PerToken follow and overlap with other requests.
 	Reading, Serial, SerialPerToken float64
 }
 
-// Delay returns the time for a prompt that comes alone.
+// Delay returns the time for a prompt that arrives alone.
 func (f Frontend) Delay(promptTokens int) time.Duration {
-	return seconds64(f.Reading) + f.handoverTime(promptTokens) + f.after(promptTokens)
+	return toDuration(f.Reading) + f.handoverTime(promptTokens) + f.parallelTime(promptTokens)
 }
 
-func seconds64(v float64) time.Duration { return time.Duration(math.Round(v * 1e9)) }
+func toDuration(v float64) time.Duration { return time.Duration(math.Round(v * 1e9)) }
 
-// handoverTime is the time in which the process hands a prompt over.
+// handoverTime is the time in which the process hands over a prompt.
 func (f Frontend) handoverTime(promptTokens int) time.Duration {
-	return seconds64(f.Serial + f.SerialPerToken*float64(promptTokens))
+	return toDuration(f.Serial + f.SerialPerToken*float64(promptTokens))
 }
 
-// after is what a prompt takes then, whatever the process does.
-func (f Frontend) after(promptTokens int) time.Duration {
-	return seconds64(f.PerRequest + f.PerToken*float64(promptTokens))
+// parallelTime is the time for a prompt that other requests do not extend.
+func (f Frontend) parallelTime(promptTokens int) time.Duration {
+	return toDuration(f.PerRequest + f.PerToken*float64(promptTokens))
 }
 
-// apiServer is one process of it in a simulation: a queue of requests that come to its
-// front twice.
+// apiServer is one API server process in a simulation: a queue in which every request is served
+// twice, to be read and to be handed over.
 type apiServer struct {
 	Frontend
-	coming arrivalHeap // that were sent, by that time
-	ready  []visit     // in the order in which they wait, from the first on
-	first  int
-	now    time.Duration // the end of the last visit
+	coming arrivalHeap // by the time at which clients sent them
+	ready  []visit     // in order, done before head
+	head   int
+	now    time.Duration // end of the last visit
 }
 
-// visit is a request's turn.
+// visit is a request's turn at the API server.
 type visit struct {
 	arrival
 	prompt int
-	read   bool // before: it is handed over now
+	read   bool // the request was read and is handed over now
 }
 
-// send tells it of a request to come, none before a visit that has ended.
-func (a *apiServer) send(x arrival) { a.coming.push(x) }
+// addArrival adds a request, sent no earlier than the end of the last visit.
+func (a *apiServer) addArrival(x arrival) { a.coming.push(x) }
 
-// next is when the next visit ends, unless others come before it begins; forever where
-// nobody comes.
-func (a *apiServer) next() time.Duration {
+// nextEvent is when the next visit ends, unless other requests arrive before it begins; forever if
+// none is left.
+func (a *apiServer) nextEvent() time.Duration {
 	switch {
-	case a.first < len(a.ready):
-		return a.now + a.serviceTime(&a.ready[a.first])
+	case a.head < len(a.ready):
+		return a.now + a.serviceTime(&a.ready[a.head])
 	case len(a.coming) > 0:
-		return max(a.now, a.coming[0].sent) + a.serviceTime(&visit{arrival: a.coming[0]})
+		return max(a.now, a.coming[0].sentAt) + a.serviceTime(&visit{arrival: a.coming[0]})
 	}
 	return forever
 }
 
-// serviceTime is how long a visit takes: a moment at least.
+// serviceTime is how long a visit takes, at least 1 ns.
 func (a *apiServer) serviceTime(v *visit) time.Duration {
 	if v.read {
 		return max(a.handoverTime(v.prompt), 1)
 	}
-	return max(seconds64(a.Reading), 1)
+	return max(toDuration(a.Reading), 1)
 }
 
-// admit lines up those who have come by now.
-func (a *apiServer) admit(requests []Request) {
-	for len(a.coming) > 0 && a.coming[0].sent <= a.now {
+// admitArrived queues the requests that have arrived by now.
+func (a *apiServer) admitArrived(requests []Request) {
+	for len(a.coming) > 0 && a.coming[0].sentAt <= a.now {
 		x := a.coming.pop()
-		a.ready = append(a.ready, visit{x, requests[x.request].PromptTokens, false})
+		a.ready = append(a.ready, visit{x, requests[x.index].PromptTokens, false})
 	}
 }
 
-// step ends the visit that next told of, and reports the request that is on its way to the
-// engine then.
-func (a *apiServer) step(requests []Request) (arrival, bool) {
-	if a.first == len(a.ready) {
-		a.now = max(a.now, a.coming[0].sent)
-		a.admit(requests)
+// completeVisit ends the visit that nextEvent announced. It returns the request if it is now on its
+// way to the engine.
+func (a *apiServer) completeVisit(requests []Request) (arrival, bool) {
+	if a.head == len(a.ready) {
+		a.now = max(a.now, a.coming[0].sentAt)
+		a.admitArrived(requests)
 	}
-	v := a.ready[a.first]
+	v := a.ready[a.head]
 	a.now += a.serviceTime(&v)
-	if a.first++; 2*a.first > len(a.ready) {
-		a.ready, a.first = append(a.ready[:0], a.ready[a.first:]...), 0
+	if a.head++; 2*a.head > len(a.ready) {
+		a.ready, a.head = append(a.ready[:0], a.ready[a.head:]...), 0
 	}
-	a.admit(requests)
+	a.admitArrived(requests)
 	if v.read {
-		v.at = a.now + a.after(v.prompt)
+		v.at = a.now + a.parallelTime(v.prompt)
 		return v.arrival, true
 	}
 	v.read = true
@@ -110,18 +110,19 @@ func (a *apiServer) step(requests []Request) (arrival, bool) {
 	return arrival{}, false
 }
 
-// advanceTo goes on until a time, and notes what requests take until they are at the engine.
+// advanceTo completes the visits before a time and notes how long requests take to reach the
+// engine.
 func (a *apiServer) advanceTo(at time.Duration, requests []Request, delays []time.Duration) {
-	for a.next() < at {
-		if x, ok := a.step(requests); ok {
-			delays[x.request] = x.at - x.sent
+	for a.nextEvent() < at {
+		if x, ok := a.completeVisit(requests); ok {
+			delays[x.index] = x.at - x.sentAt
 		}
 	}
 }
 
-// servers makes so many of them.
-func servers(f Frontend, n int) []apiServer {
-	if !f.serial() {
+// newServers makes n API servers, or none if requests do not wait for each other.
+func newServers(f Frontend, n int) []apiServer {
+	if !f.isSerial() {
 		return nil
 	}
 	out := make([]apiServer, n)
@@ -131,10 +132,10 @@ func servers(f Frontend, n int) []apiServer {
 	return out
 }
 
-// serial reports whether requests wait for each other.
-func (f Frontend) serial() bool { return f.Reading+f.Serial+f.SerialPerToken > 0 }
+// isSerial reports whether requests wait for each other.
+func (f Frontend) isSerial() bool { return f.Reading+f.Serial+f.SerialPerToken > 0 }
 
-// Validate reports times that cannot be.
+// Validate reports impossible times.
 func (f Frontend) Validate() error {
 	for _, v := range []float64{f.PerRequest, f.PerToken, f.Reading, f.Serial, f.SerialPerToken} {
 		if !(v >= 0 && v <= 3600) {

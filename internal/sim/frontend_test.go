@@ -42,16 +42,16 @@ func TestABurstIsReadFirst(t *testing.T) {
 func TestAnEarlierRequestIsTakenFirst(t *testing.T) {
 	rs := make([]Request, 3)
 	a := apiServer{Frontend: Frontend{Reading: 1, Serial: 1}}
-	a.send(arrival{10 * time.Second, 10 * time.Second, 0})
-	if got, want := a.next(), 11*time.Second; got != want {
+	a.addArrival(arrival{10 * time.Second, 10 * time.Second, 0})
+	if got, want := a.nextEvent(), 11*time.Second; got != want {
 		t.Fatalf("next: %v, want %v", got, want)
 	}
-	a.send(arrival{3 * time.Second, 3 * time.Second, 1})
-	a.send(arrival{9 * time.Second, 9 * time.Second, 2})
+	a.addArrival(arrival{3 * time.Second, 3 * time.Second, 1})
+	a.addArrival(arrival{9 * time.Second, 9 * time.Second, 2})
 	var order []int
-	for a.next() < forever {
-		if x, ok := a.step(rs); ok {
-			order = append(order, x.request)
+	for a.nextEvent() < forever {
+		if x, ok := a.completeVisit(rs); ok {
+			order = append(order, x.index)
 		}
 	}
 	if len(order) != 3 || order[0] != 1 || order[1] != 2 || order[2] != 0 {

@@ -2,21 +2,21 @@ package sim
 
 import "time"
 
-// arrival is a request that is known to come.
+// arrival is a request that will come.
 type arrival struct {
-	at      time.Duration // at the engine
-	sent    time.Duration // by its client
-	request int
+	at     time.Duration // at the engine
+	sentAt time.Duration // when its client sent it
+	index  int           // its place in the list
 }
 
-// arrivalHeap has them by time, then as they were given: the first is the least.
+// arrivalHeap orders arrivals by time, then by their place in the list; the first is the least.
 type arrivalHeap []arrival
 
 func (h arrivalHeap) less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].request < h[j].request
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].index < h[j].index
 }
 
-// push and pop are those of container/heap, without an allocation for each.
+// push and pop do what container/heap does, without an allocation per call.
 func (h *arrivalHeap) push(x arrival) {
 	*h = append(*h, x)
 	s := *h
@@ -52,34 +52,34 @@ func (h *arrivalHeap) pop() arrival {
 	return first
 }
 
-// runDependent simulates requests that may depend on each other: the end of one, on
-// whichever engine, brings about another, on any. So the engines go forward
-// together, and the one that is furthest behind is always the next.
+// runDependent simulates requests that may depend on each other: the end of one request, on any
+// engine, may bring about another on any engine. So the engines go forward together, and the one
+// that is furthest behind is always the next.
 func (s *simulation) runDependent() error {
 	for _, d := range s.drivers {
 		d.watched = true
 	}
-	s.begin()
+	s.sendFirst()
 	for {
-		arrives := s.arrives()
+		arrives := s.nextArrival()
 		d, until := s.earliestDriver(arrives)
-		switch at := d.next(); {
-		case min(at, arrives) >= d.end:
+		switch at := d.nextEvent(); {
+		case min(at, arrives) >= d.measuredTo:
 			return nil
 		case at < arrives || d.Executing && at == arrives && at < forever:
-			if err := d.advance(until); err != nil {
+			if err := d.advanceTo(until); err != nil {
 				return err
 			}
 			s.sendFollowUps(d)
 		default:
-			a, ok := s.arrival(arrives)
+			a, ok := s.popArrival(arrives)
 			if !ok {
 				continue
 			}
 			for k := range s.drivers {
 				s.updateLoad(k)
 			}
-			d, err := s.dispatch(a.request, a.sent, a.at-a.sent)
+			d, err := s.dispatchRequest(a.index, a.sentAt, a.at-a.sentAt)
 			if err != nil {
 				return err
 			}
@@ -88,11 +88,11 @@ func (s *simulation) runDependent() error {
 	}
 }
 
-// begin sends the requests that wait for no other.
-func (s *simulation) begin() {
-	s.servers = servers(s.o.Frontend, len(s.drivers))
+// sendFirst sends the requests that wait for no other.
+func (s *simulation) sendFirst() {
+	s.servers = newServers(s.o.Frontend, len(s.drivers))
 	if s.o.Clients > 0 {
-		s.sent = s.o.Held
+		s.sentCount = s.o.Held
 		for range min(s.o.Clients, len(s.requests)) - s.o.Held {
 			s.startClientRequest(0, true)
 		}
@@ -103,19 +103,19 @@ func (s *simulation) begin() {
 			if r := &s.requests[i]; r.After > 0 {
 				s.follow[r.After-1] = append(s.follow[r.After-1], i)
 			} else if i >= s.o.Held {
-				s.send(i, r.Arrival)
+				s.sendRequest(i, r.Arrival)
 			}
 		}
 	}
 }
 
-// earliestDriver returns the engine whose next event is the earliest, one in execution
-// before one that forms a batch, and how far it may go: to the next event of any
-// other, from which something could come to it.
+// earliestDriver returns the engine whose next event is the earliest, and how far it may go: to the
+// next event of any other engine, which could send it a request. At equal times an engine in
+// execution comes before one that forms a batch.
 func (s *simulation) earliestDriver(arrives time.Duration) (*driver, time.Duration) {
 	first, until := s.drivers[0], arrives
 	for _, d := range s.drivers[1:] {
-		at, least := d.next(), first.next()
+		at, least := d.nextEvent(), first.nextEvent()
 		if at < least || at == least && d.Executing && !first.Executing {
 			until = min(until, least)
 			first = d
@@ -124,15 +124,15 @@ func (s *simulation) earliestDriver(arrives time.Duration) (*driver, time.Durati
 		}
 	}
 	if !first.Executing && until == first.Now {
-		until++ // others form a batch at the same time
+		until++ // other engines form a batch at the same time
 	}
 	return first, until
 }
 
-// retryAfter is when a client that was turned away asks again.
+// retryAfter is how long a client that was refused waits before it asks again.
 const retryAfter = time.Second
 
-// sendFollowUps sends what the requests that ended on an engine bring about.
+// sendFollowUps sends the requests that were waiting for requests that ended on an engine.
 func (s *simulation) sendFollowUps(d *driver) {
 	for _, x := range d.ended {
 		if s.o.Clients > 0 {
@@ -142,20 +142,20 @@ func (s *simulation) sendFollowUps(d *driver) {
 			s.startClientRequest(x.at, false)
 			continue
 		}
-		for _, k := range s.follow[x.request] {
-			s.send(k, max(x.at+s.requests[k].Pause, s.requests[k].Arrival))
+		for _, k := range s.follow[x.index] {
+			s.sendRequest(k, max(x.at+s.requests[k].Pause, s.requests[k].Arrival))
 		}
 	}
 	d.ended = d.ended[:0]
 }
 
-// startClientRequest lets a client that is free from a time on take the next request, before the
-// first of which it makes no pause.
+// startClientRequest lets a client that is free from a time on take the next request. A client
+// makes no pause before its first request.
 func (s *simulation) startClientRequest(free time.Duration, first bool) {
-	if s.sent == len(s.requests) {
+	if s.sentCount == len(s.requests) {
 		return
 	}
-	r := &s.requests[s.sent]
+	r := &s.requests[s.sentCount]
 	at := max(free+r.Pause, r.Arrival)
 	if first {
 		at = r.Arrival
@@ -163,41 +163,41 @@ func (s *simulation) startClientRequest(free time.Duration, first bool) {
 	if s.o.Until > 0 && at >= s.o.Until {
 		return
 	}
-	s.send(s.sent, at)
-	s.sent++
+	s.sendRequest(s.sentCount, at)
+	s.sentCount++
 }
 
-func (s *simulation) send(i int, at time.Duration) {
+func (s *simulation) sendRequest(i int, at time.Duration) {
 	x := arrival{at, at, i}
 	s.result.Records[i].Arrival = at
-	if f := s.o.Frontend; !f.serial() {
-		x.at += f.after(s.requests[i].PromptTokens)
+	if f := s.o.Frontend; !f.isSerial() {
+		x.at += f.parallelTime(s.requests[i].PromptTokens)
 		s.pending.push(x)
 		return
 	}
-	s.servers[s.came%len(s.servers)].send(x)
+	s.servers[s.came%len(s.servers)].addArrival(x)
 	s.came++
 }
 
-// arrives is when a request next comes to an engine, or an API server next ends
-// something; forever where nothing comes.
-func (s *simulation) arrives() time.Duration {
+// nextArrival is when a request next comes to an engine, or an API server next ends a visit;
+// forever if nothing comes.
+func (s *simulation) nextArrival() time.Duration {
 	at := forever
 	if len(s.pending) > 0 {
 		at = s.pending[0].at
 	}
 	for k := range s.servers {
-		at = min(at, s.servers[k].next())
+		at = min(at, s.servers[k].nextEvent())
 	}
 	return at
 }
 
-// arrival is the request that comes to an engine at a time that arrives told of, if one
-// does: API servers go on first.
-func (s *simulation) arrival(at time.Duration) (arrival, bool) {
+// popArrival returns the request that comes to an engine at the time that nextArrival returned, if
+// there is one. API servers go on first.
+func (s *simulation) popArrival(at time.Duration) (arrival, bool) {
 	for k := range s.servers {
-		if a := &s.servers[k]; a.next() == at {
-			if x, ok := a.step(s.requests); ok {
+		if a := &s.servers[k]; a.nextEvent() == at {
+			if x, ok := a.completeVisit(s.requests); ok {
 				s.pending.push(x)
 			}
 			return arrival{}, false

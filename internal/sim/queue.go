@@ -23,7 +23,7 @@ func (q *waitingQueue) push(r *request) {
 		heap.Push(&q.heap, r)
 		return
 	}
-	q.grow()
+	q.growRing()
 	q.ring[(q.head+q.stored)%len(q.ring)] = r
 	q.stored++
 }
@@ -36,14 +36,14 @@ func (q *waitingQueue) pushFront(r *request) {
 		return
 	}
 	q.live++
-	q.grow()
+	q.growRing()
 	q.head = (q.head - 1 + len(q.ring)) % len(q.ring)
 	q.ring[q.head] = r
 	q.stored++
 }
 
-// drop accounts for a waiting request that ended.
-func (q *waitingQueue) drop() { q.live-- }
+// dropEnded accounts for a waiting request that ended.
+func (q *waitingQueue) dropEnded() { q.live-- }
 
 // peek returns the next request, or nil.
 func (q *waitingQueue) peek() *request {
@@ -55,14 +55,14 @@ func (q *waitingQueue) peek() *request {
 		if r.state != ended {
 			return r
 		}
-		q.discard()
+		q.discardFront()
 	}
 }
 
 // pop removes what peek returned.
 func (q *waitingQueue) pop() {
 	q.live--
-	q.discard()
+	q.discardFront()
 }
 
 func (q *waitingQueue) front() *request {
@@ -72,7 +72,7 @@ func (q *waitingQueue) front() *request {
 	return q.ring[q.head]
 }
 
-func (q *waitingQueue) discard() {
+func (q *waitingQueue) discardFront() {
 	if q.policy == Priority {
 		heap.Pop(&q.heap)
 		return
@@ -82,7 +82,7 @@ func (q *waitingQueue) discard() {
 	q.stored--
 }
 
-func (q *waitingQueue) grow() {
+func (q *waitingQueue) growRing() {
 	if q.stored < len(q.ring) {
 		return
 	}
@@ -96,7 +96,7 @@ func (q *waitingQueue) grow() {
 type priorityHeap []*request
 
 func (h priorityHeap) Len() int           { return len(h) }
-func (h priorityHeap) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h priorityHeap) Less(i, j int) bool { return h[i].comesBefore(h[j]) }
 func (h priorityHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *priorityHeap) Push(x any)        { *h = append(*h, x.(*request)) }
 func (h *priorityHeap) Pop() any {

@@ -13,8 +13,8 @@ type Router interface {
 	Pick(r *Request, replicas []Load) int
 }
 
-// blind is a router that does not look at the loads.
-type blind interface{ blind() }
+// A loadBlind router does not look at the loads.
+type loadBlind interface{ blind() }
 
 // RoundRobin sends requests to the replicas in turn.
 func RoundRobin() Router { return &roundRobin{} }
@@ -29,10 +29,9 @@ func (rr *roundRobin) Pick(_ *Request, replicas []Load) int {
 	return k
 }
 
-// Weighted spreads requests over the replicas in proportion to weights, as evenly
-// as can be: each goes to the replica that is the furthest behind its share. All
-// weights must be finite and not negative, and one above 0; replicas without one
-// get nothing.
+// Weighted spreads requests over the replicas in proportion to weights, as evenly as possible: each
+// goes to the replica that is the furthest behind its share. All weights must be finite and not
+// negative, and at least one above 0; replicas without a weight get nothing.
 func Weighted(weights []float64) Router {
 	return &weighted{weights: slices.Clone(weights), credit: make([]float64, len(weights))}
 }
@@ -77,9 +76,9 @@ func (leastLoaded) Pick(_ *Request, replicas []Load) int {
 	return best
 }
 
-// PrefixAffinity sends requests whose first blocks of content are equal to the
-// same replica: that which was the least loaded when the first of them came.
-// Requests that give less content go where the load is least.
+// PrefixAffinity sends requests with equal first blocks of content to the same replica, the one
+// that was the least loaded when the first of them came. Requests that give less content go to the
+// least loaded replica.
 func PrefixAffinity(blocks int) Router {
 	return &prefixAffinity{blocks: max(blocks, 1), home: make(map[uint64]int)}
 }

@@ -17,14 +17,14 @@ import (
 // forever is later than any event.
 const forever = time.Duration(math.MaxInt64)
 
-// horizon is the simulated time beyond which nobody is served: something in the
-// input is absurd. Sums of a few such times still fit into a Duration.
+// horizon is the simulated time beyond which nobody is served: the input is absurd. Sums of a few
+// such times still fit into a Duration.
 const horizon = 50 * 365 * 24 * time.Hour
 
-// maxITL is the longest gap that the histogram of gaps resolves.
+// maxITL is the longest gap between tokens that the histogram resolves.
 const maxITL = time.Hour
 
-// A Sample is an engine's state at an instant, after all that happened then.
+// A Sample is an engine's state at an instant, after everything that happened then.
 type Sample struct {
 	At               time.Duration
 	Running, Waiting int
@@ -36,22 +36,21 @@ type sampler struct {
 	samples     []Sample
 }
 
-func (s *sampler) until(e *Engine, now time.Duration) {
+func (s *sampler) recordUntil(e *Engine, now time.Duration) {
 	for ; s.next < min(now, horizon); s.next += s.every {
 		if len(s.samples) == maxSamples {
-			s.thin()
+			s.halveSamples()
 		}
 		s.samples = append(s.samples, Sample{s.next, len(e.running), e.waiting.len(), e.usedBlocks()})
 	}
 }
 
-// maxSamples of one replica are kept; a run that goes on for longer has them at a
-// longer interval.
+// maxSamples limits the samples of one replica; a longer run has them at a longer interval.
 const maxSamples = 1 << 16
 
-// thin drops every other sample. Those that are kept lie as if they had been taken
-// at twice the interval from the beginning.
-func (s *sampler) thin() {
+// halveSamples drops every other sample. The rest lie as if the interval had been twice as long
+// from the beginning.
+func (s *sampler) halveSamples() {
 	for i := range maxSamples / 2 {
 		s.samples[i] = s.samples[2*i]
 	}
@@ -67,49 +66,46 @@ type Replica struct {
 
 // Options are choices about a simulation.
 type Options struct {
-	// Clients makes a closed loop: so many clients take the requests in the order
-	// given, each the next one when its last has ended, refused or not, and its Pause
-	// has passed, but none before its Arrival. 0: requests come at their Arrival,
-	// whatever happens.
+	// Clients makes a closed loop of this many clients. They take the requests in the given order,
+	// each the next one when its last has ended, served or refused, and its Pause has passed, but
+	// never before its Arrival. 0: requests come at their Arrival.
 	Clients int
-	// Until is when clients stop sending; 0: when no request is left. Those that were
-	// not sent are not in the result.
+	// Until is when clients stop sending; 0: when no request is left. Requests that were not sent
+	// are not in the result.
 	Until time.Duration
 	// Frontend is the server's time outside the engine.
 	Frontend Frontend
 
-	// Lockstep is how many replicas, one after another in the list, step together: the
-	// data-parallel ranks of a mixture of experts. 0 and 1: each for itself.
+	// Lockstep is how many consecutive replicas in the list step together: the data-parallel ranks
+	// of a mixture of experts. 0 and 1: each replica steps alone.
 	Lockstep int
 
-	// SampleEvery adds the state of every replica at that interval to the result.
+	// SampleEvery adds the state of every replica at this interval to the result.
 	SampleEvery time.Duration
-	// Brief keeps of each request only what a Summary needs: Records, and no Requests.
+	// Brief keeps only the Records, which a Summary needs, and no Requests.
 	Brief bool
-	// Check, which may be nil, is asked every so many steps whether to go on, as a
-	// context's Err: its error ends the simulation. Several replicas may ask at once.
+	// Check, which may be nil, is called every so many steps, by several replicas at once. Its
+	// error ends the simulation, as a context's would.
 	Check func() error
-	// StepByStep simulates every step on its own: the slow way that tests compare
-	// with.
+	// StepByStep simulates every step on its own, the slow way that tests compare with.
 	StepByStep bool
 
-	// Limits, of one engine, end the simulation early; see there.
+	// Limits end the simulation of a single engine early.
 	Limits Limits
 
-	// Held is how many requests, the first of the list, one engine has when the simulation
-	// begins: the steps in which it computes their prompts, as far as it has room, take no time.
+	// Held is how many requests, the first of the list, a single engine already has when the
+	// simulation begins. Steps that compute their prompts, as far as there is room, take no time.
 	Held int
-	// From and To are the time of one engine that is measured: ReplicaResult.Before is its state
-	// at From, and Gap is told the gaps between tokens since, and how many are alike. At To the
-	// simulation ends, with requests that are Unfinished; 0: with the last of them.
+	// From and To delimit the measured time of a single engine. ReplicaResult.Before is its state
+	// at From, and Gap receives the gaps between tokens since, each with its count. At To the
+	// simulation ends, with requests that are Unfinished; 0: when the last request ends.
 	From, To time.Duration
 	Gap      func(d time.Duration, n int64)
 }
 
-// Limits are of 95th percentiles; 0 is none. A simulation of one engine ends as soon as more
-// than one in twenty of all its requests, or of all their gaps between tokens, are above
-// one: whatever comes after, the percentile is above it too. And it ends once more than so
-// many Tokens were generated.
+// Limits are on 95th percentiles, and 0 is no limit. A simulation of one engine ends as soon as
+// more than one in twenty of all its requests, or of all their gaps between tokens, exceed a limit:
+// by then the percentile exceeds it, however the run goes on. It also ends after this many Tokens.
 type Limits struct {
 	TTFT, ITL, E2E time.Duration
 	Tokens         int64
@@ -122,11 +118,11 @@ type Result struct {
 	Replicas []ReplicaResult
 	End      time.Duration // when the last request ended
 
-	Exceeded Quantity // the first of Options.Limits that is exceeded, at which the simulation ended; "": none
+	Exceeded Quantity // the first of Options.Limits that was exceeded, which ended the simulation; "": none
 	itl      *hdrhistogram.Histogram
 }
 
-// A Quantity is one of those that Limits has.
+// A Quantity is one that Limits can limit.
 type Quantity string
 
 // The quantities.
@@ -140,14 +136,14 @@ const (
 // errExceeded ends a simulation at a limit.
 var errExceeded = errors.New("a limit is exceeded")
 
-// A limiter counts what is above limits. Nil counts nothing.
+// limiter counts requests above limits. Nil counts nothing.
 type limiter struct {
 	Limits
-	requests, gaps int64 // that may be above
-	ttft, e2e      int64 // that are
+	requests, gaps int64 // how many may be above a limit
+	ttft, e2e      int64 // how many are
 }
 
-// newLimiter is that of the requests that are to come.
+// newLimiter returns a limiter for the requests of a run.
 func newLimiter(l Limits, requests []Request) *limiter {
 	if l == (Limits{}) {
 		return nil
@@ -160,8 +156,8 @@ func newLimiter(l Limits, requests []Request) *limiter {
 	return out
 }
 
-// exceeded is the first limit that is exceeded.
-func (l *limiter) exceeded(gaps, tokens int64) Quantity {
+// firstExceeded returns the first limit that is exceeded.
+func (l *limiter) firstExceeded(gaps, tokens int64) Quantity {
 	switch {
 	case l.Tokens > 0 && tokens > l.Tokens:
 		return Generated
@@ -175,8 +171,8 @@ func (l *limiter) exceeded(gaps, tokens int64) Quantity {
 	return ""
 }
 
-// add counts a request that ended.
-func (l *limiter) add(r *RequestResult) {
+// countRequest counts a request that ended.
+func (l *limiter) countRequest(r *RequestResult) {
 	if l.TTFT > 0 && r.OutputTokens > 0 && r.TTFT() > l.TTFT {
 		l.ttft++
 	}
@@ -198,57 +194,33 @@ func Run(cfg Config, cost StepCost, requests []Request, o Options) (*Result, err
 	return RunReplicas([]Replica{{cfg, cost}}, RoundRobin(), requests, o)
 }
 
-// RunReplicas simulates independent engines behind a router. Requests may be
-// given in any order; among equal arrivals theirs decides. Engines that do not depend on
-// each other are simulated on as many cores as there are; the result is the same on any
-// number of them.
+// RunReplicas simulates independent engines behind a router. Requests may be given in any order,
+// which decides among equal arrivals. Engines that do not depend on each other are simulated on all
+// cores; the result does not depend on the number of cores.
 func RunReplicas(replicas []Replica, router Router, requests []Request, o Options) (*Result, error) {
 	if len(replicas) == 0 {
 		return nil, errors.New("simulate: no replica")
 	}
-	if n := o.Held; n < 0 || n > len(requests) || o.Clients > 0 && n > o.Clients || len(replicas) > 1 && (n > 0 || o.From > 0 || o.To > 0) {
-		return nil, fmt.Errorf("simulate: %d of %d requests held, measured from %v to %v, by %d replicas", n, len(requests), o.From, o.To, len(replicas))
-	}
-	if len(requests) > math.MaxInt32 {
-		return nil, fmt.Errorf("simulate: %d requests", len(requests))
-	}
-	if o.Check != nil {
-		if err := o.Check(); err != nil {
-			return nil, err
-		}
-	}
-	if err := o.Frontend.Validate(); err != nil {
-		return nil, fmt.Errorf("simulate: %w", err)
-	}
-	if o.Clients < 0 || o.Until < 0 {
-		return nil, fmt.Errorf("simulate: %d clients until %v", o.Clients, o.Until)
-	}
-	if o.Lockstep > 1 && len(replicas)%o.Lockstep != 0 {
-		return nil, fmt.Errorf("simulate: %d replicas are not groups of %d", len(replicas), o.Lockstep)
+	if err := o.validate(len(replicas), len(requests)); err != nil {
+		return nil, err
 	}
 	for i, rep := range replicas {
 		if err := errors.Join(rep.Config.Validate(), rep.Cost.Validate()); err != nil {
 			return nil, fmt.Errorf("simulate replica %d: %w", i, err)
 		}
 	}
-	fed := o.Clients > 0
-	for i := range requests {
-		if err := requests[i].validate(); err != nil {
-			return nil, fmt.Errorf("simulate request %d: %w", i, err)
-		}
-		if after := requests[i].After; after != 0 {
-			if fed = true; after > i || o.Clients > 0 {
-				return nil, fmt.Errorf("simulate request %d: it follows request %d: it must come later in the list, without closed-loop clients", i, after-1)
-			}
-		}
+	fed, err := validateRequests(requests, o.Clients)
+	if err != nil {
+		return nil, err
 	}
 	s := &simulation{o: o, requests: requests, router: router, replicas: replicas, loads: make([]Load, len(replicas))}
-	s.result = &Result{Records: make([]Record, len(requests)), Replicas: make([]ReplicaResult, len(replicas)), itl: newGaps()}
+	s.result = &Result{
+		Records: make([]Record, len(requests)), Replicas: make([]ReplicaResult, len(replicas)), itl: newGaps(),
+	}
 	if !o.Brief {
 		s.result.Requests = make([]RequestResult, len(requests))
 	}
-	var err error
-	if _, ok := router.(blind); ok && !fed && o.Lockstep < 2 {
+	if _, ok := router.(loadBlind); ok && !fed && o.Lockstep < 2 {
 		err = s.runIndependent()
 	} else {
 		err = s.runTogether(fed)
@@ -259,9 +231,52 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 	return s.result, nil
 }
 
+func (o *Options) validate(replicas, requests int) error {
+	if n := o.Held; n < 0 || n > requests || o.Clients > 0 && n > o.Clients ||
+		replicas > 1 && (n > 0 || o.From > 0 || o.To > 0) {
+		return fmt.Errorf("simulate: %d of %d requests held, measured from %v to %v, by %d replicas",
+			n, requests, o.From, o.To, replicas)
+	}
+	if requests > math.MaxInt32 {
+		return fmt.Errorf("simulate: %d requests", requests)
+	}
+	if o.Check != nil {
+		if err := o.Check(); err != nil {
+			return err
+		}
+	}
+	if err := o.Frontend.Validate(); err != nil {
+		return fmt.Errorf("simulate: %w", err)
+	}
+	if o.Clients < 0 || o.Until < 0 {
+		return fmt.Errorf("simulate: %d clients until %v", o.Clients, o.Until)
+	}
+	if o.Lockstep > 1 && replicas%o.Lockstep != 0 {
+		return fmt.Errorf("simulate: %d replicas are not groups of %d", replicas, o.Lockstep)
+	}
+	return nil
+}
+
+// validateRequests checks each request, and reports whether the end of one can bring about another.
+func validateRequests(requests []Request, clients int) (fed bool, _ error) {
+	fed = clients > 0
+	for i := range requests {
+		if err := requests[i].validate(); err != nil {
+			return false, fmt.Errorf("simulate request %d: %w", i, err)
+		}
+		if after := requests[i].After; after != 0 {
+			if fed = true; after > i || clients > 0 {
+				return false, fmt.Errorf("simulate request %d: it follows request %d: "+
+					"it must come later in the list, without closed-loop clients", i, after-1)
+			}
+		}
+	}
+	return fed, nil
+}
+
 func newGaps() *hdrhistogram.Histogram { return hdrhistogram.New(1000, int64(maxITL), 3) }
 
-// simulation is what a run has beside its engines.
+// simulation is the state of a run outside its engines.
 type simulation struct {
 	o        Options
 	requests []Request
@@ -269,20 +284,20 @@ type simulation struct {
 	replicas []Replica
 	result   *Result
 
-	// Of engines that go forward together.
+	// Engines that go forward together:
 	drivers []*driver
-	loads   []Load // that the router sees
+	loads   []Load // as the router sees them
 
-	// Of a loop.
-	pending arrivalHeap
-	servers []apiServer // which take requests in turn
-	came    int         // requests to them
-	sent    int         // requests that clients took
-	follow  [][]int     // by request, those that come after it
+	// A loop of requests that bring about others:
+	pending   arrivalHeap
+	servers   []apiServer // they take requests in turn
+	came      int         // requests that came to the API servers
+	sentCount int         // requests that clients took
+	follow    [][]int     // by request, the requests that follow it
 }
 
-// driver makes that of one replica.
-func (s *simulation) driver(replica int) (*driver, error) {
+// makeDriver makes the driver of one replica.
+func (s *simulation) makeDriver(replica int) (*driver, error) {
 	rep := s.replicas[replica]
 	e, err := New(rep.Config, rep.Cost)
 	if err != nil {
@@ -298,17 +313,17 @@ func (s *simulation) driver(replica int) (*driver, error) {
 			e.gaps.limit = d.limits.ITL + d.limits.ITL/500 // beyond the histogram's resolution
 		}
 	}
-	return d, d.hold(rep.Cost, s.requests[:s.o.Held])
+	return d, d.holdRequests(rep.Cost, s.requests[:s.o.Held])
 }
 
-// instant is the cost of steps in which an engine gets what it holds at the beginning.
+// instant is the cost of the steps in which an engine gets its held requests.
 var instant = StepCost{Base: 1e-9}
 
-// mostHolding bounds the steps for that.
+// mostHolding limits these steps.
 const mostHolding = 2000
 
-// hold gives the engine requests that it has had for some time.
-func (d *driver) hold(cost StepCost, held []Request) error {
+// holdRequests gives the engine requests that it has had for some time.
+func (d *driver) holdRequests(cost StepCost, held []Request) error {
 	if len(held) == 0 {
 		return nil
 	}
@@ -324,7 +339,7 @@ func (d *driver) hold(cost StepCost, held []Request) error {
 		return err
 	}
 	for i := range held {
-		d.arrive(i, &held[i], 0, 0)
+		d.addRequest(i, &held[i], 0, 0)
 	}
 	for steps := 0; steps < mostHolding && e.waiting.len() > 0; steps++ {
 		waiting, prompts := e.waiting.len(), e.stats.PromptTokens
@@ -337,13 +352,13 @@ func (d *driver) hold(cost StepCost, held []Request) error {
 	return e.SetCost(cost)
 }
 
-// collectStats keeps what an engine that has ended did.
+// collectStats stores the results of an engine that has ended.
 func (s *simulation) collectStats(d *driver) {
 	d.Engine.gaps.flush()
 	for id, t := range d.taken { // at Options.To
-		r := d.Engine.requests[id].res
+		r := d.Engine.requests[id].result
 		r.Finish, r.WorkAtLast = max(r.LastToken, r.Arrival), d.Engine.stats.Work
-		d.keep(&t, &r)
+		d.storeTaken(&t, &r)
 	}
 	rr := &s.result.Replicas[d.replica]
 	if rr.Stats, rr.Before = d.Engine.Stats(), d.before; !d.measuring {
@@ -354,29 +369,31 @@ func (s *simulation) collectStats(d *driver) {
 	}
 }
 
-// inOrder is the order in which the requests come to the engines, from as many API servers
-// as there are engines, which take them in turn, and the delay of each there, by request;
-// nil where there is none.
+// inOrder returns the order in which the requests come to the engines, and the delay of each
+// request in the frontend, nil without a frontend. There are as many API servers as engines, and
+// they take requests in turn.
 func (s *simulation) inOrder() ([]int32, []time.Duration) {
 	order := make([]int32, len(s.requests))
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(s.requests[a].Arrival, s.requests[b].Arrival) })
+	slices.SortStableFunc(order, func(a, b int32) int {
+		return cmp.Compare(s.requests[a].Arrival, s.requests[b].Arrival)
+	})
 	if s.o.Frontend == (Frontend{}) {
 		return order, nil
 	}
 	delays, f := make([]time.Duration, len(s.requests)), s.o.Frontend
-	if !f.serial() {
+	if !f.isSerial() {
 		for i := range s.requests {
-			delays[i] = f.after(s.requests[i].PromptTokens)
+			delays[i] = f.parallelTime(s.requests[i].PromptTokens)
 		}
 	} else {
-		servers := servers(f, len(s.replicas))
+		servers := newServers(f, len(s.replicas))
 		for at, i := range order {
 			a, sent := &servers[at%len(servers)], s.requests[i].Arrival
 			a.advanceTo(sent, s.requests, delays)
-			a.send(arrival{sent, sent, int(i)})
+			a.addArrival(arrival{sent, sent, int(i)})
 		}
 		for k := range servers {
 			servers[k].advanceTo(forever, s.requests, delays)
@@ -395,8 +412,8 @@ func delayOf(delays []time.Duration, request int32) time.Duration {
 	return delays[request]
 }
 
-// runIndependent simulates engines to which requests come whatever any of them does: each by
-// itself, on as many cores as there are.
+// runIndependent simulates engines whose requests do not depend on what any engine does: each
+// engine by itself, on all cores.
 func (s *simulation) runIndependent() error {
 	order, delays := s.inOrder()
 	shares := make([][]int32, len(s.replicas))
@@ -404,7 +421,7 @@ func (s *simulation) runIndependent() error {
 		shares[0], order = order, nil
 	}
 	for _, i := range order {
-		k, err := s.pick(int(i))
+		k, err := s.pickReplica(int(i))
 		if err != nil {
 			return err
 		}
@@ -412,10 +429,10 @@ func (s *simulation) runIndependent() error {
 	}
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	var mu sync.Mutex // of what the replicas have in common
+	var mu sync.Mutex // guards what the replicas share
 	for k := range s.replicas {
 		g.Go(func() error {
-			d, err := s.driver(k)
+			d, err := s.makeDriver(k)
 			if err != nil {
 				return err
 			}
@@ -428,13 +445,13 @@ func (s *simulation) runIndependent() error {
 				if int(i) < s.o.Held {
 					continue
 				}
-				if err = d.advance(r.Arrival + delay); err != nil || r.Arrival+delay >= d.end {
+				if err = d.advanceTo(r.Arrival + delay); err != nil || r.Arrival+delay >= d.measuredTo {
 					break
 				}
-				d.arrive(int(i), r, r.Arrival, delay)
+				d.addRequest(int(i), r, r.Arrival, delay)
 			}
 			if err == nil {
-				err = d.advance(forever)
+				err = d.advanceTo(forever)
 			}
 			if err != nil && !errors.Is(err, errExceeded) {
 				return err
@@ -452,20 +469,20 @@ func (s *simulation) runIndependent() error {
 	return g.Wait()
 }
 
-// runTogether simulates engines of which each may depend on the others: by what the router
-// sees of them, or by requests that wait for others.
+// runTogether simulates engines that may depend on each other, by the loads that the router sees or
+// by requests that wait for others.
 func (s *simulation) runTogether(fed bool) error {
 	for k := range s.replicas {
-		d, err := s.driver(k)
+		d, err := s.makeDriver(k)
 		if err != nil {
 			return err
 		}
 		s.drivers = append(s.drivers, d)
 	}
-	run := s.open
+	run := s.runOpenLoop
 	switch {
 	case s.o.Lockstep > 1:
-		run = s.lockstep
+		run = s.runLockstep
 	case fed:
 		run = s.runDependent
 	}
@@ -473,9 +490,9 @@ func (s *simulation) runTogether(fed bool) error {
 		return err
 	}
 	if s.o.Clients > 0 {
-		s.result.Records = s.result.Records[:s.sent]
+		s.result.Records = s.result.Records[:s.sentCount]
 		if !s.o.Brief {
-			s.result.Requests = s.result.Requests[:s.sent]
+			s.result.Requests = s.result.Requests[:s.sentCount]
 		}
 	}
 	for _, d := range s.drivers {
@@ -485,41 +502,41 @@ func (s *simulation) runTogether(fed bool) error {
 	return nil
 }
 
-// open simulates requests that come whatever happens.
-func (s *simulation) open() error {
+// runOpenLoop simulates requests that come at their own times.
+func (s *simulation) runOpenLoop() error {
 	order, delays := s.inOrder()
 	for _, i := range order {
 		sent, delay := s.requests[i].Arrival, delayOf(delays, i)
 		at := sent + delay
 		for k, d := range s.drivers {
 			if d.calm > at {
-				continue // whatever it does until then, the router sees the same
+				continue // the router sees the same load until then
 			}
-			if err := d.advance(at); err != nil {
+			if err := d.advanceTo(at); err != nil {
 				return err
 			}
 			d.calm = d.calmUntil()
 			s.updateLoad(k)
 		}
-		if _, err := s.dispatch(int(i), sent, delay); err != nil {
+		if _, err := s.dispatchRequest(int(i), sent, delay); err != nil {
 			return err
 		}
 	}
 	for _, d := range s.drivers {
-		if err := d.advance(forever); err != nil {
+		if err := d.advanceTo(forever); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// updateLoad shows the router an engine as it is.
+// updateLoad shows the router an engine's present load.
 func (s *simulation) updateLoad(replica int) {
 	e := s.drivers[replica].Engine
 	s.loads[replica] = Load{Waiting: e.waiting.len(), Running: len(e.running)}
 }
 
-func (s *simulation) pick(i int) (int, error) {
+func (s *simulation) pickReplica(i int) (int, error) {
 	k := s.router.Pick(&s.requests[i], s.loads)
 	if k < 0 || k >= len(s.replicas) {
 		return 0, fmt.Errorf("simulate: router picked replica %d of %d", k, len(s.replicas))
@@ -527,18 +544,18 @@ func (s *simulation) pick(i int) (int, error) {
 	return k, nil
 }
 
-// dispatch hands request i, which its client sent at a time, to the engine that the
-// router picks, and returns that.
-func (s *simulation) dispatch(i int, sent, delay time.Duration) (*driver, error) {
-	k, err := s.pick(i)
+// dispatchRequest hands request i, sent at a time, to the engine that the router picks, and returns
+// that engine's driver.
+func (s *simulation) dispatchRequest(i int, sent, delay time.Duration) (*driver, error) {
+	k, err := s.pickReplica(i)
 	if err != nil {
 		return nil, err
 	}
 	d := s.drivers[k]
-	if err := d.advance(sent + delay); err != nil {
+	if err := d.advanceTo(sent + delay); err != nil {
 		return nil, err
 	}
-	d.arrive(i, &s.requests[i], sent, delay)
+	d.addRequest(i, &s.requests[i], sent, delay)
 	d.calm = 0
 	s.updateLoad(k)
 	return d, nil
@@ -547,48 +564,49 @@ func (s *simulation) dispatch(i int, sent, delay time.Duration) (*driver, error)
 // driver runs an engine through simulated time.
 type driver struct {
 	Driver
-	replica int
-	check   func() error // nil: nobody asks it to end
-	steps   int          // since the beginning, to ask check now and then
-	until   time.Duration
-	err     error
-	cancels cancelHeap
-	taken   map[int]taken // by engine request number
-	result  *Result       // of all, in which each engine has its own requests
-	calm    time.Duration // until when it runs and has waiting as many requests as it has
-	limits  *limiter
+	replica  int
+	check    func() error // asks whether to go on; may be nil
+	steps    int          // since the beginning; check is called every stepsPerCheck
+	runUntil time.Duration
+	err      error
+	cancels  cancelHeap
+	taken    map[int]taken // by engine request number
+	result   *Result       // shared; each engine writes its own requests
+	calm     time.Duration // until when its numbers of running and waiting requests stay the same
+	limits   *limiter
 
 	watched bool     // advance returns when a request ends
 	ended   []ending // since the watcher looked
 
-	from, end time.Duration // that are measured
-	measuring bool
-	before    Stats // when that began
-	gap       func(d time.Duration, n int64)
+	measuredFrom, measuredTo time.Duration // the measured time
+	measuring                bool
+	before                   Stats // state when measuring began
+	gap                      func(d time.Duration, n int64)
 }
 
 func newDriver(e *Engine, replica int, o *Options, result *Result) *driver {
 	d := &driver{
-		Driver: Driver{Engine: e}, replica: replica, check: o.Check, result: result, taken: make(map[int]taken), watched: o.Clients > 0,
-		from: o.From, end: cmp.Or(o.To, forever), gap: o.Gap,
+		Driver: Driver{Engine: e}, replica: replica, check: o.Check, result: result,
+		taken: make(map[int]taken), watched: o.Clients > 0,
+		measuredFrom: o.From, measuredTo: cmp.Or(o.To, forever), gap: o.Gap,
 	}
 	d.Between = d.mayFormBatch
-	d.Ending = func() { d.cancel(d.Due) } // EngineCore._process_aborts_queue
+	d.Ending = func() { d.cancelUntil(d.Due) } // EngineCore._process_aborts_queue
 	d.Ended = func(outputs []Output) {
 		for _, out := range outputs {
 			if out.Result != nil {
-				d.finish(out.ID, out.Result)
+				d.finishRequest(out.ID, out.Result)
 			}
 		}
 	}
 	if !o.StepByStep {
 		d.leap = func() time.Duration {
-			limit := min(d.until, horizon)
+			limit := min(d.runUntil, horizon)
 			if len(d.cancels) > 0 {
 				limit = min(limit, d.cancels[0].at-1)
 			}
 			if !d.measuring {
-				limit = min(limit, d.from)
+				limit = min(limit, d.measuredFrom)
 			}
 			return e.fastForward(d.Now, limit)
 		}
@@ -596,22 +614,21 @@ func newDriver(e *Engine, replica int, o *Options, result *Result) *driver {
 	return d
 }
 
-// taken is a request that an engine took.
+// taken is a request that an engine accepted.
 type taken struct {
-	request int
-	delay   time.Duration // in the frontend, before
+	index         int
+	frontendDelay time.Duration // time in the frontend, before the engine
 }
 
 // ending is the end of a request.
 type ending struct {
-	request int
+	index   int
 	at      time.Duration
 	refused bool
 }
 
-// arrive gives the engine a request that its client sent at a time, after the frontend's
-// delay.
-func (d *driver) arrive(i int, request *Request, sent, delay time.Duration) {
+// addRequest gives the engine a request, sent at a time, after the frontend's delay.
+func (d *driver) addRequest(i int, request *Request, sent, delay time.Duration) {
 	r := *request
 	r.Arrival = sent + delay
 	if r.CancelAfter > 0 {
@@ -622,7 +639,10 @@ func (d *driver) arrive(i int, request *Request, sent, delay time.Duration) {
 	}
 	id, err := d.Engine.Add(r)
 	if err != nil {
-		res := RequestResult{Arrival: r.Arrival - delay, Frontend: delay, Finish: r.Arrival, PromptTokens: r.PromptTokens, Replica: d.replica}
+		res := RequestResult{
+			Arrival: r.Arrival - delay, Frontend: delay, Finish: r.Arrival,
+			PromptTokens: r.PromptTokens, Replica: d.replica,
+		}
 		switch {
 		case errors.Is(err, ErrQueueFull):
 			res.Outcome = QueueFull
@@ -641,27 +661,28 @@ func (d *driver) arrive(i int, request *Request, sent, delay time.Duration) {
 	}
 }
 
-// stepsPerCheck steps of the largest batches take some milliseconds.
+// stepsPerCheck steps take some milliseconds with the largest batches.
 const stepsPerCheck = 256
 
-// advance runs the engine up to a time, at which something may arrive before
-// the next batch is formed, or, where it is watched, to the end of a request.
-func (d *driver) advance(until time.Duration) error {
-	until = min(until, d.end)
-	d.until = until
+// advanceTo runs the engine up to a time, before it forms a batch then, or, if it is watched, to
+// the end of a request.
+func (d *driver) advanceTo(until time.Duration) error {
+	until = min(until, d.measuredTo)
+	d.runUntil = until
 	if d.mayContinue() && d.Advance(until) {
-		return fmt.Errorf("simulate: the scheduler is stuck at %v with %d running and %d waiting", d.Now, len(d.Engine.running), d.Engine.waiting.len())
+		return fmt.Errorf("simulate: the scheduler is stuck at %v with %d running and %d waiting",
+			d.Now, len(d.Engine.running), d.Engine.waiting.len())
 	}
 	return d.err
 }
 
-// mayContinue asks now and then whether to go on.
+// mayContinue reports whether to go on, and asks check now and then.
 func (d *driver) mayContinue() bool {
 	if d.steps++; d.check != nil && d.steps%stepsPerCheck == 0 {
 		d.err = d.check()
 	}
 	if d.limits != nil && d.err == nil {
-		if q := d.limits.exceeded(d.Engine.gaps.above, d.Engine.stats.GenerationTokens); q != "" {
+		if q := d.limits.firstExceeded(d.Engine.gaps.above, d.Engine.stats.GenerationTokens); q != "" {
 			d.result.Exceeded, d.err = q, errExceeded
 		}
 	}
@@ -670,36 +691,36 @@ func (d *driver) mayContinue() bool {
 
 // mayFormBatch reports whether to form another batch.
 func (d *driver) mayFormBatch() bool {
-	if !d.mayContinue() || d.Now >= d.until || len(d.ended) > 0 {
+	if !d.mayContinue() || d.Now >= d.runUntil || len(d.ended) > 0 {
 		return false
 	}
 	if d.Now > horizon {
-		d.err = fmt.Errorf("simulate: after %v of simulated time there are %d running and %d waiting", horizon, len(d.Engine.running), d.Engine.waiting.len())
+		d.err = fmt.Errorf("simulate: after %v of simulated time there are %d running and %d waiting",
+			horizon, len(d.Engine.running), d.Engine.waiting.len())
 		return false
 	}
-	if !d.measuring && d.Now >= d.from {
+	if !d.measuring && d.Now >= d.measuredFrom {
 		d.Engine.gaps.flush()
 		d.measuring, d.before, d.Engine.gaps.tell = true, d.Engine.Stats(), d.gap
 	}
-	d.cancel(d.Now)
+	d.cancelUntil(d.Now)
 	return len(d.ended) == 0
 }
 
-func (d *driver) cancel(now time.Duration) {
+func (d *driver) cancelUntil(now time.Duration) {
 	for len(d.cancels) > 0 && d.cancels[0].at <= now {
 		c := d.cancels.pop()
-		if r := d.Engine.requests[c.id]; c.unanswered && r != nil && r.res.OutputTokens > 0 {
+		if r := d.Engine.requests[c.id]; c.unanswered && r != nil && r.result.OutputTokens > 0 {
 			continue
 		}
 		if res := d.Engine.Cancel(c.id, c.at); res != nil {
-			d.finish(c.id, res)
+			d.finishRequest(c.id, res)
 		}
 	}
 }
 
-// next is when something next happens in the engine by itself; forever where
-// nothing will.
-func (d *driver) next() time.Duration {
+// nextEvent is when something next happens in the engine by itself; forever if nothing will.
+func (d *driver) nextEvent() time.Duration {
 	switch {
 	case d.Executing:
 		return d.Due
@@ -709,19 +730,19 @@ func (d *driver) next() time.Duration {
 	return forever
 }
 
-func (d *driver) finish(id int, res *RequestResult) {
+func (d *driver) finishRequest(id int, res *RequestResult) {
 	out, t := *res, d.taken[id]
 	delete(d.taken, id)
-	d.keep(&t, &out)
-	d.tellEnd(t.request, &out)
+	d.storeTaken(&t, &out)
+	d.tellEnd(t.index, &out)
 }
 
-// keep puts the result of a request that the engine took in its place.
-func (d *driver) keep(t *taken, out *RequestResult) {
+// storeTaken stores the result of a request that the engine accepted.
+func (d *driver) storeTaken(t *taken, out *RequestResult) {
 	out.Replica = d.replica
-	out.Frontend = t.delay
-	out.Arrival -= t.delay
-	d.storeResult(t.request, out)
+	out.Frontend = t.frontendDelay
+	out.Arrival -= t.frontendDelay
+	d.storeResult(t.index, out)
 }
 
 func (d *driver) storeResult(i int, res *RequestResult) {
@@ -731,10 +752,10 @@ func (d *driver) storeResult(i int, res *RequestResult) {
 	}
 }
 
-// tellEnd tells whoever waits for the end of a request.
+// tellEnd notes the end of a request for the limits and for the watcher.
 func (d *driver) tellEnd(i int, res *RequestResult) {
 	if d.limits != nil {
-		d.limits.add(res)
+		d.limits.countRequest(res)
 	}
 	if !d.watched {
 		return
@@ -742,8 +763,8 @@ func (d *driver) tellEnd(i int, res *RequestResult) {
 	d.ended = append(d.ended, ending{i, res.Finish, res.Outcome != Finished && res.Outcome != Cancelled})
 }
 
-// calmUntil is a time before which the engine runs and has waiting as many requests as it
-// has, if nothing arrives.
+// calmUntil is a time before which the numbers of running and waiting requests do not change if
+// nothing arrives.
 func (d *driver) calmUntil() time.Duration {
 	e := d.Engine
 	switch {
@@ -752,7 +773,7 @@ func (d *driver) calmUntil() time.Duration {
 	case !d.Executing:
 		return d.Now
 	}
-	until := d.Due + time.Duration(max(e.calmSteps()-1, 0))*e.shortest()
+	until := d.Due + time.Duration(max(e.calmSteps()-1, 0))*e.shortestStep()
 	if len(d.cancels) > 0 {
 		until = min(until, d.cancels[0].at)
 	}

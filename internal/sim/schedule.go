@@ -1,9 +1,9 @@
 package sim
 
-// form builds the next batch: the running requests first, in order, then the
+// formBatch builds the next batch: the running requests first, in order, then the
 // waiting ones as long as tokens, sequences and blocks last
 // (Scheduler.schedule, v1/core/sched/scheduler.py@v0.23.0).
-func (e *Engine) form() *batch {
+func (e *Engine) formBatch() *batch {
 	b := e.newBatch()
 	budget := e.cfg.MaxNumBatchedTokens
 	e.blocked = false
@@ -17,7 +17,7 @@ func (e *Engine) form() *batch {
 		en := &b.entries[i]
 		r := en.r
 		decodeOnly = decodeOnly && en.n == 1 && r.computed >= r.prompt
-		b.work.schedule(en.n, r.computed)
+		b.work.addTokens(en.n, r.computed)
 		r.computed += en.n
 		en.samples = r.computed >= r.tokens+r.placeholders
 		if en.samples && e.cfg.AsyncScheduling {
@@ -49,20 +49,20 @@ func (e *Engine) formRunning(b *batch, budget int) (int, bool) {
 			i++ // later requests may still be scheduled
 			continue
 		}
-		fits := e.grow(r, n)
+		fits := e.growBlocks(r, n)
 		for !fits {
-			victim, at := e.victim()
+			victim, at := e.chooseVictim()
 			e.running = append(e.running[:at], e.running[at+1:]...)
-			if back := b.remove(victim); back > 0 {
+			if back := b.removeRequest(victim); back > 0 {
 				budget += back
 				i--
 			}
-			e.preempt(victim)
+			e.preemptRequest(victim)
 			preempted = true
 			if victim == r {
 				break
 			}
-			fits = e.grow(r, n)
+			fits = e.growBlocks(r, n)
 		}
 		if !fits {
 			break
@@ -86,15 +86,15 @@ func (e *Engine) newTokens(r *request, budget int) int {
 	return min(n, budget, e.cfg.MaxModelLen-1-r.computed)
 }
 
-// victim chooses whom to preempt: the newest in the running list, or the last by
-// priority and arrival. Where both are equal, vLLM takes the first in the list,
+// chooseVictim chooses the request to preempt: the newest in the running list, or the last by
+// priority and arrival. Among requests that are equal in both, vLLM takes the first in the list,
 // and two such requests can preempt each other for ever; here the later one goes.
-func (e *Engine) victim() (*request, int) {
+func (e *Engine) chooseVictim() (*request, int) {
 	at := len(e.running) - 1
 	if e.cfg.Policy == Priority {
 		at = 0
 		for i, r := range e.running {
-			if e.running[at].before(r) {
+			if e.running[at].comesBefore(r) {
 				at = i
 			}
 		}
@@ -102,8 +102,8 @@ func (e *Engine) victim() (*request, int) {
 	return e.running[at], at
 }
 
-// remove takes a request out of the batch and returns its tokens.
-func (b *batch) remove(r *request) int {
+// removeRequest takes a request out of the batch and returns its tokens.
+func (b *batch) removeRequest(r *request) int {
 	for i, en := range b.entries {
 		if en.r == r {
 			b.entries = append(b.entries[:i], b.entries[i+1:]...)
@@ -113,17 +113,17 @@ func (b *batch) remove(r *request) int {
 	return 0
 }
 
-// preempt frees a request's blocks, to be recomputed, and queues it first.
-func (e *Engine) preempt(r *request) {
+// preemptRequest frees a request's blocks, to be recomputed, and queues it first.
+func (e *Engine) preemptRequest(r *request) {
 	if e.cfg.PrefixCaching {
 		r.rememberBlocks(e.pool)
 	}
-	e.pool.release(r.blocks)
+	e.pool.releaseBlocks(r.blocks)
 	r.blocks = r.blocks[:0]
 	r.cached = 0
 	r.computed = 0
 	r.state = preempted
-	r.res.Preemptions++
+	r.result.Preemptions++
 	e.stats.Preemptions++
 	e.waiting.pushFront(r)
 }
@@ -137,7 +137,7 @@ func (e *Engine) formWaiting(b *batch, budget int) int {
 		if r == nil {
 			break
 		}
-		e.lookup(r)
+		e.findCachedBlocks(r)
 		e.countLookup(r)
 		computed := len(e.hits) * e.cfg.BlockSize
 		n := r.tokens - computed
@@ -149,15 +149,15 @@ func (e *Engine) formWaiting(b *batch, budget int) int {
 			break
 		}
 		n = min(n, budget)
-		if !e.admit(r, n) {
+		if !e.admitRequest(r, n) {
 			e.blocked = true
 			break
 		}
 		e.waiting.pop()
 		if r.state == waiting {
-			r.res.Scheduled = e.now
-			r.res.CachedTokens = computed
-			r.res.WorkAtScheduled = e.stats.Work
+			r.result.Scheduled = e.now
+			r.result.CachedTokens = computed
+			r.result.WorkAtScheduled = e.stats.Work
 			e.stats.PrefixAdmittedLookedUp += int64(r.tokens)
 			e.stats.PrefixAdmittedHit += int64(computed)
 		}
@@ -172,16 +172,16 @@ func (e *Engine) formWaiting(b *batch, budget int) int {
 }
 
 func (e *Engine) countLookup(r *request) {
-	if e.cfg.PrefixCaching && r.res.Preemptions == 0 {
+	if e.cfg.PrefixCaching && r.result.Preemptions == 0 {
 		e.stats.PrefixLookedUp += int64(r.tokens)
 		e.stats.PrefixHit += int64(len(e.hits) * e.cfg.BlockSize)
 	}
 }
 
-// lookup finds the leading blocks of a waiting request in the prefix cache. The
-// last token is always computed, for its logits
-// (KVCacheManager.get_computed_blocks, v1/core/kv_cache_manager.py@v0.23.0).
-func (e *Engine) lookup(r *request) {
+// findCachedBlocks finds the leading blocks of a waiting request in the prefix cache. The last
+// token is always computed, for its logits (KVCacheManager.get_computed_blocks,
+// v1/core/kv_cache_manager.py@v0.23.0).
+func (e *Engine) findCachedBlocks(r *request) {
 	e.hits = e.hits[:0]
 	if !e.cfg.PrefixCaching {
 		return
@@ -201,11 +201,11 @@ func (e *Engine) lookup(r *request) {
 	}
 }
 
-// admit gives a waiting request the blocks that lookup found and those for n
-// new tokens, or nothing if they do not fit. Found blocks that nobody holds are
-// taken from the free ones (KVCacheManager.allocate_slots).
-func (e *Engine) admit(r *request, n int) bool {
-	free := e.pool.free
+// admitRequest gives a waiting request the blocks that findCachedBlocks found and blocks for n new
+// tokens, or nothing if they do not fit. Found blocks without a holder come out of the free ones
+// (KVCacheManager.allocate_slots).
+func (e *Engine) admitRequest(r *request, n int) bool {
+	free := e.pool.freeCount
 	if len(e.running) > 0 {
 		free -= int(e.cfg.Watermark * float64(e.cfg.NumBlocks))
 	}
@@ -228,38 +228,38 @@ func (e *Engine) admit(r *request, n int) bool {
 		return false
 	}
 	for _, b := range e.hits {
-		e.pool.reference(b)
+		e.pool.referenceBlock(b)
 	}
 	r.blocks = append(r.blocks[:0], e.hits...)
 	r.cached, r.found = found, found
 	for range fresh {
-		r.blocks = append(r.blocks, e.pool.allocate())
+		r.blocks = append(r.blocks, e.pool.allocateBlock())
 	}
-	e.cache(r, min(computed+n, r.tokens))
+	e.cacheBlocks(r, min(computed+n, r.tokens))
 	return true
 }
 
-// grow gives a running request the blocks for n more tokens, or nothing if they
+// growBlocks gives a running request the blocks for n more tokens, or nothing if they
 // are not free.
-func (e *Engine) grow(r *request, n int) bool {
+func (e *Engine) growBlocks(r *request, n int) bool {
 	need := blocksFor(min(r.computed+n, e.cfg.MaxModelLen), e.cfg.BlockSize) - len(r.blocks)
-	if need > e.pool.free {
+	if need > e.pool.freeCount {
 		return false
 	}
 	for range need {
-		r.blocks = append(r.blocks, e.pool.allocate())
+		r.blocks = append(r.blocks, e.pool.allocateBlock())
 	}
-	e.cache(r, min(r.computed+n, r.tokens))
+	e.cacheBlocks(r, min(r.computed+n, r.tokens))
 	return true
 }
 
-// cache makes the full blocks of a request's first tokens findable. It happens
-// when they are scheduled, so that a request of the same batch can hit them.
-func (e *Engine) cache(r *request, tokens int) {
+// cacheBlocks makes the full blocks of a request's first tokens findable. This happens when they
+// are scheduled, so that a request of the same batch can hit them.
+func (e *Engine) cacheBlocks(r *request, tokens int) {
 	if !e.cfg.PrefixCaching {
 		return
 	}
 	for full := tokens / e.cfg.BlockSize; r.cached < full; r.cached++ {
-		e.pool.store(r.blocks[r.cached], r.blockHash(r.cached))
+		e.pool.storeHash(r.blocks[r.cached], r.blockHash(r.cached))
 	}
 }

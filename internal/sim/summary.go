@@ -31,15 +31,15 @@ func QuantilesOf(ds []time.Duration) Quantiles {
 	}
 }
 
-// Arriving is what a server's metrics show of the time in which requests arrive, without
-// what is left to do after it.
+// Arriving describes the time between the first arrival and the last, as a server's metrics would
+// show it, without the work that is left after it.
 type Arriving struct {
 	First, Last     time.Duration // arrivals
-	TTFTMean        time.Duration // of the first tokens in that time
+	TTFTMean        time.Duration // over first tokens in that time
 	OutputPerSecond float64
 }
 
-// WhileArriving describes that time. A request's tokens are taken to come evenly.
+// WhileArriving describes that time. It takes a request's tokens to come evenly.
 func WhileArriving(records []Record) Arriving {
 	a := Arriving{First: forever}
 	for i := range records {
@@ -64,12 +64,12 @@ func WhileArriving(records []Record) Arriving {
 
 // Summary is what a load test would report of a simulation.
 type Summary struct {
-	TTFT, Queue, TPOT, E2E Quantiles // TTFT and Queue of requests with a token, the others of finished ones
-	ITL                    Quantiles // of gaps between tokens, at a resolution of 0.1 %
+	TTFT, Queue, TPOT, E2E Quantiles // TTFT and Queue over requests with a token, TPOT and E2E over finished requests
+	ITL                    Quantiles // gaps between tokens, at a resolution of 0.1 %
 
 	Outcomes        map[Outcome]int
 	Duration        time.Duration // from the first arrival to the last end
-	PromptTokens    int           // of requests that got a token; only of a Result
+	PromptTokens    int           // over requests that got a token; only set by Result.Summary
 	OutputTokens    int
 	OutputPerSecond float64
 	Preemptions     int
@@ -95,7 +95,7 @@ func (r *Result) Summary() Summary {
 	return s
 }
 
-// Summarize describes some requests, measured or simulated, without ITL.
+// Summarize describes measured or simulated requests, without ITL.
 func Summarize(records []Record) Summary {
 	s := Summary{Outcomes: make(map[Outcome]int)}
 	if len(records) == 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// largestUnseenStep is how many tokens the largest step of a simulation had, where no step with
-// prompts that the fit saw was nearly as large; 0: nowhere.
+// largestUnseenStep returns the tokens of a simulation's largest step if the fit saw no step with
+// prompts of nearly that size; otherwise 0.
 func (f *Fit) largestUnseenStep(res *sim.Result) float64 {
 	if f.Observations == 0 || f.Seen.MaxMixed == 0 {
 		return 0
@@ -26,15 +26,15 @@ func (f *Fit) largestUnseenStep(res *sim.Result) float64 {
 	return float64(most)
 }
 
-// beyondSeen are the samples of the constants for steps with more tokens than any that was
-// seen. One step with prompts tells what it takes as a whole, not how that divides into a
-// part for each of its tokens and a part for the step: the samples differ in it by as much
-// as the prior leaves open, and agree at the largest step that was seen.
+// beyondSeen returns samples of the constants for steps with more tokens than any that was seen.
+// Steps with prompts of one size give their total time, not its division into a part per token and
+// a part per step. The samples differ in this division as widely as the prior allows, and agree at
+// the largest step that was seen.
 func (f *Fit) beyondSeen() []sim.StepCost {
 	rng := rand.New(rand.NewPCG(4, 2)) // the same input gives the same interval
 	out := make([]sim.StepCost, len(f.Draws))
 	for i, c := range f.Draws {
-		times := math.Exp(rng.NormFloat64() * math.Log1p(f.perToken))
+		times := math.Exp(rng.NormFloat64() * math.Log1p(f.perTokenSpread))
 		over := max(f.Seen.MaxMixed-float64(c.Knee), 0)
 		if times < 1 {
 			c.Mixed += c.PerToken * (1 - times) * over
@@ -47,15 +47,15 @@ func (f *Fit) beyondSeen() []sim.StepCost {
 	return out
 }
 
-// uncertainPrompts is the width of the interval of the mean TTFT, as a share of its value,
-// from which on it is said that steps are larger than those that were seen.
+// uncertainPrompts is the width of the mean TTFT's interval, as a share of its value, from which on
+// a prediction warns of steps that are larger than any seen.
 const uncertainPrompts = 0.1
 
-// A Miss is by how much the simulation of what a fit was made from misses a quantity: the
-// logarithm of simulated over measured, of its mean and of its 95th percentile.
+// A Miss is how far a quantity is off when the fit's own measurements are simulated: the logarithm
+// of simulated over measured, for its mean and its 95th percentile.
 type Miss struct{ Mean, Tail float64 }
 
-// MissOf is that of a mean; none where either is not known.
+// MissOf returns the miss of a mean, zero if either value is not known.
 func MissOf(simulated, measured float64) Miss {
 	if simulated > 0 && measured > 0 {
 		return Miss{Mean: math.Log(simulated / measured)}
@@ -63,20 +63,20 @@ func MissOf(simulated, measured float64) Miss {
 	return Miss{}
 }
 
-// Misses are those of the kinds of quantities that predictions are made of.
+// Misses has the misses of each kind of quantity that predictions consist of.
 type Misses map[Kind]Miss
 
-// Missing returns the fit with what its simulation misses of what it was made from: its
-// intervals are no narrower.
+// Missing returns the fit with the misses of its own simulation. Its intervals are at least as
+// wide.
 func (f *Fit) Missing(off Misses) *Fit {
 	out := *f
-	out.off = off
+	out.misses = off
 	return &out
 }
 
-// replay simulates the load test that the fit was made from with what was fitted to it.
-func (f *Fit) replay(d Deployment, requests []sim.Request, measured []Measured, check func() error) error {
-	res, err := d.run(f.Cost, requests, sim.Options{Frontend: f.Frontend, Check: check, Brief: true})
+// replayLoadTest simulates the load test behind the fit, with the fitted constants.
+func (f *Fit) replayLoadTest(d Deployment, requests []sim.Request, measured []Measured, check func() error) error {
+	res, err := d.runSimulation(f.Cost, requests, sim.Options{Frontend: f.Frontend, Check: check, Brief: true})
 	if err != nil {
 		return fmt.Errorf("calibrate: %w", err)
 	}
@@ -103,19 +103,19 @@ func (f *Fit) replay(d Deployment, requests []sim.Request, measured []Measured, 
 		add(&is, r.Arrival, r.Arrival+r.TTFT(), r.Arrival+r.E2E(), int(r.OutputTokens))
 	}
 	rate := func(s *sums) float64 { return float64(s.tokens) / (s.last - first).Seconds() }
-	f.off = Misses{
+	f.misses = Misses{
 		TTFT: MissOf(is.ttft.Seconds(), was.ttft.Seconds()), TPOT: MissOf(is.tpot.Seconds(), was.tpot.Seconds()),
 		E2E: MissOf(is.e2e.Seconds(), was.e2e.Seconds()), Tokens: MissOf(rate(&is), rate(&was)),
 	}
 	return nil
 }
 
-// nothing reports misses with which a fit does not describe its load test at all.
-func (m Misses) nothing() bool {
+// tooLarge reports misses with which a fit does not describe its load test at all.
+func (m Misses) tooLarge() bool {
 	return math.Abs(m[TTFT].Mean) > math.Log(2) || math.Abs(m[TPOT].Mean) > 0.2 || math.Abs(m[Tokens].Mean) > 0.2
 }
 
-// String says what is far off of the means, "" for nothing.
+// String names the means that are far off, "" for none.
 func (m Misses) String() string {
 	var parts []string
 	for _, x := range []struct {
@@ -130,14 +130,14 @@ func (m Misses) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// noBetterThan widens the intervals to what the fit misses of what it was made from:
-// nothing else is predicted better. A tail that was missed is one that the model does not
-// have, such as the stalls of a machine: it is as far on the same side.
+// noBetterThan widens the intervals to the fit's misses: no prediction is better than the replay of
+// the measurements. A tail that was missed is one that the model does not have, such as the stalls
+// of a machine, so the prediction's tail is as far off on the same side.
 func (p *Prediction) noBetterThan(off Misses) {
 	if p.Draws == 0 {
 		return
 	}
-	for _, q := range p.quantities() {
+	for _, q := range p.listQuantities() {
 		times, tail := math.Exp(math.Abs(off[q.kind].Mean)), q.Value
 		if q.tail {
 			tail *= math.Exp(-off[q.kind].Tail)

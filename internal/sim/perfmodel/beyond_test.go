@@ -11,7 +11,7 @@ import (
 
 func TestSamplesAgreeAtTheLargestStepThatWasSeen(t *testing.T) {
 	cost := sim.StepCost{Base: 0.03, Mixed: 0.001, PerToken: 2e-4, Knee: 150}
-	f := &Fit{Cost: cost, Observations: 50, Seen: Range{MaxMixed: 800}, perToken: 0.25}
+	f := &Fit{Cost: cost, Observations: 50, Seen: Range{MaxMixed: 800}, perTokenSpread: 0.25}
 	for range 40 {
 		f.Draws = append(f.Draws, cost)
 	}

@@ -43,7 +43,7 @@ func workload(seed uint64, rate float64, n int) []sim.Request {
 	return requests
 }
 
-func within(t *testing.T, what string, got, want, tolerance float64) {
+func countWithin(t *testing.T, what string, got, want, tolerance float64) {
 	t.Helper()
 	if math.Abs(got/want-1) > tolerance {
 		t.Errorf("%s is %.4g, want %.4g within %.1f %%", what, got, want, 100*tolerance)
@@ -73,10 +73,10 @@ func TestSolveFindsTheConstantsThroughNoiseAndStalls(t *testing.T) {
 	}
 	f, err := perfmodel.Solve(obs, trueCost.Knee, nil)
 	must.Succeed(t, err)
-	within(t, "base", f.Cost.Base, trueCost.Base, 0.03)
-	within(t, "cost of a prefill token", f.Cost.PerToken, trueCost.PerToken, 0.03)
-	within(t, "cost of a context token", f.Cost.PerKV, trueCost.PerKV, 0.03)
-	within(t, "cost of a pair", f.Cost.PerPair, trueCost.PerPair, 0.03)
+	countWithin(t, "base", f.Cost.Base, trueCost.Base, 0.03)
+	countWithin(t, "cost of a prefill token", f.Cost.PerToken, trueCost.PerToken, 0.03)
+	countWithin(t, "cost of a context token", f.Cost.PerKV, trueCost.PerKV, 0.03)
+	countWithin(t, "cost of a pair", f.Cost.PerPair, trueCost.PerPair, 0.03)
 	if f.MedianError > 0.03 {
 		t.Errorf("median error %v, the noise is 2 %%", f.MedianError)
 	}
@@ -187,10 +187,10 @@ func TestACostFittedToRequestsPredictsAnotherLoad(t *testing.T) {
 			truth, err := sim.Run(cfg, trueCost, other, sim.Options{})
 			must.Succeed(t, err)
 			want := truth.Summary()
-			within(t, "mean TPOT", p.TPOT.Mean.Value, want.TPOT.Mean.Seconds(), 0.02)
-			within(t, "median TTFT", p.Summary.TTFT.P50.Seconds(), want.TTFT.P50.Seconds(), 0.05)
-			within(t, "P95 TTFT", p.TTFT.P95.Value, want.TTFT.P95.Seconds(), 0.05)
-			within(t, "throughput", p.OutputPerSecond.Value, want.OutputPerSecond, 0.01)
+			countWithin(t, "mean TPOT", p.TPOT.Mean.Value, want.TPOT.Mean.Seconds(), 0.02)
+			countWithin(t, "median TTFT", p.Summary.TTFT.P50.Seconds(), want.TTFT.P50.Seconds(), 0.05)
+			countWithin(t, "P95 TTFT", p.TTFT.P95.Value, want.TTFT.P95.Seconds(), 0.05)
+			countWithin(t, "throughput", p.OutputPerSecond.Value, want.OutputPerSecond, 0.01)
 			if len(p.Warnings) > 0 {
 				t.Errorf("warnings %q for a load like the calibration's", p.Warnings)
 			}
@@ -214,9 +214,9 @@ func TestACostFittedToScrapesPredictsTheSameServer(t *testing.T) {
 	truth, err := sim.Run(cfg, trueCost, requests, sim.Options{})
 	must.Succeed(t, err)
 	want := truth.Summary()
-	within(t, "mean TPOT", p.TPOT.Mean.Value, want.TPOT.Mean.Seconds(), 0.04)
-	within(t, "median TTFT", p.Summary.TTFT.P50.Seconds(), want.TTFT.P50.Seconds(), 0.10)
-	within(t, "throughput", p.OutputPerSecond.Value, want.OutputPerSecond, 0.02)
+	countWithin(t, "mean TPOT", p.TPOT.Mean.Value, want.TPOT.Mean.Seconds(), 0.04)
+	countWithin(t, "median TTFT", p.Summary.TTFT.P50.Seconds(), want.TTFT.P50.Seconds(), 0.10)
+	countWithin(t, "throughput", p.OutputPerSecond.Value, want.OutputPerSecond, 0.02)
 }
 
 // scrape drives an engine of known cost in virtual time and reads its metrics

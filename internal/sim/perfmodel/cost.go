@@ -7,13 +7,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// UsualBatch is the batch for which the share of experts that a step reads is worked out
-// where constants are fitted to measurements: they do not depend on a step's batch.
+// UsualBatch is the batch for which fits work out the share of experts that a step reads: fitted
+// constants do not depend on a step's batch.
 const UsualBatch = 32
 
-// ReadPerToken is what a decode step reads of one GPU's cache for each token of
-// context, on average over a request of meanTokens: windows end, states do not
-// grow.
+// ReadPerToken is the bytes of one GPU's cache that a decode step reads for each token of context,
+// on average over a request of meanTokens: windows end, states do not grow.
 func (l *Ledger) ReadPerToken(meanTokens float64) float64 {
 	m, s := l.Model, &l.Settings
 	per := tokenBytes(m, s)
@@ -34,14 +33,13 @@ func (l *Ledger) ReadPerToken(meanTokens float64) float64 {
 	return sum / float64(s.PP)
 }
 
-// StepCost is what a step costs on one tensor-parallel group, for requests that hold so
-// many tokens on average, as far as data sheets and the measurements that others
-// published tell. The device's data sheet must be known.
+// StepCost is the cost of a step on one tensor-parallel group, for requests that hold meanTokens on
+// average, from data sheets and published measurements. The device's data sheet must be known.
 func (l *Ledger) StepCost(meanTokens float64) Prior {
 	shape := l.Shape(meanTokens)
 	p := shape.Prior()
 	l.extraTime(&p.StepCost)
-	if l.Settings.Speculation.Tokens == 0 { // which gives a request several tokens a step
+	if l.Settings.Speculation.Tokens == 0 { // it gives a request several tokens a step
 		p.roofline = shape.Roofline()
 		l.extraTime(&p.roofline)
 	}
@@ -51,7 +49,7 @@ func (l *Ledger) StepCost(meanTokens float64) Prior {
 	return p
 }
 
-// StepTimesFrom says what StepCost rests on, for people.
+// StepTimesFrom names the sources of StepCost, for people.
 func (l *Ledger) StepTimesFrom() string {
 	text := l.Settings.Device.Name
 	if l.Settings.TP > 1 {
@@ -63,22 +61,22 @@ func (l *Ledger) StepTimesFrom() string {
 	return text
 }
 
-// Transfer scales a fit that was made on one deployment to another by what is known of
-// both before any measurement; its samples each by a sample of that, so that what only one
-// of them has, such as all-reduces, makes intervals as wide as it is uncertain.
+// Transfer scales a fit from one deployment to another by the ratio of their priors. It scales each
+// sample of the fit by a sample of that ratio. So anything that only one deployment has, such as
+// all-reduces, widens the intervals by its own uncertainty.
 func (f *Fit) Transfer(from, to Prior) *Fit {
-	out := f.Scale(ratios(from.StepCost, to.StepCost))
+	out := f.Scale(costRatios(from.StepCost, to.StepCost))
 	n := min(len(from.Draws), len(to.Draws))
 	for i := range out.Draws {
 		if n > 0 {
-			out.Draws[i] = f.Draws[i].Scale(ratios(from.Draws[i%n].Cost, to.Draws[i%n].Cost))
+			out.Draws[i] = f.Draws[i].Scale(costRatios(from.Draws[i%n].Cost, to.Draws[i%n].Cost))
 		}
 	}
 	return out
 }
 
-// ratios are how many times as much each constant is, for steps of the usual batch.
-func ratios(from, to sim.StepCost) sim.StepCost {
+// costRatios returns the ratio of each constant between two costs, for steps of the usual batch.
+func costRatios(from, to sim.StepCost) sim.StepCost {
 	ratio := func(a, b float64) float64 {
 		if a > 0 && b > 0 {
 			return b / a
@@ -88,6 +86,7 @@ func ratios(from, to sim.StepCost) sim.StepCost {
 	from, to = from.Fold(UsualBatch), to.Fold(UsualBatch)
 	return sim.StepCost{
 		Base: ratio(from.Base, to.Base), Mixed: ratio(from.Mixed, to.Mixed), PerSeq: ratio(from.PerSeq, to.PerSeq),
-		PerToken: ratio(from.PerToken, to.PerToken), PerKV: ratio(from.PerKV, to.PerKV), PerPair: ratio(from.PerPair, to.PerPair),
+		PerToken: ratio(from.PerToken, to.PerToken), PerKV: ratio(from.PerKV, to.PerKV),
+		PerPair: ratio(from.PerPair, to.PerPair),
 	}
 }

@@ -17,24 +17,24 @@ const (
 	LeastLoaded    Route = "least-loaded"
 	PrefixAffinity Route = "prefix-affinity"
 
-	// AsObserved gives each replica the share of the requests that it was seen to get.
-	// It is known of the replicas that were observed, and cannot be chosen.
+	// AsObserved gives each replica its observed share of the requests. It exists only for observed
+	// replicas and cannot be chosen.
 	AsObserved Route = "as observed"
 )
 
-// Routes lists those that can be chosen.
+// Routes lists the routes that can be chosen.
 func Routes() []Route { return []Route{RoundRobin, LeastLoaded, PrefixAffinity} }
 
-// affinityBlocks is how many blocks of content decide about a replica, 1,024 tokens of
-// 16 a block: beyond a system prompt that all requests have, which would send them
-// all to one.
+// affinityBlocks is how many blocks of content decide about a replica, 1,024 tokens with 16 per
+// block. This is longer than a common system prompt, which would send all requests to one replica.
 const affinityBlocks = 64
 
-func (d Deployment) router() (sim.Router, error) {
+func (d Deployment) makeRouter() (sim.Router, error) {
 	switch r := d.Route; r {
 	case AsObserved:
 		if len(d.Shares) != max(d.Replicas, 1) {
-			return nil, fmt.Errorf("shares of %d replicas were observed, %d are simulated", len(d.Shares), max(d.Replicas, 1))
+			return nil, fmt.Errorf("shares of %d replicas were observed, %d are simulated", len(d.Shares),
+				max(d.Replicas, 1))
 		}
 		return sim.Weighted(d.Shares), nil
 	case RoundRobin, "":
@@ -47,28 +47,29 @@ func (d Deployment) router() (sim.Router, error) {
 	return nil, hint.With(fmt.Errorf("unknown route %q", d.Route), fmt.Sprintf("one of %v", Routes()))
 }
 
-// A Deployment is what is simulated.
+// A Deployment is the subject of a simulation: engines behind a router.
 type Deployment struct {
 	Config   sim.Config
 	Replicas int // engines with that configuration; 0 is 1
 	Route    Route
 
-	// Lockstep is how many of the engines step together: the data-parallel ranks of a
-	// mixture of experts. 0 and 1: each for itself.
+	// Lockstep is how many of the engines step together: the data-parallel ranks of a mixture of
+	// experts. 0 and 1: each engine steps alone.
 	Lockstep int
 
-	Shares []float64 // of the replicas, under AsObserved: of a workload.Measured
+	Shares []float64 // each replica's share of the requests under AsObserved, from a workload.Measured
 }
 
-// Validate reports what no deployment could be.
+// Validate reports an impossible deployment.
 func (d Deployment) Validate() error {
 	if d.Replicas < 0 || d.Replicas > maxReplicas {
 		return fmt.Errorf("%d replicas: want 1 to %d", d.Replicas, maxReplicas)
 	}
 	if d.Lockstep > 1 && max(d.Replicas, 1)%d.Lockstep != 0 {
-		return fmt.Errorf("%d replicas: want a multiple of the %d data-parallel ranks that step together", d.Replicas, d.Lockstep)
+		return fmt.Errorf("%d replicas: want a multiple of the %d data-parallel ranks that step together",
+			d.Replicas, d.Lockstep)
 	}
-	if _, err := d.router(); err != nil {
+	if _, err := d.makeRouter(); err != nil {
 		return err
 	}
 	return d.Config.Validate()
@@ -76,20 +77,21 @@ func (d Deployment) Validate() error {
 
 const maxReplicas = 1024
 
-// Draws returns how many samples of the calibration an interval is worth, for a
-// workload of so many requests: all of them for a short one, the two extremes
-// where each costs a good part of a second.
+// Draws returns how many samples of the calibration an interval is worth for a workload of this
+// many requests: all of them for a short workload, and only the two extremes where each simulation
+// takes a good part of a second.
 func Draws(requests int) int {
 	const budget = 75_000 // simulated requests
 	return min(max(budget/max(requests, 1), 2), PredictionDraws)
 }
 
-// run simulates the deployment with one step cost.
-func (d Deployment) run(cost sim.StepCost, requests []sim.Request, o sim.Options) (*sim.Result, error) {
-	router, err := d.router()
+// runSimulation simulates the deployment with one step cost.
+func (d Deployment) runSimulation(cost sim.StepCost, requests []sim.Request, o sim.Options) (*sim.Result, error) {
+	router, err := d.makeRouter()
 	if err != nil {
 		return nil, err
 	}
 	o.Lockstep = d.Lockstep
-	return sim.RunReplicas(slices.Repeat([]sim.Replica{{Config: d.Config, Cost: cost}}, max(d.Replicas, 1)), router, requests, o)
+	engines := slices.Repeat([]sim.Replica{{Config: d.Config, Cost: cost}}, max(d.Replicas, 1))
+	return sim.RunReplicas(engines, router, requests, o)
 }

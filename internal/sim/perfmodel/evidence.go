@@ -22,28 +22,27 @@ const (
 	DataSheet Basis = "data-sheet" // nothing was measured
 )
 
-// Evidence is all that is known about how long a server's steps take. Every part
-// may be missing.
+// Evidence is all that is known about how long a server's steps take. Every part may be missing.
 type Evidence struct {
 	// Config is the configuration under which requests and scrapes were observed.
 	Config sim.Config
-	// Requested is the deployment that requests were sent to, where that is more than an
-	// engine of Config.
+	// Requested is the deployment that requests were sent to, if it is more than one engine of
+	// Config.
 	Requested Deployment
 
 	Cost     *sim.StepCost // constants from an earlier calibration
 	Requests []Measured
 	Scrapes  []workload.Interval
 
-	// Prior is what data sheets tell: the prior of a fit, and the basis where nothing
-	// was measured. Ledger.StepCost works it out.
+	// Prior comes from data sheets (Ledger.StepCost): the prior of a fit, and the basis if nothing
+	// was measured.
 	Prior *Prior
 
-	// Check, which may be nil, is asked now and then whether to go on, as a context's
-	// Err: its error ends the calibration.
+	// Check, which may be nil, is called now and then. Its error ends the calibration, as a
+	// context's would.
 	Check func() error
 
-	// What each part came from, for people: a file's name, a URL, "H100 SXM".
+	// The source of each part, for people: a file's name, a URL, "H100 SXM".
 	CostFrom, RequestsFrom, ScrapesFrom, HardwareFrom string
 }
 
@@ -51,22 +50,20 @@ type Evidence struct {
 type Calibration struct {
 	Fit    *Fit
 	Basis  Basis
-	Source string // what was evaluated, for people
+	Source string // the evidence that was used, for people
 
-	// Notes say why better evidence that was given could not be used, and what is
-	// poor about the evidence that was.
+	// Notes say why better evidence could not be used, and how the used evidence is poor.
 	Notes []string
 }
 
-// poorFit is the median error of durations above which a fit does not describe
-// what it was fitted to: the server spent its time on something that the model of
-// a step does not have.
+// poorFit is the median error of durations above which a fit does not describe its own
+// observations: the server spent its time on something that the model of a step does not have.
 const poorFit = 0.25
 
-// Calibrate fits step times to the best evidence. Per-request results tell what
-// each request sat through and come first, then metrics, which are means over
-// intervals, then data sheets, which are a rough estimate. Evidence that cannot
-// be fitted is passed over with a note; without any other it is an error.
+// Calibrate fits step times to the best evidence. Per-request results come first, because they show
+// the work that each request waited for. Then come metrics, which are means over intervals, then
+// data sheets, which are a rough estimate. Evidence that cannot be fitted is passed over with a
+// note; without any other it is an error.
 func Calibrate(e Evidence) (*Calibration, error) {
 	if e.Cost != nil {
 		if err := e.Cost.Validate(); err != nil {
@@ -79,85 +76,102 @@ func Calibrate(e Evidence) (*Calibration, error) {
 			return nil, hint.With(fmt.Errorf("data sheet: %w", err), "check the model's size and the GPU's numbers")
 		}
 	}
-	c := &Calibration{}
-	var last, impossible error
-	take := func(b Basis, source string, fit *Fit, err error) {
-		if err != nil {
-			last = fmt.Errorf("%s: %w", source, err)
-			c.Notes = append(c.Notes, last.Error())
-			return
-		}
-		if wrong := e.Prior.possible(fit); wrong != nil && impossible == nil {
-			impossible = fmt.Errorf("%s: %w", source, wrong)
-		}
-		c.choose(b, source, fit, e.Prior)
-	}
-	fit := func(b Basis, source string, typical float64, fit func(prior *Prior) (*Fit, error)) {
-		prior := e.Prior
-		if prior == nil && typical > 0 {
-			guess := guessFrom(typical)
-			prior = &guess
-		}
-		f, err := fit(prior)
-		take(b, source, f, err)
-	}
+	c := &calibrator{Evidence: e, Calibration: &Calibration{}}
 	if len(e.Requests) > 0 {
-		fit(Requests, e.RequestsFrom, typicalRequest(e.Requests), func(p *Prior) (*Fit, error) {
-			d := e.Requested
-			d.Config = e.Config
-			return FromRequests(d, e.Requests, p, e.Check)
-		})
+		d := e.Requested
+		d.Config = e.Config
+		f, err := FromRequests(d, e.Requests, c.priorOrGuess(typicalRequest(e.Requests)), e.Check)
+		c.consider(Requests, e.RequestsFrom, f, err)
 	}
 	if len(e.Scrapes) > 0 && (c.Fit == nil || c.Fit.MedianError > poorFit) {
-		fit(Metrics, e.ScrapesFrom, typicalScrape(e.Scrapes), func(p *Prior) (*Fit, error) {
-			return FromScrapes(e.Config, e.Scrapes, p, e.Check)
-		})
+		f, err := FromScrapes(e.Config, e.Scrapes, c.priorOrGuess(typicalScrape(e.Scrapes)), e.Check)
+		c.consider(Metrics, e.ScrapesFrom, f, err)
 	}
 	if e.Check != nil {
-		if err := e.Check(); err != nil { // and not that nothing could be fitted
+		if err := e.Check(); err != nil { // rather than an error that nothing could be fitted
 			return nil, err
 		}
 	}
-	if impossible != nil {
-		return nil, impossible
+	if c.impossible != nil {
+		return nil, c.impossible
 	}
 	if c.Fit == nil && e.Prior != nil {
-		take(DataSheet, e.HardwareFrom, FromPrior(*e.Prior), nil)
+		c.consider(DataSheet, e.HardwareFrom, FromPrior(*e.Prior), nil)
 	}
 	if c.Fit == nil {
-		if last != nil {
-			return nil, last
+		if c.failed != nil {
+			return nil, c.failed
 		}
 		return nil, hint.With(errors.New("step times are unknown"),
 			"give a load test's results, a server or recording that was under load, or the model and the GPU")
 	}
-	if off := c.Fit.off.String(); off != "" {
-		c.Notes = append(c.Notes, "a simulation of the load test itself, with the fitted step times, is off: "+off+"; no prediction is more accurate, and the intervals are at least as wide")
-	}
-	if c.Fit.MedianError > poorFit {
-		c.Notes = append(c.Notes, fmt.Sprintf("poor fit: the median error of step times is %.0f %%; the server does something that is not simulated, or shares its machine", 100*c.Fit.MedianError))
-	}
-	return c, nil
+	c.noteQuality()
+	return c.Calibration, nil
 }
 
-// choose takes a fit that is better than what there is, and says why where it does not.
-func (c *Calibration) choose(b Basis, source string, fit *Fit, prior *Prior) {
+// calibrator chooses among fits to the evidence.
+type calibrator struct {
+	Evidence
+	*Calibration
+	failed     error // the last fit's error
+	impossible error // steps that were too short for the model on its GPU
+}
+
+// priorOrGuess returns the evidence's prior, or else a guess from a typical step's seconds.
+func (c *calibrator) priorOrGuess(step float64) *Prior {
+	if c.Prior != nil || step <= 0 {
+		return c.Prior
+	}
+	guess := guessFrom(step)
+	return &guess
+}
+
+// consider takes a fit into account, or notes its error.
+func (c *calibrator) consider(b Basis, source string, fit *Fit, err error) {
+	if err != nil {
+		c.failed = fmt.Errorf("%s: %w", source, err)
+		c.Notes = append(c.Notes, c.failed.Error())
+		return
+	}
+	if wrong := c.Prior.checkPossible(fit); wrong != nil && c.impossible == nil {
+		c.impossible = fmt.Errorf("%s: %w", source, wrong)
+	}
+	c.chooseFit(b, source, fit, c.Prior)
+}
+
+// noteQuality notes the chosen fit's errors.
+func (c *Calibration) noteQuality() {
+	if off := c.Fit.misses.String(); off != "" {
+		c.Notes = append(c.Notes, "a simulation of the load test itself, with the fitted step times, is off: "+off+
+			"; no prediction is more accurate, and the intervals are at least as wide")
+	}
+	if c.Fit.MedianError > poorFit {
+		c.Notes = append(c.Notes, fmt.Sprintf("poor fit: the median error of step times is %.0f %%; "+
+			"the server does something that is not simulated, or shares its machine", 100*c.Fit.MedianError))
+	}
+}
+
+// chooseFit takes a fit that is better than the present one, or notes why it is worse.
+func (c *Calibration) chooseFit(b Basis, source string, fit *Fit, prior *Prior) {
 	if text := prior.differenceFrom(fit); text != "" {
 		c.Notes = append(c.Notes, source+": "+text)
 	}
 	switch {
-	case prior != nil && fit.off.nothing():
-		c.Notes = append(c.Notes, fmt.Sprintf("%s: skipped, because a simulation with the fitted step times is off: %s. The server does something that is not simulated, or has other arguments", source, fit.off.String()))
+	case prior != nil && fit.misses.tooLarge():
+		c.Notes = append(c.Notes,
+			fmt.Sprintf("%s: skipped, because a simulation with the fitted step times is off: %s. "+
+				"The server does something that is not simulated, or has other arguments", source, fit.misses.String()))
 	case c.Fit == nil || c.Fit.MedianError > poorFit && fit.MedianError < c.Fit.MedianError:
 		if c.Fit != nil {
-			c.Notes = append(c.Notes, fmt.Sprintf("%s: skipped, because the median error of step times is %.0f %%", c.Source, 100*c.Fit.MedianError))
+			c.Notes = append(c.Notes, fmt.Sprintf("%s: skipped, because the median error of step times is %.0f %%",
+				c.Source, 100*c.Fit.MedianError))
 		}
 		c.Fit, c.Basis, c.Source = fit, b, source
 	}
 }
 
-// typicalRequest and typicalScrape are the median time of a token, which is that of
-// a step.
+// typicalRequest and typicalScrape return the median time of a token in seconds, which is the time
+// of a step.
 func typicalRequest(ms []Measured) float64 {
 	var v []float64
 	for _, m := range ms {
@@ -185,28 +199,32 @@ func (c *Calibration) Statement() string {
 	case Given:
 		return "step times as given: " + c.Source
 	case DataSheet:
-		return "not calibrated: step times estimated from the data sheet of " + c.Source + "; the interval shows the uncertainty"
+		return "not calibrated: step times estimated from the data sheet of " + c.Source +
+			"; the interval shows the uncertainty"
 	}
 	kind := "per-request results of "
 	if c.Basis == Metrics {
 		kind = "metrics of "
 	}
-	text := fmt.Sprintf("step times fitted to %s%s: %d observations, error %.1f %% in the median and %.1f %% at P95; observed batches of %s requests and %s context tokens",
-		kind, c.Source, f.Observations, 100*f.MedianError, 100*f.P95Error, span(f.Seen.MinSeqs, f.Seen.MaxSeqs), span(f.Seen.MinKV, f.Seen.MaxKV))
-	if s := f.Frontend.PerRequest; s >= 0.5e-3 { // less reads 0 ms
-		text += fmt.Sprintf("; the API server takes %.0f ms of each first token (%.0f to %.0f)", 1e3*s, 1e3*f.FrontendLow, 1e3*f.FrontendHigh)
+	text := fmt.Sprintf("step times fitted to %s%s: %d observations, error %.1f %% in the median and %.1f %% at P95; "+
+		"observed batches of %s requests and %s context tokens",
+		kind, c.Source, f.Observations, 100*f.MedianError, 100*f.P95Error,
+		formatSpan(f.Seen.MinSeqs, f.Seen.MaxSeqs), formatSpan(f.Seen.MinKV, f.Seen.MaxKV))
+	if s := f.Frontend.PerRequest; s >= 0.5e-3 { // a smaller value prints as 0 ms
+		text += fmt.Sprintf("; the API server takes %.0f ms of each first token (%.0f to %.0f)",
+			1e3*s, 1e3*f.FrontendLow, 1e3*f.FrontendHigh)
 	}
 	return text
 }
 
-func span(lo, hi float64) string {
+func formatSpan(lo, hi float64) string {
 	if lo == hi {
 		return fmt.Sprintf("%.3g", lo)
 	}
-	return strings.Join([]string{whole(lo), whole(hi)}, " to ")
+	return strings.Join([]string{formatWhole(lo), formatWhole(hi)}, " to ")
 }
 
-func whole(v float64) string {
+func formatWhole(v float64) string {
 	if v < 10 {
 		return fmt.Sprintf("%.2g", v)
 	}

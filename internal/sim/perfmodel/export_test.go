@@ -2,9 +2,9 @@ package perfmodel
 
 // Solve fits the constants of a step cost with a given knee to observations.
 func Solve(obs []Observation, knee int, prior *Prior) (*Fit, error) {
-	p, err := solve(obs, knee, prior, nil)
+	p, err := solveKnee(obs, knee, prior, nil)
 	if err != nil {
 		return nil, err
 	}
-	return p.fit(nil, nil)
+	return p.toFit(nil, nil)
 }

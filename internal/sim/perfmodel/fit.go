@@ -12,48 +12,48 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// An Observation is how long some known work took. The order of observations is
-// that of time: neighbours share steps, and the bootstrap keeps them together.
+// An Observation is the duration of some known work. Observations are in order of time: neighbours
+// share steps, and the bootstrap keeps them together.
 type Observation struct {
 	Work    sim.Work
 	Seconds float64
 	Weight  float64 // relative; 0 means 1
 
-	// Requests is how many requests' time in the API server is part of it: 1 for a
-	// first token as a client sees it, 0 for what the engine does.
+	// Requests counts the API server's times within Seconds: 1 for a first token as a client sees
+	// it, 0 for the engine's own work.
 	Requests int64
 }
 
-// Fit is a calibrated step cost with what is known about its quality.
+// Fit is a calibrated step cost with measures of its quality.
 type Fit struct {
 	Observations int     `json:"observations"`
-	MedianError  float64 `json:"median_error"` // of the durations that were fitted: median relative residual
+	MedianError  float64 `json:"median_error"` // median relative residual of the fitted durations
 	P95Error     float64 `json:"p95_error"`
 
 	Cost  sim.StepCost   `json:"cost"`
-	Low   sim.StepCost   `json:"low"` // to High: 95 % interval of each constant, by block bootstrap
+	Low   sim.StepCost   `json:"low"` // Low to High: 95 % interval of each constant, by block bootstrap
 	High  sim.StepCost   `json:"high"`
-	Draws []sim.StepCost `json:"-"` // the bootstrap's samples, for intervals of predictions
+	Draws []sim.StepCost `json:"-"` // bootstrap samples, for intervals of predictions
 
-	// Frontend is the API server's own time, with its 95 % interval for a request in
-	// seconds; zero where nothing tells. Only its constant is fitted: what it takes for
-	// a token of the prompt looks like a part of the prefill.
+	// Frontend is the API server's own time, with its 95 % interval for a request in seconds; zero
+	// if it is not known. Only its constant is fitted: its time per prompt token looks like a part
+	// of the prefill.
 	Frontend      sim.Frontend   `json:"-"`
 	FrontendLow   float64        `json:"-"`
 	FrontendHigh  float64        `json:"-"`
-	FrontendDraws []sim.Frontend `json:"-"` // beside Draws; empty: all have Frontend
-	missed        Widening       // of a prior, by what intervals were found to miss
-	roofline      sim.StepCost   // in less than which no step can end; zero: not known
+	FrontendDraws []sim.Frontend `json:"-"` // one for each of Draws; empty: all have Frontend
+	widening      Widening       // by the known errors of a prior's intervals
+	roofline      sim.StepCost   // lower bound of every step; zero: not known
 
-	perToken float64 // relative standard deviation of the prior's, for steps larger than any seen
-	off      Misses  // of what the fit was made from, simulated with it
+	perTokenSpread float64 // the prior's relative deviation, for steps larger than any seen
+	misses         Misses  // from simulating the fit's own measurements
 
 	// Seen is the range of steps that the observations cover.
 	Seen Range `json:"-"`
 }
 
-// Scale returns the fit with every constant multiplied by that of a cost, its intervals
-// and samples too.
+// Scale returns the fit with every constant, interval and sample multiplied by the constants of a
+// cost.
 func (f *Fit) Scale(by sim.StepCost) *Fit {
 	out := *f
 	out.Cost, out.Low, out.High = f.Cost.Scale(by), f.Low.Scale(by), f.High.Scale(by)
@@ -64,18 +64,17 @@ func (f *Fit) Scale(by sim.StepCost) *Fit {
 	return &out
 }
 
-// Range is what steps had on average, in the least and in the most loaded
-// observation.
+// Range is the mean step in the least and in the most loaded observation.
 type Range struct {
 	MinSeqs, MaxSeqs float64 // requests
 	MinKV, MaxKV     float64 // context tokens
 
-	// MaxMixed is how many tokens a step with prompts had, on average, where it was most.
+	// MaxMixed is the largest mean number of tokens in a step with prompts.
 	MaxMixed float64
 }
 
-// includeMixed counts the steps with prompts among an observation's work; those without
-// have a token of each request.
+// includeMixed widens the range by an observation's steps with prompts, taking its other steps to
+// have one token of each request.
 func (r *Range) includeMixed(w sim.Work) {
 	if w.Mixed < 1 {
 		return
@@ -84,8 +83,8 @@ func (r *Range) includeMixed(w sim.Work) {
 	r.MaxMixed = max(r.MaxMixed, (float64(w.Tokens)-others)/float64(w.Mixed))
 }
 
-// include widens the range by a mean step.
-func (r *Range) include(seqs, kv float64) {
+// includeStep widens the range by a mean step.
+func (r *Range) includeStep(seqs, kv float64) {
 	if r.MaxSeqs == 0 {
 		r.MinSeqs, r.MaxSeqs, r.MinKV, r.MaxKV = seqs, seqs, kv, kv
 		return
@@ -94,30 +93,29 @@ func (r *Range) include(seqs, kv float64) {
 	r.MinKV, r.MaxKV = min(r.MinKV, kv), max(r.MaxKV, kv)
 }
 
-// Number of bootstrap samples, and of contiguous blocks that they draw. Blocks
-// make the interval honest where neighbouring observations are of the same
-// steps; ten is few, but each must be longer than a request.
+// The numbers of bootstrap samples, and of contiguous blocks that each draws. Blocks make the
+// interval honest where neighbouring observations share steps; ten is few, but each must be longer
+// than a request.
 const (
 	bootstrapDraws  = 100
 	bootstrapBlocks = 10
 )
 
-// Shares of a constant to which it is fitted: the solution, and a bootstrap's sample, of which
-// intervals of percents are made.
+// The precision of a fit, as shares of each constant: of the solution, and of a bootstrap sample,
+// whose intervals are percents wide.
 const (
 	fitted = 1e-6
 	drawn  = 1e-4
 )
 
-// minObservations is five for each of the six constants; with a prior, which holds
-// those that they leave free, fewer say something.
+// minObservations is five for each of the six constants. With a prior, which holds constants that
+// the observations leave free, fewer suffice.
 const (
 	minObservations = 30
 	minWithPrior    = 8
 )
 
-// seenSteps is how many steps an observation must have for its mean to say what
-// the server was seen to do for a while.
+// seenSteps is how many steps an observation must have for its mean to count for Seen.
 const seenSteps = 10
 
 // TooFewError says that there are too few observations for a fit.
@@ -137,17 +135,17 @@ type point struct {
 	rows  []row
 	prior *Prior
 	x     vector
-	shape sim.StepCost // whose knee and experts' share a cost of x has
+	shape sim.StepCost // has the knee and the experts' share, which x has not
 	seen  Range
 	loss  float64 // mean of Huber's loss, to choose among knees
 }
 
-// solve fits the constants of a step cost with a given knee to observations, by robust
-// non-negative least squares of the logarithmic errors: Huber's weights (1964) keep stalls
-// of the machine from deciding the result.
-func solve(obs []Observation, knee int, prior *Prior, check func() error) (*point, error) {
+// solveKnee fits the constants of a step cost with a given knee to observations, by robust
+// non-negative least squares of the logarithmic errors. Huber's weights (1964) keep stalls of the
+// machine from deciding the result.
+func solveKnee(obs []Observation, knee int, prior *Prior, check func() error) (*point, error) {
 	need := minObservations
-	if prior != nil && !prior.guessed() {
+	if prior != nil && !prior.isGuess() {
 		need = minWithPrior
 	}
 	if len(obs) < need {
@@ -157,16 +155,18 @@ func solve(obs []Observation, knee int, prior *Prior, check func() error) (*poin
 	p := &point{rows: make([]row, len(obs)), prior: prior, shape: shapeOf(knee, prior)}
 	for i, o := range obs {
 		if !(o.Seconds > 0) || math.IsInf(o.Seconds, 0) || o.Work.Steps < 1 || !(o.Weight >= 0) {
-			return nil, fmt.Errorf("calibrate: observation %d: %d steps in %v s, weight %v", i, o.Work.Steps, o.Seconds, o.Weight)
+			return nil, fmt.Errorf("calibrate: observation %d: %d steps in %v s, weight %v",
+				i, o.Work.Steps, o.Seconds, o.Weight)
 		}
 		p.rows[i] = newRow(o)
 		p.seen.includeMixed(o.Work)
 		if o.Work.Steps >= seenSteps {
-			p.seen.include(float64(o.Work.Seqs)/float64(o.Work.Steps), float64(o.Work.KVTokens)/float64(o.Work.Steps))
+			p.seen.includeStep(float64(o.Work.Seqs)/float64(o.Work.Steps),
+				float64(o.Work.KVTokens)/float64(o.Work.Steps))
 		}
 	}
 	var err error
-	if p.x, err = robust(p.rows, p.prior.rows(), vector{}, fitted, check); err != nil {
+	if p.x, err = solveRobust(p.rows, p.prior.pullRows(), vector{}, fitted, check); err != nil {
 		return nil, err
 	}
 	p.loss = lossOf(p.rows, p.x)
@@ -178,7 +178,7 @@ func lossOf(rows []row, x vector) float64 {
 	const limit = 0.1 // the same for every knee, so that losses compare
 	var sum, weights float64
 	for _, r := range rows {
-		e := math.Abs(r.log(x))
+		e := math.Abs(r.logError(x))
 		if e > limit {
 			e = 2*e - limit
 		} else {
@@ -190,18 +190,18 @@ func lossOf(rows []row, x vector) float64 {
 	return sum / weights
 }
 
-// fit describes the solution's quality, beside those with other knees.
-func (p *point) fit(others []*point, check func() error) (*Fit, error) {
-	f := &Fit{Cost: toCost(p.x, p.shape), Observations: len(p.rows), Seen: p.seen, perToken: roughSpread.PerToken}
+// toFit describes the solution's quality, beside solutions with other knees.
+func (p *point) toFit(others []*point, check func() error) (*Fit, error) {
+	f := &Fit{Cost: toCost(p.x, p.shape), Observations: len(p.rows), Seen: p.seen, perTokenSpread: roughSpread.PerToken}
 	if p.prior != nil {
-		f.perToken = min(p.prior.Spread.PerToken, roughSpread.PerToken) // a guess's is no knowledge of hardware
+		f.perTokenSpread = min(p.prior.Spread.PerToken, roughSpread.PerToken) // a guess knows nothing of hardware
 	}
-	f.residuals(p.rows, p.x)
-	return f, f.bootstrap(p, others, check)
+	f.setResiduals(p.rows, p.x)
+	return f, f.setIntervals(p, others, check)
 }
 
-// sample adds blocks of observations that begin at shares of what there is.
-func (p *point) sample(to []row, at []float64) []row {
+// sampleBlocks adds blocks of rows that begin at shares of all rows.
+func (p *point) sampleBlocks(to []row, at []float64) []row {
 	size := (len(p.rows) + bootstrapBlocks - 1) / bootstrapBlocks
 	for _, share := range at {
 		i := int(share * float64(len(p.rows)-size+1))
@@ -210,20 +210,20 @@ func (p *point) sample(to []row, at []float64) []row {
 	return to
 }
 
-func (f *Fit) residuals(rows []row, x vector) {
+func (f *Fit) setResiduals(rows []row, x vector) {
 	errs := make([]float64, len(rows))
 	for i, r := range rows {
-		errs[i] = math.Abs(math.Expm1(r.log(x)))
+		errs[i] = math.Abs(math.Expm1(r.logError(x)))
 	}
 	slices.Sort(errs)
 	f.MedianError = errs[len(errs)/2]
 	f.P95Error = errs[len(errs)*95/100]
 }
 
-// bootstrap refits to samples of blocks of neighbouring observations, and of the prior:
-// what observations do not determine is as uncertain as it was before them, the knee
-// among it.
-func (f *Fit) bootstrap(p *point, others []*point, check func() error) error {
+// setIntervals refits to samples of blocks of neighbouring observations, and of the prior. A
+// constant that the observations do not determine stays as uncertain as in the prior, and so does
+// the knee.
+func (f *Fit) setIntervals(p *point, others []*point, check func() error) error {
 	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
 	var draws []vector
 	var sample []row
@@ -232,16 +232,16 @@ func (f *Fit) bootstrap(p *point, others []*point, check func() error) error {
 		for i := range at {
 			at[i] = rng.Float64()
 		}
-		prior := p.prior.sampled(rng)
+		prior := p.prior.sampledRows(rng)
 		best, x := p, vector{}
 		least := math.Inf(1)
 		for _, q := range append([]*point{p}, others...) {
-			sample = q.sample(sample[:0], at[:])
-			one, err := robust(sample, prior, q.x, drawn, check)
+			sample = q.sampleBlocks(sample[:0], at[:])
+			one, err := solveRobust(sample, prior, q.x, drawn, check)
 			switch {
 			case err != nil && !errors.Is(err, ErrUndetermined):
 				return err
-			case err != nil || !plausible(one, q.shape) && !math.IsInf(least, 1):
+			case err != nil || !isPlausibleKnee(one, q.shape) && !math.IsInf(least, 1):
 				continue
 			}
 			if loss := lossOf(sample, one); loss < least {
@@ -267,21 +267,21 @@ func (f *Fit) bootstrap(p *point, others []*point, check func() error) error {
 		low[j], high[j] = column[len(column)*25/1000], column[min(len(column)*975/1000, len(column)-1)]
 	}
 	f.Low, f.High = toCost(low, p.shape), toCost(high, p.shape)
-	// What a queue was simulated wrong by looks like the API server's time too, and then
-	// differs from one part of the load to the next.
+	// An error in the simulated queue looks like the API server's time too. It then differs from
+	// one part of the load to the next.
 	if lo, hi := low[perRequest], high[perRequest]; lo > 0 && hi-lo < 1.5*p.x[perRequest] {
 		f.setFrontend(p.x[perRequest], lo, hi)
 	}
 	return nil
 }
 
-// setFrontend takes an API server's time, and its interval.
+// setFrontend sets an API server's time and its interval.
 func (f *Fit) setFrontend(seconds, low, high float64) {
 	f.Frontend = sim.Frontend{PerRequest: min(seconds, 3600)}
 	f.FrontendLow, f.FrontendHigh = low, high
 }
 
-// vector holds the constants in the order of sim.StepCost, and that of sim.Frontend.
+// vector holds the constants in the order of sim.StepCost, followed by the frontend's.
 const (
 	experts    = 6
 	perRequest = 7
@@ -290,7 +290,7 @@ const (
 
 type vector [constants]float64
 
-// toCost is the cost of a shape, which has what is not linear in any work.
+// toCost makes a step cost of constants and of a shape, which has the knee and the experts' share.
 func toCost(x vector, shape sim.StepCost) sim.StepCost {
 	return sim.StepCost{
 		Base: x[0], Mixed: x[1], PerSeq: x[2], PerToken: x[3], PerKV: x[4], PerPair: x[5], Experts: x[experts],
@@ -298,7 +298,7 @@ func toCost(x vector, shape sim.StepCost) sim.StepCost {
 	}
 }
 
-// shapeOf is that of a knee and of a prior's experts.
+// shapeOf returns the shape for a knee and a prior's experts.
 func shapeOf(knee int, prior *Prior) sim.StepCost {
 	shape := sim.StepCost{Knee: knee}
 	if prior != nil {
@@ -311,10 +311,9 @@ func fromCost(c sim.StepCost) vector {
 	return vector{c.Base, c.Mixed, c.PerSeq, c.PerToken, c.PerKV, c.PerPair, c.Experts}
 }
 
-func frontend(x vector) sim.Frontend { return sim.Frontend{PerRequest: min(x[perRequest], 3600)} }
+func toFrontend(x vector) sim.Frontend { return sim.Frontend{PerRequest: min(x[perRequest], 3600)} }
 
-// row is an observation divided by its duration: the target is 1, so that
-// errors are relative.
+// row is an observation divided by its duration: the target is 1, so that errors are relative.
 type row struct {
 	a      vector
 	target float64
@@ -342,18 +341,18 @@ func (r *row) dot(x vector) float64 {
 	return sum
 }
 
-// leastRatio is the least ratio of predicted to measured duration that a fit tells from others.
+// leastRatio is the least ratio of predicted to measured duration that a fit distinguishes.
 const leastRatio = 1e-3
 
-// log is the logarithm of predicted over measured duration.
-func (r *row) log(x vector) float64 { return math.Log(max(r.dot(x), leastRatio)) }
+// logError is the logarithm of predicted over measured duration.
+func (r *row) logError(x vector) float64 { return math.Log(max(r.dot(x), leastRatio)) }
 
-// robust solves by iteratively reweighted non-negative least squares of the
-// logarithms of predicted over measured duration, so that twice and half are
-// errors of the same size, beginning near a solution, or at zero where none is known. It ends
-// when no constant moves by more than a share of it. The error is ErrUndetermined when the
-// solution has no base cost, without which no step cost is valid, or check's.
-func robust(rows, prior []row, x vector, share float64, check func() error) (vector, error) {
+// solveRobust solves by iteratively reweighted non-negative least squares of the logarithms of
+// predicted over measured duration, so that twice and half are errors of the same size. It begins
+// near x, or from nothing if x is zero, and ends when no constant moves by more than a share of its
+// value. The error is check's, or ErrUndetermined if the solution has no base cost, without which
+// no step cost is valid.
+func solveRobust(rows, prior []row, x vector, share float64, check func() error) (vector, error) {
 	work := slices.Concat(rows, prior)
 	if x == (vector{}) {
 		x = nonNegative(work, x)
@@ -366,7 +365,7 @@ func robust(rows, prior []row, x vector, share float64, check func() error) (vec
 			}
 		}
 		for i := range rows {
-			logs[i] = math.Abs(rows[i].log(x))
+			logs[i] = math.Abs(rows[i].logError(x))
 		}
 		limit := 1.345 * 1.4826 * stat.Median(logs) // Huber's tuning constant, normal consistency of the MAD
 		for i := range rows {
@@ -392,9 +391,9 @@ func robust(rows, prior []row, x vector, share float64, check func() error) (vec
 	return x, nil
 }
 
-// nonNegative minimises the weighted squared error over x ≥ 0. The optimum is the
-// unconstrained solution over the columns that it uses. These are mostly those that a solution
-// near it uses; otherwise 256 subsets of eight columns are few enough to try them all.
+// nonNegative minimises the weighted squared error over x ≥ 0. The optimum is the unconstrained
+// solution over the columns that it uses. These are mostly the columns of a solution near it;
+// otherwise 256 subsets of eight columns are few enough to try them all.
 func nonNegative(rows []row, near vector) vector {
 	var ata [constants]vector // its lower half
 	var atb vector
@@ -411,7 +410,7 @@ func nonNegative(rows []row, near vector) vector {
 			}
 		}
 	}
-	none, used := 0, 0 // columns of zeros, and those of the solution that is near
+	none, used := 0, 0 // columns of zeros, and the columns of the near solution
 	for j := range constants {
 		if ata[j][j] == 0 {
 			none |= 1 << j
@@ -419,7 +418,7 @@ func nonNegative(rows []row, near vector) vector {
 			used |= 1 << j
 		}
 	}
-	if x, ok := solveSubset(&ata, &atb, used); ok && optimal(&ata, &atb, &x) {
+	if x, ok := solveSubset(&ata, &atb, used); ok && isOptimal(&ata, &atb, &x) {
 		return x
 	}
 	var best vector
@@ -443,9 +442,9 @@ func nonNegative(rows []row, near vector) vector {
 	return best
 }
 
-// optimal reports whether no column that a solution over a subset leaves at zero would make the
-// error smaller: the condition of Karush, Kuhn and Tucker.
-func optimal(ata *[constants]vector, atb, x *vector) bool {
+// isOptimal reports whether the solution over a subset is optimal: no column at zero would make the
+// error smaller (the condition of Karush, Kuhn and Tucker).
+func isOptimal(ata *[constants]vector, atb, x *vector) bool {
 	for j := range constants {
 		if x[j] > 0 {
 			continue
@@ -461,9 +460,8 @@ func optimal(ata *[constants]vector, atb, x *vector) bool {
 	return true
 }
 
-// solveSubset solves the normal equations over the columns of a set by Cholesky
-// decomposition. It reports false for a set that is nearly dependent or whose
-// solution is not positive.
+// solveSubset solves the normal equations over the columns of a set by Cholesky decomposition. It
+// reports false for a set that is nearly dependent or whose solution is not positive.
 func solveSubset(ata *[constants]vector, atb *vector, set int) (vector, bool) {
 	var room [constants]int
 	cols := room[:0]

@@ -111,8 +111,8 @@ func TestTheFrontendIsFoundInMetrics(t *testing.T) {
 	truth, err := sim.Run(cfg, trueCost, requests, sim.Options{Frontend: trueFrontend})
 	must.Succeed(t, err)
 	want := truth.Summary()
-	within(t, "mean ITL", p.Summary.ITL.Mean.Seconds(), want.ITL.Mean.Seconds(), 0.03)
-	within(t, "mean TTFT", p.TTFT.Mean.Value, want.TTFT.Mean.Seconds(), 0.10)
+	countWithin(t, "mean ITL", p.Summary.ITL.Mean.Seconds(), want.ITL.Mean.Seconds(), 0.03)
+	countWithin(t, "mean TTFT", p.TTFT.Mean.Value, want.TTFT.Mean.Seconds(), 0.10)
 	if got := f.Frontend.PerRequest; got < 3e-3 || got > 9e-3 || f.FrontendLow > got || f.FrontendHigh < got {
 		t.Errorf("the API server takes %.4g s (%.4g to %.4g), want %.4g", got, f.FrontendLow, f.FrontendHigh, trueFrontend.PerRequest)
 	}
@@ -130,7 +130,7 @@ func TestTheFrontendIsFoundInRequests(t *testing.T) {
 	}
 	f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, ms, nil, nil)
 	must.Succeed(t, err)
-	within(t, "the API server's time", f.Frontend.PerRequest, trueFrontend.PerRequest, 0.15)
+	countWithin(t, "the API server's time", f.Frontend.PerRequest, trueFrontend.PerRequest, 0.15)
 	for i, r := range res.Requests {
 		ms[i].Scheduled = r.Scheduled
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// A GPU is one accelerator as its data sheet gives it; gpus.yaml says where each number is
-// from. They are peaks that no kernel reaches: a share of them is taken where nothing was
-// measured. A zero value is not known, or not there.
+// A GPU is one accelerator as its data sheet describes it; gpus.yaml has the source of each number.
+// The numbers are peaks that no kernel reaches; estimates without a measurement use a share of
+// them. A zero value is not known, or not there.
 type GPU struct {
 	Name       string   `json:"name"`
 	Aliases    []string `json:"aliases"` // names that nvidia-smi, rocm-smi and DCGM give
@@ -27,10 +27,10 @@ type GPU struct {
 	Capability float64  `json:"capability"` // NVIDIA's compute capability
 
 	Memory  float64 `json:"memory"`  // in bytes, nominal
-	Visible float64 `json:"visible"` // of it, to PyTorch
+	Visible float64 `json:"visible"` // to PyTorch
 
-	// Bandwidth is that of the memory, Link and Bus that between the GPUs of one machine, over
-	// links of their own or over PCIe, Host that from the host's memory: bytes per second.
+	// Bytes per second. Bandwidth is the memory's. Link and Bus connect the GPUs of one machine, by
+	// links of their own or by PCIe. Host connects a GPU with the host's memory.
 	Bandwidth float64 `json:"bandwidth"`
 	Link      float64 `json:"link"`
 	Bus       float64 `json:"bus"`
@@ -41,7 +41,7 @@ type GPU struct {
 	FP8  float64 `json:"fp8"`
 	FP4  float64 `json:"fp4"`
 
-	Node  int     `json:"node"`  // accelerators of one machine whose links are as fast as that
+	Node  int     `json:"node"`  // accelerators of one machine that Link connects
 	Price float64 `json:"price"` // dollars an hour
 }
 
@@ -67,28 +67,28 @@ var GPUs = sync.OnceValue(func() []GPU {
 	return out
 })
 
-// mustParse reads data of this package, which tests have read before.
+// mustParse reads data of this package, which the tests read too.
 func mustParse(data []byte, to any) {
 	if err := yaml.UnmarshalStrict(data, to); err != nil {
 		panic(fmt.Sprintf("perfmodel: its own data: %v", err))
 	}
 }
 
-// NodeSize is how many accelerators of a kind one machine has whose links are as fast as
-// the data sheet says.
+// NodeSize is how many accelerators of one machine are connected at the data sheet's speed.
 func (g GPU) NodeSize() int { return cmp.Or(g.Node, 8) }
 
-// Slower is the fastest accelerator that was measured of which a GPU of the same maker has
-// every number of the data sheet at least as large, of the same chip if there is one:
-// whatever is not known of the latter, the former is no faster. False where there is none.
+// Slower returns the fastest measured accelerator of the same maker that is no better than g in any
+// number of the data sheet, preferably of the same chip. Whatever is not known of g, it is at least
+// as fast. False if there is none.
 func (g GPU) Slower() (best GPU, ok bool) {
 	for _, s := range GPUs() {
-		if (s.Capability > 0) != (g.Capability > 0) || s.Capability > g.Capability || !Fitted().measured(s.Chip) {
+		if (s.Capability > 0) != (g.Capability > 0) || s.Capability > g.Capability || !Fitted().hasMeasured(s.Chip) {
 			continue
 		}
 		at, over := true, false
 		for _, x := range [][2]float64{
-			{s.Bandwidth, g.Bandwidth}, {s.BF16, g.BF16}, {s.FP8, g.FP8}, {s.FP4, g.FP4}, {max(s.Link, s.Bus), max(g.Link, g.Bus)}, {s.Host, g.Host},
+			{s.Bandwidth, g.Bandwidth}, {s.BF16, g.BF16}, {s.FP8, g.FP8}, {s.FP4, g.FP4},
+			{max(s.Link, s.Bus), max(g.Link, g.Bus)}, {s.Host, g.Host},
 		} {
 			at, over = at && x[0] <= x[1], over || x[0] < x[1]
 		}
@@ -100,21 +100,21 @@ func (g GPU) Slower() (best GPU, ok bool) {
 	return best, ok
 }
 
-// FindGPU returns the accelerator of a name as people, nvidia-smi or DCGM write it:
-// "h100", "A100-SXM4-80GB", "NVIDIA GeForce RTX 4090". A name that several have
-// begun with means the first of them; the size of its memory chooses among them, and none
-// is taken for one of another size.
+// FindGPU returns the accelerator of a name as people, nvidia-smi or DCGM write it: "h100",
+// "A100-SXM4-80GB", "NVIDIA GeForce RTX 4090". A name that several accelerators begin with means
+// the first of them. A memory size in the name chooses among them, and never matches another size.
 func FindGPU(name string) (GPU, error) {
-	want, all := plain(name), GPUs()
+	want, all := plainName(name), GPUs()
 	named := func(g GPU) bool {
-		return plain(g.Name) == want || slices.ContainsFunc(g.Aliases, func(a string) bool { return plain(a) == want })
+		return plainName(g.Name) == want ||
+			slices.ContainsFunc(g.Aliases, func(a string) bool { return plainName(a) == want })
 	}
 	if i := slices.IndexFunc(all, named); i >= 0 && want != "" {
 		return all[i], nil
 	}
 	head, size := want, 0.0
 	if m := sized.FindStringSubmatch(strings.TrimSpace(name)); m != nil {
-		head = plain(m[1])
+		head = plainName(m[1])
 		size, _ = strconv.ParseFloat(m[2], 64)
 	}
 	var begun, names []string
@@ -124,8 +124,8 @@ func FindGPU(name string) (GPU, error) {
 		if m := sized.FindStringSubmatch(board); m != nil {
 			board = m[1]
 		}
-		rest, ok := strings.CutPrefix(plain(board), head)
-		if !ok || head == "" || digit(head, rest) {
+		rest, ok := strings.CutPrefix(plainName(board), head)
+		if !ok || head == "" || cutsWord(head, rest) {
 			continue
 		}
 		if size == 0 || math.Abs(g.Memory/gib-size) < 0.06*size {
@@ -134,33 +134,36 @@ func FindGPU(name string) (GPU, error) {
 		begun = append(begun, fmt.Sprintf("%s has %.0f GB", g.Name, g.Memory/gib))
 	}
 	if len(begun) > 0 {
-		return GPU{}, hint.With(fmt.Errorf("unknown GPU %q: %s", name, strings.Join(begun, ", ")), "name one of these, or give only the memory (--gpu "+fmt.Sprintf("%.0fGiB", size)+"), without step times")
+		return GPU{}, hint.With(fmt.Errorf("unknown GPU %q: %s", name, strings.Join(begun, ", ")), fmt.Sprintf(
+			"name one of these, or give only the memory (--gpu %.0fGiB), without step times", size))
 	}
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(distance(want, a), distance(want, b)) })
-	return GPU{}, hint.With(fmt.Errorf("unknown accelerator %q", name), "the nearest known ones: "+strings.Join(names[:nearest], ", "))
+	slices.SortStableFunc(names,
+		func(a, b string) int { return cmp.Compare(nameDistance(want, a), nameDistance(want, b)) })
+	return GPU{}, hint.With(fmt.Errorf("unknown accelerator %q", name),
+		"the nearest known ones: "+strings.Join(names[:nearest], ", "))
 }
 
-// nearest is how many names an unknown one is answered with.
+// nearest is how many known names the error for an unknown name lists.
 const nearest = 5
 
-// sized is a name with the size of a memory.
+// sized matches a name with the size of a memory.
 var sized = regexp.MustCompile(`(?i)^(.+?)[\s_-]+(\d+)\s*gi?b$`)
 
-// distance is how far a plain name is from an accelerator's.
-func distance(want, name string) int {
-	name = plain(name)
+// nameDistance is the edit distance between a plain name and an accelerator's.
+func nameDistance(want, name string) int {
+	name = plainName(name)
 	return hint.Distance(want, name[:min(len(name), len(want)+1)], 100)
 }
 
-// digit reports whether a cut goes through a number or a chip's name, as "A1"
-// does in "A100" and "L40" in "L40S".
-func digit(head, rest string) bool {
+// cutsWord reports whether a cut goes through a number or a chip's name, as "A1" does in "A100" and
+// "L40" in "L40S".
+func cutsWord(head, rest string) bool {
 	word := func(b byte) bool { return b >= '0' && b <= '9' }
 	return rest != "" && word(head[len(head)-1]) && (word(rest[0]) || len(rest) == 1)
 }
 
-// plain drops what names differ in without meaning anything by it.
-func plain(name string) string {
+// plainName drops differences between names without a meaning.
+func plainName(name string) string {
 	s := strings.ToLower(name)
 	for _, maker := range []string{"nvidia", "amd", "intel", "instinct", "tesla"} {
 		s = strings.ReplaceAll(s, maker, "")

@@ -10,24 +10,23 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// A Prior is what is known of a step's cost before anything was measured, and how
-// well.
+// A Prior is a step's cost before any measurement, with its uncertainty.
 type Prior struct {
 	sim.StepCost
-	// Spread is the relative standard deviation of each constant; that of the knee is
-	// not used.
+	// Spread is the relative standard deviation of each constant; the knee's is not used.
 	Spread sim.StepCost
 	// Frontend is the API server's own time.
 	Frontend sim.Frontend
-	// Draws are samples of what the constants may be, all together: those that depend on
-	// the same unknown move together. Empty where only Spread is known.
+	// Draws are samples of all constants together: constants that depend on the same unknown move
+	// together. Empty if only Spread is known.
 	Draws []Draw
-	// apart are combinations of the constants that are independent in the samples; see there.
+	// apart has combinations of the constants that are independent in the samples
+	// (whiteningMatrix).
 	apart [][perRequest]float64
-	// widen is by how much intervals of predictions that rest on the prior alone are widened.
+	// widen widens the intervals of predictions that rest on the prior alone.
 	widen Widening
-	// roofline is what steps take of a GPU that does what its data sheet says and nothing
-	// else; zero where that is not known.
+	// roofline is the cost of a step on a GPU that reaches its data sheet and does nothing else;
+	// zero if it is not known.
 	roofline sim.StepCost
 }
 
@@ -37,25 +36,25 @@ type Draw struct {
 	Frontend sim.Frontend
 }
 
-// roughSpread is for constants of which only the order is known.
+// roughSpread is for constants whose order of magnitude is known.
 var roughSpread = sim.StepCost{Base: 0.3, Mixed: 2, PerSeq: 2, PerToken: 0.3, PerKV: 0.3, PerPair: 1}
 
-// Rough is a prior of constants of which the order is known.
+// Rough returns a prior of constants whose order of magnitude is known.
 func Rough(c sim.StepCost) Prior { return Prior{StepCost: c, Spread: roughSpread} }
 
 // spreadOf is the relative standard deviation of each constant over the samples.
 func spreadOf(draws []Draw) sim.StepCost {
 	var x vector
 	for j := range perRequest {
-		_, sd := centered(draws, j)
+		_, sd := centeredLogs(draws, j)
 		x[j] = math.Expm1(sd)
 	}
 	return toCost(x, sim.StepCost{})
 }
 
-// centered are the logarithms of a constant over the samples, less their median, and their
+// centeredLogs returns the logarithms of a constant over the samples, less their median, and their
 // standard deviation, robust against single samples.
-func centered(draws []Draw, constant int) (x []float64, sd float64) {
+func centeredLogs(draws []Draw, constant int) (x []float64, sd float64) {
 	for _, d := range draws {
 		x = append(x, math.Log(max(fromCost(d.Cost)[constant], 1e-15)))
 	}
@@ -65,13 +64,16 @@ func centered(draws []Draw, constant int) (x []float64, sd float64) {
 		x[i] -= middle
 		off[i] = math.Abs(x[i])
 	}
-	return x, 1.4826 * stat.Median(off) // of a normal distribution's MAD
+	return x, 1.4826 * stat.Median(off) // a normal distribution's ratio to the MAD
 }
 
-// FromPrior is a fit that rests on a prior alone: no observations, and samples of the
-// constants as wide as it is uncertain, so that predictions show how little is known.
+// FromPrior returns a fit that rests on a prior alone. It has no observations, and its samples of
+// the constants are as wide as the prior, so that predictions show how little is known.
 func FromPrior(prior Prior) *Fit {
-	f := &Fit{Cost: prior.StepCost, Low: prior.StepCost, High: prior.StepCost, Frontend: prior.Frontend, missed: prior.widen, roofline: prior.roofline}
+	f := &Fit{
+		Cost: prior.StepCost, Low: prior.StepCost, High: prior.StepCost,
+		Frontend: prior.Frontend, widening: prior.widen, roofline: prior.roofline,
+	}
 	for _, d := range prior.Draws {
 		f.Draws = append(f.Draws, d.Cost)
 		f.FrontendDraws = append(f.FrontendDraws, d.Frontend)
@@ -81,13 +83,13 @@ func FromPrior(prior Prior) *Fit {
 	}
 	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
 	for range bootstrapDraws {
-		f.Draws = append(f.Draws, prior.random(rng))
+		f.Draws = append(f.Draws, prior.randomCost(rng))
 	}
 	return f
 }
 
-// random has each constant as far off as its spread suggests.
-func (p *Prior) random(rng *rand.Rand) sim.StepCost {
+// randomCost draws each constant from its spread.
+func (p *Prior) randomCost(rng *rand.Rand) sim.StepCost {
 	x, spread := fromCost(p.StepCost), fromCost(p.Spread)
 	for j := range perRequest {
 		x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(spread[j]))
@@ -95,32 +97,31 @@ func (p *Prior) random(rng *rand.Rand) sim.StepCost {
 	return toCost(x, p.StepCost)
 }
 
-// Exactly is a fit of constants that somebody else has determined: without
-// observations, and without an interval.
+// Exactly returns a fit of given constants, without observations and without an interval.
 func Exactly(cost sim.StepCost) *Fit { return &Fit{Cost: cost, Low: cost, High: cost} }
 
-// priorStrength is the variance of an observation's logarithm, 3 %, times the
-// number of observations that share the same steps, about ten. Where observations
-// determine a constant, they outweigh the prior by far.
+// priorStrength is the variance of an observation's logarithm, 3 %, times the number of
+// observations that share the same steps, about ten. Observations that determine a constant
+// outweigh the prior by far.
 const priorStrength = 0.03 * 0.03 * 10
 
-// rows pull each constant towards the prior's; a nil prior pulls none.
-func (p *Prior) rows() []row {
+// pullRows pull each constant towards the prior's; a nil prior pulls none.
+func (p *Prior) pullRows() []row {
 	if p == nil {
 		return nil
 	}
 	return p.rowsAt(p.StepCost)
 }
 
-// sampled are the rows of a prior that has another of the values which it holds possible.
-func (p *Prior) sampled(rng *rand.Rand) []row {
+// sampledRows are the rows of a sample of the prior.
+func (p *Prior) sampledRows(rng *rand.Rand) []row {
 	switch {
 	case p == nil:
 		return nil
 	case len(p.Draws) > 0:
 		return p.rowsAt(p.Draws[rng.IntN(len(p.Draws))].Cost)
 	}
-	return p.rowsAt(p.random(rng))
+	return p.rowsAt(p.randomCost(rng))
 }
 
 func (p *Prior) rowsAt(cost sim.StepCost) []row {
@@ -153,15 +154,15 @@ func (p *Prior) rowsAt(cost sim.StepCost) []row {
 	return rows
 }
 
-// whiteningMatrix finds the combinations of the constants' logarithms that the samples say are
-// independent, each with a standard deviation of one when the samples are as many times as
-// wide: constants that depend on the same unknown, such as the speed of all that a host
-// does, move together. It is the inverse of the Cholesky factor of their covariance.
+// whiteningMatrix finds combinations of the constants' logarithms that are independent in the
+// samples, each with a standard deviation of one if the samples are scaled by times. Constants that
+// depend on the same unknown, such as the host's speed, move together. The matrix is the inverse of
+// the Cholesky factor of their covariance.
 func whiteningMatrix(draws []Draw, times float64) [][perRequest]float64 {
 	samples := mat.NewDense(len(draws), perRequest, nil) // in standard deviations
 	var sd [perRequest]float64
 	for j := range sd {
-		x, own := centered(draws, j)
+		x, own := centeredLogs(draws, j)
 		sd[j] = max(own, leastSpread)
 		for i := range x {
 			samples.Set(i, j, max(min(x[i]/sd[j], 3), -3))
@@ -175,7 +176,7 @@ func whiteningMatrix(draws []Draw, times float64) [][perRequest]float64 {
 	var factor mat.Cholesky
 	var l, inverse mat.TriDense
 	if !factor.Factorize(covariance) {
-		return nil // of numbers that are none
+		return nil // some number is infinite or undefined
 	}
 	factor.LTo(&l)
 	if inverse.InverseTri(&l) != nil {
@@ -190,21 +191,24 @@ func whiteningMatrix(draws []Draw, times float64) [][perRequest]float64 {
 	return out
 }
 
-// leastSpread is the least standard deviation of a constant's logarithm, and ownShare the
-// part of its variance that it has in common with no other.
+// leastSpread is the least standard deviation of a constant's logarithm, and ownShare the part of
+// its variance that is independent of all others.
 const (
 	leastSpread = 0.02
 	ownShare    = 0.1
 )
 
-// guessFrom is the prior where nothing is known of the hardware: constants of the order
-// that any has, in proportion to the time of a usual step, and hardly believed.
+// guessFrom returns a prior without knowledge of the hardware: constants of the usual order, in
+// proportion to the time of a typical step, with little weight.
 func guessFrom(step float64) Prior {
 	return Prior{
-		StepCost: sim.StepCost{Base: step / 2, Mixed: step / 4, PerSeq: step / 100, PerToken: step / 300, PerKV: step / 2e5, PerPair: step / 1e7},
-		Spread:   sim.StepCost{Base: 1, Mixed: 3, PerSeq: 3, PerToken: 5, PerKV: 5, PerPair: 10},
+		StepCost: sim.StepCost{
+			Base: step / 2, Mixed: step / 4, PerSeq: step / 100,
+			PerToken: step / 300, PerKV: step / 2e5, PerPair: step / 1e7,
+		},
+		Spread: sim.StepCost{Base: 1, Mixed: 3, PerSeq: 3, PerToken: 5, PerKV: 5, PerPair: 10},
 	}
 }
 
-// guessed reports whether the prior is that of guessFrom, which does not know the knee.
-func (p *Prior) guessed() bool { return p.Knee == 0 }
+// isGuess reports whether guessFrom made the prior, which then does not know the knee.
+func (p *Prior) isGuess() bool { return p.Knee == 0 }

@@ -15,7 +15,7 @@ import (
 // A Group is layers that share a block table.
 type Group struct {
 	Kind        string `json:"kind"`   // "attention", "MLA", "sliding window 4096", "state"
-	Layers      int    `json:"layers"` // on the GPU that is looked at
+	Layers      int    `json:"layers"` // on the GPU in question
 	BlockTokens int    `json:"-"`      // tokens of a block; 0 for a state
 	window      int    // 0 for all tokens
 	state       bool
@@ -27,33 +27,33 @@ type Group struct {
 // block belongs to one group at a time.
 type Layout struct {
 	BlockTokens   int     `json:"block_size"`                        // as the server reports it
-	PageBytes     float64 `json:"-"`                                 // of one layer's part of a block
+	PageBytes     float64 `json:"-"`                                 // one layer's part of a block
 	BytesPerBlock float64 `json:"bytes_per_block"`                   // on one GPU
-	Formula       string  `json:"block_formula"`                     // of BytesPerBlock
-	BytesPerToken float64 `json:"kv_bytes_per_token"`                // of a long context, on one GPU: what one more token adds
-	StateBytes    float64 `json:"state_bytes_per_request,omitempty"` // on one GPU, whatever its length
+	Formula       string  `json:"block_formula"`                     // derivation of BytesPerBlock
+	BytesPerToken float64 `json:"kv_bytes_per_token"`                // growth per token of a long context, on one GPU
+	StateBytes    float64 `json:"state_bytes_per_request,omitempty"` // on one GPU, for any length
 	Groups        []Group `json:"groups"`
 
 	mamba   string // mamba_cache_mode: none, align, all
 	batched int
-	parts   int // that tokens are spread over by decode context parallelism
+	parts   int // decode context parallelism: GPUs that share the tokens
 }
 
-// spec is what one layer needs.
+// spec is one layer's kind of cache.
 type spec struct {
 	kind   string
 	window int
 	state  bool
 }
 
-// newLayout is that of one pipeline stage.
+// newLayout returns the layout of one pipeline stage.
 func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
 	l := Layout{BlockTokens: 16, mamba: "none", batched: s.MaxNumBatchedTokens, parts: max(s.DCP, 1)}
 	if s.BlockSize > 0 {
 		l.BlockTokens = s.BlockSize
 	}
 	perToken := tokenBytes(m, s)
-	stateBytes := stateBytes(m, s)
+	stateBytes := layerStateBytes(m, s)
 	if m.HasRecurrent() {
 		if s.prefixCaching {
 			l.mamba = "align"
@@ -68,20 +68,8 @@ func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
 	specs := map[spec][]int{}
 	var order []spec
 	for i, layer := range m.Layers {
-		var k spec
-		if layer.Shared {
-			continue
-		}
-		switch {
-		case layer.Mixer.Recurrent():
-			k = spec{kind: "state", state: true}
-		case layer.Mixer == modelconfig.Latent:
-			k = spec{kind: "MLA"}
-		case layer.Mixer == modelconfig.Attention && layer.Window > 0 && !s.OneKVGroup:
-			k = spec{kind: fmt.Sprintf("sliding window %d", layer.Window), window: layer.Window}
-		case layer.Mixer == modelconfig.Attention:
-			k = spec{kind: "attention"}
-		default:
+		k, ok := specOf(layer, s)
+		if !ok {
 			continue
 		}
 		if specs[k] == nil {
@@ -90,7 +78,8 @@ func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
 		specs[k] = append(specs[k], i)
 	}
 	if len(order) == 0 {
-		return l, hint.With(fmt.Errorf("the model has no layer with a KV cache or state"), "the ledger is for models that generate text")
+		return l, hint.With(fmt.Errorf("the model has no layer with a KV cache or state"),
+			"the ledger is for models that generate text")
 	}
 	l.PageBytes = perToken * float64(l.BlockTokens)
 	if perToken == 0 {
@@ -101,16 +90,32 @@ func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
 		if i := slices.IndexFunc(order, func(k spec) bool { return !k.state && k.window == 0 }); i >= 0 {
 			k = order[i]
 		}
-		specs[k] = append(specs[k], len(m.Layers)) // the layer that guesses, of the last stage
+		specs[k] = append(specs[k], len(m.Layers)) // the draft layer, in the last stage
 	}
-	l.group(order, specs)
-	l.count(m, s, stage, perToken, stateBytes)
+	l.groupLayers(order, specs)
+	l.countBytes(m, s, stage, perToken, stateBytes)
 	return l, nil
 }
 
-// tokenBytes is what one attention layer keeps for a token on one GPU. MLA's
-// latent vector is not divided; heads of GQA are repeated where there are fewer
-// than GPUs (config/model.py, get_num_kv_heads).
+// specOf returns a layer's kind of cache, false if it has none of its own.
+func specOf(layer modelconfig.Layer, s *Settings) (spec, bool) {
+	switch {
+	case layer.Shared:
+	case layer.Mixer.Recurrent():
+		return spec{kind: "state", state: true}, true
+	case layer.Mixer == modelconfig.Latent:
+		return spec{kind: "MLA"}, true
+	case layer.Mixer == modelconfig.Attention && layer.Window > 0 && !s.OneKVGroup:
+		return spec{kind: fmt.Sprintf("sliding window %d", layer.Window), window: layer.Window}, true
+	case layer.Mixer == modelconfig.Attention:
+		return spec{kind: "attention"}, true
+	}
+	return spec{}, false
+}
+
+// tokenBytes is the bytes that one attention layer keeps for a token on one GPU. MLA's latent
+// vector is not divided. GQA's heads are repeated if there are fewer than GPUs (config/model.py,
+// get_num_kv_heads).
 func tokenBytes(m *modelconfig.Model, s *Settings) float64 {
 	switch {
 	case m.LatentRank > 0 && (s.KVType == "fp8_ds_mla" || m.IndexDim > 0 && strings.HasPrefix(s.KVType, "fp8")):
@@ -123,16 +128,16 @@ func tokenBytes(m *modelconfig.Model, s *Settings) float64 {
 	return 0
 }
 
-// indexBytes is what the indexer of sparse attention keeps for a token beside the latent
+// indexBytes is the bytes that the indexer of sparse attention keeps for a token beside the latent
 // vector: a key in FP8 and a scale in 32 bits for each 128 of its values
 // (model_executor/models/deepseek_v2.py, DeepseekV32IndexerCache).
 func indexBytes(m *modelconfig.Model) float64 {
 	return float64(m.IndexDim + m.IndexDim/128*4)
 }
 
-// stateBytes is what one recurrent layer keeps for a request on one GPU
+// layerStateBytes is the bytes that one recurrent layer keeps for a request on one GPU
 // (layers/mamba/mamba_utils.py).
-func stateBytes(m *modelconfig.Model, s *Settings) float64 {
+func layerStateBytes(m *modelconfig.Model, s *Settings) float64 {
 	st := m.State
 	if st.ConvWidth == 0 {
 		return 0
@@ -145,8 +150,8 @@ func stateBytes(m *modelconfig.Model, s *Settings) float64 {
 	return channels*float64(st.ConvWidth-1)*m.DType.Bytes() + st.Values/float64(s.TP)*st.DType.Bytes()
 }
 
-// alignToState raises the block until a page of attention holds a state
-// (platforms/interface.py, _align_hybrid_block_size).
+// alignToState enlarges the block until a page of attention holds a state (platforms/interface.py,
+// _align_hybrid_block_size).
 func (l *Layout) alignToState(m *modelconfig.Model, perToken, state float64) {
 	align := max(16, l.BlockTokens)
 	need := state / perToken
@@ -168,9 +173,9 @@ func lcm(a, b int) int {
 	return a / x * b
 }
 
-// group splits the layers of each kind into groups of one size
+// groupLayers splits the layers of each kind into groups of one size
 // (_get_kv_cache_groups_uniform_page_size).
-func (l *Layout) group(order []spec, specs map[spec][]int) {
+func (l *Layout) groupLayers(order []spec, specs map[spec][]int) {
 	size := len(specs[order[0]])
 	if len(order) > 1 {
 		least, most := math.MaxInt, 0
@@ -197,15 +202,15 @@ func (l *Layout) group(order []spec, specs map[spec][]int) {
 	}
 }
 
-// count works out the bytes on the GPUs of a pipeline stage.
-func (l *Layout) count(m *modelconfig.Model, s *Settings, stage int, perToken, state float64) {
+// countBytes computes the bytes on the GPUs of a pipeline stage.
+func (l *Layout) countBytes(m *modelconfig.Model, s *Settings, stage int, perToken, state float64) {
 	most := 0
-	first, last := s.stage(len(m.Layers), stage)
+	first, last := s.stageLayers(len(m.Layers), stage)
 	if stage == s.PP-1 {
-		last++ // the layer that guesses
+		last++ // the draft layer
 	}
 	for i, g := range l.Groups {
-		l.Groups[i].Layers = within(g.indexes, first, last)
+		l.Groups[i].Layers = countWithin(g.indexes, first, last)
 		most = max(most, l.Groups[i].Layers)
 	}
 	l.BytesPerBlock = l.PageBytes * float64(most)
@@ -223,12 +228,12 @@ func (l *Layout) count(m *modelconfig.Model, s *Settings, stage int, perToken, s
 	}
 }
 
-// BlocksFor is how many blocks a request of so many tokens holds at most: while a step computes
-// as many of its tokens as steps can.
+// BlocksFor is the most blocks that a request of this many tokens holds: while a step computes as
+// many of its tokens as a step can.
 func (l *Layout) BlocksFor(tokens int) int { return l.blocksFor(tokens, l.batched) }
 
-// blocksFor is how many blocks a request of so many tokens holds while a step computes the last
-// ones of them: what lies outside a window then has been freed.
+// blocksFor is how many blocks a request of this many tokens holds while a step computes the last
+// ones of them. By then tokens outside a window have been freed.
 func (l *Layout) blocksFor(tokens, computed int) int {
 	n := 0
 	tokens = (tokens + l.parts - 1) / l.parts
@@ -247,16 +252,16 @@ func (l *Layout) blocksFor(tokens, computed int) int {
 	return n
 }
 
-// tokens is the capacity as the log tells it: from 0.23, of requests of
-// max_model_len, before that by the blocks of one group.
-func (l *Layout) tokens(s *Settings, blocks float64) float64 {
+// capacityTokens is the capacity as the log prints it: from 0.23 in requests of max_model_len,
+// before that by the blocks of one group.
+func (l *Layout) capacityTokens(s *Settings, blocks float64) float64 {
 	if s.Release.AtLeast(vllm.CapacityByRequests) {
 		return math.Floor(blocks / float64(max(l.BlocksFor(s.MaxModelLen), 1)) * float64(s.MaxModelLen))
 	}
 	return math.Floor(blocks/float64(len(l.Groups))) * float64(l.BlockTokens*l.parts)
 }
 
-// longest is the longest request, of so many tokens at most, that fits into so many blocks.
-func (l *Layout) longest(most, blocks int) int {
+// longestRequest is the longest request, up to most tokens, that fits into this many blocks.
+func (l *Layout) longestRequest(most, blocks int) int {
 	return sort.Search(most, func(n int) bool { return l.BlocksFor(n+1) > blocks })
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// An Estimate is a value with its range. Low equals High where it is known.
+// An Estimate is a value with its range. Low equals High if it is known.
 type Estimate struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
@@ -21,16 +21,16 @@ type Estimate struct {
 // Exact is an estimate without doubt.
 func Exact(v float64) Estimate { return Estimate{v, v, v} }
 
-// relative is the width of the range as a share of the value.
-func (e Estimate) relative() float64 {
+// relativeWidth is the width of the range as a share of the value.
+func (e Estimate) relativeWidth() float64 {
 	if e.Value == 0 {
 		return 0
 	}
 	return (e.High - e.Low) / e.Value
 }
 
-// less subtracts an independent estimate: half-widths add as squares.
-func (e Estimate) less(o Estimate) Estimate {
+// minus subtracts an independent estimate: half-widths add as squares.
+func (e Estimate) minus(o Estimate) Estimate {
 	v := e.Value - o.Value
 	return Estimate{v, v - math.Hypot(e.Value-e.Low, o.High-o.Value), v + math.Hypot(e.High-e.Value, o.Value-o.Low)}
 }
@@ -40,17 +40,17 @@ func (e Estimate) plus(o Estimate) Estimate {
 	return Estimate{v, v - math.Hypot(e.Value-e.Low, o.Value-o.Low), v + math.Hypot(e.High-e.Value, o.High-o.Value)}
 }
 
-// A Line of the ledger is bytes on one GPU: of the one that has most of the model.
+// A Line of the ledger is bytes on one GPU, the one with the most of the model.
 type Line struct {
 	ID      string   `json:"id"` // "weights", "activations", …: stable
 	Name    string   `json:"name"`
 	Bytes   Estimate `json:"bytes"`
-	Exact   bool     `json:"exact"`   // they are known
+	Exact   bool     `json:"exact"`   // the bytes are known
 	Formula string   `json:"formula"` // with numbers
-	Source  string   `json:"source"`  // where the formula and its constants come from
+	Source  string   `json:"source"`  // where formula and constants are from
 }
 
-// The lines' ids.
+// The ids of the lines.
 const (
 	LineTotal       = "total"
 	LineRequested   = "requested"
@@ -64,19 +64,19 @@ const (
 	LineKV          = "kv_cache"
 )
 
-// Settings are those of vllm serve that decide about memory, and a few facts
-// about its machine. A zero value takes vLLM's default, which the ledger tells.
+// Settings are the arguments of vllm serve that affect memory, and a few facts about its machine. A
+// zero value takes vLLM's default, which the ledger reports.
 type Settings struct {
 	Release engine.Release
 	Device  GPU
-	Memory  Estimate // of one device, in bytes; the zero value is what the device's kind has
+	Memory  Estimate // bytes of one device; zero: as usual for the device
 
 	TP, PP, DP     int // tensor, pipeline, data parallelism; 0 is 1
 	ExpertParallel bool
 
 	Utilization         float64 // gpu_memory_utilization
 	MaxModelLen         int
-	LongestThatFits     bool // lowers it to what the KV cache holds, as --max-model-len auto does
+	LongestThatFits     bool // lowers MaxModelLen to fit the KV cache, as --max-model-len auto does
 	MaxNumSeqs          int
 	MaxNumBatchedTokens int
 	BlockSize           int
@@ -84,20 +84,20 @@ type Settings struct {
 	PrefixCaching       *bool  // nil is the default
 	EnforceEager        bool
 	AsyncScheduling     *bool   // nil is the release's default
-	KVBytes             float64 // kv_cache_memory_bytes; 0 is what is left
+	KVBytes             float64 // kv_cache_memory_bytes; 0: the rest of the memory
 	NumBlocksOverride   int
 	WholePrefills       bool // chunked prefill is off
 
 	Loading      modelconfig.Loading
 	Offload      float64 // cpu_offload_gb in bytes: weights of one GPU that stay with the host
 	DCP          int     // decode_context_parallel_size; 0 is 1
-	Nodes        int     // that one replica is told to span; 0 is as few as hold it
+	Nodes        int     // that one replica spans; 0: as few as hold it
 	OneKVGroup   bool    // disable_hybrid_kv_cache_manager
 	LargestGraph int     // the largest batch with a CUDA graph; 0 is the default
 	LoRA         LoRA
 	Speculation  Speculation
 
-	// What resolve fills in.
+	// Set by resolveDefaults:
 	assumed              []string
 	kvBytesPerValue      float64
 	prefixCaching        bool
@@ -105,66 +105,65 @@ type Settings struct {
 	dataParallelFlattens bool // experts are spread over TP × DP
 }
 
-// A Ledger says what a GPU's memory holds under some settings.
+// A Ledger lists the contents of a GPU's memory under some settings.
 type Ledger struct {
 	Model    *modelconfig.Model
 	Settings Settings // resolved: every default is filled in
-	Assumed  []string // defaults that were taken, as sentences
+	Assumed  []string // defaults that were assumed, as sentences
 	Lines    []Line
 	KV       Layout
 
-	Available Estimate // bytes for the KV cache on one GPU; negative where the model does not fit
+	Available Estimate // bytes for the KV cache on one GPU; negative if the model does not fit
 	Capacity
 
-	stage     int     // of the pipeline, whose GPUs are looked at
-	offloaded float64 // bytes of one GPU's weights that stay with the host
+	pipelineStage int     // whose GPUs the ledger describes
+	offloaded     float64 // bytes of one GPU's weights that stay with the host
 }
 
-// Capacity is what the KV cache of one engine holds.
+// Capacity is the room in the KV cache of one engine.
 type Capacity struct {
 	Blocks      Estimate `json:"num_gpu_blocks"`
-	Tokens      Estimate `json:"capacity_tokens"`        // as the log line "GPU KV cache size" tells it
-	Concurrency Estimate `json:"max_concurrency"`        // how many requests of max_model_len fit, as the log tells it
-	MaxLen      Estimate `json:"longest_request_tokens"` // that fits alone
+	Tokens      Estimate `json:"capacity_tokens"`        // as the log line "GPU KV cache size" prints it
+	Concurrency Estimate `json:"max_concurrency"`        // requests of max_model_len that fit, as the log prints it
+	MaxLen      Estimate `json:"longest_request_tokens"` // the longest request that fits alone
 }
 
 const gib = 1 << 30
 
-// NewLedger computes the ledger. Errors carry a hint: an arrangement that vLLM
-// would refuse, or memory that is not known. A model that does not fit is no
-// error: Available is then negative, and Remedies says what would fit.
+// NewLedger computes the ledger. Errors carry a hint: an arrangement that vLLM would refuse, or
+// memory that is not known. A model that does not fit is no error: Available is then negative, and
+// Remedies says what would fit.
 func NewLedger(given *modelconfig.Model, asked Settings) (*Ledger, error) {
 	s := asked
-	m, err := s.load(given)
+	m, err := s.loadModel(given)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.resolve(m); err != nil {
+	if err := s.resolveDefaults(m); err != nil {
 		return nil, err
 	}
 	var worst *Ledger
 	for stage := range s.PP {
-		l := &Ledger{Model: m, Settings: s, Assumed: s.assumed, stage: stage}
+		l := &Ledger{Model: m, Settings: s, Assumed: s.assumed, pipelineStage: stage}
 		if l.KV, err = newLayout(m, &l.Settings, stage); err != nil {
 			return nil, err
 		}
-		l.fill()
+		l.fillLines()
 		if worst == nil || l.availableBlocks() < worst.availableBlocks() {
 			worst = l
 		}
 	}
-	worst.capacity()
+	worst.setCapacity()
 	if longest := int(worst.MaxLen.Value); asked.LongestThatFits && worst.Concurrency.Value < 1 && longest >= 1 {
 		asked.MaxModelLen, asked.LongestThatFits = longest, false
-		asked.assume("max-model-len %d, the longest that the KV cache holds", longest)
+		asked.noteAssumption("max-model-len %d, the longest that the KV cache holds", longest)
 		return NewLedger(given, asked)
 	}
 	return worst, nil
 }
 
-// availableBlocks is how many blocks a GPU of the stage has room for, which may be negative: the
-// stage with least of it decides for all of them (v1/core/kv_cache_utils.py,
-// get_kv_cache_configs).
+// availableBlocks is how many blocks fit on a GPU of the stage, which may be negative. The stage
+// with the fewest decides for all of them (v1/core/kv_cache_utils.py, get_kv_cache_configs).
 func (l *Ledger) availableBlocks() float64 {
 	if l.KV.BytesPerBlock == 0 {
 		return math.Inf(1)
@@ -172,25 +171,28 @@ func (l *Ledger) availableBlocks() float64 {
 	return l.Available.Value / l.KV.BytesPerBlock
 }
 
-// fill adds the lines of the stage.
-func (l *Ledger) fill() {
+// fillLines adds the lines of the stage.
+func (l *Ledger) fillLines() {
 	s := &l.Settings
 	switch {
 	case s.KVBytes > 0:
 		l.weightLines()
 		l.Available = Exact(s.KVBytes)
-		l.add(LineKV, "KV cache, as given", l.Available, "kv_cache_memory_bytes", "v1/worker/gpu_worker.py: the utilization is not looked at")
+		l.addLine(LineKV, "KV cache, as given", l.Available, "kv_cache_memory_bytes",
+			"v1/worker/gpu_worker.py: the utilization is not looked at")
 	case s.Memory.Value <= 0:
 		l.weightLines()
 		l.Available = Exact(float64(s.NumBlocksOverride) * l.KV.BytesPerBlock)
-		l.add(LineKV, "KV cache, by its blocks", l.Available, fmt.Sprintf("%d × %.0f bytes", s.NumBlocksOverride, l.KV.BytesPerBlock), "num_gpu_blocks of the server; the GPU's memory is not known")
+		l.addLine(LineKV, "KV cache, by its blocks", l.Available,
+			fmt.Sprintf("%d × %.0f bytes", s.NumBlocksOverride, l.KV.BytesPerBlock),
+			"num_gpu_blocks of the server; the GPU's memory is not known")
 	default:
-		l.budget()
+		l.fillFromMemory()
 	}
 }
 
-func (l *Ledger) add(id, name string, v Estimate, formula, source string) {
-	l.Lines = append(l.Lines, Line{ID: id, Name: name, Bytes: v, Exact: v.Low == v.High, Formula: formula, Source: source})
+func (l *Ledger) addLine(id, name string, v Estimate, formula, source string) {
+	l.Lines = append(l.Lines, Line{id, name, v, v.Low == v.High, formula, source})
 }
 
 // Line returns a line by its id.
@@ -203,36 +205,39 @@ func (l *Ledger) Line(id string) (Line, bool) {
 	return Line{}, false
 }
 
-// budget fills the lines from the device's memory down to what is left for KV.
-func (l *Ledger) budget() {
+// fillFromMemory fills the lines from the device's memory down to the rest for the KV cache.
+func (l *Ledger) fillFromMemory() {
 	s := &l.Settings
-	l.add(LineTotal, "memory of "+s.deviceName(), s.Memory, "as reported by the driver", "logs of vLLM, see docs/lab/tune.md; otherwise the data sheet")
+	l.addLine(LineTotal, "memory of "+s.deviceName(), s.Memory, "as reported by the driver",
+		"logs of vLLM, see docs/lab/tune.md; otherwise the data sheet")
 	requested := Estimate{s.Memory.Value * s.Utilization, s.Memory.Low * s.Utilization, s.Memory.High * s.Utilization}
-	l.add(LineRequested, "requested", requested, fmt.Sprintf("%.4g × %s", s.Utilization, render.GiB(s.Memory.Value)), "v1/worker/utils.py, request_memory")
+	l.addLine(LineRequested, "requested", requested,
+		fmt.Sprintf("%.4g × %s", s.Utilization, render.GiB(s.Memory.Value)), "v1/worker/utils.py, request_memory")
 	l.weightLines()
-	l.activations()
-	l.graphs()
+	l.addActivations()
+	l.addGraphs()
 	l.addNonTorch()
 	l.Available = requested
 	for _, x := range l.Lines {
 		switch x.ID {
 		case LineWeights, LineTables, LineAdapters, LineDraft, LineActivations, LineGraphs, LineOther:
-			l.Available = l.Available.less(x.Bytes)
+			l.Available = l.Available.minus(x.Bytes)
 		}
 	}
-	l.add(LineKV, "left for the KV cache", l.Available, "requested − the lines above", "v1/worker/gpu_worker.py, determine_available_memory")
+	l.addLine(LineKV, "left for the KV cache", l.Available, "requested − the lines above",
+		"v1/worker/gpu_worker.py, determine_available_memory")
 }
 
-// weightLines adds the weights and what is kept beside them.
+// weightLines adds the weights, and adapters and drafts beside them.
 func (l *Ledger) weightLines() {
 	m, s := l.Model, &l.Settings
-	bytes := s.weights(m, l.stage)
+	bytes := s.weightBytes(m, l.pipelineStage)
 	formula := fmt.Sprintf("%s parameters, %s", render.Large(m.Total()), weightType(m))
 	if s.TP*s.PP*s.DP > 1 {
 		formula += fmt.Sprintf("; TP %d", s.TP)
 	}
 	if s.PP > 1 {
-		formula += fmt.Sprintf(", stage %d of %d", l.stage+1, s.PP)
+		formula += fmt.Sprintf(", stage %d of %d", l.pipelineStage+1, s.PP)
 	}
 	if s.dataParallelFlattens {
 		formula += fmt.Sprintf(", experts over %d GPUs", s.TP*s.DP)
@@ -240,37 +245,39 @@ func (l *Ledger) weightLines() {
 	source := "config.json; layouts of vllm/model_executor"
 	if l.offloaded = min(s.Offload, bytes.Value); l.offloaded > 0 {
 		formula += fmt.Sprintf("; %s of it offloaded to the host, read in every step", render.GiB(l.offloaded))
-		bytes = bytes.less(Exact(l.offloaded))
+		bytes = bytes.minus(Exact(l.offloaded))
 		source += "; cpu_offload_gb"
 	}
-	l.add(LineWeights, "weights", bytes, formula, source)
-	l.tables(l.stage)
-	first, last := s.stage(len(m.Layers), l.stage)
+	l.addLine(LineWeights, "weights", bytes, formula, source)
+	l.addTables(l.pipelineStage)
+	first, last := s.stageLayers(len(m.Layers), l.pipelineStage)
 	if s.LoRA.Adapters > 0 {
-		l.add(LineAdapters, "room for LoRA adapters", s.adapters(m, first, last),
-			fmt.Sprintf("%d of rank %d per linear layer, at most the experts", s.LoRA.Adapters, s.LoRA.Rank), "vllm/lora/layers; counted in “Model loading took”")
+		l.addLine(LineAdapters, "room for LoRA adapters", s.adapterBytes(m, first, last),
+			fmt.Sprintf("%d of rank %d per linear layer, at most the experts", s.LoRA.Adapters, s.LoRA.Rank),
+			"vllm/lora/layers; counted in “Model loading took”")
 	}
-	if s.Speculation.Drafts() && l.stage == s.PP-1 {
-		l.draft()
+	if s.Speculation.Drafts() && l.pipelineStage == s.PP-1 {
+		l.addDraft()
 	}
 }
 
-// draft adds a draft layer: one like the model's last, and what joins
-// two hidden states into its input. Its embedding and head are the model's.
-func (l *Ledger) draft() {
+// addDraft adds a draft layer: one like the model's last, and a projection that joins two hidden
+// states into its input. It shares the model's embedding and head.
+func (l *Ledger) addDraft() {
 	m, s := l.Model, &l.Settings
 	v := 2 * float64(m.Hidden) * float64(m.Hidden) * m.DType.Bytes()
 	for i := range m.Weights {
 		w := &m.Weights[i]
 		if n := len(w.Layers); n > 0 && w.Layers[n-1] == len(m.Layers)-1 {
-			v += w.Count * s.share(m, w) * w.Bytes
+			v += w.Count * s.shareOf(m, w) * w.Bytes
 		}
 	}
-	l.add(LineDraft, "draft layer", Estimate{v, v / 2, 2 * v}, "as the model's last layer + 2 × hidden_size²", "estimated; counted in “Model loading took”")
+	l.addLine(LineDraft, "draft layer", Estimate{v, v / 2, 2 * v}, "as the model's last layer + 2 × hidden_size²",
+		"estimated; counted in “Model loading took”")
 }
 
-// tables are constant tensors that are no parameters.
-func (l *Ledger) tables(stage int) {
+// addTables adds constant tensors, which are not parameters.
+func (l *Ledger) addTables(stage int) {
 	m, s := l.Model, &l.Settings
 	var v float64
 	formula := ""
@@ -279,16 +286,18 @@ func (l *Ledger) tables(stage int) {
 		formula = fmt.Sprintf("rotary positions %d × %d × %g", m.RopeRows, m.RopeWidth, m.DType.Bytes())
 	}
 	if m.LatentRank > 0 && m.Quant.Method != "" {
-		first, last := s.stage(len(m.Layers), stage)
-		copied := float64(last-first) * float64(m.LatentRank) * float64(m.Heads/s.TP) * float64(m.HeadDim-m.RopeDim+m.ValueDim) * m.DType.Bytes()
-		v += copied
+		first, last := s.stageLayers(len(m.Layers), stage)
+		heads, dims := m.Heads/s.TP, m.HeadDim-m.RopeDim+m.ValueDim
+		v += float64(last-first) * float64(m.LatentRank) * float64(heads) * float64(dims) * m.DType.Bytes()
 		if formula != "" {
 			formula += "; "
 		}
-		formula += fmt.Sprintf("W_UK and W_UV unpacked for MLA: %d layers × %d × %d heads × %d × %g", last-first, m.LatentRank, m.Heads/s.TP, m.HeadDim-m.RopeDim+m.ValueDim, m.DType.Bytes())
+		formula += fmt.Sprintf("W_UK and W_UV unpacked for MLA: %d layers × %d × %d heads × %d × %g",
+			last-first, m.LatentRank, heads, dims, m.DType.Bytes())
 	}
 	if v > 0 {
-		l.add(LineTables, "tables next to the weights", Exact(v), formula, "layers/rotary_embedding, layers/attention/mla_attention.py; counted in “Model loading took”")
+		l.addLine(LineTables, "tables next to the weights", Exact(v), formula,
+			"layers/rotary_embedding, layers/attention/mla_attention.py; counted in “Model loading took”")
 	}
 }
 
@@ -299,16 +308,16 @@ func weightType(m *modelconfig.Model) string {
 	return m.Quant.String() + ", else " + string(m.DType)
 }
 
-// weights are the bytes of a pipeline stage on one of its GPUs.
-func (s *Settings) weights(m *modelconfig.Model, stage int) Estimate {
-	first, last := s.stage(len(m.Layers), stage)
+// weightBytes is the bytes of a pipeline stage's weights on one of its GPUs.
+func (s *Settings) weightBytes(m *modelconfig.Model, stage int) Estimate {
+	first, last := s.stageLayers(len(m.Layers), stage)
 	var e Estimate
 	for k := range m.Weights {
 		w := &m.Weights[k]
 		n := 0.0
 		switch {
 		case w.Layers != nil:
-			n = float64(within(w.Layers, first, last))
+			n = float64(countWithin(w.Layers, first, last))
 		case w.Part == modelconfig.Embedding:
 			if stage == 0 || m.Tied && stage == s.PP-1 {
 				n = 1
@@ -322,13 +331,14 @@ func (s *Settings) weights(m *modelconfig.Model, stage int) Estimate {
 				n = 1
 			}
 		}
-		share := n * w.Count * s.share(m, w)
-		if w.Part == modelconfig.Experts && w.Low < w.High && m.Quant.Padded && s.marlin() {
+		share := n * w.Count * s.shareOf(m, w)
+		if w.Part == modelconfig.Experts && w.Low < w.High && m.Quant.Padded && s.usesMarlin() {
 			width := 128 * s.TP
 			if s.ExpertParallel {
 				width = 128
 			}
-			e = e.plus(Exact(share * w.Low * modelconfig.Padded(m.Hidden, 256) * modelconfig.Padded(m.ExpertWidth, width)))
+			padded := modelconfig.Padded(m.Hidden, 256) * modelconfig.Padded(m.ExpertWidth, width)
+			e = e.plus(Exact(share * w.Low * padded))
 			continue
 		}
 		e.Value += share * w.Bytes
@@ -338,16 +348,16 @@ func (s *Settings) weights(m *modelconfig.Model, stage int) Estimate {
 	return e
 }
 
-// marlin reports whether experts in MXFP4 are computed by Marlin's kernels, which pad the hidden
-// size to 256 and each GPU's part of the width to 128 (layers/quantization/mxfp4.py@v0.10.2): on
-// chips before Hopper, and on Hopper before Triton's kernels came with vLLM.
-func (s *Settings) marlin() bool {
+// usesMarlin reports whether Marlin's kernels compute experts in MXFP4. They pad the hidden size to
+// 256 and each GPU's part of the width to 128 (layers/quantization/mxfp4.py@v0.10.2). They serve
+// chips before Hopper, and Hopper before vLLM had Triton's kernels.
+func (s *Settings) usesMarlin() bool {
 	c := s.Device.Capability
 	return c > 0 && c < 9 || c == 9 && !s.Release.AtLeast(vllm.TritonForMXFP4)
 }
 
-// share is the part of a weight that one GPU of its tensor-parallel group holds.
-func (s *Settings) share(m *modelconfig.Model, w *modelconfig.Weight) float64 {
+// shareOf is the part of a weight that one GPU of its tensor-parallel group holds.
+func (s *Settings) shareOf(m *modelconfig.Model, w *modelconfig.Weight) float64 {
 	tp := float64(s.TP)
 	switch w.Split {
 	case modelconfig.Divided:
@@ -366,16 +376,16 @@ func (s *Settings) share(m *modelconfig.Model, w *modelconfig.Weight) float64 {
 	return 1
 }
 
-// within counts the layers of a stage among some in their order.
-func within(layers []int, first, last int) int {
+// countWithin counts the layers of a stage among sorted layers.
+func countWithin(layers []int, first, last int) int {
 	from, _ := slices.BinarySearch(layers, first)
 	to, _ := slices.BinarySearch(layers, last)
 	return to - from
 }
 
-// stage returns the layers of a pipeline stage (distributed/utils.py,
-// get_pp_indices: what does not divide goes to the stages before the last).
-func (s *Settings) stage(layers, i int) (first, last int) {
+// stageLayers returns the layers of a pipeline stage. A remainder goes to the stages before the
+// last (distributed/utils.py, get_pp_indices).
+func (s *Settings) stageLayers(layers, i int) (first, last int) {
 	per, rest := layers/s.PP, layers%s.PP
 	size := func(k int) int {
 		if fromEnd := s.PP - 1 - k; fromEnd >= 1 && fromEnd <= rest {
@@ -389,23 +399,22 @@ func (s *Settings) stage(layers, i int) (first, last int) {
 	return first, first + size(i)
 }
 
-// Shares of the peak of the profiling run. The forward pass holds the hidden
-// state, the residual and one layer's widest intermediate results in two bytes
-// each; three times the hidden size fits what vLLM logged for Llama 3.1 8B at
-// 20,000 and at 29,000 tokens to 1 % (vllm-project/vllm#10517).
+// Parts of the peak of the profiling run. The forward pass holds the hidden state, the residual and
+// one layer's widest intermediate results in two bytes each. Three times the hidden size matches
+// vLLM's logs for Llama 3.1 8B at 20,000 and at 29,000 tokens to 1 % (vllm-project/vllm#10517).
 const (
 	hiddenCopies    = 3
 	forwardDoubt    = 0.4
 	latentWorkspace = 64 << 10 // tokens whose keys and values MLA's chunked prefill unpacks at once
 )
 
-// perLogit is how many bytes the profiling run's sampling holds for each logit of
-// max_num_seqs requests, read in v1/sample/ops/topk_topp_sampler.py of 29 releases.
-// Sorting keeps the logits in 16 and in 32 bits, their order in 64, the sorted ones and
-// their probabilities: 29 to 37 bytes in logs. FlashInfer (0.8 to 0.11.0 where it is
-// installed, and again from 0.23 on) and the Triton kernel (from 0.17 on) keep logits,
-// masked logits and probabilities, 2 + 4 + 4 + 4: 13 in a log of 0.10 and 15 in one of
-// 2026, but a server with the first Triton kernels (0.19) took as much as by sorting.
+// perLogit is the bytes that the profiling run's sampling holds for each logit of max_num_seqs
+// requests, read in v1/sample/ops/topk_topp_sampler.py of 29 releases. Sorting keeps the logits in
+// 16 and in 32 bits, their order in 64, the sorted logits and their probabilities: 29 to 37 bytes
+// in logs. FlashInfer (0.8 to 0.11.0 where it is installed, and again from 0.23 on) and the Triton
+// kernel (from 0.17 on) keep logits, masked logits and probabilities, 2 + 4 + 4 + 4 bytes: 13 in a
+// log of 0.10 and 15 in one of 2026. But a server with the first Triton kernels (0.19) took as much
+// as by sorting.
 func perLogit(r engine.Release) Estimate {
 	lean := Estimate{14, 10, 20}
 	switch {
@@ -416,21 +425,22 @@ func perLogit(r engine.Release) Estimate {
 	case r.AtLeast(vllm.SortsToSample):
 		return Estimate{32, 28, 40}
 	}
-	return Estimate{13, lean.Low, 38} // what four servers of 0.10 had at most; 37 were seen where it sorts
+	return Estimate{13, lean.Low, 38} // the most on four servers of 0.10; 37 were seen with sorting
 }
 
-// activations estimates the peak of vLLM's profiling run, which has
-// max_num_batched_tokens tokens and then max_num_seqs samples.
-func (l *Ledger) activations() {
+// addActivations estimates the peak of vLLM's profiling run, which has max_num_batched_tokens
+// tokens and then max_num_seqs samples.
+func (l *Ledger) addActivations() {
 	m, s := l.Model, &l.Settings
 	tokens, seqs := float64(s.MaxNumBatchedTokens), float64(min(s.MaxNumSeqs, s.MaxNumBatchedTokens))
-	width, what := l.widest()
+	width, what := l.widestLayer()
 	forward := tokens * width * m.DType.Bytes()
 	formula := fmt.Sprintf("forward: %.0f tokens × (%s) × %g", tokens, what, m.DType.Bytes())
 	if m.LatentRank > 0 {
 		rows := min(max(8*float64(s.MaxModelLen), 4*float64(s.MaxNumSeqs*l.KV.BlockTokens)), latentWorkspace)
-		forward += rows * float64(m.Heads/s.TP) * float64(m.HeadDim-m.RopeDim+m.ValueDim) * m.DType.Bytes()
-		formula += fmt.Sprintf(" + %.0f × %d heads × %d × %g of MLA", rows, m.Heads/s.TP, m.HeadDim-m.RopeDim+m.ValueDim, m.DType.Bytes())
+		heads, dims := m.Heads/s.TP, m.HeadDim-m.RopeDim+m.ValueDim
+		forward += rows * float64(heads) * float64(dims) * m.DType.Bytes()
+		formula += fmt.Sprintf(" + %.0f × %d heads × %d × %g of MLA", rows, heads, dims, m.DType.Bytes())
 	}
 	f := Estimate{forward, forward * (1 - forwardDoubt), forward * (1 + forwardDoubt)}
 	if m.HasRecurrent() || !m.Known {
@@ -438,7 +448,7 @@ func (l *Ledger) activations() {
 	}
 	per := perLogit(s.Release)
 	logits := seqs * float64(m.Vocab)
-	if l.stage < s.PP-1 {
+	if l.pipelineStage < s.PP-1 {
 		logits = 0 // the last stage samples
 	}
 	g := Estimate{logits * per.Value, logits * per.Low, logits * per.High}
@@ -446,11 +456,12 @@ func (l *Ledger) activations() {
 	if logits > 0 {
 		formula += fmt.Sprintf("; sampling: %.0f × %d logits × %.0f; the larger", seqs, m.Vocab, per.Value)
 	}
-	l.add(LineActivations, "activations at their peak", v, formula, "estimated; vLLM measures it at start (v1/worker/gpu_model_runner.py, profile_run)")
+	l.addLine(LineActivations, "activations at their peak", v, formula,
+		"estimated; vLLM measures it at start (v1/worker/gpu_model_runner.py, profile_run)")
 }
 
-// widest returns the values per token of the widest layer.
-func (l *Ledger) widest() (float64, string) {
+// widestLayer returns the values per token of the widest layer.
+func (l *Ledger) widestLayer() (float64, string) {
 	m, s := l.Model, &l.Settings
 	tp := float64(s.TP)
 	width, what := 0.0, ""
@@ -469,7 +480,8 @@ func (l *Ledger) widest() (float64, string) {
 			share = 1
 		}
 		i := float64(m.ExpertWidth) / share
-		try(base+float64(m.ExpertsTaken)*(max(2*i, float64(m.Hidden))+i), "%d experts × (max(2 × %.0f, %d) + %.0f)", m.ExpertsTaken, i, m.Hidden, i)
+		try(base+float64(m.ExpertsTaken)*(max(2*i, float64(m.Hidden))+i), "%d experts × (max(2 × %.0f, %d) + %.0f)",
+			m.ExpertsTaken, i, m.Hidden, i)
 	}
 	if m.Heads > 0 {
 		q, kv := float64(m.Heads*m.HeadDim)/tp, float64(m.KVHeads*m.HeadDim)/tp
@@ -493,25 +505,26 @@ const (
 	graphMost  = 30 << 20
 )
 
-// graphs estimates CUDA graph memory, which the budget holds from 0.21.
-func (l *Ledger) graphs() {
+// addGraphs estimates CUDA graph memory, which the budget includes from 0.21.
+func (l *Ledger) addGraphs() {
 	s := &l.Settings
 	n := float64(s.capturedGraphs)
 	v := Estimate{graphBase + n*graphEach, n * graphLeast, graphBase + n*graphMost}
-	switch {
-	case s.EnforceEager:
+	if s.EnforceEager {
 		return
-	case !s.Release.AtLeast(vllm.CUDAGraphsInBudget):
-		l.add("cuda_graphs_outside", "CUDA graphs, outside the budget", v, fmt.Sprintf("%.0f graphs × %s + %s", n, render.GiB(graphEach), render.GiB(graphBase)),
-			"before 0.21 they use memory that was not requested")
-	default:
-		l.add(LineGraphs, "CUDA graphs", v, fmt.Sprintf("%.0f graphs × %s + %s", n, render.GiB(graphEach), render.GiB(graphBase)),
+	}
+	formula := fmt.Sprintf("%.0f graphs × %s + %s", n, render.GiB(graphEach), render.GiB(graphBase))
+	if s.Release.AtLeast(vllm.CUDAGraphsInBudget) {
+		l.addLine(LineGraphs, "CUDA graphs", v, formula,
 			"estimated; vLLM captures two of each kind and multiplies (profile_cudagraph_memory)")
+	} else {
+		l.addLine("cuda_graphs_outside", "CUDA graphs, outside the budget", v, formula,
+			"before 0.21 they use memory that was not requested")
 	}
 }
 
-// addNonTorch is what PyTorch does not allocate: the CUDA context's growth, NCCL's and
-// the custom all-reduce's buffers, workspaces of kernels.
+// addNonTorch adds memory that PyTorch does not allocate: the CUDA context's growth, NCCL's and the
+// custom all-reduce's buffers, workspaces of kernels.
 func (l *Ledger) addNonTorch() {
 	s := &l.Settings
 	v := Estimate{0.25 * gib, 0.05 * gib, 0.7 * gib}
@@ -520,11 +533,11 @@ func (l *Ledger) addNonTorch() {
 		v = Estimate{0.6 * gib, 0.1 * gib, 2.5 * gib}
 		formula = "several GPUs: NCCL, custom all-reduce, workspaces"
 	}
-	l.add(LineOther, "not PyTorch's", v, formula, "estimated from the logs of docs/lab/tune.md")
+	l.addLine(LineOther, "not PyTorch's", v, formula, "estimated from the logs of docs/lab/tune.md")
 }
 
-// capacity turns bytes into blocks and tokens.
-func (l *Ledger) capacity() {
+// setCapacity turns bytes into blocks and tokens.
+func (l *Ledger) setCapacity() {
 	s := &l.Settings
 	per := l.KV.BytesPerBlock
 	blocks := func(v float64) float64 {
@@ -540,24 +553,24 @@ func (l *Ledger) capacity() {
 		return Estimate{f(l.Available.Value), f(l.Available.Low), f(l.Available.High)}
 	}
 	l.Blocks = each(blocks)
-	l.Concurrency = each(func(v float64) float64 { return blocks(v) / float64(max(l.KV.BlocksFor(s.MaxModelLen), 1)) })
-	l.Tokens = each(func(v float64) float64 { return l.KV.tokens(s, blocks(v)) })
+	perRequest := float64(max(l.KV.BlocksFor(s.MaxModelLen), 1))
+	l.Concurrency = each(func(v float64) float64 { return blocks(v) / perRequest })
+	l.Tokens = each(func(v float64) float64 { return l.KV.capacityTokens(s, blocks(v)) })
 	l.MaxLen = each(func(v float64) float64 {
-		return float64(l.KV.longest(max(l.Model.MaxPositions, s.MaxModelLen), int(blocks(v))))
+		return float64(l.KV.longestRequest(max(l.Model.MaxPositions, s.MaxModelLen), int(blocks(v))))
 	})
 }
 
-// SafeConcurrency is how many requests of a length fit at once, in blocks that none of them
-// must give up: one of the pool's blocks is a placeholder.
+// SafeConcurrency is how many requests of a length fit at once without preemption. One of the
+// pool's blocks is a placeholder.
 func (l *Ledger) SafeConcurrency(tokens int) int {
 	return int(max(l.Blocks.Value-1, 0)) / max(l.KV.BlocksFor(tokens), 1)
 }
 
-// PlainBlocks is the pool as blocks of a size in one group, for a simulation that
-// knows no others: models with windows or states get as many blocks as hold as many
-// requests of a length that are answered, one token a step. The tokens of a whole step come once:
-// steps free what lies outside a window (v1/core/single_type_kv_cache_manager.py,
-// remove_skipped_blocks).
+// PlainBlocks is the pool as blocks of a size in one group, for a simulation that knows no other
+// kind. A model with windows or states gets the blocks for the number of requests of this length
+// that it can answer at one token a step. The tokens of a whole step are counted once: steps free
+// tokens outside a window (v1/core/single_type_kv_cache_manager.py, remove_skipped_blocks).
 func (l *Ledger) PlainBlocks(length, size int) int {
 	g := l.KV.Groups
 	if len(g) == 1 && l.KV.BlockTokens == size && g[0].window == 0 && !g[0].state {
@@ -569,7 +582,7 @@ func (l *Ledger) PlainBlocks(length, size int) int {
 	return int(min(n*float64(perRequest), 1<<30)) + 1
 }
 
-// EngineConfig is what the ledger knows as settings with their source.
+// EngineConfig returns the ledger's results as settings with their source.
 func (l *Ledger) EngineConfig(source string) engine.Config {
 	s := &l.Settings
 	c := engine.Config{}

@@ -175,7 +175,7 @@ func TestLedgerByHand(t *testing.T) {
 	// Pipeline stages: 32 layers on 3 GPUs are 11, 11 and 10.
 	s := Settings{PP: 3}
 	for i, want := range [][2]int{{0, 11}, {11, 22}, {22, 32}} {
-		if a, b := s.stage(32, i); a != want[0] || b != want[1] {
+		if a, b := s.stageLayers(32, i); a != want[0] || b != want[1] {
 			t.Errorf("stage %d: layers %d to %d, want %v", i, a, b, want)
 		}
 	}

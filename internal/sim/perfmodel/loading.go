@@ -16,22 +16,22 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// LoRA is room for adapters; without Adapters there is none.
+// LoRA is room for adapters; zero Adapters: no room.
 type LoRA struct{ Adapters, Rank int }
 
-// Speculation is guessing tokens ahead; without Tokens there is none.
+// Speculation is drafting tokens ahead; zero Tokens: no drafting.
 type Speculation struct {
 	Method string // "ngram", "eagle3", "mtp", …; "" is a draft model
-	Model  string // that guesses
-	Tokens int    // guessed for each that is sure
+	Model  string // the draft model
+	Tokens int    // drafted per step
 
-	// Acceptance is the share of guesses that are right, each given that the one before
-	// it is; 0 is not known.
+	// Acceptance is the share of drafted tokens that are accepted, each given that its predecessor
+	// is; 0: not known.
 	Acceptance float64
 }
 
-// loading reads how the checkpoint is loaded.
-func (r *settings) loading(s *Settings) {
+// readLoading reads how the checkpoint is loaded.
+func (r *flagReader) readLoading(s *Settings) {
 	var err error
 	if s.Loading.DType == "" {
 		if s.Loading.DType, err = modelconfig.ParseDType(r.text(engine.DType)); err != nil {
@@ -39,7 +39,7 @@ func (r *settings) loading(s *Settings) {
 		}
 	}
 	s.Loading.Quantization = cmp.Or(s.Loading.Quantization, r.text(engine.Quantization))
-	r.boolean(engine.TextOnly, &s.Loading.TextOnly)
+	r.readBool(engine.TextOnly, &s.Loading.TextOnly)
 	if text := r.text(engine.CPUOffloadGB); text != "" {
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil || v < 0 || v > 1<<20 {
@@ -49,12 +49,12 @@ func (r *settings) loading(s *Settings) {
 	}
 }
 
-// extras reads what has memory and time of its own.
-func (r *settings) extras(s *Settings) {
+// readExtras reads adapters, graph sizes and speculation.
+func (r *flagReader) readExtras(s *Settings) {
 	if on, ok := r.known.Bool(engine.EnableLoRA); ok && on {
 		s.LoRA = LoRA{1, 16} // vLLM's defaults
-		r.number(engine.MaxLoRAs, &s.LoRA.Adapters)
-		r.number(engine.MaxLoRARank, &s.LoRA.Rank)
+		r.readInt(engine.MaxLoRAs, &s.LoRA.Adapters)
+		r.readInt(engine.MaxLoRARank, &s.LoRA.Rank)
 		if ranks := []int{1, 8, 16, 32, 64, 128, 256, 320, 512}; !slices.Contains(ranks, s.LoRA.Rank) {
 			r.errs = append(r.errs, fmt.Errorf("--%s %d: vLLM takes %v", engine.MaxLoRARank, s.LoRA.Rank, ranks))
 		}
@@ -68,10 +68,10 @@ func (r *settings) extras(s *Settings) {
 			s.LargestGraph = max(s.LargestGraph, v)
 		}
 	}
-	r.speculation(&s.Speculation)
+	r.readSpeculation(&s.Speculation)
 }
 
-func (r *settings) speculation(to *Speculation) {
+func (r *flagReader) readSpeculation(to *Speculation) {
 	var o struct {
 		Method     string  `json:"method"`
 		Model      string  `json:"model"`
@@ -85,8 +85,11 @@ func (r *settings) speculation(to *Speculation) {
 		}
 	}
 	tokens := int(o.Tokens)
-	r.number("spec-tokens", &tokens)
-	*to = Speculation{Method: cmp.Or(r.text("spec-method"), o.Method), Model: cmp.Or(r.text("spec-model"), o.Model), Tokens: tokens, Acceptance: to.Acceptance}
+	r.readInt("spec-tokens", &tokens)
+	*to = Speculation{
+		Method: cmp.Or(r.text("spec-method"), o.Method), Model: cmp.Or(r.text("spec-model"), o.Model),
+		Tokens: tokens, Acceptance: to.Acceptance,
+	}
 	if to.Method != "" || to.Model != "" {
 		to.Tokens = max(to.Tokens, 1)
 	}
@@ -95,32 +98,37 @@ func (r *settings) speculation(to *Speculation) {
 	}
 }
 
-// load returns the model as these settings load it, and refuses what the device cannot.
-func (s *Settings) load(m *modelconfig.Model) (*modelconfig.Model, error) {
+// loadModel returns the model as these settings load it, or an error if the device cannot.
+func (s *Settings) loadModel(m *modelconfig.Model) (*modelconfig.Model, error) {
 	s.assumed = nil
 	how, capability := s.Loading, s.Device.Capability
 	old := capability > 0 && capability < 8
 	switch {
 	case old && how.DType == "bfloat16":
-		return nil, hint.With(fmt.Errorf("--dtype bfloat16 on %s: it has compute capability %.1f, and bfloat16 needs 8.0", s.deviceName(), capability),
+		return nil, hint.With(fmt.Errorf(
+			"--dtype bfloat16 on %s: it has compute capability %.1f, and bfloat16 needs 8.0", s.deviceName(),
+			capability),
 			"pass --dtype half, as in vLLM's own error")
 	case old && how.DType == "" && m.DType == "bfloat16":
 		how.DType = "float16"
 		if strings.HasPrefix(m.Type, "gemma") && m.Type != "gemma" || m.Type == "plamo2" || m.Type == "glm4" {
 			how.DType = "float32" // vLLM's _FLOAT16_NOT_SUPPORTED_MODELS
 		}
-		s.assume("dtype %s, which vLLM takes for bfloat16 on %s (compute capability %.1f)", how.DType, s.deviceName(), capability)
+		s.noteAssumption("dtype %s, which vLLM takes for bfloat16 on %s (compute capability %.1f)",
+			how.DType, s.deviceName(), capability)
 	}
 	m, err := m.With(how)
 	if err != nil {
 		return nil, err
 	}
 	least := m.Quant.Capability()
-	if eights := m.Quant.Method == "fp8" || m.Quant.Method == "mxfp8"; eights && cmp.Or(s.Release, vllm.DefaultRelease).AtLeast(vllm.MarlinOnTuring) {
+	release := cmp.Or(s.Release, vllm.DefaultRelease)
+	if q := m.Quant.Method; (q == "fp8" || q == "mxfp8") && release.AtLeast(vllm.MarlinOnTuring) {
 		least = 7.5
 	}
 	if capability > 0 && capability < least {
-		return nil, hint.With(fmt.Errorf("weight format %s on %s: vLLM needs compute capability %.1f, and it has %.1f", m.Quant.Method, s.deviceName(), least, capability),
+		return nil, hint.With(fmt.Errorf("weight format %s on %s: vLLM needs compute capability %.1f, and it has %.1f",
+			m.Quant.Method, s.deviceName(), least, capability),
 			"take another checkpoint or a newer GPU")
 	}
 	return m, nil
@@ -132,67 +140,83 @@ func (s *Settings) SpansNodes() bool {
 	return s.TP > node || s.Nodes > 1 && s.TP*max(s.PP, 1) > node && s.TP > s.TP*max(s.PP, 1)/s.Nodes
 }
 
-// arrangement refuses what vLLM refuses of a model's division, and says what it costs.
-func (s *Settings) arrangement(m *modelconfig.Model) error {
+// checkDivision refuses divisions of a model that vLLM refuses.
+func (s *Settings) checkDivision(m *modelconfig.Model) error {
 	s.DCP = max(s.DCP, 1)
-	kv := m.KVHeads
-	divide := func(what string, n int) error {
-		if n%s.TP == 0 {
-			return nil
-		}
-		return hint.With(fmt.Errorf("tensor parallelism %d does not divide %s %d", s.TP, what, n), "take a divisor of "+strconv.Itoa(n)+", or --pipeline-parallel-size for the rest")
-	}
 	if s.TP > 1 && m.FFNWidth > 0 {
-		if err := divide("intermediate_size", m.FFNWidth); err != nil {
+		if err := s.checkDivides("intermediate_size", m.FFNWidth); err != nil {
 			return err
 		}
 	}
-	if s.TP > 1 && m.Experts > 0 && !s.ExpertParallel {
-		if err := divide("the width of an expert,", m.ExpertWidth); err != nil {
-			return err
-		}
-		if b := m.Quant.Block[0]; b > 0 && m.ExpertWidth/s.TP%b != 0 {
-			return hint.With(fmt.Errorf("tensor parallelism %d gives experts of width %d, which their quantization blocks of %d do not divide", s.TP, m.ExpertWidth/s.TP, b),
-				"pass --enable-expert-parallel, or a smaller --tensor-parallel-size")
-		}
+	if err := s.checkExperts(m); err != nil {
+		return err
 	}
-	if s.ExpertParallel && m.Experts == 0 {
-		return hint.With(fmt.Errorf("--%s: the model has no experts", engine.ExpertParallel), "leave it out")
-	}
-	if m.LatentRank == 0 && kv > 0 && s.TP > 1 && kv%s.TP != 0 && s.TP%kv != 0 {
-		return hint.With(fmt.Errorf("tensor parallelism %d and %d KV heads: neither divides the other", s.TP, kv), "take a divisor or a multiple of "+strconv.Itoa(kv))
+	if kv := m.KVHeads; m.LatentRank == 0 && kv > 0 && s.TP > 1 && kv%s.TP != 0 && s.TP%kv != 0 {
+		return hint.With(fmt.Errorf("tensor parallelism %d and %d KV heads: neither divides the other", s.TP, kv),
+			"take a divisor or a multiple of "+strconv.Itoa(kv))
 	}
 	if s.DCP > 1 {
-		copies := s.TP // of each KV head; MLA has one head
+		copies := s.TP // holding each KV head; MLA has one head
 		if m.LatentRank == 0 {
-			copies = s.TP / max(kv, 1)
+			copies = s.TP / max(m.KVHeads, 1)
 		}
 		if s.TP%s.DCP != 0 || copies%s.DCP != 0 || copies < 1 {
-			return hint.With(fmt.Errorf("--%s %d: tensor parallelism %d keeps each KV head on %d GPUs, a number that it must divide", engine.DecodeContextSize, s.DCP, s.TP, max(copies, 1)),
+			return hint.With(fmt.Errorf(
+				"--%s %d: tensor parallelism %d keeps each KV head on %d GPUs, a number that it must divide",
+				engine.DecodeContextSize, s.DCP, s.TP, max(copies, 1)),
 				"raise --tensor-parallel-size, or leave it out")
 		}
 	}
 	return nil
 }
 
-// batches refuses limits that contradict each other (config/scheduler.py).
-func (s *Settings) batches() error {
+func (s *Settings) checkDivides(what string, n int) error {
+	if n%s.TP == 0 {
+		return nil
+	}
+	return hint.With(fmt.Errorf("tensor parallelism %d does not divide %s %d", s.TP, what, n),
+		"take a divisor of "+strconv.Itoa(n)+", or --pipeline-parallel-size for the rest")
+}
+
+// checkExperts refuses divisions of a mixture's experts.
+func (s *Settings) checkExperts(m *modelconfig.Model) error {
+	if s.TP > 1 && m.Experts > 0 && !s.ExpertParallel {
+		if err := s.checkDivides("the width of an expert,", m.ExpertWidth); err != nil {
+			return err
+		}
+		if b := m.Quant.Block[0]; b > 0 && m.ExpertWidth/s.TP%b != 0 {
+			return hint.With(fmt.Errorf(
+				"tensor parallelism %d gives experts of width %d, which their quantization blocks of %d do not divide",
+				s.TP, m.ExpertWidth/s.TP, b),
+				"pass --enable-expert-parallel, or a smaller --tensor-parallel-size")
+		}
+	}
+	if s.ExpertParallel && m.Experts == 0 {
+		return hint.With(fmt.Errorf("--%s: the model has no experts", engine.ExpertParallel), "leave it out")
+	}
+	return nil
+}
+
+// checkBatches refuses limits that contradict each other (config/scheduler.py).
+func (s *Settings) checkBatches() error {
 	if s.MaxNumBatchedTokens < s.MaxNumSeqs {
-		return hint.With(fmt.Errorf("--%s %d is less than --%s %d", engine.MaxNumBatchedTokens, s.MaxNumBatchedTokens, engine.MaxNumSeqs, s.MaxNumSeqs),
+		return hint.With(fmt.Errorf("--%s %d is less than --%s %d",
+			engine.MaxNumBatchedTokens, s.MaxNumBatchedTokens, engine.MaxNumSeqs, s.MaxNumSeqs),
 			"every running request needs a token in a step")
 	}
 	if s.WholePrefills && s.MaxNumBatchedTokens < s.MaxModelLen {
-		return hint.With(fmt.Errorf("--%s %d is less than --%s %d, and without chunked prefill a prompt must fit into a step", engine.MaxNumBatchedTokens, s.MaxNumBatchedTokens, engine.MaxModelLen, s.MaxModelLen),
+		return hint.With(fmt.Errorf(
+			"--%s %d is less than --%s %d, and without chunked prefill a prompt must fit into a step",
+			engine.MaxNumBatchedTokens, s.MaxNumBatchedTokens, engine.MaxModelLen, s.MaxModelLen),
 			"raise the one, lower the other, or leave chunked prefill on")
 	}
 	return nil
 }
 
-// adapters is what LoRA's room for adapters takes on one GPU: for each of them two
-// matrices of the largest rank beside every linear layer, in the model's type
-// (lora/layers); divided as the layers are, where vLLM divides them. Layers of experts
-// have them too from 0.11.1 on, which bounds the line from above.
-func (s *Settings) adapters(m *modelconfig.Model, first, last int) Estimate {
+// adapterBytes is LoRA's room for adapters on one GPU. Each adapter has two matrices of the largest
+// rank beside every linear layer, in the model's type (lora/layers), divided as the layers are if
+// vLLM divides them. Layers of experts have adapters too from 0.11.1 on, which is the upper bound.
+func (s *Settings) adapterBytes(m *modelconfig.Model, first, last int) Estimate {
 	var low, high float64
 	for i := range m.Weights {
 		w := &m.Weights[i]
@@ -200,8 +224,9 @@ func (s *Settings) adapters(m *modelconfig.Model, first, last int) Estimate {
 		if in == 0 || w.Layers == nil || w.Part == modelconfig.RouterPart {
 			continue
 		}
-		each := float64(within(w.Layers, first, last)*s.LoRA.Adapters*s.LoRA.Rank) * float64(times) * m.DType.Bytes()
-		part := each * (float64(in) + float64(out)*s.share(m, w))
+		each := float64(countWithin(w.Layers, first,
+			last)*s.LoRA.Adapters*s.LoRA.Rank) * float64(times) * m.DType.Bytes()
+		part := each * (float64(in) + float64(out)*s.shareOf(m, w))
 		high += part
 		if w.Part != modelconfig.Experts {
 			low += part
@@ -210,14 +235,14 @@ func (s *Settings) adapters(m *modelconfig.Model, first, last int) Estimate {
 	return Estimate{low, low, max(low, high)}
 }
 
-// betweenNodes is what one GPU exchanges with another machine: 400 Gb/s of InfiniBand,
-// one adapter for each GPU as in NVIDIA's DGX H100.
+// betweenNodes is the bytes per second that one GPU exchanges with another machine: 400 Gb/s of
+// InfiniBand, one adapter for each GPU as in NVIDIA's DGX H100.
 const betweenNodes = 50e9
 
-// extraTime adds to a step what settings make it wait for beside the model: weights that
-// stay with the host, and guessing. A step with guesses gives several tokens: its time is
-// shared by them. That the arithmetic of guesses can hide behind reading the weights is
-// left out, so that what guessing saves is rather too small than too large.
+// extraTime adds to a step the time that settings take beside the model: offloaded weights, and
+// drafting. A step with accepted drafts gives several tokens, which share its time. The arithmetic
+// of drafts may hide behind reading the weights. This is left out, so that the saving is rather too
+// small than too large.
 func (l *Ledger) extraTime(c *sim.StepCost) {
 	if l.offloaded > 0 {
 		c.Base += l.offloaded / l.Settings.Device.Host
@@ -236,13 +261,14 @@ func (l *Ledger) extraTime(c *sim.StepCost) {
 	c.PerKV *= (1 + k*layer) / gives
 }
 
-// Drafts reports whether a layer beside the model guesses: MTP, EAGLE and their like.
+// Drafts reports whether a layer beside the model drafts: MTP, EAGLE and their like.
 func (p Speculation) Drafts() bool {
-	return p.Tokens > 0 && p.Model == "" && strings.Contains(p.Method, "mtp") || p.Tokens > 0 && strings.Contains(p.Method, "eagle")
+	mtp := p.Model == "" && strings.Contains(p.Method, "mtp")
+	return p.Tokens > 0 && (mtp || strings.Contains(p.Method, "eagle"))
 }
 
-// PerStep is how many tokens a decode step of a request gives on average (Leviathan et
-// al. 2023): the sure one, and the guesses before the first wrong one.
+// PerStep is the mean number of tokens that a decode step of a request gives: the sure one, and the
+// drafts before the first wrong one (Leviathan et al. 2023).
 func (p Speculation) PerStep() float64 {
 	if p.Tokens < 1 {
 		return 1

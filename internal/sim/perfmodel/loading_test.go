@@ -107,10 +107,10 @@ func TestUnevenStages(t *testing.T) {
 	s := l.Settings
 	least := math.Inf(1)
 	for stage := range s.PP {
-		one := &Ledger{Model: l.Model, Settings: s, stage: stage}
+		one := &Ledger{Model: l.Model, Settings: s, pipelineStage: stage}
 		one.KV, err = newLayout(l.Model, &one.Settings, stage)
 		must.Succeed(t, err)
-		one.fill()
+		one.fillLines()
 		least = min(least, math.Floor(one.Available.Value/one.KV.BytesPerBlock))
 	}
 	if l.Blocks.Value != least {

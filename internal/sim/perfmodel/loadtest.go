@@ -23,7 +23,7 @@ type LoadTest struct {
 	Requests []Measured
 	Skipped  map[string]int // requests left out, by reason
 
-	prefix []uint64 // the longest that the cache had, which all have in common
+	prefix []uint64 // the longest cached prefix, which all requests share
 }
 
 // Bounds of a file of results.
@@ -34,10 +34,9 @@ const (
 
 const resultsHint = "give a file of sixty bench --csv, or of vllm bench serve --save-result --save-detailed"
 
-// ReadLoadTest reads what sixty bench --csv or vllm bench serve --save-detailed
-// wrote, for engines with a block size. Requests that failed are left out and
-// counted; those that were cut short are part of the load and nothing is fitted to
-// them.
+// ReadLoadTest reads the results of sixty bench --csv or vllm bench serve --save-detailed, for
+// engines with a block size. Requests that failed are left out and counted. Requests that were cut
+// short are part of the load and nothing is fitted to them.
 func ReadLoadTest(r io.Reader, blockSize int) (*LoadTest, error) {
 	br := bufio.NewReader(io.LimitReader(r, maxResultsBytes))
 	head, err := br.Peek(1)
@@ -59,7 +58,7 @@ func ReadLoadTest(r io.Reader, blockSize int) (*LoadTest, error) {
 	return t, nil
 }
 
-// Skips describes what was left out, "" for nothing.
+// Skips describes the requests that were left out, "" for none.
 func (t *LoadTest) Skips() string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(t.Skipped)) {
@@ -68,9 +67,9 @@ func (t *LoadTest) Skips() string {
 	return strings.Join(parts, ", ")
 }
 
-// add keeps a request whose times are plausible. Times are in seconds.
-func (t *LoadTest) add(sent, first, last float64, prompt, output, cached, blockSize int, whole bool) error {
-	const longest = 1e9 // seconds; beyond, they do not fit into a Duration
+// addRequest keeps a request whose times are plausible. Times are in seconds.
+func (t *LoadTest) addRequest(sent, first, last float64, prompt, output, cached, blockSize int, whole bool) error {
+	const longest = 1e9 // seconds; longer times do not fit into a Duration
 	switch {
 	case !(sent >= 0 && sent < longest && math.Abs(first) < longest && math.Abs(last) < longest):
 		t.Skipped["with impossible times"]++
@@ -91,7 +90,7 @@ func (t *LoadTest) add(sent, first, last float64, prompt, output, cached, blockS
 		FirstToken: at(first), LastToken: at(last), Use: whole,
 	}
 	if cached > 0 && blockSize > 0 {
-		// What the prefix cache had is known, not whose it was.
+		// The results say how much the prefix cache had, not whose it was.
 		if len(t.prefix) < cached/blockSize {
 			t.prefix = sim.SharedPrefix(1, cached, blockSize)
 		}
@@ -101,7 +100,7 @@ func (t *LoadTest) add(sent, first, last float64, prompt, output, cached, blockS
 	return nil
 }
 
-// readCSV reads what package loadreport writes.
+// readCSV reads the files of package loadreport.
 func (t *LoadTest) readCSV(r io.Reader, blockSize int) error {
 	cr := csv.NewReader(r)
 	cr.ReuseRecord = true
@@ -149,7 +148,10 @@ func (t *LoadTest) readCSV(r io.Reader, blockSize int) error {
 			}
 			return int(v)
 		}
-		if err := t.add(cell("sent"), cell("first_token"), cell("last_token"), count("prompt_tokens"), count("output_tokens"), count("cached_tokens"), blockSize, outcome == "complete"); err != nil {
+		err = t.addRequest(cell("sent"), cell("first_token"), cell("last_token"),
+			count("prompt_tokens"), count("output_tokens"), count("cached_tokens"), blockSize,
+			outcome == "complete")
+		if err != nil {
 			return fmt.Errorf("line %d: %w", line, err)
 		}
 	}
@@ -173,7 +175,8 @@ func (t *LoadTest) readVLLM(r io.Reader) error {
 		return errors.New("the lists of single requests are missing, or the times at which they were sent")
 	}
 	if len(file.Outputs) != n || len(file.TTFTs) != n || len(file.ITLs) != n {
-		return fmt.Errorf("its lists have different lengths: %d inputs, %d outputs, %d first tokens, %d gaps", n, len(file.Outputs), len(file.TTFTs), len(file.ITLs))
+		return fmt.Errorf("its lists have different lengths: %d inputs, %d outputs, %d first tokens, %d gaps",
+			n, len(file.Outputs), len(file.TTFTs), len(file.ITLs))
 	}
 	begin := slices.Min(file.Starts)
 	for i := range n {
@@ -187,7 +190,7 @@ func (t *LoadTest) readVLLM(r io.Reader) error {
 		for _, gap := range file.ITLs[i] {
 			last += gap
 		}
-		if err := t.add(sent, first, last, file.Inputs[i], file.Outputs[i], 0, 0, true); err != nil {
+		if err := t.addRequest(sent, first, last, file.Inputs[i], file.Outputs[i], 0, 0, true); err != nil {
 			return err
 		}
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// A Parameter is one number of the hardware prior that is the same for all deployments,
-// but for the effects that belong to a GPU, a model, a kind of kernels or a host.
+// A Parameter is one number of the hardware prior that is the same for all deployments, except for
+// effects of a GPU, a model, a kind of kernels or a host.
 type Parameter struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
 	// Share says that the parameter is a share between 0 and 1, fitted as a logit; any
 	// other is positive and fitted as a logarithm.
 	Share bool `json:"share"`
-	// Guess is what physics and documentation suggest before any measurement, and
-	// SD how well that is known, as a standard deviation of the logit or the logarithm.
+	// Guess is the estimate from physics and documentation before any measurement, and SD its
+	// uncertainty, as a standard deviation of the logit or the logarithm.
 	Guess float64 `json:"guess"`
 	SD    float64 `json:"sd"`
 }
@@ -30,7 +30,7 @@ type Parameter struct {
 //go:embed parameters.yaml
 var parametersYAML []byte
 
-// priors are what is expected before any measurement.
+// priors returns the expectations before any measurement, from parameters.yaml.
 var priors = sync.OnceValue(func() (of struct {
 	Parameters []Parameter `json:"parameters"`
 	Effects    []struct {
@@ -45,7 +45,7 @@ var priors = sync.OnceValue(func() (of struct {
 	return of
 })
 
-// Parameters describes all of them, by their place in Values.
+// Parameters describes all parameters, by their place in Values.
 func Parameters() []Parameter { return priors().Parameters }
 
 // The parameters in the order of parameters.yaml.
@@ -88,9 +88,9 @@ const (
 // Values are the parameters of one deployment, as logits and logarithms.
 type Values [parameters]float64
 
-// share and size are a parameter on its own scale.
-func (v *Values) share(p int) float64 { return 1 / (1 + math.Exp(-v[p])) }
-func (v *Values) size(p int) float64  { return math.Exp(v[p]) }
+// asShare and asSize return a parameter on its own scale.
+func (v *Values) asShare(p int) float64 { return 1 / (1 + math.Exp(-v[p])) }
+func (v *Values) asSize(p int) float64  { return math.Exp(v[p]) }
 
 // Start is the parameter's guess as a logit or a logarithm.
 func (p Parameter) Start() float64 {
@@ -100,18 +100,17 @@ func (p Parameter) Start() float64 {
 	return math.Log(p.Guess)
 }
 
-// An Effect is by how much a parameter differs for deployments that have something in
-// common: a level, such as a GPU. Levels that were never measured have an effect of
-// Mean, give or take SD.
+// An Effect is the difference of a parameter on deployments that share a level, such as a GPU. A
+// level that was never measured has an effect of Mean, give or take SD.
 type Effect struct {
 	Level    string // "gpu H100 SXM"
 	On       int    // the parameter
 	Mean, SD float64
 }
 
-// effects are those of parameters.yaml, for the levels that a deployment has of each kind and
-// the kernels that it takes.
-func effects(levels map[string]string, kernels map[int]bool) []Effect {
+// effectsFor selects the effects of parameters.yaml for a deployment's levels, by kind of level,
+// and for its kernels.
+func effectsFor(levels map[string]string, kernels map[int]bool) []Effect {
 	var out []Effect
 	for _, e := range priors().Effects {
 		on := slices.IndexFunc(Parameters(), func(p Parameter) bool { return p.Name == e.Parameter })
@@ -122,40 +121,39 @@ func effects(levels map[string]string, kernels map[int]bool) []Effect {
 	return out
 }
 
-// Key names the effect in the table of fitted ones.
+// Key names the effect in the table of fitted effects.
 func (e Effect) Key() string { return Parameters()[e.On].Name + " of " + e.Level }
 
-// A Shape is what a step of a deployment does on each of its GPUs, as far as its model,
-// its GPU and its settings tell: what the parameters are applied to.
+// A Shape is the work of a deployment's step on each of its GPUs, according to its model, its GPU
+// and its settings. The parameters are applied to it.
 type Shape struct {
 	Effects []Effect
 
 	chip                 string
-	bandwidth, bf16      float64 // of a GPU's data sheet
-	dense, experts       float64 // bytes of weights that a step reads; of all experts
-	expertShare          float64 // of them that a token takes
-	kernels              [6]work // by kind, from pCompute
-	attentionWidth       float64 // layers × heads × size of a head, of one GPU
-	recurrence           float64 // operations of a token on the states of recurrent layers, of one GPU
+	bandwidth, bf16      float64       // from the data sheet
+	dense, experts       float64       // bytes of weights that a step reads, and of all experts
+	expertShare          float64       // share of the experts that a token takes
+	kernels              [6]kernelWork // by kind, from pCompute
+	attentionWidth       float64       // layers × heads × size of a head, on one GPU
+	recurrence           float64       // operations of a token on the states of recurrent layers, on one GPU
 	layers, expertLayers float64
-	hidden, vocab        float64 // of all GPUs
+	hidden, vocab        float64 // sums over all GPUs
 	elementBytes         float64
-	kvBytes, stateBytes  float64 // of a token, and of a request
+	kvBytes, stateBytes  float64 // per token, and per request
 	tp, dp               float64
 	pipeline             bool
-	logits               float64 // operations of a request
+	logits               float64 // operations per request
 	link                 float64 // bytes per second
 	bus, async           bool
 	eager                bool // no CUDA graphs
-	template             bool // is parsed for each request
+	template             bool // the chat template is parsed for each request
 }
 
-// work is arithmetic for a token, as seconds at a GPU's peak.
-type work struct{ dense, experts float64 }
+// kernelWork is arithmetic for a token, as seconds at a GPU's peak.
+type kernelWork struct{ dense, experts float64 }
 
-// kernel says with which kernels weights of so many bytes each are multiplied, and at
-// which peak.
-func kernel(q *modelconfig.Quantization, bytes float64, g GPU) (kind int, peak float64) {
+// kernelFor returns the kernels that multiply weights of so many bytes each, and their peak.
+func kernelFor(q *modelconfig.Quantization, bytes float64, g GPU) (kind int, peak float64) {
 	switch {
 	case bytes > 1.5:
 		return pCompute, g.BF16
@@ -165,38 +163,42 @@ func kernel(q *modelconfig.Quantization, bytes float64, g GPU) (kind int, peak f
 		return pWeightOnly8, g.BF16
 	case strings.Contains(q.Method, "mxfp4"):
 		return pMXFP4, g.BF16
-	case g.Family == "Blackwell" && g.FP4 > 0 && (strings.Contains(q.Method, "modelopt") || strings.Contains(q.Method, "nvfp4")):
+	case g.Family == "Blackwell" && g.FP4 > 0 &&
+		(strings.Contains(q.Method, "modelopt") || strings.Contains(q.Method, "nvfp4")):
 		return pNVFP4, g.FP4
 	}
 	return pWeightOnly4, g.BF16
 }
 
-// chunkedOperations are those on each value of a state for each token of a prompt that is taken in
-// chunks: products of keys, values and queries within the chunk and with the state, about four, of
-// two operations (Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2025).
+// chunkedOperations is the operations on each value of a state for each prompt token, in chunked
+// prefill: about four products of keys, values and queries within the chunk and with the state, of
+// two operations each (Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2025).
 const chunkedOperations = 8
 
-// Shape works out what a step does for requests that hold so many tokens on average. The
-// device's data sheet must be known. Stages of a pipeline are taken one after the other.
+// Shape computes the work of a step for requests that hold meanTokens on average. The device's data
+// sheet must be known. Stages of a pipeline run one after the other.
 func (l *Ledger) Shape(meanTokens float64) *Shape {
 	m, s := l.Model, &l.Settings
 	tp := float64(s.TP)
 	g := s.Device
 	sh := &Shape{
-		chip: g.Chip, bandwidth: g.Bandwidth, bf16: g.BF16, layers: float64(len(m.Layers)), hidden: float64(m.Hidden), vocab: float64(m.Vocab),
-		elementBytes: m.DType.Bytes(), kvBytes: l.ReadPerToken(meanTokens) * float64(s.PP), stateBytes: l.KV.StateBytes, tp: tp, dp: float64(s.DP), pipeline: s.PP > 1,
+		chip: g.Chip, bandwidth: g.Bandwidth, bf16: g.BF16,
+		layers: float64(len(m.Layers)), hidden: float64(m.Hidden), vocab: float64(m.Vocab),
+		elementBytes: m.DType.Bytes(), kvBytes: l.ReadPerToken(meanTokens) * float64(s.PP), stateBytes: l.KV.StateBytes,
+		tp: tp, dp: float64(s.DP), pipeline: s.PP > 1,
 		async: s.Release.AtLeast(vllm.AsyncSchedulingByDefault), eager: s.EnforceEager,
 	}
 	if s.AsyncScheduling != nil {
 		sh.async = *s.AsyncScheduling
 	}
 	// The Harmony format of gpt-oss has no template.
-	sh.template = s.Release.AtLeast(vllm.ChatTemplateParsed) && !s.Release.AtLeast(vllm.ChatTemplateKept) && m.Architecture != "GptOssForCausalLM"
-	kinds := sh.weights(m, s)
+	sh.template = s.Release.AtLeast(vllm.ChatTemplateParsed) && !s.Release.AtLeast(vllm.ChatTemplateKept) &&
+		m.Architecture != "GptOssForCausalLM"
+	kinds := sh.addWeights(m, s)
 	for _, x := range m.Layers {
 		reach := 1.0
 		if x.Window > 0 {
-			reach = min(1, 2*float64(x.Window)/max(meanTokens, 1)) // of the pairs of a prompt
+			reach = min(1, 2*float64(x.Window)/max(meanTokens, 1)) // share of a prompt's pairs
 		}
 		switch {
 		case x.Mixer.Recurrent():
@@ -221,7 +223,8 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 		}
 	}
 	levels := map[string]string{
-		"family": "family " + g.Family, "chip": "chip " + g.Chip, "model": fmt.Sprintf("model %s %d×%d", m.Architecture, len(m.Layers), m.Hidden),
+		"family": "family " + g.Family, "chip": "chip " + g.Chip,
+		"model": fmt.Sprintf("model %s %d×%d", m.Architecture, len(m.Layers), m.Hidden),
 	}
 	if g.Capability == 0 {
 		levels["maker"] = "maker of " + g.Family
@@ -235,19 +238,19 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 	if sh.template {
 		levels["architecture"] = "model " + m.Architecture
 	}
-	sh.Effects = effects(levels, kinds)
+	sh.Effects = effectsFor(levels, kinds)
 	return sh
 }
 
-// weights adds what a step reads and computes of a model's weights, and returns the kinds of
-// kernels that it takes.
-func (s *Shape) weights(m *modelconfig.Model, of *Settings) map[int]bool {
+// addWeights adds a step's reading and computing of a model's weights, and returns the kinds of
+// kernels that it uses.
+func (s *Shape) addWeights(m *modelconfig.Model, of *Settings) map[int]bool {
 	kinds := map[int]bool{}
 	for i := range m.Weights {
 		w := &m.Weights[i]
-		share := of.share(m, w)
+		share := of.shareOf(m, w)
 		count := w.Count * float64(w.Times()) * share
-		expert := w.Part == modelconfig.Experts && w.ActiveShare < 1 // and no bias
+		expert := w.Part == modelconfig.Experts && w.ActiveShare < 1 // and not the bias
 		switch {
 		case w.Part == modelconfig.Encoder, w.Part == modelconfig.Embedding && !m.Tied:
 			continue // no token reads more than a row
@@ -261,7 +264,7 @@ func (s *Shape) weights(m *modelconfig.Model, of *Settings) map[int]bool {
 		default:
 			s.dense += count * w.Bytes
 		}
-		kind, peak := kernel(&m.Quant, w.Bytes, of.Device)
+		kind, peak := kernelFor(&m.Quant, w.Bytes, of.Device)
 		if peak > 0 {
 			kinds[kind] = true
 			k := &s.kernels[kind-pCompute]
@@ -275,59 +278,63 @@ func (s *Shape) weights(m *modelconfig.Model, of *Settings) map[int]bool {
 	return kinds
 }
 
-// On returns the shape with what the host of a published measurement adds: its
-// processor, and all else that is its own.
+// On returns the shape with the effect of a published measurement's host: its processor and
+// everything else about it.
 func (s *Shape) On(host string) *Shape {
 	c := *s
-	c.Effects = append(c.Effects[:len(c.Effects):len(c.Effects)], effects(map[string]string{"host": "host " + host}, nil)...)
+	host = "host " + host
+	c.Effects = append(slices.Clip(c.Effects), effectsFor(map[string]string{"host": host}, nil)...)
 	return &c
 }
 
-// Roofline is what a step takes on GPUs that reach every number of their data sheet, between
-// which bytes cost nothing, and of an engine without any work of its own: weights, experts
-// and the KV cache are read at the bandwidth, and arithmetic is at its peak and hides behind
-// the reading of weights (Williams, Waterman and Patterson, 2009).
+// Roofline is the cost of a step on GPUs that reach their data sheets and exchange bytes for
+// nothing, with an engine that does no work of its own. Weights, experts and the KV cache are read
+// at the full bandwidth, and arithmetic runs at its peak and hides behind the reading of the
+// weights (Williams, Waterman and Patterson, 2009).
 func (s *Shape) Roofline() sim.StepCost {
 	products := 0.0
 	for _, k := range s.kernels {
 		products += k.dense + k.experts
 	}
 	return sim.StepCost{
-		Base: s.dense / s.bandwidth, PerSeq: 2 * s.stateBytes / s.bandwidth, PerToken: products, PerKV: s.kvBytes / s.bandwidth,
+		Base: s.dense / s.bandwidth, PerSeq: 2 * s.stateBytes / s.bandwidth,
+		PerToken: products, PerKV: s.kvBytes / s.bandwidth,
 		PerPair: 4 * s.attentionWidth / s.bf16, Knee: max(int((s.dense+s.experts)/s.bandwidth/products), 1),
 		Experts: s.experts / s.bandwidth, ExpertShare: s.expertShare,
 	}
 }
 
-// Cost applies the values of the parameters. No step is faster than the roofline.
+// Cost applies the parameters to the shape. No step is faster than the roofline.
 func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
-	bandwidth := s.bandwidth * v.share(pBandwidth)
-	weights, experts := s.dense/bandwidth, s.experts*v.size(pExpertBytes)/bandwidth
+	bandwidth := s.bandwidth * v.asShare(pBandwidth)
+	weights, experts := s.dense/bandwidth, s.experts*v.asSize(pExpertBytes)/bandwidth
 	products := 0.0
 	for i, k := range s.kernels {
-		products += (k.dense + k.experts/v.share(pMoE)) / v.share(pCompute+i)
+		products += (k.dense + k.experts/v.asShare(pMoE)) / v.asShare(pCompute+i)
 	}
-	perToken := products + s.layers*s.hidden*s.elementBytes*v.size(pElementwise)/bandwidth + s.recurrence/(s.bf16*v.share(pRecurrence))
-	step := v.size(pStep)
+	perToken := products + s.layers*s.hidden*s.elementBytes*v.asSize(pElementwise)/bandwidth +
+		s.recurrence/(s.bf16*v.asShare(pRecurrence))
+	step := v.asSize(pStep)
 	if s.async {
-		step *= v.share(pAsync)
+		step *= v.asShare(pAsync)
 	}
 	c := sim.StepCost{
-		Base:    step + s.layers*v.size(pLayer) + s.expertLayers*v.size(pMoELayer) + weights,
-		Mixed:   s.layers * v.size(pMixedLayer),
-		PerSeq:  v.size(pSeq) + s.vocab*4*v.size(pSampling)/bandwidth + s.logits/(s.bf16*v.share(pCompute)) + 2*s.stateBytes/bandwidth,
-		PerKV:   s.kvBytes / (s.bandwidth * v.share(pKVBandwidth)),
-		PerPair: 4 * s.attentionWidth / (s.bf16 * v.share(pAttention)),
+		Base:  step + s.layers*v.asSize(pLayer) + s.expertLayers*v.asSize(pMoELayer) + weights,
+		Mixed: s.layers * v.asSize(pMixedLayer),
+		PerSeq: v.asSize(pSeq) + s.vocab*4*v.asSize(pSampling)/bandwidth + s.logits/(s.bf16*v.asShare(pCompute)) +
+			2*s.stateBytes/bandwidth,
+		PerKV:   s.kvBytes / (s.bandwidth * v.asShare(pKVBandwidth)),
+		PerPair: 4 * s.attentionWidth / (s.bf16 * v.asShare(pAttention)),
 	}
-	// All-reduces after attention and after the other half of each layer, and what experts that
-	// are spread over data-parallel ranks gather and scatter.
+	// All-reduces after attention and after the other half of each layer, and the gathering and
+	// scattering of experts that are spread over data-parallel ranks.
 	for _, x := range []struct{ times, among float64 }{{2 * s.layers, s.tp}, {2 * s.expertLayers, s.dp}} {
 		if x.among < 2 || x.times == 0 {
 			continue
 		}
-		latency, share := v.size(pLinkLatency), v.share(pLinkShare)
+		latency, share := v.asSize(pLinkLatency), v.asShare(pLinkShare)
 		if s.bus {
-			latency, share = v.size(pBusLatency), v.share(pBusShare)
+			latency, share = v.asSize(pBusLatency), v.asShare(pBusShare)
 		}
 		c.Base += x.times * latency * math.Sqrt(x.among/2)
 		// No token's bytes hide behind the reading of the weights.
@@ -336,28 +343,30 @@ func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 		c.PerSeq += reduce
 	}
 	c.PerToken = perToken
-	c.Knee = max(int(math.Round(v.share(pOverlap)*(weights+experts)/products)), 1)
+	c.Knee = max(int(math.Round(v.asShare(pOverlap)*(weights+experts)/products)), 1)
 	if s.eager {
-		// The processor launches kernels while the GPU computes: whichever takes longer.
-		idle := max(s.layers*(v.size(pEagerLayer)-v.size(pLayer))-weights, 0)
+		// The processor launches kernels while the GPU computes: the longer of the two counts.
+		idle := max(s.layers*(v.asSize(pEagerLayer)-v.asSize(pLayer))-weights, 0)
 		c.Base += idle
 		c.Knee += int(math.Round(idle / perToken))
 	}
 	c.Experts, c.ExpertShare = experts, s.expertShare
-	c = c.Scale(sim.Uniform(v.size(pOverall)))
+	c = c.Scale(sim.Uniform(v.asSize(pOverall)))
 	least := s.Roofline()
 	for _, x := range []struct {
 		v     *float64
 		least float64
-	}{{&c.Base, least.Base}, {&c.PerKV, least.PerKV}, {&c.PerToken, least.PerToken}, {&c.PerPair, least.PerPair}, {&c.Experts, least.Experts}} {
+	}{{&c.Base, least.Base}, {&c.PerKV, least.PerKV}, {&c.PerToken, least.PerToken}, {&c.PerPair, least.PerPair},
+		{&c.Experts, least.Experts}} {
 		*x.v = max(*x.v, x.least)
 	}
-	serial := v.size(pSerial) / 2 // as much before as after tokenization
+	serial := v.asSize(pSerial) / 2 // half before tokenization, half after
 	f := sim.Frontend{
-		PerRequest: v.size(pDelay), PerToken: v.size(pDelayToken), Reading: serial, Serial: serial, SerialPerToken: v.size(pSerialToken),
+		PerRequest: v.asSize(pDelay), PerToken: v.asSize(pDelayToken),
+		Reading: serial, Serial: serial, SerialPerToken: v.asSize(pSerialToken),
 	}
 	if s.template {
-		f.Reading += v.size(pTemplate)
+		f.Reading += v.asSize(pTemplate)
 	}
 	return c, f
 }

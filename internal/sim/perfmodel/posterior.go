@@ -11,26 +11,26 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// A Posterior is what the published measurements made of the parameters and of the
-// effects that levels have on them. All values are logits or logarithms.
+// A Posterior is the result of fitting the parameters, and the effects of levels on them, to
+// published measurements. All values are logits or logarithms.
 type Posterior struct {
-	// Widen and WidenUnmeasured are by how much intervals of predictions are wider than those of
-	// the samples, so that they hold the share that they say of measurements that were not fitted
-	// to: for GPUs that were measured, and for others.
+	// Widen and WidenUnmeasured widen the samples' intervals of predictions, so that these hold
+	// their nominal share of measurements outside the fit: for GPUs that were measured, and for
+	// others.
 	Widen           Widening `json:"widen"`
 	WidenUnmeasured Widening `json:"widen_unmeasured"`
 	// Fitted are the parameters, by name, and the effects, by key.
 	Fitted map[string]Marginal `json:"fitted"`
 }
 
-// Widening is by how much both ends of the interval of each kind of quantity are moved
-// outwards, as a logarithm (conformalized quantile regression: Romano, Patterson and Candès,
-// 2019). It is the same however wide the interval is: what makes a server faster in every
-// sample never makes its slow end slower.
+// Widening moves both ends of the intervals of each kind of quantity outwards, by a logarithm
+// (conformalized quantile regression: Romano, Patterson and Candès, 2019). It does not depend on
+// the interval's width, because a change that makes a server faster in every sample never makes its
+// slow end slower.
 type Widening map[Kind]float64
 
-// Marginal is one parameter or effect. The samples of all of them go together: the
-// first of each belong to one fit.
+// Marginal is one parameter or effect. Samples of the same index, over all marginals, belong to one
+// fit.
 type Marginal struct {
 	Mean  float64   `json:"mean"`
 	Draws []float64 `json:"draws"`
@@ -39,7 +39,7 @@ type Marginal struct {
 //go:embed posterior.json
 var posteriorJSON []byte
 
-// Fitted is the posterior that ships with this build: research/modelaccuracy fits it.
+// Fitted is the posterior that ships with this build; research/modelaccuracy fits it.
 var Fitted = sync.OnceValue(func() *Posterior {
 	p := &Posterior{}
 	if err := json.Unmarshal(posteriorJSON, p); err != nil {
@@ -48,7 +48,7 @@ var Fitted = sync.OnceValue(func() *Posterior {
 	return p
 })
 
-// Values are the likeliest ones of a shape's parameters.
+// Values returns the likeliest values of a shape's parameters.
 func (p *Posterior) Values(s *Shape) (v Values) {
 	mean := func(key string, otherwise float64) float64 {
 		if m, ok := p.Fitted[key]; ok {
@@ -65,16 +65,16 @@ func (p *Posterior) Values(s *Shape) (v Values) {
 	return v
 }
 
-// Deviation is by how much the k-th sample of a shape's parameters differs from the
-// likeliest ones. Of the host nothing is known, unless the shape has one.
-func (p *Posterior) Deviation(s *Shape, k int) Values { return p.draw(s.On(""), &Values{}, k) }
+// Deviation is the difference of the k-th sample of a shape's parameters from the likeliest values.
+// The host is unknown, unless the shape has one.
+func (p *Posterior) Deviation(s *Shape, k int) Values { return p.drawSample(s.On(""), &Values{}, k) }
 
-// draw is the k-th sample of a shape's parameters. What was never measured is as
-// uncertain as such things are.
-func (p *Posterior) draw(s *Shape, mean *Values, k int) Values {
+// drawSample returns the k-th sample of a shape's parameters. An effect that was never measured is
+// as uncertain as its kind.
+func (p *Posterior) drawSample(s *Shape, mean *Values, k int) Values {
 	rng := rand.New(rand.NewPCG(uint64(k), 3)) // the same input gives the same interval
 	off := func(key string, otherwise float64) float64 {
-		unseen := rng.NormFloat64() * otherwise // always taken, so that others stay as they are
+		unseen := rng.NormFloat64() * otherwise // drawn in any case, so that the other samples do not change
 		if m, ok := p.Fitted[key]; ok && k < len(m.Draws) {
 			return m.Draws[k] - m.Mean
 		}
@@ -93,24 +93,24 @@ func (p *Posterior) draw(s *Shape, mean *Values, k int) Values {
 // PosteriorDraws is the number of samples of a prior.
 const PosteriorDraws = 100
 
-// Prior is the step's cost with its samples. The host is one that was never measured,
-// unless the shape has one.
+// Prior is the step's cost with its samples. The host is one that was never measured, unless the
+// shape has one.
 func (p *Posterior) Prior(s *Shape) Prior {
 	mean := p.Values(s)
 	var out Prior
 	out.StepCost, out.Frontend = s.Cost(&mean)
 	unknown := s.On("")
 	for k := range PosteriorDraws {
-		v := p.draw(unknown, &mean, k)
+		v := p.drawSample(unknown, &mean, k)
 		var d Draw
 		d.Cost, d.Frontend = s.Cost(&v)
 		out.Draws = append(out.Draws, d)
 	}
 	out.widen = p.Widen
-	if !p.measured(s.chip) || s.pipeline || s.dp > 1 { // of which none was measured
+	if !p.hasMeasured(s.chip) || s.pipeline || s.dp > 1 { // no such server was measured
 		out.widen = p.WidenUnmeasured
 	}
-	// What such intervals miss, the prior of a fit does not know either.
+	// The prior of a fit does not know these errors of its intervals either.
 	spread := spreadOf(out.Draws)
 	half := 1.645 * max(math.Log1p(spread.Base), leastSpread)
 	times := 1 + max(out.widen[TPOT], 0)/half
@@ -118,13 +118,13 @@ func (p *Posterior) Prior(s *Shape) Prior {
 	return out
 }
 
-// measured reports whether servers with a chip were fitted to: all have that effect.
-func (p *Posterior) measured(chip string) bool {
+// hasMeasured reports whether the fit includes servers with a chip: they all have this effect.
+func (p *Posterior) hasMeasured(chip string) bool {
 	_, ok := p.Fitted[Effect{Level: "chip " + chip, On: pBandwidth}.Key()]
 	return ok
 }
 
-// Prior is that of the posterior which ships with this build.
+// Prior is the step's cost under the posterior that ships with this build.
 func (s *Shape) Prior() Prior { return Fitted().Prior(s) }
 
 // widenBy widens the intervals of a prediction that rests on a prior alone.
@@ -132,14 +132,14 @@ func (p *Prediction) widenBy(w Widening) {
 	if p.Draws == 0 {
 		return
 	}
-	for _, q := range p.quantities() {
+	for _, q := range p.listQuantities() {
 		if by, ok := w[q.kind]; ok {
 			*q.Estimate = q.Widened(by)
 		}
 	}
 }
 
-// Widened is the estimate with both ends moved outwards by so much, as a logarithm.
+// Widened moves both ends of the estimate outwards by a logarithm.
 func (e Estimate) Widened(by float64) Estimate {
 	if !(e.Value > 0) || !(e.Low > 0) {
 		return e

@@ -6,12 +6,12 @@ import "testing"
 // of which nothing was measured.
 func TestEveryIntervalIsWidened(t *testing.T) {
 	p := &Prediction{Draws: 1}
-	for _, q := range p.quantities() {
+	for _, q := range p.listQuantities() {
 		*q.Estimate = Estimate{1, 0.9, 1.1}
 	}
 	twice := Widening{TTFT: 2, TPOT: 2, E2E: 2, Tokens: 2}
 	p.widenBy(twice)
-	for k, q := range p.quantities() {
+	for k, q := range p.listQuantities() {
 		if wider := q.Low < 0.89 && q.High > 1.11; wider != (q.Estimate != &p.Preemptions) {
 			t.Errorf("quantity %d: %v", k, *q.Estimate)
 		}

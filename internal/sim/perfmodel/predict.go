@@ -14,15 +14,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// Prediction is what a calibrated simulation says of a workload. Durations are in seconds.
+// Prediction is the result of a calibrated simulation of a workload. Durations are in seconds.
 //
-// Its estimates' ranges are 90 % intervals over the fit's samples of the constants, empty
-// where there are none. They have the uncertainty of the constants, not that of a workload
-// that differs from the one simulated. Where nothing was measured they are widened by what
-// such intervals were found to miss.
+// The ranges of its estimates are 90 % intervals over the fit's samples of the constants, empty
+// without samples. They cover the uncertainty of the constants, not the differences between the
+// simulated workload and a real one. If nothing was measured they are widened by the known errors
+// of such intervals.
 type Prediction struct {
 	Result  *sim.Result // with the fitted constants
-	Summary sim.Summary // of Result
+	Summary sim.Summary // summary of Result
 	Draws   int         // samples of the constants that the intervals rest on
 
 	TTFT, Queue, TPOT, ITL, E2E  Latency
@@ -33,28 +33,26 @@ type Prediction struct {
 	Warnings []string
 }
 
-// A Latency has those statistics of one that an interval is known of.
+// A Latency has the statistics of a latency for which there are intervals.
 type Latency struct{ Mean, P95 Estimate }
 
-// Overload reports whether the servers keep up with requests that go on arriving, and at the
-// slow end of what is known of them do not: fewer tokens come out, and requests wait for a
-// large part of the time for which others arrive. How long they wait then depends on how
-// long the load lasts.
+// Overload reports whether the servers keep up with the arriving requests at their likeliest speed,
+// but not at the slow end of their interval: fewer tokens come out, and requests wait for a large
+// part of the time of arrivals. How long they wait then depends on how long the load lasts.
 func (p *Prediction) Overload() bool {
 	var last time.Duration
 	for i := range p.Result.Records {
 		last = max(last, p.Result.Records[i].Arrival)
 	}
-	const long = 0.1 // of the arrivals' time
+	const long = 0.1 // share of the arrivals' time
 	o, t := p.OutputPerSecond, p.TTFT.P95
 	return o.Low < 0.9*o.Value && t.High > long*last.Seconds() && t.Value < long*last.Seconds()
 }
 
-// A Kind is quantities that are alike in what predictions miss of them.
+// A Kind is a set of quantities whose predictions have similar errors.
 type Kind string
 
-// The kinds. What comes before the first token has the time to it, the gaps between tokens
-// that for each token.
+// The kinds. A quantity before the first token belongs to TTFT, gaps between tokens to TPOT.
 const (
 	TTFT   Kind = "ttft"
 	TPOT   Kind = "tpot"
@@ -62,28 +60,31 @@ const (
 	Tokens Kind = "tokens"
 )
 
-// A quantity is one of those of a prediction.
+// A quantity is one of a prediction's estimates.
 type quantity struct {
 	*Estimate
-	kind Kind // "" for preemptions, of which nothing was measured
-	tail bool // it is a percentile of which a tail was measured
+	kind Kind // "" for preemptions, which were never measured
+	tail bool // it is a percentile with a measured tail
 }
 
-// quantities are all of a prediction, in the order of values.
-func (p *Prediction) quantities() []quantity {
+// listQuantities lists a prediction's estimates, in the order of summaryValues.
+func (p *Prediction) listQuantities() []quantity {
 	out := []quantity{{&p.OutputPerSecond, Tokens, false}, {&p.Preemptions, "", false}}
 	for _, l := range []struct {
 		of   *Latency
 		kind Kind
 		tail bool
-	}{{&p.TTFT, TTFT, true}, {&p.Queue, TTFT, false}, {&p.TPOT, TPOT, false}, {&p.ITL, TPOT, true}, {&p.E2E, E2E, true}} {
+	}{
+		{&p.TTFT, TTFT, true}, {&p.Queue, TTFT, false}, {&p.TPOT, TPOT, false}, {&p.ITL, TPOT, true},
+		{&p.E2E, E2E, true},
+	} {
 		out = append(out, quantity{&l.of.Mean, l.kind, false}, quantity{&l.of.P95, l.kind, l.tail})
 	}
 	return out
 }
 
-// values are what a simulation gives of them.
-func values(s sim.Summary) []float64 {
+// summaryValues returns a simulation's values of these quantities.
+func summaryValues(s sim.Summary) []float64 {
 	out := []float64{s.OutputPerSecond, float64(s.Preemptions)}
 	for _, q := range []sim.Quantiles{s.TTFT, s.Queue, s.TPOT, s.ITL, s.E2E} {
 		out = append(out, q.Mean.Seconds(), q.P95.Seconds())
@@ -94,33 +95,33 @@ func values(s sim.Summary) []float64 {
 // PredictionDraws is the number of bootstrap samples that make the best interval.
 const PredictionDraws = 20
 
-// Limits of trust. Beyond a range seen by a quarter, the constants extrapolate;
-// an interval wider than half its value says that a small error of the constants
-// decides about a queue, which is what nearness to saturation means.
+// Limits of trust. Beyond a seen range by a quarter, the constants extrapolate. An interval wider
+// than half its value means that a small error of the constants decides about a queue: the server
+// is near saturation.
 const (
 	extrapolation  = 1.25
 	extrapolated   = 0.05 // share of requests
 	saturatedWidth = 0.5
 )
 
-// Predict simulates a workload on a deployment, first with the fitted constants, then
-// with so many of the bootstrap's samples of them for the intervals; 0 draws give none.
-// None of those that are at hand are random: ordered by how long the simulated work
-// takes, they are spread from the 5th to the 95th percentile, so that two give the
-// extremes.
+// Predict simulates a workload on a deployment, first with the fitted constants, then with this
+// many of the bootstrap's samples for the intervals; 0 draws give none. The samples are not chosen
+// at random. Ordered by the time of the simulated work, they are spread from the 5th to the 95th
+// percentile, so that two samples give the extremes.
 //
-// The API server's time is the fit's. The prediction's warnings say where it goes beyond what
-// the fit has seen.
+// The API server's time is the fit's. The prediction's warnings say where it goes beyond the range
+// of the fit's observations.
 func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Options) (*Prediction, error) {
 	p, _, err := f.PredictWithin(d, requests, draws, o, nil)
 	return p, err
 }
 
-// PredictWithin is Predict for one who looks for deployments whose intervals stay within
-// limits: within is asked after every simulation, the slowest first, whether what is known
-// until then does. False ends the prediction, of which only the likeliest values then count,
-// and not even these where the options have limits of their own that are exceeded.
-func (f *Fit) PredictWithin(d Deployment, requests []sim.Request, draws int, o sim.Options, within func(*Prediction) bool) (*Prediction, bool, error) {
+// PredictWithin is Predict for a search of deployments whose intervals stay within limits. It calls
+// within after every simulation, the slowest first, with the prediction so far. False ends the
+// prediction. Then only its likeliest values count, and not even these if a limit of the options
+// was exceeded.
+func (f *Fit) PredictWithin(d Deployment, requests []sim.Request, draws int, o sim.Options,
+	within func(*Prediction) bool) (*Prediction, bool, error) {
 	if err := d.Validate(); err != nil {
 		return nil, false, err
 	}
@@ -128,38 +129,38 @@ func (f *Fit) PredictWithin(d Deployment, requests []sim.Request, draws int, o s
 		return nil, false, fmt.Errorf("simulate: the workload has no requests")
 	}
 	o.Frontend, o.Brief = f.Frontend, true
-	res, err := d.run(f.Cost, requests, o)
+	res, err := d.runSimulation(f.Cost, requests, o)
 	if err != nil {
 		return nil, false, fmt.Errorf("predict: %w", err)
 	}
 	o.SampleEvery, o.Limits = 0, sim.Limits{}
 	p := &Prediction{Result: res, Summary: res.Summary()}
-	is := values(p.Summary)
-	for i, q := range p.quantities() {
+	is := summaryValues(p.Summary)
+	for i, q := range p.listQuantities() {
 		*q.Estimate = Exact(is[i])
 	}
 	if res.Exceeded != "" || within != nil && !within(p) {
 		return p, false, nil
 	}
 	raw := *p
-	ok, err := raw.sample(d, f.spread(res, draws), requests, o, func() bool {
+	ok, err := raw.sampleIntervals(d, f.chooseDraws(res, draws), requests, o, func() bool {
 		q := raw
-		f.widen(&q)
+		f.widenIntervals(&q)
 		return within == nil || within(&q)
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("predict: %w", err)
 	}
 	*p = raw
-	f.widen(p)
+	f.widenIntervals(p)
 	if !ok {
 		return p, false, nil
 	}
-	if err := f.truncate(p, d, requests, o); err != nil {
+	if err := f.truncateIntervals(p, d, requests, o); err != nil {
 		return nil, false, fmt.Errorf("predict: %w", err)
 	}
 	p.Warnings = f.Extrapolation(res.Records)
-	if most := f.largestUnseenStep(res); most > 0 && p.TTFT.Mean.relative() > uncertainPrompts {
+	if most := f.largestUnseenStep(res); most > 0 && p.TTFT.Mean.relativeWidth() > uncertainPrompts {
 		text := fmt.Sprintf("steps with prompts of up to %.0f tokens, calibrated up to %.0f", most, f.Seen.MaxMixed)
 		if n := len(p.Warnings); n > 0 {
 			p.Warnings[n-1] += "; " + text
@@ -167,36 +168,37 @@ func (f *Fit) PredictWithin(d Deployment, requests []sim.Request, draws int, o s
 			p.Warnings = []string{"extrapolated: " + text}
 		}
 	}
-	if w := p.TTFT.P95.relative(); w > saturatedWidth && f.Observations > 0 {
+	if w := p.TTFT.P95.relativeWidth(); w > saturatedWidth && f.Observations > 0 {
 		what := "uncertain"
 		if p.Queue.P95.High > p.TTFT.P95.High/2 {
-			what = "near saturation" // it is the queue that is uncertain
+			what = "near saturation" // the queue is the uncertain part
 		}
 		p.Warnings = append(p.Warnings, fmt.Sprintf(
-			"%s: TTFT P95 may be anything from %s to %s", what, render.Seconds(p.TTFT.P95.Low), render.Seconds(p.TTFT.P95.High)))
+			"%s: TTFT P95 may be anything from %s to %s", what, render.Seconds(p.TTFT.P95.Low),
+			render.Seconds(p.TTFT.P95.High)))
 	}
 	return p, true, nil
 }
 
-// widen widens the intervals by what they were found to miss.
-func (f *Fit) widen(p *Prediction) {
-	p.widenBy(f.missed)
-	p.noBetterThan(f.off)
+// widenIntervals widens the intervals by their known errors.
+func (f *Fit) widenIntervals(p *Prediction) {
+	p.widenBy(f.widening)
+	p.noBetterThan(f.misses)
 }
 
-// truncate ends the intervals where physics does: no server is faster than one whose every
-// step takes what its GPUs' data sheet makes of it, and that has no other work.
-func (f *Fit) truncate(p *Prediction, d Deployment, requests []sim.Request, o sim.Options) error {
+// truncateIntervals ends the intervals at the limit of physics: no server is faster than one whose
+// every step reaches the GPUs' roofline, and that has no other work.
+func (f *Fit) truncateIntervals(p *Prediction, d Deployment, requests []sim.Request, o sim.Options) error {
 	if f.roofline.Base == 0 || p.Draws == 0 {
 		return nil
 	}
 	o.Frontend = sim.Frontend{}
-	res, err := d.run(f.roofline, requests, o)
+	res, err := d.runSimulation(f.roofline, requests, o)
 	if err != nil {
 		return err
 	}
-	fastest := values(res.Summary())
-	for i, q := range p.quantities() {
+	fastest := summaryValues(res.Summary())
+	for i, q := range p.listQuantities() {
 		switch q.kind {
 		case Tokens:
 			q.High = max(min(q.High, fastest[i]), q.Value)
@@ -207,11 +209,11 @@ func (f *Fit) truncate(p *Prediction, d Deployment, requests []sim.Request, o si
 	return nil
 }
 
-// NoSlowerThan ends the slow ends of the intervals at those of a prediction of the same
+// NoSlowerThan ends the slow ends of the intervals at the slow ends of a prediction of the same
 // deployment with slower GPUs.
 func (p *Prediction) NoSlowerThan(slower *Prediction) {
-	by := slower.quantities()
-	for i, q := range p.quantities() {
+	by := slower.listQuantities()
+	for i, q := range p.listQuantities() {
 		switch q.kind {
 		case Tokens:
 			q.Low = min(max(q.Low, by[i].Low), q.Value)
@@ -221,13 +223,14 @@ func (p *Prediction) NoSlowerThan(slower *Prediction) {
 	}
 }
 
-// manyRequests take so much memory that they are simulated with one cost after the other.
+// manyRequests take so much memory that the costs are simulated one after the other.
 const manyRequests = 500_000
 
-// sample makes the intervals hold what samples of the constants give, with their own time of
-// the API server, until nobody wants to go on. Those that are asked for
-// all alike are simulated at once, where each takes one core and not much memory.
-func (p *Prediction) sample(d Deployment, draws []Draw, requests []sim.Request, o sim.Options, goOn func() bool) (bool, error) {
+// sampleIntervals widens the intervals to the results of samples of the constants, each with its
+// own time of the API server, until goOn returns false. It simulates as many samples at once as
+// there are cores, if memory allows.
+func (p *Prediction) sampleIntervals(d Deployment, draws []Draw, requests []sim.Request, o sim.Options,
+	goOn func() bool) (bool, error) {
 	atOnce := 1
 	if d.Replicas <= 1 && len(requests) < manyRequests {
 		atOnce = runtime.GOMAXPROCS(0)
@@ -240,9 +243,9 @@ func (p *Prediction) sample(d Deployment, draws []Draw, requests []sim.Request, 
 			g.Go(func() error {
 				o := o
 				o.Frontend = draw.Frontend
-				r, err := d.run(draw.Cost, requests, o)
+				r, err := d.runSimulation(draw.Cost, requests, o)
 				if err == nil {
-					drawn[i] = values(r.Summary())
+					drawn[i] = summaryValues(r.Summary())
 				}
 				return err
 			})
@@ -250,7 +253,7 @@ func (p *Prediction) sample(d Deployment, draws []Draw, requests []sim.Request, 
 		if err := g.Wait(); err != nil {
 			return false, err
 		}
-		for i, q := range p.quantities() {
+		for i, q := range p.listQuantities() {
 			for _, v := range drawn {
 				q.Low, q.High = min(q.Low, v[i]), max(q.High, v[i])
 			}
@@ -262,8 +265,8 @@ func (p *Prediction) sample(d Deployment, draws []Draw, requests []sim.Request, 
 	return true, nil
 }
 
-// spread chooses n of the samples.
-func (f *Fit) spread(res *sim.Result, n int) []Draw {
+// chooseDraws chooses n of the samples.
+func (f *Fit) chooseDraws(res *sim.Result, n int) []Draw {
 	if n = min(n, len(f.Draws)); n < 1 {
 		return nil
 	}
@@ -276,7 +279,7 @@ func (f *Fit) spread(res *sim.Result, n int) []Draw {
 		switch { // the excess was counted with the fit's knee
 		case f.Observations > 0:
 			w.Excess = max(w.Excess-int64(c.Knee-f.Cost.Knee)*w.Mixed, 0)
-		case c.Knee != f.Cost.Knee: // of a prior's samples the order is that of steps without prompts
+		case c.Knee != f.Cost.Knee: // orders a prior's samples by steps without prompts
 			w.Excess = 0
 		}
 		return c.Seconds(w)
@@ -305,8 +308,8 @@ func (f *Fit) spread(res *sim.Result, n int) []Draw {
 	return out
 }
 
-// Extrapolation says, in sentences, where a simulation goes beyond what the fit
-// has seen. Empty means nowhere.
+// Extrapolation lists, in sentences, where a simulation goes beyond the range of the fit's
+// observations.
 func (f *Fit) Extrapolation(records []sim.Record) []string {
 	if f.Observations == 0 {
 		if len(f.Draws) == 0 {
@@ -322,7 +325,7 @@ func (f *Fit) Extrapolation(records []sim.Record) []string {
 		if batch == 0 {
 			continue
 		}
-		used.include(batch, context)
+		used.includeStep(batch, context)
 		total++
 		if batch > f.Seen.MaxSeqs*extrapolation {
 			large++

@@ -18,24 +18,24 @@ type Measured struct {
 	Scheduled  time.Duration // first scheduled; negative: not known
 	FirstToken time.Duration
 	LastToken  time.Duration
-	Use        bool // fit to it; false: it only is part of the load
+	Use        bool // fit to it; false: it is only part of the load
 }
 
-// rounds is how often the work is simulated anew with the constants just found. They settle in a
-// few, but near a server's capacity: there a step that takes a little less makes a queue, and so a
-// batch, that is much shorter, and the constants of one round answer those of the one before. From
-// settled rounds on, they are the mean of all since (stochastic approximation: Robbins and Monro, 1951).
+// rounds is how often the work is simulated again with the constants just found. They settle in a
+// few rounds, except near a server's capacity. There a slightly shorter step makes a much shorter
+// queue and a smaller batch, and the constants of one round overshoot those before. From round
+// settled on, the result is the mean of all rounds since (stochastic approximation: Robbins and
+// Monro, 1951).
 const (
 	rounds  = 12
 	settled = 3
 )
 
-// FromRequests fits to a load test's results. What each request had to sit
-// through is not in them, so the simulator supplies it: it simulates the load
-// with the constants known so far, the constants are fitted to the durations that
-// were measured and the work that was simulated, and so on. The deployment
-// must be that of the server. Check, which may be nil, is asked now and then whether
-// to go on, as a context's Err: its error ends the fit.
+// FromRequests fits to a load test's results. These do not show the work that each request waited
+// for, so the simulator supplies it. It simulates the load with the constants known so far, the
+// constants are fitted to the measured durations and the simulated work, and so on. The deployment
+// must be the server's. Check, which may be nil, is called now and then; its error ends the fit, as
+// a context's would.
 func FromRequests(d Deployment, measured []Measured, prior *Prior, check func() error) (*Fit, error) {
 	requests := make([]sim.Request, len(measured))
 	used := 0
@@ -48,29 +48,31 @@ func FromRequests(d Deployment, measured []Measured, prior *Prior, check func() 
 	if used == 0 {
 		return nil, hint.With(errors.New("calibrate: no request to fit to"), "give the results of finished requests")
 	}
-	start := sim.StepCost{Base: cmp.Or(typicalRequest(measured), 20e-3)} // of the right order
-	if prior != nil && !prior.guessed() {
+	start := sim.StepCost{Base: cmp.Or(typicalRequest(measured), 20e-3)} // an order of magnitude
+	if prior != nil && !prior.isGuess() {
 		start = prior.StepCost
 	}
 	best, others, err := overKnees(d.Config, prior, func(knee int) (*point, error) {
-		return fixpoint(d, requests, measured, start, knee, prior, check)
+		return iterateFit(d, requests, measured, start, knee, prior, check)
 	})
 	if err != nil {
 		return nil, err
 	}
-	f, err := best.fit(others, check)
+	f, err := best.toFit(others, check)
 	if err != nil {
 		return nil, err
 	}
-	return f, f.replay(d, requests, measured, check)
+	return f, f.replayLoadTest(d, requests, measured, check)
 }
 
-// overKnees returns the best solution over the candidates for the knee, and those with
-// other knees that describe the observations nearly as well; or ErrUndetermined where none
-// has one. Among those that differ by no more than chance, the prior decides.
-func overKnees(cfg sim.Config, prior *Prior, solve func(knee int) (*point, error)) (best *point, others []*point, err error) {
+// overKnees returns the best solution over the candidates for the knee, and solutions with other
+// knees that describe the observations nearly as well, or ErrUndetermined if no knee has a
+// solution. Among solutions that differ by no more than chance, the prior decides.
+func overKnees(
+	cfg sim.Config, prior *Prior, solve func(knee int) (*point, error),
+) (best *point, others []*point, err error) {
 	var all []*point
-	for _, knee := range knees(cfg, prior) {
+	for _, knee := range candidateKnees(cfg, prior) {
 		p, err := solve(knee)
 		if errors.Is(err, ErrUndetermined) {
 			continue
@@ -84,60 +86,64 @@ func overKnees(cfg sim.Config, prior *Prior, solve func(knee int) (*point, error
 		return nil, nil, ErrUndetermined
 	}
 	byLoss := func(a, b *point) int { return cmp.Compare(a.loss, b.loss) }
-	// A knee that no hardware has describes the observations, and nothing else.
-	likely := slices.DeleteFunc(slices.Clone(all), func(p *point) bool { return !p.plausible() })
+	// A knee that no hardware has can fit these observations, but nothing else.
+	likely := slices.DeleteFunc(slices.Clone(all), func(p *point) bool { return !p.isPlausible() })
 	if len(likely) == 0 {
 		return slices.MinFunc(all, byLoss), nil, nil
 	}
 	least := slices.MinFunc(likely, byLoss).loss
 	limit := least
-	if prior != nil && !prior.guessed() { // which says in what order they come
+	if prior != nil && !prior.isGuess() { // the prior orders the candidates
 		limit *= asGood
 	}
 	best = likely[slices.IndexFunc(likely, func(p *point) bool { return p.loss <= limit })]
-	return best, slices.DeleteFunc(likely, func(p *point) bool { return p == best || p.loss >= nearlyAsGood*least }), nil
+	others = slices.DeleteFunc(likely, func(p *point) bool { return p == best || p.loss >= nearlyAsGood*least })
+	return best, others, nil
 }
 
-// nearlyAsGood is the loss, over the least, up to which another knee may be the right one, and
-// asGood that by which the same knee differs from one search to the next.
+// nearlyAsGood limits the loss, over the least, up to which another knee may be the right one.
+// asGood is the variation of one knee's loss from one search to the next.
 const (
 	nearlyAsGood = 1.5
 	asGood       = 1.1
 )
 
-func (p *point) plausible() bool { return plausible(p.x, p.shape) }
+func (p *point) isPlausible() bool { return isPlausibleKnee(p.x, p.shape) }
 
-// plausible reports whether the arithmetic of as many tokens as the knee hides behind the
+// isPlausibleKnee reports whether the arithmetic of as many tokens as the knee hides behind the
 // reading of the weights, which is a part of the base.
-func plausible(x vector, shape sim.StepCost) bool {
+func isPlausibleKnee(x vector, shape sim.StepCost) bool {
 	c := toCost(x, shape)
 	return c.PerToken*float64(c.Knee) <= 1.5*(c.Base+c.Mixed+c.Experts)
 }
 
-// knees are the candidates for the number of tokens below which a step is bound
-// by memory: around that of the prior, the nearest first, or over what hardware has (its
-// arithmetic per byte of memory traffic, 100 to 600 operations) and beyond.
-func knees(cfg sim.Config, prior *Prior) []int {
-	if prior != nil && !prior.guessed() {
+// candidateKnees lists candidates for the number of tokens below which a step is bound by memory.
+// With a prior they lie around its knee, the nearest first. Otherwise they cover the arithmetic of
+// hardware per byte of memory traffic, 100 to 600 operations, and beyond.
+func candidateKnees(cfg sim.Config, prior *Prior) []int {
+	if prior != nil && !prior.isGuess() {
 		return []int{prior.Knee, prior.Knee * 3 / 4, prior.Knee * 3 / 2, prior.Knee / 2, prior.Knee * 2}
 	}
-	ks := []int{0, 16, 32} // of processors
+	ks := []int{0, 16, 32} // processors
 	for k := 64; k <= min(1024, cfg.MaxNumBatchedTokens/2); k += 64 {
 		ks = append(ks, k)
 	}
 	return ks
 }
 
-// fixpoint alternates simulation and fit.
-func fixpoint(d Deployment, requests []sim.Request, measured []Measured, start sim.StepCost, knee int, prior *Prior, check func() error) (*point, error) {
+// iterateFit alternates simulation and fit.
+func iterateFit(
+	d Deployment, requests []sim.Request, measured []Measured, start sim.StepCost, knee int, prior *Prior,
+	check func() error,
+) (*point, error) {
 	x, shape, loss := fromCost(start), shapeOf(knee, prior), 0.0
 	for round := 1; ; round++ {
 		cost := toCost(x, shape)
-		res, err := d.run(cost, requests, sim.Options{Frontend: frontend(x), Check: check})
+		res, err := d.runSimulation(cost, requests, sim.Options{Frontend: toFrontend(x), Check: check})
 		if err != nil {
 			return nil, fmt.Errorf("calibrate: %w", err)
 		}
-		p, err := solve(observations(d, measured, res, cost), knee, prior, check)
+		p, err := solveKnee(pairObservations(d, measured, res, cost), knee, prior, check)
 		if err != nil {
 			return nil, err
 		}
@@ -153,46 +159,46 @@ func fixpoint(d Deployment, requests []sim.Request, measured []Measured, start s
 	}
 }
 
-// observations pairs what was measured with the work that was simulated.
-func observations(d Deployment, measured []Measured, res *sim.Result, cost sim.StepCost) []Observation {
+// pairObservations pairs measured durations with simulated work.
+func pairObservations(d Deployment, measured []Measured, res *sim.Result, cost sim.StepCost) []Observation {
 	var obs []Observation
 	for i, m := range measured {
 		r := &res.Requests[i]
 		if !m.Use || r.Outcome != sim.Finished {
 			continue
 		}
-		// Whether a request was preempted as often as simulated is not known.
-		if d, w := m.LastToken-m.FirstToken, r.WorkAtLast.Sub(r.WorkAtFirst); d > 0 && w.Steps > 0 && r.Preemptions == 0 {
+		// It is not known whether a request was preempted as often as simulated.
+		d, w := m.LastToken-m.FirstToken, r.WorkAtLast.Sub(r.WorkAtFirst)
+		if d > 0 && w.Steps > 0 && r.Preemptions == 0 {
 			obs = append(obs, Observation{Work: w, Seconds: d.Seconds()})
 		}
 		prefill, outside := m.FirstToken-m.Scheduled, int64(0)
 		if m.Scheduled < 0 {
 			outside = 1
-			// Without the time of scheduling, only requests that hardly queued tell.
+			// Without the time of scheduling, only requests that hardly queued are useful.
 			prefill = m.FirstToken - m.Request.Arrival - r.Queue()
 			if r.Queue() > r.TTFT()/5 || prefill > mostOutside && prefill > 5*(r.TTFT()-r.Queue()) {
-				continue // it queued, or others that are not in the results kept it waiting
+				continue // it queued, or requests outside the results delayed it
 			}
 		}
 		if w := r.WorkAtFirst.Sub(r.WorkAtScheduled); prefill > 0 && w.Steps > 0 {
-			obs = append(obs, Observation{Work: w, Seconds: prefill.Seconds(), Weight: prefillWeight, Requests: outside})
+			obs = append(obs,
+				Observation{Work: w, Seconds: prefill.Seconds(), Weight: prefillWeight, Requests: outside})
 		}
 	}
 	if d.Replicas > max(d.Lockstep, 1) {
-		return obs // each engine has a progress of its own
+		return obs // each engine has its own progress
 	}
-	return append(obs, milestones(measured, res, cost)...)
+	return append(obs, pairMilestones(measured, res, cost)...)
 }
 
-// mostOutside is more than an API server takes for a request, beside which no queue is
-// taken for its time.
+// mostOutside is more than an API server takes for a request; a longer time is a queue.
 const mostOutside = time.Second
 
-// milestones compares the progress of the whole server: the time from one
-// request's end to a later one's, in order of ends and whoever they were. It
-// holds even where measured and simulated requests were admitted in another
-// order.
-func milestones(measured []Measured, res *sim.Result, cost sim.StepCost) []Observation {
+// pairMilestones compares the progress of the whole server: the time from one request's end to a
+// later one's, in order of ends and whichever requests they were. It holds even if measured and
+// simulated requests were admitted in another order.
+func pairMilestones(measured []Measured, res *sim.Result, cost sim.StepCost) []Observation {
 	type end struct {
 		at   time.Duration
 		work sim.Work
@@ -212,7 +218,7 @@ func milestones(measured []Measured, res *sim.Result, cost sim.StepCost) []Obser
 		d, w := (real[j].at - real[i].at).Seconds(), simulated[j].work.Sub(simulated[i].work)
 		elapsed := (simulated[j].at - simulated[i].at).Seconds()
 		if d <= 0 || w.Steps == 0 || cost.Seconds(w) < 0.99*elapsed {
-			continue // idle in between
+			continue // idle for a while
 		}
 		obs = append(obs, Observation{Work: w, Seconds: d, Weight: milestoneEnds})
 	}
@@ -222,6 +228,6 @@ func milestones(measured []Measured, res *sim.Result, cost sim.StepCost) []Obser
 // milestoneEnds is the number of requests that end from one milestone to the next.
 const milestoneEnds = 10
 
-// prefillWeight makes up for a prefill's few steps, whose relative error is
-// larger than that of the hundreds of steps of a decode.
+// prefillWeight makes up for a prefill's few steps, whose relative error is larger than the error
+// of a decode's hundreds of steps.
 const prefillWeight = 0.1

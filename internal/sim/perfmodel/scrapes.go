@@ -12,7 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// IntervalsOf are those of all engines of which enough is known; what else is not known is 0.
+// IntervalsOf returns the usable intervals of all engines, with other unknown values as 0.
 func IntervalsOf(m *workload.Measured) []workload.Interval {
 	var out []workload.Interval
 	for _, e := range m.Ranks {
@@ -21,7 +21,8 @@ func IntervalsOf(m *workload.Measured) []workload.Interval {
 				continue
 			}
 			for _, v := range []*float64{
-				&i.Steps, &i.Computed, &i.FirstTokens, &i.ITLSum, &i.ITLCount, &i.PrefillSum, &i.PrefillCount, &i.Waiting, &i.QueueSum, &i.QueueCount, &i.TTFTSum,
+				&i.Steps, &i.Computed, &i.FirstTokens, &i.ITLSum, &i.ITLCount, &i.PrefillSum, &i.PrefillCount,
+				&i.Waiting, &i.QueueSum, &i.QueueCount, &i.TTFTSum,
 			} {
 				if math.IsNaN(*v) {
 					*v = 0
@@ -33,7 +34,7 @@ func IntervalsOf(m *workload.Measured) []workload.Interval {
 	return out
 }
 
-// Waits are the sums and the counts of the times to first token, in the queue and in prefill.
+// Waits sums the times to first token, in the queue and in prefill, and their counts.
 func Waits(intervals []workload.Interval) (sum workload.Interval) {
 	for _, s := range intervals {
 		sum.TTFTSum, sum.FirstTokens = sum.TTFTSum+s.TTFTSum, sum.FirstTokens+s.FirstTokens
@@ -43,62 +44,60 @@ func Waits(intervals []workload.Interval) (sum workload.Interval) {
 	return sum
 }
 
-// FromScrapes fits to a live server's metrics or to a recording of them. It
-// knows means per interval only, not single steps: overhead of steps with
-// prefill and the knee come out rougher than from requests. Check is that of
-// FromRequests.
+// FromScrapes fits to a live server's metrics or to a recording of them. It knows means per
+// interval, not single steps, so the overhead of steps with prefill and the knee are rougher than
+// from requests. Check works as in FromRequests.
 //
-// Where the number of steps is not known the running requests, of which few moments are
-// known, stand for the batch. Without gaps between tokens the server is taken to have been
-// busy all the time; their mean holds the gaps of preempted requests too, but no steps can
-// have taken longer than there was time.
+// If the number of steps is not known, the few samples of running requests stand for the batch.
+// Without gaps between tokens the server is taken to have been busy all the time. The mean gap
+// includes gaps of preempted requests, but steps cannot have taken longer than the interval.
 func FromScrapes(cfg sim.Config, scrapes []workload.Interval, prior *Prior, check func() error) (*Fit, error) {
 	best, others, err := overKnees(cfg, prior, func(knee int) (*point, error) {
 		var obs []Observation
 		for _, s := range scrapes {
-			obs = append(obs, interval{s, cfg}.observations(shapeOf(knee, prior))...)
+			obs = append(obs, interval{s, cfg}.toObservations(shapeOf(knee, prior))...)
 		}
 		if len(obs) == 0 {
-			return nil, hint.With(errors.New("calibrate: the server was idle in every interval"), "choose a time with load")
+			return nil, hint.With(errors.New("calibrate: the server was idle in every interval"),
+				"choose a time with load")
 		}
-		return solve(obs, knee, prior, check)
+		return solveKnee(obs, knee, prior, check)
 	})
 	if err != nil {
 		return nil, err
 	}
-	f, err := best.fit(others, check)
+	f, err := best.toFit(others, check)
 	if err != nil {
 		return nil, err
 	}
-	f.frontend(cfg, scrapes)
+	f.estimateFrontend(cfg, scrapes)
 	return f, nil
 }
 
-// frontend estimates the API server's time: what is left of the time to first token
-// beside queue and prefill. A request that comes while a step is in execution waits
-// for its end, which vLLM counts in neither (the engine takes requests between steps,
-// EngineCore.run_busy_loop in v1/engine/core.py@v0.23.0) and the simulator has in its
-// queue; the time until the end of the step is, on average over time, half the sum of
-// the squares of the steps' durations by the time. Intervals in which requests queued
-// tell nothing, unless there are no others. The sums of an interval are not of the same
-// requests, which evens out over several; a queue that was missed does not, and is kept
-// from deciding.
-func (f *Fit) frontend(cfg sim.Config, scrapes []workload.Interval) {
+// estimateFrontend estimates the API server's time: the time to first token less queue and prefill.
+// A request that comes while a step is in execution waits for its end. vLLM counts this wait in
+// neither (the engine takes requests between steps, EngineCore.run_busy_loop in
+// v1/engine/core.py@v0.23.0), and the simulator has it in its queue. On average over time, the wait
+// is half the sum of the squares of the steps' durations divided by the time. Intervals in which
+// requests queued are left out. The sums of an interval belong to different requests, which evens
+// out over several intervals. A missed queue does not even out, so the trimmed mean keeps it from
+// deciding.
+func (f *Fit) estimateFrontend(cfg sim.Config, scrapes []workload.Interval) {
 	calm := slices.DeleteFunc(slices.Clone(scrapes), func(s workload.Interval) bool {
 		queued := s.Waiting > 0 || s.QueueSum*s.FirstTokens > s.TTFTSum*s.QueueCount/5
 		return !(s.FirstTokens+s.PrefillCount > 0) || queued || (s.TTFTSum > 0) != (s.FirstTokens > 0)
 	})
-	var left []float64 // of stretches of neighbouring intervals
+	var left []float64 // one for each stretch of neighbouring intervals
 	stretches := min(frontendStretches, int(Waits(calm).FirstTokens/2))
 	for i := range stretches {
 		stretch := calm[i*len(calm)/stretches : (i+1)*len(calm)/stretches]
 		sum, residual := Waits(stretch), 0.0
 		for _, s := range stretch {
-			residual += interval{s, cfg}.residual(f.Cost) * s.FirstTokens
+			residual += interval{s, cfg}.residualWait(f.Cost) * s.FirstTokens
 		}
 		if sum.FirstTokens >= 1 && sum.QueueCount >= 1 && sum.PrefillCount >= 1 {
 			l := (sum.TTFTSum-residual)/sum.FirstTokens - sum.QueueSum/sum.QueueCount - sum.PrefillSum/sum.PrefillCount
-			if math.Abs(l) <= time.Hour.Seconds() { // else the counters are no measurement
+			if math.Abs(l) <= time.Hour.Seconds() { // else the counters are wrong
 				left = append(left, l)
 			}
 		}
@@ -112,21 +111,21 @@ func (f *Fit) frontend(cfg sim.Config, scrapes []workload.Interval) {
 		for k := range sample {
 			sample[k] = left[rng.IntN(len(left))]
 		}
-		draws[i] = max(middle(sample), 0)
+		draws[i] = max(trimmedMean(sample), 0)
 		f.FrontendDraws = append(f.FrontendDraws, sim.Frontend{PerRequest: draws[i]})
 	}
 	slices.Sort(draws)
-	f.setFrontend(max(middle(left), 0), draws[bootstrapDraws*25/1000], draws[bootstrapDraws*975/1000])
+	f.setFrontend(max(trimmedMean(left), 0), draws[bootstrapDraws*25/1000], draws[bootstrapDraws*975/1000])
 }
 
-// frontendStretches are enough to leave some out, and fewestStretches to do without one.
+// frontendStretches are enough to trim some; fewestStretches are too few to trim.
 const (
 	frontendStretches = 20
 	fewestStretches   = 4
 )
 
-// middle is the mean without the highest and the lowest fifth.
-func middle(v []float64) float64 {
+// trimmedMean is the mean without the highest and the lowest fifth.
+func trimmedMean(v []float64) float64 {
 	s := slices.Clone(v)
 	slices.Sort(s)
 	s = s[len(s)/5 : len(s)-len(s)/5]
@@ -137,31 +136,30 @@ func middle(v []float64) float64 {
 	return sum / float64(len(s))
 }
 
-// interval is what metrics say of an engine of some configuration between two scrapes.
+// interval is an engine's metrics between two scrapes, with its configuration.
 type interval struct {
 	workload.Interval
 	cfg sim.Config
 }
 
-// residual is how long a request that comes at any time waits for the end of the
-// step in execution, on average.
-func (s interval) residual(cost sim.StepCost) float64 {
-	steps, mixed, ok := s.steps()
+// residualWait is the mean time that a request waits for the end of the step in execution.
+func (s interval) residualWait(cost sim.StepCost) float64 {
+	steps, mixed, ok := s.countSteps()
 	if !ok {
 		return 0
 	}
 	squares := 0.0
 	for _, part := range []struct{ steps, mixed, prefill float64 }{{steps - mixed, 0, 0}, {mixed, mixed, s.Computed}} {
 		if part.steps >= 1 {
-			one := cost.Seconds(s.work(part.steps, part.mixed, part.prefill, cost)) / part.steps
+			one := cost.Seconds(s.workOf(part.steps, part.mixed, part.prefill, cost)) / part.steps
 			squares += part.steps * one * one
 		}
 	}
 	return min(squares/(2*s.Seconds), s.Seconds)
 }
 
-// steps is how many steps the interval had, and how many of them with prefill.
-func (s *interval) steps() (steps, mixed float64, ok bool) {
+// countSteps estimates the interval's steps, and the steps with prefill among them.
+func (s *interval) countSteps() (steps, mixed float64, ok bool) {
 	steps = s.Generated / s.Running // each step gives each running request a token
 	if s.Steps > 0 {
 		steps = s.Steps
@@ -172,8 +170,8 @@ func (s *interval) steps() (steps, mixed float64, ok bool) {
 	return steps, mixed, s.Running >= 1 && steps >= 1 && !math.IsInf(steps, 0) && s.Seconds > 0
 }
 
-func (s interval) observations(shape sim.StepCost) []Observation {
-	steps, mixed, ok := s.steps()
+func (s interval) toObservations(shape sim.StepCost) []Observation {
+	steps, mixed, ok := s.countSteps()
 	if !ok {
 		return nil
 	}
@@ -184,10 +182,10 @@ func (s interval) observations(shape sim.StepCost) []Observation {
 	if !(seconds > 0) {
 		return nil
 	}
-	obs := []Observation{{Work: s.work(steps, mixed, s.Computed, shape), Seconds: seconds}}
+	obs := []Observation{{Work: s.workOf(steps, mixed, s.Computed, shape), Seconds: seconds}}
 	if s.PrefillCount > 0 && s.PrefillSum > 0 && s.FirstTokens > 0 {
-		// A prefill waits for the step in execution, under asynchronous scheduling,
-		// and takes its own.
+		// A prefill waits for the step in execution, under asynchronous scheduling, and takes its
+		// own.
 		prompt := s.Computed / s.FirstTokens
 		own := math.Ceil(prompt / max(float64(s.cfg.MaxNumBatchedTokens)-s.Running, 1))
 		steps := own
@@ -195,7 +193,7 @@ func (s interval) observations(shape sim.StepCost) []Observation {
 			steps++
 		}
 		obs = append(obs, Observation{
-			Work:    s.work(steps, own, prompt, shape),
+			Work:    s.workOf(steps, own, prompt, shape),
 			Seconds: s.PrefillSum / s.PrefillCount,
 			Weight:  prefillWeight,
 		})
@@ -203,9 +201,9 @@ func (s interval) observations(shape sim.StepCost) []Observation {
 	return obs
 }
 
-// work is that of some steps of the interval's mean batch, of which mixed share
-// some prefill tokens.
-func (s interval) work(steps, mixed, prefill float64, shape sim.StepCost) sim.Work {
+// workOf is the work of some steps of the interval's mean batch, of which mixed share prefill
+// tokens.
+func (s interval) workOf(steps, mixed, prefill float64, shape sim.StepCost) sim.Work {
 	prompt := 0.0
 	if s.FirstTokens > 0 {
 		prompt = s.Computed / s.FirstTokens

@@ -12,27 +12,27 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
 
-// memory is what a driver shows of it.
-func (g GPU) memory() Estimate {
+// visibleMemory is the memory that a driver shows.
+func (g GPU) visibleMemory() Estimate {
 	if v := g.Visible; v > 0 {
 		return Estimate{v, v * 0.995, v * 1.006} // drivers and ECC differ
 	}
 	return Estimate{g.Memory * 0.985, g.Memory * 0.96, g.Memory}
 }
 
-// ParseGPU reads the name of an accelerator, or the size of the memory of one that has no
-// data sheet: "H100", "80GiB".
+// ParseGPU reads the name of an accelerator, or a memory size for one without a data sheet: "H100",
+// "80GiB".
 func ParseGPU(text string) (GPU, Estimate, error) {
 	if bytes, ok := ParseMemory(text); ok {
 		return GPU{}, Exact(bytes), nil
 	}
 	g, err := FindGPU(text)
-	return g, g.memory(), err
+	return g, g.visibleMemory(), err
 }
 
-// With returns the settings with those of a configuration that they leave open.
+// With fills unset settings from a configuration.
 func (s Settings) With(c engine.Config) (Settings, error) {
-	r := settings{known: c}
+	r := flagReader{known: c}
 	for _, x := range []struct {
 		flag string
 		to   *int
@@ -49,12 +49,12 @@ func (s Settings) With(c engine.Config) (Settings, error) {
 		{engine.Nodes, &s.Nodes},
 		{engine.LargestGraph, &s.LargestGraph},
 	} {
-		if *x.to == 0 && r.number(x.flag, x.to) && (*x.to < 1 || *x.to > 1<<31) {
+		if *x.to == 0 && r.readInt(x.flag, x.to) && (*x.to < 1 || *x.to > 1<<31) {
 			r.errs = append(r.errs, fmt.Errorf("--%s %s: out of range", x.flag, r.text(x.flag)))
 		}
 	}
-	r.positive(engine.GPUMemoryUtilization, &s.Utilization)
-	r.positive(engine.KVCacheMemoryBytes, &s.KVBytes)
+	r.readPositive(engine.GPUMemoryUtilization, &s.Utilization)
+	r.readPositive(engine.KVCacheMemoryBytes, &s.KVBytes)
 	if v := r.text(engine.KVCacheDtype); v != "" {
 		s.KVType = v
 	}
@@ -74,9 +74,9 @@ func (s Settings) With(c engine.Config) (Settings, error) {
 		s.WholePrefills = !on
 	}
 	s.OneKVGroup, _ = c.Bool(engine.OneKVCacheGroup)
-	r.loading(&s)
-	r.extras(&s)
-	return s, r.err()
+	r.readLoading(&s)
+	r.readExtras(&s)
+	return s, r.joinErrors()
 }
 
 func (s *Settings) deviceName() string {
@@ -86,65 +86,69 @@ func (s *Settings) deviceName() string {
 	return s.Device.Name
 }
 
-func (s *Settings) assume(format string, args ...any) {
+func (s *Settings) noteAssumption(format string, args ...any) {
 	s.assumed = append(s.assumed, fmt.Sprintf(format, args...))
 }
 
-// resolve fills in vLLM's defaults and refuses what vLLM would.
-func (s *Settings) resolve(m *modelconfig.Model) error {
+// resolveDefaults fills in vLLM's defaults and refuses settings that vLLM would refuse.
+func (s *Settings) resolveDefaults(m *modelconfig.Model) error {
 	s.capturedGraphs = 0
 	s.TP, s.PP, s.DP = max(s.TP, 1), max(s.PP, 1), max(s.DP, 1)
 	if s.Release == "" {
 		s.Release = vllm.DefaultRelease
-		s.assume("the rules of vLLM %s", s.Release.Minor())
+		s.noteAssumption("the rules of vLLM %s", s.Release.Minor())
 	}
 	if !s.Release.AtLeast(vllm.V1ByDefault) {
-		return hint.With(fmt.Errorf("vLLM release %q: its V0 engine is not modelled", s.Release), "the ledger knows 0.8 and later")
+		return hint.With(fmt.Errorf("vLLM release %q: its V0 engine is not modelled", s.Release),
+			"the ledger knows 0.8 and later")
 	}
 	if m.Heads > 0 && m.Heads%s.TP != 0 {
-		return hint.With(fmt.Errorf("tensor parallelism %d does not divide the model's %d attention heads", s.TP, m.Heads),
+		return hint.With(fmt.Errorf(
+			"tensor parallelism %d does not divide the model's %d attention heads", s.TP, m.Heads),
 			"take a divisor of "+strconv.Itoa(m.Heads)+", or --pipeline-parallel-size for the rest")
 	}
 	if s.PP > len(m.Layers) {
 		return fmt.Errorf("pipeline parallelism %d is more than the model's %d layers", s.PP, len(m.Layers))
 	}
 	s.dataParallelFlattens = m.Experts > 0 && s.DP > 1
-	if err := s.arrangement(m); err != nil {
+	if err := s.checkDivision(m); err != nil {
 		return err
 	}
 	if s.Memory == (Estimate{}) && s.Device.Name != "" {
-		s.Memory = s.Device.memory()
+		s.Memory = s.Device.visibleMemory()
 	}
 	if s.Memory.Value <= 0 && s.KVBytes <= 0 && s.NumBlocksOverride <= 0 {
-		return hint.With(fmt.Errorf("the GPU's memory is not known"), "pass --gpu with a name such as H100, or with a size such as 80GiB")
+		return hint.With(fmt.Errorf("the GPU's memory is not known"),
+			"pass --gpu with a name such as H100, or with a size such as 80GiB")
 	}
 	if s.Utilization == 0 {
 		s.Utilization = vllm.Utilization(s.Release)
-		s.assume("gpu-memory-utilization %g, vLLM %s's default", s.Utilization, s.Release.Minor())
+		s.noteAssumption("gpu-memory-utilization %g, vLLM %s's default", s.Utilization, s.Release.Minor())
 	}
 	if !(s.Utilization > 0 && s.Utilization <= 1) {
 		return fmt.Errorf("gpu-memory-utilization %g: want more than 0 and at most 1", s.Utilization)
 	}
 	if s.MaxModelLen == 0 {
 		s.MaxModelLen = m.MaxPositions
-		s.assume("max-model-len %d, the model's", s.MaxModelLen)
+		s.noteAssumption("max-model-len %d, the model's", s.MaxModelLen)
 	}
 	if s.MaxModelLen > max(m.MaxPositions, m.RopeRows) {
-		s.assume("that VLLM_ALLOW_LONG_MAX_MODEL_LEN is set: max-model-len %d is more than the model's %d positions", s.MaxModelLen, m.MaxPositions)
+		s.noteAssumption("that VLLM_ALLOW_LONG_MAX_MODEL_LEN is set: max-model-len %d is more than the model's %d "+
+			"positions", s.MaxModelLen, m.MaxPositions)
 	}
-	if err := s.kvType(m); err != nil {
+	if err := s.resolveKVType(m); err != nil {
 		return err
 	}
-	s.caching(m)
-	s.limits()
-	if err := s.batches(); err != nil {
+	s.resolvePrefixCaching(m)
+	s.resolveLimits()
+	if err := s.checkBatches(); err != nil {
 		return err
 	}
 	s.countGraphs()
 	return nil
 }
 
-func (s *Settings) kvType(m *modelconfig.Model) error {
+func (s *Settings) resolveKVType(m *modelconfig.Model) error {
 	if s.KVType == "" {
 		s.KVType = "auto"
 	}
@@ -153,7 +157,7 @@ func (s *Settings) kvType(m *modelconfig.Model) error {
 		t = m.DType
 		if m.KVType != "" {
 			t = m.KVType
-			s.assume("kv-cache-dtype %s, from the checkpoint", t)
+			s.noteAssumption("kv-cache-dtype %s, from the checkpoint", t)
 		}
 	}
 	switch {
@@ -163,36 +167,38 @@ func (s *Settings) kvType(m *modelconfig.Model) error {
 		s.kvBytesPerValue = 0.5 + 1.0/16
 	default:
 		if s.kvBytesPerValue = t.Bytes(); s.kvBytesPerValue == 0 {
-			return hint.With(fmt.Errorf("kv-cache-dtype %q is not known", s.KVType), "one of auto, bfloat16, float16, fp8, fp8_e4m3, fp8_e5m2, fp8_ds_mla, nvfp4")
+			return hint.With(fmt.Errorf("kv-cache-dtype %q is not known", s.KVType),
+				"one of auto, bfloat16, float16, fp8, fp8_e4m3, fp8_e5m2, fp8_ds_mla, nvfp4")
 		}
 	}
 	return nil
 }
 
-// caching resolves prefix caching, which is off by default where a model has
-// layers with a state (config/model.py, is_prefix_caching_supported).
-func (s *Settings) caching(m *modelconfig.Model) {
+// resolvePrefixCaching resolves prefix caching, which is off by default for a model that has layers
+// with a state (config/model.py, is_prefix_caching_supported).
+func (s *Settings) resolvePrefixCaching(m *modelconfig.Model) {
 	if s.PrefixCaching != nil {
 		s.prefixCaching = *s.PrefixCaching
 		return
 	}
 	s.prefixCaching = !m.HasRecurrent()
 	if !s.prefixCaching {
-		s.assume("prefix caching off, vLLM's default for models with recurrent layers")
+		s.noteAssumption("prefix caching off, vLLM's default for models with recurrent layers")
 	}
 }
 
-// limits resolves the batch limits.
-func (s *Settings) limits() {
+// resolveLimits resolves the batch limits.
+func (s *Settings) resolveLimits() {
 	m := machine{Release: s.Release, Device: s.Device.Name, Memory: s.Memory.Value}
 	var assumed []string
-	s.MaxNumSeqs, s.MaxNumBatchedTokens, assumed = m.limits(s.MaxNumSeqs, s.MaxNumBatchedTokens, s.MaxModelLen, !s.WholePrefills, s.deviceName())
+	s.MaxNumSeqs, s.MaxNumBatchedTokens, assumed = m.defaultLimits(
+		s.MaxNumSeqs, s.MaxNumBatchedTokens, s.MaxModelLen, !s.WholePrefills, s.deviceName())
 	s.assumed = append(s.assumed, assumed...)
 }
 
-// countGraphs counts the CUDA graphs of the default mode, FULL_AND_PIECEWISE:
-// sizes 1, 2, 4, every 8 to 256, every 16 to the largest, which is twice
-// max_num_seqs and at most 512 (config/vllm.py, _set_cudagraph_sizes).
+// countGraphs counts the CUDA graphs of the default mode, FULL_AND_PIECEWISE. Their sizes are 1, 2,
+// 4, every 8 to 256, every 16 to the largest, which is twice max_num_seqs and at most 512
+// (config/vllm.py, _set_cudagraph_sizes).
 func (s *Settings) countGraphs() {
 	largest := min(2*s.MaxNumSeqs, 512)
 	if s.LargestGraph > 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// A Pacer says when the sessions of an open-loop test are due. It is pure: it
-// reads no clock, and the same seed gives the same times.
+// A Pacer says when the sessions of an open-loop test are due. It is pure: it reads no clock, and
+// the same random seed gives the same times.
 type Pacer interface {
 	// Next returns the time since the start at which the next session is due,
 	// never before the previous one, or false when no more are due.
@@ -27,9 +27,9 @@ type Segment struct {
 	To       float64       `json:"to"`   // and at its end
 }
 
-// Arrivals is an open loop's arrival process: a rate profile, and how regular
-// the arrivals are. The times are those of a renewal process of rate one, bent
-// by the profile's integral, so that every kind of arrivals has every profile.
+// Arrivals is an open loop's arrival process: a rate profile, and the regularity of the arrivals.
+// The times come from a renewal process of rate one, bent by the profile's integral, so that every
+// regularity combines with every profile.
 type Arrivals struct {
 	Profile []Segment `json:"profile"`
 	// CV is the coefficient of variation of the times between arrivals: 0 is
@@ -41,7 +41,7 @@ type Arrivals struct {
 // maxRate keeps a mistyped rate from filling memory with sessions.
 const maxRate = 1e6
 
-// Validate reports what is contradictory.
+// Validate reports contradictions.
 func (a *Arrivals) Validate() error {
 	if len(a.Profile) == 0 {
 		return errors.New("arrivals have no rate")
@@ -49,7 +49,9 @@ func (a *Arrivals) Validate() error {
 	total := 0.0
 	for i, s := range a.Profile {
 		if s.Duration < 0 || !(s.From >= 0 && s.From <= maxRate) || !(s.To >= 0 && s.To <= maxRate) {
-			return fmt.Errorf("rate segment %d: %g to %g per second over %s: want rates from 0 to %g and a positive time", i+1, s.From, s.To, s.Duration, maxRate)
+			return fmt.Errorf(
+				"rate segment %d: %g to %g per second over %s: want rates from 0 to %g and a positive time",
+				i+1, s.From, s.To, s.Duration, maxRate)
 		}
 		if s.Duration == 0 && i < len(a.Profile)-1 {
 			return fmt.Errorf("rate segment %d has no duration", i+1)
@@ -76,10 +78,10 @@ func (a *Arrivals) Pacer(seed uint64) (Pacer, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
-	return a.pacer(seed, 1), nil
+	return a.newPacer(seed, 1), nil
 }
 
-func (a *Arrivals) pacer(seed uint64, stretch float64) *arrivalPacer {
+func (a *Arrivals) newPacer(seed uint64, stretch float64) *arrivalPacer {
 	p := &arrivalPacer{profile: a.Profile, rng: rand.New(rand.NewPCG(seed, 0xa771)), cv: a.CV, stretch: stretch}
 	if a.CV == 0 {
 		p.sum = -stretch // the first of constant arrivals is due at once
@@ -87,7 +89,7 @@ func (a *Arrivals) pacer(seed uint64, stretch float64) *arrivalPacer {
 	return p
 }
 
-// Expected is how many arrivals come before a time, on average.
+// Expected is the mean number of arrivals before a time.
 func (a *Arrivals) Expected(until time.Duration) float64 {
 	n, at := 0.0, time.Duration(0)
 	for _, s := range a.Profile {
@@ -108,22 +110,22 @@ func (a *Arrivals) Expected(until time.Duration) float64 {
 	return n
 }
 
-// Exactly returns times of which as many lie before a time as are expected there:
-// those of Pacer, stretched to that number. So many came where a workload was
-// measured; only when is drawn again.
+// Exactly returns times with exactly the expected number of arrivals before until: Pacer's times,
+// stretched. For a measured workload, the number of arrivals is known and only their times are
+// drawn again.
 func (a *Arrivals) Exactly(until time.Duration, seed uint64) (Pacer, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
 	expected := a.Expected(until)
-	dry := a.pacer(seed, 1)
+	dry := a.newPacer(seed, 1)
 	for range int(min(math.Round(expected), maxRate)) + 1 {
-		dry.sum += dry.gap()
+		dry.sum += dry.drawGap()
 	}
 	if !(dry.sum > 0) || !(expected >= 1) {
-		return a.pacer(seed, 1), nil
+		return a.newPacer(seed, 1), nil
 	}
-	return a.pacer(seed, expected/dry.sum), nil
+	return a.newPacer(seed, expected/dry.sum), nil
 }
 
 // Rate returns the profile's rate at a time since the start.
@@ -144,18 +146,18 @@ type arrivalPacer struct {
 	profile []Segment
 	rng     *rand.Rand
 	cv      float64
-	sum     float64       // of the unit-rate process's gaps
-	stretch float64       // of those gaps
+	sum     float64       // sum of the unit-rate process's gaps
+	stretch float64       // factor of those gaps
 	base    float64       // integral of the rate before the current segment
-	start   time.Duration // of the current segment
+	start   time.Duration // beginning of the current segment
 }
 
 func (p *arrivalPacer) Next() (time.Duration, bool) {
-	p.sum += p.gap() * p.stretch
+	p.sum += p.drawGap() * p.stretch
 	for len(p.profile) > 0 {
 		s := p.profile[0]
 		need := p.sum - p.base
-		if at, ok := s.at(need); ok {
+		if at, ok := s.timeOf(need); ok {
 			return p.start + at, true
 		}
 		p.base += (s.From + s.To) / 2 * s.Duration.Seconds()
@@ -165,8 +167,8 @@ func (p *arrivalPacer) Next() (time.Duration, bool) {
 	return 0, false
 }
 
-// gap draws a gap of mean 1 with the wanted coefficient of variation.
-func (p *arrivalPacer) gap() float64 {
+// drawGap draws a gap of mean 1 with the wanted coefficient of variation.
+func (p *arrivalPacer) drawGap() float64 {
 	switch p.cv {
 	case 0:
 		return 1
@@ -174,11 +176,11 @@ func (p *arrivalPacer) gap() float64 {
 		return p.rng.ExpFloat64()
 	}
 	shape := 1 / (p.cv * p.cv)
-	return gamma(p.rng, shape) / shape
+	return drawGamma(p.rng, shape) / shape
 }
 
-// at returns when the integral of the segment's rate reaches n, if it does.
-func (s Segment) at(n float64) (time.Duration, bool) {
+// timeOf returns when the integral of the segment's rate reaches n, if it does.
+func (s Segment) timeOf(n float64) (time.Duration, bool) {
 	if s.Duration == 0 {
 		sec := n / s.From
 		return time.Duration(sec * 1e9), sec < 1e9
@@ -189,7 +191,7 @@ func (s Segment) at(n float64) (time.Duration, bool) {
 		return 0, false
 	}
 	slope := (s.To - s.From) / d
-	// From·t + slope·t²/2 = n, in the form that has no cancellation.
+	// From·t + slope·t²/2 = n, solved in the form without cancellation.
 	t := 2 * n / (s.From + math.Sqrt(max(s.From*s.From+2*slope*n, 0)))
 	if n == 0 {
 		t = 0
@@ -197,9 +199,9 @@ func (s Segment) at(n float64) (time.Duration, bool) {
 	return min(time.Duration(t*1e9), s.Duration), true
 }
 
-// gamma draws from a gamma distribution of scale 1 (Marsaglia and Tsang, ACM
+// drawGamma draws from a gamma distribution of scale 1 (Marsaglia and Tsang, ACM
 // TOMS 26(3), 2000; shapes below 1 by their section 6).
-func gamma(rng *rand.Rand, shape float64) float64 {
+func drawGamma(rng *rand.Rand, shape float64) float64 {
 	boost := 1.0
 	if shape < 1 {
 		boost = math.Pow(1-rng.Float64(), 1/shape)
@@ -220,7 +222,8 @@ func gamma(rng *rand.Rand, shape float64) float64 {
 	}
 }
 
-const rateHint = "write 10 (per second), ramp:1-50:2m (from, to, duration) or steps:5,10,20:30s (rates, duration of each)"
+const rateHint = "write 10 (per second), ramp:1-50:2m (from, to, duration) or steps:5,10,20:30s (rates, duration of " +
+	"each)"
 
 // ParseArrivals reads a rate as users write it.
 func ParseArrivals(rate string, cv float64) (Arrivals, error) {

@@ -12,22 +12,22 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Asked is a workload as the flags of bench, simulate and tune describe it. What is left
-// out is as it was measured, where it was; else it has a default.
+// Asked is a workload as the flags of bench, simulate and tune describe it. An option that is not
+// given takes its value from a measurement, if there is one, or else a default.
 type Asked struct {
 	Rate      string  // requests per second, as ParseArrivals reads it
-	RateScale float64 // multiplies the rate, that of Rate or the measured one
+	RateScale float64 // multiplies the rate, given or measured
 	CV        float64 // coefficient of variation of the times between arrivals
 
 	Concurrency int           // clients in a closed loop; 0: none
-	ThinkTime   time.Duration // of a client, from an answer to its next request
+	ThinkTime   time.Duration // pause from an answer to the client's next request
 
 	Trace                  string        // a file
 	TraceFrom, TraceLength time.Duration // the part of it that is replayed
-	Speed                  float64       // of the replay
+	Speed                  float64       // factor of the replay: 2 is twice as fast
 
 	Prompt, Output string // as ParseLengths reads them
-	// PromptScale and OutputScale multiply those lengths, asked for or measured; 0 is 1.
+	// PromptScale and OutputScale multiply the lengths, given or measured; 0 is 1.
 	PromptScale, OutputScale   float64
 	SystemTokens, PrefixGroups int
 	PrefixShare                float64
@@ -36,31 +36,22 @@ type Asked struct {
 	Duration time.Duration // ends after this time; 0: no limit
 	Seed     uint64
 
-	// What is not as measured though its value may be the default.
+	// Options that replace the measurement even if their value is the default.
 	SetCV, SetConcurrency, SetPrefixShare bool
 }
 
-// Lengths, in tokens, of what was neither asked for nor measured.
+// Lengths, in tokens, if neither given nor measured.
 const (
 	UsualPrompt = 512
 	UsualOutput = 128
 )
 
-// Check refuses what contradicts itself.
+// Check refuses contradictory options.
 func (a *Asked) Check() error {
+	if err := a.checkKinds(); err != nil {
+		return err
+	}
 	switch {
-	case a.Concurrency < 0 || a.ThinkTime < 0 || a.Concurrency == 0 && a.ThinkTime > 0:
-		return hint.With(fmt.Errorf("--concurrency %d, --think-time %s: want a number of clients, and a pause with it", a.Concurrency, a.ThinkTime), "for example --concurrency 16 --think-time 2s")
-	case a.Concurrency > 0 && (a.Rate != "" || a.Trace != "" || a.SetCV):
-		return hint.With(errors.New("--concurrency sets arrivals, and so do --rate, --cv and --trace"), "give one of them")
-	case a.Rate != "" && a.Trace != "":
-		return errors.New("--rate and --trace are two workloads: give one")
-	case a.Trace != "" && a.RateScale != 1:
-		return hint.With(errors.New("--rate-scale does not go with --trace"), "replay it faster with --speed")
-	case a.Trace == "" && (a.Speed != 1 || a.TraceFrom != 0 || a.TraceLength != 0):
-		return errors.New("--speed, --trace-from and --trace-length go with --trace")
-	case a.Trace != "" && (a.Prompt != "" || a.Output != "" || a.PrefixShare != 0 || a.SystemTokens != 0):
-		return errors.New("a trace has its own lengths and prefixes: --prompt-tokens, --output-tokens, --prefix-share and --system-tokens do not go with --trace")
 	case a.PromptScale < 0 || a.PromptScale > 1e3 || a.OutputScale < 0 || a.OutputScale > 1e3:
 		return errors.New("--prompt-scale and --output-scale: want numbers up to a thousand")
 	case !(a.RateScale > 0 && a.RateScale <= 1e6):
@@ -73,9 +64,32 @@ func (a *Asked) Check() error {
 	return nil
 }
 
-// Spec is the lengths and prefixes of made-up requests: what was asked for, else what was
-// measured, where m is not nil, else the usual ones. The names are those of what is as
-// measured.
+// checkKinds refuses options of different kinds of workload: a closed loop, a rate, a trace.
+func (a *Asked) checkKinds() error {
+	switch {
+	case a.Concurrency < 0 || a.ThinkTime < 0 || a.Concurrency == 0 && a.ThinkTime > 0:
+		return hint.With(fmt.Errorf("--concurrency %d, --think-time %s: want a number of clients, and a pause with it",
+			a.Concurrency, a.ThinkTime), "for example --concurrency 16 --think-time 2s")
+	case a.Concurrency > 0 && (a.Rate != "" || a.Trace != "" || a.SetCV):
+		return hint.With(errors.New("--concurrency sets arrivals, and so do --rate, --cv and --trace"),
+			"give one of them")
+	case a.Trace == "" && (a.Speed != 1 || a.TraceFrom != 0 || a.TraceLength != 0):
+		return errors.New("--speed, --trace-from and --trace-length go with --trace")
+	case a.Trace == "":
+		return nil
+	case a.Rate != "":
+		return errors.New("--rate and --trace are two workloads: give one")
+	case a.RateScale != 1:
+		return hint.With(errors.New("--rate-scale does not go with --trace"), "replay it faster with --speed")
+	case a.Prompt != "" || a.Output != "" || a.PrefixShare != 0 || a.SystemTokens != 0:
+		return errors.New("a trace has its own lengths and prefixes: " +
+			"--prompt-tokens, --output-tokens, --prefix-share and --system-tokens do not go with --trace")
+	}
+	return nil
+}
+
+// Spec returns the lengths and prefixes of made-up requests: as given, else as measured if m is not
+// nil, else the usual ones. It names those that are measured.
 func (a *Asked) Spec(m *Measured) (s Spec, measured []string, err error) {
 	if m != nil && (a.Prompt == "" || a.Output == "") {
 		if s, err = m.Workload.Spec(); err != nil {
@@ -109,7 +123,7 @@ func (a *Asked) Spec(m *Measured) (s Spec, measured []string, err error) {
 	return s, measured, s.Validate()
 }
 
-// Arrivals are when made-up requests come, and whether that is as it was measured.
+// Arrivals returns the arrivals of made-up requests, and whether they are measured.
 func (a *Asked) Arrivals(m *Measured) (out Arrivals, measured bool, err error) {
 	switch {
 	case a.Rate != "":
@@ -122,7 +136,8 @@ func (a *Asked) Arrivals(m *Measured) (out Arrivals, measured bool, err error) {
 			}
 		}
 	default:
-		err = hint.With(errors.New("there is no workload"), "give --rate, a --trace where there is the flag, or a server or recording to measure it on")
+		err = hint.With(errors.New("there is no workload"),
+			"give --rate, a --trace where there is the flag, or a server or recording to measure it on")
 	}
 	if err != nil {
 		return out, false, err
@@ -131,11 +146,11 @@ func (a *Asked) Arrivals(m *Measured) (out Arrivals, measured bool, err error) {
 	return out, measured, out.Validate()
 }
 
-// usualDuration is that of made-up traffic whose end nobody says.
+// usualDuration is how long made-up traffic lasts by default.
 const usualDuration = 10 * time.Minute
 
-// Until is when the traffic ends: when that was asked for, else after the time that was
-// measured, else after ten minutes; 0 where the number of requests says.
+// Until is when the traffic ends: as given, else after the measured time, else after ten minutes; 0
+// if the number of requests ends it.
 func (a *Asked) Until(measured *Measured) time.Duration {
 	switch {
 	case a.Duration > 0 || a.Requests > 0:
@@ -146,8 +161,8 @@ func (a *Asked) Until(measured *Measured) time.Duration {
 	return usualDuration
 }
 
-// Loop is the clients that wait for an answer before they ask again: those that were asked
-// for, or those that were seen. There are none where requests come whatever happens.
+// Loop returns the clients that wait for an answer before they send the next request, as given or
+// as measured. There are none in an open loop.
 func (a *Asked) Loop(m *Measured) (l Loop) {
 	switch {
 	case a.Trace != "" || a.Rate != "":
@@ -163,8 +178,8 @@ func (a *Asked) Loop(m *Measured) (l Loop) {
 	return l
 }
 
-// Pacer says when sessions come. As many come as were measured, where that is what is
-// asked for.
+// Pacer returns the times of sessions, and when the traffic ends. Measured arrivals keep their
+// number.
 func (a *Asked) Pacer(m *Measured) (p Pacer, until time.Duration, err error) {
 	arrivals, measured, err := a.Arrivals(m)
 	if err != nil {
@@ -185,7 +200,7 @@ func (a *Asked) Pacer(m *Measured) (p Pacer, until time.Duration, err error) {
 	return p, until, err
 }
 
-// Repeat repeats measured arrivals, where there are any, for as long as the traffic lasts.
+// Repeat repeats measured arrivals for as long as the traffic lasts.
 func (a *Asked) Repeat(arrivals Arrivals, m *Measured) Arrivals {
 	if m == nil || a.Rate != "" {
 		return arrivals
@@ -196,29 +211,30 @@ func (a *Asked) Repeat(arrivals Arrivals, m *Measured) Arrivals {
 	return arrivals.Repeat(time.Duration(float64(a.Requests)/max(arrivals.Rate(0), 1e-3)*2e9) + time.Hour)
 }
 
-// Selected is the part of a trace that was asked for.
+// Selected returns the part of a trace that was asked for.
 func (a *Asked) Selected(t *Trace) (*Trace, error) {
 	if a.TraceFrom == 0 && a.TraceLength == 0 {
 		return t, nil
 	}
 	part := t.Cut(a.TraceFrom, a.TraceLength)
 	if len(part.Requests) == 0 {
-		return nil, fmt.Errorf("no request of the trace lies in that part: it is %s long", t.Duration().Round(time.Second))
+		return nil, fmt.Errorf("no request of the trace lies in that part: it is %s long",
+			t.Duration().Round(time.Second))
 	}
 	return part, nil
 }
 
-// A Description says of a workload in words where it is from and what it is.
+// A Description describes a workload in words, with its source.
 type Description struct {
 	Source string // trace, closed-loop, measured, bursts, poisson or constant
 	Text   string
-	Notes  []string // what is not simulated of it, or is odd about it
+	Notes  []string // about the workload: oddities, and parts that are not simulated
 }
 
-// Describe describes what was asked for.
+// Describe describes the workload.
 func (a *Asked) Describe(m *Measured, t *Trace) (d Description, err error) {
 	if a.Trace != "" {
-		d = Description{Source: "trace", Text: "trace " + a.Trace, Notes: t.oddities()}
+		d = Description{Source: "trace", Text: "trace " + a.Trace, Notes: t.listOddities()}
 		if a.Speed != 1 {
 			d.Text += fmt.Sprintf(" at %g times its speed", a.Speed)
 		}
@@ -228,47 +244,10 @@ func (a *Asked) Describe(m *Measured, t *Trace) (d Description, err error) {
 	if err != nil {
 		return d, err
 	}
-	const independent = "metrics show the lengths of prompts and answers, not which go together: they are drawn independently"
 	if loop := a.Loop(m); loop.Clients > 0 {
-		d.Source, d.Text = "closed-loop", fmt.Sprintf("%d closed-loop clients that send the next request", loop.Clients)
-		if loop.Pause > 0 {
-			d.Text += " " + loop.Pause.Round(time.Millisecond).String() + " after an answer"
-		} else {
-			d.Text += " when they have their answer"
-		}
-		if a.Concurrency == 0 {
-			d.Text += fmt.Sprintf(": the number of requests in flight on %s hardly changed", m.Source)
-			d.Notes = []string{"the load is treated as a closed loop, because the number of requests in flight stayed the same while requests came and went; use --concurrency for more users, and --concurrency 0 to simulate the same arrivals as an open loop", independent}
-			if len(lengths) > 1 && a.RateScale == 1 {
-				d.Source = "measured"
-			}
-		}
-	} else {
-		arrivals, measured, err := a.Arrivals(m)
-		if err != nil {
-			return d, err
-		}
-		how := arrivals.regularity()
-		switch {
-		case arrivals.CV < 1:
-			d.Source = "constant"
-		case arrivals.CV > 1:
-			d.Source = "bursts"
-		default:
-			d.Source = "poisson"
-		}
-		d.Text = fmt.Sprintf("%s requests/s, %s", cmp.Or(a.Rate, "?"), how)
-		if measured {
-			d.Text = fmt.Sprintf("the arrivals of %s, %s", m.Source, how)
-			if len(lengths) > 1 {
-				d.Source = "measured"
-				d.Text = fmt.Sprintf("measured on %s (%.0f requests in %s), %s", m.Source, m.Workload.Requests(), m.To.Sub(m.From).Round(time.Second), how)
-			}
-			d.Notes = []string{independent + ". The clients do not look closed-loop: above capacity the simulated queue grows, even if real clients would wait"}
-		}
-		if a.RateScale != 1 {
-			d.Text += fmt.Sprintf(", times %g", a.RateScale)
-		}
+		d = a.describeLoop(m, loop, lengths)
+	} else if d, err = a.describeArrivals(m, lengths); err != nil {
+		return d, err
 	}
 	if d.Source != "measured" {
 		d.Text += fmt.Sprintf("; prompts %s, outputs %s tokens", spec.Prompt, spec.Output)
@@ -276,8 +255,65 @@ func (a *Asked) Describe(m *Measured, t *Trace) (d Description, err error) {
 	return d, nil
 }
 
-// regularity says how even the arrivals are.
-func (a *Arrivals) regularity() string {
+const independent = "metrics show the lengths of prompts and answers, not which go together: " +
+	"they are drawn independently"
+
+// describeLoop describes a closed loop. Lengths names the lengths that are measured.
+func (a *Asked) describeLoop(m *Measured, loop Loop, lengths []string) Description {
+	d := Description{Source: "closed-loop"}
+	d.Text = fmt.Sprintf("%d closed-loop clients that send the next request", loop.Clients)
+	if loop.Pause > 0 {
+		d.Text += " " + loop.Pause.Round(time.Millisecond).String() + " after an answer"
+	} else {
+		d.Text += " when they have their answer"
+	}
+	if a.Concurrency == 0 {
+		d.Text += fmt.Sprintf(": the number of requests in flight on %s hardly changed", m.Source)
+		d.Notes = []string{"the load is treated as a closed loop, because the number of requests in flight stayed " +
+			"the same " +
+			"while requests came and went; use --concurrency for more users, " +
+			"and --concurrency 0 to simulate the same arrivals as an open loop", independent}
+		if len(lengths) > 1 && a.RateScale == 1 {
+			d.Source = "measured"
+		}
+	}
+	return d
+}
+
+// describeArrivals describes an open loop. Lengths names the lengths that are measured.
+func (a *Asked) describeArrivals(m *Measured, lengths []string) (d Description, err error) {
+	arrivals, measured, err := a.Arrivals(m)
+	if err != nil {
+		return d, err
+	}
+	how := arrivals.describeRegularity()
+	switch {
+	case arrivals.CV < 1:
+		d.Source = "constant"
+	case arrivals.CV > 1:
+		d.Source = "bursts"
+	default:
+		d.Source = "poisson"
+	}
+	d.Text = fmt.Sprintf("%s requests/s, %s", cmp.Or(a.Rate, "?"), how)
+	if measured {
+		d.Text = fmt.Sprintf("the arrivals of %s, %s", m.Source, how)
+		if len(lengths) > 1 {
+			d.Source = "measured"
+			d.Text = fmt.Sprintf("measured on %s (%.0f requests in %s), %s",
+				m.Source, m.Workload.Requests(), m.To.Sub(m.From).Round(time.Second), how)
+		}
+		d.Notes = []string{independent + ". The clients do not look closed-loop: " +
+			"above capacity the simulated queue grows, even if real clients would wait"}
+	}
+	if a.RateScale != 1 {
+		d.Text += fmt.Sprintf(", times %g", a.RateScale)
+	}
+	return d, nil
+}
+
+// describeRegularity says how even the arrivals are.
+func (a *Arrivals) describeRegularity() string {
 	switch {
 	case a.CV == 0:
 		return "evenly spaced"
@@ -289,12 +325,12 @@ func (a *Arrivals) regularity() string {
 	return fmt.Sprintf("bursty (variation %.3g)", a.CV)
 }
 
-// longGap is a pause in a trace that is worth telling: nothing arrives for so
-// many times the mean time between requests.
+// longGap is how many times the mean time between requests make a gap in a trace that is worth
+// reporting.
 const longGap = 1000
 
-// oddities tell what of a trace is not replayed, and what is odd about it.
-func (t *Trace) oddities() []string {
+// listOddities lists parts of a trace that are not replayed, and peculiarities.
+func (t *Trace) listOddities() []string {
 	var out []string
 	for _, reason := range slices.Sorted(maps.Keys(t.Skipped)) {
 		out = append(out, fmt.Sprintf("left out of the trace: %d × %s", t.Skipped[reason], reason))
@@ -316,10 +352,12 @@ func (t *Trace) oddities() []string {
 		}
 	}
 	if untold > 0 {
-		out = append(out, fmt.Sprintf("%d requests of the trace have no output length; they get %d tokens", untold, UsualOutput))
+		out = append(out, fmt.Sprintf("%d requests of the trace have no output length; they get %d tokens", untold,
+			UsualOutput))
 	}
 	if gaps > 0 {
-		out = append(out, fmt.Sprintf("gaps in the trace: %d without a request, the longest %s; they are replayed", gaps, longest.Round(time.Second)))
+		out = append(out, fmt.Sprintf("gaps in the trace: %d without a request, the longest %s; they are replayed",
+			gaps, longest.Round(time.Second)))
 	}
 	return out
 }

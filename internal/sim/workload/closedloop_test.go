@@ -28,7 +28,7 @@ func TestClientsThatWaitAreSeen(t *testing.T) {
 	} {
 		t.Run(tt.recording+" "+tt.phase, func(t *testing.T) {
 			from, to := readTruth(t, tt.recording).phase(t, tt.phase)
-			l := read(t, tt.recording, from, to).Workload.Loop
+			l := readUpTo(t, tt.recording, from, to).Workload.Loop
 			if l.Clients != tt.clients || l.Pause.Seconds() > 0.1 || l.Pause < 0 {
 				t.Errorf("%d clients that pause for %v, there were %d without", l.Clients, l.Pause, tt.clients)
 			}
@@ -38,7 +38,7 @@ func TestClientsThatWaitAreSeen(t *testing.T) {
 
 func TestSharesOfTheReplicasAreSeen(t *testing.T) {
 	from, to := readTruth(t, "replica-imbalance").phase(t, "sick")
-	f := read(t, "replica-imbalance", from, to)
+	f := readUpTo(t, "replica-imbalance", from, to)
 	shares := f.Shares()
 	for i := range shares {
 		shares[i] = math.Round(20*shares[i]) / 20
@@ -51,7 +51,7 @@ func TestSharesOfTheReplicasAreSeen(t *testing.T) {
 // A time before which another server was running is not one interval of this.
 func TestAGapIsNoInterval(t *testing.T) {
 	from, to := readTruth(t, "full-but-quiet").phase(t, "healthy")
-	for _, e := range read(t, "full-but-quiet", from, to).Ranks {
+	for _, e := range readUpTo(t, "full-but-quiet", from, to).Ranks {
 		for _, i := range e.Intervals {
 			if i.Seconds > 5 {
 				t.Errorf("an interval of %.0f s", i.Seconds)

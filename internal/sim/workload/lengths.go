@@ -39,7 +39,8 @@ func Fixed(n int) Lengths {
 	return Lengths{kind: fixed, a: float64(n), min: 1, max: maxTokens, text: strconv.Itoa(n)}
 }
 
-const lengthHint = "write 512, uniform:100-900, normal:512,128 (mean, deviation) or lognormal:800,1.2 (mean, coefficient of variation), with an optional :min-max"
+const lengthHint = "write 512, uniform:100-900, normal:512,128 (mean, deviation) or lognormal:800,1.2 (mean, " +
+	"coefficient of variation), with an optional :min-max"
 
 // ParseLengths reads a distribution as users write it.
 func ParseLengths(s string) (Lengths, error) {
@@ -63,14 +64,14 @@ func parseLengths(s string) (Lengths, error) {
 	l := Lengths{min: 1, max: maxTokens}
 	args, bounds, bounded := strings.Cut(rest, ":")
 	if bounded {
-		lo, hi, err := span(bounds)
+		lo, hi, err := parseSpan(bounds)
 		if err != nil {
 			return l, err
 		}
 		l.min, l.max = lo, hi
 	}
 	if kind == "uniform" {
-		lo, hi, err := span(args)
+		lo, hi, err := parseSpan(args)
 		l.kind, l.a, l.b = uniform, float64(lo), float64(hi)
 		return l, err
 	}
@@ -92,8 +93,8 @@ func parseLengths(s string) (Lengths, error) {
 	return l, nil
 }
 
-// span parses "100-900".
-func span(s string) (lo, hi int, err error) {
+// parseSpan parses "100-900".
+func parseSpan(s string) (lo, hi int, err error) {
 	a, b, ok := strings.Cut(s, "-")
 	lo, err1 := strconv.Atoi(strings.TrimSpace(a))
 	hi, err2 := strconv.Atoi(strings.TrimSpace(b))
@@ -110,20 +111,20 @@ type Bucket struct {
 	Count      float64
 }
 
-// FromHistogram is the distribution that a server's histogram shows, such as
+// FromHistogram returns the distribution behind a server's histogram, such as
 // vllm:request_prompt_tokens. Buckets ascend and their counts are not cumulative.
 //
-// Within the buckets values follow the distribution of greatest entropy that has
-// the mean, which a histogram's sum and count tell exactly: an exponential with
-// one exponent for all buckets (Jaynes, Physical Review 106, 1957). A mean of 0 is
-// unknown, and values are then uniform within a bucket; so they are where no
-// value of the buckets has the mean.
+// Within the buckets, values follow the distribution of greatest entropy that has the histogram's
+// mean, which its sum and count give exactly. It is an exponential with one exponent for all
+// buckets (Jaynes, Physical Review 106, 1957). A mean of 0 is unknown. Values are then uniform
+// within a bucket, as they are if no values in the buckets have the mean.
 func FromHistogram(buckets []Bucket, mean float64) (Lengths, error) {
 	l := Lengths{kind: histogram, min: 1, max: maxTokens, text: "histogram"}
 	total, last := 0.0, 0.0
 	for i, b := range buckets {
 		if !(b.Count >= 0) || !(b.UpperBound > last) {
-			return Lengths{}, fmt.Errorf("bucket %d of the length histogram: bound %v, count %v", i, b.UpperBound, b.Count)
+			return Lengths{}, fmt.Errorf("bucket %d of the length histogram: bound %v, count %v", i, b.UpperBound,
+				b.Count)
 		}
 		bound := b.UpperBound
 		if math.IsInf(bound, 1) {
@@ -140,16 +141,16 @@ func FromHistogram(buckets []Bucket, mean float64) (Lengths, error) {
 	for i := range l.weights {
 		l.weights[i] /= total
 	}
-	l.steep = l.widest()
+	l.steep = l.widestBucket()
 	if mean > 0 {
-		l.a = l.tilt(mean)
+		l.a = l.findExponent(mean)
 	}
 	return l, nil
 }
 
-// tilt finds the exponent with which the distribution has a mean, in units of one
-// over the widest bucket.
-func (l Lengths) tilt(mean float64) float64 {
+// findExponent finds the exponent with which the distribution has a mean, in units of one over the
+// widest bucket.
+func (l Lengths) findExponent(mean float64) float64 {
 	const steepest = 50
 	at := func(a float64) float64 { l.a = a; return l.histogramMean() }
 	lo, hi := -float64(steepest), float64(steepest)
@@ -171,7 +172,7 @@ func (l Lengths) histogramMean() float64 {
 	mean, before, from := 0.0, 0.0, 0.0
 	for i, to := range l.edges {
 		k := l.a * (to - from) / l.steep
-		// Of exp(−k·x) on 0 to 1; near 0 by its series.
+		// The mean of exp(−k·x) on 0 to 1; near 0 by its series.
 		part := 0.5 - k/12
 		if math.Abs(k) > 1e-3 {
 			part = 1/k - 1/math.Expm1(k)
@@ -183,7 +184,7 @@ func (l Lengths) histogramMean() float64 {
 	return mean
 }
 
-func (l Lengths) widest() float64 {
+func (l Lengths) widestBucket() float64 {
 	widest, from := 0.0, 0.0
 	for i, to := range l.edges {
 		if i == 0 && l.weights[0] > 0 || i > 0 && l.weights[i] > l.weights[i-1] {
@@ -194,8 +195,8 @@ func (l Lengths) widest() float64 {
 	return widest
 }
 
-// interpolate maps a uniform number to a place in a bucket.
-func (l Lengths) interpolate(u, from, to float64) float64 {
+// interpolateBucket maps a uniform number to a place in a bucket.
+func (l Lengths) interpolateBucket(u, from, to float64) float64 {
 	k := l.a * (to - from) / l.steep
 	if math.Abs(k) < 1e-9 {
 		return from + u*(to-from)
@@ -203,8 +204,7 @@ func (l Lengths) interpolate(u, from, to float64) float64 {
 	return from - math.Log1p(u*math.Expm1(-k))/k*(to-from)
 }
 
-// Mean returns the mean of what Draw returns, estimated from many draws where no
-// formula gives it.
+// Mean returns the mean of Draw, estimated from many draws unless a formula gives it.
 func (l Lengths) Mean() float64 {
 	switch {
 	case !l.Valid():
@@ -223,7 +223,7 @@ func (l Lengths) Mean() float64 {
 // Valid reports whether l is a distribution rather than the zero value.
 func (l Lengths) Valid() bool { return l.kind != 0 }
 
-// String returns the distribution as it was written.
+// String returns the distribution as the user wrote it.
 func (l Lengths) String() string { return l.text }
 
 // MarshalText and UnmarshalText make Lengths a string in YAML and JSON.
@@ -283,7 +283,7 @@ func (l Lengths) Draw(rng *rand.Rand) int {
 		if i > 0 {
 			lo = l.edges[i-1]
 		}
-		v = math.Ceil(l.interpolate(1-rng.Float64(), lo, l.edges[i]))
+		v = math.Ceil(l.interpolateBucket(1-rng.Float64(), lo, l.edges[i]))
 	}
 	if math.IsNaN(v) {
 		return l.min

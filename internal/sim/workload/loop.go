@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// A closed loop shows by a number of requests in flight that stays at its highest
-// while many come and go. Requests of independent users would make it vary by the
-// square root of its mean, as a Poisson number does (Palm's theorem for M/G/∞), or
-// drift where they are more than the server can do.
+// A closed loop shows by a number of requests in flight that stays at its highest while many
+// requests come and go. Requests of independent users would make it vary by the square root of its
+// mean, as a Poisson number does (Palm's theorem for M/G/∞), or drift if they exceed the server's
+// capacity.
 const (
-	loopSpread   = 0.3 // most spread in flight, times that of independent users
-	loopTurnover = 0.5 // least requests that came, times those in flight
+	loopSpread   = 0.3 // most spread in flight, relative to independent users
+	loopTurnover = 0.5 // least number of arrivals, relative to requests in flight
 	loopSamples  = 8   // least intervals
-	loopClients  = 2   // fewer are not told from a trickle
-	loopTop      = 0.9 // the quantile of the number in flight that is the number of clients
+	loopClients  = 2   // least clients; fewer look like a trickle of requests
+	loopTop      = 0.9 // quantile of the number in flight that is the number of clients
 )
 
-// loop looks for clients that wait for an answer before they ask again. A pause of
-// more than a tenth of a request's time makes them look independent, and requests
-// that come evenly and take equally long look as if they waited for each other.
-func (f *Measured) loop(step time.Duration) {
+// findLoop looks for clients that wait for an answer before they send the next request. A pause of
+// more than a tenth of a request's time makes them look independent. Requests that come evenly and
+// take equally long look as if they waited for each other.
+func (f *Measured) findLoop(step time.Duration) {
 	held := f.inFlight(step)
 	if len(held) < loopSamples {
 		return
@@ -37,7 +37,7 @@ func (f *Measured) loop(step time.Duration) {
 			seconds += f.Workload.Every.Seconds()
 		}
 	}
-	if mean < loopClients || came < loopTurnover*mean || spread(held) > loopSpread*math.Sqrt(min(mean, came)) {
+	if mean < loopClients || came < loopTurnover*mean || halfSpread(held) > loopSpread*math.Sqrt(min(mean, came)) {
 		return
 	}
 	clients := math.Round(held[int(loopTop*float64(len(held)-1))])
@@ -46,16 +46,16 @@ func (f *Measured) loop(step time.Duration) {
 	f.Workload.Loop = Loop{Clients: int(clients), Pause: time.Duration(pause * float64(time.Second))}
 }
 
-// spread is half the distance between the 16th and the 84th percentile of sorted
-// values, the standard deviation of a normal distribution: a scrape that saw a client
-// between two requests does not count.
-func spread(sorted []float64) float64 {
+// halfSpread is half the distance between the 16th and the 84th percentile of sorted values, the
+// standard deviation of a normal distribution. So a scrape that saw a client between two requests
+// does not count.
+func halfSpread(sorted []float64) float64 {
 	n := len(sorted)
 	return (sorted[min(n*84/100, n-1)] - sorted[n*16/100]) / 2
 }
 
-// inFlight returns how many requests all engines together held, at moments of which
-// all of them tell.
+// inFlight returns the requests in flight on all engines together, at the times for which every
+// engine has a value.
 func (f *Measured) inFlight(step time.Duration) []float64 {
 	held := make([]float64, int(f.To.Sub(f.From)/step)+1)
 	told := make([]int, len(held))
@@ -77,8 +77,7 @@ func (f *Measured) inFlight(step time.Duration) []float64 {
 	return out
 }
 
-// Shares returns which part of the requests came to each engine, in the order of
-// Ranks; nil where nothing came.
+// Shares returns each engine's share of the requests, in the order of Ranks; nil without requests.
 func (f *Measured) Shares() []float64 {
 	shares, total := make([]float64, len(f.Ranks)), 0.0
 	for i, e := range f.Ranks {

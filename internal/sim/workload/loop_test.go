@@ -26,7 +26,7 @@ func TestLoop(t *testing.T) {
 				f.Ranks[0].Intervals = append(f.Ranks[0].Intervals, Interval{End: f.To, Running: n - 1, Waiting: 1})
 			}
 			f.Workload = Observed{Arrived: []float64{tt.arrived}, Every: f.To.Sub(f.From)}
-			f.loop(time.Second)
+			f.findLoop(time.Second)
 			if got := f.Workload.Loop.Clients; got != tt.want {
 				t.Errorf("%d clients, want %d", got, tt.want)
 			}

@@ -20,15 +20,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// A Server is one that is scraped.
+// A Server is a scraped server.
 type Server struct {
 	Name     string
-	Matchers []*labels.Matcher                       // that select its series
-	Series   func(canonical string) indicator.Series // its names; nil is vLLM's own of today
-	Config   engine.Config                           // what is known of it
+	Matchers []*labels.Matcher                       // they select its series
+	Series   func(canonical string) indicator.Series // its names; nil: vLLM's own names of today
+	Config   engine.Config                           // its known settings
 }
 
-// A Measurement says what to read.
+// A Measurement says which servers to read, and which time.
 type Measurement struct {
 	Servers  []Server // replicas of one model
 	From, To time.Time
@@ -38,41 +38,41 @@ type Measurement struct {
 // maxIntervals bounds the number of points of a range query.
 const maxIntervals = 360
 
-// step is the length of an interval: that of a scrape or a multiple of it.
-func (o *Measurement) step() time.Duration {
+// intervalLength is the length of an interval: one scrape or several.
+func (o *Measurement) intervalLength() time.Duration {
 	scrapes := max(int(math.Ceil(o.To.Sub(o.From).Seconds()/o.Interval.Seconds()/maxIntervals)), 1)
 	return time.Duration(scrapes) * o.Interval
 }
 
-// Measured is what was read of the servers of one model.
+// Measured is the result for the servers of one model.
 type Measured struct {
 	Workload Observed
 	Ranks    []Rank
 	From, To time.Time
-	LeftOut  []string // servers of the model that are ill, each with what is wrong, for people
+	LeftOut  []string // servers of the model that are ill, each with its fault, for people
 
-	// Of the servers; empty where whoever measures does not ask.
+	// Empty unless the caller of Measure fills them.
 	Source  string         // for people
 	Model   string         //
-	Release engine.Release // of vLLM
-	Config  engine.Config  // of all of them, with what was inferred
+	Release engine.Release // vLLM release
+	Config  engine.Config  // common to all servers, with inferred settings
 }
 
 // A Rank is one data-parallel rank of a server, an engine of its own.
 type Rank struct {
 	Server    string
 	Number    string
-	Config    engine.Config // the server's, with what was inferred
+	Config    engine.Config // the server's, with inferred settings
 	Intervals []Interval
 }
 
-// An Interval is what an engine's counters gained and its gauges were on average
-// between two scrapes. NaN is a quantity that the server does not tell.
+// An Interval is the gain of an engine's counters and the means of its gauges between two scrapes.
+// NaN is a quantity that the server does not report.
 type Interval struct {
 	End                       time.Time
 	Seconds                   float64
 	Running, Waiting, KVUsage float64 // means
-	Joined                    float64 // growth of the queue, negative where it shrank
+	Joined                    float64 // growth of the queue, negative if it shrank
 	Generated                 float64 // output tokens
 	FirstTokens               float64 // requests that got one
 	Arrived                   float64 // requests: first tokens and growth of the queue
@@ -82,52 +82,53 @@ type Interval struct {
 	QueueSum, QueueCount      float64
 	TTFTSum                   float64
 	Preempted                 float64
-	Steps                     float64 // that gave a token
+	Steps                     float64 // model executions that gave a token
 
 	promptTokens, prefixHits float64
 }
 
-// moments are those that are asked about. They lie midway between scrapes where the
-// time ends at one, as it mostly does: there none comes so early or late that it is
-// missed. Each shows the scrape before it.
-func (o *Measurement) moments() metrics.Range {
-	step, end := o.step(), o.To.Add(o.Interval/2)
+// sampleTimes are the times of the queries. They lie midway between scrapes if the time range ends
+// at a scrape, as it mostly does. No scrape is then so early or late that it is missed. Each query
+// shows the scrape before it.
+func (o *Measurement) sampleTimes() metrics.Range {
+	step, end := o.intervalLength(), o.To.Add(o.Interval/2)
 	return metrics.Range{Start: end.Add(-end.Sub(o.From).Truncate(step)), End: end, Step: step}
 }
 
-// Measure reads what a simulation of running servers needs from their metrics: the workload that they had,
-// and how long their steps took under which load. It asks one Querier, so that live servers, a recording and a
+// Measure reads from metrics what a simulation of running servers needs: their workload, and the
+// durations of their steps by load. It asks one Querier, so that live servers, a recording and a
 // Prometheus server are read alike, and judges nothing.
 func Measure(ctx context.Context, q metrics.Querier, o Measurement) (*Measured, error) {
 	if len(o.Servers) == 0 || o.Interval <= 0 || !o.To.After(o.From.Add(o.Interval)) {
-		return nil, hint.With(fmt.Errorf("measure %d servers from %s to %s: no samples", len(o.Servers), o.From.Format(time.RFC3339), o.To.Format(time.RFC3339)),
+		return nil, hint.With(fmt.Errorf("measure %d servers from %s to %s: no samples", len(o.Servers),
+			o.From.Format(time.RFC3339), o.To.Format(time.RFC3339)),
 			"take a longer time")
 	}
 	f := &Measured{From: o.From, To: o.To}
 	for _, t := range o.Servers {
 		r := reader{q: q, o: &o, t: &t}
-		engines, err := r.engines(ctx)
+		engines, err := r.readRanks(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("measure %s: %w", t.Name, err)
 		}
 		f.Ranks = append(f.Ranks, engines...)
-		if err := r.shape(ctx, &f.Workload); err != nil {
+		if err := r.readShape(ctx, &f.Workload); err != nil {
 			return nil, fmt.Errorf("measure %s: %w", t.Name, err)
 		}
 	}
-	f.arrivals(o.step())
-	f.loop(o.step())
+	f.countArrivals(o.intervalLength())
+	f.findLoop(o.intervalLength())
 	return f, nil
 }
 
-// scrapesPerCount is how many scrapes a count of arrivals spans: fewer, and the
-// moments of the scrapes would show in its variance.
+// scrapesPerCount is how many scrapes a count of arrivals spans. With fewer, the irregularity of
+// the scrapes would show in its variance.
 const scrapesPerCount = 4
 
-// arrivals counts what came to all engines together, over times that are common to
-// all of them. Within an engine's interval requests are taken to come evenly. A
-// time of which one engine tells nothing is unknown.
-func (f *Measured) arrivals(step time.Duration) {
+// countArrivals counts the arrivals at all engines together, over common periods. Within an
+// engine's interval, requests are taken to come evenly. A period is unknown if any engine is silent
+// about it.
+func (f *Measured) countArrivals(step time.Duration) {
 	w := &f.Workload
 	w.Every = scrapesPerCount * step
 	n := int(f.To.Sub(f.From) / w.Every)
@@ -157,9 +158,8 @@ func (f *Measured) arrivals(step time.Duration) {
 	}
 }
 
-// Summary is what the engines had over the whole time: means over time, of all
-// engines together but for KV usage, which is their mean. Quantities that no
-// interval tells are 0.
+// Summary is the engines' load over the whole time: means over time, as sums over engines except
+// for KV usage, which is their mean. Quantities that no interval has are 0.
 type Summary struct {
 	TTFTMean        float64 `json:"ttft_mean"` // seconds
 	ITLMean         float64 `json:"itl_mean"`
@@ -211,67 +211,73 @@ func (f *Measured) Summary() Summary {
 	return s
 }
 
-// reader asks for one target.
+// reader reads one server.
 type reader struct {
 	q metrics.Querier
 	o *Measurement
 	t *Server
 }
 
-// kind is what an interval takes of a query's answers.
-type kind uint8
+// gainKind says how an interval's value follows from a query's answers.
+type gainKind uint8
 
 const (
-	mean    kind = iota // the value at its end, which stands for all of it
-	counter             // what was gained; nothing where the counter fell
-	growth              // the difference, whatever its sign
+	mean    gainKind = iota // the value at the interval's end, a mean over all of it
+	counter                 // the gain; unknown if the counter fell
+	growth                  // the difference, of either sign
 )
 
-// fields are the queries, with [5m] for an interval, and what they fill.
+// fields are the queries, with [5m] for an interval, and the fields that they fill.
 var fields = []struct {
 	expr  string
-	kind  kind
+	kind  gainKind
 	field func(*Interval) *float64
 }{
-	{"max by (engine) (timestamp(vllm:generation_tokens_total))", growth, func(i *Interval) *float64 { return &i.Seconds }},
-	{"sum by (engine) (avg_over_time(vllm:num_requests_running[5m]))", mean, func(i *Interval) *float64 { return &i.Running }},
-	{"sum by (engine) (avg_over_time(vllm:num_requests_waiting[5m]))", mean, func(i *Interval) *float64 { return &i.Waiting }},
-	{"avg by (engine) (avg_over_time(vllm:kv_cache_usage_perc[5m]))", mean, func(i *Interval) *float64 { return &i.KVUsage }},
-	{"sum by (engine) (vllm:num_requests_waiting)", growth, func(i *Interval) *float64 { return &i.Joined }},
-	{"sum by (engine) (vllm:generation_tokens_total)", counter, func(i *Interval) *float64 { return &i.Generated }},
-	{"sum by (engine) (vllm:time_to_first_token_seconds_count)", counter, func(i *Interval) *float64 { return &i.FirstTokens }},
-	{`sum by (engine) (vllm:prompt_tokens_by_source_total{source="local_compute"})`, counter, func(i *Interval) *float64 { return &i.Computed }},
-	{"sum by (engine) (vllm:prompt_tokens_total)", counter, func(i *Interval) *float64 { return &i.promptTokens }},
-	{"sum by (engine) (vllm:prefix_cache_hits_total)", counter, func(i *Interval) *float64 { return &i.prefixHits }},
-	{"sum by (engine) (vllm:inter_token_latency_seconds_sum)", counter, func(i *Interval) *float64 { return &i.ITLSum }},
-	{"sum by (engine) (vllm:inter_token_latency_seconds_count)", counter, func(i *Interval) *float64 { return &i.ITLCount }},
-	{"sum by (engine) (vllm:time_to_first_token_seconds_sum)", counter, func(i *Interval) *float64 { return &i.TTFTSum }},
-	{"sum by (engine) (vllm:iteration_tokens_total_count)", counter, func(i *Interval) *float64 { return &i.Steps }},
-	{"sum by (engine) (vllm:num_preemptions_total)", counter, func(i *Interval) *float64 { return &i.Preempted }},
-	{"sum by (engine) (vllm:request_prefill_time_seconds_sum)", counter, func(i *Interval) *float64 { return &i.PrefillSum }},
-	{"sum by (engine) (vllm:request_prefill_time_seconds_count)", counter, func(i *Interval) *float64 { return &i.PrefillCount }},
-	{"sum by (engine) (vllm:request_queue_time_seconds_sum)", counter, func(i *Interval) *float64 { return &i.QueueSum }},
-	{"sum by (engine) (vllm:request_queue_time_seconds_count)", counter, func(i *Interval) *float64 { return &i.QueueCount }},
+	{"max by (engine) (timestamp(vllm:generation_tokens_total))", growth,
+		func(i *Interval) *float64 { return &i.Seconds }},
+	{sumOf("avg_over_time(vllm:num_requests_running[5m])"), mean, func(i *Interval) *float64 { return &i.Running }},
+	{sumOf("avg_over_time(vllm:num_requests_waiting[5m])"), mean, func(i *Interval) *float64 { return &i.Waiting }},
+	{"avg by (engine) (avg_over_time(vllm:kv_cache_usage_perc[5m]))", mean,
+		func(i *Interval) *float64 { return &i.KVUsage }},
+	{sumOf("vllm:num_requests_waiting"), growth, func(i *Interval) *float64 { return &i.Joined }},
+	{sumOf("vllm:generation_tokens_total"), counter, func(i *Interval) *float64 { return &i.Generated }},
+	{sumOf("vllm:time_to_first_token_seconds_count"), counter, func(i *Interval) *float64 { return &i.FirstTokens }},
+	{sumOf(`vllm:prompt_tokens_by_source_total{source="local_compute"}`), counter,
+		func(i *Interval) *float64 { return &i.Computed }},
+	{sumOf("vllm:prompt_tokens_total"), counter, func(i *Interval) *float64 { return &i.promptTokens }},
+	{sumOf("vllm:prefix_cache_hits_total"), counter, func(i *Interval) *float64 { return &i.prefixHits }},
+	{sumOf("vllm:inter_token_latency_seconds_sum"), counter, func(i *Interval) *float64 { return &i.ITLSum }},
+	{sumOf("vllm:inter_token_latency_seconds_count"), counter, func(i *Interval) *float64 { return &i.ITLCount }},
+	{sumOf("vllm:time_to_first_token_seconds_sum"), counter, func(i *Interval) *float64 { return &i.TTFTSum }},
+	{sumOf("vllm:iteration_tokens_total_count"), counter, func(i *Interval) *float64 { return &i.Steps }},
+	{sumOf("vllm:num_preemptions_total"), counter, func(i *Interval) *float64 { return &i.Preempted }},
+	{sumOf("vllm:request_prefill_time_seconds_sum"), counter, func(i *Interval) *float64 { return &i.PrefillSum }},
+	{sumOf("vllm:request_prefill_time_seconds_count"), counter, func(i *Interval) *float64 { return &i.PrefillCount }},
+	{sumOf("vllm:request_queue_time_seconds_sum"), counter, func(i *Interval) *float64 { return &i.QueueSum }},
+	{sumOf("vllm:request_queue_time_seconds_count"), counter, func(i *Interval) *float64 { return &i.QueueCount }},
 }
 
-// scraped is the field that tells when a scrape was.
+// sumOf sums a series over everything but the rank.
+func sumOf(series string) string { return "sum by (engine) (" + series + ")" }
+
+// scraped is the field of a scrape's time.
 const scraped = 0
 
-// concurrency bounds the queries that are under way at once.
+// concurrency limits the queries in flight.
 const concurrency = 4
 
-// engines reads the intervals of the target's ranks.
-func (r *reader) engines(ctx context.Context) ([]Rank, error) {
+// readRanks reads the intervals of the server's ranks.
+func (r *reader) readRanks(ctx context.Context) ([]Rank, error) {
 	answers := make([]model.Matrix, len(fields))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(concurrency)
 	for i, f := range fields {
 		g.Go(func() error {
-			expr, err := r.rewrite(f.expr, r.o.step()+r.o.Interval)
+			expr, err := r.rewriteQuery(f.expr, r.o.intervalLength()+r.o.Interval)
 			if err != nil {
 				return err
 			}
-			answers[i], err = r.q.QueryRange(ctx, expr, r.o.moments())
+			answers[i], err = r.q.QueryRange(ctx, expr, r.o.sampleTimes())
 			return err
 		})
 	}
@@ -279,32 +285,34 @@ func (r *reader) engines(ctx context.Context) ([]Rank, error) {
 		return nil, err
 	}
 	if len(answers[scraped]) == 0 || len(answers[scraped+1]) == 0 {
-		return nil, hint.With(errors.New("no metrics of running requests and generated tokens in that time"), "check that the server is vLLM and was scraped then")
+		return nil, hint.With(errors.New("no metrics of running requests and generated tokens in that time"),
+			"check that the server is vLLM and was scraped then")
 	}
 	var engines []Rank
 	for _, series := range answers[scraped] {
 		rank := string(series.Metric["engine"])
-		e := Rank{Server: r.t.Name, Number: rank, Config: engine.Config{}, Intervals: r.intervals(rank, answers)}
+		e := Rank{Server: r.t.Name, Number: rank, Config: engine.Config{}, Intervals: r.toIntervals(rank, answers)}
 		e.Config.Merge(r.t.Config)
-		e.infer()
+		e.inferBatchLimit()
 		engines = append(engines, e)
 	}
 	return engines, nil
 }
 
-func (r *reader) rewrite(expr string, window time.Duration) (string, error) {
-	tree, err := indicator.Rewrite(expr, indicator.Rewriting{Window: window, Matchers: r.t.Matchers, Series: r.t.Series})
+func (r *reader) rewriteQuery(expr string, window time.Duration) (string, error) {
+	tree, err := indicator.Rewrite(expr,
+		indicator.Rewriting{Window: window, Matchers: r.t.Matchers, Series: r.t.Series})
 	if err != nil {
 		return "", err
 	}
 	return tree.String(), nil
 }
 
-// intervals puts one rank's answers side by side. Scrapes do not come at the very
-// moments that are asked for: an interval goes from one scrape to a later one, and
-// has the length that their times say.
-func (r *reader) intervals(rank string, answers []model.Matrix) []Interval {
-	moments := r.o.moments()
+// toIntervals puts one rank's answers side by side. Scrapes do not come at the queries' exact
+// times: an interval goes from one scrape to a later one, and has the length that their timestamps
+// give.
+func (r *reader) toIntervals(rank string, answers []model.Matrix) []Interval {
+	moments := r.o.sampleTimes()
 	step := moments.Step
 	n := int(moments.End.Sub(moments.Start) / step)
 	at := make([][]float64, len(fields)) // the values at each moment, by field
@@ -318,7 +326,8 @@ func (r *reader) intervals(rank string, answers []model.Matrix) []Interval {
 				continue
 			}
 			for _, p := range series.Values {
-				if i := int(math.Round(p.Timestamp.Time().Sub(moments.Start).Seconds() / step.Seconds())); i >= 0 && i <= n {
+				i := int(math.Round(p.Timestamp.Time().Sub(moments.Start).Seconds() / step.Seconds()))
+				if i >= 0 && i <= n {
 					at[k][i] = float64(p.Value)
 				}
 			}
@@ -336,10 +345,10 @@ func (r *reader) intervals(rank string, answers []model.Matrix) []Interval {
 		case !(times[i] > times[last]):
 			continue // no scrape in between
 		case times[i]-times[last] > maxGap*step.Seconds():
-			last = i // who knows what happened, another server perhaps
+			last = i // something unknown happened, perhaps a different server
 			continue
 		}
-		out = append(out, interval(at, last, i))
+		out = append(out, newInterval(at, last, i))
 		last = i
 	}
 	return out
@@ -348,8 +357,8 @@ func (r *reader) intervals(rank string, answers []model.Matrix) []Interval {
 // maxGap is how many steps an interval without scrapes may last.
 const maxGap = 5
 
-// interval is what the values at two moments say of the time in between.
-func interval(at [][]float64, from, to int) Interval {
+// newInterval makes an interval from the values at its ends.
+func newInterval(at [][]float64, from, to int) Interval {
 	var v Interval
 	for k, f := range fields {
 		x := at[k][to]
@@ -357,7 +366,7 @@ func interval(at [][]float64, from, to int) Interval {
 			x -= at[k][from]
 		}
 		if f.kind == counter && x < 0 {
-			x = math.NaN() // it began anew: nothing is known
+			x = math.NaN() // the counter began anew
 		}
 		*f.field(&v) = x
 	}
@@ -372,16 +381,16 @@ func interval(at [][]float64, from, to int) Interval {
 	return v
 }
 
-// How a batch limit shows: the running count stays where it is while requests
-// wait and the cache has room.
+// A batch limit shows by a running count that stays the same while requests wait and the cache has
+// room.
 const (
 	roomInCache  = 0.9
 	minPinned    = 5
 	pinnedWithin = 0.02
 )
 
-// infer adds the batch limit where a queue shows it: vLLM exports no metric of it.
-func (e *Rank) infer() {
+// inferBatchLimit adds the batch limit if a queue shows it; vLLM has no metric for it.
+func (e *Rank) inferBatchLimit() {
 	var pinned []float64
 	for _, i := range e.Intervals {
 		if i.Waiting >= 1 && i.KVUsage < roomInCache {
@@ -394,12 +403,13 @@ func (e *Rank) infer() {
 	slices.Sort(pinned)
 	top, middle := pinned[len(pinned)-1], pinned[len(pinned)/2]
 	if limit := math.Round(top); limit >= 1 && top-middle <= max(pinnedWithin*top, 0.05) {
-		e.Config.Set(engine.MaxNumSeqs, strconv.Itoa(int(limit)), "inferred from a queue behind that many running requests")
+		e.Config.Set(engine.MaxNumSeqs, strconv.Itoa(int(limit)),
+			"inferred from a queue behind that many running requests")
 	}
 }
 
-// shape adds the target's lengths and prefix reuse to a workload.
-func (r *reader) shape(ctx context.Context, w *Observed) error {
+// readShape adds the server's lengths and prefix reuse to a workload.
+func (r *reader) readShape(ctx context.Context, w *Observed) error {
 	span := r.o.To.Sub(r.o.From)
 	for _, h := range []struct {
 		family string
@@ -412,42 +422,42 @@ func (r *reader) shape(ctx context.Context, w *Observed) error {
 		{"vllm:inter_token_latency_seconds", &w.ITL},
 		{"vllm:e2e_request_latency_seconds", &w.E2E},
 	} {
-		if err := r.histogram(ctx, h.family, span, h.to); err != nil {
+		if err := r.addHistogram(ctx, h.family, span, h.to); err != nil {
 			return err
 		}
 	}
-	if err := r.gained(ctx, "vllm:prefix_cache_queries_total", span, &w.QueriedTokens); err != nil {
+	if err := r.addGain(ctx, "vllm:prefix_cache_queries_total", span, &w.QueriedTokens); err != nil {
 		return err
 	}
-	return r.gained(ctx, "vllm:prefix_cache_hits_total", span, &w.HitTokens)
+	return r.addGain(ctx, "vllm:prefix_cache_hits_total", span, &w.HitTokens)
 }
 
-// gained adds what a counter gained.
-func (r *reader) gained(ctx context.Context, name string, span time.Duration, to *float64) error {
-	v, err := r.query(ctx, "sum(increase("+name+"[5m]))", span)
+// addGain adds the gain of a counter.
+func (r *reader) addGain(ctx context.Context, name string, span time.Duration, to *float64) error {
+	v, err := r.runQuery(ctx, "sum(increase("+name+"[5m]))", span)
 	for _, s := range v {
 		*to += float64(s.Value)
 	}
 	return err
 }
 
-func (r *reader) query(ctx context.Context, expr string, span time.Duration) (model.Vector, error) {
-	text, err := r.rewrite(expr, span)
+func (r *reader) runQuery(ctx context.Context, expr string, span time.Duration) (model.Vector, error) {
+	text, err := r.rewriteQuery(expr, span)
 	if err != nil {
 		return nil, err
 	}
 	return r.q.Query(ctx, text, r.o.To)
 }
 
-// histogram adds what a histogram gained.
-func (r *reader) histogram(ctx context.Context, family string, span time.Duration, to *Histogram) error {
-	if err := r.gained(ctx, family+"_sum", span, &to.Sum); err != nil {
+// addHistogram adds the gain of a histogram.
+func (r *reader) addHistogram(ctx context.Context, family string, span time.Duration, to *Histogram) error {
+	if err := r.addGain(ctx, family+"_sum", span, &to.Sum); err != nil {
 		return err
 	}
-	if err := r.gained(ctx, family+"_count", span, &to.Count); err != nil {
+	if err := r.addGain(ctx, family+"_count", span, &to.Count); err != nil {
 		return err
 	}
-	v, err := r.query(ctx, "sum by (le) (increase("+family+"_bucket[5m]))", span)
+	v, err := r.runQuery(ctx, "sum by (le) (increase("+family+"_bucket[5m]))", span)
 	if err != nil {
 		return err
 	}
@@ -457,13 +467,13 @@ func (r *reader) histogram(ctx context.Context, family string, span time.Duratio
 			cumulative[le] += float64(s.Value)
 		}
 	}
-	to.Buckets = merge(to.Buckets, cumulative)
+	to.Buckets = mergeBuckets(to.Buckets, cumulative)
 	return nil
 }
 
-// merge adds cumulative counts to buckets. Servers of one model have the same
-// bounds; where they differ, a count goes to the first bound that holds it.
-func merge(buckets []Bucket, cumulative map[float64]float64) []Bucket {
+// mergeBuckets adds cumulative counts to buckets. Servers of one model have the same bounds;
+// otherwise a count goes to the first bound that holds it.
+func mergeBuckets(buckets []Bucket, cumulative map[float64]float64) []Bucket {
 	counts := map[float64]float64{}
 	for _, b := range buckets {
 		counts[b.UpperBound] = b.Count

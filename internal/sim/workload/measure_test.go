@@ -66,8 +66,8 @@ func (tr *truth) phase(t *testing.T, name string) (from, to time.Time) {
 	return from, to
 }
 
-// read observes the servers of a recording.
-func read(t *testing.T, name string, from, to time.Time) *workload.Measured {
+// readUpTo observes the servers of a recording.
+func readUpTo(t *testing.T, name string, from, to time.Time) *workload.Measured {
 	t.Helper()
 	store, _, _ := embeddedtest.Open(t, filepath.Join("..", "..", "..", "testdata", "recordings", name+".tar.zst"), nil)
 	o := workload.Measurement{From: from, To: to, Interval: time.Second}
@@ -114,7 +114,7 @@ func TestTheMeasuredWorkloadIsTheOneThatWasDriven(t *testing.T) {
 		t.Run(tt.recording+" "+tt.phase, func(t *testing.T) {
 			tr := readTruth(t, tt.recording)
 			from, to := tr.phase(t, tt.phase)
-			w := read(t, tt.recording, from, to).Workload
+			w := readUpTo(t, tt.recording, from, to).Workload
 			spec, err := w.Spec()
 			must.Succeed(t, err)
 			load := tr.Load.Phases[tt.phase][0]
@@ -169,7 +169,7 @@ func TestArrivalsIncludeTheQueue(t *testing.T) {
 	const name = "saturation-long-prompts"
 	tr := readTruth(t, name)
 	from, to := tr.phase(t, "sick")
-	w := read(t, name, from, to).Workload
+	w := readUpTo(t, name, from, to).Workload
 	arrived := 0.0
 	for _, n := range w.Arrived {
 		if !math.IsNaN(n) {
@@ -185,7 +185,7 @@ func TestPrefixReuseAndTokensAreMeasured(t *testing.T) {
 	const name = "prefix-churn"
 	tr := readTruth(t, name)
 	from, to := tr.phase(t, "healthy")
-	f := read(t, name, from, to)
+	f := readUpTo(t, name, from, to)
 	seen := tr.Observed["healthy"].Server["r0"]
 	if share, ok := f.Workload.PrefixShare(); !ok || math.Abs(share-seen.HitRatio) > 0.03 {
 		t.Errorf("prefix share %.3f, the server's hit ratio was %.3f", share, seen.HitRatio)
@@ -205,12 +205,12 @@ func TestTheBatchLimitShowsInAQueue(t *testing.T) {
 	const name = "two-seats"
 	tr := readTruth(t, name)
 	from, to := tr.phase(t, "sick")
-	f := read(t, name, from, to)
+	f := readUpTo(t, name, from, to)
 	if n, source, ok := f.Ranks[0].Config.Number(engine.MaxNumSeqs); !ok || n != 2 {
 		t.Errorf("max-num-seqs %v (%s), the server had 2", n, source)
 	}
 	from, to = readTruth(t, "higher-rate").phase(t, "changed")
-	if s, ok := read(t, "higher-rate", from, to).Ranks[0].Config[engine.MaxNumSeqs]; ok {
+	if s, ok := readUpTo(t, "higher-rate", from, to).Ranks[0].Config[engine.MaxNumSeqs]; ok {
 		t.Errorf("a server without a queue shows a limit of %s", s.Value)
 	}
 }
@@ -234,10 +234,10 @@ func TestNothingToRead(t *testing.T) {
 // their first scrape and end at their last one.
 func TestATimeThatBeginsJustBeforeAScrapeLosesNone(t *testing.T) {
 	from, to := readTruth(t, "thrashing-deep").phase(t, "sick")
-	all := read(t, "thrashing-deep", from, to).Ranks[0].Intervals
+	all := readUpTo(t, "thrashing-deep", from, to).Ranks[0].Intervals
 	const begin, n = 10, 8
 	first, last := all[begin].End, all[begin+n].End
-	got := read(t, "thrashing-deep", first.Add(-time.Millisecond), last).Ranks[0].Intervals
+	got := readUpTo(t, "thrashing-deep", first.Add(-time.Millisecond), last).Ranks[0].Intervals
 	if len(got) != n || !got[n-1].End.Equal(last) {
 		t.Errorf("%d intervals between %d scrapes: %+v", len(got), n+1, got)
 	}

@@ -11,21 +11,19 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
-// Observed is a workload as the metrics of the servers that had it show it,
-// between two moments. Counters show marginals: that long prompts get long
-// answers is not in them.
+// Observed is a workload between two times, as the servers' metrics show it. Counters show
+// marginals: they do not show whether long prompts get long answers.
 type Observed struct {
 	// Prompt and Output are lengths of finished requests, MaxTokens the limits that
 	// clients asked for (vllm:request_prompt_tokens, request_generation_tokens,
 	// request_params_max_tokens). The last may be empty.
 	Prompt, Output, MaxTokens Histogram
 
-	// TTFT, ITL and E2E are what users waited, in seconds.
+	// TTFT, ITL and E2E are the users' latencies, in seconds.
 	TTFT, ITL, E2E Histogram
 
-	// Arrived are the requests that came in consecutive intervals of Every: those
-	// that got a first token and those that joined the queue. NaN is an interval
-	// of which nothing is known.
+	// Arrived are the requests that came in consecutive intervals of Every: requests that got a
+	// first token and requests that joined the queue. NaN is an unknown interval.
 	Arrived []float64
 	Every   time.Duration
 
@@ -33,26 +31,25 @@ type Observed struct {
 	// prefix cache and found there.
 	QueriedTokens, HitTokens float64
 
-	// Loop is what the arrivals depended on; zero where they were those of
-	// independent users, or it cannot be told.
+	// Loop is set if clients waited for answers; zero if they were independent, or unknown.
 	Loop Loop
 }
 
-// A Loop is clients that each send a request, wait for the answer, and send the
-// next after a pause: what bounds a load by the speed of the servers.
+// A Loop is clients that each send a request, wait for the answer, and send the next after a pause.
+// The servers' speed limits such a load.
 type Loop struct {
 	Clients int           // 0: no loop
 	Pause   time.Duration // from an answer to the next request, on average
 }
 
-// A Histogram is what a server's histogram gained: buckets that ascend, with
-// counts that are not cumulative.
+// A Histogram is the gain of a server's histogram: buckets that ascend, with counts that are not
+// cumulative.
 type Histogram struct {
 	Buckets    []Bucket
 	Sum, Count float64
 }
 
-// Mean is exact, whatever the buckets are; 0 without observations.
+// Mean is exact for any buckets; 0 without observations.
 func (h Histogram) Mean() float64 {
 	if h.Count > 0 && h.Sum > 0 {
 		return h.Sum / h.Count
@@ -60,7 +57,7 @@ func (h Histogram) Mean() float64 {
 	return 0
 }
 
-// Empty is a histogram with the same buckets, and one beyond them, without observations.
+// Empty is a histogram without observations, with the same buckets and one beyond them.
 func (h Histogram) Empty() Histogram {
 	out := Histogram{Buckets: slices.Clone(h.Buckets)}
 	for i := range out.Buckets {
@@ -72,7 +69,7 @@ func (h Histogram) Empty() Histogram {
 	return out
 }
 
-// Add counts a value n times; the histogram must have a bucket for it, as one of Empty has.
+// Add counts a value n times. The histogram must have a bucket for it, as Empty's has.
 func (h *Histogram) Add(v, n float64) {
 	i := 0
 	for v > h.Buckets[i].UpperBound {
@@ -83,7 +80,7 @@ func (h *Histogram) Add(v, n float64) {
 	h.Count += n
 }
 
-// Merge adds the observations of one with the same buckets.
+// Merge adds the observations of a histogram with the same buckets.
 func (h *Histogram) Merge(o Histogram) {
 	for i, b := range o.Buckets {
 		h.Buckets[i].Count += b.Count
@@ -91,8 +88,8 @@ func (h *Histogram) Merge(o Histogram) {
 	h.Sum, h.Count = h.Sum+o.Sum, h.Count+o.Count
 }
 
-// Quantile is what PromQL's histogram_quantile makes of it, and the bucket that it lies in:
-// NaN without observations or finite buckets.
+// Quantile is PromQL's histogram_quantile of the histogram, with the bucket that it lies in: NaN
+// without observations or finite buckets.
 func (h Histogram) Quantile(q float64) (float64, stat.Bucket) {
 	total := 0.0
 	var bounds, upTo []float64
@@ -104,7 +101,7 @@ func (h Histogram) Quantile(q float64) (float64, stat.Bucket) {
 	return stat.BucketQuantile(q, bounds, upTo, total)
 }
 
-// Lengths is the distribution that the histogram shows.
+// Lengths returns the distribution behind the histogram.
 func (h Histogram) Lengths() (Lengths, error) {
 	l, err := FromHistogram(h.Buckets, h.Mean())
 	if err != nil {
@@ -114,14 +111,14 @@ func (h Histogram) Lengths() (Lengths, error) {
 	return l, nil
 }
 
-// Enough is how many finished requests make a distribution.
+// Enough is the least number of finished requests for a distribution.
 const Enough = 20
 
-// Requests is the number of finished requests that the lengths rest on.
+// Requests is the number of finished requests behind the lengths.
 func (o *Observed) Requests() float64 { return o.Output.Count }
 
-// PrefixShare is the share of prompt tokens that came from the prefix cache; false
-// where the servers do not tell.
+// PrefixShare is the share of prompt tokens that came from the prefix cache; false if it is
+// unknown.
 func (o *Observed) PrefixShare() (float64, bool) {
 	if !(o.QueriedTokens > 0) || !(o.HitTokens >= 0) {
 		return 0, false
@@ -129,16 +126,17 @@ func (o *Observed) PrefixShare() (float64, bool) {
 	return min(o.HitTokens/o.QueriedTokens, 1), true
 }
 
-// Spec is the workload as distributions to draw from: the measured lengths, and
-// one common prefix of so large a share of each prompt as the prefix cache found.
-// Sharing that the cache was too small for is not seen.
+// Spec is the workload as distributions to draw from: the measured lengths, and one common prefix
+// whose share of each prompt is the prefix cache's hit rate. Sharing beyond the cache's size is not
+// seen.
 func (o *Observed) Spec() (Spec, error) { return o.SpecOf(Enough) }
 
-// SpecOf is Spec with another least number of finished requests than Enough.
+// SpecOf is Spec with another least number of finished requests.
 func (o *Observed) SpecOf(least int) (Spec, error) {
 	var s Spec
 	if !(o.Requests() >= float64(least)) {
-		return s, hint.With(fmt.Errorf("measured workload: %.0f requests ended in that time, want %d or more", math.Floor(o.Requests()), least),
+		return s, hint.With(fmt.Errorf("measured workload: %.0f requests ended in that time, want %d or more",
+			math.Floor(o.Requests()), least),
 			"take a longer time, or give --rate, --prompt-tokens and --output-tokens")
 	}
 	var err error
@@ -152,16 +150,14 @@ func (o *Observed) SpecOf(least int) (Spec, error) {
 	return s, s.Validate()
 }
 
-// minPerSegment is how many requests a segment of the measured rate holds: fewer,
-// and the profile would repeat the chance of the arrivals, which the arrival
-// process then adds again.
+// minPerSegment is the least number of requests in a segment of the measured rate. With fewer, the
+// profile would repeat the randomness of the arrivals, which the arrival process then adds again.
 const minPerSegment = 50
 
-// Arrivals is the arrival process that the counters show: the rate over time, in
-// segments of at least fifty requests, and the burstiness. The variance of a renewal
-// process's counts is their mean times the square of the gaps' coefficient of
-// variation, over times that hold several arrivals (Cox, Renewal Theory, 1962);
-// queues, scrapes and restarts blur it.
+// Arrivals returns the arrival process behind the counters: the rate over time, in segments of at
+// least fifty requests, and the burstiness. The variance of a renewal process's counts is their
+// mean times the square of the gaps' coefficient of variation, over times that hold several
+// arrivals (Cox, Renewal Theory, 1962); queues, scrapes and restarts blur it.
 func (o *Observed) Arrivals() (Arrivals, error) {
 	var known []float64
 	total := 0.0
@@ -172,7 +168,8 @@ func (o *Observed) Arrivals() (Arrivals, error) {
 		}
 	}
 	if !(total > 0) || o.Every <= 0 {
-		return Arrivals{}, hint.With(errors.New("measured workload: no request arrived in that time"), "take a time with load, or give --rate")
+		return Arrivals{}, hint.With(errors.New("measured workload: no request arrived in that time"),
+			"take a time with load, or give --rate")
 	}
 	length := min(max(int(math.Ceil(minPerSegment*float64(len(known))/total)), 1), len(known))
 	var a Arrivals
@@ -189,22 +186,21 @@ func (o *Observed) Arrivals() (Arrivals, error) {
 		a.Profile = append(a.Profile, Segment{Duration: time.Duration(j-i) * o.Every, From: rate, To: rate})
 		i = j
 	}
-	a.CV = burstiness(known)
+	a.CV = estimateCV(known)
 	return a, a.Validate()
 }
 
-// How much it takes to tell burstiness: enough neighbours, and enough requests in
-// a count.
+// The least evidence of burstiness: neighbouring counts, and requests per count.
 const (
 	minNeighbours = 12
 	minPerCount   = 2
 )
 
-// burstiness estimates the coefficient of variation of the times between arrivals
-// from counts, by the differences of neighbours, which a slow change of the rate
-// does not disturb (von Neumann, Annals of Mathematical Statistics 12, 1941). Where
-// there is too little to go by, arrivals are taken to be Poisson.
-func burstiness(counts []float64) float64 {
+// estimateCV estimates the coefficient of variation of the times between arrivals from counts, by
+// the differences of neighbours, which a slow change of the rate does not disturb (von Neumann,
+// Annals of Mathematical Statistics 12, 1941). Without enough evidence, arrivals are taken to be
+// Poisson.
+func estimateCV(counts []float64) float64 {
 	sum, n, total := 0.0, 0, 0.0
 	for i, c := range counts[1:] {
 		total += c
@@ -216,12 +212,11 @@ func burstiness(counts []float64) float64 {
 	if n < minNeighbours || total < minPerCount*float64(len(counts)) {
 		return 1
 	}
-	// Beyond ten it is no renewal process any more.
+	// Beyond ten it is no longer a renewal process.
 	return min(math.Round(100*math.Sqrt(sum/float64(n)))/100, 10)
 }
 
-// Repeat returns arrivals whose profile goes on from its beginning until it has a
-// length, where it ends.
+// Repeat returns arrivals whose profile repeats until a length, and ends there.
 func (a Arrivals) Repeat(length time.Duration) Arrivals {
 	var whole time.Duration
 	for _, s := range a.Profile {

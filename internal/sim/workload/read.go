@@ -17,9 +17,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// The formats of trace files, as Trace.Format has them.
+// The formats of trace files.
 const (
-	// CSV has a header with arrival (seconds, or dates), prompt_tokens and, where they are known,
+	// CSV has a header with arrival (seconds, or dates), prompt_tokens and optionally
 	// output_tokens, session and tenant.
 	CSV = "csv"
 	// JSONL has an object on each line, with the names of Mooncake's traces (kvcache-ai/Mooncake):
@@ -28,7 +28,7 @@ const (
 	JSONL = "jsonl"
 )
 
-// Bounds of the reading.
+// Bounds of a file.
 const (
 	maxRequests = 2_000_000
 	maxLine     = 4 << 20
@@ -41,13 +41,13 @@ const jsonlBlock = 512
 // ErrFormat means that the file is of no known format.
 var ErrFormat = errors.New("unknown trace format")
 
-// Read reads a trace in CSV or JSONL, which it tells from the first byte. Lines that hold no
-// request are counted in Trace.Skipped; a line that does not follow its format is an error that
-// names it. A last line cut off in its middle is skipped and counted.
-func Read(r io.Reader) (*Trace, error) { return read(r, maxRequests) }
+// Read reads a trace in CSV or JSONL, chosen by the first byte. Lines without a request are counted
+// in Trace.Skipped. A line that does not follow its format is an error that names it. A last line
+// that was cut off is skipped and counted.
+func Read(r io.Reader) (*Trace, error) { return readUpTo(r, maxRequests) }
 
-// read reads most requests at most.
-func read(r io.Reader, most int) (*Trace, error) {
+// readUpTo reads at most this many requests.
+func readUpTo(r io.Reader, most int) (*Trace, error) {
 	br := bufio.NewReaderSize(io.LimitReader(r, maxBytes), 64<<10)
 	if b, err := br.Peek(3); err == nil && bytes.Equal(b, []byte("\xef\xbb\xbf")) {
 		_, _ = br.Discard(3)
@@ -72,15 +72,15 @@ func read(r io.Reader, most int) (*Trace, error) {
 	return &t.Trace, nil
 }
 
-// reading is a Trace that is being read.
+// reading is a Trace in the making.
 type reading struct {
 	Trace
 	most     int
 	sessions map[string]uint64 // by their names
 }
 
-// session returns the number of a session, 0 for no name.
-func (t *reading) session(name string) uint64 {
+// sessionNumber returns the number of a session, 0 for no name.
+func (t *reading) sessionNumber(name string) uint64 {
 	if name == "" {
 		return 0
 	}
@@ -92,10 +92,10 @@ func (t *reading) session(name string) uint64 {
 	return id
 }
 
-// add keeps the request of a line, and reports whether there is room for more.
-func (t *reading) add(line int, r Request, err error) (bool, error) {
+// addRequest keeps the request of a line, and reports whether there is room for more.
+func (t *reading) addRequest(line int, r Request, err error) (bool, error) {
 	if err == nil {
-		err = r.check()
+		err = r.checkRange()
 	}
 	switch {
 	case err != nil:
@@ -111,7 +111,7 @@ func (t *reading) add(line int, r Request, err error) (bool, error) {
 	return true, nil
 }
 
-// columns are those of a CSV; -1 is absent.
+// columns are the places of a CSV's columns; -1 is absent.
 type columns struct{ arrival, prompt, output, session, tenant int }
 
 func (t *reading) csvLines(br *bufio.Reader) error {
@@ -126,8 +126,10 @@ func (t *reading) csvLines(br *bufio.Reader) error {
 	}
 	col := columns{find("arrival"), find("prompt_tokens"), find("output_tokens"), find("session"), find("tenant")}
 	if col.arrival < 0 || col.prompt < 0 {
-		return hint.With(fmt.Errorf("%w: the header %.80q has no column arrival or none prompt_tokens", ErrFormat, strings.Join(header, ",")),
-			"name its columns arrival (seconds, or dates), prompt_tokens and, if it has them, output_tokens, session and tenant: sed '1s/.*/arrival,prompt_tokens,output_tokens/'")
+		return hint.With(fmt.Errorf("%w: the header %.80q has no column arrival or none prompt_tokens",
+			ErrFormat, strings.Join(header, ",")),
+			"name its columns arrival (seconds, or dates), prompt_tokens and, if it has them, output_tokens, "+
+				"session and tenant: sed '1s/.*/arrival,prompt_tokens,output_tokens/'")
 	}
 	for line := 2; ; line++ {
 		rec, err := cr.Read()
@@ -142,26 +144,26 @@ func (t *reading) csvLines(br *bufio.Reader) error {
 			continue
 		}
 		r, err := t.csvRequest(rec, col)
-		if more, err := t.add(line, r, err); !more {
+		if more, err := t.addRequest(line, r, err); !more {
 			return err
 		}
 	}
 }
 
 func (t *reading) csvRequest(rec []string, col columns) (r Request, err error) {
-	if r.Arrival, err = arrival(rec[col.arrival]); err != nil {
+	if r.Arrival, err = parseArrival(rec[col.arrival]); err != nil {
 		return r, err
 	}
-	if r.PromptTokens, err = tokens(rec[col.prompt]); err != nil {
+	if r.PromptTokens, err = parseTokens(rec[col.prompt]); err != nil {
 		return r, err
 	}
 	if col.output >= 0 {
-		if r.OutputTokens, err = tokens(rec[col.output]); err != nil {
+		if r.OutputTokens, err = parseTokens(rec[col.output]); err != nil {
 			return r, err
 		}
 	}
 	if col.session >= 0 && col.session < len(rec) {
-		r.Session = t.session(rec[col.session])
+		r.Session = t.sessionNumber(rec[col.session])
 	}
 	if col.tenant >= 0 && col.tenant < len(rec) {
 		r.Tenant = strings.Clone(rec[col.tenant])
@@ -169,13 +171,15 @@ func (t *reading) csvRequest(rec []string, col columns) (r Request, err error) {
 	return r, nil
 }
 
-// arrival parses seconds since some beginning, or a date.
-func arrival(s string) (time.Duration, error) {
+// parseArrival parses seconds since some beginning, or a date.
+func parseArrival(s string) (time.Duration, error) {
 	s = strings.TrimSpace(s)
 	if v, err := strconv.ParseFloat(s, 64); err == nil {
-		return scaled(v, time.Second)
+		return toArrival(v, time.Second)
 	}
-	for _, layout := range []string{"2006-01-02 15:04:05.9999999", "2006-01-02 15:04:05.999999999Z07:00", time.RFC3339Nano} {
+	for _, layout := range []string{
+		"2006-01-02 15:04:05.9999999", "2006-01-02 15:04:05.999999999Z07:00", time.RFC3339Nano,
+	} {
 		if at, err := time.Parse(layout, s); err == nil {
 			// Since a recent day, to stay within a Duration.
 			return at.Sub(time.Date(2023, 1, 1, 0, 0, 0, 0, time.UTC)), nil
@@ -184,8 +188,8 @@ func arrival(s string) (time.Duration, error) {
 	return 0, fmt.Errorf("arrival %.40q is neither a number nor a date", s)
 }
 
-// scaled converts a number of units, refusing what no trace can mean.
-func scaled(v float64, unit time.Duration) (time.Duration, error) {
+// toArrival converts a number of units, refusing impossible times.
+func toArrival(v float64, unit time.Duration) (time.Duration, error) {
 	ns := v * float64(unit)
 	if math.IsNaN(ns) || math.Abs(ns) > float64(maxArrival) {
 		return 0, fmt.Errorf("arrival %v is out of range", v)
@@ -193,7 +197,7 @@ func scaled(v float64, unit time.Duration) (time.Duration, error) {
 	return time.Duration(ns), nil
 }
 
-func tokens(s string) (int, error) {
+func parseTokens(s string) (int, error) {
 	v, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 	if err != nil || math.IsNaN(v) || v < 0 || v > maxTokens {
 		return 0, fmt.Errorf("token count %.40q", s)
@@ -213,7 +217,7 @@ type jsonLine struct {
 func (t *reading) jsonLines(br *bufio.Reader) error {
 	sc := bufio.NewScanner(br)
 	sc.Buffer(make([]byte, 0, 64<<10), maxLine)
-	var bad error // of the line before: an error unless it was the last
+	var bad error // the previous line's error, ignored if it was the last line
 	for line := 1; sc.Scan(); line++ {
 		if bad != nil {
 			return bad
@@ -235,12 +239,12 @@ func (t *reading) jsonLines(br *bufio.Reader) error {
 		case l.Timestamp == nil:
 			err = errors.New("no timestamp")
 		default:
-			r.Arrival, err = scaled(float64(*l.Timestamp), time.Millisecond)
+			r.Arrival, err = toArrival(float64(*l.Timestamp), time.Millisecond)
 		}
 		if l.SessionID != nil {
-			r.Session = t.session(fmt.Sprint(l.SessionID))
+			r.Session = t.sessionNumber(fmt.Sprint(l.SessionID))
 		}
-		if more, err := t.add(line, r, err); !more {
+		if more, err := t.addRequest(line, r, err); !more {
 			return err
 		}
 	}

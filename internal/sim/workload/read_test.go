@@ -85,7 +85,7 @@ func TestRead(t *testing.T) {
 			if tt.most == 0 {
 				tt.most = maxRequests
 			}
-			got, err := read(strings.NewReader(tt.file), tt.most)
+			got, err := readUpTo(strings.NewReader(tt.file), tt.most)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Fatalf("error %v, want one with %q", err, tt.err)
@@ -139,7 +139,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("arrival,tenant,prompt_tokens,output_tokens,session\n5,ChatGPT,472,18,x\n"))
 	f.Add([]byte(`{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [0, 1], "session_id": 3}`))
 	f.Fuzz(func(t *testing.T, file []byte) {
-		tr, err := read(bytes.NewReader(file), 1000)
+		tr, err := readUpTo(bytes.NewReader(file), 1000)
 		if err != nil {
 			return
 		}

@@ -9,19 +9,23 @@ import (
 
 // A Spec describes made-up requests.
 type Spec struct {
-	// Prompt is the length of a prompt, the shared parts included; in later
-	// turns of a conversation, of what the user adds.
+	// Prompt is the length of a prompt, including shared parts; in later turns of a conversation,
+	// the length of the user's addition.
 	Prompt Lengths `json:"prompt" yaml:"prompt"`
 	Output Lengths `json:"output" yaml:"output"`
 
-	SystemTokens int     `json:"system_tokens,omitempty" yaml:"system_tokens,omitempty"` // the same beginning of every prompt
-	PrefixShare  float64 `json:"prefix_share,omitempty" yaml:"prefix_share,omitempty"`   // share of a prompt that its group has in common
-	PrefixGroups int     `json:"prefix_groups,omitempty" yaml:"prefix_groups,omitempty"` // number of such groups; 0 is 1
+	// SystemTokens begin every prompt. PrefixShare is the part of a prompt that its group shares;
+	// there are PrefixGroups groups, and 0 is 1.
+	SystemTokens int     `json:"system_tokens,omitempty" yaml:"system_tokens,omitempty"`
+	PrefixShare  float64 `json:"prefix_share,omitempty" yaml:"prefix_share,omitempty"`
+	PrefixGroups int     `json:"prefix_groups,omitempty" yaml:"prefix_groups,omitempty"`
 
-	Turns     Lengths       `json:"turns,omitzero" yaml:"turns,omitempty"`               // turns of a conversation; the zero value is 1
-	ThinkTime time.Duration `json:"think_time_ns,omitempty" yaml:"think_time,omitempty"` // mean pause between turns, exponential
+	// Turns of a conversation, by default 1, and the mean of their exponential pauses.
+	Turns     Lengths       `json:"turns,omitzero" yaml:"turns,omitempty"`
+	ThinkTime time.Duration `json:"think_time_ns,omitempty" yaml:"think_time,omitempty"`
 
-	CancelShare float64 `json:"cancel_share,omitempty" yaml:"cancel_share,omitempty"` // share of clients that leave before the end
+	// CancelShare of the clients leave before the end.
+	CancelShare float64 `json:"cancel_share,omitempty" yaml:"cancel_share,omitempty"`
 
 	Tenants []Tenant `json:"tenants,omitempty" yaml:"tenants,omitempty"`
 }
@@ -37,7 +41,7 @@ type Tenant struct {
 	CancelShare *float64 `json:"cancel_share,omitempty" yaml:"cancel_share,omitempty"`
 }
 
-// Validate reports what is contradictory in a Spec.
+// Validate reports contradictions in a Spec.
 func (s *Spec) Validate() error {
 	switch {
 	case !s.Prompt.Valid():
@@ -51,10 +55,10 @@ func (s *Spec) Validate() error {
 	case s.ThinkTime < 0:
 		return fmt.Errorf("think time %s is negative", s.ThinkTime)
 	}
-	if err := share("prefix share", s.PrefixShare); err != nil {
+	if err := checkShare("prefix share", s.PrefixShare); err != nil {
 		return err
 	}
-	if err := share("cancel share", s.CancelShare); err != nil {
+	if err := checkShare("cancel share", s.CancelShare); err != nil {
 		return err
 	}
 	total := 0.0
@@ -64,7 +68,7 @@ func (s *Spec) Validate() error {
 		}
 		for _, p := range []*float64{t.PrefixShare, t.CancelShare} {
 			if p != nil {
-				if err := share("share of tenant "+t.Name, *p); err != nil {
+				if err := checkShare("share of tenant "+t.Name, *p); err != nil {
 					return err
 				}
 			}
@@ -77,15 +81,14 @@ func (s *Spec) Validate() error {
 	return nil
 }
 
-func share(what string, v float64) error {
+func checkShare(what string, v float64) error {
 	if !(v >= 0 && v <= 1) {
 		return fmt.Errorf("%s %v is not between 0 and 1", what, v)
 	}
 	return nil
 }
 
-// A PromptPart of a prompt is Tokens tokens of the endless text that Seed stands for:
-// equal seeds give equal beginnings.
+// A PromptPart is the first Tokens tokens of an endless text, which Seed identifies.
 type PromptPart struct {
 	Seed   uint64
 	Tokens int
@@ -94,16 +97,15 @@ type PromptPart struct {
 
 // A Turn is one request of a session.
 type Turn struct {
-	// At is when the turn is due after the session's beginning. A turn never
-	// begins before the one before it ended, plus Think.
+	// At is when the turn is due after the session's beginning. A turn never begins before the end
+	// of the previous turn plus Think.
 	At, Think time.Duration
 	Parts     []PromptPart
-	// Continues says that Parts follow the conversation so far, with the answers
-	// that the server really gave; else they are the whole prompt.
+	// Continues says that Parts follow the conversation so far, including the server's real
+	// answers; otherwise they are the whole prompt.
 	Continues    bool
 	OutputTokens int
-	// CancelAfter is how many tokens the client reads before it leaves, at least
-	// 1; 0 is a client that stays.
+	// CancelAfter is how many tokens the client reads before it leaves, at least 1; 0: it stays.
 	CancelAfter int
 }
 
@@ -118,21 +120,20 @@ func (t *Turn) PromptTokens() int {
 
 // A Session is one client's requests, one after another.
 type Session struct {
-	Arrival time.Duration // of a trace's session; 0 otherwise
+	Arrival time.Duration // set for a trace's session
 	Tenant  string
 	Turns   []Turn
 }
 
-// A Source gives sessions in the order of their arrival. It is used by one
-// goroutine at a time.
+// A Source gives sessions in the order of their arrival, to one goroutine at a time.
 type Source interface {
 	// Next returns the next session into s, whose memory it may reuse, or false
 	// at the end.
 	Next(s *Session) bool
 }
 
-// A Generator draws sessions from a Spec, without end. Session number i depends
-// on the seed and i alone, so a run is the same however it is scheduled.
+// A Generator draws sessions from a Spec, without end. Session number i depends on the random seed
+// and i alone, so a run is the same however it is scheduled.
 type Generator struct {
 	spec   Spec
 	seed   uint64
@@ -155,7 +156,7 @@ func NewGenerator(spec Spec, seed uint64) (*Generator, error) {
 	return g, nil
 }
 
-// Seeds of the texts that requests have in common; unique texts have others.
+// Seeds of shared texts; unique texts have others.
 const (
 	systemSeed = 1 << 63
 	groupSeed  = 1<<63 + 1<<32
@@ -164,12 +165,12 @@ const (
 // Next draws a session.
 func (g *Generator) Next(s *Session) bool {
 	g.pcg.Seed(g.seed, g.n)
-	unique := mix(g.seed, g.n) &^ (1 << 63)
+	unique := mixWords(g.seed, g.n) &^ (1 << 63)
 	g.n++
 	prompt, output := g.spec.Prompt, g.spec.Output
 	prefixShare, cancelShare := g.spec.PrefixShare, g.spec.CancelShare
 	*s = Session{Turns: s.Turns[:0]}
-	if t := g.tenant(); t != nil {
+	if t := g.chooseTenant(); t != nil {
 		s.Tenant = t.Name
 		if t.Prompt.Valid() {
 			prompt = t.Prompt
@@ -229,7 +230,7 @@ func (t *Turn) addPart(seed uint64, tokens int, own bool) {
 	}
 }
 
-func (g *Generator) tenant() *Tenant {
+func (g *Generator) chooseTenant() *Tenant {
 	if len(g.spec.Tenants) == 0 {
 		return nil
 	}
@@ -242,28 +243,27 @@ func (g *Generator) tenant() *Tenant {
 	return &g.spec.Tenants[len(g.spec.Tenants)-1]
 }
 
-// mix is splitmix64's finalizer over both numbers (Steele et al., OOPSLA 2014).
-func mix(a, b uint64) uint64 {
+// mixWords is splitmix64's finalizer over both numbers (Steele et al., OOPSLA 2014).
+func mixWords(a, b uint64) uint64 {
 	x := a*0x9e3779b97f4a7c15 + b + 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// Replay gives a trace's sessions. Requests of one session are its turns;
-// content blocks become parts with the block's id as seed, so that prompts
-// share exactly the prefixes that the trace says.
+// Replay gives a trace's sessions. Requests of one session are its turns. Content blocks become
+// parts with the block's id as their text, so that prompts share exactly the trace's prefixes.
 type Replay struct {
 	trace  *Trace
 	speed  float64
-	output int // where the trace tells none
+	output int // output tokens if the trace has none
 	next   int
-	turns  map[uint64][]int // of each session, the indexes of its requests
+	turns  map[uint64][]int // indexes of a session's requests
 	salt   uint64
 }
 
-// NewReplay replays a trace at a speed, 1 being its own, 2 twice as fast.
-// Requests whose output length the trace does not tell ask for output tokens.
+// NewReplay replays a trace at a speed; 1 is its own, 2 twice as fast. Requests with an unknown
+// output length ask for output tokens.
 func NewReplay(t *Trace, speed float64, output int) (*Replay, error) {
 	if !(speed > 0 && speed <= 1e6) {
 		return nil, fmt.Errorf("replay speed %v: want a positive number", speed)
@@ -284,42 +284,42 @@ func (r *Replay) Next(s *Session) bool {
 		r.next++
 		q := &r.trace.Requests[i]
 		if q.Session == 0 {
-			r.session(s, i)
+			r.fillSession(s, i)
 			return true
 		}
 		if turns := r.turns[q.Session]; turns[0] == i {
-			r.session(s, turns...)
+			r.fillSession(s, turns...)
 			return true
 		}
 	}
 	return false
 }
 
-func (r *Replay) session(s *Session, indexes ...int) {
+func (r *Replay) fillSession(s *Session, indexes ...int) {
 	first := &r.trace.Requests[indexes[0]]
-	*s = Session{Arrival: r.scale(first.Arrival), Tenant: first.Tenant}
+	*s = Session{Arrival: r.scaleTime(first.Arrival), Tenant: first.Tenant}
 	for _, i := range indexes {
 		q := &r.trace.Requests[i]
-		t := Turn{At: r.scale(q.Arrival - first.Arrival), OutputTokens: q.OutputTokens}
+		t := Turn{At: r.scaleTime(q.Arrival - first.Arrival), OutputTokens: q.OutputTokens}
 		if t.OutputTokens == 0 {
 			t.OutputTokens = r.output
 		}
 		left := q.PromptTokens
 		for _, b := range q.Blocks {
 			n := min(left, r.trace.BlockTokens)
-			t.addPart(mix(r.salt, b), n, false)
+			t.addPart(mixWords(r.salt, b), n, false)
 			left -= n
 		}
-		tail, own := mix(r.salt+1, uint64(i)), true
+		tail, own := mixWords(r.salt+1, uint64(i)), true
 		if q.Session != 0 && len(q.Blocks) == 0 {
 			own = false
-			tail = mix(r.salt+2, q.Session) // later prompts repeat the earlier ones and go on
+			tail = mixWords(r.salt+2, q.Session) // later prompts repeat and extend the earlier ones
 		}
 		t.addPart(tail, left, own)
 		s.Turns = append(s.Turns, t)
 	}
 }
 
-func (r *Replay) scale(d time.Duration) time.Duration {
+func (r *Replay) scaleTime(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / r.speed)
 }

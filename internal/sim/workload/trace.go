@@ -1,13 +1,14 @@
-// Package workload holds what users ask of an inference server as data: when
-// requests arrive, how long prompts and answers are, which prompts share
-// prefixes, and which requests belong to one conversation.
+// Package workload describes, as data, what users ask of an inference server: when requests arrive,
+// how long prompts and answers are, which prompts share prefixes, and which requests belong to one
+// conversation.
 //
-// A Trace comes from a file ([Read]: CSV and JSONL); a Spec describes made-up
-// requests by distributions, and a Generator draws them; Arrivals say when they
-// come. Asked is a workload as flags describe it. Measure characterizes the workload of
-// running servers from their metrics, with what they did under it; Observed is what of
-// that can be drawn again. The package sends nothing, holds no text of any prompt, and
-// reads no clock. The load test (package load) and the simulator read the same workloads.
+// A Trace comes from a file ([Read]: CSV and JSONL). A Spec describes made-up requests by
+// distributions, and a Generator draws them; Arrivals are their times. Asked is a workload as flags
+// describe it. Measure reads the workload of running servers from their metrics, with the servers'
+// work under it; Observed is the part of it that can be drawn again.
+//
+// The package sends nothing, holds no text of any prompt, and reads no clock. The load test
+// (package load) and the simulator read the same workloads.
 package workload
 
 import (
@@ -23,17 +24,16 @@ import (
 type Request struct {
 	// Arrival is the time since the trace's beginning.
 	Arrival time.Duration
-	// PromptTokens and OutputTokens are lengths in tokens. An output of 0 is a
-	// request whose answer the trace does not tell.
+	// PromptTokens and OutputTokens are lengths in tokens. An output of 0 is unknown.
 	PromptTokens, OutputTokens int
-	// Blocks identify the prompt's content in blocks of Trace.BlockTokens: equal
-	// ids at the same place are equal text. Nil when the trace does not tell.
+	// Blocks identify the prompt's content in blocks of Trace.BlockTokens: equal ids at the same
+	// place are equal text. Nil if the trace does not have them.
 	Blocks []uint64
 	// Session is the conversation that the request belongs to, 0 for none.
 	// Requests of a session come in the order of Turn, which counts from 0.
 	Session uint64
 	Turn    int
-	// Tenant names who asks, "" when the trace does not tell.
+	// Tenant names the sender, "" if the trace does not.
 	Tenant string
 }
 
@@ -42,10 +42,9 @@ type Trace struct {
 	Format      string // CSV or JSONL
 	BlockTokens int    // tokens per content block, 0 without blocks
 	Requests    []Request
-	// Skipped counts lines that were left out, by reason, so that nothing
-	// disappears silently.
+	// Skipped counts lines that were left out, by reason.
 	Skipped map[string]int
-	// Truncated says that the file went on after the most requests that are read.
+	// Truncated says that the file goes on after the last request that was read.
 	Truncated bool
 }
 
@@ -66,14 +65,14 @@ type Stats struct {
 	OutputMean       float64       `json:"output_tokens_mean"`
 	PromptP95        int           `json:"prompt_tokens_p95"`
 	OutputP95        int           `json:"output_tokens_p95"`
-	ArrivalCV        float64       `json:"arrival_cv"`     // of the times between arrivals; 1 for Poisson
-	ReusableShare    float64       `json:"reusable_share"` // of prompt tokens in blocks seen earlier in the trace
-	SessionsShare    float64       `json:"sessions_share"` // of requests that belong to a conversation
+	ArrivalCV        float64       `json:"arrival_cv"`     // variation of the times between arrivals; 1 for Poisson
+	ReusableShare    float64       `json:"reusable_share"` // share of prompt tokens in blocks seen earlier in the trace
+	SessionsShare    float64       `json:"sessions_share"` // share of requests that belong to a conversation
 	DistinctSessions int           `json:"distinct_sessions"`
 }
 
-// Stats computes the trace's summary. The reusable share is that of a prefix
-// cache that never evicts: leading blocks that an earlier request had.
+// Stats computes the trace's summary. The reusable share is the hit rate of a prefix cache that
+// never evicts: leading blocks that an earlier request had.
 func (t *Trace) Stats() Stats {
 	n := len(t.Requests)
 	s := Stats{Requests: n, Duration: t.Duration()}
@@ -160,8 +159,8 @@ const (
 	maxArrival = 200 * 365 * 24 * time.Hour // dates and Unix seconds both fit
 )
 
-// check refuses a request that cannot be.
-func (r *Request) check() error {
+// checkRange refuses an impossible request.
+func (r *Request) checkRange() error {
 	switch {
 	case r.PromptTokens < 0 || r.PromptTokens > maxTokens:
 		return fmt.Errorf("prompt of %d tokens", r.PromptTokens)

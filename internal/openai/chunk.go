@@ -2,21 +2,20 @@ package openai
 
 import "bytes"
 
-// Chunk is what a measurement needs of one event of a streamed completion, or
-// of a whole response that was not streamed: of OpenAI's completions, chat
-// completions, responses and embeddings, and of Anthropic's messages. Its
-// slices point into the scanned bytes and are still JSON-escaped.
+// Chunk has the fields that a measurement needs of one event of a streamed completion, or of a
+// whole response, in OpenAI's APIs for completions, chat completions, responses and embeddings, and in
+// Anthropic's for messages. Its slices point into the scanned bytes and are still JSON-escaped.
 type Chunk struct {
-	ID    []byte // of the completion, as the engine's log names it
+	ID    []byte // the completion's, as the engine's log names it
 	Model []byte
-	Type  []byte // of an event, in the APIs that have one ("response.output_text.delta", "content_block_delta")
+	Type  []byte // an event's, in APIs with typed events ("response.output_text.delta", "content_block_delta")
 	// Text is the first non-empty text of a choice: delta.content, text,
 	// message.content, and failing these a reasoning text.
 	Text     []byte
 	Choices  int    // length of choices; the chunk of a final usage has none
-	Bearing  int    // choices that carry something generated: text, reasoning, a refusal, a tool call; a role chunk has none
+	Bearing  int    // choices with something generated: text, reasoning, a refusal, a tool call; not a role chunk
 	Ended    int    // choices with a finish reason
-	TokenIDs int    // in token_ids, which vLLM adds on request (return_token_ids, vllm/entrypoints/openai/protocol.py since 0.10.2)
+	TokenIDs int    // in token_ids, for return_token_ids (vllm/entrypoints/openai/protocol.py since 0.10.2)
 	Finish   []byte // finish_reason of a choice; nil when absent or null
 	Usage    Usage
 	HasUsage bool
@@ -25,89 +24,76 @@ type Chunk struct {
 	ErrorTyp []byte // error's type, may be empty
 }
 
-// Usage is the token account of a response. With stream_options
-// continuous_usage_stats vLLM gives it in every chunk, cumulative.
+// Usage is the token account of a response. With stream_options continuous_usage_stats vLLM puts it
+// into every chunk, cumulative.
 type Usage struct {
 	PromptTokens     int
 	CompletionTokens int
 	CachedTokens     int // prompt_tokens_details.cached_tokens
 }
 
-// Scan reads one JSON object into c, and skips what it does not know.
+// Scan reads one JSON object into c, and skips unknown fields.
 func (c *Chunk) Scan(data []byte) error {
 	*c = Chunk{}
 	r := newReader(data)
-	c.envelope(&r)
+	c.readEnvelope(&r)
 	c.HasError = c.HasError || string(c.Type) == "error"
-	return r.end()
+	return r.endObject()
 }
 
-// ScanTail reads the token account out of the end of an answer whose beginning
-// is not at hand, and reports whether one was found.
+// ScanTail reads the token account from the end of an answer whose beginning is missing, and
+// reports whether it found one.
 func (c *Chunk) ScanTail(end []byte) bool {
 	*c = Chunk{}
 	key := []byte(`"usage"`)
 	if i := bytes.LastIndex(end, key); i >= 0 {
 		if account, ok := bytes.CutPrefix(bytes.TrimLeft(end[i+len(key):], " \t\r\n"), []byte(":")); ok {
-			r := newReader(account) // and the rest of the answer
-			c.usage(&r)
+			r := newReader(account) // reads the rest of the answer
+			c.readUsage(&r)
 		}
 	}
 	return c.HasUsage
 }
 
-// envelope reads the object, or the one that an event of the responses or messages API wraps.
-func (c *Chunk) envelope(r *reader) {
-	for key := range r.members() {
+// readEnvelope reads the object, or the object inside an event of the responses or messages API.
+func (c *Chunk) readEnvelope(r *reader) {
+	for key := range r.eachMember() {
 		switch key {
 		case "id":
-			r.text(&c.ID)
+			r.readText(&c.ID)
 		case "model":
-			r.text(&c.Model)
+			r.readText(&c.Model)
 		case "type":
-			r.text(&c.Type)
+			r.readText(&c.Type)
 		case "choices":
-			for range r.items() {
-				p := c.part(r)
+			for range r.eachItem() {
+				p := c.readPart(r)
 				if c.Choices++; p.finish != nil {
 					c.Ended, c.Finish = c.Ended+1, p.finish
 				}
 			}
 		case "delta": // a text in the responses API, an object in the messages API
-			if p := c.part(r); p.stop != nil {
+			if p := c.readPart(r); p.stop != nil {
 				c.Finish = p.stop
 			}
 		case "usage":
-			c.usage(r)
+			c.readUsage(r)
 		case "error":
-			c.HasError = c.HasError || !r.IsNull()
-			if !r.object(&c.Error) {
-				continue
-			}
-			for key := range r.members() {
-				switch key {
-				case "message":
-					r.text(&c.Error)
-				case "type":
-					r.text(&c.ErrorTyp)
-				default:
-					r.SkipRecursive()
-				}
-			}
+			c.readError(r)
 		case "object": // the error object of vLLM before 0.10 has its message at the top
 			var kind []byte
-			r.text(&kind)
+			r.readText(&kind)
 			c.HasError = c.HasError || string(kind) == "error"
-		case "status": // of a response: how it ended, once it has
+		case "status": // a response's end
 			var status []byte
-			r.text(&status)
+			r.readText(&status)
 			switch string(status) {
 			case "completed", "incomplete", "failed", "cancelled":
 				c.Finish = status
 			}
-		case "response", "message": // what an event wraps, or the message of an error
-			if kind := c.Type; r.object(&c.Error) {
-				c.envelope(r)
+		case "response", "message": // the object inside an event, or the message of an error
+			if kind := c.Type; r.enterObject(&c.Error) {
+				c.readEnvelope(r)
 				c.Type = kind
 			}
 		default:
@@ -116,17 +102,34 @@ func (c *Chunk) envelope(r *reader) {
 	}
 }
 
-// part is what one choice or delta holds.
+func (c *Chunk) readError(r *reader) {
+	c.HasError = c.HasError || !r.IsNull()
+	if !r.enterObject(&c.Error) {
+		return
+	}
+	for key := range r.eachMember() {
+		switch key {
+		case "message":
+			r.readText(&c.Error)
+		case "type":
+			r.readText(&c.ErrorTyp)
+		default:
+			r.SkipRecursive()
+		}
+	}
+}
+
+// part is the content of one choice or delta.
 type part struct {
 	text, other  []byte // other: reasoning, a refusal, the input of a tool
-	finish, stop []byte // of choices, and of messages
+	finish, stop []byte // a choice's, and a message's
 	calls        int
 }
 
-// part reads a choice or a delta, and counts what it bears.
-func (c *Chunk) part(r *reader) (p part) {
-	if r.object(&p.text) {
-		p.read(r, &c.TokenIDs)
+// readPart reads a choice or a delta, and counts its content.
+func (c *Chunk) readPart(r *reader) (p part) {
+	if r.enterObject(&p.text) {
+		p.readFields(r, &c.TokenIDs)
 	}
 	if len(p.text) == 0 {
 		p.text = p.other
@@ -140,41 +143,41 @@ func (c *Chunk) part(r *reader) (p part) {
 	return p
 }
 
-func (p *part) read(r *reader, ids *int) {
-	for key := range r.members() {
+func (p *part) readFields(r *reader, ids *int) {
+	for key := range r.eachMember() {
 		switch key {
 		case "delta", "message":
-			p.read(r, ids)
+			p.readFields(r, ids)
 		case "content", "text":
-			r.text(&p.text)
+			r.readText(&p.text)
 		case "reasoning_content", "reasoning", "refusal", "thinking", "partial_json":
-			r.text(&p.other)
+			r.readText(&p.other)
 		case "tool_calls":
-			r.count(&p.calls)
+			r.countItems(&p.calls)
 		case "token_ids":
-			r.count(ids)
+			r.countItems(ids)
 		case "finish_reason":
-			r.text(&p.finish)
-		case "stop_reason": // of a choice it may be the text that stopped it
-			r.text(&p.stop)
+			r.readText(&p.finish)
+		case "stop_reason": // a choice's may be the text that stopped it
+			r.readText(&p.stop)
 		default:
 			r.SkipRecursive()
 		}
 	}
 }
 
-func (c *Chunk) usage(r *reader) {
+func (c *Chunk) readUsage(r *reader) {
 	c.HasUsage = c.HasUsage || r.IsDelim('{') && r.Ok()
-	for key := range r.members() {
+	for key := range r.eachMember() {
 		switch key {
 		case "prompt_tokens", "input_tokens":
-			r.number(&c.Usage.PromptTokens)
+			r.readNumber(&c.Usage.PromptTokens)
 		case "completion_tokens", "output_tokens":
-			r.number(&c.Usage.CompletionTokens)
+			r.readNumber(&c.Usage.CompletionTokens)
 		case "cached_tokens", "cache_read_input_tokens":
-			r.number(&c.Usage.CachedTokens)
+			r.readNumber(&c.Usage.CachedTokens)
 		case "prompt_tokens_details", "input_tokens_details":
-			c.usage(r)
+			c.readUsage(r)
 		default:
 			r.SkipRecursive()
 		}

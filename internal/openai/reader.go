@@ -8,8 +8,8 @@ import (
 	"github.com/mailru/easyjson/jlexer"
 )
 
-// reader walks one JSON object. What its methods return are parts of the bytes that are walked,
-// still escaped; after an error they return nothing.
+// reader walks one JSON object. Its methods return parts of the walked bytes, still escaped, and
+// nothing after an error.
 type reader struct{ jlexer.Lexer }
 
 func newReader(data []byte) reader {
@@ -20,15 +20,14 @@ func newReader(data []byte) reader {
 	return r
 }
 
-// end reports what is wrong with the bytes, of which nothing must be left.
-func (r *reader) end() error {
+// endObject reports an error in the bytes, or bytes after the object.
+func (r *reader) endObject() error {
 	r.Consumed()
 	return r.Error()
 }
 
-// members yields the keys of the object that comes next; the loop takes every value. Any other
-// value is skipped.
-func (r *reader) members() iter.Seq[string] {
+// eachMember yields the keys of the next value, which the loop must read. A value other than an object is skipped.
+func (r *reader) eachMember() iter.Seq[string] {
 	return func(yield func(key string) bool) {
 		if !r.IsDelim('{') {
 			r.SkipRecursive()
@@ -44,8 +43,9 @@ func (r *reader) members() iter.Seq[string] {
 	}
 }
 
-// items stops before each item of the array that comes next; the loop takes it. Any other value is skipped.
-func (r *reader) items() iter.Seq[struct{}] {
+// eachItem stops before each item of the next array, for the loop to read it. A value other than an
+// array is skipped.
+func (r *reader) eachItem() iter.Seq[struct{}] {
 	return func(yield func(struct{}) bool) {
 		if !r.IsDelim('[') {
 			r.SkipRecursive()
@@ -60,32 +60,32 @@ func (r *reader) items() iter.Seq[struct{}] {
 	}
 }
 
-// count adds the number of items of an array.
-func (r *reader) count(n *int) {
-	for range r.items() {
+// countItems adds the number of items of an array.
+func (r *reader) countItems(n *int) {
+	for range r.eachItem() {
 		r.SkipRecursive()
 		*n++
 	}
 }
 
-// object reports whether an object comes next; if not, a string goes to text, and all else is skipped.
-func (r *reader) object(text *[]byte) bool {
+// enterObject reports whether an object comes next; otherwise it reads a string into text, and skips other values.
+func (r *reader) enterObject(text *[]byte) bool {
 	is := r.IsDelim('{')
 	if !is {
-		r.text(text)
+		r.readText(text)
 	}
 	return is
 }
 
-// text reads a string. An empty one takes the place of none.
-func (r *reader) text(to *[]byte) {
+// readText reads a string. An empty string only replaces nil.
+func (r *reader) readText(to *[]byte) {
 	if v := r.Raw(); len(v) > 1 && v[0] == '"' && (len(v) > 2 || *to == nil) {
 		*to = v[1 : len(v)-1]
 	}
 }
 
-// number reads a whole number.
-func (r *reader) number(to *int) {
+// readNumber reads a whole number.
+func (r *reader) readNumber(to *int) {
 	if n, err := strconv.Atoi(string(r.Raw())); err == nil && n >= 0 {
 		*to = n
 	}

@@ -1,25 +1,24 @@
 package openai
 
-// Request is what matters of a request's body. Model points into the scanned bytes and
-// is still JSON-escaped.
+// Request has the needed fields of a request's body. Model points into the scanned bytes and is still JSON-escaped.
 type Request struct {
 	Model   []byte
-	Choices int // n; 0 where it is not given
+	Choices int // n; 0 if absent
 }
 
 // Scan reads the body of a request into r.
 func (r *Request) Scan(data []byte) error {
 	*r = Request{}
 	in := newReader(data)
-	for key := range in.members() {
+	for key := range in.eachMember() {
 		switch key {
 		case "model":
-			in.text(&r.Model)
+			in.readText(&r.Model)
 		case "n":
-			in.number(&r.Choices)
+			in.readNumber(&r.Choices)
 		default:
 			in.SkipRecursive()
 		}
 	}
-	return in.end()
+	return in.endObject()
 }

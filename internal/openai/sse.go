@@ -5,17 +5,16 @@ import (
 	"errors"
 )
 
-// MaxEvent bounds one server-sent event in bytes. The largest that servers send
-// are a few kB (log probabilities, tool calls).
+// MaxEvent is the most bytes of one server-sent event. Servers' largest events are a few kB (log
+// probabilities, tool calls).
 const MaxEvent = 1 << 20
 
 // ErrEventTooLarge is the error of an event over MaxEvent.
 var ErrEventTooLarge = errors.New("server-sent event too large")
 
-// Events splits a stream of bytes, in pieces of any size, into the data of its
-// server-sent events (WHATWG HTML, section 9.2.6). Lines end with LF, CR LF or CR, and a
-// byte order mark may come first; fields other than data are skipped. The zero value is
-// ready to use.
+// Events splits a stream of bytes, in pieces of any size, into the data of its server-sent events
+// (WHATWG HTML, section 9.2.6). Lines end with LF, CR LF or CR, and a byte order mark may come
+// first; fields other than data are skipped. The zero value is ready to use.
 type Events struct {
 	line    []byte // the beginning of a line whose end has not arrived
 	data    []byte // data of the event whose end has not arrived
@@ -29,9 +28,8 @@ var mark = []byte("\xef\xbb\xbf")
 // Reset makes e ready for another stream and keeps its memory.
 func (e *Events) Reset() { *e = Events{line: e.line[:0], data: e.data[:0]} }
 
-// Next returns the data of the next event that is complete with p, and the rest
-// of p. Without one ok is false, and p has been taken in. The data is valid
-// until the next call and may point into p.
+// Next returns the data of the next event that p completes, and the rest of p. If ok is false, no
+// event is complete and p was consumed. The data is valid until the next call and may point into p.
 func (e *Events) Next(p []byte) (data, rest []byte, ok bool, err error) {
 	if e.cr && len(p) > 0 {
 		e.cr = false
@@ -86,8 +84,8 @@ func (e *Events) Next(p []byte) (data, rest []byte, ok bool, err error) {
 	return nil, nil, false, nil
 }
 
-// lineEnd returns where the first line of p ends and where the next one begins, or a
-// negative number where its end has not arrived.
+// lineEnd returns where the first line of p ends and where the next one begins, or a negative
+// number if the line's end has not arrived.
 func lineEnd(p []byte) (end, next int) {
 	end = bytes.IndexByte(p, '\n')
 	within := p
@@ -104,8 +102,8 @@ func lineEnd(p []byte) (end, next int) {
 	return cr, cr + 1
 }
 
-// Flush returns the data of an event that the stream's end cut off before its
-// empty line. Browsers drop such an event; some servers omit the last line end.
+// Flush returns the data of an event that the end of the stream cut off before its empty line.
+// Browsers drop such an event; some servers omit the last line end.
 func (e *Events) Flush() (data []byte, ok bool) {
 	if len(e.line) > 0 {
 		if v, isData := dataField(e.line); isData {

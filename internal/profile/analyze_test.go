@@ -381,7 +381,7 @@ func TestNothing(t *testing.T) {
 
 // TestLogAt finds every event again, in chunks of all sizes.
 func TestLogAt(t *testing.T) {
-	var l list[int]
+	var l chunkList[int]
 	for i := range 3*chunk + 7 {
 		l.add(i)
 	}

@@ -14,17 +14,17 @@ type lane struct {
 	kind    Kind
 }
 
-// heap is a binary heap of what is before what.
+// heap is a binary heap with the least element first.
 type heap[T any] struct {
-	v      []T
-	before func(a, b *T) bool
+	v    []T
+	less func(a, b *T) bool
 }
 
 func (h *heap[T]) push(x T) {
 	h.v = append(h.v, x)
 	for i := len(h.v) - 1; i > 0; {
 		up := (i - 1) / 2
-		if !h.before(&h.v[i], &h.v[up]) {
+		if !h.less(&h.v[i], &h.v[up]) {
 			break
 		}
 		h.v[i], h.v[up] = h.v[up], h.v[i]
@@ -32,12 +32,12 @@ func (h *heap[T]) push(x T) {
 	}
 }
 
-// sink puts the first element where it belongs after it has changed.
+// sink moves the first element to its place after it has changed.
 func (h *heap[T]) sink() {
 	for i := 0; ; {
 		least := i
 		for _, k := range [2]int{2*i + 1, 2*i + 2} {
-			if k < len(h.v) && h.before(&h.v[k], &h.v[least]) {
+			if k < len(h.v) && h.less(&h.v[k], &h.v[least]) {
 				least = k
 			}
 		}
@@ -58,7 +58,7 @@ func (h *heap[T]) pop() T {
 	return x
 }
 
-// running is an activity that has begun and not ended.
+// running is an activity that has not ended.
 type running struct {
 	end   int64
 	group Group
@@ -67,24 +67,24 @@ type running struct {
 // sweep goes through one device's activities by time.
 type sweep struct {
 	*analyzer
-	d      *Device
-	active heap[running]
-	count  [Groups]int
-	mask   uint32 // of the groups that run
-	at     int64
-	step   *Step
-	none   Step  // in place of one where there is none
-	last   Group // of the activity that began last
+	d       *Device
+	active  heap[running]
+	count   [Groups]int
+	mask    uint32 // groups that run
+	at      int64
+	current *Step
+	none    Step  // receives the times outside of steps
+	last    Group // group of the activity that began last
 
 	lastKind Kind
-	gaps     heap[Gap] // the longest, the shortest of them first
+	longest  heap[Gap] // the longest gaps, the shortest of them first
 }
 
-// computing are the groups but communication and copies.
+// computing is every group except communication and copies.
 const computing = 1<<Communication - 1
 
-// attribute gives the time until to, in which what runs does not change, to those whose it is.
-func (s *sweep) attribute(to int64) {
+// attributeTime gives the time until to, in which the running activities do not change, to their groups.
+func (s *sweep) attributeTime(to int64) {
 	t := to - s.at
 	if t <= 0 {
 		return
@@ -93,7 +93,7 @@ func (s *sweep) attribute(to int64) {
 		s.at = to
 		return
 	}
-	d, step, compute, communicates := s.d, s.step, s.mask&computing, s.mask>>Communication&1 != 0
+	d, step, compute, communicates := s.d, s.current, s.mask&computing, s.mask>>Communication&1 != 0
 	whose := compute
 	switch {
 	case compute != 0:
@@ -126,22 +126,21 @@ func (s *sweep) attribute(to int64) {
 	s.at = to
 }
 
-// advance ends what ends until a time.
-func (s *sweep) advance(to int64) {
+// advanceTo ends the activities that end by a time.
+func (s *sweep) advanceTo(to int64) {
 	for len(s.active.v) > 0 && s.active.v[0].end <= to {
 		r := s.active.pop()
-		s.attribute(r.end)
+		s.attributeTime(r.end)
 		if s.count[r.group]--; s.count[r.group] == 0 {
 			s.mask &^= 1 << r.group
 		}
 	}
 }
 
-// begin is an activity's beginning.
-func (s *sweep) begin(c lane, a *Event) {
-	s.advance(a.Start)
-	l := c.process.find(a.Correlation)
-	step := s.step
+func (s *sweep) beginActivity(c lane, a *Event) {
+	s.advanceTo(a.Start)
+	l := c.process.findLaunch(a.Correlation)
+	step := s.current
 	if l != nil {
 		step = &s.none
 		if l.step >= 0 {
@@ -149,12 +148,12 @@ func (s *sweep) begin(c lane, a *Event) {
 		}
 	}
 	if s.mask == 0 && a.Start > s.at {
-		s.gap(a, c, l, step)
+		s.addGap(a, c, l, step)
 	}
-	s.attribute(a.Start)
+	s.attributeTime(a.Start)
 	s.at = max(s.at, a.Start)
-	s.step = step
-	g := s.classify(a, c, l)
+	s.current = step
+	g := s.classifyActivity(a, c, l)
 	s.last, s.lastKind = g, c.kind
 	end := a.Start + a.Dur
 	if !step.begunOnDevice {
@@ -170,28 +169,11 @@ func (s *sweep) begin(c lane, a *Event) {
 	}
 }
 
-// classify says what an activity is for, and counts it.
-func (s *sweep) classify(a *Event, c lane, l *launch) Group {
-	d := s.d
-	g, m := Copies, &s.info[a.Name]
+func (s *sweep) classifyActivity(a *Event, c lane, l *launch) Group {
+	d, m := s.d, &s.info[a.Name]
+	g := Copies
 	if c.kind == Kernel {
-		g = m.Group
-		switch {
-		case l == nil || !m.How:
-		case l.gives != Groups:
-			g = l.gives
-		case g == Other && l.hint != Groups:
-			g = l.hint
-		}
-		if g == Sampling && m.How && !s.Workload.Samples() && (l == nil || l.gives != Sampling) {
-			g = Elementwise // sorting, and random numbers
-		}
-		if g == Attention && m.How {
-			d.Unfused += a.Dur
-		}
-		if (g == Elementwise || g == Activation) && m.Library == "Triton" {
-			d.Compiled += a.Dur
-		}
+		g = s.classifyKernel(a, m, l)
 	}
 	if g == Communication && (m.ranks || l != nil && l.ranks) {
 		d.Exchanged += a.Dur
@@ -203,17 +185,7 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 		t.Bytes += float64(a.Size)
 		t.Known += a.Dur
 	}
-	if c.kind == Kernel {
-		d.Runs++
-		if m.whole {
-			d.WholeGraph++
-		}
-		if a.Dur < small {
-			d.Small++
-			d.SmallTime += a.Dur
-		}
-	}
-	graph := l != nil && l.graph
+	graph := l != nil && l.inGraph
 	if graph {
 		d.Graph++
 	}
@@ -223,14 +195,44 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 			d.WaitSteps[len(d.Waits)-1] = l.step
 		}
 	}
-	s.tally(a, g, graph, l)
+	s.tallyKernel(a, g, graph, l)
+	return g
+}
+
+// classifyKernel finds a kernel's group by its name, and by its launcher if the name says only how it computes.
+func (s *sweep) classifyKernel(a *Event, m *nameInfo, l *launch) Group {
+	d, g := s.d, m.Group
+	d.Runs++
+	if m.wholeGraph {
+		d.WholeGraph++
+	}
+	if a.Dur < small {
+		d.Small++
+		d.SmallTime += a.Dur
+	}
+	switch {
+	case l == nil || !m.How:
+	case l.gives != Groups:
+		g = l.gives
+	case g == Other && l.hint != Groups:
+		g = l.hint
+	}
+	if g == Sampling && m.How && !s.Workload.Samples() && (l == nil || l.gives != Sampling) {
+		g = Elementwise // sorting, and random numbers
+	}
+	if g == Attention && m.How {
+		d.Unfused += a.Dur
+	}
+	if (g == Elementwise || g == Activation) && m.Library == "Triton" {
+		d.Compiled += a.Dur
+	}
 	return g
 }
 
 // maxWaits is how many communication kernels of a device are compared between ranks.
 const maxWaits = 1 << 14
 
-func (s *sweep) tally(a *Event, g Group, graph bool, l *launch) {
+func (s *sweep) tallyKernel(a *Event, g Group, graph bool, l *launch) {
 	key := uint64(a.Name)<<8 | uint64(g)
 	k := s.kernels[key]
 	if k == nil {
@@ -250,33 +252,32 @@ func (s *sweep) tally(a *Event, g Group, graph bool, l *launch) {
 		if l.gives != Groups && l.gives != g {
 			k.Below = l.gives.String()
 		}
-		s.work(a, g, l)
+		s.addWork(a, g, l)
 	}
 }
 
-// devices goes through what the devices did.
-func (z *analyzer) devices() {
-	for from, to := 0, 0; from < len(z.Streams); from = to { // Close put them in order
+func (z *analyzer) sweepDevices() {
+	for from, to := 0, 0; from < len(z.Streams); from = to { // Close sorted them
 		for to = from; to < len(z.Streams) && z.Streams[to].Device == z.Streams[from].Device; to++ {
 		}
-		z.device(z.Streams[from].Device, z.Streams[from:to])
+		z.sweepDevice(z.Streams[from].Device, z.Streams[from:to])
 	}
 }
 
-func (z *analyzer) device(id int, streams []*Stream) {
+func (z *analyzer) sweepDevice(id int, streams []*Stream) {
 	d := &Device{ID: id, GPU: z.GPUs[id]}
 	s := &sweep{analyzer: z, d: d}
-	s.step = &s.none
-	s.active.before = func(a, b *running) bool { return a.end < b.end }
-	s.gaps.before = func(a, b *Gap) bool { return a.Time < b.Time }
+	s.current = &s.none
+	s.active.less = func(a, b *running) bool { return a.end < b.end }
+	s.longest.less = func(a, b *Gap) bool { return a.Time < b.Time }
 	var logs []*Log
 	var lanes []lane
 	all := never
 	for _, st := range streams {
 		for k := range st.Work {
 			if l := &st.Work[k]; l.n > 0 {
-				all.hold(l)
-				logs, lanes = append(logs, l), append(lanes, lane{z.host(st.Process), Kind(k)})
+				all.cover(l)
+				logs, lanes = append(logs, l), append(lanes, lane{z.hostOf(st.Process), Kind(k)})
 			}
 		}
 	}
@@ -285,18 +286,18 @@ func (z *analyzer) device(id int, streams []*Stream) {
 	}
 	d.From, d.Wall = all.from, all.to-all.from
 	s.at = d.From
-	for i, e := range merged(logs) {
-		s.begin(lanes[i], e)
+	for i, e := range mergeLogs(logs) {
+		s.beginActivity(lanes[i], e)
 	}
-	s.advance(math.MaxInt64)
+	s.advanceTo(math.MaxInt64)
 	s.finishGaps()
 	z.Devices = append(z.Devices, d)
 }
 
-// finish puts the results in order.
-func (z *analyzer) finish() {
+func (z *analyzer) finishAnalysis() {
 	for i := range z.Steps {
-		if a, b := &z.Steps[i], &z.Steps[min(i+1, len(z.Steps)-1)]; a.Period > 0 && a.begunOnDevice && b.GPUFrom > a.GPUFrom {
+		a, b := &z.Steps[i], &z.Steps[min(i+1, len(z.Steps)-1)]
+		if a.Period > 0 && a.begunOnDevice && b.GPUFrom > a.GPUFrom {
 			a.Period = b.GPUFrom - a.GPUFrom
 		}
 	}
@@ -306,12 +307,13 @@ func (z *analyzer) finish() {
 	slices.SortFunc(z.Kernels, func(a, b KernelStat) int {
 		return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Name, b.Name))
 	})
-	z.roofline()
+	z.compareRoofline()
 	if z.Host.GraphLaunches > 0 {
-		z.Analysis.Notes = append(z.Analysis.Notes, fmt.Sprintf("kernels in graphs (launched %d times) are counted by name: their operators are not recorded", z.Host.GraphLaunches))
+		z.Analysis.Notes = append(z.Analysis.Notes, fmt.Sprintf(
+			"kernels in graphs (launched %d times) are counted by name: their operators are not recorded",
+			z.Host.GraphLaunches))
 	}
 }
 
-// WholeGraph is the name under which a CUDA graph stands whose kernels were not
-// recorded one by one.
+// WholeGraph is the name of a CUDA graph whose kernels were not recorded one by one.
 const WholeGraph = "CUDA graph, its kernels not recorded"

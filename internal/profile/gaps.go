@@ -6,56 +6,57 @@ import (
 	"strings"
 )
 
-// A Gap is a time in which a device did nothing.
+// A Gap is a time in which a device was idle.
 type Gap struct {
 	From, Time int64
-	Cause      Cause // of most of it
+	Cause      Cause // the cause of most of it
 	Idle       [Causes]int64
-	Step       int32  // of what came next; -1 is unknown
-	Once       bool   // it does not come back: see markOnce
-	Host       string // the call that the host was in; "" is not recorded
-	Before     string // the kernel that came next
+	Step       int32  // the next activity's step; -1 is unknown
+	Once       bool   // the gap does not come back: see markOnce
+	Host       string // the host's call during the gap; "": not recorded
+	Before     string // the next kernel
 
-	process *host
-	thread  uint16
-	kernel  uint32
+	process     *host
+	threadIndex uint16
+	kernel      uint32
 }
 
 const (
-	keptGaps  = 64 // of a device, for markOnce
-	shownGaps = 10 // and to be shown
+	keptGaps  = 64 // per device, for markOnce
+	shownGaps = 10 // per device, to be shown
 )
 
-// gap judges a time in which the device did nothing, before an activity.
-func (s *sweep) gap(a *Event, c lane, l *launch, step *Step) {
+// addGap finds the causes of a device's idle time before an activity.
+func (s *sweep) addGap(a *Event, c lane, l *launch, step *Step) {
 	from, to := s.at, a.Start
 	g := Gap{From: from, Time: to - from, Step: -1, process: c.process, kernel: a.Name}
 	if l != nil {
-		g.Step, g.thread = l.step, l.thread
+		g.Step, g.threadIndex = l.step, l.threadIndex
 	}
 	step.Idle += to - from
 	if l == nil {
 		g.Idle[NotRecorded] = to - from
 	} else {
 		launched := max(from, min(l.start, to))
-		if launched > from { // the host had not launched it when the device became idle
-			s.hostDid(&g, c.process, l.thread, from, launched, step)
+		if launched > from { // launched after the device became idle
+			s.hostDid(&g, c.process, l.threadIndex, from, launched, step)
 			step.HostLate += g.Idle[HostLate] + g.Idle[HostWork]
 		}
 		queued := launched
-		if d := c.process.threads[l.thread].at(launched); d != nil && d.from == l.start { // the launch itself took long
+		if d := c.process.threads[l.threadIndex].doingAt(launched); d != nil &&
+			d.from == l.start { // the launch itself took long
 			queued = min(to, d.to)
 			g.Idle[d.cause] += queued - launched
 		}
 		switch {
 		case launched > from:
-			s.delay(&g, to-queued, otherWork, StartDelayed)
+			s.addDelay(&g, to-queued, otherWork, StartDelayed)
 		case s.last == Communication || c.kind == Kernel && s.info[a.Name].Group == Communication:
-			s.delay(&g, to-queued, shortGap, CommWait)
+			s.addDelay(&g, to-queued, shortGap, CommWait)
 		case s.lastKind == Copy || c.kind == Copy:
-			s.delay(&g, to-queued, shortGap, CopyWait)
+			s.addDelay(&g, to-queued, shortGap, CopyWait)
 		default:
-			s.delay(&g, to-queued, shortGap, Dependency)
+			s.addDelay(&g, to-queued, shortGap, Dependency)
 		}
 	}
 	for i, t := range g.Idle {
@@ -65,16 +66,16 @@ func (s *sweep) gap(a *Event, c lane, l *launch, step *Step) {
 			g.Cause = Cause(i) //nolint:gosec // one of the causes
 		}
 	}
-	if len(s.gaps.v) < keptGaps {
-		s.gaps.push(g)
-	} else if g.Time > s.gaps.v[0].Time {
-		s.gaps.v[0] = g
-		s.gaps.sink()
+	if len(s.longest.v) < keptGaps {
+		s.longest.push(g)
+	} else if g.Time > s.longest.v[0].Time {
+		s.longest.v[0] = g
+		s.longest.sink()
 	}
 }
 
-// delay gives a time to launch gaps, or to a cause where it is longer than those are.
-func (s *sweep) delay(g *Gap, t, short int64, long Cause) {
+// addDelay gives a time to launch gaps, or to another cause if it is longer than launch gaps are.
+func (s *sweep) addDelay(g *Gap, t, short int64, long Cause) {
 	if t > short {
 		g.Idle[long] += t
 	} else {
@@ -82,9 +83,8 @@ func (s *sweep) delay(g *Gap, t, short int64, long Cause) {
 	}
 }
 
-// at returns what a thread did from a time on, or the first thing that it did later; nil is
-// nothing of its own.
-func (t *thread) at(at int64) *doing {
+// doingAt returns a thread's first doing that ends after a time; nil if it has no such doing.
+func (t *thread) doingAt(at int64) *doing {
 	i, _ := slices.BinarySearchFunc(t.doing, at, func(d doing, at int64) int { return cmp.Compare(d.to, at+1) })
 	if i == len(t.doing) {
 		return nil
@@ -92,30 +92,29 @@ func (t *thread) at(at int64) *doing {
 	return &t.doing[i]
 }
 
-// overlap calls yield for what lies in one of several times that are in order.
-func overlap(list []doing, from, to int64, yield func(Cause, int64, int64)) {
+// eachOverlap calls yield for the overlaps of a time with a sorted list of times.
+func eachOverlap(list []doing, from, to int64, yield func(Cause, int64, int64)) {
 	i, _ := slices.BinarySearchFunc(list, from, func(d doing, at int64) int { return cmp.Compare(d.to, at+1) })
 	for ; i < len(list) && list[i].from < to; i++ {
 		yield(list[i].cause, max(from, list[i].from), min(to, list[i].to))
 	}
 }
 
-// hostDid divides the time until a launch by what its thread did. Where nothing of the thread was
-// recorded, another one that launches, too, may have been at work: PyTorch's backward pass has a
-// thread of its own.
+// hostDid divides the time until a launch by its thread's doings. If nothing of the thread was recorded, another
+// thread that launches may have been at work: PyTorch's backward pass has a thread of its own.
 func (s *sweep) hostDid(g *Gap, h *host, thread uint16, from, to int64, step *Step) {
 	free := to - from
-	overlap(s.overhead, from, to, func(c Cause, a, b int64) {
+	eachOverlap(s.overhead, from, to, func(c Cause, a, b int64) {
 		g.Idle[c] += b - a
 		free -= b - a
 	})
 	none := int64(0)
-	overlap(h.threads[thread].doing, from, to, func(c Cause, a, b int64) {
+	eachOverlap(h.threads[thread].doing, from, to, func(c Cause, a, b int64) {
 		t := min(b-a, free)
 		if c == HostQuiet {
 			for i := range h.threads {
 				others := int64(0)
-				overlap(h.threads[i].doing, a, b, func(c Cause, a, b int64) {
+				eachOverlap(h.threads[i].doing, a, b, func(c Cause, a, b int64) {
 					if c == HostQuiet {
 						others += b - a
 					}
@@ -136,7 +135,7 @@ func (s *sweep) hostDid(g *Gap, h *host, thread uint16, from, to int64, step *St
 		g.Idle[cause] += min(none, free)
 		free -= min(none, free)
 	}
-	if step.DecodeRequests > 0 { // it goes on with requests: there was something to do
+	if step.DecodeRequests > 0 { // it is busy with requests, so there was something to do
 		free += g.Idle[NothingToDo]
 		g.Idle[NothingToDo] = 0
 	}
@@ -147,11 +146,12 @@ func (s *sweep) hostDid(g *Gap, h *host, thread uint16, from, to int64, step *St
 	}
 }
 
-// finishGaps orders a device's gaps, marks those that did not come back, and names what the host
-// did in the longest.
+// finishGaps sorts a device's gaps, marks those that did not come back, and names the host's calls in the longest.
 func (s *sweep) finishGaps() {
-	d, gaps := s.d, s.gaps.v
-	slices.SortFunc(gaps, func(a, b Gap) int { return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.From, b.From)) })
+	d, gaps := s.d, s.longest.v
+	slices.SortFunc(gaps, func(a, b Gap) int {
+		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.From, b.From))
+	})
 	s.markOnce(gaps)
 	for i := range gaps {
 		if g := &gaps[i]; g.Once {
@@ -164,14 +164,13 @@ func (s *sweep) finishGaps() {
 	for i := range d.Gaps {
 		g := &d.Gaps[i]
 		g.Before = shortenName(s.Timeline.Names.Text[g.kernel])
-		if int(g.thread) < len(g.process.threads) {
-			g.Host = s.callIn(g.process.threads[g.thread].calls, g)
+		if int(g.threadIndex) < len(g.process.threads) {
+			g.Host = s.callIn(g.process.threads[g.threadIndex].calls, g)
 		}
 	}
 }
 
-// callIn names the call that says most of what a thread did in a gap: the innermost that
-// holds at least half of it, or the longest within.
+// callIn names a thread's main call in a gap: the innermost that covers half of the gap, or the longest.
 func (s *sweep) callIn(calls []call, g *Gap) string {
 	best, most, whole := "", int64(0), false
 	for _, c := range calls {
@@ -186,14 +185,15 @@ func (s *sweep) callIn(calls []call, g *Gap) string {
 	return best
 }
 
-// onceShare is the share of the time from which on a gap that does not come back is told apart.
+// onceShare is the share of the time from which a gap that does not come back is set apart.
 const onceShare = 0.05
 
-// markOnce marks the gaps, the longest first, that take much of the time and do not come back. A
-// gap is a habit where others of a third of its length or more lie before half of the steps, or such with its cause
-// before three that span half of them: a loader with four workers stalls at every fourth batch. Without three steps
-// it is one where there are three. Until steps show another thing, work of the host that
-// was recorded is taken for a part of each step, and the first use of code or memory for none.
+// markOnce marks gaps, sorted by length, that take much of the time and do not come back.
+//
+// A gap comes back if gaps of at least a third of its length precede half of the steps. It also does if such gaps
+// of its own cause precede three steps that span half of all steps: a loader with four workers stalls at every
+// fourth batch. Without three steps, three such gaps are needed. Recorded work of the host then counts as a part of
+// every step, and the first use of code or memory as of none.
 func (s *sweep) markOnce(gaps []Gap) {
 	wall, steps := s.d.Wall, map[int32]bool{}
 	for i := range s.Steps {
@@ -219,7 +219,7 @@ func (s *sweep) markOnce(gaps []Gap) {
 			}
 		}
 		switch {
-		case len(steps) >= 3 && len(returns) >= 3 && 2*int(last-first) >= len(steps): // now and then, to the end
+		case len(steps) >= 3 && len(returns) >= 3 && 2*int(last-first) >= len(steps): // recurring, to the end
 		case len(steps) >= 3:
 			g.Once = 2*len(before) < len(steps)
 		case g.Cause == FirstUse, g.Cause == Allocating:
@@ -233,11 +233,12 @@ func (s *sweep) markOnce(gaps []Gap) {
 	}
 }
 
-// causeOf is what a name of a call says that the host does; HostWork is nothing of its own.
+// causeOf returns what the host does in a call, by its name; HostWork is nothing in particular.
 func causeOf(text string) Cause {
 	for _, d := range causeWords {
 		for w := range strings.SplitSeq(d.words, "|") {
-			if strings.Contains(text, w) && (d.cause != NothingToDo || !strings.Contains(text, "_bootstrap") && !strings.Contains(text, ": run")) {
+			busy := d.cause == NothingToDo && holdsAny(text, "_bootstrap", ": run")
+			if strings.Contains(text, w) && !busy {
 				return d.cause
 			}
 		}
@@ -245,8 +246,8 @@ func causeOf(text string) Cause {
 	return HostWork
 }
 
-// causeWords are words of calls by what the host does in them; the first cause decides. Those of the
-// profiler are Kineto's (libkineto/src/CuptiActivity.cpp, overheadKindString).
+// causeWords are words in the names of calls by what the host does in them; the first match
+// decides. The profiler's words are Kineto's (libkineto/src/CuptiActivity.cpp, overheadKindString).
 var causeWords = []struct {
 	cause Cause
 	words string
@@ -254,10 +255,12 @@ var causeWords = []struct {
 	{ProfilerTime, "Activity Buffer Request|Buffer Flush|Instrumentation|Command Buffer Full"},
 	{DataLoading, "DataLoader|dataloader.py|data_load|load_batch|: get_batch|collate"},
 	{GarbageCollection, "gc.collect|gc_collect"},
-	{FirstUse, "ModuleLoad|LibraryLoad|Module Loading|Lazy Function Loading|ModuleGetFunction|GraphInstantiate|StreamCreate|" +
-		"StreamPriorityRange|EventCreate|PrimaryCtx|convert_frame|compile_fx|codecache|triton/compiler|async_compile|hiprtc|nvrtc"},
+	{FirstUse, "ModuleLoad|LibraryLoad|Module Loading|Lazy Function Loading|ModuleGetFunction|GraphInstantiate|" +
+		"StreamCreate|StreamPriorityRange|EventCreate|PrimaryCtx|convert_frame|compile_fx|codecache|triton/compiler|" +
+		"async_compile|hiprtc|nvrtc"},
 	{Synchronising, "Synchronize"},
-	{Allocating, "cudaMalloc|cudaFree|cudaHostAlloc|cudaHostRegister|cuMem|hipMalloc|hipFree|hipHostMalloc|hipHostRegister|MemGetInfo"},
+	{Allocating, "cudaMalloc|cudaFree|cudaHostAlloc|cudaHostRegister|cuMem|hipMalloc|hipFree|hipHostMalloc|" +
+		"hipHostRegister|MemGetInfo"},
 	{HostCopy, "Memcpy"},
 	{NothingToDo, "poll|select.|selectors.py|queue.py|epoll|recv|time.sleep|wait_for|zmq"},
 	{LockWait, "acquire|lock.wait|threading.py|futex|mutex"},

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A Group is what a kernel is for.
+// A Group is the purpose of a kernel.
 type Group uint8
 
 // The groups, in the order in which they are shown.
@@ -28,7 +28,7 @@ const (
 	Other
 	Communication
 	Copies
-	Groups // how many there are
+	Groups // number of groups
 )
 
 var groupNames = [Groups]string{
@@ -43,25 +43,24 @@ func (g Group) String() string {
 	return "unknown"
 }
 
-// A Meaning is what a name says of a kernel or an operator.
+// A Meaning is the purpose of a kernel or an operator, by its name.
 type Meaning struct {
 	Group   Group
-	How     bool   // it says how it computes, not what for: what launched it tells more
-	Library string // whose it is; "" is unknown
+	How     bool   // the name says how it computes, not its purpose: the launcher says more
+	Library string // "" is unknown
 }
 
 //go:embed kernels.csv
 var kernelsText string
 
-// rule is a row of kernels.csv.
 type rule struct {
 	Meaning
 	words  []string
 	source string
 }
 
-// rules is the table kernels.csv, whose head says what its columns mean.
-var rules = sync.OnceValue(func() (out []rule) {
+// ruleTable is kernels.csv, whose head explains its columns.
+var ruleTable = sync.OnceValue(func() (out []rule) {
 	r := csv.NewReader(strings.NewReader(kernelsText))
 	r.Comment = '#'
 	rows, err := r.ReadAll()
@@ -78,18 +77,17 @@ var rules = sync.OnceValue(func() (out []rule) {
 	return out
 })
 
-// word is one of a rule.
 type word struct {
 	text  string
 	rule  int
-	first bool // a name begins with it
-	open  bool // it may go on
+	first bool // only at the beginning of a name
+	open  bool // it may go on after the word
 }
 
-// words are those of all rules, by their first letter.
-var words = sync.OnceValue(func() (table *[256][]word) {
+// wordTable has the words of all rules, by their first letter.
+var wordTable = sync.OnceValue(func() (table *[256][]word) {
 	table = new([256][]word)
-	for i, r := range rules() {
+	for i, r := range ruleTable() {
 		for _, w := range r.words {
 			text, first := strings.CutPrefix(w, "^")
 			text, open := strings.CutSuffix(text, "*")
@@ -99,7 +97,7 @@ var words = sync.OnceValue(func() (table *[256][]word) {
 	return table
 })
 
-// sort of a byte in a name, by which its words are told apart.
+// sortOf returns the sort of a byte in a name; words begin where the sort changes.
 func sortOf(c byte) byte {
 	switch {
 	case c >= 'a' && c <= 'z':
@@ -112,10 +110,9 @@ func sortOf(c byte) byte {
 	return c
 }
 
-// squeeze returns a name in lower case without underscores and spaces, and where its words
-// begin: behind a separator, at a capital behind a small letter, at the last of several
-// capitals, between letters and digits.
-func squeeze(name string) (text []byte, begins []bool) {
+// squeezeName returns a name in lower case without underscores and spaces, and where its words begin: after a
+// separator, at a capital after a small letter, at the last of several capitals, between letters and digits.
+func squeezeName(name string) (text []byte, begins []bool) {
 	last := byte('_')
 	for i := range len(name) {
 		c := name[i]
@@ -142,24 +139,23 @@ func squeeze(name string) (text []byte, begins []bool) {
 	return text, append(begins, true)
 }
 
-// MeaningOf says what a kernel or an operator is for, from its name.
+// MeaningOf returns the purpose of a kernel or an operator, by its name.
 func MeaningOf(name string) Meaning {
 	if len(name) > 400 {
-		name = name[:400] // of a C++ template the rest is types
+		name = name[:400] // the rest of a C++ template is types
 	}
-	text, begins := squeeze(strings.TrimPrefix(name, "void "))
-	rules, words := rules(), words()
+	text, begins := squeezeName(strings.TrimPrefix(name, "void "))
+	rules, words := ruleTable(), wordTable()
 	group, library := len(rules), len(rules)
 	// Inductor names what it fuses into one pointwise kernel after all operators around it.
-	fused := strings.HasPrefix(name, "triton_") && strings.Contains(name, "_fused_") && !strings.HasPrefix(name, "triton_tem")
+	fused := strings.HasPrefix(name, "triton_") && strings.Contains(name, "_fused_") &&
+		!strings.HasPrefix(name, "triton_tem")
 	for i := range text {
 		if !begins[i] {
 			continue
 		}
 		for _, w := range words[text[i]] {
-			end := i + len(w.text)
-			if w.rule >= group && w.rule >= library || i > 0 && w.first || end > len(text) ||
-				!w.open && !begins[end] || string(text[i:end]) != w.text {
+			if w.rule >= group && w.rule >= library || !w.standsAt(i, text, begins) {
 				continue
 			}
 			if g := rules[w.rule].Group; g != Groups && (!fused || g == Norm || g == Activation || g == Elementwise) {
@@ -180,14 +176,22 @@ func MeaningOf(name string) Meaning {
 	return m
 }
 
-// shortenName shortens a kernel's name to what tells it apart: without its arguments, and
-// without the namespaces and templates that all of PyTorch's have.
+// standsAt reports whether the word stands at a place in a squeezed name where a word begins.
+func (w *word) standsAt(i int, text []byte, begins []bool) bool {
+	end := i + len(w.text)
+	return (i == 0 || !w.first) && end <= len(text) && (w.open || begins[end]) && string(text[i:end]) == w.text
+}
+
+// shortenName shortens a kernel's name to its distinctive part: without arguments, and without the
+// namespaces and templates that all of PyTorch's kernels have.
 func shortenName(name string) string {
 	if strings.Contains(name, ".py(") || strings.HasPrefix(name, "<") || strings.HasPrefix(name, "nn.Module") {
 		return name // a Python function
 	}
 	s := strings.TrimPrefix(name, "void ")
-	s = strings.NewReplacer("(anonymous namespace)::", "", "<unnamed>::", "", "at::native::", "", "c10::", "", "void ", "").Replace(s)
+	s = strings.NewReplacer(
+		"(anonymous namespace)::", "", "<unnamed>::", "", "at::native::", "", "c10::", "", "void ", "",
+	).Replace(s)
 	depth := 0
 	for i, c := range s {
 		switch c {
@@ -197,24 +201,27 @@ func shortenName(name string) string {
 			depth--
 		case '(':
 			if depth == 0 && i > 0 && !strings.HasPrefix(s, "Mem") && !strings.HasPrefix(s, "operator") {
-				return inner(s[:i])
+				return innerName(s[:i])
 			}
 		}
 	}
-	return inner(s)
+	return innerName(s)
 }
 
-// common are words of many templates, which tell none apart.
-const common = " Array BinaryFunctor AUnaryFunctor BUnaryFunctor float BFloat16 double unsigned bfloat16 ReduceOp at::TensorIteratorBase TensorIteratorBase unroll_factor "
+// common are words of many templates, which distinguish none.
+const common = " Array BinaryFunctor AUnaryFunctor BUnaryFunctor float BFloat16 double unsigned bfloat16 ReduceOp " +
+	"at::TensorIteratorBase TensorIteratorBase unroll_factor "
 
-// inner names an elementwise kernel after the function in its template.
-func inner(s string) string {
+// innerName names an elementwise kernel after the function in its template.
+func innerName(s string) string {
 	head, rest, ok := strings.Cut(s, "<")
 	if !ok || !holdsAny(head, "elementwise", "reduce_kernel") {
 		return s
 	}
 	for _, word := range strings.FieldsFunc(rest, func(c rune) bool { return strings.ContainsRune("<>,()&*{} #", c) }) {
-		if len(word) < 5 || strings.HasPrefix(word, "gpu_kernel_impl") || strings.HasPrefix(word, "std::") || strings.HasPrefix(word, "at::detail") || strings.Contains(common, " "+word+" ") {
+		prefixed := slices.ContainsFunc([]string{"gpu_kernel_impl", "std::", "at::detail"},
+			func(p string) bool { return strings.HasPrefix(word, p) })
+		if len(word) < 5 || prefixed || strings.Contains(common, " "+word+" ") {
 			continue
 		}
 		if j := strings.LastIndex(word, "::"); j >= 0 {
@@ -225,10 +232,10 @@ func inner(s string) string {
 	return head
 }
 
-// purpose is what an operator or a function gives to the kernels below it: gives to those whose
-// names say only how they compute, hint to those whose names say nothing; Groups is none. What
-// autograd does around an operator adds gradients up.
-func (m Meaning) purpose(name string) (gives, hint Group) {
+// purposeBelow returns the purposes that an operator or a function gives to the kernels below it:
+// gives to kernels whose names say only how they compute, hint to kernels whose names say nothing.
+// Groups is no purpose. Autograd's own work around an operator is the sum of gradients.
+func (m Meaning) purposeBelow(name string) (gives, hint Group) {
 	if m.How || m.Group == Other || strings.HasPrefix(name, "autograd::engine") {
 		return Groups, Groups
 	}

@@ -33,7 +33,7 @@ func TestGroupOf(t *testing.T) {
 // TestRules holds the table to its form: words have no capitals, underscores or spaces, and
 // every row has a source.
 func TestRules(t *testing.T) {
-	for _, r := range rules() {
+	for _, r := range ruleTable() {
 		for _, w := range r.words {
 			if w != strings.ToLower(strings.ReplaceAll(w, "_", "")) || len(strings.Trim(w, "^*")) < 2 {
 				t.Errorf("%s: %q", r.Group, w)

@@ -7,86 +7,83 @@ import (
 	"strings"
 )
 
-// host is what the threads of one process did.
 type host struct {
 	process       int64
-	launches      list[launch]
+	launches      chunkList[launch]
 	byCorrelation []uint64 // correlations, each with the number of its launch in the lower half, in order
-	found         int      // where in it a launch was found last
+	found         int      // place of the last launch found
 	steps         []int32  // the numbers of its steps, in order of time
-	threads       []thread // those that launch
+	threads       []thread // threads that launch
 }
 
-// thread is what one thread did, as far as gaps ask for it.
-type thread struct {
-	doing []doing // in order of time, none within another
+// thread is one thread's record, as far as gaps need it.
+type thread struct { // in order of time, without overlap
+	doing []doing // long ones, in order of their starts
 	calls []call  // the long ones, in order of their starts
 }
 
-// doing is a time in which a thread did one thing, or nothing that was recorded: HostQuiet.
+// doing is a time in which a thread did one thing, or HostQuiet: nothing that was recorded.
 type doing struct {
 	from, to int64
 	cause    Cause
 }
 
-// call is a long call.
 type call struct {
 	from, to int64
 	name     uint32
 }
 
-// span is a time.
 type span struct{ from, to int64 }
 
 // never holds nothing.
 var never = span{math.MaxInt64, math.MinInt64}
 
-// hold makes a span hold a log's events, too.
-func (s *span) hold(l *Log) {
+// cover extends a span to a log's events.
+func (s *span) cover(l *Log) {
 	if l.n > 0 {
 		*s = span{min(s.from, l.from), max(s.to, l.to)}
 	}
 }
 
-// launch is a call that put work on a device.
 type launch struct {
-	start    int64
-	began    uint32 // when the operator whose work is known began: the low bits, which tell its runs apart
-	corr, op uint32
-	step     int32
-	thread   uint16
-	gives    Group // to a kernel whose name says only how it computes
-	hint     Group // to one whose name says nothing
-	graph    bool
-	ranks    bool // it is below a call that sends each rank something else
+	start       int64
+	began       uint32 // start of the operator whose work is known: the low bits, to distinguish its runs
+	corr, op    uint32
+	step        int32
+	threadIndex uint16
+	gives       Group // for a kernel whose name says only how it computes
+	hint        Group // for a kernel whose name says nothing
+	inGraph     bool
+	ranks       bool // below a call that sends each rank different data
 }
 
-func (z *analyzer) host(process int64) *host {
+func (z *analyzer) hostOf(process int64) *host {
 	h := z.hosts[process]
 	if h == nil {
 		h = &host{process: process}
 		z.hosts[process] = h
-		z.order = append(z.order, h)
+		z.hostOrder = append(z.hostOrder, h)
 	}
 	return h
 }
 
-// index makes launches be found by their correlation.
-func (h *host) index() {
+func (h *host) indexLaunches() {
 	h.byCorrelation = make([]uint64, 0, h.launches.n)
 	for l := range h.launches.all {
-		h.byCorrelation = append(h.byCorrelation, uint64(l.corr)<<32|uint64(len(h.byCorrelation))) //nolint:gosec // bounded by the events held
+		h.byCorrelation = append(h.byCorrelation,
+			uint64(l.corr)<<32|uint64(len(h.byCorrelation))) //nolint:gosec // bounded by the events held
 	}
 	slices.Sort(h.byCorrelation)
 }
 
-// find returns the launch with a correlation, the last of several, or nil. Devices work in
-// the order of the launches, more or less: it looks behind the one that was found before first.
-func (h *host) find(corr uint32) *launch {
+// findLaunch returns the last launch with a correlation, or nil. Devices work roughly in the order
+// of the launches, so it first looks after the launch that it found last.
+func (h *host) findLaunch(corr uint32) *launch {
 	if h == nil || corr == 0 {
 		return nil
 	}
-	list, is := h.byCorrelation, func(i int) bool { return i < len(h.byCorrelation) && uint32(h.byCorrelation[i]>>32) == corr } //nolint:gosec // the upper half
+	list := h.byCorrelation
+	is := func(i int) bool { return i < len(list) && uint32(list[i]>>32) == corr } //nolint:gosec // the upper half
 	i := h.found + 1
 	if !is(i) || is(i+1) {
 		if i, _ = slices.BinarySearch(list, uint64(corr+1)<<32); i == 0 || !is(i-1) {
@@ -103,35 +100,34 @@ type frame struct {
 	end   int64
 	gives Group
 	hint  Group
-	cause Cause  // what it says that the host does; HostWork is nothing of its own
-	op    uint32 // the outermost operator below the annotations
+	cause Cause  // the host's work in it; HostWork is nothing in particular
+	op    uint32 // the outermost operator below annotations
 	inner uint32 // the innermost operator
 	shape uint32 // the innermost operator whose work is known
-	began int64  // when that one began
-	below bool   // it is an operator or loads data, or is below such a call
-	ranks bool   // it sends each rank something else, or is below such a call
+	began int64  // when shape began
+	below bool   // an operator or loader of data, or below one
+	ranks bool   // sends each rank different data, or below such a call
 }
 
 const maxStack = 512
 
-// merged calls yield for the calls of a thread in order of their start.
-func (h *Thread) merged(yield func(Class, *Event)) {
+// eachCall calls yield for the calls of a thread in order of their start.
+func (h *Thread) eachCall(yield func(Class, *Event)) {
 	logs := make([]*Log, classes)
 	for k := range h.Calls {
 		logs[k] = &h.Calls[k]
 	}
-	for class, e := range merged(logs) {
+	for class, e := range mergeLogs(logs) {
 		yield(Class(class), e) //nolint:gosec // one of the classes
 	}
 }
 
-// threads goes through what the threads did: which launches there were, below what, and
-// what their process did meanwhile.
-func (z *analyzer) threads() {
+// walkThreads goes through the threads' calls for the launches, with their operators and causes.
+func (z *analyzer) walkThreads() {
 	z.long = max(otherWork/2, z.Span/2000)
 	for _, h := range z.Timeline.Threads {
-		w := walk{analyzer: z, p: z.host(h.Process), at: math.MinInt64}
-		h.merged(w.addCall)
+		w := walk{analyzer: z, p: z.hostOf(h.Process), at: math.MinInt64}
+		h.eachCall(w.addCall)
 		if w.launches > 0 {
 			w.p.threads = append(w.p.threads, w.t)
 		} else if h.ID == OverheadThread {
@@ -143,13 +139,13 @@ func (z *analyzer) threads() {
 		}
 		h.Calls = [classes]Log{} // nothing reads them again
 	}
-	for _, p := range z.order {
-		p.index()
+	for _, p := range z.hostOrder {
+		p.indexLaunches()
 	}
 	z.Host.Stacks = z.Timeline.Stacks
 }
 
-// OverheadThread is the thread on which a reader puts what the profiler says of its own work.
+// OverheadThread is the thread on which readers record the profiler's own work.
 const OverheadThread = -1
 
 // walk goes through one thread's calls by time.
@@ -158,44 +154,52 @@ type walk struct {
 	p              *host
 	t              thread
 	stack          []frame
-	at             int64 // until when the thread's calls are known
+	at             int64 // end of the known calls
 	capturing      bool  // a graph is being captured
-	launches, step int   // launches so far; how many of the process' steps have begun
+	launches, step int   // launches so far; steps of the process that have begun
 	attention      []*launch
-	softmax        bool // among them, behind a product
-	closed         bool // the launch before was the last of one: in the backward pass another product belongs to it
+	softmax        bool // attention includes a softmax, after a product
+	closed         bool // the last launch ended an attention: in the backward pass another product belongs to it
 }
 
-// addCall takes the thread's next call.
 func (w *walk) addCall(class Class, c *Event) {
-	for len(w.stack) > 0 && w.stack[len(w.stack)-1].end <= c.Start {
-		w.stack = w.stack[:len(w.stack)-1]
-	}
-	if len(w.stack) == 0 && w.at > math.MinInt64 && c.Start-w.at > longCall {
-		w.t.doing = append(w.t.doing, doing{w.at, c.Start, HostQuiet})
-	}
-	info := &w.info[c.Name]
+	w.endCalls(c.Start)
 	end := c.Start + c.Dur
 	w.at = max(w.at, end)
+	info := &w.info[c.Name]
 	f := frame{gives: Groups, hint: Groups, cause: HostWork}
 	if n := len(w.stack); n > 0 {
 		f = w.stack[n-1]
 	}
 	f.end = end
-	least := int64(0)
-	switch {
-	case class == Runtime && info.launch && info.cause == FirstUse:
-		least = otherWork / 2 // a launch is first to load its kernel's code
-	case class == Runtime:
-		least = longCall
-	}
-	if info.cause != HostWork && f.cause == HostWork && c.Dur >= least {
+	if info.cause != HostWork && f.cause == HostWork && c.Dur >= leastDuration(class, info) {
 		f.cause = info.cause
 		w.t.doing = append(w.t.doing, doing{c.Start, end, f.cause})
 	}
-	if step := class == Annotation && info.step != nil; c.Dur >= w.long && !step {
+	if isStep := class == Annotation && info.batch != nil; c.Dur >= w.long && !isStep {
 		w.t.calls = append(w.t.calls, call{c.Start, end, c.Name})
 	}
+	f.pass(class, c, info)
+	switch class {
+	case Runtime:
+		if w.addRuntimeCall(c, info); info.launch && c.Correlation != 0 {
+			w.addLaunch(c, &f, info.isGraph)
+			return
+		}
+	case Op:
+		w.openOperator(c, info, &f)
+	case Annotation, Python:
+		if info.samples && f.gives == Groups {
+			f.gives = Sampling
+		}
+	}
+	if len(w.stack) < maxStack {
+		w.stack = append(w.stack, f)
+	}
+}
+
+// pass notes what the calls below a call inherit from it.
+func (f *frame) pass(class Class, c *Event, info *nameInfo) {
 	if info.hint != Groups {
 		f.hint = info.hint
 	}
@@ -204,41 +208,55 @@ func (w *walk) addCall(class Class, c *Event) {
 		f.below = true
 		info.outer += c.Dur
 	}
-	switch class {
-	case Runtime:
-		switch {
-		case info.sync:
-			w.Host.Syncs++
-			w.Host.SyncTime += c.Dur
-		case info.capture:
-			w.capturing = !strings.Contains(w.Timeline.Names.Text[c.Name], "EndCapture")
-		}
-		if info.launch && c.Correlation != 0 {
-			w.launch(c, &f, info.graph)
-			return
-		}
-	case Op:
-		if info.gives != Groups {
-			f.gives = info.gives
-		}
-		if f.op == 0 {
-			f.op = c.Name
-		}
-		f.inner = c.Name
-		if s := w.Timeline.Names.Shape(c.Name); s.Flops+s.Bytes > 0 {
-			f.shape, f.began = c.Name, c.Start
-		}
+}
+
+// endCalls ends the calls that end by a time, and notes a quiet time after the last one.
+func (w *walk) endCalls(at int64) {
+	for len(w.stack) > 0 && w.stack[len(w.stack)-1].end <= at {
+		w.stack = w.stack[:len(w.stack)-1]
 	}
-	if (class == Annotation || class == Python) && info.samples && f.gives == Groups {
-		f.gives = Sampling
-	}
-	if len(w.stack) < maxStack {
-		w.stack = append(w.stack, f)
+	if len(w.stack) == 0 && w.at > math.MinInt64 && at-w.at > longCall {
+		w.t.doing = append(w.t.doing, doing{w.at, at, HostQuiet})
 	}
 }
 
-// launch notes a call that put work on a device, below a frame.
-func (w *walk) launch(c *Event, f *frame, graph bool) {
+// leastDuration is the duration from which a call has the cause of its name.
+func leastDuration(class Class, info *nameInfo) int64 {
+	switch {
+	case class == Runtime && info.launch && info.cause == FirstUse:
+		return otherWork / 2 // a launch is first to load its kernel's code
+	case class == Runtime:
+		return longCall
+	}
+	return 0
+}
+
+// addRuntimeCall counts synchronisation, and notes whether a graph is being captured.
+func (w *walk) addRuntimeCall(c *Event, info *nameInfo) {
+	switch {
+	case info.sync:
+		w.Host.Syncs++
+		w.Host.SyncTime += c.Dur
+	case info.capture:
+		w.capturing = !strings.Contains(w.Timeline.Names.Text[c.Name], "EndCapture")
+	}
+}
+
+func (w *walk) openOperator(c *Event, info *nameInfo, f *frame) {
+	if info.gives != Groups {
+		f.gives = info.gives
+	}
+	if f.op == 0 {
+		f.op = c.Name
+	}
+	f.inner = c.Name
+	if s := w.Timeline.Names.Shape(c.Name); s.Flops+s.Bytes > 0 {
+		f.shape, f.began = c.Name, c.Start
+	}
+}
+
+// addLaunch notes a call that put work on a device, below a frame.
+func (w *walk) addLaunch(c *Event, f *frame, graph bool) {
 	w.launches++
 	w.Host.Launches++
 	w.Host.LaunchTime += c.Dur
@@ -252,8 +270,9 @@ func (w *walk) launch(c *Event, f *frame, graph bool) {
 		w.step++
 	}
 	l := launch{
-		start: c.Start, corr: c.Correlation, op: cmp.Or(f.shape, f.op), step: -1, gives: f.gives, hint: f.hint, graph: graph, ranks: f.ranks,
-		began: uint32(f.began), thread: uint16(len(w.p.threads)), //nolint:gosec // the low bits; at most maxLanes
+		start: c.Start, corr: c.Correlation, op: cmp.Or(f.shape, f.op), step: -1,
+		gives: f.gives, hint: f.hint, inGraph: graph, ranks: f.ranks,
+		began: uint32(f.began), threadIndex: uint16(len(w.p.threads)), //nolint:gosec // the low bits; at most maxLanes
 	}
 	if w.step > 0 {
 		l.step = w.p.steps[w.step-1]
@@ -263,8 +282,8 @@ func (w *walk) launch(c *Event, f *frame, graph bool) {
 	w.seekAttention(f)
 }
 
-// seekAttention finds attention that no kernel of its own computes: a product in batches, a
-// softmax, and a product in batches, with nothing but elementwise kernels between them.
+// seekAttention finds attention that has no kernel of its own: a batched product, a softmax, and a
+// batched product, with only elementwise kernels between them.
 func (w *walk) seekAttention(f *frame) {
 	info, closed := &w.info[f.inner], w.closed
 	w.closed = false

@@ -8,9 +8,8 @@ import (
 	"slices"
 )
 
-// A list holds elements in chunks, so that it never copies what it holds while it grows.
-// The zero value is empty.
-type list[T any] struct {
+// A chunkList holds elements in chunks, so that it never copies them while it grows. The zero value is empty.
+type chunkList[T any] struct {
 	chunks [][]T
 	n      int
 }
@@ -20,7 +19,7 @@ const (
 	chunk      = 1 << 14
 )
 
-func (l *list[T]) add(e T) {
+func (l *chunkList[T]) add(e T) {
 	if len(l.chunks) == 0 || len(l.chunks[len(l.chunks)-1]) == cap(l.chunks[len(l.chunks)-1]) {
 		size := firstChunk
 		if len(l.chunks) > 0 {
@@ -33,11 +32,11 @@ func (l *list[T]) add(e T) {
 	l.n++
 }
 
-// at returns the element with a number in the order in which they were added.
-func (l *list[T]) at(i int) *T {
+// at returns an element by its number in the order of adding.
+func (l *chunkList[T]) at(i int) *T {
 	for size, c := firstChunk, 0; ; c++ {
 		if i < len(l.chunks[c]) || size == chunk {
-			if size == chunk { // all further ones are as long
+			if size == chunk { // all further chunks have this size
 				return &l.chunks[c+i/chunk][i%chunk]
 			}
 			return &l.chunks[c][i]
@@ -47,8 +46,7 @@ func (l *list[T]) at(i int) *T {
 	}
 }
 
-// all calls yield for every element.
-func (l *list[T]) all(yield func(*T) bool) {
+func (l *chunkList[T]) all(yield func(*T) bool) {
 	for _, c := range l.chunks {
 		for i := range c {
 			if !yield(&c[i]) {
@@ -58,45 +56,44 @@ func (l *list[T]) all(yield func(*T) bool) {
 	}
 }
 
-// An Event is something that a device or a thread did. Times are nanoseconds since the
-// timeline's base.
+// An Event is an activity of a device or a call of a thread. Times are nanoseconds since the timeline's base.
 type Event struct {
 	Start, Dur  int64
-	Size        uint64 // of a copy or a memset, in bytes
+	Size        uint64 // bytes of a copy or a memset
 	Name        uint32 // in Timeline.Names
-	Correlation uint32 // of a device's work and of the call that launched it; 0 is unknown
+	Correlation uint32 // shared by a device's work and the call that launched it; 0 is unknown
 }
 
-// order is that of events in a log: by their start, and what holds another before it.
-func order(a, b Event) int {
+// compareEvents orders events by their start; with equal starts, the longer comes first.
+func compareEvents(a, b Event) int {
 	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.Dur, a.Dur))
 }
 
-// A Log holds the events of one stream or thread packed, 5 to 12 bytes for each of most
-// traces: the start and the correlation as differences to the event before, and of every
-// field the bytes that it needs. The zero value is empty.
+// A Log holds the events of one stream or thread packed, mostly in 5 to 12 bytes each. It stores
+// the start and the correlation as differences to the previous event, and of every field only the
+// bytes that it needs. The zero value is empty.
 type Log struct {
 	chunks   [][]byte
 	n        int
-	last     Event // that was added
-	from, to int64 // of all events
+	last     Event // the last event added
+	from, to int64 // span of all events
 	unsorted bool
 }
 
 const (
 	firstPacked = 512     // bytes of a log's first chunk
 	packed      = 1 << 16 // and of its last ones
-	// maxEvent is how many bytes an event needs at most, and the reading of its last field.
+	// maxEvent is the most bytes of an event, and of a read of its last field.
 	maxEvent = 2 + 8 + 8 + 4 + 4 + 8 + 8
 	// sortAtOnce is how many events are sorted at once.
 	sortAtOnce = 1 << 16
 )
 
-// widths are the numbers of bytes that a field may take, by its bits in an event's head.
+// widths are the numbers of bytes of a field, by its bits in an event's head.
 var widths = [8]uint{0, 1, 2, 3, 4, 5, 6, 8}
 
-// width is the number in widths for a value.
-func width(v uint64) uint {
+// byteWidth is the index in widths for a value.
+func byteWidth(v uint64) uint {
 	n := uint(bits.Len64(v)+7) / 8
 	if n > 6 {
 		return 7
@@ -104,18 +101,17 @@ func width(v uint64) uint {
 	return n
 }
 
-// zigzag makes small numbers of both signs small ones without a sign.
+// zigzag maps small numbers of both signs to small numbers without a sign.
 func zigzag(v int64) uint64 { return uint64(v<<1) ^ uint64(v>>63) } //nolint:gosec // two's complement
 
 func unzigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) } //nolint:gosec // two's complement
 
-// add adds an event.
-func (l *Log) add(e Event) {
+func (l *Log) addEvent(e Event) {
 	if l.n == 0 {
 		l.from, l.to = e.Start, e.Start+e.Dur
 	} else {
 		l.from, l.to = min(l.from, e.Start), max(l.to, e.Start+e.Dur)
-		l.unsorted = l.unsorted || order(l.last, e) > 0
+		l.unsorted = l.unsorted || compareEvents(l.last, e) > 0
 	}
 	k := len(l.chunks) - 1
 	if k < 0 || cap(l.chunks[k])-len(l.chunks[k]) < maxEvent {
@@ -135,7 +131,7 @@ func (l *Log) add(e Event) {
 	c = c[:at+maxEvent]
 	head, end := uint(0), at+2
 	for i, v := range fields {
-		w := width(v)
+		w := byteWidth(v)
 		head |= w << (3 * i)
 		binary.LittleEndian.PutUint64(c[end:], v)
 		end += int(widths[w]) //nolint:gosec // at most 8
@@ -146,11 +142,10 @@ func (l *Log) add(e Event) {
 	l.n++
 }
 
-// Len is how many events the log holds.
+// Len is the number of events.
 func (l *Log) Len() int { return l.n }
 
-// All calls yield for every event, in order once the timeline is sorted. What it is handed
-// holds the next event afterwards.
+// All calls yield for every event, in order once the timeline is sorted. The event is overwritten by the next one.
 func (l *Log) All(yield func(*Event) bool) {
 	for c := (cursor{log: l}); c.next(); {
 		if !yield(&c.now) {
@@ -159,8 +154,8 @@ func (l *Log) All(yield func(*Event) bool) {
 	}
 }
 
-// drain empties the log, and returns its events: what was read of them is let go of.
-func (l *Log) drain() iter.Seq[*Event] {
+// drainEvents empties the log and returns its events, freeing each chunk after reading.
+func (l *Log) drainEvents() iter.Seq[*Event] {
 	old := *l
 	*l = Log{}
 	return func(yield func(*Event) bool) {
@@ -172,24 +167,24 @@ func (l *Log) drain() iter.Seq[*Event] {
 	}
 }
 
-// sort orders the events: parts of them, and then those parts into one.
-func (l *Log) sort() {
+// sortEvents sorts the events: parts of the log, and then the parts into one.
+func (l *Log) sortEvents() {
 	if !l.unsorted {
 		return
 	}
 	var runs []*Log
 	part := make([]Event, 0, min(l.n, sortAtOnce))
 	flush := func() {
-		slices.SortFunc(part, order)
-		if k := len(runs) - 1; k < 0 || len(part) > 0 && order(runs[k].last, part[0]) > 0 {
+		slices.SortFunc(part, compareEvents)
+		if k := len(runs) - 1; k < 0 || len(part) > 0 && compareEvents(runs[k].last, part[0]) > 0 {
 			runs = append(runs, &Log{})
 		}
 		for _, e := range part {
-			runs[len(runs)-1].add(e)
+			runs[len(runs)-1].addEvent(e)
 		}
 		part = part[:0]
 	}
-	for e := range l.drain() {
+	for e := range l.drainEvents() {
 		if part = append(part, *e); len(part) == cap(part) {
 			flush()
 		}
@@ -199,29 +194,27 @@ func (l *Log) sort() {
 		*l = *runs[0]
 		return
 	}
-	for _, e := range merged(runs) {
-		l.add(*e)
+	for _, e := range mergeLogs(runs) {
+		l.addEvent(*e)
 	}
 }
 
-// keep drops the events of which keep reports false.
-func (l *Log) keep(keep func(*Event) bool) {
-	for e := range l.drain() {
+// keepIf drops the events for which keep reports false.
+func (l *Log) keepIf(keep func(*Event) bool) {
+	for e := range l.drainEvents() {
 		if keep(e) {
-			l.add(*e)
+			l.addEvent(*e)
 		}
 	}
 }
 
-// A cursor is a place in a log.
 type cursor struct {
 	log  *Log
-	lane int // which of several logs it is
+	lane int // its number among several logs
 	c, i int
 	now  Event
 }
 
-// next unpacks the next event.
 func (c *cursor) next() bool {
 	for ; c.c < len(c.log.chunks); c.c, c.i = c.c+1, 0 {
 		b := c.log.chunks[c.c]
@@ -247,10 +240,10 @@ func (c *cursor) next() bool {
 	return false
 }
 
-// merged returns the events of several logs in order, each with the number of its log.
-func merged(logs []*Log) iter.Seq2[int, *Event] {
+// mergeLogs returns the events of several logs in order, each with the number of its log.
+func mergeLogs(logs []*Log) iter.Seq2[int, *Event] {
 	return func(yield func(int, *Event) bool) {
-		heads := heap[*cursor]{before: func(a, b **cursor) bool {
+		heads := heap[*cursor]{less: func(a, b **cursor) bool {
 			x, y := *a, *b
 			if x.now.Start != y.now.Start {
 				return x.now.Start < y.now.Start

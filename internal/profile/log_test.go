@@ -22,7 +22,7 @@ func TestALogHoldsEveryValue(t *testing.T) {
 		want = append(want, want[:300]...)
 	}
 	for _, e := range want {
-		l.add(e)
+		l.addEvent(e)
 	}
 	i := 0
 	for e := range l.All {
@@ -49,14 +49,14 @@ func TestALogIsSorted(t *testing.T) {
 		for i := range 3*sortAtOnce + 11 {
 			e := Event{Start: start(i), Dur: int64(i % 5), Correlation: uint32(i)}
 			want = append(want, e)
-			l.add(e)
+			l.addEvent(e)
 		}
-		l.sort()
+		l.sortEvents()
 		var got []Event
 		for e := range l.All {
 			got = append(got, *e)
 		}
-		if !slices.IsSortedFunc(got, order) {
+		if !slices.IsSortedFunc(got, compareEvents) {
 			t.Errorf("%s: not in order", name)
 		}
 		byNumber := func(a, b Event) int { return int(a.Correlation) - int(b.Correlation) }

@@ -14,20 +14,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
-// A Profile is what the analyses of one or several ranks say together.
+// A Profile is the analyses of one or several ranks together.
 type Profile struct {
 	Ranks     []*Analysis
 	Devices   int
-	Work                   // of all devices, each counted
+	Work                   // sum over all devices
 	Kernels   []KernelStat // the heaviest first
-	HostOnly  bool         // what the host did was recorded, and no device
+	HostOnly  bool         // the host was recorded, and no device
 	Workload  Workload
 	Quantised bool              // the products' weights have 8 bits or fewer
-	AMD       bool              // of GPUs of AMD
+	AMD       bool              // the GPUs are AMD's
 	Cut       bool              // a file ends in the middle
-	Before    int64             // nanoseconds that were recorded before a device's first activity, the mean of all
-	After     int64             // and behind its last
-	Steps     [Phases]StepTimes // by phase; all of them under Unknown
+	Before    int64             // nanoseconds before a device's first activity, mean over devices
+	After     int64             // and after its last
+	Steps     [Phases]StepTimes // by phase; all steps under Unknown
 	StepsBy   string
 	Tokens    int64
 	Straggle  Straggle
@@ -37,7 +37,7 @@ type Profile struct {
 	Notes     []string
 }
 
-// StepTimes are what the steps of one phase took, in seconds.
+// StepTimes are the times of the steps of one phase, in seconds.
 type StepTimes struct {
 	Count         int     `json:"count"`
 	Mean          float64 `json:"mean_seconds"`
@@ -46,7 +46,7 @@ type StepTimes struct {
 	Max           float64 `json:"max_seconds"`
 	Deviation     float64 `json:"coefficient_of_variation"` // the standard deviation over the mean
 	Period        float64 `json:"period_p50_seconds"`       // from step to step
-	Busy          float64 `json:"device_busy_seconds"`      // mean of a step: its device's work, and what it waited for it
+	Busy          float64 `json:"device_busy_seconds"`      // per step: the device's work, and then its waiting
 	Idle          float64 `json:"device_idle_seconds"`
 	Late          float64 `json:"host_late_seconds"`
 	Exposed       float64 `json:"communication_exposed_seconds"`
@@ -56,20 +56,20 @@ type StepTimes struct {
 	Decodes       float64 `json:"decode_requests"`
 }
 
-// Straggle says how devices wait for each other in communication, by comparing how long
-// the same collective took on each: the last to arrive has the shortest.
+// Straggle says how devices wait for each other in communication. It compares the durations of the
+// same collective on each: the device that arrives last has the shortest.
 type Straggle struct {
 	Known       bool    `json:"-"`
 	Collectives int     `json:"collectives"`
-	Share       float64 `json:"share"`      // of the wall time of all devices that is spent waiting for another
+	Share       float64 `json:"share"`      // waiting for others, as a share of all devices' wall time
 	Last        string  `json:"last"`       // the device that the others wait for most
-	LastShare   float64 `json:"last_share"` // of collectives for which it came last
-	Since       int     `json:"since_step"` // from which step on it comes last in most; -1 is unknown
-	Why         string  `json:"why"`        // what is longer on it; "" is unknown
-	Cause       string  `json:"cause"`      // kernels or host, as Why
+	LastShare   float64 `json:"last_share"` // share of collectives for which it came last
+	Since       int     `json:"since_step"` // step from which on it comes last in most; -1 is unknown
+	Why         string  `json:"why"`        // the part that takes longer on it; "" is unknown
+	Cause       string  `json:"cause"`      // the kind of Why: kernels or host
 }
 
-// unknownMuch is the share of the GPU's time from which on a kernel that no rule knows is told.
+// unknownMuch is the share of the GPU's time from which a kernel without a rule is reported.
 const unknownMuch = 0.02
 
 // Combine puts the analyses of ranks together.
@@ -79,7 +79,7 @@ func Combine(ranks []*Analysis) *Profile {
 	var steps [Phases][]*Step
 	for _, a := range ranks {
 		a.among = len(ranks) > 1
-		p.rank(a, kernels, &steps)
+		p.addRank(a, kernels, &steps)
 	}
 	for _, k := range kernels {
 		p.Kernels = append(p.Kernels, *k)
@@ -88,7 +88,7 @@ func Combine(ranks []*Analysis) *Profile {
 		return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Name, b.Name))
 	})
 	for i, list := range steps {
-		p.Steps[i] = times(list)
+		p.Steps[i] = summarizeSteps(list)
 	}
 	p.Before, p.After = p.Before/int64(max(p.Devices, 1)), p.After/int64(max(p.Devices, 1))
 	p.findStragglers()
@@ -105,10 +105,10 @@ func Combine(ranks []*Analysis) *Profile {
 	return p
 }
 
-func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phases][]*Step) {
+func (p *Profile) addRank(a *Analysis, kernels map[string]*KernelStat, steps *[Phases][]*Step) {
 	for _, d := range a.Devices {
 		p.Devices++
-		p.add(&d.Work)
+		p.addDevice(&d.Work)
 		p.Before += max(0, d.From-a.From)
 		p.After += max(0, a.From+a.Span-d.From-d.Wall)
 	}
@@ -116,7 +116,8 @@ func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phas
 		k := a.Kernels[i]
 		key := string(rune(k.Group)) + k.Name
 		if o := kernels[key]; o != nil {
-			o.Count, o.Sum, o.Max, o.Squares, o.Graph = o.Count+k.Count, o.Sum+k.Sum, max(o.Max, k.Max), o.Squares+k.Squares, o.Graph+k.Graph
+			o.Count, o.Sum, o.Max = o.Count+k.Count, o.Sum+k.Sum, max(o.Max, k.Max)
+			o.Squares, o.Graph = o.Squares+k.Squares, o.Graph+k.Graph
 		} else {
 			kernels[key] = &k
 		}
@@ -150,7 +151,7 @@ func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phas
 	}
 }
 
-// Name is what an analysis is told apart by.
+// Name distinguishes an analysis from others.
 func (a *Analysis) Name() string {
 	if a.Rank >= 0 {
 		return fmt.Sprintf("rank %d", a.Rank)
@@ -167,7 +168,7 @@ func (a *Analysis) DeviceName(d *Device) string {
 	return name
 }
 
-func times(list []*Step) StepTimes {
+func summarizeSteps(list []*Step) StepTimes {
 	t := StepTimes{Count: len(list)}
 	if len(list) == 0 {
 		return t
@@ -176,32 +177,31 @@ func times(list []*Step) StepTimes {
 	for _, s := range list {
 		took = append(took, float64(s.Time())/1e9)
 		if s.Period > 0 {
-			periods = append(periods, s.period())
+			periods = append(periods, s.periodSeconds())
 		}
 	}
-	mean := func(f func(*Step) float64) float64 { return gonum.Mean(of(list, f), nil) }
+	mean := func(f func(*Step) float64) float64 { return gonum.Mean(valuesOf(list, f), nil) }
 	slices.Sort(took)
-	t.Mean, t.P50, t.P95, t.Max = gonum.Mean(took, nil), stat.Quantile(took, 0.5), stat.Quantile(took, 0.95), took[len(took)-1]
+	t.Mean, t.Max = gonum.Mean(took, nil), took[len(took)-1]
+	t.P50, t.P95 = stat.Quantile(took, 0.5), stat.Quantile(took, 0.95)
 	if t.Mean > 0 {
 		t.Deviation = gonum.PopStdDev(took, nil) / t.Mean
 	}
-	t.Busy, t.Idle = mean(func(s *Step) float64 { return float64(s.Busy) / 1e9 }), mean(func(s *Step) float64 { return float64(s.Idle) / 1e9 })
-	t.Late, t.Exposed = mean(func(s *Step) float64 { return float64(s.HostLate) / 1e9 }), mean(func(s *Step) float64 { return float64(s.Exposed) / 1e9 })
-	t.Kernels, t.Launches = mean(func(s *Step) float64 { return float64(s.Kernels) }), mean(func(s *Step) float64 { return float64(s.Launches) })
-	t.PrefillTokens, t.Decodes = mean(func(s *Step) float64 { return float64(s.PrefillTokens) }), mean(func(s *Step) float64 { return float64(s.DecodeRequests) })
+	t.Busy = mean(func(s *Step) float64 { return float64(s.Busy) / 1e9 })
+	t.Idle = mean(func(s *Step) float64 { return float64(s.Idle) / 1e9 })
+	t.Late = mean(func(s *Step) float64 { return float64(s.HostLate) / 1e9 })
+	t.Exposed = mean(func(s *Step) float64 { return float64(s.Exposed) / 1e9 })
+	t.Kernels = mean(func(s *Step) float64 { return float64(s.Kernels) })
+	t.Launches = mean(func(s *Step) float64 { return float64(s.Launches) })
+	t.PrefillTokens = mean(func(s *Step) float64 { return float64(s.PrefillTokens) })
+	t.Decodes = mean(func(s *Step) float64 { return float64(s.DecodeRequests) })
 	t.Period = stat.Median(periods)
 	return t
 }
 
-// findStragglers compares the devices' communication kernels, the first with the first and so
-// on. Devices with other numbers of them take part in other collectives.
+// findStragglers compares the devices' communication kernels, the first with the first and so on.
+// Devices with different numbers of such kernels take part in different collectives.
 func (p *Profile) findStragglers() {
-	type member struct {
-		*Device
-		name   string
-		waited int64 // by others for it
-		last   []int // of which collectives it came last
-	}
 	groups := map[int][]*member{}
 	for a, d := range p.EachDevice {
 		if n := len(d.Waits); n > 0 {
@@ -216,18 +216,8 @@ func (p *Profile) findStragglers() {
 		if len(members) < 2 {
 			continue
 		}
-		for i := range n {
-			byWait := func(a, b *member) int { return cmp.Compare(a.Waits[i], b.Waits[i]) }
-			last, longest := slices.MinFunc(members, byWait), slices.MaxFunc(members, byWait).Waits[i]
-			least := last.Waits[i]
-			for _, m := range members {
-				last.waited += m.Waits[i] - least
-			}
-			if longest > least+least/10 {
-				last.last = append(last.last, i)
-			}
-			s.Collectives++
-		}
+		compareWaits(members)
+		s.Collectives += n
 		for _, m := range members {
 			waited += m.waited
 			if worst == nil || m.waited > worst.waited {
@@ -250,7 +240,35 @@ func (p *Profile) findStragglers() {
 			break
 		}
 	}
-	// What is longer on it than on the others, in the middle, and makes up for half of their waiting.
+	s.explain(worst, peers)
+}
+
+// member is a device that takes part in collectives.
+type member struct {
+	*Device
+	name   string
+	waited int64 // by others for it
+	last   []int // collectives for which it came last
+}
+
+// compareWaits notes which member each collective waited for.
+func compareWaits(members []*member) {
+	for i := range members[0].Waits {
+		byWait := func(a, b *member) int { return cmp.Compare(a.Waits[i], b.Waits[i]) }
+		last, longest := slices.MinFunc(members, byWait), slices.MaxFunc(members, byWait).Waits[i]
+		least := last.Waits[i]
+		for _, m := range members {
+			last.waited += m.Waits[i] - least
+		}
+		if longest > least+least/10 {
+			last.last = append(last.last, i)
+		}
+	}
+}
+
+// explain finds the group or cause that takes the worst member longer than the median of its peers,
+// by at least half of their waiting.
+func (s *Straggle) explain(worst *member, peers []*member) {
 	longest, enough := int64(0), worst.waited/int64(2*(len(peers)-1))
 	more := func(f func(*Device) int64) (more, typical int64) {
 		var others []int64
@@ -263,18 +281,20 @@ func (p *Profile) findStragglers() {
 		return f(worst.Device) - typical, typical
 	}
 	for g := range Communication {
-		if t, typical := more(func(d *Device) int64 { return d.Group[g].Time }); t > max(longest, enough) {
-			longest, s.Cause, s.Why = t, "kernels", fmt.Sprintf("its %s kernels take %.0f %% longer", g, 100*portion(t, typical))
+		t, typical := more(func(d *Device) int64 { return d.Group[g].Time })
+		if t > max(longest, enough) {
+			longest, s.Cause = t, "kernels"
+			s.Why = fmt.Sprintf("its %s kernels take %.0f %% longer", g, 100*shareOf(t, typical))
 		}
 	}
 	for c := range LaunchGap {
 		if t, _ := more(func(d *Device) int64 { return d.Idle[c] }); t > max(longest, enough) {
-			longest, s.Cause, s.Why = t, "host", fmt.Sprintf("its host is %s longer in: %s", seconds(t), c)
+			longest, s.Cause, s.Why = t, "host", fmt.Sprintf("its host is %s longer in: %s", formatSeconds(t), c)
 		}
 	}
 }
 
-// Heaviest is the kernel that takes the most of a group's time, one without a name where there is none.
+// Heaviest is the kernel that takes the most of a group's time, without a name if the group has no kernel.
 func (p *Profile) Heaviest(g Group) KernelStat {
 	for i := range p.Kernels {
 		if p.Kernels[i].Group == g {
@@ -298,13 +318,13 @@ func (p *Profile) EachDevice(yield func(*Analysis, *Device) bool) {
 // Seconds is the mean wall time of a device.
 func (p *Profile) Seconds() float64 { return float64(p.Wall) / 1e9 / float64(max(p.Devices, 1)) }
 
-// OfRecorded is the share of what was recorded that lies between a device's first activity and its last.
+// OfRecorded is the share of the recorded time between a device's first activity and its last.
 func (p *Profile) OfRecorded() float64 {
 	each := p.Wall / int64(max(p.Devices, 1))
-	return portion(each, each+p.Before+p.After)
+	return shareOf(each, each+p.Before+p.After)
 }
 
-// LongestGap is the longest gap of a cause that comes back; nil is none of those that are shown.
+// LongestGap is the longest gap of a cause that comes back, among the gaps that are shown; or nil.
 func (p *Profile) LongestGap(cause string) (longest *Gap) {
 	for _, d := range p.EachDevice {
 		for i := range d.Gaps {
@@ -316,7 +336,7 @@ func (p *Profile) LongestGap(cause string) (longest *Gap) {
 	return longest
 }
 
-// GPU is the first device; its zero value is none.
+// GPU is the first device; its zero value: no device.
 func (p *Profile) GPU() GPU {
 	for _, d := range p.EachDevice {
 		return d.GPU

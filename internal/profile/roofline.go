@@ -7,30 +7,29 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// A Rate is what an operator reached, where its shapes were recorded.
+// A Rate is the throughput of an operator whose shapes were recorded.
 type Rate struct {
 	Operator string
-	Dims     string // of a product m×k×n
+	Dims     string // m×k×n for a product
 	Count    int
-	Time     int64   // of its kernels, nanoseconds
+	Time     int64   // time of its kernels, nanoseconds
 	Flops    float64 // operations per second; 0 for communication
-	Bytes    float64 // per second, each matrix moved once; of communication those of the bus
-	// Peak is the share of what the data sheet allows at this intensity: of the arithmetic, of the memory's
-	// bandwidth, whichever is the limit, or of the link between GPUs. 0 is unknown.
+	Bytes    float64 // per second, each matrix moved once; for communication, over the bus
+	// Peak is the share of the data sheet's limit at this intensity: the arithmetic, the memory's
+	// bandwidth, or the link between GPUs. 0 is unknown.
 	Peak  float64
 	Bound string // arithmetic, bandwidth or link
 }
 
-// rate is a Rate under way.
 type rate struct {
 	count int
 	time  int64
-	began uint32 // of the run that was counted last
+	began uint32 // start of the last run that was counted
 }
 
-// work counts a kernel of an operator whose work is known. An operator may take several
-// kernels: its work counts once, their time counts all.
-func (s *sweep) work(a *Event, g Group, l *launch) {
+// addWork counts a kernel of an operator whose work is known. An operator may take several kernels:
+// its work counts once, their times add up.
+func (s *sweep) addWork(a *Event, g Group, l *launch) {
 	shape := s.Timeline.Names.Shape(l.op)
 	if shape.Bytes+shape.Flops == 0 || g == Copies || (g == Communication) != (shape.Flops == 0) {
 		return
@@ -53,8 +52,8 @@ func (s *sweep) work(a *Event, g Group, l *launch) {
 	}
 }
 
-// Peaks returns a GPU's arithmetic, of dense BF16, the bandwidth of its memory, and that of its link to
-// the others, from its data sheet; 0 is unknown.
+// Peaks returns a GPU's dense BF16 arithmetic, and the bandwidths of its memory and of its link to
+// other GPUs, from its data sheet; 0 is unknown.
 func Peaks(g GPU) (flops, bandwidth, link float64) {
 	sheet, err := perfmodel.FindGPU(g.Name)
 	if g.Name == "" || err != nil {
@@ -63,8 +62,8 @@ func Peaks(g GPU) (flops, bandwidth, link float64) {
 	return sheet.BF16, sheet.Bandwidth, max(sheet.Link, sheet.Bus)
 }
 
-// roofline compares what operators reached with what the GPU allows.
-func (z *analyzer) roofline() {
+// compareRoofline compares the operators' throughput with the GPU's limits.
+func (z *analyzer) compareRoofline() {
 	if len(z.Devices) == 0 {
 		return
 	}

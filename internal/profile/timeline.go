@@ -1,8 +1,19 @@
-// Package profile says where a GPU's time went: it holds a trace as a Timeline,
-// whatever recorded it, and analyses it. Packages torch and nsys beneath it read
-// traces; the command line draws what Analyze returns.
+// Package profile says where a GPU's time went. It answers two questions about a trace of torch.profiler or Nsight
+// Systems: the kernels that took the device's time, and the reasons for which the device was idle in between.
 //
-// It performs no I/O and reads no clock: the same trace gives the same analysis.
+// The data, in the order of their making:
+//
+//   - A Timeline holds a trace: a packed Log of Events for each Stream of a device and each Thread of the host.
+//     Packages torch and nsys beneath this one fill it.
+//   - Analyze makes an Analysis from it. It reads names once (nameInfo), finds steps, walks through the threads'
+//     calls to the launches (walk), and sweeps through each device's activities by time (sweep). Each nanosecond of
+//     a device's Work belongs to a Group of kernels, to communication or copies that nothing hides, or to one Cause
+//     of idleness: the parts add up to the wall time.
+//   - Combine adds the analyses of several ranks up to a Profile, and compares how long devices waited for others.
+//   - Compare makes a Diff of two profiles, step by step, with Welch's t-test against chance.
+//
+// The package judges nothing; package finding does. It performs no I/O and reads no clock: the same trace gives the
+// same analysis.
 package profile
 
 import (
@@ -16,10 +27,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Kind is what an Event of a device is.
+// Kind is the kind of a device's Event.
 type Kind uint8
 
-// The kinds of what devices do.
+// The kinds of activities.
 const (
 	Kernel Kind = iota
 	Copy
@@ -27,10 +38,10 @@ const (
 	kinds
 )
 
-// Class is what an Event of a thread is.
+// Class is the class of a thread's Event.
 type Class uint8
 
-// The classes of what threads do.
+// The classes of calls.
 const (
 	Annotation Class = iota // a range that the program named: user_annotation, NVTX
 	Python                  // a Python function
@@ -41,30 +52,30 @@ const (
 
 // A Stream is a queue of a device.
 type Stream struct {
-	Process int64 // whose calls' correlations its activities carry; 0 where the trace does not say
+	Process int64 // whose calls' correlations its activities carry; 0: unknown
 	Device  int   // as the trace numbers it
 	ID      int64
 	Work    [kinds]Log
 }
 
-// A Thread is one of the host.
+// A Thread is a thread of the host.
 type Thread struct {
 	Process, ID int64 // the low half of ID is the system's number of the thread
 	Calls       [classes]Log
 }
 
-// A GPU is what the trace says of a device.
+// A GPU is a device as the trace describes it.
 type GPU struct {
 	Name      string
-	Bandwidth float64 // of its memory, in bytes a second; 0 is unknown
+	Bandwidth float64 // memory bandwidth in bytes a second; 0 is unknown
 }
 
-// A Timeline is one trace: what the devices and the threads did, by time.
+// A Timeline is one trace: the activities of devices and the calls of threads, by time.
 type Timeline struct {
 	Source string // the file
-	Tool   string // what recorded it
-	Rank   int    // of the process in its job; -1 is unknown
-	Base   int64  // nanoseconds since 1970 of the time 0; 0 is unknown
+	Tool   string // the tool that recorded it
+	Rank   int    // rank of the process in its job; -1 is unknown
+	Base   int64  // time 0 in nanoseconds since 1970; 0 is unknown
 	Stacks bool   // Python functions were recorded
 
 	Names   *Names
@@ -72,8 +83,8 @@ type Timeline struct {
 	Threads []*Thread
 	GPUs    map[int]GPU // by the number of the device
 
-	Events  int64            // read, those that were passed over included
-	Dropped map[string]int64 // events that could not be used, by why
+	Events  int64            // events read, including those that were passed over
+	Dropped map[string]int64 // events that could not be used, by reason
 	Partial []string         // why the timeline is not the whole trace
 	Notes   []string
 
@@ -85,18 +96,18 @@ type Timeline struct {
 	first   int64
 	final   int64
 	began   bool
-	stuck   bool           // more than may be held begin at one time
+	stuck   bool           // more events than may be held begin at one time
 	starts  map[int64]*int // how many events begin in each period
-	period  int64          // the one in which the last event began
-	count   *int           // of that one
+	period  int64          // period of the last event
+	count   *int           // starts[period]
 
-	lastStream *Stream // the streams and threads of neighbouring events are mostly the same
+	lastStream *Stream // neighbouring events mostly share a stream or thread
 	lastThread *Thread
 	lastSKey   streamKey
 	lastTKey   threadKey
 }
 
-// Why an event could not be used.
+// Reasons for which an event could not be used.
 const (
 	Malformed = "skipped, not events"
 	Oversized = "skipped, larger than any event"
@@ -105,7 +116,7 @@ const (
 	Overflow  = "left out, with times beyond 64 bits"
 	Astray    = "left out, with times far away from all others"
 	Lanes     = "left out, beyond 16384 threads and streams"
-	late      = "" // beyond the part of the trace that was kept, which is said elsewhere
+	late      = "" // beyond the part of the trace that was kept; reported elsewhere
 )
 
 type streamKey struct {
@@ -116,22 +127,23 @@ type streamKey struct {
 
 type threadKey struct{ process, id int64 }
 
-// DefaultLimit is how many events a timeline holds at most: about 1 GB.
+// DefaultLimit is the most events that a timeline holds: about 1 GB.
 const DefaultLimit = 100_000_000
 
-// maxLanes is how many threads and streams are told apart.
+// maxLanes is the most threads and streams of a trace.
 const maxLanes = 1 << 14
 
-// New returns an empty timeline that holds limit events at most, DefaultLimit when 0.
-// Beyond that it halves the time that it covers, as often as it must, and says so.
+// New returns an empty timeline that holds at most limit events; 0 is DefaultLimit. Beyond the
+// limit it halves its time as often as it must, and reports that.
 func New(source, tool string, limit int) *Timeline {
 	return &Timeline{
 		Source: source, Tool: tool, Rank: -1, Names: newNames(), GPUs: map[int]GPU{},
-		streams: map[streamKey]*Stream{}, threads: map[threadKey]*Thread{}, starts: map[int64]*int{}, Dropped: map[string]int64{}, limit: cmp.Or(limit, DefaultLimit), until: math.MaxInt64,
+		streams: map[streamKey]*Stream{}, threads: map[threadKey]*Thread{}, starts: map[int64]*int{},
+		Dropped: map[string]int64{}, limit: cmp.Or(limit, DefaultLimit), until: math.MaxInt64,
 	}
 }
 
-// mayHold makes sure that an event may be held. It reports false for one to leave out.
+// mayHold reports whether an event may be held, and makes room for it.
 func (t *Timeline) mayHold(start, dur int64) bool {
 	switch {
 	case dur < 0:
@@ -150,7 +162,7 @@ func (t *Timeline) mayHold(start, dur int64) bool {
 	t.first, t.final = min(t.first, start), max(t.final, start)
 	if t.held >= t.limit {
 		if !t.stuck {
-			t.halve()
+			t.halveTime()
 		}
 		if start > t.until || t.stuck {
 			t.Dropped[late]++
@@ -173,11 +185,11 @@ func (t *Timeline) mayHold(start, dur int64) bool {
 
 const (
 	periodBits = 34 // nanoseconds of a period: 17 s
-	farAway    = 35 // periods, ten minutes: how far at least a time is away from all others that is none
+	farAway    = 35 // least distance, in periods, of a stray time from all others: ten minutes
 )
 
-// dropAstray leaves out the few events whose times are no times of the trace: the clock of one event may
-// have been read wrongly. The trace is where most events begin, and what lies within ten times its length.
+// dropAstray leaves out the few events whose times lie outside the trace: the clock of one event may have been read
+// wrongly. The trace is the time in which most events begin, extended by ten times its length.
 func (t *Timeline) dropAstray() {
 	periods := slices.Sorted(maps.Keys(t.starts))
 	if len(periods) == 0 {
@@ -207,17 +219,17 @@ func (t *Timeline) dropAstray() {
 	}
 	first, last := periods[lo]<<periodBits, (periods[hi]+1)<<periodBits
 	end := last + max(farAway<<periodBits, last-first)
-	for l := range t.logs {
+	for l := range t.eachLog {
 		if l.n > 0 && (l.from < first || l.to > end) {
 			before := l.n
-			l.keep(func(e *Event) bool { return e.Start >= first && e.Start < last && e.Start+e.Dur <= end })
+			l.keepIf(func(e *Event) bool { return e.Start >= first && e.Start < last && e.Start+e.Dur <= end })
 			t.Dropped[Astray] += int64(before - l.n)
 		}
 	}
 }
 
-// logs calls yield for the log of every stream, whose class is classes, and of every thread.
-func (t *Timeline) logs(yield func(*Log, Class) bool) {
+// eachLog calls yield for the log of every thread, with its class, and of every stream, with the class classes.
+func (t *Timeline) eachLog(yield func(*Log, Class) bool) {
 	for _, s := range t.Streams {
 		for k := range s.Work {
 			if !yield(&s.Work[k], classes) {
@@ -234,26 +246,26 @@ func (t *Timeline) logs(yield func(*Log, Class) bool) {
 	}
 }
 
-// halve leaves out the later half of the time that is covered.
-func (t *Timeline) halve() {
+// halveTime leaves out the later half of the covered time.
+func (t *Timeline) halveTime() {
 	t.until = t.first + (t.final-t.first)/2
 	t.final, t.held = t.until, 0
 	before := int64(0)
-	for l := range t.logs {
+	for l := range t.eachLog {
 		before += int64(l.n)
-		l.keep(func(e *Event) bool { return e.Start <= t.until })
+		l.keepIf(func(e *Event) bool { return e.Start <= t.until })
 		t.held += l.n
 	}
 	t.Dropped[late] += before - int64(t.held)
 	if t.stuck = t.held >= t.limit && t.until <= t.first; t.stuck {
-		return // all of it at one time
+		return // all events begin at one time
 	}
 	if t.held >= t.limit {
-		t.halve()
+		t.halveTime()
 	}
 }
 
-// AddActivity adds what a device did.
+// AddActivity adds an activity of a device.
 func (t *Timeline) AddActivity(process int64, device int, stream int64, kind Kind, e Event) {
 	key := streamKey{process, device, stream}
 	s := t.lastStream
@@ -270,18 +282,18 @@ func (t *Timeline) AddActivity(process int64, device int, stream int64, kind Kin
 		t.lastStream, t.lastSKey = s, key
 	}
 	if t.mayHold(e.Start, e.Dur) {
-		s.Work[kind].add(e)
+		s.Work[kind].addEvent(e)
 	}
 }
 
-// AddCall adds what a thread did.
+// AddCall adds a call of a thread.
 func (t *Timeline) AddCall(process, thread int64, class Class, e Event) {
 	if h := t.Thread(process, thread); h != nil && t.mayHold(e.Start, e.Dur) {
-		h.Calls[class].add(e)
+		h.Calls[class].addEvent(e)
 	}
 }
 
-// Thread returns a thread, or nil where there are too many.
+// Thread returns a thread, or nil if there are too many.
 func (t *Timeline) Thread(process, id int64) *Thread {
 	key := threadKey{process, id}
 	if t.lastThread != nil && t.lastTKey == key {
@@ -301,17 +313,19 @@ func (t *Timeline) Thread(process, id int64) *Thread {
 	return h
 }
 
-// Close ends the reading: it sorts what came out of order, and says what is missing.
+// Close ends the reading: it sorts the events, and lists the missing ones.
 func (t *Timeline) Close() {
 	t.dropAstray()
-	for l := range t.logs {
-		l.sort()
+	for l := range t.eachLog {
+		l.sortEvents()
 	}
 	slices.SortFunc(t.Streams, func(a, b *Stream) int {
 		return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Process, b.Process), cmp.Compare(a.ID, b.ID))
 	})
 	if t.until < math.MaxInt64 {
-		t.Partial = append(t.Partial, fmt.Sprintf("only the first %s were kept, of more than %d events: raise --max-events for more", seconds(t.until-t.first), t.limit))
+		t.Partial = append(t.Partial, fmt.Sprintf(
+			"only the first %s were kept, of more than %d events: raise --max-events for more",
+			formatSeconds(t.until-t.first), t.limit))
 	}
 	for _, why := range slices.Sorted(maps.Keys(t.Dropped)) {
 		if why != late {
@@ -322,26 +336,26 @@ func (t *Timeline) Close() {
 		t.Notes = append(t.Notes, fmt.Sprintf("more than %d different names: the rest share one name", maxNames))
 	}
 	t.streams, t.threads, t.starts, t.lastStream, t.lastThread = nil, nil, nil, nil, nil
-	t.Names.close()
+	t.Names.closeNames()
 }
 
-func seconds(ns int64) string { return render.Seconds(float64(ns) / 1e9) }
+func formatSeconds(ns int64) string { return render.Seconds(float64(ns) / 1e9) }
 
 // Names holds every name once.
 type Names struct {
 	Text  []string
-	work  []Shape // by name; nil where no name has one
+	work  []Shape // by name; nil if no name has a shape
 	ids   map[string]uint32
 	bytes int
 	full  bool
 }
 
-// A Shape is what an operator computes, where its inputs' shapes were recorded.
+// A Shape is the work of an operator whose inputs' shapes were recorded.
 type Shape struct {
 	Flops float64
-	Bytes float64 // that it reads and writes at least; of a collective those that pass a GPU's link
+	Bytes float64 // least bytes read and written; for a collective, bytes over a GPU's link
 	Dims  string  // for people
-	Name  string  // of a collective
+	Name  string  // the collective, for people
 }
 
 const (
@@ -359,10 +373,10 @@ func (n *Names) ID(name []byte) uint32 {
 	if id, ok := n.ids[string(name)]; ok {
 		return id
 	}
-	return n.add(string(name))
+	return n.addName(string(name))
 }
 
-func (n *Names) add(key string) uint32 {
+func (n *Names) addName(key string) uint32 {
 	if len(n.Text) >= maxNames || n.bytes > maxNameBytes {
 		n.full = true
 		return 0
@@ -381,15 +395,15 @@ func (n *Names) add(key string) uint32 {
 	return id
 }
 
-// IDWith returns the number of an operator's name with a shape, which key tells apart
-// from its other shapes. make is asked for the shape once.
+// IDWith returns the number of an operator's name with a shape; key distinguishes the shapes of one
+// name. It calls shape once for each key.
 func (n *Names) IDWith(name, key []byte, shape func() Shape) uint32 {
 	all := make([]byte, 0, 256)
 	all = append(append(append(all, name...), 0), key...)
 	if id, ok := n.ids[string(all)]; ok {
 		return id
 	}
-	id := n.add(string(all))
+	id := n.addName(string(all))
 	if id > 0 {
 		if grow := len(n.Text) - len(n.work); grow > 0 {
 			n.work = append(n.work, make([]Shape, grow)...)
@@ -399,7 +413,7 @@ func (n *Names) IDWith(name, key []byte, shape func() Shape) uint32 {
 	return id
 }
 
-// Shape returns what an operator computes; its zero value is unknown.
+// Shape returns an operator's shape; its zero value is unknown.
 func (n *Names) Shape(id uint32) Shape {
 	if int(id) < len(n.work) {
 		return n.work[id]
@@ -407,4 +421,4 @@ func (n *Names) Shape(id uint32) Shape {
 	return Shape{}
 }
 
-func (n *Names) close() { n.ids = nil }
+func (n *Names) closeNames() { n.ids = nil }

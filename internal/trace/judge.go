@@ -10,15 +10,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// A Row is the time of a request in one phase at one hop, beside what is normal there.
+// A Row is the time of a request in one phase at one hop, with the normal time there.
 type Row struct {
 	Step
-	// Normal is in seconds, for a prompt and an answer of this length; nil where it is not known.
+	// Normal is in seconds, for a prompt and an answer of this length; nil if unknown.
 	Normal *float64 `json:"normal_s"`
-	From   string   `json:"normal_from"` // what says so
+	From   string   `json:"normal_from"` // source of Normal
 }
 
-// Excess is the time beyond what is normal, in seconds; all of it where that is not known.
+// Excess is the time beyond the normal time, in seconds; all of it if the normal time is unknown.
 func (r *Row) Excess() float64 {
 	if r.Normal == nil {
 		return r.TookS
@@ -33,59 +33,61 @@ const Schema = "sixty.trace/v1"
 type Report struct {
 	Schema       string    `json:"schema"`
 	ID           string    `json:"trace_id"`
-	Request      string    `json:"request_id"` // as the engine calls it
+	Request      string    `json:"request_id"` // the engine's id
 	Model        string    `json:"model"`
 	Began        time.Time `json:"began"`
 	TookS        float64   `json:"took_s"`
-	NormalS      *float64  `json:"normal_s"` // sum of what is normal for these lengths, null unless all is known
+	NormalS      *float64  `json:"normal_s"` // sum of the normal times for these lengths, null unless all are known
 	Failed       bool      `json:"failed"`
-	PromptTokens int       `json:"prompt_tokens"` // 0 where no engine says them, as the next
+	PromptTokens int       `json:"prompt_tokens"` // 0 if no engine reports it
 	OutputTokens int       `json:"output_tokens"`
-	Slow         *bool     `json:"slow"` // null where nothing says what is normal
+	Slow         *bool     `json:"slow"` // null if no normal time is known
 	Summary      string    `json:"summary"`
-	Blame        *Row      `json:"blame"` // where most of the time beyond normal went
-	Rows         []Row     `json:"rows"`  // in time, each hop and phase once
+	Blame        *Row      `json:"blame"` // the largest excess
+	Rows         []Row     `json:"rows"`  // in order of time, one for each hop and phase
 	Others       int       `json:"others"`
 	Notes        []string  `json:"notes"`
 
-	// What the servers' metrics say of the moment; null and empty without any.
-	At      *time.Time `json:"at"` // in the middle of what is to blame
+	// The servers' metrics at that time; null and empty without metrics.
+	At      *time.Time `json:"at"` // in the middle of the blamed step
 	Verdict *Verdict   `json:"verdict"`
 	State   []Quantity `json:"state"`
 }
 
-// A Verdict is that of the moment.
+// A Verdict is the verdict on the servers at that time.
 type Verdict struct {
 	ID       string     `json:"id"`
-	Severity string     `json:"severity"` // "" where nothing fires
+	Severity string     `json:"severity"` // "" if nothing fires
 	Summary  string     `json:"summary"`
 	Since    *time.Time `json:"since"`
 }
 
-// A Quantity of a server at the moment.
+// A Quantity is a measurement of a server at that time.
 type Quantity struct {
 	Target string   `json:"target"`
 	Title  string   `json:"title"`
 	Unit   string   `json:"unit"`
 	Now    *float64 `json:"now"`
 	Normal *float64 `json:"normal"`
-	// NowText and NormalText are how they are written of which only a bucket or a bound is known.
+	// NowText and NormalText are set if only a bucket or a bound is known.
 	NowText    string `json:"now_text,omitempty"`
 	NormalText string `json:"normal_text,omitempty"`
 }
 
-// fewest other requests say what is normal, and a request is slow that took this many times as long
-// as normal, and this much longer, in seconds: nobody asks about less.
+// Comparison needs this many other requests. A request is slow if it took this many times the
+// normal time, and this many seconds more: nobody asks about less.
 const (
 	fewest = 10
 	slower = 1.5
 	longer = 0.1
 )
 
-// rows sums the steps of each hop and phase.
-func (t *Trace) rows() (out []Row) {
+// sumRows sums the steps of each hop and phase.
+func (t *Trace) sumRows() (out []Row) {
 	for _, s := range t.Steps() {
-		i := slices.IndexFunc(out, func(r Row) bool { return r.Hop == s.Hop && r.Instance == s.Instance && r.Phase == s.Phase })
+		i := slices.IndexFunc(out, func(r Row) bool {
+			return r.Hop == s.Hop && r.Instance == s.Instance && r.Phase == s.Phase
+		})
 		if i < 0 {
 			out = append(out, Row{Step: s})
 			continue
@@ -96,7 +98,7 @@ func (t *Trace) rows() (out []Row) {
 	return out
 }
 
-// A Population is the requests that others are compared with.
+// A Population is the requests to compare a request with.
 type Population []member
 
 type member struct {
@@ -104,9 +106,9 @@ type member struct {
 	rows    []Row
 }
 
-// way names the services that a request passed and the model that it asked for. Requests are compared
-// with those of the same way only: in others a hop may take no time at all, or another model's.
-func (t *Trace) way() string {
+// describeWay names the services that a request passed and its model. A request is compared only
+// with requests of the same way: in others a hop may take no time, or another model's time.
+func (t *Trace) describeWay() string {
 	var services []string
 	model := ""
 	for i := range t.Spans {
@@ -116,10 +118,10 @@ func (t *Trace) way() string {
 	return fmt.Sprintf("%q %q", model, slices.Compact(services))
 }
 
-// mostCompared bounds a population: of more traces only each second, third and so on is in it.
+// mostCompared limits a population, which takes only each n-th of more traces.
 const mostCompared = 300
 
-// NewPopulation is that of some traces, without those that failed and what is no request.
+// NewPopulation makes a population of traces that are requests and have not failed.
 func NewPopulation(traces []*Trace) (p Population) {
 	every := len(traces)/mostCompared + 1
 	for i, t := range traces {
@@ -127,20 +129,21 @@ func NewPopulation(traces []*Trace) (p Population) {
 			continue
 		}
 		if t.OfRequest() && !t.Failed() {
-			p = append(p, member{t.ID, t.way(), t.rows()})
+			p = append(p, member{t.ID, t.describeWay(), t.sumRows()})
 		}
 	}
 	return p
 }
 
-// Known says what servers' metrics call normal for a row, in seconds, and in whose words.
+// Known returns the normal time of a row in seconds according to servers' metrics, with its source.
 type Known func(*Row) (normal float64, from string, ok bool)
 
-// Judge says where the time of a request went. What is normal say others of its kind; known, which may
-// be nil, goes before them.
+// Judge says where the time of a request went. Normal times come from known, which may be nil, or
+// else from other requests of the same way.
 func Judge(t *Trace, others Population, known Known) *Report {
 	r := &Report{
-		Schema: Schema, ID: t.ID, Began: t.Began(), TookS: t.Took().Seconds(), Failed: t.Failed(), Rows: t.rows(), Notes: []string{}, State: []Quantity{},
+		Schema: Schema, ID: t.ID, Began: t.Began(), TookS: t.Took().Seconds(), Failed: t.Failed(),
+		Rows: t.sumRows(), Notes: []string{}, State: []Quantity{},
 	}
 	for i := range t.Spans {
 		r.Request, r.Model = cmp.Or(r.Request, t.Spans[i].Request), cmp.Or(r.Model, t.Spans[i].Model)
@@ -149,7 +152,7 @@ func Judge(t *Trace, others Population, known Known) *Report {
 		r.PromptTokens, r.OutputTokens, r.Request = e.PromptTokens, e.OutputTokens, cmp.Or(e.Request, r.Request)
 	}
 	var compared [][]Row
-	way := t.way()
+	way := t.describeWay()
 	for _, o := range others {
 		if o.id != t.ID && o.way == way {
 			compared = append(compared, o.rows)
@@ -165,7 +168,8 @@ func Judge(t *Trace, others Population, known Known) *Report {
 			}
 		}
 		if row.Normal == nil && len(compared) >= fewest {
-			row.Normal, row.From = new(typical(row, compared)), fmt.Sprintf("median of %d other traces of the same services", len(compared))
+			row.Normal = new(typicalTime(row, compared))
+			row.From = fmt.Sprintf("median of %d other traces of the same services", len(compared))
 		}
 		if row.Normal == nil {
 			complete = complete && row.TookS < longer
@@ -182,13 +186,13 @@ func Judge(t *Trace, others Population, known Known) *Report {
 		r.Blame = &worst
 		r.At = new(r.Began.Add(time.Duration((worst.BeginS + worst.TookS/2) * 1e9)))
 	}
-	r.Summary = r.summary()
-	r.Notes = append(r.Notes, t.notes()...)
+	r.Summary = r.writeSummary()
+	r.Notes = append(r.Notes, t.listNotes()...)
 	return r
 }
 
-// typical is the median of a row in other requests, which is 0 where most have none, for as many tokens.
-func typical(row *Row, others [][]Row) float64 {
+// typicalTime is the median time of a row in other requests, per token; a request without the row counts as 0.
+func typicalTime(row *Row, others [][]Row) float64 {
 	var took []float64
 	for _, o := range others {
 		seconds := 0.0
@@ -205,7 +209,7 @@ func typical(row *Row, others [][]Row) float64 {
 	return stat.Median(took)
 }
 
-func (r *Report) summary() string {
+func (r *Report) writeSummary() string {
 	took := render.Seconds(r.TookS)
 	if r.Blame == nil {
 		return "The trace covers no time."
@@ -235,11 +239,11 @@ func (r *Report) summary() string {
 	return fmt.Sprintf("%s; %s is normal for this prompt and answer.", took, render.Seconds(*r.NormalS))
 }
 
-// skew is how much earlier than its cause a span may begin before clocks are said to differ.
+// skew is how much earlier than its parent a span may begin before clocks count as different.
 const skew = int64(time.Millisecond)
 
-// notes say what makes the picture incomplete.
-func (t *Trace) notes() (out []string) {
+// listNotes lists gaps in the trace.
+func (t *Trace) listNotes() (out []string) {
 	index := map[string]*Span{}
 	for i := range t.Spans {
 		index[t.Spans[i].ID] = &t.Spans[i]
@@ -255,16 +259,19 @@ func (t *Trace) notes() (out []string) {
 		}
 	}
 	if lost > 0 {
-		out = append(out, fmt.Sprintf("%s: the caller exported no span, or it is missing here", render.Plural(lost, "span without its parent")))
+		out = append(out, fmt.Sprintf("%s: the caller exported no span, or it is missing here",
+			render.Plural(lost, "span without its parent")))
 	}
 	if early > skew {
-		out = append(out, fmt.Sprintf("clocks differ by at least %s: a span begins before its parent", render.Seconds(float64(early)/1e9)))
+		out = append(out, fmt.Sprintf("clocks differ by at least %s: a span begins before its parent",
+			render.Seconds(float64(early)/1e9)))
 	}
 	if t.Left > 0 {
 		out = append(out, fmt.Sprintf("%d spans beyond the first %d were left out", t.Left, Largest))
 	}
-	if !slices.ContainsFunc(t.Spans, func(s Span) bool { return s.engine() }) {
-		out = append(out, "no span of an inference server: start vLLM with --otlp-traces-endpoint, SGLang with --enable-trace")
+	if !slices.ContainsFunc(t.Spans, func(s Span) bool { return s.isEngine() }) {
+		out = append(out, "no span of an inference server: "+
+			"start vLLM with --otlp-traces-endpoint, SGLang with --enable-trace")
 	}
 	return out
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
-// shown are the quantities of a server that a report has.
-var shown = []*indicator.Signal{indicator.Waiting, indicator.Running, indicator.KVUsage, indicator.QueueTimeMean, indicator.TTFTP95, indicator.ITLMean}
+// shown are a server's quantities in a report.
+var shown = []*indicator.Signal{indicator.Waiting, indicator.Running, indicator.KVUsage, indicator.QueueTimeMean,
+	indicator.TTFTP95, indicator.ITLMean}
 
-// target is the server of an instance, or the only one; -1 where that cannot be told.
-func target(d *diagnose.Diagnosis, instance string) int {
+// findTarget returns the server of an instance, or the only server; -1 if neither is known.
+func findTarget(d *diagnose.Diagnosis, instance string) int {
 	var all []int
 	for i := range d.Targets {
 		t := &d.Targets[i]
@@ -32,7 +33,7 @@ func target(d *diagnose.Diagnosis, instance string) int {
 	return -1
 }
 
-// JudgeIn judges as Judge does, with what a diagnosis of the moment says: what was normal before it, the
+// JudgeIn judges as Judge does, with a diagnosis of the servers at that time: normal times, the
 // verdict in force, and the state of the servers.
 func JudgeIn(t *Trace, others Population, d *diagnose.Diagnosis) *Report {
 	r := Judge(t, others, NormalIn(d))
@@ -40,10 +41,10 @@ func JudgeIn(t *Trace, others Population, d *diagnose.Diagnosis) *Report {
 	return r
 }
 
-// NormalIn is what a diagnosis says was normal before the moment that it judges.
+// NormalIn returns the normal times of a diagnosis.
 func NormalIn(d *diagnose.Diagnosis) Known {
 	return func(r *Row) (float64, string, bool) {
-		i := target(d, r.Instance)
+		i := findTarget(d, r.Instance)
 		if !r.Engine || i < 0 {
 			return 0, "", false
 		}
@@ -65,8 +66,7 @@ func NormalIn(d *diagnose.Diagnosis) Known {
 	}
 }
 
-// addMoment adds what a diagnosis of the moment says: the verdict in force, and the state of the
-// servers that the request was at.
+// addMoment adds a diagnosis: the verdict in force, and the state of the servers that the request passed.
 func (r *Report) addMoment(d *diagnose.Diagnosis) {
 	v := &d.Verdict
 	for i := range d.Verdicts {
@@ -84,7 +84,7 @@ func (r *Report) addMoment(d *diagnose.Diagnosis) {
 	r.At = new(d.At.UTC().Truncate(time.Millisecond))
 	var done []int
 	for k := range r.Rows {
-		i := target(d, r.Rows[k].Instance)
+		i := findTarget(d, r.Rows[k].Instance)
 		if !r.Rows[k].Engine || i < 0 || slices.Contains(done, i) {
 			continue
 		}
@@ -92,7 +92,10 @@ func (r *Report) addMoment(d *diagnose.Diagnosis) {
 		for _, s := range shown {
 			now, normal := d.Reading(i, s)
 			if now.OK {
-				q := Quantity{Target: d.Targets[i].Name, Title: s.Title, Unit: string(s.Unit), Now: &now.V, NowText: indicator.FormatBound(now, s.Unit)}
+				q := Quantity{
+					Target: d.Targets[i].Name, Title: s.Title, Unit: string(s.Unit),
+					Now: &now.V, NowText: indicator.FormatBound(now, s.Unit),
+				}
 				if normal.OK {
 					q.Normal, q.NormalText = &normal.V, indicator.FormatBound(normal, s.Unit)
 				}

@@ -20,21 +20,21 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Bounds of what is read.
+// Bounds of the input.
 const (
-	MaxMessage = 8 << 20 // bytes of one message of OTLP
-	maxSpans   = 1 << 20 // of all files together
+	MaxMessage = 8 << 20 // bytes of one OTLP message
+	maxSpans   = 1 << 20 // in all files together
 	maxText    = 200     // bytes of a name or an id
 )
 
-// Read reads spans as a collector's file exporter writes them (JSON, an object a line, or messages of
-// protobuf behind their length; either may be compressed with zstd), one message of OTLP, or what
-// Jaeger's API answers.
+// Read reads spans from a collector's file exporter (JSON, an object a line, or protobuf messages after their
+// length, both possibly compressed with zstd), from one OTLP message, or from an answer of Jaeger's API.
 func Read(r io.Reader) ([]Span, error) {
 	in := bufio.NewReader(r)
 	head, err := in.Peek(1)
 	if errors.Is(err, io.EOF) {
-		return nil, hint.With(errors.New("it is empty"), "the collector's file exporter writes when its batch is full or timed out: wait, and check that its pipeline has the exporter")
+		return nil, hint.With(errors.New("it is empty"), "the collector's file exporter writes when its batch is full "+
+			"or timed out: wait, and check that its pipeline has the exporter")
 	}
 	if err != nil {
 		return nil, err //nolint:wrapcheck // a reader's errors stay as they are
@@ -51,10 +51,11 @@ func Read(r io.Reader) ([]Span, error) {
 	case '{', ' ':
 		return readJSON(in)
 	}
-	return nil, hint.With(errors.New("neither OTLP nor Jaeger's JSON"), "write traces with the collector's file exporter, or give the URL of Tempo, Jaeger or sixty serve and --id")
+	return nil, hint.With(errors.New("neither OTLP nor Jaeger's JSON"), "write traces with the collector's "+
+		"file exporter, or give the URL of Tempo, Jaeger or sixty serve and --id")
 }
 
-// readMessages reads messages of protobuf or JSON, each behind four bytes of length.
+// readMessages reads messages of protobuf or JSON, each after four bytes of length.
 func readMessages(in io.Reader) (out []Span, err error) {
 	for {
 		var size uint32
@@ -72,7 +73,7 @@ func readMessages(in io.Reader) (out []Span, err error) {
 		}
 		message := body.Bytes()
 		if bytes.HasPrefix(message, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
-			if message, err = unpack(message); err != nil {
+			if message, err = unpackZstd(message); err != nil {
 				return nil, err
 			}
 		}
@@ -90,13 +91,15 @@ func readMessages(in io.Reader) (out []Span, err error) {
 	}
 }
 
-var errTooMany = hint.With(fmt.Errorf("more than %d spans", maxSpans), "give a shorter time, or get one trace from Tempo or Jaeger with --id")
+var errTooMany = hint.With(fmt.Errorf("more than %d spans", maxSpans),
+	"give a shorter time, or get one trace from Tempo or Jaeger with --id")
 
 func cutOff(err error) error {
-	return hint.With(fmt.Errorf("it is truncated: %w", err), "copy it again, or wait for the collector to finish writing")
+	return hint.With(fmt.Errorf("it is truncated: %w", err),
+		"copy it again, or wait for the collector to finish writing")
 }
 
-func unpack(message []byte) ([]byte, error) {
+func unpackZstd(message []byte) ([]byte, error) {
 	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxMessage))
 	if err != nil {
 		return nil, fmt.Errorf("unpack: %w", err)
@@ -109,7 +112,7 @@ func unpack(message []byte) ([]byte, error) {
 	return out, nil
 }
 
-// readJSON reads objects that follow each other.
+// readJSON reads consecutive objects.
 func readJSON(in io.Reader) (out []Span, err error) {
 	for d := json.NewDecoder(in); ; {
 		var one json.RawMessage
@@ -130,7 +133,7 @@ func readJSON(in io.Reader) (out []Span, err error) {
 	}
 }
 
-// Proto reads one message of OTLP in protobuf. What Tempo answers is one too.
+// Proto reads one OTLP message in protobuf, which Tempo answers too.
 func Proto(message []byte) ([]Span, error) {
 	if len(message) > MaxMessage {
 		return nil, fmt.Errorf("a message of more than %d bytes", MaxMessage)
@@ -142,7 +145,7 @@ func Proto(message []byte) ([]Span, error) {
 	return spansOf(all), nil
 }
 
-// JSON reads one object: OTLP's, or what Jaeger's API answers.
+// JSON reads one object: OTLP's, or an answer of Jaeger's API.
 func JSON(object []byte) ([]Span, error) {
 	var kind struct {
 		Data    json.RawMessage `json:"data"`
@@ -153,9 +156,10 @@ func JSON(object []byte) ([]Span, error) {
 	}
 	switch {
 	case kind.Data != nil:
-		return jaeger(kind.Data)
+		return readJaeger(kind.Data)
 	case kind.Batches != nil:
-		return nil, hint.With(errors.New("this is Tempo's own JSON format"), "give Tempo's URL and --id, which reads OTLP")
+		return nil, hint.With(errors.New("this is Tempo's own JSON format"),
+			"give Tempo's URL and --id, which reads OTLP")
 	}
 	all, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(object)
 	if err != nil {
@@ -167,15 +171,16 @@ func JSON(object []byte) ([]Span, error) {
 func spansOf(all ptrace.Traces) (out []Span) {
 	for _, r := range all.ResourceSpans().All() {
 		base := Span{Service: "unnamed"}
-		set(&base, r.Resource().Attributes())
+		setAttributes(&base, r.Resource().Attributes())
 		for _, scope := range r.ScopeSpans().All() {
 			for _, from := range scope.Spans().All() {
 				s := base
-				s.Trace, s.ID, s.Parent, s.Name = from.TraceID().String(), from.SpanID().String(), from.ParentSpanID().String(), clip(from.Name())
-				s.Start, s.End, s.Failed = clock(uint64(from.StartTimestamp())), clock(uint64(from.EndTimestamp())), from.Status().Code() == ptrace.StatusCodeError
+				s.Trace, s.ID, s.Parent = from.TraceID().String(), from.SpanID().String(), from.ParentSpanID().String()
+				s.Name, s.Failed = clipName(from.Name()), from.Status().Code() == ptrace.StatusCodeError
+				s.Start, s.End = unixNanos(uint64(from.StartTimestamp())), unixNanos(uint64(from.EndTimestamp()))
 				s.Server = from.Kind() == ptrace.SpanKindServer
-				set(&s, from.Attributes())
-				if s.valid() {
+				setAttributes(&s, from.Attributes())
+				if s.isValid() {
 					out = append(out, s)
 				}
 			}
@@ -184,61 +189,61 @@ func spansOf(all ptrace.Traces) (out []Span) {
 	return out
 }
 
-func set(s *Span, of pcommon.Map) {
+func setAttributes(s *Span, of pcommon.Map) {
 	for key, v := range of.All() {
 		switch v.Type() {
 		case pcommon.ValueTypeStr:
-			s.text(key, v.Str())
+			s.setText(key, v.Str())
 		case pcommon.ValueTypeDouble:
-			s.number(key, v.Double())
+			s.setNumber(key, v.Double())
 		case pcommon.ValueTypeInt:
-			s.number(key, float64(v.Int()))
+			s.setNumber(key, float64(v.Int()))
 		}
 	}
 }
 
-// valid reports whether a span is one: it has ids, and ends after it began.
-func (s *Span) valid() bool { return s.Trace != "" && s.ID != "" && s.Start > 0 && s.End >= s.Start }
+// isValid reports whether a span has ids and ends after it began.
+func (s *Span) isValid() bool { return s.Trace != "" && s.ID != "" && s.Start > 0 && s.End >= s.Start }
 
-// clock is a time of nanoseconds; 0, which no span has, where it is beyond what a time can be.
-func clock(ns uint64) int64 {
+// unixNanos converts a time in nanoseconds; 0, which no span has, if it is out of range.
+func unixNanos(ns uint64) int64 {
 	if ns > math.MaxInt64 {
 		return 0
 	}
 	return int64(ns)
 }
 
-// clip cleans a name, and cuts off what is too long for one.
-func clip(text string) string {
+// clipName cleans a name and limits its length.
+func clipName(text string) string {
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "")
 	}
 	return strings.Clone(render.Clean(text))
 }
 
-// text and number take the attributes that are listed here, and no other.
-func (s *Span) text(key, value string) {
+// setText and setNumber take the attributes listed here, and no others.
+func (s *Span) setText(key, value string) {
 	switch key {
 	case "service.name":
-		s.Service = clip(value)
+		s.Service = clipName(value)
 	case "service.instance.id", "k8s.pod.name":
-		s.Instance = clip(value)
+		s.Instance = clipName(value)
 	case "host.name":
 		if s.Instance == "" {
-			s.Instance = clip(value)
+			s.Instance = clipName(value)
 		}
 	case "gen_ai.request.id", "sixty.request_id", "request_id":
-		s.Request = clip(value)
+		s.Request = clipName(value)
 	case "input_tokens", "output_tokens", "ttft_ms": // Dynamo writes numbers as text
 		if v, err := strconv.ParseFloat(value, 64); err == nil {
-			s.number(key, v)
+			s.setNumber(key, v)
 		}
 	case "gen_ai.response.model", "gen_ai.request.model":
-		s.Model = clip(value)
+		s.Model = clipName(value)
 	}
 }
 
-func (s *Span) number(key string, value float64) {
+func (s *Span) setNumber(key string, value float64) {
 	switch key {
 	case "gen_ai.latency.time_in_queue":
 		s.Queue, s.hasPhases = value, true
@@ -249,21 +254,21 @@ func (s *Span) number(key string, value float64) {
 	case "ttft_ms":
 		s.First = value / 1000
 	case "gen_ai.usage.prompt_tokens", "gen_ai.usage.input_tokens", "input_tokens":
-		s.PromptTokens = tokens(value)
+		s.PromptTokens = tokenCount(value)
 	case "gen_ai.usage.completion_tokens", "gen_ai.usage.output_tokens", "output_tokens":
-		s.OutputTokens = tokens(value)
+		s.OutputTokens = tokenCount(value)
 	}
 }
 
-func tokens(v float64) int {
+func tokenCount(v float64) int {
 	if !(v > 0 && v < 1e9) {
 		return 0
 	}
 	return int(v)
 }
 
-// jaeger reads the traces that Jaeger's HTTP API answers, whose times are microseconds.
-func jaeger(data []byte) (out []Span, err error) {
+// readJaeger reads an answer of Jaeger's HTTP API, whose times are microseconds.
+func readJaeger(data []byte) (out []Span, err error) {
 	type tag struct {
 		Key   string `json:"key"`
 		Value any    `json:"value"`
@@ -290,34 +295,34 @@ func jaeger(data []byte) (out []Span, err error) {
 	if err := json.Unmarshal(data, &traces); err != nil {
 		return nil, fmt.Errorf("not a Jaeger answer: %w", err)
 	}
-	const most = math.MaxInt64 / 2000 // microseconds whose sum still is a time
+	const most = math.MaxInt64 / 2000 // microseconds; the sum of two of them is still a time
 	for _, t := range traces {
 		for _, from := range t.Spans {
 			p := t.Processes[from.ProcessID]
 			s := Span{
-				Trace: clip(from.TraceID), ID: clip(from.SpanID), Name: clip(from.OperationName), Service: clip(p.ServiceName),
-				Start: min(max(from.StartTime, 0), most) * 1000,
+				Trace: clipName(from.TraceID), ID: clipName(from.SpanID), Name: clipName(from.OperationName),
+				Service: clipName(p.ServiceName), Start: min(max(from.StartTime, 0), most) * 1000,
 			}
 			s.End = s.Start + min(max(from.Duration, 0), most)*1000
 			for _, r := range from.References {
 				if r.RefType == "CHILD_OF" {
-					s.Parent = clip(r.SpanID)
+					s.Parent = clipName(r.SpanID)
 				}
 			}
 			for _, list := range [][]tag{p.Tags, from.Tags} {
 				for _, g := range list {
 					switch v := g.Value.(type) {
 					case string:
-						s.text(g.Key, v)
+						s.setText(g.Key, v)
 						s.Server = s.Server || g.Key == "span.kind" && v == "server"
 					case float64:
-						s.number(g.Key, v)
+						s.setNumber(g.Key, v)
 					case bool:
 						s.Failed = s.Failed || v && g.Key == "error"
 					}
 				}
 			}
-			if s.valid() {
+			if s.isValid() {
 				out = append(out, s)
 			}
 		}

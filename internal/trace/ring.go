@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// A Ring keeps the traces that came last, within bounds: where there is no room the trace leaves whose
-// last span came first. It is safe for concurrent use.
+// A Ring keeps the latest traces, within bounds. If it is full, it drops the trace whose last span
+// came first. It is safe for concurrent use.
 type Ring struct {
 	mu        sync.Mutex
 	limit     int // bytes
 	size      int
-	spans     int
+	spanCount int
 	received  int64
-	traces    map[string]*list.Element // of *Trace
+	traces    map[string]*list.Element // each a *Trace
 	byArrival list.List
 }
 
-// NewRing returns a ring of about so many bytes.
+// NewRing returns a ring of about limit bytes.
 func NewRing(limit int) *Ring { return &Ring{limit: limit, traces: map[string]*list.Element{}} }
 
-// overhead is what a trace takes in memory beside its spans.
+// overhead is the memory of a trace beside its spans.
 const overhead = 256
 
-// Add adds spans. Those beyond Largest of one trace are counted and dropped.
+// Add adds spans. Beyond Largest spans of one trace, they are counted and dropped.
 func (r *Ring) Add(spans []Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,32 +44,32 @@ func (r *Ring) Add(spans []Span) {
 			continue
 		}
 		t.Spans = append(t.Spans, s)
-		r.size += s.bytes()
-		r.spans++
-		for r.size > r.limit || r.spans > maxSpans {
-			r.drop(r.byArrival.Front())
+		r.size += s.memoryBytes()
+		r.spanCount++
+		for r.size > r.limit || r.spanCount > maxSpans {
+			r.dropTrace(r.byArrival.Front())
 		}
 	}
 }
 
-func (r *Ring) drop(e *list.Element) {
+func (r *Ring) dropTrace(e *list.Element) {
 	t := r.byArrival.Remove(e).(*Trace)
 	delete(r.traces, t.ID)
-	r.spans -= len(t.Spans)
+	r.spanCount -= len(t.Spans)
 	r.size -= overhead
 	for i := range t.Spans {
-		r.size -= t.Spans[i].bytes()
+		r.size -= t.Spans[i].memoryBytes()
 	}
 }
 
-// Received is how many spans have come.
+// Received is the number of spans received.
 func (r *Ring) Received() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.received
 }
 
-// Spans are those of one trace, or of all where the id is "".
+// Spans returns the spans of one trace, or of all if the id is "".
 func (r *Ring) Spans(id string) (out []Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +85,7 @@ func (r *Ring) Spans(id string) (out []Span) {
 	return out
 }
 
-// A Slow request took longer than others in a time.
+// A Slow request took longer than others in some time range.
 type Slow struct {
 	ID      string    `json:"trace_id"`
 	Request string    `json:"request_id"`
@@ -94,11 +94,11 @@ type Slow struct {
 	Summary string    `json:"summary"`
 }
 
-// triedFor bounds how many long requests are looked at for each that is listed: a long answer is not slow.
+// triedFor limits the long requests to judge for each slow one that is listed: a long answer is not slow.
 const triedFor = 10
 
-// Slowest are the requests that were slow between two moments, at most so many, the slowest first. known is
-// that of Judge: without it an incident that slows most of the traces would pass for normal.
+// Slowest returns the requests that were slow between two times, at most this many, the slowest first. Known works
+// as in Judge; without it an incident that slows most of the traces would seem normal.
 func (r *Ring) Slowest(from, to time.Time, most int, known Known) []Slow {
 	all := Group(r.Spans(""))
 	out, others := []Slow{}, NewPopulation(all)

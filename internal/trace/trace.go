@@ -1,10 +1,14 @@
-// Package trace says where the time of one request went, from the spans that the servers on its way
-// exported by OpenTelemetry: how long it waited, was prefilled, transferred and decoded at each hop, what
-// is normal there, and which hop is to blame.
+// Package trace says where the time of one request went, from the OpenTelemetry spans of the
+// servers on its way: how long it was queued, prefilled, transferred and decoded at each hop, how
+// long is normal there, and which hop is to blame.
 //
-// Of a span's attributes only those that are listed here are read: prompts and answers, which some
-// programs write into others, are never kept. The package does no I/O of its own and reads no clock;
-// package trace/collected reads files and servers, and keeps what a monitor is sent.
+// Spans come from Read or Proto, and a Ring keeps them in a monitor. Group makes a Trace of a request's spans;
+// Trace.Steps divides its time among phases and hops; Judge compares the sums (Row) with a Population of other
+// requests, or with what servers' metrics call normal, and makes a Report.
+//
+// Only the attributes listed here are read. Some programs write prompts and answers into other
+// attributes, and these are never kept. The package does no I/O of its own and reads no clock;
+// package trace/collected reads files and servers.
 package trace
 
 import (
@@ -14,29 +18,30 @@ import (
 	"time"
 )
 
-// A Span is what one program did for a request. Times are Unix nanoseconds.
+// A Span is a program's work for a request. Times are Unix nanoseconds.
 type Span struct {
 	Trace, ID, Parent string // hexadecimal
 	Service, Instance string
 	Name              string
 	Start, End        int64
 	Failed            bool
-	Server            bool // it answers somebody's request
+	Server            bool // it answers a request
 
-	// What an engine says of the request as a whole; zero where it does not.
+	// An engine's account of the whole request; zero without one.
 	Request, Model             string
 	Queue, Prefill, Decode     float64 // seconds
-	First                      float64 // seconds to the first token, as Dynamo's frontend says
+	First                      float64 // seconds to the first token, from Dynamo's frontend
 	PromptTokens, OutputTokens int
-	hasPhases                  bool // it says how long it queued, as vLLM does
+	hasPhases                  bool // it has its time in queue, as vLLM's does
 }
 
-// bytes is about what a span takes in memory.
-func (s *Span) bytes() int {
-	return 232 + len(s.Trace) + len(s.ID) + len(s.Parent) + len(s.Service) + len(s.Instance) + len(s.Name) + len(s.Request) + len(s.Model)
+// memoryBytes is about the memory that a span takes.
+func (s *Span) memoryBytes() int {
+	return 232 + len(s.Trace) + len(s.ID) + len(s.Parent) + len(s.Service) + len(s.Instance) + len(s.Name) +
+		len(s.Request) + len(s.Model)
 }
 
-// A Phase is what a request does at a hop.
+// A Phase is the part of a request's processing at a hop.
 type Phase string
 
 // The phases.
@@ -44,57 +49,61 @@ const (
 	Queue    Phase = "queue"
 	Prefill  Phase = "prefill"
 	Transfer Phase = "KV transfer"
-	// QueueTransfer is the queue of a server that decodes what another one has prefilled: vLLM
-	// schedules a request when its KV cache has come, and counts both as time in the queue
+	// QueueTransfer is the queue of a server that decodes after another server's prefill. vLLM
+	// schedules a request when its KV cache has arrived, and counts both times as queueing
 	// (vllm/v1/core/sched/scheduler.py@v0.32.0: WAITING_FOR_REMOTE_KVS comes before SCHEDULED).
 	QueueTransfer Phase = "queue, KV transfer"
-	QueuePrefill  Phase = "queue, prefill" // where only the moment of the first token is told
+	QueuePrefill  Phase = "queue, prefill" // if only the time of the first token is known
 	Decode        Phase = "decode"
 	Routing       Phase = "routing"
-	Forwarding    Phase = "forwarding" // to the server behind it and back
+	Forwarding    Phase = "forwarding" // to the next server and back
 	Other         Phase = "other"      // tokenizing, templates, detokenizing, HTTP
 )
 
-// Phases of spans, by name: of a gateway that sends some (as sixty's did), and of llm-d's router and
-// sidecar (pkg/epp and pkg/sidecar, 2025 and 2026, the latter with a prefix for a time). The span of
-// vLLM, llm_request (vllm/v1/engine/output_processor.py@v0.32.0), says them in attributes. Dynamo's
-// frontend (1.6.1) has its router's; http-request holds all and tells when the first token came.
-var phases = map[string]Phase{
+// phaseNames are phases by span name, from gateways with own phases (as sixty's once) and from llm-d's router and
+// sidecar (pkg/epp and pkg/sidecar, 2025 and 2026, the latter with a prefix for a time). vLLM's span, llm_request
+// (vllm/v1/engine/output_processor.py@v0.32.0), has them in attributes. Dynamo's frontend (1.6.1) has its router's;
+// its http-request contains all others and has the time of the first token.
+var phaseNames = map[string]Phase{
 	"queue": Queue, "prefill": Prefill, "decode": Decode,
-	"gateway.request_orchestration": Routing, "gateway.director.handle_request": Routing, "gateway.scheduler.schedule": Routing,
-	"kv_router.select_worker": Routing, "kv_router.schedule": Queue,
+	"gateway.request_orchestration": Routing, "gateway.director.handle_request": Routing,
+	"gateway.scheduler.schedule": Routing,
+	"kv_router.select_worker":    Routing, "kv_router.schedule": Queue,
 }
 
-// dynamoWorker is the span of a request at one of Dynamo's workers, which holds those of its engine.
+// dynamoWorker is the span of a request at one of Dynamo's workers, which contains its engine's spans.
 const dynamoWorker = "handle_payload"
 
-// enginePhases are those of SGLang (srt/observability/req_time_stats.py, 0.5.10).
+// enginePhases are phases of SGLang's spans (srt/observability/req_time_stats.py, 0.5.10).
 var enginePhases = map[string]Phase{
 	"prefill_waiting": Queue, "decode_waiting": Queue, "prefill_forward": Prefill, "chunked_prefill": Prefill,
-	"prefill_bootstrap": Transfer, "prefill_transfer_kv_cache": Transfer, "decode_bootstrap": Transfer, "decode_transferred": Transfer,
+	"prefill_bootstrap": Transfer, "prefill_transfer_kv_cache": Transfer,
+	"decode_bootstrap": Transfer, "decode_transferred": Transfer,
 	"decode_forward": Decode, "decode_loop": Decode,
 }
 
 var unprefixed = strings.NewReplacer("llm_d.pd_proxy.", "", "pd_sidecar.", "")
 
-func (s *Span) phase() Phase { return cmp.Or(enginePhases[s.Name], phases[unprefixed.Replace(s.Name)]) }
+func (s *Span) namedPhase() Phase {
+	return cmp.Or(enginePhases[s.Name], phaseNames[unprefixed.Replace(s.Name)])
+}
 
-// engine reports whether the span is an inference server's.
-func (s *Span) engine() bool {
+// isEngine reports whether the span is an inference server's.
+func (s *Span) isEngine() bool {
 	return s.hasPhases || enginePhases[s.Name] != "" || s.Name == dynamoWorker
 }
 
-// Largest is how many spans of a trace are looked at; others are left out.
+// Largest is the most spans of a trace; others are left out.
 const Largest = 500
 
 // A Trace is the spans of one request.
 type Trace struct {
 	ID    string
-	Spans []Span // in the order in which they began
+	Spans []Span // in order of their start
 	Left  int    // spans beyond Largest
 }
 
-// Group makes traces of spans, the one that began first at the front.
+// Group makes traces of spans, the earliest first.
 func Group(spans []Span) []*Trace {
 	byID := map[string]*Trace{}
 	var out []*Trace
@@ -112,14 +121,17 @@ func Group(spans []Span) []*Trace {
 		t.Spans = append(t.Spans, s)
 	}
 	for _, t := range out {
-		slices.SortStableFunc(t.Spans, func(a, b Span) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End)) })
-		t.Spans = slices.CompactFunc(t.Spans, func(a, b Span) bool { return a.ID == b.ID && a.Start == b.Start }) // sent twice
+		slices.SortStableFunc(t.Spans, func(a, b Span) int {
+			return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.End, a.End))
+		})
+		sentTwice := func(a, b Span) bool { return a.ID == b.ID && a.Start == b.Start }
+		t.Spans = slices.CompactFunc(t.Spans, sentTwice)
 	}
 	slices.SortStableFunc(out, func(a, b *Trace) int { return cmp.Compare(a.Spans[0].Start, b.Spans[0].Start) })
 	return out
 }
 
-// Began and Took are those of the request as a whole.
+// Began is when the request began.
 func (t *Trace) Began() time.Time { return time.Unix(0, t.Spans[0].Start).UTC() }
 
 // Took is how long the request took.
@@ -131,54 +143,55 @@ func (t *Trace) Took() time.Duration {
 	return time.Duration(end - t.Spans[0].Start)
 }
 
-// Failed reports whether a program said that the request failed.
+// Failed reports whether any span failed.
 func (t *Trace) Failed() bool {
 	return slices.ContainsFunc(t.Spans, func(s Span) bool { return s.Failed })
 }
 
-// OfRequest reports whether the trace is of a request: vLLM exports how it loads a model, too.
+// OfRequest reports whether the trace is of a request: vLLM also traces its loading of a model.
 func (t *Trace) OfRequest() bool {
-	return slices.ContainsFunc(t.Spans, func(s Span) bool { return s.Server || s.phase() != "" || s.hasPhases })
+	return slices.ContainsFunc(t.Spans, func(s Span) bool { return s.Server || s.namedPhase() != "" || s.hasPhases })
 }
 
-// Engine is the span of an inference server that says most of the request: the one that decoded; nil
-// where there is none.
+// Engine is the span of the inference server that decoded; nil without one.
 func (t *Trace) Engine() (found *Span) {
 	for i := range t.Spans {
-		if s := &t.Spans[i]; s.OutputTokens > 0 && (found == nil || s.hasPhases && (!found.hasPhases || s.OutputTokens >= found.OutputTokens)) {
+		s := &t.Spans[i]
+		better := found == nil || s.hasPhases && (!found.hasPhases || s.OutputTokens >= found.OutputTokens)
+		if s.OutputTokens > 0 && better {
 			found = s
 		}
 	}
 	return found
 }
 
-// A Step is a time in which a request was in one phase at one hop. Steps follow each other, and add up
-// to the time of the request.
+// A Step is a time of a request in one phase at one hop. Steps follow each other, and add up to the
+// time of the request.
 type Step struct {
-	Hop      string  `json:"hop"` // the service, and what it did where prefill and decode are apart
+	Hop      string  `json:"hop"` // the service, with its role if prefill and decode are apart
 	Instance string  `json:"instance"`
 	Phase    Phase   `json:"phase"`
-	Engine   bool    `json:"engine"`  // of an inference server
+	Engine   bool    `json:"engine"`  // it belongs to an inference server
 	BeginS   float64 `json:"begin_s"` // after the request began
 	TookS    float64 `json:"took_s"`
-	// Tokens are those that the time grows with: of the prompt in a prefill, of the answer beyond the
-	// first in a decode, else 0.
+	// Tokens is the number of tokens that the time grows with: the prompt's in a prefill, the
+	// answer's beyond the first in a decode, else 0.
 	Tokens int `json:"tokens"`
 }
 
-// unknownService is what OpenTelemetry calls a program that nobody named.
+// unknownService is OpenTelemetry's name for a program without a name.
 const unknownService = "unknown_service"
 
-// Steps divides the time of the request: each moment belongs to the innermost span that is open.
+// Steps divides the time of the request: each moment belongs to the innermost open span.
 func (t *Trace) Steps() []Step {
-	spans := t.expanded()
+	spans := t.expandSpans()
 	bounds := make([]int64, 0, 2*len(spans))
 	for i := range spans {
 		bounds = append(bounds, spans[i].Start, spans[i].End)
 	}
 	slices.Sort(bounds)
 	bounds = slices.Compact(bounds)
-	hasEngine := slices.ContainsFunc(t.Spans, func(s Span) bool { return s.engine() })
+	hasEngine := slices.ContainsFunc(t.Spans, func(s Span) bool { return s.isEngine() })
 	var out []Step
 	for i := 1; i < len(bounds); i++ {
 		from, to := bounds[i-1], bounds[i]
@@ -190,10 +203,11 @@ func (t *Trace) Steps() []Step {
 			}
 		}
 		if inner != nil {
-			step = inner.step(hasEngine)
+			step = inner.toStep(hasEngine)
 		}
 		step.BeginS, step.TookS = float64(from-t.Spans[0].Start)/1e9, float64(to-from)/1e9
-		if n := len(out) - 1; n >= 0 && out[n].Hop == step.Hop && out[n].Instance == step.Instance && out[n].Phase == step.Phase {
+		if n := len(out) - 1; n >= 0 && out[n].Hop == step.Hop && out[n].Instance == step.Instance &&
+			out[n].Phase == step.Phase {
 			out[n].TookS += step.TookS
 			continue
 		}
@@ -202,84 +216,93 @@ func (t *Trace) Steps() []Step {
 	return out
 }
 
-// A part is a span, or a phase that a span tells in its attributes, and how deep it lies in the trace.
+// A part is a span, or a phase from a span's attributes, with its place in the trace.
 type part struct {
 	*Span
 	Start, End int64
-	phase      Phase // of the span or of what it lies in at the same hop
-	role       Phase // Prefill or Decode, where a proxy sent the request to be prefilled, then decoded
+	phase      Phase // the span's, or that span's around it at the same hop
+	role       Phase // Prefill or Decode, if a proxy sent the request to be prefilled and then decoded
 	depth      int
 	engine     bool
 }
 
-// expanded are the spans of a trace, with the phases that engines tell in attributes as spans of their own.
-func (t *Trace) expanded() []part {
+// expandSpans returns a trace's spans, with the phases in engines' attributes as spans of their own.
+func (t *Trace) expandSpans() []part {
 	index := make(map[string]int, len(t.Spans))
 	for i := range t.Spans {
 		index[t.Spans[i].ID] = i
 	}
 	parts := make([]part, len(t.Spans))
 	for i := range t.Spans {
-		s := &t.Spans[i]
-		p := part{Span: s, Start: s.Start, End: s.End, phase: s.phase(), engine: s.engine()}
-		at := s
-		for p.depth < len(t.Spans) { // a parent that is its own descendant ends here too
-			k, ok := index[at.Parent]
-			if !ok || at.Parent == at.ID {
-				break
-			}
-			at, p.depth = &t.Spans[k], p.depth+1
-			above := at.phase()
-			switch same := at.Service == s.Service && at.Instance == s.Instance; {
-			case same && p.phase == "":
-				p.phase = above
-			case !same && p.role == "" && !at.engine() && (above == Prefill || above == Decode):
-				p.role = above
-			}
-			p.engine = p.engine || at.engine() && at.Service == s.Service
-		}
-		parts[i] = p
+		parts[i] = t.placeSpan(&t.Spans[i], index)
 	}
-	n := len(parts)
 	prefillApart := slices.ContainsFunc(parts, func(p part) bool { return p.engine && p.role == Prefill })
 	if !prefillApart { // a proxy that only measured
 		for i := range parts {
 			parts[i].role = ""
 		}
 	}
-	for _, p := range parts[:n] {
-		if !p.hasPhases {
-			continue
-		}
-		queue := Queue
-		if p.role == Decode {
-			queue = QueueTransfer
-		}
-		// The end is the surest: it is when the last token came. What comes before the queue is the API server's.
-		at := p.End - nanoseconds(p.Queue+p.Prefill+p.Decode)
-		for _, x := range []struct {
-			phase Phase
-			took  float64
-		}{{queue, p.Queue}, {Prefill, p.Prefill}, {Decode, p.Decode}} {
-			q := p
-			q.Start, q.phase, q.depth = max(at, p.Start), x.phase, p.depth+1
-			at += nanoseconds(x.took)
-			if q.End = min(at, p.End); q.End > q.Start {
-				parts = append(parts, q)
-			}
+	var phases []part
+	for _, p := range parts {
+		if p.hasPhases {
+			phases = append(phases, p.splitPhases()...)
 		}
 	}
-	return append(parts, t.atWorkers(parts[:n])...)
+	return slices.Concat(parts, phases, t.atWorkers(parts))
 }
 
-// atWorkers divides the time at Dynamo's workers by the first token. An engine's own spans lie deeper.
+// placeSpan finds a span's phase, role and depth from the spans around it. Index has the spans by ID.
+func (t *Trace) placeSpan(s *Span, index map[string]int) part {
+	p := part{Span: s, Start: s.Start, End: s.End, phase: s.namedPhase(), engine: s.isEngine()}
+	at := s
+	for p.depth < len(t.Spans) { // a parent that is its own descendant ends here too
+		k, ok := index[at.Parent]
+		if !ok || at.Parent == at.ID {
+			break
+		}
+		at, p.depth = &t.Spans[k], p.depth+1
+		above := at.namedPhase()
+		switch same := at.Service == s.Service && at.Instance == s.Instance; {
+		case same && p.phase == "":
+			p.phase = above
+		case !same && p.role == "" && !at.isEngine() && (above == Prefill || above == Decode):
+			p.role = above
+		}
+		p.engine = p.engine || at.isEngine() && at.Service == s.Service
+	}
+	return p
+}
+
+// splitPhases makes parts of the phases in an engine's attributes.
+func (p part) splitPhases() (out []part) {
+	queue := Queue
+	if p.role == Decode {
+		queue = QueueTransfer
+	}
+	// The end is the most certain: the last token came then. The time before the queue is the API server's.
+	at := p.End - toNanoseconds(p.Queue+p.Prefill+p.Decode)
+	for _, x := range []struct {
+		phase Phase
+		took  float64
+	}{{queue, p.Queue}, {Prefill, p.Prefill}, {Decode, p.Decode}} {
+		q := p
+		q.Start, q.phase, q.depth = max(at, p.Start), x.phase, p.depth+1
+		at += toNanoseconds(x.took)
+		if q.End = min(at, p.End); q.End > q.Start {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// atWorkers divides the time at Dynamo's workers at the first token. An engine's own spans lie deeper.
 func (t *Trace) atWorkers(parts []part) (out []part) {
 	i := slices.IndexFunc(t.Spans, func(s Span) bool { return s.First > 0 })
 	if i < 0 {
 		return nil
 	}
 	front := &t.Spans[i]
-	first := front.Start + nanoseconds(front.First)
+	first := front.Start + toNanoseconds(front.First)
 	for _, p := range parts {
 		if p.Name != dynamoWorker {
 			continue
@@ -298,10 +321,10 @@ func (t *Trace) atWorkers(parts []part) (out []part) {
 	return out
 }
 
-// nanoseconds of a time that a program tells; longer than a day is no time of a request.
-func nanoseconds(seconds float64) int64 { return int64(min(max(seconds, 0), 86400) * 1e9) }
+// toNanoseconds converts a time in an attribute; a request cannot last longer than a day.
+func toNanoseconds(seconds float64) int64 { return int64(min(max(seconds, 0), 86400) * 1e9) }
 
-func (p *part) step(hasEngine bool) Step {
+func (p *part) toStep(hasEngine bool) Step {
 	s := Step{Hop: p.Service, Instance: p.Instance, Phase: cmp.Or(p.phase, Other), Engine: p.engine}
 	if p.hasPhases && strings.HasPrefix(p.Service, unknownService) {
 		s.Hop = "vllm"

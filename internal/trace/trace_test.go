@@ -284,8 +284,8 @@ func TestRing(t *testing.T) {
 			t.Fatalf("%d bytes of %d after %d traces", r.size, r.limit, i)
 		}
 	}
-	if n := len(r.traces); n < 50 || n > 250 || r.byArrival.Len() != n || r.spans != n || r.Received() != 1000 {
-		t.Errorf("%d traces, %d in order, %d spans, %d received", n, r.byArrival.Len(), r.spans, r.Received())
+	if n := len(r.traces); n < 50 || n > 250 || r.byArrival.Len() != n || r.spanCount != n || r.Received() != 1000 {
+		t.Errorf("%d traces, %d in order, %d spans, %d received", n, r.byArrival.Len(), r.spanCount, r.Received())
 	}
 	slow := r.Slowest(time.Unix(0, 0), time.Unix(2000, 0), 5, nil)
 	if len(slow) != 1 || !strings.Contains(slow[0].Summary, "queued at vllm") {
@@ -362,7 +362,7 @@ func TestManyTracesAreSampled(t *testing.T) {
 func TestDynamo(t *testing.T) {
 	front := span("a", "", "frontend", "http-request", 0, 2000)
 	for key, value := range map[string]string{"input_tokens": "140", "output_tokens": "121", "ttft_ms": "800.00", "request_id": "r"} {
-		front.text(key, value)
+		front.setText(key, value)
 	}
 	tr := Group([]Span{
 		front, span("b", "a", "frontend", "completions_single", 1, 1999),

@@ -7,41 +7,40 @@ import (
 	"github.com/sixty-dev/sixty/internal/openai"
 )
 
-// Kind says how an answer is to be read.
+// Kind says how to read an answer.
 type Kind uint8
 
 // The kinds of answers.
 const (
-	Opaque Kind = iota // not to be read: a content that is not known, or an encoded one
+	Opaque Kind = iota // not to be read: an unknown content type, or an encoded one
 	Events             // server-sent events
 	Whole              // one JSON object
 )
 
 // How the tokens of an answer were counted.
 const (
-	ByUsage      = "usage"            // the final account, spread over what came before it
+	ByUsage      = "usage"            // the final account, spread over the events before it
 	ByContinuous = "continuous_usage" // the account of every event
 	ByTokenIDs   = "token_ids"
-	ByChunks     = "chunks" // one for each choice of an event that bears something: a lower bound
+	ByChunks     = "chunks" // one for each choice with content in an event: a lower bound
 )
 
 const (
-	// maxWhole is how much of an answer that is not streamed is kept to be read.
-	// Of a longer one, such as many embeddings, the end is kept, where the token
-	// account is.
+	// maxWhole is the most bytes kept of an answer that is not streamed. From a longer answer, such
+	// as many embeddings, only the tail is kept, which has the token account.
 	maxWhole = 256 << 10
 	tail     = 4 << 10
 
-	// maxName bounds what is kept of names that the upstream chooses.
+	// maxName limits names that the upstream chooses.
 	maxName = 128
 )
 
-// A Counter is told of what a Meter finds.
+// A Counter receives the findings of a Meter.
 type Counter interface {
-	// Tokens is told of tokens as they come.
+	// Tokens receives tokens as they come.
 	Tokens(n int)
-	// Interval is told of n tokens that came gap nanoseconds after the ones before:
-	// n intervals of gap/n each. Tokens that arrived at one moment are told of together.
+	// Interval receives n tokens that came gap nanoseconds after the previous tokens: n intervals
+	// of gap/n each. Tokens that arrived at one time come in one call.
 	Interval(gap int64, n int)
 }
 
@@ -50,36 +49,36 @@ type Meter struct {
 	To Counter // nil for none
 
 	Kind  Kind
-	First int64 // when the first token came; 0 without one
-	Last  int64 // when the last one came
+	First int64 // time of the first token; 0 without one
+	Last  int64 // time of the last token
 
 	Count    openai.Tokens
 	Usage    openai.Usage
 	HasUsage bool
 	Finish   string // the last finish reason
 	Model    string // as the answer names it
-	ID       string // of the completion, as the engine's log names it
+	ID       string // the completion's, as the engine's log names it
 	Failed   bool   // an error came, in the stream or as the answer
-	Failure  string // its type
-	Bad      int    // events that were not understood
-	Choices  int    // of the request: how many must end; 0 is taken for 1
-	ended    int    // choices that have a finish reason
+	Failure  string // the error's type
+	Bad      int    // events that could not be read
+	Choices  int    // requested number, all of which must end; 0 counts as 1
+	ended    int    // choices with a finish reason
 	done     bool   // [DONE], or the last event of the other APIs
-	bearing  bool   // something came that looked like a completion
+	bearing  bool   // some event looked like a completion
 
 	sse     openai.Events
-	whole   []byte // kept of an answer that is not streamed
+	whole   []byte // bytes of an answer that is not streamed
 	cut     bool   // only the end of the answer is in whole
 	at      int64
-	pending int // tokens of the moment at that are not yet told of
+	pending int // tokens that came at the time at and are not reported yet
 	before  int64
 }
 
-// Data takes a piece of the answer, which arrived at a time.
+// Data takes a piece of the answer, with its time of arrival.
 func (m *Meter) Data(p []byte, at int64) {
 	switch m.Kind {
 	case Events:
-		m.events(p, at)
+		m.readEvents(p, at)
 	case Whole:
 		m.collectBody(p)
 	}
@@ -90,7 +89,7 @@ func (m *Meter) End(at int64) {
 	switch m.Kind {
 	case Events:
 		if data, ok := m.sse.Flush(); ok {
-			m.event(data, at)
+			m.readEvent(data, at)
 		}
 		m.reportTokens()
 	case Whole:
@@ -99,17 +98,17 @@ func (m *Meter) End(at int64) {
 	m.sse, m.whole = openai.Events{}, nil
 }
 
-// Complete reports whether the answer came to the end that its protocol has. An
-// answer that is no completion has none, and is taken for complete.
+// Complete reports whether the answer ended as its protocol requires. An answer that is not a
+// completion counts as complete.
 func (m *Meter) Complete() bool { return m.Kind != Events || !m.bearing || m.Finished() }
 
-// Finished reports whether the last token of a stream has come: its last event, or a finish
-// reason of every choice. What follows is of no use to a client.
+// Finished reports whether the last token of a stream has come, by its last event or by a finish
+// reason of every choice. The rest is of no use to a client.
 func (m *Meter) Finished() bool {
 	return m.done || m.bearing && m.ended >= max(m.Choices, 1)
 }
 
-// Tokens returns the number of output tokens, and how it is known.
+// Tokens returns the number of output tokens, and how they were counted.
 func (m *Meter) Tokens() (n int, how string) {
 	switch {
 	case m.Count.Told && m.Kind == Events:
@@ -122,11 +121,11 @@ func (m *Meter) Tokens() (n int, how string) {
 	return m.Count.N, ByChunks
 }
 
-func (m *Meter) events(p []byte, at int64) {
+func (m *Meter) readEvents(p []byte, at int64) {
 	for {
 		data, rest, ok, err := m.sse.Next(p)
 		if err != nil {
-			// An endless line: what follows cannot be told apart any more.
+			// An endless line: later events cannot be separated any more.
 			m.Bad++
 			m.Kind, m.sse = Opaque, openai.Events{}
 			m.reportTokens()
@@ -135,12 +134,12 @@ func (m *Meter) events(p []byte, at int64) {
 		if !ok {
 			return
 		}
-		m.event(data, at)
+		m.readEvent(data, at)
 		p = rest
 	}
 }
 
-func (m *Meter) event(data []byte, at int64) {
+func (m *Meter) readEvent(data []byte, at int64) {
 	if len(data) == 0 || data[0] != '{' {
 		switch {
 		case bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")):
@@ -181,7 +180,7 @@ func (m *Meter) event(data []byte, at int64) {
 	m.Last = m.at
 }
 
-// reportTokens tells of the tokens of the last moment.
+// reportTokens reports the tokens of the last arrival.
 func (m *Meter) reportTokens() {
 	if m.pending > 0 && m.To != nil {
 		m.To.Interval(m.at-m.before, m.pending)
@@ -189,7 +188,7 @@ func (m *Meter) reportTokens() {
 	m.pending = 0
 }
 
-// noteChunk keeps what an event or an answer says beside its tokens.
+// noteChunk keeps the fields of an event or an answer beside its tokens.
 func (m *Meter) noteChunk(c *openai.Chunk) {
 	if m.Model == "" && len(c.Model) > 0 {
 		m.Model = string(c.Model[:min(len(c.Model), maxName)])
@@ -200,10 +199,10 @@ func (m *Meter) noteChunk(c *openai.Chunk) {
 	m.bearing = m.bearing || c.Choices > 0 || c.Bearing > 0
 	m.ended += c.Ended
 	if len(c.Finish) > 0 {
-		m.Finish = reason(c.Finish)
+		m.Finish = finishReason(c.Finish)
 	}
 	if c.HasUsage {
-		// The events of a message tell the parts of its account one after another.
+		// The events of a message have the parts of its account one after another.
 		u := c.Usage
 		m.Usage.PromptTokens = max(m.Usage.PromptTokens, u.PromptTokens)
 		m.Usage.CompletionTokens = max(m.Usage.CompletionTokens, u.CompletionTokens)
@@ -220,14 +219,13 @@ func (m *Meter) noteChunk(c *openai.Chunk) {
 	}
 }
 
-// reasons are the finish reasons that are told apart: what else a server sends is
-// "other", so that it cannot fill a metrics page.
+// reasons are the known finish reasons. Any other is "other", so that a server cannot fill a metrics page.
 var reasons = []string{
 	"stop", "length", "tool_calls", "function_call", "content_filter", "abort", "error", "repetition",
 	"completed", "incomplete", "failed", "cancelled", "end_turn", "max_tokens", "stop_sequence", "tool_use",
 }
 
-func reason(b []byte) string {
+func finishReason(b []byte) string {
 	if r := string(b); slices.Contains(reasons, r) {
 		return r
 	}

@@ -1,6 +1,6 @@
-// Package capture takes a trace of a running vLLM: it checks that the server can be
-// profiled, sees to it that there is load, starts the profiler, waits for some steps,
-// stops it whatever happens, and finds the files.
+// Package capture takes a trace of a running vLLM. It checks that the server can be profiled, makes
+// load for an idle server, starts the profiler, waits for some steps, always stops the profiler, and
+// finds the files.
 package capture
 
 import (
@@ -31,21 +31,21 @@ import (
 type Config struct {
 	Base     string                  // address of the server, such as http://localhost:8000
 	HTTP     config.HTTPClientConfig // how to authenticate and encrypt
-	Client   *http.Client            // nil: of HTTP
-	Steps    int                     // of the engine
+	Client   *http.Client            // nil: made of HTTP
+	Steps    int                     // steps of the engine to record
 	Longest  time.Duration           // until the profiler is stopped, however few steps there were
-	Dir      string                  // where the server writes, if it can be seen from here; "" is unknown
-	Load     int                     // requests at once that are made where the server has none; 0 makes none
+	Dir      string                  // the server's trace directory, if it is visible here; "" is unknown
+	Load     int                     // concurrent requests to make if the server has none; 0 makes none
 	Progress func(format string, args ...any)
 }
 
-// Result is what became of it.
+// Result is the outcome of a capture.
 type Result struct {
 	Release engine.Release
-	Steps   int // counted by the server; -1 where it does not count
+	Steps   int // counted by the server; -1 without a count
 	Took    time.Duration
-	Load    int      // requests at once that were made
-	Files   []string // traces that are new in Dir
+	Load    int      // concurrent requests made
+	Files   []string // new traces in Dir
 	Notes   []string
 }
 
@@ -53,15 +53,15 @@ const (
 	pollEvery   = 100 * time.Millisecond
 	askTimeout  = 10 * time.Second
 	maxBody     = 16 << 20
-	loadTimeout = time.Minute            // until a request that was made runs
+	loadTimeout = time.Minute            // until a request from here runs
 	stopWait    = 10 * time.Minute       // for the server to write its traces
 	largest     = 4 << 30                // bytes of new traces beyond which the profiler is stopped
 	lastWords   = 600 * time.Millisecond // to stop the profiler after an interrupt
 )
 
-// Run captures a trace. The profiler is stopped also where the context ends.
+// Run captures a trace. It stops the profiler even if the context ends.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
-	if err := cfg.complete(); err != nil {
+	if err := cfg.fillDefaults(); err != nil {
 		return nil, err
 	}
 	defer cfg.Client.CloseIdleConnections()
@@ -70,28 +70,28 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 		return nil, err
 	}
 	c := &capture{Config: cfg, r: &Result{Steps: -1}, pages: pages}
-	if err := c.check(ctx); err != nil {
+	if err := c.checkServer(ctx); err != nil {
 		return nil, err
 	}
-	before := c.files()
+	before := c.listFiles()
 	loadCtx, stopLoad := context.WithCancel(ctx)
 	defer stopLoad()
-	if err := c.load(loadCtx); err != nil {
+	if err := c.startLoad(loadCtx); err != nil {
 		return nil, err
 	}
-	if err := c.profile(ctx); err != nil {
+	if err := c.runProfiler(ctx); err != nil {
 		return nil, err
 	}
 	stopLoad()
 	c.clients.Wait()
 	if cfg.Dir != "" {
-		return c.r, c.collect(ctx, before)
+		return c.r, c.collectTraces(ctx, before)
 	}
 	return c.r, nil
 }
 
-// complete refuses what makes no trace, and fills in the rest.
-func (cfg *Config) complete() (err error) {
+// fillDefaults refuses settings that make no trace, and sets defaults.
+func (cfg *Config) fillDefaults() (err error) {
 	if err := CheckSteps(cfg.Steps); err != nil {
 		return err
 	}
@@ -100,7 +100,8 @@ func (cfg *Config) complete() (err error) {
 	}
 	if cfg.Dir != "" {
 		if _, err := os.Stat(cfg.Dir); err != nil {
-			return hint.With(fmt.Errorf("--dir: there is no directory %s here", cfg.Dir), "if the server runs elsewhere, leave --dir out and copy the traces from there")
+			return hint.With(fmt.Errorf("--dir: there is no directory %s here", cfg.Dir),
+				"if the server runs elsewhere, leave --dir out and copy the traces from there")
 		}
 	}
 	cfg.Base = scrape.Complete(cfg.Base)
@@ -108,7 +109,8 @@ func (cfg *Config) complete() (err error) {
 		cfg.Progress = func(string, ...any) {}
 	}
 	if cfg.Client == nil {
-		if cfg.Client, err = config.NewClientFromConfig(cfg.HTTP, "sixty_profile", config.WithUserAgent("sixty")); err != nil {
+		if cfg.Client, err = config.NewClientFromConfig(cfg.HTTP, "sixty_profile",
+			config.WithUserAgent("sixty")); err != nil {
 			return fmt.Errorf("HTTP settings: %w", err)
 		}
 	}
@@ -124,15 +126,17 @@ type capture struct {
 	failed  sync.Once
 }
 
-// request makes a request and returns its answer, whatever its status.
-func (c *capture) request(ctx context.Context, method, path string, body any) (status int, answer []byte, err error) {
+// sendRequest makes a request and returns its answer with any status.
+func (c *capture) sendRequest(ctx context.Context, method, path string,
+	body any) (status int, answer []byte, err error) {
 	var content []byte
 	if body != nil {
 		content, err = json.Marshal(body)
 	}
 	var req *http.Request
 	if err == nil {
-		req, err = http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base, "/")+path, bytes.NewReader(content))
+		req, err = http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base, "/")+path,
+			bytes.NewReader(content))
 	}
 	if err == nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -149,11 +153,11 @@ func (c *capture) request(ctx context.Context, method, path string, body any) (s
 	return status, answer, nil
 }
 
-// check asks which release runs, and whether it can be profiled.
-func (c *capture) check(ctx context.Context) error {
+// checkServer reads the release, and checks that the server can be profiled.
+func (c *capture) checkServer(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, askTimeout)
 	defer stop()
-	status, body, err := c.request(ctx, http.MethodGet, "/version", nil)
+	status, body, err := c.sendRequest(ctx, http.MethodGet, "/version", nil)
 	if err != nil {
 		return hint.With(err, "give the server's address, such as http://localhost:8000")
 	}
@@ -161,11 +165,11 @@ func (c *capture) check(ctx context.Context) error {
 	if status == http.StatusOK && json.Unmarshal(body, &v) == nil {
 		c.r.Release = engine.FindRelease(v.Version)
 	}
-	status, body, err = c.request(ctx, http.MethodGet, "/openapi.json", nil)
+	status, body, err = c.sendRequest(ctx, http.MethodGet, "/openapi.json", nil)
 	if err == nil && status == http.StatusOK && !bytes.Contains(body, []byte("/start_profile")) {
 		return c.notEnabled()
 	}
-	status, body, err = c.request(ctx, http.MethodGet, "/v1/models", nil)
+	status, body, err = c.sendRequest(ctx, http.MethodGet, "/v1/models", nil)
 	var models struct {
 		Data []struct{ ID string }
 	}
@@ -181,16 +185,17 @@ func (c *capture) notEnabled() error {
 		release = vllm.DefaultRelease
 	}
 	way := Ways(release, "MODEL", "/tmp/traces", c.Steps)[0]
-	return hint.With(fmt.Errorf("%s was not started with a profiler: it has no /start_profile", c.Base), "restart it as: "+way.Commands[0])
+	return hint.With(fmt.Errorf("%s was not started with a profiler: it has no /start_profile", c.Base),
+		"restart it as: "+way.Commands[0])
 }
 
-// counts are what the server's metrics say of its work.
+// counts are the server's metrics of its work.
 type counts struct {
 	running, waiting, steps float64
-	counted                 bool
+	known                   bool
 }
 
-func (c *capture) counts(ctx context.Context) (counts, error) {
+func (c *capture) readCounts(ctx context.Context) (counts, error) {
 	page, err := c.pages.Fetch(ctx, strings.TrimSuffix(c.Base, "/")+"/metrics")
 	if err != nil {
 		return counts{}, err
@@ -204,15 +209,15 @@ func (c *capture) counts(ctx context.Context) (counts, error) {
 			out.waiting += v
 		case "vllm:iteration_tokens_total_count":
 			out.steps += v
-			out.counted = true
+			out.known = true
 		}
 	})
 	return out, err
 }
 
-// load makes requests where the server has none, and waits until they run.
-func (c *capture) load(ctx context.Context) error {
-	now, err := c.counts(ctx)
+// startLoad makes requests if the server has none, and waits until they run.
+func (c *capture) startLoad(ctx context.Context) error {
+	now, err := c.readCounts(ctx)
 	if err != nil {
 		c.r.Notes = append(c.r.Notes, "the server's metrics cannot be read: steps are not counted ("+err.Error()+")")
 	}
@@ -220,12 +225,13 @@ func (c *capture) load(ctx context.Context) error {
 		return nil
 	}
 	if c.model == "" {
-		return hint.With(errors.New("the server has no requests, and /v1/models lists no model"), "send load yourself, and add --load 0")
+		return hint.With(errors.New("the server has no requests, and /v1/models lists no model"),
+			"send load yourself, and add --load 0")
 	}
 	c.r.Load = c.Load
 	c.Progress("the server is idle: sending %d concurrent requests", c.Load)
 	for i := range c.Load {
-		c.clients.Go(func() { c.client(ctx, i) })
+		c.clients.Go(func() { c.runClient(ctx, i) })
 	}
 	for deadline := time.After(loadTimeout); ; {
 		select {
@@ -236,23 +242,24 @@ func (c *capture) load(ctx context.Context) error {
 			return nil
 		case <-time.After(pollEvery):
 		}
-		if now, err := c.counts(ctx); err != nil || now.running > 0 {
+		if now, err := c.readCounts(ctx); err != nil || now.running > 0 {
 			return nil //nolint:nilerr // without metrics nobody can wait for them
 		}
 	}
 }
 
-// client sends one request after the other.
-func (c *capture) client(ctx context.Context, number int) {
+func (c *capture) runClient(ctx context.Context, number int) {
 	for turn := 0; ctx.Err() == nil; turn++ {
-		status, body, err := c.request(ctx, http.MethodPost, "/v1/completions", map[string]any{
+		status, body, err := c.sendRequest(ctx, http.MethodPost, "/v1/completions", map[string]any{
 			"model": c.model, "max_tokens": 128, "ignore_eos": true, "temperature": 0.7,
-			"prompt": fmt.Sprintf("%d.%d. %s", number, turn, strings.Repeat("Tell me where the time goes. ", 8+8*(number%8))),
+			"prompt": fmt.Sprintf("%d.%d. %s", number, turn,
+				strings.Repeat("Tell me where the time goes. ", 8+8*(number%8))),
 		})
 		if err != nil || status != http.StatusOK {
 			if ctx.Err() == nil {
 				c.failed.Do(func() {
-					c.r.Notes = append(c.r.Notes, fmt.Sprintf("a request failed: status %d, %v %.120s", status, err, body))
+					c.r.Notes = append(c.r.Notes,
+						fmt.Sprintf("a request failed: status %d, %v %.120s", status, err, body))
 				})
 			}
 			select {
@@ -263,13 +270,13 @@ func (c *capture) client(ctx context.Context, number int) {
 	}
 }
 
-// profile runs the profiler for the steps.
-func (c *capture) profile(ctx context.Context) error {
-	start, err := c.counts(ctx)
-	counted := err == nil && start.counted
+func (c *capture) runProfiler(ctx context.Context) error {
+	start, err := c.readCounts(ctx)
+	counted := err == nil && start.known
 	begin, stop := context.WithTimeout(ctx, stopWait)
 	defer stop()
-	status, body, err := c.request(begin, http.MethodPost, "/start_profile", map[string]int{"max_iterations": c.Steps})
+	status, body, err := c.sendRequest(begin, http.MethodPost, "/start_profile",
+		map[string]int{"max_iterations": c.Steps})
 	switch {
 	case err != nil:
 		c.stopProfiler(ctx)
@@ -280,12 +287,12 @@ func (c *capture) profile(ctx context.Context) error {
 		return fmt.Errorf("start the profiler: status %d: %.200s", status, body)
 	}
 	began := time.Now()
-	if counted { // from when it runs: starting takes a while
-		if now, err := c.counts(ctx); err == nil {
+	if counted { // since it runs: starting takes a while
+		if now, err := c.readCounts(ctx); err == nil {
 			start = now
 		}
 	}
-	c.wait(ctx, began, start, counted)
+	c.waitForSteps(ctx, began, start, counted)
 	c.r.Took = time.Since(began)
 	if ctx.Err() != nil {
 		c.stopProfiler(ctx)
@@ -294,7 +301,7 @@ func (c *capture) profile(ctx context.Context) error {
 	c.Progress("stopping the profiler: the server writes its trace")
 	ended, cancel := context.WithTimeout(ctx, stopWait)
 	defer cancel()
-	status, body, err = c.request(ended, http.MethodPost, "/stop_profile", nil)
+	status, body, err = c.sendRequest(ended, http.MethodPost, "/stop_profile", nil)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -313,14 +320,13 @@ func (c *capture) profile(ctx context.Context) error {
 func (c *capture) stopProfiler(ctx context.Context) {
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer stop()
-	_, _, _ = c.request(last, http.MethodPost, "/stop_profile", nil) // there is nobody left to tell
+	_, _, _ = c.sendRequest(last, http.MethodPost, "/stop_profile", nil) // there is nobody left to tell
 }
 
-// wait waits for the steps.
-func (c *capture) wait(ctx context.Context, began time.Time, start counts, counted bool) {
+func (c *capture) waitForSteps(ctx context.Context, began time.Time, start counts, counted bool) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	before := c.files()
+	before := c.listFiles()
 	for {
 		select {
 		case <-ctx.Done():
@@ -328,7 +334,7 @@ func (c *capture) wait(ctx context.Context, began time.Time, start counts, count
 		case <-tick.C:
 		}
 		if counted {
-			if now, err := c.counts(ctx); err == nil {
+			if now, err := c.readCounts(ctx); err == nil {
 				c.r.Steps = int(now.steps - start.steps)
 			}
 			c.Progress("profiling: %d of %d steps", max(c.r.Steps, 0), c.Steps)
@@ -338,21 +344,22 @@ func (c *capture) wait(ctx context.Context, began time.Time, start counts, count
 		}
 		if time.Since(began) >= c.Longest {
 			if counted {
-				c.r.Notes = append(c.r.Notes, fmt.Sprintf("%d of %d steps in %s", max(c.r.Steps, 0), c.Steps, c.Longest))
+				c.r.Notes = append(c.r.Notes,
+					fmt.Sprintf("%d of %d steps in %s", max(c.r.Steps, 0), c.Steps, c.Longest))
 			}
 			return
 		}
-		if _, grown := c.written(before); grown > largest {
+		if _, grown := c.listWritten(before); grown > largest {
 			c.r.Notes = append(c.r.Notes, fmt.Sprintf("stopped early: the traces grew beyond %d MiB", largest>>20))
 			return
 		}
 	}
 }
 
-// files are what Dir holds, with sizes and times.
-func (c *capture) files() map[string]os.FileInfo {
+// listFiles lists Dir with sizes and times.
+func (c *capture) listFiles() map[string]os.FileInfo {
 	found := map[string]os.FileInfo{}
-	entries, err := os.ReadDir(c.Dir) // without one there are none
+	entries, err := os.ReadDir(c.Dir) // an unreadable Dir has no files
 	for _, e := range entries {
 		if info, infoErr := e.Info(); err == nil && infoErr == nil && info.Mode().IsRegular() {
 			found[e.Name()] = info
@@ -361,9 +368,9 @@ func (c *capture) files() map[string]os.FileInfo {
 	return found
 }
 
-// written are the traces in Dir that were not there before, and the bytes of all files that were not.
-func (c *capture) written(before map[string]os.FileInfo) (traces []string, bytes int64) {
-	for name, f := range c.files() {
+// listWritten returns the new traces in Dir, and the bytes of all new files.
+func (c *capture) listWritten(before map[string]os.FileInfo) (traces []string, bytes int64) {
+	for name, f := range c.listFiles() {
 		if old := before[name]; old != nil && old.Size() == f.Size() && old.ModTime().Equal(f.ModTime()) {
 			continue
 		}
@@ -376,12 +383,12 @@ func (c *capture) written(before map[string]os.FileInfo) (traces []string, bytes
 	return traces, bytes
 }
 
-// collect finds the new traces, once they grow no longer.
-func (c *capture) collect(ctx context.Context, before map[string]os.FileInfo) error {
+// collectTraces finds the new traces, once they have stopped growing.
+func (c *capture) collectTraces(ctx context.Context, before map[string]os.FileInfo) error {
 	last := int64(-1)
 	for range 600 {
 		var sum int64
-		c.r.Files, sum = c.written(before)
+		c.r.Files, sum = c.listWritten(before)
 		if len(c.r.Files) > 0 && sum == last {
 			return nil
 		}
@@ -396,7 +403,8 @@ func (c *capture) collect(ctx context.Context, before map[string]os.FileInfo) er
 		}
 	}
 	if len(c.r.Files) == 0 {
-		return hint.With(fmt.Errorf("the profiler was stopped, but %s has no new trace", c.Dir), "give the path here of the server's torch_profiler_dir")
+		return hint.With(fmt.Errorf("the profiler was stopped, but %s has no new trace", c.Dir),
+			"give the path here of the server's torch_profiler_dir")
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 //go:embed ways.yaml
 var waysText []byte
 
-// A Way is one way to take a trace: what it is for, and what to type.
+// A Way is one way to take a trace: its purpose and its commands.
 type Way struct {
 	Tool     string // torch, nsys or own
 	Title    string
@@ -28,7 +28,6 @@ type Way struct {
 	Code     string // in Python
 }
 
-// ways are all of ways.yaml.
 var ways = sync.OnceValue(func() (all []Way) {
 	if err := yaml.UnmarshalStrict(waysText, &all); err != nil {
 		panic(err) // the table is part of the program, and a test reads it
@@ -36,7 +35,8 @@ var ways = sync.OnceValue(func() (all []Way) {
 	return all
 })
 
-// Ways says how to trace a release's server, and a program of one's own: about steps iterations, into a directory.
+// Ways returns the ways to trace a release's server, and one's own program: steps iterations, into
+// a directory.
 func Ways(release engine.Release, model, dir string, steps int) (out []Way) {
 	fill := strings.NewReplacer("{model}", model, "{dir}", path.Clean(dir), "{steps}", fmt.Sprint(steps))
 	for _, w := range ways() {
@@ -52,7 +52,7 @@ func Ways(release engine.Release, model, dir string, steps int) (out []Way) {
 	return out
 }
 
-// How says how to take a trace of so many steps.
+// How explains how to take a trace of this many steps.
 func How(w io.Writer, release engine.Release, model, dir string, steps int, o render.Options) error {
 	t := render.NewText(o)
 	t.Paragraph("", "", fmt.Sprintf("With vLLM %s, %d steps:", release, steps))
@@ -72,13 +72,13 @@ func How(w io.Writer, release engine.Release, model, dir string, steps int, o re
 	return err
 }
 
-// maxSteps is how many steps of the engine a trace may hold.
 const maxSteps = 10_000
 
 // CheckSteps refuses numbers of steps that make no trace.
 func CheckSteps(steps int) error {
 	if steps < 1 || steps > maxSteps {
-		return hint.With(fmt.Errorf("--steps: want 1 to %d", maxSteps), "twenty steps are enough for shares, two hundred for their spread")
+		return hint.With(fmt.Errorf("--steps: want 1 to %d", maxSteps),
+			"twenty steps are enough for shares, two hundred for their spread")
 	}
 	return nil
 }

@@ -1,9 +1,8 @@
-// Package finding says what dominates a profile and what to do about it: conditions
-// over measured shares, as data, in the form of the catalogue that diagnoses a server.
-// What is wrong with a server here shows on it as the pathology slow-decode, whose runbook
-// leads to a profile; the fixes here, by workload, lead back.
+// Package finding says what dominates a profile, and what to do about it. Its conditions over measured shares are
+// data, in the form of the catalogue that diagnoses a server. On a server, a finding here shows as the pathology
+// slow-decode, whose runbook leads to a profile; the fixes here, by workload, lead back.
 //
-// It judges the profile that it is handed and performs no I/O.
+// It judges a profile and performs no I/O.
 package finding
 
 import (
@@ -30,10 +29,9 @@ type Kind struct {
 	data kindData
 }
 
-// kindData is a kind as kinds.yaml has it.
 type kindData struct {
 	ID, Title, Severity string
-	Alone               bool // where it holds nothing else can be judged
+	Alone               bool // if it holds, nothing else can be judged
 	When, Any           []string
 	Idle                string
 	Cost                []string
@@ -41,23 +39,22 @@ type kindData struct {
 	Cases map[string]says
 }
 
-// says is what a kind that holds says of itself.
+// says is the text of a kind.
 type says struct {
 	Summary string
 	Reasons []string
-	Fixes   []advice // nil in a case: those of the kind
+	Fixes   []advice // nil in a case: the kind's own
 }
 
-// advice is a fix in kinds.yaml.
 type advice struct {
 	For                  []string
-	GPU                  string // nvidia or amd: whose GPUs it is for; "" is both
+	GPU                  string // nvidia or amd; "" is both
 	Do, Tradeoff, Verify string
 	Flag, From, To       string
 	Risk                 bool
 }
 
-// table is kinds.yaml, whose head says what its parts mean.
+// table is kinds.yaml, whose head explains its parts.
 type table struct {
 	signals    map[string]*indicator.Signal
 	thresholds map[string]*catalog.Threshold
@@ -67,10 +64,12 @@ type table struct {
 //go:embed kinds.yaml
 var kindsText []byte
 
-var units = map[string]indicator.Unit{"ratio": indicator.Ratio, "count": indicator.Count, "seconds": indicator.Seconds, "times": indicator.Times}
+var units = map[string]indicator.Unit{
+	"ratio": indicator.Ratio, "count": indicator.Count, "seconds": indicator.Seconds, "times": indicator.Times,
+}
 
-// load reads kinds.yaml. It is part of the program, and a test reads it: an error is a panic.
-var load = sync.OnceValue(func() table {
+// loadTable reads kinds.yaml. It is part of the program, and a test reads it: an error is a panic.
+var loadTable = sync.OnceValue(func() table {
 	var data struct {
 		Signals    map[string][2]string
 		Thresholds map[string][3]any
@@ -81,21 +80,22 @@ var load = sync.OnceValue(func() table {
 	}
 	t := table{map[string]*indicator.Signal{}, map[string]*catalog.Threshold{}, nil}
 	for c := range profile.Causes {
-		data.Signals[signal("idle_", c)] = [2]string{"ratio", "Idle: " + c.String()}
+		data.Signals[signalName("idle_", c)] = [2]string{"ratio", "Idle: " + c.String()}
 	}
 	for g := range profile.Groups {
-		data.Signals[signal("group_", g)] = [2]string{"ratio", "Time of " + g.String()}
+		data.Signals[signalName("group_", g)] = [2]string{"ratio", "Time of " + g.String()}
 	}
 	for name, s := range data.Signals {
 		t.signals[name] = &indicator.Signal{Name: name, Title: s[1], Unit: units[s[0]]}
 	}
 	for name, x := range data.Thresholds {
-		t.thresholds[name] = &catalog.Threshold{Name: name, Unit: units[x[0].(string)], Default: x[1].(float64), Why: x[2].(string)}
+		t.thresholds[name] = &catalog.Threshold{Name: name, Unit: units[x[0].(string)], Default: x[1].(float64),
+			Why: x[2].(string)}
 	}
 	for _, k := range data.Kinds {
-		p := catalog.Pathology{ID: k.ID, Title: k.Title, When: catalog.All(t.conds(k.When)...)}
+		p := catalog.Pathology{ID: k.ID, Title: k.Title, When: catalog.All(t.parseConds(k.When)...)}
 		if len(k.Any) > 0 {
-			p.When = catalog.Any(t.conds(k.Any)...)
+			p.When = catalog.Any(t.parseConds(k.Any)...)
 		}
 		severity, err := catalog.ParseSeverity(k.Severity)
 		if err != nil {
@@ -107,8 +107,8 @@ var load = sync.OnceValue(func() table {
 	return t
 })
 
-// conds reads comparisons: "gpu_busy > busy_enough".
-func (t *table) conds(list []string) (out []catalog.Cond) {
+// parseConds reads comparisons: "gpu_busy > busy_enough".
+func (t *table) parseConds(list []string) (out []catalog.Cond) {
 	for _, text := range list {
 		f := strings.Fields(text)
 		compare := catalog.Above
@@ -123,13 +123,12 @@ func (t *table) conds(list []string) (out []catalog.Cond) {
 	return out
 }
 
-// signal names that of a cause of idleness or a group.
-func signal(prefix string, of fmt.Stringer) string {
+func signalName(prefix string, of fmt.Stringer) string {
 	return prefix + strings.ReplaceAll(of.String(), " ", "_")
 }
 
-// Kinds lists everything that a profile is judged by.
-func Kinds() []*Kind { return load().kinds }
+// Kinds lists all kinds.
+func Kinds() []*Kind { return loadTable().kinds }
 
 // A Result is a kind, judged.
 type Result struct {
@@ -143,13 +142,13 @@ type Result struct {
 	Cost     float64
 }
 
-// A Verdict is what a profile comes to.
+// A Verdict is the judgement of a profile.
 type Verdict struct {
-	Findings []Result // those that hold, the costliest first
-	Others   []Result // those that do not, or could not be judged
+	Findings []Result // kinds that hold, the costliest first
+	Others   []Result // the other kinds
 }
 
-// Leading is the finding that leads; nil where nothing was found.
+// Leading is the finding that leads; nil without findings.
 func (v *Verdict) Leading() *Result {
 	if len(v.Findings) == 0 {
 		return nil
@@ -157,10 +156,10 @@ func (v *Verdict) Leading() *Result {
 	return &v.Findings[0]
 }
 
-// Judge judges a profile by every kind. Set overrides thresholds by their names.
+// Judge judges a profile by every kind. Set overrides thresholds by name.
 func Judge(p *profile.Profile, set map[string]float64) Verdict {
 	var v Verdict
-	see := view{p, set, measure(p), texts(p)}
+	see := view{p, set, measureSignals(p), textsOf(p)}
 	for _, k := range Kinds() {
 		f := Result{Kind: k, Severity: k.Severity, Summary: k.Title}
 		for _, name := range k.data.Cost {
@@ -175,15 +174,15 @@ func Judge(p *profile.Profile, set map[string]float64) Verdict {
 			v.Others = append(v.Others, f)
 			continue
 		}
-		see.say(&f)
+		see.fillResult(&f)
 		v.Findings = append(v.Findings, f)
 	}
 	rank := func(f *Result) catalog.Severity {
 		switch {
 		case f.Kind.ID == "one-time" && f.Cost > onceLeads:
 			return 2
-		case f.Kind.data.Idle != "", // that nobody knows why a GPU is idle is worth as much as why
-			f.Kind.ID == "gemm-bound" && fullPrecision(p.Heaviest(profile.GEMM).Name): // and no healthy program
+		case f.Kind.data.Idle != "", // idleness of unknown cause is worth as much
+			f.Kind.ID == "gemm-bound" && fullPrecision(p.Heaviest(profile.GEMM).Name): // and no healthy program uses it
 			return 1
 		}
 		return min(f.Severity, 1)
@@ -197,11 +196,10 @@ func Judge(p *profile.Profile, set map[string]float64) Verdict {
 	return v
 }
 
-// Shares of the time: what happened once leads where it is more than a third; elsewhere it is told of.
+// Shares of the time from which one-time gaps lead the verdict, and from which it mentions them.
 const onceLeads, onceTold = 1.0 / 3, 0.05
 
-// say fills in what a finding says.
-func (v view) say(f *Result) {
+func (v view) fillResult(f *Result) {
 	k := f.Kind
 	s := k.data.says
 	if c, ok := k.data.Cases[v.caseOf(k.ID)]; ok {
@@ -214,22 +212,24 @@ func (v view) say(f *Result) {
 		}
 	}
 	if k.data.Idle != "" {
-		s.Summary = cmp.Or(s.Summary, k.Title+": {idle_"+strings.ReplaceAll(k.data.Idle, " ", "_")+"} of the time, and the GPU is busy {gpu_busy}")
+		idle := "{idle_" + strings.ReplaceAll(k.data.Idle, " ", "_") + "}"
+		s.Summary = cmp.Or(s.Summary, k.Title+": "+idle+" of the time, and the GPU is busy {gpu_busy}")
 		if g := v.p.LongestGap(k.data.Idle); g != nil && g.Host != "" {
-			s.Reasons = []string{fmt.Sprintf("In the longest of these gaps, %s, the host is in %s.", render.Seconds(float64(g.Time)/1e9), render.Clip(render.Clean(g.Host), 100))}
+			s.Reasons = []string{fmt.Sprintf("In the longest of these gaps, %s, the host is in %s.",
+				render.Seconds(float64(g.Time)/1e9), render.Clip(render.Clean(g.Host), 100))}
 		}
 	}
-	f.Summary, _ = v.fill(s.Summary)
+	f.Summary, _ = v.fillText(s.Summary)
 	for _, r := range s.Reasons {
-		if text, ok := v.fill(r); ok {
+		if text, ok := v.fillText(r); ok {
 			f.Reasons = append(f.Reasons, text)
 		}
 	}
 	f.Fixes = fixesOf(s.Fixes, v.p)
 }
 
-// fill puts readings in place of the names in braces. It reports false where one is unknown.
-func (v view) fill(text string) (string, bool) {
+// fillText replaces names in braces by readings. It reports false if one is unknown.
+func (v view) fillText(text string) (string, bool) {
 	known := true
 	return placeholder.ReplaceAllStringFunc(text, func(name string) string {
 		name = strings.Trim(name, "{}")
@@ -240,66 +240,89 @@ func (v view) fill(text string) (string, bool) {
 		if known = known && x.OK; !x.OK {
 			return "unknown"
 		}
-		return indicator.Format(x, load().signals[name].Unit)
+		return indicator.Format(x, loadTable().signals[name].Unit)
 	}), known
 }
 
 var placeholder = regexp.MustCompile(`\{[a-z0-9_]+\}`)
 
-// caseOf is which of its cases a kind is; "" is none.
 func (v view) caseOf(id string) string {
 	p := v.p
-	switch {
-	case id == "cpu-only" && p.Cut:
-		return "cut"
-	case id == "cpu-only" && strings.HasPrefix(v.texts["calls"], "enumerate(DataLoader)"):
-		return "loads"
-	case id == "cpu-only" && p.Host.Launches > 0:
-		return "launched"
-	case id == "cpu-only" && strings.HasPrefix(p.Ranks[0].Tool, "Nsight"):
-		return "nsys"
-	case id == "cpu-only":
-		return p.Ranks[0].Processor
-	case id == "rank-straggles":
+	switch id {
+	case "cpu-only":
+		return v.caseWithoutGPU()
+	case "rank-straggles":
 		return cmp.Or(p.Straggle.Cause, "named")
-	case id == "host-bound" && v.now["graph_kernels"].V >= 0.05:
-		return "graphs"
-	case id == "communication-bound" && 3*p.Exchanged > p.Group[profile.Communication].Sum:
-		return "exchange"
-	case id == "attention-bound" && 2*p.Unfused > p.Group[profile.Attention].Sum:
-		return "unfused"
-	case id == "copies-bound":
-		switch name := p.Heaviest(profile.Copies).Name; {
-		case strings.Contains(name, "PtoP"):
-			return "peers"
-		case strings.Contains(name, "DtoD"), strings.Contains(name, "Memset"), strings.Contains(name, "rocclr"):
-			return "device"
+	case "copies-bound":
+		return caseOfCopies(p.Heaviest(profile.Copies).Name)
+	case "host-bound":
+		if v.now["graph_kernels"].V >= 0.05 {
+			return "graphs"
 		}
-	case id == "gemm-bound" && fullPrecision(p.Heaviest(profile.GEMM).Name):
-		return "32"
-	case id == "gemm-bound" && !p.Quantised && p.Workload.Samples():
-		return "tokens16"
-	case id == "gemm-bound" && !p.Quantised:
-		return "16"
-	case p.Workload.Samples():
+	case "communication-bound":
+		if 3*p.Exchanged > p.Group[profile.Communication].Sum {
+			return "exchange"
+		}
+	case "attention-bound":
+		if 2*p.Unfused > p.Group[profile.Attention].Sum {
+			return "unfused"
+		}
+	case "gemm-bound":
+		switch {
+		case fullPrecision(p.Heaviest(profile.GEMM).Name):
+			return "32"
+		case !p.Quantised && p.Workload.Samples():
+			return "tokens16"
+		case !p.Quantised:
+			return "16"
+		}
+	}
+	if p.Workload.Samples() {
 		return "tokens"
 	}
 	return ""
 }
 
-// fullPrecision reports whether a product computes in FP32, without tensor cores. cuBLAS calls such kernels sgemm
-// and CUTLASS simt_sgemm, with TF32 s1688gemm; XMMA names all types; Tensile has S alone for the type of all matrices.
+func (v view) caseWithoutGPU() string {
+	p := v.p
+	switch {
+	case p.Cut:
+		return "cut"
+	case strings.HasPrefix(v.texts["calls"], "enumerate(DataLoader)"):
+		return "loads"
+	case p.Host.Launches > 0:
+		return "launched"
+	case strings.HasPrefix(p.Ranks[0].Tool, "Nsight"):
+		return "nsys"
+	}
+	return p.Ranks[0].Processor
+}
+
+func caseOfCopies(name string) string {
+	switch {
+	case strings.Contains(name, "PtoP"):
+		return "peers"
+	case strings.Contains(name, "DtoD"), strings.Contains(name, "Memset"), strings.Contains(name, "rocclr"):
+		return "device"
+	}
+	return ""
+}
+
+// fullPrecision reports whether a product computes in FP32, without tensor cores. cuBLAS calls such
+// kernels sgemm and CUTLASS simt_sgemm, with TF32 s1688gemm. XMMA names all types. Tensile has S
+// alone for the type of all matrices.
 func fullPrecision(product string) bool {
 	return sgemm.MatchString(product)
 }
 
 var sgemm = regexp.MustCompile(`(^|_)sgemm_|gemm_f32f32_f32f32_|^Cijk_\w+?_(SB|S_B)_`)
 
-// fixesOf are the fixes for a workload and a GPU.
 func fixesOf(list []advice, p *profile.Profile) (out []catalog.Fix) {
 	w := p.Workload
 	for _, a := range list {
-		if a.GPU == "amd" && !p.AMD || a.GPU == "nvidia" && p.AMD || len(a.For) > 0 && !slices.Contains(a.For, strings.ToLower(w.String())) && (!w.Serves() || !slices.Contains(a.For, "serving")) {
+		fits := len(a.For) == 0 || slices.Contains(a.For, strings.ToLower(w.String())) ||
+			w.Serves() && slices.Contains(a.For, "serving")
+		if a.GPU == "amd" && !p.AMD || a.GPU == "nvidia" && p.AMD || !fits {
 			continue
 		}
 		f := catalog.Fix{Summary: a.Do, Tradeoff: a.Tradeoff, Verify: a.Verify, Risk: a.Risk}
@@ -311,13 +334,16 @@ func fixesOf(list []advice, p *profile.Profile) (out []catalog.Fix) {
 	return out
 }
 
-// texts are what sentences name beside signals, as far as the profile knows it.
-func texts(p *profile.Profile) map[string]string {
+// textsOf returns the texts that sentences name beside signals, as far as the profile has them.
+func textsOf(p *profile.Profile) map[string]string {
 	each := func(ns int64) string { return render.Seconds(float64(ns) / 1e9 / float64(max(p.Devices, 1))) }
 	t := map[string]string{
-		"busy_time": each(p.Busy), "habit_time": each(p.Habit().Wall), "before_time": render.Seconds(float64(p.Before) / 1e9),
-		"after_time": render.Seconds(float64(p.After) / 1e9), "recorded_time": render.Seconds(float64(p.Before+p.After)/1e9 + p.Seconds()),
-		"since": "", "last": p.Straggle.Last, "last_share": render.Percent(p.Straggle.LastShare), "why": p.Straggle.Why,
+		"busy_time": each(p.Busy), "habit_time": each(p.Habit().Wall),
+		"before_time":   render.Seconds(float64(p.Before) / 1e9),
+		"after_time":    render.Seconds(float64(p.After) / 1e9),
+		"recorded_time": render.Seconds(float64(p.Before+p.After)/1e9 + p.Seconds()),
+		"since":         "", "last": p.Straggle.Last,
+		"last_share": render.Percent(p.Straggle.LastShare), "why": p.Straggle.Why,
 	}
 	if p.Straggle.Since > 0 {
 		t["since"] = fmt.Sprintf(" since step %d", p.Straggle.Since)
@@ -343,8 +369,7 @@ func texts(p *profile.Profile) map[string]string {
 	return t
 }
 
-// measure takes the readings of all signals, by their names.
-func measure(p *profile.Profile) map[string]indicator.Value {
+func measureSignals(p *profile.Profile) map[string]indicator.Value {
 	m := map[string]indicator.Value{}
 	know := func(name string, v float64) { m[name] = indicator.Known(v) }
 	if n := float64(p.Host.Launches); n > 0 {
@@ -352,7 +377,7 @@ func measure(p *profile.Profile) map[string]indicator.Value {
 		know("captured_launches", float64(p.Host.Captured)/n)
 	}
 	if p.Devices == 0 {
-		if p.HostOnly && m["captured_launches"].V < 0.1 { // what is captured puts nothing on a device
+		if p.HostOnly && m["captured_launches"].V < 0.1 { // captured launches put nothing on a device
 			know("cpu_only", 1)
 		}
 		return m
@@ -366,10 +391,10 @@ func measure(p *profile.Profile) map[string]indicator.Value {
 		know(name, h.OfBusy(sum))
 	}
 	for c := range profile.Causes {
-		know(signal("idle_", c), h.Share(h.Idle[c]))
+		know(signalName("idle_", c), h.Share(h.Idle[c]))
 	}
 	for g := range profile.Groups {
-		know(signal("group_", g), h.Share(h.Group[g].Time))
+		know(signalName("group_", g), h.Share(h.Group[g].Time))
 	}
 	know("gpu_busy", h.Share(h.Busy))
 	know("idle_host", h.Share(h.Idle[profile.HostLate]+h.Idle[profile.LaunchGap]))
@@ -386,7 +411,7 @@ func measure(p *profile.Profile) map[string]indicator.Value {
 	know("elementwise_of_busy", h.OfBusy(unfused))
 	know("elementwise_unfused", h.Share(unfused))
 	know("kernels", float64(p.Runs+p.Group[profile.Copies].Count))
-	know("evidence", m["kernels"].V+float64(p.Busy-p.Exposed)/1e6) // one all-reduce that waits is no evidence
+	know("evidence", m["kernels"].V+float64(p.Busy-p.Exposed)/1e6) // a waiting all-reduce is no evidence
 	know("cpu_only", 0)
 	know("device_time", p.Seconds())
 	if n := float64(p.Runs); n > 0 {
@@ -416,7 +441,7 @@ func measure(p *profile.Profile) map[string]indicator.Value {
 	return m
 }
 
-// fewLaunches of a step take no time that is worth telling.
+// fewLaunches is how many launches of a step take no time worth reporting.
 const fewLaunches = 20
 
 // view shows a profile's readings to conditions.
@@ -446,5 +471,6 @@ func (v view) Limit(t *catalog.Threshold) (float64, string, bool) {
 
 // Thresholds lists all thresholds by their names.
 func Thresholds() []*catalog.Threshold {
-	return slices.SortedFunc(maps.Values(load().thresholds), func(a, b *catalog.Threshold) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(maps.Values(loadTable().thresholds),
+		func(a, b *catalog.Threshold) int { return cmp.Compare(a.Name, b.Name) })
 }

@@ -201,7 +201,7 @@ func TestFlagsAreForVLLM(t *testing.T) {
 // that there are, each kind has a fix for every workload in which it can be found, none names a flag or a
 // variable of another program, and every name in braces is known.
 func TestFixes(t *testing.T) {
-	names := texts(profile.Combine(nil))
+	names := textsOf(profile.Combine(nil))
 	for _, name := range []string{"stacks", "copy", "calls", "product"} {
 		names[name] = ""
 	}
@@ -213,7 +213,7 @@ func TestFixes(t *testing.T) {
 		for name, s := range all {
 			for _, text := range append([]string{s.Summary}, s.Reasons...) {
 				for _, x := range placeholder.FindAllString(text, -1) {
-					if x = strings.Trim(x, "{}"); load().signals[x] == nil {
+					if x = strings.Trim(x, "{}"); loadTable().signals[x] == nil {
 						if _, ok := names[x]; !ok {
 							t.Errorf("%s: nothing is called %s", k.ID, x)
 						}

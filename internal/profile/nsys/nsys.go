@@ -1,8 +1,7 @@
-// Package nsys reads exports of Nsight Systems: the SQLite database that nsys export
-// writes, of any release that has CUPTI's activity tables. It looks a
-// column up by its name and does without those that are not there.
+// Package nsys reads exports of Nsight Systems: the SQLite database that nsys export writes, of any release that
+// has CUPTI's activity tables. It looks columns up by name and does without missing ones.
 //
-// It does no I/O but reading what it is handed.
+// It only reads the given file.
 package nsys
 
 import (
@@ -65,14 +64,18 @@ func readTables(ctx context.Context, tables *sqlite.DB, source string, limit int
 		if has(exported) {
 			what = "the report has no CUDA activity"
 		}
-		return nil, hint.With(fmt.Errorf("read %s: %s", source, what), "record with --trace cuda,nvtx (see sixty profile how), then nsys export --type sqlite")
+		return nil, hint.With(fmt.Errorf("read %s: %s", source, what),
+			"record with --trace cuda,nvtx (see sixty profile how), then nsys export --type sqlite")
 	}
 	e := &reader{
 		ctx: ctx, tables: tables, t: profile.New(source, "Nsight Systems", limit),
 		texts: map[int64]string{}, ids: map[int64]uint32{}, device: map[[2]int64]int64{},
 	}
 	var damaged error
-	for _, read := range []func() error{e.strings, e.readMetadata, e.gpus, e.kernels, e.graphs, e.copies, e.runtime, e.ranges} {
+	for _, read := range []func() error{
+		e.readStrings, e.readMetadata, e.readGPUs, e.readKernels, e.readGraphs, e.readCopies, e.readRuntime,
+		e.readRanges,
+	} {
 		err := read()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -86,7 +89,8 @@ func readTables(ctx context.Context, tables *sqlite.DB, source string, limit int
 		e.t.Partial = append(e.t.Partial, strings.ReplaceAll(damaged.Error(), "\n", "; "))
 	}
 	if e.t.Events == 0 {
-		return nil, hint.With(fmt.Errorf("read %s: the report has no events", source), "record for longer, with --trace cuda,nvtx: see sixty profile how")
+		return nil, hint.With(fmt.Errorf("read %s: the report has no events", source),
+			"record for longer, with --trace cuda,nvtx: see sixty profile how")
 	}
 	e.t.Close()
 	return e.t, nil
@@ -98,19 +102,18 @@ type reader struct {
 	t      *profile.Timeline
 	texts  map[int64]string
 	ids    map[int64]uint32
-	device map[[2]int64]int64 // of a process and its number there
+	device map[[2]int64]int64 // by a process and its number there
 	clock  int64              // the session's clock at its start
 }
 
-// each reads a table's rows.
-func (e *reader) each(name string, columns []string, row func(v []sqlite.Value)) error {
+func (e *reader) eachRow(name string, columns []string, row func(v []sqlite.Value)) error {
 	return sqlite.Scan(e.ctx, e.tables, name, columns, sqlite.CopyRow, func(v *[]sqlite.Value) bool {
 		row(*v)
 		return true
 	})
 }
 
-func (e *reader) strings() error {
+func (e *reader) readStrings() error {
 	return sqlite.Scan(e.ctx, e.tables, texts, []string{"id", "value"}, sqlite.CopyRow, func(row *[]sqlite.Value) bool {
 		v := *row
 		if len(v[1].Bytes) <= maxText {
@@ -122,8 +125,8 @@ func (e *reader) strings() error {
 	})
 }
 
-// name returns the number of the name behind one of StringIds.
-func (e *reader) name(id int64) uint32 {
+// nameID returns the number of a name by its id in StringIds.
+func (e *reader) nameID(id int64) uint32 {
 	if n, ok := e.ids[id]; ok {
 		return n
 	}
@@ -137,12 +140,12 @@ func (e *reader) name(id int64) uint32 {
 }
 
 func (e *reader) readMetadata() error {
-	err := e.each(exported, []string{"name", "value"}, func(v []sqlite.Value) {
+	err := e.eachRow(exported, []string{"name", "value"}, func(v []sqlite.Value) {
 		if v[0].Text() == "EXPORT_PRODUCT_VERSION" {
 			e.t.Tool = "Nsight Systems " + v[1].Text()
 		}
 	})
-	return errors.Join(err, e.each(started, []string{"utcEpochNs", "systemClockNs"}, func(v []sqlite.Value) {
+	return errors.Join(err, e.eachRow(started, []string{"utcEpochNs", "systemClockNs"}, func(v []sqlite.Value) {
 		e.clock = v[1].Int
 		if base := v[0].Int - e.clock; base > 0 {
 			e.t.Base = base
@@ -150,18 +153,18 @@ func (e *reader) readMetadata() error {
 	}))
 }
 
-func (e *reader) gpus() error {
-	err := e.each(gpus, []string{"id", "name", "memoryBandwidth"}, func(v []sqlite.Value) {
+func (e *reader) readGPUs() error {
+	err := e.eachRow(gpus, []string{"id", "name", "memoryBandwidth"}, func(v []sqlite.Value) {
 		e.t.GPUs[int(v[0].Int)] = profile.GPU{
 			Name: v[1].Text(), Bandwidth: float64(v[2].Int),
 		}
 	})
-	return errors.Join(err, e.each(devices, []string{"gpuId", "cudaId", "pid"}, func(v []sqlite.Value) {
+	return errors.Join(err, e.eachRow(devices, []string{"gpuId", "cudaId", "pid"}, func(v []sqlite.Value) {
 		e.device[[2]int64{v[2].Int, v[1].Int}] = v[0].Int
 	}))
 }
 
-// deviceOf is which device an activity ran on, and the process whose calls it follows.
+// deviceOf returns an activity's device, and the process whose calls it follows.
 func (e *reader) deviceOf(pid, device int64) (int64, int) {
 	process := pid >> pidBits
 	if gpu, ok := e.device[[2]int64{process & threadMask, device}]; ok {
@@ -170,23 +173,22 @@ func (e *reader) deviceOf(pid, device int64) (int64, int) {
 	return process, int(device)
 }
 
-// event is a row of a large table.
 type event struct {
 	profile.Event
 	process, lane int64 // lane is a stream or a thread
 	device        int
 	class         profile.Class
-	id            int64  // of its name
-	text          []byte // its name
-	none          bool   // it is no event
+	id            int64  // name in StringIds
+	text          []byte // or the name itself
+	none          bool   // the row is no event
 }
 
-// work reads a table of what devices did. read says of the columns beyond those that all
-// have what the event's name is known by, and its size.
-func (e *reader) work(from string, kind profile.Kind, read func([]sqlite.Value) (int64, uint64), name func(int64) uint32, more ...string) error {
+// readActivities reads a table of devices' activities. From the columns more, read takes a name's id and a size.
+func (e *reader) readActivities(from string, kind profile.Kind, read func([]sqlite.Value) (int64, uint64),
+	name func(int64) uint32, more ...string) error {
 	common := []string{"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}
 	return sqlite.Scan(e.ctx, e.tables, from, append(common, more...), func(v []sqlite.Value, x *event) {
-		x.span(v)
+		x.setTimes(v)
 		x.lane = v[3].Int
 		x.Correlation = uint32(v[4].Int) //nolint:gosec // CUPTI's correlation ids have 32 bits
 		x.process, x.device = e.deviceOf(v[5].Int, v[2].Int)
@@ -199,33 +201,36 @@ func (e *reader) work(from string, kind profile.Kind, read func([]sqlite.Value) 
 	})
 }
 
-// span takes an event's times from a row's first two values.
-func (x *event) span(v []sqlite.Value) {
+func (x *event) setTimes(v []sqlite.Value) {
 	x.Start, x.Dur = v[0].Int, v[1].Int-v[0].Int
 }
 
-func (e *reader) kernels() error {
+func (e *reader) readKernels() error {
 	named := "demangledName"
 	if e.tables.Column(kernels, named) < 0 {
 		named = "shortName"
 	}
-	return e.work(kernels, profile.Kernel, func(v []sqlite.Value) (int64, uint64) { return v[0].Int, 0 }, e.name, named)
+	return e.readActivities(kernels, profile.Kernel, func(v []sqlite.Value) (int64, uint64) { return v[0].Int, 0 },
+		e.nameID, named)
 }
 
-func (e *reader) graphs() error {
+func (e *reader) readGraphs() error {
 	name, found := e.t.Names.ID([]byte(profile.WholeGraph)), false
-	err := e.work(graphs, profile.Kernel, func([]sqlite.Value) (int64, uint64) { return 0, 0 }, func(int64) uint32 {
-		found = true
-		return name
-	})
+	err := e.readActivities(graphs, profile.Kernel, func([]sqlite.Value) (int64, uint64) { return 0, 0 },
+		func(int64) uint32 {
+			found = true
+			return name
+		})
 	if found {
-		e.t.Notes = append(e.t.Notes, "CUDA graphs were recorded as a whole: their kernels are unknown. Record with --cuda-graph-trace=node to see them")
+		e.t.Notes = append(e.t.Notes, "CUDA graphs were recorded as a whole: their kernels are unknown. "+
+			"Record with --cuda-graph-trace=node to see them")
 	}
 	return err
 }
 
-func (e *reader) copies() error {
-	err := e.work(copies, profile.Copy, func(v []sqlite.Value) (int64, uint64) { return v[1].Int, uint64(max(v[0].Int, 0)) }, func(kind int64) uint32 {
+func (e *reader) readCopies() error {
+	bytesAndKind := func(v []sqlite.Value) (int64, uint64) { return v[1].Int, uint64(max(v[0].Int, 0)) }
+	err := e.readActivities(copies, profile.Copy, bytesAndKind, func(kind int64) uint32 {
 		text := copyNames[kind]
 		if text == "" {
 			text = fmt.Sprintf("Memcpy (kind %d)", kind)
@@ -233,14 +238,14 @@ func (e *reader) copies() error {
 		return e.t.Names.ID([]byte(text))
 	}, "bytes", "copyKind")
 	set := e.t.Names.ID([]byte("Memset (Device)"))
-	return errors.Join(err, e.work(sets, profile.Set, func(v []sqlite.Value) (int64, uint64) { return 0, uint64(max(v[0].Int, 0)) },
-		func(int64) uint32 { return set }, "bytes"))
+	bytesOnly := func(v []sqlite.Value) (int64, uint64) { return 0, uint64(max(v[0].Int, 0)) }
+	return errors.Join(err, e.readActivities(sets, profile.Set, bytesOnly, func(int64) uint32 { return set }, "bytes"))
 }
 
-// calls reads a table of what threads did.
-func (e *reader) calls(from string, read func([]sqlite.Value, *event), columns ...string) error {
-	return sqlite.Scan(e.ctx, e.tables, from, append([]string{"start", "end", "globalTid"}, columns...), func(v []sqlite.Value, x *event) {
-		x.span(v)
+func (e *reader) readCalls(from string, read func([]sqlite.Value, *event), columns ...string) error {
+	columns = append([]string{"start", "end", "globalTid"}, columns...)
+	return sqlite.Scan(e.ctx, e.tables, from, columns, func(v []sqlite.Value, x *event) {
+		x.setTimes(v)
 		x.process, x.lane = v[2].Int>>pidBits, v[2].Int&threadMask
 		read(v, x)
 	}, func(x *event) bool {
@@ -249,7 +254,7 @@ func (e *reader) calls(from string, read func([]sqlite.Value, *event), columns .
 			return true
 		}
 		if x.class == profile.Runtime {
-			x.Name = e.name(x.id)
+			x.Name = e.nameID(x.id)
 		} else {
 			x.Name = e.t.Names.ID(x.text)
 		}
@@ -258,16 +263,15 @@ func (e *reader) calls(from string, read func([]sqlite.Value, *event), columns .
 	})
 }
 
-func (e *reader) runtime() error {
-	return e.calls(runtime, func(v []sqlite.Value, x *event) {
+func (e *reader) readRuntime() error {
+	return e.readCalls(runtime, func(v []sqlite.Value, x *event) {
 		x.class, x.id, x.Correlation = profile.Runtime, v[4].Int, uint32(v[3].Int) //nolint:gosec // as above
 	}, "correlationId", "nameId")
 }
 
-// ranges reads NVTX ranges. Those that PyTorch makes of its operators carry a number
-// that is another one each time.
-func (e *reader) ranges() error {
-	return e.calls(ranges, func(v []sqlite.Value, x *event) {
+// readRanges reads NVTX ranges. PyTorch adds a running number to its operators' ranges, which is dropped.
+func (e *reader) readRanges() error {
+	return e.readCalls(ranges, func(v []sqlite.Value, x *event) {
 		if x.none = v[1].Null || v[2].Null; x.none { // a mark, or a domain's or category's name
 			return
 		}
@@ -275,7 +279,9 @@ func (e *reader) ranges() error {
 		if x.text == nil && !v[4].Null {
 			x.text = []byte(e.texts[v[4].Int])
 		}
-		if i := bytes.IndexByte(x.text, ','); i > 0 && (bytes.HasPrefix(x.text[i:], []byte(", op_id = ")) || bytes.HasPrefix(x.text[i:], []byte(", seq = "))) {
+		i := bytes.IndexByte(x.text, ',')
+		if i > 0 && (bytes.HasPrefix(x.text[i:], []byte(", op_id = ")) ||
+			bytes.HasPrefix(x.text[i:], []byte(", seq = "))) {
 			x.text = x.text[:i]
 		}
 		if bytes.Contains(x.text, []byte("::")) {

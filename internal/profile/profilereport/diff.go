@@ -12,8 +12,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Diff writes what became of one profile in another. Gate is the share by which a unit of
-// work may take longer, below 0 none.
+// Diff writes a comparison of two profiles. Gate is the share by which a unit of work may take
+// longer; below 0 there is no gate.
 func Diff(w io.Writer, d *profile.Diff, gate float64, full bool, o render.Options) error {
 	t, most := render.NewDocument("Comparison of profiles"), 5
 	if full {
@@ -33,7 +33,8 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, full bool, o render.Option
 	}
 	parts := d.Parts()
 	t.Section("Per "+d.Per, fmt.Sprintf(": %d before, %d after", d.Before, d.After))
-	t.Table(columnsOf(", before, after, change, launches, each, |<1"), changeRows(append(changes, parts[:min(len(parts), most+2)]...), most+5))
+	t.Table(columnsOf(", before, after, change, launches, each, |<1"),
+		changeRows(append(changes, parts[:min(len(parts), most+2)]...), most+5))
 	kernels := d.Kernels
 	if !full {
 		kernels = slices.DeleteFunc(slices.Clone(kernels), func(c profile.Change) bool { return !c.Named })
@@ -48,7 +49,7 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, full bool, o render.Option
 	return t.Text(w, o, full)
 }
 
-func growth(g float64, gone bool) string {
+func formatGrowth(g float64, gone bool) string {
 	switch {
 	case math.IsInf(g, 1):
 		return "new"
@@ -72,7 +73,7 @@ func changeRows(list []profile.Change, most int) (rows [][]string) {
 			if launches = render.Number(c.LaunchesNow); launches != render.Number(c.LaunchesBefore) {
 				launches = render.Number(c.LaunchesBefore) + " → " + launches
 			}
-			each = growth(c.MeanGrowth(), false)
+			each = formatGrowth(c.MeanGrowth(), false)
 		}
 		switch {
 		case c.Named:
@@ -82,22 +83,22 @@ func changeRows(list []profile.Change, most int) (rows [][]string) {
 		case !math.IsNaN(c.P):
 			chance = "p < 0.01"
 		}
-		rows = append(rows, []string{c.Name, render.Seconds(c.Before), render.Seconds(c.After), growth(c.Growth(), c.After == 0), launches, each, chance})
+		rows = append(rows, []string{c.Name, render.Seconds(c.Before), render.Seconds(c.After),
+			formatGrowth(c.Growth(), c.After == 0), launches, each, chance})
 	}
 	return rows
 }
 
-// happened says how a part changed.
-func happened(c profile.Change) string {
-	how := growth(c.Growth(), c.After == 0)
+func describeChange(c profile.Change) string {
+	how := formatGrowth(c.Growth(), c.After == 0)
 	switch more, each := c.LaunchesNow/c.LaunchesBefore-1, c.MeanGrowth(); {
 	case c.Before == 0 || c.After == 0 || c.LaunchesBefore == 0:
 	case math.Abs(more) > 0.01 && math.Abs(each) > 0.01:
-		how = fmt.Sprintf("launches %s, each %s", growth(more, false), growth(each, false))
+		how = fmt.Sprintf("launches %s, each %s", formatGrowth(more, false), formatGrowth(each, false))
 	case math.Abs(more) > 0.01:
-		how = "launches " + growth(more, false)
+		how = "launches " + formatGrowth(more, false)
 	default:
-		how = "each " + growth(each, false)
+		how = "each " + formatGrowth(each, false)
 	}
 	return fmt.Sprintf("%s (%s)", c.Name, how)
 }
@@ -107,7 +108,8 @@ func diffVerdict(d *profile.Diff, gate float64) (string, render.Style) {
 	if d.OtherBatches {
 		unit = "token"
 	}
-	what := fmt.Sprintf("a %s takes %s, %s before (%s)", unit, render.Seconds(c.After), render.Seconds(c.Before), growth(c.Growth(), false))
+	what := fmt.Sprintf("a %s takes %s, %s before (%s)", unit, render.Seconds(c.After), render.Seconds(c.Before),
+		formatGrowth(c.Growth(), false))
 	if !c.Significant() && c.Before != c.After {
 		what += "; that may be chance"
 	}
@@ -115,11 +117,11 @@ func diffVerdict(d *profile.Diff, gate float64) (string, render.Style) {
 	for _, list := range [][]profile.Change{d.Parts(), d.Kernels} {
 		for _, c := range list {
 			if c.Named {
-				changed = append(changed, happened(c))
+				changed = append(changed, describeChange(c))
 			}
 		}
 		if len(changed) > 0 {
-			break // else kernels of one group may make up for each other
+			break // kernels of one group may make up for each other
 		}
 	}
 	switch n := len(changed); {
@@ -140,15 +142,16 @@ func diffVerdict(d *profile.Diff, gate float64) (string, render.Style) {
 	return fmt.Sprintf("within %s: ", render.Percent(gate)) + render.Sentence(what), render.Good
 }
 
-// mostNamed are named in the verdict.
 const mostNamed = 4
 
 // DiffSchema names the version of the JSON of a comparison.
 const DiffSchema = "sixty.profile.diff/v1"
 
 func newChange(c profile.Change) object {
-	return object{"name", c.Name, "before_seconds", c.Before, "after_seconds", c.After, "growth", render.Finite(c.Growth()), "p", render.Finite(c.P),
-		"significant", c.Significant(), "changed", c.Named, "before_launches", c.LaunchesBefore, "after_launches", c.LaunchesNow}
+	return object{"name", c.Name, "before_seconds", c.Before, "after_seconds", c.After, "growth",
+		render.Finite(c.Growth()), "p", render.Finite(c.P),
+		"significant", c.Significant(), "changed", c.Named, "before_launches", c.LaunchesBefore, "after_launches",
+		c.LaunchesNow}
 }
 
 // DiffJSON writes a comparison as one object.
@@ -168,8 +171,10 @@ func DiffJSON(w io.Writer, d *profile.Diff, gate float64) error {
 		token = newChange(*d.Token)
 	}
 	return render.JSON(w, object{
-		"schema", DiffSchema, "tool", version.This(), "verdict", verdict, "gate", gate, "per", d.Per, "units_before", d.Before, "units_after", d.After,
-		"period", newChange(d.Period), "total", newChange(d.Total), "per_token", token, "groups", changes(d.Groups), "idle", changes(d.Idle),
-		"kernels", changes(d.Kernels), "caveats", list(d.Caveats),
+		"schema", DiffSchema, "tool", version.This(), "verdict", verdict, "gate", gate, "per", d.Per, "units_before",
+		d.Before, "units_after", d.After,
+		"period", newChange(d.Period), "total", newChange(d.Total), "per_token", token, "groups", changes(d.Groups),
+		"idle", changes(d.Idle),
+		"kernels", changes(d.Kernels), "caveats", nonNil(d.Caveats),
 	})
 }

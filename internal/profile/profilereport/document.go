@@ -1,6 +1,5 @@
-// Package profilereport draws what a profile comes to: as text with the answer first, as
-// JSON, as a page, and what lies between two profiles. It decides nothing and fetches
-// nothing.
+// Package profilereport draws a profile and its findings, as text with the answer first, as JSON
+// and as a page, and the comparison of two profiles. It decides nothing and fetches nothing.
 package profilereport
 
 import (
@@ -18,19 +17,19 @@ import (
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
-// runbook is what leads from a server to a profile and back.
+// runbook leads from a server to a profile and back.
 const runbook = "sixty explain slow-decode"
 
 // A share below least is not worth a line.
 const least = 0.01
 
-// Text writes a profile for a terminal, the answer first: what fits a screen or, in full, all
-// findings, steps, kernels, ranks and rates.
+// Text writes a profile for a terminal, the answer first: one screen or, in full, all findings,
+// steps, kernels, ranks and rates.
 func Text(w io.Writer, p *profile.Profile, v *finding.Verdict, full bool, o render.Options) error {
 	return newDocument(p, v).Text(w, o, full)
 }
 
-// HTML writes a page that needs nothing but itself.
+// HTML writes a self-contained page.
 func HTML(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 	return newDocument(p, v).HTML(w)
 }
@@ -42,7 +41,7 @@ type document struct {
 }
 
 func newDocument(p *profile.Profile, v *finding.Verdict) *render.Document {
-	id, severity, summary := headline(p, v)
+	id, severity, summary := makeHeadline(p, v)
 	d := &document{render.NewDocument("Profile: " + id), p, v}
 	style := render.Good
 	if severity != "" {
@@ -65,30 +64,30 @@ func newDocument(p *profile.Profile, v *finding.Verdict) *render.Document {
 	}
 	d.writeWallTime()
 	d.ShowIn(render.Details)
-	d.findings()
+	d.writeFindings()
 	d.ShowIn(render.Everywhere)
 	d.writeGaps()
 	d.writeFixes()
 	d.ShowIn(render.Details)
-	d.steps()
-	d.kernels()
-	d.rates()
-	d.devices()
+	d.writeSteps()
+	d.writeKernels()
+	d.writeRates()
+	d.writeDevices()
 	d.ShowIn(render.Page)
-	if chart, ok := roof(p); ok {
+	if chart, ok := drawRoofline(p); ok {
 		d.Section("Chart", "")
 		d.Figures(chart)
 	}
-	d.footer()
+	d.writeFooter()
 	return d.Document
 }
 
-// seconds writes nanoseconds.
-func seconds(ns int64) string { return render.Seconds(float64(ns) / 1e9) }
+// formatSeconds writes nanoseconds.
+func formatSeconds(ns int64) string { return render.Seconds(float64(ns) / 1e9) }
 
-// list adds a section with a table where it has rows. Behind a column's title and a bar may stand: < to align it to the
-// left, … to shorten what is in it, a digit to leave it out where there is no room, the lowest first.
-func (d *document) list(title, of, columns string, rows [][]string) {
+// addList adds a section with a table if it has rows. A column's title may end in a bar and marks: < aligns to the
+// left, … clips the cells, and a digit drops the column if there is no room, the lowest first.
+func (d *document) addList(title, of, columns string, rows [][]string) {
 	if len(rows) > 0 {
 		d.Section(title, of)
 		d.Table(columnsOf(columns), rows)
@@ -117,14 +116,15 @@ func columnsOf(text string) []render.Column {
 	return columns
 }
 
-// headline is the answer in a sentence.
-func headline(p *profile.Profile, v *finding.Verdict) (id, severity, summary string) {
+func makeHeadline(p *profile.Profile, v *finding.Verdict) (id, severity, summary string) {
 	f := v.Leading()
 	switch {
 	case f != nil:
 		return f.Kind.ID, f.Severity.String(), f.Summary
 	case p.Devices == 0:
-		return "no-activity", "", "The trace has no device or operator activity: another tool wrote it, a PyTorch before 1.8.1, or the profiler recorded without activities. sixty profile how prints the commands to take one"
+		return "no-activity", "", "The trace has no device or operator activity: another tool wrote it, " +
+			"a PyTorch before 1.8.1, or the profiler recorded without activities. " +
+			"sixty profile how prints the commands to take one"
 	}
 	g := profile.Group(0)
 	for i := range profile.Groups {
@@ -132,14 +132,14 @@ func headline(p *profile.Profile, v *finding.Verdict) (id, severity, summary str
 			g = i
 		}
 	}
-	return "nothing-dominates", "", fmt.Sprintf("The device is busy %s of the time and nothing stands out; the largest part is %s with %s",
-		render.Percent(p.Share(p.Busy)), g, render.Percent(p.Share(p.Group[g].Time)))
+	return "nothing-dominates", "",
+		fmt.Sprintf("The device is busy %s of the time and nothing stands out; the largest part is %s with %s",
+			render.Percent(p.Share(p.Busy)), g, render.Percent(p.Share(p.Group[g].Time)))
 }
 
-// uneven is how many times the median the longest step takes that is worth telling.
+// uneven is how many times the median the longest step must take to be mentioned.
 const uneven = 5
 
-// stepsLine says what the steps took.
 func stepsLine(p *profile.Profile) string {
 	var parts []string
 	longest := ""
@@ -148,7 +148,8 @@ func stepsLine(p *profile.Profile) string {
 		if s.Count == 0 || phase == profile.Unknown && len(parts) > 0 {
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s of %s", render.Plural(s.Count, strings.TrimPrefix(phase.String()+" step", "steps ")), render.Seconds(s.P50)))
+		name := strings.TrimPrefix(phase.String()+" step", "steps ")
+		parts = append(parts, fmt.Sprintf("%s of %s", render.Plural(s.Count, name), render.Seconds(s.P50)))
 		if s.Max > uneven*s.P50 {
 			longest = ", the longest " + render.Seconds(p.Steps[profile.Unknown].Max)
 		}
@@ -159,19 +160,18 @@ func stepsLine(p *profile.Profile) string {
 	return render.And(parts) + " (median" + longest + ")"
 }
 
-// row is a part of the wall time.
 type row struct {
 	Name  string
 	Time  int64
 	Share float64
-	More  []string // kernels, their mean, their rate, how long a step or the trace would take without it
+	More  []string // kernels, their mean, their rate, the time of a step or the trace without this part
 }
 
-// rows are all parts of a device's wall time; they add up to it.
-func rows(p *profile.Profile) []row {
+// listParts lists the parts of a device's wall time, which add up to it.
+func listParts(p *profile.Profile) []row {
 	peak, _, _ := profile.Peaks(p.GPU())
 	each, units := int64(max(p.Devices, 1)), int64(max(p.Steps[profile.Unknown].Count/max(len(p.Ranks), 1), 1))
-	without := func(t int64) string { return seconds((p.Wall - t) / each / units) }
+	without := func(t int64) string { return formatSeconds((p.Wall - t) / each / units) }
 	var out, idle []row
 	for g := range profile.Groups {
 		x := p.Group[g]
@@ -187,7 +187,9 @@ func rows(p *profile.Profile) []row {
 		case x.Bytes > 0:
 			rate = bytesOf(x.Bytes / known)
 		}
-		out = append(out, row{g.String(), x.Time / each, p.Share(x.Time), []string{render.Grouped(float64(x.Count)), seconds(x.Sum / int64(x.Count)), rate, without(x.Alone)}})
+		more := []string{render.Grouped(float64(x.Count)), formatSeconds(x.Sum / int64(x.Count)), rate,
+			without(x.Alone)}
+		out = append(out, row{g.String(), x.Time / each, p.Share(x.Time), more})
 	}
 	for c := range profile.Causes {
 		if x := p.Idle[c]; x > 0 {
@@ -202,8 +204,8 @@ func rows(p *profile.Profile) []row {
 
 func byShare(a, b row) int { return cmp.Compare(a.Share, b.Share) }
 
-// shown keeps the rows that matter and adds the others up.
-func shown(all []row, most int) (out []row) {
+// mainParts keeps the large parts and adds the others up.
+func mainParts(all []row, most int) (out []row) {
 	smallest := max(least, slices.SortedFunc(slices.Values(all), byShare)[max(0, len(all)-most)].Share)
 	rest, n := row{}, 0
 	for _, r := range all {
@@ -223,19 +225,20 @@ func shown(all []row, most int) (out []row) {
 	return out
 }
 
-// writeWallTime is all of the wall time; a screen has what matters of it.
+// writeWallTime writes all of the wall time; a screen has its main parts.
 func (d *document) writeWallTime() {
 	if d.p.Wall == 0 {
 		return
 	}
-	all := rows(d.p)
+	all := listParts(d.p)
 	few, longest := [][]string{}, slices.MaxFunc(all, byShare).Share
-	for _, r := range shown(all, 5) {
-		few = append(few, []string{r.Name, render.Percent(r.Share), seconds(r.Time), strings.Repeat("█", int(r.Share/longest*20+0.5))})
+	for _, r := range mainParts(all, 5) {
+		bar := strings.Repeat("█", int(r.Share/longest*20+0.5))
+		few = append(few, []string{r.Name, render.Percent(r.Share), formatSeconds(r.Time), bar})
 	}
 	var cells [][]string
 	for _, r := range all {
-		cells = append(cells, append([]string{r.Name, render.Percent(r.Share), seconds(r.Time)}, r.More...))
+		cells = append(cells, append([]string{r.Name, render.Percent(r.Share), formatSeconds(r.Time)}, r.More...))
 	}
 	d.Section("Where the time goes", whereOf(d.p))
 	d.ShowIn(render.Screen)
@@ -248,22 +251,22 @@ func (d *document) writeWallTime() {
 	}
 	hidden := ""
 	if d.p.Hidden > 0 {
-		hidden = fmt.Sprintf(" Communication takes %s more, hidden behind computation.", render.Percent(d.p.Share(d.p.Hidden)))
+		hidden = fmt.Sprintf(" Communication takes %s more, hidden behind computation.",
+			render.Percent(d.p.Share(d.p.Hidden)))
 	}
-	d.Paragraph("", fmt.Sprintf("Overlaps count once; the parts add up to the wall time.%s Rates are for kernels with recorded shapes; "+
-		"MFU is their share of the GPU's 16-bit peak. Without it: the minimum time of %s, if nothing else changed. %s kernels, %s of them replayed by graphs.",
+	d.Paragraph("", fmt.Sprintf("Overlaps count once; the parts add up to the wall time.%s "+
+		"Rates are for kernels with recorded shapes; MFU is their share of the GPU's 16-bit peak. "+
+		"Without it: the minimum time of %s, if nothing else changed. %s kernels, %s of them replayed by graphs.",
 		hidden, of, render.Grouped(float64(d.p.Runs)), render.Grouped(float64(d.p.Graph)))).Style = render.Dim
 }
 
-// gap is one of a device.
 type gap struct {
 	*profile.Gap
 	on    string
-	since int64 // when the device's first activity began
+	since int64 // start of the device's first activity
 }
 
-// gaps are the longest of all devices.
-func gaps(p *profile.Profile) (out []gap) {
+func longestGaps(p *profile.Profile) (out []gap) {
 	for a, d := range p.EachDevice {
 		for i := range d.Gaps {
 			out = append(out, gap{&d.Gaps[i], a.DeviceName(d), d.From})
@@ -275,9 +278,9 @@ func gaps(p *profile.Profile) (out []gap) {
 
 const mostGaps = 10
 
-// writeGaps names the gaps that did not come back and, in full, the longest ones.
+// writeGaps mentions the gaps that did not come back and, in full, lists the longest.
 func (d *document) writeGaps() {
-	list := gaps(d.p)
+	list := longestGaps(d.p)
 	once, longest := 0, (*profile.Gap)(nil)
 	for _, g := range list {
 		if g.Once {
@@ -289,7 +292,7 @@ func (d *document) writeGaps() {
 	if longest != nil {
 		s := fmt.Sprintf("%s, %s of the time", render.Plural(once, "gap"), render.Percent(d.p.Share(d.p.OnceTime())))
 		if once > 1 {
-			s += fmt.Sprintf(", the longest %s", seconds(longest.Time))
+			s += fmt.Sprintf(", the longest %s", formatSeconds(longest.Time))
 		}
 		s += ": " + longest.Cause.String()
 		if longest.Host != "" {
@@ -301,11 +304,12 @@ func (d *document) writeGaps() {
 	var cells [][]string
 	for _, g := range list {
 		cells = append(cells, []string{
-			seconds(g.Time), seconds(g.From - g.since), map[bool]string{true: "once"}[g.Once], g.Cause.String(),
+			formatSeconds(g.Time), formatSeconds(g.From - g.since), map[bool]string{true: "once"}[g.Once],
+			g.Cause.String(),
 			render.Clip(render.Clean(g.Host), 70), render.Clip(render.Clean(g.Before), 70),
 		})
 	}
-	d.list("Longest gaps", "", "time, at|2, , cause|<, the host was in|<1, before|…", cells)
+	d.addList("Longest gaps", "", "time, at|2, , cause|<, the host was in|<1, before|…", cells)
 	d.ShowIn(render.Everywhere)
 }
 
@@ -321,7 +325,7 @@ func whereOf(p *profile.Profile) string {
 	return s + ", busy " + render.Percent(p.Share(p.Busy))
 }
 
-// writeFixes shows the leading finding's fix and names the others.
+// writeFixes shows the leading finding's fix and mentions the other findings.
 func (d *document) writeFixes() {
 	d.ShowIn(render.Screen)
 	if f := d.v.Leading(); f != nil && len(f.Fixes) > 0 {
@@ -344,7 +348,7 @@ func (d *document) writeFixes() {
 	}
 }
 
-func (d *document) findings() {
+func (d *document) writeFindings() {
 	for i := range d.v.Findings {
 		f := &d.v.Findings[i]
 		title := "Found"
@@ -360,7 +364,9 @@ func (d *document) findings() {
 		}
 		var cells [][]string
 		for _, e := range f.Evidence {
-			cells = append(cells, []string{e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit), e.Name})
+			cells = append(cells, []string{
+				e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit), e.Name,
+			})
 		}
 		d.Table(columnsOf("measured, , threshold, --set name"), cells)
 		report.AddFixes(d.Document, f.Fixes)
@@ -386,14 +392,15 @@ func (d *document) findings() {
 			e := &f.Evidence[k]
 			text := fmt.Sprintf("%s: %s", e.Signal.Title, e.Value.Reason)
 			if l.holds == catalog.False {
-				text = fmt.Sprintf("%s %s, not %s", e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit))
+				text = fmt.Sprintf("%s %s, not %s", e.Signal.Title,
+					indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit))
 			}
 			d.Item(f.Kind.ID, text)
 		}
 	}
 }
 
-func (d *document) steps() {
+func (d *document) writeSteps() {
 	var cells [][]string
 	for _, phase := range []profile.Phase{profile.Prefill, profile.Mixed, profile.Decode, profile.Unknown} {
 		s := d.p.Steps[phase]
@@ -405,17 +412,18 @@ func (d *document) steps() {
 			name = "all"
 		}
 		cells = append(cells, []string{
-			name, fmt.Sprint(s.Count), render.Seconds(s.P50), render.Seconds(s.P95), render.Seconds(s.Max), render.Seconds(s.Period), render.Seconds(s.Busy),
-			render.Seconds(s.Late), render.Number(s.Launches), render.Number(s.Kernels), render.Number(s.PrefillTokens), render.Number(s.Decodes),
+			name, fmt.Sprint(s.Count), render.Seconds(s.P50), render.Seconds(s.P95), render.Seconds(s.Max),
+			render.Seconds(s.Period), render.Seconds(s.Busy), render.Seconds(s.Late), render.Number(s.Launches),
+			render.Number(s.Kernels), render.Number(s.PrefillTokens), render.Number(s.Decodes),
 		})
 	}
-	d.list("Steps", ", detected by "+d.p.StepsBy, ", n, P50, P95, max|3, period, GPU work, host late, launches|4, kernels|5, prefill tok|2, decodes|1", cells)
+	d.addList("Steps", ", detected by "+d.p.StepsBy, ", n, P50, P95, max|3, period, GPU work, host late, "+
+		"launches|4, kernels|5, prefill tok|2, decodes|1", cells)
 }
 
-// mostKernels are listed.
 const mostKernels = 40
 
-func (d *document) kernels() {
+func (d *document) writeKernels() {
 	var cells [][]string
 	sum := int64(0)
 	for i := range d.p.Kernels {
@@ -428,14 +436,14 @@ func (d *document) kernels() {
 			of += " in " + k.Below
 		}
 		cells = append(cells, []string{
-			render.Percent(float64(k.Sum) / float64(max(sum, 1))), seconds(k.Sum), fmt.Sprint(k.Count), seconds(k.Sum / int64(max(k.Count, 1))), of, k.Library,
-			render.Clip(render.Clean(k.Short), 140),
+			render.Percent(float64(k.Sum) / float64(max(sum, 1))), formatSeconds(k.Sum), fmt.Sprint(k.Count),
+			formatSeconds(k.Sum / int64(max(k.Count, 1))), of, k.Library, render.Clip(render.Clean(k.Short), 140),
 		})
 	}
-	d.list("Kernels", ", the heaviest first", "share, time, runs, mean|1, for|<, of|<2, kernel|…", cells)
+	d.addList("Kernels", ", the heaviest first", "share, time, runs, mean|1, for|<, of|<2, kernel|…", cells)
 }
 
-func (d *document) rates() {
+func (d *document) writeRates() {
 	var cells [][]string
 	for _, r := range d.p.Roofline[:min(len(d.p.Roofline), 16)] {
 		rate, peak := flopsOf(r.Flops), "unknown"
@@ -445,12 +453,14 @@ func (d *document) rates() {
 		if r.Peak > 0 {
 			peak = render.Percent(r.Peak) + " of " + r.Bound
 		}
-		cells = append(cells, []string{seconds(r.Time), fmt.Sprint(r.Count), rate, peak, r.Operator + " " + r.Dims})
+		cells = append(cells,
+			[]string{formatSeconds(r.Time), fmt.Sprint(r.Count), rate, peak, r.Operator + " " + r.Dims})
 	}
-	d.list("Rates", ", against the GPU's data sheet; of communication on the bus, waiting included", "time, runs|1, rate, peak|<, |…", cells)
+	d.addList("Rates", ", against the GPU's data sheet; of communication on the bus, waiting included",
+		"time, runs|1, rate, peak|<, |…", cells)
 }
 
-// flopsOf writes a rate of operations; "" is none.
+// flopsOf writes a rate of operations, "" for zero.
 func flopsOf(perSecond float64) string {
 	if perSecond == 0 {
 		return ""
@@ -460,34 +470,34 @@ func flopsOf(perSecond float64) string {
 
 func bytesOf(perSecond float64) string { return fmt.Sprintf("%.4g GB/s", perSecond/1e9) }
 
-func (d *document) devices() {
+func (d *document) writeDevices() {
 	if d.p.Devices < 2 {
 		return
 	}
 	var cells [][]string
 	for a, d := range d.p.EachDevice {
-		row := []string{a.DeviceName(d), seconds(d.Wall)}
+		row := []string{a.DeviceName(d), formatSeconds(d.Wall)}
 		for _, t := range []int64{d.Busy, d.Compute, d.Exposed, d.ExposedCopies, d.IdleTime()} {
 			row = append(row, render.Percent(d.Share(t)))
 		}
 		cells = append(cells, row)
 	}
-	d.list("Devices", "", ", wall, busy, compute, comm, copies, idle", cells[:min(len(cells), mostDevices)])
+	d.addList("Devices", "", ", wall, busy, compute, comm, copies, idle", cells[:min(len(cells), mostDevices)])
 	if n := len(cells) - mostDevices; n > 0 {
 		d.Paragraph("", fmt.Sprintf("and %d more", n))
 	}
 	if s := d.p.Straggle; s.Known {
-		d.Paragraph("", fmt.Sprintf("Waiting for the slowest in %s: %s of the time.", render.Plural(s.Collectives, "collective"), render.Percent(s.Share)))
+		d.Paragraph("", fmt.Sprintf("Waiting for the slowest in %s: %s of the time.",
+			render.Plural(s.Collectives, "collective"), render.Percent(s.Share)))
 	}
 }
 
-// mostDevices are listed.
 const mostDevices = 32
 
-func (d *document) footer() {
+func (d *document) writeFooter() {
 	d.ShowIn(render.Everywhere)
 	if d.p.WholeGraph == 0 {
-		d.ShowIn(render.Details) // a screen has them where a graph hides what matters
+		d.ShowIn(render.Details) // a screen shows notes if a graph hides kernels
 	}
 	d.Rank(1)
 	for _, s := range d.p.Notes {
@@ -503,7 +513,8 @@ func (d *document) footer() {
 	if n := len(d.p.Ranks); n > 1 {
 		source = fmt.Sprintf("%s and %d more", source, n-1)
 	}
-	d.Paragraph("Source", fmt.Sprintf("%s, %s events of %s", render.Clip(source, 40), render.Grouped(float64(events)), d.p.Ranks[0].Tool)).Style = render.Dim
+	d.Paragraph("Source", fmt.Sprintf("%s, %s events of %s", render.Clip(source, 40), render.Grouped(float64(events)),
+		d.p.Ranks[0].Tool)).Style = render.Dim
 	d.More = "all"
 	if d.v.Leading() != nil && d.p.Workload.Serves() {
 		d.More = "all; runbook: " + runbook

@@ -7,13 +7,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// roof is the roofline of the matrix products.
-func roof(p *profile.Profile) (render.Figure, bool) {
+func drawRoofline(p *profile.Profile) (render.Figure, bool) {
 	dots := render.Series{Name: "products", Dots: true, Loose: true}
 	for _, r := range p.Roofline {
 		if r.Bytes > 0 && r.Flops > 0 {
 			dots.X, dots.Y = append(dots.X, r.Flops/r.Bytes), append(dots.Y, r.Flops/1e12)
-			dots.Label = append(dots.Label, fmt.Sprintf("%s %s: %.3g TFLOP/s, %.3g TB/s", r.Operator, r.Dims, r.Flops/1e12, r.Bytes/1e12))
+			dots.Label = append(dots.Label,
+				fmt.Sprintf("%s %s: %.3g TFLOP/s, %.3g TB/s", r.Operator, r.Dims, r.Flops/1e12, r.Bytes/1e12))
 		}
 	}
 	if len(dots.X) == 0 {
@@ -30,5 +30,8 @@ func roof(p *profile.Profile) (render.Figure, bool) {
 	} else {
 		caption += "; the GPU's name is not in the trace, so no roof is drawn"
 	}
-	return render.Draw(caption, render.Chart{Title: "Roofline of matrix products", XName: "operations per byte", Series: series, LogX: true, LogY: true, Format: func(v float64) string { return render.Number(v) + " TF" }}), true
+	return render.Draw(caption, render.Chart{
+		Title: "Roofline of matrix products", XName: "operations per byte", Series: series, LogX: true, LogY: true,
+		Format: func(v float64) string { return render.Number(v) + " TF" },
+	}), true
 }

@@ -19,17 +19,19 @@ const maxKernels = 200
 
 type object = render.Object
 
-func sec(ns int64) float64 { return float64(ns) / 1e9 }
+func toSeconds(ns int64) float64 { return float64(ns) / 1e9 }
 
 // JSON writes a profile as one object, documented in docs/profile.md.
 func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
-	id, severity, summary := headline(p, v)
+	id, severity, summary := makeHeadline(p, v)
 	groups, idle, steps := object{}, object{}, object{}
 	for g := range profile.Groups {
 		if x := p.Group[g]; x.Count > 0 {
-			groups = append(groups, g.String(), object{"share", p.Share(x.Time), "seconds", sec(x.Time), "sum_seconds", sec(x.Sum), "count", x.Count,
-				"alone_seconds", sec(x.Alone), "flops_per_second", render.OrNone(x.Flops / max(sec(x.Known), 1e-9)),
-				"bytes_per_second", render.OrNone(x.Bytes / max(sec(x.Known), 1e-9))})
+			groups = append(groups, g.String(), object{"share", p.Share(x.Time), "seconds", toSeconds(x.Time),
+				"sum_seconds", toSeconds(x.Sum), "count", x.Count,
+				"alone_seconds", toSeconds(x.Alone), "flops_per_second",
+				render.OrNone(x.Flops / max(toSeconds(x.Known), 1e-9)),
+				"bytes_per_second", render.OrNone(x.Bytes / max(toSeconds(x.Known), 1e-9))})
 		}
 	}
 	for c := range profile.Causes {
@@ -43,7 +45,8 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 	var devices, sources []object
 	for _, a := range p.Ranks {
 		for _, d := range a.Devices {
-			devices = append(devices, object{"name", a.DeviceName(d), "gpu", d.Name, "rank", a.Rank, "wall_seconds", sec(d.Wall), "shares", shares(&d.Work)})
+			devices = append(devices, object{"name", a.DeviceName(d), "gpu", d.Name, "rank", a.Rank, "wall_seconds",
+				toSeconds(d.Wall), "shares", newShares(&d.Work)})
 		}
 		sources = append(sources, object{"path", a.Source, "tool", a.Tool, "rank", a.Rank, "events", a.Events})
 	}
@@ -56,24 +59,30 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 	}
 	h := &p.Host
 	return render.JSON(w, object{
-		"schema", Schema, "tool", version.This(), "partial", list(p.Partial), "notes", list(p.Notes),
+		"schema", Schema, "tool", version.This(), "partial", nonNil(p.Partial), "notes", nonNil(p.Notes),
 		"verdict", object{"id", id, "severity", render.OrNone(severity), "summary", summary},
 		"findings", append(render.Each(v.Findings, newFinding), render.Each(v.Others, newFinding)...),
-		"wall_seconds", sec(p.Wall), "before_seconds", sec(p.Before), "after_seconds", sec(p.After), "workload", p.Workload.String(),
-		"shares", shares(&p.Work), "one_time_seconds", sec(p.OnceTime()),
-		"gaps", render.Each(gaps(p), func(g *gap) object { // from_seconds since the device's first activity
-			return object{"device", g.on, "from_seconds", sec(g.From - g.since), "seconds", sec(g.Time), "cause", g.Cause.String(), "one_time", g.Once, "host", g.Host, "before", g.Before}
+		"wall_seconds", toSeconds(p.Wall), "before_seconds", toSeconds(p.Before), "after_seconds", toSeconds(p.After),
+		"workload", p.Workload.String(),
+		"shares", newShares(&p.Work), "one_time_seconds", toSeconds(p.OnceTime()),
+		"gaps", render.Each(longestGaps(p), func(g *gap) object { // from_seconds since the device's first activity
+			return object{"device", g.on, "from_seconds", toSeconds(g.From - g.since), "seconds", toSeconds(g.Time),
+				"cause", g.Cause.String(), "one_time", g.Once, "host", g.Host, "before", g.Before}
 		}),
 		"groups", groups, "idle", idle, "steps", steps, "steps_by", p.StepsBy,
 		"kernels", render.Each(p.Kernels[:min(len(p.Kernels), maxKernels)], func(k *profile.KernelStat) object {
-			return object{"name", k.Name, "library", render.OrNone(k.Library), "group", k.Group.String(), "launched_for", render.OrNone(k.Below), "count", k.Count, "sum_seconds", sec(k.Sum),
-				"max_seconds", sec(k.Max), "replayed_by_graphs", k.Graph, "operator", render.OrNone(k.Operator)}
+			return object{"name", k.Name, "library", render.OrNone(k.Library), "group", k.Group.String(),
+				"launched_for", render.OrNone(k.Below), "count", k.Count, "sum_seconds", toSeconds(k.Sum),
+				"max_seconds", toSeconds(k.Max), "replayed_by_graphs", k.Graph, "operator", render.OrNone(k.Operator)}
 		}),
-		"launches", object{"launches", h.Launches, "graph_launches", h.GraphLaunches, "seconds", sec(h.LaunchTime), "synchronizations", h.Syncs,
-			"synchronization_seconds", sec(h.SyncTime), "kernels", p.Runs, "kernels_replayed_by_graphs", p.Graph, "kernels_under_10us", p.Small,
+		"launches", object{"launches", h.Launches, "graph_launches", h.GraphLaunches, "seconds",
+			toSeconds(h.LaunchTime), "synchronizations", h.Syncs,
+			"synchronization_seconds", toSeconds(h.SyncTime), "kernels", p.Runs, "kernels_replayed_by_graphs", p.Graph,
+			"kernels_under_10us", p.Small,
 			"graphs_without_their_kernels", p.WholeGraph},
 		"roofline", render.Each(p.Roofline, func(r *profile.Rate) object {
-			o := object{"operator", r.Operator, "dims", r.Dims, "count", r.Count, "seconds", sec(r.Time), "flops_per_second", r.Flops, "bytes_per_second", r.Bytes, "share_of_peak", nil}
+			o := object{"operator", r.Operator, "dims", r.Dims, "count", r.Count, "seconds", toSeconds(r.Time),
+				"flops_per_second", r.Flops, "bytes_per_second", r.Bytes, "share_of_peak", nil}
 			if r.Peak > 0 {
 				o[len(o)-1] = render.Finite(r.Peak)
 			}
@@ -81,20 +90,25 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 		}),
 		"devices", append([]object{}, devices...), "stragglers", stragglers, "sources", append([]object{}, sources...),
 		"tokens", p.Tokens, "seconds_per_token", perToken,
-		"attention_fraction", p.Share(p.Group[profile.Attention].Time), "gemm_fraction", p.Share(p.Group[profile.GEMM].Time + p.Group[profile.MoE].Time),
+		"attention_fraction", p.Share(p.Group[profile.Attention].Time), "gemm_fraction",
+		p.Share(p.Group[profile.GEMM].Time + p.Group[profile.MoE].Time),
 		"communication_fraction", p.Share(p.Communication), "gpu_idle_fraction", p.Share(p.IdleTime()),
 	})
 }
 
-func shares(w *profile.Work) object {
-	return object{"busy", w.Share(w.Busy), "compute", w.Share(w.Compute), "communication", w.Share(w.Communication), "communication_exposed", w.Share(w.Exposed),
-		"communication_hidden", w.Share(w.Hidden), "copies_exposed", w.Share(w.ExposedCopies), "idle", w.Share(w.IdleTime())}
+func newShares(w *profile.Work) object {
+	return object{"busy", w.Share(w.Busy), "compute", w.Share(w.Compute), "communication", w.Share(w.Communication),
+		"communication_exposed", w.Share(w.Exposed),
+		"communication_hidden", w.Share(w.Hidden), "copies_exposed", w.Share(w.ExposedCopies), "idle",
+		w.Share(w.IdleTime())}
 }
 
 func newFinding(f *finding.Result) object {
 	status := map[catalog.Truth]string{catalog.True: "firing", catalog.False: "ok", catalog.Unknown: "unknown"}[f.Holds]
-	return object{"id", f.Kind.ID, "status", status, "severity", f.Severity.String(), "summary", f.Summary, "reasons", list(f.Reasons), "share_of_wall", f.Cost,
-		"evidence", report.EvidenceJSON(f.Evidence), "fixes", report.FixesJSON(f.Fixes), "runbook", "docs/pathologies/slow-decode.md"}
+	return object{"id", f.Kind.ID, "status", status, "severity", f.Severity.String(), "summary", f.Summary, "reasons",
+		nonNil(f.Reasons), "share_of_wall", f.Cost,
+		"evidence", report.EvidenceJSON(f.Evidence), "fixes", report.FixesJSON(f.Fixes), "runbook",
+		"docs/pathologies/slow-decode.md"}
 }
 
-func list(in []string) []string { return append([]string{}, in...) }
+func nonNil(in []string) []string { return append([]string{}, in...) }

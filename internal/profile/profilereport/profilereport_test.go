@@ -197,7 +197,7 @@ func TestDiff(t *testing.T) {
 			t.Errorf("%v %+v", err, out)
 		}
 	}
-	if s := fmt.Sprint(growth(profile.Change{After: 1}.Growth(), false)); s != "new" {
+	if s := fmt.Sprint(formatGrowth(profile.Change{After: 1}.Growth(), false)); s != "new" {
 		t.Error(s)
 	}
 }

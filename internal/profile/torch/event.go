@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// state says how far reading came.
+// state is the outcome of reading a value.
 type state uint8
 
 const (
 	whole  state = iota
 	cut          // the text ends before the value does
-	broken       // the text is no value
+	broken       // the text is not a value
 )
 
 // event is one trace event as text, its fields slices of the buffer.
 type event struct {
 	ph          byte
-	cat, name   []byte // without quotes, escapes as they are
+	cat, name   []byte // without quotes, with escapes
 	pid, tid    []byte // as written: numbers, or strings with quotes
 	ts, dur     []byte
 	args        []byte // the object's text
 	nameEscapes bool
 }
 
-// ends and spaces of values.
+// Bytes that begin, end or separate values.
 const (
 	plain byte = iota
 	quote
@@ -37,7 +37,7 @@ const (
 	space
 )
 
-// kindOf classifies the bytes that matter to where a value ends.
+// kindOf classifies the bytes that decide where a value ends.
 var kindOf = func() (t [256]byte) {
 	t['"'] = quote
 	t['{'], t['['] = opening, opening
@@ -47,8 +47,8 @@ var kindOf = func() (t [256]byte) {
 	return t
 }()
 
-// skipString returns the length of the string that b begins with, its quotes included.
-// Control characters in it are taken as they are.
+// skipString returns the length of the string at the beginning of b, with its quotes. It accepts
+// control characters.
 func skipString(b []byte) (int, state) {
 	for i := 1; i < len(b); {
 		k := bytes.IndexByte(b[i:], '"')
@@ -68,7 +68,7 @@ func skipString(b []byte) (int, state) {
 	return 0, cut
 }
 
-// skipShort is skipString for text that is mostly a few bytes long.
+// skipShort is skipString for texts that are mostly a few bytes long.
 func skipShort(b []byte) (n int, s state) {
 	for i := 1; i < len(b); i++ {
 		switch b[i] {
@@ -81,8 +81,7 @@ func skipShort(b []byte) (n int, s state) {
 	return 0, cut
 }
 
-// skipValue returns the length of the value that b begins with. atEnd says that
-// nothing follows b.
+// skipValue returns the length of the value at the beginning of b. atEnd says that nothing follows b.
 func skipValue(b []byte, atEnd bool) (int, state) {
 	if len(b) == 0 {
 		return 0, cut
@@ -107,7 +106,7 @@ func skipValue(b []byte, atEnd bool) (int, state) {
 	return 0, cut
 }
 
-// skipNested returns the length of the object or array that b begins with.
+// skipNested returns the length of the object or array at the beginning of b.
 func skipNested(b []byte) (int, state) {
 	depth := 0
 	for i := 0; i < len(b); i++ {
@@ -133,9 +132,9 @@ func skipNested(b []byte) (int, state) {
 	return 0, cut
 }
 
-// fields calls yield with the name and the value of every field of the object that b
-// begins with, and returns the object's length.
-func fields(b []byte, yield func(key, value []byte)) (int, state) {
+// eachField calls yield with the name and the value of every field of the object at the beginning
+// of b, and returns the object's length.
+func eachField(b []byte, yield func(key, value []byte)) (int, state) {
 	i := 1
 	for {
 		for i < len(b) && (kindOf[b[i]] == space || b[i] == ',') {
@@ -179,13 +178,12 @@ func fields(b []byte, yield func(key, value []byte)) (int, state) {
 	}
 }
 
-// parse reads the event that b begins with.
-func (e *event) parse(b []byte) (int, state) {
+func (e *event) parseEvent(b []byte) (int, state) {
 	*e = event{}
-	return fields(b, e.field)
+	return eachField(b, e.setField)
 }
 
-func (e *event) field(key, v []byte) {
+func (e *event) setField(key, v []byte) {
 	switch string(key) {
 	case "ph":
 		if len(v) == 3 && v[0] == '"' {
@@ -211,7 +209,7 @@ func (e *event) field(key, v []byte) {
 	}
 }
 
-// rawText is a string's text between its quotes, escapes as they are.
+// rawText is a string's text between its quotes, with escapes.
 func rawText(v []byte) []byte {
 	if len(v) >= 2 && v[0] == '"' {
 		return v[1 : len(v)-1]
@@ -219,8 +217,7 @@ func rawText(v []byte) []byte {
 	return v
 }
 
-// unquote is a string's text.
-func unquote(v []byte) string {
+func unquoteString(v []byte) string {
 	var s string
 	if json.Unmarshal(v, &s) == nil {
 		return s
@@ -228,18 +225,17 @@ func unquote(v []byte) string {
 	return string(rawText(v))
 }
 
-// unescape replaces the escapes of a name.
-func unescape(v []byte) []byte {
+// unescapeName replaces the escapes of a name.
+func unescapeName(v []byte) []byte {
 	if s := ""; json.Unmarshal([]byte(`"`+string(v)+`"`), &s) == nil {
 		return []byte(s)
 	}
 	return v
 }
 
-// micros reads a time in microseconds, with any number of decimals, as nanoseconds.
-// It is exact where floating point is not: microseconds since 1970 with three decimals
-// have more digits than a float64.
-func micros(v []byte) (int64, bool) {
+// parseMicros reads a time in microseconds, with any number of decimals, as nanoseconds. It is exact where floating
+// point is not: microseconds since 1970 with three decimals have more digits than a float64.
+func parseMicros(v []byte) (int64, bool) {
 	v = rawText(v)
 	i, neg := 0, false
 	if len(v) > 0 && v[0] == '-' {
@@ -249,12 +245,12 @@ func micros(v []byte) (int64, bool) {
 	var n int64
 	for ; i < len(v) && v[i]-'0' <= 9; i++ {
 		if n > math.MaxInt64/10000 {
-			return overflow(v)
+			return parseFloatMicros(v)
 		}
 		n = n*10 + int64(v[i]-'0')
 	}
 	if i == start {
-		return overflow(v)
+		return parseFloatMicros(v)
 	}
 	if n > math.MaxInt64/1000-1 {
 		return 0, false
@@ -268,7 +264,7 @@ func micros(v []byte) (int64, bool) {
 		}
 	}
 	if i < len(v) {
-		return overflow(v)
+		return parseFloatMicros(v)
 	}
 	if neg {
 		n = -n
@@ -276,8 +272,8 @@ func micros(v []byte) (int64, bool) {
 	return n, true
 }
 
-// overflow reads what is no plain decimal number: an exponent, or too many digits.
-func overflow(v []byte) (int64, bool) {
+// parseFloatMicros reads other numbers than plain decimals: exponents, or too many digits.
+func parseFloatMicros(v []byte) (int64, bool) {
 	f, err := strconv.ParseFloat(string(v), 64)
 	if err != nil || math.Abs(f) > math.MaxInt64/1000-1 || math.IsNaN(f) {
 		return 0, false
@@ -285,9 +281,8 @@ func overflow(v []byte) (int64, bool) {
 	return int64(f * 1000), true
 }
 
-// whole64 reads a whole number; a string's digits too, wherever they begin in it
-// ("stream 7").
-func whole64(v []byte) (int64, bool) {
+// parseInt64 reads a whole number, also from the digits of a string ("stream 7").
+func parseInt64(v []byte) (int64, bool) {
 	if len(v) > 0 && v[0] == '"' {
 		v = rawText(v)
 		if i := bytes.IndexAny(v, "0123456789"); i > 0 && v[i-1] != '-' {
@@ -300,11 +295,11 @@ func whole64(v []byte) (int64, bool) {
 		neg, v = true, v[1:]
 	}
 	if len(v) == 0 || len(v) > 18 {
-		return longer(v, neg)
+		return parseLongInt(v, neg)
 	}
 	for _, c := range v {
 		if c-'0' > 9 {
-			return longer(v, neg)
+			return parseLongInt(v, neg)
 		}
 		n = n*10 + int64(c-'0')
 	}
@@ -314,7 +309,7 @@ func whole64(v []byte) (int64, bool) {
 	return n, true
 }
 
-func longer(v []byte, neg bool) (int64, bool) {
+func parseLongInt(v []byte, neg bool) (int64, bool) {
 	if u, err := strconv.ParseUint(string(v), 10, 64); err == nil {
 		n := int64(u) //nolint:gosec // addresses and ids wrap
 		if neg {

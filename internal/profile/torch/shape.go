@@ -11,25 +11,24 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile"
 )
 
-// computes reports whether an operator's work follows from its inputs' shapes.
-func computes(name []byte) bool {
+// hasKnownWork reports whether an operator's work follows from its inputs' shapes.
+func hasKnownWork(name []byte) bool {
 	switch string(name) {
 	case "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_scaled_mm", "record_param_comms",
 		"aten::cudnn_convolution", "aten::miopen_convolution", "aten::convolution_backward":
 		return true
 	}
-	return bytes.HasPrefix(name, []byte("aten::_scaled_dot_product_")) || bytes.HasSuffix(name, []byte("_attention_forward"))
+	return bytes.HasPrefix(name, []byte("aten::_scaled_dot_product_")) ||
+		bytes.HasSuffix(name, []byte("_attention_forward"))
 }
 
-// inputs are what an operator was called with.
 type inputs struct {
-	dims       [][]int64 // of each input; nil is no tensor
-	size       []float64 // of an element, in bytes; 0 is unknown
-	values     []string  // of those that are no tensors
+	dims       [][]int64 // by input; nil is not a tensor
+	size       []float64 // bytes of an element, by input; 0 is unknown
+	values     []string  // other arguments than tensors
 	collective collective
 }
 
-// collective is one of NCCL or RCCL.
 type collective struct {
 	name    string
 	in, out int64 // elements
@@ -37,13 +36,12 @@ type collective struct {
 	size    float64
 }
 
-// readInputs reads an operator's arguments.
 func readInputs(args []byte) (in inputs) {
-	fields(args, func(key, v []byte) {
+	eachField(args, func(key, v []byte) {
 		switch string(key) {
 		case "Input Dims", "Input dims":
 			var raw []json.RawMessage
-			_ = json.Unmarshal(v, &raw) // what is not read is unknown, here and below
+			_ = json.Unmarshal(v, &raw) // unreadable values are unknown, here and below
 			in.dims = make([][]int64, len(raw))
 			for i := range raw {
 				_ = json.Unmarshal(raw[i], &in.dims[i])
@@ -57,22 +55,22 @@ func readInputs(args []byte) (in inputs) {
 		case "Concrete Inputs":
 			_ = json.Unmarshal(v, &in.values)
 		case "Collective name":
-			in.collective.name = unquote(v)
+			in.collective.name = unquoteString(v)
 		case "In msg nelems":
-			in.collective.in, _ = whole64(v)
+			in.collective.in, _ = parseInt64(v)
 		case "Out msg nelems":
-			in.collective.out, _ = whole64(v)
+			in.collective.out, _ = parseInt64(v)
 		case "Group size":
-			in.collective.ranks, _ = whole64(v)
+			in.collective.ranks, _ = parseInt64(v)
 		case "dtype":
-			in.collective.size = sizeOf(unquote(v))
+			in.collective.size = sizeOf(unquoteString(v))
 		}
 	})
 	return in
 }
 
-// tensor returns the sizes of an input with n dimensions; nil where it is none.
-func (in *inputs) tensor(i, n int) []float64 {
+// tensorDims returns the sizes of an input with n dimensions; nil for any other input.
+func (in *inputs) tensorDims(i, n int) []float64 {
 	if i >= len(in.dims) || len(in.dims[i]) != n {
 		return nil
 	}
@@ -83,7 +81,7 @@ func (in *inputs) tensor(i, n int) []float64 {
 	return out
 }
 
-func (in *inputs) bytes(i int) float64 {
+func (in *inputs) elementBytes(i int) float64 {
 	if i < len(in.size) {
 		return in.size[i]
 	}
@@ -94,26 +92,26 @@ func (in *inputs) bytes(i int) float64 {
 func shapeOf(name string, in inputs) profile.Shape {
 	switch {
 	case name == "record_param_comms":
-		return in.collective.shape()
+		return in.collective.busShape()
 	case strings.Contains(name, "convolution"):
-		return in.convolution(name)
+		return in.convolutionShape(name)
 	case strings.Contains(name, "attention"):
-		return in.attention(name)
+		return in.attentionShape(name)
 	}
-	return in.product(name)
+	return in.productShape(name)
 }
 
-// product is a product of matrices: 2·m·n·k operations, and each matrix read or written once.
-func (in *inputs) product(name string) profile.Shape {
+// productShape is a matrix product: 2·m·n·k operations, and each matrix read or written once.
+func (in *inputs) productShape(name string) profile.Shape {
 	first := 0
 	if name == "aten::addmm" || name == "aten::baddbmm" {
 		first = 1 // a bias comes before the matrices
 	}
 	dims, batch := 2, 1.0
-	if b := in.tensor(first, 3); b != nil {
+	if b := in.tensorDims(first, 3); b != nil {
 		dims, batch = 3, b[0]
 	}
-	a, b := in.tensor(first, dims), in.tensor(first+1, dims)
+	a, b := in.tensorDims(first, dims), in.tensorDims(first+1, dims)
 	if a == nil || b == nil {
 		return profile.Shape{}
 	}
@@ -121,23 +119,25 @@ func (in *inputs) product(name string) profile.Shape {
 	if a[1] != b[0] {
 		return profile.Shape{}
 	}
-	m, k, n, out := a[0], a[1], b[1], in.bytes(first)
+	m, k, n, out := a[0], a[1], b[1], in.elementBytes(first)
 	if name == "aten::_scaled_mm" {
 		out = 2 // it returns 16 bits by default
 	}
 	return profile.Shape{
-		Flops: 2 * batch * m * n * k, Bytes: batch * (m*k*in.bytes(first) + k*n*in.bytes(first+1) + m*n*out),
-		Dims: fmt.Sprintf("%.0f×%.0f×%.0f", m, k, n),
+		Flops: 2 * batch * m * n * k,
+		Bytes: batch * (m*k*in.elementBytes(first) + k*n*in.elementBytes(first+1) + m*n*out),
+		Dims:  fmt.Sprintf("%.0f×%.0f×%.0f", m, k, n),
 	}
 }
 
-// convolution takes two operations for each weight and place of the output; backward twice as many, for the
-// gradients of input and weights.
-func (in *inputs) convolution(name string) profile.Shape {
-	x, w := in.tensor(0, 4), in.tensor(1, 4)
+// convolutionShape counts two operations for each weight and place of the output, and twice as many
+// backward, for the gradients of input and weights.
+func (in *inputs) convolutionShape(name string) profile.Shape {
+	x, w := in.tensorDims(0, 4), in.tensorDims(1, 4)
 	if name == "aten::convolution_backward" {
-		if x, w = in.tensor(0, 4), in.tensor(2, 4); x != nil && w != nil {
-			return profile.Shape{Flops: 4 * x[0] * x[2] * x[3] * w[0] * w[1] * w[2] * w[3], Dims: dimsOf(x) + " " + dimsOf(w)}
+		if x, w = in.tensorDims(0, 4), in.tensorDims(2, 4); x != nil && w != nil {
+			flops := 4 * x[0] * x[2] * x[3] * w[0] * w[1] * w[2] * w[3]
+			return profile.Shape{Flops: flops, Dims: dimsOf(x) + " " + dimsOf(w)}
 		}
 		return profile.Shape{}
 	}
@@ -162,14 +162,14 @@ func (in *inputs) convolution(name string) profile.Shape {
 	return profile.Shape{Flops: 2 * places * w[0] * w[1] * w[2] * w[3], Dims: dimsOf(x) + " " + dimsOf(w)}
 }
 
-// attention takes four operations for each pair of a query and a key, and element of a head; two and a half times
-// as many backward (Dao, FlashAttention-2, section 4.1). Of causal attention half are counted.
-func (in *inputs) attention(name string) profile.Shape {
+// attentionShape counts four operations for each pair of a query and a key, and element of a head; two and a half
+// times as many backward (Dao, FlashAttention-2, section 4.1). Causal attention counts half.
+func (in *inputs) attentionShape(name string) profile.Shape {
 	first, flops := 0, 4.0
 	if strings.Contains(name, "backward") {
 		first, flops = 1, 10
 	}
-	q, k := in.tensor(first, 4), in.tensor(first+1, 4)
+	q, k := in.tensorDims(first, 4), in.tensorDims(first+1, 4)
 	if q == nil || k == nil {
 		return profile.Shape{}
 	}
@@ -180,22 +180,24 @@ func (in *inputs) attention(name string) profile.Shape {
 	if slices.Contains(in.values, "True") {
 		flops /= 2
 	}
-	return profile.Shape{Flops: flops * q[0] * q[head] * q[length] * k[length] * q[3], Dims: dimsOf(q) + " " + dimsOf(k)}
+	flops *= q[0] * q[head] * q[length] * k[length] * q[3]
+	return profile.Shape{Flops: flops, Dims: dimsOf(q) + " " + dimsOf(k)}
 }
 
 func dimsOf(d []float64) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(d), "[]"), " ", "×")
 }
 
-// shape counts what a collective moves over each GPU's link, as nccl-tests does for the bus (doc/PERFORMANCE.md).
-func (c collective) shape() profile.Shape {
+// busShape counts the bytes that a collective moves over each GPU's link, as nccl-tests does (doc/PERFORMANCE.md).
+func (c collective) busShape() profile.Shape {
 	n, most := float64(c.ranks), float64(max(c.in, c.out))*c.size
 	if n < 2 || most == 0 {
 		return profile.Shape{}
 	}
 	factor := 1.0 // send, receive, broadcast, reduce
 	switch name := strings.ToLower(c.name); {
-	case strings.Contains(name, "reduce_scatter"), strings.Contains(name, "gather"), strings.Contains(name, "all_to_all"), strings.Contains(name, "alltoall"):
+	case strings.Contains(name, "reduce_scatter"), strings.Contains(name, "gather"),
+		strings.Contains(name, "all_to_all"), strings.Contains(name, "alltoall"):
 		factor = (n - 1) / n
 	case strings.Contains(name, "allreduce"), strings.Contains(name, "all_reduce"):
 		factor = 2 * (n - 1) / n
@@ -203,12 +205,12 @@ func (c collective) shape() profile.Shape {
 	return profile.Shape{Bytes: factor * most, Dims: fmt.Sprintf("%.3g MB, %d ranks", most/1e6, c.ranks), Name: c.name}
 }
 
-// sizes are how many bytes elements have, by their type.
 var sizes = map[string]float64{
-	"bfloat16": 2, "half": 2, "float16": 2, "float": 4, "int": 4, "double": 8, "long int": 8, "long": 8, "unsigned char": 1, "signed char": 1, "byte": 1, "char": 1,
+	"bfloat16": 2, "half": 2, "float16": 2, "float": 4, "int": 4, "double": 8, "long int": 8, "long": 8,
+	"unsigned char": 1, "signed char": 1, "byte": 1, "char": 1,
 }
 
-// sizeOf is how many bytes an element has; 0 is unknown.
+// sizeOf is the bytes of an element; 0 is unknown.
 func sizeOf(dtype string) float64 {
 	d := strings.TrimPrefix(strings.ToLower(dtype), "c10::")
 	if strings.HasPrefix(d, "float8") {

@@ -1,10 +1,8 @@
-// Package torch reads traces of torch.profiler: Chrome's trace event format as
-// Kineto writes it, for CUDA, HIP and CPUs. It reads a stream once, event by event,
-// and passes over what it cannot read: traces hold control characters and bytes that
-// are no UTF-8, and end in the middle of an event where a process was killed or a
-// file system full.
+// Package torch reads traces of torch.profiler: Chrome's trace event format as Kineto writes it, for CUDA, HIP and
+// CPUs. It reads a stream once, event by event, and skips unreadable parts. Traces contain control characters and
+// bytes that are not UTF-8, and end within an event if a process was killed or a file system full.
 //
-// It does no I/O but reading what it is handed.
+// It only reads the given stream.
 package torch
 
 import (
@@ -28,16 +26,19 @@ var ErrNoTrace = errors.New("not a trace of torch.profiler")
 
 const (
 	bufferSize = 1 << 20
-	maxEvent   = 16 << 20 // of one event's text
-	maxHeader  = 4 << 20  // of one value beside the events
-	maxDepth   = 512      // how deep values are looked into for an end
+	maxEvent   = 16 << 20 // bytes of one event's text
+	maxHeader  = 4 << 20  // bytes of one value beside the events
+	maxDepth   = 512      // nesting within which the end of a value is looked for
 )
 
-// Read reads a trace. What was read until an error is returned with it only where
-// the trace is partial, and says so; a stream without any event is an error.
+// Read reads a trace. A trace with an error is returned as a partial trace that says so; a stream
+// without any event is an error.
 func Read(ctx context.Context, r io.Reader, source string, limit int) (*profile.Timeline, error) {
-	p := &parser{ctx: ctx, r: r, buf: make([]byte, 0, bufferSize), headers: map[string][]byte{}, t: profile.New(source, "torch.profiler", limit)}
-	err := p.document()
+	p := &parser{
+		ctx: ctx, r: r, buf: make([]byte, 0, bufferSize), headers: map[string][]byte{},
+		t: profile.New(source, "torch.profiler", limit),
+	}
+	err := p.readDocument()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -58,29 +59,30 @@ func Read(ctx context.Context, r io.Reader, source string, limit int) (*profile.
 		case p.headers["rocprofiler-sdk-tool"] != nil:
 			err = errors.New("a trace of rocprofv3")
 		}
-		return nil, hint.Or(fmt.Errorf("read %s: %w", source, err), "give a .json or .json.gz of torch.profiler, or an Nsight Systems report as .sqlite")
+		return nil, hint.Or(fmt.Errorf("read %s: %w", source, err),
+			"give a .json or .json.gz of torch.profiler, or an Nsight Systems report as .sqlite")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		p.t.Partial = append(p.t.Partial, fmt.Sprintf("the file is truncated after %d events", p.t.Events))
 	case err != nil:
 		p.t.Partial = append(p.t.Partial, fmt.Sprintf("reading ended after %d events: %v", p.t.Events, err))
 	}
-	p.finish()
+	p.readHeaders()
 	p.t.Close()
 	return p.t, nil
 }
 
-// A parser holds a window of the stream: buf[pos:] is what is to be read.
+// A parser holds a window of the stream: buf[pos:] is unread.
 type parser struct {
 	ctx    context.Context //nolint:containedctx // of one call of Read
 	r      io.Reader
 	buf    []byte
 	pos    int
-	offset int64 // of buf[0] in the stream
-	end    error // of the stream
+	offset int64 // position of buf[0] in the stream
+	end    error // error that ended the stream
 
 	t         *profile.Timeline
 	sawEvents bool
-	headers   map[string][]byte // what stands beside the events; of what is too long an empty text
+	headers   map[string][]byte // values beside the events; a value that is too long is an empty text
 	cats      [8]struct {
 		text string
 		cat  category
@@ -124,16 +126,16 @@ func (p *parser) readMore() bool {
 	return false
 }
 
-// fail is the error of a stream that ended where it must not.
-func (p *parser) fail() error {
+// endError is the error for a stream that ended too early.
+func (p *parser) endError() error {
 	if p.end == nil || errors.Is(p.end, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return p.end
 }
 
-// peek returns the next byte that is no space, or false at the end.
-func (p *parser) peek() (byte, bool) {
+// peekByte returns the next byte that is no space, or false at the end.
+func (p *parser) peekByte() (byte, bool) {
 	for {
 		for p.pos < len(p.buf) {
 			switch c := p.buf[p.pos]; c {
@@ -149,29 +151,29 @@ func (p *parser) peek() (byte, bool) {
 	}
 }
 
-// document reads the whole: an array of events, or an object with them.
-func (p *parser) document() error {
-	c, ok := p.peek()
+// readDocument reads the whole stream: an array of events, or an object with one.
+func (p *parser) readDocument() error {
+	c, ok := p.peekByte()
 	if ok && c == 0xEF { // a byte order mark
 		for len(p.buf)-p.pos < 3 && p.readMore() {
 		}
 		p.pos = min(p.pos+3, len(p.buf))
-		c, ok = p.peek()
+		c, ok = p.peekByte()
 	}
 	switch {
 	case !ok:
-		return p.fail()
+		return p.endError()
 	case c == '[':
 		p.pos++
-		return p.events()
+		return p.readEvents()
 	case c != '{':
 		return ErrNoTrace
 	}
 	p.pos++
 	for {
-		switch c, ok := p.peek(); {
+		switch c, ok := p.peekByte(); {
 		case !ok:
-			return p.fail()
+			return p.endError()
 		case c == '}':
 			return nil
 		case c == ',':
@@ -180,42 +182,43 @@ func (p *parser) document() error {
 		case c != '"':
 			return fmt.Errorf("at byte %d a name of a field should be: %w", p.offset+int64(p.pos), ErrNoTrace)
 		}
-		key, err := p.capture(maxHeader)
-		if err != nil {
+		if err := p.readField(); err != nil {
 			return err
-		}
-		name := unquote(key)
-		if c, ok := p.peek(); !ok || c != ':' {
-			if !ok {
-				return p.fail()
-			}
-			return fmt.Errorf("at byte %d: %w", p.offset+int64(p.pos), ErrNoTrace)
-		}
-		p.pos++
-		c, ok := p.peek()
-		switch {
-		case !ok:
-			return p.fail()
-		case name == "traceEvents" && c == '[':
-			p.pos++
-			if err := p.events(); err != nil {
-				return err
-			}
-			continue
-		}
-		value, err := p.capture(maxHeader)
-		if err != nil {
-			return err
-		}
-		if len(p.headers) < 1000 {
-			p.headers[name] = append([]byte{}, value...)
 		}
 	}
 }
 
-// capture passes over a value and returns its text, nil where it is longer than most.
-// The text is valid until the next read.
-func (p *parser) capture(most int) ([]byte, error) {
+// readField reads a field of the document: the events, or a value beside them.
+func (p *parser) readField() error {
+	key, err := p.captureValue(maxHeader)
+	if err != nil {
+		return err
+	}
+	name := unquoteString(key)
+	if c, ok := p.peekByte(); !ok || c != ':' {
+		if !ok {
+			return p.endError()
+		}
+		return fmt.Errorf("at byte %d: %w", p.offset+int64(p.pos), ErrNoTrace)
+	}
+	p.pos++
+	switch c, ok := p.peekByte(); {
+	case !ok:
+		return p.endError()
+	case name == "traceEvents" && c == '[':
+		p.pos++
+		return p.readEvents()
+	}
+	value, err := p.captureValue(maxHeader)
+	if err == nil && len(p.headers) < 1000 {
+		p.headers[name] = append([]byte{}, value...)
+	}
+	return err
+}
+
+// captureValue passes over a value and returns its text, or nil if it is longer than most. The text
+// is valid until the next read.
+func (p *parser) captureValue(most int) ([]byte, error) {
 	for {
 		n, state := skipValue(p.buf[p.pos:], p.end != nil)
 		if state == whole {
@@ -227,7 +230,7 @@ func (p *parser) capture(most int) ([]byte, error) {
 			return nil, p.skipValue()
 		}
 		if !p.readMore() {
-			return nil, p.fail()
+			return nil, p.endError()
 		}
 	}
 }
@@ -257,19 +260,19 @@ func (p *parser) skipValue() error {
 			}
 		}
 		if !p.readMore() {
-			return p.fail()
+			return p.endError()
 		}
 	}
 }
 
-// events reads the elements of an array of events, its closing bracket included.
-func (p *parser) events() error {
+// readEvents reads the elements of an array of events, and its closing bracket.
+func (p *parser) readEvents() error {
 	p.sawEvents = true
 	for {
-		c, ok := p.peek()
+		c, ok := p.peekByte()
 		switch {
 		case !ok:
-			return p.fail()
+			return p.endError()
 		case c == ']':
 			p.pos++
 			return nil
@@ -278,12 +281,12 @@ func (p *parser) events() error {
 			continue
 		case c != '{':
 			p.t.Dropped[profile.Malformed]++
-			if err := p.resync(); err != nil {
+			if err := p.skipToEvent(); err != nil {
 				return err
 			}
 			continue
 		}
-		n, state := p.ev.parse(p.buf[p.pos:])
+		n, state := p.ev.parseEvent(p.buf[p.pos:])
 		switch {
 		case state == whole:
 			p.pos += n
@@ -292,7 +295,7 @@ func (p *parser) events() error {
 		case state == broken:
 			p.t.Dropped[profile.Malformed]++
 			p.pos++
-			if err := p.resync(); err != nil {
+			if err := p.skipToEvent(); err != nil {
 				return err
 			}
 		case len(p.buf)-p.pos >= maxEvent:
@@ -301,20 +304,20 @@ func (p *parser) events() error {
 				return err
 			}
 		case !p.readMore():
-			return p.fail()
+			return p.endError()
 		}
 	}
 }
 
-// resync goes to what looks like the next event: a brace before a quote, behind a
-// comma. Damage costs the events that it lies in and no more.
-func (p *parser) resync() error {
+// skipToEvent skips to the likely beginning of the next event: a brace before a known field. So
+// damage costs only the events that it lies in.
+func (p *parser) skipToEvent() error {
 	for {
 		i := bytes.IndexByte(p.buf[p.pos:], '{')
 		if i < 0 {
 			p.pos = len(p.buf)
 			if !p.readMore() {
-				return p.fail()
+				return p.endError()
 			}
 			continue
 		}
@@ -322,20 +325,20 @@ func (p *parser) resync() error {
 		for len(p.buf)-p.pos < 64 && p.readMore() {
 		}
 		rest := bytes.TrimLeft(p.buf[p.pos+1:min(p.pos+64, len(p.buf))], " \t\r\n")
-		if starts(rest) {
+		if startsEvent(rest) {
 			return nil
 		}
 		p.pos++
 	}
 }
 
-// starts reports whether the fields of an event may begin so.
-func starts(b []byte) bool {
-	return slices.ContainsFunc([]string{`"ph"`, `"name"`, `"cat"`, `"pid"`, `"ts"`, `"args"`}, func(s string) bool { return bytes.HasPrefix(b, []byte(s)) })
+// startsEvent reports whether an event's fields may begin like this.
+func startsEvent(b []byte) bool {
+	return slices.ContainsFunc([]string{`"ph"`, `"name"`, `"cat"`, `"pid"`, `"ts"`, `"args"`},
+		func(s string) bool { return bytes.HasPrefix(b, []byte(s)) })
 }
 
-// finish reads what stands beside the events.
-func (p *parser) finish() {
+func (p *parser) readHeaders() {
 	t := p.t
 	number := func(name string) (int64, bool) {
 		v, err := strconv.ParseInt(strings.Trim(string(p.headers[name]), `" `), 10, 64)

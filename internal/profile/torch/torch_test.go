@@ -220,12 +220,12 @@ func TestMicros(t *testing.T) {
 	for text, want := range map[string]int64{
 		"0": 0, "1": 1000, "-1.5": -1500, "1712195495505583.125": 1712195495505583125, "0.0004": 0, "12.3456": 12345, "1e3": 1_000_000, `"7.5"`: 7500,
 	} {
-		if got, ok := micros([]byte(text)); !ok || got != want {
+		if got, ok := parseMicros([]byte(text)); !ok || got != want {
 			t.Errorf("%s: %d %v, want %d", text, got, ok, want)
 		}
 	}
 	for _, text := range []string{"", "x", "1e99", "-1e99", "NaN", "Infinity", "99999999999999999999999", "9300000000000000", "1.2.3", "null"} {
-		if got, ok := micros([]byte(text)); ok {
+		if got, ok := parseMicros([]byte(text)); ok {
 			t.Errorf("%s: %d", text, got)
 		}
 	}

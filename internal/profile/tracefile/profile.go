@@ -9,17 +9,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile"
 )
 
-// collectAfter is by how many percent the memory may grow between two collections.
+// collectAfter is the growth of memory, in percent, between two garbage collections.
 const collectAfter = 25
 
 // Options say how traces are read.
 type Options struct {
-	Limit int                              // events of a trace that are held, 1000 at least
-	Show  func(format string, args ...any) // told of each of several traces
+	Limit int                              // most events of a trace to hold, at least 1000
+	Show  func(format string, args ...any) // called for each of several traces
 }
 
-// Profile reads and analyses traces and directories of them, one after the other: a job may
-// have a thousand. A trace among several that cannot be read makes the profile partial.
+// Profile reads and analyses traces and directories, one after the other: a job may have a
+// thousand. A trace among several that cannot be read makes the profile partial.
 func Profile(ctx context.Context, args []string, o Options) (*profile.Profile, error) {
 	var paths []string
 	for _, a := range args {
@@ -32,8 +32,8 @@ func Profile(ctx context.Context, args []string, o Options) (*profile.Profile, e
 	if o.Limit < 1000 {
 		return nil, errors.New("--max-events: want at least 1000")
 	}
-	// A timeline has few pointers and grows little garbage: collecting often costs nothing,
-	// and rarely twice the memory.
+	// A timeline has few pointers and makes little garbage: collecting often costs nothing, and
+	// collecting rarely would cost twice the memory.
 	defer debug.SetGCPercent(debug.SetGCPercent(collectAfter))
 	var ranks []*profile.Analysis
 	var failed []error

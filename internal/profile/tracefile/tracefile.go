@@ -1,5 +1,4 @@
-// Package tracefile opens traces on the disk, whatever their format, and says what a file
-// is that is none.
+// Package tracefile opens traces on the disk, of every format, and names the format of files that are not traces.
 package tracefile
 
 import (
@@ -26,12 +25,12 @@ import (
 // Stdin is the path of the standard input.
 const Stdin = "-"
 
-// Files is how many files of a directory are read at most: one for each rank.
+// Files is the most files of a directory: one for each rank.
 const Files = 4096
 
 const exportHint = "export it first: nsys export --type sqlite REPORT.nsys-rep"
 
-// List returns the traces behind a path: itself, or what a directory holds.
+// List returns the traces behind a path: the file itself, or the traces in a directory.
 func List(path string) ([]string, error) {
 	if path == Stdin {
 		return []string{path}, nil
@@ -51,7 +50,8 @@ func List(path string) ([]string, error) {
 	for _, e := range entries {
 		name := strings.ToLower(e.Name())
 		ends := func(end string) bool { return strings.HasSuffix(name, end) }
-		if slices.ContainsFunc([]string{".json", ".json.gz", ".json.zst", ".sqlite"}, ends) && readable(filepath.Join(path, e.Name())) {
+		trace := slices.ContainsFunc([]string{".json", ".json.gz", ".json.zst", ".sqlite"}, ends)
+		if trace && isReadable(filepath.Join(path, e.Name())) {
 			found = append(found, filepath.Join(path, e.Name()))
 		}
 	}
@@ -59,31 +59,32 @@ func List(path string) ([]string, error) {
 	found = Workers(found)
 	switch {
 	case len(found) == 0:
-		return nil, hint.With(fmt.Errorf("%s: no traces in this directory", path), "traces end in .json, .json.gz or .sqlite; sixty profile how prints the commands to take one")
+		return nil, hint.With(fmt.Errorf("%s: no traces in this directory", path),
+			"traces end in .json, .json.gz or .sqlite; sixty profile how prints the commands to take one")
 	case len(found) > Files:
 		return nil, fmt.Errorf("%s: %d traces, at most %d are read together", path, len(found), Files)
 	}
 	return found, nil
 }
 
-// readable reports whether a path is a file, or one that cannot be told of before it is opened: a pipe
-// would be waited for.
-func readable(path string) bool {
+// isReadable reports false for a path that would block when it is opened, such as a pipe.
+func isReadable(path string) bool {
 	info, err := os.Stat(path)
 	return err != nil || info.Mode().IsRegular()
 }
 
-// Workers leaves the trace of vLLM's front end out, where there are those of its workers: it
-// is no rank.
+// Workers leaves out the trace of vLLM's front end, which is not a rank, if there are traces of workers.
 func Workers(paths []string) []string {
-	workers := slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return strings.Contains(filepath.Base(p), "async_llm") })
+	workers := slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
+		return strings.Contains(filepath.Base(p), "async_llm")
+	})
 	if len(workers) > 0 {
 		return workers
 	}
 	return paths
 }
 
-func open(path string) (file *os.File, size int64, err error) {
+func openFile(path string) (file *os.File, size int64, err error) {
 	if path == Stdin {
 		return os.Stdin, 0, nil
 	}
@@ -98,9 +99,9 @@ func open(path string) (file *os.File, size int64, err error) {
 	return file, info.Size(), nil
 }
 
-// Read reads one trace. limit is that of profile.New.
+// Read reads one trace; profile.New explains limit.
 func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error) {
-	file, size, err := open(path)
+	file, size, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +114,12 @@ func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error
 	head = head[:n]
 	if bytes.HasPrefix(head, []byte(sqlite.Magic)) {
 		if path == Stdin {
-			return nil, hint.With(errors.New("read the standard input: a database of Nsight Systems is read from a file"), "save it, and give its path")
+			return nil, hint.With(errors.New("read the standard input: a database of Nsight Systems is read from a "+
+				"file"), "save it, and give its path")
 		}
 		return nsys.Read(ctx, file, size, path, limit)
 	}
-	if err := foreign(path, head); err != nil {
+	if err := checkForeign(path, head); err != nil {
 		return nil, err
 	}
 	in := &counter{r: io.MultiReader(bytes.NewReader(head), file)}
@@ -142,10 +144,13 @@ func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error
 	return torch.Read(ctx, ahead, path, limit)
 }
 
-// foreign names what a file is that is no trace.
-func foreign(path string, head []byte) error {
+// checkForeign names the format of a file that is not a trace.
+func checkForeign(path string, head []byte) error {
 	for _, x := range []struct{ head, end, is, hint string }{
-		{"version https://git-lfs.github.com/", "", "a Git LFS pointer instead of the file", "fetch the file itself: git lfs pull --include " + filepath.Base(path)},
+		{
+			"version https://git-lfs.github.com/", "", "a Git LFS pointer instead of the file",
+			"fetch the file itself: git lfs pull --include " + filepath.Base(path),
+		},
 		{"", ".nsys-rep", "a report of Nsight Systems, in its own format", exportHint},
 		{"", ".qdrep", "a report of Nsight Systems, in its own format", exportHint},
 		{"PAR1", "", "a Parquet file: one table of an export of Nsight Systems", exportHint},
@@ -159,12 +164,12 @@ func foreign(path string, head []byte) error {
 	case len(head) > 262 && string(head[257:262]) == "ustar":
 		return hint.With(fmt.Errorf("read %s: a tar archive", path), "unpack it, and give the directory")
 	case len(head) == 0:
-		return hint.With(fmt.Errorf("read %s: the file is empty", path), "the profiler did not finish writing: wait for stop_profile to answer, and see that the disk is not full")
+		return hint.With(fmt.Errorf("read %s: the file is empty", path), "the profiler did not finish writing: "+
+			"wait for stop_profile to answer, and see that the disk is not full")
 	}
 	return nil
 }
 
-// counter counts what is read.
 type counter struct {
 	r io.Reader
 	n int64
@@ -176,7 +181,7 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a reader's errors stay as they are
 }
 
-// Bombs: traces are compressed to a tenth or a thirtieth; deflate's most is a thousandth.
+// Decompression bombs: traces are compressed to a tenth or a thirtieth; deflate's limit is a thousandth.
 const (
 	bombSize  = 64 << 20
 	bombRatio = 200
@@ -184,7 +189,7 @@ const (
 
 var errBomb = fmt.Errorf("it unpacks to more than %d times its size, which no trace does", bombRatio)
 
-// guard ends what unpacks to far more than any trace.
+// guard ends a stream that unpacks to far more than any trace.
 type guard struct {
 	r  io.Reader
 	in *counter
@@ -200,8 +205,8 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // as above
 }
 
-// readAhead reads in another goroutine, so that unpacking and parsing share two processors. What it returns
-// second ends the goroutine and waits for it: what it reads is closed next.
+// readAhead reads in another goroutine, so that unpacking and parsing use two processors. The
+// function that it returns ends the goroutine and waits for it, before the source is closed.
 func readAhead(r io.Reader) (io.Reader, func()) {
 	out, in := io.Pipe()
 	done := make(chan struct{})

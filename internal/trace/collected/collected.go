@@ -1,5 +1,5 @@
-// Package collected reads spans where they were collected: files of OpenTelemetry's collector, and the
-// HTTP API of Tempo, of Jaeger, and of a running sixty serve.
+// Package collected reads collected spans: files of OpenTelemetry's collector, and the HTTP APIs of
+// Tempo, of Jaeger, and of a running sixty serve.
 package collected
 
 import (
@@ -30,25 +30,27 @@ const (
 // Files reads the spans of files; "-" is the standard input.
 func Files(paths []string) (out []trace.Span, err error) {
 	for _, path := range paths {
-		spans, err := file(path)
+		spans, err := readFile(path)
 		if err != nil {
-			return nil, hint.Or(fmt.Errorf("read %s: %w", path, err), "give a file written by the collector's file exporter")
+			return nil, hint.Or(fmt.Errorf("read %s: %w", path, err),
+				"give a file written by the collector's file exporter")
 		}
 		out = append(out, spans...)
 	}
 	return out, nil
 }
 
-func file(path string) ([]trace.Span, error) {
+func readFile(path string) ([]trace.Span, error) {
 	f := os.Stdin
 	if path != "-" {
 		var err error
 		if f, err = os.Open(path); err != nil {
-			return nil, errors.Unwrap(err) //nolint:wrapcheck // the path is said by the caller
+			return nil, errors.Unwrap(err) //nolint:wrapcheck // the caller names the path
 		}
 		defer f.Close()
 		if info, err := f.Stat(); err == nil && info.Size() > maxFile {
-			return nil, hint.With(fmt.Errorf("%d bytes: the limit is %d", info.Size(), maxFile), "let the file exporter rotate its files, and give the one for that time")
+			return nil, hint.With(fmt.Errorf("%d bytes: the limit is %d", info.Size(), maxFile),
+				"let the file exporter rotate its files, and give the one for that time")
 		}
 	}
 	return trace.Read(io.LimitReader(f, maxFile))
@@ -59,8 +61,8 @@ func URL(arg string) bool {
 	return strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://")
 }
 
-// Fetch asks Tempo, Jaeger or sixty serve for one trace. The last answers with its own report, which
-// knows what is normal there; spans are nil then.
+// Fetch asks Tempo, Jaeger or sixty serve for one trace. sixty serve answers with its own report,
+// which knows the normal times there; spans are nil then.
 func Fetch(ctx context.Context, base, id string, cfg config.HTTPClientConfig) ([]trace.Span, *trace.Report, error) {
 	u, err := url.Parse(strings.TrimRight(base, "/"))
 	if err != nil || u.Host == "" {
@@ -74,33 +76,41 @@ func Fetch(ctx context.Context, base, id string, cfg config.HTTPClientConfig) ([
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	u.RawQuery, u.Fragment = "", ""
-	for _, path := range []string{"api", "api/v1"} { // v1 is sixty's
-		status, kind, body, err := get(ctx, client, u.JoinPath(path, "traces", url.PathEscape(id)).String())
+	for _, path := range []string{"api", "api/v1"} { // sixty's is v1
+		status, kind, body, err := getTrace(ctx, client, u.JoinPath(path, "traces", url.PathEscape(id)).String())
 		switch {
 		case err != nil:
-			return nil, nil, hint.With(fmt.Errorf("%s: %w", u.Redacted(), unanswered.Cause(err)), unanswered.Hint(err, "check that it runs and that the port is right: 3200 for Tempo, 16686 for Jaeger, 6060 for sixty serve"))
-		case status == http.StatusNotFound, path != "api" && strings.HasPrefix(kind, "text/html"): // Jaeger's page is at all other paths
+			return nil, nil, hint.With(fmt.Errorf("%s: %w", u.Redacted(), unanswered.Cause(err)),
+				unanswered.Hint(err, "check that it runs and that the port is right: "+
+					"3200 for Tempo, 16686 for Jaeger, 6060 for sixty serve"))
+		case status == http.StatusNotFound,
+			path != "api" && strings.HasPrefix(kind, "text/html"): // Jaeger answers other paths with its page
 			continue
 		case status == http.StatusUnauthorized || status == http.StatusForbidden:
-			return nil, nil, hint.With(fmt.Errorf("%s answers with status %d", u.Redacted(), status), "give its token with --bearer-token-file or --header")
+			return nil, nil, hint.With(fmt.Errorf("%s answers with status %d", u.Redacted(), status),
+				"give its token with --bearer-token-file or --header")
 		case status != http.StatusOK:
 			return nil, nil, fmt.Errorf("%s answers with status %d", u.Redacted(), status)
 		}
-		spans, report, err := decode(kind, body)
+		spans, report, err := decodeAnswer(kind, body)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", u.Redacted(), err)
 		}
 		return spans, report, nil
 	}
-	return nil, nil, hint.With(fmt.Errorf("%s has no trace %s", u.Redacted(), id), "check the id, all 32 digits of it, and the retention of traces; the address is that of Tempo (port 3200), Jaeger (16686) or sixty serve (6060)")
+	return nil, nil, hint.With(fmt.Errorf("%s has no trace %s", u.Redacted(), id),
+		"check the id, all 32 digits of it, and the retention of traces; "+
+			"the address is that of Tempo (port 3200), Jaeger (16686) or sixty serve (6060)")
 }
 
-func get(ctx context.Context, client *http.Client, address string) (status int, kind string, body []byte, err error) {
+func getTrace(ctx context.Context, client *http.Client,
+	address string) (status int, kind string, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return 0, "", nil, fmt.Errorf("ask: %w", err)
 	}
-	req.Header.Set("Accept", "application/protobuf") // Tempo's JSON is its own, its protobuf OTLP's; Jaeger and sixty answer JSON
+	// Tempo's JSON is its own, its protobuf OTLP's; Jaeger and sixty answer JSON.
+	req.Header.Set("Accept", "application/protobuf")
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0, "", nil, err //nolint:wrapcheck // the caller says what it means
@@ -113,7 +123,7 @@ func get(ctx context.Context, client *http.Client, address string) (status int, 
 	return resp.StatusCode, resp.Header.Get("Content-Type"), body, err
 }
 
-func decode(kind string, body []byte) ([]trace.Span, *trace.Report, error) {
+func decodeAnswer(kind string, body []byte) ([]trace.Span, *trace.Report, error) {
 	if strings.Contains(kind, "protobuf") {
 		spans, err := trace.Proto(body)
 		return spans, nil, err

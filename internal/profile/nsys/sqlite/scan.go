@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// A Value is one of a row. Its bytes are valid until the row was taken.
+// A Value is a value of a row. Its bytes are valid until Scan's take returns.
 type Value struct {
-	Int   int64  // of a floating-point number the whole part
-	Bytes []byte // of text and blobs; nil for numbers
+	Int   int64  // whole part of a floating-point number
+	Bytes []byte // text and blobs; nil for numbers
 	Null  bool
 }
 
@@ -30,27 +30,26 @@ func (d *DB) Column(table, column string) int {
 	return slices.IndexFunc(d.Columns(table), func(c string) bool { return strings.EqualFold(c, column) })
 }
 
-// ahead is how many parts are read ahead by each worker.
+// ahead is how many parts each worker reads ahead.
 const ahead = 3
 
-// chunk is a run that is read or taken.
+// chunk is a run in work.
 type chunk[T any] struct {
 	run
 	data []byte
 	rows []T
-	err  error // after those rows
+	err  error // after these rows
 	done chan struct{}
 }
 
-// Scan makes of the wanted columns of every row what read makes of them in a zero T, and
-// hands it to take, in order, until that returns false. A column that the table lacks is
-// null; each is wanted once. A table that is damaged ends with an error after the rows
-// before.
+// Scan makes a T from the wanted columns of every row by read, which gets a zero T, and hands it to
+// take, in order, until take returns false. A missing column is null; each is wanted once. A
+// damaged table ends with an error after the rows before the damage.
 //
-// The processors share the parts: read is called by several goroutines at once, and must
-// change nothing; take is called by the caller's. The bytes of a value may be kept from
-// read to take.
-func Scan[T any](ctx context.Context, d *DB, table string, want []string, read func([]Value, *T), take func(*T) bool) error {
+// The processors share the parts. Several goroutines call read at once, so it must change nothing;
+// the caller's goroutine calls take. The bytes of a value may be kept from read to take.
+func Scan[T any](ctx context.Context, d *DB, table string, want []string, read func([]Value, *T),
+	take func(*T) bool) error {
 	if d.Columns(table) == nil {
 		return nil
 	}
@@ -58,14 +57,15 @@ func Scan[T any](ctx context.Context, d *DB, table string, want []string, read f
 	for i, w := range want {
 		columns[i] = d.Column(table, w)
 	}
-	if err := scan(ctx, d, table, columns, read, take); err != nil {
+	if err := scanParts(ctx, d, table, columns, read, take); err != nil {
 		return fmt.Errorf("table %s: %w", table, err)
 	}
 	return nil
 }
 
-func scan[T any](ctx context.Context, d *DB, table string, columns []int, read func([]Value, *T), take func(*T) bool) error {
-	parts, damaged := d.runs(ctx, table)
+func scanParts[T any](ctx context.Context, d *DB, table string, columns []int, read func([]Value, *T),
+	take func(*T) bool) error {
+	parts, damaged := d.findRuns(ctx, table)
 	workers := min(runtime.GOMAXPROCS(0), 1+len(parts)/ahead)
 	work, ordered := make(chan *chunk[T], ahead*workers), make(chan *chunk[T], ahead*workers)
 	free := make(chan *chunk[T], ahead*workers)
@@ -91,7 +91,7 @@ func scan[T any](ctx context.Context, d *DB, table string, columns []int, read f
 		}
 	})
 	for range workers {
-		r := d.scanner(table, columns)
+		r := d.newScanner(table, columns)
 		all.Go(func() {
 			for p := range work {
 				if ctx.Err() == nil {

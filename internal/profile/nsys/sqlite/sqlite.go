@@ -1,9 +1,8 @@
-// Package sqlite scans the tables of an SQLite database file, read only, row by row,
-// and nothing else: no SQL, no indexes, no writing. That is what the export of a
-// profiler needs, many times as fast as a database engine, in memory that does not
-// grow with the file, and without a dependency.
+// Package sqlite scans the tables of an SQLite database file, read only, row by row: no SQL, no
+// indexes, no writing. This is enough for the export of a profiler. It is many times as fast as a
+// database engine, in memory that does not grow with the file, and needs no dependency.
 //
-// The format is that of https://www.sqlite.org/fileformat2.html.
+// The format is described at https://www.sqlite.org/fileformat2.html.
 package sqlite
 
 import (
@@ -17,7 +16,7 @@ import (
 	"strings"
 )
 
-// Magic is what a database file begins with.
+// Magic begins a database file.
 const Magic = "SQLite format 3\x00"
 
 // Errors of files that cannot be read.
@@ -28,27 +27,26 @@ var (
 
 const (
 	headerSize = 100
-	together   = 128 << 10 // bytes of neighbouring pages that are read at once
-	maxPayload = 64 << 20  // of one row
-	maxDepth   = 40        // of a tree
+	together   = 128 << 10 // bytes of neighbouring pages to read at once
+	maxPayload = 64 << 20  // bytes of a row
+	maxDepth   = 40        // levels of a tree
 	maxSchema  = 10_000    // tables and indexes
 )
 
-// tree is one table of a database.
 type tree struct {
 	columns []string
 	root    uint32
-	rowid   int // the column that is the row's number, or -1
+	rowid   int // column with the row's number, or -1
 }
 
 // A DB is an open database.
 type DB struct {
-	r      io.ReaderAt
-	page   int64 // bytes
-	usable int
-	pages  uint32
-	tables map[string]*tree
-	WAL    bool // the newest rows may be in a -wal file beside it
+	r        io.ReaderAt
+	pageSize int64 // bytes
+	usable   int
+	pages    uint32
+	tables   map[string]*tree
+	WAL      bool // the newest rows may be in a -wal file beside it
 }
 
 // Open reads a database's header and schema.
@@ -73,36 +71,35 @@ func Open(r io.ReaderAt, size int64) (*DB, error) {
 	if e := binary.BigEndian.Uint32(h[56:]); e > 1 {
 		return nil, fmt.Errorf("the database's text is UTF-16, which no profiler writes")
 	}
-	d := &DB{r: r, page: page, usable: int(page) - int(h[20]), WAL: h[19] == 2, tables: map[string]*tree{}}
+	d := &DB{r: r, pageSize: page, usable: int(page) - int(h[20]), WAL: h[19] == 2, tables: map[string]*tree{}}
 	d.pages = uint32(min((size+page-1)/page, math.MaxUint32)) //nolint:gosec // bounded
-	return d, d.schema()
+	return d, d.readSchema()
 }
 
-// master is the name of the table of tables.
 const master = "sqlite_master"
 
-// schema reads the table of tables.
-func (d *DB) schema() error {
+func (d *DB) readSchema() error {
 	d.tables[master] = &tree{columns: []string{"type", "name", "tbl_name", "rootpage", "sql"}, root: 1, rowid: -1}
 	n := 0
-	err := Scan(context.Background(), d, master, []string{"type", "name", "rootpage", "sql"}, CopyRow, func(row *[]Value) bool {
-		n++
-		if v := *row; v[0].Text() == "table" && v[1].Text() != master {
-			t := &tree{root: uint32(v[2].Int)} //nolint:gosec // checked when it is read
-			t.columns, t.rowid = columns(v[3].Text())
-			d.tables[v[1].Text()] = t
-		}
-		return n < maxSchema
-	})
+	err := Scan(context.Background(), d, master, []string{"type", "name", "rootpage", "sql"}, CopyRow,
+		func(row *[]Value) bool {
+			n++
+			if v := *row; v[0].Text() == "table" && v[1].Text() != master {
+				t := &tree{root: uint32(v[2].Int)} //nolint:gosec // checked when it is read
+				t.columns, t.rowid = parseColumns(v[3].Text())
+				d.tables[v[1].Text()] = t
+			}
+			return n < maxSchema
+		})
 	if err != nil {
 		return fmt.Errorf("read the list of tables: %w", err)
 	}
 	return nil
 }
 
-// columns reads the names of a table's columns from the statement that made it, and
-// which of them is another name of the row's number.
-func columns(sql string) (names []string, rowid int) {
+// parseColumns reads the names of a table's columns from its CREATE statement, and which of them is
+// an alias of the row's number.
+func parseColumns(sql string) (names []string, rowid int) {
 	names, rowid = []string{}, -1
 	open := strings.IndexByte(sql, '(')
 	if open < 0 {
@@ -120,7 +117,8 @@ func columns(sql string) (names []string, rowid int) {
 		case "PRIMARY", "UNIQUE", "CHECK", "FOREIGN", "CONSTRAINT":
 			return
 		}
-		if len(words) > 1 && strings.EqualFold(words[1], "INTEGER") && strings.Contains(strings.ToUpper(strings.Join(words, " ")), "PRIMARY KEY") {
+		definition := strings.ToUpper(strings.Join(words, " "))
+		if len(words) > 1 && strings.EqualFold(words[1], "INTEGER") && strings.Contains(definition, "PRIMARY KEY") {
 			rowid = len(names)
 		}
 		names = append(names, strings.Trim(words[0], "\"`[]'"))
@@ -154,7 +152,7 @@ func columns(sql string) (names []string, rowid int) {
 	return names, rowid
 }
 
-// Columns are the names of a table's columns; nil where there is no such table.
+// Columns are the names of a table's columns; nil if the table does not exist.
 func (d *DB) Columns(name string) []string {
 	if t := d.tables[name]; t != nil {
 		return t.columns
@@ -162,10 +160,10 @@ func (d *DB) Columns(name string) []string {
 	return nil
 }
 
-// runs are the neighbouring leaves of a table, in order, and why they are not all.
-func (d *DB) runs(ctx context.Context, name string) ([]run, error) {
-	leaves, err := d.leaves(ctx, d.tables[name])
-	most := uint32(max(1, together/d.page)) //nolint:gosec // a few pages
+// findRuns returns the neighbouring leaves of a table, in order, with an error if some are missing.
+func (d *DB) findRuns(ctx context.Context, name string) ([]run, error) {
+	leaves, err := d.findLeaves(ctx, d.tables[name])
+	most := uint32(max(1, together/d.pageSize)) //nolint:gosec // a few pages
 	var parts []run
 	for _, n := range leaves {
 		if k := len(parts) - 1; k >= 0 && parts[k].from+parts[k].pages == n && parts[k].pages < most {
@@ -177,18 +175,17 @@ func (d *DB) runs(ctx context.Context, name string) ([]run, error) {
 	return parts, err
 }
 
-// read reads pages into a buffer.
-func (d *DB) read(n, pages uint32, into []byte) ([]byte, error) {
+func (d *DB) readPages(n, pages uint32, into []byte) ([]byte, error) {
 	if n == 0 || n > d.pages {
 		return nil, fmt.Errorf("%w: page %d of %d", ErrCorrupt, n, d.pages)
 	}
-	size := int(d.page) * int(pages)
+	size := int(d.pageSize) * int(pages)
 	into = slices.Grow(into[:0], size)[:size]
-	k, err := d.r.ReadAt(into, int64(n-1)*d.page)
+	k, err := d.r.ReadAt(into, int64(n-1)*d.pageSize)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("read page %d: %w", n, err)
 	}
-	return into[:k/int(d.page)*int(d.page)], nil
+	return into[:k/int(d.pageSize)*int(d.pageSize)], nil
 }
 
 const (
@@ -196,8 +193,8 @@ const (
 	leaf     = 0x0d
 )
 
-// cells is where a page's cells are listed.
-func (d *DB) cells(p []byte, n uint32) (kind byte, at, cells int, err error) {
+// listCells finds a page's list of cells.
+func (d *DB) listCells(p []byte, n uint32) (kind byte, at, cells int, err error) {
 	if n == 1 {
 		at = headerSize
 	}
@@ -212,9 +209,9 @@ func (d *DB) cells(p []byte, n uint32) (kind byte, at, cells int, err error) {
 	return kind, first, cells, nil
 }
 
-// leaves returns the pages that hold a table's rows, in order, and why they are not all:
-// every leaf of a tree is as deep as the first.
-func (d *DB) leaves(ctx context.Context, t *tree) ([]uint32, error) {
+// findLeaves returns the pages with a table's rows, in order, with an error if some are missing.
+// Every leaf of a tree is as deep as the first.
+func (d *DB) findLeaves(ctx context.Context, t *tree) ([]uint32, error) {
 	level, seen := []uint32{t.root}, uint32(0)
 	var damaged error
 	var p []byte
@@ -225,12 +222,12 @@ func (d *DB) leaves(ctx context.Context, t *tree) ([]uint32, error) {
 				return nil, context.Cause(ctx)
 			}
 			var err error
-			if p, err = d.read(n, 1, p); err == nil && len(p) == 0 {
+			if p, err = d.readPages(n, 1, p); err == nil && len(p) == 0 {
 				err = ErrCorrupt
 			}
 			kind, first, cells := byte(0), 0, 0
 			if err == nil {
-				kind, first, cells, err = d.cells(p, n)
+				kind, first, cells, err = d.listCells(p, n)
 			}
 			if err == nil && kind == leaf && i == 0 {
 				return level, damaged
@@ -246,7 +243,7 @@ func (d *DB) leaves(ctx context.Context, t *tree) ([]uint32, error) {
 				}
 			}
 			if err != nil {
-				damaged = err // of what lies further left nothing is lost
+				damaged = err // the leaves before it are complete
 				break
 			}
 			below = append(below, binary.BigEndian.Uint32(p[first-4:]))
@@ -258,19 +255,19 @@ func (d *DB) leaves(ctx context.Context, t *tree) ([]uint32, error) {
 	return nil, fmt.Errorf("%w: its pages go in a circle", ErrCorrupt)
 }
 
-// scanner reads leaves of one table.
 type scanner struct {
 	*DB
-	rowid  int    // of the table
-	wanted []slot // in the order of the columns
+	rowid  int    // the table's
+	wanted []slot // in order of column
 	values []Value
 }
 
-// slot is where the value of a column goes.
+// slot is the place for a column's value.
 type slot struct{ column, value int }
 
-// scanner reads columns of a table, by their numbers, those below zero as null.
-func (d *DB) scanner(name string, columns []int) *scanner {
+// newScanner returns a scanner for columns of a table, by number; a number below zero reads as
+// null.
+func (d *DB) newScanner(name string, columns []int) *scanner {
 	s := &scanner{DB: d, rowid: d.tables[name].rowid, values: make([]Value, len(columns))}
 	for i, column := range columns {
 		s.values[i].Null = true
@@ -282,10 +279,10 @@ func (d *DB) scanner(name string, columns []int) *scanner {
 	return s
 }
 
-// readRun calls yield for every row, whose bytes may lie in buffer until that is read into again.
+// readRun calls yield for every row, whose bytes may lie in buffer until its next use.
 func (s *scanner) readRun(part run, buffer *[]byte, yield func([]Value)) error {
 	from, pages := part.from, part.pages
-	data, err := s.read(from, pages, *buffer)
+	data, err := s.readPages(from, pages, *buffer)
 	if err != nil {
 		return err
 	}
@@ -294,14 +291,14 @@ func (s *scanner) readRun(part run, buffer *[]byte, yield func([]Value)) error {
 		if len(data) == 0 {
 			return ErrCorrupt
 		}
-		p := data[:s.page:s.page]
-		data = data[s.page:]
-		kind, first, cells, err := s.cells(p, n)
+		p := data[:s.pageSize:s.pageSize]
+		data = data[s.pageSize:]
+		kind, first, cells, err := s.listCells(p, n)
 		if err == nil && kind != leaf {
 			err = fmt.Errorf("%w: page %d is no leaf", ErrCorrupt, n)
 		}
 		for i := 0; err == nil && i < cells; i++ {
-			if err = s.cell(p, int(binary.BigEndian.Uint16(p[first+2*i:]))); err == nil {
+			if err = s.readCell(p, int(binary.BigEndian.Uint16(p[first+2*i:]))); err == nil {
 				yield(s.values)
 			}
 		}
@@ -312,8 +309,8 @@ func (s *scanner) readRun(part run, buffer *[]byte, yield func([]Value)) error {
 	return nil
 }
 
-// varint reads SQLite's big-endian varint; n is 0 where the bytes end early.
-func varint(b []byte) (v int64, n int) {
+// readVarint reads SQLite's big-endian varint; n is 0 if the bytes end early.
+func readVarint(b []byte) (v int64, n int) {
 	if len(b) > 0 && b[0] < 0x80 {
 		return int64(b[0]), 1
 	}
@@ -330,24 +327,24 @@ func varint(b []byte) (v int64, n int) {
 	return 0, 0
 }
 
-// cell reads the row at a place of a leaf.
-func (s *scanner) cell(p []byte, at int) error {
+// readCell reads the row at a place of a leaf.
+func (s *scanner) readCell(p []byte, at int) error {
 	if at >= len(p) {
 		return ErrCorrupt
 	}
-	size, n := varint(p[at:])
+	size, n := readVarint(p[at:])
 	if n == 0 || size < 0 || size > maxPayload {
 		return fmt.Errorf("%w: a row of %d bytes", ErrCorrupt, size)
 	}
 	at += n
-	id, n := varint(p[min(at, len(p)):])
+	id, n := readVarint(p[min(at, len(p)):])
 	if n == 0 {
 		return ErrCorrupt
 	}
 	at += n
 	row := p[min(at, len(p)):]
 	total := int(size)
-	if local := s.local(total); local < total {
+	if local := s.localBytes(total); local < total {
 		if len(row) < local+4 {
 			return ErrCorrupt
 		}
@@ -359,11 +356,11 @@ func (s *scanner) cell(p []byte, at int) error {
 	if len(row) < total {
 		return ErrCorrupt
 	}
-	return s.record(row[:total], id)
+	return s.readRecord(row[:total], id)
 }
 
-// local is how much of a row lies on its page.
-func (d *DB) local(total int) int {
+// localBytes is how much of a row lies on its page.
+func (d *DB) localBytes(total int) int {
 	most := d.usable - 35
 	if total <= most {
 		return total
@@ -375,13 +372,13 @@ func (d *DB) local(total int) int {
 	return least
 }
 
-// gatherRow gathers a row that goes on in further pages.
+// gatherRow gathers a row that continues on further pages.
 func (d *DB) gatherRow(local []byte, next uint32, total int) ([]byte, error) {
 	row := slices.Clone(local)
 	var p []byte
 	for len(row) < total {
 		var err error
-		if p, err = d.read(next, 1, p); err != nil {
+		if p, err = d.readPages(next, 1, p); err != nil {
 			return nil, err
 		}
 		if len(p) == 0 {
@@ -393,7 +390,7 @@ func (d *DB) gatherRow(local []byte, next uint32, total int) ([]byte, error) {
 	return row, nil
 }
 
-// sizes are how many bytes a value takes, by its serial type where that is a single byte.
+// sizes are the bytes of a value, by its serial type if that is a single byte.
 var sizes = func() (n [128]uint8) {
 	copy(n[:], []uint8{0, 1, 2, 3, 4, 6, 8, 8})
 	for t := uint8(12); int(t) < len(n); t++ {
@@ -402,22 +399,22 @@ var sizes = func() (n [128]uint8) {
 	return n
 }()
 
-// record reads the wanted columns of a row. It may look at the bytes behind it, up to the
+// readRecord reads the wanted columns of a row. It may look at the bytes behind it, up to the
 // slice's capacity.
-func (s *scanner) record(row []byte, id int64) error {
-	header, n := varint(row)
+func (s *scanner) readRecord(row []byte, id int64) error {
+	header, n := readVarint(row)
 	if n == 0 || header < int64(n) || header > int64(len(row)) {
 		return ErrCorrupt
 	}
 	types, body := row[n:header], row[header:]
-	column, at := 0, 0 // of the next value
+	column, at := 0, 0 // position of the next value
 	for _, w := range s.wanted {
-		t, size := int64(0), 0 // of a column that the row lacks: null
+		t, size := int64(0), 0 // null, for a column that the row lacks
 		for ; column <= w.column && len(types) > 0; column++ {
 			at += size
 			n := 1
 			if t = int64(types[0]); t > math.MaxInt8 {
-				t, n = varint(types)
+				t, n = readVarint(types)
 			}
 			switch types = types[n:]; {
 			case n == 0 || t < 0 || t > 2*maxPayload:
@@ -435,7 +432,7 @@ func (s *scanner) record(row []byte, id int64) error {
 			return ErrCorrupt
 		}
 		v := &s.values[w.value]
-		if set(v, t, body[at:at+size]); t == 0 && w.column == s.rowid {
+		if setValue(v, t, body[at:at+size]); t == 0 && w.column == s.rowid {
 			v.Int, v.Null = id, false
 		}
 		at += size
@@ -443,9 +440,9 @@ func (s *scanner) record(row []byte, id int64) error {
 	return nil
 }
 
-// set reads a value of a serial type. It assigns field by field: a whole Value would be
-// made elsewhere and copied, which takes longer than reading it.
-func set(v *Value, t int64, b []byte) {
+// setValue reads a value of a serial type. It assigns field by field: building and copying a whole
+// Value would take longer than reading it.
+func setValue(v *Value, t int64, b []byte) {
 	v.Int, v.Bytes, v.Null = 0, nil, t == 0
 	switch {
 	case t >= 12:

@@ -133,7 +133,7 @@ func TestTypes(t *testing.T) {
 		{"\x01", Value{Null: true}, nil},
 	} {
 		s := &scanner{rowid: -1, wanted: []slot{{}}, values: make([]Value, 1)}
-		if err := s.record([]byte(tc.record), 0); !errors.Is(err, tc.err) || err == nil && !reflect.DeepEqual(s.values[0], tc.want) {
+		if err := s.readRecord([]byte(tc.record), 0); !errors.Is(err, tc.err) || err == nil && !reflect.DeepEqual(s.values[0], tc.want) {
 			t.Errorf("%x: %+v, %v", tc.record, s.values[0], err)
 		}
 	}

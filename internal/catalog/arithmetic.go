@@ -82,7 +82,7 @@ func (p *Pass) text(s *indicator.Signal, format func(indicator.Value) string) st
 	return text + " (normally " + usual + ")"
 }
 
-// Observe adds one sentence with those of the signals that are known, and nothing where none is.
+// Observe adds a sentence with the known signals, or nothing if none is known.
 func (p *Pass) Observe(intro string, signals ...*indicator.Signal) {
 	var parts []string
 	for _, s := range signals {
@@ -111,7 +111,7 @@ func (p *Pass) Objective(t *Threshold) (limit float64, text string, ok bool) {
 type Quantity struct {
 	V        float64
 	Source   string
-	Inferred bool // from what was observed, not from the configuration
+	Inferred bool // inferred from measurements, not from the configuration
 }
 
 // Flag returns the quantity as the From of a Change.
@@ -311,7 +311,7 @@ func (p *Pass) Leaving() (share float64, ok bool) {
 	return share, ok && share > AbandonedShare.Default && n > SomeAbandoned.Default
 }
 
-// CrowdedRanks names the data-parallel ranks on which the queue is, "" where it is not on the lesser part of them.
+// CrowdedRanks names the data-parallel ranks that hold the queue, "" unless they are a minority of the ranks.
 func (p *Pass) CrowdedRanks() string {
 	waits, usage := p.Parts(indicator.WaitingOnRank), p.Parts(indicator.KVUsageOfRank)
 	ranks, all, there := slices.Collect(maps.Keys(waits)), 0.0, 0.0
@@ -386,8 +386,8 @@ func (p *Pass) ShedQueue(verify string) {
 	}
 }
 
-// Demand returns the requests that arrive and those that are served, per second: what is not
-// served joins the queue or leaves. Who leaves after the first token is not served.
+// Demand returns the arrival rate and the service rate, in requests per second. Other requests join the queue or
+// leave. A client that leaves after the first token is not served.
 func (p *Pass) Demand() (arrivals, served float64, lines []string, ok bool) {
 	served, ok = p.Measured(indicator.FirstTokenRate)
 	if !ok {
@@ -401,7 +401,7 @@ func (p *Pass) Demand() (arrivals, served float64, lines []string, ok bool) {
 	line := fmt.Sprintf("arrivals = %s first tokens/s (%s) + %s/s growth of the queue (%s)",
 		Digits(served), indicator.FirstTokenRate.Title, Digits(growth), indicator.WaitingGrowth.Title)
 	if _, leaving := p.Leaving(); leaving && p.Value(indicator.FirstTokens) > 0 {
-		second := served / p.Value(indicator.FirstTokens) // what one of the window is worth
+		second := served / p.Value(indicator.FirstTokens) // seconds per request of the window
 		left, early := p.Value(indicator.Abandoned), p.Value(indicator.LeftEarly)
 		arrivals += early * second
 		served = max(served-(left-early)*second, p.Value(indicator.CompletionRate))
@@ -421,8 +421,8 @@ func (p *Pass) StepExponent() (k float64, source string) {
 	return stepExponent, "assumed"
 }
 
-// GrowCache proposes the settings that make the KV cache of one server larger. Where an override keeps it
-// small, that comes first, and a larger share of the GPU's memory would do nothing.
+// GrowCache proposes settings that enlarge a server's KV cache. If an override limits the cache, removing it comes
+// first, because a larger share of GPU memory would have no effect.
 func (p *Pass) GrowCache(verify string, arithmetic ...string) {
 	setting := func(flag string) string { return p.Config[flag].Value }
 	o, fixed := p.Setting(engine.NumBlocksOverride)
@@ -469,9 +469,9 @@ func (p *Pass) eightBits(verify string) {
 	})
 }
 
-// AddReplicas is the remedy of running as many replicas as hold what now comes to this server, given how many
-// of them its own load takes: the pool has its size, and this server a share of what comes to it. It says how
-// many to add to the pool, or to share the load where that is uneven and the pool is large enough.
+// AddReplicas proposes the number of replicas for the pool's load. takes is the number that this server's own load
+// needs; the server has a share of the pool's load. If the pool is large enough and the load is uneven, it proposes
+// to balance the load instead.
 func (p *Pass) AddReplicas(takes float64, f Fix) {
 	pool, share := 1.0, 1.0
 	if n, ok := p.Measured(indicator.Replicas); ok && n > 1 {

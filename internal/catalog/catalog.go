@@ -55,13 +55,12 @@ func ParseSeverity(name string) (Severity, error) {
 // value; nothing modifies it.
 type Pathology struct {
 	ID       string   // "kv-cache-thrashing": stable; in URLs, labels, --only
-	Alert    string   // "KVCacheThrashing": its alert's name, after what is judged: see dialect.AlertPrefixes
+	Alert    string   // alert name without its prefix, "KVCacheThrashing"; see dialect.AlertPrefixes
 	Title    string   // one line, no final period
 	Severity Severity // the worst that it can be
 
-	// Grades say how severe it is by what holds besides When, the worst first: the first
-	// whose condition surely holds counts, and else the last, which has none. Without
-	// grades it is always Severity.
+	// Grades give the severity by conditions beside When, the worst first. The first grade whose condition certainly
+	// holds applies, else the last grade, which has no condition. Without grades the severity is Severity.
 	Grades []Grade
 
 	// FollowsObjectives lowers the severity while the objectives are known to
@@ -89,8 +88,9 @@ type Pathology struct {
 	// that is added touches no other pathology. A pair is told on one side only.
 	ExplainedBy, Explains []string
 
-	// Leads, which may be empty, is what of When is left where it began clearly before a symptom of it: what came first
-	// explains what followed, also where the symptom then hides the rest. No alert rule can tell that.
+	// Leads, which may be empty, is a weaker condition than When for a pathology that began clearly before one of its
+	// symptoms. The earlier fault explains the later one, even if the symptom then hides the rest of When. Alert
+	// rules cannot tell the order.
 	Leads Cond
 
 	// Across says that its causes explain it from any server of its model, as where a request is
@@ -99,22 +99,21 @@ type Pathology struct {
 	// Everywhere says the same of a cause: it explains its symptoms on every server of its model.
 	Everywhere bool
 
-	// Chain is how it comes about, in the order of cause and effect, from what changed to what users feel. Of
-	// links that hold the story is made; where it is empty, of the comparisons of When that do.
+	// Chain lists the steps from cause to symptom: from what changed to what users feel. The links that hold make the
+	// story; without a Chain, the comparisons of When that hold do.
 	Chain []Link
 
 	// Fixes are alternatives, the best first.
 	Fixes []Fix
 
-	// Refine, which may be nil, says what was found in this very server's
-	// numbers and sizes the fixes. It cannot change the status.
+	// Refine, which may be nil, words the finding with this server's numbers and sizes the fixes. It cannot change
+	// the status.
 	Refine func(*Pass)
 
 	// Hop is the part of a deployment that it is about, where that is not the role of its targets.
 	Hop Hop
 
-	// Panel is the number of the dashboard panel to look at first; 0 is that of the
-	// first signal of When.
+	// Panel is the number of the dashboard panel to look at first; 0 means the panel of When's first signal.
 	Panel int
 
 	// Runbook is a Markdown page with the Sections: runbook.md of the pathology's directory.
@@ -141,8 +140,8 @@ const (
 	HopDecode   Hop = "decode"
 )
 
-// A Link is one step of how a pathology comes about: a sentence, and what holds while it is true. The first comparison
-// of it that holds has its number, and when it broke.
+// A Link is one step of a pathology's chain: a sentence, and the condition under which it is true. The first
+// comparison that holds gives its number and its onset.
 type Link struct {
 	Says string // "The KV cache fills"
 	When Cond
@@ -150,13 +149,13 @@ type Link struct {
 	Traffic bool
 }
 
-// A Grade is a severity and what holds while it applies.
+// A Grade is a severity with its condition.
 type Grade struct {
 	Severity Severity
 	While    Cond // empty in the last one
-	Note     bool // it is told beside the verdict, and is none: sixty sends no alert of it
-	// For is how long its alert waits, where that is not as long as the pathology's: what
-	// costs something and hurts nobody can wait until it is known to stay.
+	Note     bool // shown beside the verdict, without effect on it; never alerted on
+	// For is the hold duration of its alert, if it differs from the pathology's. A fault that hurts nobody can wait
+	// until it is known to last.
 	For time.Duration
 }
 
@@ -216,8 +215,7 @@ func (p *Pathology) Scope() indicator.Scope {
 	return scope
 }
 
-// Per is the label of the parts of a gateway that p judges one by one: that of its signals,
-// of which all have the same.
+// Per returns the label of the parts of a gateway that p judges one by one. All of p's signals share it.
 func (p *Pathology) Per() (label string) {
 	p.When.Signals(func(s *indicator.Signal) { label = s.Per })
 	return label
@@ -238,14 +236,14 @@ func (p *Pathology) Symptoms(all []*Pathology) []*Pathology {
 	return slices.DeleteFunc(slices.Clone(all), func(q *Pathology) bool { return !p.Inhibits(q) })
 }
 
-// A Pass hands a pathology that fires on one target the readings and the
-// configuration, and takes what Refine makes of them.
+// A Pass gives Refine the readings and the configuration of one target on which a pathology fires, and collects its
+// sentences and fixes.
 type Pass struct {
 	View
 	Config engine.Config
-	Flags  engine.Flags // those that the server's engine takes
+	Flags  engine.Flags // flags of the server's engine
 
-	// What was found of the others on this target, by their ids.
+	// Findings of the other pathologies on this target, by ID.
 	RuledOut, Suspected, Unseen []string
 	// Part names the model or the upstream of a gateway that is judged, where those are
 	// judged one by one.
@@ -262,7 +260,7 @@ type Pass struct {
 	// Summary replaces the title in the verdict: one sentence with this
 	// server's numbers.
 	Summary string
-	// Reasons are further sentences: the mechanism, what was inferred and how.
+	// Reasons are further sentences: the mechanism, and inferences with their basis.
 	Reasons []string
 	// Fixes starts as a copy of the pathology's.
 	Fixes []Fix
@@ -273,8 +271,8 @@ func (p *Pass) Reason(format string, args ...any) {
 	p.Reasons = append(p.Reasons, fmt.Sprintf(format, args...))
 }
 
-// Value returns the reading's value in the window, or 0 where it is unknown;
-// for sentences, after a condition has made sure of it.
+// Value returns the reading in the window, 0 if it is unknown. It is meant for sentences after a condition that
+// implies a known value.
 func (p *Pass) Value(s *indicator.Signal) float64 {
 	if v := p.Now(s); finite(v) {
 		return v.V
@@ -294,8 +292,8 @@ type View interface {
 	// for, as the sums of a short life do: it then makes thresholds stricter than their
 	// defaults, never laxer.
 	MayHoldFault() bool
-	// Peers is the view with a baseline that its peers' pasts make, which are long enough to
-	// hold no fault; false where there are none.
+	// Peers returns the view with a baseline from its peers, whose history is long enough to be free of the fault;
+	// false without peers.
 	Peers() (View, bool)
 	// Limit returns a threshold that somebody set for this target: the user, an
 	// objective, or a measurement. The source says which.

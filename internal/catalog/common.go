@@ -32,7 +32,7 @@ var (
 		Name: "refused", Unit: indicator.Seconds, Default: 2,
 		Why: "a refused or reset connection fails in milliseconds, and a timeout is 5 s or more",
 	}
-	// TTFTObjective is what was promised for the first token.
+	// TTFTObjective is the objective for the time to the first token.
 	TTFTObjective = &Threshold{
 		Name: "ttft_objective", Unit: indicator.Seconds, Objective: slo.TTFTP95, Default: 3,
 		Why: "the objective of the use case; without one, three seconds, as in common alert rules for vLLM",
@@ -42,12 +42,12 @@ var (
 		Name: "ttft_worse", Unit: indicator.Seconds, Default: None, Baseline: &Relative{Factor: 2, Offset: 0.05},
 		Why: "twice this deployment's normal, and at least 50 ms more: less is not noticeable",
 	}
-	// ITLObjective is what was promised for the stream.
+	// ITLObjective is the objective for the time between tokens.
 	ITLObjective = &Threshold{
 		Name: "itl_objective", Unit: indicator.Seconds, Objective: slo.ITLP95, Default: None,
 		Why: "the objective of the use case",
 	}
-	// E2EObjective is what was promised for the whole answer.
+	// E2EObjective is the objective for the whole answer.
 	E2EObjective = &Threshold{
 		Name: "e2e_objective", Unit: indicator.Seconds, Objective: slo.E2EP95, Default: None,
 		Why: "the objective of the use case",

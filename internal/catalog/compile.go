@@ -21,8 +21,8 @@ type Compilation struct {
 	// it.
 	Normal func(*indicator.Signal) (normal float64, ok bool)
 
-	// Record takes the PromQL of a limit that follows the baseline and returns a
-	// shorter one that stands for it; nil means that there is none.
+	// Record maps the PromQL of a limit that follows the baseline to the name of a recording rule for it; nil means
+	// that there are no such rules.
 	Record func(c Cond, limit string) string
 
 	// Lifetime says that the baseline is the sum of a server's life: thresholds

@@ -24,7 +24,7 @@ type Threshold struct {
 	Objective slo.Key
 	BurnRate  float64
 
-	// Baseline makes it relative to what was normal for this deployment.
+	// Baseline makes the threshold relative to the deployment's normal value.
 	Baseline *Relative
 }
 
@@ -83,7 +83,7 @@ type Cond struct {
 	Signal    *indicator.Signal
 	Op        Op
 	Threshold *Threshold
-	Promised  bool // compares with what somebody promised alone: neither with what is normal nor with a default
+	Promised  bool // compares with an objective only, never with the normal value or a default
 	Guarding  bool // rules other causes and chance out, and shows nothing: see Guard
 	All       []Cond
 	Any       []Cond
@@ -94,14 +94,14 @@ type Role uint8
 
 // The roles.
 const (
-	Cause   Role = iota // what happens in the server
-	Symptom             // what users feel
+	Cause   Role = iota // happens in the server
+	Symptom             // felt by users
 	Guarded             // nothing: it rules other causes and chance out
 )
 
 func (r Role) String() string { return [...]string{"cause", "symptom", "guard"}[r] }
 
-// Role is that of a comparison. That users do not feel something is no evidence of a fault.
+// Role is the role of a comparison. Users who do not feel something are no evidence of a fault.
 func (c Cond) Role() Role {
 	switch {
 	case c.Guarding || c.Op == LessThan && c.Signal.Felt():
@@ -144,8 +144,7 @@ func Below(s *indicator.Signal, t *Threshold) Cond {
 	return Cond{Signal: s, Op: LessThan, Threshold: t}
 }
 
-// Breached holds while the signal is greater than what was promised by an objective or
-// set by hand; where nothing was, it does not hold.
+// Breached holds while the signal exceeds an objective or a threshold set by hand. Without either it does not hold.
 func Breached(s *indicator.Signal, t *Threshold) Cond {
 	return Cond{Signal: s, Op: GreaterThan, Threshold: t, Promised: true}
 }
@@ -169,8 +168,7 @@ func (c Cond) Leaves(yield func(Cond)) {
 	}
 }
 
-// Signals calls yield for every signal that the tree reads, those of relative
-// thresholds included.
+// Signals calls yield for every signal that the tree reads, including signals of relative thresholds.
 func (c Cond) Signals(yield func(*indicator.Signal)) {
 	c.Leaves(func(leaf Cond) {
 		yield(leaf.Signal)
@@ -180,8 +178,7 @@ func (c Cond) Signals(yield func(*indicator.Signal)) {
 	})
 }
 
-// Asked returns the condition without the alternatives that read a signal which is not used, and false where
-// nothing is left of it.
+// Asked returns the condition without alternatives that read unused signals; false if nothing is left.
 func (c Cond) Asked(used func(*indicator.Signal) bool) (Cond, bool) {
 	whole := true
 	c.Signals(func(s *indicator.Signal) { whole = whole && used(s) })
@@ -224,7 +221,7 @@ type Evidence struct {
 	Value     indicator.Value
 	Baseline  indicator.Value
 	Threshold float64
-	Source    string // of the threshold: "--set", "slo", "chat", "measured", "baseline", "cap" (a number that is bad whatever was normal), "default"
+	Source    string // source of the threshold: "--set", "slo", "chat", "measured", "baseline", "cap" (bad whatever was normal), "default"
 	Name      string // the threshold's
 	Holds     Truth
 	Role      Role
@@ -246,7 +243,7 @@ func (c Cond) Eval(v View) (Truth, []Evidence) {
 // Holds evaluates a condition as Eval does, and makes no comparison that cannot decide it.
 func (c Cond) Holds(v View) Truth { return c.eval(v, nil) }
 
-// eval appends the evidence of a part of the tree, where it is asked for.
+// eval evaluates a part of the tree, and appends its evidence if evidence is not nil.
 func (c Cond) eval(v View, evidence *[]Evidence) Truth {
 	if c.Signal != nil {
 		e := compare(c, v)
@@ -262,7 +259,7 @@ func (c Cond) eval(v View, evidence *[]Evidence) Truth {
 	if c.Any != nil {
 		subs, all = c.Any, false
 	}
-	truth, decided := False, True // of an empty Any, and what nothing changes any more
+	truth, decided := False, True // the value of an empty Any, and the value that decides
 	if all {
 		truth, decided = True, False
 	}
@@ -279,7 +276,7 @@ func (c Cond) eval(v View, evidence *[]Evidence) Truth {
 	return truth
 }
 
-// A Doubt is how far a reading and what is normal may be from what goes on, by chance alone.
+// A Doubt bounds how far a reading and its normal value may be off by chance.
 type Doubt struct {
 	// Least is what the reading in the window stands for at least.
 	Least float64
@@ -297,13 +294,12 @@ type Uncertain interface {
 	Over(comparison Cond) bool
 }
 
-// Certain evaluates a condition as Eval does, on what is beyond doubt: a reading is above
-// its limit only if its near end is, if it is beyond what the server does by itself, and if it is not
-// over.
+// Certain evaluates a condition like Eval, but counts only what is beyond doubt. A reading exceeds its limit if the
+// near end of its interval does, if the server's own fluctuation does not explain it, and if it is not over.
 func (c Cond) Certain(v Uncertain) Truth { return c.Holds(doubted{lasting{v}}) }
 
-// Likely evaluates a condition as Certain does, with half of the doubt: what does not hold then is more likely
-// chance than not.
+// Likely evaluates a condition like Certain, with half of the doubt. A condition that fails it is more likely chance
+// than not.
 func (c Cond) Likely(v Uncertain) Truth { return c.Certain(halved{v}) }
 
 // halved shows an uncertain view as half as uncertain.
@@ -315,10 +311,10 @@ func (h halved) Doubt(s *indicator.Signal) Doubt {
 	return Doubt{Least: math.Sqrt(max(0, d.Least) * max(0, h.Now(s).V)), Wander: math.Sqrt(d.Wander), Margin: math.Sqrt(d.Margin)}
 }
 
-// Ended reports whether a condition that holds in the window does so because of what is over.
+// Ended reports whether a condition holds in the window only because of a fault that is over.
 func (c Cond) Ended(v Uncertain) bool { return c.Holds(lasting{v}) != True }
 
-// lasting shows an uncertain view without what is over.
+// lasting is an uncertain view without faults that are over.
 type lasting struct{ Uncertain }
 
 func (l lasting) over(c Cond) bool { return l.Over(c) }
@@ -357,7 +353,7 @@ func or(a, b Truth) Truth {
 
 func compare(c Cond, v View) Evidence {
 	if d, ok := v.(doubted); ok && c.Op == LessThan {
-		v = d.Uncertain // what a reading may be less by does not bring it under a limit
+		v = d.Uncertain // the doubt does not bring a reading under its limit
 	}
 	e := Evidence{
 		Signal: c.Signal, Op: c.Op, Name: c.Threshold.Name, Role: c.Role(),
@@ -367,13 +363,13 @@ func compare(c Cond, v View) Evidence {
 	if c.Promised {
 		limit, source, ok = v.Limit(c.Threshold)
 		if !ok || source == Measured {
-			e.Holds = False // what nobody promised is not broken
+			e.Holds = False // an objective that nobody set is not broken
 			return e
 		}
 	}
 	if !ok {
 		if c.Threshold.Objective != "" && c.Threshold.Baseline == nil {
-			e.Holds = False // what nobody promised is not broken
+			e.Holds = False // an objective that nobody set is not broken
 		}
 		return e
 	}
@@ -417,7 +413,7 @@ func (t *Threshold) Resolve(s *indicator.Signal, op Op, v View) (limit float64, 
 // its default.
 type Ways struct {
 	Set      bool
-	Limit    float64 // where it was set
+	Limit    float64 // the limit that was set
 	Source   string
 	Relative *Relative // nil where it does not follow the baseline
 }
@@ -434,8 +430,8 @@ func (t *Threshold) Ways(limit func(*Threshold) (float64, string, bool), history
 	return Ways{Relative: t.Baseline}
 }
 
-// peerLimit returns the limit of a server whose own past is too short to make it easier to keep
-// than the default: what its peers have had for long is no fault of one that is new.
+// peerLimit returns the limit for a server whose own history is too short to relax the default. A value that its
+// peers have had for long is no fault of a new server.
 func (t *Threshold) peerLimit(r *Relative, s *indicator.Signal, op Op, v View) (float64, bool) {
 	if !t.laxer(math.Inf(1), op) {
 		return 0, false // nothing can be

@@ -34,8 +34,7 @@ type Fix struct {
 	// it does not come before what cannot.
 	MayHurt bool `json:"-"`
 
-	// Predicted is what a simulation says of it; nil where it was not asked, or has
-	// nothing to do with scheduling.
+	// Predicted is the simulated effect; nil if nothing was simulated, or if the fix does not concern scheduling.
 	Predicted *Prediction `json:"-"`
 }
 
@@ -74,7 +73,7 @@ func (f *Fix) Args() string {
 	return args(f.Changes, func(c *Change) string { return c.To })
 }
 
-// Replaced is what the arguments take the place of, as far as it is known.
+// Replaced lists the present arguments that the new ones replace, as far as they are known.
 func (f *Fix) Replaced() string {
 	return args(f.Changes, func(c *Change) string {
 		if c.To == "" {
@@ -84,7 +83,7 @@ func (f *Fix) Replaced() string {
 	})
 }
 
-// LeftOut is what is to be taken off the command line.
+// LeftOut lists the arguments to remove from the command line.
 func (f *Fix) LeftOut() string {
 	return args(f.Changes, func(c *Change) string {
 		if c.To != "" {
@@ -157,10 +156,10 @@ const (
 	riskPrice  = 1.1
 )
 
-// Rank puts the fixes in the order in which to try them: what stops the bleeding, what cures for nothing, and then more
-// servers, which come nowhere before a flag that may do. Then what is predicted to change nothing, what has no prediction
-// and may hurt, and at last what is predicted to leave users worse off. Where one is better than another for its price
-// by prediction, that comes first; among equals the order stays.
+// Rank sorts the fixes into the order in which to try them: fixes that stop the bleeding, free cures, and more
+// servers, which never precede a flag that may suffice; then fixes that are predicted to change nothing, fixes
+// without a prediction that may hurt, and fixes that are predicted to leave users worse off. Within a class the
+// better predicted benefit for the price comes first; equal fixes keep their order.
 func Rank(fixes []Fix) {
 	slices.SortStableFunc(fixes, func(a, b Fix) int {
 		ga, gb := a.group(), b.group()
@@ -205,7 +204,7 @@ func (f *Fix) NoUse() bool {
 	return g == useless || g == worse
 }
 
-// What ranked fixes are headed by: what stops the bleeding, what cures after that or at once, and what else would.
+// Headings of ranked fixes: those that stop the bleeding, the cure after it or at once, and alternatives.
 const (
 	Now  = "Now"
 	Then = "Then"

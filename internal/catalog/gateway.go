@@ -40,8 +40,8 @@ func plural(n float64, one, many string) string {
 // shares of a core. One that uses more has several.
 const minOneCore, maxOneCore = 0.85, 1.15
 
-// RouterCPU is the remedy where a router's process has used up a core: what waits for it waits in no
-// queue that a limit could raise.
+// RouterCPU is the fix for a router's process that has used up a core. Requests wait for the process itself, so no
+// queue limit helps.
 func RouterCPU(p *Pass, verify string) (f Fix, ok bool) {
 	used, known := p.Measured(indicator.GatewayCPU)
 	if !known || used < minOneCore || used > maxOneCore {

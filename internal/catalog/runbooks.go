@@ -9,7 +9,7 @@ const Documentation = "https://github.com/sixty-dev/sixty/blob/main/docs/"
 // The zero value is where they are published.
 type Runbooks struct{ URL, Suffix string }
 
-// PublishedRunbooks are those of the project's documentation.
+// PublishedRunbooks are the project's documentation.
 var PublishedRunbooks = Runbooks{Documentation + "pathologies/", ".md"}
 
 // PageURL is the address of a pathology's page.

@@ -8,9 +8,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// SlowSteps says how much longer a decode step takes than its batch explains,
-// and what is known of the cause. It reports whether the batch alone explains
-// the step.
+// SlowSteps adds sentences about decode steps that take longer than their batch explains, and about the cause as far
+// as it is known. It reports whether the batch alone explains the step.
 func (p *Pass) SlowSteps() (explained bool) {
 	explained = true
 	if times, ok := p.SlowerThanBatch(); ok {

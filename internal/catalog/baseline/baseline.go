@@ -1,6 +1,5 @@
-// Package baseline is the file that says what is normal for a deployment, and
-// from which numbers on it is not: what a load test or a healthy period leaves
-// for the diagnosis and for alert rules. It computes nothing.
+// Package baseline is the file of a deployment's normal values and limits, measured by a load test or over a healthy
+// period, and read by the diagnosis and by alert rules. It computes nothing.
 package baseline
 
 import (
@@ -18,14 +17,14 @@ import (
 // Schema names the version of the JSON.
 const Schema = "sixty.baseline/v1"
 
-// A File is what was measured of one model. Quantities are the signals of
-// package indicator; times are in seconds.
+// A File holds the measured values of one model. Quantities are the signals of package indicator; times are in
+// seconds.
 type File struct {
 	Schema  string       `json:"schema"`
 	Tool    version.Tool `json:"tool"`
 	Created time.Time    `json:"created"`
 	Model   string       `json:"model"`  // model_name; "" fits every model
-	Source  string       `json:"source"` // what it was derived from, for people
+	Source  string       `json:"source"` // source of the numbers, for people
 
 	// Normal is what signals were while all was well.
 	Normal map[string]float64 `json:"normal,omitempty"`
@@ -35,7 +34,7 @@ type File struct {
 	// Capacity is the highest request rate that met the objective, 0 when
 	// nobody searched for it.
 	Capacity float64 `json:"capacity,omitempty"`
-	// What the numbers hold for: mean lengths, and requests under way.
+	// Conditions of the measurement: mean lengths, and requests in flight.
 	PromptTokens float64 `json:"prompt_tokens,omitempty"`
 	OutputTokens float64 `json:"output_tokens,omitempty"`
 	Concurrency  float64 `json:"concurrency,omitempty"`
@@ -46,13 +45,12 @@ type Threshold struct {
 	Signal string  `json:"signal"`
 	Op     string  `json:"op"` // ">" or "<": the side that is a fault
 	Value  float64 `json:"value"`
-	Normal float64 `json:"normal"` // what was measured
+	Normal float64 `json:"normal"` // the measured value
 	Why    string  `json:"why"`
 }
 
-// Headroom is how far above its healthy value a latency must be to mean
-// something: half as much again is more than chance and a slightly different
-// load make of it.
+// Headroom is the factor by which a latency must exceed its healthy value to mean something. Chance and a slightly
+// different load make less than half as much again.
 const Headroom = 1.5
 
 // MaxFile bounds a baseline file: a list of numbers, not of samples.
@@ -93,8 +91,7 @@ func (f *File) Marshal() ([]byte, error) {
 	return append(out, '\n'), err
 }
 
-// For returns the baseline of a model: its own, or one that fits every model;
-// nil where there is none.
+// For returns the baseline of a model: its own, or one for every model; nil if there is none.
 func For(files []*File, model string) *File {
 	var every *File
 	for _, f := range files {

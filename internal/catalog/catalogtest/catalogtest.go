@@ -12,7 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// Readings maps signals to their values; what is absent is unknown.
+// Readings maps signals to values; missing signals are unknown.
 type Readings map[*indicator.Signal]float64
 
 // A View is a catalog.View made of literals.

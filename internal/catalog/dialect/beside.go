@@ -2,9 +2,8 @@ package dialect
 
 import "strings"
 
-// HostInfo is exposed by the pages of its own machine that sixty reads itself: that of
-// the operating system is no server without metrics, and none is something that a
-// deployment measures.
+// HostInfo marks the pages that sixty writes about its own machine, so that they are neither taken for a server
+// without metrics nor for something that the deployment measures.
 const HostInfo = "sixty_host_info"
 
 const gpus, host = "-gpus", "-host"

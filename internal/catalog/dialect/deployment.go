@@ -55,10 +55,8 @@ func (d *Deployment) rewriting(dia Dialect) indicator.Rewriting {
 	return rw
 }
 
-// Expr returns a signal's PromQL: without values that rest on too few
-// observations, for all dialects of the deployment. Of a server that answers to
-// several dialects, as one that exposes old and new names during a
-// deprecation, the first counts.
+// Expr returns a signal's PromQL for all dialects of the deployment, without values from too few observations. For a
+// server with several dialects, such as one with old and new names during a deprecation, the first dialect counts.
 func (d *Deployment) Expr(s *indicator.Signal) (string, error) {
 	return d.each(s, func(dia Dialect) (string, error) { return d.guarded(s, dia), nil })
 }
@@ -110,9 +108,8 @@ func (d *Deployment) Gateway() (Dialect, bool) {
 	return d.Dialects[i], true
 }
 
-// each merges what the dialects make of a signal.
-// Dialects of another kind of endpoint, a model server's for a GPU signal, are
-// passed over, as are those of releases that cannot tell it where others can.
+// each merges the dialects' expressions of a signal. It skips dialects of another kind of endpoint (a model server's
+// for a GPU signal), and releases without the signal if others have it.
 func (d *Deployment) each(s *indicator.Signal, render func(Dialect) (string, error)) (string, error) {
 	var exprs []string
 	told := s != nil && d.HasSignal(s)
@@ -134,7 +131,8 @@ func (d *Deployment) each(s *indicator.Signal, render func(Dialect) (string, err
 	return Merge(exprs)
 }
 
-// ruled is the signal's expression where it is asked of servers of any options: roles are told where there are some.
+// ruled returns the signal's expression for rules, which apply to servers with any options. Roles are told if there
+// are any.
 func ruled(s *indicator.Signal, dia Dialect) indicator.Expr {
 	if s.OfRoles != nil && dia.Exprs[s.Name] == nil {
 		return s.Expr

@@ -1,11 +1,9 @@
-// Package dialect knows which names an inference server uses for the canonical
-// metrics of package indicator: vLLM's V1 and V0 engines by what changed when,
-// Ray Serve's and KServe's prefixes, stores that forbid colons, SGLang, and
-// NVIDIA's and AMD's exporters beside them.
+// Package dialect maps the canonical metrics of package indicator to the names that a server uses: vLLM's V1 and V0
+// engines by release, Ray Serve's and KServe's prefixes, stores that forbid colons, SGLang, and the exporters of
+// NVIDIA and AMD beside them.
 //
-// A dialect is detected from the names that an endpoint really exposes, never
-// from a version string. Where no endpoint is at hand, Named derives one from a
-// table of what every release exposes; Known looks names up in it. The package
+// A dialect is detected from the names that an endpoint really exposes, never from a version string. Without an
+// endpoint, Named derives a dialect from a table of each release's names; Known looks names up in it. The package
 // performs no I/O.
 package dialect
 
@@ -43,7 +41,7 @@ const (
 // part of Selector: a deployment may have many that do not stand before its servers.
 var Foreign = gateway.Foreign()
 
-// Gateways is that of the metrics of all gateways.
+// Gateways is the selector for the metrics of all gateways.
 var Gateways = gateway.Engine.Selector + "|" + Foreign
 
 // engines are tried in this order, by their pages and by their images: Triton's has TensorRT-LLM's name in it.
@@ -58,7 +56,7 @@ type Dialect struct {
 
 	Engine engine.ID
 	Flags  engine.Flags
-	Enable string // what switches its metrics on, a sentence
+	Enable string // how to enable its metrics, a sentence
 
 	derived map[string]indicator.Expr // by signal, of indicator.Alternative, in canonical names
 	has     map[string]bool           // names exposed
@@ -94,9 +92,8 @@ func Detect(names []string) (Dialect, bool) {
 	return Dialect{}, false
 }
 
-// Named returns the dialect of servers that are not at hand: as Detect would find it
-// on the page of such a server with its features at their defaults. An id is that of
-// a Dialect, or names a release, as the engine has it.
+// Named returns the dialect that Detect would find on the page of a server with default features. id is a Dialect's
+// ID, or a release in the engine's notation.
 func Named(id string) (Dialect, error) {
 	for _, e := range engines {
 		names, release, err := e.ReleaseNames(id)
@@ -118,10 +115,10 @@ func Named(id string) (Dialect, error) {
 	return Dialect{}, hint.With(fmt.Errorf("unknown dialect %q", id), "name one of "+strings.Join(IDs(), ", ")+", or a release such as vllm-0.10")
 }
 
-// Usual returns the dialect that a server is taken for which never answered: that of vLLM's V1 engine.
+// Usual returns the dialect assumed for a server that never answered: vLLM's V1 engine.
 func Usual() (Dialect, error) { return Named("vllm-v1") }
 
-// IDs lists the dialects that Named knows, but for those of releases.
+// IDs lists the dialects that Named accepts, without releases.
 func IDs() (ids []string) {
 	for _, e := range engines {
 		ids = append(ids, e.IDs...)
@@ -154,16 +151,16 @@ func OtherOf(name string) (engine.Engine, bool) {
 	return others[i], true
 }
 
-// LikelyArgs reads arguments of a server whose engine is not known: it refuses what is nearly one
-// of vLLM's flags, and no other engine's.
+// LikelyArgs parses arguments of a server with an unknown engine. It refuses a misspelt flag of vLLM unless another
+// engine has the flag.
 func LikelyArgs(line, source string) (engine.Config, error) {
 	return vllm.Engine.Flags.LikelyArgs(line, source, func(name string) bool {
 		return slices.ContainsFunc(Others(), func(e engine.Engine) bool { return e.Flags.Owns(name) })
 	})
 }
 
-// Selector is the regular expression of the metric names that any dialect
-// exposes, and what is a part of servers: what to ask a Prometheus server for to find the targets.
+// Selector is a regular expression of metric names that finds targets in a Prometheus server: names of all dialects,
+// and of parts of servers.
 var Selector = selector()
 
 func selector() string {
@@ -225,9 +222,8 @@ func answers(kind engine.ID, scope indicator.Scope) bool {
 	return !ShowsGPUs(kind) && kind != Gateway
 }
 
-// AlertPrefixes are what the names of alerts that are judged on a scope begin with, for the engines
-// that are met: an alert is named after what it is about. Where none is met that tells the scope, it
-// is what such an endpoint is taken for.
+// AlertPrefixes returns the prefixes of alert names for a scope and the deployment's engines, because an alert is
+// named after its subject. Without an engine of the scope it is the default engine's prefix.
 func AlertPrefixes(scope indicator.Scope, met func(engine.ID) bool) []string {
 	var all, own []string
 	for _, e := range engines {
@@ -319,9 +315,8 @@ func (d Dialect) Missing(s *indicator.Signal) []string {
 	return missing
 }
 
-// Unused returns the option or feature whose metrics a signal needs, where the endpoint does not use it:
-// what is told from it alone is no question there. It returns "" where the signal can be told, or what is
-// missing is not an option's.
+// Unused returns the unused option or feature whose metrics a signal needs, so that nothing is judged by the signal.
+// It returns "" if the signal is available, or if the missing metrics do not belong to an option.
 func (d Dialect) Unused(s *indicator.Signal) string {
 	if option, known := d.unused[s.Name]; known {
 		return option
@@ -351,7 +346,7 @@ func (d Dialect) Unused(s *indicator.Signal) string {
 func (d Dialect) Predates(s *indicator.Signal) bool {
 	return slices.ContainsFunc(d.Missing(s), func(name string) bool {
 		if !strings.HasPrefix(name, d.Prefix) {
-			return s.Feature != "" // of another engine; else of another program beside the server
+			return s.Feature != "" // another engine's; else another program's
 		}
 		f, known := Known(name)
 		release, _, _ := strings.Cut(d.Version, " ")
@@ -370,8 +365,7 @@ func (d Dialect) Predates(s *indicator.Signal) bool {
 // Names lists the names that the endpoint exposes, sorted.
 func (d Dialect) Names() []string { return slices.Sorted(maps.Keys(d.has)) }
 
-// Exposes reports whether the endpoint exposes a name. Where a histogram has a
-// count, it has buckets.
+// Exposes reports whether the endpoint exposes a name. A histogram with a count has buckets.
 func (d Dialect) Exposes(name string) bool {
 	if b, ok := strings.CutSuffix(name, "_bucket"); ok {
 		name = b + "_count"

@@ -9,15 +9,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// Merge joins expressions that ask for the same quantity in different names
-// into one that serves servers of either kind. Where they have the same shape,
-// the alternatives stand at the series themselves, within the aggregations, so
-// that a percentile over a fleet counts the replicas of both kinds:
+// Merge joins expressions of one quantity in different names into one for servers of either kind. If the expressions
+// have the same shape, the alternatives are at the series, within the aggregations, so that a percentile over a fleet
+// counts replicas of both kinds:
 //
 //	sum by (model_name) (rate(new[5m]) or rate(old[5m]))
 //
-// Of a server that exposes both, the first counts. Expressions of different
-// shapes are joined as a whole.
+// If a server exposes both names, the first counts. Expressions of different shapes are joined as a whole.
 func Merge(exprs []string) (string, error) {
 	var merged parser.Expr
 	for _, e := range slices.Compact(slices.Clone(exprs)) {

@@ -10,7 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
-// families are those of all engines, and of the programs beside them.
+// families are the metric families of all engines and of programs beside them.
 var families = sync.OnceValue(func() []engine.Family {
 	var all []engine.Family
 	for _, e := range engines {

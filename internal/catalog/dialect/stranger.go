@@ -29,8 +29,7 @@ var tryEngine = func() string {
 	return "this engine is not supported; supported are " + known
 }()
 
-// strangers are tried in this order: what is in front of others comes last, and what runs
-// in any program at the very end.
+// strangers are tried in this order. Proxies come late, and libraries that any program may use come last.
 var strangers = []stranger{
 	{[]string{"node_exporter_build_info", "node_cpu_seconds_total"}, "node_exporter", tryServer},
 	{[]string{"prometheus_build_info", "prometheus_tsdb_"}, "a Prometheus server", tryQuery},

@@ -11,12 +11,11 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// An Expr is a quantity as what is to be computed of samples: a closed algebra of the five
-// types below. Rewriting.Compile makes of one what is asked of a deployment; String prints
-// that as PromQL, and metrics/embedded evaluates it on the samples at hand.
+// An Expr computes a quantity from samples. It is a closed algebra of the five types below. Rewriting.Compile
+// translates it for a deployment; String prints PromQL, and metrics/embedded evaluates it on samples in memory.
 type Expr interface {
 	fmt.Stringer
-	// Each hands over what is read of metrics, from left to right.
+	// Each calls f for the Samples of an expression, from left to right.
 	Each(func(Samples))
 }
 
@@ -25,8 +24,7 @@ type (
 	// Number is a constant.
 	Number float64
 
-	// Samples are a number of each series of a metric: its last sample, or a function of
-	// those of a span.
+	// Samples has one value for each series of a metric: its last sample, or a function of the samples in a span.
 	Samples struct {
 		Func   string // "" is the last sample; PromQL's, or one of those below
 		Param  float64
@@ -36,12 +34,12 @@ type (
 		Offset time.Duration
 	}
 
-	// Aggregate makes one value of those with the same labels: Own where there are none.
+	// Aggregate combines the values with the same Labels; nil means Own.
 	Aggregate struct {
 		Op      string
 		Labels  []string
 		Without bool   // all labels but those
-		Into    string // of count_values
+		Into    string // label of count_values
 		Of      Expr
 	}
 
@@ -75,12 +73,12 @@ const (
 	Percentile = "histogram_quantile"
 	Time       = "time"
 
-	// Of Samples, which look at the span at every Step.
+	// Functions of Samples that look at the span at every Step.
 	FirstSeen = "first_seen" // the time of the first one
-	LastTrue  = "last_true"  // that of the last one above zero
-	LastZero  = "last_zero"  // that of the last one that is zero, or of the first one where none is
-	LastMoved = "last_moved" // that of the last one that differs from what it was a Step before, or of the first one likewise
-	HeldLast  = "held_last"  // what it was before it was missed, at most
+	LastTrue  = "last_true"  // time of the last sample above zero
+	LastZero  = "last_zero"  // time of the last sample that is zero, or of the first sample
+	LastMoved = "last_moved" // time of the last sample that differs from the one a Step before, or of the first sample
+	HeldLast  = "held_last"  // maximum of the values before absences
 )
 
 // Step is how finely the functions look that ask for the time of a sample, and MissedFor for
@@ -99,8 +97,7 @@ var (
 	Fleet = []string{"model_name"}  // all targets of one model
 )
 
-// A Function is what is computed of the samples of each series of a metric over the window; In
-// says another span.
+// A Function is computed from the samples of each series over the window, or over the span of In.
 type Function func(metric string, where ...*labels.Matcher) Samples
 
 func function(name string) Function {
@@ -109,7 +106,7 @@ func function(name string) Function {
 	}
 }
 
-// The functions: of counters, of gauges, and of both.
+// Functions of counters, of gauges, and of both.
 var (
 	Rate     = function("rate")
 	Increase = function("increase")
@@ -220,19 +217,19 @@ func Or(a, b Expr) Binary { return Binary{Op: "or", A: a, B: b} }
 // Unless keeps the values of a where b has none.
 func Unless(a, b Expr) Binary { return Binary{Op: "unless", A: a, B: b} }
 
-// Where is a comparison: it keeps the values that meet it.
+// Where is a comparison that keeps the values for which it holds.
 func Where(a Expr, op string, b Expr) Binary { return Binary{Op: op, A: a, B: b} }
 
 // Test is a comparison that is 0 or 1.
 func Test(a Expr, op string, b Expr) Binary { return Binary{Op: op, A: a, B: b, Bool: true} }
 
-// Some leaves what is above zero: what may stand below a fraction bar.
+// Some keeps values above zero, for divisors.
 func Some(e Expr) Binary { return Where(e, ">", Number(0)) }
 
 // NotNegative leaves out what cannot be: a mean below zero is a broken sum.
 func NotNegative(e Expr) Binary { return Where(e, ">=", Number(0)) }
 
-// OrZero is zero, where there is none, for what else is there.
+// OrZero adds 0 for the label sets of there that e lacks.
 func OrZero(e, there Expr) Binary { return Or(e, Mul(Number(0), there)) }
 
 // On says which labels must agree.

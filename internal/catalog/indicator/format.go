@@ -10,8 +10,8 @@ import (
 // Format writes a value for people: three significant digits, in the unit that
 // reads best, "≤" or "≥" where only a bound is known.
 //
-// A percentile of a wide bucket is written as that bucket, "10–25 ms": where in it the percentile
-// is, nobody measured.
+// A percentile in a wide bucket is written as the bucket, "10–25 ms", because its position in the bucket was not
+// measured.
 func Format(v Value, u Unit) string {
 	text, b := FormatNumber(v.V, u), v.Bucket
 	switch {
@@ -34,8 +34,8 @@ func Format(v Value, u Unit) string {
 	return text
 }
 
-// FormatBound writes a value of which only a bucket or a bound is known, as Format does, and "" for
-// others: what tells values to programs tells them these texts beside the numbers.
+// FormatBound is Format for values of which only a bucket or a bound is known, and "" for others. Machine-readable
+// output has this text beside the number.
 func FormatBound(v Value, u Unit) string {
 	if text := Format(v, u); v.OK && text != FormatNumber(v.V, u) {
 		return text

@@ -7,10 +7,9 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// What a gateway sees that stands between clients and servers. The canonical names are
-// those of sixty gateway; package engine/gateway has the expressions of others, for what
-// these count. One value is of all models behind one gateway, and of the
-// routes on which an engine works.
+// Signals of a gateway between clients and servers. The canonical names are those of sixty gateway; package
+// engine/gateway has the expressions for other gateways. A value covers all models behind one gateway, and the routes
+// on which an engine works.
 
 const hintGateway = "put sixty gateway in front of the servers, or give the metrics address of an existing gateway with --gateway"
 
@@ -18,8 +17,8 @@ const hintGateway = "put sixty gateway in front of the servers, or give the metr
 // client's, as a regular expression of the statuses of sixty gateway.
 const GatewayFailures = "upstream_error|error_event|timeout|rejected"
 
-// gatewayCount is what a counter of the gateway gained; where says which of it. What never
-// happened has no series: it is none where others of the counter are.
+// gatewayCount is the increase of a gateway's counter, restricted by where. An event that never happened has no
+// series, and counts as 0 if the counter has other series.
 func gatewayCount(fn Function, counter string, where ...*labels.Matcher) Expr {
 	all := Sum(fn("sixty_gateway_"+counter, OnRoutes))
 	if len(where) == 0 {
@@ -28,8 +27,9 @@ func gatewayCount(fn Function, counter string, where ...*labels.Matcher) Expr {
 	return OrZero(Sum(fn("sixty_gateway_"+counter, slices.Concat([]*labels.Matcher{OnRoutes}, where)...)), all)
 }
 
-// Labels by which the parts of a gateway are told apart: what one model's requests meet
-// is thinned out among all, and a server that is down has a name. Those of a server are its data-parallel ranks.
+// Labels of the parts that have values of their own. A gateway's are models, because one model's faults are diluted
+// among all requests, and upstreams, because a server that is down has a name. A server's are its data-parallel
+// ranks.
 const (
 	PerRank     = "engine"
 	PerModel    = "model"

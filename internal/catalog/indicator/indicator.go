@@ -1,12 +1,11 @@
-// Package indicator declares every quantity that sixty measures, once: what is computed of
-// which samples, its unit, and the traps of reading it. Conditions, dashboards, alerts and
-// reports refer to these values; nobody else writes PromQL for a server's metrics.
+// Package indicator declares every quantity that sixty measures, once: its expression over samples, its unit, and the
+// traps of reading it. Conditions, dashboards, alerts and reports refer to these signals; no other package writes
+// PromQL for a server's metrics.
 //
-// A quantity is an Expr, a value of a small algebra over metrics with the canonical names of
-// vLLM's V1 engine. Three spans mean more than they say: WindowMark is the window under
-// judgement, ShortMark the shortest time over which a rate can be trusted, PastMark the longest
-// past that is at hand. Rewriting.Compile makes of an expression what is asked of one
-// deployment, and Expr's String prints PromQL that any Prometheus accepts.
+// A quantity is an Expr, a value of a small algebra over metrics with the canonical names of vLLM's V1 engine. Three
+// spans are placeholders: WindowMark for the judged window, ShortMark for the shortest time over which a rate can be
+// trusted, PastMark for the longest available history. Rewriting.Compile translates an expression for one deployment,
+// and Expr.String prints PromQL that any Prometheus accepts.
 //
 // The package performs no I/O.
 package indicator
@@ -83,11 +82,11 @@ type Signal struct {
 	// event.
 	Optional bool
 
-	// Scrapes says that the value is of the scrapes themselves, failed ones too, and is
-	// asked of the last of them, not of the last page.
+	// Scrapes marks a signal about scrapes, including failed ones. It is evaluated at the last scrape, not at the
+	// last page.
 	Scrapes bool
 
-	// Logged says that it is asked of an engine's log alone.
+	// Logged marks a signal that is read from engines' logs alone.
 	Logged bool
 
 	// Fleet says that the value compares the target with the others of its model or job.
@@ -105,8 +104,8 @@ type Signal struct {
 	// OfRoles makes Expr where roles are told in another way; nil where it does not ask for them.
 	OfRoles func(Roles) Expr
 
-	// Per is the label by which the parts of a target are told apart that have a value each,
-	// PerModel, PerUpstream or PerRank; "" for what is of the target as a whole.
+	// Per is the label of a target's parts that have values of their own: PerModel, PerUpstream or PerRank; "" for
+	// the target as a whole.
 	Per string
 
 	// MinPast is how much past a trend, or a silence, needs before it is believed.
@@ -123,10 +122,10 @@ type Signal struct {
 	// UnansweredWait have them.
 	Censored bool
 
-	Doc  string // what it means, its source, its traps
+	Doc  string // meaning, source and traps
 	Hint string // how to get it where it is missing
 
-	Place int // in All, from 1 on; 0 before All is called, and of what is not listed
+	Place int // position in All, from 1 on; 0 before All is called, and for unlisted signals
 }
 
 // An Alternative is another expression of a signal, in canonical names.
@@ -142,8 +141,8 @@ type Panel struct {
 	Row   int     // the number of the row that it ends (package generate/dashboard)
 	Width int     // of 24
 	Title string  // "" is the signal's
-	Max   float64 // of the axis; 0 follows the data
-	Doc   string  // what to read from it, beside the signal's Doc
+	Max   float64 // maximum of the axis; 0 follows the data
+	Doc   string  // how to read the panel, beside the signal's Doc
 }
 
 // PromQL returns the signal's expression in canonical names, without the guard on MinCount.
@@ -161,8 +160,8 @@ func (s *Signal) Buckets() Expr {
 	return Buckets(s.Histogram)
 }
 
-// Mean returns the mean of the observations that a percentile is of, nil where there is no
-// such signal: what is left where a deployment drops the buckets.
+// Mean returns the signal of the mean for a percentile, nil if there is none. It replaces the percentile in
+// deployments that drop buckets.
 func (s *Signal) Mean() *Signal {
 	switch s.Histogram {
 	case ttftFamily:
@@ -276,8 +275,8 @@ func (s *Signal) Natural(v float64) float64 {
 	return v
 }
 
-// Shares reports whether two signals read the same histogram or, alone, the same metric:
-// who saw one has seen what there is to see of the other.
+// Shares reports whether two signals read the same histogram, or only the same metric, so that one adds no evidence
+// to the other.
 func (s *Signal) Shares(other *Signal) bool {
 	return s == other || s.source() != "" && s.source() == other.source()
 }

@@ -1,7 +1,6 @@
 package indicator
 
-// What only a log is asked, which has no latencies: of a server's metrics others tell the same, and
-// better.
+// Signals of logs, which have no latencies. A server's metrics have better signals for the same quantities.
 var (
 	LoggedQueue = logged("logged_queue", "Queue against the batch", Times,
 		Div(WaitingFloor.Expr, AtLeast(Running.Expr, 1)),
@@ -17,7 +16,7 @@ var (
 			"it gets, prefill included.")
 )
 
-// What of the KV cache requests hold, and whether they give it back.
+// How much KV cache requests hold, and whether they free it.
 var (
 	KVPerRequest = &Signal{
 		Name: "kv_per_request", Title: "KV cache per request", Unit: Times, MinPast: MinTrend,

@@ -5,40 +5,39 @@ type Chance uint8
 
 // The kinds of chance.
 const (
-	// Exact readings are as they are: a flag, an age, a level that was looked at often.
+	// Exact readings have no noise: a flag, an age, a level with many samples.
 	Exact Chance = iota
 	// Events are counted, are the part of a share that was, or a rate over the window: uncertain
 	// by the square root of their number.
 	Events
-	// Split is a part of requests that each had the same chance to come here, as a multiple
-	// of the mean part: binomial. Of counts those that came here.
+	// Split is a replica's share of requests, as a multiple of the mean share: each request had the same chance to
+	// come here (binomial). Of counts the requests that came here.
 	Split
 	// Clusters are events per request of Of that stop all running streams at once.
 	Clusters
-	// Backlog is a queue, of which a burst leaves what is served in a second, by the rate Of.
+	// Backlog is a queue. A burst leaves as many requests as are served in a second, by the rate Of.
 	Backlog
-	// StreamTime is a time between tokens. It wanders as the server's own does from one
-	// moment to the next. Where it is the mean of as many as Of counts, it is uncertain by
-	// the square root of their number too.
+	// StreamTime is a time between tokens. It fluctuates as the server's own does from one moment to the next. As a
+	// mean over Of observations it is also uncertain by the square root of their number.
 	StreamTime
 	// FirstTokenTime is a time until the first token, which wanders likewise.
 	FirstTokenTime
-	// OfRequests is a mean of so many requests as Of counts, which differ by as much as it is.
+	// OfRequests is a mean over the requests that Of counts, whose standard deviation is as large as the mean.
 	OfRequests
-	// Extreme is a 99th percentile of the requests that Of counts: of fewer than a hundred
-	// it is whatever the longest of them was.
+	// Extreme is a 99th percentile of the requests that Of counts. With fewer than a hundred it is the longest
+	// request.
 	Extreme
 )
 
 // Noise says, of one signal, what chance does to its readings.
 type Noise struct {
 	Chance Chance
-	Of     *Signal // what the chance depends on; nil where that is the signal itself
-	// Burst is the share of the reading that is left in a window which one burst of
-	// requests and what follows it may fill; 0 means all of it.
+	Of     *Signal // count that the noise depends on; nil means the signal itself
+	// Burst is the share of the reading that counts in a window that one burst and its aftermath can fill; 0 means
+	// all of it.
 	Burst float64
-	// Lasting is how many times the mean of the last moments of the window the reading
-	// counts at most: what is over is not certain. 0 is no such bound.
+	// Lasting caps the reading at this multiple of its mean over the window's last moments, because a fault that is
+	// over is not certain; 0 means no cap.
 	Lasting float64
 	// Stall says that one stop of the machine may make the whole reading.
 	Stall bool

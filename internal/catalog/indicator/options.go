@@ -2,13 +2,13 @@ package indicator
 
 import "github.com/prometheus/prometheus/model/labels"
 
-// Signals of what a server shows only with an option. Where it does not use that, nothing is judged by
-// them (dialect.Unused), so that none is Optional.
+// Signals of metrics that a server exposes only with an option. Without the option they judge nothing
+// (dialect.Unused), so none is Optional.
 
 // Speculative decoding.
 var (
-	// SpeculationShare is one number for drafts that are refused and for drafts that are not made any
-	// more, as those of n-grams when the text repeats nothing.
+	// SpeculationShare covers both rejected drafts and missing drafts, such as those of n-grams when the text repeats
+	// nothing.
 	SpeculationShare = &Signal{
 		Name: "speculation_share", Title: "Tokens from speculation", Unit: Ratio,
 		Panel: &Panel{ID: 811, Row: 810, Width: 8, Max: 1},
@@ -41,7 +41,7 @@ var (
 		"Drafts of speculative decoding, one for each request in each step that has one.")
 )
 
-// Outputs that hold what is no number.
+// Signals of outputs with NaN.
 var (
 	CorruptedRequests = &Signal{
 		Name: "corrupted_requests", Title: "Requests with NaN in logits", Unit: Requests,
@@ -63,7 +63,7 @@ const hintTransfer = "only with --kv-transfer-config, and a connector that count
 // hintTier is the hint of KV caches beyond the GPU's memory.
 const hintTier = "only with --kv-transfer-config and a connector to another tier (OffloadingConnector, LMCacheConnectorV1, MooncakeStoreConnector), or with SGLang's --enable-hierarchical-cache"
 
-// What LMCache counts on its server's page (lmcache/observability.py, 0.5.6).
+// Counters of LMCache on its server's page (lmcache/observability.py, 0.5.6).
 const (
 	lookedUp  = "lmcache:num_lookup_tokens_total"
 	fromStore = "lmcache:num_remote_read_bytes_total"
@@ -92,7 +92,7 @@ var (
 			Without: "vllm:nixl_num_failed_transfers_total", With: "vllm:mooncake_num_failed_transfers_total",
 			Expr: shareOf(
 				Add(SumIncrease("vllm:mooncake_num_failed_transfers_total"), SumIncrease("vllm:mooncake_num_failed_recvs_total")),
-				Or(Some(SumIncrease("vllm:mooncake_xfer_time_seconds_count")), SumIncrease(ttftFamily+"_count"))), // who receives counts no transfers
+				Or(Some(SumIncrease("vllm:mooncake_xfer_time_seconds_count")), SumIncrease(ttftFamily+"_count"))), // receivers count no transfers
 		}},
 		Doc:  "Failed transfers of KV caches over all that were tried.",
 		Hint: hintTransfer,
@@ -236,8 +236,8 @@ var (
 // that did so in the past at hand, whether it answers or not. Held are the requests that wait on a decode server.
 type Roles struct{ Prefill, Decode, Held Expr }
 
-// bySource tells roles by where most prompt tokens of a server come from, whichever side counts the transfers: with NIXL
-// the one that pulls or the one that pushes. Where none of a model's come from elsewhere it asks who counts them.
+// bySource tells a server's role by the source of most of its prompt tokens, whichever side counts transfers: NIXL's
+// puller or its pusher. If no prompt tokens of a model are transferred, it reads which servers count transfers.
 var bySource = func() Roles {
 	tokens := func(where ...*labels.Matcher) Expr {
 		return Sum(Increase("vllm:prompt_tokens_by_source_total", where...).In(PastMark))

@@ -23,8 +23,7 @@ type Rewriting struct {
 	// Window, Short and Past replace the durations [5m], [1m] and [1h].
 	Window, Short, Past time.Duration
 
-	// Offset moves every selector into the past: how an alert rule asks for
-	// what was normal.
+	// Offset moves every selector into the past, as alert rules do to read normal values.
 	Offset time.Duration
 
 	// Instance replaces the label "instance" in groupings and matchings: the
@@ -38,7 +37,7 @@ type Rewriting struct {
 	// Matchers are added to every selector.
 	Matchers []*labels.Matcher
 
-	// Rank replaces the label "engine" likewise: that of one data-parallel rank.
+	// Rank replaces the label "engine", which identifies a data-parallel rank.
 	Rank []string
 
 	// Series returns what carries a canonical metric in the deployment.
@@ -48,7 +47,7 @@ type Rewriting struct {
 // Series are those that carry a canonical metric.
 type Series struct {
 	Metric string
-	Where  []*labels.Matcher // those of them that are meant; all where there are none
+	Where  []*labels.Matcher // matchers of the meant series; all series without them
 	Copies []string          // labels by which several show one thing, as the ranks of a tensor-parallel group do
 	None   string            // a gauge that is there before the metric, which appears with its first event
 }
@@ -141,8 +140,8 @@ func (r Rewriting) labels(names []string) []string {
 	return out
 }
 
-// Compile makes of an expression in canonical names, of a signal of a scope, what is asked of
-// the deployment.
+// Compile translates an expression in canonical names, of a signal with a scope, to a deployment's names, labels and
+// spans.
 func (r Rewriting) Compile(e Expr, scope Scope) Expr {
 	switch n := e.(type) {
 	case Samples:

@@ -278,8 +278,8 @@ var (
 		Expr: SumMean("vllm:num_requests_waiting_by_reason", Is("reason", "deferred")),
 		Doc:  "Waiting requests held back by a LoRA budget, a KV transfer or a grammar, not by capacity (0.20 and later).",
 	}
-	// DeferredShare tells a queue for capacity from one for something else. The scheduler
-	// passes over what is deferred, so that later requests go first.
+	// DeferredShare tells a queue for capacity from a queue for something else. The scheduler passes over deferred
+	// requests, so later requests go first.
 	DeferredShare = &Signal{
 		Name: "waiting_deferred_share", Title: "Deferred share of the queue", Unit: Ratio, Optional: true,
 		Expr: Div(
@@ -288,8 +288,8 @@ var (
 		Doc: "Share of the waiting requests that the scheduler skips because they need a LoRA slot, a KV " +
 			"transfer or a grammar: later ones go first, and neither a larger batch nor more blocks help (vllm/v1/core/sched/scheduler.py, v0.23.0).",
 	}
-	// QueueAge is a wait whatever the order of service: that of a queue that is passed over
-	// shows in no percentile of those that were served.
+	// QueueAge is a wait that does not depend on the order of service. Requests that are passed over appear in no
+	// percentile of served requests.
 	QueueAge = &Signal{
 		Name: "queue_age", Held: true, Title: "Queue length / request rate", Unit: Seconds,
 		Expr: OrZero(Max(Or(
@@ -412,8 +412,8 @@ var (
 			"work when traffic is thin, so it proves nothing alone. Zero with one rank, and while every rank gives tokens.",
 	}
 
-	// MetBusyRanks stands for what open files tell where there are none: several API servers,
-	// which several ranks have by default, export no process_* series.
+	// MetBusyRanks replaces open files, which several API server processes (the default with several ranks) do not
+	// export.
 	MetBusyRanks = &Signal{
 		Name: "met_busy_ranks", Title: "Arrivals that met busy ranks", Unit: Requests, Scope: Instance,
 		Expr: Mul(Number(0), Max(Now("process_open_fds"))), Otherwise: []Alternative{{
@@ -524,7 +524,7 @@ var (
 		Doc:  "Share of accepted HTTP requests for which the engine never counted a completion: clients that hung up or timed out.",
 		Hint: HTTPRate.Hint,
 	}
-	// LeftEarly are those of the abandoned requests that got nothing at all.
+	// LeftEarly counts the abandoned requests that got no token.
 	LeftEarly = &Signal{
 		Name: "left_early", Title: "Requests left without a first token", Unit: Requests, Scope: Instance,
 		Expr: leftEarly(),
@@ -968,11 +968,11 @@ var rankArrivals = arrivals(Rank, nil)
 // /metrics, /ping and /tokenize, which move while the engine stands still.
 const Generating = "/v1/(chat/)?completions(/batch)?|/v1/(responses|messages|embeddings|score|rerank|audio/.+)|/(v2/)?rerank|/score|/pooling|/classify|/(inference/v1/)?generate.*"
 
-// Asked matches the handlers of what clients ask of a server: those whose requests an
-// engine serves, and "none", where the path is no route at all.
+// Asked matches the HTTP handlers of client requests: those whose requests an engine serves, and "none" for unknown
+// paths.
 const Asked = Generating + "|none"
 
-// hintProcess is the hint of what is told of the API server's process.
+// hintProcess is the hint for signals of the API server's process.
 const hintProcess = "several API servers export no process_* series"
 
 // Requests for the engine, those among them that it answers and that were accepted, and the
@@ -997,8 +997,8 @@ var (
 	answering   = Unless(Sum(Now("vllm:num_requests_running")), Where(Max(Now("up")), "==", Number(0))).Ignoring(Fleet...)
 )
 
-// answersOf is the share of some servers of a model that answers, of those that are still scraped where that is
-// known, told to each of them.
+// answersOf is the share of a model's servers that answer, among those still scraped if that is known. Each of the
+// servers has the value.
 func answersOf(servers Expr) Expr {
 	scraped := And(servers, Max(Now("up"))).Ignoring(Fleet...)
 	return ofGroup(servers, Div(
@@ -1016,8 +1016,8 @@ func ofGroup(there, e Expr, group []string) Expr {
 	return Add(Mul(Number(0), there), e).On(group...).Left()
 }
 
-// Labels of a job and of one target of it, the changes of scrapes from failing to succeeding and
-// back, and the longest time from the start of a process to its engine's counters.
+// Labels of a job and of its targets; transitions between failing and succeeding scrapes; and the longest time from a
+// process' start to its engine's counters.
 var (
 	job   = []string{"job"}
 	ofJob = []string{Own, "job"}
@@ -1095,7 +1095,7 @@ func leftEarly() Expr {
 	return AtLeast(Or(Where(Add(Sub(ended, first), of(began)), "<", gaveUp), gaveUp), 0)
 }
 
-// BesideQueues are those of requests that left which no queue held.
+// BesideQueues counts the requests that left without having been in a queue.
 func BesideQueues(left Expr, by ...string) Expr {
 	longest := Sum(Highest("vllm:num_requests_waiting").In(recently)).By(by...)
 	return Mul(AtLeast(Sub(left, longest), 0), Test(SumMean("vllm:num_requests_waiting").By(by...), "<", Number(1)))
@@ -1115,8 +1115,8 @@ func unansweredShare(left bool) Expr {
 	return Div(unanswered(left), Some(Add(unanswered(left), SumIncrease(ttftFamily+"_count"))))
 }
 
-// unansweredWait divides by their number a second, which is that in the window by the window's
-// length: what a counter gained over its rate.
+// unansweredWait divides by the number per second, which is the number in the window over the window's length. The
+// length is the increase of a counter over its rate.
 func unansweredWait(left bool) Expr {
 	return Or(Some(waitBesides(left)), Div(Where(WaitingAge.Expr, ">=", Number(noHiccup)), Number(2)))
 }
@@ -1128,9 +1128,9 @@ func waitBesides(left bool) Expr {
 	return Mul(Mul(Div(waited, Where(unanswered(left), ">=", Number(minUnanswered))), window), looksTell())
 }
 
-// waitingAge is, of each rank on which requests wait, for how long they have and none was served: since
-// the last first token or the scrape after the last one that saw nobody wait. What is true of a rank at two scrapes,
-// with no first token in between, is true of the same requests, however seldom it is scraped.
+// waitingAge is, for each rank with waiting requests, the time during which they waited and no request was served:
+// since the last first token, or since the first scrape that saw somebody wait. Requests that wait at two scrapes
+// without a first token in between are the same requests, however long the scrape interval.
 var waitingAge = And(
 	Sub(Apply{Func: Time}, later(
 		Add(Max(LastNone("vllm:num_requests_waiting").In(longestWait)).By(Rank...), OrZero(BetweenScrapes.Expr, Max(Now("vllm:num_requests_waiting")).By("instance"))).On("instance").Left(),
@@ -1331,7 +1331,7 @@ func throttle(name, title, doc string, bits ...float64) *Signal {
 	}
 }
 
-// ByName returns a signal by its name, nil where there is none.
+// ByName returns a signal by its name, or nil.
 func ByName(name string) *Signal {
 	for _, s := range all() {
 		if s.Name == name {

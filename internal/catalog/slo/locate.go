@@ -79,8 +79,7 @@ func wantedOf(goType string) string {
 // maxDepth bounds how deeply nodes are searched.
 const maxDepth = 100
 
-// findAt returns the last node in a line that is wanted: of lists within each
-// other, the inner one.
+// findAt returns the last matching node of a line: of nested lists, the inner one.
 func findAt(n *yaml.Node, line int, wanted func(*yaml.Node) bool, depth int) *yaml.Node {
 	if depth == maxDepth {
 		return nil

@@ -1,6 +1,5 @@
-// Package slo holds service level objectives: what users were promised, by use
-// case or in one's own numbers, for which models. It reads slo.yaml,
-// matches objectives to targets, and performs no I/O.
+// Package slo holds service level objectives by use case or in the user's own numbers, and the models that they apply
+// to. It parses slo.yaml, matches objectives to targets, and performs no I/O.
 package slo
 
 import (
@@ -28,7 +27,7 @@ const (
 	ITLP95       Key = "itl_p95"
 	E2EP95       Key = "e2e_p95"
 	Availability Key = "availability"
-	// Cancelled is no promise: which share of the requests clients cancel by design.
+	// Cancelled is no objective: it is the share of requests that clients cancel by design.
 	Cancelled Key = "cancelled"
 )
 
@@ -39,7 +38,7 @@ type Objective struct {
 	// which match slashes as well: model names have them.
 	Model, Namespace, Cluster, Service string
 
-	Name         string // what dashboards and alerts call it; may be empty
+	Name         string // name in dashboards and alerts; may be empty
 	UseCase      string
 	TTFTP95      time.Duration
 	ITLP95       time.Duration
@@ -73,7 +72,7 @@ const (
 // A Promise is one of an objective's promises: this share of events is good.
 type Promise struct {
 	Quantity Quantity
-	Share    float64       // 0 to 1: what is left of 1 is the error budget
+	Share    float64       // 0 to 1; 1 - Share is the error budget
 	Target   time.Duration // how long a good event takes; 0 for Succeeded
 }
 

@@ -18,7 +18,7 @@ var table string
 type Synonym struct {
 	Name, Meaning string
 	Here          string // the word or the metric that sixty has for it
-	Note          string // what differs about the values; "" for nothing
+	Note          string // how its values differ; "" if they do not
 	By            string // the program that exposes a metric of this name; "" for none
 }
 
@@ -31,7 +31,7 @@ var All = sync.OnceValue(func() []Synonym {
 	return out
 })
 
-// Of returns the synonym that a metric is, with the series to ask for in Here: a histogram's suffix stays.
+// Of returns the synonym for a metric. Here keeps a histogram's suffix.
 func Of(metric string) (Synonym, bool) {
 	for _, s := range All() {
 		suffix, ok := strings.CutPrefix(metric, s.Name)
@@ -57,7 +57,7 @@ func (s Synonym) Exposed() string {
 // Advice says what to ask for in a metric's place, without a final period.
 func (s Synonym) Advice() string { return strings.TrimSuffix("write "+s.Here+", "+s.Note, ", ") }
 
-// Translate writes sixty's words for those of others in a name: "itl-p95" for "tbt-p95".
+// Translate replaces others' words in a name by sixty's: "tbt-p95" becomes "itl-p95".
 func Translate(name string) string {
 	words := strings.FieldsFunc(name, func(r rune) bool { return r == '-' || r == '_' })
 	for _, w := range words {

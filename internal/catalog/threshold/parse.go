@@ -13,9 +13,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/synonym"
 )
 
-// Parse reads thresholds that are set by hand, as name=value: ttft_objective=500ms,
-// kv_cache_full=95%. The names are those of the pathologies' conditions, and further ones;
-// a number without a unit is in the threshold's own.
+// Parse parses thresholds that are set by hand, name=value: ttft_objective=500ms, kv_cache_full=95%. Names are those
+// of the pathologies' conditions and some others. A number without a unit is in the threshold's own unit.
 func Parse(texts []string, all []*catalog.Pathology, further ...*catalog.Threshold) (map[string]float64, error) {
 	known := slices.Clone(further)
 	for _, p := range all {
@@ -27,7 +26,7 @@ func Parse(texts []string, all []*catalog.Pathology, further ...*catalog.Thresho
 	return ParseNamed(texts, known)
 }
 
-// ParseNamed reads them as Parse does, where the names are those of a list.
+// ParseNamed is Parse with the names of a list.
 func ParseNamed(texts []string, known []*catalog.Threshold) (map[string]float64, error) {
 	units := map[string]indicator.Unit{}
 	for _, t := range known {

@@ -19,35 +19,34 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// How alerts are sent, as Prometheus sends them: again every minute while they go on, so
-// that an Alertmanager that was away hears of them, and for a quarter of an hour after their
-// end. An end is sent for so long after the last time that an Alertmanager could not be told,
-// too: it is not lost while one is away, and not repeated for longer where none is.
+// Alerts are sent as Prometheus sends them: every minute while they are active, so that an Alertmanager that was away
+// learns of them, and for a quarter of an hour after their end. If an Alertmanager could not be reached meanwhile,
+// the quarter of an hour begins at the last failure.
 const (
 	resend        = time.Minute
 	resendEnded   = 15 * time.Minute
 	awayAtMost    = 24 * time.Hour
 	validFor      = 4 * resend
 	goneFor       = time.Hour   // until an alert ends of whose model no server is known any more
-	keepFiringFor = time.Minute // where the configuration does not say
+	keepFiringFor = time.Minute // default
 )
 
-// An Alerter makes alerts of what is found: one for each fault of a model that nothing else
-// explains. See is not safe for concurrent use.
+// An Alerter raises alerts: one for each finding of a model that no other finding explains. Observe is not safe for
+// concurrent use.
 type Alerter struct {
 	// Send sends alerts; they are sent again until they end.
 	Send func(...collect.Alert)
 	// Away is the last time when one was not delivered; it may be nil.
 	Away func() time.Time
-	// Incident returns the open incident of what was found, nil for none; it may be nil.
+	// Incident, which may be nil, returns the open incident of a finding, or nil.
 	Incident OpenIncident
 
 	settings atomic.Pointer[Alerts]
 	active   map[string]*activeAlert
 }
 
-// OpenIncident returns the open incident that a finding or verdict of the last diagnosis is part
-// of, by the model as the diagnosis names it and the id, and of no id one of the model; nil where there is none.
+// OpenIncident returns the open incident of a finding or verdict of the last diagnosis, by the diagnosis' name of the
+// model and the pathology's ID; without an ID, an incident of the model. It returns nil if there is none.
 type OpenIncident func(model, id string) *view.Summary
 
 func (o OpenIncident) of(model, id string) *view.Summary {
@@ -78,8 +77,8 @@ func (a *Alerter) Alerts() Alerts {
 	return Alerts{}
 }
 
-// Rank orders the names of severities, as these settings call them, the worst highest. It is
-// negative for others, which rules may have: those have no order.
+// Rank returns the rank of a severity by its configured name; the worst has the highest. Unknown severities, which
+// users' rules may have, are unordered, and their rank is negative.
 func (a Alerts) Rank(severity string) int {
 	for _, s := range []catalog.Severity{catalog.Page, catalog.Ticket, catalog.Info} {
 		if severity == cmp.Or(a.Severities[s.String()], s.String()) {
@@ -94,13 +93,13 @@ func (a Alerts) Rank(severity string) int {
 func (a *Alerter) Restore(alerts []collect.Alert, now time.Time) {
 	a.active = map[string]*activeAlert{}
 	for _, al := range alerts {
-		if al.Labels["pathology"] != "" { // else it is that of a rule, or of the watchdog
+		if al.Labels["pathology"] != "" { // otherwise it is the alert of a rule, or of the watchdog
 			a.active[alertKey(al.Labels)] = &activeAlert{Alert: al, found: al.Began, seen: now}
 		}
 	}
 }
 
-// Observe takes the next evaluation. What cannot be judged keeps the alerts that there are.
+// Observe processes the next evaluation. Alerts of targets that could not be judged stay active.
 func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 	if a.active == nil {
 		a.active = map[string]*activeAlert{}
@@ -120,7 +119,7 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 	if e.Err == nil {
 		known = judged(d)
 	}
-	// What a gateway sees goes on until it is read again, or is none any more.
+	// An alert about a gateway stays active until the gateway is read again, or is gone.
 	unread := slices.ContainsFunc(d.Targets, func(t diagnose.Target) bool { return !t.Serves() && t.Life == diagnose.LifeLost })
 	var away time.Time
 	if a.Away != nil {
@@ -155,8 +154,8 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 	a.Send(out...)
 }
 
-// judged are the models that a diagnosis could judge: then what it does not find is not there.
-// What is of no model is there with the worst of them.
+// judged lists the models that a diagnosis could judge. What it did not find on them is absent. A finding without a
+// model belongs to the worst of them.
 func judged(d *diagnose.Diagnosis) map[[3]string]bool {
 	out := map[[3]string]bool{}
 	for i := range d.Verdicts {
@@ -191,7 +190,7 @@ func alertPrefixes(d *diagnose.Diagnosis, f *diagnose.Finding) []string {
 	})
 }
 
-// firesAs raises the alert of a name, or keeps that of its cause.
+// firesAs raises the alert of a finding, or keeps the alert of its cause.
 func (a *Alerter) firesAs(d *diagnose.Diagnosis, f *diagnose.Finding, name string, at time.Time) {
 	l := a.labels(d, f, name)
 	of := a.Incident.of(f.Model, f.Pathology.ID)
@@ -235,10 +234,9 @@ func notifyAfter(d *diagnose.Diagnosis, f *diagnose.Finding) time.Duration {
 	return min(f.Wait, d.Interval)
 }
 
-// keepCause keeps the alert that somebody was told of a finding's incident, where that is called
-// by a cause of the finding and is as severe: the incident goes on under its name, and so does
-// its alert. What is less severe than its cause keeps no alert of it, and is none of its own while
-// the end of that is told. It reports whether there is one.
+// keepCause keeps a sent alert active that is named after a cause of the finding's incident, if the finding is as
+// severe: the incident keeps its name, and so does its alert. A less severe finding does not keep the cause's alert,
+// and has no alert of its own while the cause's end is sent. keepCause reports whether it found such an alert.
 func (a *Alerter) keepCause(d *diagnose.Diagnosis, f *diagnose.Finding, l map[string]string, of *view.Summary, at time.Time) (kept bool) {
 	if of == nil {
 		return false
@@ -300,14 +298,15 @@ func (a *Alerter) labels(d *diagnose.Diagnosis, f *diagnose.Finding, name string
 	return l
 }
 
-// labels are those of every alert of a name and a severity.
+// labels returns the labels of an alert with a name and a severity.
 func (a Alerts) labels(name string, s catalog.Severity) map[string]string {
 	l := map[string]string{"alertname": name, "severity": cmp.Or(a.Severities[s.String()], s.String())}
 	maps.Copy(l, a.Labels)
 	return l
 }
 
-// describe says in two lines whom it hurts, how it comes about, and what to do first; who is told has a link as the third.
+// describe writes two lines: whom the incident hurts and how it came about, and what to do first. The notification
+// adds a link.
 func describe(f *diagnose.Finding, of *view.Summary) string {
 	var lines []string
 	if n := len(f.Targets); n > 0 {

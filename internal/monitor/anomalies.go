@@ -51,7 +51,7 @@ func (a *Anomalies) Observe(_ context.Context, e *Evaluation) {
 		}
 		out = append(out, v)
 	}
-	// Those with a cause, then the most unusual.
+	// Anomalies with a cause first, then the most unusual ones.
 	size := func(v view.Anomaly) float64 {
 		if v.Z == nil {
 			return math.Inf(1)
@@ -63,7 +63,7 @@ func (a *Anomalies) Observe(_ context.Context, e *Evaluation) {
 	a.latest.Store(&out)
 }
 
-// Latest are those of the last evaluation, nil where it is off.
+// Latest returns the anomalies of the last evaluation; nil if the detector is off.
 func (a *Anomalies) Latest() []view.Anomaly {
 	if p := a.latest.Load(); p != nil {
 		return *p

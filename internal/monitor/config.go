@@ -56,7 +56,7 @@ type Section struct {
 
 	Alerts    Alerts    `yaml:"alerts"`
 	Receivers Receivers `yaml:"receivers"`
-	Heartbeat string    `yaml:"heartbeat"` // the receiver that is told every minute that sixty judges, and nothing else
+	Heartbeat string    `yaml:"heartbeat"` // receiver of a heartbeat every minute, and of nothing else
 	Incidents Incidents `yaml:"incidents"`
 	Gateways  []string  `yaml:"gateways"`
 
@@ -67,10 +67,10 @@ type Section struct {
 	Anomalies bool `yaml:"anomalies"`
 }
 
-// Alerts say what is sent of what is found.
+// Alerts configure the alerts that are sent.
 type Alerts struct {
 	Labels        map[string]string `yaml:"labels"`          // added to each
-	Severities    map[string]string `yaml:"severities"`      // what page, ticket and info are called
+	Severities    map[string]string `yaml:"severities"`      // names for page, ticket and info
 	KeepFiringFor model.Duration    `yaml:"keep_firing_for"` // after it ended
 }
 
@@ -110,7 +110,7 @@ func (rs *Receivers) UnmarshalYAML(list *yaml.Node) error {
 	return nil
 }
 
-// lineOfError is that of an error in YAML that nobody wrote.
+// lineOfError matches the line number of a YAML error in generated text.
 var lineOfError = regexp.MustCompile(`^line \d+: `)
 
 func loadReceiver(r *yaml.Node, name string) (*amconfig.Config, error) {
@@ -149,12 +149,11 @@ func setDirectory(of reflect.Value, dir string) {
 	}
 }
 
-// ownSection is the key of what is not Prometheus'.
+// ownSection is the key of sixty's section; the others are Prometheus'.
 const ownSection = "sixty"
 
-// LoadConfig reads and checks a configuration file. Paths in it are relative to it. Where
-// every is not 0 it replaces the scrape interval of the file's jobs that have none of
-// their own.
+// LoadConfig reads and checks a configuration file. Paths in it are relative to the file. If every is not 0, it is
+// the scrape interval of jobs without one of their own.
 func LoadConfig(path string, every time.Duration, log *slog.Logger) (*Config, error) {
 	content, err := fileio.Read(path, maxConfig)
 	if err != nil {
@@ -210,8 +209,7 @@ func ParseConfig(content []byte, every time.Duration, log *slog.Logger) (*Config
 	return c, c.Sixty.check()
 }
 
-// scrapedEvery sets the scrape interval in a configuration: that of its jobs without
-// one of their own. Prometheus gives them its default as it reads it.
+// scrapedEvery sets the scrape interval of the jobs without one of their own, before Prometheus fills in its default.
 func scrapedEvery(text []byte, every time.Duration) ([]byte, error) {
 	doc := yaml.Node{Kind: yaml.DocumentNode}
 	if err := yaml.Unmarshal(text, &doc); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// staleAfter is how many evaluations may be missing, of the length of the last one, before what is known is too old.
+// staleAfter is the number of missed evaluations, each as long as the last one, after which an evaluation is stale.
 const staleAfter = 4
 
 // Overview is what a page shows first. Scraped, which may be nil, are the targets that a
@@ -23,7 +23,7 @@ func (m *Monitor) Overview(now time.Time, scraped []collect.Target, incident Ope
 	return NewOverview(m.Latest(), m.o.Every, now, scraped, incident)
 }
 
-// NewOverview is that of an evaluation, which may be nil: there was none yet.
+// NewOverview returns the overview of an evaluation, which is nil before the first one.
 func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []collect.Target, incident OpenIncident) view.Overview {
 	o := view.Overview{Schema: view.OverviewSchema, At: now.UTC(), EveryS: every.Seconds(), State: view.Starting, Problems: []string{}, Models: []view.Model{}}
 	if e == nil {
@@ -35,7 +35,7 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 		o.State = s
 		o.Problems = append(o.Problems, fmt.Sprintf(format, args...))
 	}
-	known := e // what is shown
+	known := e // the shown evaluation
 	if e.Err != nil && e.Before != nil {
 		known = e.Before
 	}
@@ -93,7 +93,7 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	return o
 }
 
-// markUnknown takes back what was well when it was known.
+// markUnknown replaces every healthy state by unknown.
 func markUnknown(m *view.Model) {
 	const why = "no recent samples"
 	if m.Verdict.Status == view.Healthy {
@@ -106,8 +106,8 @@ func markUnknown(m *view.Model) {
 	}
 }
 
-// unjudged are the targets of which no verdict speaks, by address: those that do not answer, and
-// those that answer with something else, in the jobs of inference servers.
+// unjudged lists, by address, the targets without a verdict in the jobs of inference servers: those that do not
+// answer, and those that answer with something else.
 func unjudged(scraped []collect.Target, d *diagnose.Diagnosis) (down, strangers []collect.Target) {
 	jobs, judged := map[string]bool{}, map[string]bool{}
 	for _, t := range d.Targets {
@@ -188,7 +188,7 @@ func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica 
 	for _, doubt := range d.Doubts {
 		switch found := r.Status == view.Firing || r.Status == view.Down; {
 		case doubt.Target != t.Name || found && r.Severity != catalog.Info.String():
-		case found: // who waits is told before what is only worth knowing
+		case found: // somebody waiting comes before findings that are only informative
 			r.Pathology, r.Severity, r.Since = "", "", nil
 			fallthrough
 		default:
@@ -206,7 +206,7 @@ func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica 
 	} {
 		now, normal := d.Reading(i, s)
 		*p(&r.Normal) = numberOf(normal)
-		if r.Status != view.Down { // what it said last is not of now
+		if r.Status != view.Down { // its last values are not current
 			*p(&r.Now) = numberOf(now)
 			addBounds(&r.Now, s, now)
 		}

@@ -23,19 +23,19 @@ const (
 	beatEvery        = 15 * time.Second // between two looks
 )
 
-// A Watchdog tells people what the judgement cannot: that there is none. It needs no storage and no
-// evaluation. While sixty is blind it raises the alerts of servers that do not answer, by the scrape loop
-// alone, with the labels that they would have.
+// A Watchdog alerts when there are no evaluations. It needs neither the storage nor an evaluation. Meanwhile it
+// raises the alerts of servers that do not answer, from the scrape loop alone, with the labels that an evaluation
+// would give them.
 type Watchdog struct {
 	Monitor *Monitor
 	Alerter *Alerter
 	// Unstored says why the last samples were not stored, "" where they were.
 	Unstored func() string
-	// Full says what is done about a full disk, "" where there is none.
+	// Full says what sixty does about a full disk; "" without one.
 	Full func() string
-	// Targets are what is scraped.
+	// Targets returns the scraped targets.
 	Targets func() []collect.Target
-	// Failures are those of the receivers.
+	// Failures returns the failures of receivers.
 	Failures func() []receivers.Failure
 	Send     func(...collect.Alert)
 	// Beat sends a heartbeat.
@@ -177,7 +177,7 @@ func (w *Watchdog) Check(now time.Time) {
 	w.send(now, found)
 }
 
-// send sends alerts, and that those of before which are not among them ended.
+// send sends alerts, and the end of earlier alerts that are not among them.
 func (w *Watchdog) send(now time.Time, found []collect.Alert) {
 	active := map[string]collect.Alert{}
 	for _, a := range found {

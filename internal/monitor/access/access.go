@@ -52,13 +52,13 @@ type Principal struct {
 	Match []*labels.Matcher
 }
 
-// Everybody is who asks where nobody is asked for credentials, and who brings the token.
+// Everybody is the principal when authentication is off, and of whoever presents the token.
 var Everybody = &Principal{Role: Admin}
 
 // Restricted reports whether it sees a part only.
 func (p *Principal) Restricted() bool { return len(p.Match) > 0 }
 
-// IsPerson reports whether the name is that of somebody, and not of a secret that many know.
+// IsPerson reports whether the name belongs to a person, not to a shared secret.
 func (p *Principal) IsPerson() bool { return p.Name != "" && p.Way != "token" }
 
 type key struct{}
@@ -66,8 +66,7 @@ type key struct{}
 // With returns a context of what a principal asks.
 func With(ctx context.Context, p *Principal) context.Context { return context.WithValue(ctx, key{}, p) }
 
-// Of returns who asks. A request that no authentication stands before has none, and may do
-// nothing.
+// Of returns the principal of a request. A request without authentication has none, and may do nothing.
 func Of(ctx context.Context) *Principal {
 	if p, ok := ctx.Value(key{}).(*Principal); ok {
 		return p
@@ -149,7 +148,7 @@ func (c *Config) Grant(way, name string, groups []string) *Principal {
 	return p
 }
 
-// Known are those of groups that a grant names.
+// Known returns the groups that a grant names.
 func (c *Config) Known(groups []string) (known []string) {
 	for _, g := range c.Grants {
 		for _, name := range g.Groups {
@@ -172,8 +171,8 @@ func Selector(match []*labels.Matcher) string {
 	return indicator.Selector("", append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}, match...)...) // it must name something
 }
 
-// Sees reports whether somebody sees what has labels, of each all values that occur in it. What lacks
-// a label that the view asks for is not seen.
+// Sees reports whether somebody may see an object with these labels, each with all its values. An object without a
+// label of the view's matchers is invisible.
 func (p *Principal) Sees(values map[string][]string) bool {
 	return !slices.ContainsFunc(p.Match, func(m *labels.Matcher) bool {
 		return len(values[m.Name]) == 0 || slices.ContainsFunc(values[m.Name], func(v string) bool { return !m.Matches(v) })

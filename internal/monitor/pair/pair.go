@@ -1,5 +1,5 @@
-// Package pair lets several monitors of the same servers act as one, by Alertmanager's cluster: one of
-// them, the leader, tells receivers; all know who was told, and what people did with incidents.
+// Package pair lets several monitors of the same servers act as one, with Alertmanager's cluster protocol. One
+// monitor, the leader, notifies receivers. All share the notification log, and what people did with incidents.
 package pair
 
 import (
@@ -30,8 +30,8 @@ type Config struct {
 	Listen  string   // address for the others; "" for a monitor alone
 	Peers   []string // addresses of others, or names of several; its own may be among them
 	TLSFile string   // Alertmanager's file of its cluster's TLS; "" for none
-	// Hold is how long a new leader looks before it tells anybody: what it knows may be an evaluation
-	// behind what the one before told.
+	// Hold is how long a new leader waits before it notifies anybody, because its state may be an evaluation behind
+	// the former leader's.
 	Hold time.Duration
 	Log  *slog.Logger
 }
@@ -39,7 +39,7 @@ type Config struct {
 // A Pair is one monitor among those that act as one. The nil Pair is alone. It is safe for concurrent use.
 type Pair struct {
 	cfg  Config
-	own  prometheus.Registerer // of Alertmanager's metrics of itself, which are not ours
+	own  prometheus.Registerer // registry for Alertmanager's own metrics, which are not exposed
 	peer *cluster.Peer
 	ctx  context.Context
 	stop context.CancelFunc
@@ -49,7 +49,7 @@ type Pair struct {
 	first time.Time // since when it is the first; zero while it is not
 }
 
-// Open listens for others; what is shared is named before Join. It returns nil for a monitor alone.
+// Open listens for other monitors. Shared states are registered before Join. It returns nil for a single monitor.
 func Open(cfg Config) (*Pair, error) {
 	if cfg.Listen == "" {
 		if len(cfg.Peers) > 0 {
@@ -69,7 +69,7 @@ func Open(cfg Config) (*Pair, error) {
 		advertised = cfg.Listen
 	}
 	p := &Pair{cfg: cfg, own: prometheus.NewRegistry()}
-	// Names that cannot be resolved yet are those of monitors that have not started: they are asked for again.
+	// Unresolved names belong to monitors that have not started yet: they are resolved again.
 	p.peer, err = cluster.Create(cfg.Log, p.own, cfg.Listen, advertised, cfg.Peers, false, cluster.DefaultPushPullInterval, cluster.DefaultGossipInterval,
 		cluster.DefaultTCPTimeout, resolved, cluster.DefaultProbeTimeout, cluster.DefaultProbeInterval, encrypted, true, "", "")
 	if err != nil {
@@ -79,7 +79,7 @@ func Open(cfg Config) (*Pair, error) {
 	return p, nil
 }
 
-// Share shares a state under a name, and returns what tells others of a change of it.
+// Share shares a state under a name, and returns the function that broadcasts its changes.
 func (p *Pair) Share(name string, s cluster.State) (broadcast func([]byte)) {
 	if p == nil {
 		return func([]byte) {}

@@ -1,7 +1,6 @@
-// Package receivers tells people of alerts where there is no Alertmanager: by Alertmanager's
-// own dispatcher, log of notifications and notifiers, in Alertmanager's own configuration. It
-// tells that an alert begins, that its severity is another one and that it ended, each once;
-// who was told what is kept in a file over restarts.
+// Package receivers notifies people of alerts without an Alertmanager, with Alertmanager's own dispatcher,
+// notification log, notifiers and configuration. It notifies once each when an alert begins, changes its severity,
+// and ends. The notification log is kept in a file over restarts.
 package receivers
 
 import (
@@ -50,14 +49,14 @@ import (
 
 // How Alertmanager's machinery is set.
 const (
-	flushing    = 5 * time.Second      // between two looks at an alert for what is new of it
+	flushing    = 5 * time.Second      // between two checks of an alert for changes
 	attempt     = 12 * time.Second     // for one notification; then it is sent again
 	mostWorking = 1 << 30              // notifications at a time, which nothing bounds
 	mostStuck   = 3                    // attempts of a receiver that go on though their time is over
 	beating     = time.Minute          // between two heartbeats
-	retrying    = time.Hour            // what came and went while a receiver was away for longer it is not told
+	retrying    = time.Hour            // an alert that began and ended while a receiver was away for longer is not sent to it
 	keeping     = time.Hour            // after which an alert of a monitor that was away is not taken up again
-	grace       = 2 * time.Second      // for what is on its way at the end
+	grace       = 2 * time.Second      // for attempts in progress at the end
 	never       = 365 * 24 * time.Hour // until an alert that goes on is told again
 	afterEnd    = time.Hour            // until it is forgotten who was told of an end, which is sent for less
 	forgetting  = 24 * time.Hour       // between two sweeps of what ended
@@ -93,7 +92,7 @@ func linesOf(names ...string) (out string) {
 	return out
 }
 
-// quiet is what Alertmanager's parts log to: what they say may have keys in it.
+// quiet is the logger of Alertmanager's parts, which drops everything, because their messages may contain keys.
 var quiet = slog.New(slog.DiscardHandler)
 
 // A Notifier tells receivers of alerts. It is safe for concurrent use.
@@ -103,11 +102,11 @@ type Notifier struct {
 	log      *slog.Logger
 	failed   *prometheus.CounterVec
 	rank     func(severity string) int
-	leads    func() bool               // of monitors that act as one
-	clients  []config.HTTPClientOption // of notifiers
+	leads    func() bool               // whether this monitor leads a cluster
+	clients  []config.HTTPClientOption // options of notifiers' clients
 
 	alerts  *mem.Alerts
-	kept    []*amalert.Alert // those of the file
+	kept    []*amalert.Alert // alerts of the file
 	told    *nflog.Log
 	metrics *notify.Metrics
 
@@ -126,9 +125,9 @@ type state struct {
 	Told   []byte           `json:"told"` // Alertmanager's log of notifications
 }
 
-// New returns a Notifier that keeps what it told in a file. The log hears of what cannot be
-// delivered, without addresses and keys. Rank orders severities, the worst highest; those that
-// it does not know are negative, and each is an alert of its own.
+// New returns a Notifier that keeps its notification log in a file. Failed deliveries are logged without addresses
+// and keys. rank orders severities, the worst highest; unknown severities are negative, and each is an alert of its
+// own.
 func New(file string, external *url.URL, rank func(string) int, log *slog.Logger, registry prometheus.Registerer) (*Notifier, error) {
 	t := &Notifier{
 		file: file, external: external, log: log, rank: rank, leads: func() bool { return true }, working: semaphore.NewWeighted(mostWorking), saved: true,
@@ -147,7 +146,7 @@ func New(file string, external *url.URL, rank func(string) int, log *slog.Logger
 	own := prometheus.NewRegistry() // Alertmanager's metrics of itself are not ours
 	told, broken := nflog.New(nflog.Options{Retention: never, Metrics: own, SnapshotReader: bytes.NewReader(kept.Told)})
 	if t.told = told; broken != nil || err != nil && !errors.Is(err, os.ErrNotExist) {
-		// Who was told is lost; who is not told would be worse.
+		// The notification log is lost. Notifying twice is better than not at all.
 		t.log.Warn("the notification log is lost: notifications may be repeated", "err", errors.Join(err, broken))
 	}
 	t.metrics = notify.NewMetrics(own, featurecontrol.NoopFlags{})
@@ -155,7 +154,7 @@ func New(file string, external *url.URL, rank func(string) int, log *slog.Logger
 		return nil, err
 	}
 	for _, a := range kept.Alerts {
-		t.kept = append(t.kept, amalert.New(a.Alert, a.UpdatedAt, a.Timeout)) // which the file has no fingerprint of
+		t.kept = append(t.kept, amalert.New(a.Alert, a.UpdatedAt, a.Timeout)) // New computes the fingerprint, which the file lacks
 	}
 	return t, t.alerts.Put(context.Background(), t.kept...)
 }
@@ -199,8 +198,8 @@ const Heartbeat = "SixtyHeartbeat"
 // get it; the label receiver names the one that fails.
 const Failing = "SixtyReceiverFailing"
 
-// SetReceivers replaces the receivers. What those that stay were told is known still. Heartbeat names the
-// one of them that is told every minute that sixty judges; "" is none.
+// SetReceivers replaces the receivers. The notification log of receivers that stay is kept. heartbeat names the
+// receiver of a heartbeat every minute; "" means none.
 func (t *Notifier) SetReceivers(list []amconfig.Receiver, heartbeat string) error {
 	tmpl, err := template.FromGlobs(nil)
 	if err == nil {
@@ -283,7 +282,7 @@ func (t *Notifier) stage(w *watched) notify.Stage {
 		case a.Name() == Heartbeat && a.Resolved():
 			return ctx, nil, nil // that sixty judges no more is said by silence
 		case a.Name() == Failing && string(a.Labels["receiver"]) == w.id:
-			return ctx, nil, nil // which it would hear of when it is over
+			return ctx, nil, nil // a receiver is not told of its own failures
 		}
 		group := model.LabelSet{}
 		for _, n := range []model.LabelName{"alertname", "cluster", "namespace", "model_name"} {
@@ -293,7 +292,7 @@ func (t *Notifier) stage(w *watched) notify.Stage {
 		}
 		ctx = notify.WithGroupLabels(notify.WithReceiverName(ctx, name), group)
 		if a.Resolved() {
-			ctx = notify.WithRepeatInterval(ctx, afterEnd/2) // of which the log keeps the double
+			ctx = notify.WithRepeatInterval(ctx, afterEnd/2) // the log's retention is twice this
 		}
 		ctx, told, err := way.Exec(ctx, l, a)
 		if err == nil && len(told) > 0 {
@@ -303,7 +302,8 @@ func (t *Notifier) stage(w *watched) notify.Stage {
 	})
 }
 
-// worstAlert is what is told of a fault: the worst severity that goes on, or the last to end.
+// worstAlert returns the alert to notify of for a fault: the active one with the worst severity, or the last one that
+// ended.
 func (t *Notifier) worstAlert(alerts []*amalert.Alert) *amalert.Alert {
 	now := time.Now()
 	last := func(a *amalert.Alert) time.Time {
@@ -329,7 +329,7 @@ type watched struct {
 	stuck        chan struct{}           // holds one for each attempt that goes on
 }
 
-// A Failure is that of a receiver which does not take notifications.
+// A Failure describes a receiver that does not accept notifications.
 type Failure struct {
 	Receiver string // NAME/KIND/INDEX
 	Since    time.Time
@@ -340,7 +340,7 @@ func (f Failure) String() string {
 	return fmt.Sprintf("notifications do not reach %s since %s: %s", f.Receiver, f.Since.UTC().Format("15:04:05 UTC"), f.Why)
 }
 
-// Failures are those of the receivers that took no notification since theirs.
+// Failures returns the receivers that accepted no notification since their failure.
 func (t *Notifier) Failures() (out []Failure) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -374,11 +374,11 @@ func (w *watched) Notify(ctx context.Context, alerts ...*amalert.Alert) notify.N
 	return verdict
 }
 
-// errNoAnswer is that of an attempt whose outcome is unknown.
+// errNoAnswer is the error of an attempt with an unknown outcome.
 var errNoAnswer = fmt.Errorf("no answer within %s", attempt)
 
-// try makes an attempt. Some notifiers, such as that of mail, heed no context once they are connected:
-// those attempts are left behind, a few of them at most.
+// try makes one attempt. Some notifiers, such as mail's, ignore their context once they are connected. Such attempts
+// are abandoned, a few at most.
 func (w *watched) try(ctx context.Context, alerts ...*amalert.Alert) notify.NotifyVerdict {
 	select {
 	case w.stuck <- struct{}{}:
@@ -410,9 +410,8 @@ func (w *watched) try(ctx context.Context, alerts ...*amalert.Alert) notify.Noti
 	}
 }
 
-// Notify takes alerts as they are sent to Alertmanagers, again and again. For what is only worth
-// knowing nobody is called: Alertmanagers, which have routes, are told of it, and receivers
-// are not.
+// Notify processes alerts in the form in which they are sent to Alertmanagers, repeatedly. Informative alerts go to
+// Alertmanagers, which have routes, but not to receivers.
 func (t *Notifier) Notify(alerts ...collect.Alert) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -428,7 +427,7 @@ func (t *Notifier) Notify(alerts ...collect.Alert) {
 		}
 		group := b.Labels.Clone()
 		if rank >= 0 {
-			group["severity"] = "" // which no alert has
+			group["severity"] = "" // no alert has this value
 		}
 		b.Labels[fault] = model.LabelValue(group.Fingerprint().String())
 		out = append(out, amalert.New(b, time.Now(), true))
@@ -460,7 +459,7 @@ func labelSet(m map[string]string) model.LabelSet {
 	return out
 }
 
-// Close ends it; what was not told is told after the next start.
+// Close stops the Notifier. Pending notifications are sent after the next start.
 func (t *Notifier) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -472,12 +471,12 @@ func (t *Notifier) Close() {
 func (t *Notifier) stop() {
 	t.dispatcher.Stop()
 	t.dispatcher = nil
-	if err := t.working.Acquire(context.Background(), mostWorking); err == nil { // those that were on their way have ended
+	if err := t.working.Acquire(context.Background(), mostWorking); err == nil { // all attempts have ended
 		t.working.Release(mostWorking)
 	}
 }
 
-// save keeps the alerts, and who knows of them.
+// save writes the alerts and the notification log.
 func (t *Notifier) save() {
 	t.saving.Lock()
 	defer t.saving.Unlock()

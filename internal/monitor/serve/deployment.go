@@ -25,21 +25,21 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/shard"
 )
 
-// A Deployment is what is scraped beside what a file says.
+// A Deployment lists the targets beside a configuration file's.
 type Deployment struct {
 	Targets    []string // addresses of servers
-	GPUTargets []string // of dcgm-exporter
-	Gateways   []string // admin addresses: what clients see
+	GPUTargets []string // addresses of dcgm-exporter
+	Gateways   []string // admin addresses of sixty gateway
 	Kubernetes bool     // pods that run inference servers in this cluster
-	KubeConfig string   // of the cluster, "" for the one that this process runs in
-	Namespace  string   // of theirs, "" for all
+	KubeConfig string   // path of the cluster's kubeconfig; "" for the cluster that this process runs in
+	Namespace  string   // namespace of the pods; "" for all
 	Selector   map[string]string
 	HTTP       config.HTTPClientConfig // for Targets
 	Interval   time.Duration           // between two scrapes, 0: as the file says
 	Shard      string                  // "2/5": the second of five parts
 	NoHost     bool                    // do not read this machine for Targets that are on it
 
-	part *shard.Shard // what Shard says, once it was read; nil: all
+	part *shard.Shard // parsed Shard; nil means everything
 }
 
 // load reads the file, if there is one, and adds the deployment of the flags.
@@ -86,16 +86,16 @@ func (c *Config) load() (*monitor.Config, error) {
 		keepShard(file.Prometheus, c.part)
 	}
 	limitPages(file.Prometheus)
-	// What Load checks of a file must hold of what was added as well.
+	// Load's checks of a file apply to the added jobs as well.
 	return file, checkNames(file.Prometheus)
 }
 
-// limitPages sets bounds of a scraped page where the configuration has none, for a page that unpacks to
-// gigabytes would end the monitor: 32 MiB and 50,000 series are ten times those of the largest server that
-// is known (64 engine ranks), and a label holds the names of hundreds of LoRA adapters. Times that a page tells count
-// where it is a federation's: a server's own may lie ahead, where nothing that is judged now sees them.
+// limitPages bounds scraped pages that the configuration does not bound, because a page that unpacks to gigabytes
+// would end the monitor. 32 MiB and 50,000 series are ten times those of the largest known server (64 engine ranks);
+// a label may hold the names of hundreds of LoRA adapters. Timestamps of pages count for federation only: a server's
+// own may be in the future, where no evaluation sees them.
 func limitPages(cfg *promconfig.Config) {
-	g := &cfg.GlobalConfig // of scrape_config_files, which are read later
+	g := &cfg.GlobalConfig // for scrape_config_files, which are read later
 	g.BodySizeLimit = cmp.Or(g.BodySizeLimit, 32*units.MiB)
 	g.SampleLimit = cmp.Or(g.SampleLimit, embedded.MaxPageSeries)
 	g.LabelLimit = cmp.Or(g.LabelLimit, 100)
@@ -154,7 +154,7 @@ func checkNames(cfg *promconfig.Config) error {
 	return nil
 }
 
-// narrow is what a shard judges of a store; nil: all. What is scraped is the shard's already.
+// narrow restricts a store to the shard; nil means everything. Scraped targets are the shard's already.
 func (c *Config) narrow() func(context.Context, *source.Source, time.Time) (*source.Source, error) {
 	if c.part == nil || c.Prometheus.Prometheus == "" {
 		return nil
@@ -162,7 +162,7 @@ func (c *Config) narrow() func(context.Context, *source.Source, time.Time) (*sou
 	return c.part.Narrow
 }
 
-// keepShard keeps one part of what is scraped, by Prometheus' own hashmod of the addresses.
+// keepShard keeps the shard's part of the targets, by Prometheus' hashmod of the addresses.
 func keepShard(cfg *promconfig.Config, part *shard.Shard) {
 	const label = "__tmp_sixty_shard"
 	for _, s := range cfg.ScrapeConfigs {

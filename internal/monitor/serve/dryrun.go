@@ -22,8 +22,8 @@ const dryRunTime = 10 * time.Second
 // listedPerReason is how many of those that are no targets for one reason a dry run names.
 const listedPerReason = 5
 
-// DryRun writes which targets the configuration finds, and why the others that it looked at are none. It scrapes
-// nothing. Without a target it returns an error.
+// DryRun writes the discovered targets, and why other candidates are no targets. It scrapes nothing. It returns an
+// error if there is no target.
 func DryRun(ctx context.Context, cfg Config, w io.Writer) error {
 	file, err := cfg.load()
 	if err != nil {
@@ -77,7 +77,7 @@ func DryRun(ctx context.Context, cfg Config, w io.Writer) error {
 	return nil
 }
 
-// nameCandidate names what was discovered: a container with its image and port, or an address.
+// nameCandidate names a candidate: a container with its image and port, or an address.
 func nameCandidate(c *collect.Candidate) string {
 	pod := func(label string) string { return c.Discovered.Get("__meta_kubernetes_pod_" + label) }
 	if pod("name") == "" {

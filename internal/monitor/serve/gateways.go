@@ -26,7 +26,7 @@ const (
 	listedOpen   = 40 // requests in a text
 )
 
-// gateways are asked for what is in flight. Their metrics are scraped like the servers'.
+// gateways are queried for requests in flight. Their metrics are scraped like servers'.
 type gateways struct {
 	urls   []string
 	client *http.Client
@@ -71,7 +71,7 @@ func (g *gateways) fetchRequests(ctx context.Context, base string) (*gateway.Req
 	return &l, json.NewDecoder(io.LimitReader(resp.Body, gatewayBytes)).Decode(&l)
 }
 
-// requests answers what is in flight.
+// requests answers with the requests in flight.
 func (g *gateways) requests(w http.ResponseWriter, r *http.Request) {
 	if len(g.urls) == 0 {
 		web.Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("no gateway is configured"), "list them under sixty.gateways in the configuration, or with --gateway"))

@@ -159,7 +159,7 @@ func sendRecording(w http.ResponseWriter, r *http.Request, k *keeper.Keeper) {
 	if part == nil {
 		http.ServeFile(w, r, path)
 	} else if err := recording.CopyPart(w, path, part); err != nil {
-		panic(http.ErrAbortHandler) // who asked must see that it is not whole
+		panic(http.ErrAbortHandler) // the client must see that the answer is incomplete
 	}
 }
 

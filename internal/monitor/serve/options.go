@@ -75,8 +75,7 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.BoolVarP(&o.verbose, "verbose-log", "", false, "debug logging")
 }
 
-// Read turns flags and arguments into the configuration, but for the log and what is
-// looked for.
+// Read reads flags and arguments into the configuration, except for the log and the pathologies.
 func (o *Options) Read(args []string) (err error) {
 	if err := o.Source.Resolve(args); err != nil {
 		return err
@@ -133,8 +132,7 @@ func (o *Options) Read(args []string) (err error) {
 	return nil
 }
 
-// judgedBy are the objectives and thresholds of the flags, and those of a file where the
-// flags say nothing.
+// judgedBy returns the objectives and thresholds of the flags, or of the file if the flags have none.
 func (o *Options) judgedBy(s *monitor.Section) (diagnose.Settings, error) {
 	flags := o.Judged
 	flags.UseCase, flags.Promised.File = cmp.Or(flags.UseCase, s.UseCase), cmp.Or(flags.Promised.File, s.Objectives)
@@ -176,7 +174,7 @@ func stateDir() (string, error) {
 	return filepath.Join(home, ".local", "state", "sixty"), nil
 }
 
-// LogTo is the log of the parts: of what goes wrong alone, unless all was asked for.
+// LogTo sets the logger of the parts: warnings and errors only, unless verbose.
 func (o *Options) LogTo(w io.Writer) {
 	level := promslog.NewLevel()
 	word := "warn"

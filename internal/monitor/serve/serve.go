@@ -1,6 +1,5 @@
-// Package serve puts the monitor together: what collects, what judges, what keeps
-// incidents, what tells people, and the web server before them. Its Options are the flags
-// of sixty serve; everything that runs begins and ends here.
+// Package serve assembles the monitor: collecting, judging, keeping incidents, notifying, and the web server. Its
+// Options are the flags of sixty serve. Every goroutine of the monitor begins and ends here.
 package serve
 
 import (
@@ -62,7 +61,7 @@ type Config struct {
 	Prometheus source.Spec
 
 	Every          time.Duration // between two evaluations; 0: as the file says
-	Dir            string        // of the storage and the incidents
+	Dir            string        // directory of the storage and the incidents
 	Retention      time.Duration
 	RetentionBytes int64
 
@@ -70,11 +69,11 @@ type Config struct {
 	TraceBytes int
 
 	Addr     string
-	External string // URL under which others see it; "" for that of the address
+	External string // external URL; "" derives it from the address
 	WebFile  string // Prometheus' web configuration: TLS and basic authentication
 	Token    string // bearer token, "" for none
 	Queries  collect.QueryLimits
-	Cluster  pair.Config // of monitors that act as one
+	Cluster  pair.Config // monitors that act as one
 
 	// Diagnose has the pathologies, the predictor and the settings of the flags; Settings
 	// adds what a file says to them.
@@ -85,7 +84,7 @@ type Config struct {
 	// Ready is told of the page's address, and whether it asks for credentials.
 	Ready func(url string, asks bool)
 
-	served func(*web.Server) // is told of what is served; for tests
+	served func(*web.Server) // receives the web server; for tests
 }
 
 // A server is what runs.
@@ -112,7 +111,7 @@ type server struct {
 	told     web.News    // to pages
 	gateways *gateways
 
-	boards struct { // of the last answer
+	boards struct { // the last answer
 		sync.Mutex
 		key    string
 		panels view.Panels
@@ -172,7 +171,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	s.alerter.Restore(s.teller.Kept(), time.Now())
 	s.findings = s.collector.NewWriter()
 	s.unstored.Store(new(string))
-	first := time.Duration(0) // what is scraped needs two scrapes, at least, to say anything
+	first := time.Duration(0) // scraped targets need at least two scrapes
 	if cfg.Prometheus.Prometheus == "" {
 		first = 2*time.Duration(file.Prometheus.GlobalConfig.ScrapeInterval) + time.Second
 	}
@@ -200,7 +199,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	return s.run(ctx, file.Sixty.Access)
 }
 
-// openIncidents opens what is kept of incidents.
+// openIncidents opens the stored incidents.
 func (s *server) openIncidents(ctx context.Context, retention time.Duration) (*keeper.Keeper, error) {
 	return keeper.Open(ctx, keeper.Config{
 		Dir: filepath.Join(s.cfg.Dir, "incidents"), Retention: retention, Catalogue: s.cfg.Diagnose.Pathologies, Log: s.cfg.Log,
@@ -441,7 +440,7 @@ func (s *server) handler() (http.Handler, error) {
 	return listen.CutStalled(s.served), nil
 }
 
-// observe makes incidents of what was found.
+// observe updates the incidents with an evaluation.
 func (s *server) observe(e *monitor.Evaluation) {
 	if e.Err != nil {
 		return
@@ -454,7 +453,7 @@ func (s *server) observe(e *monitor.Evaluation) {
 // publishEvaluation tells pages of an evaluation.
 func (s *server) publishEvaluation(context.Context, *monitor.Evaluation) { s.told.Publish(nil) }
 
-// write stores what was found as series.
+// write stores findings as series.
 func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
 	// One that is always there says that the monitor is.
 	alive := collect.Sample{Labels: map[string]string{"__name__": "sixty_evaluation_success"}, Value: 1}
@@ -508,7 +507,7 @@ func (s *server) currentProblems() (doubts, notes []string) {
 	return doubts, append(notes, undelivered...)
 }
 
-// fullDisk says what sixty does about a full disk, "" where there is none.
+// fullDisk says what sixty does about a full disk; "" without one.
 func (s *server) fullDisk() string {
 	if err := s.collector.Full(); err != nil {
 		return fmt.Sprintf("samples are in memory only: %v; %s", err, hint.Of(err))
@@ -519,7 +518,7 @@ func (s *server) fullDisk() string {
 	return ""
 }
 
-// reload reads the configuration again; where it is wrong the former one stays.
+// reload reads the configuration again. If it is invalid, the former one stays active.
 func (s *server) reload() (err error) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()

@@ -20,7 +20,7 @@ import (
 const (
 	maxExport    = 1 << 20 // bytes of one export, unpacked; packed ones are bounded by package web
 	tracedAtOnce = 2       // reports at the same time: each has a diagnosis
-	slowRequests = 5       // of an incident
+	slowRequests = 5       // slow requests of an incident
 	usualPast    = time.Hour
 )
 
@@ -107,7 +107,7 @@ func (s *server) slowTraces(w http.ResponseWriter, r *http.Request) {
 	web.Answer(w, s.ring.Slowest(now.Add(-past), now, usualLimit, s.normal()))
 }
 
-// normal is what the latest evaluation says was normal before what goes on; nil where there is none.
+// normal returns the baseline of the latest evaluation; nil without one.
 func (s *server) normal() trace.Known {
 	if e := s.monitor.Latest(); e != nil && e.Err == nil {
 		return trace.NormalIn(&e.Diagnosis)

@@ -1,5 +1,5 @@
-// Package shard divides the servers of a store among monitors by the models that they serve, so that
-// the replicas of one model are judged together. Which servers there are it asks the store.
+// Package shard divides the servers of a store among monitors by model, so that the replicas of one model are judged
+// together. It queries the store for the servers.
 package shard
 
 import (
@@ -54,8 +54,8 @@ func (s *Shard) has(name string) bool {
 // relist is how often the store is asked which servers there are.
 const relist = time.Minute
 
-// The metrics that show which servers there are, few series of each: of engines with their models, of
-// gateways with those behind them, of GPUs.
+// Metrics with few series that show the servers: engines with their models, gateways with the models behind them, and
+// GPUs.
 var (
 	engines  = regexp.MustCompile("^(?:" + dialect.NamePattern("num_requests_running") + ")$")
 	gateways = "sixty_gateway_upstream_up"
@@ -63,7 +63,7 @@ var (
 	showing  = dialect.NamePattern("num_requests_running") + "|" + gateways + "|" + gpus
 )
 
-// where are the labels that tell servers apart.
+// where are the labels that identify a server.
 var where = []string{"cluster", "namespace", "job", "instance"}
 
 // A place is where series were scraped: the values of these labels.
@@ -78,7 +78,7 @@ func placeOf(m model.Metric) (p place) {
 
 func (p place) job() string { return strings.Join(p[:3], "\xff") }
 
-// host is that of the address.
+// host returns the host of an address.
 func (p place) host() string { return p[3][:max(0, strings.LastIndexByte(p[3], ':'))] }
 
 // A census is of the servers that were seen.
@@ -86,7 +86,7 @@ type census struct {
 	at   time.Time // when they were asked for
 	seen map[place]*server
 
-	match  *labels.Matcher // lets in those of the shard
+	match  *labels.Matcher // selects the servers of the shard
 	others map[place]bool  // that it lets in too
 }
 
@@ -97,14 +97,13 @@ type server struct {
 	gpus   bool
 }
 
-// Narrow returns of a source the part of a moment: what is asked of it is asked of the servers of the
-// shard alone.
+// Narrow returns the source, at one time, restricted to the servers of the shard.
 func (s *Shard) Narrow(ctx context.Context, from *source.Source, at time.Time) (*source.Source, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := &s.last
 	if at.Before(c.at) {
-		c = &census{} // of the past
+		c = &census{} // the history's servers
 	}
 	if c.match == nil || at.Sub(c.at) >= relist {
 		if err := c.ask(ctx, from, at); err != nil {
@@ -146,7 +145,7 @@ func (c *census) ask(ctx context.Context, from *source.Source, at time.Time) err
 		jobs = append(jobs, regexp.QuoteMeta(string(s.Metric["job"])))
 	}
 	slices.Sort(jobs)
-	// Those that never answered, or show none of their numbers.
+	// Servers that never answered, or expose none of these metrics.
 	if v, err = ask("up", indicator.Like("job", strings.Join(slices.Compact(jobs), "|"))); err != nil {
 		return err
 	}
@@ -183,11 +182,11 @@ func (c *census) add(m model.Metric, at time.Time) {
 	}
 }
 
-// divide returns the servers of the shard, and the others. Models that one server has are judged
-// together. A gateway belongs to every model behind it, a GPU exporter to those on its host, and a server
-// that shows no model to the first one of its job; what has to do with no model, to one shard.
+// divide returns the servers of the shard, and the other servers. Models of one server are judged together. A gateway
+// belongs to every model behind it, a GPU exporter to the models on its host, and a server without a model to its
+// job's first model. Servers without any model belong to one shard.
 func (s *Shard) divide(seen map[place]*server) (mine, others map[place]bool) {
-	lead := map[string]string{} // of the models that are judged together, the first one by name
+	lead := map[string]string{} // first model, by name, of those judged together
 	of := func(name string) string {
 		for lead[name] != "" && lead[name] != name {
 			name = lead[name]
@@ -235,9 +234,9 @@ func (s *Shard) divide(seen map[place]*server) (mine, others map[place]bool) {
 	return mine, others
 }
 
-// separate returns a matcher that lets some servers in, nil where there are none: by the label that keeps
-// all others out, which stays as it is when replicas come and go, or by their addresses. Those may be
-// addresses of others too, as where networks of clusters overlap; these are returned.
+// separate returns a matcher that selects some servers and no others, nil without servers. It uses a label that
+// excludes all other servers, because such a label stays the same when replicas come and go, or else addresses. Other
+// servers with the same addresses, as in overlapping networks of clusters, are returned.
 func separate(mine, others map[place]bool) (*labels.Matcher, map[place]bool) {
 	for i, n := range where {
 		values := map[string]bool{}

@@ -15,7 +15,7 @@ type Kept struct {
 	At             time.Time
 	Title, Runbook string
 	Reasons        []string
-	Evidence       [][]string // quantity, value, normal and threshold of what holds
+	Evidence       [][]string // quantity, value, normal value and threshold of each comparison that holds
 	Fixes          []KeptFix  // the advice of the incident first
 }
 
@@ -26,7 +26,7 @@ type KeptFix struct {
 	Head                                     string `json:"-"` // as catalog.Heads says
 }
 
-// Kept reads the diagnosis that is kept of an incident; it is empty where there is none.
+// Kept reads the stored diagnosis of an incident; it is empty without one.
 func (i *Incident) Kept() (out Kept) {
 	var d struct {
 		At       time.Time
@@ -52,7 +52,7 @@ func (i *Incident) Kept() (out Kept) {
 			continue
 		}
 		out = Kept{At: d.At, Title: f.Title, Runbook: f.Runbook, Reasons: f.Reasons, Fixes: i.advised(f.Fixes)}
-		var shown []string // a quantity once: what it is compared with first decided
+		var shown []string // each quantity once, with its first comparison
 		for _, e := range f.Evidence {
 			if e.Holds == nil || !*e.Holds || e.Role == catalog.Guarded.String() || slices.Contains(shown, e.Signal) {
 				continue
@@ -71,7 +71,7 @@ func (i *Incident) Kept() (out Kept) {
 	return out
 }
 
-// advised puts what was chosen before the other fixes, and says what heads each.
+// advised puts the chosen fixes first, each with its heading.
 func (i *Incident) advised(fixes []KeptFix) (out []KeptFix) {
 	if i.Advice != nil {
 		for _, f := range i.Advice.Fixes {

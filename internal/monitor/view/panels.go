@@ -31,7 +31,7 @@ type Panel struct {
 	Unit        string  `json:"unit"`
 	Kind        string  `json:"kind"`  // lines, heatmap, stat
 	Width       int     `json:"width"` // of 24
-	Max         float64 `json:"max"`   // of the axis; 0 where it follows the data
+	Max         float64 `json:"max"`   // maximum of the axis; 0 follows the data
 	Stack       bool    `json:"stack"`
 	Steps       []Step  `json:"steps"`
 	Queries     []Query `json:"queries"`

@@ -118,12 +118,12 @@ func (g *gate) hasToken(r *http.Request) bool {
 	return g.token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(g.token)) == 1
 }
 
-// open are the requests that need no credentials, by method and path as it was sent: those of probes.
-// Every other request needs them, also one whose path would become one of these.
+// open lists the requests without credentials, by method and raw path: those of probes. Every other request needs
+// credentials, even if its cleaned path would be one of these.
 var open = []string{"GET /-/healthy", "HEAD /-/healthy", "GET /-/ready", "HEAD /-/ready"}
 
-// openByToken are further ones where there are no roles and no passwords: what reads the configuration again tells
-// nothing of it.
+// openByToken lists further requests without credentials, if there are neither roles nor passwords. A reload reveals
+// nothing of the configuration.
 var openByToken = []string{"POST /-/reload", "PUT /-/reload"}
 
 // RequireAuth lets through what may come in: with the bearer token, where there is one, and not
@@ -201,11 +201,11 @@ func (g *gate) stays(r *http.Request) bool {
 // A rule says who may use a route.
 type rule struct {
 	read, write access.Role // for GET and HEAD, and for all other methods
-	team        bool        // it answers a team with what is its own; others are for those who see everything
+	team        bool        // answers a team with its own part; without it, only for those who see everything
 	logged      bool        // in the audit log: writes, and reading what leaves the monitor as a whole
 }
 
-// rules are those of routes that differ from usualRule.
+// rules are the rules of routes that differ from usualRule.
 var (
 	usualRule = rule{read: access.Viewer, write: access.Operator, logged: true}
 	teamReads = rule{read: access.Viewer, team: true}
@@ -274,7 +274,7 @@ func (s *Server) guard(pattern string, next http.Handler) http.Handler {
 	})
 }
 
-// status remembers what was answered.
+// status records the status code of an answer.
 type status struct {
 	http.ResponseWriter
 	code int

@@ -28,7 +28,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// Bounds of what is asked.
+// Bounds of requests.
 const (
 	maxBody    = 1 << 20
 	atOnce     = 4 // diagnoses, simulations and reports at the same time
@@ -48,7 +48,7 @@ type Options struct {
 	// Trouble says what stands in the way of a true answer, and what else is amiss; it may be
 	// nil.
 	Trouble func() (doubts, notes []string)
-	// Anomalies are those of the plain detector; it may be nil.
+	// Anomalies, which may be nil, returns the findings of the anomaly detector.
 	Anomalies func() []view.Anomaly
 	// Blind reports whether nothing is judged; it may be nil.
 	Blind func() bool
@@ -68,11 +68,11 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// A Part is what somebody sees: everything, or what is a team's.
+// A Part is what a principal may see: everything, or a team's part.
 type Part struct {
 	Monitor *monitor.Monitor
 	Scraped []collect.Target // none where another server collects
-	// Incident returns the open incident of what was found on a model, nil for none; it may be nil.
+	// Incident, which may be nil, returns the open incident of a finding on a model, or nil.
 	Incident monitor.OpenIncident
 	// Sees, which may be nil, reports whether an incident is one of the part.
 	Sees func(id string) bool
@@ -90,7 +90,7 @@ type Server struct {
 // who comes in may do everything.
 func (s *Server) SetAccess(cfg *access.Config) { s.gate.Store(newGate(&s.o, cfg)) }
 
-// Patterns are those of all requests that are answered, as http.ServeMux writes them.
+// Patterns lists the patterns of all routes, in the syntax of http.ServeMux.
 func (s *Server) Patterns() []string { return s.patterns }
 
 // A routes is a mux that knows its patterns.
@@ -130,7 +130,7 @@ func New(o Options) *Server {
 		if strings.HasPrefix(pattern, "GET /api/v1/") {
 			h = httputil.CompressionHandler{Handler: h}
 		}
-		if strings.HasPrefix(pattern, "POST ") { // what is computed for somebody
+		if strings.HasPrefix(pattern, "POST ") { // computed on request
 			h = looking.Handler(h)
 		}
 		mux.Handle(pattern, h)
@@ -203,7 +203,7 @@ func hostOf(hostport string) string {
 	return host
 }
 
-// Limited returns n turns; what is one too many at the same time is refused after a moment.
+// Limited allows n requests at the same time; further ones are refused after a short wait.
 func Limited(n int) *listen.Turns {
 	return listen.NewTurns(n, 10*time.Second, User, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "5")

@@ -16,8 +16,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 )
 
-// What a team may ask of Prometheus' API: questions whose selectors can be restricted, and what says
-// nothing of servers.
+// Routes of Prometheus' API for teams: those with selectors that can be restricted, and those that reveal nothing
+// about servers.
 var (
 	expressions = []string{"query", "query_range", "query_exemplars"}
 	selectors   = regexp.MustCompile(`^(series|labels|label/[^/]+/values)$`)

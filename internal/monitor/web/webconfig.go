@@ -16,8 +16,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 )
 
-// ReadWebConfig reads Prometheus' web configuration, that of no file where there is none. The exporter
-// toolkit makes TLS of it; what else it says holds at the gate.
+// ReadWebConfig reads Prometheus' web configuration; without a file it is empty. The exporter toolkit applies its TLS
+// settings, the gate the others.
 func ReadWebConfig(path string) (*toolkit.Config, error) {
 	cfg := &toolkit.Config{}
 	if path == "" {

@@ -56,7 +56,7 @@ func Inhibitions(cfg RulesConfig) ([]byte, error) {
 func (cfg *RulesConfig) newInhibition(p *catalog.Pathology, severity catalog.Severity, symptoms []*catalog.Pathology,
 	l link) (r inhibitRule, ok bool) {
 	var targets []string
-	above := false // some of them can be more severe
+	above := false // some symptoms can be more severe
 	for _, symptom := range symptoms {
 		possible := symptom.Severities()
 		if possible[len(possible)-1] > severity {

@@ -13,7 +13,7 @@ import (
 func prettifyPromQL(expr string) string {
 	tree, err := indicator.Parse(expr)
 	if err != nil {
-		return expr // the tests of the catalogue keep this from happening
+		return expr // the catalogue's tests ensure that all PromQL parses
 	}
 	return strings.TrimLeft(parser.Prettify(stripParens(tree, 0, false)), " ")
 }

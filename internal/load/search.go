@@ -110,7 +110,7 @@ func (p *SearchPlan) nextLevel(f *Found) (level float64, more bool) {
 		f.Done, f.Why = true, fmt.Sprintf("met at %.4g, missed at %.4g", met, missed)
 		return 0, false
 	default:
-		// The geometric middle: precision is relative.
+		// The geometric mean, because the precision is relative.
 		level = math.Sqrt(met * missed)
 	}
 	if p.Whole {
@@ -152,7 +152,7 @@ func roundToThreeDigits(v float64) float64 {
 
 // Overload recognizes a test that has clearly lost, so that a search can stop it early.
 type Overload struct {
-	// Promised is the time to first token that the objective allows, 0 for none.
+	// Promised is the time to first token of the objective, 0 for none.
 	Promised time.Duration
 
 	slow, growing int

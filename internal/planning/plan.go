@@ -203,7 +203,7 @@ type Result struct {
 	Evaluated int
 }
 
-// Point is the surest that was found.
+// Point returns the surest point.
 func (r *Result) Point() *Point {
 	for _, p := range []*Point{r.Surely, r.Likely, r.Nearest} {
 		if p != nil {

@@ -277,7 +277,7 @@ func (p *predictor) fitSteps(fleet *workload.Measured, recomputed float64) error
 			v.PrefillSum, v.PrefillCount = 0, 0 // preempted prefills among them
 		}
 		if v.Preempted > 0 || v.Waiting >= 1 {
-			v.ITLSum, v.ITLCount = 0, 0 // it was busy all the time, and gaps hold preemptions
+			v.ITLSum, v.ITLCount = 0, 0 // the engine was always busy, and gaps include preemptions
 		}
 	}
 	e := perfmodel.Evidence{

@@ -9,7 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// A trial is what one engine is put through.
+// A trial is the input of one engine's simulation.
 type trial struct {
 	cfg  sim.Config
 	cost sim.StepCost
@@ -285,7 +285,7 @@ func (p *player) drawLonger() sim.Request {
 	a := p.drawRequest()
 	for range 8 {
 		b := p.pool[p.rng.IntN(len(p.pool))]
-		// Metropolis: the chain's distribution has weights in proportion to length.
+		// Metropolis sampling: the chain's distribution is weighted by length.
 		if p.rng.Float64()*float64(a.OutputTokens) < float64(b.OutputTokens) {
 			a = b
 		}

@@ -426,7 +426,7 @@ func (s *search) findSmallest() *Point {
 			break
 		}
 		for _, tokens := range x.tokenLimits() {
-			if p := x.carries(x.knobsFor(1, tokens), best); p != nil {
+			if p := x.findLargestLoad(x.knobsFor(1, tokens), best); p != nil {
 				best = p
 			}
 		}
@@ -434,9 +434,8 @@ func (s *search) findSmallest() *Point {
 	return best
 }
 
-// carries is a replica at the largest load with which it meets the targets, nil where that is
-// no more than another one's.
-func (x *shape) carries(k Knobs, than *Point) (best *Point) {
+// findLargestLoad returns a replica at the largest load with which it meets the targets, or nil if than carries as much.
+func (x *shape) findLargestLoad(k Knobs, than *Point) (best *Point) {
 	at := func(rate float64) *Point {
 		requests, err := x.Demand.Draw(rate, x.countEngines(), simBlock)
 		if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// traffic is what one target was asked for in the window, and what it held when
-// the window began. Its ranks are taken to share it evenly.
+// A traffic holds the requests of one target in a window, and its state when the window began. Its ranks share the
+// requests evenly.
 type traffic struct {
 	spec             workload.Spec
 	shown            *workload.Observed

@@ -51,7 +51,7 @@ var healthStyles = map[view.Health]render.Style{
 	view.HealthUnknown: render.Dim, view.HealthHealthy: render.Good,
 }
 
-// Orders of the table, by key.
+// orders are the orders of the table, by key.
 var orders = []struct {
 	name string
 	less func(a, b *view.Replica) int

@@ -59,7 +59,7 @@ func moveIntoPlace(tmp *os.File, path string, mode os.FileMode) error {
 	return nil
 }
 
-// A File is a file to be written to a directory.
+// A File is a file that WriteAll writes to a directory.
 type File struct {
 	Path    string // with slashes, below the directory
 	Content []byte

@@ -20,7 +20,7 @@ const (
 func CutStalled(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := &steady{w, http.NewResponseController(w)}
-		s.limit(0) // an earlier answer of the connection set one
+		s.limit(0) // an earlier answer on this connection may have set a deadline
 		next.ServeHTTP(s, r)
 		s.limit(readTime) // to flush the buffers
 	})
@@ -81,7 +81,7 @@ type Turns struct {
 // A share holds the turns of one user.
 type share struct {
 	*semaphore.Weighted
-	asked int // requests that have or wait for a turn
+	asked int // requests that hold or wait for a turn
 }
 
 // NewTurns returns n turns. One user may have all but one of them. The anonymous user "" may have all; if user is
@@ -94,7 +94,7 @@ func NewTurns(n int, patience time.Duration, user func(*http.Request) string, re
 	}
 }
 
-// Handler lets requests through in their turn.
+// Handler passes a request on when it has a turn.
 func (t *Turns) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		release, ok := t.acquire(r)

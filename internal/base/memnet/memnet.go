@@ -91,7 +91,7 @@ func (l *listener) Close() error {
 
 func (l *listener) Addr() net.Addr { return name(l.address) }
 
-// name is the address of a listener.
+// name is a listener's address as a net.Addr.
 type name string
 
 func (name) Network() string  { return "memory" }

@@ -176,7 +176,7 @@ func (s *sli) latencyRules(w time.Duration, own []*labels.Matcher) ([]counter, e
 	}
 	if s.promise.Quantity == slo.ITL {
 		count := s.cfg.overWindow(w, "rate", families[slo.TTFT]+"_count", own...)
-		// The same exclusion: both families have the same labels.
+		// The exclusion fits both families, because their labels are the same.
 		out = append(out, counter{rateName(Requests, w), aggregateBy("sum", s.cfg.By, count) + unless})
 	}
 	return out, nil

@@ -35,8 +35,7 @@ const (
 	perGateway                // one gateway before the servers
 )
 
-// The layout, before expressions are made from it: constant tables in
-// layout.go.
+// The layout before its expressions are compiled: constant tables in layout.go.
 type (
 	layout struct {
 		uid, title, doc string

@@ -144,7 +144,7 @@ func (f *Tuning) ServedName() string {
 	if name := cmp.Or(f.Args[engine.ModelName].Value, f.modelName(&f.Known, "")); name != "" {
 		return name
 	}
-	if _, err := os.Stat(f.modelConfig); err != nil { // it is in the cache
+	if _, err := os.Stat(f.modelConfig); err != nil { // a name in the cache
 		return f.modelConfig
 	}
 	dir := strings.TrimSuffix(f.modelConfig, "config.json")

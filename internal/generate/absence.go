@@ -138,12 +138,16 @@ func (b *ruleBuilder) absenceRules(replicas, stuck string, gateways [2]string) [
 			"description": "The gateways disappeared from Prometheus' discovery: they were deleted, no longer " +
 				"match its selectors, or Prometheus cannot find them.",
 		}, nil},
-		{"watchdog", catalog.Info, indicator.Model, rulefmt.Rule{Alert: watchdogAlert, Expr: "vector(1)"},
+		{
+			"watchdog", catalog.Info, indicator.Model,
+			rulefmt.Rule{Alert: watchdogAlert, Expr: "vector(1)"},
 			map[string]string{
 				"summary": "Heartbeat: rules are evaluated and reach Alertmanager",
 				"description": "Always fires. Route it to an external dead man's switch, which calls when it stops " +
 					"arriving.",
-			}, nil},
+			},
+			nil,
+		},
 	}
 }
 
@@ -212,7 +216,8 @@ func (b *ruleBuilder) autoscalerStuck(d *dialect.Deployment) (string, error) {
 // whyStuck explains why the autoscaler wants no more replicas, from its state at that moment.
 const whyStuck = "{{ $of := printf `namespace=%q,horizontalpodautoscaler=%q` $labels.namespace " +
 	"$labels.horizontalpodautoscaler }}" +
-	"{{ with printf `kube_horizontalpodautoscaler_status_condition{condition=\"ScalingActive\",status=\"false\",%s} == 1` $of | query }}" +
+	"{{ with printf `kube_horizontalpodautoscaler_status_condition{condition=\"ScalingActive\"," +
+	"status=\"false\",%s} == 1` $of | query }}" +
 	"It cannot read its metric (ScalingActive is false).{{ else }}" +
 	"{{ with printf `kube_horizontalpodautoscaler_spec_max_replicas{%s} <= " +
 	"kube_horizontalpodautoscaler_status_desired_replicas` $of | query }}" +

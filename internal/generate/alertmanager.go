@@ -54,7 +54,8 @@ func Inhibitions(cfg RulesConfig) ([]byte, error) {
 // newInhibition returns the rule by which an alert of some severity silences symptoms that have the same link to it. ok
 // is false if it silences none.
 func (cfg *RulesConfig) newInhibition(p *catalog.Pathology, severity catalog.Severity, symptoms []*catalog.Pathology,
-	l link) (r inhibitRule, ok bool) {
+	l link,
+) (r inhibitRule, ok bool) {
 	var targets []string
 	above := false // some symptoms can be more severe
 	for _, symptom := range symptoms {
@@ -92,7 +93,6 @@ func (cfg *RulesConfig) newInhibition(p *catalog.Pathology, severity catalog.Sev
 	return r, true
 }
 
-// matchNames matches alerts by name.
 func matchNames(names []string) string {
 	if len(names) == 1 {
 		return "alertname=" + quote(names[0])
@@ -126,9 +126,11 @@ func Routing(cfg RulesConfig) ([]byte, error) {
 			Receiver: "reading", GroupBy: slices.Clone(cfg.Deployment.Model),
 			GroupWait: "30s", GroupInterval: "5m", RepeatInterval: "12h",
 			Routes: []route{
-				{Matchers: []string{matchNames(alertNames(&cfg.Deployment, indicator.Model, watchdogAlert))},
+				{
+					Matchers: []string{matchNames(alertNames(&cfg.Deployment, indicator.Model, watchdogAlert))},
 					Receiver: "heartbeat", GroupBy: []string{"alertname"}, GroupWait: "0s", GroupInterval: "1m",
-					RepeatInterval: "5m"},
+					RepeatInterval: "5m",
+				},
 				{Matchers: severity(catalog.Page), Receiver: "pager", RepeatInterval: "4h"},
 				{Matchers: severity(catalog.Ticket), Receiver: "tickets", RepeatInterval: "1d"},
 			},

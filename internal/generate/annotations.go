@@ -11,7 +11,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// summarize returns the summary annotation of an alert.
 func summarize(p *catalog.Pathology) string {
 	if atGateway(p) {
 		where := "{{ with $labels.model_name }}{{ . }}, {{ end }}gateway {{ $labels.gateway }}"
@@ -141,7 +140,6 @@ func humanizeFunc(u indicator.Unit) string {
 	return " | humanize"
 }
 
-// listThresholds lists the thresholds of an alert with their sources.
 func listThresholds(used []resolved) string {
 	var parts []string
 	for _, r := range used {

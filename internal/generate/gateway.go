@@ -95,8 +95,9 @@ func (b *ruleBuilder) servedRules() (rules []rulefmt.Rule, err error) {
 			return nil, err
 		}
 	}
-	rules = append(rules, rulefmt.Rule{Record: servedByGateway,
-		Expr: prettifyPromQL(strings.ReplaceAll(exprs[0], "the_model", "model_name"))})
+	rules = append(rules, rulefmt.Rule{
+		Record: servedByGateway, Expr: prettifyPromQL(strings.ReplaceAll(exprs[0], "the_model", "model_name")),
+	})
 	if !b.serves[servedAsModel] {
 		return rules, nil
 	}

@@ -39,7 +39,6 @@ func Windows(interval time.Duration) (window, short time.Duration) {
 	return max(time.Minute, MinWindow(interval)), max(10*time.Second, (2*interval + interval/10).Round(time.Second))
 }
 
-// formatNumber writes a number as PromQL reads it back.
 func formatNumber(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // formatDuration writes a duration in PromQL's notation: "5m", "1d".

@@ -125,8 +125,10 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &ruleBuilder{cfg: &cfg, host: host, recorded: map[string]bool{}, normal: map[string]bool{},
-		serves: map[string]bool{}, out: &Rules{}}
+	b := &ruleBuilder{
+		cfg: &cfg, host: host, recorded: map[string]bool{}, normal: map[string]bool{},
+		serves: map[string]bool{}, out: &Rules{},
+	}
 	alerts := map[string][]rulefmt.Rule{} // by segment
 	for _, p := range cfg.Pathologies {
 		if err := b.renderAlerts(p, segments, alerts); err != nil {
@@ -348,7 +350,6 @@ func (b *ruleBuilder) recordLimit(c catalog.Cond, limit string) string {
 	return b.cfg.selectRecorded(name)
 }
 
-// targetLabels lists the labels of one model on one server.
 func (b *ruleBuilder) targetLabels() []string {
 	return append(slices.Clone(b.cfg.Deployment.Instance), "model_name")
 }
@@ -487,8 +488,9 @@ func (b *ruleBuilder) splitBySeverity(p *catalog.Pathology, seg *segment, expr s
 		if while == "" {
 			continue // it cannot hold here
 		}
-		out = append(out, variant{severity: least, wait: wait,
-			expr: prettifyPromQL(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, while))})
+		out = append(out, variant{
+			severity: least, wait: wait, expr: prettifyPromQL(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, while)),
+		})
 		expr = prettifyPromQL(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, while))
 	}
 	holds := b.objectivesHold(seg)
@@ -496,10 +498,14 @@ func (b *ruleBuilder) splitBySeverity(p *catalog.Pathology, seg *segment, expr s
 		return append(out, variant{severity: least, wait: wait, expr: expr}), nil
 	}
 	return append(out,
-		variant{severity: least, wait: wait,
-			expr: prettifyPromQL(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, holds))},
-		variant{severity: least - 1, wait: wait,
-			expr: prettifyPromQL(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, holds))},
+		variant{
+			severity: least, wait: wait,
+			expr: prettifyPromQL(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, holds)),
+		},
+		variant{
+			severity: least - 1, wait: wait,
+			expr: prettifyPromQL(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, holds)),
+		},
 	), nil
 }
 
@@ -520,7 +526,6 @@ func (b *ruleBuilder) objectivesHold(seg *segment) string {
 	return strings.Join(parts, " and ")
 }
 
-// alertLabels returns the labels of an alert.
 func (b *ruleBuilder) alertLabels(s catalog.Severity) map[string]string {
 	out := map[string]string{"severity": b.cfg.SeverityName(s)}
 	maps.Copy(out, b.cfg.Labels)

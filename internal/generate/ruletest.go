@@ -130,9 +130,11 @@ func (cfg *RulesConfig) exampleTarget() (map[string]string, error) {
 func stretchCase(p *catalog.Pathology, c *history.Case, names dialect.Dialect, target map[string]string) RuleCase {
 	times := min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes))
 	c = c.Stretch(testScrape, times)
-	t := RuleCase{Alert: AlertNames(&dialect.Deployment{Dialects: []dialect.Dialect{names}}, p)[0], Case: c,
+	t := RuleCase{
+		Alert: AlertNames(&dialect.Deployment{Dialects: []dialect.Dialect{names}}, p)[0], Case: c,
 		Series: map[string][]history.Series{}, Labels: map[string]string{}, Scrape: testScrape,
-		Evaluation: testEvaluation}
+		Evaluation: testEvaluation,
+	}
 	for name, value := range target {
 		if name != "model_name" && name != "instance" && value != "" {
 			t.Labels[name] = value
@@ -160,8 +162,10 @@ func stretchCase(p *catalog.Pathology, c *history.Case, names dialect.Dialect, t
 func metricsRead(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
 	names := map[string]bool{dia.Metric("vllm:num_requests_running"): true}
 	if atGateway(p) {
-		names = map[string]bool{"sixty_gateway_upstream_up": true,
-			"sixty_gateway_upstream_engine_output_tokens_total": true, "sixty_gateway_requests_offered_total": true}
+		names = map[string]bool{
+			"sixty_gateway_upstream_up":                         true,
+			"sixty_gateway_upstream_engine_output_tokens_total": true, "sixty_gateway_requests_offered_total": true,
+		}
 	}
 	p.When.Signals(func(s *indicator.Signal) {
 		if s.Logged {
@@ -186,8 +190,9 @@ func (t *RuleCase) unitTest(title string, want map[string]bool) UnitTest {
 	u := UnitTest{Name: title, Interval: model.Duration(t.Scrape)}
 	for _, instance := range slices.Sorted(maps.Keys(t.Series)) {
 		for _, s := range t.Series[instance] {
-			u.Series = append(u.Series, TestSeries{t.formatSeries(s.Labels, instance),
-				formatSamples(dropFailedScrapes(c, instance, sinceStart(s)))})
+			u.Series = append(u.Series, TestSeries{
+				t.formatSeries(s.Labels, instance), formatSamples(dropFailedScrapes(c, instance, sinceStart(s))),
+			})
 		}
 		up, took := make([]float64, c.Scrapes), make([]float64, c.Scrapes)
 		for i := range up {

@@ -61,8 +61,9 @@ func (cfg *RulesConfig) divideFleet() ([]segment, error) {
 				return nil, err
 			}
 		}
-		out = append(out, cfg.measuredSegments(segment{objective: e,
-			matchers: slices.Concat(matches, earlier.matchers), except: slices.Clone(earlier.except)})...)
+		out = append(out, cfg.measuredSegments(segment{
+			objective: e, matchers: slices.Concat(matches, earlier.matchers), except: slices.Clone(earlier.except),
+		})...)
 		if e != nil && len(matches) == 0 {
 			break // it matches everything: later entries never do
 		}

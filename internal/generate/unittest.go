@@ -49,8 +49,9 @@ func FiringTest(alert, labels string, at, within time.Duration, fires bool) Expr
 	if within > 0 {
 		firing = fmt.Sprintf("max_over_time(%s[%s])", firing, formatDuration(within))
 	}
-	t := ExprTest{Expr: fmt.Sprintf("group by (alertname) (%s)", firing), At: model.Duration(at),
-		Samples: []ExprSample{}}
+	t := ExprTest{
+		Expr: fmt.Sprintf("group by (alertname) (%s)", firing), At: model.Duration(at), Samples: []ExprSample{},
+	}
 	if fires {
 		t.Samples = append(t.Samples, ExprSample{fmt.Sprintf("{alertname=%q}", alert), 1})
 	}

@@ -138,8 +138,10 @@ func comparedQuantities() []comparedQuantity {
 			return estimate{d.Mean, se * se * d.Effective, d.Effective, true}
 		}})
 		for _, q := range []float64{0.5, 0.95, 0.99} {
-			list = append(list, comparedQuantity{fmt.Sprintf("%s_p%g", m, 100*q), "s",
-				func(r *Result) estimate { return quantileEstimate(r.Latency[m], q) }})
+			list = append(list, comparedQuantity{
+				fmt.Sprintf("%s_p%g", m, 100*q), "s",
+				func(r *Result) estimate { return quantileEstimate(r.Latency[m], q) },
+			})
 		}
 	}
 	return append(list,

@@ -194,8 +194,10 @@ func (p *probe) learnTokenizer(ctx context.Context, text bool) {
 	content := string(v.Append(nil, []workload.PromptPart{{Seed: 1, Tokens: sample}}, 1))
 	body := map[string]any{"prompt": content}
 	if p.target.API == Chat {
-		body = map[string]any{"messages": []any{map[string]any{"role": "user", "content": content}},
-			"add_generation_prompt": true}
+		body = map[string]any{
+			"messages":              []any{map[string]any{"role": "user", "content": content}},
+			"add_generation_prompt": true,
+		}
 	}
 	if t, ok := p.callTokenize(ctx, body); ok {
 		written := float64(v.wordsFor(1+sample)-v.wordsFor(1)) * v.TokensPerWord
@@ -280,8 +282,9 @@ func (p *probe) completeOnce(ctx context.Context, tokens int, usage *int) (statu
 	if err != nil {
 		return 0, "", err
 	}
-	body := e.appendBody(nil, nil, &workload.Turn{OutputTokens: 1,
-		Parts: []workload.PromptPart{{Seed: uint64(time.Now().UnixNano()), Tokens: tokens}}})
+	body := e.appendBody(nil, nil, &workload.Turn{
+		OutputTokens: 1, Parts: []workload.PromptPart{{Seed: uint64(time.Now().UnixNano()), Tokens: tokens}},
+	})
 	var answer struct {
 		Usage struct {
 			PromptTokens int `json:"prompt_tokens"`

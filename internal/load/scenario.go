@@ -35,16 +35,26 @@ func Scenarios() []Scenario {
 		return workload.Spec{Prompt: workload.Fixed(prompt), Output: workload.Fixed(output)}
 	}
 	return []Scenario{
-		{Name: "low-load", Goal: "baseline time to first token and between tokens", Workload: lengths(512, 256),
-			Concurrency: 1, Requests: 50},
-		{Name: "saturation", Goal: "the highest sustainable throughput", Workload: lengths(512, 256), Concurrency: 64,
-			Requests: 500},
-		{Name: "long-prompts", Goal: "how time to first token grows with the prompt", Workload: lengths(8192, 256),
-			Concurrency: 8, Requests: 50},
-		{Name: "long-outputs", Goal: "sustained decode speed", Workload: lengths(256, 4096), Concurrency: 16,
-			Requests: 50},
-		{Name: "burst", Goal: "the queue under sudden load", Workload: lengths(512, 256), Concurrency: 128,
-			Requests: 200},
+		{
+			Name: "low-load", Goal: "baseline time to first token and between tokens", Workload: lengths(512, 256),
+			Concurrency: 1, Requests: 50,
+		},
+		{
+			Name: "saturation", Goal: "the highest sustainable throughput", Workload: lengths(512, 256), Concurrency: 64,
+			Requests: 500,
+		},
+		{
+			Name: "long-prompts", Goal: "how time to first token grows with the prompt", Workload: lengths(8192, 256),
+			Concurrency: 8, Requests: 50,
+		},
+		{
+			Name: "long-outputs", Goal: "sustained decode speed", Workload: lengths(256, 4096), Concurrency: 16,
+			Requests: 50,
+		},
+		{
+			Name: "burst", Goal: "the queue under sudden load", Workload: lengths(512, 256), Concurrency: 128,
+			Requests: 200,
+		},
 	}
 }
 

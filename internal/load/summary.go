@@ -238,8 +238,10 @@ func (s *summary) addLatencies() {
 // summarizeValues summarizes values that are in the order of time.
 func summarizeValues(v []float64) *Distribution {
 	mean, variance := moments(v)
-	d := &Distribution{Count: int64(len(v)), Effective: float64(len(v)) / designEffect(v), Mean: mean,
-		Deviation: math.Sqrt(variance)}
+	d := &Distribution{
+		Count: int64(len(v)), Effective: float64(len(v)) / designEffect(v), Mean: mean,
+		Deviation: math.Sqrt(variance),
+	}
 	d.MeanLow, d.MeanHigh = finiteMeanInterval(mean, variance, d.Effective)
 	sorted := slices.Sorted(slices.Values(v))
 	d.Min, d.Max = sorted[0], sorted[len(sorted)-1]

@@ -113,8 +113,10 @@ func (e *endpoint) setURLs(u *url.URL) error {
 
 // newHeaders returns the headers of every request.
 func (e *endpoint) newHeaders() (http.Header, error) {
-	r := http.Request{Header: http.Header{"User-Agent": {"sixty"}, "Content-Type": {"application/json"},
-		"Accept": {"*/*"}}}
+	r := http.Request{Header: http.Header{
+		"User-Agent": {"sixty"}, "Content-Type": {"application/json"},
+		"Accept": {"*/*"},
+	}}
 	maps.Copy(r.Header, e.target.Headers)
 	if u := e.url.User; u != nil && r.Header.Get("Authorization") == "" {
 		pass, _ := u.Password()
@@ -224,8 +226,10 @@ func (e *endpoint) appendTurn(h conversation, t *workload.Turn, answer []byte) c
 func (e *endpoint) newRequest(ctx context.Context, id string, body []byte) *http.Request {
 	again := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	first, _ := again()
-	req := (&http.Request{Method: http.MethodPost, URL: e.url, Header: e.header.Clone(), Body: first, GetBody: again,
-		ContentLength: int64(len(body))}).WithContext(ctx)
+	req := (&http.Request{
+		Method: http.MethodPost, URL: e.url, Header: e.header.Clone(), Body: first, GetBody: again,
+		ContentLength: int64(len(body)),
+	}).WithContext(ctx)
 	req.Header.Set("X-Request-Id", id)
 	return req
 }

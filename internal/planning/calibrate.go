@@ -76,7 +76,8 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 		var misses []Miss
 		far := 0.0
 		for _, m := range []Miss{
-			{"TTFT mean", measured.TTFTMean, ttft}, {"ITL mean", measured.ITLMean, itl},
+			{"TTFT mean", measured.TTFTMean, ttft},
+			{"ITL mean", measured.ITLMean, itl},
 			{outputTokens, measured.OutputPerSecond, came.OutputPerSecond},
 		} {
 			if !(m.Measured > 0) {

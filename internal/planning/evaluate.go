@@ -21,7 +21,6 @@ type load struct {
 	shared bool
 }
 
-// sumLoad sums up requests.
 func sumLoad(requests []sim.Request) (l load) {
 	for i := range requests {
 		r := &requests[i]
@@ -100,7 +99,6 @@ func (x *shape) slowestCost() sim.StepCost {
 	return draws[int(0.95*float64(len(draws)-1))]
 }
 
-// meanLength returns the mean length of a request in tokens.
 func (s *search) meanLength() int { return max(int(s.Demand.MeanPrompt+s.Demand.MeanOutput), 1) }
 
 // longestRequest returns the length of the longest request that a server accepts.
@@ -255,8 +253,10 @@ func (x *shape) simulatePoint(k Knobs, requests []sim.Request, limits sim.Limits
 	}
 	full := k
 	full.MaxNumSeqs, full.MaxNumBatchedTokens = l.Settings.MaxNumSeqs, l.Settings.MaxNumBatchedTokens
-	p := &Point{Knobs: full, GPUs: k.Replicas * x.gpus, Rate: x.Demand.Rate, Ledger: l, Offer: x.offered.Offer,
-		Blocks: l.Blocks.Value, Calibrated: x.fit, Sample: len(requests)}
+	p := &Point{
+		Knobs: full, GPUs: k.Replicas * x.gpus, Rate: x.Demand.Rate, Ledger: l, Offer: x.offered.Offer,
+		Blocks: l.Blocks.Value, Calibrated: x.fit, Sample: len(requests),
+	}
 	cfg, err := x.newConfig(l, full)
 	if err != nil {
 		x.addNote(err.Error())
@@ -273,7 +273,6 @@ func (x *shape) simulatePoint(k Knobs, requests []sim.Request, limits sim.Limits
 	return p
 }
 
-// fillPoint copies the results of a simulation.
 func (x *shape) fillPoint(p *Point, pred *perfmodel.Prediction, span time.Duration, blocks int) {
 	res, sum := pred.Result, &pred.Summary
 	p.exceeded, p.missed = res.Exceeded, res.Exceeded
@@ -328,7 +327,6 @@ func steadyThroughput(records []sim.Record, span time.Duration, otherwise float6
 	return float64(tokens) / (span - from).Seconds()
 }
 
-// judgePoint compares a point with the targets.
 func (s *search) judgePoint(p *Point) {
 	t := s.Targets
 	p.Misses, p.score = nil, 0
@@ -421,7 +419,6 @@ func (s *search) predictPoint(p *Point) {
 	}
 }
 
-// shapeOf returns the shape of a point.
 func (s *search) shapeOf(p *Point) *shape {
 	return s.shapes[slices.IndexFunc(s.shapes, func(x *shape) bool {
 		return x.offered.Offer == p.Offer && x.tp == p.TP && x.pp == p.PP && x.dp == p.DP

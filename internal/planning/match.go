@@ -104,7 +104,6 @@ func widenEstimates(es []catalog.Estimate) []catalog.Estimate {
 	return out
 }
 
-// poolOutcomes adds outcomes up.
 func poolOutcomes(outcomes []*outcome) *outcome {
 	first := outcomes[0]
 	all := &outcome{ttft: first.ttft.Empty(), itl: first.itl.Empty(), e2e: first.e2e.Empty()}

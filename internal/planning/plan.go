@@ -125,7 +125,7 @@ type Seconds float64
 // Never reports whether requests would wait forever.
 func (s Seconds) Never() bool { return math.IsInf(float64(s), 1) }
 
-// MarshalJSON writes a number or null.
+// MarshalJSON writes a number, or null for +Inf.
 func (s Seconds) MarshalJSON() ([]byte, error) {
 	if s.Never() {
 		return []byte("null"), nil

@@ -17,7 +17,8 @@ import (
 // PredictFixes predicts the effects of the leading finding's fixes, chooses the values of those that can be sized,
 // and ranks them. It is the Predict of a diagnose.Options. Failures become reasons in the fixes.
 func PredictFixes(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot,
-	d *diagnose.Diagnosis) {
+	d *diagnose.Diagnosis,
+) {
 	if d.Status != diagnose.Firing || len(d.Findings) == 0 || len(d.Findings[0].Targets) == 0 {
 		return
 	}
@@ -115,8 +116,9 @@ func (p *predictor) predictFix(f *catalog.Fix) *catalog.Prediction {
 	}
 	still := widenEstimates(estimateQuantities(unchanged, ranks, window))
 	for i, w := range widenEstimates(then) {
-		out.Effects = append(out.Effects, catalog.Effect{Signal: quantities[i].signal, Measured: p.measured[i],
-			Before: p.before[i], Unchanged: still[i], After: w})
+		out.Effects = append(out.Effects, catalog.Effect{
+			Signal: quantities[i].signal, Measured: p.measured[i], Before: p.before[i], Unchanged: still[i], After: w,
+		})
 	}
 	if out.Worse() {
 		out.Caveats = append(out.Caveats, "users would be worse off than without a change: try another fix first")
@@ -124,7 +126,6 @@ func (p *predictor) predictFix(f *catalog.Fix) *catalog.Prediction {
 	return out
 }
 
-// changeSetup returns the settings after a fix.
 func (p *predictor) changeSetup(f *catalog.Fix) (setup, error) {
 	after, err := applyFix(p.now, p.engine.Config, f)
 	if err == nil && p.lostSharing && after.resized {
@@ -152,7 +153,6 @@ func (p *predictor) checkDetermined(outcomes []*outcome, then []catalog.Estimate
 	return errors.New(text)
 }
 
-// quantityIndex returns the index of a quantity.
 func quantityIndex(s *indicator.Signal) int {
 	return slices.IndexFunc(quantities, func(q quantity) bool { return q.signal == s })
 }

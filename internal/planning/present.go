@@ -46,7 +46,8 @@ const minScrapes = 8
 const longestCalibration = 10 * time.Minute
 
 func newPredictor(
-	ctx context.Context, q metrics.Querier, r *diagnose.Request, s *diagnose.Snapshot, name string, fixes []*catalog.Fix,
+	ctx context.Context, q metrics.Querier, r *diagnose.Request, s *diagnose.Snapshot,
+	name string, fixes []*catalog.Fix,
 ) (*predictor, error) {
 	i := slices.IndexFunc(s.Targets, func(t diagnose.Target) bool { return t.Name == name })
 	if i < 0 || s.Targets[i].Dialect.Engine != dialect.VLLM {
@@ -62,8 +63,9 @@ func newPredictor(
 		return nil, tooSoon{fmt.Errorf("%d scrapes in the window are too few to measure the traffic: at least %d "+
 			"are needed", n, minScrapes), time.Duration(minScrapes-n) * r.Interval}
 	}
-	m := workload.Measurement{Servers: []workload.Server{server}, From: window.From, To: window.To,
-		Interval: r.Interval}
+	m := workload.Measurement{
+		Servers: []workload.Server{server}, From: window.From, To: window.To, Interval: r.Interval,
+	}
 	fleet, err := workload.Measure(ctx, q, m)
 	if err != nil {
 		return nil, err
@@ -241,8 +243,10 @@ func (p *predictor) findPatience() error {
 	}
 	shortest, longest := shortestPatience.Seconds(), t.length.Seconds()
 	for range 7 { // to a twentieth
-		p.patience = patience{time.Duration(math.Sqrt(shortest*longest) * float64(time.Second)),
-			t.unanswered < t.left/2}
+		p.patience = patience{
+			time.Duration(math.Sqrt(shortest*longest) * float64(time.Second)),
+			t.unanswered < t.left/2,
+		}
 		now := p.newTrial(p.now, p.engine.Config, false)
 		outcomes, err := p.simulateTrial(now, perTrial)
 		if err != nil {

@@ -65,8 +65,9 @@ func runTrial(s *trial) (*outcome, error) {
 	held := len(p.requests)
 	p.addWaiting()
 	p.addFuture()
-	out := &outcome{seconds: s.length.Seconds(), ttft: s.shown.TTFT.Empty(), itl: s.shown.ITL.Empty(),
-		e2e: s.shown.E2E.Empty()}
+	out := &outcome{
+		seconds: s.length.Seconds(), ttft: s.shown.TTFT.Empty(), itl: s.shown.ITL.Empty(), e2e: s.shown.E2E.Empty(),
+	}
 	res, err := sim.Run(s.cfg, s.cost, p.requests, sim.Options{
 		Clients: int(s.clients), Held: held, From: s.warm, To: s.warm + s.length, Frontend: s.frontend,
 		Gap:         func(d time.Duration, n int64) { out.itl.Add(d.Seconds(), float64(n)) },
@@ -93,7 +94,6 @@ func runTrial(s *trial) (*outcome, error) {
 // gaugeSamples is how many samples the averages of gauges rest on.
 const gaugeSamples = 1000
 
-// addEngine adds the growth of the engine's counters and gauges.
 func (o *outcome) addEngine(s *trial, r *sim.ReplicaResult) {
 	end, before := &r.Stats, &r.Before
 	o.simulated, o.peak = int(end.GenerationTokens), end.Peak.KVTokens

@@ -20,7 +20,8 @@ const MaxRequests = 2_000_000
 //
 // Turns of a conversation arrive when their trace says, but not before the previous turn is answered.
 func Draw(source workload.Source, pacer workload.Pacer, blockSize, limit int,
-	until time.Duration) ([]sim.Request, error) {
+	until time.Duration,
+) ([]sim.Request, error) {
 	if limit <= 0 || limit > MaxRequests {
 		limit = MaxRequests + 1
 	}
@@ -65,7 +66,7 @@ func Draw(source workload.Source, pacer workload.Pacer, blockSize, limit int,
 // sampledRequests is how many requests suffice to estimate their total number.
 const sampledRequests = 4096
 
-// inOrder sorts requests by arrival. A turn never arrives before its predecessor, and stays behind it.
+// inOrder sorts requests by arrival. Turns stay behind their predecessors.
 func inOrder(requests []sim.Request) []sim.Request {
 	byArrival := func(a, b sim.Request) int { return cmp.Compare(a.Arrival, b.Arrival) }
 	if slices.IsSortedFunc(requests, byArrival) {
@@ -117,7 +118,7 @@ type drawing struct {
 	blockSize int
 	requests  []sim.Request
 	prompts   []prompt
-	uses      map[uint64]int32 // number of prompts that contain a part, by its text
+	uses      map[uint64]int32
 }
 
 type prompt struct {

@@ -151,7 +151,8 @@ func (p *Plan) newSearch() (*search, error) {
 	return s, nil
 }
 
-// checkInterrupt reports whether to go on. After an error no point is evaluated, so that every part of the search soon ends.
+// checkInterrupt reports whether to go on. After an error no point is evaluated, so that every part of the search
+// soon ends.
 func (s *search) checkInterrupt() error {
 	if s.Check == nil {
 		return nil
@@ -195,7 +196,6 @@ func (o *Offer) possibleDivisions() (out [][3]int) {
 	return out
 }
 
-// addShapes adds the shapes of an offer. Without shapes it returns the reason.
 func (s *search) addShapes(o *Offered) error {
 	var refused error
 	unit, n := 1.0, len(s.shapes)
@@ -203,8 +203,9 @@ func (s *search) addShapes(o *Offered) error {
 		unit = o.Price.PerHour
 	}
 	for _, d := range o.possibleDivisions() {
-		x := &shape{search: s, offered: o, tp: d[0], pp: d[1], dp: d[2], gpus: d[0] * d[1] * d[2],
-			seen: map[Knobs]*Point{}}
+		x := &shape{
+			search: s, offered: o, tp: d[0], pp: d[1], dp: d[2], gpus: d[0] * d[1] * d[2], seen: map[Knobs]*Point{},
+		}
 		x.unit = unit * float64(x.gpus)
 		if x.gpus > s.maxGPUs {
 			refused = cmp.Or(refused, hint.With(fmt.Errorf("one replica takes %d GPUs, and there are %d", x.gpus,
@@ -318,8 +319,10 @@ func (x *shape) findFewest(l level, low, high int) *Point {
 // knobsFor returns the settings of a number of replicas with a max-num-batched-tokens, 0 for vLLM's default.
 func (x *shape) knobsFor(replicas, tokens int) Knobs {
 	b := &x.offered.Base
-	return Knobs{TP: x.tp, PP: x.pp, DP: x.dp, Replicas: replicas, MaxNumSeqs: b.MaxNumSeqs,
-		MaxNumBatchedTokens: tokens, ChunkedPrefill: !b.WholePrefills}
+	return Knobs{
+		TP: x.tp, PP: x.pp, DP: x.dp, Replicas: replicas, MaxNumSeqs: b.MaxNumSeqs,
+		MaxNumBatchedTokens: tokens, ChunkedPrefill: !b.WholePrefills,
+	}
 }
 
 // The range of limits that are tried, in factors of two.
@@ -385,7 +388,6 @@ func (x *shape) firstMeeting(replicas int, l level) *Point {
 	return nil
 }
 
-// meetsAt reports whether a point meets the targets at a level of confidence.
 func (p *Point) meetsAt(l level) bool { return p.Met() && (l == likely || p.surely) }
 
 // fullCache is the share of used blocks above which their number may matter.
@@ -434,7 +436,8 @@ func (s *search) findSmallest() *Point {
 	return best
 }
 
-// findLargestLoad returns a replica at the largest load with which it meets the targets, or nil if than carries as much.
+// findLargestLoad returns a replica at the largest load with which it meets the targets, or nil if than carries as
+// much.
 func (x *shape) findLargestLoad(k Knobs, than *Point) (best *Point) {
 	at := func(rate float64) *Point {
 		requests, err := x.Demand.Draw(rate, x.countEngines(), simBlock)

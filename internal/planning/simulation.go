@@ -82,8 +82,10 @@ func (s *Simulation) Present() *Simulation {
 			now.Args.Set(flag, v.Value, v.Source)
 		}
 	}
-	now.Load = workload.Asked{RateScale: 1, Speed: 1, CV: 1, PrefixGroups: 1, Requests: s.Load.Requests,
-		Duration: s.Load.Duration, Seed: s.Load.Seed}
+	now.Load = workload.Asked{
+		RateScale: 1, Speed: 1, CV: 1, PrefixGroups: 1, Requests: s.Load.Requests,
+		Duration: s.Load.Duration, Seed: s.Load.Seed,
+	}
 	now.Trace, now.Replicas, now.Route, now.Sweep = nil, 0, "", Axis{}
 	return &now
 }
@@ -203,8 +205,9 @@ func (s *Simulation) prepareVariant(ctx context.Context, v *Variant) (err error)
 	if s.Replicas < 0 {
 		return fmt.Errorf("--replicas %d: want 1 or more", s.Replicas)
 	}
-	v.Deployment = perfmodel.Deployment{Config: v.Engine.Config, Replicas: s.Replicas,
-		Route: cmp.Or(s.Route, perfmodel.RoundRobin)}
+	v.Deployment = perfmodel.Deployment{
+		Config: v.Engine.Config, Replicas: s.Replicas, Route: cmp.Or(s.Route, perfmodel.RoundRobin),
+	}
 	s.setRanks(&v.Deployment)
 	if s.Replicas > 0 {
 		v.Deployment.Replicas = s.Replicas
@@ -442,8 +445,10 @@ func (s *Simulation) predictVariant(ctx context.Context, v *Variant, count int) 
 	if v.Clients > 0 {
 		last = cmp.Or(v.Until, 10*time.Minute)
 	}
-	o := sim.Options{SampleEvery: max(last/samplesPerRun, time.Millisecond).Round(time.Millisecond),
-		Clients: v.Clients, Until: v.Until, Check: ctx.Err}
+	o := sim.Options{
+		SampleEvery: max(last/samplesPerRun, time.Millisecond).Round(time.Millisecond),
+		Clients:     v.Clients, Until: v.Until, Check: ctx.Err,
+	}
 	samples := s.Samples
 	if samples < 0 {
 		samples = perfmodel.Draws(len(v.Requests) * count)

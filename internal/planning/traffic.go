@@ -55,8 +55,9 @@ const longestWait = time.Minute
 
 // trafficOf returns the traffic of a fleet of one target. left clients left, unanswered of them without a token.
 func trafficOf(f *workload.Measured, left, unanswered float64) (*traffic, error) {
-	t := &traffic{shown: &f.Workload, length: f.To.Sub(f.From), ranks: max(len(f.Ranks), 1),
-		ended: f.Workload.Requests()}
+	t := &traffic{
+		shown: &f.Workload, length: f.To.Sub(f.From), ranks: max(len(f.Ranks), 1), ended: f.Workload.Requests(),
+	}
 	if mean := f.Workload.Prompt.Mean(); mean > maxModelLen {
 		return nil, fmt.Errorf("measured prompts of %.0f tokens are too long to simulate here", mean)
 	}
@@ -252,5 +253,4 @@ func (t *traffic) arrivalsOf(n int) []time.Duration {
 	return out
 }
 
-// arrivalRate returns the arrivals per second.
 func (t *traffic) arrivalRate() float64 { return float64(len(t.arrivals)) / t.length.Seconds() }

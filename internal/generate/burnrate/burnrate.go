@@ -75,8 +75,7 @@ type Config struct {
 	// Causes are PromQL matchers of the alerts that a burn alert names as possible causes; "" for none.
 	Causes string
 
-	// Runbook is the alerts' runbook_url; Labels and Annotations are added to
-	// every alert.
+	// Runbook is the alerts' runbook_url; Labels and Annotations are added to every alert.
 	Runbook             string
 	Labels, Annotations map[string]string
 }
@@ -136,8 +135,10 @@ func (c *Config) newIndicators(out *Rules) (all []*sli, err error) {
 			continue
 		}
 		for _, p := range o.Promises() {
-			s := &sli{cfg: c, objective: o, earlier: c.Objectives[:i], promise: p, levels: levels,
-				budget: roundOff(1 - p.Share)}
+			s := &sli{
+				cfg: c, objective: o, earlier: c.Objectives[:i], promise: p, levels: levels,
+				budget: roundOff(1 - p.Share),
+			}
 			s.id = makeUnique(ids, identifierOf(o, p))
 			if err := s.chooseBucket(out); err != nil {
 				return nil, fmt.Errorf("objective %d: %w", i+1, err)

@@ -40,14 +40,12 @@ func (c *Config) overWindow(w time.Duration, function, canonical string, ms ...*
 	return strings.Join(parts, " or ")
 }
 
-// aggregateBy writes an aggregation.
 func aggregateBy(operator string, on []string, expr string) string {
 	return fmt.Sprintf("%s by (%s) (%s)", operator, joinNames(on), expr)
 }
 
 func joinNames(names []string) string { return strings.Join(names, ", ") }
 
-// unionOf returns the names of both lists without duplicates, in order.
 func unionOf(a []string, b ...string) []string {
 	out := slices.Clone(a)
 	for _, s := range b {
@@ -58,7 +56,6 @@ func unionOf(a []string, b ...string) []string {
 	return out
 }
 
-// without returns all names but one.
 func without(names []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == name })
 }

@@ -160,7 +160,6 @@ func (s *sli) addRecording(g *rulefmt.RuleGroup, name, expr string) {
 	g.Rules = append(g.Rules, rulefmt.Rule{Record: name, Expr: expr, Labels: map[string]string{"slo": s.id}})
 }
 
-// levelsOf returns the levels of a severity.
 func (s *sli) levelsOf(severity catalog.Severity) []Level {
 	return slices.DeleteFunc(slices.Clone(s.levels), func(l Level) bool { return l.Severity != severity })
 }
@@ -258,7 +257,6 @@ func (s *sli) targetText() string {
 	return out
 }
 
-// describeBad describes a bad event.
 func (s *sli) describeBad() string {
 	at := render.Span(s.edge)
 	switch s.promise.Quantity {

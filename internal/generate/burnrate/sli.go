@@ -46,9 +46,9 @@ const (
 
 // serving matches the handlers of http_requests_total that serve a model, not those that list models or administer
 // the server (vllm/entrypoints@v0.33.0).
-const serving = `/v1/(chat/completions|completions|responses|messages|embeddings|score|rerank|audio/.+|realtime)|/v2/rerank|/(inference/v1/)?generate|/pooling|/classify|/score|/rerank|/invocations`
+const serving = `/v1/(chat/completions|completions|responses|messages|embeddings|score|rerank|audio/.+|realtime)` +
+	`|/v2/rerank|/(inference/v1/)?generate|/pooling|/classify|/score|/rerank|/invocations`
 
-// chooseBucket chooses the bucket edge of a latency.
 func (s *sli) chooseBucket(out *Rules) error {
 	family, ok := families[s.promise.Quantity]
 	if !ok {
@@ -97,7 +97,6 @@ func (s *sli) dropUnreachable(out *Rules) {
 	})
 }
 
-// formatPercentile writes a share as "P95".
 func formatPercentile(share float64) string { return "P" + formatNumber(roundOff(share*100)) }
 
 // title names the promise for people: "TTFT P95 within 500ms".
@@ -242,11 +241,8 @@ func (s *sli) availabilityRules(w time.Duration, own []*labels.Matcher) ([]count
 	}, nil
 }
 
-// selectRecorded selects a recorded series of this objective.
 func (s *sli) selectRecorded(name string) string { return fmt.Sprintf("%s{slo=%q}", name, s.id) }
 
-// formatNumber writes a number as PromQL reads it back.
 func formatNumber(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// formatPercent writes a share for people.
 func formatPercent(v float64) string { return strconv.FormatFloat(roundOff(v*100), 'f', -1, 64) + " %" }

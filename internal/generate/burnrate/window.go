@@ -52,8 +52,10 @@ const mostLate = 0.5
 // bad.
 func Fast(period, window time.Duration) Level {
 	const spent = 0.005
-	return Level{Severity: catalog.Page, Factor: roundOff(spent * float64(period) / float64(window)), Spent: spent,
-		Long: window, Short: window, Most: mostLate}
+	return Level{
+		Severity: catalog.Page, Factor: roundOff(spent * float64(period) / float64(window)), Spent: spent,
+		Long: window, Short: window, Most: mostLate,
+	}
 }
 
 // workbook lists the levels of the Google SRE workbook, chapter 5 ("Alerting on SLOs", table 5-8), for a period of 30

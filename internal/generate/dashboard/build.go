@@ -218,8 +218,9 @@ func (b *builder) chainVariables(labelNames, metrics []string, fixed []*labels.M
 	var out []Variable
 	for _, l := range labelNames {
 		selector := indicator.Selector(name, matchers...)
-		v := Variable{Name: l, Label: l, Selector: selector,
-			Always: !slices.Contains(b.labelsButModel(), l) && l != "cluster"}
+		v := Variable{
+			Name: l, Label: l, Selector: selector, Always: !slices.Contains(b.labelsButModel(), l) && l != "cluster",
+		}
 		if n, ok := variableNames[l]; ok {
 			v.Name = n
 		}
@@ -236,7 +237,8 @@ func (v Variable) newMatcher() *labels.Matcher {
 
 // restrictTo returns the deployment with other labels, restricted by variables.
 func (b *builder) restrictTo(dialects []dialect.Dialect, instance, models []string,
-	vars []Variable) dialect.Deployment {
+	vars []Variable,
+) dialect.Deployment {
 	d := b.cfg.Deployment
 	d.Dialects = dialects
 	d.Instance, d.Model = instance, models
@@ -464,13 +466,11 @@ func reverse(in []string) []string {
 	return out
 }
 
-// without returns names less one and less others.
 func without(names []string, name string, others ...string) []string {
 	return slices.DeleteFunc(slices.Clone(names),
 		func(n string) bool { return n == name || slices.Contains(others, n) })
 }
 
-// withoutVariable drops the variables of some labels.
 func withoutVariable(vars []Variable, labels ...string) []Variable {
 	return slices.DeleteFunc(slices.Clone(vars), func(v Variable) bool { return slices.Contains(labels, v.Label) })
 }

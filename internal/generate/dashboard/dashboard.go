@@ -136,8 +136,12 @@ func (p *Panel) Height() int {
 func (p Panel) Percentiles() Panel {
 	buckets := p.Series[0]
 	p.Kind, p.Series = TimeSeries, nil
-	for _, q := range []struct{ quantile, name string }{{"0.1", "P10"}, {"0.5", "P50"}, {"0.9", "P90"},
-		{"0.99", "P99"}} {
+	for _, q := range []struct{ quantile, name string }{
+		{"0.1", "P10"},
+		{"0.5", "P50"},
+		{"0.9", "P90"},
+		{"0.99", "P99"},
+	} {
 		p.Series = append(p.Series, Series{
 			Expr:   fmt.Sprintf("histogram_quantile(%s, %s)", q.quantile, buckets.ByModel),
 			Legend: q.name + " {{model_name}}", Unit: p.Unit, Signal: buckets.Signal,

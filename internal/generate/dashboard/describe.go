@@ -240,8 +240,10 @@ func (b *builder) changeEvents() []Event {
 		})
 	}
 	// vLLM does not export its version. On Kubernetes the image reveals it (kube-state-metrics).
-	image := dialect.Deployment{Dialects: b.levels[perServer].Dialects[:1],
-		Matchers: append(slices.Clone(b.cfg.Deployment.Matchers), b.placeMatchers(b.vars)...)}
+	image := dialect.Deployment{
+		Dialects: b.levels[perServer].Dialects[:1],
+		Matchers: append(slices.Clone(b.cfg.Deployment.Matchers), b.placeMatchers(b.vars)...),
+	}
 	images := `group by (cluster, namespace, image) (kube_pod_container_info{image=~".*(` + dialect.Images() + `).*"}`
 	if expr, err := image.PromQL(images + ") unless " + images + " offset 10m)"); err == nil {
 		out = append(out, Event{

@@ -413,8 +413,7 @@ const (
 	noPod  = "no kube-state-metrics is scraped, or it has no pod with an image of an inference server"
 )
 
-// servers selects the pods that serve models by their images, for kube-state-metrics
-// knows nothing of models.
+// servers selects the pods that serve models by their images, for kube-state-metrics knows nothing of models.
 var servers = ` and on (cluster, namespace, pod) group by (cluster, namespace, pod) (kube_pod_container_info{image=~".*(` + dialect.Images() + `|dynamo).*"})`
 
 // hostPanel is a panel of machines, pod one of pods.

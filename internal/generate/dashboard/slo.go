@@ -58,8 +58,10 @@ func budgetRow(period time.Duration) (row, error) {
 				recorded(promDuration(period), burnrate.BurnRate(period)),
 			},
 		},
-		{id: 614, title: "Bad events", width: 12, unit: indicator.PerSecond, noData: noSLO,
-			queries: []query{recorded("", burnrate.BadEvents)}},
+		{
+			id: 614, title: "Bad events", width: 12, unit: indicator.PerSecond, noData: noSLO,
+			queries: []query{recorded("", burnrate.BadEvents)},
+		},
 		{
 			id: 615, title: "Events", width: 12, unit: indicator.PerSecond, noData: noSLO,
 			queries: []query{recorded("", burnrate.Events)},

@@ -438,8 +438,10 @@ func (c *Case) Stretch(interval time.Duration, times int) *Case {
 	for i, n := range repeats {
 		at[i+1] = at[i] + n
 	}
-	out := &Case{Every: interval, Scrapes: at[len(repeats)], Verdict: c.Verdict, Promise: c.Promise,
-		groups: map[string]group{}}
+	out := &Case{
+		Every: interval, Scrapes: at[len(repeats)], Verdict: c.Verdict, Promise: c.Promise,
+		groups: map[string]group{},
+	}
 	if c.At > 0 {
 		out.At = time.Duration(out.Scrapes-1)*interval + c.At - time.Duration(c.Scrapes-1)*c.Every
 	}

@@ -228,8 +228,9 @@ func Everything(c Config) (files []generate.File, notes []string, err error) {
 		return nil, notes, err
 	}
 	files = moveToDir("rules", ruleFiles)
-	layout := dashboard.Config{Deployment: c.Deployment, Pathologies: c.Pathologies, Runbooks: c.Runbooks,
-		Limit: c.Limit}
+	layout := dashboard.Config{
+		Deployment: c.Deployment, Pathologies: c.Pathologies, Runbooks: c.Runbooks, Limit: c.Limit,
+	}
 	if c.Objectives != nil {
 		layout.Period = cmp.Or(c.Period, burnrate.DefaultPeriod)
 	}
@@ -243,8 +244,10 @@ func Everything(c Config) (files []generate.File, notes []string, err error) {
 			return grafana.Provisioning(grafana.Provision{ScrapeInterval: "5s"})
 		}},
 		{"scrape", func() ([]generate.File, error) {
-			return scrapeconfig.Generate(scrapeconfig.Config{Format: scrapeconfig.Prometheus,
-				Targets: []string{"localhost:8000"}})
+			return scrapeconfig.Generate(scrapeconfig.Config{
+				Format:  scrapeconfig.Prometheus,
+				Targets: []string{"localhost:8000"},
+			})
 		}},
 		{"runbooks/markdown", func() ([]generate.File, error) { return Runbooks(c.RulesConfig, rules) }},
 	} {
@@ -287,7 +290,6 @@ func Baselines(measured []*baseline.File) (files []generate.File, err error) {
 	return files, nil
 }
 
-// moveToDir puts files in a directory.
 func moveToDir(dir string, files []generate.File) []generate.File {
 	out := slices.Clone(files)
 	for i := range out {

@@ -13,12 +13,10 @@ type page struct{ strings.Builder }
 
 func (p *page) printf(format string, args ...any) { fmt.Fprintf(p, format, args...) }
 
-// writeSection writes a heading and the text below it.
 func (p *page) writeSection(heading, text string) {
 	p.printf("\n## %s\n\n%s\n", heading, strings.TrimSpace(text))
 }
 
-// writeEntry writes PromQL with an explanation, folded below a title.
 func (p *page) writeEntry(title, text, promQL string) {
 	p.printf("\n<details>\n<summary>%s</summary>\n", escapeHTML(title))
 	if text != "" {

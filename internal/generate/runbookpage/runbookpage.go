@@ -325,7 +325,6 @@ func (c Config) writeAlert(pg *page, p *catalog.Pathology) {
 // deployment returns the deployment, by default one of vLLM.
 func (c Config) deployment() *dialect.Deployment { return cmp.Or(c.Deployment, &dialect.Deployment{}) }
 
-// alertNames returns the names of a pathology's alerts as code.
 func (c Config) alertNames(p *catalog.Pathology) string {
 	var names []string
 	for _, name := range generate.AlertNames(c.deployment(), p) {

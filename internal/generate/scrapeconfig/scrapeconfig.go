@@ -183,7 +183,7 @@ func yamlScalar(s string) (string, error) {
 	return string(b), err
 }
 
-// podSelector writes labels as a Kubernetes selector: "a=b,c=d".
+// podSelector writes a Kubernetes selector: "a=b,c=d".
 func podSelector(labels map[string]string) string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {

@@ -120,14 +120,18 @@ func (a *Asked) refuseUseless() error {
 		useful bool
 		goesBy string
 	}{
-		{"prompt-tokens output-tokens prefix-share system-tokens prefix-groups", made,
-			"a synthetic workload; scenarios and traces have their own"},
+		{
+			"prompt-tokens output-tokens prefix-share system-tokens prefix-groups", made,
+			"a synthetic workload; scenarios and traces have their own",
+		},
 		{"scale", a.Scenario != "", "--scenario"},
 		{"cv", a.Rate != "" || a.Search == "rate", "--rate or --search rate"},
 		{"speed", a.Trace != "", "--trace"},
 		{"workload-from", made, "--rate, --concurrency or --search; scenarios and traces have a workload"},
-		{"max-concurrency", a.Scenario == "" && a.Concurrency == 0 && a.Search != "concurrency",
-			"an open loop: --rate, --trace or --search rate"},
+		{
+			"max-concurrency", a.Scenario == "" && a.Concurrency == 0 && a.Search != "concurrency",
+			"an open loop: --rate, --trace or --search rate",
+		},
 		{"search-from search-to", a.Search != "", "--search"},
 	} {
 		if x.useful {

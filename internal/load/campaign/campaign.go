@@ -254,8 +254,9 @@ func (b *campaign) newPlan(s *load.Scenario, arrivals *workload.Arrivals) (testP
 	}
 	return testPlan{cfg, load.Settings{
 		Name: s.Name, Workload: s.Workload,
-		Load: load.Shape{Concurrency: s.Concurrency, Arrivals: arrivals, MaxConcurrency: limit, Asked: s.Requests,
-			Seed: b.Seed},
+		Load: load.Shape{
+			Concurrency: s.Concurrency, Arrivals: arrivals, MaxConcurrency: limit, Asked: s.Requests, Seed: b.Seed,
+		},
 	}}, nil
 }
 
@@ -319,7 +320,8 @@ func (b *campaign) runTests(ctx context.Context) (*Found, error) {
 
 // runTest runs one test. lost, if not nil, may end it early.
 func (b *campaign) runTest(ctx context.Context, p *testPlan,
-	lost func(load.Progress) bool) (*load.Result, *load.Recording, error) {
+	lost func(load.Progress) bool,
+) (*load.Result, *load.Recording, error) {
 	r, err := load.New(p.cfg)
 	if err != nil {
 		return nil, nil, err
@@ -354,8 +356,10 @@ func (b *campaign) runTest(ctx context.Context, p *testPlan,
 	b.Saving(ctx)
 	t := &b.probed.Target
 	p.set.Objective, p.set.Warmup = b.objective, b.Warmup
-	p.set.Target = load.Asked{URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Stream: t.Stream,
-		Version: b.probed.Version, Prompts: b.probed.Vocabulary.Source}
+	p.set.Target = load.Asked{
+		URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Stream: t.Stream,
+		Version: b.probed.Version, Prompts: b.probed.Vocabulary.Source,
+	}
 	res := load.Summarize(rec, p.set)
 	res.Notes = append(res.Notes, b.probed.Notes...)
 	if watch != nil {

@@ -14,7 +14,8 @@ import (
 )
 
 const csvColumns = "scheduled,ready,sent,first_byte,first_token,last_token,end," +
-	"connect,ttft,tpot,e2e,longest_stall,prompt_asked,prompt_tokens,output_asked,output_tokens,cached_tokens,turn,status,outcome"
+	"connect,ttft,tpot,e2e,longest_stall,prompt_asked," +
+	"prompt_tokens,output_asked,output_tokens,cached_tokens,turn,status,outcome"
 
 // CSV writes a line for each request, in the order of sending. Times are seconds since the start of the test; a time
 // that never came is empty.
@@ -27,16 +28,20 @@ func CSV(w io.Writer, rec *load.Recording) error {
 			e2e = 0
 		}
 		var row []string
-		for i, d := range []time.Duration{r.Scheduled, r.Ready, r.Sent, r.FirstByte, r.First, r.Last, r.End,
-			r.Connect, ttft, r.TPOT(), e2e, r.MaxGap} {
+		for i, d := range []time.Duration{
+			r.Scheduled, r.Ready, r.Sent, r.FirstByte, r.First, r.Last, r.End,
+			r.Connect, ttft, r.TPOT(), e2e, r.MaxGap,
+		} {
 			text := ""
 			if d > 0 || i < 3 {
 				text = strconv.FormatFloat(d.Seconds(), 'f', 6, 64)
 			}
 			row = append(row, text)
 		}
-		for _, n := range []int32{r.WantPrompt, r.PromptTokens, r.WantOutput, r.OutputTokens, r.CachedTokens,
-			int32(r.Turn), int32(r.Status)} {
+		for _, n := range []int32{
+			r.WantPrompt, r.PromptTokens, r.WantOutput, r.OutputTokens, r.CachedTokens,
+			int32(r.Turn), int32(r.Status),
+		} {
 			row = append(row, strconv.Itoa(int(n)))
 		}
 		rows = append(rows, append(row, r.Outcome.String()))

@@ -71,8 +71,7 @@ func (d *document) addItem(rank int, name, format string, args ...any) {
 
 var metricTitles = map[load.Metric]string{
 	load.TTFT: "TTFT", load.TTFTScheduled: "TTFT from schedule", load.ITL: "ITL (per token)", load.TPOT: "TPOT",
-	load.E2E:          "E2E",
-	load.E2EScheduled: "E2E from schedule", load.Stall: "longest stall", load.Connect: "connect",
+	load.E2E: "E2E", load.E2EScheduled: "E2E from schedule", load.Stall: "longest stall", load.Connect: "connect",
 	load.QueueWait: "wait for a stream",
 }
 
@@ -424,8 +423,9 @@ func Comparison(c *load.Comparison) *render.Document {
 				pv = "<0.001"
 			}
 		}
-		rows, ranks = append(rows, []string{x.Quantity, show(x.A), show(x.B), fmt.Sprintf("%+.1f %%", 100*x.Relative),
-			pv, x.Verdict}), append(ranks, rank)
+		rows, ranks = append(rows, []string{
+			x.Quantity, show(x.A), show(x.B), fmt.Sprintf("%+.1f %%", 100*x.Relative), pv, x.Verdict,
+		}), append(ranks, rank)
 	}
 	d.Table(render.Words(render.Columns("", "A", "B", "change", "p", "verdict")), rows).Ranks = ranks
 	for _, n := range c.Notes {
@@ -473,8 +473,16 @@ func (d *document) addSearch(f *load.Found, unit string) {
 	if x := findBottleneck(f); x != nil {
 		d.Paragraph("Bottleneck beyond that load", x.Verdict+": "+x.Summary)
 	}
-	columns := []render.Column{{Title: unit}, {Left: true}, {Title: "TTFT P95"}, {Title: "ITL P95"},
-		{Title: "E2E P95"}, {Title: "tokens/s"}, {Title: "the server", Left: true, Rank: 1}, {Left: true}}
+	columns := []render.Column{
+		{Title: unit},
+		{Left: true},
+		{Title: "TTFT P95"},
+		{Title: "ITL P95"},
+		{Title: "E2E P95"},
+		{Title: "tokens/s"},
+		{Title: "the server", Left: true, Rank: 1},
+		{Left: true},
+	}
 	var rows [][]string
 	for _, x := range f.Trials {
 		row := []string{fmt.Sprintf("%.4g", x.Level), "missed"}

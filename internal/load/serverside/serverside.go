@@ -79,7 +79,8 @@ type Watch struct {
 // Begin begins to scrape. It asks for the servers' other facts at once, before they are busy. The caller must close
 // the Watch.
 func Begin(ctx context.Context, urls []string, http config.HTTPClientConfig,
-	pathologies []*catalog.Pathology) (*Watch, error) {
+	pathologies []*catalog.Pathology,
+) (*Watch, error) {
 	s, err := source.Open(ctx, source.Spec{URLs: urls, HTTP: http, Interval: Every})
 	if err != nil {
 		return nil, err
@@ -208,8 +209,10 @@ func (q *queries) querySeries(ctx context.Context) ([]load.ServerPoint, error) {
 	}
 	out := make([]load.ServerPoint, 0, len(points))
 	for at, values := range points {
-		out = append(out, load.ServerPoint{At: math.Round(1e3*time.UnixMilli(at).Sub(q.began).Seconds()) / 1e3,
-			Values: values})
+		out = append(out, load.ServerPoint{
+			At:     math.Round(1e3*time.UnixMilli(at).Sub(q.began).Seconds()) / 1e3,
+			Values: values,
+		})
 	}
 	slices.SortFunc(out, func(a, b load.ServerPoint) int { return cmp.Compare(a.At, b.At) })
 	return out, nil
@@ -265,7 +268,8 @@ func (q *queries) measureNormal(ctx context.Context, res *load.Result) (map[stri
 // diagnosePhases diagnoses the window, or each step of a load with steps. The first step is the baseline of the later
 // ones.
 func (q *queries) diagnosePhases(ctx context.Context, res *load.Result,
-	objective *slo.Objective) ([]load.Phase, error) {
+	objective *slo.Objective,
+) ([]load.Phase, error) {
 	spans := []load.Phase{{Name: "the window", From: res.Window.From, To: res.Window.To}}
 	if steps := stepsOf(res); len(steps) > 1 {
 		spans = steps
@@ -314,8 +318,9 @@ func stepsOf(res *load.Result) []load.Phase {
 		if s.From != s.To || at >= res.Duration {
 			return nil
 		}
-		steps = append(steps, load.Phase{Name: fmt.Sprintf("%g requests/s", s.From), From: at,
-			To: min(to, res.Duration)})
+		steps = append(steps, load.Phase{
+			Name: fmt.Sprintf("%g requests/s", s.From), From: at, To: min(to, res.Duration),
+		})
 		at = to
 	}
 	if len(steps) > maxSteps {
@@ -338,8 +343,10 @@ func addDiagnosis(p *load.Phase, d *diagnose.Diagnosis) {
 		if f.Status != diagnose.Firing {
 			continue
 		}
-		x := load.FiredPathology{ID: f.Pathology.ID, Title: f.Pathology.Title, Severity: f.Severity.String(),
-			Summary: f.Summary, ExplainBy: f.InhibitedBy}
+		x := load.FiredPathology{
+			ID: f.Pathology.ID, Title: f.Pathology.Title, Severity: f.Severity.String(),
+			Summary: f.Summary, ExplainBy: f.InhibitedBy,
+		}
 		for _, e := range f.Evidence {
 			// A condition may compare the same signal twice.
 			if line := evidenceLine(&e); e.Holds == catalog.True && !slices.Contains(x.Evidence, line) {

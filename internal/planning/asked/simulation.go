@@ -39,7 +39,6 @@ func (f *Simulation) AddFlags(s *pflag.FlagSet) {
 	f.Samples = -1 // as many as take little time
 }
 
-// checkFlags refuses flags that contradict each other.
 func (f *Simulation) checkFlags() error {
 	switch {
 	case f.stepCost != "" && f.loadTest != "":

@@ -53,7 +53,6 @@ func (f *Tuning) AddFlags(s *pflag.FlagSet) {
 		"(default: list prices of November 2026, in dollars)")
 }
 
-// checkFlags refuses flags that contradict each other.
 func (f *Tuning) checkFlags() error {
 	switch t := &f.Targets; {
 	case f.modelConfig == "" && len(f.Source.URLs) == 1 && hubName.MatchString(f.Source.URLs[0]):

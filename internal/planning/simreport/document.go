@@ -72,7 +72,8 @@ type quantity struct {
 // userQuantities returns the quantities of the answer and of each point of a sweep.
 func (s *Simulation) userQuantities() (out []quantity) {
 	for i, m := range []Metric{TTFT, ITL, E2E} {
-		out = append(out, quantity{m.displayName() + " P95", 9 - i,
+		out = append(out, quantity{
+			m.displayName() + " P95", 9 - i,
 			func(r *Run) string { return formatSeconds(r.latencyP95(m)) }, func(r *Run) string {
 				l := r.Latency[m]
 				switch {
@@ -82,7 +83,8 @@ func (s *Simulation) userQuantities() (out []quantity) {
 					return render.Seconds(l.P95Within[0]) + " – overload"
 				}
 				return formatSpan(l.P95Within, render.Seconds)
-			}})
+			},
+		})
 	}
 	number := func(name string, rank int, of func(r *Run) float64) {
 		out = append(out, quantity{name, rank, func(r *Run) string { return render.Number(of(r)) }, nil})
@@ -108,7 +110,7 @@ func (s *Simulation) userQuantities() (out []quantity) {
 	return out
 }
 
-// latencyP95 returns the P95 of a latency, or NaN.
+// latencyP95 returns NaN without the latency.
 func (r *Run) latencyP95(m Metric) float64 {
 	if l := r.Latency[m]; l != nil {
 		return l.P95
@@ -123,7 +125,6 @@ func formatSeconds(v float64) string {
 	return render.Seconds(v)
 }
 
-// displayName returns a latency's name for people.
 func (m Metric) displayName() string {
 	if m == Queue {
 		return string(m)
@@ -333,7 +334,6 @@ func (d *document) addRun(r *Run) {
 	}
 }
 
-// addAssumptions shows the workload, the deployment and the assumptions.
 func (d *document) addAssumptions() {
 	w, p := &d.s.Workload, &d.s.Deployment
 	work := fmt.Sprintf("%s; %d requests in %s (%s/s), %s prompt and %s output tokens on average", w.Text, w.Requests,
@@ -392,7 +392,6 @@ func (s *Simulation) presentRun() *Run {
 	return &s.Runs[0]
 }
 
-// formatSpan writes an interval, or "".
 func formatSpan(v *[2]float64, format func(float64) string) string {
 	if v == nil || format(v[0]) == format(v[1]) {
 		return ""
@@ -400,7 +399,6 @@ func formatSpan(v *[2]float64, format func(float64) string) string {
 	return format(v[0]) + " – " + format(v[1])
 }
 
-// describeRefusals lists why requests were not served.
 func describeRefusals(r *Run) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(r.Requests.Refused)) {
@@ -437,7 +435,6 @@ func (s *Simulation) sortPoints() []int {
 	return out
 }
 
-// summarizeSweep summarizes a sweep in a sentence.
 func (s *Simulation) summarizeSweep(order []int) string {
 	if len(order) == 0 {
 		return "No point of the sweep serves a request."

@@ -135,10 +135,14 @@ func describeChanges(now *Present, s *Simulation, clients int, load *workload.As
 	}{
 		{"clients", "", float64(clients), float64(s.clients), true},
 		{"rate", " requests/s", now.Workload.Rate, s.Workload.Rate, clients == 0 && s.clients == 0},
-		{"prompts", " tokens", now.Workload.PromptTokens, s.Workload.PromptTokens,
-			load.Prompt != "" || load.Trace != ""},
-		{"outputs", " tokens", now.Workload.OutputTokens, s.Workload.OutputTokens,
-			load.Output != "" || load.Trace != ""},
+		{
+			"prompts", " tokens", now.Workload.PromptTokens, s.Workload.PromptTokens,
+			load.Prompt != "" || load.Trace != "",
+		},
+		{
+			"outputs", " tokens", now.Workload.OutputTokens, s.Workload.OutputTokens,
+			load.Output != "" || load.Trace != "",
+		},
 	} {
 		if x.asked && x.a > 0 && x.b > 0 && math.Abs(x.a/x.b-1) > 0.01 {
 			out = append(out, fmt.Sprintf("%s %.3g → %.3g%s", x.name, x.a, x.b, x.unit))
@@ -169,15 +173,15 @@ func (s *Simulation) Served() bool {
 
 // newSimulation describes a simulation before it runs. Its runs are empty.
 func newSimulation(q *planning.Simulation, c *perfmodel.Calibration, o *slo.Objective,
-	variants []*planning.Variant) *Simulation {
+	variants []*planning.Variant,
+) *Simulation {
 	first := slices.IndexFunc(variants, func(v *planning.Variant) bool { return v.Err == nil })
 	v := variants[first]
 	s := &Simulation{
 		Schema: Schema, Tool: version.This(),
 		Workload:   WorkloadOf(v.Workload, q.Load.Seed, v.Requests, v.Deployment.Config.BlockSize),
 		Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known), Calibration: CalibrationOf(c),
-		Objective: ObjectiveOf(o),
-		Runs:      make([]Run, len(variants)), objective: o, first: first, clients: v.Clients,
+		Objective: ObjectiveOf(o), Runs: make([]Run, len(variants)), objective: o, first: first, clients: v.Clients,
 	}
 	if q.Sweep.Parameter != "" {
 		s.Sweep = []planning.Axis{q.Sweep}
@@ -285,8 +289,7 @@ func DeploymentOf(e *perfmodel.Engine, d perfmodel.Deployment, known engine.Conf
 	}
 	for flag, v := range map[string]any{
 		engine.MaxNumSeqs: c.MaxNumSeqs, engine.MaxNumBatchedTokens: c.MaxNumBatchedTokens,
-		engine.MaxModelLen: c.MaxModelLen,
-		engine.BlockSize:   c.BlockSize, engine.NumBlocks: c.NumBlocks,
+		engine.MaxModelLen: c.MaxModelLen, engine.BlockSize: c.BlockSize, engine.NumBlocks: c.NumBlocks,
 		engine.ChunkedPrefill: c.ChunkedPrefill, engine.PrefixCaching: c.PrefixCaching,
 		"scheduling-policy": c.Policy.String(), "async-scheduling": c.AsyncScheduling,
 		"long-prefill-token-threshold": c.LongPrefillTokenThreshold,
@@ -438,13 +441,17 @@ type Goodput struct {
 // RunOf describes a prediction.
 func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective) Run {
 	s := &p.Summary
-	r := Run{Warnings: p.Warnings, Samples: p.Draws, Overload: p.Overload(), Duration: s.Duration.Seconds(),
-		Latency: map[Metric]*Latency{}}
+	r := Run{
+		Warnings: p.Warnings, Samples: p.Draws, Overload: p.Overload(), Duration: s.Duration.Seconds(),
+		Latency: map[Metric]*Latency{},
+	}
 	for m, x := range map[Metric]struct {
 		q      sim.Quantiles
 		within perfmodel.Latency
-	}{TTFT: {s.TTFT, p.TTFT}, Queue: {s.Queue, p.Queue}, ITL: {s.ITL, p.ITL}, TPOT: {s.TPOT, p.TPOT},
-		E2E: {s.E2E, p.E2E}} {
+	}{
+		TTFT: {s.TTFT, p.TTFT}, Queue: {s.Queue, p.Queue}, ITL: {s.ITL, p.ITL}, TPOT: {s.TPOT, p.TPOT},
+		E2E: {s.E2E, p.E2E},
+	} {
 		if q := x.q; q.Count > 0 {
 			l := &Latency{
 				Count: q.Count, Mean: q.Mean.Seconds(), P50: q.P50.Seconds(), P90: q.P90.Seconds(),

@@ -163,9 +163,11 @@ type Metric struct {
 // MODEL.
 func New(t *planning.Tuned, serve string) *Answer {
 	l := t.Ledger
-	a := &Answer{Schema: Schema, Tool: version.This(), Status: statusLedger, Model: modelOf(l.Model),
+	a := &Answer{
+		Schema: Schema, Tool: version.This(), Status: statusLedger, Model: modelOf(l.Model),
 		Deployment: deploymentOf(l), Ledger: ledgerOf(l, ledgerLengths(l, t.Plan)), Check: t.Check,
-		LeftOut: t.LeftOut, Idle: t.Idle}
+		LeftOut: t.LeftOut, Idle: t.Idle,
+	}
 	switch {
 	case t.Result != nil:
 		a.addResult(t, serve)
@@ -205,7 +207,6 @@ func ledgerLengths(l *perfmodel.Ledger, p *planning.Plan) []int {
 	return slices.Compact(out)
 }
 
-// addRemedies adds changes that would fit.
 func (a *Answer) addRemedies(list []perfmodel.Remedy, args engine.Config, serve string) {
 	a.Remedies = list
 	for _, r := range list {
@@ -215,7 +216,6 @@ func (a *Answer) addRemedies(list []perfmodel.Remedy, args engine.Config, serve 
 	}
 }
 
-// addResult adds the outcome of a search.
 func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 	p, r := tuned.Plan, tuned.Result
 	t := p.Targets
@@ -240,8 +240,7 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 				Row: x.name, GPU: cmp.Or(of.Device.Name, "GPU"), Quantization: of.Quantization, Point: x.point,
 				Predicted: predictedMetrics(x.point, a.Targets),
 				Overload:  x.point.Prediction != nil && x.point.Prediction.Overload(),
-				Cost:      x.point.Cost(&p.Demand),
-				Command:   commandLine(x.point.Ledger, &x.point.Knobs, of.Args, serve),
+				Cost:      x.point.Cost(&p.Demand), Command: commandLine(x.point.Ledger, &x.point.Knobs, of.Args, serve),
 			})
 		}
 	}
@@ -289,14 +288,17 @@ func predictedMetrics(of *planning.Point, t *Targets) (out []Metric) {
 	if p.OutputPerSecond.Value > 0 {
 		engines = of.TokensPerSecond / p.OutputPerSecond.Value
 	}
-	tokens := perfmodel.Estimate{Value: p.OutputPerSecond.Value * engines, Low: p.OutputPerSecond.Low * engines,
-		High: p.OutputPerSecond.High * engines}
+	tokens := perfmodel.Estimate{
+		Value: p.OutputPerSecond.Value * engines, Low: p.OutputPerSecond.Low * engines,
+		High: p.OutputPerSecond.High * engines,
+	}
 	for _, x := range []struct {
 		name, unit string
 		of         perfmodel.Estimate
 		target     float64
 	}{
-		{"TTFT P95", "s", p.TTFT.P95, t.TTFTP95}, {"ITL P95", "s", p.ITL.P95, t.ITLP95},
+		{"TTFT P95", "s", p.TTFT.P95, t.TTFTP95},
+		{"ITL P95", "s", p.ITL.P95, t.ITLP95},
 		{"E2E P95", "s", p.E2E.P95, t.E2EP95},
 		{"output tokens/s", "tokens/s", tokens, t.TokensPerSecond},
 	} {
@@ -321,10 +323,8 @@ func deploymentOf(l *perfmodel.Ledger) Deployment {
 	s := &l.Settings
 	return Deployment{
 		Release: string(s.Release.Minor()), GPU: s.Device.Name, TensorParallel: s.TP, PipelineParallel: s.PP,
-		DataParallel:         s.DP,
-		GPUMemoryUtilization: s.Utilization, MaxModelLen: s.MaxModelLen, MaxNumSeqs: s.MaxNumSeqs,
-		MaxNumBatchedTokens: s.MaxNumBatchedTokens,
-		KVCacheDtype:        s.KVType, Assumed: l.Assumed,
+		DataParallel: s.DP, GPUMemoryUtilization: s.Utilization, MaxModelLen: s.MaxModelLen, MaxNumSeqs: s.MaxNumSeqs,
+		MaxNumBatchedTokens: s.MaxNumBatchedTokens, KVCacheDtype: s.KVType, Assumed: l.Assumed,
 	}
 }
 

@@ -143,7 +143,6 @@ func dropRepeated(rows []Row) (out []Row) {
 // hasNoLatency reports whether no target is a latency.
 func (t *Targets) hasNoLatency() bool { return t.TTFTP95 == 0 && t.ITLP95 == 0 && t.E2EP95 == 0 }
 
-// describeGPUs describes the GPUs of a row.
 func (r *Row) describeGPUs() string {
 	text := fmt.Sprintf("%d × %s", r.GPUs, r.GPU)
 	if r.Quantization != "" {
@@ -270,8 +269,10 @@ func (d *document) addOffers() {
 			add("at least", o.AtLeast)
 		}
 		priced = cmp.Or(o.PriceFrom, priced)
-		rows = append(rows, []string{o.GPU, cmp.Or(o.Quantization, "as it is"),
-			cmp.Or(strings.Join(says, "; "), o.Impossible, "does not meet the targets")})
+		rows = append(rows, []string{
+			o.GPU, cmp.Or(o.Quantization, "as it is"),
+			cmp.Or(strings.Join(says, "; "), o.Impossible, "does not meet the targets"),
+		})
 	}
 	d.Section("What each kind of GPU needs", "")
 	d.Table(render.Words(render.Columns("GPU", "weights", "")), rows)
@@ -346,7 +347,6 @@ func (a *Answer) describeMemory() string {
 		render.Grouped(a.Ledger.Tokens.Value))
 }
 
-// displayName returns the name of a model for people.
 func (m *Model) displayName() string { return cmp.Or(m.Architecture, m.Type) }
 
 func (d *document) addModel() {
@@ -369,7 +369,6 @@ func (d *document) addModel() {
 	}
 }
 
-// addMemoryLines shows the ledger of a GPU: each line with its range, its sum and its source.
 func (d *document) addMemoryLines() {
 	x := &d.a.Deployment
 	parallel := fmt.Sprintf("TP %d", x.TensorParallel)
@@ -394,7 +393,6 @@ func (d *document) addMemoryLines() {
 	}
 }
 
-// formatRange writes a range, or "exact".
 func formatRange(r perfmodel.Estimate, f func(float64) string) string {
 	if r.Low == r.High {
 		return "exact"
@@ -402,7 +400,6 @@ func formatRange(r perfmodel.Estimate, f func(float64) string) string {
 	return f(r.Low) + " to " + f(r.High)
 }
 
-// addCache shows what the KV cache holds.
 func (d *document) addCache() {
 	l := &d.a.Ledger
 	d.Section("KV cache of one engine", "")
@@ -467,7 +464,6 @@ func (d *document) addCheck() {
 	}
 }
 
-// formatError writes a relative error.
 func formatError(v float64) string {
 	if math.Abs(v) < 0.0005 {
 		return "no difference"

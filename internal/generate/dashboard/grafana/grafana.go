@@ -235,8 +235,10 @@ func overrideAxes(p layout.Panel) []object {
 				object{"id": "color", "value": object{"mode": "fixed", "fixedColor": "text"}},
 			)
 		}
-		out = append(out, object{"matcher": object{"id": "byFrameRefID", "options": refID(i)},
-			"properties": properties})
+		out = append(out, object{
+			"matcher":    object{"id": "byFrameRefID", "options": refID(i)},
+			"properties": properties,
+		})
 	}
 	return out
 }

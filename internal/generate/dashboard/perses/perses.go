@@ -186,12 +186,15 @@ func lineOptions(p unitPanel) object {
 	if p.Max > 0 {
 		yAxis["max"] = p.Max
 	}
-	return object{"legend": object{"position": "bottom", "mode": "list", "size": "small"}, "yAxis": yAxis,
-		"visual": visual}
+	return object{
+		"legend": object{"position": "bottom", "mode": "list", "size": "small"}, "yAxis": yAxis,
+		"visual": visual,
+	}
 }
 
-var levelColours = map[layout.Level]string{layout.Warning: "#E69F00", layout.Critical: "#D62728",
-	layout.Good: "#2CA02C"}
+var levelColours = map[layout.Level]string{
+	layout.Warning: "#E69F00", layout.Critical: "#D62728", layout.Good: "#2CA02C",
+}
 
 func renderSteps(in []layout.Step) object {
 	var out []object

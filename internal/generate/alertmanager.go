@@ -53,8 +53,8 @@ func Inhibitions(cfg RulesConfig) ([]byte, error) {
 
 // newInhibition returns the rule by which an alert of some severity silences symptoms that have the same link to it. ok
 // is false if it silences none.
-func (cfg *RulesConfig) newInhibition(p *catalog.Pathology, severity catalog.Severity, symptoms []*catalog.Pathology,
-	l link,
+func (cfg *RulesConfig) newInhibition(
+	p *catalog.Pathology, severity catalog.Severity, symptoms []*catalog.Pathology, l link,
 ) (r inhibitRule, ok bool) {
 	var targets []string
 	above := false // some symptoms can be more severe

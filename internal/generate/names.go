@@ -29,9 +29,9 @@ func alertNames(d *dialect.Deployment, scope indicator.Scope, alert string) []st
 // nameByEngine returns an alert on a scope, once for each engine of the deployment. compile returns the PromQL for
 // the part of the deployment that runs this engine; if it is nil, all have the same PromQL. People route by alert
 // names, so an additional engine in the fleet must not rename the existing alerts.
-func (b *ruleBuilder) nameByEngine(r rulefmt.Rule, scope indicator.Scope, compile deploymentExpr) ([]rulefmt.Rule,
-	error,
-) {
+func (b *ruleBuilder) nameByEngine(
+	r rulefmt.Rule, scope indicator.Scope, compile deploymentExpr,
+) ([]rulefmt.Rule, error) {
 	prefixes, parts := b.cfg.Deployment.Subjects(scope)
 	var out []rulefmt.Rule
 	for i, prefix := range prefixes {

@@ -412,8 +412,8 @@ func (s *search) predictPoint(p *Point) {
 		return
 	}
 	if p.Prediction, _ = x.predictInterval(p, x.fit, requests, nil); p.Prediction != nil {
-		if p.Doubts = s.missedTargets(p, p.Prediction); p.Doubts == nil && p.Rate == s.Demand.Rate &&
-			x.leastReplicas(surely) > p.Replicas {
+		p.Doubts = s.missedTargets(p, p.Prediction)
+		if p.Doubts == nil && p.Rate == s.Demand.Rate && x.leastReplicas(surely) > p.Replicas {
 			p.Doubts = []string{"beyond the simulated time it does not keep up with the load"}
 		}
 	}

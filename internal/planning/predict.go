@@ -16,8 +16,8 @@ import (
 
 // PredictFixes predicts the effects of the leading finding's fixes, chooses the values of those that can be sized,
 // and ranks them. It is the Predict of a diagnose.Options. Failures become reasons in the fixes.
-func PredictFixes(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot,
-	d *diagnose.Diagnosis,
+func PredictFixes(
+	ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis,
 ) {
 	if d.Status != diagnose.Firing || len(d.Findings) == 0 || len(d.Findings[0].Targets) == 0 {
 		return

@@ -60,8 +60,8 @@ func newPredictor(
 		server.Matchers = append(server.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
 	}
 	if n := int(window.Length() / max(r.Interval, 1)); n < minScrapes {
-		return nil, tooSoon{fmt.Errorf("%d scrapes in the window are too few to measure the traffic: at least %d "+
-			"are needed", n, minScrapes), time.Duration(minScrapes-n) * r.Interval}
+		const text = "%d scrapes in the window are too few to measure the traffic: at least %d are needed"
+		return nil, tooSoon{fmt.Errorf(text, n, minScrapes), time.Duration(minScrapes-n) * r.Interval}
 	}
 	m := workload.Measurement{
 		Servers: []workload.Server{server}, From: window.From, To: window.To, Interval: r.Interval,
@@ -76,8 +76,8 @@ func newPredictor(
 		}
 		return nil
 	}}
-	if p.traffic, err = trafficOf(fleet, s.Now(i, indicator.Abandoned).Or(0),
-		s.Now(i, indicator.LeftEarly).Or(0)); err != nil {
+	abandoned, leftEarly := s.Now(i, indicator.Abandoned).Or(0), s.Now(i, indicator.LeftEarly).Or(0)
+	if p.traffic, err = trafficOf(fleet, abandoned, leftEarly); err != nil {
 		return nil, err
 	}
 	if err := p.collectSettings(t, fleet, fixes); err != nil {

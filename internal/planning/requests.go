@@ -19,8 +19,8 @@ const MaxRequests = 2_000_000
 // arrivals of sessions; without one they have their own.
 //
 // Turns of a conversation arrive when their trace says, but not before the previous turn is answered.
-func Draw(source workload.Source, pacer workload.Pacer, blockSize, limit int,
-	until time.Duration,
+func Draw(
+	source workload.Source, pacer workload.Pacer, blockSize, limit int, until time.Duration,
 ) ([]sim.Request, error) {
 	if limit <= 0 || limit > MaxRequests {
 		limit = MaxRequests + 1

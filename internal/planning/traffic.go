@@ -45,9 +45,8 @@ type tooSoon struct {
 
 // estimateWait returns an error with the time until want requests have come, if came of them came in a time.
 func estimateWait(came float64, want int, in time.Duration, err error) error {
-	missing := float64(want) - came
-	return tooSoon{err, time.Duration(math.Ceil(min(missing*in.Seconds()/max(came, 1),
-		longestWait.Seconds()))) * time.Second}
+	seconds := (float64(want) - came) * in.Seconds() / max(came, 1)
+	return tooSoon{err, time.Duration(math.Ceil(min(seconds, longestWait.Seconds()))) * time.Second}
 }
 
 // longestWait bounds the time that users are asked to wait.

@@ -220,8 +220,8 @@ const (
 )
 
 // monitorAt returns the monitor at an address, if one answers within a moment.
-func monitorAt(ctx context.Context, address string, access config.HTTPClientConfig,
-	known []*catalog.Pathology,
+func monitorAt(
+	ctx context.Context, address string, access config.HTTPClientConfig, known []*catalog.Pathology,
 ) (Feed, bool) {
 	u, err := url.Parse(strings.TrimSuffix(scrape.Complete(address), "/"))
 	if err != nil || u.Host == "" {

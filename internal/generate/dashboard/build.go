@@ -236,8 +236,8 @@ func (v Variable) newMatcher() *labels.Matcher {
 }
 
 // restrictTo returns the deployment with other labels, restricted by variables.
-func (b *builder) restrictTo(dialects []dialect.Dialect, instance, models []string,
-	vars []Variable,
+func (b *builder) restrictTo(
+	dialects []dialect.Dialect, instance, models []string, vars []Variable,
 ) dialect.Deployment {
 	d := b.cfg.Deployment
 	d.Dialects = dialects

@@ -81,8 +81,8 @@ func includesServer(named []string, seen []Exposed) bool {
 }
 
 // Read returns the metrics that servers exposed during lookback before a time.
-func Read(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration,
-	match []*labels.Matcher,
+func Read(
+	ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, match []*labels.Matcher,
 ) (Exposed, error) {
 	out := Exposed{Edges: map[string][]float64{}}
 	targets, _, err := diagnose.Discover(ctx, q, at, lookback, match, false)
@@ -119,7 +119,8 @@ func Read(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Du
 }
 
 // bucketEdges returns the edges of a histogram that all targets have.
-func bucketEdges(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, name string,
+func bucketEdges(
+	ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, name string,
 	match []*labels.Matcher,
 ) ([]float64, error) {
 	named := append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)}, match...)

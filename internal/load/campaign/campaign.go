@@ -319,8 +319,8 @@ func (b *campaign) runTests(ctx context.Context) (*Found, error) {
 }
 
 // runTest runs one test. lost, if not nil, may end it early.
-func (b *campaign) runTest(ctx context.Context, p *testPlan,
-	lost func(load.Progress) bool,
+func (b *campaign) runTest(
+	ctx context.Context, p *testPlan, lost func(load.Progress) bool,
 ) (*load.Result, *load.Recording, error) {
 	r, err := load.New(p.cfg)
 	if err != nil {

@@ -78,8 +78,8 @@ type Watch struct {
 
 // Begin begins to scrape. It asks for the servers' other facts at once, before they are busy. The caller must close
 // the Watch.
-func Begin(ctx context.Context, urls []string, http config.HTTPClientConfig,
-	pathologies []*catalog.Pathology,
+func Begin(
+	ctx context.Context, urls []string, http config.HTTPClientConfig, pathologies []*catalog.Pathology,
 ) (*Watch, error) {
 	s, err := source.Open(ctx, source.Spec{URLs: urls, HTTP: http, Interval: Every})
 	if err != nil {
@@ -267,8 +267,8 @@ func (q *queries) measureNormal(ctx context.Context, res *load.Result) (map[stri
 
 // diagnosePhases diagnoses the window, or each step of a load with steps. The first step is the baseline of the later
 // ones.
-func (q *queries) diagnosePhases(ctx context.Context, res *load.Result,
-	objective *slo.Objective,
+func (q *queries) diagnosePhases(
+	ctx context.Context, res *load.Result, objective *slo.Objective,
 ) ([]load.Phase, error) {
 	spans := []load.Phase{{Name: "the window", From: res.Window.From, To: res.Window.To}}
 	if steps := stepsOf(res); len(steps) > 1 {

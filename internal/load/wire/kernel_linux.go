@@ -79,8 +79,8 @@ func (k *packetReader) packetLag(now time.Time) time.Duration {
 	if err != nil || head.Level != unix.SOL_SOCKET || head.Type != unix.SO_TIMESTAMPNS {
 		return 0
 	}
-	if lag := time.Duration(now.UnixNano() - (*unix.Timespec)(unsafe.Pointer(&data[0])).Nano()); lag >= 0 &&
-		lag < maxLag {
+	came := (*unix.Timespec)(unsafe.Pointer(&data[0])).Nano()
+	if lag := time.Duration(now.UnixNano() - came); lag >= 0 && lag < maxLag {
 		return lag
 	}
 	return 0

@@ -34,8 +34,8 @@ type Transport struct {
 
 // NewTransport returns a Transport to u with a TLS configuration, nil for the system's roots, and a proxy, nil for
 // none. It speaks HTTP/2 if the server offers it over TLS. lag is passed to NewSocket.
-func NewTransport(u *url.URL, conf *tls.Config, proxy func(*http.Request) (*url.URL, error),
-	lag func(time.Duration),
+func NewTransport(
+	u *url.URL, conf *tls.Config, proxy func(*http.Request) (*url.URL, error), lag func(time.Duration),
 ) *Transport {
 	t := &Transport{target: u, lag: lag, Transport: http.Transport{
 		Proxy: proxy, TLSClientConfig: conf.Clone(), ForceAttemptHTTP2: u.Scheme == "https" || proxy != nil,

@@ -172,8 +172,8 @@ func (s *Simulation) Served() bool {
 }
 
 // newSimulation describes a simulation before it runs. Its runs are empty.
-func newSimulation(q *planning.Simulation, c *perfmodel.Calibration, o *slo.Objective,
-	variants []*planning.Variant,
+func newSimulation(
+	q *planning.Simulation, c *perfmodel.Calibration, o *slo.Objective, variants []*planning.Variant,
 ) *Simulation {
 	first := slices.IndexFunc(variants, func(v *planning.Variant) bool { return v.Err == nil })
 	v := variants[first]

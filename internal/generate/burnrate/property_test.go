@@ -53,7 +53,11 @@ func TestEveryGroupIsValid(t *testing.T) {
 			}
 		}
 	})
-	if accepted < 20 {
+	least := 20
+	if testing.Short() {
+		least = 4 // rapid makes a fifth of the checks
+	}
+	if accepted < least {
 		t.Errorf("only %d sets of objectives were not refused", accepted)
 	}
 }

@@ -34,8 +34,8 @@ const (
 	// Level is a gauge read once at the end of each interval, in one cell; NaN where
 	// it was not read. Levels are compared by log(1+x).
 	Level
-	// Mean is a number of events and the sum of what was measured of them, in two cells.
-	// The means are compared as those of exponential times, which vary more than latencies do.
+	// Mean has two cells: a number of events, and the sum of their values. Means are compared like those of
+	// exponential times, which vary more than latencies.
 	Mean
 )
 
@@ -43,14 +43,13 @@ const (
 type Signal struct {
 	Kind  Kind
 	Cells int // 1 but for Cells and a Mean
-	// Dispersion is the least variance of the counts over that of independent events;
-	// for a Level, the least standard deviation of log(1+x) between two looks.
+	// Dispersion is the minimum ratio of the counts' variance to that of independent events; for a Level, the minimum
+	// standard deviation of log(1+x) between two samples.
 	Dispersion float64
 }
 
-// A Row is what was observed in one interval, of so many seconds: the cells of all signals, one
-// after the other. It remembers what was made of it and of the Row after it, and is used for as
-// long as the interval stays what it is; not by several at once.
+// A Row holds the counts of one interval: the cells of all signals, one after the other. It caches what was computed
+// from it and from the next Row, so it may be used only while the interval stays the same, and not concurrently.
 type Row struct {
 	Seconds float64
 	Values  []float64
@@ -59,7 +58,7 @@ type Row struct {
 	apart []float64 // from next, by signal; see Series.apart
 }
 
-// A Series is what was observed of one target in consecutive intervals between scrapes.
+// A Series holds the observations of one target in consecutive intervals between scrapes.
 type Series struct {
 	Signals []Signal
 	Rows    []*Row
@@ -107,22 +106,21 @@ func Find(s *Series) []Change {
 	return out
 }
 
-// prepared holds sums from the first interval on, so that any span is the
-// difference of two of them.
+// prepared holds cumulative sums, so that a span's sum is the difference of two.
 type prepared struct {
 	seconds []float64   // length n+1
 	sums    [][]float64 // by interval (n+1), by cell
 	signals []summed
 }
 
-// A summed signal has its cells in some columns of the sums: of Cells those that hold anything,
-// for the others tell nothing; of a Level its sum and the number of looks.
+// A summed signal has some columns of the sums. Cells have the columns that are not empty; a Level has its sum and
+// the number of samples.
 type summed struct {
 	kind       Kind
 	from, to   int
 	dispersion float64
 
-	left         [2]spread // of spans that a search comes back to
+	left         [2]spread // cached for the spans that a search returns to
 	right, whole spread
 }
 
@@ -309,7 +307,7 @@ func (both *spread) over(left, right *spread) (llr float64, free int) {
 	return max(0, both.h-left.h-right.h), both.cells - 1
 }
 
-// of returns the spread of a signal in the intervals from one to another, which may be kept.
+// of returns the spread of a signal over a range of intervals, perhaps from a cache.
 func (p *prepared) of(f *summed, kept *spread, from, to int) *spread {
 	if kept.from != from || kept.to != to {
 		*kept = p.both(f, from, to, to, to)
@@ -345,9 +343,9 @@ func xlogx(x float64) float64 {
 	return x * log(x)
 }
 
-// log returns the logarithm of a positive number, to twelve digits and several times as fast as
-// math.Log, for most of a search is logarithms: that of the beginning of its mantissa from a
-// table, and the rest by a series.
+// log returns the logarithm of a positive number to twelve digits, several times as fast as math.Log, because a
+// search spends most of its time on logarithms. It looks up the leading bits of the mantissa in a table, and adds a
+// series for the rest.
 func log(x float64) float64 {
 	b := math.Float64bits(x)
 	l := &logs[b>>(52-logBits)%(1<<logBits)]

@@ -1,5 +1,5 @@
-// Package gather brings together what was measured: baseline files, and healthy times of
-// recordings and of Prometheus servers, which it measures.
+// Package gather collects baselines: from files, and measured over healthy spans of recordings and Prometheus
+// servers.
 package gather
 
 import (
@@ -22,15 +22,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 )
 
-// A Request says what is gathered.
+// A Request lists the baselines to collect.
 type Request struct {
 	From       []string // files, and recordings
 	Prometheus string   // URL; "" for none
 	Span       string   // the healthy time of recordings and of the server, as --healthy writes it; "" for all
 
 	HTTP     config.HTTPClientConfig
-	Matchers []*labels.Matcher // which series of the server
-	Note     func([]string)    // told of what was passed over
+	Matchers []*labels.Matcher // select the server's series
+	Note     func([]string)    // receives the sources' warnings
 }
 
 // Gather gathers the measurements, one of each model.
@@ -109,7 +109,7 @@ func (r *Request) measure(ctx context.Context, from string) (files []*baseline.F
 // and a span of time then.
 func File(text string) (*baseline.File, error) {
 	info, err := os.Stat(text)
-	named := strings.HasSuffix(text, ".json") // of a file that is not there, too
+	named := strings.HasSuffix(text, ".json") // even if the file does not exist
 	if !named && (text == "" || err != nil || info.IsDir()) {
 		return nil, nil
 	}

@@ -1,6 +1,5 @@
-// Package measure measures what is normal for a deployment over a span in
-// which all was well, and turns it into baseline files: thresholds for alert
-// rules and for the diagnosis. Package load does the same from a load test.
+// Package measure measures a deployment's normal values over a healthy span, and writes baseline files: thresholds
+// for alert rules and for the diagnosis. Package load writes them from a load test.
 //
 // It asks a Querier and does no other I/O.
 package measure
@@ -28,9 +27,8 @@ import (
 // Config says what to measure.
 type Config struct {
 	From, To time.Time
-	// Window is the time over which one value is taken; Short the shortest one
-	// over which a rate can be trusted. Where they are 0 they follow from Interval,
-	// the scrape interval: five minutes, or a quarter of what there is.
+	// Window is the time over which one value is computed, Short the shortest time over which a rate can be trusted.
+	// If they are 0 they follow from Interval, the scrape interval: five minutes, or a quarter of the history.
 	Window, Short time.Duration
 	Interval      time.Duration
 	Matchers      []*labels.Matcher
@@ -105,8 +103,8 @@ func keyOf(names []string, value func(name string) string) string {
 	return key
 }
 
-// measured reports whether it is measured what is normal of a signal: of those of model servers, and of
-// what becomes of the requests of a server, which are those of the models that it serves.
+// measured reports whether a baseline has the signal: signals of model servers, and of the outcomes of their
+// requests.
 func measured(s *indicator.Signal) bool {
 	return s.Scope == indicator.Model && !s.Logged || s.Scope == indicator.Instance && s.Unit == indicator.Ratio && s.Noise().Chance == indicator.Events
 }

@@ -73,7 +73,7 @@ func (f *Promised) Objective(model string) (*slo.Objective, error) {
 	return &o, nil
 }
 
-// Objectives are those of the file, and after them those of the use case; nil for neither.
+// Objectives returns the objectives of the file, followed by those of the use case; nil without either.
 func (f *Promised) Objectives() (*slo.File, error) {
 	if f.File == "" && f.UseCase == "" {
 		return nil, nil

@@ -22,7 +22,7 @@ type Access struct {
 	Insecure        bool     // do not verify the server's certificate
 }
 
-// AddFlags adds the flags; their letters are those of curl.
+// AddFlags adds the flags, with curl's letters.
 func (f *Access) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&f.File, "http-config", "", "YAML `file` with the HTTP settings of a Prometheus scrape configuration (authorization, oauth2, tls_config, …)")
 	s.StringVar(&f.BearerTokenFile, "bearer-token-file", "", "`file` that holds a bearer token")
@@ -34,7 +34,7 @@ func (f *Access) AddFlags(s *pflag.FlagSet) {
 	s.BoolVarP(&f.Insecure, "insecure-skip-verify", "k", false, "do not verify the server's certificate")
 }
 
-// Config returns the settings; what is named alone goes before the file.
+// Config returns the settings. Single flags override the file.
 func (f *Access) Config() (config.HTTPClientConfig, error) {
 	c := config.DefaultHTTPClientConfig
 	if f.File != "" {

@@ -16,10 +16,10 @@ import (
 // Flags say where samples come from, for every verb that reads any: together with the
 // arguments, each a server's URL, a recording, or prometheus=URL.
 type Flags struct {
-	Spec // what they and the arguments name, once resolved
+	Spec // the resolved flags and arguments
 	Access
 	At               string        // the moment that is looked at
-	Window, Duration time.Duration // of the past; of scraping URLs
+	Window, Duration time.Duration // judged window; time to scrape URLs
 	match            []string
 }
 
@@ -35,14 +35,13 @@ func (f *Flags) AddFlags(s *pflag.FlagSet) {
 	}
 }
 
-// AddPast adds the flags that choose a part of what is at hand.
+// AddPast adds the flags that select a part of the available time.
 func (f *Flags) AddPast(s *pflag.FlagSet, at, window string) {
 	s.StringVar(&f.At, "at", "", at+" (default: the end of the recording, or now)")
 	s.DurationVar(&f.Window, "window", 0, window)
 }
 
-// AddPace adds the flags that say how URLs are scraped; name is that of the time they are
-// scraped for.
+// AddPace adds the flags for scraping URLs; name is the name of the flag for how long.
 func (f *Flags) AddPace(s *pflag.FlagSet, name string, usual time.Duration, help string) {
 	s.DurationVar(&f.Interval, "interval", DefaultInterval, "with URLs: scrape interval")
 	s.DurationVar(&f.Duration, name, usual, help)
@@ -96,8 +95,7 @@ const (
 	maxDuration = time.Hour
 )
 
-// Watch scrapes the servers of URLs for --duration, and shows how long it did. Of other
-// sources everything is there.
+// Watch scrapes the servers of URLs for --duration, and shows the elapsed time. Other sources are complete already.
 func (f *Flags) Watch(ctx context.Context, s *Source, show func(format string, args ...any)) error {
 	if s.Live == nil {
 		return nil

@@ -7,9 +7,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
-// Follow diagnoses what happens, every so often until the context ends; servers are scraped
-// meanwhile. The function is handed each diagnosis, or why there is none, and ends it with
-// its error. So do addresses that can never be judged.
+// Follow diagnoses periodically until the context ends; servers are scraped meanwhile. It calls fn with each
+// diagnosis or its error. An error of fn, or an address that can never be judged, ends it.
 func (s *Source) Follow(ctx context.Context, o diagnose.Options, every time.Duration, each func(*diagnose.Diagnosis, error) error) error {
 	o.Memory = &diagnose.Memory{}
 	if s.Live == nil {
@@ -53,7 +52,7 @@ func (s *Source) follow(ctx context.Context, o diagnose.Options, every time.Dura
 	}
 }
 
-// options are those of a diagnosis of a moment, with what the caller looks for.
+// options returns the options of a diagnosis at one time, with the caller's pathologies.
 func (s *Source) options(ctx context.Context, at time.Time, by diagnose.Options) (diagnose.Options, error) {
 	o, err := s.Options(ctx, at)
 	return mergeOptions(o, by), err

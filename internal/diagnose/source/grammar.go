@@ -11,9 +11,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Add takes arguments for what they are: "prometheus=URL" is a Prometheus-compatible
-// server, what lies on the disk is a recording, and everything else is the address of a
-// server. A path, or a name with a file's ending, that is not there is an error.
+// Add classifies arguments: "prometheus=URL" is a Prometheus-compatible server, an existing file or directory is a
+// recording, and everything else is the address of a server. A missing path, or a missing name with a file extension,
+// is an error.
 func (s *Spec) Add(args ...string) error {
 	for _, a := range args {
 		prometheus, isPrometheus := strings.CutPrefix(a, "prometheus=")
@@ -51,7 +51,7 @@ func namesFile(a string) bool {
 	return slices.Contains(endings, strings.ToLower(filepath.Ext(a)))
 }
 
-// endings are those of files that are taken for misspelt where they do not exist.
+// endings are the extensions by which a missing name is taken for a misspelt file.
 var endings = []string{".tar", ".gz", ".tgz", ".zst", ".prom", ".yaml", ".yml", ".json", ".rules"}
 
 var errTwo = errors.New("give URLs, a recording or --prometheus, not two of them")

@@ -29,16 +29,15 @@ type Live struct {
 
 	mu     sync.Mutex
 	states []liveState // by target
-	err    error       // of the store
+	err    error       // error of the store
 }
 
 func newLive(s *Scraper, store *embedded.Store) *Live {
 	return &Live{Scraper: s, store: store, states: make([]liveState, len(s.Targets))}
 }
 
-// Run scrapes every server at once and then at every interval, until ctx is done, and
-// stores what comes, and beside it what this machine says where Spec.Host asks for it. It
-// may be called again.
+// Run scrapes every server immediately and then at every interval, until ctx is done, and stores the pages. If
+// Spec.Host is set it also stores this machine's readings. It may be called again.
 func (r *Live) Run(ctx context.Context) {
 	r.scrapeWithHost(ctx, r.addHostPage, func(ctx context.Context) { r.Scraper.Run(ctx, r.addScrape) })
 }
@@ -60,13 +59,13 @@ func (r *Live) ScrapeOnce(ctx context.Context) {
 	}
 }
 
-// liveState is what is known of one target.
+// liveState is the state of one target.
 type liveState struct {
 	good, failed int
-	last         error  // of the last scrape, nil when it was good
+	last         error  // error of the last scrape, nil if it succeeded
 	outage       string // in what way it is away, by the last scrape; "" where that does not say so
 	away         gap    // the scrapes that fail now
-	gaps         []gap  // those that ended
+	gaps         []gap  // gaps that ended
 	seen         bool   // its first page was looked at
 	beside       bool   // it is no server, but a GPU exporter or a gateway
 	facts        scrape.Facts
@@ -74,7 +73,7 @@ type liveState struct {
 
 // gap is a time without a page.
 type gap struct {
-	from, to time.Time // to is that of the next page
+	from, to time.Time // to is the time of the next page
 	failed   int       // scrapes
 	why      string
 }
@@ -123,8 +122,7 @@ func (r *Live) addScrape(p Scrape) {
 	st.away.why = err.Error()
 }
 
-// first looks at a page until one was a server's: err becomes what is wrong with another
-// program's.
+// first checks pages until one is an inference server's, and sets err for the page of another program.
 func (r *Live) first(p *Scrape, err *error) (beside, seen bool) {
 	r.mu.Lock()
 	st := &r.states[p.Target]
@@ -282,8 +280,7 @@ func (r *Live) Answered() error {
 // page, or a question that is wrong.
 func (st *liveState) isAway() bool { return st.outage != "" && st.facts.Health != 200 }
 
-// explainDown says of a target-down finding what was tried, and whether only the metrics
-// pages fail.
+// explainDown adds to a target-down finding what was tried, and whether only the metrics pages fail.
 func (r *Live) explainDown(d *diagnose.Diagnosis) {
 	if d.Status != diagnose.Firing || len(d.Findings) == 0 || !slices.ContainsFunc(d.Findings[0].Evidence, func(e catalog.Evidence) bool {
 		return e.Signal == indicator.Up && e.Holds == catalog.True
@@ -381,7 +378,7 @@ func tell(t *diagnose.Target, release string, models []scrape.Model) {
 	}
 }
 
-// innermost is the error that others wrap: what happened, without where.
+// innermost returns the innermost wrapped error: what happened, without where.
 func innermost(err error) error {
 	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
 		err = next

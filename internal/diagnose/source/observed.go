@@ -71,8 +71,8 @@ func (s *Source) Observe(ctx context.Context, model string, at time.Time, window
 	return o, nil
 }
 
-// findIll finds the servers that are ill at a moment, each with the name of what it has. What
-// compares replicas with each other, such as an uneven load, makes none of them ill.
+// findIll returns the faulty servers at one time, each with the name of its fault. Faults that compare replicas, such
+// as an uneven load, make no server faulty.
 func (s *Source) findIll(ctx context.Context, at time.Time, pathologies []*catalog.Pathology) (map[string]string, error) {
 	if len(pathologies) == 0 {
 		return nil, nil
@@ -105,8 +105,7 @@ func comparesReplicas(p *catalog.Pathology) (found bool) {
 	return found
 }
 
-// measure discovers the servers and measures those of one model: the ones that are not ill,
-// if there are any.
+// measure discovers the servers and measures those of one model, without the faulty ones unless all are faulty.
 func (s *Source) measure(ctx context.Context, model string, from, to time.Time, interval time.Duration, ill map[string]string) (*workload.Measured, error) {
 	found, _, err := diagnose.Discover(ctx, s, to, max(to.Sub(from), 5*interval), s.matchers, false)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // partialConfidence bounds what a diagnosis is worth that lacks answers.
 const partialConfidence = 0.5
 
-// judge makes a diagnosis of the answers that come before the context's deadline.
-// Where some do not, the rest is judged and said to be partial; where none does, that is the error.
+// judge diagnoses the answers that arrive before the context's deadline. If some are missing, the diagnosis is marked
+// as partial; if all are, judge returns an error.
 func judge(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose.Diagnosis, error) {
 	var answered, unanswered atomic.Int64
 	d, err := bounded(ctx, func() (diagnose.Diagnosis, error) { return diagnose.Run(ctx, inTime(q, &answered, &unanswered), o) })
@@ -81,7 +81,7 @@ func inTime(q metrics.Querier, answered, unanswered *atomic.Int64) *lenient {
 	}}
 }
 
-// lenient is a Querier some of whose errors are none: handle returns nil for those.
+// lenient is a Querier that ignores the errors for which handle returns nil.
 type lenient struct {
 	next   metrics.Querier
 	handle func(context.Context, error) error

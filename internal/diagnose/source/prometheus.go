@@ -80,7 +80,7 @@ func (p *partials) recordPartial(_ context.Context, err error) error {
 	return nil
 }
 
-// warnings are those of the partial answers.
+// warnings returns the warnings of partial answers.
 func (p *partials) warnings() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,9 +8,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
-// Replay diagnoses the past: each moment of a span, a step apart, up to its end. The
-// function is called with each diagnosis and ends the replay with its error. What the
-// options say of a moment is that of the source. What a Prometheus server holds is read once.
+// Replay diagnoses the past at every step of a span. It calls fn with each diagnosis; fn's error ends the replay. The
+// source fills in the options of each time. A Prometheus server's samples are read once.
 func (s *Source) Replay(ctx context.Context, o diagnose.Options, from, to time.Time, step time.Duration, each func(*diagnose.Diagnosis) error) error {
 	if s.store == nil {
 		c, err := s.copyPast(ctx, from, to)

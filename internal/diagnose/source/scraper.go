@@ -52,7 +52,7 @@ func Targets(addresses []string) ([]Target, error) {
 			t.Instance += p.Path
 		}
 		for same, n := t.Instance, 2; instances[t.Instance]; n++ {
-			t.Instance = fmt.Sprintf("%s#%d", same, n) // what differs is a secret
+			t.Instance = fmt.Sprintf("%s#%d", same, n) // the URLs differ by a secret
 		}
 		urls[u], instances[t.Instance] = true, true
 		targets = append(targets, t)

@@ -1,12 +1,9 @@
-// Package source is the one way to samples. A Source is opened from the URLs of
-// servers, whose metrics pages are scraped from then on, from a recording, from the
-// statistics in an engine's log, or from a Prometheus-compatible server; whatever
-// stands behind it, it answers PromQL, and it knows the time that is at hand, the
-// scrape interval, and what the servers say of themselves beside their metrics.
+// Package source opens samples. A Source is opened from the URLs of servers, which it scrapes from then on, from a
+// recording, from an engine's log, or from a Prometheus-compatible server. It answers PromQL, and knows the available
+// time, the scrape interval, and what the servers report beside their metrics.
 //
-// A short look (sixty diagnose), a long one (sixty record, a monitor) and a single
-// page (sixty audit) use the same Scraper. Package source judges nothing: Diagnose
-// hands the samples to package diagnose, within a deadline.
+// A short run (sixty diagnose), a long one (sixty record, a monitor) and a single page (sixty audit) use the same
+// Scraper. Package source judges nothing: Diagnose hands the samples to package diagnose, with a deadline.
 package source
 
 import (
@@ -39,15 +36,15 @@ const DefaultInterval = time.Second
 
 // A Spec says where samples come from: one of URLs, Recording and Prometheus.
 type Spec struct {
-	URLs       []string // of servers, as scrape.URL completes them
-	Gateways   []string // with URLs: of the metrics of gateways before them
+	URLs       []string // servers, completed by scrape.URL
+	Gateways   []string // metrics pages of gateways before URLs
 	Recording  string   // an archive, a directory, or one page
 	Prometheus string   // URL of a Prometheus-compatible server
 
-	Matchers []*labels.Matcher       // which series of a Prometheus server
+	Matchers []*labels.Matcher       // select the series of a Prometheus server
 	HTTP     config.HTTPClientConfig // how to authenticate and encrypt; zero is the default
 	Interval time.Duration           // between two scrapes of URLs, DefaultInterval when 0
-	Storage  embedded.Config         // of what is scraped; zero is a temporary one that forgets nothing
+	Storage  embedded.Config         // storage of scraped samples; zero is a temporary one without retention
 	Host     bool                    // read this machine's GPUs and operating system for those URLs that are on it
 }
 
@@ -55,7 +52,7 @@ type Spec struct {
 // concurrent use.
 type Source struct {
 	metrics.Querier
-	Name string // of where the samples come from, for people: without secrets
+	Name string // where the samples come from, for people; without secrets
 	// Arguments name the same samples on a command line, without secrets.
 	Arguments string
 	Live      *Live // the servers that are scraped; nil unless URLs were opened
@@ -65,15 +62,15 @@ type Source struct {
 	scraper  bool                       // the samples are from a scraper in this process
 	interval time.Duration              // 0: as the samples say
 	store    *embedded.Store            // nil for a Prometheus server
-	noted    map[string]recording.Noted // of a recording, by instance
+	noted    map[string]recording.Noted // the recording's notes, by instance
 	rules    func(context.Context) ([]api.Rule, error)
-	partial  func() []string // what a Prometheus server said of answers in part; nil for others
+	partial  func() []string // a Prometheus server's warnings of partial answers; nil for others
 	warnings []func() []string
 	closers  []func() error
 }
 
-// Open opens what a Spec names. Of URLs nothing is asked yet; a recording is read and
-// loaded. The caller closes it.
+// Open opens the source that a Spec names. It sends no requests to URLs yet; it loads a recording. The caller closes
+// the source.
 func Open(ctx context.Context, spec Spec) (*Source, error) {
 	s := &Source{matchers: spec.Matchers}
 	var err error
@@ -99,7 +96,7 @@ func Open(ctx context.Context, spec Spec) (*Source, error) {
 	return s, nil
 }
 
-// openStore opens a storage of its own for what is loaded or scraped.
+// openStore opens a storage for loaded or scraped samples.
 func (s *Source) openStore(cfg embedded.Config) error {
 	store, err := embedded.Open(cfg)
 	if err != nil {
@@ -155,9 +152,8 @@ func (s *Source) acceptPartial(q metrics.Querier) {
 	s.Querier, s.partial = &lenient{q, p.recordPartial}, p.warnings
 }
 
-// WithoutPartials is the same source, which knows of no answers in part yet: a monitor asks again
-// and again, and what was partial an hour ago says nothing of now. Only the original is
-// closed.
+// WithoutPartials returns the same source without its record of partial answers, because a monitor queries again and
+// again, and an hour-old partial answer says nothing about now. Only the original is closed.
 func (s *Source) WithoutPartials() *Source {
 	c := *s
 	if q, ok := s.Querier.(*lenient); ok {
@@ -254,8 +250,7 @@ func (s *Source) Close() error {
 	return err
 }
 
-// Warnings says what was passed over, dropped or answered in part until now, one
-// sentence each.
+// Warnings returns one sentence for each kind of data that was skipped, dropped, or answered partially so far.
 func (s *Source) Warnings() []string {
 	var all []string
 	if s.partial != nil {
@@ -270,9 +265,8 @@ func (s *Source) Warnings() []string {
 // Matchers are those that every question about the servers needs.
 func (s *Source) Matchers() []*labels.Matcher { return s.matchers }
 
-// Span is the time at hand: of pages, from the first to the last one until now, zero
-// where there is none. That of a Prometheus server has no beginning and ends when it
-// was opened.
+// Span returns the available time: from the first page to the last one, zero without pages. A Prometheus server's
+// span has no beginning, and ends when the server was opened.
 func (s *Source) Span() Span {
 	if s.store == nil {
 		return Span{Last: s.opened}
@@ -303,8 +297,8 @@ func (s *Source) Created() time.Time {
 	return oldest
 }
 
-// Pace says how often the servers were scraped before a moment, and since when. What
-// sixty scrapes itself has the interval that was asked for.
+// Pace returns the scrape interval before a time, and since when it applies. Targets that sixty scrapes itself have
+// the requested interval.
 func (s *Source) Pace(ctx context.Context, at time.Time) (diagnose.Pace, error) {
 	if s.store == nil {
 		return diagnose.ReadPace(ctx, s, s.matchers, at)
@@ -330,13 +324,12 @@ func (s *Source) Among(match *labels.Matcher) *Source {
 	return &c
 }
 
-// First asks for the first sample of a server within a time, zero where there is none.
+// First returns the time of the servers' first sample within a span, zero without one.
 func (s *Source) First(ctx context.Context, from, to time.Time) (time.Time, error) {
 	return diagnose.First(ctx, s, s.matchers, from, to)
 }
 
-// Options are those of a diagnosis at a moment of this source. What to look for is up
-// to the caller.
+// Options returns the options of a diagnosis at one time. The caller adds the pathologies.
 func (s *Source) Options(ctx context.Context, at time.Time) (diagnose.Options, error) {
 	pace, err := s.Pace(ctx, at)
 	o := diagnose.Options{
@@ -366,8 +359,8 @@ func (s *Source) annotate(ts []diagnose.Target) {
 	}
 }
 
-// Complete completes what is asked of this source with what it knows: the moment and the
-// baseline, in the words of --at and --baseline, and what servers say beside their metrics.
+// Complete fills in options from the source: the time and the baseline, in the syntax of --at and --baseline, and
+// what servers report beside their metrics.
 func (s *Source) Complete(ctx context.Context, o *diagnose.Options, at, baseline string) error {
 	span := s.Span()
 	moment, err := span.At(at)
@@ -400,7 +393,7 @@ func (s *Source) Complete(ctx context.Context, o *diagnose.Options, at, baseline
 	return nil
 }
 
-// With opens a source for fn. What was passed over is noted in the end.
+// With opens a source for fn, and notes the source's warnings at the end.
 func With(ctx context.Context, spec Spec, note func([]string), fn func(*Source) error) (err error) {
 	s, err := Open(ctx, spec)
 	if err != nil {
@@ -423,8 +416,8 @@ func Redacted(raw string) string {
 	return u.Redacted()
 }
 
-// Over is a source over samples that a scraper in this process collects, as a Prometheus server does.
-// The caller closes what is behind it.
+// Over returns a source over samples that a scraper in this process collects continuously. The caller closes the
+// storage behind it.
 func Over(name string, q metrics.Querier, matchers ...*labels.Matcher) *Source {
 	return &Source{Querier: q, Name: name, matchers: matchers, opened: time.Now(), scraper: true}
 }

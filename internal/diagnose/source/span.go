@@ -55,7 +55,7 @@ func (s Span) Moment(name, text string) (time.Time, error) {
 	if err != nil {
 		return t, fmt.Errorf("%s: %w", name, err)
 	}
-	const slack = 10 * time.Second // of clocks, and for times rounded by hand
+	const slack = 10 * time.Second // for clock skew, and times rounded by hand
 	if !s.First.IsZero() && (t.Before(s.First) || t.After(s.Last.Add(slack))) {
 		return t, hint.With(fmt.Errorf("%s: %s is outside the recording", name, FormatTime(t)),
 			fmt.Sprintf("choose a time from %s to %s, or leave %s out", FormatTime(s.First), FormatTime(s.Last), name))
@@ -109,5 +109,5 @@ func ParseDuration(text string) (time.Duration, error) {
 	return time.Duration(d), err
 }
 
-// FormatTime writes a time as it is written in flags.
+// FormatTime writes a time in the syntax of flags.
 func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

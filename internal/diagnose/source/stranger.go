@@ -48,8 +48,8 @@ func notInferenceError(name string, names []string) error {
 	return hint.With(fmt.Errorf("%s exposes %w: it %s", name, errStranger, what), try)
 }
 
-// Kind tells whose a page is, and says what one looks like that is no inference server's,
-// GPU exporter's or gateway's. Of no page nothing is said.
+// Kind identifies the program of a page, and describes a page that belongs to no inference server, GPU exporter or
+// gateway. Without a page it says nothing.
 func (p *Scrape) Kind(name string) (engine.ID, error) {
 	if p.Err != nil {
 		return "", nil
@@ -67,8 +67,8 @@ func (p *Scrape) Kind(name string) (engine.ID, error) {
 	return "", notInferenceError(name, list)
 }
 
-// isPermanent reports whether asking again can change nothing of an error: the address is
-// that of another program, or wants credentials.
+// isPermanent reports whether another request would fail likewise: the address belongs to another program, or
+// requires credentials.
 func isPermanent(err error) bool {
 	return errors.Is(err, errStranger) || errors.Is(err, scrape.ErrNotExposition) || errors.Is(err, scrape.ErrNotMetrics)
 }

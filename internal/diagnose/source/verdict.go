@@ -18,15 +18,13 @@ import (
 const (
 	soonest       = 10 * time.Second
 	evaluateEvery = time.Second
-	// deadAfter is how many scrapes of every target must fail before a look ends because
-	// nobody ever answered; of slow failures, as many as fit into soonest but at least
-	// two.
+	// deadAfter is the number of failed scrapes of every target after which a run ends because nobody ever answered.
+	// Of slow failures, as many as fit into soonest suffice, but at least two.
 	deadAfter = 3
 )
 
-// Diagnose judges this source at the moment that the options give, or live servers by
-// what was scraped until now. Answers that do not come before the context's deadline
-// are unknown, and the rest is judged and said to be partial.
+// Diagnose judges this source at the time of the options, or live servers by their scrapes so far. Answers that do
+// not arrive before the context's deadline are unknown, and the diagnosis is marked as partial.
 func (s *Source) Diagnose(ctx context.Context, o diagnose.Options) (diagnose.Diagnosis, error) {
 	if s.Live != nil {
 		if err := s.Live.failed(); err != nil {
@@ -53,9 +51,8 @@ type Watch struct {
 	// Fault says that only a fault ends it early: that all is well is not known before
 	// the end.
 	Fault bool
-	// Show, which may be nil, is told of the verdict so far each second, "" where there
-	// is none. With it servers are diagnosed from the first second on, without it as
-	// soon as a verdict can be certain.
+	// Show, which may be nil, receives the verdict so far each second, "" without one. With it servers are diagnosed
+	// from the first second on, without it as soon as a verdict can be certain.
 	Show func(ran time.Duration, verdict string)
 }
 
@@ -151,13 +148,12 @@ type WatchOptions struct {
 	For    time.Duration // at most
 	Longer bool          // than For, where the prediction of a fix needs it
 
-	// Judging is how long it may take after the scraping, and Late the cause of an error
-	// that comes of it.
+	// Judging bounds the diagnosis after the scraping, and Late is the cause of the error after that.
 	Judging time.Duration
 	Late    error
 
 	Show func(line string) // the progress each second; nil where nobody looks on
-	Note func(line string) // what a user should know before the end
+	Note func(line string) // prints a note before the end
 
 	// LastWords returns the context in which an interrupted look may still say what it
 	// has seen.
@@ -233,7 +229,7 @@ func (s *Source) WatchForVerdict(ctx context.Context, o diagnose.Options, l Watc
 	return d, nil
 }
 
-// watch shows the progress and what is found so far.
+// watch shows the progress and the verdict so far.
 func (l *WatchOptions) watch(r *Live) Watch {
 	if l.Show == nil {
 		return Watch{}

@@ -14,6 +14,7 @@ LINTER        = github.com/golangci/golangci-lint/v2@v2.15.0
 GOLANGCI_LINT = $(GO) run $(subst /v2@,/v2/cmd/golangci-lint@,$(LINTER))
 INCIDENT      = testdata/incident.tar.zst
 GOVULNCHECK   = golang.org/x/vuln@v1.6.0
+HELM          = helm.sh/helm/v4/cmd/helm@v4.3.1
 
 .DEFAULT_GOAL := help
 .PHONY: help all build run run-recording test accuracy model-accuracy detection race race-ci fmt lint lint-available lint-changed bench fuzz snapshot false-alarms e2e-vllm record-incident
@@ -33,6 +34,7 @@ snapshot: ## Build what a release holds, of the working tree, into dist/ (needs 
 tag: page ## Commit the monitor's page on top of HEAD, outside every branch, and tag that VERSION: what `go install` of a release builds
 	@test -f $(BUNDLE) || { echo "the monitor's page could not be built: a release needs npm"; exit 1; }
 	git switch --quiet --detach && git add --force $(dir $(BUNDLE))
+	sed -i.before 's/sixty-llm==[^"]*/sixty-llm==$(VERSION:v%=%)/' pyproject.toml && git add pyproject.toml && rm pyproject.toml.before
 	git commit --quiet --message "release: the monitor's page of $(VERSION)" && git tag --annotate --message $(VERSION) $(VERSION)
 
 run: build ## Watch simulated servers fail and be diagnosed: a minute, no GPU, nothing to install
@@ -112,6 +114,13 @@ race-ci: ## Look for data races in the short tests of the packages with goroutin
 
 fmt: ## Format the code
 	$(GOLANGCI_LINT) fmt
+
+.PHONY: chart
+chart: bin/helm ## Lint the Helm chart and render it; without a Helm on the machine, the first run builds one, which takes minutes
+	$(GO) test ./deploy -run '^TestChart' -count=1
+
+bin/helm:
+	if helm=$$(command -v helm); then mkdir -p bin && ln -sf "$$helm" $@; else GOBIN=$(CURDIR)/bin CGO_ENABLED=0 $(GO) install -ldflags "-s -w" $(HELM); fi
 
 lint: words ## Lint; the first run builds golangci-lint, which takes minutes
 	$(GOLANGCI_LINT) run

@@ -3,8 +3,15 @@
 package deploy
 
 import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -44,7 +51,8 @@ func kinds() map[string]any {
 		"networking.k8s.io/v1 Ingress":                    &networkingv1.Ingress{},
 		"rbac.authorization.k8s.io/v1 Role":               &rbacv1.Role{},
 		"rbac.authorization.k8s.io/v1 RoleBinding":        &rbacv1.RoleBinding{},
-		"v1 ConfigMap":                                    &corev1.ConfigMap{},
+		"v1 Secret":                              &corev1.Secret{},
+		"gateway.networking.k8s.io/v1 HTTPRoute": &httpRoute{},
 	}
 }
 
@@ -69,11 +77,34 @@ type podMonitor struct {
 			Port     string `json:"port"`
 			Path     string `json:"path"`
 			Interval string `json:"interval"`
+			Scheme   string `json:"scheme"`
+
+			TLSConfig map[string]any `json:"tlsConfig"`
 
 			Authorization struct {
 				Credentials corev1.SecretKeySelector `json:"credentials"`
 			} `json:"authorization"`
 		} `json:"podMetricsEndpoints"`
+	} `json:"spec"`
+}
+
+// httpRoute has the fields of the Gateway API's resource that the chart uses.
+type httpRoute struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   metav1.ObjectMeta `json:"metadata"`
+	Spec       struct {
+		ParentRefs []map[string]string `json:"parentRefs"`
+		Hostnames  []string            `json:"hostnames"`
+		Rules      []struct {
+			Matches []struct {
+				Path map[string]string `json:"path"`
+			} `json:"matches"`
+			BackendRefs []struct {
+				Name string `json:"name"`
+				Port int    `json:"port"`
+			} `json:"backendRefs"`
+		} `json:"rules"`
 	} `json:"spec"`
 }
 
@@ -180,12 +211,29 @@ func TestManifests(t *testing.T) {
 	}
 }
 
+// findHelm is what make chart installs, or the system's.
+func findHelm(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"../bin/helm", "helm"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Skip("no helm: make chart installs one")
+	return ""
+}
+
+// TestChartIsLinted has Helm look for mistakes in the chart.
+func TestChartIsLinted(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), findHelm(t), "lint", "--strict", "helm/sixty").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), " 0 chart(s) failed") || strings.Contains(string(out), "[INFO]") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestChart renders the Helm chart with few settings and with all, where helm is at hand.
 func TestChart(t *testing.T) {
-	helm, err := exec.LookPath("helm")
-	if err != nil {
-		t.Skip("no helm")
-	}
+	helm := findHelm(t)
 	template := func(more ...string) (string, error) {
 		args := append([]string{"template", "watch", "helm/sixty", "--kube-version", "1.31.0", "--namespace", "ops"}, more...)
 		cmd := exec.CommandContext(t.Context(), helm, args...)
@@ -204,8 +252,8 @@ func TestChart(t *testing.T) {
 			switch o := o.(type) {
 			case *appsv1.Deployment:
 				deployment = o
-			case *corev1.ConfigMap:
-				if _, err := monitor.ParseConfig([]byte(o.Data["sixty.yaml"]), 0, slog.New(slog.DiscardHandler)); err != nil {
+			case *corev1.Secret:
+				if _, err := monitor.ParseConfig([]byte(o.StringData["sixty.yaml"]), 0, slog.New(slog.DiscardHandler)); err != nil {
 					t.Errorf("the configuration: %v", err)
 				}
 			case *prometheusRule:
@@ -243,6 +291,57 @@ func TestChart(t *testing.T) {
 	if !of(others, "Role") || of(others, "ClusterRole") || !of(others, "Ingress") || !of(others, "podMonitor") || !of(others, "prometheusRule") {
 		t.Errorf("with all settings: %T", others)
 	}
+	// What the README shows.
+	readme, err := os.ReadFile("helm/sixty/README.md")
+	must.Succeed(t, err)
+	_, values, _ := strings.Cut(string(readme), "```yaml\n")
+	values, _, _ = strings.Cut(values, "```")
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	must.Succeed(t, os.WriteFile(file, []byte(values), 0o600))
+	if d, _ = render("--values", file); !slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == "sixty-files" }) {
+		t.Errorf("as in the README: %+v", d.Spec.Template.Spec.Volumes)
+	}
+	// Files of a secret, and everything that a cluster may ask for.
+	d, others = render("--values", "testdata/everything.yaml")
+	pod := d.Spec.Template.Spec
+	c := pod.Containers[0]
+	mounts := map[string]string{}
+	for _, m := range c.VolumeMounts {
+		mounts[m.Name] = m.MountPath
+	}
+	volumes := map[string]corev1.VolumeSource{}
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = v.VolumeSource
+	}
+	switch {
+	case d.Name != "watcher" || d.Annotations["team"] != "ml" || pod.PriorityClassName != "high" || len(pod.TopologySpreadConstraints) != 1:
+		t.Errorf("with everything: %+v", d.ObjectMeta)
+	case pod.ServiceAccountName != "theirs" || of(others, "ServiceAccount") || of(others, "ClusterRole"):
+		t.Errorf("rights are made that exist: %s, %T", pod.ServiceAccountName, others)
+	case volumes["data"].PersistentVolumeClaim.ClaimName != "mine" || of(others, "PersistentVolumeClaim"):
+		t.Errorf("a volume is made that exists: %+v", volumes["data"])
+	case volumes["files"].Secret.SecretName != "sixty-files" || mounts["files"] != "/etc/sixty-files" || mounts["rules"] != "/etc/rules" || volumes["rules"].ConfigMap == nil:
+		t.Errorf("files: %v, %v", mounts, volumes)
+	case len(c.Env) != 1 || !slices.Contains(c.Args, "--external-url=https://sixty.example.com"):
+		t.Errorf("env %v, arguments %v", c.Env, c.Args)
+	}
+	for _, o := range others {
+		switch o := o.(type) {
+		case *podMonitor:
+			if e := o.Spec.PodMetricsEndpoints[0]; e.Scheme != "https" || e.TLSConfig["insecureSkipVerify"] != true {
+				t.Errorf("the endpoint with TLS: %+v", e)
+			}
+		case *httpRoute:
+			if r := o.Spec.Rules[0].BackendRefs[0]; r.Name != "watcher" || r.Port != 6060 || o.Spec.Hostnames[0] != "sixty.example.com" {
+				t.Errorf("the route: %+v", o.Spec)
+			}
+		case *corev1.ConfigMap:
+			t.Errorf("a ConfigMap, which many may read, has the configuration: %v", o.Data)
+		}
+	}
+	if !of(others, "httpRoute") || !of(others, "podMonitor") {
+		t.Errorf("with everything: %T", others)
+	}
 	// Two monitors have a volume each, keep apart, and find one another.
 	d, others = render("--set", "replicas=2")
 	i := slices.IndexFunc(others, func(o any) bool { _, is := o.(*appsv1.StatefulSet); return is })
@@ -261,9 +360,63 @@ func TestChart(t *testing.T) {
 	}) {
 		t.Errorf("of two: no service %s", set.Spec.ServiceName)
 	}
-	for _, bad := range []string{"replicas=0", "ingress.enabled=true", "image.tag=latest", "prometheusRule.enabled=true", "watchNamespaces=x"} {
+	for _, bad := range []string{"replicas=0", "ingress.enabled=true", "image.tag=latest", "prometheusRule.enabled=true", "watchNamespaces=x", "httpRoute.enabled=true", "replicas=2,persistence.existingClaim=mine"} {
 		if text, err := template("--set", bad); text != "" {
 			t.Errorf("%s is taken: %v", bad, err)
+		}
+	}
+}
+
+// TestWheels makes wheels of a release's archives and reads them as pip does.
+func TestWheels(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no Python")
+	}
+	archives, out := t.TempDir(), t.TempDir()
+	for _, platform := range []string{"linux_amd64", "linux_arm64", "darwin_amd64", "darwin_arm64"} {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		archive := tar.NewWriter(z)
+		for name, content := range map[string]string{"sixty": "binary of " + platform, "README.md": "# sixty", "LICENSE": "Apache"} {
+			must.Succeed(t, archive.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(content))}))
+			_, err := archive.Write([]byte(content))
+			must.Succeed(t, err)
+		}
+		must.Succeed(t, errors.Join(archive.Close(), z.Close()))
+		must.Succeed(t, os.WriteFile(filepath.Join(archives, "sixty_1.2.0-rc.1_"+platform+".tar.gz"), b.Bytes(), 0o600))
+	}
+	if said, err := exec.CommandContext(t.Context(), python, "wheel/build.py", "--version", "1.2.0-rc.1", "--archives", archives, "--out", out).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	wheels, err := filepath.Glob(filepath.Join(out, "sixty_llm-1.2.0rc1-py3-none-*.whl"))
+	if must.Succeed(t, err); len(wheels) != 4 {
+		t.Fatalf("%d wheels", len(wheels))
+	}
+	for _, path := range wheels {
+		wheel, err := zip.OpenReader(path)
+		must.Succeed(t, err)
+		files := map[string]string{}
+		for _, f := range wheel.File {
+			in, err := f.Open()
+			must.Succeed(t, err)
+			content, err := io.ReadAll(in)
+			must.Succeed(t, err)
+			if files[f.Name] = string(content); strings.Contains(f.Name, "/scripts/") && f.Mode()&0o111 == 0 {
+				t.Errorf("%s cannot be run", f.Name)
+			}
+		}
+		must.Succeed(t, wheel.Close())
+		record := files["sixty_llm-1.2.0rc1.dist-info/RECORD"]
+		for name, content := range files {
+			sum := sha256.Sum256([]byte(content))
+			line := fmt.Sprintf("%s,sha256=%s,%d\n", name, base64.RawURLEncoding.EncodeToString(sum[:]), len(content))
+			if !strings.Contains(record, line) && !strings.HasSuffix(name, "/RECORD") {
+				t.Errorf("RECORD lacks %s", line)
+			}
+		}
+		if !strings.HasPrefix(files["sixty_llm-1.2.0rc1.data/scripts/sixty"], "binary of ") || !strings.Contains(files["sixty_llm-1.2.0rc1.dist-info/METADATA"], "Version: 1.2.0rc1\n") {
+			t.Errorf("%s: %v", path, files)
 		}
 	}
 }

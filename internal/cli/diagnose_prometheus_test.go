@@ -2,20 +2,29 @@ package cli
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	signer "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
@@ -84,6 +93,73 @@ func TestDiagnoseFromPrometheusAgreesWithTheRecording(t *testing.T) {
 	stdout, _, err = sixty(t, "diagnose", "--prometheus", server.URL, "--at", "2026-11-21T04:51:40Z")
 	if err != nil || !strings.HasPrefix(stdout, "Healthy") {
 		t.Errorf("healthy phase: error %v, output:\n%s", err, stdout)
+	}
+}
+
+// signs passes on what an access key of AWS has signed, as Amazon Managed Service for Prometheus does, and refuses
+// what it has not.
+func signs(t *testing.T, to *httptest.Server, key, secret string) *httptest.Server {
+	t.Helper()
+	base, err := url.Parse(to.URL)
+	must.Succeed(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(base)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		at, wrong := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
+		again, refused := http.NewRequestWithContext(r.Context(), r.Method, "http://"+r.Host+r.URL.RequestURI(), bytes.NewReader(body))
+		if err = errors.Join(err, wrong, refused); err == nil {
+			_, names, _ := strings.Cut(r.Header.Get("Authorization"), "SignedHeaders=")
+			names, _, _ = strings.Cut(names, ",")
+			for name := range strings.SplitSeq(names, ";") {
+				if name != "host" && name != "content-length" {
+					again.Header[http.CanonicalHeaderKey(name)] = r.Header.Values(name)
+				}
+			}
+			err = signer.NewSigner().SignHTTP(r.Context(), aws.Credentials{AccessKeyID: key, SecretAccessKey: secret}, again,
+				fmt.Sprintf("%x", sha256.Sum256(body)), "aps", "eu-central-1", at)
+		}
+		if err != nil || again.Header.Get("Authorization") != r.Header.Get("Authorization") {
+			http.Error(w, `{"message": "The security token included in the request is invalid."}`, http.StatusForbidden)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// TestDiagnoseAManagedPrometheus: its requests are signed, and where they are not the answer says so.
+func TestDiagnoseAManagedPrometheus(t *testing.T) {
+	server := signs(t, prometheus(t, thrashing), "AKIA", "open-sesame")
+	ask := func(config string) (string, error) {
+		file := filepath.Join(t.TempDir(), "http.yaml")
+		must.Succeed(t, os.WriteFile(file, []byte(config), 0o600))
+		stdout, _, err := sixty(t, "diagnose", "--prometheus", server.URL, "--http-config", file, "--at", "2026-11-21T04:52:55Z")
+		return stdout, err
+	}
+	stdout, err := ask("sigv4: {region: eu-central-1, access_key: AKIA, secret_key: open-sesame}\ntls_config: {insecure_skip_verify: false}\n")
+	if !errors.Is(err, errFound) || !strings.HasPrefix(stdout, "KV cache thrashing") {
+		t.Errorf("error %v, output:\n%s", err, stdout)
+	}
+	for config, want := range map[string]string{
+		"sigv4: {region: eu-central-1, access_key: AKIA, secret_key: wrong}": "403",
+		"follow_redirects: true":                                 "403",
+		"sigv4: {region: eu-central-1, key: AKIA}":               "field key not found",
+		"sigv4: {region: eu-central-1, access_key: AKIA}":        "Secret Key",
+		"google_iam: {}\nazuread: {oauth: {client_id: x}}":       "Azure OAuth client_secret",
+		"sigv4: {region: r, access_key: a, secret_key: b}\nx: y": "field x not found",
+	} {
+		if _, err := ask(config); err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, errFound) {
+			t.Errorf("%s: %v, want %q", config, err, want)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "http.yaml")
+	must.Succeed(t, os.WriteFile(file, []byte("sigv4: {region: r, access_key: a, secret_key: b}"), 0o600))
+	for _, args := range [][]string{{"diagnose", "localhost:1"}, {"record", "localhost:1", "--out", file + ".tar"}} {
+		if _, _, err := sixty(t, append(args, "--http-config", file)...); err == nil || !strings.Contains(err.Error(), "sign what --prometheus asks") {
+			t.Errorf("%v: %v", args, err)
+		}
 	}
 }
 

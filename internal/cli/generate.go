@@ -89,7 +89,7 @@ func (f *deploymentFlags) detectDeployment(ctx context.Context, stderr io.Writer
 	if spec.Prometheus != "" {
 		spec.Matchers = match
 	}
-	if spec.HTTP, err = f.http.Config(); err != nil {
+	if spec.HTTP, spec.Signing, err = f.http.Load(); err != nil {
 		return out, err
 	}
 	err = withSource(ctx, stderr, spec, func(s *source.Source) error {

@@ -159,7 +159,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 
 // gatherBaselines merges the measured baselines.
 func gatherBaselines(ctx context.Context, stderr io.Writer, r gather.Request, http *source.Access) (_ []*baseline.File, err error) {
-	if r.HTTP, err = http.Config(); err != nil {
+	if r.HTTP, r.Signing, err = http.Load(); err != nil {
 		return nil, err
 	}
 	r.Note = func(list []string) { command.Notes(stderr, list) }

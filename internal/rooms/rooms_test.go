@@ -122,7 +122,8 @@ var rules = []rule{
 		name:   "Prometheus' storage, rules and query engine stay behind the Querier",
 		who:    []string{"..."},
 		except: []string{"internal/metrics/collect", "internal/metrics/embedded"},
-		never:  []string{prometheus + "promql", prometheus + "rules/...", prometheus + "storage/...", prometheus + "tsdb/..."},
+		// What lies beneath storage/remote says who asks, and stores nothing.
+		never: []string{prometheus + "promql", prometheus + "rules/...", prometheus + "storage", prometheus + "storage/remote", prometheus + "tsdb/..."},
 	},
 	{
 		name:   "Prometheus' HTTP client stays behind the Querier",

@@ -20,6 +20,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/measure"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/metrics/api"
 )
 
 // A Request lists the baselines to collect.
@@ -29,6 +30,7 @@ type Request struct {
 	Span       string   // the healthy time of recordings and of the server, as --healthy writes it; "" for all
 
 	HTTP     config.HTTPClientConfig
+	Signing  api.Signing       // signs requests to the server
 	Matchers []*labels.Matcher // select the server's series
 	Note     func([]string)    // receives the sources' warnings
 }
@@ -74,7 +76,7 @@ func (r *Request) read(ctx context.Context, path string) ([]*baseline.File, erro
 
 // measure measures a healthy time of the source that an argument names.
 func (r *Request) measure(ctx context.Context, from string) (files []*baseline.File, err error) {
-	spec := source.Spec{HTTP: r.HTTP}
+	spec := source.Spec{HTTP: r.HTTP, Signing: r.Signing}
 	if err := spec.Add(from); err != nil {
 		return nil, err
 	}

@@ -69,8 +69,10 @@ func (f *Flags) Resolve(args []string) (err error) {
 	if f.Matchers, err = ParseMatchers(f.match); err != nil {
 		return err
 	}
-	f.HTTP, err = f.Config()
-	return err
+	if f.HTTP, f.Signing, err = f.Load(); err != nil {
+		return err
+	}
+	return f.checkSigning()
 }
 
 // CheckTimes refuses times that the source does not have.

@@ -260,13 +260,17 @@ func (r *Live) Answered() error {
 	if ever > 0 || r.err != nil {
 		return r.err
 	}
-	for _, st := range r.states {
+	for i := range r.states {
+		st := &r.states[i]
 		if st.last == nil {
 			continue
 		}
 		err := st.last
-		if st.facts.Health == 200 {
+		switch {
+		case st.facts.Health == 200:
 			err = hint.Or(fmt.Errorf("%w; but /health answers 200: the server is up, and its metrics page fails", err), "check the server's log")
+		case !strings.HasSuffix(r.Targets[i].Instance, ":8000"):
+			err = hint.With(err, strings.TrimPrefix(hint.Of(err)+"; is port 8000 meant?", "; "))
 		}
 		if len(r.states) > 1 {
 			err = fmt.Errorf("none of %d servers answers; the first: %w", len(r.states), err)

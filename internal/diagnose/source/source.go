@@ -43,6 +43,7 @@ type Spec struct {
 
 	Matchers []*labels.Matcher       // select the series of a Prometheus server
 	HTTP     config.HTTPClientConfig // how to authenticate and encrypt; zero is the default
+	Signing  api.Signing             // of what a Prometheus server is asked
 	Interval time.Duration           // between two scrapes of URLs, DefaultInterval when 0
 	Storage  embedded.Config         // storage of scraped samples; zero is a temporary one without retention
 	Host     bool                    // read this machine's GPUs and operating system for those URLs that are on it
@@ -86,7 +87,9 @@ func Open(ctx context.Context, spec Spec) (*Source, error) {
 		}
 		err = s.openPrometheus(spec)
 	case len(spec.URLs) > 0:
-		err = s.openServers(spec)
+		if err = spec.checkSigning(); err == nil {
+			err = s.openServers(spec)
+		}
 	default:
 		err = hint.With(errors.New("no source of samples"), "give a server's URL, a recording or --prometheus URL")
 	}
@@ -134,7 +137,7 @@ func (s *Source) openRecording(ctx context.Context, path string) (err error) {
 }
 
 func (s *Source) openPrometheus(spec Spec) error {
-	client, err := api.New(api.Config{URL: spec.Prometheus, HTTP: spec.HTTP})
+	client, err := api.New(api.Config{URL: spec.Prometheus, HTTP: spec.HTTP, Signing: spec.Signing})
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,8 @@ type Config struct {
 	// HTTPHeaders there may carry X-Scope-OrgID. The zero value stands for
 	// config.DefaultHTTPClientConfig.
 	HTTP config.HTTPClientConfig
+	// Signing is what a managed Prometheus wants beside that.
+	Signing Signing
 }
 
 // Client asks a server. It is safe for concurrent use.
@@ -88,7 +90,11 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("query API: HTTP settings: %w", err)
 	}
-	client.Transport = &transport{next: client.Transport, limit: maxResponse}
+	signed, err := cfg.Signing.Wrap(client.Transport)
+	if err != nil {
+		return nil, fmt.Errorf("query API: %w", err)
+	}
+	client.Transport = &transport{next: signed, limit: maxResponse}
 	c, err := api.NewClient(api.Config{Address: base.String(), Client: client})
 	if err != nil {
 		return nil, fmt.Errorf("query API: %w", err)

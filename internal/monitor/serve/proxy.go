@@ -27,6 +27,9 @@ func proxy(spec source.Spec) (http.Handler, error) {
 		return nil, err
 	}
 	transport, err := config.NewRoundTripperFromConfig(spec.HTTP, "sixty")
+	if err == nil {
+		transport, err = spec.Signing.Wrap(transport)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,13 @@
 package catalog
 
-import "cmp"
+import (
+	"cmp"
 
-// Documentation is where the documents of the project are published.
-const Documentation = "https://github.com/sixty-dev/sixty/blob/main/docs/"
+	"github.com/sixty-dev/sixty/internal/base/version"
+)
+
+// Documentation is where the documents of this build are published: those of its release, whose links go on to fit it.
+var Documentation = "https://github.com/sixty-dev/sixty/blob/" + version.Get().Ref() + "/docs/"
 
 // Runbooks says where the runbooks can be read: a pathology's at URL, its id and Suffix.
 // The zero value is where they are published.

@@ -253,6 +253,23 @@ func TestTheActionOfGitHub(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "sixty"), []byte("#!/bin/sh\nfor a; do echo \"$a\"; done\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	// A release's binary comes from the release, and is none where the checksum is another one's.
+	bin := t.TempDir()
+	curl := "#!/bin/sh\nfor a; do url=$a; done\ncase $url in\n" +
+		"*/v0.1.0/sixty_0.1.0_linux_amd64.tar.gz) cd " + bin + " && echo released > sixty && tar -czf \"$OLDPWD/sixty_0.1.0_linux_amd64.tar.gz\" sixty ;;\n" +
+		"*/checksums.txt) sha256sum sixty_0.1.0_linux_amd64.tar.gz | sed \"s/^/$BREAK/\" > checksums.txt ;;\n*) exit 22 ;;\nesac\n"
+	must.Succeed(t, os.WriteFile(filepath.Join(bin, "curl"), []byte(curl), 0o700))
+	for _, tt := range []struct{ ref, spoil, holds string }{{"v0.1.0", "", "released\n"}, {"v0.1.0", "f", ""}, {"v9.9.9", "", ""}, {"main", "", ""}} {
+		temp := t.TempDir()
+		cmd := exec.CommandContext(t.Context(), shell, "-e", "-o", "pipefail", "-c", action.Runs.Steps[0].Run)
+		cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "RUNNER_TEMP=" + temp, "GITHUB_OUTPUT=" + temp + "/outputs", "REF=" + tt.ref, "PLATFORM=Linux_X64", "BREAK=" + tt.spoil}
+		said, err := cmd.CombinedOutput()
+		got, _ := os.ReadFile(filepath.Join(temp, "sixty"))
+		outputs, _ := os.ReadFile(filepath.Join(temp, "outputs"))
+		if string(got) != tt.holds || (tt.ref == "main") != (string(outputs) == "build=true\n") || (err != nil) != (tt.holds == "" && tt.ref != "main") {
+			t.Errorf("%v: %v, %q, %q\n%s", tt, err, got, outputs, said)
+		}
+	}
 	step := action.Runs.Steps[len(action.Runs.Steps)-1]
 	for name, from := range step.Env {
 		input := strings.TrimSuffix(strings.TrimPrefix(from, "${{ inputs."), " }}")

@@ -40,7 +40,7 @@ func newGenerateDashboards() *cobra.Command {
 	s := cmd.Flags()
 	f.deployment.register(s)
 	f.settings.AddFlags(s)
-	f.out.register(s, "write to this `path`: a directory (required)", "grafana", "perses")
+	f.out.register(s, "write to this `path`: a directory (required)", pack.DashboardFormats()...)
 	f.runbooks.register(s)
 	registerPeriod(s, &f.period, "with --slo or --use-case: how long an error budget lasts, such as `28d` (default: 30d)")
 	return cmd

@@ -6,10 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
@@ -33,8 +35,66 @@ func TestMixinIsFresh(t *testing.T) {
 	}
 	got := read(t, mixin)
 	delete(got, "README.md")
+	delete(got, "jsonnetfile.json")
+	delete(got, "mixin.libsonnet")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("mixin/ is stale: make generate\n-fresh +committed:\n%.2000s", diff)
+	}
+}
+
+// TestTheMixinHasEverything: jsonnet's face of mixin/ imports every dashboard and the rules, and no file that is not there.
+func TestTheMixinHasEverything(t *testing.T) {
+	files := read(t, "../../mixin")
+	named := map[string]bool{"rules/rules.yaml": true}
+	for path := range files {
+		if strings.HasPrefix(path, "dashboards/grafana/") {
+			named[path] = true
+		}
+	}
+	for _, i := range regexp.MustCompile(`(?m)^[^/]*import(?:str)? '([^']+)'`).FindAllStringSubmatch(files["mixin.libsonnet"], -1) {
+		if !named[i[1]] {
+			t.Errorf("mixin.libsonnet imports %s", i[1])
+		}
+		delete(named, i[1])
+	}
+	if len(named) > 0 {
+		t.Errorf("mixin.libsonnet does not import %v", named)
+	}
+}
+
+// TestDashboardsOfKubernetes: the sidecar's ConfigMaps and the operator's objects hold Grafana's dashboards as they are.
+func TestDashboardsOfKubernetes(t *testing.T) {
+	written := func(format string) map[string]string {
+		dir := t.TempDir()
+		_, _, err := sixty(t, "generate", "dashboards", "-o", format, "--out", dir)
+		must.Succeed(t, err)
+		return read(t, dir)
+	}
+	plain := written("grafana")
+	for _, format := range []string{"configmap", "grafanadashboard"} {
+		objects := written(format)
+		if len(objects) != len(plain)+1 || !strings.Contains(objects["kustomization.yaml"], "- sixty-incident.yaml") {
+			t.Errorf("%s: %d files of %d dashboards", format, len(objects), len(plain))
+		}
+		for path, content := range plain {
+			name := strings.TrimSuffix(path, ".json")
+			var o struct {
+				Kind     string
+				Metadata struct {
+					Name   string
+					Labels map[string]string
+				}
+				Data map[string]string
+				Spec struct{ JSON string }
+			}
+			must.Succeed(t, yaml.Unmarshal([]byte(objects[name+".yaml"]), &o))
+			switch {
+			case o.Metadata.Name != name || o.Data[path]+o.Spec.JSON != content:
+				t.Errorf("%s of %s: %.300s", format, path, objects[name+".yaml"])
+			case (format == "configmap") != (o.Kind == "ConfigMap" && o.Metadata.Labels["grafana_dashboard"] == "1"):
+				t.Errorf("%s is a %s with labels %v", format, o.Kind, o.Metadata.Labels)
+			}
+		}
 	}
 }
 

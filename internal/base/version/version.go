@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -39,6 +40,17 @@ func Get() Info {
 		build = &debug.BuildInfo{}
 	}
 	return describeBuild(build, release)
+}
+
+// released are the versions of releases, and not those that Go makes of a commit.
+var released = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?$`)
+
+// Ref is where the repository has what this build was made of: the tag of its release, or main.
+func (i Info) Ref() string {
+	if released.MatchString(i.Version) {
+		return i.Version
+	}
+	return "main"
 }
 
 // This names the running build for JSON documents.

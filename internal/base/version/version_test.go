@@ -51,3 +51,13 @@ func TestThis(t *testing.T) {
 		t.Errorf("a test's build says %q of itself", got)
 	}
 }
+
+func TestRef(t *testing.T) {
+	for v, want := range map[string]string{
+		"v1.2.3": "v1.2.3", "v0.1.0-rc.1": "v0.1.0-rc.1", "devel": "main", "v0.0.0-20261128091609-4f74a3ba4f74": "main", "v0.1.0+dirty": "main", "": "main",
+	} {
+		if got := (Info{Version: v}).Ref(); got != want {
+			t.Errorf("%q: %s, want %s", v, got, want)
+		}
+	}
+}

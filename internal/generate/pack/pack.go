@@ -142,7 +142,7 @@ func renderAlertmanagerFiles(c *Config, objects []generate.File) ([]generate.Fil
 }
 
 // sloRunbook is the runbook for an error budget that burns.
-const sloRunbook = catalog.Documentation + "slo.md#when-an-error-budget-burns"
+var sloRunbook = catalog.Documentation + "slo.md#when-an-error-budget-burns"
 
 // renderBurnRates renders the objectives as burn-rate alerts.
 func renderBurnRates(c *Config) (burnrate.Rules, error) {
@@ -195,15 +195,23 @@ func renderUnitTests(
 	return moveToDir("tests", append(files, tests...)), notes, err
 }
 
-// Dashboards renders dashboards for grafana or perses.
+// dashboardFormats render dashboards in a format.
+var dashboardFormats = map[string]func(dashboard.Config) ([]generate.File, error){
+	"grafana": grafana.Files, "perses": perses.Files, "configmap": configMaps, "grafanadashboard": grafanaDashboards,
+}
+
+// DashboardFormats lists the formats of dashboards, the usual one first.
+func DashboardFormats() []string {
+	return []string{"grafana", "perses", "configmap", "grafanadashboard"}
+}
+
+// Dashboards renders dashboards in a format.
 func Dashboards(c dashboard.Config, format string) ([]generate.File, error) {
-	switch format {
-	case "grafana":
-		return grafana.Files(c)
-	case "perses":
-		return perses.Files(c)
+	render := dashboardFormats[format]
+	if render == nil {
+		return nil, fmt.Errorf("--output: unknown format %q: want one of %s", format, strings.Join(DashboardFormats(), ", "))
 	}
-	return nil, fmt.Errorf("--output: unknown format %q: want grafana or perses", format)
+	return render(c)
 }
 
 // Runbooks renders the runbooks. If rules is nil, it renders them first.

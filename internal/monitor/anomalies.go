@@ -3,34 +3,69 @@ package monitor
 import (
 	"cmp"
 	"context"
-	"math"
+	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose/anomaly"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// maxAnomalies bounds those that are shown of one evaluation.
+// maxAnomalies bounds those that are shown, with those that are over.
 const maxAnomalies = 50
 
-// Anomalies are what the plain detector of package anomaly finds in the evaluations, where it
-// is switched on. See is not safe for concurrent use, the others are.
-type Anomalies struct {
-	Catalogue []*catalog.Pathology
-
-	on      atomic.Bool
-	watcher *anomaly.Watcher
-	latest  atomic.Pointer[[]view.Anomaly]
+// AnomalySettings switch the plain detector of package anomaly on: true, or numbers of its own.
+type AnomalySettings struct {
+	On             bool `yaml:"-"`
+	anomaly.Limits `yaml:",inline"`
+	Notify         string `yaml:"notify"` // page or ticket: the severity of the alerts that people get; "": none
 }
 
-// Switch switches it on or off, from the next evaluation on.
-func (a *Anomalies) Switch(on bool) { a.on.Store(on) }
+// UnmarshalYAML reads true, false, or a mapping, which switches it on.
+func (s *AnomalySettings) UnmarshalYAML(unmarshal func(any) error) error {
+	if unmarshal(&s.On) == nil {
+		return nil
+	}
+	type plain AnomalySettings
+	s.On = true
+	return unmarshal((*plain)(s))
+}
+
+func (s *AnomalySettings) check() error {
+	if s.Notify != "" && s.Notify != catalog.Page.String() && s.Notify != catalog.Ticket.String() {
+		return hint.With(fmt.Errorf("sixty.anomalies.notify: %q is not a severity that people are told of", s.Notify), "write page or ticket")
+	}
+	if err := s.Check(); err != nil {
+		return fmt.Errorf("sixty.anomalies.%w", err)
+	}
+	return nil
+}
+
+// Anomalies are what the plain detector of package anomaly finds in the evaluations, where it
+// is switched on. Observe is not safe for concurrent use, the others are.
+type Anomalies struct {
+	Catalogue []*catalog.Pathology
+	Send      func(...collect.Alert) // to people, where the settings say so
+	Alerts    func() Alerts          // what these have in common with others
+
+	settings atomic.Pointer[AnomalySettings]
+	used     AnomalySettings // by the watcher
+	watcher  *anomaly.Watcher
+	samples  []collect.Sample
+	latest   atomic.Pointer[[]view.Anomaly]
+}
+
+// Switch sets what it does, from the next evaluation on.
+func (a *Anomalies) Switch(s AnomalySettings) { a.settings.Store(&s) }
 
 // Observe takes the next evaluation.
 func (a *Anomalies) Observe(_ context.Context, e *Evaluation) {
-	if !a.on.Load() {
+	set := a.settings.Load()
+	if a.samples = nil; set == nil || !set.On {
 		a.watcher = nil
 		a.latest.Store(nil)
 		return
@@ -38,32 +73,69 @@ func (a *Anomalies) Observe(_ context.Context, e *Evaluation) {
 	if e.Err != nil {
 		return
 	}
-	if a.watcher == nil {
-		a.watcher = &anomaly.Watcher{Catalogue: a.Catalogue}
+	if a.watcher == nil || a.used.Limits != set.Limits {
+		a.watcher = &anomaly.Watcher{Catalogue: a.Catalogue, Limits: set.Limits}
 	}
-	out := []view.Anomaly{}
+	a.used = *set
+	out, told := []view.Anomaly{}, []collect.Alert(nil)
+	known := a.Latest()
 	for _, f := range a.watcher.Observe(&e.Diagnosis) {
-		v := view.Anomaly{Target: f.Target, Metric: f.Metric, Text: f.Text}
+		v := view.Anomaly{At: e.At.UTC(), Target: f.Target, Metric: f.Metric, Text: f.Text}
+		if i := slices.IndexFunc(known, v.Continues); i >= 0 {
+			v.At = known[i].At
+		}
+		value := f.Value
 		if len(f.Pathologies) > 0 {
 			v.Pathology = f.Pathologies[0].ID
 		} else {
-			v.Z = &f.Z
+			v.Z, value = &f.Z, f.Z
 		}
 		out = append(out, v)
+		a.samples = append(a.samples, collect.Sample{Labels: labelAnomaly(map[string]string{"__name__": "sixty_anomaly"}, f), Value: value})
+		told = append(told, a.alert(f, v.At, e.At.Add(validFor)))
 	}
 	// Anomalies with a cause first, then the most unusual ones.
-	size := func(v view.Anomaly) float64 {
-		if v.Z == nil {
-			return math.Inf(1)
+	slices.SortStableFunc(out, func(x, y view.Anomaly) int { return cmp.Compare(y.Size(), x.Size()) })
+	for _, v := range known {
+		if !slices.ContainsFunc(out, v.Continues) {
+			v.Ended = cmp.Or(v.Ended, new(e.At.UTC()))
+			out = append(out, v)
 		}
-		return math.Abs(*v.Z)
 	}
-	slices.SortStableFunc(out, func(x, y view.Anomaly) int { return cmp.Compare(size(y), size(x)) })
 	out = out[:min(len(out), maxAnomalies)]
 	a.latest.Store(&out)
+	if set.Notify != "" {
+		a.Send(told...)
+	}
 }
 
-// Latest returns the anomalies of the last evaluation; nil if the detector is off.
+// alert is what people are told of one. It ends where it is not sent again.
+func (a *Anomalies) alert(f anomaly.Alert, began, ends time.Time) collect.Alert {
+	severity, err := catalog.ParseSeverity(a.used.Notify)
+	if err != nil {
+		severity = catalog.Info
+	}
+	return collect.Alert{
+		Labels: labelAnomaly(a.Alerts().labels("SixtyAnomaly", severity), f), Began: began, Ends: ends, Path: "/",
+		Annotations: map[string]string{"summary": f.Target + ": " + f.Text, "runbook_url": catalog.Documentation + "lab/anomaly.md"},
+	}
+}
+
+// labelAnomaly adds what an anomaly is of.
+func labelAnomaly(to map[string]string, f anomaly.Alert) map[string]string {
+	for _, name := range []string{"cluster", "namespace", "job", "instance", "model_name", "engine"} {
+		if v := f.Labels[name]; v != "" {
+			to[name] = v
+		}
+	}
+	to["metric"] = f.Metric
+	return to
+}
+
+// Samples are the gauges of the last evaluation: standard deviations from the mean, or the correlation of two metrics.
+func (a *Anomalies) Samples() []collect.Sample { return a.samples }
+
+// Latest are those of the last evaluation, and after them those that are over, the latest first; nil where it is off.
 func (a *Anomalies) Latest() []view.Anomaly {
 	if p := a.latest.Load(); p != nil {
 		return *p

@@ -63,8 +63,8 @@ type Section struct {
 	// Access says who may see and do what; nil: everybody who comes in may do everything.
 	Access *access.Config `yaml:"access"`
 
-	// Anomalies switches the plain detector of package anomaly on, beside the judgement.
-	Anomalies bool `yaml:"anomalies"`
+	// Anomalies switch the plain detector of package anomaly on, beside the judgement.
+	Anomalies AnomalySettings `yaml:"anomalies"`
 }
 
 // Alerts configure the alerts that are sent.
@@ -269,7 +269,7 @@ func (s *Section) check() error {
 			return hint.With(fmt.Errorf("sixty.alerts.severities: there is no severity %q", k), "they are page, ticket and info")
 		}
 	}
-	return nil
+	return s.Anomalies.check()
 }
 
 // divide returns our section and everything else, each with empty lines in the place of

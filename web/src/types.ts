@@ -68,6 +68,8 @@ export interface Overview {
 }
 
 export interface Anomaly {
+  at: string
+  ended?: string
   target: string
   metric: string
   text: string

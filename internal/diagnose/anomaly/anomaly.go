@@ -6,6 +6,7 @@
 package anomaly
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -26,6 +27,36 @@ const (
 	Correlated = 0.8
 )
 
+// Limits are those of the detector's numbers that a user may set; 0 is the usual one.
+type Limits struct {
+	Window int     `yaml:"window"`
+	Least  int     `yaml:"least"`
+	Z      float64 `yaml:"z"`
+}
+
+// maxWindow bounds what is kept of each metric.
+const maxWindow = 10_000
+
+// Check refuses limits with which nothing could be found.
+func (l Limits) Check() error {
+	l = l.orUsual()
+	switch {
+	case l.Window < 2 || l.Window > maxWindow:
+		return fmt.Errorf("window: %d is not between 2 and %d values", l.Window, maxWindow)
+	case l.Least < 2 || l.Least > l.Window:
+		return fmt.Errorf("least: %d is not between 2 and the window of %d values", l.Least, l.Window)
+	case !(l.Z > 0) || math.IsInf(l.Z, 0):
+		return fmt.Errorf("z: %v is not a number of standard deviations above 0", l.Z)
+	}
+	return nil
+}
+
+func (l Limits) orUsual() Limits {
+	l.Window, l.Z = cmp.Or(l.Window, Window), cmp.Or(l.Z, Z)
+	l.Least = cmp.Or(l.Least, min(Least, l.Window))
+	return l
+}
+
 // A Result is what one value comes to.
 type Result struct {
 	Metric  string
@@ -38,22 +69,26 @@ type Result struct {
 
 // A Detector keeps the last values of each metric. The zero value has seen none. It is not
 // safe for concurrent use.
-type Detector struct{ windows map[string][]float64 }
+type Detector struct {
+	Limits
+
+	windows map[string][]float64
+}
 
 // Observe compares a value with those before it, and then keeps it.
 func (d *Detector) Observe(metric string, value float64) Result {
 	if d.windows == nil {
 		d.windows = map[string][]float64{}
 	}
-	window := d.windows[metric]
+	window, limits := d.windows[metric], d.orUsual()
 	r := Result{Metric: metric, Value: value}
-	if len(window) >= Least {
+	if len(window) >= limits.Least {
 		mean, std := stat.PopMeanStdDev(window, nil)
-		if z := (value - mean) / std; std > 0 && math.Abs(z) > Z {
+		if z := (value - mean) / std; std > 0 && math.Abs(z) > limits.Z {
 			r.Anomaly, r.Z, r.Mean = true, z, mean
 		}
 	}
-	if window = append(window, value); len(window) > Window {
+	if window = append(window, value); len(window) > limits.Window {
 		window = slices.Delete(window, 0, 1)
 	}
 	d.windows[metric] = window
@@ -116,6 +151,7 @@ var metrics = []struct {
 // An Alert is an anomaly of a target, or that its KV cache is raising TTFT.
 type Alert struct {
 	Target string
+	Labels map[string]string // the target's
 	Result
 	// Pathologies are what the catalogue has for a correlation; nil for an anomaly of one
 	// metric, which says nothing of its cause.
@@ -127,6 +163,7 @@ type Alert struct {
 // value has seen none.
 type Watcher struct {
 	Catalogue []*catalog.Pathology
+	Limits
 
 	detectors map[string]*Detector
 }
@@ -140,7 +177,7 @@ func (w *Watcher) Observe(d *diagnose.Diagnosis) []Alert {
 		name := d.Targets[i].Name
 		own := before[name]
 		if own == nil {
-			own = &Detector{}
+			own = &Detector{Limits: w.Limits}
 		}
 		w.detectors[name] = own
 		for _, m := range metrics {
@@ -153,13 +190,14 @@ func (w *Watcher) Observe(d *diagnose.Diagnosis) []Alert {
 				if r.Z < 0 {
 					word = "low"
 				}
-				out = append(out, Alert{Target: name, Result: r, Text: fmt.Sprintf("%s is unusually %s: %s, usually %s",
+				out = append(out, Alert{Target: name, Labels: d.Targets[i].Labels, Result: r, Text: fmt.Sprintf("%s is unusually %s: %s, usually %s",
 					m.signal.Title, word, indicator.FormatNumber(r.Value, m.signal.Unit),
 					indicator.FormatNumber(r.Mean, m.signal.Unit))})
 			}
 		}
 		if own.KVPressure() {
-			a := Alert{Target: name, Result: Result{Metric: "kv_cache_ttft_correlation", Anomaly: true}, Text: "KV cache pressure is raising TTFT"}
+			r, _ := own.Correlation(KVUsage, TTFTP95)
+			a := Alert{Target: name, Labels: d.Targets[i].Labels, Result: Result{Metric: "kv_cache_ttft_correlation", Value: r, Anomaly: true}, Text: "KV cache pressure is raising TTFT"}
 			if a.Pathologies = Explain(w.Catalogue, indicator.KVUsage, indicator.TTFTP95); len(a.Pathologies) > 0 {
 				p := a.Pathologies[0]
 				a.Text += ": look at " + p.ID

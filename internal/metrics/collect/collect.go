@@ -8,6 +8,7 @@
 package collect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ import (
 	"github.com/prometheus/prometheus/util/logging"
 
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	page "github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
 // flushDeadline bounds remote write at shutdown, like Prometheus' --storage.remote.flush-deadline.
@@ -327,7 +329,7 @@ func (c *Collector) ScrapeTargets() (out []Target) {
 		for _, t := range pool {
 			target := Target{Labels: t.Labels(labels.NewBuilder(labels.EmptyLabels())).Map(), URL: t.URL().Redacted(), Health: string(t.Health()), At: t.LastScrape()}
 			if err := t.LastError(); err != nil {
-				target.Error, target.Err = err.Error(), err
+				target.Error, target.Err = cmp.Or(page.Misread(err), err.Error()), err
 			}
 			out = append(out, target)
 		}

@@ -2,6 +2,7 @@ package recording
 
 import (
 	"archive/tar"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -39,12 +40,12 @@ type sink interface {
 }
 
 // Create begins a recording: an archive for a name that ends in .tar, .tar.gz,
-// .tgz or .tar.zst, and a directory for any other. An archive that exists is not
-// overwritten; an existing directory is added to.
+// .tgz or .tar.zst, and a directory for any other. One that exists is neither overwritten nor added
+// to: two recordings in one would be judged as one life of the servers. A directory may be empty.
 func Create(path string) (*Writer, error) {
 	out, err := newSink(path)
 	if errors.Is(err, os.ErrExist) {
-		return nil, hint.With(fmt.Errorf("create recording %s: %w", path, stripPath(err)), "choose another name, or remove the file")
+		return nil, hint.With(fmt.Errorf("create recording %s: %w", path, stripPath(err)), "choose another name, or remove what is there")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create recording %s: %w", path, stripPath(err))
@@ -69,6 +70,9 @@ func newSink(path string) (sink, error) {
 	default:
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return nil, err
+		}
+		if there, err := os.ReadDir(path); err != nil || len(there) > 0 {
+			return nil, cmp.Or(err, os.ErrExist)
 		}
 		return dirSink(path), nil
 	}

@@ -203,10 +203,20 @@ func refuse(u *url.URL, b *Body) error {
 	return hint.With(err, "check the address")
 }
 
+const checkPort = "check the port: vLLM serves /metrics on its API port, Ray Serve on its metrics export port"
+
+// Misread says what it means that Prometheus could not parse a page, "" where it could: another program answered.
+func Misread(err error) string {
+	if err != nil && strings.Contains(err.Error(), "expected a valid start token") {
+		return "it answers, but not with metrics; " + checkPort
+	}
+	return ""
+}
+
 // hintMetricsPath is the way out when a page is not the metrics page.
 func hintMetricsPath(u *url.URL) string {
 	if strings.HasSuffix(strings.TrimRight(u.Path, "/"), defaultPath) {
-		return "check the port: vLLM serves /metrics on its API port, Ray Serve on its metrics export port"
+		return checkPort
 	}
 	v := *u
 	v.Path, v.RawQuery = strings.TrimRight(v.Path, "/")+defaultPath, ""

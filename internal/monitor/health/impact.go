@@ -99,6 +99,9 @@ func (m *measuring) above(it item, limits threshold.Sources, objective *catalog.
 		}
 	}
 	of = a.now.buckets[math.Inf(1)]
+	if math.IsNaN(limit.Value) { // nothing was promised, and nothing is usual yet
+		return 0, of, 0
+	}
 	return of - upTo(a.now.buckets, limit.Value), of, limit.Value
 }
 

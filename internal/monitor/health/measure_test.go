@@ -293,6 +293,18 @@ func TestWhatIsNotCertainIsNoHealth(t *testing.T) {
 	}
 }
 
+// TestImpactWithoutAPastCountsNobodyAsSlow: where nothing is promised and nothing was before, nothing is known to be slow.
+func TestImpactWithoutAPastCountsNobodyAsSlow(t *testing.T) {
+	i, err := health.Impact(t.Context(), playPages(t, "m", withStreams("inter_token_latency")), health.Config{From: end.Add(-24 * time.Hour), To: end, Interval: every}, view.Summary{Model: "m"})
+	must.Succeed(t, err)
+	if i == nil || i.Slow != nil || i.Failed == 0 {
+		t.Errorf("%+v", i)
+	}
+	if _, err := json.Marshal(i); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestImpactCountsWhoIsHurt: of the last half hour all first tokens are late and a third of the answers come slowly, and
 // one request in eleven of the hour failed.
 func TestImpactCountsWhoIsHurt(t *testing.T) {

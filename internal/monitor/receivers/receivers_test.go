@@ -393,7 +393,7 @@ func TestReceiversAreParsedStrictly(t *testing.T) {
 		}
 	}
 	c, err := monitor.ParseConfig([]byte(head+"  - name: a\n    webhook_configs:\n    - url_file: x # of a secret\n    email_configs: [{to: a@example.com, from: b@example.com, smarthost: 'mail:25'}]\n  anomalies: true\nremote_write: []\n"), 0, slog.New(slog.DiscardHandler))
-	if err != nil || len(c.Sixty.Receivers) != 1 || len(c.Sixty.Receivers[0].EmailConfigs) != 1 || !c.Sixty.Anomalies {
+	if err != nil || len(c.Sixty.Receivers) != 1 || len(c.Sixty.Receivers[0].EmailConfigs) != 1 || !c.Sixty.Anomalies.On {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -93,7 +93,8 @@ func (c *Config) load() (*monitor.Config, error) {
 // limitPages bounds scraped pages that the configuration does not bound, because a page that unpacks to gigabytes
 // would end the monitor. 32 MiB and 50,000 series are ten times those of the largest known server (64 engine ranks);
 // a label may hold the names of hundreds of LoRA adapters. Timestamps of pages count for federation only: a server's
-// own may be in the future, where no evaluation sees them.
+// own may be in the future, where no evaluation sees them. Pages of every content type are read as text,
+// as diagnose reads them.
 func limitPages(cfg *promconfig.Config) {
 	g := &cfg.GlobalConfig // for scrape_config_files, which are read later
 	g.BodySizeLimit = cmp.Or(g.BodySizeLimit, 32*units.MiB)
@@ -102,6 +103,7 @@ func limitPages(cfg *promconfig.Config) {
 	g.LabelNameLengthLimit = cmp.Or(g.LabelNameLengthLimit, 1<<10)
 	g.LabelValueLengthLimit = cmp.Or(g.LabelValueLengthLimit, 32<<10)
 	for _, s := range cfg.ScrapeConfigs {
+		s.ScrapeFallbackProtocol = cmp.Or(s.ScrapeFallbackProtocol, promconfig.PrometheusText0_0_4)
 		s.HonorTimestamps = s.HonorTimestamps && s.HonorLabels
 		s.BodySizeLimit = cmp.Or(s.BodySizeLimit, g.BodySizeLimit)
 		s.SampleLimit = cmp.Or(s.SampleLimit, g.SampleLimit)

@@ -22,11 +22,14 @@ const dryRunTime = 10 * time.Second
 // listedPerReason is how many of those that are no targets for one reason a dry run names.
 const listedPerReason = 5
 
-// DryRun writes the discovered targets, and why other candidates are no targets. It scrapes nothing. It returns an
-// error if there is no target.
+// DryRun writes the discovered targets, and why other candidates are no targets, after it has checked the objectives
+// and thresholds. It scrapes nothing. It returns an error if there is no target.
 func DryRun(ctx context.Context, cfg Config, w io.Writer) error {
 	file, err := cfg.load()
 	if err != nil {
+		return err
+	}
+	if _, err := cfg.Settings(&file.Sixty); err != nil {
 		return err
 	}
 	all, problems, err := collect.FindTargets(ctx, file.Prometheus, dryRunTime, slog.New(slog.DiscardHandler)) // problems are printed here

@@ -20,7 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
@@ -136,7 +138,11 @@ func TestDryRun(t *testing.T) {
 	}
 	url, certificate := kubeAPI(t, pod("qwen-0", "vllm/vllm-openai:v0.23.0", "http", 28000), pod("web-0", "nginx:1.29", "http", 80), pod("zmq-0", "vllm/vllm-openai:v0.23.0", "kv-events", 5557))
 	var out bytes.Buffer
-	cfg := serve.Config{Log: slog.New(slog.DiscardHandler), Deployment: serve.Deployment{Kubernetes: true, KubeConfig: kubeConfig(t, url, certificate), Namespace: "inference"}}
+	cfg := serve.Config{
+		Log:        slog.New(slog.DiscardHandler),
+		Settings:   func(*monitor.Section) (s diagnose.Settings, err error) { return s, nil },
+		Deployment: serve.Deployment{Kubernetes: true, KubeConfig: kubeConfig(t, url, certificate), Namespace: "inference"},
+	}
 	must.Succeed(t, serve.DryRun(t.Context(), cfg, &out))
 	for _, want := range []string{
 		"Targets: 1 of 3 containers and addresses found.",

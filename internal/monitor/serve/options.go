@@ -17,6 +17,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/threshold"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/gather"
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
@@ -144,6 +145,9 @@ func (o *Options) judgedBy(s *monitor.Section) (diagnose.Settings, error) {
 		fromFile = append(fromFile, name+"="+v)
 	}
 	slices.Sort(fromFile)
+	if _, err := threshold.Parse(fromFile, o.Diagnose.Pathologies, diagnose.Thresholds()...); err != nil {
+		return diagnose.Settings{}, fmt.Errorf("sixty.thresholds: %w", err)
+	}
 	flags.Set = append(fromFile, flags.Set...)
 	set, err := flags.Read(o.Diagnose.Pathologies)
 	if err != nil {

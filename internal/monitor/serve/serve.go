@@ -105,6 +105,7 @@ type server struct {
 	unstored  atomic.Pointer[string] // why the last findings were not stored, "" where they were
 	unread    atomic.Pointer[error]  // why the configuration could not be read again the last time, nil where it could
 	lean      atomic.Bool            // the disk was full, and the reserve was freed
+	misread   sync.Map               // URLs of which the log says that no metrics are there
 	anomalies monitor.Anomalies
 
 	ring     *trace.Ring // nil where traces are not received
@@ -161,7 +162,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.pair.Close()); s.teller.Close() }()
-	s.anomalies.Catalogue = cfg.Diagnose.Pathologies
+	s.anomalies.Catalogue, s.anomalies.Send = cfg.Diagnose.Pathologies, s.collector.Send
+	s.anomalies.Alerts = func() monitor.Alerts { return s.alerter.Alerts() }
 	s.anomalies.Switch(file.Sixty.Anomalies)
 	s.alerter = &monitor.Alerter{
 		Send: s.collector.Send, Incident: s.incidents.Of,
@@ -184,7 +186,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		Remote: cfg.Prometheus.Prometheus != "",
 		Source: s.source, Narrow: cfg.narrow(), Diagnose: s.look(settings), Every: every, Log: cfg.Log, Registry: s.registry,
 		Observe: s.observe, Conform: s.incidents.Conform,
-		Listeners: []func(context.Context, *monitor.Evaluation){s.alerter.Observe, s.write, s.anomalies.Observe, s.publishEvaluation},
+		Listeners: []func(context.Context, *monitor.Evaluation){s.alerter.Observe, s.anomalies.Observe, s.write, s.publishEvaluation},
 	})
 	s.watchdog = &monitor.Watchdog{
 		Monitor: s.monitor, Alerter: s.alerter, Send: s.collector.Send, Beat: s.teller.Beat, Failures: s.teller.Failures, Targets: s.collector.ScrapeTargets,
@@ -247,6 +249,11 @@ func (s *server) annotate(ts []diagnose.Target) {
 	why := map[[2]string]string{}
 	for _, t := range s.collector.ScrapeTargets() {
 		why[[2]string{t.Labels["job"], t.Labels["instance"]}] = cmp.Or(scrape.Outage(scrape.Body{}, t.Err), t.Error)
+		if said := scrape.Misread(t.Err); said != "" {
+			if _, again := s.misread.LoadOrStore(t.URL, true); !again {
+				s.cfg.Log.Warn(said, "target", t.URL)
+			}
+		}
 	}
 	for i := range ts {
 		ts[i].Failure = why[[2]string{ts[i].Labels["job"], ts[i].Labels["instance"]}]
@@ -460,7 +467,7 @@ func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
 	if e.Err != nil {
 		alive.Value = 0
 	}
-	text, samples := "", append(e.Samples(), alive)
+	text, samples := "", append(append(e.Samples(), s.anomalies.Samples()...), alive)
 	err := s.findings.Write(ctx, e.At, samples)
 	if errors.Is(err, syscall.ENOSPC) && s.collector.FreeReserve() {
 		s.lean.Store(true)

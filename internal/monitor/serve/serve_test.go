@@ -20,6 +20,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/base/outputtest"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
@@ -313,4 +314,25 @@ func TestServeRefuses(t *testing.T) {
 	}
 	// What never answered is told, and nothing is called healthy.
 	first.until("a problem", func() bool { return len(first.overview().Problems) > 0 && first.overview().State != view.OK })
+}
+
+// TestAPageThatIsNoneIsSaidOnce: a monitor's log has no line for each scrape of a wrong port.
+func TestAPageThatIsNoneIsSaidOnce(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, "<html>a page</html>")
+	}))
+	t.Cleanup(other.Close)
+	var log outputtest.Buffer
+	r := start(t, func(c *serve.Config) {
+		c.Targets, c.Log = []string{other.URL}, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	})
+	const said = "it answers, but not with metrics; check the port"
+	r.until("what the page is, after several scrapes", func() bool {
+		_, scrapes := r.get("/api/v1/query?query=count_over_time(up[1h])")
+		return strings.Contains(fmt.Sprint(r.overview().Models), said) && strings.Contains(scrapes, `"4"`)
+	})
+	if strings.Count(log.String(), said) != 1 || strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("the log does not say once what was answered:\n%s", log.String())
+	}
 }

@@ -9,6 +9,7 @@ package view
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -103,17 +104,32 @@ type Overview struct {
 	Problems   []string  `json:"problems"` // what stands in the way, one sentence each
 	Models     []Model   `json:"models"`   // the worst first
 
-	// Anomalies are of the plain detector, where it is switched on, the most unusual first.
-	Anomalies []Anomaly `json:"anomalies,omitempty"`
+	// Anomalies are of the plain detector, where it is switched on: the most unusual first, and then those that are over.
+	Anomalies []Anomaly `json:"anomalies,omitzero"`
 }
 
 // An Anomaly is a value of a replica that is unusual by itself, or two that rise together.
 type Anomaly struct {
-	Target    string   `json:"target"`
-	Metric    string   `json:"metric"`
-	Text      string   `json:"text"`
-	Z         *float64 `json:"z"`         // standard deviations from the mean; null of two that rise together
-	Pathology string   `json:"pathology"` // what these may be; empty of one that is unusual by itself
+	At        time.Time  `json:"at"`              // of the first evaluation that has it
+	Ended     *time.Time `json:"ended,omitempty"` // of the first one that has it no more
+	Target    string     `json:"target"`
+	Metric    string     `json:"metric"`
+	Text      string     `json:"text"`
+	Z         *float64   `json:"z"`         // standard deviations from the mean; null of two that rise together
+	Pathology string     `json:"pathology"` // what these may be; empty of one that is unusual by itself
+}
+
+// Continues reports whether another one is the same, a moment later or earlier.
+func (a Anomaly) Continues(b Anomaly) bool {
+	return a.Ended == nil && b.Ended == nil && a.Target == b.Target && a.Metric == b.Metric
+}
+
+// Size is how unusual it is, in standard deviations; one with a possible cause is more unusual than any other.
+func (a Anomaly) Size() float64 {
+	if a.Z == nil {
+		return math.Inf(1)
+	}
+	return math.Abs(*a.Z)
 }
 
 // A Model is one model of one deployment.

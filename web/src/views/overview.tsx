@@ -272,11 +272,11 @@ export function useFirst(instances: string[], end: number): number | null | unde
 // Anomalies are what the plain detector says, beside the judgement.
 const Anomalies = ({ list }: { list: Anomaly[] }) => (
   <section>
-    <h2 class="head">Unusual values <span class="more soft">plain detector: more than three standard deviations from the mean of the last hundred values; not a verdict</span></h2>
-    {list.length === 0 && <p class="soft">None at the moment.</p>}
+    <h2 class="head">Unusual values <span class="more soft">plain detector: far from the mean of the last values, in standard deviations (σ); not a verdict</span></h2>
+    {list.length === 0 && <p class="soft">None.</p>}
     <ul>
       {list.map((a) => (
-        <li>{a.target}: {a.text} {a.pathology ? <a href={to('runbooks', a.pathology)}>runbook</a> : <span class="soft">({number(a.z, '')} σ)</span>}</li>
+        <li class={a.ended ? 'soft' : ''}><At at={a.at} />{a.ended && <> to <At at={a.ended} /></>} {a.target}: {a.text} {a.pathology ? <a href={to('runbooks', a.pathology)}>runbook</a> : <span class="soft">({number(a.z, '')} σ)</span>}</li>
       ))}
     </ul>
   </section>

@@ -5,7 +5,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -18,8 +21,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+	"go.yaml.in/yaml/v3"
+
 	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	codes "github.com/sixty-dev/sixty/internal/cli/command"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/fleet"
+	scenario "github.com/sixty-dev/sixty/internal/load"
 )
 
 // A documented command is a line of a document that a reader would type.
@@ -40,6 +52,7 @@ var notRun = []struct {
 }{
 	{regexp.MustCompile(`--serve\b|^sixty (gateway|serve|top|mcp) `), "goes on until it is interrupted: TestEveryVerbEndsWhenInterrupted"},
 	{regexp.MustCompile(`/(etc|var)/`), "writes where Grafana reads"},
+	{regexp.MustCompile(`https://aps-workspaces`), "needs an account of AWS: TestDiagnoseAManagedPrometheus"},
 	{regexp.MustCompile(`\b(vllm-\d|prometheus|prod|gpu-host):\d|\bURL\b`), "needs servers of those names"},
 	{regexp.MustCompile(`^sixty (bench|diagnose|record|audit|simulate|tune) (http://)?localhost:`), "needs a server that computes, and a machine that is not busy"},
 	{regexp.MustCompile(`^sixty trace (traces|http)`), "needs traces of one's own, or a server that keeps them"},
@@ -121,6 +134,171 @@ func (sh *shell) run(t *testing.T, c documented, server string) {
 	found := code == codes.ExitFound && regexp.MustCompile(`^sixty (diagnose|audit|profile) `).MatchString(text)
 	if code != codes.ExitOK && !found {
 		t.Errorf("%s:%d: exit code %d of: %s\n%s", c.page, c.line, code, text, out)
+	}
+}
+
+// loaders read the blocks of YAML and JSON in the documents, by the first key of each.
+var loaders = map[string]func(t *testing.T, sh *shell, text string) error{
+	"objectives": func(_ *testing.T, _ *shell, text string) error {
+		_, err := slo.Parse("slo.yaml", []byte(text))
+		return err
+	},
+	"scenarios": func(_ *testing.T, _ *shell, text string) error {
+		_, err := scenario.ReadScenarios(strings.NewReader(text))
+		return err
+	},
+	"title": func(_ *testing.T, _ *shell, text string) error {
+		_, err := fleet.ReadScenario("documented", text)
+		return err
+	},
+	"alert": func(_ *testing.T, _ *shell, text string) error {
+		rules := "groups:\n- name: documented\n  rules:\n  - " + strings.ReplaceAll(text, "\n", "\n    ")
+		_, errs := rulefmt.Parse([]byte(rules), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+		return errors.Join(errs...)
+	},
+	"global": servesWith, "alerting": servesWith, "sixty": servesWith, "scrape_configs": servesWith,
+	"relabel_configs": func(t *testing.T, sh *shell, text string) error {
+		return servesWith(t, sh, "scrape_configs:\n- job_name: documented\n  "+strings.ReplaceAll(text, "\n", "\n  "))
+	},
+	"sigv4": func(t *testing.T, sh *shell, text string) error {
+		file := filepath.Join(sh.dir, "http.yaml")
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
+		_, signing, err := (&source.Access{File: file}).Load()
+		if err == nil && signing.SigV4 == nil {
+			err = errors.New("it has no sigv4")
+		}
+		return err
+	},
+	"jobs": func(t *testing.T, sh *shell, text string) error {
+		var workflow struct {
+			Jobs map[string]struct {
+				Steps []struct {
+					Uses string
+					With map[string]string
+				}
+			}
+		}
+		var action struct {
+			Inputs map[string]any
+		}
+		offered, err := os.ReadFile(filepath.Join("..", "..", "action.yml"))
+		if err = errors.Join(err, yaml.Unmarshal(offered, &action), yaml.Unmarshal([]byte(text), &workflow)); err != nil {
+			return err
+		}
+		for _, step := range workflow.Jobs["rules"].Steps {
+			if !strings.HasPrefix(step.Uses, "sixty-dev/sixty@") {
+				continue
+			}
+			for name := range step.With {
+				if action.Inputs[name] == nil {
+					return fmt.Errorf("the action has no input %s", name)
+				}
+			}
+			return sh.succeed(t, "sixty audit --rules "+step.With["files"]+" --dashboards "+step.With["dashboards"]+" --vllm-version "+step.With["version"])
+		}
+		return errors.New("no step uses the action")
+	},
+	"repos": func(t *testing.T, sh *shell, text string) error {
+		var hooks struct {
+			Repos []struct {
+				Hooks []struct {
+					ID   string
+					Args []string
+				}
+			}
+		}
+		if err := yaml.Unmarshal([]byte(text), &hooks); err != nil {
+			return err
+		}
+		hook := hooks.Repos[0].Hooks[0]
+		offered, err := os.ReadFile(filepath.Join("..", "..", ".pre-commit-hooks.yaml"))
+		if !strings.Contains(string(offered), "- id: "+hook.ID+"\n") {
+			return errors.Join(fmt.Errorf("there is no hook %s", hook.ID), err)
+		}
+		return sh.succeed(t, "sixty audit --skip-unrelated "+strings.Join(hook.Args, " "))
+	},
+	"apiVersion": func(t *testing.T, sh *shell, text string) error {
+		const command = "sixty generate autoscaling --workload llm --match namespace=prod --in-flight 24"
+		_, printed := sh.do(t, command)
+		if text, _, _ = strings.Cut(text, "…"); !strings.HasPrefix(printed, text) {
+			return fmt.Errorf("%s prints:\n%s", command, printed)
+		}
+		return nil
+	},
+	"mcpServers": func(t *testing.T, sh *shell, text string) error {
+		var clients struct {
+			Servers map[string]struct {
+				Command string
+				Args    []string
+				URL     string
+			} `json:"mcpServers"`
+		}
+		err := json.Unmarshal([]byte(text), &clients)
+		if server := clients.Servers["sixty"]; err == nil && server.URL == "" {
+			return sh.succeed(t, server.Command+" "+strings.Join(server.Args, " ")+" --help")
+		}
+		return err
+	},
+}
+
+// servesWith loads a configuration of sixty serve, beside the files that it names.
+func servesWith(t *testing.T, sh *shell, text string) error {
+	t.Helper()
+	for name, content := range map[string]string{
+		"sixty.yaml": text, "targets/vllm.json": `[{"targets": ["localhost:8000"]}]`,
+		"normal.json": `{"schema": "sixty.baseline/v1", "thresholds": []}`,
+	} {
+		path := filepath.Join(sh.dir, name)
+		must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
+	}
+	return sh.succeed(t, "sixty serve localhost:8000 --config sixty.yaml --dry-run")
+}
+
+// succeed runs a command line, whose findings are no failure.
+func (sh *shell) succeed(t *testing.T, line string) error {
+	t.Helper()
+	if code, out := sh.do(t, line); code != codes.ExitOK && code != codes.ExitFound {
+		return fmt.Errorf("exit code %d of %s:\n%s", code, line, out)
+	}
+	return nil
+}
+
+var (
+	fencedBlock   = regexp.MustCompile("(?ms)^```(?:yaml|yml|json)\n(.*?)^```")
+	indentedBlock = regexp.MustCompile(`(?m)^\n((?: {4}[a-z_]+:(?: .*)?\n)(?: {4}.*\n)*)`)
+	anyFence      = regexp.MustCompile("(?ms)^```.*?^```")
+	firstKey      = regexp.MustCompile(`(?m)\A(?:#.*\n|[{"\s])*(\w+)`)
+)
+
+// TestDocumentedFilesAreRead has the program read every block of YAML and JSON that the documents would have
+// a reader copy.
+func TestDocumentedFilesAreRead(t *testing.T) {
+	found := map[string]bool{}
+	for page, text := range documentPages(t) {
+		blocks := fencedBlock.FindAllStringSubmatch(text, -1)
+		for _, b := range indentedBlock.FindAllStringSubmatch(anyFence.ReplaceAllString(text, ""), -1) {
+			blocks = append(blocks, []string{"", regexp.MustCompile("(?m)^ {4}").ReplaceAllString(b[1], "")})
+		}
+		for _, b := range blocks {
+			key := firstKey.FindStringSubmatch(b[1])
+			if key == nil || loaders[key[1]] == nil {
+				t.Errorf("%s: nothing here reads what begins so:\n%s", page, b[1])
+				continue
+			}
+			found[key[1]] = true
+			t.Run(filepath.Base(page)+"/"+key[1], func(t *testing.T) {
+				t.Parallel()
+				if err := loaders[key[1]](t, documentShell(t), b[1]); err != nil {
+					t.Errorf("%v\nof\n%s", err, b[1])
+				}
+			})
+		}
+	}
+	for key := range loaders {
+		if !found[key] {
+			t.Errorf("no document has a block that begins with %s any more", key)
+		}
 	}
 }
 

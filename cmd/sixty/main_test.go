@@ -96,6 +96,8 @@ func serve(pages map[string][][]byte) http.Handler {
 		switch {
 		case server == "frozen":
 			<-r.Context().Done()
+		case server == "refusing":
+			http.Error(w, "", http.StatusBadGateway)
 		case path == "health":
 		case path == "version":
 			fmt.Fprint(w, `{"version":"0.23.0"}`)

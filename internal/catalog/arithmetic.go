@@ -57,6 +57,9 @@ func (p *Pass) Grown(s *indicator.Signal) (times float64, ok bool) {
 	return now / usual, true
 }
 
+// asNormal is the share by which a reading may differ from its normal and is still told as the same.
+const asNormal = 0.02
+
 // Text writes a signal's reading, and its normal where it is known: "4.2 s (normally 0.31 s)".
 func (p *Pass) Text(s *indicator.Signal) string {
 	return p.text(s, func(v indicator.Value) string { return indicator.Format(v, s.Unit) })
@@ -75,6 +78,9 @@ func (p *Pass) text(s *indicator.Signal, format func(indicator.Value) string) st
 		return text
 	}
 	usual := format(normal)
+	if math.Abs(now.V-normal.V) <= asNormal*math.Abs(normal.V) {
+		return text + " (as normal)"
+	}
 	if now.Bucket == normal.Bucket && usual == text && indicator.FormatBound(now, s.Unit) != "" && !now.AtMost && !now.AtLeast {
 		// One wide bucket holds both: only the interpolated values tell them apart.
 		return s.Point(now.V) + " (normally " + s.Point(normal.V) + ", both interpolated within " + text + ")"
@@ -130,6 +136,14 @@ func Requests(v float64) string {
 	default:
 		return Whole(n) + " requests"
 	}
+}
+
+// RequestsWait writes who waits as subject and verb: "1 request waits", "5 requests wait".
+func RequestsWait(v float64) string {
+	if n := Requests(v); strings.HasSuffix(n, "request") {
+		return n + " waits"
+	}
+	return Requests(v) + " wait"
 }
 
 // Digits writes a number without a unit, to three significant digits.

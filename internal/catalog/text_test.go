@@ -27,10 +27,20 @@ func TestTextOfBuckets(t *testing.T) {
 		{value(0.044, 0.025, 0.05), value(0.027, 0.025, 0.05), "≈ 44 ms (normally ≈ 27 ms, both interpolated within 25–50 ms)"},
 		{value(0.06, 0.05, 0.1), value(0.027, 0.025, 0.05), "50–100 ms (normally 25–50 ms)"},
 		{value(0.044, 0, 0), value(0.027, 0, 0), "44 ms (normally 27 ms)"},
+		{value(4.81, 0, 0), value(4.82, 0, 0), "4.81 s (as normal)"},
+		{value(0.0305, 0.025, 0.05), value(0.03, 0.025, 0.05), "25–50 ms (as normal)"},
 	} {
 		p := &catalog.Pass{View: fixed{now: tc.now, normal: tc.normal}}
 		if got := p.Text(indicator.ITLP50); got != tc.want {
 			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+}
+
+func TestRequestsWait(t *testing.T) {
+	for v, want := range map[float64]string{0.2: "less than 1 request waits", 1: "1 request waits", 4.6: "5 requests wait"} {
+		if got := catalog.RequestsWait(v); got != want {
+			t.Errorf("%v: %q, want %q", v, got, want)
 		}
 	}
 }

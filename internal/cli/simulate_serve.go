@@ -45,17 +45,21 @@ const servedModelName = "served-model-name"
 func (f *serveFlags) refuse(s *pflag.FlagSet) error {
 	only := []string{"fault", "accelerate", "gpu-exporter"}
 	both := []string{"serve", "replicas", "seed", asked.FlagArgs, asked.FlagRelease}
-	var err error
+	var refused []string
 	s.Visit(func(flag *pflag.Flag) {
-		switch {
-		case err != nil:
-		case f.addr == "" && slices.Contains(only, flag.Name):
-			err = hint.With(fmt.Errorf("--%s goes with --serve", flag.Name), "add an address, such as --serve :8000")
-		case f.addr != "" && !slices.Contains(only, flag.Name) && !slices.Contains(both, flag.Name):
-			err = hint.With(fmt.Errorf("--%s changes nothing with --serve", flag.Name), "leave it out; sixty simulate --help lists what --serve takes")
+		switch served := slices.Contains(only, flag.Name); {
+		case f.addr == "" && served, f.addr != "" && !served && !slices.Contains(both, flag.Name):
+			refused = append(refused, "--"+flag.Name)
 		}
 	})
-	return err
+	switch names := strings.Join(refused, ", "); {
+	case len(refused) == 0:
+		return nil
+	case f.addr == "":
+		return hint.With(fmt.Errorf("only with --serve: %s", names), "add an address, such as --serve :8000")
+	default:
+		return hint.With(fmt.Errorf("not with --serve: %s", names), "leave them out; sixty simulate --help lists what --serve takes")
+	}
 }
 
 // runServers serves until it is interrupted.

@@ -1,7 +1,6 @@
 package threshold
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,7 +41,7 @@ func ParseNamed(texts []string, known []*catalog.Threshold) (map[string]float64,
 		name = strings.ToLower(strings.ReplaceAll(strings.TrimSpace(name), "-", "_"))
 		unit, ok := units[name]
 		if !ok {
-			return nil, hint.With(fmt.Errorf("there is no threshold %q", name), cmp.Or(hint.DidYouMean(synonym.Translate(name), names), "one of "+strings.Join(names, ", ")))
+			return nil, hint.With(fmt.Errorf("there is no threshold %q", name), suggest(synonym.Translate(name), names))
 		}
 		v, err := indicator.ParseNumber(value, unit)
 		if err == nil && v < 0 {
@@ -54,4 +53,24 @@ func ParseNamed(texts []string, known []*catalog.Threshold) (map[string]float64,
 		set[name] = v
 	}
 	return set, nil
+}
+
+// few is how many names an error lists where none is near.
+const few = 40
+
+// suggest is the way out of an unknown name: the nearest ones, those that begin as it does, or where to look.
+func suggest(name string, names []string) string {
+	for more := true; more; {
+		if near := hint.DidYouMean(name, names); near != "" {
+			return near
+		}
+		end := strings.LastIndexByte(name, '_')
+		if more = end > 0; more {
+			name = name[:end]
+		}
+	}
+	if len(names) <= few {
+		return "one of " + strings.Join(names, ", ")
+	}
+	return "the runbook of each failure mode lists its own (docs/pathologies)"
 }

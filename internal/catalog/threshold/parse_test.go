@@ -41,6 +41,7 @@ func TestParse(t *testing.T) {
 		{"queue=5s", 0, "a number of requests"},
 		{"growth=GiB", 0, "not a number"},
 		{"ttft_objectiv=1s", 0, "did you mean ttft_objective"},
+		{"kv_seconds=1s", 0, "did you mean kv_cache_full?"},
 		{"nothing=1s", 0, "one of growth, kv_cache_full"},
 		{"queue", 0, "not name=value"},
 	} {

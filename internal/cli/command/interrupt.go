@@ -17,6 +17,10 @@ var ErrInterrupted = errors.New("interrupted")
 // remove its temporary files. Then the process ends whatever it does.
 const grace = 750 * time.Millisecond
 
+// echo is how long after an interrupt another one is the same one: programs that run this one (timeout, npm, uvx)
+// pass on what the terminal sends to it as well.
+const echo = 100 * time.Millisecond
+
 // interrupts ends commands on ctrl-C and SIGTERM: the first cancels the
 // command's context, and a second one, or the end of the grace, the process.
 type interrupts struct {
@@ -44,9 +48,16 @@ func withInterrupts(parent context.Context, exit func()) (context.Context, *inte
 func (in *interrupts) watch(signals <-chan os.Signal) {
 	<-signals
 	in.cancel(ErrInterrupted)
+	for heard := time.After(echo); heard != nil; {
+		select {
+		case <-signals:
+		case <-heard:
+			heard = nil
+		}
+	}
 	select {
 	case <-signals:
-	case <-time.After(grace):
+	case <-time.After(grace - echo):
 		if in.saving.Load() {
 			<-signals
 		}

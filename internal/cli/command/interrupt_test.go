@@ -42,6 +42,10 @@ func TestAnInterruptEndsWhatDoesNotEndByItself(t *testing.T) {
 		if took := interrupted(t, nothing, 0, grace/2); took != grace/2 {
 			t.Errorf("it had %s, want that it ends with the second interrupt, after %s", took, grace/2)
 		}
+		// A program that runs this one passes on what the terminal sends to both.
+		if took := interrupted(t, nothing, 0, echo/2); took != grace {
+			t.Errorf("it had %s after an interrupt that came twice at once, want the grace of %s", took, grace)
+		}
 		// What is being saved may take its time, but not against a second interrupt.
 		if took := interrupted(t, Saving, 0, 2*grace); took != 2*grace {
 			t.Errorf("what was being saved had %s, want %s", took, 2*grace)

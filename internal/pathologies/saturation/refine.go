@@ -134,7 +134,7 @@ func full(p *catalog.Pass) (what string, blocks bool) {
 // passedOver says that a class of requests goes last. Which one no metric says: vLLM labels
 // nothing with a priority, a length or an adapter, but for the adapters that are at work.
 func passedOver(p *catalog.Pass) {
-	p.Summary = fmt.Sprintf("%s wait while %s others are served", catalog.Requests(p.Value(indicator.PassedOver)), catalog.Whole(p.Value(indicator.FirstTokens)))
+	p.Summary = fmt.Sprintf("%s while %s others are served", catalog.RequestsWait(p.Value(indicator.PassedOver)), catalog.Whole(p.Value(indicator.FirstTokens)))
 	if wait, ok := p.Measured(indicator.UnansweredWait); ok {
 		p.Summary += ": they have waited " + seconds(wait) + " on average"
 	}
@@ -153,7 +153,7 @@ func passedOver(p *catalog.Pass) {
 // heldBack is a queue for something else than capacity: what it waits for is the remedy.
 func heldBack(p *catalog.Pass, share float64) {
 	waiting, _ := p.Measured(indicator.Waiting)
-	p.Summary = fmt.Sprintf("%s wait, and the scheduler passes over %s of them", catalog.Requests(waiting), indicator.FormatNumber(share, indicator.Ratio))
+	p.Summary = fmt.Sprintf("%s, and the scheduler passes over %s of them", catalog.RequestsWait(waiting), indicator.FormatNumber(share, indicator.Ratio))
 	p.Reason("Deferred requests wait for a LoRA slot, a KV transfer or a grammar, not for a place in the batch or KV blocks: a larger batch or KV cache does not help.")
 	p.Reason("Later requests overtake them, so TTFT percentiles show the requests that were served; those that wait are not counted yet.")
 	p.Observe("How long they wait, and what runs meanwhile", indicator.QueueAge, indicator.QueueTimeMean, indicator.Running, indicator.KVUsagePeak)

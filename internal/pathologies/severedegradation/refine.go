@@ -14,7 +14,7 @@ func refine(p *catalog.Pass) {
 		p.Summary = "The engine is slower than normal: ITL P50 is " + p.Text(indicator.ITLP50)
 	}
 	if w, ok := p.Measured(indicator.Waiting); ok {
-		p.Summary += fmt.Sprintf(", and %s wait", catalog.Requests(w))
+		p.Summary += ", and " + catalog.RequestsWait(w)
 	}
 	shed(p)
 	p.SlowSteps()

@@ -7,15 +7,15 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// apiMetrics is what one API server process has counted: the http_, process_
-// and python_ families (prometheus_fastapi_instrumentator and the process
-// collector of Python's client library). The series with labels begin with the first request that ended.
+// apiMetrics is the counts of one API server process: the http_, process_ and python_ families
+// (prometheus_fastapi_instrumentator and the process collector of Python's client library). Series
+// with labels begin when the first request has ended.
 type apiMetrics struct {
-	started time.Time // of the process; its counters begin when the engine is ready
+	started time.Time // start of the process; its counters begin when the engine is ready
 	ready   time.Time
 
 	requests       *prometheus.CounterVec
-	received, sent *prometheus.SummaryVec // bytes of bodies, and of answers that say their length; streams do not
+	received, sent *prometheus.SummaryVec // bytes of bodies, and of answers with a known length; streams have none
 	durations      *prometheus.HistogramVec
 	highr          prometheus.Histogram
 
@@ -26,11 +26,13 @@ type apiMetrics struct {
 }
 
 var (
-	highrBounds    = []float64{0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 7.5, 10, 30, 60}
+	highrBounds = []float64{
+		0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 7.5, 10, 30, 60,
+	}
 	durationBounds = []float64{0.1, 0.5, 1}
 )
 
-// What a Python API server of vLLM holds before it serves anybody.
+// The state of vLLM's Python API server before its first request.
 const (
 	baseMemory = 880e6
 	baseFiles  = 33
@@ -38,13 +40,15 @@ const (
 )
 
 func newAPIMetrics(ready time.Time) *apiMetrics {
-	const name = "http" // of each: a page has its own
+	const name = "http" // every page names its own
 	return &apiMetrics{
 		started: ready.Add(-loadTime), ready: ready, memory: baseMemory, cpu: 18, highr: newHistogram(highrBounds),
-		requests:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: name}, []string{"handler", "method", "status"}),
-		received:  prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name}, []string{"handler"}),
-		sent:      prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name}, []string{"handler"}),
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Buckets: durationBounds}, []string{"handler", "method"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name},
+			[]string{"handler", "method", "status"}),
+		received: prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name}, []string{"handler"}),
+		sent:     prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name}, []string{"handler"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Buckets: durationBounds},
+			[]string{"handler", "method"}),
 	}
 }
 
@@ -56,8 +60,8 @@ type exchange struct {
 	received, sent  int
 }
 
-// countExchange counts an exchange. Like the real instrumentation it sees the status
-// that was sent with the headers: a stream that broke is a 2xx.
+// countExchange counts an exchange. Like the real instrumentation it sees the status sent with the
+// headers: a broken stream counts as 2xx.
 func (m *apiMetrics) countExchange(x exchange) {
 	m.requests.WithLabelValues(x.handler, x.method, string([]byte{byte('0' + x.status/100%10), 'x', 'x'})).Inc()
 	m.received.WithLabelValues(x.handler).Observe(float64(x.received))
@@ -67,33 +71,43 @@ func (m *apiMetrics) countExchange(x exchange) {
 	m.objects += 9
 }
 
-// addProcess adds what stands before vLLM's own families.
+// addProcess adds the families before vLLM's own.
 func (m *apiMetrics) addProcess(p *page) {
 	generations := func(name, help string, n ...int64) {
 		var all []*dto.Metric
 		for i, v := range n {
-			all = append(all, counter(float64(v), label("generation", string(rune('0'+i)))))
+			all = append(all, newCounter(float64(v), newLabel("generation", string(rune('0'+i)))))
 		}
-		p.add(name, help, dto.MetricType_COUNTER, all...)
+		p.addFamily(name, help, dto.MetricType_COUNTER, all...)
 	}
-	generations("python_gc_objects_collected_total", "Objects collected during gc", 42000+m.objects, 9100+m.objects/5, 840+m.objects/50)
+	generations("python_gc_objects_collected_total", "Objects collected during gc", 42000+m.objects, 9100+m.objects/5,
+		840+m.objects/50)
 	generations("python_gc_objects_uncollectable_total", "Objects found uncollectable during gc", 0, 0, 0)
-	generations("python_gc_collections_total", "Collections of a generation", 2200+m.objects/700, 200+m.objects/7000, 13+m.objects/70000)
-	const single = dto.MetricType_GAUGE
-	p.add("python_info", "Python platform information", single, gauge(1, label("implementation", "CPython"), label("major", "3"), label("minor", "12"), label("patchlevel", "11"), label("version", "3.12.11")))
-	p.add("process_virtual_memory_bytes", "Virtual memory size in bytes.", single, gauge(3.5e9+m.memory))
-	p.add("process_resident_memory_bytes", "Resident memory size in bytes.", single, gauge(m.memory))
-	p.add("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", single, gauge(float64(m.started.UnixMilli()/10)/100))
-	p.add("process_cpu_seconds_total", "Processor time of the process in seconds.", dto.MetricType_COUNTER, counter(float64(int64(m.cpu*100))/100))
-	p.add("process_open_fds", "Number of open file descriptors.", single, gauge(float64(baseFiles+m.connections)))
-	p.add("process_max_fds", "Maximum number of open file descriptors.", single, gauge(65536))
+	generations("python_gc_collections_total", "Collections of a generation", 2200+m.objects/700, 200+m.objects/7000,
+		13+m.objects/70000)
+	value := func(name, help string, v float64) { p.addFamily(name, help, dto.MetricType_GAUGE, newGauge(v)) }
+	p.addFamily("python_info", "Python platform information", dto.MetricType_GAUGE, newGauge(1,
+		newLabel("implementation", "CPython"), newLabel("major", "3"), newLabel("minor", "12"),
+		newLabel("patchlevel", "11"), newLabel("version", "3.12.11")))
+	value("process_virtual_memory_bytes", "Virtual memory size in bytes.", 3.5e9+m.memory)
+	value("process_resident_memory_bytes", "Resident memory size in bytes.", m.memory)
+	value("process_start_time_seconds", "Start time of the process since unix epoch in seconds.",
+		float64(m.started.UnixMilli()/10)/100)
+	p.addFamily("process_cpu_seconds_total", "Processor time of the process in seconds.",
+		dto.MetricType_COUNTER, newCounter(float64(int64(m.cpu*100))/100))
+	value("process_open_fds", "Number of open file descriptors.", float64(baseFiles+m.connections))
+	value("process_max_fds", "Maximum number of open file descriptors.", 65536)
 }
 
-// addHTTP adds what stands behind vLLM's own families.
+// addHTTP adds the families after vLLM's own.
 func (m *apiMetrics) addHTTP(p *page) {
-	p.add("http_requests_total", "Requests by method, status and handler.", dto.MetricType_COUNTER, series(m.requests, m.ready)...)
-	p.add("http_request_size_bytes", "Content length of requests by handler.", dto.MetricType_SUMMARY, series(m.received, m.ready)...)
-	p.add("http_response_size_bytes", "Content length of answers by handler.", dto.MetricType_SUMMARY, series(m.sent, m.ready)...)
-	p.add("http_request_duration_highr_seconds", "Latency with many buckets.", dto.MetricType_HISTOGRAM, series(m.highr, m.ready)...)
-	p.add("http_request_duration_seconds", "Latency by handler, with few buckets.", dto.MetricType_HISTOGRAM, series(m.durations, m.ready)...)
+	add := func(name, help string, kind dto.MetricType, c prometheus.Collector) {
+		p.addFamily(name, help, kind, seriesOf(c, m.ready)...)
+	}
+	const summary, histogram = dto.MetricType_SUMMARY, dto.MetricType_HISTOGRAM
+	add("http_requests_total", "Requests by method, status and handler.", dto.MetricType_COUNTER, m.requests)
+	add("http_request_size_bytes", "Content length of requests by handler.", summary, m.received)
+	add("http_response_size_bytes", "Content length of answers by handler.", summary, m.sent)
+	add("http_request_duration_highr_seconds", "Latency with many buckets.", histogram, m.highr)
+	add("http_request_duration_seconds", "Latency by handler, with few buckets.", histogram, m.durations)
 }

@@ -10,22 +10,21 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// core is a fleet in simulated time: replicas, the virtual clients, and what is
-// done to them. It knows no clock: whoever drives it says how far time has come.
-// The same seed and the same calls give the same fleet. It is not safe for
-// concurrent use.
+// core is a fleet in simulated time: replicas, the virtual clients, and their faults. It knows no
+// clock: its driver says how far time has come. The same random seed and the same calls give the
+// same fleet. It is not safe for concurrent use.
 type core struct {
 	scenario Scenario
 	replicas []*replica
 	now      time.Duration
 	events   eventHeap
-	number   uint64 // of events, to order equal times
-	turn     int    // of the router
+	number   uint64 // number of the last event, to order equal times
+	turn     int    // counts the router's choices
 	phase    int
 	phaseEnd time.Duration
 	traffic  *traffic
 	wall     func(time.Duration) time.Time
-	watch    func(Experience) // hears what virtual clients see; nil: nobody
+	watch    func(Experience) // receives the experiences of virtual clients; may be nil
 }
 
 // newCore returns a fleet at the beginning of its scenario's first phase.
@@ -33,13 +32,13 @@ func newCore(sc Scenario, server Server, replicas int, seed uint64, wall func(ti
 	c := &core{scenario: sc, wall: wall, phase: -1}
 	for i := range replicas {
 		r := newReplica(server, i, wall)
-		if err := r.start(0); err != nil {
+		if err := r.startServer(0); err != nil {
 			return nil, fmt.Errorf("replica %d: %w", i, err)
 		}
-		r.later = c.schedule
+		r.later = c.scheduleEvent
 		c.replicas = append(c.replicas, r)
 	}
-	return c, c.begin(0, seed)
+	return c, c.beginPhase(0, seed)
 }
 
 // event is something that happens at a time.
@@ -49,30 +48,30 @@ type event struct {
 	do     func(at time.Duration)
 }
 
-// schedule schedules something.
-func (c *core) schedule(schedule time.Duration, do func(schedule time.Duration)) {
+// scheduleEvent schedules an event.
+func (c *core) scheduleEvent(at time.Duration, do func(at time.Duration)) {
 	c.number++
-	heap.Push(&c.events, event{max(schedule, c.now), c.number, do})
+	heap.Push(&c.events, event{max(at, c.now), c.number, do})
 }
 
-// next is when something happens.
-func (c *core) next() (time.Duration, bool) {
+// nextEvent is when something next happens.
+func (c *core) nextEvent() (time.Duration, bool) {
 	best, any := time.Duration(0), false
 	if len(c.events) > 0 {
 		best, any = c.events[0].at, true
 	}
 	for _, r := range c.replicas {
-		if at, ok := r.next(); ok && (!any || at < best) {
+		if at, ok := r.nextEvent(); ok && (!any || at < best) {
 			best, any = at, true
 		}
 	}
 	return best, any
 }
 
-// advance lets everything happen that is due up to a time.
-func (c *core) advance(until time.Duration) {
+// advanceTo lets everything happen that is due by a time.
+func (c *core) advanceTo(until time.Duration) {
 	for {
-		at, ok := c.next()
+		at, ok := c.nextEvent()
 		if !ok || at > until {
 			break
 		}
@@ -82,17 +81,17 @@ func (c *core) advance(until time.Duration) {
 			continue
 		}
 		for _, r := range c.replicas {
-			if due, ok := r.next(); ok && due <= at {
-				r.advance(at)
+			if due, ok := r.nextEvent(); ok && due <= at {
+				r.advanceTo(at)
 			}
 		}
 	}
 	c.now = max(c.now, until)
 }
 
-// pick chooses a replica as the router does: at random by their weights where they
-// have some, else where the load is least. It is nil when all are down.
-func (c *core) pick(rng *rand.Rand) *replica {
+// pickReplica chooses a replica as the router does: at random by weight if there are weights, else
+// the least loaded. It is nil when all are down.
+func (c *core) pickReplica(rng *rand.Rand) *replica {
 	total := 0.0
 	for _, r := range c.replicas {
 		total += r.weight
@@ -108,10 +107,10 @@ func (c *core) pick(rng *rand.Rand) *replica {
 	loads := make([]sim.Load, 0, len(c.replicas))
 	up := make([]*replica, 0, len(c.replicas))
 	for i := range c.replicas {
-		r := c.replicas[(i+c.turn)%len(c.replicas)] // of equals, another each time
+		r := c.replicas[(i+c.turn)%len(c.replicas)] // equals take turns
 		if r.up {
 			up = append(up, r)
-			loads = append(loads, sim.Load{Running: r.open()})
+			loads = append(loads, sim.Load{Running: r.openRequests()})
 		}
 	}
 	c.turn++
@@ -121,8 +120,8 @@ func (c *core) pick(rng *rand.Rand) *replica {
 	return up[sim.LeastLoaded().Pick(nil, loads)]
 }
 
-// begin enters a phase.
-func (c *core) begin(phase int, seed uint64) error {
+// beginPhase enters a phase.
+func (c *core) beginPhase(phase int, seed uint64) error {
 	p := &c.scenario.Phases[phase]
 	before := Faults{}
 	if c.phase >= 0 {
@@ -149,31 +148,31 @@ func (c *core) begin(phase int, seed uint64) error {
 		return fmt.Errorf("phase %q: %w", p.Name, err)
 	}
 	if phase+1 < len(c.scenario.Phases) {
-		// A phase was validated by running it; New has done so with its traffic.
-		c.schedule(c.phaseEnd, func(time.Duration) { _ = c.begin(phase+1, seed) })
+		// New validates a phase by running it, with its traffic.
+		c.scheduleEvent(c.phaseEnd, func(time.Duration) { _ = c.beginPhase(phase+1, seed) })
 	}
 	return nil
 }
 
-// applyFaults does to a replica what a phase does beyond the one before it.
+// applyFaults applies a phase's faults to a replica.
 func (r *replica) applyFaults(before, f Faults, at time.Duration) error {
 	if before.Down && !f.Down {
-		if err := r.start(at); err != nil {
+		if err := r.startServer(at); err != nil {
 			return err
 		}
 	}
 	if f.Down {
-		r.stop(at)
+		r.stopServer(at)
 	}
 	r.setHung(f.Hang, at)
 	r.leak, r.held, r.missing = f.LeakPerRequest, f.HeldBefore, f.Page
 	r.gpu.fault = f.GPU
-	r.accepted, r.failing.of, r.corrupt.of = f.accepted(), f.TransfersFail, f.Corrupt
+	r.accepted, r.failing.of, r.corrupt.of = f.acceptedShare(), f.TransfersFail, f.Corrupt
 	r.unfilled, r.transferTakes = f.NoPrefill, cmp.Or(f.TransferTakes, 20*time.Millisecond)
 	if !r.up {
 		return nil
 	}
-	return r.engine.SetCost(f.slow(r.cfg))
+	return r.engine.SetCost(f.slowedCost(r.cfg))
 }
 
 // eventHeap orders by time, then by number.

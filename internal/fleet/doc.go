@@ -1,15 +1,15 @@
-// Package fleet is a simulated fleet of vLLM servers: from outside they speak
-// the OpenAI API and show vLLM's metrics, and inside the scheduler simulation of
-// package sim decides what runs, waits and is thrown out of the cache. Scenarios
-// let every pathology of the catalogue arise from its mechanism.
+// Package fleet is a simulated fleet of vLLM servers. From outside they speak the OpenAI API and show vLLM's
+// metrics; inside, the scheduler simulation of package sim decides which requests run, wait and leave the cache. In
+// scenarios every pathology of the catalogue arises from its mechanism.
 //
-// Play runs a scenario in simulated time and hands over the pages of its
-// scrapes; Start listens on the loopback interface and serves clients in real or
-// accelerated time. Tests, `sixty simulate --serve` and `sixty demo` call them.
+// A core is the fleet in simulated time: replicas (an API server and an engine each), virtual clients (traffic),
+// and the faults of the present phase. Play drives a core through a scenario and hands over the pages of its
+// scrapes. Start drives one by the clock, in real or accelerated time, behind HTTP on the loopback interface.
+// Tests, `sixty simulate --serve` and `sixty demo` call them.
 //
-// It computes no token and holds no text: prompts are counted by a stand-in for
-// a tokenizer and answers are made of one word. It diagnoses nothing.
+// The fleet computes no token and holds no text: a stand-in for a tokenizer counts prompts, and
+// answers repeat one word. It diagnoses nothing.
 package fleet
 
-// ContentType is that of every metrics page of a fleet.
+// ContentType is the content type of the metrics pages.
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"

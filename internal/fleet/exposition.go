@@ -13,37 +13,40 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// page is a metrics page in the order of its families, as Python's client library has it: behind every
-// counter, histogram and summary whose series say when they were created comes a gauge of these times.
+// page is a metrics page in the order of its families, as Python's client library writes it. Every counter,
+// histogram and summary whose series have a time of creation is followed by a gauge of these times.
 type page struct{ families []*dto.MetricFamily }
 
-// add adds a family, which may have no series yet.
-func (p *page) add(name, help string, kind dto.MetricType, all ...*dto.Metric) {
+// addFamily adds a family, which may have no series yet.
+func (p *page) addFamily(name, help string, kind dto.MetricType, all ...*dto.Metric) {
 	p.families = append(p.families, &dto.MetricFamily{Name: &name, Help: &help, Type: kind.Enum(), Metric: all})
 	if kind == dto.MetricType_GAUGE {
 		return
 	}
 	var born []*dto.Metric
 	for _, s := range all {
-		at := cmp.Or(s.GetCounter().GetCreatedTimestamp(), s.GetHistogram().GetCreatedTimestamp(), s.GetSummary().GetCreatedTimestamp())
+		at := cmp.Or(s.GetCounter().GetCreatedTimestamp(), s.GetHistogram().GetCreatedTimestamp(),
+			s.GetSummary().GetCreatedTimestamp())
 		if at == nil {
 			return
 		}
-		born = append(born, gauge(float64(at.AsTime().UnixMicro())/1e6, s.Label...)) // as Python's time.time gives it
+		born = append(born,
+			newGauge(float64(at.AsTime().UnixMicro())/1e6, s.Label...)) // as Python's time.time returns it
 	}
 	base := name
 	if kind == dto.MetricType_COUNTER {
 		base = strings.TrimSuffix(name, "_total")
 	}
-	p.add(base+"_created", help, dto.MetricType_GAUGE, born...)
+	p.addFamily(base+"_created", help, dto.MetricType_GAUGE, born...)
 }
 
-// text writes the page.
-func (p *page) text() ([]byte, error) {
+// encodePage writes the page.
+func (p *page) encodePage() ([]byte, error) {
 	var b bytes.Buffer
 	for _, f := range p.families {
 		if len(f.Metric) == 0 {
-			fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %[1]s %[3]s\n", f.GetName(), f.GetHelp(), strings.ToLower(f.GetType().String()))
+			kind := strings.ToLower(f.GetType().String())
+			fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %[1]s %[3]s\n", f.GetName(), f.GetHelp(), kind)
 			continue
 		}
 		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
@@ -53,21 +56,21 @@ func (p *page) text() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func gauge(v float64, labels ...*dto.LabelPair) *dto.Metric {
+func newGauge(v float64, labels ...*dto.LabelPair) *dto.Metric {
 	return &dto.Metric{Label: labels, Gauge: &dto.Gauge{Value: &v}}
 }
 
-func counter(v float64, labels ...*dto.LabelPair) *dto.Metric {
+func newCounter(v float64, labels ...*dto.LabelPair) *dto.Metric {
 	return &dto.Metric{Label: labels, Counter: &dto.Counter{Value: &v}}
 }
 
-// series are those of a collector, in order, as if they had been created at a time.
-func series(of prometheus.Collector, created time.Time) []*dto.Metric {
+// seriesOf returns the series of a collector, in order, with a time of creation.
+func seriesOf(of prometheus.Collector, created time.Time) []*dto.Metric {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(of)
 	families, err := registry.Gather()
 	if err != nil || len(families) == 0 {
-		return nil // there is no other error than of two series with the same labels
+		return nil // only two series with the same labels give an error
 	}
 	for _, m := range families[0].Metric {
 		setCreated(m, created)
@@ -75,7 +78,7 @@ func series(of prometheus.Collector, created time.Time) []*dto.Metric {
 	return families[0].Metric
 }
 
-// setCreated says when a series was created.
+// setCreated sets a series' time of creation.
 func setCreated(m *dto.Metric, at time.Time) *dto.Metric {
 	switch t := timestamppb.New(at); {
 	case m.Counter != nil:
@@ -92,12 +95,12 @@ func newHistogram(bounds []float64) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "observed", Buckets: bounds})
 }
 
-// observed is what a histogram has counted.
-func observed(h prometheus.Histogram) *dto.Histogram {
+// readHistogram returns a histogram's counts.
+func readHistogram(h prometheus.Histogram) *dto.Histogram {
 	var m dto.Metric
-	_ = h.Write(&m) // of a histogram without labels, which cannot fail
+	_ = h.Write(&m) // cannot fail without labels
 	return m.Histogram
 }
 
-// label is a name and its value.
-func label(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }
+// newLabel is a name and its value.
+func newLabel(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }

@@ -12,20 +12,19 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
-// engineMetrics is what one engine process has counted: the values behind the
-// vllm: families. Gauges, and the counters that travel with them, are those of
-// the last step that reported (vllm/v1/metrics/loggers.py).
+// engineMetrics is the counts of one engine process: the values behind the vllm: families. Gauges, and the counters
+// that travel with them, have the values of the last step that reported (vllm/v1/metrics/loggers.py).
 type engineMetrics struct {
 	running, waiting int
-	usage            float64 // of the KV cache, 0 to 1
+	usage            float64 // KV cache usage, 0 to 1
 	queries, hits    int64   // tokens looked up and found in the prefix cache
 	preemptions      int64
 
 	prompt, cached, generation int64 // tokens
 	externalQueries            int64 // prompt tokens that a KV connector was asked for
-	transferred                int64 // those whose KV came from another server
+	transferred                int64 // prompt tokens whose KV came from another server
 	admittedHits               int64
-	drafts, drafted, accepted  int64 // of speculative decoding: tokens, but for drafts
+	drafts, drafted, accepted  int64 // speculative decoding; in tokens, except drafts
 	failedTransfers, corrupted int64
 	success                    [5]int64 // by finishReasons
 	rejections                 [2]int64 // by rejectionReasons
@@ -33,7 +32,7 @@ type engineMetrics struct {
 	ttft, itl, tpot, e2e, queue, inference, prefill, decode prometheus.Histogram // seconds
 	iteration, promptLen, outputLen, maxOutput, computed    prometheus.Histogram // tokens
 	limit, n, preempted                                     prometheus.Histogram
-	transfer, transferBytes                                 prometheus.Histogram // seconds that a prompt's KV takes to arrive, and its size
+	transfer, transferBytes                                 prometheus.Histogram // seconds until KV arrives, and bytes
 
 	families []shown
 }
@@ -54,14 +53,15 @@ const (
 	byRequests       = 0
 )
 
-// Upper bounds of the buckets that package dialect has not (vllm/v1/metrics/loggers.py,
-// v0.23.0).
+// Upper bounds of buckets that package dialect lacks (vllm/v1/metrics/loggers.py, v0.23.0).
 var (
 	nBounds       = []float64{1, 2, 5, 10, 20}
 	preemptBounds = []float64{1, 2, 3, 4, 5, 10, 20}
-	// of vllm/distributed/kv_transfer/kv_connector/v1/nixl/stats.py, v0.32.0
+	// vllm/distributed/kv_transfer/kv_connector/v1/nixl/stats.py, v0.32.0
 	transferBounds = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 5}
-	transferSizes  = []float64{1 << 11, 1 << 13, 1 << 15, 1 << 17, 1 << 19, 1 << 21, 1 << 23, 1 << 25, 1 << 27, 1 << 29, 1 << 31, 1 << 33}
+	transferSizes  = []float64{
+		1 << 11, 1 << 13, 1 << 15, 1 << 17, 1 << 19, 1 << 21, 1 << 23, 1 << 25, 1 << 27, 1 << 29, 1 << 31, 1 << 33,
+	}
 )
 
 func newEngineMetrics(r engine.Release, maxModelLen int, uses []string) *engineMetrics {
@@ -69,35 +69,38 @@ func newEngineMetrics(r engine.Release, maxModelLen int, uses []string) *engineM
 	lengths := vllm.LengthBounds(maxModelLen)
 	return &engineMetrics{
 		families: familiesOf(r, uses),
-		ttft:     of("time_to_first_token_seconds"), itl: of("time_per_output_token_seconds"), tpot: of("request_time_per_output_token_seconds"),
-		e2e: of("e2e_request_latency_seconds"), queue: of("request_queue_time_seconds"), inference: of("request_inference_time_seconds"),
+		ttft:     of("time_to_first_token_seconds"), itl: of("time_per_output_token_seconds"),
+		tpot: of("request_time_per_output_token_seconds"), e2e: of("e2e_request_latency_seconds"),
+		queue: of("request_queue_time_seconds"), inference: of("request_inference_time_seconds"),
 		prefill: of("request_prefill_time_seconds"), decode: of("request_decode_time_seconds"),
 		iteration: of("iteration_tokens_total"), promptLen: newHistogram(lengths), outputLen: newHistogram(lengths),
 		maxOutput: newHistogram(lengths), computed: newHistogram(lengths), limit: newHistogram(lengths),
-		n: newHistogram(nBounds), preempted: newHistogram(preemptBounds), transfer: newHistogram(transferBounds), transferBytes: newHistogram(transferSizes),
+		n: newHistogram(nBounds), preempted: newHistogram(preemptBounds),
+		transfer: newHistogram(transferBounds), transferBytes: newHistogram(transferSizes),
 	}
 }
 
-// family is one family of vLLM's page: what it says, and how it gets its values. Its type, its labels and
-// the releases that have it are those of package vllm.
+// family is one family of vLLM's page, with its help and its values. Package vllm has its type, its
+// labels and its releases.
 type family struct {
 	name string
 	help string
 	of   []string // values of the label beside model_name and engine
-	// value is a histogram, a number, or a number for each of the label's values; a single one is of the first.
+	// value returns a histogram, a number, or a number for each of the label's values; a single
+	// number is the first's.
 	value func(*engineMetrics) any
 }
 
-// shown is a family as a release shows it.
+// shown is a family in a release.
 type shown struct {
 	*family
 	kind  engine.Type
-	of    []string // the values of the label that the release knows
+	of    []string // the label's values in this release
 	label string   // beside model_name and engine; "" for none
-	bare  bool     // it has no engine label
+	bare  bool     // without an engine label
 }
 
-// familiesOf are those that a release shows with the options that are in use, in the order of its page.
+// familiesOf returns the families of a release with the given options, in the order of its page.
 func familiesOf(r engine.Release, uses []string) (out []shown) {
 	known := vllm.Engine.Families()
 	for i := range families {
@@ -128,8 +131,8 @@ func familiesOf(r engine.Release, uses []string) (out []shown) {
 	return out
 }
 
-// families are those of vLLM's page, in its order. The pages of 0.10.2, 0.23.0 and 0.32.0 were compared
-// with real servers'.
+// families are the families of vLLM's page, in its order. The pages of 0.10.2, 0.23.0 and 0.32.0
+// were compared with real servers' pages.
 var families = []family{
 	{"vllm:estimated_flops_per_gpu_total", "Estimated floating point operations per GPU.", nil, func(*engineMetrics) any { return 0 }},
 	{"vllm:estimated_read_bytes_per_gpu_total", "Estimated bytes read per GPU.", nil, func(*engineMetrics) any { return 0 }},
@@ -150,8 +153,8 @@ var families = []family{
 	{"vllm:nixl_bytes_transferred", "Bytes of a KV transfer.", nil, func(m *engineMetrics) any { return m.transferBytes }},
 	{"vllm:nixl_num_failed_transfers_total", "KV transfers that failed.", nil, func(m *engineMetrics) any { return m.failedTransfers }},
 	{"vllm:nixl_num_kv_expired_reqs_total", "Requests whose KV was not fetched in time.", nil, func(*engineMetrics) any { return 0 }},
-	{"vllm:kv_offload_total_time_total", "Time of KV offloading.", offloads, func(m *engineMetrics) any { return observed(m.transfer).GetSampleSum() }},
-	{"vllm:kv_offload_total_bytes_total", "Bytes of KV offloading.", offloads, func(m *engineMetrics) any { return observed(m.transferBytes).GetSampleSum() }},
+	{"vllm:kv_offload_total_time_total", "Time of KV offloading.", offloads, func(m *engineMetrics) any { return readHistogram(m.transfer).GetSampleSum() }},
+	{"vllm:kv_offload_total_bytes_total", "Bytes of KV offloading.", offloads, func(m *engineMetrics) any { return readHistogram(m.transferBytes).GetSampleSum() }},
 	{"vllm:spec_decode_num_drafts_total", "Drafts of speculative decoding.", nil, func(m *engineMetrics) any { return m.drafts }},
 	{"vllm:spec_decode_num_draft_tokens_total", "Tokens that were drafted.", nil, func(m *engineMetrics) any { return m.drafted }},
 	{"vllm:spec_decode_num_accepted_tokens_total", "Drafted tokens that were accepted.", nil, func(m *engineMetrics) any { return m.accepted }},
@@ -188,26 +191,26 @@ var families = []family{
 	{"vllm:request_prefill_kv_computed_tokens", "Prompt tokens of a request that were computed.", nil, func(m *engineMetrics) any { return m.computed }},
 }
 
-// write adds the families.
-func (m *engineMetrics) write(p *page, model string, created time.Time) {
+// addFamilies adds the families to a page.
+func (m *engineMetrics) addFamilies(p *page, model string, created time.Time) {
 	for i := range m.families {
 		f := &m.families[i]
-		own := []*dto.LabelPair{label("model_name", model)}
+		own := []*dto.LabelPair{newLabel("model_name", model)}
 		if !f.bare {
-			own = []*dto.LabelPair{label("engine", "0"), own[0]}
+			own = []*dto.LabelPair{newLabel("engine", "0"), own[0]}
 		}
 		var all []*dto.Metric
 		add := func(v float64, labels ...*dto.LabelPair) {
 			if f.kind == engine.Counter {
-				all = append(all, setCreated(counter(v, labels...), created))
+				all = append(all, setCreated(newCounter(v, labels...), created))
 			} else {
-				all = append(all, gauge(v, labels...))
+				all = append(all, newGauge(v, labels...))
 			}
 		}
 		var values []float64
 		switch v := f.value(m).(type) {
 		case prometheus.Histogram:
-			all = append(all, setCreated(&dto.Metric{Label: own, Histogram: observed(v)}, created))
+			all = append(all, setCreated(&dto.Metric{Label: own, Histogram: readHistogram(v)}, created))
 		case []int64:
 			for _, n := range v {
 				values = append(values, float64(n))
@@ -224,8 +227,8 @@ func (m *engineMetrics) write(p *page, model string, created time.Time) {
 		}
 		values = append(values, make([]float64, len(f.of))...)
 		for k, v := range f.of {
-			add(values[k], append(slices.Clip(own), label(f.label, v))...)
+			add(values[k], append(slices.Clip(own), newLabel(f.label, v))...)
 		}
-		p.add(f.name, f.help, dto.MetricType(dto.MetricType_value[strings.ToUpper(string(f.kind))]), all...)
+		p.addFamily(f.name, f.help, dto.MetricType(dto.MetricType_value[strings.ToUpper(string(f.kind))]), all...)
 	}
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
-// Config says what to serve. The zero value of a field is what its comment says.
+// Config says what to serve. Comments give the meaning of zero values.
 type Config struct {
-	Addr     string // of the first replica, the others on the ports behind it; "": free loopback ports
-	Exporter string // of the GPU exporter; "": none, ":0" a free port
-	Replicas int    // 0: what the scenario has
+	Addr     string // the first replica's, the others use the next ports; "": free loopback ports
+	Exporter string // the GPU exporter's; "": no exporter, ":0": a free port
+	Replicas int    // 0: the scenario's
 
 	Scenario   Scenario       // without phases: Quiet
 	Release    engine.Release // "": DefaultRelease
@@ -30,8 +30,8 @@ type Config struct {
 	Accelerate float64        // simulated seconds in a second; 0: 1
 	Seed       uint64
 
-	// Warm is how much of the first phase has passed when Start returns: a server
-	// that has served for minutes, with the counters to show for it.
+	// Warm is how much of the first phase has passed when Start returns: a server that has served
+	// for minutes, with the counters of these minutes.
 	Warm time.Duration
 }
 
@@ -62,11 +62,14 @@ func (c Config) withDefaults() (Config, error) {
 	case c.Replicas < 1 || c.Replicas > MaxReplicas:
 		return c, fmt.Errorf("%d replicas: want 1 to %d", c.Replicas, MaxReplicas)
 	case c.Replicas < c.Scenario.Replicas:
-		return c, hint.With(fmt.Errorf("scenario %s needs %d replicas", c.Scenario.Name, c.Scenario.Replicas), "allow them, or leave the number to the scenario")
+		return c, hint.With(fmt.Errorf("scenario %s needs %d replicas", c.Scenario.Name, c.Scenario.Replicas),
+			"allow them, or leave the number to the scenario")
 	case !(c.Accelerate > 0 && c.Accelerate <= MaxAccelerate):
 		return c, fmt.Errorf("acceleration %v: want more than 0 and at most %d", c.Accelerate, MaxAccelerate)
-	case c.Warm < 0 || c.Warm > maxWarm || c.Warm > 0 && len(c.Scenario.Phases) > 1 && c.Warm >= c.Scenario.Phases[0].For:
-		return c, fmt.Errorf("a warm-up of %v: want less than the first phase of %s, and at most %v", c.Warm, c.Scenario.Name, maxWarm)
+	case c.Warm < 0 || c.Warm > maxWarm ||
+		c.Warm > 0 && len(c.Scenario.Phases) > 1 && c.Warm >= c.Scenario.Phases[0].For:
+		return c, fmt.Errorf("a warm-up of %v: want less than the first phase of %s, and at most %v",
+			c.Warm, c.Scenario.Name, maxWarm)
 	case c.Scenario.Settings.MaxQueuedRequests > 0 && !c.Release.AtLeast(vllm.LimitsQueuedRequests):
 		return c, hint.With(fmt.Errorf("vLLM %s has no limit on queued requests", c.Release), "imitate 0.33")
 	}
@@ -80,12 +83,12 @@ type Fleet struct {
 
 	mu     sync.Mutex // guards core and outbox
 	core   *core
-	outbox [][]delivery // by replica: tokens that will be sent, in order of time
+	outbox [][]delivery // by replica: tokens to send, in order of time
 
 	replicas []*site
 	exporter *site // nil: none
 
-	kick chan struct{} // something came that the loop does not expect
+	kick chan struct{} // wakes the loop for an unexpected event
 	done chan struct{}
 	wg   sync.WaitGroup
 
@@ -93,16 +96,16 @@ type Fleet struct {
 	err   error // why a replica could not listen again
 }
 
-// delivery is a token that the API server sends at a time.
+// delivery is a token to be sent by the API server.
 type delivery struct {
 	at   time.Duration
 	to   *stream
 	done bool
 }
 
-// site is an address that may be served or not.
+// site is an address that is open or closed.
 type site struct {
-	addr    string // once it was open, with the real port
+	addr    string // the real port, once it was open
 	url     string // "": it was never open
 	handler http.Handler
 	server  *http.Server // nil while down
@@ -120,60 +123,61 @@ func Start(cfg Config) (*Fleet, error) {
 	}
 	began := time.Now().Add(-time.Duration(float64(cfg.Warm) / cfg.Accelerate))
 	f := &Fleet{cfg: cfg, began: began, kick: make(chan struct{}, 1), done: make(chan struct{})}
-	if f.core, err = newCore(cfg.Scenario, server, cfg.Replicas, cfg.Seed, f.wall); err != nil {
+	if f.core, err = newCore(cfg.Scenario, server, cfg.Replicas, cfg.Seed, f.wallTime); err != nil {
 		return nil, err
 	}
 	f.outbox = make([][]delivery, cfg.Replicas)
-	f.core.advance(cfg.Warm)
-	if err := f.listen(); err != nil {
+	f.core.advanceTo(cfg.Warm)
+	if err := f.openAddresses(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	f.wg.Go(f.loop)
+	f.wg.Go(f.runLoop)
 	return f, nil
 }
 
-// listen opens all addresses.
-func (f *Fleet) listen() error {
+// openAddresses opens all addresses.
+func (f *Fleet) openAddresses() error {
 	for i := range f.cfg.Replicas {
 		addr, err := OffsetPort(f.cfg.Addr, i)
 		if err != nil {
 			return err
 		}
 		s := &site{addr: addr, handler: f.replicaHandler(i)}
-		if err := f.open(s); err != nil {
+		if err := f.openSite(s); err != nil {
 			return err
 		}
 		f.replicas = append(f.replicas, s)
 	}
 	if f.cfg.Exporter != "" {
-		f.exporter = &site{addr: local(f.cfg.Exporter), handler: f.exporterHandler()}
-		return f.open(f.exporter)
+		f.exporter = &site{addr: completeAddress(f.cfg.Exporter), handler: f.exporterHandler()}
+		return f.openSite(f.exporter)
 	}
 	return nil
 }
 
-// local completes an address without a host: a simulated server is nobody
-// else's business unless that was asked for.
-func local(addr string) string {
+// completeAddress completes an address without a host by the loopback interface, so that simulated
+// servers are not public unless that was asked for.
+func completeAddress(addr string) string {
 	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
 		return net.JoinHostPort("127.0.0.1", port)
 	}
 	return addr
 }
 
-// OffsetPort returns the address n ports above one; a port of 0 stays 0, and an
-// address without a host is on the loopback interface.
+// OffsetPort returns the address n ports above addr; port 0 stays 0, and an address without a host
+// is on the loopback interface.
 func OffsetPort(addr string, n int) (string, error) {
 	if addr == "" {
 		return "127.0.0.1:0", nil
 	}
-	host, port, err := net.SplitHostPort(local(addr))
+	host, port, err := net.SplitHostPort(completeAddress(addr))
 	if err != nil {
 		return "", hint.With(fmt.Errorf("address %q: %w", addr, err), "write it like 127.0.0.1:8000 or :8000")
 	}
 	p, err := strconv.Atoi(port)
 	if err != nil || p < 0 || p+n > 65535 {
-		return "", hint.With(fmt.Errorf("address %q: there is no port %s for replica %d", addr, port, n), "write it like 127.0.0.1:8000 or :8000")
+		return "", hint.With(fmt.Errorf("address %q: there is no port %s for replica %d", addr, port, n),
+			"write it like 127.0.0.1:8000 or :8000")
 	}
 	if p == 0 {
 		n = 0
@@ -181,9 +185,8 @@ func OffsetPort(addr string, n int) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(p+n)), nil
 }
 
-// open serves a site. From then on its address is the real one, so that it can
-// be opened again where it was.
-func (f *Fleet) open(s *site) error {
+// openSite serves a site. It keeps the real address, so that the site can be opened again there.
+func (f *Fleet) openSite(s *site) error {
 	ln, err := net.Listen("tcp", s.addr)
 	if err != nil {
 		return hint.With(fmt.Errorf("listen on %s: %w", s.addr, err), "choose another address")
@@ -218,9 +221,10 @@ func (f *Fleet) ExporterURL() string {
 	return f.exporter.url
 }
 
-// Describe says where what is, and what to try on it.
+// Describe lists the addresses, with commands to try on them.
 func (f *Fleet) Describe(w io.Writer) {
-	fmt.Fprintf(w, "simulated vLLM %s, model %s, scenario %s: %s\n", cmp.Or(f.cfg.Release, DefaultRelease), f.cfg.Model, f.cfg.Scenario.Name, f.cfg.Scenario.Title)
+	fmt.Fprintf(w, "simulated vLLM %s, model %s, scenario %s: %s\n",
+		cmp.Or(f.cfg.Release, DefaultRelease), f.cfg.Model, f.cfg.Scenario.Name, f.cfg.Scenario.Title)
 	urls := f.URLs()
 	for i, u := range urls {
 		fmt.Fprintf(w, "  replica %d     %s\n", i, u)
@@ -230,16 +234,16 @@ func (f *Fleet) Describe(w io.Writer) {
 		urls = append(urls, u)
 	}
 	fmt.Fprintf(w, "try: sixty diagnose %s\n", strings.Join(urls, " "))
-	fmt.Fprintf(w, "     curl %s/v1/completions -H 'Content-Type: application/json' -d '{\"prompt\":\"Hello\",\"max_tokens\":20,\"stream\":true}'\n", f.URL(0))
+	fmt.Fprintf(w, "     curl %s/v1/completions -H 'Content-Type: application/json' "+
+		"-d '{\"prompt\":\"Hello\",\"max_tokens\":20,\"stream\":true}'\n", f.URL(0))
 	fmt.Fprintln(w, "Stop with Ctrl-C.")
 }
 
-// Phase returns the scenario's phase, counted from 0, and how much of it is
-// left, in simulated time; nothing of the last one is.
+// Phase returns the scenario's phase, counted from 0, and its remaining simulated time, 0 for the last phase.
 func (f *Fleet) Phase() (int, time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.core.phase, max(f.core.phaseEnd-f.now(), 0)
+	return f.core.phase, max(f.core.phaseEnd-f.simulatedNow(), 0)
 }
 
 // Err returns why a replica that came back could not listen.
@@ -270,18 +274,18 @@ func (f *Fleet) Close() error {
 	return errors.Join(errs...)
 }
 
-// now is the simulated time.
-func (f *Fleet) now() time.Duration {
+// simulatedNow is the simulated time.
+func (f *Fleet) simulatedNow() time.Duration {
 	return time.Duration(float64(time.Since(f.began)) * f.cfg.Accelerate)
 }
 
-// wall is the time of day of a simulated time.
-func (f *Fleet) wall(at time.Duration) time.Time {
+// wallTime is the time of day of a simulated time.
+func (f *Fleet) wallTime(at time.Duration) time.Time {
 	return f.began.Add(time.Duration(float64(at) / f.cfg.Accelerate))
 }
 
-// loop lets simulated time pass.
-func (f *Fleet) loop() {
+// runLoop lets simulated time pass.
+func (f *Fleet) runLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -292,27 +296,27 @@ func (f *Fleet) loop() {
 		case <-f.kick:
 		}
 		f.mu.Lock()
-		now := f.now()
-		f.core.advance(now)
-		next, ok := f.core.next()
-		if at, waits := f.send(now); waits && (!ok || at < next) {
+		now := f.simulatedNow()
+		f.core.advanceTo(now)
+		next, ok := f.core.nextEvent()
+		if at, waits := f.sendTokens(now); waits && (!ok || at < next) {
 			next, ok = at, true
 		}
-		f.reconcile()
+		f.reconcileSites()
 		f.mu.Unlock()
 		if !ok {
-			next = f.now() + time.Minute
+			next = f.simulatedNow() + time.Minute
 		}
-		timer.Reset(time.Until(f.wall(next)))
+		timer.Reset(time.Until(f.wallTime(next)))
 	}
 }
 
-// send hands over the tokens that are due, and returns when the next one is.
-func (f *Fleet) send(now time.Duration) (next time.Duration, waits bool) {
+// sendTokens hands over the tokens that are due, and returns the time of the next one.
+func (f *Fleet) sendTokens(now time.Duration) (next time.Duration, waits bool) {
 	for i, queue := range f.outbox {
 		n := 0
 		for n < len(queue) && queue[n].at <= now {
-			queue[n].to.deliver(queue[n].done)
+			queue[n].to.deliverToken(queue[n].done)
 			n++
 		}
 		rest := copy(queue, queue[n:])
@@ -325,9 +329,9 @@ func (f *Fleet) send(now time.Duration) (next time.Duration, waits bool) {
 	return next, waits
 }
 
-// reconcile closes the sites of replicas that went down, with the connections
-// of whoever was served, and opens those of replicas that are back.
-func (f *Fleet) reconcile() {
+// reconcileSites closes the sites of replicas that went down, with their connections, and opens the
+// sites of replicas that are back.
+func (f *Fleet) reconcileSites() {
 	for i, r := range f.core.replicas {
 		s := f.replicas[i]
 		switch {
@@ -340,7 +344,7 @@ func (f *Fleet) reconcile() {
 				return
 			default:
 			}
-			if err := f.open(s); err != nil {
+			if err := f.openSite(s); err != nil {
 				f.errMu.Lock()
 				f.err = err
 				f.errMu.Unlock()
@@ -349,22 +353,22 @@ func (f *Fleet) reconcile() {
 	}
 }
 
-// wake tells the loop that the core changed.
-func (f *Fleet) wake() {
+// wakeLoop tells the loop that the core changed.
+func (f *Fleet) wakeLoop() {
 	select {
 	case f.kick <- struct{}{}:
 	default:
 	}
 }
 
-// updateCore brings the core to the present, hands it over, and wakes the loop.
+// updateCore brings the core to the present, calls fn with it, and wakes the loop.
 func (f *Fleet) updateCore(fn func(c *core, now time.Duration)) {
 	f.mu.Lock()
-	now := f.now()
-	f.core.advance(now)
+	now := f.simulatedNow()
+	f.core.advanceTo(now)
 	fn(f.core, f.core.now)
 	f.mu.Unlock()
-	f.wake()
+	f.wakeLoop()
 }
 
 // Wait blocks until ctx is done or the scenario has reached a phase.
@@ -395,6 +399,5 @@ func (f *Fleet) exporterHandler() http.Handler {
 	return mux
 }
 
-// Handler is what a replica, counted from 0, answers with, for tests that need
-// no network.
+// Handler is a replica's handler, counted from 0, for tests without a network.
 func (f *Fleet) Handler(i int) http.Handler { return f.replicas[i].handler }

@@ -9,21 +9,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// gpu is the device under a replica, as NVIDIA's dcgm-exporter shows it. What
-// it says of load follows from the engine's steps; clocks, errors and
-// temperature limits are set by a scenario, because no simulation has them.
+// gpu is the device under a replica, as NVIDIA's dcgm-exporter shows it. Its load follows from the engine's steps.
+// A scenario sets clocks, errors and temperature limits, because the simulation has none.
 type gpu struct {
 	number int
 	fault  GPUFault
 
-	at   time.Duration // of the last sample
+	at   time.Duration // time of the last sample
 	busy time.Duration
 	work sim.Work
 	gpuSample
 	replays, doubleBit float64
 }
 
-// gpuSample is what changes with the load.
+// gpuSample is the part that changes with the load.
 type gpuSample struct {
 	active, sm  float64 // 0 to 1
 	clock       float64 // MHz
@@ -31,17 +30,17 @@ type gpuSample struct {
 	temperature float64 // °C
 }
 
-// A GPUFault is what a GPU reports of itself.
+// A GPUFault is the health that a GPU reports.
 type GPUFault struct {
 	ClockMHz    float64 `yaml:"clock_mhz"` // the SM clock under load; 0 is the highest
 	Reasons     int     // bits of DCGM_FI_DEV_CLOCKS_EVENT_REASONS
-	Temperature float64 // °C that cooling no longer keeps it from; 0 is healthy
+	Temperature float64 // °C in spite of cooling; 0 is healthy
 	XID         int     // code of the last error
 	DoubleBit   int     `yaml:"double_bit"` // uncorrectable memory errors
 	Replays     float64 // PCIe retransmissions a second
 }
 
-// The device that is imitated: an A100 of 40 GB.
+// The imitated device: an A100 of 40 GB.
 const (
 	highestClock = 1410
 	memoryMiB    = 40960
@@ -59,11 +58,11 @@ func newGPU(number int) gpu {
 	return gpu{number: number, gpuSample: gpuSample{clock: highestClock, watts: idleWatts, temperature: idleCelsius}}
 }
 
-// restart forgets the engine whose counters are gone.
+// restart forgets the counters of an engine that has ended.
 func (g *gpu) restart(at time.Duration) { g.at, g.busy, g.work = at, 0, sim.Work{} }
 
-// sample looks at what the engine did since the last sample.
-func (g *gpu) sample(r *replica, at time.Duration) {
+// takeSample updates the GPU from the engine's work since the last sample.
+func (g *gpu) takeSample(r *replica, at time.Duration) {
 	d := at - g.at
 	if d < 500*time.Millisecond {
 		return
@@ -94,23 +93,24 @@ func (g *gpu) sample(r *replica, at time.Duration) {
 	g.at, g.busy, g.work = at, s.Busy, s.Work
 }
 
-// reasons is the bit mask of why clocks are not at their highest.
-func (g *gpu) reasons() float64 {
+// clockReasons is the bit mask of the reasons for lowered clocks.
+func (g *gpu) clockReasons() float64 {
 	if g.fault.Reasons == 0 && g.active == 0 {
 		return reasonIdle
 	}
 	return float64(g.fault.Reasons)
 }
 
-// reading is what the exporter shows of the GPU: those of its default list
-// (etc/default-counters.csv, 4.x) that say something about inference, and SM activity.
-func (g *gpu) reading() host.Reading {
+// makeReading returns the exporter's values for the GPU, from its default list if they concern
+// inference (etc/default-counters.csv, 4.x), and SM activity.
+func (g *gpu) makeReading() host.Reading {
 	n := g.number
 	return host.Reading{
-		Index: n, UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n), Bus: fmt.Sprintf("00000000:%02X:00.0", n+1),
+		Index: n, UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n),
+		Bus:    fmt.Sprintf("00000000:%02X:00.0", n+1),
 		Device: fmt.Sprintf("nvidia%d", n), Model: "NVIDIA A100-SXM4-40GB (imitated)",
 		Values: map[string]float64{
-			host.SMClock: g.clock, host.Reasons: g.reasons(),
+			host.SMClock: g.clock, host.Reasons: g.clockReasons(),
 			host.Temperature: math.Round(g.temperature), host.Power: g.watts,
 			host.Utilization: math.Round(100 * g.active), host.EngineActive: g.active, host.SMActive: g.sm,
 			host.MemoryFree: memoryMiB - usedMiB, host.MemoryUsed: usedMiB,
@@ -120,12 +120,12 @@ func (g *gpu) reading() host.Reading {
 	}
 }
 
-// gpuPage writes the page of the exporter on the host that all replicas share.
+// gpuPage writes the page of the exporter for the host of all replicas.
 func gpuPage(replicas []*replica, at time.Duration) []byte {
 	var readings []host.Reading
 	for _, r := range replicas {
-		r.gpu.sample(r, at)
-		readings = append(readings, r.gpu.reading())
+		r.gpu.takeSample(r, at)
+		readings = append(readings, r.gpu.makeReading())
 	}
 	return host.Exposition("fleet", readings)
 }

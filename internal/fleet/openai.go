@@ -14,11 +14,11 @@ import (
 
 const (
 	maxBody   = 16 << 20
-	maxOpen   = 1 << 14 // requests that a replica holds at most, to bound memory
+	maxOpen   = 1 << 14 // most requests of a replica, to limit memory
 	maxTokens = 1 << 20
 )
 
-// apiRequest is what the imitation reads of a completion or a chat completion.
+// apiRequest is the part of a completion or chat completion that the imitation reads.
 type apiRequest struct {
 	Model               string          `json:"model"`
 	Prompt              json.RawMessage `json:"prompt"`
@@ -38,36 +38,38 @@ type apiRequest struct {
 
 // refusal is an answer other than 200.
 type refusal struct {
-	status  int    // that the client gets
-	counted int    // that http_requests_total counts
+	status  int    // for the client
+	counted int    // for http_requests_total
 	kind    string // vLLM's name
 	text    string
 }
 
-func bad(format string, args ...any) *refusal {
+func badRequest(format string, args ...any) *refusal {
 	return &refusal{statusBad, statusBad, "BadRequestError", fmt.Sprintf(format, args...)}
 }
 
-// server is the API server of one replica.
-type server struct {
+// apiServer is the API server of one replica.
+type apiServer struct {
 	fleet *Fleet
 	index int
 }
 
 func (f *Fleet) replicaHandler(i int) http.Handler {
-	s := &server{f, i}
+	s := &apiServer{f, i}
 	mux := http.NewServeMux()
 	empty := func(w http.ResponseWriter, _ *http.Request) {}
 	mux.HandleFunc("GET /health", empty)
 	mux.HandleFunc("/ping", empty)
-	mux.HandleFunc("GET /metrics", s.metrics)
+	mux.HandleFunc("GET /metrics", s.serveMetrics)
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, statusOK, map[string]string{"version": string(f.cfg.Release)})
 	})
-	mux.HandleFunc("GET /v1/models", s.models)
-	mux.HandleFunc("POST /tokenize", s.tokenize)
-	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
-	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
+	mux.HandleFunc("GET /v1/models", s.serveModels)
+	mux.HandleFunc("POST /tokenize", s.serveTokenize)
+	mux.HandleFunc("POST /v1/completions",
+		func(w http.ResponseWriter, r *http.Request) { s.serveCompletion(w, r, false) })
+	mux.HandleFunc("POST /v1/chat/completions",
+		func(w http.ResponseWriter, r *http.Request) { s.serveCompletion(w, r, true) })
 	return mux
 }
 
@@ -82,11 +84,12 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(b)
 }
 
-func refuse(w http.ResponseWriter, r *refusal) {
-	writeJSON(w, r.status, map[string]any{"error": map[string]any{"message": r.text, "type": r.kind, "param": nil, "code": r.status}})
+func writeRefusal(w http.ResponseWriter, r *refusal) {
+	detail := map[string]any{"message": r.text, "type": r.kind, "param": nil, "code": r.status}
+	writeJSON(w, r.status, map[string]any{"error": detail})
 }
 
-func (s *server) metrics(w http.ResponseWriter, _ *http.Request) {
+func (s *apiServer) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	var body []byte
 	var err error
 	s.fleet.updateCore(func(c *core, _ time.Duration) { body, err = c.replicas[s.index].metricsPage() })
@@ -98,69 +101,73 @@ func (s *server) metrics(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(body)
 }
 
-func (s *server) models(w http.ResponseWriter, r *http.Request) {
-	cfg := s.config()
+func (s *apiServer) serveModels(w http.ResponseWriter, r *http.Request) {
+	cfg := s.replicaConfig()
 	writeJSON(w, statusOK, map[string]any{"object": "list", "data": []any{map[string]any{
 		"id": s.fleet.cfg.Model, "object": "model", "created": s.fleet.began.Unix(), "owned_by": "vllm",
 		"root": s.fleet.cfg.Model, "parent": nil, "max_model_len": cfg.Engine.MaxModelLen, "permission": []any{},
 	}}})
-	s.count(r, statusOK, 0)
+	s.countInstant(r, statusOK, 0)
 }
 
-// config is that of the replica, which never changes.
-func (s *server) config() *Server { return &s.fleet.core.replicas[s.index].cfg }
+// replicaConfig is the replica's configuration, which never changes.
+func (s *apiServer) replicaConfig() *Server { return &s.fleet.core.replicas[s.index].cfg }
 
-// count accounts for an exchange that takes no time.
-func (s *server) count(r *http.Request, status, received int) {
+// countInstant counts an exchange that takes no time.
+func (s *apiServer) countInstant(r *http.Request, status, received int) {
 	s.fleet.updateCore(func(c *core, _ time.Duration) {
 		if replica := c.replicas[s.index]; replica.up {
-			replica.api.countExchange(exchange{handler: r.URL.Path, method: r.Method, status: status, received: received})
+			x := exchange{handler: r.URL.Path, method: r.Method, status: status, received: received}
+			replica.api.countExchange(x)
 		}
 	})
 }
 
-func (s *server) tokenize(w http.ResponseWriter, r *http.Request) {
+func (s *apiServer) serveTokenize(w http.ResponseWriter, r *http.Request) {
 	var q apiRequest
-	p, n, refused := s.read(w, r, &q)
+	p, n, refused := s.readRequest(w, r, &q)
 	if refused != nil {
-		s.count(r, refused.counted, n)
-		refuse(w, refused)
+		s.countInstant(r, refused.counted, n)
+		writeRefusal(w, refused)
 		return
 	}
-	writeJSON(w, statusOK, map[string]any{"count": p.tokens, "max_model_len": s.config().Engine.MaxModelLen, "tokens": []int{}, "token_strs": nil})
-	s.count(r, statusOK, n)
+	writeJSON(w, statusOK, map[string]any{
+		"count": p.tokens, "max_model_len": s.replicaConfig().Engine.MaxModelLen, "tokens": []int{}, "token_strs": nil,
+	})
+	s.countInstant(r, statusOK, n)
 }
 
-// read parses a request's body and counts its prompt.
-func (s *server) read(w http.ResponseWriter, r *http.Request, q *apiRequest) (*prompt, int, *refusal) {
+// readRequest parses a request's body and counts its prompt.
+func (s *apiServer) readRequest(w http.ResponseWriter, r *http.Request, q *apiRequest) (*prompt, int, *refusal) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return nil, len(body), bad("the body cannot be read: %v", err)
+		return nil, len(body), badRequest("the body cannot be read: %v", err)
 	}
 	if err := json.Unmarshal(body, q); err != nil {
-		return nil, len(body), bad("the body is not the JSON that was expected")
+		return nil, len(body), badRequest("the body is not the JSON that was expected")
 	}
 	if q.Model != "" && q.Model != s.fleet.cfg.Model {
-		return nil, len(body), &refusal{statusNotFound, statusNotFound, "NotFoundError", "The model `" + shorten(q.Model) + "` does not exist."}
+		text := "The model `" + shortenName(q.Model) + "` does not exist."
+		return nil, len(body), &refusal{statusNotFound, statusNotFound, "NotFoundError", text}
 	}
-	p := newPrompt(s.config().Engine.BlockSize)
+	p := newPrompt(s.replicaConfig().Engine.BlockSize)
 	switch {
 	case len(q.Messages) > 0:
-		err = p.messages(q.Messages)
+		err = p.addMessages(q.Messages)
 	case len(q.Prompt) > 0 && string(q.Prompt) != "null":
-		err = p.raw(q.Prompt)
+		err = p.addRaw(q.Prompt)
 	}
 	if err != nil {
-		return nil, len(body), bad("%v", err)
+		return nil, len(body), badRequest("%v", err)
 	}
 	return p, len(body), nil
 }
 
-func shorten(s string) string { return s[:min(len(s), 64)] }
+func shortenName(s string) string { return s[:min(len(s), 64)] }
 
-// shape decides how long the answer will be.
-func (s *server) shape(q *apiRequest, p *prompt, chat bool) (output, limit int, refused *refusal) {
-	longest := s.config().Engine.MaxModelLen
+// decideLength decides how long the answer will be.
+func (s *apiServer) decideLength(q *apiRequest, p *prompt, chat bool) (output, limit int, refused *refusal) {
+	longest := s.replicaConfig().Engine.MaxModelLen
 	if p.tokens == 0 {
 		return 0, 0, &refusal{statusBad, countedEmpty, "BadRequestError", "the prompt is empty"}
 	}
@@ -175,13 +182,14 @@ func (s *server) shape(q *apiRequest, p *prompt, chat bool) (output, limit int, 
 	}
 	switch {
 	case q.N != nil && *q.N != 1:
-		return 0, 0, bad("n other than 1 is not imitated")
+		return 0, 0, badRequest("n other than 1 is not imitated")
 	case limit < 1 || limit > maxTokens:
-		return 0, 0, bad("max_tokens must be at least 1, got %d", limit)
+		return 0, 0, badRequest("max_tokens must be at least 1, got %d", limit)
 	case q.MinTokens < 0 || q.MinTokens > limit:
-		return 0, 0, bad("min_tokens must be between 0 and max_tokens=%d, got %d", limit, q.MinTokens)
+		return 0, 0, badRequest("min_tokens must be between 0 and max_tokens=%d, got %d", limit, q.MinTokens)
 	case p.tokens+limit > longest:
-		return 0, 0, bad("This model's maximum context length is %d tokens. You asked for %d: %d in the prompt and %d in the answer.", longest, p.tokens+limit, p.tokens, limit)
+		return 0, 0, badRequest("This model's maximum context length is %d tokens. "+
+			"You asked for %d: %d in the prompt and %d in the answer.", longest, p.tokens+limit, p.tokens, limit)
 	}
 	output = limit
 	if !q.IgnoreEOS {
@@ -190,13 +198,13 @@ func (s *server) shape(q *apiRequest, p *prompt, chat bool) (output, limit int, 
 	return output, limit, nil
 }
 
-// complete serves both kinds of completion.
-func (s *server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
+// serveCompletion serves both kinds of completion.
+func (s *apiServer) serveCompletion(w http.ResponseWriter, r *http.Request, chat bool) {
 	var q apiRequest
-	p, received, refused := s.read(w, r, &q)
+	p, received, refused := s.readRequest(w, r, &q)
 	c := &call{handler: r.URL.Path, received: received, priority: q.Priority}
 	if refused == nil {
-		c.output, c.limit, refused = s.shape(&q, p, chat)
+		c.output, c.limit, refused = s.decideLength(&q, p, chat)
 	}
 	f := s.fleet
 	if refused != nil {
@@ -205,30 +213,31 @@ func (s *server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 				replica.turnAway(c, refused.counted, now)
 			}
 		})
-		refuse(w, refused)
+		writeRefusal(w, refused)
 		return
 	}
 	st := &stream{fleet: f, signal: make(chan struct{}, 1)}
 	c.prompt, c.blocks, c.caller = p.tokens, p.blocks, st
 	status := statusUnavailable
 	f.updateCore(func(core *core, now time.Duration) {
-		if replica := core.replicas[s.index]; replica.up && replica.open() < maxOpen {
-			status = replica.submit(c, now)
+		if replica := core.replicas[s.index]; replica.up && replica.openRequests() < maxOpen {
+			status = replica.submitCall(c, now)
 		}
 	})
 	if status != statusOK {
-		refuse(w, &refusal{status: status, kind: http.StatusText(status), text: "The server takes no more requests for now."})
+		text := "The server takes no more requests for now."
+		writeRefusal(w, &refusal{status: status, kind: http.StatusText(status), text: text})
 		return
 	}
 	a := newAnswer(f.cfg.Model, c, &q, chat)
 	var err error
 	if q.Stream {
-		err = a.stream(w, r, st)
+		err = a.streamTokens(w, r, st)
 	} else {
 		err = a.answerWhole(w, r, st)
 	}
 	if err != nil {
-		f.updateCore(func(core *core, now time.Duration) { c.replica.abort(c, now) })
+		f.updateCore(func(core *core, now time.Duration) { c.replica.abortCall(c, now) })
 	}
 }
 
@@ -237,33 +246,33 @@ type stream struct {
 	fleet *Fleet
 
 	mu     sync.Mutex
-	due    int // tokens that are not yet written
+	due    int // tokens not written yet
 	done   bool
 	dead   bool
 	signal chan struct{} // one token, so that the core never waits
 }
 
-func (s *stream) token(c *call, at time.Duration, done bool) {
+func (s *stream) onToken(c *call, at time.Duration, done bool) {
 	i := c.replica.gpu.number
 	s.fleet.outbox[i] = append(s.fleet.outbox[i], delivery{at, s, done})
 }
 
-func (s *stream) deliver(done bool) {
+func (s *stream) deliverToken(done bool) {
 	s.mu.Lock()
 	s.due++
 	s.done = done
 	s.mu.Unlock()
-	s.wake()
+	s.wakeWriter()
 }
 
-func (s *stream) broken(*call, time.Duration) {
+func (s *stream) onBroken(*call, time.Duration) {
 	s.mu.Lock()
 	s.dead = true
 	s.mu.Unlock()
-	s.wake()
+	s.wakeWriter()
 }
 
-func (s *stream) wake() {
+func (s *stream) wakeWriter() {
 	select {
 	case s.signal <- struct{}{}:
 	default:
@@ -275,7 +284,7 @@ var (
 	errDead = errors.New("the server died")
 )
 
-// waitTokens waits for tokens and returns how many there are.
+// waitTokens waits for tokens and returns their number.
 func (s *stream) waitTokens(r *http.Request) (due int, done bool, err error) {
 	select {
 	case <-s.signal:
@@ -304,7 +313,10 @@ type answer struct {
 }
 
 func newAnswer(model string, c *call, q *apiRequest, chat bool) *answer {
-	a := &answer{c: c, chat: chat, usage: q.StreamOptions.IncludeUsage, every: q.StreamOptions.Continuous && q.StreamOptions.IncludeUsage, finish: "length"}
+	a := &answer{
+		c: c, chat: chat, finish: "length",
+		usage: q.StreamOptions.IncludeUsage, every: q.StreamOptions.Continuous && q.StreamOptions.IncludeUsage,
+	}
 	if c.output < c.limit {
 		a.finish = "stop"
 	}
@@ -320,9 +332,8 @@ func newAnswer(model string, c *call, q *apiRequest, chat bool) *answer {
 	return a
 }
 
-// stream writes tokens as server-sent events. Tokens that come faster than the
-// client reads go out together.
-func (a *answer) stream(w http.ResponseWriter, r *http.Request, st *stream) error {
+// streamTokens writes tokens as server-sent events. Tokens that come faster than the client reads go out together.
+func (a *answer) streamTokens(w http.ResponseWriter, r *http.Request, st *stream) error {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	flush := http.NewResponseController(w)
 	if err := flush.Flush(); err != nil { // the headers go out before the first token
@@ -335,10 +346,10 @@ func (a *answer) stream(w http.ResponseWriter, r *http.Request, st *stream) erro
 		}
 		a.out = a.out[:0]
 		for i := range due {
-			a.token(done && i == due-1)
+			a.appendToken(done && i == due-1)
 		}
 		if done {
-			a.end()
+			a.appendEnd()
 		}
 		if _, err := w.Write(a.out); err != nil {
 			return err
@@ -352,15 +363,16 @@ func (a *answer) stream(w http.ResponseWriter, r *http.Request, st *stream) erro
 	}
 }
 
-// token appends the events of one more token.
-func (a *answer) token(last bool) {
+// appendToken appends the events of one more token.
+func (a *answer) appendToken(last bool) {
 	if len(a.middle) > 0 && a.written > 0 && !last {
 		a.written++
 		a.out = append(a.out, a.middle...)
 		return
 	}
 	if a.chat && a.written == 0 {
-		a.event(`{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}`, a.every)
+		a.appendEvent(`{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}`,
+			a.every)
 	}
 	a.written++
 	finish := "null"
@@ -369,24 +381,25 @@ func (a *answer) token(last bool) {
 	}
 	before := len(a.out)
 	if a.chat {
-		a.event(`{"index":0,"delta":{"content":"`+word+`"},"logprobs":null,"finish_reason":`+finish+`}`, a.every)
+		a.appendEvent(`{"index":0,"delta":{"content":"`+word+`"},"logprobs":null,"finish_reason":`+finish+`}`, a.every)
 	} else {
-		a.event(`{"index":0,"text":"`+word+`","logprobs":null,"finish_reason":`+finish+`,"stop_reason":null}`, a.every)
+		a.appendEvent(`{"index":0,"text":"`+word+`","logprobs":null,"finish_reason":`+finish+`,"stop_reason":null}`,
+			a.every)
 	}
 	if !last && !a.every {
 		a.middle = append(a.middle, a.out[before:]...)
 	}
 }
 
-// end appends what follows the last token.
-func (a *answer) end() {
+// appendEnd appends the events after the last token.
+func (a *answer) appendEnd() {
 	if a.usage {
-		a.event("", true)
+		a.appendEvent("", true)
 	}
 	a.out = append(a.out, "data: [DONE]\n\n"...)
 }
 
-func (a *answer) event(choice string, usage bool) {
+func (a *answer) appendEvent(choice string, usage bool) {
 	a.out = append(a.out, "data: "...)
 	a.out = append(append(a.out, a.head...), choice...)
 	a.out = append(a.out, ']')
@@ -406,12 +419,14 @@ func (a *answer) appendUsage(b []byte) []byte {
 	return append(b, '}')
 }
 
-// answerWhole answers once all tokens are there.
+// answerWhole answers when all tokens are there.
 func (a *answer) answerWhole(w http.ResponseWriter, r *http.Request, st *stream) error {
 	for {
 		due, done, err := st.waitTokens(r)
 		if errors.Is(err, errDead) {
-			refuse(w, &refusal{status: http.StatusInternalServerError, kind: "InternalServerError", text: "EngineCore died"})
+			writeRefusal(w, &refusal{
+				status: http.StatusInternalServerError, kind: "InternalServerError", text: "EngineCore died",
+			})
 		}
 		if err != nil {
 			return err
@@ -423,10 +438,11 @@ func (a *answer) answerWhole(w http.ResponseWriter, r *http.Request, st *stream)
 	}
 	text := strings.Repeat(word, a.written)
 	b := append(a.out, a.head...)
+	end := `","logprobs":null,"finish_reason":"` + a.finish + `","stop_reason":null}]`
 	if a.chat {
-		b = append(b, `{"index":0,"message":{"role":"assistant","content":"`+text+`"},"logprobs":null,"finish_reason":"`+a.finish+`","stop_reason":null}]`...)
+		b = append(b, `{"index":0,"message":{"role":"assistant","content":"`+text+`"}`+end[1:]...)
 	} else {
-		b = append(b, `{"index":0,"text":"`+text+`","logprobs":null,"finish_reason":"`+a.finish+`","stop_reason":null}]`...)
+		b = append(b, `{"index":0,"text":"`+text+end...)
 	}
 	b = append(a.appendUsage(b), '}')
 	w.Header().Set("Content-Type", "application/json")

@@ -12,9 +12,9 @@ import (
 // A Scrape is one scrape of one target.
 type Scrape struct {
 	Target string
-	Labels map[string]string // of the target, beside its address; nil: none
+	Labels map[string]string // the target's, beside its address; may be nil
 	At     time.Time
-	Body   []byte        // nil: nobody answered
+	Body   []byte        // nil: no answer
 	Took   time.Duration // 0: unknown
 }
 
@@ -24,10 +24,12 @@ const ExporterTarget = "fleet:9400"
 // ReplicaTarget is the target of a replica's pages, counted from 0.
 func ReplicaTarget(i int) string { return "fleet:" + strconv.Itoa(8000+i) }
 
-// Play lets a scenario happen in simulated time, which takes milliseconds, and
-// hands over the pages that scrapes would have got. Nothing listens and no clock
-// is read. phase, which may be nil, is told when a phase has ended.
-func Play(ctx context.Context, sc Scenario, release engine.Release, seed uint64, began time.Time, fn func(Scrape) error, phase func(Phase, time.Time) error) error {
+// Play runs a scenario in simulated time, which takes milliseconds, and hands over the pages that scrapes would
+// get. Nothing listens and no clock is read. It calls phase, which may be nil, at the end of each phase.
+func Play(
+	ctx context.Context, sc Scenario, release engine.Release, seed uint64, began time.Time,
+	fn func(Scrape) error, phase func(Phase, time.Time) error,
+) error {
 	server, err := sc.Settings.Server(release, "llama-8b")
 	if err != nil {
 		return err
@@ -48,8 +50,8 @@ func Play(ctx context.Context, sc Scenario, release engine.Release, seed uint64,
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			c.advance(at)
-			if err := c.scrape(at, fn); err != nil {
+			c.advanceTo(at)
+			if err := c.scrapeAll(at, fn); err != nil {
 				return err
 			}
 		}
@@ -62,19 +64,19 @@ func Play(ctx context.Context, sc Scenario, release engine.Release, seed uint64,
 	return nil
 }
 
-// tookOf is how long a scrape takes that fails.
+// tookOf is how long a failed scrape takes.
 func tookOf(err error) time.Duration {
 	if errors.Is(err, errLate) {
 		return scrapeTimeout
 	}
-	return time.Millisecond // to be refused
+	return time.Millisecond // refused
 }
 
 // scrapeTimeout is Prometheus' default.
 const scrapeTimeout = 10 * time.Second
 
-// scrape hands over the pages of this moment.
-func (c *core) scrape(at time.Duration, fn func(Scrape) error) error {
+// scrapeAll hands over the pages at a time.
+func (c *core) scrapeAll(at time.Duration, fn func(Scrape) error) error {
 	for i, r := range c.replicas {
 		body, err := r.metricsPage()
 		p := Scrape{Target: ReplicaTarget(i), At: c.wall(at), Body: body}

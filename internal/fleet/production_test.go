@@ -95,9 +95,9 @@ func TestAProductionIsTheSameForTheSameSeed(t *testing.T) {
 	}
 }
 
-// TestWhatIsDoneToAProduction: by how many targets are seen, how many are there at the end, and
+// TestChangesOfAProductionAreApplied: by how many targets are seen, how many are there at the end, and
 // whether a client is hurt.
-func TestWhatIsDoneToAProduction(t *testing.T) {
+func TestChangesOfAProductionAreApplied(t *testing.T) {
 	at := func(e Event) []Event { e.At = 10 * time.Minute; return []Event{e} }
 	for name, tc := range map[string]struct {
 		pods          bool

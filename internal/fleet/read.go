@@ -15,16 +15,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// sick is how long most faults are played.
+// sick is the duration of most faults.
 const sick = 70 * time.Second
 
-// Scenarios returns every scenario: that of each pathology of a catalogue, between
-// those of a server that nothing is wrong with and of one that nobody asks.
+// Scenarios returns all scenarios: a healthy server, each pathology of a catalogue that has a
+// scenario, and an idle server.
 func Scenarios(catalogue []*catalog.Pathology) ([]Scenario, error) {
-	out := []Scenario{healthy()}
+	out := []Scenario{healthyScenario()}
 	for _, p := range catalogue {
 		if p.Scenario == "" {
-			continue // it takes what the fleet has not: a gateway, or two servers with a link
+			continue // it needs more than the fleet has: a gateway, or two linked servers
 		}
 		s, err := ReadScenario(p.ID, p.Scenario)
 		if err != nil {
@@ -51,7 +51,7 @@ func FindScenario(catalogue []*catalog.Pathology, name string) (Scenario, error)
 	return Scenario{}, hint.With(fmt.Errorf("there is no scenario %q", name), "one of "+strings.Join(names, ", "))
 }
 
-// FindScenarios finds scenarios by the ids of their pathologies; "all" alone is all of them.
+// FindScenarios finds scenarios by the ids of their pathologies; "all" alone finds all.
 func FindScenarios(all []*catalog.Pathology, ids []string) ([]Scenario, error) {
 	if slices.Equal(ids, []string{"all"}) {
 		return Scenarios(all)
@@ -67,11 +67,10 @@ func FindScenarios(all []*catalog.Pathology, ids []string) ([]Scenario, error) {
 	return list, nil
 }
 
-// ReadScenario reads a scenario from YAML, as docs/fleet.md describes it. It begins
-// with a healthy phase of the usual traffic, of which the key healthy replaces parts.
-// Each further phase has the traffic of the one before it but for what it replaces,
-// lasts 70 s and leads to the verdict of the scenario's name, unless it says otherwise.
-// Unknown keys are errors.
+// ReadScenario reads a scenario from YAML, as docs/fleet.md describes it. It begins with a healthy
+// phase of the usual traffic, parts of which the key healthy replaces. Each further phase changes
+// the traffic of the phase before, lasts 70 s and leads to the verdict of the scenario's name,
+// unless it says otherwise. Unknown keys are errors.
 func ReadScenario(name, text string) (Scenario, error) {
 	s, err := readScenario(name, text)
 	if err != nil {
@@ -86,18 +85,19 @@ func readScenario(name, text string) (Scenario, error) {
 		Fault    string
 		Replicas int
 		Interval time.Duration
-		Args     string        // of vllm serve
+		Args     string        // arguments of vllm serve
 		HostTime time.Duration `yaml:"host_time"`
 		Checks   bool          `yaml:"checks_nan"` // VLLM_COMPUTE_NANS_IN_LOGITS=1
 		Cost     sim.StepCost  // seconds
 		Healthy  Phase
 		Phases   []yaml.Node
 	}{Cost: DefaultCost, Healthy: healthyPhase()}
-	if err := decode([]byte(text), &file); err != nil {
+	if err := decodeYAML([]byte(text), &file); err != nil {
 		return Scenario{}, err
 	}
 	s := Scenario{Name: name, Title: file.Title, Fault: file.Fault, Replicas: file.Replicas, Interval: file.Interval}
-	settings, ignored, err := Settings{HostTime: file.HostTime, Cost: file.Cost, ChecksNaN: file.Checks}.With(engine.ParseArgs(file.Args, "scenario"))
+	args := engine.ParseArgs(file.Args, "scenario")
+	settings, ignored, err := Settings{HostTime: file.HostTime, Cost: file.Cost, ChecksNaN: file.Checks}.With(args)
 	switch {
 	case err != nil:
 		return s, err
@@ -113,7 +113,7 @@ func readScenario(name, text string) (Scenario, error) {
 		if err != nil {
 			return s, err
 		}
-		if err := decode(b, &p); err != nil {
+		if err := decodeYAML(b, &p); err != nil {
 			return s, fmt.Errorf("phase %d: %w", i+2, err)
 		}
 		s.Phases = append(s.Phases, p)
@@ -121,8 +121,8 @@ func readScenario(name, text string) (Scenario, error) {
 	return s, nil
 }
 
-// decode reads YAML over what is there already.
-func decode(text []byte, to any) error {
+// decodeYAML reads YAML over present values.
+func decodeYAML(text []byte, to any) error {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	return dec.Decode(to)

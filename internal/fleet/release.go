@@ -8,14 +8,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
-// DefaultRelease is the one whose pages are compared with those of a real server.
+// DefaultRelease is the release whose pages are compared with a real server's.
 const DefaultRelease = vllm.DefaultRelease
 
-// imitated are releases without a patch, of which another than 0 is meant.
+// imitated are releases without a patch number that mean another patch than 0.
 var imitated = map[engine.Release]engine.Release{"0.9": "0.9.2", "0.10": "0.10.2"}
 
-// ParseRelease reads "0.23", "0.10.2" or "v0.23.0". Those whose metrics are
-// imitated are 0.9.2 to 0.33.
+// ParseRelease reads "0.23", "0.10.2" or "v0.23.0". The metrics of 0.9.2 to 0.33 are imitated.
 func ParseRelease(s string) (engine.Release, error) {
 	const way = "choose one of 0.10.2, 0.12, 0.16, 0.20, 0.23, 0.33"
 	r, err := engine.ParseRelease(s)

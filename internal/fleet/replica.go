@@ -22,19 +22,19 @@ type Server struct {
 	Model   string
 	Engine  sim.Config
 	Cost    sim.StepCost
-	// HostTime is the part of every step in which the GPU waits for the host.
+	// HostTime is the time in every step for which the GPU waits for the host.
 	HostTime time.Duration
-	// Drafted is how many tokens speculative decoding guesses in a step; 0 is none.
+	// Drafted is how many tokens speculative decoding drafts in a step; 0: no drafting.
 	Drafted int
-	// Transfers says that the KV of prompts is computed by another server, and fetched, or
-	// with Offloads that it is kept in host memory.
+	// Transfers says that another server computes the KV of prompts, to be fetched from it; with
+	// Offloads the KV is kept in host memory.
 	Transfers, Offloads bool
 	// ChecksNaN says that logits are searched for NaN (VLLM_COMPUTE_NANS_IN_LOGITS=1).
 	ChecksNaN bool
 }
 
-// uses lists the options that show metrics of their own, in the words of vLLM's families.
-func (s Server) uses() (out []string) {
+// usedOptions lists the options with metrics of their own, in the words of vLLM's families.
+func (s Server) usedOptions() (out []string) {
 	if s.Drafted > 0 {
 		out = append(out, "--speculative-config")
 	}
@@ -56,7 +56,7 @@ type call struct {
 	received int // bytes of its body
 	prompt   int // tokens
 	output   int // tokens that it will get
-	limit    int // tokens that it asked for at most
+	limit    int // most tokens that it asked for
 	priority int
 	blocks   []uint64
 	caller   caller
@@ -68,77 +68,76 @@ type call struct {
 	first   time.Duration // first token
 	last    time.Duration // latest token
 	tokens  int           // so far
-	outputs int           // steps that are to bring tokens
-	cached  int           // prompt tokens that the prefix cache served
-	fetched bool          // the KV of its prompt came from another server
+	outputs int           // steps that are still to bring tokens
+	cached  int           // prompt tokens from the prefix cache
+	fetched bool          // its prompt's KV came from another server
 }
 
-// A caller hears what becomes of its request, while the core is at that time.
+// A caller receives the events of its request, while the core is at their time.
 type caller interface {
-	// token tells of one more token, which the API server sends at that time, a
-	// moment after the step; done that it is the last.
-	token(c *call, at time.Duration, done bool)
-	// broken tells that the server died.
-	broken(c *call, at time.Duration)
+	// onToken receives one more token. The API server sends it at the given time, a moment after
+	// the step; done says that it is the last.
+	onToken(c *call, at time.Duration, done bool)
+	// onBroken says that the server died.
+	onBroken(c *call, at time.Duration)
 }
 
-// stage is where a call is.
+// stage is the progress of a call.
 type stage uint8
 
 const (
-	inbox    stage = iota // sent to the engine process, which reads between two steps
+	inbox    stage = iota // sent to the engine process, which reads it between two steps
 	inEngine              // known to the scheduler
 	over
 )
 
-// readiness is how long after one replica the one before it was ready: no two processes
-// begin to count in the same microsecond, and those that did would look like one.
+// readiness is the time between the starts of two replicas. No two real processes begin to count in
+// the same microsecond, and two that did would look like one.
 const readiness = 1003 * time.Microsecond
 
-// replica is one vLLM server in simulated time: an API server process, which
-// always answers, and an engine process, which only reads its inbox and reports
-// between two steps. That division is what makes a hang silent, gauges freeze
-// and long steps block arrivals that no queue shows.
+// replica is one vLLM server in simulated time: an API server process, which always answers, and an
+// engine process, which only reads its inbox and reports between two steps. This division makes a
+// hang silent, freezes gauges, and lets long steps block arrivals that no queue shows.
 type replica struct {
 	cfg    Server
 	number int // from 0
 	wall   func(time.Duration) time.Time
 
-	// How the release counts, which is asked at every step.
-	uncached bool // a step's tokens without those from the cache
-	admitted bool // lookups in the prefix cache of requests that were admitted only
+	// The release's way of counting, which every step needs.
+	uncached bool // a step's tokens exclude cached ones
+	admitted bool // prefix cache lookups count admitted requests only
 
 	weight   float64 // in the router's choice
 	up, hung bool
-	missing  int // every so many scrapes one gets no page; 0 is none
-	asked    int // scrapes
+	missing  int // every n-th scrape gets no page; 0: all do
+	asked    int // number of scrapes
 	engine   sim.Driver
 	metrics  *engineMetrics
 	api      *apiMetrics
 	born     time.Duration // when it began to serve
 	gpu      gpu
-	leak     float64 // bytes that each request leaves behind
-	accepted float64 // drafted tokens that the model accepts, of one
-	failing  share   // KV transfers
+	leak     float64 // bytes that each request leaks
+	accepted float64 // share of drafted tokens that the model accepts
+	failing  share   // KV transfers that fail
 	corrupt  share   // requests whose logits hold NaN
 
 	unfilled      bool          // prompts come without their KV
-	transferTakes time.Duration // a transfer of KV
-	held          time.Duration // how long a request waits before the engine process gets it
+	transferTakes time.Duration // duration of a KV transfer
+	held          time.Duration // how long a request waits before the engine process
 	later         func(at time.Duration, do func(at time.Duration))
 
 	inbox     []*call
-	left      []*call // aborted, and the engine has not read it yet
+	left      []*call // aborted, not yet read by the engine
 	calls     map[int]*call
-	advancing bool // a caller that reacts to a token is inside
+	advancing bool // a caller is reacting to a token
 
-	frontend time.Duration // when the API server has sent all that it has
+	frontend time.Duration // when the API server has sent all its tokens
 }
 
-// share says of events one by one which of them are of a share of all.
+// share selects a share of events, one by one.
 type share struct{ of, owed float64 }
 
-func (s *share) next() bool {
+func (s *share) takeNext() bool {
 	s.owed += s.of
 	if s.owed < 1 {
 		return false
@@ -147,12 +146,11 @@ func (s *share) next() bool {
 	return true
 }
 
-// frontendTime is how long the API server's one thread needs to send a token:
-// the tokens of a step do not leave it all at once
-// (vllm/v1/engine/async_llm.py@v0.23.0, output_handler).
+// frontendTime is how long the API server's single thread takes to send a token. The tokens of a
+// step do not leave it at once (vllm/v1/engine/async_llm.py@v0.23.0, output_handler).
 const frontendTime = 20 * time.Microsecond
 
-// newReplica returns one that start starts.
+// newReplica returns a replica that is not started.
 func newReplica(cfg Server, number int, wall func(time.Duration) time.Time) *replica {
 	return &replica{
 		cfg: cfg, number: number, wall: wall, gpu: newGPU(number),
@@ -160,8 +158,8 @@ func newReplica(cfg Server, number int, wall func(time.Duration) time.Time) *rep
 	}
 }
 
-// start begins a life: an empty cache and counters at zero.
-func (r *replica) start(at time.Duration) error {
+// startServer starts the server with an empty cache and counters at zero.
+func (r *replica) startServer(at time.Duration) error {
 	cfg := r.cfg.Engine
 	cfg.MaxQueuedRequests, cfg.MaxQueuedTokens = 0, 0 // the API server's business
 	e, err := sim.New(cfg, r.cfg.Cost)
@@ -169,11 +167,11 @@ func (r *replica) start(at time.Duration) error {
 		return err
 	}
 	r.up, r.hung = true, false
-	r.engine = sim.Driver{Engine: e, Now: at, Ended: r.report, Between: func() bool {
-		r.read()
+	r.engine = sim.Driver{Engine: e, Now: at, Ended: r.reportStep, Between: func() bool {
+		r.readInbox()
 		return r.up
 	}}
-	r.metrics = newEngineMetrics(r.cfg.Release, r.cfg.Engine.MaxModelLen, r.cfg.uses())
+	r.metrics = newEngineMetrics(r.cfg.Release, r.cfg.Engine.MaxModelLen, r.cfg.usedOptions())
 	r.api = newAPIMetrics(r.wall(at))
 	r.born = at
 	r.calls = make(map[int]*call)
@@ -181,8 +179,8 @@ func (r *replica) start(at time.Duration) error {
 	return nil
 }
 
-// stop kills the server. Whoever was served hears of it.
-func (r *replica) stop(at time.Duration) {
+// stopServer kills the server, and tells its callers.
+func (r *replica) stopServer(at time.Duration) {
 	if !r.up {
 		return
 	}
@@ -199,12 +197,12 @@ func (r *replica) stop(at time.Duration) {
 	for _, c := range broken {
 		if c.stage != over {
 			c.stage = over
-			c.caller.broken(c, at)
+			c.caller.onBroken(c, at)
 		}
 	}
 }
 
-// setHung stops the engine process, or lets it go on.
+// setHung stops the engine process, or continues it.
 func (r *replica) setHung(hung bool, at time.Duration) {
 	if r.hung == hung || !r.up {
 		return
@@ -213,53 +211,52 @@ func (r *replica) setHung(hung bool, at time.Duration) {
 	if !hung {
 		r.engine.Now = max(r.engine.Now, at)
 		r.engine.Due = max(r.engine.Due, at)
-		r.advance(at)
+		r.advanceTo(at)
 	}
 }
 
-// Statuses of HTTP with which the API server refuses a call.
+// HTTP statuses of the API server.
 const (
 	statusOK          = 200
 	statusBad         = 400
 	statusNotFound    = 404
 	statusUnavailable = 503
-	// countedEmpty is how a real server counts a request without a prompt, to
-	// which it answers 400.
+	// countedEmpty is the status that a real server counts for a request without a prompt, to which it answers 400.
 	countedEmpty = 500
 )
 
-// refuses is the part of vLLM's API server that says no.
-func (r *replica) refuses(c *call) int {
+// checkRefusal is the part of vLLM's API server that refuses requests.
+func (r *replica) checkRefusal(c *call) int {
 	cfg := &r.cfg.Engine
 	switch {
 	case c.prompt+c.limit > cfg.MaxModelLen || c.prompt < 1 || c.limit < 1:
 		return statusBad
-	case cfg.MaxQueuedRequests > 0 && r.open() >= cfg.MaxQueuedRequests:
+	case cfg.MaxQueuedRequests > 0 && r.openRequests() >= cfg.MaxQueuedRequests:
 		r.metrics.rejections[byRequests]++
 		return statusUnavailable
 	}
 	return statusOK
 }
 
-// open is how many requests the server holds.
-func (r *replica) open() int { return len(r.inbox) + len(r.calls) }
+// openRequests is the number of requests in the server.
+func (r *replica) openRequests() int { return len(r.inbox) + len(r.calls) }
 
-// submit takes a call, or says with which status it is refused.
-func (r *replica) submit(c *call, at time.Duration) int {
+// submitCall takes a call, or returns the status of its refusal.
+func (r *replica) submitCall(c *call, at time.Duration) int {
 	r.api.connections++
 	c.arrived, c.replica = at, r
-	if status := r.refuses(c); status != statusOK {
+	if status := r.checkRefusal(c); status != statusOK {
 		c.stage = over
-		r.answered(c, status, at)
+		r.countAnswer(c, status, at)
 		return status
 	}
 	send := func(at time.Duration) {
 		if c.stage != over && r.up {
 			r.inbox = append(r.inbox, c)
-			r.wake(at)
+			r.wakeEngine(at)
 		}
 	}
-	if held := r.held + r.fetch(c); held > 0 {
+	if held := r.held + r.fetchKV(c); held > 0 {
 		r.later(at+held, send)
 	} else {
 		send(at)
@@ -267,45 +264,46 @@ func (r *replica) submit(c *call, at time.Duration) int {
 	return statusOK
 }
 
-// answered accounts for the end of an HTTP request.
-func (r *replica) answered(c *call, status int, at time.Duration) {
+// countAnswer counts the end of an HTTP request.
+func (r *replica) countAnswer(c *call, status int, at time.Duration) {
 	r.api.connections--
 	r.api.memory += r.leak
 	r.api.cpu += 0.002
-	r.api.countExchange(exchange{handler: c.handler, method: "POST", status: status, took: at - c.arrived, received: c.received})
+	r.api.countExchange(exchange{
+		handler: c.handler, method: "POST", status: status, took: at - c.arrived, received: c.received,
+	})
 }
 
-// abort ends a call whose client left. The engine hears of it between two
-// steps; what it had counted stays counted, and nothing else is
-// (vllm-project/vllm#31503).
-func (r *replica) abort(c *call, at time.Duration) {
+// abortCall ends a call whose client left. The engine learns of it between two steps. Its counts so
+// far stay, and nothing more is counted (vllm-project/vllm#31503).
+func (r *replica) abortCall(c *call, at time.Duration) {
 	if c.stage == over || !r.up {
 		return
 	}
 	was := c.stage
 	c.stage = over
-	r.answered(c, statusOK, at)
+	r.countAnswer(c, statusOK, at)
 	if was == inEngine {
 		r.left = append(r.left, c)
-		r.wake(at)
+		r.wakeEngine(at)
 	}
 }
 
-// wake lets an engine that waits read its inbox.
-func (r *replica) wake(at time.Duration) {
+// wakeEngine lets a waiting engine read its inbox.
+func (r *replica) wakeEngine(at time.Duration) {
 	if !r.engine.Executing && !r.advancing {
 		r.engine.Now = max(r.engine.Now, at)
-		r.advance(at)
+		r.advanceTo(at)
 	}
 }
 
-// next is when something happens in the engine.
-func (r *replica) next() (time.Duration, bool) {
+// nextEvent is when the engine's next event is.
+func (r *replica) nextEvent() (time.Duration, bool) {
 	return r.engine.Due, r.engine.Executing && r.up && !r.hung
 }
 
-// advance runs the engine's steps up to a time.
-func (r *replica) advance(until time.Duration) {
+// advanceTo runs the engine's steps up to a time.
+func (r *replica) advanceTo(until time.Duration) {
 	if !r.up || r.hung {
 		return
 	}
@@ -314,8 +312,8 @@ func (r *replica) advance(until time.Duration) {
 	r.engine.Advance(until)
 }
 
-// read hands the scheduler what the API server sent meanwhile.
-func (r *replica) read() {
+// readInbox hands the API server's calls and aborts to the scheduler.
+func (r *replica) readInbox() {
 	for _, c := range r.left {
 		r.engine.Cancel(c.id, r.engine.Now)
 		delete(r.calls, c.id)
@@ -325,9 +323,10 @@ func (r *replica) read() {
 			continue
 		}
 		id, err := r.engine.Add(sim.Request{
-			Arrival: r.engine.Now, PromptTokens: c.prompt, OutputTokens: r.outputs(c), MaxTokens: c.limit, Priority: c.priority, Blocks: c.blocks,
+			Arrival: r.engine.Now, PromptTokens: c.prompt, OutputTokens: r.outputSteps(c), MaxTokens: c.limit,
+			Priority: c.priority, Blocks: c.blocks,
 		})
-		if err != nil { // refuses has looked at all that Add refuses
+		if err != nil { // checkRefusal has refused everything that Add refuses
 			continue
 		}
 		c.id, c.stage = id, inEngine
@@ -341,12 +340,12 @@ func (r *replica) read() {
 // kvBytes is a token of KV cache of an 8B model: 32 layers, 8 heads of 128, keys and values of two bytes.
 const kvBytes = 32 * 8 * 128 * 2 * 2
 
-// fetch asks the server that computed a prompt for its KV, and returns how long that takes.
-func (r *replica) fetch(c *call) time.Duration {
+// fetchKV fetches a prompt's KV from the server that computed it, and returns the duration.
+func (r *replica) fetchKV(c *call) time.Duration {
 	if !r.cfg.Transfers || r.unfilled {
 		return 0
 	}
-	if c.fetched = !r.failing.next(); !c.fetched {
+	if c.fetched = !r.failing.takeNext(); !c.fetched {
 		r.metrics.failedTransfers++
 		return 0
 	}
@@ -355,14 +354,14 @@ func (r *replica) fetch(c *call) time.Duration {
 	return r.transferTakes
 }
 
-// outputs is in how many steps a call's tokens come: in each but the first the model accepts its share
-// of what was drafted, and adds a token of its own.
-func (r *replica) outputs(c *call) int {
+// outputSteps is the number of steps in which a call's tokens come. In each but the first, the
+// model accepts its share of the drafted tokens, and adds a token of its own.
+func (r *replica) outputSteps(c *call) int {
 	c.outputs = 1 + int(math.Ceil(float64(c.output-1)/(1+r.accepted*float64(r.cfg.Drafted))))
 	return c.outputs
 }
 
-// tokensOf is how many tokens the next output of a call holds.
+// tokensOf is the number of tokens in the next output of a call.
 func (r *replica) tokensOf(c *call, out *sim.Output) int64 {
 	c.outputs--
 	drafted := int64(r.cfg.Drafted)
@@ -379,10 +378,9 @@ func (r *replica) tokensOf(c *call, out *sim.Output) int64 {
 	return n
 }
 
-// report counts a step's tokens and tells the callers, whose reaction may be
-// another call.
-func (r *replica) report(outputs []sim.Output) {
-	r.publish()
+// reportStep counts a step's tokens and tells the callers, who may react with another call.
+func (r *replica) reportStep(outputs []sim.Output) {
+	r.publishStats()
 	m, at := r.metrics, r.engine.Now
 	step := 0
 	type event struct {
@@ -430,7 +428,7 @@ func (r *replica) report(outputs []sim.Output) {
 		if out.Result != nil {
 			delete(r.calls, out.ID)
 			if c.stage != over {
-				r.finish(c, out.Result)
+				r.countFinished(c, out.Result)
 			}
 		}
 	}
@@ -441,15 +439,15 @@ func (r *replica) report(outputs []sim.Output) {
 	for _, e := range events {
 		if e.done {
 			e.c.stage = over
-			r.answered(e.c, statusOK, at)
+			r.countAnswer(e.c, statusOK, at)
 		}
 		r.frontend = max(r.frontend, at) + frontendTime
-		e.c.caller.token(e.c, r.frontend, e.done)
+		e.c.caller.onToken(e.c, r.frontend, e.done)
 	}
 }
 
-// publish copies what the scheduler reports with a step.
-func (r *replica) publish() {
+// publishStats copies the scheduler's statistics after a step.
+func (r *replica) publishStats() {
 	s, m := r.engine.Stats(), r.metrics
 	m.running, m.waiting = s.Running, s.Waiting
 	m.usage = float64(s.UsedBlocks) / float64(r.cfg.Engine.NumBlocks-1)
@@ -461,16 +459,16 @@ func (r *replica) publish() {
 	}
 }
 
-// finish counts a request that got all its tokens. No other request reaches
-// these histograms, so that those that clients abandon are missing in them.
-func (r *replica) finish(c *call, res *sim.RequestResult) {
+// countFinished counts a request that got all its tokens. Only finished requests reach these
+// histograms, so abandoned requests are missing from them.
+func (r *replica) countFinished(c *call, res *sim.RequestResult) {
 	m, at := r.metrics, r.engine.Now
 	reason := byLength
 	if c.output < c.limit {
 		reason = byStop
 	}
 	m.success[reason]++
-	if r.corrupt.next() {
+	if r.corrupt.takeNext() {
 		m.corrupted++
 	}
 	decode := c.last - c.first
@@ -497,10 +495,10 @@ func (r *replica) finish(c *call, res *sim.RequestResult) {
 	m.preempted.Observe(float64(res.Preemptions))
 }
 
-// errDown is the answer of a server that is not there.
+// errDown is the error of a server that is down.
 var errDown = errors.New("the server is down")
 
-// errLate is that of one whose page did not come before the scrape's timeout.
+// errLate is the error of a page that missed the scrape's timeout.
 var errLate = errors.New("the page is late")
 
 // metricsPage writes the answer of /metrics.
@@ -513,24 +511,26 @@ func (r *replica) metricsPage() ([]byte, error) {
 	}
 	p := &page{}
 	r.api.addProcess(p)
-	r.metrics.write(p, r.cfg.Model, r.wall(r.born).Add(-time.Duration(r.number)*readiness))
-	p.add("vllm:cache_config_info", "Configuration of the KV cache.", dto.MetricType_GAUGE, gauge(1, r.cacheConfig()...))
+	r.metrics.addFamilies(p, r.cfg.Model, r.wall(r.born).Add(-time.Duration(r.number)*readiness))
+	p.addFamily("vllm:cache_config_info", "Configuration of the KV cache.", dto.MetricType_GAUGE,
+		newGauge(1, r.cacheConfig()...))
 	r.api.addHTTP(p)
-	return p.text()
+	return p.encodePage()
 }
 
-// cacheConfig is the labels of vllm:cache_config_info, which is every field of
-// vLLM's CacheConfig: they differ from release to release (vllm/config/cache.py
-// at 0.10.2, 0.23.0 and 0.32.0, as real servers showed them).
+// cacheConfig returns the labels of vllm:cache_config_info, all fields of vLLM's CacheConfig. They differ between
+// releases (vllm/config/cache.py at 0.10.2, 0.23.0 and 0.32.0, as real servers showed them).
 func (r *replica) cacheConfig() []*dto.LabelPair {
 	cfg, rel := r.cfg.Engine, r.cfg.Release
+	concurrency := float64(cfg.CacheSize()) / float64(cfg.MaxModelLen)
 	values := map[string]string{
 		"block_size": strconv.Itoa(cfg.BlockSize), "num_gpu_blocks": strconv.Itoa(cfg.NumBlocks),
 		"effective_attention_block_size": strconv.Itoa(cfg.BlockSize),
-		"enable_prefix_caching":          python(cfg.PrefixCaching), "gpu_memory_utilization": strconv.FormatFloat(vllm.Utilization(rel), 'g', -1, 64),
-		"kv_cache_size_tokens":     strconv.Itoa(cfg.CacheSize()),
-		"kv_cache_max_concurrency": strconv.FormatFloat(float64(cfg.CacheSize())/float64(cfg.MaxModelLen), 'g', -1, 64),
-		"engine":                   "0",
+		"enable_prefix_caching":          pythonBool(cfg.PrefixCaching),
+		"gpu_memory_utilization":         strconv.FormatFloat(vllm.Utilization(rel), 'g', -1, 64),
+		"kv_cache_size_tokens":           strconv.Itoa(cfg.CacheSize()),
+		"kv_cache_max_concurrency":       strconv.FormatFloat(concurrency, 'g', -1, 64),
+		"engine":                         "0",
 	}
 	var labels []*dto.LabelPair
 	for _, f := range cacheFields {
@@ -541,12 +541,12 @@ func (r *replica) cacheConfig() []*dto.LabelPair {
 		if v == "" {
 			v = values[f.name]
 		}
-		labels = append(labels, label(f.name, v))
+		labels = append(labels, newLabel(f.name, v))
 	}
 	return labels
 }
 
-func python(b bool) string {
+func pythonBool(b bool) string {
 	if b {
 		return "True"
 	}

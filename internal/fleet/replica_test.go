@@ -19,11 +19,11 @@ type listener struct {
 	dead   bool
 }
 
-func (l *listener) token(_ *call, at time.Duration, done bool) {
+func (l *listener) onToken(_ *call, at time.Duration, done bool) {
 	l.tokens++
 	l.last, l.done = at, done
 }
-func (l *listener) broken(*call, time.Duration) { l.dead = true }
+func (l *listener) onBroken(*call, time.Duration) { l.dead = true }
 
 func testReplica(t *testing.T, release engine.Release, s Settings) *replica {
 	t.Helper()
@@ -31,7 +31,7 @@ func testReplica(t *testing.T, release engine.Release, s Settings) *replica {
 	must.Succeed(t, err)
 	start := time.Unix(1_700_000_000, 0)
 	r := newReplica(server, 0, func(d time.Duration) time.Time { return start.Add(d) })
-	err = r.start(0)
+	err = r.startServer(0)
 	must.Succeed(t, err)
 	return r
 }
@@ -39,7 +39,7 @@ func testReplica(t *testing.T, release engine.Release, s Settings) *replica {
 func ask(r *replica, at time.Duration, prompt, output int) (*call, *listener) {
 	l := &listener{}
 	c := &call{handler: "/v1/completions", prompt: prompt, output: output, limit: output, caller: l}
-	r.submit(c, at)
+	r.submitCall(c, at)
 	return c, l
 }
 
@@ -47,16 +47,16 @@ func TestARequestIsCountedWhenVLLMCountsIt(t *testing.T) {
 	r := testReplica(t, DefaultRelease, Settings{})
 	_, l := ask(r, 0, 1000, 5)
 	m := r.metrics
-	if m.prompt != 0 || observed(m.ttft).GetSampleCount() != 0 {
-		t.Errorf("before the first token: %d prompt tokens, %d first tokens", m.prompt, observed(m.ttft).GetSampleCount())
+	if m.prompt != 0 || readHistogram(m.ttft).GetSampleCount() != 0 {
+		t.Errorf("before the first token: %d prompt tokens, %d first tokens", m.prompt, readHistogram(m.ttft).GetSampleCount())
 	}
-	r.advance(70 * time.Millisecond) // prefill of a thousand tokens takes some 55 ms
-	if m.prompt != 1000 || observed(m.ttft).GetSampleCount() != 1 || observed(m.e2e).GetSampleCount() != 0 || m.success[byLength] != 0 {
-		t.Errorf("after the first token: %d prompt tokens, %d first tokens, %d ends", m.prompt, observed(m.ttft).GetSampleCount(), observed(m.e2e).GetSampleCount())
+	r.advanceTo(70 * time.Millisecond) // prefill of a thousand tokens takes some 55 ms
+	if m.prompt != 1000 || readHistogram(m.ttft).GetSampleCount() != 1 || readHistogram(m.e2e).GetSampleCount() != 0 || m.success[byLength] != 0 {
+		t.Errorf("after the first token: %d prompt tokens, %d first tokens, %d ends", m.prompt, readHistogram(m.ttft).GetSampleCount(), readHistogram(m.e2e).GetSampleCount())
 	}
-	r.advance(time.Second)
-	if !l.done || l.tokens != 5 || m.generation != 5 || observed(m.itl).GetSampleCount() != 4 || observed(m.e2e).GetSampleCount() != 1 || m.success[byLength] != 1 {
-		t.Errorf("at the end: %+v, %d generated, %d gaps, %d ends", l, m.generation, observed(m.itl).GetSampleCount(), observed(m.e2e).GetSampleCount())
+	r.advanceTo(time.Second)
+	if !l.done || l.tokens != 5 || m.generation != 5 || readHistogram(m.itl).GetSampleCount() != 4 || readHistogram(m.e2e).GetSampleCount() != 1 || m.success[byLength] != 1 {
+		t.Errorf("at the end: %+v, %d generated, %d gaps, %d ends", l, m.generation, readHistogram(m.itl).GetSampleCount(), readHistogram(m.e2e).GetSampleCount())
 	}
 	if m.running != 0 || m.usage != 0 {
 		t.Errorf("an idle engine has %d running and %v of its cache in use", m.running, m.usage)
@@ -69,15 +69,15 @@ func TestARequestIsCountedWhenVLLMCountsIt(t *testing.T) {
 func TestAbandonedRequestsLeaveNoTraceButTheirTokens(t *testing.T) {
 	r := testReplica(t, DefaultRelease, Settings{})
 	c, _ := ask(r, 0, 100, 1000)
-	r.advance(time.Second)
-	r.abort(c, time.Second)
-	r.advance(2 * time.Second)
+	r.advanceTo(time.Second)
+	r.abortCall(c, time.Second)
+	r.advanceTo(2 * time.Second)
 	m := r.metrics
-	if m.generation == 0 || observed(m.ttft).GetSampleCount() != 1 {
-		t.Errorf("%d tokens, %d first tokens", m.generation, observed(m.ttft).GetSampleCount())
+	if m.generation == 0 || readHistogram(m.ttft).GetSampleCount() != 1 {
+		t.Errorf("%d tokens, %d first tokens", m.generation, readHistogram(m.ttft).GetSampleCount())
 	}
-	if m.success != [5]int64{} || observed(m.e2e).GetSampleCount() != 0 || observed(m.queue).GetSampleCount() != 0 {
-		t.Errorf("an abandoned request finished: %v, %d, %d", m.success, observed(m.e2e).GetSampleCount(), observed(m.queue).GetSampleCount())
+	if m.success != [5]int64{} || readHistogram(m.e2e).GetSampleCount() != 0 || readHistogram(m.queue).GetSampleCount() != 0 {
+		t.Errorf("an abandoned request finished: %v, %d, %d", m.success, readHistogram(m.e2e).GetSampleCount(), readHistogram(m.queue).GetSampleCount())
 	}
 	if testutil.ToFloat64(r.api.requests.WithLabelValues("/v1/completions", "POST", "2xx")) != 1 {
 		t.Error("it is not counted as answered")
@@ -94,11 +94,11 @@ func TestGaugesFreezeWhenEverybodyLeavesAtOnce(t *testing.T) {
 			c, _ := ask(r, 0, 200, 2000)
 			calls = append(calls, c)
 		}
-		r.advance(time.Second)
+		r.advanceTo(time.Second)
 		for _, c := range calls {
-			r.abort(c, time.Second)
+			r.abortCall(c, time.Second)
 		}
-		r.advance(time.Minute)
+		r.advanceTo(time.Minute)
 		if r.engine.Stats().Running != 0 {
 			t.Fatal("the engine still runs something")
 		}
@@ -111,15 +111,15 @@ func TestGaugesFreezeWhenEverybodyLeavesAtOnce(t *testing.T) {
 func TestAHangIsSilent(t *testing.T) {
 	r := testReplica(t, DefaultRelease, Settings{})
 	_, first := ask(r, 0, 100, 500)
-	r.advance(time.Second)
+	r.advanceTo(time.Second)
 	before := *r.metrics
-	ttft := observed(before.ttft).GetSampleCount()
+	ttft := readHistogram(before.ttft).GetSampleCount()
 	r.setHung(true, time.Second)
 	for i := range 20 {
 		ask(r, time.Second+time.Duration(i)*time.Second, 100, 10)
 	}
-	r.advance(30 * time.Second)
-	if r.metrics.running != before.running || r.metrics.waiting != 0 || r.metrics.generation != before.generation || observed(r.metrics.ttft).GetSampleCount() != ttft {
+	r.advanceTo(30 * time.Second)
+	if r.metrics.running != before.running || r.metrics.waiting != 0 || r.metrics.generation != before.generation || readHistogram(r.metrics.ttft).GetSampleCount() != ttft {
 		t.Errorf("something moved: %d running, %d waiting", r.metrics.running, r.metrics.waiting)
 	}
 	if r.api.connections != 21 {
@@ -129,7 +129,7 @@ func TestAHangIsSilent(t *testing.T) {
 		t.Errorf("the page fails: %v", err)
 	}
 	r.setHung(false, 30*time.Second)
-	r.advance(60 * time.Second)
+	r.advanceTo(60 * time.Second)
 	if !first.done || r.metrics.success[byLength] != 21 {
 		t.Errorf("after the hang %d requests ended", r.metrics.success[byLength])
 	}
@@ -140,25 +140,25 @@ func TestALongStepBlocksArrivalsThatNoQueueShows(t *testing.T) {
 	r := testReplica(t, DefaultRelease, s)
 	ask(r, 0, 12000, 5)
 	ask(r, 10*time.Millisecond, 50, 5)
-	r.advance(20 * time.Second)
+	r.advanceTo(20 * time.Second)
 	m := r.metrics
-	if observed(m.ttft).GetSampleSum() < 2 || observed(m.queue).GetSampleSum() > 0.1 {
-		t.Errorf("first tokens took %v s, of which %v s in the queue", observed(m.ttft).GetSampleSum(), observed(m.queue).GetSampleSum())
+	if readHistogram(m.ttft).GetSampleSum() < 2 || readHistogram(m.queue).GetSampleSum() > 0.1 {
+		t.Errorf("first tokens took %v s, of which %v s in the queue", readHistogram(m.ttft).GetSampleSum(), readHistogram(m.queue).GetSampleSum())
 	}
 }
 
 func TestARestartForgetsEverything(t *testing.T) {
 	r := testReplica(t, DefaultRelease, Settings{})
 	_, l := ask(r, 0, 100, 5000)
-	r.advance(time.Second)
-	r.stop(time.Second)
+	r.advanceTo(time.Second)
+	r.stopServer(time.Second)
 	if _, err := r.metricsPage(); err == nil {
 		t.Error("a dead server shows metrics")
 	}
 	if !l.dead {
 		t.Error("its client was not told")
 	}
-	must.Succeed(t, r.start(10*time.Second))
+	must.Succeed(t, r.startServer(10*time.Second))
 	if r.metrics.generation != 0 || r.born != 10*time.Second {
 		t.Errorf("%d tokens, born %v", r.metrics.generation, r.born)
 	}
@@ -169,7 +169,7 @@ func TestTheQueueLimitRefuses(t *testing.T) {
 	r.cfg.Engine.MaxQueuedRequests = 2
 	for i := range 3 {
 		c := &call{prompt: 10, output: 5, limit: 5, caller: &listener{}}
-		if got, want := r.submit(c, 0), []int{200, 200, 503}[i]; got != want {
+		if got, want := r.submitCall(c, 0), []int{200, 200, 503}[i]; got != want {
 			t.Errorf("request %d: %d, want %d", i, got, want)
 		}
 	}
@@ -187,10 +187,10 @@ func TestReleasesCountDifferently(t *testing.T) {
 		blocks := []uint64{1, 2, 3, 4, 5, 6}
 		for i := range 2 {
 			c := &call{prompt: 100, output: 1, limit: 1, blocks: blocks, caller: &listener{}}
-			r.submit(c, time.Duration(i)*time.Second)
-			before := observed(r.metrics.iteration).GetSampleSum()
-			r.advance(time.Duration(i)*time.Second + 500*time.Millisecond)
-			if got := observed(r.metrics.iteration).GetSampleSum() - before; i == 1 && got != tt.step {
+			r.submitCall(c, time.Duration(i)*time.Second)
+			before := readHistogram(r.metrics.iteration).GetSampleSum()
+			r.advanceTo(time.Duration(i)*time.Second + 500*time.Millisecond)
+			if got := readHistogram(r.metrics.iteration).GetSampleSum() - before; i == 1 && got != tt.step {
 				t.Errorf("%s: the step has %v tokens, want %v", tt.release, got, tt.step)
 			}
 		}

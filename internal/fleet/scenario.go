@@ -13,12 +13,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// A Scenario is a deployment and what happens to it. The fault of a phase is a
-// mechanism: traffic that does not fit, slower steps, a process that stops. What
-// the metrics then show is the simulation's doing, but for what a GPU reports of
-// its own health.
+// A Scenario is a deployment and the events in it. The fault of a phase is a mechanism: too much
+// traffic, slower steps, a process that stops. The metrics then follow from the simulation, except
+// for a GPU's reports of its own health.
 type Scenario struct {
-	Name     string // the id of the verdict that it leads to
+	Name     string // the id of its verdict
 	Title    string
 	Fault    string // in a few words, for a table
 	Replicas int    // 0 is 1
@@ -27,8 +26,8 @@ type Scenario struct {
 	Phases   []Phase
 }
 
-// Over returns the scenario with its traffic for a number of replicas: each gets as much as it
-// would in the scenario's own number.
+// Over returns the scenario with its traffic for a number of replicas: each gets as much as with
+// the scenario's own number.
 func (s Scenario) Over(replicas int) Scenario {
 	own := max(s.Replicas, 1)
 	if replicas <= own {
@@ -43,8 +42,7 @@ func (s Scenario) Over(replicas int) Scenario {
 	return s
 }
 
-// Settings are what a scenario's servers are started with; a zero field is the
-// default of the fleet.
+// Settings are the settings of a scenario's servers; a zero field is the fleet's default.
 type Settings struct {
 	MaxNumSeqs, MaxNumBatchedTokens, MaxModelLen, NumBlocks, BlockSize int
 	MaxQueuedRequests                                                  int // 0: no limit
@@ -59,11 +57,11 @@ type Settings struct {
 	HostTime time.Duration
 }
 
-// With returns the settings with arguments of vllm serve over them, and the
-// flags among these that change nothing here.
+// With returns the settings with arguments of vllm serve over them, and the flags among these without effect here.
 func (s Settings) With(args engine.Config) (Settings, []string, error) {
 	numbers := map[string]*int{
-		engine.MaxNumSeqs: &s.MaxNumSeqs, engine.MaxNumBatchedTokens: &s.MaxNumBatchedTokens, engine.MaxModelLen: &s.MaxModelLen,
+		engine.MaxNumSeqs: &s.MaxNumSeqs, engine.MaxNumBatchedTokens: &s.MaxNumBatchedTokens,
+		engine.MaxModelLen:       &s.MaxModelLen,
 		engine.NumBlocksOverride: &s.NumBlocks, engine.BlockSize: &s.BlockSize,
 		engine.MaxQueuedRequests: &s.MaxQueuedRequests,
 	}
@@ -105,51 +103,51 @@ func (s Settings) With(args engine.Config) (Settings, []string, error) {
 	return s, ignored, nil
 }
 
-// A Phase is a time in which nothing about a deployment changes.
+// A Phase is a time in which a deployment does not change.
 type Phase struct {
 	Name    string
-	Tell    string // what is done, for somebody who has never seen vLLM
+	Tell    string // the event, for readers who have never seen vLLM
 	For     time.Duration
 	Traffic Traffic
 	Faults  Faults
-	Route   []float64 // weights of the replicas; nil is where the load is least
+	Route   []float64 // weights of the replicas; nil: the least loaded
 
 	Want   string   // the verdict at the end
-	Why    string   // how one can tell, in plain words
-	Accept []string // verdicts that are as true
+	Why    string   // its signs, in plain words
+	Accept []string // verdicts that are equally true
 }
 
-// Faults are what is wrong with the servers.
+// Faults are the faults of the servers.
 type Faults struct {
-	Only int // the replica, from 1; 0 is all
+	Only int // the affected replica, from 1; 0: all
 
 	Down, Hang  bool
-	Page        int     // every so many scrapes one gets no page; 0 is none
-	Slow        float64 // every step takes so many times as long; 0 is 1
-	SlowPrefill float64 `yaml:"slow_prefill"` // a prompt token costs so many times as much; 0 is 1
-	// HeldBefore is how long each request is held before the engine process gets it.
+	Page        int     // every n-th scrape gets no page; 0: all do
+	Slow        float64 // factor of every step's duration; 0 is 1
+	SlowPrefill float64 `yaml:"slow_prefill"` // factor of a prompt token's cost; 0 is 1
+	// HeldBefore is how long each request waits before the engine process gets it.
 	HeldBefore     time.Duration `yaml:"held_before"`
-	LeakPerRequest float64       `yaml:"leak_per_request"` // bytes that the API server never gives back
+	LeakPerRequest float64       `yaml:"leak_per_request"` // bytes that the API server never frees
 	GPU            GPUFault
 
-	Rejects       float64       // share of the drafted tokens that the model rejects; 0 is a fifth
-	TransfersFail float64       `yaml:"transfers_fail"` // share of prompts whose KV does not arrive, and is computed here
-	TransferTakes time.Duration `yaml:"transfer_takes"` // a transfer; 0 is 20 ms
-	NoPrefill     bool          `yaml:"no_prefill"`     // prompts come without their KV, and are computed here
+	Rejects       float64       // share of drafted tokens that the model rejects; 0 is a fifth
+	TransfersFail float64       `yaml:"transfers_fail"` // share of prompts whose KV is computed here after all
+	TransferTakes time.Duration `yaml:"transfer_takes"` // duration of a transfer; 0 is 20 ms
+	NoPrefill     bool          `yaml:"no_prefill"`     // prompts come without their KV, which is computed here
 	Corrupt       float64       // share of requests whose logits hold NaN
 }
 
-// accepted is the share of drafted tokens that the model accepts.
-func (f *Faults) accepted() float64 {
+// acceptedShare is the share of drafted tokens that the model accepts.
+func (f *Faults) acceptedShare() float64 {
 	if f.Rejects == 0 {
 		return 0.8
 	}
 	return 1 - f.Rejects
 }
 
-// slow returns what steps cost under the faults. A GPU whose clock is lowered
-// computes slower by as much. Of a prompt that is computed elsewhere its blocks are fetched.
-func (f *Faults) slow(s Server) sim.StepCost {
+// slowedCost returns the cost of steps under the faults. A GPU is slower by as much as its clock is
+// lowered. A prompt that was computed elsewhere only needs its blocks to be fetched.
+func (f *Faults) slowedCost(s Server) sim.StepCost {
 	all, prefill := 1.0, 1.0
 	if f.Slow > 0 {
 		all = f.Slow
@@ -172,11 +170,13 @@ func (f *Faults) slow(s Server) sim.StepCost {
 	return s.Cost.Scale(by)
 }
 
-// DefaultCost is of the order of an 8B model on an A100: 10 ms for a decode step,
-// 16,000 prompt tokens a second.
-var DefaultCost = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 60e-6, PerKV: 80e-9, PerPair: 1e-9, Knee: 256}
+// DefaultCost is about an 8B model on an A100: 10 ms for a decode step, 16,000 prompt tokens a second.
+var DefaultCost = sim.StepCost{
+	Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 60e-6, PerKV: 80e-9, PerPair: 1e-9,
+	Knee: 256,
+}
 
-// Server returns a server with the settings, of a release.
+// Server returns a server of a release with the settings.
 func (s Settings) Server(r engine.Release, model string) (Server, error) {
 	cfg, err := sim.Defaults(r)
 	if err != nil {
@@ -206,25 +206,25 @@ func (s Settings) Server(r engine.Release, model string) (Server, error) {
 	return server, server.validate()
 }
 
-// validate refuses what vLLM would not start with.
+// validate refuses settings that vLLM would refuse.
 func (s Server) validate() error {
 	if err := s.Engine.Validate(); err != nil {
 		return err
 	}
 	if !s.Engine.Fits(s.Engine.MaxModelLen, 0) {
 		return hint.With(fmt.Errorf("a KV cache of %d blocks of %d tokens cannot hold one sequence of max-model-len %d",
-			s.Engine.NumBlocks, s.Engine.BlockSize, s.Engine.MaxModelLen), "vLLM refuses to start like this: lower max-model-len")
+			s.Engine.NumBlocks, s.Engine.BlockSize, s.Engine.MaxModelLen),
+			"vLLM refuses to start like this: lower max-model-len")
 	}
 	return s.Cost.Validate()
 }
 
-// WithoutTraffic is a fleet without any traffic of its own.
+// WithoutTraffic is a fleet without traffic of its own.
 func WithoutTraffic() Scenario {
 	return Scenario{Name: "quiet", Title: "No traffic but yours", Phases: []Phase{{Name: "quiet", Want: "idle"}}}
 }
 
-// The usual traffic: questions of some hundred tokens, answers of a paragraph. A
-// mistake makes lengths that are not valid, which newCore refuses.
+// The usual traffic: questions of a few hundred tokens, answers of a paragraph. newCore refuses invalid lengths.
 func usualTraffic() Traffic {
 	t := Traffic{Rate: 4}
 	_ = t.Spec.Prompt.UnmarshalText([]byte("lognormal:400,0.5:50-1600"))
@@ -235,12 +235,13 @@ func usualTraffic() Traffic {
 func healthyPhase() Phase {
 	return Phase{
 		Name: "healthy", For: time.Minute, Traffic: usualTraffic(), Want: "healthy",
-		Tell: "Four users a second ask questions of some 400 tokens and get answers of some 120. The engine has plenty of room.",
-		Why:  "First tokens come quickly, no request waits for long, and nothing is worse than normal for this server.",
+		Tell: "Four users a second ask questions of some 400 tokens and get answers of some 120. The engine has " +
+			"plenty of room.",
+		Why: "First tokens come quickly, no request waits for long, and nothing is worse than normal for this server.",
 	}
 }
 
-func healthy() Scenario {
+func healthyScenario() Scenario {
 	p := healthyPhase()
 	p.For = 2 * time.Minute
 	return Scenario{

@@ -175,7 +175,7 @@ func NewStage(p Production, release engine.Release, seed uint64, began time.Time
 		}, nil)
 	}
 	for i := range p.Events {
-		x.schedule(p.Events[i].At, func(at time.Duration) { x.do(&p.Events[i], seed+uint64(i), at) })
+		x.scheduleEvent(p.Events[i].At, func(at time.Duration) { x.do(&p.Events[i], seed+uint64(i), at) })
 	}
 	return x, x.err
 }
@@ -185,7 +185,7 @@ func (x *Stage) Advance(ctx context.Context, until time.Duration) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	x.advance(until)
+	x.advanceTo(until)
 	return x.err
 }
 
@@ -209,7 +209,7 @@ func (x *Stage) often(p *pod, mean float64, span time.Duration, do func(at time.
 	}
 	var next func(time.Duration)
 	next = func(at time.Duration) {
-		x.schedule(at+time.Duration(x.rng.ExpFloat64()/mean*float64(span)), func(at time.Duration) {
+		x.scheduleEvent(at+time.Duration(x.rng.ExpFloat64()/mean*float64(span)), func(at time.Duration) {
 			if !p.left {
 				do(at)
 				next(at)
@@ -224,7 +224,7 @@ func (x *Stage) add() *pod {
 	n, skew := x.started, time.Duration(x.rng.NormFloat64()*float64(x.p.Clocks))
 	x.started++
 	r := newReplica(x.server, n, func(d time.Duration) time.Time { return x.wall(d).Add(skew) })
-	r.later = x.core.schedule
+	r.later = x.core.scheduleEvent
 	p := &pod{replica: r, target: x.p.Address + ":" + strconv.Itoa(8000+n), labels: x.p.Labels, spell: 1}
 	if x.p.Pods {
 		p.target, p.labels = fmt.Sprintf("%s.%d.%d:8000", x.p.Address, n/250, n%250+1), labelled(x.p.Labels, "pod", fmt.Sprintf("%s-%d", x.p.Model, n))
@@ -256,7 +256,7 @@ func (x *Stage) ready(p *pod, at time.Duration) {
 		return
 	}
 	p.cfg = x.server
-	if err := p.start(at); err != nil {
+	if err := p.startServer(at); err != nil {
 		x.fail(err)
 		return
 	}
@@ -268,14 +268,14 @@ func (x *Stage) ready(p *pod, at time.Duration) {
 	if at == 0 {
 		turn(at)
 	} else {
-		x.schedule(at+x.draw(probed), turn)
+		x.scheduleEvent(at+x.draw(probed), turn)
 	}
 }
 
 // load adds a pod, which is ready a while later; then is called when it is.
 func (x *Stage) load(at time.Duration, then func(at time.Duration)) {
 	p := x.add()
-	x.schedule(at+x.draw(loads), func(at time.Duration) {
+	x.scheduleEvent(at+x.draw(loads), func(at time.Duration) {
 		x.ready(p, at)
 		then(at)
 	})
@@ -284,8 +284,8 @@ func (x *Stage) load(at time.Duration, then func(at time.Duration)) {
 // drain takes requests from a replica, and stops it a while later.
 func (x *Stage) drain(p *pod, at time.Duration, then func(at time.Duration)) {
 	p.weight = 0
-	x.schedule(at+x.draw(drains), func(at time.Duration) {
-		p.stop(at)
+	x.scheduleEvent(at+x.draw(drains), func(at time.Duration) {
+		p.stopServer(at)
 		then(at)
 	})
 }
@@ -293,14 +293,14 @@ func (x *Stage) drain(p *pod, at time.Duration, then func(at time.Duration)) {
 // retire drains a replica that does not come back.
 func (x *Stage) retire(p *pod, at time.Duration) {
 	x.drain(p, at, func(at time.Duration) {
-		x.schedule(at+x.draw(lingers), func(time.Duration) { x.leave(p) })
+		x.scheduleEvent(at+x.draw(lingers), func(time.Duration) { x.leave(p) })
 	})
 }
 
 // leave takes a replica out of discovery.
 func (x *Stage) leave(p *pod) {
 	p.left, p.weight = true, 0
-	p.stop(x.now)
+	p.stopServer(x.now)
 	x.pods = slices.DeleteFunc(x.pods, func(o *pod) bool { return o == p })
 	x.replicas = slices.DeleteFunc(x.replicas, func(r *replica) bool { return r == p.replica })
 }
@@ -343,9 +343,9 @@ func (x *Stage) do(e *Event, seed uint64, at time.Duration) {
 		}
 		if x.p.Pods {
 			p := x.add()
-			x.schedule(at+e.For, func(time.Duration) { x.leave(p) })
+			x.scheduleEvent(at+e.For, func(time.Duration) { x.leave(p) })
 		} else if all := x.serving(); len(all) > 0 {
-			x.drain(all[0], at, func(at time.Duration) { x.schedule(at+e.For, func(at time.Duration) { x.ready(all[0], at) }) })
+			x.drain(all[0], at, func(at time.Duration) { x.scheduleEvent(at+e.For, func(at time.Duration) { x.ready(all[0], at) }) })
 		}
 	case DrainNode:
 		for _, p := range x.some(e.N) {
@@ -359,7 +359,7 @@ func (x *Stage) do(e *Event, seed uint64, at time.Duration) {
 	case AskMore:
 		more, err := startTraffic(x.core, e.Traffic, seed)
 		x.fail(err)
-		x.schedule(at+e.For, func(time.Duration) { more.stopped = true })
+		x.scheduleEvent(at+e.For, func(time.Duration) { more.stopped = true })
 	case AskAnother:
 		x.traffic.stopped = true
 		var err error
@@ -368,7 +368,7 @@ func (x *Stage) do(e *Event, seed uint64, at time.Duration) {
 	case Break:
 		for _, p := range x.some(e.N) {
 			x.hurt(p, e.Faults, at)
-			x.schedule(at+e.For, func(at time.Duration) { x.hurt(p, Faults{}, at) })
+			x.scheduleEvent(at+e.For, func(at time.Duration) { x.hurt(p, Faults{}, at) })
 		}
 	}
 }
@@ -381,21 +381,21 @@ func (x *Stage) roll(olds []*pod, at time.Duration) {
 	}
 	old := olds[0]
 	next := func(at time.Duration) {
-		x.schedule(at+x.draw(settles), func(at time.Duration) { x.roll(olds[1:], at) })
+		x.scheduleEvent(at+x.draw(settles), func(at time.Duration) { x.roll(olds[1:], at) })
 	}
 	switch {
 	case old.left:
 		x.roll(olds[1:], at)
 	case x.p.Pods:
 		x.load(at, func(at time.Duration) {
-			x.schedule(at+probed.most, func(at time.Duration) {
+			x.scheduleEvent(at+probed.most, func(at time.Duration) {
 				x.retire(old, at)
 				next(at)
 			})
 		})
 	default:
 		x.drain(old, at, func(at time.Duration) {
-			x.schedule(at+x.draw(reboots), func(at time.Duration) {
+			x.scheduleEvent(at+x.draw(reboots), func(at time.Duration) {
 				x.ready(old, at)
 				next(at)
 			})
@@ -411,8 +411,8 @@ func (x *Stage) hurt(p *pod, f Faults, at time.Duration) {
 		return
 	}
 	if f.Down {
-		p.stop(at)
-		x.schedule(at+probed.most, func(time.Duration) { p.weight = 0 })
+		p.stopServer(at)
+		x.scheduleEvent(at+probed.most, func(time.Duration) { p.weight = 0 })
 		return
 	}
 	if before.Down {
@@ -437,14 +437,14 @@ func (x *Stage) unsteady(p *pod) {
 		if p.up {
 			f := p.faults
 			f.Slow = max(f.Slow, 1) * p.spell * math.Exp(n.Spread*wander)
-			x.fail(p.engine.SetCost(f.slow(p.cfg)))
-			p.api.memory = resident(at-p.born, memory, p.open())
+			x.fail(p.engine.SetCost(f.slowedCost(p.cfg)))
+			p.api.memory = resident(at-p.born, memory, p.openRequests())
 		}
 		if !p.left {
-			x.schedule(at+every, drift)
+			x.scheduleEvent(at+every, drift)
 		}
 	}
-	x.schedule(x.now, drift)
+	x.scheduleEvent(x.now, drift)
 	x.often(p, n.SpellsPerDay, 24*time.Hour, func(at time.Duration) {
 		set := func(at time.Duration, factor float64) {
 			p.spell = factor
@@ -453,7 +453,7 @@ func (x *Stage) unsteady(p *pod) {
 			}
 		}
 		set(at, 1.1+0.4*x.rng.Float64())
-		x.schedule(at+x.between(time.Minute, 3*time.Minute), func(at time.Duration) { set(at, 1) })
+		x.scheduleEvent(at+x.between(time.Minute, 3*time.Minute), func(at time.Duration) { set(at, 1) })
 	})
 	x.often(p, n.StallsPerDay, 24*time.Hour, func(at time.Duration) { x.freeze(p, at, x.between(time.Second, 4*time.Second)) })
 	x.often(p, n.PausesPerHour, time.Hour, func(at time.Duration) {
@@ -471,7 +471,7 @@ func resident(age time.Duration, noise float64, open int) float64 {
 func (x *Stage) freeze(p *pod, at, d time.Duration) {
 	p.setHung(true, at)
 	p.frozen = max(p.frozen, at+d)
-	x.schedule(at+d, func(at time.Duration) {
+	x.scheduleEvent(at+d, func(at time.Duration) {
 		if at >= p.frozen {
 			p.setHung(p.faults.Hang, at)
 		}
@@ -485,7 +485,7 @@ func (x *Stage) scrapes(fetched func(begin, at time.Duration, lost bool), of *po
 	var next func(number int)
 	next = func(number int) {
 		begin := phase + time.Duration(number)*s.Interval + time.Duration(x.rng.NormFloat64()*float64(s.Jitter))
-		x.schedule(begin, func(begin time.Duration) {
+		x.scheduleEvent(begin, func(begin time.Duration) {
 			if of != nil && of.left {
 				return
 			}
@@ -506,7 +506,7 @@ func (x *Stage) scrapes(fetched func(begin, at time.Duration, lost bool), of *po
 			case x.rng.Float64() < s.Slow:
 				took = x.between(300*time.Millisecond, 3*time.Second)
 			}
-			x.schedule(begin+took, func(at time.Duration) { fetched(begin, at, lost) })
+			x.scheduleEvent(begin+took, func(at time.Duration) { fetched(begin, at, lost) })
 		})
 	}
 	next(0)

@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// pieceBytes is the length of a token of the stand-in tokenizer: a word with
-// the space before it is one token for each eight bytes. English text comes to
-// about 1.2 tokens a word, near what real vocabularies make of it.
+// pieceBytes is the bytes of a token of the stand-in tokenizer: a word and the space before it is one token for
+// each eight bytes. English text has about 1.2 tokens a word, close to real vocabularies.
 const pieceBytes = 8
 
-// word is a token of every answer, to the stand-in a single one.
+// word is the only token of every answer.
 const word = " word"
 
-// prompt counts tokens and gives the identity of the full blocks: each
-// stands for all before it too. No text is kept.
+// prompt counts tokens and identifies the full blocks; each block's id covers all blocks before it
+// too. No text is kept.
 type prompt struct {
 	tokens int
 	blocks []uint64
@@ -26,15 +25,15 @@ type prompt struct {
 
 func newPrompt(blockSize int) *prompt { return &prompt{size: blockSize, h: 14695981039346656037} }
 
-func (p *prompt) token(id uint64) {
-	p.h = hash(p.h, id)
+func (p *prompt) addToken(id uint64) {
+	p.h = hashWord(p.h, id)
 	if p.tokens++; p.tokens%p.size == 0 {
 		p.blocks = append(p.blocks, p.h)
 	}
 }
 
-// text adds the tokens of a text.
-func (p *prompt) text(s string) {
+// addText adds the tokens of a text.
+func (p *prompt) addText(s string) {
 	for len(s) > 0 {
 		end := len(s)
 		if i := strings.IndexByte(s[1:], ' '); i >= 0 {
@@ -45,33 +44,33 @@ func (p *prompt) text(s string) {
 		for i := range end {
 			id = id<<7 ^ id>>57 ^ uint64(s[i])
 		}
-		p.token(id)
+		p.addToken(id)
 		s = s[end:]
 	}
 }
 
-// message is one of a conversation. Its content is a text or a list of parts.
+// message is one message of a conversation. Its content is a text or a list of parts.
 type message struct {
 	Role    string          `json:"role"`
 	Content json.RawMessage `json:"content"`
 }
 
-// templateTokens is what a chat template puts around a message.
+// templateTokens is the number of tokens that a chat template adds to a message.
 const templateTokens = 5
 
-// messages adds a conversation.
-func (p *prompt) messages(list []message) error {
+// addMessages adds a conversation.
+func (p *prompt) addMessages(list []message) error {
 	for _, m := range list {
 		for i := range templateTokens {
-			p.token(uint64(i) + 1)
+			p.addToken(uint64(i) + 1)
 		}
-		p.text(m.Role)
+		p.addText(m.Role)
 		if len(m.Content) == 0 || string(m.Content) == "null" {
 			continue
 		}
 		var s string
 		if json.Unmarshal(m.Content, &s) == nil {
-			p.text(s)
+			p.addText(s)
 			continue
 		}
 		var parts []struct{ Type, Text string }
@@ -82,24 +81,23 @@ func (p *prompt) messages(list []message) error {
 			if part.Type != "text" {
 				return fmt.Errorf("content parts of type %q are not imitated", part.Type)
 			}
-			p.text(part.Text)
+			p.addText(part.Text)
 		}
 	}
 	return nil
 }
 
-// raw adds the prompt field of a completion: a text, token ids, or a list with
-// one of these.
-func (p *prompt) raw(b json.RawMessage) error {
+// addRaw adds the prompt field of a completion: a text, token ids, or a list with one of these.
+func (p *prompt) addRaw(b json.RawMessage) error {
 	var s string
 	if json.Unmarshal(b, &s) == nil {
-		p.text(s)
+		p.addText(s)
 		return nil
 	}
 	var ids []uint64
 	if json.Unmarshal(b, &ids) == nil {
 		for _, id := range ids {
-			p.token(id)
+			p.addToken(id)
 		}
 		return nil
 	}
@@ -110,5 +108,5 @@ func (p *prompt) raw(b json.RawMessage) error {
 	if len(list) != 1 {
 		return errors.New("several prompts in one request are not imitated")
 	}
-	return p.raw(list[0])
+	return p.addRaw(list[0])
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// Traffic is what virtual clients inside the process ask of the fleet. They
-// pass the same API server as requests over HTTP do.
+// Traffic is the requests of virtual clients inside the process. They pass the same API server as
+// requests over HTTP.
 type Traffic struct {
 	Rate     float64           // requests a second, Poisson
-	Arrivals workload.Arrivals `yaml:"-"` // requests from the beginning of the phase on, beside Rate
-	Clients  int               // clients that ask again as soon as they are answered, beside both
+	Arrivals workload.Arrivals `yaml:"-"` // requests since the beginning of the phase, beside Rate
+	Clients  int               // clients that send again when they are answered, beside both
 	Spec     workload.Spec     `yaml:",inline"`
-	// Patience is how long a client waits for its first token; 0 is for ever.
+	// Patience is how long a client waits for its first token; 0: for ever.
 	Patience time.Duration
-	// Bad is the share of requests that are refused: an unknown model, a limit that
-	// no model could hold, or no prompt, in turn.
+	// Bad is the share of requests that are refused: an unknown model, no prompt, or a limit that
+	// no model could hold, in turn.
 	Bad float64
 }
 
-// A Sight is what the client of a request has come to see.
+// A Sight is what a client sees of its request.
 type Sight uint8
 
 // The moments that a client sees.
@@ -34,14 +34,13 @@ const (
 	Broken                  // the server died
 )
 
-// An Experience is a moment of a virtual client's request. Times are since the
-// beginning.
+// An Experience is a moment of a virtual client's request. Times are since the beginning.
 type Experience struct {
-	Replica   int // by its number, which no other ever has
+	Replica   int // the replica's unique number
 	What      Sight
 	Asked, At time.Duration
-	First     time.Duration // of the first token, where Tokens is not 0
-	Tokens    int           // that came so far
+	First     time.Duration // time of the first token, if Tokens is not 0
+	Tokens    int           // number so far
 }
 
 // traffic is the virtual clients of one phase.
@@ -74,16 +73,17 @@ func startTraffic(c *core, t Traffic, seed uint64) (*traffic, error) {
 		}
 		x.schedulePaced(pacer, c.now)
 	}
-	for range t.Clients { // not all in one step
-		c.schedule(c.now+time.Duration(x.rng.Float64()*float64(2*time.Second)), func(at time.Duration) { x.sendRequest(at, true) })
+	for range t.Clients { // spread over two seconds
+		at := c.now + time.Duration(x.rng.Float64()*float64(2*time.Second))
+		c.scheduleEvent(at, func(at time.Duration) { x.sendRequest(at, true) })
 	}
 	return x, nil
 }
 
-// scheduleArrival schedules the next arrival, and so all of them.
+// scheduleArrival schedules the next arrival, which schedules its successor.
 func (x *traffic) scheduleArrival(now time.Duration) {
 	gap := time.Duration(x.rng.ExpFloat64() / x.t.Rate * float64(time.Second))
-	x.core.schedule(now+gap, func(at time.Duration) {
+	x.core.scheduleEvent(now+gap, func(at time.Duration) {
 		if !x.stopped {
 			x.sendRequest(at, false)
 			x.scheduleArrival(at)
@@ -91,14 +91,13 @@ func (x *traffic) scheduleArrival(now time.Duration) {
 	})
 }
 
-// schedulePaced schedules the next arrival of a pacer that began at a time, and so all
-// of them.
+// schedulePaced schedules the next arrival of a pacer, which schedules its successor.
 func (x *traffic) schedulePaced(pacer workload.Pacer, began time.Duration) {
 	due, ok := pacer.Next()
 	if !ok {
 		return
 	}
-	x.core.schedule(began+due, func(at time.Duration) {
+	x.core.scheduleEvent(began+due, func(at time.Duration) {
 		if !x.stopped {
 			x.sendRequest(at, false)
 			x.schedulePaced(pacer, began)
@@ -113,16 +112,19 @@ func (x *traffic) sendRequest(at time.Duration, again bool) {
 	}
 	x.source.Next(&x.session)
 	turn := &x.session.Turns[0]
-	r := x.core.pick(x.rng)
+	r := x.core.pickReplica(x.rng)
 	v := &visitor{traffic: x, again: again, leaveAfter: turn.CancelAfter, asked: at}
 	if r == nil || !r.up {
 		v.again = false
 		if again { // try later
-			x.core.schedule(at+time.Second, func(at time.Duration) { x.sendRequest(at, true) })
+			x.core.scheduleEvent(at+time.Second, func(at time.Duration) { x.sendRequest(at, true) })
 		}
 		return
 	}
-	c := &call{handler: "/v1/completions", caller: v, prompt: turn.PromptTokens(), output: turn.OutputTokens, limit: turn.OutputTokens}
+	c := &call{
+		handler: "/v1/completions", caller: v,
+		prompt: turn.PromptTokens(), output: turn.OutputTokens, limit: turn.OutputTokens,
+	}
 	c.received = 4*c.prompt + 120
 	c.blocks = blocksOf(turn.Parts, r.cfg.Engine.BlockSize)
 	if x.rng.Float64() < x.t.Bad {
@@ -137,74 +139,74 @@ func (x *traffic) sendRequest(at time.Duration, again bool) {
 		}
 		c.limit = r.cfg.Engine.MaxModelLen + 1
 	}
-	if r.submit(c, at) != statusOK {
-		v.next(at + time.Second)
+	if r.submitCall(c, at) != statusOK {
+		v.askAgain(at + time.Second)
 		return
 	}
-	v.report(c, Asked, at)
+	v.reportSight(c, Asked, at)
 	if p := x.t.Patience; p > 0 {
-		x.core.schedule(at+p, func(at time.Duration) {
+		x.core.scheduleEvent(at+p, func(at time.Duration) {
 			if c.tokens == 0 && c.stage != over {
-				r.abort(c, at)
-				v.report(c, Left, at)
-				v.next(at)
+				r.abortCall(c, at)
+				v.reportSight(c, Left, at)
+				v.askAgain(at)
 			}
 		})
 	}
 }
 
-// turnAway answers a call without looking at it further.
+// turnAway answers a call without any further processing.
 func (r *replica) turnAway(c *call, status int, at time.Duration) {
 	c.arrived, c.stage, c.replica = at, over, r
 	r.api.connections++
-	r.answered(c, status, at)
+	r.countAnswer(c, status, at)
 }
 
 // visitor is a virtual client during one request.
 type visitor struct {
 	traffic    *traffic
 	again      bool
-	leaveAfter int // tokens; 0 stays
+	leaveAfter int // tokens; 0: it stays
 	asked      time.Duration
 }
 
-func (v *visitor) token(c *call, at time.Duration, done bool) {
+func (v *visitor) onToken(c *call, at time.Duration, done bool) {
 	if c.tokens == 1 {
-		v.report(c, FirstToken, at)
+		v.reportSight(c, FirstToken, at)
 	}
 	switch {
 	case done:
-		v.report(c, Answered, at)
-		v.next(at)
+		v.reportSight(c, Answered, at)
+		v.askAgain(at)
 	case v.leaveAfter > 0 && c.tokens >= v.leaveAfter:
-		c.replica.abort(c, at)
-		v.report(c, Left, at)
-		v.next(at)
+		c.replica.abortCall(c, at)
+		v.reportSight(c, Left, at)
+		v.askAgain(at)
 	}
 }
 
-func (v *visitor) broken(c *call, at time.Duration) {
-	v.report(c, Broken, at)
-	v.next(at + time.Second)
+func (v *visitor) onBroken(c *call, at time.Duration) {
+	v.reportSight(c, Broken, at)
+	v.askAgain(at + time.Second)
 }
 
-// report reports what a client saw to whoever watches.
-func (v *visitor) report(c *call, what Sight, at time.Duration) {
+// reportSight reports a client's sight to whoever watches.
+func (v *visitor) reportSight(c *call, what Sight, at time.Duration) {
 	if watch := v.traffic.core.watch; watch != nil {
-		watch(Experience{Replica: c.replica.number, What: what, Asked: v.asked, First: c.first, At: at, Tokens: c.tokens})
+		watch(Experience{
+			Replica: c.replica.number, What: what, Asked: v.asked, First: c.first, At: at, Tokens: c.tokens,
+		})
 	}
 }
 
-// next asks again, a moment later, so that a caller inside a step never
-// changes that step.
-func (v *visitor) next(at time.Duration) {
+// askAgain sends again a moment later, so that a caller inside a step never changes that step.
+func (v *visitor) askAgain(at time.Duration) {
 	if v.again {
-		v.traffic.core.schedule(at+time.Millisecond, func(at time.Duration) { v.traffic.sendRequest(at, true) })
+		v.traffic.core.scheduleEvent(at+time.Millisecond, func(at time.Duration) { v.traffic.sendRequest(at, true) })
 	}
 }
 
-// blocksOf returns the identity of a prompt's full blocks: each stands for all
-// that comes before it too.
+// blocksOf returns the identities of a prompt's full blocks; each covers all blocks before it too.
 func blocksOf(parts []workload.PromptPart, size int) []uint64 {
 	var (
 		blocks []uint64
@@ -214,7 +216,7 @@ func blocksOf(parts []workload.PromptPart, size int) []uint64 {
 	for _, p := range parts {
 		for at := 0; at < p.Tokens; {
 			n := min(size-filled, p.Tokens-at)
-			h = hash(hash(h, p.Seed), uint64(at)<<32|uint64(n))
+			h = hashWord(hashWord(h, p.Seed), uint64(at)<<32|uint64(n))
 			at += n
 			if filled += n; filled == size {
 				blocks = append(blocks, h)
@@ -225,9 +227,8 @@ func blocksOf(parts []workload.PromptPart, size int) []uint64 {
 	return blocks
 }
 
-// hash is a step of FNV-1a over words (Fowler, Noll and Vo), mixed because its
-// low bits alone are weak.
-func hash(h, x uint64) uint64 {
+// hashWord is a step of FNV-1a over words (Fowler, Noll and Vo), mixed because its low bits alone are weak.
+func hashWord(h, x uint64) uint64 {
 	h = (h ^ x) * 1099511628211
 	return h ^ h>>29
 }

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// family is what distinguishes a model type; families.yaml says what each field means.
+// family is the particulars of a model type; families.yaml explains each field.
 type family struct {
 	Mixer      Mixer  `json:"mixer"`
 	QKVBias    bool   `json:"qkvBias"`
@@ -39,7 +39,7 @@ type family struct {
 //go:embed families.yaml
 var familiesYAML []byte
 
-// families are the model types that are understood, by model_type.
+// families are the known model types, by model_type.
 var families = sync.OnceValue(func() map[string]family {
 	var out map[string]family
 	mustParse(familiesYAML, &out)
@@ -52,12 +52,12 @@ var families = sync.OnceValue(func() map[string]family {
 	return out
 })
 
-// mustParse reads data of this package, which tests have read before.
+// mustParse reads data of this package, which the tests read too.
 func mustParse(data []byte, to any) {
 	if err := yaml.UnmarshalStrict(data, to); err != nil {
 		panic(fmt.Sprintf("modelconfig: its own data: %v", err))
 	}
 }
 
-// wrappers are fields that hold the text model of a multimodal one.
+// wrappers are fields that contain the text model of a multimodal model.
 var wrappers = []string{"text_config", "llm_config", "language_config"}

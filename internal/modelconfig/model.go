@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// Mixer is how a layer mixes information between tokens, which decides what it
-// keeps for them.
+// Mixer is the way in which a layer mixes information between tokens. It decides what the layer keeps for them.
 type Mixer uint8
 
-// The zero value is a layer without one.
+// The zero value is a layer without a mixer.
 const (
 	NoMixer   Mixer = iota
 	Attention       // multi-head, grouped-query or multi-query: keys and values
@@ -25,7 +24,7 @@ var mixerNames = [...]string{"none", "attention", "MLA", "Mamba", "Mamba-2", "ga
 // String names the mixer in the field's words.
 func (m Mixer) String() string { return mixerNames[m] }
 
-// UnmarshalText reads what String gives.
+// UnmarshalText reads a mixer's String.
 func (m *Mixer) UnmarshalText(text []byte) error {
 	i := slices.Index(mixerNames[:], string(text))
 	if i < 0 {
@@ -41,7 +40,7 @@ func (m Mixer) Recurrent() bool { return m >= Mamba1 }
 // FFN is the kind of a layer's feed-forward part.
 type FFN uint8
 
-// The zero value is a layer without one.
+// The zero value is a layer without a feed-forward part.
 const (
 	NoFFN FFN = iota
 	Dense
@@ -53,13 +52,13 @@ type Layer struct {
 	Mixer  Mixer
 	Window int // tokens that attention looks back, 0 for all
 	FFN    FFN
-	Shared bool // it reads the cache of an earlier layer and keeps none
+	Shared bool // the layer reads the cache of an earlier layer and keeps none
 }
 
 // DType is a data type of weights, activations or the KV cache.
 type DType string
 
-// Bytes returns the size of one value, 0 for a type that is not known.
+// Bytes returns the size of one value, 0 for an unknown type.
 func (d DType) Bytes() float64 {
 	switch d {
 	case "float32":
@@ -72,19 +71,17 @@ func (d DType) Bytes() float64 {
 	return 0
 }
 
-// A State is what a recurrent layer keeps for a request.
+// A State is the memory of a recurrent layer for a request.
 type State struct {
-	// ConvWidth − 1 values for each channel of the convolution: ConvChannels, and
-	// GroupChannels for each of Groups, which are repeated where the GPUs do not
-	// divide them (Mamba-2).
+	// The convolution keeps ConvWidth − 1 values per channel. It has ConvChannels, and GroupChannels for each of
+	// Groups, which are repeated if the GPUs do not divide them (Mamba-2).
 	ConvChannels, ConvWidth int
 	Groups, GroupChannels   int
 
-	Values float64 // of the recurrent state proper, all heads together
-	DType  DType   // of the recurrent state; the convolution has the model's
+	Values float64 // values of the recurrent state, all heads together
+	DType  DType   // type of the recurrent state; the convolution has the model's
 
-	// ChunkTokens aligns the block where the engine caches states at block
-	// boundaries (mamba_chunk_size), 0 where it does not.
+	// ChunkTokens aligns the block if the engine caches states at block boundaries (mamba_chunk_size), else 0.
 	ChunkTokens int
 }
 
@@ -101,42 +98,41 @@ const (
 	RouterPart Component = "router"
 	Norms      Component = "norms"
 	Head       Component = "head"
-	Encoder    Component = "encoder" // of images or sound; an estimate
+	Encoder    Component = "encoder" // for images or sound; an estimate
 )
 
-// Split is how a parameter is divided over the GPUs of one tensor-parallel group.
+// Split is the division of a parameter among the GPUs of one tensor-parallel group.
 type Split uint8
 
 // The zero value is a copy on each GPU.
 const (
 	Replicated  Split = iota
 	Divided           // an equal share each
-	DividedHead       // by KV heads, each GPU having at least one
+	DividedHead       // by KV heads, at least one on each GPU
 	Vocabulary        // rows, padded to a multiple of 64, then an equal share each
 	ExpertShare       // an equal share each, by width or, with expert parallelism, by number
 )
 
-// A Weight is one parameter of the model, or the same one of several layers.
+// A Weight is one parameter of the model, or one of several layers.
 type Weight struct {
 	Part   Component
 	Name   string
 	Count  float64 // parameters of one layer; exact below 2^53
-	Layers []int   // which have it; nil for what the model has once
+	Layers []int   // layers that have it; nil if the model has it once
 	Split  Split
 
-	// Bytes per parameter as loaded, the scales of a quantization included. Low and
-	// High bound it where the layout is not known; else all three are equal.
+	// Bytes per parameter as loaded, with the scales of a quantization. Low and High bound it if
+	// the layout is unknown; else all three are equal.
 	Bytes, Low, High float64
 
-	// ActiveShare is how much of it a token uses: below 1 for routed experts.
+	// ActiveShare is the share that a token uses: below 1 for routed experts.
 	ActiveShare float64
 
-	in, out, matrices int
+	in, out, copies int
 }
 
-// Shape is that of a linear layer, and how many of them one layer of the model has; all
-// are 0 for what is none.
-func (w *Weight) Shape() (in, out, matrices int) { return w.in, w.out, w.matrices }
+// Shape is the shape of a linear layer, and its number in one layer of the model; all are 0 for other weights.
+func (w *Weight) Shape() (in, out, matrices int) { return w.in, w.out, w.copies }
 
 // Times returns how often the model has the weight.
 func (w *Weight) Times() int {
@@ -146,53 +142,53 @@ func (w *Weight) Times() int {
 	return len(w.Layers)
 }
 
-// An Assumption is a field that config.json lacks, and what was taken for it.
+// An Assumption is a default for a field that config.json lacks.
 type Assumption struct {
 	Field  string `json:"field"`
 	Value  string `json:"value"`
 	Source string `json:"source"`
 }
 
-// A Model is what config.json says.
+// A Model is the contents of config.json.
 type Model struct {
-	Type         string // model_type, of the text model where there are several
+	Type         string // model_type, the text model's if there are several
 	Architecture string // architectures[0]
-	Name         string // at Hugging Face, where the configuration tells it
+	Name         string // at Hugging Face, if the configuration has it
 	Known        bool   // false: read by the common names of fields
 
 	Hidden, Vocab, MaxPositions int
 
-	// Of the attention layers. ValueDim differs from HeadDim in few models.
+	// Attention layers. ValueDim differs from HeadDim in few models.
 	Heads, KVHeads, HeadDim, ValueDim int
-	LatentRank, RopeDim               int // Latent: what is cached, and how many more for position
-	IndexHeads, IndexDim              int // of the indexer that chooses what sparse attention looks at (DeepSeek V3.2)
-	RopeRows, RopeWidth               int // of the tables of rotary positions, all together; 0 without
+	LatentRank, RopeDim               int // Latent attention: the cached vector, and its further values for position
+	IndexHeads, IndexDim              int // DeepSeek V3.2's indexer, which chooses the tokens of sparse attention
+	RopeRows, RopeWidth               int // tables of rotary positions, all together; 0 without
 
 	FFNWidth                           int // dense layers
 	ExpertWidth, Experts, ExpertsTaken int // a token takes ExpertsTaken of Experts
-	SharedWidth                        int // of all shared experts together
+	SharedWidth                        int // all shared experts together
 
 	State  State
 	Layers []Layer
-	DType  DType // of activations and of weights that are not quantized
+	DType  DType // type of activations and of weights that are not quantized
 	Tied   bool  // the head uses the embedding's weights
 
 	Quant  Quantization
-	KVType DType // that the checkpoint asks for; "" is the model's
+	KVType DType // the checkpoint's own; "" is the model's
 
 	Weights []Weight
 	Assumed []Assumption
-	Unknown []string // sentences: what is not understood, and what that leaves open
+	Unknown []string // sentences: parts that are not understood, and the resulting bounds
 
-	content []byte // of config.json, for With
+	content []byte // config.json, for With
 
-	local, global heads // of layers with a window, and of the others
+	local, global headSizes // heads of layers with a window, and of the others
 }
 
-// heads are those of attention: their size, and how many there are of keys and values.
-type heads struct{ dim, kv int }
+// headSizes are the size of attention heads, and the number of KV heads.
+type headSizes struct{ dim, kv int }
 
-// HeadsOf tells the size of an attention layer's heads, and how many it has of keys and values.
+// HeadsOf returns the size of an attention layer's heads, and the number of its KV heads.
 func (m *Model) HeadsOf(l Layer) (dim, kv int) {
 	of := m.local
 	if l.Window == 0 {
@@ -201,7 +197,7 @@ func (m *Model) HeadsOf(l Layer) (dim, kv int) {
 	return of.dim, of.kv
 }
 
-// Total returns the number of parameters: all parts, those of encoders aside.
+// Total returns the number of parameters of all parts except encoders.
 func (m *Model) Total() (n float64) {
 	for i := range m.Weights {
 		if w := &m.Weights[i]; w.Part != Encoder {
@@ -211,8 +207,8 @@ func (m *Model) Total() (n float64) {
 	return n
 }
 
-// Active returns how many of them a token uses. The embedding counts, though a
-// token reads one row of it.
+// Active returns the number of parameters that a token uses. The embedding counts in full, though a
+// token reads only one of its rows.
 func (m *Model) Active() (n float64) {
 	for i := range m.Weights {
 		if w := &m.Weights[i]; w.Part != Encoder {
@@ -274,7 +270,7 @@ func (m *Model) Kind() string {
 	return strings.Join(parts, ", ")
 }
 
-// CountLayersWithWindow returns how many layers look back over a window only.
+// CountLayersWithWindow returns how many layers only look back over a window.
 func (m *Model) CountLayersWithWindow() int {
 	return m.CountLayers(func(l Layer) bool { return l.Window > 0 })
 }

@@ -25,11 +25,11 @@ func parse(t *testing.T, name string) *Model {
 	return m
 }
 
-// TestParametersAreThoseOfTransformers compares with the sum over
+// TestParametersEqualTransformers compares with the sum over
 // model.named_parameters() and the routers' correction biases, which transformers
 // 5.23 gives for the same files (AutoModelForCausalLM.from_config on the meta
 // device).
-func TestParametersAreThoseOfTransformers(t *testing.T) {
+func TestParametersEqualTransformers(t *testing.T) {
 	want := map[string]float64{
 		"deepseek-v2-lite": 15706484224, "deepseek-v3": 671026404352 + 14848,
 		"gemma-2-9b": 9241705984, "gemma-3-27b": 27009346304,

@@ -12,7 +12,7 @@ import (
 //go:embed published.yaml
 var publishedYAML []byte
 
-// published are the configurations of open models, by name; published.yaml says where each is from.
+// published are the configurations of open models, by name; published.yaml has their sources.
 var published = sync.OnceValue(func() map[string]json.RawMessage {
 	var models []struct {
 		Names  []string        `json:"names"`
@@ -29,11 +29,11 @@ var published = sync.OnceValue(func() map[string]json.RawMessage {
 	return out
 })
 
-// PublishedNames are the names, at Hugging Face, of the models whose configuration is known.
+// PublishedNames are the Hugging Face names of the models with a known configuration.
 func PublishedNames() []string { return slices.Sorted(maps.Keys(published())) }
 
-// PublishedName is the name of a model whose configuration is known, as its owner writes it. The
-// owner may be left out, and case does not count.
+// PublishedName completes the name of a model with a known configuration. The owner may be left
+// out, and case does not count.
 func PublishedName(text string) (name string, ok bool) {
 	for _, name := range PublishedNames() {
 		if _, short, _ := strings.Cut(name, "/"); strings.EqualFold(text, name) || strings.EqualFold(text, short) {
@@ -43,6 +43,5 @@ func PublishedName(text string) (name string, ok bool) {
 	return "", false
 }
 
-// Published is the config.json of a model by the name that PublishedName returns: the fields that
-// Parse reads.
+// Published is the config.json of a model by its name from PublishedName, with the fields that Parse reads.
 func Published(name string) []byte { return published()[name] }

@@ -6,29 +6,29 @@ import (
 	"strings"
 )
 
-// Quantization says in what form the weights of linear layers are stored.
+// Quantization is the form in which the weights of linear layers are stored.
 type Quantization struct {
 	Method string // quant_method: "fp8", "awq", …; "" for none
 	layout
-	Block [2]int // a block that shares a scale (DeepSeek's FP8); zero for none
+	Block [2]int // size of a block that shares a scale (DeepSeek's FP8); zero: no blocks
 
-	zeroBits float64 // of a zero point per group
+	zeroBits float64 // bits of a zero point per group
 	unknown  bool
 
 	ignored map[string]bool
 	pattern []*regexp.Regexp
 }
 
-// layout is how weights and their scales are stored.
+// layout is the form of weights and their scales.
 type layout struct {
-	Bits        float64 `json:"bits"`  // of a weight, without scales
+	Bits        float64 `json:"bits"`  // per weight, without scales
 	Group       int     `json:"group"` // weights that share a scale; 0 for a whole output channel, −1 for a tensor
 	ScaleBytes  float64 `json:"scaleBytes"`
 	ExpertsOnly bool    `json:"expertsOnly"`
-	Padded      bool    `json:"padded"` // MXFP4 experts are, for their kernels
+	Padded      bool    `json:"padded"` // MXFP4 experts are padded for their kernels
 }
 
-// maxPatterns bounds the regular expressions of an ignore list.
+// maxPatterns limits the regular expressions of an ignore list.
 const maxPatterns = 16
 
 // String describes the format in a few words.
@@ -52,7 +52,7 @@ func (q *Quantization) String() string {
 	return s
 }
 
-// Capability is the least compute capability that the format needs, 0 for any.
+// Capability is the least compute capability for the format, 0 for any.
 func (q *Quantization) Capability() float64 { return forms().Capabilities[q.Method] }
 
 // readQuantization reads quantization_config.
@@ -62,15 +62,27 @@ func (f *fields) readQuantization(o map[string]any) {
 		return
 	}
 	c := &fields{raw: o, model: f.model}
-	q.Method = c.text("quant_method")
-	if q.Method == "" && c.text("quant_algo") != "" {
+	q.Method = c.readText("quant_method")
+	if q.Method == "" && c.readText("quant_algo") != "" {
 		q.Method = "modelopt"
 	}
 	for _, key := range []string{"modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules"} {
-		q.ignore(c.list(key))
+		q.addIgnored(c.readTexts(key))
 	}
-	var known bool
-	q.layout, known = forms().Layouts[q.Method]
+	q.layout = forms().Layouts[q.Method]
+	c.readLayout(q, o)
+	q.Bits = min(q.Bits, 32)
+	if q.unknown {
+		f.model.Unknown = append(f.model.Unknown,
+			fmt.Sprintf("the quantization method %s: between 0.5 and 2 bytes are taken for a weight of a linear layer",
+				quoteShort(q.Method)))
+	}
+	f.model.KVType = kvType(o)
+}
+
+// readLayout reads the particulars of a method into q, which has the method's usual layout.
+func (f *fields) readLayout(q *Quantization, o map[string]any) {
+	_, known := forms().Layouts[q.Method]
 	switch q.Method {
 	case "fp8", "fbgemm_fp8":
 		if b, ok := o["weight_block_size"].([]any); ok && len(b) == 2 {
@@ -81,38 +93,32 @@ func (f *fields) readQuantization(o map[string]any) {
 			}
 		}
 	case "awq", "gptq", "awq_marlin", "gptq_marlin", "auto-round", "auto_round":
-		q.Bits = float64(c.or("bits", 16, 4, "the usual value of "+q.Method))
-		q.Group, q.ScaleBytes = c.or("group_size", maxSize, 128, "the usual value of "+q.Method), 2
-		if q.Method == "awq" || !c.flag("sym", true) {
+		q.Bits = float64(f.readOr("bits", 16, 4, "the usual value of "+q.Method))
+		q.Group, q.ScaleBytes = f.readOr("group_size", maxSize, 128, "the usual value of "+q.Method), 2
+		if q.Method == "awq" || !f.readFlag("sym", true) {
 			q.zeroBits = q.Bits
 		}
 	case "bitsandbytes":
-		if c.flag("load_in_4bit", false) || !c.flag("load_in_8bit", false) {
+		if f.readFlag("load_in_4bit", false) || !f.readFlag("load_in_8bit", false) {
 			q.Bits, q.Group = 4, 64
-			if c.flag("bnb_4bit_use_double_quant", false) {
+			if f.readFlag("bnb_4bit_use_double_quant", false) {
 				q.ScaleBytes = 1 + 4.0/256
 			}
 		}
 	case "compressed-tensors":
-		c.readCompressed(q)
+		f.readCompressed(q)
 	case "modelopt":
-		q.layout, known = forms().Layouts["modelopt "+strings.ToUpper(c.text("quant_algo"))]
+		q.layout, known = forms().Layouts["modelopt "+strings.ToUpper(f.readText("quant_algo"))]
 		q.unknown = !known
 	default:
 		q.unknown = !known
 	}
-	q.Bits = min(q.Bits, 32)
-	if q.unknown {
-		f.model.Unknown = append(f.model.Unknown,
-			fmt.Sprintf("the quantization method %s: between 0.5 and 2 bytes are taken for a weight of a linear layer", shortened(q.Method)))
-	}
-	f.model.KVType = kvType(o)
 }
 
-// readCompressed reads the first group of compressed-tensors: checkpoints with
-// several have them for kinds of layers that the group's targets name.
+// readCompressed reads the first group of compressed-tensors. Checkpoints with several groups have
+// them for different kinds of layers, which the groups' targets name.
 func (f *fields) readCompressed(q *Quantization) {
-	groups := f.object("config_groups")
+	groups := f.readObject("config_groups")
 	group, _ := groups["group_0"].(map[string]any)
 	if group == nil && len(groups) == 1 {
 		for _, g := range groups {
@@ -125,12 +131,12 @@ func (f *fields) readCompressed(q *Quantization) {
 		return
 	}
 	w := &fields{raw: weights, model: f.model}
-	q.Bits = float64(w.or("num_bits", 16, 8, "the usual value of compressed-tensors"))
+	q.Bits = float64(w.readOr("num_bits", 16, 8, "the usual value of compressed-tensors"))
 	q.ScaleBytes = 2
-	switch w.text("strategy") {
+	switch w.readText("strategy") {
 	case "group", "tensor_group":
-		q.Group = w.or("group_size", maxSize, 128, "the usual value of compressed-tensors")
-		if w.text("type") == "float" && q.Bits == 4 {
+		q.Group = w.readOr("group_size", maxSize, 128, "the usual value of compressed-tensors")
+		if w.readText("type") == "float" && q.Bits == 4 {
 			q.ScaleBytes = 1 // NVFP4: FP8 scales
 		}
 	case "tensor":
@@ -140,15 +146,16 @@ func (f *fields) readCompressed(q *Quantization) {
 	default:
 		q.Group, q.ScaleBytes = 0, 4
 	}
-	if !w.flag("symmetric", true) {
+	if !w.readFlag("symmetric", true) {
 		q.zeroBits = q.Bits
 	}
 	if len(groups) > 1 {
-		f.model.Unknown = append(f.model.Unknown, fmt.Sprintf("compressed-tensors with %d groups: the first one's form is taken for all layers that it does not ignore", len(groups)))
+		f.model.Unknown = append(f.model.Unknown, fmt.Sprintf("compressed-tensors with %d groups: "+
+			"the first one's form is taken for all layers that it does not ignore", len(groups)))
 	}
 }
 
-// kvType reads the data type that a checkpoint wants its KV cache in.
+// kvType reads the checkpoint's data type for the KV cache.
 func kvType(o map[string]any) DType {
 	if s, ok := o["kv_cache_quant_algo"].(string); ok && strings.EqualFold(s, "FP8") {
 		return "fp8"
@@ -160,7 +167,7 @@ func kvType(o map[string]any) DType {
 	return ""
 }
 
-func (q *Quantization) ignore(names []string) {
+func (q *Quantization) addIgnored(names []string) {
 	if q.ignored == nil {
 		q.ignored = map[string]bool{}
 	}
@@ -173,20 +180,20 @@ func (q *Quantization) ignore(names []string) {
 			}
 			continue
 		}
-		q.ignored[canonical(n)] = true
+		q.ignored[canonicalName(n)] = true
 	}
 }
 
-// canonical removes what wrappers put before a module's name.
-func canonical(name string) string {
+// canonicalName removes wrappers' prefixes from a module's name.
+func canonicalName(name string) string {
 	name = strings.TrimPrefix(name, "language_model.")
 	name = strings.TrimPrefix(name, "model.")
 	return strings.TrimPrefix(name, "language_model.")
 }
 
-// ignores reports whether a module, such as layers.3.mlp.gate, keeps its data
-// type: it, a module around it, or a part of its path is listed.
-func (q *Quantization) ignores(module string) bool {
+// ignoresModule reports whether a module, such as layers.3.mlp.gate, keeps its data type: it, a
+// module around it, or a part of its path is listed.
+func (q *Quantization) ignoresModule(module string) bool {
 	if len(q.ignored) == 0 && len(q.pattern) == 0 {
 		return false
 	}
@@ -213,9 +220,8 @@ func (q *Quantization) ignores(module string) bool {
 	return false
 }
 
-// bytes returns the size of a weight of a linear layer with that many inputs and
-// outputs, and its bounds.
-func (q *Quantization) bytes(in, out int, plain float64) (value, low, high float64) {
+// bytesPerWeight returns the size of a weight of a linear layer with this many inputs and outputs, and its bounds.
+func (q *Quantization) bytesPerWeight(in, out int, plain float64) (value, low, high float64) {
 	if q.unknown {
 		return 1, 0.5, 2
 	}

@@ -17,134 +17,137 @@ const (
 	fromVLLM         = "what vLLM 0.23 takes (transformers_utils/model_arch_config_convertor.py)"
 )
 
-// Parse reads a config.json of at most MaxBytes. Errors name the field and carry
-// a hint.
+// Parse reads a config.json of at most MaxBytes. Errors name the field and carry a hint.
 func Parse(content []byte) (*Model, error) { return parseAs(content, Loading{}) }
 
-// parseAs reads a config.json as vLLM does that was told how to load it.
+// parseAs reads a config.json as vLLM does with these arguments.
 func parseAs(content []byte, how Loading) (*Model, error) {
-	raw, err := decode(content)
+	raw, err := decodeObject(content)
 	if err != nil {
 		return nil, fmt.Errorf("read model configuration: %w", err)
 	}
 	m := &Model{content: content}
 	outer := &fields{raw: raw, model: m, how: how}
-	m.Type = outer.text("model_type")
-	if name := outer.text("_name_or_path"); !strings.HasPrefix(name, ".") && strings.Count(name, "/") == 1 && name[0] != '/' {
+	m.Type = outer.readText("model_type")
+	name := outer.readText("_name_or_path")
+	if !strings.HasPrefix(name, ".") && strings.Count(name, "/") == 1 && name[0] != '/' {
 		m.Name = name
 	}
-	if a := outer.list("architectures"); len(a) > 0 {
+	if a := outer.readTexts("architectures"); len(a) > 0 {
 		m.Architecture = a[0]
 	}
-	if outer.flag("is_encoder_decoder", false) {
-		return nil, hint.With(errors.New("read model configuration: an encoder-decoder model, whose cross-attention is not modelled"),
+	if outer.readFlag("is_encoder_decoder", false) {
+		return nil, hint.With(errors.New(
+			"read model configuration: an encoder-decoder model, whose cross-attention is not modelled"),
 			"the ledger is for decoder-only models, text or multimodal")
 	}
-	quant := outer.object("quantization_config")
+	quant := outer.readObject("quantization_config")
 	f := outer
 	for _, name := range wrappers {
-		if inner := outer.object(name); inner != nil {
-			f = outer.textModel(inner)
+		if inner := outer.readObject(name); inner != nil {
+			f = outer.enterTextModel(inner)
 			break
 		}
 	}
 	if quant == nil {
-		quant = f.object("quantization_config")
+		quant = f.readObject("quantization_config")
 	}
 	if quant == nil {
-		quant = outer.object("compression_config")
+		quant = outer.readObject("compression_config")
 	}
-	if quant, err = how.quantization(quant); err != nil {
+	if quant, err = how.quantizationOf(quant); err != nil {
 		return nil, err
 	}
-	f.read(quant)
+	f.readModel(quant)
 	if f.problem == nil && !how.TextOnly {
-		f.encoder(outer.object("vision_config"))
+		f.estimateEncoder(outer.readObject("vision_config"))
 	}
 	if f.problem != nil {
 		return nil, hint.With(fmt.Errorf("read model configuration: %w", f.problem),
-			"give the model's config.json, as Hugging Face has it beside the weights; what it must have is in docs/tune-inputs.md")
+			"give the model's config.json, as Hugging Face has it beside the weights; "+
+				"what it must have is in docs/tune-inputs.md")
 	}
 	return m, nil
 }
 
-// textModel continues with the text model of a multimodal one. What it does not say
-// it has from around it.
-func (f *fields) textModel(raw map[string]any) *fields {
+// enterTextModel continues with the text model of a multimodal model. Fields that it lacks come from around it.
+func (f *fields) enterTextModel(raw map[string]any) *fields {
 	in := &fields{raw: raw, model: f.model, how: f.how}
 	for _, name := range []string{"torch_dtype", "dtype", "tie_word_embeddings"} {
 		if v := f.raw[name]; v != nil && raw[name] == nil {
 			raw[name] = v
 		}
 	}
-	if t := in.text("model_type"); t != "" {
+	if t := in.readText("model_type"); t != "" {
 		f.model.Type = t
 	}
 	return in
 }
 
-// read fills the model.
-func (f *fields) read(quant map[string]any) {
+func (f *fields) readModel(quant map[string]any) {
 	m := f.model
 	fam, known := families()[m.Type]
 	m.Known = known
 	if !known {
-		fam = f.guess()
+		fam = f.guessFamily()
 	}
 	m.Hidden = f.requireInt(maxSize, "hidden_size", "n_embd", "d_model", "dim")
 	m.Vocab = f.requireInt(maxVocab, "vocab_size")
-	m.MaxPositions = f.opt(maxLen, "max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length", "model_max_length")
+	m.MaxPositions = f.readOptional(maxLen, "max_position_embeddings", "n_positions", "max_seq_len",
+		"max_sequence_length", "seq_length", "model_max_length")
 	if m.MaxPositions == 0 {
 		m.MaxPositions = 2048
-		f.assume("max_position_embeddings", "2048", "vLLM's default length (config/model.py, _get_and_verify_max_len)")
+		f.noteAssumption("max_position_embeddings", "2048",
+			"vLLM's default length (config/model.py, _get_and_verify_max_len)")
 	}
-	f.dtype()
-	m.Tied = f.flag("tie_word_embeddings", fam.Tied)
+	f.readDType()
+	m.Tied = f.readFlag("tie_word_embeddings", fam.Tied)
 	if !f.has("tie_word_embeddings") {
-		f.assume("tie_word_embeddings", fmt.Sprint(fam.Tied), fromTransformers)
+		f.noteAssumption("tie_word_embeddings", fmt.Sprint(fam.Tied), fromTransformers)
 	}
 	f.readQuantization(quant)
-	f.layers(fam)
+	f.readLayers(fam)
 	if f.problem != nil {
 		return
 	}
-	f.attention(fam)
-	f.feedForward(fam)
-	f.state(fam)
-	f.rope(fam)
+	f.readAttention(fam)
+	f.readFeedForward(fam)
+	f.readState(fam)
+	f.readRope(fam)
 	if f.problem == nil {
 		b := &builder{fields: f, fam: fam, index: map[weightKey]int{}}
-		b.model()
+		b.addModel()
 	}
 }
 
-func (f *fields) dtype() {
+func (f *fields) readDType() {
 	m := f.model
-	name := cmp.Or(f.text("torch_dtype"), f.text("dtype"))
+	name := cmp.Or(f.readText("torch_dtype"), f.readText("dtype"))
 	m.DType = DType(strings.TrimPrefix(name, "torch."))
 	switch {
 	case f.how.DType != "":
 		m.DType = f.how.DType
 	case name == "":
 		m.DType = "bfloat16"
-		f.assume("torch_dtype", "bfloat16", "vLLM's dtype=auto uses half precision by default (config/model.py)")
+		f.noteAssumption("torch_dtype", "bfloat16",
+			"vLLM's dtype=auto uses half precision by default (config/model.py)")
 	case m.DType == "float32":
 		m.DType = "bfloat16"
-		f.assume("torch_dtype", "bfloat16 for float32", "vLLM's dtype=auto halves float32 (config/model.py)")
+		f.noteAssumption("torch_dtype", "bfloat16 for float32", "vLLM's dtype=auto halves float32 (config/model.py)")
 	case m.DType.Bytes() != 2:
-		f.fail("torch_dtype is %s: want bfloat16, float16 or float32", shortened(name))
+		f.failField("torch_dtype is %s: want bfloat16, float16 or float32", quoteShort(name))
 	}
 }
 
-// guess describes an architecture that is not known by the fields it has.
-func (f *fields) guess() family {
+// guessFamily describes an unknown architecture by its fields.
+func (f *fields) guessFamily() family {
 	m := f.model
 	fam := family{Mixer: Attention, Window: "alternate"}
 	if f.has("kv_lora_rank") && f.has("qk_rope_head_dim") {
 		fam.Mixer = Latent
 	}
 	for _, name := range []string{"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"} {
-		if f.opt(maxCount, name) > 0 {
+		if f.readOptional(maxCount, name) > 0 {
 			fam.Experts = name
 			fam.Sparse = "first-dense"
 			if fam.ExpertWidth = "moe_intermediate_size"; !f.has(fam.ExpertWidth) {
@@ -156,11 +159,16 @@ func (f *fields) guess() family {
 			break
 		}
 	}
-	m.Unknown = append(m.Unknown, fmt.Sprintf(
-		"the model type %s: read by the common names of fields; biases and further norms are not counted, and the MLP may have two matrices instead of three", shortened(m.Type)))
+	m.Unknown = append(m.Unknown, fmt.Sprintf("the model type %s: read by the common names of fields; "+
+		"biases and further norms are not counted, and the MLP may have two matrices instead of three",
+		quoteShort(m.Type)))
+	others := []string{
+		"mamba", "ssm", "linear_", "rwkv", "conv", "recurrent", "lru",
+		"indexer", "index_", "compress", "attention_chunk", "kv_shared",
+	}
 	var signs []string
 	for name := range f.raw {
-		for _, p := range []string{"mamba", "ssm", "linear_", "rwkv", "conv", "recurrent", "lru", "indexer", "index_", "compress", "attention_chunk", "kv_shared"} {
+		for _, p := range others {
 			if strings.HasPrefix(name, p) || strings.Contains(name, "_"+p) {
 				signs = append(signs, name)
 				break
@@ -171,24 +179,24 @@ func (f *fields) guess() family {
 		slices.Sort(signs)
 		shown := signs[:min(len(signs), 4)]
 		for i := range shown {
-			shown[i] = strings.Trim(shortened(shown[i]), `"`)
+			shown[i] = strings.Trim(quoteShort(shown[i]), `"`)
 		}
-		m.Unknown = append(m.Unknown, fmt.Sprintf(
-			"what %s means: all layers are taken as attention over the whole context, which bounds the KV bytes of a token from above; states and further caches are not counted",
-			strings.Join(shown, ", ")))
+		m.Unknown = append(m.Unknown,
+			fmt.Sprintf("what %s means: all layers are taken as attention over the whole context, "+
+				"which bounds the KV bytes of a token from above; states and further caches are not counted",
+				strings.Join(shown, ", ")))
 	}
 	return fam
 }
 
-// layers lists the decoder's layers.
-func (f *fields) layers(fam family) {
+func (f *fields) readLayers(fam family) {
 	m := f.model
-	types := f.list("layer_types")
+	types := f.readTexts("layer_types")
 	if len(types) == 0 {
-		types = f.list("layers_block_type")
+		types = f.readTexts("layers_block_type")
 	}
 	if m.Type == "nemotron_h" {
-		f.patternLayers(types)
+		f.readPattern(types)
 		return
 	}
 	n := f.requireInt(maxLayers, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -196,74 +204,78 @@ func (f *fields) layers(fam family) {
 		return
 	}
 	if len(types) > 0 && len(types) != n {
-		f.fail("layer_types has %d entries for %d layers", len(types), n)
+		f.failField("layer_types has %d entries for %d layers", len(types), n)
 		return
 	}
-	window := f.window(fam)
+	window := f.readWindow(fam)
 	sparse, full := f.sparseLayers(fam), 1
 	if len(types) == 0 && fam.Mixer == DeltaNet {
-		full = max(f.or("full_attention_interval", maxLayers, 4, fromTransformers), 1)
+		full = max(f.readOr("full_attention_interval", maxLayers, 4, fromTransformers), 1)
 	}
 	for i := range n {
 		l := Layer{Mixer: fam.Mixer, FFN: Dense}
 		if sparse(i) {
 			l.FFN = MoE
 		}
-		switch {
-		case m.Type == "jamba":
-			if i%max(f.opt(maxLayers, "attn_layer_period"), 1) == f.opt(maxLayers, "attn_layer_offset") {
-				l.Mixer = Attention
-			}
-		case fam.Mixer.Recurrent():
-			if len(types) > 0 && (types[i] == "full_attention" || types[i] == "attention") {
-				l.Mixer = Attention
-			}
-			if len(types) == 0 && fam.Mixer == DeltaNet && (i+1)%full == 0 {
-				l.Mixer = Attention
-			}
-		case l.Mixer == Attention && len(types) > 0:
-			switch types[i] {
-			case "sliding_attention":
-				l.Window = window.size
-			case "full_attention", "attention", "global_attention":
-			default:
-				l.Window = 0
-				f.noteUnknownLayer(types[i])
-			}
-		default:
-			if window.at(i) {
-				l.Window = window.size
-			}
-		}
+		f.setMixer(&l, i, types, full, window)
 		m.Layers = append(m.Layers, l)
 	}
 	if m.Type == "granitemoehybrid" && len(types) == 0 {
-		f.fail("layer_types is missing: it says which layers are Mamba and which attention")
+		f.failField("layer_types is missing: it says which layers are Mamba and which attention")
 	}
 }
 
-// noteUnknownLayer notes a kind of layer that is not known, once.
+// setMixer sets the mixer and the window of layer i, by its type if layer_types has any.
+func (f *fields) setMixer(l *Layer, i int, types []string, full int, window windows) {
+	switch {
+	case f.model.Type == "jamba":
+		if i%max(f.readOptional(maxLayers, "attn_layer_period"), 1) == f.readOptional(maxLayers, "attn_layer_offset") {
+			l.Mixer = Attention
+		}
+	case l.Mixer.Recurrent():
+		if len(types) > 0 {
+			if types[i] == "full_attention" || types[i] == "attention" {
+				l.Mixer = Attention
+			}
+		} else if l.Mixer == DeltaNet && (i+1)%full == 0 {
+			l.Mixer = Attention
+		}
+	case l.Mixer == Attention && len(types) > 0:
+		switch types[i] {
+		case "sliding_attention":
+			l.Window = window.size
+		case "full_attention", "attention", "global_attention":
+		default:
+			f.noteUnknownLayer(types[i])
+		}
+	default:
+		if window.at(i) {
+			l.Window = window.size
+		}
+	}
+}
+
 func (f *fields) noteUnknownLayer(kind string) {
-	text := fmt.Sprintf("layers of type %s: taken as attention over the whole context", shortened(kind))
+	text := fmt.Sprintf("layers of type %s: taken as attention over the whole context", quoteShort(kind))
 	if !slices.Contains(f.model.Unknown, text) {
 		f.model.Unknown = append(f.model.Unknown, text)
 	}
 }
 
-// patternLayers reads NemotronH's layers, each of which is a mixer or a
-// feed-forward part: M, *, - and E in hybrid_override_pattern.
-func (f *fields) patternLayers(types []string) {
+// readPattern reads NemotronH's layers, each either a mixer or a feed-forward part: M, *, - and E
+// in hybrid_override_pattern.
+func (f *fields) readPattern(types []string) {
 	m := f.model
-	if p := f.text("hybrid_override_pattern"); len(types) == 0 && p != "" {
+	if p := f.readText("hybrid_override_pattern"); len(types) == 0 && p != "" {
 		for _, c := range p {
 			types = append(types, string(c))
 		}
 	}
 	if len(types) == 0 {
-		f.fail("hybrid_override_pattern is missing")
+		f.failField("hybrid_override_pattern is missing")
 	}
 	if len(types) > maxLayers {
-		f.fail("%d layers", len(types))
+		f.failField("%d layers", len(types))
 		return
 	}
 	for _, t := range types {
@@ -277,20 +289,20 @@ func (f *fields) patternLayers(types []string) {
 		case "E", "moe":
 			m.Layers = append(m.Layers, Layer{FFN: MoE})
 		default:
-			f.fail("hybrid_override_pattern has %s: want M, *, - or E", shortened(t))
+			f.failField("hybrid_override_pattern has %s: want M, *, - or E", quoteShort(t))
 		}
 	}
 }
 
-// windows says which layers have a sliding window, and how large.
+// windows are the layers with a sliding window, and its size.
 type windows struct {
 	size int
 	at   func(layer int) bool
 }
 
-func (f *fields) window(fam family) windows {
+func (f *fields) readWindow(fam family) windows {
 	never := windows{at: func(int) bool { return false }}
-	size := f.opt(maxLen, "sliding_window")
+	size := f.readOptional(maxLen, "sliding_window")
 	if size == 0 || fam.Window == "" {
 		return never
 	}
@@ -299,53 +311,56 @@ func (f *fields) window(fam family) windows {
 	case "every":
 		w.at = func(int) bool { return true }
 	case "use":
-		if !f.flag("use_sliding_window", false) {
+		if !f.readFlag("use_sliding_window", false) {
 			return never
 		}
-		from := f.opt(maxLayers, "max_window_layers")
+		from := f.readOptional(maxLayers, "max_window_layers")
 		w.at = func(i int) bool { return i >= from }
 	case "alternate":
-		if !f.model.Known && len(f.list("layer_types")) == 0 {
-			f.model.Unknown = append(f.model.Unknown, fmt.Sprintf("which layers have the sliding window of %d tokens: none is taken to, which bounds the KV cache from above", size))
+		if !f.model.Known && len(f.readTexts("layer_types")) == 0 {
+			f.model.Unknown = append(f.model.Unknown, fmt.Sprintf("which layers have the sliding window of %d tokens: "+
+				"none is taken to, which bounds the KV cache from above", size))
 			return never
 		}
 		w.at = func(i int) bool { return i%2 == 0 }
 	case "pattern6":
 		every := 1
-		if len(f.list("layer_types")) == 0 {
-			every = max(f.or("sliding_window_pattern", maxLayers, 6, fromTransformers), 1)
+		if len(f.readTexts("layer_types")) == 0 {
+			every = max(f.readOr("sliding_window_pattern", maxLayers, 6, fromTransformers), 1)
 		}
 		w.at = func(i int) bool { return (i+1)%every != 0 }
 	}
 	return w
 }
 
-// sparseLayers says which layers have experts.
+// sparseLayers returns which layers have experts.
 func (f *fields) sparseLayers(fam family) func(layer int) bool {
-	if fam.Experts == "" || f.opt(maxCount, fam.Experts) == 0 && (f.has(fam.Experts) || fam.Shared == "mlp") {
+	if fam.Experts == "" || f.readOptional(maxCount, fam.Experts) == 0 && (f.has(fam.Experts) || fam.Shared == "mlp") {
 		return func(int) bool { return false }
 	}
 	switch fam.Sparse {
 	case "step":
-		step, dense := max(f.opt(maxLayers, "decoder_sparse_step"), 1), f.indexes("mlp_only_layers")
+		step, dense := max(f.readOptional(maxLayers, "decoder_sparse_step"), 1), f.readIndexes("mlp_only_layers")
 		return func(i int) bool { return (i+1)%step == 0 && !dense[i] }
 	case "first-dense":
-		first, every := f.opt(maxLayers, "first_k_dense_replace"), max(f.opt(maxLayers, "moe_layer_freq"), 1)
+		first, every := f.readOptional(maxLayers,
+			"first_k_dense_replace"), max(f.readOptional(maxLayers, "moe_layer_freq"), 1)
 		return func(i int) bool { return i >= first && i%every == 0 }
 	case "interleaved":
-		if listed := f.indexes("moe_layers"); len(listed) > 0 {
+		if listed := f.readIndexes("moe_layers"); len(listed) > 0 {
 			return func(i int) bool { return listed[i] }
 		}
-		step := max(f.opt(maxLayers, "interleave_moe_layer_step"), 1)
+		step := max(f.readOptional(maxLayers, "interleave_moe_layer_step"), 1)
 		return func(i int) bool { return (i+1)%step == 0 }
 	case "period":
-		every, at := max(f.opt(maxLayers, "expert_layer_period"), 1), f.opt(maxLayers, "expert_layer_offset")
+		every, at := max(f.readOptional(maxLayers, "expert_layer_period"), 1), f.readOptional(maxLayers,
+			"expert_layer_offset")
 		return func(i int) bool { return i%every == at }
 	}
 	return func(int) bool { return true }
 }
 
-func (f *fields) attention(fam family) {
+func (f *fields) readAttention(fam family) {
 	m := f.model
 	if m.CountLayers(func(l Layer) bool { return l.Mixer == Attention || l.Mixer == Latent }) == 0 {
 		return
@@ -360,51 +375,53 @@ func (f *fields) attention(fam family) {
 		m.HeadDim = f.requireInt(maxSize, "qk_nope_head_dim") + m.RopeDim
 		m.ValueDim = f.requireInt(maxSize, "v_head_dim")
 		m.KVHeads = 1
-		if m.IndexDim = f.opt(maxSize, "index_head_dim"); m.IndexDim > 0 {
+		if m.IndexDim = f.readOptional(maxSize, "index_head_dim"); m.IndexDim > 0 {
 			m.IndexHeads = f.requireInt(maxCount, "index_n_heads")
 		}
 		return
 	}
-	m.KVHeads = f.opt(maxCount, "num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", "num_attention_groups")
+	m.KVHeads = f.readOptional(maxCount,
+		"num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", "num_attention_groups")
 	if m.KVHeads == 0 {
 		m.KVHeads = m.Heads
-		f.assume("num_key_value_heads", itoa(m.Heads), "as many as attention heads: "+fromVLLM)
+		f.noteAssumption("num_key_value_heads", itoa(m.Heads), "as many as attention heads: "+fromVLLM)
 	}
-	if m.HeadDim = f.opt(maxSize, "head_dim", "attention_head_dim", "hidden_size_per_head"); m.HeadDim == 0 {
+	if m.HeadDim = f.readOptional(maxSize, "head_dim", "attention_head_dim", "hidden_size_per_head"); m.HeadDim == 0 {
 		if fam.HeadDim > 0 {
 			m.HeadDim = fam.HeadDim
-			f.assume("head_dim", itoa(fam.HeadDim), fromTransformers)
+			f.noteAssumption("head_dim", itoa(fam.HeadDim), fromTransformers)
 		} else {
 			m.HeadDim = m.Hidden / m.Heads
-			f.assume("head_dim", itoa(m.HeadDim), "hidden_size / num_attention_heads: "+fromVLLM)
+			f.noteAssumption("head_dim", itoa(m.HeadDim), "hidden_size / num_attention_heads: "+fromVLLM)
 		}
 	}
 	if m.HeadDim == 0 {
-		f.fail("hidden_size %d is less than num_attention_heads %d", m.Hidden, m.Heads)
+		f.failField("hidden_size %d is less than num_attention_heads %d", m.Hidden, m.Heads)
 	}
-	f.globalHeads(fam)
+	f.readGlobalHeads(fam)
 	m.ValueDim = m.HeadDim
-	if v := f.opt(maxSize, "v_head_dim"); v > 0 && !m.Known {
+	if v := f.readOptional(maxSize, "v_head_dim"); v > 0 && !m.Known {
 		m.ValueDim = v
 	}
 }
 
-// globalHeads reads the heads of layers without a window that have others (Gemma 4). The
-// cache is taken as if all layers had those that keep more.
-func (f *fields) globalHeads(fam family) {
+// readGlobalHeads reads the heads of layers without a window if they differ (Gemma 4). The cache is
+// taken as if all layers had the heads that keep more.
+func (f *fields) readGlobalHeads(fam family) {
 	m := f.model
-	m.local = heads{m.HeadDim, m.KVHeads}
+	m.local = headSizes{m.HeadDim, m.KVHeads}
 	m.global = m.local
-	if dim := f.opt(maxSize, "global_head_dim"); dim > 0 {
+	if dim := f.readOptional(maxSize, "global_head_dim"); dim > 0 {
 		m.global.dim = dim
-		if n := f.opt(maxCount, "num_global_key_value_heads"); n > 0 && f.flag("attention_k_eq_v", false) {
+		if n := f.readOptional(maxCount, "num_global_key_value_heads"); n > 0 && f.readFlag("attention_k_eq_v", false) {
 			m.global.kv = n
 		}
 	}
 	for i, l := range m.Layers { // as transformers 5.19 writes it
-		if own, ok := f.object("per_layer_config")[itoa(i)].(map[string]any); ok && l.Window == 0 {
+		if own, ok := f.readObject("per_layer_config")[itoa(i)].(map[string]any); ok && l.Window == 0 {
 			of := fields{raw: own, model: m}
-			m.global = heads{cmp.Or(of.opt(maxSize, "head_dim"), m.global.dim), cmp.Or(of.opt(maxCount, "num_key_value_heads"), m.global.kv)}
+			dim, kv := of.readOptional(maxSize, "head_dim"), of.readOptional(maxCount, "num_key_value_heads")
+			m.global = headSizes{cmp.Or(dim, m.global.dim), cmp.Or(kv, m.global.kv)}
 			break
 		}
 	}
@@ -412,22 +429,23 @@ func (f *fields) globalHeads(fam family) {
 		m.HeadDim, m.KVHeads = m.global.dim, m.global.kv
 	}
 	if m.global != m.local {
-		m.Unknown = append(m.Unknown, fmt.Sprintf("layers with heads of two sizes (%d × %d and %d × %d): the cache of all of them is taken to be of the larger kind, an upper bound",
+		m.Unknown = append(m.Unknown, fmt.Sprintf("layers with heads of two sizes (%d × %d and %d × %d): "+
+			"the cache of all of them is taken to be of the larger kind, an upper bound",
 			m.local.kv, m.local.dim, m.global.kv, m.global.dim))
 	}
-	first := len(m.Layers) - f.opt(maxLayers, "num_kv_shared_layers")
+	first := len(m.Layers) - f.readOptional(maxLayers, "num_kv_shared_layers")
 	for i := max(first, 0); i < len(m.Layers) && first > 0; i++ {
 		m.Layers[i].Shared = true
 	}
 }
 
-func (f *fields) feedForward(fam family) {
+func (f *fields) readFeedForward(fam family) {
 	m := f.model
 	if m.CountLayers(func(l Layer) bool { return l.FFN == Dense }) > 0 {
 		if fam.FFNWidth != "" {
 			m.FFNWidth = f.requireInt(maxSize, fam.FFNWidth)
 		} else {
-			m.FFNWidth = f.width()
+			m.FFNWidth = f.readWidth()
 		}
 	}
 	if m.CountLayers(func(l Layer) bool { return l.FFN == MoE }) == 0 {
@@ -439,45 +457,49 @@ func (f *fields) feedForward(fam family) {
 	}
 	m.Experts = f.requireInt(maxCount, experts)
 	m.ExpertWidth = f.requireInt(maxSize, width, "intermediate_size")
-	m.ExpertsTaken = f.requireInt(maxCount, "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k_experts")
+	m.ExpertsTaken = f.requireInt(maxCount,
+		"num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k_experts")
 	if m.ExpertsTaken > m.Experts {
-		f.fail("num_experts_per_tok %d is more than %s %d", m.ExpertsTaken, experts, m.Experts)
+		f.failField("num_experts_per_tok %d is more than %s %d", m.ExpertsTaken, experts, m.Experts)
 	}
 	switch fam.Shared {
 	case "field":
-		m.SharedWidth = f.opt(maxSize, "shared_expert_intermediate_size")
+		m.SharedWidth = f.readOptional(maxSize, "shared_expert_intermediate_size")
 	case "count":
-		m.SharedWidth = f.opt(maxCount, "n_shared_experts") * m.ExpertWidth
+		m.SharedWidth = f.readOptional(maxCount, "n_shared_experts") * m.ExpertWidth
 	case "dense":
-		m.SharedWidth = f.opt(maxSize, "shared_intermediate_size")
+		m.SharedWidth = f.readOptional(maxSize, "shared_intermediate_size")
 	case "one":
 		m.SharedWidth = m.ExpertWidth
 	case "mlp":
-		m.SharedWidth = f.width()
+		m.SharedWidth = f.readWidth()
 	}
 	if m.Type == "nemotron_h" {
-		m.SharedWidth = f.opt(maxCount, "n_shared_experts") * f.opt(maxSize, "moe_shared_expert_intermediate_size")
+		m.SharedWidth = f.readOptional(maxCount, "n_shared_experts") * f.readOptional(maxSize,
+			"moe_shared_expert_intermediate_size")
 		if f.has("moe_latent_size") {
-			m.Unknown = append(m.Unknown, "experts in a latent space (moe_latent_size): their parameters are taken as if they were of the hidden size, an upper bound")
+			m.Unknown = append(m.Unknown, "experts in a latent space (moe_latent_size): "+
+				"their parameters are taken as if they were of the hidden size, an upper bound")
 		}
 	}
 }
 
-// width is that of a dense feed-forward part.
-func (f *fields) width() int {
-	if n := f.opt(maxSize, "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"); n > 0 {
+// readWidth is the width of a dense feed-forward part.
+func (f *fields) readWidth() int {
+	if n := f.readOptional(maxSize, "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"); n > 0 {
 		return n
 	}
 	if f.model.Known {
 		return f.requireInt(maxSize, "intermediate_size")
 	}
-	f.assume("intermediate_size", itoa(4*f.model.Hidden), "four times hidden_size, the usual width of a plain MLP")
+	f.noteAssumption("intermediate_size", itoa(4*f.model.Hidden),
+		"four times hidden_size, the usual width of a plain MLP")
 	return min(4*f.model.Hidden, maxSize)
 }
 
-// state reads what recurrent layers keep for a request. Shapes are those of
+// readState reads the memory of recurrent layers for a request. Shapes follow
 // MambaStateShapeCalculator (model_executor/layers/mamba/mamba_utils.py).
-func (f *fields) state(fam family) {
+func (f *fields) readState(fam family) {
 	m := f.model
 	if !m.HasRecurrent() {
 		return
@@ -485,57 +507,62 @@ func (f *fields) state(fam family) {
 	s := &m.State
 	s.DType = cmp.Or(fam.StateDType, m.DType)
 	for _, name := range []string{"mamba_ssm_cache_dtype", "mamba_ssm_dtype"} {
-		if t := DType(f.text(name)); t.Bytes() >= 2 {
+		if t := DType(f.readText(name)); t.Bytes() >= 2 {
 			s.DType = t
 		}
 	}
 	switch {
 	case m.Type == "jamba":
-		inner := f.or("mamba_expand", 64, 2, fromTransformers) * m.Hidden
-		s.ConvChannels, s.ConvWidth = inner, f.or("mamba_d_conv", maxCount, 4, fromTransformers)
-		s.Values = float64(inner) * float64(f.or("mamba_d_state", maxCount, 16, fromTransformers))
+		inner := f.readOr("mamba_expand", 64, 2, fromTransformers) * m.Hidden
+		s.ConvChannels, s.ConvWidth = inner, f.readOr("mamba_d_conv", maxCount, 4, fromTransformers)
+		s.Values = float64(inner) * float64(f.readOr("mamba_d_state", maxCount, 16, fromTransformers))
 	case m.Type == "nemotron_h":
 		heads, dim := f.requireInt(maxCount, "mamba_num_heads"), f.requireInt(maxSize, "mamba_head_dim")
-		f.mamba2(heads, dim, f.or("n_groups", maxCount, 8, fromTransformers), f.or("ssm_state_size", maxCount, 128, fromTransformers), f.or("conv_kernel", maxCount, 4, fromTransformers))
+		groups := f.readOr("n_groups", maxCount, 8, fromTransformers)
+		size := f.readOr("ssm_state_size", maxCount, 128, fromTransformers)
+		f.setMamba2(heads, dim, groups, size, f.readOr("conv_kernel", maxCount, 4, fromTransformers))
 	case fam.Mixer == Mamba2:
 		heads := f.requireInt(maxCount, "mamba_n_heads")
-		inner := f.or("mamba_expand", 64, 2, fromTransformers) * m.Hidden
-		f.mamba2(heads, inner/max(heads, 1), f.or("mamba_n_groups", maxCount, 1, fromTransformers), f.or("mamba_d_state", maxCount, 256, fromTransformers), f.or("mamba_d_conv", maxCount, 4, fromTransformers))
+		inner := f.readOr("mamba_expand", 64, 2, fromTransformers) * m.Hidden
+		groups := f.readOr("mamba_n_groups", maxCount, 1, fromTransformers)
+		size := f.readOr("mamba_d_state", maxCount, 256, fromTransformers)
+		width := f.readOr("mamba_d_conv", maxCount, 4, fromTransformers)
+		f.setMamba2(heads, inner/max(heads, 1), groups, size, width)
 	default: // DeltaNet
 		keys := f.requireInt(maxCount, "linear_num_key_heads") * f.requireInt(maxSize, "linear_key_head_dim")
 		values := f.requireInt(maxCount, "linear_num_value_heads") * f.requireInt(maxSize, "linear_value_head_dim")
-		s.ConvChannels, s.ConvWidth = 2*keys+values, f.or("linear_conv_kernel_dim", maxCount, 4, fromTransformers)
-		s.Values = float64(values) * float64(f.opt(maxSize, "linear_key_head_dim"))
+		s.ConvChannels, s.ConvWidth = 2*keys+values, f.readOr("linear_conv_kernel_dim", maxCount, 4, fromTransformers)
+		s.Values = float64(values) * float64(f.readOptional(maxSize, "linear_key_head_dim"))
 	}
 	if fam.StateCaching {
-		s.ChunkTokens = f.opt(maxSize, "mamba_chunk_size", "chunk_size")
+		s.ChunkTokens = f.readOptional(maxSize, "mamba_chunk_size", "chunk_size")
 	}
 	if s.ConvWidth < 1 {
-		f.fail("the width of the convolution is 0")
+		f.failField("the width of the convolution is 0")
 	}
 }
 
-func (f *fields) mamba2(heads, dim, groups, size, width int) {
+func (f *fields) setMamba2(heads, dim, groups, size, width int) {
 	s := &f.model.State
 	s.ConvChannels, s.ConvWidth = heads*dim, width
 	s.Groups, s.GroupChannels = groups, 2*size
 	s.Values = float64(heads) * float64(dim) * float64(size)
 }
 
-// rope sizes the table of rotary positions, which vLLM keeps beside the weights
+// readRope sizes the table of rotary positions, which vLLM keeps beside the weights
 // (model_executor/layers/rotary_embedding).
-func (f *fields) rope(fam family) {
+func (f *fields) readRope(fam family) {
 	m := f.model
-	if m.Heads == 0 || fam.NoRope || f.text("position_embedding_type") == "nope" {
+	if m.Heads == 0 || fam.NoRope || f.readText("position_embedding_type") == "nope" {
 		return
 	}
 	m.RopeWidth = m.HeadDim
 	if fam.Mixer == Latent {
 		m.RopeWidth = m.RopeDim
 	}
-	scaling := f.object("rope_scaling")
+	scaling := f.readObject("rope_scaling")
 	if scaling == nil {
-		scaling = f.object("rope_parameters")
+		scaling = f.readObject("rope_parameters")
 	}
 	for _, o := range []map[string]any{f.raw, scaling} {
 		if p, ok := o["partial_rotary_factor"].(float64); ok && p > 0 && p <= 1 {
@@ -546,21 +573,22 @@ func (f *fields) rope(fam family) {
 	original, _ := scaling["original_max_position_embeddings"].(float64)
 	factor, _ := scaling["factor"].(float64)
 	how := fields{raw: scaling}
-	if strings.Contains(cmp.Or(how.text("rope_type"), how.text("type")), "yarn") && original > 0 && factor > 0 && original*factor < maxLen {
+	yarn := strings.Contains(cmp.Or(how.readText("rope_type"), how.readText("type")), "yarn")
+	if yarn && original > 0 && factor > 0 && original*factor < maxLen {
 		m.RopeRows = int(original * factor)
 	}
 	m.RopeRows *= max(fam.RopeTables, 1) // one for local, one for global layers
 }
 
-// encoder estimates a vision tower by the usual transformer's sizes.
-func (f *fields) encoder(vision map[string]any) {
+// estimateEncoder estimates a vision tower by the usual transformer's sizes.
+func (f *fields) estimateEncoder(vision map[string]any) {
 	if vision == nil {
 		return
 	}
 	v := &fields{raw: vision, model: f.model}
-	h := float64(v.opt(maxSize, "hidden_size", "embed_dim", "width"))
-	n := float64(v.opt(maxLayers, "num_hidden_layers", "depth", "layers"))
-	width := float64(v.opt(maxSize, "intermediate_size"))
+	h := float64(v.readOptional(maxSize, "hidden_size", "embed_dim", "width"))
+	n := float64(v.readOptional(maxLayers, "num_hidden_layers", "depth", "layers"))
+	width := float64(v.readOptional(maxSize, "intermediate_size"))
 	if width == 0 {
 		width = 4 * h
 	}
@@ -572,5 +600,6 @@ func (f *fields) encoder(vision map[string]any) {
 		Part: Encoder, Name: "vision tower", Count: n * (4*h*h + 2*h*width), ActiveShare: 0, Split: Replicated,
 		Bytes: 2, Low: 0.5, High: 4,
 	})
-	f.model.Unknown = append(f.model.Unknown, "the encoder of images: its weights are estimated from its sizes, and its activations and cache are not counted")
+	f.model.Unknown = append(f.model.Unknown, "the encoder of images: its weights are estimated from its sizes, "+
+		"and its activations and cache are not counted")
 }

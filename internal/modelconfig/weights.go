@@ -9,18 +9,18 @@ import (
 type builder struct {
 	*fields
 	fam   family
-	index map[weightKey]int // of the weight that further layers are added to
+	index map[weightKey]int // the weight to which further layers are added
 }
 
 type weightKey struct {
-	part   Component
-	name   string
-	bytes  float64
-	parent int // layers with another count are kept apart
+	part  Component
+	name  string
+	bytes float64
+	split Split // separates layers with another split
 }
 
-// add counts a parameter of a layer, −1 for one that the model has once.
-func (b *builder) add(w Weight, layer int) {
+// addWeight adds a parameter of a layer; layer −1 is a parameter that the model has once.
+func (b *builder) addWeight(w Weight, layer int) {
 	if w.Count == 0 {
 		return
 	}
@@ -28,7 +28,7 @@ func (b *builder) add(w Weight, layer int) {
 		w.ActiveShare = 1
 	}
 	m := b.fields.model
-	key := weightKey{w.Part, w.Name, w.Bytes, int(w.Split)}
+	key := weightKey{w.Part, w.Name, w.Bytes, w.Split}
 	if i, ok := b.index[key]; ok && layer >= 0 && m.Weights[i].Count == w.Count {
 		m.Weights[i].Layers = append(m.Weights[i].Layers, layer)
 		return
@@ -40,121 +40,124 @@ func (b *builder) add(w Weight, layer int) {
 	m.Weights = append(m.Weights, w)
 }
 
-// vector adds parameters that are never quantized.
-func (b *builder) vector(part Component, name string, layer, count int, split Split) {
+// addVector adds parameters that are never quantized.
+func (b *builder) addVector(part Component, name string, layer, count int, split Split) {
 	size := b.fields.model.DType.Bytes()
-	b.add(Weight{Part: part, Name: name, Count: float64(count), Split: split, Bytes: size, Low: size, High: size}, layer)
+	b.addWeight(Weight{Part: part, Name: name, Count: float64(count), Split: split, Bytes: size, Low: size, High: size},
+		layer)
 }
 
-// linear adds a linear layer, quantized unless the checkpoint leaves it out.
-func (b *builder) linear(part Component, name string, layer, in, out int, split Split) {
-	b.matrices(part, name, layer, 1, in, out, split, 1)
+// addLinear adds a linear layer, quantized unless the checkpoint ignores it.
+func (b *builder) addLinear(part Component, name string, layer, in, out int, split Split) {
+	b.addMatrices(part, name, layer, 1, in, out, split, 1)
 }
 
-// matrices adds several of one shape.
-func (b *builder) matrices(part Component, name string, layer, times, in, out int, split Split, active float64) {
+func (b *builder) addMatrices(part Component, name string, layer, times, in, out int, split Split, active float64) {
 	m := b.fields.model
 	w := Weight{
 		Part: part, Name: name, Split: split, ActiveShare: active,
-		in: in, out: out, matrices: times,
+		in: in, out: out, copies: times,
 		Count: float64(times) * float64(in) * float64(out),
 	}
 	plain := m.DType.Bytes()
 	w.Bytes, w.Low, w.High = plain, plain, plain
 	q := &m.Quant
 	quantized := q.Method != "" && part != RouterPart && (!q.ExpertsOnly || part == Experts) &&
-		!q.ignores(fmt.Sprintf("layers.%d.%s", layer, name))
+		!q.ignoresModule(fmt.Sprintf("layers.%d.%s", layer, name))
 	if quantized {
-		w.Bytes, w.Low, w.High = q.bytes(in, out, plain)
+		w.Bytes, w.Low, w.High = q.bytesPerWeight(in, out, plain)
 		if q.Padded {
-			// Kernels of MXFP4 round both dimensions up, each in its own way: none, or to
-			// 128 or 256 (model_executor/layers/fused_moe/oracle/mxfp4.py@v0.23.0). The
-			// middle is Triton's layout on Hopper, which pads the values along the inputs.
+			// Kernels of MXFP4 round both dimensions up to 128 or 256, or not at all
+			// (model_executor/layers/fused_moe/oracle/mxfp4.py@v0.23.0). The middle is Triton's
+			// layout on Hopper, which pads the values along the inputs.
 			padIn, padOut := Padded(in, 256), Padded(out, 256)
 			w.High = w.Bytes * padIn * padOut
 			w.Bytes = q.Bits/8*padIn + q.ScaleBytes/float64(q.Group)
 		}
 	}
 	if !m.Known && name == "mlp.gate_proj" {
-		w.Low = 0 // the MLP may be without a gate
+		w.Low = 0 // the MLP may have no gate
 	}
-	b.add(w, layer)
+	b.addWeight(w, layer)
 }
 
-// Padded is by which factor n grows when rounded up to a multiple.
+// Padded is the factor by which n grows when rounded up to a multiple.
 func Padded(n, multiple int) float64 {
 	return float64((n+multiple-1)/multiple*multiple) / float64(n)
 }
 
-func (b *builder) model() {
+func (b *builder) addModel() {
 	m := b.fields.model
-	embed := Weight{Part: Embedding, Name: "embed_tokens", Count: float64(m.Vocab) * float64(m.Hidden), Split: Vocabulary}
+	embed := Weight{
+		Part: Embedding, Name: "embed_tokens", Count: float64(m.Vocab) * float64(m.Hidden), Split: Vocabulary,
+	}
 	embed.Bytes = m.DType.Bytes()
 	embed.Low, embed.High = embed.Bytes, embed.Bytes
-	b.add(embed, -1)
+	b.addWeight(embed, -1)
 	for i, l := range m.Layers {
 		switch l.Mixer {
 		case Attention:
-			b.attention(i)
+			b.addAttention(i)
 		case Latent:
-			b.latent(i)
+			b.addLatent(i)
 		case Mamba1:
-			b.mamba1(i)
+			b.addMamba1(i)
 		case Mamba2:
-			b.mamba2(i)
+			b.addMamba2(i)
 		case DeltaNet:
-			b.deltaNet(i)
+			b.addDeltaNet(i)
 		}
 		switch l.FFN {
 		case Dense:
 			width := m.FFNWidth
-			if l.Shared && b.flag("use_double_wide_mlp", false) {
+			if l.Shared && b.readFlag("use_double_wide_mlp", false) {
 				width *= 2
 			}
-			b.mlp(MLP, "mlp", i, width)
+			b.addMLP(MLP, "mlp", i, width)
 		case MoE:
-			b.experts(i)
+			b.addExperts(i)
 		}
-		b.perLayerInput(i)
-		b.vector(Norms, "norms", i, cmp.Or(b.fam.Norms, 2)*m.Hidden, Replicated)
+		b.addPerLayerInput(i)
+		b.addVector(Norms, "norms", i, cmp.Or(b.fam.Norms, 2)*m.Hidden, Replicated)
 	}
-	b.vector(Norms, "final norm", -1, m.Hidden, Replicated)
+	b.addVector(Norms, "final norm", -1, m.Hidden, Replicated)
 	if !m.Tied {
 		head := embed
 		head.Part, head.Name = Head, "lm_head"
-		b.add(head, -1)
+		b.addWeight(head, -1)
 	}
 }
 
-// perLayerInput adds what gives each layer an embedding of its own (Gemma 3n and 4).
-func (b *builder) perLayerInput(i int) {
+// addPerLayerInput adds an embedding for each layer (Gemma 3n and 4).
+func (b *builder) addPerLayerInput(i int) {
 	m := b.fields.model
-	size := b.opt(maxSize, "hidden_size_per_layer_input")
+	size := b.readOptional(maxSize, "hidden_size_per_layer_input")
 	if size == 0 {
 		return
 	}
 	if i == 0 {
-		rows, width := max(b.opt(maxVocab, "vocab_size_per_layer_input"), m.Vocab), len(m.Layers)*size
+		rows, width := max(b.readOptional(maxVocab, "vocab_size_per_layer_input"), m.Vocab), len(m.Layers)*size
 		bytes := m.DType.Bytes()
-		b.add(Weight{
+		b.addWeight(Weight{
 			Part: Embedding, Name: "embed_tokens_per_layer", Count: float64(rows) * float64(width),
 			Split: Vocabulary, Bytes: bytes, Low: bytes, High: bytes,
 		}, -1)
-		b.vector(MLP, "per_layer_model_projection", -1, m.Hidden*width, Divided)
-		b.vector(Norms, "per-layer projection norm", -1, size, Replicated)
+		b.addVector(MLP, "per_layer_model_projection", -1, m.Hidden*width, Divided)
+		b.addVector(Norms, "per-layer projection norm", -1, size, Replicated)
 	}
-	b.linear(MLP, "per_layer_input_gate", i, m.Hidden, size, Replicated)
-	b.linear(MLP, "per_layer_projection", i, size, m.Hidden, Replicated)
-	b.vector(Norms, "per-layer norm", i, m.Hidden, Replicated)
+	b.addLinear(MLP, "per_layer_input_gate", i, m.Hidden, size, Replicated)
+	b.addLinear(MLP, "per_layer_projection", i, size, m.Hidden, Replicated)
+	b.addVector(Norms, "per-layer norm", i, m.Hidden, Replicated)
 }
 
-func (b *builder) attention(i int) {
+func (b *builder) addAttention(i int) {
 	m, qkvBias, outputBias := b.fields.model, b.fam.QKVBias, b.fam.OutputBias
-	if b.flag("attention_bias", false) || b.flag("qkv_bias", false) {
+	if b.readFlag("attention_bias", false) || b.readFlag("qkv_bias", false) {
 		qkvBias = true
-		outputBias = outputBias || b.flag("attention_out_bias", b.flag("attention_bias", false)) && b.fam.Experts == "" // GLM's output has none
+		onOutput := b.readFlag("attention_out_bias", b.readFlag("attention_bias", false))
+		outputBias = outputBias || onOutput && b.fam.Experts == "" // GLM's output has no bias
 	}
-	var of heads
+	var of headSizes
 	of.dim, of.kv = m.HeadsOf(m.Layers[i])
 	value := m.ValueDim
 	if m.global != m.local {
@@ -165,135 +168,136 @@ func (b *builder) attention(i int) {
 	if b.fam.GatedQuery {
 		wide = 2 * q
 	}
-	b.linear(Mixing, "self_attn.q_proj", i, m.Hidden, wide, Divided)
+	b.addLinear(Mixing, "self_attn.q_proj", i, m.Hidden, wide, Divided)
 	if !m.Layers[i].Shared {
-		b.linear(Mixing, "self_attn.k_proj", i, m.Hidden, kv, DividedHead)
-		b.linear(Mixing, "self_attn.v_proj", i, m.Hidden, of.kv*value, DividedHead)
+		b.addLinear(Mixing, "self_attn.k_proj", i, m.Hidden, kv, DividedHead)
+		b.addLinear(Mixing, "self_attn.v_proj", i, m.Hidden, of.kv*value, DividedHead)
 	}
-	b.linear(Mixing, "self_attn.o_proj", i, m.Heads*value, m.Hidden, Divided)
+	b.addLinear(Mixing, "self_attn.o_proj", i, m.Heads*value, m.Hidden, Divided)
 	if qkvBias {
-		b.vector(Mixing, "self_attn.bias", i, wide+2*kv, Divided)
+		b.addVector(Mixing, "self_attn.bias", i, wide+2*kv, Divided)
 	}
 	if outputBias {
-		b.vector(Mixing, "self_attn.o_proj.bias", i, m.Hidden, Replicated)
+		b.addVector(Mixing, "self_attn.o_proj.bias", i, m.Hidden, Replicated)
 	}
-	if b.fam.QKNorm == "head" || b.fam.QKNorm == "optional" && b.flag("use_qk_norm", false) {
+	if b.fam.QKNorm == "head" || b.fam.QKNorm == "optional" && b.readFlag("use_qk_norm", false) {
 		n := 2 * of.dim
 		if m.Layers[i].Shared {
 			n = of.dim
 		}
-		b.vector(Norms, "q and k norm", i, n, Replicated)
+		b.addVector(Norms, "q and k norm", i, n, Replicated)
 	}
 	if b.fam.QKNorm == "wide" {
-		b.vector(Norms, "q and k norm", i, q+kv, Divided)
+		b.addVector(Norms, "q and k norm", i, q+kv, Divided)
 	}
 	if b.fam.Sinks {
-		b.vector(Mixing, "self_attn.sinks", i, m.Heads, Divided)
+		b.addVector(Mixing, "self_attn.sinks", i, m.Heads, Divided)
 	}
 }
 
-func (b *builder) latent(i int) {
+func (b *builder) addLatent(i int) {
 	m := b.fields.model
 	nope := m.HeadDim - m.RopeDim
-	if rank := b.opt(maxSize, "q_lora_rank"); rank > 0 {
-		b.linear(Mixing, "self_attn.q_a_proj", i, m.Hidden, rank, Replicated)
-		b.vector(Norms, "q_a norm", i, rank, Replicated)
-		b.linear(Mixing, "self_attn.q_b_proj", i, rank, m.Heads*m.HeadDim, Divided)
+	if rank := b.readOptional(maxSize, "q_lora_rank"); rank > 0 {
+		b.addLinear(Mixing, "self_attn.q_a_proj", i, m.Hidden, rank, Replicated)
+		b.addVector(Norms, "q_a norm", i, rank, Replicated)
+		b.addLinear(Mixing, "self_attn.q_b_proj", i, rank, m.Heads*m.HeadDim, Divided)
 	} else {
-		b.linear(Mixing, "self_attn.q_proj", i, m.Hidden, m.Heads*m.HeadDim, Divided)
+		b.addLinear(Mixing, "self_attn.q_proj", i, m.Hidden, m.Heads*m.HeadDim, Divided)
 	}
-	b.linear(Mixing, "self_attn.kv_a_proj", i, m.Hidden, m.LatentRank+m.RopeDim, Replicated)
-	b.vector(Norms, "kv_a norm", i, m.LatentRank, Replicated)
-	b.linear(Mixing, "self_attn.kv_b_proj", i, m.LatentRank, m.Heads*(nope+m.ValueDim), Divided)
-	b.linear(Mixing, "self_attn.o_proj", i, m.Heads*m.ValueDim, m.Hidden, Divided)
+	b.addLinear(Mixing, "self_attn.kv_a_proj", i, m.Hidden, m.LatentRank+m.RopeDim, Replicated)
+	b.addVector(Norms, "kv_a norm", i, m.LatentRank, Replicated)
+	b.addLinear(Mixing, "self_attn.kv_b_proj", i, m.LatentRank, m.Heads*(nope+m.ValueDim), Divided)
+	b.addLinear(Mixing, "self_attn.o_proj", i, m.Heads*m.ValueDim, m.Hidden, Divided)
 	if m.IndexDim > 0 { // model_executor/models/deepseek_v2.py, Indexer
-		b.linear(Mixing, "self_attn.indexer.wq_b", i, b.opt(maxSize, "q_lora_rank"), m.IndexHeads*m.IndexDim, Replicated)
-		b.linear(Mixing, "self_attn.indexer.wk", i, m.Hidden, m.IndexDim, Replicated)
-		b.vector(Mixing, "self_attn.indexer.weights_proj", i, m.Hidden*m.IndexHeads, Replicated)
-		b.vector(Norms, "indexer norm", i, 2*m.IndexDim, Replicated)
+		b.addLinear(Mixing, "self_attn.indexer.wq_b", i, b.readOptional(maxSize, "q_lora_rank"),
+			m.IndexHeads*m.IndexDim, Replicated)
+		b.addLinear(Mixing, "self_attn.indexer.wk", i, m.Hidden, m.IndexDim, Replicated)
+		b.addVector(Mixing, "self_attn.indexer.weights_proj", i, m.Hidden*m.IndexHeads, Replicated)
+		b.addVector(Norms, "indexer norm", i, 2*m.IndexDim, Replicated)
 	}
 }
 
-func (b *builder) mlp(part Component, name string, i, width int) {
+func (b *builder) addMLP(part Component, name string, i, width int) {
 	m := b.fields.model
 	if !b.fam.Plain {
-		b.linear(part, name+".gate_proj", i, m.Hidden, width, Divided)
+		b.addLinear(part, name+".gate_proj", i, m.Hidden, width, Divided)
 	}
-	b.linear(part, name+".up_proj", i, m.Hidden, width, Divided)
-	b.linear(part, name+".down_proj", i, width, m.Hidden, Divided)
-	if b.flag("mlp_bias", false) {
-		b.vector(part, name+".bias", i, 2*width+m.Hidden, Divided)
+	b.addLinear(part, name+".up_proj", i, m.Hidden, width, Divided)
+	b.addLinear(part, name+".down_proj", i, width, m.Hidden, Divided)
+	if b.readFlag("mlp_bias", false) {
+		b.addVector(part, name+".bias", i, 2*width+m.Hidden, Divided)
 	}
 }
 
-func (b *builder) experts(i int) {
+func (b *builder) addExperts(i int) {
 	m := b.fields.model
 	active := float64(m.ExpertsTaken) / float64(m.Experts)
 	if !b.fam.Plain {
-		b.matrices(Experts, "mlp.experts.gate_proj", i, m.Experts, m.Hidden, m.ExpertWidth, ExpertShare, active)
+		b.addMatrices(Experts, "mlp.experts.gate_proj", i, m.Experts, m.Hidden, m.ExpertWidth, ExpertShare, active)
 	}
-	b.matrices(Experts, "mlp.experts.up_proj", i, m.Experts, m.Hidden, m.ExpertWidth, ExpertShare, active)
-	b.matrices(Experts, "mlp.experts.down_proj", i, m.Experts, m.ExpertWidth, m.Hidden, ExpertShare, active)
-	b.linear(RouterPart, "mlp.gate", i, m.Hidden, m.Experts, Replicated)
+	b.addMatrices(Experts, "mlp.experts.up_proj", i, m.Experts, m.Hidden, m.ExpertWidth, ExpertShare, active)
+	b.addMatrices(Experts, "mlp.experts.down_proj", i, m.Experts, m.ExpertWidth, m.Hidden, ExpertShare, active)
+	b.addLinear(RouterPart, "mlp.gate", i, m.Hidden, m.Experts, Replicated)
 	if b.fam.ExpertBias {
-		b.vector(RouterPart, "mlp.gate.bias", i, m.Experts, Replicated)
-		b.vector(Experts, "mlp.experts.bias", i, m.Experts*(2*m.ExpertWidth+m.Hidden), ExpertShare)
+		b.addVector(RouterPart, "mlp.gate.bias", i, m.Experts, Replicated)
+		b.addVector(Experts, "mlp.experts.bias", i, m.Experts*(2*m.ExpertWidth+m.Hidden), ExpertShare)
 	}
 	if b.fam.ScoreBias {
-		b.vector(RouterPart, "mlp.gate.e_score_correction_bias", i, m.Experts, Replicated)
+		b.addVector(RouterPart, "mlp.gate.e_score_correction_bias", i, m.Experts, Replicated)
 	}
 	if b.fam.Shared == "mlp" { // norms of both parts, and scales of the experts
-		b.vector(Norms, "norms of experts and MLP", i, 3*m.Hidden+m.Experts, Replicated)
-		b.vector(RouterPart, "router scale", i, m.Hidden, Replicated)
+		b.addVector(Norms, "norms of experts and MLP", i, 3*m.Hidden+m.Experts, Replicated)
+		b.addVector(RouterPart, "router scale", i, m.Hidden, Replicated)
 	}
 	if m.SharedWidth > 0 {
-		b.mlp(SharedFFN, "mlp.shared_experts", i, m.SharedWidth)
+		b.addMLP(SharedFFN, "mlp.shared_experts", i, m.SharedWidth)
 		if b.fam.Shared == "field" {
-			b.vector(RouterPart, "mlp.shared_expert_gate", i, m.Hidden, Replicated)
+			b.addVector(RouterPart, "mlp.shared_expert_gate", i, m.Hidden, Replicated)
 		}
 	}
 }
 
-func (b *builder) mamba1(i int) {
+func (b *builder) addMamba1(i int) {
 	m := b.fields.model
 	inner := m.State.ConvChannels
 	state := int(m.State.Values) / max(inner, 1)
-	rank := b.opt(maxSize, "mamba_dt_rank")
+	rank := b.readOptional(maxSize, "mamba_dt_rank")
 	if rank == 0 {
 		rank = (m.Hidden + 15) / 16 // "auto"
 	}
-	b.linear(Mixing, "mamba.in_proj", i, m.Hidden, 2*inner, Divided)
-	b.vector(Mixing, "mamba.conv1d", i, inner*(m.State.ConvWidth+1), Divided)
-	b.linear(Mixing, "mamba.x_proj", i, inner, rank+2*state, Divided)
-	b.linear(Mixing, "mamba.dt_proj", i, rank, inner, Divided)
-	b.vector(Mixing, "mamba.A, D, dt bias", i, inner*(state+2), Divided)
-	b.vector(Norms, "mamba norms", i, rank+2*state, Replicated)
-	b.linear(Mixing, "mamba.out_proj", i, inner, m.Hidden, Divided)
+	b.addLinear(Mixing, "mamba.in_proj", i, m.Hidden, 2*inner, Divided)
+	b.addVector(Mixing, "mamba.conv1d", i, inner*(m.State.ConvWidth+1), Divided)
+	b.addLinear(Mixing, "mamba.x_proj", i, inner, rank+2*state, Divided)
+	b.addLinear(Mixing, "mamba.dt_proj", i, rank, inner, Divided)
+	b.addVector(Mixing, "mamba.A, D, dt bias", i, inner*(state+2), Divided)
+	b.addVector(Norms, "mamba norms", i, rank+2*state, Replicated)
+	b.addLinear(Mixing, "mamba.out_proj", i, inner, m.Hidden, Divided)
 }
 
-func (b *builder) mamba2(i int) {
+func (b *builder) addMamba2(i int) {
 	m, s := b.fields.model, b.fields.model.State
 	inner, groups := s.ConvChannels, s.Groups*s.GroupChannels
-	heads := b.opt(maxCount, "mamba_n_heads", "mamba_num_heads")
-	b.linear(Mixing, "mixer.in_proj", i, m.Hidden, 2*inner+groups+heads, Divided)
+	heads := b.readOptional(maxCount, "mamba_n_heads", "mamba_num_heads")
+	b.addLinear(Mixing, "mixer.in_proj", i, m.Hidden, 2*inner+groups+heads, Divided)
 	conv := (inner + groups) * s.ConvWidth
-	if b.flag("mamba_conv_bias", true) && b.flag("use_conv_bias", true) {
+	if b.readFlag("mamba_conv_bias", true) && b.readFlag("use_conv_bias", true) {
 		conv += inner + groups
 	}
-	b.vector(Mixing, "mixer.conv1d", i, conv, Divided)
-	b.vector(Mixing, "mixer.A, D, dt bias", i, 3*heads, Divided)
-	b.vector(Norms, "mixer norm", i, inner, Divided)
-	b.linear(Mixing, "mixer.out_proj", i, inner, m.Hidden, Divided)
+	b.addVector(Mixing, "mixer.conv1d", i, conv, Divided)
+	b.addVector(Mixing, "mixer.A, D, dt bias", i, 3*heads, Divided)
+	b.addVector(Norms, "mixer norm", i, inner, Divided)
+	b.addLinear(Mixing, "mixer.out_proj", i, inner, m.Hidden, Divided)
 }
 
-func (b *builder) deltaNet(i int) {
+func (b *builder) addDeltaNet(i int) {
 	m, s := b.fields.model, b.fields.model.State
-	heads := b.opt(maxCount, "linear_num_value_heads")
-	values := heads * b.opt(maxSize, "linear_value_head_dim")
-	b.linear(Mixing, "linear_attn.in_proj_qkvz", i, m.Hidden, s.ConvChannels+values, Divided)
-	b.linear(Mixing, "linear_attn.in_proj_ba", i, m.Hidden, 2*heads, Divided)
-	b.vector(Mixing, "linear_attn.conv1d", i, s.ConvChannels*s.ConvWidth, Divided)
-	b.vector(Mixing, "linear_attn.A, dt bias", i, 2*heads, Divided)
-	b.vector(Norms, "linear_attn norm", i, b.opt(maxSize, "linear_value_head_dim"), Replicated)
-	b.linear(Mixing, "linear_attn.out_proj", i, values, m.Hidden, Divided)
+	heads := b.readOptional(maxCount, "linear_num_value_heads")
+	values := heads * b.readOptional(maxSize, "linear_value_head_dim")
+	b.addLinear(Mixing, "linear_attn.in_proj_qkvz", i, m.Hidden, s.ConvChannels+values, Divided)
+	b.addLinear(Mixing, "linear_attn.in_proj_ba", i, m.Hidden, 2*heads, Divided)
+	b.addVector(Mixing, "linear_attn.conv1d", i, s.ConvChannels*s.ConvWidth, Divided)
+	b.addVector(Mixing, "linear_attn.A, dt bias", i, 2*heads, Divided)
+	b.addVector(Norms, "linear_attn norm", i, b.readOptional(maxSize, "linear_value_head_dim"), Replicated)
+	b.addLinear(Mixing, "linear_attn.out_proj", i, values, m.Hidden, Divided)
 }

@@ -101,7 +101,6 @@ type Work struct {
 
 func (w *Work) addDevice(o *Work) { addNumbers(reflect.ValueOf(w).Elem(), reflect.ValueOf(o).Elem()) }
 
-// addNumbers adds the numbers of a value of the same type, at any depth.
 func addNumbers(to, from reflect.Value) {
 	switch to.Kind() {
 	case reflect.Struct:
@@ -250,7 +249,6 @@ type analyzer struct {
 	long      int64   // least duration of calls that are kept for gaps
 }
 
-// nameInfo is everything that follows from a name alone.
 type nameInfo struct {
 	Meaning
 	gives      Group // for kernels below it whose names say only how they compute
@@ -309,7 +307,6 @@ func holdsAny(text string, words ...string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 }
 
-// longestCalls names the outermost operators and loaders of data that took the most time.
 func (z *analyzer) longestCalls() string {
 	order, sum := make([]int, len(z.info)), int64(0)
 	for i := range order {

@@ -102,9 +102,9 @@ func TestWaitingInPythonIsNothingToDo(t *testing.T) {
 	}
 }
 
-// TestSteps reads vLLM's annotations, and gives kernels to the step that launched them,
+// TestKernelsBelongToTheStepThatLaunchedThem reads vLLM's annotations, and gives kernels to the step that launched them,
 // also where the device is a step behind.
-func TestSteps(t *testing.T) {
+func TestKernelsBelongToTheStepThatLaunchedThem(t *testing.T) {
 	m := newMade()
 	m.call(Annotation, "execute_context_1(512)_generation_0(0)", 0, 900, 0)
 	m.launched("sgemm", 100, 500, 1000)
@@ -217,8 +217,8 @@ func TestFilesAreNames(t *testing.T) {
 	}
 }
 
-// TestMemsetsAreNoCopies: what waits for one, or one that waits, is an order of streams.
-func TestMemsetsAreNoCopies(t *testing.T) {
+// TestMemsetsDoNotCountAsCopies: what waits for one, or one that waits, is an order of streams.
+func TestMemsetsDoNotCountAsCopies(t *testing.T) {
 	m := newMade()
 	m.launched("sgemm", 0, 10, 50)
 	m.call(Runtime, "cudaMemsetAsync", 20, 5, 900)
@@ -290,7 +290,7 @@ func TestPartsAddUp(t *testing.T) {
 	})
 }
 
-func TestTidy(t *testing.T) {
+func TestShortenedNamesStayDistinct(t *testing.T) {
 	for name, want := range map[string]string{
 		"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, at::detail::Array<char*, 3> >(int, float)": "vectorized_elementwise_kernel<CUDAFunctor_add>",
 		"void vllm::rms_norm_kernel<c10::BFloat16>(c10::BFloat16*, float)":                                                                "vllm::rms_norm_kernel<BFloat16>",
@@ -369,7 +369,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestNothing(t *testing.T) {
+func TestAnEmptyTimelineHasNoShares(t *testing.T) {
 	m := newMade()
 	m.Close()
 	a := Analyze(m.Timeline)

@@ -8,7 +8,6 @@ import (
 	"slices"
 )
 
-// lane is one log of a device.
 type lane struct {
 	process *host
 	kind    Kind
@@ -58,7 +57,6 @@ func (h *heap[T]) pop() T {
 	return x
 }
 
-// running is an activity that has not ended.
 type running struct {
 	end   int64
 	group Group

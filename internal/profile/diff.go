@@ -189,7 +189,6 @@ func listCaveats(before, after *Profile) (out []string) {
 	return out
 }
 
-// asOneStep makes one step of a profile, the mean of its devices.
 func asOneStep(p *Profile) *Step {
 	n := int64(max(p.Devices, 1))
 	s := &Step{GPUTo: p.Wall / n}
@@ -225,7 +224,6 @@ func stepsIn(p *Profile, phase Phase) []*Step {
 	return out
 }
 
-// compareKernels compares kernels by name, per step of any phase or, without steps, per device.
 func (d *Diff) compareKernels(before, after *Profile, unit float64) {
 	type both struct {
 		count, sum, squares [2]float64

@@ -33,8 +33,11 @@ func serve(seed uint64, e edit) *Profile {
 				name string
 				dur  float64
 			}{
-				{"sm90_xmma_gemm_bf16bf16_qkv", 120}, {"void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128>>", 60},
-				{"void vllm::rms_norm_kernel<c10::BFloat16>", 8}, {"nvjet_tst_128x128_mlp", 200}, {"ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 25},
+				{"sm90_xmma_gemm_bf16bf16_qkv", 120},
+				{"void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128>>", 60},
+				{"void vllm::rms_norm_kernel<c10::BFloat16>", 8},
+				{"nvjet_tst_128x128_mlp", 200},
+				{"ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 25},
 				{"void vllm::act_and_mul_kernel<silu>", 15},
 			} {
 				n := 1

@@ -26,7 +26,6 @@ const (
 	shownGaps = 10 // per device, to be shown
 )
 
-// addGap finds the causes of a device's idle time before an activity.
 func (s *sweep) addGap(a *Event, c lane, l *launch, step *Step) {
 	from, to := s.at, a.Start
 	g := Gap{From: from, Time: to - from, Step: -1, process: c.process, kernel: a.Name}

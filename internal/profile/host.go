@@ -16,7 +16,6 @@ type host struct {
 	threads       []thread // threads that launch
 }
 
-// thread is one thread's record, as far as gaps need it.
 type thread struct { // in order of time, without overlap
 	doing []doing // long ones, in order of their starts
 	calls []call  // the long ones, in order of their starts
@@ -35,7 +34,6 @@ type call struct {
 
 type span struct{ from, to int64 }
 
-// never holds nothing.
 var never = span{math.MaxInt64, math.MinInt64}
 
 // cover extends a span to a log's events.
@@ -95,7 +93,6 @@ func (h *host) findLaunch(corr uint32) *launch {
 	return h.launches.at(int(list[i] & math.MaxUint32)) //nolint:gosec // the lower half
 }
 
-// frame is a call on a thread's stack.
 type frame struct {
 	end   int64
 	gives Group
@@ -111,7 +108,6 @@ type frame struct {
 
 const maxStack = 512
 
-// eachCall calls yield for the calls of a thread in order of their start.
 func (h *Thread) eachCall(yield func(Class, *Event)) {
 	logs := make([]*Log, classes)
 	for k := range h.Calls {
@@ -148,7 +144,6 @@ func (z *analyzer) walkThreads() {
 // OverheadThread is the thread on which readers record the profiler's own work.
 const OverheadThread = -1
 
-// walk goes through one thread's calls by time.
 type walk struct {
 	*analyzer
 	p              *host
@@ -210,7 +205,6 @@ func (f *frame) pass(class Class, c *Event, info *nameInfo) {
 	}
 }
 
-// endCalls ends the calls that end by a time, and notes a quiet time after the last one.
 func (w *walk) endCalls(at int64) {
 	for len(w.stack) > 0 && w.stack[len(w.stack)-1].end <= at {
 		w.stack = w.stack[:len(w.stack)-1]
@@ -255,7 +249,6 @@ func (w *walk) openOperator(c *Event, info *nameInfo, f *frame) {
 	}
 }
 
-// addLaunch notes a call that put work on a device, below a frame.
 func (w *walk) addLaunch(c *Event, f *frame, graph bool) {
 	w.launches++
 	w.Host.Launches++

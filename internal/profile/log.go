@@ -32,7 +32,6 @@ func (l *chunkList[T]) add(e T) {
 	l.n++
 }
 
-// at returns an element by its number in the order of adding.
 func (l *chunkList[T]) at(i int) *T {
 	for size, c := firstChunk, 0; ; c++ {
 		if i < len(l.chunks[c]) || size == chunk {
@@ -167,7 +166,6 @@ func (l *Log) drainEvents() iter.Seq[*Event] {
 	}
 }
 
-// sortEvents sorts the events: parts of the log, and then the parts into one.
 func (l *Log) sortEvents() {
 	if !l.unsorted {
 		return
@@ -199,7 +197,6 @@ func (l *Log) sortEvents() {
 	}
 }
 
-// keepIf drops the events for which keep reports false.
 func (l *Log) keepIf(keep func(*Event) bool) {
 	for e := range l.drainEvents() {
 		if keep(e) {
@@ -240,7 +237,6 @@ func (c *cursor) next() bool {
 	return false
 }
 
-// mergeLogs returns the events of several logs in order, each with the number of its log.
 func mergeLogs(logs []*Log) iter.Seq2[int, *Event] {
 	return func(yield func(int, *Event) bool) {
 		heads := heap[*cursor]{less: func(a, b **cursor) bool {

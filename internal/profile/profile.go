@@ -243,7 +243,6 @@ func (p *Profile) findStragglers() {
 	s.explain(worst, peers)
 }
 
-// member is a device that takes part in collectives.
 type member struct {
 	*Device
 	name   string
@@ -251,7 +250,6 @@ type member struct {
 	last   []int // collectives for which it came last
 }
 
-// compareWaits notes which member each collective waited for.
 func compareWaits(members []*member) {
 	for i := range members[0].Waits {
 		byWait := func(a, b *member) int { return cmp.Compare(a.Waits[i], b.Waits[i]) }

@@ -62,7 +62,6 @@ func Peaks(g GPU) (flops, bandwidth, link float64) {
 	return sheet.BF16, sheet.Bandwidth, max(sheet.Link, sheet.Bus)
 }
 
-// compareRoofline compares the operators' throughput with the GPU's limits.
 func (z *analyzer) compareRoofline() {
 	if len(z.Devices) == 0 {
 		return

@@ -62,7 +62,6 @@ func (s *Step) Time() int64 {
 	return s.Host
 }
 
-// batch is a step's batch as an annotation describes it.
 type batch struct {
 	Batch
 	rank int // index in stepWays
@@ -83,8 +82,10 @@ var stepWays = []struct {
 		`^execute_(?:\w*_)?context_(\d{1,9})\((?:sq)?(\d{1,9}).*generation_(\d{1,9})\((?:sq)?(\d{1,9})`)},
 	byTensorRT: {"TensorRT-LLM's annotations", regexp.MustCompile(
 		`^\[Executor\] _forward_step[^:]*: (\d{1,9}) ctx reqs(?:, (\d{1,9}) ctx tokens)?, (\d{1,9}) gen reqs`)},
-	byModel: {"calls of execute_model",
-		regexp.MustCompile(`(?:worker|model_runner)\.py.*: execute_model$|^execute_model$`)},
+	byModel: {
+		"calls of execute_model",
+		regexp.MustCompile(`(?:worker|model_runner)\.py.*: execute_model$|^execute_model$`),
+	},
 	byRunner:    {"ranges of vLLM's model runner", regexp.MustCompile(`^gpu_model_runner: preprocess$`)},
 	byRange:     {"ranges named after steps", regexp.MustCompile(`^(?:step[\[_ ]|iter_|[Ii]teration )`)},
 	byProfiler:  {"ProfilerStep annotations", regexp.MustCompile(`^ProfilerStep#`)},

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// TestEveryStepIsThatOfTheInstalledVLLM drives the scheduler classes of the
+// TestEveryStepEqualsTheInstalledVLLMs drives the scheduler classes of the
 // vLLM installation in $SIXTY_VLLM, a directory with venv/ and model/. To
 // refresh the committed answers, for a release that the model follows:
 //
 //	$SIXTY_VLLM/venv/bin/python internal/sim/testdata/drive_vllm.py $SIXTY_VLLM/model | gzip -9n > internal/sim/testdata/vllm-0.23.0.json.gz
-func TestEveryStepIsThatOfTheInstalledVLLM(t *testing.T) {
+func TestEveryStepEqualsTheInstalledVLLMs(t *testing.T) {
 	dir := os.Getenv("SIXTY_VLLM")
 	if dir == "" {
 		t.Skip("SIXTY_VLLM is not set: no installation of vLLM to compare with")

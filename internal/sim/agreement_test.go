@@ -66,7 +66,7 @@ func readScripts(t *testing.T, r io.Reader) []script {
 	return doc.Cases
 }
 
-func TestEveryStepIsThatOfVLLM(t *testing.T) {
+func TestEveryStepEqualsVLLMs(t *testing.T) {
 	f, err := os.Open("testdata/vllm-0.23.0.json.gz")
 	must.Succeed(t, err)
 	defer f.Close()

@@ -63,9 +63,9 @@ func BenchmarkHour(b *testing.B) {
 	}
 }
 
-// TestMemoryIsThatOfTheRecords holds what a simulation in brief allocates: little more than
+// TestABriefRunAllocatesItsRecordsOnly holds what a simulation in brief allocates: little more than
 // its results.
-func TestMemoryIsThatOfTheRecords(t *testing.T) {
+func TestABriefRunAllocatesItsRecordsOnly(t *testing.T) {
 	requests := poisson(1, 10, time.Hour, 800, 250)
 	cfg := testConfig()
 	var before, after runtime.MemStats

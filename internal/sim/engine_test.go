@@ -261,7 +261,7 @@ func TestRulesDependOnTheRelease(t *testing.T) {
 	}
 }
 
-func TestASummaryIsThatOfALoadTest(t *testing.T) {
+func TestASummaryEqualsALoadTests(t *testing.T) {
 	res, err := sim.Run(small(), second, []sim.Request{{PromptTokens: 4, OutputTokens: 3}, {Arrival: at(1), PromptTokens: 4, OutputTokens: 5}}, sim.Options{})
 	must.Succeed(t, err)
 	s := res.Summary()

@@ -13,7 +13,7 @@ import (
 // A time of an engine is measured as it is without that: what ended by its end is the same, the
 // rest is told as far as it has come, all tokens of the time are counted, and a step at a time
 // gives the same.
-func TestATimeOfAnEngineIsMeasured(t *testing.T) {
+func TestAMeasuredTimeDoesNotChangeTheRun(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t)
 		requests := drawRequests(t, cfg.BlockSize)

@@ -82,7 +82,6 @@ const (
 	longer = 0.1
 )
 
-// sumRows sums the steps of each hop and phase.
 func (t *Trace) sumRows() (out []Row) {
 	for _, s := range t.Steps() {
 		i := slices.IndexFunc(out, func(r Row) bool {
@@ -242,7 +241,6 @@ func (r *Report) writeSummary() string {
 // skew is how much earlier than its parent a span may begin before clocks count as different.
 const skew = int64(time.Millisecond)
 
-// listNotes lists gaps in the trace.
 func (t *Trace) listNotes() (out []string) {
 	index := map[string]*Span{}
 	for i := range t.Spans {

@@ -9,9 +9,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
-// shown are a server's quantities in a report.
-var shown = []*indicator.Signal{indicator.Waiting, indicator.Running, indicator.KVUsage, indicator.QueueTimeMean,
-	indicator.TTFTP95, indicator.ITLMean}
+var shown = []*indicator.Signal{
+	indicator.Waiting, indicator.Running, indicator.KVUsage, indicator.QueueTimeMean,
+	indicator.TTFTP95, indicator.ITLMean,
+}
 
 // findTarget returns the server of an instance, or the only server; -1 if neither is known.
 func findTarget(d *diagnose.Diagnosis, instance string) int {

@@ -55,7 +55,6 @@ func Read(r io.Reader) ([]Span, error) {
 		"file exporter, or give the URL of Tempo, Jaeger or sixty serve and --id")
 }
 
-// readMessages reads messages of protobuf or JSON, each after four bytes of length.
 func readMessages(in io.Reader) (out []Span, err error) {
 	for {
 		var size uint32
@@ -112,7 +111,6 @@ func unpackZstd(message []byte) ([]byte, error) {
 	return out, nil
 }
 
-// readJSON reads consecutive objects.
 func readJSON(in io.Reader) (out []Span, err error) {
 	for d := json.NewDecoder(in); ; {
 		var one json.RawMessage
@@ -267,7 +265,6 @@ func tokenCount(v float64) int {
 	return int(v)
 }
 
-// readJaeger reads an answer of Jaeger's HTTP API, whose times are microseconds.
 func readJaeger(data []byte) (out []Span, err error) {
 	type tag struct {
 		Key   string `json:"key"`

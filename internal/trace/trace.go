@@ -35,7 +35,6 @@ type Span struct {
 	hasPhases                  bool // it has its time in queue, as vLLM's does
 }
 
-// memoryBytes is about the memory that a span takes.
 func (s *Span) memoryBytes() int {
 	return 232 + len(s.Trace) + len(s.ID) + len(s.Parent) + len(s.Service) + len(s.Instance) + len(s.Name) +
 		len(s.Request) + len(s.Model)
@@ -88,7 +87,6 @@ func (s *Span) namedPhase() Phase {
 	return cmp.Or(enginePhases[s.Name], phaseNames[unprefixed.Replace(s.Name)])
 }
 
-// isEngine reports whether the span is an inference server's.
 func (s *Span) isEngine() bool {
 	return s.hasPhases || enginePhases[s.Name] != "" || s.Name == dynamoWorker
 }
@@ -273,7 +271,6 @@ func (t *Trace) placeSpan(s *Span, index map[string]int) part {
 	return p
 }
 
-// splitPhases makes parts of the phases in an engine's attributes.
 func (p part) splitPhases() (out []part) {
 	queue := Queue
 	if p.role == Decode {

@@ -143,7 +143,7 @@ func TestALongAnswerIsNotSlow(t *testing.T) {
 	}
 }
 
-func TestWhatIsIncompleteIsSaid(t *testing.T) {
+func TestGapsInATraceAreNoted(t *testing.T) {
 	loop := Group([]Span{span("a", "b", "x", "queue", 10, 20), span("b", "a", "x", "POST", 50, 90), span("c", "gone", "x", "GET", 0, 5)})[0]
 	if got := strings.Join(Judge(loop, nil, nil).Notes, "; "); !strings.Contains(got, "1 span without its parent") || !strings.Contains(got, "clocks differ by at least 40 ms") {
 		t.Errorf("notes: %s", got)
@@ -224,7 +224,7 @@ func TestFormsAreEqual(t *testing.T) {
 	}
 }
 
-func TestDamagedInput(t *testing.T) {
+func TestDamagedInputIsAnError(t *testing.T) {
 	proto, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(exported())
 	must.Succeed(t, err)
 	for name, tc := range map[string]struct {
@@ -269,7 +269,7 @@ func TestDeepNesting(t *testing.T) {
 	}
 }
 
-func TestRing(t *testing.T) {
+func TestARingDropsTheOldestTraces(t *testing.T) {
 	r := NewRing(64 << 10)
 	for i := range 1000 {
 		s := engine(span("a", "", "vllm", "llm_request", 0, 1000), 0, 0.1, 0.9, 100, 91)

@@ -1,6 +1,5 @@
-// Package demo plays incidents on simulated servers and lets sixty find out each time
-// what is wrong, from nothing but the servers' metrics. It prints the play as it goes on.
-// The command line hands the pathologies in.
+// Package demo plays incidents on simulated servers, and lets sixty diagnose each from nothing but the servers'
+// metrics. It prints the play as it goes on. The command line hands in the pathologies.
 package demo
 
 import (
@@ -31,55 +30,56 @@ type Config struct {
 	Fast        bool // in simulated time, without starting servers
 	Pathologies []*catalog.Pathology
 
-	Next []Step // what the audience may try for itself
+	Next []Step // commands for the audience to try
 
 	Out      io.Writer
 	Terminal render.Options
-	Status   func(line string) // what to show while the audience waits; "" clears it
+	Status   func(line string) // shows a line while the audience waits; "" clears it
 }
 
-// A Step is a command to try, and what for.
+// A Step is a command to try, with its purpose.
 type Step struct{ Why, Command string }
 
-// How long the acts of a live demo last.
+// Durations of the acts of a live demo.
 const (
-	demoWarm    = 3 * time.Minute  // that the servers have served when the curtain rises
-	demoHealthy = 11 * time.Second // of health on stage
-	demoShort   = 3 * time.Second  // of health that nobody is shown
-	demoBetween = 14 * time.Second // of a phase between the first and the last
-	demoMost    = 45 * time.Second // of looking before nothing found counts as nothing there
+	demoWarm    = 3 * time.Minute  // served before the demo begins
+	demoHealthy = 11 * time.Second // healthy time that is shown
+	demoShort   = 3 * time.Second  // healthy time that is not shown
+	demoBetween = 14 * time.Second // each phase between the first and the last
+	demoMost    = 45 * time.Second // looking until "nothing found" counts
 )
 
-// Run plays the scenarios and returns how many diagnoses were not what had been staged.
+// Run plays the scenarios and returns the number of wrong diagnoses.
 func Run(ctx context.Context, c Config) (wrong int, err error) {
 	d := &demo{Config: c, screen: &screen{c.Out, c.Terminal}}
 	list := c.Scenarios
-	d.screen.title("sixty demo")
-	for _, p := range d.introduction(len(list)) {
-		d.screen.paragraph(p)
-		d.screen.line("")
+	d.screen.writeTitle("sixty demo")
+	for _, p := range d.writeIntroduction(len(list)) {
+		d.screen.writeParagraph(p)
+		d.screen.writeLine("")
 	}
 	for i := range list {
 		if i > 0 && !c.Fast && len(list[i].Phases) > 1 {
 			d.skipHealthy = true // once is enough
 		}
-		d.screen.title(fmt.Sprintf("%d of %d · %s", i+1, len(list), list[i].Title))
+		d.screen.writeTitle(fmt.Sprintf("%d of %d · %s", i+1, len(list), list[i].Title))
 		if err := d.playScenario(ctx, list[i]); err != nil {
 			return d.wrong, fmt.Errorf("scenario %s: %w", list[i].Name, err)
 		}
 	}
-	d.screen.title("Result")
+	d.screen.writeTitle("Result")
 	if d.wrong > 0 {
-		d.screen.paragraph(fmt.Sprintf("%d of %d diagnoses were wrong.", d.wrong, d.diagnoses))
+		d.screen.writeParagraph(fmt.Sprintf("%d of %d diagnoses were wrong.", d.wrong, d.diagnoses))
 		return d.wrong, nil
 	}
-	d.screen.paragraph(fmt.Sprintf("%d of %[1]d diagnoses were right: each named what had been staged.", d.diagnoses))
+	d.screen.writeParagraph(fmt.Sprintf("%d of %[1]d diagnoses were right: each named what had been staged.",
+		d.diagnoses))
 	if len(c.Next) > 0 {
-		d.screen.title("What to try next")
+		d.screen.writeTitle("What to try next")
 	}
 	for _, n := range c.Next {
-		d.screen.paragraph(n.Why + ":")
-		d.screen.line("    " + n.Command)
+		d.screen.writeParagraph(n.Why + ":")
+		d.screen.writeLine("    " + n.Command)
 	}
 	return 0, nil
 }
@@ -93,18 +93,23 @@ type demo struct {
 	diagnoses, wrong int
 }
 
-// introduction says what is about to be seen, for those who do not know vLLM either.
-func (d *demo) introduction(n int) []string {
+// writeIntroduction explains the play, also for those who do not know vLLM.
+func (d *demo) writeIntroduction(n int) []string {
 	out := []string{
-		"vLLM serves large language models. It reads each prompt (prefill) and then generates the answer token by token (decode), for many requests in one batch on a GPU. " +
+		"vLLM serves large language models. It reads each prompt (prefill) and then generates the answer token by " +
+			"token " +
+			"(decode), for many requests in one batch on a GPU. " +
 			"What it has computed for the tokens of all running requests lies in GPU memory: the KV cache. " +
 			"Users notice two times: TTFT, until the first token of an answer, and ITL, between two tokens.",
 		"vLLM exports about a hundred metrics. They do not say what is wrong; sixty does. ",
 	}
+	times := render.Plural(n, "time")
 	if d.Fast {
-		out[1] += fmt.Sprintf("Here a simulated server fails %s, in simulated time, and sixty sees nothing but its /metrics page.", render.Plural(n, "time"))
+		out[1] += fmt.Sprintf("Here a simulated server fails %s, in simulated time, "+
+			"and sixty sees nothing but its /metrics page.", times)
 	} else {
-		out[1] += fmt.Sprintf("Simulated servers start on this machine now, serve traffic, and fail %s. sixty sees nothing but their /metrics pages, scraped once a second.", render.Plural(n, "time"))
+		out[1] += fmt.Sprintf("Simulated servers start on this machine now, serve traffic, and fail %s. "+
+			"sixty sees nothing but their /metrics pages, scraped once a second.", times)
 	}
 	return out
 }
@@ -114,20 +119,20 @@ func (d *demo) isDiagnosed(phase int, sc *fleet.Scenario) bool {
 	return phase > 0 || len(sc.Phases) == 1 || !d.skipHealthy
 }
 
-// playScenario stages a scenario.
+// playScenario plays a scenario live, or in simulated time.
 func (d *demo) playScenario(ctx context.Context, sc fleet.Scenario) error {
-	slow := sc.Interval > time.Second // it takes too long to watch
+	slow := sc.Interval > time.Second // too long to watch
 	if d.Fast || slow {
 		if slow && !d.Fast {
-			d.screen.paragraph("This takes minutes in reality, so it happens in simulated time.")
+			d.screen.writeParagraph("This takes minutes in reality, so it happens in simulated time.")
 		}
-		return d.simulated(ctx, sc)
+		return d.playSimulated(ctx, sc)
 	}
-	return d.live(ctx, sc)
+	return d.playLive(ctx, sc)
 }
 
-// simulated plays a scenario in simulated time.
-func (d *demo) simulated(ctx context.Context, sc fleet.Scenario) (err error) {
+// playSimulated plays a scenario in simulated time.
+func (d *demo) playSimulated(ctx context.Context, sc fleet.Scenario) (err error) {
 	began := time.Now().Truncate(time.Second)
 	s, err := source.OpenPages(max(sc.Interval, source.DefaultInterval), embedded.Config{})
 	if err != nil {
@@ -135,7 +140,8 @@ func (d *demo) simulated(ctx context.Context, sc fleet.Scenario) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	take := func(p fleet.Scrape) error {
-		return s.AddPage(p.Target, scrape.Body{Raw: p.Body, ContentType: fleet.ContentType, At: p.At, Duration: 5 * time.Millisecond})
+		body := scrape.Body{Raw: p.Body, ContentType: fleet.ContentType, At: p.At, Duration: 5 * time.Millisecond}
+		return s.AddPage(p.Target, body)
 	}
 	n := 0
 	phase := func(p fleet.Phase, at time.Time) error {
@@ -159,11 +165,11 @@ func (d *demo) simulated(ctx context.Context, sc fleet.Scenario) (err error) {
 	return fleet.Play(ctx, sc, fleet.DefaultRelease, demoSeed, began, take, phase)
 }
 
-// demoSeed makes every performance the same, but for the time that passes.
+// demoSeed makes every performance the same, except for its timing.
 const demoSeed = 1
 
-// live plays a scenario on servers that listen, and scrapes them.
-func (d *demo) live(ctx context.Context, sc fleet.Scenario) (err error) {
+// playLive plays a scenario on servers that listen, and scrapes them.
+func (d *demo) playLive(ctx context.Context, sc fleet.Scenario) (err error) {
 	sc.Phases = slices.Clone(sc.Phases)
 	for i := range sc.Phases {
 		sc.Phases[i].For = demoBetween
@@ -198,7 +204,8 @@ func (d *demo) live(ctx context.Context, sc fleet.Scenario) (err error) {
 		p := &sc.Phases[i]
 		d.announcePhase(p)
 		if i == 0 {
-			d.screen.labelled("Where", strings.Join(fl.URLs(), ", ")+": look at its /metrics while this goes on, if you like.")
+			where := strings.Join(fl.URLs(), ", ")
+			d.screen.writeLabelled("Where", where+": look at its /metrics while this goes on, if you like.")
 		}
 		most := p.For
 		switch {
@@ -207,17 +214,16 @@ func (d *demo) live(ctx context.Context, sc fleet.Scenario) (err error) {
 		case i == 0:
 			most = demoHealthy
 		}
-		if err := d.watch(ctx, s, p, most); err != nil {
+		if err := d.watchServers(ctx, s, p, most); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// watch looks for up to most, and ends as sixty diagnose does, when three
-// verdicts in a row name the same trouble and are sure of themselves. That all
-// is well is believed only at the end.
-func (d *demo) watch(ctx context.Context, s *source.Source, p *fleet.Phase, most time.Duration) error {
+// watchServers looks for up to most, and ends as sixty diagnose does, when three verdicts in a row
+// name the same fault with confidence. A healthy verdict counts only at the end.
+func (d *demo) watchServers(ctx context.Context, s *source.Source, p *fleet.Phase, most time.Duration) error {
 	began := time.Now()
 	o, err := s.Options(ctx, time.Time{})
 	if err != nil {
@@ -226,14 +232,14 @@ func (d *demo) watch(ctx context.Context, s *source.Source, p *fleet.Phase, most
 	o.Pathologies = d.Pathologies
 	watching, stop := context.WithTimeout(ctx, most-time.Second)
 	s.Watch(watching, o, source.Watch{Fault: true, Show: func(ran time.Duration, _ string) {
-		d.Status(fmt.Sprintf("%3.0f s  %s", ran.Seconds(), gauges(ctx, s)))
+		d.Status(fmt.Sprintf("%3.0f s  %s", ran.Seconds(), formatGauges(ctx, s)))
 	}})
 	stop()
 	d.Status("")
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	seen := gauges(ctx, s)
+	seen := formatGauges(ctx, s)
 	got, err := s.Diagnose(ctx, o)
 	if err != nil {
 		return err
@@ -241,8 +247,8 @@ func (d *demo) watch(ctx context.Context, s *source.Source, p *fleet.Phase, most
 	return d.printDiagnosis(p, got, fmt.Sprintf("after %.0f s (%s)", time.Since(began).Seconds(), seen))
 }
 
-// gauges is what a dashboard would show now.
-func gauges(ctx context.Context, s *source.Source) string {
+// formatGauges shows a dashboard's present values.
+func formatGauges(ctx context.Context, s *source.Source) string {
 	at := s.Span().Last
 	if at.IsZero() {
 		return "no scrape yet"
@@ -266,87 +272,91 @@ func gauges(ctx context.Context, s *source.Source) string {
 	return strings.Join(parts, " · ")
 }
 
-// announcePhase says what is done.
+// announcePhase announces a phase's event.
 func (d *demo) announcePhase(p *fleet.Phase) {
-	d.screen.line("")
-	d.screen.labelled("What happens", p.Tell)
+	d.screen.writeLine("")
+	d.screen.writeLabelled("What happens", p.Tell)
 }
 
-// printDiagnosis shows a diagnosis, and whether it is right.
+// printDiagnosis prints a diagnosis, and whether it is right.
 func (d *demo) printDiagnosis(p *fleet.Phase, got diagnose.Diagnosis, when string) error {
 	d.diagnoses++
-	d.screen.labelled("Diagnosis", when+":")
-	d.screen.line("")
-	if err := d.screen.excerpt(got); err != nil {
+	d.screen.writeLabelled("Diagnosis", when+":")
+	d.screen.writeLine("")
+	if err := d.screen.writeExcerpt(got); err != nil {
 		return err
 	}
-	d.screen.line("")
+	d.screen.writeLine("")
 	right := got.Verdict.ID == p.Want || slices.Contains(p.Accept, got.Verdict.ID)
 	if !right {
 		d.wrong++
-		d.screen.labelled("Expected", p.Want+", so this diagnosis is wrong.")
+		d.screen.writeLabelled("Expected", p.Want+", so this diagnosis is wrong.")
 		return nil
 	}
-	d.screen.labelled("Why", p.Why)
+	d.screen.writeLabelled("Why", p.Why)
 	return nil
 }
 
-// screen writes paragraphs as wide as the terminal, each at once: the demo takes
-// its time.
+// screen writes paragraphs as wide as the terminal, each at once, because the demo takes its time.
 type screen struct {
 	w io.Writer
 	o render.Options
 }
 
-// show writes what is laid out.
-func (s *screen) show(lay func(t *render.Text)) {
+// writeText writes a layout.
+func (s *screen) writeText(lay func(t *render.Text)) {
 	t := render.NewText(s.o)
 	lay(t)
-	_, _ = t.WriteTo(s.w) // as with all that is printed on the way
+	_, _ = t.WriteTo(s.w) // like all printing on the way
 }
 
-func (s *screen) line(text string) { fmt.Fprintln(s.w, text) }
+func (s *screen) writeLine(text string) { fmt.Fprintln(s.w, text) }
 
-func (s *screen) title(text string) {
-	s.show(func(t *render.Text) {
+func (s *screen) writeTitle(text string) {
+	s.writeText(func(t *render.Text) {
 		head := "── " + text + " "
 		t.Line("")
 		t.Line(t.Style(render.Bold, head+strings.Repeat("─", max(t.Width()-render.Cells(head), 3))))
 	})
 }
 
-func (s *screen) paragraph(text string) {
-	s.show(func(t *render.Text) { t.Paragraph("", "", text) })
+func (s *screen) writeParagraph(text string) {
+	s.writeText(func(t *render.Text) { t.Paragraph("", "", text) })
 }
 
-// labelled writes a paragraph behind a word.
-func (s *screen) labelled(label, text string) {
-	s.show(func(t *render.Text) { t.Item(14, t.Style(render.Bold, label), text) })
+// writeLabelled writes a paragraph after a label.
+func (s *screen) writeLabelled(label, text string) {
+	s.writeText(func(t *render.Text) { t.Item(14, t.Style(render.Bold, label), text) })
 }
 
-// excerpt shows the short answer of sixty diagnose, less the remarks that every server
-// gets which was started a moment ago.
-func (s *screen) excerpt(d diagnose.Diagnosis) error {
+// writeExcerpt shows the short answer of sixty diagnose, without the notes that every new server gets.
+func (s *screen) writeExcerpt(d diagnose.Diagnosis) error {
 	d.Notes = nil
 	var b bytes.Buffer
-	if err := report.Text(&b, d, report.Options{Options: render.Options{Color: s.o.Color, Width: render.NewText(s.o).Width() - 2}}); err != nil {
+	width := render.NewText(s.o).Width() - 2
+	o := report.Options{Options: render.Options{Color: s.o.Color, Width: width}}
+	if err := report.Text(&b, d, o); err != nil {
 		return err
 	}
 	for l := range strings.Lines(b.String()) {
-		s.line(strings.TrimRight("  "+l, " \n"))
+		s.writeLine(strings.TrimRight("  "+l, " \n"))
 	}
 	return nil
 }
 
-// Next is what to try after the demo, with the program as it was called and what was seen
-// last.
+// Next lists commands to try after the demo. Program is the name of the command, last the id of the last verdict.
 func Next(program, last string) []Step {
 	const incident = "testdata/incident.tar.zst"
 	steps := []Step{{Why: "Diagnose your own server", Command: program + " diagnose http://localhost:8000"}}
 	if _, err := os.Stat(incident); err == nil {
-		steps = append(steps, Step{Why: "Diagnose the recorded incident of a real vLLM server", Command: program + " diagnose " + incident})
+		steps = append(steps, Step{
+			Why: "Diagnose the recorded incident of a real vLLM server", Command: program + " diagnose " + incident,
+		})
 	}
 	return append(steps,
 		Step{Why: "Read the runbook of a failure mode", Command: program + " explain " + last},
-		Step{Why: "Keep such a server running, for dashboards and tests", Command: program + " simulate --serve :8000 --fault " + last})
+		Step{
+			Why:     "Keep such a server running, for dashboards and tests",
+			Command: program + " simulate --serve :8000 --fault " + last,
+		})
 }

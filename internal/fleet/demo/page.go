@@ -8,7 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/fleet"
 )
 
-// A Cast is simulated servers of two models, for a monitor to watch: one does well, the
+// A Cast is simulated servers of two models, for a monitor to watch. One model stays healthy, the
 // other falls ill after a minute.
 type Cast struct {
 	URLs   []string
@@ -22,7 +22,7 @@ func NewCast(pathologies []*catalog.Pathology) (*Cast, error) {
 		return nil, err
 	}
 	well := ill
-	well.Phases = ill.Phases[:1] // the healthy one, which then goes on
+	well.Phases = ill.Phases[:1] // the healthy phase, which then goes on
 	c := &Cast{}
 	for _, cfg := range []fleet.Config{
 		{Addr: "127.0.0.1:0", Model: "llama-8b", Replicas: 6, Scenario: well},

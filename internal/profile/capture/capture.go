@@ -126,9 +126,9 @@ type capture struct {
 	failed  sync.Once
 }
 
-// sendRequest makes a request and returns its answer with any status.
 func (c *capture) sendRequest(ctx context.Context, method, path string,
-	body any) (status int, answer []byte, err error) {
+	body any,
+) (status int, answer []byte, err error) {
 	var content []byte
 	if body != nil {
 		content, err = json.Marshal(body)
@@ -153,7 +153,6 @@ func (c *capture) sendRequest(ctx context.Context, method, path string,
 	return status, answer, nil
 }
 
-// checkServer reads the release, and checks that the server can be profiled.
 func (c *capture) checkServer(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, askTimeout)
 	defer stop()
@@ -189,7 +188,6 @@ func (c *capture) notEnabled() error {
 		"restart it as: "+way.Commands[0])
 }
 
-// counts are the server's metrics of its work.
 type counts struct {
 	running, waiting, steps float64
 	known                   bool
@@ -215,7 +213,6 @@ func (c *capture) readCounts(ctx context.Context) (counts, error) {
 	return out, err
 }
 
-// startLoad makes requests if the server has none, and waits until they run.
 func (c *capture) startLoad(ctx context.Context) error {
 	now, err := c.readCounts(ctx)
 	if err != nil {
@@ -316,7 +313,6 @@ func (c *capture) runProfiler(ctx context.Context) error {
 	return nil
 }
 
-// stopProfiler stops the profiler after an interrupt.
 func (c *capture) stopProfiler(ctx context.Context) {
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer stop()
@@ -356,7 +352,6 @@ func (c *capture) waitForSteps(ctx context.Context, began time.Time, start count
 	}
 }
 
-// listFiles lists Dir with sizes and times.
 func (c *capture) listFiles() map[string]os.FileInfo {
 	found := map[string]os.FileInfo{}
 	entries, err := os.ReadDir(c.Dir) // an unreadable Dir has no files
@@ -383,7 +378,6 @@ func (c *capture) listWritten(before map[string]os.FileInfo) (traces []string, b
 	return traces, bytes
 }
 
-// collectTraces finds the new traces, once they have stopped growing.
 func (c *capture) collectTraces(ctx context.Context, before map[string]os.FileInfo) error {
 	last := int64(-1)
 	for range 600 {

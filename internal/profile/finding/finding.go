@@ -39,7 +39,6 @@ type kindData struct {
 	Cases map[string]says
 }
 
-// says is the text of a kind.
 type says struct {
 	Summary string
 	Reasons []string
@@ -89,8 +88,10 @@ var loadTable = sync.OnceValue(func() table {
 		t.signals[name] = &indicator.Signal{Name: name, Title: s[1], Unit: units[s[0]]}
 	}
 	for name, x := range data.Thresholds {
-		t.thresholds[name] = &catalog.Threshold{Name: name, Unit: units[x[0].(string)], Default: x[1].(float64),
-			Why: x[2].(string)}
+		t.thresholds[name] = &catalog.Threshold{
+			Name: name, Unit: units[x[0].(string)], Default: x[1].(float64),
+			Why: x[2].(string),
+		}
 	}
 	for _, k := range data.Kinds {
 		p := catalog.Pathology{ID: k.ID, Title: k.Title, When: catalog.All(t.parseConds(k.When)...)}
@@ -334,7 +335,6 @@ func fixesOf(list []advice, p *profile.Profile) (out []catalog.Fix) {
 	return out
 }
 
-// textsOf returns the texts that sentences name beside signals, as far as the profile has them.
 func textsOf(p *profile.Profile) map[string]string {
 	each := func(ns int64) string { return render.Seconds(float64(ns) / 1e9 / float64(max(p.Devices, 1))) }
 	t := map[string]string{
@@ -441,7 +441,6 @@ func measureSignals(p *profile.Profile) map[string]indicator.Value {
 	return m
 }
 
-// fewLaunches is how many launches of a step take no time worth reporting.
 const fewLaunches = 20
 
 // view shows a profile's readings to conditions.

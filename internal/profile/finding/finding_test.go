@@ -160,8 +160,8 @@ func TestKindsAreWellFormed(t *testing.T) {
 	}
 }
 
-// TestSet: a threshold that is set counts, and the evidence says so.
-func TestSet(t *testing.T) {
+// TestASetThresholdCounts: a threshold that is set counts, and the evidence says so.
+func TestASetThresholdCounts(t *testing.T) {
 	m := &maker{Timeline: profile.New("x", "test", 0)}
 	m.step(decode, 50, 100, 1, true, kernel{"sgemm", 70}, kernel{"flash_fwd", 20})
 	m.Close()

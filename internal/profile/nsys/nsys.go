@@ -125,7 +125,6 @@ func (e *reader) readStrings() error {
 	})
 }
 
-// nameID returns the number of a name by its id in StringIds.
 func (e *reader) nameID(id int64) uint32 {
 	if n, ok := e.ids[id]; ok {
 		return n
@@ -185,7 +184,8 @@ type event struct {
 
 // readActivities reads a table of devices' activities. From the columns more, read takes a name's id and a size.
 func (e *reader) readActivities(from string, kind profile.Kind, read func([]sqlite.Value) (int64, uint64),
-	name func(int64) uint32, more ...string) error {
+	name func(int64) uint32, more ...string,
+) error {
 	common := []string{"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}
 	return sqlite.Scan(e.ctx, e.tables, from, append(common, more...), func(v []sqlite.Value, x *event) {
 		x.setTimes(v)

@@ -83,8 +83,10 @@ func changeRows(list []profile.Change, most int) (rows [][]string) {
 		case !math.IsNaN(c.P):
 			chance = "p < 0.01"
 		}
-		rows = append(rows, []string{c.Name, render.Seconds(c.Before), render.Seconds(c.After),
-			formatGrowth(c.Growth(), c.After == 0), launches, each, chance})
+		rows = append(rows, []string{
+			c.Name, render.Seconds(c.Before), render.Seconds(c.After),
+			formatGrowth(c.Growth(), c.After == 0), launches, each, chance,
+		})
 	}
 	return rows
 }
@@ -148,10 +150,12 @@ const mostNamed = 4
 const DiffSchema = "sixty.profile.diff/v1"
 
 func newChange(c profile.Change) object {
-	return object{"name", c.Name, "before_seconds", c.Before, "after_seconds", c.After, "growth",
+	return object{
+		"name", c.Name, "before_seconds", c.Before, "after_seconds", c.After, "growth",
 		render.Finite(c.Growth()), "p", render.Finite(c.P),
 		"significant", c.Significant(), "changed", c.Named, "before_launches", c.LaunchesBefore, "after_launches",
-		c.LaunchesNow}
+		c.LaunchesNow,
+	}
 }
 
 // DiffJSON writes a comparison as one object.

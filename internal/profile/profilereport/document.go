@@ -17,7 +17,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
-// runbook leads from a server to a profile and back.
 const runbook = "sixty explain slow-decode"
 
 // A share below least is not worth a line.
@@ -167,7 +166,6 @@ type row struct {
 	More  []string // kernels, their mean, their rate, the time of a step or the trace without this part
 }
 
-// listParts lists the parts of a device's wall time, which add up to it.
 func listParts(p *profile.Profile) []row {
 	peak, _, _ := profile.Peaks(p.GPU())
 	each, units := int64(max(p.Devices, 1)), int64(max(p.Steps[profile.Unknown].Count/max(len(p.Ranks), 1), 1))
@@ -187,8 +185,10 @@ func listParts(p *profile.Profile) []row {
 		case x.Bytes > 0:
 			rate = bytesOf(x.Bytes / known)
 		}
-		more := []string{render.Grouped(float64(x.Count)), formatSeconds(x.Sum / int64(x.Count)), rate,
-			without(x.Alone)}
+		more := []string{
+			render.Grouped(float64(x.Count)), formatSeconds(x.Sum / int64(x.Count)), rate,
+			without(x.Alone),
+		}
 		out = append(out, row{g.String(), x.Time / each, p.Share(x.Time), more})
 	}
 	for c := range profile.Causes {
@@ -204,7 +204,6 @@ func listParts(p *profile.Profile) []row {
 
 func byShare(a, b row) int { return cmp.Compare(a.Share, b.Share) }
 
-// mainParts keeps the large parts and adds the others up.
 func mainParts(all []row, most int) (out []row) {
 	smallest := max(least, slices.SortedFunc(slices.Values(all), byShare)[max(0, len(all)-most)].Share)
 	rest, n := row{}, 0
@@ -325,7 +324,6 @@ func whereOf(p *profile.Profile) string {
 	return s + ", busy " + render.Percent(p.Share(p.Busy))
 }
 
-// writeFixes shows the leading finding's fix and mentions the other findings.
 func (d *document) writeFixes() {
 	d.ShowIn(render.Screen)
 	if f := d.v.Leading(); f != nil && len(f.Fixes) > 0 {

@@ -27,11 +27,13 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 	groups, idle, steps := object{}, object{}, object{}
 	for g := range profile.Groups {
 		if x := p.Group[g]; x.Count > 0 {
-			groups = append(groups, g.String(), object{"share", p.Share(x.Time), "seconds", toSeconds(x.Time),
+			groups = append(groups, g.String(), object{
+				"share", p.Share(x.Time), "seconds", toSeconds(x.Time),
 				"sum_seconds", toSeconds(x.Sum), "count", x.Count,
 				"alone_seconds", toSeconds(x.Alone), "flops_per_second",
 				render.OrNone(x.Flops / max(toSeconds(x.Known), 1e-9)),
-				"bytes_per_second", render.OrNone(x.Bytes / max(toSeconds(x.Known), 1e-9))})
+				"bytes_per_second", render.OrNone(x.Bytes / max(toSeconds(x.Known), 1e-9)),
+			})
 		}
 	}
 	for c := range profile.Causes {
@@ -45,8 +47,10 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 	var devices, sources []object
 	for _, a := range p.Ranks {
 		for _, d := range a.Devices {
-			devices = append(devices, object{"name", a.DeviceName(d), "gpu", d.Name, "rank", a.Rank, "wall_seconds",
-				toSeconds(d.Wall), "shares", newShares(&d.Work)})
+			devices = append(devices, object{
+				"name", a.DeviceName(d), "gpu", d.Name, "rank", a.Rank, "wall_seconds",
+				toSeconds(d.Wall), "shares", newShares(&d.Work),
+			})
 		}
 		sources = append(sources, object{"path", a.Source, "tool", a.Tool, "rank", a.Rank, "events", a.Events})
 	}
@@ -60,29 +64,39 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 	h := &p.Host
 	return render.JSON(w, object{
 		"schema", Schema, "tool", version.This(), "partial", nonNil(p.Partial), "notes", nonNil(p.Notes),
-		"verdict", object{"id", id, "severity", render.OrNone(severity), "summary", summary},
+		"verdict",
+		object{"id", id, "severity", render.OrNone(severity), "summary", summary},
 		"findings", append(render.Each(v.Findings, newFinding), render.Each(v.Others, newFinding)...),
 		"wall_seconds", toSeconds(p.Wall), "before_seconds", toSeconds(p.Before), "after_seconds", toSeconds(p.After),
 		"workload", p.Workload.String(),
 		"shares", newShares(&p.Work), "one_time_seconds", toSeconds(p.OnceTime()),
 		"gaps", render.Each(longestGaps(p), func(g *gap) object { // from_seconds since the device's first activity
-			return object{"device", g.on, "from_seconds", toSeconds(g.From - g.since), "seconds", toSeconds(g.Time),
-				"cause", g.Cause.String(), "one_time", g.Once, "host", g.Host, "before", g.Before}
+			return object{
+				"device", g.on, "from_seconds", toSeconds(g.From - g.since), "seconds", toSeconds(g.Time),
+				"cause", g.Cause.String(), "one_time", g.Once, "host", g.Host, "before", g.Before,
+			}
 		}),
 		"groups", groups, "idle", idle, "steps", steps, "steps_by", p.StepsBy,
 		"kernels", render.Each(p.Kernels[:min(len(p.Kernels), maxKernels)], func(k *profile.KernelStat) object {
-			return object{"name", k.Name, "library", render.OrNone(k.Library), "group", k.Group.String(),
+			return object{
+				"name", k.Name, "library", render.OrNone(k.Library), "group", k.Group.String(),
 				"launched_for", render.OrNone(k.Below), "count", k.Count, "sum_seconds", toSeconds(k.Sum),
-				"max_seconds", toSeconds(k.Max), "replayed_by_graphs", k.Graph, "operator", render.OrNone(k.Operator)}
+				"max_seconds", toSeconds(k.Max), "replayed_by_graphs", k.Graph, "operator", render.OrNone(k.Operator),
+			}
 		}),
-		"launches", object{"launches", h.Launches, "graph_launches", h.GraphLaunches, "seconds",
+		"launches",
+		object{
+			"launches", h.Launches, "graph_launches", h.GraphLaunches, "seconds",
 			toSeconds(h.LaunchTime), "synchronizations", h.Syncs,
 			"synchronization_seconds", toSeconds(h.SyncTime), "kernels", p.Runs, "kernels_replayed_by_graphs", p.Graph,
 			"kernels_under_10us", p.Small,
-			"graphs_without_their_kernels", p.WholeGraph},
+			"graphs_without_their_kernels", p.WholeGraph,
+		},
 		"roofline", render.Each(p.Roofline, func(r *profile.Rate) object {
-			o := object{"operator", r.Operator, "dims", r.Dims, "count", r.Count, "seconds", toSeconds(r.Time),
-				"flops_per_second", r.Flops, "bytes_per_second", r.Bytes, "share_of_peak", nil}
+			o := object{
+				"operator", r.Operator, "dims", r.Dims, "count", r.Count, "seconds", toSeconds(r.Time),
+				"flops_per_second", r.Flops, "bytes_per_second", r.Bytes, "share_of_peak", nil,
+			}
 			if r.Peak > 0 {
 				o[len(o)-1] = render.Finite(r.Peak)
 			}
@@ -97,18 +111,22 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 }
 
 func newShares(w *profile.Work) object {
-	return object{"busy", w.Share(w.Busy), "compute", w.Share(w.Compute), "communication", w.Share(w.Communication),
+	return object{
+		"busy", w.Share(w.Busy), "compute", w.Share(w.Compute), "communication", w.Share(w.Communication),
 		"communication_exposed", w.Share(w.Exposed),
 		"communication_hidden", w.Share(w.Hidden), "copies_exposed", w.Share(w.ExposedCopies), "idle",
-		w.Share(w.IdleTime())}
+		w.Share(w.IdleTime()),
+	}
 }
 
 func newFinding(f *finding.Result) object {
 	status := map[catalog.Truth]string{catalog.True: "firing", catalog.False: "ok", catalog.Unknown: "unknown"}[f.Holds]
-	return object{"id", f.Kind.ID, "status", status, "severity", f.Severity.String(), "summary", f.Summary, "reasons",
+	return object{
+		"id", f.Kind.ID, "status", status, "severity", f.Severity.String(), "summary", f.Summary, "reasons",
 		nonNil(f.Reasons), "share_of_wall", f.Cost,
 		"evidence", report.EvidenceJSON(f.Evidence), "fixes", report.FixesJSON(f.Fixes), "runbook",
-		"docs/pathologies/slow-decode.md"}
+		"docs/pathologies/slow-decode.md",
+	}
 }
 
 func nonNil(in []string) []string { return append([]string{}, in...) }

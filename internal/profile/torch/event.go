@@ -225,7 +225,6 @@ func unquoteString(v []byte) string {
 	return string(rawText(v))
 }
 
-// unescapeName replaces the escapes of a name.
 func unescapeName(v []byte) []byte {
 	if s := ""; json.Unmarshal([]byte(`"`+string(v)+`"`), &s) == nil {
 		return []byte(s)

@@ -88,7 +88,6 @@ func (in *inputs) elementBytes(i int) float64 {
 	return 0
 }
 
-// shapeOf computes the work of an operator; its zero value is unknown.
 func shapeOf(name string, in inputs) profile.Shape {
 	switch {
 	case name == "record_param_comms":

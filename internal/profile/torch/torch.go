@@ -126,7 +126,6 @@ func (p *parser) readMore() bool {
 	return false
 }
 
-// endError is the error for a stream that ended too early.
 func (p *parser) endError() error {
 	if p.end == nil || errors.Is(p.end, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -332,7 +331,6 @@ func (p *parser) skipToEvent() error {
 	}
 }
 
-// startsEvent reports whether an event's fields may begin like this.
 func startsEvent(b []byte) bool {
 	return slices.ContainsFunc([]string{`"ph"`, `"name"`, `"cat"`, `"pid"`, `"ts"`, `"args"`},
 		func(s string) bool { return bytes.HasPrefix(b, []byte(s)) })

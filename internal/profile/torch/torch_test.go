@@ -42,7 +42,7 @@ func onlyActivity(t *testing.T, tl *profile.Timeline) (*profile.Stream, profile.
 	panic("unreachable")
 }
 
-func TestAKernel(t *testing.T) {
+func TestReadsAKernelWithItsLaunch(t *testing.T) {
 	tl := read(t, trace(aKernel, aLaunch))
 	s, a := onlyActivity(t, tl)
 	want := profile.Event{Start: 1712195495505583125, Dur: 4928, Name: a.Name, Correlation: 42}
@@ -89,8 +89,8 @@ func TestCategories(t *testing.T) {
 	}
 }
 
-// TestDamage reads what can be read, and says what could not.
-func TestDamage(t *testing.T) {
+// TestDamagedTracesAreReadInPart reads what can be read, and says what could not.
+func TestDamagedTracesAreReadInPart(t *testing.T) {
 	many := strings.Repeat(aLaunch+",", 40) + aLaunch
 	for name, tc := range map[string]struct {
 		text    string
@@ -192,8 +192,8 @@ func TestALongTraceKeepsItsBeginning(t *testing.T) {
 	}
 }
 
-// TestAllAtOneTime: what cannot be divided by time ends at the limit.
-func TestAllAtOneTime(t *testing.T) {
+// TestEventsAtOneTimeStopAtTheLimit: what cannot be divided by time ends at the limit.
+func TestEventsAtOneTimeStopAtTheLimit(t *testing.T) {
 	text := "[" + strings.Repeat(`{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":1},`, 20_000) + "]"
 	tl, err := Read(t.Context(), strings.NewReader(text), "x", 1000)
 	if err != nil || tl.Streams[0].Work[profile.Kernel].Len() != 1000 || tl.Dropped[""] != 19_000 || len(tl.Partial) == 0 {
@@ -216,7 +216,7 @@ func TestManyStreams(t *testing.T) {
 	}
 }
 
-func TestMicros(t *testing.T) {
+func TestMicrosecondsAreExact(t *testing.T) {
 	for text, want := range map[string]int64{
 		"0": 0, "1": 1000, "-1.5": -1500, "1712195495505583.125": 1712195495505583125, "0.0004": 0, "12.3456": 12345, "1e3": 1_000_000, `"7.5"`: 7500,
 	} {

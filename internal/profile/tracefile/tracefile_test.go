@@ -40,7 +40,7 @@ func zipped(t *testing.T, r io.Reader) []byte {
 	return b.Bytes()
 }
 
-func TestRead(t *testing.T) {
+func TestReadsEveryFormOfATrace(t *testing.T) {
 	text := "[" + strings.Repeat(event+",", 20_000) + event + "]"
 	var z bytes.Buffer
 	w, err := zstd.NewWriter(&z)

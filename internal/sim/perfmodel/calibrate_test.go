@@ -100,9 +100,9 @@ func smallSteps(rng *rand.Rand, cfg sim.Config) []measured.Interval {
 	return out
 }
 
-// TestWhatWasNotSeenIsUncertain: steps of a few tokens do not tell what those of hundreds
+// TestLargerStepsThanSeenAreUncertain: steps of a few tokens do not tell what those of hundreds
 // take, which the fit neither makes up nor claims to know.
-func TestWhatWasNotSeenIsUncertain(t *testing.T) {
+func TestLargerStepsThanSeenAreUncertain(t *testing.T) {
 	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: config(t), Scrapes: smallSteps(rand.New(rand.NewPCG(4, 4)), config(t)), ScrapesFrom: "a test"})
 	must.Succeed(t, err)
 	decode := func(sim.StepCost) sim.Work { return sim.Work{Steps: 1, Seqs: 5, Tokens: 5, KVTokens: 500} }

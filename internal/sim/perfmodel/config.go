@@ -122,7 +122,8 @@ type machine struct {
 // default (engine/arg_utils.py@v0.23.0, get_batch_defaults and the adjustments after it), which is
 // added to assumed.
 func (m machine) defaultLimits(seqs, tokens, maxModelLen int, chunked bool,
-	what string) (maxNumSeqs, maxNumBatchedTokens int, assumed []string) {
+	what string,
+) (maxNumSeqs, maxNumBatchedTokens int, assumed []string) {
 	defaultSeqs, defaultTokens := 256, 2048
 	small := strings.HasPrefix(m.Device, "A100") && m.Release.AtLeast("0.9")
 	switch {

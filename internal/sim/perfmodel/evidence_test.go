@@ -186,7 +186,7 @@ func TestDataSheetsAreShownToBeRough(t *testing.T) {
 	}
 }
 
-func TestPredictRefusesWhatCannotBe(t *testing.T) {
+func TestPredictRefusesImpossibleDeployments(t *testing.T) {
 	c, err := perfmodel.Calibrate(perfmodel.Evidence{Cost: &truth})
 	must.Succeed(t, err)
 	for name, d := range map[string]perfmodel.Deployment{
@@ -203,7 +203,7 @@ func TestPredictRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-func TestDraws(t *testing.T) {
+func TestLongWorkloadsGetFewerDraws(t *testing.T) {
 	for requests, want := range map[int]int{0: 20, 100: 20, 7500: 10, 36_000: 2, 1_000_000: 2} {
 		if got := perfmodel.Draws(requests); got != want {
 			t.Errorf("Draws(%d) = %d, want %d", requests, got, want)

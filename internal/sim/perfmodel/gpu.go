@@ -87,8 +87,12 @@ func (g GPU) Slower() (best GPU, ok bool) {
 		}
 		at, over := true, false
 		for _, x := range [][2]float64{
-			{s.Bandwidth, g.Bandwidth}, {s.BF16, g.BF16}, {s.FP8, g.FP8}, {s.FP4, g.FP4},
-			{max(s.Link, s.Bus), max(g.Link, g.Bus)}, {s.Host, g.Host},
+			{s.Bandwidth, g.Bandwidth},
+			{s.BF16, g.BF16},
+			{s.FP8, g.FP8},
+			{s.FP4, g.FP4},
+			{max(s.Link, s.Bus), max(g.Link, g.Bus)},
+			{s.Host, g.Host},
 		} {
 			at, over = at && x[0] <= x[1], over || x[0] < x[1]
 		}

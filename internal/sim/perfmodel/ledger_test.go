@@ -26,11 +26,11 @@ func ledger(t testing.TB, m *modelconfig.Model, s Settings) *Ledger {
 	return l
 }
 
-// TestLayoutIsThatOfVLLM compares with what get_kv_cache_groups,
+// TestLayoutEqualsVLLMs compares with what get_kv_cache_groups,
 // get_kv_cache_config_from_groups and get_max_concurrency_for_kv_cache_config of
 // vLLM 0.23.0 return for the same layers, 20 GiB of KV memory and
 // max_num_batched_tokens of 8192.
-func TestLayoutIsThatOfVLLM(t *testing.T) {
+func TestLayoutEqualsVLLMs(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
 		block          int
@@ -116,10 +116,10 @@ func TestLedgerAgainstLogs(t *testing.T) {
 	}
 }
 
-// TestHybridCapacityIsThatOfLogs: two servers with gated delta net in three layers
+// TestHybridCapacityEqualsLogs: two servers with gated delta net in three layers
 // of four, prefix caching and an FP8 cache. The sizes that do not bear on the cache
 // are left small.
-func TestHybridCapacityIsThatOfLogs(t *testing.T) {
+func TestHybridCapacityEqualsLogs(t *testing.T) {
 	for _, tc := range []struct {
 		name, config  string
 		settings      Settings

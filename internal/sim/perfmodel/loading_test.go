@@ -143,7 +143,7 @@ func TestSamplingByRelease(t *testing.T) {
 }
 
 // Guesses that are right save time, and those that never are cost some.
-func TestGuessing(t *testing.T) {
+func TestSpeculationSavesTimeOnlyIfDraftsAreAccepted(t *testing.T) {
 	cost := func(acceptance float64) float64 {
 		s := Settings{Device: device(t, "H100"), MaxModelLen: 8192, Speculation: Speculation{Method: "eagle3", Tokens: 3, Acceptance: acceptance}}
 		c := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), s).StepCost(1000)

@@ -51,7 +51,7 @@ func TestReadLoadTestOfVLLM(t *testing.T) {
 	}
 }
 
-func TestResultsThatAreNone(t *testing.T) {
+func TestBadLoadTestResultsAreRefused(t *testing.T) {
 	for _, file := range []string{"", "a,b\n", "{}", `{"input_lens": [1]}`, `{"input_lens": [1], "start_times": [1], "output_lens": [], "ttfts": [], "itls": []}`, "{", "sent,first_token,last_token,prompt_tokens,output_tokens,outcome\n1,2,3,4,5,http_5xx\n"} {
 		if _, err := perfmodel.ReadLoadTest(strings.NewReader(file), 16); err == nil || hint.Of(err) == "" {
 			t.Errorf("%q: error %v, want one with a way out", file, err)

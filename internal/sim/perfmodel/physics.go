@@ -356,8 +356,13 @@ func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 	for _, x := range []struct {
 		v     *float64
 		least float64
-	}{{&c.Base, least.Base}, {&c.PerKV, least.PerKV}, {&c.PerToken, least.PerToken}, {&c.PerPair, least.PerPair},
-		{&c.Experts, least.Experts}} {
+	}{
+		{&c.Base, least.Base},
+		{&c.PerKV, least.PerKV},
+		{&c.PerToken, least.PerToken},
+		{&c.PerPair, least.PerPair},
+		{&c.Experts, least.Experts},
+	} {
 		*x.v = max(*x.v, x.least)
 	}
 	serial := v.asSize(pSerial) / 2 // half before tokenization, half after

@@ -18,8 +18,8 @@ func TestEveryIntervalIsWidened(t *testing.T) {
 	}
 }
 
-// TestWhatWasNeverMeasuredIsAsExpected takes an effect that nobody measured: at its mean.
-func TestWhatWasNeverMeasuredIsAsExpected(t *testing.T) {
+// TestAnUnmeasuredEffectHasItsPriorMean takes an effect that nobody measured: at its mean.
+func TestAnUnmeasuredEffectHasItsPriorMean(t *testing.T) {
 	p := &Posterior{Fitted: map[string]Marginal{"compute of measured": {Mean: 0.5}}}
 	of := func(level string) float64 {
 		return p.Values(&Shape{Effects: []Effect{{Level: level, On: pCompute, Mean: -1}}})[pCompute]

@@ -75,7 +75,10 @@ func (p *Prediction) listQuantities() []quantity {
 		kind Kind
 		tail bool
 	}{
-		{&p.TTFT, TTFT, true}, {&p.Queue, TTFT, false}, {&p.TPOT, TPOT, false}, {&p.ITL, TPOT, true},
+		{&p.TTFT, TTFT, true},
+		{&p.Queue, TTFT, false},
+		{&p.TPOT, TPOT, false},
+		{&p.ITL, TPOT, true},
 		{&p.E2E, E2E, true},
 	} {
 		out = append(out, quantity{&l.of.Mean, l.kind, false}, quantity{&l.of.P95, l.kind, l.tail})
@@ -121,7 +124,8 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 // prediction. Then only its likeliest values count, and not even these if a limit of the options
 // was exceeded.
 func (f *Fit) PredictWithin(d Deployment, requests []sim.Request, draws int, o sim.Options,
-	within func(*Prediction) bool) (*Prediction, bool, error) {
+	within func(*Prediction) bool,
+) (*Prediction, bool, error) {
 	if err := d.Validate(); err != nil {
 		return nil, false, err
 	}
@@ -230,7 +234,8 @@ const manyRequests = 500_000
 // own time of the API server, until goOn returns false. It simulates as many samples at once as
 // there are cores, if memory allows.
 func (p *Prediction) sampleIntervals(d Deployment, draws []Draw, requests []sim.Request, o sim.Options,
-	goOn func() bool) (bool, error) {
+	goOn func() bool,
+) (bool, error) {
 	atOnce := 1
 	if d.Replicas <= 1 && len(requests) < manyRequests {
 		atOnce = runtime.GOMAXPROCS(0)

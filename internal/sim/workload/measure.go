@@ -233,17 +233,23 @@ var fields = []struct {
 	kind  gainKind
 	field func(*Interval) *float64
 }{
-	{"max by (engine) (timestamp(vllm:generation_tokens_total))", growth,
-		func(i *Interval) *float64 { return &i.Seconds }},
+	{
+		"max by (engine) (timestamp(vllm:generation_tokens_total))", growth,
+		func(i *Interval) *float64 { return &i.Seconds },
+	},
 	{sumOf("avg_over_time(vllm:num_requests_running[5m])"), mean, func(i *Interval) *float64 { return &i.Running }},
 	{sumOf("avg_over_time(vllm:num_requests_waiting[5m])"), mean, func(i *Interval) *float64 { return &i.Waiting }},
-	{"avg by (engine) (avg_over_time(vllm:kv_cache_usage_perc[5m]))", mean,
-		func(i *Interval) *float64 { return &i.KVUsage }},
+	{
+		"avg by (engine) (avg_over_time(vllm:kv_cache_usage_perc[5m]))", mean,
+		func(i *Interval) *float64 { return &i.KVUsage },
+	},
 	{sumOf("vllm:num_requests_waiting"), growth, func(i *Interval) *float64 { return &i.Joined }},
 	{sumOf("vllm:generation_tokens_total"), counter, func(i *Interval) *float64 { return &i.Generated }},
 	{sumOf("vllm:time_to_first_token_seconds_count"), counter, func(i *Interval) *float64 { return &i.FirstTokens }},
-	{sumOf(`vllm:prompt_tokens_by_source_total{source="local_compute"}`), counter,
-		func(i *Interval) *float64 { return &i.Computed }},
+	{
+		sumOf(`vllm:prompt_tokens_by_source_total{source="local_compute"}`), counter,
+		func(i *Interval) *float64 { return &i.Computed },
+	},
 	{sumOf("vllm:prompt_tokens_total"), counter, func(i *Interval) *float64 { return &i.promptTokens }},
 	{sumOf("vllm:prefix_cache_hits_total"), counter, func(i *Interval) *float64 { return &i.prefixHits }},
 	{sumOf("vllm:inter_token_latency_seconds_sum"), counter, func(i *Interval) *float64 { return &i.ITLSum }},

@@ -42,9 +42,9 @@ func draws(l Lengths, n int) []int {
 	return v
 }
 
-// TestMeasuredLengthsAreThoseThatWere drives known lengths through buckets as a
+// TestMeasuredLengthsEqualTheDrivenOnes drives known lengths through buckets as a
 // server has them.
-func TestMeasuredLengthsAreThoseThatWere(t *testing.T) {
+func TestMeasuredLengthsEqualTheDrivenOnes(t *testing.T) {
 	for _, tt := range []struct {
 		lengths  string
 		quantile float64 // relative error that the buckets allow a percentile
@@ -113,7 +113,7 @@ func counts(t *testing.T, a Arrivals, seconds int) []float64 {
 	}
 }
 
-func TestMeasuredArrivalsAreThoseThatWere(t *testing.T) {
+func TestMeasuredArrivalsEqualTheDrivenOnes(t *testing.T) {
 	ramp := Arrivals{Profile: []Segment{{5 * time.Minute, 2, 20}}, CV: 1}
 	for _, tt := range []struct {
 		name string
@@ -159,7 +159,7 @@ func TestGapsInTheCountersAreNoPauses(t *testing.T) {
 	}
 }
 
-func TestTooLittleWasObserved(t *testing.T) {
+func TestFewRequestsMakeNoWorkload(t *testing.T) {
 	few := histogramOf([]int{10, 20, 30})
 	for name, o := range map[string]Observed{
 		"nothing":      {},
@@ -235,7 +235,7 @@ func FuzzObserved(f *testing.F) {
 	})
 }
 
-func TestQuantilesAreThoseOfPromQL(t *testing.T) {
+func TestQuantilesEqualPromQLs(t *testing.T) {
 	h := Histogram{Buckets: []Bucket{{1, 7}, {2, 0}, {4, 1}}}.Empty()
 	for _, v := range []float64{0.5, 1.5, 1.6, 3} {
 		h.Add(v, 1)

@@ -15,7 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-func TestRead(t *testing.T) {
+func TestReadsCSVAndJSONLTraces(t *testing.T) {
 	tests := map[string]struct {
 		file string
 		most int

@@ -104,7 +104,8 @@ func Fetch(ctx context.Context, base, id string, cfg config.HTTPClientConfig) ([
 }
 
 func getTrace(ctx context.Context, client *http.Client,
-	address string) (status int, kind string, body []byte, err error) {
+	address string,
+) (status int, kind string, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return 0, "", nil, fmt.Errorf("ask: %w", err)

@@ -80,7 +80,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-func TestFiles(t *testing.T) {
+func TestReadsFilesOfTheCollector(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
 	must.Succeed(t, os.WriteFile(empty, nil, 0o600))
 	if _, err := collected.Files([]string{empty}); err == nil || !strings.Contains(err.Error(), empty) || hint.Of(err) == "" {

@@ -33,7 +33,6 @@ func (d *DB) Column(table, column string) int {
 // ahead is how many parts each worker reads ahead.
 const ahead = 3
 
-// chunk is a run in work.
 type chunk[T any] struct {
 	run
 	data []byte
@@ -49,7 +48,8 @@ type chunk[T any] struct {
 // The processors share the parts. Several goroutines call read at once, so it must change nothing;
 // the caller's goroutine calls take. The bytes of a value may be kept from read to take.
 func Scan[T any](ctx context.Context, d *DB, table string, want []string, read func([]Value, *T),
-	take func(*T) bool) error {
+	take func(*T) bool,
+) error {
 	if d.Columns(table) == nil {
 		return nil
 	}
@@ -64,7 +64,8 @@ func Scan[T any](ctx context.Context, d *DB, table string, want []string, read f
 }
 
 func scanParts[T any](ctx context.Context, d *DB, table string, columns []int, read func([]Value, *T),
-	take func(*T) bool) error {
+	take func(*T) bool,
+) error {
 	parts, damaged := d.findRuns(ctx, table)
 	workers := min(runtime.GOMAXPROCS(0), 1+len(parts)/ahead)
 	work, ordered := make(chan *chunk[T], ahead*workers), make(chan *chunk[T], ahead*workers)

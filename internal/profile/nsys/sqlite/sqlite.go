@@ -160,7 +160,6 @@ func (d *DB) Columns(name string) []string {
 	return nil
 }
 
-// findRuns returns the neighbouring leaves of a table, in order, with an error if some are missing.
 func (d *DB) findRuns(ctx context.Context, name string) ([]run, error) {
 	leaves, err := d.findLeaves(ctx, d.tables[name])
 	most := uint32(max(1, together/d.pageSize)) //nolint:gosec // a few pages
@@ -193,7 +192,6 @@ const (
 	leaf     = 0x0d
 )
 
-// listCells finds a page's list of cells.
 func (d *DB) listCells(p []byte, n uint32) (kind byte, at, cells int, err error) {
 	if n == 1 {
 		at = headerSize
@@ -262,7 +260,6 @@ type scanner struct {
 	values []Value
 }
 
-// slot is the place for a column's value.
 type slot struct{ column, value int }
 
 // newScanner returns a scanner for columns of a table, by number; a number below zero reads as
@@ -327,7 +324,6 @@ func readVarint(b []byte) (v int64, n int) {
 	return 0, 0
 }
 
-// readCell reads the row at a place of a leaf.
 func (s *scanner) readCell(p []byte, at int) error {
 	if at >= len(p) {
 		return ErrCorrupt
@@ -372,7 +368,6 @@ func (d *DB) localBytes(total int) int {
 	return least
 }
 
-// gatherRow gathers a row that continues on further pages.
 func (d *DB) gatherRow(local []byte, next uint32, total int) ([]byte, error) {
 	row := slices.Clone(local)
 	var p []byte

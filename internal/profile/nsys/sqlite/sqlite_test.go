@@ -86,7 +86,7 @@ func TestAScanEnds(t *testing.T) {
 	}
 }
 
-func TestDamage(t *testing.T) {
+func TestDamagedDatabasesAreErrors(t *testing.T) {
 	b := fixture(t)
 	for name, tc := range map[string]struct {
 		data []byte
@@ -115,9 +115,9 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestTypes reads records by hand: 3 bytes of header, the type in two bytes though one
+// TestEverySerialTypeIsRead reads records by hand: 3 bytes of header, the type in two bytes though one
 // would do, and its value.
-func TestTypes(t *testing.T) {
+func TestEverySerialTypeIsRead(t *testing.T) {
 	for _, tc := range []struct {
 		record string
 		want   Value

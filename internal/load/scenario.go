@@ -40,8 +40,8 @@ func Scenarios() []Scenario {
 			Concurrency: 1, Requests: 50,
 		},
 		{
-			Name: "saturation", Goal: "the highest sustainable throughput", Workload: lengths(512, 256), Concurrency: 64,
-			Requests: 500,
+			Name: "saturation", Goal: "the highest sustainable throughput", Workload: lengths(512, 256),
+			Concurrency: 64, Requests: 500,
 		},
 		{
 			Name: "long-prompts", Goal: "how time to first token grows with the prompt", Workload: lengths(8192, 256),

@@ -32,7 +32,8 @@ func Tick(u indicator.Unit) func(float64) string {
 	return func(v float64) string { return indicator.FormatNumber(v, u) }
 }
 
-// WithInterval writes a value with its interval, "19.6 s (17.4 to 22 s)", or the value alone if both ends read the same.
+// WithInterval writes a value with its interval, "19.6 s (17.4 to 22 s)", or the value alone if both ends read the
+// same.
 func WithInterval(value, low, high string) string {
 	if low == high {
 		return value

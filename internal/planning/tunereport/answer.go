@@ -240,7 +240,8 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 				Row: x.name, GPU: cmp.Or(of.Device.Name, "GPU"), Quantization: of.Quantization, Point: x.point,
 				Predicted: predictedMetrics(x.point, a.Targets),
 				Overload:  x.point.Prediction != nil && x.point.Prediction.Overload(),
-				Cost:      x.point.Cost(&p.Demand), Command: commandLine(x.point.Ledger, &x.point.Knobs, of.Args, serve),
+				Cost:      x.point.Cost(&p.Demand),
+				Command:   commandLine(x.point.Ledger, &x.point.Knobs, of.Args, serve),
 			})
 		}
 	}

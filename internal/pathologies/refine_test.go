@@ -12,24 +12,23 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/catalog/catalogtest"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // TestRefineSurvivesAnyReading checks that no explanation divides by what is
-// unknown, and that each says something (catalogtest.Refine looks for NaN and
+// unknown, and that each says something (refineOf looks for NaN and
 // Inf in the text).
 func TestRefineSurvivesAnyReading(t *testing.T) {
-	all := func(v float64) catalogtest.Readings {
-		r := catalogtest.Readings{}
+	all := func(v float64) literalReadings {
+		r := literalReadings{}
 		for _, s := range indicator.All() {
 			r[s] = v
 		}
 		return r
 	}
-	cases := map[string]catalogtest.View{
+	cases := map[string]literalView{
 		"nothing is known":             {},
 		"all zero":                     {Present: all(0), Past: all(0)},
 		"all one":                      {Present: all(1), Past: all(1)},
@@ -51,7 +50,7 @@ func TestRefineSurvivesAnyReading(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, p := range pathologies.All() {
 				for _, a := range args {
-					pass := catalogtest.Refine(t, p, view, a)
+					pass := refineOf(t, p, view, a)
 					if pass.Summary == "" {
 						t.Errorf("%s with %q: no summary", p.ID, a)
 					}
@@ -84,12 +83,12 @@ type refineCase struct {
 	Says, Never []string
 }
 
-func readings(t *testing.T, by map[string]float64) catalogtest.Readings {
+func readings(t *testing.T, by map[string]float64) literalReadings {
 	t.Helper()
 	if by == nil {
 		return nil
 	}
-	out := catalogtest.Readings{}
+	out := literalReadings{}
 	for _, s := range indicator.All() {
 		if v, ok := by[s.Name]; ok {
 			out[s] = v
@@ -119,8 +118,8 @@ func TestRefine(t *testing.T) {
 		}
 		for _, c := range file.Cases {
 			t.Run(p.ID+"/"+c.Case, func(t *testing.T) {
-				v := catalogtest.View{Present: readings(t, c.Now), Past: readings(t, c.Normal), Limits: c.Limits}
-				got := catalogtest.Text(catalogtest.Refine(t, p, v, c.Args))
+				v := literalView{Present: readings(t, c.Now), Past: readings(t, c.Normal), Limits: c.Limits}
+				got := textOf(refineOf(t, p, v, c.Args))
 				for _, w := range c.Says {
 					if !strings.Contains(got, w) {
 						t.Errorf("want %q in\n%s", w, got)
@@ -139,13 +138,13 @@ func TestRefine(t *testing.T) {
 // Without a prediction what cannot hurt comes first: more memory before fewer seats for
 // clients that queue already, and an override before everything.
 func TestWhatCannotHurtComesFirst(t *testing.T) {
-	view := catalogtest.View{Present: catalogtest.Readings{indicator.Running: 10, indicator.RunningPeak: 16, indicator.Waiting: 6, indicator.WaitingFloor: 4, indicator.PromptTokens: 300, indicator.OutputTokens: 200, indicator.KVUsage: 0.93}}
+	view := literalView{Present: literalReadings{indicator.Running: 10, indicator.RunningPeak: 16, indicator.Waiting: 6, indicator.WaitingFloor: 4, indicator.PromptTokens: 300, indicator.OutputTokens: 200, indicator.KVUsage: 0.93}}
 	for args, first := range map[string]string{
 		"":                               "Use an FP8 KV cache",
 		" --kv-cache-dtype fp8":          "Raise --gpu-memory-utilization",
 		" --num-gpu-blocks-override 200": "Remove --num-gpu-blocks-override",
 	} {
-		p := catalogtest.Refine(t, byID("kv-cache-thrashing"), view, "--num-gpu-blocks 200 --block-size 16 --max-num-seqs 64 --gpu-memory-utilization 0.9"+args)
+		p := refineOf(t, byID("kv-cache-thrashing"), view, "--num-gpu-blocks 200 --block-size 16 --max-num-seqs 64 --gpu-memory-utilization 0.9"+args)
 		if !strings.HasPrefix(p.Fixes[0].Summary, first) {
 			t.Errorf("%s: first %q, want %q", args, p.Fixes[0].Summary, first)
 		}
@@ -169,10 +168,10 @@ func (v beyond) Now(s *indicator.Signal) indicator.Value {
 }
 
 func TestPromptsBeyondTheLastBucketAreLongerThanItsBound(t *testing.T) {
-	v := beyond{catalogtest.View{Present: catalogtest.Readings{
+	v := beyond{literalView{Present: literalReadings{
 		indicator.PromptTokensP99: 2000, indicator.PromptTail: 20, indicator.PrefillTimePerToken: 0.0005, indicator.TTFTP95: 3,
 	}}}
-	got := catalogtest.Text(catalogtest.Refine(t, byID("prefill-starvation"), v, ""))
+	got := textOf(refineOf(t, byID("prefill-starvation"), v, ""))
 	if strings.Contains(got, "up to 2000") || !strings.Contains(got, "Prompts of over 2000 tokens, over 20× the usual length") || !strings.Contains(got, "= 1 s or more") {
 		t.Error(got)
 	}

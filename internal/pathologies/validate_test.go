@@ -130,6 +130,36 @@ func checkStory(t *testing.T, name string, d *diagnose.Diagnosis) {
 	}
 }
 
+// TestEveryAlternativeHasPages: where a condition reads a signal that other programs, or other releases of a connector,
+// show under other names, a page with these fires and another one comes near.
+func TestEveryAlternativeHasPages(t *testing.T) {
+	pages := map[string]string{} // all of a pathology's, by what they must show
+	for _, kind := range []string{"fires", "nearmiss"} {
+		names, err := filepath.Glob("*/testdata/" + kind + "*.txt")
+		must.Succeed(t, err)
+		for _, name := range names {
+			page, err := os.ReadFile(name)
+			must.Succeed(t, err)
+			pages[kind+filepath.Dir(filepath.Dir(name))] += string(page)
+		}
+	}
+	for _, p := range pathologies.All() {
+		p.When.Signals(func(s *indicator.Signal) {
+			for _, a := range s.Otherwise {
+				f, known := dialect.Known(a.With)
+				if a.With == "" || known && f.Needs == "" { // of a page without options
+					continue
+				}
+				for _, kind := range []string{"fires", "nearmiss"} {
+					if !strings.Contains(pages[kind+strings.ReplaceAll(p.ID, "-", "")], a.With) {
+						t.Errorf("%s: no page of %s*.txt has %s, which %s may be read from", p.ID, kind, a.With, s.Name)
+					}
+				}
+			}
+		})
+	}
+}
+
 // TestOneConditionIsAboutOneKindOfPart: comparisons of the parts of a gateway by model and
 // by upstream never meet.
 func TestOneConditionIsAboutOneKindOfPart(t *testing.T) {

@@ -69,8 +69,22 @@ const (
 	fromStore = "lmcache:num_remote_read_bytes_total"
 )
 
+// What vLLM counts of offloaded KV cache: loads from 0.24 on, whatever the tier; before, transfers in both directions, which
+// later releases count for host memory alone (vllm/distributed/kv_transfer/kv_connector/v1/offloading/metrics.py, v0.33.0).
+const (
+	loadTime      = "vllm:kv_offload_load_time_total"
+	loadBytes     = "vllm:kv_offload_load_bytes_total"
+	transferTime  = "vllm:kv_offload_total_time_total"
+	transferBytes = "vllm:kv_offload_total_bytes_total"
+)
+
 // intoGPU are transfers of offloaded KV cache back into the GPU.
 var intoGPU = Like("transfer_type", ".+_to_GPU")
+
+// paceOf is a time for some bytes, in a unit of both.
+func paceOf(took Expr, unit float64, loaded Expr) Expr {
+	return Div(Mul(took, Number(unit)), Some(loaded))
+}
 
 // KV caches that travel between servers, and between the tiers of one.
 var (
@@ -78,22 +92,12 @@ var (
 		Name: "kv_transfers_failed", Title: "Failed KV transfers", Unit: Count,
 		Panel: &Panel{ID: 801, Row: 800, Width: 8},
 		Expr:  SumIncrease("vllm:nixl_num_failed_transfers_total"),
-		Otherwise: []Alternative{{
-			Without: "vllm:nixl_num_failed_transfers_total", With: "vllm:mooncake_num_failed_transfers_total",
-			Expr: Add(SumIncrease("vllm:mooncake_num_failed_transfers_total"), SumIncrease("vllm:mooncake_num_failed_recvs_total")),
-		}},
-		Doc:  "Transfers of a prompt's KV cache that failed. In 0.32 a failed notification counts as one too, so that a request may count twice.",
-		Hint: hintTransfer,
+		Doc:   "Transfers of a prompt's KV cache that failed. In 0.32 a failed notification counts as one too, so that a request may count twice.",
+		Hint:  hintTransfer,
 	}
 	TransferFailShare = &Signal{
 		Name: "kv_transfer_fail_share", Title: "Share of KV transfers that fail", Unit: Ratio,
 		Expr: shareOf(SumIncrease("vllm:nixl_num_failed_transfers_total"), SumIncrease("vllm:nixl_xfer_time_seconds_count")),
-		Otherwise: []Alternative{{
-			Without: "vllm:nixl_num_failed_transfers_total", With: "vllm:mooncake_num_failed_transfers_total",
-			Expr: shareOf(
-				Add(SumIncrease("vllm:mooncake_num_failed_transfers_total"), SumIncrease("vllm:mooncake_num_failed_recvs_total")),
-				Or(Some(SumIncrease("vllm:mooncake_xfer_time_seconds_count")), SumIncrease(ttftFamily+"_count"))), // receivers count no transfers
-		}},
 		Doc:  "Failed transfers of KV caches over all that were tried.",
 		Hint: hintTransfer,
 	}
@@ -118,10 +122,6 @@ var (
 	TransfersPerRequest = &Signal{
 		Name: "kv_transfers_per_request", Title: "KV transfers per request", Unit: PerRequest, Count: ttftFamily, MinCount: minForMedian,
 		Expr: Div(SumRate("vllm:nixl_xfer_time_seconds_count"), Some(SumRate(ttftFamily+"_count"))),
-		Otherwise: []Alternative{{
-			Without: "vllm:nixl_xfer_time_seconds_count", With: "vllm:mooncake_xfer_time_seconds_count",
-			Expr: Div(SumRate("vllm:mooncake_xfer_time_seconds_count"), Some(SumRate(ttftFamily+"_count"))),
-		}},
 		Doc:  "Transfers that a server received for each first token: about 1 on a decode server, 0 on a prefill server.",
 		Hint: hintTransfer,
 	}
@@ -129,10 +129,6 @@ var (
 		Name: "kv_leases_expired", Title: "Prefills not fetched", Unit: Requests,
 		Panel: &Panel{ID: 803, Row: 800, Width: 8},
 		Expr:  SumIncrease("vllm:nixl_num_kv_expired_reqs_total"),
-		Otherwise: []Alternative{{
-			Without: "vllm:nixl_num_kv_expired_reqs_total", With: "vllm:mooncake_num_kv_expired_reqs_total",
-			Expr: SumIncrease("vllm:mooncake_num_kv_expired_reqs_total"),
-		}},
 		Doc: "Requests whose KV cache a prefill server held for a decode server until the lease ended (480 s unless " +
 			"VLLM_NIXL_ABORT_REQUEST_TIMEOUT says otherwise), and that none fetched. With SGLang, those that a prefill server gives up.",
 		Hint: hintTransfer,
@@ -140,10 +136,6 @@ var (
 	LeaseShare = &Signal{
 		Name: "kv_lease_expired_share", Title: "Share of prefills not fetched", Unit: Ratio,
 		Expr: leaseShare("vllm:nixl_num_kv_expired_reqs_total"),
-		Otherwise: []Alternative{{
-			Without: "vllm:nixl_num_kv_expired_reqs_total", With: "vllm:mooncake_num_kv_expired_reqs_total",
-			Expr: leaseShare("vllm:mooncake_num_kv_expired_reqs_total"),
-		}},
 		Doc:  "Leases that ended unfetched over the first tokens of the same time, which are the prefills of a prefill server.",
 		Hint: hintTransfer,
 	}
@@ -160,10 +152,6 @@ var (
 	HeldIdle = &Signal{
 		Name: "kv_held_idle", Title: "KV cache held while idle", Unit: Ratio,
 		Expr: And(heldIdle, Sum(Now("vllm:nixl_num_kv_expired_reqs_total"))),
-		Otherwise: []Alternative{{
-			Without: "vllm:nixl_num_kv_expired_reqs_total", With: "vllm:mooncake_num_kv_expired_reqs_total",
-			Expr: And(heldIdle, Sum(Now("vllm:mooncake_num_kv_expired_reqs_total"))),
-		}},
 		Doc: "KV cache usage while hardly a request runs, 0 where some do. A prefill server holds the blocks of a " +
 			"request until a decode server has fetched them; held for long they are what new prompts wait for.",
 		Hint: hintTransfer,
@@ -186,22 +174,23 @@ var (
 	})
 	OffloadPace = &Signal{
 		Name: "kv_offload_pace", Title: "Time to load 1 GiB from the host", Unit: Seconds,
-		Otherwise: []Alternative{{ // LMCache times its stores in milliseconds (v1/storage_backend/connector, 0.5.6)
-			Without: "vllm:kv_offload_total_bytes_total", With: fromStore,
-			Expr: Div(Mul(SumRate("lmcache:remote_time_to_get_sum"), Number(1<<30/1e3)), Some(SumRate(fromStore))),
-		}},
 		Panel: &Panel{ID: 806, Row: 800, Width: 8},
-		Expr: Div(
-			Mul(SumRate("vllm:kv_offload_total_time_total", intoGPU), Number(1<<30)),
-			Some(SumRate("vllm:kv_offload_total_bytes_total", intoGPU))),
-		Doc:  "How long offloaded KV cache takes on its way back into the GPU, for each GiB (vllm/v1/kv_offload, 0.16 and later), or with LMCache on its way from a remote store.",
+		Expr:  paceOf(SumRate(loadTime), 1<<30, SumRate(loadBytes)),
+		Otherwise: []Alternative{
+			{Without: loadBytes, With: transferBytes, Expr: paceOf(SumRate(transferTime, intoGPU), 1<<30, SumRate(transferBytes, intoGPU))},
+			// LMCache times its stores in milliseconds (v1/storage_backend/connector, 0.5.6).
+			{Without: loadBytes, With: fromStore, Expr: paceOf(SumRate("lmcache:remote_time_to_get_sum"), 1<<30/1e3, SumRate(fromStore))},
+		},
+		Doc:  "How long offloaded KV cache takes on its way back into the GPU, for each GiB (0.16 and later), or with LMCache on its way from a remote store.",
 		Hint: hintTier,
 	}
 	OffloadBytes = &Signal{
 		Name: "kv_offload_bytes", Title: "Loaded from host memory", Unit: Bytes,
-		Expr:      SumIncrease("vllm:kv_offload_total_bytes_total", intoGPU),
-		Otherwise: []Alternative{{Without: "vllm:kv_offload_total_bytes_total", With: fromStore, Expr: SumIncrease(fromStore)}},
-		Doc:       "How much offloaded KV cache came back into the GPU, or with LMCache from a remote store.", Hint: hintTier,
+		Expr: SumIncrease(loadBytes),
+		Otherwise: []Alternative{
+			{Without: loadBytes, With: transferBytes, Expr: SumIncrease(transferBytes, intoGPU)}, {Without: loadBytes, With: fromStore, Expr: SumIncrease(fromStore)},
+		},
+		Doc: "How much offloaded KV cache came back into the GPU, or with LMCache from a remote store.", Hint: hintTier,
 	}
 	PrefillQueue = ofPair("pd_prefill_queue", "Waiting on a prefill server", Requests,
 		func(r Roles) Aggregate { return Avg(And(mostlyWaiting, r.Prefill)) },

@@ -814,8 +814,8 @@ var (
 	// TransferHeld and TransferWait are of the stage between prefill and decode.
 	TransferHeld = &Signal{
 		Name: "transfer_held", Title: "Requests in KV transfer", Unit: Requests, Optional: true,
-		Expr: Sum(Share(0.1, "vllm:num_requests_kv_fetch_by_stage")),
-		Doc:  "Requests whose KV cache is on its way between servers, or is waited for, nine tenths of the time.",
+		Expr: Sum(Share(0.1, "vllm:num_requests_kv_fetch_by_stage", Is("stage", "in_progress"))),
+		Doc:  "Requests whose KV cache is on its way between servers, nine tenths of the time. Those that wait for room before or after that are in the queue.",
 	}
 	TransferWait = &Signal{
 		Name: "transfer_wait", Title: "Time in KV transfer", Unit: Seconds, Optional: true,

@@ -48,7 +48,7 @@ var Pathology = &catalog.Pathology{
 	),
 	For:         time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
-	Explains:    []string{"prefill-starvation", "saturation", "slow-prefill", "unexplained"},
+	Explains:    []string{"prefill-starvation", "concurrency-limit", "saturation", "slow-prefill", "unexplained"},
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "KV transfers take longer", When: catalog.Above(indicator.TransferTime, slower)},
 		{Says: "KV transfers stand still", When: catalog.Above(indicator.TransferHeld, someHeld)},

@@ -99,7 +99,7 @@ func Canonical(name string) (canonical, prefix string) {
 }
 
 func naming(prefix, suffix string, has map[string]bool) engine.Naming {
-	n := engine.Naming{ID: "vllm-v1" + suffix, Prefix: prefix, Renamed: map[string]string{}, Version: fingerprint(has, prefix)}
+	n := engine.Naming{ID: "vllm-v1" + suffix, Prefix: prefix, Renamed: map[string]string{}, Exprs: map[string]indicator.Expr{}, Version: fingerprint(has, prefix)}
 	if isV0(has, prefix) {
 		n.ID = "vllm-v0" + suffix
 	}
@@ -122,14 +122,32 @@ func naming(prefix, suffix string, has map[string]bool) engine.Naming {
 		}
 	}
 	if has[prefix+"spec_decode_num_drafts_total"] { // an output of a step with a draft holds several tokens
-		n.Exprs = map[string]indicator.Expr{indicator.ITLMean.Name: indicator.NotNegative(indicator.Div(
+		n.Exprs[indicator.ITLMean.Name] = indicator.NotNegative(indicator.Div(
 			indicator.SumRate("vllm:inter_token_latency_seconds_sum"),
-			indicator.Some(indicator.Sub(indicator.SumRate("vllm:generation_tokens_total"), indicator.SumRate("vllm:time_to_first_token_seconds_count")))))}
+			indicator.Some(indicator.Sub(indicator.SumRate("vllm:generation_tokens_total"), indicator.SumRate("vllm:time_to_first_token_seconds_count")))))
+	}
+	if has[prefix+"mooncake_xfer_time_seconds_count"] && !has[prefix+"nixl_xfer_time_seconds_count"] {
+		tellMooncake(&n)
 	}
 	if strings.HasPrefix(prefix, "ray_") {
 		n.Identity = []string{"ReplicaId", "WorkerId"}
 	}
 	return n
+}
+
+// tellMooncake says what the Mooncake connector, 0.33, calls what NIXL counts. It pushes: the prefill server counts
+// transfers and their failures, and the decode server what it did not receive.
+func tellMooncake(n *engine.Naming) {
+	for _, s := range []string{
+		"xfer_time_seconds_bucket", "xfer_time_seconds_sum", "xfer_time_seconds_count", "bytes_transferred_bucket", "bytes_transferred_sum",
+		"bytes_transferred_count", "num_failed_transfers_total", "num_kv_expired_reqs_total",
+	} {
+		n.Renamed["nixl_"+s] = "mooncake_" + s
+	}
+	failed := indicator.Add(indicator.SumIncrease("vllm:mooncake_num_failed_transfers_total"), indicator.SumIncrease("vllm:mooncake_num_failed_recvs_total"))
+	tried := indicator.Or(indicator.Some(indicator.SumIncrease("vllm:mooncake_xfer_time_seconds_count")), indicator.SumIncrease("vllm:time_to_first_token_seconds_count"))
+	n.Exprs[indicator.TransfersFailed.Name] = failed
+	n.Exprs[indicator.TransferFailShare.Name] = indicator.Div(failed, indicator.AtLeast(indicator.Add(failed, tried), 1))
 }
 
 // isV0 reports whether the names are of the V0 engine: one of those that V1

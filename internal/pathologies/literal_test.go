@@ -1,6 +1,4 @@
-// Package catalogtest hands readings written by hand to a pathology under
-// test. Only tests import it.
-package catalogtest
+package pathologies_test
 
 import (
 	"strings"
@@ -12,61 +10,61 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// Readings maps signals to values; missing signals are unknown.
-type Readings map[*indicator.Signal]float64
+// literalReadings maps signals to values; missing signals are unknown.
+type literalReadings map[*indicator.Signal]float64
 
-// A View is a catalog.View made of literals.
-type View struct {
-	Present, Past Readings
+// A literalView is a catalog.View made of literals.
+type literalView struct {
+	Present, Past literalReadings
 	Limits        map[string]float64 // by the threshold's name
 }
 
 // Now implements catalog.View.
-func (v View) Now(s *indicator.Signal) indicator.Value { return v.Present.value(s) }
+func (v literalView) Now(s *indicator.Signal) indicator.Value { return v.Present.value(s) }
 
 // Normal implements catalog.View.
-func (v View) Normal(s *indicator.Signal) indicator.Value { return v.Past.value(s) }
+func (v literalView) Normal(s *indicator.Signal) indicator.Value { return v.Past.value(s) }
 
 // HasHistory implements catalog.View.
-func (v View) HasHistory() bool { return v.Past != nil }
+func (v literalView) HasHistory() bool { return v.Past != nil }
 
 // MayHoldFault implements catalog.View.
-func (v View) MayHoldFault() bool { return false }
+func (v literalView) MayHoldFault() bool { return false }
 
 // Peers implements catalog.View.
-func (v View) Peers() (catalog.View, bool) { return nil, false }
+func (v literalView) Peers() (catalog.View, bool) { return nil, false }
 
 // Limit implements catalog.View.
-func (v View) Limit(t *catalog.Threshold) (float64, string, bool) {
+func (v literalView) Limit(t *catalog.Threshold) (float64, string, bool) {
 	limit, ok := v.Limits[t.Name]
 	return limit, "slo", ok
 }
 
-func (r Readings) value(s *indicator.Signal) indicator.Value {
+func (r literalReadings) value(s *indicator.Signal) indicator.Value {
 	if v, ok := r[s]; ok {
 		return indicator.Known(v)
 	}
 	return indicator.Unknown("not set")
 }
 
-// Refine runs the pathology's Refine on the view, with the server's arguments
+// refineOf runs the pathology's Refine on the view, with the server's arguments
 // as on its command line. Cache facts that are no flags are written the same
 // way: "--num-gpu-blocks 100".
-func Refine(t *testing.T, p *catalog.Pathology, v catalog.View, args string) *catalog.Pass {
+func refineOf(t *testing.T, p *catalog.Pathology, v catalog.View, args string) *catalog.Pass {
 	t.Helper()
 	pass := &catalog.Pass{View: v, Replicas: func(*indicator.Signal) map[string]float64 { return nil }, Config: engine.ParseArgs(args, "--engine-args"), Flags: vllm.Engine.Flags, Summary: p.Title}
 	pass.Parts = func(*indicator.Signal) map[string]float64 { return map[string]float64{"a": 1, "b": 1} }
 	p.Refine(pass)
 	for _, bad := range []string{"NaN", "Inf", "unknown (", "%!"} {
-		if text := Text(pass); strings.Contains(text, bad) {
+		if text := textOf(pass); strings.Contains(text, bad) {
 			t.Errorf("the explanation contains %q, as a number that is none would be written:\n%s", bad, text)
 		}
 	}
 	return pass
 }
 
-// Text writes all that Refine said, one line each.
-func Text(p *catalog.Pass) string {
+// textOf writes all that Refine said, one line each.
+func textOf(p *catalog.Pass) string {
 	lines := append([]string{p.Summary}, p.Reasons...)
 	for _, f := range p.Fixes {
 		lines = append(lines, "fix: "+f.Summary)

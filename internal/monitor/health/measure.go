@@ -381,6 +381,13 @@ func (m *measuring) last(i int, s *indicator.Signal) *float64 {
 func (m *measuring) row(i int, it item, limits threshold.Sources) Row {
 	s, a := it.signal, m.answers[it.key()]
 	r := Row{ID: s.Name, Title: cmp.Or(it.title, s.Title), Unit: string(s.Unit), How: it.how, State: Missing, Reason: a.problem}
+	limit, promised := threshold.Limit{}, false
+	if k := slices.IndexFunc(threshold.Promises(), func(p threshold.Promise) bool { return p.Signal == s }); k >= 0 {
+		limit, promised = limits.Limit(threshold.Promises()[k].Threshold)
+	}
+	if promised { // also of what is not known
+		r.Limit, r.LimitSource = &limit.Value, limit.Source
+	}
 	if a.problem != "" {
 		return r
 	}
@@ -395,10 +402,6 @@ func (m *measuring) row(i int, it item, limits threshold.Sources) Row {
 		return r
 	}
 	r.State = Measured
-	limit, promised := threshold.Limit{}, false
-	if k := slices.IndexFunc(threshold.Promises(), func(p threshold.Promise) bool { return p.Signal == s }); k >= 0 {
-		limit, promised = limits.Limit(threshold.Promises()[k].Threshold)
-	}
 	kept, known := 0, 0
 	for k, v := range v.course[m.split:] {
 		if math.IsNaN(v) {
@@ -412,11 +415,8 @@ func (m *measuring) row(i int, it item, limits threshold.Sources) Row {
 			kept++
 		}
 	}
-	if promised {
-		r.Limit, r.LimitSource = &limit.Value, limit.Source
-		if share := float64(kept) / float64(known); known > 0 {
-			r.Kept = &share
-		}
+	if share := float64(kept) / float64(known); promised && known > 0 {
+		r.Kept = &share
 	}
 	return r
 }

@@ -245,6 +245,32 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// TestAPromiseThatIsNotKnownIsTold: of what was promised and cannot be measured, every form says that it is unknown.
+func TestAPromiseThatIsNotKnownIsTold(t *testing.T) {
+	promised := &slo.File{Objectives: []slo.Objective{{TTFTP95: 500 * time.Millisecond, ITLP95: 50 * time.Millisecond, E2EP95: 10 * time.Second}}}
+	r := measure(t, play(t, "m"), health.Config{Settings: diagnose.Settings{Objectives: promised}})
+	var text, full, md, page bytes.Buffer
+	d := healthreport.Document(r)
+	for _, err := range []error{d.Text(&text, render.Options{}, false), d.Text(&full, render.Options{}, true), d.Markdown(&md), d.HTML(&page)} {
+		must.Succeed(t, err)
+	}
+	for _, id := range []string{"itl_p95", "e2e_p95"} {
+		w := row(t, r, "user-experience", id)
+		if w.State != health.Missing || w.Value != nil || w.Limit == nil {
+			t.Errorf("%s is %s: %s, promised %s", id, w.State, value(w.Value), value(w.Limit))
+		}
+		_, unknown, _ := strings.Cut(strings.Join(strings.Fields(text.String()), " "), " Unknown ")
+		if want := w.Title + " (objective " + w.Number("limit", w.Limit) + ")"; !strings.Contains(unknown, want) {
+			t.Errorf("the text lacks %q:\n%s", want, &text)
+		}
+		for name, b := range map[string]*bytes.Buffer{"full": &full, "Markdown": &md, "HTML": &page} {
+			if _, after, _ := strings.Cut(b.String(), "objective "+w.Number("limit", w.Limit)); !strings.Contains(b.String(), w.Title) || after == "" || !strings.Contains(b.String(), "unknown: ") {
+				t.Errorf("the %s does not say that %s is unknown", name, w.Title)
+			}
+		}
+	}
+}
+
 // TestModelsApart: what is of a server's process or of its GPUs belongs to the model that it serves.
 func TestModelsApart(t *testing.T) {
 	store := embeddedtest.New(t)

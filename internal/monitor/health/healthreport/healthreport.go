@@ -56,6 +56,9 @@ func Document(r *health.Report) *render.Document {
 			d.ShowIn(render.Screen)
 			rank(map[health.State]int{health.Measured: rankMeasured, health.Missing: rankUnknown}[a.State])
 			d.Item(a.Title, line(rows, not)).Most = 1
+			if text := unknownPromises(a); text != "" {
+				d.Item("Unknown", text)
+			}
 			d.ShowIn(render.Details)
 			d.Section(a.Title, "").Name = true
 			d.Paragraph("", a.Asks).Style = render.Dim
@@ -117,6 +120,17 @@ func line(rows [][]string, not []string) string {
 	return strings.Join(append(parts, not...), "; ")
 }
 
+// unknownPromises are the quantities of an area that were promised and are not known.
+func unknownPromises(a *health.Area) string {
+	var parts []string
+	for i := range a.Rows {
+		if w := &a.Rows[i]; w.Value == nil && w.Limit != nil {
+			parts = append(parts, w.Title+" (objective "+w.Number("limit", w.Limit)+")")
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
 // How long parts of a short text stay where there is no room for all of them.
 const (
 	rankModel = iota + 1 // behind the first fewModels
@@ -128,8 +142,8 @@ const (
 
 const fewModels = 3
 
-// cells are the rows of an area that are known (the quantity, its value, that of the span before, the worst moment,
-// and the objective), and, by the reason, what is not known.
+// cells are the rows of an area that are known, or were promised (the quantity, its value, that of the span before, the
+// worst moment, and the objective), and, by the reason, what is not known.
 func cells(r *health.Report, a *health.Area) (rows [][]string, not []string) {
 	moment := "15:04"
 	if r.To.Sub(r.From) > 24*time.Hour {
@@ -139,14 +153,21 @@ func cells(r *health.Report, a *health.Area) (rows [][]string, not []string) {
 	titles := map[string][]string{}
 	for i := range a.Rows {
 		w := &a.Rows[i]
+		objective := ""
+		if w.Limit != nil {
+			objective = "objective " + w.Number("limit", w.Limit)
+		}
 		if w.Value == nil {
+			if objective != "" {
+				rows = append(rows, []string{w.Title, "unknown", "", "", render.Clean(objective)})
+			}
 			if titles[w.Reason] == nil {
 				reasons = append(reasons, w.Reason)
 			}
 			titles[w.Reason] = append(titles[w.Reason], w.Title)
 			continue
 		}
-		title, peak, remark := w.Title, "", ""
+		title, peak := w.Title, ""
 		if w.How == health.Total || w.How == health.Mean {
 			title += ", " + string(w.How)
 		}
@@ -156,13 +177,10 @@ func cells(r *health.Report, a *health.Area) (rows [][]string, not []string) {
 				peak = "down to " + peak
 			}
 		}
-		if w.Limit != nil {
-			remark = "objective " + w.Number("limit", w.Limit)
-			if w.Kept != nil {
-				remark += ", met " + render.Percent(*w.Kept) + " of the time"
-			}
+		if w.Limit != nil && w.Kept != nil {
+			objective += ", met " + render.Percent(*w.Kept) + " of the time"
 		}
-		rows = append(rows, []string{title, w.Number("value", w.Value), w.Number("previous", w.Previous), peak, render.Clean(remark)})
+		rows = append(rows, []string{title, w.Number("value", w.Value), w.Number("previous", w.Previous), peak, render.Clean(objective)})
 	}
 	for _, why := range reasons {
 		not = append(not, fmt.Sprintf("unknown: %s (%s)", render.And(titles[why]), render.Clean(why)))

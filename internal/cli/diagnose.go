@@ -20,6 +20,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/gather"
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/monitor/incident"
+	"github.com/sixty-dev/sixty/internal/monitor/remote"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/planning/asked"
@@ -204,7 +206,25 @@ func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.S
 		}
 		return s.WatchForVerdict(ctx, o, look)
 	}
-	return s.Diagnose(ctx, o)
+	d, err = s.Diagnose(ctx, o)
+	if err == nil && f.source.Prometheus != "" {
+		err = f.conform(ctx, &d)
+	}
+	return d, err
+}
+
+// conform lets a diagnosis of a monitor's samples say what its incidents do: since when, how bad, and what to do first.
+func (f *diagnoseFlags) conform(ctx context.Context, d *diagnose.Diagnosis) error {
+	m, ok := remote.Find(ctx, f.source.Prometheus, f.source.HTTP)
+	if !ok {
+		return nil
+	}
+	defer m.Close()
+	open, err := m.OpenIncidents(ctx)
+	if err == nil {
+		incident.Conform(d, pathologies.All(), open)
+	}
+	return err
 }
 
 // lateError says that the time was over before anything could be said.

@@ -54,7 +54,7 @@ func (f *mcpFlags) run(ctx context.Context, stderr io.Writer, args []string) err
 			scraping.Go(func() { s.Live.FetchFacts(ctx) })
 		}
 		endsWhenInterrupted(ctx)
-		o := mcp.Options{Source: s, Explained: all, Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
+		judge := func(ctx context.Context, at time.Time, window time.Duration, predict diagnose.Predictor) (diagnose.Diagnosis, error) {
 			if at.IsZero() {
 				at = s.Span().Last
 				if f.source.Prometheus != "" {
@@ -65,9 +65,18 @@ func (f *mcpFlags) run(ctx context.Context, stderr io.Writer, args []string) err
 			if err != nil {
 				return diagnose.Diagnosis{}, err
 			}
-			o.Pathologies, o.Predict, o.Settings, o.Window = all, planning.PredictFixes, set, window
+			o.Pathologies, o.Predict, o.Settings, o.Window = all, predict, set, window
 			return s.Diagnose(ctx, o)
-		}}
+		}
+		o := mcp.Options{
+			Source: s, Explained: all,
+			Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
+				return judge(ctx, at, window, planning.PredictFixes)
+			},
+			Judge: func(ctx context.Context, _ string) (diagnose.Diagnosis, error) {
+				return judge(ctx, time.Time{}, 0, nil)
+			},
+		}
 		err := mcp.Stdio(ctx, o)
 		if ctx.Err() != nil || errors.Is(err, io.EOF) {
 			return nil

@@ -60,8 +60,15 @@ func (v view) chain(o *outcome) []Step {
 	if n := len(steps); n > mostSteps { // what users feel stays
 		steps = append(steps[:mostSteps-1], steps[n-1])
 	}
+	MarkFirst(steps)
+	return steps
+}
+
+// MarkFirst marks the step that changed first.
+func MarkFirst(steps []Step) {
 	first := -1
 	for i := range steps {
+		steps[i].First = false
 		if t := steps[i].Since; !t.IsZero() && !steps[i].SinceAtLeast && (first < 0 || t.Before(steps[first].Since)) {
 			first = i
 		}
@@ -69,7 +76,6 @@ func (v view) chain(o *outcome) []Step {
 	if first >= 0 {
 		steps[first].First = true
 	}
-	return steps
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -126,7 +132,7 @@ func (f *Finding) Story() string {
 
 // Links tells the same without numbers, for a notification.
 func (f *Finding) Links() string {
-	return f.join(func(i int) string { return f.Chain[i].says(i == 0) })
+	return f.join(func(i int) string { return f.Chain[i].Tell(i == 0) })
 }
 
 func (f *Finding) join(link func(i int) string) string {
@@ -140,8 +146,8 @@ func (f *Finding) join(link func(i int) string) string {
 	return strings.Join(parts, " → ")
 }
 
-// says is the link within a sentence, or at its beginning.
-func (s *Step) says(first bool) string {
+// Tell says the link within a sentence, or at its beginning.
+func (s *Step) Tell(first bool) string {
 	if word, _, _ := strings.Cut(s.Says, " "); !first && word == strings.ToUpper(word[:1])+strings.ToLower(word[1:]) {
 		return strings.ToLower(s.Says[:1]) + s.Says[1:]
 	}
@@ -150,7 +156,7 @@ func (s *Step) says(first bool) string {
 
 func (s *Step) text(first, last bool) string {
 	e := &s.Evidence
-	says, value := s.says(first), indicator.Format(e.Value, e.Signal.Unit)
+	says, value := s.Tell(first), indicator.Format(e.Value, e.Signal.Unit)
 	if (s.First || s.Traffic || last) && e.Baseline.OK && e.Baseline.V > 0 {
 		if normal := indicator.Format(e.Baseline, e.Signal.Unit); normal != value {
 			value += ", normally " + normal

@@ -266,11 +266,25 @@ const maxServed = 10_000
 // DiagnoseAt diagnoses one moment, the past too, with predictions of its fixes. A window of 0 is
 // chosen by the diagnosis.
 func (m *Monitor) DiagnoseAt(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
+	return m.diagnoseAt(ctx, at, window, m.o.Diagnose.Predict)
+}
+
+// JudgeAt diagnoses one moment without predictions; a zero time is the latest evaluation.
+func (m *Monitor) JudgeAt(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) {
+	if e := m.Latest(); at.IsZero() && e != nil && e.Err == nil {
+		return e.Diagnosis, nil
+	} else if at.IsZero() {
+		at = time.Now()
+	}
+	return m.diagnoseAt(ctx, at, 0, nil)
+}
+
+func (m *Monitor) diagnoseAt(ctx context.Context, at time.Time, window time.Duration, predict diagnose.Predictor) (diagnose.Diagnosis, error) {
 	from, o, err := m.options(ctx, at)
 	if err != nil {
 		return diagnose.Diagnosis{}, err
 	}
-	o.Window, o.Predict = window, m.o.Diagnose.Predict
+	o.Window, o.Predict = window, predict
 	d, err := from.Diagnose(ctx, o)
 	m.conform(&d)
 	return d, err

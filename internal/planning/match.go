@@ -80,18 +80,23 @@ func (q *quantity) suggestRemedy(less bool) string {
 // estimateQuantities returns an estimate of each quantity from several outcomes of a trial. The value pools all
 // outcomes; the interval spans the single ones.
 func estimateQuantities(outcomes []*outcome, engines, window float64) []catalog.Estimate {
-	all := poolOutcomes(outcomes)
 	out := make([]catalog.Estimate, len(quantities))
+	all := poolOutcomes(outcomes)
 	for i, q := range quantities {
-		v := q.of(all, engines, window)
-		e := catalog.Estimate{Value: v, Low: v, High: v}
-		for _, o := range outcomes {
-			one := q.of(o, engines, window)
-			e.Low, e.High = min(e.Low, one), max(e.High, one)
-		}
-		out[i] = e
+		out[i] = estimateOne(all, outcomes, func(o *outcome) float64 { return q.of(o, engines, window) })
 	}
 	return out
+}
+
+// estimateOne returns an estimate of one quantity: the value of the pooled outcomes, and the interval of the single ones.
+func estimateOne(all *outcome, outcomes []*outcome, of func(*outcome) float64) catalog.Estimate {
+	v := of(all)
+	e := catalog.Estimate{Value: v, Low: v, High: v}
+	for _, o := range outcomes {
+		one := of(o)
+		e.Low, e.High = min(e.Low, one), max(e.High, one)
+	}
+	return e
 }
 
 // widenEstimates widens estimates by the errors of predictions of the future.
@@ -116,6 +121,7 @@ func poolOutcomes(outcomes []*outcome) *outcome {
 		all.preemptions += o.preemptions
 		all.recomputed += o.recomputed
 		all.running += o.running
+		all.kv += o.kv
 		all.waiting += o.waiting
 		all.early += o.early
 		all.late += o.late

@@ -92,15 +92,37 @@ func (p *predictor) predictFix(f *catalog.Fix) *catalog.Prediction {
 	if err != nil {
 		return noPrediction(err)
 	}
-	outcomes, sc, err := p.simulateChange(after, perOutcome)
+	outcomes, then, caveats, err := p.simulateFuture(after)
 	if err != nil {
 		return noPrediction(err)
 	}
-	ranks, engines := float64(p.traffic.ranks), float64(p.traffic.ranks*after.replicas)
-	window := p.traffic.length.Seconds()
-	then := estimateQuantities(outcomes, engines, window)
+	ranks := float64(p.traffic.ranks)
+	out := &catalog.Prediction{
+		Benefit: widenBenefit(compareBenefit(unchanged, outcomes, ranks, ranks*float64(after.replicas))),
+		Basis:   p.describeBasis(), Caveats: caveats,
+	}
+	still := widenEstimates(estimateQuantities(unchanged, ranks, p.traffic.length.Seconds()))
+	for i, w := range widenEstimates(then) {
+		out.Effects = append(out.Effects, catalog.Effect{Signal: quantities[i].signal, Measured: p.measured[i],
+			Before: p.before[i], Unchanged: still[i], After: w})
+	}
+	if out.Worse() {
+		out.Caveats = append(out.Caveats, "users would be worse off than without a change: try another fix first")
+	}
+	return out
+}
+
+// simulateFuture simulates the time after a change, and returns the caveats of its estimates.
+func (p *predictor) simulateFuture(after setup) (outcomes []*outcome, then []catalog.Estimate, caveats []string,
+	err error) {
+	outcomes, sc, err := p.simulateChange(after, perOutcome)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	engines := float64(p.traffic.ranks * after.replicas)
+	then = estimateQuantities(outcomes, engines, p.traffic.length.Seconds())
 	if err := p.checkDetermined(outcomes, then); err != nil {
-		return noPrediction(err)
+		return nil, nil, nil, err
 	}
 	came := p.traffic.arrivalRate() / engines * sc.length.Seconds()
 	all := poolOutcomes(outcomes)
@@ -110,20 +132,7 @@ func (p *predictor) predictFix(f *catalog.Fix) *catalog.Prediction {
 		after.caveats = append(after.caveats, fmt.Sprintf("only if memory holds about %d blocks of %d tokens (%d "+
 			"now; see the start-up log)", blocks, size, p.engine.Config.NumBlocks))
 	}
-	out := &catalog.Prediction{
-		Benefit: widenBenefit(compareBenefit(unchanged, outcomes, ranks, engines)),
-		Basis:   p.describeBasis(), Caveats: append(after.caveats, p.listCaveats(all, came, then)...),
-	}
-	still := widenEstimates(estimateQuantities(unchanged, ranks, window))
-	for i, w := range widenEstimates(then) {
-		out.Effects = append(out.Effects, catalog.Effect{
-			Signal: quantities[i].signal, Measured: p.measured[i], Before: p.before[i], Unchanged: still[i], After: w,
-		})
-	}
-	if out.Worse() {
-		out.Caveats = append(out.Caveats, "users would be worse off than without a change: try another fix first")
-	}
-	return out
+	return outcomes, then, append(after.caveats, p.listCaveats(all, came, then)...), nil
 }
 
 func (p *predictor) changeSetup(f *catalog.Fix) (setup, error) {

@@ -50,6 +50,7 @@ type outcome struct {
 	preemptions      float64
 	recomputed       float64 // tokens, after preemptions
 	running, waiting float64 // sums over time
+	kv               float64 // used share of the cache, likewise
 	early, late      float64 // waiting in the first and the last quarter
 	ended            []sim.Record
 	came, refused    float64 // requests that arrived, and that were refused
@@ -107,6 +108,7 @@ func (o *outcome) addEngine(s *trial, r *sim.ReplicaResult) {
 		}
 		n++
 		o.running, o.waiting = o.running+float64(x.Running), o.waiting+float64(x.Waiting)
+		o.kv += float64(x.UsedBlocks) / float64(max(s.cfg.NumBlocks-1, 1))
 		switch {
 		case x.At < s.warm+quarter:
 			o.early += float64(x.Waiting)
@@ -114,7 +116,7 @@ func (o *outcome) addEngine(s *trial, r *sim.ReplicaResult) {
 			o.late += float64(x.Waiting)
 		}
 	}
-	for _, sum := range []*float64{&o.running, &o.waiting, &o.early, &o.late} {
+	for _, sum := range []*float64{&o.running, &o.waiting, &o.kv, &o.early, &o.late} {
 		*sum *= o.seconds / max(n, 1)
 	}
 }

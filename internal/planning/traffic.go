@@ -27,6 +27,7 @@ type traffic struct {
 	held             float64       // share of the KV cache at the beginning
 	each             float64       // mean share of an engine's KV cache per running request; 0: unknown
 	ended            float64       // number of requests behind the lengths of answers
+	prompt, output   float64       // factors of the measured lengths; 0 is 1
 	left             float64       // clients that left before the end of their answer
 	unanswered       float64       // clients that left without a token
 }
@@ -159,6 +160,7 @@ func (t *traffic) drawPool(cfg sim.Config, draw int) ([]sim.Request, error) {
 	}
 	pairLengths(drawn, t.each*float64(cfg.Tokens())-float64(cfg.BlockSize)/2,
 		rand.New(rand.NewPCG(uint64(draw), 0x9a12)))
+	t.scaleLengths(drawn, cfg.BlockSize)
 	// Measured requests fitted; only combinations of their lengths may not.
 	fits := slices.DeleteFunc(drawn, func(r sim.Request) bool {
 		return r.PromptTokens >= cfg.MaxModelLen || !cfg.Fits(r.PromptTokens, r.OutputTokens)
@@ -168,6 +170,30 @@ func (t *traffic) drawPool(cfg sim.Config, draw int) ([]sim.Request, error) {
 			cfg.MaxModelLen, cfg.NumBlocks)
 	}
 	return fits, nil
+}
+
+// scaleLengths scales prompts and answers. Shared prefixes keep their length.
+func (t *traffic) scaleLengths(drawn []sim.Request, blockSize int) {
+	if cmp.Or(t.prompt, 1) == 1 && cmp.Or(t.output, 1) == 1 {
+		return
+	}
+	scale := func(n int, by float64) int { return max(int(math.Round(float64(n)*cmp.Or(by, 1))), 1) }
+	for i := range drawn {
+		r := &drawn[i]
+		r.PromptTokens, r.OutputTokens = scale(r.PromptTokens, t.prompt), scale(r.OutputTokens, t.output)
+		r.Blocks = r.Blocks[:min(len(r.Blocks), r.PromptTokens/blockSize)]
+	}
+}
+
+// scaleLoad returns the traffic with load times as many arrivals or clients.
+func (t traffic) scaleLoad(load float64) *traffic {
+	t.clients, t.running, t.waiting = t.clients*load, t.running*load, t.waiting*load
+	t.length = time.Duration(float64(t.length) / load)
+	t.arrivals = slices.Clone(t.arrivals)
+	for i := range t.arrivals {
+		t.arrivals[i] = time.Duration(float64(t.arrivals[i]) / load)
+	}
+	return &t
 }
 
 // pairLengths gives longer prompts longer answers until running requests hold as many tokens as measured. The

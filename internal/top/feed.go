@@ -9,25 +9,16 @@ package top
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/url"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/prometheus/common/config"
-
-	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
-	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/remote"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report"
@@ -209,84 +200,18 @@ func (r *replayed) Text(ctx context.Context, o render.Options) (string, error) {
 // A served is a monitor that runs elsewhere.
 type served struct {
 	plain
-	base   *url.URL
-	client *http.Client
+	*remote.Monitor
 }
 
-// Bounds of a monitor's answer.
-const (
-	servedTimeout = 20 * time.Second
-	servedBytes   = 32 << 20
-)
-
-// monitorAt returns the monitor at an address, if one answers within a moment.
-func monitorAt(
-	ctx context.Context, address string, access config.HTTPClientConfig, known []*catalog.Pathology,
-) (Feed, bool) {
-	u, err := url.Parse(strings.TrimSuffix(scrape.Complete(address), "/"))
-	if err != nil || u.Host == "" {
-		return nil, false
-	}
-	client, err := config.NewClientFromConfig(access, "sixty")
-	if err != nil {
-		return nil, false
-	}
-	client.Timeout = servedTimeout
-	s := &served{plain: plain{u.Redacted(), 2 * time.Second, known}, base: u, client: client}
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	if _, err := s.Overview(ctx); err != nil {
-		client.CloseIdleConnections()
-		return nil, false
-	}
-	return s, true
-}
-
-func (s *served) Close() error { s.client.CloseIdleConnections(); return nil }
-
-func (s *served) fetchPath(ctx context.Context, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.String()+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := s.client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, servedBytes))
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		var e view.Error
-		if json.Unmarshal(body, &e) == nil && e.Error != "" {
-			return nil, hint.With(fmt.Errorf("%s: %s", s.name, e.Error), e.Hint)
-		}
-		return nil, fmt.Errorf("%s%s: %s", s.name, path, resp.Status)
-	}
-	return body, nil
-}
-
-func (s *served) Overview(ctx context.Context) (o view.Overview, err error) {
-	body, err := s.fetchPath(ctx, "/api/v1/overview")
-	if err != nil {
-		return o, err
-	}
-	if err := json.Unmarshal(body, &o); err != nil || o.Schema != view.OverviewSchema {
-		return o, hint.With(fmt.Errorf("%s is not a monitor of sixty", s.name),
-			"give a server's URL, a recording or prometheus=URL")
-	}
-	return o, nil
-}
+func (s *served) Close() error { s.Monitor.Close(); return nil }
 
 func (s *served) Text(ctx context.Context, _ render.Options) (string, error) {
-	body, err := s.fetchPath(ctx, "/api/v1/diagnosis?format=text&full=true")
+	body, err := s.Get(ctx, "/api/v1/diagnosis?format=text&full=true")
 	return string(body), err
 }
 
 func (s *served) Requests(ctx context.Context) (string, error) {
-	body, err := s.fetchPath(ctx, "/api/v1/requests?format=text")
+	body, err := s.Get(ctx, "/api/v1/requests?format=text")
 	if err != nil {
 		return "", nil //nolint:nilerr // a monitor without a gateway has no such address
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/monitor/remote"
 )
 
 // Options select the source and how it is judged. Errors name the flags of sixty top.
@@ -24,6 +25,8 @@ type Options struct {
 const (
 	every = 5 * time.Second // between two verdicts
 	step  = 5 * time.Second // one arrow key in a recording
+
+	answerTime = 20 * time.Second // limit of a feed
 )
 
 // AddFlags adds the flags.
@@ -43,8 +46,8 @@ func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
 		return nil, err
 	}
 	if urls := o.Source.URLs; len(urls) == 1 {
-		if f, ok := monitorAt(ctx, urls[0], o.Source.HTTP, o.Pathologies); ok {
-			return f, nil
+		if m, ok := remote.Find(ctx, urls[0], o.Source.HTTP); ok {
+			return &served{plain{m.URL, 2 * time.Second, o.Pathologies}, m}, nil
 		}
 	}
 	set, err := o.Judged.Read(o.Pathologies)

@@ -80,7 +80,7 @@ func (m *model) Init() tea.Cmd { return tea.Batch(m.fetchOverview(), m.scheduleT
 
 func (m *model) fetchOverview() tea.Cmd {
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(m.ctx, servedTimeout)
+		ctx, cancel := context.WithTimeout(m.ctx, answerTime)
 		defer cancel()
 		o, err := m.feed.Overview(ctx)
 		return overviewMsg{o, err}
@@ -208,7 +208,7 @@ func (m *model) openPage(title string, ask func(context.Context, render.Options)
 	m.depth, m.title, m.top = []string{"…"}, title, 0
 	o := m.Options
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(m.ctx, servedTimeout)
+		ctx, cancel := context.WithTimeout(m.ctx, answerTime)
 		defer cancel()
 		text, err := ask(ctx, o)
 		return textMsg{text, err}

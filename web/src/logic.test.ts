@@ -6,12 +6,12 @@ import numbers from './numbers.json'
 import { median, odd, quantile, rank } from './odd'
 import { all, byReplica, fill, grid, heat, legends, pattern, pointsOf, questionsOf, rateOf, stepOf } from './query'
 import { parse, to } from './route'
-import type { Advice, Evidence, Finding, Fix, Link, Model, Overview, Panel, Plot, Replica, Summary } from './types'
+import type { Advice, Evidence, Finding, Fix, Model, Overview, Panel, Plot, Replica, Summary } from './types'
 import { moment, spanOf } from './views/explore'
 import { bucketOf, ticksOf } from './views/chain'
 import { effectsOf, farthest, filled, fixesOf, headline, headsOf, normalOf } from './views/diagnosis'
 import { shorts } from './views/fleet'
-import { healthOfTurn, scope, titleWith } from './views/incident'
+import { healthOfTurn, scope } from './views/incident'
 import { healthIn, stateOf, titleFor } from './views/overview'
 import { startsOf } from './views/strip'
 import { highlight } from './panel'
@@ -185,12 +185,6 @@ test('the evidence is the comparison that is hardest to meet, the worst first, a
 })
 
 describe('an incident', () => {
-  const linkOf = (l: Partial<Link>) => ({ value: null, baseline: null, ...l }) as Link
-  test('is titled by its fault and the first link', () => {
-    expect(titleWith('kv-cache-thrashing', [linkOf({ says: 'Answers grow', value: 1461, baseline: 134 }), linkOf({ says: 'The KV cache fills' })])).toBe('KV cache thrashing: answers grow, 10.9× normal')
-    expect(titleWith('http-errors', [linkOf({ says: 'HTTP 5xx share', value: 0.2, baseline: 0 })])).toBe('HTTP errors: HTTP 5xx share')
-    expect(titleWith('engine-hung', undefined)).toBe('Engine hung')
-  })
   test('is of the servers on which it was found last', () => {
     const i = { affected: ['a', 'b'], targets: ['a', 'b', 'gpu'], servers: 2 } as Summary
     expect(scope(i, 'qwen')).toBe('all 2 replicas of qwen')

@@ -89,6 +89,7 @@ export interface Summary {
   id: string
   model: string
   pathology: string
+  title: string
   severity: string
   summary: string
   began: string

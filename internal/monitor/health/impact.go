@@ -39,7 +39,8 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	m.pools, i = m.pools[i:i+1], 0
 	first, failed := item{signal: indicator.TTFTP95, how: OfAll}, item{signal: indicator.ServerErrCount, how: Total}
 	streams, gaps := item{signal: indicator.TPOTP95, how: OfAll}, item{signal: indicator.ITLP95, how: OfAll}
-	if err := m.ask(ctx, first, failed, streams, gaps, item{signal: indicator.Running}, item{signal: indicator.Waiting}, item{signal: indicator.GenerationTokenRate}); err != nil {
+	if err := m.ask(ctx, first, failed, streams, gaps, item{signal: indicator.Running}, item{signal: indicator.Waiting},
+		item{signal: indicator.GenerationTokenRate}); err != nil {
 		return nil, err
 	}
 	limits := threshold.Sources{Set: c.Settings.Set, Measured: baseline.For(c.Settings.Baselines, p.model)}

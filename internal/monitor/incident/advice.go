@@ -3,6 +3,7 @@ package incident
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -82,7 +83,7 @@ func (r *Record) advise(f *diagnose.Finding, at time.Time, step time.Duration) {
 				r.addEvent(at, Advised, "A simulation sized the advice: "+now.Summary)
 			}
 			*chosen = *now
-			a.Expected = expect(now.Predicted)
+			a.Expected, a.Predicted = expect(now.Predicted), &at
 		}
 	}
 	if !gone {
@@ -99,7 +100,7 @@ func (r *Record) readvise(f *diagnose.Finding, at time.Time, why string) {
 	r.Advice = &view.Advice{At: at, Pathology: f.Pathology.ID, Fixes: choose(f.Fixes)}
 	for i := range r.Advice.Fixes {
 		if p := r.Advice.Fixes[i].Predicted; p != nil && p.Reason == "" && !r.Advice.Fixes[i].Stops {
-			r.Advice.Expected = expect(p)
+			r.Advice.Expected, r.Advice.Predicted = expect(p), &at
 		}
 	}
 	same := func(a, b catalog.Fix) bool { return a.Key() == b.Key() }
@@ -179,6 +180,7 @@ func (t *Tracker) Conform(d *diagnose.Diagnosis) {
 		}
 		if f.Pathology.ID == r.Pathology {
 			f.Severity, _ = catalog.ParseSeverity(cmp.Or(r.State.now, r.Severity))
+			f.Chain = r.chain(f.Chain)
 			if r.Advice != nil && r.Advice.Pathology == r.Pathology {
 				f.Fixes = lead(r.Advice, f.Fixes)
 			}
@@ -209,6 +211,21 @@ func (t *Tracker) Conform(d *diagnose.Diagnosis) {
 			d.Verdict = *v
 		}
 	}
+}
+
+// Conform lets a diagnosis that was made elsewhere say what a monitor decided for its open incidents.
+func Conform(d *diagnose.Diagnosis, catalogue []*catalog.Pathology, open []view.Summary) {
+	l := newLook(d)
+	t := NewTracker(catalogue, nil, nil)
+	for _, s := range open {
+		r := &Record{Summary: s, State: State{Instances: l.instances(s.Affected), LastSeen: l.at}}
+		r.State.Members = union([]string{s.Pathology}, slices.Collect(maps.Keys(s.Since)), maxTurns)
+		if s.Phase == view.Degraded { // though it was worse
+			r.State.now = catalog.Ticket.String()
+		}
+		t.records = append(t.records, r)
+	}
+	t.Conform(d)
 }
 
 // hold puts what an incident is called by into a diagnosis that does not find it now, as it was found last: until

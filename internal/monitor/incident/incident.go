@@ -42,9 +42,11 @@ type State struct {
 	Where    Labels                       `json:"where"`
 	Recorded map[string]map[string]string `json:"recorded,omitempty"`
 
-	Counted time.Time            `json:"counted"`        // when Impact was measured
-	Servers int                  `json:"servers"`        // that the model has
-	Born    map[string]time.Time `json:"born,omitempty"` // when each of them began to serve
+	Counted time.Time            `json:"counted"` // when Impact was measured
+	First   *Link                `json:"first,omitempty"`
+	Broke   map[string]time.Time `json:"broke,omitempty"` // when each link of its chain did, by what that says
+	Servers int                  `json:"servers"`         // that the model has
+	Born    map[string]time.Time `json:"born,omitempty"`  // when each of them began to serve
 
 	now  string            // how severe what is found now is
 	told *diagnose.Finding // the last one of what it is called by
@@ -117,7 +119,8 @@ func (r *Record) Copy() *Record {
 	if c.Advice != nil {
 		c.Advice.Fixes, c.Advice.Expected = slices.Clone(c.Advice.Fixes), slices.Clone(c.Advice.Expected)
 	}
-	c.State.Seen, c.State.Born = maps.Clone(r.State.Seen), maps.Clone(r.State.Born)
+	c.State.Seen, c.State.Born, c.State.Broke = maps.Clone(r.State.Seen), maps.Clone(r.State.Born), maps.Clone(r.State.Broke)
+	c.State.First = clone(r.State.First)
 	c.State.Members, c.State.Instances = slices.Clone(r.State.Members), slices.Clone(r.State.Instances)
 	c.State.Where, c.State.Recorded = r.State.Where.copy(), maps.Clone(r.State.Recorded) // the labels of a server never change
 	return &c

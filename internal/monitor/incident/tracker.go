@@ -412,8 +412,11 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 // tell takes what a finding says of the incident that is called by it.
 func (r *Record) tell(s *sign, at time.Time, step time.Duration) {
 	r.Affected, r.Servers, r.Summary.Summary = s.Targets, s.Servers, s.Summary
-	r.State.told = s.Finding
-	if story := s.Story(); story != "" {
+	r.name(s.Finding, at)
+	told := *s.Finding
+	told.Chain = r.chain(told.Chain)
+	r.State.told = &told
+	if story := told.Story(); story != "" {
 		r.Story = story
 	}
 	r.advise(s.Finding, at, step)

@@ -43,9 +43,8 @@ type Options struct {
 	Explained []*catalog.Pathology
 	// Incidents, which may be nil, are those that were kept, the latest first.
 	Incidents func() []view.Summary
-	// Past, which may be nil, is how much of it a model's workload is measured in for a simulation; all that is known
-	// where it is 0.
-	Past func(model string) time.Duration
+	// Judge is the diagnosis of which a change of a model's servers is simulated.
+	Judge func(ctx context.Context, model string) (diagnose.Diagnosis, error)
 	// Within is how long one answer may take; 0 is 55 s, less than the minute that assistants wait.
 	Within time.Duration
 }
@@ -275,17 +274,13 @@ type simulateIn struct {
 }
 
 func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
-	at := time.Now()
-	if last := t.o.Source.Span().Last; t.o.Source.Live != nil || !t.o.Source.Span().First.IsZero() {
-		at = last
+	d, err := t.o.Judge(ctx, in.Model)
+	if err != nil {
+		return "", err
 	}
-	var past time.Duration
-	if t.o.Past != nil {
-		past = t.o.Past(in.Model)
-	}
-	a, err := whatif.Simulate(ctx, t.o.Source, t.o.Explained, view.WhatIf{Model: in.Model, Change: view.Change{
+	a, err := whatif.Simulate(ctx, t.o.Source, &d, view.WhatIf{Model: in.Model, Change: view.Change{
 		Replicas: in.Replicas, ArrivalRateFactor: in.ArrivalFactor, PromptFactor: in.PromptFactor, OutputFactor: in.OutputFactor, Flags: in.Flags,
-	}}, at, past)
+	}})
 	if err != nil {
 		return "", err
 	}

@@ -28,21 +28,22 @@ func TestTools(t *testing.T) {
 	s, err := source.Open(t.Context(), source.Spec{Recording: filepath.Join("..", "..", "..", "testdata", "incident.tar.zst")})
 	must.Succeed(t, err)
 	defer s.Close()
+	judge := func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
+		if at.IsZero() {
+			at = s.Span().Last
+		}
+		o, err := s.Options(ctx, at)
+		if err != nil {
+			return diagnose.Diagnosis{}, err
+		}
+		o.Pathologies, o.Window = pathologies.All(), window
+		return s.Diagnose(ctx, o)
+	}
 	server := httptest.NewServer(mcp.Handler(mcp.Options{
-		Within: time.Hour, Source: s, Explained: pathologies.All(), Past: func(string) time.Duration { return 20 * time.Second },
+		Within: time.Hour, Source: s, Explained: pathologies.All(), Diagnose: judge,
+		Judge: func(ctx context.Context, _ string) (diagnose.Diagnosis, error) { return judge(ctx, time.Time{}, 0) },
 		Incidents: func() []view.Summary {
 			return []view.Summary{{Pathology: "saturation", Severity: "ticket", Targets: []string{"r0"}, Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Phase: view.Degraded, Story: "it fills", Impact: &view.Impact{Text: "3 of 9 requests late"}, Summary: "all full", Notes: []view.Note{{By: "ann", Text: "seen"}}}}
-		},
-		Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
-			if at.IsZero() {
-				at = s.Span().Last
-			}
-			o, err := s.Options(ctx, at)
-			if err != nil {
-				return diagnose.Diagnosis{}, err
-			}
-			o.Pathologies, o.Window = pathologies.All(), window
-			return s.Diagnose(ctx, o)
 		},
 	}))
 	defer server.Close()

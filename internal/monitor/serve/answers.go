@@ -21,18 +21,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
+	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
 	"github.com/sixty-dev/sixty/internal/monitor/whatif"
+	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// What a question that is computed for somebody may take, and over how much of the past a
-// workload is measured.
-const (
-	answerTime   = time.Minute
-	workloadPast = 15 * time.Minute
-)
+// answerTime is what a question that is computed for somebody may take.
+const answerTime = time.Minute
 
 // answers are the handlers beside those of package web.
 func (s *server) answers() map[string]http.Handler {
@@ -142,16 +140,15 @@ func (s *server) runbook(w http.ResponseWriter, r *http.Request) {
 	web.Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is no pathology %q", r.PathValue("id")), "GET /api/v1/runbooks lists them"))
 }
 
-// past is how much of the past a model's workload is measured in: a fault, where one goes on, and not what was before it.
-func (c *scope) past(model string) time.Duration {
-	if e := c.monitor.Latest(); e != nil {
-		for i := range e.Diagnosis.Verdicts {
-			if v := &e.Diagnosis.Verdicts[i]; v.Status == diagnose.Firing && (model == "" || v.Model == model || len(e.Diagnosis.Verdicts) == 1) {
-				return min(max(e.At.Sub(v.Since), time.Minute), workloadPast)
-			}
+// judged is the diagnosis of which a change is simulated: the one that predicted the advice of the model's incident, so
+// that both say the same, and else the latest.
+func (c *scope) judged(ctx context.Context, model string) (diagnose.Diagnosis, error) {
+	for _, i := range c.s.incidents.List(keeper.Query{State: "open", Model: model, By: c.by}) {
+		if i.Advice != nil && i.Advice.Predicted != nil && i.Advice.Applied == nil {
+			return c.monitor.JudgeAt(ctx, *i.Advice.Predicted)
 		}
 	}
-	return workloadPast
+	return c.monitor.JudgeAt(ctx, time.Time{})
 }
 
 func (c *scope) simulate(w http.ResponseWriter, r *http.Request) {
@@ -161,9 +158,13 @@ func (c *scope) simulate(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
-	answer, err := whatif.Simulate(ctx, c.source, c.s.cfg.Diagnose.Pathologies, ask, time.Now(), c.past(ask.Model))
+	var answer view.WhatIfAnswer
+	d, err := c.judged(ctx, ask.Model)
+	if err == nil {
+		answer, err = whatif.Simulate(ctx, c.source, &d, ask)
+	}
 	switch {
-	case errors.Is(err, whatif.ErrPresent):
+	case errors.Is(err, planning.ErrNoPrediction):
 		web.Fail(w, http.StatusConflict, err)
 	case ctx.Err() != nil:
 		web.Fail(w, http.StatusGatewayTimeout, hint.With(errors.New("the simulation took more than a minute"), "try fewer replicas or a lower rate"))

@@ -44,7 +44,7 @@ func (s *server) newScope(by *access.Principal, from *source.Source, m *monitor.
 	c := &scope{s: s, by: by, source: from, monitor: m}
 	c.health = newHealthHandler(c.measureHealth)
 	c.mcp = mcp.Handler(mcp.Options{
-		Source: from, Explained: s.explainable(), Past: c.past,
+		Source: from, Explained: s.explainable(), Judge: c.judged,
 		Incidents: func() []view.Summary { return s.incidents.List(keeper.Query{Limit: 100, By: by}) },
 		Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
 			if at.IsZero() {

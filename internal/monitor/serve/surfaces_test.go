@@ -19,11 +19,14 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/monitor/incident"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -45,23 +48,39 @@ const every = 15 * time.Second
 // stage is a scenario that a monitor watches, in virtual time.
 type stage struct {
 	*serve.Judge
-	t    *testing.T
-	name string
-	told map[string]collect.Alert // by name
+	t     *testing.T
+	name  string
+	store *embedded.Store
+	asked int                      // cures of which it was asked what they would do
+	told  map[string]collect.Alert // by name
 }
 
-// playServed lets a scenario happen, each of whose faults lasts, and is over. look is called after each evaluation.
-func playServed(t *testing.T, sc fleet.Scenario, interval time.Duration, look func(s *stage, phase int, since time.Duration)) {
+// playServed lets a scenario happen, each of whose faults lasts, and is over; and then another one's servers in the place
+// of its own, which are started half a minute later. look is called after each evaluation.
+func playServed(
+	t *testing.T, sc fleet.Scenario, interval time.Duration, predict diagnose.Predictor, look func(s *stage, phase int, since time.Duration), then ...fleet.Scenario,
+) {
 	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
 	must.Succeed(t, err)
 	t.Cleanup(func() { store.Close() })
-	s := &stage{t: t, name: sc.Name, told: map[string]collect.Alert{}}
-	s.Judge = serve.NewJudge(t, store, diagnose.Options{Pathologies: pathologies.All(), Predict: planning.PredictFixes}, every, func(list ...collect.Alert) {
+	s := &stage{t: t, name: sc.Name, store: store, told: map[string]collect.Alert{}}
+	s.Judge = serve.NewJudge(t, store, diagnose.Options{Pathologies: pathologies.All(), Predict: predict}, every, func(list ...collect.Alert) {
 		for _, a := range list {
 			s.told[a.Labels["pathology"]] = a
 		}
 	})
+	s.play(sc, interval, look)
+	for _, sc := range then {
+		<-time.After(30 * time.Second)
+		s.play(sc, interval, look)
+	}
+}
+
+// play lets one scenario happen from now on.
+func (s *stage) play(sc fleet.Scenario, interval time.Duration, look func(s *stage, phase int, since time.Duration)) {
+	t, store := s.t, s.store
+	t.Helper()
 	sc.Interval = interval
 	began := time.Now()
 	ends := make([]time.Duration, len(sc.Phases))
@@ -270,6 +289,16 @@ func (s *stage) agree(moment string) {
 				lacks(path+": first fix", d.Findings[i].Fixes[0].Summary, fix)
 			}
 		}
+		for _, f := range s.diagnosePrometheus().Findings {
+			if f.Pathology.ID == is.Pathology && f.Status == diagnose.Firing && f.InhibitedBy == "" {
+				differs("diagnose --prometheus", "since", f.Since.UTC(), since)
+				differs("diagnose --prometheus", "severity", f.Severity, severity)
+				if fix != "" {
+					lacks("diagnose --prometheus: first fix", f.Fixes[0].Summary, fix)
+				}
+			}
+		}
+		s.agreeWhatIf(moment, &is)
 		lacks("text", s.get("/api/v1/diagnosis?format=text"), name, fix)
 		lacks("MCP diagnose", s.call("diagnose"), name, fix)
 		var findings []view.Finding
@@ -307,6 +336,52 @@ func (s *stage) agree(moment string) {
 	}
 }
 
+// diagnosePrometheus is what sixty diagnose --prometheus says of the monitor.
+func (s *stage) diagnosePrometheus() diagnose.Diagnosis {
+	s.t.Helper()
+	from := source.Over("the simulated cluster", s.store)
+	o, err := from.Options(s.t.Context(), time.Now())
+	must.Succeed(s.t, err)
+	o.Pathologies = pathologies.All()
+	d, err := from.Diagnose(s.t.Context(), o)
+	must.Succeed(s.t, err)
+	var open []view.Summary
+	s.read("/api/v1/incidents?state=open", &open)
+	incident.Conform(&d, o.Pathologies, open)
+	return d
+}
+
+// agreeWhatIf asks what the cure of an incident would do, and compares the answer with what the advice predicts.
+func (s *stage) agreeWhatIf(moment string, is *view.Incident) {
+	s.t.Helper()
+	if is.Advice == nil || is.Advice.Predicted == nil || is.Advice.Applied != nil {
+		return
+	}
+	for _, f := range is.Advice.Fixes {
+		ask := view.WhatIf{Model: is.Model, Change: view.Change{Flags: map[string]string{}}}
+		for _, c := range f.Changes {
+			ask.Change.Flags[c.Flag] = c.To
+		}
+		if f.Stops || f.Replicas > 1 || len(f.Changes) == 0 || slices.ContainsFunc(f.Changes, func(c catalog.Change) bool { return c.To == "" }) {
+			continue
+		}
+		r := httptest.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://sixty.example/api/v1/simulate", strings.NewReader(js(ask)))
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		var answer view.WhatIfAnswer
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusOK {
+			s.t.Errorf("%s %s: what if %q: %d %s", s.name, moment, f.Summary, w.Code, w.Body)
+			continue
+		}
+		for _, x := range is.Advice.Expected {
+			if got := answer.Changed[x.Signal]; got != nil && x.Unit == "s" && (*got.Low != x.Low || *got.High != x.High) {
+				s.t.Errorf("%s %s: what if: %s is %g to %g, the advice says %g to %g", s.name, moment, x.Title, *got.Low, *got.High, x.Low, x.High)
+			}
+		}
+	}
+}
+
 func js(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -337,7 +412,7 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 						return p.ID == sc.Name && (p.Severity < catalog.Ticket || p.ID == "metrics-slow") // worth knowing, and no incident
 					})
 					var last *stage
-					playServed(t, sc, interval, func(s *stage, phase int, since time.Duration) {
+					playServed(t, sc, interval, planning.PredictFixes, func(s *stage, phase int, since time.Duration) {
 						last = s
 						sick, well := phase == len(sc.Phases)-2, phase == len(sc.Phases)-1
 						found = found || s.Incidents.Of("", "") != nil || len(s.told) > 0
@@ -375,7 +450,7 @@ func TestAHangThatIsEndedByARestartStaysAHang(t *testing.T) {
 			well.For = 6 * time.Minute
 			sc.Phases = append(sc.Phases[:len(sc.Phases)-1], down, well)
 			var last *stage
-			playServed(t, sc, interval, func(s *stage, phase int, since time.Duration) {
+			playServed(t, sc, interval, planning.PredictFixes, func(s *stage, phase int, since time.Duration) {
 				last = s
 				if phase >= len(sc.Phases)-2 {
 					s.agree(fmt.Sprintf("%s after %s", sc.Phases[phase].Name, since))
@@ -398,6 +473,51 @@ func TestAHangThatIsEndedByARestartStaysAHang(t *testing.T) {
 			last.recorded(all[0].ID, "engine-hung")
 		})
 	}
+}
+
+// TestWhatCameAfterARestartWithOtherFlagsIsMeasured: servers that thrash are started again with twice the KV cache, as
+// an FP8 one gives, and get less to do: the record has what came beside what was predicted.
+func TestWhatCameAfterARestartWithOtherFlagsIsMeasured(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sc, err := fleet.FindScenario(pathologies.All(), "kv-cache-thrashing")
+		must.Succeed(t, err)
+		sc = lasting(sc)
+		sc.Phases = sc.Phases[:len(sc.Phases)-1] // nothing is over by itself
+		again := sc
+		again.Settings.NumBlocks *= 2
+		again.Phases = slices.Clone(sc.Phases[:1])
+		predict := func(_ context.Context, _ metrics.Querier, _ diagnose.Request, _ *diagnose.Snapshot, d *diagnose.Diagnosis) {
+			for i := range d.Findings[0].Fixes {
+				d.Findings[0].Fixes[i].Predicted = &catalog.Prediction{
+					Benefit: catalog.Estimate{Value: 2, Low: 2, High: 2},
+					Effects: []catalog.Effect{{Signal: indicator.TTFTP95, Measured: indicator.Known(7), After: catalog.Estimate{Value: 1, Low: 0.5, High: 2}}},
+				}
+			}
+		}
+		var last *stage
+		var before view.Advice
+		playServed(t, sc, every, predict, func(s *stage, _ int, _ time.Duration) {
+			last = s
+			var open []view.Incident
+			if s.read("/api/v1/incidents?state=open", &open); len(open) > 0 && open[0].Advice != nil && open[0].Advice.Applied == nil {
+				before = *open[0].Advice
+			}
+		}, again)
+		var all []view.Incident
+		last.read("/api/v1/incidents", &all)
+		if again.Settings.NumBlocks == 0 || len(before.Expected) == 0 || len(all) != 1 || all[0].Advice == nil || all[0].Advice.Applied == nil {
+			t.Fatalf("expected %v; then %s", before.Expected, js(all))
+		}
+		for i, x := range all[0].Advice.Expected {
+			if was := before.Expected[i]; was.Came != nil || x.Came == nil || x.Low != was.Low || x.High != was.High {
+				t.Errorf("%s: predicted %g to %g, came %s; before the restart %s", x.Title, x.Low, x.High, js(x.Came), js(was))
+			}
+			if x.Signal == "ttft_p95" && (x.Came == nil || x.Before == nil || *x.Came > *x.Before/2) {
+				t.Errorf("TTFT P95 came out at %s, from %s", js(x.Came), js(x.Before))
+			}
+		}
+	})
 }
 
 // recorded diagnoses the recording of an incident, which gives its verdict and its fix.

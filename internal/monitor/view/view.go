@@ -215,6 +215,7 @@ type Summary struct {
 	Namespace    string    `json:"namespace"`
 	Cluster      string    `json:"cluster"`
 	Pathology    string    `json:"pathology"`               // the worst that was found, of equals the cause, and then the first
+	Title        string    `json:"title"`                   // that, and the first link of its chain: decided once for a cause
 	Severity     string    `json:"severity"`                // the worst
 	AlsoPossible []string  `json:"also_possible,omitempty"` // what else was found of it last, that does not explain it
 	Summary      string    `json:"summary"`                 // what was said of it last
@@ -325,7 +326,8 @@ const (
 type Advice struct {
 	At        time.Time     `json:"at"` // when it was chosen
 	Pathology string        `json:"pathology"`
-	Fixes     []catalog.Fix `json:"fixes"` // headed as catalog.Heads says
+	Fixes     []catalog.Fix `json:"fixes"`               // headed as catalog.Heads says
+	Predicted *time.Time    `json:"predicted,omitempty"` // of the diagnosis whose prediction Expected is
 	// Expected is what the cure is predicted to do, and what came when it was Applied.
 	Expected []Expected `json:"expected,omitempty"`
 	Applied  *time.Time `json:"applied,omitempty"`
@@ -342,7 +344,7 @@ type Expected struct {
 	Came   *float64 `json:"came"` // null until it was applied and is measured
 }
 
-// Event is something that happened in an incident's time: "restarted", "scaled" or "advice".
+// Event is something that happened in an incident's time: "restarted", "scaled", "advice" or "title".
 type Event struct {
 	At   time.Time `json:"at"`
 	Kind string    `json:"kind"`
@@ -428,7 +430,7 @@ type WhatIfAnswer struct {
 	Settings Settings              `json:"settings"`
 	Present  map[string]*Estimated `json:"present"`
 	Changed  map[string]*Estimated `json:"changed"`
-	Command  string                `json:"command"` // that simulates the same
+	Command  string                `json:"command"` // that simulates the same change, with requests that are drawn
 }
 
 // Settings of a model's servers.

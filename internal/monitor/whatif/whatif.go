@@ -1,106 +1,88 @@
-// Package whatif says what a change would do to the servers that are watched: it measures
-// their workload and step times, simulates them as they are and with the change, and
-// answers with intervals. The page's sliders and assistants ask it.
+// Package whatif says what a change would do to the servers that are watched, as the advice of an incident does: with
+// its simulation, of the same server and window. The page's sliders and assistants ask it.
 package whatif
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/planning/simreport"
 	"github.com/sixty-dev/sixty/internal/render"
-	"github.com/sixty-dev/sixty/internal/sim/workload"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// Bounds of a change, and of what is simulated for it.
+// Bounds of a change.
 const (
 	mostReplicas = 256
 	mostFactor   = 100
-	samples      = 8
-	requests     = 20_000
 )
 
-// ErrPresent is wrapped by the error for servers whose present the simulation does not
-// give: a prediction would be worth nothing.
-var ErrPresent = errors.New("no prediction: the simulator cannot reproduce current behaviour")
-
-// Simulate simulates a change. Look is how much of the past the workload is measured
-// in. Replicas with one of the pathologies are left out while others are healthy.
-func Simulate(ctx context.Context, s *source.Source, pathologies []*catalog.Pathology, ask view.WhatIf, at time.Time, look time.Duration) (view.WhatIfAnswer, error) {
-	out := view.WhatIfAnswer{Schema: view.WhatIfSchema, Warnings: []string{}, Settings: view.Settings{Flags: map[string]string{}}}
+// Simulate simulates a change of the servers of a diagnosis that the source's samples gave. The error wraps
+// planning.ErrNoPrediction where their present cannot be simulated.
+func Simulate(
+	ctx context.Context, s *source.Source, d *diagnose.Diagnosis, ask view.WhatIf,
+) (view.WhatIfAnswer, error) {
+	out := view.WhatIfAnswer{Schema: view.WhatIfSchema, Warnings: []string{}}
+	out.Settings.Flags = map[string]string{}
 	c := ask.Change
 	if err := check(&c); err != nil {
 		return out, err
 	}
-	seen, err := s.Observe(ctx, ask.Model, at, look, pathologies)
-	if err != nil {
-		return out, err
+	q := planning.Question{
+		Model: ask.Model, Replicas: c.Replicas, Arrivals: c.ArrivalRateFactor, Prompt: c.PromptFactor, Output: c.OutputFactor,
 	}
-	q := &planning.Simulation{Samples: samples, Replicas: c.Replicas, Load: workload.Asked{
-		RateScale: c.ArrivalRateFactor, PromptScale: c.PromptFactor, OutputScale: c.OutputFactor, Speed: 1, CV: 1, PrefixGroups: 1, Requests: requests,
-	}}
-	q.Seen = seen
-	if err := q.FindRelease(""); err != nil {
-		return out, err
-	}
-	q.Args = engine.Config{}
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(c.Flags)) {
 		words = append(words, name, c.Flags[name])
 	}
 	line := strings.TrimSpace(strings.Join(words, " "))
 	if line != "" {
-		if q.Args, err = vllm.Engine.Flags.CheckArgs(line, "flags", q.Release); err != nil {
+		var err error
+		if q.Args, err = vllm.Engine.Flags.CheckArgs(line, "flags", ""); err != nil {
 			return out, err
 		}
 	}
-	r, err := simreport.Simulate(ctx, q, nil)
+	a, err := planning.Ask(ctx, s, d, q)
 	if err != nil {
 		return out, err
 	}
-	out.Basis, out.Command = r.Calibration.Statement, commandOf(s, ask.Model, &c, line)
-	out.Settings.Replicas = len(seen.Ranks)
-	for name, v := range r.Deployment.Settings {
+	out.Basis = fmt.Sprintf("%s at %s: %s", a.Target, d.At.UTC().Format("15:04:05 UTC"), strings.Join(a.Basis, "; "))
+	if a.Replicas > 1 {
+		out.Basis += fmt.Sprintf("; the other %d are taken for its like", a.Replicas-1)
+	}
+	out.Command, out.Settings.Replicas = commandOf(s, ask.Model, &c, line), a.Replicas
+	for name, v := range simreport.DeploymentOf(a.Engine, perfmodel.Deployment{Config: a.Engine.Config}, a.Known).Settings {
 		flag := "--" + strings.TrimPrefix(name, "--")
 		if out.Settings.Flags[flag] = fmt.Sprint(v.Value); v.Source == "assumed" {
 			out.Settings.Flags[flag] = "" // what is simulated is no setting of the server
 		}
 	}
-	out.Warnings = append(out.Warnings, r.Calibration.Notes...)
-	if len(r.Missed) > 0 {
-		var missed []string
-		for _, m := range r.Missed {
-			missed = append(missed, m.String())
-		}
-		return out, fmt.Errorf("%w: %s", ErrPresent, strings.Join(missed, "; "))
-	}
-	if len(r.Runs) == 0 {
-		return out, errors.New("nothing was simulated")
-	}
-	changed := &r.Runs[0]
-	if changed.Error != "" {
-		return out, errors.New(changed.Error)
-	}
-	out.Warnings = append(out.Warnings, changed.Warnings...)
-	out.Changed = numbers(changed)
-	out.Present = out.Changed // nothing is changed
-	if r.Present != nil {
-		out.Present = numbers(&r.Present.Run)
-	}
+	out.Warnings = append(out.Warnings, a.Caveats...)
+	out.Present, out.Changed = estimated(a.Present), estimated(a.Changed)
 	return out, nil
+}
+
+func estimated(es map[string]catalog.Estimate) map[string]*view.Estimated {
+	out := map[string]*view.Estimated{}
+	for name, e := range es {
+		if bad := e.Low + e.Value + e.High; math.IsNaN(bad) || math.IsInf(bad, 0) {
+			continue // nothing of it was simulated
+		}
+		out[name] = &view.Estimated{Value: &e.Value, Low: &e.Low, High: &e.High}
+	}
+	return out
 }
 
 func check(c *view.Change) error {
@@ -123,7 +105,7 @@ func check(c *view.Change) error {
 	return nil
 }
 
-// commandOf is the command line that simulates the same.
+// commandOf is the command line that asks for the same change, of a workload that is drawn.
 func commandOf(s *source.Source, model string, c *view.Change, args string) string {
 	words := []string{"sixty simulate " + s.Arguments}
 	if model != "" {
@@ -144,34 +126,4 @@ func commandOf(s *source.Source, model string, c *view.Change, args string) stri
 		words = append(words, "--engine-args "+render.ShellWord(args))
 	}
 	return strings.Join(words, " ")
-}
-
-// numbers are what a run gives, by the names of docs/api.md.
-func numbers(r *simreport.Run) map[string]*view.Estimated {
-	out := map[string]*view.Estimated{}
-	set := func(name string, v float64, within *[2]float64) {
-		e := &view.Estimated{Value: &v}
-		if within != nil {
-			e.Low, e.High = &within[0], &within[1]
-		}
-		out[name] = e
-	}
-	if l := r.Latency[simreport.TTFT]; l != nil {
-		set("ttft_p50", l.P50, nil)
-		set("ttft_p95", l.P95, l.P95Within)
-	}
-	if l := r.Latency[simreport.ITL]; l != nil {
-		set("itl_p95", l.P95, l.P95Within)
-	}
-	if l := r.Latency[simreport.E2E]; l != nil {
-		set("e2e_mean", l.Mean, l.MeanWithin)
-	}
-	set("output_tokens_rate", r.Throughput.OutputTokens, &r.Throughput.Interval)
-	set("requests_rate", r.Throughput.Requests, nil)
-	set("kv_cache_usage", r.State.KVMean, nil)
-	if r.Duration > 0 {
-		within := [2]float64{r.Requests.Interval[0] / r.Duration, r.Requests.Interval[1] / r.Duration}
-		set("preemptions_rate", float64(r.Requests.Preemptions)/r.Duration, &within)
-	}
-	return out
 }

@@ -6,7 +6,7 @@ import { Markup } from '../html'
 import { remember, useRemembered } from '../palette'
 import type { Span } from '../query'
 import { go, link, to, useRoute } from '../route'
-import type { Diagnosis, Finding, Health, Incident, Link, Runbook, Settings, Summary, Turn, Workload } from '../types'
+import type { Diagnosis, Finding, Health, Incident, Runbook, Settings, Summary, Turn, Workload } from '../types'
 import type { ComponentChildren } from 'preact'
 import { Ago, At, Copy, Mark, Nothing, Pick, Problem, Tabs, Text, useTitle, Waiting } from '../ui'
 import { Chain } from './chain'
@@ -30,15 +30,6 @@ export const PhaseOf = ({ i }: { i: Summary }) =>
   ) : (
     <Mark health={i.phase} />
   )
-
-// titleFor is the fault and the first link: "KV cache thrashing: answers grow, 11× normal".
-export function titleWith(id: string, links: Link[] | undefined): string {
-  const first = links?.[0]
-  if (!first) return titleOf(id)
-  const says = /^[A-Z][a-z]/.test(first.says) ? first.says.charAt(0).toLowerCase() + first.says.slice(1) : first.says
-  const by = change(first.value, first.baseline)
-  return `${titleOf(id)}: ${says}${by.includes('×') ? `, ${by}` : ''}`
-}
 
 export function IncidentView({ id }: { id: string }) {
   const live = useLive()
@@ -87,10 +78,10 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
   const name = m ? nameOf(m) : i.model || 'the server'
   const span = zoom ?? { from: plots[0] ? Date.parse(plots[0].from) : Date.parse(i.began) - 300e3, to: plots[0] ? Date.parse(plots[0].to) : Date.parse(i.ended ?? new Date(now()).toISOString()) }
   const starts = useStarts(i.targets, { from: Math.floor(span.from / 60e3) * 60e3, to: Math.ceil(span.to / 60e3) * 60e3 })
-  const events = (i.events ?? []).filter((e) => e.kind !== 'restarted').map((e) => ({ at: Date.parse(e.at), kind: 'deploy' as const, name: e.kind === 'advice' ? 'advice changed' : e.text }))
+  const events = (i.events ?? []).filter((e) => e.kind === 'scaled' || e.kind === 'advice').map((e) => ({ at: Date.parse(e.at), kind: 'deploy' as const, name: e.kind === 'advice' ? 'advice changed' : e.text }))
   const marks = [...starts, ...events].sort((a, b) => a.at - b.at)
   const eras = erasOf(i, span)
-  const title = titleWith(i.pathology, links)
+  const title = i.title || titleOf(i.pathology)
   useTitle(`${titleOf(i.pathology)} on ${name}`)
   const affected = m?.replicas.filter((r) => i.affected?.includes(r.target)) ?? []
   const tabs: [string, string, () => ComponentChildren][] = [

@@ -154,7 +154,6 @@ func (k *Keeper) runJob(j *job) {
 func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 	d := j.d
 	d.Predict(ctx, j.q, k.c.Predict)
-	errs := d.Plot(ctx, j.q) // without plots it is still worth having
 	k.mu.Lock()
 	k.written[j.id] = written{d.At, j.record.Pathology}
 	if r := k.records[j.id]; r != nil {
@@ -164,6 +163,7 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 		k.tracker.Conform(&d)
 	}
 	k.mu.Unlock()
+	errs := d.Plot(ctx, j.q) // without plots it is still worth having
 	if err := k.store.diagnosis(j.id, diagnosisFile, d); err != nil {
 		return errors.Join(errs, err)
 	}

@@ -1,0 +1,105 @@
+package incident
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+)
+
+// Titled is the kind of the event that an earlier link of an incident's chain was found.
+const Titled = "title"
+
+// clearly is how many times the normal a value is that a title tells.
+const clearly = 2
+
+// A Link is the first one of an incident's chain, as it was found. It stays when it holds no more: what clients asked
+// for may be over while what came of it goes on.
+type Link struct {
+	Pathology    string    `json:"pathology"`
+	Says         string    `json:"says"`
+	Signal       string    `json:"signal"`
+	Value        float64   `json:"value"`
+	Normal       float64   `json:"normal"` // 0 where it is unknown
+	Since        time.Time `json:"since"`
+	SinceAtLeast bool      `json:"since_at_least"`
+	Traffic      bool      `json:"traffic"`
+}
+
+// name decides the title of an incident, once for a cause: by the first link of its chain. It changes for one that the
+// catalogue has before it, which is an event.
+func (r *Record) name(f *diagnose.Finding, at time.Time) {
+	first := r.State.First
+	if first == nil || first.Pathology != f.Pathology.ID {
+		r.Title, r.State.First, r.State.Broke, first = f.Pathology.Name(), nil, nil, nil
+	}
+	if len(f.Chain) == 0 {
+		return
+	}
+	for _, s := range f.Chain {
+		if _, known := r.State.Broke[s.Says]; !known && !s.Since.IsZero() && !s.SinceAtLeast {
+			if r.State.Broke == nil {
+				r.State.Broke = map[string]time.Time{}
+			}
+			r.State.Broke[s.Says] = s.Since.UTC()
+		}
+	}
+	place := func(says string) int {
+		return slices.IndexFunc(f.Pathology.Chain, func(l catalog.Link) bool { return l.Says == says })
+	}
+	s := &f.Chain[0]
+	if first != nil {
+		if now, was := place(s.Says), place(first.Says); now < 0 || was >= 0 && (now >= was || first.Traffic) {
+			return // what clients ask for has no earlier cause here
+		}
+		r.addEvent(at, Titled, fmt.Sprintf("It began with something earlier: %s, and not %s",
+			s.Tell(false), first.step().Tell(false)))
+	}
+	e := &s.Evidence
+	r.State.First = &Link{
+		Pathology: f.Pathology.ID, Says: s.Says, Signal: e.Signal.Name, Value: e.Value.Or(0), Normal: e.Baseline.Or(0),
+		Since: s.Since.UTC(), SinceAtLeast: s.SinceAtLeast, Traffic: s.Traffic,
+	}
+	r.Title = f.Pathology.Name() + ": " + s.Tell(false)
+	if l := r.State.First; l.Normal > 0 && l.Value >= clearly*l.Normal {
+		r.Title += ", " + indicator.FormatNumber(l.Value/l.Normal, "") + "× normal"
+	}
+}
+
+// step is the link as a diagnosis has it.
+func (l *Link) step() *diagnose.Step {
+	s := &diagnose.Step{Says: l.Says, Since: l.Since, SinceAtLeast: l.SinceAtLeast, Traffic: l.Traffic}
+	s.Evidence = catalog.Evidence{Signal: indicator.ByName(l.Signal), Value: indicator.Known(l.Value), Holds: catalog.True}
+	if l.Normal > 0 {
+		s.Evidence.Baseline = indicator.Known(l.Normal)
+	}
+	return s
+}
+
+// chain returns a chain of the incident's pathology as it was decided: it begins with the first link, and each link has
+// the moment when it broke.
+func (r *Record) chain(steps []diagnose.Step) []diagnose.Step {
+	first := r.State.First
+	if first == nil || indicator.ByName(first.Signal) == nil { // an earlier release wrote it
+		return steps
+	}
+	begins := first.step()
+	out := []diagnose.Step{*begins}
+	for _, s := range steps {
+		if s.Says == begins.Says {
+			out[0].Evidence = s.Evidence // as it is now
+			continue
+		}
+		out = append(out, s)
+	}
+	for i := range out {
+		if since, known := r.State.Broke[out[i].Says]; known {
+			out[i].Since, out[i].SinceAtLeast = since, false
+		}
+	}
+	diagnose.MarkFirst(out)
+	return out
+}

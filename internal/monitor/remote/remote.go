@@ -1,0 +1,109 @@
+// Package remote reads a monitor that runs elsewhere, through its HTTP API. A monitor has Prometheus' API too; the schema
+// in its overview tells the two apart.
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/config"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+)
+
+// Bounds of what a monitor answers.
+const (
+	longest  = 20 * time.Second
+	atFirst  = 3 * time.Second // until it is told that one is there
+	mostRead = 32 << 20        // bytes
+)
+
+// A Monitor is one that answered. It is safe for concurrent use.
+type Monitor struct {
+	URL    string // without what is secret in it
+	base   *url.URL
+	client *http.Client
+}
+
+// Find returns the monitor at an address; ok is false where none answers within a moment.
+func Find(ctx context.Context, address string, access config.HTTPClientConfig) (m *Monitor, ok bool) {
+	u, err := url.Parse(strings.TrimSuffix(scrape.Complete(address), "/"))
+	if err != nil || u.Host == "" {
+		return nil, false
+	}
+	client, err := config.NewClientFromConfig(access, "sixty")
+	if err != nil {
+		return nil, false
+	}
+	client.Timeout = longest
+	m = &Monitor{URL: u.Redacted(), base: u, client: client}
+	ctx, cancel := context.WithTimeout(ctx, atFirst)
+	defer cancel()
+	if _, err := m.Overview(ctx); err != nil {
+		m.Close()
+		return nil, false
+	}
+	return m, true
+}
+
+// Close ends idle connections.
+func (m *Monitor) Close() { m.client.CloseIdleConnections() }
+
+// Get reads what a path of the API answers. What the monitor says of an error is the error.
+func (m *Monitor) Get(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.base.String()+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := m.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, mostRead))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		var e view.Error
+		if json.Unmarshal(body, &e) == nil && e.Error != "" {
+			return nil, hint.With(fmt.Errorf("%s: %s", m.URL, e.Error), e.Hint)
+		}
+		return nil, fmt.Errorf("%s%s: %s", m.URL, path, resp.Status)
+	}
+	return body, nil
+}
+
+// Overview is the latest one.
+func (m *Monitor) Overview(ctx context.Context) (o view.Overview, err error) {
+	body, err := m.Get(ctx, "/api/v1/overview")
+	if err != nil {
+		return o, err
+	}
+	if err := json.Unmarshal(body, &o); err != nil || o.Schema != view.OverviewSchema {
+		return o, hint.With(fmt.Errorf("%s is not a monitor of sixty", m.URL),
+			"give a server's URL, a recording or prometheus=URL")
+	}
+	return o, nil
+}
+
+// OpenIncidents are those that go on, the latest first.
+func (m *Monitor) OpenIncidents(ctx context.Context) (open []view.Summary, err error) {
+	const path = "/api/v1/incidents?state=open"
+	body, err := m.Get(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(body, &open); err != nil {
+		return nil, fmt.Errorf("%s%s: %w", m.URL, path, err)
+	}
+	return open, nil
+}

@@ -145,7 +145,8 @@ func (h *history) course(normal, now run) *course {
 }
 
 // A trace is what a signal leaves in a history while it is beyond its threshold: shares that are bad,
-// in one way or several, or something else, of which it is only known when it began.
+// in one way or several, by which it is known when it began and whether it is over, or something else, which says better
+// when it began.
 type trace struct {
 	op     catalog.Op
 	onset  func(*course) onsetReading
@@ -163,14 +164,15 @@ func (t *trace) read(c *course) (out told) {
 	if known, ok := c.read[t]; ok {
 		return known
 	}
-	if t.onset != nil {
-		out.onsetReading = t.onset(c)
-	} else {
+	if t.shares != nil {
 		for _, n := range t.shares(c) {
-			if o := c.findOnset(&n); o.said > out.onsetReading.said {
+			if o := c.findOnset(&n); out.in == nil || o.said > out.onsetReading.said {
 				out = told{n, o}
 			}
 		}
+	}
+	if t.onset != nil {
+		out.onsetReading = t.onset(c)
 	}
 	c.read[t] = out
 	return out
@@ -190,6 +192,9 @@ var traces = func() map[*indicator.Signal]*trace {
 	}
 	add := func(op catalog.Op, shares func(*course) []tally, signals ...*indicator.Signal) {
 		leave(trace{op: op, shares: shares}, signals)
+	}
+	increase := func(counter column) func(*history, interval) float64 {
+		return func(h *history, iv interval) float64 { return h.increase(counter, iv) }
 	}
 	const above, below = catalog.GreaterThan, catalog.LessThan
 	began(below, outage, indicator.Up, indicator.UpNow)
@@ -212,14 +217,15 @@ var traces = func() map[*indicator.Signal]*trace {
 	add(above, shares(1, refused(answers5xx)), indicator.ServerErrs, indicator.ServerErrCount, indicator.AdmissionRejections)
 	add(above, shares(1, refused(answers4xx)), indicator.ClientErrs, indicator.ClientErrCount)
 	add(above, shares(1, abandoned), indicator.Abandoned, indicator.AbandonedShare)
-	for counter, signals := range map[column][]*indicator.Signal{
-		evictions:  {indicator.Preemptions, indicator.PreemptionsPerRequest},
-		notFetched: {indicator.LeasesExpired},
-		notArrived: {indicator.TransfersFailed},
-		corrupted:  {indicator.CorruptedRequests},
-	} {
-		began(above, rates(func(h *history, iv interval) float64 { return h.increase(counter, iv) }), signals...)
-	}
+	leave(trace{op: above, onset: rates(increase(evictions)), shares: shares(burstiness, func(h *history, iv interval) (bad, of float64) {
+		if bad = h.increase(evictions, iv); h.gaugeAt(waiting, iv.to) == 0 { // else the cache may be full, and few are admitted
+			of = h.count(firstTokens, iv)
+		}
+		return bad, max(bad, of)
+	})}, []*indicator.Signal{indicator.Preemptions, indicator.PreemptionsPerRequest})
+	began(above, rates(increase(notFetched)), indicator.LeasesExpired)
+	began(above, rates(increase(notArrived)), indicator.TransfersFailed)
+	began(above, rates(increase(corrupted)), indicator.CorruptedRequests)
 	add(above, shares(1, among(notFetched, firstTokens.count())), indicator.LeaseShare)
 	add(above, shares(1, among(notArrived, transfers, notArrived)), indicator.TransferFailShare)
 	add(above, shares(1, among(corrupted, completions)), indicator.CorruptedShare)
@@ -272,12 +278,14 @@ func laterObservations(f family) func(*course) []tally {
 			}
 		}
 		for bound := range c.buckets[f] {
-			out = append(out, c.tally(binomial, alike, func(iv interval) (n count) {
+			t := c.tally(binomial, alike, func(iv interval) (n count) {
 				if b := beyond[iv]; b != nil {
 					n = count{b[bound], b[len(b)-1]}
 				}
 				return n
-			}))
+			})
+			t.queued = f == firstTokens
+			out = append(out, t)
 		}
 		return out
 	}
@@ -318,7 +326,8 @@ func (h *history) seconds(iv interval) float64 { return h.at[iv.to].Sub(h.at[iv.
 // A count is what is bad, and of how much: of requests, or of seconds.
 type count struct{ bad, of float64 }
 
-func (n count) plus(m count) count { return count{n.bad + m.bad, n.of + m.of} }
+func (n count) plus(m count) count  { return count{n.bad + m.bad, n.of + m.of} }
+func (n count) minus(m count) count { return count{n.bad - m.bad, n.of - m.of} }
 
 // A tally is what is bad in each interval, and in each when all is normal.
 type tally struct {
@@ -326,6 +335,7 @@ type tally struct {
 	law
 	dispersion float64
 	usual      float64 // the share, or the rate, of what is normal
+	queued     bool    // it counts who may have waited before
 }
 
 // A law says how likely a count is.
@@ -411,21 +421,23 @@ func (c *course) findOnset(t *tally) (best onsetReading) {
 // too), as surely as a signal must be to have a say, and more surely than of any stretch of the fault
 // before. What is as normal is compared with all of the fault, and
 // what is between with what came before it in the window alone: a fault may have become milder. A few
-// seconds without it say nothing.
+// seconds without it say nothing. Of an interval at whose end nobody waits, who waited at its beginning belongs to
+// what came before.
 func (c *course) over(t *tally, began time.Time, window Range) bool {
 	first := slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(began) })
 	in := max(first, slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(window.From) }))
-	var last count
-	for i := len(c.life) - 1; first >= 0 && i > in; i-- {
-		last = last.plus(t.in(c.life[i]))
-		before := c.life[first:i]
+	var since count
+	for i := len(c.life) - 1; first >= 0 && i >= in; i-- {
+		since = since.plus(t.in(c.life[i]))
+		queued := t.queuedBefore(c, c.life[i])
+		last, before := since.minus(queued), c.life[first:i]
 		if t.worse(last) >= leastSaid {
 			before = c.life[in:i]
 		}
 		if c.seconds(interval{c.life[i].from, c.life[len(c.life)-1].to}) < lastSeconds {
 			continue
 		}
-		n := t.sum(before)
+		n := t.sum(before).plus(queued)
 		all := t.share(n.plus(last)) // were it one fault
 		said := t.said(last, t.usual, all) + t.said(n, t.share(n), all)
 		if t.worse(n) >= leastSaid && said > max(leastSaid, t.lull(c.life[first:i], t.share(n))) {
@@ -433,6 +445,15 @@ func (c *course) over(t *tally, began time.Time, window Range) bool {
 		}
 	}
 	return false
+}
+
+// queuedBefore counts those of an interval who waited when it began, where nobody does when it ends.
+func (t *tally) queuedBefore(c *course, iv interval) (n count) {
+	if w := c.gaugeAt(waiting, iv.from); t.queued && w > 0 && c.gaugeAt(waiting, iv.to) == 0 {
+		n = t.in(iv)
+		n = count{min(n.bad, w), min(n.of, w)}
+	}
+	return n
 }
 
 // lull is how surely of a normal time, and not as bad as a share, the best stretch of a run was.

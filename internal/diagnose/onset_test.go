@@ -127,6 +127,32 @@ func TestWhatIsOver(t *testing.T) {
 	}
 }
 
+// In an interval in which a queue drains, those who waited when it began are of what was before: a fault that ended in it
+// is over as soon as the others, and who came since, are served as normal. Where nobody's first token was later than
+// normal but theirs, nothing else need be known; where more were late, or the queue is still there, it goes on.
+func TestAQueueThatDrained(t *testing.T) {
+	for name, tt := range map[string]struct {
+		waited, still float64 // at the last scrape but two, and at the next one
+		over          bool
+	}{
+		"it explains who was late":    {8, 0, true},
+		"it explains a few":           {2, 0, false},
+		"it is still there":           {8, 8, false},
+		"nobody waited when it began": {0, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			late := func(i int) float64 { return [2]float64{0, 8}[boolToInt(i > 30 && i < 39)] }
+			h := scraped(40, late, func(int) float64 { return 0 }, func(int) bool { return false })
+			h.columns[waiting][37], h.columns[waiting][38] = tt.waited, tt.still
+			c := h.course(h.intervalsIn(Range{h.at[0], h.at[30]}), h.intervalsIn(Range{h.at[30], h.at[39]}))
+			of := traces[indicator.TTFTP95].read(c)
+			if got := c.over(&of.tally, of.At, Range{h.at[35], h.at[39]}); got != tt.over {
+				t.Errorf("over: %v, want %v", got, tt.over)
+			}
+		})
+	}
+}
+
 // What was once said of a fault that goes on is kept, unless it moves by more than an
 // interval, or all that is left of its past is the fault.
 func TestOnsetIsKept(t *testing.T) {

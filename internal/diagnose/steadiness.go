@@ -285,6 +285,8 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 		wander(steady.ttft)
 	case indicator.OfRequests:
 		d.Least *= certain
+	case indicator.Served:
+		d.Least += min(0, v.Now(indicator.WaitingGrowth).Or(0))
 	case indicator.Extreme:
 		d.Margin = math.Exp(z * tailDeviation / math.Sqrt(max(1, counted/100)))
 	}

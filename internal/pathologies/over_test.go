@@ -27,6 +27,7 @@ func TestWhatIsOverDoesNotFire(t *testing.T) {
 			"hist vllm:nixl_xfer_time_seconds{model_name=\"m\",engine=\"0\"} mean=0.02 rate=1.2\n" +
 			"hist vllm:nixl_bytes_transferred{model_name=\"m\",engine=\"0\"} mean=2e6 rate=1.2\n",
 		"http-errors":          counter(`vllm:request_success_total{model_name="m",engine="0",finished_reason="error"}`, 0, 0.6, 0.27),
+		"kv-cache-thrashing":   counter(`vllm:num_preemptions_total{model_name="m",engine="0"}`, 0, 1.5, 0.6),
 		"client-cancellations": counter(`vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"}`, 2, 0.7, 1.6),
 	} {
 		t.Run(id, func(t *testing.T) {

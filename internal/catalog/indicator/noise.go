@@ -24,6 +24,8 @@ const (
 	FirstTokenTime
 	// OfRequests is a mean over the requests that Of counts, whose standard deviation is as large as the mean.
 	OfRequests
+	// Served is the rate at which requests are served. While a queue drains, fewer arrive.
+	Served
 	// Extreme is a 99th percentile of the requests that Of counts. With fewer than a hundred it is the longest
 	// request.
 	Extreme
@@ -58,6 +60,7 @@ var noise = map[*Signal]Noise{
 	PreemptionsPerRequest: {Burst: 0.4},
 	WaitingFloor:          {Chance: Backlog, Of: FirstTokenRate},
 	PassedOver:            {Chance: Backlog, Of: FirstTokenRate},
+	FirstTokenRate:        {Chance: Served},
 	ArrivalShare:          {Chance: Split, Of: FirstTokens, Burst: 0.85},
 	StallsPerRequest:      {Chance: Clusters, Of: FirstTokens},
 

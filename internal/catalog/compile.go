@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -96,15 +97,7 @@ func (c Cond) absentHolds() bool { return c.Signal != nil && c.Signal.Optional &
 // finestFirst puts the conditions with the most labels first: the left side of
 // "and" gives its labels to the result.
 func finestFirst(cs []Cond) []Cond {
-	var out []Cond
-	for _, s := range []indicator.Scope{indicator.Model, indicator.Instance, indicator.GPU, indicator.Gateway} {
-		for _, c := range cs {
-			if c.scope() == s {
-				out = append(out, c)
-			}
-		}
-	}
-	return out
+	return slices.SortedStableFunc(slices.Values(cs), func(a, b Cond) int { return cmp.Compare(a.scope(), b.scope()) })
 }
 
 // scope is the coarsest scope of a comparison or an Any, the finest of an All.

@@ -99,21 +99,14 @@ func (c Config) Or(other Config) Config {
 
 // Number returns a numeric setting.
 func (c Config) Number(flag string) (v float64, source string, ok bool) {
-	s, known := c[flag]
-	if !known {
-		return 0, "", false
-	}
+	s := c[flag]
 	v, err := strconv.ParseFloat(s.Value, 64)
 	return v, s.Source, err == nil
 }
 
 // Bool returns a setting that is on or off.
 func (c Config) Bool(flag string) (on, ok bool) {
-	s, known := c[flag]
-	if !known {
-		return false, false
-	}
-	on, err := strconv.ParseBool(strings.ToLower(s.Value))
+	on, err := strconv.ParseBool(strings.ToLower(c[flag].Value))
 	return on, err == nil
 }
 

@@ -68,6 +68,12 @@ func (s *Signal) Untitled(text string) string {
 	return text
 }
 
+// suffixes follow the digits of a number whose unit has no other sizes.
+var suffixes = map[Unit]string{
+	Times: "×", PerSecond: "/s", PerRequest: "/request", RequestsPerSecond: " req/s", TokensPerSecond: " tok/s",
+	Tokens: " tokens", Watts: " W", Celsius: " °C", Megahertz: " MHz",
+}
+
 // FormatNumber writes a number for people.
 func FormatNumber(v float64, u Unit) string {
 	switch u {
@@ -81,28 +87,8 @@ func FormatNumber(v float64, u Unit) string {
 		return bytes(v)
 	case BytesPerSecond:
 		return bytes(v) + "/s"
-	case Times:
-		return digits(v) + "×"
-	case Count, Requests:
-		return digits(v)
-	case PerSecond:
-		return digits(v) + "/s"
-	case PerRequest:
-		return digits(v) + "/request"
-	case RequestsPerSecond:
-		return digits(v) + " req/s"
-	case TokensPerSecond:
-		return digits(v) + " tok/s"
-	case Tokens:
-		return digits(v) + " tokens"
-	case Watts:
-		return digits(v) + " W"
-	case Celsius:
-		return digits(v) + " °C"
-	case Megahertz:
-		return digits(v) + " MHz"
 	}
-	return digits(v)
+	return digits(v) + suffixes[u]
 }
 
 func duration(s float64) string {

@@ -23,24 +23,27 @@ var number = regexp.MustCompile(`^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?
 // ParseNumber reads a number that people wrote, with its unit or in the base unit:
 // 500ms, 0.5, 5%, 2GiB, 30/s. Its error says how to write it.
 func ParseNumber(text string, u Unit) (float64, error) {
-	kind, units, endings, example := written(u)
+	as, known := writtenAs[u]
+	if !known {
+		as = written{"a number", writtenCount, nil, "20"}
+	}
 	text = strings.TrimSpace(text)
 	m := number.FindStringSubmatch(text)
 	if m == nil {
-		return 0, fmt.Errorf("%q is not a number: write %s", text, example)
+		return 0, fmt.Errorf("%q is not a number: write %s", text, as.example)
 	}
 	v, err := strconv.ParseFloat(m[1], 64)
 	if err != nil || math.IsInf(v, 0) {
-		return 0, fmt.Errorf("%q is not a number: write %s", text, example)
+		return 0, fmt.Errorf("%q is not a number: write %s", text, as.example)
 	}
 	unit := strings.ToLower(m[2])
-	for _, e := range endings {
+	for _, e := range as.endings {
 		if rest, ok := strings.CutSuffix(unit, e); ok {
 			unit = strings.TrimSpace(rest)
 			break
 		}
 	}
-	factor, ok := units[unit]
+	factor, ok := as.units[unit]
 	if !ok && slices.Contains([]Unit{Seconds, SecondsPerToken}, u) {
 		if d, err := time.ParseDuration(strings.ReplaceAll(text, " ", "")); err == nil { // 1m30s
 			return d.Seconds(), nil
@@ -48,47 +51,36 @@ func ParseNumber(text string, u Unit) (float64, error) {
 	}
 	switch {
 	case !ok:
-		return 0, fmt.Errorf("%q is not %s: write %s", text, kind, example)
+		return 0, fmt.Errorf("%q is not %s: write %s", text, as.kind, as.example)
 	case u == Ratio && (v*factor > 1 || v < 0):
-		return 0, fmt.Errorf("%q is not between 0 and 100 %%: write %s", text, example)
+		return 0, fmt.Errorf("%q is not between 0 and 100 %%: write %s", text, as.example)
 	}
 	return v * factor, nil
 }
 
-// written says what a unit is, in which units it may be written, what may stand behind
-// them, and gives an example.
-func written(u Unit) (kind string, units map[string]float64, endings []string, example string) {
-	switch u {
-	case Seconds:
-		return "a time", writtenTime, nil, "500ms, or 0.5 in seconds"
-	case SecondsPerToken:
-		return "a time per token", writtenTime, []string{"/token"}, "50ms, or 0.05 in seconds"
-	case Ratio:
-		return "a share", map[string]float64{"": 1, "%": 0.01}, nil, "5%, or 0.05"
-	case Bytes:
-		return "a size", writtenBytes, nil, "2GiB, or in bytes"
-	case BytesPerSecond:
-		return "a size per second", writtenBytes, []string{"/s"}, "2MiB/s, or in bytes"
-	case Times:
-		return "a multiple", map[string]float64{"": 1, "x": 1, "×": 1, "times": 1}, nil, "1.5x, or 1.5"
-	case Tokens:
-		return "a number of tokens", writtenCount, []string{"tokens", "token", "tok"}, "2000 tokens, or 2000"
-	case TokensPerSecond:
-		return "a number of tokens per second", writtenCount, []string{"tokens/s", "tok/s", "/s"}, "2000 tok/s, or 2000"
-	case RequestsPerSecond:
-		return "a number of requests per second", writtenCount, []string{"requests/s", "req/s", "/s"}, "5 req/s, or 5"
-	case PerSecond:
-		return "a rate", writtenCount, []string{"1/s", "/s"}, "5/s, or 5"
-	case PerRequest:
-		return "a number per request", writtenCount, []string{"/request", "/req"}, "0.5/request, or 0.5"
-	case Watts:
-		return "a power", writtenCount, []string{"w"}, "300W, or 300"
-	case Celsius:
-		return "a temperature", writtenCount, []string{"°c", "c"}, "85°C, or 85"
-	case Megahertz:
-		return "a frequency", writtenCount, []string{"mhz"}, "1200MHz, or 1200"
-	case Requests:
-		return "a number of requests", writtenCount, []string{"requests", "req"}, "20"
-	}
-	return "a number", writtenCount, nil, "20"
+// A written unit says what a number is, in which units it may be written, what may stand behind them, and gives an
+// example.
+type written struct {
+	kind    string
+	units   map[string]float64
+	endings []string
+	example string
+}
+
+var writtenAs = map[Unit]written{
+	Seconds:           {"a time", writtenTime, nil, "500ms, or 0.5 in seconds"},
+	SecondsPerToken:   {"a time per token", writtenTime, []string{"/token"}, "50ms, or 0.05 in seconds"},
+	Ratio:             {"a share", map[string]float64{"": 1, "%": 0.01}, nil, "5%, or 0.05"},
+	Bytes:             {"a size", writtenBytes, nil, "2GiB, or in bytes"},
+	BytesPerSecond:    {"a size per second", writtenBytes, []string{"/s"}, "2MiB/s, or in bytes"},
+	Times:             {"a multiple", map[string]float64{"": 1, "x": 1, "×": 1, "times": 1}, nil, "1.5x, or 1.5"},
+	Tokens:            {"a number of tokens", writtenCount, []string{"tokens", "token", "tok"}, "2000 tokens, or 2000"},
+	TokensPerSecond:   {"a number of tokens per second", writtenCount, []string{"tokens/s", "tok/s", "/s"}, "2000 tok/s, or 2000"},
+	RequestsPerSecond: {"a number of requests per second", writtenCount, []string{"requests/s", "req/s", "/s"}, "5 req/s, or 5"},
+	PerSecond:         {"a rate", writtenCount, []string{"1/s", "/s"}, "5/s, or 5"},
+	PerRequest:        {"a number per request", writtenCount, []string{"/request", "/req"}, "0.5/request, or 0.5"},
+	Watts:             {"a power", writtenCount, []string{"w"}, "300W, or 300"},
+	Celsius:           {"a temperature", writtenCount, []string{"°c", "c"}, "85°C, or 85"},
+	Megahertz:         {"a frequency", writtenCount, []string{"mhz"}, "1200MHz, or 1200"},
+	Requests:          {"a number of requests", writtenCount, []string{"requests", "req"}, "20"},
 }

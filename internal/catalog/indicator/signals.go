@@ -742,19 +742,15 @@ var (
 	}
 	MemoryRise = &Signal{
 		Name: "memory_rise", Title: "API server memory above minimum", Unit: Times, Scope: Instance, MinPast: MinTrend,
-		Expr: Div(
-			Max(Mean("process_resident_memory_bytes").In(ShortMark)),
-			Max(Lowest("process_resident_memory_bytes").In(PastMark))),
-		Doc: "Resident memory now over its lowest in the available history.",
+		Expr: overPast(Max, "process_resident_memory_bytes", Lowest),
+		Doc:  "Resident memory now over its lowest in the available history.",
 	}
 	// MemoryHighWater tells a leak, which is always at its highest, from memory
 	// that comes and goes.
 	MemoryHighWater = &Signal{
 		Name: "memory_high_water", Title: "API server memory above old peak", Unit: Ratio, Scope: Instance, MinPast: MinTrend,
-		Expr: Div(
-			Max(Mean("process_resident_memory_bytes").In(ShortMark)),
-			Max(Highest("process_resident_memory_bytes").In(PastMark))),
-		Doc: "Resident memory now over its highest in the available history.",
+		Expr: overPast(Max, "process_resident_memory_bytes", Highest),
+		Doc:  "Resident memory now over its highest in the available history.",
 	}
 	OpenFDs = &Signal{
 		Name: "open_fds", Panel: &Panel{ID: 433, Row: 430, Width: 8}, Title: "Open files of the API server",
@@ -851,17 +847,13 @@ var (
 	}
 	ContainerMemoryRise = &Signal{
 		Name: "container_memory_rise", Title: "Container memory above minimum", Unit: Times, Scope: Instance, MinPast: MinTrend,
-		Expr: Div(
-			Sum(Mean("container_memory_working_set_bytes", containers...).In(ShortMark)),
-			Sum(Lowest("container_memory_working_set_bytes", containers...).In(PastMark))),
-		Doc: "Working set now over its lowest in the available history.", Hint: ContainerMemory.Hint,
+		Expr: overPast(Sum, "container_memory_working_set_bytes", Lowest, containers...),
+		Doc:  "Working set now over its lowest in the available history.", Hint: ContainerMemory.Hint,
 	}
 	ContainerMemoryHighWater = &Signal{
 		Name: "container_memory_high_water", Title: "Container memory above old peak", Unit: Ratio, Scope: Instance, MinPast: MinTrend,
-		Expr: Div(
-			Sum(Mean("container_memory_working_set_bytes", containers...).In(ShortMark)),
-			Sum(Highest("container_memory_working_set_bytes", containers...).In(PastMark))),
-		Doc: "Working set now over its highest in the available history.", Hint: ContainerMemory.Hint,
+		Expr: overPast(Sum, "container_memory_working_set_bytes", Highest, containers...),
+		Doc:  "Working set now over its highest in the available history.", Hint: ContainerMemory.Hint,
 	}
 	ContainerMemoryGrowth = &Signal{
 		Name: "container_memory_growth", Title: "Container memory growth", Unit: BytesPerSecond, Scope: Instance,
@@ -1137,6 +1129,11 @@ var waitingAge = And(
 		Max(LastStir(ttftFamily+"_count").In(longestWait)).By(Rank...))),
 	Some(Sum(Lowest("vllm:num_requests_waiting").In(ShortMark)).By(Rank...))).On(Rank...)
 
+// overPast is a gauge of now over its lowest or highest in the past at hand.
+func overPast(all func(Expr) Aggregate, gauge string, extreme Function, where ...*labels.Matcher) Expr {
+	return Div(all(Mean(gauge, where...).In(ShortMark)), all(extreme(gauge, where...).In(PastMark)))
+}
+
 // TimeIn is how long requests are in a stage that each passes before its first token, whether it leaves it or not.
 func TimeIn(held Expr) Expr {
 	firsts := Sum(Rate(ttftFamily + "_count").In(6 * time.Minute))
@@ -1230,12 +1227,12 @@ var (
 	}
 	GPUMemRise = &Signal{
 		Name: "gpu_memory_rise", Title: "GPU memory above minimum", Unit: Times, Scope: GPU, MinPast: MinTrend,
-		Expr: Div(Max(Mean("DCGM_FI_DEV_FB_USED").In(ShortMark)), Max(Lowest("DCGM_FI_DEV_FB_USED").In(PastMark))),
+		Expr: overPast(Max, "DCGM_FI_DEV_FB_USED", Lowest),
 		Doc:  "Used memory of the fullest GPU now over its lowest in the available history.", Hint: hintDCGM,
 	}
 	GPUMemHighWater = &Signal{
 		Name: "gpu_memory_high_water", Title: "GPU memory above old peak", Unit: Ratio, Scope: GPU, MinPast: MinTrend,
-		Expr: Div(Max(Mean("DCGM_FI_DEV_FB_USED").In(ShortMark)), Max(Highest("DCGM_FI_DEV_FB_USED").In(PastMark))),
+		Expr: overPast(Max, "DCGM_FI_DEV_FB_USED", Highest),
 		Doc:  "Used memory of the fullest GPU now over its highest in the available history.", Hint: hintDCGM,
 	}
 	GPUPower = &Signal{

@@ -4,6 +4,7 @@ package slo
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -138,29 +139,15 @@ func ForUseCase(name string) (Objective, error) {
 // Value returns the objective's target in base units (seconds, or a ratio),
 // and whether it was set.
 func (o Objective) Value(k Key) (float64, bool) {
-	var v float64
-	switch k {
-	case TTFTP95:
-		v = o.TTFTP95.Seconds()
-	case ITLP95:
-		v = o.ITLP95.Seconds()
-	case E2EP95:
-		v = o.E2EP95.Seconds()
-	case Availability:
-		v = o.Availability
-	case Cancelled:
-		v = o.Cancelled
-	}
+	v := map[Key]float64{
+		TTFTP95: o.TTFTP95.Seconds(), ITLP95: o.ITLP95.Seconds(), E2EP95: o.E2EP95.Seconds(),
+		Availability: o.Availability, Cancelled: o.Cancelled,
+	}[k]
 	return v, v > 0
 }
 
 // Source says where the objective comes from, for evidence: "chat", or "slo".
-func (o Objective) Source() string {
-	if o.UseCase != "" {
-		return o.UseCase
-	}
-	return "slo"
-}
+func (o Objective) Source() string { return cmp.Or(o.UseCase, "slo") }
 
 // File is the parsed content of slo.yaml.
 type File struct {

@@ -144,9 +144,8 @@ func (h *history) course(normal, now run) *course {
 	return c
 }
 
-// A trace is what a signal leaves in a history while it is beyond its threshold: shares that are bad,
-// in one way or several, by which it is known when it began and whether it is over, or something else, which says better
-// when it began.
+// A trace is what a signal leaves in a history while it is beyond its threshold: shares that are bad, in one way or
+// several, which say when it began and whether it is over, or something else, which says better when it began.
 type trace struct {
 	op     catalog.Op
 	onset  func(*course) onsetReading
@@ -217,12 +216,8 @@ var traces = func() map[*indicator.Signal]*trace {
 	add(above, shares(1, refused(answers5xx)), indicator.ServerErrs, indicator.ServerErrCount, indicator.AdmissionRejections)
 	add(above, shares(1, refused(answers4xx)), indicator.ClientErrs, indicator.ClientErrCount)
 	add(above, shares(1, abandoned), indicator.Abandoned, indicator.AbandonedShare)
-	leave(trace{op: above, onset: rates(increase(evictions)), shares: shares(burstiness, func(h *history, iv interval) (bad, of float64) {
-		if bad = h.increase(evictions, iv); h.gaugeAt(waiting, iv.to) == 0 { // else the cache may be full, and few are admitted
-			of = h.count(firstTokens, iv)
-		}
-		return bad, max(bad, of)
-	})}, []*indicator.Signal{indicator.Preemptions, indicator.PreemptionsPerRequest})
+	leave(trace{op: above, onset: rates(increase(evictions)), shares: shares(burstiness, evicted)},
+		[]*indicator.Signal{indicator.Preemptions, indicator.PreemptionsPerRequest})
 	began(above, rates(increase(notFetched)), indicator.LeasesExpired)
 	began(above, rates(increase(notArrived)), indicator.TransfersFailed)
 	began(above, rates(increase(corrupted)), indicator.CorruptedRequests)
@@ -310,6 +305,16 @@ func among(counter column, all ...column) quantity {
 		}
 		return bad, max(bad, of)
 	}
+}
+
+// evicted counts the evictions of an interval among its first tokens, where nobody waits at its end: else the cache may
+// be full, so that few are admitted and few evicted.
+func evicted(h *history, iv interval) (bad, of float64) {
+	bad = h.increase(evictions, iv)
+	if h.gaugeAt(waiting, iv.to) == 0 {
+		of = h.count(firstTokens, iv)
+	}
+	return bad, max(bad, of)
 }
 
 // rates reads when events began to come faster than normal. That they come less often says nothing:

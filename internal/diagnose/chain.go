@@ -16,9 +16,9 @@ const (
 	mostSymptoms = 1
 )
 
-// chain tells how a finding came about on its target: the links of the pathology that hold, in the order of cause and
-// effect, each with when it broke. What clients ask for is no cause of what began before it; but engines count it when a
-// request ends (prompt and answer lengths) or gets its first token, so that it began up to an answer's time earlier.
+// chain returns how a finding came about on its target: the pathology's links that hold, in the order of cause and
+// effect, each with its onset. Traffic does not cause what began before it; but engines count it when a request ends
+// (prompt and answer lengths) or gets its first token, so it may have begun an answer's time earlier.
 func (v view) chain(o *outcome) []Step {
 	var steps []Step
 	traffic := 0
@@ -57,7 +57,7 @@ func (v view) chain(o *outcome) []Step {
 		}
 		steps = append(asked, steps[traffic:]...)
 	}
-	if n := len(steps); n > mostSteps { // what users feel stays
+	if n := len(steps); n > mostSteps { // symptoms stay
 		steps = append(steps[:mostSteps-1], steps[n-1])
 	}
 	MarkFirst(steps)
@@ -106,7 +106,7 @@ func (v view) step(says string, c catalog.Cond, p *catalog.Pathology) Step {
 	return s
 }
 
-// comparisons tell the story of a pathology that has none: what holds in the server, and what users feel of it.
+// comparisons tell the story of a pathology without a chain: the causes that hold, and the symptoms.
 func (v view) comparisons(o *outcome) (steps []Step) {
 	for _, role := range []catalog.Role{catalog.Cause, catalog.Symptom} {
 		most := map[catalog.Role]int{catalog.Cause: mostCauses, catalog.Symptom: mostSymptoms}[role]

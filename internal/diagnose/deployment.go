@@ -22,8 +22,8 @@ type Deployment struct {
 type Stage struct {
 	Role    engine.Role
 	Targets []string
-	Lost    int     // of Targets, that do not answer
-	Waiting float64 // requests, on all of them; NaN where not known
+	Lost    int     // Targets that do not answer
+	Waiting float64 // waiting requests on all servers; NaN if unknown
 	Seconds float64 // that a request spends here until its first token, in the mean; NaN where not known
 	Found   []string
 }
@@ -32,7 +32,7 @@ type Stage struct {
 type Link struct {
 	Carries   string  // "requests" or "KV cache"
 	Seconds   float64 // in the mean, a part of what the stage behind it takes; NaN where not known
-	FailShare float64 // of transfers; NaN where not known
+	FailShare float64 // share of failed transfers; NaN if unknown
 	Found     []string
 }
 

@@ -25,24 +25,22 @@ type Options struct {
 	// Interval is the scrape interval.
 	Interval time.Duration
 
-	// Window overrides the choice of the window; Baseline that of the baseline.
+	// Window and Baseline override the chosen ones.
 	Window   time.Duration
 	Baseline Range
 
 	Matchers []*labels.Matcher
 	// Every includes targets that expose no engine metrics: the user named them.
 	Every bool
-	// Scraper says that the samples are from what scrapes the servers in this process: where none
-	// ever answered, its targets are servers that start.
+	// Scraper means that this process scrapes the servers. If none ever answered, its targets are starting servers.
 	Scraper bool
-	// Annotate, which may be nil, adds what is known of the targets beside
-	// their metrics.
+	// Annotate, which may be nil, adds facts about the targets that their metrics lack.
 	Annotate func([]Target)
 	// Predict, which may be nil, says once the verdict is known what the fixes of
 	// its finding will do.
 	Predict Predictor
 
-	// Memory, which may be nil, is that of the diagnoses of the same Querier before.
+	// Memory, which may be nil, carries over from earlier diagnoses of the same Querier.
 	Memory *Memory
 
 	Pathologies []*catalog.Pathology

@@ -32,7 +32,7 @@ const (
 	Idle             = "idle"
 	InsufficientData = "insufficient-data"
 	NotCertain       = "not-certain" // somebody may be hurt, and it is too early to say how
-	NotFound         = "not-found"   // of some pathologies alone, which says nothing of health
+	NotFound         = "not-found"   // only some pathologies were checked, which says nothing of health
 )
 
 // quietNames are what people call the verdicts beside the pathologies.
@@ -94,7 +94,7 @@ type Finding struct {
 	Model     string // as in Verdict
 	Status    Status
 	Severity  catalog.Severity // lower than the pathology's while the objectives hold, or by its degrees
-	Note      bool             // it is told beside the verdict, and is none
+	Note      bool             // shown beside the verdict, without effect on it
 	Wait      time.Duration    // for how long it goes on before people are told of a ticket
 	Targets   []string         // the worst first
 	// Since and SinceAtLeast are as in Verdict.

@@ -160,8 +160,8 @@ type second struct {
 	origins map[string]origin
 }
 
-// queryTwice looks at the moment of the diagnosis and at one before it: who left
-// meanwhile is in the past that is compared with.
+// queryTwice queries the time of the diagnosis and an earlier one, because targets that left meanwhile are part of
+// the history.
 func queryTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher) (*second, error) {
 	s := &second{of: map[string]double{}, origins: map[string]origin{}}
 	var moments [][]origin
@@ -178,7 +178,7 @@ func queryTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback t
 			_, now := s.origins[k]
 			_, too := s.origins[o.of.key]
 			_, dropped := s.of[o.of.key]
-			if !dropped && !(now && too) { // those that are there now were compared now
+			if !dropped && !(now && too) { // present ones were compared already
 				s.of[k] = o
 			}
 		}
@@ -213,7 +213,7 @@ func (s *second) remaining(os []origin) []origin {
 // drop leaves out the targets that show a server for a second time, and notes it on
 // those that show it first.
 func (s *second) drop(targets []Target, l Layout) []Target {
-	doubles := map[string][]string{} // of the first, by its labels: where else it is seen
+	doubles := map[string][]string{} // other views of a target, by its labels
 	gone := map[string]bool{}
 	for _, k := range slices.Sorted(maps.Keys(s.of)) {
 		of, other := s.of[k], s.origins[k]
@@ -265,7 +265,7 @@ type discovery struct {
 	layout   Layout
 	servers  map[string]*server
 	dialects map[string]*detected // by the names that a server exposes
-	usual    dialect.Dialect      // of servers where none ever answered
+	usual    dialect.Dialect      // dialect of servers if none ever answered
 	key      []byte               // scratch
 }
 
@@ -355,8 +355,7 @@ func (d *discovery) targets(every bool) []Target {
 	return out
 }
 
-// neighbour is the dialect of a server beside one that never answered, and that of vLLM
-// where no server did.
+// neighbour returns the dialect of a server beside one that never answered, or vLLM's if no server answered.
 func (d *discovery) neighbour() dialect.Dialect {
 	for _, k := range slices.Sorted(maps.Keys(d.servers)) {
 		if dia, ok := d.detect(d.servers[k]); ok && dia.Serves() {
@@ -394,11 +393,10 @@ func (d *discovery) modelOf(of *server) string {
 
 func jobOf(srv *server) string { return labelKey(srv.labels, []string{"cluster", "namespace", "job"}) }
 
-// queryIdentity finds out of servers that show no engine whether they are inference
-// servers all the same: one that answers generating requests without showing its
-// engine's numbers, and one that never answered, of those that the user named or
-// that a job of nothing but inference servers has. Where no server answered at all,
-// those of a scraper's own jobs are: nobody would be told of a fleet that never starts.
+// queryIdentity decides whether servers without engine metrics are inference servers: one that answers generating
+// requests without exposing its engine's metrics, and one that never answered, if the user named it or its job has
+// only inference servers. If no server answered at all, those of a scraper's own jobs are, because otherwise nobody
+// would learn of a fleet that never starts.
 func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, o *Options, lookback time.Duration, matchers []*labels.Matcher) error {
 	engines, others := map[string]int{}, map[string]int{}
 	silent := func(srv *server) bool { return len(srv.names) == 1 && srv.names["up"] }
@@ -479,7 +477,7 @@ func modelTargets(srv *server, dia dialect.Dialect) []Target {
 	return out
 }
 
-// unknownEngine says why a scraped target is none that can be judged.
+// unknownEngine says why a scraped target cannot be judged.
 func unknownEngine(names map[string]bool) string {
 	switch {
 	case names["python_info"] || names["process_start_time_seconds"]:

@@ -20,7 +20,7 @@ import (
 type Settings struct {
 	Objectives *slo.File          // nil when nothing was promised
 	Set        map[string]float64 // thresholds by name, set by hand
-	Baselines  []*baseline.File   // what was measured of models, from a load test or a healthy period
+	Baselines  []*baseline.File   // baseline files of models, from a load test or a healthy period
 	Only       []string           // ids of the pathologies to look for; empty means all
 }
 
@@ -100,26 +100,26 @@ type judgement struct {
 	target   int
 	view     view
 	outcomes []outcome
-	doubt    string // what speaks against calling it healthy
+	doubt    string // reason against calling it healthy
 }
 
 // An outcome is one pathology on one target.
 type outcome struct {
 	pathology   *catalog.Pathology
-	when        catalog.Cond // of the pathology, as far as the target has what it reads
-	part        part         // of a gateway
+	when        catalog.Cond // the pathology's condition, without alternatives that the target cannot tell
+	part        part         // part of a gateway
 	status      Status
 	ended       bool // by the last scrapes: pending because of it
 	likely      bool // it is pending, and not for what chance does as easily
 	severity    catalog.Severity
-	note        bool               // it is told, and makes no verdict
+	note        bool               // shown without effect on the verdict
 	wait        time.Duration      // before people are told
-	evidence    []catalog.Evidence // of what holds
+	evidence    []catalog.Evidence // of the comparisons that hold
 	confidence  float64
 	inhibitedBy string
 	pass        *catalog.Pass
 	chain       []Step
-	since       Onset // of what holds
+	since       Onset // the condition's onset
 }
 
 func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings) judgement {
@@ -196,7 +196,7 @@ func explain(causes, others []outcome, same func(cause, o *outcome) bool) {
 			case o.status == Firing && o.inhibitedBy == "":
 				o.inhibitedBy = cause.pathology.ID
 			case o.status == Unknown:
-				o.status = NotApplicable // what is down has no queue to be asked for
+				o.status = NotApplicable // a server that is down has no queue
 			}
 		}
 	}
@@ -219,8 +219,7 @@ func (v view) judgedBy(p *catalog.Pathology) (catalog.Cond, bool) {
 	return p.When.Asked(func(s *indicator.Signal) bool { return t.Dialect.Unused(s) == "" && !(s.OfRanks && oneRank) })
 }
 
-// meets reports whether requests of one part may be those of another: of two models, or of
-// two upstreams, they are not.
+// meets reports whether two parts may share requests: two models do not, nor do two upstreams.
 func (p part) meets(other part) bool { return p.label != other.label || p == other }
 
 func (o *outcome) judge(s *Snapshot, v view) {
@@ -366,7 +365,7 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 		)
 	})
 	worst := all[0]
-	var more []string // of the first target
+	var more []string // more targets beside the first
 	since := worst.since
 	f.ended = worst.ended
 	for _, o := range all {
@@ -416,8 +415,8 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 	return f
 }
 
-// rankOf orders outcomes for merging: what fires anywhere is shown, then what
-// could not be checked somewhere.
+// rankOf orders outcomes for merging: a finding that fires anywhere wins over one that could not be checked
+// somewhere.
 func rankOf(s Status) int {
 	return [...]int{NotApplicable: 0, OK: 1, Unknown: 2, Pending: 3, Firing: 4}[s]
 }
@@ -442,9 +441,8 @@ func ruledOut(evidence []catalog.Evidence) *catalog.Evidence {
 	return best
 }
 
-// rank puts findings in the order in which they should be read: what fires and
-// is not explained by another, the worst first, then the rest. The catalogue's
-// order, causes before symptoms, decides between equals.
+// rank orders findings for reading: firing ones that no other explains, the worst first, then the rest. Between
+// equals the catalogue's order decides: causes before symptoms.
 func rank(fs []Finding) {
 	slices.SortStableFunc(fs, func(a, b Finding) int {
 		leads := func(f *Finding) bool { return f.Status == Firing && f.InhibitedBy == "" && !f.Note }
@@ -546,10 +544,9 @@ func (g *Gap) add(evidence []catalog.Evidence) {
 	}
 }
 
-// reasonAgainstHealthy says what speaks against "nothing is wrong" although nothing fires, "" where
-// nothing does: somebody who waits and gets nothing, a promise that is not kept by too few requests to be sure, a
-// median between tokens above that of a life whose mean holds faults, and a first token that is late where nobody knows whether
-// it ever came sooner.
+// reasonAgainstHealthy returns what speaks against "healthy" although nothing fires, or "": somebody waits and gets
+// nothing; an objective is missed by too few requests to be sure; the median time between tokens exceeds a lifetime
+// mean that may contain faults; or the first token is late and nobody knows whether it ever came sooner.
 func (j *judgement) reasonAgainstHealthy() string {
 	v := j.view
 	if held := j.unserved(); held != "" {
@@ -611,15 +608,15 @@ func (j *judgement) endWhatNothingNames() {
 const (
 	patience     = 5.0
 	muchLater    = 3  // times the usual, of so few requests that no condition judges them
-	farLater     = 10 // likewise, of however many: those that are late are too few for any condition
+	farLater     = 10 // likewise for any number of requests: the late ones are too few for any condition
 	manyFaults   = 2  // times the median of a life: its mean holds long gaps
 	fewRequests  = 20
 	someUnserved = 4.5
 	someOwed     = 8
 )
 
-// unserved says who is there and gets nothing, "" where nobody does: at each stage, those who wait for the scheduler,
-// those whom the engine holds, those whom it never took, and those of a rank that is silent.
+// unserved says who waits and gets nothing, or "": requests that wait for the scheduler, that the engine holds, that
+// the engine never accepted, and those of a silent rank.
 func (j *judgement) unserved() string {
 	v := j.view
 	seconds := func(s float64) string { return indicator.FormatNumber(s, indicator.Seconds) }
@@ -652,8 +649,8 @@ const (
 	idleFilesPerRank = 8
 )
 
-// maybeClients says why an engine that does nothing may have clients in front of it, "" where it has none: without a past to
-// compare with, by the open files of its API server alone.
+// maybeClients says why clients may be waiting for an engine that does nothing, or "". Without a history it relies on
+// the open files of the API server alone.
 func (j *judgement) maybeClients() string {
 	v := j.view
 	t := &v.snapshot.Targets[j.target]

@@ -25,10 +25,9 @@ type Request struct {
 	Targets []Target
 	At      time.Time
 
-	// Spans say, by target, which time is judged and against which; a zero Baseline
-	// means that there is none.
+	// Spans holds each target's window and baseline; a zero Baseline means none.
 	Spans []Span
-	// Baselines are what was measured of models; with any, the past is not asked.
+	// Baselines are baseline files of models; with any, the history is not queried for normal values.
 	Baselines []*baseline.File
 
 	// Interval is the scrape interval.
@@ -45,8 +44,8 @@ type Request struct {
 	Memory *Memory
 }
 
-// short is the shortest time of a group's rates; of gateways it holds two scrapes, as in
-// alert rules, for what holds at both of them.
+// short returns the shortest time for a group's rates. A gateway's holds two scrapes, as in alert rules, for
+// conditions that must hold at both.
 func (r *Request) short(d *dialect.Dialect) time.Duration {
 	if d.Engine == dialect.Gateway {
 		return shortest(2*r.Interval+r.Interval/10) + edge
@@ -54,8 +53,8 @@ func (r *Request) short(d *dialect.Dialect) time.Duration {
 	return r.shortest()
 }
 
-// shortest returns the shortest time over which a rate can be told and a freeze is
-// no hiccup: ten seconds, or what lies between two scrapes.
+// shortest returns the shortest time over which a rate is meaningful and a freeze is more than a hiccup: ten seconds,
+// or the time between two scrapes.
 func (r *Request) shortest() time.Duration {
 	return shortest(r.Interval+r.Interval/10) + edge
 }
@@ -69,7 +68,7 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	queries, settled := plan(&r)
 	answers := r.Memory.lookUp(queries)
 	err := runQueries(ctx, q, &r, queries, answers)
-	r.Memory.store(answers, r.At) // those of a diagnosis that runs out of time too: the next one goes on from there
+	r.Memory.store(answers, r.At) // also if this diagnosis ran out of time: the next one continues from here
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +90,7 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	return s, nil
 }
 
-// dropInTurns forgets what was read of several processes that answer at one address, but for
-// whether they answer.
+// dropInTurns drops the readings of several processes behind one address, except whether they answer.
 func (s *Snapshot) dropInTurns() {
 	none := indicator.Unknown("several processes answer at this address in turn (its counters fall and rise from scrape to scrape), so rates are unknown: " +
 		"scrape each pod or port separately")
@@ -108,7 +106,7 @@ func (s *Snapshot) dropInTurns() {
 	}
 }
 
-// readBaselines takes what is normal from files.
+// readBaselines takes normal values from files.
 func (s *Snapshot) readBaselines(files []*baseline.File) {
 	if len(files) == 0 {
 		return
@@ -196,8 +194,7 @@ const (
 	minLifetimeRequests = 100
 )
 
-// dropThinBaselines forgets what was normal where it rests on a handful of
-// requests.
+// dropThinBaselines drops normal values that rest on a handful of requests.
 func (s *Snapshot) dropThinBaselines() {
 	for i := range s.Targets {
 		need := map[BaselineSource]float64{History: minHistoryRequests, Lifetime: minLifetimeRequests}[s.Spans[i].Source]
@@ -215,7 +212,7 @@ func (s *Snapshot) dropThinBaselines() {
 	}
 }
 
-// runQueries puts every question that has no answer yet, once, about those of whom it has none.
+// runQueries asks each question without an answer once, for the instances that lack one.
 func runQueries(ctx context.Context, q metrics.Querier, r *Request, queries []query, answers map[question]*answer) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
@@ -248,10 +245,10 @@ func runQueries(ctx context.Context, q metrics.Querier, r *Request, queries []qu
 	return g.Wait()
 }
 
-// An answer is what was said of some instances.
+// An answer holds the samples of some instances.
 type answer struct {
 	model.Vector
-	of map[string]bool // nil: of all
+	of map[string]bool // nil means all
 }
 
 // lacks returns of which instances an answer says nothing, of those that are named or, where none are, of all.
@@ -265,7 +262,7 @@ func (a *answer) lacks(named []string) (missing []string, some bool) {
 	return missing, len(missing) > 0
 }
 
-// and adds what is said of further instances, all where none are named.
+// and adds the samples of further instances; named nil means all.
 func (a *answer) and(v model.Vector, named []string) *answer {
 	if named == nil {
 		return &answer{Vector: v}
@@ -283,7 +280,7 @@ func (a *answer) and(v model.Vector, named []string) *answer {
 // A question is one instant query; several signals may need its answer.
 type question struct {
 	what string        // an expression
-	of   string        // what it is compiled for, but for whom it is about
+	of   string        // what it is compiled for, without the instances
 	past time.Duration // how far back it looks, if that is all there is
 	at   time.Time
 }
@@ -301,18 +298,17 @@ type query struct {
 type group struct {
 	lead     *Target // whose dialect it is
 	span     Range
-	asked    time.Time     // of the last scrapes
+	asked    time.Time     // time of the last scrapes
 	beyond   time.Duration // by how much its span ends after the last scrape of any member, at most
 	matchers []*labels.Matcher
 	named    []string // the instances of its members, where the matchers name them
 	members  []int
 	by       map[string][]int // members by the labels of their instance
-	said     string           // what its expressions are compiled for
+	said     string           // key of what its expressions are compiled for
 }
 
-// groups gathers the targets that are asked in the same words: of one dialect and of
-// the same time. Those of which nothing can be asked, or of whom nothing is to be asked,
-// are in none.
+// groups groups the targets that share queries: those of one dialect and the same span. Targets that cannot or need
+// not be queried are in no group.
 func groups(r *Request, span func(target int) Range, ask func(target int) bool) []*group {
 	type key struct {
 		dialect string
@@ -382,8 +378,7 @@ func (r *Request) naming(instances []string) []*labels.Matcher {
 	return append(slices.Clone(r.Matchers), indicator.Like("instance", strings.Join(quoted, "|")))
 }
 
-// owners returns the members that the labels of a series belong to: those of its
-// instance and, where it is a model's, of its model.
+// owners returns the members that a series belongs to: those of its instance and, if models is set, of its model.
 func (g *group) owners(r *Request, m model.Metric, models bool) []int {
 	var room [128]byte
 	members := g.by[string(appendKey(room[:0], m, r.Instance))]
@@ -422,8 +417,7 @@ func appendKey[M ~map[N]V, N, V ~string](b []byte, l M, names []string) []byte {
 	return b
 }
 
-// plan lists the queries of all signals and, for signals that need none, what
-// is known of them without asking.
+// plan lists the queries of all signals, and settles the signals that need none.
 func plan(r *Request) (out []query, settled []func(*Snapshot)) {
 	now := planner{r: r, buckets: map[question]*[]*distribution{}, slot: func(rd *reading) *indicator.Value { return &rd.now }}
 	now.signals(groups(r, func(i int) Range { return r.Spans[i].Window }, func(int) bool { return true }))
@@ -468,7 +462,7 @@ func (p *planner) signal(s *indicator.Signal) {
 	}
 }
 
-// setKnown records what is known of a signal on every member without asking.
+// setKnown sets a signal on every member without a query.
 func (p *planner) setKnown(s *indicator.Signal, v indicator.Value) {
 	members := p.g.members
 	p.settled = append(p.settled, func(snap *Snapshot) {
@@ -551,8 +545,8 @@ func (p *planner) add(s *indicator.Signal, what string, at time.Time, expr indic
 	return q
 }
 
-// compile makes of a signal's expression what is asked of the group. What a signal of fleets
-// compares the members with are the others, whose scrapes have another phase.
+// compile compiles a signal's expression for the group. A signal of fleets also reads other members, whose scrapes
+// have another phase.
 func (g *group) compile(r *Request, s *indicator.Signal, expr indicator.Expr, matchers []*labels.Matcher) indicator.Expr {
 	rw := g.lead.Dialect.Rewriting()
 	rw.Window, rw.Short, rw.Past = g.span.Length(), r.short(&g.lead.Dialect)+g.beyond, max(r.Past, r.shortest())

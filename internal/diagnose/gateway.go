@@ -15,8 +15,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// notShown ends the summary of what is wrong at a gateway and in no engine behind it: engines
-// that look healthy, or idle, do not make the service so.
+// notShown ends the summary of a fault that shows at the gateway and in no engine behind it, because healthy or idle
+// engines do not make the service healthy.
 const notShown = ". The engines' own metrics do not show it"
 
 // discoverUpstreams reads which servers gateways stand before, and which models their engines say
@@ -50,9 +50,8 @@ func discoverUpstreams(ctx context.Context, q metrics.Querier, at time.Time, mat
 	return nil
 }
 
-// poolsBehind lists the pools that a gateway stands before: those of its servers or, where they
-// have other addresses for it, of the models that their engines name; all, where nothing
-// tells and there is one.
+// poolsBehind lists the pools behind a gateway: those of its servers or, if it knows them by other addresses, those
+// of its models; without either, the only pool.
 func poolsBehind(gateway *Target, byKey map[string]*pool) (out []*pool) {
 	of := func(label string, values []string) {
 		for _, k := range slices.Sorted(maps.Keys(byKey)) {
@@ -70,9 +69,8 @@ func poolsBehind(gateway *Target, byKey map[string]*pool) (out []*pool) {
 	return out
 }
 
-// spread gives what was found at a gateway to the pools that it is about: what one model's
-// requests meet to that model, what one server does to its pool, and the rest to the only
-// pool behind the gateway. What is left makes a pool of the gateway's own.
+// spread assigns a gateway's findings to pools: a model's to that model, an upstream's to its server's pool, and the
+// others to the only pool behind the gateway. The remaining findings form a pool of the gateway's own.
 func spread(s *Snapshot, j judgement, byKey map[string]*pool) *pool {
 	pools, own := poolsBehind(&s.Targets[j.target], byKey), &pool{snapshot: s}
 	shares := map[*pool][]outcome{}
@@ -99,8 +97,8 @@ func (p *pool) serves(label, value string) bool {
 	})
 }
 
-// explain lets what fires at the gateways of a pool and on its servers explain each other, and on its
-// servers what is Across them. Of an upstream whose server is known it is that server alone.
+// explain lets the findings of a pool's gateways and servers explain each other, and lets those Across servers
+// explain each other's. A finding about an upstream with a known server concerns that server alone.
 func (p *pool) explain() {
 	for i := range p.judged {
 		for k := range p.judged {
@@ -124,8 +122,8 @@ func (p *pool) mayBeUpstream(server *judgement, of part) bool {
 	return server.view.snapshot.Targets[server.target].Labels["instance"] == of.name
 }
 
-// Requests at a gateway and in engines are taken for the same where they are as many, but for so large
-// a share: what ends here and there within a window differs at its edges.
+// Requests at a gateway and in engines are taken for the same if their numbers agree within this share. They differ
+// at the edges of the window.
 const sameRequests = 0.25
 
 // readOutside says how long requests are outside the engines, and how many of those that a gateway holds the engines do not,
@@ -178,7 +176,7 @@ func (s *Snapshot) outside(gateway int, read func(int, *indicator.Signal) indica
 	if completed == 0 || timed > completed*(1+sameRequests)+few || completed > max(timed, ended)*(1+sameRequests)+few {
 		return indicator.Unknown("the engines that are watched did not serve the requests that the gateway timed")
 	}
-	// What ended at one of the two alone: between a scrape of this one and one of that.
+	// Requests that ended at one of the two only: between the scrapes of one and of the other.
 	edge := math.Abs(timed-completed)*span + timed*s.interval.Seconds()
 	chance := 2 * max(whole.V, spent/completed) * math.Sqrt(edge) / max(timed*span, 1)
 	v := indicator.Known(whole.V - spent/completed - chance)
@@ -207,8 +205,7 @@ func (s *Snapshot) missing(gateway int, read func(int, *indicator.Signal) indica
 	return open
 }
 
-// enginesBehind lists the servers that a gateway sends requests to, by their addresses or their
-// models as far as it knows them, else all of them.
+// enginesBehind lists the servers behind a gateway, by the addresses or models that it knows, else all servers.
 func (s *Snapshot) enginesBehind(gateway int) (out []int) {
 	g := &s.Targets[gateway]
 	for _, known := range []struct {
@@ -227,8 +224,7 @@ func (s *Snapshot) enginesBehind(gateway int) (out []int) {
 	return out
 }
 
-// Gateway returns the index of the gateway that is shown: of several the one at which most fires, -1 where
-// none is watched.
+// Gateway returns the index of the gateway to show: the one with the most firing findings, -1 without gateways.
 func (d *Diagnosis) Gateway() int {
 	shown, most := -1, -1
 	for i := range d.Targets {
@@ -245,7 +241,7 @@ func (d *Diagnosis) Gateway() int {
 	return shown
 }
 
-// Parts returns what was read of a gateway in the window of each model or upstream.
+// Parts returns a gateway's readings in the window for each model or upstream.
 func (d *Diagnosis) Parts(target int, sig *indicator.Signal) map[string]float64 {
 	if d.inquiry == nil || target >= len(d.inquiry.snapshot.parts) {
 		return nil

@@ -22,7 +22,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// A column is one quantity of a history: what each scrape showed of it.
+// A column is one quantity of a history, with a value for each scrape.
 type column int
 
 // The columns: when pages came, the traffic, the work, the cache and the queue. Behind them lie
@@ -33,7 +33,7 @@ const (
 	started
 	created
 	running
-	waiting // those up to here tell when a page came, or was asked for in vain
+	waiting // columns up to here show whether a scrape brought a page
 	steps
 	tokensOut
 	evictions
@@ -54,14 +54,14 @@ const (
 	allColumns = answers5xx + 1 + 2*column(families)
 )
 
-// A family is a histogram of a history: what users feel, and the lengths of what they ask for.
+// A family is a histogram of a history: a latency, or a length.
 type family int
 
 // The families.
 const (
 	firstTokens family = iota
 	tokenGaps
-	queueTimes // of which the buckets are not read
+	queueTimes // without buckets
 	promptLengths
 	answerLengths
 	families
@@ -96,7 +96,7 @@ type place struct {
 	column
 	family
 	buckets, answers bool
-	where            []*labels.Matcher // those of the samples that are meant; all where there are none
+	where            []*labels.Matcher // matchers of the meant samples; all samples without them
 }
 
 var places = func() (out []place) {
@@ -193,8 +193,8 @@ type lookup struct {
 	}
 }
 
-// histories reads the scrapes of every target up to the given time: the last ones one by one, and
-// those before them at a coarser pace. Of what is remembered only what came since is read.
+// histories reads the scrapes of every target up to the given time: the last ones one by one, older ones at a coarser
+// pace. Remembered histories are only extended.
 func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) ([]*history, error) {
 	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(r.Targets))))
 	fine := min(max(time.Duration(points)*r.Interval, fewestFine), past.Length()).Truncate(time.Millisecond)
@@ -283,7 +283,7 @@ func readAll(ctx context.Context, q metrics.Querier, r *Request, all []*lookup) 
 	return nil
 }
 
-// recall takes what is remembered of the members, if this lookup goes on with it for all of them.
+// recall takes the remembered histories, if the lookup can continue all of them.
 func (l *lookup) recall(r *Request) {
 	if r.Memory == nil {
 		return
@@ -358,13 +358,13 @@ func (h *held) has(m model.Metric) bool {
 	return !slices.ContainsFunc(h.where, func(w *labels.Matcher) bool { return !w.Matches(string(m[model.LabelName(w.Name)])) })
 }
 
-// join makes the members' histories of what is known and what was read.
+// join builds the members' histories from the known ones and the new samples.
 func (l *lookup) join(r *Request, out []*history) {
 	begins := [2]map[int]int{{}, {}} // what was read, in the columns of a member
 	for _, i := range l.members {
 		h, known := out[i], l.known[i]
 		h.extent = l.extent
-		var kept [2][2]int // which scrapes stay of what is known: from where to where
+		var kept [2][2]int // ranges of the known scrapes that stay
 		if known != nil {
 			first := func(t time.Time) int {
 				k, _ := slices.BinarySearchFunc(known.at, t, time.Time.Compare)
@@ -425,8 +425,8 @@ func (l *lookup) join(r *Request, out []*history) {
 	}
 }
 
-// take moves what stays of a history that is known, which is none any more, to this one. What no
-// scrape has any more is no column.
+// take moves the retained columns out of known, which must not be used afterwards. Columns without any value are
+// dropped.
 func (h *history) take(known *history, kept [2][2]int) {
 	has := func(c []float64) bool { return slices.ContainsFunc(c, func(v float64) bool { return !math.IsNaN(v) }) }
 	taken := func(was []float64) []float64 {
@@ -479,9 +479,8 @@ func (h *history) isLike(other *history) bool {
 	return true
 }
 
-// coarse is the grid of what lies before the scrapes that are read one by one. It is the
-// same one for a while, so that what changed then stays where it was, and only what has
-// joined it is read.
+// coarse returns the grid for the time before the scrapes that are read one by one. The grid stays the same for a
+// while, so that change points in it stay where they were, and only new points are read.
 func coarse(past Range, fine, interval time.Duration) metrics.Range {
 	r := metrics.Range{Step: max(interval, ((past.Length() - fine) / coarsePoints).Truncate(time.Second))}
 	r.Step = (r.Step + interval - 1).Truncate(interval)
@@ -608,8 +607,8 @@ func (h *history) lastWait() float64 {
 // strandedFor is how long connections must be open to say that their clients wait: prompts are tokenized within seconds.
 const strandedFor = 30 * time.Second
 
-// opened returns how many connections beside those of the engine's requests were opened after a moment and have been open for
-// a while: the fewest on the last pages, less the most on those of the same process up to that moment.
+// opened counts the connections, beyond those of the engine's requests, that were opened after a time and have been
+// open for a while: the minimum over the last pages minus the maximum over the same process' pages up to that time.
 func (h *history) opened(after time.Time) (n float64, ok bool) {
 	last := h.pageUpTo(len(h.at) - 1)
 	now, before, next := math.Inf(1), math.Inf(-1), last
@@ -808,8 +807,8 @@ func (h *history) answered(iv interval) float64 {
 	return h.increase(answers2xx, iv) + h.increase(answers4xx, iv) + h.increase(answers5xx, iv)
 }
 
-// observed turns a run of intervals into what changes are looked for in. Where all that is seen
-// of an interval is its own, what was made of it is used again.
+// observed converts a run of intervals to a Series for the search of change points. Rows of intervals that did not
+// change are reused.
 func (h *history) observed(ivs []interval) *changepoint.Series {
 	s := &changepoint.Series{}
 	var values []func(to []float64, iv interval) []float64

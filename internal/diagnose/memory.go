@@ -12,10 +12,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// A Memory carries over from one diagnosis to the next one of the same servers what
-// stays as it is: the answers about the past, which are half of all, and the series that
-// were seen. It holds what the last diagnosis used. It
-// is not safe for concurrent use. The zero value is empty.
+// A Memory carries over, between diagnoses of the same servers, what does not change: answers about the past (half of
+// all), seen series, histories, and onsets. It holds what the last diagnosis used. It is not safe for concurrent use.
+// The zero value is empty.
 type Memory struct {
 	answers map[question]*answer
 
@@ -75,10 +74,9 @@ func (m *Memory) normals(of onsetOf) map[*indicator.Signal]indicator.Value {
 	return m.onsets[of].normal
 }
 
-// onset returns when a fault began: as it was said before, unless it is now seen to have
-// begun more than an interval between scrapes earlier or later, though not after it was first
-// seen. That it was there at the beginning of what is at hand says nothing new of a fault that
-// is older.
+// onset returns the onset that was reported before, unless the new one differs by more than a scrape interval. It
+// never moves beyond the time at which the fault was first seen. A fault that fills the whole history says nothing
+// new about an older onset.
 func (m *Memory) onset(of onsetOf, o Onset, at time.Time, interval time.Duration) Onset {
 	if m == nil {
 		return o
@@ -120,7 +118,7 @@ func (m *Memory) lookUp(queries []query) map[question]*answer {
 	return answers
 }
 
-// store replaces what is remembered by those of the answers that will stay as they are.
+// store replaces the remembered answers by those of these answers that can no longer change.
 func (m *Memory) store(answers map[question]*answer, now time.Time) {
 	if m == nil {
 		return
@@ -145,8 +143,8 @@ func (m *Memory) keep(r *Request, hs []*history) {
 	}
 }
 
-// series asks for the labels by which series of a selector differed in the time before a
-// moment. Of what was seen before only what has come since is asked.
+// series returns the distinct labels of a selector's series in the lookback. It remembers former results and queries
+// only the time since.
 func (m *Memory) series(ctx context.Context, q metrics.Querier, of indicator.Samples, by []string, at time.Time, lookback time.Duration) (model.Vector, error) {
 	of.Func = "last_over_time"
 	ask := func(span time.Duration) (model.Vector, error) {

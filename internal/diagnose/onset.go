@@ -23,13 +23,12 @@ func (o Onset) before(other Onset) bool {
 	return o.At.Before(other.At) || o.At.Equal(other.At) && o.AtLeast && !other.AtLeast
 }
 
-// onset returns when a condition that holds began to: any of its parts when the first did,
-// all of it when the last did. Of all, the part that a history shows most surely says when,
-// and another one may only say that it was surely later. What a history does not show of a
-// condition, and what is as it always was, has no say; where nothing has one, the segments
-// under judgement have.
+// onset returns when a condition that holds began to hold: Any with its first part, All with its last. Of All, the
+// part with the strongest evidence in the history decides; another part can only delay it as far as it surely began
+// later. Conditions that are absent from the history, or unchanged in it, are ignored. If all are, the judged
+// segments decide.
 //
-// It is the one place that says since when: verdicts, alerts and incidents take its word.
+// It is the only place that dates a fault: verdicts, alerts and incidents take its result.
 func (v view) onset(of *catalog.Pathology, c catalog.Cond) Onset {
 	s, key, wanted := v.span(), v.key(of), len(v.snapshot.wanted)
 	if o, stands := v.snapshot.memory.standing(key, v.snapshot.At, v.snapshot.interval); stands {
@@ -152,7 +151,7 @@ type trace struct {
 	shares func(*course) []tally
 }
 
-// What a trace told: an onset, and the share that tells most of it.
+// The result of a trace: an onset, and the share with the most evidence.
 type told struct {
 	tally
 	onsetReading
@@ -296,7 +295,7 @@ func shares(dispersion float64, of quantity) func(*course) []tally {
 	}
 }
 
-// among returns the events of a counter among those of others.
+// among returns a counter's events as a share of several counters' events.
 func among(counter column, all ...column) quantity {
 	return func(h *history, iv interval) (bad, of float64) {
 		bad = h.increase(counter, iv)
@@ -328,25 +327,25 @@ func rates(events func(*history, interval) float64) func(*course) onsetReading {
 
 func (h *history) seconds(iv interval) float64 { return h.at[iv.to].Sub(h.at[iv.from]).Seconds() }
 
-// A count is what is bad, and of how much: of requests, or of seconds.
+// A count is a number of bad events and of all events: requests or seconds.
 type count struct{ bad, of float64 }
 
 func (n count) plus(m count) count  { return count{n.bad + m.bad, n.of + m.of} }
 func (n count) minus(m count) count { return count{n.bad - m.bad, n.of - m.of} }
 
-// A tally is what is bad in each interval, and in each when all is normal.
+// A tally holds the bad events of each interval, and the number expected in a normal one.
 type tally struct {
 	in func(interval) count
 	law
 	dispersion float64
-	usual      float64 // the share, or the rate, of what is normal
+	usual      float64 // the normal share or rate
 	queued     bool    // it counts who may have waited before
 }
 
 // A law says how likely a count is.
 type law struct {
 	log   func(n count, share float64) float64 // the logarithm of the likelihood, but for what no share changes
-	prior float64                              // what an estimate of the share adds to all
+	prior float64                              // prior number of events in the estimate of a share
 }
 
 var (
@@ -364,7 +363,7 @@ func logs(n, likelihood float64) float64 {
 	return n * math.Log(likelihood)
 }
 
-// tally counts with what is normal.
+// tally counts the events of each interval and the normal expectation.
 func (c *course) tally(l law, dispersion float64, in func(interval) count) tally {
 	t := tally{in: in, law: l, dispersion: dispersion}
 	t.usual = t.share(t.sum(c.normal))
@@ -381,12 +380,12 @@ func (t *tally) sum(r run) (n count) {
 // share estimates how much is bad.
 func (t *tally) share(n count) float64 { return (n.bad + 0.5) / (n.of + t.prior) }
 
-// said is the logarithm of the ratio between the likelihoods of what was counted by two shares.
+// said returns the log-likelihood ratio of a count between two shares.
 func (t *tally) said(n count, share, other float64) float64 {
 	return (t.log(n, share) - t.log(n, other)) / t.dispersion
 }
 
-// worse is how surely what was counted is more than normal; 0 where it is not.
+// worse returns the log-likelihood ratio that a count exceeds the normal share; 0 if it does not.
 func (t *tally) worse(n count) float64 {
 	if n.of <= 0 || n.bad <= t.usual*n.of {
 		return 0
@@ -394,10 +393,10 @@ func (t *tally) worse(n count) float64 {
 	return t.said(n, n.bad/n.of, t.usual)
 }
 
-// findOnset goes back from the last interval and finds where what came from there on is most
-// surely not as normal: where the likelihood of what was counted, by its own rate against the
-// normal one, is greatest (a generalized likelihood ratio; Lai, J. R. Stat. Soc. B 57, 1995).
-// It ends where what lies before is normal as surely as a change is one.
+// findOnset searches backwards from the last interval for the start of the stretch that is most certainly not normal:
+// where the likelihood ratio between its own rate and the normal rate is greatest (a generalized likelihood ratio;
+// Lai, J. R. Stat. Soc. B 57, 1995). The search ends where the time before is normal with the certainty that a change
+// needs.
 func (c *course) findOnset(t *tally) (best onsetReading) {
 	if len(c.normal) == 0 {
 		return best
@@ -421,13 +420,12 @@ func (c *course) findOnset(t *tally) (best onsetReading) {
 	return best
 }
 
-// over reports whether a fault that began at a time has ended in a window: whether it is likelier that
-// what was counted last is of a normal time than that all is one fault (a generalized likelihood ratio
-// too), as surely as a signal must be to have a say, and more surely than of any stretch of the fault
-// before. What is as normal is compared with all of the fault, and
-// what is between with what came before it in the window alone: a fault may have become milder. A few
-// seconds without it say nothing. Of an interval at whose end nobody waits, who waited at its beginning belongs to
-// what came before.
+// over reports whether a fault ended within the window. It compares two explanations of the counts (a generalized
+// likelihood ratio): one fault throughout, or a fault followed by a normal time. The second must be likelier by as
+// much as a signal needs to have a say, and by more than for any stretch within the fault. A normal rest is compared
+// with the whole fault, a rest in between only with its part in the window, because a fault may become milder. A few
+// seconds without the fault are no evidence. Requests that waited at the beginning of an interval without a queue at
+// its end belong to the time before.
 func (c *course) over(t *tally, began time.Time, window Range) bool {
 	first := slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(began) })
 	in := max(first, slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(window.From) }))
@@ -452,7 +450,7 @@ func (c *course) over(t *tally, began time.Time, window Range) bool {
 	return false
 }
 
-// queuedBefore counts those of an interval who waited when it began, where nobody does when it ends.
+// queuedBefore counts the requests that waited at the beginning of an interval without a queue at its end.
 func (t *tally) queuedBefore(c *course, iv interval) (n count) {
 	if w := c.gaugeAt(waiting, iv.from); t.queued && w > 0 && c.gaugeAt(waiting, iv.to) == 0 {
 		n = t.in(iv)
@@ -482,7 +480,7 @@ func (c *course) before(i int) Onset {
 const (
 	// leastSaid is the logarithm of the likelihood ratio from which on a signal has a say.
 	leastSaid = 3
-	// byChance is by how much the likelihood of the true beginning is less than that of the
-	// likeliest, nineteen times of twenty (half of the quantile of chi-squared, one degree).
+	// byChance bounds the difference in log-likelihood between the likeliest beginning and the true one, with 95 %
+	// confidence (half of chi-squared's quantile, one degree of freedom).
 	byChance = 1.92
 )

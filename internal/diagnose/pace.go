@@ -28,9 +28,8 @@ type Pace struct {
 // often in most deployments.
 const UnknownInterval = 15 * time.Second
 
-// pulse matches the gauges that every inference server always shows, under all their
-// names: few series, one for each engine. What is known of a server that never
-// answered is in "up".
+// pulse matches the gauges that every inference server always exposes, under all their names: few series, one for
+// each engine. A server that never answered has "up" only.
 var pulse = dialect.NamePattern("num_requests_running")
 
 // paceSpan is how much of the past tells the interval; a lost scrape or two do not
@@ -60,7 +59,7 @@ func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher
 		}
 		if len(gaps) > 0 {
 			slices.Sort(gaps)
-			// Of several jobs the one that scrapes most often, but for a stray one.
+			// The job with the shortest interval, without stray ones.
 			p.Interval = max(gaps[len(gaps)/10].Round(100*time.Millisecond), 100*time.Millisecond)
 			break
 		}
@@ -73,8 +72,7 @@ func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher
 	return p, nil
 }
 
-// First asks for the first sample of a server within a time, a minute of which is looked at
-// closely; zero where there is none.
+// First returns the time of a server's first sample within a span, exact in its first minute; zero without one.
 func First(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, from, to time.Time) (time.Time, error) {
 	step := max(time.Minute, to.Sub(from)/maxSteps)
 	m, err := q.QueryRange(ctx, fmt.Sprintf("count(%s)", selectorOf(pulse, matchers)), metrics.Range{Start: from, End: to, Step: step})
@@ -85,7 +83,7 @@ func First(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, f
 		return time.Time{}, nil
 	}
 	first := m[0].Values[0].Timestamp.Time()
-	if !first.After(from) { // what is older does not matter
+	if !first.After(from) { // older samples do not matter
 		return first, nil
 	}
 	before, err := q.Samples(ctx, selectorOf(pulse, matchers), first, time.Minute)

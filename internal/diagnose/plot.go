@@ -25,9 +25,9 @@ type Plot struct {
 	// Window and Baseline their times.
 	Now, Normal      indicator.Value
 	Window, Baseline Range
-	// Promised is the objective of that target, NaN where there is none.
+	// Promised is the target's objective, NaN without one.
 	Promised float64
-	Lines    []Line // of the target that the verdict speaks of first, then of others
+	Lines    []Line // the verdict's first target first, then the others
 }
 
 // A Line is a quantity of one target; a NaN is a time at which it has no value.
@@ -37,8 +37,7 @@ type Line struct {
 	Value  []float64
 }
 
-// What is plotted is bounded: no page needs more, and no metrics server should be asked
-// for more.
+// Bounds on charts: no page needs more, and no metrics server should be queried for more.
 const (
 	plottedVerdicts = 3
 	plottedEvidence = 6
@@ -131,7 +130,7 @@ func (d *Diagnosis) Plot(ctx context.Context, q metrics.Querier) error {
 // pace is how far apart the points of a span are, and of how much time before it each is.
 func (in *inquiry) pace(span Range) (step, over time.Duration) {
 	interval := in.request.Interval
-	// A gap of a scrape's length is no gap, and a point between two scrapes is none.
+	// A gap of one scrape interval is no gap, and a point between two scrapes is not drawn.
 	step = max((span.Length()/pointsEach + time.Second - 1).Truncate(time.Second), interval)
 	return step, max(rateScrapes*interval, step+interval, min(sharp, span.Length()/rateScrapes)).Truncate(time.Second)
 }
@@ -169,8 +168,8 @@ type plotter struct {
 	span    metrics.Range
 }
 
-// plotted chooses what is shown of a finding: its evidence, first what differs from
-// normal, and what is keySignals, less what shows the same.
+// plotted chooses the charts of a finding: its evidence, quantities that differ from normal first, and keySignals,
+// without those that show the same.
 func plotted(f *Finding) []*indicator.Signal {
 	var out, usual []*indicator.Signal
 	if f != nil {
@@ -261,8 +260,7 @@ func (p *plotter) plot(ctx context.Context, q metrics.Querier, s *indicator.Sign
 	return out, nil
 }
 
-// sources are the targets that a quantity is asked of: of a GPU's the exporters beside
-// the servers.
+// sources returns the targets to query for a quantity: for a GPU's, the exporters beside the servers.
 func (p *plotter) sources(s *indicator.Signal) (out []int) {
 	if s.Scope != indicator.GPU {
 		return p.targets
@@ -279,7 +277,7 @@ func (p *plotter) sources(s *indicator.Signal) (out []int) {
 	return out
 }
 
-// readings adds what was judged of the target, and what it was promised.
+// readings adds the target's judged values and its objective.
 func (p *plotter) readings(out *Plot, target int) {
 	out.Window, out.Baseline = p.request.Spans[target].Window, p.request.Spans[target].Baseline
 	out.Now, out.Normal = p.snapshot.Now(target, out.Signal), p.snapshot.Normal(target, out.Signal)

@@ -17,7 +17,7 @@ import (
 type pool struct {
 	snapshot *Snapshot
 	only     []string // ids of what alone is looked for, which says nothing of health; none where all is
-	gateway  bool     // what a gateway before several models meets, and none of them alone
+	gateway  bool     // findings of a gateway before several models that concern none of them alone
 	model    string   // "" where there is only one, or where nothing tells
 	targets  []int
 	judged   []judgement
@@ -95,7 +95,7 @@ func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 	for _, u := range missing {
 		reasons[u.Target] = u
 	}
-	// The models first: what has none may make a pool of its own.
+	// Models first: targets without a model may form a pool of their own.
 	for _, named := range []bool{true, false} {
 		for i := range s.Targets {
 			if (keys[i] != "") != named {
@@ -132,8 +132,8 @@ func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 	return append(out, gateways...)
 }
 
-// unjudged lists the targets of which nothing can be said: those with a problem,
-// and those that neither show anything wrong nor enough to call them healthy.
+// unjudged lists the targets that could not be judged: those with a problem, and those that show neither a fault nor
+// enough to be called healthy.
 func unjudged(s *Snapshot, judged []judgement) []Unjudged {
 	var out []Unjudged
 	for i := range s.Targets {
@@ -196,7 +196,7 @@ func (p *pool) judge(pathologies []*catalog.Pathology) {
 	rank(p.findings)
 	p.verdict = p.quietVerdict()
 	leads := len(p.findings) > 0 && p.findings[0].Status == Firing && !p.findings[0].Note
-	if leads && (p.findings[0].Severity > catalog.Info || p.verdict.Status != Pending) { // what only informs hides nobody who waits
+	if leads && (p.findings[0].Severity > catalog.Info || p.verdict.Status != Pending) { // an informative finding hides nobody who waits
 		f := &p.findings[0]
 		p.verdict = Verdict{
 			ID: f.Pathology.ID, Status: Firing, Severity: f.Severity, Summary: f.Summary, Targets: f.Targets,
@@ -253,8 +253,8 @@ func (p *pool) workload(name string) Workload {
 	return Workload{}
 }
 
-// comparePools puts the worst first: what fires, as its findings compare and by how
-// many requests it reaches, what is not certain yet, what cannot be told, then the rest.
+// comparePools orders pools, the worst first: firing ones by their findings and the requests they reach, then
+// uncertain ones, then ones that could not be judged, then the rest.
 func comparePools(a, b pool) int {
 	order := map[Status]int{Firing: 0, Pending: 1, Unknown: 2, OK: 3}
 	if by := order[a.verdict.Status] - order[b.verdict.Status]; by != 0 {
@@ -283,7 +283,7 @@ func (p *pool) quietVerdict() Verdict {
 	var names []string
 	var known []*judgement
 	var atGateway []string
-	idle, silent := true, 0 // what perhaps hangs speaks against the others
+	idle, silent := true, 0 // a possible hang speaks against the others
 	for i := range p.judged {
 		j := &p.judged[i]
 		if !s.Targets[j.target].Serves() {
@@ -323,7 +323,7 @@ func (p *pool) quietVerdict() Verdict {
 	v.Workload = compareWorkload(known[0])
 	unsure, over := p.pending()
 	if idle {
-		unsure = append(unsure, atGateway...) // what goes on behind it is not theirs
+		unsure = append(unsure, atGateway...) // the gateway's doubts are not the servers'
 	}
 	for _, j := range known {
 		if j.doubt != "" {
@@ -377,10 +377,10 @@ func (p *pool) quietVerdict() Verdict {
 	return v
 }
 
-// notCertain begins the summary of a verdict that is none yet.
+// notCertain begins the summary of an uncertain verdict.
 const notCertain = "Not certain yet: "
 
-// pastOnly is what is open where a server is compared with its own past alone.
+// pastOnly is the caveat for a server that was compared with its own history only.
 const pastOnly = "; it matches its own history, but the fault may be older: check with --baseline or --slo"
 
 // cannotTell says why there is no verdict.
@@ -430,8 +430,8 @@ func listTargets(targets []string) string {
 // in which nothing changed, shows what it is like.
 const longEnough = 30 * time.Second
 
-// pending says what holds but has not lasted long enough to be believed, and what seems to be over, less
-// what another one of it explains, and less what would hurt nobody.
+// pending lists the findings that have not lasted long enough to be believed, or seem to be over, except those that
+// another one explains and those that hurt nobody.
 func (p *pool) pending() (unsure, over []string) {
 	var pending []*Finding
 	for i := range p.findings {

@@ -20,12 +20,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// A server may be seen more than once: by the two halves of a pair of Prometheus
-// servers, by two jobs, as a pod and behind a service. And several may look like one:
-// where "instance" is relabelled, dropped, or that of the Prometheus server which
-// they were federated from. This file tells them apart by what their processes are.
+// A server may be seen more than once: by a pair of Prometheus servers, by two jobs, as a pod and behind a service.
+// Several servers may look like one, if "instance" is relabelled, dropped, or that of a federating Prometheus server.
+// This file identifies servers by their processes.
 
-// ownLabels are labels that engines themselves give to the pulse, beside those of its family in their tables.
+// ownLabels are labels that engines themselves attach to the pulse, beside those in their tables of families.
 var ownLabels = []string{labels.MetricName, "model_name", "engine", "engine_type", "dp_rank", "tp_rank", "pp_rank", "moe_ep_rank", "priority"}
 
 // An origin is where a series was scraped: its labels but for the engine's own.
@@ -84,7 +83,7 @@ func selectorOf(names string, matchers []*labels.Matcher) string {
 func tellingApart(os []origin, usual []string) []string {
 	var more []string
 	for {
-		values := map[string]map[string]bool{} // of each label, among origins that look alike
+		values := map[string]map[string]bool{} // values of each label among origins that look alike
 		groups := map[string][]origin{}
 		for _, o := range os {
 			k := labelKey(o.labels, slices.Concat(usual, more))
@@ -106,7 +105,7 @@ func tellingApart(os []origin, usual []string) []string {
 		if len(values) == 0 {
 			return more
 		}
-		// The one that tells most of them apart; of equals one that people know.
+		// The label that separates most of them; of equals, one that people know.
 		names := slices.Collect(maps.Keys(values))
 		slices.SortFunc(names, func(a, b string) int {
 			known := func(n string) int {
@@ -124,10 +123,10 @@ func tellingApart(os []origin, usual []string) []string {
 // telling are labels that say best which server a series is of.
 var telling = []string{"exported_instance", "pod", "exported_pod", "exported_job", "exported_namespace"}
 
-// What a process is known by: when it began to count, or when it started.
+// A process' birth: when it began to count, or when it started.
 var births = dialect.NamePattern("generation_tokens_created") + "|process_start_time_seconds"
 
-// What a process did: the same in every view of it.
+// A process' counters, equal in every view of it.
 var deeds = dialect.NamePattern("generation_tokens_total", "prompt_tokens_total", "time_to_first_token_seconds_sum")
 
 // How views of servers are compared.
@@ -150,7 +149,7 @@ type seen struct {
 	birth   float64                       // 0 where it is not known
 	deeds   map[string][]model.SamplePair // by series
 	scrapes []model.SamplePair            // the longest of them
-	behind  time.Duration                 // what another view of the same process shows
+	behind  time.Duration                 // lag of another view of the same process
 }
 
 // A double is a view of a process that another one shows too.
@@ -159,10 +158,9 @@ type double struct {
 	behind time.Duration // it shows what the other one showed before, where that is long ago
 }
 
-// duplicates returns the origins that show a process which another one shows too. Without
-// proof there is none: the same birth and the same counters, at the same time or at a constant
-// lag, or counters with a long past that grow through each other's values. The freshest is the
-// one to be judged.
+// duplicates returns the origins whose process another origin shows too. It needs proof: the same birth with equal
+// counters, at the same time or at a constant lag; or counters with a long history that grow through each other's
+// values. The freshest view is judged.
 func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher, os []origin) (map[string]double, error) {
 	if len(os) < 2 {
 		return nil, nil
@@ -178,8 +176,8 @@ func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers [
 		byKey[o.key] = views[i]
 	}
 	for _, s := range v {
-		// Whole seconds are no fingerprint: what is started together has them in common. The
-		// last of its engines says when a server began.
+		// Whole seconds identify nothing: processes that start together share them. A server's birth is that of its
+		// last engine.
 		if o, born := byKey[originOf(s.Metric).key], float64(s.Value); o != nil && born != math.Trunc(born) {
 			o.birth = max(o.birth, born)
 		}
@@ -236,9 +234,9 @@ func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers [
 	return choose(processes), nil
 }
 
-// choose returns of each process the views beside the one to be judged: of those that saw most
-// and are up to date the first one. Where that leaves several it is of those by which other
-// processes are judged, so that a label can keep the others out.
+// choose returns, for each process, the views that are not judged. The judged view is the first of those that are up
+// to date and saw the most, preferably from an origin that is judged for other processes, so that a label can exclude
+// the others.
 func choose(processes [][]*seen) map[string]double {
 	out, worse := map[string]double{}, map[string]bool{}
 	for _, settle := range []bool{false, true} {
@@ -288,7 +286,7 @@ func (s *seen) late(fresh time.Duration) bool {
 
 func (s *seen) last() model.Time { return s.scrapes[len(s.scrapes)-1].Timestamp }
 
-// sinceReset drops what came before a counter's last reset, and what is no number.
+// sinceReset drops the samples before a counter's last reset, and values that are not numbers.
 func sinceReset(in []model.SamplePair) []model.SamplePair {
 	var out []model.SamplePair
 	for _, p := range in {
@@ -308,8 +306,7 @@ func sinceReset(in []model.SamplePair) []model.SamplePair {
 // second shows the same. A process that never worked is like any other, but where both were
 // scraped at one address.
 func sameProcess(a, b *seen) (lag time.Duration, ok bool) {
-	// The lag is between these, in milliseconds: what is less was before, and what is more
-	// comes after.
+	// The lag lies between these bounds, in milliseconds.
 	least, most := math.Inf(-1), math.Inf(1)
 	met, worked := 0, false
 	for series, one := range a.deeds {
@@ -353,8 +350,8 @@ func sameProcess(a, b *seen) (lag time.Duration, ok bool) {
 	return lag, least < most && !math.IsInf(most-least, 0) && lag.Abs() <= mostLag && met >= need
 }
 
-// without returns the matcher that keeps the series of some origins and drops those of
-// others; nil where no label tells them apart.
+// without returns a matcher that keeps the series of some origins and drops those of others; nil if no label
+// separates them.
 func without(dropped, kept []origin, prefer func(label string) int) *labels.Matcher {
 	if len(dropped) == 0 {
 		return nil
@@ -372,7 +369,7 @@ func without(dropped, kept []origin, prefer func(label string) int) *labels.Matc
 		for _, o := range dropped {
 			values[o.labels[n]] = true
 		}
-		// What lacks the label may be no engine's at all.
+		// A series without the label may belong to no engine.
 		if values[""] || slices.ContainsFunc(kept, func(o origin) bool { return values[o.labels[n]] }) {
 			continue
 		}

@@ -37,7 +37,7 @@ func luckyShare(of func(*service) float64) func(limit, errors float64, than *ser
 
 var measures = []measure{
 	{func(v *service) float64 { return v.ttft }, catalog.TTFTWorse, nil, func(limit, errors float64, than *service) float64 {
-		return limit * math.Exp(errors/math.Sqrt(than.requests)) // it varies as much as it is long
+		return limit * math.Exp(errors/math.Sqrt(than.requests)) // its standard deviation equals its mean
 	}},
 	{func(v *service) float64 { return v.gap }, segmentLimit("itl_worse", indicator.Seconds, 1.5, 0.002,
 		"half as long again between tokens, and 2 ms: a batch that grows by itself stays below"), nil, nil},
@@ -68,19 +68,20 @@ var luck = &catalog.Threshold{
 	Why: "standard deviations by which the best of an hour's sixty minutes may have a lower share or mean than the hour by chance: one minute in four thousand has",
 }
 
-// exception is how small a part of what was served worse before it a better segment may be.
+// exception is the largest share of the requests served worse before it that a better segment may have to be an
+// exception.
 var exception = &catalog.Threshold{
 	Name: "segment_exception", Unit: indicator.Ratio, Default: 0.05,
 	Why: "of the requests that were served worse before, by a healthy server: a good moment that holds less than one in twenty of them is an exception from what is normal",
 }
 
-// exceptionTime is how short beside what was served worse before it a better segment may be.
+// exceptionTime is the same for the segment's duration.
 var exceptionTime = &catalog.Threshold{
 	Name: "segment_exception_time", Unit: indicator.Ratio, Default: 0.1,
 	Why: "of the time that was served worse before, by a healthy server: what lasted less than a tenth of it is an exception however many requests it held, such as a load test of five minutes in the last hour",
 }
 
-// exception reports whether a good segment is one from what was served worse before it.
+// exception reports whether a good segment is an exception from worse service before it.
 func (l limits) exception(v, worseBefore service) bool {
 	return v.requests < l.of(exception, 0)*worseBefore.requests || v.seconds < l.of(exceptionTime, 0)*worseBefore.seconds
 }
@@ -102,7 +103,7 @@ func Thresholds() []*catalog.Threshold {
 // limits are the numbers that were set by hand.
 type limits map[string]float64
 
-// of returns a threshold's number, in comparison with another segment.
+// of returns a threshold's value for the comparison with another segment.
 func (l limits) of(t *catalog.Threshold, than float64) float64 {
 	if v, ok := l[t.Name]; ok {
 		return v
@@ -117,8 +118,8 @@ func (l limits) of(t *catalog.Threshold, than float64) float64 {
 // worse.
 const clearly, muchWorse = 1, 4
 
-// worse reports whether users were served worse than in another segment, by so many times
-// what is clearly so. The other one may have had a share of few requests by luck.
+// worse reports whether users were served worse than in another segment, by a multiple of the clear difference. The
+// other segment's share may be luck if it had few requests.
 func (l limits) worse(v, than service, by float64) bool {
 	for _, m := range measures {
 		now, was := m.of(&v), m.of(&than)

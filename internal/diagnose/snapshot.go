@@ -1,8 +1,7 @@
-// Package diagnose turns readings into a verdict. Fetch asks a Querier for all
-// signals that the catalogue needs, concurrently, into one Snapshot; Evaluate
-// then judges the Snapshot: which pathologies hold on which targets, which one
-// explains the others, what changed in the workload, and what could not be
-// checked.
+// Package diagnose turns samples into a verdict. Run discovers targets, reads their histories, divides these where
+// something changed, and chooses each target's window and baseline. Fetch then queries all signals into one Snapshot,
+// and Evaluate judges it: which pathologies hold on which targets, since when, which one explains the others, what
+// changed in the workload, and what could not be checked.
 //
 // Evaluate takes no context, does no I/O, reads no clock and returns no error:
 // the same Snapshot always gives the same Diagnosis. The command line, the
@@ -25,14 +24,14 @@ import (
 // gateway.
 type Target struct {
 	Name    string            // for people: the instance, and the model where there are several
-	Labels  map[string]string // those that identify it: instance, job, model_name, …
+	Labels  map[string]string // identifying labels: instance, job, model_name, …
 	Dialect dialect.Dialect
 	Version string // as the server says or, failing that, as its metric names tell
 	Config  engine.Config
 	role    engine.Role // as labels of its series say it
-	Life    Life        // where it is in its life, after Evaluate; "" where that is not known
+	Life    Life        // set by Evaluate; "" if unknown
 	Notes   []string    // facts learnt beside the metrics: "/health answers 503"
-	Failure string      // of its last scrape, such as "connection refused"; "" where none is known
+	Failure string      // error of its last scrape, such as "connection refused"; "" if unknown
 
 	// Models are those that the engines behind a gateway say they serve, and Upstreams its
 	// servers; none of other targets.
@@ -64,14 +63,14 @@ type BaselineSource string
 const (
 	NoBaseline BaselineSource = "none"
 	History    BaselineSource = "history"  // earlier samples of the same server
-	Lifetime   BaselineSource = "lifetime" // what its counters had summed up before the first scrape
+	Lifetime   BaselineSource = "lifetime" // the totals of its counters at the first scrape
 	File       BaselineSource = "file"     // given by the user
 )
 
 // reading is a signal's value in the window and in the baseline.
 type reading struct{ now, normal indicator.Value }
 
-// readings are those of all signals, in their order.
+// readings hold the readings of all signals, in their order.
 type readings []reading
 
 // of returns the reading of a signal.
@@ -89,13 +88,13 @@ type Snapshot struct {
 	Spans   []Span // by target
 
 	readings []readings          // by target
-	parts    []map[part]readings // of gateways, likewise
+	parts    []map[part]readings // readings of gateways' parts
 	starting map[string]float64  // see startsOn; nil until it is asked for
 	proven   map[string][]int    // see provenOf; likewise
 	interval time.Duration       // between scrapes
-	wanted   []trail             // of which onsets are read, if they are
-	trails   map[trail]trailed   // what they told; nil until they were asked for
-	memory   *Memory             // what was said of the same servers before; nil once it was judged
+	wanted   []trail             // trails from which onsets are read
+	trails   map[trail]trailed   // values of the trails; nil until they are queried
+	memory   *Memory             // former results for the same servers; nil after the judgement
 }
 
 // A part is what one model or one upstream meets at a gateway: the value of a label. The
@@ -123,7 +122,7 @@ func (s *Snapshot) Normal(target int, sig *indicator.Signal) indicator.Value {
 	return s.readings[target].of(sig).normal
 }
 
-// of returns the readings of a part of a target, for storing.
+// of returns the readings of a part of a target, and creates them.
 func (s *Snapshot) of(target int, p part) readings {
 	if p.name == "" {
 		return s.readings[target]
@@ -137,7 +136,7 @@ func (s *Snapshot) of(target int, p part) readings {
 	return s.parts[target][p]
 }
 
-// partsOf lists the parts of a target by a label, the whole where there are none.
+// partsOf lists the parts of a target by a label, or the whole target without parts.
 func (s *Snapshot) partsOf(target int, label string) []part {
 	var out []part
 	for p := range s.parts[target] {
@@ -155,7 +154,7 @@ func (s *Snapshot) partsOf(target int, label string) []part {
 // bucket is one bucket of a classic histogram: observations up to a bound.
 type bucket struct{ bound, count float64 }
 
-// A histogram is a classic histogram of what came over a span.
+// A histogram is a classic histogram over a span.
 type histogram struct {
 	bounds []float64 // finite, ascending
 	upTo   []float64 // observations up to each bound
@@ -193,8 +192,8 @@ func parseBound(le string) (float64, bool) {
 	return v, err == nil && !math.IsNaN(v)
 }
 
-// Reading returns what was read of a target, by the index of Diagnosis.Targets: in the
-// window and in the baseline. It is unknown where Evaluate was called alone.
+// Reading returns a signal of a target, by its index in Diagnosis.Targets, in the window and in the baseline. It is
+// unknown if Evaluate was called alone.
 func (d *Diagnosis) Reading(target int, sig *indicator.Signal) (now, normal indicator.Value) {
 	if d.inquiry == nil || target >= len(d.inquiry.snapshot.readings) {
 		none := indicator.Unknown("nothing was read")

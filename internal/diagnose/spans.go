@@ -12,7 +12,7 @@ import (
 type Span struct {
 	Window, Baseline Range
 	Source           BaselineSource
-	Timeline         Timeline // of a target that serves
+	Timeline         Timeline // the timeline of a serving target
 	// Observed is when the observation of the target began.
 	Observed time.Time
 	// Unchanged says that the baseline is but the earlier part of what the window shows:
@@ -23,8 +23,7 @@ type Span struct {
 	Failing bool
 	// InTurns says that several processes answer at the address: counters tell no rate.
 	InTurns bool
-	// Asked is the time of the last scrape, failed or not: that of the window's end, or later
-	// where the page is slow.
+	// Asked is the time of the last scrape, failed or not: the window's end, or later if the page is slow.
 	Asked time.Time
 
 	silence time.Duration // how long ago the last page was when the last scrape failed
@@ -33,13 +32,13 @@ type Span struct {
 
 	steady steadiness
 	opened func(time.Time) (float64, bool) // see history.opened; nil of what does not serve
-	course *course                         // what onsets are read from, until they are; nil of what does not serve
+	course *course                         // source of onsets, until they are read; nil for targets that do not serve
 	before time.Time                       // the last scrape before the window, zero where no scrape was seen
 	beyond time.Duration                   // by how much a shared window ends after the target's last scrape
 	whole  bool                            // the window holds all scrapes: one before it would be an interval before the first
 }
 
-// counted returns a number of events in one time as that of another one.
+// counted scales a number of events from one span to another.
 func counted(sig *indicator.Signal, v indicator.Value, in, as time.Duration) indicator.Value {
 	if sig.Sums() && in > 0 {
 		v.V *= as.Seconds() / in.Seconds()
@@ -59,9 +58,9 @@ const (
 	enoughRequests = 20
 	// LongestPast is how far back a diagnosis looks where no baseline is given.
 	LongestPast = time.Hour
-	// minHistory is the shortest history that says what is normal.
+	// minHistory is the shortest history that makes a baseline.
 	minHistory = 9 * time.Second
-	// minLifetime is the shortest life whose sums say what is normal.
+	// minLifetime is the shortest process lifetime whose totals make a baseline.
 	minLifetime = time.Minute
 )
 
@@ -75,10 +74,9 @@ func UsualWindow(interval time.Duration) time.Duration {
 // Prometheus 3 are open on the left.
 const edge = time.Millisecond
 
-// choose sets the window and the baseline of one target. The window lies within the
-// time since the latest change, so that an incident is seen undiluted, and is as
-// short as its content allows. What is normal is the latest segment before it that
-// is not worse than one before that.
+// choose sets the window and the baseline of one target. The window lies after the latest change, so that an incident
+// is undiluted, and is as short as its content allows. The baseline is the latest earlier segment that is no worse
+// than those before it.
 func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) Span {
 	s := Span{Source: NoBaseline, Observed: past.From}
 	usual := UsualWindow(step)
@@ -86,7 +84,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 		s.Window = Range{o.At.Add(-max(min(usual, past.Length()), step)), o.At} // a past may have begun just now
 		if t.isGateway() {                                                      // whose counters say themselves what there is
 			s.Window.From, s.Unchanged = o.At.Add(-usual), true
-			s.Observed = s.Window.From // of what its trails do not tell
+			s.Observed = s.Window.From // for conditions without a trail
 		}
 		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
 			s.Baseline, s.Source = b.alignedToStep(), History
@@ -125,7 +123,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	}
 	s.Window.From = h.windowFrom(now, s.Window.To, usual, step/10)
 	if normal == nil && len(segs) == 0 {
-		// Nothing changed: what lies before the window is as good as the window.
+		// Nothing changed: the time before the window is as good as the window.
 		whole := now
 		for len(now) > 0 && h.at[now[len(now)-1].to].After(s.Window.From.Add(edge)) {
 			now = now[:len(now)-1]
@@ -157,8 +155,8 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	return s
 }
 
-// growthStep is by what a baseline that goes on grows at least, and by a quarter of its length at most: what is
-// normal is asked again whenever it has grown.
+// growthStep is the minimum step by which a continuing baseline grows; the maximum is a quarter of its length. Normal
+// values are queried again after each step.
 const growthStep = 30 * time.Second
 
 // alignedToStep returns the part of a long baseline between multiples of a step: it says the
@@ -182,7 +180,7 @@ func (r Range) alignedToStep() Range {
 func (o *Options) override(s *Span, h *history) {
 	if o.Window > 0 {
 		s.Window.From = s.Window.To.Add(-o.Window)
-		// What was not there yet is not asked for: a rate over it would be one of nothing.
+		// Spans before the first sample are not queried: their rates would be empty.
 		if len(h.at) > 0 && h.at[0].After(o.At.Add(-LongestPast+o.Interval)) && h.at[0].After(s.Window.From) {
 			s.Window.From = h.at[0].Add(-edge)
 		}
@@ -206,10 +204,9 @@ func (o *Options) life(h *history) Range {
 	return Range{o.Created.Add(-time.Second), h.at[0]}
 }
 
-// lifeTells reports whether the life before the first scrape says more of what is normal than
-// the observed past, in which nothing changed and which may be all fault: it is longer, and
-// so full that the window is a small part of it. Else a fault that was there from the
-// beginning would be normal as soon as it was watched for a while.
+// lifeTells reports whether the totals before the first scrape are a better baseline than the observed history, in
+// which nothing changed and which may be all fault. They are, if they cover more time and so many requests that the
+// window is a small part. Otherwise a fault from the beginning would become normal after some time of watching.
 func (o *Options) lifeTells(h *history, past run, window Range) bool {
 	if len(past) == 0 || o.life(h).Length() <= h.span(past).Length() {
 		return false
@@ -302,16 +299,16 @@ func (h *history) service(s run) service {
 	return v
 }
 
-// longestTest is how long load tests take: what users do for longer is their traffic.
+// longestTest is the longest duration of a load test: longer traffic is the users'.
 const longestTest = 10 * time.Minute
 
 // few is how many requests are too few to say how users were served.
 const few = 5
 
-// normal returns the latest segment that is no worse than any before it, and no short exception
-// from them, with those before it that are like it, and the segments that came after; nil where
-// there is none. A segment that was better than all before it, and shorter, is an exception too
-// where now is as they were, unless it lasted longer than load tests do.
+// normal returns the latest segment that is no worse than any earlier one and no short exception from them, together
+// with similar earlier segments, and the segments after it; nil if there is none. A segment that was better and
+// shorter than all before it is an exception too, if the present is as they were and it was no longer than load tests
+// are.
 func (l limits) normal(segs []Segment, now service) (normal run, rest []Segment) {
 	telling := func(s *Segment) bool { return s.service.requests >= few && s.service.seconds >= minHistory.Seconds() }
 	for i := len(segs) - 1; i >= 0; i-- {
@@ -363,9 +360,8 @@ func (h *history) incident(l limits, normal run, rest []Segment, now run) run {
 	return now
 }
 
-// withStall adds to a segment the intervals right before it, if there are any, in which
-// the engine held requests and gave nothing. What came meanwhile is served now, and would
-// otherwise look like more requests than arrived.
+// withStall adds to a segment the intervals right before it in which the engine held requests and produced nothing.
+// The requests that came meanwhile are served now, and would otherwise inflate the arrival rate.
 func (h *history) withStall(before, now run) run {
 	n := len(before)
 	for n > 0 && h.stalled(before[n-1]) {
@@ -378,19 +374,16 @@ func (h *history) stalled(iv interval) bool {
 	return h.increase(tokensOut, iv)+h.count(firstTokens, iv) == 0 && h.gaugeAt(running, iv.to)+h.gaugeAt(waiting, iv.to) > 0
 }
 
-// shareable is how many intervals between scrapes a window that is shared holds: rate()
-// and increase() reach up to an interval beyond what was scraped, and little of a long
-// window.
+// shareable is the number of scrape intervals in a shared window: rate() and increase() extrapolate by up to an
+// interval, which is little in a long window.
 const shareable = 3
 
-// mostSpans is how many different windows, and how many different baselines, are asked
-// for to be exact: each is a set of queries. Where there are more, they are bounded by
-// the time that they lie in, and not by the number of targets.
+// mostSpans is the number of different windows, and of different baselines, up to which each has a set of queries of
+// its own. Beyond it their number depends on the time that they cover, not on the number of targets.
 const mostSpans = 6
 
-// share gives targets windows in common where that changes none of the scrapes that
-// each window holds. Targets of one pace differ by the phase of their scrapes only. Of
-// many targets, baselines that differ by a scrape are shared too.
+// share lets targets share windows if each window keeps its scrapes: targets with the same scrape interval differ in
+// phase only. With many targets, baselines that differ by a scrape are shared too.
 func share(spans []Span, step time.Duration) {
 	windows, baselines := map[Range]bool{}, map[Range]bool{}
 	for i := range spans {
@@ -424,7 +417,7 @@ func shareWindows(ss []*Span) {
 			to++
 		}
 		if to > from+1 {
-			// The same length each time, so that it is asked in the same words.
+			// The same length each time, so that the queries stay the same.
 			if earlier := common.To.Add(-common.Length().Truncate(time.Second) - time.Second); before.Before(earlier) {
 				common.From = earlier
 			}
@@ -440,9 +433,9 @@ func shareWindows(ss []*Span) {
 	}
 }
 
-// shareBaselines gives baselines that begin and end in the same interval of the scrape
-// grid what lies between these intervals, whoever has them: each loses a scrape at either end, at most,
-// and one that joins them asks nothing about the others again.
+// shareBaselines aligns baselines that begin and end in the same intervals of the scrape grid to the time between
+// those intervals. Each loses at most a scrape at either end, and a target that joins causes no new queries about the
+// others.
 func shareBaselines(spans []Span, step time.Duration) {
 	for i := range spans {
 		if s := &spans[i]; s.Source == History && s.Baseline.Length() > shareable*step {

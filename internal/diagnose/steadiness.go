@@ -26,23 +26,21 @@ type steadiness struct {
 	// latency; zero where nothing is normal to compare them with.
 	since   time.Duration
 	moments int
-	// past is for how long what is normal was seen; zero where no segment is.
+	// past is how long the baseline was observed; zero without a segment.
 	past time.Duration
-	// once are the signals whose events all came within one moment of the window: what
-	// made them may be over.
+	// once are the signals whose events all came at one moment of the window, so that their cause may be over.
 	once map[*indicator.Signal]bool
 }
 
 const (
 	// moment is the shortest time, in seconds, whose mean is compared with others.
 	moment = 5
-	// Of fewer tokens or requests a mean is too uncertain.
+	// A mean over fewer tokens or requests is too uncertain.
 	momentGaps, momentRequests = 20, 8
-	// What a deviation is taken for where fewer than two moments tell it, and its least.
+	// The prior deviation for fewer than two moments, and the minimum.
 	usualGapDeviation, usualTTFTDeviation = 0.2, 0.35
 	leastDeviation                        = 0.12
-	// The last moments at the end of a window must agree with it: those of so many seconds,
-	// which one interval of 15 s is, early or late.
+	// The window's last seconds must agree with the window: as many as one interval of 15 s, early or late.
 	lastSeconds = 14
 	// outlier is how many times the usual inter-token latency counts fully in a mean:
 	// one stall of seconds is not a slow server.
@@ -60,7 +58,7 @@ func (h *history) steadiness(normal, now run) steadiness {
 	}
 	gapsNormal, ttftNormal := h.moments(normal, limit)
 	gapsNow, ttftNow := h.moments(now, limit)
-	// Of a normal that less than two moments tell, the mean is uncertain too.
+	// With fewer than two moments, the normal mean is uncertain too.
 	usualTTFT := usualTTFTDeviation
 	if usual.requests > 0 {
 		usualTTFT = math.Hypot(usualTTFT, 1/math.Sqrt(usual.requests))
@@ -164,9 +162,8 @@ func (h *history) clipped(f family, iv interval, limit float64) float64 {
 	return max(0, sum) / n
 }
 
-// deviation returns the standard deviation of values, or another one for fewer than two. Of
-// few it is no less than with the other one as one more of them: two that happen to be alike do
-// not tell that a server is steady.
+// deviation returns the standard deviation of values, or a prior for fewer than two values. With few values the prior
+// counts as one more, because two values that happen to be alike do not prove that a server is steady.
 func deviation(values []meanOf, otherwise float64) float64 {
 	if len(values) < 2 {
 		return otherwise
@@ -182,8 +179,8 @@ func deviation(values []meanOf, otherwise float64) float64 {
 	return max(leastDeviation, math.Sqrt(sum/(n-1)), math.Sqrt((sum+otherwise*otherwise)/n))
 }
 
-// What a reading must exceed chance by. They are thresholds like the catalogue's: named,
-// with a reason, and to be set.
+// How far a reading must exceed chance. These are thresholds like the catalogue's: named, with a reason, and
+// settable.
 var (
 	deviations = &catalog.Threshold{
 		Name: "doubt_deviations", Unit: indicator.Times, Default: 2.3,
@@ -215,14 +212,13 @@ const mostWander = 4
 // hundred lengths: simulated from lognormal ones with a sigma of 0.8 to 1.3, 0.3 to 0.5.
 const tailDeviation = 0.4
 
-// maybeBurst reports whether what is judged has gone on for no longer than a burst of requests and
-// what follows it.
+// maybeBurst reports whether the judged time is no longer than a burst of requests and its aftermath.
 func (v view) maybeBurst() bool {
 	s := &v.span().steady
 	return s.moments > 0 && s.since.Seconds() < v.number(burst)
 }
 
-// number returns what was set for a threshold, or its default.
+// number returns a threshold's set value, or its default.
 func (v view) number(t *catalog.Threshold) float64 {
 	if set, _, ok := v.Limit(t); ok {
 		return set
@@ -233,7 +229,7 @@ func (v view) number(t *catalog.Threshold) float64 {
 // Doubt implements catalog.Uncertain, by what the signal says of its noise.
 func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 	n, now, steady := s.Noise(), v.Now(s), &v.span().steady
-	if now.Unanswered > 0 { // what the others got says nothing of them
+	if now.Unanswered > 0 { // the served requests say nothing about them
 		n = indicator.UnansweredWait.Noise()
 	}
 	d := catalog.Doubt{Least: now.V, Wander: 1, Margin: 1}
@@ -250,14 +246,14 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 		}
 	}
 	of, counted := v.counted(s, n)
-	certain := max(0, 1-1/math.Sqrt(max(1, counted))) // what is left of so many, less a standard error
+	certain := max(0, 1-1/math.Sqrt(max(1, counted))) // the share of a count that is certain: one standard error less
 	switch n.Chance {
 	case indicator.Events:
 		if steady.once[of] {
 			d.Least = 0
 		}
 		d.Least *= certain
-		// A share that is normal was counted too: of few requests it may have been higher.
+		// The normal share was counted too: with few requests it may have been higher.
 		if share, events := v.Normal(s).Or(0), v.Normal(of).Or(0); n.Of != nil && share > 0 && share < 1 && events > 0 {
 			d.Wander = min(mostWander, (1-stat.WilsonLow(1-share, events/share, z))/share)
 		}

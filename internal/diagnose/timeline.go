@@ -16,7 +16,7 @@ type Segment struct {
 	Range
 
 	run     run     // the intervals between its pages; none of an outage
-	service service // what users got in it
+	service service // how users were served in it
 }
 
 // A Timeline is what one target did in the past at hand: its segments in the order of
@@ -69,7 +69,7 @@ func (h *history) timeline() (out Timeline) {
 	return out
 }
 
-// divide appends the segments of a life: of what lies between two restarts or outages.
+// divide appends the segments between two restarts or outages.
 func (h *history) divide(to Timeline, life run) Timeline {
 	add := func(r run) {
 		if len(r) > 0 {
@@ -92,8 +92,8 @@ func (h *history) divide(to Timeline, life run) Timeline {
 	return to
 }
 
-// silence is how long nothing must have happened for what came before it to be over;
-// less where so many requests should have come meanwhile that chance is no reason.
+// silence is how long nothing must happen for the time before to be over; less if so many requests should have come
+// that chance is excluded.
 const (
 	silence  = 14 * time.Second
 	expected = 5

@@ -42,8 +42,8 @@ const growthOver = time.Minute
 // datePoints is at how many moments of the past a signal is read again, at most.
 const datePoints = 300
 
-// leavesTrail reports whether a signal says at a moment of the past what it was then: of servers not what needs many
-// observations, and not what adds up over a long past, of which the slope alone says when it began.
+// leavesTrail reports whether a signal can be read at past moments. A server's signals that need many observations
+// cannot, nor can those over a long past, except slopes.
 func leavesTrail(s *indicator.Signal) bool {
 	if s.Scope == indicator.Gateway {
 		return true
@@ -67,8 +67,9 @@ func (v view) trail(e *catalog.Evidence) trail {
 	return trail{v.sourceOf(e.Signal), v.part, e.Signal, e.Op, e.Threshold}
 }
 
-// readTrail reads when a comparison that holds began to from its trail, or asks for that. It has less of a say than what was
-// counted, which was often seen, but nothing began before all of it did. What holds as long as it was watched has none.
+// readTrail dates a comparison from its trail, or requests the trail. A trail has less weight than counts, which are
+// sampled more often; but All begins no earlier than any of its trails. A trail on which the comparison always held
+// is ignored.
 func (v view) readTrail(c catalog.Cond) onsetReading {
 	if !leavesTrail(c.Signal) {
 		return onsetReading{}
@@ -81,8 +82,8 @@ func (v view) readTrail(c catalog.Cond) onsetReading {
 	return s.trails[of].onsetReading
 }
 
-// normalBefore keeps the fault out of what evidence calls normal: where the baseline goes on after it began that is what
-// the trail read before it, if it did.
+// normalBefore keeps the fault out of the evidence's normal value: if the baseline extends beyond the onset, the
+// trail's value before the onset replaces it.
 func (v view) normalBefore(began Onset, p *catalog.Pathology, evidence []catalog.Evidence) {
 	known := v.snapshot.memory.normals(v.key(p))
 	for i := range evidence {
@@ -124,7 +125,7 @@ func (s *Snapshot) readTrails(ctx context.Context, q metrics.Querier, r *Request
 	return nil
 }
 
-// A past is what a trail is read from: series over some time each, asked as they are needed.
+// A past holds the series that trails are read from, queried when they are needed.
 type past struct {
 	ctx context.Context
 	q   metrics.Querier
@@ -271,7 +272,7 @@ func (p *past) ask(target int, sig *indicator.Signal, moments metrics.Range) map
 	return out
 }
 
-// trailSays is less than what was counted must say.
+// trailSays is the weight of a trail, less than that of any count that has a say.
 const trailSays = leastSaid / 2.0
 
 func (of *trail) holds(v float64) bool {

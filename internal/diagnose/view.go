@@ -11,8 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/threshold"
 )
 
-// view is one target's readings, or those of a part of a gateway, and the limits that apply
-// to it.
+// view holds the readings of one target, or of a part of a gateway, with its limits.
 type view struct {
 	snapshot *Snapshot
 	target   int
@@ -33,7 +32,7 @@ func newView(s *Snapshot, target int, of part, set Settings) view {
 func (v view) Now(s *indicator.Signal) indicator.Value    { return v.reading(s).now }
 func (v view) Normal(s *indicator.Signal) indicator.Value { return v.reading(s).normal }
 
-// of is the view of a part.
+// of returns the view of a part.
 func (v view) of(p part) view {
 	v.part = p
 	return v
@@ -69,8 +68,7 @@ func (v view) replicas(s *indicator.Signal) map[string]float64 {
 	return out
 }
 
-// eval evaluates a condition. In its evidence the number of events that is normal is that of a
-// time as long as the window.
+// eval evaluates a condition. In its evidence, normal numbers of events are scaled to the length of the window.
 func (v view) eval(c catalog.Cond) (catalog.Truth, []catalog.Evidence) {
 	truth, evidence := c.Eval(v)
 	for i := range evidence {
@@ -129,7 +127,7 @@ type peers struct {
 	of []int
 }
 
-// Normal returns the median of what is normal for the peers.
+// Normal returns the median of the peers' normal values.
 func (p peers) Normal(s *indicator.Signal) indicator.Value {
 	var known []float64
 	for _, i := range p.of {
@@ -146,8 +144,8 @@ func (p peers) Normal(s *indicator.Signal) indicator.Value {
 // jobLabels are those that replicas of one deployment have in common.
 var jobLabels = []string{"cluster", "namespace", "job", "model_name"}
 
-// A life is taken for normal if it is this long and served this many times what the
-// window did: a fault that began within the last minutes is a small part of it.
+// Lifetime totals are a baseline if they cover this time and this multiple of the window's requests, so that a fault
+// of the last minutes is a small part.
 const (
 	longLife  = time.Hour
 	manyTimes = 20
@@ -177,8 +175,8 @@ func (v view) objectivesHold() bool {
 	return held > 0
 }
 
-// known reports whether enough is known to call the target healthy or idle:
-// what users got in the window, and what the server holds right now.
+// known reports whether enough is known to call the target healthy or idle: what users got in the window, and the
+// requests that the server holds now.
 func (v view) known() bool {
 	return !v.span().Failing && !v.silent() && v.Now(indicator.Running).OK && v.Now(indicator.InFlightFloor).OK && v.Now(indicator.FirstTokenRate).OK
 }

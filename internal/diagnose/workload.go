@@ -8,8 +8,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// Names of the factors in JSON, and the signals behind them. The first group
-// is what users ask for; the second is what the server makes of it.
+// Names of the factors in JSON, and their signals. The first group is the users' demand; the second is the server's
+// behaviour.
 var workloadFactors = []struct {
 	name    string
 	signal  *indicator.Signal
@@ -67,13 +67,12 @@ func changed(now, normal float64) bool {
 	return normal > 0 && (now > changedBy*normal || now*changedBy < normal)
 }
 
-// attributeTTFT divides a rise of the mean TTFT among its causes. TTFT is
-// queue + prefill + the rest, and prefill is prompt length × share not cached ×
-// cost of a token, so the rise of prefill is divided in proportion to the
-// logarithms of the three quotients. What pulls the other way gets no share.
+// attributeTTFT divides a rise of the mean TTFT among its causes. TTFT is queue + prefill + the rest. Prefill is
+// prompt length × uncached share × cost per token, so its rise is divided in proportion to the logarithms of the
+// three quotients. Factors that pull the other way get no share.
 //
-// Queue and prefill are known of requests that ended, the first token of those that
-// began: what the former do not explain yet is the queue, where it grew.
+// Queue and prefill are known for requests that ended, the first token for requests that began. A rise that the
+// former do not explain yet is the queue's, if the queue grew.
 func (w *Workload) attributeTTFT(v view) {
 	rise := func(s *indicator.Signal) float64 { return v.Now(s).Or(math.NaN()) - v.Normal(s).Or(math.NaN()) }
 	total := rise(indicator.TTFTMean)
@@ -101,9 +100,8 @@ func (w *Workload) attributeTTFT(v view) {
 	w.share(parts, total, func(f *Factor) *float64 { return &f.ShareOfTTFTChange })
 }
 
-// attributeOutput divides a change of the output rate between fewer or more
-// requests and shorter or longer answers; what a slower step does to it shows
-// in the queue and in the number of requests.
+// attributeOutput divides a change of the output rate between the number of requests and the length of answers.
+// Slower steps show in the queue and in the number of requests.
 func (w *Workload) attributeOutput(v view) {
 	now, normal := v.Now(indicator.GenerationTokenRate), v.Normal(indicator.GenerationTokenRate)
 	if !now.OK || !normal.OK || now.V <= 0 || normal.V <= 0 {
@@ -140,7 +138,7 @@ func (w *Workload) share(parts map[string]float64, whole float64, slot func(*Fac
 	}
 }
 
-// positive is v, or 0 where v is none or pulls the other way.
+// positive returns v, or 0 if v is not positive.
 func positive(v float64) float64 {
 	if v > 0 {
 		return v

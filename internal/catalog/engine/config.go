@@ -1,7 +1,6 @@
-// Package engine holds what is known of an inference engine's configuration,
-// setting by setting, each with its source: command-line arguments that the
-// user gave, a start-up log, labels of vllm:cache_config_info, or an inference
-// from what was observed. It performs no I/O.
+// Package engine describes inference engines, and holds an engine's configuration: settings, each with its source,
+// which is the user's command-line arguments, a start-up log, labels of vllm:cache_config_info, or an inference from
+// measurements. It performs no I/O.
 package engine
 
 import (
@@ -48,7 +47,7 @@ const (
 	MaxLoRAs             = "max-loras"
 	MaxLoRARank          = "max-lora-rank"
 	Adapters             = "adapters"          // LoRA adapters that requests of the last hour asked for
-	StarvingAdapters     = "starving-adapters" // those that waited within the last minute, and did not run
+	StarvingAdapters     = "starving-adapters" // adapters that waited within the last minute and did not run
 	CPUOffloadGB         = "cpu-offload-gb"
 	DecodeContextSize    = "decode-context-parallel-size"
 	GraphSizes           = "cudagraph-capture-sizes"
@@ -71,7 +70,7 @@ type Setting struct {
 	Source string `json:"source"` // "--engine-args", "engine log", "cache_config_info", "inferred from …"
 }
 
-// Config maps flags, without dashes, to what is known of them.
+// Config maps flags, without dashes, to their settings.
 type Config map[string]Setting
 
 // Set records a setting unless it is known already: callers go from the most
@@ -182,8 +181,8 @@ func ParseArgs(line, source string) Config {
 	return c
 }
 
-// entries are the words after which vLLM's own arguments begin in a whole command line:
-// what stands before is the shell's, Python's or a container's.
+// entries are the words of a command line after which vLLM's own arguments begin. The words before belong to the
+// shell, Python or a container.
 var entries = []string{"vllm/vllm-openai", "vllm.entrypoints.openai.api_server", "serve"}
 
 // Lists are the flags that take several words.
@@ -221,7 +220,7 @@ func ImageRelease(line string) Release {
 
 var imageTag = regexp.MustCompile(`vllm-openai:v?(\d+\.\d+[\w.]*)`)
 
-// parse reads arguments, and also gives the words that look like a flag and are none.
+// parse parses arguments, and also returns words that look like flags and are none.
 func (f Flags) parse(line, source string) (c Config, stray []string) {
 	c = Config{}
 	line = strings.ReplaceAll(strings.ReplaceAll(line, "\\\r\n", " "), "\\\n", " ")
@@ -240,7 +239,7 @@ func (f Flags) parse(line, source string) (c Config, stray []string) {
 	spelt := f.spellings()
 	nested := map[string]map[string]any{}
 	isFlag := func(word string) bool { return strings.HasPrefix(word, "--") || spelt[word] != "" }
-	set := func(flag, value string) { // of a flag that is given twice the last counts, as for argparse
+	set := func(flag, value string) { // the last value of a repeated flag counts, as for argparse
 		delete(c, flag)
 		c.Set(flag, value, source)
 	}

@@ -14,10 +14,9 @@ import (
 // ID is the kind of program behind an endpoint, as in JSON: "vllm", "sglang", "dcgm".
 type ID string
 
-// An Engine is what is known of one kind of program: how it is told by the names on
-// its metrics page, what it calls the canonical metrics and flags, which are vLLM's,
-// and which names a page has where none is at hand. Each is a directory beneath this
-// package, and an entry in the list of package dialect.
+// An Engine describes one kind of program: how its metrics page is recognized, its names for the canonical metrics
+// and flags, which are vLLM's, and the names of a page by release. Each is a directory below this package, and an
+// entry in the list of package dialect.
 type Engine struct {
 	ID       ID
 	Title    string // for people: "SGLang"
@@ -26,17 +25,16 @@ type Engine struct {
 
 	// Prefix begins the names of all its metrics; "" where several do.
 	Prefix string
-	// Port is where its servers show their metrics as a rule, and Enable what switches them on,
-	// a sentence. Both are "" of what is no inference server, and of vLLM, which has several frontends.
+	// Port is the usual port of its metrics, and Enable says how to enable them, a sentence. Both are "" for programs
+	// that are no inference servers, and for vLLM, which has several frontends.
 	Port, Enable string
-	// Images is a regular expression of a part of the names of its containers' images; "" of what is no
-	// inference server.
+	// Images is a regular expression for a part of its image names; "" for programs that are no inference servers.
 	Images string
 	// Releases says which are known, and Tried against what, for docs/engines.md.
 	Releases, Tried string
 
-	// Like returns a regular expression of the names under which its servers show a canonical
-	// metric, which is given without prefix; nil of what is no inference server.
+	// Like returns a regular expression of its servers' names for a canonical metric, given without prefix. It is nil
+	// for programs that are no inference servers.
 	Like func(name string) string
 
 	// Detect returns how a page with these names names the canonical metrics, and
@@ -55,7 +53,7 @@ type Engine struct {
 
 // A Naming says how one endpoint names the canonical metrics.
 type Naming struct {
-	ID string // of the dialect: "vllm-v1", "vllm-v0", "vllm-v1-ray", "sglang", "dcgm", …
+	ID string // the dialect: "vllm-v1", "vllm-v0", "vllm-v1-ray", "sglang", "dcgm", …
 
 	// Version is the range of releases that the set of names fits, such as
 	// "0.20 to 0.22", or "" where nothing can be said.
@@ -67,7 +65,7 @@ type Naming struct {
 
 	Prefix  string                       // replaces "vllm:"
 	Renamed map[string]string            // canonical name, without prefix where it has one, → name without prefix
-	Only    map[string][]*labels.Matcher // canonical name, without prefix → those of its series that carry it
+	Only    map[string][]*labels.Matcher // canonical name, without prefix → matchers of its series
 	Exprs   map[string]indicator.Expr    // by signal: in names of its own, with canonical labels
 	Lacks   map[string]string            // signal that its metrics cannot tell → what they would need
 
@@ -75,7 +73,7 @@ type Naming struct {
 	HTTP Answers
 
 	Rank   []string        // labels of a data-parallel rank where that is not "engine"
-	Copies []string        // labels by which series show one thing several times: of a rank's processes
+	Copies []string        // labels of duplicate series: of a rank's processes
 	Later  map[string]bool // names, with prefix, that a page has from their first event on
 	Log    bool            // made of an engine's log: see NamingOfLog
 }
@@ -95,7 +93,7 @@ func InNames(s *indicator.Signal, own map[string]string) indicator.Expr {
 	return rw.Compile(s.Expr, s.Scope)
 }
 
-// RenameHistograms says what an engine calls canonical histograms; where says which of their series it takes.
+// RenameHistograms maps canonical histograms to an engine's names; where selects their series.
 func (n *Naming) RenameHistograms(own map[string]string, where ...*labels.Matcher) {
 	for canonical, name := range own {
 		for _, s := range HistogramSuffixes {
@@ -137,7 +135,7 @@ func OfPrefix(e Engine, naming func(prefix string, has func(name string) bool) N
 		}
 		return names
 	}
-	own := sync.OnceValue(func() map[string]string { // what the newest release calls them
+	own := sync.OnceValue(func() map[string]string { // the newest release's names
 		page := pageOf("", "")
 		return naming(e.Prefix, func(name string) bool { return slices.Contains(page, name) }).Renamed
 	})

@@ -17,19 +17,19 @@ const (
 	Summary   Type = "summary"   // without quantiles, as Python's client makes them: _sum and _count
 )
 
-// A Family is what is known of one metric family.
+// A Family describes one metric family.
 type Family struct {
 	Name   string // as a server exposes it, without a histogram's suffix: "vllm:prompt_tokens_total"
 	Type   Type
 	Engine ID     // "" for families of a frontend's HTTP server or process, and of a router
-	Kind   string // which servers of the engine have it, in its own words
+	Kind   string // the engine's servers that have it
 
 	// Since and Last are the first and the last release that have it, by the
 	// releases that were read; Last is "" where the newest one has it. From
 	// Hidden on it is there only with --show-hidden-metrics-for-version.
 	Since, Last, Hidden string
 
-	Labels []string // beside those of the scraper; "*" stands for many
+	Labels []string // without the scraper's; "*" stands for many
 	Needs  string   // the option or feature without which the family is not there
 
 	// Unit is what its values are amounts of where its name does not say so, "none" where it

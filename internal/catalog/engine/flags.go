@@ -10,8 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Flags are the arguments that an engine takes, by vLLM's names for them without
-// dashes. What is not in it, the engine does not have.
+// Flags are an engine's arguments, by vLLM's names without dashes. The list is complete.
 type Flags map[string]Flag
 
 // A Flag is what an engine calls one of vLLM's flags.
@@ -24,7 +23,7 @@ type Flag struct {
 
 	Switch bool     // it needs no value
 	Also   []string // other spellings, with their dashes where those are short: "-tp"
-	Effect string   // EffectNone, "read", or a Kind and what is left out where somebody sets it: "speed: …"
+	Effect string   // EffectNone, "read", or a Kind and the effect that is not simulated: "speed: …"
 }
 
 // EffectNone is the effect of a flag that changes nothing of what sixty computes of memory,
@@ -95,8 +94,8 @@ func (f Flags) Owns(name string) bool {
 	return false
 }
 
-// LikelyArgs reads arguments as CheckArgs does, of a server that may be of another engine:
-// it refuses what is nearly one of the flags, but for those of other engines.
+// LikelyArgs parses arguments like CheckArgs, of a server with an unknown engine: it refuses misspelt flags unless
+// another engine has them.
 func (f Flags) LikelyArgs(line, source string, foreign func(name string) bool) (Config, error) {
 	c, _ := f.parse(line, source)
 	for _, name := range slices.Sorted(maps.Keys(c)) {
@@ -134,15 +133,14 @@ func (f Flags) suggest(name string) string {
 // A Kind is what a flag changes that is left out where it is set.
 type Kind string
 
-// The kinds: the time of steps, which a measurement holds; what memory holds; what the
-// scheduler does.
+// Kinds: the time of steps, which a measurement includes; the memory; the scheduler's behaviour.
 const (
 	Speed    Kind = "speed"
 	Memory   Kind = "memory"
 	Schedule Kind = "schedule"
 )
 
-// LeftOut says, in sentences, what is left out of some kinds that settings change.
+// LeftOut returns sentences about effects of the settings, of some kinds, that are not simulated.
 func (f Flags) LeftOut(c Config, kinds ...Kind) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(c)) {
@@ -185,7 +183,7 @@ func (f Flags) Translate(flag string, values ...string) (own string, ownValues [
 	return cmp.Or(has.Name, flag), ownValues
 }
 
-// Canonical returns settings under vLLM's names. What has none stays as it is.
+// Canonical returns settings under vLLM's names; others keep their names.
 func (f Flags) Canonical(c Config) Config {
 	out := maps.Clone(c)
 	for flag, has := range f {

@@ -15,8 +15,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Bounds of a log. What a line has beyond its bound is skipped: request lines
-// carry whole prompts, and no line that is read comes near it.
+// Bounds of a log. The rest of a longer line is skipped: request lines contain whole prompts, and relevant lines are
+// far shorter.
 const (
 	maxLog      = 256 << 20 // bytes in all
 	maxLine     = 64 << 10  // bytes of one line
@@ -25,14 +25,12 @@ const (
 
 const logSource = "engine log"
 
-// A Log is what an engine, vLLM or SGLang, wrote about itself: its settings as it
-// started, and its statistics as it ran. Where the log holds several starts, the
-// settings are those of the last one. No request, prompt or argument beyond Config
-// is kept.
+// A Log holds what vLLM or SGLang logged: settings at the start, the last one if there are several, and statistics.
+// No request, prompt or argument beyond Config is kept.
 type Log struct {
 	SGLang         bool    // SGLang's, else vLLM's
 	Config         Config  // source "engine log"
-	Version        string  // of vLLM, "" when the log does not reach back to the start
+	Version        string  // vLLM's version, "" if the log does not reach back to the start
 	Model          string  // the name served, "" when not logged
 	KVTokens       int64   // KV capacity of one engine in tokens, 0 when not logged
 	KVBytes        float64 // memory for the KV cache of one worker, 0 when not logged
@@ -41,8 +39,8 @@ type Log struct {
 	Starts         int     // starts after the first one seen
 	Stats          []LogStat
 	Errors         []LogError // in the order of their first appearance
-	End            time.Time  // of the last line that tells one
-	Asked          time.Time  // of the last line on a generating request, zero where such lines have no time: vLLM's
+	End            time.Time  // time of the last line with a timestamp
+	Asked          time.Time  // time of the last line of a generating request; zero for vLLM, whose lines lack it
 	Seen           LogCounts  // in the whole log
 	Died           time.Time  // when the engine ended, if nothing tells that it lived later
 }
@@ -63,15 +61,15 @@ type LogStat struct {
 	Run    int       // starts seen before the line
 	Engine string    // data-parallel rank, "0" for the only one and for an aggregate of all
 
-	// The throughputs are means since the line before. That of the prompts
-	// leaves out cached tokens (vllm/v1/metrics/loggers.py, v0.23.0).
+	// Throughputs are means since the line before. The prompt throughput excludes cached tokens
+	// (vllm/v1/metrics/loggers.py, v0.23.0).
 	PromptTokensPerSecond     float64
 	GenerationTokensPerSecond float64
-	CachedTokensPerSecond     float64 // of prompts; SGLang only
+	CachedTokensPerSecond     float64 // cached prompt tokens; SGLang only
 
 	Running       int
 	Waiting       int
-	Deferred      int     // of those that wait; vLLM 0.20 and later, where there are some
+	Deferred      int     // of the waiting requests; vLLM 0.20 and later, if there are any
 	KVUsage       float64 // 0..1
 	PrefixHitRate float64 // 0..1 over the last 1000 requests, NaN when not logged
 	Preemptions   int64   // since the start; V0 and SGLang only: V1 does not log them
@@ -134,9 +132,8 @@ var marks = [][]byte{
 var (
 	escapes = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
-	// prefix is vLLM's own (vllm/logger.py): INFO 05-19 10:13:11 [loggers.py:271] …,
-	// without the bracket before 0.8, and with the year in NIM and in plug-ins. Whatever
-	// a container's runtime puts before it is passed over.
+	// prefix is vLLM's (vllm/logger.py): INFO 05-19 10:13:11 [loggers.py:271] …, without the bracket before 0.8, with
+	// the year in NIM and plug-ins. A container runtime's prefix is skipped.
 	prefix = regexp.MustCompile(`\b(DEBUG|INFO|WARNING|ERROR|CRITICAL) ((?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,9})? \[?[\w./]+:\d+\] ?`)
 
 	// processName is what vLLM puts before every line of a process since 0.11.
@@ -187,17 +184,17 @@ func ParseLog(r io.Reader, now time.Time) (Log, error) {
 type logParser struct {
 	log     Log
 	now     time.Time
-	at      time.Time // of the last line of interest that had a timestamp
+	at      time.Time // time of the last relevant line with a timestamp
 	known   bool      // any line was recognised
 	last    [keptLines][]byte
 	lines   int
 	seen    LogCounts
 	asked   []byte          // the last line on a request to the engine
-	paths   map[string]bool // of HTTP requests, whether they are answered by the engine
+	paths   map[string]bool // HTTP paths; true if the engine answers them
 	batches batches
 
 	ready       bool  // the engine of this start has been configured
-	preemptions int64 // of this start
+	preemptions int64 // since this start
 }
 
 // readLines gives every line, cut to maxLine, to line.
@@ -404,7 +401,7 @@ func (p *logParser) stats(m string) bool {
 	return true
 }
 
-// keep adds statistics to those of the log.
+// keep appends statistics to the log.
 func (p *logParser) keep(stat LogStat) {
 	if len(p.log.Stats) == maxLogStats {
 		copy(p.log.Stats, p.log.Stats[1:])
@@ -437,7 +434,7 @@ func (p *logParser) failure(level, m string) bool {
 	for _, e := range errorMarks {
 		if strings.Contains(m, e.mark) {
 			p.count(e.kind)
-			p.ready = true // what starts next is another process
+			p.ready = true // the next start is another process
 			if (e.kind == ErrorEngineDead || e.kind == ErrorEngineCrash) && p.log.Died.IsZero() {
 				p.log.Died = p.at
 			}
@@ -468,8 +465,8 @@ func number(s string) float64 {
 	return min(max(f, -1<<31), 1<<31-1)
 }
 
-// set records a setting. Unlike Config.Set it replaces what is known: later
-// lines of a start are closer to what the engine does.
+// set records a setting. Unlike Config.Set it replaces earlier values, because later lines of a start are closer to
+// what the engine does.
 func (p *logParser) set(flag, value string) {
 	if value != "" && value != "None" {
 		p.log.Config[flag] = Setting{Value: value, Source: logSource}
@@ -528,10 +525,9 @@ func (p *logParser) assign(s string) {
 	}
 }
 
-// assignments calls yield for each name and scalar of Python's print of a
-// dictionary, {'a': 1}, of a Namespace, (a=1), or of a bare list, a=1. Of a list
-// as value it takes the first item; fields of nested structures are skipped, and
-// text within quotes is never taken for a name unless a colon follows.
+// assignments calls yield for each name and scalar in Python's print of a dictionary, {'a': 1}, a Namespace, (a=1),
+// or a bare list, a=1. A list yields its first item. Nested structures are skipped, and quoted text is a name only if
+// a colon follows.
 func assignments(s string, yield func(name, value string)) {
 	base := 0 // brackets around the names wanted
 	if strings.HasPrefix(s, "{") || strings.HasPrefix(s, "(") {

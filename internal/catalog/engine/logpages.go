@@ -28,22 +28,17 @@ const logInterval = 10 * time.Second
 // diagnosis looks back further.
 const mostSilent = time.Hour
 
-// Pages renders the statistics as the pages that /metrics might have given at
-// those times, in canonical names, so that a log can stand in for a recording.
-// Every page has the last line of every engine. Token counters are integrated
-// from the throughputs, so they grow by what was logged and start near 0; they
-// start again when the server did. The prompt counter lacks cached tokens.
+// Pages renders the statistics as the pages that /metrics would have given at those times, in canonical names, so
+// that a log replaces a recording. Every page has the last line of every engine. Token counters integrate the logged
+// throughputs, and restart with the server. The prompt counter lacks cached tokens.
 //
-// First tokens are counted as far as requests are logged, and then the time in the
-// queue is the queue over time (Little's law: Operations Research 9, 1961); else they
-// are as many as the lines show at least. What a log does not tell has no series,
-// least of all the latencies. NamingOfLog says how such pages are read.
+// If requests are logged, first tokens are counted and the queue time is the integral of the queue (Little's law:
+// Operations Research 9, 1961); otherwise first tokens are the minimum that the lines imply. Latencies and other
+// metrics that a log lacks have no series. NamingOfLog says how such pages are read.
 //
-// An engine that idles writes no lines, nor does one of vLLM before 0.14 that hangs:
-// pages go on where the last line says which of the two it is, or where requests
-// came meanwhile. Times strictly increase. Statistics without a timestamp are put
-// 10 s after the one before, the first at the beginning of 1970; those that a clock
-// put back are left out.
+// An idle engine writes no lines, and neither does a hanging one of vLLM before 0.14. Pages go on if the last line,
+// or requests that came meanwhile, tell which of the two it is. Times strictly increase. Statistics without a
+// timestamp are 10 s apart, from the beginning of 1970 on; those before the last time are dropped.
 func (l Log) Pages() []Page {
 	w := pageWriter{Log: &l, interval: l.Interval(), engines: map[string]*engineTotals{}}
 	w.preempts = slices.ContainsFunc(l.Stats, func(s LogStat) bool { return s.Preemptions > 0 })
@@ -176,8 +171,7 @@ func (w *pageWriter) firsts(s, before *LogStat) float64 {
 	return float64(n)
 }
 
-// goOn adds pages until a time at which there is none yet, as far as is known what happened. Came says that
-// requests came meanwhile.
+// goOn adds pages up to a time, as far as the engine's state is known. came means that requests arrived meanwhile.
 func (w *pageWriter) goOn(until time.Time, came bool) {
 	last := w.last()
 	if last.IsZero() || until.Sub(last) < w.interval {
@@ -234,7 +228,7 @@ func told(is bool, v float64) float64 {
 
 var escapeLabel = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// write adds a page of what is known, or puts it in the place of one of the same time.
+// write adds a page of the present state, or replaces the page of the same time.
 func (w *pageWriter) write(at time.Time) {
 	var b bytes.Buffer
 	ids := slices.Sorted(maps.Keys(w.engines))
@@ -289,8 +283,8 @@ func NamingOfLog(has map[string]bool) (n Naming, sglang, ok bool) {
 	if sglang {
 		n.ID = "sglang-log"
 	}
-	// First tokens are those of requests that are logged, and may be none where an engine works; prompts count with
-	// their first tokens.
+	// First tokens count logged requests, which may be none while an engine works. Prompts count with their first
+	// tokens.
 	work := map[string]string{firstTokens: "vllm:prompt_tokens_total", "vllm:prefix_cache_queries_total": "vllm:generation_tokens_total"}
 	n.Exprs = map[string]indicator.Expr{
 		indicator.EngineProgress.Name: InNames(indicator.EngineProgress, work),
@@ -311,6 +305,6 @@ func NamingOfLog(has map[string]bool) (n Naming, sglang, ok bool) {
 			}
 		}
 	}
-	n.Lacks[indicator.PromptTokens.Name] = "request_prompt_tokens, which no log tells" // with what was cached
+	n.Lacks[indicator.PromptTokens.Name] = "request_prompt_tokens, which no log tells" // including cached tokens
 	return n, sglang, true
 }

@@ -28,9 +28,9 @@ const batchSpan = logInterval
 // mostRanks bounds the ranks of a log.
 const mostRanks = 1024
 
-// batches are what lines on batches have told since the last statistics were made of them.
+// batches accumulate the batch lines since the last statistics.
 type batches struct {
-	began  time.Time // of the span that they lie in
+	began  time.Time // start of their span
 	latest time.Time
 	seen   LogCounts // by the last of them
 	ranks  map[string]*rankBatches
@@ -159,8 +159,7 @@ func (p *logParser) rank(at time.Time, process string) *rankBatches {
 	return r
 }
 
-// endBatches makes statistics of what was told of each rank, at the end of a span, or, where that is
-// zero, at the last line.
+// endBatches makes statistics for each rank at the end of a span, or at the last line if the end is zero.
 func (p *logParser) endBatches(end time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(p.batches.ranks)) {
 		r := p.batches.ranks[name]
@@ -224,8 +223,8 @@ func (p *logParser) lastLines() (out [][]byte) {
 	return out
 }
 
-// timeOf returns the time of the first of some lines that tells one, no earlier than that of the last line of
-// interest: a prompt that is logged may hold another.
+// timeOf returns the time of the first line with a timestamp, no earlier than the last relevant line's, because a
+// logged prompt may contain another timestamp.
 func (p *logParser) timeOf(lines ...[]byte) time.Time {
 	for _, line := range lines {
 		text := escapes.ReplaceAllLiteralString(string(line), "")

@@ -27,8 +27,7 @@ func ParseRelease(text string) (Release, error) {
 
 var releaseNumber = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
 
-// FindRelease returns the first release in a text, such as the oldest of the range
-// "0.20 or later, before 0.30" that a server's metrics show; "" where there is none.
+// FindRelease returns the first release in a text, or "": of "0.20 or later, before 0.30" the oldest.
 func FindRelease(text string) Release {
 	if r := Release(releaseNumber.FindString(text)); r.Valid() {
 		return r

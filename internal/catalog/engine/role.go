@@ -18,15 +18,15 @@ const (
 	Serve   Role = "serve" // both prefill and decode
 )
 
-// Roles are all of them, in the order in which a request meets them.
+// Roles lists all roles, in the order in which a request meets them.
 func Roles() []Role { return []Role{Router, Encode, Prefill, Decode, Serve} }
 
 // RoleLabel is the label that `sixty generate scrape` and the monitor give the series of a pod whose labels
 // say its role.
 const RoleLabel = "role"
 
-// A roleLabel is a label by which a stack says what a server does. Names of Kubernetes' labels are as Prometheus
-// has them, with an underscore for what is no letter or digit.
+// A roleLabel is a stack's label for a server's role. Names of Kubernetes labels are in Prometheus' form, with
+// underscores for other characters than letters and digits.
 type roleLabel struct{ name, source string }
 
 // podRoles are labels of pods, the most particular first.
@@ -55,8 +55,8 @@ func PodRoleLabels() (names []string) {
 	return names
 }
 
-// SeriesRoleLabels are the labels of series that say a role: those that servers give, and those of pods as a labelmap
-// copies them and as kube-state-metrics and most relabelling write them. The list is shared.
+// SeriesRoleLabels are the labels of series that carry a role: servers' own, and pods' as a labelmap copies them and
+// as kube-state-metrics and most relabelling write them. The list is shared.
 func SeriesRoleLabels() []string { return seriesRoleLabels }
 
 var seriesRoleLabels = func() (names []string) {
@@ -89,7 +89,7 @@ func RoleIn(value func(label string) string) Role {
 	return ""
 }
 
-// RoleOfName is the role that the words of a name say, such as that of a job or a pod; "" where they say none.
+// RoleOfName returns the role in the words of a name, such as a job's or a pod's, or "".
 func RoleOfName(name string) Role {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r < 'a' || r > 'z' })
 	return roleOf(func(word string) bool {
@@ -102,7 +102,7 @@ func roleOf(says func(word string) bool) Role {
 	switch {
 	case prefill && decode:
 		return Serve
-	case prefill: // of images too, where it says so
+	case prefill: // of images too, if the name says so
 		return Prefill
 	case decode:
 		return Decode

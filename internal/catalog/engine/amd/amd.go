@@ -1,6 +1,5 @@
-// Package amd is what is known of AMD's device-metrics-exporter, of its names as
-// docs/configuration/metricslist.md of ROCm/device-metrics-exporter lists them: there in capitals, on the
-// page in small letters. No page of a real exporter was compared with it yet.
+// Package amd describes AMD's device-metrics-exporter. Names are those of docs/configuration/metricslist.md in
+// ROCm/device-metrics-exporter, in lower case. They have not been compared with a real page yet.
 package amd
 
 import (
@@ -21,9 +20,8 @@ var Engine = engine.Engine{
 	ReleaseNames: func(string) ([]string, string, error) { return nil, "", nil },
 }
 
-// The names that are read. Which of them are on a page depends on the GPU and on the exporter's
-// configuration: of MI200 the power is an average, and the temperature that of the edge; the share of time
-// in which a limit held the clocks down is known of MI300 alone.
+// Names of metrics. The GPU and the exporter's configuration decide which of them a page has: MI200 has average power
+// and edge temperature; only MI300 has the time during which a limit held the clocks down.
 const (
 	activity     = "gpu_gfx_activity" // percent
 	used, whole  = "gpu_used_vram", "gpu_total_vram"
@@ -46,8 +44,7 @@ var names = []string{
 	activity, used, whole, clock, power, averagePower, junction, edge, uncorrected, replays, boardHot, powerCap, socketHot, voltageHot, memoryHot,
 }
 
-// detect finds the exporter's page. Its configuration may put something before the names; amd_ is that of
-// the example.
+// detect recognizes the exporter's page. Its configuration may add a prefix, such as the example's amd_.
 func detect(has map[string]bool) (engine.Naming, bool) {
 	for _, prefix := range []string{"", "amd_"} {
 		if has[prefix+activity] || has[prefix+used] {
@@ -58,7 +55,7 @@ func detect(has map[string]bool) (engine.Naming, bool) {
 }
 
 func naming(prefix string, has map[string]bool) engine.Naming {
-	first := func(names ...string) string { // of those that the page has
+	first := func(names ...string) string { // the first name that the page has
 		for _, n := range names {
 			if has[prefix+n] {
 				return prefix + n
@@ -66,7 +63,7 @@ func naming(prefix string, has map[string]bool) engine.Naming {
 		}
 		return prefix + names[0]
 	}
-	// fastest is the compute clock of each GPU: that of its fastest die.
+	// fastest is each GPU's compute clock: that of its fastest die.
 	fastest := func(of indicator.Samples) indicator.Expr {
 		of.Where = append(of.Where, indicator.Is("clock_type", "GPU_CLOCK_TYPE_SYSTEM"))
 		return indicator.Max(of).By(indicator.Own, "hostname", "gpu_id")

@@ -1,5 +1,5 @@
-// Package beside is what is known of the metrics of programs beside and before inference servers that
-// people write rules about: llm-d's endpoint picker, in both generations of its names, LMCache and AIBrix.
+// Package beside describes the metrics of programs beside inference servers that people write rules about: llm-d's
+// endpoint picker, with both generations of its names, LMCache and AIBrix.
 package beside
 
 import (
@@ -33,7 +33,7 @@ var programs = []Program{
 	{"aibrix", "AIBrix", []string{"aibrix_"}},
 }
 
-// Of returns the program that a metric is of by its name.
+// Of returns the program of a metric by its name.
 func Of(name string) (Program, bool) {
 	i := slices.IndexFunc(programs, func(p Program) bool {
 		return slices.ContainsFunc(p.prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })

@@ -1,4 +1,4 @@
-// Package dcgm is what is known of NVIDIA's dcgm-exporter.
+// Package dcgm describes NVIDIA's dcgm-exporter.
 package dcgm
 
 import (
@@ -39,8 +39,7 @@ func naming(has map[string]bool) engine.Naming {
 	return n
 }
 
-// releaseNames returns what the signals of package indicator ask of an exporter: which fields
-// one really exports depends on its counters file.
+// releaseNames returns the names that signals read. An exporter's counters file decides which of them it exports.
 func releaseNames(id string) (names []string, release string, err error) {
 	if id == string(ID) {
 		names = indicator.ReadsOf(indicator.GPU)
@@ -72,7 +71,7 @@ var fields = sync.OnceValue(func() map[string]Field {
 
 var linkNumber = regexp.MustCompile(`((?:_L|LANE|LINK|HISTORY_))\d+`)
 
-// FieldOf returns what is known of the field behind a series' name; ok is false where DCGM has no such field.
+// FieldOf returns the DCGM field of a series' name; ok is false if there is none.
 func FieldOf(series string) (f Field, ok bool) {
 	if f, ok = fields()[series]; !ok {
 		f, ok = fields()[linkNumber.ReplaceAllString(series, "${1}#")]

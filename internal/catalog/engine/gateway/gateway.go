@@ -1,8 +1,7 @@
-// Package gateway is what is known of the metrics of gateways between clients and
-// servers: of sixty gateway, whose names are the canonical ones, and of Envoy, Istio,
-// HAProxy, nginx, Traefik and Kong, and so of the Gateway API's gateways that are built on
-// them, and of routers that stand before inference servers alone. It is the one place that says which of their counters mean what; signals
-// are made of it.
+// Package gateway describes the metrics of gateways between clients and servers: sixty gateway, whose names are the
+// canonical ones; Envoy, Istio, HAProxy, nginx, Traefik and Kong, and the Gateway API's gateways that are built on
+// them; and routers for inference servers. It is the only place that says what their counters mean; signals are built
+// from it.
 package gateway
 
 import (
@@ -49,9 +48,9 @@ const (
 	Rejected         = "rejected"
 	Retries          = "retries"
 	Open             = "open"       // a gauge
-	Queued           = "queued"     // a gauge: of those that are open, before a server hears of them
-	ByPrefix         = "by_prefix"  // what a server is chosen for by cached prefixes, in tokens or in requests
-	OffPrefix        = "off_prefix" // of it, what goes to a server other than the one with the prefix
+	Queued           = "queued"     // a gauge: open requests that no server has yet
+	ByPrefix         = "by_prefix"  // routing decisions by cached prefixes, in tokens or requests
+	OffPrefix        = "off_prefix" // those of them routed to another server than the prefix's
 )
 
 // Ends are the outcomes of requests at any gateway.
@@ -68,30 +67,30 @@ type Term struct {
 // A Product is one kind of gateway.
 type Product struct {
 	Title string
-	Main  string // the metric by which it is told; "" for sixty gateway
+	Main  string // metric that identifies it; "" for sixty gateway
 	Terms []Term
 
 	Routes bool   // to inference servers, and to nothing else: its pages are found like theirs
-	Enable string // what switches its metrics on, a sentence
+	Enable string // how to enable its metrics, a sentence
 
 	Releases, Tried string // see engine.Engine
 
 	times []timing
-	alone []*indicator.Signal // what no other product says
+	alone []*indicator.Signal // signals of this product alone
 }
 
 // A timing is a histogram that percentiles are read from.
 type timing struct {
 	signals   percentiles
 	histogram string
-	per       float64 // of its unit, in a second
+	per       float64 // its units in a second
 	match     []*labels.Matcher
 }
 
 // percentiles are the signals of one quantity.
 type percentiles map[*indicator.Signal]float64
 
-// What products time.
+// Durations that products measure.
 var (
 	whole = percentiles{indicator.GatewayE2EP50: 0.5, indicator.GatewayE2EP95: 0.95}
 	first = percentiles{indicator.GatewayTTFTP50: 0.5, indicator.GatewayTTFTP95: 0.95, indicator.GatewayTTFTP99: 0.99}
@@ -313,13 +312,13 @@ func (p Product) naming(has map[string]bool) engine.Naming {
 	return n
 }
 
-// sum adds up outcomes over the window; nil where the page has none of them.
+// sum adds up outcomes over the window; nil if the page has none of them.
 func (p Product) sum(has map[string]bool, fn indicator.Function, outcomes ...string) (out indicator.Expr) {
 	for _, t := range p.Terms {
 		if !slices.Contains(outcomes, t.Outcome) || !has[t.Metric] {
 			continue
 		}
-		// What never happened has no series: it is zero where the gateway answers.
+		// An event that never happened has no series: it counts as zero while the gateway answers.
 		e := indicator.OrZero(indicator.Sum(fn(t.Metric, t.Match...)), indicator.Sum(fn(t.Metric)))
 		switch {
 		case out == nil:

@@ -17,15 +17,15 @@ var Routers = []Product{
 	productionStack,
 	aibrix,
 	picker("llm-d's endpoint picker", "llm_d_epp_", "llm_d_epp_request_running", "llm_d_epp_flow_control_").
-		timedAs(first, "llm_d_epp_request_ttft_seconds", 1, indicator.Is("streaming", "true")). // of others it is the whole
+		timedAs(first, "llm_d_epp_request_ttft_seconds", 1, indicator.Is("streaming", "true")). // for other requests it is the whole answer
 		timedAs(gaps, "llm_d_epp_request_streaming_itl_seconds", 1).
 		says(indicator.PickerBlind, indicator.PickerStale, indicator.PickerUnanswered),
 	picker("the Inference Gateway's endpoint picker", "inference_objective_", "inference_objective_running_requests", "inference_extension_flow_control_"),
 }
 
-// dynamo is Dynamo's frontend (lib/runtime/src/metrics/prometheus_names.rs; 1.6.1 has error types of
-// its own, such as unavailable). A limit of its own counts as cancelled too. Migrations are its retries.
-// What it calls queued waits for its first token, at a worker too; its router's queue is this.
+// dynamo is Dynamo's frontend (lib/runtime/src/metrics/prometheus_names.rs; 1.6.1 has error types of its own, such as
+// unavailable). Its own limits count as cancelled too. Migrations are its retries. Its queued gauge counts requests
+// without a first token, also at workers; the router's queue is this one.
 var dynamo = Product{
 	Title: "Dynamo's frontend", Main: "dynamo_frontend_requests_total", Routes: true, Releases: "1.6.1", Tried: "a real one with mocked workers",
 	Enable: "Dynamo's frontend shows them on its HTTP port, 8000; a worker, with its engine's own, if DYN_SYSTEM_PORT is set.",
@@ -79,9 +79,9 @@ var vllmRouter = Product{
 	},
 }.timed("vllm_router_generate_duration_seconds", 1)
 
-// productionStack is the router of vLLM's production-stack (src/vllm_router/services, 0.1.11 and later). It has
-// gauges of the servers' own names beside these, one for each of them. It sends each request on at once, so
-// that none is queued, and its gauges of those in prefill keep for good what it could not send.
+// productionStack is the router of vLLM's production-stack (src/vllm_router/services, 0.1.11 and later). It also has
+// gauges under the servers' own names, one for each server. It forwards each request at once, so none is queued; its
+// prefill gauges never lose requests that it could not forward.
 var productionStack = Product{
 	Title: "production-stack's router", Main: "vllm:num_incoming_requests_total", Routes: true,
 	Releases: "0.1.11 and later", Tried: "a real one of the main branch of August 2026, before a server that lives and a dead one",
@@ -99,8 +99,8 @@ func Gauge(m model.Metric) bool {
 }
 
 // aibrix is AIBrix' gateway plugin, Envoy's external processor (pkg/plugins/gateway/gateway.go). Before its main
-// branch of 2026 it counts a success at each stage of a request, of which the last is taken; a failure has an HTTP
-// code or, where the stream broke, that of gRPC. Its times are counts by ranges that no percentile can be made of.
+// branch of 2026 it counts a success at each stage of a request; the last stage is taken. A failure has an HTTP code
+// or, if the stream broke, a gRPC code. Its times are counts by ranges, which give no percentiles.
 var aibrix = func() Product {
 	const success, failure = "gateway_request_model_success_total", "gateway_request_model_fail_total"
 	p := routes(byCode("AIBrix' gateway plugin", failure, "status_code"),
@@ -112,10 +112,9 @@ var aibrix = func() Product {
 		term(UpstreamError, failure, indicator.Like("status_code", "[1-9]|1[0-6]")))
 }()
 
-// picker is an endpoint picker of the Gateway API Inference Extension (pkg/epp/metrics, pkg/epp/handlers).
-// It counts a request when it has found a server for it, and times it to the end of its answer, be
-// that an error of the server's. Where its flow control holds requests, those whose clients leave count
-// as unavailable servers (pkg/epp/requestcontrol/admission.go).
+// picker is an endpoint picker of the Gateway API Inference Extension (pkg/epp/metrics, pkg/epp/handlers). It counts
+// a request when it has found a server, and times it to the end of the answer, even a server's error. While its flow
+// control holds requests, clients that leave count as unavailable servers (pkg/epp/requestcontrol/admission.go).
 func picker(title, prefix, running, flow string) Product {
 	errors, waits := prefix+"request_error_total", flow+"request_queue_duration_seconds"
 	left := indicator.Is("outcome", "EvictedContextCancelled")
@@ -136,7 +135,7 @@ func picker(title, prefix, running, flow string) Product {
 	}.timed(prefix+"request_duration_seconds", 1).timedAs(held, waits, 1)
 }
 
-// routes says that a product routes to inference servers alone, what switches its metrics on, and what is known of it.
+// routes marks a product that routes to inference servers only, and sets how to enable its metrics, and its releases.
 func routes(p Product, enable, releases, tried string) Product {
 	p.Routes, p.Enable, p.Releases, p.Tried = true, enable, releases, tried
 	return p

@@ -1,5 +1,4 @@
-// Package sglang is what is known of SGLang's server (0.4.0 to 0.5.23), from its
-// python/sglang/srt/observability and managers.
+// Package sglang describes SGLang's server (0.4.0 to 0.5.23; python/sglang/srt/observability and managers).
 package sglang
 
 import (
@@ -100,7 +99,7 @@ var (
 func countTokens(n *engine.Naming, prefix string, has func(name string) bool) {
 	tokens, aborted := prefix+"realtime_tokens_total", prefix+"num_aborted_requests_total"
 	prompts, ended := rate(prefix+"prompt_tokens_total"), rate(prefix+"num_requests_total") // when a request ends, both
-	if first := "vllm:time_to_first_token_seconds"; has("full_token_usage") {               // of the time to the first token
+	if first := "vllm:time_to_first_token_seconds"; has("full_token_usage") {               // part of the time to the first token
 		n.Exprs[indicator.UnseenWait.Name] = indicator.NotNegative(indicator.Div(
 			indicator.Sub(indicator.Sub(rate(first+"_sum"), rate("vllm:request_queue_time_seconds_sum")), rate("vllm:request_prefill_time_seconds_sum")), rate(first+"_count")))
 	}
@@ -123,7 +122,7 @@ func countTokens(n *engine.Naming, prefix string, has func(name string) bool) {
 		computed, cached := indicator.Expr(rate(tokens, indicator.Is("mode", "prefill_compute"))), indicator.Expr(indicator.OrZero(rate(tokens, indicator.Is("mode", "prefill_cache")), looked))
 		counter, hits := "realtime_tokens_total", []*labels.Matcher{indicator.Is("mode", "prefill_cache")}
 		n.Only["prefix_cache_queries_total"] = []*labels.Matcher{indicator.Like("mode", "prefill_.+")}
-		if effective := prefix + "prefill_effective_tokens_total"; has("prefill_effective_tokens_total") { // 0.5.20: without what is computed again
+		if effective := prefix + "prefill_effective_tokens_total"; has("prefill_effective_tokens_total") { // 0.5.20: without recomputed tokens
 			counter, hits = "prefill_effective_tokens_total", []*labels.Matcher{indicator.Like("mode", ".+_hit")}
 			delete(n.Only, "prefix_cache_queries_total")
 			looked, computed, cached = rate(effective), rate(effective, indicator.Is("mode", "input")), rate(effective, hits...)
@@ -201,7 +200,7 @@ func tellLife(n *engine.Naming, prefix string, has func(name string) bool) {
 		age := indicator.Max(indicator.Sum(indicator.Now(stages)).By(indicator.Rank...))
 		n.Exprs[indicator.ServingAge.Name] = age
 		n.Exprs[indicator.StuckEngines.Name] = standStill(prefix, stages, n.Exprs[indicator.StuckEngines.Name])
-		if has("kv_transfer_alloc_ms_count") { // what a server of a pair does not give it may wait for
+		if has("kv_transfer_alloc_ms_count") { // a server of a pair may wait for the other
 			n.Exprs[indicator.StuckEngines.Name] = standStill(prefix, stages, nil)
 			for _, outside := range []*indicator.Signal{indicator.UnseenClients, indicator.LeftUnserved} {
 				if seen := n.Exprs[outside.Name]; seen != nil { // the HTTP server is on another page, or was not asked
@@ -254,14 +253,14 @@ func roles(prefix string) indicator.Roles {
 // countRequests says what of requests shows at the HTTP server alone.
 func countRequests(n *engine.Naming, prefix string, has func(name string) bool) {
 	aborted, answers := prefix+"num_aborted_requests_total", prefix+"http_responses_total"
-	if active := prefix + "http_requests_active"; has("http_requests_active") { // what the scheduler never took shows here alone
+	if active := prefix + "http_requests_active"; has("http_requests_active") { // requests that the scheduler never accepted show here only
 		held := indicator.Like("endpoint", indicator.Generating)
 		n.Exprs[indicator.UnseenClients.Name] = indicator.AtLeast(indicator.Sub(
 			indicator.Sum(indicator.Lowest(active, held).In(indicator.ShortMark)),
 			indicator.Sum(indicator.Add(
 				indicator.Highest("vllm:num_requests_running").In(indicator.ShortMark),
 				indicator.Highest("vllm:num_requests_waiting").In(indicator.ShortMark)))), 0)
-		if !has("kv_transfer_alloc_ms_count") { // of a pair it may be with the other server
+		if !has("kv_transfer_alloc_ms_count") { // in a pair the request may be at the other server
 			most := func(metric string) indicator.Expr { return indicator.Sum(indicator.Share(0.9, metric)) }
 			running, last := most("vllm:num_requests_running"), func(metric string) indicator.Expr { return indicator.Sum(indicator.Now(metric)) }
 			streams := indicator.AtLeast(indicator.Sub(indicator.Sub(last("vllm:time_to_first_token_seconds_count"), last("vllm:e2e_request_latency_seconds_count")), running), 0)
@@ -286,7 +285,7 @@ func countRequests(n *engine.Naming, prefix string, has func(name string) bool) 
 	gone := func(fn indicator.Function, span time.Duration) indicator.Expr {
 		return indicator.Sum(fn(aborted).In(span))
 	}
-	// Who leaves before the first token is answered with 400.
+	// A client that leaves before the first token gets status 400.
 	refused := func(fn indicator.Function) indicator.Expr {
 		bad := of(fn, indicator.WindowMark, "400")
 		return indicator.Add(of(fn, indicator.WindowMark, "4.*"), indicator.Sub(indicator.AtLeast(indicator.Sub(bad, gone(fn, indicator.WindowMark)), 0), bad))
@@ -310,7 +309,7 @@ func countRequests(n *engine.Naming, prefix string, has func(name string) bool) 
 			indicator.Highest("vllm:num_requests_running").In(indicator.ShortMark), indicator.Highest("vllm:num_requests_waiting").In(indicator.ShortMark))))
 }
 
-// ofRanks is a signal of the ranks: of tokens and of requests that begin they tell these apart.
+// ofRanks returns a signal in the ranks' metrics, which separate tokens and beginning requests.
 func ofRanks(s *indicator.Signal, prefix string) indicator.Expr {
 	return engine.InNames(s, map[string]string{
 		"vllm:generation_tokens_total":           prefix + "realtime_tokens_total",

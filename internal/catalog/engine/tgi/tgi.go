@@ -1,5 +1,4 @@
-// Package tgi is what is known of Hugging Face's Text Generation Inference (0.3.0 to 3.3.7), from its
-// router/src and backends.
+// Package tgi describes Hugging Face's Text Generation Inference (0.3.0 to 3.3.7; router/src and backends).
 package tgi
 
 import (

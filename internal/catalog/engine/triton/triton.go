@@ -1,5 +1,5 @@
-// Package triton is what is known of NVIDIA's Triton, alone and with its TensorRT-LLM backend, from the
-// sources of both. With its vLLM backend it shows vLLM's own names, and is judged as vLLM.
+// Package triton describes NVIDIA's Triton, alone and with its TensorRT-LLM backend. With its vLLM backend it exposes
+// vLLM's names, and is judged as vLLM.
 package triton
 
 import (
@@ -62,7 +62,7 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 	n.Lacks = map[string]string{
 		indicator.ClientErrs.Name: codes, indicator.ClientErrCount.Name: codes, indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons,
 	}
-	if has("inference_first_response_histogram_ms_count") { // of models that stream
+	if has("inference_first_response_histogram_ms_count") { // streaming models
 		first := prefix + "inference_first_response_histogram_ms"
 		n.Renamed["time_to_first_token_seconds_count"] = "inference_first_response_histogram_ms_count"
 		for s, q := range map[*indicator.Signal]float64{indicator.TTFTP50: 0.5, indicator.TTFTP90: 0.9, indicator.TTFTP95: 0.95, indicator.TTFTP99: 0.99} {

@@ -1,5 +1,5 @@
-// Package trtllm is what is known of TensorRT-LLM's server, trtllm-serve, alone or as a worker of
-// Dynamo, from tensorrt_llm/metrics.
+// Package trtllm describes TensorRT-LLM's server, trtllm-serve, alone or as a worker of Dynamo
+// (tensorrt_llm/metrics).
 package trtllm
 
 import (

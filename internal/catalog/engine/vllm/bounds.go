@@ -7,10 +7,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
-// Upper bounds of vLLM's histograms (vllm/v1/metrics/loggers.py, 0.33.0), and
-// those before 0.8.4, when they ended earlier. From 0.32 on
-// --custom-histogram-buckets may replace any of them: believe a page, where
-// there is one.
+// Upper bounds of vLLM's histograms (vllm/v1/metrics/loggers.py, 0.33.0), and the shorter ones before 0.8.4. From
+// 0.32 on --custom-histogram-buckets may replace any of them, so a page takes precedence.
 var (
 	ttftBounds = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
 	itlBounds  = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
@@ -34,9 +32,8 @@ var bounds = map[string]struct {
 	"iteration_tokens_total":                {stepBounds, 16384},
 }
 
-// Bounds returns the finite upper bounds of a histogram's buckets in a release
-// of vLLM, "" for the newest; nil where they are not known, such as those of
-// lengths, which end at the model's (LengthBounds).
+// Bounds returns the finite upper bounds of a histogram's buckets in a release of vLLM, "" for the newest. It returns
+// nil if they are unknown, such as those of lengths, which end at the model's (LengthBounds).
 func Bounds(family, release string) []float64 {
 	name, prefix := Canonical(family)
 	b, ok := bounds[strings.TrimPrefix(name, engine.Canonical)]

@@ -20,9 +20,8 @@ const (
 	sanitized   = "0.11"   // Ray's prefix without a colon
 )
 
-// releaseNames returns the names that a server shows with its features at their defaults. An
-// id is that of a dialect, where vllm-v1 means the newest release known, or a release
-// ("vllm-0.10", "vllm-0.10.2"); both may end in -ray, -kserve or -normalized.
+// releaseNames returns the names that a server with default features exposes. id is a dialect, where vllm-v1 means
+// the newest known release, or a release ("vllm-0.10", "vllm-0.10.2"); both may end in -ray, -kserve or -normalized.
 func releaseNames(id string) (names []string, asked string, err error) {
 	rest, ok := strings.CutPrefix(id, "vllm-")
 	release, suffix, _ := strings.Cut(rest, "-")

@@ -2,13 +2,11 @@ package vllm
 
 import "github.com/sixty-dev/sixty/internal/catalog/engine"
 
-// DefaultRelease is the release whose rules are simulated and whose metrics are
-// imitated where none is named: that of the servers that recordings were made of.
+// DefaultRelease is the release that is simulated and imitated if none is named: that of the recorded servers.
 const DefaultRelease engine.Release = "0.23.0"
 
-// Releases in which vLLM changed something that is simulated, accounted for or
-// imitated. Which release has which flag is in Flags, which release shows which
-// metric in families.csv.
+// Releases in which vLLM changed something that is simulated or imitated. Flags lists flags by release, families.csv
+// metrics.
 const (
 	V1ByDefault              engine.Release = "0.8"    // the V1 engine, whose scheduler is simulated
 	AsyncSchedulingByDefault engine.Release = "0.14"   // --async-scheduling
@@ -20,10 +18,10 @@ const (
 	MarlinOnTuring           engine.Release = "0.14"   // FP8 and AWQ through Marlin on compute capability 7.5
 	FullPromptReserved       engine.Release = "0.19"   // scheduler_reserve_full_isl, by a resolved configuration of 0.19.0
 	UtilizationIs92Percent   engine.Release = "0.20"   // --gpu-memory-utilization, 0.9 before
-	CUDAGraphsInBudget       engine.Release = "0.21"   // of memory (v1/worker/gpu_worker.py)
+	CUDAGraphsInBudget       engine.Release = "0.21"   // in the memory budget (v1/worker/gpu_worker.py)
 	TritonForMXFP4           engine.Release = "0.11"   // Hopper computes MXFP4 experts by Triton: seen at 0.14 (#33155), at 0.10 it was Marlin (#23278)
 	CapacityByRequests       engine.Release = "0.23"   // "GPU KV cache size" counts requests of max_model_len
-	LargerBatchesFrom160GiB  engine.Release = "0.28"   // of memory (engine/arg_utils.py, get_batch_defaults)
+	LargerBatchesFrom160GiB  engine.Release = "0.28"   // GPU memory (engine/arg_utils.py, get_batch_defaults)
 	LimitsQueuedRequests     engine.Release = "0.29"   // --max-num-queued-reqs
 )
 

@@ -1,5 +1,4 @@
-// Package vllm is what is known of vLLM's server, V1 and V0, and of Ray Serve and
-// KServe around it: names by what changed when, and flags by release.
+// Package vllm describes vLLM's server, V1 and V0, and Ray Serve and KServe around it: names and flags by release.
 package vllm
 
 import (
@@ -38,8 +37,8 @@ const (
 	bothEngines = "vllm"
 	v0Engine    = "vllm-v0"
 	v1Engine    = "vllm-v1"
-	frontend    = "http"    // of the HTTP frontend, prometheus_fastapi_instrumentator
-	process     = "process" // of the frontend's process, Python's client
+	frontend    = "http"    // the HTTP frontend, prometheus_fastapi_instrumentator
+	process     = "process" // the frontend's process, Python's client
 )
 
 var families = sync.OnceValue(func() []engine.Family {
@@ -87,8 +86,8 @@ var prefixes = []struct{ prefix, suffix string }{
 // another exporter's vllm_something (or sixty's own) is not taken for a server.
 var markers = []string{"num_requests_running", "num_requests_waiting", "generation_tokens_total", "time_to_first_token_seconds_count"}
 
-// Canonical returns a name under the prefix "vllm:", and the prefix that it had; the
-// names of others come back as they are, with the prefix "".
+// Canonical returns a name with the prefix "vllm:", and its former prefix. Other programs' names are returned
+// unchanged, with the prefix "".
 func Canonical(name string) (canonical, prefix string) {
 	for _, p := range prefixes {
 		if rest, ok := strings.CutPrefix(name, p.prefix); ok {
@@ -160,7 +159,7 @@ func isV0(has map[string]bool, prefix string) bool {
 		}
 	}
 	return has[prefix+"gpu_cache_usage_perc"] && !has[prefix+"kv_cache_usage_perc"] && !has[prefix+"gpu_prefix_cache_queries_total"] &&
-		!strings.HasPrefix(prefix, "ray_") // where counters of zero are absent
+		!strings.HasPrefix(prefix, "ray_") // counters of zero are absent there
 }
 
 // releases lists metrics that are there from the start in the release that

@@ -112,9 +112,10 @@ type outcome struct {
 	ended       bool // by the last scrapes: pending because of it
 	likely      bool // it is pending, and not for what chance does as easily
 	severity    catalog.Severity
-	note        bool               // shown without effect on the verdict
-	wait        time.Duration      // before people are told
-	evidence    []catalog.Evidence // of the comparisons that hold
+	note        bool                                  // shown without effect on the verdict
+	wait        time.Duration                         // before people are told
+	evidence    []catalog.Evidence                    // of the comparisons that hold
+	normal      map[*indicator.Signal]indicator.Value // see before
 	confidence  float64
 	inhibitedBy string
 	pass        *catalog.Pass
@@ -252,7 +253,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 			held++
 		}
 	}
-	v.normalBefore(o.since, o.pathology, o.evidence)
+	o.normal = v.normalBefore(o.since, o.pathology, o.evidence)
 	o.confidence = confidence(o.evidence, held, known, v.span().Source)
 	if o.pathology.FollowsObjectives && v.objectivesHold() && o.severity > catalog.Info {
 		o.severity--
@@ -289,7 +290,7 @@ func confidence(evidence []catalog.Evidence, held, known int, source BaselineSou
 func (o *outcome) refine(s *Snapshot, v view, j *judgement) {
 	server := s.Targets[j.target]
 	o.pass = &catalog.Pass{
-		View: v, RuledOut: j.ids(OK), Suspected: j.ids(Pending), Unseen: j.ids(Unknown), Config: server.Config, Flags: server.Dialect.Flags,
+		View: before{v, o.since, o.normal}, RuledOut: j.ids(OK), Suspected: j.ids(Pending), Unseen: j.ids(Unknown), Config: server.Config, Flags: server.Dialect.Flags,
 		Summary: o.pathology.Title, Fixes: slices.Clone(o.pathology.Fixes),
 		Part: o.part.name, Parts: v.parts, Replicas: v.replicas, Failure: server.Failure,
 	}

@@ -1,6 +1,7 @@
 package diagnose_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -238,11 +239,11 @@ func TestOtherGateways(t *testing.T) {
 }
 
 // TestSinceAtGateways: what is found at a gateway began when it did, also where the engines' own pages tell it, and not
-// with a moment of the same a while before.
+// with a moment of the same a while before; and what it says was normal lies before the fault.
 func TestSinceAtGateways(t *testing.T) {
 	const (
-		healthy, sick = 40 * time.Minute, 3 * time.Minute
-		engine        = "vllm:num_requests_running{model_name=\"m\"} %[3]d\nvllm:num_requests_waiting{model_name=\"m\"} 0\nvllm:request_success_total{model_name=\"m\"} %[1]d\n" +
+		sick   = 3 * time.Minute
+		engine = "vllm:num_requests_running{model_name=\"m\"} %[3]d\nvllm:num_requests_waiting{model_name=\"m\"} 0\nvllm:request_success_total{model_name=\"m\"} %[1]d\n" +
 			"vllm:generation_tokens_total{model_name=\"m\"} %[1]d00\n" +
 			"vllm:time_to_first_token_seconds_count{model_name=\"m\"} %[1]d\nvllm:time_to_first_token_seconds_sum{model_name=\"m\"} %[2]f\n" +
 			"vllm:e2e_request_latency_seconds_count{model_name=\"m\"} %[1]d\nvllm:e2e_request_latency_seconds_sum{model_name=\"m\"} %[2]f\n"
@@ -255,16 +256,18 @@ func TestSinceAtGateways(t *testing.T) {
 			"sixty_gateway_requests_total{model=\"m\",route=\"/v1/completions\",status=\"upstream_error\"} %[4]d\n"
 	)
 	for name, tt := range map[string]struct {
-		page   string
-		wait   float64 // outside of the engine in the fault, in seconds
-		fails  int     // of nine requests a second
-		stops  bool    // nobody is answered
-		always bool
-		want   string
+		page    string
+		wait    float64 // outside of the engine in the fault, in seconds
+		fails   int     // of nine requests a second
+		stops   bool    // nobody is answered
+		always  bool
+		healthy time.Duration // before the fault; 40 minutes where it is 0
+		want    string
 	}{
 		"a router, by the engine's page": {page: router, wait: 4, want: "slow-outside-engine"},
 		"a gateway, by its own":          {page: ends + timed + reads, wait: 4, want: "slow-outside-engine"},
 		"as long as it was watched":      {page: router, wait: 4, always: true, want: "slow-outside-engine"},
+		"watched for minutes":            {page: ends + timed + reads, wait: 4, healthy: 2 * time.Minute, want: "slow-outside-engine"},
 		"errors":                         {page: ends, fails: 3, want: "gateway-errors"},
 		"a hang, by the engine's page":   {page: ends, stops: true, want: "hang-outside-engine"},
 	} {
@@ -272,7 +275,8 @@ func TestSinceAtGateways(t *testing.T) {
 			t.Run(fmt.Sprint(name, ", every ", interval), func(t *testing.T) {
 				store := embeddedtest.New(t)
 				begin := time.Unix(1_800_000_000, 0)
-				onset, end := begin.Add(healthy), begin.Add(healthy+sick)
+				onset := begin.Add(cmp.Or(tt.healthy, 40*time.Minute))
+				end := onset.Add(sick)
 				if tt.always {
 					onset = begin
 				}
@@ -305,6 +309,9 @@ func TestSinceAtGateways(t *testing.T) {
 				}
 				if off := f.Since.Sub(onset); off.Abs() > interval || f.SinceAtLeast != tt.always || d.Verdict.Since != f.Since {
 					t.Errorf("since %s after the onset (at least: %t), the verdict %s", off, f.SinceAtLeast, d.Verdict.Since.Sub(onset))
+				}
+				if n := strings.Count(d.Verdict.Summary, "normally"); n != strings.Count(d.Verdict.Summary, "normally 1.05 s") { // before the fault
+					t.Errorf("%s", d.Verdict.Summary)
 				}
 			})
 		}

@@ -73,7 +73,6 @@ type reading struct{ now, normal indicator.Value }
 // readings hold the readings of all signals, in their order.
 type readings []reading
 
-// of returns the reading of a signal.
 func (r readings) of(s *indicator.Signal) *reading {
 	if s.Place > 0 && s.Place <= len(r) {
 		return &r[s.Place-1]

@@ -83,9 +83,9 @@ func (v view) readTrail(c catalog.Cond) onsetReading {
 }
 
 // normalBefore keeps the fault out of the evidence's normal value: if the baseline extends beyond the onset, the
-// trail's value before the onset replaces it.
-func (v view) normalBefore(began Onset, p *catalog.Pathology, evidence []catalog.Evidence) {
-	known := v.snapshot.memory.normals(v.key(p))
+// trail's value before the onset replaces it. It returns the replaced values.
+func (v view) normalBefore(began Onset, p *catalog.Pathology, evidence []catalog.Evidence) map[*indicator.Signal]indicator.Value {
+	known, replaced := v.snapshot.memory.normals(v.key(p)), map[*indicator.Signal]indicator.Value{}
 	for i := range evidence {
 		e := &evidence[i]
 		of := v.trail(e)
@@ -98,9 +98,29 @@ func (v view) normalBefore(began Onset, p *catalog.Pathology, evidence []catalog
 		}
 		e.Baseline = indicator.Unknown("the fault was there")
 		if normal, ok := known[e.Signal]; ok {
-			e.Baseline = normal
+			e.Baseline, replaced[e.Signal] = normal, normal
 		}
 	}
+	return replaced
+}
+
+// before is the view of a fault: a normal value that its baseline takes from the fault itself is replaced, and at
+// a gateway, of which no history tells a change, unknown.
+type before struct {
+	view
+	began  Onset
+	normal map[*indicator.Signal]indicator.Value
+}
+
+// Normal returns a signal's normal value before the fault.
+func (b before) Normal(s *indicator.Signal) indicator.Value {
+	if n, replaced := b.normal[s]; replaced {
+		return n
+	}
+	if span := b.span(); b.snapshot.Targets[b.target].isGateway() && span.Source != File && b.began.At.Before(span.Baseline.To) {
+		return indicator.Unknown("the fault was there")
+	}
+	return b.view.Normal(s)
 }
 
 // readTrails asks for what onsets need.

@@ -32,7 +32,6 @@ func newView(s *Snapshot, target int, of part, set Settings) view {
 func (v view) Now(s *indicator.Signal) indicator.Value    { return v.reading(s).now }
 func (v view) Normal(s *indicator.Signal) indicator.Value { return v.reading(s).normal }
 
-// of returns the view of a part.
 func (v view) of(p part) view {
 	v.part = p
 	return v

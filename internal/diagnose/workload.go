@@ -138,7 +138,6 @@ func (w *Workload) share(parts map[string]float64, whole float64, slot func(*Fac
 	}
 }
 
-// positive returns v, or 0 if v is not positive.
 func positive(v float64) float64 {
 	if v > 0 {
 		return v

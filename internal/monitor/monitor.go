@@ -1,7 +1,6 @@
-// Package monitor judges servers all the time: it diagnoses what a source holds every few
-// seconds, keeps the latest answer for whoever asks, and tells those who listen. What is
-// collected comes from package collect or from any Prometheus-compatible server; package
-// web shows it.
+// Package monitor judges servers continuously: it diagnoses a source every few seconds, keeps the latest evaluation,
+// and notifies listeners. Samples come from package collect or from any Prometheus-compatible server; package web
+// shows the result.
 package monitor
 
 import (
@@ -26,24 +25,24 @@ type Evaluation struct {
 	At        time.Time
 	Took      time.Duration
 	Diagnosis diagnose.Diagnosis
-	// Err says why there is none, and Before is then the latest that has one, nil where none had.
+	// Err says why there is no diagnosis. Before is then the latest evaluation with one, or nil.
 	Err    error
 	Before *Evaluation
-	// Warnings are of the source: what was dropped, or answered in part.
+	// Warnings are the source's: dropped data, and partial answers.
 	Warnings []string
 }
 
-// Options say what is judged, and how.
+// Options configure a Monitor.
 type Options struct {
 	Source *source.Source
 	// Narrow, which may be nil, returns the part of the source that is judged at a moment.
 	Narrow func(context.Context, *source.Source, time.Time) (*source.Source, error)
-	// Diagnose has what is the same in each evaluation.
+	// Diagnose holds the options that all evaluations share.
 	Diagnose diagnose.Options
 	Every    time.Duration // DefaultEvery when 0
 	First    time.Duration // until the first evaluation
-	// Remote is a source that others ask too: it is asked for each of the last samples once, and left
-	// alone for as long as an evaluation took, at least.
+	// Remote marks a source that others query too. Each recent sample is read once, and evaluations pause for at
+	// least as long as the last one took.
 	Remote bool
 	// Log hears of evaluations that fail.
 	Log      *slog.Logger
@@ -107,7 +106,7 @@ func (m *Monitor) Every() time.Duration { return m.o.Every }
 // Latest is the last evaluation, nil before the first one.
 func (m *Monitor) Latest() *Evaluation { return m.latest.Load() }
 
-// Judged returns what is closed when the evaluation that runs has ended, nil while none runs.
+// Judged returns a channel that is closed when the running evaluation ends, nil if none is running.
 func (m *Monitor) Judged() <-chan struct{} {
 	if judged := m.judging.Load(); judged != nil {
 		return *judged
@@ -202,7 +201,7 @@ func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	}
 }
 
-// options are those of a diagnosis at a moment, and what it is of.
+// options returns the options of a diagnosis at one time, and its source.
 func (m *Monitor) options(ctx context.Context, at time.Time) (from *source.Source, o diagnose.Options, err error) {
 	from = m.o.Source.WithoutPartials()
 	if m.o.Narrow != nil {

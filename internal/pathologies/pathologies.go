@@ -97,7 +97,7 @@ var all = withTexts(
 	gpuunderutilization.Pathology,
 	metricsslow.Pathology,
 
-	// What only a gateway sees.
+	// Pathologies that only a gateway sees.
 	upstreamdown.Pathology,
 	noupstream.Pathology,
 	hangoutsideengine.Pathology,
@@ -129,7 +129,7 @@ var all = withTexts(
 //go:embed */runbook.md */scenario.yaml
 var texts embed.FS
 
-// withTexts gives each its runbook and its scenario, which lie in its directory. Those of gateways have no scenario.
+// withTexts adds each pathology's runbook and scenario from its directory. Gateways' have no scenario.
 func withTexts(all ...*catalog.Pathology) []*catalog.Pathology {
 	for _, p := range all {
 		dir := strings.ReplaceAll(p.ID, "-", "")

@@ -10,7 +10,7 @@ import (
 type item struct {
 	signal *indicator.Signal
 	how    How
-	low    bool   // its worst moment is that of the lowest value
+	low    bool   // its worst moment has the lowest value
 	expr   string // takes the place of the signal's
 	title  string // "" for the signal's
 }

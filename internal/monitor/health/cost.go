@@ -10,19 +10,19 @@ import (
 // A Price is what the servers cost.
 type Price struct {
 	GPU     string  // by the name of its data sheet
-	PerHour float64 // of one GPU, in dollars; 0 where it is not known
-	From    string  // what says so
-	GPUs    int     // of one replica
+	PerHour float64 // dollars per GPU; 0 if unknown
+	From    string  // its source
+	GPUs    int     // per replica
 }
 
-// A Cost is what a model's servers cost over the span, and what came of it. Null is what is not known.
+// A Cost is the cost of a model's servers over the span, and their output. Unknown values are null.
 type Cost struct {
 	GPU          string   `json:"gpu"`
 	PerGPUHour   float64  `json:"dollars_per_gpu_hour"`
 	PriceFrom    string   `json:"price_from"`
 	GPUHours     *float64 `json:"gpu_hours"` // in which replicas answered
 	Dollars      *float64 `json:"dollars"`
-	Tokens       *float64 `json:"tokens"` // of prompts and answers
+	Tokens       *float64 `json:"tokens"` // prompt and answer tokens
 	OutputTokens *float64 `json:"output_tokens"`
 	// PerMillion is of all tokens, PerMillionOutput of the output alone, in dollars.
 	PerMillion       *float64 `json:"dollars_per_million_tokens"`
@@ -49,7 +49,7 @@ func (m *measuring) cost(i int) *Cost {
 				sum += v * m.step.Seconds()
 			}
 		}
-		return sum * n / n // not a number where there is none
+		return sum * n / n // NaN without any
 	}
 	c.GPUHours = known(total(answering) / 3600 * float64(max(price.GPUs, 1)))
 	output := total(item{signal: indicator.GenerationTokenRate})

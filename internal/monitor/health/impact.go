@@ -17,10 +17,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Impact counts whom an incident hurt over a span, of the requests of one model: those whose first token was late, that
-// were answered with HTTP 5xx, and whose answer came slowly. Late and slow are what is over the objective or, where
-// nothing was promised, over twice what was usual over the span before. What is in flight of a model that makes no
-// tokens is late too. It is nil where none is known.
+// Impact counts the requests of one model that an incident hurt over a span: those with a late first token, those
+// answered with HTTP 5xx, and those with a slow answer. Late and slow mean over the objective or, without one, over
+// twice the usual value of the span before. Requests in flight at a model that makes no tokens are late too. It is
+// nil if nothing is known.
 func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (*view.Impact, error) {
 	if least := c.To.Add(-c.least()); least.Before(c.From) {
 		c.From = least
@@ -88,8 +88,8 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	return out, nil
 }
 
-// above counts how much of what a histogram of the first pool observed is over an objective or, where none is set, over
-// twice what was usual and an offset.
+// above counts the observations of the first pool's histogram over an objective or, without one, over twice the usual
+// value plus an offset.
 func (m *measuring) above(it item, limits threshold.Sources, objective *catalog.Threshold, offset float64) (count, of, over float64) {
 	a := &m.answers[it.key()].of[0]
 	limit, known := limits.Limit(objective)

@@ -30,7 +30,7 @@ import (
 // Config says what to measure.
 type Config struct {
 	From, To time.Time
-	First    time.Time // of the first sample at hand; zero where that is not known
+	First    time.Time // time of the first sample; zero if unknown
 	Interval time.Duration
 	Matchers []*labels.Matcher
 	Every    bool // include targets that expose no engine metrics: the user named them
@@ -38,16 +38,16 @@ type Config struct {
 	Price    Price
 	// Now, which may be nil, is the diagnosis of the end of the span.
 	Now *diagnose.Diagnosis
-	// Incidents, nil where nobody kept any, are those of the span.
+	// Incidents are the span's incidents; nil if none are kept.
 	Incidents []view.Summary
 }
 
 // How finely a span is looked at.
 const (
-	points      = 96 // of each quantity over the span: a quarter of an hour of a day
+	points      = 96 // per quantity: one for each quarter of an hour of a day
 	fewest      = 4  // scrapes that a value rests on
 	concurrency = 4  // questions at once
-	enough      = 2  // of the span before one part in so many must be at hand to show it
+	enough      = 2  // the preceding span is shown if at least one part in so many has samples
 )
 
 // Measure measures the health of all servers over a span.
@@ -69,7 +69,7 @@ func Measure(ctx context.Context, q metrics.Querier, c Config) (*Report, error) 
 // least is how long a span is at the least.
 func (c *Config) least() time.Duration { return max(fewest*c.Interval, 10*time.Second) }
 
-// begin finds what is to be measured.
+// begin discovers the targets to measure.
 func begin(ctx context.Context, q metrics.Querier, c Config) (*measuring, []diagnose.Target, error) {
 	span, least := c.To.Sub(c.From), c.least()
 	if span < least {
@@ -134,7 +134,7 @@ func poolsOf(targets []diagnose.Target) []*pool {
 	return out
 }
 
-// pages selects the pages of a pool that a signal is on: those of its servers, or of the GPUs of their hosts.
+// pages selects a signal's pages of a pool: those of its servers, or of the GPUs of their hosts.
 func (p *pool) pages(s indicator.Scope) *labels.Matcher {
 	names := make([]string, len(p.instances))
 	for i, instance := range p.instances {
@@ -158,16 +158,16 @@ type measuring struct {
 	answers    map[string]*answer // by item.key
 }
 
-// An answer is what is known of one item.
+// An answer holds the values of one item.
 type answer struct {
 	problem string // why nothing is
 	of      []values
 }
 
-// values are those of one pool.
+// values are the values of one pool.
 type values struct {
 	course      []float64 // NaN where it is not known
-	now, before over      // of the spans as a whole
+	now, before over      // over the whole spans
 }
 
 // over is a quantity over a whole span: one number, or a histogram's increments by upper bound.
@@ -227,8 +227,7 @@ func (m *measuring) problem(s *indicator.Signal) string {
 	return cmp.Or(s.Hint, "not exposed by any server")
 }
 
-// fill asks for one item. Series name their model, but for those of processes and GPUs, which are asked for
-// by their pages.
+// fill queries one item. Series carry their model, except those of processes and GPUs, which are queried by page.
 func (m *measuring) fill(ctx context.Context, a *answer, it item) error {
 	if it.signal.Scope == indicator.Model {
 		return m.fillFrom(ctx, a, it, m.deployment, m.owners)
@@ -288,7 +287,7 @@ func (m *measuring) fillFrom(ctx context.Context, a *answer, it item, d dialect.
 	if it.how != OfAll && it.how != Total {
 		return nil
 	}
-	// What is counted is of the whole span.
+	// Counts cover the whole span.
 	if ql, err = expr(m.c.To.Sub(m.c.From).Truncate(time.Second), true); err != nil {
 		return err
 	}
@@ -385,7 +384,7 @@ func (m *measuring) row(i int, it item, limits threshold.Sources) Row {
 	if k := slices.IndexFunc(threshold.Promises(), func(p threshold.Promise) bool { return p.Signal == s }); k >= 0 {
 		limit, promised = limits.Limit(threshold.Promises()[k].Threshold)
 	}
-	if promised { // also of what is not known
+	if promised { // even if the value is unknown
 		r.Limit, r.LimitSource = &limit.Value, limit.Source
 	}
 	if a.problem != "" {
@@ -421,8 +420,8 @@ func (m *measuring) row(i int, it item, limits threshold.Sources) Row {
 	return r
 }
 
-// whole is a value over a span, nil where it is not known or rests on too few requests. Where only a bucket of a
-// percentile is known, it is noted.
+// whole returns a value over a span; nil if it is unknown or rests on too few requests. If only a percentile's bucket
+// is known, a note says so.
 func (r *Row) whole(name string, s *indicator.Signal, o *over) *float64 {
 	if s.Histogram == "" {
 		return o.value
@@ -460,7 +459,7 @@ func known(v float64) *float64 {
 	return &v
 }
 
-// mean is that of what is known.
+// mean returns the mean of the known values.
 func mean(values []float64) *float64 {
 	n, sum := 0.0, 0.0
 	for _, v := range values {

@@ -1,6 +1,5 @@
-// Package health measures how servers did over a day or a week: what users got, what was
-// asked of the servers, how full they were, what they did for it, and what went wrong. It
-// asks a Querier and does no other I/O; package monitor/health/healthreport writes what it found.
+// Package health measures servers over a day or a week: service to users, demand, utilization, output, and faults. It
+// asks a Querier and does no other I/O; package monitor/health/healthreport writes the report.
 package health
 
 import (
@@ -20,16 +19,15 @@ import (
 // Schema names the version of the JSON; fields are only added under it.
 const Schema = "sixty.health/v2"
 
-// A Report is the health of all models over a span of time. Numbers are in base units; what
-// is not known is null, and Reason says why.
+// A Report is the health of all models over a span of time. Numbers are in base units; unknown values are null, and
+// Reason says why.
 type Report struct {
 	Schema string       `json:"schema"`
 	Tool   version.Tool `json:"tool"`
 	At     time.Time    `json:"at"` // the end of the span, of which "now" is said
 	From   time.Time    `json:"from"`
 	To     time.Time    `json:"to"`
-	// Compared is the beginning of the span of the same length before, null where there
-	// are no samples of it.
+	// Compared is the beginning of the preceding span of the same length, null without samples.
 	Compared *time.Time  `json:"compared_from"`
 	Status   view.Health `json:"status"`
 	Summary  string      `json:"summary"`
@@ -94,8 +92,7 @@ type Row struct {
 	// Worst is the worst of some minutes, at WorstAt.
 	Worst   *float64   `json:"worst"`
 	WorstAt *time.Time `json:"worst_at"`
-	// Limit is what was promised, and Kept the share of the time, as far as there was
-	// traffic, in which that held.
+	// Limit is the objective, and Kept the share of the time with traffic in which it was met.
 	Limit       *float64 `json:"limit"`
 	LimitSource string   `json:"limit_source"`
 	Kept        *float64 `json:"kept"`
@@ -118,7 +115,7 @@ type How string
 
 // The ways.
 const (
-	OfAll     How = "all"   // of all requests, or all scrapes, of all replicas
+	OfAll     How = "all"   // over all requests, or all scrapes, of all replicas
 	Total     How = "total" // all that happened
 	PerSecond How = "rate"  // mean over the span, of all replicas together
 	Mean      How = "mean"  // mean over the span, of all replicas together or, as the signal says, of the fullest
@@ -133,7 +130,7 @@ func (m *measuring) judge(r *Report) {
 	}
 	status := func(v *diagnose.Verdict) view.Health {
 		if v.Status == diagnose.Pending {
-			return view.HealthUncertain // whatever its severity, which it has none of
+			return view.HealthUncertain // it has no severity
 		}
 		return view.HealthOf(map[diagnose.Status]view.Status{diagnose.Firing: view.Firing, diagnose.Unknown: view.Unknown}[v.Status], v.Severity.String())
 	}

@@ -52,8 +52,8 @@ func find(fixes []catalog.Fix, key string) *catalog.Fix {
 	return &fixes[i]
 }
 
-// advise chooses what to do about an incident, once: what was chosen stays, with its numbers, until the incident is
-// called by another cause, a simulation refutes it, or it was not offered for a minute.
+// advise chooses an incident's advice once. The choice and its numbers stay until the incident's name changes, a
+// simulation refutes the advice, or it was not offered for a minute.
 func (r *Record) advise(f *diagnose.Finding, at time.Time, step time.Duration) {
 	a := r.Advice
 	switch {
@@ -150,8 +150,8 @@ func lead(a *view.Advice, fixes []catalog.Fix) []catalog.Fix {
 	return out
 }
 
-// Conform lets a diagnosis say what was decided for the incidents that it is of: since when, how bad, by which name,
-// and what to do. So everybody who reads a diagnosis is told one story.
+// Conform writes what was decided about incidents into a diagnosis: onset, severity, name and advice. So every reader
+// of a diagnosis gets the same story.
 func (t *Tracker) Conform(d *diagnose.Diagnosis) {
 	l := newLook(d)
 	d.Findings, d.Verdicts = slices.Clone(d.Findings), slices.Clone(d.Verdicts) // others may have them too
@@ -228,8 +228,8 @@ func Conform(d *diagnose.Diagnosis, catalogue []*catalog.Pathology, open []view.
 	t.Conform(d)
 }
 
-// hold puts what an incident is called by into a diagnosis that does not find it now, as it was found last: until
-// another cause takes the name, what came of it is told under that name.
+// hold adds an incident's naming finding, as it was found last, to a diagnosis without it. Until another cause takes
+// the name, consequences are reported under it.
 func (r *Record) hold(d *diagnose.Diagnosis, model string) {
 	if r.State.told == nil || d.LeadingFinding(&diagnose.Verdict{ID: r.Pathology, Model: model}) != nil {
 		return
@@ -240,8 +240,8 @@ func (r *Record) hold(d *diagnose.Diagnosis, model string) {
 	d.Findings = slices.Insert(d.Findings, 0, held)
 }
 
-// open returns the open incident of a model that a finding or verdict of a diagnosis is part of, nil where there is none.
-// How a diagnosis names a model depends on which others it has, so that labels tell.
+// open returns the open incident of a finding or verdict, or nil. It compares labels, because a diagnosis' name of a
+// model depends on its other models.
 func (t *Tracker) open(l *indexedDiagnosis, model, id string, targets []string) (best *Record) {
 	p, instances := l.poolOf(model, targets), l.instances(targets)
 	for _, r := range t.records {
@@ -329,7 +329,7 @@ func (r *Record) apply(at time.Time, cure func(*catalog.Fix) bool) {
 	}
 }
 
-// measure notes what came of a cure that was applied, on a server that answers.
+// measure records the effect of an applied cure, on a server that answers.
 func (r *Record) measure(v *indexedDiagnosis, of []string) {
 	a := r.Advice
 	if a == nil || a.Applied == nil || v.at.Sub(*a.Applied) < settles || v.at.Sub(*a.Applied) > settled {

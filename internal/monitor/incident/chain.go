@@ -16,8 +16,8 @@ const Titled = "title"
 // clearly is how many times the normal a value is that a title tells.
 const clearly = 2
 
-// A Link is the first one of an incident's chain, as it was found. It stays when it holds no more: what clients asked
-// for may be over while what came of it goes on.
+// A Link is the first link of an incident's chain, as it was found. It stays after it holds no longer, because the
+// traffic that began a fault may end before the fault.
 type Link struct {
 	Pathology    string    `json:"pathology"`
 	Says         string    `json:"says"`
@@ -53,7 +53,7 @@ func (r *Record) name(f *diagnose.Finding, at time.Time) {
 	s := &f.Chain[0]
 	if first != nil {
 		if now, was := place(s.Says), place(first.Says); now < 0 || was >= 0 && (now >= was || first.Traffic) {
-			return // what clients ask for has no earlier cause here
+			return // traffic has no earlier cause here
 		}
 		r.addEvent(at, Titled, fmt.Sprintf("It began with something earlier: %s, and not %s",
 			s.Tell(false), first.step().Tell(false)))
@@ -79,8 +79,8 @@ func (l *Link) step() *diagnose.Step {
 	return s
 }
 
-// chain returns a chain of the incident's pathology as it was decided: it begins with the first link, and each link has
-// the moment when it broke.
+// chain returns the decided chain of the incident's pathology: it begins with the first link, and each link keeps its
+// onset.
 func (r *Record) chain(steps []diagnose.Step) []diagnose.Step {
 	first := r.State.First
 	if first == nil || indicator.ByName(first.Signal) == nil { // an earlier release wrote it
@@ -90,7 +90,7 @@ func (r *Record) chain(steps []diagnose.Step) []diagnose.Step {
 	out := []diagnose.Step{*begins}
 	for _, s := range steps {
 		if s.Says == begins.Says {
-			out[0].Evidence = s.Evidence // as it is now
+			out[0].Evidence = s.Evidence // with present values
 			continue
 		}
 		out = append(out, s)

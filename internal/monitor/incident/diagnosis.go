@@ -37,7 +37,7 @@ func DiagnosisOf(d *diagnose.Diagnosis, r *Record) (narrowed diagnose.Diagnosis,
 	kept := map[string]bool{}
 	for k := range d.Targets {
 		t := &d.Targets[k]
-		// What serves no model, a GPU exporter, may serve this one.
+		// A target without a model, such as a GPU exporter, may belong to this model.
 		if t.Labels["model_name"] != "" && l.poolOf("", []string{t.Name}) != r.pool() {
 			continue
 		}
@@ -55,8 +55,7 @@ func DiagnosisOf(d *diagnose.Diagnosis, r *Record) (narrowed diagnose.Diagnosis,
 	return narrowed, true
 }
 
-// Instances are the label of a diagnosis' targets by which their series are found, those
-// of the verdict first.
+// Instances lists the instance labels of a diagnosis' targets, the verdict's first.
 func Instances(d *diagnose.Diagnosis) []string {
 	l := newLook(d)
 	out := l.instances(d.Verdict.Targets)

@@ -1,9 +1,8 @@
-// Package incident makes incidents of diagnoses that follow each other: what began, how
-// the verdict changed, when it was over, who saw to it, and what helped.
+// Package incident turns consecutive diagnoses into incidents: what began, how the verdict changed, when it ended,
+// who acted, and what helped.
 //
-// A [Tracker] is fed every diagnosis and says what begins, changes and ends. It does no
-// I/O and reads no clock: the time is that of the diagnoses. Package keeper beneath it
-// keeps incidents on the disk, with their evidence.
+// A [Tracker] receives every diagnosis and reports what begins, changes and ends. It does no I/O and reads no clock:
+// diagnoses carry the time. Package keeper stores incidents with their evidence.
 package incident
 
 import (
@@ -18,8 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// A Record is what is kept of an incident: what is told of it, and what the Tracker needs
-// to go on with it after a restart.
+// A Record is a stored incident: everything that surfaces show, and the Tracker's state for a restart.
 type Record struct {
 	view.Summary
 	Evolution []view.Turn `json:"evolution"`
@@ -30,15 +28,15 @@ type Record struct {
 // State is how far a Tracker is with an incident.
 type State struct {
 	Members    []string             `json:"members"`    // all pathologies that were part of it
-	Instances  []string             `json:"instances"`  // where it was found last: the label, not the name
-	Confidence float64              `json:"confidence"` // of Pathology
+	Instances  []string             `json:"instances"`  // instance labels where it was found last
+	Confidence float64              `json:"confidence"` // confidence in Pathology
 	LastSeen   time.Time            `json:"last_seen"`
 	Seen       map[string]time.Time `json:"seen,omitempty"` // when each of Members was
 	Kept       time.Time            `json:"kept"`           // the moment of the diagnosis that is kept
 	Awaits     time.Time            `json:"awaits"`         // from when on another one can have the prediction that it lacks; zero where none is to come
 
-	// Where are the labels of the servers on which it was found, Recorded those of each server whose pages are in
-	// its recording, by their directory: by them teams see it, or not.
+	// Where holds the labels of its servers, and Recorded the labels of each server in its recording, by directory.
+	// They decide which teams see it.
 	Where    Labels                       `json:"where"`
 	Recorded map[string]map[string]string `json:"recorded,omitempty"`
 
@@ -48,7 +46,7 @@ type State struct {
 	Servers int                  `json:"servers"`         // that the model has
 	Born    map[string]time.Time `json:"born,omitempty"`  // when each of them began to serve
 
-	now  string            // how severe what is found now is
+	now  string            // severity of the present findings
 	told *diagnose.Finding // the last one of what it is called by
 
 	scaled, unoffered time.Duration // for how long there are others servers, and the advice was not offered
@@ -59,16 +57,16 @@ type State struct {
 
 	quiet   time.Duration // for how long nothing of it was found
 	led     time.Duration // for how long another verdict than the last of Evolution has led
-	leading string        // which one
+	leading string        // ID of the leading finding
 }
 
-// Labels are those of servers, of each label all values.
+// Labels holds servers' labels, each with all its values.
 type Labels struct {
 	Instances []string            `json:"instances,omitempty"` // whose labels are known
 	Values    map[string][]string `json:"values,omitempty"`
 }
 
-// Lacks are those of instances whose labels are not known.
+// Lacks lists the instances without known labels.
 func (l *Labels) Lacks(instances []string) []string {
 	return slices.DeleteFunc(slices.Clone(instances), func(i string) bool { return slices.Contains(l.Instances, i) })
 }
@@ -134,8 +132,8 @@ func clone[T any](p *T) *T {
 	return &c
 }
 
-// FindSimilar returns the last incident of the same pathology and model that began before
-// r, of those with notes where there are any; nil where there is none.
+// FindSimilar returns the last incident of the same pathology and model before r, preferably one with notes; nil if
+// there is none.
 func FindSimilar(r *Record, all []*Record) *view.Similar {
 	var best *Record
 	for _, o := range all {

@@ -22,7 +22,7 @@ type sign struct {
 	since     time.Time // in UTC, and not after the diagnosis
 }
 
-// A indexedDiagnosis is a diagnosis with what is looked up in it.
+// An indexedDiagnosis is a diagnosis with indexes for lookups.
 type indexedDiagnosis struct {
 	*diagnose.Diagnosis
 	at     time.Time                    // in UTC, as all times that are kept
@@ -37,7 +37,7 @@ func newLook(d *diagnose.Diagnosis) *indexedDiagnosis {
 	}
 	for i := range d.Findings {
 		f := &d.Findings[i]
-		// What is worth knowing, but nobody needs to look at, is none.
+		// An informative finding is no sign of an incident.
 		if f.Status != diagnose.Firing || f.InhibitedBy != "" || f.Severity < catalog.Ticket {
 			continue
 		}
@@ -86,7 +86,7 @@ func (r *Record) samePool(p pool, instances []string) bool {
 	return r.pool() == p || (r.Model == "" || p.model == "") && share(r.State.Instances, instances)
 }
 
-// verdictOf is the index of the verdict on the model of an incident, negative where there is none.
+// verdictOf returns the index of the verdict on an incident's model, negative if there is none.
 func (v *indexedDiagnosis) verdictOf(r *Record) int {
 	return slices.IndexFunc(v.Verdicts, func(w diagnose.Verdict) bool {
 		return r.samePool(v.poolOf(w.Model, w.Targets), v.instances(slices.Concat(w.Targets, w.All)))
@@ -99,8 +99,8 @@ type outlook struct {
 	verdict *diagnose.Verdict
 }
 
-// outlook looks for what became of an incident of which there is no sign. What cannot be
-// judged, or is suspected, is not over.
+// outlook returns the status of an incident that a diagnosis did not detect. If it could not be judged, or is
+// suspected, it is not over.
 func (v *indexedDiagnosis) outlook(r *Record) outlook {
 	i := v.verdictOf(r)
 	if i < 0 || v.Verdicts[i].Status == diagnose.Unknown || v.Verdicts[i].Status == diagnose.Pending {

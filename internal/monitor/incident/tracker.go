@@ -12,9 +12,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// How long things last. An incident is over when nothing of it was found for Settled, in
-// two diagnoses or more, and goes on when it comes back within Rejoin. What could not be
-// judged for Lost is given up.
+// Durations. An incident ends when nothing of it was found for Settled, in two diagnoses or more, and continues if it
+// returns within Rejoin. An incident that could not be judged for Lost is given up.
 const (
 	Settled = 2 * time.Minute
 	Rejoin  = 10 * time.Minute
@@ -25,12 +24,12 @@ const (
 
 	// againstAtLeast is how many diagnoses it takes, however short they found the cause for.
 	againstAtLeast = 2
-	// most of the time between two diagnoses that is taken for watched
+	// longest gap between two diagnoses that counts as watched
 	watched = time.Minute
 	// together is how far apart two faults of a server begin that are one
 	together = Rejoin
-	// behind is by how much the onset of a cause may be read later than that of its symptom: what begins later explains
-	// nothing, as the restart of a server that hung.
+	// behind is how much later than its symptom a cause's onset may be read. A finding that begins later explains
+	// nothing, such as the restart of a server that hung.
 	behind = 30 * time.Second
 	// surer is by how much a diagnosis of the same must be surer to be kept instead
 	surer = 0.03
@@ -51,7 +50,7 @@ const (
 // Kind says what became of an incident.
 type Kind uint8
 
-// What becomes of incidents.
+// Kinds of changes of incidents.
 const (
 	Began    Kind = iota + 1
 	Changed       // the verdict is another one, or worse
@@ -79,22 +78,21 @@ type Tracker struct {
 	catalogue []*catalog.Pathology
 	taken     func(id string) bool
 
-	records []*Record          // those that are open, and those that ended less than Rejoin ago
-	last    time.Time          // of the last diagnosis
+	records []*Record          // open incidents, and those that ended less than Rejoin ago
+	last    time.Time          // time of the last diagnosis
 	of      map[string]*Record // by model and id, of the last diagnosis
 }
 
-// NewTracker returns a tracker that goes on with what is open, or was not long ago, among
-// the records. The catalogue tells causes from symptoms; taken, which may be nil, reports
-// ids that must not be given again.
+// NewTracker returns a tracker that continues open and recent incidents among the records. The catalogue tells causes
+// from symptoms. taken, which may be nil, reports used IDs.
 func NewTracker(catalogue []*catalog.Pathology, records []*Record, taken func(id string) bool) *Tracker {
 	t := &Tracker{catalogue: catalogue, taken: taken, records: slices.Clone(records)}
 	slices.SortStableFunc(t.records, func(a, b *Record) int { return a.Began.Compare(b.Began) })
 	return t
 }
 
-// Of returns the incident that a finding or verdict of the last diagnosis is part of, by
-// the model as the diagnosis names it and the id, and of no id one of the model that is open; nil where there is none.
+// Of returns the incident of a finding or verdict of the last diagnosis, by the diagnosis' name of the model and the
+// ID; without an ID, an open incident of the model. It returns nil if there is none.
 func (t *Tracker) Of(model, id string) *Record { return t.of[model+"\xff"+id] }
 
 // Observe takes the next diagnosis and returns what it made begin, change and end.
@@ -150,11 +148,11 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 	return events
 }
 
-// engineRestart is what is found of a server that began anew.
+// engineRestart is the finding of a restarted server.
 const engineRestart = "engine-restart"
 
-// follows reports whether a finding is what somebody did against an incident: a restart of its servers, which is an
-// event of it.
+// follows reports whether a finding is a reaction to an incident: a restart of its servers, which is an event of the
+// incident.
 func (t *Tracker) follows(v *indexedDiagnosis, f *diagnose.Finding) bool {
 	at := v.instances(f.Targets)
 	return f.Pathology.ID == engineRestart && slices.ContainsFunc(t.records, func(r *Record) bool {
@@ -208,7 +206,7 @@ func (t *Tracker) rank(r *Record, s *sign) int {
 	case (here || along) && slices.ContainsFunc(r.State.Members, func(id string) bool { return t.related(id, s.Pathology) }):
 		return 3
 	case here && (!r.Open() || r.QuietSince != nil):
-		return 4 // another word for what is there no longer
+		return 4 // another name for a server that is gone
 	case here && along:
 		return 5
 	}
@@ -241,7 +239,7 @@ func (t *Tracker) begin(s *sign, at time.Time) *Record {
 	return r
 }
 
-// id names an incident by when it began and what was found first.
+// id returns an incident's ID from its beginning and its first finding.
 func (t *Tracker) id(s *sign) string {
 	base := s.since.UTC().Format("2006-01-02-1504-") + s.Pathology.ID
 	id := base
@@ -258,8 +256,8 @@ func (r *Record) addVerdict(s *sign, at time.Time) {
 	r.addTurn(view.Turn{At: at, ID: s.Pathology.ID, Severity: s.Severity.String(), Summary: s.Summary, Confidence: &s.Confidence})
 }
 
-// addTurn adds to the evolution, which stays in the order of time. Of too many turns those
-// in the middle are left out: how it began and how it ended is what is asked for.
+// addTurn adds a turn to the evolution, in order of time. If there are too many, turns in the middle are dropped,
+// because people ask for the beginning and the end.
 func (r *Record) addTurn(c view.Turn) {
 	if n := len(r.Evolution); n > 0 && c.At.Before(r.Evolution[n-1].At) {
 		c.At = r.Evolution[n-1].At
@@ -272,9 +270,8 @@ func (r *Record) addTurn(c view.Turn) {
 	r.State.led, r.State.leading = 0, ""
 }
 
-// updateCause makes the sign what the incident is called by, where it is the cause of what that
-// was until now, worse than that and not a symptom of it, or the same and surer. A name that
-// evidence refuted goes to what leads now.
+// updateCause names the incident after the sign if the sign is the cause of its present name, or worse and no symptom
+// of it, or the same and surer. If evidence refuted the name, the present leading finding takes it.
 func (t *Tracker) updateCause(r *Record, s *sign) (best bool) {
 	worst := catalog.Info
 	if r.Severity != "" {
@@ -305,8 +302,8 @@ func (t *Tracker) updateCause(r *Record, s *sign) (best bool) {
 	return true
 }
 
-// refuted reports whether the cause that an incident is called by was ruled out for as long
-// as it was found, or for enough, while something of the incident went on.
+// refuted reports whether the incident's naming cause was ruled out for as long as it had been found, or for long
+// enough, while the incident went on.
 func (s *State) refuted() bool {
 	return s.against >= againstAtLeast && s.ruledOut >= min(s.named, Refuted)
 }
@@ -342,12 +339,11 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 		if s.since.Before(r.Began) && s.Pathology.ID == r.Pathology {
 			r.Began, r.BeganAtLeast = s.since, s.SinceAtLeast
 		}
-		// What a server has that did not have it before began when it began there, and what is found again when it
-		// began again.
+		// A finding on a new server began when it began there; a finding that returned began when it returned.
 		since, known := r.Since[s.Pathology.ID]
 		back := known && r.State.comesBack(s, last, at)
 		if !known || back || s.since.Before(since) || !share(before, s.instances) {
-			if r.Since == nil { // of a new one, and of one that an earlier release kept
+			if r.Since == nil { // a new incident, or one that an earlier release stored
 				r.Since = map[string]time.Time{}
 			}
 			r.Since[s.Pathology.ID] = s.since
@@ -370,7 +366,7 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 	if !slices.ContainsFunc(signs, func(s *sign) bool { return s.Pathology.ID == r.Pathology }) {
 		r.Summary.Summary = "Not found now, but then came: " + lead.Summary
 		if r.State.ruledOut >= Refuted {
-			r.State.now = lead.Severity.String() // it is no worse than what is left of it
+			r.State.now = lead.Severity.String() // the incident is no worse than its present findings
 		}
 	}
 	for _, s := range signs {
@@ -422,7 +418,8 @@ func (r *Record) tell(s *sign, at time.Time, step time.Duration) {
 	r.advise(s.Finding, at, step)
 }
 
-// comesBack reports whether what is found is a fault of its own: it was gone, and began after it was found last.
+// comesBack reports whether a finding is a new fault: it was gone, and its onset is later than when it was found
+// last.
 func (s *State) comesBack(found *sign, last, at time.Time) bool {
 	if seen, known := s.Seen[found.Pathology.ID]; known {
 		last = seen
@@ -446,8 +443,7 @@ func (s *State) see(v *indexedDiagnosis, signs []*sign) {
 	}
 }
 
-// ripe is how old an incident is when a diagnosis as sure as the one that was kept shows
-// more of it.
+// ripe is the age of an incident at which an equally sure diagnosis replaces the stored one, because it shows more.
 var ripe = [...]time.Duration{2 * time.Minute, 10 * time.Minute}
 
 // showsMore reports whether a diagnosis shows more of the incident than the one that was kept.
@@ -547,7 +543,7 @@ func (t *Tracker) index(v *indexedDiagnosis, found map[*Record][]*sign) {
 	}
 }
 
-// union adds what is new to a list, up to so many.
+// union adds new items to a list, up to a bound.
 func union(list, more []string, most int) []string {
 	for _, s := range more {
 		if len(list) < most && !slices.Contains(list, s) {

@@ -1,6 +1,6 @@
-// Package mcp offers what sixty knows to assistants, by the Model Context Protocol: five tools
-// that diagnose, show a quantity over time, explain a failure mode, simulate a change, and list incidents. All of them read; none changes anything. What they answer is bounded,
-// and holds neither prompts nor secrets.
+// Package mcp serves assistants by the Model Context Protocol, with five tools: they diagnose, show a quantity over
+// time, explain a failure mode, simulate a change, and list incidents. All tools are read-only. Their answers are
+// bounded, and contain neither prompts nor secrets.
 package mcp
 
 import (
@@ -31,10 +31,10 @@ import (
 // Bounds of what a tool answers and takes.
 const (
 	maxText   = 24_000 // characters of one answer
-	maxPoints = 60     // of a quantity over time
+	maxPoints = 60     // points of a quantity over time
 )
 
-// Options say what is asked.
+// Options configure the tools.
 type Options struct {
 	Source *source.Source
 	// Diagnose makes a diagnosis of a moment; a zero time is now.
@@ -232,7 +232,7 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 	return b.String(), nil
 }
 
-// targetsOf are the servers of one model, as source.OfModel chooses it; of "" those of the leading verdict.
+// targetsOf returns the servers of one model, chosen like source.OfModel; "" means the leading verdict's.
 func targetsOf(d *diagnose.Diagnosis, name string) (out []string, err error) {
 	if name == "" {
 		return d.Verdict.Targets, nil

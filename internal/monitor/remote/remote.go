@@ -22,13 +22,13 @@ import (
 // Bounds of what a monitor answers.
 const (
 	longest  = 20 * time.Second
-	atFirst  = 3 * time.Second // until it is told that one is there
+	atFirst  = 3 * time.Second // until the first answer
 	mostRead = 32 << 20        // bytes
 )
 
 // A Monitor is one that answered. It is safe for concurrent use.
 type Monitor struct {
-	URL    string // without what is secret in it
+	URL    string // without secrets
 	base   *url.URL
 	client *http.Client
 }
@@ -57,7 +57,7 @@ func Find(ctx context.Context, address string, access config.HTTPClientConfig) (
 // Close ends idle connections.
 func (m *Monitor) Close() { m.client.CloseIdleConnections() }
 
-// Get reads what a path of the API answers. What the monitor says of an error is the error.
+// Get reads a path of the API. An error of the monitor is returned in its own words.
 func (m *Monitor) Get(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.base.String()+path, nil)
 	if err != nil {

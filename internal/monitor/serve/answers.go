@@ -32,7 +32,7 @@ import (
 // answerTime is what a question that is computed for somebody may take.
 const answerTime = time.Minute
 
-// answers are the handlers beside those of package web.
+// answers has the handlers beside package web's.
 func (s *server) answers() map[string]http.Handler {
 	incidents := incidentAnswers(s.incidents, s.collector.Silence, s.addSlowRequests)
 	all := map[string]http.Handler{
@@ -53,8 +53,7 @@ func (s *server) answers() map[string]http.Handler {
 	return all
 }
 
-// panels are those of the dashboards, in the names that the servers use; they are made again when
-// others come.
+// panels returns the dashboards' panels in the servers' metric names. They are rebuilt when servers change.
 func (s *server) panels(w http.ResponseWriter, r *http.Request) {
 	var seen detect.Exposed
 	interval, remote := DefaultInterval, s.cfg.Prometheus.Prometheus != ""
@@ -73,7 +72,7 @@ func (s *server) panels(w http.ResponseWriter, r *http.Request) {
 	if len(seen.Dialects) > 0 {
 		found = append(found, seen)
 	}
-	// The store itself has experimental functions; what a team asks is restricted, and parsed, without.
+	// The store allows experimental functions; a team's query is restricted, and parsed without them.
 	experimental := !remote && !access.Of(r.Context()).Restricted()
 	key := fmt.Sprint(interval, experimental)
 	for _, d := range seen.Dialects {
@@ -197,8 +196,8 @@ func (c *scope) audit(w http.ResponseWriter, r *http.Request) {
 	web.Fail(w, http.StatusInternalServerError, err)
 }
 
-// settings shows what holds, without secrets: Prometheus' own configuration hides them. A team sees
-// nothing of it that names others' servers.
+// settings shows the active configuration. Prometheus' configuration hides secrets, and a team does not see parts
+// that name others' servers.
 func (s *server) settings(w http.ResponseWriter, r *http.Request) {
 	cfg := s.collector.Config()
 	set := s.monitor.Settings()

@@ -122,8 +122,8 @@ func seesTarget(by *access.Principal, t collect.Target) bool {
 	return by.Sees(values)
 }
 
-// incidentOf finds the incident of a finding among those that a team sees: how its part names a model
-// depends on which others are in it, and where there are none it names none.
+// incidentOf finds the incident of a finding among those that a team sees. The team's part names models by the other
+// models in it, and names none if there is only one.
 func incidentOf(open []view.Summary, name, id string) *view.Summary {
 	for i := range open {
 		_, is := open[i].Since[id]

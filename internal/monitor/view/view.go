@@ -34,7 +34,7 @@ const (
 	Stale    State = "stale"    // the last evaluation is too old
 )
 
-// Status is that of a replica or of a model's verdict.
+// Status is the status of a replica or of a model's verdict.
 type Status string
 
 // Statuses, the worst first. A model's verdict is Firing, Pending, Unknown or Healthy.
@@ -94,14 +94,14 @@ func Title(id string) string {
 	return strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
 }
 
-// An Overview is what is wrong now: one sentence per model, one line per replica.
+// An Overview shows the present state: one sentence per model, one line per replica.
 type Overview struct {
 	Schema     string    `json:"schema"` // OverviewSchema
 	At         time.Time `json:"at"`
 	EvaluatedS float64   `json:"evaluated_in_s"`
 	EveryS     float64   `json:"every_s"` // between two evaluations
 	State      State     `json:"state"`
-	Problems   []string  `json:"problems"` // what stands in the way, one sentence each
+	Problems   []string  `json:"problems"` // obstacles to judging, one sentence each
 	Models     []Model   `json:"models"`   // the worst first
 
 	// Anomalies are of the plain detector, where it is switched on: the most unusual first, and then those that are over.
@@ -110,13 +110,13 @@ type Overview struct {
 
 // An Anomaly is a value of a replica that is unusual by itself, or two that rise together.
 type Anomaly struct {
-	At        time.Time  `json:"at"`              // of the first evaluation that has it
-	Ended     *time.Time `json:"ended,omitempty"` // of the first one that has it no more
+	At        time.Time  `json:"at"`              // time of the first evaluation with it
+	Ended     *time.Time `json:"ended,omitempty"` // time of the first evaluation without it
 	Target    string     `json:"target"`
 	Metric    string     `json:"metric"`
 	Text      string     `json:"text"`
 	Z         *float64   `json:"z"`         // standard deviations from the mean; null of two that rise together
-	Pathology string     `json:"pathology"` // what these may be; empty of one that is unusual by itself
+	Pathology string     `json:"pathology"` // possible cause; empty for an anomaly without one
 }
 
 // Continues reports whether another one is the same, a moment later or earlier.
@@ -139,7 +139,7 @@ type Model struct {
 	Cluster   string    `json:"cluster"`
 	Verdict   Verdict   `json:"verdict"`
 	Incident  *string   `json:"incident"`        // the id of the open one
-	Phase     Phase     `json:"phase,omitempty"` // where that stands
+	Phase     Phase     `json:"phase,omitempty"` // phase of the incident
 	Replicas  []Replica `json:"replicas"`        // by name
 }
 
@@ -170,7 +170,7 @@ type Replica struct {
 	Normal    Numbers           `json:"normal"`
 }
 
-// Numbers are those of a replica that are shown at a glance.
+// Numbers are the values of a replica that are shown at a glance.
 type Numbers struct {
 	TTFTP95          *float64 `json:"ttft_p95"`           // s
 	ITLP95           *float64 `json:"itl_p95"`            // s
@@ -208,7 +208,7 @@ type Finding struct {
 	Incident *string    `json:"incident"`
 }
 
-// A Summary is an incident in a list, and in the event that tells of it.
+// A Summary is an incident in a list, and in its event.
 type Summary struct {
 	ID           string    `json:"id"`
 	Model        string    `json:"model"` // "" where the servers do not say which they serve
@@ -217,8 +217,8 @@ type Summary struct {
 	Pathology    string    `json:"pathology"`               // the worst that was found, of equals the cause, and then the first
 	Title        string    `json:"title"`                   // that, and the first link of its chain: decided once for a cause
 	Severity     string    `json:"severity"`                // the worst
-	AlsoPossible []string  `json:"also_possible,omitempty"` // what else was found of it last, that does not explain it
-	Summary      string    `json:"summary"`                 // what was said of it last
+	AlsoPossible []string  `json:"also_possible,omitempty"` // other findings at the end that do not explain it
+	Summary      string    `json:"summary"`                 // the last summary
 	Began        time.Time `json:"began"`                   // by the judgement, not when it was noticed
 	BeganAtLeast bool      `json:"began_at_least"`
 	// Phase is where it stands, and ClosesAt when one that is quiet is over unless it comes back.
@@ -237,7 +237,7 @@ type Summary struct {
 	// thrashes is down since it died.
 	Since        map[string]time.Time `json:"since,omitempty"`
 	Ended        *time.Time           `json:"ended"`       // null while it is open
-	QuietSince   *time.Time           `json:"quiet_since"` // of an open one of which nothing is found: it ends when that lasts
+	QuietSince   *time.Time           `json:"quiet_since"` // since when nothing of an open incident is found; it ends if that lasts
 	Targets      []string             `json:"targets"`
 	Acknowledged *Acknowledgement     `json:"acknowledged"`
 	Notes        []Note               `json:"notes"`
@@ -248,8 +248,8 @@ type Summary struct {
 // Impact counts the requests of an incident's time whose first token came later than Limit, and that failed.
 type Impact struct {
 	Late   float64 `json:"late"`
-	Of     float64 `json:"of"`               // those that got a first token, failed or, in a hang, are in flight
-	Limit  float64 `json:"limit"`            // s: the objective or, without one, twice what was usual
+	Of     float64 `json:"of"`               // requests with a first token, failed ones or, in a hang, those in flight
+	Limit  float64 `json:"limit"`            // s: the objective or, without one, twice the usual value
 	Failed float64 `json:"failed,omitempty"` // HTTP 5xx
 	Slow   *Slow   `json:"slow,omitempty"`
 	// BudgetShare is the part of a month's error budget that late or failed ones are, the larger, where there is an objective.
@@ -257,16 +257,15 @@ type Impact struct {
 	Text        string   `json:"text"` // "212 of 540 requests late, 12 failed in 6 min"
 }
 
-// Slow counts what was streamed slowly: answers by their mean time per token or, of engines that do not count these,
-// tokens.
+// Slow counts slow answers, by their mean time per token; for engines without that metric, slow tokens.
 type Slow struct {
 	Count float64 `json:"count"`
 	All   float64 `json:"all"`
 	Of    string  `json:"of"`    // "answers" or "tokens"
-	Limit float64 `json:"limit"` // s: the objective or, without one, twice what was usual
+	Limit float64 `json:"limit"` // s: the objective or, without one, twice the usual value
 }
 
-// Hurt adds up what was not as users expect it.
+// Hurt adds up the requests that were hurt.
 func (i *Impact) Hurt() float64 {
 	sum := i.Late + i.Failed
 	if i.Slow != nil {
@@ -321,14 +320,14 @@ const (
 	Closed   Phase = "closed"
 )
 
-// Advice is what to do about an incident: what stops the bleeding, where something does, and what cures. It changes only
-// for a reason, which is an event.
+// Advice says what to do about an incident: a fix that stops the bleeding, if there is one, and a cure. It changes
+// only for a reason, which is an event.
 type Advice struct {
 	At        time.Time     `json:"at"` // when it was chosen
 	Pathology string        `json:"pathology"`
 	Fixes     []catalog.Fix `json:"fixes"`               // headed as catalog.Heads says
 	Predicted *time.Time    `json:"predicted,omitempty"` // of the diagnosis whose prediction Expected is
-	// Expected is what the cure is predicted to do, and what came when it was Applied.
+	// Expected is the predicted effect of the cure and, after Applied, the measured one.
 	Expected []Expected `json:"expected,omitempty"`
 	Applied  *time.Time `json:"applied,omitempty"`
 }

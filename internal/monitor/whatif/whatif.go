@@ -66,7 +66,7 @@ func Simulate(
 	for name, v := range simreport.DeploymentOf(a.Engine, perfmodel.Deployment{Config: a.Engine.Config}, a.Known).Settings {
 		flag := "--" + strings.TrimPrefix(name, "--")
 		if out.Settings.Flags[flag] = fmt.Sprint(v.Value); v.Source == "assumed" {
-			out.Settings.Flags[flag] = "" // what is simulated is no setting of the server
+			out.Settings.Flags[flag] = "" // a simulated value is no setting of the server
 		}
 	}
 	out.Warnings = append(out.Warnings, a.Caveats...)

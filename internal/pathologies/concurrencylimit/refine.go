@@ -37,9 +37,9 @@ func refine(p *catalog.Pass) {
 	raiseBatch(p, now)
 }
 
-// raiseBatch sizes the batch by the room in the KV cache and the promised inter-token
-// latency. Demand says how much of that is needed at least; a queue whose clients
-// wait for each other hides the rest of it, so that a simulation chooses in between.
+// raiseBatch sizes the batch by the room in the KV cache and the objective for the inter-token latency. The demand is
+// a lower bound, because a queue of clients that wait for answers hides a part of it; a simulation chooses in
+// between.
 func raiseBatch(p *catalog.Pass, now catalog.Quantity) {
 	least, lines := demand(p, now.V)
 	want := max(least, now.V+1)
@@ -89,9 +89,8 @@ func raiseBatch(p *catalog.Pass, now catalog.Quantity) {
 // for: further, nothing that was measured says how long a step takes.
 const farthest = 4
 
-// demand returns the least batch that serves what arrives: arrivals × time in the
-// batch, with the decode time stretched as the batch grows, and no less than what is
-// in flight.
+// demand returns the smallest batch that serves the arrivals: arrivals × time in the batch, where the decode time
+// grows with the batch, and no fewer than the requests in flight.
 func demand(p *catalog.Pass, now float64) (float64, []string) {
 	n, lines := now+1, []string(nil)
 	arrivals, _, more, ok1 := p.Demand()
@@ -154,7 +153,7 @@ func maxNumSeqs(p *catalog.Pass) (catalog.Quantity, bool) {
 		return catalog.Quantity{}, false
 	}
 	if kv := p.Now(indicator.KVUsagePeak); kv.OK && kv.V > 0.9 {
-		return catalog.Quantity{}, false // the cache may be what holds the batch
+		return catalog.Quantity{}, false // the cache may limit the batch
 	}
 	return catalog.Quantity{
 		V: peak, Inferred: true,
@@ -162,8 +161,7 @@ func maxNumSeqs(p *catalog.Pass) (catalog.Quantity, bool) {
 	}, true
 }
 
-// stepAt estimates the median inter-token latency with a batch of n, given
-// that it is now that of a batch of from.
+// stepAt estimates the median inter-token latency with a batch of n from the present one with a batch of from.
 func stepAt(p *catalog.Pass, n, from float64) (itl float64, line string, ok bool) {
 	now, ok := p.Measured(indicator.ITLP50)
 	if !ok || !(n > 0) || !(from > 0) {

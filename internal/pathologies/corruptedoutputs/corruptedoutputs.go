@@ -1,4 +1,4 @@
-// Package corruptedoutputs detects requests whose logits hold what is no number.
+// Package corruptedoutputs detects requests with NaN in their logits.
 package corruptedoutputs
 
 import (

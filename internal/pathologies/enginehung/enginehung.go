@@ -1,7 +1,6 @@
-// Package enginehung detects an engine, or one rank of it, that owes answers and makes
-// no progress, while /health answers. Three things are owed: tokens of the requests
-// that the engine holds, first tokens of those that clients wait for in front of it,
-// and a silent rank's share of what the other ranks give.
+// Package enginehung detects an engine, or one rank, that owes answers and makes no progress, while /health answers.
+// It may owe tokens of the requests that it holds, first tokens to clients that wait in front of it, or a silent
+// rank's share of the other ranks' tokens.
 package enginehung
 
 import (

@@ -59,11 +59,10 @@ var Pathology = &catalog.Pathology{
 			catalog.All(catalog.Above(indicator.HeldAway, lostRequests), catalog.Above(indicator.HeldAwayShare, catalog.InUse)),
 			catalog.All(catalog.Above(indicator.Restarts, once), catalog.Below(indicator.SeenDown, noneFailed)),
 		))},
-		{Severity: catalog.Info}, // a start that lost nothing: of a rollout, or wanted
+		{Severity: catalog.Info}, // a start without lost requests: a rollout, or intended
 	},
-	// What a cold start explains: first steps that compile, an empty prefix cache, the
-	// clients of the outage who come back all at once or have given up. Not evictions,
-	// errors or a hang: the server counts from zero, so they are of now.
+	// A cold start explains slow first steps, an empty prefix cache, and clients that return all at once or gave up.
+	// It does not explain evictions, errors or a hang: counters begin at zero, so those are new.
 	For:         0 * time.Second,
 	ExplainedBy: []string{"target-down"},
 	Chain: slices.Concat([]catalog.Link{

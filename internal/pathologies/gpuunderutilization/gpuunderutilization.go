@@ -1,5 +1,4 @@
-// Package gpuunderutilization detects an engine that always has work and a GPU that
-// does little of it.
+// Package gpuunderutilization detects an engine that always has work while its GPU is mostly idle.
 package gpuunderutilization
 
 import (

@@ -43,7 +43,7 @@ var Pathology = &catalog.Pathology{
 	Grades: []catalog.Grade{
 		{Severity: catalog.Page, While: catalog.Any(serverFails, catalog.Above(indicator.EngineErrors, engineErrors))},
 		{Severity: catalog.Ticket, While: catalog.Any(catalog.Above(indicator.ClientErrCount, manyClient), catalog.Above(indicator.AdmissionRejections, rejections))},
-		{Severity: catalog.Info}, // what clients do wrong is theirs to mend
+		{Severity: catalog.Info}, // clients must fix their own errors
 	},
 	When: catalog.Any(
 		serverFails,

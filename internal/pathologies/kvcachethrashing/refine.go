@@ -26,8 +26,8 @@ func refine(p *catalog.Pass) {
 	p.Reason("Means cover finished requests only: treat them as estimates, and watch after each change. Preempted requests are longer; prompts that share a prefix hold less.")
 	p.Reason("No token counter counts recomputed tokens. The preemption counter lags by two to six seconds, and before 0.27 the prefix cache hit ratio reads low meanwhile.")
 
-	// Without a prediction more memory comes first: it cannot hurt, as fewer seats do
-	// where their number is not what is wrong.
+	// Without a prediction more memory comes first, because it cannot hurt. Fewer seats hurt if their number is not
+	// the fault.
 	if times, ok := p.HeldMore(); ok && times > 1.5 { // more memory for tokens is not what a state of fixed size needs
 		lowerConcurrency(p, false)
 		p.GrowCache(verify)
@@ -88,9 +88,8 @@ func mostGrown(p *catalog.Pass) (float64, *indicator.Signal) {
 	return best, most
 }
 
-// lowerConcurrency bounds the batch. What running requests hold on average is the
-// least limit of any use; where that is best is for a simulation to say, for seats
-// that stay empty cost throughput, and evictions cost work.
+// lowerConcurrency limits the batch. The number of requests that the cache holds on average is the smallest useful
+// limit. A simulation finds the best one, because empty seats cost throughput and evictions cost work.
 func lowerConcurrency(p *catalog.Pass, mayHurt bool) {
 	const flag = "--max-num-seqs"
 	to, lines, ok := p.SafeSeqs()
@@ -209,8 +208,8 @@ func capOutput(p *catalog.Pass) {
 	})
 }
 
-// sequenceTokens returns the mean length of a finished request in tokens: what
-// it holds in the KV cache when it ends.
+// sequenceTokens returns the mean length of a finished request: the tokens that it holds in the KV cache when it
+// ends.
 func sequenceTokens(p *catalog.Pass) (tokens float64, line string, ok bool) {
 	prompt, ok1 := p.Measured(indicator.PromptTokens)
 	output, ok2 := p.Measured(indicator.OutputTokens)

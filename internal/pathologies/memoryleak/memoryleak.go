@@ -71,7 +71,7 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Ticket,
 	When: catalog.Any(catalog.All(
 		catalog.Guard(catalog.Above(indicator.CompletionRate, completing)),
-		catalog.Guard(catalog.Below(indicator.WaitingFloor, catalog.QueueAlways)), // what waits is held in memory
+		catalog.Guard(catalog.Below(indicator.WaitingFloor, catalog.QueueAlways)), // waiting requests occupy memory
 		catalog.Any(
 			catalog.All(
 				catalog.Above(indicator.MemoryGrowth, leakRate),

@@ -45,7 +45,7 @@ var Pathology = &catalog.Pathology{
 		{Severity: catalog.Ticket},
 	},
 	For:         time.Minute,
-	ExplainedBy: []string{"no-upstream", "router-queueing"}, // what waits is sent nowhere
+	ExplainedBy: []string{"no-upstream", "router-queueing"}, // waiting requests are sent nowhere
 	Explains:    []string{"gateway-errors", "gateway-imbalance", "gateway-cancellations", "gateway-timeouts"},
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "The picker cannot read servers", When: catalog.Above(indicator.PickerBlindNow, timesOut)},

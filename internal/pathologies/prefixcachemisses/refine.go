@@ -117,10 +117,9 @@ func longerRest(p *catalog.Pass) (string, bool) {
 // part to be served as ever.
 const sameHits = 0.8
 
-// What an eviction leaves behind. Where prompts begin with one of G prefixes, each as
-// likely as any other, and the cache lasts for N requests before it has been
-// overwritten, a prefix is found with probability 1 − exp(−N/G) (Che, Tung and Wang,
-// IEEE Journal on Selected Areas in Communications 20(7), 2002).
+// Hits that evictions leave. If prompts begin with one of G equally likely prefixes, and the cache is overwritten
+// after N requests, a prefix is found with probability 1 − exp(−N/G) (Che, Tung and Wang, IEEE Journal on Selected
+// Areas in Communications 20(7), 2002).
 const (
 	none    = 0.01 // no hits, but for those by chance
 	farMore = 5.0  // so many times as many prefixes do not come at once
@@ -144,8 +143,8 @@ func prefixes(p *catalog.Pass) (before, after float64, lines []string, ok bool) 
 	}, true
 }
 
-// cacheLifetime returns for how many requests the cache lasts before it has been overwritten:
-// by what is computed, for what is found is not written again.
+// cacheLifetime returns the number of requests after which the cache has been overwritten by computed tokens. Hits
+// are not written again.
 func cacheLifetime(p *catalog.Pass, of func(*indicator.Signal) indicator.Value) (requests float64, ok bool) {
 	kv, ok := p.KV()
 	prompt, output, hits := of(indicator.PromptTokens), of(indicator.OutputTokens), of(indicator.PrefixHitRatio)
@@ -156,9 +155,8 @@ func cacheLifetime(p *catalog.Pass, of func(*indicator.Signal) indicator.Value) 
 	return kv.Tokens * p.Engines() / written, true
 }
 
-// otherBeginnings finds prompts that have nothing in common at their beginning any
-// more. Evictions leave some hits: what was asked for many times while the cache was
-// written once is still found.
+// otherBeginnings detects prompts that no longer share prefixes. Evictions would leave some hits: a prefix that many
+// requests used while the cache was overwritten once is still found.
 func otherBeginnings(p *catalog.Pass) (string, bool) {
 	hits := p.Now(indicator.PrefixHitRatio)
 	before, after, lines, ok := prefixes(p)
@@ -169,7 +167,7 @@ func otherBeginnings(p *catalog.Pass) (string, bool) {
 	return fmt.Sprintf("prompts begin with something unique, such as a time or a request id, so that nothing behind it is found: hits fell to 0 at once. Evictions are ruled out: they would leave some hits, unless there were %s different prefixes instead of at most %s", catalog.Digits(after), catalog.Digits(max(before, 1))), true
 }
 
-// crowdedOut finds running requests that leave no room for what is cached.
+// crowdedOut detects running requests that leave no room for cached prefixes.
 func crowdedOut(p *catalog.Pass) (string, bool) {
 	peak, ok := p.Measured(indicator.KVUsagePeak)
 	if !ok || peak <= catalog.KVHeadroom {
@@ -179,8 +177,8 @@ func crowdedOut(p *catalog.Pass) (string, bool) {
 	return fmt.Sprintf("running requests fill up to %s of the KV cache, so cached prefixes are evicted", indicator.FormatNumber(peak, indicator.Ratio)), true
 }
 
-// cannotTell offers what is left: the metrics do not say which prompts miss. A cache
-// that is overwritten slowly rules evictions out.
+// cannotTell offers the remaining fixes, because metrics do not say which prompts miss. A cache that is overwritten
+// slowly rules evictions out.
 func cannotTell(p *catalog.Pass) string {
 	const ways = "a template that begins with something unique, other clients, a cache salt, or a router that spreads sessions over replicas"
 	life, lines, ok := blockLife(p)

@@ -74,7 +74,7 @@ func refine(p *catalog.Pass) {
 		p.StopRetries()
 		p.ShedQueue(inTime)
 		admit(p, p.Value(indicator.FirstTokenRate))
-		return // what arrives is no demand: whoever leaves comes again
+		return // arrivals are no demand: clients that leave come again
 	}
 	p.ShedQueue(inTime)
 	admit(p, served)
@@ -131,8 +131,8 @@ func full(p *catalog.Pass) (what string, blocks bool) {
 	return "", false
 }
 
-// passedOver says that a class of requests goes last. Which one no metric says: vLLM labels
-// nothing with a priority, a length or an adapter, but for the adapters that are at work.
+// passedOver words a class of requests that goes last. No metric says which one: vLLM labels no metric with a
+// priority or a length, and only running adapters are named.
 func passedOver(p *catalog.Pass) {
 	p.Summary = fmt.Sprintf("%s while %s others are served", catalog.RequestsWait(p.Value(indicator.PassedOver)), catalog.Whole(p.Value(indicator.FirstTokens)))
 	if wait, ok := p.Measured(indicator.UnansweredWait); ok {
@@ -150,7 +150,7 @@ func passedOver(p *catalog.Pass) {
 	})
 }
 
-// heldBack is a queue for something else than capacity: what it waits for is the remedy.
+// heldBack words a queue for something other than capacity. The fix is the missing resource.
 func heldBack(p *catalog.Pass, share float64) {
 	waiting, _ := p.Measured(indicator.Waiting)
 	p.Summary = fmt.Sprintf("%s, and the scheduler passes over %s of them", catalog.RequestsWait(waiting), indicator.FormatNumber(share, indicator.Ratio))

@@ -10,15 +10,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// medianSlower bears witness that the mean, which alone is exact, tells of no
-// short stall. Where buckets are as wide as 25 to 50 ms a median cannot say by how
-// much it rose.
+// medianSlower confirms that a risen mean, the only exact value, is no short stall. In buckets as wide as 25 to 50 ms
+// a median cannot tell how much it rose.
 var medianSlower = &catalog.Threshold{
 	Name: "median_slower", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 1.5, Per: indicator.DecodeBatch, Perhaps: true, Exponent: 0.4},
 	Why: "1.5 times the normal median: a short stall moves only the mean; what a batch that grew would explain is not certain; without a baseline, 100 ms",
 }
 
-// outside bears witness that what is computed is not what takes the time: requests are between the server's processes, and their
+// outside confirms that computing does not take the time: requests are between the server's processes, and their
 // first tokens, by which prefill is counted, are late themselves.
 var outside = &catalog.Threshold{
 	Name: "tokens_outside", Unit: indicator.Requests, Default: 4.5,

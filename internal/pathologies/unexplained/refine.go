@@ -10,9 +10,9 @@ import (
 
 const verify = "TTFT P95 and ITL are back to normal and within the objectives"
 
-// felt are what users feel, with the promise that is made of it.
+// felt are the signals that users feel, with their objectives.
 var felt = []struct {
-	signal, tail, half *indicator.Signal // of one request in twenty, in ten, and of every second one
+	signal, tail, half *indicator.Signal // P95, P90 and P50
 	promise            *catalog.Threshold
 	worse              *catalog.Threshold // nil: compared with the promise alone
 }{

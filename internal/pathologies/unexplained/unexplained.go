@@ -38,7 +38,7 @@ var (
 	}
 )
 
-// worse holds while users get clearly less than normal: those who came, or those who have their answer streamed.
+// worse holds while users are served clearly worse than normal: at the first token, or in the stream.
 var worse = catalog.All(
 	catalog.Guard(catalog.Any(catalog.Above(indicator.FirstTokens, someUsers), catalog.Above(indicator.Running, someUsers))),
 	catalog.Any(
@@ -49,9 +49,8 @@ var worse = catalog.All(
 	),
 )
 
-// broken holds while users get less than they were promised: of many requests one in
-// twenty. far holds while so many do that no stall of some seconds explains it: one in
-// ten, and of few requests every second one.
+// broken holds while one request in twenty, of many, misses its objective. far holds while so many miss it that no
+// stall of some seconds explains it: one in ten, or of few requests every second one.
 var (
 	broken = catalog.All(
 		catalog.Guard(catalog.Above(indicator.FirstTokens, manyRequests)),

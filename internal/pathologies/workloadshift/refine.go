@@ -40,7 +40,7 @@ func refine(p *catalog.Pass) {
 	}
 }
 
-// longerPrompts are computed as long as they are, on however many replicas.
+// longerPrompts words longer prompts, whose prefill takes longer on any number of replicas.
 func longerPrompts(p *catalog.Pass) {
 	p.Observe("More replicas shorten the wait, not a prompt's own prefill", indicator.PrefillTimeMean, indicator.QueueTimeMean)
 	const verify = "TTFT P50 meets what was agreed on for prompts of this length"

@@ -15,7 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// Options say what is measured.
+// Options configure the report.
 type Options struct {
 	At          time.Time
 	Since       time.Duration
@@ -40,7 +40,7 @@ func Measure(ctx context.Context, s *source.Source, o Options) (*health.Report, 
 		c.From = first
 	}
 	if s.Span().First.IsZero() {
-		c.First = time.Time{} // what a diagnosis looks at is not all that a server holds
+		c.First = time.Time{} // a diagnosis reads less than a server holds
 	}
 	d.Pathologies, d.Settings = o.Pathologies, o.Settings
 	var problem string

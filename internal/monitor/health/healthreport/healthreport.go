@@ -107,7 +107,7 @@ func incidents(d *render.Document, r *health.Report) {
 	}
 }
 
-// line tells of an area in one: its numbers, or why there are none.
+// line writes an area in one line: its numbers, or why there are none.
 func line(rows [][]string, not []string) string {
 	var parts []string
 	for _, cells := range rows {
@@ -131,7 +131,7 @@ func unknownPromises(a *health.Area) string {
 	return strings.Join(parts, ", ")
 }
 
-// How long parts of a short text stay where there is no room for all of them.
+// Ranks of the parts of a short text, for a screen without room for all.
 const (
 	rankModel = iota + 1 // behind the first fewModels
 	rankMeasured
@@ -142,8 +142,8 @@ const (
 
 const fewModels = 3
 
-// cells are the rows of an area that are known, or were promised (the quantity, its value, that of the span before, the
-// worst moment, and the objective), and, by the reason, what is not known.
+// cells returns the rows of an area that are known or have an objective (the quantity, its value, the preceding
+// span's value, the worst moment, and the objective), and the unknown ones by reason.
 func cells(r *health.Report, a *health.Area) (rows [][]string, not []string) {
 	moment := "15:04"
 	if r.To.Sub(r.From) > 24*time.Hour {

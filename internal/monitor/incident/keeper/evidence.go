@@ -18,20 +18,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/incident"
 )
 
-// What is kept as evidence.
+// Bounds of stored evidence.
 const (
 	before        = 10 * time.Minute // the recording begins so long before the onset,
 	longest       = time.Hour        // but is not longer than what a diagnosis looks at
 	mostInstances = 24               // the sick ones first
 	mostText      = 128 << 20        // bytes of pages, before they are compressed
 	jobTime       = 2 * time.Minute
-	countedEvery  = time.Minute // what users felt
+	countedEvery  = time.Minute // interval of impact counts
 )
 
 // A job is evidence to be written.
 type job struct {
 	id     string
-	record *incident.Record // as it was
+	record *incident.Record // the record at that time
 	d      diagnose.Diagnosis
 	q      metrics.Querier
 	due    bool // not to wait for a surer diagnosis
@@ -40,8 +40,7 @@ type job struct {
 	interval time.Duration
 }
 
-// queueCounts notes of which incidents it is to be measured what users felt: of the open ones now and then, and
-// at the end.
+// queueCounts schedules the measurement of incidents' impact: of open ones from time to time, and at the end.
 func (k *Keeper) queueCounts(d *diagnose.Diagnosis, q metrics.Querier) {
 	for id, r := range k.records {
 		at := d.At.UTC()
@@ -62,7 +61,7 @@ func (k *Keeper) queueCounts(d *diagnose.Diagnosis, q metrics.Querier) {
 	}
 }
 
-// count measures what users felt of an incident. What is lost with the servers that counted it stays.
+// count measures an incident's impact. Counts that were lost with their servers keep their last value.
 func (k *Keeper) count(ctx context.Context, j *job) error {
 	impact, err := k.c.Impact(ctx, j.q, j.record.Summary, j.at, j.interval)
 	k.mu.Lock()
@@ -79,7 +78,7 @@ func (k *Keeper) count(ctx context.Context, j *job) error {
 	return nil
 }
 
-// queueEvidence notes what is to be kept of an event: a diagnosis that is the best so far, with a recording.
+// queueEvidence schedules storing an event's evidence: the best diagnosis so far, with a recording.
 func (k *Keeper) queueEvidence(e incident.Event, d *diagnose.Diagnosis, q metrics.Querier) {
 	r := e.Record
 	part, ok := incident.DiagnosisOf(d, r)
@@ -107,7 +106,7 @@ func (k *Keeper) isDue(j *job, now time.Time) bool {
 	return !ok || last.pathology != j.record.Pathology || j.record.Predictable(now) || since >= surerEvery || since < 0
 }
 
-// write writes what is due in the background, one incident after the other. It needs the lock.
+// write stores due evidence in the background, one incident after the other. The caller holds the lock.
 func (k *Keeper) write() {
 	if k.busy {
 		return

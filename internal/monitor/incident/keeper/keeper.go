@@ -32,11 +32,11 @@ type Config struct {
 	Dir string // made where it is missing
 
 	MaxIncidents int           // the oldest closed ones go first; 1000 when 0
-	Retention    time.Duration // of closed ones; 90 days when 0
+	Retention    time.Duration // of closed incidents; 90 days if 0
 	MaxEvidence  int64         // bytes of all recordings; 2 GiB when 0
 
 	Catalogue []*catalog.Pathology
-	Predict   diagnose.Predictor // of the diagnoses that are kept; may be nil
+	Predict   diagnose.Predictor // predicts fixes of stored diagnoses; may be nil
 	// Impact, which may be nil, measures what users felt of an incident up to a moment, with a scrape so often.
 	Impact func(ctx context.Context, q metrics.Querier, of view.Summary, to time.Time, interval time.Duration) (*view.Impact, error)
 	// Listen, which may be nil, is told what became of an incident, after it was written.
@@ -68,7 +68,7 @@ type Keeper struct {
 	busy    bool               // jobs are being done
 	written map[string]written // by incident
 
-	broadcast func([]byte) // tells other monitors; nil where there are none
+	broadcast func([]byte) // sends to other monitors; nil without any
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -81,7 +81,7 @@ type written struct {
 	pathology string
 }
 
-// Open reads what was kept. The context bounds what is done in the background.
+// Open reads the stored incidents. The context bounds background work.
 func Open(ctx context.Context, c Config) (*Keeper, error) {
 	c.MaxIncidents, c.Retention, c.MaxEvidence = cmp.Or(c.MaxIncidents, 1000), cmp.Or(c.Retention, 90*24*time.Hour), cmp.Or(c.MaxEvidence, 2<<30)
 	k := &Keeper{
@@ -103,7 +103,7 @@ func Open(ctx context.Context, c Config) (*Keeper, error) {
 	return k, nil
 }
 
-// Close writes what is still to be written, until the context ends.
+// Close writes pending changes until the context ends.
 func (k *Keeper) Close(ctx context.Context) error {
 	k.mu.Lock()
 	for _, r := range k.records {
@@ -192,7 +192,7 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 	return err
 }
 
-// flush writes the records that changed. What fails stays to be written.
+// flush writes the changed records. Failed writes stay pending.
 func (k *Keeper) flush() error {
 	var errs error
 	for _, id := range slices.Sorted(maps.Keys(k.dirty)) {
@@ -213,7 +213,7 @@ func (k *Keeper) flush() error {
 	return nil
 }
 
-// prune forgets what is too old or too much.
+// prune deletes incidents beyond the retention or the maximum number.
 func (k *Keeper) prune(now time.Time) error {
 	kept, err := k.store.prune(slices.Collect(maps.Values(k.records)), now, &k.c)
 	k.records = map[string]*incident.Record{}
@@ -227,15 +227,14 @@ func (k *Keeper) prune(now time.Time) error {
 	return nil
 }
 
-// Conform lets a diagnosis say what was decided for the incidents that it is of.
+// Conform writes what was decided about incidents into a diagnosis.
 func (k *Keeper) Conform(d *diagnose.Diagnosis) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.tracker.Conform(d)
 }
 
-// Of returns the incident that a finding or verdict of the last diagnosis is part of, by
-// the model as the diagnosis names it and the id, and of no id one of the model that is open; nil where there is none.
+// Of returns the incident of a finding or verdict of the last diagnosis; see incident.Tracker.Of.
 func (k *Keeper) Of(model, id string) *view.Summary {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -378,8 +377,8 @@ func (k *Keeper) AddNote(id, by, text string, at time.Time) (view.Summary, error
 	})
 }
 
-// change changes a record as somebody asked for. What cannot be written is not changed:
-// who asked must know.
+// change applies somebody's change to a record. If it cannot be written, the record stays unchanged and the caller
+// gets the error.
 func (k *Keeper) change(id string, how func(*incident.Record) error) (view.Summary, error) {
 	k.mu.Lock()
 	r, err := k.find(id)
@@ -407,7 +406,8 @@ func (k *Keeper) change(id string, how func(*incident.Record) error) (view.Summa
 	return now, nil
 }
 
-// Recording returns the path of an incident's recording, and its directories that somebody sees; nil is all of it.
+// Recording returns the path of an incident's recording, and the directories in it that the principal may see; nil
+// means all.
 func (k *Keeper) Recording(id string, by *access.Principal) (path string, directories []string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// What is told to other monitors of the same servers.
+// State that is shared with other monitors of the same servers.
 const (
 	sharedFor  = 7 * 24 * time.Hour // after an incident began
 	mostShared = 200
@@ -65,8 +65,7 @@ func (k *Keeper) MarshalBinary() ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// Merge takes what people did at another monitor. What is not of an incident that this one has seen is left
-// out: it comes again.
+// Merge takes people's actions from another monitor. Actions on unknown incidents are dropped; they are sent again.
 func (k *Keeper) Merge(text []byte) error {
 	var all []deed
 	if len(text) > maxShared {
@@ -98,7 +97,7 @@ func (k *Keeper) Merge(text []byte) error {
 	return errs
 }
 
-// same is the incident that a deed is of, nil where there is none: the one that began nearest to it.
+// same returns the incident that an action belongs to: the one with the nearest beginning, or nil.
 func (k *Keeper) same(d *deed) (best *incident.Record) {
 	apart := func(r *incident.Record) time.Duration { return r.Began.Sub(d.Began).Abs() }
 	for _, r := range k.records {
@@ -111,7 +110,7 @@ func (k *Keeper) same(d *deed) (best *incident.Record) {
 	return best
 }
 
-// apply adds what is new, and reports whether anything was: the latest acknowledgement counts, and all notes.
+// apply merges the latest acknowledgement and all notes, and reports whether anything was new.
 func (d *deed) apply(r *incident.Record) (changed bool) {
 	if a := d.Acknowledged; a != nil && (r.Acknowledged == nil || a.At.After(r.Acknowledged.At)) {
 		if by, err := checkText("by", a.By, maxBy); err == nil {

@@ -28,7 +28,7 @@ import (
 const (
 	recordFile    = "incident.json"
 	diagnosisFile = "diagnosis.json"   // sixty.diagnosis/v1, of the moment that the recording ends at
-	evidenceFile  = "evidence.tar.zst" // what sixty diagnose opens
+	evidenceFile  = "evidence.tar.zst" // a recording for sixty diagnose
 	asideDir      = "set-aside"        // for what cannot be read
 	maxRecord     = 4 << 20            // bytes of a record
 	maxDocument   = 16 << 20           // bytes of a diagnosis
@@ -44,8 +44,7 @@ type store struct {
 // validID is what names of directories look like: all that Tracker gives.
 var validID = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{4}-[a-zA-Z0-9_-]{1,100}$`)
 
-// openStore reads a directory, which it makes where there is none. What cannot be read is
-// set aside, and told of.
+// openStore reads a directory, and creates it if necessary. Unreadable incidents are set aside with a warning.
 func openStore(dir string) (s *store, records []*incident.Record, warnings []string, err error) {
 	s = &store{dir: dir, write: fileio.Write}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -138,8 +137,7 @@ func check(r *incident.Record, id string) error {
 	return nil
 }
 
-// setAside moves an incident away that cannot be read, so that nothing is lost, and
-// returns what to say of it.
+// setAside moves an unreadable incident away, so that nothing is lost, and returns the warning.
 func (s *store) setAside(id string, why error) string {
 	to := filepath.Join(s.dir, asideDir)
 	err := os.MkdirAll(to, 0o755)
@@ -201,8 +199,8 @@ func (s *store) diagnosis(id, file string, d diagnose.Diagnosis) error {
 	return s.put(id, file, b.Bytes())
 }
 
-// syncDir makes what was renamed in a directory last; a file system that cannot says so,
-// and the names come with the next sync.
+// syncDir makes renames in a directory durable. A file system without that returns an error, and the names are
+// durable after the next sync.
 func syncDir(dir string) {
 	if d, err := os.Open(dir); err == nil {
 		_ = d.Sync()
@@ -258,8 +256,8 @@ func (s *store) prune(records []*incident.Record, now time.Time, c *Config) (kep
 	return kept, err
 }
 
-// Read returns the incidents in a directory without changing it, the latest first: another
-// process may be at work there. What cannot be read is warned of.
+// Read returns the incidents in a directory, the latest first, without changing it, because another process may use
+// it. Unreadable incidents are warnings.
 func Read(dir string) (list []view.Summary, warnings []string, err error) {
 	s := &store{dir: dir}
 	ids, err := s.ids()

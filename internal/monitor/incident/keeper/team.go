@@ -76,7 +76,7 @@ func (k *Keeper) addLabels(ctx context.Context, q metrics.Querier, at time.Time,
 	return nil
 }
 
-// labelsOf are the labels of a server of an incident, by those of its scrapes.
+// labelsOf returns the labels of an incident's server, from those of its scrapes.
 func labelsOf(m model.Metric, r *incident.Record) map[string]string {
 	values := map[string]string{"model_name": r.Model}
 	for name, v := range m {

@@ -1,6 +1,6 @@
-// Package postmortem writes an incident as Markdown for the meeting after it: what happened and when, by
-// which evidence, what was proposed and what was done, and with the questions that only people can
-// answer. It reads no files; package keeper hands it what is stored.
+// Package postmortem writes an incident as Markdown for the review meeting: what happened and when, the evidence,
+// what was proposed and done, and the questions that only people can answer. It reads no files; package keeper passes
+// the stored incident.
 package postmortem
 
 import (
@@ -59,7 +59,7 @@ func Markdown(w io.Writer, i *view.Incident, name string) error {
 	return d.Markdown(w)
 }
 
-// advice tells what to do was chosen, and what came of it.
+// advice writes the chosen advice and its effect.
 func advice(d *render.Document, a *view.Advice) {
 	if a == nil {
 		return
@@ -151,7 +151,7 @@ type event struct {
 	text string
 }
 
-// timeline tells in order what was seen and what people did.
+// timeline lists observations and people's actions in order.
 func timeline(i *view.Incident) []event {
 	all := []event{{i.Began, "began"}}
 	for _, t := range i.Evolution {

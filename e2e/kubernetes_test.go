@@ -43,7 +43,8 @@ func TestKubernetes(t *testing.T) {
 	const repository = ".."
 	chart := func(values ...string) string {
 		cmd := exec.CommandContext(t.Context(), filepath.Join(tools, "helm"), append([]string{
-			"template", "watch", repository + "/deploy/helm/sixty", "--kube-version", "1.35.0", "--namespace", "ops"}, values...)...)
+			"template", "watch", repository + "/deploy/helm/sixty", "--kube-version", "1.35.0", "--namespace", "ops",
+		}, values...)...)
 		out, err := cmd.Output()
 		if err != nil {
 			t.Fatalf("helm: %v", err)

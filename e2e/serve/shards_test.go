@@ -335,8 +335,10 @@ type judging struct {
 }
 
 func (j *judging) counters() [4]float64 {
-	return [4]float64{metric(j.url, "process_cpu_seconds_total "), metric(j.vm.url, "process_cpu_seconds_total "),
-		metric(j.vm.url, `vm_http_requests_total{path="/api/v1/query`), metric(j.vm.url, "vm_rows_read_per_query_sum ")}
+	return [4]float64{
+		metric(j.url, "process_cpu_seconds_total "), metric(j.vm.url, "process_cpu_seconds_total "),
+		metric(j.vm.url, `vm_http_requests_total{path="/api/v1/query`), metric(j.vm.url, "vm_rows_read_per_query_sum "),
+	}
 }
 
 // next waits for another evaluation, and tells what it took. What the store did is for all shards that are at work.

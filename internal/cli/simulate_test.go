@@ -62,9 +62,16 @@ func TestSimulateFromPrometheusAgreesWithTheRecording(t *testing.T) {
 func TestThePresentIsMetOrThereIsNoNumber(t *testing.T) {
 	met := 0
 	tried := []struct{ recording, args string }{
-		{"full-but-quiet", "--max-num-seqs 16"}, {"higher-rate", "--max-num-seqs 16"}, {"longer-outputs", "--max-num-seqs 16"}, {"prefix-churn", ""},
-		{"slow-decode-mild", "--max-num-seqs 16"}, {"severe-degradation", "--max-num-seqs 16"}, {"saturation-long-prompts", "--max-num-seqs 32 --max-model-len 4096"},
-		{"straggler", "--max-num-seqs 16"}, {"thrashing-deep", "--max-num-seqs 16"}, {"two-seats", "--max-num-seqs 2"},
+		{"full-but-quiet", "--max-num-seqs 16"},
+		{"higher-rate", "--max-num-seqs 16"},
+		{"longer-outputs", "--max-num-seqs 16"},
+		{"prefix-churn", ""},
+		{"slow-decode-mild", "--max-num-seqs 16"},
+		{"severe-degradation", "--max-num-seqs 16"},
+		{"saturation-long-prompts", "--max-num-seqs 32 --max-model-len 4096"},
+		{"straggler", "--max-num-seqs 16"},
+		{"thrashing-deep", "--max-num-seqs 16"},
+		{"two-seats", "--max-num-seqs 2"},
 	}
 	for _, tt := range tried {
 		out, _, err := sixty(t, "simulate", "-o", "json", "--window", "60s", "--recording", "../../testdata/recordings/"+tt.recording+".tar.zst", "--engine-args", tt.args)

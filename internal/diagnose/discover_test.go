@@ -136,8 +136,10 @@ func TestServersSeenTwiceAreOne(t *testing.T) {
 		"replicas that began at the same moment": {[]scraped{{at("a", "vllm"), grows(born, 1000, 70), 0}, {at("b", "vllm"), grows(born, 400, 61), 0}}, []string{"a", "b"}},
 		"a pair of which the first lags": {
 			[]scraped{
-				{at("a", "vllm", "replica", "0"), grows(born, 20000-90*70, 70), 0}, {at("a", "vllm", "replica", "1"), grows(born, 20000, 70), late},
-				{at("b", "vllm", "replica", "0"), grows(later, 700, 0), 0}, {at("b", "vllm", "replica", "1"), grows(later, 700, 0), late},
+				{at("a", "vllm", "replica", "0"), grows(born, 20000-90*70, 70), 0},
+				{at("a", "vllm", "replica", "1"), grows(born, 20000, 70), late},
+				{at("b", "vllm", "replica", "0"), grows(later, 700, 0), 0},
+				{at("b", "vllm", "replica", "1"), grows(later, 700, 0), late},
 			}, []string{"a", "b"},
 		},
 		"a pair of an idle server": {[]scraped{{at("a", "vllm", "replica", "0"), grows(born, 0, 0), 0}, {at("a", "vllm", "replica", "1"), grows(born, 0, 0), late}}, []string{"a"}},

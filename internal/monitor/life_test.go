@@ -58,8 +58,12 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 		return out
 	}
 	upgrade := []pod{
-		{name: "a1", serves: 1, drains: 300, ends: 331, left: 345}, {name: "b1", serves: 1, drains: 450, ends: 481, left: 495}, {name: "c1", serves: 1, drains: 600, ends: 631, left: 645},
-		{name: "a2", found: 240, serves: 291}, {name: "b2", found: 390, serves: 441}, {name: "c2", found: 540, serves: 591},
+		{name: "a1", serves: 1, drains: 300, ends: 331, left: 345},
+		{name: "b1", serves: 1, drains: 450, ends: 481, left: 495},
+		{name: "c1", serves: 1, drains: 600, ends: 631, left: 645},
+		{name: "a2", found: 240, serves: 291},
+		{name: "b2", found: 390, serves: 441},
+		{name: "c2", found: 540, serves: 591},
 	}
 	never := slices.Concat(old("a", "b"), []pod{{name: "new", found: 300}})
 	slow := slices.Concat(old("a"), []pod{{name: "slow", serves: 1, slowFrom: 300, slowTo: 900, every: 2}})

@@ -47,9 +47,7 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	for _, t := range strangers {
 		doubt(view.Partial, "%s answers, but not with an inference server's metrics: check the address", t.Labels["instance"])
 	}
-	for _, w := range e.Warnings {
-		o.Problems = append(o.Problems, w)
-	}
+	o.Problems = append(o.Problems, e.Warnings...)
 	if e.Err != nil {
 		doubt(view.Partial, "no diagnosis: %v", e.Err)
 	}

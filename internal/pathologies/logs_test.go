@@ -136,7 +136,8 @@ func TestLogs(t *testing.T) {
 		"hung, an older V1 that writes no more lines then": {
 			write(lineV1Old, 10*time.Second, false, m.each(m.good(20), 1, hung)) +
 				"INFO 11-20 09:05:00 [logger.py:39] Received request chatcmpl-1: prompt: 'x'\nINFO 11-20 09:06:00 [logger.py:39] Received request chatcmpl-2: prompt: 'x'\n",
-			"engine-hung", []string{"31 requests in flight, no token for 170 s"},
+			"engine-hung",
+			[]string{"31 requests in flight, no token for 170 s"},
 		},
 		"hung, V0": {write(lineV0, 5*time.Second, false, m.each(m.good(40), 20, hung)), "engine-hung", nil},
 		"hung, SGLang, whose lines stop while requests come": {
@@ -144,7 +145,8 @@ func TestLogs(t *testing.T) {
 		},
 		"one of two ranks hung": {
 			write(lineV1, 10*time.Second, false, m.good(30), m.each(m.good(20), 10, func(int) logLine { return logLine{running: 20, waiting: 5, kv: 30} })),
-			"engine-hung", []string{"One rank holds requests, and no token for 100 s"},
+			"engine-hung",
+			[]string{"One rank holds requests, and no token for 100 s"},
 		},
 		"no token for ten seconds": {write(lineV1, 10*time.Second, false, m.each(m.good(20), 1, hung)), "not-certain", nil},
 

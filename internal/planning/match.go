@@ -88,7 +88,8 @@ func estimateQuantities(outcomes []*outcome, engines, window float64) []catalog.
 	return out
 }
 
-// estimateOne returns an estimate of one quantity: the value of the pooled outcomes, and the interval of the single ones.
+// estimateOne returns an estimate of one quantity: the value of the pooled outcomes, and the interval of the single
+// ones.
 func estimateOne(all *outcome, outcomes []*outcome, of func(*outcome) float64) catalog.Estimate {
 	v := of(all)
 	e := catalog.Estimate{Value: v, Low: v, High: v}

@@ -103,8 +103,10 @@ func (p *predictor) predictFix(f *catalog.Fix) *catalog.Prediction {
 	}
 	still := widenEstimates(estimateQuantities(unchanged, ranks, p.traffic.length.Seconds()))
 	for i, w := range widenEstimates(then) {
-		out.Effects = append(out.Effects, catalog.Effect{Signal: quantities[i].signal, Measured: p.measured[i],
-			Before: p.before[i], Unchanged: still[i], After: w})
+		out.Effects = append(out.Effects, catalog.Effect{
+			Signal: quantities[i].signal, Measured: p.measured[i],
+			Before: p.before[i], Unchanged: still[i], After: w,
+		})
 	}
 	if out.Worse() {
 		out.Caveats = append(out.Caveats, "users would be worse off than without a change: try another fix first")
@@ -114,7 +116,8 @@ func (p *predictor) predictFix(f *catalog.Fix) *catalog.Prediction {
 
 // simulateFuture simulates the time after a change, and returns the caveats of its estimates.
 func (p *predictor) simulateFuture(after setup) (outcomes []*outcome, then []catalog.Estimate, caveats []string,
-	err error) {
+	err error,
+) {
 	outcomes, sc, err := p.simulateChange(after, perOutcome)
 	if err != nil {
 		return nil, nil, nil, err

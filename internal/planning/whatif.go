@@ -45,8 +45,11 @@ var answered = []struct {
 	like *indicator.Signal // whose of and off are taken
 	of   func(o *outcome, engines float64) float64
 }{
-	{"ttft_p50", indicator.TTFTP50, nil}, {"ttft_p95", indicator.TTFTP95, nil}, {"itl_p95", indicator.ITLP95, nil},
-	{"e2e_mean", indicator.E2EMean, nil}, {"output_tokens_rate", indicator.GenerationTokenRate, nil},
+	{"ttft_p50", indicator.TTFTP50, nil},
+	{"ttft_p95", indicator.TTFTP95, nil},
+	{"itl_p95", indicator.ITLP95, nil},
+	{"e2e_mean", indicator.E2EMean, nil},
+	{"output_tokens_rate", indicator.GenerationTokenRate, nil},
 	{"requests_rate", indicator.GenerationTokenRate, func(o *outcome, engines float64) float64 {
 		return float64(len(o.ended)) / o.seconds * engines
 	}},

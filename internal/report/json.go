@@ -35,8 +35,10 @@ func JSON(w io.Writer, d diagnose.Diagnosis, o Options) error {
 			return object{"id", g.ID, "missing", list(g.Missing), "hint", g.Hint}
 		}),
 		"targets", each(d.Targets, func(t *diagnose.Target) object { return targetJSON(&d, t) }),
-		"window", object{"from", moment(d.Window.From), "to", moment(d.Window.To)},
-		"baseline", object{"from", moment(d.Baseline.From), "to", moment(d.Baseline.To), "source", string(baselineSource(&d))},
+		"window",
+		object{"from", moment(d.Window.From), "to", moment(d.Window.To)},
+		"baseline",
+		object{"from", moment(d.Baseline.From), "to", moment(d.Baseline.To), "source", string(baselineSource(&d))},
 		"notes", list(d.Notes), "gateway", gatewayJSON(&d), "plots", some(plotsJSON(&d)), "deployments", some(each(d.Deployments, deploymentJSON)),
 	})
 }
@@ -69,7 +71,9 @@ func plotsJSON(d *diagnose.Diagnosis) (out []object) {
 			out = append(out, object{
 				"model", v.Model, "signal", p.Signal.Name, "title", p.Signal.Title, "unit", string(p.Signal.Unit), "from", moment(from), "to", moment(to),
 				"onset", moment(v.Since), "onset_at_least", v.SinceAtLeast, "window_from", moment(p.Window.From),
-				"baseline", object{"from", moment(p.Baseline.From), "to", moment(p.Baseline.To)}, "over_s", p.Over.Seconds(),
+				"baseline",
+				object{"from", moment(p.Baseline.From), "to", moment(p.Baseline.To)},
+				"over_s", p.Over.Seconds(),
 				"threshold", render.Finite(limit), "op", string(op),
 				"value", known(p.Now), "value_text", bound(p.Now, p.Signal), "normal", known(p.Normal), "normal_text", bound(p.Normal, p.Signal),
 				"quantile", render.OrNone(p.Signal.Quantile), // the points are interpolated in buckets

@@ -125,8 +125,11 @@ func TestAnUpwardImportIsFound(t *testing.T) {
 		{"the command line", map[string]string{"internal/load": "internal/cli"}, []string{"internal/load imports internal/cli"}},
 		{"the command", map[string]string{"cmd/sixty": "internal/cli"}, nil},
 		{"what is in no layer", map[string]string{"internal/util": "errors"}, []string{"internal/util is in no layer"}},
-		{"a cycle of folders", map[string]string{"internal/diagnose": "internal/diagnose/source/probe", "internal/diagnose/source": "internal/diagnose"},
-			[]string{"diagnose/ imports itself", "diagnose/source imports itself"}},
+		{
+			"a cycle of folders",
+			map[string]string{"internal/diagnose": "internal/diagnose/source/probe", "internal/diagnose/source": "internal/diagnose"},
+			[]string{"diagnose/ imports itself", "diagnose/source imports itself"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var packages []listed

@@ -102,8 +102,11 @@ func TestNamed(t *testing.T) {
 			"vllm:request_prefill_time_seconds_sum": "sglang:per_stage_req_latency_seconds_sum",
 		}, nil},
 		{"sglang-normalized", "sglang-normalized", SGLang, map[string]string{"vllm:kv_cache_usage_perc": "sglang_token_usage"}, nil},
-		{"sglang-0.5.5", "sglang", SGLang, map[string]string{"vllm:generation_tokens_total": "sglang:inter_token_latency_seconds_count"},
-			[]*indicator.Signal{indicator.PreemptionRate, indicator.HTTPRate}},
+		{
+			"sglang-0.5.5", "sglang", SGLang,
+			map[string]string{"vllm:generation_tokens_total": "sglang:inter_token_latency_seconds_count"},
+			[]*indicator.Signal{indicator.PreemptionRate, indicator.HTTPRate},
+		},
 	} {
 		t.Run(tc.id, func(t *testing.T) {
 			d, err := Named(tc.id)

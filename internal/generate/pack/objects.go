@@ -17,7 +17,11 @@ func configMaps(c dashboard.Config) ([]generate.File, error) {
 			Kind       string            `yaml:"kind"`
 			Metadata   generate.Metadata `yaml:"metadata"`
 			Data       map[string]string `yaml:"data"`
-		}{"v1", "ConfigMap", generate.Metadata{Name: name, Labels: map[string]string{"grafana_dashboard": "1"}}, map[string]string{file: content}}
+		}{
+			"v1", "ConfigMap",
+			generate.Metadata{Name: name, Labels: map[string]string{"grafana_dashboard": "1"}},
+			map[string]string{file: content},
+		}
 	})
 }
 
@@ -27,8 +31,9 @@ func grafanaDashboards(c dashboard.Config) ([]generate.File, error) {
 	return asObjects(c, func(name, _, content string) any {
 		selector := map[string]any{"matchLabels": map[string]string{"dashboards": "grafana"}}
 		return generate.Object{
-			APIVersion: "grafana.integreatly.org/v1beta1", Kind: "GrafanaDashboard", Metadata: generate.Metadata{Name: name},
-			Spec: map[string]any{"instanceSelector": selector, "json": content},
+			APIVersion: "grafana.integreatly.org/v1beta1", Kind: "GrafanaDashboard",
+			Metadata: generate.Metadata{Name: name},
+			Spec:     map[string]any{"instanceSelector": selector, "json": content},
 		}
 	})
 }

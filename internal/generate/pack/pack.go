@@ -209,7 +209,8 @@ func DashboardFormats() []string {
 func Dashboards(c dashboard.Config, format string) ([]generate.File, error) {
 	render := dashboardFormats[format]
 	if render == nil {
-		return nil, fmt.Errorf("--output: unknown format %q: want one of %s", format, strings.Join(DashboardFormats(), ", "))
+		return nil, fmt.Errorf("--output: unknown format %q: want one of %s",
+			format, strings.Join(DashboardFormats(), ", "))
 	}
 	return render(c)
 }

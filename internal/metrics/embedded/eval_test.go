@@ -40,7 +40,8 @@ func questions(window time.Duration) []indicator.Expr {
 		indicator.Mul(up, held).On("job"), indicator.Sub(up, held).Ignoring("model_name", "engine"), indicator.Where(up, ">=", held).Ignoring("model_name", "engine"),
 		indicator.Add(indicator.Now("nothing"), up), indicator.Or(indicator.Now("up", indicator.Like("instance", "a|b")), up), by(indicator.Avg(indicator.Now("vllm:kv_cache_usage_perc")), "model_name"),
 		indicator.First("vllm:num_requests_running").In(3 * time.Minute), indicator.LastAbove("up").In(2 * time.Minute), indicator.BeforeGap("vllm:num_requests_running").In(4 * time.Minute),
-		indicator.Floor(indicator.Mod(held, indicator.Number(2))), indicator.Share(0.9, "vllm:num_requests_running").In(window), indicator.Aggregate{Op: "count_values", Into: "n", Of: up},
+		indicator.Floor(indicator.Mod(held, indicator.Number(2))), indicator.Share(0.9, "vllm:num_requests_running").In(window),
+		indicator.Aggregate{Op: "count_values", Into: "n", Of: up},
 	}
 	for _, s := range indicator.All() {
 		rw := indicator.Rewriting{Window: window, Short: 10 * time.Second, Past: 4 * time.Minute, Instance: []string{"job", "instance"}, Model: []string{"model_name"}}

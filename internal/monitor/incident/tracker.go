@@ -24,14 +24,14 @@ const (
 
 	// againstAtLeast is how many diagnoses it takes, however short they found the cause for.
 	againstAtLeast = 2
-	// longest gap between two diagnoses that counts as watched
+	// watched is the longest gap between two diagnoses that counts as watched.
 	watched = time.Minute
-	// together is how far apart two faults of a server begin that are one
+	// together is how far apart two faults of a server begin that are one.
 	together = Rejoin
 	// behind is how much later than its symptom a cause's onset may be read. A finding that begins later explains
 	// nothing, such as the restart of a server that hung.
 	behind = 30 * time.Second
-	// surer is by how much a diagnosis of the same must be surer to be kept instead
+	// surer is how much surer a diagnosis of the same fault must be to replace the stored one.
 	surer = 0.03
 	// apart is for how long a pathology is not found, at the least, when it comes back as a fault of its own: its alert
 	// has ended, where nobody set another time for that.

@@ -290,9 +290,14 @@ func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
 		name, title string
 		unit        indicator.Unit
 	}{
-		{"ttft_p50", "TTFT P50", indicator.Seconds}, {"ttft_p95", "TTFT P95", indicator.Seconds}, {"itl_p95", "ITL P95", indicator.Seconds},
-		{"e2e_mean", "E2E mean", indicator.Seconds}, {"output_tokens_rate", "output tokens/s", ""}, {"requests_rate", "requests/s", ""},
-		{"kv_cache_usage", "KV cache usage", indicator.Ratio}, {"preemptions_rate", "preemptions/s", ""},
+		{"ttft_p50", "TTFT P50", indicator.Seconds},
+		{"ttft_p95", "TTFT P95", indicator.Seconds},
+		{"itl_p95", "ITL P95", indicator.Seconds},
+		{"e2e_mean", "E2E mean", indicator.Seconds},
+		{"output_tokens_rate", "output tokens/s", ""},
+		{"requests_rate", "requests/s", ""},
+		{"kv_cache_usage", "KV cache usage", indicator.Ratio},
+		{"preemptions_rate", "preemptions/s", ""},
 	} {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", q.title, estimated(a.Present[q.name], q.unit), estimated(a.Changed[q.name], q.unit))
 	}

@@ -169,9 +169,13 @@ func keepShard(cfg *promconfig.Config, part *shard.Shard) {
 	const label = "__tmp_sixty_shard"
 	for _, s := range cfg.ScrapeConfigs {
 		s.RelabelConfigs = append(s.RelabelConfigs,
-			&relabel.Config{SourceLabels: model.LabelNames{"__address__"}, Modulus: part.Of, TargetLabel: label, Action: relabel.HashMod,
-				Separator: ";", Regex: relabel.DefaultRelabelConfig.Regex, Replacement: "$1", NameValidationScheme: model.UTF8Validation},
-			&relabel.Config{SourceLabels: model.LabelNames{label}, Regex: relabel.MustNewRegexp(strconv.FormatUint(part.Part-1, 10)), Action: relabel.Keep,
-				Separator: ";", Replacement: "$1", NameValidationScheme: model.UTF8Validation})
+			&relabel.Config{
+				SourceLabels: model.LabelNames{"__address__"}, Modulus: part.Of, TargetLabel: label, Action: relabel.HashMod,
+				Separator: ";", Regex: relabel.DefaultRelabelConfig.Regex, Replacement: "$1", NameValidationScheme: model.UTF8Validation,
+			},
+			&relabel.Config{
+				SourceLabels: model.LabelNames{label}, Regex: relabel.MustNewRegexp(strconv.FormatUint(part.Part-1, 10)), Action: relabel.Keep,
+				Separator: ";", Replacement: "$1", NameValidationScheme: model.UTF8Validation,
+			})
 	}
 }

@@ -51,7 +51,6 @@ type stage struct {
 	t     *testing.T
 	name  string
 	store *embedded.Store
-	asked int                      // cures of which it was asked what they would do
 	told  map[string]collect.Alert // by name
 }
 

@@ -66,7 +66,10 @@ func addPathology(catalogue, id string) error {
 	for _, w := range words {
 		alert += strings.ToUpper(w[:1]) + w[1:]
 	}
-	names := map[string]string{"ID": id, "Package": packageOf(id), "Alert": alert, "Words": strings.Join(words, " "), "Threshold": strings.Join(words, "_")}
+	names := map[string]string{
+		"ID": id, "Package": packageOf(id), "Alert": alert,
+		"Words": strings.Join(words, " "), "Threshold": strings.Join(words, "_"),
+	}
 	if source, err = enlist(source, names["Package"]); err != nil {
 		return fmt.Errorf("%s: %w", list, err)
 	}
@@ -89,7 +92,8 @@ func enlist(source []byte, name string) ([]byte, error) {
 		return nil, errors.New("neither imports nor a list of pathologies are found in it")
 	}
 	list += len(".Pathology,\n")
-	text = text[:imports] + fmt.Sprintf("\t%q\n", path+name) + text[imports:list] + "\t" + name + ".Pathology,\n" + text[list:]
+	text = text[:imports] + fmt.Sprintf("\t%q\n", path+name) + text[imports:list] +
+		"\t" + name + ".Pathology,\n" + text[list:]
 	return format.Source([]byte(text))
 }
 

@@ -118,8 +118,18 @@ func head(i *view.Incident) [][2]string {
 		}
 	}
 	return [][2]string{
-		{"Incident", i.ID}, {"Model", strings.Trim(strings.Join([]string{i.Cluster, i.Namespace, i.Model}, "/"), "/")}, {"Targets", listSome(i.Targets)}, {"Severity", i.Severity},
-		{"Phase", phase(i)}, {"Scope", i.Scope()}, {"Impact", impact(i)}, {"Began", began}, {"Found", found}, {"Acknowledged", acknowledged}, {"Ended", ended}, {"Evidence", evidence},
+		{"Incident", i.ID},
+		{"Model", strings.Trim(strings.Join([]string{i.Cluster, i.Namespace, i.Model}, "/"), "/")},
+		{"Targets", listSome(i.Targets)},
+		{"Severity", i.Severity},
+		{"Phase", phase(i)},
+		{"Scope", i.Scope()},
+		{"Impact", impact(i)},
+		{"Began", began},
+		{"Found", found},
+		{"Acknowledged", acknowledged},
+		{"Ended", ended},
+		{"Evidence", evidence},
 	}
 }
 

@@ -231,8 +231,18 @@ func TestShots(t *testing.T) {
 	}
 	c := chromium(t)
 	for _, view := range []struct{ name, path string }{
-		{"overview", "/"}, {"incidents", "/incidents"}, {"incident", "/incident/" + m.incident.ID}, {"explore", "/explore?from=-5m&board=serving"}, {"eleven", "/explore?from=-5m&board=incident"},
-		{"fleet", "/fleet"}, {"whatif", "/whatif?load=1.4"}, {"audit", "/audit"}, {"runbooks", "/runbooks"}, {"runbook", "/runbooks/saturation"}, {"settings", "/settings"}, {"none", "/nowhere"},
+		{"overview", "/"},
+		{"incidents", "/incidents"},
+		{"incident", "/incident/" + m.incident.ID},
+		{"explore", "/explore?from=-5m&board=serving"},
+		{"eleven", "/explore?from=-5m&board=incident"},
+		{"fleet", "/fleet"},
+		{"whatif", "/whatif?load=1.4"},
+		{"audit", "/audit"},
+		{"runbooks", "/runbooks"},
+		{"runbook", "/runbooks/saturation"},
+		{"settings", "/settings"},
+		{"none", "/nowhere"},
 	} {
 		if only := os.Getenv("ONLY"); only != "" && !slices.Contains(strings.Split(only, ","), view.name) {
 			continue

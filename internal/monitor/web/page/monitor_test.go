@@ -58,8 +58,14 @@ func TestTheMonitorIsShown(t *testing.T) {
 	now := open(t, browser, url+"/", form{width: 1280, height: 900})
 	now.text("main h1", "idle")
 	for _, view := range []struct{ path, selector, words string }{
-		{"/explore", ".panel", "Queue depth"}, {"/fleet", "main", "2 replicas"}, {"/whatif", "main", "eplicas"}, {"/audit", "main", "time to first token"},
-		{"/runbooks", "main", "Engine hung"}, {"/runbooks/engine-hung", "main", "engine"}, {"/settings", "main", "scrape"}, {"/incidents", "main", "ncident"},
+		{"/explore", ".panel", "Queue depth"},
+		{"/fleet", "main", "2 replicas"},
+		{"/whatif", "main", "eplicas"},
+		{"/audit", "main", "time to first token"},
+		{"/runbooks", "main", "Engine hung"},
+		{"/runbooks/engine-hung", "main", "engine"},
+		{"/settings", "main", "scrape"},
+		{"/incidents", "main", "ncident"},
 	} {
 		b := open(t, browser, url+view.path, form{width: 1280, height: 900})
 		b.text(view.selector, view.words)

@@ -32,8 +32,8 @@ type Layout struct {
 
 // Labels that may identify a target or a fleet, where they occur.
 var (
-	instanceLabels = []string{"cluster", "namespace", "job", "instance"}
-	modelLabels    = []string{"cluster", "namespace", "model_name"}
+	instanceLabels = dialect.UsualInstance
+	modelLabels    = dialect.UsualModel
 	identityLabels = []string{"ReplicaId", "WorkerId"}
 	modelNames     = append([]string{"model_name"}, identityLabels...)
 )

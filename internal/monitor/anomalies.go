@@ -10,6 +10,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor/anomaly"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -92,7 +93,9 @@ func (a *Anomalies) Observe(_ context.Context, e *Evaluation) {
 		}
 		out = append(out, v)
 		a.samples = append(a.samples, collect.Sample{Labels: labelAnomaly(map[string]string{"__name__": "sixty_anomaly"}, f), Value: value})
-		told = append(told, a.alert(f, v.At, e.At.Add(validFor)))
+		if set.Notify != "" {
+			told = append(told, a.alert(f, v.At, e.At.Add(validFor)))
+		}
 	}
 	// Anomalies with a cause first, then the most unusual ones.
 	slices.SortStableFunc(out, func(x, y view.Anomaly) int { return cmp.Compare(y.Size(), x.Size()) })
@@ -111,10 +114,7 @@ func (a *Anomalies) Observe(_ context.Context, e *Evaluation) {
 
 // alert is what people are told of one. It ends where it is not sent again.
 func (a *Anomalies) alert(f anomaly.Alert, began, ends time.Time) collect.Alert {
-	severity, err := catalog.ParseSeverity(a.used.Notify)
-	if err != nil {
-		severity = catalog.Info
-	}
+	severity, _ := catalog.ParseSeverity(a.used.Notify) // checked with the configuration
 	return collect.Alert{
 		Labels: labelAnomaly(a.Alerts().labels("SixtyAnomaly", severity), f), Began: began, Ends: ends, Path: "/",
 		Annotations: map[string]string{"summary": f.Target + ": " + f.Text, "runbook_url": catalog.Documentation + "lab/anomaly.md"},
@@ -123,7 +123,7 @@ func (a *Anomalies) alert(f anomaly.Alert, began, ends time.Time) collect.Alert 
 
 // labelAnomaly adds what an anomaly is of.
 func labelAnomaly(to map[string]string, f anomaly.Alert) map[string]string {
-	for _, name := range []string{"cluster", "namespace", "job", "instance", "model_name", "engine"} {
+	for _, name := range slices.Concat(dialect.UsualInstance, []string{"model_name", "engine"}) {
 		if v := f.Labels[name]; v != "" {
 			to[name] = v
 		}

@@ -63,14 +63,11 @@ var (
 	showing  = dialect.NamePattern("num_requests_running") + "|" + gateways + "|" + gpus
 )
 
-// where are the labels that identify a server.
-var where = []string{"cluster", "namespace", "job", "instance"}
-
 // A place is where series were scraped: the values of these labels.
 type place [4]string
 
 func placeOf(m model.Metric) (p place) {
-	for i, n := range where {
+	for i, n := range dialect.UsualInstance {
 		p[i] = string(m[model.LabelName(n)])
 	}
 	return p
@@ -129,7 +126,7 @@ func (c *census) ask(ctx context.Context, from *source.Source, at time.Time) err
 	if c.seen == nil {
 		c.seen = map[place]*server{}
 	}
-	by := append([]string{labels.MetricName, "model_name", indicator.PerModel, indicator.PerUpstream}, where...)
+	by := append([]string{labels.MetricName, "model_name", indicator.PerModel, indicator.PerUpstream}, dialect.UsualInstance...)
 	ask := func(names string, more ...*labels.Matcher) (model.Vector, error) {
 		of := indicator.Now("", slices.Concat([]*labels.Matcher{indicator.Like(labels.MetricName, names)}, more, from.Matchers())...).In(span)
 		of.Func = "last_over_time"
@@ -238,7 +235,7 @@ func (s *Shard) divide(seen map[place]*server) (mine, others map[place]bool) {
 // excludes all other servers, because such a label stays the same when replicas come and go, or else addresses. Other
 // servers with the same addresses, as in overlapping networks of clusters, are returned.
 func separate(mine, others map[place]bool) (*labels.Matcher, map[place]bool) {
-	for i, n := range where {
+	for i, n := range dialect.UsualInstance {
 		values := map[string]bool{}
 		for p := range mine {
 			values[p[i]] = true

@@ -28,21 +28,20 @@ const logSource = "engine log"
 // A Log holds what vLLM or SGLang logged: settings at the start, the last one if there are several, and statistics.
 // No request, prompt or argument beyond Config is kept.
 type Log struct {
-	SGLang         bool    // SGLang's, else vLLM's
-	Config         Config  // source "engine log"
-	Version        string  // vLLM's version, "" if the log does not reach back to the start
-	Model          string  // the name served, "" when not logged
-	KVTokens       int64   // KV capacity of one engine in tokens, 0 when not logged
-	KVBytes        float64 // memory for the KV cache of one worker, 0 when not logged
-	WeightBytes    float64 // that loading the model took on one GPU, 0 when not logged
-	MaxConcurrency float64 // requests of max-model-len that fit into the KV cache, 0 when not logged
-	Starts         int     // starts after the first one seen
-	Stats          []LogStat
-	Errors         []LogError // in the order of their first appearance
-	End            time.Time  // time of the last line with a timestamp
-	Asked          time.Time  // time of the last line of a generating request; zero for vLLM, whose lines lack it
-	Seen           LogCounts  // in the whole log
-	Died           time.Time  // when the engine ended, if nothing tells that it lived later
+	SGLang      bool    // SGLang's, else vLLM's
+	Config      Config  // source "engine log"
+	Version     string  // vLLM's version, "" if the log does not reach back to the start
+	Model       string  // the name served, "" when not logged
+	KVTokens    int64   // KV capacity of one engine in tokens, 0 when not logged
+	KVBytes     float64 // memory for the KV cache of one worker, 0 when not logged
+	WeightBytes float64 // that loading the model took on one GPU, 0 when not logged
+	Starts      int     // starts after the first one seen
+	Stats       []LogStat
+	Errors      []LogError // in the order of their first appearance
+	End         time.Time  // time of the last line with a timestamp
+	Asked       time.Time  // time of the last line of a generating request; zero for vLLM, whose lines lack it
+	Seen        LogCounts  // in the whole log
+	Died        time.Time  // when the engine ended, if nothing tells that it lived later
 }
 
 // LogCounts are what a log shows of requests, from its beginning on. 0 may mean that
@@ -116,17 +115,21 @@ var errorMarks = []struct{ mark, kind string }{
 	{"Health check failed. Server couldn't get a response", ErrorStalled},
 }
 
-// marks are substrings of which a line has one if it is of any interest: a log
-// is mostly access lines, and this keeps the regular expressions off them.
-var marks = [][]byte{
+// marks are substrings of which a line has one, or one of errorMarks, if it is of any interest: a log is mostly access
+// lines, and this keeps the regular expressions off them.
+var marks = append([][]byte{
 	[]byte("throughput: "), []byte("Prefix cache hit rate: GPU"), []byte("args: "), []byte("KV cache"),
 	[]byte(" engine (v"), []byte("version "), []byte("Maximum concurrency"), []byte("GPU blocks: "),
-	[]byte("Chunked prefill is enabled"), []byte("Using max model len"), []byte("is preempted by"),
-	[]byte("CUDA out of memory"), []byte("OutOfMemoryError"), []byte("EngineDeadError"),
-	[]byte("EngineCore "), []byte("unexpectedly"), []byte(" took "), []byte("background task failed"), []byte("memory for the cache blocks"),
-	[]byte("eceived request "), []byte("broadcast block"), []byte("RPC call to "),
-	[]byte(" batch"), []byte("Retract requests"), []byte("server_args=ServerArgs("), []byte("max_total_num_tokens="),
-	[]byte("Scheduler hit an exception"), []byte("Watchdog timeout"), []byte("Health check failed"),
+	[]byte("Chunked prefill is enabled"), []byte("Using max model len"), []byte("is preempted by"), []byte(" took "),
+	[]byte("eceived request "), []byte(" batch"), []byte("Retract requests"), []byte("server_args=ServerArgs("),
+	[]byte("max_total_num_tokens="),
+}, markErrors()...)
+
+func markErrors() (marks [][]byte) {
+	for _, e := range errorMarks {
+		marks = append(marks, []byte(e.mark))
+	}
+	return marks
 }
 
 var (
@@ -141,7 +144,7 @@ var (
 
 	versionLine = regexp.MustCompile(`^(?:vLLM API server version v?|Initializing an? (?:V\d )?LLM engine \(v|[ \x{2580}-\x{259F}]*[\x{2580}-\x{259F}] +version )(\d+\.[\w.+-]+)`)
 	kvTokens    = regexp.MustCompile(`^GPU KV cache size: ([\d,]+) tokens`)
-	concurrency = regexp.MustCompile(`^(?:GPU KV cache size: [\d,]+ tokens, )?Maximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x`)
+	concurrency = regexp.MustCompile(`^(?:GPU KV cache size: [\d,]+ tokens, )?Maximum concurrency for ([\d,]+) tokens per request: [\d.]+x`)
 	kvMemory    = regexp.MustCompile(`^Available KV cache memory: (-?[\d.]+) GiB`)
 	weightsTook = regexp.MustCompile(`^(?:Model loading took|Loading model weights took) ([\d.]{1,20}) (?:GiB|GB)`) // GB means GiB
 	gpuBlocks   = regexp.MustCompile(`^# (?:GPU|cuda) blocks: (\d+)`)                                               // V0
@@ -294,7 +297,7 @@ func (p *logParser) started() {
 	p.ready, p.preemptions = false, 0
 	l := &p.log
 	l.Starts++
-	l.Config, l.Version, l.Model, l.KVTokens, l.KVBytes, l.WeightBytes, l.MaxConcurrency = Config{}, "", "", 0, 0, 0, 0
+	l.Config, l.Version, l.Model, l.KVTokens, l.KVBytes, l.WeightBytes = Config{}, "", "", 0, 0, 0
 	l.Died = time.Time{}
 }
 
@@ -354,7 +357,6 @@ func (p *logParser) capacity(m string) bool {
 	}
 	if s := concurrency.FindStringSubmatch(m); s != nil {
 		p.set(MaxModelLen, strings.ReplaceAll(s[1], ",", ""))
-		l.MaxConcurrency = number(s[2])
 		found = true
 	}
 	if s := kvMemory.FindStringSubmatch(m); s != nil {

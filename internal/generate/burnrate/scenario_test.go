@@ -252,7 +252,7 @@ func (s *sli) example() (map[string]string, bool) {
 		}
 		for label, pattern := range map[string]string{modelName: s.objective.Model, "namespace": s.objective.Namespace, "cluster": s.objective.Cluster, "service": s.objective.Service} {
 			if pattern != "" {
-				target[label] = slo.Sample(pattern, star)
+				target[label] = samplePattern(pattern, star)
 			}
 		}
 		taken := slices.ContainsFunc(s.earlier, func(o slo.Objective) bool {
@@ -268,4 +268,36 @@ func (s *sli) example() (map[string]string, bool) {
 
 func all(ms []*labels.Matcher, target map[string]string) bool {
 	return !slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return !m.Matches(target[m.Name]) })
+}
+
+// samplePattern returns a text that a pattern probably matches, with star in place of what may be
+// any text.
+func samplePattern(pattern, star string) string {
+	var b strings.Builder
+	runes := []rune(pattern)
+	for i := 0; i < len(runes); i++ {
+		switch c := runes[i]; c {
+		case '*':
+			b.WriteString(star)
+		case '?':
+			b.WriteByte('a')
+		case '[':
+			end := i + 1
+			for end < len(runes) && runes[end] != ']' {
+				end++
+			}
+			if i+1 < end {
+				b.WriteRune(runes[i+1])
+			}
+			i = end
+		case '\\':
+			if i+1 < len(runes) {
+				i++
+			}
+			b.WriteRune(runes[i])
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
 }

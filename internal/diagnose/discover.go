@@ -489,18 +489,8 @@ func unknownEngine(names map[string]bool) string {
 }
 
 // infos are the families whose labels tell a server's configuration, in canonical names.
-var infos = []struct {
-	name string
-	read func([]engine.Info) engine.Config
-}{
-	{"vllm:cache_config_info", func(of []engine.Info) engine.Config {
-		c := engine.Config{}
-		for _, i := range of {
-			c.Merge(engine.FromCacheConfigInfo(i.Labels))
-		}
-		return c
-	}},
-	{"vllm:lora_requests_info", engine.FromLoRARequestsInfo},
+var infos = map[string]func([]engine.Info) engine.Config{
+	"vllm:cache_config_info": engine.FromCacheConfigInfo, "vllm:lora_requests_info": engine.FromLoRARequestsInfo,
 }
 
 // configure reads what the servers tell of their configuration.
@@ -512,8 +502,8 @@ func configure(ctx context.Context, q metrics.Querier, at time.Time, lookback ti
 		if t.Dialect.Engine != dialect.VLLM {
 			continue
 		}
-		for _, info := range infos {
-			name := t.Dialect.Metric(info.name)
+		for canonical, read := range infos {
+			name := t.Dialect.Metric(canonical)
 			if !t.Dialect.Exposes(name) {
 				continue
 			}
@@ -532,7 +522,7 @@ func configure(ctx context.Context, q metrics.Querier, at time.Time, lookback ti
 					asked[name][key] = append(asked[name][key], engine.Info{Labels: told, Value: float64(sample.Value)})
 				}
 			}
-			t.Config.Merge(info.read(asked[name][labelKey(t.Labels, l.Instance)]))
+			t.Config.Merge(read(asked[name][labelKey(t.Labels, l.Instance)]))
 		}
 	}
 	return nil

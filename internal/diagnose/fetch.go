@@ -194,18 +194,24 @@ const (
 	minLifetimeRequests = 100
 )
 
-// dropThinBaselines drops normal values that rest on a handful of requests.
+// dropThinBaselines drops normal values that rest on a handful of requests. A stream of many tokens tells how fast
+// tokens came, however few streams there were.
 func (s *Snapshot) dropThinBaselines() {
 	for i := range s.Targets {
-		need := map[BaselineSource]float64{History: minHistoryRequests, Lifetime: minLifetimeRequests}[s.Spans[i].Source]
+		span := &s.Spans[i]
+		need := map[BaselineSource]float64{History: minHistoryRequests, Lifetime: minLifetimeRequests}[span.Source]
 		if !s.Targets[i].Serves() || s.Normal(i, indicator.FirstTokens).Or(0) >= need {
 			continue
 		}
-		s.Spans[i].Source, s.Spans[i].Baseline = NoBaseline, Range{}
+		streamed := span.Source == History && s.Normal(i, indicator.ITLMean).OK
+		if !streamed {
+			span.Source, span.Baseline = NoBaseline, Range{}
+		}
 		for _, sig := range indicator.All() {
 			rd := s.readings[i].of(sig)
-			if *rd == (reading{}) || sig == indicator.FirstTokens || sig == indicator.FirstTokenRate {
-				continue // that there was hardly any traffic is known
+			if *rd == (reading{}) || sig == indicator.FirstTokens || sig == indicator.FirstTokenRate || // hardly any traffic
+				streamed && (sig == indicator.DecodeBatch || sig.Count == indicator.ITLMean.Count) {
+				continue
 			}
 			rd.normal = indicator.Unknown("too few requests in the baseline")
 		}

@@ -17,10 +17,7 @@ type Known struct {
 
 // AddLog adds what a server's log tells. What is known already goes first.
 func (k *Known) AddLog(log *engine.Log) {
-	if k.Config == nil {
-		k.Config = engine.Config{}
-	}
-	k.Config.Merge(log.Config)
+	k.Config = k.Config.Or(log.Config)
 	k.Version = log.Version
 	for _, e := range log.Errors {
 		when := ""
@@ -41,10 +38,7 @@ func (k *Known) Annotate(targets []Target) {
 		if !t.Serves() {
 			continue
 		}
-		c := engine.Config{}
-		c.Merge(t.Dialect.Flags.Canonical(k.Config))
-		c.Merge(t.Config)
-		t.Config = c
+		t.Config = t.Dialect.Flags.Canonical(k.Config).Or(t.Config)
 		if k.Version != "" {
 			t.Version = k.Version
 		}

@@ -167,6 +167,12 @@ func (j *judgement) sick() bool {
 	return slices.ContainsFunc(j.outcomes, func(o outcome) bool { return o.status == Firing && !o.note })
 }
 
+// mayHang reports whether a server may hang that had work when it was last seen, because its scrapes fail.
+func (j *judgement) mayHang() bool {
+	v := j.view
+	return v.silent() && j.life() == LifeServing && v.Now(indicator.LastHeld).Or(0)+v.Now(indicator.LastWork).Or(0) > 0
+}
+
 func (j *judgement) cannotTell() string {
 	v := j.view.Now(indicator.FirstTokenRate)
 	switch {
@@ -282,8 +288,8 @@ func (p *pool) quietVerdict() Verdict {
 	s := p.snapshot
 	var names []string
 	var known []*judgement
-	var atGateway []string
-	idle, silent := true, 0 // a possible hang speaks against the others
+	var atGateway, mayHang []string
+	idle := true
 	for i := range p.judged {
 		j := &p.judged[i]
 		if !s.Targets[j.target].Serves() {
@@ -292,7 +298,9 @@ func (p *pool) quietVerdict() Verdict {
 			}
 			continue
 		}
-		silent += boolToInt(j.view.silent())
+		if j.mayHang() {
+			mayHang = append(mayHang, j.name()+": "+j.cannotTell())
+		}
 		names = append(names, j.name())
 		if j.view.known() {
 			known = append(known, j)
@@ -305,12 +313,11 @@ func (p *pool) quietVerdict() Verdict {
 		}
 	}
 	slices.Sort(names)
-	total := len(known) + len(p.unjudged)
 	if len(known) > 0 {
 		p.unjudged = slices.DeleteFunc(slices.Clone(p.unjudged), func(u Unjudged) bool { return u.waits })
-		total = len(known) + len(p.unjudged)
 	}
-	if 2*len(known) < total+silent || len(known) == 0 {
+	total := len(known) + len(p.unjudged)
+	if len(known) == 0 || 2*len(known) < total && len(mayHang) == 0 {
 		return Verdict{ID: InsufficientData, Status: Unknown, Summary: p.cannotTell(len(known), total), Targets: names}
 	}
 	v := Verdict{ID: Healthy, Status: OK, Targets: names, Confidence: calm}
@@ -322,6 +329,7 @@ func (p *pool) quietVerdict() Verdict {
 	})
 	v.Workload = compareWorkload(known[0])
 	unsure, over := p.pending()
+	unsure = append(mayHang, unsure...)
 	if idle {
 		unsure = append(unsure, atGateway...) // the gateway's doubts are not the servers'
 	}
@@ -370,7 +378,7 @@ func (p *pool) quietVerdict() Verdict {
 			}
 		}
 	}
-	if len(known) < total {
+	if len(known) < total && len(mayHang) == 0 {
 		v.Confidence = min(v.Confidence, partlyJudged*float64(len(known))/float64(total))
 		v.Summary += fmt.Sprintf("; %d of %d targets could not be judged: %s", total-len(known), total, p.reasons())
 	}

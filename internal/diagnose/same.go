@@ -106,8 +106,7 @@ func tellingApart(os []origin, usual []string) []string {
 			return more
 		}
 		// The label that separates most of them; of equals, one that people know.
-		names := slices.Collect(maps.Keys(values))
-		slices.SortFunc(names, func(a, b string) int {
+		more = append(more, slices.MinFunc(slices.Collect(maps.Keys(values)), func(a, b string) int {
 			known := func(n string) int {
 				if i := slices.Index(telling, n); i >= 0 {
 					return i
@@ -115,8 +114,7 @@ func tellingApart(os []origin, usual []string) []string {
 				return len(telling)
 			}
 			return cmp.Or(cmp.Compare(len(values[b]), len(values[a])), known(a)-known(b), cmp.Compare(a, b))
-		})
-		more = append(more, names[0])
+		}))
 	}
 }
 

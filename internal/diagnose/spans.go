@@ -263,7 +263,7 @@ func (h *history) streams(iv interval) bool {
 
 // service is what users got in a run, by what can be told from coarse counts.
 type service struct {
-	seconds, requests, answers            float64
+	seconds, requests, answers, gaps      float64
 	ttft, gap, queue                      float64 // means in seconds; NaN where nothing was observed
 	evictions, errors, abandoned, waiting float64 // per request, share, share, mean
 	cached, drafted, fetched              float64 // share of prompt tokens, share of output tokens, per request
@@ -271,10 +271,10 @@ type service struct {
 
 func (h *history) service(s run) service {
 	var v service
-	var gaps, looks float64
+	var looks float64
 	for _, iv := range s {
 		v.requests += h.count(firstTokens, iv)
-		gaps += h.count(tokenGaps, iv)
+		v.gaps += h.count(tokenGaps, iv)
 		v.seconds += h.seconds(iv)
 		if w := h.gaugeAt(waiting, iv.to); !math.IsNaN(w) {
 			v.waiting += w
@@ -289,7 +289,7 @@ func (h *history) service(s run) service {
 	}
 	ok, bad := sum(answers2xx), sum(answers4xx)+sum(answers5xx)
 	v.answers = ok + bad
-	v.ttft, v.gap = sum(firstTokens.sum())/v.requests, sum(tokenGaps.sum())/gaps
+	v.ttft, v.gap = sum(firstTokens.sum())/v.requests, sum(tokenGaps.sum())/v.gaps
 	v.queue, v.waiting = sum(queueTimes.sum())/sum(queueTimes.count()), v.waiting/max(1, looks)
 	v.evictions = sum(evictions) / max(1, v.requests)
 	v.errors = bad / max(1, ok+bad)
@@ -302,15 +302,18 @@ func (h *history) service(s run) service {
 // longestTest is the longest duration of a load test: longer traffic is the users'.
 const longestTest = 10 * time.Minute
 
-// few is how many requests are too few to say how users were served.
-const few = 5
+// few is how many requests are too few to say how users were served. A stream tells it alone: of a hundred gaps
+// between its tokens, which vary as much as they are long, the mean is known to a tenth.
+const few, fewGaps = 5, 100
 
 // normal returns the latest segment that is no worse than any earlier one and no short exception from them, together
 // with similar earlier segments, and the segments after it; nil if there is none. A segment that was better and
 // shorter than all before it is an exception too, if the present is as they were and it was no longer than load tests
 // are.
 func (l limits) normal(segs []Segment, now service) (normal run, rest []Segment) {
-	telling := func(s *Segment) bool { return s.service.requests >= few && s.service.seconds >= minHistory.Seconds() }
+	telling := func(s *Segment) bool {
+		return (s.service.requests >= few || s.service.gaps >= fewGaps) && s.service.seconds >= minHistory.Seconds()
+	}
 	for i := len(segs) - 1; i >= 0; i-- {
 		s := &segs[i]
 		if !telling(s) || l.sick(s.service) {

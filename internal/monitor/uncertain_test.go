@@ -74,6 +74,91 @@ func TestWhoWaitsIsShownAsUncertain(t *testing.T) {
 	}
 }
 
+// TestAServerThatMayHangIsNotHealthy: the API process of one of five replicas stands still, after another one was replaced. That
+// one started lately leads no verdict meanwhile, and the four that are well make none of health.
+func TestAServerThatMayHangIsNotHealthy(t *testing.T) {
+	store := embeddedtest.New(t)
+	const every, drained, restart, from, to = 5, 200, 240, 300, 355
+	began := time.Unix(1_800_000_000, 0).UTC()
+	for now := 0; now <= to; now += every {
+		at := began.Add(time.Duration(now) * time.Second)
+		for i := range 5 {
+			target, born := embedded.Target{Instance: fmt.Sprintf("r%d:8000", i), Job: "vllm"}, 0
+			switch {
+			case i == 0 && now > from:
+				must.Succeed(t, store.AppendFailureAfter(target, at, 5*time.Second))
+				continue
+			case i == 4 && now > drained && now <= restart:
+				must.Succeed(t, store.AppendFailureAfter(target, at, time.Millisecond))
+				continue
+			case i == 4 && now > restart:
+				born = restart
+			}
+			n, running := now-born, 2
+			if i == 4 && now <= drained && now > drained-30 {
+				n, running = drained-30, 0
+			}
+			page := fmt.Appendf(nil, "process_start_time_seconds %[3]d\nvllm:num_requests_running{%[1]s} %[6]d\nvllm:num_requests_waiting{%[1]s} 0\nvllm:kv_cache_usage_perc{%[1]s} 0.2\n"+
+				"vllm:generation_tokens_total{%[1]s} %[4]d\nvllm:time_to_first_token_seconds_count{%[1]s} %[2]d\nvllm:time_to_first_token_seconds_sum{%[1]s} %[5]f\n"+
+				"vllm:time_to_first_token_seconds_bucket{%[1]s,le=\"0.25\"} %[2]d\nvllm:time_to_first_token_seconds_bucket{%[1]s,le=\"+Inf\"} %[2]d\n",
+				`model_name="m",engine="0"`, n, began.Unix()+int64(born), 80*n, 0.1*float64(n), running)
+			if _, err := store.Append(target, at, page, "", time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if now < from {
+			continue
+		}
+		at = at.Add(100 * time.Millisecond)
+		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: began, Interval: every * time.Second, Pathologies: pathologies.All()})
+		must.Succeed(t, err)
+		if sick := now > from+20; sick != (d.Verdict.ID == diagnose.NotCertain) {
+			t.Errorf("%d s after r0 stood still: %+v", now-from, d.Verdict)
+		}
+	}
+}
+
+// TestOneStreamAtHalfSpeed: one user has one stream, whose answers take a minute. Three of them are a past to compare
+// with, because a stream of thousands of tokens tells how fast tokens came.
+func TestOneStreamAtHalfSpeed(t *testing.T) {
+	store := embeddedtest.New(t)
+	const every, from, to, answer = 5, 240, 390, 2000
+	began := time.Unix(1_800_000_000, 0).UTC()
+	l, target := `model_name="m",engine="0"`, embedded.Target{Instance: "a:8000", Job: "vllm"}
+	fast, slow := 1, 0
+	var last diagnose.Diagnosis
+	for now := 0; now <= to; now += every {
+		at := began.Add(time.Duration(now) * time.Second)
+		if now > from {
+			slow += 15 * every
+		} else {
+			fast += 31 * every
+		}
+		page := fmt.Appendf(nil, "vllm:num_requests_running{%[1]s} 1\nvllm:num_requests_waiting{%[1]s} 0\nvllm:kv_cache_usage_perc{%[1]s} 0.1\n"+
+			"vllm:generation_tokens_total{%[1]s} %[2]d\nvllm:iteration_tokens_total_count{%[1]s} %[2]d\nvllm:iteration_tokens_total_sum{%[1]s} %[2]d\nvllm:prompt_tokens_total{%[1]s} %[7]d\nvllm:inter_token_latency_seconds_count{%[1]s} %[2]d\nvllm:inter_token_latency_seconds_sum{%[1]s} %[4]f\n"+
+			"vllm:inter_token_latency_seconds_bucket{%[1]s,le=\"0.025\"} 0\nvllm:inter_token_latency_seconds_bucket{%[1]s,le=\"0.05\"} %[3]d\n"+
+			"vllm:inter_token_latency_seconds_bucket{%[1]s,le=\"0.075\"} %[2]d\nvllm:inter_token_latency_seconds_bucket{%[1]s,le=\"+Inf\"} %[2]d\n"+
+			"vllm:time_to_first_token_seconds_count{%[1]s} %[5]d\nvllm:time_to_first_token_seconds_sum{%[1]s} %[6]f\n"+
+			"vllm:time_to_first_token_seconds_bucket{%[1]s,le=\"0.1\"} %[5]d\nvllm:time_to_first_token_seconds_bucket{%[1]s,le=\"+Inf\"} %[5]d\n",
+			l, fast+slow, fast, 0.032*float64(fast)+0.068*float64(slow), 1+(fast+slow)/answer, 0.05*float64(1+(fast+slow)/answer), 100*(1+(fast+slow)/answer))
+		if _, err := store.Append(target, at, page, "", time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if now < from-60 {
+			continue
+		}
+		var err error
+		last, err = diagnose.Run(t.Context(), store, diagnose.Options{At: at.Add(100 * time.Millisecond), First: began, Interval: every * time.Second, Pathologies: pathologies.All()})
+		must.Succeed(t, err)
+		if now <= from && last.Verdict.ID != diagnose.Healthy {
+			t.Errorf("before the fault, at %d s: %+v", now, last.Verdict)
+		}
+	}
+	if last.Verdict.ID != "slow-decode" {
+		t.Errorf("%+v", last.Verdict)
+	}
+}
+
 // TestWhatFiredIsNotResolvedWhileNothingIsCertain: an alert goes on while the verdict is not certain, and ends
 // a while after it is healthy.
 func TestWhatFiredIsNotResolvedWhileNothingIsCertain(t *testing.T) {

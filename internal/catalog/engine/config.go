@@ -109,10 +109,10 @@ func (c Config) Bool(flag string) (on, ok bool) {
 	return on, err == nil
 }
 
-// FromCacheConfigInfo reads the labels of vllm:cache_config_info, which
-// carries every field of vLLM's CacheConfig as text
+// FromCacheConfigInfo reads vllm:cache_config_info, whose labels
+// carry every field of vLLM's CacheConfig as text
 // (vllm/v1/metrics/loggers.py, v0.23.0).
-func FromCacheConfigInfo(labels map[string]string) Config {
+func FromCacheConfigInfo(of []Info) Config {
 	const source = "cache_config_info"
 	c := Config{}
 	for flag, label := range map[string]string{
@@ -125,7 +125,9 @@ func FromCacheConfigInfo(labels map[string]string) Config {
 		NumBlocksOverride:    "num_gpu_blocks_override",
 		KVCacheMemoryBytes:   "kv_cache_memory_bytes",
 	} {
-		c.Set(flag, labels[label], source)
+		for _, i := range of {
+			c.Set(flag, i.Labels[label], source)
+		}
 	}
 	return c
 }

@@ -165,7 +165,7 @@ func (r *Record) past(at time.Time) bool { return !r.Open() && at.Sub(*r.Ended) 
 
 // find returns the incident that a sign belongs to, nil where it is a new one, and those
 // that it would belong to had they not surely ended while nobody could see.
-func (t *Tracker) find(s *sign, at time.Time) (best *Record, over []*Record) {
+func (t *Tracker) find(s *sign, at time.Time) (best *Record, ended []*Record) {
 	bestRank := 0
 	for _, r := range t.records {
 		if r.past(at) || !r.samePool(s.pool, s.instances) {
@@ -176,20 +176,21 @@ func (t *Tracker) find(s *sign, at time.Time) (best *Record, over []*Record) {
 			continue
 		}
 		if seen := r.State.LastSeen; r.Open() && !s.SinceAtLeast && at.Sub(seen) > Rejoin && s.since.Sub(seen) > Rejoin {
-			over = append(over, r)
+			ended = append(ended, r)
 			continue
 		}
+		over := cmp.Or(r.Ended, r.QuietSince)
+		if rank > 2 && over != nil && !s.SinceAtLeast && s.since.After(*over) && at.Sub(r.State.LastSeen) >= apart {
+			continue // something else began when it was over
+		}
 		if !r.Open() {
-			if rank > 2 && !s.SinceAtLeast && s.since.After(*r.Ended) {
-				continue // something else began when it was over
-			}
 			rank += 10
 		}
 		if best == nil || rank < bestRank || rank == bestRank && r.Began.After(best.Began) {
 			best, bestRank = r, rank
 		}
 	}
-	return best, over
+	return best, ended
 }
 
 // rank says how closely a sign belongs to an incident, the lower the closer; 0 is not at
@@ -225,6 +226,14 @@ func (t *Tracker) pathology(id string) *catalog.Pathology {
 		return nil
 	}
 	return t.catalogue[i]
+}
+
+// nameOf returns what people call a pathology. An earlier release may have stored one that is gone.
+func (t *Tracker) nameOf(id string) string {
+	if p := t.pathology(id); p != nil {
+		return cmp.Or(p.Name(), id)
+	}
+	return id
 }
 
 func (t *Tracker) begin(s *sign, at time.Time) *Record {
@@ -364,7 +373,7 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 	r.AlsoPossible = r.AlsoPossible[:0]
 	r.State.now = r.Severity
 	if !slices.ContainsFunc(signs, func(s *sign) bool { return s.Pathology.ID == r.Pathology }) {
-		r.Summary.Summary = "Not found now, but then came: " + lead.Summary
+		r.Summary.Summary = t.nameOf(r.Pathology) + ", and then: " + lead.Summary
 		if r.State.ruledOut >= Refuted {
 			r.State.now = lead.Severity.String() // the incident is no worse than its present findings
 		}

@@ -431,10 +431,21 @@ func TestWhatBeginsTogetherIsOne(t *testing.T) {
 func TestAnotherWordForTheSameIsOne(t *testing.T) {
 	s := newTimeline(t)
 	s.seeFor(time.Hour, fires(thrash, "a"))
-	s.seeFor(time.Minute)
+	s.seeFor(30 * time.Second)
 	s.seeFor(time.Minute, fires(errs, "a"))
 	if len(s.records) != 1 || !s.records[0].Open() {
 		t.Errorf("%d incidents, want 1 that goes on", len(s.records))
+	}
+}
+
+// After a rollout, one replica answered what it had kept waiting: the page of the rollout came again, with its start.
+func TestAFaultOfAnotherNameAfterTheEndOfAnAlertIsANewIncident(t *testing.T) {
+	s := newTimeline(t)
+	s.seeFor(time.Minute, fires(errs, "a"))
+	s.seeFor(90 * time.Second)
+	s.seeFor(time.Minute, fires(thrash, "a"))
+	if len(s.records) != 2 || s.records[1].Pathology != thrash.ID || s.records[0].Since[thrash.ID] != (time.Time{}) {
+		t.Errorf("%d incidents, want one of each name", len(s.records))
 	}
 }
 

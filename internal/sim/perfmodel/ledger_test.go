@@ -109,7 +109,7 @@ func TestLedgerAgainstLogs(t *testing.T) {
 	}
 	// vLLM 0.23.0 on a CPU, with VLLM_CPU_KVCACHE_SPACE=1: 4096 blocks of 128.
 	l = ledger(t, modelconfigtest.Read(t, "tiny-llama-cpu"), Settings{Release: "0.23", BlockSize: 128, KVBytes: gib, MaxModelLen: 8192})
-	for _, c := range l.Check(FromConfig(engine.FromCacheConfigInfo(map[string]string{"block_size": "128", "num_gpu_blocks": "4096"}), "cache_config_info")) {
+	for _, c := range l.Check(FromConfig(engine.FromCacheConfigInfo([]engine.Info{{Labels: map[string]string{"block_size": "128", "num_gpu_blocks": "4096"}}}), "cache_config_info")) {
 		if c.Off != 0 || !c.Within {
 			t.Errorf("CPU server: %+v", c)
 		}

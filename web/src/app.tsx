@@ -1,9 +1,10 @@
-import { useLayoutEffect, useRef, useState } from 'preact/hooks'
+import type { FunctionComponent } from 'preact'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 import { length, titleOf, zone } from './format'
-import { help, start } from './keys'
+import { help, startKeys } from './keys'
 import { failingOf, now, trust, useLive } from './live'
-import { setTheme, theme, type Theme } from './palette'
-import { link, to, useRoute } from './route'
+import { nextTheme, setTheme } from './palette'
+import { link, places, to, useRoute } from './route'
 import { Nothing, useTitle } from './ui'
 import { Audit } from './views/audit'
 import { Explore } from './views/explore'
@@ -15,40 +16,29 @@ import { RunbookView, Runbooks } from './views/runbooks'
 import { SettingsView } from './views/settings'
 import { WhatIfView } from './views/whatif'
 
-const places: [string, string][] = [
-  ['overview', 'Overview'],
-  ['incidents', 'Incidents'],
-  ['explore', 'Explore'],
-  ['fleet', 'Fleet'],
-  ['whatif', 'What if'],
-  ['audit', 'Audit'],
-  ['runbooks', 'Runbooks'],
-  ['settings', 'Settings'],
-]
+const views: Record<string, FunctionComponent<{ id: string }>> = {
+  overview: Overview, incidents: Incidents, incident: IncidentView, explore: Explore, fleet: Fleet, whatif: WhatIfView,
+  audit: Audit, runbooks: Runbooks, runbook: RunbookView, settings: SettingsView,
+}
 
-const titles: Record<string, string> = Object.fromEntries(places)
 const under: Record<string, string> = { incident: 'incidents', runbook: 'runbooks' }
-
-export const nextTheme = (t: Theme): Theme => (({ '': 'dark', dark: 'light', light: '' }) as const)[t]
+const wide = ['explore', 'fleet', 'incident']
 
 export function App() {
   const route = useRoute()
   const live = useLive()
   const dialog = useRef<HTMLDialogElement>(null)
-  const [, again] = useState(0)
-  const toggle = () => {
-    setTheme(nextTheme(theme()))
-    again((n) => n + 1)
-  }
   const showHelp = (open?: boolean) => {
     const d = dialog.current
     if (!d) return
     if (d.open || open === false) d.close()
     else d.showModal()
   }
-  useLayoutEffect(() => start({ help: showHelp, theme: toggle }), [])
+  useLayoutEffect(() => startKeys({ help: showHelp, theme: () => setTheme(nextTheme()) }), [])
   const failing = failingOf(live)
-  useTitle(route.view === 'incident' ? '' : route.view === 'runbook' ? titleOf(route.id) : (titles[route.view] ?? 'Not found'))
+  const View = views[route.view] ?? Missing
+  const title = places.find(([view]) => view === route.view)?.[1] ?? 'Not found'
+  useTitle(route.view === 'incident' ? '' : route.view === 'runbook' ? titleOf(route.id) : title)
   return (
     <>
       <a class="skip" href="#main">Skip to content</a>
@@ -67,7 +57,7 @@ export function App() {
         <button type="button" class="icon" onClick={() => showHelp()} aria-label="Keys" title="Keys  ?">?</button>
       </header>
       <Doubt />
-      <main id="main" tabIndex={-1} class={['explore', 'fleet', 'incident'].includes(route.view) ? 'wide' : ''}>{view(route.view, route.id)}</main>
+      <main id="main" tabIndex={-1} class={wide.includes(route.view) ? 'wide' : ''}><View key={route.id} id={route.id} /></main>
       <dialog ref={dialog} aria-label="Keys">
         <h2>Keys</h2>
         <dl class="keys">
@@ -85,38 +75,14 @@ export function App() {
   )
 }
 
-function view(name: string, id: string) {
-  switch (name) {
-    case 'overview':
-      return <Overview />
-    case 'incidents':
-      return <Incidents />
-    case 'incident':
-      return <IncidentView key={id} id={id} />
-    case 'explore':
-      return <Explore />
-    case 'fleet':
-      return <Fleet />
-    case 'whatif':
-      return <WhatIfView />
-    case 'audit':
-      return <Audit />
-    case 'runbooks':
-      return <Runbooks />
-    case 'runbook':
-      return <RunbookView id={id} />
-    case 'settings':
-      return <SettingsView />
-  }
-  return (
-    <>
-      <h1>Not found</h1>
-      <Nothing title="This page does not exist">
+const Missing = () => (
+  <>
+    <h1>Not found</h1>
+    <Nothing title="This page does not exist">
       See the <a href={link('/')}>overview</a> or <a href={link('/incidents')}>all incidents</a>.
-      </Nothing>
-    </>
-  )
-}
+    </Nothing>
+  </>
+)
 
 // Connection says of when the page is.
 function Connection() {

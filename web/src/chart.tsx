@@ -5,13 +5,13 @@ import { about, apart, clock, increments, number, scaleOf, tick, time, unitOf } 
 import { colour, css, dash, onTheme, symbols } from './palette'
 import type { Span } from './query'
 
-// A Level is a threshold. Its value is written at the axis, where it covers no data.
+// A Level is a threshold, a dashed line.
 export interface Level {
   value: number
   kind: 'warning' | 'critical'
 }
 
-// A Mark is a moment at which something began. Marks stand above the plot.
+// A Mark is a moment at which something began: an onset is a red line, another a symbol above the plot.
 export interface Mark {
   at: number // ms
   kind: 'onset' | 'restart' | 'deploy'
@@ -71,17 +71,11 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
   const heat = first.rows
   const right = first.lines.find((l) => l.right)
   const axis = { stroke: () => css('soft'), font, ticks: { show: false } }
-  const ticked = (u: uPlot, v: number) => tick(v, scaleOf(u.scales.y.max ?? 1, first.unit), first.unit)
-  let colours: Record<string, string> = {}
-  const look = () => {
-    for (const name of ['bad', 'warning', 'good', 'soft', 'ink', 'paper', 'heat', 'line']) colours[name] = css(name)
-  }
-  look()
   const series: uPlot.Series[] = first.lines.map((l, i) => ({
     label: l.name,
     scale: l.right ? 'right' : 'y',
-    stroke: () => (l.volume ? colours.soft + '99' : l.faint ? colours.soft + '66' : colour(l.colour ?? i)),
-    fill: l.volume ? () => colours.soft + '22' : first.stack ? () => pale(colour(l.colour ?? i)) : undefined,
+    stroke: () => (l.volume ? css('soft') + '99' : l.faint ? css('soft') + '66' : colour(l.colour ?? i)),
+    fill: l.volume ? () => css('soft') + '22' : first.stack ? () => pale(colour(l.colour ?? i)) : undefined,
     width: l.faint || l.volume ? 1 : 1.6,
     dash: l.volume ? [] : l.right ? [5, 3] : dash(l.colour ?? i),
     points: { show: (u, si) => lonely(u, si) },
@@ -128,7 +122,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
             space: 28,
             grid: { stroke: () => css('line'), width: 1 },
             incrs: (_u: uPlot, _i: number, _min: number, max: number) => increments(scaleOf(max, first.unit)),
-            values: (u, s) => s.map((v) => (beside(u, p().levels ?? [], v) ? '' : ticked(u, v))),
+            values: (u, s) => s.map((v) => tick(v, scaleOf(u.scales.y.max ?? 1, first.unit), first.unit)),
           },
       ...(right ? [{ ...axis, scale: 'right', side: 1 as const, size: 44, grid: { show: false }, values: (u: uPlot, s: number[]) => s.map((v) => tick(v, scaleOf(u.scales.right.max ?? 1, right.unit ?? 'count'))) }] : []),
     ],
@@ -136,21 +130,20 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
     hooks: {
       drawClear: [
         (u) => {
-          look()
           const { ctx, bbox } = u
           const within = (v: number, scale: string, from: number, size: number) => Math.min(Math.max(u.valToPos(v, scale, true), from), from + size)
           for (const b of p().bands ?? []) {
             if (b.kind === 'window') {
               const [a, z] = [b.from, b.to].map((t) => within(t / 1000, 'x', bbox.left, bbox.width))
-              ctx.fillStyle = colours.soft + '1c'
+              ctx.fillStyle = css('soft') + '1c'
               if (z > a) ctx.fillRect(a, bbox.top, z - a, bbox.height)
             } else {
               const [z, a] = [b.from, b.to].map((v) => within(v, 'y', bbox.top, bbox.height))
-              ctx.fillStyle = colours.good + '2e'
+              ctx.fillStyle = css('good') + '2e'
               ctx.fillRect(bbox.left, a, bbox.width, Math.max(z - a, 2 * devicePixelRatio))
             }
           }
-          if (p().rows) cells(u, p(), colours.heat)
+          if (p().rows) cells(u, p(), css('link'))
         },
       ],
       draw: [
@@ -160,9 +153,9 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
           ctx.save()
           ctx.font = `${11 * ratio}px system-ui, sans-serif`
           ctx.lineWidth = 1.4 * ratio
-          const write = (text: string, x: number, y: number, align: CanvasTextAlign, c: string) => {
+          ctx.fillStyle = css('soft')
+          const write = (text: string, x: number, y: number, align: CanvasTextAlign) => {
             ctx.textAlign = align
-            ctx.fillStyle = c
             ctx.fillText(text, x, y)
           }
           const line = (x1: number, y1: number, x2: number, y2: number, c: string, d: number[]) => {
@@ -175,38 +168,22 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
           }
           const [from, to] = [bbox.left, bbox.left + bbox.width]
           const above = bbox.top - 6 * ratio
-          if (!heat) write(unitOf(first.unit), 2 * ratio, above - 3 * ratio, 'left', colours.soft)
-          const second = right ? unitOf(right.unit ?? '') : ''
-          write(second, ctx.canvas.width - 2 * ratio, above - 3 * ratio, 'right', colours.soft)
-          // The values of levels stand at the axis, apart from one another.
-          let below = Infinity
-          for (const l of [...(p().levels ?? [])].sort((a, b) => a.value - b.value)) {
+          if (!heat) write(unitOf(first.unit), 2 * ratio, above - 3 * ratio, 'left')
+          if (right) write(unitOf(right.unit ?? ''), ctx.canvas.width - 2 * ratio, above - 3 * ratio, 'right')
+          for (const l of p().levels ?? []) {
             const y = u.valToPos(l.value, 'y', true)
             if (y < bbox.top - 1 || y > bbox.top + bbox.height + 1) continue
-            line(from, y, to, y, colours[kinds[l.kind]], [7, 4])
-            below = Math.min(y + 4 * ratio, below - 12 * ratio, bbox.top + bbox.height)
-            write(ticked(u, l.value), from - 5 * ratio, below, 'right', colours[kinds[l.kind]])
+            line(from, y, to, y, css(kinds[l.kind]), [7, 4])
           }
-          // Marks stand above the plot, the onset with its name; of those that would touch, the first has one.
-          let free = from + ctx.measureText(unitOf(first.unit)).width - 40 * ratio
-          const marks = [...(p().marks ?? [])].sort((a, b) => Number(b.kind === 'onset') - Number(a.kind === 'onset'))
-          const others = marks.filter((m) => m.kind !== 'onset').map((m) => u.valToPos(m.at / 1000, 'x', true)).filter((x) => x >= from && x <= to)
-          for (const m of marks) {
+          for (const m of p().marks ?? []) {
             const x = u.valToPos(m.at / 1000, 'x', true)
             if (x < from || x > to) continue
-            if (m.kind !== 'onset') {
-              line(x, bbox.top, x, bbox.top + bbox.height, colours.soft + '80', [1, 3])
-              write(symbols[m.kind], x, above + 2 * ratio, 'center', colours.soft)
+            if (m.kind === 'onset') {
+              line(x, bbox.top - 3 * ratio, x, bbox.top + bbox.height, css('bad'), [])
               continue
             }
-            line(x, bbox.top - 3 * ratio, x, bbox.top + bbox.height, colours.bad, [])
-            const width = ctx.measureText(m.name).width
-            // Beside its line, or left of the marks that stand there.
-            const clear = (left: number) => left >= free && left + width <= to && !others.some((o) => o > left - 6 * ratio && o < left + width + 6 * ratio)
-            const left = [x, x - width - 4 * ratio, ...others.map((o) => o - width - 8 * ratio)].find(clear)
-            if (left === undefined) continue
-            write(m.name, left, above, 'left', colours.bad)
-            free = left + width
+            line(x, bbox.top, x, bbox.top + bbox.height, css('soft') + '80', [1, 3])
+            write(symbols[m.kind], x, above + 2 * ratio, 'center')
           }
           ctx.restore()
         },
@@ -223,12 +200,6 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
       setCursor: [(u) => describe(u, p(), tip)],
     },
   }
-}
-
-// beside reports whether a tick would touch the value of a level at the axis.
-function beside(u: uPlot, levels: Level[], v: number): boolean {
-  const { min = 0, max = 1 } = u.scales.y as { min?: number; max?: number }
-  return levels.some((l) => l.value !== v && (Math.abs(l.value - v) / (max - min)) * (u.height - 44) < 15) || levels.some((l) => l.value === v)
 }
 
 // lonely finds the points between gaps, which no line shows.

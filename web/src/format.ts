@@ -16,26 +16,42 @@ function digits(v: number): string {
   return v.toExponential(1).replace('.0e', 'e').replace(/e-(\d)$/, 'e-0$1')
 }
 
-function duration(s: number): string {
-  const a = Math.abs(s)
-  if (a === 0) return '0 s'
-  if (a < 1e-3) return digits(s * 1e6) + ' µs'
-  if (a < 1) return digits(s * 1e3) + ' ms'
-  if (a < 300) return digits(s) + ' s'
-  if (a < 7200) return digits(s / 60) + ' min'
-  return digits(s / 3600) + ' h'
+// A Scale is a unit that numbers from some size on are written in.
+interface Scale {
+  from: number
+  by: number
+  name: string
 }
 
-function bytes(v: number): string {
-  for (const [power, name] of [[4, 'TiB'], [3, 'GiB'], [2, 'MiB'], [1, 'KiB']] as const) {
-    if (Math.abs(v) >= 1024 ** power) return `${digits(v / 1024 ** power)} ${name}`
-  }
-  return digits(v) + ' B'
+const scales: Record<string, Scale[]> = {
+  seconds: [
+    { from: 7200, by: 3600, name: ' h' }, { from: 300, by: 60, name: ' min' }, { from: 1, by: 1, name: ' s' },
+    { from: 1e-3, by: 1e-3, name: ' ms' }, { from: 0, by: 1e-6, name: ' µs' },
+  ],
+  bytes: [...['TiB', 'GiB', 'MiB', 'KiB'].map((unit, i) => ({ from: 1024 ** (4 - i), by: 1024 ** (4 - i), name: ` ${unit}` })), { from: 0, by: 1, name: ' B' }],
+  ratio: [{ from: 0, by: 0.01, name: ' %' }],
 }
+const none: Scale = { from: 0, by: 1, name: '' }
+const counts: Scale[] = [{ from: 1e6, by: 1e6, name: ' M' }, { from: 1e4, by: 1e3, name: ' k' }, none] // of axes alone
+
+const kindOf = (unit: string): string => unit.split('/')[0]
+const scaleIn = (list: Scale[], v: number): Scale => list.find((s) => v >= s.from) ?? none
+const scaled = (v: number, s: Scale): string => digits(s.by < 1 ? v * Math.round(1 / s.by) : v / s.by) + s.name
 
 const suffixes: Record<string, string> = {
   times: '×', '1/s': '/s', '1/request': '/request', 'requests/s': ' req/s', 'tokens/s': ' tok/s', tokens: ' tokens', watts: ' W', celsius: ' °C', MHz: ' MHz',
 }
+
+// quantities are a replica's numbers, with title and unit.
+export const quantities: [Quantity, string, string][] = [
+  ['ttft_p95', 'TTFT P95', 'seconds'],
+  ['itl_p95', 'ITL P95', 'seconds'],
+  ['kv_cache_usage', 'KV cache', 'ratio'],
+  ['requests_waiting', 'Waiting', 'requests'],
+  ['requests_running', 'Running', 'requests'],
+  ['request_rate', 'Requests', 'requests/s'],
+  ['output_tokens_rate', 'Output', 'tokens/s'],
+]
 
 // shown writes one of a replica's numbers: a percentile of a wide bucket as that bucket.
 export const shown = (n: Numbers, name: Quantity, unit: string): string => n.bounds?.[name] ?? number(n[name], unit)
@@ -57,46 +73,18 @@ export const about = (v: number | null | undefined, unit: string, quantile: bool
 // number writes a value in its unit; what is not known is a dash.
 export function number(v: number | null | undefined, unit: string): string {
   if (v === null || v === undefined || Number.isNaN(v)) return '–'
-  switch (unit) {
-    case 'seconds':
-      return duration(v)
-    case 'seconds/token':
-      return duration(v) + '/token'
-    case 'ratio':
-      return digits(100 * v) + ' %'
-    case 'bytes':
-      return bytes(v)
-    case 'bytes/s':
-      return bytes(v) + '/s'
-  }
-  return digits(v) + (suffixes[unit] ?? '')
+  const kind = kindOf(unit)
+  if (!scales[kind]) return digits(v) + (suffixes[unit] ?? '')
+  const size = v === 0 && kind === 'seconds' ? 1 : Math.abs(v) // zero is no number of microseconds
+  return scaled(v, scaleIn(scales[kind], size)) + unit.slice(kind.length)
 }
 
-// A scale is what an axis is written in: one unit, with ticks that are round in it.
-interface Scale {
-  by: number
-  name: string
-}
-
-const none: Scale = { by: 1, name: '' }
-const scales: Record<string, Scale[]> = {
-  seconds: [{ by: 3600, name: ' h' }, { by: 60, name: ' min' }, { by: 1, name: ' s' }, { by: 1e-3, name: ' ms' }, { by: 1e-6, name: ' µs' }],
-  bytes: [{ by: 1024 ** 4, name: ' TiB' }, { by: 1024 ** 3, name: ' GiB' }, { by: 1024 ** 2, name: ' MiB' }, { by: 1024, name: ' KiB' }, { by: 1, name: ' B' }],
-  ratio: [{ by: 0.01, name: ' %' }],
-  count: [{ by: 1e6, name: ' M' }, { by: 1e4, name: ' k' }],
-}
-
-// scaleOf is the scale of an axis that ends at a value.
-export function scaleOf(top: number, unit: string): Scale {
-  const kind = unit === 'seconds/token' ? 'seconds' : unit.replace('/s', '') === 'bytes' ? 'bytes' : unit === 'ratio' ? 'ratio' : scales[unit] ? unit : 'count'
-  const from = (s: Scale) => (s.name === ' h' ? 2 * s.by : s.by)
-  const scale = scales[kind].find((s) => top >= from(s)) ?? (kind === 'count' ? none : (scales[kind].at(-1) as Scale))
-  return scale.name === ' k' ? { by: 1e3, name: ' k' } : scale
-}
+// scaleOf is the scale of an axis that ends at a value: one unit, with ticks that are round in it.
+export const scaleOf = (top: number, unit: string): Scale => scaleIn(scales[kindOf(unit)] ?? counts, top)
 
 // tick writes a value at an axis, where there is little room.
 export const tick = (v: number, s: Scale, unit = ''): string =>
-  digits(v / s.by) + s.name + (s === none && ['watts', 'celsius', 'MHz'].includes(unit) ? suffixes[unit] : '')
+  scaled(v, s) + (s === none && ['watts', 'celsius', 'MHz'].includes(unit) ? suffixes[unit] : '')
 
 // increments are round distances of ticks on a scale.
 export function increments(s: Scale): number[] {
@@ -122,6 +110,9 @@ export function time(at: number, now: number): string {
   if (sameDay || ago < 12 * 3600e3) return seconds.format(at)
   return `${ago < 300 * 86400e3 ? day.format(at) : year.format(at)} ${seconds.format(at)}`
 }
+
+// stamp writes a moment for an address, to the second.
+export const stamp = (ms: number): string => new Date(Math.round(ms / 1000) * 1000).toISOString().replace('.000', '')
 
 export const wholeTime = (at: number): string => full.format(at)
 
@@ -161,7 +152,7 @@ export function change(now: number | null | undefined, normal: number | null | u
 }
 
 // plural writes a number with its noun.
-export const plural = (n: number, noun: string): string => `${n} ${noun}${n === 1 ? '' : 's'}`
+export const plural = (n: number, noun: string): string => `${n} ${noun}${n === 1 ? '' : noun.endsWith('x') ? 'es' : 's'}`
 
 // sentence ends a text with a full stop.
 export const sentence = (s: string): string => (!s || /[.!?…]$/.test(s) ? s : s + '.')

@@ -1,16 +1,9 @@
-import { go, to } from './route'
+import { go, places, to } from './route'
 
 // help lists the keys, for the page's own help.
 export const help: [string, string][] = [
   ['?', 'this help'],
-  ['g then o', 'Overview'],
-  ['g then i', 'Incidents'],
-  ['g then e', 'Explore'],
-  ['g then f', 'Fleet'],
-  ['g then w', 'What if'],
-  ['g then a', 'Audit'],
-  ['g then r', 'Runbooks'],
-  ['g then s', 'Settings'],
+  ...places.map(([, title, key]): [string, string] => [`g then ${key}`, title]),
   ['j, k', 'next row, previous row'],
   ['Enter', 'open the row'],
   ['/', 'filter'],
@@ -19,8 +12,6 @@ export const help: [string, string][] = [
   ['d', 'theme: dark, light, or the system\'s'],
   ['Esc', 'close, or leave the filter field'],
 ]
-
-const places: Record<string, string> = { o: 'overview', i: 'incidents', e: 'explore', f: 'fleet', w: 'whatif', a: 'audit', r: 'runbooks', s: 'settings' }
 
 // own are the keys of the view that is shown.
 const own = new Map<string, () => void>()
@@ -32,7 +23,8 @@ export function bind(keys: Record<string, () => void>): () => void {
   }
 }
 
-const typing = (e: Element | null): boolean => e instanceof HTMLElement && (e.matches('input:not([type=range],[type=checkbox]), textarea, select') || e.isContentEditable)
+const fields = 'input:not([type=range],[type=checkbox]), textarea, select'
+const typing = (e: Element | null): e is HTMLElement => e instanceof HTMLElement && (e.matches(fields) || e.isContentEditable)
 
 function step(by: number): void {
   const rows = [...document.querySelectorAll<HTMLElement>('main [data-row]')].filter((r) => r.offsetParent !== null)
@@ -45,36 +37,25 @@ function step(by: number): void {
 
 let since = 0 // when "g" was pressed
 
-export function start(toggle: { help: (open?: boolean) => void; theme: () => void }): () => void {
-  const down = (e: KeyboardEvent) => {
-    if (e.ctrlKey || e.metaKey || e.altKey) return
-    if (e.key === 'Escape') {
-      toggle.help(false)
-      if (typing(document.activeElement)) (document.activeElement as HTMLElement).blur()
-      return
-    }
-    if (typing(document.activeElement)) return
-    const place = places[e.key]
-    if (e.timeStamp - since < 1500 && place) {
-      since = 0
-      e.preventDefault()
-      return go(to(place))
-    }
-    since = 0
-    const keys: Record<string, () => void> = {
-      '?': () => toggle.help(),
-      g: () => (since = e.timeStamp),
-      j: () => step(1),
-      k: () => step(-1),
-      d: toggle.theme,
-      '/': () => document.querySelector<HTMLElement>('main [data-filter]')?.focus(),
-    }
-    const f = own.get(e.key) ?? keys[e.key]
-    if (f) {
-      e.preventDefault()
-      f()
-    }
+export function startKeys(toggle: { help: (open?: boolean) => void; theme: () => void }): void {
+  const keys: Record<string, (e: KeyboardEvent) => void> = {
+    '?': () => toggle.help(),
+    g: (e) => (since = e.timeStamp),
+    j: () => step(1),
+    k: () => step(-1),
+    d: toggle.theme,
+    '/': () => document.querySelector<HTMLElement>('main [data-filter]')?.focus(),
   }
-  addEventListener('keydown', down)
-  return () => removeEventListener('keydown', down)
+  addEventListener('keydown', (e) => {
+    if (e.ctrlKey || e.metaKey || e.altKey) return
+    const active = document.activeElement
+    if (e.key === 'Escape') toggle.help(false)
+    if (typing(active)) return e.key === 'Escape' ? active.blur() : undefined
+    const place = e.timeStamp - since < 1500 && places.find(([, , key]) => key === e.key)
+    since = 0
+    const f = place ? () => go(to(place[0])) : own.get(e.key) ?? keys[e.key]
+    if (!f) return
+    e.preventDefault()
+    f(e)
+  })
 }

@@ -1,24 +1,23 @@
-import { useEffect, useState } from 'preact/hooks'
 import { get, read } from './api'
 import { link } from './route'
+import { newSignal, useSignal } from './signal'
 import type { Health, Model, Overview, Status } from './types'
 
 // Live is the overview and how far it can be believed.
-export interface Live {
+interface Live {
   overview?: Overview
   received: number // when it came, of the browser's own monotonic clock, ms
   heard: number // when the last answer came, be it the same one again
-  connected: boolean
   error?: Error
   incidents: number // grows with each event of an incident
 }
 
-let live: Live = { received: 0, heard: 0, connected: true, incidents: 0 }
-const listeners = new Set<() => void>()
+let live: Live = { received: 0, heard: 0, incidents: 0 }
+const changed = newSignal()
 
 function change(part: Partial<Live>): void {
   live = { ...live, ...part }
-  for (const l of [...listeners]) l()
+  changed.tell()
 }
 
 // reordered is within how many ms an older overview is one that was overtaken; one that is
@@ -29,8 +28,8 @@ const reordered = 60_000
 export function accept(o: Overview): void {
   const younger = live.overview ? Date.parse(o.at) - Date.parse(live.overview.at) : 1
   const heard = performance.now()
-  if (younger < 0 && younger > -reordered) return change({ heard, connected: true, error: undefined })
-  change({ overview: o, received: younger === 0 ? live.received : heard, heard, connected: true, error: undefined })
+  if (younger < 0 && younger > -reordered) return change({ heard, error: undefined })
+  change({ overview: o, received: younger === 0 ? live.received : heard, heard, error: undefined })
 }
 
 // now is the monitor's time: its last one, and what passed here since.
@@ -88,7 +87,7 @@ export const nameOf = (m: Pick<Model, 'model' | 'namespace' | 'cluster' | 'repli
   [m.model || m.replicas[0]?.labels.model_name || 'the server', m.namespace && `in ${m.namespace}`, m.cluster && `on ${m.cluster}`].filter(Boolean).join(' ')
 
 // follow listens for the server's events, and asks in between where they do not come.
-export function follow(): () => void {
+export function follow(): void {
   let source: EventSource | undefined
   let tries = 0
   // A server that is slow is asked once at a time: a browser has six connections to it.
@@ -99,7 +98,7 @@ export function follow(): () => void {
     try {
       accept(await get<Overview>('/api/v1/overview'))
     } catch (error) {
-      change({ connected: false, error: error as Error })
+      change({ error: error as Error })
     } finally {
       asking = false
     }
@@ -107,10 +106,7 @@ export function follow(): () => void {
   const listen = () => {
     source?.close()
     source = new EventSource(link('/api/v1/events'))
-    source.addEventListener('open', () => {
-      tries = 0
-      change({ connected: true })
-    })
+    source.addEventListener('open', () => (tries = 0))
     source.addEventListener('overview', (e) => {
       try {
         accept(read((e as MessageEvent<string>).data))
@@ -132,7 +128,7 @@ export function follow(): () => void {
     const every = (live.overview?.every_s ?? 5) * 1000
     if (performance.now() - live.received > 1.5 * every) void refresh()
     if (source?.readyState === EventSource.CLOSED && turn % Math.min(2 ** tries, 16) === 0) listen()
-    for (const l of [...listeners]) l() // what is too old becomes so without an event
+    changed.tell() // what is too old becomes so without an event
   }
   // A browser has six connections to a server: a page that nobody sees gives its own back.
   const seen = () => {
@@ -145,22 +141,11 @@ export function follow(): () => void {
   }
   if (!document.hidden) listen()
   if (!live.overview) void refresh()
-  const timer = window.setInterval(beat, 5000)
+  window.setInterval(beat, 5000)
   document.addEventListener('visibilitychange', seen)
-  return () => {
-    source?.close()
-    clearInterval(timer)
-    document.removeEventListener('visibilitychange', seen)
-  }
 }
 
 export function useLive(): Live {
-  const [, render] = useState(0)
-  useEffect(() => {
-    const l = () => render((n) => n + 1)
-    listeners.add(l)
-    return () => void listeners.delete(l)
-  }, [])
+  useSignal(changed)
   return live
 }
-

@@ -142,8 +142,8 @@ describe('queries', () => {
 })
 
 describe('trust', () => {
-  const overview = (at: string, state: Overview['state'] = 'ok'): Overview => ({ schema: '', at, evaluated_in_s: 0, every_s: 15, state, problems: ['store-7 is away'], models: [] })
-  const live = (o: Overview | undefined, received: number, heard = received) => ({ overview: o, received, heard, connected: true, incidents: 0 })
+  const overview = (at: string, state: Overview['state'] = 'ok'): Overview => ({ at, every_s: 15, state, problems: ['store-7 is away'], models: [] })
+  const live = (o: Overview | undefined, received: number, heard = received) => ({ overview: o, received, heard, incidents: 0 })
   test('nothing is well that is not known to be', () => {
     const o = overview('2026-11-21T07:00:00Z')
     expect(trust(live(o, 0), 1000)).toEqual({ ok: true })
@@ -231,7 +231,7 @@ describe('an incident', () => {
 })
 
 describe('axes', () => {
-  test.each([[750, 'seconds', ' min'], [250, 'seconds', ' min'], [50, 'seconds', ' s'], [0.4, 'seconds', ' ms'], [9000, 'seconds', ' h'], [0.9, 'ratio', ' %'], [25_000, 'tokens/s', ' k'], [3e9, 'bytes', ' GiB'], [40, 'requests', '']])('that end at %d %s have one unit, %s', (top, unit, name) => {
+  test.each([[750, 'seconds', ' min'], [250, 'seconds', ' s'], [50, 'seconds', ' s'], [0.4, 'seconds', ' ms'], [9000, 'seconds', ' h'], [0.9, 'ratio', ' %'], [25_000, 'tokens/s', ' k'], [3e9, 'bytes', ' GiB'], [40, 'requests', '']])('that end at %d %s have one unit, %s', (top, unit, name) => {
     const s = scaleOf(top, unit)
     expect(s.name).toBe(name)
     const step = increments(s).find((i) => top / i < 5) ?? NaN

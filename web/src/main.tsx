@@ -3,10 +3,12 @@ import { read, seed } from './api'
 import { App } from './app'
 import { accept, follow } from './live'
 import { startTheme } from './palette'
+import { startRoutes } from './route'
 import type { Incident } from './types'
 import './style.css'
 
 startTheme()
+startRoutes()
 // What the server wrote into the page has not to be asked for before the answer is there.
 function written<T>(id: string, use: (answer: T) => void): void {
   const text = document.getElementById(id)?.textContent

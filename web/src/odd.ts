@@ -7,11 +7,15 @@ const far = 5
 const part = 0.3
 const fewest = 4 // replicas that say what is usual
 
-export function median(list: number[]): number {
+// quantile is that of a list, between two values where it falls between them; NaN of none.
+export function quantile(list: number[], q: number): number {
   const s = [...list].sort((a, b) => a - b)
-  const m = s.length >> 1
-  return s.length === 0 ? NaN : s.length % 2 ? s[m] : (s[m - 1] + s[m]) / 2
+  const at = q * (s.length - 1)
+  const low = Math.floor(at)
+  return s.length === 0 ? NaN : s[low] + (at - low) * ((s[low + 1] ?? s[low]) - s[low])
 }
+
+export const median = (list: number[]): number => quantile(list, 0.5)
 
 // odd returns, for each replica, whether it is far from the others, and their median.
 export function odd(replicas: Replica[], name: Quantity): { usual: number; odd: boolean[] } {
@@ -37,12 +41,4 @@ export function rank(curves: (number | null)[][]): number[] {
     curves.forEach((c, i) => (far[i] += c[t] === null ? 0 : Math.abs((c[t] as number) - usual)))
   }
   return far.map((_, i) => i).sort((a, b) => far[b] - far[a])
-}
-
-// quantile is that of a list, between two values where it falls between them.
-export function quantile(list: number[], q: number): number {
-  const s = [...list].sort((a, b) => a - b)
-  const at = q * (s.length - 1)
-  const low = Math.floor(at)
-  return s[low] + (at - low) * ((s[low + 1] ?? s[low]) - s[low])
 }

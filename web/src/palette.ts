@@ -1,4 +1,4 @@
-import { useEffect, useState } from 'preact/hooks'
+import { newSignal, useSignal } from './signal'
 
 declare const COLOURS: string[]
 
@@ -27,16 +27,25 @@ export const css = (name: string): string =>
   getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim().replace(/^#(\w)(\w)(\w)$/, '#$1$1$2$2$3$3')
 
 const key = 'theme'
-const listeners = new Set<() => void>()
+const themed = newSignal()
+export const onTheme = themed.listen
 
 export type Theme = '' | 'light' | 'dark'
 
 export const theme = (): Theme => (document.documentElement.dataset.theme as Theme | undefined) ?? ''
 
+export function useTheme(): Theme {
+  useSignal(themed)
+  return theme()
+}
+
+// nextTheme is what the key for it changes to.
+export const nextTheme = (): Theme => ({ '': 'dark', dark: 'light', light: '' } as const)[theme()]
+
 function apply(t: string | null): void {
   if (t === 'light' || t === 'dark') document.documentElement.dataset.theme = t
   else delete document.documentElement.dataset.theme
-  for (const l of [...listeners]) l()
+  themed.tell()
 }
 
 export function setTheme(t: Theme): void {
@@ -51,13 +60,9 @@ export function startTheme(): void {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => apply(theme()))
 }
 
-export function onTheme(f: () => void): () => void {
-  listeners.add(f)
-  return () => void listeners.delete(f)
-}
-
 // A browser may refuse to remember anything: then it holds until the page is left.
 const kept = new Map<string, string>()
+const changed = newSignal()
 
 export function remembered(name: string): string {
   try {
@@ -68,14 +73,9 @@ export function remembered(name: string): string {
 }
 
 // useRemembered is what this browser remembers, for every field that shows it.
-export function useRemembered(name: string): [string, (value: string) => void] {
-  const [value, set] = useState(remembered(name))
-  useEffect(() => {
-    const changed = (e: Event) => (e as CustomEvent<string>).detail === name && set(remembered(name))
-    addEventListener('remembered', changed)
-    return () => removeEventListener('remembered', changed)
-  }, [name])
-  return [value, set]
+export function useRemembered(name: string): string {
+  useSignal(changed)
+  return remembered(name)
 }
 
 export function remember(name: string, value: string): void {
@@ -85,5 +85,5 @@ export function remember(name: string, value: string): void {
   } catch {
     kept.set(name, value)
   }
-  dispatchEvent(new CustomEvent('remembered', { detail: name }))
+  changed.tell()
 }

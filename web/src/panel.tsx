@@ -88,6 +88,7 @@ export function Key({ lines, levels = [], bands = [], marks = [], unit, span }: 
       {faint > 0 && <li><i style={{ background: 'color-mix(in srgb, var(--soft) 50%, transparent)' }} />{faint === 1 ? '1 other' : `${faint} others`}</li>}
       {levels.map((l) => <li class={l.kind}><i class="level" />{l.kind === 'critical' ? 'threshold' : 'warning'} {number(l.value, unit)}</li>)}
       {bands.map((b) => <li><i class={b.kind === 'normal' ? 'band' : 'window'} />{b.kind === 'normal' ? 'normal' : 'evaluated'}</li>)}
+      {inside.filter((m) => m.kind === 'onset').map((m) => <li><i class="onset" />{m.name}</li>)}
       {(['restart', 'deploy'] as const).filter((k) => inside.some((m) => m.kind === k)).map((k) => <li><b>{symbols[k]}</b>{k === 'restart' ? 'restart' : 'new replica'}</li>)}
     </ul>
   )

@@ -56,6 +56,15 @@ export interface Matrix {
   values: [number, string][]
 }
 
+// rangePath asks a query of a time; all of it is in s.
+export const rangePath = (query: string, start: number, end: number, step: number): string =>
+  `/api/v1/query_range?${new URLSearchParams({ query, start: String(start), end: String(end), step: String(step) })}`
+
+export interface Answer {
+  data: { result: Matrix[] }
+  warnings?: string[]
+}
+
 // A Curve is one line of a panel, on the grid of its data.
 export interface Curve {
   name: string
@@ -80,7 +89,8 @@ export function grid(s: Span, step: number): { x: number[]; place: (t: number) =
   return { x, place: (t) => Math.round((t - first) / step) }
 }
 
-function column(m: Matrix, n: number, place: (t: number) => number): (number | null)[] {
+// column are the values of a series, each at its place on a grid.
+export function column(m: Matrix, n: number, place: (t: number) => number): (number | null)[] {
   const y: (number | null)[] = new Array(n).fill(null)
   for (const [t, text] of m.values) {
     const v = Number(text)
@@ -137,12 +147,6 @@ async function limited<T>(f: () => Promise<T>, signal: AbortSignal): Promise<T> 
   }
 }
 
-interface Answer {
-  status: string
-  data: { result: Matrix[] }
-  warnings?: string[]
-}
-
 // Panels that ask the same at the same time share the answer; it is given up when none waits for it.
 const underWay = new Map<string, { answer: Promise<Answer>; stop: AbortController; waiting: number }>()
 
@@ -193,8 +197,7 @@ export async function ask(p: Panel, c: Choice, s: Span, interval: number, each: 
   const answers = await Promise.all(
     questions.map((q) => {
       const expr = fill(q.expr, c, rateOf(step, interval), (s.to - s.from) / 1000)
-      const params = new URLSearchParams({ query: expr, start: String(x[0]), end: String(x[x.length - 1]), step: String(step) })
-      return shared(`/api/v1/query_range?${params}`, signal)
+      return shared(rangePath(expr, x[0], x[x.length - 1], step), signal)
     }),
   )
   const warnings = [...new Set(answers.flatMap((a) => a.warnings ?? []))]

@@ -1,21 +1,31 @@
-import { useLayoutEffect, useState } from 'preact/hooks'
+import { newSignal, useSignal } from './signal'
 
 // A Route is where the page is; everything that can be looked at has an address.
-export interface Route {
+interface Route {
   view: string // overview, incidents, incident, explore, fleet, whatif, audit, runbooks, settings, or '' where there is no such page
   id: string
   query: URLSearchParams
 }
 
+// places are the views that the bar names, with the key that leads to each after "g".
+export const places: [view: string, title: string, key: string][] = [
+  ['overview', 'Overview', 'o'],
+  ['incidents', 'Incidents', 'i'],
+  ['explore', 'Explore', 'e'],
+  ['fleet', 'Fleet', 'f'],
+  ['whatif', 'What if', 'w'],
+  ['audit', 'Audit', 'a'],
+  ['runbooks', 'Runbooks', 'r'],
+  ['settings', 'Settings', 's'],
+]
+
 // base is the path under which the page is, '' for the root.
-export const base = globalThis.document?.documentElement.dataset.base ?? ''
+const base = globalThis.document?.documentElement.dataset.base ?? ''
 
 // link is the address of a path of this server.
 export const link = (path: string): string => base + path
 
 const here = (path: string): string => (path.startsWith(base) ? path.slice(base.length) : path)
-
-const views = ['incidents', 'explore', 'fleet', 'whatif', 'audit', 'runbooks', 'settings']
 
 // parse reads an address.
 export function parse(path: string, search: string): Route {
@@ -31,8 +41,8 @@ export function parse(path: string, search: string): Route {
   if (first === '') return { view: 'overview', id, query }
   if (first === 'incident' && id) return { view: 'incident', id, query }
   if (first === 'runbooks' && id) return { view: 'runbook', id, query }
-  if (views.includes(first) && !id) return { view: first, id, query }
-  return { view: '', id, query }
+  const known = first !== 'overview' && places.some(([view]) => view === first)
+  return { view: known && !id ? first : '', id, query }
 }
 
 // to writes an address; an id or a value may hold anything.
@@ -45,37 +55,33 @@ export function to(view: string, id = '', query: Record<string, string | string[
   return link(q.size ? `${path}?${q}` : path)
 }
 
-const listeners = new Set<() => void>()
+const moved = newSignal()
 
 export function go(address: string, replace = false): void {
   if (address === location.pathname + location.search) return
   const before = location.pathname
   history[replace ? 'replaceState' : 'pushState'](null, '', address)
-  for (const l of [...listeners]) l()
+  moved.tell()
   if (location.pathname !== before) scrollTo(0, 0)
 }
 
+// follow goes to a link within the page without loading the page again.
+function follow(e: MouseEvent): void {
+  const a = e.target instanceof Element ? e.target.closest('a') : null
+  if (!a || e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return
+  if (a.origin !== location.origin || a.target || a.hasAttribute('download')) return
+  if (!parse(here(a.pathname), a.search).view) return
+  if (a.hash && a.pathname === location.pathname && a.search === location.search) return
+  e.preventDefault()
+  go(a.pathname + a.search)
+}
+
+export function startRoutes(): void {
+  addEventListener('popstate', moved.tell)
+  document.addEventListener('click', follow)
+}
+
 export function useRoute(): Route {
-  const [, render] = useState(0)
-  useLayoutEffect(() => {
-    const changed = () => render((n) => n + 1)
-    // A link within the page is followed without loading it again.
-    const follow = (e: MouseEvent) => {
-      const a = e.target instanceof Element ? e.target.closest('a') : null
-      if (!a || e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return
-      if (a.origin !== location.origin || a.target || a.hasAttribute('download') || !parse(here(a.pathname), a.search).view) return
-      if (a.hash && a.pathname === location.pathname && a.search === location.search) return
-      e.preventDefault()
-      go(a.pathname + a.search)
-    }
-    listeners.add(changed)
-    addEventListener('popstate', changed)
-    document.addEventListener('click', follow)
-    return () => {
-      listeners.delete(changed)
-      removeEventListener('popstate', changed)
-      document.removeEventListener('click', follow)
-    }
-  }, [])
+  useSignal(moved)
   return parse(here(location.pathname), location.search)
 }

@@ -7,19 +7,13 @@ export type Health = 'failing' | 'degraded' | 'uncertain' | 'unknown' | 'healthy
 export type State = 'ok' | 'starting' | 'partial' | 'stale'
 export type Maybe<T> = T | null
 
-export interface Numbers {
-  ttft_p95: Maybe<number>
-  itl_p95: Maybe<number>
-  requests_running: Maybe<number>
-  requests_waiting: Maybe<number>
-  kv_cache_usage: Maybe<number>
-  request_rate: Maybe<number>
-  output_tokens_rate: Maybe<number>
+// Quantity is the name of one of a replica's numbers.
+export type Quantity =
+  'ttft_p95' | 'itl_p95' | 'requests_running' | 'requests_waiting' | 'kv_cache_usage' | 'request_rate' | 'output_tokens_rate'
+
+export interface Numbers extends Record<Quantity, Maybe<number>> {
   bounds?: Record<string, string> // how percentiles are written of which only a wide bucket is known
 }
-
-// Quantity is the name of one of the numbers.
-export type Quantity = Exclude<keyof Numbers, 'bounds'>
 
 export interface Replica {
   target: string
@@ -57,9 +51,7 @@ export interface Model {
 }
 
 export interface Overview {
-  schema: string
   at: string
-  evaluated_in_s: number
   every_s: number
   state: State
   problems: string[]
@@ -148,7 +140,6 @@ export interface Effect {
   unit: string
   measured: Maybe<number>
   measured_text?: string // how it is written of which only a bucket or a bound is known
-  before: Estimate
   unchanged: Estimate
   after: Estimate
 }
@@ -164,8 +155,6 @@ export interface Fix {
   verify: string
   predicted: Maybe<{
     reason: Maybe<string>
-    needs_seconds: number
-    benefit: Maybe<Estimate>
     effects: Effect[]
     basis: string[]
     caveats: string[]
@@ -178,7 +167,6 @@ export interface Evidence {
   unit: string
   value: Maybe<number>
   value_text?: string // how it is written of which only a bucket or a bound is known
-  value_reason?: string
   baseline: Maybe<number>
   baseline_text?: string
   threshold: Maybe<number>
@@ -201,12 +189,7 @@ export interface Link extends Evidence {
 export interface Finding {
   id: string
   model: string
-  title: string
   status: string
-  severity: string
-  targets: string[]
-  since: Maybe<string>
-  at_least: boolean
   summary: string
   reasons: string[]
   confidence: Maybe<number>
@@ -216,8 +199,12 @@ export interface Finding {
   fixes: Fix[]
 }
 
+interface DiagnosedModel {
+  model: string
+  workload: Workload
+}
+
 export interface Workload {
-  target: string
   known: boolean
   changed: boolean
   factors: {
@@ -226,7 +213,6 @@ export interface Workload {
     value: Maybe<number>
     baseline: Maybe<number>
     share_of_ttft_change: Maybe<number>
-    share_of_output_change: Maybe<number>
   }[]
 }
 
@@ -241,41 +227,21 @@ export interface Plot {
   onset_at_least: boolean
   window_from: Maybe<string>
   baseline: { from: Maybe<string>; to: Maybe<string> }
-  over_s: number
   threshold: Maybe<number>
-  op: string
   value: Maybe<number>
   value_text?: string // how it is written of which only a bucket or a bound is known
   normal: Maybe<number>
   normal_text?: string
   quantile?: number // of a percentile, whose points are interpolated in buckets
-  evidence: boolean
   lines: { name: string; points: [number, Maybe<number>][] }[]
   range?: { low: number; high: number } // of what is normal, where the page knows it from before
 }
 
-export interface DiagnosisVerdict {
-  id: string
-  status: string
-  severity: Maybe<string>
-  model: string
-  summary: string
-  targets: string[]
-  since: Maybe<string>
-  at_least: boolean
-  confidence: Maybe<number>
-  findings: string[]
-  workload: Workload
-}
-
 export interface Diagnosis {
-  schema: string
   at: string
-  status: string
-  verdict: DiagnosisVerdict
-  verdicts: DiagnosisVerdict[]
+  verdict: DiagnosedModel
+  verdicts: DiagnosedModel[]
   findings: Finding[]
-  workload: Workload
   coverage: { id: string; missing: string[]; hint: string }[]
   notes: string[]
   plots?: Plot[]
@@ -335,7 +301,6 @@ export interface Runbook {
 }
 
 export interface WhatIf {
-  schema: string
   basis: string
   warnings: string[]
   settings?: { replicas: number; flags: Record<string, string> }

@@ -1,16 +1,19 @@
 import type { ComponentChildren, FunctionComponent } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { Failure } from './api'
+import { Failure, type Asked } from './api'
 import { length, sentence, time, wholeTime } from './format'
 import { failingOf, now, useLive } from './live'
+import { remember, useRemembered } from './palette'
 import type { ChartProps } from './chart'
-import type { Health, Life } from './types'
+import type { Estimate, Health, Life, Phase } from './types'
 
-const shapes: Record<Health, string> = { failing: '▲', degraded: '△', uncertain: '◇', unknown: '?', healthy: '●' }
+const shapes: Record<Health | Phase, string> = {
+  failing: '▲', degraded: '△', uncertain: '◇', unknown: '?', healthy: '●', quiet: '◌', closed: '○',
+}
 const lives: Partial<Record<Life, string>> = { starting: '◔', drained: '◑', lost: '✕' }
 
 // Mark says a state by shape, colour and word: no colour alone says anything.
-export const Mark = ({ health, life = '', word = true }: { health: Health; life?: Life; word?: boolean }) => (
+export const Mark = ({ health, life = '', word = true }: { health: Health | Phase; life?: Life; word?: boolean }) => (
   <span class={`mark ${health}`}>
     <span class="dot" aria-hidden="true">{lives[life] ?? shapes[health]}</span>
     {word ? health : <span class="hidden">{health}</span>}
@@ -41,18 +44,10 @@ export const Text = ({ of }: { of: string }) => <>{sentence(of).split(/(--[a-z][
 // Copy puts a text where it can be pasted.
 export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
   const [result, setResult] = useState('')
-  useEffect(() => {
-    if (!result) return
-    const t = setTimeout(() => setResult(''), 2000)
-    return () => clearTimeout(t)
-  }, [result])
   const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(text)
-      setResult('Copied')
-    } catch {
-      setResult('Select the text: browsers allow copying only over HTTPS or on localhost')
-    }
+    const done = await navigator.clipboard?.writeText(text).then(() => true, () => false)
+    setResult(done ? 'Copied' : 'Select the text: browsers allow copying only over HTTPS or on localhost')
+    setTimeout(() => setResult(''), 2000)
   }
   return (
     <button type="button" class="small" onClick={copy} aria-live="polite">
@@ -67,6 +62,14 @@ export const Command = ({ text, copy = true }: { text: string; copy?: boolean })
     <pre>{text}</pre>
     {copy && <Copy text={text} />}
   </div>
+)
+
+// Compared is a table of quantities, each with its numbers.
+export const Compared = ({ heads, rows }: { heads: string[]; rows: string[][] }) => (
+  <table class="whole">
+    <thead><tr>{heads.map((h, i) => <th class={i > 0 ? 'n' : ''}>{h}</th>)}</tr></thead>
+    <tbody>{rows.map((r) => <tr>{r.map((v, i) => <td class={i > 0 ? 'n' : ''}>{v}</td>)}</tr>)}</tbody>
+  </table>
 )
 
 // Nothing says why there is nothing, and what to do.
@@ -95,6 +98,48 @@ export const Waiting = ({ what }: { what: string }) => (
     Loading {what} …
   </p>
 )
+
+interface LoadedProps<T> {
+  of: Asked<T>
+  what: string
+  missing?: ComponentChildren
+  children: (data: T) => ComponentChildren
+}
+
+// Loaded shows what was asked for, and until it is there why not; missing is what is shown where there is no such thing.
+export function Loaded<T>({ of: { data, error, loading, again }, what, missing, children }: LoadedProps<T>) {
+  if (missing && !data && error instanceof Failure && error.status === 404) return <>{missing}</>
+  return (
+    <>
+      {error && <Problem error={error} again={again} />}
+      {loading && !data && <Waiting what={what} />}
+      {data && children(data)}
+    </>
+  )
+}
+
+// Name is the field for the reader's name, which this browser remembers.
+export const Name = () => (
+  <input value={useRemembered('name')} onInput={(e) => remember('name', e.currentTarget.value)} placeholder="Your name" aria-label="Your name" maxLength={100} required />
+)
+
+// Range draws an estimate on a scale that ends at a value; marks stand on the same scale.
+export function Range({ e, top, marks = [], kind = '' }: { e: Estimate; top: number; marks?: ['now' | 'came', number | null | undefined][]; kind?: string }) {
+  const place = (v: number) => `${Math.min(100, (100 * v) / top)}%`
+  const [low, high] = [e.low ?? e.value ?? 0, e.high ?? e.value ?? 0]
+  return (
+    <span class={`range ${kind}`} aria-hidden="true">
+      <i style={{ left: place(low), width: `${Math.max((100 * (high - low)) / top, 0.5)}%` }} />
+      {e.value !== null && <b style={{ left: place(e.value) }} />}
+      {marks.map(([what, v]) => v != null && <u class={what} style={{ left: place(v) }} />)}
+    </span>
+  )
+}
+
+// courseOf is the path of a curve in an SVG, with gaps where there is no value.
+export function courseOf(points: [x: number, y: number | null][]): string {
+  return points.map(([x, y], i) => (y === null ? '' : `${(points[i - 1]?.[1] ?? null) === null ? 'M' : 'L'}${x.toFixed(1)} ${y.toFixed(1)}`)).join('')
+}
 
 // useSeen is true from when an element comes near the window.
 export function useSeen<E extends Element>(): [{ current: E | null }, boolean] {
@@ -157,8 +202,11 @@ export const Pick = ({ label, children }: { label: string; children: ComponentCh
   </details>
 )
 
+// A Tab is its id in the address, its name, and what it shows.
+export type Tab = [string, string, () => ComponentChildren]
+
 // Tabs are views of which one is shown; the address says which.
-export function Tabs({ tabs, label, at, set }: { tabs: [string, string, () => ComponentChildren][]; label: string; at: string; set: (id: string) => void }) {
+export function Tabs({ tabs, label, at, set }: { tabs: Tab[]; label: string; at: string; set: (id: string) => void }) {
   const shown = Math.max(0, tabs.findIndex(([id]) => id === at))
   const move = (e: KeyboardEvent) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[e.key]

@@ -1,10 +1,9 @@
 import { useState } from 'preact/hooks'
 import { useGet } from '../api'
 import { plural, sentence } from '../format'
-import { Filter, matches, Nothing, Problem, Waiting } from '../ui'
+import { Filter, Loaded, matches, Nothing } from '../ui'
 
 interface AuditReport {
-  status: string
   source: { description: string }
   areas: { id: string; title: string; status: string; items: { name: string; status: string; severity: string; detail?: string; hint?: string }[] }[]
   findings: { check: string; severity: string; file: string; line?: number; where: string; fragment: string; why: string; fix: string }[]
@@ -18,19 +17,25 @@ const tones: Record<string, [string, string]> = {
 // Audit is the checklist: what of this deployment is measured, and what is not.
 export function Audit() {
   const [filter, setFilter] = useState('')
-  const { data, error, loading, again } = useGet<AuditReport>('/api/v1/audit')
-  const areas = (data?.areas ?? [])
-    .map((a) => ({ ...a, items: a.items.filter((i) => matches(filter, a.title, i.name, i.status, i.detail ?? '', i.hint ?? '')) }))
-    .filter((a) => a.items.length > 0)
-  const lacking = (data?.areas ?? []).flatMap((a) => a.items).filter((i) => i.status !== 'present')
+  const asked = useGet<AuditReport>('/api/v1/audit')
   return (
     <>
       <h1 class="head">Audit <Filter value={filter} set={setFilter} what="checks" /></h1>
-      {error && <Problem error={error} again={again} />}
-      {loading && !data && <Waiting what="the audit" />}
-      {data && <p>{sentence(data.source.description)} {lacking.length > 0 ? `${plural(lacking.length, 'measurement')} missing or incomplete.` : 'All measurements are present.'}</p>}
-      {data?.errors?.map((e) => <p class="warning">{sentence(e)}</p>)}
-      {data && areas.length === 0 && <Nothing title="No matching checks" />}
+      <Loaded of={asked} what="the audit">{(report) => <Report of={report} filter={filter} />}</Loaded>
+    </>
+  )
+}
+
+function Report({ of, filter }: { of: AuditReport; filter: string }) {
+  const areas = of.areas
+    .map((a) => ({ ...a, items: a.items.filter((i) => matches(filter, a.title, i.name, i.status, i.detail ?? '', i.hint ?? '')) }))
+    .filter((a) => a.items.length > 0)
+  const lacking = of.areas.flatMap((a) => a.items).filter((i) => i.status !== 'present')
+  return (
+    <>
+      <p>{sentence(of.source.description)} {lacking.length > 0 ? `${plural(lacking.length, 'measurement')} missing or incomplete.` : 'All measurements are present.'}</p>
+      {of.errors?.map((e) => <p class="warning">{sentence(e)}</p>)}
+      {areas.length === 0 && <Nothing title="No matching checks" />}
       {areas.map((a) => (
         <section>
           <h2 class="head"><State of={a.status} /> {a.title}</h2>
@@ -48,11 +53,11 @@ export function Audit() {
           </div>
         </section>
       ))}
-      {(data?.findings.length ?? 0) > 0 && (
+      {of.findings.length > 0 && (
         <section>
           <h2 class="head">Rules and dashboards</h2>
           <ul class="list">
-            {data?.findings.map((f) => (
+            {of.findings.map((f) => (
               <li class="card" data-row tabIndex={0}>
                 <h3><span class={f.severity === 'page' ? 'failing' : 'degraded'}>{f.check}</span> <span class="soft">{f.file}{f.line ? `:${f.line}` : ''} {f.where}</span></h3>
                 <p><code>{f.fragment}</code></p>

@@ -1,9 +1,9 @@
 import { useMemo, useState } from 'preact/hooks'
-import { apart, change, clock, number, time, written } from '../format'
+import { apart, change, clock, number, plural, time, written } from '../format'
 import { now } from '../live'
 import type { Span } from '../query'
 import type { Link, Plot } from '../types'
-import { useWidth } from '../ui'
+import { courseOf, useWidth } from '../ui'
 import { nearest, normalOf } from './diagnosis'
 import { Strip, type Era } from './strip'
 import type { Mark as Moment } from '../chart'
@@ -54,26 +54,16 @@ function Curve({ p, link, span, marks, at, bounds, point, pick }: { p: Plot; lin
     const top = p.unit === 'ratio' && known <= 1 ? 1 : Math.max(known, limit ?? 0, 1e-12)
     const y = (v: number) => high - 3 - (v / top) * (high - 6)
     const lines = p.lines.map((l, i) => {
-      const parts: string[] = []
       const bands: string[] = []
-      let open = false
       const half = (((l.points[1]?.[0] ?? 0) - (l.points[0]?.[0] ?? 0)) * 500 * wide) / (span.to - span.from)
-      for (const [t, v] of l.points) {
+      const path = courseOf(l.points.map(([t, v]) => {
         const ms = t * 1000
-        if (v === null || ms < span.from || ms > span.to) {
-          open = false
-          continue
-        }
+        if (v === null || ms < span.from || ms > span.to) return [x(ms), null]
         const bucket = i === 0 ? bucketOf(v, bounds) : undefined
-        if (bucket) {
-          bands.push(`M${(x(ms) - half).toFixed(1)} ${y(bucket[0]).toFixed(1)}h${(2 * half).toFixed(1)}V${y(bucket[1]).toFixed(1)}h${(-2 * half).toFixed(1)}z`)
-          open = false
-          continue
-        }
-        parts.push(`${open ? 'L' : 'M'}${x(ms).toFixed(1)} ${y(v).toFixed(1)}`)
-        open = true
-      }
-      return { path: parts.join(''), bands: bands.join('') }
+        if (bucket) bands.push(`M${(x(ms) - half).toFixed(1)} ${y(bucket[0]).toFixed(1)}h${(2 * half).toFixed(1)}V${y(bucket[1]).toFixed(1)}h${(-2 * half).toFixed(1)}z`)
+        return [x(ms), bucket ? null : y(v)]
+      }))
+      return { path, bands: bands.join('') }
     })
     const [normal] = normalOf(p)
     return { y, lines, limit, normal }
@@ -125,7 +115,24 @@ export function Chain({ links, plots, span, marks, eras, at, setAt, bounds }: { 
           </div>
         )
       })}
-      <div class="across"><Axis span={span} at={at} setAt={setAt} /></div>
+      <div class="across">
+        <Axis span={span} at={at} setAt={setAt} />
+        <Legend plots={plots.filter((p) => links.some((l) => l.signal === p.signal))} />
+      </div>
     </div>
+  )
+}
+
+// Legend says what the curves and the lines across them are.
+function Legend({ plots }: { plots: Plot[] }) {
+  const most = plots.reduce<string[]>((most, p) => (p.lines.length > most.length ? p.lines.map((l) => l.name) : most), [])
+  return (
+    <ul class="legend">
+      {most.length > 0 && <li><i style={{ background: 'var(--link)' }} />{most[0]}</li>}
+      {most.length > 1 && <li><i style={{ background: 'var(--soft)' }} />{plural(most.length - 1, 'other replica')}</li>}
+      <li><i class="band" />normal</li>
+      <li class="critical"><i class="level" />threshold</li>
+      <li><i class="onset" />change</li>
+    </ul>
   )
 }

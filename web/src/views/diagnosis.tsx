@@ -6,8 +6,9 @@ import { now, useLive } from '../live'
 import { quantile } from '../odd'
 import { Key, usePanels } from '../panel'
 import type { Span } from '../query'
-import type { Advice, Diagnosis, Effect, Evidence, Finding, Fix, Plot as Drawn, Summary } from '../types'
-import { At, Command, Nothing, Plot, Text } from '../ui'
+import type { Advice, Diagnosis, Effect, Evidence, Finding, Fix, Incident, Plot as Drawn, Summary } from '../types'
+import { At, Command, Nothing, Plot, Range, Text } from '../ui'
+import { pathOf } from './path'
 
 // sure says a confidence in a word, as the command line does.
 export const sure = (c: number): string => `${c >= 0.8 ? 'high' : c >= 0.5 ? 'medium' : 'low'} confidence`
@@ -19,20 +20,14 @@ export function useTick(every: number): number {
   return Math.floor(at / every) * every
 }
 
-// useLatest is the diagnosis of now with what its charts show, each minute, while it is wanted.
-export function useLatest(wanted: boolean): Diagnosis | undefined {
-  const tick = useTick(60_000)
-  return useGet<Diagnosis>(wanted ? '/api/v1/diagnosis?plots=true' : '', tick).data
-}
-
 // findingOf is the finding of a pathology on a model: one that fires before one that does not.
-export function findingOf(d: Diagnosis | null | undefined, id: string, model: string): Finding | undefined {
+function findingOf(d: Diagnosis | null | undefined, id: string, model: string): Finding | undefined {
   const of = d?.findings.filter((f) => f.id === id && (f.model === model || f.model === '')) ?? []
   return of.find((f) => f.status === 'firing') ?? of[0]
 }
 
 // plotsOf are the plots of a model, in the order of the story.
-export const plotsOf = (d: Diagnosis | null | undefined, model: string): Drawn[] => d?.plots?.filter((p) => d.verdicts.length < 2 || p.model === model || p.model === '') ?? []
+const plotsOf = (d: Diagnosis | null | undefined, model: string): Drawn[] => d?.plots?.filter((p) => d.verdicts.length < 2 || p.model === model || p.model === '') ?? []
 
 // The panels whose histograms percentiles are of, by how their signals' names begin.
 const families: [string, number][] = [['ttft', 201], ['itl', 202], ['e2e', 203]]
@@ -64,13 +59,30 @@ export function normalOf(p: Drawn): Band[] {
 
 // sinceKept are plots of now with what was normal, and the onset, from when the incident began: in a
 // fault that lasts, the past at hand comes to be of nothing else.
-export function sinceKept(now: Drawn[], kept: Drawn[]): Drawn[] {
+function sinceKept(now: Drawn[], kept: Drawn[]): Drawn[] {
   return now.map((p) => {
     const k = kept.find((k) => k.signal === p.signal && k.model === p.model)
     if (!k) return p
     const [band] = normalOf(k)
     return { ...p, normal: k.normal, normal_text: k.normal_text, onset: k.onset, onset_at_least: k.onset_at_least, range: band && { low: band.from, high: band.to } }
   })
+}
+
+// useStory is what is known of an incident, or of a finding that is none yet: from the diagnosis of now, asked for each
+// minute while it is wanted, as long as it has the finding, and else from the one that was kept.
+export function useStory(i: Incident | undefined, id: string, model: string, wanted: boolean) {
+  const tick = useTick(60_000)
+  const latest = useGet<Diagnosis>(wanted ? '/api/v1/diagnosis?plots=true' : '', tick).data
+  const kept = i?.diagnosis
+  const live = findingOf(latest, id, model)?.status === 'firing'
+  const d = live ? latest : (kept ?? latest)
+  const f = findingOf(d, id, model)
+  const fixes = fixesOf(i?.pathology === id ? i : undefined, f, findingOf(kept, id, model))
+  const [plots, before] = useMemo(() => {
+    const before = plotsOf(kept, model)
+    return [sinceKept(plotsOf(d, model), before), before]
+  }, [d, kept])
+  return { d, f, fixes, plots, before, live, hops: pathOf(d, model) }
 }
 
 // EvidencePlot draws a quantity with what is normal, its threshold and the onset.
@@ -151,17 +163,11 @@ const predicted = ['ttft_p95', 'itl_p95', 'e2e_mean', 'preemptions', 'requests_w
 function Prediction({ e, came }: { e: Effect; came?: number | null }) {
   const present = e.measured ?? e.unchanged.value
   const top = Math.max(e.after.high ?? 0, e.after.value ?? 0, present ?? 0, came ?? 0, 1e-12)
-  const place = (v: number | null) => `${Math.min(100, (100 * (v ?? 0)) / top)}%`
   const range = interval(e.after, e.unit)
   return (
     <div>
       <span>{e.title ?? e.signal}</span>
-      <span class="range" aria-hidden="true">
-        <i style={{ left: place(e.after.low), width: `${Math.max(0.5, (100 * ((e.after.high ?? 0) - (e.after.low ?? 0))) / top)}%` }} />
-        {e.after.value !== null && <b style={{ left: place(e.after.value) }} />}
-        <u style={{ left: place(present) }} />
-        {came != null && <s style={{ left: place(came) }} />}
-      </span>
+      <Range e={e.after} top={top} marks={[['now', present], ['came', came]]} />
       <span class="n">{e.after.value === null ? <b>{range}</b> : <><b>{number(e.after.value, e.unit)}</b> <span class="soft">{range}</span></>}<span class="soft">, {change(e.after.value, present) === 'as usual' ? 'as now' : `now ${written(e.measured_text, present, e.unit)}`}</span>{came != null && <b class="good">, came {number(came, e.unit)}</b>}</span>
     </div>
   )
@@ -173,7 +179,7 @@ export function effectsOf(f: Fix, advice?: Advice): Effect[] {
   const said = f.predicted?.effects ?? []
   const unknown = { value: null, low: null, high: null }
   const list = told.length > 0 && advice?.fixes.some((a) => a.summary === f.summary)
-    ? told.map((x): Effect => said.find((e) => e.signal === x.signal) ?? { ...x, measured: x.before, before: unknown, unchanged: unknown, after: { ...unknown, low: x.low, high: x.high } })
+    ? told.map((x): Effect => said.find((e) => e.signal === x.signal) ?? { ...x, measured: x.before, unchanged: unknown, after: { ...unknown, low: x.low, high: x.high } })
     : said
   const same = (e: Effect) => Number(change(e.after.value, e.measured ?? e.unchanged.value) === 'as usual')
   return list.filter((e) => predicted.includes(e.signal)).sort((a, b) => same(a) - same(b))
@@ -202,7 +208,7 @@ export function FixBody({ f, few = false, advice, target, labels }: { f: Fix; fe
       {effects.length > 0 && (
         <>
           <div class="predictions">{effects.map((e) => <Prediction e={e} came={cameOf(e)} />)}</div>
-          <p class="legend"><span><u />now</span><span><b />predicted</span><span><i />interval</span>{effects.some((e) => cameOf(e) != null) && <span><s />what came</span>}</p>
+          <p class="legend"><span><u />now</span><span><b />predicted</span><span><i />interval</span>{effects.some((e) => cameOf(e) != null) && <span><u class="came" />what came</span>}</p>
         </>
       )}
       {effects.length === 0 && p?.reason && <p class="soft">No prediction: {sentence(p.reason)}</p>}
@@ -256,7 +262,7 @@ export function Fixes({ i, fixes, past, labels }: { i: Summary; fixes: Fix[]; pa
         </div>
       ))}
       {a && <p class="soft">{a.applied && <>Applied at <At at={a.applied} />. </>}{changed ? <>Changed at <At at={changed.at} />{changed.text.includes(', because ') && `, because ${sentence(changed.text.split(', because ')[1])}`}</> : <>Chosen at <At at={a.at} />, unchanged since.</>}</p>}
-      {others.length > 0 && <details><summary>{plural(others.length, 'other fix').replace('fixs', 'fixes')}</summary><div class="fixes">{others.map((x) => <details data-fix><summary><Text of={x.summary} /></summary>{body(x)}</details>)}</div></details>}
+      {others.length > 0 && <details><summary>{plural(others.length, 'other fix')}</summary><div class="fixes">{others.map((x) => <details data-fix><summary><Text of={x.summary} /></summary>{body(x)}</details>)}</div></details>}
     </>
   )
 }

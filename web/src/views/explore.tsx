@@ -1,11 +1,11 @@
 import { useLayoutEffect, useMemo, useState } from 'preact/hooks'
-import { length, plural, time, titleOf } from '../format'
+import { length, plural, stamp, time, titleOf } from '../format'
 import { bind } from '../keys'
 import { now, useLive } from '../live'
 import { PanelView, usePanels } from '../panel'
 import { all, type Choice, type Span } from '../query'
 import { go, link, to, useRoute } from '../route'
-import { Copy, Filter, matches, Nothing, Pick, Problem, Waiting } from '../ui'
+import { Copy, Filter, Loaded, matches, Nothing, Pick } from '../ui'
 import { useTick } from './diagnosis'
 import { instanceOf, useFirst } from './overview'
 import { useStarts } from './strip'
@@ -46,8 +46,6 @@ export function spanOf(from: string, until: string, present: number): { span: Sp
   const relative = until === 'now'
   return { span: wrong ? { from: present - 3600e3, to: present } : { from: a, to: b }, relative: relative || wrong, wrong }
 }
-
-const stamp = (ms: number): string => new Date(Math.round(ms / 1000) * 1000).toISOString().replace('.000', '')
 
 export function Explore() {
   const live = useLive()
@@ -135,9 +133,9 @@ export function Explore() {
         {time(span.from, now())} to {time(span.to, now())} ({length(span.to - span.from)}). Drag over a chart to zoom.{each && (instances.length || replicas.length) > 4 && ' In colour: the three replicas farthest from the median.'}
       </p>
       {wrong && <div class="nothing problem" role="alert"><b>The time range in this address is not valid.</b><p>From <code>{from}</code> to <code>{until}</code>: try <a href={to('explore', '', { from: '-6h', to: 'now' })}>the last six hours</a>.</p></div>}
-      {panels.error && !panels.data && <Problem error={panels.error} again={panels.again} />}
-      {panels.loading && !panels.data && <Waiting what="the panels" />}
-      {panels.data && rows.length === 0 && <Nothing title={`There is no dashboard ${board}`}><a href={link('/explore')}>See the serving dashboard</a>.</Nothing>}
+      <Loaded of={panels} what="the panels">
+        {() => rows.length === 0 && <Nothing title={`There is no dashboard ${board}`}><a href={link('/explore')}>See the serving dashboard</a>.</Nothing>}
+      </Loaded>
       {(first !== undefined || q.has('from') || (live.overview && replicas.length === 0)) && rows.map((r) => (
         <section>
           <h2 class="head">{r.title}</h2>

@@ -1,23 +1,13 @@
 import { useState } from 'preact/hooks'
-import { change, number, plural, sentence, shown, titleOf } from '../format'
+import { change, number, plural, quantities, sentence, shown, titleOf } from '../format'
 import { healthOf, healths, nameOf, trust, useLive, worst, type Trust } from '../live'
 import { odd } from '../odd'
 import { go, link, to, useRoute } from '../route'
 import type { Model, Quantity, Replica } from '../types'
-import { Filter, Mark, matches, Nothing, Waiting } from '../ui'
+import { Compared, Filter, Mark, matches, Nothing, Waiting } from '../ui'
 import { instanceOf, key } from './overview'
 
-type Shade = [Quantity, string, string]
-
-const shades: Shade[] = [
-  ['ttft_p95', 'TTFT P95', 'seconds'],
-  ['itl_p95', 'ITL P95', 'seconds'],
-  ['kv_cache_usage', 'KV cache', 'ratio'],
-  ['requests_waiting', 'Waiting', 'requests'],
-  ['requests_running', 'Running', 'requests'],
-  ['request_rate', 'Requests', 'requests/s'],
-  ['output_tokens_rate', 'Output', 'tokens/s'],
-]
+type Shade = (typeof quantities)[number]
 
 // Fleet shows every replica as a cell: its colour is its state, an outlier has an outline.
 export function Fleet() {
@@ -25,8 +15,8 @@ export function Fleet() {
   const route = useRoute()
   const t = trust(live)
   const [filter, setFilter] = useState('')
-  const [picked, pick] = useState<{ m: Model; r: Replica } | null>(null)
-  const shade = shades.find(([n]) => n === route.query.get('show')) ?? shades[0]
+  const [picked, pick] = useState('') // a target
+  const shade = quantities.find(([n]) => n === route.query.get('show')) ?? quantities[0]
   if (!live.overview) return <Waiting what="the fleet" />
   const models = live.overview.models
   const total = models.flatMap((m) => m.replicas)
@@ -38,7 +28,7 @@ export function Fleet() {
         <span class="links">{counts.filter(([, n]) => n > 0).map(([h, n]) => <span class={h}><Mark health={h} word={false} />{n} {h}</span>)}</span>
         <span class="grow" />
         <div class="tabs" role="group" aria-label="What the cells show">
-          {shades.map(([name, title]) => (
+          {quantities.map(([name, title]) => (
             <button type="button" aria-pressed={name === shade[0]} onClick={() => go(to('fleet', '', { show: name }), true)}>{title}</button>
           ))}
         </div>
@@ -48,17 +38,17 @@ export function Fleet() {
       <div class="split">
         <div>
           {[...models].sort((a, b) => worst(a.verdict, b.verdict, t)).map((m) => (
-            <Group key={key(m)} m={m} filter={filter} shade={shade} t={t} picked={picked?.r} pick={(r) => pick({ m, r })} />
+            <Group key={key(m)} m={m} filter={filter} shade={shade} t={t} picked={picked} pick={pick} />
           ))}
         </div>
-        <Picked models={models} show={shade} one={picked && (models.find((m) => key(m) === key(picked.m)) ?? picked.m)} r={picked && (models.find((m) => key(m) === key(picked.m))?.replicas.find((r) => r.target === picked.r.target) ?? picked.r)} t={t} />
+        <Picked models={models} show={shade} target={picked} t={t} />
       </div>
       <p class="soft">Colour: state. Outline: outlier in {shade[1]}. Bar: value.</p>
     </>
   )
 }
 
-function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: Model; filter: string; shade: Shade; t: Trust; picked?: Replica; pick: (r: Replica) => void }) {
+function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: Model; filter: string; shade: Shade; t: Trust; picked: string; pick: (target: string) => void }) {
   const { usual, odd: strange } = odd(m.replicas, name)
   const top = Math.max(...m.replicas.map((r) => r.now[name] ?? 0), usual * 2 || 0, 1e-12)
   const cells = m.replicas.map((r, i) => ({ r, odd: strange[i] })).filter(({ r }) => matches(filter, r.target, r.status, r.life, healthOf(r, t), r.pathology, r.reason, m.model, m.cluster, m.namespace, ...Object.values(r.labels)))
@@ -77,13 +67,13 @@ function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: 
           const v = r.now[name]
           return (
             <a
-              class={`cell ${h} ${r.status === 'down' ? 'lost' : ''} ${odd ? 'odd' : ''} ${picked?.target === r.target ? 'picked' : ''}`}
+              class={`cell ${h} ${r.status === 'down' ? 'lost' : ''} ${odd ? 'odd' : ''} ${picked === r.target ? 'picked' : ''}`}
               data-row
               data-replica={r.target}
               href={to('explore', '', { board: 'incident', model: m.model, instance: instanceOf(r) })}
               title={`${r.target}: ${h}${r.reason ? `. ${sentence(r.reason)}` : ''}`}
-              onMouseEnter={() => pick(r)}
-              onFocus={() => pick(r)}
+              onMouseEnter={() => pick(r.target)}
+              onFocus={() => pick(r.target)}
             >
               <span class="short">{names[i]}<span class="hidden"> {h}</span></span>
               <span class="value">{shown(r.now, name, unit)}</span>
@@ -120,8 +110,10 @@ function typical(replicas: Replica[], name: Quantity, unit: string, usual: numbe
 const listed = 12 // of those to look at first
 
 // Picked tells of the replica that was pointed at, or of those to look at first.
-function Picked({ models, show, one, r, t }: { models: Model[]; show: Shade; one: Model | null; r: Replica | null; t: Trust }) {
-  if (!one || !r) {
+function Picked({ models, show, target, t }: { models: Model[]; show: Shade; target: string; t: Trust }) {
+  const m = models.find((m) => m.replicas.some((r) => r.target === target))
+  const r = m?.replicas.find((r) => r.target === target)
+  if (!m || !r) {
     const first = models.flatMap((m) => {
       const strange = odd(m.replicas, show[0])
       return m.replicas
@@ -147,17 +139,13 @@ function Picked({ models, show, one, r, t }: { models: Model[]; show: Shade; one
   return (
     <aside class="picked">
       <h2>{r.target}</h2>
-      <p class="soft">{nameOf(one)} · {r.engine} {r.version}</p>
+      <p class="soft">{nameOf(m)} · {r.engine} {r.version}</p>
       <p><Mark health={healthOf(r, t)} life={r.life} />{r.pathology && <b>: {titleOf(r.pathology)}</b>}</p>
       {r.reason && <p>{sentence(r.reason)}</p>}
-      <table>
-        <thead><tr><th>Quantity</th><th class="n">Now</th><th class="n">Normal</th><th class="n">Change</th></tr></thead>
-        <tbody>
-          {shades.map(([name, title, unit]) => (
-            <tr><td>{title}</td><td class="n">{shown(r.now, name, unit)}</td><td class="n">{shown(r.normal, name, unit)}</td><td class="n soft">{change(r.now[name], r.normal[name])}</td></tr>
-          ))}
-        </tbody>
-      </table>
+      <Compared
+        heads={['Quantity', 'Now', 'Normal', 'Change']}
+        rows={quantities.map(([name, title, unit]) => [title, shown(r.now, name, unit), shown(r.normal, name, unit), change(r.now[name], r.normal[name])])}
+      />
     </aside>
   )
 }

@@ -1,18 +1,17 @@
-import { useEffect, useMemo, useState } from 'preact/hooks'
-import { Failure, post, useGet } from '../api'
-import { change, length, number, opening, saying, sentence, time, titleOf } from '../format'
+import { useEffect, useState } from 'preact/hooks'
+import { post, useGet } from '../api'
+import { change, length, number, opening, saying, sentence, stamp, time, titleOf } from '../format'
 import { nameOf, now, trust, useLive } from '../live'
-import { Markup } from '../html'
-import { remember, useRemembered } from '../palette'
+import { remembered } from '../palette'
 import type { Span } from '../query'
 import { go, link, to, useRoute } from '../route'
-import type { Diagnosis, Finding, Health, Incident, Runbook, Settings, Summary, Turn, Workload } from '../types'
-import type { ComponentChildren } from 'preact'
-import { Ago, At, Copy, Mark, Nothing, Pick, Problem, Tabs, Text, useTitle, Waiting } from '../ui'
+import type { Diagnosis, Finding, Health, Incident, Settings, Summary, Turn, Workload } from '../types'
+import { Ago, At, Compared, Copy, Loaded, Mark, Name, Nothing, Pick, Problem, Tabs, Text, useTitle, type Tab } from '../ui'
 import { Chain } from './chain'
-import { EvidencePlot, EvidenceTable, findingOf, fixesOf, Fixes, headline, plotsOf, sinceKept, sure, useBounds, useLatest } from './diagnosis'
+import { EvidencePlot, EvidenceTable, Fixes, headline, sure, useBounds, useStory } from './diagnosis'
 import { Hurt, Replicas } from './overview'
-import { hopOf, Path, pathOf } from './path'
+import { hopOf, Path } from './path'
+import { RunbookText } from './runbooks'
 import { useStarts, type Era } from './strip'
 
 // healthOfTurn is that of a verdict in an incident's course.
@@ -22,33 +21,27 @@ export const healthOfTurn = (t: Pick<Turn, 'id' | 'severity'>): Health =>
 export const healthOfSeverity = (severity: string): Health => (severity === 'page' ? 'failing' : severity === 'ticket' ? 'degraded' : 'healthy')
 
 // PhaseOf says where an incident stands.
-export const PhaseOf = ({ i }: { i: Summary }) =>
-  i.phase === 'quiet' ? (
-    <><b class="uncertain"><span class="dot" aria-hidden="true">◌</span>quiet</b>{i.quiet_since && <> since <At at={i.quiet_since} /></>}{i.closes_at && <>, closes at <At at={i.closes_at} /></>}</>
-  ) : i.phase === 'closed' ? (
-    <><b><span class="dot" aria-hidden="true">○</span>closed</b></>
-  ) : (
+export const PhaseOf = ({ i }: { i: Summary }) => (
+  <>
     <Mark health={i.phase} />
-  )
+    {i.phase === 'quiet' && i.quiet_since && <> since <At at={i.quiet_since} /></>}
+    {i.phase === 'quiet' && i.closes_at && <>, closes at <At at={i.closes_at} /></>}
+  </>
+)
 
 export function IncidentView({ id }: { id: string }) {
   const live = useLive()
   const path = `/api/v1/incidents/${encodeURIComponent(id)}`
-  const { data: i, error, again } = useGet<Incident>(path, live.incidents)
-  if (error && !i) {
-    return error instanceof Failure && error.status === 404 ? (
-      <Nothing title={`There is no incident ${id}`}>
-        It may be older than the retention period. See <a href={link('/incidents')}>all incidents</a>.
-      </Nothing>
-    ) : (
-      <Problem error={error} again={again} />
-    )
-  }
-  if (!i) return <Waiting what="the incident" />
-  return <Whole key={i.id} i={i} path={path} again={again} error={error} />
+  const asked = useGet<Incident>(path, live.incidents)
+  const missing = (
+    <Nothing title={`There is no incident ${id}`}>
+      It may be older than the retention period. See <a href={link('/incidents')}>all incidents</a>.
+    </Nothing>
+  )
+  return <Loaded of={asked} what="the incident" missing={missing}>{(i) => <Whole key={i.id} i={i} path={path} again={asked.again} />}</Loaded>
 }
 
-function Whole({ i, path, again, error }: { i: Incident; path: string; again: () => void; error?: Error }) {
+function Whole({ i, path, again }: { i: Incident; path: string; again: () => void }) {
   const live = useLive()
   const route = useRoute()
   const open = i.phase === 'failing' || i.phase === 'degraded'
@@ -61,17 +54,11 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
   }, [at])
   const frozen = q.show === 'recorded' || !open
   const [zoom, setZoom] = useState<Span | null>(null)
-  const latest = useLatest(!frozen)
-  const kept = i.diagnosis
-  const current = latest && findingOf(latest, i.pathology, i.model)?.status === 'firing' ? latest : undefined
-  const d = current ?? kept
-  const f = findingOf(d, i.pathology, i.model) ?? d?.findings[0]
-  const fixes = fixesOf(i, f, findingOf(kept, i.pathology, i.model))
-  const plots = useMemo(() => (current && kept ? sinceKept(plotsOf(d, i.model), plotsOf(kept, i.model)) : plotsOf(d, i.model)), [d, kept])
+  const { d, fixes, plots, live: current, hops: way, ...story } = useStory(i, i.pathology, i.model, !frozen)
+  const f = story.f ?? d?.findings[0]
   const links = f?.chain ?? []
   const rest = plots.filter((p) => !links.some((l) => l.signal === p.signal))
   const bounds = useBounds(links.map((l) => l.signal))
-  const way = pathOf(d, i.model)
   const hop = hopOf(way, i.pathology)
   const confidence = i.evolution.at(-1)?.confidence ?? f?.confidence ?? null
   const m = live.overview?.models.find((m) => m.incident === i.id)
@@ -84,20 +71,21 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
   const title = i.title || titleOf(i.pathology)
   useTitle(`${titleOf(i.pathology)} on ${name}`)
   const affected = m?.replicas.filter((r) => i.affected?.includes(r.target)) ?? []
-  const tabs: [string, string, () => ComponentChildren][] = [
-    ...(d && f ? ([['evidence', 'Evidence', () => <Shown d={d} f={f} past={!open} />]] as typeof tabs) : []),
-    ...(m ? ([['replicas', `Replicas (${m.replicas.length})`, () => <Replicas m={m} t={trust(live)} several={false} affected={open ? i.affected ?? [] : []} />]] as typeof tabs) : []),
-    ...(f && d ? ([['traffic', 'Traffic', () => <Traffic w={(d.verdicts.find((v) => v.model === i.model) ?? d.verdict).workload} past={!open} />]] as typeof tabs) : []),
-    ...(rest.length > 0 ? ([['charts', `More charts (${rest.length})`, () => <div class="plots">{rest.map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={marks} onZoom={setZoom} />)}</div>]] as typeof tabs) : []),
-    ...(i.slow_requests ? ([['slow', `Slow requests (${i.slow_requests.length})`, () => <SlowRequests list={i.slow_requests ?? []} />]] as typeof tabs) : []),
-    ['runbook', 'Runbook', () => <RunbookOf id={i.pathology} />],
-    ['history', i.notes.length > 0 ? `History and notes (${i.notes.length})` : 'History and notes', () => <div class="two"><History i={i} /><Notes path={path} again={again} /></div>],
+  const workload = (d?.verdicts.find((v) => v.model === i.model) ?? d?.verdict)?.workload
+  const charts = () => rest.map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={marks} onZoom={setZoom} />)
+  const tabs: (Tab | false | undefined)[] = [
+    d && f && ['evidence', 'Evidence', () => <Shown d={d} f={f} past={!open} />],
+    m && ['replicas', `Replicas (${m.replicas.length})`, () => <Replicas m={m} t={trust(live)} several={false} affected={open ? i.affected ?? [] : []} />],
+    f && ['traffic', 'Traffic', () => <Traffic w={workload} past={!open} />],
+    rest.length > 0 && ['charts', `More charts (${rest.length})`, () => <div class="plots">{charts()}</div>],
+    i.slow_requests && ['slow', `Slow requests (${i.slow_requests.length})`, () => <SlowRequests list={i.slow_requests ?? []} />],
+    ['runbook', 'Runbook', () => <RunbookText id={i.pathology} />],
+    ['history', `History and notes${i.notes.length > 0 ? ` (${i.notes.length})` : ''}`, () => <div class="two"><History i={i} /><Notes path={path} again={again} /></div>],
   ]
   return (
     <article class="incident" data-incident={i.id}>
       <header>
         <div>
-          {error && <Problem error={error} again={again} />}
           <p class="eyebrow">
             <PhaseOf i={i} />
             <span class="soft">
@@ -138,7 +126,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
         <h2 class="head label">What leads to what
           <span class="links soft">
             {d && <span>{current ? 'live' : <>as of <At at={d.at} /></>}</span>}
-            {open && kept && <button type="button" class="small" onClick={() => put('show', frozen ? '' : 'recorded')}>{frozen ? 'Show live' : 'Show as recorded'}</button>}
+            {open && i.diagnosis && <button type="button" class="small" onClick={() => put('show', frozen ? '' : 'recorded')}>{frozen ? 'Show live' : 'Show as recorded'}</button>}
             {zoom && <button type="button" class="small" onClick={() => setZoom(null)}>Reset zoom</button>}
             {at && <><a href={link(`/api/v1/diagnosis?format=html&plots=true&at=${stamp(at)}`)}>Diagnosis of {time(at, now())}</a> <button type="button" class="small" onClick={() => setAt(null)}>Back to the latest</button></>}
           </span>
@@ -148,15 +136,13 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
         {links.length > 0 && <Chain links={links} plots={plots} span={span} marks={marks} eras={eras.length > 1 ? eras : []} at={at} setAt={setAt} bounds={bounds} />}
       </section>
 
-      <section class="more"><Tabs label="More about the incident" tabs={tabs} at={q.tab ?? ''} set={(tab) => put('tab', tab)} /></section>
+      <section class="more"><Tabs label="More about the incident" tabs={tabs.filter((t) => !!t)} at={q.tab ?? ''} set={(tab) => put('tab', tab)} /></section>
     </article>
   )
 }
 
 // scope says where an incident is: "2 of 4 replicas of llama-8b".
 export const scope = (i: Summary, name: string): string => headline('', name, (i.affected ?? i.targets).length, i.servers).replace(/^ on /, '')
-
-const stamp = (ms: number): string => new Date(ms).toISOString().slice(0, 19) + 'Z'
 
 // erasOf are the verdicts of an incident, one after the other.
 export function erasOf(i: Incident, span: Span): Era[] {
@@ -200,32 +186,21 @@ function Shown({ d, f, past }: { d: Diagnosis; f: Finding; past: boolean }) {
 
 // Traffic is what clients asked for, then and normally.
 function Traffic({ w, past }: { w?: Workload; past: boolean }) {
-  const rows = w?.factors.filter((x) => x.value !== null && x.baseline !== null && change(x.value, x.baseline) !== 'as usual' && !(x.value === 0 && x.baseline === 0)) ?? []
-  const shares = rows.some((x) => x.share_of_ttft_change !== null)
   if (!w?.known) return <p class="soft">No earlier traffic to compare with.</p>
+  const rows = w.factors.filter((x) => x.value !== null && x.baseline !== null && change(x.value, x.baseline) !== 'as usual' && !(x.value === 0 && x.baseline === 0))
+  // The share of the rise in TTFT that a change explains.
+  const shares = rows.some((x) => x.share_of_ttft_change !== null)
   return (
     <section class="scroll" tabIndex={0} aria-label="What changed in the traffic">
-      <table class="whole">
-        <thead><tr><th>{w.changed ? 'The traffic changed' : 'The traffic is as usual'}</th><th class="n">{past ? 'Then' : 'Now'}</th><th class="n">Normal</th><th class="n">Change</th>{shares && <th class="n" title="share of the rise in TTFT that this explains">Explains</th>}</tr></thead>
-        <tbody>
-          {rows.map((x) => (
-            <tr>
-              <td>{names[x.name] ?? x.name}</td>
-              <td class="n">{number(x.value, x.unit)}</td>
-              <td class="n">{number(x.baseline, x.unit)}</td>
-              <td class="n">{change(x.value, x.baseline) || 'new'}</td>
-              {shares && <td class="n">{number(x.share_of_ttft_change, 'ratio')}</td>}
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Compared
+        heads={[w.changed ? 'The traffic changed' : 'The traffic is as usual', past ? 'Then' : 'Now', 'Normal', 'Change', ...(shares ? ['Explains of the rise in TTFT'] : [])]}
+        rows={rows.map((x) => [
+          names[x.name] ?? x.name, number(x.value, x.unit), number(x.baseline, x.unit), change(x.value, x.baseline) || 'new',
+          ...(shares ? [number(x.share_of_ttft_change, 'ratio')] : []),
+        ])}
+      />
     </section>
   )
-}
-
-function RunbookOf({ id }: { id: string }) {
-  const { data, error } = useGet<Runbook>(`/api/v1/runbooks/${encodeURIComponent(id)}`)
-  return error ? <p class="soft">{sentence(error.message)}</p> : data ? <Markup html={data.html ?? ''} /> : <Waiting what="the runbook" />
 }
 
 function History({ i }: { i: Incident }) {
@@ -257,13 +232,13 @@ function History({ i }: { i: Incident }) {
   )
 }
 
-// useWrite sends what was written, and says how it went.
+// useWrite sends what was written with the reader's name, and says how it went.
 function useWrite(again: () => void) {
   const [state, set] = useState<{ busy: boolean; error?: Error }>({ busy: false })
-  const write = async (path: string, body: unknown): Promise<boolean> => {
+  const write = async (path: string, body: object): Promise<boolean> => {
     set({ busy: true })
     try {
-      await post(path, body)
+      await post(path, { by: remembered('name').trim(), ...body })
       set({ busy: false })
       again()
       return true
@@ -275,27 +250,19 @@ function useWrite(again: () => void) {
   return { ...state, write }
 }
 
-const Name = ({ value, set }: { value: string; set: (name: string) => void }) => (
-  <input value={value} onInput={(e) => set(e.currentTarget.value)} placeholder="Your name" aria-label="Your name" maxLength={100} required />
-)
-
 // Acknowledge asks for a name once.
 export function Acknowledge({ path, again }: { path: string; again: () => void }) {
-  const [by, setBy] = useRemembered('name')
-  const [name, setName] = useState(by)
+  const [asks] = useState(!remembered('name').trim())
   const { busy, error, write } = useWrite(again)
-  const send = (e?: Event) => {
-    e?.preventDefault()
-    if (!name.trim()) return
-    remember('name', name.trim())
-    setBy(name.trim())
-    void write(`${path}/acknowledge`, { by: name.trim() })
+  const send = (e: Event) => {
+    e.preventDefault()
+    void write(`${path}/acknowledge`, {})
   }
-  if (by && !error) return <button type="button" class="main" disabled={busy} onClick={() => send()}>Acknowledge</button>
+  if (!asks && !error) return <button type="button" class="main" disabled={busy} onClick={send}>Acknowledge</button>
   return (
     <Pick label="Acknowledge">
       <form class="inline" data-form="acknowledge" onSubmit={send}>
-        <Name value={name} set={setName} />
+        <Name />
         <button disabled={busy}>Acknowledge</button>
         {error && <Problem error={error} />}
       </form>
@@ -303,26 +270,22 @@ export function Acknowledge({ path, again }: { path: string; again: () => void }
   )
 }
 
-const silences: [string, number][] = [['1 h', 1], ['4 h', 4], ['24 h', 24]]
-
 // Silence silences the alerts of the incident in Alertmanager, where one is configured.
 function Silence({ path, again }: { path: string; again: () => void }) {
   const { data } = useGet<Settings>('/api/v1/settings')
-  const [by, setBy] = useRemembered('name')
-  const [name, setName] = useState(by)
   const { busy, error, write } = useWrite(again)
   const [until, setUntil] = useState(0)
   if (!data?.alertmanagers?.length) return null
-  const send = async (hours: number) => {
-    if (!name.trim()) return
-    setBy(name.trim())
-    if (await write(`${path}/silence`, { by: name.trim(), hours })) setUntil(now() + hours * 3600e3)
+  const send = async (e: SubmitEvent) => {
+    e.preventDefault()
+    const hours = Number((e.submitter as HTMLButtonElement).value)
+    if (await write(`${path}/silence`, { hours })) setUntil(now() + hours * 3600e3)
   }
   return (
     <Pick label={until ? 'Silenced' : 'Silence'}>
-      <form class="inline" data-form="silence" onSubmit={(e) => e.preventDefault()}>
-        {until ? <p>Silenced in Alertmanager until <At at={until} />.</p> : <Name value={name} set={setName} />}
-        {!until && <span>{silences.map(([label, hours]) => <><button type="button" disabled={busy || !name.trim()} onClick={() => void send(hours)}>{label}</button> </>)}</span>}
+      <form class="inline" data-form="silence" onSubmit={send}>
+        {until ? <p>Silenced in Alertmanager until <At at={until} />.</p> : <Name />}
+        {!until && <span>{[1, 4, 24].map((hours) => <><button value={hours} disabled={busy}>{hours} h</button> </>)}</span>}
         {error && <Problem error={error} />}
       </form>
     </Pick>
@@ -330,21 +293,16 @@ function Silence({ path, again }: { path: string; again: () => void }) {
 }
 
 function Notes({ path, again }: { path: string; again: () => void }) {
-  const [by, setBy] = useRemembered('name')
   const [text, setText] = useState('')
   const { busy, error, write } = useWrite(again)
+  const send = async (e: Event) => {
+    e.preventDefault()
+    if (text.trim() && (await write(`${path}/notes`, { text: text.trim() }))) setText('')
+  }
   return (
     <section>
-      <form
-        class="note"
-        onSubmit={async (e) => {
-          e.preventDefault()
-          if (!by.trim() || !text.trim()) return
-          remember('name', by.trim())
-          if (await write(`${path}/notes`, { by: by.trim(), text: text.trim() })) setText('')
-        }}
-      >
-        <Name value={by} set={setBy} />
+      <form class="note" onSubmit={send}>
+        <Name />
         <textarea value={text} onInput={(e) => setText(e.currentTarget.value)} rows={3} maxLength={4000} placeholder="What was found, what was done" aria-label="Note" required />
         <button disabled={busy}>Add the note</button>
         {error && <Problem error={error} />}

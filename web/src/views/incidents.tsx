@@ -4,7 +4,7 @@ import { length, plural, sentence, titleOf } from '../format'
 import { now, useLive } from '../live'
 import { to } from '../route'
 import type { Summary } from '../types'
-import { At, Filter, matches, Nothing, Problem, Waiting } from '../ui'
+import { At, Filter, Loaded, matches, Nothing } from '../ui'
 import { PhaseOf, scope } from './incident'
 import { open } from './strip'
 
@@ -12,17 +12,16 @@ import { open } from './strip'
 export function Incidents() {
   const live = useLive()
   const [filter, setFilter] = useState('')
-  const { data, error, loading, again } = useGet<Summary[]>('/api/v1/incidents?limit=500', live.incidents)
-  const rows = data?.filter((s) => matches(filter, s.pathology, titleOf(s.pathology), s.model, s.summary, s.severity, s.phase, ...s.targets)) ?? []
+  const asked = useGet<Summary[]>('/api/v1/incidents?limit=500', live.incidents)
+  const rows = asked.data?.filter((s) => matches(filter, s.pathology, titleOf(s.pathology), s.model, s.summary, s.severity, s.phase, ...s.targets)) ?? []
   return (
     <>
-      <h1 class="head">
-        Incidents <Filter value={filter} set={setFilter} what="incidents" />
-      </h1>
-      {error && <Problem error={error} again={again} />}
-      {!data && loading && <Waiting what="incidents" />}
-      {data?.length === 0 && <Nothing title="No incidents yet">Persistent findings become incidents, with evidence and a timeline.</Nothing>}
-      {data && data.length > 0 && rows.length === 0 && <Nothing title="No matching incidents" />}
+      <h1 class="head">Incidents <Filter value={filter} set={setFilter} what="incidents" /></h1>
+      <Loaded of={asked} what="incidents">
+        {(data) => rows.length === 0 && (
+          data.length > 0 ? <Nothing title="No matching incidents" /> : <Nothing title="No incidents yet">Persistent findings become incidents, with evidence and a timeline.</Nothing>
+        )}
+      </Loaded>
       {rows.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Incidents">
           <table class="whole stack">
@@ -37,7 +36,7 @@ export function Incidents() {
                   </td>
                   <td class="text">{s.model}</td>
                   <td class="nowrap">{s.began_at_least && 'before '}<At at={s.began} /></td>
-                  <td class="nowrap">{s.ended ? length(Date.parse(s.ended) - Date.parse(s.began)) : length(now() - Date.parse(s.began))}</td>
+                  <td class="nowrap">{length((s.ended ? Date.parse(s.ended) : now()) - Date.parse(s.began))}</td>
                   <td>{scope(s, '').replace(' replicas of ', '')}</td>
                   <td>{s.acknowledged?.by}{s.notes.length > 0 && <span class="soft"> · {plural(s.notes.length, 'note')}</span>}</td>
                 </tr>

@@ -1,17 +1,17 @@
 import { useMemo, useState } from 'preact/hooks'
 import { useGet, useKept } from '../api'
-import { change, length, number, plural, saying, sentence, shown, titleOf, written } from '../format'
+import { change, length, number, plural, quantities, saying, sentence, shown, titleOf, written } from '../format'
 import { healthOf, healthOfModel, healths, nameOf, quiet, trust, useLive, worst, type Trust } from '../live'
 import { PanelView, usePanels } from '../panel'
-import { all, byReplica, fill, pattern, rateOf, type Matrix, type Span } from '../query'
+import { all, byReplica, column, fill, pattern, rangePath, rateOf, type Answer, type Span } from '../query'
 import { link, to, useRoute } from '../route'
 import type { Anomaly, Deployment, Health, Incident, Life, Link, Model, Numbers, Panels, Phase, Plot, Quantity, Replica, Summary, Verdict } from '../types'
-import { Ago, At, Copy, Filter, Mark, matches, Nothing, Problem, Text, Waiting } from '../ui'
+import { Ago, At, Copy, courseOf, Filter, Mark, matches, Nothing, Problem, Text, Waiting } from '../ui'
 import { Axis } from './chain'
-import { EvidencePlot, findingOf, FixBody, fixesOf, headline, headsOf, plotsOf, sinceKept, sure, useLatest, useTick } from './diagnosis'
-import { Acknowledge, PhaseOf } from './incident'
+import { EvidencePlot, FixBody, headline, headsOf, sure, useStory, useTick } from './diagnosis'
+import { Acknowledge, healthOfSeverity, PhaseOf } from './incident'
 import { open, Strip, useStarts } from './strip'
-import { Path, pathOf } from './path'
+import { Path } from './path'
 
 const many = 40 // replicas in the table: all of them are on Fleet
 const past = 15 * 60e3 // ms that a sparkline shows
@@ -61,7 +61,7 @@ const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trus
         const h = healthOfModel(m, t)
         return (
           <li data-row data-verdict={m.verdict.id} data-chosen={m === chosen || undefined} tabIndex={0} onKeyDown={open(m.incident ? to('incident', m.incident) : href)}>
-            {quiet(m) ? <b class="uncertain"><span class="dot" aria-hidden="true">◌</span>quiet</b> : <Mark health={h} />} <a class="long" title={nameOf(m)} href={href}><b>{nameOf(m)}</b></a>
+            <Mark health={quiet(m) ? 'quiet' : h} /> <a class="long" title={nameOf(m)} href={href}><b>{nameOf(m)}</b></a>
             {(m.verdict.id !== h || quiet(m)) && <span class="soft">{stateOf(m, t)}</span>}
             {m !== chosen && m.incident && <a href={to('incident', m.incident)}>incident</a>}
           </li>
@@ -98,21 +98,15 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   const firing = v.status === 'firing'
   const path = m.incident ? `/api/v1/incidents/${encodeURIComponent(m.incident)}` : ''
   const { data: incident, again } = useGet<Incident>(path, live.incidents)
-  const latest = useLatest(firing)
-  const d = [latest, incident?.diagnosis].find((d) => findingOf(d, v.id, m.model)?.status === 'firing') ?? latest ?? incident?.diagnosis
-  const f = findingOf(d, v.id, m.model)
   const of = incident?.pathology === v.id ? incident : undefined
-  const fixes = fixesOf(of, f, findingOf(incident?.diagnosis, v.id, m.model))
+  const { f, fixes, hops, ...story } = useStory(incident, v.id, m.model, firing)
   const fix = firing ? fixes[0] : undefined
   const href = m.incident ? to('incident', m.incident) : ''
-  const before = plotsOf(incident?.diagnosis, m.model)
-  const plots = sinceKept(plotsOf(d, m.model), before).slice(0, 3)
-  const hops = pathOf(d, m.model)
+  const plots = story.plots.slice(0, 3)
   const affected = m.replicas.filter((r) => (of?.affected ? of.affected.includes(r.target) : r.pathology === v.id))
   const title = firing ? headline(v.id, nameOf(m), affected.length, of?.servers ?? m.replicas.length) : titleFor(v, h, nameOf(m), m.phase)
   const stale = !t.ok && !firing && v.status !== 'unknown' && v.status !== 'pending'
   const summary = h === 'uncertain' ? saying(v) : m.phase && !firing && incident ? `Nothing of it is found now. It was: ${saying({ id: incident.pathology, summary: incident.summary })}` : `${stale ? 'Was: ' : ''}${v.summary}`
-  const story = of?.story
   return (
     <>
       <div class={`hero ${fix ? '' : 'calm'}`}>
@@ -127,7 +121,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
           </p>
           <h1 title={title}>{href ? <a href={href}>{title}</a> : title}</h1>
           <p class="lead"><Text of={summary} /></p>
-          {firing && story && <p class="soft">{story}</p>}
+          {firing && of?.story && <p class="soft">{of.story}</p>}
           {quiet(m) && href && <p class="links"><a href={href}>Incident</a> <a href={link(`${path}/postmortem`)}>Post-mortem</a></p>}
           {firing && (
             <p class="links">
@@ -138,7 +132,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
             </p>
           )}
           {h === 'uncertain' && <p class="links"><a href={link('/api/v1/diagnosis?format=html&plots=true')}>Full diagnosis</a></p>}
-          <Hurt m={m} affected={firing ? affected : []} before={before} hops={hops} links={firing ? f?.chain : undefined} impact={of?.impact} />
+          <Hurt m={m} affected={firing ? affected : []} before={story.before} hops={hops} links={firing ? f?.chain : undefined} impact={of?.impact} />
         </section>
         {fix && (
           <section class="card best" data-fix style={{ margin: 0 }}>
@@ -147,7 +141,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
             <FixBody f={fix} few advice={of?.advice} target={of?.affected?.[0] ?? affected[0]?.target} labels={affected[0]?.labels} />
             <p class="actions">
               {incident?.acknowledged ? <span class="soft">Acknowledged by {incident.acknowledged.by}.</span> : path && <Acknowledge path={path} again={again} />}
-              {href && <a href={href}>{fixes.length > 1 ? `${plural(fixes.length - 1, 'more fix').replace('fixs', 'fixes')}, and how they were computed` : 'How this was computed'}</a>}
+              {href && <a href={href}>{fixes.length > 1 ? `${plural(fixes.length - 1, 'more fix')}, and how they were computed` : 'How this was computed'}</a>}
             </p>
           </section>
         )}
@@ -184,12 +178,15 @@ export function Hurt({ m, affected, before, hops, links = [], impact }: { m?: Mo
     return past?.normal ? `, normally ${written(past.normal_text, past.normal, unit)}` : n ? `, normally ${shown(n, name, unit)}` : ''
   }
   // What users feel comes first, as the story tells it.
-  const late: [string, string, string?][] = []
-  if (impact?.late) late.push([`${number(impact.late, 'count')} late`, `of ${number(impact.of, 'count')} requests: first token after ${number(impact.limit, 'seconds')}`, 'bad'])
-  if (impact?.failed) late.push([`${number(impact.failed, 'count')} failed`, `of ${number(impact.of, 'count')} requests: HTTP 5xx`, 'bad'])
-  if (impact?.slow) late.push([`${number(impact.slow.count, 'count')} slow`, `of ${number(impact.slow.all, 'count')} ${impact.slow.of}: more than ${number(impact.slow.limit, 'seconds')} a token`, 'bad'])
-  if (impact?.budget_share) late.push([number(impact.budget_share, 'ratio'), "of the month's error budget"])
-  const cells: [string, string, string?][] = [...late, ...links.filter((l) => l.role === 'symptom').slice(-2).reverse().map((l) => [written(l.value_text, l.value, l.unit), `${l.title}${l.baseline === null ? '' : `, normally ${written(l.baseline_text, l.baseline, l.unit)}`}`, 'bad'] as [string, string, string])]
+  const cells: [string, string, string?][] = []
+  if (impact?.late) cells.push([`${number(impact.late, 'count')} late`, `of ${number(impact.of, 'count')} requests: first token after ${number(impact.limit, 'seconds')}`, 'bad'])
+  if (impact?.failed) cells.push([`${number(impact.failed, 'count')} failed`, `of ${number(impact.of, 'count')} requests: HTTP 5xx`, 'bad'])
+  if (impact?.slow) cells.push([`${number(impact.slow.count, 'count')} slow`, `of ${number(impact.slow.all, 'count')} ${impact.slow.of}: more than ${number(impact.slow.limit, 'seconds')} a token`, 'bad'])
+  if (impact?.budget_share) cells.push([number(impact.budget_share, 'ratio'), "of the month's error budget"])
+  for (const l of links.filter((l) => l.role === 'symptom').slice(-2).reverse()) {
+    const normally = l.baseline === null ? '' : `, normally ${written(l.baseline_text, l.baseline, l.unit)}`
+    cells.push([written(l.value_text, l.value, l.unit), l.title + normally, 'bad'])
+  }
   const told = (signal: string) => links.some((l) => l.role === 'symptom' && l.signal.startsWith(signal))
   if (hurt && rate && whole && peers.length > affected.length) cells.push([number(Math.min(1, rate / Math.max(whole, rate)), 'ratio'), `of requests go to ${affected.length === 1 ? 'this replica' : 'these replicas'}`])
   else if (rate) cells.push([number(rate, 'requests/s'), hurt ? 'requests, all affected' : 'requests'])
@@ -222,8 +219,8 @@ function Happened({ m, from }: { m: Model; from?: number }) {
   const asked = Math.floor(end / 60e3) * 60e3
   const starts = useStarts(m.replicas.slice(0, many).map(instanceOf), { from: coarse, to: asked + 60e3 })
   const eras = mine.map((s) => ({
-    from: Date.parse(s.since?.[s.pathology] ?? s.began), to: s.ended ? Date.parse(s.ended) : span.to, name: titleOf(s.pathology), href: to('incident', s.id),
-    health: s.severity === 'page' ? ('failing' as const) : s.severity === 'ticket' ? ('degraded' as const) : ('unknown' as const),
+    from: Date.parse(s.since?.[s.pathology] ?? s.began), to: s.ended ? Date.parse(s.ended) : span.to,
+    name: titleOf(s.pathology), href: to('incident', s.id), health: healthOfSeverity(s.severity),
   }))
   if (!data) return null
   return (
@@ -261,8 +258,8 @@ function Calm({ m, several }: { m: Model; several: boolean }) {
 // undefined until it is known. It is not asked for none.
 export function useFirst(instances: string[], end: number): number | null | undefined {
   const [asked] = useState(Math.floor(end / 1000))
-  const params = new URLSearchParams({ query: `count(up{instance=~"${pattern(instances)}"})`, start: String(asked - 3600), end: String(asked), step: '60' })
-  const { data, error } = useGet<{ data: { result: Matrix[] } }>(instances.length > 0 ? `/api/v1/query_range?${params}` : '')
+  const path = rangePath(`count(up{instance=~"${pattern(instances)}"})`, asked - 3600, asked, 60)
+  const { data, error } = useGet<Answer>(instances.length > 0 ? path : '')
   if (error) return null
   if (!data) return undefined
   const at = data.data.result[0]?.values[0]?.[0]
@@ -282,37 +279,27 @@ const Anomalies = ({ list }: { list: Anomaly[] }) => (
   </section>
 )
 
-type Column = [Quantity, string, string, number]
-const columns: Column[] = [
-  ['ttft_p95', 'TTFT P95', 'seconds', 412],
-  ['output_tokens_rate', 'Output', 'tokens/s', 419],
-  ['kv_cache_usage', 'KV cache', 'ratio', 416],
-]
-const rest: [Quantity, string, string][] = [
-  ['requests_running', 'Running', 'requests'],
-  ['requests_waiting', 'Waiting', 'requests'],
-  ['request_rate', 'Requests', 'requests/s'],
-]
+const columnsOf = (names: Quantity[]) => names.map((name) => quantities.find(([n]) => n === name) as (typeof quantities)[number])
+const columns = columnsOf(['ttft_p95', 'output_tokens_rate', 'kv_cache_usage']) // with a curve
+const rest = columnsOf(['requests_running', 'requests_waiting', 'request_rate'])
+const panelOf: Partial<Record<Quantity, number>> = { ttft_p95: 412, output_tokens_rate: 419, kv_cache_usage: 416 }
 
 // useCurve is one quantity of the last minutes, by replica.
-function useCurve(panels: Panels | undefined, id: number, instances: string[], end: number): Map<string, (number | null)[]> {
+function useCurve(panels: Panels | undefined, id: number | undefined, instances: string[], end: number): Map<string, (number | null)[]> {
   const panel = panels?.rows.flatMap((r) => r.panels).find((p) => p.id === id)
   const interval = panels?.interval_s ?? 5
   const step = Math.max(interval, 15)
   let path = ''
   if (panel && instances.length > 0) {
     const expr = fill(byReplica(panel).expr, { ...all, instances: instances.length > many / 2 ? [] : instances }, rateOf(step, interval), past / 1000)
-    path = `/api/v1/query_range?${new URLSearchParams({ query: expr, start: String((end - past) / 1000), end: String(end / 1000), step: String(step) })}`
+    path = rangePath(expr, (end - past) / 1000, end / 1000, step)
   }
-  const data = useKept<{ data: { result: Matrix[] } }>(path)
+  const data = useKept<Answer>(path)
   return useMemo(() => {
     const n = Math.floor(past / 1000 / step) + 1
     const last = Math.max(0, ...(data?.data.result ?? []).map((m) => m.values.at(-1)?.[0] ?? 0))
-    return new Map((data?.data.result ?? []).map((m) => {
-      const y: (number | null)[] = new Array(n).fill(null)
-      for (const [t, v] of m.values) y[n - 1 - Math.round((last - t) / step)] = Number.isFinite(Number(v)) ? Number(v) : null
-      return [m.metric.instance ?? '', y]
-    }))
+    const place = (t: number) => n - 1 - Math.round((last - t) / step)
+    return new Map((data?.data.result ?? []).map((m) => [m.metric.instance ?? '', column(m, n, place)]))
   }, [data])
 }
 
@@ -321,13 +308,11 @@ function Spark({ y, normal, off, max }: { y?: (number | null)[]; normal: number 
   const [w, h] = [110, 22]
   const known = y?.filter((v): v is number => v !== null) ?? []
   const top = Math.max(max ?? 0, ...known, (normal ?? 0) * 1.1, 1e-12)
-  const place = (v: number) => (h - 2 - (v / top) * (h - 4)).toFixed(1)
-  const parts: string[][] = [[]]
-  y?.forEach((v, i) => (v === null ? parts.push([]) : parts[parts.length - 1].push(`${((i / Math.max(y.length - 1, 1)) * w).toFixed(1)},${place(v)}`)))
+  const place = (v: number) => h - 2 - (v / top) * (h - 4)
   return (
     <svg class={`spark ${off ? 'off' : ''}`} viewBox={`0 0 ${w} ${h}`} width={w} height={h} preserveAspectRatio="none" aria-hidden="true">
       {normal !== null && known.length > 0 && <line x1={0} x2={w} y1={place(normal)} y2={place(normal)} vector-effect="non-scaling-stroke" />}
-      {parts.filter((p) => p.length > 1).map((p) => <polyline points={p.join(' ')} />)}
+      {y && <path d={courseOf(y.map((v, i) => [(i / Math.max(y.length - 1, 1)) * w, v === null ? null : place(v)]))} />}
     </svg>
   )
 }
@@ -369,7 +354,7 @@ export function Replicas({ m, t, several, affected }: { m: Model; t: Trust; seve
     .sort((a, b) => worst(a, b, t) || a.target.localeCompare(b.target, undefined, { numeric: true }))
   const rows = matching.slice(0, many)
   const instances = rows.map(instanceOf).sort()
-  const curves = columns.map(([, , , id]) => useCurve(panels.data, id, instances, end))
+  const curves = columns.map(([name]) => useCurve(panels.data, panelOf[name], instances, end))
   return (
     <section>
       <h2 class="head">

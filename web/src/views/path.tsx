@@ -8,37 +8,42 @@ const known = (v: Maybe<number>, what: string, unit: string): string => (v === n
 // pathOf is the path of requests for a model, where a diagnosis tells one.
 export const pathOf = (d: Maybe<Diagnosis> | undefined, model: string): Deployment | undefined => d?.deployments?.find((w) => w.model === model || w.model === '')
 
-// hopOf names the hop that a finding is about, in the words of a diagnosis' verdicts; '' where it is about none.
-export function hopOf(d: Deployment | undefined, id: string): string {
-  const stage = d?.stages.find((s) => s.findings.includes(id))
-  const link = d?.links.findIndex((l) => l.findings.includes(id)) ?? -1
-  if (stage) return stage.role
-  return d && link >= 0 ? `${d.links[link].carries} from ${d.stages[link].role} to ${d.stages[link + 1].role}` : ''
-}
-
 type Stage = Deployment['stages'][number]
+type Link = Deployment['links'][number]
 
 const servers = (s: Stage): string => (s.lost > 0 ? `${s.lost} of ${s.targets.length} lost` : plural(s.targets.length, 'server'))
+const waiting = (s: Stage): string => known(s.waiting, 'waiting', 'count')
 const takes = (s: Stage): string => known(s.seconds, s.role === 'router' ? 'held' : 'to first token', 'seconds')
+const fails = (l: Link): string => (l.fail_share ? known(l.fail_share, 'fail', 'ratio') : '')
 
-// Hop is what the picture shows of one hop, in a line, where there is no room for the picture.
-function Hop({ name, state, found }: { name: string; state: string[]; found: string[] }) {
-  return (
-    <li class={found.length > 0 ? 'bad' : ''}>
-      <b>{name}</b> <span class="soft">{state.map((x) => x.trim()).filter(Boolean).join(', ')}</span> {found.length > 0 && <b>{found.map(titleOf).join(', ')}</b>}
-    </li>
-  )
+// A Hop is a server of a role, or what goes from one to the next.
+interface Hop {
+  name: string
+  state: string[]
+  found: string[]
 }
+
+// hopsOf are the hops of a path, as they are told in a line each.
+const hopsOf = (d: Deployment): Hop[] =>
+  d.stages.flatMap((s, i): Hop[] => {
+    const l = d.links[i - 1]
+    const stage = { name: s.role, state: [servers(s), waiting(s), takes(s)], found: s.findings }
+    if (!l) return [stage]
+    return [{ name: `${l.carries} from ${d.stages[i - 1].role} to ${s.role}`, state: [number(l.seconds, 'seconds'), fails(l)], found: l.findings }, stage]
+  })
+
+// hopOf names the hop that a finding is about, in the words of a diagnosis' verdicts; '' where it is about none.
+export const hopOf = (d: Deployment | undefined, id: string): string => (d && hopsOf(d).find((h) => h.found.includes(id))?.name) ?? ''
 
 // Path draws the path of a request through servers of several roles, with what each hop takes and where
 // something is wrong.
 export function Path({ d }: { d: Deployment }) {
   const width = d.stages.length * box.w + (d.stages.length - 1) * box.gap + 2
-  const hops = d.stages.map((s, i) => `${s.role}: ${[...s.findings.map(titleOf), known(s.waiting, 'waiting', 'count')].filter(Boolean).join(', ')}${i < d.links.length ? '; then ' + [d.links[i].carries, ...d.links[i].findings.map(titleOf)].join(', ') : ''}`)
+  const hops = hopsOf(d).map((h) => ({ ...h, state: h.state.filter((x) => x && x !== '–').join(', '), found: h.found.map(titleOf).join(', ') }))
   return (
     <section class="path">
       <h2 class="head">Request path {d.first_token !== null && <span class="soft">mean TTFT {number(d.first_token, 'seconds')}, all hops</span>}</h2>
-      <svg viewBox={`0 0 ${width} ${box.h + 24}`} style={{ maxWidth: `${width}px` }} role="img" aria-label={hops.join('; ')}>
+      <svg viewBox={`0 0 ${width} ${box.h + 24}`} style={{ maxWidth: `${width}px` }} role="img" aria-label={hops.map((h) => [h.name, h.state, h.found].filter(Boolean).join(', ')).join('; ')}>
         {d.links.map((l, i) => {
           const x = 1 + (i + 1) * box.w + i * box.gap
           const bad = l.findings.length > 0
@@ -48,7 +53,7 @@ export function Path({ d }: { d: Deployment }) {
               <path d={`M${x + 4} ${box.h / 2} H${x + box.gap - 12}`} stroke-dasharray={bad ? '6 5' : undefined} />
               <path class="tip" d={`M${x + box.gap - 4} ${box.h / 2} l-10 -5 v10 z`} />
               <text x={middle} y={box.h / 2 - 9}>{l.carries}</text>
-              <text x={middle} y={box.h / 2 + 19}>{l.fail_share ? known(l.fail_share, 'fail', 'ratio') : known(l.seconds, '', 'seconds')}</text>
+              <text x={middle} y={box.h / 2 + 19}>{fails(l) || known(l.seconds, '', 'seconds')}</text>
               {bad && <text class="what" x={middle} y={box.h + 18}>{titleOf(l.findings[0])}</text>}
             </g>
           )
@@ -62,7 +67,7 @@ export function Path({ d }: { d: Deployment }) {
               <title>{s.targets.join(', ')}</title>
               <rect x={x} y={1} width={box.w} height={box.h - 2} rx={8} />
               <text class="name" x={middle} y={22}>{s.role}</text>
-              <text x={middle} y={42}>{servers(s)}{s.waiting !== null && `, ${known(s.waiting, 'waiting', 'count')}`}</text>
+              <text x={middle} y={42}>{[servers(s), waiting(s)].filter(Boolean).join(', ')}</text>
               <text x={middle} y={62}>{takes(s)}</text>
               {bad && <text class="what" x={middle} y={box.h + 18}>{titleOf(s.findings[0])}</text>}
             </g>
@@ -70,15 +75,9 @@ export function Path({ d }: { d: Deployment }) {
         })}
       </svg>
       <ol class="hops">
-        {d.stages.map((s, i) => {
-          const l = d.links[i - 1]
-          return (
-            <>
-              {l && <Hop name={`${l.carries} from ${d.stages[i - 1].role} to ${s.role}`} state={[known(l.seconds, '', 'seconds'), l.fail_share ? known(l.fail_share, 'fail', 'ratio') : '']} found={l.findings} />}
-              <Hop name={s.role} state={[servers(s), known(s.waiting, 'waiting', 'count'), takes(s)]} found={s.findings} />
-            </>
-          )
-        })}
+        {hops.map((h) => (
+          <li class={h.found && 'bad'}><b>{h.name}</b> <span class="soft">{h.state}</span> {h.found && <b>{h.found}</b>}</li>
+        ))}
       </ol>
     </section>
   )

@@ -1,27 +1,28 @@
-import { useState } from 'preact/hooks'
-import { Failure, useGet } from '../api'
+import type { ComponentChildren } from 'preact'
+import { useMemo, useState } from 'preact/hooks'
+import { useGet } from '../api'
 import { sentence, titleOf } from '../format'
-import { Markup } from '../html'
 import { useLive } from '../live'
-import { go, link, to } from '../route'
+import { link, to } from '../route'
 import type { Runbook } from '../types'
-import { Copy, Filter, matches, Nothing, Problem, Waiting } from '../ui'
+import { Copy, Filter, Loaded, matches, Nothing } from '../ui'
+import { open } from './strip'
 
 export function Runbooks() {
   const live = useLive()
   const [filter, setFilter] = useState('')
-  const { data, error, loading, again } = useGet<Runbook[]>('/api/v1/runbooks')
+  const asked = useGet<Runbook[]>('/api/v1/runbooks')
   const firing = new Set(live.overview?.models.filter((m) => m.verdict.status === 'firing').map((m) => m.verdict.id))
-  const rows = (data ?? []).filter((r) => matches(filter, r.id, titleOf(r.id), r.title, r.summary, r.severity)).sort((a, b) => Number(firing.has(b.id)) - Number(firing.has(a.id)) || a.id.localeCompare(b.id))
+  const rows = (asked.data ?? [])
+    .filter((r) => matches(filter, r.id, titleOf(r.id), r.title, r.summary, r.severity))
+    .sort((a, b) => Number(firing.has(b.id)) - Number(firing.has(a.id)) || a.id.localeCompare(b.id))
   return (
     <>
       <h1 class="head">Runbooks <Filter value={filter} set={setFilter} what="runbooks" /></h1>
-      {error && <Problem error={error} again={again} />}
-      {loading && !data && <Waiting what="runbooks" />}
-      {data && rows.length === 0 && <Nothing title="No matching runbooks" />}
+      <Loaded of={asked} what="runbooks">{() => rows.length === 0 && <Nothing title="No matching runbooks" />}</Loaded>
       <ul class="list columns">
         {rows.map((r) => (
-          <li data-row tabIndex={0} onKeyDown={(e) => e.key === 'Enter' && go(to('runbooks', r.id))}>
+          <li data-row tabIndex={0} onKeyDown={open(to('runbooks', r.id))}>
             <a href={to('runbooks', r.id)}><b>{titleOf(r.id)}</b></a> {firing.has(r.id) && <span class="tag failing">firing</span>}
             <div class="soft">{sentence(r.title || r.summary)}</div>
           </li>
@@ -31,19 +32,37 @@ export function Runbooks() {
   )
 }
 
-export function RunbookView({ id }: { id: string }) {
-  const { data, error, again } = useGet<Runbook>(`/api/v1/runbooks/${encodeURIComponent(id)}`)
-  if (error && !data) {
-    return error instanceof Failure && error.status === 404 ? <Nothing title={`There is no runbook ${id}`}>See <a href={link('/runbooks')}>all runbooks</a>.</Nothing> : <Problem error={error} again={again} />
-  }
-  if (!data) return <Waiting what="the runbook" />
+interface TrustedTypes {
+  createPolicy(name: string, rules: { createHTML(s: string): string }): { createHTML(s: string): string }
+}
+
+const { trustedTypes } = globalThis as { trustedTypes?: TrustedTypes }
+const policy = trustedTypes?.createPolicy('sixty', { createHTML: (s) => s })
+
+// Markup shows a runbook, as the server renders it: without raw HTML and without links that run something
+// (internal/render/markdown.go).
+function Markup({ html }: { html: string }) {
+  const __html = useMemo(() => policy?.createHTML(html) ?? html, [html])
+  return <div class="markup" dangerouslySetInnerHTML={{ __html }} />
+}
+
+// RunbookText is a runbook's text, and what stands above it.
+export function RunbookText({ id, above }: { id: string; above?: (r: Runbook) => ComponentChildren }) {
+  const missing = <Nothing title={`There is no runbook ${id}`}>See <a href={link('/runbooks')}>all runbooks</a>.</Nothing>
   return (
-    <article class="page">
-      <p class="links">
-        <a href={link('/runbooks')}>All runbooks</a>
-        {data.markdown && <Copy text={data.markdown} label="Copy as Markdown" />}
-      </p>
-      <Markup html={data.html ?? ''} />
-    </article>
+    <Loaded of={useGet<Runbook>(`/api/v1/runbooks/${encodeURIComponent(id)}`)} what="the runbook" missing={missing}>
+      {(r) => <>{above?.(r)}<Markup html={r.html ?? ''} /></>}
+    </Loaded>
   )
 }
+
+export const RunbookView = ({ id }: { id: string }) => (
+  <article class="page">
+    <RunbookText id={id} above={(r) => (
+      <p class="links">
+        <a href={link('/runbooks')}>All runbooks</a>
+        {r.markdown && <Copy text={r.markdown} label="Copy as Markdown" />}
+      </p>
+    )} />
+  </article>
+)

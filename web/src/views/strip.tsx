@@ -4,7 +4,7 @@ import type { Mark as Moment } from '../chart'
 import { plural, time } from '../format'
 import { now } from '../live'
 import { symbols } from '../palette'
-import { pattern, type Matrix, type Span } from '../query'
+import { pattern, rangePath, type Answer, type Matrix, type Span } from '../query'
 import { go } from '../route'
 import type { Health } from '../types'
 import { useWidth } from '../ui'
@@ -21,10 +21,9 @@ export interface Era {
 // useStarts are the starts of the processes of replicas within a time, as they say themselves.
 export function useStarts(instances: string[], span: Span): Moment[] {
   const step = Math.max(Math.ceil((span.to - span.from) / 60e3), 15)
-  const params = new URLSearchParams({
-    query: `max by (instance) (process_start_time_seconds{instance=~"${pattern(instances)}"})`, start: String(Math.floor(span.from / 1000)), end: String(Math.floor(span.to / 1000)), step: String(step),
-  })
-  const data = useKept<{ data: { result: Matrix[] } }>(instances.length > 0 && span.to > span.from ? `/api/v1/query_range?${params}` : '')
+  const expr = `max by (instance) (process_start_time_seconds{instance=~"${pattern(instances)}"})`
+  const wanted = instances.length > 0 && span.to > span.from
+  const data = useKept<Answer>(wanted ? rangePath(expr, Math.floor(span.from / 1000), Math.floor(span.to / 1000), step) : '')
   return useMemo(() => (data ? startsOf(data.data.result, span, step) : []), [data])
 }
 

@@ -3,8 +3,8 @@ import { post } from '../api'
 import { change as compared, interval, number, opening } from '../format'
 import { useLive } from '../live'
 import { go, to, useRoute } from '../route'
-import type { Estimate, WhatIf } from '../types'
-import { Command, Copy, Nothing, Problem, Waiting } from '../ui'
+import type { WhatIf } from '../types'
+import { Command, Copy, Nothing, Problem, Range, Waiting } from '../ui'
 
 const outcomes: [string, string, string, boolean][] = [
   ['ttft_p50', 'TTFT P50', 'seconds', true],
@@ -153,13 +153,14 @@ function Answer({ data, busy, changed }: { data: WhatIf; busy: boolean; changed:
             if (!p && !c) return null
             const ratio = p?.value && c?.value !== null && c?.value !== undefined ? c.value / p.value : 1
             const good = !changed || (ratio > 0.95 && ratio < 1.05) ? '' : ratio < 1 === less ? 'good' : 'bad'
+            const top = Math.max(p?.high ?? p?.value ?? 0, (changed && (c?.high ?? c?.value)) || 0, 1e-12)
             return (
               <tr>
                 <td>{title}</td>
                 <td class="n">{changed ? number(p?.value, unit) : <><b>{number(p?.value, unit)}</b> <small class="soft">{interval(p, unit)}</small></>}</td>
                 {changed && <td class="n"><b>{number(c?.value, unit)}</b> <small class="soft">{interval(c, unit)}</small></td>}
                 {changed && <td class={`n ${good}`}>{compared(c?.value, p?.value).replace('normal', '').replace('as usual', 'unchanged')}</td>}
-                <td class="wide-only"><Interval p={p} c={changed ? c : null} /></td>
+                <td class="wide-only"><span class="ranges">{p?.value != null && <Range e={p} top={top} kind="before" />}{changed && c?.value != null && <Range e={c} top={top} />}</span></td>
               </tr>
             )
           })}
@@ -168,21 +169,4 @@ function Answer({ data, busy, changed }: { data: WhatIf; busy: boolean; changed:
       {!changed && <p class="soft">Move a slider to simulate a change.</p>}
     </div>
   )
-}
-
-// Interval draws two estimates on one scale: the present above, the change below.
-function Interval({ p, c }: { p?: Estimate | null; c?: Estimate | null }) {
-  const top = Math.max(p?.high ?? p?.value ?? 0, c?.high ?? c?.value ?? 0, 1e-12)
-  const bar = (e: Estimate | null | undefined, kind: string) => {
-    if (e?.value === null || e?.value === undefined) return null
-    const low = (100 * (e.low ?? e.value)) / top
-    const high = (100 * (e.high ?? e.value)) / top
-    return (
-      <span class={`range ${kind}`}>
-        <i style={{ left: `${low}%`, width: `${Math.max(high - low, 0.5)}%` }} />
-        <b style={{ left: `${(100 * e.value) / top}%` }} />
-      </span>
-    )
-  }
-  return <span class="ranges" aria-hidden="true">{bar(p, 'before')}{bar(c, 'after')}</span>
 }

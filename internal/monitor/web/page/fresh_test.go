@@ -28,14 +28,21 @@ func TestThePageWritesNumbersAsTheCommandLineDoes(t *testing.T) {
 		Unit  indicator.Unit `json:"unit"`
 		Text  string         `json:"text"`
 	}
-	var list []example
-	for _, unit := range []indicator.Unit{
-		indicator.Seconds, indicator.SecondsPerToken, indicator.Ratio, indicator.Tokens, indicator.TokensPerSecond, indicator.Requests, indicator.RequestsPerSecond,
-		indicator.PerSecond, indicator.PerRequest, indicator.Count, indicator.Bytes, indicator.BytesPerSecond, indicator.Watts, indicator.Celsius, indicator.Megahertz, indicator.Times,
-	} {
-		for _, v := range []float64{0, 0.000012, 0.00345, 0.0099, 0.0123, 0.5, 0.999, 1, 2.5, 9.996, 12.34, 53, 99.96, 123.4, 299.9, 300, 4321, 7200, 90000, 1.5e9, -2.5} {
+	list := []example{}
+	add := func(unit indicator.Unit, values ...float64) {
+		for _, v := range values {
 			list = append(list, example{v, unit, indicator.FormatNumber(v, unit)})
 		}
+	}
+	add(indicator.Count, -2.5, 0, 0.000012, 0.00345, 0.0099, 0.0123, 0.5, 9.996, 12.34, 99.96, 123.4, 4321, 1.5e9)
+	add(indicator.Seconds, -2.5, 0, 0.000012, 0.00345, 0.0099, 0.999, 1, 9.996, 99.96, 299.9, 300, 4321, 7200, 1.5e9)
+	add(indicator.Bytes, -2.5, 0, 1023, 1024, 4321, 1.5e6, 1.5e9, 1.5e12)
+	for _, unit := range []indicator.Unit{
+		indicator.SecondsPerToken, indicator.Ratio, indicator.Tokens, indicator.TokensPerSecond, indicator.Requests,
+		indicator.RequestsPerSecond, indicator.PerSecond, indicator.PerRequest, indicator.BytesPerSecond,
+		indicator.Watts, indicator.Celsius, indicator.Megahertz, indicator.Times,
+	} {
+		add(unit, 0, 0.0123, 4321) // the digits are those above
 	}
 	fresh(t, "numbers.json", list)
 }

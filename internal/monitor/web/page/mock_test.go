@@ -112,7 +112,7 @@ func newMonitor(t testing.TB) *monitor {
 	c := v.Confidence
 	m.incident = view.Incident{
 		Summary: view.Summary{
-			ID: v.Since.Format("2006-01-02-1504-") + v.ID, Model: "tiny", Pathology: v.ID, Severity: "page", Summary: v.Summary, Began: v.Since,
+			ID: v.Since.Format("2006-01-02-1504-") + v.ID, Model: "tiny", Pathology: v.ID, Title: "KV cache thrashing: requests come faster", Severity: "page", Summary: v.Summary, Began: v.Since,
 			Phase: view.Failing, Affected: v.Targets, Servers: 1, Targets: v.Targets, Notes: []view.Note{}, HasRecording: true,
 		},
 		Evolution: []view.Turn{

@@ -1,0 +1,24 @@
+import { useLayoutEffect, useState } from 'preact/hooks'
+
+// A Signal tells everyone who listens that something changed.
+export interface Signal {
+  tell(): void
+  listen(f: () => void): () => void
+}
+
+export function newSignal(): Signal {
+  const listeners = new Set<() => void>()
+  return {
+    tell: () => [...listeners].forEach((f) => f()),
+    listen: (f) => {
+      listeners.add(f)
+      return () => void listeners.delete(f)
+    },
+  }
+}
+
+// useSignal renders again whenever a signal is told.
+export function useSignal(s: Signal): void {
+  const [, render] = useState(0)
+  useLayoutEffect(() => s.listen(() => render((n) => n + 1)), [])
+}

@@ -178,7 +178,13 @@ var servingLayout = layout{
 			},
 			{id: 222, title: "Running requests", width: 8, queries: perModel.plot("running", indicator.Running, "highest in the time shown", indicator.RunningPeak)},
 			{
-				id: 223, title: "Decode batch size", width: 8, queries: perModel.plot("decoded per step", indicator.DecodeBatch, "running P50", indicator.RunningP50),
+				id: 223, title: "Decode batch size", width: 8,
+				queries: append(
+					perModel.plot("decoded per step", indicator.DecodeBatch, "running P50", indicator.RunningP50),
+					query{
+						legend: "running P95", signal: indicator.Running,
+						expr: "sum by (instance, model_name) (quantile_over_time(0.95, vllm:num_requests_running[5m]))",
+					}),
 				doc: "vLLM has no histogram of its batch: the mean is exact, from tokens over steps.",
 			},
 			{
@@ -187,6 +193,19 @@ var servingLayout = layout{
 			},
 			{id: 225, title: "Preemptions", width: 8, queries: perModel.plot("", indicator.PreemptionRate)},
 			{id: 226, title: "Tokens per step", width: 8, queries: perModel.plot("", indicator.StepTokens)},
+			{
+				id: 227, title: "Waiting requests by reason", width: 12, stack: true, unit: indicator.Requests, queries: []query{{
+					level: perModel, shows: []string{"reason"}, signal: indicator.Deferred,
+					expr: "sum by (reason, instance, model_name) (avg_over_time(vllm:num_requests_waiting_by_reason[5m]))",
+				}},
+				doc: "Those that wait for capacity profit from a larger batch or more blocks, deferred ones from neither.",
+			},
+			{
+				id: 228, title: "Time of a request by stage", width: 12,
+				queries: withVolume(indicator.CompletionRate, perModel.plot(
+					"queue", indicator.QueueTimeMean, "prefill", indicator.PrefillTimeMean, "decode", indicator.DecodeTimeMean)),
+				doc: "Means of finished requests. Decode grows with the length of answers, prefill with that of prompts.",
+			},
 		}},
 		{id: 230, title: "Cache efficiency", panels: []panel{
 			{id: 231, title: "Prefix cache hit ratio", width: 8, max: 1, queries: perModel.plot("", indicator.PrefixHitRatio)},

@@ -10,8 +10,8 @@ import (
 const day = 86400.0
 
 func refine(p *catalog.Pass) {
-	if held, ok := p.Measured(indicator.KVPerRequest); ok {
-		keptBlocks(p, held)
+	if kept, _ := blocksKept.Eval(p); kept == catalog.True {
+		keptBlocks(p, p.Value(indicator.KVPerRequest))
 		return
 	}
 	what, size, growth := "the API server's memory", indicator.ResidentMemory, indicator.MemoryGrowth
@@ -20,13 +20,21 @@ func refine(p *catalog.Pass) {
 			what, size, growth = "the container's memory", indicator.ContainerMemory, indicator.ContainerMemoryGrowth
 		}
 	}
+	if grows, _ := gpuGrows.Eval(p); grows == catalog.True {
+		what, size, growth = "a GPU's memory", nil, indicator.GPUMemGrowth
+	}
 	rate, ok := p.Measured(growth)
 	if !ok {
 		return
 	}
 	p.Summary = fmt.Sprintf("Memory leaks: %s grows by %s a day", what, indicator.FormatNumber(rate*day, indicator.Bytes))
 	lines := []string{fmt.Sprintf("%s (%s) × 86400 s = %s a day", indicator.FormatNumber(rate, indicator.BytesPerSecond), growth.Title, indicator.FormatNumber(rate*day, indicator.Bytes))}
-	if now, ok := p.Measured(size); ok {
+	if used, ok := p.Measured(indicator.GPUMemoryUsed); size == nil && ok {
+		p.Summary += "; " + indicator.FormatNumber(used, indicator.Ratio) + " are in use"
+	}
+	if size == nil {
+		p.Reason("An engine takes the memory for weights and KV cache when it starts. What comes later is a leak, or another process on that GPU.")
+	} else if now, ok := p.Measured(size); ok {
 		p.Summary += fmt.Sprintf(" and doubles from %s in %s", indicator.FormatNumber(now, indicator.Bytes), indicator.FormatNumber(now/rate, indicator.Seconds))
 		lines = append(lines, fmt.Sprintf("%s (%s) / %s = %s until it has doubled", indicator.FormatNumber(now, indicator.Bytes), size.Title, indicator.FormatNumber(rate, indicator.BytesPerSecond), indicator.FormatNumber(now/rate, indicator.Seconds)))
 	}
@@ -36,9 +44,10 @@ func refine(p *catalog.Pass) {
 		lines = append(lines, fmt.Sprintf("%s / %s (%s) = %s per request", indicator.FormatNumber(rate, indicator.BytesPerSecond), indicator.FormatNumber(done, indicator.RequestsPerSecond), indicator.CompletionRate.Title, indicator.FormatNumber(per, indicator.Bytes)))
 	}
 	p.Reason("Requests complete and nothing queues, so the memory is not held by work in progress. Caches and allocators fill up within minutes; growth for hours is a leak.")
-	if size == indicator.ResidentMemory {
+	switch size {
+	case indicator.ResidentMemory:
 		p.Reason("process_resident_memory_bytes is the API server alone: the memory of EngineCore and the workers shows only in the container's or node's metrics.")
-	} else {
+	case indicator.ContainerMemory:
 		p.Reason("The container includes EngineCore and the workers, whose memory vLLM does not export.")
 	}
 	p.Observe("On the GPU", indicator.GPUMemGrowth)

@@ -407,6 +407,10 @@ func (r *recent) apply(ctx context.Context, n indicator.Apply, at int64) (operan
 	switch n.Func {
 	case "floor":
 		f = math.Floor
+	case "exp":
+		f = math.Exp
+	case "ln":
+		f = math.Log
 	case "clamp_min":
 		f = func(v float64) float64 { return math.Max(n.Param, v) }
 	case "clamp_max":

@@ -22,6 +22,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/monitor/incident"
 	"github.com/sixty-dev/sixty/internal/monitor/remote"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/planning/asked"
@@ -206,25 +207,53 @@ func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.S
 		}
 		return s.WatchForVerdict(ctx, o, look)
 	}
-	d, err = s.Diagnose(ctx, o)
-	if err == nil && f.source.Prometheus != "" {
-		err = f.conform(ctx, &d)
+	if f.source.Prometheus == "" {
+		return s.Diagnose(ctx, o)
+	}
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	open := f.askMonitor(asking)
+	if d, err = s.Diagnose(ctx, o); err == nil {
+		defer time.AfterFunc(monitorGrace, stop).Stop()
+		conform(&d, <-open)
 	}
 	return d, err
 }
 
+// monitorGrace is how long an answer of a monitor may come after the diagnosis.
+const monitorGrace = time.Second
+
+// decided are the open incidents of a monitor, nil without one, or why they are not known.
+type decided struct {
+	incidents []view.Summary
+	err       error
+}
+
+// askMonitor asks for open incidents where a monitor holds the samples, beside the diagnosis.
+func (f *diagnoseFlags) askMonitor(ctx context.Context) <-chan decided {
+	out := make(chan decided, 1)
+	go func() {
+		m, ok := remote.Find(ctx, f.source.Prometheus, f.source.HTTP)
+		if !ok {
+			out <- decided{}
+			return
+		}
+		defer m.Close()
+		open, err := m.Incidents(ctx, "open")
+		out <- decided{open, err}
+	}()
+	return out
+}
+
 // conform lets a diagnosis of a monitor's samples say what its incidents do: since when, how bad, and what to do first.
-func (f *diagnoseFlags) conform(ctx context.Context, d *diagnose.Diagnosis) error {
-	m, ok := remote.Find(ctx, f.source.Prometheus, f.source.HTTP)
-	if !ok {
-		return nil
+func conform(d *diagnose.Diagnosis, by decided) {
+	switch {
+	case by.err != nil:
+		d.Notes = append(d.Notes, "since, severity and advice are not the monitor's: its incidents cannot be read: "+
+			by.err.Error())
+	case by.incidents != nil:
+		incident.Conform(d, pathologies.All(), by.incidents)
 	}
-	defer m.Close()
-	open, err := m.OpenIncidents(ctx)
-	if err == nil {
-		incident.Conform(d, pathologies.All(), open)
-	}
-	return err
 }
 
 // lateError says that the time was over before anything could be said.

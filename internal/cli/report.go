@@ -16,9 +16,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/monitor/health"
-	"github.com/sixty-dev/sixty/internal/monitor/health/api"
 	"github.com/sixty-dev/sixty/internal/monitor/health/healthreport"
-	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
+	"github.com/sixty-dev/sixty/internal/monitor/remote"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning"
@@ -26,15 +25,14 @@ import (
 )
 
 type reportFlags struct {
-	source    source.Flags
-	since     string
-	incidents string
-	timeout   time.Duration
-	gpu       string
-	gpus      int
-	priced    []string
-	settings  settings.Flags
-	output    command.Output
+	source   source.Flags
+	since    string
+	timeout  time.Duration
+	gpu      string
+	gpus     int
+	priced   []string
+	settings settings.Flags
+	output   command.Output
 }
 
 func newReportCommand() *cobra.Command {
@@ -48,7 +46,6 @@ func newReportCommand() *cobra.Command {
 	s.StringVar(&f.source.At, "at", "", "end of the report, as a `time` (default: the end of the recording, or now)")
 	s.StringVar(&f.since, "since", "24h", "report on this much `time`, such as 24h or 7d, or on the whole recording if that is shorter")
 	f.source.AddPace(s, "duration", time.Minute, "with URLs: scrape for this long")
-	s.StringVar(&f.incidents, "incidents", "", "`directory` where sixty serve stores its incidents")
 	s.StringVar(&f.gpu, "gpu", "", "`name` of the servers' GPU, such as H100: for their cost")
 	s.IntVar(&f.gpus, "tp", 1, "with --gpu: GPUs of one replica")
 	s.StringArrayVar(&f.priced, "price", nil, "price per hour of one GPU, such as `H100=2.49` (default: its list price of November 2026, in dollars)")
@@ -82,29 +79,32 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	o := api.Options{Since: since, Pathologies: all, Settings: settings}
-	if o.Price, err = f.price(); err != nil {
+	c := health.Config{Settings: settings}
+	if c.Price, err = f.price(); err != nil {
 		return err
 	}
-	if f.incidents != "" {
-		kept, warnings, err := keeper.Read(f.incidents)
-		if err != nil {
-			return fmt.Errorf("--incidents: %w", err)
-		}
-		command.Notes(stderr, warnings)
-		o.Incidents = func(from time.Time) []view.Summary {
-			return slices.DeleteFunc(kept, func(s view.Summary) bool { return s.Ended != nil && s.Ended.Before(from) })
-		}
+	if c.Incidents, err = f.readIncidents(ctx); err != nil {
+		return err
 	}
 	var r *health.Report
 	err = withSource(ctx, stderr, f.source.Spec, func(s *source.Source) (err error) {
-		r, err = f.measure(ctx, stderr, s, o)
+		r, err = f.measure(ctx, stderr, s, since, c)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	return f.output.Report(cmd.OutOrStdout(), healthreport.Document(r), r)
+}
+
+// readIncidents reads the incidents of the monitor that holds the samples, nil where none does.
+func (f *reportFlags) readIncidents(ctx context.Context) ([]view.Summary, error) {
+	m, ok := remote.Find(ctx, f.source.Prometheus, f.source.HTTP)
+	if f.source.Prometheus == "" || !ok {
+		return nil, nil
+	}
+	defer m.Close()
+	return m.Incidents(ctx, "")
 }
 
 // price is what the servers cost: the list price of the GPU, or what the user says.
@@ -135,8 +135,10 @@ func (f *reportFlags) price() (p health.Price, err error) {
 	return health.Price{GPU: g.Name, PerHour: price.PerHour, From: price.From, GPUs: f.gpus}, nil
 }
 
-// measure makes the report of a source.
-func (f *reportFlags) measure(ctx context.Context, stderr io.Writer, s *source.Source, o api.Options) (r *health.Report, err error) {
+// measure makes the report of a source over the time before --at, as far as the source reaches.
+func (f *reportFlags) measure(
+	ctx context.Context, stderr io.Writer, s *source.Source, since time.Duration, c health.Config,
+) (*health.Report, error) {
 	line := command.NewProgress(stderr)
 	defer line.Clear()
 	if err := f.source.Watch(ctx, s, line.Show); err != nil {
@@ -149,18 +151,32 @@ func (f *reportFlags) measure(ctx context.Context, stderr io.Writer, s *source.S
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, errTooLate)
 	defer cancel()
-	if o.At, err = s.Span().At(f.source.At); err != nil {
+	at, err := s.Span().At(f.source.At)
+	if err != nil {
 		return nil, err
 	}
-	if first := s.Span().First; o.Incidents == nil && !first.IsZero() {
-		found, err := api.Replay(ctx, s, o, func(at time.Time) { line.Show("diagnosing %s", at.UTC().Format(time.DateTime)) })
-		if err != nil {
-			return nil, err
-		}
-		o.Incidents = func(time.Time) []view.Summary { return found }
+	o, err := s.Options(ctx, at)
+	if err != nil {
+		return nil, err
 	}
 	line.Show("measuring")
-	if r, err = api.Measure(ctx, s, o); err != nil && errors.Is(context.Cause(ctx), errTooLate) {
+	c.From, c.To, c.Interval, c.Matchers, c.Every = at.Add(-since), at, o.Interval, o.Matchers, o.Every
+	if first := s.Span().First; c.From.Before(first) {
+		c.From = first
+	}
+	c.Incidents = slices.DeleteFunc(c.Incidents, func(i view.Summary) bool {
+		return i.Ended != nil && i.Ended.Before(c.From)
+	})
+	o.Pathologies, o.Settings = pathologies.All(), c.Settings
+	now, unjudged := s.Diagnose(ctx, o)
+	if unjudged == nil {
+		c.Now = &now
+	}
+	r, err := health.Measure(ctx, s, c)
+	if err == nil && unjudged != nil {
+		r.Notes = append(r.Notes, "the end of the period cannot be judged: "+unjudged.Error())
+	}
+	if err != nil && errors.Is(context.Cause(ctx), errTooLate) {
 		return nil, hint.With(lateError(f.timeout, err), "raise --timeout, such as --timeout 30m, or narrow the query with --since or --match")
 	}
 	return r, err

@@ -38,7 +38,6 @@ func TestChaos(t *testing.T) {
 	ups := []string{raw(t, chaosUpstream), raw(t, chaosUpstream), raw(t, chaosUpstream)}
 	g := start(t, Config{
 		HealthEvery: 100 * time.Millisecond, IdleTimeout: 400 * time.Millisecond, MaxBody: 1 << 20,
-		MaxRequests: max(clients*4/5, 1),
 	}, ups...)
 	host := strings.TrimPrefix(g.url, "http://")
 	var wg sync.WaitGroup

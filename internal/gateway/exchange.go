@@ -48,14 +48,14 @@ type exchange struct {
 	offered bool   // counted as arrived
 
 	// Nanoseconds of the gateway's clock; 0 for never.
-	arrived, received, sent, head int64
-	last                          atomic.Int64 // when something moved: a byte of the client or of the upstream
-	writing                       atomic.Bool  // to the client, which may block
-	blocked                       int64        // how long writes did
-	state                         atomic.Uint32
-	tokens                        atomic.Int64
-	up                            atomic.Pointer[upstream]
-	shown                         atomic.Pointer[string] // the model, for others
+	arrived, received, sent int64
+	last                    atomic.Int64 // when something moved: a byte of the client or of the upstream
+	writing                 atomic.Bool  // to the client, which may block
+	blocked                 int64        // how long writes did
+	state                   atomic.Uint32
+	tokens                  atomic.Int64
+	up                      atomic.Pointer[upstream]
+	shown                   atomic.Pointer[string] // the model, for others
 
 	code    int  // answered
 	failure *end // why it failed, where that is known already

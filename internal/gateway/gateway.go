@@ -146,9 +146,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.open[x] = struct{}{}; g.cfg.MaxRequests > 0 && len(g.open) > g.cfg.MaxRequests {
-		x.stop(errTooMany)
-	}
+	g.open[x] = struct{}{}
 	return x
 }
 

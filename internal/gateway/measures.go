@@ -48,11 +48,11 @@ type measures struct {
 	sets   map[[2]string]bool
 
 	// By model and route, and by what else they say.
-	offered, output, blocked, ends, codes                         *prometheus.CounterVec
-	first, noFirst, gaps, duration, queue, connectTook, untilHead *prometheus.HistogramVec
-	retries                                                       prometheus.Counter
-	extFirst, extGaps, extDuration, batch                         *prometheus.HistogramVec // by model; so that rules written for one server keep their meaning
-	extTokens, extEnds                                            *prometheus.CounterVec
+	offered, output, blocked, ends, codes              *prometheus.CounterVec
+	first, noFirst, gaps, duration, queue, connectTook *prometheus.HistogramVec
+	retries                                            prometheus.Counter
+	extFirst, extGaps, extDuration, batch              *prometheus.HistogramVec // by model; so that rules written for one server keep their meaning
+	extTokens, extEnds                                 *prometheus.CounterVec
 }
 
 func newMeasures(g *Gateway) *measures {
@@ -79,7 +79,6 @@ func newMeasures(g *Gateway) *measures {
 	m.duration = histogram("sixty_gateway_request_duration_seconds", "From the arrival to the last byte, for successful requests.", fine, own...)
 	m.queue = histogram("sixty_gateway_queue_seconds", "From the arrival of a request until its body was read.", fine, own...)
 	m.connectTook = histogram("sixty_gateway_connect_seconds", "From there until it was sent to the upstream that accepted it.", fine, own...)
-	m.untilHead = histogram("sixty_gateway_upstream_head_seconds", "From there to the head of the answer.", fine, own...)
 	m.retries = auto.NewCounter(prometheus.CounterOpts{Name: "sixty_gateway_retries_total", Help: "Requests sent a second time, because no connection took the first attempt."})
 
 	m.extFirst = histogram("vllm_ttft_seconds", "Time to first token", extendedTTFT, "model")
@@ -130,7 +129,7 @@ func (m *measures) label(x *exchange) {
 	for _, c := range []*prometheus.CounterVec{m.offered, m.output, m.blocked} {
 		c.WithLabelValues(x.labels...)
 	}
-	for _, h := range []*prometheus.HistogramVec{m.first, m.noFirst, m.gaps, m.duration, m.queue, m.connectTook, m.untilHead} {
+	for _, h := range []*prometheus.HistogramVec{m.first, m.noFirst, m.gaps, m.duration, m.queue, m.connectTook} {
 		h.WithLabelValues(x.labels...)
 	}
 	for status := Success; status < statuses; status++ {
@@ -213,9 +212,6 @@ func (m *measures) countEnd(x *exchange, status Status, now int64) {
 	if x.sent > 0 {
 		m.connectTook.WithLabelValues(l...).Observe(time.Duration(x.sent - x.received).Seconds())
 	}
-	if x.head > 0 {
-		m.untilHead.WithLabelValues(l...).Observe(time.Duration(x.head - x.sent).Seconds())
-	}
 	switch {
 	case answer.First > 0:
 		m.first.WithLabelValues(l...).Observe(since(answer.First))
@@ -287,7 +283,6 @@ func (p present) Collect(ch chan<- prometheus.Metric) {
 			up = 0
 		}
 		put(gauge, "sixty_gateway_upstream_up", "Whether the upstream's health check succeeds.", up, "upstream", u.name)
-		put(gauge, "sixty_gateway_upstream_requests_open", "Open requests at an upstream.", float64(u.inFlight.Load()), "upstream", u.name)
 		put(counter, "sixty_gateway_upstream_attempts_total", "Requests sent to an upstream.", float64(u.requests.Load()), "upstream", u.name)
 		put(counter, "sixty_gateway_upstream_failures_total", "Attempts that got no answer.", float64(u.failures.Load()), "upstream", u.name)
 		u.engine.collect(put, u.name)

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/common/config"
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
@@ -31,7 +30,6 @@ type Config struct {
 	// Limits; 0 or less for none.
 	IdleTimeout time.Duration // in which nothing of a request moves, at the client or the upstream
 	MaxBody     int64         // bytes of a request, each of which is held until the answer begins
-	MaxRequests int           // open requests, beyond which 503 is answered
 	LeakAge     time.Duration // age from which an open request is a suspected leak
 	Note        func(string)  // told of upstreams that come and go; may be nil
 }
@@ -75,12 +73,10 @@ type Options struct {
 	Config
 	Serving
 
-	upstreams         []string // a scheme may be missing
-	upstreamCA        string   // PEM file of an authority to trust
-	insecureUpstreams bool     // their certificates are not verified
-	maxBodyMiB        int64    // 0 for any
-	listen, admin     string   // addresses; a port alone listens on loopback, admin "off" disables it
-	cert, key         string   // PEM files, for clients
+	upstreams     []string // a scheme may be missing
+	maxBodyMiB    int64    // 0 for any
+	listen, admin string   // addresses; a port alone listens on loopback, admin "off" disables it
+	cert, key     string   // PEM files, for clients
 }
 
 // AddFlags adds the flags of sixty gateway.
@@ -90,12 +86,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.admin, "admin", ":8081", "`address` of /metrics, /requests, /health and /ready, likewise; off for none")
 	fs.StringVar(&o.cert, "tls-cert", "", "PEM `file` of the server certificate; enables HTTP/2")
 	fs.StringVar(&o.key, "tls-key", "", "PEM `file` of its key")
-	fs.StringVar(&o.upstreamCA, "upstream-ca", "", "PEM `file` of the authority to trust for https upstreams")
-	fs.BoolVar(&o.insecureUpstreams, "upstream-insecure", false, "do not verify the certificates of https upstreams")
 	fs.DurationVar(&o.HealthEvery, "health-interval", defaultHealthEvery, "interval of health checks and of reading the engine's metrics")
 	fs.DurationVar(&o.IdleTimeout, "idle-timeout", 10*time.Minute, "timeout of a request of which nothing is sent or read, by its client or the upstream; 0 for none")
 	fs.Int64Var(&o.maxBodyMiB, "max-body", 64, "largest request body in `MiB`, kept in memory until the answer begins; 0 for unlimited")
-	fs.IntVar(&o.MaxRequests, "max-requests", 1<<16, "maximum open requests, then HTTP 503; 0 for unlimited")
 	fs.DurationVar(&o.LeakAge, "leak-age", 300*time.Second, "age from which an open request is a suspected leak")
 	fs.DurationVar(&o.DrainTimeout, "drain-timeout", 5*time.Minute, "after SIGTERM: how long open requests may take; a second signal ends them")
 }
@@ -119,11 +112,6 @@ func (o Options) Start(ctx context.Context, stderr io.Writer) (serve func(contex
 			return nil, errors.New("--upstream: not a URL") // it may hold a secret
 		}
 		o.Upstreams = append(o.Upstreams, u)
-	}
-	if o.upstreamCA != "" || o.insecureUpstreams {
-		if o.Config.TLS, err = config.NewTLSConfig(&config.TLSConfig{CAFile: o.upstreamCA, InsecureSkipVerify: o.insecureUpstreams}); err != nil {
-			return nil, fmt.Errorf("--upstream-ca: %w", err)
-		}
 	}
 	g, err := New(o.Config)
 	if err != nil {

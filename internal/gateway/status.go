@@ -24,8 +24,7 @@ const (
 	Timeout
 	// ClientDisconnect is a client that left, or that stopped reading or sending.
 	ClientDisconnect
-	// Rejected is a request that the gateway itself refused: too many are open, or a body is
-	// too large or malformed.
+	// Rejected is a request that the gateway itself refused: a body is too large or malformed.
 	Rejected
 
 	statuses
@@ -58,7 +57,6 @@ var (
 	errClientStalls = &end{status: ClientDisconnect, code: 408, kind: "client_stalls"}
 	errSilence      = &end{status: Timeout, code: 504, kind: "upstream_idle_timeout"}
 	errDraining     = &end{status: Timeout, code: 503, kind: "shutdown"}
-	errTooMany      = &end{status: Rejected, code: 503, kind: "too_many_requests_open"}
 	errTooMuch      = &end{status: Rejected, code: 503, kind: "too_much_in_bodies"}
 )
 

@@ -203,7 +203,6 @@ func (x *exchange) attempt(u *upstream, r *http.Request) (answer *http.Response,
 		r.Body = io.NopCloser(body) // of a kind that net/http sends together with the head
 	}
 	if answer, err = g.transport.RoundTrip(r); err == nil {
-		x.head = g.now()
 		return answer, false, nil
 	}
 	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" && x.ctx.Err() == nil {

@@ -59,7 +59,7 @@ func TestAlertsHaveTheFindingsSeverity(t *testing.T) {
 	}
 }
 
-// TestOneFaultHasOneTime: the verdict, the replica, the finding and the alert of a fault say when its incident says that
+// TestOneFaultHasOneTime: the verdict, the replica and the alert of a fault say when its incident says that
 // it began, and not what the latest diagnosis finds.
 func TestOneFaultHasOneTime(t *testing.T) {
 	slow := &catalog.Pathology{ID: "slow-decode", Alert: "SlowDecode", Severity: catalog.Page}
@@ -80,7 +80,7 @@ func TestOneFaultHasOneTime(t *testing.T) {
 	a := &Alerter{Incident: of, Send: func(list ...collect.Alert) { told = list[0].Began }}
 	a.Observe(t.Context(), e)
 	m := newModel(&e.Diagnosis, &e.Diagnosis.Verdicts[0], of)
-	for who, since := range map[string]*time.Time{"verdict": m.Verdict.Since, "replica": m.Replicas[0].Since, "finding": e.Findings(of)[0].Since, "alert": &told} {
+	for who, since := range map[string]*time.Time{"verdict": m.Verdict.Since, "replica": m.Replicas[0].Since, "alert": &told} {
 		if since == nil || !since.Equal(began) {
 			t.Errorf("%s: since %v, want %s", who, since, began)
 		}

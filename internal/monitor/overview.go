@@ -251,20 +251,3 @@ func statusOf(s diagnose.Status) view.Status {
 	}
 	return view.Unknown
 }
-
-// Findings are those that fire or are pending now.
-func (e *Evaluation) Findings(incident OpenIncident) []view.Finding {
-	out := []view.Finding{}
-	for i := range e.Diagnosis.Findings {
-		f := &e.Diagnosis.Findings[i]
-		if f.Status < diagnose.Pending || f.InhibitedBy != "" {
-			continue
-		}
-		v := view.Finding{ID: f.Pathology.ID, Model: f.Model, Status: statusOf(f.Status), Severity: f.Severity.String(), Summary: f.Summary, Since: timeOf(f.Since), Targets: f.Targets}
-		if of := incident.of(f.Model, f.Pathology.ID); of != nil && f.Status == diagnose.Firing && f.Severity > catalog.Info {
-			v.Incident = &of.ID
-		}
-		out = append(out, v)
-	}
-	return out
-}

@@ -34,8 +34,6 @@ type Feed interface {
 	Overview(ctx context.Context) (view.Overview, error)
 	// Text returns the full diagnosis.
 	Text(ctx context.Context, o render.Options) (string, error)
-	// Requests lists the requests in flight. It returns "" if no gateway is known.
-	Requests(ctx context.Context) (string, error)
 	// Seek moves by a number of steps in a recording, and reports whether the moment changed.
 	Seek(steps int) bool
 	// Span returns the time range of a recording; zero for other feeds.
@@ -45,7 +43,7 @@ type Feed interface {
 	Close() error
 }
 
-// A plain is the common part of feeds without a recording and without a gateway.
+// A plain is the common part of feeds without a recording.
 type plain struct {
 	name  string
 	every time.Duration
@@ -61,11 +59,10 @@ func (p plain) Title(id string) string {
 	return diagnose.NameOf(id)
 }
 
-func (p plain) Name() string                           { return p.name }
-func (p plain) Every() time.Duration                   { return p.every }
-func (plain) Seek(int) bool                            { return false }
-func (plain) Span() (first, last time.Time)            { return }
-func (plain) Requests(context.Context) (string, error) { return "", nil }
+func (p plain) Name() string                { return p.name }
+func (p plain) Every() time.Duration        { return p.every }
+func (plain) Seek(int) bool                 { return false }
+func (plain) Span() (first, last time.Time) { return }
 
 // A watched is a source that this process judges.
 type watched struct {
@@ -208,12 +205,4 @@ func (s *served) Close() error { s.Monitor.Close(); return nil }
 func (s *served) Text(ctx context.Context, _ render.Options) (string, error) {
 	body, err := s.Get(ctx, "/api/v1/diagnosis?format=text&full=true")
 	return string(body), err
-}
-
-func (s *served) Requests(ctx context.Context) (string, error) {
-	body, err := s.Get(ctx, "/api/v1/requests?format=text")
-	if err != nil {
-		return "", nil //nolint:nilerr // a monitor without a gateway has no such address
-	}
-	return string(body), nil
 }

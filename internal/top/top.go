@@ -172,15 +172,6 @@ func (m *model) handleKey(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 		m.filter = ""
 	case "enter":
 		return m, m.openPage("evidence", m.feed.Text)
-	case "r":
-		return m, m.openPage("requests in flight", func(ctx context.Context, _ render.Options) (string, error) {
-			text, err := m.feed.Requests(ctx)
-			if text == "" && err == nil {
-				text = "No gateway is known. Requests in flight are visible at sixty gateway;\n" +
-					"name it in the configuration of sixty serve, under sixty.gateways."
-			}
-			return text, err
-		})
 	case "?", "h":
 		m.depth, m.title, m.top = m.helpLines(), "keys", 0
 	}
@@ -266,7 +257,6 @@ func (m *model) helpLines() []string {
 	t.Pairs([][]string{
 		{"↑ ↓ j k", "select a replica; PgUp PgDn by ten, g G the first and the last"},
 		{"Enter", "evidence and fixes"},
-		{"r", "requests in flight, if a gateway is known"},
 		{"s", "order by state, TTFT, waiting, KV usage or name"},
 		{"/", "show what matches a name, a model, a state or a fault; Esc shows all"},
 		{"← →", "in a recording: one step back or forward, with Shift ten; Home and End"},

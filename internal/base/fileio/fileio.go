@@ -56,7 +56,30 @@ func moveIntoPlace(tmp *os.File, path string, mode os.FileMode) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(tmp.Name()))
 	}
+	SyncDir(filepath.Dir(path))
 	return nil
+}
+
+// Move gives a finished file its name.
+func Move(tmp, path string) error {
+	file, err := os.OpenFile(tmp, os.O_RDWR, 0)
+	if err != nil {
+		return StripOp(err)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return errors.Join(StripOp(err), file.Close())
+	}
+	return StripOp(moveIntoPlace(file, path, info.Mode().Perm()))
+}
+
+// SyncDir makes names in a directory last a loss of power. A file system without that returns an error, and the names
+// last after its next sync.
+func SyncDir(dir string) {
+	if d, err := os.Open(dir); err == nil {
+		_ = d.Sync()
+		d.Close()
+	}
 }
 
 // A File is a file that WriteAll writes to a directory.

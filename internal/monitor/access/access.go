@@ -148,18 +148,6 @@ func (c *Config) Grant(way, name string, groups []string) *Principal {
 	return p
 }
 
-// Known returns the groups that a grant names.
-func (c *Config) Known(groups []string) (known []string) {
-	for _, g := range c.Grants {
-		for _, name := range g.Groups {
-			if slices.Contains(groups, name) && !slices.Contains(known, name) {
-				known = append(known, name)
-			}
-		}
-	}
-	return known
-}
-
 // Trusts reports whether headers of a sender, as HOST:PORT, are believed.
 func (p *Proxy) Trusts(sender string) bool {
 	at, err := netip.ParseAddrPort(sender)

@@ -2,6 +2,8 @@ package access
 
 import (
 	"encoding/json"
+	"errors"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -22,15 +24,6 @@ type Deed struct {
 	Status  int       `json:"status"`
 }
 
-// NewDeed is one of a principal, of this moment.
-func NewDeed(p *Principal, address, method, path string, status int) Deed {
-	d := Deed{At: time.Now().UTC(), User: p.Name, Way: p.Way, Role: p.Role.String(), Address: address, Method: method, Path: path, Status: status}
-	if p.Restricted() {
-		d.View = indicator.Selector("", p.Match...)
-	}
-	return d
-}
-
 // A Log appends deeds to a file, one JSON object a line. The nil Log keeps none. The file is opened
 // for each line: it may be moved away while sixty runs.
 type Log struct {
@@ -38,10 +31,17 @@ type Log struct {
 	mu   sync.Mutex
 }
 
-// Write appends a deed.
-func (l *Log) Write(d Deed) (err error) {
+// Write appends what a principal did.
+func (l *Log) Write(p *Principal, r *http.Request, status int) (err error) {
 	if l == nil || l.Path == "" {
 		return nil
+	}
+	d := Deed{
+		At: time.Now().UTC(), User: p.Name, Way: p.Way, Role: p.Role.String(),
+		Address: r.RemoteAddr, Method: r.Method, Path: r.URL.Path, Status: status,
+	}
+	if p.Restricted() {
+		d.View = indicator.Selector("", p.Match...)
 	}
 	line, err := json.Marshal(d)
 	if err != nil {
@@ -54,8 +54,5 @@ func (l *Log) Write(d Deed) (err error) {
 		return err
 	}
 	_, err = f.Write(append(line, '\n'))
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return errors.Join(err, f.Close())
 }

@@ -33,8 +33,8 @@ type Cost struct {
 // noPrice says how to give one.
 const noPrice = "no price: give the GPU with --gpu H100, the number per replica with --tp, or your price with --price H100=2.49"
 
-// cost computes what a pool cost.
-func (m *measuring) cost(i int) *Cost {
+// cost computes what the servers cost.
+func (m *measuring) cost() *Cost {
 	price := m.c.Price
 	c := &Cost{GPU: price.GPU, PerGPUHour: price.PerHour, PriceFrom: price.From}
 	// total is what a quantity a second comes to over the span.
@@ -43,7 +43,7 @@ func (m *measuring) cost(i int) *Cost {
 		if a.problem != "" {
 			return math.NaN()
 		}
-		for _, v := range a.of[i].course[m.split:] {
+		for _, v := range a.course {
 			if !math.IsNaN(v) {
 				n++
 				sum += v * m.step.Seconds()

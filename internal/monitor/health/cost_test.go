@@ -9,20 +9,19 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// measured is an hour of two replicas in four parts, of which the first is of the span before; the
-// second replica answered in one of the three others.
+// measured is an hour of two replicas in three parts; the second replica answered in one of them.
 func measured(price Price) *measuring {
-	m := &measuring{c: Config{Price: price}, step: 20 * time.Minute, n: 3, split: 1, answers: map[string]*answer{}}
-	put := func(it item, course ...float64) { m.answers[it.key()] = &answer{of: []values{{course: course}}} }
-	put(answering, 2, 1, 2, 1)
-	put(item{signal: indicator.PromptTokenRate}, 18, 1000, 2000, 1000)
-	put(item{signal: indicator.GenerationTokenRate}, 18, 250, 500, 250)
+	m := &measuring{c: Config{Price: price}, step: 20 * time.Minute, n: 3, answers: map[string]*answer{}}
+	put := func(it item, course ...float64) { m.answers[it.key()] = &answer{course: course} }
+	put(answering, 1, 2, 1)
+	put(item{signal: indicator.PromptTokenRate}, 1000, 2000, 1000)
+	put(item{signal: indicator.GenerationTokenRate}, 250, 500, 250)
 	return m
 }
 
 func TestCost(t *testing.T) {
 	m := measured(Price{GPU: "H100 SXM", PerHour: 3, From: "--price", GPUs: 2})
-	c := m.cost(0)
+	c := m.cost()
 	// Four thirds of an hour of a replica with two GPUs; 1250 tokens a second of each in that time.
 	for what, x := range map[string]struct{ got, want float64 }{
 		"GPU hours":             {*c.GPUHours, 8.0 / 3},
@@ -42,17 +41,17 @@ func TestCost(t *testing.T) {
 }
 
 func TestCostThatIsNotKnown(t *testing.T) {
-	if c := measured(Price{}).cost(0); c.PerMillion != nil || !strings.Contains(c.Reason, "--price") || c.Text() != "" {
+	if c := measured(Price{}).cost(); c.PerMillion != nil || !strings.Contains(c.Reason, "--price") || c.Text() != "" {
 		t.Errorf("without a price: %+v, %q", c, c.Text())
 	}
 	m := measured(Price{PerHour: 3, GPUs: 1})
 	m.answers[answering.key()] = &answer{problem: "not measured"}
-	if c := m.cost(0); c.Dollars != nil || !strings.Contains(c.Reason, "up is not measured") {
+	if c := m.cost(); c.Dollars != nil || !strings.Contains(c.Reason, "up is not measured") {
 		t.Errorf("without up: %+v", c)
 	}
 	m = measured(Price{PerHour: 3, GPUs: 1})
 	m.answers[indicator.GenerationTokenRate.Name] = &answer{problem: "not measured"}
-	if c := m.cost(0); c.PerMillion != nil || c.Dollars == nil || !strings.Contains(c.Reason, "no tokens") {
+	if c := m.cost(); c.PerMillion != nil || c.Dollars == nil || !strings.Contains(c.Reason, "no tokens") {
 		t.Errorf("without tokens: %+v", c)
 	}
 }

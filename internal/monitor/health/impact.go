@@ -1,13 +1,13 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"math"
 	"slices"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/catalog/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/catalog/threshold"
@@ -25,39 +25,35 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	if least := c.To.Add(-c.least()); least.Before(c.From) {
 		c.From = least
 	}
-	m, _, err := begin(ctx, q, c)
+	pools, _, err := begin(ctx, q, c)
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(m.pools, func(p *pool) bool {
-		return of.Model == p.model && of.Namespace == p.namespace && of.Cluster == p.cluster
+	i := slices.IndexFunc(pools, func(m *measuring) bool {
+		return of.Model == m.pool.model && of.Namespace == m.namespace && of.Cluster == m.cluster
 	})
 	if i < 0 {
 		return nil, nil
 	}
-	p := m.pools[i]
-	m.pools, i = m.pools[i:i+1], 0
+	m := pools[i]
+	m.past = true
 	first, failed := item{signal: indicator.TTFTP95, how: OfAll}, item{signal: indicator.ServerErrCount, how: Total}
 	streams, gaps := item{signal: indicator.TPOTP95, how: OfAll}, item{signal: indicator.ITLP95, how: OfAll}
 	if err := m.ask(ctx, first, failed, streams, gaps, item{signal: indicator.Running}, item{signal: indicator.Waiting},
 		item{signal: indicator.GenerationTokenRate}); err != nil {
 		return nil, err
 	}
-	limits := threshold.Sources{Set: c.Settings.Set, Measured: baseline.For(c.Settings.Baselines, p.model)}
-	promised, ok := c.Settings.Objectives.For(p.labels)
-	if ok {
-		limits.Objective = &promised
-	}
+	limits := m.limits()
 	out := &view.Impact{}
 	out.Late, out.Of, out.Limit = m.above(first, limits, catalog.TTFTObjective, catalog.TTFTWorse.Baseline.Offset)
-	if tokens := m.last(i, indicator.GenerationTokenRate); tokens != nil && *tokens == 0 {
+	if tokens := m.last(indicator.GenerationTokenRate); tokens != nil && *tokens == 0 {
 		for _, s := range []*indicator.Signal{indicator.Running, indicator.Waiting} {
-			if v := m.last(i, s); v != nil {
+			if v := m.last(s); v != nil {
 				out.Late, out.Of = out.Late+*v, out.Of+*v
 			}
 		}
 	}
-	if v := m.answers[failed.key()].of[i].now.value; v != nil {
+	if v := m.answers[failed.key()].now.value; v != nil {
 		out.Failed = math.Round(*v)
 	}
 	out.Late, out.Of = math.Round(out.Late), math.Round(out.Of)+out.Failed
@@ -75,8 +71,8 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	}
 	span := c.To.Sub(c.From).Seconds()
 	out.Text = out.Say(render.Seconds(span))
-	before := m.answers[first.key()].of[i].before.buckets[math.Inf(1)]
-	for _, p := range promised.Promises() {
+	before := m.answers[first.key()].before.buckets[math.Inf(1)]
+	for _, p := range cmp.Or(limits.Objective, &slo.Objective{}).Promises() {
 		hurt := map[slo.Quantity]float64{slo.TTFT: out.Late, slo.Succeeded: out.Failed}[p.Quantity]
 		if share := hurt / (before / span * burnrate.DefaultPeriod.Seconds() * (1 - p.Share)); hurt > 0 && before > 0 && (out.BudgetShare == nil || share > *out.BudgetShare) {
 			out.BudgetShare = &share
@@ -88,10 +84,10 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	return out, nil
 }
 
-// above counts the observations of the first pool's histogram over an objective or, without one, over twice the usual
+// above counts the observations of a histogram over an objective or, without one, over twice the usual
 // value plus an offset.
 func (m *measuring) above(it item, limits threshold.Sources, objective *catalog.Threshold, offset float64) (count, of, over float64) {
-	a := &m.answers[it.key()].of[0]
+	a := m.answers[it.key()]
 	limit, known := limits.Limit(objective)
 	if !known {
 		limit.Value = objective.Default

@@ -30,7 +30,6 @@ import (
 // Config says what to measure.
 type Config struct {
 	From, To time.Time
-	First    time.Time // time of the first sample; zero if unknown
 	Interval time.Duration
 	Matchers []*labels.Matcher
 	Every    bool // include targets that expose no engine metrics: the user named them
@@ -47,12 +46,11 @@ const (
 	points      = 96 // per quantity: one for each quarter of an hour of a day
 	fewest      = 4  // scrapes that a value rests on
 	concurrency = 4  // questions at once
-	enough      = 2  // the preceding span is shown if at least one part in so many has samples
 )
 
 // Measure measures the health of all servers over a span.
 func Measure(ctx context.Context, q metrics.Querier, c Config) (*Report, error) {
-	m, targets, err := begin(ctx, q, c)
+	pools, targets, err := begin(ctx, q, c)
 	if err != nil {
 		return nil, err
 	}
@@ -60,17 +58,23 @@ func Measure(ctx context.Context, q metrics.Querier, c Config) (*Report, error) 
 	for _, area := range areas() {
 		items = append(items, area.items...)
 	}
-	if err := m.ask(ctx, items...); err != nil {
-		return nil, err
+	r := newReport(&c, targets)
+	for _, m := range pools {
+		if err := m.ask(ctx, items...); err != nil {
+			return nil, err
+		}
+		r.Models = append(r.Models, m.reportModel())
 	}
-	return m.report(targets), nil
+	c.judge(r)
+	r.Summary = summary(r)
+	return r, nil
 }
 
 // least is how long a span is at the least.
 func (c *Config) least() time.Duration { return max(fewest*c.Interval, 10*time.Second) }
 
-// begin discovers the targets to measure.
-func begin(ctx context.Context, q metrics.Querier, c Config) (*measuring, []diagnose.Target, error) {
+// begin discovers the targets to measure, by model.
+func begin(ctx context.Context, q metrics.Querier, c Config) ([]*measuring, []diagnose.Target, error) {
 	span, least := c.To.Sub(c.From), c.least()
 	if span < least {
 		return nil, nil, hint.With(fmt.Errorf("measure health: %s is too short, with a scrape every %s", span, c.Interval), "choose a longer one with --since")
@@ -79,19 +83,21 @@ func begin(ctx context.Context, q metrics.Querier, c Config) (*measuring, []diag
 	if err != nil {
 		return nil, nil, err
 	}
-	step := max((span/points + time.Second - 1).Truncate(time.Second), least)
-	m := &measuring{c: c, q: q, step: step, n: int(span / step), pools: poolsOf(targets), answers: map[string]*answer{}}
-	if c.First.IsZero() || c.First.Before(c.From.Add(-span/enough)) {
-		m.split = m.n
-	}
-	m.deployment = dialect.Deployment{Instance: []string{}, Model: layout.Model, Matchers: slices.Concat(c.Matchers, layout.Without)}
+	asked := dialect.Deployment{Instance: []string{}, Model: []string{}, Matchers: slices.Concat(c.Matchers, layout.Without)}
 	for _, t := range targets {
 		if t.Problem == "" {
-			m.deployment.Dialects = append(m.deployment.Dialects, t.Dialect)
+			asked.Dialects = append(asked.Dialects, t.Dialect)
 		}
 	}
-	m.deployment.Dialects = dialect.Distinct(m.deployment.Dialects)
-	return m, targets, nil
+	asked.Dialects = dialect.Distinct(asked.Dialects)
+	step := max((span/points + time.Second - 1).Truncate(time.Second), least)
+	var out []*measuring
+	for _, p := range poolsOf(targets) {
+		out = append(out, &measuring{
+			c: c, q: q, pool: p, deployment: asked, step: step, n: int(span / step), answers: map[string]*answer{},
+		})
+	}
+	return out, targets, nil
 }
 
 // A pool is the servers of one model.
@@ -134,8 +140,9 @@ func poolsOf(targets []diagnose.Target) []*pool {
 	return out
 }
 
-// pages selects a signal's pages of a pool: those of its servers, or of the GPUs of their hosts.
-func (p *pool) pages(s indicator.Scope) *labels.Matcher {
+// series selects the series of a signal: those of the pool's servers, or of the GPUs of their hosts. A server may
+// serve several models.
+func (p *pool) series(s indicator.Scope) []*labels.Matcher {
 	names := make([]string, len(p.instances))
 	for i, instance := range p.instances {
 		names[i] = regexp.QuoteMeta(instance)
@@ -143,31 +150,33 @@ func (p *pool) pages(s indicator.Scope) *labels.Matcher {
 			names[i] = regexp.QuoteMeta(instance[:k]) + "(:.*)?"
 		}
 	}
-	return labels.MustNewMatcher(labels.MatchRegexp, model.InstanceLabel, strings.Join(names, "|"))
+	out := []*labels.Matcher{indicator.Like(model.InstanceLabel, strings.Join(names, "|"))}
+	if s == indicator.Model {
+		for name, v := range map[string]string{"model_name": p.model, "namespace": p.namespace, "cluster": p.cluster} {
+			out = append(out, indicator.Like(name, regexp.QuoteMeta(v)+"|"))
+		}
+	}
+	return out
 }
 
-// measuring is a report that is under way.
+// measuring is the measurement of one model that is under way.
 type measuring struct {
 	c Config
 	q metrics.Querier
-	// Quantities are looked at n times over the span, a step apart, after split times over the span before.
-	step       time.Duration
-	n, split   int
-	pools      []*pool
+	*pool
 	deployment dialect.Deployment
-	answers    map[string]*answer // by item.key
+	// Quantities are looked at n times over the span, a step apart.
+	step    time.Duration
+	n       int
+	past    bool               // the span before is asked too
+	answers map[string]*answer // by item.key
 }
 
 // An answer holds the values of one item.
 type answer struct {
-	problem string // why nothing is
-	of      []values
-}
-
-// values are the values of one pool.
-type values struct {
+	problem     string    // why there are none
 	course      []float64 // NaN where it is not known
-	now, before over      // over the whole spans
+	now, before over      // over the whole span, and the one before
 }
 
 // over is a quantity over a whole span: one number, or a histogram's increments by upper bound.
@@ -178,21 +187,16 @@ type over struct {
 
 func (it *item) key() string { return it.signal.Name + it.expr }
 
-func (m *measuring) at(k int) time.Time {
-	return m.c.To.Add(-time.Duration(m.n+m.split-1-k) * m.step)
-}
+func (m *measuring) at(k int) time.Time { return m.c.To.Add(-time.Duration(m.n-1-k) * m.step) }
 
 // ask puts all questions.
 func (m *measuring) ask(ctx context.Context, items ...item) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(concurrency)
 	for _, it := range items {
-		a := &answer{problem: m.problem(it.signal), of: make([]values, len(m.pools))}
+		a := &answer{problem: m.problem(it.signal), course: slices.Repeat([]float64{math.NaN()}, m.n)}
 		if m.answers[it.key()] = a; a.problem != "" {
 			continue
-		}
-		for i := range a.of {
-			a.of[i].course = slices.Repeat([]float64{math.NaN()}, m.n+m.split)
 		}
 		g.Go(func() error {
 			err := m.fill(ctx, a, it)
@@ -227,35 +231,10 @@ func (m *measuring) problem(s *indicator.Signal) string {
 	return cmp.Or(s.Hint, "not exposed by any server")
 }
 
-// fill queries one item. Series carry their model, except those of processes and GPUs, which are queried by page.
+// fill asks for one item.
 func (m *measuring) fill(ctx context.Context, a *answer, it item) error {
-	if it.signal.Scope == indicator.Model {
-		return m.fillFrom(ctx, a, it, m.deployment, m.owners)
-	}
-	for i, p := range m.pools {
-		d := m.deployment
-		d.Matchers = append(slices.Clone(d.Matchers), p.pages(it.signal.Scope))
-		if err := m.fillFrom(ctx, a, it, d, func(model.Metric) []int { return []int{i} }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// owners are the pools that a series is of.
-func (m *measuring) owners(l model.Metric) (out []int) {
-	if len(m.pools) == 1 {
-		return []int{0}
-	}
-	for i, p := range m.pools {
-		if string(l["model_name"]) == p.model && (l["namespace"] == "" || string(l["namespace"]) == p.namespace) && (l["cluster"] == "" || string(l["cluster"]) == p.cluster) {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
-func (m *measuring) fillFrom(ctx context.Context, a *answer, it item, d dialect.Deployment, owners func(model.Metric) []int) error {
+	d := m.deployment
+	d.Matchers = slices.Concat(d.Matchers, m.series(it.signal.Scope))
 	expr := func(window time.Duration, whole bool) (string, error) {
 		d.Window, d.Short, d.Past = window, min(window, max(10*time.Second, 4*m.c.Interval)), window
 		switch {
@@ -275,53 +254,49 @@ func (m *measuring) fillFrom(ctx context.Context, a *answer, it item, d dialect.
 		return err
 	}
 	for _, stream := range course {
-		for _, i := range owners(stream.Metric) {
-			for _, p := range stream.Values {
-				k := m.n + m.split - 1 - int(math.Round(float64(m.c.To.Sub(p.Timestamp.Time()))/float64(m.step)))
-				if v := known(float64(p.Value)); v != nil && k >= 0 && k < m.n+m.split {
-					a.of[i].course[k] = *v
-				}
+		for _, p := range stream.Values {
+			k := m.n - 1 - int(math.Round(float64(m.c.To.Sub(p.Timestamp.Time()))/float64(m.step)))
+			if v := known(float64(p.Value)); v != nil && k >= 0 && k < m.n {
+				a.course[k] = *v
 			}
 		}
 	}
 	if it.how != OfAll && it.how != Total {
 		return nil
 	}
-	// Counts cover the whole span.
 	if ql, err = expr(m.c.To.Sub(m.c.From).Truncate(time.Second), true); err != nil {
 		return err
 	}
-	for k, at := range []time.Time{m.c.To, m.c.From}[:1+min(m.split, 1)] {
-		answered, err := m.q.Query(ctx, ql, at)
-		if err != nil {
-			return err
-		}
-		for _, sample := range answered {
-			v := known(float64(sample.Value))
-			if v == nil {
-				continue
-			}
-			for _, i := range owners(sample.Metric) {
-				to := []*over{&a.of[i].now, &a.of[i].before}[k]
-				if bound, err := strconv.ParseFloat(string(sample.Metric[model.BucketLabel]), 64); err == nil {
-					if to.buckets == nil {
-						to.buckets = map[float64]float64{}
-					}
-					to.buckets[bound] += *v
-				} else {
-					to.value = v
-				}
-			}
-		}
+	if err := m.count(ctx, ql, m.c.To, &a.now); err != nil || !m.past {
+		return err
 	}
-	return nil
+	return m.count(ctx, ql, m.c.From, &a.before)
 }
 
-// report puts the answers together.
-func (m *measuring) report(targets []diagnose.Target) *Report {
-	c := &m.c
+// count asks for a quantity over the whole span before a moment.
+func (m *measuring) count(ctx context.Context, ql string, at time.Time, to *over) error {
+	answered, err := m.q.Query(ctx, ql, at)
+	for _, sample := range answered {
+		v := known(float64(sample.Value))
+		bound, wrong := strconv.ParseFloat(string(sample.Metric[model.BucketLabel]), 64)
+		switch {
+		case v == nil:
+		case wrong != nil:
+			to.value = v
+		case to.buckets == nil:
+			to.buckets = map[float64]float64{bound: *v}
+		default:
+			to.buckets[bound] += *v
+		}
+	}
+	return err
+}
+
+// newReport is a report without models.
+func newReport(c *Config, targets []diagnose.Target) *Report {
 	r := &Report{
-		Schema: Schema, Tool: version.This(), At: c.To.UTC(), From: c.From.UTC(), To: c.To.UTC(), Models: []Model{}, Incidents: c.Incidents, IncidentsKnown: c.Incidents != nil, Notes: []string{},
+		Schema: Schema, Tool: version.This(), At: c.To.UTC(), From: c.From.UTC(), To: c.To.UTC(), Models: []Model{},
+		Incidents: c.Incidents, IncidentsKnown: c.Incidents != nil, Notes: []string{},
 	}
 	if r.Incidents == nil {
 		r.Incidents = []view.Summary{}
@@ -331,83 +306,75 @@ func (m *measuring) report(targets []diagnose.Target) *Report {
 			r.Notes = append(r.Notes, t.Name+": "+t.Problem)
 		}
 	}
-	for i := range m.pools {
-		o, compared := m.model(i)
-		if r.Models = append(r.Models, o); compared {
-			before := c.From.Add(c.From.Sub(c.To)).UTC()
-			r.Compared = &before
-		}
-	}
-	m.judge(r)
-	r.Summary = summary(r)
 	return r
 }
 
-// model measures one, and reports whether something is known of the span before.
-func (m *measuring) model(i int) (out Model, compared bool) {
-	p := m.pools[i]
-	out = Model{Model: p.model, Namespace: p.namespace, Cluster: p.cluster, Replicas: len(p.instances), Status: view.HealthUnknown, Areas: []Area{}}
-	limits := threshold.Sources{Set: m.c.Settings.Set, Measured: baseline.For(m.c.Settings.Baselines, p.model)}
-	if o, ok := m.c.Settings.Objectives.For(p.labels); ok {
+// limits are the objectives that hold for the model.
+func (m *measuring) limits() threshold.Sources {
+	set := &m.c.Settings
+	limits := threshold.Sources{Set: set.Set, Measured: baseline.For(set.Baselines, m.pool.model)}
+	if o, ok := set.Objectives.For(m.labels); ok {
 		limits.Objective = &o
 	}
-	out.Now = Now{m.last(i, indicator.KVUsage), m.last(i, indicator.Waiting), m.last(i, indicator.Running), m.last(i, indicator.GPUUtil)}
-	out.Cost = m.cost(i)
+	return limits
+}
+
+// reportModel puts the answers together.
+func (m *measuring) reportModel() Model {
+	p, limits := m.pool, m.limits()
+	out := Model{
+		Model: p.model, Namespace: p.namespace, Cluster: p.cluster, Replicas: len(p.instances),
+		Status: view.HealthUnknown, Areas: []Area{}, Cost: m.cost(),
+		Now: Now{m.last(indicator.KVUsage), m.last(indicator.Waiting), m.last(indicator.Running), m.last(indicator.GPUUtil)},
+	}
 	for _, area := range areas() {
-		a := Area{ID: area.id, Title: area.title, Asks: area.asks, State: Missing, Rows: []Row{}}
+		a := Area{ID: area.id, Title: area.title, Asks: area.asks, Rows: []Row{}}
 		for _, it := range area.items {
-			row := m.row(i, it, limits)
-			a.Rows = append(a.Rows, row)
-			compared = compared || row.Previous != nil
-		}
-		if a.Reason = a.Rows[0].Reason; slices.ContainsFunc(a.Rows, func(r Row) bool { return r.State == Measured }) {
-			a.State, a.Reason = Measured, ""
+			a.Rows = append(a.Rows, m.row(it, limits))
 		}
 		out.Areas = append(out.Areas, a)
 	}
-	return out, compared
+	return out
 }
 
 // last is a signal's value at the end of the span.
-func (m *measuring) last(i int, s *indicator.Signal) *float64 {
+func (m *measuring) last(s *indicator.Signal) *float64 {
 	if a := m.answers[s.Name]; a.problem == "" {
-		return known(a.of[i].course[m.n+m.split-1])
+		return known(a.course[m.n-1])
 	}
 	return nil
 }
 
-// row computes a row of one pool.
-func (m *measuring) row(i int, it item, limits threshold.Sources) Row {
+// row computes a row.
+func (m *measuring) row(it item, limits threshold.Sources) Row {
 	s, a := it.signal, m.answers[it.key()]
-	r := Row{ID: s.Name, Title: cmp.Or(it.title, s.Title), Unit: string(s.Unit), How: it.how, State: Missing, Reason: a.problem}
+	r := Row{ID: s.Name, Title: cmp.Or(it.title, s.Title), Unit: string(s.Unit), How: it.how, Reason: a.problem}
 	limit, promised := threshold.Limit{}, false
 	if k := slices.IndexFunc(threshold.Promises(), func(p threshold.Promise) bool { return p.Signal == s }); k >= 0 {
 		limit, promised = limits.Limit(threshold.Promises()[k].Threshold)
 	}
 	if promised { // even if the value is unknown
-		r.Limit, r.LimitSource = &limit.Value, limit.Source
+		r.Limit = &limit.Value
 	}
 	if a.problem != "" {
 		return r
 	}
-	v := &a.of[i]
 	if it.how == OfAll || it.how == Total {
-		r.Value, r.Previous = r.whole("value", s, &v.now), r.whole("previous", s, &v.before)
+		r.Value = r.whole("value", s, &a.now)
 	} else {
-		r.Value, r.Previous = mean(v.course[m.split:]), mean(v.course[:m.split])
+		r.Value = mean(a.course)
 	}
 	if r.Value == nil {
 		r.Reason = "no samples, or too few requests"
 		return r
 	}
-	r.State = Measured
 	kept, known := 0, 0
-	for k, v := range v.course[m.split:] {
+	for k, v := range a.course {
 		if math.IsNaN(v) {
 			continue
 		}
 		if known++; r.Worst == nil || it.low && v < *r.Worst || !it.low && v > *r.Worst {
-			at := m.at(m.split + k).UTC()
+			at := m.at(k).UTC()
 			r.Worst, r.WorstAt = &v, &at
 		}
 		if v <= limit.Value {

@@ -90,7 +90,7 @@ http_requests_total{handler="/v1/completions",method="POST",status="5xx"} %[7]d
 
 func measure(t *testing.T, store *embedded.Store, c health.Config) *health.Report {
 	t.Helper()
-	c.From, c.To, c.First, c.Interval = end.Add(-time.Hour), end, began, every
+	c.From, c.To, c.Interval = end.Add(-time.Hour), end, every
 	d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: end, First: began, Interval: every, Pathologies: pathologies.All(), Settings: c.Settings})
 	must.Succeed(t, err)
 	c.Now = &d
@@ -128,42 +128,41 @@ func TestMeasure(t *testing.T) {
 	file, err := slo.Parse("slo.yaml", []byte("objectives:\n- ttft_p95: 500ms\n"))
 	must.Succeed(t, err)
 	r := measure(t, store, health.Config{Settings: diagnose.Settings{Objectives: file}})
-	if len(r.Models) != 1 || r.Models[0].Replicas != 2 || len(r.Models[0].Areas) != 7 || r.Compared == nil {
+	if len(r.Models) != 1 || r.Models[0].Replicas != 2 || len(r.Models[0].Areas) != 7 {
 		t.Fatalf("got %+v", r)
 	}
 	unknown := math.NaN()
 	for _, tc := range []struct {
-		area, id             string
-		value, before, worst float64
+		area, id     string
+		value, worst float64
 	}{
 		// Half of the second hour's are in the first bucket, half in the second: the 95th is
-		// nine tenths into the latter. In the first hour all are in the first bucket.
-		{"user-experience", "ttft_p95", 0.95, 0.4875, 0.975},
-		{"user-experience", "ttft_p50", 0.5, 0.375, 0.75},
-		{"offered-load", "first_tokens", 14400, 7200, unknown},
-		{"offered-load", "first_token_rate", 4, 2, 4},
-		{"offered-load", "http_5xx", 1440, 0, unknown},
-		{"offered-load", "http_5xx_share", 1. / 11, 0, unknown},
-		{"scheduler", "waiting", 3, 3, 3},
-		{"scheduler", "running", 2, 2, 2},
-		{"memory", "kv_cache_usage", 0.5, 0.5, 0.5},
-		{"work", "prompt_token_rate", 400, 200, unknown},
-		{"work", "generation_token_rate", 200, 100, unknown},
-		{"infrastructure", "up", 1, 1, 1},
-		{"infrastructure", "restarts", 0, 0, 0},
-		{"infrastructure", "gpu_utilization", 0.8, 0.8, 0.8},
-		{"infrastructure", "gpu_memory_used", 0.75, 0.75, 0.75},
+		// nine tenths into the latter.
+		{"user-experience", "ttft_p95", 0.95, 0.975},
+		{"user-experience", "ttft_p50", 0.5, 0.75},
+		{"offered-load", "first_tokens", 14400, unknown},
+		{"offered-load", "first_token_rate", 4, 4},
+		{"offered-load", "http_5xx", 1440, unknown},
+		{"offered-load", "http_5xx_share", 1. / 11, unknown},
+		{"scheduler", "waiting", 3, 3},
+		{"scheduler", "running", 2, 2},
+		{"memory", "kv_cache_usage", 0.5, 0.5},
+		{"work", "prompt_token_rate", 400, unknown},
+		{"work", "generation_token_rate", 200, unknown},
+		{"infrastructure", "up", 1, 1},
+		{"infrastructure", "restarts", 0, 0},
+		{"infrastructure", "gpu_utilization", 0.8, 0.8},
+		{"infrastructure", "gpu_memory_used", 0.75, 0.75},
 	} {
 		w := row(t, r, tc.area, tc.id)
-		if !near(w.Value, tc.value) || !near(w.Previous, tc.before) || !math.IsNaN(tc.worst) && !near(w.Worst, tc.worst) || w.State != health.Measured {
-			t.Errorf("%s: %s (%s), before %s, worst %s: %s; want %g, before %g, worst %g", tc.id,
-				value(w.Value), w.State, value(w.Previous), value(w.Worst), w.Reason, tc.value, tc.before, tc.worst)
+		if !near(w.Value, tc.value) || !math.IsNaN(tc.worst) && !near(w.Worst, tc.worst) {
+			t.Errorf("%s: %s, worst %s: %s; want %g, worst %g", tc.id, value(w.Value), value(w.Worst), w.Reason, tc.value, tc.worst)
 		}
 	}
 	if w := row(t, r, "user-experience", "ttft_p95"); !near(w.Limit, 0.5) || !near(w.Kept, 0.5) {
 		t.Errorf("kept %s of the time to %s, want half of it to 0.5", value(w.Kept), value(w.Limit))
 	}
-	if w := row(t, r, "scheduler", "queue_time_p95"); w.Value != nil || w.State != health.Missing || !strings.Contains(w.Reason, "not exposed") {
+	if w := row(t, r, "scheduler", "queue_time_p95"); w.Value != nil || !strings.Contains(w.Reason, "not exposed") {
 		t.Errorf("got %+v of what is not exposed", w)
 	}
 	n := r.Models[0].Now
@@ -172,20 +171,6 @@ func TestMeasure(t *testing.T) {
 	}
 	if r.Status != view.HealthFailing || r.Models[0].Status != view.HealthFailing {
 		t.Errorf("status %s while one request in eleven fails", r.Status)
-	}
-}
-
-func TestIncidentTime(t *testing.T) {
-	at := func(m int) time.Time { return end.Add(time.Duration(m) * time.Minute) }
-	until := func(m int) *time.Time { v := at(m); return &v }
-	r := &health.Report{From: at(-60), To: at(0), Incidents: []view.Summary{
-		{Began: at(-90), Ended: until(-50)}, // ten minutes of it
-		{Began: at(-55), Ended: until(-45)}, // five more
-		{Began: at(-5)},                     // goes on
-		{Began: at(-90), Ended: until(-70)}, // before
-	}}
-	if n, took := health.IncidentTime(r); n != 3 || took != 20*time.Minute {
-		t.Errorf("%d incidents in %s, want 3 in 20m", n, took)
 	}
 }
 
@@ -256,8 +241,8 @@ func TestAPromiseThatIsNotKnownIsTold(t *testing.T) {
 	}
 	for _, id := range []string{"itl_p95", "e2e_p95"} {
 		w := row(t, r, "user-experience", id)
-		if w.State != health.Missing || w.Value != nil || w.Limit == nil {
-			t.Errorf("%s is %s: %s, promised %s", id, w.State, value(w.Value), value(w.Limit))
+		if w.Value != nil || w.Limit == nil {
+			t.Errorf("%s is %s, promised %s", id, value(w.Value), value(w.Limit))
 		}
 		_, unknown, _ := strings.Cut(strings.Join(strings.Fields(text.String()), " "), " Unknown ")
 		if want := w.Title + " (objective " + w.Number("limit", w.Limit) + ")"; !strings.Contains(unknown, want) {

@@ -4,7 +4,6 @@ package health
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -17,21 +16,19 @@ import (
 )
 
 // Schema names the version of the JSON; fields are only added under it.
-const Schema = "sixty.health/v2"
+const Schema = "sixty.health/v3"
 
 // A Report is the health of all models over a span of time. Numbers are in base units; unknown values are null, and
 // Reason says why.
 type Report struct {
-	Schema string       `json:"schema"`
-	Tool   version.Tool `json:"tool"`
-	At     time.Time    `json:"at"` // the end of the span, of which "now" is said
-	From   time.Time    `json:"from"`
-	To     time.Time    `json:"to"`
-	// Compared is the beginning of the preceding span of the same length, null without samples.
-	Compared *time.Time  `json:"compared_from"`
-	Status   view.Health `json:"status"`
-	Summary  string      `json:"summary"`
-	Models   []Model     `json:"models"`
+	Schema  string       `json:"schema"`
+	Tool    version.Tool `json:"tool"`
+	At      time.Time    `json:"at"` // the end of the span, of which "now" is said
+	From    time.Time    `json:"from"`
+	To      time.Time    `json:"to"`
+	Status  view.Health  `json:"status"`
+	Summary string       `json:"summary"`
+	Models  []Model      `json:"models"`
 	// Incidents are those that were open within the span, the latest first; Known is false
 	// where nobody kept any.
 	Incidents      []view.Summary `json:"incidents"`
@@ -63,22 +60,16 @@ type Model struct {
 
 // An Area is one of the seven that a health report speaks of.
 type Area struct {
-	ID     string `json:"id"`
-	Title  string `json:"title"`
-	Asks   string `json:"asks"`   // the question that it answers
-	State  State  `json:"state"`  // measured where one of its rows is
-	Reason string `json:"reason"` // why it is not
-	Rows   []Row  `json:"rows"`
+	ID    string `json:"id"`
+	Title string `json:"title"`
+	Asks  string `json:"asks"` // the question that it answers
+	Rows  []Row  `json:"rows"`
 }
 
-// State says how an area did.
-type State string
-
-// The states of areas and rows.
-const (
-	Measured State = "measured"
-	Missing  State = "unknown"
-)
+// Measured reports whether something of an area is known.
+func (a *Area) Measured() bool {
+	return slices.ContainsFunc(a.Rows, func(r Row) bool { return r.Value != nil })
+}
 
 // A Row is one quantity over the span.
 type Row struct {
@@ -86,19 +77,16 @@ type Row struct {
 	Title string `json:"title"`
 	Unit  string `json:"unit"`
 	How   How    `json:"how"`
-	// Value is of the whole span, Previous of the span before.
-	Value    *float64 `json:"value"`
-	Previous *float64 `json:"previous"`
+	// Value is of the whole span.
+	Value *float64 `json:"value"`
 	// Worst is the worst of some minutes, at WorstAt.
 	Worst   *float64   `json:"worst"`
 	WorstAt *time.Time `json:"worst_at"`
 	// Limit is the objective, and Kept the share of the time with traffic in which it was met.
-	Limit       *float64 `json:"limit"`
-	LimitSource string   `json:"limit_source"`
-	Kept        *float64 `json:"kept"`
-	State       State    `json:"state"`
-	Reason      string   `json:"reason"` // why it is not known
-	// Bounds are how value and previous are written of which only a bucket or a bound is known.
+	Limit  *float64 `json:"limit"`
+	Kept   *float64 `json:"kept"`
+	Reason string   `json:"reason"` // why the value is not known
+	// Bounds are how values are written of which only a bucket or a bound is known.
 	Bounds map[string]string `json:"bounds,omitempty"`
 }
 
@@ -122,9 +110,9 @@ const (
 )
 
 // judge adds the verdicts at the end of the span.
-func (m *measuring) judge(r *Report) {
+func (c *Config) judge(r *Report) {
 	r.Status = view.HealthUnknown
-	d := m.c.Now
+	d := c.Now
 	if d == nil {
 		return
 	}
@@ -161,33 +149,10 @@ func summary(r *Report) string {
 			break
 		}
 	}
-	if n, took := IncidentTime(r); n > 0 {
-		out += fmt.Sprintf("; %s, in %s of the time", render.Plural(n, "incident"), render.Percent(took.Seconds()/r.To.Sub(r.From).Seconds()))
+	if n := len(r.Incidents); n > 0 {
+		out += "; " + render.Plural(n, "incident")
 	} else if r.IncidentsKnown {
 		out += "; no incident"
 	}
 	return out + "."
-}
-
-// IncidentTime counts the incidents of a report, and the time within its span in which one
-// was open.
-func IncidentTime(r *Report) (n int, took time.Duration) {
-	end := r.From
-	for _, i := range slices.SortedFunc(slices.Values(r.Incidents), func(a, b view.Summary) int { return a.Began.Compare(b.Began) }) {
-		from, to := i.Began, r.To
-		if i.Ended != nil && i.Ended.Before(to) {
-			to = *i.Ended
-		}
-		if !from.Before(to) || !to.After(r.From) {
-			continue
-		}
-		n++
-		if from.Before(end) {
-			from = end
-		}
-		if from.Before(to) {
-			took, end = took+to.Sub(from), to
-		}
-	}
-	return n, took
 }

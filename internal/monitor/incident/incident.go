@@ -112,7 +112,7 @@ func (r *Record) Copy() *Record {
 	c := *r
 	c.Ended, c.QuietSince, c.Acknowledged = clone(r.Ended), clone(r.QuietSince), clone(r.Acknowledged)
 	c.Targets, c.Notes, c.Evolution = slices.Clone(r.Targets), slices.Clone(r.Notes), slices.Clone(r.Evolution)
-	c.AlsoPossible, c.Since = slices.Clone(r.AlsoPossible), maps.Clone(r.Since)
+	c.Since = maps.Clone(r.Since)
 	c.ClosesAt, c.Affected, c.Events, c.Advice, c.Impact = clone(r.ClosesAt), slices.Clone(r.Affected), slices.Clone(r.Events), clone(r.Advice), clone(r.Impact)
 	if c.Advice != nil {
 		c.Advice.Fixes, c.Advice.Expected = slices.Clone(c.Advice.Fixes), slices.Clone(c.Advice.Expected)

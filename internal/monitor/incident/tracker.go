@@ -78,9 +78,8 @@ type Tracker struct {
 	catalogue []*catalog.Pathology
 	taken     func(id string) bool
 
-	records []*Record          // open incidents, and those that ended less than Rejoin ago
-	last    time.Time          // time of the last diagnosis
-	of      map[string]*Record // by model and id, of the last diagnosis
+	records []*Record         // open incidents, and those that ended less than Rejoin ago
+	seen    *indexedDiagnosis // the last one; nil before
 }
 
 // NewTracker returns a tracker that continues open and recent incidents among the records. The catalogue tells causes
@@ -93,16 +92,39 @@ func NewTracker(catalogue []*catalog.Pathology, records []*Record, taken func(id
 
 // Of returns the incident of a finding or verdict of the last diagnosis, by the diagnosis' name of the model and the
 // ID; without an ID, an open incident of the model. It returns nil if there is none.
-func (t *Tracker) Of(model, id string) *Record { return t.of[model+"\xff"+id] }
+func (t *Tracker) Of(model, id string) (of *Record) {
+	v := t.seen
+	if v == nil {
+		return nil
+	}
+	for i := range v.Findings {
+		if f := &v.Findings[i]; f.Model == model && f.Pathology.ID == id && f.Status == diagnose.Firing {
+			return t.open(v, model, cmp.Or(f.InhibitedBy, id), f.Targets)
+		}
+	}
+	for i := range v.Verdicts {
+		w := &v.Verdicts[i]
+		if w.Model != model {
+			continue
+		}
+		p, instances := v.poolOf(model, w.Targets), v.instances(slices.Concat(w.Targets, w.All))
+		for _, r := range t.records {
+			// One that is called by the ID goes on also where something else of it is found now.
+			if r.Open() && r.samePool(p, instances) && (id == "" || r.Pathology == id && r.QuietSince == nil) {
+				of = r
+			}
+		}
+	}
+	return of
+}
 
 // Observe takes the next diagnosis and returns what it made begin, change and end.
 func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 	v := newLook(d)
 	step := time.Duration(0)
-	if !t.last.IsZero() {
-		step = max(0, min(v.at.Sub(t.last), watched)) // a clock that steps is no time that passes
+	if t.seen != nil {
+		step = max(0, min(v.at.Sub(t.seen.at), watched)) // a clock that steps is no time that passes
 	}
-	t.last = v.at
 	t.records = slices.DeleteFunc(t.records, func(r *Record) bool { return r.past(v.at) })
 
 	var events []Event
@@ -144,7 +166,7 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 			r.watch(v, step)
 		}
 	}
-	t.index(v, found)
+	t.seen = v
 	return events
 }
 
@@ -370,7 +392,6 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 	if e.Best = t.updateCause(r, lead); e.Best {
 		r.State.Kept = at
 	}
-	r.AlsoPossible = r.AlsoPossible[:0]
 	r.State.now = r.Severity
 	if !slices.ContainsFunc(signs, func(s *sign) bool { return s.Pathology.ID == r.Pathology }) {
 		r.Summary.Summary = t.nameOf(r.Pathology) + ", and then: " + lead.Summary
@@ -381,9 +402,6 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 	for _, s := range signs {
 		if s.Pathology.ID == r.Pathology {
 			r.tell(s, at, step)
-		}
-		if s.Pathology.ID != r.Pathology {
-			r.AlsoPossible = append(r.AlsoPossible, s.Pathology.ID)
 		}
 	}
 	switch {
@@ -494,7 +512,7 @@ func (t *Tracker) continueUnseen(r *Record, v *indexedDiagnosis, step time.Durat
 	if r.State.quiet += step; r.State.quiet < Settled {
 		return Event{}, false
 	}
-	r.Ended, r.QuietSince, r.AlsoPossible = r.QuietSince, nil, nil
+	r.Ended, r.QuietSince = r.QuietSince, nil
 	confidence := o.verdict.Confidence
 	c := view.Turn{At: *r.Ended, ID: o.verdict.ID, Summary: o.verdict.Summary, Confidence: &confidence}
 	if o.verdict.Status == diagnose.Firing { // something else goes on
@@ -517,39 +535,6 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// index remembers which incident findings and verdicts are part of.
-func (t *Tracker) index(v *indexedDiagnosis, found map[*Record][]*sign) {
-	t.of = map[string]*Record{}
-	for i := range v.Verdicts {
-		w := &v.Verdicts[i]
-		p, instances := v.poolOf(w.Model, w.Targets), v.instances(slices.Concat(w.Targets, w.All))
-		for _, r := range t.records {
-			if r.Open() && r.samePool(p, instances) {
-				t.of[w.Model+"\xff"] = r
-				if r.QuietSince == nil {
-					t.of[w.Model+"\xff"+r.Pathology] = r // also where something else of it is found now
-				}
-			}
-		}
-	}
-	for r, signs := range found {
-		for _, s := range signs {
-			for i := range v.Findings {
-				f := &v.Findings[i]
-				explained := f.InhibitedBy == s.Pathology.ID
-				if f.Status == diagnose.Firing && (f.Pathology.ID == s.Pathology.ID || explained) && v.poolOf(f.Model, f.Targets) == s.pool {
-					t.of[f.Model+"\xff"+f.Pathology.ID] = r
-				}
-			}
-			for i := range v.Verdicts {
-				if w := &v.Verdicts[i]; w.ID == s.Pathology.ID && v.poolOf(w.Model, w.Targets) == s.pool {
-					t.of[w.Model+"\xff"+w.ID] = r
-				}
-			}
-		}
-	}
 }
 
 // union adds new items to a list, up to a bound.

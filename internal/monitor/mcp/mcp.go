@@ -75,6 +75,9 @@ func Handler(o Options) http.Handler {
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true})
 }
 
+// Stdio serves over standard input and output until they end.
+func Stdio(ctx context.Context, o Options) error { return Server(o).Run(ctx, &mcp.StdioTransport{}) }
+
 // add adds a tool that reads. Its answer is text, bounded; an error comes with its hint.
 func add[In any](s *mcp.Server, within time.Duration, name, what string, run func(context.Context, In) (string, error)) {
 	no := false

@@ -1,10 +1,7 @@
 package mcp_test
 
 import (
-	"bufio"
 	"context"
-	"errors"
-	"io"
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
@@ -140,30 +137,4 @@ func vllm(t *testing.T) dialect.Dialect {
 	d, err := dialect.Named("vllm-v1")
 	must.Succeed(t, err)
 	return d
-}
-
-// TestAMalformedLineIsAnErrorAnswer sends lines that are no messages between others.
-func TestAMalformedLineIsAnErrorAnswer(t *testing.T) {
-	in, write := io.Pipe()
-	read, out := io.Pipe()
-	ended := make(chan error, 1)
-	go func() { ended <- mcp.Serve(t.Context(), mcp.Options{}, in, out) }()
-	answers := bufio.NewScanner(read)
-	for _, line := range []struct{ sent, want string }{
-		{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, `"id":1`},
-		{"hello", `"id":null,"error":{"code":-32700`},
-		{`{"id":`, `"code":-32700`},
-		{"[]", `"code":-32700`},
-		{strings.Repeat("x", 3<<20), "a message is limited to 1048576 bytes"},
-		{`{"jsonrpc":"2.0","id":2,"method":"ping"}`, `"id":2`},
-	} {
-		go func() { _, _ = io.WriteString(write, line.sent+"\n") }()
-		if !answers.Scan() || !strings.Contains(answers.Text(), line.want) {
-			t.Fatalf("%.40s is answered with %s, want %s", line.sent, answers.Text(), line.want)
-		}
-	}
-	write.Close()
-	if err := <-ended; err != nil && !errors.Is(err, io.EOF) {
-		t.Error(err)
-	}
 }

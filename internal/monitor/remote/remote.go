@@ -95,15 +95,15 @@ func (m *Monitor) Overview(ctx context.Context) (o view.Overview, err error) {
 	return o, nil
 }
 
-// OpenIncidents are those that go on, the latest first.
-func (m *Monitor) OpenIncidents(ctx context.Context) (open []view.Summary, err error) {
-	const path = "/api/v1/incidents?state=open"
+// Incidents are the latest incidents that are "open" or "closed"; "" is all.
+func (m *Monitor) Incidents(ctx context.Context, state string) (list []view.Summary, err error) {
+	path := "/api/v1/incidents?limit=1000&state=" + state
 	body, err := m.Get(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(body, &open); err != nil {
+	if err := json.Unmarshal(body, &list); err != nil {
 		return nil, fmt.Errorf("%s%s: %w", m.URL, path, err)
 	}
-	return open, nil
+	return list, nil
 }

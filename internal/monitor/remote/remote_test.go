@@ -38,7 +38,7 @@ func TestAMonitorIsToldFromAPrometheusServer(t *testing.T) {
 		if !ok {
 			continue
 		}
-		open, err := m.OpenIncidents(t.Context())
+		open, err := m.Incidents(t.Context(), "open")
 		must.Succeed(t, err)
 		m.Close()
 		if len(open) != 1 || open[0].Pathology != "engine-hung" {

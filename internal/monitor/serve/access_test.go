@@ -181,8 +181,7 @@ func (m *teams) requests() (out [][3]string) {
 		}
 	}
 	for _, format := range []string{"json", "text", "markdown", "html"} {
-		out = append(out, [3]string{"GET", "/api/v1/diagnosis?plots=true&full=true&format=" + format, ""}, [3]string{"GET", "/api/v1/diagnosis?at=-5s&format=" + format, ""},
-			[3]string{"GET", "/api/v1/health?since=1h&format=" + format, ""})
+		out = append(out, [3]string{"GET", "/api/v1/diagnosis?plots=true&full=true&format=" + format, ""}, [3]string{"GET", "/api/v1/diagnosis?at=-5s&format=" + format, ""})
 	}
 	for _, page := range []string{"/incidents", "/explore", "/fleet", "/whatif", "/audit", "/settings", "/runbooks/target-down"} {
 		out = append(out, [3]string{"GET", page, ""})

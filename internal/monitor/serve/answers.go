@@ -38,15 +38,12 @@ func (s *server) answers() map[string]http.Handler {
 	all := map[string]http.Handler{
 		incidentsPath:               incidents,
 		incidentsPath + "/":         incidents,
-		"GET /api/v1/health":        s.answer(func(c *scope) http.Handler { return c.health }),
 		"GET /api/v1/panels":        http.HandlerFunc(s.panels),
 		"GET /api/v1/runbooks":      http.HandlerFunc(s.runbooks),
 		"GET /api/v1/runbooks/{id}": http.HandlerFunc(s.runbook),
 		"POST /api/v1/simulate":     s.answer(func(c *scope) http.Handler { return http.HandlerFunc(c.simulate) }),
 		"GET /api/v1/audit":         s.answer(func(c *scope) http.Handler { return http.HandlerFunc(c.audit) }),
 		"GET /api/v1/settings":      http.HandlerFunc(s.settings),
-		"GET /api/v1/requests":      http.HandlerFunc(s.gateways.requests),
-		"GET /api/v1/openapi.json":  http.HandlerFunc(s.openAPI),
 		"/mcp":                      s.answer(func(c *scope) http.Handler { return c.mcp }),
 	}
 	maps.Copy(all, s.traceAnswers())

@@ -86,8 +86,8 @@ func (c *Config) load() (*monitor.Config, error) {
 		keepShard(file.Prometheus, c.part)
 	}
 	limitPages(file.Prometheus)
-	// Load's checks of a file apply to the added jobs as well.
-	return file, checkNames(file.Prometheus)
+	distinguishNames(file.Prometheus)
+	return file, nil
 }
 
 // limitPages bounds scraped pages that the configuration does not bound, because a page that unpacks to gigabytes
@@ -143,8 +143,8 @@ func (c *Config) jobs(interval time.Duration, gateways []string) (out []scrapeco
 	return out
 }
 
-// checkNames gives the jobs names that differ.
-func checkNames(cfg *promconfig.Config) error {
+// distinguishNames gives the jobs names that differ.
+func distinguishNames(cfg *promconfig.Config) {
 	seen := map[string]bool{}
 	for _, s := range cfg.ScrapeConfigs {
 		name := s.JobName
@@ -153,7 +153,6 @@ func checkNames(cfg *promconfig.Config) error {
 		}
 		seen[s.JobName] = true
 	}
-	return nil
 }
 
 // narrow restricts a store to the shard; nil means everything. Scraped targets are the shard's already.

@@ -55,8 +55,6 @@ func NewJudge(t *testing.T, q metrics.Querier, o diagnose.Options, every time.Du
 	s.teller, err = receivers.New(filepath.Join(s.cfg.Dir, "receivers.json"), s.external, func(string) int { return 0 }, s.cfg.Log, nil)
 	must.Succeed(t, err)
 	t.Cleanup(s.teller.Close)
-	s.gateways, err = newGateways(nil, s.cfg.HTTP)
-	must.Succeed(t, err)
 	s.alerter = &monitor.Alerter{Send: send, Incident: s.incidents.Of}
 	s.monitor = monitor.New(monitor.Options{
 		Source: s.source, Diagnose: s.look(o.Settings), Every: every, Log: s.cfg.Log, Observe: s.observe, Conform: s.incidents.Conform,

@@ -87,6 +87,10 @@ func (o *Options) Read(args []string) (err error) {
 	o.Targets, o.HTTP = o.Source.URLs, o.Source.HTTP
 	if o.Source.Prometheus != "" {
 		o.Prometheus = o.Source.Spec
+		if len(o.Gateways) > 0 {
+			return hint.With(errors.New("--gateway is for servers that are scraped here"),
+				"let the store scrape the gateway, with a job called gateway")
+		}
 	}
 	for name, d := range map[string]time.Duration{"interval": o.Interval, "evaluation-interval": o.Every} {
 		if d != 0 && d < time.Second {

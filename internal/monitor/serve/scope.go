@@ -14,7 +14,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/health"
-	"github.com/sixty-dev/sixty/internal/monitor/health/api"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/mcp"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -28,7 +27,6 @@ type scope struct {
 	by      *access.Principal // any that sees it
 	source  *source.Source
 	monitor *monitor.Monitor
-	health  http.Handler
 	mcp     http.Handler
 }
 
@@ -42,7 +40,6 @@ type scopes struct {
 
 func (s *server) newScope(by *access.Principal, from *source.Source, m *monitor.Monitor) *scope {
 	c := &scope{s: s, by: by, source: from, monitor: m}
-	c.health = newHealthHandler(c.measureHealth)
 	c.mcp = mcp.Handler(mcp.Options{
 		Source: from, Explained: s.explainable(), Judge: c.judged,
 		Incidents: func() []view.Summary { return s.incidents.List(keeper.Query{Limit: 100, By: by}) },
@@ -132,14 +129,6 @@ func incidentOf(open []view.Summary, name, id string) *view.Summary {
 		}
 	}
 	return nil
-}
-
-// measureHealth measures how servers did over a span.
-func (c *scope) measureHealth(ctx context.Context, since time.Duration) (*health.Report, error) {
-	return api.Measure(ctx, c.source, api.Options{
-		At: time.Now(), Since: since, Pathologies: c.s.cfg.Diagnose.Pathologies, Settings: c.s.monitor.Settings(),
-		Incidents: func(from time.Time) []view.Summary { return c.s.incidents.List(keeper.Query{From: from, By: c.by}) },
-	})
 }
 
 // measureImpact measures what users felt of an incident.

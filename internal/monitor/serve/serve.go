@@ -108,9 +108,8 @@ type server struct {
 	misread   sync.Map               // URLs of which the log says that no metrics are there
 	anomalies monitor.Anomalies
 
-	ring     *trace.Ring // nil where traces are not received
-	told     web.News    // to pages
-	gateways *gateways
+	ring *trace.Ring // nil where traces are not received
+	told web.News    // to pages
 
 	boards struct { // the last answer
 		sync.Mutex
@@ -177,10 +176,6 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Prometheus.Prometheus == "" {
 		first = 2*time.Duration(file.Prometheus.GlobalConfig.ScrapeInterval) + time.Second
 	}
-	if s.gateways, err = newGateways(append(slices.Clone(cfg.Gateways), file.Sixty.Gateways...), cfg.HTTP); err != nil {
-		return err
-	}
-	defer s.gateways.client.CloseIdleConnections()
 	s.monitor = monitor.New(monitor.Options{
 		First:  first,
 		Remote: cfg.Prometheus.Prometheus != "",

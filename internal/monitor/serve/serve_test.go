@@ -213,9 +213,6 @@ func TestServe(t *testing.T) {
 	if status, body := r.get(path + "/postmortem"); status != http.StatusOK || !strings.Contains(body, "target-down") {
 		t.Errorf("the post-mortem: %d %.200s", status, body)
 	}
-	if status, body := r.get("/api/v1/health?since=1h"); status != http.StatusOK || !strings.Contains(body, "schema") {
-		t.Errorf("the health report: %d %.200s", status, body)
-	}
 }
 
 // events come as server-sent events.

@@ -175,8 +175,6 @@ func (f terminal) Overview(context.Context) (o view.Overview, err error) {
 	return o, nil
 }
 
-func (f terminal) Requests(context.Context) (string, error) { return "", nil }
-
 func (f terminal) Span() (first, last time.Time) { return }
 
 func titleOf(id string) string {
@@ -300,15 +298,6 @@ func (s *stage) agree(moment string) {
 		s.agreeWhatIf(moment, &is)
 		lacks("text", s.get("/api/v1/diagnosis?format=text"), name, fix)
 		lacks("MCP diagnose", s.call("diagnose"), name, fix)
-		var findings []view.Finding
-		s.read("/api/v1/findings", &findings)
-		for _, f := range findings {
-			if f.ID == is.Pathology {
-				differs("findings", "since", f.Since, &since)
-				differs("findings", "severity", f.Severity, severity)
-				differs("findings", "incident", js(f.Incident), js(is.ID))
-			}
-		}
 		if a, ok := s.told[is.Pathology]; ok && a.Ends.After(time.Now()) {
 			differs("alert", "since", a.Began.UTC(), since)
 			differs("alert", "severity", a.Labels["severity"], severity)

@@ -196,30 +196,17 @@ func (n *Numbers) Text(name string, v *float64, format func(float64) string) str
 	return format(*v)
 }
 
-// A Finding fires or is pending now.
-type Finding struct {
-	ID       string     `json:"id"`
-	Model    string     `json:"model"`
-	Status   Status     `json:"status"`
-	Severity string     `json:"severity"`
-	Summary  string     `json:"summary"`
-	Since    *time.Time `json:"since"`
-	Targets  []string   `json:"targets"`
-	Incident *string    `json:"incident"`
-}
-
 // A Summary is an incident in a list, and in its event.
 type Summary struct {
 	ID           string    `json:"id"`
 	Model        string    `json:"model"` // "" where the servers do not say which they serve
 	Namespace    string    `json:"namespace"`
 	Cluster      string    `json:"cluster"`
-	Pathology    string    `json:"pathology"`               // the worst that was found, of equals the cause, and then the first
-	Title        string    `json:"title"`                   // that, and the first link of its chain: decided once for a cause
-	Severity     string    `json:"severity"`                // the worst
-	AlsoPossible []string  `json:"also_possible,omitempty"` // other findings at the end that do not explain it
-	Summary      string    `json:"summary"`                 // the last summary
-	Began        time.Time `json:"began"`                   // by the judgement, not when it was noticed
+	Pathology    string    `json:"pathology"` // the worst that was found, of equals the cause, and then the first
+	Title        string    `json:"title"`     // that, and the first link of its chain: decided once for a cause
+	Severity     string    `json:"severity"`  // the worst
+	Summary      string    `json:"summary"`   // the last summary
+	Began        time.Time `json:"began"`     // by the judgement, not when it was noticed
 	BeganAtLeast bool      `json:"began_at_least"`
 	// Phase is where it stands, and ClosesAt when one that is quiet is over unless it comes back.
 	Phase    Phase      `json:"phase"`

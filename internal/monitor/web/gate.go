@@ -27,7 +27,8 @@ type gate struct {
 	token     string
 	webFile   string // Prometheus' web configuration, read at each request as there
 	passwords *passwords
-	limiter   *rate.Limiter  // nil: none
+	limiter   *rate.Limiter // nil: none
+	origins   *http.CrossOriginProtection
 	cfg       *access.Config // nil: everybody who comes in is an admin
 	log       *access.Log
 	warn      *slog.Logger
@@ -36,6 +37,8 @@ type gate struct {
 // newGate returns the gate of a configuration, which may be nil.
 func newGate(o *Options, cfg *access.Config) *gate {
 	g := &gate{external: o.External, token: o.Token, webFile: o.WebFile, passwords: newPasswords(), cfg: cfg, warn: o.Log}
+	g.origins = http.NewCrossOriginProtection()
+	_ = g.origins.AddTrustedOrigin(o.External.Scheme + "://" + o.External.Host) // a URL, as the page was told
 	if cfg != nil {
 		g.log = &access.Log{Path: cfg.AuditLog}
 	}
@@ -54,7 +57,7 @@ func (s *Server) AsksForCredentials() bool {
 
 // record writes what somebody did, or tried to do, to the audit log.
 func (g *gate) record(r *http.Request, p *access.Principal, status int) {
-	if err := g.log.Write(access.NewDeed(p, r.RemoteAddr, r.Method, r.URL.Path, status)); err != nil {
+	if err := g.log.Write(p, r, status); err != nil {
 		g.warn.Error("the audit log cannot be written", "err", err)
 	}
 }
@@ -126,20 +129,17 @@ var open = []string{"GET /-/healthy", "HEAD /-/healthy", "GET /-/ready", "HEAD /
 // nothing of the configuration.
 var openByToken = []string{"POST /-/reload", "PUT /-/reload"}
 
-// RequireAuth lets through what may come in: with the bearer token, where there is one, and not
-// from another page in somebody's browser. External is the URL under which others see it.
-func RequireAuth(external *url.URL, token string, next http.Handler) http.Handler {
-	g := &gate{external: external, token: token}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.serve(w, r, next) })
-}
-
-// serve lets through what may come in.
+// serve lets through what may come in, and not from another page in somebody's browser.
 func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("X-Frame-Options", "DENY")
-	if err := refuseCrossSite(g.external, r); err != nil {
+	err := refuseName(g.external, r)
+	if err == nil {
+		err = g.origins.Check(r)
+	}
+	if err != nil {
 		Fail(w, http.StatusForbidden, err)
 		return
 	}
@@ -220,16 +220,12 @@ var (
 		"GET /debug/pprof/trace":    {read: access.Admin, logged: true},
 		"GET /api/v1/overview":      teamReads,
 		"GET /api/v1/diagnosis":     teamReads,
-		"GET /api/v1/findings":      teamReads,
 		"GET /api/v1/events":        teamReads,
-		"GET /api/v1/health":        teamReads,
 		"GET /api/v1/panels":        teamReads,
 		"GET /api/v1/runbooks":      teamReads,
 		"GET /api/v1/runbooks/{id}": teamReads,
 		"GET /api/v1/audit":         teamReads,
 		"GET /api/v1/settings":      teamReads,
-		"GET /api/v1/openapi.json":  teamReads,
-		"GET /api/v1/requests":      {read: access.Viewer},
 		"/v1/traces":                {write: access.Operator},
 		"/api/v1/incidents":         {read: access.Viewer, write: access.Operator, team: true},
 		"/api/v1/incidents/":        {read: access.Viewer, write: access.Operator, team: true, logged: true},

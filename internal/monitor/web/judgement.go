@@ -46,16 +46,6 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 	Answer(w, s.o.Overview(r.Context()))
 }
 
-func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
-	part := s.o.Part(r.Context())
-	e := part.Monitor.Latest()
-	if e == nil {
-		Fail(w, http.StatusServiceUnavailable, errNothingYet)
-		return
-	}
-	Answer(w, e.Findings(part.Incident))
-}
-
 var errNothingYet = hint.With(errors.New("not evaluated yet"), "the first verdict comes within a minute of start-up")
 
 // diagnosis answers with the latest diagnosis, or makes one.

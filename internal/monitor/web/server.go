@@ -120,15 +120,13 @@ func New(o Options) *Server {
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // as Prometheus does
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	for name, h := range map[string]http.Handler{
-		"overview": http.HandlerFunc(s.overview), "diagnosis": looking.Handler(http.HandlerFunc(s.diagnosis)), "findings": http.HandlerFunc(s.findings),
-	} {
-		mux.Handle("GET /api/v1/"+name, httputil.CompressionHandler{Handler: h})
-	}
+	packed := func(h http.Handler) http.Handler { return httputil.CompressionHandler{Handler: h} }
+	mux.Handle("GET /api/v1/overview", packed(http.HandlerFunc(s.overview)))
+	mux.Handle("GET /api/v1/diagnosis", packed(looking.Handler(http.HandlerFunc(s.diagnosis))))
 	mux.HandleFunc("GET /api/v1/events", s.events)
 	for pattern, h := range o.More {
 		if strings.HasPrefix(pattern, "GET /api/v1/") {
-			h = httputil.CompressionHandler{Handler: h}
+			h = packed(h)
 		}
 		if strings.HasPrefix(pattern, "POST ") { // computed on request
 			h = looking.Handler(h)
@@ -139,7 +137,7 @@ func New(o Options) *Server {
 		mux.Handle("/api/v1/", restrictPrometheus(o.Prometheus))
 	}
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
-		Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is nothing at %s", r.URL.Path), "GET /api/v1/openapi.json lists all paths"))
+		Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is nothing at %s", r.URL.Path), "docs/api.md lists all paths"))
 	})
 	if o.Page != nil {
 		mux.Handle("/", o.Page)
@@ -169,28 +167,13 @@ func stripExternalPath(external *url.URL, next http.Handler) http.Handler {
 	})
 }
 
-// refuseCrossSite refuses what another page makes a browser send: a write from another origin, and
-// a name for this machine that is not ours, which is how such a page would read.
-func refuseCrossSite(external *url.URL, r *http.Request) error {
+// refuseName refuses a name for this machine that is not ours, by which another page would make a browser read.
+func refuseName(external *url.URL, r *http.Request) error {
 	host := hostOf(r.Host)
-	local := func(name string) bool {
-		return name == "localhost" || strings.HasSuffix(name, ".localhost") || net.ParseIP(name) != nil
-	}
-	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && addr.IP.IsLoopback() && !local(host) &&
+	local := host == "localhost" || strings.HasSuffix(host, ".localhost") || net.ParseIP(host) != nil
+	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && addr.IP.IsLoopback() && !local &&
 		host != hostOf(external.Host) {
 		return hint.With(fmt.Errorf("%q is not this server's name", host), "set --external-url if a proxy is in front of it")
-	}
-	if r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions {
-		return nil
-	}
-	if o := r.Header.Get("Origin"); o != "" {
-		u, err := url.Parse(o)
-		if err != nil || u.Host != r.Host && u.Host != external.Host {
-			return fmt.Errorf("pages of %q may not write here", o)
-		}
-	}
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
-		return errors.New("another page may not write here")
 	}
 	return nil
 }

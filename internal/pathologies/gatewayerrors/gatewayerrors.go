@@ -24,7 +24,7 @@ var causes = []struct {
 	{indicator.GatewayUpstreamErrs, "by the upstream", "Ask the server past the gateway, and compare: the gateway's metrics count its answers by upstream and outcome", "none"},
 	{indicator.GatewayStreamErrs, "inside an answer of 200", "Look in the server's log for the requests that failed after their answer began: clients see an error event, and the server counted 200", "none"},
 	{indicator.GatewayTimeouts, "by a limit", "See which limit of the gateway it was, by the outcome in its metrics, and why answers take so long", "a higher limit lets clients wait for longer"},
-	{indicator.GatewayRejected, "refused by the gateway", "Add replicas, or raise the gateway's limit (--max-requests) if the servers are idle", "more requests at a time make each of them slower"},
+	{indicator.GatewayRejected, "refused by the gateway", "Add replicas, or raise the gateway's limit if the servers are idle", "more requests at a time make each of them slower"},
 }
 
 // Pathology is requests that fail at a gateway.

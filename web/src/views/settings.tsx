@@ -51,7 +51,7 @@ export function SettingsView() {
           <span class="soft">Times are in {zone}.</span>
         </p>
       </section>
-      <p class="links"><a href={link('/metrics')}>Metrics of this monitor</a><a href={link('/api/v1/openapi.json')}>API</a><a href={link('/api/v1/health?format=html')}>Health report</a></p>
+      <p class="links"><a href={link('/metrics')}>Metrics of this monitor</a></p>
     </>
   )
 }

@@ -5,7 +5,6 @@ package healthreport
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +18,7 @@ import (
 // asked for.
 func Document(r *health.Report) *render.Document {
 	d := render.NewDocument("Health report, " + span(r))
-	d.More = "every signal with its previous value and its peak"
+	d.More = "every signal with its peak"
 	style, ok := map[view.Health]render.Style{view.HealthFailing: render.Bad, view.HealthDegraded: render.Warning, view.HealthUncertain: render.Uncertain, view.HealthHealthy: render.Good}[r.Status]
 	if !ok {
 		style = render.Bold
@@ -54,7 +53,7 @@ func Document(r *health.Report) *render.Document {
 			a := &m.Areas[k]
 			rows, not := cells(r, a)
 			d.ShowIn(render.Screen)
-			rank(map[health.State]int{health.Measured: rankMeasured, health.Missing: rankUnknown}[a.State])
+			rank(map[bool]int{true: rankMeasured, false: rankUnknown}[a.Measured()])
 			d.Item(a.Title, line(rows, not)).Most = 1
 			if text := unknownPromises(a); text != "" {
 				d.Item("Unknown", text)
@@ -62,14 +61,8 @@ func Document(r *health.Report) *render.Document {
 			d.ShowIn(render.Details)
 			d.Section(a.Title, "").Name = true
 			d.Paragraph("", a.Asks).Style = render.Dim
-			columns := render.Words(render.Columns("quantity", "value", "before", "peak", ""))
-			columns[3].Left = true
-			if r.Compared == nil {
-				columns = slices.Delete(columns, 2, 3)
-				for j := range rows {
-					rows[j] = slices.Delete(rows[j], 2, 3)
-				}
-			}
+			columns := render.Words(render.Columns("quantity", "value", "peak", ""))
+			columns[2].Left = true
 			d.Table(columns, rows)
 			for _, n := range not {
 				d.Paragraph("", n)
@@ -112,8 +105,8 @@ func line(rows [][]string, not []string) string {
 	var parts []string
 	for _, cells := range rows {
 		text := cells[0] + " " + cells[1]
-		if cells[4] != "" {
-			text += " (" + cells[4] + ")"
+		if cells[3] != "" {
+			text += " (" + cells[3] + ")"
 		}
 		parts = append(parts, text)
 	}
@@ -142,8 +135,8 @@ const (
 
 const fewModels = 3
 
-// cells returns the rows of an area that are known or have an objective (the quantity, its value, the preceding
-// span's value, the worst moment, and the objective), and the unknown ones by reason.
+// cells returns the rows of an area that are known or have an objective (the quantity, its value, the worst moment, and
+// the objective), and the unknown ones by reason.
 func cells(r *health.Report, a *health.Area) (rows [][]string, not []string) {
 	moment := "15:04"
 	if r.To.Sub(r.From) > 24*time.Hour {
@@ -159,7 +152,7 @@ func cells(r *health.Report, a *health.Area) (rows [][]string, not []string) {
 		}
 		if w.Value == nil {
 			if objective != "" {
-				rows = append(rows, []string{w.Title, "unknown", "", "", render.Clean(objective)})
+				rows = append(rows, []string{w.Title, "unknown", "", render.Clean(objective)})
 			}
 			if titles[w.Reason] == nil {
 				reasons = append(reasons, w.Reason)
@@ -180,7 +173,7 @@ func cells(r *health.Report, a *health.Area) (rows [][]string, not []string) {
 		if w.Limit != nil && w.Kept != nil {
 			objective += ", met " + render.Percent(*w.Kept) + " of the time"
 		}
-		rows = append(rows, []string{title, w.Number("value", w.Value), w.Number("previous", w.Previous), peak, render.Clean(objective)})
+		rows = append(rows, []string{title, w.Number("value", w.Value), peak, render.Clean(objective)})
 	}
 	for _, why := range reasons {
 		not = append(not, fmt.Sprintf("unknown: %s (%s)", render.And(titles[why]), render.Clean(why)))

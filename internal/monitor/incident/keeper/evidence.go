@@ -240,24 +240,8 @@ func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (rec
 	for name, of := range written.Labels {
 		recorded[w.Directory(name)] = labelsOf(of, j.record)
 	}
-	if err = errors.Join(err, w.Close()); err != nil {
-		return nil, leftOut, err
+	if err = errors.Join(err, w.Close()); err == nil {
+		err = fileio.Move(tmp, k.store.path(j.id, evidenceFile))
 	}
-	if err = syncFile(tmp); err != nil {
-		return nil, leftOut, fileio.StripOp(err)
-	}
-	if err = os.Rename(tmp, k.store.path(j.id, evidenceFile)); err != nil {
-		return nil, leftOut, fileio.StripOp(err)
-	}
-	syncDir(filepath.Dir(tmp))
-	return recorded, leftOut, nil
-}
-
-// syncFile makes a file last before it gets its name.
-func syncFile(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return recorded, leftOut, err
 }

@@ -248,8 +248,7 @@ func (k *Keeper) Of(model, id string) *view.Summary {
 type Query struct {
 	State string // open, closed, or "" for all
 	Model string // "" for all; as in Summary, or CLUSTER/NAMESPACE/MODEL
-	From  time.Time
-	Limit int // 0 for all
+	Limit int    // 0 for all
 	// By is who asks: a team lists what it sees.
 	By *access.Principal
 }
@@ -264,7 +263,6 @@ func (k *Keeper) List(q Query) []view.Summary {
 		case q.State == "open" && !r.Open(), q.State == "closed" && r.Open():
 		case q.Model != "" && q.Model != r.Model && q.Model != FullName(&r.Summary):
 		case q.By != nil && !sees(q.By, r):
-		case !q.From.IsZero() && !r.Open() && r.Ended.Before(q.From):
 		case q.Limit > 0 && len(out) == q.Limit:
 			return out
 		default:

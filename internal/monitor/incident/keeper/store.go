@@ -175,19 +175,14 @@ func (s *store) save(r *incident.Record) error {
 func (s *store) put(id, file string, content []byte) error {
 	dir := filepath.Join(s.dir, id)
 	if err := os.Mkdir(dir, 0o755); err == nil {
-		syncDir(s.dir)
+		fileio.SyncDir(s.dir)
 	} else if !errors.Is(err, fs.ErrExist) {
 		return fileio.StripOp(err)
 	}
-	err := s.write(s.path(id, file), func(w io.Writer) error {
+	return s.write(s.path(id, file), func(w io.Writer) error {
 		_, err := w.Write(content)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	syncDir(dir)
-	return nil
 }
 
 // diagnosis writes a diagnosis of an incident as JSON.
@@ -197,15 +192,6 @@ func (s *store) diagnosis(id, file string, d diagnose.Diagnosis) error {
 		return err
 	}
 	return s.put(id, file, b.Bytes())
-}
-
-// syncDir makes renames in a directory durable. A file system without that returns an error, and the names are
-// durable after the next sync.
-func syncDir(dir string) {
-	if d, err := os.Open(dir); err == nil {
-		_ = d.Sync()
-		d.Close()
-	}
 }
 
 // document reads a diagnosis that was kept, nil without one.
@@ -254,31 +240,4 @@ func (s *store) prune(records []*incident.Record, now time.Time, c *Config) (kep
 		r.HasRecording = false
 	}
 	return kept, err
-}
-
-// Read returns the incidents in a directory, the latest first, without changing it, because another process may use
-// it. Unreadable incidents are warnings.
-func Read(dir string) (list []view.Summary, warnings []string, err error) {
-	s := &store{dir: dir}
-	ids, err := s.ids()
-	if err != nil {
-		return nil, nil, err
-	}
-	records := []*incident.Record{}
-	for _, id := range ids {
-		r, err := s.load(id)
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // not written yet, or just removed
-		case err != nil:
-			warnings = append(warnings, fmt.Sprintf("incident %s cannot be read: %v", id, err))
-		default:
-			records = append(records, r)
-		}
-	}
-	slices.SortFunc(records, incident.Latest)
-	list = []view.Summary{}
-	for _, r := range records {
-		list = append(list, r.Summary)
-	}
-	return list, warnings, nil
 }

@@ -114,6 +114,7 @@ func newMonitor(t testing.TB) *monitor {
 		Summary: view.Summary{
 			ID: v.Since.Format("2006-01-02-1504-") + v.ID, Model: "tiny", Pathology: v.ID, Title: "KV cache thrashing: requests come faster", Severity: "page", Summary: v.Summary, Began: v.Since,
 			Phase: view.Failing, Affected: v.Targets, Servers: 1, Targets: v.Targets, Notes: []view.Note{}, HasRecording: true,
+			Advice: &view.Advice{At: v.Since, Pathology: v.ID, Fixes: m.last.LeadingFinding(v).Fixes},
 		},
 		Evolution: []view.Turn{
 			{At: v.Since.Add(10 * time.Second), ID: "saturation", Severity: "ticket", Summary: "More work arrives than the server can do", Confidence: ptr(0.5)},

@@ -26,6 +26,7 @@ import (
 	"github.com/prometheus/prometheus/util/httputil"
 
 	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 //go:embed dist
@@ -79,10 +80,7 @@ func New(cfg Config) (http.Handler, error) {
 	if err := p.load(); err != nil {
 		return nil, fmt.Errorf("the page's bundle: %w", err)
 	}
-	p.shell, err = template.New("page").Funcs(template.FuncMap{
-		"sentence": sentence,
-		"health":   func(severity string) string { return string(health(view.OK, view.Firing, severity)) },
-	}).Parse(shellHTML)
+	p.shell, err = template.New("page").Funcs(template.FuncMap{"sentence": render.Sentence}).Parse(shellHTML)
 	if err != nil {
 		return nil, fmt.Errorf("the page's shell: %w", err)
 	}

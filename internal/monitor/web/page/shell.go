@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -24,6 +24,7 @@ type shell struct {
 	Incident *view.Incident // that is shown, or the first model's
 	Head     string         // of it
 	Kept     view.Kept      // of it
+	Fixes    []advised      // for it
 	Missing  string         // why there is no such page
 	Here     *place         // a view that needs the script
 	Models   []shellModel
@@ -33,16 +34,21 @@ type shell struct {
 // what it shows is had without a script.
 type place struct{ Path, Title, API, Command string }
 
+// An advised fix is one of an incident's advice, under its heading.
+type advised struct {
+	Head string
+	*catalog.Fix
+}
+
 type shellModel struct {
 	*view.Model
 	Head, Summary string
-	Health        view.Health
-	Quiet         bool // nothing is found, and its incident is not closed
+	Health        string
 }
 
 var places = []place{
 	{Path: "/", Title: "Overview"},
-	{"/incidents", "Incidents", "/api/v1/incidents", "sixty report --incidents DIR prometheus=URL"},
+	{"/incidents", "Incidents", "/api/v1/incidents", "sixty report prometheus=URL"},
 	{"/explore", "Explore", "/api/v1/panels", "sixty top URL"},
 	{"/fleet", "Fleet", "/api/v1/overview", "sixty top URL"},
 	{"/whatif", "What if", "", "sixty simulate URL --replicas 4"},
@@ -52,6 +58,7 @@ var places = []place{
 }
 
 var doubts = map[view.State]string{
+	view.OK:       "",
 	view.Starting: "No evaluation yet: the first verdict follows after a few scrapes.",
 	view.Partial:  "Some data could not be read. What is unknown is not shown as healthy.",
 	view.Stale:    "The last evaluation is out of date. Everything below is from that time.",
@@ -59,44 +66,34 @@ var doubts = map[view.State]string{
 
 // view is the shell of a path and its status.
 func (p *handler) view(r *http.Request) (int, *shell) {
-	o := p.Overview(r.Context())
-	v := &shell{bundle: p.bundle, Base: p.Base, Places: places, Overview: o}
-	if o.State != view.OK {
-		v.Doubt = cmp.Or(doubts[o.State], "The state of this data is unknown.")
+	v := &shell{bundle: p.bundle, Base: p.Base, Places: places, Overview: p.Overview(r.Context())}
+	known := false
+	if v.Doubt, known = doubts[v.Overview.State]; !known {
+		v.Doubt = "The state of this data is unknown."
 	}
-	first, id, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
-	name, err := url.PathUnescape(id)
-	one := err == nil && id != "" && !strings.Contains(id, "/")
-	take := func(id string) bool {
-		i, ok := p.Incident(r.Context(), id)
-		if ok {
-			v.Incident, v.Kept, v.Head = &i, i.Kept(), p.headline(i.Pathology, cmp.Or(i.Model, "the server"), len(i.Affected), i.Servers)
+	kind, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	k := slices.IndexFunc(places, func(at place) bool { return at.Path == r.URL.Path })
+	switch {
+	case kind == "incident" && id != "":
+		if v.Title, v.Missing = id, "There is no incident "+id+"."; p.showIncident(r, v, id) {
+			v.Title, v.Missing = p.title(v.Incident.Pathology)+" on "+cmp.Or(v.Incident.Model, "the server"), ""
 		}
-		return ok
-	}
-	switch k := slices.IndexFunc(places, func(at place) bool { return at.Path == r.URL.Path }); {
-	case one && first == "incident":
-		if v.Title = name; take(name) {
-			v.Title = p.title(v.Incident.Pathology) + " on " + cmp.Or(v.Incident.Model, "the server")
-		} else {
-			v.Missing = "There is no incident " + name + "."
+	case kind == "runbooks" && id != "":
+		if v.Title = p.title(id); p.Titles[id] == "" {
+			v.Missing = "There is no runbook " + id + "."
 		}
-	case one && first == "runbooks":
-		if v.Title = p.title(name); p.Titles[name] == "" {
-			v.Missing = "There is no runbook " + name + "."
-		}
-		v.Here = &place{Title: v.Title, API: "/api/v1/runbooks/" + name, Command: "sixty explain " + name}
+		v.Here = &place{Title: v.Title, API: "/api/v1/runbooks/" + id, Command: "sixty explain " + id}
 	case k < 0:
 		v.Title, v.Missing = "Not found", "This page does not exist."
 	case k > 0:
 		v.Title, v.Here = places[k].Title, &places[k]
 	default:
 		v.Title = places[k].Title
-		for i := range o.Models {
-			v.Models = append(v.Models, p.model(&o.Models[i], o.State))
+		for i := range v.Overview.Models {
+			v.Models = append(v.Models, p.model(&v.Overview.Models[i], v.Overview.State))
 		}
-		if len(v.Models) > 0 && v.Models[0].Incident != nil && take(*v.Models[0].Incident) {
-			v.Kept.Fixes = v.Kept.Fixes[:min(1, len(v.Kept.Fixes))]
+		if len(v.Models) > 0 && v.Models[0].Incident != nil && p.showIncident(r, v, *v.Models[0].Incident) {
+			v.Fixes = v.Fixes[:min(1, len(v.Fixes))]
 		}
 	}
 	if v.Missing != "" {
@@ -105,6 +102,23 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 	return http.StatusOK, v
 }
 
+// showIncident adds an incident, and reports whether there is one.
+func (p *handler) showIncident(r *http.Request, v *shell, id string) bool {
+	i, ok := p.Incident(r.Context(), id)
+	if !ok {
+		return false
+	}
+	v.Incident, v.Kept = &i, i.Kept()
+	v.Head = p.headline(i.Pathology, cmp.Or(i.Model, "the server"), len(i.Affected), i.Servers)
+	if i.Advice != nil {
+		for k, head := range catalog.Heads(i.Advice.Fixes) {
+			v.Fixes = append(v.Fixes, advised{head, &i.Advice.Fixes[k]})
+		}
+	}
+	return true
+}
+
+// model says how a model is, in the script's words.
 func (c *Config) model(m *view.Model, state view.State) shellModel {
 	name := cmp.Or(m.Model, "the server")
 	if m.Model == "" && len(m.Replicas) > 0 {
@@ -116,19 +130,23 @@ func (c *Config) model(m *view.Model, state view.State) shellModel {
 	if m.Cluster != "" {
 		name += " on " + m.Cluster
 	}
-	h, summary := health(state, m.Verdict.Status, m.Verdict.Severity), sentence(m.Verdict.Summary)
-	if state.Shown(m.Verdict.Status) != m.Verdict.Status {
+	status, summary := m.Verdict.Status, render.Sentence(m.Verdict.Summary)
+	if state.Shown(status) != status {
 		summary = "Was: " + summary
 	}
-	quiet := m.Phase == view.Quiet && m.Verdict.Status != view.Firing
-	if h == view.HealthHealthy && (m.Phase == view.Failing || m.Phase == view.Degraded) {
+	h := view.HealthOf(status, m.Verdict.Severity)
+	switch {
+	case h != view.HealthHealthy:
+	case state != view.OK:
+		h = view.HealthUnknown
+	case m.Phase == view.Failing || m.Phase == view.Degraded:
 		h = view.Health(m.Phase) // what is failing is not healthy at once
 	}
-	head := name + " is " + string(h)
+	head, word := name+" is "+string(h), string(h)
 	switch {
-	case quiet:
-		head = name + " is quiet, and its incident is not closed yet"
-	case m.Verdict.Status == view.Firing:
+	case m.Phase == view.Quiet && status != view.Firing:
+		head, word = name+" is quiet, and its incident is not closed yet", "quiet"
+	case status == view.Firing:
 		on := 0
 		for i := range m.Replicas {
 			if m.Replicas[i].Pathology == m.Verdict.ID {
@@ -138,13 +156,13 @@ func (c *Config) model(m *view.Model, state view.State) shellModel {
 		head = c.headline(m.Verdict.ID, name, on, len(m.Replicas))
 	case h == view.HealthUncertain:
 		head = "Not certain yet whether " + name + " is healthy"
-		summary = sentence(strings.TrimPrefix(m.Verdict.Summary, "Not certain yet: ")) // as the head says
+		summary = render.Sentence(strings.TrimPrefix(m.Verdict.Summary, "Not certain yet: ")) // as the head says
 	case h == view.HealthUnknown:
 		head = name + " is in an unknown state"
-	case m.Verdict.Status == view.Idle:
+	case status == view.Idle:
 		head = name + " is idle"
 	}
-	return shellModel{m, render.Clean(head), summary, h, quiet}
+	return shellModel{m, render.Clean(head), summary, word}
 }
 
 // headline says what is wrong, and where, as the script does.
@@ -156,19 +174,4 @@ func (c *Config) headline(id, name string, on, of int) string {
 		return fmt.Sprintf("%s on all %d replicas of %s", c.title(id), of, name)
 	}
 	return fmt.Sprintf("%s on %d of %d replicas of %s", c.title(id), on, of, name)
-}
-
-func sentence(s string) string {
-	if s == "" {
-		return ""
-	}
-	return render.Sentence(render.Clean(s))
-}
-
-// health is the state that people are shown: nothing is healthy that is not known to be.
-func health(state view.State, s view.Status, severity string) view.Health {
-	if h := view.HealthOf(s, severity); h != view.HealthHealthy || state == view.OK {
-		return h
-	}
-	return view.HealthUnknown
 }

@@ -99,7 +99,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("query API: %w", err)
 	}
-	return &Client{base: base, http: client, api: v1.NewAPI(taking{c}), timeout: queryTimeout}, nil
+	return &Client{base: base, http: client, api: v1.NewAPI(resultTaker{c}), timeout: queryTimeout}, nil
 }
 
 // Close closes the connections that are kept for the next query.
@@ -139,7 +139,7 @@ func (c *Client) Query(ctx context.Context, expr string, at time.Time) (model.Ve
 	}
 	switch v := v.(type) {
 	case model.Vector:
-		return slices.DeleteFunc(v, func(s *model.Sample) bool { return !c.measures(expr, s.Value) }), partial
+		return slices.DeleteFunc(v, func(s *model.Sample) bool { return !c.checkValue(expr, s.Value) }), partial
 	case *model.Scalar:
 		return model.Vector{{Metric: model.Metric{}, Value: v.Value, Timestamp: v.Timestamp}}, partial
 	}
@@ -162,17 +162,17 @@ func (c *Client) QueryRange(ctx context.Context, expr string, r metrics.Range) (
 	if err != nil {
 		return nil, err
 	}
-	return c.matrix(expr, v, partial)
+	return c.takeMatrix(expr, v, partial)
 }
 
-// matrix takes the values of an answer that can be one.
-func (c *Client) matrix(expr string, v model.Value, partial error) (model.Matrix, error) {
+// takeMatrix takes the values of an answer that can be one.
+func (c *Client) takeMatrix(expr string, v model.Value, partial error) (model.Matrix, error) {
 	m, ok := v.(model.Matrix)
 	if !ok {
 		return nil, fmt.Errorf("query %q: the answer is a %s, not a matrix", expr, v.Type())
 	}
 	for _, s := range m {
-		s.Values = slices.DeleteFunc(s.Values, func(p model.SamplePair) bool { return !c.measures(expr, p.Value) })
+		s.Values = slices.DeleteFunc(s.Values, func(p model.SamplePair) bool { return !c.checkValue(expr, p.Value) })
 	}
 	return m, partial
 }
@@ -187,11 +187,11 @@ func (c *Client) Samples(ctx context.Context, selector string, at time.Time, spa
 	if err != nil {
 		return nil, err
 	}
-	return c.matrix(expr, v, partial)
+	return c.takeMatrix(expr, v, partial)
 }
 
-// measures reports whether a value is possible, and counts impossible ones. NaN means that there is no value.
-func (c *Client) measures(expr string, v model.SampleValue) bool {
+// checkValue reports whether a value is possible, and counts impossible ones. NaN means that there is no value.
+func (c *Client) checkValue(expr string, v model.SampleValue) bool {
 	if !(math.Abs(float64(v)) > metrics.MaxMagnitude) {
 		return true
 	}
@@ -231,7 +231,7 @@ func (c *Client) sendQuery(ctx context.Context, expr string, send sendFunc) (v m
 		err = &v1.Error{Type: v1.ErrBadResponse, Msg: "the answer has no data"}
 	}
 	if err != nil {
-		return nil, nil, c.explain(expr, err)
+		return nil, nil, c.explainError(expr, err)
 	}
 	switch {
 	case len(taken.vector) > 0:

@@ -79,10 +79,10 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// explain says what went wrong with a query, and the way out.
-func (c *Client) explain(expr string, err error) error {
+// explainError says what went wrong with a query, and the way out.
+func (c *Client) explainError(expr string, err error) error {
 	err = unanswered.Cause(err) // the URL of a GET holds the whole query
-	base := redact(c.base)
+	base := redactURL(c.base)
 	wrapped := fmt.Errorf("query %s: %w", base, err)
 	var status *statusError
 	var answer *v1.Error
@@ -115,7 +115,7 @@ func (c *Client) afterStatus(s *statusError) string {
 		} else {
 			v.Path = ""
 		}
-		return "check the path before /api/v1: Mimir's is /prometheus, a proxied Prometheus often has one; perhaps " + redact(&v)
+		return "check the path before /api/v1: Mimir's is /prometheus, a proxied Prometheus often has one; perhaps " + redactURL(&v)
 	case s.status == http.StatusTooManyRequests:
 		return "query less often, or raise the server's limit for this tenant"
 	case s.status/100 == 3:
@@ -126,16 +126,16 @@ func (c *Client) afterStatus(s *statusError) string {
 	return "check the address of the server's query API"
 }
 
-// redact is a URL without its user and password.
-func redact(u *url.URL) string {
+// redactURL is a URL without its user and password.
+func redactURL(u *url.URL) string {
 	s := *u
 	s.User = nil
 	return s.String()
 }
 
-// unfold reads what client_golang leaves in the detail of an error: the API's
+// readOwnError reads what client_golang leaves in the detail of an error: the API's
 // own, when it came with a status that the library does not expect.
-func unfold(e *v1.Error) *v1.Error {
+func readOwnError(e *v1.Error) *v1.Error {
 	var own struct {
 		Type v1.ErrorType `json:"errorType"`
 		Msg  string       `json:"error"`
@@ -146,17 +146,17 @@ func unfold(e *v1.Error) *v1.Error {
 	return &v1.Error{Type: own.Type, Msg: own.Msg}
 }
 
-// limited is the error of a query that hit a limit of the server.
-type limited struct{ error }
+// limitError is the error of a query that hit a limit of the server.
+type limitError struct{ error }
 
-func (e limited) Unwrap() error { return e.error }
+func (e limitError) Unwrap() error { return e.error }
 
 // Is implements what errors.Is asks for.
-func (limited) Is(target error) bool { return target == metrics.ErrTooLarge }
+func (limitError) Is(target error) bool { return target == metrics.ErrTooLarge }
 
 // explainAnswer explains an error that the API itself gave.
 func explainAnswer(base, expr string, e *v1.Error) error {
-	e = unfold(e)
+	e = readOwnError(e)
 	err := fmt.Errorf("query %s: %q: %w", base, expr, e)
 	switch e.Type {
 	case v1.ErrBadData:
@@ -167,7 +167,7 @@ func explainAnswer(base, expr string, e *v1.Error) error {
 	case v1.ErrTimeout, v1.ErrCanceled:
 		return hint.With(err, "use a shorter window, or raise the server's query timeout")
 	case v1.ErrExec:
-		return hint.With(limited{err}, "use a shorter window, or matchers that select one fleet: the query hit a limit of the server")
+		return hint.With(limitError{err}, "use a shorter window, or matchers that select one fleet: the query hit a limit of the server")
 	case v1.ErrBadResponse:
 		return hint.With(err, "check that the address is that of a Prometheus-compatible query API")
 	}

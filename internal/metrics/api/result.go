@@ -23,20 +23,20 @@ type result struct {
 
 type resultKey struct{}
 
-// taking is a client that takes results out of answers, for those who want them there.
-type taking struct{ api.Client }
+// resultTaker is a client that takes results out of answers, for those who want them there.
+type resultTaker struct{ api.Client }
 
 // Do implements api.Client.
-func (c taking) Do(ctx context.Context, req *http.Request) (*http.Response, []byte, error) {
+func (c resultTaker) Do(ctx context.Context, req *http.Request) (*http.Response, []byte, error) {
 	resp, body, err := c.Client.Do(ctx, req)
 	if to, ok := ctx.Value(resultKey{}).(*result); ok && err == nil {
-		body = to.take(body)
+		body = to.takeResult(body)
 	}
 	return resp, body, err
 }
 
-// take cuts the result out of an answer and parses it. A result of unknown form stays in the answer.
-func (r *result) take(body []byte) []byte {
+// takeResult cuts the result out of an answer and parses it. A result of unknown form stays in the answer.
+func (r *result) takeResult(body []byte) []byte {
 	const begin = `"result":[` // in a text its quotes would be escaped
 	from := bytes.Index(body, []byte(begin)) + len(begin)
 	if from < len(begin) {
@@ -44,7 +44,7 @@ func (r *result) take(body []byte) []byte {
 	}
 	*r = result{}
 	p := parser{b: body, at: from, names: map[string]string{}}
-	p.each(']', func() { p.series(r) })
+	p.readEach(']', func() { p.readSeries(r) })
 	if p.failed || len(r.vector) > 0 && len(r.matrix) > 0 {
 		*r = result{}
 		return body
@@ -61,8 +61,8 @@ type parser struct {
 	failed bool
 }
 
-// next returns the next byte that is not white space; 0 at the end.
-func (p *parser) next() byte {
+// nextByte returns the next byte that is not white space; 0 at the end.
+func (p *parser) nextByte() byte {
 	for p.at < len(p.b) {
 		switch c := p.b[p.at]; c {
 		case ' ', '\t', '\n', '\r':
@@ -74,24 +74,24 @@ func (p *parser) next() byte {
 	return 0
 }
 
-// expect passes over what must come next.
-func (p *parser) expect(c byte) {
-	if p.next() != c {
+// expectByte passes over what must come next.
+func (p *parser) expectByte(c byte) {
+	if p.nextByte() != c {
 		p.failed = true
 		return
 	}
 	p.at++
 }
 
-// each reads the elements of a list up to its end, and that too.
-func (p *parser) each(end byte, read func()) {
-	if p.next() == end {
+// readEach reads the elements of a list up to its end, and that too.
+func (p *parser) readEach(end byte, read func()) {
+	if p.nextByte() == end {
 		p.at++
 		return
 	}
 	for !p.failed {
 		read()
-		switch p.next() {
+		switch p.nextByte() {
 		case ',':
 			p.at++
 		case end:
@@ -103,9 +103,9 @@ func (p *parser) each(end byte, read func()) {
 	}
 }
 
-// raw returns a text without escapes, without its quotes.
-func (p *parser) raw() []byte {
-	p.expect('"')
+// readRaw returns a text without escapes, without its quotes.
+func (p *parser) readRaw() []byte {
+	p.expectByte('"')
 	n := bytes.IndexByte(p.b[p.at:], '"')
 	if p.failed || n < 0 {
 		p.failed = true
@@ -116,10 +116,10 @@ func (p *parser) raw() []byte {
 	return text
 }
 
-// text returns a text.
-func (p *parser) text() string {
+// readText returns a text.
+func (p *parser) readText() string {
 	begin := p.at
-	raw := p.raw()
+	raw := p.readRaw()
 	if bytes.IndexByte(raw, '\\') < 0 {
 		if known, ok := p.names[string(raw)]; ok {
 			return known
@@ -142,52 +142,52 @@ func (p *parser) text() string {
 	}
 }
 
-// series reads an element of the result: a series with one sample or with several.
-func (p *parser) series(to *result) {
-	p.expect('{')
-	if string(p.raw()) != "metric" {
+// readSeries reads an element of the result: a series with one sample or with several.
+func (p *parser) readSeries(to *result) {
+	p.expectByte('{')
+	if string(p.readRaw()) != "metric" {
 		p.failed = true
 		return
 	}
-	p.expect(':')
-	p.expect('{')
+	p.expectByte(':')
+	p.expectByte('{')
 	m := make(model.Metric, 10)
-	p.each('}', func() {
-		name := p.text()
-		p.expect(':')
-		m[model.LabelName(name)] = model.LabelValue(p.text())
+	p.readEach('}', func() {
+		name := p.readText()
+		p.expectByte(':')
+		m[model.LabelName(name)] = model.LabelValue(p.readText())
 	})
-	p.expect(',')
-	switch string(p.raw()) {
+	p.expectByte(',')
+	switch string(p.readRaw()) {
 	case "value":
-		p.expect(':')
+		p.expectByte(':')
 		if len(p.slab) == 0 {
 			p.slab = make([]model.Sample, 256)
 		}
 		s := &p.slab[0]
 		p.slab = p.slab[1:]
 		s.Metric, s.Timestamp, s.Value = m, 0, 0
-		s.Timestamp, s.Value = p.sample()
+		s.Timestamp, s.Value = p.readSample()
 		to.vector = append(to.vector, s)
 	case "values":
-		p.expect(':')
-		p.expect('[')
+		p.expectByte(':')
+		p.expectByte('[')
 		var values []model.SamplePair
-		p.each(']', func() {
-			at, v := p.sample()
+		p.readEach(']', func() {
+			at, v := p.readSample()
 			values = append(values, model.SamplePair{Timestamp: at, Value: v})
 		})
 		to.matrix = append(to.matrix, &model.SampleStream{Metric: m, Values: values})
 	default:
 		p.failed = true // a histogram
 	}
-	p.expect('}')
+	p.expectByte('}')
 }
 
-// sample reads a time and a value.
-func (p *parser) sample() (at model.Time, v model.SampleValue) {
-	p.expect('[')
-	p.next()
+// readSample reads a time and a value.
+func (p *parser) readSample() (at model.Time, v model.SampleValue) {
+	p.expectByte('[')
+	p.nextByte()
 	end := p.at
 	for end < len(p.b) && p.b[end] != ',' {
 		end++
@@ -196,11 +196,11 @@ func (p *parser) sample() (at model.Time, v model.SampleValue) {
 		p.failed = true
 	}
 	p.at = end
-	p.expect(',')
-	f, err := strconv.ParseFloat(string(p.raw()), 64)
+	p.expectByte(',')
+	f, err := strconv.ParseFloat(string(p.readRaw()), 64)
 	if err != nil {
 		p.failed = true
 	}
-	p.expect(']')
+	p.expectByte(']')
 	return at, model.SampleValue(f)
 }

@@ -53,24 +53,24 @@ func (s Signing) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 		return nil, errors.New("sigv4, azuread and google_iam exclude each other")
 	case s.SigV4 != nil:
 		next, err = sigv4.NewSigV4RoundTripper(s.SigV4, next)
-		err = explain(err, "sigv4", "name region, and access_key and secret_key, profile or role_arn, or set AWS_REGION and AWS_PROFILE")
+		err = explainSigning(err, "sigv4", "name region, and access_key and secret_key, profile or role_arn, or set AWS_REGION and AWS_PROFILE")
 	case s.AzureAD != nil:
 		cfg := *s.AzureAD
 		cfg.Scope = cmp.Or(cfg.Scope, queryScopes[strings.ToLower(cfg.Cloud)])
 		next, err = azuread.NewAzureADRoundTripper(&cfg, next)
-		err = explain(err, "azuread", "see azuread of remote_write in Prometheus' documentation for the keys")
+		err = explainSigning(err, "azuread", "see azuread of remote_write in Prometheus' documentation for the keys")
 	case s.GoogleIAM != nil:
 		options := []option.ClientOption{option.WithScopes(readScope)}
 		if f := s.GoogleIAM.CredentialsFile; f != "" {
 			options = append(options, option.WithAuthCredentialsFile(option.ServiceAccount, f))
 		}
 		next, err = googlehttp.NewTransport(context.Background(), next, options...)
-		err = explain(err, "google_iam", "name a service account's credentials_file, or run gcloud auth application-default login")
+		err = explainSigning(err, "google_iam", "name a service account's credentials_file, or run gcloud auth application-default login")
 	}
 	return next, err
 }
 
-func explain(err error, key, way string) error {
+func explainSigning(err error, key, way string) error {
 	if err == nil {
 		return nil
 	}

@@ -76,7 +76,7 @@ func (c *Collector) API(address string, limits QueryLimits) http.Handler {
 		func(h http.HandlerFunc) http.HandlerFunc { return h },
 		adminless{c.DB()}, c.opts.Dir, false, false, 0, c.opts.Logger,
 		func(context.Context) apiv1.RulesRetriever { return c.rules },
-		limits.Samples, limits.Concurrency, readFrame, false, regexp.MustCompile("^$"), c.runtime,
+		limits.Samples, limits.Concurrency, readFrame, false, regexp.MustCompile("^$"), c.runtimeInfo,
 		&apiv1.PrometheusVersion{Version: version.Get().Version, GoVersion: runtime.Version()},
 		func() []notifications.Notification { return nil },
 		func() (<-chan notifications.Notification, func(), bool) { return nil, nil, false },
@@ -86,13 +86,13 @@ func (c *Collector) API(address string, limits QueryLimits) http.Handler {
 	)
 	r := route.New()
 	a.Register(r)
-	return http.StripPrefix("/api/v1", httputil.CompressionHandler{Handler: limits.admit(r)})
+	return http.StripPrefix("/api/v1", httputil.CompressionHandler{Handler: limits.limitQueries(r)})
 }
 
-// admit lets requests through in their turn. One whose turn does not come in time is answered 503, as Prometheus
+// limitQueries lets requests through in their turn. One whose turn does not come in time is answered 503, as Prometheus
 // answers a query that timed out in its queue. Answers come whole, so that their size is known: they are compressed
 // outside.
-func (l QueryLimits) admit(next http.Handler) http.Handler {
+func (l QueryLimits) limitQueries(next http.Handler) http.Handler {
 	refuse := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Retry-After", "5")
@@ -137,7 +137,7 @@ func (d adminless) WALReplayStatus() (tsdb.WALReplayStatus, error) {
 	return tsdb.WALReplayStatus{}, nil
 }
 
-func (c *Collector) runtime() (apiv1.RuntimeInfo, error) {
+func (c *Collector) runtimeInfo() (apiv1.RuntimeInfo, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return apiv1.RuntimeInfo{}, err

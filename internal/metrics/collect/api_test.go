@@ -18,7 +18,7 @@ import (
 func TestQueriesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running atomic.Int32
-		h := QueryLimits{Concurrency: 2, Timeout: 30 * time.Second}.admit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h := QueryLimits{Concurrency: 2, Timeout: 30 * time.Second}.limitQueries(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if n := running.Add(1); n > 2 {
 				t.Errorf("%d queries run at a time", n)
 			}
@@ -53,7 +53,7 @@ func TestQueriesTakeTurns(t *testing.T) {
 func TestWhoDoesNotReadHoldsNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var network memnet.Network
-		network.Serve(t, "monitor:6060", QueryLimits{Concurrency: 2, Timeout: 30 * time.Second}.admit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		network.Serve(t, "monitor:6060", QueryLimits{Concurrency: 2, Timeout: 30 * time.Second}.limitQueries(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(make([]byte, 1<<20))
 		})))
 		for range 24 {

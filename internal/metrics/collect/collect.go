@@ -91,19 +91,19 @@ func Open(o Options) (*Collector, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Collector{Store: store, opts: o, birth: time.Now(), cancel: cancel}
-	if c.repaired() {
+	if c.wasRepaired() {
 		o.Logger.Error("the sample log (WAL) was damaged and truncated there: later samples are lost", "directory", o.Dir)
 	}
 	c.config.Store(&config.DefaultConfig)
-	if err := c.build(ctx); err != nil {
+	if err := c.buildParts(ctx); err != nil {
 		cancel()
 		return nil, errors.Join(err, store.Close())
 	}
 	return c, nil
 }
 
-// repaired reports whether the write-ahead log was damaged, and repaired, when the storage was opened.
-func (c *Collector) repaired() bool {
+// wasRepaired reports whether the write-ahead log was damaged, and repaired, when the storage was opened.
+func (c *Collector) wasRepaired() bool {
 	families, err := c.opts.Registry.Gather()
 	if err != nil {
 		return false
@@ -116,8 +116,8 @@ func (c *Collector) repaired() bool {
 	return false
 }
 
-// build creates the managers, as Prometheus' main function does.
-func (c *Collector) build(ctx context.Context) (err error) {
+// buildParts creates the managers, as Prometheus' main function does.
+func (c *Collector) buildParts(ctx context.Context) (err error) {
 	reg, log := c.opts.Registry, func(name string) *slog.Logger { return c.opts.Logger.With("component", name) }
 	db := c.DB()
 	c.remote = remote.NewStorage(log("remote"), reg, db.StartTime, c.opts.Dir, flushDeadline, scrapers{c}, false)
@@ -145,7 +145,7 @@ func (c *Collector) build(ctx context.Context) (err error) {
 		return fmt.Errorf("scraping: %w", err)
 	}
 	c.notify = notifier.NewManager(&notifier.Options{
-		QueueCapacity: 10_000, DrainOnShutdown: true, Registerer: reg, Do: c.delivery.post,
+		QueueCapacity: 10_000, DrainOnShutdown: true, Registerer: reg, Do: c.delivery.postAlerts,
 	}, model.UTF8Validation, log("notify"))
 	c.rules = rules.NewManager(&rules.ManagerOptions{
 		Context: ctx, ExternalURL: c.opts.ExternalURL, Logger: log("rules"), Registerer: reg,
@@ -179,7 +179,7 @@ func (c *Collector) ApplyConfig(cfg *config.Config) error {
 	}
 	find := [2]map[string]discovery.Configs{{}, {}}
 	for _, s := range scrapes {
-		find[0][s.JobName] = c.finders.watch(s.ServiceDiscoveryConfigs)
+		find[0][s.JobName] = c.finders.watchConfigs(s.ServiceDiscoveryConfigs)
 	}
 	for name, a := range cfg.AlertingConfig.AlertmanagerConfigs.ToMap() {
 		find[1][name] = a.ServiceDiscoveryConfigs
@@ -296,7 +296,7 @@ func (c *Collector) Undelivered() (problems []string, last time.Time) {
 	for _, u := range c.notify.Alertmanagers() {
 		now[u.Redacted()] = true
 	}
-	return c.delivery.problems(now)
+	return c.delivery.listProblems(now)
 }
 
 // Alertmanagers lists the Alertmanagers that alerts are sent to.
@@ -311,7 +311,7 @@ func (c *Collector) Alertmanagers() (urls []string) {
 func (c *Collector) Config() *config.Config { return c.config.Load() }
 
 // DiscoveryProblems lists the discoveries of targets that fail or find nothing.
-func (c *Collector) DiscoveryProblems() []DiscoveryProblem { return c.finders.problems() }
+func (c *Collector) DiscoveryProblems() []DiscoveryProblem { return c.finders.listProblems() }
 
 // A Target is a scraped target.
 type Target struct {

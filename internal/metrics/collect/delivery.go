@@ -68,8 +68,8 @@ func (c *Collector) Silence(ctx context.Context, matching map[string][]string, u
 	return err
 }
 
-// post sends alerts to an Alertmanager, like the notifier's own function.
-func (d *delivery) post(ctx context.Context, client *http.Client, r *http.Request) (*http.Response, error) {
+// postAlerts sends alerts to an Alertmanager, like the notifier's own function.
+func (d *delivery) postAlerts(ctx context.Context, client *http.Client, r *http.Request) (*http.Response, error) {
 	resp, err := client.Do(r.WithContext(ctx))
 	why := ""
 	switch {
@@ -85,7 +85,7 @@ func (d *delivery) post(ctx context.Context, client *http.Client, r *http.Reques
 		delete(d.failed, r.URL.Redacted())
 		d.clients.Store(r.URL.Redacted(), client)
 	} else {
-		d.fail(r.URL.Redacted(), why)
+		d.recordFailure(r.URL.Redacted(), why)
 	}
 	return resp, err
 }
@@ -94,18 +94,18 @@ func (d *delivery) post(ctx context.Context, client *http.Client, r *http.Reques
 func (d *delivery) noteNoAlertmanager() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.fail("", "alerts are not sent: no Alertmanager was found")
+	d.recordFailure("", "alerts are not sent: no Alertmanager was found")
 }
 
-func (d *delivery) fail(address, why string) {
+func (d *delivery) recordFailure(address, why string) {
 	if d.failed == nil {
 		d.failed = map[string]string{}
 	}
 	d.failed[address], d.last = why, time.Now()
 }
 
-// problems returns the delivery problems of the current Alertmanagers.
-func (d *delivery) problems(now map[string]bool) (out []string, last time.Time) {
+// listProblems returns the delivery problems of the current Alertmanagers.
+func (d *delivery) listProblems(now map[string]bool) (out []string, last time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for address, why := range d.failed {

@@ -50,7 +50,7 @@ func FindTargets(ctx context.Context, cfg *config.Config, within time.Duration, 
 	}
 	watch, find, byName := newFinders(log, nil), map[string]discovery.Configs{}, map[string]*config.ScrapeConfig{}
 	for _, job := range jobs {
-		find[job.JobName], byName[job.JobName] = watch.watch(job.ServiceDiscoveryConfigs), job
+		find[job.JobName], byName[job.JobName] = watch.watchConfigs(job.ServiceDiscoveryConfigs), job
 	}
 	go func() { _ = m.Run() }()
 	if err := m.ApplyConfig(find); err != nil {
@@ -64,7 +64,7 @@ func FindTargets(ctx context.Context, cfg *config.Config, within time.Duration, 
 		case <-late.C:
 			waiting = false
 		case <-look.C:
-			waiting = slices.ContainsFunc(jobs, func(j *config.ScrapeConfig) bool { return len(found[j.JobName]) == 0 && !watch.fails(j.JobName) })
+			waiting = slices.ContainsFunc(jobs, func(j *config.ScrapeConfig) bool { return len(found[j.JobName]) == 0 && !watch.jobFails(j.JobName) })
 		case groups := <-m.SyncCh():
 			for job, gs := range groups {
 				var all []Candidate
@@ -72,14 +72,14 @@ func FindTargets(ctx context.Context, cfg *config.Config, within time.Duration, 
 				for _, g := range gs {
 					for _, t := range g.Targets {
 						scrape.PopulateDiscoveredLabels(b, byName[job], t, g.Labels)
-						all = append(all, relabelled(byName[job], b.Labels()))
+						all = append(all, relabelTarget(byName[job], b.Labels()))
 					}
 				}
 				found[job] = all
 			}
 		}
 	}
-	problems := watch.problems()
+	problems := watch.listProblems()
 	var out []Candidate
 	for _, job := range jobs {
 		slices.SortFunc(found[job.JobName], func(a, b Candidate) int { return labels.Compare(a.Discovered, b.Discovered) })
@@ -88,8 +88,8 @@ func FindTargets(ctx context.Context, cfg *config.Config, within time.Duration, 
 	return out, problems, nil
 }
 
-// relabelled applies a job's relabelling to its discovered targets.
-func relabelled(job *config.ScrapeConfig, discovered labels.Labels) Candidate {
+// relabelTarget applies a job's relabelling to its discovered targets.
+func relabelTarget(job *config.ScrapeConfig, discovered labels.Labels) Candidate {
 	c, b := Candidate{Job: job.JobName, Discovered: discovered}, labels.NewBuilder(discovered)
 	for _, step := range job.RelabelConfigs {
 		if !relabel.ProcessBuilder(b, step) {

@@ -76,8 +76,8 @@ func newFinders(log *slog.Logger, registry prometheus.Registerer) *finders {
 	return f
 }
 
-// watch wraps configurations so that their discoveries are watched.
-func (f *finders) watch(configs discovery.Configs) (out discovery.Configs) {
+// watchConfigs wraps configurations so that their discoveries are watched.
+func (f *finders) watchConfigs(configs discovery.Configs) (out discovery.Configs) {
 	for _, c := range configs {
 		if _, static := c.(discovery.StaticConfig); !static {
 			c = watchedConfig{c, f}
@@ -107,7 +107,7 @@ func (c watchedConfig) NewDiscoverer(o discovery.DiscovererOptions) (discovery.D
 	if files, ok := c.Config.(*file.SDConfig); ok {
 		w.lasts = max(w.lasts, 5*time.Duration(files.RefreshInterval)/2)
 	}
-	o.Logger = slog.New(&errorHandler{o.Logger.Handler(), func(text, path string) { c.all.failed(w, text, path) }})
+	o.Logger = slog.New(&errorHandler{o.Logger.Handler(), func(text, path string) { c.all.recordFailure(w, text, path) }})
 	d, err := c.Config.NewDiscoverer(o)
 	if err != nil {
 		c.all.mu.Lock()
@@ -139,9 +139,9 @@ func (w *watched) Run(ctx context.Context, up chan<- []*targetgroup.Group) {
 		delete(w.all.running, w.finder)
 	}()
 	if w.cluster != nil {
-		defer clusterErrors.listen(w.all.log.Handler(), func(text, _ string) {
+		defer clusterErrors.collectErrors(w.all.log.Handler(), func(text, _ string) {
 			if speaksOf(text, w.cluster) {
-				w.all.failed(w.finder, text, "")
+				w.all.recordFailure(w.finder, text, "")
 			}
 		})()
 	}
@@ -152,7 +152,7 @@ func (w *watched) Run(ctx context.Context, up chan<- []*targetgroup.Group) {
 		case <-ctx.Done():
 			return
 		case groups := <-found:
-			w.all.updated(w.finder, groups)
+			w.all.recordUpdate(w.finder, groups)
 			select {
 			case <-ctx.Done():
 				return
@@ -162,20 +162,20 @@ func (w *watched) Run(ctx context.Context, up chan<- []*targetgroup.Group) {
 	}
 }
 
-// fails reports whether a discovery of a job fails.
-func (f *finders) fails(job string) bool {
-	return slices.ContainsFunc(f.problems(), func(p DiscoveryProblem) bool { return p.Job == job })
+// jobFails reports whether a discovery of a job fails.
+func (f *finders) jobFails(job string) bool {
+	return slices.ContainsFunc(f.listProblems(), func(p DiscoveryProblem) bool { return p.Job == job })
 }
 
-// failed records why a discovery failed.
-func (f *finders) failed(w *finder, text, path string) {
+// recordFailure records why a discovery failed.
+func (f *finders) recordFailure(w *finder, text, path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.failures[path] = failure{text, time.Now(), w.updates}
 }
 
-// updated records the targets that a discovery found.
-func (f *finders) updated(w *finder, groups []*targetgroup.Group) {
+// recordUpdate records the targets that a discovery found.
+func (f *finders) recordUpdate(w *finder, groups []*targetgroup.Group) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.updates++
@@ -202,8 +202,8 @@ func (f *finders) updated(w *finder, groups []*targetgroup.Group) {
 	}
 }
 
-// problem returns why a discovery finds no targets, or "".
-func (w *finder) problem(now time.Time) string {
+// describeProblem returns why a discovery finds no targets, or "".
+func (w *finder) describeProblem(now time.Time) string {
 	var texts []string
 	for _, e := range w.failures {
 		if now.Sub(e.at) < w.lasts {
@@ -222,12 +222,12 @@ func (w *finder) problem(now time.Time) string {
 	return foundNothing
 }
 
-// problems lists the problems of all discoveries.
-func (f *finders) problems() (out []DiscoveryProblem) {
+// listProblems lists the problems of all discoveries.
+func (f *finders) listProblems() (out []DiscoveryProblem) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for w := range f.running {
-		if text := w.problem(time.Now()); text != "" {
+		if text := w.describeProblem(time.Now()); text != "" {
 			out = append(out, DiscoveryProblem{w.job, w.mechanism, text, text == foundNothing})
 		}
 	}
@@ -254,7 +254,7 @@ func (f *finders) Collect(ch chan<- prometheus.Metric) {
 		now[[2]string{w.job, w.mechanism}] = 0
 	}
 	f.mu.Unlock()
-	for _, p := range f.problems() {
+	for _, p := range f.listProblems() {
 		now[[2]string{p.Job, p.Mechanism}] = 1
 	}
 	for k, v := range now {
@@ -331,8 +331,8 @@ func speaksOf(text string, c *kubernetes.SDConfig) bool {
 	return true
 }
 
-// listen receives the client's errors until the returned function is called.
-func (c *clusterLog) listen(log slog.Handler, tell func(text, path string)) (end func()) {
+// collectErrors receives the client's errors until the returned function is called.
+func (c *clusterLog) collectErrors(log slog.Handler, tell func(text, path string)) (end func()) {
 	c.once.Do(func() { klog.SetSlogLogger(slog.New(c)) })
 	c.mu.Lock()
 	defer c.mu.Unlock()

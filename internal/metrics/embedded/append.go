@@ -50,7 +50,7 @@ type Target struct {
 	Labels   map[string]string // further ones, such as namespace and pod
 }
 
-func (t Target) key() string {
+func (t Target) textKey() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%q %q", t.Instance, t.Job)
 	for _, name := range slices.Sorted(maps.Keys(t.Labels)) {
@@ -59,8 +59,8 @@ func (t Target) key() string {
 	return b.String()
 }
 
-// all returns the labels to attach to every series, sorted by name.
-func (t Target) all() []labels.Label {
+// attachedLabels returns the labels to attach to every series, sorted by name.
+func (t Target) attachedLabels() []labels.Label {
 	m := make(map[string]string, len(t.Labels)+2)
 	maps.Copy(m, t.Labels)
 	m[model.InstanceLabel], m[model.JobLabel] = t.Instance, t.Job
@@ -87,11 +87,11 @@ type target struct {
 	own     [len(ownNames)]*series
 	builder *labels.Builder
 
-	seen        bool
-	first, last int64 // times of the first and the last page, failed or not
-	good        bool  // there was a page that could be read
-	lastGood    int64 // its time
-	created     int64 // see FirstCreated; 0 when unknown
+	hasPage             bool
+	firstTime, lastTime int64 // times of the first and the last page, failed or not
+	good                bool  // there was a page that could be read
+	lastGood            int64 // its time
+	created             int64 // see FirstCreated; 0 when unknown
 
 	late, invalid, refused, duplicates, partial int
 
@@ -128,16 +128,16 @@ const (
 
 func newTarget(t Target) *target {
 	t.Labels = maps.Clone(t.Labels)
-	st := &target{Target: t, attach: t.all(), cache: make(map[string]*series), builder: labels.NewBuilder(labels.EmptyLabels())}
+	st := &target{Target: t, attach: t.attachedLabels(), cache: make(map[string]*series), builder: labels.NewBuilder(labels.EmptyLabels())}
 	for i, name := range ownNames {
-		st.own[i] = &series{lset: st.labels(labels.FromStrings(labels.MetricName, name)), use: stored}
+		st.own[i] = &series{lset: st.attachLabels(labels.FromStrings(labels.MetricName, name)), use: stored}
 	}
 	return st
 }
 
-// labels attaches the target's labels. Exposed labels with the same names become exported_NAME, as
+// attachLabels attaches the target's labels. Exposed labels with the same names become exported_NAME, as
 // with Prometheus' honor_labels: false.
-func (t *target) labels(exposed labels.Labels) labels.Labels {
+func (t *target) attachLabels(exposed labels.Labels) labels.Labels {
 	t.builder.Reset(exposed)
 	for _, l := range t.attach {
 		if was := exposed.Get(l.Name); was != "" {
@@ -165,21 +165,21 @@ func (s *Store) Append(target Target, at time.Time, body []byte, contentType str
 	if err != nil {
 		return scrape.Info{}, fmt.Errorf("append %s: %w", target.Instance, err)
 	}
-	t := s.target(target)
+	t := s.targetState(target)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.begin(ms) {
+	if !t.acceptTime(ms) {
 		return scrape.Info{}, nil
 	}
-	info, err := t.read(body, contentType)
+	info, err := t.parsePage(body, contentType)
 	if err != nil {
-		return info, errors.Join(fmt.Errorf("append %s: %w", t.Instance, err), s.fail(t, ms, took))
+		return info, errors.Join(fmt.Errorf("append %s: %w", t.Instance, err), s.writeFailure(t, ms, took))
 	}
 	if info.Refused != nil {
 		t.partial++
 	}
-	t.decide(info)
-	if err := s.write(t, ms, took, info); err != nil {
+	t.decideUses(info)
+	if err := s.writePage(t, ms, took, info); err != nil {
 		return info, fmt.Errorf("append %s: %w", t.Instance, err)
 	}
 	t.good, t.lastGood = true, ms
@@ -200,13 +200,13 @@ func (s *Store) AppendFailureAfter(target Target, at time.Time, took time.Durati
 	if err != nil {
 		return fmt.Errorf("append failure of %s: %w", target.Instance, err)
 	}
-	t := s.target(target)
+	t := s.targetState(target)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.begin(ms) {
+	if !t.acceptTime(ms) {
 		return nil
 	}
-	if err := s.fail(t, ms, took); err != nil {
+	if err := s.writeFailure(t, ms, took); err != nil {
 		return fmt.Errorf("append failure of %s: %w", t.Instance, err)
 	}
 	return nil
@@ -222,23 +222,23 @@ func unixMilli(at time.Time) (int64, error) {
 	return 0, fmt.Errorf("time %s is not between 1970 and 2262", at.UTC().Format(time.RFC3339))
 }
 
-// begin accepts or drops a page by its time. The storage takes samples in order only, so after the
+// acceptTime accepts or drops a page by its time. The storage takes samples in order only, so after the
 // clock stepped backwards, pages are dropped until it has caught up.
-func (t *target) begin(ms int64) bool {
-	if t.seen && ms <= t.last {
+func (t *target) acceptTime(ms int64) bool {
+	if t.hasPage && ms <= t.lastTime {
 		t.late++
 		return false
 	}
-	if !t.seen {
-		t.seen, t.first = true, ms
+	if !t.hasPage {
+		t.hasPage, t.firstTime = true, ms
 	}
-	t.last = ms
+	t.lastTime = ms
 	t.scrape++
 	return true
 }
 
-// read parses a page into t.page, which holds each series once, with its last value.
-func (t *target) read(body []byte, contentType string) (scrape.Info, error) {
+// parsePage parses a page into t.page, which holds each series once, with its last value.
+func (t *target) parsePage(body []byte, contentType string) (scrape.Info, error) {
 	t.page = t.page[:0]
 	duplicates := 0
 	excess := map[string]int{} // series beyond the bound, by metric
@@ -249,7 +249,7 @@ func (t *target) read(body []byte, contentType string) (scrape.Info, error) {
 		}
 		c, ok := t.cache[string(line.Series)]
 		if !ok {
-			c = t.add(line)
+			c = t.addSeries(line)
 		}
 		c.value = line.Value
 		if c.scrape == t.scrape {
@@ -297,11 +297,11 @@ func (t *target) tooMany(byMetric map[string]int) error {
 		"drop the label that has a value for each user or request, at the server or with metric_relabel_configs, or diagnose a Prometheus server with --match")
 }
 
-func (t *target) add(line *scrape.Sample) *series {
+func (t *target) addSeries(line *scrape.Sample) *series {
 	c := new(series)
 	exposed := line.Labels()
-	if valid(exposed) {
-		c.lset = t.labels(exposed)
+	if hasValidLabels(exposed) {
+		c.lset = t.attachLabels(exposed)
 	} else {
 		c.use = dropped
 		t.invalid++
@@ -310,7 +310,7 @@ func (t *target) add(line *scrape.Sample) *series {
 	return c
 }
 
-func valid(l labels.Labels) bool {
+func hasValidLabels(l labels.Labels) bool {
 	if _, twice := l.HasDuplicateLabelNames(); twice {
 		return false
 	}
@@ -319,8 +319,8 @@ func valid(l labels.Labels) bool {
 	return l.Len() <= maxLabels && size <= maxLabelBytes && l.Has(labels.MetricName) && l.IsValid(model.UTF8Validation)
 }
 
-// decide sets the use of new series. It needs the types of the whole page.
-func (t *target) decide(info scrape.Info) {
+// decideUses sets the use of new series. It needs the types of the whole page.
+func (t *target) decideUses(info scrape.Info) {
 	possible := t.page[:0]
 	for _, c := range t.page {
 		if c.use == fresh {
@@ -329,7 +329,7 @@ func (t *target) decide(info scrape.Info) {
 				c.use = created
 			}
 		}
-		if c.use == dropped || t.measures(c, info) {
+		if c.use == dropped || t.checkValue(c, info) {
 			possible = append(possible, c)
 		} else {
 			c.scrape, c.unmeasured = 0, true // as if the page did not have it
@@ -338,10 +338,10 @@ func (t *target) decide(info scrape.Info) {
 	t.page = possible
 }
 
-// measures reports whether a sample's value is possible, and counts impossible ones. The NaN of a
+// checkValue reports whether a sample's value is possible, and counts impossible ones. The NaN of a
 // summary's quantile is possible: it means that nothing was observed.
-func (t *target) measures(c *series, info scrape.Info) bool {
-	if math.Abs(c.value) <= metrics.MaxMagnitude && !(c.value < 0 && counts(c.lset, info)) {
+func (t *target) checkValue(c *series, info scrape.Info) bool {
+	if math.Abs(c.value) <= metrics.MaxMagnitude && !(c.value < 0 && countsEvents(c.lset, info)) {
 		return true
 	}
 	if math.IsNaN(c.value) && c.lset.Has(model.QuantileLabel) {
@@ -369,9 +369,9 @@ func isCreation(name string, info scrape.Info) bool {
 	return false
 }
 
-// cumulative reports whether a series only grows: a counter, or a bucket, sum or count of a histogram
+// isCumulative reports whether a series only grows: a counter, or a bucket, sum or count of a histogram
 // or summary.
-func cumulative(l labels.Labels, info scrape.Info) bool {
+func isCumulative(l labels.Labels, info scrape.Info) bool {
 	name := l.Get(labels.MetricName)
 	switch info.TypeOf(name) {
 	case model.MetricTypeCounter, model.MetricTypeHistogram:
@@ -382,16 +382,16 @@ func cumulative(l labels.Labels, info scrape.Info) bool {
 	return false
 }
 
-// counts reports whether a series counts events: it is cumulative and no sum, which negative
+// countsEvents reports whether a series counts events: it is cumulative and no sum, which negative
 // observations decrease.
-func counts(l labels.Labels, info scrape.Info) bool {
-	return cumulative(l, info) && !strings.HasSuffix(l.Get(labels.MetricName), "_sum")
+func countsEvents(l labels.Labels, info scrape.Info) bool {
+	return isCumulative(l, info) && !strings.HasSuffix(l.Get(labels.MetricName), "_sum")
 }
 
-// write appends the page to the storage.
-func (s *Store) write(t *target, ms int64, took time.Duration, info scrape.Info) error {
-	a := appending{app: s.recent.wrap(s.db.AppenderV2(context.Background())), store: s, target: t}
-	zeros := t.zeros(info, ms)
+// writePage appends the page to the storage.
+func (s *Store) writePage(t *target, ms int64, took time.Duration, info scrape.Info) error {
+	a := appending{app: s.recent.wrapAppender(s.db.AppenderV2(context.Background())), store: s, target: t}
+	zeros := t.readCreationTimes(info, ms)
 	if err := a.appendScrapeSeries(ms, 1, took, info.Samples); err != nil {
 		return a.rollBack(err)
 	}
@@ -400,17 +400,17 @@ func (s *Store) write(t *target, ms int64, took time.Duration, info scrape.Info)
 			continue
 		}
 		if c.ref == 0 {
-			if at, ok := zeros.at(c); ok {
-				a.zero(c, at)
+			if at, ok := zeros.zeroTime(c); ok {
+				a.appendZero(c, at)
 			}
 		}
-		if err := a.sample(c, ms, c.value); err != nil {
+		if err := a.appendSample(c, ms, c.value); err != nil {
 			return a.rollBack(err)
 		}
 	}
 	for _, c := range t.live {
 		if c.scrape != t.scrape && c.use != dropped {
-			if err := a.sample(c, ms, staleNaN); err != nil {
+			if err := a.appendSample(c, ms, staleNaN); err != nil {
 				return a.rollBack(err)
 			}
 		}
@@ -418,15 +418,15 @@ func (s *Store) write(t *target, ms int64, took time.Duration, info scrape.Info)
 	return a.app.Commit()
 }
 
-// fail appends a failed scrape.
-func (s *Store) fail(t *target, ms int64, took time.Duration) error {
-	a := appending{app: s.recent.wrap(s.db.AppenderV2(context.Background())), store: s, target: t}
+// writeFailure appends a failed scrape.
+func (s *Store) writeFailure(t *target, ms int64, took time.Duration) error {
+	a := appending{app: s.recent.wrapAppender(s.db.AppenderV2(context.Background())), store: s, target: t}
 	if err := a.appendScrapeSeries(ms, 0, took, 0); err != nil {
 		return a.rollBack(err)
 	}
 	for _, c := range t.live {
 		if c.use != dropped {
-			if err := a.sample(c, ms, staleNaN); err != nil {
+			if err := a.appendSample(c, ms, staleNaN); err != nil {
 				return a.rollBack(err)
 			}
 		}
@@ -453,16 +453,16 @@ func (a *appending) appendScrapeSeries(ms int64, up float64, took time.Duration,
 		if i == duration && took == 0 {
 			continue
 		}
-		if err := a.sample(a.target.own[i], ms, v); err != nil {
+		if err := a.appendSample(a.target.own[i], ms, v); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sample appends one sample. Samples that the storage refuses because of their order are counted;
+// appendSample appends one sample. Samples that the storage refuses because of their order are counted;
 // other errors end the transaction.
-func (a *appending) sample(c *series, ms int64, v float64) error {
+func (a *appending) appendSample(c *series, ms int64, v float64) error {
 	if c.ref == 0 && a.store.db.Head().NumSeries() >= a.store.maxSeries {
 		a.store.tooMany.Add(1)
 		return nil
@@ -479,8 +479,8 @@ func (a *appending) sample(c *series, ms int64, v float64) error {
 	return err
 }
 
-// zero appends a zero before a series' first sample if its time is known.
-func (a *appending) zero(c *series, ms int64) {
+// appendZero appends a zero before a series' first sample if its time is known.
+func (a *appending) appendZero(c *series, ms int64) {
 	if a.store.db.Head().NumSeries() >= a.store.maxSeries {
 		return
 	}
@@ -502,8 +502,8 @@ func (t *target) dropGoneSeries() {
 	}
 }
 
-// warnings says which data of the target was dropped. It locks the target.
-func (t *target) warnings() []string {
+// listWarnings says which data of the target was dropped. It locks the target.
+func (t *target) listWarnings() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var list []string

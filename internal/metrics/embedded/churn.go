@@ -22,15 +22,15 @@ type churn struct {
 	mu     sync.Mutex
 	max    int
 	opened bool // what a write-ahead log holds is taken back, whatever it is
-	series map[scraped]int
+	series map[scrapedTarget]int
 }
 
-type scraped struct{ job, instance string }
+type scrapedTarget struct{ job, instance string }
 
 var _ tsdb.SeriesLifecycleCallback = (*churn)(nil)
 
-func scrapedOf(l labels.Labels) scraped {
-	return scraped{l.Get(model.JobLabel), l.Get(model.InstanceLabel)}
+func scrapedOf(l labels.Labels) scrapedTarget {
+	return scrapedTarget{l.Get(model.JobLabel), l.Get(model.InstanceLabel)}
 }
 
 func (c *churn) PreCreation(l labels.Labels) error {
@@ -61,7 +61,7 @@ func (c *churn) PostDeletion(gone map[chunks.HeadSeriesRef]labels.Labels) {
 	}
 }
 
-func (c *churn) open() {
+func (c *churn) startRefusing() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.opened = true

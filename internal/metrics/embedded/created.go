@@ -10,17 +10,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
-// zeros says when the counters of a page were zero.
+// zeroTimes says when the counters of a page were zero.
 //
 // At a target's first page that is the counter's creation time, which the page exposes. A counter that
 // appears later was zero at the page before, which did not have it.
-type zeros struct {
-	info    scrape.Info
-	now     int64
-	first   bool
-	before  int64 // time of the page before
-	process int64 // start of the process, 0 when unknown
-	created map[identity]int64
+type zeroTimes struct {
+	info      scrape.Info
+	now       int64
+	firstPage bool
+	before    int64 // time of the page before
+	process   int64 // start of the process, 0 when unknown
+	created   map[identity]int64
 }
 
 // identity identifies a counter, or all series of one histogram or summary.
@@ -29,10 +29,10 @@ type identity struct {
 	labels uint64
 }
 
-// zeros reads the creation times of a page, and records FirstCreated.
-func (t *target) zeros(info scrape.Info, ms int64) zeros {
-	z := zeros{info: info, now: ms, first: !t.good, before: t.lastGood}
-	if !z.first {
+// readCreationTimes reads the creation times of a page, and records FirstCreated.
+func (t *target) readCreationTimes(info scrape.Info, ms int64) zeroTimes {
+	z := zeroTimes{info: info, now: ms, firstPage: !t.good, before: t.lastGood}
+	if !z.firstPage {
 		return z
 	}
 	z.created = make(map[identity]int64)
@@ -41,12 +41,12 @@ func (t *target) zeros(info scrape.Info, ms int64) zeros {
 		switch {
 		case c.use == created:
 			name := c.lset.Get(labels.MetricName)
-			if at := z.time(c.value); at > 0 {
-				z.created[identify(c.lset, strings.TrimSuffix(name, "_created"))] = at
-				earliest = older(earliest, at)
+			if at := z.milliseconds(c.value); at > 0 {
+				z.created[identityWithoutBuckets(c.lset, strings.TrimSuffix(name, "_created"))] = at
+				earliest = earlierTime(earliest, at)
 			}
 		case c.use == stored && c.lset.Get(labels.MetricName) == "process_start_time_seconds":
-			z.process = older(z.process, z.time(c.value))
+			z.process = earlierTime(z.process, z.milliseconds(c.value))
 		}
 	}
 	t.created = earliest // the process begins minutes earlier, to load its model
@@ -56,19 +56,19 @@ func (t *target) zeros(info scrape.Info, ms int64) zeros {
 	return z
 }
 
-// at returns the time at which a series was zero before its first sample; ok is false if that is
+// zeroTime returns the time at which a series was zero before its first sample; ok is false if that is
 // unknown.
-func (z *zeros) at(c *series) (ms int64, ok bool) {
-	if !(c.value >= 0) || c.unmeasured || !cumulative(c.lset, z.info) {
+func (z *zeroTimes) zeroTime(c *series) (ms int64, ok bool) {
+	if !(c.value >= 0) || c.unmeasured || !isCumulative(c.lset, z.info) {
 		return 0, false
 	}
-	if !z.first {
+	if !z.firstPage {
 		return z.before, true
 	}
 	family := c.lset.Get(labels.MetricName)
 	for _, suffix := range [...]string{"_bucket", "_sum", "_count", "_total", ""} {
 		if base, cut := strings.CutSuffix(family, suffix); cut {
-			if at, known := z.created[identify(c.lset, base)]; known {
+			if at, known := z.created[identityWithoutBuckets(c.lset, base)]; known {
 				return at, true
 			}
 		}
@@ -76,14 +76,14 @@ func (z *zeros) at(c *series) (ms int64, ok bool) {
 	return z.process, z.process > 0
 }
 
-// identify drops the bucket label, which creation times do not have.
-func identify(l labels.Labels, family string) identity {
+// identityWithoutBuckets drops the bucket label, which creation times do not have.
+func identityWithoutBuckets(l labels.Labels, family string) identity {
 	hash, _ := l.HashWithoutLabels(nil, model.BucketLabel)
 	return identity{family, hash}
 }
 
-// time converts an exposed Unix time in seconds to milliseconds. It returns 0 for a time after the page.
-func (z *zeros) time(seconds float64) int64 {
+// milliseconds converts an exposed Unix time in seconds to milliseconds. It returns 0 for a time after the page.
+func (z *zeroTimes) milliseconds(seconds float64) int64 {
 	ms := math.Floor(seconds * 1000)
 	if !(ms > 0) || ms >= float64(z.now) {
 		return 0
@@ -91,8 +91,8 @@ func (z *zeros) time(seconds float64) int64 {
 	return int64(ms)
 }
 
-// older returns the earlier of two times; 0 means no time.
-func older(a, b int64) int64 {
+// earlierTime returns the earlier of two times; 0 means no time.
+func earlierTime(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}

@@ -42,8 +42,8 @@ type scratch[T any] struct {
 	used int
 }
 
-// take returns an empty slice with capacity n.
-func (s *scratch[T]) take(n int) []T {
+// takeSlice returns an empty slice with capacity n.
+func (s *scratch[T]) takeSlice(n int) []T {
 	if s.used+n > len(s.room) {
 		s.room, s.used = make([]T, max(n, 2*len(s.room))), 0
 	}
@@ -74,22 +74,22 @@ type reading struct {
 
 // Evaluate implements metrics.Querier.
 func (s *Store) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
-	if v, err := s.recent.evaluate(ctx, e, at.UnixMilli()); err == nil {
+	if v, err := s.recent.evaluateExpr(ctx, e, at.UnixMilli()); err == nil {
 		return v, nil
 	}
 	return s.Query(ctx, e.String(), at)
 }
 
-// evaluate evaluates an expression at time at. errEngine means that the engine must answer.
-func (r *recent) evaluate(ctx context.Context, e indicator.Expr, at int64) (model.Vector, error) {
+// evaluateExpr evaluates an expression at time at. errEngine means that the engine must answer.
+func (r *recent) evaluateExpr(ctx context.Context, e indicator.Expr, at int64) (model.Vector, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.idle = 0
-	if ctx.Err() != nil || !r.begin(ctx) {
+	if ctx.Err() != nil || !r.listMetrics(ctx) {
 		return nil, errEngine
 	}
 	r.elements.used, r.numbers.used, r.partials.used = 0, 0, 0
-	v, err := r.eval(ctx, e, at)
+	v, err := r.evalNode(ctx, e, at)
 	if err != nil || r.hasDuplicates(v.vec) {
 		return nil, errEngine
 	}
@@ -99,39 +99,39 @@ func (r *recent) evaluate(ctx context.Context, e indicator.Expr, at int64) (mode
 	samples := make([]model.Sample, len(v.vec))
 	out := make(model.Vector, len(v.vec))
 	for i, e := range v.vec {
-		samples[i] = model.Sample{Metric: r.sets.metric(e.id), Value: model.SampleValue(e.f), Timestamp: model.Time(at)}
+		samples[i] = model.Sample{Metric: r.sets.metricOf(e.id), Value: model.SampleValue(e.f), Timestamp: model.Time(at)}
 		out[i] = &samples[i]
 	}
 	return out, nil
 }
 
-// streams returns the samples of a selector in the span up to at or, with a step, the samples that
+// selectStreams returns the samples of a selector in the span up to at or, with a step, the samples that
 // an instant query sees at each step. errEngine means that the engine must answer.
-func (r *recent) streams(ctx context.Context, ms []*labels.Matcher, span, at, step int64) (model.Matrix, error) {
+func (r *recent) selectStreams(ctx context.Context, ms []*labels.Matcher, span, at, step int64) (model.Matrix, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if ctx.Err() != nil || !r.begin(ctx) {
+	if ctx.Err() != nil || !r.listMetrics(ctx) {
 		return nil, errEngine
 	}
 	from := at - span
 	if step > 0 {
 		from -= r.lookback
 	}
-	c, err := r.choose(ctx, &indicator.Samples{Where: ms}, from, at)
+	c, err := r.chooseSeries(ctx, &indicator.Samples{Where: ms}, from, at)
 	if err != nil {
 		return nil, err
 	}
 	out := make(model.Matrix, 0, len(c.series))
 	for _, s := range c.series {
 		var pairs []model.SamplePair
-		if points := s.between(from, at); step == 0 && len(points) > 0 {
+		if points := s.samplesBetween(from, at); step == 0 && len(points) > 0 {
 			pairs = make([]model.SamplePair, len(points))
 			for i, p := range points {
 				pairs[i] = model.SamplePair{Timestamp: model.Time(p.T), Value: model.SampleValue(p.F)}
 			}
 		}
 		for t := at - span; step > 0 && t <= at; t += step {
-			if p, ok := s.at(t, r.lookback); ok {
+			if p, ok := s.sampleAt(t, r.lookback); ok {
 				if pairs == nil {
 					pairs = make([]model.SamplePair, 0, 1+(at-t)/step)
 				}
@@ -139,7 +139,7 @@ func (r *recent) streams(ctx context.Context, ms []*labels.Matcher, span, at, st
 			}
 		}
 		if len(pairs) > 0 {
-			out = append(out, &model.SampleStream{Metric: r.sets.metric(r.number(s)), Values: pairs})
+			out = append(out, &model.SampleStream{Metric: r.sets.metricOf(r.labelSetNumber(s)), Values: pairs})
 		}
 	}
 	return out, nil
@@ -147,7 +147,7 @@ func (r *recent) streams(ctx context.Context, ms []*labels.Matcher, span, at, st
 
 // hasDuplicates reports whether two elements have the same labels, which PromQL forbids.
 func (r *recent) hasDuplicates(vec []element) (hasDuplicates bool) {
-	place := r.sets.places()
+	place := r.sets.clearedPlaces()
 	for _, e := range vec {
 		hasDuplicates = hasDuplicates || place[e.id] != 0
 		place[e.id] = 1
@@ -158,35 +158,35 @@ func (r *recent) hasDuplicates(vec []element) (hasDuplicates bool) {
 	return hasDuplicates
 }
 
-// number returns the number of a series' label set.
-func (r *recent) number(s *recentSeries) int32 {
+// labelSetNumber returns the number of a series' label set.
+func (r *recent) labelSetNumber(s *recentSeries) int32 {
 	if s.id == 0 {
-		s.id = r.sets.id(s.lset)
+		s.id = r.sets.numberOf(s.lset)
 	}
 	return s.id
 }
 
-// choose returns the series that a selector matches, with samples after from cached.
-func (r *recent) choose(ctx context.Context, s *indicator.Samples, from, at int64) (*choice, error) {
-	r.key = append(r.key[:0], s.Metric...)
+// chooseSeries returns the series that a selector matches, with samples after from cached.
+func (r *recent) chooseSeries(ctx context.Context, s *indicator.Samples, from, at int64) (*choice, error) {
+	r.selectorKey = append(r.selectorKey[:0], s.Metric...)
 	for _, m := range s.Where {
-		r.key = append(append(append(append(r.key, 0xff), m.Name...), byte(m.Type)), m.Value...)
+		r.selectorKey = append(append(append(append(r.selectorKey, 0xff), m.Name...), byte(m.Type)), m.Value...)
 	}
-	c, known := r.choices[string(r.key)]
+	c, known := r.choices[string(r.selectorKey)]
 	if !known {
-		c = &choice{families: r.named(s)}
+		c = &choice{families: r.matchFamilies(s)}
 	}
 	for _, f := range c.families {
 		if !r.ensureSamples(ctx, f, from, at) {
 			return nil, errEngine
 		}
 	}
-	if r.choices[string(r.key)] != c { // it is new, or some were read
+	if r.choices[string(r.selectorKey)] != c { // it is new, or some were read
 		c.series = nil
-		meant, rest := r.scraped(s.Where)
+		meant, rest := r.matchInstances(s.Where)
 		for _, f := range c.families {
 			for _, one := range f.series {
-				if meant[one.scraped] && !slices.ContainsFunc(rest, func(m *labels.Matcher) bool { return !m.Matches(one.lset.Get(m.Name)) }) {
+				if meant[one.instanceID] && !slices.ContainsFunc(rest, func(m *labels.Matcher) bool { return !m.Matches(one.lset.Get(m.Name)) }) {
 					c.series = append(c.series, one)
 				}
 			}
@@ -194,14 +194,14 @@ func (r *recent) choose(ctx context.Context, s *indicator.Samples, from, at int6
 		if len(r.choices) >= mostRemembered {
 			clear(r.choices)
 		}
-		r.choices[string(r.key)] = c
+		r.choices[string(r.selectorKey)] = c
 	}
 	return c, nil
 }
 
-// scraped returns which instances a selector matches, and its matchers of other labels. Most queries
+// matchInstances returns which instances a selector matches, and its matchers of other labels. Most queries
 // name instances, and a family has many series of each, so instances are matched once.
-func (r *recent) scraped(where []*labels.Matcher) (meant []bool, rest []*labels.Matcher) {
+func (r *recent) matchInstances(where []*labels.Matcher) (meant []bool, rest []*labels.Matcher) {
 	meant = make([]bool, len(r.instances))
 	of := func(m *labels.Matcher) bool { return m.Name == model.InstanceLabel }
 	for name, n := range r.instances {
@@ -210,8 +210,8 @@ func (r *recent) scraped(where []*labels.Matcher) (meant []bool, rest []*labels.
 	return meant, slices.DeleteFunc(slices.Clone(where), of)
 }
 
-// named returns the families that a selector can match.
-func (r *recent) named(s *indicator.Samples) (out []*family) {
+// matchFamilies returns the families that a selector can match.
+func (r *recent) matchFamilies(s *indicator.Samples) (out []*family) {
 	if s.Metric != "" {
 		if f := r.families[s.Metric]; f != nil {
 			out = append(out, f)
@@ -226,37 +226,37 @@ func (r *recent) named(s *indicator.Samples) (out []*family) {
 	return out
 }
 
-// eval evaluates one node of an expression at time at.
-func (r *recent) eval(ctx context.Context, e indicator.Expr, at int64) (operand, error) {
+// evalNode evaluates one node of an expression at time at.
+func (r *recent) evalNode(ctx context.Context, e indicator.Expr, at int64) (operand, error) {
 	switch n := e.(type) {
 	case indicator.Number:
 		return operand{scalar: true, f: float64(n)}, nil
 	case indicator.Samples:
-		return r.read(ctx, n, at)
+		return r.readRange(ctx, n, at)
 	case indicator.Aggregate:
-		v, err := r.eval(ctx, n.Of, at)
+		v, err := r.evalNode(ctx, n.Of, at)
 		if err != nil || v.scalar {
 			return v, errors.Join(err, errEngine)
 		}
-		return r.aggregate(n, v.vec)
+		return r.aggregateElements(n, v.vec)
 	case indicator.Apply:
-		return r.apply(ctx, n, at)
+		return r.applyFunction(ctx, n, at)
 	case indicator.Binary:
-		a, err := r.eval(ctx, n.A, at)
+		a, err := r.evalNode(ctx, n.A, at)
 		if err != nil {
 			return a, err
 		}
-		b, err := r.eval(ctx, n.B, at)
+		b, err := r.evalNode(ctx, n.B, at)
 		if err != nil {
 			return b, err
 		}
-		return r.binary(&n, a, b)
+		return r.evalBinary(&n, a, b)
 	}
 	return operand{}, errEngine
 }
 
-// back returns how far before the evaluation time a function reads samples, in ms.
-func (r *recent) back(s indicator.Samples) int64 {
+// lookBehind returns how far before the evaluation time a function reads samples, in ms.
+func (r *recent) lookBehind(s indicator.Samples) int64 {
 	switch s.Func {
 	case "":
 		return r.lookback
@@ -268,9 +268,9 @@ func (r *recent) back(s indicator.Samples) int64 {
 	return s.Span.Milliseconds()
 }
 
-// read evaluates a range function over each series. Results are remembered for other signals at the
+// readRange evaluates a range function over each series. Results are remembered for other signals at the
 // same time; a rate shares the increase over its span.
-func (r *recent) read(ctx context.Context, s indicator.Samples, at int64) (operand, error) {
+func (r *recent) readRange(ctx context.Context, s indicator.Samples, at int64) (operand, error) {
 	if s.Offset != 0 {
 		return operand{}, errEngine
 	}
@@ -278,25 +278,25 @@ func (r *recent) read(ctx context.Context, s indicator.Samples, at int64) (opera
 	if s.Func == "rate" {
 		s.Func, scale = "increase", 1/s.Span.Seconds()
 	}
-	c, err := r.choose(ctx, &s, at-r.back(s), at)
+	c, err := r.chooseSeries(ctx, &s, at-r.lookBehind(s), at)
 	if err != nil {
 		return operand{}, err
 	}
 	key := reading{c, s.Func, s.Param, s.Span, at}
 	vec, ok := r.memo[key]
 	if !ok {
-		read, err := r.reader(s, at)
+		read, err := r.rangeFunction(s, at)
 		if err != nil {
 			return operand{}, err
 		}
 		vec = make([]element, 0, len(c.series))
 		for _, one := range c.series {
 			if f, ok := read(one); ok {
-				vec = append(vec, element{r.number(one), f})
+				vec = append(vec, element{r.labelSetNumber(one), f})
 			}
 		}
 		if s.Func != "" && s.Func != "last_over_time" {
-			vec = r.relabel(unnamed, vec)
+			vec = r.relabelElements(unnamed, vec)
 		}
 		if len(r.memo) >= mostRemembered {
 			clear(r.memo)
@@ -304,7 +304,7 @@ func (r *recent) read(ctx context.Context, s indicator.Samples, at int64) (opera
 		r.memo[key], r.memoTo = vec, max(r.memoTo, at)
 	}
 	if scale != 1 {
-		vec = append(r.elements.take(len(vec)), vec...)
+		vec = append(r.elements.takeSlice(len(vec)), vec...)
 		for i := range vec {
 			vec[i].f *= scale
 		}
@@ -315,15 +315,15 @@ func (r *recent) read(ctx context.Context, s indicator.Samples, at int64) (opera
 // mostRemembered bounds the remembered selectors, and the remembered readings.
 const mostRemembered = 1000
 
-// reader returns a range function, bound to the evaluation time at.
-func (r *recent) reader(s indicator.Samples, at int64) (func(*recentSeries) (float64, bool), error) {
+// rangeFunction returns a range function, bound to the evaluation time at.
+func (r *recent) rangeFunction(s indicator.Samples, at int64) (func(*recentSeries) (float64, bool), error) {
 	from, step := at-s.Span.Milliseconds(), indicator.Step.Milliseconds()
 	next := func(t int64) int64 { return step * ((t + step - 1) / step) } // the subquery's grid
 	first := next(from + 1)
 	switch s.Func {
 	case "":
 		return func(s *recentSeries) (float64, bool) {
-			p, ok := s.at(at, r.lookback)
+			p, ok := s.sampleAt(at, r.lookback)
 			return p.F, ok
 		}, nil
 	case indicator.FirstSeen, indicator.LastTrue, indicator.LastZero, indicator.LastMoved:
@@ -331,19 +331,19 @@ func (r *recent) reader(s indicator.Samples, at int64) (func(*recentSeries) (flo
 			indicator.LastTrue: func(_ *recentSeries, _ int64, v float64) bool { return v > 0 },
 			indicator.LastZero: func(_ *recentSeries, _ int64, v float64) bool { return v == 0 },
 			indicator.LastMoved: func(s *recentSeries, t int64, v float64) bool {
-				before, ok := s.at(t-step, r.lookback)
+				before, ok := s.sampleAt(t-step, r.lookback)
 				return ok && v != before.F
 			},
 		}[s.Func]
 		or := s.Func != indicator.LastTrue
 		return func(s *recentSeries) (float64, bool) {
 			for t := at / step * step; seen != nil && t >= first; t -= step {
-				if p, ok := s.at(t, r.lookback); ok && seen(s, t, p.F) {
+				if p, ok := s.sampleAt(t, r.lookback); ok && seen(s, t, p.F) {
 					return float64(p.T) / 1000, true
 				}
 			}
 			for t := first; or && t <= at; t += step {
-				if p, ok := s.at(t, r.lookback); ok {
+				if p, ok := s.sampleAt(t, r.lookback); ok {
 					return float64(p.T) / 1000, true
 				}
 			}
@@ -382,7 +382,7 @@ func (r *recent) reader(s indicator.Samples, at int64) (func(*recentSeries) (flo
 	in := make(promql.Matrix, 1)
 	enh := &promql.EvalNodeHelper{Ts: at, Out: make(promql.Vector, 0, 1)}
 	return func(s *recentSeries) (float64, bool) {
-		if in[0].Floats = s.between(from, at); len(in[0].Floats) == 0 {
+		if in[0].Floats = s.samplesBetween(from, at); len(in[0].Floats) == 0 {
 			return 0, false
 		}
 		out, _ := call(params, in, args, enh)
@@ -394,12 +394,12 @@ func (r *recent) reader(s indicator.Samples, at int64) (func(*recentSeries) (flo
 	}, nil
 }
 
-// apply evaluates a function of values.
-func (r *recent) apply(ctx context.Context, n indicator.Apply, at int64) (operand, error) {
+// applyFunction evaluates a function of values.
+func (r *recent) applyFunction(ctx context.Context, n indicator.Apply, at int64) (operand, error) {
 	if n.Func == indicator.Time {
 		return operand{scalar: true, f: float64(at) / 1000}, nil
 	}
-	v, err := r.eval(ctx, n.Of, at)
+	v, err := r.evalNode(ctx, n.Of, at)
 	if err != nil || v.scalar {
 		return v, errors.Join(err, errEngine)
 	}
@@ -416,19 +416,19 @@ func (r *recent) apply(ctx context.Context, n indicator.Apply, at int64) (operan
 	case "clamp_max":
 		f = func(v float64) float64 { return math.Min(n.Param, v) }
 	case indicator.Percentile:
-		return r.percentile(n.Param, v.vec, at)
+		return r.histogramQuantile(n.Param, v.vec, at)
 	default:
 		return operand{}, errEngine
 	}
-	out := append(r.elements.take(len(v.vec)), v.vec...)
+	out := append(r.elements.takeSlice(len(v.vec)), v.vec...)
 	for i := range out {
 		out[i].f = f(out[i].f)
 	}
-	return operand{vec: r.relabel(unnamed, out)}, nil
+	return operand{vec: r.relabelElements(unnamed, out)}, nil
 }
 
-// percentile evaluates histogram_quantile by the engine's own code.
-func (r *recent) percentile(q float64, vec []element, at int64) (operand, error) {
+// histogramQuantile evaluates histogram_quantile by the engine's own code.
+func (r *recent) histogramQuantile(q float64, vec []element, at int64) (operand, error) {
 	in := make(promql.Vector, len(vec))
 	for i, e := range vec {
 		in[i] = promql.Sample{T: at, F: e.f, Metric: r.sets.sets[e.id]}
@@ -437,28 +437,28 @@ func (r *recent) percentile(q float64, vec []element, at int64) (operand, error)
 	out, _ := promql.FunctionCalls[indicator.Percentile]([]promql.Vector{{{F: q}}, in}, nil, args, &promql.EvalNodeHelper{Ts: at})
 	found := make([]element, len(out))
 	for i, s := range out {
-		found[i] = element{r.sets.id(s.Metric), s.F}
+		found[i] = element{r.sets.numberOf(s.Metric), s.F}
 	}
 	return operand{vec: found}, nil
 }
 
-// relabel changes the labels of a vector in place.
-func (r *recent) relabel(c *change, vec []element) []element {
-	to := r.sets.changing(c)
+// relabelElements changes the labels of a vector in place.
+func (r *recent) relabelElements(c *change, vec []element) []element {
+	to := r.sets.mapperFor(c)
 	for i := range vec {
 		vec[i].id = to(vec[i].id)
 	}
 	return vec
 }
 
-// aggregate evaluates an aggregation.
-func (r *recent) aggregate(n indicator.Aggregate, vec []element) (operand, error) {
+// aggregateElements evaluates an aggregation.
+func (r *recent) aggregateElements(n indicator.Aggregate, vec []element) (operand, error) {
 	if n.Into != "" {
 		return operand{}, errEngine // count_values
 	}
-	groups := r.groups(!n.Without, n.Labels, vec)
-	out, sums := r.elements.take(len(vec)), r.partials.take(len(vec))
-	place := r.sets.places()
+	groups := r.groupNumbers(!n.Without, n.Labels, vec)
+	out, sums := r.elements.takeSlice(len(vec)), r.partials.takeSlice(len(vec))
+	place := r.sets.clearedPlaces()
 	for i, e := range vec {
 		k := place[groups[i]]
 		if k == 0 {
@@ -503,15 +503,15 @@ func (r *recent) aggregate(n indicator.Aggregate, vec []element) (operand, error
 	return operand{vec: out}, nil
 }
 
-// groups returns the group number of each label set: by some labels, or by all labels but those and
+// groupNumbers returns the group number of each label set: by some labels, or by all labels but those and
 // the metric name.
-func (r *recent) groups(keep bool, names []string, vec []element) []int32 {
-	c := change{keep: keep, names: names}
+func (r *recent) groupNumbers(keep bool, names []string, vec []element) []int32 {
+	c := change{keepNamed: keep, names: names}
 	if !keep {
 		c.names = append(slices.Clip(names), labels.MetricName)
 	}
-	group := r.sets.changing(&c)
-	out := r.numbers.take(len(vec))
+	group := r.sets.mapperFor(&c)
+	out := r.numbers.takeSlice(len(vec))
 	for _, e := range vec {
 		out = append(out, group(e.id))
 	}
@@ -520,15 +520,15 @@ func (r *recent) groups(keep bool, names []string, vec []element) []int32 {
 
 var comparisons = []string{"==", "!=", ">", "<", ">=", "<="}
 
-// binary evaluates an operator.
-func (r *recent) binary(n *indicator.Binary, a, b operand) (operand, error) {
+// evalBinary evaluates an operator.
+func (r *recent) evalBinary(n *indicator.Binary, a, b operand) (operand, error) {
 	compares := slices.Contains(comparisons, n.Op)
 	unname := !compares || n.Bool
 	switch {
 	case a.scalar && b.scalar:
-		f, keep := operate(n.Op, a.f, b.f)
+		f, keep := applyOperator(n.Op, a.f, b.f)
 		if compares {
-			f = number(keep)
+			f = boolNumber(keep)
 		}
 		return operand{scalar: true, f: f}, nil
 	case a.scalar || b.scalar:
@@ -536,16 +536,16 @@ func (r *recent) binary(n *indicator.Binary, a, b operand) (operand, error) {
 		if a.scalar {
 			vec = b.vec
 		}
-		out := r.elements.take(len(vec))
+		out := r.elements.takeSlice(len(vec))
 		for _, e := range vec {
 			x, y := e.f, b.f
 			if a.scalar {
 				x, y = a.f, e.f
 			}
-			f, keep := operate(n.Op, x, y)
+			f, keep := applyOperator(n.Op, x, y)
 			switch {
 			case n.Bool:
-				f, keep = number(keep), true
+				f, keep = boolNumber(keep), true
 			case compares:
 				f = e.f // the vector's value, on whichever side it is
 			}
@@ -554,34 +554,34 @@ func (r *recent) binary(n *indicator.Binary, a, b operand) (operand, error) {
 			}
 		}
 		if unname {
-			out = r.relabel(unnamed, out)
+			out = r.relabelElements(unnamed, out)
 		}
 		return operand{vec: out}, nil
 	}
-	ga, gb := r.groups(n.By == "on", n.Match.Labels, a.vec), r.groups(n.By == "on", n.Match.Labels, b.vec)
+	ga, gb := r.groupNumbers(n.By == "on", n.Match.Labels, a.vec), r.groupNumbers(n.By == "on", n.Match.Labels, b.vec)
 	switch n.Op {
 	case "and", "or", "unless":
-		return operand{vec: r.set(n.Op, a.vec, b.vec, ga, gb)}, nil
+		return operand{vec: r.combineSets(n.Op, a.vec, b.vec, ga, gb)}, nil
 	}
 	result := change{metadata: unname}
 	if n.Group == "" {
-		result.keep, result.names = n.By == "on", n.Match.Labels
+		result.keepNamed, result.names = n.By == "on", n.Match.Labels
 	}
 	if n.Group == "right" {
 		a, b, ga, gb = b, a, gb, ga
 	}
-	return r.join(n, &result, a.vec, b.vec, ga, gb)
+	return r.joinVectors(n, &result, a.vec, b.vec, ga, gb)
 }
 
-func number(b bool) float64 {
+func boolNumber(b bool) float64 {
 	if b {
 		return 1
 	}
 	return 0
 }
 
-// operate applies an operator to two numbers; keep is false where a comparison filters the result.
-func operate(op string, a, b float64) (float64, bool) {
+// applyOperator applies an operator to two numbers; keep is false where a comparison filters the result.
+func applyOperator(op string, a, b float64) (float64, bool) {
 	switch op {
 	case "+":
 		return a + b, true
@@ -608,8 +608,8 @@ func operate(op string, a, b float64) (float64, bool) {
 	}
 }
 
-func (r *recent) set(op string, a, b []element, ga, gb []int32) []element {
-	place := r.sets.places()
+func (r *recent) combineSets(op string, a, b []element, ga, gb []int32) []element {
+	place := r.sets.clearedPlaces()
 	mark := func(groups []int32, v int32) {
 		for _, g := range groups {
 			place[g] = v
@@ -637,18 +637,18 @@ func (r *recent) set(op string, a, b []element, ga, gb []int32) []element {
 	return out
 }
 
-// join evaluates an operator between vectors, where each element of a matches at most one of b.
-func (r *recent) join(n *indicator.Binary, result *change, a, b []element, ga, gb []int32) (operand, error) {
+// joinVectors evaluates an operator between vectors, where each element of a matches at most one of b.
+func (r *recent) joinVectors(n *indicator.Binary, result *change, a, b []element, ga, gb []int32) (operand, error) {
 	if len(a) == 0 || len(b) == 0 {
 		return operand{}, nil
 	}
-	place := r.sets.places()
+	place := r.sets.clearedPlaces()
 	mistaken := false // the engine words the error
 	for i, g := range gb {
 		mistaken = mistaken || place[g] != 0
 		place[g] = int32(i + 1)
 	}
-	met, kept := r.elements.take(len(a)), make([]bool, 0, len(a))
+	met, kept := r.elements.takeSlice(len(a)), make([]bool, 0, len(a))
 	for i, e := range a {
 		k := place[ga[i]] - 1
 		if k < 0 {
@@ -659,9 +659,9 @@ func (r *recent) join(n *indicator.Binary, result *change, a, b []element, ga, g
 		if n.Group == "right" {
 			x, y = y, x
 		}
-		f, keep := operate(n.Op, x, y)
+		f, keep := applyOperator(n.Op, x, y)
 		if n.Bool {
-			f, keep = number(keep), true
+			f, keep = boolNumber(keep), true
 		}
 		met, kept = append(met, element{e.id, f}), append(kept, keep)
 		if n.Group == "" {
@@ -671,7 +671,7 @@ func (r *recent) join(n *indicator.Binary, result *change, a, b []element, ga, g
 	for _, g := range gb {
 		place[g] = 0
 	}
-	if met = r.relabel(result, met); mistaken || n.Group != "" && r.hasDuplicates(met) {
+	if met = r.relabelElements(result, met); mistaken || n.Group != "" && r.hasDuplicates(met) {
 		return operand{}, errEngine
 	}
 	out := met[:0]

@@ -95,14 +95,14 @@ func TestTheStoreEvaluatesAsTheEngineDoes(t *testing.T) {
 			moment := at.Add(4*time.Second - ago)
 			for _, e := range asked {
 				expr := e.String()
-				got, err := s.recent.evaluate(t.Context(), e, moment.UnixMilli())
+				got, err := s.recent.evaluateExpr(t.Context(), e, moment.UnixMilli())
 				if err == nil {
 					quick++
 				} else {
 					engine++
 				}
 				q, failed := s.engine.NewInstantQuery(t.Context(), s.db, nil, expr, moment)
-				want, failed := answer(t.Context(), expr, q, failed, vector)
+				want, failed := runQuery(t.Context(), expr, q, failed, copyVector)
 				switch {
 				case errors.Is(err, errEngine):
 				case failed != nil:
@@ -116,7 +116,7 @@ func TestTheStoreEvaluatesAsTheEngineDoes(t *testing.T) {
 				must.Succeed(t, err)
 				const span = 2 * time.Minute
 				for _, pace := range []time.Duration{0, 7 * time.Second} {
-					got, err := s.recent.streams(t.Context(), ms, span.Milliseconds(), moment.UnixMilli(), pace.Milliseconds())
+					got, err := s.recent.selectStreams(t.Context(), ms, span.Milliseconds(), moment.UnixMilli(), pace.Milliseconds())
 					if err != nil {
 						continue
 					}
@@ -127,7 +127,7 @@ func TestTheStoreEvaluatesAsTheEngineDoes(t *testing.T) {
 						q, err = s.engine.NewRangeQuery(t.Context(), s.db, nil, expr, moment.Add(-span), moment, pace)
 						paced++
 					}
-					want, err := answer(t.Context(), expr, q, err, matrix)
+					want, err := runQuery(t.Context(), expr, q, err, copyMatrix)
 					must.Succeed(t, err)
 					if a, b := texts(got), texts(want); !slices.Equal(a, b) {
 						t.Errorf("%s at %s, each %s:\n%s\nwant\n%s", sel, moment, pace, strings.Join(a, "\n"), strings.Join(b, "\n"))

@@ -24,7 +24,7 @@ func FuzzAppend(f *testing.F) {
 		}{{one, at}, {two, later}, {one, later + 1}} {
 			when := time.UnixMilli(x.at)
 			_, err := s.Append(vllm, when, x.body, "", time.Second)
-			if st := s.target(vllm); err == nil && st.good && st.lastGood == x.at {
+			if st := s.targetState(vllm); err == nil && st.good && st.lastGood == x.at {
 				v, err := s.Query(t.Context(), `sum(up)`, when)
 				if err != nil || len(v) != 1 || v[0].Value != 1 {
 					t.Errorf("up after a good page is %v, %v", v, err)

@@ -8,14 +8,14 @@ import (
 
 // A change says which labels an operation keeps, or drops.
 type change struct {
-	keep     bool
-	names    []string
-	metadata bool // the name goes, too
+	keepNamed bool
+	names     []string
+	metadata  bool // the name goes, too
 }
 
-func (c *change) key(b []byte) []byte {
+func (c *change) appendKey(b []byte) []byte {
 	b = append(b, '-', '.')
-	if c.keep {
+	if c.keepNamed {
 		b[0] = '+'
 	}
 	if c.metadata {
@@ -45,8 +45,8 @@ func newLabelSets() *labelSets {
 	}
 }
 
-// id returns the number of a label set.
-func (l *labelSets) id(set labels.Labels) int32 {
+// numberOf returns the number of a label set.
+func (l *labelSets) numberOf(set labels.Labels) int32 {
 	hash := set.Hash()
 	first := l.byHash[hash]
 	for i := first; i != 0; i = l.next[i] {
@@ -60,33 +60,33 @@ func (l *labelSets) id(set labels.Labels) int32 {
 	return i
 }
 
-// metric returns a label set as a model.Metric. It is shared and must not be written to.
-func (l *labelSets) metric(id int32) model.Metric {
+// metricOf returns a label set as a model.Metric. It is shared and must not be written to.
+func (l *labelSets) metricOf(id int32) model.Metric {
 	if l.metrics[id] == nil {
-		l.metrics[id] = metric(l.sets[id])
+		l.metrics[id] = metricFromLabels(l.sets[id])
 	}
 	return l.metrics[id]
 }
 
-// apply returns the number of the changed label set.
-func (l *labelSets) apply(c *change, id int32) int32 {
+// applyChange returns the number of the changed label set.
+func (l *labelSets) applyChange(c *change, id int32) int32 {
 	set := l.sets[id]
 	if c.metadata {
 		set = set.DropReserved(schema.IsMetadataLabel)
 	}
 	l.builder.Reset(set)
-	if c.keep {
+	if c.keepNamed {
 		l.builder.Keep(c.names...)
 	} else {
 		l.builder.Del(c.names...)
 	}
-	return l.id(l.builder.Labels())
+	return l.numberOf(l.builder.Labels())
 }
 
-// changing returns a function that maps a label set's number to that of the changed set.
-func (l *labelSets) changing(c *change) func(int32) int32 {
+// mapperFor returns a function that maps a label set's number to that of the changed set.
+func (l *labelSets) mapperFor(c *change) func(int32) int32 {
 	var room [128]byte
-	key := c.key(room[:0])
+	key := c.appendKey(room[:0])
 	table := l.changed[string(key)]
 	if table == nil {
 		table = new([]int32)
@@ -98,15 +98,15 @@ func (l *labelSets) changing(c *change) func(int32) int32 {
 		}
 		to := (*table)[id]
 		if to == 0 {
-			to = l.apply(c, id)
+			to = l.applyChange(c, id)
 			(*table)[id] = to
 		}
 		return to
 	}
 }
 
-// places returns the scratch table, which has an entry for each number.
-func (l *labelSets) places() []int32 {
+// clearedPlaces returns the scratch table, which has an entry for each number.
+func (l *labelSets) clearedPlaces() []int32 {
 	if len(l.place) < len(l.sets) {
 		l.place = make([]int32, len(l.sets)+len(l.sets)/4)
 	}

@@ -52,23 +52,23 @@ func (m *Mirror) Over(q metrics.Querier, scope []*labels.Matcher, at time.Time, 
 		m.recent, m.reading, m.asking = newRecent(nil, lookback), map[string]*sync.Mutex{}, make(chan struct{}, metrics.AtOnce)
 		m.recent.families, m.recent.anywhen, m.recent.swept = map[string]*family{}, true, now
 	}
-	m.recent.turn(now, lookback.Milliseconds())
+	m.recent.startEvaluation(now, lookback.Milliseconds())
 	return &mirrored{q, m, m.recent, scope, at.Add(-past), now - (past + lookback).Milliseconds(), now}
 }
 
-// ask waits for a query slot, and returns the function that releases it.
-func (m *Mirror) ask() func() {
+// acquireSlot waits for a query slot, and returns the function that releases it.
+func (m *Mirror) acquireSlot() func() {
 	m.asking <- struct{}{}
 	return func() { <-m.asking }
 }
 
-// turn starts another evaluation time, and clears what was derived from samples that may have changed.
-func (r *recent) turn(now, lookback int64) {
+// startEvaluation starts another evaluation time, and clears what was derived from samples that may have changed.
+func (r *recent) startEvaluation(now, lookback int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.newest, r.lookback, r.memo = now, lookback, map[reading][]element{}
 	if now > r.swept+sweepEvery {
-		r.sweep()
+		r.sweepUnused()
 	}
 }
 
@@ -92,14 +92,14 @@ func (q *mirrored) Evaluate(ctx context.Context, e indicator.Expr, at time.Time)
 		case "", indicator.FirstSeen, indicator.LastTrue, indicator.HeldLast:
 			here = false // staleness markers count
 		}
-		here = here && s.Metric != "" && s.Offset == 0 && q.covers(s.Where, at.Add(-time.Duration(q.recent.back(s))*time.Millisecond))
+		here = here && s.Metric != "" && s.Offset == 0 && q.coversSelector(s.Where, at.Add(-time.Duration(q.recent.lookBehind(s))*time.Millisecond))
 		names = append(names, s.Metric)
 	})
 	if here && len(names) > 0 {
-		err := q.hold(ctx, names)
+		err := q.holdMetrics(ctx, names)
 		if err == nil {
 			var v model.Vector
-			if v, err = q.recent.evaluate(ctx, e, at.UnixMilli()); err == nil {
+			if v, err = q.recent.evaluateExpr(ctx, e, at.UnixMilli()); err == nil {
 				return v, nil
 			}
 		}
@@ -107,30 +107,30 @@ func (q *mirrored) Evaluate(ctx context.Context, e indicator.Expr, at time.Time)
 			return nil, err
 		}
 	}
-	defer q.mirror.ask()()
+	defer q.mirror.acquireSlot()()
 	return q.Querier.Evaluate(ctx, e, at)
 }
 
 // Samples implements metrics.Querier.
 func (q *mirrored) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
-	if m, err := q.streams(ctx, selector, at, span, 0); !errors.Is(err, errEngine) {
+	if m, err := q.answerSelector(ctx, selector, at, span, 0); !errors.Is(err, errEngine) {
 		return m, err
 	}
-	defer q.mirror.ask()()
+	defer q.mirror.acquireSlot()()
 	return q.Querier.Samples(ctx, selector, at, span)
 }
 
 // QueryRange implements metrics.Querier.
 func (q *mirrored) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
-	if m, err := q.streams(ctx, expr, r.End, r.End.Sub(r.Start), r.Step); !errors.Is(err, errEngine) {
+	if m, err := q.answerSelector(ctx, expr, r.End, r.End.Sub(r.Start), r.Step); !errors.Is(err, errEngine) {
 		return m, err
 	}
-	defer q.mirror.ask()()
+	defer q.mirror.acquireSlot()()
 	return q.Querier.QueryRange(ctx, expr, r)
 }
 
-// streams parses a selector and calls recent.streams.
-func (q *mirrored) streams(ctx context.Context, selector string, at time.Time, span, step time.Duration) (model.Matrix, error) {
+// answerSelector parses a selector and calls recent.selectStreams.
+func (q *mirrored) answerSelector(ctx context.Context, selector string, at time.Time, span, step time.Duration) (model.Matrix, error) {
 	ms, err := promQL.ParseMetricSelector(selector)
 	if err != nil {
 		return nil, errEngine
@@ -145,17 +145,17 @@ func (q *mirrored) streams(ctx context.Context, selector string, at time.Time, s
 			names = append(names, m.SetMatches()...)
 		}
 	}
-	if len(names) == 0 || !q.covers(ms, at.Add(-span)) {
+	if len(names) == 0 || !q.coversSelector(ms, at.Add(-span)) {
 		return nil, errEngine
 	}
-	if err := q.hold(ctx, names); err != nil {
+	if err := q.holdMetrics(ctx, names); err != nil {
 		return nil, err
 	}
-	return q.recent.streams(ctx, ms, span.Milliseconds(), at.UnixMilli(), step.Milliseconds())
+	return q.recent.selectStreams(ctx, ms, span.Milliseconds(), at.UnixMilli(), step.Milliseconds())
 }
 
-// covers reports whether the cache has all samples of a selector after a time.
-func (q *mirrored) covers(where []*labels.Matcher, after time.Time) bool {
+// coversSelector reports whether the cache has all samples of a selector after a time.
+func (q *mirrored) coversSelector(where []*labels.Matcher, after time.Time) bool {
 	for _, want := range q.scope {
 		if !slices.ContainsFunc(where, func(m *labels.Matcher) bool {
 			return m.Name == want.Name && m.Type == want.Type && m.Value == want.Value
@@ -166,37 +166,37 @@ func (q *mirrored) covers(where []*labels.Matcher, after time.Time) bool {
 	return !after.Before(q.from)
 }
 
-// hold caches the samples of metrics up to now.
-func (q *mirrored) hold(ctx context.Context, names []string) error {
+// holdMetrics caches the samples of metrics up to now.
+func (q *mirrored) holdMetrics(ctx context.Context, names []string) error {
 	if len(names) == 1 {
-		return q.holdOne(ctx, names[0])
+		return q.holdMetric(ctx, names[0])
 	}
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(metrics.AtOnce)
 	for _, n := range names {
-		eg.Go(func() error { return q.holdOne(ctx, n) })
+		eg.Go(func() error { return q.holdMetric(ctx, n) })
 	}
 	return eg.Wait()
 }
 
-func (q *mirrored) holdOne(ctx context.Context, name string) error {
-	lock := q.mirror.lock(name)
+func (q *mirrored) holdMetric(ctx context.Context, name string) error {
+	lock := q.mirror.metricLock(name)
 	lock.Lock()
 	defer lock.Unlock()
-	f, since, goesOn := q.recent.since(name, q.held, q.now)
-	returned, err := q.fill(ctx, f, since, goesOn)
+	f, since, goesOn := q.recent.planRead(name, q.held, q.now)
+	returned, err := q.readPieces(ctx, f, since, goesOn)
 	switch {
 	case goesOn && len(returned) > mostReturned:
-		_, err = q.fill(ctx, f, f.from, false)
+		_, err = q.readPieces(ctx, f, f.completeFrom, false)
 	case goesOn && len(returned) > 0:
 		var series model.Matrix
-		if series, err = q.read(ctx, f, f.from, q.now, indicator.Like("instance", strings.Join(returned, "|"))); err == nil {
-			q.recent.replace(f, series)
+		if series, err = q.readSamples(ctx, f, f.completeFrom, q.now, indicator.Like("instance", strings.Join(returned, "|"))); err == nil {
+			q.recent.replaceSamples(f, series)
 		}
 	}
 	if errors.Is(err, metrics.ErrTooLarge) {
 		q.recent.mu.Lock()
-		q.recent.refuse(f)
+		q.recent.refuseFamily(f)
 		q.recent.mu.Unlock()
 		err = nil
 	}
@@ -206,22 +206,22 @@ func (q *mirrored) holdOne(ctx context.Context, name string) error {
 	return err
 }
 
-// fill reads the samples of a metric from a time up to now, piece by piece; see take.
-func (q *mirrored) fill(ctx context.Context, f *family, since int64, goesOn bool) (returned []string, err error) {
+// readPieces reads the samples of a metric from a time up to now, piece by piece; see storeSamples.
+func (q *mirrored) readPieces(ctx context.Context, f *family, since int64, goesOn bool) (returned []string, err error) {
 	for since < q.now && !f.refused {
 		until := min(since+piece, q.now)
-		series, err := q.read(ctx, f, since, until)
+		series, err := q.readSamples(ctx, f, since, until)
 		if err != nil {
 			return nil, err
 		}
-		returned = append(returned, q.recent.take(f, series, since, until, goesOn)...)
+		returned = append(returned, q.recent.storeSamples(f, series, since, until, goesOn)...)
 		since, goesOn = until, true
 	}
 	return returned, nil
 }
 
-// lock returns the mutex of a metric.
-func (m *Mirror) lock(name string) *sync.Mutex {
+// metricLock returns the mutex of a metric.
+func (m *Mirror) metricLock(name string) *sync.Mutex {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.reading[name] == nil {
@@ -230,55 +230,55 @@ func (m *Mirror) lock(name string) *sync.Mutex {
 	return m.reading[name]
 }
 
-// read reads the samples of a metric between two times.
-func (q *mirrored) read(ctx context.Context, f *family, after, until int64, more ...*labels.Matcher) (model.Matrix, error) {
-	defer q.mirror.ask()()
-	return q.Querier.Samples(ctx, indicator.Selector(f.name, slices.Concat(q.scope, more)...), time.UnixMilli(until), time.Duration(until-after)*time.Millisecond)
+// readSamples reads the samples of a metric between two times.
+func (q *mirrored) readSamples(ctx context.Context, f *family, after, until int64, more ...*labels.Matcher) (model.Matrix, error) {
+	defer q.mirror.acquireSlot()()
+	return q.Querier.Samples(ctx, indicator.Selector(f.metric, slices.Concat(q.scope, more)...), time.UnixMilli(until), time.Duration(until-after)*time.Millisecond)
 }
 
-// since returns the time after which a metric's samples must be read, to have all samples after a given
+// planRead returns the time after which a metric's samples must be read, to have all samples after a given
 // time. Where the cache goes on, that is earlier than its end, because samples may have arrived late.
-func (r *recent) since(name string, from, now int64) (f *family, since int64, goesOn bool) {
+func (r *recent) planRead(name string, from, now int64) (f *family, since int64, goesOn bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f = r.families[name]; f == nil {
-		f = r.add(name)
+		f = r.addFamily(name)
 	}
 	f.wants[0] = now - from + sweepEvery
 	switch {
-	case f.refused || f.held && f.from <= from && f.until >= now:
+	case f.refused || f.held && f.completeFrom <= from && f.completeUntil >= now:
 		return f, now, true
-	case f.held && f.from <= from:
-		return f, max(from, f.until-metrics.Arrival.Milliseconds()), true
+	case f.held && f.completeFrom <= from:
+		return f, max(from, f.completeUntil-metrics.Arrival.Milliseconds()), true
 	}
 	return f, from, false
 }
 
-// take caches samples of a metric between two times: it extends the cached series, or replaces all of them.
+// storeSamples caches samples of a metric between two times: it extends the cached series, or replaces all of them.
 // It returns, as patterns, the instances whose older samples may have arrived since they were read: those of
 // new series, and of series that had no sample at the end of the cache.
-func (r *recent) take(f *family, read model.Matrix, since, until int64, goesOn bool) []string {
+func (r *recent) storeSamples(f *family, read model.Matrix, since, until int64, goesOn bool) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !goesOn {
 		wants := f.wants
-		r.drop(f)
-		f.held, f.from, f.wants, f.byHash = true, since, wants, map[uint64]*recentSeries{}
+		r.dropFamily(f)
+		f.held, f.completeFrom, f.wants, f.byHash = true, since, wants, map[uint64]*recentSeries{}
 	}
-	f.keep, f.until = max(f.wants[0], f.wants[1]), until
+	f.retention, f.completeUntil = max(f.wants[0], f.wants[1]), until
 	for _, s := range f.series {
-		r.cut(s, since)
+		r.cutAfter(s, since)
 	}
 	returned := map[string]bool{}
 	for _, one := range read {
-		s := r.series(f, labelsOf(one.Metric))
+		s := r.findSeries(f, labelsFromMetric(one.Metric))
 		if n := len(s.points); n < 2 || since-s.points[n-1].T > (s.points[n-1].T-s.points[0].T)*3/2/int64(n-1) {
 			returned[regexp.QuoteMeta(string(one.Metric["instance"]))] = true
 		}
-		r.extend(s, one.Values)
+		r.extendSeries(s, one.Values)
 	}
 	if r.samples > mostMirrored {
-		r.refuse(f)
+		r.refuseFamily(f)
 	}
 	if !goesOn {
 		return nil
@@ -286,40 +286,40 @@ func (r *recent) take(f *family, read model.Matrix, since, until int64, goesOn b
 	return slices.Sorted(maps.Keys(returned))
 }
 
-// replace replaces all samples of some series of a metric.
-func (r *recent) replace(f *family, read model.Matrix) {
+// replaceSamples replaces all samples of some series of a metric.
+func (r *recent) replaceSamples(f *family, read model.Matrix) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, one := range read {
-		s := r.series(f, labelsOf(one.Metric))
-		r.cut(s, f.from)
-		r.extend(s, one.Values)
+		s := r.findSeries(f, labelsFromMetric(one.Metric))
+		r.cutAfter(s, f.completeFrom)
+		r.extendSeries(s, one.Values)
 	}
 }
 
-// cut drops the samples of a series after a time.
-func (r *recent) cut(s *recentSeries, after int64) {
+// cutAfter drops the samples of a series after a time.
+func (r *recent) cutAfter(s *recentSeries, after int64) {
 	n := s.upTo(after)
 	r.samples -= len(s.points) - n
 	s.points = s.points[:n]
 }
 
-// extend appends newer samples to a series. A server may include the sample at the start of a span.
-func (r *recent) extend(s *recentSeries, samples []model.SamplePair) {
+// extendSeries appends newer samples to a series. A server may include the sample at the start of a span.
+func (r *recent) extendSeries(s *recentSeries, samples []model.SamplePair) {
 	for _, p := range samples {
 		t, n := int64(p.Timestamp), len(s.points)
 		if n > 0 && t <= s.points[n-1].T {
 			continue
 		}
 		if n == cap(s.points) {
-			r.trim(s, r.newest)
+			r.trimSeries(s, r.newest)
 		}
 		s.points = append(s.points, promql.FPoint{T: t, F: float64(p.Value)})
 		r.samples++
 	}
 }
 
-func labelsOf(m model.Metric) labels.Labels {
+func labelsFromMetric(m model.Metric) labels.Labels {
 	b := labels.NewScratchBuilder(len(m))
 	for k, v := range m {
 		b.Add(string(k), string(v))

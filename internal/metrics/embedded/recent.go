@@ -30,16 +30,16 @@ type recent struct {
 	anywhen  bool  // cache samples at any time, not near the newest sample alone
 	pool     sync.Pool
 
-	mu        sync.Mutex
-	families  map[string]*family // by name; nil before the first question
-	bound     bindings
-	sets      *labelSets
-	instances map[string]int32   // by name
-	choices   map[string]*choice // by selector; cleared when a series appears
-	memo      map[reading][]element
-	memoTo    int64  // the latest evaluation time in memo
-	idle      int    // transactions since the last query
-	key       []byte // scratch
+	mu          sync.Mutex
+	families    map[string]*family // by name; nil before the first question
+	bound       bindings
+	sets        *labelSets
+	instances   map[string]int32   // by name
+	choices     map[string]*choice // by selector; cleared when a series appears
+	memo        map[reading][]element
+	memoTo      int64  // the latest evaluation time in memo
+	idle        int    // transactions since the last query
+	selectorKey []byte // scratch
 
 	elements scratch[element]
 	numbers  scratch[int32] // label set numbers
@@ -52,28 +52,28 @@ type recent struct {
 
 // A family is the cache of one metric.
 type family struct {
-	name    string
-	held    bool
-	refused bool  // not cacheable: native histograms, or too many samples
-	from    int64 // the cache is complete after this time
-	until   int64 // and up to this time, where a server is mirrored
-	keep    int64 // retention in ms
-	wants   [2]int64
-	series  []*recentSeries
-	other   *recentSeries // stands for all series while the family is not cached
-	byHash  map[uint64]*recentSeries
+	metric        string
+	held          bool
+	refused       bool  // not cacheable: native histograms, or too many samples
+	completeFrom  int64 // the cache is complete after this time
+	completeUntil int64 // and up to this time, where a server is mirrored
+	retention     int64 // retention in ms
+	wants         [2]int64
+	series        []*recentSeries
+	other         *recentSeries // stands for all series while the family is not cached
+	byHash        map[uint64]*recentSeries
 }
 
 type recentSeries struct {
-	family  *family
-	next    *recentSeries // next series with the same hash
-	lset    labels.Labels
-	id      int32 // number of lset, from 1 on; 0 before it has one
-	scraped int32 // number of the instance label
-	ref     storage.SeriesRef
-	points  []promql.FPoint // in the order of time, without staleness markers
-	stale   []int64         // times of staleness markers
-	last    int64           // time of the last sample, markers included
+	family     *family
+	next       *recentSeries // next series with the same hash
+	lset       labels.Labels
+	id         int32 // number of lset, from 1 on; 0 before it has one
+	instanceID int32 // number of the instance label
+	ref        storage.SeriesRef
+	points     []promql.FPoint // in the order of time, without staleness markers
+	stale      []int64         // times of staleness markers
+	last       int64           // time of the last sample, markers included
 }
 
 // bindings map references to series in blocks, because the storage numbers the series of one page
@@ -82,15 +82,15 @@ type bindings map[storage.SeriesRef]*[bindingsTogether]*recentSeries
 
 const bindingsTogether = 512
 
-func (b bindings) of(ref storage.SeriesRef) *recentSeries {
+func (b bindings) seriesFor(ref storage.SeriesRef) *recentSeries {
 	if together := b[ref/bindingsTogether]; together != nil {
 		return together[ref%bindingsTogether]
 	}
 	return nil
 }
 
-// set binds a series to a reference; reference 0 means none.
-func (b bindings) set(ref storage.SeriesRef, s *recentSeries) {
+// bindSeries binds a series to a reference; reference 0 means none.
+func (b bindings) bindSeries(ref storage.SeriesRef, s *recentSeries) {
 	together := b[ref/bindingsTogether]
 	if together == nil && s != nil {
 		together = new([bindingsTogether]*recentSeries)
@@ -118,21 +118,21 @@ const (
 func newRecent(db *tsdb.DB, lookback time.Duration) *recent {
 	r := &recent{db: db, lookback: lookback.Milliseconds(), newest: math.MinInt64}
 	r.pool.New = func() any { return new(batch) }
-	r.clear()
+	r.clearAll()
 	return r
 }
 
-func (r *recent) clear() {
+func (r *recent) clearAll() {
 	r.families, r.bound, r.samples = nil, bindings{}, 0
-	r.reset()
+	r.resetDerived()
 }
 
-// reset clears everything that is derived from the cached series.
-func (r *recent) reset() {
+// resetDerived clears everything that is derived from the cached series.
+func (r *recent) resetDerived() {
 	r.sets, r.instances, r.choices, r.memo = newLabelSets(), map[string]int32{}, map[string]*choice{}, map[reading][]element{}
 	for _, f := range r.families {
 		for _, s := range f.series {
-			s.id, s.scraped = 0, r.instance(s.lset)
+			s.id, s.instanceID = 0, r.instanceNumber(s.lset)
 		}
 	}
 }
@@ -144,14 +144,14 @@ type batch struct {
 }
 
 type appended struct {
-	ref  storage.SeriesRef
-	lset labels.Labels
-	t    int64
-	v    float64
+	storageRef storage.SeriesRef
+	lset       labels.Labels
+	t          int64
+	v          float64
 }
 
-// publish caches a committed batch.
-func (r *recent) publish(b *batch) {
+// publishBatch caches a committed batch.
+func (r *recent) publishBatch(b *batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.idle++; r.idle == forgetful {
@@ -163,66 +163,66 @@ func (r *recent) publish(b *batch) {
 		if r.families == nil {
 			continue
 		}
-		s := r.bound.of(a.ref)
+		s := r.bound.seriesFor(a.storageRef)
 		if s == nil || s == s.family.other && s.family.held {
-			s = r.bind(a)
+			s = r.bindSample(a)
 		}
 		if s.family.held {
-			r.append(s, a.t, a.v)
+			r.appendSample(s, a.t, a.v)
 		}
 	}
 	for _, name := range b.histograms {
 		if f := r.families[name]; f != nil {
-			r.refuse(f)
+			r.refuseFamily(f)
 		}
 	}
 	if r.newest > r.swept+sweepEvery {
-		r.sweep()
+		r.sweepUnused()
 	}
 }
 
-// bind finds or creates the series of a sample. A family that is not cached has one series for all.
-func (r *recent) bind(a *appended) *recentSeries {
+// bindSample finds or creates the series of a sample. A family that is not cached has one series for all.
+func (r *recent) bindSample(a *appended) *recentSeries {
 	name := a.lset.Get(labels.MetricName)
 	f := r.families[name]
 	if f == nil {
-		f = r.add(name)
+		f = r.addFamily(name)
 	}
 	s := f.other
 	if f.held {
-		s = r.series(f, a.lset)
-		r.bound.set(s.ref, nil)
-		s.ref = a.ref
+		s = r.findSeries(f, a.lset)
+		r.bound.bindSeries(s.ref, nil)
+		s.ref = a.storageRef
 	}
-	r.bound.set(a.ref, s)
+	r.bound.bindSeries(a.storageRef, s)
 	return s
 }
 
-func (r *recent) add(name string) *family {
-	f := &family{name: name}
+func (r *recent) addFamily(name string) *family {
+	f := &family{metric: name}
 	f.other = &recentSeries{family: f}
 	r.families[name] = f
 	clear(r.choices)
 	return f
 }
 
-// series finds or creates the series of a family with the given labels.
-func (r *recent) series(f *family, lset labels.Labels) *recentSeries {
+// findSeries finds or creates the series of a family with the given labels.
+func (r *recent) findSeries(f *family, lset labels.Labels) *recentSeries {
 	hash := lset.Hash()
 	for s := f.byHash[hash]; s != nil; s = s.next {
 		if labels.Equal(s.lset, lset) {
 			return s
 		}
 	}
-	s := &recentSeries{family: f, lset: lset, scraped: r.instance(lset), next: f.byHash[hash], last: math.MinInt64}
+	s := &recentSeries{family: f, lset: lset, instanceID: r.instanceNumber(lset), next: f.byHash[hash], last: math.MinInt64}
 	f.byHash[hash] = s
 	f.series = append(f.series, s)
 	clear(r.choices)
 	return s
 }
 
-// instance returns the number of the instance label.
-func (r *recent) instance(lset labels.Labels) int32 {
+// instanceNumber returns the number of the instance label.
+func (r *recent) instanceNumber(lset labels.Labels) int32 {
 	name := lset.Get(model.InstanceLabel)
 	n, known := r.instances[name]
 	if !known {
@@ -232,7 +232,7 @@ func (r *recent) instance(lset labels.Labels) int32 {
 	return n
 }
 
-func (r *recent) append(s *recentSeries, t int64, v float64) {
+func (r *recent) appendSample(s *recentSeries, t int64, v float64) {
 	if t <= s.last {
 		return // already read from the storage
 	}
@@ -242,21 +242,21 @@ func (r *recent) append(s *recentSeries, t int64, v float64) {
 	}
 	s.last = t
 	if value.IsStaleNaN(v) {
-		s.ended(t)
+		s.recordEnd(t)
 		return
 	}
 	if len(s.points) == cap(s.points) {
-		r.trim(s, t)
+		r.trimSeries(s, t)
 	}
 	s.points = append(s.points, promql.FPoint{T: t, F: v})
 	r.samples++
 }
 
-// trim makes room for a sample at time t by dropping samples beyond the retention.
-func (r *recent) trim(s *recentSeries, t int64) {
-	old := s.upTo(t - s.family.keep)
+// trimSeries makes room for a sample at time t by dropping samples beyond the retention.
+func (r *recent) trimSeries(s *recentSeries, t int64) {
+	old := s.upTo(t - s.family.retention)
 	if old > 0 {
-		s.family.from = max(s.family.from, s.points[old-1].T)
+		s.family.completeFrom = max(s.family.completeFrom, s.points[old-1].T)
 		r.samples -= old
 	}
 	if left := s.points[old:]; 4*old >= len(s.points) {
@@ -286,21 +286,21 @@ func (s *recentSeries) upTo(t int64) int {
 	return lo
 }
 
-// between returns the samples in (after, until].
-func (s *recentSeries) between(after, until int64) []promql.FPoint {
+// samplesBetween returns the samples in (after, until].
+func (s *recentSeries) samplesBetween(after, until int64) []promql.FPoint {
 	return s.points[s.upTo(after):s.upTo(until)]
 }
 
-// ended records a staleness marker.
-func (s *recentSeries) ended(t int64) {
-	if len(s.stale) > 0 && s.stale[0] < t-s.family.keep-longestKept {
+// recordEnd records a staleness marker.
+func (s *recentSeries) recordEnd(t int64) {
+	if len(s.stale) > 0 && s.stale[0] < t-s.family.retention-longestKept {
 		s.stale = s.stale[:copy(s.stale, s.stale[1:])]
 	}
 	s.stale = append(s.stale, t)
 }
 
-// at returns the sample that an instant query at time t sees.
-func (s *recentSeries) at(t, lookback int64) (promql.FPoint, bool) {
+// sampleAt returns the sample that an instant query at time t sees.
+func (s *recentSeries) sampleAt(t, lookback int64) (promql.FPoint, bool) {
 	n := s.upTo(t)
 	if n == 0 || s.points[n-1].T <= t-lookback {
 		return promql.FPoint{}, false
@@ -314,8 +314,8 @@ func (s *recentSeries) at(t, lookback int64) (promql.FPoint, bool) {
 	return p, true
 }
 
-// sweep drops metrics without recent queries, and series without samples in the retention.
-func (r *recent) sweep() {
+// sweepUnused drops metrics without recent queries, and series without samples in the retention.
+func (r *recent) sweepUnused() {
 	r.swept, r.bound = r.newest, bindings{}
 	held := 0 // cached series
 	for _, f := range r.families {
@@ -325,49 +325,49 @@ func (r *recent) sweep() {
 		}
 		f.wants = [2]int64{0, f.wants[0]}
 		if f.wants[1] == 0 {
-			r.drop(f)
+			r.dropFamily(f)
 			continue
 		}
-		f.keep = f.wants[1]
+		f.retention = f.wants[1]
 		live := f.series[:0]
 		clear(f.byHash)
 		for _, s := range f.series {
-			old := s.upTo(r.newest - f.keep)
+			old := s.upTo(r.newest - f.retention)
 			if old == len(s.points) {
-				f.from = max(f.from, r.newest-f.keep)
+				f.completeFrom = max(f.completeFrom, r.newest-f.retention)
 				r.samples -= old
 				continue
 			}
 			if 2*old > len(s.points) {
-				r.trim(s, r.newest)
+				r.trimSeries(s, r.newest)
 			}
 			hash := s.lset.Hash()
 			s.next, f.byHash[hash] = f.byHash[hash], s
 			live = append(live, s)
-			r.bound.set(s.ref, s)
+			r.bound.bindSeries(s.ref, s)
 		}
 		clear(f.series[len(live):])
 		f.series, held = live, held+len(live)
 	}
 	clear(r.choices)
 	if len(r.sets.sets) > 4*held+10_000 {
-		r.reset()
+		r.resetDerived()
 	}
 }
 
-// drop removes a family from the cache.
-func (r *recent) drop(f *family) {
+// dropFamily removes a family from the cache.
+func (r *recent) dropFamily(f *family) {
 	for _, s := range f.series {
-		r.bound.set(s.ref, nil)
+		r.bound.bindSeries(s.ref, nil)
 		r.samples -= len(s.points)
 	}
-	f.held, f.keep, f.wants, f.series, f.byHash = false, 0, [2]int64{}, nil, nil
+	f.held, f.retention, f.wants, f.series, f.byHash = false, 0, [2]int64{}, nil, nil
 	clear(r.choices)
 }
 
-// refuse leaves a family to the engine, or to the mirrored server, until the next sweep.
-func (r *recent) refuse(f *family) {
-	r.drop(f)
+// refuseFamily leaves a family to the engine, or to the mirrored server, until the next sweep.
+func (r *recent) refuseFamily(f *family) {
+	r.dropFamily(f)
 	f.refused = true
 }
 
@@ -381,9 +381,9 @@ func (r *recent) ensureSamples(ctx context.Context, f *family, from, to int64) b
 	worth := (r.anywhen || to >= r.newest-recently) && span <= longestKept
 	if worth {
 		f.wants[0] = max(f.wants[0], span+span/8+60_000)
-		f.keep = max(f.keep, f.wants[0])
+		f.retention = max(f.retention, f.wants[0])
 	}
-	if f.held && f.from <= from {
+	if f.held && f.completeFrom <= from {
 		return true
 	}
 	return worth && r.readFamily(ctx, f, from-span/8-45_000)
@@ -394,8 +394,8 @@ func (r *recent) readFamily(ctx context.Context, f *family, from int64) bool {
 	if r.db == nil {
 		return false
 	}
-	wants, keep := f.wants, f.keep
-	r.drop(f)
+	wants, keep := f.wants, f.retention
+	r.dropFamily(f)
 	q, err := r.db.Querier(from+1, math.MaxInt64)
 	if err != nil {
 		return false
@@ -405,21 +405,21 @@ func (r *recent) readFamily(ctx context.Context, f *family, from int64) bool {
 	for _, b := range r.db.Blocks() {
 		oldest = min(oldest, b.MinTime())
 	}
-	f.wants, f.keep, f.held, f.from, f.byHash = wants, keep, true, from, map[uint64]*recentSeries{}
+	f.wants, f.retention, f.held, f.completeFrom, f.byHash = wants, keep, true, from, map[uint64]*recentSeries{}
 	if from < oldest {
-		f.from = math.MinInt64 // the storage has nothing older
+		f.completeFrom = math.MinInt64 // the storage has nothing older
 	}
-	set := q.Select(ctx, false, nil, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, f.name))
+	set := q.Select(ctx, false, nil, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, f.metric))
 	var it chunkenc.Iterator
 	for set.Next() && !f.refused {
-		s := r.series(f, set.At().Labels())
+		s := r.findSeries(f, set.At().Labels())
 		it = set.At().Iterator(it)
 		kind := it.Next()
 		for ; kind == chunkenc.ValFloat; kind = it.Next() {
 			t, v := it.At()
 			s.last = t
 			if value.IsStaleNaN(v) {
-				s.ended(t)
+				s.recordEnd(t)
 			} else {
 				s.points = append(s.points, promql.FPoint{T: t, F: v})
 			}
@@ -429,14 +429,14 @@ func (r *recent) readFamily(ctx context.Context, f *family, from int64) bool {
 		f.refused = kind != chunkenc.ValNone || it.Err() != nil || r.samples > mostRecent
 	}
 	if f.refused || set.Err() != nil {
-		r.drop(f)
+		r.dropFamily(f)
 		return false
 	}
 	return true
 }
 
-// begin lists the metrics at the first query.
-func (r *recent) begin(ctx context.Context) bool {
+// listMetrics lists the metrics at the first query.
+func (r *recent) listMetrics(ctx context.Context) bool {
 	if r.families != nil {
 		return true
 	}
@@ -455,13 +455,13 @@ func (r *recent) begin(ctx context.Context) bool {
 	}
 	r.families = map[string]*family{}
 	for _, name := range names {
-		r.add(name)
+		r.addFamily(name)
 	}
 	return true
 }
 
-// wrap returns an appender that publishes what it commits.
-func (r *recent) wrap(app storage.AppenderV2) storage.AppenderV2 {
+// wrapAppender returns an appender that publishes what it commits.
+func (r *recent) wrapAppender(app storage.AppenderV2) storage.AppenderV2 {
 	return &observedV2{AppenderV2: app, observation: observation{r, r.pool.Get().(*batch)}}
 }
 
@@ -481,7 +481,7 @@ func (o observedStorage) Appender(ctx context.Context) storage.Appender {
 
 // AppenderV2 implements storage.AppendableV2.
 func (o observedStorage) AppenderV2(ctx context.Context) storage.AppenderV2 {
-	return o.recent.wrap(o.Storage.AppenderV2(ctx))
+	return o.recent.wrapAppender(o.Storage.AppenderV2(ctx))
 }
 
 // An observation collects what a transaction appends.
@@ -490,21 +490,21 @@ type observation struct {
 	batch  *batch
 }
 
-func (o *observation) add(ref storage.SeriesRef, l labels.Labels, t int64, v float64) {
+func (o *observation) addSample(ref storage.SeriesRef, l labels.Labels, t int64, v float64) {
 	o.batch.samples = append(o.batch.samples, appended{ref, l, t, v})
 }
 
-// end ends the transaction; its samples are published if it was committed.
-func (o *observation) end(err error, committed bool) error {
+// endTransaction ends the transaction; its samples are published if it was committed.
+func (o *observation) endTransaction(err error, committed bool) error {
 	if o.batch == nil {
 		return err
 	}
 	switch {
 	case err == nil && committed:
-		o.recent.publish(o.batch)
+		o.recent.publishBatch(o.batch)
 	case committed: // some samples may have been stored
 		o.recent.mu.Lock()
-		o.recent.clear()
+		o.recent.clearAll()
 		o.recent.mu.Unlock()
 	}
 	clear(o.batch.samples)
@@ -523,7 +523,7 @@ type observedV1 struct {
 func (o *observedV1) Append(ref storage.SeriesRef, l labels.Labels, t int64, v float64) (storage.SeriesRef, error) {
 	ref, err := o.Appender.Append(ref, l, t, v)
 	if err == nil {
-		o.add(ref, l, t, v)
+		o.addSample(ref, l, t, v)
 	}
 	return ref, err
 }
@@ -537,10 +537,10 @@ func (o *observedV1) AppendHistogram(
 }
 
 // Commit implements storage.AppenderTransaction.
-func (o *observedV1) Commit() error { return o.end(o.Appender.Commit(), true) }
+func (o *observedV1) Commit() error { return o.endTransaction(o.Appender.Commit(), true) }
 
 // Rollback implements storage.AppenderTransaction.
-func (o *observedV1) Rollback() error { return o.end(o.Appender.Rollback(), false) }
+func (o *observedV1) Rollback() error { return o.endTransaction(o.Appender.Rollback(), false) }
 
 type observedV2 struct {
 	storage.AppenderV2
@@ -557,13 +557,13 @@ func (o *observedV2) Append(
 	case h != nil || fh != nil:
 		o.batch.histograms = append(o.batch.histograms, l.Get(labels.MetricName))
 	case err == nil || errors.As(err, new(*storage.AppendPartialError)):
-		o.add(ref, l, t, v)
+		o.addSample(ref, l, t, v)
 	}
 	return ref, err
 }
 
 // Commit implements storage.AppenderTransaction.
-func (o *observedV2) Commit() error { return o.end(o.AppenderV2.Commit(), true) }
+func (o *observedV2) Commit() error { return o.endTransaction(o.AppenderV2.Commit(), true) }
 
 // Rollback implements storage.AppenderTransaction.
-func (o *observedV2) Rollback() error { return o.end(o.AppenderV2.Rollback(), false) }
+func (o *observedV2) Rollback() error { return o.endTransaction(o.AppenderV2.Rollback(), false) }

@@ -89,7 +89,7 @@ func checkRoom(dir string) error {
 	return hint.With(fmt.Errorf("%s: %w: %d MB are free, %d are needed to read the logs", dir, syscall.ENOSPC, freeBytes(dir)>>20, need>>20), "free some, then restart sixty")
 }
 
-// roomiest returns the directory for temporary files with the most free space.
-func roomiest() string {
+// roomiestDir returns the directory for temporary files with the most free space.
+func roomiestDir() string {
 	return slices.MaxFunc([]string{os.TempDir(), "/dev/shm"}, func(a, b string) int { return cmp.Compare(freeBytes(a), freeBytes(b)) })
 }

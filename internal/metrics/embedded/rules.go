@@ -45,7 +45,7 @@ func (s *Store) Rules(groups []rulefmt.RuleGroup) (*Rules, error) {
 	opts.Metrics = rules.NewGroupMetrics(nil)
 	out := &Rules{}
 	for _, g := range groups {
-		loaded, err := out.load(g, opts.Parser)
+		loaded, err := out.loadGroup(g, opts.Parser)
 		if err != nil {
 			return nil, fmt.Errorf("rule group %s: %w", g.Name, err)
 		}
@@ -55,7 +55,7 @@ func (s *Store) Rules(groups []rulefmt.RuleGroup) (*Rules, error) {
 	return out, nil
 }
 
-func (r *Rules) load(g rulefmt.RuleGroup, p parser.Parser) ([]rules.Rule, error) {
+func (r *Rules) loadGroup(g rulefmt.RuleGroup, p parser.Parser) ([]rules.Rule, error) {
 	var out []rules.Rule
 	for _, rule := range g.Rules {
 		expr, err := p.ParseExpr(rule.Expr)

@@ -111,7 +111,7 @@ func Open(cfg Config) (*Store, error) {
 	if dir == "" {
 		where := "" // the usual directory of temporary files
 		if s.full != nil {
-			where = roomiest() // which may be on the disk that is full
+			where = roomiestDir() // which may be on the disk that is full
 		}
 		tmp, err := os.MkdirTemp(where, "sixty-store-")
 		if err != nil {
@@ -120,7 +120,7 @@ func Open(cfg Config) (*Store, error) {
 		dir, s.temporary = tmp, tmp
 	}
 	options := storageOptions(cfg)
-	s.churn = &churn{max: MaxTargetSeries, series: map[scraped]int{}}
+	s.churn = &churn{max: MaxTargetSeries, series: map[scrapedTarget]int{}}
 	if named { // another one has bounds of its own in Append, and few targets
 		options.SeriesLifecycleCallback = s.churn
 	}
@@ -128,7 +128,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(explainOpen(dir, err), s.removeTemporary())
 	}
-	s.churn.open()
+	s.churn.startRefusing()
 	if s.temporary != "" {
 		db.DisableCompactions()
 	}
@@ -208,9 +208,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// target returns the state of a target, and creates it at the first page.
-func (s *Store) target(t Target) *target {
-	key := t.key()
+// targetState returns the state of a target, and creates it at the first page.
+func (s *Store) targetState(t Target) *target {
+	key := t.textKey()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st, ok := s.targets[key]
@@ -239,11 +239,11 @@ func (s *Store) Times() (first, last time.Time, ok bool) {
 	defer s.mu.Unlock()
 	for _, t := range s.targets {
 		t.mu.Lock()
-		if t.seen {
-			if f := time.UnixMilli(t.first); !ok || f.Before(first) {
+		if t.hasPage {
+			if f := time.UnixMilli(t.firstTime); !ok || f.Before(first) {
 				first = f
 			}
-			if l := time.UnixMilli(t.last); !ok || l.After(last) {
+			if l := time.UnixMilli(t.lastTime); !ok || l.After(last) {
 				last = l
 			}
 			ok = true
@@ -257,7 +257,7 @@ func (s *Store) Times() (first, last time.Time, ok bool) {
 // creation time of a counter, or else process_start_time_seconds. Servers with several API server
 // processes or data-parallel ranks expose neither, and ok is false.
 func (s *Store) FirstCreated(target Target) (time.Time, bool) {
-	t := s.target(target)
+	t := s.targetState(target)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return time.UnixMilli(t.created), t.created > 0
@@ -269,7 +269,7 @@ func (s *Store) Warnings() []string {
 	defer s.mu.Unlock()
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(s.targets)) {
-		list = append(list, s.targets[key].warnings()...)
+		list = append(list, s.targets[key].listWarnings()...)
 	}
 	if n := s.tooMany.Load(); n > 0 {
 		list = append(list, fmt.Sprintf("Dropped %d samples: more than %d series", n, s.maxSeries))
@@ -304,7 +304,7 @@ var promQL = parser.NewParser(parser.Options{})
 // Query implements metrics.Querier.
 func (s *Store) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	q, err := s.engine.NewInstantQuery(ctx, untrimmed{s.db}, nil, expr, at)
-	return answer(ctx, expr, q, err, vector)
+	return runQuery(ctx, expr, q, err, copyVector)
 }
 
 // QueryRange implements metrics.Querier.
@@ -313,29 +313,29 @@ func (s *Store) QueryRange(ctx context.Context, expr string, r metrics.Range) (m
 		return nil, fmt.Errorf("query %q: step %s is below a millisecond", expr, r.Step)
 	}
 	if ms, err := promQL.ParseMetricSelector(expr); err == nil {
-		if m, err := s.recent.streams(ctx, ms, r.End.UnixMilli()-r.Start.UnixMilli(), r.End.UnixMilli(), r.Step.Milliseconds()); err == nil {
+		if m, err := s.recent.selectStreams(ctx, ms, r.End.UnixMilli()-r.Start.UnixMilli(), r.End.UnixMilli(), r.Step.Milliseconds()); err == nil {
 			return m, nil
 		}
 	}
 	q, err := s.engine.NewRangeQuery(ctx, untrimmed{s.db}, nil, expr, r.Start, r.End, r.Step)
-	return answer(ctx, expr, q, err, matrix)
+	return runQuery(ctx, expr, q, err, copyMatrix)
 }
 
 // Samples implements metrics.Querier.
 func (s *Store) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
 	// Whole pages are for an incident's evidence: no metric of them is asked for again because of it.
 	if ms, err := promQL.ParseMetricSelector(selector); err == nil && slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return m.Name == labels.MetricName }) {
-		if m, err := s.recent.streams(ctx, ms, span.Milliseconds(), at.UnixMilli(), 0); err == nil {
+		if m, err := s.recent.selectStreams(ctx, ms, span.Milliseconds(), at.UnixMilli(), 0); err == nil {
 			return m, nil
 		}
 	}
 	expr := metrics.RangeSelector(selector, span)
 	q, err := s.engine.NewInstantQuery(ctx, untrimmed{s.db}, nil, expr, at)
-	return answer(ctx, expr, q, err, matrix)
+	return runQuery(ctx, expr, q, err, copyMatrix)
 }
 
-// answer executes a query and copies its result. It returns err if the query could not be created.
-func answer[T any](ctx context.Context, expr string, q promql.Query, err error, read func(parser.Value) (T, error)) (T, error) {
+// runQuery executes a query and copies its result. It returns err if the query could not be created.
+func runQuery[T any](ctx context.Context, expr string, q promql.Query, err error, read func(parser.Value) (T, error)) (T, error) {
 	var none T
 	if err != nil {
 		return none, fmt.Errorf("query %q: %w", expr, err)
@@ -343,7 +343,7 @@ func answer[T any](ctx context.Context, expr string, q promql.Query, err error, 
 	defer q.Close()
 	res := q.Exec(ctx)
 	if res.Err != nil {
-		return none, explain(ctx, expr, res.Err)
+		return none, explainQueryError(ctx, expr, res.Err)
 	}
 	v, err := read(res.Value)
 	if err != nil {
@@ -352,8 +352,8 @@ func answer[T any](ctx context.Context, expr string, q promql.Query, err error, 
 	return v, nil
 }
 
-// explain wraps the error of a query that was parsed but not answered.
-func explain(ctx context.Context, expr string, err error) error {
+// explainQueryError wraps the error of a query that was parsed but not answered.
+func explainQueryError(ctx context.Context, expr string, err error) error {
 	var samples promql.ErrTooManySamples
 	var timeout promql.ErrQueryTimeout
 	switch {

@@ -385,7 +385,7 @@ func TestChangingLabelsDoNotFillTheMemory(t *testing.T) {
 		}
 		add(t, s, sec(float64(i)), page.String())
 	}
-	if n := len(s.target(vllm).cache); n > 2000 {
+	if n := len(s.targetState(vllm).cache); n > 2000 {
 		t.Errorf("%d lines are remembered", n)
 	}
 	wantAsk(t, s, sec(49), "count(c_d)", "{} 200")
@@ -432,7 +432,7 @@ func TestQuery(t *testing.T) {
 
 func TestQueriesAreBounded(t *testing.T) {
 	for _, err := range []error{promql.ErrTooManySamples("query execution"), promql.ErrQueryTimeout("query execution")} {
-		if got := explain(t.Context(), "a_b", err); !errors.Is(got, err) || !strings.Contains(hint.Of(got), "shorter window") {
+		if got := explainQueryError(t.Context(), "a_b", err); !errors.Is(got, err) || !strings.Contains(hint.Of(got), "shorter window") {
 			t.Errorf("error %v with hint %q", got, hint.Of(got))
 		}
 	}
@@ -546,7 +546,7 @@ func TestAPageOfTooManySeriesIsRefused(t *testing.T) {
 	add(t, s, sec(2), "# TYPE c_total counter\nc_total 3\n")
 	wantSamples(t, s, "up", "1@0", "0@1", "1@2")
 	wantSamples(t, s, "c_total", "1@0", "3@2")
-	if n := len(s.target(vllm).cache); n > 10 {
+	if n := len(s.targetState(vllm).cache); n > 10 {
 		t.Errorf("%d lines are remembered", n)
 	}
 }
@@ -591,7 +591,7 @@ func TestATargetWithOtherSeriesAtEachScrapeIsRefused(t *testing.T) {
 	defer again.Close()
 	again.churn.max = 10
 	s = again
-	if n := s.churn.series[scraped{"vllm", "bad:8000"}]; n != 8 {
+	if n := s.churn.series[scrapedTarget{"vllm", "bad:8000"}]; n != 8 {
 		t.Errorf("%d series of the target are counted after a restart, want the 8 whose scrapes were stored", n)
 	}
 	if err := scrape("bad:8000", 9); !errors.Is(err, ErrTooManySeries) {

@@ -9,9 +9,9 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// vector copies the result of an instant query. Native histograms, which
+// copyVector copies the result of an instant query. Native histograms, which
 // nothing here stores, have no place in it.
-func vector(v parser.Value) (model.Vector, error) {
+func copyVector(v parser.Value) (model.Vector, error) {
 	switch v := v.(type) {
 	case promql.Scalar:
 		return model.Vector{{Metric: model.Metric{}, Value: model.SampleValue(v.V), Timestamp: model.Time(v.T)}}, nil
@@ -19,7 +19,7 @@ func vector(v parser.Value) (model.Vector, error) {
 		out := make(model.Vector, 0, len(v))
 		for _, s := range v {
 			if s.H == nil {
-				out = append(out, &model.Sample{Metric: metric(s.Metric), Value: model.SampleValue(s.F), Timestamp: model.Time(s.T)})
+				out = append(out, &model.Sample{Metric: metricFromLabels(s.Metric), Value: model.SampleValue(s.F), Timestamp: model.Time(s.T)})
 			}
 		}
 		return out, nil
@@ -27,8 +27,8 @@ func vector(v parser.Value) (model.Vector, error) {
 	return nil, fmt.Errorf("the expression is a %s, not a vector or a scalar", parser.DocumentedType(v.Type()))
 }
 
-// matrix copies the result of a range query.
-func matrix(v parser.Value) (model.Matrix, error) {
+// copyMatrix copies the result of a range query.
+func copyMatrix(v parser.Value) (model.Matrix, error) {
 	m, ok := v.(promql.Matrix)
 	if !ok {
 		return nil, fmt.Errorf("the expression is a %s, not a vector or a scalar", parser.DocumentedType(v.Type()))
@@ -42,12 +42,12 @@ func matrix(v parser.Value) (model.Matrix, error) {
 		for i, p := range s.Floats {
 			points[i] = model.SamplePair{Timestamp: model.Time(p.T), Value: model.SampleValue(p.F)}
 		}
-		out = append(out, &model.SampleStream{Metric: metric(s.Metric), Values: points})
+		out = append(out, &model.SampleStream{Metric: metricFromLabels(s.Metric), Values: points})
 	}
 	return out, nil
 }
 
-func metric(l labels.Labels) model.Metric {
+func metricFromLabels(l labels.Labels) model.Metric {
 	m := make(model.Metric, l.Len())
 	l.Range(func(l labels.Label) { m[model.LabelName(l.Name)] = model.LabelValue(l.Value) })
 	return m

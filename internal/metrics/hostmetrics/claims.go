@@ -8,13 +8,13 @@ import (
 
 // processes is what the operating system tells of its processes.
 type processes interface {
-	// listening lists the processes that hold the socket that listens on a TCP port;
+	// listeningProcesses lists the processes that hold the socket that listens on a TCP port;
 	// none where that cannot be seen.
-	listening(port string) []int
-	// parent returns the parent of a process, 0 if there is none or it is invisible.
-	parent(pid int) int
-	// command is the name of a process' program, "" where it cannot be seen.
-	command(pid int) string
+	listeningProcesses(port string) []int
+	// parentProcess returns the parent of a process, 0 if there is none or it is invisible.
+	parentProcess(pid int) int
+	// commandName returns the name of a process' program, "" where it cannot be seen.
+	commandName(pid int) string
 }
 
 // forwarders are programs that listen here for a server that runs elsewhere.
@@ -23,24 +23,24 @@ var forwarders = []string{"ssh", "sshd", "autossh", "kubectl", "oc", "k9s", "clo
 // claims are the indexes of the GPUs that each server was last seen to compute on.
 type claims map[string][]int
 
-// divide assigns GPUs to servers. A server gets the GPUs with a process that descends from the process that listens
+// divideReadings assigns GPUs to servers. A server gets the GPUs with a process that descends from the process that listens
 // on the server's port. If no such process is visible (another user's, or in a container with other process IDs), the
 // server keeps its last GPUs, or gets the GPUs that no other server claims. A forwarded port gets none.
-func (c *claims) divide(readings []gpu.Reading, servers []Server, p processes) map[string][]gpu.Reading {
+func (c *claims) divideReadings(readings []gpu.Reading, servers []Server, p processes) map[string][]gpu.Reading {
 	if *c == nil {
 		*c = claims{}
 	}
 	owners, elsewhere := map[int][]string{}, map[string]bool{} // servers by the process that listens
 	for _, s := range servers {
-		for _, pid := range p.listening(port(s)) {
+		for _, pid := range p.listeningProcesses(serverPort(s)) {
 			owners[pid] = append(owners[pid], s.Name)
-			elsewhere[s.Name] = elsewhere[s.Name] || slices.Contains(forwarders, p.command(pid))
+			elsewhere[s.Name] = elsewhere[s.Name] || slices.Contains(forwarders, p.commandName(pid))
 		}
 	}
 	now, taken := claims{}, map[int]bool{}
 	for _, g := range readings {
 		for _, pid := range g.Processes {
-			for _, s := range ancestors(pid, owners, p) {
+			for _, s := range ancestorOwners(pid, owners, p) {
 				now[s] = append(now[s], g.Index)
 			}
 		}
@@ -68,8 +68,8 @@ func (c *claims) divide(readings []gpu.Reading, servers []Server, p processes) m
 	return out
 }
 
-// ancestors are the servers that a process or the nearest of its ancestors listens for.
-func ancestors(pid int, owners map[int][]string, p processes) []string {
+// ancestorOwners are the servers that a process or the nearest of its ancestors listens for.
+func ancestorOwners(pid int, owners map[int][]string, p processes) []string {
 	const deepest = 64
 	for range deepest {
 		if pid <= 1 {
@@ -78,7 +78,7 @@ func ancestors(pid int, owners map[int][]string, p processes) []string {
 		if of := owners[pid]; of != nil {
 			return of
 		}
-		pid = p.parent(pid)
+		pid = p.parentProcess(pid)
 	}
 	return nil
 }

@@ -16,9 +16,9 @@ type fakeProcesses struct {
 	commands map[int]string
 }
 
-func (f *fakeProcesses) listening(port string) []int { return f.listens[port] }
-func (f *fakeProcesses) parent(pid int) int          { return f.parents[pid] }
-func (f *fakeProcesses) command(pid int) string      { return f.commands[pid] }
+func (f *fakeProcesses) listeningProcesses(port string) []int { return f.listens[port] }
+func (f *fakeProcesses) parentProcess(pid int) int            { return f.parents[pid] }
+func (f *fakeProcesses) commandName(pid int) string           { return f.commands[pid] }
 
 // gpus are four GPUs, of which some are in use.
 func gpus(used map[int]int) []gpu.Reading {
@@ -69,15 +69,15 @@ func TestGPUsAreLentToTheServerThatUsesThem(t *testing.T) {
 		"one computes on all of them": {map[int]int{0: 102, 1: 102, 2: 102, 3: 102}, seen, map[string]string{"a": "0 1 2 3"}},
 	} {
 		var c claims
-		if diff := cmp.Diff(tt.want, shares(c.divide(gpus(tt.used), []Server{a, b}, &tt.p))); diff != "" {
+		if diff := cmp.Diff(tt.want, shares(c.divideReadings(gpus(tt.used), []Server{a, b}, &tt.p))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 
 	// A server that restarts keeps its GPUs while it has no process on them.
 	var c claims
-	c.divide(gpus(map[int]int{0: 102, 1: 103, 3: 200}), []Server{a, b}, &seen)
-	if diff := cmp.Diff(map[string]string{"a": "0 1", "b": "3"}, shares(c.divide(gpus(map[int]int{3: 200}), []Server{a, b}, &seen))); diff != "" {
+	c.divideReadings(gpus(map[int]int{0: 102, 1: 103, 3: 200}), []Server{a, b}, &seen)
+	if diff := cmp.Diff(map[string]string{"a": "0 1", "b": "3"}, shares(c.divideReadings(gpus(map[int]int{3: 200}), []Server{a, b}, &seen))); diff != "" {
 		t.Errorf("a restart (-want +got):\n%s", diff)
 	}
 }

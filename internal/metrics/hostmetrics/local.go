@@ -59,8 +59,8 @@ func isHere(ctx context.Context, host string, mine func(netip.Addr) bool) bool {
 	return err == nil && len(addrs) > 0
 }
 
-// port returns the port of a server's URL.
-func port(s Server) string {
+// serverPort returns the port of a server's URL.
+func serverPort(s Server) string {
 	u, err := url.Parse(s.URL)
 	switch {
 	case err != nil:

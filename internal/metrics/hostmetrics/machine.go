@@ -89,7 +89,7 @@ func (m *Machine) Notes() []string {
 	return slices.Clone(m.notes)
 }
 
-func (m *Machine) note(format string, args ...any) {
+func (m *Machine) addNote(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,36 +112,36 @@ func (m *Machine) Run(ctx context.Context, fn func(Page)) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		repeat(ctx, func() time.Duration {
+		repeatUntilDone(ctx, func() time.Duration {
 			p := Page{Host: host, At: time.Now()}
-			p.Body = untilDone(ctx, func() []byte { return m.sys.page(host) })
+			p.Body = untilDone(ctx, func() []byte { return m.sys.fetchPage(host) })
 			if p.Took = time.Since(p.At); ctx.Err() == nil {
-				p.deliver(fn)
+				p.deliverPage(fn)
 			}
 			return max(m.interval, share*p.Took)
 		})
 	})
 	wg.Go(func() {
-		repeat(ctx, func() time.Duration {
+		repeatUntilDone(ctx, func() time.Duration {
 			if m.hasExporter(local) {
 				return retryAfter
 			}
 			p := Page{Host: host, At: time.Now()}
-			readings, err := m.tools.read(ctx)
+			readings, err := m.tools.readGPUs(ctx)
 			p.Took = time.Since(p.At)
 			if ctx.Err() != nil {
 				return retryAfter
 			}
 			if err != nil {
-				m.note(noGPUs+"%v", err)
+				m.addNote(noGPUs+"%v", err)
 			}
 			if len(readings) == 0 {
 				return max(m.interval, retryAfter)
 			}
-			shares := m.claims.divide(readings, local, &m.sys)
+			shares := m.claims.divideReadings(readings, local, &m.sys)
 			for _, s := range local {
 				p.Server, p.Body = s.Name, gpu.Exposition(host, shares[s.Name])
-				p.deliver(fn)
+				p.deliverPage(fn)
 			}
 			return max(m.interval, share*p.Took)
 		})
@@ -157,8 +157,8 @@ func (p Page) Instance() string {
 	return dialect.HostOf(p.Host)
 }
 
-// deliver marks a page that holds anything as sixty's own, and calls fn with it.
-func (p Page) deliver(fn func(Page)) {
+// deliverPage marks a page that holds anything as sixty's own, and calls fn with it.
+func (p Page) deliverPage(fn func(Page)) {
 	if len(p.Body) > 0 {
 		var info gpu.Page
 		info.Add(dialect.HostInfo, 1, "nodename", p.Host)
@@ -167,9 +167,9 @@ func (p Page) deliver(fn func(Page)) {
 	}
 }
 
-// repeat calls fn until ctx is done, and waits for as long as it says from one beginning
+// repeatUntilDone calls fn until ctx is done, and waits for as long as it says from one beginning
 // to the next.
-func repeat(ctx context.Context, fn func() time.Duration) {
+func repeatUntilDone(ctx context.Context, fn func() time.Duration) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		wait := time.NewTimer(fn() - time.Since(began))

@@ -89,7 +89,7 @@ func TestWithoutTools(t *testing.T) {
 		}
 	}
 	var set tools
-	if readings, err := set.read(t.Context()); err != nil || readings != nil {
+	if readings, err := set.readGPUs(t.Context()); err != nil || readings != nil {
 		t.Errorf("%v, %v", readings, err)
 	}
 	m := New([]Server{{"there", "http://192.0.2.1:8000/metrics"}}, time.Second)
@@ -109,7 +109,7 @@ func TestToolsThatFail(t *testing.T) {
 	} {
 		install(t, tt.scripts)
 		var set tools
-		readings, err := set.read(t.Context())
+		readings, err := set.readGPUs(t.Context())
 		text := ""
 		if err != nil {
 			text = err.Error()
@@ -161,8 +161,8 @@ func TestAToolThatHangs(t *testing.T) {
 
 func TestAnExporterIsEnough(t *testing.T) {
 	noted := New(nil, time.Second)
-	noted.note(noGPUs+"%v", "why")
-	noted.note("another")
+	noted.addNote(noGPUs+"%v", "why")
+	noted.addNote("another")
 	if noted.Exported("exporter"); !slices.Equal(noted.Notes(), []string{"another"}) {
 		t.Errorf("notes %q", noted.Notes())
 	}
@@ -189,7 +189,7 @@ func TestWhichServersAreHere(t *testing.T) {
 		}
 	}
 	for url, want := range map[string]string{"http://a/metrics": "80", "https://a": "443", "http://[::1]:8000/": "8000"} {
-		if got := port(Server{URL: url}); got != want {
+		if got := serverPort(Server{URL: url}); got != want {
 			t.Errorf("the port of %s is %q", url, got)
 		}
 	}

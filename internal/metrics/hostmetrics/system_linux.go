@@ -33,8 +33,8 @@ func newSystem(proc, sys string) system {
 	return system{proc: p, disks: b, there: err == nil && berr == nil}
 }
 
-func (s *system) listening(port string) []int {
-	gone := slices.ContainsFunc(s.holders[port], func(pid int) bool { return s.parent(pid) == 0 })
+func (s *system) listeningProcesses(port string) []int {
+	gone := slices.ContainsFunc(s.holders[port], func(pid int) bool { return s.parentProcess(pid) == 0 })
 	if s.there && (gone || time.Since(s.looked) > lookAgain) {
 		s.holders, s.looked = s.findListeners(), time.Now()
 	}
@@ -67,7 +67,7 @@ func (s *system) findListeners() map[string][]int {
 	return out
 }
 
-func (s *system) parent(pid int) int {
+func (s *system) parentProcess(pid int) int {
 	p, err := s.proc.Proc(pid)
 	if err != nil {
 		return 0
@@ -79,7 +79,7 @@ func (s *system) parent(pid int) int {
 	return stat.PPID
 }
 
-func (s *system) command(pid int) string {
+func (s *system) commandName(pid int) string {
 	p, err := s.proc.Proc(pid)
 	if err != nil {
 		return ""
@@ -88,9 +88,9 @@ func (s *system) command(pid int) string {
 	return name
 }
 
-// page writes what node_exporter would show: processor, memory, disks, file systems and
+// fetchPage writes what node_exporter would show: processor, memory, disks, file systems and
 // network, as far as dashboards read it.
-func (s *system) page(host string) []byte {
+func (s *system) fetchPage(host string) []byte {
 	if !s.there {
 		return nil
 	}

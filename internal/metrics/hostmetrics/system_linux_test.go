@@ -23,7 +23,7 @@ import (
 func TestThisSystem(t *testing.T) {
 	s := newSystem("/proc", "/sys")
 	has := map[string][]labels.Labels{}
-	page := s.page("node-1")
+	page := s.fetchPage("node-1")
 	if _, err := scrape.Parse(page, "", func(l labels.Labels, _ int64, v float64) {
 		has[l.Get(labels.MetricName)] = append(has[l.Get(labels.MetricName)], l)
 	}); err != nil {
@@ -56,31 +56,31 @@ func TestProcesses(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	if got := s.listening(port); !slices.Contains(got, os.Getpid()) {
+	if got := s.listeningProcesses(port); !slices.Contains(got, os.Getpid()) {
 		t.Errorf("port %s: %v, want %d among them", port, got, os.Getpid())
 	}
 	child := exec.CommandContext(t.Context(), "sleep", "60")
 	if err := child.Start(); err != nil {
 		t.Skip(err)
 	}
-	if got := s.parent(child.Process.Pid); got != os.Getpid() {
+	if got := s.parentProcess(child.Process.Pid); got != os.Getpid() {
 		t.Errorf("the child's parent is %d, want %d", got, os.Getpid())
 	}
 	_ = child.Process.Kill()
 	_ = child.Wait()
-	if got := s.parent(child.Process.Pid); got != 0 {
+	if got := s.parentProcess(child.Process.Pid); got != 0 {
 		t.Errorf("a process that is gone has the parent %d", got)
 	}
-	if got, _ := os.ReadFile("/proc/self/comm"); s.command(os.Getpid()) != strings.TrimSpace(string(got)) {
-		t.Errorf("this program is %q", s.command(os.Getpid()))
+	if got, _ := os.ReadFile("/proc/self/comm"); s.commandName(os.Getpid()) != strings.TrimSpace(string(got)) {
+		t.Errorf("this program is %q", s.commandName(os.Getpid()))
 	}
 	l.Close()
 	s.looked = time.Time{}
-	if got := s.listening(port); len(got) > 0 {
+	if got := s.listeningProcesses(port); len(got) > 0 {
 		t.Errorf("nobody listens any more: %v", got)
 	}
 	none := newSystem(filepath.Join(t.TempDir(), "none"), "")
-	if none.page("x") != nil || none.listening(port) != nil {
+	if none.fetchPage("x") != nil || none.listeningProcesses(port) != nil {
 		t.Error("something is read where there is no /proc")
 	}
 }
@@ -88,7 +88,7 @@ func TestProcesses(t *testing.T) {
 func BenchmarkPage(b *testing.B) {
 	s := newSystem("/proc", "/sys")
 	for b.Loop() {
-		s.page("node-1")
+		s.fetchPage("node-1")
 	}
 }
 

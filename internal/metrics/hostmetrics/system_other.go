@@ -7,7 +7,7 @@ type system struct{}
 
 func newSystem(_, _ string) system { return system{} }
 
-func (*system) page(string) []byte     { return nil }
-func (*system) listening(string) []int { return nil }
-func (*system) parent(int) int         { return 0 }
-func (*system) command(int) string     { return "" }
+func (*system) fetchPage(string) []byte         { return nil }
+func (*system) listeningProcesses(string) []int { return nil }
+func (*system) parentProcess(int) int           { return 0 }
+func (*system) commandName(int) string          { return "" }

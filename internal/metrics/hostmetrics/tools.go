@@ -24,20 +24,20 @@ const (
 // tools asks nvidia-smi. It is used by one goroutine.
 type tools struct{ running chan struct{} }
 
-// read returns what nvidia-smi says. Without a GPU there is no error.
-func (t *tools) read(ctx context.Context) ([]gpu.Reading, error) {
+// readGPUs returns what nvidia-smi says. Without a GPU there is no error.
+func (t *tools) readGPUs(ctx context.Context) ([]gpu.Reading, error) {
 	if _, err := exec.LookPath(nvidiaSMI); err != nil {
-		return nil, unread()
+		return nil, explainUnread()
 	}
-	out, err := t.run(ctx, nvidiaSMI, "-q", "-x")
+	out, err := t.runTool(ctx, nvidiaSMI, "-q", "-x")
 	if err != nil {
 		return nil, err
 	}
 	return nvidia.Parse(out)
 }
 
-// unread says which GPUs there are, though there is no nvidia-smi; nil: none that can be seen.
-func unread() error {
+// explainUnread says which GPUs there are, though there is no nvidia-smi; nil: none that can be seen.
+func explainUnread() error {
 	if _, err := os.Stat(nvidiaDevice); err == nil {
 		return fmt.Errorf("found %s, but no %s on the PATH", nvidiaDevice, nvidiaSMI)
 	}
@@ -47,10 +47,10 @@ func unread() error {
 	return nil
 }
 
-// run runs a program until it ends or toolTimeout is over, and returns what it prints. One
+// runTool runs a program until it ends or toolTimeout is over, and returns what it prints. One
 // that does not end in time is killed; one that cannot be killed, for the driver holds it, is
 // left alone, and none is started beside it.
-func (t *tools) run(ctx context.Context, name string, args ...string) ([]byte, error) {
+func (t *tools) runTool(ctx context.Context, name string, args ...string) ([]byte, error) {
 	if t.running != nil {
 		select {
 		case <-t.running:

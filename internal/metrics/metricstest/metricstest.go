@@ -73,7 +73,7 @@ func Page(n int) []byte {
 	gauge("kv_cache_usage_perc", n%2)
 	for i, name := range []string{"prompt_tokens", "generation_tokens", "num_preemptions", "prefix_cache_queries", "prefix_cache_hits"} {
 		fmt.Fprintf(&b, "# HELP vllm:%[1]s_total About %[1]s.\n# TYPE vllm:%[1]s_total counter\nvllm:%[1]s_total{%[2]s} %[3]d.0\n", name, common, n*(i+1))
-		created(&b, name, common)
+		appendCreated(&b, name, common)
 	}
 	for i, f := range families {
 		fmt.Fprintf(&b, "# HELP vllm:%[1]s About %[1]s.\n# TYPE vllm:%[1]s histogram\n", f.name)
@@ -81,12 +81,12 @@ func Page(n int) []byte {
 			fmt.Fprintf(&b, "vllm:%s_bucket{engine=\"0\",le=\"%s\",model_name=\"tiny\"} %d.0\n", f.name, bound, n*min(j, 4+i%5)/(4+i%5))
 		}
 		fmt.Fprintf(&b, "vllm:%[1]s_count{%[2]s} %[3]d.0\nvllm:%[1]s_sum{%[2]s} %[4]g\n", f.name, common, n, 0.1*float64(n*(i+1)))
-		created(&b, f.name, common)
+		appendCreated(&b, f.name, common)
 	}
 	fmt.Fprintf(&b, "# HELP process_start_time_seconds Start time of the process since unix epoch in seconds.\n# TYPE process_start_time_seconds gauge\nprocess_start_time_seconds 1000.0\n")
 	return []byte(b.String())
 }
 
-func created(b *strings.Builder, name, labels string) {
+func appendCreated(b *strings.Builder, name, labels string) {
 	fmt.Fprintf(b, "# HELP vllm:%[1]s_created About %[1]s.\n# TYPE vllm:%[1]s_created gauge\nvllm:%[1]s_created{%[2]s} 1000.0\n", name, labels)
 }

@@ -60,14 +60,14 @@ func Write(ctx context.Context, q metrics.Querier, r Request, add func(target st
 	if r.MaxBytes == 0 {
 		r.MaxBytes = MaxBytes
 	}
-	targets, err := find(ctx, q, &r)
+	targets, err := findTargets(ctx, q, &r)
 	if err != nil {
 		return Result{}, err
 	}
 	res := Result{Stride: 1, Labels: map[string]model.Metric{}}
 	for i := range targets {
 		t := &targets[i]
-		m, err := q.Samples(ctx, selector(r.Matchers, t.labels), r.To, r.To.Sub(r.From))
+		m, err := q.Samples(ctx, renderSelector(r.Matchers, t.labels), r.To, r.To.Sub(r.From))
 		if err != nil {
 			return res, fmt.Errorf("read the samples of %s: %w", t.name, err)
 		}
@@ -77,7 +77,7 @@ func Write(ctx context.Context, q metrics.Querier, r Request, add func(target st
 		}
 		res.Targets++
 		res.Labels[t.name] = t.labels
-		if err := t.write(ctx, (r.MaxBytes-res.Bytes)/int64(len(targets)-i), &res, add); err != nil {
+		if err := t.writePages(ctx, (r.MaxBytes-res.Bytes)/int64(len(targets)-i), &res, add); err != nil {
 			return res, err
 		}
 	}
@@ -110,14 +110,14 @@ type series struct {
 	values       []model.SamplePair
 }
 
-// find returns the targets, by their series up or, without it, by the label instance.
-func find(ctx context.Context, q metrics.Querier, r *Request) ([]target, error) {
+// findTargets returns the targets, by their series up or, without it, by the label instance.
+func findTargets(ctx context.Context, q metrics.Querier, r *Request) ([]target, error) {
 	if len(r.Instances) == 0 {
 		return nil, errors.New("no instance is named")
 	}
 	var out []target
 	for _, instance := range r.Instances {
-		m, err := q.Samples(ctx, selector(r.Matchers, model.Metric{model.MetricNameLabel: "up", model.InstanceLabel: model.LabelValue(instance)}), r.To, r.To.Sub(r.From))
+		m, err := q.Samples(ctx, renderSelector(r.Matchers, model.Metric{model.MetricNameLabel: "up", model.InstanceLabel: model.LabelValue(instance)}), r.To, r.To.Sub(r.From))
 		if err != nil {
 			return nil, fmt.Errorf("find the targets: %w", err)
 		}
@@ -143,8 +143,8 @@ func find(ctx context.Context, q metrics.Querier, r *Request) ([]target, error) 
 	return out, nil
 }
 
-// selector writes what selects the series with some labels.
-func selector(matchers []*labels.Matcher, with model.Metric) string {
+// renderSelector writes what selects the series with some labels.
+func renderSelector(matchers []*labels.Matcher, with model.Metric) string {
 	var parts []string
 	for name, value := range with {
 		parts = append(parts, labels.MustNewMatcher(labels.MatchEqual, string(name), string(value)).String())
@@ -177,7 +177,7 @@ func (t *target) prepareSeries(m model.Matrix) {
 			most = i
 		}
 		family, kind := familyOf(name, s.Metric, histograms)
-		t.series = append(t.series, series{family: family, kind: kind, line: t.line(name, s.Metric), values: s.Values})
+		t.series = append(t.series, series{family: family, kind: kind, line: t.renderLine(name, s.Metric), values: s.Values})
 	}
 	slices.SortFunc(t.series, func(a, b series) int { return cmp.Or(cmp.Compare(a.family, b.family), cmp.Compare(a.line, b.line)) })
 	if len(t.scrapes) == 0 && len(t.series) > 0 { // nobody stored when it was scraped: as often as its most complete series
@@ -220,9 +220,9 @@ func familyOf(name string, m model.Metric, histograms map[string]bool) (family, 
 	return name, ""
 }
 
-// line writes a metric with the labels of the page: without the target's labels, which the reader takes from the
+// renderLine writes a metric with the labels of the page: without the target's labels, which the reader takes from the
 // directory's name, and with exported_NAME labels under their own names.
-func (t *target) line(name string, m model.Metric) string {
+func (t *target) renderLine(name string, m model.Metric) string {
 	var b strings.Builder
 	quoted := !model.LegacyValidation.IsValidMetricName(name)
 	sep := "{"
@@ -266,8 +266,8 @@ var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 // number is about how long a value is.
 const number = 8
 
-// write makes the pages of a target, within so many bytes.
-func (t *target) write(ctx context.Context, budget int64, res *Result, add func(string, time.Time, []byte, time.Duration) error) error {
+// writePages makes the pages of a target, within so many bytes.
+func (t *target) writePages(ctx context.Context, budget int64, res *Result, add func(string, time.Time, []byte, time.Duration) error) error {
 	estimate := int64(0)
 	for i := range t.series {
 		estimate += int64(len(t.series[i].line)+number) * int64(len(t.series[i].values))

@@ -27,7 +27,7 @@ type collector struct {
 	lim  limits
 	name string // the target of pages that lie in no directory
 
-	found   []found
+	found   []foundPage
 	entries int
 	total   int64
 
@@ -40,7 +40,7 @@ type collector struct {
 	warnings []string
 }
 
-type found struct {
+type foundPage struct {
 	dir  string
 	at   int64
 	loc  location
@@ -58,9 +58,9 @@ const (
 	junk // files of operating systems and editors
 )
 
-// classify checks a file's name and says what the file is: for a page, in which
+// classifyName checks a file's name and says what the file is: for a page, in which
 // directory and of what time.
-func (c *collector) classify(name string) (k kind, dir string, at int64, err error) {
+func (c *collector) classifyName(name string) (k kind, dir string, at int64, err error) {
 	if c.ctx.Err() != nil {
 		return other, "", 0, context.Cause(c.ctx)
 	}
@@ -86,7 +86,7 @@ func (c *collector) classify(name string) (k kind, dir string, at int64, err err
 	}
 	at, ok := c.timeOf(base)
 	if !ok {
-		c.skip(name)
+		c.countSkipped(name)
 		return other, "", 0, nil
 	}
 	return page, dir, at, nil
@@ -95,7 +95,7 @@ func (c *collector) classify(name string) (k kind, dir string, at int64, err err
 // checkName refuses names that point out of the recording.
 func checkName(name string) error {
 	bad := func(why string) error {
-		return hint.With(fmt.Errorf("file name %q %s", shorten(name), why),
+		return hint.With(fmt.Errorf("file name %q %s", shortenName(name), why),
 			"do not trust this recording: unpack and inspect it by hand, and pack the directory again")
 	}
 	switch {
@@ -114,7 +114,7 @@ func checkName(name string) error {
 	return nil
 }
 
-func shorten(s string) string { return s[:min(len(s), 80)] }
+func shortenName(s string) string { return s[:min(len(s), 80)] }
 
 // timeOf parses UNIX_MILLISECONDS.prom. Seconds (date +%s), microseconds and nanoseconds of this century are
 // recognized by their size.
@@ -138,21 +138,21 @@ func (c *collector) timeOf(base string) (int64, bool) {
 	return n, n <= maxUnixMilli
 }
 
-func (c *collector) skip(name string) {
+func (c *collector) countSkipped(name string) {
 	if c.skipped == 0 {
-		c.example = shorten(name)
+		c.example = shortenName(name)
 	}
 	c.skipped++
 }
 
-// grow accounts for the bytes of one file.
-func (c *collector) grow(name string, size int64) error {
+// checkSize accounts for the bytes of one file.
+func (c *collector) checkSize(name string, size int64) error {
 	if size > c.lim.entry {
-		return hint.With(fmt.Errorf("%s is larger than %d bytes", shorten(name), c.lim.entry), "leave this file out: no metrics page is that large")
+		return hint.With(fmt.Errorf("%s is larger than %d bytes", shortenName(name), c.lim.entry), "leave this file out: no metrics page is that large")
 	}
 	c.total += size
 	if c.total > c.lim.total {
-		return hint.With(fmt.Errorf("more than %d bytes, decompressed, at %s", c.lim.total, shorten(name)), "split the recording, by target or by time")
+		return hint.With(fmt.Errorf("more than %d bytes, decompressed, at %s", c.lim.total, shortenName(name)), "split the recording, by target or by time")
 	}
 	return nil
 }
@@ -171,31 +171,31 @@ func (c *collector) addNotes(dir string, text io.Reader) error {
 		return err
 	}
 	if len(b) > maxNotes {
-		c.warn("skipped %s: larger than %d bytes", notes, maxNotes)
+		c.addWarning("skipped %s: larger than %d bytes", notes, maxNotes)
 		return nil
 	}
 	c.notes, c.notesDepth = b, depth
 	return nil
 }
 
-func (c *collector) add(dir string, at int64, loc location, size int64, took time.Duration) {
-	c.found = append(c.found, found{dir, at, loc, size, took})
+func (c *collector) addScrape(dir string, at int64, loc location, size int64, took time.Duration) {
+	c.found = append(c.found, foundPage{dir, at, loc, size, took})
 }
 
-func (c *collector) warn(format string, args ...any) {
+func (c *collector) addWarning(format string, args ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
 }
 
-// finish sorts the collected files into a Recording.
-func (c *collector) finish(r *Recording) error {
+// fillRecording sorts the collected files into a Recording.
+func (c *collector) fillRecording(r *Recording) error {
 	if len(c.found) == 0 {
 		return noScrapes(c.skipped, c.example)
 	}
 	if c.skipped > 0 {
-		c.warn("skipped %d files with names other than UNIX_MILLISECONDS.prom, such as %q", c.skipped, c.example)
+		c.addWarning("skipped %d files with names other than UNIX_MILLISECONDS.prom, such as %q", c.skipped, c.example)
 	}
 	if c.seconds > 0 {
-		c.warn("read %d file names with ten digits as Unix seconds", c.seconds)
+		c.addWarning("read %d file names with ten digits as Unix seconds", c.seconds)
 	}
 	names := c.targetNames()
 	for _, n := range names {
@@ -208,14 +208,14 @@ func (c *collector) finish(r *Recording) error {
 		index[dir], _ = slices.BinarySearch(r.targets, n)
 	}
 	for _, f := range c.found {
-		r.files = append(r.files, file{at: f.at, target: index[f.dir], loc: f.loc, size: f.size, took: f.took})
+		r.files = append(r.files, pageFile{at: f.at, target: index[f.dir], loc: f.loc, size: f.size, took: f.took})
 	}
-	slices.SortStableFunc(r.files, func(a, b file) int {
+	slices.SortStableFunc(r.files, func(a, b pageFile) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.target, b.target))
 	})
 	kept := dropEqual(r.files)
 	if n := len(r.files) - len(kept); n > 0 {
-		c.warn("skipped %d duplicate files of a target and time; the last was kept", n)
+		c.addWarning("skipped %d duplicate files of a target and time; the last was kept", n)
 	}
 	r.files, r.warnings = kept, c.warnings
 	if err := json.Unmarshal(c.notes, &r.notes); err != nil {
@@ -225,7 +225,7 @@ func (c *collector) finish(r *Recording) error {
 }
 
 // dropEqual keeps the last of the files of one target and time.
-func dropEqual(files []file) []file {
+func dropEqual(files []pageFile) []pageFile {
 	kept := files[:0:0]
 	for i, f := range files {
 		if i+1 < len(files) && files[i+1].at == f.at && files[i+1].target == f.target {

@@ -20,8 +20,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// directory finds the pages below root.
-func (c *collector) directory(root string) (store, error) {
+// collectDirectory finds the pages below root.
+func (c *collector) collectDirectory(root string) (store, error) {
 	st := &paths{root: root}
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -37,25 +37,25 @@ func (c *collector) directory(root string) (store, error) {
 			}
 			return nil
 		}
-		return c.inDirectory(st, filepath.ToSlash(rel), d)
+		return c.collectEntry(st, filepath.ToSlash(rel), d)
 	})
 	return st, err
 }
 
-func (c *collector) inDirectory(st *paths, rel string, d fs.DirEntry) error {
-	kind, dir, at, err := c.classify(rel)
+func (c *collector) collectEntry(st *paths, rel string, d fs.DirEntry) error {
+	kind, dir, at, err := c.classifyName(rel)
 	if err != nil || kind == other || kind == junk {
 		return err
 	}
 	if !d.Type().IsRegular() {
-		c.skip(rel)
+		c.countSkipped(rel)
 		return nil
 	}
 	info, err := d.Info()
 	if err != nil {
 		return err
 	}
-	if err := c.grow(rel, info.Size()); err != nil {
+	if err := c.checkSize(rel, info.Size()); err != nil {
 		return err
 	}
 	if kind == meta {
@@ -66,12 +66,12 @@ func (c *collector) inDirectory(st *paths, rel string, d fs.DirEntry) error {
 		return errors.Join(c.addNotes(dir, f), f.Close())
 	}
 	st.names = append(st.names, rel)
-	c.add(dir, at, location(len(st.names)-1), info.Size(), 0)
+	c.addScrape(dir, at, location(len(st.names)-1), info.Size(), 0)
 	return nil
 }
 
-// file reads an archive, or takes a single page.
-func (c *collector) file(path string, info fs.FileInfo) (store, error) {
+// collectFile reads an archive, or takes a single page.
+func (c *collector) collectFile(path string, info fs.FileInfo) (store, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, stripPath(err)
@@ -88,17 +88,17 @@ func (c *collector) file(path string, info fs.FileInfo) (store, error) {
 	}
 	switch {
 	case bytes.HasPrefix(start, []byte{0x28, 0xb5, 0x2f, 0xfd}): // RFC 8878, section 3.1.1
-		return c.zstd(f)
+		return c.collectZstd(f)
 	case bytes.HasPrefix(start, []byte{0x1f, 0x8b}): // RFC 1952, section 2.3.1
 		z, err := gzip.NewReader(f)
 		if err != nil {
 			return nil, fmt.Errorf("gzip: %w", err)
 		}
-		return c.archive(z)
+		return c.collectArchive(z)
 	case isTar(start):
-		return c.archive(f)
+		return c.collectArchive(f)
 	}
-	return c.single(path, info)
+	return c.collectPage(path, info)
 }
 
 // isTar reports whether a file begins with a tar header: ustar, pax and GNU
@@ -107,7 +107,7 @@ func isTar(start []byte) bool {
 	return len(start) >= 262 && bytes.Equal(start[257:262], []byte("ustar"))
 }
 
-func (c *collector) zstd(r io.Reader) (store, error) {
+func (c *collector) collectZstd(r io.Reader) (store, error) {
 	z, err := zstd.NewReader(r,
 		zstd.WithDecoderMaxWindow(128<<20),
 		// One block at a time: a truncated file then gives all that is before the cut.
@@ -116,12 +116,12 @@ func (c *collector) zstd(r io.Reader) (store, error) {
 		return nil, fmt.Errorf("zstd: %w", err)
 	}
 	defer z.Close()
-	return c.archive(z)
+	return c.collectArchive(z)
 }
 
-// single takes a page by itself as a scrape of the time in its name or of the
+// collectPage takes a page by itself as a scrape of the time in its name or of the
 // time when it was written.
-func (c *collector) single(path string, info fs.FileInfo) (store, error) {
+func (c *collector) collectPage(path string, info fs.FileInfo) (store, error) {
 	name := filepath.Base(path)
 	ext := strings.ToLower(filepath.Ext(name))
 	if ext != ".prom" && ext != ".txt" {
@@ -129,20 +129,20 @@ func (c *collector) single(path string, info fs.FileInfo) (store, error) {
 			"give a directory, a .tar, .tar.gz or .tar.zst of TARGET/UNIX_MILLISECONDS.prom files, or a .prom or .txt file")
 	}
 	c.entries++
-	if err := c.grow(name, info.Size()); err != nil {
+	if err := c.checkSize(name, info.Size()); err != nil {
 		return nil, err
 	}
 	at, ok := c.timeOf(strings.TrimSuffix(name, filepath.Ext(name)) + ".prom")
 	if !ok {
 		at = info.ModTime().UnixMilli()
-		c.warn("used the file's date as the time of its only page")
+		c.addWarning("used the file's date as the time of its only page")
 	}
-	c.add("", at, 0, info.Size(), 0)
+	c.addScrape("", at, 0, info.Size(), 0)
 	return &paths{root: filepath.Dir(path), names: []string{name}}, nil
 }
 
-// archive spools the pages of a tar archive. Entries after a damaged place are lost, with a warning.
-func (c *collector) archive(r io.Reader) (store, error) {
+// collectArchive spools the pages of a tar archive. Entries after a damaged place are lost, with a warning.
+func (c *collector) collectArchive(r io.Reader) (store, error) {
 	sp := &spool{memory: c.lim.memory}
 	// The reader is bounded, too: an archive of nothing but headers decompresses
 	// endlessly.
@@ -155,14 +155,14 @@ func (c *collector) archive(r io.Reader) (store, error) {
 		case errors.Is(err, io.EOF):
 			return sp, nil
 		case err != nil:
-			err = &damage{err}
+			err = &damagedArchive{err}
 		default:
-			err = c.inArchive(sp, t, h)
+			err = c.collectArchived(sp, t, h)
 		}
 		if err == nil {
 			continue
 		}
-		var broken *damage
+		var broken *damagedArchive
 		switch {
 		case bounded.N <= 0:
 			return sp, hint.With(fmt.Errorf("more than %d bytes, decompressed", c.lim.total), "split the recording, by target or by time")
@@ -171,50 +171,50 @@ func (c *collector) archive(r io.Reader) (store, error) {
 		case len(c.found) == 0:
 			return sp, hint.With(fmt.Errorf("damaged archive: %w", err), "copy the file again, or check it with tar -t")
 		}
-		c.warn("the archive is cut off or damaged after %d scrapes: %v", len(c.found), err)
+		c.addWarning("the archive is cut off or damaged after %d scrapes: %v", len(c.found), err)
 		return sp, nil
 	}
 }
 
-// damage is an error of the archive itself, in contrast to one of its content.
-type damage struct{ err error }
+// damagedArchive is an error of the archive itself, in contrast to one of its content.
+type damagedArchive struct{ err error }
 
-func (d *damage) Error() string { return d.err.Error() }
-func (d *damage) Unwrap() error { return d.err }
+func (d *damagedArchive) Error() string { return d.err.Error() }
+func (d *damagedArchive) Unwrap() error { return d.err }
 
-func (c *collector) inArchive(sp *spool, t *tar.Reader, h *tar.Header) error {
+func (c *collector) collectArchived(sp *spool, t *tar.Reader, h *tar.Header) error {
 	switch h.Typeflag {
 	case tar.TypeReg:
 	case tar.TypeDir, tar.TypeXGlobalHeader:
 		return checkName(h.Name)
 	default:
-		return hint.With(fmt.Errorf("%s is not a plain file", shorten(h.Name)),
+		return hint.With(fmt.Errorf("%s is not a plain file", shortenName(h.Name)),
 			"pack the recording again without links and devices")
 	}
-	kind, dir, at, err := c.classify(h.Name)
+	kind, dir, at, err := c.classifyName(h.Name)
 	if err != nil {
 		return err
 	}
-	if err := c.grow(h.Name, h.Size); err != nil {
+	if err := c.checkSize(h.Name, h.Size); err != nil {
 		return err
 	}
 	switch kind {
 	case meta:
 		if err := c.addNotes(dir, t); err != nil {
-			return &damage{err}
+			return &damagedArchive{err}
 		}
 		return nil
 	case page:
 	default:
 		return nil
 	}
-	loc, err := sp.add(t, h.Size)
+	loc, err := sp.addPage(t, h.Size)
 	if err == nil {
 		took := h.ModTime.Sub(time.UnixMilli(at))
 		if h.Size > 0 || took < 0 || took > dated {
 			took = 0
 		}
-		c.add(dir, at, loc, h.Size, took)
+		c.addScrape(dir, at, loc, h.Size, took)
 	}
 	return err
 }
@@ -225,7 +225,7 @@ type paths struct {
 	names []string
 }
 
-func (p *paths) read(loc location, size int64) ([]byte, error) {
+func (p *paths) readPage(loc location, size int64) ([]byte, error) {
 	body, err := fileio.Read(filepath.Join(p.root, filepath.FromSlash(p.names[loc])), MaxEntry)
 	if err != nil {
 		return nil, err
@@ -246,13 +246,13 @@ type spool struct {
 	offset int64
 }
 
-// add reads size bytes. Locations of pages on disk are negative: -1 - offset.
-func (s *spool) add(r io.Reader, size int64) (location, error) {
+// addPage reads size bytes. Locations of pages on disk are negative: -1 - offset.
+func (s *spool) addPage(r io.Reader, size int64) (location, error) {
 	if size <= s.memory {
 		// The header's size is a claim: the buffer grows with what really comes.
 		s.page.Reset()
 		if _, err := io.CopyN(&s.page, r, size); err != nil {
-			return 0, &damage{err}
+			return 0, &damagedArchive{err}
 		}
 		s.memory -= size
 		s.pages = append(s.pages, bytes.Clone(s.page.Bytes()))
@@ -272,7 +272,7 @@ func (s *spool) add(r io.Reader, size int64) (location, error) {
 		return 0, hint.With(fmt.Errorf("spool: %w", w.err), "free space in the temporary directory, or set TMPDIR")
 	}
 	if err != nil {
-		return 0, &damage{err}
+		return 0, &damagedArchive{err}
 	}
 	return location(-1 - at), nil
 }
@@ -292,7 +292,7 @@ func (w writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (s *spool) read(loc location, size int64) ([]byte, error) {
+func (s *spool) readPage(loc location, size int64) ([]byte, error) {
 	if loc >= 0 {
 		return s.pages[loc], nil
 	}

@@ -58,7 +58,7 @@ type Scrape struct {
 type Recording struct {
 	path     string
 	targets  []string
-	files    []file // by time, then target
+	files    []pageFile // by time, then target
 	store    store
 	warnings []string
 	notes    Notes
@@ -85,8 +85,8 @@ type Model struct {
 	MaxModelLen int    `json:"max_model_len,omitempty"` // tokens, 0 when unsaid
 }
 
-// file is one page, wherever it lies.
-type file struct {
+// pageFile is one page, wherever it lies.
+type pageFile struct {
 	at     int64 // Unix milliseconds
 	target int   // index into targets
 	loc    location
@@ -96,7 +96,7 @@ type file struct {
 
 // store gives back the pages that were found when the recording was opened.
 type store interface {
-	read(location, int64) ([]byte, error)
+	readPage(location, int64) ([]byte, error)
 	Close() error
 }
 
@@ -107,11 +107,11 @@ type location int64
 // single page. An archive is read whole, until the context ends and bounded by the
 // limits above; what exceeds 64 MiB waits in a temporary file until Close.
 func Open(ctx context.Context, path string) (*Recording, error) {
-	return open(ctx, path, defaultLimits)
+	return openWithin(ctx, path, defaultLimits)
 }
 
-func open(ctx context.Context, path string, lim limits) (*Recording, error) {
-	r, err := scan(ctx, path, lim)
+func openWithin(ctx context.Context, path string, lim limits) (*Recording, error) {
+	r, err := scanFiles(ctx, path, lim)
 	if err != nil {
 		return nil, fmt.Errorf("open recording %s: %w", path, err)
 	}
@@ -120,7 +120,7 @@ func open(ctx context.Context, path string, lim limits) (*Recording, error) {
 
 const wayOut = "name the files TARGET/UNIX_MILLISECONDS.prom, such as vllm-0/1795220770159.prom, each one answer of /metrics"
 
-func scan(ctx context.Context, path string, lim limits) (*Recording, error) {
+func scanFiles(ctx context.Context, path string, lim limits) (*Recording, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, stripPath(err)
@@ -128,9 +128,9 @@ func scan(ctx context.Context, path string, lim limits) (*Recording, error) {
 	c := &collector{ctx: ctx, lim: lim, name: baseName(path)}
 	var st store
 	if info.IsDir() {
-		st, err = c.directory(path)
+		st, err = c.collectDirectory(path)
 	} else {
-		st, err = c.file(path, info)
+		st, err = c.collectFile(path, info)
 	}
 	if err != nil {
 		if st != nil {
@@ -139,7 +139,7 @@ func scan(ctx context.Context, path string, lim limits) (*Recording, error) {
 		return nil, err
 	}
 	r := &Recording{path: path, store: st}
-	if err := c.finish(r); err != nil {
+	if err := c.fillRecording(r); err != nil {
 		st.Close()
 		return nil, err
 	}
@@ -177,9 +177,9 @@ func (r *Recording) Close() error { return r.store.Close() }
 // names at equal times. It ends with fn's first error. Bodies may be kept, but
 // not changed.
 func (r *Recording) Scrapes(fn func(Scrape) error) error {
-	took := r.durations()
+	took := r.failureDurations()
 	for i, f := range r.files {
-		body, err := r.store.read(f.loc, f.size)
+		body, err := r.store.readPage(f.loc, f.size)
 		if err != nil {
 			return fmt.Errorf("read recording %s: %s at %d: %w", r.path, r.targets[f.target], f.at, err)
 		}
@@ -199,9 +199,9 @@ const (
 	dated      = time.Minute      // the most by which a file's time is later because of a slow scrape
 )
 
-// durations returns how long each failed scrape took, from the time of the next scrape: the scraper is late after a
+// failureDurations returns how long each failed scrape took, from the time of the next scrape: the scraper is late after a
 // slow failure, and in its usual pace after a fast one.
-func (r *Recording) durations() []time.Duration {
+func (r *Recording) failureDurations() []time.Duration {
 	out := make([]time.Duration, len(r.files))
 	gaps, last := make([][]time.Duration, len(r.targets)), make(map[int]int)
 	for i, f := range r.files {

@@ -315,7 +315,7 @@ func TestLimits(t *testing.T) {
 			{limits{total: 15, entry: 4, entries: 3}, "a/1.prom is larger than 4 bytes"},
 			{limits{total: 15, entry: 5, entries: 2}, "more than 2 files"},
 		} {
-			r, err := open(t.Context(), path, tc.lim)
+			r, err := openWithin(t.Context(), path, tc.lim)
 			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err) || hint.Of(err) == "") {
 				t.Errorf("%s, %+v: error %v with hint %q, want %q", name, tc.lim, err, hint.Of(err), tc.err)
 			}
@@ -329,7 +329,7 @@ func TestLimits(t *testing.T) {
 	for range 100 {
 		many = append(many, member{name: "a/", kind: tar.TypeDir})
 	}
-	if _, err := open(t.Context(), write(t, "x.tar", tarOf(t, many...)), limits{total: 10, entry: 5, entries: 2}); err == nil || !strings.Contains(err.Error(), "more than 10 bytes") {
+	if _, err := openWithin(t.Context(), write(t, "x.tar", tarOf(t, many...)), limits{total: 10, entry: 5, entries: 2}); err == nil || !strings.Contains(err.Error(), "more than 10 bytes") {
 		t.Errorf("an archive of headers: %v", err)
 	}
 }
@@ -355,7 +355,7 @@ func TestManyBytesWaitOnDisk(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	path := write(t, "x.tar.zst", zst(t, tarOf(t, member{name: "a/1.prom", body: "11111"}, member{name: "a/2.prom", body: "22222"},
 		member{name: "a/3.prom", body: "33333"}, member{name: "a/4.prom", body: "4"}, member{name: "a/5.prom", body: "55555"})))
-	r, err := open(t.Context(), path, limits{total: 100, entry: 10, entries: 10, memory: 12})
+	r, err := openWithin(t.Context(), path, limits{total: 100, entry: 10, entries: 10, memory: 12})
 	must.Succeed(t, err)
 	wantList(t, r, "a@1 11111", "a@2 22222", "a@3 33333", "a@4 4", "a@5 55555")
 	if left, _ := os.ReadDir(os.Getenv("TMPDIR")); len(left) != 1 {
@@ -403,7 +403,7 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		path := filepath.Join(dir, fmt.Sprint(os.Getpid())+".prom")
 		must.Succeed(t, os.WriteFile(path, b, 0o600))
-		r, err := open(t.Context(), path, limits{total: 1 << 20, entry: 1 << 16, entries: 100})
+		r, err := openWithin(t.Context(), path, limits{total: 1 << 20, entry: 1 << 16, entries: 100})
 		if err != nil {
 			return
 		}

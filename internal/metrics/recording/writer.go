@@ -35,7 +35,7 @@ type Writer struct {
 
 // sink is a container that is being written.
 type sink interface {
-	put(name string, at time.Time, body []byte) error
+	writeFile(name string, at time.Time, body []byte) error
 	Close() error
 }
 
@@ -64,7 +64,7 @@ func newSink(path string) (sink, error) {
 	case strings.HasSuffix(lower, ".tar.gz"), strings.HasSuffix(lower, ".tgz"):
 		compress = func(w io.Writer) (flusher, error) { return gzip.NewWriter(w), nil }
 	case strings.HasSuffix(lower, ".tar"):
-		compress = func(w io.Writer) (flusher, error) { return plain{w}, nil }
+		compress = func(w io.Writer) (flusher, error) { return uncompressed{w}, nil }
 	case slices.Contains([]string{".zst", ".gz", ".zip", ".bz2", ".xz", ".7z", ".rar"}, filepath.Ext(lower)):
 		return nil, hint.With(errors.New("unknown format"), "use a name ending in .tar.zst, .tar.gz or .tar, or a directory")
 	default:
@@ -100,7 +100,7 @@ func (w *Writer) Add(target string, at time.Time, body []byte, took time.Duratio
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.put(w.directory(target)+"/"+strconv.FormatInt(ms, 10)+".prom", at.Add(took), body)
+	return w.writeFile(w.assignDirectory(target)+"/"+strconv.FormatInt(ms, 10)+".prom", at.Add(took), body)
 }
 
 // notes is the file beside the targets that holds Notes.
@@ -113,13 +113,13 @@ func (w *Writer) SetMeta(text []byte) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.put(notes, time.Now(), text)
+	return w.writeFile(notes, time.Now(), text)
 }
 
-// put writes one file. After an error nothing more is written, because entries after a broken one are unreadable.
-func (w *Writer) put(name string, at time.Time, body []byte) error {
+// writeFile writes one file. After an error nothing more is written, because entries after a broken one are unreadable.
+func (w *Writer) writeFile(name string, at time.Time, body []byte) error {
 	if w.err == nil {
-		if err := w.out.put(name, at, body); err != nil {
+		if err := w.out.writeFile(name, at, body); err != nil {
 			w.err = fmt.Errorf("write recording %s: %w", w.path, stripPath(err))
 		}
 	}
@@ -145,10 +145,10 @@ func (w *Writer) Close() error {
 func (w *Writer) Directory(target string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.directory(target)
+	return w.assignDirectory(target)
 }
 
-func (w *Writer) directory(target string) string {
+func (w *Writer) assignDirectory(target string) string {
 	if dir, ok := w.dirs[target]; ok {
 		return dir
 	}
@@ -238,10 +238,10 @@ type flusher interface {
 	Flush() error
 }
 
-type plain struct{ io.Writer }
+type uncompressed struct{ io.Writer }
 
-func (plain) Flush() error { return nil }
-func (plain) Close() error { return nil }
+func (uncompressed) Flush() error { return nil }
+func (uncompressed) Close() error { return nil }
 
 type tarSink struct {
 	file *os.File
@@ -249,7 +249,7 @@ type tarSink struct {
 	tar  *tar.Writer
 }
 
-func (s *tarSink) put(name string, at time.Time, body []byte) error {
+func (s *tarSink) writeFile(name string, at time.Time, body []byte) error {
 	h := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(body)), ModTime: at.Truncate(time.Second), Typeflag: tar.TypeReg}
 	if len(body) == 0 {
 		h.ModTime, h.Format = at.Round(time.Millisecond), tar.FormatPAX // the others have whole seconds
@@ -273,7 +273,7 @@ func (s *tarSink) Close() error {
 // dirSink is a directory. A page appears under its name when it is complete.
 type dirSink string
 
-func (d dirSink) put(name string, _ time.Time, body []byte) error {
+func (d dirSink) writeFile(name string, _ time.Time, body []byte) error {
 	path := filepath.Join(string(d), filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

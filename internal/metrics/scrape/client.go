@@ -99,10 +99,10 @@ func (c *Client) Fetch(ctx context.Context, target string) (Body, error) {
 		return Body{}, err
 	}
 	b := Body{At: time.Now()}
-	err = c.get(ctx, u, bounds{c.timeout, c.maxBody}, &b)
+	err = c.fetchPage(ctx, u, bounds{c.timeout, c.maxBody}, &b)
 	b.Duration = time.Since(b.At)
 	if err == nil {
-		err = refuse(u, &b)
+		err = explainStatus(u, &b)
 	}
 	return b, err
 }
@@ -113,28 +113,28 @@ type bounds struct {
 	size    int64 // bytes of the answer, decompressed
 }
 
-// get fills in b's Raw, ContentType and Status.
-func (c *Client) get(ctx context.Context, u *url.URL, most bounds, b *Body) error {
+// fetchPage fills in b's Raw, ContentType and Status.
+func (c *Client) fetchPage(ctx context.Context, u *url.URL, most bounds, b *Body) error {
 	ctx, cancel := context.WithTimeout(ctx, most.timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
-		return fmt.Errorf("scrape %s: %w", redact(u), unanswered.Cause(err))
+		return fmt.Errorf("scrape %s: %w", redactURL(u), unanswered.Cause(err))
 	}
 	req.Header.Set("Accept", accept)
 	req.Header.Set("Accept-Encoding", "gzip")
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return unreachable(u, most.timeout, err)
+		return explainUnreachable(u, most.timeout, err)
 	}
 	defer resp.Body.Close()
 	b.Status, b.ContentType, b.Server = resp.StatusCode, resp.Header.Get("Content-Type"), resp.Header.Get("Server")
 	if b.Raw, err = readBody(resp, most.size); err != nil {
 		if errors.Is(err, errTooLarge) {
-			return hint.With(fmt.Errorf("scrape %s: page is larger than %d bytes", redact(u), most.size),
+			return hint.With(fmt.Errorf("scrape %s: page is larger than %d bytes", redactURL(u), most.size),
 				"check that the address is a metrics page and not a stream or a download")
 		}
-		return unreachable(u, most.timeout, err)
+		return explainUnreachable(u, most.timeout, err)
 	}
 	return nil
 }
@@ -170,19 +170,19 @@ func readBody(resp *http.Response, limit int64) ([]byte, error) {
 // does not help.
 var ErrNotMetrics = errors.New("not metrics")
 
-// refuse returns the error for an answer without a metrics page.
-func refuse(u *url.URL, b *Body) error {
+// explainStatus returns the error for an answer without a metrics page.
+func explainStatus(u *url.URL, b *Body) error {
 	from := ""
 	if b.Server != "" {
 		from = " of " + b.Server
 	}
 	if b.Status == http.StatusOK {
-		if what := form(b); what != "" {
-			return hint.With(fmt.Errorf("scrape %s: answered %s%s, %w", redact(u), what, from, ErrNotMetrics), hintMetricsPath(u))
+		if what := describeContent(b); what != "" {
+			return hint.With(fmt.Errorf("scrape %s: answered %s%s, %w", redactURL(u), what, from, ErrNotMetrics), hintMetricsPath(u))
 		}
 		return nil
 	}
-	err := fmt.Errorf("scrape %s: HTTP status %d %s%s", redact(u), b.Status, http.StatusText(b.Status), from)
+	err := fmt.Errorf("scrape %s: HTTP status %d %s%s", redactURL(u), b.Status, http.StatusText(b.Status), from)
 	if b.Status < 500 && b.Status != http.StatusRequestTimeout && b.Status != http.StatusTooManyRequests {
 		err = fmt.Errorf("%w: %w", err, ErrNotMetrics)
 	}
@@ -220,11 +220,11 @@ func hintMetricsPath(u *url.URL) string {
 	}
 	v := *u
 	v.Path, v.RawQuery = strings.TrimRight(v.Path, "/")+defaultPath, ""
-	return redact(&v)
+	return redactURL(&v)
 }
 
-// form says what an answer is that is no metrics page, "" where it may be one.
-func form(b *Body) string {
+// describeContent says what an answer is that is no metrics page, "" where it may be one.
+func describeContent(b *Body) string {
 	start := bytes.TrimLeft(b.Raw[:min(len(b.Raw), 4096)], " \t\r\n\ufeff")
 	switch {
 	case len(start) == 0:
@@ -243,15 +243,15 @@ func form(b *Body) string {
 
 var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>([^<]{1,80})</title>`)
 
-// unreachable wraps the error of a request that got no full answer.
-func unreachable(u *url.URL, timeout time.Duration, err error) error {
+// explainUnreachable wraps the error of a request that got no full answer.
+func explainUnreachable(u *url.URL, timeout time.Duration, err error) error {
 	why := unanswered.Cause(err)
-	wrapped := fmt.Errorf("scrape %s: %w", redact(u), why)
+	wrapped := fmt.Errorf("scrape %s: %w", redactURL(u), why)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return wrapped
 	case unanswered.TimedOut(err):
-		return hint.With(fmt.Errorf("scrape %s: no full answer within %s: %w", redact(u), timeout, why),
+		return hint.With(fmt.Errorf("scrape %s: no full answer within %s: %w", redactURL(u), timeout, why),
 			"a metrics page that is sometimes slow is a sign of a server in trouble; try again, and check /health")
 	}
 	way := unanswered.Hint(why, "check that the server runs and that the port is the one of its HTTP API")

@@ -48,7 +48,7 @@ func (c *Client) Facts(ctx context.Context, target string) Facts {
 		return f
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { f.Health, f.HealthErr = c.health(ctx, u) })
+	wg.Go(func() { f.Health, f.HealthErr = c.fetchHealth(ctx, u) })
 	wg.Go(func() {
 		var v struct {
 			Version string `json:"version"`
@@ -62,9 +62,9 @@ func (c *Client) Facts(ctx context.Context, target string) Facts {
 	return f
 }
 
-func (c *Client) health(ctx context.Context, base *url.URL) (int, error) {
+func (c *Client) fetchHealth(ctx context.Context, base *url.URL) (int, error) {
 	var b Body
-	err := c.get(ctx, base.JoinPath("health"), factsBounds, &b)
+	err := c.fetchPage(ctx, base.JoinPath("health"), factsBounds, &b)
 	return b.Status, err
 }
 
@@ -101,11 +101,11 @@ func (c *Client) Models(ctx context.Context, target string) []Model {
 
 func (c *Client) getJSON(ctx context.Context, u *url.URL, into any) error {
 	var b Body
-	if err := c.get(ctx, u, factsBounds, &b); err != nil {
+	if err := c.fetchPage(ctx, u, factsBounds, &b); err != nil {
 		return err
 	}
 	if b.Status != http.StatusOK {
-		return fmt.Errorf("ask %s: HTTP status %d", redact(u), b.Status)
+		return fmt.Errorf("ask %s: HTTP status %d", redactURL(u), b.Status)
 	}
 	return json.Unmarshal(b.Raw, into)
 }

@@ -112,14 +112,14 @@ func ParseSeries(body []byte, contentType string, fn func(*Sample)) (Info, error
 	*buf = append(append((*buf)[:0], body...), '\n')
 	text := (*buf)[:len(body)]
 
-	if err := p.run(text); err != nil {
+	if err := p.parseText(text); err != nil {
 		p.info.Refused = err
-		if err := p.run(p.salvage(text[p.end:])); err != nil {
+		if err := p.parseText(p.keepValidLines(text[p.end:])); err != nil {
 			p.info.Refused = err // lines that are samples only by themselves
 		}
 	}
 	if p.info.Samples == 0 {
-		return p.info, p.empty(body)
+		return p.info, p.explainEmpty(body)
 	}
 	return p.info, nil
 }
@@ -154,16 +154,16 @@ type parsing struct {
 	lastType model.MetricType
 }
 
-func (p *parsing) parser(text []byte) textparse.Parser {
+func (p *parsing) newParser(text []byte) textparse.Parser {
 	if p.info.Format == OpenMetrics {
 		return textparse.NewOpenMetricsParser(text, nil)
 	}
 	return textparse.NewPromParser(text, nil, false)
 }
 
-// run parses text strictly.
-func (p *parsing) run(text []byte) error {
-	parser := p.parser(text)
+// parseText parses text strictly.
+func (p *parsing) parseText(text []byte) error {
+	parser := p.newParser(text)
 	s := Sample{parser: parser}
 	for {
 		entry, err := parser.Next()
@@ -172,7 +172,7 @@ func (p *parsing) run(text []byte) error {
 		}
 		if err != nil {
 			p.end = endOf(s.Series, text)
-			return shortened(err)
+			return shortenError(err)
 		}
 		switch entry {
 		case textparse.EntrySeries:
@@ -215,9 +215,9 @@ func endOf(part, text []byte) int {
 	return len(text)
 }
 
-// shortened cuts a parser's error, which quotes the page from the line that
+// shortenError cuts a parser's error, which quotes the page from the line that
 // offended it on.
-func shortened(err error) error {
+func shortenError(err error) error {
 	const most = 200
 	msg := err.Error()
 	if len(msg) <= most {
@@ -230,10 +230,10 @@ func shortened(err error) error {
 // may have millions.
 const maxSkipped = 100_000
 
-// salvage returns the lines of text that are samples or types by themselves, as
+// keepValidLines returns the lines of text that are samples or types by themselves, as
 // a page that the strict parser takes, and counts the others. It reads pages
 // that were cut off, glued together or pasted into prose.
-func (p *parsing) salvage(text []byte) []byte {
+func (p *parsing) keepValidLines(text []byte) []byte {
 	var clean []byte
 	if len(p.family) > 0 {
 		clean = fmt.Appendf(nil, "# TYPE %s %s\n", p.family, typeWord(p.lastType, p.info.Format))
@@ -253,7 +253,7 @@ func (p *parsing) salvage(text []byte) []byte {
 		switch {
 		case len(line) == 0:
 		case line[0] == '#' && !bytes.HasPrefix(line, []byte("# TYPE ")):
-		case p.alone(line):
+		case p.parsesAlone(line):
 			clean = append(append(clean, line...), '\n')
 		case line[0] != '#':
 			p.info.Skipped++
@@ -265,10 +265,10 @@ func (p *parsing) salvage(text []byte) []byte {
 	return clean
 }
 
-// alone reports whether a line is a sample or a type by itself. A name without
+// parsesAlone reports whether a line is a sample or a type by itself. A name without
 // any of the marks of a metric's is not taken for one: prose has lines such as
 // "Version 2".
-func (p *parsing) alone(line []byte) bool {
+func (p *parsing) parsesAlone(line []byte) bool {
 	if !mayBeginEntry(line[0]) || line[0] != '#' && !bytes.ContainsAny(line, "_:{") {
 		return false
 	}
@@ -277,7 +277,7 @@ func (p *parsing) alone(line []byte) bool {
 	if p.info.Format == OpenMetrics {
 		one = append(one, "# EOF\n"...)
 	}
-	parser := p.parser(one)
+	parser := p.newParser(one)
 	entry, err := parser.Next()
 	if err != nil || entry != textparse.EntrySeries && entry != textparse.EntryType {
 		return false
@@ -290,8 +290,8 @@ func mayBeginEntry(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == ':' || c == '{' || c == '#'
 }
 
-// empty is the error for a page without a sample.
-func (p *parsing) empty(body []byte) error {
+// explainEmpty is the error for a page without a sample.
+func (p *parsing) explainEmpty(body []byte) error {
 	err := fmt.Errorf("parse metrics: %w: no sample in %d bytes", ErrNotExposition, len(body))
 	switch start := bytes.TrimSpace(body[:min(len(body), 512)]); {
 	case len(start) == 0:

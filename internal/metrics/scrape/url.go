@@ -56,10 +56,10 @@ func parseURL(target string) (*url.URL, error) {
 		return nil, hint.With(fmt.Errorf("target address is not a URL"), wayOut)
 	}
 	if u.Scheme != "http" && u.Scheme != "https" {
-		return nil, hint.With(fmt.Errorf("target %s: scheme %q is neither http nor https", redact(u), u.Scheme), wayOut)
+		return nil, hint.With(fmt.Errorf("target %s: scheme %q is neither http nor https", redactURL(u), u.Scheme), wayOut)
 	}
 	if u.Hostname() == "" {
-		return nil, hint.With(fmt.Errorf("target %s: no host", redact(u)), wayOut)
+		return nil, hint.With(fmt.Errorf("target %s: no host", redactURL(u)), wayOut)
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = defaultPath
@@ -68,9 +68,9 @@ func parseURL(target string) (*url.URL, error) {
 	return u, nil
 }
 
-// redact is a URL as it may be shown: without user, password and query, all of
+// redactURL is a URL as it may be shown: without user, password and query, all of
 // which may be secrets.
-func redact(u *url.URL) string {
+func redactURL(u *url.URL) string {
 	s := *u
 	s.User = nil
 	if s.RawQuery != "" {

@@ -95,16 +95,16 @@ func Parse(log []byte) (out []gpu.Reading, err error) {
 		return nil, ErrTooLarge
 	}
 	for i := range root.GPUs {
-		g := root.GPUs[i].reading()
+		g := root.GPUs[i].toReading()
 		g.Index, g.Driver = i, gpu.Clean(root.Driver)
 		out = append(out, g)
 	}
 	return out, nil
 }
 
-// reading parses the values of one GPU.
-func (d *device) reading() gpu.Reading {
-	g := gpu.Reading{UUID: known(d.UUID), Bus: known(d.Bus), Model: known(d.Model), Values: map[string]float64{}}
+// toReading parses the values of one GPU.
+func (d *device) toReading() gpu.Reading {
+	g := gpu.Reading{UUID: knownValue(d.UUID), Bus: knownValue(d.Bus), Model: knownValue(d.Model), Values: map[string]float64{}}
 	if _, err := strconv.ParseUint(strings.TrimSpace(d.Minor), 10, 16); err == nil {
 		g.Device = "nvidia" + strings.TrimSpace(d.Minor)
 	}
@@ -164,8 +164,8 @@ func (d *device) reading() gpu.Reading {
 	return g
 }
 
-// known is a name that the driver gives.
-func known(s string) string {
+// knownValue is a name that the driver gives.
+func knownValue(s string) string {
 	if s = gpu.Clean(s); s == "N/A" || strings.HasPrefix(s, "[") || strings.Contains(s, "Unknown") || strings.HasPrefix(s, "Requested functionality") {
 		return ""
 	}

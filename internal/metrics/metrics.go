@@ -3,8 +3,8 @@
 // (package embedded: a plain /metrics URL, a recording, the monitor's history)
 // or any Prometheus-compatible server (package api).
 //
-// The package performs no I/O itself. Vectors and matrices are those of
-// prometheus/common/model, which both backends speak already.
+// The package performs no I/O itself. Vectors and matrices have the types of prometheus/common/model, which both
+// backends use already.
 package metrics
 
 import (
@@ -40,11 +40,9 @@ type Range struct {
 
 // A Querier evaluates PromQL. Implementations are safe for concurrent use.
 //
-// An expression that selects nothing is not an error: it gives an empty result.
-// An error means that the question could not be answered: the expression does
-// not parse, the server refused or timed out, or it said that its answer is
-// partial (as Thanos and Mimir do by a warning). The labels in an answer may be shared with
-// other answers: whoever wants to change them copies them.
+// An expression that selects nothing returns an empty result and no error. An error means that there is no complete
+// answer: the expression does not parse, the server refused or timed out, or it warned that its answer is partial (as
+// Thanos and Mimir do). The labels in an answer may be shared with other answers: copy them before changing them.
 type Querier interface {
 	// Query evaluates an expression of vector or scalar type at one instant. A
 	// scalar is returned as one sample without labels.
@@ -56,8 +54,8 @@ type Querier interface {
 	// QueryRange evaluates an expression at every step of r.
 	QueryRange(ctx context.Context, expr string, r Range) (model.Matrix, error)
 
-	// Samples returns the samples, as they were scraped, of the series that a
-	// selector matches, within the span that ends at the given time.
+	// Samples returns the raw samples of the series that a selector matches, within the span that ends at the given
+	// time.
 	Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error)
 }
 

@@ -53,7 +53,9 @@ func (q restricted) QueryRange(ctx context.Context, expr string, r Range) (model
 }
 
 // Samples implements Querier.
-func (q restricted) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
+func (q restricted) Samples(
+	ctx context.Context, selector string, at time.Time, span time.Duration,
+) (model.Matrix, error) {
 	selector, err := RestrictExpr(selector, q.match)
 	if err != nil {
 		return nil, err

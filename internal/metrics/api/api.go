@@ -52,7 +52,7 @@ type Config struct {
 
 // Client asks a server. It is safe for concurrent use.
 type Client struct {
-	base    *url.URL
+	baseURL *url.URL
 	http    *http.Client
 	api     v1.API
 	timeout time.Duration
@@ -99,7 +99,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("query API: %w", err)
 	}
-	return &Client{base: base, http: client, api: v1.NewAPI(resultTaker{c}), timeout: queryTimeout}, nil
+	return &Client{baseURL: base, http: client, api: v1.NewAPI(resultTaker{c}), timeout: queryTimeout}, nil
 }
 
 // Close closes the connections that are kept for the next query.
@@ -131,9 +131,10 @@ func parseURL(address string) (*url.URL, error) {
 func (c *Client) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	// Servers count milliseconds; the rest would be rounded on its way as a float.
 	at = at.Truncate(time.Millisecond)
-	v, partial, err := c.sendQuery(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, v1.Infos, error) {
-		return c.api.Query(ctx, expr, at)
-	})
+	v, partial, err := c.sendQuery(ctx, expr,
+		func(ctx context.Context, expr string) (model.Value, v1.Warnings, v1.Infos, error) {
+			return c.api.Query(ctx, expr, at)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -156,16 +157,19 @@ func (c *Client) QueryRange(ctx context.Context, expr string, r metrics.Range) (
 	if r.Step < time.Millisecond {
 		return nil, fmt.Errorf("query %q: step %s is below a millisecond", expr, r.Step)
 	}
-	v, partial, err := c.sendQuery(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, v1.Infos, error) {
-		return c.api.QueryRange(ctx, expr, v1.Range{Start: r.Start.Truncate(time.Millisecond), End: r.End.Truncate(time.Millisecond), Step: r.Step})
-	})
+	v, partial, err := c.sendQuery(ctx, expr,
+		func(ctx context.Context, expr string) (model.Value, v1.Warnings, v1.Infos, error) {
+			return c.api.QueryRange(ctx, expr, v1.Range{
+				Start: r.Start.Truncate(time.Millisecond), End: r.End.Truncate(time.Millisecond), Step: r.Step,
+			})
+		})
 	if err != nil {
 		return nil, err
 	}
 	return c.takeMatrix(expr, v, partial)
 }
 
-// takeMatrix takes the values of an answer that can be one.
+// takeMatrix returns an answer's matrix without impossible values.
 func (c *Client) takeMatrix(expr string, v model.Value, partial error) (model.Matrix, error) {
 	m, ok := v.(model.Matrix)
 	if !ok {
@@ -181,9 +185,10 @@ func (c *Client) takeMatrix(expr string, v model.Value, partial error) (model.Ma
 func (c *Client) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
 	expr := metrics.RangeSelector(selector, span)
 	at = at.Truncate(time.Millisecond)
-	v, partial, err := c.sendQuery(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, v1.Infos, error) {
-		return c.api.Query(ctx, expr, at)
-	})
+	v, partial, err := c.sendQuery(ctx, expr,
+		func(ctx context.Context, expr string) (model.Value, v1.Warnings, v1.Infos, error) {
+			return c.api.Query(ctx, expr, at)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +215,10 @@ func (c *Client) Warnings() []string {
 	if c.impossible == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("Ignored %d infinite or too large values in the server's answers, first in %s", c.impossible, c.first)}
+	return []string{
+		fmt.Sprintf("Ignored %d infinite or too large values in the server's answers, first in %s", c.impossible,
+			c.first),
+	}
 }
 
 // sendFunc sends an expression and returns what client_golang makes of the answer.
@@ -218,7 +226,7 @@ type sendFunc func(ctx context.Context, expr string) (model.Value, v1.Warnings, 
 
 // sendQuery adds the time limit, sends the query, and once more when the connection was
 // reset, as a kept one is when the server restarts.
-func (c *Client) sendQuery(ctx context.Context, expr string, send sendFunc) (v model.Value, partial, err error) {
+func (c *Client) sendQuery(ctx context.Context, expr string, send sendFunc) (v model.Value, incomplete, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var taken result
@@ -240,9 +248,9 @@ func (c *Client) sendQuery(ctx context.Context, expr string, send sendFunc) (v m
 		v = taken.matrix
 	}
 	if w := aboutData(warnings); len(w) > 0 {
-		partial = fmt.Errorf("query %q: %w", expr, &PartialError{Warnings: w})
+		incomplete = fmt.Errorf("query %q: %w", expr, &PartialError{Warnings: w})
 	}
-	return v, partial, nil
+	return v, incomplete, nil
 }
 
 // aboutData drops the warnings that speak of the expression, not of the data.

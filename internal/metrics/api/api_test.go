@@ -279,7 +279,7 @@ func TestAddresses(t *testing.T) {
 		"http://p:9090/api/v1/query_range?query=up": "http://p:9090",
 		"http://vm:8481/select/0/prometheus":        "http://vm:8481/select/0/prometheus",
 	} {
-		if got := newClient(t, Config{URL: in}).base.String(); got != want {
+		if got := newClient(t, Config{URL: in}).baseURL.String(); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 	}

@@ -79,10 +79,10 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// explainError says what went wrong with a query, and the way out.
+// explainError words a query's error, with a way out.
 func (c *Client) explainError(expr string, err error) error {
 	err = unanswered.Cause(err) // the URL of a GET holds the whole query
-	base := redactURL(c.base)
+	base := redactURL(c.baseURL)
 	wrapped := fmt.Errorf("query %s: %w", base, err)
 	var status *statusError
 	var answer *v1.Error
@@ -96,9 +96,11 @@ func (c *Client) explainError(expr string, err error) error {
 	case errors.As(err, &answer):
 		return explainAnswer(base, expr, answer)
 	case unanswered.TimedOut(err):
-		return hint.With(fmt.Errorf("query %s: no answer within %s: %w", base, c.timeout, err), "use a shorter --window, or fewer series with --match")
+		return hint.With(fmt.Errorf("query %s: no answer within %s: %w", base, c.timeout, err),
+			"use a shorter --window, or fewer series with --match")
 	}
-	way := unanswered.Hint(err, "check that the server runs and that the port is right: 9090 for Prometheus, 10902 for Thanos, 8428 for VictoriaMetrics")
+	way := unanswered.Hint(err, "check that the server runs and that the port is right: 9090 for Prometheus, 10902 "+
+		"for Thanos, 8428 for VictoriaMetrics")
 	return hint.With(wrapped, cmp.Or(way, "check the address and the network between here and the server"))
 }
 
@@ -109,13 +111,14 @@ func (c *Client) afterStatus(s *statusError) string {
 	case s.status == http.StatusUnauthorized, s.status == http.StatusForbidden:
 		return "pass a bearer token or a user and password (--bearer-token-file, --basic-auth)"
 	case s.status == http.StatusNotFound, s.status/100 == 2:
-		v := *c.base
+		v := *c.baseURL
 		if v.Path == "" {
 			v.Path = "/prometheus"
 		} else {
 			v.Path = ""
 		}
-		return "check the path before /api/v1: Mimir's is /prometheus, a proxied Prometheus often has one; perhaps " + redactURL(&v)
+		return "check the path before /api/v1: Mimir's is /prometheus, a proxied Prometheus often has one; perhaps " +
+			redactURL(&v)
 	case s.status == http.StatusTooManyRequests:
 		return "query less often, or raise the server's limit for this tenant"
 	case s.status/100 == 3:
@@ -126,15 +129,15 @@ func (c *Client) afterStatus(s *statusError) string {
 	return "check the address of the server's query API"
 }
 
-// redactURL is a URL without its user and password.
+// redactURL writes a URL without its user and password.
 func redactURL(u *url.URL) string {
 	s := *u
 	s.User = nil
 	return s.String()
 }
 
-// readOwnError reads what client_golang leaves in the detail of an error: the API's
-// own, when it came with a status that the library does not expect.
+// readOwnError returns the API's own error, which client_golang leaves in the detail of an error with an unexpected
+// HTTP status.
 func readOwnError(e *v1.Error) *v1.Error {
 	var own struct {
 		Type v1.ErrorType `json:"errorType"`
@@ -146,7 +149,7 @@ func readOwnError(e *v1.Error) *v1.Error {
 	return &v1.Error{Type: own.Type, Msg: own.Msg}
 }
 
-// limitError is the error of a query that hit a limit of the server.
+// limitError wraps the error of a query that hit a limit of the server.
 type limitError struct{ error }
 
 func (e limitError) Unwrap() error { return e.error }
@@ -167,7 +170,8 @@ func explainAnswer(base, expr string, e *v1.Error) error {
 	case v1.ErrTimeout, v1.ErrCanceled:
 		return hint.With(err, "use a shorter window, or raise the server's query timeout")
 	case v1.ErrExec:
-		return hint.With(limitError{err}, "use a shorter window, or matchers that select one fleet: the query hit a limit of the server")
+		return hint.With(limitError{err}, "use a shorter window, or matchers that select one fleet: the query "+
+			"hit a limit of the server")
 	case v1.ErrBadResponse:
 		return hint.With(err, "check that the address is that of a Prometheus-compatible query API")
 	}

@@ -23,7 +23,7 @@ type result struct {
 
 type resultKey struct{}
 
-// resultTaker is a client that takes results out of answers, for those who want them there.
+// resultTaker is a client that parses results out of answers, for callers with a resultKey in their context.
 type resultTaker struct{ api.Client }
 
 // Do implements api.Client.
@@ -74,7 +74,7 @@ func (p *parser) nextByte() byte {
 	return 0
 }
 
-// expectByte passes over what must come next.
+// expectByte skips the byte c, and fails if another one comes next.
 func (p *parser) expectByte(c byte) {
 	if p.nextByte() != c {
 		p.failed = true
@@ -83,7 +83,7 @@ func (p *parser) expectByte(c byte) {
 	p.at++
 }
 
-// readEach reads the elements of a list up to its end, and that too.
+// readEach reads the elements of a list and its end.
 func (p *parser) readEach(end byte, read func()) {
 	if p.nextByte() == end {
 		p.at++
@@ -103,7 +103,7 @@ func (p *parser) readEach(end byte, read func()) {
 	}
 }
 
-// readRaw returns a text without escapes, without its quotes.
+// readRaw reads a string that has no escapes, and returns it without its quotes.
 func (p *parser) readRaw() []byte {
 	p.expectByte('"')
 	n := bytes.IndexByte(p.b[p.at:], '"')
@@ -116,7 +116,7 @@ func (p *parser) readRaw() []byte {
 	return text
 }
 
-// readText returns a text.
+// readText reads a string.
 func (p *parser) readText() string {
 	begin := p.at
 	raw := p.readRaw()

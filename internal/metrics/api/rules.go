@@ -36,7 +36,10 @@ func (c *Client) Rules(ctx context.Context) ([]Rule, error) {
 		for _, r := range g.Rules {
 			switch r := r.(type) {
 			case v1.AlertingRule:
-				out = append(out, Rule{File: g.File, Group: g.Name, Alert: r.Name, Expr: r.Query, For: time.Duration(r.Duration * float64(time.Second)), Annotations: stringMap(r.Annotations)})
+				out = append(out, Rule{
+					File: g.File, Group: g.Name, Alert: r.Name, Expr: r.Query,
+					For: time.Duration(r.Duration * float64(time.Second)), Annotations: stringMap(r.Annotations),
+				})
 			case v1.RecordingRule:
 				out = append(out, Rule{File: g.File, Group: g.Name, Record: r.Name, Expr: r.Query})
 			}

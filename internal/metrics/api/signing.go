@@ -33,7 +33,7 @@ var queryScopes = map[string]string{
 	strings.ToLower(azuread.AzureChina):      "https://prometheus.monitor.azure.cn/.default",
 }
 
-// readScope is the right to read of a token of Google Cloud; that of remote_write may only write.
+// readScope lets a Google Cloud token read; the scope of remote_write may only write.
 const readScope = "https://www.googleapis.com/auth/monitoring.read"
 
 // Signs reports whether requests are signed.
@@ -53,7 +53,8 @@ func (s Signing) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 		return nil, errors.New("sigv4, azuread and google_iam exclude each other")
 	case s.SigV4 != nil:
 		next, err = sigv4.NewSigV4RoundTripper(s.SigV4, next)
-		err = explainSigning(err, "sigv4", "name region, and access_key and secret_key, profile or role_arn, or set AWS_REGION and AWS_PROFILE")
+		err = explainSigning(err, "sigv4", "name region, and access_key and secret_key, profile or role_arn, or set "+
+			"AWS_REGION and AWS_PROFILE")
 	case s.AzureAD != nil:
 		cfg := *s.AzureAD
 		cfg.Scope = cmp.Or(cfg.Scope, queryScopes[strings.ToLower(cfg.Cloud)])
@@ -65,7 +66,8 @@ func (s Signing) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 			options = append(options, option.WithAuthCredentialsFile(option.ServiceAccount, f))
 		}
 		next, err = googlehttp.NewTransport(context.Background(), next, options...)
-		err = explainSigning(err, "google_iam", "name a service account's credentials_file, or run gcloud auth application-default login")
+		err = explainSigning(err, "google_iam", "name a service account's credentials_file, or run gcloud auth "+
+			"application-default login")
 	}
 	return next, err
 }

@@ -32,16 +32,16 @@ import (
 // stale is the staleness marker, which ends a series.
 var stale = math.Float64frombits(value.StaleNaN)
 
-// QueryLimits bound what is asked over HTTP, as DefaultQueryLimits say where a field is 0. The judgement asks
-// an engine of its own and waits for nobody.
+// QueryLimits bound the queries over HTTP; a zero field stands for its value in DefaultQueryLimits. The evaluation
+// has an engine of its own and never waits for these queries.
 type QueryLimits struct {
 	Samples     int           // in memory at a time, of one query
 	Concurrency int           // queries at a time
-	Timeout     time.Duration // of one query, its turn included
+	Timeout     time.Duration // for one query, from its arrival on
 	// User, which may be nil, says who asks: see listen.NewTurns.
 	User func(*http.Request) string
-	// First, which may be nil, returns what is closed when that has ended which goes first, nil while there is
-	// nothing: queries begin after it.
+	// First, which may be nil, returns a channel that is closed when more urgent work has ended; queries begin after
+	// that. It returns nil while there is no such work.
 	First func() <-chan struct{}
 }
 
@@ -52,8 +52,8 @@ var DefaultQueryLimits = QueryLimits{Samples: 5_000_000, Concurrency: 4, Timeout
 // readFrame is the size of one frame of remote read, as in Prometheus.
 const readFrame = 1 << 20
 
-// API serves Prometheus' own HTTP API, under /api/v1. What writes or deletes is switched
-// off. Address, HOST:PORT, is where it is served.
+// API serves Prometheus' own HTTP API, under /api/v1. Endpoints that write or delete are switched off. Address is the
+// HOST:PORT that serves it.
 func (c *Collector) API(address string, limits QueryLimits) http.Handler {
 	limits.Samples = cmp.Or(limits.Samples, DefaultQueryLimits.Samples)
 	limits.Concurrency = cmp.Or(limits.Concurrency, DefaultQueryLimits.Concurrency)
@@ -62,8 +62,10 @@ func (c *Collector) API(address string, limits QueryLimits) http.Handler {
 	engine := promql.NewEngine(promql.EngineOpts{
 		Logger: c.opts.Logger, MaxSamples: limits.Samples, Timeout: limits.Timeout, LookbackDelta: embedded.Lookback,
 		EnableAtModifier: true, EnableNegativeOffset: true,
-		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Duration(c.Config().GlobalConfig.EvaluationInterval).Milliseconds() },
-		Parser:                   promQL,
+		NoStepSubqueryIntervalFn: func(int64) int64 {
+			return time.Duration(c.Config().GlobalConfig.EvaluationInterval).Milliseconds()
+		},
+		Parser: promQL,
 	})
 	a := apiv1.NewAPI(
 		engine, c.fanout, nil, c.DB(),
@@ -72,7 +74,9 @@ func (c *Collector) API(address string, limits QueryLimits) http.Handler {
 		func(context.Context) apiv1.AlertmanagerRetriever { return c.notify },
 		func() config.Config { return *c.Config() },
 		map[string]string{},
-		apiv1.GlobalURLOptions{ListenAddress: address, Host: c.opts.ExternalURL.Host, Scheme: c.opts.ExternalURL.Scheme},
+		apiv1.GlobalURLOptions{
+			ListenAddress: address, Host: c.opts.ExternalURL.Host, Scheme: c.opts.ExternalURL.Scheme,
+		},
 		func(h http.HandlerFunc) http.HandlerFunc { return h },
 		adminless{c.DB()}, c.opts.Dir, false, false, 0, c.opts.Logger,
 		func(context.Context) apiv1.RulesRetriever { return c.rules },
@@ -97,9 +101,11 @@ func (l QueryLimits) limitQueries(next http.Handler) http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Retry-After", "5")
 		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprintf(w, `{"status":"error","errorType":"timeout","error":"%d queries ran for the %s that this one waited; ask for less, or start sixty serve with a larger --query-concurrency"}`, l.Concurrency, l.Timeout)
+		fmt.Fprintf(w, `{"status":"error","errorType":"timeout","error":"%d queries ran for the %s that `+
+			`this one waited; ask for less, or start sixty serve with a larger --query-concurrency"}`, l.Concurrency, l.Timeout)
 	}
-	return listen.NewTurns(l.Concurrency, l.Timeout, l.User, refuse).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	turns := listen.NewTurns(l.Concurrency, l.Timeout, l.User, refuse)
+	return turns.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		l.waitForFirst(r.Context())
 		r.Header.Del("Accept-Encoding")
 		next.ServeHTTP(w, r)
@@ -143,7 +149,9 @@ func (c *Collector) runtimeInfo() (apiv1.RuntimeInfo, error) {
 		return apiv1.RuntimeInfo{}, err
 	}
 	return apiv1.RuntimeInfo{
-		StartTime: c.birth, ServerTime: time.Now().UTC(), Hostname: host, GoroutineCount: runtime.NumGoroutine(), GOMAXPROCS: runtime.GOMAXPROCS(0),
-		GOMEMLIMIT: debug.SetMemoryLimit(-1), GOGC: strconv.Itoa(c.Config().Runtime.GoGC), StorageRetention: c.opts.Retention.String(), ReloadConfigSuccess: true,
+		StartTime: c.birth, ServerTime: time.Now().UTC(), Hostname: host, GoroutineCount: runtime.NumGoroutine(),
+		GOMAXPROCS: runtime.GOMAXPROCS(0),
+		GOMEMLIMIT: debug.SetMemoryLimit(-1), GOGC: strconv.Itoa(c.Config().Runtime.GoGC),
+		StorageRetention: c.opts.Retention.String(), ReloadConfigSuccess: true,
 	}, nil
 }

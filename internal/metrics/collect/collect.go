@@ -1,10 +1,10 @@
 // Package collect is Prometheus inside this process, made of Prometheus' own packages:
 // service discovery, scraping, storage with a write-ahead log, recording and alerting
 // rules, notification of Alertmanagers, remote write, and its HTTP API. It reads
-// Prometheus' own configuration, and what it stores is asked through a metrics.Querier
-// like any other source of samples.
+// Prometheus' own configuration. Its samples are queried through a metrics.Querier like any
+// other source.
 //
-// The monitor judges what is collected here; package collect judges nothing.
+// The monitor judges the collected samples; package collect judges nothing.
 package collect
 
 import (
@@ -54,9 +54,9 @@ type Options struct {
 	Retention      time.Duration // embedded.DefaultRetention when 0
 	RetentionBytes int64         // 0: no bound
 
-	ExternalURL *url.URL // of the monitor, in alerts
+	ExternalURL *url.URL // the monitor's, in alerts
 	Logger      *slog.Logger
-	Registry    *prometheus.Registry // of its own metrics
+	Registry    *prometheus.Registry // for its own metrics
 	// Listen, which may be nil, receives all alerts each time they are sent.
 	Listen func(...Alert)
 }
@@ -72,8 +72,8 @@ type Collector struct {
 	scrape   *scrape.Manager
 	notify   *notifier.Manager
 	rules    *rules.Manager
-	finding  [2]*discovery.Manager // of targets, and of Alertmanagers
-	finders  *finders              // of targets
+	finding  [2]*discovery.Manager // one for targets, one for Alertmanagers
+	finders  *finders              // for the discovery of targets
 	delivery delivery
 
 	config atomic.Pointer[config.Config]
@@ -92,7 +92,8 @@ func Open(o Options) (*Collector, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Collector{Store: store, opts: o, birth: time.Now(), cancel: cancel}
 	if c.wasRepaired() {
-		o.Logger.Error("the sample log (WAL) was damaged and truncated there: later samples are lost", "directory", o.Dir)
+		o.Logger.Error("the sample log (WAL) was damaged and truncated there: later samples are lost", "directory",
+			o.Dir)
 	}
 	c.config.Store(&config.DefaultConfig)
 	if err := c.buildParts(ctx); err != nil {
@@ -140,7 +141,8 @@ func (c *Collector) buildParts(ctx context.Context) (err error) {
 	}
 	// Discovered targets are scraped within a second, not within five as in Prometheus, because the first
 	// verdict waits for them.
-	c.scrape, err = scrape.NewManager(&scrape.Options{DiscoveryReloadInterval: model.Duration(time.Second)}, log("scrape"), logging.NewJSONFileLogger, nil, c.fanout, reg)
+	c.scrape, err = scrape.NewManager(&scrape.Options{DiscoveryReloadInterval: model.Duration(time.Second)},
+		log("scrape"), logging.NewJSONFileLogger, nil, c.fanout, reg)
 	if err != nil {
 		return fmt.Errorf("scraping: %w", err)
 	}
@@ -190,7 +192,8 @@ func (c *Collector) ApplyConfig(cfg *config.Config) error {
 		debug.SetGCPercent(percent)
 	}
 	return errors.Join(
-		c.remote.ApplyConfig(cfg), c.DB().ApplyConfig(cfg), c.scrape.ApplyConfig(cfg), c.finding[0].ApplyConfig(find[0]),
+		c.remote.ApplyConfig(cfg), c.DB().ApplyConfig(cfg), c.scrape.ApplyConfig(cfg),
+		c.finding[0].ApplyConfig(find[0]),
 		c.notify.ApplyConfig(cfg), c.finding[1].ApplyConfig(find[1]), c.applyRules(cfg))
 }
 
@@ -203,7 +206,8 @@ func (c *Collector) applyRules(cfg *config.Config) error {
 		}
 		files = append(files, found...)
 	}
-	return c.rules.Update(time.Duration(cfg.GlobalConfig.EvaluationInterval), files, cfg.GlobalConfig.ExternalLabels, c.opts.ExternalURL.String(), nil)
+	return c.rules.Update(time.Duration(cfg.GlobalConfig.EvaluationInterval), files, cfg.GlobalConfig.ExternalLabels,
+		c.opts.ExternalURL.String(), nil)
 }
 
 // Run scrapes, evaluates rules and notifies until the context ends.
@@ -264,7 +268,8 @@ func (c *Collector) Send(alerts ...Alert) {
 			}
 		})
 		out = append(out, &notifier.Alert{
-			Labels: b.Labels(), Annotations: labels.FromMap(a.Annotations), StartsAt: a.Began, EndsAt: a.Ends, GeneratorURL: base + a.Path,
+			Labels: b.Labels(), Annotations: labels.FromMap(a.Annotations), StartsAt: a.Began, EndsAt: a.Ends,
+			GeneratorURL: base + a.Path,
 		})
 	}
 	if len(out) == 0 {
@@ -318,7 +323,7 @@ type Target struct {
 	Labels map[string]string
 	URL    string
 	Health string // "up", "down", "unknown"
-	Error  string // of the last scrape
+	Error  string // from the last scrape
 	Err    error  `json:"-"` // the same
 	At     time.Time
 }
@@ -327,7 +332,10 @@ type Target struct {
 func (c *Collector) ScrapeTargets() (out []Target) {
 	for _, pool := range c.scrape.TargetsActive() {
 		for _, t := range pool {
-			target := Target{Labels: t.Labels(labels.NewBuilder(labels.EmptyLabels())).Map(), URL: t.URL().Redacted(), Health: string(t.Health()), At: t.LastScrape()}
+			target := Target{
+				Labels: t.Labels(labels.NewBuilder(labels.EmptyLabels())).Map(), URL: t.URL().Redacted(),
+				Health: string(t.Health()), At: t.LastScrape(),
+			}
 			if err := t.LastError(); err != nil {
 				target.Error, target.Err = cmp.Or(page.Misread(err), err.Error()), err
 			}

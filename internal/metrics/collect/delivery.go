@@ -29,9 +29,11 @@ type delivery struct {
 // ErrNoAlertmanager says that no Alertmanager has accepted an alert yet.
 var ErrNoAlertmanager = errors.New("no Alertmanager has accepted an alert yet")
 
-// Silence silences the alerts whose labels each have one of the values, in the first Alertmanager
-// that takes it: those of a cluster tell each other.
-func (c *Collector) Silence(ctx context.Context, matching map[string][]string, until time.Time, by, comment string) error {
+// Silence silences the alerts whose labels each have one of the values. It asks one Alertmanager after the other
+// until one accepts: the members of a cluster tell each other.
+func (c *Collector) Silence(
+	ctx context.Context, matching map[string][]string, until time.Time, by, comment string,
+) error {
 	matchers := []map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(matching)) {
 		var values []string
@@ -40,7 +42,9 @@ func (c *Collector) Silence(ctx context.Context, matching map[string][]string, u
 		}
 		matchers = append(matchers, map[string]any{"name": name, "value": strings.Join(values, "|"), "isRegex": true})
 	}
-	body, err := json.Marshal(map[string]any{"matchers": matchers, "startsAt": time.Now().UTC(), "endsAt": until.UTC(), "createdBy": by, "comment": comment})
+	body, err := json.Marshal(map[string]any{
+		"matchers": matchers, "startsAt": time.Now().UTC(), "endsAt": until.UTC(), "createdBy": by, "comment": comment,
+	})
 	if err != nil {
 		return err
 	}
@@ -50,7 +54,8 @@ func (c *Collector) Silence(ctx context.Context, matching map[string][]string, u
 		if !ok {
 			continue
 		}
-		r, wrong := http.NewRequestWithContext(ctx, http.MethodPost, u.JoinPath("..", "silences").String(), bytes.NewReader(body))
+		r, wrong := http.NewRequestWithContext(ctx, http.MethodPost, u.JoinPath("..", "silences").String(),
+			bytes.NewReader(body))
 		if wrong != nil {
 			return wrong
 		}

@@ -23,9 +23,11 @@ type Candidate struct {
 	Dropped    *relabel.Config
 }
 
-// FindTargets discovers once what a configuration names, and scrapes nothing. It ends when every job has found
-// something or failed to, or after the given time; what failed until then is returned too.
-func FindTargets(ctx context.Context, cfg *config.Config, within time.Duration, log *slog.Logger) ([]Candidate, []DiscoveryProblem, error) {
+// FindTargets runs the discoveries of a configuration once, and scrapes nothing. It ends when every job has found a
+// target or failed, or after the given time, and also returns the failures until then.
+func FindTargets(
+	ctx context.Context, cfg *config.Config, within time.Duration, log *slog.Logger,
+) ([]Candidate, []DiscoveryProblem, error) {
 	jobs, err := cfg.GetScrapeConfigs()
 	if err != nil {
 		return nil, nil, err
@@ -64,7 +66,9 @@ func FindTargets(ctx context.Context, cfg *config.Config, within time.Duration, 
 		case <-late.C:
 			waiting = false
 		case <-look.C:
-			waiting = slices.ContainsFunc(jobs, func(j *config.ScrapeConfig) bool { return len(found[j.JobName]) == 0 && !watch.jobFails(j.JobName) })
+			waiting = slices.ContainsFunc(jobs, func(j *config.ScrapeConfig) bool {
+				return len(found[j.JobName]) == 0 && !watch.jobFails(j.JobName)
+			})
 		case groups := <-m.SyncCh():
 			for job, gs := range groups {
 				var all []Candidate
@@ -82,7 +86,9 @@ func FindTargets(ctx context.Context, cfg *config.Config, within time.Duration, 
 	problems := watch.listProblems()
 	var out []Candidate
 	for _, job := range jobs {
-		slices.SortFunc(found[job.JobName], func(a, b Candidate) int { return labels.Compare(a.Discovered, b.Discovered) })
+		slices.SortFunc(found[job.JobName], func(a, b Candidate) int {
+			return labels.Compare(a.Discovered, b.Discovered)
+		})
 		out = append(out, found[job.JobName]...)
 	}
 	return out, problems, nil

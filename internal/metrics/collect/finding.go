@@ -31,7 +31,7 @@ const foundNothing = "found no targets"
 // finders watch what discovers: Prometheus' own packages say what fails in their log alone.
 // They are safe for concurrent use.
 type finders struct {
-	log *slog.Logger
+	logger *slog.Logger
 
 	mu      sync.Mutex
 	running map[*finder]bool
@@ -40,16 +40,16 @@ type finders struct {
 
 // A finder is one running discovery.
 type finder struct {
-	job, mechanism string
-	lasts          time.Duration // after which a failure that does not recur is forgotten
-	began          time.Time
-	updates        int
-	found          map[string]int     // targets, by source
-	failures       map[string]failure // by the file that cannot be read, "" for others
+	jobName, mechanism string
+	lasts              time.Duration // after which a failure that does not recur is forgotten
+	began              time.Time
+	updates            int
+	found              map[string]int     // targets, by source
+	failures           map[string]failure // by the file that cannot be read, "" for others
 }
 
 type failure struct {
-	text    string
+	reason  string
 	at      time.Time
 	updates int // until then
 }
@@ -69,7 +69,7 @@ func (p DiscoveryProblem) String() string {
 }
 
 func newFinders(log *slog.Logger, registry prometheus.Registerer) *finders {
-	f := &finders{log: log, running: map[*finder]bool{}, unmade: map[string]string{}}
+	f := &finders{logger: log, running: map[*finder]bool{}, unmade: map[string]string{}}
 	if registry != nil {
 		registry.MustRegister(f)
 	}
@@ -103,11 +103,16 @@ type watchedConfig struct {
 
 // NewDiscoverer implements discovery.Config.
 func (c watchedConfig) NewDiscoverer(o discovery.DiscovererOptions) (discovery.Discoverer, error) {
-	w := &finder{job: o.SetName, mechanism: c.Name(), lasts: failureLasts, found: map[string]int{}, failures: map[string]failure{}}
+	w := &finder{
+		jobName: o.SetName, mechanism: c.Name(), lasts: failureLasts, found: map[string]int{},
+		failures: map[string]failure{},
+	}
 	if files, ok := c.Config.(*file.SDConfig); ok {
 		w.lasts = max(w.lasts, 5*time.Duration(files.RefreshInterval)/2)
 	}
-	o.Logger = slog.New(&errorHandler{o.Logger.Handler(), func(text, path string) { c.all.recordFailure(w, text, path) }})
+	o.Logger = slog.New(&errorHandler{
+		o.Logger.Handler(), func(text, path string) { c.all.recordFailure(w, text, path) },
+	})
 	d, err := c.Config.NewDiscoverer(o)
 	if err != nil {
 		c.all.mu.Lock()
@@ -139,7 +144,7 @@ func (w *watched) Run(ctx context.Context, up chan<- []*targetgroup.Group) {
 		delete(w.all.running, w.finder)
 	}()
 	if w.cluster != nil {
-		defer clusterErrors.collectErrors(w.all.log.Handler(), func(text, _ string) {
+		defer clusterErrors.collectErrors(w.all.logger.Handler(), func(text, _ string) {
 			if speaksOf(text, w.cluster) {
 				w.all.recordFailure(w.finder, text, "")
 			}
@@ -207,7 +212,7 @@ func (w *finder) describeProblem(now time.Time) string {
 	var texts []string
 	for _, e := range w.failures {
 		if now.Sub(e.at) < w.lasts {
-			texts = append(texts, e.text)
+			texts = append(texts, e.reason)
 		}
 	}
 	slices.Sort(texts)
@@ -228,7 +233,7 @@ func (f *finders) listProblems() (out []DiscoveryProblem) {
 	defer f.mu.Unlock()
 	for w := range f.running {
 		if text := w.describeProblem(time.Now()); text != "" {
-			out = append(out, DiscoveryProblem{w.job, w.mechanism, text, text == foundNothing})
+			out = append(out, DiscoveryProblem{w.jobName, w.mechanism, text, text == foundNothing})
 		}
 	}
 	for key, text := range f.unmade {
@@ -236,12 +241,14 @@ func (f *finders) listProblems() (out []DiscoveryProblem) {
 		out = append(out, DiscoveryProblem{Job: job, Mechanism: mechanism, Text: text})
 	}
 	slices.SortFunc(out, func(a, b DiscoveryProblem) int {
-		return cmp.Or(strings.Compare(a.Job, b.Job), strings.Compare(a.Mechanism, b.Mechanism), strings.Compare(a.Text, b.Text))
+		return cmp.Or(strings.Compare(a.Job, b.Job), strings.Compare(a.Mechanism, b.Mechanism),
+			strings.Compare(a.Text, b.Text))
 	})
 	return out
 }
 
-var discoveryFailing = prometheus.NewDesc("sixty_discovery_failing", "1 while a service discovery fails or finds no targets, 0 while it works.", []string{"config", "mechanism"}, nil)
+var discoveryFailing = prometheus.NewDesc("sixty_discovery_failing", "1 while a service discovery fails or finds no "+
+	"targets, 0 while it works.", []string{"config", "mechanism"}, nil)
 
 // Describe implements prometheus.Collector.
 func (f *finders) Describe(ch chan<- *prometheus.Desc) { ch <- discoveryFailing }
@@ -251,7 +258,7 @@ func (f *finders) Collect(ch chan<- prometheus.Metric) {
 	now := map[[2]string]float64{}
 	f.mu.Lock()
 	for w := range f.running {
-		now[[2]string{w.job, w.mechanism}] = 0
+		now[[2]string{w.jobName, w.mechanism}] = 0
 	}
 	f.mu.Unlock()
 	for _, p := range f.listProblems() {
@@ -262,8 +269,7 @@ func (f *finders) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// An errorHandler passes a log on, and tells of what is worse than a note: the error, and the
-// file that it speaks of.
+// An errorHandler passes a log on, and reports warnings and errors: the text, and the file that it names.
 type errorHandler struct {
 	slog.Handler
 	tell func(text, path string)
@@ -318,15 +324,16 @@ type clusterLog struct {
 	told map[int]*errorHandler
 }
 
-// speaksOf reports whether an error of that log may be of a discovery: who may not list pods is
-// told in which namespace.
+// speaksOf reports whether an error of that log may belong to a discovery: the error of a client that may not list
+// pods names the namespace.
 func speaksOf(text string, c *kubernetes.SDConfig) bool {
 	if _, after, ok := strings.Cut(text, `in the namespace "`); ok {
 		name, _, _ := strings.Cut(after, `"`)
 		return slices.Contains(c.NamespaceDiscovery.Names, name) || c.NamespaceDiscovery.IncludeOwnNamespace
 	}
 	if strings.Contains(text, "at the cluster scope") {
-		return len(c.NamespaceDiscovery.Names) == 0 && !c.NamespaceDiscovery.IncludeOwnNamespace || c.AttachMetadata.Node || c.AttachMetadata.Namespace
+		return len(c.NamespaceDiscovery.Names) == 0 && !c.NamespaceDiscovery.IncludeOwnNamespace ||
+			c.AttachMetadata.Node || c.AttachMetadata.Namespace
 	}
 	return true
 }

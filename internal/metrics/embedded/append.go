@@ -43,7 +43,7 @@ func IsPageFault(err error) bool {
 	return errors.Is(err, scrape.ErrNotExposition) || errors.Is(err, ErrTooManySeries)
 }
 
-// Target identifies what was scraped: the labels of all its series.
+// Target identifies a scraped server by the labels that all its series get.
 type Target struct {
 	Instance string            // host:port, or a recording's name for it
 	Job      string            // empty: no label
@@ -80,11 +80,11 @@ type target struct {
 	attach []labels.Label
 
 	mu      sync.Mutex
-	cache   map[string]*series // by the text of the line
-	live    []*series          // of the last page
-	page    []*series          // scratch
-	scrape  uint64             // number of the page at hand
-	own     [len(ownNames)]*series
+	cache   map[string]*lineState // by the text of the line
+	live    []*lineState          // on the last page
+	page    []*lineState          // scratch
+	scrape  uint64                // number of the page at hand
+	own     [len(ownNames)]*lineState
 	builder *labels.Builder
 
 	hasPage             bool
@@ -105,13 +105,13 @@ var ownNames = [...]string{"up", "scrape_duration_seconds", "scrape_samples_scra
 
 const duration = 1
 
-// series is the state of one line of a page.
-type series struct {
-	lset   labels.Labels
-	ref    storage.SeriesRef
-	use    use
-	scrape uint64 // number of the last page that had it
-	value  float64
+// lineState is the state of one line of a page.
+type lineState struct {
+	lset       labels.Labels
+	storageRef storage.SeriesRef
+	use        use
+	scrape     uint64 // number on the last page that had it
+	value      float64
 
 	unmeasured bool // a page had it with an impossible value
 }
@@ -128,9 +128,12 @@ const (
 
 func newTarget(t Target) *target {
 	t.Labels = maps.Clone(t.Labels)
-	st := &target{Target: t, attach: t.attachedLabels(), cache: make(map[string]*series), builder: labels.NewBuilder(labels.EmptyLabels())}
+	st := &target{
+		Target: t, attach: t.attachedLabels(), cache: make(map[string]*lineState),
+		builder: labels.NewBuilder(labels.EmptyLabels()),
+	}
 	for i, name := range ownNames {
-		st.own[i] = &series{lset: st.attachLabels(labels.FromStrings(labels.MetricName, name)), use: stored}
+		st.own[i] = &lineState{lset: st.attachLabels(labels.FromStrings(labels.MetricName, name)), use: stored}
 	}
 	return st
 }
@@ -160,7 +163,9 @@ func (t *target) attachLabels(exposed labels.Labels) labels.Labels {
 // A page that cannot be parsed, or has more series than MaxPageSeries, is stored as a failed scrape and
 // returned as an error (IsPageFault). A page that is not newer than the target's last page is dropped
 // without an error; Warnings counts it.
-func (s *Store) Append(target Target, at time.Time, body []byte, contentType string, took time.Duration) (scrape.Info, error) {
+func (s *Store) Append(
+	target Target, at time.Time, body []byte, contentType string, took time.Duration,
+) (scrape.Info, error) {
 	ms, err := unixMilli(at)
 	if err != nil {
 		return scrape.Info{}, fmt.Errorf("append %s: %w", target.Instance, err)
@@ -292,13 +297,15 @@ func (t *target) tooMany(byMetric map[string]int) error {
 		}
 	}
 	t.page = t.page[:0]
-	maps.DeleteFunc(t.cache, func(_ string, c *series) bool { return c.ref == 0 })
-	return hint.With(fmt.Errorf("%w: %d on one page, at most %d are read; %s alone has %d", ErrTooManySeries, n, MaxPageSeries, worst, byMetric[worst]),
-		"drop the label that has a value for each user or request, at the server or with metric_relabel_configs, or diagnose a Prometheus server with --match")
+	maps.DeleteFunc(t.cache, func(_ string, c *lineState) bool { return c.storageRef == 0 })
+	return hint.With(fmt.Errorf("%w: %d on one page, at most %d are read; %s alone has %d", ErrTooManySeries, n,
+		MaxPageSeries, worst, byMetric[worst]),
+		"drop the label that has a value for each user or request, at the server or with metric_relabel_configs, or "+
+			"diagnose a Prometheus server with --match")
 }
 
-func (t *target) addSeries(line *scrape.Sample) *series {
-	c := new(series)
+func (t *target) addSeries(line *scrape.Sample) *lineState {
+	c := new(lineState)
 	exposed := line.Labels()
 	if hasValidLabels(exposed) {
 		c.lset = t.attachLabels(exposed)
@@ -340,7 +347,7 @@ func (t *target) decideUses(info scrape.Info) {
 
 // checkValue reports whether a sample's value is possible, and counts impossible ones. The NaN of a
 // summary's quantile is possible: it means that nothing was observed.
-func (t *target) checkValue(c *series, info scrape.Info) bool {
+func (t *target) checkValue(c *lineState, info scrape.Info) bool {
 	if math.Abs(c.value) <= metrics.MaxMagnitude && !(c.value < 0 && countsEvents(c.lset, info)) {
 		return true
 	}
@@ -390,7 +397,7 @@ func countsEvents(l labels.Labels, info scrape.Info) bool {
 
 // writePage appends the page to the storage.
 func (s *Store) writePage(t *target, ms int64, took time.Duration, info scrape.Info) error {
-	a := appending{app: s.recent.wrapAppender(s.db.AppenderV2(context.Background())), store: s, target: t}
+	a := appending{app: s.recent.wrapAppender(s.db.AppenderV2(context.Background())), store: s, state: t}
 	zeros := t.readCreationTimes(info, ms)
 	if err := a.appendScrapeSeries(ms, 1, took, info.Samples); err != nil {
 		return a.rollBack(err)
@@ -399,7 +406,7 @@ func (s *Store) writePage(t *target, ms int64, took time.Duration, info scrape.I
 		if c.use == dropped {
 			continue
 		}
-		if c.ref == 0 {
+		if c.storageRef == 0 {
 			if at, ok := zeros.zeroTime(c); ok {
 				a.appendZero(c, at)
 			}
@@ -420,7 +427,7 @@ func (s *Store) writePage(t *target, ms int64, took time.Duration, info scrape.I
 
 // writeFailure appends a failed scrape.
 func (s *Store) writeFailure(t *target, ms int64, took time.Duration) error {
-	a := appending{app: s.recent.wrapAppender(s.db.AppenderV2(context.Background())), store: s, target: t}
+	a := appending{app: s.recent.wrapAppender(s.db.AppenderV2(context.Background())), store: s, state: t}
 	if err := a.appendScrapeSeries(ms, 0, took, 0); err != nil {
 		return a.rollBack(err)
 	}
@@ -439,9 +446,9 @@ var staleNaN = math.Float64frombits(value.StaleNaN)
 
 // appending is one transaction.
 type appending struct {
-	app    storage.AppenderV2
-	store  *Store
-	target *target
+	app   storage.AppenderV2
+	store *Store
+	state *target
 }
 
 func (a *appending) rollBack(err error) error { return errors.Join(err, a.app.Rollback()) }
@@ -453,7 +460,7 @@ func (a *appending) appendScrapeSeries(ms int64, up float64, took time.Duration,
 		if i == duration && took == 0 {
 			continue
 		}
-		if err := a.appendSample(a.target.own[i], ms, v); err != nil {
+		if err := a.appendSample(a.state.own[i], ms, v); err != nil {
 			return err
 		}
 	}
@@ -462,30 +469,31 @@ func (a *appending) appendScrapeSeries(ms int64, up float64, took time.Duration,
 
 // appendSample appends one sample. Samples that the storage refuses because of their order are counted;
 // other errors end the transaction.
-func (a *appending) appendSample(c *series, ms int64, v float64) error {
-	if c.ref == 0 && a.store.db.Head().NumSeries() >= a.store.maxSeries {
+func (a *appending) appendSample(c *lineState, ms int64, v float64) error {
+	if c.storageRef == 0 && a.store.db.Head().NumSeries() >= a.store.maxSeries {
 		a.store.tooMany.Add(1)
 		return nil
 	}
-	ref, err := a.app.Append(c.ref, c.lset, 0, ms, v, nil, nil, storage.AOptions{})
+	ref, err := a.app.Append(c.storageRef, c.lset, 0, ms, v, nil, nil, storage.AOptions{})
 	switch {
 	case err == nil:
-		c.ref = ref
+		c.storageRef = ref
 		return nil
-	case errors.Is(err, storage.ErrOutOfOrderSample), errors.Is(err, storage.ErrOutOfBounds), errors.Is(err, storage.ErrDuplicateSampleForTimestamp):
-		a.target.refused++
+	case errors.Is(err, storage.ErrOutOfOrderSample), errors.Is(err, storage.ErrOutOfBounds),
+		errors.Is(err, storage.ErrDuplicateSampleForTimestamp):
+		a.state.refused++
 		return nil
 	}
 	return err
 }
 
 // appendZero appends a zero before a series' first sample if its time is known.
-func (a *appending) appendZero(c *series, ms int64) {
+func (a *appending) appendZero(c *lineState, ms int64) {
 	if a.store.db.Head().NumSeries() >= a.store.maxSeries {
 		return
 	}
 	if ref, err := a.app.Append(0, c.lset, 0, ms, 0, nil, nil, storage.AOptions{}); err == nil {
-		c.ref = ref
+		c.storageRef = ref
 	}
 }
 
@@ -516,7 +524,8 @@ func (t *target) listWarnings() []string {
 	add(t.partial, "%d pages had malformed lines; valid samples were kept")
 	add(t.duplicates, "%d samples were duplicates within one page; the last was kept")
 	add(t.invalid, "Dropped %d series with invalid or too large labels")
-	add(t.impossible, "Ignored %d invalid values (NaN, infinite, too large, or a negative count), first in "+t.firstImpossible)
+	add(t.impossible, "Ignored %d invalid values (NaN, infinite, too large, or a negative count), first in "+
+		t.firstImpossible)
 	add(t.refused, "Dropped %d samples older than their series")
 	return list
 }

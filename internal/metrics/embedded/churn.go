@@ -10,10 +10,10 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunks"
 )
 
-// MaxTargetSeries bounds the series of one target that a named storage keeps in memory: those of its page,
-// and those that it no longer exposes, which stay until the next truncation of the head (two to three hours).
-// Prometheus' sample_limit does not help against a page with new series at each scrape: it refuses the
-// scrape, and the series that the scrape created stay.
+// MaxTargetSeries bounds the series of one target that a named storage keeps in memory: the series of its page, and
+// older ones, which stay until the next truncation of the head (two to three hours). Prometheus' sample_limit does
+// not help against a page with new series at each scrape: it refuses the scrape, and the series that the scrape
+// created stay.
 const MaxTargetSeries = 2 * MaxPageSeries
 
 // churn counts the series of each target in memory, and refuses series beyond MaxTargetSeries.
@@ -21,7 +21,7 @@ const MaxTargetSeries = 2 * MaxPageSeries
 type churn struct {
 	mu     sync.Mutex
 	max    int
-	opened bool // what a write-ahead log holds is taken back, whatever it is
+	opened bool // all series of a write-ahead log are taken back without a bound
 	series map[scrapedTarget]int
 }
 
@@ -40,8 +40,10 @@ func (c *churn) PreCreation(l labels.Labels) error {
 	if !c.opened || of.instance == "" || c.series[of] < c.max {
 		return nil
 	}
-	return fmt.Errorf("%w: the target has brought %d series since the last truncation of the storage, at most %d are taken: "+
-		"a label of its page has a new value at each scrape; drop it by metric_relabel_configs", ErrTooManySeries, c.series[of], c.max)
+	return fmt.Errorf("%w: the target has brought %d series since the last truncation of the "+
+		"storage, at most %d are taken: "+
+		"a label of its page has a new value at each scrape; drop it by metric_relabel_configs", ErrTooManySeries,
+		c.series[of], c.max)
 }
 
 func (c *churn) PostCreation(l labels.Labels) {

@@ -12,11 +12,11 @@ import (
 
 // zeroTimes says when the counters of a page were zero.
 //
-// At a target's first page that is the counter's creation time, which the page exposes. A counter that
+// At a target's first page the zero is at the counter's creation time, which the page exposes. A counter that
 // appears later was zero at the page before, which did not have it.
 type zeroTimes struct {
-	info      scrape.Info
-	now       int64
+	pageInfo  scrape.Info
+	pageTime  int64
 	firstPage bool
 	before    int64 // time of the page before
 	process   int64 // start of the process, 0 when unknown
@@ -25,13 +25,13 @@ type zeroTimes struct {
 
 // identity identifies a counter, or all series of one histogram or summary.
 type identity struct {
-	family string
+	metric string
 	labels uint64
 }
 
 // readCreationTimes reads the creation times of a page, and records FirstCreated.
 func (t *target) readCreationTimes(info scrape.Info, ms int64) zeroTimes {
-	z := zeroTimes{info: info, now: ms, firstPage: !t.good, before: t.lastGood}
+	z := zeroTimes{pageInfo: info, pageTime: ms, firstPage: !t.good, before: t.lastGood}
 	if !z.firstPage {
 		return z
 	}
@@ -58,8 +58,8 @@ func (t *target) readCreationTimes(info scrape.Info, ms int64) zeroTimes {
 
 // zeroTime returns the time at which a series was zero before its first sample; ok is false if that is
 // unknown.
-func (z *zeroTimes) zeroTime(c *series) (ms int64, ok bool) {
-	if !(c.value >= 0) || c.unmeasured || !isCumulative(c.lset, z.info) {
+func (z *zeroTimes) zeroTime(c *lineState) (ms int64, ok bool) {
+	if !(c.value >= 0) || c.unmeasured || !isCumulative(c.lset, z.pageInfo) {
 		return 0, false
 	}
 	if !z.firstPage {
@@ -85,7 +85,7 @@ func identityWithoutBuckets(l labels.Labels, family string) identity {
 // milliseconds converts an exposed Unix time in seconds to milliseconds. It returns 0 for a time after the page.
 func (z *zeroTimes) milliseconds(seconds float64) int64 {
 	ms := math.Floor(seconds * 1000)
-	if !(ms > 0) || ms >= float64(z.now) {
+	if !(ms > 0) || ms >= float64(z.pageTime) {
 		return 0
 	}
 	return int64(ms)

@@ -34,7 +34,8 @@ func setAsideDamaged(dir string, log *slog.Logger) error {
 			return err
 		}
 		if log != nil {
-			log.Error("a block of samples is damaged and was set aside: its samples are missing", "block", to, "err", damage)
+			log.Error("a block of samples is damaged and was set aside: its samples are missing", "block", to, "err",
+				damage)
 		}
 	}
 	return nil

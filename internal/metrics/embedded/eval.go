@@ -16,9 +16,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// This file evaluates expressions of signals over cached samples. The result equals that of
-// PromQL's engine for the printed expression, because range functions are the engine's own.
-// Errors, and samples that are not cached, are left to the engine.
+// This file evaluates expressions of signals over cached samples. PromQL's engine returns the same result for the
+// printed expression, because the range functions are the engine's own. The engine answers queries with errors, and
+// queries for samples that are not cached.
 
 // errEngine says that the engine must answer.
 var errEngine = errors.New("not held")
@@ -31,9 +31,9 @@ type element struct {
 
 // An operand is a scalar or an instant vector.
 type operand struct {
-	scalar bool
-	f      float64
-	vec    []element
+	scalar   bool
+	f        float64
+	elements []element
 }
 
 // scratch is memory that lives as long as the evaluation of one expression.
@@ -65,11 +65,11 @@ type choice struct {
 
 // A reading identifies a range function over a selector at one evaluation time.
 type reading struct {
-	of    *choice
-	fn    string
-	param float64
-	span  time.Duration
-	at    int64
+	of     *choice
+	fn     string
+	param  float64
+	window time.Duration
+	at     int64
 }
 
 // Evaluate implements metrics.Querier.
@@ -90,16 +90,18 @@ func (r *recent) evaluateExpr(ctx context.Context, e indicator.Expr, at int64) (
 	}
 	r.elements.used, r.numbers.used, r.partials.used = 0, 0, 0
 	v, err := r.evalNode(ctx, e, at)
-	if err != nil || r.hasDuplicates(v.vec) {
+	if err != nil || r.hasDuplicates(v.elements) {
 		return nil, errEngine
 	}
 	if v.scalar {
 		return model.Vector{{Metric: model.Metric{}, Value: model.SampleValue(v.f), Timestamp: model.Time(at)}}, nil
 	}
-	samples := make([]model.Sample, len(v.vec))
-	out := make(model.Vector, len(v.vec))
-	for i, e := range v.vec {
-		samples[i] = model.Sample{Metric: r.sets.metricOf(e.id), Value: model.SampleValue(e.f), Timestamp: model.Time(at)}
+	samples := make([]model.Sample, len(v.elements))
+	out := make(model.Vector, len(v.elements))
+	for i, e := range v.elements {
+		samples[i] = model.Sample{
+			Metric: r.sets.metricOf(e.id), Value: model.SampleValue(e.f), Timestamp: model.Time(at),
+		}
 		out[i] = &samples[i]
 	}
 	return out, nil
@@ -186,7 +188,9 @@ func (r *recent) chooseSeries(ctx context.Context, s *indicator.Samples, from, a
 		meant, rest := r.matchInstances(s.Where)
 		for _, f := range c.families {
 			for _, one := range f.series {
-				if meant[one.instanceID] && !slices.ContainsFunc(rest, func(m *labels.Matcher) bool { return !m.Matches(one.lset.Get(m.Name)) }) {
+				if meant[one.instanceID] && !slices.ContainsFunc(rest, func(m *labels.Matcher) bool {
+					return !m.Matches(one.lset.Get(m.Name))
+				}) {
 					c.series = append(c.series, one)
 				}
 			}
@@ -219,7 +223,9 @@ func (r *recent) matchFamilies(s *indicator.Samples) (out []*family) {
 		return out
 	}
 	for name, f := range r.families {
-		if !slices.ContainsFunc(s.Where, func(m *labels.Matcher) bool { return m.Name == labels.MetricName && !m.Matches(name) }) {
+		if !slices.ContainsFunc(s.Where, func(m *labels.Matcher) bool {
+			return m.Name == labels.MetricName && !m.Matches(name)
+		}) {
 			out = append(out, f)
 		}
 	}
@@ -238,7 +244,7 @@ func (r *recent) evalNode(ctx context.Context, e indicator.Expr, at int64) (oper
 		if err != nil || v.scalar {
 			return v, errors.Join(err, errEngine)
 		}
-		return r.aggregateElements(n, v.vec)
+		return r.aggregateElements(n, v.elements)
 	case indicator.Apply:
 		return r.applyFunction(ctx, n, at)
 	case indicator.Binary:
@@ -309,7 +315,7 @@ func (r *recent) readRange(ctx context.Context, s indicator.Samples, at int64) (
 			vec[i].f *= scale
 		}
 	}
-	return operand{vec: vec}, nil
+	return operand{elements: vec}, nil
 }
 
 // mostRemembered bounds the remembered selectors, and the remembered readings.
@@ -373,7 +379,9 @@ func (r *recent) rangeFunction(s indicator.Samples, at int64) (func(*recentSerie
 		return nil, errEngine
 	}
 	// The engine's functions read these arguments beside the samples.
-	args := parser.Expressions{&parser.MatrixSelector{VectorSelector: &parser.VectorSelector{Name: s.Metric}, Range: s.Span}}
+	args := parser.Expressions{
+		&parser.MatrixSelector{VectorSelector: &parser.VectorSelector{Name: s.Metric}, Range: s.Span},
+	}
 	var params []promql.Vector
 	if s.Func == "quantile_over_time" {
 		args = slices.Insert(args, 0, parser.Expr(&parser.NumberLiteral{Val: s.Param}))
@@ -416,15 +424,15 @@ func (r *recent) applyFunction(ctx context.Context, n indicator.Apply, at int64)
 	case "clamp_max":
 		f = func(v float64) float64 { return math.Min(n.Param, v) }
 	case indicator.Percentile:
-		return r.histogramQuantile(n.Param, v.vec, at)
+		return r.histogramQuantile(n.Param, v.elements, at)
 	default:
 		return operand{}, errEngine
 	}
-	out := append(r.elements.takeSlice(len(v.vec)), v.vec...)
+	out := append(r.elements.takeSlice(len(v.elements)), v.elements...)
 	for i := range out {
 		out[i].f = f(out[i].f)
 	}
-	return operand{vec: r.relabelElements(unnamed, out)}, nil
+	return operand{elements: r.relabelElements(unnamed, out)}, nil
 }
 
 // histogramQuantile evaluates histogram_quantile by the engine's own code.
@@ -434,12 +442,13 @@ func (r *recent) histogramQuantile(q float64, vec []element, at int64) (operand,
 		in[i] = promql.Sample{T: at, F: e.f, Metric: r.sets.sets[e.id]}
 	}
 	args := parser.Expressions{&parser.NumberLiteral{Val: q}, &parser.VectorSelector{}}
-	out, _ := promql.FunctionCalls[indicator.Percentile]([]promql.Vector{{{F: q}}, in}, nil, args, &promql.EvalNodeHelper{Ts: at})
+	out, _ := promql.FunctionCalls[indicator.Percentile]([]promql.Vector{{{F: q}}, in}, nil, args,
+		&promql.EvalNodeHelper{Ts: at})
 	found := make([]element, len(out))
 	for i, s := range out {
 		found[i] = element{r.sets.numberOf(s.Metric), s.F}
 	}
-	return operand{vec: found}, nil
+	return operand{elements: found}, nil
 }
 
 // relabelElements changes the labels of a vector in place.
@@ -500,15 +509,15 @@ func (r *recent) aggregateElements(n indicator.Aggregate, vec []element) (operan
 	if tooLarge {
 		return operand{}, errEngine
 	}
-	return operand{vec: out}, nil
+	return operand{elements: out}, nil
 }
 
 // groupNumbers returns the group number of each label set: by some labels, or by all labels but those and
 // the metric name.
 func (r *recent) groupNumbers(keep bool, names []string, vec []element) []int32 {
-	c := change{keepNamed: keep, names: names}
+	c := change{keepNamed: keep, labelNames: names}
 	if !keep {
-		c.names = append(slices.Clip(names), labels.MetricName)
+		c.labelNames = append(slices.Clip(names), labels.MetricName)
 	}
 	group := r.sets.mapperFor(&c)
 	out := r.numbers.takeSlice(len(vec))
@@ -532,9 +541,9 @@ func (r *recent) evalBinary(n *indicator.Binary, a, b operand) (operand, error) 
 		}
 		return operand{scalar: true, f: f}, nil
 	case a.scalar || b.scalar:
-		vec := a.vec
+		vec := a.elements
 		if a.scalar {
-			vec = b.vec
+			vec = b.elements
 		}
 		out := r.elements.takeSlice(len(vec))
 		for _, e := range vec {
@@ -556,21 +565,22 @@ func (r *recent) evalBinary(n *indicator.Binary, a, b operand) (operand, error) 
 		if unname {
 			out = r.relabelElements(unnamed, out)
 		}
-		return operand{vec: out}, nil
+		return operand{elements: out}, nil
 	}
-	ga, gb := r.groupNumbers(n.By == "on", n.Match.Labels, a.vec), r.groupNumbers(n.By == "on", n.Match.Labels, b.vec)
+	ga, gb := r.groupNumbers(n.By == "on", n.Match.Labels, a.elements),
+		r.groupNumbers(n.By == "on", n.Match.Labels, b.elements)
 	switch n.Op {
 	case "and", "or", "unless":
-		return operand{vec: r.combineSets(n.Op, a.vec, b.vec, ga, gb)}, nil
+		return operand{elements: r.combineSets(n.Op, a.elements, b.elements, ga, gb)}, nil
 	}
 	result := change{metadata: unname}
 	if n.Group == "" {
-		result.keepNamed, result.names = n.By == "on", n.Match.Labels
+		result.keepNamed, result.labelNames = n.By == "on", n.Match.Labels
 	}
 	if n.Group == "right" {
 		a, b, ga, gb = b, a, gb, ga
 	}
-	return r.joinVectors(n, &result, a.vec, b.vec, ga, gb)
+	return r.joinVectors(n, &result, a.elements, b.elements, ga, gb)
 }
 
 func boolNumber(b bool) float64 {
@@ -680,5 +690,5 @@ func (r *recent) joinVectors(n *indicator.Binary, result *change, a, b []element
 			out = append(out, e)
 		}
 	}
-	return operand{vec: out}, nil
+	return operand{elements: out}, nil
 }

@@ -8,9 +8,9 @@ import (
 
 // A change says which labels an operation keeps, or drops.
 type change struct {
-	keepNamed bool
-	names     []string
-	metadata  bool // the name goes, too
+	keepNamed  bool
+	labelNames []string
+	metadata   bool // the name goes, too
 }
 
 func (c *change) appendKey(b []byte) []byte {
@@ -21,7 +21,7 @@ func (c *change) appendKey(b []byte) []byte {
 	if c.metadata {
 		b[1] = 'm'
 	}
-	for _, n := range c.names {
+	for _, n := range c.labelNames {
 		b = append(append(b, n...), 0xff)
 	}
 	return b
@@ -31,7 +31,7 @@ func (c *change) appendKey(b []byte) []byte {
 type labelSets struct {
 	sets    []labels.Labels
 	byHash  map[uint64]int32
-	next    []int32 // of the same hash
+	next    []int32 // the next set with the same hash
 	metrics []model.Metric
 	changed map[string]*[]int32 // by change, by number: 0 where it is not known yet
 	builder *labels.Builder
@@ -76,14 +76,14 @@ func (l *labelSets) applyChange(c *change, id int32) int32 {
 	}
 	l.builder.Reset(set)
 	if c.keepNamed {
-		l.builder.Keep(c.names...)
+		l.builder.Keep(c.labelNames...)
 	} else {
-		l.builder.Del(c.names...)
+		l.builder.Del(c.labelNames...)
 	}
 	return l.numberOf(l.builder.Labels())
 }
 
-// mapperFor returns a function that maps a label set's number to that of the changed set.
+// mapperFor returns a function from a label set's number to the number of the changed set.
 func (l *labelSets) mapperFor(c *change) func(int32) int32 {
 	var room [128]byte
 	key := c.appendKey(room[:0])

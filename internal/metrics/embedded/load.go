@@ -45,7 +45,8 @@ func (s *Store) Load(ctx context.Context, rec *recording.Recording, name func(ta
 		return fmt.Errorf("load recording: none of %d pages can be read: %w", failed, unread)
 	}
 	if good == 0 {
-		return hint.With(fmt.Errorf("load recording: all %d scrapes failed", failed), "record again while the server is reachable")
+		return hint.With(fmt.Errorf("load recording: all %d scrapes failed", failed), "record again while the server "+
+			"is reachable")
 	}
 	return nil
 }

@@ -40,16 +40,18 @@ const (
 	mostReturned = 100
 )
 
-// Over returns a Querier for queries at one time, which must not be before that of the last call. The cache
-// spans the given time before it; lookback says how long a sample counts in ranges. Queries without all
-// matchers of the scope go to the server. If the scope changed since the last call, the series that joined it
-// are read.
-func (m *Mirror) Over(q metrics.Querier, scope []*labels.Matcher, at time.Time, past, lookback time.Duration) metrics.Querier {
+// Over returns a Querier for queries at one time, which must not be before the time of the last call. The cache spans
+// the given time before it; lookback says how long a sample counts in ranges. Queries without all matchers of the
+// scope go to the server. If the scope changed since the last call, the series that joined it are read.
+func (m *Mirror) Over(
+	q metrics.Querier, scope []*labels.Matcher, at time.Time, past, lookback time.Duration,
+) metrics.Querier {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := at.UnixMilli()
 	if m.recent == nil || m.recent.newest > now {
-		m.recent, m.reading, m.asking = newRecent(nil, lookback), map[string]*sync.Mutex{}, make(chan struct{}, metrics.AtOnce)
+		m.recent, m.reading, m.asking = newRecent(nil, lookback), map[string]*sync.Mutex{},
+			make(chan struct{}, metrics.AtOnce)
 		m.recent.families, m.recent.anywhen, m.recent.swept = map[string]*family{}, true, now
 	}
 	m.recent.startEvaluation(now, lookback.Milliseconds())
@@ -62,7 +64,7 @@ func (m *Mirror) acquireSlot() func() {
 	return func() { <-m.asking }
 }
 
-// startEvaluation starts another evaluation time, and clears what was derived from samples that may have changed.
+// startEvaluation moves on to the next evaluation time, and clears results of samples that may have changed.
 func (r *recent) startEvaluation(now, lookback int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,12 +77,12 @@ func (r *recent) startEvaluation(now, lookback int64) {
 // mirrored answers the queries of one evaluation time.
 type mirrored struct {
 	metrics.Querier
-	mirror *Mirror
-	recent *recent
-	scope  []*labels.Matcher
-	from   time.Time // of which it answers
-	held   int64     // samples after it, in ms
-	now    int64
+	mirror      *Mirror
+	recent      *recent
+	scope       []*labels.Matcher
+	answersFrom time.Time // it answers for later times
+	held        int64     // samples after it, in ms
+	now         int64
 }
 
 // Evaluate implements metrics.Querier.
@@ -92,7 +94,8 @@ func (q *mirrored) Evaluate(ctx context.Context, e indicator.Expr, at time.Time)
 		case "", indicator.FirstSeen, indicator.LastTrue, indicator.HeldLast:
 			here = false // staleness markers count
 		}
-		here = here && s.Metric != "" && s.Offset == 0 && q.coversSelector(s.Where, at.Add(-time.Duration(q.recent.lookBehind(s))*time.Millisecond))
+		here = here && s.Metric != "" && s.Offset == 0 && q.coversSelector(s.Where,
+			at.Add(-time.Duration(q.recent.lookBehind(s))*time.Millisecond))
 		names = append(names, s.Metric)
 	})
 	if here && len(names) > 0 {
@@ -112,7 +115,9 @@ func (q *mirrored) Evaluate(ctx context.Context, e indicator.Expr, at time.Time)
 }
 
 // Samples implements metrics.Querier.
-func (q *mirrored) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
+func (q *mirrored) Samples(
+	ctx context.Context, selector string, at time.Time, span time.Duration,
+) (model.Matrix, error) {
 	if m, err := q.answerSelector(ctx, selector, at, span, 0); !errors.Is(err, errEngine) {
 		return m, err
 	}
@@ -130,7 +135,9 @@ func (q *mirrored) QueryRange(ctx context.Context, expr string, r metrics.Range)
 }
 
 // answerSelector parses a selector and calls recent.selectStreams.
-func (q *mirrored) answerSelector(ctx context.Context, selector string, at time.Time, span, step time.Duration) (model.Matrix, error) {
+func (q *mirrored) answerSelector(
+	ctx context.Context, selector string, at time.Time, span, step time.Duration,
+) (model.Matrix, error) {
 	ms, err := promQL.ParseMetricSelector(selector)
 	if err != nil {
 		return nil, errEngine
@@ -163,7 +170,7 @@ func (q *mirrored) coversSelector(where []*labels.Matcher, after time.Time) bool
 			return false
 		}
 	}
-	return !after.Before(q.from)
+	return !after.Before(q.answersFrom)
 }
 
 // holdMetrics caches the samples of metrics up to now.
@@ -190,7 +197,8 @@ func (q *mirrored) holdMetric(ctx context.Context, name string) error {
 		_, err = q.readPieces(ctx, f, f.completeFrom, false)
 	case goesOn && len(returned) > 0:
 		var series model.Matrix
-		if series, err = q.readSamples(ctx, f, f.completeFrom, q.now, indicator.Like("instance", strings.Join(returned, "|"))); err == nil {
+		if series, err = q.readSamples(ctx, f, f.completeFrom, q.now,
+			indicator.Like("instance", strings.Join(returned, "|"))); err == nil {
 			q.recent.replaceSamples(f, series)
 		}
 	}
@@ -231,14 +239,17 @@ func (m *Mirror) metricLock(name string) *sync.Mutex {
 }
 
 // readSamples reads the samples of a metric between two times.
-func (q *mirrored) readSamples(ctx context.Context, f *family, after, until int64, more ...*labels.Matcher) (model.Matrix, error) {
+func (q *mirrored) readSamples(
+	ctx context.Context, f *family, after, until int64, more ...*labels.Matcher,
+) (model.Matrix, error) {
 	defer q.mirror.acquireSlot()()
-	return q.Querier.Samples(ctx, indicator.Selector(f.metric, slices.Concat(q.scope, more)...), time.UnixMilli(until), time.Duration(until-after)*time.Millisecond)
+	return q.Querier.Samples(ctx, indicator.Selector(f.metric, slices.Concat(q.scope, more)...), time.UnixMilli(until),
+		time.Duration(until-after)*time.Millisecond)
 }
 
-// planRead returns the time after which a metric's samples must be read, to have all samples after a given
-// time. Where the cache goes on, that is earlier than its end, because samples may have arrived late.
-func (r *recent) planRead(name string, from, now int64) (f *family, since int64, goesOn bool) {
+// planRead returns the time after which a metric's samples must be read, to have all samples after a given time. If
+// the cache goes on, the time lies before the end of the cache, because samples may have arrived late.
+func (r *recent) planRead(name string, from, now int64) (f *family, after int64, extends bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f = r.families[name]; f == nil {
@@ -255,8 +266,8 @@ func (r *recent) planRead(name string, from, now int64) (f *family, since int64,
 }
 
 // storeSamples caches samples of a metric between two times: it extends the cached series, or replaces all of them.
-// It returns, as patterns, the instances whose older samples may have arrived since they were read: those of
-// new series, and of series that had no sample at the end of the cache.
+// It returns patterns of the instances with new series, and with series that had no sample at the end of the cache:
+// older samples may have arrived since they were read.
 func (r *recent) storeSamples(f *family, read model.Matrix, since, until int64, goesOn bool) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -277,7 +288,7 @@ func (r *recent) storeSamples(f *family, read model.Matrix, since, until int64, 
 		}
 		r.extendSeries(s, one.Values)
 	}
-	if r.samples > mostMirrored {
+	if r.sampleCount > mostMirrored {
 		r.refuseFamily(f)
 	}
 	if !goesOn {
@@ -300,7 +311,7 @@ func (r *recent) replaceSamples(f *family, read model.Matrix) {
 // cutAfter drops the samples of a series after a time.
 func (r *recent) cutAfter(s *recentSeries, after int64) {
 	n := s.upTo(after)
-	r.samples -= len(s.points) - n
+	r.sampleCount -= len(s.points) - n
 	s.points = s.points[:n]
 }
 
@@ -315,7 +326,7 @@ func (r *recent) extendSeries(s *recentSeries, samples []model.SamplePair) {
 			r.trimSeries(s, r.newest)
 		}
 		s.points = append(s.points, promql.FPoint{T: t, F: float64(p.Value)})
-		r.samples++
+		r.sampleCount++
 	}
 }
 

@@ -45,9 +45,9 @@ type recent struct {
 	numbers  scratch[int32] // label set numbers
 	partials scratch[partial]
 
-	newest  int64 // time of the newest sample
-	samples int   // cached samples
-	swept   int64 // newest at the last sweep
+	newest      int64 // time of the newest sample
+	sampleCount int   // cached samples
+	swept       int64 // newest at the last sweep
 }
 
 // A family is the cache of one metric.
@@ -70,7 +70,7 @@ type recentSeries struct {
 	lset       labels.Labels
 	id         int32 // number of lset, from 1 on; 0 before it has one
 	instanceID int32 // number of the instance label
-	ref        storage.SeriesRef
+	storageRef storage.SeriesRef
 	points     []promql.FPoint // in the order of time, without staleness markers
 	stale      []int64         // times of staleness markers
 	last       int64           // time of the last sample, markers included
@@ -123,13 +123,14 @@ func newRecent(db *tsdb.DB, lookback time.Duration) *recent {
 }
 
 func (r *recent) clearAll() {
-	r.families, r.bound, r.samples = nil, bindings{}, 0
+	r.families, r.bound, r.sampleCount = nil, bindings{}, 0
 	r.resetDerived()
 }
 
 // resetDerived clears everything that is derived from the cached series.
 func (r *recent) resetDerived() {
-	r.sets, r.instances, r.choices, r.memo = newLabelSets(), map[string]int32{}, map[string]*choice{}, map[reading][]element{}
+	r.sets, r.instances, r.choices, r.memo = newLabelSets(), map[string]int32{}, map[string]*choice{},
+		map[reading][]element{}
 	for _, f := range r.families {
 		for _, s := range f.series {
 			s.id, s.instanceID = 0, r.instanceNumber(s.lset)
@@ -139,7 +140,7 @@ func (r *recent) resetDerived() {
 
 // A batch holds what one transaction appended.
 type batch struct {
-	samples    []appended
+	floats     []appended
 	histograms []string // names of metrics with native histograms
 }
 
@@ -157,8 +158,8 @@ func (r *recent) publishBatch(b *batch) {
 	if r.idle++; r.idle == forgetful {
 		r.memo = map[reading][]element{}
 	}
-	for i := range b.samples {
-		a := &b.samples[i]
+	for i := range b.floats {
+		a := &b.floats[i]
 		r.newest = max(r.newest, a.t)
 		if r.families == nil {
 			continue
@@ -191,8 +192,8 @@ func (r *recent) bindSample(a *appended) *recentSeries {
 	s := f.other
 	if f.held {
 		s = r.findSeries(f, a.lset)
-		r.bound.bindSeries(s.ref, nil)
-		s.ref = a.storageRef
+		r.bound.bindSeries(s.storageRef, nil)
+		s.storageRef = a.storageRef
 	}
 	r.bound.bindSeries(a.storageRef, s)
 	return s
@@ -214,7 +215,9 @@ func (r *recent) findSeries(f *family, lset labels.Labels) *recentSeries {
 			return s
 		}
 	}
-	s := &recentSeries{family: f, lset: lset, instanceID: r.instanceNumber(lset), next: f.byHash[hash], last: math.MinInt64}
+	s := &recentSeries{
+		family: f, lset: lset, instanceID: r.instanceNumber(lset), next: f.byHash[hash], last: math.MinInt64,
+	}
 	f.byHash[hash] = s
 	f.series = append(f.series, s)
 	clear(r.choices)
@@ -249,7 +252,7 @@ func (r *recent) appendSample(s *recentSeries, t int64, v float64) {
 		r.trimSeries(s, t)
 	}
 	s.points = append(s.points, promql.FPoint{T: t, F: v})
-	r.samples++
+	r.sampleCount++
 }
 
 // trimSeries makes room for a sample at time t by dropping samples beyond the retention.
@@ -257,7 +260,7 @@ func (r *recent) trimSeries(s *recentSeries, t int64) {
 	old := s.upTo(t - s.family.retention)
 	if old > 0 {
 		s.family.completeFrom = max(s.family.completeFrom, s.points[old-1].T)
-		r.samples -= old
+		r.sampleCount -= old
 	}
 	if left := s.points[old:]; 4*old >= len(s.points) {
 		s.points = s.points[:copy(s.points, left)]
@@ -335,7 +338,7 @@ func (r *recent) sweepUnused() {
 			old := s.upTo(r.newest - f.retention)
 			if old == len(s.points) {
 				f.completeFrom = max(f.completeFrom, r.newest-f.retention)
-				r.samples -= old
+				r.sampleCount -= old
 				continue
 			}
 			if 2*old > len(s.points) {
@@ -344,7 +347,7 @@ func (r *recent) sweepUnused() {
 			hash := s.lset.Hash()
 			s.next, f.byHash[hash] = f.byHash[hash], s
 			live = append(live, s)
-			r.bound.bindSeries(s.ref, s)
+			r.bound.bindSeries(s.storageRef, s)
 		}
 		clear(f.series[len(live):])
 		f.series, held = live, held+len(live)
@@ -358,8 +361,8 @@ func (r *recent) sweepUnused() {
 // dropFamily removes a family from the cache.
 func (r *recent) dropFamily(f *family) {
 	for _, s := range f.series {
-		r.bound.bindSeries(s.ref, nil)
-		r.samples -= len(s.points)
+		r.bound.bindSeries(s.storageRef, nil)
+		r.sampleCount -= len(s.points)
 	}
 	f.held, f.retention, f.wants, f.series, f.byHash = false, 0, [2]int64{}, nil, nil
 	clear(r.choices)
@@ -425,8 +428,8 @@ func (r *recent) readFamily(ctx context.Context, f *family, from int64) bool {
 			}
 		}
 		s.points = slices.Clip(s.points)
-		r.samples += len(s.points)
-		f.refused = kind != chunkenc.ValNone || it.Err() != nil || r.samples > mostRecent
+		r.sampleCount += len(s.points)
+		f.refused = kind != chunkenc.ValNone || it.Err() != nil || r.sampleCount > mostRecent
 	}
 	if f.refused || set.Err() != nil {
 		r.dropFamily(f)
@@ -465,8 +468,8 @@ func (r *recent) wrapAppender(app storage.AppenderV2) storage.AppenderV2 {
 	return &observedV2{AppenderV2: app, observation: observation{r, r.pool.Get().(*batch)}}
 }
 
-// Observe wraps a storage that contains this store, such as one that also writes to a remote
-// storage, so that what is appended there is cached here.
+// Observe wraps a storage that contains this store, such as one that also writes to a remote storage, so that samples
+// appended there are cached here.
 func (s *Store) Observe(all storage.Storage) storage.Storage { return observedStorage{all, s.recent} }
 
 type observedStorage struct {
@@ -476,7 +479,9 @@ type observedStorage struct {
 
 // Appender implements storage.Appendable.
 func (o observedStorage) Appender(ctx context.Context) storage.Appender {
-	return &observedV1{Appender: o.Storage.Appender(ctx), observation: observation{o.recent, o.recent.pool.Get().(*batch)}}
+	return &observedV1{
+		Appender: o.Storage.Appender(ctx), observation: observation{o.recent, o.recent.pool.Get().(*batch)},
+	}
 }
 
 // AppenderV2 implements storage.AppendableV2.
@@ -491,7 +496,7 @@ type observation struct {
 }
 
 func (o *observation) addSample(ref storage.SeriesRef, l labels.Labels, t int64, v float64) {
-	o.batch.samples = append(o.batch.samples, appended{ref, l, t, v})
+	o.batch.floats = append(o.batch.floats, appended{ref, l, t, v})
 }
 
 // endTransaction ends the transaction; its samples are published if it was committed.
@@ -507,8 +512,8 @@ func (o *observation) endTransaction(err error, committed bool) error {
 		o.recent.clearAll()
 		o.recent.mu.Unlock()
 	}
-	clear(o.batch.samples)
-	o.batch.samples, o.batch.histograms = o.batch.samples[:0], o.batch.histograms[:0]
+	clear(o.batch.floats)
+	o.batch.floats, o.batch.histograms = o.batch.floats[:0], o.batch.histograms[:0]
 	o.recent.pool.Put(o.batch)
 	o.batch = nil
 	return err
@@ -549,8 +554,8 @@ type observedV2 struct {
 
 // Append implements storage.AppenderV2.
 func (o *observedV2) Append(
-	ref storage.SeriesRef, l labels.Labels, st, t int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram,
-	opts storage.AOptions,
+	ref storage.SeriesRef, l labels.Labels, st, t int64, v float64,
+	h *histogram.Histogram, fh *histogram.FloatHistogram, opts storage.AOptions,
 ) (storage.SeriesRef, error) {
 	ref, err := o.AppenderV2.Append(ref, l, st, t, v, h, fh, opts)
 	switch {

@@ -60,8 +60,8 @@ func (s *Store) KeepReserve() bool {
 	return err == nil
 }
 
-// restoreSegments restores log segments whose repair was interrupted: the repair moved the segment away and
-// copied a part of it, or nothing.
+// restoreSegments restores log segments whose repair was interrupted: the repair moved the segment away and copied
+// only a part, or nothing.
 func restoreSegments(dir string) error {
 	moved, err := filepath.Glob(filepath.Join(dir, "w[ab]l", "*.repair"))
 	for _, path := range moved {
@@ -86,10 +86,13 @@ func checkRoom(dir string) error {
 	if freeBytes(dir) >= need || os.Remove(reservePath(dir)) == nil && freeBytes(dir) >= need {
 		return nil
 	}
-	return hint.With(fmt.Errorf("%s: %w: %d MB are free, %d are needed to read the logs", dir, syscall.ENOSPC, freeBytes(dir)>>20, need>>20), "free some, then restart sixty")
+	return hint.With(fmt.Errorf("%s: %w: %d MB are free, %d are needed to read the logs", dir, syscall.ENOSPC,
+		freeBytes(dir)>>20, need>>20), "free some, then restart sixty")
 }
 
 // roomiestDir returns the directory for temporary files with the most free space.
 func roomiestDir() string {
-	return slices.MaxFunc([]string{os.TempDir(), "/dev/shm"}, func(a, b string) int { return cmp.Compare(freeBytes(a), freeBytes(b)) })
+	return slices.MaxFunc([]string{os.TempDir(), "/dev/shm"}, func(a, b string) int {
+		return cmp.Compare(freeBytes(a), freeBytes(b))
+	})
 }

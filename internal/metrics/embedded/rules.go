@@ -17,9 +17,9 @@ import (
 // Rules are recording rules and alerts over a store. Prometheus' own code evaluates them, when Eval is
 // called.
 type Rules struct {
-	groups []*rules.Group
-	alerts []*rules.AlertingRule
-	all    []rules.Rule
+	ruleGroups []*rules.Group
+	alerts     []*rules.AlertingRule
+	all        []rules.Rule
 }
 
 // Alert is one active alert.
@@ -50,7 +50,10 @@ func (s *Store) Rules(groups []rulefmt.RuleGroup) (*Rules, error) {
 			return nil, fmt.Errorf("rule group %s: %w", g.Name, err)
 		}
 		out.all = append(out.all, loaded...)
-		out.groups = append(out.groups, rules.NewGroup(rules.GroupOptions{Name: g.Name, File: "rules", Interval: time.Duration(g.Interval), Rules: loaded, Opts: opts}))
+		out.ruleGroups = append(out.ruleGroups,
+			rules.NewGroup(rules.GroupOptions{
+				Name: g.Name, File: "rules", Interval: time.Duration(g.Interval), Rules: loaded, Opts: opts,
+			}))
 	}
 	return out, nil
 }
@@ -67,7 +70,8 @@ func (r *Rules) loadGroup(g rulefmt.RuleGroup, p parser.Parser) ([]rules.Rule, e
 			continue
 		}
 		a := rules.NewAlertingRule(rule.Alert, expr, time.Duration(rule.For), time.Duration(rule.KeepFiringFor),
-			labels.FromMap(rule.Labels), labels.FromMap(rule.Annotations), labels.EmptyLabels(), "", true, promslog.NewNopLogger())
+			labels.FromMap(rule.Labels), labels.FromMap(rule.Annotations), labels.EmptyLabels(), "", true,
+			promslog.NewNopLogger())
 		r.alerts = append(r.alerts, a)
 		out = append(out, a)
 	}
@@ -76,7 +80,7 @@ func (r *Rules) loadGroup(g rulefmt.RuleGroup, p parser.Parser) ([]rules.Rule, e
 
 // Eval evaluates every group once, one rule after the other. It joins the errors of the rules.
 func (r *Rules) Eval(ctx context.Context, at time.Time) error {
-	for _, g := range r.groups {
+	for _, g := range r.ruleGroups {
 		g.Eval(ctx, at)
 	}
 	var errs []error
@@ -93,7 +97,10 @@ func (r *Rules) Alerts() []Alert {
 	var out []Alert
 	for _, rule := range r.alerts {
 		for _, a := range rule.ActiveAlerts() {
-			out = append(out, Alert{Name: rule.Name(), Labels: a.Labels.Map(), Annotations: a.Annotations.Map(), Firing: a.State == rules.StateFiring, Since: a.ActiveAt})
+			out = append(out, Alert{
+				Name: rule.Name(), Labels: a.Labels.Map(), Annotations: a.Annotations.Map(),
+				Firing: a.State == rules.StateFiring, Since: a.ActiveAt,
+			})
 		}
 	}
 	return out

@@ -54,11 +54,10 @@ const (
 
 // Config configures a Store. The zero value is usable.
 type Config struct {
-	// Dir holds the storage. Empty means a temporary one, without a write-ahead
-	// log, for samples of any age in the order of time per target; Close removes
-	// it. A named one outlives the process and takes only what is newer than
-	// about an hour before its newest sample, as Prometheus does. While its disk has no
-	// room for its logs, the storage is a temporary one: see Full.
+	// Dir holds the storage. Empty means a temporary one, without a write-ahead log, for samples of any age in the
+	// order of time per target; Close removes it. A named one outlives the process. As in Prometheus, its samples may
+	// be about an hour older than its newest one, and no older. While its disk has no room for its logs, the storage
+	// is a temporary one: see Full.
 	Dir string
 
 	// Retention is how long a named storage keeps samples, DefaultRetention when 0, and
@@ -111,7 +110,7 @@ func Open(cfg Config) (*Store, error) {
 	if dir == "" {
 		where := "" // the usual directory of temporary files
 		if s.full != nil {
-			where = roomiestDir() // which may be on the disk that is full
+			where = roomiestDir() // the usual one may be on the full disk
 		}
 		tmp, err := os.MkdirTemp(where, "sixty-store-")
 		if err != nil {
@@ -177,7 +176,8 @@ func storageOptions(cfg Config) *tsdb.Options {
 // explainOpen says why a directory cannot be opened, and what to do.
 func explainOpen(dir string, err error) error {
 	if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EAGAIN) {
-		return hint.With(fmt.Errorf("open store: %s is in use by another process", dir), "stop it, or use another directory")
+		return hint.With(fmt.Errorf("open store: %s is in use by another process", dir),
+			"stop it, or use another directory")
 	}
 	return fmt.Errorf("open store: %w", err)
 }
@@ -290,7 +290,9 @@ func (u untrimmed) Querier(from, to int64) (storage.Querier, error) {
 type untrimmedQuerier struct{ storage.Querier }
 
 // Select implements storage.Querier.
-func (u untrimmedQuerier) Select(ctx context.Context, sorted bool, hints *storage.SelectHints, ms ...*labels.Matcher) storage.SeriesSet {
+func (u untrimmedQuerier) Select(
+	ctx context.Context, sorted bool, hints *storage.SelectHints, ms ...*labels.Matcher,
+) storage.SeriesSet {
 	if hints != nil {
 		h := *hints
 		h.DisableTrimming = true
@@ -313,7 +315,8 @@ func (s *Store) QueryRange(ctx context.Context, expr string, r metrics.Range) (m
 		return nil, fmt.Errorf("query %q: step %s is below a millisecond", expr, r.Step)
 	}
 	if ms, err := promQL.ParseMetricSelector(expr); err == nil {
-		if m, err := s.recent.selectStreams(ctx, ms, r.End.UnixMilli()-r.Start.UnixMilli(), r.End.UnixMilli(), r.Step.Milliseconds()); err == nil {
+		if m, err := s.recent.selectStreams(ctx, ms, r.End.UnixMilli()-r.Start.UnixMilli(), r.End.UnixMilli(),
+			r.Step.Milliseconds()); err == nil {
 			return m, nil
 		}
 	}
@@ -323,8 +326,10 @@ func (s *Store) QueryRange(ctx context.Context, expr string, r metrics.Range) (m
 
 // Samples implements metrics.Querier.
 func (s *Store) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
-	// Whole pages are for an incident's evidence: no metric of them is asked for again because of it.
-	if ms, err := promQL.ParseMetricSelector(selector); err == nil && slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return m.Name == labels.MetricName }) {
+	// A selector without a metric name reads whole pages, for an incident's evidence. It says nothing about which
+	// metrics will be queried again.
+	if ms, err := promQL.ParseMetricSelector(selector); err == nil &&
+		slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return m.Name == labels.MetricName }) {
 		if m, err := s.recent.selectStreams(ctx, ms, span.Milliseconds(), at.UnixMilli(), 0); err == nil {
 			return m, nil
 		}
@@ -335,7 +340,9 @@ func (s *Store) Samples(ctx context.Context, selector string, at time.Time, span
 }
 
 // runQuery executes a query and copies its result. It returns err if the query could not be created.
-func runQuery[T any](ctx context.Context, expr string, q promql.Query, err error, read func(parser.Value) (T, error)) (T, error) {
+func runQuery[T any](
+	ctx context.Context, expr string, q promql.Query, err error, read func(parser.Value) (T, error),
+) (T, error) {
 	var none T
 	if err != nil {
 		return none, fmt.Errorf("query %q: %w", expr, err)

@@ -19,7 +19,9 @@ func copyVector(v parser.Value) (model.Vector, error) {
 		out := make(model.Vector, 0, len(v))
 		for _, s := range v {
 			if s.H == nil {
-				out = append(out, &model.Sample{Metric: metricFromLabels(s.Metric), Value: model.SampleValue(s.F), Timestamp: model.Time(s.T)})
+				out = append(out, &model.Sample{
+					Metric: metricFromLabels(s.Metric), Value: model.SampleValue(s.F), Timestamp: model.Time(s.T),
+				})
 			}
 		}
 		return out, nil

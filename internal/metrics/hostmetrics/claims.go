@@ -11,7 +11,7 @@ type processes interface {
 	// listeningProcesses lists the processes that hold the socket that listens on a TCP port;
 	// none where that cannot be seen.
 	listeningProcesses(port string) []int
-	// parentProcess returns the parent of a process, 0 if there is none or it is invisible.
+	// parentProcess returns the parent of a process, 0 without a visible parent.
 	parentProcess(pid int) int
 	// commandName returns the name of a process' program, "" where it cannot be seen.
 	commandName(pid int) string
@@ -23,9 +23,9 @@ var forwarders = []string{"ssh", "sshd", "autossh", "kubectl", "oc", "k9s", "clo
 // claims are the indexes of the GPUs that each server was last seen to compute on.
 type claims map[string][]int
 
-// divideReadings assigns GPUs to servers. A server gets the GPUs with a process that descends from the process that listens
-// on the server's port. If no such process is visible (another user's, or in a container with other process IDs), the
-// server keeps its last GPUs, or gets the GPUs that no other server claims. A forwarded port gets none.
+// divideReadings assigns GPUs to servers. A server gets the GPUs with a process that descends from the process that
+// listens on the server's port. If no such process is visible (another user's, or in a container with other process
+// IDs), the server keeps its last GPUs, or gets the GPUs that no other server claims. A forwarded port gets none.
 func (c *claims) divideReadings(readings []gpu.Reading, servers []Server, p processes) map[string][]gpu.Reading {
 	if *c == nil {
 		*c = claims{}

@@ -23,7 +23,7 @@ import (
 // A Server is one that is scraped.
 type Server struct {
 	Name string // by which pages refer to it
-	URL  string // of its metrics page
+	URL  string // address of its metrics page
 }
 
 // A Page holds this machine's readings at one time, in Prometheus' text format.

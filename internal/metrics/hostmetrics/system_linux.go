@@ -151,11 +151,14 @@ func (s *system) fileSystems(p *gpu.Page) {
 	seen := map[string]bool{}
 	for _, m := range mounts {
 		var st unix.Statfs_t
-		if !slices.Contains(onDisk, m.FSType) || seen[m.MajorMinorVer] || len(seen) == most || unix.Statfs(m.MountPoint, &st) != nil {
+		if !slices.Contains(onDisk, m.FSType) || seen[m.MajorMinorVer] || len(seen) == most ||
+			unix.Statfs(m.MountPoint, &st) != nil {
 			continue
 		}
 		seen[m.MajorMinorVer] = true // a directory that is mounted again
-		p.Add("node_filesystem_avail_bytes", float64(st.Bavail)*float64(st.Bsize), "device", m.Source, "fstype", m.FSType, "mountpoint", m.MountPoint)
-		p.Add("node_filesystem_size_bytes", float64(st.Blocks)*float64(st.Bsize), "device", m.Source, "fstype", m.FSType, "mountpoint", m.MountPoint)
+		p.Add("node_filesystem_avail_bytes", float64(st.Bavail)*float64(st.Bsize), "device", m.Source, "fstype",
+			m.FSType, "mountpoint", m.MountPoint)
+		p.Add("node_filesystem_size_bytes", float64(st.Blocks)*float64(st.Bsize), "device", m.Source, "fstype",
+			m.FSType, "mountpoint", m.MountPoint)
 	}
 }

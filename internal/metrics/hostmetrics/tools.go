@@ -42,7 +42,8 @@ func explainUnread() error {
 		return fmt.Errorf("found %s, but no %s on the PATH", nvidiaDevice, nvidiaSMI)
 	}
 	if _, err := os.Stat(amdDevice); err == nil {
-		return errors.New("AMD GPUs are read only from AMD's device-metrics-exporter: give its address together with the servers'")
+		return errors.New("AMD GPUs are read only from AMD's device-metrics-exporter: give its address " +
+			"together with the servers'")
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ type Request struct {
 	Instances []string
 	Matchers  []*labels.Matcher // further ones, that all series have
 	From, To  time.Time
-	// MaxBytes bounds the text, 0 for MaxBytes: of more, scrapes are left out evenly.
+	// MaxBytes bounds the text; 0 stands for the constant MaxBytes. Scrapes are left out evenly to stay below it.
 	MaxBytes int64
 }
 
@@ -52,11 +52,13 @@ type Result struct {
 	Labels map[string]model.Metric
 }
 
-// Write asks for the samples and calls add for every page, target by target and in the
-// order of time; an empty body is a scrape that failed after so long, 0 where that is unknown. The names of the targets are
-// distinct; of a target alone on its instance it is the instance. It is an error when there
-// are none.
-func Write(ctx context.Context, q metrics.Querier, r Request, add func(target string, at time.Time, body []byte, took time.Duration) error) (Result, error) {
+// AddPage takes one page of a target. An empty body stands for a failed scrape that took so long; 0 is unknown.
+type AddPage func(target string, at time.Time, body []byte, took time.Duration) error
+
+// Write queries the samples and calls add for every page, target by target and in the order of time. The names of the
+// targets are distinct; a target alone on its instance is named by the instance. A request without samples is an
+// error.
+func Write(ctx context.Context, q metrics.Querier, r Request, add AddPage) (Result, error) {
 	if r.MaxBytes == 0 {
 		r.MaxBytes = MaxBytes
 	}
@@ -69,45 +71,46 @@ func Write(ctx context.Context, q metrics.Querier, r Request, add func(target st
 		t := &targets[i]
 		m, err := q.Samples(ctx, renderSelector(r.Matchers, t.labels), r.To, r.To.Sub(r.From))
 		if err != nil {
-			return res, fmt.Errorf("read the samples of %s: %w", t.name, err)
+			return res, fmt.Errorf("read the samples of %s: %w", t.writtenAs, err)
 		}
 		t.prepareSeries(m)
 		if len(t.scrapes) == 0 {
 			continue
 		}
 		res.Targets++
-		res.Labels[t.name] = t.labels
+		res.Labels[t.writtenAs] = t.labels
 		if err := t.writePages(ctx, (r.MaxBytes-res.Bytes)/int64(len(targets)-i), &res, add); err != nil {
 			return res, err
 		}
 	}
 	if res.Pages == 0 {
 		return res, hint.With(fmt.Errorf("there are no samples of %s from %s to %s", strings.Join(r.Instances, ", "),
-			r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339)), "choose a time within the storage's retention")
+			r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339)), "choose a time within the storage's "+
+			"retention")
 	}
 	return res, nil
 }
 
 // A target is one scraped server.
 type target struct {
-	name   string
-	labels model.Metric // that all its series have
+	writtenAs string
+	labels    model.Metric // that all its series have
 	// scrapes are their times in ascending order, and whether they succeeded.
 	scrapes []scrape
-	series  []series
+	series  []lineSeries
 }
 
 type scrape struct {
 	at   model.Time
 	up   bool
-	took time.Duration // of one that failed, 0 where it is unknown
+	took time.Duration // for a failed scrape; 0 when unknown
 }
 
-// A series is what makes one line of each page.
-type series struct {
-	family, kind string
-	line         string // name and labels
-	values       []model.SamplePair
+// A lineSeries is what makes one line of each page.
+type lineSeries struct {
+	familyName, metricType string
+	line                   string // name and labels
+	values                 []model.SamplePair
 }
 
 // findTargets returns the targets, by their series up or, without it, by the label instance.
@@ -117,16 +120,20 @@ func findTargets(ctx context.Context, q metrics.Querier, r *Request) ([]target, 
 	}
 	var out []target
 	for _, instance := range r.Instances {
-		m, err := q.Samples(ctx, renderSelector(r.Matchers, model.Metric{model.MetricNameLabel: "up", model.InstanceLabel: model.LabelValue(instance)}), r.To, r.To.Sub(r.From))
+		m, err := q.Samples(ctx, renderSelector(r.Matchers, model.Metric{
+			model.MetricNameLabel: "up", model.InstanceLabel: model.LabelValue(instance),
+		}), r.To, r.To.Sub(r.From))
 		if err != nil {
 			return nil, fmt.Errorf("find the targets: %w", err)
 		}
-		slices.SortFunc(m, func(a, b *model.SampleStream) int { return cmp.Compare(a.Metric.String(), b.Metric.String()) })
+		slices.SortFunc(m, func(a, b *model.SampleStream) int {
+			return cmp.Compare(a.Metric.String(), b.Metric.String())
+		})
 		for i, up := range m {
-			t := target{name: instance, labels: up.Metric.Clone()}
+			t := target{writtenAs: instance, labels: up.Metric.Clone()}
 			delete(t.labels, model.MetricNameLabel)
 			if i > 0 {
-				t.name = fmt.Sprintf("%s-%d", instance, i+1)
+				t.writtenAs = fmt.Sprintf("%s-%d", instance, i+1)
 			}
 			for _, v := range up.Values {
 				t.scrapes = append(t.scrapes, scrape{at: v.Timestamp, up: v.Value != 0})
@@ -134,7 +141,9 @@ func findTargets(ctx context.Context, q metrics.Querier, r *Request) ([]target, 
 			out = append(out, t)
 		}
 		if len(m) == 0 {
-			out = append(out, target{name: instance, labels: model.Metric{model.InstanceLabel: model.LabelValue(instance)}})
+			out = append(out, target{
+				writtenAs: instance, labels: model.Metric{model.InstanceLabel: model.LabelValue(instance)},
+			})
 		}
 	}
 	if len(out) > maxTargets {
@@ -143,7 +152,7 @@ func findTargets(ctx context.Context, q metrics.Querier, r *Request) ([]target, 
 	return out, nil
 }
 
-// renderSelector writes what selects the series with some labels.
+// renderSelector writes a selector of the series that match and have some labels.
 func renderSelector(matchers []*labels.Matcher, with model.Metric) string {
 	var parts []string
 	for name, value := range with {
@@ -160,7 +169,8 @@ func renderSelector(matchers []*labels.Matcher, with model.Metric) string {
 func (t *target) prepareSeries(m model.Matrix) {
 	histograms := map[string]bool{}
 	for _, s := range m {
-		if base, ok := strings.CutSuffix(string(s.Metric[model.MetricNameLabel]), "_bucket"); ok && s.Metric[model.BucketLabel] != "" {
+		if base, ok := strings.CutSuffix(string(s.Metric[model.MetricNameLabel]), "_bucket"); ok &&
+			s.Metric[model.BucketLabel] != "" {
 			histograms[base] = true
 		}
 	}
@@ -177,10 +187,15 @@ func (t *target) prepareSeries(m model.Matrix) {
 			most = i
 		}
 		family, kind := familyOf(name, s.Metric, histograms)
-		t.series = append(t.series, series{family: family, kind: kind, line: t.renderLine(name, s.Metric), values: s.Values})
+		t.series = append(t.series, lineSeries{
+			familyName: family, metricType: kind, line: t.renderLine(name, s.Metric), values: s.Values,
+		})
 	}
-	slices.SortFunc(t.series, func(a, b series) int { return cmp.Or(cmp.Compare(a.family, b.family), cmp.Compare(a.line, b.line)) })
-	if len(t.scrapes) == 0 && len(t.series) > 0 { // nobody stored when it was scraped: as often as its most complete series
+	slices.SortFunc(t.series, func(a, b lineSeries) int {
+		return cmp.Or(cmp.Compare(a.familyName, b.familyName), cmp.Compare(a.line, b.line))
+	})
+	if len(t.scrapes) == 0 && len(t.series) > 0 {
+		// nobody stored when it was scraped: as often as its most complete series
 		for _, v := range m[most].Values {
 			t.scrapes = append(t.scrapes, scrape{at: v.Timestamp, up: true})
 		}
@@ -191,7 +206,9 @@ func (t *target) prepareSeries(m model.Matrix) {
 func (t *target) timeFailures(took []model.SamplePair) {
 	for i := range t.scrapes {
 		s := &t.scrapes[i]
-		k, known := slices.BinarySearchFunc(took, s.at, func(v model.SamplePair, at model.Time) int { return cmp.Compare(v.Timestamp, at) })
+		k, known := slices.BinarySearchFunc(took, s.at, func(v model.SamplePair, at model.Time) int {
+			return cmp.Compare(v.Timestamp, at)
+		})
 		if known && !s.up && took[k].Value > 0 && took[k].Value < model.SampleValue(time.Hour.Seconds()) {
 			s.took = time.Duration(float64(took[k].Value) * float64(time.Second))
 		}
@@ -201,7 +218,8 @@ func (t *target) timeFailures(took []model.SamplePair) {
 // ofTheScrape reports whether a series was made by who scraped, or by rules, and not by the
 // server.
 func ofTheScrape(name string) bool {
-	return name == "up" || name == "ALERTS" || name == "ALERTS_FOR_STATE" || strings.HasPrefix(name, "scrape_") || strings.HasPrefix(name, "sixty_") || strings.HasPrefix(name, "sixty:")
+	return name == "up" || name == "ALERTS" || name == "ALERTS_FOR_STATE" || strings.HasPrefix(name, "scrape_") ||
+		strings.HasPrefix(name, "sixty_") || strings.HasPrefix(name, "sixty:")
 }
 
 // familyOf returns the type of a metric, by its name, if the metric is cumulative.
@@ -267,7 +285,7 @@ var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 const number = 8
 
 // writePages makes the pages of a target, within so many bytes.
-func (t *target) writePages(ctx context.Context, budget int64, res *Result, add func(string, time.Time, []byte, time.Duration) error) error {
+func (t *target) writePages(ctx context.Context, budget int64, res *Result, add AddPage) error {
 	estimate := int64(0)
 	for i := range t.series {
 		estimate += int64(len(t.series[i].line)+number) * int64(len(t.series[i].values))
@@ -296,10 +314,10 @@ func (t *target) writePages(ctx context.Context, budget int64, res *Result, add 
 			if j == 0 || series.values[j-1].Timestamp <= before || i == 0 && series.values[j-1].Timestamp < s.at {
 				continue
 			}
-			if series.kind != "" && series.family != family {
-				fmt.Fprintf(&page, "# TYPE %s %s\n", series.family, series.kind)
+			if series.metricType != "" && series.familyName != family {
+				fmt.Fprintf(&page, "# TYPE %s %s\n", series.familyName, series.metricType)
 			}
-			family = series.family
+			family = series.familyName
 			page.WriteString(series.line)
 			page.Write(strconv.AppendFloat(page.AvailableBuffer(), float64(series.values[j-1].Value), 'g', -1, 64))
 			page.WriteByte('\n')
@@ -309,13 +327,13 @@ func (t *target) writePages(ctx context.Context, budget int64, res *Result, add 
 		if s.up && page.Len() > 0 && kept {
 			res.Pages++
 			res.Bytes += int64(page.Len())
-			if err := add(t.name, s.at.Time(), bytes.Clone(page.Bytes()), 0); err != nil {
+			if err := add(t.writtenAs, s.at.Time(), bytes.Clone(page.Bytes()), 0); err != nil {
 				return err
 			}
 		}
 		if !s.up {
 			res.Failed++
-			if err := add(t.name, s.at.Time(), nil, s.took); err != nil {
+			if err := add(t.writtenAs, s.at.Time(), nil, s.took); err != nil {
 				return err
 			}
 		}

@@ -23,15 +23,15 @@ const maxName = 4096
 
 // collector gathers what the containers hold and checks it as it comes.
 type collector struct {
-	ctx  context.Context // until when
-	lim  limits
-	name string // the target of pages that lie in no directory
+	ctx           context.Context // until when
+	lim           limits
+	defaultTarget string // the target of pages that lie in no directory
 
 	found   []foundPage
 	entries int
 	total   int64
 
-	notes      []byte // of the outermost file
+	notes      []byte // from the outermost file
 	notesDepth int
 
 	skipped  int
@@ -41,11 +41,11 @@ type collector struct {
 }
 
 type foundPage struct {
-	dir  string
-	at   int64
-	loc  location
-	size int64
-	took time.Duration // of one that failed, 0 where it is unknown
+	directory string
+	at        int64
+	place     location
+	size      int64
+	duration  time.Duration // for a failed scrape; 0 when unknown
 }
 
 // kind is what a file's name says it is.
@@ -60,20 +60,21 @@ const (
 
 // classifyName checks a file's name and says what the file is: for a page, in which
 // directory and of what time.
-func (c *collector) classifyName(name string) (k kind, dir string, at int64, err error) {
+func (c *collector) classifyName(name string) (k kind, inDir string, at int64, err error) {
 	if c.ctx.Err() != nil {
 		return other, "", 0, context.Cause(c.ctx)
 	}
 	c.entries++
 	if c.entries > c.lim.entries {
-		return other, "", 0, hint.With(fmt.Errorf("more than %d files", c.lim.entries), "split the recording, by target or by time")
+		return other, "", 0, hint.With(fmt.Errorf("more than %d files", c.lim.entries),
+			"split the recording, by target or by time")
 	}
 	if err := checkName(name); err != nil {
 		return other, "", 0, err
 	}
 	name = path.Clean(name)
-	dir, base := path.Split(name)
-	dir = strings.TrimSuffix(dir, "/")
+	inDir, base := path.Split(name)
+	inDir = strings.TrimSuffix(inDir, "/")
 	for part := range strings.SplitSeq(name, "/") {
 		// macOS keeps attributes in ._NAME and __MACOSX; names with a dot are
 		// hidden by whoever made them.
@@ -82,14 +83,14 @@ func (c *collector) classifyName(name string) (k kind, dir string, at int64, err
 		}
 	}
 	if base == notes {
-		return meta, dir, 0, nil
+		return meta, inDir, 0, nil
 	}
 	at, ok := c.timeOf(base)
 	if !ok {
 		c.countSkipped(name)
 		return other, "", 0, nil
 	}
-	return page, dir, at, nil
+	return page, inDir, at, nil
 }
 
 // checkName refuses names that point out of the recording.
@@ -103,7 +104,8 @@ func checkName(name string) error {
 		return bad("is too long")
 	case name == "", strings.ContainsRune(name, 0):
 		return bad("is malformed")
-	case strings.HasPrefix(name, "/"), strings.Contains(name, `\`), len(name) > 1 && name[1] == ':' && strings.HasPrefix(name[2:], "/"):
+	case strings.HasPrefix(name, "/"), strings.Contains(name, `\`), len(name) > 1 && name[1] == ':' &&
+		strings.HasPrefix(name[2:], "/"):
 		return bad("is absolute")
 	}
 	for part := range strings.SplitSeq(name, "/") {
@@ -148,11 +150,13 @@ func (c *collector) countSkipped(name string) {
 // checkSize accounts for the bytes of one file.
 func (c *collector) checkSize(name string, size int64) error {
 	if size > c.lim.entry {
-		return hint.With(fmt.Errorf("%s is larger than %d bytes", shortenName(name), c.lim.entry), "leave this file out: no metrics page is that large")
+		return hint.With(fmt.Errorf("%s is larger than %d bytes", shortenName(name), c.lim.entry),
+			"leave this file out: no metrics page is that large")
 	}
 	c.total += size
 	if c.total > c.lim.total {
-		return hint.With(fmt.Errorf("more than %d bytes, decompressed, at %s", c.lim.total, shortenName(name)), "split the recording, by target or by time")
+		return hint.With(fmt.Errorf("more than %d bytes, decompressed, at %s", c.lim.total, shortenName(name)),
+			"split the recording, by target or by time")
 	}
 	return nil
 }
@@ -208,7 +212,9 @@ func (c *collector) fillRecording(r *Recording) error {
 		index[dir], _ = slices.BinarySearch(r.targets, n)
 	}
 	for _, f := range c.found {
-		r.files = append(r.files, pageFile{at: f.at, target: index[f.dir], loc: f.loc, size: f.size, took: f.took})
+		r.files = append(r.files, pageFile{
+			at: f.at, target: index[f.directory], place: f.place, size: f.size, duration: f.duration,
+		})
 	}
 	slices.SortStableFunc(r.files, func(a, b pageFile) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.target, b.target))
@@ -241,7 +247,7 @@ func dropEqual(files []pageFile) []pageFile {
 func (c *collector) targetNames() map[string]string {
 	names := make(map[string]string)
 	for _, f := range c.found {
-		names[f.dir] = f.dir
+		names[f.directory] = f.directory
 	}
 	for {
 		first, ok := "", true
@@ -261,7 +267,7 @@ func (c *collector) targetNames() map[string]string {
 		}
 	}
 	if n, ok := names[""]; ok && n == "" {
-		names[""] = c.name
+		names[""] = c.defaultTarget
 	}
 	return names
 }

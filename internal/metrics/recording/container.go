@@ -126,7 +126,8 @@ func (c *collector) collectPage(path string, info fs.FileInfo) (store, error) {
 	ext := strings.ToLower(filepath.Ext(name))
 	if ext != ".prom" && ext != ".txt" {
 		return nil, hint.With(errors.New("neither a directory, a tar archive nor a page"),
-			"give a directory, a .tar, .tar.gz or .tar.zst of TARGET/UNIX_MILLISECONDS.prom files, or a .prom or .txt file")
+			"give a directory, a .tar, .tar.gz or .tar.zst of TARGET/UNIX_MILLISECONDS.prom files, "+
+				"or a .prom or .txt file")
 	}
 	c.entries++
 	if err := c.checkSize(name, info.Size()); err != nil {
@@ -165,7 +166,8 @@ func (c *collector) collectArchive(r io.Reader) (store, error) {
 		var broken *damagedArchive
 		switch {
 		case bounded.N <= 0:
-			return sp, hint.With(fmt.Errorf("more than %d bytes, decompressed", c.lim.total), "split the recording, by target or by time")
+			return sp, hint.With(fmt.Errorf("more than %d bytes, decompressed", c.lim.total),
+				"split the recording, by target or by time")
 		case !errors.As(err, &broken):
 			return sp, err
 		case len(c.found) == 0:

@@ -22,9 +22,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Limits on what is read. A recording of 100 targets of 60 kB each, scraped
-// once a second, reaches the total after three minutes, so that bigger ones are
-// recorded at a longer interval.
+// Limits on a recording's size. A recording of 100 targets of 60 kB each, scraped once a second, reaches the total
+// after three minutes, so that bigger ones are recorded at a longer interval.
 const (
 	MaxTotal   = 1 << 30  // bytes, decompressed
 	MaxEntry   = 64 << 20 // bytes of one page
@@ -49,8 +48,9 @@ type Scrape struct {
 	Target string    // its directory
 	At     time.Time // its name
 	Body   []byte    // the raw page; empty when the scrape failed
-	// Took is about how long one that failed took, where the time of its file in an archive or those of the scrapes
-	// tell: a scraper that waits for one before it asks for the next is late after a slow one. 0 is unknown.
+	// Took is the approximate duration of a failed scrape, 0 if unknown. It follows from the time of the scrape's
+	// file in an archive, or from the times of the scrapes: a scraper that waits for one scrape before it begins the
+	// next is late after a slow one.
 	Took time.Duration
 }
 
@@ -72,7 +72,7 @@ type Notes struct {
 
 // Noted is what one server said.
 type Noted struct {
-	URL       string  `json:"url"` // URL of its metrics page
+	URL       string  `json:"url"` // URL address of its metrics page
 	Health    int     `json:"health,omitempty"`
 	HealthErr string  `json:"health_error,omitempty"`
 	Version   string  `json:"version,omitempty"`
@@ -87,11 +87,11 @@ type Model struct {
 
 // pageFile is one page, wherever it lies.
 type pageFile struct {
-	at     int64 // Unix milliseconds
-	target int   // index into targets
-	loc    location
-	size   int64
-	took   time.Duration // by the time of the file of one that failed, 0 where that does not tell
+	at       int64 // Unix milliseconds
+	target   int   // index into targets
+	place    location
+	size     int64
+	duration time.Duration // by the time of the file of one that failed, 0 where that does not tell
 }
 
 // store gives back the pages that were found when the recording was opened.
@@ -103,9 +103,9 @@ type store interface {
 // location is an offset, or an index of a path.
 type location int64
 
-// Open opens a recording: a directory, an archive known by its first bytes, or a
-// single page. An archive is read whole, until the context ends and bounded by the
-// limits above; what exceeds 64 MiB waits in a temporary file until Close.
+// Open opens a recording: a directory, an archive known by its first bytes, or a single page. An archive is read
+// whole, until the context ends and within the limits above; pages beyond 64 MiB stay in a temporary file until
+// Close.
 func Open(ctx context.Context, path string) (*Recording, error) {
 	return openWithin(ctx, path, defaultLimits)
 }
@@ -118,14 +118,15 @@ func openWithin(ctx context.Context, path string, lim limits) (*Recording, error
 	return r, nil
 }
 
-const wayOut = "name the files TARGET/UNIX_MILLISECONDS.prom, such as vllm-0/1795220770159.prom, each one answer of /metrics"
+const wayOut = "name the files TARGET/UNIX_MILLISECONDS.prom, such as vllm-0/1795220770159.prom, " +
+	"each one answer of /metrics"
 
 func scanFiles(ctx context.Context, path string, lim limits) (*Recording, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, stripPath(err)
 	}
-	c := &collector{ctx: ctx, lim: lim, name: baseName(path)}
+	c := &collector{ctx: ctx, lim: lim, defaultTarget: baseName(path)}
 	var st store
 	if info.IsDir() {
 		st, err = c.collectDirectory(path)
@@ -179,11 +180,13 @@ func (r *Recording) Close() error { return r.store.Close() }
 func (r *Recording) Scrapes(fn func(Scrape) error) error {
 	took := r.failureDurations()
 	for i, f := range r.files {
-		body, err := r.store.readPage(f.loc, f.size)
+		body, err := r.store.readPage(f.place, f.size)
 		if err != nil {
 			return fmt.Errorf("read recording %s: %s at %d: %w", r.path, r.targets[f.target], f.at, err)
 		}
-		if err := fn(Scrape{Target: r.targets[f.target], At: time.UnixMilli(f.at), Body: body, Took: took[i]}); err != nil {
+		if err := fn(Scrape{
+			Target: r.targets[f.target], At: time.UnixMilli(f.at), Body: body, Took: took[i],
+		}); err != nil {
 			return err
 		}
 	}
@@ -199,8 +202,8 @@ const (
 	dated      = time.Minute      // the most by which a file's time is later because of a slow scrape
 )
 
-// failureDurations returns how long each failed scrape took, from the time of the next scrape: the scraper is late after a
-// slow failure, and in its usual pace after a fast one.
+// failureDurations returns how long each failed scrape took, from the time of the next scrape: the scraper is late
+// after a slow failure, and in its usual pace after a fast one.
 func (r *Recording) failureDurations() []time.Duration {
 	out := make([]time.Duration, len(r.files))
 	gaps, last := make([][]time.Duration, len(r.targets)), make(map[int]int)
@@ -216,8 +219,8 @@ func (r *Recording) failureDurations() []time.Duration {
 	}
 	for i, f := range r.files {
 		all := gaps[f.target]
-		if f.took > 0 {
-			out[i] = f.took
+		if f.duration > 0 {
+			out[i] = f.duration
 			continue
 		}
 		if len(all) < leastPaces {

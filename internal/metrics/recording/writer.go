@@ -45,7 +45,8 @@ type sink interface {
 func Create(path string) (*Writer, error) {
 	out, err := newSink(path)
 	if errors.Is(err, os.ErrExist) {
-		return nil, hint.With(fmt.Errorf("create recording %s: %w", path, stripPath(err)), "choose another name, or remove what is there")
+		return nil, hint.With(fmt.Errorf("create recording %s: %w", path, stripPath(err)),
+			"choose another name, or remove what is there")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create recording %s: %w", path, stripPath(err))
@@ -66,7 +67,8 @@ func newSink(path string) (sink, error) {
 	case strings.HasSuffix(lower, ".tar"):
 		compress = func(w io.Writer) (flusher, error) { return uncompressed{w}, nil }
 	case slices.Contains([]string{".zst", ".gz", ".zip", ".bz2", ".xz", ".7z", ".rar"}, filepath.Ext(lower)):
-		return nil, hint.With(errors.New("unknown format"), "use a name ending in .tar.zst, .tar.gz or .tar, or a directory")
+		return nil, hint.With(errors.New("unknown format"), "use a name ending in .tar.zst, .tar.gz "+
+			"or .tar, or a directory")
 	default:
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return nil, err
@@ -93,10 +95,12 @@ func newSink(path string) (sink, error) {
 func (w *Writer) Add(target string, at time.Time, body []byte, took time.Duration) error {
 	ms := at.UnixMilli()
 	if ms < 0 || ms > maxUnixMilli {
-		return fmt.Errorf("write recording %s: time %s is not between 1970 and 2262", w.path, at.UTC().Format(time.RFC3339))
+		return fmt.Errorf("write recording %s: time %s is not between 1970 and 2262", w.path,
+			at.UTC().Format(time.RFC3339))
 	}
 	if len(body) > MaxEntry {
-		return fmt.Errorf("write recording %s: a page of %s is larger than %d bytes", w.path, DirectoryName(target), MaxEntry)
+		return fmt.Errorf("write recording %s: a page of %s is larger than %d bytes", w.path, DirectoryName(target),
+			MaxEntry)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -250,7 +254,9 @@ type tarSink struct {
 }
 
 func (s *tarSink) writeFile(name string, at time.Time, body []byte) error {
-	h := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(body)), ModTime: at.Truncate(time.Second), Typeflag: tar.TypeReg}
+	h := &tar.Header{
+		Name: name, Mode: 0o644, Size: int64(len(body)), ModTime: at.Truncate(time.Second), Typeflag: tar.TypeReg,
+	}
 	if len(body) == 0 {
 		h.ModTime, h.Format = at.Round(time.Millisecond), tar.FormatPAX // the others have whole seconds
 	}

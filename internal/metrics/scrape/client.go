@@ -32,10 +32,11 @@ const (
 	maxBody = 16 << 20
 )
 
-// accept prefers the format that vLLM's Python server speaks natively, and
-// leaves out protobuf, which nothing here reads. prometheus_client 0.25 and later ignores q, and
-// writes sglang_x for sglang:x in OpenMetrics unless it is asked for names as they are.
-const accept = "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.8,*/*;q=0.1"
+// accept prefers the native format of vLLM's Python server, and omits protobuf, because this package does not parse
+// it. prometheus_client 0.25 and later ignores q, and without escaping=allow-utf-8 writes sglang_x for sglang:x in
+// OpenMetrics.
+const accept = "text/plain;version=0.0.4;q=1," +
+	"application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.8,*/*;q=0.1"
 
 // Config configures a Client. The zero value is usable.
 type Config struct {
@@ -87,7 +88,7 @@ type Body struct {
 	At          time.Time     // when the page was asked for: the time of its samples
 	Duration    time.Duration // until its last byte
 	Status      int           // HTTP status, 0 without an answer
-	Server      string        // what it says that it is, "" where it does not
+	Server      string        // the Content-Type header, "" without one
 }
 
 // Fetch asks for a target's page; target is anything that URL accepts. An
@@ -178,7 +179,8 @@ func explainStatus(u *url.URL, b *Body) error {
 	}
 	if b.Status == http.StatusOK {
 		if what := describeContent(b); what != "" {
-			return hint.With(fmt.Errorf("scrape %s: answered %s%s, %w", redactURL(u), what, from, ErrNotMetrics), hintMetricsPath(u))
+			return hint.With(fmt.Errorf("scrape %s: answered %s%s, %w", redactURL(u), what, from, ErrNotMetrics),
+				hintMetricsPath(u))
 		}
 		return nil
 	}

@@ -68,8 +68,8 @@ func (i Info) TypeOf(metric string) model.MetricType {
 
 // Sample is one sample line.
 type Sample struct {
-	// Series is the line's metric name and labels as written. The bytes are
-	// overwritten after the call: they serve to look up what is known already.
+	// Series is the line's metric name and labels as written. The bytes are overwritten after the call: use them to
+	// look up known series.
 	Series []byte
 
 	Value     float64
@@ -91,15 +91,13 @@ func Parse(body []byte, contentType string, fn func(l labels.Labels, ts int64, v
 	return ParseSeries(body, contentType, func(s *Sample) { fn(s.Labels(), s.Timestamp, s.Value) })
 }
 
-// ParseSeries calls fn for every sample of a page, in its order, without
-// building labels that the caller may know. The sample is valid during the call
-// only, and the body is not kept.
+// ParseSeries calls fn for every sample of a page, in the page's order, without building labels that the caller may
+// know already. The sample is valid during the call only, and the body is not kept.
 //
-// The format is that of the content type; a page that ends with "# EOF" is
-// OpenMetrics whatever its content type, so that files need none. Exemplars and
-// native histograms are ignored. From the first line that Prometheus' parser
-// refuses on, every line that is a sample by itself is kept and the others are
-// counted as Skipped. A page without a sample is an error.
+// The content type selects the format; a page that ends with "# EOF" is always OpenMetrics, so that files need no
+// content type. Exemplars and native histograms are ignored. From the first line that Prometheus' parser refuses on,
+// every line that is a sample by itself is kept and the others are counted as Skipped. A page without a sample is an
+// error.
 func ParseSeries(body []byte, contentType string, fn func(*Sample)) (Info, error) {
 	p := parsing{
 		info: Info{Format: formatOf(body, contentType), Types: make(map[string]model.MetricType, 128)},
@@ -134,7 +132,8 @@ func putBuffer(b *[]byte) {
 }
 
 func formatOf(body []byte, contentType string) Format {
-	if mediaType, _, err := mime.ParseMediaType(contentType); err == nil && mediaType == "application/openmetrics-text" {
+	if mediaType, _, err := mime.ParseMediaType(contentType); err == nil &&
+		mediaType == "application/openmetrics-text" {
 		return OpenMetrics
 	}
 	if bytes.HasSuffix(bytes.TrimRight(body[max(0, len(body)-64):], "\r\n\t "), []byte("\n# EOF")) {
@@ -303,5 +302,6 @@ func (p *parsing) explainEmpty(body []byte) error {
 	case len(p.info.Types) > 0:
 		return hint.With(err, "send the server a request first: it declares metrics but has no values yet")
 	}
-	return hint.With(err, "give a page in the Prometheus text format or OpenMetrics; an engine's log is given with --engine-log")
+	return hint.With(err, "give a page in the Prometheus text format or OpenMetrics; an engine's log is "+
+		"given with --engine-log")
 }

@@ -12,9 +12,8 @@ import (
 // say, as in Prometheus' metrics_path.
 const defaultPath = "/metrics"
 
-// URL completes a target's address as a user types it to the URL of its
-// metrics page: host:port, :port and host get the scheme http, and an empty
-// path becomes /metrics.
+// URL completes a target's address as a user types it to the URL address of its metrics page: host:port, :port and
+// host get the scheme http, and an empty path becomes /metrics.
 func URL(target string) (string, error) {
 	u, err := parseURL(target)
 	if err != nil {
@@ -56,7 +55,8 @@ func parseURL(target string) (*url.URL, error) {
 		return nil, hint.With(fmt.Errorf("target address is not a URL"), wayOut)
 	}
 	if u.Scheme != "http" && u.Scheme != "https" {
-		return nil, hint.With(fmt.Errorf("target %s: scheme %q is neither http nor https", redactURL(u), u.Scheme), wayOut)
+		return nil, hint.With(fmt.Errorf("target %s: scheme %q is neither http nor https", redactURL(u), u.Scheme),
+			wayOut)
 	}
 	if u.Hostname() == "" {
 		return nil, hint.With(fmt.Errorf("target %s: no host", redactURL(u)), wayOut)

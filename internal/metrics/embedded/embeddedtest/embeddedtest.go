@@ -29,9 +29,11 @@ func Append(tb testing.TB, store *embedded.Store, target embedded.Target, at tim
 	must.Succeed(tb, err)
 }
 
-// Open loads a recording into a store, which is closed with the test, and returns the times
-// of its first and its last scrape. The function name is that of [embedded.Store.Load].
-func Open(tb testing.TB, path string, name func(target string) embedded.Target) (store *embedded.Store, first, last time.Time) {
+// Open loads a recording into a store, which is closed with the test, and returns the times of its first and its last
+// scrape. For the function name see [embedded.Store.Load].
+func Open(
+	tb testing.TB, path string, name func(target string) embedded.Target,
+) (store *embedded.Store, first, last time.Time) {
 	tb.Helper()
 	rec, err := recording.Open(tb.Context(), path)
 	must.Succeed(tb, err)
@@ -42,8 +44,8 @@ func Open(tb testing.TB, path string, name func(target string) embedded.Target) 
 	return store, first, last
 }
 
-// ReadTruth reads into v what was done to the recorded servers: the JSON beside a recording,
-// which testdata/recordings/README.md describes.
+// ReadTruth reads the JSON beside a recording into v: the faults that were injected into the recorded servers
+// (testdata/recordings/README.md).
 func ReadTruth(tb testing.TB, path string, v any) {
 	tb.Helper()
 	text, err := os.ReadFile(strings.TrimSuffix(path, ".tar.zst") + ".json")

@@ -65,7 +65,8 @@ type Page struct{ families []*dto.MetricFamily } // in the order in which they w
 func (p *Page) Add(name string, v float64, labels ...string) {
 	i := slices.IndexFunc(p.families, func(f *dto.MetricFamily) bool { return f.GetName() == name })
 	if i < 0 {
-		i, p.families = len(p.families), append(p.families, &dto.MetricFamily{Name: &name, Type: dto.MetricType_GAUGE.Enum()})
+		i, p.families = len(p.families),
+			append(p.families, &dto.MetricFamily{Name: &name, Type: dto.MetricType_GAUGE.Enum()})
 		if end := strings.ToLower(name); strings.HasSuffix(end, "_total") || strings.HasSuffix(end, "_counter") {
 			p.families[i].Type = dto.MetricType_COUNTER.Enum()
 		}
@@ -83,7 +84,7 @@ func (p *Page) Add(name string, v float64, labels ...string) {
 func (p *Page) Bytes() []byte {
 	var b bytes.Buffer
 	for _, f := range p.families {
-		_, _ = expfmt.MetricFamilyToText(&b, f) // fails for a family without samples, and there is none
+		_, _ = expfmt.MetricFamilyToText(&b, f) // fails only for a family without samples
 	}
 	return b.Bytes()
 }

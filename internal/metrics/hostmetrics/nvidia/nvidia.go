@@ -71,7 +71,8 @@ type states struct {
 // reasons are the bits of nvmlClocksEventReason (nvml.h) by the ends of their elements' names.
 var reasons = map[string]uint{
 	"gpu_idle": 0x1, "applications_clocks_setting": 0x2, "sw_power_cap": 0x4, "hw_slowdown": 0x8, "sync_boost": 0x10,
-	"sw_thermal_slowdown": 0x20, "hw_thermal_slowdown": 0x40, "hw_power_brake_slowdown": 0x80, "display_clocks_setting": 0x100,
+	"sw_thermal_slowdown": 0x20, "hw_thermal_slowdown": 0x40, "hw_power_brake_slowdown": 0x80,
+	"display_clocks_setting": 0x100,
 }
 
 // Parse reads the output of nvidia-smi -q -x. Values that the driver does not give are
@@ -104,7 +105,9 @@ func Parse(log []byte) (out []gpu.Reading, err error) {
 
 // toReading parses the values of one GPU.
 func (d *device) toReading() gpu.Reading {
-	g := gpu.Reading{UUID: knownValue(d.UUID), Bus: knownValue(d.Bus), Model: knownValue(d.Model), Values: map[string]float64{}}
+	g := gpu.Reading{
+		UUID: knownValue(d.UUID), Bus: knownValue(d.Bus), Model: knownValue(d.Model), Values: map[string]float64{},
+	}
 	if _, err := strconv.ParseUint(strings.TrimSpace(d.Minor), 10, 16); err == nil {
 		g.Device = "nvidia" + strings.TrimSpace(d.Minor)
 	}
@@ -166,7 +169,8 @@ func (d *device) toReading() gpu.Reading {
 
 // knownValue is a name that the driver gives.
 func knownValue(s string) string {
-	if s = gpu.Clean(s); s == "N/A" || strings.HasPrefix(s, "[") || strings.Contains(s, "Unknown") || strings.HasPrefix(s, "Requested functionality") {
+	if s = gpu.Clean(s); s == "N/A" || strings.HasPrefix(s, "[") || strings.Contains(s, "Unknown") ||
+		strings.HasPrefix(s, "Requested functionality") {
 		return ""
 	}
 	return s

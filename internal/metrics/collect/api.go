@@ -102,7 +102,8 @@ func (l QueryLimits) limitQueries(next http.Handler) http.Handler {
 		w.Header().Set("Retry-After", "5")
 		w.WriteHeader(http.StatusServiceUnavailable)
 		fmt.Fprintf(w, `{"status":"error","errorType":"timeout","error":"%d queries ran for the %s that `+
-			`this one waited; ask for less, or start sixty serve with a larger --query-concurrency"}`, l.Concurrency, l.Timeout)
+			`this one waited; ask for less, or start sixty serve with a larger --query-concurrency"}`,
+			l.Concurrency, l.Timeout)
 	}
 	turns := listen.NewTurns(l.Concurrency, l.Timeout, l.User, refuse)
 	return turns.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -321,11 +321,11 @@ func (r *recent) readRange(ctx context.Context, s indicator.Samples, at int64) (
 // mostRemembered bounds the remembered selectors, and the remembered readings.
 const mostRemembered = 1000
 
+// A seriesFunc returns the value of a range function for one series; ok is false if the series has none.
+type seriesFunc func(*recentSeries) (value float64, ok bool)
+
 // rangeFunction returns a range function, bound to the evaluation time at.
-func (r *recent) rangeFunction(s indicator.Samples, at int64) (func(*recentSeries) (float64, bool), error) {
-	from, step := at-s.Span.Milliseconds(), indicator.Step.Milliseconds()
-	next := func(t int64) int64 { return step * ((t + step - 1) / step) } // the subquery's grid
-	first := next(from + 1)
+func (r *recent) rangeFunction(s indicator.Samples, at int64) (seriesFunc, error) {
 	switch s.Func {
 	case "":
 		return func(s *recentSeries) (float64, bool) {
@@ -333,47 +333,70 @@ func (r *recent) rangeFunction(s indicator.Samples, at int64) (func(*recentSerie
 			return p.F, ok
 		}, nil
 	case indicator.FirstSeen, indicator.LastTrue, indicator.LastZero, indicator.LastMoved:
-		seen := map[string]func(*recentSeries, int64, float64) bool{
-			indicator.LastTrue: func(_ *recentSeries, _ int64, v float64) bool { return v > 0 },
-			indicator.LastZero: func(_ *recentSeries, _ int64, v float64) bool { return v == 0 },
-			indicator.LastMoved: func(s *recentSeries, t int64, v float64) bool {
-				before, ok := s.sampleAt(t-step, r.lookback)
-				return ok && v != before.F
-			},
-		}[s.Func]
-		or := s.Func != indicator.LastTrue
-		return func(s *recentSeries) (float64, bool) {
-			for t := at / step * step; seen != nil && t >= first; t -= step {
-				if p, ok := s.sampleAt(t, r.lookback); ok && seen(s, t, p.F) {
-					return float64(p.T) / 1000, true
-				}
-			}
-			for t := first; or && t <= at; t += step {
-				if p, ok := s.sampleAt(t, r.lookback); ok {
-					return float64(p.T) / 1000, true
-				}
-			}
-			return 0, false
-		}, nil
+		return r.timeFunction(s, at), nil
 	case indicator.HeldLast:
-		missed := indicator.MissedFor.Milliseconds()
-		if r.lookback < missed {
+		if r.lookback < indicator.MissedFor.Milliseconds() {
 			return nil, errEngine // the lookback ends before the absence is certain
 		}
-		return func(s *recentSeries) (most float64, ok bool) {
-			for _, ended := range s.stale {
-				t := next(max(ended, from+1))
-				n := s.upTo(ended)
-				if t > at || n == 0 || s.points[n-1].T <= t-missed || s.upTo(t) != n {
-					continue
-				}
-				if f := s.points[n-1].F; !ok || f > most || math.IsNaN(most) {
-					most, ok = f, true
-				}
-			}
-			return most, ok
-		}, nil
+		return heldLast(s, at), nil
 	}
+	return engineFunction(s, at)
+}
+
+// nextStep returns the first time of the subqueries' grid that is not before t.
+func nextStep(t int64) int64 {
+	step := indicator.Step.Milliseconds()
+	return step * ((t + step - 1) / step)
+}
+
+// timeFunction returns a function that evaluates to the time at which a series was last, or first, in some state.
+func (r *recent) timeFunction(s indicator.Samples, at int64) seriesFunc {
+	step := indicator.Step.Milliseconds()
+	first := nextStep(at - s.Span.Milliseconds() + 1)
+	seen := map[string]func(*recentSeries, int64, float64) bool{
+		indicator.LastTrue: func(_ *recentSeries, _ int64, v float64) bool { return v > 0 },
+		indicator.LastZero: func(_ *recentSeries, _ int64, v float64) bool { return v == 0 },
+		indicator.LastMoved: func(s *recentSeries, t int64, v float64) bool {
+			before, ok := s.sampleAt(t-step, r.lookback)
+			return ok && v != before.F
+		},
+	}[s.Func]
+	or := s.Func != indicator.LastTrue
+	return func(s *recentSeries) (float64, bool) {
+		for t := at / step * step; seen != nil && t >= first; t -= step {
+			if p, ok := s.sampleAt(t, r.lookback); ok && seen(s, t, p.F) {
+				return float64(p.T) / 1000, true
+			}
+		}
+		for t := first; or && t <= at; t += step {
+			if p, ok := s.sampleAt(t, r.lookback); ok {
+				return float64(p.T) / 1000, true
+			}
+		}
+		return 0, false
+	}
+}
+
+// heldLast returns a function that evaluates to the largest last value of a series before it ended.
+func heldLast(s indicator.Samples, at int64) seriesFunc {
+	begin, missed := at-s.Span.Milliseconds(), indicator.MissedFor.Milliseconds()
+	return func(s *recentSeries) (most float64, ok bool) {
+		for _, ended := range s.stale {
+			t := nextStep(max(ended, begin+1))
+			n := s.upTo(ended)
+			if t > at || n == 0 || s.points[n-1].T <= t-missed || s.upTo(t) != n {
+				continue
+			}
+			if f := s.points[n-1].F; !ok || f > most || math.IsNaN(most) {
+				most, ok = f, true
+			}
+		}
+		return most, ok
+	}
+}
+
+// engineFunction returns one of the engine's own range functions.
+func engineFunction(s indicator.Samples, at int64) (seriesFunc, error) {
 	call := promql.FunctionCalls[s.Func]
 	if call == nil {
 		return nil, errEngine
@@ -389,8 +412,9 @@ func (r *recent) rangeFunction(s indicator.Samples, at int64) (func(*recentSerie
 	}
 	in := make(promql.Matrix, 1)
 	enh := &promql.EvalNodeHelper{Ts: at, Out: make(promql.Vector, 0, 1)}
+	begin := at - s.Span.Milliseconds()
 	return func(s *recentSeries) (float64, bool) {
-		if in[0].Floats = s.samplesBetween(from, at); len(in[0].Floats) == 0 {
+		if in[0].Floats = s.samplesBetween(begin, at); len(in[0].Floats) == 0 {
 			return 0, false
 		}
 		out, _ := call(params, in, args, enh)

@@ -267,7 +267,7 @@ func (r *recent) planRead(name string, from, now int64) (f *family, after int64,
 
 // storeSamples caches samples of a metric between two times: it extends the cached series, or replaces all of them.
 // It returns patterns of the instances with new series, and with series that had no sample at the end of the cache:
-// older samples may have arrived since they were read.
+// older samples may have arrived in the meantime.
 func (r *recent) storeSamples(f *family, read model.Matrix, since, until int64, goesOn bool) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -45,8 +45,7 @@ func NameOf(id string) string { return cmp.Or(quietNames[id], id) }
 type Diagnosis struct {
 	At     time.Time
 	Status Status // Firing, Pending, OK or Unknown
-	// Verdict is the worst of Verdicts or, where nothing fires, what holds for all
-	// targets together.
+	// Verdict is the worst of Verdicts. If nothing fires, it judges all targets together.
 	Verdict  Verdict
 	Verdicts []Verdict // one for each model, the worst first
 	Findings []Finding // every pathology once for each model, the worst first
@@ -55,7 +54,7 @@ type Diagnosis struct {
 	Targets  []Target
 	Unjudged []Unjudged
 	Doubts   []Doubt
-	Spans    []Span // by target: which time was judged, and against which
+	Spans    []Span // by target: the judged time and its baseline
 	Window   Range  // of the first target that the verdict speaks of
 	Baseline Range
 	Source   BaselineSource
@@ -67,7 +66,7 @@ type Diagnosis struct {
 	inquiry *inquiry // nil where Evaluate was called alone
 }
 
-// A Verdict is the answer for one model, or for all of them.
+// A Verdict is the answer for one model, or for all models.
 type Verdict struct {
 	ID       string
 	Status   Status           // Firing, Pending, OK or Unknown
@@ -77,7 +76,7 @@ type Verdict struct {
 	// where the targets do not say which they serve.
 	Model   string
 	Targets []string
-	All     []string // targets that were judged for it, those of Targets among them
+	All     []string // all targets judged for it, Targets included
 	// Since is when it began, zero when nothing did. SinceAtLeast says that it was
 	// there when the observation began, at that time: it is older.
 	Since        time.Time
@@ -102,13 +101,13 @@ type Finding struct {
 	SinceAtLeast bool
 	Evidence     []catalog.Evidence // of the first target
 	Chain        []Step             // how it came about, on the first target
-	Servers      int                // that the model has; Targets are some of them, or what stands before them
+	Servers      int                // all servers of the model; Targets are some of them, or a gateway before them
 	Summary      string
 	Reasons      []string
 	Fixes        []catalog.Fix
 	Confidence   float64
 
-	part part // of a gateway that it is about, of the first target
+	part part // the part of the gateway, for the first target
 
 	// impact is how many requests a second pass the targets, or are held by them for
 	// ten seconds: 0 where nobody is served there.
@@ -177,9 +176,8 @@ type Gap struct {
 	Hint    string
 }
 
-// Labels returns where the servers of a model are that a verdict or a finding is about:
-// cluster, namespace and model_name, as far as they are known. A gateway belongs to the model
-// for which it was judged.
+// Labels returns the known ones of cluster, namespace and model_name for the servers of a verdict or finding. A
+// gateway belongs to the model for which it was judged.
 func (d *Diagnosis) Labels(of string, targets []string) map[string]string {
 	first := func(names []string, named bool) *Target {
 		i := slices.IndexFunc(d.Targets, func(t Target) bool {
@@ -203,7 +201,7 @@ func (d *Diagnosis) Labels(of string, targets []string) map[string]string {
 	return pick(t.Labels, modelLabels)
 }
 
-// all are the verdict and those of the models.
+// all returns the overall verdict and the models' verdicts.
 func (d *Diagnosis) all() []*Verdict {
 	out := []*Verdict{&d.Verdict}
 	for i := range d.Verdicts {

@@ -63,7 +63,7 @@ func discover(ctx context.Context, q metrics.Querier, o *Options, lookback time.
 	by = slices.Compact(slices.Sorted(slices.Values(by)))
 	names := dialect.Selector + "|" + dialect.HostInfo + "|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"
 	of := samplesOf(names, append([]*labels.Matcher{indicator.Unlike(labels.MetricName, ".+_bucket")}, all...))
-	// Of other products' gateways those that the user named, by an address or by the job.
+	// Gateways of other products count only if the user named them, by an address or by the job.
 	named := slices.Clone(all)
 	if !every {
 		named = append(named, indicator.Is("job", GatewayJob))
@@ -152,7 +152,7 @@ func rename(targets []Target) {
 	}
 }
 
-// A second is what is known of servers that are seen more than once.
+// A second describes a server that is seen more than once.
 type second struct {
 	more    []string // labels that tell servers apart beside the usual ones
 	without []*labels.Matcher
@@ -393,10 +393,10 @@ func (d *discovery) modelOf(of *server) string {
 
 func jobOf(srv *server) string { return labelKey(srv.labels, []string{"cluster", "namespace", "job"}) }
 
-// queryIdentity decides whether servers without engine metrics are inference servers: one that answers generating
-// requests without exposing its engine's metrics, and one that never answered, if the user named it or its job has
-// only inference servers. If no server answered at all, those of a scraper's own jobs are, because otherwise nobody
-// would learn of a fleet that never starts.
+// queryIdentity decides whether servers without engine metrics are inference servers. A server is one if it answers
+// generating requests without exposing its engine's metrics. A server that never answered is one if the user named it
+// or its job has only inference servers. If no server answered at all, the servers of a scraper's own jobs are,
+// because otherwise nobody would learn of a fleet that never starts.
 func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, o *Options, lookback time.Duration, matchers []*labels.Matcher) error {
 	engines, others := map[string]int{}, map[string]int{}
 	silent := func(srv *server) bool { return len(srv.names) == 1 && srv.names["up"] }

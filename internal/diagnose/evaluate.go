@@ -616,8 +616,8 @@ const (
 	someOwed     = 8
 )
 
-// unserved says who waits and gets nothing, or "": requests that wait for the scheduler, that the engine holds, that
-// the engine never accepted, and those of a silent rank.
+// unserved says which requests wait and get nothing, or "": requests that wait for the scheduler, that the engine
+// holds, that the engine never accepted, or that a silent rank holds.
 func (j *judgement) unserved() string {
 	v := j.view
 	seconds := func(s float64) string { return indicator.FormatNumber(s, indicator.Seconds) }

@@ -286,7 +286,7 @@ func (a *answer) and(v model.Vector, named []string) *answer {
 // A question is one instant query; several signals may need its answer.
 type question struct {
 	what string        // an expression
-	of   string        // what it is compiled for, without the instances
+	of   string        // its layout, without the instances
 	past time.Duration // how far back it looks, if that is all there is
 	at   time.Time
 }
@@ -313,8 +313,8 @@ type group struct {
 	said     string           // key of what its expressions are compiled for
 }
 
-// groups groups the targets that share queries: those of one dialect and the same span. Targets that cannot or need
-// not be queried are in no group.
+// groups puts targets of one dialect and span together, because they share queries. Targets that cannot or need not
+// be queried are in no group.
 func groups(r *Request, span func(target int) Range, ask func(target int) bool) []*group {
 	type key struct {
 		dialect string
@@ -384,7 +384,7 @@ func (r *Request) naming(instances []string) []*labels.Matcher {
 	return append(slices.Clone(r.Matchers), indicator.Like("instance", strings.Join(quoted, "|")))
 }
 
-// owners returns the members that a series belongs to: those of its instance and, if models is set, of its model.
+// owners returns the members to which a series belongs: members of its instance and, if models is set, of its model.
 func (g *group) owners(r *Request, m model.Metric, models bool) []int {
 	var room [128]byte
 	members := g.by[string(appendKey(room[:0], m, r.Instance))]

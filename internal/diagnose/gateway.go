@@ -50,8 +50,8 @@ func discoverUpstreams(ctx context.Context, q metrics.Querier, at time.Time, mat
 	return nil
 }
 
-// poolsBehind lists the pools behind a gateway: those of its servers or, if it knows them by other addresses, those
-// of its models; without either, the only pool.
+// poolsBehind lists the pools behind a gateway. It finds them by the gateway's servers or, if the gateway knows these
+// by other addresses, by its models; without either, it returns the only pool.
 func poolsBehind(gateway *Target, byKey map[string]*pool) (out []*pool) {
 	of := func(label string, values []string) {
 		for _, k := range slices.Sorted(maps.Keys(byKey)) {

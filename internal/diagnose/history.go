@@ -134,8 +134,8 @@ func (p *place) page() bool { return !p.answers && !p.buckets && p.column <= wai
 type history struct {
 	at []time.Time // of every scrape, failed ones included
 	ok []bool      // the scrape brought a page
-	// columns are counters as they were exposed, and gauges: nil of what no page had, NaN where
-	// a page had none.
+	// columns hold counters as they were exposed, and gauges. A column that no page had is nil; a value that a page
+	// lacked is NaN.
 	columns [allColumns][]float64
 	buckets [families][]bound // ascending
 	limits  limits            // what was set by hand
@@ -152,7 +152,7 @@ type bound struct {
 	upTo []float64
 }
 
-// A row is what was observed in the interval that ends with a scrape.
+// A row caches the observations of the interval that ends with a scrape.
 type row struct {
 	from time.Time
 	*changepoint.Row
@@ -161,7 +161,7 @@ type row struct {
 // An extent says which scrapes a history has.
 type extent struct {
 	words       string        // by which they were asked for
-	grid        metrics.Range // those at a coarser pace
+	grid        metrics.Range // scrapes at a coarser pace
 	from, until time.Time     // after when and up to when the others
 }
 
@@ -182,12 +182,12 @@ const (
 type lookup struct {
 	*group
 	extent
-	coarsely string           // the words for what lies before from, "" where that is not asked for
+	coarsely string           // the words of the query for the time before from, "" without one
 	known    map[int]*history // by member, as of the diagnosis before; nil where all is read anew
 	was      extent           // theirs
 	goesOn   bool             // their coarse part is the beginning of this one
 
-	parts [2]struct { // what was read: at a coarser pace, and one by one
+	parts [2]struct { // the samples read: at a coarser pace, and one by one
 		series model.Matrix
 		at     map[int][]model.Time // when each member was scraped
 	}
@@ -202,7 +202,7 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 	var all, anew []*lookup
 	for _, g := range groups(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].isGPU() }) {
 		l := &lookup{group: g, extent: extent{from: until.Add(-fine - time.Millisecond), until: until}}
-		l.words = l.selected(func(p *place) bool { return p.page() || !g.lead.isGateway() }) // of which is asked alone whether it is scraped
+		l.words = l.selected(func(p *place) bool { return p.page() || !g.lead.isGateway() }) // of these only the scrapes are queried
 		if !g.lead.isGateway() && past.Length() >= fine+2*r.Interval {
 			l.coarsely, l.grid = l.selected(func(p *place) bool { return !p.page() || p.column >= running }), coarse(past, fine, r.Interval)
 		}
@@ -244,7 +244,7 @@ func (l *lookup) selected(want func(*place) bool) string {
 	return selectorOf(strings.Join(slices.Compact(names), "|"), l.matchers)
 }
 
-// readAll asks for what is not known.
+// readAll queries the histories that are not remembered.
 func readAll(ctx context.Context, q metrics.Querier, r *Request, all []*lookup) error {
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(metrics.AtOnce)
@@ -283,7 +283,7 @@ func readAll(ctx context.Context, q metrics.Querier, r *Request, all []*lookup) 
 	return nil
 }
 
-// recall takes the remembered histories, if the lookup can continue all of them.
+// recall returns the remembered histories, if the lookup can continue all of them.
 func (l *lookup) recall(r *Request) {
 	if r.Memory == nil {
 		return
@@ -360,7 +360,7 @@ func (h *held) has(m model.Metric) bool {
 
 // join builds the members' histories from the known ones and the new samples.
 func (l *lookup) join(r *Request, out []*history) {
-	begins := [2]map[int]int{{}, {}} // what was read, in the columns of a member
+	begins := [2]map[int]int{{}, {}} // where the new samples begin, in the columns of a member
 	for _, i := range l.members {
 		h, known := out[i], l.known[i]
 		h.extent = l.extent
@@ -585,7 +585,7 @@ func usualGap(at []time.Time) time.Duration {
 	return stat.Median(gaps)
 }
 
-// An interval is what lies between two pages of a history.
+// An interval is the time between two pages of a history.
 type interval struct{ from, to int } // indices into at
 
 // lastWait is the mean time to the first token of the last requests that got one, in seconds; 0 where none did within the usual
@@ -607,8 +607,8 @@ func (h *history) lastWait() float64 {
 // strandedFor is how long connections must be open to say that their clients wait: prompts are tokenized within seconds.
 const strandedFor = 30 * time.Second
 
-// opened counts the connections, beyond those of the engine's requests, that were opened after a time and have been
-// open for a while: the minimum over the last pages minus the maximum over the same process' pages up to that time.
+// opened counts the connections that were opened after a time, have been open for a while and belong to no request of
+// the engine: the minimum over the last pages minus the maximum over the same process' pages up to that time.
 func (h *history) opened(after time.Time) (n float64, ok bool) {
 	last := h.pageUpTo(len(h.at) - 1)
 	now, before, next := math.Inf(1), math.Inf(-1), last
@@ -743,8 +743,8 @@ func (h *history) count(f family, iv interval) float64 {
 	return h.increase(f.count(), iv)
 }
 
-// mean gives how many observations a histogram took, and their sum, each as much of an observation
-// as weight says: where its buckets are dropped, the mean is what tells a change.
+// mean appends a histogram's weighted number of observations and their weighted sum. If a deployment drops the
+// buckets, only the mean shows a change.
 func (h *history) mean(to []float64, f family, iv interval, weight float64) []float64 {
 	return append(to, weight*h.count(f, iv), weight*h.increase(f.sum(), iv))
 }
@@ -760,7 +760,7 @@ const (
 	requestsTwice = 2 // observations of the stream that one request is worth
 )
 
-// A quantity is how much of what was counted over an interval is bad.
+// A quantity divides the counts of an interval into bad ones and all.
 type quantity func(*history, interval) (bad, all float64)
 
 // misses are requests, by the share of their prompt tokens that was not cached.
@@ -796,7 +796,7 @@ func (h *history) abandoned(sum func(column) float64) (gaveUp, began float64) {
 	return max(0, sum(answers2xx)-sum(completions)), sum(answers2xx)
 }
 
-// refused returns those of a class among the answers.
+// refused returns the quantity of one class of answers.
 func refused(class column) quantity {
 	return func(h *history, iv interval) (float64, float64) {
 		return h.increase(class, iv), h.answered(iv)
@@ -879,7 +879,7 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 	return s
 }
 
-// gapsWorth is how much of an observation one gap between tokens is, 0 where there is none.
+// gapsWorth returns the weight of one gap between tokens, as a share of an independent observation; 0 without gaps.
 func (h *history) gapsWorth(iv interval) float64 {
 	gaps := h.count(tokenGaps, iv)
 	if gaps <= 0 {

@@ -21,7 +21,7 @@ type Hysteresis struct {
 	first, last Diagnosis // the fault seen latest: the first that named it, and the last
 	times       int       // that it was named
 
-	verdict string // of the last diagnoses, where they are sure of it
+	verdict string // the verdict of the last diagnoses, if they are sure of it
 	same    int    // diagnoses in a row
 }
 
@@ -43,8 +43,8 @@ func (h *Hysteresis) Observe(d *Diagnosis) (certain bool) {
 // Restart begins the row anew, as for a diagnosis that could not be made.
 func (h *Hysteresis) Restart() { h.verdict, h.same = "", 0 }
 
-// remember keeps the latest fault. A quiet diagnosis leaves what was seen before: under a
-// fault that goes on some moments look healthy.
+// remember keeps the latest fault. A quiet diagnosis does not clear it, because some moments of a continuing fault
+// look healthy.
 func (h *Hysteresis) remember(d *Diagnosis) {
 	switch {
 	case d.Status != Firing:
@@ -56,9 +56,8 @@ func (h *Hysteresis) remember(d *Diagnosis) {
 	}
 }
 
-// RestoreVerdict puts the fault that diagnoses agreed upon in the place of a quiet last one, if
-// that is a moment ago, and mentions it otherwise. What fires at the end leads in any
-// case.
+// RestoreVerdict replaces a quiet last diagnosis by the fault that diagnoses agreed upon, if that was a moment ago;
+// otherwise it adds a note. A finding that fires at the end leads in any case.
 func (h *Hysteresis) RestoreVerdict(d *Diagnosis) {
 	if d.Status == Firing || h.times < agreeing {
 		return
@@ -75,7 +74,7 @@ func (h *Hysteresis) RestoreVerdict(d *Diagnosis) {
 		h.last.Verdict.ID, clock(&h.first), clock(&h.last), h.last.Verdict.Summary))
 }
 
-// LimitConfidence lowers what a diagnosis is worth to at most a bound.
+// LimitConfidence lowers the confidence of a diagnosis to at most a bound.
 func (d *Diagnosis) LimitConfidence(most float64) {
 	for _, v := range d.all() {
 		v.Confidence = min(v.Confidence, most)
@@ -85,8 +84,8 @@ func (d *Diagnosis) LimitConfidence(most float64) {
 	}
 }
 
-// MarkPartial lowers what a diagnosis is worth to at most a bound, and takes back what it says to
-// be well: what was not seen may be wrong. Why ends the sentence "Cannot tell: …".
+// MarkPartial limits the confidence of a diagnosis and turns healthy verdicts into unknown ones, because the unseen
+// part may be wrong. why ends the sentence "Cannot tell: …".
 func (d *Diagnosis) MarkPartial(most float64, why string) {
 	d.LimitConfidence(most)
 	for _, v := range d.all() {

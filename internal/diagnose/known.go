@@ -15,7 +15,7 @@ type Known struct {
 	Notes   []string
 }
 
-// AddLog adds what a server's log tells. What is known already goes first.
+// AddLog adds the facts of a server's log. Earlier facts take precedence.
 func (k *Known) AddLog(log *engine.Log) {
 	k.Config = k.Config.Or(log.Config)
 	k.Version = log.Version

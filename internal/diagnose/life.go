@@ -29,7 +29,7 @@ const (
 	metricsSlow = "metrics-slow"
 )
 
-// life says where the target is in its life, by what its scrapes show and what was found.
+// life returns the target's state, from its scrapes and its findings.
 func (j *judgement) life() Life {
 	for _, o := range j.outcomes {
 		switch {
@@ -48,11 +48,11 @@ func (j *judgement) life() Life {
 	return LifeServing
 }
 
-// waits reports whether a target is not there for a reason that hurts nobody: it takes
-// nothing from the confidence in what is said of the others.
+// waits reports whether a target is absent for a reason that hurts nobody. It does not lower the confidence in the
+// verdict on the others.
 func (l Life) waits() bool { return l == LifeStarting || l == LifeDrained }
 
-// lifeNotes notes what happens to targets: which start, are drained, or left.
+// lifeNotes lists the targets that start and that were drained.
 func lifeNotes(targets []Target) (out []string) {
 	names := map[Life][]string{}
 	for i := range targets {
@@ -69,8 +69,8 @@ func lifeNotes(targets []Target) (out []string) {
 	return out
 }
 
-// dropDeparted drops the targets that left discovery: nobody asks them any more, while others are
-// asked. It drops models whose server serves others now, too. It returns notes of them.
+// dropDeparted drops targets that left discovery: others are still scraped, they are not. It also drops models whose
+// server now serves others. It returns a note on each.
 func (r *Request) dropDeparted(hs []*history) []string {
 	var newest time.Time
 	for _, h := range hs {

@@ -18,9 +18,9 @@ import (
 type Memory struct {
 	answers map[question]*answer
 
-	selector string // of the series that were seen
+	selector string // selects the series that were seen
 	seen     map[string]*sighting
-	seenFrom time.Time // what has been asked for, from
+	seenFrom time.Time // the start of the queried time
 	seenAt   time.Time // and until
 
 	histories map[string]*history // by target, as of the last diagnosis
@@ -28,20 +28,20 @@ type Memory struct {
 	onsets map[onsetOf]*givenOnset
 }
 
-// An onsetOf is what an Onset is of: a pathology on a target, or on a part of it.
+// An onsetOf identifies an onset: a pathology on a target, or on a part of it.
 type onsetOf struct {
 	target    string
 	part      part
 	pathology string
 }
 
-// A givenOnset is what was said of a fault that goes on, when first and when last.
+// A givenOnset is the reported onset of a continuing fault, and when it was reported first and last.
 type givenOnset struct {
 	Onset
 	first, at time.Time
 	said      time.Time // since when the onset is this one
 	stands    bool
-	normal    map[*indicator.Signal]indicator.Value // what trails read before it
+	normal    map[*indicator.Signal]indicator.Value // the trails' values before it
 }
 
 // goesOn is how long after it was seen last a fault is the same one when it comes back, or
@@ -51,7 +51,7 @@ const goesOn = time.Minute
 // confirming is how many intervals between scrapes later the same is said again of an onset that then stands.
 const confirming = 2
 
-// standing returns what was said of a fault that goes on, once it was said and said again.
+// standing returns the reported onset of a continuing fault, once it was reported twice.
 func (m *Memory) standing(of onsetOf, at time.Time, interval time.Duration) (o Onset, stands bool) {
 	if m == nil || m.onsets[of] == nil {
 		return o, false
@@ -63,7 +63,7 @@ func (m *Memory) standing(of onsetOf, at time.Time, interval time.Duration) (o O
 	return said.Onset, stands
 }
 
-// normals are what was normal before a fault.
+// normals returns the normal values before a fault.
 func (m *Memory) normals(of onsetOf) map[*indicator.Signal]indicator.Value {
 	if m == nil || m.onsets[of] == nil {
 		return map[*indicator.Signal]indicator.Value{}
@@ -118,7 +118,7 @@ func (m *Memory) lookUp(queries []query) map[question]*answer {
 	return answers
 }
 
-// store replaces the remembered answers by those of these answers that can no longer change.
+// store keeps the answers that can no longer change, in place of the remembered ones.
 func (m *Memory) store(answers map[question]*answer, now time.Time) {
 	if m == nil {
 		return
@@ -183,8 +183,8 @@ func (m *Memory) series(ctx context.Context, q metrics.Querier, of indicator.Sam
 	return out, nil
 }
 
-// silent are the servers of which nothing was seen since a moment but that they are scraped:
-// one that is down stays known for as long as it is missed.
+// silent lists the servers that were scraped since a moment and showed nothing else. A server that is down stays
+// known for as long as it is missed.
 func (m *Memory) silent(from time.Time) map[[3]model.LabelValue]bool {
 	out := map[[3]model.LabelValue]bool{}
 	for _, s := range m.seen {

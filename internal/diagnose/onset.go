@@ -176,8 +176,7 @@ func (t *trace) read(c *course) (out told) {
 	return out
 }
 
-// traces are those of the signals that a history shows, on the side of the threshold on
-// which a fault is.
+// traces date the signals that a history shows. Each has the side of the threshold on which a fault is.
 var traces = func() map[*indicator.Signal]*trace {
 	out := map[*indicator.Signal]*trace{}
 	leave := func(t trace, signals []*indicator.Signal) {
@@ -204,7 +203,7 @@ var traces = func() map[*indicator.Signal]*trace {
 	add(above, laterObservations(promptLengths), indicator.PromptTokens, indicator.PromptTokensP50, indicator.PromptTail)
 	add(above, laterObservations(answerLengths), indicator.OutputTokens)
 	add(above, shares(1, func(h *history, iv interval) (float64, float64) {
-		look := min(1, h.seconds(iv)/moment) // those of a moment tell the same
+		look := min(1, h.seconds(iv)/moment) // looks within a moment are one observation
 		return look * boolTo(h.gaugeAt(waiting, iv.to) > 0), look
 	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge, indicator.WaitingAge, indicator.RankWait, indicator.PassedOver, indicator.UnansweredWait, indicator.WaitTimes)
 	add(above, shares(1, func(h *history, iv interval) (float64, float64) { return boolTo(h.stalled(iv)), 1 }), indicator.StuckEngines)
@@ -285,7 +284,7 @@ func laterObservations(f family) func(*course) []tally {
 	}
 }
 
-// shares counts what is bad of all, of which so many are as one.
+// shares counts the bad ones among all, where so many count as one observation.
 func shares(dispersion float64, of quantity) func(*course) []tally {
 	return func(c *course) []tally {
 		return []tally{c.tally(binomial, dispersion, func(iv interval) count {
@@ -393,9 +392,9 @@ func (t *tally) worse(n count) float64 {
 	return t.said(n, n.bad/n.of, t.usual)
 }
 
-// findOnset searches backwards from the last interval for the start of the stretch that is most certainly not normal:
-// where the likelihood ratio between its own rate and the normal rate is greatest (a generalized likelihood ratio;
-// Lai, J. R. Stat. Soc. B 57, 1995). The search ends where the time before is normal with the certainty that a change
+// findOnset searches backwards from the last interval for the stretch that is most certainly not normal: the
+// likelihood ratio between its own rate and the normal rate is greatest there (a generalized likelihood ratio; Lai,
+// J. R. Stat. Soc. B 57, 1995). The search ends as soon as the time before is normal with the certainty that a change
 // needs.
 func (c *course) findOnset(t *tally) (best onsetReading) {
 	if len(c.normal) == 0 {

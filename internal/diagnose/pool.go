@@ -132,8 +132,8 @@ func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 	return append(out, gateways...)
 }
 
-// unjudged lists the targets that could not be judged: those with a problem, and those that show neither a fault nor
-// enough to be called healthy.
+// unjudged lists the targets that could not be judged: they have a problem, or show neither a fault nor enough to be
+// called healthy.
 func unjudged(s *Snapshot, judged []judgement) []Unjudged {
 	var out []Unjudged
 	for i := range s.Targets {

@@ -105,7 +105,7 @@ func tellingApart(os []origin, usual []string) []string {
 		if len(values) == 0 {
 			return more
 		}
-		// The label that separates most of them; of equals, one that people know.
+		// The label that separates most of them; among equals, one that people know.
 		more = append(more, slices.MinFunc(slices.Collect(maps.Keys(values)), func(a, b string) int {
 			known := func(n string) int {
 				if i := slices.Index(telling, n); i >= 0 {
@@ -124,7 +124,7 @@ var telling = []string{"exported_instance", "pod", "exported_pod", "exported_job
 // A process' birth: when it began to count, or when it started.
 var births = dialect.NamePattern("generation_tokens_created") + "|process_start_time_seconds"
 
-// A process' counters, equal in every view of it.
+// A process' counters, which are equal in every view.
 var deeds = dialect.NamePattern("generation_tokens_total", "prompt_tokens_total", "time_to_first_token_seconds_sum")
 
 // How views of servers are compared.
@@ -348,7 +348,7 @@ func sameProcess(a, b *seen) (lag time.Duration, ok bool) {
 	return lag, least < most && !math.IsInf(most-least, 0) && lag.Abs() <= mostLag && met >= need
 }
 
-// without returns a matcher that keeps the series of some origins and drops those of others; nil if no label
+// without returns a matcher that keeps the series of some origins and drops the series of others; nil if no label
 // separates them.
 func without(dropped, kept []origin, prefer func(label string) int) *labels.Matcher {
 	if len(dropped) == 0 {

@@ -103,7 +103,7 @@ func Thresholds() []*catalog.Threshold {
 // limits are the numbers that were set by hand.
 type limits map[string]float64
 
-// of returns a threshold's value for the comparison with another segment.
+// of returns a threshold's value for the comparison with another segment's reading.
 func (l limits) of(t *catalog.Threshold, than float64) float64 {
 	if v, ok := l[t.Name]; ok {
 		return v

@@ -88,7 +88,7 @@ type Snapshot struct {
 
 	readings []readings          // by target
 	parts    []map[part]readings // readings of gateways' parts
-	starting map[string]float64  // see startsOn; nil until it is asked for
+	starting map[string]float64  // see startsOn; nil until then
 	proven   map[string][]int    // see provenOf; likewise
 	interval time.Duration       // between scrapes
 	wanted   []trail             // trails from which onsets are read
@@ -121,7 +121,7 @@ func (s *Snapshot) Normal(target int, sig *indicator.Signal) indicator.Value {
 	return s.readings[target].of(sig).normal
 }
 
-// of returns the readings of a part of a target, and creates them.
+// of returns the readings of a part of a target. It creates them if necessary.
 func (s *Snapshot) of(target int, p part) readings {
 	if p.name == "" {
 		return s.readings[target]

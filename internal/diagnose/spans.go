@@ -302,14 +302,14 @@ func (h *history) service(s run) service {
 // longestTest is the longest duration of a load test: longer traffic is the users'.
 const longestTest = 10 * time.Minute
 
-// few is how many requests are too few to say how users were served. A stream tells it alone: of a hundred gaps
-// between its tokens, which vary as much as they are long, the mean is known to a tenth.
+// Fewer than few requests do not say how users were served. One stream can: a hundred gaps between tokens, which vary
+// as much as they are long, give the mean to a tenth.
 const few, fewGaps = 5, 100
 
-// normal returns the latest segment that is no worse than any earlier one and no short exception from them, together
-// with similar earlier segments, and the segments after it; nil if there is none. A segment that was better and
-// shorter than all before it is an exception too, if the present is as they were and it was no longer than load tests
-// are.
+// normal returns the latest segment that is no worse than any earlier one and no short exception from them, joined
+// with similar earlier segments. rest holds the segments after it. Without such a segment, normal is nil. A better
+// segment is an exception too if it was shorter than all before it, no longer than a load test, and the present is
+// like the time before it.
 func (l limits) normal(segs []Segment, now service) (normal run, rest []Segment) {
 	telling := func(s *Segment) bool {
 		return (s.service.requests >= few || s.service.gaps >= fewGaps) && s.service.seconds >= minHistory.Seconds()

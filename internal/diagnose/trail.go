@@ -292,7 +292,7 @@ func (p *past) ask(target int, sig *indicator.Signal, moments metrics.Range) map
 	return out
 }
 
-// trailSays is the weight of a trail, less than that of any count that has a say.
+// trailSays is the weight of a trail: less than the weight of any count that decides.
 const trailSays = leastSaid / 2.0
 
 func (of *trail) holds(v float64) bool {

@@ -174,8 +174,8 @@ func (v view) objectivesHold() bool {
 	return held > 0
 }
 
-// known reports whether enough is known to call the target healthy or idle: what users got in the window, and the
-// requests that the server holds now.
+// known reports whether the target can be called healthy or idle: the window says what users got, and the server
+// holds a known number of requests now.
 func (v view) known() bool {
 	return !v.span().Failing && !v.silent() && v.Now(indicator.Running).OK && v.Now(indicator.InFlightFloor).OK && v.Now(indicator.FirstTokenRate).OK
 }

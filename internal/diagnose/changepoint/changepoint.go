@@ -34,8 +34,8 @@ const (
 	// Level is a gauge read once at the end of each interval, in one cell; NaN where
 	// it was not read. Levels are compared by log(1+x).
 	Level
-	// Mean has two cells: a number of events, and the sum of their values. Means are compared like those of
-	// exponential times, which vary more than latencies.
+	// Mean has two cells: a number of events, and the sum of their values. Means are compared as if the values were
+	// exponentially distributed, which vary more than latencies.
 	Mean
 )
 
@@ -43,13 +43,13 @@ const (
 type Signal struct {
 	Kind  Kind
 	Cells int // 1 but for Cells and a Mean
-	// Dispersion is the minimum ratio of the counts' variance to that of independent events; for a Level, the minimum
-	// standard deviation of log(1+x) between two samples.
+	// Dispersion is the minimum ratio of the counts' variance to the variance of independent events; for a Level, the
+	// minimum standard deviation of log(1+x) between two samples.
 	Dispersion float64
 }
 
-// A Row holds the counts of one interval: the cells of all signals, one after the other. It caches what was computed
-// from it and from the next Row, so it may be used only while the interval stays the same, and not concurrently.
+// A Row holds the counts of one interval: the cells of all signals, one after the other. It caches results computed
+// from itself and the next Row, so it may be used only while the interval stays the same, and not concurrently.
 type Row struct {
 	Seconds float64
 	Values  []float64
@@ -307,7 +307,7 @@ func (both *spread) over(left, right *spread) (llr float64, free int) {
 	return max(0, both.h-left.h-right.h), both.cells - 1
 }
 
-// of returns the spread of a signal over a range of intervals, perhaps from a cache.
+// of returns the spread of a signal over a range of intervals. It may come from a cache.
 func (p *prepared) of(f *summed, kept *spread, from, to int) *spread {
 	if kept.from != from || kept.to != to {
 		*kept = p.both(f, from, to, to, to)

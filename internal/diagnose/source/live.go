@@ -284,7 +284,7 @@ func (r *Live) Answered() error {
 // page, or a question that is wrong.
 func (st *liveState) isAway() bool { return st.outage != "" && st.facts.Health != 200 }
 
-// explainDown adds to a target-down finding what was tried, and whether only the metrics pages fail.
+// explainDown adds the attempts to a target-down finding, and whether only the metrics pages fail.
 func (r *Live) explainDown(d *diagnose.Diagnosis) {
 	if d.Status != diagnose.Firing || len(d.Findings) == 0 || !slices.ContainsFunc(d.Findings[0].Evidence, func(e catalog.Evidence) bool {
 		return e.Signal == indicator.Up && e.Holds == catalog.True
@@ -382,7 +382,7 @@ func tell(t *diagnose.Target, release string, models []scrape.Model) {
 	}
 }
 
-// innermost returns the innermost wrapped error: what happened, without where.
+// innermost returns the innermost wrapped error, which has no address.
 func innermost(err error) error {
 	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
 		err = next

@@ -105,7 +105,7 @@ func comparesReplicas(p *catalog.Pathology) (found bool) {
 	return found
 }
 
-// measure discovers the servers and measures those of one model, without the faulty ones unless all are faulty.
+// measure discovers the servers and measures one model's. It leaves faulty servers out unless all are faulty.
 func (s *Source) measure(ctx context.Context, model string, from, to time.Time, interval time.Duration, ill map[string]string) (*workload.Measured, error) {
 	found, _, err := diagnose.Discover(ctx, s, to, max(to.Sub(from), 5*interval), s.matchers, false)
 	if err != nil {

@@ -43,7 +43,7 @@ type Spec struct {
 
 	Matchers []*labels.Matcher       // select the series of a Prometheus server
 	HTTP     config.HTTPClientConfig // how to authenticate and encrypt; zero is the default
-	Signing  api.Signing             // of what a Prometheus server is asked
+	Signing  api.Signing             // signs requests to a Prometheus server
 	Interval time.Duration           // between two scrapes of URLs, DefaultInterval when 0
 	Storage  embedded.Config         // storage of scraped samples; zero is a temporary one without retention
 	Host     bool                    // read this machine's GPUs and operating system for those URLs that are on it
@@ -53,7 +53,7 @@ type Spec struct {
 // concurrent use.
 type Source struct {
 	metrics.Querier
-	Name string // where the samples come from, for people; without secrets
+	Name string // the origin of the samples, for people; without secrets
 	// Arguments name the same samples on a command line, without secrets.
 	Arguments string
 	Live      *Live // the servers that are scraped; nil unless URLs were opened

@@ -18,8 +18,8 @@ import (
 const (
 	soonest       = 10 * time.Second
 	evaluateEvery = time.Second
-	// deadAfter is the number of failed scrapes of every target after which a run ends because nobody ever answered.
-	// Of slow failures, as many as fit into soonest suffice, but at least two.
+	// A run ends after deadAfter failed scrapes of every target if nobody ever answered. If failures are slow, the
+	// number that fits into soonest suffices, but at least two.
 	deadAfter = 3
 )
 

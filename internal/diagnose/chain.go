@@ -16,17 +16,17 @@ const (
 	mostSymptoms = 1
 )
 
-// chain returns how a finding came about on its target: the pathology's links that hold, in the order of cause and
+// chainOf returns how a finding came about on its target: the pathology's links that hold, in the order of cause and
 // effect, each with its onset. Traffic does not cause what began before it; but engines count it when a request ends
 // (prompt and answer lengths) or gets its first token, so it may have begun an answer's time earlier.
-func (v view) chain(o *outcome) []Step {
+func (v view) chainOf(o *outcome) []Step {
 	var steps []Step
 	traffic := 0
 	for _, l := range o.pathology.Chain {
 		if l.When.Holds(v) != catalog.True {
 			continue
 		}
-		s := v.step(l.Says, l.When, o.pathology)
+		s := v.chainStep(l.Says, l.When, o.pathology)
 		if s.Evidence.Signal == nil {
 			continue
 		}
@@ -36,12 +36,12 @@ func (v view) chain(o *outcome) []Step {
 		steps = append(steps, s)
 	}
 	if len(steps) == traffic {
-		steps = append(steps, v.comparisons(o)...)
+		steps = append(steps, v.stepsOfComparisons(o)...)
 	}
 	if traffic < len(steps) {
 		effect := steps[traffic].Since
 		for _, s := range steps[traffic:] {
-			effect = earlier(effect, s.Since)
+			effect = beganEarlier(effect, s.Since)
 		}
 		counted := v.snapshot.interval + time.Duration(v.Now(indicator.E2EMean).Or(0)*float64(time.Second))
 		var asked []Step
@@ -78,15 +78,15 @@ func MarkFirst(steps []Step) {
 	}
 }
 
-func earlier(a, b time.Time) time.Time {
+func beganEarlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a
 }
 
-// step is one link, with the first comparison that holds. It is zero where none is evidence to look at.
-func (v view) step(says string, c catalog.Cond, p *catalog.Pathology) Step {
+// chainStep is one link, with the first comparison that holds. It is zero where none is evidence to look at.
+func (v view) chainStep(says string, c catalog.Cond, p *catalog.Pathology) Step {
 	_, evidence := v.eval(c)
 	i := slices.IndexFunc(evidence, func(e catalog.Evidence) bool { return e.Shown() })
 	if i < 0 {
@@ -106,8 +106,8 @@ func (v view) step(says string, c catalog.Cond, p *catalog.Pathology) Step {
 	return s
 }
 
-// comparisons tell the story of a pathology without a chain: the causes that hold, and the symptoms.
-func (v view) comparisons(o *outcome) (steps []Step) {
+// stepsOfComparisons tell the story of a pathology without a chain: the causes that hold, and the symptoms.
+func (v view) stepsOfComparisons(o *outcome) (steps []Step) {
 	for _, role := range []catalog.Role{catalog.Cause, catalog.Symptom} {
 		most := map[catalog.Role]int{catalog.Cause: mostCauses, catalog.Symptom: mostSymptoms}[role]
 		o.when.Leaves(func(c catalog.Cond) {
@@ -115,7 +115,7 @@ func (v view) comparisons(o *outcome) (steps []Step) {
 			if most == 0 || known || c.Role() != role || c.Holds(v) != catalog.True {
 				return
 			}
-			if s := v.step("", c, o.pathology); s.Evidence.Signal != nil {
+			if s := v.chainStep("", c, o.pathology); s.Evidence.Signal != nil {
 				steps = append(steps, s)
 				most--
 			}
@@ -127,15 +127,15 @@ func (v view) comparisons(o *outcome) (steps []Step) {
 // Story tells a chain in one line: "Answers grow (1461, normally 134) → the KV cache fills (100 %) → …". It is empty
 // where the chain has one link only, which the summary tells.
 func (f *Finding) Story() string {
-	return f.join(func(i int) string { return f.Chain[i].text(i == 0, i == len(f.Chain)-1) })
+	return f.joinSteps(func(i int) string { return f.Chain[i].describeStep(i == 0, i == len(f.Chain)-1) })
 }
 
 // Links tells the same without numbers, for a notification.
 func (f *Finding) Links() string {
-	return f.join(func(i int) string { return f.Chain[i].Tell(i == 0) })
+	return f.joinSteps(func(i int) string { return f.Chain[i].Tell(i == 0) })
 }
 
-func (f *Finding) join(link func(i int) string) string {
+func (f *Finding) joinSteps(link func(i int) string) string {
 	if len(f.Chain) < 2 {
 		return ""
 	}
@@ -154,7 +154,7 @@ func (s *Step) Tell(first bool) string {
 	return s.Says
 }
 
-func (s *Step) text(first, last bool) string {
+func (s *Step) describeStep(first, last bool) string {
 	e := &s.Evidence
 	says, value := s.Tell(first), indicator.Format(e.Value, e.Signal.Unit)
 	if (s.First || s.Traffic || last) && e.Baseline.OK && e.Baseline.V > 0 {

@@ -69,8 +69,8 @@ func (s *Snapshot) roleOf(i int) engine.Role {
 	return engine.Serve
 }
 
-// deployments returns the paths of requests that pass servers of several roles, one for each model.
-func deployments(s *Snapshot, d *Diagnosis) (out []Deployment) {
+// findDeployments returns the paths of requests that pass servers of several roles, one for each model.
+func findDeployments(s *Snapshot, d *Diagnosis) (out []Deployment) {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		all := v.All
@@ -92,22 +92,22 @@ func deployments(s *Snapshot, d *Diagnosis) (out []Deployment) {
 		path := Deployment{Model: v.Model}
 		for _, r := range engine.Roles() {
 			if len(by[r]) > 0 {
-				path.add(s, d, r, by[r])
+				path.addStage(s, d, r, by[r])
 			}
 		}
-		path.find(d, v)
+		path.placeFindings(d, v)
 		out = append(out, path)
 	}
 	return out
 }
 
-// add appends a stage, and the link to it.
-func (w *Deployment) add(s *Snapshot, d *Diagnosis, r engine.Role, targets []int) {
-	st := Stage{Role: r, Waiting: math.NaN(), Seconds: mean(s, targets, indicator.TTFTMean, indicator.FirstTokenRate)}
+// addStage appends a stage, and the link to it.
+func (w *Deployment) addStage(s *Snapshot, d *Diagnosis, r engine.Role, targets []int) {
+	st := Stage{Role: r, Waiting: math.NaN(), Seconds: weightedMean(s, targets, indicator.TTFTMean, indicator.FirstTokenRate)}
 	waiting := indicator.Waiting
 	if r == engine.Router {
 		waiting = indicator.GatewayHeld
-		st.Seconds = mean(s, targets, indicator.GatewayHeldFor, nil)
+		st.Seconds = weightedMean(s, targets, indicator.GatewayHeldFor, nil)
 	}
 	for _, i := range targets {
 		st.Targets = append(st.Targets, s.Targets[i].Name)
@@ -125,8 +125,8 @@ func (w *Deployment) add(s *Snapshot, d *Diagnosis, r engine.Role, targets []int
 		l := Link{Carries: "requests", Seconds: math.NaN(), FailShare: math.NaN()}
 		if r == engine.Decode && w.Stages[n-1].Role == engine.Prefill {
 			l.Carries = "KV cache"
-			l.Seconds = mean(s, targets, indicator.TransferTime, indicator.FirstTokenRate)
-			l.FailShare = mean(s, targets, indicator.TransferFailShare, indicator.FirstTokenRate)
+			l.Seconds = weightedMean(s, targets, indicator.TransferTime, indicator.FirstTokenRate)
+			l.FailShare = weightedMean(s, targets, indicator.TransferFailShare, indicator.FirstTokenRate)
 		}
 		w.Links = append(w.Links, l)
 		w.FirstToken += st.Seconds
@@ -139,14 +139,14 @@ func (w *Deployment) add(s *Snapshot, d *Diagnosis, r engine.Role, targets []int
 	w.Stages = append(w.Stages, st)
 }
 
-// find puts what fires on a model to the stage or the link that it is about.
-func (w *Deployment) find(d *Diagnosis, v *Verdict) {
+// placeFindings puts what fires on a model to the stage or the link that it is about.
+func (w *Deployment) placeFindings(d *Diagnosis, v *Verdict) {
 	for i := range d.Findings {
 		f := &d.Findings[i]
 		if f.Status != Firing || f.Model != v.Model || f.InhibitedBy != "" || f.Note {
 			continue
 		}
-		if stage, link := w.hop(f); stage != nil {
+		if stage, link := w.hopOf(f); stage != nil {
 			stage.Found = append(stage.Found, f.Pathology.ID)
 		} else if link != nil {
 			link.Found = append(link.Found, f.Pathology.ID)
@@ -154,8 +154,8 @@ func (w *Deployment) find(d *Diagnosis, v *Verdict) {
 	}
 }
 
-// hop returns the stage or the link that a finding is about.
-func (w *Deployment) hop(f *Finding) (*Stage, *Link) {
+// hopOf returns the stage or the link that a finding is about.
+func (w *Deployment) hopOf(f *Finding) (*Stage, *Link) {
 	for i := range w.Stages {
 		st := &w.Stages[i]
 		switch f.Pathology.Hop {
@@ -196,8 +196,8 @@ func (d *Diagnosis) Hop(v *Verdict) string {
 	return ""
 }
 
-// mean is the mean of a signal over targets, weighted by another one; NaN where none has it.
-func mean(s *Snapshot, targets []int, sig, by *indicator.Signal) float64 {
+// weightedMean is the mean of a signal over targets, weighted by another one; NaN where none has it.
+func weightedMean(s *Snapshot, targets []int, sig, by *indicator.Signal) float64 {
 	var sum, weights float64
 	for _, i := range targets {
 		weight := 1.0

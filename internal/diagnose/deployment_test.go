@@ -44,7 +44,7 @@ func TestDeployment(t *testing.T) {
 		},
 	}
 	d.Targets[2].Life = LifeLost
-	d.Deployments = deployments(s, d)
+	d.Deployments = findDeployments(s, d)
 	if len(d.Deployments) != 1 {
 		t.Fatalf("%d deployments, want 1", len(d.Deployments))
 	}
@@ -70,7 +70,7 @@ func TestDeployment(t *testing.T) {
 		t.Errorf("hop %q", hop)
 	}
 	s.Targets, d.Verdicts[0].All = s.Targets[:1], []string{"d:8000"}
-	if one := deployments(s, d); len(one) > 0 {
+	if one := findDeployments(s, d); len(one) > 0 {
 		t.Errorf("a single role is a deployment: %+v", one)
 	}
 }

@@ -69,7 +69,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		}
 	}
 	lookback := max(past.Length(), o.Window, usualWindow) + time.Second
-	targets, layout, err := discover(ctx, q, &o, lookback)
+	targets, layout, err := discoverTargets(ctx, q, &o, lookback)
 	if err != nil {
 		return Diagnosis{}, err
 	}
@@ -80,15 +80,15 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		Targets: targets, At: o.At, Interval: o.Interval, Past: past.Length(),
 		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(o.Matchers, layout.Without), Memory: o.Memory, Baselines: o.Settings.Baselines,
 	}
-	hs, err := histories(ctx, q, &r, past)
+	hs, err := readHistories(ctx, q, &r, past)
 	if err != nil {
 		return Diagnosis{}, err
 	}
 	for i, h := range hs {
-		r.Spans = append(r.Spans, o.choose(&targets[i], h, past, r.Interval))
+		r.Spans = append(r.Spans, o.chooseSpans(&targets[i], h, past, r.Interval))
 	}
 	left := r.dropDeparted(hs)
-	share(r.Spans, r.Interval)
+	shareSpans(r.Spans, r.Interval)
 	s, err := Fetch(ctx, q, r)
 	if err != nil {
 		return Diagnosis{}, err

@@ -36,7 +36,7 @@ func TestQuantile(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := histogramOf(tt.buckets)
-			if got := h.reading(tt.q); got != tt.want {
+			if got := h.quantileReading(tt.q); got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
@@ -66,7 +66,7 @@ func TestWhatIsPendingIsNoHealth(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		unsure, over := (&pool{snapshot: s, findings: tt.findings}).pending()
+		unsure, over := (&pool{snapshot: s, findings: tt.findings}).pendingFindings()
 		if got := strings.Join(unsure, "; "); got != tt.want || len(over) > 0 {
 			t.Errorf("%s: %q and %q, want %q", name, got, over, tt.want)
 		}

@@ -201,8 +201,8 @@ func (d *Diagnosis) Labels(of string, targets []string) map[string]string {
 	return pick(t.Labels, modelLabels)
 }
 
-// all returns the overall verdict and the models' verdicts.
-func (d *Diagnosis) all() []*Verdict {
+// allVerdicts returns the overall verdict and the models' verdicts.
+func (d *Diagnosis) allVerdicts() []*Verdict {
 	out := []*Verdict{&d.Verdict}
 	for i := range d.Verdicts {
 		out = append(out, &d.Verdicts[i])

@@ -49,10 +49,10 @@ const mostTargets = 5000
 // they are labelled. With every, targets that expose no engine metrics but
 // were scraped are returned too, with their Problem: the user named them.
 func Discover(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, every bool) ([]Target, Layout, error) {
-	return discover(ctx, q, &Options{At: at, Matchers: matchers, Every: every}, lookback)
+	return discoverTargets(ctx, q, &Options{At: at, Matchers: matchers, Every: every}, lookback)
 }
 
-func discover(ctx context.Context, q metrics.Querier, o *Options, lookback time.Duration) ([]Target, Layout, error) {
+func discoverTargets(ctx context.Context, q metrics.Querier, o *Options, lookback time.Duration) ([]Target, Layout, error) {
 	m, at, matchers, every := o.Memory, o.At, o.Matchers, o.Every
 	twice, err := queryTwice(ctx, q, at, lookback, matchers)
 	if err != nil {
@@ -71,13 +71,13 @@ func discover(ctx context.Context, q metrics.Querier, o *Options, lookback time.
 	var v, foreign model.Vector
 	g, asking := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		if v, err = m.series(asking, q, of, by, at, lookback); err != nil {
+		if v, err = m.knownSeries(asking, q, of, by, at, lookback); err != nil {
 			err = fmt.Errorf("find targets: %w", err)
 		}
 		return err
 	})
 	g.Go(func() (err error) {
-		if foreign, err = (*Memory)(nil).series(asking, q, samplesOf(dialect.Foreign, named), by, at, lookback); err != nil {
+		if foreign, err = (*Memory)(nil).knownSeries(asking, q, samplesOf(dialect.Foreign, named), by, at, lookback); err != nil {
 			err = fmt.Errorf("find gateways: %w", err)
 		}
 		return err
@@ -89,16 +89,16 @@ func discover(ctx context.Context, q metrics.Querier, o *Options, lookback time.
 	d := discovery{layout: layoutOf(v, twice.more), servers: map[string]*server{}, dialects: map[string]*detected{}}
 	d.layout.Without = twice.without
 	for _, sample := range v {
-		d.add(sample.Metric)
+		d.addSeries(sample.Metric)
 	}
 	maps.DeleteFunc(d.servers, func(_ string, srv *server) bool {
-		_, gpus := d.detect(srv)
+		_, gpus := d.detectDialect(srv)
 		return srv.names[dialect.HostInfo] && !gpus
 	})
 	if err := d.queryIdentity(ctx, q, o, lookback, all); err != nil {
 		return nil, d.layout, err
 	}
-	targets := twice.drop(d.targets(every), d.layout)
+	targets := twice.dropDuplicates(d.listTargets(every), d.layout)
 	switch {
 	case len(targets) == 0:
 		return nil, d.layout, d.noTargetsError(at, lookback)
@@ -106,11 +106,11 @@ func discover(ctx context.Context, q metrics.Querier, o *Options, lookback time.
 		return nil, d.layout, hint.With(fmt.Errorf("%d targets exceed the limit of %d in one diagnosis", len(targets), mostTargets),
 			"select some with --match, such as --match namespace=prod; a target is one model on one server")
 	}
-	rename(targets)
+	makeNamesDistinct(targets)
 	if err := discoverUpstreams(ctx, q, at, all, targets, d.layout); err != nil {
 		return nil, d.layout, err
 	}
-	return targets, d.layout, configure(ctx, q, at, lookback, all, targets, d.layout)
+	return targets, d.layout, readConfigurations(ctx, q, at, lookback, all, targets, d.layout)
 }
 
 // noTargetsError is the error where no target was found.
@@ -137,8 +137,8 @@ var inServers = regexp.MustCompile("^(?:" + beside.InServers + ")$")
 
 var engineName = regexp.MustCompile("^(?:" + dialect.Selector + ")$")
 
-// rename makes the names of targets distinct.
-func rename(targets []Target) {
+// makeNamesDistinct makes the names of targets distinct.
+func makeNamesDistinct(targets []Target) {
 	for _, label := range []string{"job", "namespace", "cluster"} {
 		n := map[string]int{}
 		for i := range targets {
@@ -166,11 +166,11 @@ func queryTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback t
 	s := &second{of: map[string]double{}, origins: map[string]origin{}}
 	var moments [][]origin
 	for _, t := range []time.Time{at, at.Add(-lookback / 2)} {
-		os, err := origins(ctx, q, t, matchers)
+		os, err := findOrigins(ctx, q, t, matchers)
 		if err != nil {
 			return nil, err
 		}
-		of, err := duplicates(ctx, q, t, matchers, os)
+		of, err := findDuplicates(ctx, q, t, matchers, os)
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +188,7 @@ func queryTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback t
 		moments = append(moments, os)
 	}
 	for _, os := range moments {
-		s.more = append(s.more, tellingApart(s.remaining(os), slices.Concat(instanceLabels, s.more))...)
+		s.more = append(s.more, tellingApart(s.withoutDuplicates(os), slices.Concat(instanceLabels, s.more))...)
 	}
 	var all, dropped []origin
 	for _, k := range slices.Sorted(maps.Keys(s.origins)) {
@@ -198,7 +198,7 @@ func queryTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback t
 		}
 	}
 	usual := slices.Concat(instanceLabels, s.more)
-	if m := without(dropped, s.remaining(all), func(n string) int { return min(1, slices.Index(usual, n)+1) }); m != nil {
+	if m := matcherWithout(dropped, s.withoutDuplicates(all), func(n string) int { return min(1, slices.Index(usual, n)+1) }); m != nil {
 		s.without = append(s.without, m)
 	} else if len(dropped) > 0 {
 		s.more = append(s.more, tellingApart(all, usual)...)
@@ -206,18 +206,18 @@ func queryTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback t
 	return s, nil
 }
 
-func (s *second) remaining(os []origin) []origin {
+func (s *second) withoutDuplicates(os []origin) []origin {
 	return slices.DeleteFunc(slices.Clone(os), func(o origin) bool { _, ok := s.of[o.key]; return ok })
 }
 
-// drop leaves out the targets that show a server for a second time, and notes it on
+// dropDuplicates leaves out the targets that show a server for a second time, and notes it on
 // those that show it first.
-func (s *second) drop(targets []Target, l Layout) []Target {
+func (s *second) dropDuplicates(targets []Target, l Layout) []Target {
 	doubles := map[string][]string{} // other views of a target, by its labels
 	gone := map[string]bool{}
 	for _, k := range slices.Sorted(maps.Keys(s.of)) {
 		of, other := s.of[k], s.origins[k]
-		first, also := labelKey(of.of.labels, l.Instance), differing(other, of.of)
+		first, also := labelKey(of.of.labels, l.Instance), describeDifference(other, of.of)
 		if of.behind > 0 {
 			also += fmt.Sprintf(", %s behind, not judged", indicator.FormatNumber(of.behind.Round(time.Second).Seconds(), indicator.Seconds))
 		}
@@ -240,8 +240,8 @@ func (s *second) drop(targets []Target, l Layout) []Target {
 	return out
 }
 
-// differing writes the labels by which a view of a server differs from another one.
-func differing(o, from origin) string {
+// describeDifference writes the labels by which a view of a server differs from another one.
+func describeDifference(o, from origin) string {
 	var parts []string
 	for _, n := range slices.Sorted(maps.Keys(o.labels)) {
 		if v := o.labels[n]; v != from.labels[n] {
@@ -274,9 +274,9 @@ type detected struct {
 	ok bool
 }
 
-// detect finds a server's dialect, once all its names are there; most servers expose the same
+// detectDialect finds a server's dialect, once all its names are there; most servers expose the same
 // ones.
-func (d *discovery) detect(srv *server) (dialect.Dialect, bool) {
+func (d *discovery) detectDialect(srv *server) (dialect.Dialect, bool) {
 	if srv.detected == nil {
 		names := slices.Sorted(maps.Keys(srv.names))
 		key := strings.Join(names, " ")
@@ -300,7 +300,7 @@ type server struct {
 	down     bool      // it never answered a scrape
 }
 
-func (d *discovery) add(m model.Metric) {
+func (d *discovery) addSeries(m model.Metric) {
 	d.key = appendKey(d.key[:0], m, d.layout.Instance)
 	srv := d.servers[string(d.key)]
 	if srv == nil {
@@ -330,11 +330,11 @@ func pick[M ~map[N]V, N, V ~string](m M, names []string) map[string]string {
 	return l
 }
 
-func (d *discovery) targets(every bool) []Target {
+func (d *discovery) listTargets(every bool) []Target {
 	var out []Target
 	for _, k := range slices.Sorted(maps.Keys(d.servers)) {
 		srv := d.servers[k]
-		dia, ok := d.detect(srv)
+		dia, ok := d.detectDialect(srv)
 		name := serverName(srv.labels)
 		switch {
 		case !ok && srv.down:
@@ -342,7 +342,7 @@ func (d *discovery) targets(every bool) []Target {
 			if model := d.modelOf(srv); model != "" {
 				l["model_name"] = model
 			}
-			out = append(out, Target{Name: name, Labels: l, Dialect: d.neighbour(), role: srv.role})
+			out = append(out, Target{Name: name, Labels: l, Dialect: d.neighbourDialect(), role: srv.role})
 		case !ok && (every || srv.serves):
 			out = append(out, Target{Name: name, Labels: srv.labels, Problem: unknownEngine(srv.names)})
 		case !ok:
@@ -355,10 +355,10 @@ func (d *discovery) targets(every bool) []Target {
 	return out
 }
 
-// neighbour returns the dialect of a server beside one that never answered, or vLLM's if no server answered.
-func (d *discovery) neighbour() dialect.Dialect {
+// neighbourDialect returns the dialect of a server beside one that never answered, or vLLM's if no server answered.
+func (d *discovery) neighbourDialect() dialect.Dialect {
 	for _, k := range slices.Sorted(maps.Keys(d.servers)) {
-		if dia, ok := d.detect(d.servers[k]); ok && dia.Serves() {
+		if dia, ok := d.detectDialect(d.servers[k]); ok && dia.Serves() {
 			return dia
 		}
 	}
@@ -402,7 +402,7 @@ func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, o *Opt
 	silent := func(srv *server) bool { return len(srv.names) == 1 && srv.names["up"] }
 	found, strange, mute := false, false, false
 	for _, srv := range d.servers {
-		dia, ok := d.detect(srv)
+		dia, ok := d.detectDialect(srv)
 		switch {
 		case ok && dia.Serves():
 			found = true
@@ -493,8 +493,8 @@ var infos = map[string]func([]engine.Info) engine.Config{
 	"vllm:cache_config_info": engine.FromCacheConfigInfo, "vllm:lora_requests_info": engine.FromLoRARequestsInfo,
 }
 
-// configure reads what the servers tell of their configuration.
-func configure(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, targets []Target, l Layout) error {
+// readConfigurations reads what the servers tell of their configuration.
+func readConfigurations(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, targets []Target, l Layout) error {
 	asked := map[string]map[string][]engine.Info{} // by name, by instance
 	for i := range targets {
 		t := &targets[i]

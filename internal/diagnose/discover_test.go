@@ -34,8 +34,8 @@ type scraped struct {
 	phase  time.Duration
 }
 
-// discover scrapes for three minutes, every five seconds, and looks for targets.
-func discover(t *testing.T, every bool, all ...scraped) ([]diagnose.Target, diagnose.Layout, error) {
+// discoverTargets scrapes for three minutes, every five seconds, and looks for targets.
+func discoverTargets(t *testing.T, every bool, all ...scraped) ([]diagnose.Target, diagnose.Layout, error) {
 	t.Helper()
 	return diagnose.Discover(t.Context(), scrape(t, all...), noon, time.Minute, nil, every)
 }
@@ -150,7 +150,7 @@ func TestServersSeenTwiceAreOne(t *testing.T) {
 		"replicas whose birth is rounded": {[]scraped{{at("a", "vllm"), grows(1777636000, 1000, 70), 0}, {at("b", "vllm"), grows(1777636000, 1000, 70), 0}}, []string{"a", "b"}},
 	}
 	for name, tt := range tests {
-		targets, layout, err := discover(t, false, tt.scraped...)
+		targets, layout, err := discoverTargets(t, false, tt.scraped...)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -192,7 +192,7 @@ func TestServersWithoutEngineMetricsAreNotPassedOver(t *testing.T) {
 	shop := func(int) string { return "python_info 1\nhttp_requests_total{handler=\"/cart\",status=\"2xx\"} 5\n" }
 	dead := func(int) string { return "" }
 	in := func(instance, job string) embedded.Target { return embedded.Target{Instance: instance, Job: job} }
-	targets, _, err := discover(t, false,
+	targets, _, err := discoverTargets(t, false,
 		scraped{in("a", "vllm"), vllm(1777636000.5), 0}, scraped{in("b", "vllm"), dead, 0},
 		scraped{in("c", "pods"), vllm(1777636001.5), 0}, scraped{in("d", "pods"), mute, 0}, scraped{in("e", "pods"), shop, 0}, scraped{in("f", "pods"), dead, 0},
 	)
@@ -211,7 +211,7 @@ func TestRecordedSeriesAreNotEnough(t *testing.T) {
 	recorded := func(int) string {
 		return "vllm:time_to_first_token_seconds:p95_5m 0.2\nvllm:requests:rate5m 3\n"
 	}
-	_, _, err := discover(t, false, scraped{embedded.Target{Instance: "rules"}, recorded, 0})
+	_, _, err := discoverTargets(t, false, scraped{embedded.Target{Instance: "rules"}, recorded, 0})
 	if err == nil || !strings.Contains(err.Error(), "recording rules") || !strings.Contains(err.Error(), "vllm:requests:rate5m") {
 		t.Errorf("error %v, want one that names the recorded series", err)
 	}
@@ -257,7 +257,7 @@ func TestPagesOfTheServersMachine(t *testing.T) {
 		return "sixty_host_info{nodename=\"h\"} 1\nnode_load5 2\nnode_cpu_seconds_total{cpu=\"0\",mode=\"idle\"} 7\n"
 	}
 	in := func(instance string) embedded.Target { return embedded.Target{Instance: instance} }
-	targets, _, err := discover(t, true,
+	targets, _, err := discoverTargets(t, true,
 		scraped{in("localhost:8000"), vllm(1777636000.5), 0}, scraped{in("localhost:8001"), vllm(1777636001.5), 0},
 		scraped{in("localhost:8000-gpus"), gpus, 0}, scraped{in("localhost:8001-gpus"), gpus, 0}, scraped{in("h-host"), host, 0})
 	must.Succeed(t, err)
@@ -287,7 +287,7 @@ vllm:num_incoming_requests_total{model="m"} 40
 vllm:request_latency_seconds_count{server="http://a",model="m",status="success"} 40
 `
 	}}
-	targets, _, err := discover(t, true, router)
+	targets, _, err := discoverTargets(t, true, router)
 	must.Succeed(t, err)
 	if len(targets) != 1 || targets[0].Dialect.Engine != dialect.Gateway {
 		t.Errorf("%d targets, the first of them %+v, want one router", len(targets), targets[0])

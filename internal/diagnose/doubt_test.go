@@ -168,7 +168,7 @@ func TestFewMomentsTellLittleOfADeviation(t *testing.T) {
 	}
 	last := usualGapDeviation
 	for _, n := range []int{2, 4, 10, 30} {
-		if got := deviation(alike(n), usualGapDeviation); got > last || got < leastDeviation {
+		if got := deviationOf(alike(n), usualGapDeviation); got > last || got < leastDeviation {
 			t.Errorf("%d moments: %.3f, want %g to %.3f, and the less the more there are", n, got, leastDeviation, last)
 		} else {
 			last = got
@@ -226,7 +226,7 @@ func TestWindowsInCommon(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			spans := append([]Span(nil), tt.spans...)
-			share(spans, step)
+			shareSpans(spans, step)
 			distinct := map[Range]bool{}
 			for i, s := range spans {
 				distinct[s.Window] = true
@@ -265,7 +265,7 @@ func TestSpansOfManyTargetsAreBounded(t *testing.T) {
 				})
 			}
 			was := slices.Clone(spans)
-			share(spans, step)
+			shareSpans(spans, step)
 			type asked struct {
 				window  Range
 				scrapes time.Time
@@ -367,7 +367,7 @@ func TestALuckyMinuteIsNotNormal(t *testing.T) {
 		{of(0.6, 30), of(0, 15), true},
 		{of(0.3, 10), of(0, 200), true},
 	} {
-		if got := (limits{}).worse(tt.now, tt.was, clearly); got != tt.worse {
+		if got := (limits{}).isWorse(tt.now, tt.was, clearly); got != tt.worse {
 			t.Errorf("%.2f of %g, after %.2f of %g: worse %v, want %v",
 				tt.now.abandoned, tt.now.answers, tt.was.abandoned, tt.was.answers, got, tt.worse)
 		}

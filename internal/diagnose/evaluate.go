@@ -30,13 +30,13 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	var judged []judgement
 	for i := range s.Targets {
 		if s.Targets[i].Problem == "" {
-			judged = append(judged, judge(s, i, pathologies, set))
+			judged = append(judged, judgeTarget(s, i, pathologies, set))
 		}
 	}
 	for i := range judged {
 		if j := &judged[i]; s.Targets[j.target].Serves() {
-			d.Targets[j.target].Life = j.life()
-			if j.view.known() {
+			d.Targets[j.target].Life = j.stateOf()
+			if j.view.canBeJudged() {
 				j.doubt = j.reasonAgainstHealthy()
 			}
 			if j.doubt != "" {
@@ -53,11 +53,11 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	if len(set.Only) > 0 {
 		looked = slices.DeleteFunc(looked, func(p *catalog.Pathology) bool { return !slices.Contains(set.Only, p.ID) })
 	}
-	missing := unjudged(s, judged)
+	missing := listUnjudged(s, judged)
 	pools := poolsOf(s, judged, missing)
 	for i := range pools {
 		pools[i].only = set.Only
-		pools[i].judge(looked)
+		pools[i].judgePool(looked)
 	}
 	slices.SortStableFunc(pools, comparePools)
 	for i := range pools {
@@ -66,7 +66,7 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 		}
 		d.Findings = append(d.Findings, pools[i].findings...)
 	}
-	rank(d.Findings)
+	rankFindings(d.Findings)
 	all := pool{snapshot: s, only: set.Only, judged: judged, unjudged: missing, findings: d.Findings}
 	d.Unjudged = all.unjudged
 	d.Verdict = all.quietVerdict()
@@ -74,16 +74,16 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 		d.Verdict = d.Verdicts[0]
 	}
 	d.Status, d.Workload = d.Verdict.Status, d.Verdict.Workload
-	d.Coverage = coverage(d.Findings)
-	d.Notes = append(notes(s, judged, &d), lifeNotes(d.Targets)...)
-	d.Window, d.Baseline, d.Source = shown(s, &d)
-	d.Deployments = deployments(s, &d)
+	d.Coverage = findGaps(d.Findings)
+	d.Notes = append(diagnosisNotes(s, judged, &d), lifeNotes(d.Targets)...)
+	d.Window, d.Baseline, d.Source = shownSpan(s, &d)
+	d.Deployments = findDeployments(s, &d)
 	return d
 }
 
-// shown returns the span of the target that is compared with its past or, where none
+// shownSpan returns the span of the target that is compared with its past or, where none
 // is, of the first one that the verdict speaks of.
-func shown(s *Snapshot, d *Diagnosis) (window, base Range, source BaselineSource) {
+func shownSpan(s *Snapshot, d *Diagnosis) (window, base Range, source BaselineSource) {
 	name := d.Workload.Target
 	if name == "" && len(d.Verdict.Targets) > 0 {
 		name = d.Verdict.Targets[0]
@@ -123,7 +123,7 @@ type outcome struct {
 	since       Onset // the condition's onset
 }
 
-func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings) judgement {
+func judgeTarget(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings) judgement {
 	j := judgement{target: target, view: newView(s, target, part{}, set), outcomes: make([]outcome, 0, len(pathologies))}
 	for _, p := range pathologies {
 		when, judged := j.view.judgedBy(p)
@@ -133,7 +133,7 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 		}
 		for _, of := range s.partsOf(target, p.Per()) {
 			o := outcome{pathology: p, when: when, part: of, severity: p.Severity}
-			o.judge(s, j.view.of(of))
+			o.judgeCondition(s, j.view.of(of))
 			j.outcomes = append(j.outcomes, o)
 		}
 	}
@@ -142,7 +142,7 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
 		if o.status == Pending && !o.ended && slices.ContainsFunc(j.outcomes, func(s outcome) bool {
-			return s.status == Firing && s.severity >= catalog.Ticket && !s.pathology.Unspecific && o.pathology.Inhibits(s.pathology) && o.part.meets(s.part)
+			return s.status == Firing && s.severity >= catalog.Ticket && !s.pathology.Unspecific && o.pathology.Inhibits(s.pathology) && o.part.mayShareRequests(s.part)
 		}) {
 			o.status = Firing
 		}
@@ -152,15 +152,15 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 		o := &j.outcomes[i]
 		if symptom := j.cameFirst(o); symptom != nil {
 			o.when = o.pathology.Leads
-			o.judge(s, j.view.of(o.part))
+			o.judgeCondition(s, j.view.of(o.part))
 			o.severity, o.note, o.wait = max(o.severity, symptom.severity), false, symptom.wait // users feel that
 		}
 	}
 	// In the catalogue's order, so that the furthest cause is named.
-	explain(j.outcomes, j.outcomes, func(cause, o *outcome) bool { return cause.part.meets(o.part) })
+	explainOutcomes(j.outcomes, j.outcomes, func(cause, o *outcome) bool { return cause.part.mayShareRequests(o.part) })
 	for i := range j.outcomes {
 		if o := &j.outcomes[i]; o.status == Firing {
-			o.refine(s, j.view.of(o.part), &j)
+			o.refineFinding(s, j.view.of(o.part), &j)
 		}
 	}
 	return j
@@ -183,8 +183,8 @@ func (j *judgement) cameFirst(cause *outcome) *outcome {
 	return nil
 }
 
-// explain lets what fires explain what it is the cause of, where both are about the same.
-func explain(causes, others []outcome, same func(cause, o *outcome) bool) {
+// explainOutcomes lets what fires explain what it is the cause of, where both are about the same.
+func explainOutcomes(causes, others []outcome, same func(cause, o *outcome) bool) {
 	for i := range causes {
 		cause := &causes[i]
 		if cause.status != Firing || cause.note {
@@ -220,10 +220,10 @@ func (v view) judgedBy(p *catalog.Pathology) (catalog.Cond, bool) {
 	return p.When.Asked(func(s *indicator.Signal) bool { return t.Dialect.Unused(s) == "" && !(s.OfRanks && oneRank) })
 }
 
-// meets reports whether two parts may share requests: two models do not, nor do two upstreams.
-func (p part) meets(other part) bool { return p.label != other.label || p == other }
+// mayShareRequests reports whether two parts may share requests: two models do not, nor do two upstreams.
+func (p part) mayShareRequests(other part) bool { return p.label != other.label || p == other }
 
-func (o *outcome) judge(s *Snapshot, v view) {
+func (o *outcome) judgeCondition(s *Snapshot, v view) {
 	switch o.when.Holds(v) {
 	case catalog.True:
 		o.status = Firing
@@ -234,7 +234,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 		return
 	}
 	_, o.evidence = v.eval(o.when)
-	o.since = v.onset(o.pathology, o.when)
+	o.since = v.onsetOfCondition(o.pathology, o.when)
 	if o.when.Certain(v) != catalog.True || o.pathology.Unspecific && v.maybeBurst() {
 		over := o.when.Ended(v)
 		o.status, o.ended = Pending, over && v.span().silence == 0 // nothing is over while nobody can see that
@@ -254,17 +254,17 @@ func (o *outcome) judge(s *Snapshot, v view) {
 		}
 	}
 	o.normal = v.normalBefore(o.since, o.pathology, o.evidence)
-	o.confidence = confidence(o.evidence, held, known, v.span().Source)
+	o.confidence = confidenceOf(o.evidence, held, known, v.span().Source)
 	if o.pathology.FollowsObjectives && v.objectivesHold() && o.severity > catalog.Info {
 		o.severity--
 	}
 }
 
-// confidence says how sure a finding is: the further the evidence is beyond
+// confidenceOf says how sure a finding is: the further the evidence is beyond
 // its thresholds, the more of the supporting evidence holds, and the better
 // the thresholds are founded, the surer. It is a rough word in a number, not a
 // probability.
-func confidence(evidence []catalog.Evidence, held, known int, source BaselineSource) float64 {
+func confidenceOf(evidence []catalog.Evidence, held, known int, source BaselineSource) float64 {
 	c, margin, n := 0.6, 0.0, 0
 	for _, e := range evidence {
 		if e.Holds != catalog.True || !(e.Threshold > 0) || !(e.Value.V > 0) {
@@ -287,12 +287,12 @@ func confidence(evidence []catalog.Evidence, held, known int, source BaselineSou
 	return math.Round(c*100) / 100
 }
 
-func (o *outcome) refine(s *Snapshot, v view, j *judgement) {
+func (o *outcome) refineFinding(s *Snapshot, v view, j *judgement) {
 	server := s.Targets[j.target]
 	o.pass = &catalog.Pass{
-		View: before{v, o.since, o.normal}, RuledOut: j.ids(OK), Suspected: j.ids(Pending), Unseen: j.ids(Unknown), Config: server.Config, Flags: server.Dialect.Flags,
+		View: before{v, o.since, o.normal}, RuledOut: j.idsOf(OK), Suspected: j.idsOf(Pending), Unseen: j.idsOf(Unknown), Config: server.Config, Flags: server.Dialect.Flags,
 		Summary: o.pathology.Title, Fixes: slices.Clone(o.pathology.Fixes),
-		Part: o.part.name, Parts: v.parts, Replicas: v.replicas, Failure: server.Failure,
+		Part: o.part.name, Parts: v.readingsByPart, Replicas: v.readingsByReplica, Failure: server.Failure,
 	}
 	if o.pass.Config == nil {
 		o.pass.Config = engine.Config{}
@@ -300,10 +300,10 @@ func (o *outcome) refine(s *Snapshot, v view, j *judgement) {
 	if o.pathology.Refine != nil {
 		o.pathology.Refine(o.pass)
 	}
-	if after, ok := v.restarted(o.since); ok {
+	if after, ok := v.restartBefore(o.since); ok {
 		o.pass.Summary += "; it began " + indicator.FormatNumber(after.Seconds(), indicator.Seconds) + " after a restart"
 	}
-	o.chain = v.chain(o)
+	o.chain = v.chainOf(o)
 	if o.part.label == indicator.PerModel && len(s.partsOf(j.target, o.part.label)) > 1 {
 		o.pass.Summary = o.part.name + ": " + o.pass.Summary
 	}
@@ -312,19 +312,19 @@ func (o *outcome) refine(s *Snapshot, v view, j *judgement) {
 	catalog.Rank(o.pass.Fixes)
 }
 
-// restarted says how long before an onset the server restarted, if that was seen and it had not warmed up since.
-func (v view) restarted(o Onset) (before time.Duration, ok bool) {
+// restartBefore says how long before an onset the server restarted, if that was seen and it had not warmed up since.
+func (v view) restartBefore(o Onset) (before time.Duration, ok bool) {
 	c := v.span().course
 	if c == nil || c.born == 0 || o.AtLeast {
 		return 0, false
 	}
 	last := c.pageUpTo(c.born - 1)
 	before = o.At.Sub(c.at[c.born])
-	return before, last >= 0 && c.reset(last, c.born) && before >= 0 && before.Seconds() < coldFor
+	return before, last >= 0 && c.restartedBetween(last, c.born) && before >= 0 && before.Seconds() < coldFor
 }
 
-// ids lists the pathologies of which a status was found.
-func (j *judgement) ids(of Status) (out []string) {
+// idsOf lists the pathologies of which a status was found.
+func (j *judgement) idsOf(of Status) (out []string) {
 	for i := range j.outcomes {
 		if j.outcomes[i].status == of {
 			out = append(out, j.outcomes[i].pathology.ID)
@@ -333,8 +333,8 @@ func (j *judgement) ids(of Status) (out []string) {
 	return out
 }
 
-// merge makes one finding of a pathology's outcomes on all targets of a pool.
-func (p *pool) merge(of *catalog.Pathology) Finding {
+// mergeOutcomes makes one finding of a pathology's outcomes on all targets of a pool.
+func (p *pool) mergeOutcomes(of *catalog.Pathology) Finding {
 	f := Finding{Pathology: of, Model: p.model, Severity: of.Severity, Status: NotApplicable}
 	if len(p.judged) == 0 && of.Scope() != indicator.Gateway {
 		f.Status = Unknown
@@ -362,7 +362,7 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 		explained := func(o on) int { return min(1, len(o.inhibitedBy)) }
 		return cmp.Or(
 			cmp.Compare(rankOf(b.status), rankOf(a.status)), explained(a)-explained(b), cmp.Compare(b.severity, a.severity),
-			cmp.Compare(b.confidence, a.confidence), cmp.Compare(b.traffic(), a.traffic()), cmp.Compare(a.name(), b.name()),
+			cmp.Compare(b.confidence, a.confidence), cmp.Compare(b.requestRate(), a.requestRate()), cmp.Compare(a.name(), b.name()),
 		)
 	})
 	worst := all[0]
@@ -374,13 +374,13 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 		case o.status != worst.status:
 		case !slices.Contains(f.Targets, o.name()):
 			f.Targets = append(f.Targets, o.name())
-			f.impact += o.traffic()
+			f.impact += o.requestRate()
 		case o.part.name != "" && o.name() == worst.name():
 			more = append(more, o.part.name)
 		}
 		if o.status == worst.status {
 			f.ended, f.likely = f.ended && o.ended, f.likely || o.likely
-			if o.since.before(since) {
+			if o.since.isBefore(since) {
 				since = o.since
 			}
 		}
@@ -442,9 +442,9 @@ func ruledOut(evidence []catalog.Evidence) *catalog.Evidence {
 	return best
 }
 
-// rank orders findings for reading: firing ones that no other explains, the worst first, then the rest. Between
+// rankFindings orders findings for reading: firing ones that no other explains, the worst first, then the rest. Between
 // equals the catalogue's order decides: causes before symptoms.
-func rank(fs []Finding) {
+func rankFindings(fs []Finding) {
 	slices.SortStableFunc(fs, func(a, b Finding) int {
 		leads := func(f *Finding) bool { return f.Status == Firing && f.InhibitedBy == "" && !f.Note }
 		if leads(&a) && leads(&b) {
@@ -473,8 +473,8 @@ func boolToInt(b bool) int {
 // graphs, caches and pools warm up with the first requests.
 const coldFor = 300
 
-// notes are remarks on the whole diagnosis.
-func notes(s *Snapshot, judged []judgement, d *Diagnosis) []string {
+// diagnosisNotes are remarks on the whole diagnosis.
+func diagnosisNotes(s *Snapshot, judged []judgement, d *Diagnosis) []string {
 	var out, cold []string
 	youngest := math.Inf(1)
 	for _, j := range judged {
@@ -504,8 +504,8 @@ func notes(s *Snapshot, judged []judgement, d *Diagnosis) []string {
 	return out
 }
 
-// coverage lists what could not be checked, each pathology once.
-func coverage(fs []Finding) []Gap {
+// findGaps lists what could not be checked, each pathology once.
+func findGaps(fs []Finding) []Gap {
 	var gaps []Gap
 	for _, f := range fs {
 		if f.Status != Unknown {
@@ -516,13 +516,13 @@ func coverage(fs []Finding) []Gap {
 			i = len(gaps)
 			gaps = append(gaps, Gap{ID: f.Pathology.ID})
 		}
-		gaps[i].add(f.Evidence)
+		gaps[i].addMissing(f.Evidence)
 	}
 	return gaps
 }
 
-// add notes what the evidence of a finding lacks.
-func (g *Gap) add(evidence []catalog.Evidence) {
+// addMissing notes what the evidence of a finding lacks.
+func (g *Gap) addMissing(evidence []catalog.Evidence) {
 	for _, e := range evidence {
 		if e.Holds != catalog.Unknown {
 			continue
@@ -550,7 +550,7 @@ func (g *Gap) add(evidence []catalog.Evidence) {
 // mean that may contain faults; or the first token is late and nobody knows whether it ever came sooner.
 func (j *judgement) reasonAgainstHealthy() string {
 	v := j.view
-	if held := j.unserved(); held != "" {
+	if held := j.whoIsUnserved(); held != "" {
 		return held + " on " + j.name()
 	}
 	for _, p := range threshold.Promises() {
@@ -616,9 +616,9 @@ const (
 	someOwed     = 8
 )
 
-// unserved says which requests wait and get nothing, or "": requests that wait for the scheduler, that the engine
+// whoIsUnserved says which requests wait and get nothing, or "": requests that wait for the scheduler, that the engine
 // holds, that the engine never accepted, or that a silent rank holds.
-func (j *judgement) unserved() string {
+func (j *judgement) whoIsUnserved() string {
 	v := j.view
 	seconds := func(s float64) string { return indicator.FormatNumber(s, indicator.Seconds) }
 	usual := max(patience, v.Normal(indicator.TTFTP95).Or(0), v.Normal(indicator.WaitingAge).Or(0))
@@ -628,7 +628,7 @@ func (j *judgement) unserved() string {
 	case age > usual:
 		return fmt.Sprintf("%s, and nobody got a first token for %s", catalog.Waiting(math.Ceil(v.Now(indicator.Waiting).Or(1))), seconds(age))
 	case held > 0 && still.OK && still.V == 0:
-		return fmt.Sprintf("the engine holds %s, and no token came in the last %s", catalog.Requests(held), seconds(shortest(v.snapshot.interval).Seconds()))
+		return fmt.Sprintf("the engine holds %s, and no token came in the last %s", catalog.Requests(held), seconds(shortestSpanAt(v.snapshot.interval).Seconds()))
 	case v.Now(indicator.TransferHeld).Or(0) > someUnserved && v.Now(indicator.TransferWait).Or(0) > usual:
 		return fmt.Sprintf("%s in KV transfer, for %s on average,", catalog.Are(v.Now(indicator.TransferHeld).V), seconds(v.Now(indicator.TransferWait).V))
 	case v.Now(indicator.HeldOutside).Or(0) > someUnserved && v.Now(indicator.OutsideWait).Or(0) > usual:
@@ -672,7 +672,7 @@ func (j *judgement) maybeClients() string {
 func (j *judgement) unservedAtGateway() string {
 	v := j.view
 	open, answered := v.Now(indicator.GatewayOpen).Or(0), v.Now(indicator.GatewayAnsweredLately)
-	if !j.gateway() || open <= someUnserved || !answered.OK || answered.V > 0 {
+	if !j.atGateway() || open <= someUnserved || !answered.OK || answered.V > 0 {
 		return ""
 	}
 	return fmt.Sprintf("%s open at %s, and none was answered", catalog.Are(open), j.name())

@@ -44,31 +44,31 @@ type Request struct {
 	Memory *Memory
 }
 
-// short returns the shortest time for a group's rates. A gateway's holds two scrapes, as in alert rules, for
+// shortSpan returns the shortest time for a group's rates. A gateway's holds two scrapes, as in alert rules, for
 // conditions that must hold at both.
-func (r *Request) short(d *dialect.Dialect) time.Duration {
+func (r *Request) shortSpan(d *dialect.Dialect) time.Duration {
 	if d.Engine == dialect.Gateway {
-		return shortest(2*r.Interval+r.Interval/10) + edge
+		return shortestSpanAt(2*r.Interval+r.Interval/10) + edge
 	}
-	return r.shortest()
+	return r.shortestSpan()
 }
 
-// shortest returns the shortest time over which a rate is meaningful and a freeze is more than a hiccup: ten seconds,
+// shortestSpan returns the shortest time over which a rate is meaningful and a freeze is more than a hiccup: ten seconds,
 // or the time between two scrapes.
-func (r *Request) shortest() time.Duration {
-	return shortest(r.Interval+r.Interval/10) + edge
+func (r *Request) shortestSpan() time.Duration {
+	return shortestSpanAt(r.Interval+r.Interval/10) + edge
 }
 
-func shortest(interval time.Duration) time.Duration { return max(10*time.Second, interval) }
+func shortestSpanAt(interval time.Duration) time.Duration { return max(10*time.Second, interval) }
 
 // Fetch asks for every signal of every target.
 func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error) {
 	s := newSnapshot(r.Targets)
 	s.At, s.Spans, s.interval, s.memory = r.At, r.Spans, r.Interval, r.Memory
-	queries, settled := plan(&r)
+	queries, settled := planQueries(&r)
 	answers := r.Memory.lookUp(queries)
 	err := runQueries(ctx, q, &r, queries, answers)
-	r.Memory.store(answers, r.At) // also if this diagnosis ran out of time: the next one continues from here
+	r.Memory.storeAnswers(answers, r.At) // also if this diagnosis ran out of time: the next one continues from here
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	s.standIn()
 	s.readStranded()
 	s.dropStale()
-	s.censor()
+	s.censorPercentiles()
 	shareGPUReadings(s)
 	s.readOutside()
 	s.dropThinBaselines()
@@ -145,7 +145,7 @@ func (s *Snapshot) standIn() {
 	}
 }
 
-// readStranded says how many connections clients have opened since the last token and hold, see history.opened.
+// readStranded says how many connections clients have opened since the last token and hold, see history.openedConnections.
 func (s *Snapshot) readStranded() {
 	for i := range s.Spans {
 		silence, stranded := s.Now(i, indicator.RankSilence), s.readings[i].of(indicator.StrandedClients)
@@ -172,8 +172,8 @@ func (s *Snapshot) dropStale() {
 	}
 }
 
-// censor counts those that got no first token as later than the others.
-func (s *Snapshot) censor() {
+// censorPercentiles counts those that got no first token as later than the others.
+func (s *Snapshot) censorPercentiles() {
 	for _, readings := range s.readings {
 		wait, share := readings.of(indicator.UnansweredWait), readings.of(indicator.UnansweredShare)
 		for _, sig := range indicator.All() {
@@ -226,7 +226,7 @@ func runQueries(ctx context.Context, q metrics.Querier, r *Request, queries []qu
 	asked, naming := map[question]bool{}, map[string][]*labels.Matcher{}
 	for _, query := range queries {
 		mu.Lock()
-		named, some := answers[query.question].lacks(query.named)
+		named, some := answers[query.question].lacksInstances(query.named)
 		mu.Unlock()
 		if !some || asked[query.question] {
 			continue
@@ -234,7 +234,7 @@ func runQueries(ctx context.Context, q metrics.Querier, r *Request, queries []qu
 		asked[query.question] = true
 		key := strings.Join(named, "\xff")
 		if naming[key] == nil {
-			naming[key] = r.naming(named)
+			naming[key] = r.matchersOf(named)
 		}
 		matchers := naming[key]
 		g.Go(func() error {
@@ -244,7 +244,7 @@ func runQueries(ctx context.Context, q metrics.Querier, r *Request, queries []qu
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			answers[query.question] = answers[query.question].and(v, named)
+			answers[query.question] = answers[query.question].withSamples(v, named)
 			return nil
 		})
 	}
@@ -257,8 +257,8 @@ type answer struct {
 	of map[string]bool // nil means all
 }
 
-// lacks returns of which instances an answer says nothing, of those that are named or, where none are, of all.
-func (a *answer) lacks(named []string) (missing []string, some bool) {
+// lacksInstances returns of which instances an answer says nothing, of those that are named or, where none are, of all.
+func (a *answer) lacksInstances(named []string) (missing []string, some bool) {
 	if a == nil {
 		return named, true
 	}
@@ -268,8 +268,8 @@ func (a *answer) lacks(named []string) (missing []string, some bool) {
 	return missing, len(missing) > 0
 }
 
-// and adds the samples of further instances; named nil means all.
-func (a *answer) and(v model.Vector, named []string) *answer {
+// withSamples adds the samples of further instances; named nil means all.
+func (a *answer) withSamples(v model.Vector, named []string) *answer {
 	if named == nil {
 		return &answer{Vector: v}
 	}
@@ -313,9 +313,9 @@ type group struct {
 	said     string           // key of what its expressions are compiled for
 }
 
-// groups puts targets of one dialect and span together, because they share queries. Targets that cannot or need not
+// groupTargets puts targets of one dialect and span together, because they share queries. Targets that cannot or need not
 // be queried are in no group.
-func groups(r *Request, span func(target int) Range, ask func(target int) bool) []*group {
+func groupTargets(r *Request, span func(target int) Range, ask func(target int) bool) []*group {
 	type key struct {
 		dialect string
 		span    Range
@@ -350,7 +350,7 @@ func groups(r *Request, span func(target int) Range, ask func(target int) bool) 
 	}
 	for _, g := range gs {
 		if len(g.members) <= mostNamed {
-			g.restrict(r)
+			g.restrictToOwn(r)
 		}
 	}
 	return gs
@@ -361,19 +361,19 @@ func groups(r *Request, span func(target int) Range, ask func(target int) bool) 
 // -search.maxQueryLen).
 const mostNamed = 200
 
-// restrict asks for the group's own instances only.
-func (g *group) restrict(r *Request) {
+// restrictToOwn asks for the group's own instances only.
+func (g *group) restrictToOwn(r *Request) {
 	g.named = nil
 	for _, m := range g.members {
 		g.named = append(g.named, r.Targets[m].Labels["instance"])
 	}
 	slices.Sort(g.named)
 	g.named = slices.Compact(g.named)
-	g.matchers = r.naming(g.named)
+	g.matchers = r.matchersOf(g.named)
 }
 
-// naming returns the matchers of some instances, of all where none are named.
-func (r *Request) naming(instances []string) []*labels.Matcher {
+// matchersOf returns the matchers of some instances, of all where none are named.
+func (r *Request) matchersOf(instances []string) []*labels.Matcher {
 	if instances == nil {
 		return r.Matchers
 	}
@@ -384,8 +384,8 @@ func (r *Request) naming(instances []string) []*labels.Matcher {
 	return append(slices.Clone(r.Matchers), indicator.Like("instance", strings.Join(quoted, "|")))
 }
 
-// owners returns the members to which a series belongs: members of its instance and, if models is set, of its model.
-func (g *group) owners(r *Request, m model.Metric, models bool) []int {
+// ownersOf returns the members to which a series belongs: members of its instance and, if models is set, of its model.
+func (g *group) ownersOf(r *Request, m model.Metric, models bool) []int {
 	var room [128]byte
 	members := g.by[string(appendKey(room[:0], m, r.Instance))]
 	if !models || len(members) == 0 {
@@ -423,12 +423,12 @@ func appendKey[M ~map[N]V, N, V ~string](b []byte, l M, names []string) []byte {
 	return b
 }
 
-// plan lists the queries of all signals, and settles the signals that need none.
-func plan(r *Request) (out []query, settled []func(*Snapshot)) {
+// planQueries lists the queries of all signals, and settles the signals that need none.
+func planQueries(r *Request) (out []query, settled []func(*Snapshot)) {
 	now := planner{r: r, buckets: map[question]*[]*distribution{}, slot: func(rd *reading) *indicator.Value { return &rd.now }}
-	now.signals(groups(r, func(i int) Range { return r.Spans[i].Window }, func(int) bool { return true }))
+	now.planSignals(groupTargets(r, func(i int) Range { return r.Spans[i].Window }, func(int) bool { return true }))
 	normal := planner{r: r, buckets: now.buckets, slot: func(rd *reading) *indicator.Value { return &rd.normal }}
-	normal.signals(groups(r, func(i int) Range { return r.Spans[i].Baseline }, func(i int) bool { return !r.Spans[i].Baseline.From.IsZero() }))
+	normal.planSignals(groupTargets(r, func(i int) Range { return r.Spans[i].Baseline }, func(i int) bool { return !r.Spans[i].Baseline.From.IsZero() }))
 	return slices.Concat(now.queries, normal.queries), slices.Concat(now.settled, normal.settled)
 }
 
@@ -442,19 +442,19 @@ type planner struct {
 	buckets map[question]*[]*distribution // answers that percentiles share
 }
 
-// signals plans the queries of all signals.
-func (p *planner) signals(gs []*group) {
+// planSignals plans the queries of all signals.
+func (p *planner) planSignals(gs []*group) {
 	for _, p.g = range gs {
 		for _, s := range indicator.All() {
 			if p.g.lead.Dialect.Answers(s) {
-				p.signal(s)
+				p.planSignal(s)
 			}
 		}
 	}
 }
 
-// signal plans the queries of one signal, or notes why it cannot be had.
-func (p *planner) signal(s *indicator.Signal) {
+// planSignal plans the queries of one signal, or notes why it cannot be had.
+func (p *planner) planSignal(s *indicator.Signal) {
 	short, tooShort := s.TooShort(p.r.Past)
 	switch missing := p.g.lead.Dialect.Missing(s); {
 	case len(missing) > 0 && s.Optional:
@@ -464,7 +464,7 @@ func (p *planner) signal(s *indicator.Signal) {
 	case tooShort:
 		p.setKnown(s, short)
 	default:
-		p.planSignal(s)
+		p.planReading(s)
 	}
 }
 
@@ -473,18 +473,18 @@ func (p *planner) setKnown(s *indicator.Signal, v indicator.Value) {
 	members := p.g.members
 	p.settled = append(p.settled, func(snap *Snapshot) {
 		for _, i := range members {
-			p.set(snap.readings[i], s, v)
+			p.setReading(snap.readings[i], s, v)
 		}
 	})
 }
 
-// set takes a value into readings.
-func (p *planner) set(to readings, s *indicator.Signal, v indicator.Value) {
+// setReading takes a value into readings.
+func (p *planner) setReading(to readings, s *indicator.Signal, v indicator.Value) {
 	v.V = s.Natural(v.V)
 	*p.slot(to.of(s)) = v
 }
 
-func (p *planner) planSignal(s *indicator.Signal) {
+func (p *planner) planReading(s *indicator.Signal) {
 	if s.Histogram != "" && !p.g.lead.Dialect.Derives(s) {
 		p.planBuckets(s)
 		return
@@ -494,9 +494,9 @@ func (p *planner) planSignal(s *indicator.Signal) {
 		at = p.g.asked
 	}
 	g := p.g
-	p.add(s, s.Name, at, g.lead.Dialect.Expr(s), func(snap *Snapshot, v model.Vector) {
+	p.addQuery(s, s.Name, at, g.lead.Dialect.Expr(s), func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
-			p.store(snap, g, s, sample.Metric, indicator.Known(float64(sample.Value)))
+			p.storeValue(snap, g, s, sample.Metric, indicator.Known(float64(sample.Value)))
 		}
 	})
 	if s.Counted() {
@@ -504,9 +504,9 @@ func (p *planner) planSignal(s *indicator.Signal) {
 	}
 }
 
-// store takes a value into the readings of those that the labels belong to.
-func (p *planner) store(snap *Snapshot, g *group, s *indicator.Signal, m model.Metric, v indicator.Value) {
-	for _, i := range g.owners(p.r, m, s.Scope == indicator.Model) {
+// storeValue takes a value into the readings of those that the labels belong to.
+func (p *planner) storeValue(snap *Snapshot, g *group, s *indicator.Signal, m model.Metric, v indicator.Value) {
+	for _, i := range g.ownersOf(p.r, m, s.Scope == indicator.Model) {
 		of := part{label: s.Per, name: string(m[model.LabelName(s.Per)])}
 		if of.label == indicator.PerRank {
 			names := g.lead.Dialect.Rank
@@ -515,7 +515,7 @@ func (p *planner) store(snap *Snapshot, g *group, s *indicator.Signal, m model.M
 			}
 			of.name = strings.ReplaceAll(strings.TrimSuffix(labelKey(m, names), "\xff"), "\xff", "/")
 		}
-		p.set(snap.of(i, of), s, v)
+		p.setReading(snap.of(i, of), s, v)
 	}
 }
 
@@ -523,17 +523,17 @@ func (p *planner) store(snap *Snapshot, g *group, s *indicator.Signal, m model.M
 // observations; it runs after the mean's own.
 func (p *planner) planCount(s *indicator.Signal) {
 	g := p.g
-	p.add(s, "observations of "+s.Name, g.span.To, s.Observations(), func(snap *Snapshot, v model.Vector) {
+	p.addQuery(s, "observations of "+s.Name, g.span.To, s.Observations(), func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
 			if few, ok := s.TooFew(float64(sample.Value)); ok {
-				p.store(snap, g, s, sample.Metric, few)
+				p.storeValue(snap, g, s, sample.Metric, few)
 			}
 		}
 	})
 }
 
-// add plans a query of a signal.
-func (p *planner) add(s *indicator.Signal, what string, at time.Time, expr indicator.Expr, store func(*Snapshot, model.Vector)) question {
+// addQuery plans a query of a signal.
+func (p *planner) addQuery(s *indicator.Signal, what string, at time.Time, expr indicator.Expr, store func(*Snapshot, model.Vector)) question {
 	g, r := p.g, p.r
 	if g.said == "" {
 		g.said = fmt.Sprint(g.lead.Dialect.Key(), g.span.Length(), g.asked, g.beyond, r.Interval, r.Instance, r.Model, r.Matchers)
@@ -547,15 +547,15 @@ func (p *planner) add(s *indicator.Signal, what string, at time.Time, expr indic
 			q.past = r.Past
 		}
 	})
-	p.queries = append(p.queries, query{q, s.Name, named, func(ms []*labels.Matcher) indicator.Expr { return g.compile(r, s, expr, ms) }, store})
+	p.queries = append(p.queries, query{q, s.Name, named, func(ms []*labels.Matcher) indicator.Expr { return g.compileFor(r, s, expr, ms) }, store})
 	return q
 }
 
-// compile compiles a signal's expression for the group. A signal of fleets also reads other members, whose scrapes
+// compileFor compiles a signal's expression for the group. A signal of fleets also reads other members, whose scrapes
 // have another phase.
-func (g *group) compile(r *Request, s *indicator.Signal, expr indicator.Expr, matchers []*labels.Matcher) indicator.Expr {
+func (g *group) compileFor(r *Request, s *indicator.Signal, expr indicator.Expr, matchers []*labels.Matcher) indicator.Expr {
 	rw := g.lead.Dialect.Rewriting()
-	rw.Window, rw.Short, rw.Past = g.span.Length(), r.short(&g.lead.Dialect)+g.beyond, max(r.Past, r.shortest())
+	rw.Window, rw.Short, rw.Past = g.span.Length(), r.shortSpan(&g.lead.Dialect)+g.beyond, max(r.Past, r.shortestSpan())
 	rw.Instance, rw.Model, rw.Matchers = slices.Concat(r.Instance, g.lead.Dialect.Identity), r.Model, matchers
 	if s.Per != "" {
 		rw.Instance = append(rw.Instance, s.Per)
@@ -578,16 +578,16 @@ type distribution struct {
 func (p *planner) planBuckets(s *indicator.Signal) {
 	g, all := p.g, new([]*distribution)
 	names := slices.Concat(p.r.Instance, g.lead.Dialect.Identity, p.r.Model)
-	q := p.add(s, "buckets of "+s.Histogram+s.Per, g.span.To, s.Buckets(), func(snap *Snapshot, v model.Vector) {
+	q := p.addQuery(s, "buckets of "+s.Histogram+s.Per, g.span.To, s.Buckets(), func(snap *Snapshot, v model.Vector) {
 		if *all == nil {
-			*all = distributions(v, names)
+			*all = gatherBuckets(v, names)
 		}
 		for _, d := range *all {
-			value := d.reading(s.Quantile)
+			value := d.quantileReading(s.Quantile)
 			if few, ok := s.TooFew(d.count); ok && value.OK {
 				value = few
 			}
-			p.store(snap, g, s, d.metric, value)
+			p.storeValue(snap, g, s, d.metric, value)
 		}
 	})
 	if p.buckets[q] != nil {
@@ -596,8 +596,8 @@ func (p *planner) planBuckets(s *indicator.Signal) {
 	p.buckets[q] = all
 }
 
-// distributions gathers buckets by target, whose labels these are.
-func distributions(v model.Vector, names []string) (out []*distribution) {
+// gatherBuckets gathers buckets by target, whose labels these are.
+func gatherBuckets(v model.Vector, names []string) (out []*distribution) {
 	byTarget := map[string]*distribution{}
 	bounds := map[model.LabelValue]float64{}
 	var key []byte
@@ -650,7 +650,7 @@ func shareGPUReadings(s *Snapshot) {
 // one on the same host, the page of its own GPUs that was read beside it, or the only
 // one where there is only one host to serve on.
 func (s *Snapshot) companions() map[int]int {
-	host := func(i int) string { return cmp.Or(s.Targets[i].machine(), s.Targets[i].Labels["instance"]) }
+	host := func(i int) string { return cmp.Or(s.Targets[i].hostName(), s.Targets[i].Labels["instance"]) }
 	exporters, byHost, own, hosts := []int{}, map[string]int{}, map[string]int{}, map[string]bool{}
 	for i := range s.Targets {
 		if !s.Targets[i].isGPU() {

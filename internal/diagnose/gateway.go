@@ -55,7 +55,7 @@ func discoverUpstreams(ctx context.Context, q metrics.Querier, at time.Time, mat
 func poolsBehind(gateway *Target, byKey map[string]*pool) (out []*pool) {
 	of := func(label string, values []string) {
 		for _, k := range slices.Sorted(maps.Keys(byKey)) {
-			if slices.ContainsFunc(values, func(v string) bool { return byKey[k].serves(label, v) }) {
+			if slices.ContainsFunc(values, func(v string) bool { return byKey[k].servesLabel(label, v) }) {
 				out = append(out, byKey[k])
 			}
 		}
@@ -69,15 +69,15 @@ func poolsBehind(gateway *Target, byKey map[string]*pool) (out []*pool) {
 	return out
 }
 
-// spread assigns a gateway's findings to pools: a model's to that model, an upstream's to its server's pool, and the
+// spreadGateway assigns a gateway's findings to pools: a model's to that model, an upstream's to its server's pool, and the
 // others to the only pool behind the gateway. The remaining findings form a pool of the gateway's own.
-func spread(s *Snapshot, j judgement, byKey map[string]*pool) *pool {
+func spreadGateway(s *Snapshot, j judgement, byKey map[string]*pool) *pool {
 	pools, own := poolsBehind(&s.Targets[j.target], byKey), &pool{snapshot: s}
 	shares := map[*pool][]outcome{}
 	for _, o := range j.outcomes {
 		to := own
 		for _, p := range pools {
-			if len(pools) == 1 || o.part.label == indicator.PerModel && p.serves("model_name", o.part.name) || o.part.label == indicator.PerUpstream && p.serves("instance", o.part.name) {
+			if len(pools) == 1 || o.part.label == indicator.PerModel && p.servesLabel("model_name", o.part.name) || o.part.label == indicator.PerUpstream && p.servesLabel("instance", o.part.name) {
 				to = p
 			}
 		}
@@ -89,34 +89,34 @@ func spread(s *Snapshot, j judgement, byKey map[string]*pool) *pool {
 	return own
 }
 
-// serves reports whether a server of the pool has a label.
-func (p *pool) serves(label, value string) bool {
+// servesLabel reports whether a server of the pool has a label.
+func (p *pool) servesLabel(label, value string) bool {
 	return slices.ContainsFunc(p.targets, func(i int) bool {
 		t := &p.snapshot.Targets[i]
 		return t.Serves() && t.Labels[label] == value
 	})
 }
 
-// explain lets the findings of a pool's gateways and servers explain each other, and lets those Across servers
+// explainAcross lets the findings of a pool's gateways and servers explain each other, and lets those Across servers
 // explain each other's. A finding about an upstream with a known server concerns that server alone.
-func (p *pool) explain() {
+func (p *pool) explainAcross() {
 	for i := range p.judged {
 		for k := range p.judged {
 			a, b := &p.judged[i], &p.judged[k]
-			if a.gateway() != b.gateway() {
-				explain(a.outcomes, b.outcomes, func(cause, o *outcome) bool { return p.mayBeUpstream(a, o.part) && p.mayBeUpstream(b, cause.part) })
-			} else if i != k && !a.gateway() {
-				explain(a.outcomes, b.outcomes, func(cause, o *outcome) bool { return o.pathology.Across || cause.pathology.Everywhere })
+			if a.atGateway() != b.atGateway() {
+				explainOutcomes(a.outcomes, b.outcomes, func(cause, o *outcome) bool { return p.mayBeUpstream(a, o.part) && p.mayBeUpstream(b, cause.part) })
+			} else if i != k && !a.atGateway() {
+				explainOutcomes(a.outcomes, b.outcomes, func(cause, o *outcome) bool { return o.pathology.Across || cause.pathology.Everywhere })
 			}
 		}
 	}
 }
 
-func (j *judgement) gateway() bool { return j.view.snapshot.Targets[j.target].isGateway() }
+func (j *judgement) atGateway() bool { return j.view.snapshot.Targets[j.target].isGateway() }
 
 // mayBeUpstream reports whether a server may be the upstream that an outcome is about.
 func (p *pool) mayBeUpstream(server *judgement, of part) bool {
-	if of.label != indicator.PerUpstream || !p.serves("instance", of.name) {
+	if of.label != indicator.PerUpstream || !p.servesLabel("instance", of.name) {
 		return true
 	}
 	return server.view.snapshot.Targets[server.target].Labels["instance"] == of.name
@@ -134,21 +134,21 @@ func (s *Snapshot) readOutside() {
 			continue
 		}
 		outside, missing := s.readings[i].of(indicator.GatewayOutside), s.readings[i].of(indicator.GatewayMissing)
-		if now := s.outside(i, s.Now, s.Spans[i].Window.Length()); now.OK {
+		if now := s.readOutsideEngine(i, s.Now, s.Spans[i].Window.Length()); now.OK {
 			outside.now = now
 		}
-		if normal := s.outside(i, s.Normal, s.Spans[i].Baseline.Length()); normal.OK {
+		if normal := s.readOutsideEngine(i, s.Normal, s.Spans[i].Baseline.Length()); normal.OK {
 			outside.normal = normal
 		}
-		if now := s.missing(i, s.Now); now.V > 0 && !missing.now.OK {
+		if now := s.readMissing(i, s.Now); now.V > 0 && !missing.now.OK {
 			missing.now, s.readings[i].of(indicator.GatewayMade).now = now, indicator.Known(0)
 		}
 	}
 }
 
-// outside compares the mean time of a request at a gateway with that in the engines behind it, where
+// readOutsideEngine compares the mean time of a request at a gateway with that in the engines behind it, where
 // these have served the same requests, over a time. It is less by what chance may do to both.
-func (s *Snapshot) outside(gateway int, read func(int, *indicator.Signal) indicator.Value, over time.Duration) indicator.Value {
+func (s *Snapshot) readOutsideEngine(gateway int, read func(int, *indicator.Signal) indicator.Value, over time.Duration) indicator.Value {
 	whole := read(gateway, indicator.GatewayE2EMean)
 	if !whole.OK {
 		return whole
@@ -184,9 +184,9 @@ func (s *Snapshot) outside(gateway int, read func(int, *indicator.Signal) indica
 	return v
 }
 
-// missing is how many of the requests that were open at a gateway at its last two scrapes the engines do not show, where
+// readMissing is how many of the requests that were open at a gateway at its last two scrapes the engines do not show, where
 // nobody was answered and no token came; 0 where any was.
-func (s *Snapshot) missing(gateway int, read func(int, *indicator.Signal) indicator.Value) (none indicator.Value) {
+func (s *Snapshot) readMissing(gateway int, read func(int, *indicator.Signal) indicator.Value) (none indicator.Value) {
 	open, answered, engines := read(gateway, indicator.GatewayWaiting), read(gateway, indicator.GatewayAnswered), s.enginesBehind(gateway)
 	if !open.OK || !answered.OK || len(engines) == 0 {
 		return none
@@ -246,7 +246,7 @@ func (d *Diagnosis) Parts(target int, sig *indicator.Signal) map[string]float64 
 	if d.inquiry == nil || target >= len(d.inquiry.snapshot.parts) {
 		return nil
 	}
-	return view{snapshot: d.inquiry.snapshot, target: target}.parts(sig)
+	return view{snapshot: d.inquiry.snapshot, target: target}.readingsByPart(sig)
 }
 
 // noteGateways says which gateways cannot be read.

@@ -20,7 +20,7 @@ func TestALargeGroupIsNotNamed(t *testing.T) {
 	}
 	few := Range{From: at.Add(-time.Minute), To: at}
 	most := Range{From: at.Add(-2 * time.Minute), To: at}
-	gs := groups(r, func(i int) Range {
+	gs := groupTargets(r, func(i int) Range {
 		if i < 10 {
 			return few
 		}
@@ -33,7 +33,7 @@ func TestALargeGroupIsNotNamed(t *testing.T) {
 		if named := len(g.matchers) > 0; named != (len(g.members) <= mostNamed) {
 			t.Errorf("a group of %d is named: %t", len(g.members), named)
 		}
-		if got := len(g.owners(r, model.Metric{"instance": "5"}, false)); got != map[bool]int{true: 1}[g.span == few] {
+		if got := len(g.ownersOf(r, model.Metric{"instance": "5"}, false)); got != map[bool]int{true: 1}[g.span == few] {
 			t.Errorf("a group of %d has %d owners of another one's series", len(g.members), got)
 		}
 	}
@@ -59,12 +59,12 @@ func TestAnAnswerIsKeptByWhomItSpeaksOf(t *testing.T) {
 		if step.named == nil {
 			a = nil // Memory gives no answer about some to who asks about all
 		}
-		got, some := a.lacks(step.named)
+		got, some := a.lacksInstances(step.named)
 		if !slices.Equal(got, step.want) || some != step.some {
 			t.Errorf("of %v %v is lacking (%t), want %v (%t)", step.named, got, some, step.want, step.some)
 		}
 		if some {
-			a = a.and(said(strings.Join(got, "")), got)
+			a = a.withSamples(said(strings.Join(got, "")), got)
 		}
 	}
 	m := Memory{answers: map[question]*answer{{what: "x"}: {said("a"), map[string]bool{"a": true}}}}

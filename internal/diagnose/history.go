@@ -119,16 +119,16 @@ var places = func() (out []place) {
 	return append(out, place{answers: true})
 }()
 
-// series are what a place holds, as a dialect has them.
-func (p *place) series(d *dialect.Dialect) indicator.Series {
+// seriesOf are what a place holds, as a dialect has them.
+func (p *place) seriesOf(d *dialect.Dialect) indicator.Series {
 	if p.answers {
 		return indicator.Series{Metric: d.HTTPAnswers().Metric}
 	}
 	return d.Series(p.name)
 }
 
-// page reports whether it tells when a page came, or was asked for in vain.
-func (p *place) page() bool { return !p.answers && !p.buckets && p.column <= waiting }
+// tellsPage reports whether it tells when a page came, or was asked for in vain.
+func (p *place) tellsPage() bool { return !p.answers && !p.buckets && p.column <= waiting }
 
 // A history is what one target's scrapes held, oldest first.
 type history struct {
@@ -165,8 +165,8 @@ type extent struct {
 	from, until time.Time     // after when and up to when the others
 }
 
-// settled is up to when all scrapes are there.
-func (e *extent) settled() time.Time { return e.until.Add(-metrics.Arrival) }
+// settledUntil is up to when all scrapes are there.
+func (e *extent) settledUntil() time.Time { return e.until.Add(-metrics.Arrival) }
 
 // How many scrapes are read one by one, by the number of targets, and how far back
 // and how finely the rest of the past is.
@@ -193,27 +193,27 @@ type lookup struct {
 	}
 }
 
-// histories reads the scrapes of every target up to the given time: the last ones one by one, older ones at a coarser
+// readHistories reads the scrapes of every target up to the given time: the last ones one by one, older ones at a coarser
 // pace. Remembered histories are only extended.
-func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) ([]*history, error) {
+func readHistories(ctx context.Context, q metrics.Querier, r *Request, past Range) ([]*history, error) {
 	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(r.Targets))))
 	fine := min(max(time.Duration(points)*r.Interval, fewestFine), past.Length()).Truncate(time.Millisecond)
 	until := past.To.Truncate(time.Millisecond)
 	var all, anew []*lookup
-	for _, g := range groups(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].isGPU() }) {
+	for _, g := range groupTargets(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].isGPU() }) {
 		l := &lookup{group: g, extent: extent{from: until.Add(-fine - time.Millisecond), until: until}}
-		l.words = l.selected(func(p *place) bool { return p.page() || !g.lead.isGateway() }) // of these only the scrapes are queried
+		l.words = l.selectorOfPlaces(func(p *place) bool { return p.tellsPage() || !g.lead.isGateway() }) // of these only the scrapes are queried
 		if !g.lead.isGateway() && past.Length() >= fine+2*r.Interval {
-			l.coarsely, l.grid = l.selected(func(p *place) bool { return !p.page() || p.column >= running }), coarse(past, fine, r.Interval)
+			l.coarsely, l.grid = l.selectorOfPlaces(func(p *place) bool { return !p.tellsPage() || p.column >= running }), coarseGrid(past, fine, r.Interval)
 		}
-		l.recall(r)
+		l.recallHistories(r)
 		all = append(all, l)
 	}
 	if err := readAll(ctx, q, r, all); err != nil {
 		return nil, err
 	}
 	for _, l := range all {
-		if l.returned(r.Interval) {
+		if l.memberReturned(r.Interval) {
 			anew = append(anew, l)
 			l.known, r.Memory.answers = nil, nil
 		}
@@ -226,18 +226,18 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 		out[i] = &history{}
 	}
 	for _, l := range all {
-		l.join(r, out)
+		l.buildHistories(r, out)
 	}
-	r.Memory.keep(r, out)
+	r.Memory.keepHistories(r, out)
 	return out, nil
 }
 
-// selected are the words that ask for metrics by their places.
-func (l *lookup) selected(want func(*place) bool) string {
+// selectorOfPlaces are the words that ask for metrics by their places.
+func (l *lookup) selectorOfPlaces(want func(*place) bool) string {
 	var names []string
 	for i := range places {
 		if want(&places[i]) {
-			names = append(names, places[i].series(&l.lead.Dialect).Metric)
+			names = append(names, places[i].seriesOf(&l.lead.Dialect).Metric)
 		}
 	}
 	slices.Sort(names)
@@ -251,7 +251,7 @@ func readAll(ctx context.Context, q metrics.Querier, r *Request, all []*lookup) 
 	for _, l := range all {
 		from, grid := l.from, l.grid
 		if l.known != nil {
-			from = l.was.settled()
+			from = l.was.settledUntil()
 			if l.goesOn {
 				grid.Start = l.was.grid.End.Add(grid.Step)
 			}
@@ -277,14 +277,14 @@ func readAll(ctx context.Context, q metrics.Querier, r *Request, all []*lookup) 
 	}
 	for _, l := range all {
 		for k := range l.parts {
-			l.parts[k].at = l.scrapes(r, l.parts[k].series)
+			l.parts[k].at = l.scrapeTimes(r, l.parts[k].series)
 		}
 	}
 	return nil
 }
 
-// recall returns the remembered histories, if the lookup can continue all of them.
-func (l *lookup) recall(r *Request) {
+// recallHistories returns the remembered histories, if the lookup can continue all of them.
+func (l *lookup) recallHistories(r *Request) {
 	if r.Memory == nil {
 		return
 	}
@@ -296,36 +296,36 @@ func (l *lookup) recall(r *Request) {
 		}
 		known[i], l.was = h, h.extent
 	}
-	if w := &l.was; w.words == l.words && !w.from.After(l.from) && !w.until.After(l.until) && w.settled().After(l.from) {
+	if w := &l.was; w.words == l.words && !w.from.After(l.from) && !w.until.After(l.until) && w.settledUntil().After(l.from) {
 		l.known = known
 		l.goesOn = w.grid.Step == l.grid.Step && !w.grid.Start.After(l.grid.Start) && !w.grid.End.Before(l.grid.Start) && !w.grid.End.After(l.grid.End)
 	}
 }
 
-// returned reports whether a member is scraped again that was not before for so long that what
+// memberReturned reports whether a member is scraped again that was not before for so long that what
 // it did meanwhile may have come too late to be known.
-func (l *lookup) returned(interval time.Duration) bool {
+func (l *lookup) memberReturned(interval time.Duration) bool {
 	for i, h := range l.known {
 		last := time.Time{}
 		if n := len(h.at); n > 0 {
 			last = h.at[n-1]
 		}
-		if len(l.parts[1].at[i]) > 0 && l.was.settled().Sub(last) > missedScrapes*interval/2 {
+		if len(l.parts[1].at[i]) > 0 && l.was.settledUntil().Sub(last) > missedScrapes*interval/2 {
 			return true
 		}
 	}
 	return false
 }
 
-// scrapes returns when each member was scraped.
-func (l *lookup) scrapes(r *Request, series model.Matrix) map[int][]model.Time {
+// scrapeTimes returns when each member was scraped.
+func (l *lookup) scrapeTimes(r *Request, series model.Matrix) map[int][]model.Time {
 	out := make(map[int][]model.Time, len(l.members))
-	places := l.places()
+	places := l.placesByName()
 	for _, s := range series {
-		if !slices.ContainsFunc(places[string(s.Metric[model.MetricNameLabel])], func(p held) bool { return p.page() && p.has(s.Metric) }) {
+		if !slices.ContainsFunc(places[string(s.Metric[model.MetricNameLabel])], func(p held) bool { return p.tellsPage() && p.hasLabels(s.Metric) }) {
 			continue
 		}
-		for _, i := range l.owners(r, s.Metric, s.Metric["model_name"] != "") {
+		for _, i := range l.ownersOf(r, s.Metric, s.Metric["model_name"] != "") {
 			at := out[i]
 			for _, p := range s.Values {
 				if k, found := slices.BinarySearch(at, p.Timestamp); !found {
@@ -338,11 +338,11 @@ func (l *lookup) scrapes(r *Request, series model.Matrix) map[int][]model.Time {
 	return out
 }
 
-// places returns where samples go, by the names of the group's dialect.
-func (l *lookup) places() map[string][]held {
+// placesByName returns where samples go, by the names of the group's dialect.
+func (l *lookup) placesByName() map[string][]held {
 	out := make(map[string][]held, len(places))
 	for i := range places {
-		s := places[i].series(&l.lead.Dialect)
+		s := places[i].seriesOf(&l.lead.Dialect)
 		out[s.Metric] = append(out[s.Metric], held{&places[i], slices.Concat(places[i].where, s.Where)})
 	}
 	return out
@@ -354,12 +354,12 @@ type held struct {
 	where []*labels.Matcher
 }
 
-func (h *held) has(m model.Metric) bool {
+func (h *held) hasLabels(m model.Metric) bool {
 	return !slices.ContainsFunc(h.where, func(w *labels.Matcher) bool { return !w.Matches(string(m[model.LabelName(w.Name)])) })
 }
 
-// join builds the members' histories from the known ones and the new samples.
-func (l *lookup) join(r *Request, out []*history) {
+// buildHistories builds the members' histories from the known ones and the new samples.
+func (l *lookup) buildHistories(r *Request, out []*history) {
 	begins := [2]map[int]int{{}, {}} // where the new samples begin, in the columns of a member
 	for _, i := range l.members {
 		h, known := out[i], l.known[i]
@@ -374,7 +374,7 @@ func (l *lookup) join(r *Request, out []*history) {
 				kept[0] = [2]int{min(first(l.grid.Start), known.older), known.older}
 			}
 			from := max(first(l.from.Add(1)), known.older)
-			kept[1] = [2]int{from, max(from, first(l.was.settled().Add(1)))}
+			kept[1] = [2]int{from, max(from, first(l.was.settledUntil().Add(1)))}
 		}
 		for k, part := range l.parts {
 			h.older = len(h.at) * k
@@ -387,14 +387,14 @@ func (l *lookup) join(r *Request, out []*history) {
 			}
 		}
 		if known != nil {
-			h.take(known, kept)
+			h.takeColumns(known, kept)
 		}
 	}
-	places := l.places()
+	places := l.placesByName()
 	for k, part := range l.parts {
 		for _, s := range part.series {
 			for _, p := range places[string(s.Metric[model.MetricNameLabel])] {
-				if !p.has(s.Metric) {
+				if !p.hasLabels(s.Metric) {
 					continue
 				}
 				c, le, ok := p.column, 0.0, true
@@ -407,27 +407,27 @@ func (l *lookup) join(r *Request, out []*history) {
 				if !ok {
 					continue
 				}
-				for _, i := range l.owners(r, s.Metric, s.Metric["model_name"] != "") {
+				for _, i := range l.ownersOf(r, s.Metric, s.Metric["model_name"] != "") {
 					if p.buckets {
-						fill(out[i].bucket(p.family, le)[begins[k][i]:], part.at[i], s.Values)
+						fillColumn(out[i].bucketColumn(p.family, le)[begins[k][i]:], part.at[i], s.Values)
 					} else {
-						fill(out[i].column(c)[begins[k][i]:], part.at[i], s.Values)
+						fillColumn(out[i].columnOf(c)[begins[k][i]:], part.at[i], s.Values)
 					}
 				}
 			}
 		}
 	}
 	for _, i := range l.members {
-		out[i].complete()
+		out[i].markPages()
 		if known := l.known[i]; known != nil && !out[i].isLike(known) {
 			out[i].rows = nil
 		}
 	}
 }
 
-// take moves the retained columns out of known, which must not be used afterwards. Columns without any value are
+// takeColumns moves the retained columns out of known, which must not be used afterwards. Columns without any value are
 // dropped.
-func (h *history) take(known *history, kept [2][2]int) {
+func (h *history) takeColumns(known *history, kept [2][2]int) {
 	has := func(c []float64) bool { return slices.ContainsFunc(c, func(v float64) bool { return !math.IsNaN(v) }) }
 	taken := func(was []float64) []float64 {
 		if was == nil {
@@ -439,12 +439,12 @@ func (h *history) take(known *history, kept [2][2]int) {
 		}
 		c := was
 		if cap(was) < len(h.at) {
-			c = h.unknown()
+			c = h.unknownColumn()
 		}
 		c = c[:len(h.at)]
 		from, to := copy(c, older), h.older+copy(c[h.older:], newer)
-		forget(c[from:h.older])
-		forget(c[to:])
+		forgetValues(c[from:h.older])
+		forgetValues(c[to:])
 		return c
 	}
 	for c, was := range known.columns {
@@ -479,9 +479,9 @@ func (h *history) isLike(other *history) bool {
 	return true
 }
 
-// coarse returns the grid for the time before the scrapes that are read one by one. The grid stays the same for a
+// coarseGrid returns the grid for the time before the scrapes that are read one by one. The grid stays the same for a
 // while, so that change points in it stay where they were, and only new points are read.
-func coarse(past Range, fine, interval time.Duration) metrics.Range {
+func coarseGrid(past Range, fine, interval time.Duration) metrics.Range {
 	r := metrics.Range{Step: max(interval, ((past.Length() - fine) / coarsePoints).Truncate(time.Second))}
 	r.Step = (r.Step + interval - 1).Truncate(interval)
 	r.Start = past.From.Add(r.Step - 1).Truncate(r.Step)
@@ -494,25 +494,25 @@ func targetKey(r *Request, target int) string {
 	return labelKey(r.Targets[target].Labels, slices.Concat(r.Instance, r.Model, identityLabels))
 }
 
-// column returns a column, which is unknown where it was not there.
-func (h *history) column(c column) []float64 {
+// columnOf returns a column, which is unknown where it was not there.
+func (h *history) columnOf(c column) []float64 {
 	if h.columns[c] == nil {
-		h.columns[c] = h.unknown()
+		h.columns[c] = h.unknownColumn()
 	}
 	return h.columns[c]
 }
 
-// bucket returns the column of a bucket, which is unknown where it was not there.
-func (h *history) bucket(f family, le float64) []float64 {
+// bucketColumn returns the column of a bucket, which is unknown where it was not there.
+func (h *history) bucketColumn(f family, le float64) []float64 {
 	k, found := slices.BinarySearchFunc(h.buckets[f], le, func(b bound, le float64) int { return cmp.Compare(b.le, le) })
 	if !found {
-		h.buckets[f] = slices.Insert(h.buckets[f], k, bound{le, h.unknown()})
+		h.buckets[f] = slices.Insert(h.buckets[f], k, bound{le, h.unknownColumn()})
 	}
 	return h.buckets[f][k].upTo
 }
 
-// unknown returns a column of nothing.
-func (h *history) unknown() []float64 {
+// unknownColumn returns a column of nothing.
+func (h *history) unknownColumn() []float64 {
 	n := len(h.at)
 	more := n + n/8 + 4 // for those that come
 	if len(h.room) < more {
@@ -520,27 +520,27 @@ func (h *history) unknown() []float64 {
 	}
 	c := h.room[:n:more]
 	h.room = h.room[more:]
-	return forget(c)
+	return forgetValues(c)
 }
 
-// forget makes a part of a column unknown.
-func forget(c []float64) []float64 {
+// forgetValues makes a part of a column unknown.
+func forgetValues(c []float64) []float64 {
 	for k := range c {
 		c[k] = math.NaN()
 	}
 	return c
 }
 
-// complete tells which scrapes brought a page.
-func (h *history) complete() {
+// markPages tells which scrapes brought a page.
+func (h *history) markPages() {
 	h.ok = make([]bool, len(h.at))
 	for k := range h.ok {
 		h.ok[k] = !math.IsNaN(h.gaugeAt(running, k))
 	}
 }
 
-// fill adds samples to a column, at the scrapes whose times they have.
-func fill(c []float64, at []model.Time, samples []model.SamplePair) {
+// fillColumn adds samples to a column, at the scrapes whose times they have.
+func fillColumn(c []float64, at []model.Time, samples []model.SamplePair) {
 	k := 0
 	for _, p := range samples {
 		for k < len(at) && at[k] < p.Timestamp {
@@ -594,10 +594,10 @@ func (h *history) lastWait() float64 {
 	last := h.pageUpTo(len(h.at) - 1)
 	for k := last; k > 0 && h.at[last].Sub(h.at[k]) < usualWindow; k-- {
 		before := h.pageUpTo(k - 1)
-		if before < 0 || !h.ok[k] || h.reset(before, k) {
+		if before < 0 || !h.ok[k] || h.restartedBetween(before, k) {
 			continue
 		}
-		if n := h.count(firstTokens, interval{before, k}); n > 0 {
+		if n := h.countOf(firstTokens, interval{before, k}); n > 0 {
 			return h.increase(firstTokens.sum(), interval{before, k}) / n
 		}
 	}
@@ -607,9 +607,9 @@ func (h *history) lastWait() float64 {
 // strandedFor is how long connections must be open to say that their clients wait: prompts are tokenized within seconds.
 const strandedFor = 30 * time.Second
 
-// opened counts the connections that were opened after a time, have been open for a while and belong to no request of
+// openedConnections counts the connections that were opened after a time, have been open for a while and belong to no request of
 // the engine: the minimum over the last pages minus the maximum over the same process' pages up to that time.
-func (h *history) opened(after time.Time) (n float64, ok bool) {
+func (h *history) openedConnections(after time.Time) (n float64, ok bool) {
 	last := h.pageUpTo(len(h.at) - 1)
 	now, before, next := math.Inf(1), math.Inf(-1), last
 	for k := last; k >= 0; k-- {
@@ -617,7 +617,7 @@ func (h *history) opened(after time.Time) (n float64, ok bool) {
 		if !h.ok[k] || math.IsNaN(files) {
 			continue
 		}
-		if h.reset(k, next) {
+		if h.restartedBetween(k, next) {
 			break
 		}
 		beside := files - zeroNaN(h.gaugeAt(running, k)) - zeroNaN(h.gaugeAt(waiting, k))
@@ -655,8 +655,8 @@ func (h *history) intervalsIn(span Range) (out run) {
 	return out
 }
 
-// reset reports whether counters began again between two pages.
-func (h *history) reset(a, b int) bool {
+// restartedBetween reports whether counters began again between two pages.
+func (h *history) restartedBetween(a, b int) bool {
 	for _, n := range []column{tokensOut, firstTokens.count(), steps} {
 		if c := h.columns[n]; c != nil && c[b] < c[a] {
 			return true
@@ -724,8 +724,8 @@ func (h *history) gaugeAt(c column, k int) float64 {
 	return h.columns[c][k]
 }
 
-// cells appends what fell into each bucket of a histogram over an interval, times a factor.
-func (h *history) cells(to []float64, f family, iv interval, factor float64) []float64 {
+// appendCells appends what fell into each bucket of a histogram over an interval, times a factor.
+func (h *history) appendCells(to []float64, f family, iv interval, factor float64) []float64 {
 	below := 0.0
 	for _, b := range h.buckets[f] {
 		n := rise(b.upTo, iv)
@@ -735,18 +735,18 @@ func (h *history) cells(to []float64, f family, iv interval, factor float64) []f
 	return to
 }
 
-// count returns how many observations a histogram took over an interval.
-func (h *history) count(f family, iv interval) float64 {
+// countOf returns how many observations a histogram took over an interval.
+func (h *history) countOf(f family, iv interval) float64 {
 	if last := len(h.buckets[f]) - 1; last >= 0 && math.IsInf(h.buckets[f][last].le, 1) {
 		return rise(h.buckets[f][last].upTo, iv)
 	}
 	return h.increase(f.count(), iv)
 }
 
-// mean appends a histogram's weighted number of observations and their weighted sum. If a deployment drops the
+// appendMean appends a histogram's weighted number of observations and their weighted sum. If a deployment drops the
 // buckets, only the mean shows a change.
-func (h *history) mean(to []float64, f family, iv interval, weight float64) []float64 {
-	return append(to, weight*h.count(f, iv), weight*h.increase(f.sum(), iv))
+func (h *history) appendMean(to []float64, f family, iv interval, weight float64) []float64 {
+	return append(to, weight*h.countOf(f, iv), weight*h.increase(f.sum(), iv))
 }
 
 // Dispersions of counts, at the least: requests come in bursts and are alike within
@@ -765,7 +765,7 @@ type quantity func(*history, interval) (bad, all float64)
 
 // misses are requests, by the share of their prompt tokens that was not cached.
 func misses(h *history, iv interval) (float64, float64) {
-	n, asked := h.count(firstTokens, iv), h.increase(lookups, iv)
+	n, asked := h.countOf(firstTokens, iv), h.increase(lookups, iv)
 	if asked <= 0 {
 		return 0, 0
 	}
@@ -780,16 +780,16 @@ func drafted(h *history, iv interval) (float64, float64) {
 
 // unfilled are first tokens of prompts whose KV came from nowhere else.
 func unfilled(h *history, iv interval) (float64, float64) {
-	n := h.count(firstTokens, iv)
+	n := h.countOf(firstTokens, iv)
 	return max(0, n-h.increase(transfers, iv)), n
 }
 
 // abandoned are requests that began well and did not come to their end.
 func abandoned(h *history, iv interval) (float64, float64) {
-	return h.abandoned(func(c column) float64 { return h.increase(c, iv) })
+	return h.abandonedOf(func(c column) float64 { return h.increase(c, iv) })
 }
 
-func (h *history) abandoned(sum func(column) float64) (gaveUp, began float64) {
+func (h *history) abandonedOf(sum func(column) float64) (gaveUp, began float64) {
 	if h.columns[aborted] != nil { // they are among those that ended
 		return sum(aborted), max(sum(aborted), sum(completions))
 	}
@@ -799,17 +799,17 @@ func (h *history) abandoned(sum func(column) float64) (gaveUp, began float64) {
 // refused returns the quantity of one class of answers.
 func refused(class column) quantity {
 	return func(h *history, iv interval) (float64, float64) {
-		return h.increase(class, iv), h.answered(iv)
+		return h.increase(class, iv), h.answersIn(iv)
 	}
 }
 
-func (h *history) answered(iv interval) float64 {
+func (h *history) answersIn(iv interval) float64 {
 	return h.increase(answers2xx, iv) + h.increase(answers4xx, iv) + h.increase(answers5xx, iv)
 }
 
-// observed converts a run of intervals to a Series for the search of change points. Rows of intervals that did not
+// observedSeries converts a run of intervals to a Series for the search of change points. Rows of intervals that did not
 // change are reused.
-func (h *history) observed(ivs []interval) *changepoint.Series {
+func (h *history) observedSeries(ivs []interval) *changepoint.Series {
 	s := &changepoint.Series{}
 	var values []func(to []float64, iv interval) []float64
 	sig := func(kind changepoint.Kind, cells int, dispersion float64, of func(to []float64, iv interval) []float64) {
@@ -820,7 +820,7 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 		sig(changepoint.Rate, 1, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.increase(c, iv)) })
 	}
 	cells := func(f family, dispersion float64) {
-		sig(changepoint.Cells, len(h.buckets[f]), dispersion, func(to []float64, iv interval) []float64 { return h.cells(to, f, iv, 1) })
+		sig(changepoint.Cells, len(h.buckets[f]), dispersion, func(to []float64, iv interval) []float64 { return h.appendCells(to, f, iv, 1) })
 	}
 	share := func(dispersion float64, of quantity) {
 		sig(changepoint.Cells, 2, dispersion, func(to []float64, iv interval) []float64 {
@@ -828,12 +828,12 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 			return append(to, bad, all-bad)
 		})
 	}
-	sig(changepoint.Rate, 1, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.count(firstTokens, iv)) })
+	sig(changepoint.Rate, 1, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.countOf(firstTokens, iv)) })
 	rate(evictions)
 	cells(firstTokens, alike)
 	cells(promptLengths, lengthsAlike)
 	cells(answerLengths, lengthsAlike)
-	sig(changepoint.Cells, len(h.buckets[tokenGaps]), 1, func(to []float64, iv interval) []float64 { return h.cells(to, tokenGaps, iv, h.gapsWorth(iv)) })
+	sig(changepoint.Cells, len(h.buckets[tokenGaps]), 1, func(to []float64, iv interval) []float64 { return h.appendCells(to, tokenGaps, iv, h.gapsWorth(iv)) })
 	share(alike, misses)
 	sig(changepoint.Cells, 3, 1, func(to []float64, iv interval) []float64 {
 		return append(to, h.increase(answers2xx, iv), h.increase(answers4xx, iv), h.increase(answers5xx, iv))
@@ -853,10 +853,10 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 		sig(changepoint.Level, 1, queueWanders, func(to []float64, iv interval) []float64 { return append(to, h.gaugeAt(g, iv.to)) })
 	}
 	if len(h.buckets[firstTokens]) == 0 {
-		sig(changepoint.Mean, 2, alike, func(to []float64, iv interval) []float64 { return h.mean(to, firstTokens, iv, 1) })
+		sig(changepoint.Mean, 2, alike, func(to []float64, iv interval) []float64 { return h.appendMean(to, firstTokens, iv, 1) })
 	}
 	if len(h.buckets[tokenGaps]) == 0 {
-		sig(changepoint.Mean, 2, 1, func(to []float64, iv interval) []float64 { return h.mean(to, tokenGaps, iv, h.gapsWorth(iv)) })
+		sig(changepoint.Mean, 2, 1, func(to []float64, iv interval) []float64 { return h.appendMean(to, tokenGaps, iv, h.gapsWorth(iv)) })
 	}
 	if h.rows == nil {
 		h.rows = make([]row, len(h.at))
@@ -872,7 +872,7 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 			for _, of := range values {
 				to = of(to, iv)
 			}
-			*known = row{h.at[iv.from], &changepoint.Row{Seconds: h.seconds(iv), Values: to}}
+			*known = row{h.at[iv.from], &changepoint.Row{Seconds: h.lengthOf(iv), Values: to}}
 		}
 		s.Rows = append(s.Rows, known.Row)
 	}
@@ -881,7 +881,7 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 
 // gapsWorth returns the weight of one gap between tokens, as a share of an independent observation; 0 without gaps.
 func (h *history) gapsWorth(iv interval) float64 {
-	gaps := h.count(tokenGaps, iv)
+	gaps := h.countOf(tokenGaps, iv)
 	if gaps <= 0 {
 		return 0
 	}
@@ -889,7 +889,7 @@ func (h *history) gapsWorth(iv interval) float64 {
 	if st := h.increase(steps, iv); st > 0 {
 		worth = st / stepsAlike
 	}
-	requests := requestsTwice*h.count(firstTokens, iv) + max(0, zeroNaN(h.gaugeAt(running, iv.to)))*h.seconds(iv)/10
+	requests := requestsTwice*h.countOf(firstTokens, iv) + max(0, zeroNaN(h.gaugeAt(running, iv.to)))*h.lengthOf(iv)/10
 	return min(1, min(worth, requests)/gaps)
 }
 

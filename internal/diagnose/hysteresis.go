@@ -28,7 +28,7 @@ type Hysteresis struct {
 // Observe takes note of a diagnosis and reports whether its verdict is certain: given three
 // times in a row, each time sure of itself, and without another fault seen before.
 func (h *Hysteresis) Observe(d *Diagnosis) (certain bool) {
-	h.remember(d)
+	h.rememberFault(d)
 	if d.Verdict.Confidence < sure || d.Status != Firing && h.times > 0 {
 		h.Restart()
 		return false
@@ -43,9 +43,9 @@ func (h *Hysteresis) Observe(d *Diagnosis) (certain bool) {
 // Restart begins the row anew, as for a diagnosis that could not be made.
 func (h *Hysteresis) Restart() { h.verdict, h.same = "", 0 }
 
-// remember keeps the latest fault. A quiet diagnosis does not clear it, because some moments of a continuing fault
+// rememberFault keeps the latest fault. A quiet diagnosis does not clear it, because some moments of a continuing fault
 // look healthy.
-func (h *Hysteresis) remember(d *Diagnosis) {
+func (h *Hysteresis) rememberFault(d *Diagnosis) {
 	switch {
 	case d.Status != Firing:
 	case h.times > 0 && h.last.Verdict.ID == d.Verdict.ID:
@@ -76,7 +76,7 @@ func (h *Hysteresis) RestoreVerdict(d *Diagnosis) {
 
 // LimitConfidence lowers the confidence of a diagnosis to at most a bound.
 func (d *Diagnosis) LimitConfidence(most float64) {
-	for _, v := range d.all() {
+	for _, v := range d.allVerdicts() {
 		v.Confidence = min(v.Confidence, most)
 	}
 	for i := range d.Findings {
@@ -88,7 +88,7 @@ func (d *Diagnosis) LimitConfidence(most float64) {
 // part may be wrong. why ends the sentence "Cannot tell: …".
 func (d *Diagnosis) MarkPartial(most float64, why string) {
 	d.LimitConfidence(most)
-	for _, v := range d.all() {
+	for _, v := range d.allVerdicts() {
 		if v.Status == OK {
 			*v = Verdict{ID: InsufficientData, Summary: "Cannot tell: " + why, Model: v.Model, Targets: v.Targets, All: v.All, Workload: v.Workload}
 		}

@@ -29,8 +29,8 @@ const (
 	metricsSlow = "metrics-slow"
 )
 
-// life returns the target's state, from its scrapes and its findings.
-func (j *judgement) life() Life {
+// stateOf returns the target's state, from its scrapes and its findings.
+func (j *judgement) stateOf() Life {
 	for _, o := range j.outcomes {
 		switch {
 		case o.status != Firing:
@@ -48,9 +48,9 @@ func (j *judgement) life() Life {
 	return LifeServing
 }
 
-// waits reports whether a target is absent for a reason that hurts nobody. It does not lower the confidence in the
+// harmlesslyAbsent reports whether a target is absent for a reason that hurts nobody. It does not lower the confidence in the
 // verdict on the others.
-func (l Life) waits() bool { return l == LifeStarting || l == LifeDrained }
+func (l Life) harmlesslyAbsent() bool { return l == LifeStarting || l == LifeDrained }
 
 // lifeNotes lists the targets that start and that were drained.
 func lifeNotes(targets []Target) (out []string) {
@@ -143,7 +143,7 @@ func (h *history) maxSilence() time.Duration {
 		return h.limits.seconds(catalog.LongUnheard)
 	}
 	for k := 1; k < n; k++ {
-		if h.ok[k] && !h.ok[k-1] && h.at[n-1].Sub(h.at[k]) < flapping && !h.restarted(k) {
+		if h.ok[k] && !h.ok[k-1] && h.at[n-1].Sub(h.at[k]) < flapping && !h.restartedAt(k) {
 			return h.limits.seconds(catalog.LongUnheard)
 		}
 	}
@@ -164,18 +164,18 @@ func (h *history) timedOut(last, next int) bool {
 // flapping is the time that indicator.Flaps looks at.
 const flapping = 10 * time.Minute
 
-// restarted reports whether the page that came after failed scrapes is of another life.
-func (h *history) restarted(k int) bool {
+// restartedAt reports whether the page that came after failed scrapes is of another life.
+func (h *history) restartedAt(k int) bool {
 	before := h.pageUpTo(k - 1)
-	return before < 0 || h.reset(before, k) // or it never answered before
+	return before < 0 || h.restartedBetween(before, k) // or it never answered before
 }
 
-// late reports whether the last scrapes failed and the server is thought to be there all the
+// lateButThere reports whether the last scrapes failed and the server is thought to be there all the
 // same: a single one may be a hiccup; more are a slow page for as long as patience lasts.
-func (h *history) late() bool {
+func (h *history) lateButThere() bool {
 	n := len(h.ok)
-	if n < 2 || h.ok[n-1] || h.failing() == 0 {
+	if n < 2 || h.ok[n-1] || h.failingFor() == 0 {
 		return false
 	}
-	return h.ok[n-2] || h.failing() < h.maxSilence() && h.maxSilence() > h.limits.seconds(catalog.Unheard)
+	return h.ok[n-2] || h.failingFor() < h.maxSilence() && h.maxSilence() > h.limits.seconds(catalog.Unheard)
 }

@@ -51,8 +51,8 @@ const goesOn = time.Minute
 // confirming is how many intervals between scrapes later the same is said again of an onset that then stands.
 const confirming = 2
 
-// standing returns the reported onset of a continuing fault, once it was reported twice.
-func (m *Memory) standing(of onsetOf, at time.Time, interval time.Duration) (o Onset, stands bool) {
+// standingOnset returns the reported onset of a continuing fault, once it was reported twice.
+func (m *Memory) standingOnset(of onsetOf, at time.Time, interval time.Duration) (o Onset, stands bool) {
 	if m == nil || m.onsets[of] == nil {
 		return o, false
 	}
@@ -63,8 +63,8 @@ func (m *Memory) standing(of onsetOf, at time.Time, interval time.Duration) (o O
 	return said.Onset, stands
 }
 
-// normals returns the normal values before a fault.
-func (m *Memory) normals(of onsetOf) map[*indicator.Signal]indicator.Value {
+// normalsBefore returns the normal values before a fault.
+func (m *Memory) normalsBefore(of onsetOf) map[*indicator.Signal]indicator.Value {
 	if m == nil || m.onsets[of] == nil {
 		return map[*indicator.Signal]indicator.Value{}
 	}
@@ -74,10 +74,10 @@ func (m *Memory) normals(of onsetOf) map[*indicator.Signal]indicator.Value {
 	return m.onsets[of].normal
 }
 
-// onset returns the onset that was reported before, unless the new one differs by more than a scrape interval. It
+// steadyOnset returns the onset that was reported before, unless the new one differs by more than a scrape interval. It
 // never moves beyond the time at which the fault was first seen. A fault that fills the whole history says nothing
 // new about an older onset.
-func (m *Memory) onset(of onsetOf, o Onset, at time.Time, interval time.Duration) Onset {
+func (m *Memory) steadyOnset(of onsetOf, o Onset, at time.Time, interval time.Duration) Onset {
 	if m == nil {
 		return o
 	}
@@ -118,8 +118,8 @@ func (m *Memory) lookUp(queries []query) map[question]*answer {
 	return answers
 }
 
-// store keeps the answers that can no longer change, in place of the remembered ones.
-func (m *Memory) store(answers map[question]*answer, now time.Time) {
+// storeAnswers keeps the answers that can no longer change, in place of the remembered ones.
+func (m *Memory) storeAnswers(answers map[question]*answer, now time.Time) {
 	if m == nil {
 		return
 	}
@@ -128,8 +128,8 @@ func (m *Memory) store(answers map[question]*answer, now time.Time) {
 	maps.DeleteFunc(m.onsets, func(_ onsetOf, o *givenOnset) bool { return now.Sub(o.at) > LongestPast })
 }
 
-// keep remembers the histories of the targets.
-func (m *Memory) keep(r *Request, hs []*history) {
+// keepHistories remembers the histories of the targets.
+func (m *Memory) keepHistories(r *Request, hs []*history) {
 	if m == nil {
 		return
 	}
@@ -143,9 +143,9 @@ func (m *Memory) keep(r *Request, hs []*history) {
 	}
 }
 
-// series returns the distinct labels of a selector's series in the lookback. It remembers former results and queries
+// knownSeries returns the distinct labels of a selector's series in the lookback. It remembers former results and queries
 // only the time since.
-func (m *Memory) series(ctx context.Context, q metrics.Querier, of indicator.Samples, by []string, at time.Time, lookback time.Duration) (model.Vector, error) {
+func (m *Memory) knownSeries(ctx context.Context, q metrics.Querier, of indicator.Samples, by []string, at time.Time, lookback time.Duration) (model.Vector, error) {
 	of.Func = "last_over_time"
 	ask := func(span time.Duration) (model.Vector, error) {
 		return q.Evaluate(ctx, indicator.Aggregate{Op: "group", Labels: by, Of: of.In(span)}, at)
@@ -171,7 +171,7 @@ func (m *Memory) series(ctx context.Context, q metrics.Querier, of indicator.Sam
 		}
 		m.seen[string(key)] = &sighting{model.Sample{Metric: s.Metric, Value: 1}, at}
 	}
-	silent := sync.OnceValue(func() map[[3]model.LabelValue]bool { return m.silent(from) })
+	silent := sync.OnceValue(func() map[[3]model.LabelValue]bool { return m.silentSince(from) })
 	out := make(model.Vector, 0, len(m.seen))
 	for k, s := range m.seen {
 		if s.at.Before(from) && !silent()[scrapedAt(s.sample.Metric)] {
@@ -183,9 +183,9 @@ func (m *Memory) series(ctx context.Context, q metrics.Querier, of indicator.Sam
 	return out, nil
 }
 
-// silent lists the servers that were scraped since a moment and showed nothing else. A server that is down stays
+// silentSince lists the servers that were scraped since a moment and showed nothing else. A server that is down stays
 // known for as long as it is missed.
-func (m *Memory) silent(from time.Time) map[[3]model.LabelValue]bool {
+func (m *Memory) silentSince(from time.Time) map[[3]model.LabelValue]bool {
 	out := map[[3]model.LabelValue]bool{}
 	for _, s := range m.seen {
 		if !s.at.Before(from) && s.sample.Metric[model.MetricNameLabel] == "up" {

@@ -18,23 +18,23 @@ type Onset struct {
 	AtLeast bool
 }
 
-// before reports whether an onset is earlier than another one.
-func (o Onset) before(other Onset) bool {
+// isBefore reports whether an onset is earlier than another one.
+func (o Onset) isBefore(other Onset) bool {
 	return o.At.Before(other.At) || o.At.Equal(other.At) && o.AtLeast && !other.AtLeast
 }
 
-// onset returns when a condition that holds began to hold: Any with its first part, All with its last. Of All, the
+// onsetOfCondition returns when a condition that holds began to hold: Any with its first part, All with its last. Of All, the
 // part with the strongest evidence in the history decides; another part can only delay it as far as it surely began
 // later. Conditions that are absent from the history, or unchanged in it, are ignored. If all are, the judged
 // segments decide.
 //
 // It is the only place that dates a fault: verdicts, alerts and incidents take its result.
-func (v view) onset(of *catalog.Pathology, c catalog.Cond) Onset {
+func (v view) onsetOfCondition(of *catalog.Pathology, c catalog.Cond) Onset {
 	s, key, wanted := v.span(), v.key(of), len(v.snapshot.wanted)
-	if o, stands := v.snapshot.memory.standing(key, v.snapshot.At, v.snapshot.interval); stands {
+	if o, stands := v.snapshot.memory.standingOnset(key, v.snapshot.At, v.snapshot.interval); stands {
 		return o
 	}
-	o := s.changed()
+	o := s.beganChanging()
 	if answered, watched := v.Now(indicator.Answered), v.Now(indicator.Starting); answered.OK && answered.V == 0 && watched.OK {
 		o = Onset{At: v.snapshot.At.Add(-time.Duration(watched.V * float64(time.Second)))} // it starts since it was found
 	}
@@ -47,19 +47,19 @@ func (v view) onset(of *catalog.Pathology, c catalog.Cond) Onset {
 	if len(v.snapshot.wanted) > wanted {
 		return o // until that is known
 	}
-	return v.snapshot.memory.onset(key, o, v.snapshot.At, v.snapshot.interval)
+	return v.snapshot.memory.steadyOnset(key, o, v.snapshot.At, v.snapshot.interval)
 }
 
 // key identifies what an onset is of.
 func (v view) key(of *catalog.Pathology) onsetOf {
-	return onsetOf{v.snapshot.Targets[v.target].key(), v.part, of.ID}
+	return onsetOf{v.snapshot.Targets[v.target].identity(), v.part, of.ID}
 }
 
-// key identifies a target from one diagnosis to the next.
-func (t *Target) key() string { return labelKey(t.Labels, slices.Sorted(maps.Keys(t.Labels))) }
+// identity identifies a target from one diagnosis to the next.
+func (t *Target) identity() string { return labelKey(t.Labels, slices.Sorted(maps.Keys(t.Labels))) }
 
-// changed is when the segments under judgement began.
-func (s *Span) changed() Onset {
+// beganChanging is when the segments under judgement began.
+func (s *Span) beganChanging() Onset {
 	if s.course != nil && len(s.course.normal) > 0 && len(s.course.now) > 0 {
 		began := s.course.at[s.course.now[0].from]
 		for i := len(s.Timeline) - 1; i >= 0; i-- {
@@ -93,7 +93,7 @@ func (v view) readOnset(c catalog.Cond, in *course) (out onsetReading) {
 		case t.op != c.Op || in == nil:
 			return out
 		}
-		return t.read(in).onsetReading
+		return t.readOnce(in).onsetReading
 	}
 	var parts []onsetReading
 	for _, sub := range append(c.All[:len(c.All):len(c.All)], c.Any...) {
@@ -105,12 +105,12 @@ func (v view) readOnset(c catalog.Cond, in *course) (out onsetReading) {
 		}
 	}
 	for _, o := range parts {
-		if out.said == 0 || c.All == nil && o.before(out.Onset) || c.All != nil && o.said > out.said {
+		if out.said == 0 || c.All == nil && o.isBefore(out.Onset) || c.All != nil && o.said > out.said {
 			out = o
 		}
 	}
 	for _, o := range parts {
-		if c.All != nil && out.before(o.earliest) {
+		if c.All != nil && out.isBefore(o.earliest) {
 			out.Onset, out.earliest = o.earliest, o.earliest
 		}
 	}
@@ -126,14 +126,14 @@ type course struct {
 	life        run // the intervals since then
 }
 
-func (h *history) course(normal, now run) *course {
+func (h *history) courseOf(normal, now run) *course {
 	c := &course{history: h, read: map[*trace]told{}, normal: normal, now: now}
 	last := -1
 	for k := range h.at {
 		if !h.ok[k] {
 			continue
 		}
-		if last < 0 || k > last+2 || h.reset(last, k) {
+		if last < 0 || k > last+2 || h.restartedBetween(last, k) {
 			c.born, c.life = k, nil
 		} else {
 			c.life = append(c.life, interval{last, k})
@@ -157,8 +157,8 @@ type told struct {
 	onsetReading
 }
 
-// read reads an onset, once: several pathologies ask, about several signals that leave the same trace.
-func (t *trace) read(c *course) (out told) {
+// readOnce reads an onset, once: several pathologies ask, about several signals that leave the same trace.
+func (t *trace) readOnce(c *course) (out told) {
 	if known, ok := c.read[t]; ok {
 		return known
 	}
@@ -194,53 +194,53 @@ var traces = func() map[*indicator.Signal]*trace {
 		return func(h *history, iv interval) float64 { return h.increase(counter, iv) }
 	}
 	const above, below = catalog.GreaterThan, catalog.LessThan
-	began(below, outage, indicator.Up, indicator.UpNow)
-	began(above, outage, indicator.FailedScrapes)
-	began(above, restart, indicator.Restarts, indicator.StartedWhileWatched, indicator.SeenDown)
-	began(below, restart, indicator.ServingAge)
+	began(below, readOutage, indicator.Up, indicator.UpNow)
+	began(above, readOutage, indicator.FailedScrapes)
+	began(above, readRestart, indicator.Restarts, indicator.StartedWhileWatched, indicator.SeenDown)
+	began(below, readRestart, indicator.ServingAge)
 	add(above, laterObservations(firstTokens), indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP90, indicator.TTFTP95)
 	add(above, laterObservations(tokenGaps), indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95, indicator.ITLP99, indicator.StallsPerRequest)
 	add(above, laterObservations(promptLengths), indicator.PromptTokens, indicator.PromptTokensP50, indicator.PromptTail)
 	add(above, laterObservations(answerLengths), indicator.OutputTokens)
-	add(above, shares(1, func(h *history, iv interval) (float64, float64) {
-		look := min(1, h.seconds(iv)/moment) // looks within a moment are one observation
+	add(above, tallyShares(1, func(h *history, iv interval) (float64, float64) {
+		look := min(1, h.lengthOf(iv)/moment) // looks within a moment are one observation
 		return look * boolTo(h.gaugeAt(waiting, iv.to) > 0), look
 	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge, indicator.WaitingAge, indicator.RankWait, indicator.PassedOver, indicator.UnansweredWait, indicator.WaitTimes)
-	add(above, shares(1, func(h *history, iv interval) (float64, float64) { return boolTo(h.stalled(iv)), 1 }), indicator.StuckEngines)
-	add(below, shares(alike, misses), indicator.PrefixHitRatio)
+	add(above, tallyShares(1, func(h *history, iv interval) (float64, float64) { return boolTo(h.isStalled(iv)), 1 }), indicator.StuckEngines)
+	add(below, tallyShares(alike, misses), indicator.PrefixHitRatio)
 	add(above, func(c *course) []tally {
-		return append(shares(alike, misses)(c), laterObservations(promptLengths)(c)...)
+		return append(tallyShares(alike, misses)(c), laterObservations(promptLengths)(c)...)
 	}, indicator.ComputedTokens)
-	add(above, shares(1, refused(answers5xx)), indicator.ServerErrs, indicator.ServerErrCount, indicator.AdmissionRejections)
-	add(above, shares(1, refused(answers4xx)), indicator.ClientErrs, indicator.ClientErrCount)
-	add(above, shares(1, abandoned), indicator.Abandoned, indicator.AbandonedShare)
-	leave(trace{op: above, onset: rates(increase(evictions)), shares: shares(burstiness, evicted)},
+	add(above, tallyShares(1, refused(answers5xx)), indicator.ServerErrs, indicator.ServerErrCount, indicator.AdmissionRejections)
+	add(above, tallyShares(1, refused(answers4xx)), indicator.ClientErrs, indicator.ClientErrCount)
+	add(above, tallyShares(1, abandoned), indicator.Abandoned, indicator.AbandonedShare)
+	leave(trace{op: above, onset: tallyRates(increase(evictions)), shares: tallyShares(burstiness, countEvicted)},
 		[]*indicator.Signal{indicator.Preemptions, indicator.PreemptionsPerRequest})
-	began(above, rates(increase(notFetched)), indicator.LeasesExpired)
-	began(above, rates(increase(notArrived)), indicator.TransfersFailed)
-	began(above, rates(increase(corrupted)), indicator.CorruptedRequests)
-	add(above, shares(1, among(notFetched, firstTokens.count())), indicator.LeaseShare)
-	add(above, shares(1, among(notArrived, transfers, notArrived)), indicator.TransferFailShare)
-	add(above, shares(1, among(corrupted, completions)), indicator.CorruptedShare)
-	add(above, shares(1, among(erred, completions)), indicator.EngineErrors)
-	add(below, shares(stepsAlike, drafted), indicator.SpeculationShare)
-	add(below, shares(1, unfilled), indicator.TransfersPerRequest)
-	began(above, rates(func(h *history, iv interval) float64 { return h.count(firstTokens, iv) }), indicator.FirstTokenRate, indicator.ArrivalShare)
+	began(above, tallyRates(increase(notFetched)), indicator.LeasesExpired)
+	began(above, tallyRates(increase(notArrived)), indicator.TransfersFailed)
+	began(above, tallyRates(increase(corrupted)), indicator.CorruptedRequests)
+	add(above, tallyShares(1, shareAmong(notFetched, firstTokens.count())), indicator.LeaseShare)
+	add(above, tallyShares(1, shareAmong(notArrived, transfers, notArrived)), indicator.TransferFailShare)
+	add(above, tallyShares(1, shareAmong(corrupted, completions)), indicator.CorruptedShare)
+	add(above, tallyShares(1, shareAmong(erred, completions)), indicator.EngineErrors)
+	add(below, tallyShares(stepsAlike, drafted), indicator.SpeculationShare)
+	add(below, tallyShares(1, unfilled), indicator.TransfersPerRequest)
+	began(above, tallyRates(func(h *history, iv interval) float64 { return h.countOf(firstTokens, iv) }), indicator.FirstTokenRate, indicator.ArrivalShare)
 	return out
 }()
 
 func boolTo(b bool) float64 { return float64(boolToInt(b)) }
 
-// outage is right after the last good scrape.
-func outage(c *course) onsetReading {
+// readOutage is right after the last good scrape.
+func readOutage(c *course) onsetReading {
 	if k := c.pageUpTo(len(c.ok) - 1); k >= 0 && k < len(c.ok)-1 {
 		return c.certainAt(k)
 	}
 	return onsetReading{} // it answers, or never did
 }
 
-// restart is before the first page of the process that runs.
-func restart(c *course) onsetReading {
+// readRestart is before the first page of the process that runs.
+func readRestart(c *course) onsetReading {
 	if c.born == 0 {
 		return onsetReading{}
 	}
@@ -263,7 +263,7 @@ func laterObservations(f family) func(*course) []tally {
 				if f == tokenGaps {
 					factor = c.gapsWorth(iv)
 				}
-				cells, all := c.cells(nil, f, iv, factor), 0.0
+				cells, all := c.appendCells(nil, f, iv, factor), 0.0
 				for i, in := range slices.Backward(cells) {
 					cells[i], all = all, all+in
 				}
@@ -271,7 +271,7 @@ func laterObservations(f family) func(*course) []tally {
 			}
 		}
 		for bound := range c.buckets[f] {
-			t := c.tally(binomial, alike, func(iv interval) (n count) {
+			t := c.tallyCounts(binomial, alike, func(iv interval) (n count) {
 				if b := beyond[iv]; b != nil {
 					n = count{b[bound], b[len(b)-1]}
 				}
@@ -284,18 +284,18 @@ func laterObservations(f family) func(*course) []tally {
 	}
 }
 
-// shares counts the bad ones among all, where so many count as one observation.
-func shares(dispersion float64, of quantity) func(*course) []tally {
+// tallyShares counts the bad ones among all, where so many count as one observation.
+func tallyShares(dispersion float64, of quantity) func(*course) []tally {
 	return func(c *course) []tally {
-		return []tally{c.tally(binomial, dispersion, func(iv interval) count {
+		return []tally{c.tallyCounts(binomial, dispersion, func(iv interval) count {
 			bad, all := of(c.history, iv)
 			return count{bad, all}
 		})}
 	}
 }
 
-// among returns a counter's events as a share of several counters' events.
-func among(counter column, all ...column) quantity {
+// shareAmong returns a counter's events as a share of several counters' events.
+func shareAmong(counter column, all ...column) quantity {
 	return func(h *history, iv interval) (bad, of float64) {
 		bad = h.increase(counter, iv)
 		for _, c := range all {
@@ -305,26 +305,26 @@ func among(counter column, all ...column) quantity {
 	}
 }
 
-// evicted counts the evictions of an interval among its first tokens, where nobody waits at its end: else the cache may
+// countEvicted counts the evictions of an interval among its first tokens, where nobody waits at its end: else the cache may
 // be full, so that few are admitted and few evicted.
-func evicted(h *history, iv interval) (bad, of float64) {
+func countEvicted(h *history, iv interval) (bad, of float64) {
 	bad = h.increase(evictions, iv)
 	if h.gaugeAt(waiting, iv.to) == 0 {
-		of = h.count(firstTokens, iv)
+		of = h.countOf(firstTokens, iv)
 	}
 	return bad, max(bad, of)
 }
 
-// rates reads when events began to come faster than normal. That they come less often says nothing:
+// tallyRates reads when events began to come faster than normal. That they come less often says nothing:
 // while a cache stays full and few are admitted, few are evicted.
-func rates(events func(*history, interval) float64) func(*course) onsetReading {
+func tallyRates(events func(*history, interval) float64) func(*course) onsetReading {
 	return func(c *course) onsetReading {
-		t := c.tally(poisson, burstiness, func(iv interval) count { return count{events(c.history, iv), c.seconds(iv)} })
+		t := c.tallyCounts(poisson, burstiness, func(iv interval) count { return count{events(c.history, iv), c.lengthOf(iv)} })
 		return c.findOnset(&t)
 	}
 }
 
-func (h *history) seconds(iv interval) float64 { return h.at[iv.to].Sub(h.at[iv.from]).Seconds() }
+func (h *history) lengthOf(iv interval) float64 { return h.at[iv.to].Sub(h.at[iv.from]).Seconds() }
 
 // A count is a number of bad events and of all events: requests or seconds.
 type count struct{ bad, of float64 }
@@ -349,47 +349,47 @@ type law struct {
 
 var (
 	binomial = law{prior: 1, log: func(n count, share float64) float64 {
-		return logs(n.bad, share) + logs(n.of-n.bad, 1-share)
+		return scaledLog(n.bad, share) + scaledLog(n.of-n.bad, 1-share)
 	}}
-	poisson = law{log: func(n count, rate float64) float64 { return logs(n.bad, rate) - rate*n.of }}
+	poisson = law{log: func(n count, rate float64) float64 { return scaledLog(n.bad, rate) - rate*n.of }}
 )
 
-// logs is n times the logarithm of a likelihood; nothing of none, however unlikely.
-func logs(n, likelihood float64) float64 {
+// scaledLog is n times the logarithm of a likelihood; nothing of none, however unlikely.
+func scaledLog(n, likelihood float64) float64 {
 	if n <= 0 {
 		return 0
 	}
 	return n * math.Log(likelihood)
 }
 
-// tally counts the events of each interval and the normal expectation.
-func (c *course) tally(l law, dispersion float64, in func(interval) count) tally {
+// tallyCounts counts the events of each interval and the normal expectation.
+func (c *course) tallyCounts(l law, dispersion float64, in func(interval) count) tally {
 	t := tally{in: in, law: l, dispersion: dispersion}
-	t.usual = t.share(t.sum(c.normal))
+	t.usual = t.estimateShare(t.countIn(c.normal))
 	return t
 }
 
-func (t *tally) sum(r run) (n count) {
+func (t *tally) countIn(r run) (n count) {
 	for _, iv := range r {
 		n = n.plus(t.in(iv))
 	}
 	return n
 }
 
-// share estimates how much is bad.
-func (t *tally) share(n count) float64 { return (n.bad + 0.5) / (n.of + t.prior) }
+// estimateShare estimates how much is bad.
+func (t *tally) estimateShare(n count) float64 { return (n.bad + 0.5) / (n.of + t.prior) }
 
-// said returns the log-likelihood ratio of a count between two shares.
-func (t *tally) said(n count, share, other float64) float64 {
+// likelihoodRatio returns the log-likelihood ratio of a count between two shares.
+func (t *tally) likelihoodRatio(n count, share, other float64) float64 {
 	return (t.log(n, share) - t.log(n, other)) / t.dispersion
 }
 
-// worse returns the log-likelihood ratio that a count exceeds the normal share; 0 if it does not.
-func (t *tally) worse(n count) float64 {
+// excessRatio returns the log-likelihood ratio that a count exceeds the normal share; 0 if it does not.
+func (t *tally) excessRatio(n count) float64 {
 	if n.of <= 0 || n.bad <= t.usual*n.of {
 		return 0
 	}
-	return t.said(n, n.bad/n.of, t.usual)
+	return t.likelihoodRatio(n, n.bad/n.of, t.usual)
 }
 
 // findOnset searches backwards from the last interval for the stretch that is most certainly not normal: the
@@ -403,14 +403,14 @@ func (c *course) findOnset(t *tally) (best onsetReading) {
 	var n count
 	for i := len(c.life) - 1; i >= 0; i-- {
 		n = n.plus(t.in(c.life[i]))
-		said := t.worse(n)
+		said := t.excessRatio(n)
 		if best.said-said > changepoint.Threshold {
 			break
 		}
 		if said > best.said {
-			best = onsetReading{c.before(i), c.before(i), said}
+			best = onsetReading{c.onsetBefore(i), c.onsetBefore(i), said}
 		} else if best.said-said < byChance {
-			best.earliest = c.before(i)
+			best.earliest = c.onsetBefore(i)
 		}
 	}
 	if best.said < leastSaid {
@@ -419,13 +419,13 @@ func (c *course) findOnset(t *tally) (best onsetReading) {
 	return best
 }
 
-// over reports whether a fault ended within the window. It compares two explanations of the counts (a generalized
+// endedWithin reports whether a fault ended within the window. It compares two explanations of the counts (a generalized
 // likelihood ratio): one fault throughout, or a fault followed by a normal time. The second must be likelier by as
 // much as a signal needs to have a say, and by more than for any stretch within the fault. A normal rest is compared
 // with the whole fault, a rest in between only with its part in the window, because a fault may become milder. A few
 // seconds without the fault are no evidence. Requests that waited at the beginning of an interval without a queue at
 // its end belong to the time before.
-func (c *course) over(t *tally, began time.Time, window Range) bool {
+func (c *course) endedWithin(t *tally, began time.Time, window Range) bool {
 	first := slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(began) })
 	in := max(first, slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(window.From) }))
 	var since count
@@ -433,16 +433,16 @@ func (c *course) over(t *tally, began time.Time, window Range) bool {
 		since = since.plus(t.in(c.life[i]))
 		queued := t.queuedBefore(c, c.life[i])
 		last, before := since.minus(queued), c.life[first:i]
-		if t.worse(last) >= leastSaid {
+		if t.excessRatio(last) >= leastSaid {
 			before = c.life[in:i]
 		}
-		if c.seconds(interval{c.life[i].from, c.life[len(c.life)-1].to}) < lastSeconds {
+		if c.lengthOf(interval{c.life[i].from, c.life[len(c.life)-1].to}) < lastSeconds {
 			continue
 		}
-		n := t.sum(before).plus(queued)
-		all := t.share(n.plus(last)) // were it one fault
-		said := t.said(last, t.usual, all) + t.said(n, t.share(n), all)
-		if t.worse(n) >= leastSaid && said > max(leastSaid, t.lull(c.life[first:i], t.share(n))) {
+		n := t.countIn(before).plus(queued)
+		all := t.estimateShare(n.plus(last)) // were it one fault
+		said := t.likelihoodRatio(last, t.usual, all) + t.likelihoodRatio(n, t.estimateShare(n), all)
+		if t.excessRatio(n) >= leastSaid && said > max(leastSaid, t.bestStretch(c.life[first:i], t.estimateShare(n))) {
 			return true
 		}
 	}
@@ -458,18 +458,18 @@ func (t *tally) queuedBefore(c *course, iv interval) (n count) {
 	return n
 }
 
-// lull is how surely of a normal time, and not as bad as a share, the best stretch of a run was.
-func (t *tally) lull(r run, share float64) (most float64) {
+// bestStretch is how surely of a normal time, and not as bad as a share, the best stretch of a run was.
+func (t *tally) bestStretch(r run, share float64) (most float64) {
 	said := 0.0
 	for _, iv := range r {
-		said = max(0, said+t.said(t.in(iv), t.usual, share))
+		said = max(0, said+t.likelihoodRatio(t.in(iv), t.usual, share))
 		most = max(most, said)
 	}
 	return most
 }
 
-// before is the onset of what began in an interval of the life.
-func (c *course) before(i int) Onset {
+// onsetBefore is the onset of what began in an interval of the life.
+func (c *course) onsetBefore(i int) Onset {
 	if c.life[i].from == 0 {
 		return Onset{c.at[0], true}
 	}

@@ -32,7 +32,7 @@ func scraped(n int, late, evicted func(i int) float64, failed func(i int) bool) 
 			*c = append(*c, v)
 		}
 	}
-	h.complete()
+	h.markPages()
 	return h
 }
 
@@ -75,8 +75,8 @@ func TestOnset(t *testing.T) {
 			for k := range 9 {
 				normal = append(normal, interval{k, k + 1})
 			}
-			s.Spans[0] = Span{Observed: tt.h.at[0], course: tt.h.course(normal, now)}
-			got := newView(s, 0, part{}, Settings{}).onset(&catalog.Pathology{}, tt.cond)
+			s.Spans[0] = Span{Observed: tt.h.at[0], course: tt.h.courseOf(normal, now)}
+			got := newView(s, 0, part{}, Settings{}).onsetOfCondition(&catalog.Pathology{}, tt.cond)
 			if want := tt.h.at[tt.want]; !got.At.Equal(want) || got.AtLeast != tt.atLeast {
 				t.Errorf("since %s (at least: %v), want %s (%v)", got.At.Sub(want), got.AtLeast, want, tt.atLeast)
 			}
@@ -112,7 +112,7 @@ func TestWhatIsOver(t *testing.T) {
 			*s.readings[0].of(indicator.TTFTP95) = reading{now: indicator.Known(1)}
 			*s.readings[0].of(indicator.KVUsagePeak) = reading{now: indicator.Known(1)}
 			normal, now := h.intervalsIn(Range{h.at[0], h.at[30]}), h.intervalsIn(Range{h.at[30], h.at[39]})
-			s.Spans[0] = Span{course: h.course(normal, now), Window: Range{h.at[35], h.at[39]}}
+			s.Spans[0] = Span{course: h.courseOf(normal, now), Window: Range{h.at[35], h.at[39]}}
 			v := newView(s, 0, part{}, Settings{})
 			late, unseen := catalog.Above(indicator.TTFTP95, limit), catalog.Above(indicator.KVUsagePeak, limit)
 			for _, c := range []catalog.Cond{late, catalog.All(late, unseen)} {
@@ -144,9 +144,9 @@ func TestAQueueThatDrained(t *testing.T) {
 			late := func(i int) float64 { return [2]float64{0, 8}[boolToInt(i > 30 && i < 39)] }
 			h := scraped(40, late, func(int) float64 { return 0 }, func(int) bool { return false })
 			h.columns[waiting][37], h.columns[waiting][38] = tt.waited, tt.still
-			c := h.course(h.intervalsIn(Range{h.at[0], h.at[30]}), h.intervalsIn(Range{h.at[30], h.at[39]}))
-			of := traces[indicator.TTFTP95].read(c)
-			if got := c.over(&of.tally, of.At, Range{h.at[35], h.at[39]}); got != tt.over {
+			c := h.courseOf(h.intervalsIn(Range{h.at[0], h.at[30]}), h.intervalsIn(Range{h.at[30], h.at[39]}))
+			of := traces[indicator.TTFTP95].readOnce(c)
+			if got := c.endedWithin(&of.tally, of.At, Range{h.at[35], h.at[39]}); got != tt.over {
 				t.Errorf("over: %v, want %v", got, tt.over)
 			}
 		})
@@ -176,7 +176,7 @@ func TestOnsetIsKept(t *testing.T) {
 		{120 * time.Second, time.Minute, true, -time.Minute, false, "no past is left"},
 		{time.Hour, 50 * time.Minute, true, 50 * time.Minute, true, "another fault"},
 	} {
-		got := m.onset(of, Onset{began.Add(step.fresh), step.atLeast}, began.Add(step.at), interval)
+		got := m.steadyOnset(of, Onset{began.Add(step.fresh), step.atLeast}, began.Add(step.at), interval)
 		if want := (Onset{began.Add(step.want), step.wantAtLeast}); got != want {
 			t.Errorf("%d, %s: %+v, want %+v", i, step.whatIsGivenBy, got, want)
 		}
@@ -198,7 +198,7 @@ func TestTimeline(t *testing.T) {
 		answered bool
 	}
 	var got []segment
-	for _, s := range h.timeline() {
+	for _, s := range h.divideHistory() {
 		scrape := func(t time.Time) int { return slices.IndexFunc(h.at, func(at time.Time) bool { return !at.Before(t) }) }
 		got = append(got, segment{scrape(s.From), scrape(s.To), len(s.run) > 0})
 	}
@@ -211,7 +211,7 @@ func TestTimeline(t *testing.T) {
 // Events are compared over the same time, and shares of nothing are not below nothing.
 func TestCountsAreOfTheSameTime(t *testing.T) {
 	of := func(s *indicator.Signal) float64 {
-		return counted(s, indicator.Known(600), time.Hour, time.Minute).V
+		return scaleCount(s, indicator.Known(600), time.Hour, time.Minute).V
 	}
 	if got := of(indicator.Preemptions); got != 10 {
 		t.Errorf("%v preemptions in a minute, want 10", got)

@@ -97,7 +97,7 @@ func (d *Diagnosis) Plot(ctx context.Context, q metrics.Querier) error {
 	if d.inquiry == nil {
 		return nil
 	}
-	all := d.all()
+	all := d.allVerdicts()
 	told := slices.DeleteFunc(all[1:], func(v *Verdict) bool { return v.Status != Firing })
 	if told = told[:min(len(told), plottedVerdicts)]; len(told) == 0 {
 		told = all[:1]
@@ -115,20 +115,20 @@ func (d *Diagnosis) Plot(ctx context.Context, q metrics.Querier) error {
 				span.From = near
 			}
 		}
-		_, over := d.inquiry.pace(span)
+		_, over := d.inquiry.paceOf(span)
 		if first := r.At.Add(-r.Past + over); span.From.Before(first) && first.Before(r.At) {
 			span.From = first // the first rate that is complete
 		}
 		var err error
-		v.Plots, err = d.PlotSpan(ctx, q, plotted(f), targets, span)
+		v.Plots, err = d.PlotSpan(ctx, q, chooseCharts(f), targets, span)
 		errs = append(errs, err)
 	}
 	d.Verdict.Plots = told[0].Plots
 	return errors.Join(errs...)
 }
 
-// pace is how far apart the points of a span are, and of how much time before it each is.
-func (in *inquiry) pace(span Range) (step, over time.Duration) {
+// paceOf is how far apart the points of a span are, and of how much time before it each is.
+func (in *inquiry) paceOf(span Range) (step, over time.Duration) {
 	interval := in.request.Interval
 	// A gap of one scrape interval is no gap, and a point between two scrapes is not drawn.
 	step = max((span.Length()/pointsEach + time.Second - 1).Truncate(time.Second), interval)
@@ -141,15 +141,15 @@ func (d *Diagnosis) PlotSpan(ctx context.Context, q metrics.Querier, signals []*
 	if d.inquiry == nil || !span.From.Before(span.To) {
 		return nil, nil
 	}
-	step, over := d.inquiry.pace(span)
+	step, over := d.inquiry.paceOf(span)
 	p := &plotter{inquiry: d.inquiry, over: over, span: metrics.Range{Start: span.To.Add(-span.Length() / step * step), End: span.To, Step: step}}
-	p.choose(targets)
+	p.chooseTargets(targets)
 	out := make([]Plot, len(signals))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(metrics.AtOnce)
 	for i, s := range signals {
 		g.Go(func() (err error) {
-			out[i], err = p.plot(ctx, q, s)
+			out[i], err = p.plotSignal(ctx, q, s)
 			return err
 		})
 	}
@@ -168,9 +168,9 @@ type plotter struct {
 	span    metrics.Range
 }
 
-// plotted chooses the charts of a finding: its evidence, quantities that differ from normal first, and keySignals,
+// chooseCharts chooses the charts of a finding: its evidence, quantities that differ from normal first, and keySignals,
 // without those that show the same.
-func plotted(f *Finding) []*indicator.Signal {
+func chooseCharts(f *Finding) []*indicator.Signal {
 	var out, usual []*indicator.Signal
 	if f != nil {
 		for i := range f.Chain {
@@ -200,8 +200,8 @@ func plotted(f *Finding) []*indicator.Signal {
 // asUsual is by how much evidence may differ from normal that only sets the scene.
 const asUsual = 0.2
 
-// choose takes the named targets and then others of the same model.
-func (p *plotter) choose(names []string) {
+// chooseTargets takes the named targets and then others of the same model.
+func (p *plotter) chooseTargets(names []string) {
 	ts := p.request.Targets
 	add := func(i int) {
 		if i >= 0 && !slices.Contains(p.targets, i) && len(p.targets) < linesEach {
@@ -222,30 +222,30 @@ func (p *plotter) choose(names []string) {
 	}
 }
 
-// plot asks for one quantity.
-func (p *plotter) plot(ctx context.Context, q metrics.Querier, s *indicator.Signal) (Plot, error) {
+// plotSignal asks for one quantity.
+func (p *plotter) plotSignal(ctx context.Context, q metrics.Querier, s *indicator.Signal) (Plot, error) {
 	out := Plot{Signal: s, Over: p.over, Promised: math.NaN()}
 	if len(p.targets) > 0 {
-		p.readings(&out, p.targets[0])
+		p.addReadings(&out, p.targets[0])
 	}
 	if s.Sums() {
 		out.Over = max(out.Window.Length(), p.over)
-		out.Now, out.Normal = counted(s, out.Now, out.Window.Length(), out.Over), counted(s, out.Normal, out.Baseline.Length(), out.Over)
+		out.Now, out.Normal = scaleCount(s, out.Now, out.Window.Length(), out.Over), scaleCount(s, out.Normal, out.Baseline.Length(), out.Over)
 	}
-	r, targets := &p.request, p.sources(s)
+	r, targets := &p.request, p.sourcesOf(s)
 	lines := make([][]Line, len(targets))
 	span, shown := Range{r.At.Add(-out.Over), r.At}, func(i int) bool { return slices.Contains(targets, i) }
-	for _, g := range groups(r, func(int) Range { return span }, shown) {
+	for _, g := range groupTargets(r, func(int) Range { return span }, shown) {
 		if !g.lead.Dialect.Answers(s) || len(g.lead.Dialect.Missing(s)) > 0 {
 			continue
 		}
-		g.restrict(r)
-		m, err := q.QueryRange(ctx, g.compile(r, s, g.lead.Dialect.Expr(s), g.matchers).String(), p.span)
+		g.restrictToOwn(r)
+		m, err := q.QueryRange(ctx, g.compileFor(r, s, g.lead.Dialect.Expr(s), g.matchers).String(), p.span)
 		if err != nil {
 			return out, err
 		}
 		for _, stream := range m {
-			for _, i := range g.owners(r, stream.Metric, s.Scope == indicator.Model) {
+			for _, i := range g.ownersOf(r, stream.Metric, s.Scope == indicator.Model) {
 				if k := slices.Index(targets, i); k >= 0 && len(stream.Values) > 0 {
 					line := Line{Target: strings.TrimSpace(r.Targets[i].Name + " " + string(stream.Metric[model.LabelName(s.Per)]))}
 					for _, v := range stream.Values {
@@ -260,8 +260,8 @@ func (p *plotter) plot(ctx context.Context, q metrics.Querier, s *indicator.Sign
 	return out, nil
 }
 
-// sources returns the targets to query for a quantity: for a GPU's, the exporters beside the servers.
-func (p *plotter) sources(s *indicator.Signal) (out []int) {
+// sourcesOf returns the targets to query for a quantity: for a GPU's, the exporters beside the servers.
+func (p *plotter) sourcesOf(s *indicator.Signal) (out []int) {
 	if s.Scope != indicator.GPU {
 		return p.targets
 	}
@@ -277,8 +277,8 @@ func (p *plotter) sources(s *indicator.Signal) (out []int) {
 	return out
 }
 
-// readings adds the target's judged values and its objective.
-func (p *plotter) readings(out *Plot, target int) {
+// addReadings adds the target's judged values and its objective.
+func (p *plotter) addReadings(out *Plot, target int) {
 	out.Window, out.Baseline = p.request.Spans[target].Window, p.request.Spans[target].Baseline
 	out.Now, out.Normal = p.snapshot.Now(target, out.Signal), p.snapshot.Normal(target, out.Signal)
 	v := newView(p.snapshot, target, part{}, p.settings)

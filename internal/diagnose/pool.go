@@ -115,7 +115,7 @@ func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 	var out, gateways []pool
 	for i := range s.Targets {
 		if j, ok := byTarget[i]; ok && s.Targets[i].isGateway() {
-			if own := spread(s, j, byKey); slices.ContainsFunc(own.judged[0].outcomes, func(o outcome) bool { return o.status != NotApplicable }) {
+			if own := spreadGateway(s, j, byKey); slices.ContainsFunc(own.judged[0].outcomes, func(o outcome) bool { return o.status != NotApplicable }) {
 				own.gateway = true
 				gateways = append(gateways, *own)
 			}
@@ -126,15 +126,15 @@ func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 		if len(byKey) == 1 {
 			p.model = ""
 		}
-		p.explain()
+		p.explainAcross()
 		out = append(out, *p)
 	}
 	return append(out, gateways...)
 }
 
-// unjudged lists the targets that could not be judged: they have a problem, or show neither a fault nor enough to be
+// listUnjudged lists the targets that could not be judged: they have a problem, or show neither a fault nor enough to be
 // called healthy.
-func unjudged(s *Snapshot, judged []judgement) []Unjudged {
+func listUnjudged(s *Snapshot, judged []judgement) []Unjudged {
 	var out []Unjudged
 	for i := range s.Targets {
 		if p := s.Targets[i].Problem; p != "" {
@@ -142,8 +142,8 @@ func unjudged(s *Snapshot, judged []judgement) []Unjudged {
 		}
 	}
 	for i := range judged {
-		if j := &judged[i]; s.Targets[j.target].Serves() && !j.view.known() && !j.sick() {
-			out = append(out, Unjudged{j.name(), j.cannotTell(), j.life().waits()})
+		if j := &judged[i]; s.Targets[j.target].Serves() && !j.view.canBeJudged() && !j.isSick() {
+			out = append(out, Unjudged{j.name(), j.cannotTell(), j.stateOf().harmlesslyAbsent()})
 		}
 	}
 	slices.SortFunc(out, func(a, b Unjudged) int { return cmp.Compare(a.Target, b.Target) })
@@ -152,37 +152,37 @@ func unjudged(s *Snapshot, judged []judgement) []Unjudged {
 
 func (j *judgement) name() string { return j.view.snapshot.Targets[j.target].Name }
 
-// traffic is how many requests a second the target serves, or served before, or has
+// requestRate is how many requests a second the target serves, or served before, or has
 // held for ten seconds.
-func (j *judgement) traffic() float64 {
+func (j *judgement) requestRate() float64 {
 	v := j.view
-	if j.gateway() {
+	if j.atGateway() {
 		return max(v.Now(indicator.GatewayOffered).Or(0), v.Normal(indicator.GatewayOffered).Or(0), v.Now(indicator.GatewayOpen).Or(0)/10)
 	}
 	held := v.Now(indicator.Running).Or(0) + v.Now(indicator.Waiting).Or(0)
 	return max(v.Now(indicator.FirstTokenRate).Or(0), v.Normal(indicator.FirstTokenRate).Or(0), held/10)
 }
 
-func (j *judgement) sick() bool {
+func (j *judgement) isSick() bool {
 	return slices.ContainsFunc(j.outcomes, func(o outcome) bool { return o.status == Firing && !o.note })
 }
 
 // mayHang reports whether a server may hang that had work when it was last seen, because its scrapes fail.
 func (j *judgement) mayHang() bool {
 	v := j.view
-	return v.silent() && j.life() == LifeServing && v.Now(indicator.LastHeld).Or(0)+v.Now(indicator.LastWork).Or(0) > 0
+	return v.isSilent() && j.stateOf() == LifeServing && v.Now(indicator.LastHeld).Or(0)+v.Now(indicator.LastWork).Or(0) > 0
 }
 
 func (j *judgement) cannotTell() string {
 	v := j.view.Now(indicator.FirstTokenRate)
 	switch {
-	case j.life() == LifeStarting:
+	case j.stateOf() == LifeStarting:
 		return "it is starting, and has never answered"
-	case j.life() == LifeDrained:
+	case j.stateOf() == LifeDrained:
 		return "it does not answer, and had no requests in flight when last seen"
 	case j.view.span().Failing:
 		return "its last scrape failed: check its /health, or try again after the next scrape"
-	case j.view.silent():
+	case j.view.isSilent():
 		return fmt.Sprintf("its scrapes have failed for %.0f s: it hangs, or is slow to show its metrics", j.view.span().silence.Seconds())
 	case v.Reason != "":
 		return v.Reason
@@ -192,14 +192,14 @@ func (j *judgement) cannotTell() string {
 	return "a rate needs at least two scrapes, a verdict ten seconds"
 }
 
-// judge judges the pool.
-func (p *pool) judge(pathologies []*catalog.Pathology) {
+// judgePool judges the pool.
+func (p *pool) judgePool(pathologies []*catalog.Pathology) {
 	for _, of := range pathologies {
 		if !p.gateway || of.Scope() == indicator.Gateway {
-			p.findings = append(p.findings, p.merge(of))
+			p.findings = append(p.findings, p.mergeOutcomes(of))
 		}
 	}
-	rank(p.findings)
+	rankFindings(p.findings)
 	p.verdict = p.quietVerdict()
 	leads := len(p.findings) > 0 && p.findings[0].Status == Firing && !p.findings[0].Note
 	if leads && (p.findings[0].Severity > catalog.Info || p.verdict.Status != Pending) { // an informative finding hides nobody who waits
@@ -209,7 +209,7 @@ func (p *pool) judge(pathologies []*catalog.Pathology) {
 			Since: f.Since, SinceAtLeast: f.SinceAtLeast, Confidence: f.Confidence, Workload: p.verdict.Workload,
 		}
 		if f.Pathology.Scope() != indicator.Gateway {
-			p.verdict.Workload = p.workload(f.Targets[0])
+			p.verdict.Workload = p.compareWithPast(f.Targets[0])
 		} else if !slices.ContainsFunc(p.findings, func(f Finding) bool { return f.Status == Firing && f.Pathology.Scope() != indicator.Gateway }) {
 			p.verdict.Summary += notShown
 		}
@@ -247,12 +247,12 @@ func (p *pool) hasOthers(named []string) bool {
 		}
 	}
 	return slices.ContainsFunc(p.judged, func(j judgement) bool {
-		return p.isServer(j.name()) && j.view.known() && !slices.Contains(named, j.name()) && (len(roles) == 0 || roles[p.snapshot.roleOf(j.target)])
+		return p.isServer(j.name()) && j.view.canBeJudged() && !slices.Contains(named, j.name()) && (len(roles) == 0 || roles[p.snapshot.roleOf(j.target)])
 	})
 }
 
-// workload compares the named target with its own past.
-func (p *pool) workload(name string) Workload {
+// compareWithPast compares the named target with its own past.
+func (p *pool) compareWithPast(name string) Workload {
 	if i := slices.IndexFunc(p.judged, func(j judgement) bool { return j.name() == name }); i >= 0 {
 		return compareWorkload(&p.judged[i])
 	}
@@ -302,9 +302,9 @@ func (p *pool) quietVerdict() Verdict {
 			mayHang = append(mayHang, j.name()+": "+j.cannotTell())
 		}
 		names = append(names, j.name())
-		if j.view.known() {
+		if j.view.canBeJudged() {
 			known = append(known, j)
-			idle = idle && j.view.idle()
+			idle = idle && j.view.isIdle()
 		}
 	}
 	for _, u := range p.unjudged {
@@ -325,10 +325,10 @@ func (p *pool) quietVerdict() Verdict {
 		v.ID = NotFound
 	}
 	slices.SortFunc(known, func(a, b *judgement) int {
-		return cmp.Or(cmp.Compare(b.traffic(), a.traffic()), cmp.Compare(a.name(), b.name()))
+		return cmp.Or(cmp.Compare(b.requestRate(), a.requestRate()), cmp.Compare(a.name(), b.name()))
 	})
 	v.Workload = compareWorkload(known[0])
-	unsure, over := p.pending()
+	unsure, over := p.pendingFindings()
 	unsure = append(mayHang, unsure...)
 	if idle {
 		unsure = append(unsure, atGateway...) // the gateway's doubts are not the servers'
@@ -372,7 +372,7 @@ func (p *pool) quietVerdict() Verdict {
 				continue
 			}
 			v.Confidence = min(v.Confidence, notCompared) // worse than itself could not be looked for
-			if v.Confidence > doubtful && (span.Timeline.divided() || span.Window.Length() < longEnough) {
+			if v.Confidence > doubtful && (span.Timeline.isDivided() || span.Window.Length() < longEnough) {
 				v.Confidence = doubtful
 				v.Summary += "; but there is little past to compare with"
 			}
@@ -380,7 +380,7 @@ func (p *pool) quietVerdict() Verdict {
 	}
 	if len(known) < total && len(mayHang) == 0 {
 		v.Confidence = min(v.Confidence, partlyJudged*float64(len(known))/float64(total))
-		v.Summary += fmt.Sprintf("; %d of %d targets could not be judged: %s", total-len(known), total, p.reasons())
+		v.Summary += fmt.Sprintf("; %d of %d targets could not be judged: %s", total-len(known), total, p.whyUnjudged())
 	}
 	return v
 }
@@ -394,18 +394,18 @@ const pastOnly = "; it matches its own history, but the fault may be older: chec
 // cannotTell says why there is no verdict.
 func (p *pool) cannotTell(known, total int) string {
 	switch {
-	case total == 0 && slices.ContainsFunc(p.judged, func(j judgement) bool { return j.gateway() }):
+	case total == 0 && slices.ContainsFunc(p.judged, func(j judgement) bool { return j.atGateway() }):
 		return "Cannot tell: nothing is wrong at the gateway, and no server behind it is watched; give the address of one too"
 	case total == 0:
 		return "Cannot tell: no target is an inference server"
 	case known > 0:
-		return fmt.Sprintf("Cannot tell: only %d of %d targets could be judged, and nothing is wrong there: %s", known, total, p.reasons())
+		return fmt.Sprintf("Cannot tell: only %d of %d targets could be judged, and nothing is wrong there: %s", known, total, p.whyUnjudged())
 	}
-	return "Cannot tell: " + p.reasons()
+	return "Cannot tell: " + p.whyUnjudged()
 }
 
-// reasons says of the targets that could not be judged why.
-func (p *pool) reasons() string {
+// whyUnjudged says of the targets that could not be judged why.
+func (p *pool) whyUnjudged() string {
 	var order []string
 	of := map[string][]string{}
 	for _, u := range p.unjudged {
@@ -438,9 +438,9 @@ func listTargets(targets []string) string {
 // in which nothing changed, shows what it is like.
 const longEnough = 30 * time.Second
 
-// pending lists the findings that have not lasted long enough to be believed, or seem to be over, except those that
+// pendingFindings lists the findings that have not lasted long enough to be believed, or seem to be over, except those that
 // another one explains and those that hurt nobody.
-func (p *pool) pending() (unsure, over []string) {
+func (p *pool) pendingFindings() (unsure, over []string) {
 	var pending []*Finding
 	for i := range p.findings {
 		if f := &p.findings[i]; f.Suspected() || f.ended && f.mayHurt() {

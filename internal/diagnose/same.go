@@ -47,8 +47,8 @@ func originOf(m model.Metric) origin {
 	return o
 }
 
-// origins lists where engines were seen at one moment.
-func origins(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher) ([]origin, error) {
+// findOrigins lists where engines were seen at one moment.
+func findOrigins(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher) ([]origin, error) {
 	v, err := q.Evaluate(ctx, samplesOf(pulse, matchers), at)
 	if err != nil {
 		return nil, fmt.Errorf("find the engines: %w", err)
@@ -156,10 +156,10 @@ type double struct {
 	behind time.Duration // it shows what the other one showed before, where that is long ago
 }
 
-// duplicates returns the origins whose process another origin shows too. It needs proof: the same birth with equal
+// findDuplicates returns the origins whose process another origin shows too. It needs proof: the same birth with equal
 // counters, at the same time or at a constant lag; or counters with a long history that grow through each other's
 // values. The freshest view is judged.
-func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher, os []origin) (map[string]double, error) {
+func findDuplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher, os []origin) (map[string]double, error) {
 	if len(os) < 2 {
 		return nil, nil
 	}
@@ -221,7 +221,7 @@ func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers [
 		for _, s := range groups[k] {
 			for i := first; i < len(processes); i++ {
 				if lag, ok := sameProcess(processes[i][0], s); ok {
-					s.behind = processes[i][0].last().Sub(s.last()) + lag
+					s.behind = processes[i][0].lastScrape().Sub(s.lastScrape()) + lag
 					processes[i] = append(processes[i], s)
 					continue next
 				}
@@ -229,13 +229,13 @@ func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers [
 			processes = append(processes, []*seen{s})
 		}
 	}
-	return choose(processes), nil
+	return chooseViews(processes), nil
 }
 
-// choose returns, for each process, the views that are not judged. The judged view is the first of those that are up
+// chooseViews returns, for each process, the views that are not judged. The judged view is the first of those that are up
 // to date and saw the most, preferably from an origin that is judged for other processes, so that a label can exclude
 // the others.
-func choose(processes [][]*seen) map[string]double {
+func chooseViews(processes [][]*seen) map[string]double {
 	out, worse := map[string]double{}, map[string]bool{}
 	for _, settle := range []bool{false, true} {
 		for _, p := range processes {
@@ -244,7 +244,7 @@ func choose(processes [][]*seen) map[string]double {
 				most, fresh = max(most, len(s.scrapes)), min(fresh, s.behind)
 			}
 			flaws := func(s *seen) (n int) {
-				n = 2 * (boolToInt(5*len(s.scrapes) < 4*most) + boolToInt(s.late(fresh)))
+				n = 2 * (boolToInt(5*len(s.scrapes) < 4*most) + boolToInt(s.laggingBehind(fresh)))
 				for label, v := range s.labels {
 					if settle && worse[label+"="+v] {
 						return n + 1
@@ -258,7 +258,7 @@ func choose(processes [][]*seen) map[string]double {
 				case s == best:
 				case settle:
 					d := double{of: best.origin}
-					if s.late(best.behind) {
+					if s.laggingBehind(best.behind) {
 						d.behind = s.behind - best.behind
 					}
 					out[s.key] = d
@@ -275,14 +275,14 @@ func choose(processes [][]*seen) map[string]double {
 	return out
 }
 
-// late reports whether a view is further behind another one than the phases of their scrapes
+// laggingBehind reports whether a view is further behind another one than the phases of their scrapes
 // and one that was missed explain.
-func (s *seen) late(fresh time.Duration) bool {
-	gap := s.last().Sub(s.scrapes[0].Timestamp) / time.Duration(max(1, len(s.scrapes)-1))
+func (s *seen) laggingBehind(fresh time.Duration) bool {
+	gap := s.lastScrape().Sub(s.scrapes[0].Timestamp) / time.Duration(max(1, len(s.scrapes)-1))
 	return s.behind-fresh > max(2*gap, skew)
 }
 
-func (s *seen) last() model.Time { return s.scrapes[len(s.scrapes)-1].Timestamp }
+func (s *seen) lastScrape() model.Time { return s.scrapes[len(s.scrapes)-1].Timestamp }
 
 // sinceReset drops the samples before a counter's last reset, and values that are not numbers.
 func sinceReset(in []model.SamplePair) []model.SamplePair {
@@ -348,9 +348,9 @@ func sameProcess(a, b *seen) (lag time.Duration, ok bool) {
 	return lag, least < most && !math.IsInf(most-least, 0) && lag.Abs() <= mostLag && met >= need
 }
 
-// without returns a matcher that keeps the series of some origins and drops the series of others; nil if no label
+// matcherWithout returns a matcher that keeps the series of some origins and drops the series of others; nil if no label
 // separates them.
-func without(dropped, kept []origin, prefer func(label string) int) *labels.Matcher {
+func matcherWithout(dropped, kept []origin, prefer func(label string) int) *labels.Matcher {
 	if len(dropped) == 0 {
 		return nil
 	}

@@ -81,8 +81,8 @@ var exceptionTime = &catalog.Threshold{
 	Why: "of the time that was served worse before, by a healthy server: what lasted less than a tenth of it is an exception however many requests it held, such as a load test of five minutes in the last hour",
 }
 
-// exception reports whether a good segment is an exception from worse service before it.
-func (l limits) exception(v, worseBefore service) bool {
+// isException reports whether a good segment is an exception from worse service before it.
+func (l limits) isException(v, worseBefore service) bool {
 	return v.requests < l.of(exception, 0)*worseBefore.requests || v.seconds < l.of(exceptionTime, 0)*worseBefore.seconds
 }
 
@@ -118,9 +118,9 @@ func (l limits) of(t *catalog.Threshold, than float64) float64 {
 // worse.
 const clearly, muchWorse = 1, 4
 
-// worse reports whether users were served worse than in another segment, by a multiple of the clear difference. The
+// isWorse reports whether users were served worse than in another segment, by a multiple of the clear difference. The
 // other segment's share may be luck if it had few requests.
-func (l limits) worse(v, than service, by float64) bool {
+func (l limits) isWorse(v, than service, by float64) bool {
 	for _, m := range measures {
 		now, was := m.of(&v), m.of(&than)
 		limit := was + by*(l.of(m.worse, was)-was)
@@ -134,8 +134,8 @@ func (l limits) worse(v, than service, by float64) bool {
 	return false
 }
 
-// sick reports whether a segment is bad by itself, whatever came before it.
-func (l limits) sick(v service) bool {
+// isSick reports whether a segment is bad by itself, whatever came before it.
+func (l limits) isSick(v service) bool {
 	for _, m := range measures {
 		if m.sick != nil && m.of(&v) > l.of(m.sick, 0) {
 			return true

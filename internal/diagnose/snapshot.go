@@ -177,8 +177,8 @@ func histogramOf(buckets []bucket) (h histogram) {
 	return h
 }
 
-// reading estimates a quantile.
-func (h *histogram) reading(q float64) indicator.Value {
+// quantileReading estimates a quantile.
+func (h *histogram) quantileReading(q float64) indicator.Value {
 	if len(h.bounds) == 0 {
 		return indicator.Unknown("the histogram has no buckets")
 	}

@@ -31,15 +31,15 @@ type Span struct {
 	lastWait float64 // mean TTFT of the last requests, see history.lastWait
 
 	steady steadiness
-	opened func(time.Time) (float64, bool) // see history.opened; nil of what does not serve
+	opened func(time.Time) (float64, bool) // see history.openedConnections; nil of what does not serve
 	course *course                         // source of onsets, until they are read; nil for targets that do not serve
 	before time.Time                       // the last scrape before the window, zero where no scrape was seen
 	beyond time.Duration                   // by how much a shared window ends after the target's last scrape
 	whole  bool                            // the window holds all scrapes: one before it would be an interval before the first
 }
 
-// counted scales a number of events from one span to another.
-func counted(sig *indicator.Signal, v indicator.Value, in, as time.Duration) indicator.Value {
+// scaleCount scales a number of events from one span to another.
+func scaleCount(sig *indicator.Signal, v indicator.Value, in, as time.Duration) indicator.Value {
 	if sig.Sums() && in > 0 {
 		v.V *= as.Seconds() / in.Seconds()
 	}
@@ -74,10 +74,10 @@ func UsualWindow(interval time.Duration) time.Duration {
 // Prometheus 3 are open on the left.
 const edge = time.Millisecond
 
-// choose sets the window and the baseline of one target. The window lies after the latest change, so that an incident
+// chooseSpans sets the window and the baseline of one target. The window lies after the latest change, so that an incident
 // is undiluted, and is as short as its content allows. The baseline is the latest earlier segment that is no worse
 // than those before it.
-func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) Span {
+func (o *Options) chooseSpans(t *Target, h *history, past Range, step time.Duration) Span {
 	s := Span{Source: NoBaseline, Observed: past.From}
 	usual := UsualWindow(step)
 	if !t.Serves() || t.Problem != "" {
@@ -89,7 +89,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
 			s.Baseline, s.Source = b.alignedToStep(), History
 		}
-		o.override(&s, &history{})
+		o.applyOverrides(&s, &history{})
 		return s
 	}
 	if len(h.at) > 0 {
@@ -103,21 +103,21 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	s.Asked = s.Window.To
 	l := limits(o.Settings.Set)
 	h.limits = l
-	late := h.late()
-	s.silence, s.lastWait = h.failing(), h.lastWait()
-	s.Failing = !late && s.silence >= shortest(step)*9/10
+	late := h.lateButThere()
+	s.silence, s.lastWait = h.failingFor(), h.lastWait()
+	s.Failing = !late && s.silence >= shortestSpanAt(step)*9/10
 	if late {
 		s.Window.To = h.at[len(h.at)-1].Add(-s.silence)
 	}
 	s.InTurns = h.inTurns()
-	s.Timeline = h.timeline()
-	segs := s.Timeline.answered()
+	s.Timeline = h.divideHistory()
+	segs := s.Timeline.answeredSegments()
 	now := run(nil)
-	if n := len(segs); n > 0 && (late || h.answering()) {
+	if n := len(segs); n > 0 && (late || h.isAnswering()) {
 		now, segs = segs[n-1].run, segs[:n-1]
 	}
-	normal, rest := l.normal(segs, h.service(now))
-	now = h.incident(l, normal, rest, now)
+	normal, rest := l.normalSegment(segs, h.serviceIn(now))
+	now = h.extendIncident(l, normal, rest, now)
 	if len(rest) > 0 && len(now) > 0 && now[0].from >= rest[len(rest)-1].run[0].to {
 		now = h.withStall(rest[len(rest)-1].run, now)
 	}
@@ -134,15 +134,15 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 			now = whole
 		}
 	}
-	s.course, s.opened = h.course(normal, now), h.opened
-	if len(normal) > 0 && h.span(normal).Length() >= minHistory {
-		s.Baseline, s.Source = h.span(normal).alignedToStep(), History
+	s.course, s.opened = h.courseOf(normal, now), h.openedConnections
+	if len(normal) > 0 && h.spanOf(normal).Length() >= minHistory {
+		s.Baseline, s.Source = h.spanOf(normal).alignedToStep(), History
 		if s.Unchanged { // it would grow from one evaluation to the next
 			s.Baseline.To = s.Baseline.To.Truncate(s.Baseline.Length() / 4 / growthStep * growthStep)
 		}
 	}
-	s.steady = h.steadiness(normal, now)
-	o.override(&s, h)
+	s.steady = h.measureSteadiness(normal, now)
+	o.applyOverrides(&s, h)
 	s.steady.once = h.cameOnce(s.Window)
 	if len(h.at) > 0 {
 		s.before, s.whole = h.at[0].Add(-step), true
@@ -175,9 +175,9 @@ func (r Range) alignedToStep() Range {
 	return r
 }
 
-// override applies what the user asked for, and the lifetime where there is nothing
+// applyOverrides applies what the user asked for, and the lifetime where there is nothing
 // better.
-func (o *Options) override(s *Span, h *history) {
+func (o *Options) applyOverrides(s *Span, h *history) {
 	if o.Window > 0 {
 		s.Window.From = s.Window.To.Add(-o.Window)
 		// Spans before the first sample are not queried: their rates would be empty.
@@ -190,14 +190,14 @@ func (o *Options) override(s *Span, h *history) {
 		s.Baseline, s.Source = Range{}, File
 	case !o.Baseline.From.IsZero():
 		s.Baseline, s.Source, s.Unchanged = o.Baseline, History, false
-	case s.Source == NoBaseline && o.life(h).Length() >= minLifetime:
-		s.Baseline, s.Source = o.life(h), Lifetime
+	case s.Source == NoBaseline && o.lifetimeBefore(h).Length() >= minLifetime:
+		s.Baseline, s.Source = o.lifetimeBefore(h), Lifetime
 	}
 }
 
-// life is the time before the first scrape that the counters hold, zero where it is not
+// lifetimeBefore is the time before the first scrape that the counters hold, zero where it is not
 // known.
-func (o *Options) life(h *history) Range {
+func (o *Options) lifetimeBefore(h *history) Range {
 	if o.Created.IsZero() || len(h.at) == 0 {
 		return Range{}
 	}
@@ -208,27 +208,27 @@ func (o *Options) life(h *history) Range {
 // which nothing changed and which may be all fault. They are, if they cover more time and so many requests that the
 // window is a small part. Otherwise a fault from the beginning would become normal after some time of watching.
 func (o *Options) lifeTells(h *history, past run, window Range) bool {
-	if len(past) == 0 || o.life(h).Length() <= h.span(past).Length() {
+	if len(past) == 0 || o.lifetimeBefore(h).Length() <= h.spanOf(past).Length() {
 		return false
 	}
 	requests := 0.0
 	for _, iv := range h.intervalsIn(window) {
-		requests += h.count(firstTokens, iv)
+		requests += h.countOf(firstTokens, iv)
 	}
 	return h.gaugeAt(firstTokens.count(), 0) >= max(minLifetimeRequests, manyTimes*requests)
 }
 
-// failing returns how long ago the last good scrape was when the last one failed.
-func (h *history) failing() time.Duration {
+// failingFor returns how long ago the last good scrape was when the last one failed.
+func (h *history) failingFor() time.Duration {
 	if k := h.pageUpTo(len(h.at) - 1); k >= 0 {
 		return h.at[len(h.at)-1].Sub(h.at[k])
 	}
 	return 0
 }
 
-// answering reports whether the last scrapes brought pages: one that failed may be a
+// isAnswering reports whether the last scrapes brought pages: one that failed may be a
 // hiccup, two are not.
-func (h *history) answering() bool {
+func (h *history) isAnswering() bool {
 	n := len(h.ok)
 	return n > 0 && (h.ok[n-1] || n > 1 && h.ok[n-2])
 }
@@ -245,19 +245,19 @@ func (h *history) windowFrom(now run, to time.Time, usual, jitter time.Duration)
 	from, requests, length := to, 0.0, usual
 	for i := len(now) - 1; i >= 0 && to.Sub(h.at[now[i].from]) <= max(usual, thinWindow)+jitter; i-- {
 		if to.Sub(from) >= length-jitter {
-			if requests >= enoughRequests || requests < few && !h.streams(now[len(now)-1]) {
+			if requests >= enoughRequests || requests < few && !h.servesStreams(now[len(now)-1]) {
 				break
 			}
 			length = min(2*length, thinWindow)
 		}
 		from = h.at[now[i].from]
-		requests += h.count(firstTokens, now[i])
+		requests += h.countOf(firstTokens, now[i])
 	}
 	return from.Add(-edge)
 }
 
-// streams reports whether the few who are there are served: tokens come, and nobody waits.
-func (h *history) streams(iv interval) bool {
+// servesStreams reports whether the few who are there are served: tokens come, and nobody waits.
+func (h *history) servesStreams(iv interval) bool {
 	return h.increase(tokensOut, iv) > 0 && !(h.gaugeAt(waiting, iv.to) > 0)
 }
 
@@ -269,13 +269,13 @@ type service struct {
 	cached, drafted, fetched              float64 // share of prompt tokens, share of output tokens, per request
 }
 
-func (h *history) service(s run) service {
+func (h *history) serviceIn(s run) service {
 	var v service
 	var looks float64
 	for _, iv := range s {
-		v.requests += h.count(firstTokens, iv)
-		v.gaps += h.count(tokenGaps, iv)
-		v.seconds += h.seconds(iv)
+		v.requests += h.countOf(firstTokens, iv)
+		v.gaps += h.countOf(tokenGaps, iv)
+		v.seconds += h.lengthOf(iv)
 		if w := h.gaugeAt(waiting, iv.to); !math.IsNaN(w) {
 			v.waiting += w
 			looks++
@@ -293,7 +293,7 @@ func (h *history) service(s run) service {
 	v.queue, v.waiting = sum(queueTimes.sum())/sum(queueTimes.count()), v.waiting/max(1, looks)
 	v.evictions = sum(evictions) / max(1, v.requests)
 	v.errors = bad / max(1, ok+bad)
-	left, began := h.abandoned(sum)
+	left, began := h.abandonedOf(sum)
 	v.abandoned = left / max(1, began)
 	v.cached, v.drafted, v.fetched = sum(hits)/sum(lookups), sum(accepted)/sum(tokensOut), sum(transfers)/v.requests
 	return v
@@ -306,36 +306,36 @@ const longestTest = 10 * time.Minute
 // as much as they are long, give the mean to a tenth.
 const few, fewGaps = 5, 100
 
-// normal returns the latest segment that is no worse than any earlier one and no short exception from them, joined
+// normalSegment returns the latest segment that is no worse than any earlier one and no short exception from them, joined
 // with similar earlier segments. rest holds the segments after it. Without such a segment, normal is nil. A better
 // segment is an exception too if it was shorter than all before it, no longer than a load test, and the present is
 // like the time before it.
-func (l limits) normal(segs []Segment, now service) (normal run, rest []Segment) {
+func (l limits) normalSegment(segs []Segment, now service) (normal run, rest []Segment) {
 	telling := func(s *Segment) bool {
 		return (s.service.requests >= few || s.service.gaps >= fewGaps) && s.service.seconds >= minHistory.Seconds()
 	}
 	for i := len(segs) - 1; i >= 0; i-- {
 		s := &segs[i]
-		if !telling(s) || l.sick(s.service) {
+		if !telling(s) || l.isSick(s.service) {
 			continue
 		}
 		worse, worseBefore, returned := false, service{}, now.requests >= few
 		for e := range i {
 			before := &segs[e]
-			worse = worse || telling(before) && l.worse(s.service, before.service, clearly)
+			worse = worse || telling(before) && l.isWorse(s.service, before.service, clearly)
 			if telling(before) {
-				returned = returned && l.worse(before.service, s.service, clearly) && !l.worse(now, before.service, clearly)
+				returned = returned && l.isWorse(before.service, s.service, clearly) && !l.isWorse(now, before.service, clearly)
 			}
-			if !l.sick(before.service) && l.worse(before.service, s.service, clearly) {
+			if !l.isSick(before.service) && l.isWorse(before.service, s.service, clearly) {
 				worseBefore.requests += before.service.requests
 				worseBefore.seconds += before.service.seconds
 			}
 		}
-		if worse || l.exception(s.service, worseBefore) || returned && s.service.seconds < min(worseBefore.seconds, longestTest.Seconds()) {
+		if worse || l.isException(s.service, worseBefore) || returned && s.service.seconds < min(worseBefore.seconds, longestTest.Seconds()) {
 			continue
 		}
 		out := s.run
-		for e := i - 1; e >= 0 && !l.worse(s.service, segs[e].service, clearly) && !l.worse(segs[e].service, s.service, clearly); e-- {
+		for e := i - 1; e >= 0 && !l.isWorse(s.service, segs[e].service, clearly) && !l.isWorse(segs[e].service, s.service, clearly); e-- {
 			out = slices.Concat(segs[e].run, out)
 		}
 		return out, segs[i+1:]
@@ -343,19 +343,19 @@ func (l limits) normal(segs []Segment, now service) (normal run, rest []Segment)
 	return nil, segs
 }
 
-// incident adds to a segment in which users are served worse than normal those before
+// extendIncident adds to a segment in which users are served worse than normal those before
 // it that belong to the same incident, however it went: they are worse than normal
 // too, and the last one is not much worse than they.
-func (h *history) incident(l limits, normal run, rest []Segment, now run) run {
+func (h *history) extendIncident(l limits, normal run, rest []Segment, now run) run {
 	if len(normal) == 0 || len(now) == 0 {
 		return now
 	}
-	usual, last := h.service(normal), h.service(now)
-	if !l.worse(last, usual, clearly) {
+	usual, last := h.serviceIn(normal), h.serviceIn(now)
+	if !l.isWorse(last, usual, clearly) {
 		return now
 	}
 	for i := len(rest) - 1; i >= 0; i-- {
-		if v := rest[i].service; !l.worse(v, usual, clearly) || l.worse(last, v, muchWorse) {
+		if v := rest[i].service; !l.isWorse(v, usual, clearly) || l.isWorse(last, v, muchWorse) {
 			break
 		}
 		now = slices.Concat(rest[i].run, now)
@@ -367,14 +367,14 @@ func (h *history) incident(l limits, normal run, rest []Segment, now run) run {
 // The requests that came meanwhile are served now, and would otherwise inflate the arrival rate.
 func (h *history) withStall(before, now run) run {
 	n := len(before)
-	for n > 0 && h.stalled(before[n-1]) {
+	for n > 0 && h.isStalled(before[n-1]) {
 		n--
 	}
 	return slices.Concat(before[n:], now)
 }
 
-func (h *history) stalled(iv interval) bool {
-	return h.increase(tokensOut, iv)+h.count(firstTokens, iv) == 0 && h.gaugeAt(running, iv.to)+h.gaugeAt(waiting, iv.to) > 0
+func (h *history) isStalled(iv interval) bool {
+	return h.increase(tokensOut, iv)+h.countOf(firstTokens, iv) == 0 && h.gaugeAt(running, iv.to)+h.gaugeAt(waiting, iv.to) > 0
 }
 
 // shareable is the number of scrape intervals in a shared window: rate() and increase() extrapolate by up to an
@@ -385,9 +385,9 @@ const shareable = 3
 // its own. Beyond it their number depends on the time that they cover, not on the number of targets.
 const mostSpans = 6
 
-// share lets targets share windows if each window keeps its scrapes: targets with the same scrape interval differ in
+// shareSpans lets targets share windows if each window keeps its scrapes: targets with the same scrape interval differ in
 // phase only. With many targets, baselines that differ by a scrape are shared too.
-func share(spans []Span, step time.Duration) {
+func shareSpans(spans []Span, step time.Duration) {
 	windows, baselines := map[Range]bool{}, map[Range]bool{}
 	for i := range spans {
 		windows[spans[i].Window] = true

@@ -11,7 +11,7 @@ func TestALoadTestIsNoNormal(t *testing.T) {
 		}}
 	}
 	for seconds, want := range map[float64]int{60: 0, 300: 0, 1200: 1} { // a cache that worked for so long is what was normal
-		normal, _ := limits{}.normal([]Segment{segment(0, 3200, 1.5, 0), segment(1, seconds, 12, 0.9)}, service{})
+		normal, _ := limits{}.normalSegment([]Segment{segment(0, 3200, 1.5, 0), segment(1, seconds, 12, 0.9)}, service{})
 		if len(normal) != 1 || normal[0].from != want {
 			t.Errorf("%.0f s: normal is %v, not segment %d", seconds, normal, want)
 		}
@@ -30,7 +30,7 @@ func TestALoadTestIsNoNormal(t *testing.T) {
 		"too few requests after the test":  {[]Segment{before, test}, segment(3, 2, 1, 0), 2},
 		"a cache that fills after a start": {[]Segment{before, segment(2, 900, 2, 0.9)}, after, 2},
 	} {
-		normal, _ := limits{}.normal(tc.segs, tc.now.service)
+		normal, _ := limits{}.normalSegment(tc.segs, tc.now.service)
 		if len(normal) == 0 || normal[len(normal)-1].from != tc.want {
 			t.Errorf("%s: normal is %v, not segment %d", name, normal, tc.want)
 		}

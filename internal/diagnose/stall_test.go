@@ -17,7 +17,7 @@ func TestWithStall(t *testing.T) {
 			h.columns[key] = append(h.columns[key], v)
 		}
 	}
-	h.complete()
+	h.markPages()
 	var before, now run
 	for k := range 5 {
 		before = append(before, interval{k, k + 1})
@@ -29,7 +29,7 @@ func TestWithStall(t *testing.T) {
 	if from := h.at[got[0].from].Unix(); from != 1002 {
 		t.Errorf("begins at %d, want 1002: three silent seconds before the burst", from)
 	}
-	if v := h.service(got); math.Abs(v.requests/v.seconds-26.0/5) > 1e-9 {
+	if v := h.serviceIn(got); math.Abs(v.requests/v.seconds-26.0/5) > 1e-9 {
 		t.Errorf("%v requests in %v s", v.requests, v.seconds)
 	}
 	for k := range h.columns[running] {
@@ -50,7 +50,7 @@ func TestLifeTells(t *testing.T) {
 			h.columns[firstTokens.count()] = append(h.columns[firstTokens.count()], before+float64(i))
 			h.columns[running] = append(h.columns[running], 1)
 		}
-		h.complete()
+		h.markPages()
 		return h
 	}
 	window := Range{time.Unix(10_040, 0), time.Unix(10_099, 0)}

@@ -49,29 +49,29 @@ const (
 	lastingShare = 0.8
 )
 
-// steadiness measures it, from the segment that is normal and the one under judgement.
-func (h *history) steadiness(normal, now run) steadiness {
-	usual := h.service(normal)
+// measureSteadiness measures it, from the segment that is normal and the one under judgement.
+func (h *history) measureSteadiness(normal, now run) steadiness {
+	usual := h.serviceIn(normal)
 	limit := outlier * max(usual.gap, 0.005)
 	if len(normal) == 0 || math.IsNaN(limit) {
 		limit = math.Inf(1)
 	}
-	gapsNormal, ttftNormal := h.moments(normal, limit)
-	gapsNow, ttftNow := h.moments(now, limit)
+	gapsNormal, ttftNormal := h.meansOfMoments(normal, limit)
+	gapsNow, ttftNow := h.meansOfMoments(now, limit)
 	// With fewer than two moments, the normal mean is uncertain too.
 	usualTTFT := usualTTFTDeviation
 	if usual.requests > 0 {
 		usualTTFT = math.Hypot(usualTTFT, 1/math.Sqrt(usual.requests))
 	}
 	s := steadiness{
-		gap:     max(deviation(gapsNormal, usualGapDeviation), 0.7*deviation(gapsNow, 0)),
-		ttft:    max(deviation(ttftNormal, usualTTFT), 0.7*deviation(ttftNow, 0)),
+		gap:     max(deviationOf(gapsNormal, usualGapDeviation), 0.7*deviationOf(gapsNow, 0)),
+		ttft:    max(deviationOf(ttftNormal, usualTTFT), 0.7*deviationOf(ttftNow, 0)),
 		lastGap: worstOfLast(gapsNow), lastTTFT: worstOfLast(ttftNow),
 	}
 	if len(normal) > 0 {
-		s.past = h.span(normal).Length()
+		s.past = h.spanOf(normal).Length()
 		if len(gapsNow) > 0 {
-			s.since, s.moments = h.span(now).Length(), len(gapsNow)
+			s.since, s.moments = h.spanOf(now).Length(), len(gapsNow)
 		}
 	}
 	return s
@@ -88,14 +88,16 @@ func (h *history) cameOnce(window Range) map[*indicator.Signal]bool {
 	} {
 		met := slices.DeleteFunc(slices.Clone(all), func(iv interval) bool { n, _ := events(h, iv); return n <= 0.5 })
 		once[sig] = len(all) > 1 && len(met) > 0 && h.at[met[len(met)-1].to].Sub(h.at[met[0].to]).Seconds() < moment ||
-			sig == indicator.Abandoned && len(met) > 0 && !slices.ContainsFunc(met, func(iv interval) bool { return !h.silent(iv) && !h.silent(interval{h.pageUpTo(iv.from - 1), iv.from}) })
+			sig == indicator.Abandoned && len(met) > 0 && !slices.ContainsFunc(met, func(iv interval) bool {
+				return !h.generatedNothing(iv) && !h.generatedNothing(interval{h.pageUpTo(iv.from - 1), iv.from})
+			})
 	}
 	return once
 }
 
-// silent reports whether nothing was generated in an interval, if there is one.
-func (h *history) silent(iv interval) bool {
-	return iv.from >= 0 && h.increase(tokensOut, iv)+h.count(firstTokens, iv) == 0
+// generatedNothing reports whether nothing was generated in an interval, if there is one.
+func (h *history) generatedNothing(iv interval) bool {
+	return iv.from >= 0 && h.increase(tokensOut, iv)+h.countOf(firstTokens, iv) == 0
 }
 
 // A meanOf is the logarithm of a mean over a moment of so many seconds.
@@ -116,9 +118,9 @@ func worstOfLast(moments []meanOf) float64 {
 	return worst
 }
 
-// moments returns the mean inter-token latency, of which no more than the limit counts,
+// meansOfMoments returns the mean inter-token latency, of which no more than the limit counts,
 // and the mean time to first token, moment by moment.
-func (h *history) moments(s run, limit float64) (gaps, ttfts []meanOf) {
+func (h *history) meansOfMoments(s run, limit float64) (gaps, ttfts []meanOf) {
 	each := func(f family, need float64, mean func(interval) float64) (out []meanOf) {
 		open := false
 		var m interval
@@ -127,8 +129,8 @@ func (h *history) moments(s run, limit float64) (gaps, ttfts []meanOf) {
 				m = iv
 			}
 			m.to, open = iv.to, true
-			seconds := h.seconds(m)
-			if seconds < moment || h.count(f, m) < need {
+			seconds := h.lengthOf(m)
+			if seconds < moment || h.countOf(f, m) < need {
 				continue
 			}
 			if v := mean(m); v > 0 {
@@ -138,16 +140,16 @@ func (h *history) moments(s run, limit float64) (gaps, ttfts []meanOf) {
 		}
 		return out
 	}
-	gaps = each(tokenGaps, momentGaps, func(m interval) float64 { return h.clipped(tokenGaps, m, limit) })
-	ttfts = each(firstTokens, momentRequests, func(m interval) float64 { return h.increase(firstTokens.sum(), m) / h.count(firstTokens, m) })
+	gaps = each(tokenGaps, momentGaps, func(m interval) float64 { return h.clippedMean(tokenGaps, m, limit) })
+	ttfts = each(firstTokens, momentRequests, func(m interval) float64 { return h.increase(firstTokens.sum(), m) / h.countOf(firstTokens, m) })
 	return gaps, ttfts
 }
 
-// clipped is the mean of a histogram's observations, those beyond the limit counted as
+// clippedMean is the mean of a histogram's observations, those beyond the limit counted as
 // the limit: its sum less what the middle of the buckets beyond the limit exceeds it by.
-func (h *history) clipped(f family, iv interval, limit float64) float64 {
-	n, sum := h.count(f, iv), h.increase(f.sum(), iv)
-	cells, lower := h.cells(make([]float64, 0, 64), f, iv, 1), 0.0
+func (h *history) clippedMean(f family, iv interval, limit float64) float64 {
+	n, sum := h.countOf(f, iv), h.increase(f.sum(), iv)
+	cells, lower := h.appendCells(make([]float64, 0, 64), f, iv, 1), 0.0
 	for i, c := range cells {
 		le := h.buckets[f][i].le
 		middle := (lower + le) / 2
@@ -162,9 +164,9 @@ func (h *history) clipped(f family, iv interval, limit float64) float64 {
 	return max(0, sum) / n
 }
 
-// deviation returns the standard deviation of values, or a prior for fewer than two values. With few values the prior
+// deviationOf returns the standard deviation of values, or a prior for fewer than two values. With few values the prior
 // counts as one more, because two values that happen to be alike do not prove that a server is steady.
-func deviation(values []meanOf, otherwise float64) float64 {
+func deviationOf(values []meanOf, otherwise float64) float64 {
 	if len(values) < 2 {
 		return otherwise
 	}
@@ -215,11 +217,11 @@ const tailDeviation = 0.4
 // maybeBurst reports whether the judged time is no longer than a burst of requests and its aftermath.
 func (v view) maybeBurst() bool {
 	s := &v.span().steady
-	return s.moments > 0 && s.since.Seconds() < v.number(burst)
+	return s.moments > 0 && s.since.Seconds() < v.thresholdValue(burst)
 }
 
-// number returns a threshold's set value, or its default.
-func (v view) number(t *catalog.Threshold) float64 {
+// thresholdValue returns a threshold's set value, or its default.
+func (v view) thresholdValue(t *catalog.Threshold) float64 {
 	if set, _, ok := v.Limit(t); ok {
 		return set
 	}
@@ -233,19 +235,19 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 		n = indicator.UnansweredWait.Noise()
 	}
 	d := catalog.Doubt{Least: now.V, Wander: 1, Margin: 1}
-	z, short := v.number(deviations), v.number(burst)
+	z, short := v.thresholdValue(deviations), v.thresholdValue(burst)
 	inBurst := v.span().Window.Length().Seconds() < short
 	single, lull := steady.moments == 1 || v.maybeBurst(), steady.past > 0 && steady.past.Seconds() < short
-	stalled := steady.moments > 0 && steady.since.Seconds() < v.number(hiccup)
+	stalled := steady.moments > 0 && steady.since.Seconds() < v.thresholdValue(hiccup)
 	wander := func(deviation float64) {
 		d.Wander = min(mostWander, math.Exp(z*deviation))
 		for _, few := range []bool{single, lull} {
 			if few {
-				d.Margin *= v.number(oneMoment)
+				d.Margin *= v.thresholdValue(oneMoment)
 			}
 		}
 	}
-	of, counted := v.counted(s, n)
+	of, counted := v.countingSignal(s, n)
 	certain := max(0, 1-1/math.Sqrt(max(1, counted))) // the share of a count that is certain: one standard error less
 	switch n.Chance {
 	case indicator.Events:
@@ -312,13 +314,13 @@ func (v view) Over(c catalog.Cond) bool {
 	if !known || t.op != c.Op || t.shares == nil || s.course == nil {
 		return false
 	}
-	n := t.read(s.course)
-	return n.onsetReading.said > 0 && s.course.over(&n.tally, n.At, s.Window)
+	n := t.readOnce(s.course)
+	return n.onsetReading.said > 0 && s.course.endedWithin(&n.tally, n.At, s.Window)
 }
 
-// counted returns the signal that counts the events a reading rests on, the signal itself where no
+// countingSignal returns the signal that counts the events a reading rests on, the signal itself where no
 // other does, and how many there were in the window.
-func (v view) counted(s *indicator.Signal, n indicator.Noise) (of *indicator.Signal, events float64) {
+func (v view) countingSignal(s *indicator.Signal, n indicator.Noise) (of *indicator.Signal, events float64) {
 	of, events = s, v.Now(s).V
 	if n.Of != nil {
 		of, events = n.Of, v.Now(n.Of).Or(0)
@@ -332,8 +334,8 @@ func (v view) counted(s *indicator.Signal, n indicator.Noise) (of *indicator.Sig
 // startsBeside reports whether another server is starting on the same machine, for no longer
 // than a start takes.
 func (v view) startsBeside() bool {
-	watched, starts := v.snapshot.startsOn()[v.snapshot.Targets[v.target].machine()]
-	return starts && watched < v.number(startBeside)
+	watched, starts := v.snapshot.startsOn()[v.snapshot.Targets[v.target].hostName()]
+	return starts && watched < v.thresholdValue(startBeside)
 }
 
 // startsOn lists the machines on which a server is starting, and for how many seconds the
@@ -344,7 +346,7 @@ func (s *Snapshot) startsOn() map[string]float64 {
 	}
 	s.starting = map[string]float64{}
 	for i := range s.Targets {
-		answered, watched, machine := s.Now(i, indicator.Answered), s.Now(i, indicator.Starting), s.Targets[i].machine()
+		answered, watched, machine := s.Now(i, indicator.Answered), s.Now(i, indicator.Starting), s.Targets[i].hostName()
 		if !answered.OK || answered.V > 0 || !watched.OK || machine == "" {
 			continue
 		}
@@ -355,8 +357,8 @@ func (s *Snapshot) startsOn() map[string]float64 {
 	return s.starting
 }
 
-// machine is the host of a target's address, "" where the address names no port.
-func (t *Target) machine() string {
+// hostName is the host of a target's address, "" where the address names no port.
+func (t *Target) hostName() string {
 	instance := t.Labels["instance"]
 	return instance[:max(0, strings.LastIndexByte(instance, ':'))]
 }

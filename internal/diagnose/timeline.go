@@ -23,25 +23,25 @@ type Segment struct {
 // time. Windows, baselines and onsets are read from it.
 type Timeline []Segment
 
-// answered returns the segments that hold pages.
-func (t Timeline) answered() []Segment {
+// answeredSegments returns the segments that hold pages.
+func (t Timeline) answeredSegments() []Segment {
 	return slices.DeleteFunc(slices.Clone(t), func(s Segment) bool { return len(s.run) == 0 })
 }
 
-// divided reports whether something changed, or came to an end, among the pages.
-func (t Timeline) divided() bool { return len(t.answered()) > 1 }
+// isDivided reports whether something changed, or came to an end, among the pages.
+func (t Timeline) isDivided() bool { return len(t.answeredSegments()) > 1 }
 
 // A run is intervals between pages that follow each other.
 type run []interval
 
-func (h *history) span(r run) Range {
+func (h *history) spanOf(r run) Range {
 	return Range{h.at[r[0].from].Add(-edge), h.at[r[len(r)-1].to]}
 }
 
-// timeline divides a history: at outages, at restarts, and where something changed.
-func (h *history) timeline() (out Timeline) {
+// divideHistory divides a history: at outages, at restarts, and where something changed.
+func (h *history) divideHistory() (out Timeline) {
 	var life run
-	end := func() { out, life = h.divide(out, life), nil }
+	end := func() { out, life = h.divideRun(out, life), nil }
 	without := func(from, to time.Time) { out = append(out, Segment{Range: Range{from, to}}) }
 	last, n := -1, len(h.at) // the last page
 	for k := range h.at {
@@ -53,7 +53,7 @@ func (h *history) timeline() (out Timeline) {
 		case last >= 0 && k > last+2 && !h.timedOut(last, k):
 			end()
 			without(h.at[last], h.at[k])
-		case last >= 0 && h.reset(last, k):
+		case last >= 0 && h.restartedBetween(last, k):
 			end()
 		case last >= 0:
 			life = append(life, interval{last, k})
@@ -69,18 +69,18 @@ func (h *history) timeline() (out Timeline) {
 	return out
 }
 
-// divide appends the segments between two restarts or outages.
-func (h *history) divide(to Timeline, life run) Timeline {
+// divideRun appends the segments between two restarts or outages.
+func (h *history) divideRun(to Timeline, life run) Timeline {
 	add := func(r run) {
 		if len(r) > 0 {
-			to = append(to, Segment{Range{h.at[r[0].from], h.at[r[len(r)-1].to]}, r, h.service(r)})
+			to = append(to, Segment{Range{h.at[r[0].from], h.at[r[len(r)-1].to]}, r, h.serviceIn(r)})
 		}
 	}
 	if len(life) == 0 {
 		return to
 	}
 	from := 0
-	for _, c := range changepoint.Find(h.observed(life)) {
+	for _, c := range changepoint.Find(h.observedSeries(life)) {
 		if c.Before > from {
 			add(life[from:c.Before])
 		}
@@ -105,7 +105,7 @@ func (h *history) idleTail(s run) int {
 	n := 0
 	for n < len(s) {
 		iv := s[len(s)-1-n]
-		if h.increase(tokensOut, iv)+h.count(firstTokens, iv) > 0 || !(h.gaugeAt(running, iv.to)+h.gaugeAt(waiting, iv.to) == 0) {
+		if h.increase(tokensOut, iv)+h.countOf(firstTokens, iv) > 0 || !(h.gaugeAt(running, iv.to)+h.gaugeAt(waiting, iv.to) == 0) {
 			break
 		}
 		n++
@@ -113,12 +113,12 @@ func (h *history) idleTail(s run) int {
 	if n == 0 {
 		return 0
 	}
-	before, after := s[:len(s)-n], h.span(s[len(s)-n:]).Length()
+	before, after := s[:len(s)-n], h.spanOf(s[len(s)-n:]).Length()
 	if after >= silence {
 		return n
 	}
 	if len(before) > 0 && after >= minHistory {
-		if v := h.service(before); v.requests/v.seconds*after.Seconds() >= expected {
+		if v := h.serviceIn(before); v.requests/v.seconds*after.Seconds() >= expected {
 			return n
 		}
 	}

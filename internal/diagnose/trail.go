@@ -63,7 +63,7 @@ func (v view) sourceOf(s *indicator.Signal) int {
 	return v.target
 }
 
-func (v view) trail(e *catalog.Evidence) trail {
+func (v view) trailOf(e *catalog.Evidence) trail {
 	return trail{v.sourceOf(e.Signal), v.part, e.Signal, e.Op, e.Threshold}
 }
 
@@ -75,7 +75,7 @@ func (v view) readTrail(c catalog.Cond) onsetReading {
 		return onsetReading{}
 	}
 	_, evidence := c.Eval(v)
-	of, s := v.trail(&evidence[0]), v.snapshot
+	of, s := v.trailOf(&evidence[0]), v.snapshot
 	if s.trails == nil && len(s.wanted) < mostTrails && !slices.Contains(s.wanted, of) {
 		s.wanted = append(s.wanted, of)
 	}
@@ -85,10 +85,10 @@ func (v view) readTrail(c catalog.Cond) onsetReading {
 // normalBefore keeps the fault out of the evidence's normal value: if the baseline extends beyond the onset, the
 // trail's value before the onset replaces it. It returns the replaced values.
 func (v view) normalBefore(began Onset, p *catalog.Pathology, evidence []catalog.Evidence) map[*indicator.Signal]indicator.Value {
-	known, replaced := v.snapshot.memory.normals(v.key(p)), map[*indicator.Signal]indicator.Value{}
+	known, replaced := v.snapshot.memory.normalsBefore(v.key(p)), map[*indicator.Signal]indicator.Value{}
 	for i := range evidence {
 		e := &evidence[i]
-		of := v.trail(e)
+		of := v.trailOf(e)
 		span := &v.snapshot.Spans[of.target]
 		if told := v.snapshot.trails[of]; told.normal.OK {
 			known[e.Signal] = told.normal
@@ -131,7 +131,7 @@ func (s *Snapshot) readTrails(ctx context.Context, q metrics.Querier, r *Request
 	for i := range s.wanted {
 		eg.Go(func() (err error) {
 			p := past{ctx: ctx, q: q, r: *r, Snapshot: s, trail: &s.wanted[i]}
-			read[i], err = p.read()
+			read[i], err = p.readPast()
 			return err
 		})
 	}
@@ -156,22 +156,22 @@ type past struct {
 	err  error
 }
 
-// read looks at the whole past first, and then more closely at when it began: over the shortest time and, of a gateway,
+// readPast looks at the whole past first, and then more closely at when it began: over the shortest time and, of a gateway,
 // over a window where that holds too little.
-func (p *past) read() (out trailed, err error) {
+func (p *past) readPast() (out trailed, err error) {
 	gateway, window := p.Targets[p.target].isGateway(), p.Spans[p.target].Window.Length()
 	p.over = 2*p.r.Interval + p.r.Interval/10 + edge
 	if gateway {
-		p.over = max(p.over, p.r.short(&p.Targets[p.target].Dialect))
+		p.over = max(p.over, p.r.shortSpan(&p.Targets[p.target].Dialect))
 	}
 	step := max(p.r.Interval, p.r.Past/datePoints).Truncate(time.Millisecond)
 	from := p.r.At.Add(-p.r.Past / step * step)
-	at, values := p.look(from, p.r.At, step)
-	first := p.began(at, values, max(goesOn, 2*step))
+	at, values := p.lookAt(from, p.r.At, step)
+	first := p.beganAt(at, values, max(goesOn, 2*step))
 	if first < 0 && gateway {
 		p.over = max(p.over, window)
-		at, values = p.look(from, p.r.At, step)
-		first = p.began(at, values, max(goesOn, 2*step))
+		at, values = p.lookAt(from, p.r.At, step)
+		first = p.beganAt(at, values, max(goesOn, 2*step))
 	}
 	switch {
 	case first < 0 || first == 0 && !gateway:
@@ -183,21 +183,21 @@ func (p *past) read() (out trailed, err error) {
 	}
 	begins := at[first-1]
 	if step > p.r.Interval {
-		closer, v := p.look(begins, at[first], p.r.Interval)
-		if k := slices.IndexFunc(v, p.holds); k > 0 {
+		closer, v := p.lookAt(begins, at[first], p.r.Interval)
+		if k := slices.IndexFunc(v, p.holdsAt); k > 0 {
 			begins = closer[k-1]
 		}
 	}
 	if usual := values[:first]; len(usual) > 2 {
 		out.normal = indicator.Known(p.signal.Natural(stat.Median(usual)))
 	}
-	out.onsetReading = onsetReading{Onset{At: begins.Add(-p.late())}, Onset{At: begins.Add(-p.over)}, trailSays}
+	out.onsetReading = onsetReading{Onset{At: begins.Add(-p.readingDelay())}, Onset{At: begins.Add(-p.over)}, trailSays}
 	return out, p.err
 }
 
-// late is how long a comparison must have held before it is read so: all of the time that nothing came in, or that the
+// readingDelay is how long a comparison must have held before it is read so: all of the time that nothing came in, or that the
 // highest or the lowest of a gauge is of.
-func (p *past) late() (by time.Duration) {
+func (p *past) readingDelay() (by time.Duration) {
 	d := &p.Targets[p.target].Dialect
 	if p.signal == indicator.GatewayMissing && len(d.Missing(p.signal)) > 0 {
 		return p.over
@@ -210,15 +210,15 @@ func (p *past) late() (by time.Duration) {
 			}
 		case "min_over_time", "max_over_time":
 			if l.Span == indicator.ShortMark {
-				by = max(by, p.r.short(d))
+				by = max(by, p.r.shortSpan(d))
 			}
 		}
 	})
 	return by
 }
 
-// look reads the signal at moments.
-func (p *past) look(from, to time.Time, step time.Duration) (at []time.Time, values []float64) {
+// lookAt reads the signal at moments.
+func (p *past) lookAt(from, to time.Time, step time.Duration) (at []time.Time, values []float64) {
 	type of struct {
 		target int
 		signal *indicator.Signal
@@ -228,12 +228,12 @@ func (p *past) look(from, to time.Time, step time.Duration) (at []time.Time, val
 		read := func(target int, sig *indicator.Signal) indicator.Value {
 			asked := of{target, sig}
 			if known[asked] == nil {
-				known[asked] = p.ask(target, sig, metrics.Range{Start: from, End: to, Step: step})
+				known[asked] = p.askMoments(target, sig, metrics.Range{Start: from, End: to, Step: step})
 			}
 			v, ok := known[asked][t.UnixMilli()]
 			return indicator.Value{V: v, OK: ok}
 		}
-		v := p.derived(read)
+		v := p.readDerived(read)
 		if !v.OK {
 			v = read(p.target, p.signal)
 		}
@@ -244,31 +244,31 @@ func (p *past) look(from, to time.Time, step time.Duration) (at []time.Time, val
 	return at, values
 }
 
-// derived reads what a diagnosis makes of the engines' own pages too, see readOutside.
-func (p *past) derived(read func(int, *indicator.Signal) indicator.Value) (none indicator.Value) {
+// readDerived reads what a diagnosis makes of the engines' own pages too, see Snapshot.readOutsideEngine.
+func (p *past) readDerived(read func(int, *indicator.Signal) indicator.Value) (none indicator.Value) {
 	switch p.signal {
 	case indicator.GatewayOutside:
-		return p.outside(p.target, read, p.over)
+		return p.readOutsideEngine(p.target, read, p.over)
 	case indicator.GatewayMissing:
-		return p.missing(p.target, read)
+		return p.readMissing(p.target, read)
 	}
 	return none
 }
 
-// ask asks for a signal of a target at moments.
-func (p *past) ask(target int, sig *indicator.Signal, moments metrics.Range) map[int64]float64 {
+// askMoments asks for a signal of a target at moments.
+func (p *past) askMoments(target int, sig *indicator.Signal, moments metrics.Range) map[int64]float64 {
 	out, r, d := map[int64]float64{}, p.r, &p.Targets[target].Dialect
-	g := groups(&r, func(int) Range { return Range{r.At.Add(-p.over), r.At} }, func(i int) bool { return i == target })
+	g := groupTargets(&r, func(int) Range { return Range{r.At.Add(-p.over), r.At} }, func(i int) bool { return i == target })
 	if p.err != nil || len(g) == 0 || !d.Answers(sig) || len(d.Missing(sig)) > 0 {
 		return out
 	}
-	g[0].restrict(&r)
+	g[0].restrictToOwn(&r)
 	if sig.MinPast > 0 {
 		r.Past = max(growthOver, p.over)
 	}
-	expr := g[0].compile(&r, sig, d.Expr(sig), g[0].matchers).String()
+	expr := g[0].compileFor(&r, sig, d.Expr(sig), g[0].matchers).String()
 	if sig.Counted() {
-		expr = sig.Guard(expr, g[0].compile(&r, sig, sig.Observations(), g[0].matchers).String())
+		expr = sig.Guard(expr, g[0].compileFor(&r, sig, sig.Observations(), g[0].matchers).String())
 	}
 	m, err := p.q.QueryRange(p.ctx, expr, moments)
 	if err != nil {
@@ -280,7 +280,7 @@ func (p *past) ask(target int, sig *indicator.Signal, moments metrics.Range) map
 		scale = p.Spans[target].Window.Length().Seconds() / p.over.Seconds()
 	}
 	for _, stream := range m {
-		if !slices.Contains(g[0].owners(&r, stream.Metric, sig.Scope == indicator.Model), target) ||
+		if !slices.Contains(g[0].ownersOf(&r, stream.Metric, sig.Scope == indicator.Model), target) ||
 			sig.Per != "" && sig.Per == p.part.label && string(stream.Metric[model.LabelName(sig.Per)]) != p.part.name {
 			continue
 		}
@@ -295,13 +295,13 @@ func (p *past) ask(target int, sig *indicator.Signal, moments metrics.Range) map
 // trailSays is the weight of a trail: less than the weight of any count that decides.
 const trailSays = leastSaid / 2.0
 
-func (of *trail) holds(v float64) bool {
+func (of *trail) holdsAt(v float64) bool {
 	return of.op == catalog.GreaterThan && v > of.limit || of.op == catalog.LessThan && v < of.limit
 }
 
-// began returns the first look from which on a comparison holds, but for gaps; 0 where it always did, and -1 where it
+// beganAt returns the first look from which on a comparison holds, but for gaps; 0 where it always did, and -1 where it
 // does not now.
-func (of *trail) began(at []time.Time, values []float64, gap time.Duration) int {
+func (of *trail) beganAt(at []time.Time, values []float64, gap time.Duration) int {
 	first := -1
 	for k := len(at) - 1; k >= 0; k-- {
 		next := at[len(at)-1]
@@ -311,7 +311,7 @@ func (of *trail) began(at []time.Time, values []float64, gap time.Duration) int 
 		if next.Sub(at[k]) > gap {
 			break
 		}
-		if !math.IsNaN(values[k]) && of.holds(values[k]) {
+		if !math.IsNaN(values[k]) && of.holdsAt(values[k]) {
 			first = k
 		}
 	}

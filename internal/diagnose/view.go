@@ -44,8 +44,8 @@ func (v view) reading(s *indicator.Signal) reading {
 	return *v.snapshot.readings[v.target].of(s)
 }
 
-// parts returns a signal's readings in the window by part.
-func (v view) parts(s *indicator.Signal) map[string]float64 {
+// readingsByPart returns a signal's readings in the window by part.
+func (v view) readingsByPart(s *indicator.Signal) map[string]float64 {
 	out := map[string]float64{}
 	for p, readings := range v.snapshot.parts[v.target] {
 		if now := readings.of(s).now; p.label == s.Per && now.OK {
@@ -55,8 +55,8 @@ func (v view) parts(s *indicator.Signal) map[string]float64 {
 	return out
 }
 
-// replicas returns a signal's readings in the window on the servers of the same model, by their names.
-func (v view) replicas(s *indicator.Signal) map[string]float64 {
+// readingsByReplica returns a signal's readings in the window on the servers of the same model, by their names.
+func (v view) readingsByReplica(s *indicator.Signal) map[string]float64 {
 	out, model := map[string]float64{}, labelKey(v.snapshot.Targets[v.target].Labels, modelLabels)
 	for i := range v.snapshot.Targets {
 		t := &v.snapshot.Targets[i]
@@ -72,7 +72,7 @@ func (v view) eval(c catalog.Cond) (catalog.Truth, []catalog.Evidence) {
 	truth, evidence := c.Eval(v)
 	for i := range evidence {
 		e := &evidence[i]
-		e.Baseline = counted(e.Signal, e.Baseline, v.span().Baseline.Length(), v.span().Window.Length())
+		e.Baseline = scaleCount(e.Signal, e.Baseline, v.span().Baseline.Length(), v.span().Window.Length())
 	}
 	return truth, evidence
 }
@@ -174,20 +174,20 @@ func (v view) objectivesHold() bool {
 	return held > 0
 }
 
-// known reports whether the target can be called healthy or idle: the window says what users got, and the server
+// canBeJudged reports whether the target can be called healthy or idle: the window says what users got, and the server
 // holds a known number of requests now.
-func (v view) known() bool {
-	return !v.span().Failing && !v.silent() && v.Now(indicator.Running).OK && v.Now(indicator.InFlightFloor).OK && v.Now(indicator.FirstTokenRate).OK
+func (v view) canBeJudged() bool {
+	return !v.span().Failing && !v.isSilent() && v.Now(indicator.Running).OK && v.Now(indicator.InFlightFloor).OK && v.Now(indicator.FirstTokenRate).OK
 }
 
-// silent reports whether scrapes have failed for so long that the server may hang as well as be slow to
+// isSilent reports whether scrapes have failed for so long that the server may hang as well as be slow to
 // show its page.
-func (v view) silent() bool {
+func (v view) isSilent() bool {
 	return v.span().silence > max(limits(v.sources.Set).seconds(catalog.Unheard), 5*v.snapshot.interval/2)
 }
 
-// idle reports whether nobody is there and nothing moves.
-func (v view) idle() bool {
+// isIdle reports whether nobody is there and nothing moves.
+func (v view) isIdle() bool {
 	signals := []*indicator.Signal{indicator.FirstTokens, indicator.GenerationTokenRate, indicator.Running, indicator.Waiting, indicator.TransferHeld, indicator.HeldOutside}
 	return !slices.ContainsFunc(signals, func(s *indicator.Signal) bool { return v.Now(s).Or(0) > 0 })
 }

@@ -56,14 +56,14 @@ func compareWorkload(j *judgement) Workload {
 		}
 		w.Known = true
 		w.Factors = append(w.Factors, Factor{Signal: f.signal, Name: f.name, Value: now.V, Baseline: normal.V, ShareOfTTFTChange: -1, ShareOfOutputChange: -1})
-		w.Changed = w.Changed || f.traffic && changed(now.V, normal.V)
+		w.Changed = w.Changed || f.traffic && hasChanged(now.V, normal.V)
 	}
 	w.attributeTTFT(v)
 	w.attributeOutput(v)
 	return w
 }
 
-func changed(now, normal float64) bool {
+func hasChanged(now, normal float64) bool {
 	return normal > 0 && (now > changedBy*normal || now*changedBy < normal)
 }
 
@@ -93,11 +93,11 @@ func (w *Workload) attributeTTFT(v view) {
 		parts["prefix_cache_hit_ratio"] = prefill * max(0, reuse) / sum
 		parts["prefill_time_per_token"] = prefill * max(0, cost) / sum
 	}
-	rest := total - positive(parts["queue_time"]) - positive(prefill)
+	rest := total - orZero(parts["queue_time"]) - orZero(prefill)
 	if rest > 0 && rise(indicator.Waiting) > queueGrew {
-		parts["queue_time"] = positive(parts["queue_time"]) + rest
+		parts["queue_time"] = orZero(parts["queue_time"]) + rest
 	}
-	w.share(parts, total, func(f *Factor) *float64 { return &f.ShareOfTTFTChange })
+	w.shareAmongFactors(parts, total, func(f *Factor) *float64 { return &f.ShareOfTTFTChange })
 }
 
 // attributeOutput divides a change of the output rate between the number of requests and the length of answers.
@@ -118,15 +118,15 @@ func (w *Workload) attributeOutput(v view) {
 			parts[name] = math.Log(a.V/b.V) / direction
 		}
 	}
-	w.share(parts, 0, func(f *Factor) *float64 { return &f.ShareOfOutputChange })
+	w.shareAmongFactors(parts, 0, func(f *Factor) *float64 { return &f.ShareOfOutputChange })
 }
 
-// share writes each part over the sum of the positive parts or, where that is more,
+// shareAmongFactors writes each part over the sum of the positive parts or, where that is more,
 // over the whole that they are parts of.
-func (w *Workload) share(parts map[string]float64, whole float64, slot func(*Factor) *float64) {
+func (w *Workload) shareAmongFactors(parts map[string]float64, whole float64, slot func(*Factor) *float64) {
 	sum := 0.0
 	for _, name := range slices.Sorted(maps.Keys(parts)) { // else the last digit is another one each time
-		sum += positive(parts[name])
+		sum += orZero(parts[name])
 	}
 	if sum = max(sum, whole); sum == 0 {
 		return
@@ -138,7 +138,7 @@ func (w *Workload) share(parts map[string]float64, whole float64, slot func(*Fac
 	}
 }
 
-func positive(v float64) float64 {
+func orZero(v float64) float64 {
 	if v > 0 {
 		return v
 	}

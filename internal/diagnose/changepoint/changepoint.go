@@ -90,11 +90,11 @@ func Find(s *Series) []Change {
 	if n < 2 {
 		return nil
 	}
-	p := prepare(s)
+	p := sumUp(s)
 	var out []Change
 	var split func(lo, hi int)
 	split = func(lo, hi int) {
-		c, ok := p.strongest(lo, hi)
+		c, ok := p.strongestChange(lo, hi)
 		if !ok {
 			return
 		}
@@ -130,11 +130,11 @@ const correlated = 5
 // mostPerLevel bounds what one gauge adds to a score: a look is one look.
 const mostPerLevel = 8
 
-func prepare(s *Series) *prepared {
+func sumUp(s *Series) *prepared {
 	n, totals, of := len(s.Rows), make([]float64, len(s.Rows[0].Values)), 0
 	for _, r := range s.Rows {
 		for k, v := range r.Values {
-			totals[k] += count(v)
+			totals[k] += countOrZero(v)
 		}
 	}
 	p := &prepared{seconds: make([]float64, n+1), sums: make([][]float64, n+1)}
@@ -157,38 +157,38 @@ func prepare(s *Series) *prepared {
 		p.sums[i] = flat[i*len(cells) : (i+1)*len(cells)]
 	}
 	for i, r := range s.Rows {
-		p.seconds[i+1] = p.seconds[i] + length(r)
+		p.seconds[i+1] = p.seconds[i] + secondsOf(r)
 		was, sums := p.sums[i], p.sums[i+1]
 		copy(sums, was)
 		for _, f := range p.signals {
 			if f.kind == Level {
-				if v := r.Values[cells[f.from]]; usable(v) {
+				if v := r.Values[cells[f.from]]; isCount(v) {
 					sums[f.from] += math.Log1p(v)
 					sums[f.from+1]++
 				}
 				continue
 			}
 			for column := f.from; column < f.to; column++ {
-				sums[column] += count(r.Values[cells[column]])
+				sums[column] += countOrZero(r.Values[cells[column]])
 			}
 		}
 	}
-	s.measure(p)
+	s.measureDispersions(p)
 	return p
 }
 
-func usable(v float64) bool { return v >= 0 && v <= math.MaxFloat32 }
+func isCount(v float64) bool { return v >= 0 && v <= math.MaxFloat32 }
 
-// count is a number of events, 0 where it was not observed.
-func count(v float64) float64 {
-	if usable(v) {
+// countOrZero is a number of events, 0 where it was not observed.
+func countOrZero(v float64) float64 {
+	if isCount(v) {
 		return v
 	}
 	return 0
 }
 
-// length is how many seconds an interval is long.
-func length(r *Row) float64 {
+// secondsOf is how many seconds an interval is long.
+func secondsOf(r *Row) float64 {
 	if r.Seconds > 0 && !math.IsInf(r.Seconds, 0) {
 		return r.Seconds
 	}
@@ -199,13 +199,13 @@ func length(r *Row) float64 {
 // pairs of neighbours it is measured, about.
 const weight, mostPairs = 4, 60
 
-// measure estimates the dispersions from neighbouring intervals: the median of their
+// measureDispersions estimates the dispersions from neighbouring intervals: the median of their
 // log likelihood ratios is not moved by the few that hold a change.
-func (s *Series) measure(p *prepared) {
+func (s *Series) measureDispersions(p *prepared) {
 	n := len(s.Rows)
 	ratios := make([][]float64, len(s.Signals))
 	for i := 0; i+2 <= n; i += max(1, n/mostPairs) {
-		for k, r := range s.apart(s.Rows[i], s.Rows[i+1]) {
+		for k, r := range s.distanceOf(s.Rows[i], s.Rows[i+1]) {
 			if !math.IsNaN(r) {
 				ratios[k] = append(ratios[k], r)
 			}
@@ -217,7 +217,7 @@ func (s *Series) measure(p *prepared) {
 			least = 1
 		}
 		if f.kind == Level {
-			ratios[k] = p.steps(f)
+			ratios[k] = p.levelSteps(f)
 		}
 		f.dispersion = least
 		if m := float64(len(ratios[k])); m >= 2 { // the only one may hold the change
@@ -227,8 +227,8 @@ func (s *Series) measure(p *prepared) {
 	}
 }
 
-// steps are how far looks at a gauge that follow each other are apart, as standard deviations.
-func (p *prepared) steps(f *summed) (out []float64) {
+// levelSteps are how far looks at a gauge that follow each other are apart, as standard deviations.
+func (p *prepared) levelSteps(f *summed) (out []float64) {
 	last := math.NaN()
 	for i := 1; i < len(p.sums); i++ {
 		now, was := p.sums[i][f.from:f.to], p.sums[i-1][f.from:f.to]
@@ -244,9 +244,9 @@ func (p *prepared) steps(f *summed) (out []float64) {
 	return out
 }
 
-// apart is how far two intervals that follow each other are apart, by signal: their log
+// distanceOf is how far two intervals that follow each other are apart, by signal: their log
 // likelihood ratio over what it is by chance, NaN where it cannot be told and of a Level.
-func (s *Series) apart(a, b *Row) []float64 {
+func (s *Series) distanceOf(a, b *Row) []float64 {
 	if a.next == b {
 		return a.apart
 	}
@@ -258,20 +258,20 @@ func (s *Series) apart(a, b *Row) []float64 {
 		llr, free := 0.0, 0
 		switch {
 		case sig.Kind == Rate && len(x) == 1:
-			llr, free = rates(count(x[0]), count(y[0]), length(a), length(b))
+			llr, free = compareRates(countOrZero(x[0]), countOrZero(y[0]), secondsOf(a), secondsOf(b))
 		case sig.Kind == Mean:
-			llr, free = rates(count(x[0]), count(y[0]), count(x[1]), count(y[1]))
+			llr, free = compareRates(countOrZero(x[0]), countOrZero(y[0]), countOrZero(x[1]), countOrZero(y[1]))
 		case sig.Kind == Cells:
 			var left, right, both spread
 			for k := range x {
-				left.add(count(x[k]))
-				right.add(count(y[k]))
-				both.add(count(x[k]) + count(y[k]))
+				left.addCell(countOrZero(x[k]))
+				right.addCell(countOrZero(y[k]))
+				both.addCell(countOrZero(x[k]) + countOrZero(y[k]))
 			}
 			for _, s := range []*spread{&left, &right, &both} {
 				s.h += xlogx(s.n)
 			}
-			llr, free = both.over(&left, &right)
+			llr, free = both.compareSpreads(&left, &right)
 		}
 		if a.apart[i] = math.NaN(); free > 0 {
 			a.apart[i] = 2 * llr / float64(free) / 0.7
@@ -280,9 +280,9 @@ func (s *Series) apart(a, b *Row) []float64 {
 	return a.apart
 }
 
-// rates returns the log likelihood ratio of two rates against one, before dispersion, and its
+// compareRates returns the log likelihood ratio of two rates against one, before dispersion, and its
 // degrees of freedom.
-func rates(na, nb, ta, tb float64) (llr float64, free int) {
+func compareRates(na, nb, ta, tb float64) (llr float64, free int) {
 	if !(ta > 0) || !(tb > 0) {
 		return 0, 0
 	}
@@ -298,36 +298,36 @@ type spread struct {
 	cells    int
 }
 
-// over returns the log likelihood ratio of two distributions against one, before dispersion,
+// compareSpreads returns the log likelihood ratio of two distributions against one, before dispersion,
 // and its degrees of freedom.
-func (both *spread) over(left, right *spread) (llr float64, free int) {
+func (both *spread) compareSpreads(left, right *spread) (llr float64, free int) {
 	if !(left.n > 0) || !(right.n > 0) {
 		return 0, 0
 	}
 	return max(0, both.h-left.h-right.h), both.cells - 1
 }
 
-// of returns the spread of a signal over a range of intervals. It may come from a cache.
-func (p *prepared) of(f *summed, kept *spread, from, to int) *spread {
+// spreadOf returns the spread of a signal over a range of intervals. It may come from a cache.
+func (p *prepared) spreadOf(f *summed, kept *spread, from, to int) *spread {
 	if kept.from != from || kept.to != to {
-		*kept = p.both(f, from, to, to, to)
+		*kept = p.spreadOfBoth(f, from, to, to, to)
 		kept.from, kept.to = from, to
 	}
 	return kept
 }
 
-// both returns the spread of a signal in the intervals a to b and c to d.
-func (p *prepared) both(f *summed, a, b, c, d int) (out spread) {
+// spreadOfBoth returns the spread of a signal in the intervals a to b and c to d.
+func (p *prepared) spreadOfBoth(f *summed, a, b, c, d int) (out spread) {
 	sa, sb, sc, sd := p.sums[a][f.from:f.to], p.sums[b][f.from:f.to], p.sums[c][f.from:f.to], p.sums[d][f.from:f.to]
 	for k := range sa {
-		out.add(sb[k] - sa[k] + sd[k] - sc[k])
+		out.addCell(sb[k] - sa[k] + sd[k] - sc[k])
 	}
 	out.h += xlogx(out.n)
 	return out
 }
 
-// add takes the count of a cell.
-func (s *spread) add(x float64) {
+// addCell takes the count of a cell.
+func (s *spread) addCell(x float64) {
 	if x > 0 {
 		s.n += x
 		s.h -= x * log(x)
@@ -363,8 +363,8 @@ var logs = func() (t [1 << logBits]struct{ inverse, log float64 }) {
 	return t
 }()
 
-// levels is the log likelihood ratio of a gauge, dispersion included.
-func (p *prepared) levels(f *summed, a, b, c, d int) float64 {
+// compareLevels is the log likelihood ratio of a gauge, dispersion included.
+func (p *prepared) compareLevels(f *summed, a, b, c, d int) float64 {
 	mean := func(from, to int) (m, looks float64) {
 		looks = p.sums[to][f.from+1] - p.sums[from][f.from+1]
 		return (p.sums[to][f.from] - p.sums[from][f.from]) / looks, min(looks, max(1, (p.seconds[to]-p.seconds[from])/correlated))
@@ -378,28 +378,28 @@ func (p *prepared) levels(f *summed, a, b, c, d int) float64 {
 	return min(mostPerLevel, z2/2)
 }
 
-// score is the sum over all signals for a change between the intervals a to b and c to d.
-func (p *prepared) score(a, b, c, d int) (total float64) {
+// scoreChange is the sum over all signals for a change between the intervals a to b and c to d.
+func (p *prepared) scoreChange(a, b, c, d int) (total float64) {
 	for i := range p.signals {
 		f := &p.signals[i]
 		var llr float64
 		var free int
 		switch f.kind {
 		case Level:
-			total += p.levels(f, a, b, c, d)
+			total += p.compareLevels(f, a, b, c, d)
 			continue
 		case Rate:
-			llr, free = rates(p.sums[b][f.from]-p.sums[a][f.from], p.sums[d][f.from]-p.sums[c][f.from], p.seconds[b]-p.seconds[a], p.seconds[d]-p.seconds[c])
+			llr, free = compareRates(p.sums[b][f.from]-p.sums[a][f.from], p.sums[d][f.from]-p.sums[c][f.from], p.seconds[b]-p.seconds[a], p.seconds[d]-p.seconds[c])
 		case Mean:
 			n, sum := f.from, f.from+1
-			llr, free = rates(p.sums[b][n]-p.sums[a][n], p.sums[d][n]-p.sums[c][n], p.sums[b][sum]-p.sums[a][sum], p.sums[d][sum]-p.sums[c][sum])
+			llr, free = compareRates(p.sums[b][n]-p.sums[a][n], p.sums[d][n]-p.sums[c][n], p.sums[b][sum]-p.sums[a][sum], p.sums[d][sum]-p.sums[c][sum])
 		default:
-			left, right := p.of(f, &f.left[b%2], a, b), p.of(f, &f.right, c, d)
+			left, right := p.spreadOf(f, &f.left[b%2], a, b), p.spreadOf(f, &f.right, c, d)
 			if b < c {
-				both := p.both(f, a, b, c, d)
-				llr, free = both.over(left, right)
+				both := p.spreadOfBoth(f, a, b, c, d)
+				llr, free = both.compareSpreads(left, right)
 			} else {
-				llr, free = p.of(f, &f.whole, a, d).over(left, right)
+				llr, free = p.spreadOf(f, &f.whole, a, d).compareSpreads(left, right)
 			}
 		}
 		// By chance alone a ratio of k degrees of freedom is k/2.
@@ -412,18 +412,18 @@ func (p *prepared) score(a, b, c, d int) (total float64) {
 // best of them are.
 const mostSplits = 60
 
-// strongest returns the strongest change between two intervals.
-func (p *prepared) strongest(lo, hi int) (Change, bool) {
+// strongestChange returns the strongest change between two intervals.
+func (p *prepared) strongestChange(lo, hi int) (Change, bool) {
 	stride := max(1, (hi-lo)/mostSplits)
-	best, ok := p.among(lo, hi, lo+1, hi, stride)
+	best, ok := p.strongestAmong(lo, hi, lo+1, hi, stride)
 	if stride > 1 && ok {
-		best, ok = p.among(lo, hi, max(lo+1, best.After-stride), min(hi, best.After+stride+1), 1)
+		best, ok = p.strongestAmong(lo, hi, max(lo+1, best.After-stride), min(hi, best.After+stride+1), 1)
 	}
 	return best, ok
 }
 
-// among looks at every stride-th moment from one interval on to another.
-func (p *prepared) among(lo, hi, from, to, stride int) (Change, bool) {
+// strongestAmong looks at every stride-th moment from one interval on to another.
+func (p *prepared) strongestAmong(lo, hi, from, to, stride int) (Change, bool) {
 	best, ok := Change{Score: Threshold}, false
 	for after := from; after < to; after += stride {
 		if p.seconds[hi]-p.seconds[after] < beside {
@@ -434,7 +434,7 @@ func (p *prepared) among(lo, hi, from, to, stride int) (Change, bool) {
 			if before <= lo || p.seconds[before]-p.seconds[lo] < beside {
 				break
 			}
-			if s := p.score(lo, before, after, hi) - straddle*float64(skip); s > best.Score {
+			if s := p.scoreChange(lo, before, after, hi) - straddle*float64(skip); s > best.Score {
 				best, ok = Change{before, after, s}, true
 			}
 		}

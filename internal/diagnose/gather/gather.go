@@ -39,14 +39,14 @@ type Request struct {
 func Gather(ctx context.Context, r Request) ([]*baseline.File, error) {
 	var out []*baseline.File
 	for _, path := range r.From {
-		files, err := r.read(ctx, path)
+		files, err := r.readFile(ctx, path)
 		if err != nil {
 			return nil, fmt.Errorf("--from: %w", err)
 		}
 		out = append(out, files...)
 	}
 	if r.Prometheus != "" {
-		files, err := r.measure(ctx, "prometheus="+r.Prometheus)
+		files, err := r.measureHealthy(ctx, "prometheus="+r.Prometheus)
 		if err != nil {
 			return nil, err
 		}
@@ -62,20 +62,20 @@ func Gather(ctx context.Context, r Request) ([]*baseline.File, error) {
 	return out, nil
 }
 
-// read takes a baseline file, or a recording of a healthy time.
-func (r *Request) read(ctx context.Context, path string) ([]*baseline.File, error) {
+// readFile takes a baseline file, or a recording of a healthy time.
+func (r *Request) readFile(ctx context.Context, path string) ([]*baseline.File, error) {
 	if filepath.Ext(path) != ".json" {
-		return r.measure(ctx, path)
+		return r.measureHealthy(ctx, path)
 	}
-	b, err := parse(path)
+	b, err := parseFile(path)
 	if err != nil {
 		return nil, err
 	}
 	return []*baseline.File{b}, nil
 }
 
-// measure measures a healthy time of the source that an argument names.
-func (r *Request) measure(ctx context.Context, from string) (files []*baseline.File, err error) {
+// measureHealthy measures a healthy time of the source that an argument names.
+func (r *Request) measureHealthy(ctx context.Context, from string) (files []*baseline.File, err error) {
 	spec := source.Spec{HTTP: r.HTTP, Signing: r.Signing}
 	if err := spec.Add(from); err != nil {
 		return nil, err
@@ -115,10 +115,10 @@ func File(text string) (*baseline.File, error) {
 	if !named && (text == "" || err != nil || info.IsDir()) {
 		return nil, nil
 	}
-	return parse(text)
+	return parseFile(text)
 }
 
-func parse(path string) (*baseline.File, error) {
+func parseFile(path string) (*baseline.File, error) {
 	content, err := fileio.Read(path, baseline.MaxFile)
 	if err != nil {
 		return nil, err

@@ -84,7 +84,7 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 		if err != nil {
 			return nil, err
 		}
-		out, err := files(cfg, values)
+		out, err := makeFiles(cfg, values)
 		if err == nil || 2*d.Window > span/2 {
 			return out, err
 		}
@@ -103,9 +103,9 @@ func keyOf(names []string, value func(name string) string) string {
 	return key
 }
 
-// measured reports whether a baseline has the signal: signals of model servers, and of the outcomes of their
+// isMeasured reports whether a baseline has the signal: signals of model servers, and of the outcomes of their
 // requests.
-func measured(s *indicator.Signal) bool {
+func isMeasured(s *indicator.Signal) bool {
 	return s.Scope == indicator.Model && !s.Logged || s.Scope == indicator.Instance && s.Unit == indicator.Ratio && s.Noise().Chance == indicator.Events
 }
 
@@ -116,7 +116,7 @@ func fetchSignals(ctx context.Context, q metrics.Querier, d dialect.Deployment, 
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(concurrency)
 	for i, s := range all {
-		if !measured(s) {
+		if !isMeasured(s) {
 			continue
 		}
 		expr, err := d.Expr(s)
@@ -167,7 +167,7 @@ func byModel(m model.Matrix, models func(model.Metric) []string) samples {
 // nobody set.
 var latencies = []*indicator.Signal{indicator.TTFTP95, indicator.ITLP95, indicator.E2EP95}
 
-func files(cfg Config, values map[*indicator.Signal]samples) ([]*baseline.File, error) {
+func makeFiles(cfg Config, values map[*indicator.Signal]samples) ([]*baseline.File, error) {
 	var models []string
 	for name, vs := range values[indicator.TTFTP95] {
 		if len(vs) >= fewest {

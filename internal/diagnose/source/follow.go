@@ -12,21 +12,21 @@ import (
 func (s *Source) Follow(ctx context.Context, o diagnose.Options, every time.Duration, each func(*diagnose.Diagnosis, error) error) error {
 	o.Memory = &diagnose.Memory{}
 	if s.Live == nil {
-		return s.follow(ctx, o, every, each)
+		return s.followDiagnoses(ctx, o, every, each)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)
 	go func() {
 		s.Live.FetchFacts(ctx)
-		done <- s.follow(ctx, o, every, each)
+		done <- s.followDiagnoses(ctx, o, every, each)
 		stop()
 	}()
 	s.Live.Run(ctx)
 	return <-done
 }
 
-func (s *Source) follow(ctx context.Context, o diagnose.Options, every time.Duration, each func(*diagnose.Diagnosis, error) error) error {
+func (s *Source) followDiagnoses(ctx context.Context, o diagnose.Options, every time.Duration, each func(*diagnose.Diagnosis, error) error) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -35,10 +35,10 @@ func (s *Source) follow(ctx context.Context, o diagnose.Options, every time.Dura
 			return nil
 		case <-tick.C:
 		}
-		if s.Live != nil && s.Live.unjudgeable() {
+		if s.Live != nil && s.Live.neverJudgeable() {
 			return s.Live.onlyStrangersError()
 		}
-		now, err := s.options(ctx, time.Now(), o)
+		now, err := s.optionsAt(ctx, time.Now(), o)
 		var d diagnose.Diagnosis
 		if err == nil {
 			d, err = s.Diagnose(ctx, now)
@@ -52,8 +52,8 @@ func (s *Source) follow(ctx context.Context, o diagnose.Options, every time.Dura
 	}
 }
 
-// options returns the options of a diagnosis at one time, with the caller's pathologies.
-func (s *Source) options(ctx context.Context, at time.Time, by diagnose.Options) (diagnose.Options, error) {
+// optionsAt returns the options of a diagnosis at one time, with the caller's pathologies.
+func (s *Source) optionsAt(ctx context.Context, at time.Time, by diagnose.Options) (diagnose.Options, error) {
 	o, err := s.Options(ctx, at)
 	return mergeOptions(o, by), err
 }

@@ -82,7 +82,7 @@ type gap struct {
 func (r *Live) addScrape(p Scrape) {
 	t := embedded.Target{Instance: r.Targets[p.Target].Instance}
 	err, storeErr := p.Err, error(nil)
-	beside, seen := r.first(&p, &err)
+	beside, seen := r.findFirstServer(&p, &err)
 	switch {
 	case err == nil:
 		_, err = r.store.Append(t, p.Body.At, p.Body.Raw, p.Body.ContentType, p.Body.Duration)
@@ -122,8 +122,8 @@ func (r *Live) addScrape(p Scrape) {
 	st.away.why = err.Error()
 }
 
-// first checks pages until one is an inference server's, and sets err for the page of another program.
-func (r *Live) first(p *Scrape, err *error) (beside, seen bool) {
+// findFirstServer checks pages until one is an inference server's, and sets err for the page of another program.
+func (r *Live) findFirstServer(p *Scrape, err *error) (beside, seen bool) {
 	r.mu.Lock()
 	st := &r.states[p.Target]
 	beside, seen = st.beside, st.seen
@@ -133,14 +133,14 @@ func (r *Live) first(p *Scrape, err *error) (beside, seen bool) {
 	}
 	kind, strange := p.Kind(r.Targets[p.Target].Name())
 	if *err = strange; dialect.ShowsGPUs(kind) {
-		r.exported(p.Target)
+		r.markExporter(p.Target)
 	}
 	return dialect.ShowsGPUs(kind) || kind == dialect.Gateway, *err == nil
 }
 
-// unjudgeable reports whether asking again can make none of the targets one that can be
+// neverJudgeable reports whether asking again can make none of the targets one that can be
 // judged: each was asked, and is another program or a GPU exporter.
-func (r *Live) unjudgeable() bool {
+func (r *Live) neverJudgeable() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !slices.ContainsFunc(r.states, func(st liveState) bool { return !st.beside && !isPermanent(st.last) })
@@ -164,8 +164,8 @@ func (r *Live) FactsOf(i int) scrape.Facts {
 	return r.states[i].facts
 }
 
-// failed is the error of the storage.
-func (r *Live) failed() error {
+// storageError is the error of the storage.
+func (r *Live) storageError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
@@ -210,9 +210,9 @@ func (r *Live) learnFailed(ctx context.Context) {
 	wg.Wait()
 }
 
-// count returns how many targets answered lately, how many ever, and whether
+// countAnswering returns how many targets answered lately, how many ever, and whether
 // there is no hope that any will in a run that has gone on for so long.
-func (r *Live) count(ran time.Duration) (answering, ever int, lost bool) {
+func (r *Live) countAnswering(ran time.Duration) (answering, ever int, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lost = true
@@ -251,8 +251,8 @@ func (r *Live) onlyStrangersError() error {
 // Answered is nil where a server ever answered with metrics, and otherwise the error
 // that says why none did.
 func (r *Live) Answered() error {
-	_, ever, _ := r.count(0)
-	if ever == 0 && r.unjudgeable() {
+	_, ever, _ := r.countAnswering(0)
+	if ever == 0 && r.neverJudgeable() {
 		return r.onlyStrangersError()
 	}
 	r.mu.Lock()
@@ -335,7 +335,7 @@ func (r *Live) Annotate(ts []diagnose.Target) {
 	}
 	for i := range ts {
 		t := &ts[i]
-		k := r.index(t.Labels["instance"])
+		k := r.indexOf(t.Labels["instance"])
 		if k < 0 || !t.Serves() {
 			continue
 		}
@@ -363,12 +363,12 @@ func (r *Live) Annotate(ts []diagnose.Target) {
 			}
 		}
 		t.Failure = st.outage
-		st.annotate(t)
+		st.annotateTarget(t)
 	}
 }
 
-// tell adds a server's release, and the context length of the model that a target is of.
-func tell(t *diagnose.Target, release string, models []scrape.Model) {
+// addRelease adds a server's release, and the context length of the model that a target is of.
+func addRelease(t *diagnose.Target, release string, models []scrape.Model) {
 	if release != "" {
 		t.Version = release
 	}
@@ -390,14 +390,14 @@ func innermost(err error) error {
 	return err
 }
 
-func (r *Live) index(instance string) int {
+func (r *Live) indexOf(instance string) int {
 	return slices.IndexFunc(r.Targets, func(t Target) bool { return t.Instance == instance })
 }
 
-// annotate adds the facts to a target.
-func (st *liveState) annotate(t *diagnose.Target) {
+// annotateTarget adds the facts to a target.
+func (st *liveState) annotateTarget(t *diagnose.Target) {
 	f := &st.facts
-	tell(t, f.Version, f.Models)
+	addRelease(t, f.Version, f.Models)
 	for _, g := range st.gaps {
 		if g.failed > 1 || g.to.Sub(g.from) > time.Second {
 			t.Notes = append(t.Notes, fmt.Sprintf("its scrapes failed for %s, until %s (%s); it answers again",

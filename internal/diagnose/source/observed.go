@@ -56,7 +56,7 @@ func (s *Source) Observe(ctx context.Context, model string, at time.Time, window
 	if err != nil {
 		return nil, err
 	}
-	o, err := s.measure(ctx, model, from, at, pace.Interval, ill)
+	o, err := s.measureModel(ctx, model, from, at, pace.Interval, ill)
 	if err != nil {
 		return nil, err
 	}
@@ -105,14 +105,14 @@ func comparesReplicas(p *catalog.Pathology) (found bool) {
 	return found
 }
 
-// measure discovers the servers and measures one model's. It leaves faulty servers out unless all are faulty.
-func (s *Source) measure(ctx context.Context, model string, from, to time.Time, interval time.Duration, ill map[string]string) (*workload.Measured, error) {
+// measureModel discovers the servers and measures one model's. It leaves faulty servers out unless all are faulty.
+func (s *Source) measureModel(ctx context.Context, model string, from, to time.Time, interval time.Duration, ill map[string]string) (*workload.Measured, error) {
 	found, _, err := diagnose.Discover(ctx, s, to, max(to.Sub(from), 5*interval), s.matchers, false)
 	if err != nil {
 		return nil, err
 	}
 	if s.noted != nil {
-		s.annotate(found)
+		s.annotateTargets(found)
 	}
 	what := workload.Measurement{From: from, To: to, Interval: interval}
 	var release engine.Release

@@ -18,11 +18,11 @@ import (
 // partialConfidence bounds what a diagnosis is worth that lacks answers.
 const partialConfidence = 0.5
 
-// judge diagnoses the answers that arrive before the context's deadline. If some are missing, the diagnosis is marked
+// judgeInTime diagnoses the answers that arrive before the context's deadline. If some are missing, the diagnosis is marked
 // as partial; if all are, judge returns an error.
-func judge(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose.Diagnosis, error) {
+func judgeInTime(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose.Diagnosis, error) {
 	var answered, unanswered atomic.Int64
-	d, err := bounded(ctx, func() (diagnose.Diagnosis, error) { return diagnose.Run(ctx, inTime(q, &answered, &unanswered), o) })
+	d, err := runBounded(ctx, func() (diagnose.Diagnosis, error) { return diagnose.Run(ctx, inTime(q, &answered, &unanswered), o) })
 	if err != nil {
 		return d, err
 	}
@@ -42,9 +42,9 @@ func judge(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose
 // ended.
 const overtime = 2 * time.Second
 
-// bounded returns what run gives, or the context's error where run goes on when
+// runBounded returns what run gives, or the context's error where run goes on when
 // its time is over. The process is then about to end, and run with it.
-func bounded(ctx context.Context, run func() (diagnose.Diagnosis, error)) (diagnose.Diagnosis, error) {
+func runBounded(ctx context.Context, run func() (diagnose.Diagnosis, error)) (diagnose.Diagnosis, error) {
 	var d diagnose.Diagnosis
 	var err error
 	done := make(chan struct{})

@@ -77,7 +77,7 @@ func endsAtItsDeadline(t *testing.T, known bool) {
 	fallAsleep := func([]diagnose.Target) { q.asleep.Store(true) }
 	began := time.Now()
 	o.Annotate, o.Pathologies = fallAsleep, pathologies.All()
-	d, err := judge(ctx, q, o)
+	d, err := judgeInTime(ctx, q, o)
 	if took := time.Since(began); took > deadline {
 		t.Errorf("it took %s", took)
 	}
@@ -114,7 +114,7 @@ func TestADiagnosisThatIgnoresItsDeadlineEnds(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
 		began := time.Now()
-		_, err := bounded(ctx, func() (diagnose.Diagnosis, error) {
+		_, err := runBounded(ctx, func() (diagnose.Diagnosis, error) {
 			<-release
 			return diagnose.Diagnosis{}, nil
 		})

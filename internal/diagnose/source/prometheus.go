@@ -80,8 +80,8 @@ func (p *partials) recordPartial(_ context.Context, err error) error {
 	return nil
 }
 
-// warnings returns the warnings of partial answers.
-func (p *partials) warnings() []string {
+// listWarnings returns the warnings of partial answers.
+func (p *partials) listWarnings() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.said)

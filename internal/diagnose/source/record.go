@@ -28,7 +28,7 @@ func (s *Scraper) Record(ctx context.Context, out *recording.Writer, show func(R
 	defer stop()
 	r := &recorder{Scraper: s, out: out, stop: stop, show: show, fails: make([]int, len(s.Targets)), looked: make([]bool, len(s.Targets)), other: map[int]error{}}
 	var facts sync.WaitGroup
-	facts.Go(func() { r.meta(ctx) })
+	facts.Go(func() { r.writeMeta(ctx) })
 	s.scrapeWithHost(ctx, r.writeHostPage, func(ctx context.Context) { s.Run(ctx, r.writeScrape) })
 	facts.Wait()
 	return r.Recorded, r.err
@@ -50,8 +50,8 @@ type recorder struct {
 	Recorded
 }
 
-// write adds a page, unless the recording is full.
-func (r *recorder) write(target string, at time.Time, body []byte, took time.Duration) bool {
+// writePage adds a page, unless the recording is full.
+func (r *recorder) writePage(target string, at time.Time, body []byte, took time.Duration) bool {
 	r.mu.Lock()
 	if r.Full = r.Full || r.bytes+int64(len(body)) > recording.MaxTotal; r.Full {
 		r.stop()
@@ -75,7 +75,7 @@ func (r *recorder) writeHostPage(p hostmetrics.Page) {
 	if k := slices.IndexFunc(r.Targets, func(t Target) bool { return t.Instance == p.Server }); k >= 0 {
 		target = dialect.GPUsOf(recording.DirectoryName(r.Targets[k].Name()))
 	}
-	r.write(target, p.At, p.Body, 0)
+	r.writePage(target, p.At, p.Body, 0)
 }
 
 func (r *recorder) writeScrape(p Scrape) {
@@ -83,7 +83,7 @@ func (r *recorder) writeScrape(p Scrape) {
 	if p.Err != nil {
 		body, took = nil, p.Body.Duration
 	}
-	if !r.write(r.Targets[p.Target].Name(), p.Body.At, body, took) {
+	if !r.writePage(r.Targets[p.Target].Name(), p.Body.At, body, took) {
 		return
 	}
 	r.mu.Lock()
@@ -96,23 +96,23 @@ func (r *recorder) writeScrape(p Scrape) {
 		r.Pages++
 		r.fails[p.Target] = 0
 	}
-	r.known(&p)
+	r.noteFirstPage(&p)
 	if r.Pages == 0 && !slices.ContainsFunc(r.fails, func(n int) bool { return n < deadAfter }) {
 		r.stop()
 	}
 	r.show(r.Recorded)
 }
 
-// known looks at the first page of each target: whose GPUs it exports, and whether the
+// noteFirstPage looks at the first page of each target: whose GPUs it exports, and whether the
 // recording holds nothing but other programs' pages, which ends it.
-func (r *recorder) known(p *Scrape) {
+func (r *recorder) noteFirstPage(p *Scrape) {
 	if p.Err != nil || r.looked[p.Target] && r.other == nil {
 		return
 	}
 	r.looked[p.Target] = true
 	kind, err := p.Kind(r.Targets[p.Target].Name())
 	if dialect.ShowsGPUs(kind) {
-		r.exported(p.Target)
+		r.markExporter(p.Target)
 	}
 	if err == nil {
 		r.other = nil
@@ -126,8 +126,8 @@ func (r *recorder) known(p *Scrape) {
 	}
 }
 
-// meta writes what the servers say beside their metrics.
-func (r *recorder) meta(ctx context.Context) {
+// writeMeta writes what the servers say beside their metrics.
+func (r *recorder) writeMeta(ctx context.Context) {
 	facts := make([]recording.Noted, len(r.Targets))
 	var wg sync.WaitGroup
 	for i, t := range r.Targets {

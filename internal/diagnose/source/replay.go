@@ -22,7 +22,7 @@ func (s *Source) Replay(ctx context.Context, o diagnose.Options, from, to time.T
 	}
 	o.Memory = &diagnose.Memory{}
 	for at := to.Add(-to.Sub(from) / step * step); !at.After(to); at = at.Add(step) {
-		own, err := s.options(ctx, at, o)
+		own, err := s.optionsAt(ctx, at, o)
 		if err != nil {
 			return err
 		}

@@ -140,9 +140,9 @@ func (s *Scraper) scrapeWithHost(ctx context.Context, fn func(hostmetrics.Page),
 	wg.Wait()
 }
 
-// exported tells that a target is a GPU exporter: whose is on this machine need not be
+// markExporter tells that a target is a GPU exporter: whose is on this machine need not be
 // read again.
-func (s *Scraper) exported(target int) {
+func (s *Scraper) markExporter(target int) {
 	if s.machine != nil {
 		s.machine.Exported(s.Targets[target].Instance)
 	}
@@ -169,10 +169,10 @@ func (s *Scraper) FetchAll(ctx context.Context) []Scrape {
 // one after the other for one target and concurrent for several. A scrape that ctx cut
 // short is not reported: it says nothing about the server.
 func (s *Scraper) Run(ctx context.Context, fn func(Scrape)) {
-	run(ctx, s, s.Targets, s.Interval, fn)
+	runScrapes(ctx, s, s.Targets, s.Interval, fn)
 }
 
-func run(ctx context.Context, f fetcher, targets []Target, interval time.Duration, fn func(Scrape)) {
+func runScrapes(ctx context.Context, f fetcher, targets []Target, interval time.Duration, fn func(Scrape)) {
 	var wg sync.WaitGroup
 	for i := range targets {
 		wg.Go(func() {

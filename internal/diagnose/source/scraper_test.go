@@ -43,7 +43,7 @@ func TestASlowServerDelaysNobody(t *testing.T) {
 		var mu sync.Mutex
 		times, failures := make([][]time.Duration, 3), make([]int, 3)
 		began := time.Now()
-		run(ctx, f, targets, time.Second, func(p Scrape) {
+		runScrapes(ctx, f, targets, time.Second, func(p Scrape) {
 			mu.Lock()
 			defer mu.Unlock()
 			times[p.Target] = append(times[p.Target], p.Body.At.Sub(began).Truncate(time.Second))

@@ -152,7 +152,7 @@ func (s *Source) openPrometheus(spec Spec) error {
 // partial.
 func (s *Source) acceptPartial(q metrics.Querier) {
 	p := &partials{}
-	s.Querier, s.partial = &lenient{q, p.recordPartial}, p.warnings
+	s.Querier, s.partial = &lenient{q, p.recordPartial}, p.listWarnings
 }
 
 // WithoutPartials returns the same source without its record of partial answers, because a monitor queries again and
@@ -343,13 +343,13 @@ func (s *Source) Options(ctx context.Context, at time.Time) (diagnose.Options, e
 	case s.Live != nil:
 		o.Annotate = s.Live.Annotate
 	case s.noted != nil:
-		o.Annotate = s.annotate
+		o.Annotate = s.annotateTargets
 	}
 	return o, err
 }
 
-// annotate adds what the servers of a recording said beside their metrics.
-func (s *Source) annotate(ts []diagnose.Target) {
+// annotateTargets adds what the servers of a recording said beside their metrics.
+func (s *Source) annotateTargets(ts []diagnose.Target) {
 	for i := range ts {
 		n := s.noted[ts[i].Labels["instance"]]
 		models := make([]scrape.Model, len(n.Models))
@@ -357,7 +357,7 @@ func (s *Source) annotate(ts []diagnose.Target) {
 			models[k] = scrape.Model(m)
 		}
 		if ts[i].Serves() {
-			tell(&ts[i], n.Version, models)
+			addRelease(&ts[i], n.Version, models)
 		}
 	}
 }

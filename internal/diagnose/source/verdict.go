@@ -27,7 +27,7 @@ const (
 // not arrive before the context's deadline are unknown, and the diagnosis is marked as partial.
 func (s *Source) Diagnose(ctx context.Context, o diagnose.Options) (diagnose.Diagnosis, error) {
 	if s.Live != nil {
-		if err := s.Live.failed(); err != nil {
+		if err := s.Live.storageError(); err != nil {
 			return diagnose.Diagnosis{}, err
 		}
 		span := s.Span()
@@ -36,7 +36,7 @@ func (s *Source) Diagnose(ctx context.Context, o diagnose.Options) (diagnose.Dia
 		}
 		o.First, o.At, o.Created = span.First, span.Last, s.Created()
 	}
-	d, err := judge(ctx, s, o)
+	d, err := judgeInTime(ctx, s, o)
 	if err == nil && s.partial != nil && len(s.partial()) > 0 {
 		d.Notes = slices.Insert(d.Notes, 0, "partial: the server returned incomplete answers")
 		d.MarkPartial(partialConfidence, "the server's answers are partial")
@@ -105,7 +105,7 @@ func (r *Live) pollEverySecond(ctx context.Context, each func(ran time.Duration)
 	tick := time.NewTicker(evaluateEvery)
 	defer tick.Stop()
 	for ran := time.Duration(0); ; ran = time.Since(began) {
-		if _, _, lost := r.count(ran); lost || r.unjudgeable() || each(ran) {
+		if _, _, lost := r.countAnswering(ran); lost || r.neverJudgeable() || each(ran) {
 			return
 		}
 		select {
@@ -119,7 +119,7 @@ func (r *Live) pollEverySecond(ctx context.Context, each func(ran time.Duration)
 // RunFor scrapes for a while, at most, and ends early where nobody ever answers. Show,
 // which may be nil, is called each second.
 func (r *Live) RunFor(ctx context.Context, most time.Duration, show func(ran time.Duration)) {
-	r.while(ctx, most, func(ctx context.Context) {
+	r.scrapeWhile(ctx, most, func(ctx context.Context) {
 		r.pollEverySecond(ctx, func(ran time.Duration) bool {
 			if show != nil {
 				show(ran)
@@ -129,8 +129,8 @@ func (r *Live) RunFor(ctx context.Context, most time.Duration, show func(ran tim
 	})
 }
 
-// while scrapes until a watch returns, or for a while at most.
-func (r *Live) while(ctx context.Context, most time.Duration, watch func(context.Context)) {
+// scrapeWhile scrapes until a watch returns, or for a while at most.
+func (r *Live) scrapeWhile(ctx context.Context, most time.Duration, watch func(context.Context)) {
 	ctx, stop := context.WithTimeout(ctx, most)
 	defer stop()
 	var watching sync.WaitGroup
@@ -168,14 +168,14 @@ func (s *Source) WatchForVerdict(ctx context.Context, o diagnose.Options, l Watc
 	began := time.Now()
 	var facts sync.WaitGroup
 	var seen *diagnose.Hysteresis
-	r.while(ctx, l.For, func(scrapes context.Context) {
+	r.scrapeWhile(ctx, l.For, func(scrapes context.Context) {
 		for i := range r.Targets {
 			if r.Targets[i].Gateway {
 				continue
 			}
 			facts.Go(func() { r.fetchFacts(ctx, i) })
 		}
-		seen = s.Watch(scrapes, o, l.watch(r))
+		seen = s.Watch(scrapes, o, l.showProgress(r))
 	})
 	if l.Show != nil {
 		l.Show("")
@@ -184,7 +184,7 @@ func (s *Source) WatchForVerdict(ctx context.Context, o diagnose.Options, l Watc
 	took := time.Since(began)
 	interrupted := ctx.Err() != nil
 	if interrupted {
-		if _, ever, _ := r.count(0); ever == 0 {
+		if _, ever, _ := r.countAnswering(0); ever == 0 {
 			return diagnose.Diagnosis{}, context.Cause(ctx)
 		}
 		o.Predict = nil
@@ -192,7 +192,7 @@ func (s *Source) WatchForVerdict(ctx context.Context, o diagnose.Options, l Watc
 		ctx, done = l.LastWords(ctx)
 		defer done()
 	}
-	if r.unjudgeable() { // others answered
+	if r.neverJudgeable() { // others answered
 		return diagnose.Diagnosis{}, r.onlyStrangersError()
 	}
 	if err := r.Answered(); err != nil {
@@ -229,13 +229,13 @@ func (s *Source) WatchForVerdict(ctx context.Context, o diagnose.Options, l Watc
 	return d, nil
 }
 
-// watch shows the progress and the verdict so far.
-func (l *WatchOptions) watch(r *Live) Watch {
+// showProgress shows the progress and the verdict so far.
+func (l *WatchOptions) showProgress(r *Live) Watch {
 	if l.Show == nil {
 		return Watch{}
 	}
 	return Watch{Show: func(ran time.Duration, verdict string) {
-		answering, _, _ := r.count(ran)
+		answering, _, _ := r.countAnswering(ran)
 		line := fmt.Sprintf("scraping %.0f of %.0f s", ran.Seconds(), l.For.Seconds())
 		if answering < len(r.Targets) {
 			line += fmt.Sprintf(", %d of %d answer", answering, len(r.Targets))

@@ -1,7 +1,6 @@
-// Package metrics declares the one door through which every number comes:
-// PromQL over a Querier. Behind it stands the embedded Prometheus storage
-// (package embedded: a plain /metrics URL, a recording, the monitor's history)
-// or any Prometheus-compatible server (package api).
+// Package metrics declares the Querier, the only source of measurements: every number is the result of PromQL. There
+// are two implementations: the embedded Prometheus storage (package embedded: a plain /metrics URL, a recording, the
+// monitor's history), and any Prometheus-compatible server (package api).
 //
 // The package performs no I/O itself. Vectors and matrices have the types of prometheus/common/model, which both
 // backends use already.

@@ -1,6 +1,13 @@
-// Package pathologies lists the catalogue: every failure mode that sixty
-// knows, one directory each. The list is handed to those who need it, as
-// analyzers are handed to a checker; nothing registers itself.
+// Package pathologies lists the catalogue: every failure mode that sixty knows.
+//
+// Each pathology is a directory with one package. NAME.go declares the catalog.Pathology: its condition, thresholds
+// with their reasons, grades, and the pathologies that explain it. refineFinding, in refine.go where it is long,
+// words a finding with the server's own numbers and sizes the fixes; it cannot change the verdict. runbook.md is for
+// the person on call, and testdata has the cases that must fire and the cases that must not. CONTRIBUTING.md tells
+// how to add one.
+//
+// Nothing registers itself: callers pass the list on, as a driver passes analyzers to a checker. A pathology reads
+// signals through its Pass only, and performs no I/O.
 package pathologies
 
 import (

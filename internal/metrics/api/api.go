@@ -1,9 +1,14 @@
-// Package api is a Querier over any server that speaks Prometheus' HTTP API:
-// Prometheus, Thanos, Mimir, VictoriaMetrics and others.
+// Package api is a Querier over any server with Prometheus' HTTP API: Prometheus, Thanos, Mimir, VictoriaMetrics and
+// others.
 //
-// It uses the endpoints query and query_range with the parameters that all of
-// them take. It does not read rules, alerts or metadata. The command line makes
-// one for --prometheus; everything that asks questions sees a metrics.Querier.
+// A [Client] uses the endpoints query and query_range, with the parameters that all of these servers accept, and
+// lists rules where the server shows them. It parses results itself, because client_golang's parser is most of the
+// time of a large answer; client_golang parses all other answers. A warning of an incomplete answer becomes a
+// [PartialError] beside the result. Answers are bounded, impossible values are dropped and counted, and each error
+// names the way out: credentials, a path before /api/v1, a shorter window.
+//
+// The package does not write, and does not cache: package embedded has a Mirror for that. The command line makes a
+// Client for --prometheus; other packages see a metrics.Querier.
 package api
 
 import (
@@ -46,11 +51,11 @@ type Config struct {
 	// HTTPHeaders there may carry X-Scope-OrgID. The zero value stands for
 	// config.DefaultHTTPClientConfig.
 	HTTP config.HTTPClientConfig
-	// Signing is what a managed Prometheus wants beside that.
+	// Signing authenticates to a cloud's managed Prometheus.
 	Signing Signing
 }
 
-// Client asks a server. It is safe for concurrent use.
+// Client queries a server. It is safe for concurrent use.
 type Client struct {
 	baseURL *url.URL
 	http    *http.Client
@@ -221,7 +226,7 @@ func (c *Client) Warnings() []string {
 	}
 }
 
-// sendFunc sends an expression and returns what client_golang makes of the answer.
+// sendFunc sends an expression and returns the answer as client_golang parses it.
 type sendFunc func(ctx context.Context, expr string) (model.Value, v1.Warnings, v1.Infos, error)
 
 // sendQuery adds the time limit, sends the query, and once more when the connection was

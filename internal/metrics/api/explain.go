@@ -47,7 +47,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	kind := resp.Header.Get("Content-Type")
 	html := strings.HasPrefix(kind, "text/html")
 	refused := resp.StatusCode/100 != 2 && !strings.HasPrefix(kind, "application/json")
-	// client_golang asks again with GET when POST is refused with one of these.
+	// client_golang repeats a POST as a GET after one of these statuses.
 	again := req.Method == http.MethodPost && (resp.StatusCode == http.StatusForbidden ||
 		resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented)
 	redirect := resp.StatusCode/100 == 3 && resp.Header.Get("Location") != ""

@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Answers about a thousand replicas are tens of megabytes each round, and reading them with client_golang
-// is most of a query's CPU time (BenchmarkQuery). A result of vectors or matrices is read here in one
-// pass; everything else of an answer, and what this does not understand, is left to client_golang.
+// Answers about a thousand replicas are tens of megabytes each round, and reading them with client_golang is most of
+// a query's CPU time (BenchmarkQuery). A result of vectors or matrices is read here in one pass; client_golang parses
+// the rest of an answer, and results of an unknown form.
 
 // A result is the result of one query: a vector or a matrix, or neither if it is empty or was not parsed here.
 type result struct {

@@ -17,15 +17,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Signing says how a cloud's managed Prometheus knows who asks, with the keys and the meaning that these have in
-// Prometheus' remote_write. At most one is set.
+// Signing holds the credentials for a cloud's managed Prometheus. Keys and meanings are the same as in Prometheus'
+// remote_write. At most one is set.
 type Signing struct {
 	SigV4     *sigv4.SigV4Config     `yaml:"sigv4"`
 	AzureAD   *azuread.AzureADConfig `yaml:"azuread"`
 	GoogleIAM *googleiam.Config      `yaml:"google_iam"`
 }
 
-// queryScopes are what a token of Azure has to be for, by the cloud: reading has another audience than remote_write's.
+// queryScopes are the scopes of Azure's tokens by cloud: reading needs another audience than remote_write.
 var queryScopes = map[string]string{
 	"":                                       "https://prometheus.monitor.azure.com/.default",
 	strings.ToLower(azuread.AzurePublic):     "https://prometheus.monitor.azure.com/.default",
@@ -39,7 +39,7 @@ const readScope = "https://www.googleapis.com/auth/monitoring.read"
 // Signs reports whether requests are signed.
 func (s Signing) Signs() bool { return s != Signing{} }
 
-// Wrap returns a transport that signs what it hands on. It looks for credentials as the cloud's own programs do.
+// Wrap returns a transport that signs requests. It looks for credentials as the cloud's own programs do.
 func (s Signing) Wrap(next http.RoundTripper) (http.RoundTripper, error) {
 	set := 0
 	for _, is := range []bool{s.SigV4 != nil, s.AzureAD != nil, s.GoogleIAM != nil} {

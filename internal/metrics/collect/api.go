@@ -38,7 +38,7 @@ type QueryLimits struct {
 	Samples     int           // in memory at a time, of one query
 	Concurrency int           // queries at a time
 	Timeout     time.Duration // for one query, from its arrival on
-	// User, which may be nil, says who asks: see listen.NewTurns.
+	// User, which may be nil, returns the user of a request: see listen.NewTurns.
 	User func(*http.Request) string
 	// First, which may be nil, returns a channel that is closed when more urgent work has ended; queries begin after
 	// that. It returns nil while there is no such work.
@@ -113,7 +113,7 @@ func (l QueryLimits) limitQueries(next http.Handler) http.Handler {
 	}))
 }
 
-// waitForFirst waits once for the work that goes first. Queries proceed after it even if more such work begins.
+// waitForFirst waits once for more urgent work. Queries proceed after it even if more such work begins.
 func (l *QueryLimits) waitForFirst(ctx context.Context) {
 	if l.First == nil {
 		return

@@ -170,8 +170,7 @@ func (s scrapers) Get() (*scrape.Manager, error) {
 	return s.c.scrape, nil
 }
 
-// ApplyConfig applies a configuration. A part that cannot be applied keeps its former configuration, and the
-// error says so.
+// ApplyConfig applies a configuration. A part that fails keeps its former configuration, and the error names it.
 func (c *Collector) ApplyConfig(cfg *config.Config) error {
 	c.apply.Lock()
 	defer c.apply.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/unanswered"
 )
 
-// A delivery knows which Alertmanagers were not told: Prometheus' notifier says it in its log
-// and forgets it. The zero value is ready; it is safe for concurrent use.
+// A delivery remembers which Alertmanagers did not get alerts; Prometheus' notifier only logs it. The zero value is
+// ready; it is safe for concurrent use.
 type delivery struct {
 	mu      sync.Mutex
 	failed  map[string]string // why, by address; "" for there being none
@@ -79,7 +79,7 @@ func (d *delivery) postAlerts(ctx context.Context, client *http.Client, r *http.
 	why := ""
 	switch {
 	case err != nil:
-		why = unanswered.Cause(err).Error() // the address is said before it
+		why = unanswered.Cause(err).Error() // the address comes before it
 	case resp.StatusCode/100 != 2:
 		why = resp.Status
 	}

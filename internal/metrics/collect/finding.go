@@ -18,9 +18,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// How long a discovery may take until it has found something, and how long a failure that is
-// not seen again is one: a cluster's API is asked again after 30 s at most, names and URLs
-// each minute at most unless told otherwise.
+// How long a discovery may take to find its first target, and how long a failure lasts that does not recur: clients
+// retry a cluster's API after 30 s at most, and names and URLs every minute by default.
 const (
 	findingTime  = 30 * time.Second
 	failureLasts = 150 * time.Second
@@ -28,8 +27,8 @@ const (
 
 const foundNothing = "found no targets"
 
-// finders watch what discovers: Prometheus' own packages say what fails in their log alone.
-// They are safe for concurrent use.
+// finders watch the discoveries, because Prometheus' own packages report failures in their log only. They are safe
+// for concurrent use.
 type finders struct {
 	logger *slog.Logger
 

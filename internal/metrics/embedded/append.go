@@ -510,7 +510,7 @@ func (t *target) dropGoneSeries() {
 	}
 }
 
-// listWarnings says which data of the target was dropped. It locks the target.
+// listWarnings words which data of the target was dropped. It locks the target.
 func (t *target) listWarnings() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // printed expression, because the range functions are the engine's own. The engine answers queries with errors, and
 // queries for samples that are not cached.
 
-// errEngine says that the engine must answer.
+// errEngine means that the engine must answer.
 var errEngine = errors.New("not held")
 
 // An element is one sample of an instant vector: the number of its label set, and its value.

@@ -8,9 +8,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
-// Load appends a recording. The function name says which labels a target of the
-// recording gets; nil makes its name the instance. Pages that cannot be parsed
-// count as failed scrapes; it is an error when there is no other.
+// Load appends a recording. The function name says which labels a target of the recording gets; nil makes its name
+// the instance. Pages that cannot be parsed count as failed scrapes; a recording without any other page is an error.
 func (s *Store) Load(ctx context.Context, rec *recording.Recording, name func(target string) Target) error {
 	if name == nil {
 		name = func(target string) Target { return Target{Instance: target} }

@@ -19,10 +19,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// A Mirror caches the last samples of a remote server's series. A monitor asks hundreds of queries at each
-// evaluation; with a Mirror it reads each sample once, and answers the queries in this process. The server
-// answers queries beyond the cached span, instant selectors, and functions that look for the end of a series,
-// because its API does not show staleness markers. The zero value is empty.
+// A Mirror caches the last samples of a remote server's series. A monitor sends hundreds of queries at each
+// evaluation; with a Mirror it reads each sample once, and answers the queries in this process. The server answers
+// queries beyond the cached span, instant selectors, and functions that look for the end of a series, because its API
+// does not show staleness markers. The zero value is empty.
 type Mirror struct {
 	mu      sync.Mutex
 	recent  *recent

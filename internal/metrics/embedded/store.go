@@ -1,16 +1,39 @@
-// Package embedded is a Querier over Prometheus' own storage and query engine
-// inside this process.
+// Package embedded is a Querier over Prometheus' own storage and query engine inside this process.
 //
-// A [Store] takes metrics pages as a Prometheus server that scrapes them would:
-// with the labels instance and job, up and the scrape_* series, staleness
-// markers for what vanished, and timestamps of the scrape. In one thing it goes
-// further: a counter that appears gets a zero at the time of its creation, so
-// that increase() sees the first increment and a single page already tells the
-// whole life of a process.
+// A [Store] appends metrics pages as a scraping Prometheus server would: with the labels instance and job, up and the
+// scrape_* series, staleness markers for series that vanished, and the timestamps of the scrapes. In one respect it
+// goes further: a counter that appears gets a zero at its creation time, so that increase() sees the first increment
+// and a single page already covers the whole life of a process.
 //
-// The package fetches nothing: package scrape and package recording bring the
-// pages. The command line and the monitor call it, and everything that asks
-// questions sees a metrics.Querier.
+// # A page
+//
+// Append looks up the state of the target (target), drops a page that is not newer than the last one, and parses it.
+// A line that was seen before is found by its text (lineState), without building labels. New lines get the target's
+// labels and a use: a sample, a creation time, or dropped. One transaction then writes the page, zeros for new
+// counters, and staleness markers for lines that the page before had.
+//
+// # A query
+//
+// A monitor asks two hundred queries about the last minutes every 15 s, and decoding chunks for each is most of their
+// cost. So recent caches the last samples, decoded: a family for each metric that somebody queries, in it a
+// recentSeries for each series, with its points and the times of its staleness markers. The first query of a metric
+// reads the past from the storage; after that, committed transactions are published to the cache.
+//
+// Evaluate works on this cache (eval.go). It finds the series of a selector (chooseSeries, which remembers them until
+// a series appears), applies PromQL's own range function to each (readRange, which remembers the results of one
+// evaluation time, because signals share selectors), and aggregates and joins by the numbers of label sets instead of
+// their text (labelSets). The engine answers every query that the cache cannot: other functions, offsets, older
+// samples, native histograms, errors. A test holds both to the same results.
+//
+// A [Mirror] keeps the same cache of a remote server's samples, which it reads once.
+//
+// # Bounds
+//
+// Pages are foreign: their series, labels and values are bounded, and so are the series of a target that changes its
+// labels at each scrape (churn). A named storage keeps a reserve on its disk, so that a full disk does not stop it.
+//
+// The package fetches nothing: packages scrape and recording bring the pages. The command line and the monitor open
+// stores; all other packages see a metrics.Querier.
 package embedded
 
 import (
@@ -68,7 +91,7 @@ type Config struct {
 	// Timeout bounds one query, DefaultTimeout when 0.
 	Timeout time.Duration
 
-	// Logger and Registerer hear of a named storage; nil for nobody.
+	// Logger and Registerer get the logs and metrics of a named storage. Both may be nil.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -173,7 +196,7 @@ func storageOptions(cfg Config) *tsdb.Options {
 	return o
 }
 
-// explainOpen says why a directory cannot be opened, and what to do.
+// explainOpen words why a directory cannot be opened, with the way out.
 func explainOpen(dir string, err error) error {
 	if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EAGAIN) {
 		return hint.With(fmt.Errorf("open store: %s is in use by another process", dir),

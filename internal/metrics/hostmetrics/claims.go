@@ -6,7 +6,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/hostmetrics/gpu"
 )
 
-// processes is what the operating system tells of its processes.
+// processes reads the operating system's processes.
 type processes interface {
 	// listeningProcesses lists the processes that hold the socket that listens on a TCP port;
 	// none where that cannot be seen.

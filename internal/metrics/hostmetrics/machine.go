@@ -1,9 +1,11 @@
-// Package hostmetrics reads the GPUs and the operating system of the machine that it runs
-// on, where a server that is scraped runs too and nobody has set up an exporter. It asks
-// nvidia-smi and /proc, and gives metrics pages with the names and units
-// of dcgm-exporter and node_exporter, so that whoever reads those pages needs nothing new.
+// Package hostmetrics reads the GPUs and the operating system of its own machine, if a scraped server runs there too
+// and nobody has set up exporters. It runs nvidia-smi and reads /proc, and returns metrics pages with the names and
+// units of dcgm-exporter and node_exporter, so that readers of these exporters' pages need nothing new.
 //
-// Beneath it, package nvidia reads the tool's output, and package gpu writes the page.
+// A [Machine] finds its local servers by their addresses (local.go), assigns GPUs to servers by the processes that
+// compute on them (claims.go), and calls back with a [Page] for each server's GPUs and one for the operating system.
+// Package nvidia parses the tool's output, and package gpu writes the pages. A tool that hangs is left alone: it is
+// not started again while it runs.
 package hostmetrics
 
 import (
@@ -82,7 +84,7 @@ func (m *Machine) hasExporter(local []Server) bool {
 	return slices.ContainsFunc(local, func(s Server) bool { return slices.Contains(m.exporters, s.Name) })
 }
 
-// Notes says what could not be read, one sentence each.
+// Notes lists the parts of the machine that could not be read, one sentence each.
 func (m *Machine) Notes() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,8 +169,7 @@ func (p Page) deliverPage(fn func(Page)) {
 	}
 }
 
-// repeatUntilDone calls fn until ctx is done, and waits for as long as it says from one beginning
-// to the next.
+// repeatUntilDone calls fn until ctx is done. Calls begin at the interval that the last one returned.
 func repeatUntilDone(ctx context.Context, fn func() time.Duration) {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -182,8 +183,7 @@ func repeatUntilDone(ctx context.Context, fn func() time.Duration) {
 	}
 }
 
-// untilDone returns what fn does, nil if ctx ends before: a file system may keep a reader for
-// as long as it likes.
+// untilDone returns the result of fn, or nil once ctx ends: a file system may block a reader for any time.
 func untilDone[T any](ctx context.Context, fn func() T) (out T) {
 	done := make(chan T, 1)
 	go func() { done <- fn() }()

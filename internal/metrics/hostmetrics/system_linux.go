@@ -88,8 +88,7 @@ func (s *system) commandName(pid int) string {
 	return name
 }
 
-// fetchPage writes what node_exporter would show: processor, memory, disks, file systems and
-// network, as far as dashboards read it.
+// fetchPage writes node_exporter's metrics that dashboards read: processor, memory, disks, file systems and network.
 func (s *system) fetchPage(host string) []byte {
 	if !s.there {
 		return nil
@@ -115,7 +114,7 @@ func (s *system) fetchPage(host string) []byte {
 		p.Add("node_memory_MemTotal_bytes", float64(*m.MemTotalBytes))
 		p.Add("node_memory_MemAvailable_bytes", float64(*m.MemAvailableBytes))
 	}
-	disks, _ := s.disks.ProcDiskstats() // as below, what cannot be read is not on the page
+	disks, _ := s.disks.ProcDiskstats() // here and below, the page lacks unreadable parts
 	for _, d := range disks {
 		if slices.ContainsFunc(passed, func(p string) bool { return strings.HasPrefix(d.DeviceName, p) }) {
 			continue

@@ -2,7 +2,7 @@
 
 package hostmetrics
 
-// system tells nothing where there is no /proc.
+// system reads nothing on systems without /proc.
 type system struct{}
 
 func newSystem(_, _ string) system { return system{} }

@@ -21,10 +21,10 @@ const (
 	amdDevice    = "/dev/kfd"
 )
 
-// tools asks nvidia-smi. It is used by one goroutine.
+// tools runs nvidia-smi. One goroutine uses it.
 type tools struct{ running chan struct{} }
 
-// readGPUs returns what nvidia-smi says. Without a GPU there is no error.
+// readGPUs returns the readings of nvidia-smi. A machine without a GPU has no readings and no error.
 func (t *tools) readGPUs(ctx context.Context) ([]gpu.Reading, error) {
 	if _, err := exec.LookPath(nvidiaSMI); err != nil {
 		return nil, explainUnread()
@@ -36,7 +36,7 @@ func (t *tools) readGPUs(ctx context.Context) ([]gpu.Reading, error) {
 	return nvidia.Parse(out)
 }
 
-// explainUnread says which GPUs there are, though there is no nvidia-smi; nil: none that can be seen.
+// explainUnread returns an error if there are GPUs but no nvidia-smi, and nil without visible GPUs.
 func explainUnread() error {
 	if _, err := os.Stat(nvidiaDevice); err == nil {
 		return fmt.Errorf("found %s, but no %s on the PATH", nvidiaDevice, nvidiaSMI)
@@ -48,9 +48,8 @@ func explainUnread() error {
 	return nil
 }
 
-// runTool runs a program until it ends or toolTimeout is over, and returns what it prints. One
-// that does not end in time is killed; one that cannot be killed, for the driver holds it, is
-// left alone, and none is started beside it.
+// runTool runs a program for toolTimeout at most, and returns its output. A program that does not end in time is
+// killed. If the driver holds it so that it cannot be killed, it is left alone, and no other is started beside it.
 func (t *tools) runTool(ctx context.Context, name string, args ...string) ([]byte, error) {
 	if t.running != nil {
 		select {

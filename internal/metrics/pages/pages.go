@@ -25,14 +25,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// MaxBytes is how much text Write makes where nothing else is said. As an archive it is some
-// fortieth of that.
+// MaxBytes is the default bound on the text that Write makes. An archive takes about a fortieth of that.
 const MaxBytes = 256 << 20
 
 // maxTargets bounds the targets of one call.
 const maxTargets = 200
 
-// A Request says which pages to make.
+// A Request selects the pages to make.
 type Request struct {
 	// Instances are the values of the label by which targets are known. Several targets of
 	// one instance are told apart by their other labels.
@@ -47,8 +46,8 @@ type Request struct {
 type Result struct {
 	Targets, Pages, Failed int // Failed scrapes are written as empty pages
 	Bytes                  int64
-	Stride                 int // every so many scrapes of some target was kept; 1 for all
-	// Labels are what the storage calls each target, by the name that it is written under.
+	Stride                 int // one scrape in Stride was kept, for the target with the fewest; 1 for all
+	// Labels are each target's labels in the storage, by the name of its directory.
 	Labels map[string]model.Metric
 }
 
@@ -106,7 +105,7 @@ type scrape struct {
 	took time.Duration // for a failed scrape; 0 when unknown
 }
 
-// A lineSeries is what makes one line of each page.
+// A lineSeries becomes one line of each page.
 type lineSeries struct {
 	familyName, metricType string
 	line                   string // name and labels
@@ -195,7 +194,7 @@ func (t *target) prepareSeries(m model.Matrix) {
 		return cmp.Or(cmp.Compare(a.familyName, b.familyName), cmp.Compare(a.line, b.line))
 	})
 	if len(t.scrapes) == 0 && len(t.series) > 0 {
-		// nobody stored when it was scraped: as often as its most complete series
+		// without up, the samples of the most complete series stand for the scrapes
 		for _, v := range m[most].Values {
 			t.scrapes = append(t.scrapes, scrape{at: v.Timestamp, up: true})
 		}
@@ -215,8 +214,7 @@ func (t *target) timeFailures(took []model.SamplePair) {
 	}
 }
 
-// ofTheScrape reports whether a series was made by who scraped, or by rules, and not by the
-// server.
+// ofTheScrape reports whether a series comes from the scraper or from rules, not from the server.
 func ofTheScrape(name string) bool {
 	return name == "up" || name == "ALERTS" || name == "ALERTS_FOR_STATE" || strings.HasPrefix(name, "scrape_") ||
 		strings.HasPrefix(name, "sixty_") || strings.HasPrefix(name, "sixty:")
@@ -284,7 +282,7 @@ var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 // number is about how long a value is.
 const number = 8
 
-// writePages makes the pages of a target, within so many bytes.
+// writePages makes the pages of a target, within a budget in bytes.
 func (t *target) writePages(ctx context.Context, budget int64, res *Result, add AddPage) error {
 	estimate := int64(0)
 	for i := range t.series {

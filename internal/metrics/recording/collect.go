@@ -21,7 +21,7 @@ const maxUnixMilli = 9_223_372_036_854 - 1
 // maxName bounds the name of a file inside a recording.
 const maxName = 4096
 
-// collector gathers what the containers hold and checks it as it comes.
+// collector gathers and checks the files of a container one by one.
 type collector struct {
 	ctx           context.Context // until when
 	lim           limits
@@ -48,7 +48,7 @@ type foundPage struct {
 	duration  time.Duration // for a failed scrape; 0 when unknown
 }
 
-// kind is what a file's name says it is.
+// kind is the kind of a file by its name.
 type kind int
 
 const (
@@ -58,8 +58,8 @@ const (
 	junk // files of operating systems and editors
 )
 
-// classifyName checks a file's name and says what the file is: for a page, in which
-// directory and of what time.
+// classifyName checks a file's name, and returns the kind of the file and, for a page, its directory and time in
+// milliseconds.
 func (c *collector) classifyName(name string) (k kind, inDir string, at int64, err error) {
 	if c.ctx.Err() != nil {
 		return other, "", 0, context.Cause(c.ctx)
@@ -76,8 +76,7 @@ func (c *collector) classifyName(name string) (k kind, inDir string, at int64, e
 	inDir, base := path.Split(name)
 	inDir = strings.TrimSuffix(inDir, "/")
 	for part := range strings.SplitSeq(name, "/") {
-		// macOS keeps attributes in ._NAME and __MACOSX; names with a dot are
-		// hidden by whoever made them.
+		// macOS keeps attributes in ._NAME and __MACOSX; names with a dot are hidden files.
 		if strings.HasPrefix(part, ".") && part != "." || part == "__MACOSX" {
 			return junk, "", 0, nil
 		}
@@ -225,7 +224,7 @@ func (c *collector) fillRecording(r *Recording) error {
 	}
 	r.files, r.warnings = kept, c.warnings
 	if err := json.Unmarshal(c.notes, &r.notes); err != nil {
-		r.notes = Notes{} // somebody's own
+		r.notes = Notes{} // another program's file
 	}
 	return nil
 }

@@ -251,7 +251,7 @@ type spool struct {
 // addPage reads size bytes. Locations of pages on disk are negative: -1 - offset.
 func (s *spool) addPage(r io.Reader, size int64) (location, error) {
 	if size <= s.memory {
-		// The header's size is a claim: the buffer grows with what really comes.
+		// The header's size is a claim: the buffer grows with the bytes that really come.
 		s.page.Reset()
 		if _, err := io.CopyN(&s.page, r, size); err != nil {
 			return 0, &damagedArchive{err}

@@ -64,13 +64,13 @@ type Recording struct {
 	notes    Notes
 }
 
-// Notes hold what servers reported beside their pages at the time of the recording. Other fields of the file are for
-// people.
+// Notes hold the servers' reports beside their pages, at the time of the recording. Other fields of the file are for
+// human readers.
 type Notes struct {
 	Targets []Noted `json:"targets"`
 }
 
-// Noted is what one server said.
+// Noted is the report of one server.
 type Noted struct {
 	URL       string  `json:"url"` // URL address of its metrics page
 	Health    int     `json:"health,omitempty"`
@@ -150,7 +150,7 @@ func scanFiles(ctx context.Context, path string, lim limits) (*Recording, error)
 // Targets returns the names of the targets, sorted.
 func (r *Recording) Targets() []string { return slices.Clone(r.targets) }
 
-// Noted returns what the server of a target said beside its pages; zero where nobody noted it.
+// Noted returns the report of a target's server; zero without one.
 func (r *Recording) Noted(target string) Noted {
 	for _, n := range r.notes.Targets {
 		if DirectoryName(n.URL) == target || len(r.notes.Targets) == 1 && len(r.targets) == 1 {
@@ -171,7 +171,7 @@ func (r *Recording) Times() (first, last time.Time) {
 // Warnings returns one sentence for each kind of data that was skipped when the recording was opened.
 func (r *Recording) Warnings() []string { return slices.Clone(r.warnings) }
 
-// Close releases what Open holds.
+// Close releases the files of the recording.
 func (r *Recording) Close() error { return r.store.Close() }
 
 // Scrapes calls fn for every scrape in the order of time, and of the targets'

@@ -89,9 +89,8 @@ func newSink(path string) (sink, error) {
 	return &tarSink{file: f, z: z, tar: tar.NewWriter(z)}, nil
 }
 
-// Add writes one scrape; an empty body stands for one that failed, of which an archive keeps how long it took, 0 where
-// that is unknown, as the time of its file. The target is an address or a name, and its directory never shows user,
-// password or query.
+// Add writes one scrape. An empty body stands for a failed scrape; an archive keeps its duration, 0 if unknown, in
+// the time of its file. The target is an address or a name, and its directory never shows user, password or query.
 func (w *Writer) Add(target string, at time.Time, body []byte, took time.Duration) error {
 	ms := at.UnixMilli()
 	if ms < 0 || ms > maxUnixMilli {

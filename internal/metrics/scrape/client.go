@@ -44,7 +44,7 @@ type Config struct {
 	// configuration. The zero value stands for config.DefaultHTTPClientConfig.
 	HTTP config.HTTPClientConfig
 
-	// Client, which may be nil, is used instead of one that is made as HTTP says.
+	// Client, which may be nil, replaces a client made from HTTP.
 	Client *http.Client
 
 	// Timeout of one fetch, DefaultTimeout when 0.
@@ -84,16 +84,15 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Body is one page as the server sent it.
 type Body struct {
 	Raw         []byte        // decompressed
-	ContentType string        // as the server said
-	At          time.Time     // when the page was asked for: the time of its samples
+	ContentType string        // the Content-Type header
+	At          time.Time     // time of the request, which is the time of the samples
 	Duration    time.Duration // until its last byte
 	Status      int           // HTTP status, 0 without an answer
-	Server      string        // the Content-Type header, "" without one
+	Server      string        // the Server header, "" without one
 }
 
-// Fetch asks for a target's page; target is anything that URL accepts. An
-// error names the URL without its secrets, the status where there was one, and
-// carries a hint. Body's At, Duration and Status are set even then.
+// Fetch requests a target's page; target is anything that URL accepts. An error carries a hint, and names the URL
+// without its secrets, and the status if the server answered. Body's At, Duration and Status are set even then.
 func (c *Client) Fetch(ctx context.Context, target string) (Body, error) {
 	u, err := parseURL(target)
 	if err != nil {
@@ -207,7 +206,7 @@ func explainStatus(u *url.URL, b *Body) error {
 
 const checkPort = "check the port: vLLM serves /metrics on its API port, Ray Serve on its metrics export port"
 
-// Misread says what it means that Prometheus could not parse a page, "" where it could: another program answered.
+// Misread words an error of Prometheus' parser that shows that another program answers, "" for other errors.
 func Misread(err error) string {
 	if err != nil && strings.Contains(err.Error(), "expected a valid start token") {
 		return "it answers, but not with metrics; " + checkPort
@@ -225,7 +224,7 @@ func hintMetricsPath(u *url.URL) string {
 	return redactURL(&v)
 }
 
-// describeContent says what an answer is that is no metrics page, "" where it may be one.
+// describeContent names the content of an answer that is no metrics page, "" if it may be one.
 func describeContent(b *Body) string {
 	start := bytes.TrimLeft(b.Raw[:min(len(b.Raw), 4096)], " \t\r\n\ufeff")
 	switch {
@@ -260,9 +259,8 @@ func explainUnreachable(u *url.URL, timeout time.Duration, err error) error {
 	return hint.With(wrapped, cmp.Or(way, "check that the server runs and can be reached from here"))
 }
 
-// Outage says in what way a server is away, by the outcome of a fetch: "" where there
-// is a page, or where the failure speaks of something else, such as an address that
-// cannot be right, a missing password or a page that holds no metrics.
+// Outage words how a server is unreachable, by the outcome of a fetch. It returns "" for a page, and for failures of
+// other kinds: a wrong address, a missing password, a page without metrics.
 func Outage(b Body, err error) string {
 	switch {
 	case err == nil || unanswered.Unresolved(err):

@@ -17,7 +17,7 @@ var factsBounds = bounds{timeout: 2 * time.Second, size: 1 << 20}
 
 const maxModels = 1000
 
-// Facts holds what an inference server reports beside its metrics. Fields without an answer are zero.
+// Facts holds an inference server's reports beside its metrics. Fields without an answer are zero.
 type Facts struct {
 	// Health is the HTTP status of /health: vLLM answers 503 when its engine is
 	// dead, but 200 while it hangs (vllm/entrypoints/openai/api_server.py). It is 0
@@ -25,7 +25,7 @@ type Facts struct {
 	Health    int
 	HealthErr error
 
-	// Version is the server's version as /version tells it, such as "0.23.0".
+	// Version is the server's version from /version, such as "0.23.0".
 	Version string
 
 	// Models are those that /v1/models lists, LoRA adapters included.

@@ -264,9 +264,8 @@ func (p *parsing) keepValidLines(text []byte) []byte {
 	return clean
 }
 
-// parsesAlone reports whether a line is a sample or a type by itself. A name without
-// any of the marks of a metric's is not taken for one: prose has lines such as
-// "Version 2".
+// parsesAlone reports whether a line is a sample or a type by itself. A name without any mark of a metric's name is
+// no sample: prose has lines such as "Version 2".
 func (p *parsing) parsesAlone(line []byte) bool {
 	if !mayBeginEntry(line[0]) || line[0] != '#' && !bytes.ContainsAny(line, "_:{") {
 		return false

@@ -1,5 +1,5 @@
-// Package gpu holds what a vendor's tool says of the GPUs of one machine, under the names
-// and in the units of NVIDIA's dcgm-exporter, and writes metrics pages. It performs no I/O.
+// Package gpu holds the readings of one machine's GPUs, under the names and in the units of NVIDIA's dcgm-exporter,
+// and writes metrics pages. It performs no I/O.
 package gpu
 
 import (
@@ -71,7 +71,8 @@ func (p *Page) Add(name string, v float64, labels ...string) {
 			p.families[i].Type = dto.MetricType_COUNTER.Enum()
 		}
 	}
-	m := &dto.Metric{Gauge: &dto.Gauge{Value: &v}, Counter: &dto.Counter{Value: &v}} // the family's type tells which
+	// The family's type selects the field.
+	m := &dto.Metric{Gauge: &dto.Gauge{Value: &v}, Counter: &dto.Counter{Value: &v}}
 	for at := 0; at+1 < len(labels); at += 2 {
 		if value := Clean(labels[at+1]); value != "" {
 			m.Label = append(m.Label, &dto.LabelPair{Name: &labels[at], Value: &value})
@@ -112,7 +113,7 @@ func Number(text, unit string) (float64, bool) {
 	return v, true
 }
 
-// Text removes from a tool's output what readers of text choke on.
+// Text removes characters from a tool's output that break text formats.
 func Text(b []byte) []byte {
 	return bytes.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f {

@@ -1,5 +1,5 @@
-// Package nvidia reads what nvidia-smi prints: the XML of nvidia-smi -q -x of drivers
-// from 418 to 595, whose elements were renamed on the way. It performs no I/O.
+// Package nvidia parses the XML of nvidia-smi -q -x, of drivers from 418 to 595, which renamed some elements. It
+// performs no I/O.
 package nvidia
 
 import (
@@ -26,10 +26,10 @@ const (
 // ErrTooLarge is the error of an output that is larger than any machine's.
 var ErrTooLarge = errors.New("more than a machine's GPUs")
 
-// device is what nvidia-smi's XML has of a GPU. Names changed with the drivers: power_readings became
-// gpu_power_readings in 535 and power_draw average_power_draw in 570; uncorrectable errors in SRAM are
-// counted by kind since 550, and GPUs before Ampere count double bits. Its instances (MIG), whose memory
-// is not the GPU's, are left out.
+// device holds the elements of nvidia-smi's XML for a GPU. Names changed with the drivers: power_readings became
+// gpu_power_readings in 535 and power_draw average_power_draw in 570; uncorrectable errors in SRAM are counted by
+// kind since 550, and GPUs before Ampere count double bits. Its instances (MIG), whose memory is not the GPU's, are
+// left out.
 type device struct {
 	UUID         string `xml:"uuid"`
 	Bus          string `xml:"pci>pci_bus_id"`

@@ -31,10 +31,8 @@ type Requests struct {
 	Schema   string        `json:"schema"` // "sixty.gateway.requests/v1"
 	Time     time.Time     `json:"time"`
 	Open     int           `json:"open"`
-	LeakAge  float64       `json:"leak_age_seconds"`
 	Leaks    int           `json:"suspected_leaks"`
-	Requests []OpenRequest `json:"requests"` // the oldest first
-	Omitted  int           `json:"omitted,omitempty"`
+	Requests []OpenRequest `json:"requests"` // the oldest first, a thousand at most
 }
 
 // OpenRequest is one request that has not ended. Times are seconds.
@@ -62,8 +60,7 @@ func (g *Gateway) List(atLeast time.Duration) Requests {
 	now := g.now()
 	seconds := func(since int64) float64 { return time.Duration(now - since).Seconds() }
 	out := Requests{
-		Schema: "sixty.gateway.requests/v1", Time: time.Now(), LeakAge: g.cfg.LeakAge.Seconds(),
-		Requests: []OpenRequest{},
+		Schema: "sixty.gateway.requests/v1", Time: time.Now(), Requests: []OpenRequest{},
 	}
 	g.each(func(x *exchange) {
 		out.Open++
@@ -87,8 +84,7 @@ func (g *Gateway) List(atLeast time.Duration) Requests {
 		out.Requests = append(out.Requests, o)
 	})
 	slices.SortFunc(out.Requests, func(a, b OpenRequest) int { return cmp.Compare(b.Age, a.Age) })
-	listed := min(len(out.Requests), maxListed)
-	out.Omitted, out.Requests = len(out.Requests)-listed, out.Requests[:listed]
+	out.Requests = out.Requests[:min(len(out.Requests), maxListed)]
 	return out
 }
 

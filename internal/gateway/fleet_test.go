@@ -200,7 +200,7 @@ func TestDrainingEndsWhatTakesTooLong(t *testing.T) {
 		}
 	}()
 	polltest.Until(t, "one request is open", func() bool { return g.InFlight() == 1 })
-	if err := g.stop(); err == nil || !strings.Contains(err.Error(), "1 request was cut off") {
+	if err := g.stop(); err == nil || !strings.Contains(err.Error(), "cut off at the end of the drain timeout: 1 request") {
 		t.Errorf("error %v", err)
 	}
 	if n := sum(g.families(t)["sixty_gateway_requests_total"], "status", "timeout"); n != 1 {

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -11,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 const (
@@ -92,8 +93,5 @@ func (g *Gateway) drain(data *http.Server, s Serving) error {
 	ctx, cancel = context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	wait(ctx)
-	if n == 1 {
-		return errors.New("1 request was cut off at the end of the drain timeout")
-	}
-	return fmt.Errorf("%d requests were cut off at the end of the drain timeout", n)
+	return fmt.Errorf("cut off at the end of the drain timeout: %s", render.Plural(n, "request"))
 }

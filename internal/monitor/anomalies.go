@@ -86,8 +86,8 @@ func (a *Anomalies) Observe(_ context.Context, e *Evaluation) {
 			v.At = known[i].At
 		}
 		value := f.Value
-		if len(f.Pathologies) > 0 {
-			v.Pathology = f.Pathologies[0].ID
+		if f.Pathology != nil {
+			v.Pathology = f.Pathology.ID
 		} else {
 			v.Z, value = &f.Z, f.Z
 		}

@@ -199,54 +199,36 @@ func ParseConfig(content []byte, every time.Duration, log *slog.Logger) (*Config
 	if c.Prometheus, err = config.Load(string(theirs), log); err != nil { // errors have the lines of the file
 		return nil, stripYAMLPrefix(err)
 	}
-	if theirs, err = scrapedEvery(theirs, every); err != nil {
-		return nil, stripYAMLPrefix(err)
-	}
-	if c.Prometheus, err = config.Load(string(theirs), log); err != nil {
-		return nil, hint.With(fmt.Errorf("with a scrape every %s: %w", cmp.Or(every, DefaultScrapeInterval), stripYAMLPrefix(err)),
-			"give a scrape_interval: the default is 5s here, but 1m in Prometheus")
+	if err := setScrapeInterval(c.Prometheus, theirs, every); err != nil {
+		return nil, err
 	}
 	return c, c.Sixty.check()
 }
 
-// scrapedEvery sets the scrape interval of the jobs without one of their own, before Prometheus fills in its default.
-func scrapedEvery(text []byte, every time.Duration) ([]byte, error) {
-	doc := yaml.Node{Kind: yaml.DocumentNode}
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, err
+// setScrapeInterval sets the interval of the jobs without one of their own, where every is not 0 or the text has none.
+// A scrape times out before the next one.
+func setScrapeInterval(cfg *config.Config, text []byte, every time.Duration) error {
+	type interval struct {
+		Text string `yaml:"scrape_interval"`
 	}
-	if len(doc.Content) == 0 {
-		doc.Content = []*yaml.Node{{Kind: yaml.MappingNode}}
+	var said struct {
+		Global interval   `yaml:"global"`
+		Jobs   []interval `yaml:"scrape_configs"`
 	}
-	global := section(doc.Content[0], "global")
-	said := section(global, "scrape_interval")
-	if every == 0 && said.Value != "" {
-		return text, nil
+	if err := yaml.Unmarshal(text, &said); err != nil {
+		return stripYAMLPrefix(err)
 	}
-	every = cmp.Or(every, DefaultScrapeInterval)
-	said.SetString(model.Duration(every).String())
-	for i := 0; i < len(global.Content); i += 2 {
-		if limit, err := model.ParseDuration(global.Content[i+1].Value); global.Content[i].Value == "scrape_timeout" && err == nil && time.Duration(limit) > every {
-			global.Content[i+1].Value = said.Value
+	if every == 0 && said.Global.Text != "" {
+		return nil
+	}
+	each, global := model.Duration(cmp.Or(every, DefaultScrapeInterval)), &cfg.GlobalConfig
+	global.ScrapeInterval, global.ScrapeTimeout = each, min(each, global.ScrapeTimeout)
+	for i, s := range cfg.ScrapeConfigs {
+		if said.Jobs[i].Text == "" {
+			s.ScrapeInterval, s.ScrapeTimeout = each, min(each, s.ScrapeTimeout)
 		}
 	}
-	return yaml.Marshal(&doc)
-}
-
-// section is what a mapping has under a key, which is added where it has nothing.
-func section(of *yaml.Node, key string) *yaml.Node {
-	if of.Kind != yaml.MappingNode { // it is empty
-		*of = yaml.Node{Kind: yaml.MappingNode}
-	}
-	for i := 0; i < len(of.Content); i += 2 {
-		if of.Content[i].Value == key {
-			return of.Content[i+1]
-		}
-	}
-	name, value := &yaml.Node{}, &yaml.Node{}
-	name.SetString(key)
-	of.Content = append(of.Content, name, value)
-	return value
+	return nil
 }
 
 func (s *Section) check() error {

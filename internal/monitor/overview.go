@@ -17,13 +17,9 @@ import (
 // staleAfter is the number of missed evaluations, each as long as the last one, after which an evaluation is stale.
 const staleAfter = 4
 
-// Overview is what a page shows first. Scraped, which may be nil, are the targets that a
-// collector scrapes; incident, which may be nil, returns the open one of what was found on a model.
-func (m *Monitor) Overview(now time.Time, scraped []collect.Target, incident OpenIncident) view.Overview {
-	return NewOverview(m.Latest(), m.o.Every, now, scraped, incident)
-}
-
-// NewOverview returns the overview of an evaluation, which is nil before the first one.
+// NewOverview returns what a page shows first of an evaluation, which is nil before the first one. Scraped, which may be
+// nil, are the targets that a collector scrapes; incident, which may be nil, returns the open one of what was found on a
+// model.
 func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []collect.Target, incident OpenIncident) view.Overview {
 	o := view.Overview{Schema: view.OverviewSchema, At: now.UTC(), EveryS: every.Seconds(), State: view.Starting, Problems: []string{}, Models: []view.Model{}}
 	if e == nil {

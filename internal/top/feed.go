@@ -91,7 +91,7 @@ func watchSource(ctx context.Context, s *source.Source, o diagnose.Options, scra
 }
 
 func (w *watched) Overview(context.Context) (view.Overview, error) {
-	return w.monitor.Overview(time.Now(), nil, nil), nil
+	return monitor.NewOverview(w.monitor.Latest(), every, time.Now(), nil, nil), nil
 }
 
 func (w *watched) Text(_ context.Context, o render.Options) (string, error) {

@@ -57,16 +57,6 @@ func (l Limits) orUsual() Limits {
 	return l
 }
 
-// A Result is what one value comes to.
-type Result struct {
-	Metric  string
-	Value   float64
-	Anomaly bool
-	// Of an anomaly: by how many standard deviations it lies above the mean (below where
-	// that is negative), and the mean.
-	Z, Mean float64
-}
-
 // A Detector keeps the last values of each metric. The zero value has seen none. It is not
 // safe for concurrent use.
 type Detector struct {
@@ -75,24 +65,24 @@ type Detector struct {
 	windows map[string][]float64
 }
 
-// Observe compares a value with those before it, and then keeps it.
-func (d *Detector) Observe(metric string, value float64) Result {
+// Observe compares a value with those before it, and then keeps it. It returns by how many standard deviations an
+// anomaly lies above the mean of those, below where that is negative, and the mean; 0 is no anomaly.
+func (d *Detector) Observe(metric string, value float64) (z, mean float64) {
 	if d.windows == nil {
 		d.windows = map[string][]float64{}
 	}
 	window, limits := d.windows[metric], d.orUsual()
-	r := Result{Metric: metric, Value: value}
 	if len(window) >= limits.Least {
-		mean, std := stat.PopMeanStdDev(window, nil)
-		if z := (value - mean) / std; std > 0 && math.Abs(z) > limits.Z {
-			r.Anomaly, r.Z, r.Mean = true, z, mean
+		usual, std := stat.PopMeanStdDev(window, nil)
+		if off := (value - usual) / std; std > 0 && math.Abs(off) > limits.Z {
+			z, mean = off, usual
 		}
 	}
 	if window = append(window, value); len(window) > limits.Window {
 		window = slices.Delete(window, 0, 1)
 	}
 	d.windows[metric] = window
-	return r
+	return z, mean
 }
 
 // Names of the metrics that are correlated.
@@ -101,36 +91,29 @@ const (
 	TTFTP95 = "ttft_p95"
 )
 
-// Correlation returns how the last values of both metrics go together, -1 to 1; ok is false
-// before there are more than Together of each, and where one of them does not change.
-func (d *Detector) Correlation(a, b string) (r float64, ok bool) {
-	x, y := d.windows[a], d.windows[b]
+// KVPressure returns how the last values of the KV cache's usage and TTFT go together, -1 to 1, and whether the one raises
+// the other; NaN before there are more than Together of each, and where one of them does not change.
+func (d *Detector) KVPressure() (correlation float64, raises bool) {
+	x, y := d.windows[KVUsage], d.windows[TTFTP95]
 	if len(x) <= Together || len(y) <= Together {
-		return 0, false
+		return math.NaN(), false
 	}
-	r = stat.Correlation(x[len(x)-Together:], y[len(y)-Together:], nil)
-	return r, !math.IsNaN(r) && !math.IsInf(r, 0)
+	correlation = stat.Correlation(x[len(x)-Together:], y[len(y)-Together:], nil)
+	return correlation, correlation > Correlated && !math.IsInf(correlation, 0)
 }
 
-// KVPressure reports whether the KV cache's usage is raising TTFT, by their correlation.
-func (d *Detector) KVPressure() bool {
-	r, ok := d.Correlation(KVUsage, TTFTP95)
-	return ok && r > Correlated
-}
-
-// Explain returns the pathologies that speak of all of some signals: what a correlation of
-// them may be.
-func Explain(all []*catalog.Pathology, signals ...*indicator.Signal) []*catalog.Pathology {
-	return slices.DeleteFunc(slices.Clone(all), func(p *catalog.Pathology) bool {
-		for _, s := range signals {
-			found := false
-			p.When.Signals(func(of *indicator.Signal) { found = found || of.Shares(s) })
-			if !found {
-				return true
-			}
+// pressure returns the failure mode that is about KV usage and TTFT, nil without one in the catalogue.
+func pressure(catalogue []*catalog.Pathology) *catalog.Pathology {
+	for _, p := range catalogue {
+		usage, ttft := false, false
+		p.When.Signals(func(of *indicator.Signal) {
+			usage, ttft = usage || of.Shares(indicator.KVUsage), ttft || of.Shares(indicator.TTFTP95)
+		})
+		if usage && ttft {
+			return p
 		}
-		return false
-	})
+	}
+	return nil
 }
 
 // metrics are what a Watcher reads of each target: the numbers of an engine that the
@@ -152,11 +135,13 @@ var metrics = []struct {
 type Alert struct {
 	Target string
 	Labels map[string]string // the target's
-	Result
-	// Pathologies are what the catalogue has for a correlation; nil for an anomaly of one
+	Metric string
+	Value  float64
+	Z      float64 // standard deviations from the mean; 0 of a correlation
+	// Pathology is what the catalogue has for a correlation; nil for an anomaly of one
 	// metric, which says nothing of its cause.
-	Pathologies []*catalog.Pathology
-	Text        string
+	Pathology *catalog.Pathology
+	Text      string
 }
 
 // A Watcher feeds a detector for each target with the readings of diagnoses. The zero
@@ -185,21 +170,24 @@ func (w *Watcher) Observe(d *diagnose.Diagnosis) []Alert {
 			if !v.OK {
 				continue
 			}
-			if r := own.Observe(m.name, v.V); r.Anomaly {
+			if z, mean := own.Observe(m.name, v.V); z != 0 {
 				word := "high"
-				if r.Z < 0 {
+				if z < 0 {
 					word = "low"
 				}
-				out = append(out, Alert{Target: name, Labels: d.Targets[i].Labels, Result: r, Text: fmt.Sprintf("%s is unusually %s: %s, usually %s",
-					m.signal.Title, word, indicator.FormatNumber(r.Value, m.signal.Unit),
-					indicator.FormatNumber(r.Mean, m.signal.Unit))})
+				out = append(out, Alert{
+					Target: name, Labels: d.Targets[i].Labels, Metric: m.name, Value: v.V, Z: z,
+					Text: fmt.Sprintf("%s is unusually %s: %s, usually %s", m.signal.Title, word,
+						indicator.FormatNumber(v.V, m.signal.Unit), indicator.FormatNumber(mean, m.signal.Unit)),
+				})
 			}
 		}
-		if own.KVPressure() {
-			r, _ := own.Correlation(KVUsage, TTFTP95)
-			a := Alert{Target: name, Labels: d.Targets[i].Labels, Result: Result{Metric: "kv_cache_ttft_correlation", Value: r, Anomaly: true}, Text: "KV cache pressure is raising TTFT"}
-			if a.Pathologies = Explain(w.Catalogue, indicator.KVUsage, indicator.TTFTP95); len(a.Pathologies) > 0 {
-				p := a.Pathologies[0]
+		if r, raises := own.KVPressure(); raises {
+			a := Alert{
+				Target: name, Labels: d.Targets[i].Labels, Metric: "kv_cache_ttft_correlation", Value: r,
+				Pathology: pressure(w.Catalogue), Text: "KV cache pressure is raising TTFT",
+			}
+			if p := a.Pathology; p != nil {
 				a.Text += ": look at " + p.ID
 				if len(p.Fixes) > 0 {
 					a.Text += "; possible fix: " + p.Fixes[0].Summary

@@ -74,7 +74,7 @@ func TestRecordings(t *testing.T) {
 			must.Succeed(t, err)
 			m := moment{at: at, verdict: d.Verdict.ID, alarming: d.Status == diagnose.Firing && d.Verdict.Severity > catalog.Info}
 			for _, a := range watcher.Observe(&d) {
-				m.any, m.together = true, m.together || a.Pathologies != nil
+				m.any, m.together = true, m.together || a.Pathology != nil
 			}
 			all = append(all, m)
 		}

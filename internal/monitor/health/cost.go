@@ -2,7 +2,6 @@ package health
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
@@ -37,19 +36,10 @@ const noPrice = "no price: give the GPU with --gpu H100, the number per replica 
 func (m *measuring) cost() *Cost {
 	price := m.c.Price
 	c := &Cost{GPU: price.GPU, PerGPUHour: price.PerHour, PriceFrom: price.From}
-	// total is what a quantity a second comes to over the span.
+	// total is what a quantity a second comes to over the span, NaN where it is not known.
 	total := func(it item) float64 {
-		a, n, sum := m.answers[it.key()], 0.0, 0.0
-		if a.problem != "" {
-			return math.NaN()
-		}
-		for _, v := range a.course {
-			if !math.IsNaN(v) {
-				n++
-				sum += v * m.step.Seconds()
-			}
-		}
-		return sum * n / n // NaN without any
+		sum, n := add(m.answers[it.key()].course)
+		return sum * m.step.Seconds() * n / n
 	}
 	c.GPUHours = known(total(answering) / 3600 * float64(max(price.GPUs, 1)))
 	output := total(item{signal: indicator.GenerationTokenRate})

@@ -91,7 +91,7 @@ func (m *measuring) above(it item, limits threshold.Sources, objective *catalog.
 	limit, known := limits.Limit(objective)
 	if !known {
 		limit.Value = objective.Default
-		if usual := new(Row).whole("", it.signal, &a.before); usual != nil {
+		if usual, _ := a.before.whole(it.signal); usual != nil {
 			limit.Value = *usual*catalog.TTFTWorse.Baseline.Factor + offset
 		}
 	}

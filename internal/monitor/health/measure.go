@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -109,35 +110,29 @@ type pool struct {
 
 func poolsOf(targets []diagnose.Target) []*pool {
 	byKey := map[[3]string]*pool{}
-	var out []*pool
-	var nameless *pool
 	for _, t := range targets {
-		k, p := [3]string{t.Labels["cluster"], t.Labels["namespace"], t.Labels["model_name"]}, nameless
-		switch named := k[2] != ""; {
-		case !t.Serves():
+		if !t.Serves() {
 			continue
-		case named && byKey[k] == nil:
-			byKey[k] = &pool{cluster: k[0], namespace: k[1], model: k[2], labels: t.Labels}
-			out = append(out, byKey[k])
-			fallthrough
-		case named:
-			p = byKey[k]
-		case p == nil:
-			nameless = &pool{labels: t.Labels}
-			p = nameless
 		}
-		p.instances = append(p.instances, t.Labels["instance"])
+		k := [3]string{t.Labels["cluster"], t.Labels["namespace"], t.Labels["model_name"]}
+		if k[2] == "" {
+			k = [3]string{}
+		}
+		if byKey[k] == nil {
+			byKey[k] = &pool{cluster: k[0], namespace: k[1], model: k[2], labels: t.Labels}
+		}
+		byKey[k].instances = append(byKey[k].instances, t.Labels["instance"])
 	}
-	switch { // servers that do not say which model they serve are of the only one
-	case nameless != nil && len(out) == 1:
-		out[0].instances = append(out[0].instances, nameless.instances...)
-	case nameless != nil:
-		out = append(out, nameless)
+	// Servers that do not say which model they serve are of the only one.
+	if nameless := byKey[[3]string{}]; nameless != nil && len(byKey) == 2 {
+		delete(byKey, [3]string{})
+		for _, p := range byKey {
+			p.instances = append(p.instances, nameless.instances...)
+		}
 	}
-	slices.SortFunc(out, func(a, b *pool) int {
+	return slices.SortedFunc(maps.Values(byKey), func(a, b *pool) int {
 		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.model, b.model))
 	})
-	return out
 }
 
 // series selects the series of a signal: those of the pool's servers, or of the GPUs of their hosts. A server may
@@ -359,21 +354,21 @@ func (m *measuring) row(it item, limits threshold.Sources) Row {
 	if a.problem != "" {
 		return r
 	}
+	sum, times := add(a.course)
+	r.Value = known(sum / times)
 	if it.how == OfAll || it.how == Total {
-		r.Value = r.whole("value", s, &a.now)
-	} else {
-		r.Value = mean(a.course)
+		r.Value, r.ValueText = a.now.whole(s)
 	}
 	if r.Value == nil {
 		r.Reason = "no samples, or too few requests"
 		return r
 	}
-	kept, known := 0, 0
+	kept := 0.0
 	for k, v := range a.course {
 		if math.IsNaN(v) {
 			continue
 		}
-		if known++; r.Worst == nil || it.low && v < *r.Worst || !it.low && v > *r.Worst {
+		if r.Worst == nil || it.low && v < *r.Worst || !it.low && v > *r.Worst {
 			at := m.at(k).UTC()
 			r.Worst, r.WorstAt = &v, &at
 		}
@@ -381,17 +376,17 @@ func (m *measuring) row(it item, limits threshold.Sources) Row {
 			kept++
 		}
 	}
-	if share := float64(kept) / float64(known); promised && known > 0 {
-		r.Kept = &share
+	if promised {
+		r.Kept = known(kept / times)
 	}
 	return r
 }
 
-// whole returns a value over a span; nil if it is unknown or rests on too few requests. If only a percentile's bucket
-// is known, a note says so.
-func (r *Row) whole(name string, s *indicator.Signal, o *over) *float64 {
+// whole returns a value over a span, nil if it is unknown or rests on too few requests, and how it is written if only a
+// percentile's bucket is known.
+func (o *over) whole(s *indicator.Signal) (value *float64, text string) {
 	if s.Histogram == "" {
-		return o.value
+		return o.value, ""
 	}
 	var bounds, upTo []float64
 	for b := range o.buckets {
@@ -407,16 +402,10 @@ func (r *Row) whole(name string, s *indicator.Signal, o *over) *float64 {
 	}
 	total := o.buckets[math.Inf(1)]
 	if _, few := s.TooFew(total); few || len(bounds) == 0 {
-		return nil
+		return nil, ""
 	}
 	v := indicator.BucketValue(s.Quantile, bounds, upTo, total)
-	if text := indicator.FormatBound(v, s.Unit); text != "" {
-		if r.Bounds == nil {
-			r.Bounds = map[string]string{}
-		}
-		r.Bounds[name] = text
-	}
-	return known(v.Or(math.NaN()))
+	return known(v.Or(math.NaN())), indicator.FormatBound(v, s.Unit)
 }
 
 func known(v float64) *float64 {
@@ -426,14 +415,13 @@ func known(v float64) *float64 {
 	return &v
 }
 
-// mean returns the mean of the known values.
-func mean(values []float64) *float64 {
-	n, sum := 0.0, 0.0
+// add adds up the known values, and counts them.
+func add(values []float64) (sum, n float64) {
 	for _, v := range values {
 		if !math.IsNaN(v) {
 			n++
 			sum += v
 		}
 	}
-	return known(sum / n)
+	return sum, n
 }

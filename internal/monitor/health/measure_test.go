@@ -245,11 +245,11 @@ func TestAPromiseThatIsNotKnownIsTold(t *testing.T) {
 			t.Errorf("%s is %s, promised %s", id, value(w.Value), value(w.Limit))
 		}
 		_, unknown, _ := strings.Cut(strings.Join(strings.Fields(text.String()), " "), " Unknown ")
-		if want := w.Title + " (objective " + w.Number("limit", w.Limit) + ")"; !strings.Contains(unknown, want) {
+		if want := w.Title + " (objective " + w.Number(w.Limit) + ")"; !strings.Contains(unknown, want) {
 			t.Errorf("the text lacks %q:\n%s", want, &text)
 		}
 		for name, b := range map[string]*bytes.Buffer{"full": &full, "Markdown": &md, "HTML": &page} {
-			if _, after, _ := strings.Cut(b.String(), "objective "+w.Number("limit", w.Limit)); !strings.Contains(b.String(), w.Title) || after == "" || !strings.Contains(b.String(), "unknown: ") {
+			if _, after, _ := strings.Cut(b.String(), "objective "+w.Number(w.Limit)); !strings.Contains(b.String(), w.Title) || after == "" || !strings.Contains(b.String(), "unknown: ") {
 				t.Errorf("the %s does not say that %s is unknown", name, w.Title)
 			}
 		}

@@ -3,7 +3,6 @@
 package health
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -86,16 +85,16 @@ type Row struct {
 	Limit  *float64 `json:"limit"`
 	Kept   *float64 `json:"kept"`
 	Reason string   `json:"reason"` // why the value is not known
-	// Bounds are how values are written of which only a bucket or a bound is known.
-	Bounds map[string]string `json:"bounds,omitempty"`
+	// ValueText is how the value is written of which only a bucket or a bound is known.
+	ValueText string `json:"value_text,omitempty"`
 }
 
-// Number writes one of a row's numbers, by its name in Bounds; "" where it is not known.
-func (r *Row) Number(name string, v *float64) string {
+// Number writes one of a row's numbers; "" where it is not known.
+func (r *Row) Number(v *float64) string {
 	if v == nil {
 		return ""
 	}
-	return cmp.Or(r.Bounds[name], indicator.FormatNumber(*v, indicator.Unit(r.Unit)))
+	return indicator.FormatNumber(*v, indicator.Unit(r.Unit))
 }
 
 // How says what the value of a row is.

@@ -214,7 +214,6 @@ var (
 		"GET /-/ready":              {team: true},
 		"POST /-/reload":            {write: access.Operator, team: true, logged: true},
 		"PUT /-/reload":             {write: access.Operator, team: true, logged: true},
-		"GET /metrics":              {read: access.Viewer},
 		"GET /debug/pprof/":         {read: access.Admin, logged: true},
 		"GET /debug/pprof/profile":  {read: access.Admin, logged: true},
 		"GET /debug/pprof/trace":    {read: access.Admin, logged: true},

@@ -22,7 +22,7 @@ import (
 // Overview is what somebody's page shows first.
 func (o *Options) Overview(ctx context.Context) view.Overview {
 	part, restricted := o.Part(ctx), access.Of(ctx).Restricted()
-	v := part.Monitor.Overview(time.Now(), part.Scraped, part.Incident)
+	v := monitor.NewOverview(part.Monitor.Latest(), part.Monitor.Every(), time.Now(), part.Scraped, part.Incident)
 	if o.Anomalies != nil && !restricted {
 		v.Anomalies = o.Anomalies()
 	}

@@ -118,7 +118,7 @@ func unknownPromises(a *health.Area) string {
 	var parts []string
 	for i := range a.Rows {
 		if w := &a.Rows[i]; w.Value == nil && w.Limit != nil {
-			parts = append(parts, w.Title+" (objective "+w.Number("limit", w.Limit)+")")
+			parts = append(parts, w.Title+" (objective "+w.Number(w.Limit)+")")
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -148,7 +148,7 @@ func cells(r *health.Report, a *health.Area) (rows [][]string, not []string) {
 		w := &a.Rows[i]
 		objective := ""
 		if w.Limit != nil {
-			objective = "objective " + w.Number("limit", w.Limit)
+			objective = "objective " + w.Number(w.Limit)
 		}
 		if w.Value == nil {
 			if objective != "" {
@@ -164,7 +164,8 @@ func cells(r *health.Report, a *health.Area) (rows [][]string, not []string) {
 		if w.How == health.Total || w.How == health.Mean {
 			title += ", " + string(w.How)
 		}
-		if text := w.Number("worst", w.Worst); w.Worst != nil && text != w.Number("value", w.Value) {
+		value := cmp.Or(w.ValueText, w.Number(w.Value))
+		if text := w.Number(w.Worst); w.Worst != nil && text != value {
 			peak = text + " at " + w.WorstAt.Format(moment)
 			if *w.Worst < *w.Value && w.How != health.Total {
 				peak = "down to " + peak
@@ -173,7 +174,7 @@ func cells(r *health.Report, a *health.Area) (rows [][]string, not []string) {
 		if w.Limit != nil && w.Kept != nil {
 			objective += ", met " + render.Percent(*w.Kept) + " of the time"
 		}
-		rows = append(rows, []string{title, w.Number("value", w.Value), peak, render.Clean(objective)})
+		rows = append(rows, []string{title, value, peak, render.Clean(objective)})
 	}
 	for _, why := range reasons {
 		not = append(not, fmt.Sprintf("unknown: %s (%s)", render.And(titles[why]), render.Clean(why)))

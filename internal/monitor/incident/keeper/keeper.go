@@ -286,24 +286,18 @@ func FullName(s *view.Summary) string {
 // ErrUnknown is wrapped by the error for an id that no incident has.
 var ErrUnknown = errors.New("no such incident")
 
-func (k *Keeper) find(id string) (*incident.Record, error) {
-	if r := k.records[id]; r != nil {
+// find returns an incident that somebody sees; nil sees all.
+func (k *Keeper) find(id string, by *access.Principal) (*incident.Record, error) {
+	if r := k.records[id]; r != nil && (by == nil || sees(by, r)) {
 		return r, nil
 	}
-	return nil, unknown(id)
-}
-
-func unknown(id string) error {
-	return hint.With(fmt.Errorf("%w: %q", ErrUnknown, id), "GET /api/v1/incidents lists the stored ones; old ones are removed")
+	return nil, hint.With(fmt.Errorf("%w: %q", ErrUnknown, id), "GET /api/v1/incidents lists the stored ones; old ones are removed")
 }
 
 // Get returns one incident, whole, as somebody sees it. A diagnosis that cannot be read is left out.
 func (k *Keeper) Get(id string, by *access.Principal) (view.Incident, error) {
 	k.mu.Lock()
-	r, err := k.find(id)
-	if err == nil && !sees(by, r) {
-		err = unknown(id)
-	}
+	r, err := k.find(id, by)
 	if err != nil {
 		k.mu.Unlock()
 		return view.Incident{}, err
@@ -379,7 +373,7 @@ func (k *Keeper) AddNote(id, by, text string, at time.Time) (view.Summary, error
 // gets the error.
 func (k *Keeper) change(id string, how func(*incident.Record) error) (view.Summary, error) {
 	k.mu.Lock()
-	r, err := k.find(id)
+	r, err := k.find(id, nil)
 	if err != nil {
 		k.mu.Unlock()
 		return view.Summary{}, err
@@ -409,7 +403,7 @@ func (k *Keeper) change(id string, how func(*incident.Record) error) (view.Summa
 func (k *Keeper) Recording(id string, by *access.Principal) (path string, directories []string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r, err := k.find(id)
+	r, err := k.find(id, nil)
 	if err != nil {
 		return "", nil, err
 	}

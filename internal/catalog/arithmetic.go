@@ -30,22 +30,22 @@ const (
 const GiveConfig = "give the server's command line with --engine-args, or its start-up log with --engine-log"
 
 // Measured returns a reading that arithmetic can rest on: known, finite and greater than zero.
-func (p *Pass) Measured(s *indicator.Signal) (float64, bool) { return positive(p.Now(s)) }
+func (p *Pass) Measured(s *indicator.Signal) (float64, bool) { return positiveValue(p.Now(s)) }
 
 // Usual returns such a reading of the baseline.
-func (p *Pass) Usual(s *indicator.Signal) (float64, bool) { return positive(p.Normal(s)) }
+func (p *Pass) Usual(s *indicator.Signal) (float64, bool) { return positiveValue(p.Normal(s)) }
 
-func positive(v indicator.Value) (float64, bool) {
-	if !finite(v) || v.V <= 0 {
+func positiveValue(v indicator.Value) (float64, bool) {
+	if !isFinite(v) || v.V <= 0 {
 		return 0, false
 	}
 	return v.V, true
 }
 
 // Known reports whether there is a finite reading, zero included: one that a sentence can show.
-func (p *Pass) Known(s *indicator.Signal) bool { return finite(p.Now(s)) }
+func (p *Pass) Known(s *indicator.Signal) bool { return isFinite(p.Now(s)) }
 
-func finite(v indicator.Value) bool { return v.OK && !math.IsInf(v.V, 0) && !math.IsNaN(v.V) }
+func isFinite(v indicator.Value) bool { return v.OK && !math.IsInf(v.V, 0) && !math.IsNaN(v.V) }
 
 // Grown returns how many times its normal a signal reads.
 func (p *Pass) Grown(s *indicator.Signal) (times float64, ok bool) {
@@ -62,19 +62,19 @@ const asNormal = 0.02
 
 // Text writes a signal's reading, and its normal where it is known: "4.2 s (normally 0.31 s)".
 func (p *Pass) Text(s *indicator.Signal) string {
-	return p.text(s, func(v indicator.Value) string { return indicator.Format(v, s.Unit) })
+	return p.formatMeasured(s, func(v indicator.Value) string { return indicator.Format(v, s.Unit) })
 }
 
-func (p *Pass) text(s *indicator.Signal, format func(indicator.Value) string) string {
+func (p *Pass) formatMeasured(s *indicator.Signal, format func(indicator.Value) string) string {
 	now, normal := p.Now(s), p.Normal(s)
-	if !finite(now) {
+	if !isFinite(now) {
 		return "unknown"
 	}
 	text := format(now)
 	if now.Unanswered > 0 {
 		text += fmt.Sprintf(", because %s have none", indicator.FormatNumber(now.Unanswered, indicator.Ratio))
 	}
-	if !finite(normal) {
+	if !isFinite(normal) {
 		return text
 	}
 	usual := format(normal)
@@ -93,7 +93,7 @@ func (p *Pass) Observe(intro string, signals ...*indicator.Signal) {
 	var parts []string
 	for _, s := range signals {
 		if p.Known(s) {
-			parts = append(parts, s.Title+" "+p.text(s, s.Text))
+			parts = append(parts, s.Title+" "+p.formatMeasured(s, s.Text))
 		}
 	}
 	if len(parts) > 0 {
@@ -167,8 +167,7 @@ func (p *Pass) Engines() float64 {
 	return 1
 }
 
-// RaiseTokenBudget proposes a larger budget where one so small that steps are mostly
-// overhead cuts prompts into many.
+// RaiseTokenBudget proposes a larger budget where one so small that steps are mostly overhead cuts prompts into many.
 func (p *Pass) RaiseTokenBudget(verify string) {
 	const enough, to = 1024, "2048"
 	now, ok1 := p.Setting(engine.MaxNumBatchedTokens)
@@ -185,12 +184,11 @@ func (p *Pass) RaiseTokenBudget(verify string) {
 	})
 }
 
-// HeldTokens returns what a running request holds in the KV cache on average over time. While an answer of O
-// tokens is made, step by step, its request holds the prompt P and on average half of the answer, for a time in
-// proportion to O. The mean over time weighs requests by how long they are there (H = λG: Brumelle, Journal of
-// Applied Probability 8, 1971; the inspection paradox: Cox, Renewal Theory, 1962), so it is P + E[O²] / 2E[O] =
-// P + E[O]/2 × (1 + cv²). Prefill is taken to be short, and lengths of prompts and answers not to depend on
-// each other.
+// HeldTokens returns what a running request holds in the KV cache on average over time. While an answer of O tokens
+// is made, step by step, its request holds the prompt P and on average half of the answer, for a time in proportion
+// to O. The mean over time weighs requests by how long they are there (H = λG: Brumelle, Journal of Applied
+// Probability 8, 1971; the inspection paradox: Cox, Renewal Theory, 1962), so it is P + E[O²] / 2E[O] = P + E[O]/2 ×
+// (1 + cv²). Prefill is taken to be short, and lengths of prompts and answers not to depend on each other.
 func (p *Pass) HeldTokens() (tokens float64, line string, ok bool) {
 	prompt, ok1 := p.Measured(indicator.PromptTokens)
 	output, ok2 := p.Measured(indicator.OutputTokens)
@@ -207,9 +205,8 @@ func (p *Pass) HeldTokens() (tokens float64, line string, ok bool) {
 		Digits(prompt), indicator.PromptTokens.Title, Digits(output), indicator.OutputTokens.Title, text, Digits(tokens)), true
 }
 
-// squaredVariation returns the squared coefficient of variation of a lognormal
-// distribution whose P95 is so many times its mean: with σ of its logarithm,
-// ln(P95 / mean) = 1.645 σ − σ²/2, of which the smaller root is taken.
+// squaredVariation returns the squared coefficient of variation of a lognormal distribution whose P95 is so many
+// times its mean: with σ of its logarithm, ln(P95 / mean) = 1.645 σ − σ²/2, of which the smaller root is taken.
 func squaredVariation(tail float64) float64 {
 	const z, mostSigma = 1.645, 1.0
 	if !(tail > 1) {
@@ -265,7 +262,7 @@ func (p *Pass) SafeSeqs() (n float64, lines []string, ok bool) {
 	if !ok1 || !ok2 {
 		return p.heldSeqs()
 	}
-	n = max(1, math.Floor(kv.Tokens*KVHeadroom/kv.rounded(held)))
+	n = max(1, math.Floor(kv.Tokens*KVHeadroom/kv.roundToBlocks(held)))
 	needs := Digits(held)
 	if kv.BlockSize > 0 {
 		needs = fmt.Sprintf("(%s + half a block of %s)", needs, Digits(kv.BlockSize))
@@ -296,11 +293,11 @@ func (p *Pass) HeldMore() (times float64, ok bool) {
 	if !ok1 || !ok2 || !ok3 || !ok4 || running < 1 || usage < 0.2 {
 		return 0, false
 	}
-	return usage * kv.Tokens / (running / p.Engines() * kv.rounded(held)), true
+	return usage * kv.Tokens / (running / p.Engines() * kv.roundToBlocks(held)), true
 }
 
-// rounded is what tokens of one request take of the cache: the last block is half full on average.
-func (c KVCapacity) rounded(tokens float64) float64 { return tokens + c.BlockSize/2 }
+// roundToBlocks returns the tokens of cache that one request takes: its last block is half full on average.
+func (c KVCapacity) roundToBlocks(tokens float64) float64 { return tokens + c.BlockSize/2 }
 
 // heldSeqs sizes the batch by what the running requests occupy now.
 func (p *Pass) heldSeqs() (n float64, lines []string, ok bool) {
@@ -370,8 +367,8 @@ func (p *Pass) Reroute(summary, verify string) {
 	p.Fix(Fix{Summary: summary, Tradeoff: "the other replicas carry its load", Verify: verify, Stops: true, Others: true})
 }
 
-// Shed proposes to have no more in flight at each server of the model than it holds well, at once and without a restart.
-// It proposes nothing where no more is.
+// Shed proposes to have no more in flight at each server of the model than it holds well, at once and without a
+// restart. It proposes nothing where no more is.
 func (p *Pass) Shed(each float64, verify string, arithmetic ...string) {
 	if each = math.Floor(each); !(each >= 1) || p.Known(indicator.Running) && each >= p.Value(indicator.Running)+p.Value(indicator.Waiting) {
 		return

@@ -1,10 +1,8 @@
-// Package catalog declares what a pathology is: when it holds, why, and what to
-// change. A condition is data, a tree of signals against thresholds, so that
-// the diagnosis, the alert rules, the dashboards and the runbooks are all
+// Package catalog declares what a pathology is: when it holds, why, and what to change. A condition is data, a tree
+// of signals against thresholds, so that the diagnosis, the alert rules, the dashboards and the runbooks are all
 // rendered from the same value.
 //
-// The package evaluates conditions against readings it is handed and compiles
-// them to PromQL. It performs no I/O.
+// The package evaluates conditions against readings it is handed and compiles them to PromQL. It performs no I/O.
 package catalog
 
 import (
@@ -51,8 +49,7 @@ func ParseSeverity(name string) (Severity, error) {
 	return 0, fmt.Errorf("unknown severity %q: want page, ticket or info", name)
 }
 
-// A Pathology describes one way in which a server goes wrong. It is a constant
-// value; nothing modifies it.
+// A Pathology describes one way in which a server goes wrong. It is a constant value; nothing modifies it.
 type Pathology struct {
 	ID       string   // "kv-cache-thrashing": stable; in URLs, labels, --only
 	Alert    string   // alert name without its prefix, "KVCacheThrashing"; see dialect.AlertPrefixes
@@ -77,8 +74,7 @@ type Pathology struct {
 	// For is how long an alert waits before it fires.
 	For time.Duration
 
-	// Supports is evidence that raises the confidence. It never changes the
-	// status.
+	// Supports is evidence that raises the confidence. It never changes the status.
 	Supports []Cond
 
 	// ExplainedBy lists the pathologies whose symptom this one is: while one of them is
@@ -119,8 +115,7 @@ type Pathology struct {
 	// Runbook is a Markdown page with the Sections: runbook.md of the pathology's directory.
 	Runbook string
 
-	// Scenario lets the simulated fleet bring the pathology about: its scenario.yaml, which
-	// fleet.ReadScenario reads.
+	// Scenario lets the simulated fleet bring the pathology about: its scenario.yaml, which fleet.ReadScenario reads.
 	Scenario string
 }
 
@@ -191,8 +186,7 @@ func (p *Pathology) Conditions() []Cond {
 	return out
 }
 
-// Severities lists what p's alerts can be, the worst first: several where grades or
-// objectives decide.
+// Severities lists what p's alerts can be, the worst first: several where grades or objectives decide.
 func (p *Pathology) Severities() []Severity {
 	out := []Severity{p.Severity}
 	if len(p.Grades) > 0 {
@@ -245,8 +239,7 @@ type Pass struct {
 
 	// Findings of the other pathologies on this target, by ID.
 	RuledOut, Suspected, Unseen []string
-	// Part names the model or the upstream of a gateway that is judged, where those are
-	// judged one by one.
+	// Part names the model or the upstream of a gateway that is judged, where those are judged one by one.
 	Part string
 	// Parts returns a signal's readings in the window by model, by upstream or by rank.
 	Parts func(*indicator.Signal) map[string]float64
@@ -257,8 +250,7 @@ type Pass struct {
 	// Failure says why the target's last scrape failed; "" where it did not, or nobody knows.
 	Failure string
 
-	// Summary replaces the title in the verdict: one sentence with this
-	// server's numbers.
+	// Summary replaces the title in the verdict: one sentence with this server's numbers.
 	Summary string
 	// Reasons are further sentences: the mechanism, and inferences with their basis.
 	Reasons []string
@@ -274,7 +266,7 @@ func (p *Pass) Reason(format string, args ...any) {
 // Value returns the reading in the window, 0 if it is unknown. It is meant for sentences after a condition that
 // implies a known value.
 func (p *Pass) Value(s *indicator.Signal) float64 {
-	if v := p.Now(s); finite(v) {
+	if v := p.Now(s); isFinite(v) {
 		return v.V
 	}
 	return 0
@@ -288,9 +280,8 @@ type View interface {
 	Normal(*indicator.Signal) indicator.Value
 	// HasHistory reports whether the baseline is made of earlier samples.
 	HasHistory() bool
-	// MayHoldFault reports whether the baseline may hold the very fault that is looked
-	// for, as the sums of a short life do: it then makes thresholds stricter than their
-	// defaults, never laxer.
+	// MayHoldFault reports whether the baseline may hold the very fault that is looked for, as the sums of a short
+	// life do: it then makes thresholds stricter than their defaults, never laxer.
 	MayHoldFault() bool
 	// Peers returns the view with a baseline from its peers, whose history is long enough to be free of the fault;
 	// false without peers.

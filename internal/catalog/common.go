@@ -155,8 +155,9 @@ var (
 	// PrefillLate holds while the first token is late because of its prefill.
 	PrefillLate = All(FirstTokenLate, Above(indicator.PrefillShare, PrefillMost))
 
-	// Queueing holds while work waits for the scheduler all the time. A gauge read every 15 s may meet every burst and none of
-	// the time between; but where a queue never clears, every request waits, the median one too, or all of one rank.
+	// Queueing holds while work waits for the scheduler all the time. A gauge read every 15 s may meet every burst
+	// and none of the time between; but where a queue never clears, every request waits, the median one too, or all
+	// of one rank.
 	Queueing = All(
 		Above(indicator.WaitingFloor, QueueAlways),
 		Any(Above(indicator.TTFTP50, EveryoneWaits), Above(indicator.RankWait, RankStarves)),

@@ -17,9 +17,8 @@ type Compilation struct {
 	// window or over the baseline; "" where its servers cannot tell the signal.
 	Query func(s *indicator.Signal, baseline bool) (string, error)
 
-	// Normal returns what a signal was measured to be, where the baseline is a
-	// number known when the rule is written; nil means that Query is asked for
-	// it.
+	// Normal returns what a signal was measured to be, where the baseline is a number known when the rule is written;
+	// nil means that Query is asked for it.
 	Normal func(*indicator.Signal) (normal float64, ok bool)
 
 	// Record maps the PromQL of a limit that follows the baseline to the name of a recording rule for it; nil means
@@ -34,22 +33,18 @@ type Compilation struct {
 
 	// Limit is View.Limit: thresholds known when the rule is written.
 	Limit func(*Threshold) (limit float64, source string, ok bool)
-	// Promises reports whether such a threshold was promised, and not only measured; nil
-	// means that none was.
+	// Promises reports whether such a threshold was promised, and not only measured; nil means that none was.
 	Promises func(*Threshold) bool
 
-	// Instance and Model are the labels of a target and of a fleet; nil means
-	// instance and model_name.
+	// Instance and Model are the labels of a target and of a fleet; nil means instance and model_name.
 	Instance, Model []string
 
-	// GPU lists the labels that a model server and its GPU exporter share; none
-	// means that there is one of each.
+	// GPU lists the labels that a model server and its GPU exporter share; none means that there is one of each.
 	GPU []string
 }
 
-// Compile returns PromQL that has a sample exactly while the condition holds,
-// labelled with the finest scope among its signals. It returns "" for a
-// condition that cannot hold, because a threshold resolves to no number.
+// Compile returns PromQL that has a sample exactly while the condition holds, labelled with the finest scope among
+// its signals. It returns "" for a condition that cannot hold, because a threshold resolves to no number.
 func (c Cond) Compile(o Compilation) (string, error) {
 	if o.Instance == nil {
 		o.Instance = []string{"instance"}
@@ -57,15 +52,15 @@ func (c Cond) Compile(o Compilation) (string, error) {
 	if o.Model == nil {
 		o.Model = []string{"model_name"}
 	}
-	return o.cond(c)
+	return o.compileCond(c)
 }
 
-func (o Compilation) cond(c Cond) (string, error) {
+func (o Compilation) compileCond(c Cond) (string, error) {
 	switch {
 	case c.Signal != nil:
-		return o.comparison(c)
+		return o.compileComparison(c)
 	case c.Any != nil:
-		return o.join(c.Any, "or")
+		return o.joinConditions(c.Any, "or")
 	}
 	var holds, spared []Cond
 	for _, sub := range finestFirst(c.All) {
@@ -75,55 +70,53 @@ func (o Compilation) cond(c Cond) (string, error) {
 			holds = append(holds, sub)
 		}
 	}
-	expr, err := o.join(holds, "and")
+	expr, err := o.joinConditions(holds, "and")
 	for _, sub := range spared {
 		if err != nil || expr == "" {
 			return "", err
 		}
 		var above string
-		above, err = o.comparison(Cond{Signal: sub.Signal, Op: GreaterThan, Threshold: sub.Threshold})
+		above, err = o.compileComparison(Cond{Signal: sub.Signal, Op: GreaterThan, Threshold: sub.Threshold})
 		if above != "" {
-			expr = fmt.Sprintf("(%s) unless on (%s) (%s)", expr, strings.Join(o.joinLabels(All(holds...).scope(), sub.scope()), ", "), above)
+			expr = fmt.Sprintf("(%s) unless on (%s) (%s)", expr, strings.Join(o.joinLabels(All(holds...).coarsestScope(), sub.coarsestScope()), ", "), above)
 		}
 	}
 	return expr, err
 }
 
-// absentHolds reports whether a comparison holds where the metric is not exposed and
-// counts as zero. PromQL has no sample to compare then, so that such a condition excludes
-// the servers on which it does not hold.
+// absentHolds reports whether a comparison holds where the metric is not exposed and counts as zero. PromQL has no
+// sample to compare then, so that such a condition excludes the servers on which it does not hold.
 func (c Cond) absentHolds() bool { return c.Signal != nil && c.Signal.Optional && c.Op == LessThan }
 
-// finestFirst puts the conditions with the most labels first: the left side of
-// "and" gives its labels to the result.
+// finestFirst puts the conditions with the most labels first: the left side of "and" gives its labels to the result.
 func finestFirst(cs []Cond) []Cond {
-	return slices.SortedStableFunc(slices.Values(cs), func(a, b Cond) int { return cmp.Compare(a.scope(), b.scope()) })
+	return slices.SortedStableFunc(slices.Values(cs), func(a, b Cond) int { return cmp.Compare(a.coarsestScope(), b.coarsestScope()) })
 }
 
-// scope is the coarsest scope of a comparison or an Any, the finest of an All.
-func (c Cond) scope() indicator.Scope {
+// coarsestScope returns the coarsest scope of a comparison or an Any, the finest of an All.
+func (c Cond) coarsestScope() indicator.Scope {
 	if c.Signal != nil {
 		return c.Signal.Scope
 	}
 	if c.Any != nil {
 		s := indicator.Model
 		for _, sub := range c.Any {
-			s = max(s, sub.scope())
+			s = max(s, sub.coarsestScope())
 		}
 		return s
 	}
 	s := indicator.Gateway
 	for _, sub := range c.All {
-		s = min(s, sub.scope())
+		s = min(s, sub.coarsestScope())
 	}
 	return s
 }
 
-func (o Compilation) join(cs []Cond, op string) (string, error) {
+func (o Compilation) joinConditions(cs []Cond, op string) (string, error) {
 	var b strings.Builder
 	var left indicator.Scope
 	for _, c := range cs {
-		sub, err := o.cond(c)
+		sub, err := o.compileCond(c)
 		switch {
 		case err != nil:
 			return "", err
@@ -133,9 +126,9 @@ func (o Compilation) join(cs []Cond, op string) (string, error) {
 			continue
 		}
 		if b.Len() == 0 {
-			left = c.scope()
+			left = c.coarsestScope()
 		} else {
-			fmt.Fprintf(&b, " %s on (%s) ", op, strings.Join(o.joinLabels(left, c.scope()), ", "))
+			fmt.Fprintf(&b, " %s on (%s) ", op, strings.Join(o.joinLabels(left, c.coarsestScope()), ", "))
 		}
 		fmt.Fprintf(&b, "(%s)", sub)
 	}
@@ -161,7 +154,7 @@ func (o Compilation) joinLabels(a, b indicator.Scope) []string {
 	return both
 }
 
-func (o Compilation) comparison(c Cond) (string, error) {
+func (o Compilation) compileComparison(c Cond) (string, error) {
 	if c.Signal.Logged {
 		return "", nil // no store holds logs
 	}
@@ -174,19 +167,19 @@ func (o Compilation) comparison(c Cond) (string, error) {
 		return "", nil
 	}
 	if way.Set {
-		return fmt.Sprintf("(%s) %s %s", now, c.Op, number(way.Limit)), nil
+		return fmt.Sprintf("(%s) %s %s", now, c.Op, formatFloat(way.Limit)), nil
 	}
 	absolute := ""
 	if !math.IsNaN(c.Threshold.Default) {
-		absolute = fmt.Sprintf("(%s) %s %s", now, c.Op, number(c.Threshold.Default))
+		absolute = fmt.Sprintf("(%s) %s %s", now, c.Op, formatFloat(c.Threshold.Default))
 	}
 	if way.Relative == nil {
 		return absolute, nil
 	}
 	if o.Normal != nil {
-		return o.measured(c, now, absolute)
+		return o.compileMeasured(c, now, absolute)
 	}
-	limit, err := o.relative(c)
+	limit, err := o.compileRelative(c)
 	if err != nil {
 		return "", err
 	}
@@ -194,7 +187,7 @@ func (o Compilation) comparison(c Cond) (string, error) {
 		return absolute, nil
 	}
 	if o.Capped && absolute != "" && c.Op == GreaterThan {
-		limit = fmt.Sprintf("clamp_max(%s, %s)", limit, number(c.Threshold.Default))
+		limit = fmt.Sprintf("clamp_max(%s, %s)", limit, formatFloat(c.Threshold.Default))
 	}
 	if o.Record != nil {
 		limit = o.Record(c, limit)
@@ -207,16 +200,16 @@ func (o Compilation) comparison(c Cond) (string, error) {
 	return fmt.Sprintf("(%s) or ((%s) unless on (%s) (%s))", relative, absolute, on, limit), nil
 }
 
-// measured compares with a threshold that follows measured numbers, or with
+// compileMeasured compares with a threshold that follows measured numbers, or with
 // the default where one of them is missing.
-func (o Compilation) measured(c Cond, now, absolute string) (string, error) {
+func (o Compilation) compileMeasured(c Cond, now, absolute string) (string, error) {
 	r := c.Threshold.Baseline
 	base, ok := o.Normal(c.Signal)
 	if !ok {
 		return absolute, nil
 	}
 	if r.Per == nil || r.Perhaps {
-		return fmt.Sprintf("(%s) %s %s", now, c.Op, number(r.bounded(r.Factor*base+r.Offset))), nil
+		return fmt.Sprintf("(%s) %s %s", now, c.Op, formatFloat(r.clampLimit(r.Factor*base+r.Offset))), nil
 	}
 	normal, ok := o.Normal(r.Per)
 	if !ok || normal <= 0 {
@@ -229,20 +222,20 @@ func (o Compilation) measured(c Cond, now, absolute string) (string, error) {
 	if per == "" {
 		return absolute, nil
 	}
-	scale := fmt.Sprintf("clamp_min((%s) / %s, 1) ^ %s", per, number(normal), number(r.Exponent))
+	scale := fmt.Sprintf("clamp_min((%s) / %s, 1) ^ %s", per, formatFloat(normal), formatFloat(r.Exponent))
 	on := strings.Join(o.joinLabels(c.Signal.Scope, r.Per.Scope), ", ")
-	return fmt.Sprintf("(%s) %s on (%s) (%s)", now, c.Op, on, r.shifted(number(r.Factor*base)+" * "+scale)), nil
+	return fmt.Sprintf("(%s) %s on (%s) (%s)", now, c.Op, on, r.shiftLimit(formatFloat(r.Factor*base)+" * "+scale)), nil
 }
 
-// relative returns the PromQL of a threshold that follows the baseline, "" where what it
+// compileRelative returns the PromQL of a threshold that follows the baseline, "" where what it
 // is scaled with cannot be asked for.
-func (o Compilation) relative(c Cond) (string, error) {
+func (o Compilation) compileRelative(c Cond) (string, error) {
 	r := c.Threshold.Baseline
 	base, err := o.Query(c.Signal, true)
 	if err != nil {
 		return "", err
 	}
-	limit := fmt.Sprintf("%s * (%s)", number(r.Factor), base)
+	limit := fmt.Sprintf("%s * (%s)", formatFloat(r.Factor), base)
 	if r.Per != nil && !r.Perhaps {
 		now, err := o.Query(r.Per, false)
 		if err != nil || now == "" {
@@ -253,23 +246,23 @@ func (o Compilation) relative(c Cond) (string, error) {
 			return "", err
 		}
 		on := strings.Join(o.joinLabels(c.Signal.Scope, r.Per.Scope), ", ")
-		limit += fmt.Sprintf(" * on (%s) clamp_min((%s) / on (%s) ((%s) > 0), 1) ^ %s", on, now, on, normal, number(r.Exponent))
+		limit += fmt.Sprintf(" * on (%s) clamp_min((%s) / on (%s) ((%s) > 0), 1) ^ %s", on, now, on, normal, formatFloat(r.Exponent))
 	}
-	return r.shifted(limit), nil
+	return r.shiftLimit(limit), nil
 }
 
-// shifted adds the offset to the PromQL of a limit and bounds it.
-func (r *Relative) shifted(limit string) string {
+// shiftLimit adds the offset to the PromQL of a limit and bounds it.
+func (r *Relative) shiftLimit(limit string) string {
 	switch {
 	case r.Offset > 0:
-		limit += " + " + number(r.Offset)
+		limit += " + " + formatFloat(r.Offset)
 	case r.Offset < 0:
-		limit = "clamp_min(" + limit + " - " + number(-r.Offset) + ", 0)"
+		limit = "clamp_min(" + limit + " - " + formatFloat(-r.Offset) + ", 0)"
 	}
 	if r.Most > 0 {
-		limit = "clamp_max(" + limit + ", " + number(r.Most) + ")"
+		limit = "clamp_max(" + limit + ", " + formatFloat(r.Most) + ")"
 	}
 	return limit
 }
 
-func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+func formatFloat(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

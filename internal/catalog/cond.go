@@ -7,9 +7,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
-// A Threshold is a named number that a signal is compared with. It is resolved
-// in this order: set by the user; from the objectives; measured; relative to
-// the baseline; the default. One that resolves to nothing makes the comparison
+// A Threshold is a named number that a signal is compared with. It is resolved in this order: set by the user; from
+// the objectives; measured; relative to the baseline; the default. One that resolves to nothing makes the comparison
 // unknown.
 type Threshold struct {
 	Name string // in --set and in threshold files: "kv_cache_full"
@@ -51,9 +50,8 @@ type Relative struct {
 	// fault that was there before from making itself normal.
 	Most float64
 
-	// History asks for a baseline of earlier samples. The sums of a server's
-	// whole life do, where the cost of work is compared, but not where its
-	// traffic is: a life holds warm-ups, tests and other people's load.
+	// History asks for a baseline of earlier samples. The sums of a server's whole life do, where the cost of work is
+	// compared, but not where its traffic is: a life holds warm-ups, tests and other people's load.
 	History bool
 }
 
@@ -116,11 +114,11 @@ func (c Cond) Role() Role {
 // They decide as others do, and are no evidence to look at.
 func Guard(c Cond) Cond {
 	c.Guarding = c.Signal != nil
-	c.All, c.Any = guards(c.All), guards(c.Any)
+	c.All, c.Any = markGuards(c.All), markGuards(c.Any)
 	return c
 }
 
-func guards(cs []Cond) []Cond {
+func markGuards(cs []Cond) []Cond {
 	if cs == nil {
 		return nil
 	}
@@ -230,24 +228,23 @@ type Evidence struct {
 // Shown reports whether a comparison that holds is evidence to look at.
 func (e *Evidence) Shown() bool { return e.Holds == True && e.Role != Guarded }
 
-// Eval evaluates a condition and returns every comparison made, in the order
-// of the tree.
+// Eval evaluates a condition and returns every comparison made, in the order of the tree.
 func (c Cond) Eval(v View) (Truth, []Evidence) {
 	comparisons := 0
 	c.Leaves(func(Cond) { comparisons++ })
 	evidence := make([]Evidence, 0, comparisons)
-	truth := c.eval(v, &evidence)
+	truth := c.evaluateTree(v, &evidence)
 	return truth, evidence
 }
 
 // Holds evaluates a condition as Eval does, and makes no comparison that cannot decide it.
-func (c Cond) Holds(v View) Truth { return c.eval(v, nil) }
+func (c Cond) Holds(v View) Truth { return c.evaluateTree(v, nil) }
 
-// eval evaluates a part of the tree, and appends its evidence if evidence is not nil.
-func (c Cond) eval(v View, evidence *[]Evidence) Truth {
+// evaluateTree evaluates a part of the tree, and appends its evidence if evidence is not nil.
+func (c Cond) evaluateTree(v View, evidence *[]Evidence) Truth {
 	if c.Signal != nil {
-		e := compare(c, v)
-		if h, ok := v.(interface{ over(Cond) bool }); ok && e.Holds == True && h.over(c) {
+		e := compareSignal(c, v)
+		if h, ok := v.(interface{ isOver(Cond) bool }); ok && e.Holds == True && h.isOver(c) {
 			e.Holds = False
 		}
 		if evidence != nil {
@@ -265,9 +262,9 @@ func (c Cond) eval(v View, evidence *[]Evidence) Truth {
 	}
 	for _, sub := range subs {
 		if all {
-			truth = and(truth, sub.eval(v, evidence))
+			truth = bothHold(truth, sub.evaluateTree(v, evidence))
 		} else {
-			truth = or(truth, sub.eval(v, evidence))
+			truth = eitherHolds(truth, sub.evaluateTree(v, evidence))
 		}
 		if evidence == nil && truth == decided {
 			break
@@ -294,8 +291,8 @@ type Uncertain interface {
 	Over(comparison Cond) bool
 }
 
-// Certain evaluates a condition like Eval, but counts only what is beyond doubt. A reading exceeds its limit if the
-// near end of its interval does, if the server's own fluctuation does not explain it, and if it is not over.
+// Certain evaluates a condition like Eval, but needs proof beyond doubt. A reading exceeds its limit if the near end
+// of its interval does, if the server's own fluctuation does not explain it, and if it still goes on.
 func (c Cond) Certain(v Uncertain) Truth { return c.Holds(doubted{lasting{v}}) }
 
 // Likely evaluates a condition like Certain, with half of the doubt. A condition that fails it is more likely chance
@@ -317,7 +314,7 @@ func (c Cond) Ended(v Uncertain) bool { return c.Holds(lasting{v}) != True }
 // lasting is an uncertain view without faults that are over.
 type lasting struct{ Uncertain }
 
-func (l lasting) over(c Cond) bool { return l.Over(c) }
+func (l lasting) isOver(c Cond) bool { return l.Over(c) }
 
 // doubted shows it at the near ends of its readings too.
 type doubted struct{ lasting }
@@ -331,7 +328,7 @@ func (d doubted) Now(s *indicator.Signal) indicator.Value {
 	return v
 }
 
-func and(a, b Truth) Truth {
+func bothHold(a, b Truth) Truth {
 	switch {
 	case a == False || b == False:
 		return False
@@ -341,7 +338,7 @@ func and(a, b Truth) Truth {
 	return True
 }
 
-func or(a, b Truth) Truth {
+func eitherHolds(a, b Truth) Truth {
 	switch {
 	case a == True || b == True:
 		return True
@@ -351,7 +348,7 @@ func or(a, b Truth) Truth {
 	return False
 }
 
-func compare(c Cond, v View) Evidence {
+func compareSignal(c Cond, v View) Evidence {
 	if d, ok := v.(doubted); ok && c.Op == LessThan {
 		v = d.Uncertain // the doubt does not bring a reading under its limit
 	}
@@ -394,12 +391,12 @@ func (t *Threshold) Resolve(s *indicator.Signal, op Op, v View) (limit float64, 
 		return way.Limit, way.Source, true
 	}
 	if way.Relative != nil {
-		limit, ok = way.Relative.limit(s, v)
-		if !ok || v.MayHoldFault() && t.laxer(limit, op) {
+		limit, ok = way.Relative.deriveLimit(s, v)
+		if !ok || v.MayHoldFault() && t.isLaxer(limit, op) {
 			limit, ok = t.peerLimit(way.Relative, s, op, v)
 		}
 		if ok {
-			return limit, way.Relative.source(limit), true
+			return limit, way.Relative.describeSource(limit), true
 		}
 	}
 	if !math.IsNaN(t.Default) {
@@ -408,9 +405,8 @@ func (t *Threshold) Resolve(s *indicator.Signal, op Op, v View) (limit float64, 
 	return 0, "", false
 }
 
-// Ways says how a threshold is resolved: by the number that was set for it or else
-// relative to the baseline, where there is one of the kind that it needs, or else by
-// its default.
+// Ways says how a threshold is resolved: by the number that was set for it or else relative to the baseline, where
+// there is one of the kind that it needs, or else by its default.
 type Ways struct {
 	Set      bool
 	Limit    float64 // the limit that was set
@@ -433,26 +429,26 @@ func (t *Threshold) Ways(limit func(*Threshold) (float64, string, bool), history
 // peerLimit returns the limit for a server whose own history is too short to relax the default. A value that its
 // peers have had for long is no fault of a new server.
 func (t *Threshold) peerLimit(r *Relative, s *indicator.Signal, op Op, v View) (float64, bool) {
-	if !t.laxer(math.Inf(1), op) {
+	if !t.isLaxer(math.Inf(1), op) {
 		return 0, false // nothing can be
 	}
 	peers, ok := v.Peers()
 	if !ok {
 		return 0, false
 	}
-	limit, ok := r.limit(s, peers)
-	if own, known := r.limit(s, v); known {
+	limit, ok := r.deriveLimit(s, peers)
+	if own, known := r.deriveLimit(s, v); known {
 		limit = min(limit, own)
 	}
-	return limit, ok && t.laxer(limit, op)
+	return limit, ok && t.isLaxer(limit, op)
 }
 
-// laxer reports whether an upper limit is easier to keep than the default.
-func (t *Threshold) laxer(limit float64, op Op) bool {
+// isLaxer reports whether an upper limit is easier to keep than the default.
+func (t *Threshold) isLaxer(limit float64, op Op) bool {
 	return op == GreaterThan && limit > t.Default
 }
 
-func (r *Relative) limit(s *indicator.Signal, v View) (float64, bool) {
+func (r *Relative) deriveLimit(s *indicator.Signal, v View) (float64, bool) {
 	base := v.Normal(s)
 	if !base.OK {
 		return 0, false
@@ -476,19 +472,19 @@ func (r *Relative) limit(s *indicator.Signal, v View) (float64, bool) {
 		}
 		scale *= max(1, doubt.Margin)
 	}
-	return r.bounded(r.Factor*base.V*scale + r.Offset), true
+	return r.clampLimit(r.Factor*base.V*scale + r.Offset), true
 }
 
-// source says what a limit follows: the baseline, or Most, which is below what it allows.
-func (r *Relative) source(limit float64) string {
+// describeSource says what set a limit: the baseline, or Most if the baseline allows more.
+func (r *Relative) describeSource(limit float64) string {
 	if r.Most > 0 && limit == r.Most {
 		return "cap"
 	}
 	return "baseline"
 }
 
-// bounded keeps a limit between zero and Most.
-func (r *Relative) bounded(limit float64) float64 {
+// clampLimit keeps a limit between zero and Most.
+func (r *Relative) clampLimit(limit float64) float64 {
 	limit = math.Max(0, limit)
 	if r.Most > 0 {
 		limit = math.Min(limit, r.Most)

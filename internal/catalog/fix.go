@@ -27,8 +27,7 @@ type Fix struct {
 	Stops bool `json:"stops,omitempty"`
 	// Others says that it needs other servers of the model that are well: it is not offered where none is.
 	Others bool `json:"others,omitempty"`
-	// Risk says that it must be tried out first: answers, memory or kernels may
-	// suffer.
+	// Risk says that it must be tried out first: answers, memory or kernels may suffer.
 	Risk bool `json:"-"`
 	// MayHurt says that it may leave users worse off, so that without a prediction
 	// it does not come before what cannot.
@@ -51,8 +50,7 @@ type Search struct {
 	Least, Most int
 }
 
-// Set gives a flag another value than the one that was computed, in the changes and
-// in the summary.
+// Set gives a flag another value than the one that was computed, in the changes and in the summary.
 func (f *Fix) Set(flag, to string) {
 	f.Changes = slices.Clone(f.Changes)
 	for i := range f.Changes {
@@ -67,15 +65,14 @@ func (f *Fix) Set(flag, to string) {
 	}
 }
 
-// Args is the fix as arguments of vllm serve, to be copied; "" where nothing is to be
-// added to the command line.
+// Args is the fix as arguments of vllm serve, to be copied; "" where nothing is to be added to the command line.
 func (f *Fix) Args() string {
-	return args(f.Changes, func(c *Change) string { return c.To })
+	return joinChanges(f.Changes, func(c *Change) string { return c.To })
 }
 
-// Replaced lists the present arguments that the new ones replace, as far as they are known.
+// Replaced lists the known present arguments that the new ones replace.
 func (f *Fix) Replaced() string {
-	return args(f.Changes, func(c *Change) string {
+	return joinChanges(f.Changes, func(c *Change) string {
 		if c.To == "" {
 			return ""
 		}
@@ -85,7 +82,7 @@ func (f *Fix) Replaced() string {
 
 // LeftOut lists the arguments to remove from the command line.
 func (f *Fix) LeftOut() string {
-	return args(f.Changes, func(c *Change) string {
+	return joinChanges(f.Changes, func(c *Change) string {
 		if c.To != "" {
 			return ""
 		}
@@ -93,7 +90,7 @@ func (f *Fix) LeftOut() string {
 	})
 }
 
-func args(changes []Change, value func(*Change) string) string {
+func joinChanges(changes []Change, value func(*Change) string) string {
 	var words []string
 	for i := range changes {
 		switch v := value(&changes[i]); v {
@@ -113,26 +110,26 @@ func args(changes []Change, value func(*Change) string) string {
 // own words, and sentences on those that it has to be upgraded for.
 func For(flags engine.Flags, version string, fixes []Fix) (fit []Fix, later []string) {
 	for _, f := range fixes {
-		i := slices.IndexFunc(f.Changes, func(c Change) bool { return !flags.Accepts(version, c.name()) })
+		i := slices.IndexFunc(f.Changes, func(c Change) bool { return !flags.Accepts(version, c.flagName()) })
 		if i < 0 {
 			fit = append(fit, f.withFlags(flags))
 			continue
 		}
-		if flag, known := flags[f.Changes[i].name()]; known && flag.Since != "" {
+		if flag, known := flags[f.Changes[i].flagName()]; known && flag.Since != "" {
 			later = append(later, fmt.Sprintf("On %s+, also try %s", flag.Since.Minor(), f.Args()))
 		}
 	}
 	return fit, later
 }
 
-// name is the flag without its dashes.
-func (c *Change) name() string { return strings.TrimPrefix(c.Flag, "--") }
+// flagName returns the flag without its dashes.
+func (c *Change) flagName() string { return strings.TrimPrefix(c.Flag, "--") }
 
 // withFlags returns the fix with an engine's own flags, where it has its own.
 func (f Fix) withFlags(flags engine.Flags) Fix {
 	for i, c := range f.Changes {
-		own, values := flags.Translate(c.name(), c.From, c.To)
-		if own == c.name() && values[0] == c.From && values[1] == c.To {
+		own, values := flags.Translate(c.flagName(), c.From, c.To)
+		if own == c.flagName() && values[0] == c.From && values[1] == c.To {
 			continue
 		}
 		f.Changes, f.Arithmetic = slices.Clone(f.Changes), slices.Clone(f.Arithmetic)
@@ -149,8 +146,7 @@ func (f Fix) withFlags(flags engine.Flags) Fix {
 	return f
 }
 
-// How much better or worse something must get to be noticed, and what a risk is worth,
-// as factors.
+// How much better or worse something must get to be noticed, and what a risk is worth, as factors.
 const (
 	noticeable = 1.05
 	riskPrice  = 1.1
@@ -162,16 +158,16 @@ const (
 // better predicted benefit for the price comes first; equal fixes keep their order.
 func Rank(fixes []Fix) {
 	slices.SortStableFunc(fixes, func(a, b Fix) int {
-		ga, gb := a.group(), b.group()
-		if by := cmp.Or(cmp.Compare(max(ga, harmless), max(gb, harmless)), a.class()-b.class(), ga-gb); by != 0 || ga != better {
+		ga, gb := a.headingGroup(), b.headingGroup()
+		if by := cmp.Or(cmp.Compare(max(ga, harmless), max(gb, harmless)), a.rankClass()-b.rankClass(), ga-gb); by != 0 || ga != better {
 			return by
 		}
 		return cmp.Compare(b.benefitPerCost(), a.benefitPerCost())
 	})
 }
 
-// class tells what stops the bleeding from what cures for nothing and from what costs servers.
-func (f *Fix) class() int {
+// rankClass orders fixes: first those that stop the bleeding, then free cures, then those that cost servers.
+func (f *Fix) rankClass() int {
 	switch {
 	case f.Stops:
 		return 0
@@ -200,11 +196,11 @@ func (f *Fix) Key() string {
 
 // NoUse reports whether a fix is predicted to change nothing, or to leave users worse off.
 func (f *Fix) NoUse() bool {
-	g := f.group()
+	g := f.headingGroup()
 	return g == useless || g == worse
 }
 
-// Headings of ranked fixes: those that stop the bleeding, the cure after it or at once, and alternatives.
+// Headings of ranked fixes: fixes that stop the bleeding, the cure after them or at once, and alternatives.
 const (
 	Now  = "Now"
 	Then = "Then"
@@ -240,7 +236,7 @@ const (
 	worse
 )
 
-func (f *Fix) group() int {
+func (f *Fix) headingGroup() int {
 	switch p := f.Predicted; {
 	case p == nil || p.Reason != "":
 		if f.MayHurt {

@@ -23,12 +23,12 @@ var SlowEngine = []string{
 }
 
 // Waiting says how many requests wait.
-func Waiting(n float64) string { return plural(n, "waits", "wait") }
+func Waiting(n float64) string { return chooseForm(n, "waits", "wait") }
 
 // Are says how many requests are something.
-func Are(n float64) string { return plural(n, "is", "are") }
+func Are(n float64) string { return chooseForm(n, "is", "are") }
 
-func plural(n float64, one, many string) string {
+func chooseForm(n float64, one, many string) string {
 	verb := many
 	if Whole(n) == "1" {
 		verb = one

@@ -2,8 +2,8 @@ package catalog
 
 import "github.com/sixty-dev/sixty/internal/catalog/indicator"
 
-// grown is clearly more of something than this deployment normally has.
-func grown(name string, u indicator.Unit) *Threshold {
+// moreThanUsual declares a threshold well above this deployment's normal value.
+func moreThanUsual(name string, u indicator.Unit) *Threshold {
 	return &Threshold{
 		Name: name, Unit: u, Default: None, Baseline: &Relative{Factor: 1.3, History: true},
 		Why: "a third more than normal: what changes so much may be where it began; it decides nothing",
@@ -24,9 +24,9 @@ var Pinned = &Threshold{
 
 // Links with which many stories begin.
 var (
-	RequestsCome = Link{Says: "Requests come faster", When: Above(indicator.FirstTokenRate, grown("requests_grew", indicator.RequestsPerSecond)), Traffic: true}
-	PromptsGrow  = Link{Says: "Prompts grow", When: Above(indicator.PromptTokens, grown("prompts_grew", indicator.Tokens)), Traffic: true}
-	AnswersGrow  = Link{Says: "Answers grow", When: Above(indicator.OutputTokens, grown("answers_grew", indicator.Tokens)), Traffic: true}
+	RequestsCome = Link{Says: "Requests come faster", When: Above(indicator.FirstTokenRate, moreThanUsual("requests_grew", indicator.RequestsPerSecond)), Traffic: true}
+	PromptsGrow  = Link{Says: "Prompts grow", When: Above(indicator.PromptTokens, moreThanUsual("prompts_grew", indicator.Tokens)), Traffic: true}
+	AnswersGrow  = Link{Says: "Answers grow", When: Above(indicator.OutputTokens, moreThanUsual("answers_grew", indicator.Tokens)), Traffic: true}
 	// Demand is what clients may ask for more of.
 	Demand = []Link{RequestsCome, PromptsGrow, AnswersGrow}
 )

@@ -6,8 +6,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// A Prediction is what a simulation says that a fix will do, or why it says
-// nothing.
+// A Prediction is what a simulation says that a fix will do, or why it says nothing.
 type Prediction struct {
 	// Reason says why there is no prediction; "" if there is one. Either the simulation does not reproduce the
 	// present, or the simulator cannot simulate the fix.
@@ -26,11 +25,10 @@ type Prediction struct {
 	Caveats []string // reasons to trust them less
 }
 
-// Worse reports whether users are predicted to be worse off than if nothing were
-// done.
+// Worse reports whether users are predicted to be worse off than if nothing were done.
 func (p *Prediction) Worse() bool { return p.Reason == "" && p.Benefit.Value < 1/noticeable }
 
-// An Effect holds four values of one quantity: measured, simulated as it is now, predicted without a change, and
+// An Effect holds four values of one quantity: measured, simulated at present, predicted without a change, and
 // predicted after the fix. Percentiles are computed over the server's own buckets, so that all four can be compared.
 type Effect struct {
 	Signal    *indicator.Signal

@@ -6,7 +6,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/version"
 )
 
-// Documentation is where the documents of this build are published: those of its release, whose links go on to fit it.
+// Documentation is the URL of this build's documents. A release links to its own documents, so that its links stay
+// right.
 var Documentation = "https://github.com/sixty-dev/sixty/blob/" + version.Get().Ref() + "/docs/"
 
 // Runbooks says where the runbooks can be read: a pathology's at URL, its id and Suffix.

@@ -8,8 +8,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// SlowSteps adds sentences about decode steps that take longer than their batch explains, and about the cause as far
-// as it is known. It reports whether the batch alone explains the step.
+// SlowSteps adds sentences about decode steps that take longer than their batch explains, and about the known cause.
+// It reports whether the batch alone explains the step.
 func (p *Pass) SlowSteps() (explained bool) {
 	explained = true
 	if times, ok := p.SlowerThanBatch(); ok {
@@ -32,8 +32,7 @@ func (p *Pass) SlowSteps() (explained bool) {
 	return explained
 }
 
-// SlowerThanBatch returns how many times its normal a step takes, after
-// allowing it to grow with its batch.
+// SlowerThanBatch returns how many times its normal a step takes, after allowing it to grow with its batch.
 func (p *Pass) SlowerThanBatch() (times float64, ok bool) {
 	step, ok := p.Grown(indicator.ITLP50)
 	if !ok {
@@ -45,8 +44,7 @@ func (p *Pass) SlowerThanBatch() (times float64, ok bool) {
 	return step, true
 }
 
-// SlowStepFixes adds what to check when steps are slower than their batch
-// explains: first what the readings point to.
+// SlowStepFixes adds what to check when steps are slower than their batch explains: first what the readings point to.
 func (p *Pass) SlowStepFixes() {
 	const verify = "ITL P50 returns to normal at the same decode batch size"
 	if ratio, ok := p.Measured(indicator.SMClockRatio); ok && ratio < 0.9 {

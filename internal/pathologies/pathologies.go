@@ -75,8 +75,8 @@ var cases embed.FS
 // pathology: its id without hyphens.
 func Cases() fs.FS { return cases }
 
-// All returns the catalogue, root causes before symptoms: of two findings that
-// cost the same, the earlier one leads the verdict.
+// All returns the catalogue, root causes before symptoms: if two findings cost the same, the earlier one leads the
+// verdict.
 func All() []*catalog.Pathology { return slices.Clone(all) }
 
 var all = withTexts(

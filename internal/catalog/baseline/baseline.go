@@ -31,8 +31,7 @@ type File struct {
 	// Thresholds are the numbers from which on a signal is at fault.
 	Thresholds []Threshold `json:"thresholds"`
 
-	// Capacity is the highest request rate that met the objective, 0 when
-	// nobody searched for it.
+	// Capacity is the highest request rate that met the objective, 0 when nobody searched for it.
 	Capacity float64 `json:"capacity,omitempty"`
 	// Conditions of the measurement: mean lengths, and requests in flight.
 	PromptTokens float64 `json:"prompt_tokens,omitempty"`
@@ -91,7 +90,7 @@ func (f *File) Marshal() ([]byte, error) {
 	return append(out, '\n'), err
 }
 
-// For returns the baseline of a model: its own, or one for every model; nil if there is none.
+// For returns the baseline of a model, else the one for every model, else nil.
 func For(files []*File, model string) *File {
 	var every *File
 	for _, f := range files {

@@ -19,9 +19,8 @@ type Deployment struct {
 	// Dialects are the names in use: one, or several where versions are mixed.
 	Dialects []Dialect
 
-	// Instance, Model and GPU are the labels that identify a scraped target, the
-	// replicas of one model, and what a model server and its GPU exporter have
-	// in common. Labels that no series has do no harm. An empty Instance, as
+	// Instance, Model and GPU are the labels that identify a scraped target, the replicas of one model, and what a
+	// model server and its GPU exporter have in common. Labels that no series has do no harm. An empty Instance, as
 	// against a nil one, adds up over replicas.
 	Instance, Model, GPU []string
 
@@ -31,8 +30,7 @@ type Deployment struct {
 	// Window, Short and Past replace the durations of indicator's expressions.
 	Window, Short, Past time.Duration
 
-	// Recorded returns the series by which a signal that others are made of is
-	// recorded; nil: none is.
+	// Recorded returns the series by which a signal that others are made of is recorded; nil: none is.
 	Recorded func(*indicator.Signal) string
 }
 
@@ -44,8 +42,8 @@ var (
 
 var errNoDialect = errors.New("the deployment has no dialect that it could be asked in")
 
-// rewriting returns the deployment's part of a rewriting in one dialect.
-func (d *Deployment) rewriting(dia Dialect) indicator.Rewriting {
+// rewritingFor returns the deployment's part of a rewriting in one dialect.
+func (d *Deployment) rewritingFor(dia Dialect) indicator.Rewriting {
 	rw := dia.Rewriting()
 	rw.Window, rw.Short, rw.Past = d.Window, d.Short, d.Past
 	rw.Instance, rw.Model, rw.Matchers = d.Instance, d.Model, d.Matchers
@@ -58,21 +56,19 @@ func (d *Deployment) rewriting(dia Dialect) indicator.Rewriting {
 // Expr returns a signal's PromQL for all dialects of the deployment, without values from too few observations. For a
 // server with several dialects, such as one with old and new names during a deprecation, the first dialect counts.
 func (d *Deployment) Expr(s *indicator.Signal) (string, error) {
-	return d.each(s, func(dia Dialect) (string, error) { return d.guarded(s, dia), nil })
+	return d.mergeDialects(s, func(dia Dialect) (string, error) { return d.guardedPromQL(s, dia), nil })
 }
 
-// Unguarded is Expr with all values, for panels that show how many
-// observations there are beside them.
+// Unguarded is Expr with all values, for panels that show how many observations there are beside them.
 func (d *Deployment) Unguarded(s *indicator.Signal) (string, error) {
-	return d.each(s, func(dia Dialect) (string, error) {
-		return d.compile(s, ruled(s, dia), dia), nil
+	return d.mergeDialects(s, func(dia Dialect) (string, error) {
+		return d.compilePromQL(s, ruleExpr(s, dia), dia), nil
 	})
 }
 
-// PromQL returns an expression in canonical names for all dialects of the
-// deployment.
+// PromQL returns an expression in canonical names for all dialects of the deployment.
 func (d *Deployment) PromQL(expr string) (string, error) {
-	return d.each(nil, func(dia Dialect) (string, error) { return d.PromQLIn(dia, expr) })
+	return d.mergeDialects(nil, func(dia Dialect) (string, error) { return d.PromQLIn(dia, expr) })
 }
 
 // HasSignal reports whether a signal can be asked for at all: some servers of the deployment
@@ -108,9 +104,9 @@ func (d *Deployment) Gateway() (Dialect, bool) {
 	return d.Dialects[i], true
 }
 
-// each merges the dialects' expressions of a signal. It skips dialects of another kind of endpoint (a model server's
-// for a GPU signal), and releases without the signal if others have it.
-func (d *Deployment) each(s *indicator.Signal, render func(Dialect) (string, error)) (string, error) {
+// mergeDialects merges the dialects' expressions of a signal. It skips dialects of another kind of endpoint (a model
+// server's for a GPU signal), and releases without the signal if others have it.
+func (d *Deployment) mergeDialects(s *indicator.Signal, render func(Dialect) (string, error)) (string, error) {
 	var exprs []string
 	told := s != nil && d.HasSignal(s)
 	for _, dia := range d.Dialects {
@@ -131,56 +127,56 @@ func (d *Deployment) each(s *indicator.Signal, render func(Dialect) (string, err
 	return Merge(exprs)
 }
 
-// ruled returns the signal's expression for rules, which apply to servers with any options. Roles are told if there
-// are any.
-func ruled(s *indicator.Signal, dia Dialect) indicator.Expr {
+// ruleExpr returns the signal's expression for rules, which apply to servers with any options. It tells roles apart
+// where the signal has them.
+func ruleExpr(s *indicator.Signal, dia Dialect) indicator.Expr {
 	if s.OfRoles != nil && dia.Exprs[s.Name] == nil {
 		return s.Expr
 	}
 	return dia.Expr(s)
 }
 
-// guarded returns a signal's PromQL in one dialect. A trend is not believed
-// before the target has been there for a while.
-func (d *Deployment) guarded(s *indicator.Signal, dia Dialect) string {
-	expr := ruled(s, dia)
-	out := d.compile(s, expr, dia)
+// guardedPromQL returns a signal's PromQL in one dialect. A trend counts only after the target has been there for a
+// while.
+func (d *Deployment) guardedPromQL(s *indicator.Signal, dia Dialect) string {
+	expr := ruleExpr(s, dia)
+	out := d.compilePromQL(s, expr, dia)
 	if s.Counted() {
-		out = s.Guard(out, d.compile(s, s.Observations(), dia))
+		out = s.Guard(out, d.compilePromQL(s, s.Observations(), dia))
 	}
 	if s.Censored {
-		out = s.Censor(out, d.known(indicator.UnansweredWait, dia), d.known(indicator.UnansweredShare, dia))
+		out = s.Censor(out, d.recordedPromQL(indicator.UnansweredWait, dia), d.recordedPromQL(indicator.UnansweredShare, dia))
 	}
 	if s.Held && len(dia.Missing(indicator.StaleGauges)) == 0 {
-		out = fmt.Sprintf("(%s) unless on (%s) ((%s) > 0)", out, strings.Join(d.Instance, ", "), d.known(indicator.StaleGauges, dia))
+		out = fmt.Sprintf("(%s) unless on (%s) ((%s) > 0)", out, strings.Join(d.Instance, ", "), d.recordedPromQL(indicator.StaleGauges, dia))
 	}
 	if s.MinPast > 0 {
 		// The targets that exposed the signal's first metric MinPast ago.
 		then := indicator.Now(indicator.Reads(expr)[0])
 		then.Offset = s.MinPast
-		there := d.compile(s, indicator.Aggregate{Op: "group", Labels: []string{"instance"}, Of: then}, dia)
+		there := d.compilePromQL(s, indicator.Aggregate{Op: "group", Labels: []string{"instance"}, Of: then}, dia)
 		out = fmt.Sprintf("(%s) and on (%s) (%s)", out, strings.Join(d.Instance, ", "), there)
 	}
 	return out
 }
 
-// known returns a signal's series where one is recorded, else its PromQL in one dialect.
-func (d *Deployment) known(s *indicator.Signal, dia Dialect) string {
+// recordedPromQL returns a signal's series where one is recorded, else its PromQL in one dialect.
+func (d *Deployment) recordedPromQL(s *indicator.Signal, dia Dialect) string {
 	if d.Recorded != nil {
 		return d.Recorded(s)
 	}
-	return d.guarded(s, dia)
+	return d.guardedPromQL(s, dia)
 }
 
-// compile returns PromQL of an expression of a signal.
-func (d *Deployment) compile(s *indicator.Signal, expr indicator.Expr, dia Dialect) string {
-	rw := d.rewriting(dia)
+// compilePromQL returns PromQL of an expression of a signal.
+func (d *Deployment) compilePromQL(s *indicator.Signal, expr indicator.Expr, dia Dialect) string {
+	rw := d.rewritingFor(dia)
 	return rw.Compile(expr, s.Scope).String()
 }
 
 // PromQLIn is PromQL in one dialect, whatever kind of endpoint has it.
 func (d *Deployment) PromQLIn(dia Dialect, expr string) (string, error) {
-	tree, err := indicator.Rewrite(expr, d.rewriting(dia))
+	tree, err := indicator.Rewrite(expr, d.rewritingFor(dia))
 	if err != nil {
 		return "", err
 	}

@@ -79,8 +79,8 @@ func Detect(names []string) (Dialect, bool) {
 		}
 		if ok {
 			d := Dialect{Naming: n, Engine: e.ID, Flags: e.Flags, Enable: e.Enable, has: has}
-			d.derive()
-			d.key = d.describe()
+			d.deriveExprs()
+			d.key = d.describeRelease()
 			unused := make(map[string]string, len(indicator.All()))
 			for _, s := range indicator.All() {
 				unused[s.Name] = d.Unused(s)
@@ -161,9 +161,9 @@ func LikelyArgs(line, source string) (engine.Config, error) {
 
 // Selector is a regular expression of metric names that finds targets in a Prometheus server: names of all dialects,
 // and of parts of servers.
-var Selector = selector()
+var Selector = engineSelector()
 
-func selector() string {
+func engineSelector() string {
 	out := []string{beside.InServers}
 	for _, e := range engines {
 		out = append(out, e.Selector)
@@ -185,8 +185,8 @@ func NamePattern(names ...string) string {
 	return strings.Join(out, "|")
 }
 
-// derive takes the expressions of signals for what the endpoint does not expose.
-func (d *Dialect) derive() {
+// deriveExprs sets the expressions of signals for metrics that the endpoint does not expose.
+func (d *Dialect) deriveExprs() {
 	d.derived = map[string]indicator.Expr{}
 	exposes := func(name string) bool { return d.has[d.Metric(name)] }
 	for _, s := range indicator.All() {
@@ -199,8 +199,7 @@ func (d *Dialect) derive() {
 	}
 }
 
-// Serves reports whether the endpoint is an inference server, and not what stands beside
-// or before one.
+// Serves reports whether the endpoint is an inference server, and not what stands beside or before one.
 func (d Dialect) Serves() bool { return !ShowsGPUs(d.Engine) && d.Engine != Gateway }
 
 // ShowsGPUs reports whether a kind of endpoint is an exporter of GPUs.
@@ -208,11 +207,11 @@ func ShowsGPUs(kind engine.ID) bool { return kind == DCGM || kind == AMD }
 
 // Answers reports whether a signal is asked of such an endpoint.
 func (d Dialect) Answers(s *indicator.Signal) bool {
-	return answers(d.Engine, s.Scope) && (d.Log || !s.Logged)
+	return scopeAnswered(d.Engine, s.Scope) && (d.Log || !s.Logged)
 }
 
-// answers reports whether signals of a scope are asked of a kind of endpoint.
-func answers(kind engine.ID, scope indicator.Scope) bool {
+// scopeAnswered reports whether a kind of endpoint answers signals of a scope.
+func scopeAnswered(kind engine.ID, scope indicator.Scope) bool {
 	switch scope {
 	case indicator.GPU:
 		return ShowsGPUs(kind)
@@ -227,7 +226,7 @@ func answers(kind engine.ID, scope indicator.Scope) bool {
 func AlertPrefixes(scope indicator.Scope, met func(engine.ID) bool) []string {
 	var all, own []string
 	for _, e := range engines {
-		if answers(e.ID, scope) {
+		if scopeAnswered(e.ID, scope) {
 			all = append(all, e.Alerts)
 			if met(e.ID) && !slices.Contains(own, e.Alerts) {
 				own = append(own, e.Alerts)
@@ -240,8 +239,7 @@ func AlertPrefixes(scope indicator.Scope, met func(engine.ID) bool) []string {
 	return own
 }
 
-// Metric returns the name under which the endpoint exposes a canonical metric,
-// whether or not it does expose it.
+// Metric returns the name under which the endpoint exposes a canonical metric, whether or not it does expose it.
 func (d Dialect) Metric(name string) string {
 	rest, ok := strings.CutPrefix(name, engine.Canonical)
 	if !ok {
@@ -295,8 +293,7 @@ func (d Dialect) Derives(s *indicator.Signal) bool {
 	return d.Exprs[s.Name] != nil || d.derived[s.Name] != nil
 }
 
-// Missing returns the metrics, in the dialect's names, that the signal needs
-// and the endpoint does not expose.
+// Missing returns the metrics, in the dialect's names, that the signal needs and the endpoint does not expose.
 func (d Dialect) Missing(s *indicator.Signal) []string {
 	if needs, lacks := d.Lacks[s.Name]; lacks {
 		return []string{d.Prefix + needs}
@@ -376,7 +373,7 @@ func (d Dialect) Exposes(name string) bool {
 // Key tells apart dialects that need different queries.
 func (d Dialect) Key() string { return d.key }
 
-func (d Dialect) describe() string {
+func (d Dialect) describeRelease() string {
 	var b strings.Builder
 	b.WriteString(d.Prefix)
 	for _, k := range slices.Sorted(maps.Keys(d.Renamed)) {

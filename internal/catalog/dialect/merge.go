@@ -27,7 +27,7 @@ func Merge(exprs []string) (string, error) {
 			merged = tree
 			continue
 		}
-		merged = merge(merged, tree)
+		merged = mergeExprs(merged, tree)
 	}
 	if merged == nil {
 		return "", fmt.Errorf("merge: no expressions")
@@ -35,8 +35,8 @@ func Merge(exprs []string) (string, error) {
 	return merged.String(), nil
 }
 
-// merge returns an expression that has the samples of both.
-func merge(a, b parser.Expr) parser.Expr {
+// mergeExprs returns an expression that has the samples of both.
+func mergeExprs(a, b parser.Expr) parser.Expr {
 	if a.String() == b.String() {
 		return a
 	}
@@ -44,7 +44,7 @@ func merge(a, b parser.Expr) parser.Expr {
 		return out
 	}
 	return &parser.ParenExpr{Expr: &parser.BinaryExpr{
-		Op: parser.LOR, LHS: parenthesized(a), RHS: parenthesized(b),
+		Op: parser.LOR, LHS: addParentheses(a), RHS: addParentheses(b),
 		VectorMatching: &parser.VectorMatching{Card: parser.CardManyToMany},
 	}}
 }
@@ -54,20 +54,20 @@ func mergeOperands(a, b parser.Expr) (parser.Expr, bool) {
 	switch x := a.(type) {
 	case *parser.ParenExpr:
 		if y, ok := b.(*parser.ParenExpr); ok {
-			return &parser.ParenExpr{Expr: merge(x.Expr, y.Expr)}, true
+			return &parser.ParenExpr{Expr: mergeExprs(x.Expr, y.Expr)}, true
 		}
 	case *parser.AggregateExpr:
 		y, ok := b.(*parser.AggregateExpr)
-		if ok && x.Op == y.Op && x.Without == y.Without && slices.Equal(x.Grouping, y.Grouping) && text(x.Param) == text(y.Param) {
+		if ok && x.Op == y.Op && x.Without == y.Without && slices.Equal(x.Grouping, y.Grouping) && printExpr(x.Param) == printExpr(y.Param) {
 			out := *x
-			out.Expr = merge(x.Expr, y.Expr)
+			out.Expr = mergeExprs(x.Expr, y.Expr)
 			return &out, true
 		}
 	case *parser.BinaryExpr:
 		y, ok := b.(*parser.BinaryExpr)
 		if ok && x.Op == y.Op && x.ReturnBool == y.ReturnBool && sameMatching(x.VectorMatching, y.VectorMatching) {
 			out := *x
-			out.LHS, out.RHS = merge(x.LHS, y.LHS), merge(x.RHS, y.RHS)
+			out.LHS, out.RHS = mergeExprs(x.LHS, y.LHS), mergeExprs(x.RHS, y.RHS)
 			return &out, true
 		}
 	case *parser.Call:
@@ -76,7 +76,7 @@ func mergeOperands(a, b parser.Expr) (parser.Expr, bool) {
 			out := *x
 			out.Args = slices.Clone(x.Args)
 			for i := range x.Args {
-				out.Args[i] = merge(x.Args[i], y.Args[i])
+				out.Args[i] = mergeExprs(x.Args[i], y.Args[i])
 			}
 			return &out, true
 		}
@@ -84,8 +84,7 @@ func mergeOperands(a, b parser.Expr) (parser.Expr, bool) {
 	return nil, false
 }
 
-// overRange reports whether a function takes a range of samples: alternatives
-// cannot stand within one.
+// overRange reports whether a function takes a range of samples: alternatives cannot stand within one.
 func overRange(c *parser.Call) bool {
 	return slices.ContainsFunc(c.Args, func(e parser.Expr) bool { return e.Type() == parser.ValueTypeMatrix })
 }
@@ -97,15 +96,15 @@ func sameMatching(a, b *parser.VectorMatching) bool {
 	return a.Card == b.Card && a.On == b.On && slices.Equal(a.MatchingLabels, b.MatchingLabels) && slices.Equal(a.Include, b.Include)
 }
 
-func text(e parser.Expr) string {
+func printExpr(e parser.Expr) string {
 	if e == nil {
 		return ""
 	}
 	return e.String()
 }
 
-// parenthesized encloses what binds less than "or" or mixes with it.
-func parenthesized(e parser.Expr) parser.Expr {
+// addParentheses encloses an expression that binds less than "or" or mixes with it.
+func addParentheses(e parser.Expr) parser.Expr {
 	if b, ok := e.(*parser.BinaryExpr); ok {
 		return &parser.ParenExpr{Expr: b}
 	}

@@ -32,9 +32,8 @@ var byName = sync.OnceValue(func() map[string]engine.Family {
 // Families lists every metric family that is known, sorted by engine and name.
 func Families() []engine.Family { return slices.Clone(families()) }
 
-// Known looks up the family that a sample's name belongs to: the name as
-// exposed, also with a histogram's suffix or _created, and under any of the
-// prefixes that an engine's metrics are met with.
+// Known looks up the family that a sample's name belongs to: the name as exposed, also with a histogram's suffix or
+// _created, and under any of the prefixes that an engine's metrics are met with.
 func Known(sample string) (engine.Family, bool) {
 	name, _ := vllm.Canonical(sample)
 	for _, e := range Others() {

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"regexp"
@@ -14,9 +15,8 @@ import (
 	"github.com/google/shlex"
 )
 
-// Flags of vllm serve that sixty reads or proposes, without the dashes
-// (vllm/engine/arg_utils.py). NumBlocks and KVTokens are facts that the server
-// works out at start, Adapters one that it sees; as flags they do not exist.
+// Flags of vllm serve that sixty reads or proposes, without the dashes (vllm/engine/arg_utils.py). NumBlocks and
+// KVTokens are facts that the server works out at start, Adapters one that it sees; as flags they do not exist.
 const (
 	MaxNumSeqs           = "max-num-seqs"
 	MaxNumBatchedTokens  = "max-num-batched-tokens"
@@ -73,8 +73,7 @@ type Setting struct {
 // Config maps flags, without dashes, to their settings.
 type Config map[string]Setting
 
-// Set records a setting unless it is known already: callers go from the most
-// to the least trustworthy source.
+// Set records a setting unless it is known already: callers go from the most to the least trustworthy source.
 func (c Config) Set(flag, value, source string) {
 	if _, known := c[flag]; !known && value != "" && value != "None" {
 		c[flag] = Setting{Value: value, Source: source}
@@ -179,7 +178,7 @@ var short = map[string]string{"-tp": TensorParallelSize, "-pp": PipelineParallel
 // typed or copied them, with a shell's quotes and continued lines: --flag value,
 // --flag=value, --flag and --no-flag. Words that are no flags are skipped.
 func ParseArgs(line, source string) Config {
-	c, _ := Flags(nil).parse(line, source)
+	c, _ := Flags(nil).parseLine(line, source)
 	return c
 }
 
@@ -193,8 +192,8 @@ var Lists = map[string]bool{
 	"prompt-adapters": true, "logits-processors": true,
 }
 
-// unwrap takes a command line out of a shell's: sh -c "vllm serve …".
-func unwrap(words []string) []string {
+// unwrapShell takes the command line out of a shell's argument: sh -c "vllm serve …".
+func unwrapShell(words []string) []string {
 	for _, w := range words {
 		if inner := strings.Fields(w); len(inner) > 2 && slices.ContainsFunc(inner, func(x string) bool { return slices.Contains(entries, x) }) {
 			if split, err := shlex.Split(w); err == nil {
@@ -210,8 +209,7 @@ func endsCommand(word string) bool {
 	return slices.Contains([]string{"|", "||", "&&", ";", "&", ">", ">>"}, word) || strings.HasPrefix(word, ">") || strings.HasPrefix(word, "2>")
 }
 
-// ImageRelease is the release that a container's image in a command line has, "" without
-// one.
+// ImageRelease is the release that a container's image in a command line has, "" without one.
 func ImageRelease(line string) Release {
 	m := imageTag.FindStringSubmatch(line)
 	if m == nil {
@@ -222,84 +220,139 @@ func ImageRelease(line string) Release {
 
 var imageTag = regexp.MustCompile(`vllm-openai:v?(\d+\.\d+[\w.]*)`)
 
-// parse parses arguments, and also returns words that look like flags and are none.
-func (f Flags) parse(line, source string) (c Config, stray []string) {
-	c = Config{}
+// parseLine parses arguments, and also returns words that look like flags but are unknown.
+func (f Flags) parseLine(line, source string) (c Config, stray []string) {
+	words, whole := splitLine(line)
+	p := lineParser{
+		flags: f, spelt: f.flagSpellings(), origin: source, args: words, isCommand: whole,
+		config: Config{}, nested: map[string]map[string]any{},
+	}
+	for p.next = 0; p.next < len(words) && !endsCommand(words[p.next]); {
+		p.readArgument()
+	}
+	for flag, object := range p.nested {
+		if text, err := json.Marshal(object); err == nil {
+			p.setFlag(flag, string(text))
+		}
+	}
+	return p.config, p.unknown
+}
+
+// splitLine splits a line into words. whole is true for a command line, which names the model; its words begin after
+// the program.
+func splitLine(line string) (words []string, whole bool) {
 	line = strings.ReplaceAll(strings.ReplaceAll(line, "\\\r\n", " "), "\\\n", " ")
 	line = quoteObjects(line)
 	words, err := shlex.Split(line)
 	if err != nil { // a quote without its end
 		words = strings.Fields(line)
 	}
-	words = unwrap(words)
-	whole := false // a command line, which names the model
+	words = unwrapShell(words)
 	for _, e := range entries {
-		if i := slices.IndexFunc(words, func(w string) bool { return w == e || strings.HasPrefix(w, e+":") }); i >= 0 {
+		isEntry := func(w string) bool { return w == e || strings.HasPrefix(w, e+":") }
+		if i := slices.IndexFunc(words, isEntry); i >= 0 {
 			words, whole = words[i+1:], true
 		}
 	}
-	spelt := f.spellings()
-	nested := map[string]map[string]any{}
-	isFlag := func(word string) bool { return strings.HasPrefix(word, "--") || spelt[word] != "" }
-	set := func(flag, value string) { // the last value of a repeated flag counts, as for argparse
-		delete(c, flag)
-		c.Set(flag, value, source)
+	return words, whole
+}
+
+// A lineParser reads the words of a command line.
+type lineParser struct {
+	flags     Flags
+	spelt     map[string]string // flags by their other spellings
+	origin    string
+	args      []string
+	isCommand bool
+	next      int // index of the next word
+	config    Config
+	nested    map[string]map[string]any // objects of dotted arguments, by flag
+	unknown   []string
+}
+
+// setFlag keeps the last value of a repeated flag, as argparse does.
+func (p *lineParser) setFlag(flag, value string) {
+	delete(p.config, flag)
+	p.config.Set(flag, value, p.origin)
+}
+
+// readArgument reads a flag with its values, or a word without one.
+func (p *lineParser) readArgument() {
+	word := p.args[p.next]
+	p.next++
+	name, value, hasValue := strings.Cut(word, "=")
+	if level, ok := strings.CutPrefix(name, "-O"); ok && level != "" && !strings.HasPrefix(level, ".") {
+		name, value, hasValue = "-O", strings.TrimPrefix(word, "-O"), true // -O3
 	}
-	for i := 0; i < len(words); i++ {
-		if endsCommand(words[i]) {
-			break
-		}
-		name, value, hasValue := strings.Cut(words[i], "=")
-		if level, ok := strings.CutPrefix(name, "-O"); ok && level != "" && !strings.HasPrefix(level, ".") {
-			name, value, hasValue = "-O", strings.TrimPrefix(words[i], "-O"), true // -O3
-		}
-		name, key, isNested := strings.Cut(name, ".") // --speculative-config.method ngram
-		flag, ok := strings.CutPrefix(name, "--")
-		if flag = strings.ReplaceAll(flag, "_", "-"); !ok {
-			if flag, ok = spelt[name]; !ok {
-				switch _, named := c[ModelName]; {
-				case f.misplaced(name, len(c) > 0):
-					stray = append(stray, name)
-				case f == nil || words[i] == "":
-				case named || i > 0 && !whole:
-					stray = append(stray, words[i])
-				default:
-					c.Set(ModelName, words[i], source)
-				}
-				continue
-			}
-		} else if as, other := spelt["--"+flag]; other {
-			flag = as
-		}
-		if !hasValue && i+1 < len(words) && !isFlag(words[i+1]) && !endsCommand(words[i+1]) && !(f[flag].Switch && !onOrOff(words[i+1])) {
-			i++
-			value, hasValue = words[i], true
-			for Lists[flag] && i+1 < len(words) && !isFlag(words[i+1]) && !endsCommand(words[i+1]) {
-				i++
-				value += " " + words[i]
-			}
-		}
-		if !hasValue {
-			value = "true"
-			if off, isOff := strings.CutPrefix(flag, "no-"); isOff {
-				flag, value = off, "false"
-			}
-		}
-		if isNested {
-			if nested[flag] == nil {
-				nested[flag] = map[string]any{}
-			}
-			put(nested[flag], strings.Split(strings.ReplaceAll(key, "-", "_"), "."), value)
-			continue
-		}
-		set(flag, value)
+	name, key, isNested := strings.Cut(name, ".") // --speculative-config.method ngram
+	flag, ok := p.findFlag(name)
+	if !ok {
+		p.readWord(word, name)
+		return
 	}
-	for flag, object := range nested {
-		if text, err := json.Marshal(object); err == nil {
-			set(flag, string(text))
+	if !hasValue {
+		value, hasValue = p.readValues(flag)
+	}
+	if !hasValue {
+		value = "true"
+		if off, isOff := strings.CutPrefix(flag, "no-"); isOff {
+			flag, value = off, "false"
 		}
 	}
-	return c, stray
+	if !isNested {
+		p.setFlag(flag, value)
+		return
+	}
+	if p.nested[flag] == nil {
+		p.nested[flag] = map[string]any{}
+	}
+	putValue(p.nested[flag], strings.Split(strings.ReplaceAll(key, "-", "_"), "."), value)
+}
+
+// findFlag returns the canonical flag of a name; ok is false for a word that is no flag.
+func (p *lineParser) findFlag(name string) (found string, ok bool) {
+	found, ok = strings.CutPrefix(name, "--")
+	if !ok {
+		found, ok = p.spelt[name]
+		return found, ok
+	}
+	found = strings.ReplaceAll(found, "_", "-")
+	return cmp.Or(p.spelt["--"+found], found), true
+}
+
+// readWord reads a word that is no flag: the model, or a stray one.
+func (p *lineParser) readWord(word, name string) {
+	_, named := p.config[ModelName]
+	switch {
+	case p.flags.looksLikeFlag(name, len(p.config) > 0):
+		p.unknown = append(p.unknown, name)
+	case p.flags == nil || word == "":
+	case named || p.next > 1 && !p.isCommand:
+		p.unknown = append(p.unknown, word)
+	default:
+		p.config.Set(ModelName, word, p.origin)
+	}
+}
+
+// readValues reads the words that are a flag's value: one, or several of a list.
+func (p *lineParser) readValues(flag string) (text string, ok bool) {
+	if !p.atValue() || p.flags[flag].Switch && !onOrOff(p.args[p.next]) {
+		return "", false
+	}
+	text = p.args[p.next]
+	for p.next++; Lists[flag] && p.atValue(); p.next++ {
+		text += " " + p.args[p.next]
+	}
+	return text, true
+}
+
+// atValue reports whether the next word can be a value.
+func (p *lineParser) atValue() bool {
+	if p.next >= len(p.args) {
+		return false
+	}
+	word := p.args[p.next]
+	return !strings.HasPrefix(word, "--") && p.spelt[word] == "" && !endsCommand(word)
 }
 
 // quoteObjects puts JSON objects that stand without quotes into some, as a command line
@@ -348,8 +401,8 @@ func objectEnd(text string) int {
 	return 0
 }
 
-// spellings are what stands for a flag on a command line, with its dashes.
-func (f Flags) spellings() map[string]string {
+// flagSpellings returns the flags by their other spellings on a command line, dashes included.
+func (f Flags) flagSpellings() map[string]string {
 	if f == nil {
 		return short
 	}
@@ -365,9 +418,9 @@ func (f Flags) spellings() map[string]string {
 	return out
 }
 
-// misplaced reports whether a word that is no flag is likely to be meant for one:
+// looksLikeFlag reports whether a word that is no flag is likely to be meant for one:
 // -max-num-seqs, or max-num-seqs among the others.
-func (f Flags) misplaced(word string, among bool) bool {
+func (f Flags) looksLikeFlag(word string, among bool) bool {
 	name, dashed := strings.CutPrefix(word, "-")
 	_, known := f[strings.ReplaceAll(name, "_", "-")]
 	letter := name != "" && (name[0] >= 'a' && name[0] <= 'z' || name[0] >= 'A' && name[0] <= 'Z')
@@ -379,8 +432,8 @@ func onOrOff(word string) bool {
 	return err == nil
 }
 
-// put sets a value in an object, a number or a truth value as one.
-func put(object map[string]any, keys []string, value string) {
+// putValue sets a value in an object, a number or a truth value as one.
+func putValue(object map[string]any, keys []string, value string) {
 	for _, k := range keys[:len(keys)-1] {
 		inner, ok := object[k].(map[string]any)
 		if !ok {

@@ -73,7 +73,7 @@ type Naming struct {
 	HTTP Answers
 
 	Rank   []string        // labels of a data-parallel rank where that is not "engine"
-	Copies []string        // labels of duplicate series: of a rank's processes
+	Copies []string        // labels of duplicate series, one for each process of a rank
 	Later  map[string]bool // names, with prefix, that a page has from their first event on
 	Log    bool            // made of an engine's log: see NamingOfLog
 }
@@ -93,7 +93,7 @@ func InNames(s *indicator.Signal, own map[string]string) indicator.Expr {
 	return rw.Compile(s.Expr, s.Scope)
 }
 
-// RenameHistograms maps canonical histograms to an engine's names; where selects their series.
+// RenameHistograms maps canonical histograms to an engine's names; their series match where.
 func (n *Naming) RenameHistograms(own map[string]string, where ...*labels.Matcher) {
 	for canonical, name := range own {
 		for _, s := range HistogramSuffixes {
@@ -121,7 +121,7 @@ func OfPrefix(e Engine, naming func(prefix string, has func(name string) bool) N
 		}
 		return all
 	})
-	for i := range e.prefixes() {
+	for i := range e.metricPrefixes() {
 		e.IDs = append(e.IDs, string(e.ID)+[]string{"", "-normalized"}[i])
 	}
 	// pageOf returns the names of a release, "" for the newest, with its features at their defaults.
@@ -143,7 +143,7 @@ func OfPrefix(e Engine, naming func(prefix string, has func(name string) bool) N
 	e.Selector = start + ".+"
 	e.Like = func(name string) string { return start + cmp.Or(own()[name], name) }
 	e.Detect = func(names map[string]bool) (Naming, bool) {
-		for i, prefix := range e.prefixes() {
+		for i, prefix := range e.metricPrefixes() {
 			if slices.ContainsFunc(serving, func(m string) bool { return names[prefix+cmp.Or(own()[m], m)] }) {
 				n := naming(prefix, func(name string) bool { return names[prefix+name] })
 				n.ID, n.Prefix = e.IDs[i], prefix
@@ -154,7 +154,7 @@ func OfPrefix(e Engine, naming func(prefix string, has func(name string) bool) N
 	}
 	e.ReleaseNames = func(id string) (names []string, release string, err error) {
 		if i := slices.Index(e.IDs, id); i >= 0 {
-			return pageOf(e.prefixes()[i], ""), "", nil
+			return pageOf(e.metricPrefixes()[i], ""), "", nil
 		}
 		rest, ok := strings.CutPrefix(id, string(e.ID)+"-")
 		if r, err := ParseRelease(rest); ok && err == nil {
@@ -165,10 +165,9 @@ func OfPrefix(e Engine, naming func(prefix string, has func(name string) bool) N
 	return e
 }
 
-// prefixes are those under which the engine's metrics are met. A scraper that asks for OpenMetrics
-// without escaping=allow-utf-8 gets underscores from prometheus_client 0.25 and later, as do stores
-// that forbid colons.
-func (e Engine) prefixes() []string {
+// metricPrefixes lists the prefixes that the engine's metrics may have. A scraper that asks for OpenMetrics without
+// escaping=allow-utf-8 gets underscores from prometheus_client 0.25 and later, as do stores that forbid colons.
+func (e Engine) metricPrefixes() []string {
 	if stem, ok := strings.CutSuffix(e.Prefix, ":"); ok {
 		return []string{e.Prefix, stem + "_"}
 	}
@@ -181,7 +180,7 @@ func (e Engine) Canonical(name string) (string, bool) {
 	if strings.HasPrefix(name, e.Prefix) {
 		return name, true
 	}
-	for _, prefix := range e.prefixes()[1:] {
+	for _, prefix := range e.metricPrefixes()[1:] {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {
 			return e.Prefix + rest, true
 		}

@@ -24,9 +24,8 @@ type Family struct {
 	Engine ID     // "" for families of a frontend's HTTP server or process, and of a router
 	Kind   string // the engine's servers that have it
 
-	// Since and Last are the first and the last release that have it, by the
-	// releases that were read; Last is "" where the newest one has it. From
-	// Hidden on it is there only with --show-hidden-metrics-for-version.
+	// Since and Last are the first and the last release that have it, by the releases that were read; Last is ""
+	// where the newest one has it. From Hidden on it is there only with --show-hidden-metrics-for-version.
 	Since, Last, Hidden string
 
 	Labels []string // without the scraper's; "*" stands for many
@@ -84,9 +83,8 @@ func readTable(table string) [][]string {
 // Gone reports whether no server of the newest release exposes the family.
 func (f Family) Gone() bool { return f.Last != "" || f.Hidden != "" }
 
-// Released reports whether a release, such as "0.10" or "0.10.2", exposes the family
-// without being asked to; features that it Needs aside. A release without a patch
-// stands for all of its patches.
+// Released reports whether a release, such as "0.10" or "0.10.2", exposes the family without being asked to; features
+// that it Needs aside. A release without a patch stands for all of its patches.
 func (f Family) Released(release string) bool {
 	r := Release(release)
 	compare := func(other string) int {

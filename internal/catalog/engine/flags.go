@@ -41,9 +41,8 @@ func ParseFlags(table string) Flags {
 	return out
 }
 
-// Accepts reports whether a server of a version is sure to take a flag. The version is
-// one that the server told, "0.23.0", or what its metrics show, "0.20 or later,
-// before 0.30", of which the oldest counts; "" is not known.
+// Accepts reports whether a server of a version is sure to take a flag. The version is one that the server told,
+// "0.23.0", or what its metrics show, "0.20 or later, before 0.30", of which the oldest counts; "" is not known.
 func (f Flags) Accepts(version, flag string) bool {
 	has, known := f[flag]
 	if !known || has.Since == "" && has.Last == "" {
@@ -57,12 +56,11 @@ func (f Flags) Accepts(version, flag string) bool {
 // and refuses what no such server takes: a misspelt flag would change nothing, and nobody
 // would know. The source is the name of sixty's flag that has them.
 //
-// The table has the releases that were looked at: a release between two of them has what
-// either has.
+// The table has the releases that were looked at: a release between two of them has what either has.
 func (f Flags) CheckArgs(line, source string, release Release) (Config, error) {
-	c, stray := f.parse(line, source)
+	c, stray := f.parseLine(line, source)
 	for _, word := range stray {
-		return c, hint.With(fmt.Errorf("%s: %q is not a flag of vllm serve", source, word), f.suggest(strings.TrimLeft(word, "-")))
+		return c, hint.With(fmt.Errorf("%s: %q is not a flag of vllm serve", source, word), f.suggestFlags(strings.TrimLeft(word, "-")))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		if name == NumBlocks || name == KVTokens {
@@ -71,7 +69,7 @@ func (f Flags) CheckArgs(line, source string, release Release) (Config, error) {
 		flag, known := f[name]
 		switch {
 		case !known:
-			return c, hint.With(fmt.Errorf("%s: vllm serve has no --%s", source, name), f.suggest(name))
+			return c, hint.With(fmt.Errorf("%s: vllm serve has no --%s", source, name), f.suggestFlags(name))
 		case release == "":
 		case flag.Since.Minor().Compare(release.Minor()) > 0:
 			return c, hint.With(fmt.Errorf("%s: vLLM %s has no --%s, which came with %s", source, release, name, flag.Since.Minor()),
@@ -97,20 +95,20 @@ func (f Flags) Owns(name string) bool {
 // LikelyArgs parses arguments like CheckArgs, of a server with an unknown engine: it refuses misspelt flags unless
 // another engine has them.
 func (f Flags) LikelyArgs(line, source string, foreign func(name string) bool) (Config, error) {
-	c, _ := f.parse(line, source)
+	c, _ := f.parseLine(line, source)
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		if _, known := f[name]; known || name == NumBlocks || name == KVTokens || foreign(name) {
 			continue
 		}
-		if near := f.closest(name); len(near) > 0 {
-			return c, hint.With(fmt.Errorf("%s: vllm serve has no --%s", source, name), f.suggest(name))
+		if near := f.closestFlags(name); len(near) > 0 {
+			return c, hint.With(fmt.Errorf("%s: vllm serve has no --%s", source, name), f.suggestFlags(name))
 		}
 	}
 	return c, nil
 }
 
-// closest are the flags that a name is likely to be meant for.
-func (f Flags) closest(name string) []string {
+// closestFlags returns the flags that a name is likely to be meant for.
+func (f Flags) closestFlags(name string) []string {
 	names := slices.Sorted(maps.Keys(f))
 	for _, n := range names {
 		if more, ok := strings.CutPrefix(name, n); ok && len(n) > 8 && !strings.Contains(more, "-") {
@@ -120,11 +118,11 @@ func (f Flags) closest(name string) []string {
 	return hint.Nearest(name, names)
 }
 
-func (f Flags) suggest(name string) string {
+func (f Flags) suggestFlags(name string) string {
 	if _, known := f[name]; known {
 		return "write --" + name
 	}
-	if near := f.closest(name); len(near) > 0 {
+	if near := f.closestFlags(name); len(near) > 0 {
 		return "did you mean --" + strings.Join(near, ", or --") + "?"
 	}
 	return "vllm serve --help=all of your release lists all flags"

@@ -44,17 +44,15 @@ type Log struct {
 	Died        time.Time  // when the engine ended, if nothing tells that it lived later
 }
 
-// LogCounts are what a log shows of requests, from its beginning on. 0 may mean that
-// it does not log them.
+// LogCounts are what a log shows of requests, from its beginning on. 0 may mean that it does not log them.
 type LogCounts struct {
 	Received int64    // vLLM's --enable-log-requests
 	Begun    int64    // sequences of SGLang's prefill batches, each counted once
 	Answers  [3]int64 // lines of the HTTP server on generating requests, 2xx, 4xx and 5xx: when an answer begins
 }
 
-// A LogStat is one line of the statistics that vLLM writes every 10 s
-// (VLLM_LOG_STATS_INTERVAL; V0 every 5 s) unless it idles, or what SGLang's lines on
-// its batches say of 10 s.
+// A LogStat is one line of the statistics that vLLM writes every 10 s (VLLM_LOG_STATS_INTERVAL; V0 every 5 s) unless
+// it idles, or what SGLang's lines on its batches say of 10 s.
 type LogStat struct {
 	At     time.Time // zero when the log has no timestamps
 	Run    int       // starts seen before the line
@@ -68,7 +66,7 @@ type LogStat struct {
 
 	Running       int
 	Waiting       int
-	Deferred      int     // of the waiting requests; vLLM 0.20 and later, if there are any
+	Deferred      int     // deferred ones among the waiting; vLLM 0.20 and later, if above 0
 	KVUsage       float64 // 0..1
 	PrefixHitRate float64 // 0..1 over the last 1000 requests, NaN when not logged
 	Preemptions   int64   // since the start; V0 and SGLang only: V1 does not log them
@@ -158,13 +156,11 @@ var (
 	hitRate     = regexp.MustCompile(`, Prefix cache hit rate: ([\d.]+)%`)
 )
 
-// ParseLog reads a log of vLLM, V0 or V1, or of SGLang, as the server or a
-// container's runtime wrote it. Lines that it does not know are skipped; a log
-// without any known line is an error, as is one of more than 256 MiB.
+// ParseLog reads a log of vLLM, V0 or V1, or of SGLang, as the server or a container's runtime wrote it. Lines that
+// it does not know are skipped; a log without any known line is an error, as is one of more than 256 MiB.
 //
-// vLLM's timestamps have neither year nor zone. They are taken as UTC, which
-// containers run in, and as the latest year that does not put them after
-// now. A line that begins with a full RFC 3339 timestamp, as "docker logs
+// vLLM's timestamps have neither year nor zone. They are taken as UTC, which containers run in, and as the latest
+// year that does not put them after now. A line that begins with a full RFC 3339 timestamp, as "docker logs
 // --timestamps" writes, has that one.
 func ParseLog(r io.Reader, now time.Time) (Log, error) {
 	p := logParser{log: Log{Config: Config{}}, now: now}
@@ -206,7 +202,7 @@ func (p *logParser) readLines(r io.Reader) error {
 	in := bufio.NewReaderSize(limited, maxLine)
 	for {
 		part, err := in.ReadSlice('\n')
-		p.line(part)
+		p.readLine(part)
 		for errors.Is(err, bufio.ErrBufferFull) {
 			_, err = in.ReadSlice('\n')
 		}
@@ -226,12 +222,12 @@ func (p *logParser) readLines(r io.Reader) error {
 // keptLines is how many lines before the end may have no time.
 const keptLines = 50
 
-// line reads a line.
-func (p *logParser) line(raw []byte) {
+// readLine reads one line of the log.
+func (p *logParser) readLine(raw []byte) {
 	slot := &p.last[p.lines%keptLines]
 	*slot = append((*slot)[:0], raw[:min(len(raw), 200)]...)
 	p.lines++
-	if p.access(raw) {
+	if p.readAccess(raw) {
 		return
 	}
 	interesting := false
@@ -250,18 +246,18 @@ func (p *logParser) line(raw []byte) {
 	level, message := "", strings.TrimLeft(text, " ")
 	if m := prefix.FindStringSubmatchIndex(text); m != nil {
 		level, message = text[m[2]:m[3]], text[m[1]:]
-		p.at = p.timestamp(text, text[m[4]:m[5]])
+		p.at = p.readTime(text, text[m[4]:m[5]])
 	} else if m := sglangPrefix.FindStringSubmatch(text); m != nil {
-		p.known = p.sglang(p.timestamp(text, m[1]), m[2], text[len(m[0]):]) || p.known
+		p.known = p.readSGLang(p.readTime(text, m[1]), m[2], text[len(m[0]):]) || p.known
 		return
 	}
-	if p.stats(message) || p.settings(message) || p.capacity(message) || p.preemption(message) || p.failure(level, message) {
+	if p.readStats(message) || p.readSettings(message) || p.readCapacity(message) || p.readPreemption(message) || p.readFailure(level, message) {
 		p.known = true
 	}
 }
 
-// timestamp reads the time of a line, given vLLM's own stamp.
-func (p *logParser) timestamp(line, stamp string) time.Time {
+// readTime reads the time of a line, given vLLM's own stamp.
+func (p *logParser) readTime(line, stamp string) time.Time {
 	first, _, _ := strings.Cut(line, " ")
 	if t, err := time.Parse(time.RFC3339Nano, first); err == nil {
 		return t.UTC()
@@ -288,9 +284,8 @@ func (p *logParser) timestamp(line, stamp string) time.Time {
 	return time.Time{}
 }
 
-// started notes that the server starts. Several lines say so; only the first
-// after a server that was up counts.
-func (p *logParser) started() {
+// noteStart notes that the server starts. Several lines say so; only the first after a server that was up counts.
+func (p *logParser) noteStart() {
 	if !p.ready {
 		return
 	}
@@ -301,18 +296,18 @@ func (p *logParser) started() {
 	l.Died = time.Time{}
 }
 
-// settings reads the lines with arguments, version and resolved configuration.
-func (p *logParser) settings(m string) bool {
+// readSettings reads the lines with arguments, version and resolved configuration.
+func (p *logParser) readSettings(m string) bool {
 	version := versionLine.FindStringSubmatch(m)
 	if version != nil {
 		if !strings.HasPrefix(m, "Initializing") {
-			p.started()
+			p.noteStart()
 		}
 		p.log.Version = strings.TrimRight(version[1], ".")
 	}
 	if s, ok := strings.CutPrefix(m, "non-default args: "); ok {
-		p.started()
-		p.assign(s)
+		p.noteStart()
+		p.readAssignments(s)
 		return true
 	}
 	if received.MatchString(m) {
@@ -320,62 +315,62 @@ func (p *logParser) settings(m string) bool {
 		return true
 	}
 	if s, ok := strings.CutPrefix(m, "args: Namespace"); ok { // V0
-		p.started()
-		p.assign(s)
+		p.noteStart()
+		p.readAssignments(s)
 		return true
 	}
 	if version != nil {
 		if _, s, ok := strings.Cut(m, " with config: "); ok {
-			p.assign(s)
+			p.readAssignments(s)
 		}
 		return true
 	}
 	if s := chunked.FindStringSubmatch(m); s != nil {
-		p.set(ChunkedPrefill, "True")
-		p.set(MaxNumBatchedTokens, s[1])
+		p.recordSetting(ChunkedPrefill, "True")
+		p.recordSetting(MaxNumBatchedTokens, s[1])
 		return true
 	}
 	if s := maxModelLen.FindStringSubmatch(m); s != nil {
-		p.set(MaxModelLen, s[1])
+		p.recordSetting(MaxModelLen, s[1])
 		return true
 	}
 	return false
 }
 
-// capacity reads the lines on what memory holds.
-func (p *logParser) capacity(m string) bool {
+// readCapacity reads the lines on the capacity of memory.
+func (p *logParser) readCapacity(m string) bool {
 	l, found := &p.log, false
 	if s := weightsTook.FindStringSubmatch(m); s != nil {
-		l.WeightBytes = min(number(s[1]), 1<<20) * (1 << 30)
+		l.WeightBytes = min(parseDigits(s[1]), 1<<20) * (1 << 30)
 		return true
 	}
 	if s := kvTokens.FindStringSubmatch(m); s != nil {
 		n := strings.ReplaceAll(s[1], ",", "")
 		l.KVTokens, _ = strconv.ParseInt(n, 10, 64) // out of range: the greatest
-		p.set(KVTokens, n)
+		p.recordSetting(KVTokens, n)
 		found = true
 	}
 	if s := concurrency.FindStringSubmatch(m); s != nil {
-		p.set(MaxModelLen, strings.ReplaceAll(s[1], ",", ""))
+		p.recordSetting(MaxModelLen, strings.ReplaceAll(s[1], ",", ""))
 		found = true
 	}
 	if s := kvMemory.FindStringSubmatch(m); s != nil {
-		l.KVBytes = number(s[1]) * (1 << 30)
+		l.KVBytes = parseDigits(s[1]) * (1 << 30)
 		found = true
 	}
 	if s := gpuBlocks.FindStringSubmatch(m); s != nil {
-		p.set(NumBlocks, s[1])
+		p.recordSetting(NumBlocks, s[1])
 		found = true
 	}
 	p.ready = p.ready || found
 	return found
 }
 
-// stats reads a line of statistics, in V0's form or V1's.
-func (p *logParser) stats(m string) bool {
+// readStats reads a line of statistics, in V0's form or V1's.
+func (p *logParser) readStats(m string) bool {
 	if s := hitRateV0.FindStringSubmatch(m); s != nil {
 		if n := len(p.log.Stats); n > 0 {
-			p.log.Stats[n-1].PrefixHitRate = number(s[1]) / 100
+			p.log.Stats[n-1].PrefixHitRate = parseDigits(s[1]) / 100
 		}
 		return true
 	}
@@ -386,25 +381,25 @@ func (p *logParser) stats(m string) bool {
 	p.ready = true
 	stat := LogStat{
 		At: p.at, Run: p.log.Starts, Engine: "0",
-		PromptTokensPerSecond: number(s[2]), GenerationTokensPerSecond: number(s[3]),
-		Running: int(number(s[4])), Waiting: int(number(s[5])),
-		Deferred: int(number(s[6])), PrefixHitRate: math.NaN(), Preemptions: p.preemptions, Seen: p.seen,
+		PromptTokensPerSecond: parseDigits(s[2]), GenerationTokensPerSecond: parseDigits(s[3]),
+		Running: int(parseDigits(s[4])), Waiting: int(parseDigits(s[5])),
+		Deferred: int(parseDigits(s[6])), PrefixHitRate: math.NaN(), Preemptions: p.preemptions, Seen: p.seen,
 	}
 	if s[1] != "" {
-		stat.Engine = strconv.Itoa(int(number(s[1])))
+		stat.Engine = strconv.Itoa(int(parseDigits(s[1])))
 	}
 	if u := kvUsage.FindStringSubmatch(s[7]); u != nil {
-		stat.KVUsage = number(u[1]) / 100
+		stat.KVUsage = parseDigits(u[1]) / 100
 	}
 	if h := hitRate.FindStringSubmatch(s[7]); h != nil {
-		stat.PrefixHitRate = number(h[1]) / 100
+		stat.PrefixHitRate = parseDigits(h[1]) / 100
 	}
-	p.keep(stat)
+	p.keepStat(stat)
 	return true
 }
 
-// keep appends statistics to the log.
-func (p *logParser) keep(stat LogStat) {
+// keepStat appends statistics to the log.
+func (p *logParser) keepStat(stat LogStat) {
 	if len(p.log.Stats) == maxLogStats {
 		copy(p.log.Stats, p.log.Stats[1:])
 		p.log.Stats = p.log.Stats[:maxLogStats-1]
@@ -415,17 +410,17 @@ func (p *logParser) keep(stat LogStat) {
 	}
 }
 
-func (p *logParser) preemption(m string) bool {
+func (p *logParser) readPreemption(m string) bool {
 	s := preempted.FindStringSubmatch(m)
 	if s == nil {
 		return false
 	}
-	p.preemptions = max(p.preemptions, int64(number(s[1])))
-	p.count(ErrorPreemption)
+	p.preemptions = max(p.preemptions, int64(parseDigits(s[1])))
+	p.countEvent(ErrorPreemption)
 	return true
 }
 
-func (p *logParser) failure(level, m string) bool {
+func (p *logParser) readFailure(level, m string) bool {
 	if level == "INFO" || level == "DEBUG" {
 		return false
 	}
@@ -435,7 +430,7 @@ func (p *logParser) failure(level, m string) bool {
 	}
 	for _, e := range errorMarks {
 		if strings.Contains(m, e.mark) {
-			p.count(e.kind)
+			p.countEvent(e.kind)
 			p.ready = true // the next start is another process
 			if (e.kind == ErrorEngineDead || e.kind == ErrorEngineCrash) && p.log.Died.IsZero() {
 				p.log.Died = p.at
@@ -446,7 +441,7 @@ func (p *logParser) failure(level, m string) bool {
 	return false
 }
 
-func (p *logParser) count(kind string) {
+func (p *logParser) countEvent(kind string) {
 	for i := range p.log.Errors {
 		if e := &p.log.Errors[i]; e.Kind == kind {
 			e.Count++
@@ -457,9 +452,9 @@ func (p *logParser) count(kind string) {
 	p.log.Errors = append(p.log.Errors, LogError{Kind: kind, Count: 1, Last: p.at})
 }
 
-// number reads digits that a regular expression has found; 0 when they are no
+// parseDigits reads digits that a regular expression has found; 0 when they are no
 // number after all. It is bounded so that it fits any integer type.
-func number(s string) float64 {
+func parseDigits(s string) float64 {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || math.IsNaN(f) {
 		return 0
@@ -467,9 +462,9 @@ func number(s string) float64 {
 	return min(max(f, -1<<31), 1<<31-1)
 }
 
-// set records a setting. Unlike Config.Set it replaces earlier values, because later lines of a start are closer to
-// what the engine does.
-func (p *logParser) set(flag, value string) {
+// recordSetting records a setting. Unlike Config.Set it replaces earlier values, because later lines of a start are
+// closer to what the engine does.
+func (p *logParser) recordSetting(flag, value string) {
 	if value != "" && value != "None" {
 		p.log.Config[flag] = Setting{Value: value, Source: logSource}
 	}
@@ -504,10 +499,10 @@ var argumentFlags = map[string]string{
 	"max_total_num_tokens": KVTokens,
 }
 
-// assign reads a line of arguments or of configuration.
-func (p *logParser) assign(s string) {
+// readAssignments reads a line of arguments or of configuration.
+func (p *logParser) readAssignments(s string) {
 	model, served := "", ""
-	assignments(s, func(name, value string) {
+	scanAssignments(s, func(name, value string) {
 		switch name {
 		case "model", "model_path":
 			model = value
@@ -515,7 +510,7 @@ func (p *logParser) assign(s string) {
 			served = value
 		default:
 			if flag, ok := argumentFlags[name]; ok {
-				p.set(flag, value)
+				p.recordSetting(flag, value)
 			}
 		}
 	})
@@ -527,10 +522,10 @@ func (p *logParser) assign(s string) {
 	}
 }
 
-// assignments calls yield for each name and scalar in Python's print of a dictionary, {'a': 1}, a Namespace, (a=1),
+// scanAssignments calls yield for each name and scalar in Python's print of a dictionary, {'a': 1}, a Namespace, (a=1),
 // or a bare list, a=1. A list yields its first item. Nested structures are skipped, and quoted text is a name only if
 // a colon follows.
-func assignments(s string, yield func(name, value string)) {
+func scanAssignments(s string, yield func(name, value string)) {
 	base := 0 // brackets around the names wanted
 	if strings.HasPrefix(s, "{") || strings.HasPrefix(s, "(") {
 		base = 1
@@ -551,7 +546,7 @@ func assignments(s string, yield func(name, value string)) {
 		end := i + 1
 		switch c := s[i]; c {
 		case '\'', '"':
-			end = quoted(s, i)
+			end = skipQuoted(s, i)
 			token, isWord = strings.Trim(s[i:end], `'"`), false
 		case '(', '{', '[':
 			if depth++; c != '[' && depth > base {
@@ -572,8 +567,10 @@ func assignments(s string, yield func(name, value string)) {
 			finish()
 		case ' ':
 		default:
-			for end < len(s) && strings.IndexByte(" ,=(){}[]'\":", s[end]) < 0 {
-				end++
+			if n := strings.IndexAny(s[end:], " ,=(){}[]'\":"); n >= 0 {
+				end += n
+			} else {
+				end = len(s)
 			}
 			token, isWord = s[i:end], true
 		}
@@ -582,8 +579,8 @@ func assignments(s string, yield func(name, value string)) {
 	finish()
 }
 
-// quoted returns the index after the quoted text that begins at s[i].
-func quoted(s string, i int) int {
+// skipQuoted returns the index after the quoted text that begins at s[i].
+func skipQuoted(s string, i int) int {
 	for j := i + 1; j < len(s); j++ {
 		switch s[j] {
 		case '\\':

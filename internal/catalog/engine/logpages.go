@@ -24,8 +24,7 @@ type Page struct {
 // otherwise (VLLM_LOG_STATS_INTERVAL's default).
 const logInterval = 10 * time.Second
 
-// mostSilent is how much of a time without lines becomes pages, its last part: no
-// diagnosis looks back further.
+// mostSilent is how much of a time without lines becomes pages, its last part: no diagnosis looks back further.
 const mostSilent = time.Hour
 
 // Pages renders the statistics as the pages that /metrics would have given at those times, in canonical names, so
@@ -43,7 +42,7 @@ func (l Log) Pages() []Page {
 	w := pageWriter{Log: &l, interval: l.Interval(), engines: map[string]*engineTotals{}}
 	w.preempts = slices.ContainsFunc(l.Stats, func(s LogStat) bool { return s.Preemptions > 0 })
 	for i, s := range l.Stats {
-		last := w.last()
+		last := w.lastTime()
 		if s.At.IsZero() {
 			s.At = time.Unix(0, 0).UTC()
 			if !last.IsZero() {
@@ -58,10 +57,10 @@ func (l Log) Pages() []Page {
 		} else {
 			w.goOn(s.At.Add(-w.interval/2), l.SGLang || s.Seen != w.seen)
 		}
-		w.add(s)
-		w.write(s.At)
+		w.addStat(s)
+		w.writePage(s.At)
 	}
-	last := w.last()
+	last := w.lastTime()
 	switch {
 	case last.IsZero():
 	case !l.Died.IsZero():
@@ -116,7 +115,7 @@ type engineTotals struct {
 	firsts, waited             float64 // first tokens, and seconds in the queue of all together
 }
 
-func (w *pageWriter) last() time.Time {
+func (w *pageWriter) lastTime() time.Time {
 	if len(w.pages) == 0 {
 		return time.Time{}
 	}
@@ -126,10 +125,9 @@ func (w *pageWriter) last() time.Time {
 // requestsLogged reports whether the log shows each request.
 func (l *Log) requestsLogged() bool { return l.Seen.Received+l.Seen.Begun+l.Seen.Answers[0] > 0 }
 
-// add integrates the line's throughputs over the time that they are means of.
-// That is the time since the line before, unless lines are missing: an idle
-// server writes none, but begins a new mean all the same.
-func (w *pageWriter) add(s LogStat) {
+// addStat integrates the line's throughputs over the time that they are means of. That is the time since the line
+// before, unless lines are missing: an idle server writes none, but begins a new mean all the same.
+func (w *pageWriter) addStat(s LogStat) {
 	e := w.engines[s.Engine]
 	if e == nil {
 		e = &engineTotals{}
@@ -143,14 +141,14 @@ func (w *pageWriter) add(s LogStat) {
 	e.cached += s.CachedTokensPerSecond * d.Seconds()
 	e.generation += s.GenerationTokensPerSecond * d.Seconds()
 	e.waited += float64(s.Waiting+e.last.Waiting) / 2 * d.Seconds()
-	e.firsts += w.firsts(&s, &e.last)
+	e.firsts += w.countFirstTokens(&s, &e.last)
 	e.last = s
 	w.seen = s.Seen
 }
 
-// firsts is how many requests got their first token since the line before. Without any progress none
-// did, whatever the HTTP server wrote: it writes when a stream begins.
-func (w *pageWriter) firsts(s, before *LogStat) float64 {
+// countFirstTokens returns how many requests got their first token since the line before. Without any progress none
+// did, even if the HTTP server wrote a line: it writes when a stream begins.
+func (w *pageWriter) countFirstTokens(s, before *LogStat) float64 {
 	progress := s.PromptTokensPerSecond+s.CachedTokensPerSecond+s.GenerationTokensPerSecond > 0
 	if !progress {
 		return 0
@@ -173,7 +171,7 @@ func (w *pageWriter) firsts(s, before *LogStat) float64 {
 
 // goOn adds pages up to a time, as far as the engine's state is known. came means that requests arrived meanwhile.
 func (w *pageWriter) goOn(until time.Time, came bool) {
-	last := w.last()
+	last := w.lastTime()
 	if last.IsZero() || until.Sub(last) < w.interval {
 		return
 	}
@@ -189,7 +187,7 @@ func (w *pageWriter) goOn(until time.Time, came bool) {
 		for _, e := range w.engines {
 			e.waited += float64(e.last.Waiting) * w.interval.Seconds()
 		}
-		w.write(at)
+		w.writePage(at)
 	}
 }
 
@@ -202,24 +200,23 @@ var pageMetrics = []struct {
 	{"vllm:num_requests_waiting", "gauge", "", func(_ *pageWriter, e *engineTotals) float64 { return float64(e.last.Waiting) }},
 	{"vllm:num_requests_waiting_by_reason", "gauge", `,reason="deferred"`, func(_ *pageWriter, e *engineTotals) float64 { return float64(e.last.Deferred) }},
 	{"vllm:kv_cache_usage_perc", "gauge", "", func(_ *pageWriter, e *engineTotals) float64 { return e.last.KVUsage }},
-	// The only name that vLLM had for a ratio; the counters of hits cannot be
-	// worked out from one.
+	// The only name that vLLM had for a ratio; the counters of hits cannot be worked out from one.
 	{"vllm:gpu_prefix_cache_hit_rate", "gauge", "", func(_ *pageWriter, e *engineTotals) float64 { return e.last.PrefixHitRate }},
 	{"vllm:prefix_cache_queries_total", "counter", "", func(w *pageWriter, e *engineTotals) float64 {
-		return told(w.SGLang, math.Round(e.prompt+e.cached))
+		return valueIf(w.SGLang, math.Round(e.prompt+e.cached))
 	}},
-	{"vllm:prefix_cache_hits_total", "counter", "", func(w *pageWriter, e *engineTotals) float64 { return told(w.SGLang, math.Round(e.cached)) }},
+	{"vllm:prefix_cache_hits_total", "counter", "", func(w *pageWriter, e *engineTotals) float64 { return valueIf(w.SGLang, math.Round(e.cached)) }},
 	{"vllm:prompt_tokens_total", "counter", "", func(_ *pageWriter, e *engineTotals) float64 { return math.Round(e.prompt) }},
 	{"vllm:generation_tokens_total", "counter", "", func(_ *pageWriter, e *engineTotals) float64 { return math.Round(e.generation) }},
 	{"vllm:num_preemptions_total", "counter", "", func(w *pageWriter, e *engineTotals) float64 {
-		return told(w.preempts || w.SGLang, float64(e.last.Preemptions))
+		return valueIf(w.preempts || w.SGLang, float64(e.last.Preemptions))
 	}},
 	{firstTokens, "counter", "", func(_ *pageWriter, e *engineTotals) float64 { return e.firsts }},
-	{queueTimes + "_sum", "counter", "", func(w *pageWriter, e *engineTotals) float64 { return told(w.requestsLogged(), e.waited) }},
-	{queueTimes + "_count", "counter", "", func(w *pageWriter, e *engineTotals) float64 { return told(w.requestsLogged(), e.firsts) }},
+	{queueTimes + "_sum", "counter", "", func(w *pageWriter, e *engineTotals) float64 { return valueIf(w.requestsLogged(), e.waited) }},
+	{queueTimes + "_count", "counter", "", func(w *pageWriter, e *engineTotals) float64 { return valueIf(w.requestsLogged(), e.firsts) }},
 }
 
-func told(is bool, v float64) float64 {
+func valueIf(is bool, v float64) float64 {
 	if !is {
 		return math.NaN()
 	}
@@ -228,8 +225,8 @@ func told(is bool, v float64) float64 {
 
 var escapeLabel = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// write adds a page of the present state, or replaces the page of the same time.
-func (w *pageWriter) write(at time.Time) {
+// writePage adds a page of the present state, or replaces the page of the same time.
+func (w *pageWriter) writePage(at time.Time) {
 	var b bytes.Buffer
 	ids := slices.Sorted(maps.Keys(w.engines))
 	for _, m := range pageMetrics {

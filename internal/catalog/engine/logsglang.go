@@ -45,37 +45,37 @@ type rankBatches struct {
 	told                      bool      // something in this span
 }
 
-// sglang reads a line of SGLang's.
-func (p *logParser) sglang(at time.Time, process, m string) bool {
+// readSGLang reads a line that SGLang wrote.
+func (p *logParser) readSGLang(at time.Time, process, m string) bool {
 	p.at = at
 	switch kind, rest, _ := strings.Cut(m, " batch"); {
 	case (kind == "Decode" || kind == "Prefill") && len(rest) > 2:
-		p.batch(at, process, kind == "Prefill", batchFields(rest[2:]))
+		p.addBatch(at, process, kind == "Prefill", batchFields(rest[2:]))
 		return true
 	case capacityLine.MatchString(m):
 		p.log.SGLang, p.ready = true, true
-		p.assign(m)
+		p.readAssignments(m)
 		tokens, _, _ := p.log.Config.Number(KVTokens)
 		p.log.KVTokens = int64(min(tokens, 1<<50))
 		return true
 	}
 	if s, ok := strings.CutPrefix(m, "server_args=ServerArgs"); ok {
 		p.endBatches(time.Time{})
-		p.started()
+		p.noteStart()
 		p.log.SGLang = true
-		p.assign(s)
+		p.readAssignments(s)
 		return true
 	}
 	if s := retracted.FindStringSubmatch(m); s != nil {
-		if r := p.rank(at, process); r != nil {
-			r.Preemptions += int64(number(s[1]))
+		if r := p.rankTotals(at, process); r != nil {
+			r.Preemptions += int64(parseDigits(s[1]))
 		}
-		p.count(ErrorRetraction)
+		p.countEvent(ErrorRetraction)
 		return true
 	}
 	for _, e := range errorMarks {
 		if strings.HasPrefix(m, e.mark) { // a prompt may be logged too, within a message
-			return p.failure("ERROR", e.mark)
+			return p.readFailure("ERROR", e.mark)
 		}
 	}
 	return false
@@ -88,19 +88,19 @@ func batchFields(s string) map[string]float64 {
 		var field string
 		field, s, _ = strings.Cut(s, ",")
 		if name, value, ok := strings.Cut(strings.TrimSpace(field), ": "); ok {
-			out[name] = number(value)
+			out[name] = parseDigits(value)
 		}
 	}
 	return out
 }
 
-// batch takes a line on a batch into the totals of its rank.
-func (p *logParser) batch(at time.Time, process string, prefill bool, f map[string]float64) {
+// addBatch adds a line on a batch to the totals of its rank.
+func (p *logParser) addBatch(at time.Time, process string, prefill bool, f map[string]float64) {
 	if otherTP.MatchString(process) && !strings.Contains(process, "DP") {
 		return // the same batch, of another GPU
 	}
 	p.log.SGLang, p.ready = true, true
-	r := p.rank(at, process)
+	r := p.rankTotals(at, process)
 	if r == nil {
 		return
 	}
@@ -128,8 +128,8 @@ func (p *logParser) batch(at time.Time, process string, prefill bool, f map[stri
 	p.batches.seen = p.seen
 }
 
-// rank returns the totals of a line's rank, in the span that the line is in; nil where there are too many.
-func (p *logParser) rank(at time.Time, process string) *rankBatches {
+// rankTotals returns the totals of a line's rank, in the span that the line is in; nil where there are too many.
+func (p *logParser) rankTotals(at time.Time, process string) *rankBatches {
 	if p.batches.ranks == nil || at.Before(p.batches.latest.Add(-batchSpan)) { // the clock was put back, or another log begins
 		p.endBatches(time.Time{})
 	}
@@ -175,7 +175,7 @@ func (p *logParser) endBatches(end time.Time) {
 		s.At, s.Run, s.Engine, s.PrefixHitRate = at, p.log.Starts, name, math.NaN()
 		s.PromptTokensPerSecond, s.CachedTokensPerSecond, s.GenerationTokensPerSecond = r.prompt/seconds, r.cached/seconds, r.generated/max(seconds, r.decoding)
 		s.Seen = p.batches.seen
-		p.keep(s)
+		p.keepStat(s)
 		r.prompt, r.cached, r.generated, r.decoding, r.told = 0, 0, 0, 0, false
 	}
 	if end.IsZero() {
@@ -185,8 +185,8 @@ func (p *logParser) endBatches(end time.Time) {
 
 var generating = regexp.MustCompile("^(?:" + indicator.Generating + ")$")
 
-// access reads a line of the HTTP server (uvicorn), which tells neither a time nor how long a request took.
-func (p *logParser) access(raw []byte) bool {
+// readAccess reads a line of the HTTP server (uvicorn), which tells neither a time nor how long a request took.
+func (p *logParser) readAccess(raw []byte) bool {
 	const asks = ` - "POST `
 	i := bytes.Index(raw, []byte(asks))
 	if i < 0 || !bytes.Contains(raw[:i], []byte("INFO:")) {
@@ -234,7 +234,7 @@ func (p *logParser) timeOf(lines ...[]byte) time.Time {
 		} else if m := sglangPrefix.FindStringSubmatch(text); m != nil {
 			stamp = m[1]
 		}
-		if t := p.timestamp(text, stamp); !t.IsZero() && !t.Before(p.at) {
+		if t := p.readTime(text, stamp); !t.IsZero() && !t.Before(p.at) {
 			return t
 		}
 	}

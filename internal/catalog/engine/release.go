@@ -10,8 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// A Release is a release of vLLM, "0.23.0" or, where its patch is not known,
-// "0.23"; "" is not known.
+// A Release is a release of vLLM, "0.23.0" or, where its patch is not known, "0.23"; "" is not known.
 type Release string
 
 var releaseForm = regexp.MustCompile(`^v?(\d{1,4}\.\d{1,4}(\.\d{1,4})?)$`)

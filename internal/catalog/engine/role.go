@@ -102,7 +102,7 @@ func roleOf(says func(word string) bool) Role {
 	switch {
 	case prefill && decode:
 		return Serve
-	case prefill: // of images too, if the name says so
+	case prefill: // may take images too, by its name
 		return Prefill
 	case decode:
 		return Decode

@@ -43,8 +43,7 @@ type (
 		Of      Expr
 	}
 
-	// Apply is a function of each value, of all values where it is Percentile, and of nothing
-	// where it is Time.
+	// Apply is a function of each value, of all values where it is Percentile, and of nothing where it is Time.
 	Apply struct {
 		Func  string
 		Of    Expr
@@ -59,8 +58,7 @@ type (
 		Match
 	}
 
-	// Match says which values of an operator's sides belong together, where that is not all
-	// labels.
+	// Match says which values of an operator's sides belong together, where that is not all labels.
 	Match struct {
 		By     string // "on", "ignoring", or ""
 		Labels []string
@@ -100,7 +98,7 @@ var (
 // A Function is computed from the samples of each series over the window, or over the span of In.
 type Function func(metric string, where ...*labels.Matcher) Samples
 
-func function(name string) Function {
+func rangeFunction(name string) Function {
 	return func(metric string, where ...*labels.Matcher) Samples {
 		return Samples{Func: name, Metric: metric, Where: where, Span: WindowMark}
 	}
@@ -108,26 +106,26 @@ func function(name string) Function {
 
 // Functions of counters, of gauges, and of both.
 var (
-	Rate     = function("rate")
-	Increase = function("increase")
-	LastRate = function("irate") // between the last two samples
-	Resets   = function("resets")
+	Rate     = rangeFunction("rate")
+	Increase = rangeFunction("increase")
+	LastRate = rangeFunction("irate") // between the last two samples
+	Resets   = rangeFunction("resets")
 
-	Mean    = function("avg_over_time")
-	Lowest  = function("min_over_time")
-	Highest = function("max_over_time")
-	Total   = function("sum_over_time")
-	Slope   = function("deriv")
+	Mean    = rangeFunction("avg_over_time")
+	Lowest  = rangeFunction("min_over_time")
+	Highest = rangeFunction("max_over_time")
+	Total   = rangeFunction("sum_over_time")
+	Slope   = rangeFunction("deriv")
 
-	Last    = function("last_over_time")
-	Looks   = function("count_over_time")
-	Changes = function("changes")
-	First   = function(FirstSeen)
+	Last    = rangeFunction("last_over_time")
+	Looks   = rangeFunction("count_over_time")
+	Changes = rangeFunction("changes")
+	First   = rangeFunction(FirstSeen)
 
-	LastAbove = function(LastTrue)
-	LastNone  = function(LastZero)
-	LastStir  = function(LastMoved)
-	BeforeGap = function(HeldLast)
+	LastAbove = rangeFunction(LastTrue)
+	LastNone  = rangeFunction(LastZero)
+	LastStir  = rangeFunction(LastMoved)
+	BeforeGap = rangeFunction(HeldLast)
 )
 
 // Lately is a function of the last moments.
@@ -150,13 +148,13 @@ func (s Samples) In(span time.Duration) Samples { s.Span = span; return s }
 
 // Matchers of labels.
 var (
-	Is     = matcher(labels.MatchEqual)
-	Not    = matcher(labels.MatchNotEqual)
-	Like   = matcher(labels.MatchRegexp)
-	Unlike = matcher(labels.MatchNotRegexp)
+	Is     = newMatcher(labels.MatchEqual)
+	Not    = newMatcher(labels.MatchNotEqual)
+	Like   = newMatcher(labels.MatchRegexp)
+	Unlike = newMatcher(labels.MatchNotRegexp)
 )
 
-func matcher(kind labels.MatchType) func(label, value string) *labels.Matcher {
+func newMatcher(kind labels.MatchType) func(label, value string) *labels.Matcher {
 	return func(label, value string) *labels.Matcher { return labels.MustNewMatcher(kind, label, value) }
 }
 
@@ -217,7 +215,7 @@ func Or(a, b Expr) Binary { return Binary{Op: "or", A: a, B: b} }
 // Unless keeps the values of a where b has none.
 func Unless(a, b Expr) Binary { return Binary{Op: "unless", A: a, B: b} }
 
-// Where is a comparison that keeps the values for which it holds.
+// Where makes a comparison that keeps the values for which the comparison holds.
 func Where(a Expr, op string, b Expr) Binary { return Binary{Op: op, A: a, B: b} }
 
 // Test is a comparison that is 0 or 1.
@@ -372,7 +370,7 @@ func (b Binary) String() string {
 		op += fmt.Sprintf(" group_%s ()", b.Group)
 	}
 	side := func(e Expr, right bool) string {
-		if inner, ok := e.(Binary); ok && (inner.precedence() < b.precedence() || right && inner.precedence() == b.precedence()) {
+		if inner, ok := e.(Binary); ok && (inner.operatorPrecedence() < b.operatorPrecedence() || right && inner.operatorPrecedence() == b.operatorPrecedence()) {
 			return "(" + e.String() + ")"
 		}
 		return e.String()
@@ -380,8 +378,8 @@ func (b Binary) String() string {
 	return side(b.A, false) + " " + op + " " + side(b.B, true)
 }
 
-// precedence is PromQL's (prometheus.io/docs/prometheus/latest/querying/operators).
-func (b Binary) precedence() int {
+// operatorPrecedence returns PromQL's precedence (prometheus.io/docs/prometheus/latest/querying/operators).
+func (b Binary) operatorPrecedence() int {
 	return 1 + slices.IndexFunc([]string{"or", "and unless", "== != <= < >= >", "+ -", "* / %"}, func(ops string) bool {
 		return slices.Contains(strings.Fields(ops), b.Op)
 	})

@@ -78,50 +78,49 @@ var suffixes = map[Unit]string{
 func FormatNumber(v float64, u Unit) string {
 	switch u {
 	case Seconds:
-		return duration(v)
+		return formatSeconds(v)
 	case SecondsPerToken:
-		return duration(v) + "/token"
+		return formatSeconds(v) + "/token"
 	case Ratio:
-		return digits(100*v) + " %"
+		return formatDigits(100*v) + " %"
 	case Bytes:
-		return bytes(v)
+		return formatBytes(v)
 	case BytesPerSecond:
-		return bytes(v) + "/s"
+		return formatBytes(v) + "/s"
 	}
-	return digits(v) + suffixes[u]
+	return formatDigits(v) + suffixes[u]
 }
 
-func duration(s float64) string {
+func formatSeconds(s float64) string {
 	switch a := math.Abs(s); {
 	case a == 0:
 		return "0 s"
 	case a < 1e-3:
-		return digits(s*1e6) + " µs"
+		return formatDigits(s*1e6) + " µs"
 	case a < 1:
-		return digits(s*1e3) + " ms"
+		return formatDigits(s*1e3) + " ms"
 	case a < 300:
-		return digits(s) + " s"
+		return formatDigits(s) + " s"
 	case a < 7200:
-		return digits(s/60) + " min"
+		return formatDigits(s/60) + " min"
 	}
-	return digits(s/3600) + " h"
+	return formatDigits(s/3600) + " h"
 }
 
-func bytes(v float64) string {
+func formatBytes(v float64) string {
 	for _, u := range []struct {
 		size float64
 		name string
 	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
 		if math.Abs(v) >= u.size {
-			return digits(v/u.size) + " " + u.name
+			return formatDigits(v/u.size) + " " + u.name
 		}
 	}
-	return digits(v) + " B"
+	return formatDigits(v) + " B"
 }
 
-// digits writes a number with three significant digits, no exponent, and no zeros at the
-// end of its fraction.
-func digits(v float64) string {
+// formatDigits writes a number with three significant digits, no exponent, and no zeros at the end of its fraction.
+func formatDigits(v float64) string {
 	v += 0 // no negative zero
 	a := math.Abs(v)
 	switch {
@@ -132,12 +131,12 @@ func digits(v float64) string {
 	case a >= 100:
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	case a >= 10:
-		return trimmed(strconv.FormatFloat(v, 'f', 1, 64))
+		return trimZeros(strconv.FormatFloat(v, 'f', 1, 64))
 	case a >= 0.01:
-		return trimmed(strconv.FormatFloat(v, 'f', 2, 64))
+		return trimZeros(strconv.FormatFloat(v, 'f', 2, 64))
 	}
 	return strconv.FormatFloat(v, 'g', 2, 64)
 }
 
-// trimmed drops the zeros at the end of a fraction: 2.50 is 2.5, and 53.0 is 53.
-func trimmed(s string) string { return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") }
+// trimZeros drops the zeros at the end of a fraction: 2.50 is 2.5, and 53.0 is 53.
+func trimZeros(s string) string { return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") }

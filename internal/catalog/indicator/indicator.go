@@ -77,9 +77,8 @@ type Signal struct {
 	MinCount float64
 	Count    string
 
-	// Optional says that a server which does not expose the metric counts as
-	// zero: the metric is newer than most servers, or appears with the first
-	// event.
+	// Optional says that a server which does not expose the metric counts as zero: the metric is newer than most
+	// servers, or appears with the first event.
 	Optional bool
 
 	// Scrapes marks a signal about scrapes, including failed ones. It is evaluated at the last scrape, not at the
@@ -92,7 +91,8 @@ type Signal struct {
 	// Fleet says that the value compares the target with the others of its model or job.
 	Fleet bool
 
-	// Held says that the value is of requests that the engine's gauges show: 0 where StaleGauges says that they are gone.
+	// Held says that the value is of requests that the engine's gauges show: 0 where StaleGauges says that they are
+	// gone.
 	Held bool
 
 	// Feature is what a server must be or use to have the value, where no metric of its own says so.
@@ -111,15 +111,13 @@ type Signal struct {
 	// MinPast is how much past a trend, or a silence, needs before it is believed.
 	MinPast time.Duration
 
-	// Otherwise holds expressions for servers that do not expose what Expr reads; the
-	// first that fits counts.
+	// Otherwise holds expressions for servers that do not expose what Expr reads; the first that fits counts.
 	Otherwise []Alternative
 
 	// Panel, which may be nil, shows the signal alone on a dashboard.
 	Panel *Panel
 
-	// Censored says that requests without an answer are in no bucket: UnansweredShare and
-	// UnansweredWait have them.
+	// Censored says that requests without an answer are in no bucket: UnansweredShare and UnansweredWait have them.
 	Censored bool
 
 	Doc  string // meaning, source and traps
@@ -160,7 +158,7 @@ func (s *Signal) Buckets() Expr {
 	return Buckets(s.Histogram)
 }
 
-// Mean returns the signal of the mean for a percentile, nil if there is none. It replaces the percentile in
+// Mean returns the signal of the mean for a percentile, nil if no signal has the mean. It replaces the percentile in
 // deployments that drop buckets.
 func (s *Signal) Mean() *Signal {
 	switch s.Histogram {
@@ -178,8 +176,7 @@ func (s *Signal) Mean() *Signal {
 	return nil
 }
 
-// Observations returns the number of observations behind the value, nil when the signal does
-// not depend on one.
+// Observations returns the number of observations behind the value, nil when the signal does not depend on one.
 func (s *Signal) Observations() Expr {
 	if s.Count == "" {
 		return nil
@@ -255,8 +252,7 @@ func (s *Signal) TooShort(past time.Duration) (Value, bool) {
 	return Unknown(fmt.Sprintf("needs %s of history", s.MinPast)), true
 }
 
-// Sums reports whether the value is a number of events in the window, which is the
-// larger the longer that is.
+// Sums reports whether the value is a number of events in the window, which is the larger the longer that is.
 func (s *Signal) Sums() bool {
 	if s.Unit != Count && s.Unit != Requests {
 		return false
@@ -278,11 +274,11 @@ func (s *Signal) Natural(v float64) float64 {
 // Shares reports whether two signals read the same histogram, or only the same metric, so that one adds no evidence
 // to the other.
 func (s *Signal) Shares(other *Signal) bool {
-	return s == other || s.source() != "" && s.source() == other.source()
+	return s == other || s.sourceFamily() != "" && s.sourceFamily() == other.sourceFamily()
 }
 
-// source is the one family of metrics that the signal reads, "" where there are several.
-func (s *Signal) source() string {
+// sourceFamily returns the family of metrics that the signal reads, "" if it reads several.
+func (s *Signal) sourceFamily() string {
 	var families []string
 	for _, n := range Reads(s.Expr) {
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
@@ -296,9 +292,8 @@ func (s *Signal) source() string {
 	return families[0]
 }
 
-// How many observations a statistic needs. A P95 of ten values is their
-// maximum, more or less; below that it says nothing. A median and a mean of
-// three already tell twice as slow from as fast as ever.
+// How many observations a statistic needs. A P95 of ten values is their maximum, more or less; below that it says
+// nothing. A median and a mean of three already tell twice as slow from as fast as ever.
 const (
 	minForTail   = 10
 	minForMedian = 3
@@ -308,8 +303,8 @@ const (
 // read: caches warm up within the first minutes and look like leaks.
 const MinTrend = 5 * time.Minute
 
-// quantile declares a percentile of a latency or size histogram.
-func quantile(name, title string, unit Unit, q float64, histogram, doc string) *Signal {
+// quantileSignal declares a percentile of a latency or size histogram.
+func quantileSignal(name, title string, unit Unit, q float64, histogram, doc string) *Signal {
 	need := float64(minForTail)
 	if q <= 0.5 {
 		need = minForMedian
@@ -320,36 +315,34 @@ func quantile(name, title string, unit Unit, q float64, histogram, doc string) *
 	}
 }
 
-// mean declares the mean of a histogram's observations, from its sum and count:
-// exact where buckets are coarse. A negative mean is a broken sum (an interval
-// with an unset milestone, vllm-project/vllm#49135) and is left out.
-func mean(name, title string, unit Unit, histogram, doc string) *Signal {
+// meanSignal declares the mean of a histogram's observations, from its sum and count: exact where buckets are coarse.
+// A negative mean is a broken sum (an interval with an unset milestone, vllm-project/vllm#49135) and is left out.
+func meanSignal(name, title string, unit Unit, histogram, doc string) *Signal {
 	return &Signal{
 		Name: name, Title: title, Unit: unit, Count: histogram, MinCount: minForMedian, Doc: doc,
 		Expr: NotNegative(MeanOf(histogram)),
 	}
 }
 
-// rate declares the per-second rate of a counter.
-func rate(name, title string, unit Unit, counter, doc string) *Signal {
+// rateSignal declares the per-second rate of a counter.
+func rateSignal(name, title string, unit Unit, counter, doc string) *Signal {
 	return &Signal{Name: name, Title: title, Unit: unit, Doc: doc, Expr: SumRate(counter)}
 }
 
-// otherwise adds an expression for servers that lack what the signal reads.
-func (s *Signal) otherwise(a Alternative) *Signal {
+// withAlternative adds an expression for servers that lack what the signal reads.
+func (s *Signal) withAlternative(a Alternative) *Signal {
 	s.Otherwise = append(s.Otherwise, a)
 	return s
 }
 
-// censored says that those without an answer are later than the others.
-func (s *Signal) censored() *Signal {
+// markCensored says that requests without an answer are later than the others.
+func (s *Signal) markCensored() *Signal {
 	s.Censored = true
 	return s
 }
 
-// counting names another family that says how many observations there were: one that servers
-// of all releases have.
-func (s *Signal) counting(family string) *Signal {
+// withCount names another family that says how many observations there were: one that servers of all releases have.
+func (s *Signal) withCount(family string) *Signal {
 	s.Count = family
 	return s
 }

@@ -2,15 +2,15 @@ package indicator
 
 // Signals of logs, which have no latencies. A server's metrics have better signals for the same quantities.
 var (
-	LoggedQueue = logged("logged_queue", "Queue against the batch", Times,
+	LoggedQueue = loggedSignal("logged_queue", "Queue against the batch", Times,
 		Div(WaitingFloor.Expr, AtLeast(Running.Expr, 1)),
 		"The minimum queue length over the mean batch: in order of arrival a request waits for this many times as "+
 			"long as an answer takes (Little's law: Operations Research 9, 1961).")
-	LoggedOutput = logged("logged_output", "Generated tokens, by the log", TokensPerSecond, GenerationTokenRate.Expr,
+	LoggedOutput = loggedSignal("logged_output", "Generated tokens, by the log", TokensPerSecond, GenerationTokenRate.Expr,
 		"Output tokens per second, as the log's lines have them.")
-	LoggedPrompts = logged("logged_prompts", "Prompt tokens computed, by the log", TokensPerSecond, PromptTokenRate.Expr,
+	LoggedPrompts = loggedSignal("logged_prompts", "Prompt tokens computed, by the log", TokensPerSecond, PromptTokenRate.Expr,
 		"Prompt tokens per second, as the log's lines have them: without those from the prefix cache.")
-	LoggedPace = logged("logged_pace", "Batch time per token, by the log", SecondsPerToken,
+	LoggedPace = loggedSignal("logged_pace", "Batch time per token, by the log", SecondsPerToken,
 		Div(Running.Expr, Some(GenerationTokenRate.Expr)),
 		"The mean batch over the output tokens per second: how long a request is in the batch for each token that "+
 			"it gets, prefill included.")
@@ -45,6 +45,6 @@ func ofLogs() []*Signal {
 	return []*Signal{LoggedQueue, LoggedOutput, LoggedPrompts, LoggedPace, KVPerRequest, KVFloorRise}
 }
 
-func logged(name, title string, unit Unit, e Expr, doc string) *Signal {
+func loggedSignal(name, title string, unit Unit, e Expr, doc string) *Signal {
 	return &Signal{Name: name, Title: title, Unit: unit, Expr: e, Doc: doc + " Asked of an engine's log alone.", Logged: true}
 }

@@ -11,7 +11,7 @@ const (
 	// by the square root of their number.
 	Events
 	// Split is a replica's share of requests, as a multiple of the mean share: each request had the same chance to
-	// come here (binomial). Of counts the requests that came here.
+	// come here (binomial). Field Of counts the requests that came here.
 	Split
 	// Clusters are events per request of Of that stop all running streams at once.
 	Clusters
@@ -22,12 +22,11 @@ const (
 	StreamTime
 	// FirstTokenTime is a time until the first token, which wanders likewise.
 	FirstTokenTime
-	// OfRequests is a mean over the requests that Of counts, whose standard deviation is as large as the mean.
+	// OfRequests is a mean over the requests in Of; their standard deviation is as large as the mean.
 	OfRequests
 	// Served is the rate at which requests are served. While a queue drains, fewer arrive.
 	Served
-	// Extreme is a 99th percentile of the requests that Of counts. With fewer than a hundred it is the longest
-	// request.
+	// Extreme is a 99th percentile of the requests in Of. With fewer than a hundred requests it is the longest one.
 	Extreme
 )
 
@@ -35,8 +34,7 @@ const (
 type Noise struct {
 	Chance Chance
 	Of     *Signal // count that the noise depends on; nil means the signal itself
-	// Burst is the share of the reading that counts in a window that one burst and its aftermath can fill; 0 means
-	// all of it.
+	// Burst is the share of the reading that counts in a window that one burst and its aftermath can fill; 0 means 1.
 	Burst float64
 	// Lasting caps the reading at this multiple of its mean over the window's last moments, because a fault that is
 	// over is not certain; 0 means no cap.

@@ -7,8 +7,7 @@ import "github.com/prometheus/prometheus/model/labels"
 
 // Speculative decoding.
 var (
-	// SpeculationShare covers both rejected drafts and missing drafts, such as those of n-grams when the text repeats
-	// nothing.
+	// SpeculationShare covers both rejected drafts and missing drafts, such as n-grams when the text repeats nothing.
 	SpeculationShare = &Signal{
 		Name: "speculation_share", Title: "Tokens from speculation", Unit: Ratio,
 		Panel: &Panel{ID: 811, Row: 810, Width: 8, Max: 1},
@@ -37,7 +36,7 @@ var (
 			"a draft pays where it takes less than so many times as long as one without. 1 where none is made.",
 		Hint: SpeculationShare.Hint,
 	}
-	SpeculationDrafts = rate("speculation_drafts", "Drafts", PerSecond, "vllm:spec_decode_num_drafts_total",
+	SpeculationDrafts = rateSignal("speculation_drafts", "Drafts", PerSecond, "vllm:spec_decode_num_drafts_total",
 		"Drafts of speculative decoding, one for each request in each step that has one.")
 )
 
@@ -69,8 +68,9 @@ const (
 	fromStore = "lmcache:num_remote_read_bytes_total"
 )
 
-// What vLLM counts of offloaded KV cache: loads from 0.24 on, whatever the tier; before, transfers in both directions, which
-// later releases count for host memory alone (vllm/distributed/kv_transfer/kv_connector/v1/offloading/metrics.py, v0.33.0).
+// vLLM's counters of offloaded KV cache: from 0.24 on they count loads from any tier; before, transfers in both
+// directions, which later releases count for host memory alone
+// (vllm/distributed/kv_transfer/kv_connector/v1/offloading/metrics.py, v0.33.0).
 const (
 	loadTime      = "vllm:kv_offload_load_time_total"
 	loadBytes     = "vllm:kv_offload_load_bytes_total"
@@ -168,8 +168,8 @@ var (
 			"on a disk, in a store, or on the prefill server; 0 where none is asked. LMCache, where it alone tells, is asked for whole prompts.",
 		Hint: hintTier,
 	}
-	TierQueryRate = rate("kv_tier_query_rate", "External KV cache look-ups", TokensPerSecond, "vllm:external_prefix_cache_queries_total",
-		"Prompt tokens that a KV connector is asked for.").otherwise(Alternative{
+	TierQueryRate = rateSignal("kv_tier_query_rate", "External KV cache look-ups", TokensPerSecond, "vllm:external_prefix_cache_queries_total",
+		"Prompt tokens that a KV connector is asked for.").withAlternative(Alternative{
 		Without: "vllm:external_prefix_cache_queries_total", With: lookedUp, Expr: SumRate(lookedUp),
 	})
 	OffloadPace = &Signal{

@@ -54,8 +54,7 @@ type Series struct {
 
 var promQL = parser.NewParser(parser.Options{})
 
-// Parse parses PromQL as every supported server does: without experimental
-// functions.
+// Parse parses PromQL as every supported server does: without experimental functions.
 func Parse(expr string) (parser.Expr, error) {
 	return promQL.ParseExpr(expr)
 }
@@ -69,16 +68,16 @@ func Rewrite(expr string, r Rewriting) (parser.Expr, error) {
 	parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
 		switch n := node.(type) {
 		case *parser.MatrixSelector:
-			n.Range = r.duration(n.Range)
+			n.Range = r.rewriteDuration(n.Range)
 		case *parser.VectorSelector:
-			r.selector(n)
+			r.rewriteSelector(n)
 		case *parser.AggregateExpr:
 			if !n.Without {
-				n.Grouping = r.labels(n.Grouping)
+				n.Grouping = r.rewriteLabels(n.Grouping)
 			}
 		case *parser.BinaryExpr:
 			if n.VectorMatching != nil && n.VectorMatching.On {
-				n.VectorMatching.MatchingLabels = r.labels(n.VectorMatching.MatchingLabels)
+				n.VectorMatching.MatchingLabels = r.rewriteLabels(n.VectorMatching.MatchingLabels)
 			}
 		}
 		return nil
@@ -86,7 +85,7 @@ func Rewrite(expr string, r Rewriting) (parser.Expr, error) {
 	return tree, nil
 }
 
-func (r Rewriting) duration(d time.Duration) time.Duration {
+func (r Rewriting) rewriteDuration(d time.Duration) time.Duration {
 	switch {
 	case d == WindowMark && r.Window > 0:
 		return r.Window
@@ -98,7 +97,7 @@ func (r Rewriting) duration(d time.Duration) time.Duration {
 	return d
 }
 
-func (r Rewriting) selector(v *parser.VectorSelector) {
+func (r Rewriting) rewriteSelector(v *parser.VectorSelector) {
 	if r.Offset != 0 {
 		v.OriginalOffset += r.Offset
 	}
@@ -115,8 +114,8 @@ func (r Rewriting) selector(v *parser.VectorSelector) {
 	v.LabelMatchers = append(v.LabelMatchers, r.Matchers...)
 }
 
-// labels replaces the labels that stand for a target, a model and a rank.
-func (r Rewriting) labels(names []string) []string {
+// rewriteLabels replaces the labels that stand for a target, a model and a rank.
+func (r Rewriting) rewriteLabels(names []string) []string {
 	var out []string
 	add := func(names ...string) {
 		for _, n := range names {
@@ -145,7 +144,7 @@ func (r Rewriting) labels(names []string) []string {
 func (r Rewriting) Compile(e Expr, scope Scope) Expr {
 	switch n := e.(type) {
 	case Samples:
-		n.Span, n.Offset = r.duration(n.Span), n.Offset+r.Offset
+		n.Span, n.Offset = r.rewriteDuration(n.Span), n.Offset+r.Offset
 		var series Series
 		if r.Series != nil {
 			series = r.Series(n.Metric)
@@ -168,7 +167,7 @@ func (r Rewriting) Compile(e Expr, scope Scope) Expr {
 			n.Labels = []string{Own}
 		}
 		if !n.Without {
-			n.Labels = r.labels(scope.spell(n.Labels))
+			n.Labels = r.rewriteLabels(scope.spellLabels(n.Labels))
 		}
 		return n
 	case Apply:
@@ -179,15 +178,15 @@ func (r Rewriting) Compile(e Expr, scope Scope) Expr {
 	case Binary:
 		n.A, n.B = r.Compile(n.A, scope), r.Compile(n.B, scope)
 		if n.By == "on" {
-			n.Match.Labels = r.labels(scope.spell(n.Match.Labels))
+			n.Match.Labels = r.rewriteLabels(scope.spellLabels(n.Match.Labels))
 		}
 		return n
 	}
 	return e
 }
 
-// spell puts the labels of a scope in the place of Own.
-func (s Scope) spell(names []string) []string {
+// spellLabels puts the labels of a scope in the place of Own.
+func (s Scope) spellLabels(names []string) []string {
 	i := slices.Index(names, Own)
 	if i < 0 {
 		return names

@@ -8,16 +8,16 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// How to declare a signal: its Expr is built of the functions in expr.go, from the inside out.
-// Rate("m") to Highest("m") are a number of each series of a metric over the window, or In
-// another span, Now("m") its last sample; Is, Not and Like choose series. Sum, Avg, Min, Max and
-// CountOf make one value of those of a target; By(Rank...) and By(Fleet...) one of each of its
-// ranks, or one of all replicas. Add, Sub, Mul, Div, Where, And, Or and Unless are operators. So
+// How to declare a signal: build its Expr from the functions in expr.go, from the inside out. Rate("m") to
+// Highest("m") yield a number for each series of a metric over the window, or In another span; Now("m") yields its
+// last sample; Is, Not and Like choose series. Sum, Avg, Min, Max and CountOf aggregate them to one value for each
+// target; By(Rank...) to one for each rank, By(Fleet...) to one for all replicas. Add, Sub, Mul, Div, Where, And, Or
+// and Unless are operators. So
 //
 //	sum by (instance, model_name) (rate(a_total{reason="x"}[5m])) / (sum by (instance, model_name) (rate(b_total[5m])) > 0)
 //
-// is Div(SumRate("a_total", Is("reason", "x")), Some(SumRate("b_total"))). List it in All, and make
-// generate: the difference of testdata/promql.txt is what stores will be asked.
+// is Div(SumRate("a_total", Is("reason", "x")), Some(SumRate("b_total"))). List it in All, and make generate: the
+// difference in testdata/promql.txt shows the new queries.
 
 // Families of vLLM's V1 engine that several signals read.
 const (
@@ -48,39 +48,38 @@ const (
 
 // Latency, as users feel it.
 var (
-	TTFTP50  = quantile("ttft_p50", "TTFT P50", Seconds, 0.50, ttftFamily, docTTFT).censored()
-	TTFTP90  = quantile("ttft_p90", "TTFT P90", Seconds, 0.90, ttftFamily, docTTFT).censored()
-	TTFTP95  = quantile("ttft_p95", "TTFT P95", Seconds, 0.95, ttftFamily, docTTFT).censored()
-	TTFTP99  = quantile("ttft_p99", "TTFT P99", Seconds, 0.99, ttftFamily, docTTFT).censored()
-	TTFTMean = mean("ttft_mean", "TTFT mean", Seconds, ttftFamily, docTTFT)
+	TTFTP50  = quantileSignal("ttft_p50", "TTFT P50", Seconds, 0.50, ttftFamily, docTTFT).markCensored()
+	TTFTP90  = quantileSignal("ttft_p90", "TTFT P90", Seconds, 0.90, ttftFamily, docTTFT).markCensored()
+	TTFTP95  = quantileSignal("ttft_p95", "TTFT P95", Seconds, 0.95, ttftFamily, docTTFT).markCensored()
+	TTFTP99  = quantileSignal("ttft_p99", "TTFT P99", Seconds, 0.99, ttftFamily, docTTFT).markCensored()
+	TTFTMean = meanSignal("ttft_mean", "TTFT mean", Seconds, ttftFamily, docTTFT)
 
-	ITLP50  = quantile("itl_p50", "ITL P50", Seconds, 0.50, itlFamily, docITL)
-	ITLP90  = quantile("itl_p90", "ITL P90", Seconds, 0.90, itlFamily, docITL)
-	ITLP95  = quantile("itl_p95", "ITL P95", Seconds, 0.95, itlFamily, docITL)
-	ITLP99  = quantile("itl_p99", "ITL P99", Seconds, 0.99, itlFamily, docITL)
-	ITLMean = mean("itl_mean", "ITL mean", Seconds, itlFamily, docITL)
+	ITLP50  = quantileSignal("itl_p50", "ITL P50", Seconds, 0.50, itlFamily, docITL)
+	ITLP90  = quantileSignal("itl_p90", "ITL P90", Seconds, 0.90, itlFamily, docITL)
+	ITLP95  = quantileSignal("itl_p95", "ITL P95", Seconds, 0.95, itlFamily, docITL)
+	ITLP99  = quantileSignal("itl_p99", "ITL P99", Seconds, 0.99, itlFamily, docITL)
+	ITLMean = meanSignal("itl_mean", "ITL mean", Seconds, itlFamily, docITL)
 
-	TPOTP95  = quantile("tpot_p95", "TPOT P95", SecondsPerToken, 0.95, tpotFamily, docTPOT)
-	TPOTMean = mean("tpot_mean", "TPOT mean", SecondsPerToken, tpotFamily, docTPOT).otherwise(Alternative{
+	TPOTP95  = quantileSignal("tpot_p95", "TPOT P95", SecondsPerToken, 0.95, tpotFamily, docTPOT)
+	TPOTMean = meanSignal("tpot_mean", "TPOT mean", SecondsPerToken, tpotFamily, docTPOT).withAlternative(Alternative{
 		Without: "vllm:request_time_per_output_token_seconds_count",
 		Expr: Div(
 			SumRate("vllm:request_decode_time_seconds_sum"),
 			Some(Sub(SumRate("vllm:request_generation_tokens_sum"), SumRate("vllm:request_generation_tokens_count")))),
-	}).counting(outputFamily)
-	E2EP50  = quantile("e2e_p50", "E2E P50", Seconds, 0.50, e2eFamily, docE2E)
-	E2EP95  = quantile("e2e_p95", "E2E P95", Seconds, 0.95, e2eFamily, docE2E)
-	E2EMean = mean("e2e_mean", "E2E mean", Seconds, e2eFamily, docE2E)
+	}).withCount(outputFamily)
+	E2EP50  = quantileSignal("e2e_p50", "E2E P50", Seconds, 0.50, e2eFamily, docE2E)
+	E2EP95  = quantileSignal("e2e_p95", "E2E P95", Seconds, 0.95, e2eFamily, docE2E)
+	E2EMean = meanSignal("e2e_mean", "E2E mean", Seconds, e2eFamily, docE2E)
 
-	QueueTimeP95    = quantile("queue_time_p95", "Queue time P95", Seconds, 0.95, queueFamily, docQueue)
-	QueueTimeMean   = mean("queue_time_mean", "Queue time mean", Seconds, queueFamily, docQueue)
-	PrefillTimeMean = mean("prefill_time_mean", "Prefill time mean", Seconds, prefillFamily, docPrefill)
-	DecodeTimeMean  = mean("decode_time_mean", "Decode time mean", Seconds, decodeFamily,
+	QueueTimeP95    = quantileSignal("queue_time_p95", "Queue time P95", Seconds, 0.95, queueFamily, docQueue)
+	QueueTimeMean   = meanSignal("queue_time_mean", "Queue time mean", Seconds, queueFamily, docQueue)
+	PrefillTimeMean = meanSignal("prefill_time_mean", "Prefill time mean", Seconds, prefillFamily, docPrefill)
+	DecodeTimeMean  = meanSignal("decode_time_mean", "Decode time mean", Seconds, decodeFamily,
 		"First token to last token of a finished request.")
 
-	// UnseenWait is the time of a request that lies in no stage of the engine: the wait
-	// behind somebody else's step before the scheduler even sees it. Both means are of
-	// the same requests, those that ended, so that their difference is a time; the mean
-	// TTFT is of others, those that began.
+	// UnseenWait is the time of a request that lies in no stage of the engine: the wait behind somebody else's step
+	// before the scheduler even sees it. Both means are of the same requests, those that ended, so that their
+	// difference is a time; the mean TTFT is of others, those that began.
 	UnseenWait = &Signal{
 		Name: "unseen_wait_mean", Title: "API server overhead", Unit: Seconds, Count: e2eFamily, MinCount: minForMedian,
 		Expr: NotNegative(Div(
@@ -101,8 +100,7 @@ var (
 		Doc: "Mean prefill time over mean TTFT. The two are written at different moments, so it may pass 1 for a while.",
 	}
 
-	// PrefillOfBatch tells seats that answers are made in from those that prompts pass
-	// through.
+	// PrefillOfBatch tells seats that answers are made in from those that prompts pass through.
 	PrefillOfBatch = &Signal{
 		Name: "prefill_share_of_batch", Title: "Prefill share of the batch", Unit: Ratio, Optional: true,
 		Expr: OrZero(
@@ -130,14 +128,14 @@ var (
 
 // Traffic and throughput.
 var (
-	FirstTokenRate = rate("first_token_rate", "Request rate", RequestsPerSecond, "vllm:time_to_first_token_seconds_count",
+	FirstTokenRate = rateSignal("first_token_rate", "Request rate", RequestsPerSecond, "vllm:time_to_first_token_seconds_count",
 		"Requests that reached their first token, per second: admitted demand, abandoned requests included.")
 	FirstTokens = &Signal{
 		Name: "first_tokens", Title: "Requests with a first token", Unit: Requests,
 		Expr: SumIncrease("vllm:time_to_first_token_seconds_count"),
 		Doc:  "How many requests the statements about first tokens rest on.",
 	}
-	CompletionRate = rate("completion_rate", "Completed requests", RequestsPerSecond, "vllm:request_success_total",
+	CompletionRate = rateSignal("completion_rate", "Completed requests", RequestsPerSecond, "vllm:request_success_total",
 		"Finished engine requests per second. Completions, not demand: it flattens in overload while arrivals go "+
 			"on.")
 	// CutAnswers are those that a user sees end in the middle of a sentence.
@@ -152,12 +150,12 @@ var (
 			Some(SumRate("vllm:request_success_total"))),
 		Doc: "Share of finished requests that stopped at max_tokens or at the model's length, not because the answer was complete.",
 	}
-	PromptTokenRate = rate("prompt_token_rate", "Prompt tokens", TokensPerSecond, "vllm:prompt_tokens_total",
+	PromptTokenRate = rateSignal("prompt_token_rate", "Prompt tokens", TokensPerSecond, "vllm:prompt_tokens_total",
 		"Prompt tokens per second, cached ones included, counted whole at the first token: long prompts come in "+
 			"lumps (vllm-project/vllm#51261).")
-	GenerationTokenRate = rate("generation_token_rate", "Generated tokens", TokensPerSecond, "vllm:generation_tokens_total",
+	GenerationTokenRate = rateSignal("generation_token_rate", "Generated tokens", TokensPerSecond, "vllm:generation_tokens_total",
 		"Output tokens per second, those of requests abandoned later included.")
-	StepRate = rate("step_rate", "Engine steps", PerSecond, "vllm:iteration_tokens_total_count",
+	StepRate = rateSignal("step_rate", "Engine steps", PerSecond, "vllm:iteration_tokens_total_count",
 		"Engine steps that produced output, per second.")
 
 	DecodeBatch = &Signal{
@@ -165,7 +163,7 @@ var (
 		Expr: Div(SumRate("vllm:generation_tokens_total"), SumRate("vllm:iteration_tokens_total_count")),
 		Doc:  "Output tokens per engine step: the batch that was really decoded, regardless of what the running gauge showed between scrapes.",
 	}
-	StepTokens = mean("step_tokens", "Tokens per step", Tokens, stepFamily,
+	StepTokens = meanSignal("step_tokens", "Tokens per step", Tokens, stepFamily,
 		"Prompt and output tokens per engine step that gave output. A prompt counts at its first token, all of "+
 			"its chunks at once, so that no step shows the token budget; from 0.23 tokens from the prefix cache are left "+
 			"out.")
@@ -198,9 +196,9 @@ var (
 			SumRate("vllm:time_to_first_token_seconds_count")),
 		Doc: "Mean number of prompt tokens that had to be computed: the real prefill work, prefix-cache hits taken off. No token counter includes recomputation after preemption.",
 	}
-	PromptTokensP50 = quantile("prompt_tokens_p50", "Prompt tokens P50", Tokens, 0.50, promptFamily,
+	PromptTokensP50 = quantileSignal("prompt_tokens_p50", "Prompt tokens P50", Tokens, 0.50, promptFamily,
 		"Prompt length of finished requests.")
-	PromptTokensP99 = quantile("prompt_tokens_p99", "Prompt tokens P99", Tokens, 0.99, promptFamily,
+	PromptTokensP99 = quantileSignal("prompt_tokens_p99", "Prompt tokens P99", Tokens, 0.99, promptFamily,
 		"Prompt length of finished requests.")
 	PromptTail = &Signal{
 		Name: "prompt_tail", Title: "Prompt tokens, P99 / P50", Unit: Times, Count: promptFamily, MinCount: minForTail,
@@ -209,11 +207,11 @@ var (
 			QuantileOf(0.5, SumRate(promptFamily+"_bucket").By(Bound...))),
 		Doc: "How much longer the longest prompts are than the usual one: a few very long ones among many short requests make prefill block others.",
 	}
-	OutputTokens = mean("output_tokens", "Output tokens per request", Tokens, outputFamily,
+	OutputTokens = meanSignal("output_tokens", "Output tokens per request", Tokens, outputFamily,
 		"Mean output length of finished requests.")
-	OutputTokensP95 = quantile("output_tokens_p95", "Output tokens P95", Tokens, 0.95, outputFamily,
+	OutputTokensP95 = quantileSignal("output_tokens_p95", "Output tokens P95", Tokens, 0.95, outputFamily,
 		"Output length of finished requests.")
-	MaxTokens = mean("max_tokens", "Requested max_tokens", Tokens, limitFamily,
+	MaxTokens = meanSignal("max_tokens", "Requested max_tokens", Tokens, limitFamily,
 		"Mean max_tokens of finished requests: the longest answers that clients allow.")
 
 	PrefillTimePerToken = &Signal{
@@ -255,8 +253,7 @@ var (
 		Name: "waiting", Held: true, Title: "Waiting requests", Unit: Requests, Expr: SumMean("vllm:num_requests_waiting"),
 		Doc: "Mean number of requests waiting for the scheduler. Short queues are normal under bursts.",
 	}
-	// WaitingFloor is the queue that is always there: a burst that clears
-	// leaves it at zero.
+	// WaitingFloor is the queue that is always there: a burst that clears leaves it at zero.
 	WaitingFloor = &Signal{
 		Name: "waiting_floor", Held: true, Title: "Minimum queue length", Unit: Requests,
 		Expr: Sum(Share(0.3, "vllm:num_requests_waiting")),
@@ -381,8 +378,7 @@ var (
 		Doc: "Output tokens and first tokens per second in the last moments. Zero while work is in flight is a hang: histograms stay silent then, and /health answers (vllm-project/vllm#36451).",
 	}
 
-	// StuckEngines looks at every data-parallel rank by itself: the others'
-	// progress hides a rank that hangs.
+	// StuckEngines looks at every data-parallel rank by itself: the others' progress hides a rank that hangs.
 	StuckEngines = &Signal{
 		Name: "stuck_engines", Held: true, Title: "Stalled engines", Unit: Count,
 		Expr: stuckEngines(true), Otherwise: []Alternative{{Without: "vllm:prefix_cache_queries_total", Expr: stuckEngines(false)}},
@@ -435,7 +431,7 @@ var (
 		Doc:  "The highest KV cache usage in the window. While it thrashes, usage swings as preempted requests give their blocks back.",
 	}
 
-	PreemptionRate = rate("preemption_rate", "Preemption rate", PerSecond, "vllm:num_preemptions_total",
+	PreemptionRate = rateSignal("preemption_rate", "Preemption rate", PerSecond, "vllm:num_preemptions_total",
 		"Requests evicted from the KV cache and recomputed later, per second. The counter lags by 2 to 6 s.")
 	Preemptions = &Signal{
 		Name: "preemptions", Title: "Preemptions", Unit: Count, Expr: SumIncrease("vllm:num_preemptions_total"),
@@ -452,7 +448,7 @@ var (
 		Doc:  "How often a request is evicted and recomputed before it is done, on the data-parallel rank where that is most: the share of work done twice.",
 	}
 
-	PrefixQueryRate = rate("prefix_query_rate", "Prefix cache look-ups", TokensPerSecond, "vllm:prefix_cache_queries_total",
+	PrefixQueryRate = rateSignal("prefix_query_rate", "Prefix cache look-ups", TokensPerSecond, "vllm:prefix_cache_queries_total",
 		"Prompt tokens looked up in the prefix cache. Before 0.27 every failed admission counted again, so it "+
 			"runs ahead under pressure (vllm-project/vllm#43736); blocks, not tokens, before 0.9.0.")
 	PrefixHitRatio = &Signal{
@@ -745,8 +741,7 @@ var (
 		Expr: overPast(Max, "process_resident_memory_bytes", Lowest),
 		Doc:  "Resident memory now over its lowest in the available history.",
 	}
-	// MemoryHighWater tells a leak, which is always at its highest, from memory
-	// that comes and goes.
+	// MemoryHighWater tells a leak, which is always at its highest, from memory that comes and goes.
 	MemoryHighWater = &Signal{
 		Name: "memory_high_water", Title: "API server memory above old peak", Unit: Ratio, Scope: Instance, MinPast: MinTrend,
 		Expr: overPast(Max, "process_resident_memory_bytes", Highest),
@@ -869,8 +864,8 @@ var (
 		CountOf(Sum(Now("vllm:num_requests_running"))).By(Fleet...), Fleet), Doc: "How many targets serve the same model."}
 	ArrivalShare = &Signal{
 		Name: "arrival_share", Fleet: true, Title: "Arrivals / fleet mean", Unit: Times,
-		Expr:      againstFleet(arrivals(nil, SumRate("vllm:num_preemptions_total"))),
-		Otherwise: []Alternative{{Without: "vllm:num_preemptions_total", Expr: againstFleet(arrivals(nil, nil))}},
+		Expr:      againstFleet(arrivingRequests(nil, SumRate("vllm:num_preemptions_total"))),
+		Otherwise: []Alternative{{Without: "vllm:num_preemptions_total", Expr: againstFleet(arrivingRequests(nil, nil))}},
 		Doc: "Requests that arrive at this replica (served, or added to its queue) over the mean of all replicas of the model. A slow replica with a fair share of arrivals reads 1. A preempted request " +
 			"waits once more, and has not arrived again.",
 	}
@@ -928,11 +923,10 @@ var (
 	}
 )
 
-// arrivals are the requests a second that arrive: they reach their first token, or the queue
-// grows by them. By what it shrinks they came before: a sick server gives their first tokens in
-// bursts. held are those that run or wait. Both are of a target, where by is nil, or of
-// its parts.
-func arrivals(by []string, again Expr) Expr {
+// arrivingRequests counts arrivals per second: requests that reach their first token, and the growth of the queue. By
+// what it shrinks they came before: a sick server gives their first tokens in bursts. held are those that run or
+// wait. Both are of a target, where by is nil, or of its parts.
+func arrivingRequests(by []string, again Expr) Expr {
 	queue := Expr(Sum(Slope("vllm:num_requests_waiting")).By(by...))
 	if again != nil { // some wait once more, and have not arrived again
 		queue = Add(AtMost(queue, 0), AtLeast(Sub(queue, again), 0))
@@ -953,22 +947,20 @@ func requestsHeld(by []string) Expr {
 	return Add(SumMean("vllm:num_requests_running").By(by...), SumMean("vllm:num_requests_waiting").By(by...))
 }
 
-var rankArrivals = arrivals(Rank, nil)
+var rankArrivals = arrivingRequests(Rank, nil)
 
 // Generating matches the HTTP handlers whose requests an engine serves: not those
 // that the API server answers by itself, such as /health, /version, /v1/models,
 // /metrics, /ping and /tokenize, which move while the engine stands still.
 const Generating = "/v1/(chat/)?completions(/batch)?|/v1/(responses|messages|embeddings|score|rerank|audio/.+)|/(v2/)?rerank|/score|/pooling|/classify|/(inference/v1/)?generate.*"
 
-// Asked matches the HTTP handlers of client requests: those whose requests an engine serves, and "none" for unknown
-// paths.
+// Asked matches the HTTP handlers of client requests: handlers that an engine serves, and "none" for unknown paths.
 const Asked = Generating + "|none"
 
 // hintProcess is the hint for signals of the API server's process.
 const hintProcess = "several API servers export no process_* series"
 
-// Requests for the engine, those among them that it answers and that were accepted, and the
-// containers of a pod.
+// Requests for the engine, those among them that it answers and that were accepted, and the containers of a pod.
 var (
 	asked    = Like("handler", Asked)
 	accepted = []*labels.Matcher{Is("method", "POST"), Like("status", "2.*"), Like("handler", Generating)}
@@ -1024,26 +1016,27 @@ var (
 		Max(Highest("process_start_time_seconds").In(PastMark)).By(ofJob...)).On(ofJob...).Left()).By(job...)
 )
 
-// throughout is what a gauge never fell below in the last moments. One that was scraped only once in them,
-// as on the first page of a server, says nothing of a time.
-func throughout(metric string, where ...*labels.Matcher) Expr {
+// heldThroughout returns a gauge's minimum over the last moments. A gauge with one sample, as on the first page of a
+// server, shows no duration.
+func heldThroughout(metric string, where ...*labels.Matcher) Expr {
 	return And(Lowest(metric, where...).In(ShortMark), Where(Looks(metric, where...).In(ShortMark), ">", Number(1)))
 }
 
 // stuckEngines counts ranks, see StuckEngines.
 func stuckEngines(lookups bool) Expr {
-	held := Add(Sum(throughout("vllm:num_requests_running")).By(Rank...), Sum(throughout("vllm:num_requests_waiting")).By(Rank...))
+	held := Add(Sum(heldThroughout("vllm:num_requests_running")).By(Rank...), Sum(heldThroughout("vllm:num_requests_waiting")).By(Rank...))
 	return OrZero(
 		CountOf(Unless(Unless(
-			And(Where(held, ">", Number(0.5)), silent(ShortMark)).On(Rank...),
+			And(Where(held, ">", Number(0.5)), silentRanks(ShortMark)).On(Rank...),
 			Some(Sum(Changes("vllm:kv_cache_usage_perc").In(ShortMark)).By(Rank...))).On(Rank...),
-			schedules(lookups)).On(Rank...)),
+			schedulerIdle(lookups)).On(Rank...)),
 		Sum(Rate("vllm:generation_tokens_total").In(ShortMark)))
 }
 
-// schedules has a sample for every rank whose scheduler runs and admits nobody, or may: its batch is empty, and its queue has
-// changed a while after the last token, and lately, or that token is too young to say. A hang stops both with one step.
-func schedules(lookups bool) Expr {
+// schedulerIdle has a sample for every rank whose scheduler runs and admits nobody, or may: its batch is empty, and
+// its queue has changed a while after the last token, and lately, or that token is too young to say. A hang stops
+// both with one step.
+func schedulerIdle(lookups bool) Expr {
 	last := func(metric string) Expr { return Max(LastStir(metric).In(longestWait)).By(Rank...) }
 	runs := Or(
 		And(
@@ -1069,9 +1062,8 @@ var allLeft = func() Expr {
 		Test(ended, "<=", Mul(Number(1.5), between))))
 }()
 
-// silent has a sample for every rank that produced neither a token nor a first
-// token in a span.
-func silent(span time.Duration) Expr {
+// silentRanks has a sample for every rank that produced neither a token nor a first token in a span.
+func silentRanks(span time.Duration) Expr {
 	return Where(Add(
 		Sum(Rate("vllm:generation_tokens_total").In(span)).By(Rank...),
 		Sum(Rate("vllm:time_to_first_token_seconds_count").In(span)).By(Rank...)), "==", Number(0))
@@ -1093,9 +1085,8 @@ func BesideQueues(left Expr, by ...string) Expr {
 	return Mul(AtLeast(Sub(left, longest), 0), Test(SumMean("vllm:num_requests_waiting").By(by...), "<", Number(1)))
 }
 
-// unanswered counts those that wait at the end of the window and, where that is known, those
-// that left in it.
-func unanswered(left bool) Expr {
+// unansweredRequests counts those that wait at the end of the window and, where that is known, those that left in it.
+func unansweredRequests(left bool) Expr {
 	waits := Sum(Lowest("vllm:num_requests_waiting").In(ShortMark))
 	if !left {
 		return waits
@@ -1104,7 +1095,7 @@ func unanswered(left bool) Expr {
 }
 
 func unansweredShare(left bool) Expr {
-	return Div(unanswered(left), Some(Add(unanswered(left), SumIncrease(ttftFamily+"_count"))))
+	return Div(unansweredRequests(left), Some(Add(unansweredRequests(left), SumIncrease(ttftFamily+"_count"))))
 }
 
 // unansweredWait divides by the number per second, which is the number in the window over the window's length. The
@@ -1117,14 +1108,14 @@ func unansweredWait(left bool) Expr {
 func waitBesides(left bool) Expr {
 	waited := AtLeast(Sub(SumMean("vllm:num_requests_waiting"), SumRate(ttftFamily+"_sum")), 0)
 	window := Div(SumIncrease(ttftFamily+"_count"), Some(SumRate(ttftFamily+"_count")))
-	return Mul(Mul(Div(waited, Where(unanswered(left), ">=", Number(minUnanswered))), window), looksTell())
+	return Mul(Mul(Div(waited, Where(unansweredRequests(left), ">=", Number(minUnanswered))), window), looksTell())
 }
 
 // waitingAge is, for each rank with waiting requests, the time during which they waited and no request was served:
 // since the last first token, or since the first scrape that saw somebody wait. Requests that wait at two scrapes
 // without a first token in between are the same requests, however long the scrape interval.
 var waitingAge = And(
-	Sub(Apply{Func: Time}, later(
+	Sub(Apply{Func: Time}, laterOf(
 		Add(Max(LastNone("vllm:num_requests_waiting").In(longestWait)).By(Rank...), OrZero(BetweenScrapes.Expr, Max(Now("vllm:num_requests_waiting")).By("instance"))).On("instance").Left(),
 		Max(LastStir(ttftFamily+"_count").In(longestWait)).By(Rank...))),
 	Some(Sum(Lowest("vllm:num_requests_waiting").In(ShortMark)).By(Rank...))).On(Rank...)
@@ -1141,11 +1132,11 @@ func TimeIn(held Expr) Expr {
 	return OrZero(Or(Div(held, Some(firsts)), And(since, Some(held))), held)
 }
 
-// later is the greater of two values of the same labels.
-func later(a, b Expr) Expr { return Add(b, AtLeast(Sub(a, b), 0)) }
+// laterOf returns the greater of two values with the same labels.
+func laterOf(a, b Expr) Expr { return Add(b, AtLeast(Sub(a, b), 0)) }
 
-// longestWait is how far back waitingAge looks, and recently how long ago a queue was that somebody left. noHiccup is how long a machine's own stall may last, in seconds: a
-// collection of garbage, a neighbour, a page from the disk.
+// longestWait is how far back waitingAge looks, and recently how long ago a queue was that somebody left. noHiccup is
+// how long a machine's own stall may last, in seconds: a collection of garbage, a neighbour, a page from the disk.
 const (
 	longestWait = 15 * time.Minute
 	recently    = 4 * time.Minute
@@ -1163,15 +1154,15 @@ func looksTell() Expr {
 		Test(SumIncrease("vllm:num_preemptions_total"), "==", Number(0)))
 }
 
-// metBusyRanks has the share of time in which all ranks that decode do, as if each did by
-// itself.
+// metBusyRanks has the share of time in which all ranks that decode do, as if each did by itself.
 func metBusyRanks(span time.Duration) Expr {
 	decodes := Some(Sum(Rate(itlFamily + "_sum").In(span)).By(Rank...))
 	all := Apply{Func: "exp", Of: Sum(Apply{Func: "ln", Of: AtMost(decodes, 0.95)})}
 	return OrZero(Div(Mul(Sum(Increase(ttftFamily+"_count").In(span)), all), Sub(Number(1), all)), Sum(Rate(ttftFamily+"_count").In(span)))
 }
 
-// owedMet is owedFirstTokens where three requests met the other ranks busy, which a router would have given to this one.
+// owedMet is owedFirstTokens where three requests met the other ranks busy, which a router would have given to this
+// one.
 func owedMet(span time.Duration) Expr {
 	return And(owedFirstTokens(span), Where(metBusyRanks(span), ">=", Number(3))).On(Own)
 }
@@ -1184,7 +1175,7 @@ func owedFirstTokens(span time.Duration) Expr {
 	others := Mul(Number(-1), Sub(own, Sum(count)).On(Own).Left())
 	return And(
 		Div(Mul(own, Sum(Increase("vllm:time_to_first_token_seconds_count").In(span))).On(Own).Left(), Some(others)),
-		silent(span)).On(Rank...)
+		silentRanks(span)).On(Rank...)
 }
 
 const (
@@ -1252,12 +1243,12 @@ var (
 		Expr: Min(Div(Mean("DCGM_FI_DEV_SM_CLOCK"), Highest("DCGM_FI_DEV_SM_CLOCK").In(PastMark))),
 		Doc:  "SM clock of the slowest GPU over its highest observed clock.", Hint: hintDCGM,
 	}
-	ThermalReason = throttle("gpu_thermal_throttle", "Thermal slowdown",
+	ThermalReason = throttleSignal("gpu_thermal_throttle", "Thermal slowdown",
 		"clocks lowered because of temperature: software thermal slowdown (0x20) or hardware thermal slowdown "+
 			"(0x40)", 32, 64)
-	PowerReason = throttle("gpu_power_brake", "Hardware slowdown or power brake",
+	PowerReason = throttleSignal("gpu_power_brake", "Hardware slowdown or power brake",
 		"clocks lowered by hardware slowdown (0x8) or an external power brake (0x80)", 8, 128)
-	PowerCapReason = throttle("gpu_power_cap", "Power cap", "clocks lowered by the software power cap (0x4): "+
+	PowerCapReason = throttleSignal("gpu_power_cap", "Power cap", "clocks lowered by the software power cap (0x4): "+
 		"normal at full load", 4)
 	XID = &Signal{
 		Name: "gpu_xid", Title: "XID error", Unit: Count, Scope: GPU, Expr: Max(Highest("DCGM_FI_DEV_XID_ERRORS")),
@@ -1291,10 +1282,9 @@ var (
 	}
 )
 
-// newXIDs counts changes of the last XID's code: within a series, where the code is its value
-// alone, and between series, where the code is a label too, so that a new one is a series that
-// has fewer samples than its GPU. Codes of faulty programs, and a GPU whose code is 0 again,
-// count as none.
+// newXIDs counts changes of the last XID's code: within a series, where the code is its value alone, and between
+// series, where the code is a label too, so that a new one is a series that has fewer samples than its GPU. Codes of
+// faulty programs, and a GPU whose code is 0 again, count as none.
 func newXIDs(programs ...int) Expr {
 	code := []string{"err_code", "err_msg"}
 	was, is := Last("DCGM_FI_DEV_XID_ERRORS").In(PastMark), Last("DCGM_FI_DEV_XID_ERRORS").In(ShortMark)
@@ -1308,11 +1298,11 @@ func newXIDs(programs ...int) Expr {
 	return Max(OrZero(Unless(n, Where(is, "==", Number(0))).Ignoring(code...), was))
 }
 
-// throttle declares the share of the window in which one of the given bits was
+// throttleSignal declares the share of the window in which one of the given bits was
 // set in the clocks event reasons bitmask (nvml.h,
 // nvmlClocksEventReason*). PromQL has no bitwise operators: bit b of x is
 // floor(x/b) % 2. Older exporters call the family CLOCK_THROTTLE_REASONS.
-func throttle(name, title, doc string, bits ...float64) *Signal {
+func throttleSignal(name, title, doc string, bits ...float64) *Signal {
 	var expr Expr
 	for _, b := range bits {
 		set := Max(Mod(Floor(Div(Last("DCGM_FI_DEV_CLOCKS_EVENT_REASONS").In(ShortMark), Number(b))), Number(2)))

@@ -6,8 +6,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
-// A Value is one reading of a signal. Its zero value is unknown: a reading
-// that nobody took is never a zero.
+// A Value is one reading of a signal. Its zero value is unknown: a reading that nobody took is never a zero.
 type Value struct {
 	V  float64
 	OK bool // V is known

@@ -12,12 +12,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/synonym"
 )
 
-// position writes where a node stands.
-func position(n *yaml.Node) string { return fmt.Sprintf("line %d, column %d", n.Line, n.Column) }
+// formatPosition writes the line and column of a node.
+func formatPosition(n *yaml.Node) string { return fmt.Sprintf("line %d, column %d", n.Line, n.Column) }
 
-// located rewrites the errors of decoding, which know the line and speak of Go
+// locateError rewrites the errors of decoding, which know the line and speak of Go
 // types, for people who wrote YAML: with the column, and the first one alone.
-func located(err error, content []byte) error {
+func locateError(err error, content []byte) error {
 	var wrong *yaml.TypeError
 	if !errors.As(err, &wrong) || len(wrong.Errors) == 0 {
 		return err
@@ -45,7 +45,7 @@ func located(err error, content []byte) error {
 		wanted = func(n *yaml.Node) bool { return n.ShortTag() == m[1] && strings.HasPrefix(n.Value, value) }
 	}
 	if n := findAt(&doc, line, wanted, 0); n != nil {
-		return fmt.Errorf("%s: %s", position(n), what)
+		return fmt.Errorf("%s: %s", formatPosition(n), what)
 	}
 	return fmt.Errorf("line %d: %s", line, what)
 }
@@ -79,7 +79,7 @@ func wantedOf(goType string) string {
 // maxDepth bounds how deeply nodes are searched.
 const maxDepth = 100
 
-// findAt returns the last matching node of a line: of nested lists, the inner one.
+// findAt returns the last matching node of a line: the innermost of nested lists.
 func findAt(n *yaml.Node, line int, wanted func(*yaml.Node) bool, depth int) *yaml.Node {
 	if depth == maxDepth {
 		return nil

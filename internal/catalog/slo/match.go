@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 )
 
-// globs lists the objective's patterns that do not match everything, by label.
-func (o Objective) globs() []struct{ label, pattern string } {
+// labelPatterns lists the objective's patterns by label, without patterns that match everything.
+func (o Objective) labelPatterns() []struct{ label, pattern string } {
 	var out []struct{ label, pattern string }
 	for _, g := range []struct{ label, pattern string }{
 		{"model_name", o.Model}, {"namespace", o.Namespace}, {"cluster", o.Cluster}, {"service", o.Service},
@@ -21,16 +21,14 @@ func (o Objective) globs() []struct{ label, pattern string } {
 	return out
 }
 
-// Serves reports whether the objective can be one of a model's, whatever the
-// other labels of its targets are.
-func (o Objective) Serves(model string) bool { return matches(o.Model, model) }
+// Serves reports whether the objective can be one of a model's, whatever the other labels of its targets are.
+func (o Objective) Serves(model string) bool { return matchPattern(o.Model, model) }
 
-// Matchers returns what Prometheus selects the objective's targets with: a
-// pattern becomes a regular expression, and one without * ? [ an equality. None
-// means that the objective matches everything.
+// Matchers returns what Prometheus selects the objective's targets with: a pattern becomes a regular expression, and
+// one without * ? [ an equality. None means that the objective matches everything.
 func (o Objective) Matchers() ([]*labels.Matcher, error) {
 	var out []*labels.Matcher
-	for _, g := range o.globs() {
+	for _, g := range o.labelPatterns() {
 		if _, err := path.Match(g.pattern, ""); err != nil {
 			return nil, fmt.Errorf("matcher %q: %w", g.pattern, err)
 		}
@@ -67,21 +65,20 @@ func Regexp(pattern string) string {
 				end++
 			}
 			end = max(i+1, min(end, len(runes)-1))
-			b.WriteString(class(runes[i+1 : end]))
+			b.WriteString(translateClass(runes[i+1 : end]))
 			i = end
 		case '\\':
 			i = min(i+1, len(runes)-1)
-			b.WriteString(literal(runes[i]))
+			b.WriteString(quoteLiteral(runes[i]))
 		default:
-			b.WriteString(literal(c))
+			b.WriteString(quoteLiteral(c))
 		}
 	}
 	return b.String()
 }
 
-// class translates what stands between brackets: ranges and a leading ^ are
-// the same in both languages.
-func class(in []rune) string {
+// translateClass translates a class in brackets: ranges and a leading ^ are the same in both languages.
+func translateClass(in []rune) string {
 	var b strings.Builder
 	b.WriteByte('[')
 	if len(in) > 0 && in[0] == '^' {
@@ -107,7 +104,7 @@ func class(in []rune) string {
 	return b.String()
 }
 
-func literal(c rune) string {
+func quoteLiteral(c rune) string {
 	if strings.ContainsRune(`\.+*?()|[]{}^$`, c) {
 		return `\` + string(c)
 	}

@@ -32,8 +32,7 @@ const (
 	Cancelled Key = "cancelled"
 )
 
-// An Objective is what users of some models were promised. A zero value of a
-// target means that nothing was promised.
+// An Objective is what users of some models were promised. A zero value of a target means that nothing was promised.
 type Objective struct {
 	// Matchers; empty or "*" matches everything, and a pattern may hold * and ?,
 	// which match slashes as well: model names have them.
@@ -52,8 +51,7 @@ type Objective struct {
 	TTFT, ITL, E2E Percentile
 }
 
-// A Percentile is a latency that a share of events keeps to. The zero value
-// promises nothing.
+// A Percentile is a latency that a share of events keeps to. The zero value promises nothing.
 type Percentile struct {
 	Share  float64 // 0 to 1
 	Target time.Duration
@@ -77,8 +75,7 @@ type Promise struct {
 	Target   time.Duration // how long a good event takes; 0 for Succeeded
 }
 
-// Promises lists what the objective promises. A P95 that follows from one over
-// a larger share is left out.
+// Promises lists what the objective promises. A P95 that follows from one over a larger share is left out.
 func (o Objective) Promises() []Promise {
 	var out []Promise
 	for _, l := range []struct {
@@ -136,8 +133,7 @@ func ForUseCase(name string) (Objective, error) {
 	return Objective{}, fmt.Errorf("unknown use case %q: want one of %s", name, strings.Join(UseCases(), ", "))
 }
 
-// Value returns the objective's target in base units (seconds, or a ratio),
-// and whether it was set.
+// Value returns the objective's target in base units (seconds, or a ratio), and whether it was set.
 func (o Objective) Value(k Key) (float64, bool) {
 	v := map[Key]float64{
 		TTFTP95: o.TTFTP95.Seconds(), ITLP95: o.ITLP95.Seconds(), E2EP95: o.E2EP95.Seconds(),
@@ -181,28 +177,28 @@ func Parse(name string, content []byte) (*File, error) {
 	if len(content) > maxFile {
 		return nil, fmt.Errorf("%s: %d bytes are more than a list of objectives can need (limit %d)", name, len(content), maxFile)
 	}
-	f, err := parse(content)
+	f, err := parseContent(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return f, nil
 }
 
-func parse(content []byte) (*File, error) {
+func parseContent(content []byte) (*File, error) {
 	var raw struct {
 		Objectives []rawObjective `yaml:"objectives"`
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	dec.KnownFields(true)
 	if err := dec.Decode(&raw); err != nil && !errors.Is(err, io.EOF) {
-		return nil, hint.With(located(err, content), "see docs/slo.md for the keys of slo.yaml")
+		return nil, hint.With(locateError(err, content), "see docs/slo.md for the keys of slo.yaml")
 	}
 	if len(raw.Objectives) == 0 {
 		return nil, errors.New("no objectives")
 	}
 	f := &File{}
 	for i, r := range raw.Objectives {
-		o, err := r.objective()
+		o, err := r.toObjective()
 		if err != nil {
 			return nil, fmt.Errorf("objective %d: %w", i+1, err)
 		}
@@ -214,12 +210,12 @@ func parse(content []byte) (*File, error) {
 	return f, nil
 }
 
-func (r *rawObjective) objective() (Objective, error) {
+func (r *rawObjective) toObjective() (Objective, error) {
 	var o Objective
-	if u := resolve(&r.UseCase); !u.IsZero() {
+	if u := resolveAlias(&r.UseCase); !u.IsZero() {
 		var err error
 		if o, err = ForUseCase(u.Value); err != nil {
-			return o, fmt.Errorf("%s: %w", position(&r.UseCase), err)
+			return o, fmt.Errorf("%s: %w", formatPosition(&r.UseCase), err)
 		}
 	}
 	o.Name, o.Model, o.Namespace, o.Cluster, o.Service = r.Name, r.Model, r.Namespace, r.Cluster, r.Service
@@ -245,25 +241,25 @@ func (r *rawObjective) objective() (Objective, error) {
 			continue
 		}
 		var err error
-		if *d.percentile, err = parsePercentile(resolve(d.longer)); err != nil {
-			return o, fmt.Errorf("%s: %s: %w", position(d.longer), strings.TrimSuffix(string(d.key), "_p95"), err)
+		if *d.percentile, err = parsePercentile(resolveAlias(d.longer)); err != nil {
+			return o, fmt.Errorf("%s: %s: %w", formatPosition(d.longer), strings.TrimSuffix(string(d.key), "_p95"), err)
 		}
 		if d.percentile.Share == p95 && !d.node.IsZero() {
-			return o, fmt.Errorf("%s: %s says what the 95th percentile keeps to: say it once", position(d.longer), d.key)
+			return o, fmt.Errorf("%s: %s says what the 95th percentile keeps to: say it once", formatPosition(d.longer), d.key)
 		}
 		implyP95(d.dst, d.percentile)
 	}
 	if !r.Availability.IsZero() {
-		v, err := parseRatio(resolve(&r.Availability).Value)
+		v, err := parseRatio(resolveAlias(&r.Availability).Value)
 		if err != nil {
-			return o, hint.With(fmt.Errorf("%s: availability: %w", position(&r.Availability), err), "promise less than everything, such as 99.9%: what is left is the budget for failures and changes")
+			return o, hint.With(fmt.Errorf("%s: availability: %w", formatPosition(&r.Availability), err), "promise less than everything, such as 99.9%: what is left is the budget for failures and changes")
 		}
 		o.Availability = v
 	}
 	if !r.Cancelled.IsZero() {
-		v, err := parseRatio(resolve(&r.Cancelled).Value)
+		v, err := parseRatio(resolveAlias(&r.Cancelled).Value)
 		if err != nil {
-			return o, fmt.Errorf("%s: cancelled: %w", position(&r.Cancelled), err)
+			return o, fmt.Errorf("%s: cancelled: %w", formatPosition(&r.Cancelled), err)
 		}
 		o.Cancelled = v
 	}
@@ -277,10 +273,10 @@ func parseLatency(key Key, node *yaml.Node, dst *time.Duration) error {
 	if node.IsZero() {
 		return nil
 	}
-	text := resolve(node).Value
+	text := resolveAlias(node).Value
 	v, err := time.ParseDuration(text)
 	if err != nil || v <= 0 {
-		return fmt.Errorf("%s: %s: %q is not a duration such as 500ms", position(node), key, text)
+		return fmt.Errorf("%s: %s: %q is not a duration such as 500ms", formatPosition(node), key, text)
 	}
 	*dst = v
 	return nil
@@ -294,7 +290,7 @@ func parsePercentile(n *yaml.Node) (Percentile, error) {
 		return p, errors.New(want)
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		value := resolve(n.Content[i+1]).Value
+		value := resolveAlias(n.Content[i+1]).Value
 		switch key := n.Content[i].Value; key {
 		case "p":
 			v, err := strconv.ParseFloat(value, 64)
@@ -329,8 +325,8 @@ func implyP95(p95Target *time.Duration, p *Percentile) {
 	}
 }
 
-// resolve returns the node that a YAML alias stands for, or the node itself.
-func resolve(n *yaml.Node) *yaml.Node {
+// resolveAlias returns the node that a YAML alias stands for, or the node itself.
+func resolveAlias(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
 	}
@@ -353,15 +349,14 @@ func parseRatio(s string) (float64, error) {
 	return v, nil
 }
 
-// For returns the objective of a target, given its labels: the first entry
-// whose matchers all hold.
+// For returns the objective of a target, given its labels: the first entry whose matchers all hold.
 func (f *File) For(labels map[string]string) (Objective, bool) {
 	if f == nil {
 		return Objective{}, false
 	}
 	i := slices.IndexFunc(f.Objectives, func(o Objective) bool {
-		return matches(o.Model, labels["model_name"]) && matches(o.Namespace, labels["namespace"]) &&
-			matches(o.Cluster, labels["cluster"]) && matches(o.Service, labels["service"])
+		return matchPattern(o.Model, labels["model_name"]) && matchPattern(o.Namespace, labels["namespace"]) &&
+			matchPattern(o.Cluster, labels["cluster"]) && matchPattern(o.Service, labels["service"])
 	})
 	if i < 0 {
 		return Objective{}, false
@@ -369,7 +364,7 @@ func (f *File) For(labels map[string]string) (Objective, bool) {
 	return f.Objectives[i], true
 }
 
-func matches(pattern, value string) bool {
+func matchPattern(pattern, value string) bool {
 	if pattern == "" || pattern == "*" {
 		return true
 	}

@@ -31,7 +31,7 @@ var All = sync.OnceValue(func() []Synonym {
 	return out
 })
 
-// Of returns the synonym for a metric. Here keeps a histogram's suffix.
+// Of finds the synonym for a metric. Here keeps a histogram's suffix.
 func Of(metric string) (Synonym, bool) {
 	for _, s := range All() {
 		suffix, ok := strings.CutPrefix(metric, s.Name)

@@ -12,8 +12,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/synonym"
 )
 
-// Parse parses thresholds that are set by hand, name=value: ttft_objective=500ms, kv_cache_full=95%. Names are those
-// of the pathologies' conditions and some others. A number without a unit is in the threshold's own unit.
+// Parse parses thresholds that are set by hand, name=value: ttft_objective=500ms, kv_cache_full=95%. The names are
+// the thresholds of the pathologies' conditions and some others. A number without a unit is in the threshold's own
+// unit.
 func Parse(texts []string, all []*catalog.Pathology, further ...*catalog.Threshold) (map[string]float64, error) {
 	known := slices.Clone(further)
 	for _, p := range all {
@@ -41,7 +42,7 @@ func ParseNamed(texts []string, known []*catalog.Threshold) (map[string]float64,
 		name = strings.ToLower(strings.ReplaceAll(strings.TrimSpace(name), "-", "_"))
 		unit, ok := units[name]
 		if !ok {
-			return nil, hint.With(fmt.Errorf("there is no threshold %q", name), suggest(synonym.Translate(name), names))
+			return nil, hint.With(fmt.Errorf("there is no threshold %q", name), suggestNames(synonym.Translate(name), names))
 		}
 		v, err := indicator.ParseNumber(value, unit)
 		if err == nil && v < 0 {
@@ -58,8 +59,9 @@ func ParseNamed(texts []string, known []*catalog.Threshold) (map[string]float64,
 // few is how many names an error lists where none is near.
 const few = 40
 
-// suggest is the way out of an unknown name: the nearest ones, those that begin as it does, or where to look.
-func suggest(name string, names []string) string {
+// suggestNames returns the hint for an unknown name: the nearest names, names with the same beginning, or where to
+// look.
+func suggestNames(name string, names []string) string {
 	for more := true; more; {
 		if near := hint.DidYouMean(name, names); near != "" {
 			return near

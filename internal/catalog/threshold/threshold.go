@@ -10,8 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
-// Sources are where the thresholds of one model's servers come from, the first before
-// the second.
+// Sources are where the thresholds of one model's servers come from, the first before the second.
 type Sources struct {
 	Set       map[string]float64 // by name, set by the user
 	Objective *slo.Objective     // nil: nothing was promised
@@ -55,8 +54,7 @@ type Promise struct {
 	Threshold *catalog.Threshold // its Objective is the promise's key
 }
 
-// Promises lists the latencies that an objective may promise, in the order of a
-// request.
+// Promises lists the latencies that an objective may promise, in the order of a request.
 func Promises() []Promise {
 	return []Promise{
 		{indicator.TTFTP95, catalog.TTFTObjective}, {indicator.ITLP95, catalog.ITLObjective}, {indicator.E2EP95, catalog.E2EObjective},

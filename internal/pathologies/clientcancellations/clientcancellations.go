@@ -12,8 +12,10 @@ import (
 
 // abandonedMore is a share of requests that their clients give up beyond what they always do.
 var abandonedMore = &catalog.Threshold{
-	Name: "abandoned_more", Unit: indicator.Ratio, Objective: "cancelled", Default: catalog.None, Baseline: &catalog.Relative{Factor: 2, Offset: 0.1},
-	Why: "twice the usual share and ten points more: completion in an editor cancels most of its requests by design, so a normal share is not a fault while tokens are on time",
+	Name: "abandoned_more", Unit: indicator.Ratio, Objective: "cancelled", Default: catalog.None,
+	Baseline: &catalog.Relative{Factor: 2, Offset: 0.1},
+	Why: "twice the usual share and ten points more: completion in an editor cancels most of its requests by " +
+		"design, so a normal share is not a fault while tokens are on time",
 }
 
 // Pathology is clients that cancel.
@@ -42,6 +44,6 @@ var Pathology = &catalog.Pathology{
 		catalog.AnswersLate,
 		catalog.ClientsLeave,
 	}),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  604,
 }

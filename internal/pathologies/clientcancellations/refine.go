@@ -9,7 +9,7 @@ import (
 
 const verify = "the share of abandoned requests returns to normal"
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	p.Summary = "Clients disconnect before their answers are complete"
 	if share, ok := p.Measured(indicator.AbandonedShare); ok {
 		p.Summary += ": " + indicator.FormatNumber(share, indicator.Ratio) + " of the requests"
@@ -17,8 +17,11 @@ func refine(p *catalog.Pass) {
 			p.Summary += fmt.Sprintf(", about %s in the window", catalog.Whole(n))
 		}
 	}
-	p.Reason("vLLM does not count aborted requests (finished_reason=\"abort\" stays 0), so this is the number of HTTP 2xx responses less that of completed requests. Requests for several choices (n above 1) count more than once and hide some.")
-	p.Reason("E2E, queue and decode times are counted at completion, so they miss abandoned requests and look better than users see.")
+	p.Reason("vLLM does not count aborted requests (finished_reason=\"abort\" stays 0), so this is the number of " +
+		"HTTP 2xx responses less that of completed requests. Requests for several choices (n above 1) count more " +
+		"than once and hide some.")
+	p.Reason("E2E, queue and decode times are counted at completion, so they miss abandoned requests and " +
+		"look better than users see.")
 	p.Observe("What the clients saw", indicator.TTFTP95, indicator.QueueTimeMean, indicator.E2EP95)
 
 	ttft, ok1 := p.Grown(indicator.TTFTP50)
@@ -35,16 +38,22 @@ func refine(p *catalog.Pass) {
 			Verify:   "TTFT P95 returns to normal; " + verify,
 		})
 	case ok2 && e2e > 1.5:
-		p.Reason("Answers take %s as long as normally, so a timeout on the way most likely ends them.", indicator.FormatNumber(e2e, indicator.Times))
+		p.Reason("Answers take %s as long as normally, so a timeout on the way most likely ends them.",
+			indicator.FormatNumber(e2e, indicator.Times))
 	case ok1 && ok2:
-		p.Reason("Latency is near normal, so the server is hardly the reason: look for a new client, a shorter timeout, or users who stop answers.")
+		p.Reason("Latency is near normal, so the server is hardly the reason: look for a new client, a shorter " +
+			"timeout, or users who stop answers.")
 	}
 	arithmetic := []string(nil)
 	if v := p.Now(indicator.E2EP95); p.Known(indicator.E2EP95) {
-		arithmetic = []string{"finished requests take up to " + indicator.Format(v, indicator.Seconds) + " (E2E P95): no timeout on the way may be shorter"}
+		arithmetic = []string{
+			"finished requests take up to " + indicator.Format(v, indicator.Seconds) + " (E2E P95): no timeout on " +
+				"the way may be shorter",
+		}
 	}
 	p.Fix(catalog.Fix{
-		Summary:    "Compare the timeouts of clients, gateway and ingress with the time that answers take, and let clients stream",
+		Summary: "Compare the timeouts of clients, gateway and ingress with the time that answers " +
+			"take, and let clients stream",
 		Arithmetic: arithmetic,
 		Tradeoff:   "a longer timeout keeps resources for clients that are gone",
 		Verify:     verify,

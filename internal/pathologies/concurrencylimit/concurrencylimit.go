@@ -17,16 +17,19 @@ var (
 	}
 	mostlyPrefill = &catalog.Threshold{
 		Name: "batch_mostly_prefill", Unit: indicator.Ratio, Default: 0.5,
-		Why: "a prefill can fill the engine alone, so a larger batch raises throughput only when decodes fill the batch",
+		Why: "a prefill can fill the engine alone, so a larger batch raises throughput only " +
+			"when decodes fill the batch",
 	}
 	fewSeats = &catalog.Threshold{
 		Name: "few_seats", Unit: indicator.Requests, Default: 4.5,
-		Why: "a step with four sequences is bound by reading the weights on any machine, so more sequences cost almost nothing; vLLM's default is 128 or more",
+		Why: "a step with four sequences is bound by reading the weights on any machine, so more sequences cost " +
+			"almost nothing; vLLM's default is 128 or more",
 	}
 	stepStillCheap = &catalog.Threshold{
 		Name: "step_still_cheap", Unit: indicator.Seconds, Default: 0.05,
 		Baseline: &catalog.Relative{Factor: 1, Per: indicator.DecodeBatch, Exponent: 0.65, Offset: 0.002},
-		Why:      "the step grew by clearly less than its batch, so a larger batch still gives more tokens per second; without a baseline 50 ms, which meets interactive objectives",
+		Why: "the step grew by clearly less than its batch, so a larger batch still gives more tokens per " +
+			"second; without a baseline 50 ms, which meets interactive objectives",
 	}
 )
 
@@ -56,7 +59,7 @@ var Pathology = &catalog.Pathology{
 		catalog.BatchFull,
 		catalog.QueueGrows,
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  222,
 }
 

@@ -11,7 +11,7 @@ import (
 
 const verify = "the queue empties, mean queue time falls below 100 ms, while KV cache usage stays below 90 %"
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	now, ok := maxNumSeqs(p)
 	if !ok {
 		p.Reason("The present limit is not known: %s.", catalog.GiveConfig)
@@ -25,11 +25,13 @@ func refine(p *catalog.Pass) {
 		p.Summary += fmt.Sprintf(", with KV cache usage at %s", indicator.FormatNumber(kv, indicator.Ratio))
 	}
 	if now.Inferred {
-		p.Reason("vLLM does not export max_num_seqs. Never more than %s ran while requests waited and the KV cache had room, so that is taken as max_num_seqs. To be sure, %s.", now.Flag(), catalog.GiveConfig)
+		p.Reason("vLLM does not export max_num_seqs. Never more than %s ran while requests waited and the KV cache "+
+			"had room, so that is taken as max_num_seqs. To be sure, %s.", now.Flag(), catalog.GiveConfig)
 	}
 	p.Observe("A larger batch still pays off, because steps are short", indicator.ITLP50, indicator.DecodeBatch)
 	if share, leaving := p.Leaving(); leaving {
-		p.Summary += fmt.Sprintf("; %s of the clients leave before their answer", indicator.FormatNumber(share, indicator.Ratio))
+		p.Summary += fmt.Sprintf("; %s of the clients leave before their answer",
+			indicator.FormatNumber(share, indicator.Ratio))
 		p.StopRetries()
 		return
 	}
@@ -38,10 +40,9 @@ func refine(p *catalog.Pass) {
 }
 
 // raiseBatch sizes the batch by the room in the KV cache and the objective for the inter-token latency. The demand is
-// a lower bound, because a queue of clients that wait for answers hides a part of it; a simulation chooses in
-// between.
+// a lower bound, because waiting clients send nothing new; a simulation chooses in between.
 func raiseBatch(p *catalog.Pass, now catalog.Quantity) {
-	least, lines := demand(p, now.V)
+	least, lines := sizeBatch(p, now.V)
 	want := max(least, now.V+1)
 	if room, more, ok := p.SafeSeqs(); ok {
 		want = room
@@ -55,7 +56,8 @@ func raiseBatch(p *catalog.Pass, now catalog.Quantity) {
 	}
 	if budget, ok := p.Setting(engine.MaxNumBatchedTokens); ok && budget.V < want {
 		want = budget.V
-		lines = append(lines, fmt.Sprintf("it may not exceed max_num_batched_tokens = %s (%s)", budget.Flag(), budget.Source))
+		lines = append(lines, fmt.Sprintf("it may not exceed max_num_batched_tokens = %s (%s)", budget.Flag(),
+			budget.Source))
 	}
 	lines = append(lines, fmt.Sprintf("present max_num_seqs = %s (%s)", now.Flag(), now.Source))
 	if want <= now.V {
@@ -70,7 +72,8 @@ func raiseBatch(p *catalog.Pass, now catalog.Quantity) {
 	}
 	if far := farthest * now.V; want > far && least < want {
 		want = max(far, least)
-		lines = append(lines, fmt.Sprintf("demand fits into %s, and more than %s times the present limit was never measured: %s as a first step", catalog.Whole(least), catalog.Digits(farthest), catalog.Whole(want)))
+		lines = append(lines, fmt.Sprintf("demand fits into %s, and more than %s times the present limit was never "+
+			"measured: %s as a first step", catalog.Whole(least), catalog.Digits(farthest), catalog.Whole(want)))
 	}
 	if _, line, ok := stepAt(p, want, now.V); ok {
 		lines = append(lines, line)
@@ -89,9 +92,9 @@ func raiseBatch(p *catalog.Pass, now catalog.Quantity) {
 // for: further, nothing that was measured says how long a step takes.
 const farthest = 4
 
-// demand returns the smallest batch that serves the arrivals: arrivals × time in the batch, where the decode time
+// sizeBatch returns the smallest batch that serves the arrivals: arrivals × time in the batch, where the decode time
 // grows with the batch, and no fewer than the requests in flight.
-func demand(p *catalog.Pass, now float64) (float64, []string) {
+func sizeBatch(p *catalog.Pass, now float64) (float64, []string) {
 	n, lines := now+1, []string(nil)
 	arrivals, _, more, ok1 := p.Demand()
 	decode, ok2 := p.Measured(indicator.DecodeTimeMean)
@@ -103,8 +106,10 @@ func demand(p *catalog.Pass, now float64) (float64, []string) {
 		n = math.Ceil(arrivals * (prefill + stretched) / catalog.PlannedLoad)
 		lines = append(more,
 			fmt.Sprintf("time in the batch = %s prefill (%s) + %s decode (%s, stretched for the larger batch) = %s",
-				seconds(prefill), indicator.PrefillTimeMean.Title, seconds(stretched), indicator.DecodeTimeMean.Title, seconds(prefill+stretched)),
-			fmt.Sprintf("batch needed (Little's law) = ceil(%s/s × %s / %v) = %s", catalog.Digits(arrivals), seconds(prefill+stretched), catalog.PlannedLoad, catalog.Whole(n)))
+				formatSeconds(prefill), indicator.PrefillTimeMean.Title, formatSeconds(stretched),
+				indicator.DecodeTimeMean.Title, formatSeconds(prefill+stretched)),
+			fmt.Sprintf("batch needed (Little's law) = ceil(%s/s × %s / %v) = %s", catalog.Digits(arrivals),
+				formatSeconds(prefill+stretched), catalog.PlannedLoad, catalog.Whole(n)))
 	}
 	if n > now && queueGrows(p) {
 		return n, lines
@@ -117,7 +122,9 @@ func demand(p *catalog.Pass, now float64) (float64, []string) {
 		return max(n, 2*now), append(lines, "arrivals are not known yet: twice the present limit, as a first step")
 	}
 	all := math.Ceil((running + waiting) / p.Engines())
-	return max(n, all, now+1), append(lines, fmt.Sprintf("arrivals keep pace with service, yet requests wait: the batch that takes them all = %s running + %s waiting = %s", catalog.Digits(running), catalog.Digits(waiting), catalog.Whole(all)))
+	return max(n, all, now+1),
+		append(lines, fmt.Sprintf("arrivals keep pace with service, yet requests wait: the batch that takes them all "+
+			"= %s running + %s waiting = %s", catalog.Digits(running), catalog.Digits(waiting), catalog.Whole(all)))
 }
 
 // queueGrows reports whether more arrives than is served.
@@ -135,7 +142,8 @@ func batchWithin(p *catalog.Pass, limit float64, text string, now float64) (floa
 	}
 	most := math.Floor(now * math.Pow(limit/itl, 1/k))
 	return most, fmt.Sprintf("the ITL objective %s bounds it: floor(%s × (%s / %s)^(1/%s)) = %s",
-		text, catalog.Whole(now), seconds(limit), seconds(itl), catalog.Digits(k), catalog.Whole(most)), true
+			text, catalog.Whole(now), formatSeconds(limit), formatSeconds(itl), catalog.Digits(k), catalog.Whole(most)),
+		true
 }
 
 // maxNumSeqs returns the limit of one engine's running batch: as configured, or the highest running count,
@@ -170,7 +178,8 @@ func stepAt(p *catalog.Pass, n, from float64) (itl float64, line string, ok bool
 	k, source := p.StepExponent()
 	itl = now * math.Pow(n/from, k)
 	return itl, fmt.Sprintf("expected ITL P50 = %s (%s) × (%s / %s)^%s = %s; the exponent is %s",
-		indicator.FormatNumber(now, indicator.Seconds), indicator.ITLP50.Title, catalog.Whole(n), catalog.Digits(from), catalog.Digits(k), indicator.FormatNumber(itl, indicator.Seconds), source), true
+		indicator.FormatNumber(now, indicator.Seconds), indicator.ITLP50.Title, catalog.Whole(n), catalog.Digits(from),
+		catalog.Digits(k), indicator.FormatNumber(itl, indicator.Seconds), source), true
 }
 
-func seconds(v float64) string { return indicator.FormatNumber(v, indicator.Seconds) }
+func formatSeconds(v float64) string { return indicator.FormatNumber(v, indicator.Seconds) }

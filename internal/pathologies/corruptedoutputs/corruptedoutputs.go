@@ -31,9 +31,13 @@ var Pathology = &catalog.Pathology{
 	Alert:    "CorruptedOutputs",
 	Title:    "Logits contain NaN: answers are garbage",
 	Severity: catalog.Page,
-	When:     catalog.All(catalog.Above(indicator.CorruptedRequests, some), catalog.Above(indicator.CorruptedShare, inEarnest)),
+	When: catalog.All(catalog.Above(indicator.CorruptedRequests, some),
+		catalog.Above(indicator.CorruptedShare, inEarnest)),
 	Grades: []catalog.Grade{
-		{Severity: catalog.Page, While: catalog.All(catalog.Above(indicator.CorruptedRequests, several), catalog.Above(indicator.CorruptedShare, many))},
+		{
+			Severity: catalog.Page, While: catalog.All(catalog.Above(indicator.CorruptedRequests, several),
+				catalog.Above(indicator.CorruptedShare, many)),
+		},
 		{Severity: catalog.Ticket},
 	},
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors"},
@@ -41,5 +45,5 @@ var Pathology = &catalog.Pathology{
 		{Says: "Logits contain NaN", When: catalog.Above(indicator.CorruptedRequests, some)},
 		{Says: "Answers are garbage", When: catalog.Above(indicator.CorruptedShare, inEarnest)},
 	},
-	Refine: refine,
+	Refine: refineFinding,
 }

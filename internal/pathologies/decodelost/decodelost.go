@@ -19,11 +19,13 @@ var (
 	}
 	fetchedFew = &catalog.Threshold{
 		Name: "kv_fetched_per_lease", Unit: indicator.Times, Default: 1,
-		Why: "more are left than fetched, of all servers of the model: where most are fetched, though late, the decode servers are there and slow, or the lease is short",
+		Why: "more are left than fetched, of all servers of the model: where most are fetched, though late, the " +
+			"decode servers are there and slow, or the lease is short",
 	}
 	heldIdle = &catalog.Threshold{
 		Name: "kv_held_idle", Unit: indicator.Ratio, Default: 0.5,
-		Why: "a decode server fetches within seconds of the prefill: if half of the cache stays held while almost nothing runs, it is not being fetched",
+		Why: "a decode server fetches within seconds of the prefill: if half of the cache stays held while almost " +
+			"nothing runs, it is not being fetched",
 	}
 )
 
@@ -34,13 +36,15 @@ var Pathology = &catalog.Pathology{
 	Title:    "No decode server fetches the KV caches that this server holds",
 	Severity: catalog.Page,
 	When: catalog.Any(
-		catalog.All(catalog.Guard(catalog.Above(indicator.LeasesExpired, expires)), catalog.Above(indicator.LeaseShare, expireOften), catalog.Below(indicator.FetchedPerLease, fetchedFew)),
+		catalog.All(catalog.Guard(catalog.Above(indicator.LeasesExpired, expires)),
+			catalog.Above(indicator.LeaseShare, expireOften), catalog.Below(indicator.FetchedPerLease, fetchedFew)),
 		catalog.Above(indicator.HeldIdle, heldIdle),
 	),
 	ExplainedBy: []string{"target-down", "engine-restart"},
 	Across:      true,
 	Explains: []string{
-		"engine-hung", "kv-cache-thrashing", "severe-degradation", "concurrency-limit", "saturation", "client-cancellations", "unexplained",
+		"engine-hung", "kv-cache-thrashing", "severe-degradation", "concurrency-limit", "saturation",
+		"client-cancellations", "unexplained",
 		"gpu-underutilization",
 	},
 	Chain: slices.Concat([]catalog.Link{
@@ -48,6 +52,6 @@ var Pathology = &catalog.Pathology{
 		{Says: "Unfetched blocks fill the cache", When: catalog.Above(indicator.HeldIdle, heldIdle)},
 		catalog.QueueGrows,
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Hop:    catalog.HopDecode,
 }

@@ -1,6 +1,6 @@
 // Package enginehung detects an engine, or one rank, that owes answers and makes no progress, while /health answers.
-// It may owe tokens of the requests that it holds, first tokens to clients that wait in front of it, or a silent
-// rank's share of the other ranks' tokens.
+// It may owe tokens to the requests that it holds, first tokens to clients that wait before it accepts them, or a
+// silent rank's share of the other ranks' tokens.
 package enginehung
 
 import (
@@ -15,7 +15,8 @@ var (
 	}
 	stuck = &catalog.Threshold{
 		Name: "engines_stuck", Unit: indicator.Count, Default: 0.5,
-		Why: "one engine that held requests for ten seconds without generating a token; a long prompt without chunked prefill stops a small engine for two to four",
+		Why: "one engine that held requests for ten seconds without generating a token; a long prompt without " +
+			"chunked prefill stops a small engine for two to four",
 	}
 	noProgress = &catalog.Threshold{
 		Name: "no_progress", Unit: indicator.TokensPerSecond, Default: 1e-9,
@@ -27,11 +28,13 @@ var (
 	}
 	clientsWait = &catalog.Threshold{
 		Name: "clients_wait", Unit: indicator.Count, Default: 4.5,
-		Why: "five connections for ten seconds in front of an engine that does nothing: health checks and scrapes hold one or two, and an idle one is closed after five seconds",
+		Why: "five connections for ten seconds in front of an engine that does nothing: health checks and scrapes " +
+			"hold one or two, and an idle one is closed after five seconds",
 	}
 	leftUnserved = &catalog.Threshold{
 		Name: "clients_left_unserved", Unit: indicator.Requests, Default: 3,
-		Why: "more requests ended than the engine held or answered: their clients gave up before the engine accepted them",
+		Why: "more requests ended than the engine held or answered: their clients gave up before " +
+			"the engine accepted them",
 	}
 	owes = &catalog.Threshold{
 		Name: "rank_owes", Unit: indicator.Requests, Default: 8,
@@ -55,13 +58,15 @@ var (
 // A slow stream says that they come back late, and not that they are lost.
 var lost = catalog.All(
 	catalog.Above(indicator.HeldOutside, clientsWait), catalog.Above(indicator.OutsideWait, outsideLong),
-	catalog.Any(catalog.Below(indicator.GenerationTokenRate, noProgress), catalog.Below(indicator.ITLMean, catalog.DecodeSlower)),
+	catalog.Any(catalog.Below(indicator.GenerationTokenRate, noProgress),
+		catalog.Below(indicator.ITLMean, catalog.DecodeSlower)),
 )
 
 // Clients wait in front of an idle engine, or in front of a rank that is silent.
 var (
 	unserved = catalog.Any(
-		catalog.All(catalog.Above(indicator.UnseenClients, clientsWait), catalog.Above(indicator.FDGrowth, clientsCome)),
+		catalog.All(catalog.Above(indicator.UnseenClients, clientsWait),
+			catalog.Above(indicator.FDGrowth, clientsCome)),
 		catalog.Above(indicator.StrandedClients, clientsWait),
 		catalog.Above(indicator.LeftUnserved, leftUnserved),
 	)
@@ -80,26 +85,39 @@ var Pathology = &catalog.Pathology{
 	Title:    "The engine holds requests and generates no tokens",
 	Severity: catalog.Page,
 	Grades: []catalog.Grade{
-		{Severity: catalog.Page, While: catalog.Any(catalog.Above(indicator.StuckEngines, stuck), unserved, owed, lost)},
+		{
+			Severity: catalog.Page, While: catalog.Any(catalog.Above(indicator.StuckEngines, stuck), unserved, owed,
+				lost),
+		},
 		{Severity: catalog.Ticket}, // whether anybody waits cannot be seen
 	},
 	When: catalog.Any(
 		catalog.Above(indicator.StuckEngines, stuck),
 		catalog.All(catalog.Below(indicator.EngineProgress, noProgress), unserved),
 		lost,
-		catalog.All(catalog.Above(indicator.OwedFirstTokens, owes), catalog.Any(owed, catalog.Guard(catalog.Above(indicator.MetBusyRanks, metBusy)))),
+		catalog.All(catalog.Above(indicator.OwedFirstTokens, owes),
+			catalog.Any(owed, catalog.Guard(catalog.Above(indicator.MetBusyRanks, metBusy)))),
 	),
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors"},
 	Chain: []catalog.Link{
 		{Says: "The engine makes no tokens", When: catalog.Below(indicator.EngineProgress, noProgress)},
-		{Says: "One rank stands still", When: catalog.All(catalog.Above(indicator.StuckEngines, stuck), catalog.Guard(catalog.Above(indicator.EngineProgress, noProgress)))},
+		{
+			Says: "One rank stands still", When: catalog.All(catalog.Above(indicator.StuckEngines, stuck),
+				catalog.Guard(catalog.Above(indicator.EngineProgress, noProgress))),
+		},
 		{Says: "It owes first tokens", When: catalog.Above(indicator.OwedFirstTokens, owes)},
 		{Says: "Requests stay in flight", When: catalog.Above(indicator.InFlightFloor, holds)},
 		{Says: "Requests hang outside the scheduler", When: catalog.Above(indicator.HeldOutside, clientsWait)},
-		{Says: "Connections pile up", When: catalog.Any(catalog.Above(indicator.StrandedClients, clientsWait), catalog.Above(indicator.UnseenClients, clientsWait))},
-		{Says: "Clients leave unserved", When: catalog.Any(catalog.Above(indicator.LeftUnserved, leftUnserved), catalog.Above(indicator.LeftNoQueue, catalog.SomeAbandoned))},
+		{
+			Says: "Connections pile up", When: catalog.Any(catalog.Above(indicator.StrandedClients, clientsWait),
+				catalog.Above(indicator.UnseenClients, clientsWait)),
+		},
+		{
+			Says: "Clients leave unserved", When: catalog.Any(catalog.Above(indicator.LeftUnserved, leftUnserved),
+				catalog.Above(indicator.LeftNoQueue, catalog.SomeAbandoned)),
+		},
 		catalog.FirstTokensLate,
 	},
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  425,
 }

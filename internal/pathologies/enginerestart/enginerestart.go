@@ -55,10 +55,12 @@ var Pathology = &catalog.Pathology{
 		),
 	)),
 	Grades: []catalog.Grade{
-		{Severity: catalog.Ticket, While: catalog.All(catalog.Below(indicator.BetweenScrapes, catalog.ScrapedOften), catalog.Any(
-			catalog.All(catalog.Above(indicator.HeldAway, lostRequests), catalog.Above(indicator.HeldAwayShare, catalog.InUse)),
-			catalog.All(catalog.Above(indicator.Restarts, once), catalog.Below(indicator.SeenDown, noneFailed)),
-		))},
+		{Severity: catalog.Ticket, While: catalog.All(catalog.Below(indicator.BetweenScrapes, catalog.ScrapedOften),
+			catalog.Any(
+				catalog.All(catalog.Above(indicator.HeldAway, lostRequests),
+					catalog.Above(indicator.HeldAwayShare, catalog.InUse)),
+				catalog.All(catalog.Above(indicator.Restarts, once), catalog.Below(indicator.SeenDown, noneFailed)),
+			))},
 		{Severity: catalog.Info}, // a start without lost requests: a rollout, or intended
 	},
 	// A cold start explains slow first steps, an empty prefix cache, and clients that return all at once or gave up.
@@ -66,9 +68,12 @@ var Pathology = &catalog.Pathology{
 	For:         0 * time.Second,
 	ExplainedBy: []string{"target-down"},
 	Chain: slices.Concat([]catalog.Link{
-		{Says: "The server restarts", When: catalog.Any(catalog.Above(indicator.Restarts, once), catalog.Below(indicator.ServingAge, justStarted))},
+		{
+			Says: "The server restarts", When: catalog.Any(catalog.Above(indicator.Restarts, once),
+				catalog.Below(indicator.ServingAge, justStarted)),
+		},
 		{Says: "Its requests are lost", When: catalog.Above(indicator.HeldAway, lostRequests)},
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  432,
 }

@@ -26,14 +26,15 @@ var Pathology = &catalog.Pathology{
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "Limits end requests", When: catalog.Above(indicator.GatewayTimeouts, some)},
 	}, catalog.AtGateway),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  638,
 }
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	p.Summary = catalog.Whole(p.Value(indicator.GatewayTimeouts)) + " requests were ended by the gateway's own limits"
 	p.Fix(catalog.Fix{
-		Summary:  "Where answers are legitimately slow, raise --idle-timeout of the gateway: it bounds the wait for an answer, and of one that is not streamed for all of it",
+		Summary: "Where answers are legitimately slow, raise --idle-timeout of the gateway: it bounds the wait for " +
+			"an answer, and of one that is not streamed for all of it",
 		Tradeoff: "clients wait longer when no answer ever comes",
 		Verify:   "no request is ended by a limit of the gateway",
 	})

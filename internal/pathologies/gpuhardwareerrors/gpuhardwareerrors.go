@@ -35,10 +35,16 @@ var Pathology = &catalog.Pathology{
 	),
 	For: 0 * time.Second,
 	Chain: slices.Concat([]catalog.Link{
-		{Says: "The GPU reports an error", When: catalog.Any(catalog.Above(indicator.XIDChanges, anyError), catalog.Above(indicator.ECCErrors, anyError), catalog.Above(indicator.RemapFailures, anyError))},
-		{Says: "A GPU link retransmits", When: catalog.Any(catalog.Above(indicator.NVLinkErrors, linkErrors), catalog.Above(indicator.PCIeReplays, linkErrors))},
+		{
+			Says: "The GPU reports an error", When: catalog.Any(catalog.Above(indicator.XIDChanges, anyError),
+				catalog.Above(indicator.ECCErrors, anyError), catalog.Above(indicator.RemapFailures, anyError)),
+		},
+		{
+			Says: "A GPU link retransmits", When: catalog.Any(catalog.Above(indicator.NVLinkErrors, linkErrors),
+				catalog.Above(indicator.PCIeReplays, linkErrors)),
+		},
 		catalog.StepsSlow,
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  344,
 }

@@ -24,7 +24,7 @@ var xids = map[string]string{
 	"95": "an uncontained memory error: reset the GPU",
 }
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	var found []string
 	if code, ok := p.Measured(indicator.XID); ok {
 		text := "XID " + catalog.Whole(code)
@@ -50,7 +50,8 @@ func refine(p *catalog.Pass) {
 	if len(found) > 0 {
 		p.Summary = "The GPU reports " + strings.Join(found, "; ")
 	}
-	p.Reason("The code of the last XID error stays until the next one, so only a change counts. The kernel log has its time and process.")
+	p.Reason("The code of the last XID error stays until the next one, so only a change counts. The kernel log " +
+		"has its time and process.")
 	p.Reroute(catalog.Drain, "no request fails on the others")
 	p.Fix(catalog.Fix{
 		Summary:  "Save dmesg and nvidia-smi -q, then reset the GPU or reboot the node",
@@ -59,11 +60,15 @@ func refine(p *catalog.Pass) {
 		Verify:   "no new XID or ECC errors under load",
 	})
 	if failed && remap > 0.5 {
-		p.Fix(catalog.Fix{Summary: "Replace the GPU: it has no spare memory rows left", Tradeoff: "hardware", Verify: "no row remapping failure"})
+		p.Fix(catalog.Fix{
+			Summary: "Replace the GPU: it has no spare memory rows left", Tradeoff: "hardware",
+			Verify: "no row remapping failure",
+		})
 	}
 	if link {
 		p.Fix(catalog.Fix{
-			Summary:  "Check the links: reseat the board or bridge, replace cables, nvidia-smi nvlink -e and lspci -vv for the negotiated width and speed",
+			Summary: "Check the links: reseat the board or bridge, replace cables, nvidia-smi nvlink -e and lspci " +
+				"-vv for the negotiated width and speed",
 			Tradeoff: "the node is down meanwhile",
 			Verify:   "NVLink CRC errors and PCIe replays are near 0 under load",
 		})

@@ -34,7 +34,8 @@ var Pathology = &catalog.Pathology{
 	When: catalog.Any(
 		catalog.Above(indicator.ThermalReason, set),
 		catalog.Above(indicator.PowerReason, set),
-		catalog.All(catalog.Below(indicator.SMClockRatio, clockLow), catalog.Guard(catalog.Above(indicator.GPUUtil, gpuBusy))),
+		catalog.All(catalog.Below(indicator.SMClockRatio, clockLow),
+			catalog.Guard(catalog.Above(indicator.GPUUtil, gpuBusy))),
 	),
 	For:         time.Minute,
 	Supports:    []catalog.Cond{catalog.Below(indicator.SMClockRatio, clockLow)},
@@ -45,6 +46,6 @@ var Pathology = &catalog.Pathology{
 		{Says: "The GPU lowers its clocks", When: catalog.Below(indicator.SMClockRatio, clockLow)},
 		catalog.StepsSlow,
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  525,
 }

@@ -13,7 +13,7 @@ const lowered = 0.97
 
 const verify = "under load the SM clock is at the GPU's rated clock, and no throttle reason is set"
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	var why []string
 	_, hot := p.Measured(indicator.ThermalReason)
 	_, brake := p.Measured(indicator.PowerReason)
@@ -37,27 +37,30 @@ func refine(p *catalog.Pass) {
 	case !known:
 	case ratio < lowered:
 		p.Summary += ": the SM clock is at " + indicator.FormatNumber(ratio, indicator.Ratio) + " of the highest seen"
-		p.Reason("Prefill is bound by computation and takes about %s as long (1 / %s). Decode is bound by memory bandwidth and suffers less.", indicator.FormatNumber(1/ratio, indicator.Times), catalog.Digits(ratio))
+		p.Reason("Prefill is bound by computation and takes about %s as long (1 / %s). Decode is bound by memory "+
+			"bandwidth and suffers less.", indicator.FormatNumber(1/ratio, indicator.Times), catalog.Digits(ratio))
 	default:
 		p.Summary = "The driver reports that the GPU lowers its clocks" + because
 		clock := "the SM clock"
 		if mhz, ok := p.Measured(indicator.SMClock); ok {
 			clock = "the SM clock, " + indicator.FormatNumber(mhz, indicator.Megahertz) + ","
 		}
-		p.Reason("By how much is not known: %s did not change while it was watched, so the throttling began earlier. Compare with the GPU's rated clock (nvidia-smi --query-gpu=clocks.sm,clocks.max.sm --format=csv).", clock)
+		p.Reason("By how much is not known: %s did not change while it was watched, so the throttling began earlier. "+
+			"Compare with the GPU's rated clock (nvidia-smi --query-gpu=clocks.sm,clocks.max.sm --format=csv).", clock)
 	}
 	p.Observe("The GPU", indicator.GPUTemp, indicator.GPUPower, indicator.SMClock)
 	p.Observe("What users notice", indicator.ITLP50, indicator.TTFTP50)
 	if capped {
 		p.Reason("A software power cap at full load is normal and costs little.")
 	}
-	fixes(p, hot, brake, capped)
+	addFixes(p, hot, brake, capped)
 }
 
-func fixes(p *catalog.Pass, hot, brake, capped bool) {
+func addFixes(p *catalog.Pass, hot, brake, capped bool) {
 	less := "Send this replica less traffic until its clocks are back"
 	if ratio, ok := p.Measured(indicator.SMClockRatio); ok && ratio < lowered {
-		less = fmt.Sprintf("Give this replica %s of its weight at the load balancer, as its clocks are", indicator.FormatNumber(ratio, indicator.Ratio))
+		less = fmt.Sprintf("Give this replica %s of its weight at the load balancer, as its clocks are",
+			indicator.FormatNumber(ratio, indicator.Ratio))
 	}
 	p.Reroute(less, "TTFT and ITL of this replica return to normal")
 	if hot {
@@ -81,10 +84,14 @@ func fixes(p *catalog.Pass, hot, brake, capped bool) {
 	}
 	arithmetic := []string(nil)
 	if w, ok := p.Measured(indicator.GPUPower); ok && capped {
-		arithmetic = []string{fmt.Sprintf("it draws %s (%s) at its cap", indicator.FormatNumber(w, indicator.Watts), indicator.GPUPower.Title)}
+		arithmetic = []string{
+			fmt.Sprintf("it draws %s (%s) at its cap", indicator.FormatNumber(w, indicator.Watts),
+				indicator.GPUPower.Title),
+		}
 	}
 	p.Fix(catalog.Fix{
-		Summary:    "Check for a lowered power limit (nvidia-smi -pl sets it) and for locked clocks (nvidia-smi -rgc resets them)",
+		Summary: "Check for a lowered power limit (nvidia-smi -pl sets it) and for locked clocks " +
+			"(nvidia-smi -rgc resets them)",
 		Command:    "nvidia-smi -q -d POWER,CLOCK",
 		Arithmetic: arithmetic,
 		Tradeoff:   "more power and heat",

@@ -51,6 +51,6 @@ var Pathology = &catalog.Pathology{
 	),
 	For:         15 * time.Minute,
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors", "engine-hung", "gpu-throttling"},
-	Refine:      refine,
+	Refine:      refineFinding,
 	Panel:       212,
 }

@@ -10,7 +10,7 @@ import (
 
 const verify = "GPU activity and generated tokens per second rise, while ITL P50 stays below its objective"
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	p.Summary = "The engine always has work, but the GPU is mostly idle"
 	for _, s := range []*indicator.Signal{indicator.SMActive, indicator.EngineActive, indicator.GPUUtil} {
 		if p.Known(s) {
@@ -21,7 +21,8 @@ func refine(p *catalog.Pass) {
 	if n, ok := p.Measured(indicator.RunningP50); ok {
 		p.Summary += fmt.Sprintf(", with %s requests running", catalog.Digits(n))
 	}
-	p.Reason("A decode step reads all weights whatever the batch, so few requests leave most of the GPU idle. This costs money, not latency.")
+	p.Reason("A decode step reads all weights whatever the batch, so few requests leave most of the GPU idle. This " +
+		"costs money, not latency.")
 	hostBound(p)
 	if n, ok := p.Setting(engine.MaxNumSeqs); ok && n.V < 8 {
 		p.Fix(catalog.Fix{
@@ -39,11 +40,17 @@ func refine(p *catalog.Pass) {
 	})
 	if tp, ok := p.Setting(engine.TensorParallelSize); ok && tp.V > 1 {
 		p.Fix(catalog.Fix{
-			Summary:    fmt.Sprintf("Spread each replica over fewer GPUs than %s, if the model and its KV cache fit", tp.Flag()),
-			Changes:    []catalog.Change{{Flag: "--tensor-parallel-size", From: tp.Flag(), To: catalog.Whole(max(1, float64(int(tp.V)/2)))}},
-			Arithmetic: []string{fmt.Sprintf("tensor parallel size = %s (%s): half of it halves the communication per step", tp.Flag(), tp.Source)},
-			Tradeoff:   "a token takes longer, and the KV cache is smaller",
-			Verify:     verify,
+			Summary: fmt.Sprintf("Spread each replica over fewer GPUs than %s, if the model and its KV cache fit",
+				tp.Flag()),
+			Changes: []catalog.Change{
+				{Flag: "--tensor-parallel-size", From: tp.Flag(), To: catalog.Whole(max(1, float64(int(tp.V)/2)))},
+			},
+			Arithmetic: []string{
+				fmt.Sprintf("tensor parallel size = %s (%s): half of it halves the communication per step", tp.Flag(),
+					tp.Source),
+			},
+			Tradeoff: "a token takes longer, and the KV cache is smaller",
+			Verify:   verify,
 		})
 	}
 }

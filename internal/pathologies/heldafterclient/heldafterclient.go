@@ -22,14 +22,16 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Ticket,
 	When:     catalog.Above(indicator.GatewayExcess, one),
 	For:      5 * time.Minute,
-	Refine:   refine,
+	Refine:   refineFinding,
 	Panel:    636,
 }
 
-func refine(p *catalog.Pass) {
-	p.Summary = fmt.Sprintf("The engines hold %s more than are open at the gateway: from clients that bypass it, or from clients that have left", catalog.Requests(p.Value(indicator.GatewayExcess)))
+func refineFinding(p *catalog.Pass) {
+	p.Summary = fmt.Sprintf("The engines hold %s more than are open at the gateway: from clients that bypass it, or "+
+		"from clients that have left", catalog.Requests(p.Value(indicator.GatewayExcess)))
 	p.Fix(catalog.Fix{
-		Summary:  "Compare the ids in the engine's log that have not ended with those that GET /requests at the gateway's admin address lists: if an abort never reached the engine, the fault is between the two",
+		Summary: "Compare the ids in the engine's log that have not ended with those that GET /requests at the " +
+			"gateway's admin address lists: if an abort never reached the engine, the fault is between the two",
 		Tradeoff: "none",
 		Verify:   "the engines hold no more than is open at the gateway",
 	})

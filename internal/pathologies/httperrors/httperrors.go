@@ -10,8 +10,11 @@ import (
 
 var (
 	clientErrors = &catalog.Threshold{
-		Name: "http_4xx_share", Unit: indicator.Ratio, Default: 0.1, Baseline: &catalog.Relative{Factor: 2, Offset: 0.05, Most: 0.3},
-		Why: "twice the usual share and five points more, because some clients always send bad requests; three in ten are too many regardless of the usual share; without a baseline, one in ten",
+		Name: "http_4xx_share", Unit: indicator.Ratio, Default: 0.1, Baseline: &catalog.Relative{
+			Factor: 2, Offset: 0.05, Most: 0.3,
+		},
+		Why: "twice the usual share and five points more, because some clients always send bad requests; three in " +
+			"ten are too many regardless of the usual share; without a baseline, one in ten",
 	}
 	someClient = &catalog.Threshold{
 		Name: "http_4xx_some", Unit: indicator.Requests, Default: 4.5,
@@ -19,7 +22,8 @@ var (
 	}
 	manyClient = &catalog.Threshold{
 		Name: "http_4xx_many", Unit: indicator.Requests, Default: 19.5,
-		Why: "twenty refusals deserve a look during working hours: an expired key, or a new client release; fewer are one client's mistake, reported as info",
+		Why: "twenty refusals deserve a look during working hours: an expired key, or a new client release; fewer " +
+			"are one client's mistake, reported as info",
 	}
 	engineErrors = &catalog.Threshold{
 		Name: "engine_errors", Unit: indicator.RequestsPerSecond, Default: 0.02,
@@ -32,7 +36,8 @@ var (
 )
 
 // serverFails is that the server, and not its clients, fails requests.
-var serverFails = catalog.All(catalog.Above(indicator.ServerErrs, catalog.ServerErrorShare), catalog.Guard(catalog.Above(indicator.ServerErrCount, catalog.SomeServerErrors)))
+var serverFails = catalog.All(catalog.Above(indicator.ServerErrs, catalog.ServerErrorShare),
+	catalog.Guard(catalog.Above(indicator.ServerErrCount, catalog.SomeServerErrors)))
 
 // Pathology is HTTP errors.
 var Pathology = &catalog.Pathology{
@@ -42,12 +47,16 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Page,
 	Grades: []catalog.Grade{
 		{Severity: catalog.Page, While: catalog.Any(serverFails, catalog.Above(indicator.EngineErrors, engineErrors))},
-		{Severity: catalog.Ticket, While: catalog.Any(catalog.Above(indicator.ClientErrCount, manyClient), catalog.Above(indicator.AdmissionRejections, rejections))},
+		{
+			Severity: catalog.Ticket, While: catalog.Any(catalog.Above(indicator.ClientErrCount, manyClient),
+				catalog.Above(indicator.AdmissionRejections, rejections)),
+		},
 		{Severity: catalog.Info}, // clients must fix their own errors
 	},
 	When: catalog.Any(
 		serverFails,
-		catalog.All(catalog.Above(indicator.ClientErrs, clientErrors), catalog.Guard(catalog.Above(indicator.ClientErrCount, someClient))),
+		catalog.All(catalog.Above(indicator.ClientErrs, clientErrors),
+			catalog.Guard(catalog.Above(indicator.ClientErrCount, someClient))),
 		catalog.Above(indicator.EngineErrors, engineErrors),
 		catalog.Above(indicator.AdmissionRejections, rejections),
 	),
@@ -59,6 +68,6 @@ var Pathology = &catalog.Pathology{
 		{Says: "Requests are refused", When: catalog.Above(indicator.ClientErrs, clientErrors)},
 		catalog.RequestsFail,
 	},
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  603,
 }

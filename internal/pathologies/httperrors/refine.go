@@ -8,7 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	var parts []string
 	for _, c := range []struct {
 		class        string
@@ -35,12 +35,13 @@ func refine(p *catalog.Pass) {
 	if len(parts) > 0 {
 		p.Summary = strings.Join(parts, "; ")
 	}
-	p.Reason("An error after streaming began still counts as 200, and the gateway's own errors are not seen here: compare with its counts. The engine counts no failed requests.")
-	server(p)
-	client(p)
+	p.Reason("An error after streaming began still counts as 200, and the gateway's own errors are not seen here: " +
+		"compare with its counts. The engine counts no failed requests.")
+	explainServerErrors(p)
+	explainClientErrors(p)
 }
 
-func server(p *catalog.Pass) {
+func explainServerErrors(p *catalog.Pass) {
 	const verify = "the share of HTTP 5xx falls below the error budget"
 	if _, ok := p.Measured(indicator.AdmissionRejections); ok {
 		p.Fix(catalog.Fix{
@@ -63,22 +64,26 @@ func server(p *catalog.Pass) {
 	}
 	p.Reroute(catalog.Drain, "no request fails on the others")
 	p.Fix(catalog.Fix{
-		Summary:  "Look for tracebacks, EngineDeadError, CUDA errors and out-of-memory in the server's log; with a dead engine every request fails until a restart",
+		Summary: "Look for tracebacks, EngineDeadError, CUDA errors and out-of-memory in the server's log; with a " +
+			"dead engine every request fails until a restart",
 		Command:  "grep -E 'Traceback|EngineDeadError|CUDA|out of memory' vllm.log | tail",
 		Tradeoff: "none",
 		Verify:   verify,
 	})
 	if http && !engine && p.Known(indicator.EngineErrors) {
-		p.Reason("The engine reports no error of its own. vLLM counts some bad input as 5xx although the client sees 400: an empty prompt ([]), token ids outside the vocabulary, several choices (n above 1) without sampling.")
+		p.Reason("The engine reports no error of its own. vLLM counts some bad input as 5xx although the client sees " +
+			"400: an empty prompt ([]), token ids outside the vocabulary, several choices (n " +
+			"above 1) without sampling.")
 		p.Fix(catalog.Fix{
-			Summary:  "Check at a client, or at the gateway, which status it received: with 400 the requests are invalid and the server is fine",
+			Summary: "Check at a client, or at the gateway, which status it received: with 400 the requests are " +
+				"invalid and the server is fine",
 			Tradeoff: "none",
 			Verify:   verify,
 		})
 	}
 }
 
-func client(p *catalog.Pass) {
+func explainClientErrors(p *catalog.Pass) {
 	if _, ok := p.Measured(indicator.ClientErrs); !ok {
 		return
 	}
@@ -90,7 +95,8 @@ func client(p *catalog.Pass) {
 		MayHurt:  true,
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Find the client and the status code in the access log: 400 malformed or too long, 401 wrong key, 404 wrong model name, 422 schema, 429 quota",
+		Summary: "Find the client and the status code in the access log: 400 malformed or too long, 401 wrong key, " +
+			"404 wrong model name, 422 schema, 429 quota",
 		Tradeoff: "none",
 		Verify:   "the share of HTTP 4xx returns to normal",
 	})

@@ -25,23 +25,28 @@ var (
 	}
 	kvWall = &catalog.Threshold{
 		Name: "kv_cache_wall", Unit: indicator.Ratio, Default: 0.8,
-		Why: "with a fifth free on average, variation and the next prompt use up the rest: while requests wait, the cache is what keeps them out; when requests wait for a place in the batch, more of it is free",
+		Why: "with a fifth free on average, variation and the next prompt use up the rest: while requests wait, the " +
+			"cache is what keeps them out; when requests wait for a place in the batch, more of it is free",
 	}
 	batchShrank = &catalog.Threshold{
 		Name: "batch_shrank", Unit: indicator.Ratio, Default: 0.8,
-		Why: "fewer run than have run, requests wait, and some are evicted: blocks are what they wait for, and not a place in the batch",
+		Why: "fewer run than have run, requests wait, and some are evicted: blocks are what they wait for, and " +
+			"not a place in the batch",
 	}
 	outputFell = &catalog.Threshold{
-		Name: "output_fell", Unit: indicator.TokensPerSecond, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.8},
-		Why: "a fifth less than normal, although requests wait: work is done twice",
+		Name: "output_fell", Unit: indicator.TokensPerSecond, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 0.8},
+		Why:      "a fifth less than normal, although requests wait: work is done twice",
 	}
 	beyondCache = &catalog.Threshold{
 		Name: "queue_beyond_cache", Unit: indicator.Times, Default: 3,
-		Why: "three wait for each that runs: a cache of four times the size would not hold them all, so demand is what is too high",
+		Why: "three wait for each that runs: a cache of four times the size would not hold them all, so " +
+			"demand is what is too high",
 	}
 	evictionEach = &catalog.Threshold{
 		Name: "preemptions_per_request_each", Unit: indicator.PerRequest, Default: 1,
-		Why: "every request is computed twice: without preemptions the server would give much more, however long the queue is",
+		Why: "every request is computed twice: without preemptions the server would give much more, " +
+			"however long the queue is",
 	}
 	evictionHeavy = &catalog.Threshold{
 		Name: "preemptions_per_request_heavy", Unit: indicator.PerRequest, Default: 0.5,
@@ -80,13 +85,16 @@ var Pathology = &catalog.Pathology{
 				catalog.Above(indicator.PreemptionsLately, someEvictionsLately),
 				catalog.Any(
 					catalog.Above(indicator.KVUsage, kvWall),
-					catalog.All(catalog.Guard(catalog.Above(indicator.Preemptions, someEvictions)), catalog.Below(indicator.RunningPinned, batchShrank)), // some of it is reserved
+					// some of it is reserved
+					catalog.All(catalog.Guard(catalog.Above(indicator.Preemptions, someEvictions)),
+						catalog.Below(indicator.RunningPinned, batchShrank)),
 				),
 				catalog.Queueing,
 				catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
 			),
 		),
-		catalog.Guard(catalog.Any(catalog.Below(indicator.QueueBatches, beyondCache), catalog.Above(indicator.PreemptionsPerRequest, evictionEach))),
+		catalog.Guard(catalog.Any(catalog.Below(indicator.QueueBatches, beyondCache),
+			catalog.Above(indicator.PreemptionsPerRequest, evictionEach))),
 	), shrinking),
 	For: time.Minute,
 	Supports: []catalog.Cond{
@@ -100,7 +108,7 @@ var Pathology = &catalog.Pathology{
 		{Says: "Requests are preempted", When: catalog.Above(indicator.PreemptionsPerRequest, evictionShare)},
 		catalog.QueueGrows,
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  331,
 }
 

@@ -13,18 +13,22 @@ import (
 // verify is what shows that the cache holds the running requests again.
 const verify = "no preemptions for five minutes, and KV cache usage stays below 90 %"
 
-func refine(p *catalog.Pass) {
-	p.Summary = summary(p) + p.CrowdedRanks()
-	p.Reason("When a running request needs a block and none is free, vLLM preempts the one that came last: it frees its blocks, puts it back in the queue, and later computes its KV cache again from the first token.")
+func refineFinding(p *catalog.Pass) {
+	p.Summary = summarizeThrashing(p) + p.CrowdedRanks()
+	p.Reason("When a running request needs a block and none is free, vLLM preempts the one that came last: it frees " +
+		"its blocks, puts it back in the queue, and later computes its KV cache again from the first token.")
 	p.Observe("What fills the cache", indicator.PromptTokens, indicator.OutputTokens, indicator.Running)
 	if kv, ok := p.KV(); ok && kv.Hybrid {
 		p.Reason("This model keeps its layers in several groups of blocks: %s.", kv.Line)
 	}
 	if p.Known(indicator.LoggedOutput) {
-		p.Reason("vLLM's log tells no preemptions. They are taken from what they do: requests go back from the batch to the queue although the cache is full, and output falls.")
+		p.Reason("vLLM's log tells no preemptions. They are taken from what they do: requests go back from the batch " +
+			"to the queue although the cache is full, and output falls.")
 	}
-	p.Reason("Means cover finished requests only: treat them as estimates, and watch after each change. Preempted requests are longer; prompts that share a prefix hold less.")
-	p.Reason("No token counter counts recomputed tokens. The preemption counter lags by two to six seconds, and before 0.27 the prefix cache hit ratio reads low meanwhile.")
+	p.Reason("Means cover finished requests only: treat them as estimates, and watch after each change. Preempted " +
+		"requests are longer; prompts that share a prefix hold less.")
+	p.Reason("No token counter counts recomputed tokens. The preemption counter lags by two to six seconds, and " +
+		"before 0.27 the prefix cache hit ratio reads low meanwhile.")
 
 	// Without a prediction more memory comes first, because it cannot hurt. Fewer seats hurt if their number is not
 	// the fault.
@@ -34,14 +38,14 @@ func refine(p *catalog.Pass) {
 	} else {
 		p.GrowCache(verify)
 		addCapacity(p)
-		reserve(p)
+		raiseWatermark(p)
 		lowerConcurrency(p, true)
 	}
 	capOutput(p)
 }
 
-// reserve proposes the watermark, which keeps blocks free for those that run.
-func reserve(p *catalog.Pass) {
+// raiseWatermark proposes the watermark, which keeps blocks free for those that run.
+func raiseWatermark(p *catalog.Pass) {
 	if w, ok := p.Setting(engine.Watermark); ok && w.V >= 0.05 {
 		return
 	}
@@ -54,25 +58,29 @@ func reserve(p *catalog.Pass) {
 	})
 }
 
-func summary(p *catalog.Pass) string {
+func summarizeThrashing(p *catalog.Pass) string {
 	var b strings.Builder
 	b.WriteString("The KV cache cannot hold the running requests")
 	n, ok := p.Measured(indicator.Preemptions)
 	switch lately, known := p.Measured(indicator.PreemptionsLately); {
 	case !ok && p.Known(indicator.LoggedOutput):
 		fmt.Fprintf(&b, ": at %s usage %s run where %s did, %s wait, and %s tokens/s come out instead of %s",
-			indicator.FormatNumber(p.Value(indicator.KVUsage), indicator.Ratio), catalog.Whole(p.Value(indicator.Running)), catalog.Whole(p.Value(indicator.RunningPeak)),
-			catalog.Whole(p.Value(indicator.Waiting)), catalog.Whole(p.Value(indicator.LoggedOutput)), catalog.Whole(p.Normal(indicator.LoggedOutput).Or(0)))
+			indicator.FormatNumber(p.Value(indicator.KVUsage), indicator.Ratio),
+			catalog.Whole(p.Value(indicator.Running)), catalog.Whole(p.Value(indicator.RunningPeak)),
+			catalog.Whole(p.Value(indicator.Waiting)), catalog.Whole(p.Value(indicator.LoggedOutput)),
+			catalog.Whole(p.Normal(indicator.LoggedOutput).Or(0)))
 	case ok && n > someEvictions.Default:
 		fmt.Fprintf(&b, ": %s preemptions", catalog.Whole(n))
 		if share, ok := p.Measured(indicator.PreemptionsPerRequest); ok {
 			fmt.Fprintf(&b, ", %s per request", catalog.Digits(share))
 		}
 	case known:
-		fmt.Fprintf(&b, ": it is full, requests wait for its blocks, and %s were preempted lately", catalog.Whole(lately))
+		fmt.Fprintf(&b, ": it is full, requests wait for its blocks, and %s were preempted lately",
+			catalog.Whole(lately))
 	}
 	if grown, s := mostGrown(p); s != nil {
-		fmt.Fprintf(&b, ", with %s at %s normal", strings.ToLower(s.Title), indicator.FormatNumber(grown, indicator.Times))
+		fmt.Fprintf(&b, ", with %s at %s normal", strings.ToLower(s.Title),
+			indicator.FormatNumber(grown, indicator.Times))
 	}
 	return b.String()
 }
@@ -96,7 +104,8 @@ func lowerConcurrency(p *catalog.Pass, mayHurt bool) {
 	peak, seen := p.Measured(indicator.RunningPeak)
 	peak /= p.Engines()
 	if !ok {
-		p.Reason("How many requests the cache holds cannot be computed: its size or the lengths of requests are not known; %s.", catalog.GiveConfig)
+		p.Reason("How many requests the cache holds cannot be computed: its size or the lengths of "+
+			"requests are not known; %s.", catalog.GiveConfig)
 		return
 	}
 	now, known := p.Setting(engine.MaxNumSeqs)
@@ -111,8 +120,10 @@ func lowerConcurrency(p *catalog.Pass, mayHurt bool) {
 		// The mean promises room that the evictions disprove.
 		held /= p.Engines()
 		to = max(1, math.Floor(held*catalog.KVHeadroom))
-		lines = append(lines, fmt.Sprintf("but with %s running (%s) there were preemptions: lengths differ too much for their mean to tell", catalog.Digits(held), indicator.Running.Title),
-			fmt.Sprintf("max_num_seqs = floor(%s × %v) = %s", catalog.Digits(held), catalog.KVHeadroom, catalog.Whole(to)))
+		lines = append(lines, fmt.Sprintf("but with %s running (%s) there were preemptions: lengths differ too "+
+			"much for their mean to tell", catalog.Digits(held), indicator.Running.Title),
+			fmt.Sprintf("max_num_seqs = floor(%s × %v) = %s", catalog.Digits(held), catalog.KVHeadroom,
+				catalog.Whole(to)))
 	}
 	p.Shed(to*p.Engines(), verify, lines...)
 	if known && to >= now.V {
@@ -136,7 +147,9 @@ func lowerConcurrency(p *catalog.Pass, mayHurt bool) {
 		f.Changes[0].From = now.Flag()
 		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("present max_num_seqs = %s (%s)", now.Flag(), now.Source))
 	case seen:
-		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("present max_num_seqs is at least %s (inferred: %s); vLLM does not export it", catalog.Whole(peak), indicator.RunningPeak.Title))
+		f.Arithmetic = append(f.Arithmetic,
+			fmt.Sprintf("present max_num_seqs is at least %s (inferred: %s); vLLM does not export it",
+				catalog.Whole(peak), indicator.RunningPeak.Title))
 	}
 	p.Fix(f)
 }
@@ -170,16 +183,20 @@ func addCapacity(p *catalog.Pass) {
 	}
 	lines := []string{
 		line, kv.Line,
-		fmt.Sprintf("in flight = %s running + %s waiting = %s", catalog.Digits(running), catalog.Digits(waiting), catalog.Digits(inFlight)),
-		fmt.Sprintf("needed = %s × %s / %v = %s tokens", catalog.Digits(inFlight), catalog.Digits(held), catalog.KVHeadroom, catalog.Whole(need)),
+		fmt.Sprintf("in flight = %s running + %s waiting = %s", catalog.Digits(running), catalog.Digits(waiting),
+			catalog.Digits(inFlight)),
+		fmt.Sprintf("needed = %s × %s / %v = %s tokens", catalog.Digits(inFlight), catalog.Digits(held),
+			catalog.KVHeadroom, catalog.Whole(need)),
 	}
 	if kv.Blocks > 0 {
-		lines = append(lines, fmt.Sprintf("that is %s blocks of %s tokens", catalog.Whole(math.Ceil(need/kv.BlockSize)), catalog.Whole(kv.BlockSize)))
+		lines = append(lines, fmt.Sprintf("that is %s blocks of %s tokens", catalog.Whole(math.Ceil(need/kv.BlockSize)),
+			catalog.Whole(kv.BlockSize)))
 	}
 	p.AddReplicas(replicas, catalog.Fix{
-		Arithmetic: append(lines, fmt.Sprintf("replicas = ceil(%s / %s) = %s", catalog.Whole(need), catalog.Whole(have), catalog.Whole(replicas))),
-		Tradeoff:   "more GPUs; new replicas start with a cold prefix cache",
-		Verify:     verify,
+		Arithmetic: append(lines, fmt.Sprintf("replicas = ceil(%s / %s) = %s", catalog.Whole(need), catalog.Whole(have),
+			catalog.Whole(replicas))),
+		Tradeoff: "more GPUs; new replicas start with a cold prefix cache",
+		Verify:   verify,
 	})
 }
 
@@ -192,14 +209,18 @@ func capOutput(p *catalog.Pass) {
 		return
 	}
 	if tail < 2*mean {
-		p.Reason("Clients ask for up to %s output tokens and use %s. That costs nothing: vLLM allocates blocks as tokens are generated.", catalog.Whole(limit), catalog.Whole(mean))
+		p.Reason("Clients ask for up to %s output tokens and use %s. That costs nothing: vLLM allocates blocks "+
+			"as tokens are generated.", catalog.Whole(limit), catalog.Whole(mean))
 		return
 	}
 	p.Fix(catalog.Fix{
-		Summary: fmt.Sprintf("Cap max_tokens at %s at the gateway; clients ask for %s", catalog.Whole(tail), catalog.Whole(limit)),
-		Stops:   true,
+		Summary: fmt.Sprintf("Cap max_tokens at %s at the gateway; clients ask for %s", catalog.Whole(tail),
+			catalog.Whole(limit)),
+		Stops: true,
 		Arithmetic: []string{
-			fmt.Sprintf("answers: mean %s (%s), P95 %s (%s); asked for %s (%s)", catalog.Whole(mean), indicator.OutputTokens.Title, catalog.Whole(tail), indicator.OutputTokensP95.Title, catalog.Whole(limit), indicator.MaxTokens.Title),
+			fmt.Sprintf("answers: mean %s (%s), P95 %s (%s); asked for %s (%s)", catalog.Whole(mean),
+				indicator.OutputTokens.Title, catalog.Whole(tail), indicator.OutputTokensP95.Title,
+				catalog.Whole(limit), indicator.MaxTokens.Title),
 			"only the longest answers become shorter: vLLM reserves no blocks for tokens that are not generated",
 		},
 		Tradeoff: "one answer in twenty is cut off",
@@ -217,5 +238,6 @@ func sequenceTokens(p *catalog.Pass) (tokens float64, line string, ok bool) {
 		return 0, "", false
 	}
 	return prompt + output, fmt.Sprintf("tokens per request = %s prompt (%s) + %s output (%s) = %s",
-		catalog.Digits(prompt), indicator.PromptTokens.Title, catalog.Digits(output), indicator.OutputTokens.Title, catalog.Digits(prompt+output)), true
+		catalog.Digits(prompt), indicator.PromptTokens.Title, catalog.Digits(output), indicator.OutputTokens.Title,
+		catalog.Digits(prompt+output)), true
 }

@@ -11,8 +11,9 @@ import (
 
 var (
 	slower = &catalog.Threshold{
-		Name: "kv_offload_slower", Unit: indicator.Seconds, Default: catalog.None, Baseline: &catalog.Relative{Factor: 3},
-		Why: "three times as long as normal for the same bytes: a bus that is shared varies by less",
+		Name: "kv_offload_slower", Unit: indicator.Seconds, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 3},
+		Why:      "three times as long as normal for the same bytes: a bus that is shared varies by less",
 	}
 	some = &catalog.Threshold{
 		Name: "kv_offload_loaded", Unit: indicator.Bytes, Default: 1 << 20,
@@ -27,20 +28,22 @@ var Pathology = &catalog.Pathology{
 	Title:             "Offloaded KV caches take long to load",
 	Severity:          catalog.Ticket,
 	FollowsObjectives: true,
-	When:              catalog.All(catalog.Above(indicator.OffloadPace, slower), catalog.Guard(catalog.Above(indicator.OffloadBytes, some)), catalog.FirstTokenLate),
-	For:               time.Minute,
-	ExplainedBy:       []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
-	Explains:          []string{"prefill-starvation", "saturation", "slow-prefill", "unexplained"},
+	When: catalog.All(catalog.Above(indicator.OffloadPace, slower),
+		catalog.Guard(catalog.Above(indicator.OffloadBytes, some)), catalog.FirstTokenLate),
+	For:         time.Minute,
+	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
+	Explains:    []string{"prefill-starvation", "saturation", "slow-prefill", "unexplained"},
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "Loading KV takes longer", When: catalog.Above(indicator.OffloadPace, slower)},
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 }
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	p.Summary = "A GiB of offloaded KV cache takes " + p.Text(indicator.OffloadPace) + " to load"
 	if pace, ok := p.Measured(indicator.OffloadPace); ok {
-		p.Reason("That is %s/s; PCIe 4.0 with 16 lanes gives some 23 GiB/s, 5.0 twice that, a disk a few.", indicator.FormatNumber((1<<30)/pace, indicator.Bytes))
+		p.Reason("That is %s/s; PCIe 4.0 with 16 lanes gives some 23 GiB/s, 5.0 twice that, a disk a few.",
+			indicator.FormatNumber((1<<30)/pace, indicator.Bytes))
 		if n, ok := p.Measured(indicator.OffloadBytes); ok {
 			p.Reason("%s were loaded in the window.", indicator.FormatNumber(n, indicator.Bytes))
 		}
@@ -49,8 +52,10 @@ func refine(p *catalog.Pass) {
 	const verify = "a GiB loads in as long as before"
 	p.ShedQueue("TTFT P95 returns to normal")
 	p.Fix(catalog.Fix{
-		Summary:  "Look at what lies between: the PCIe link's width and speed, the NUMA node that the host memory is on, swapping, other transfers at the same time",
-		Command:  "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv; numastat -p $(pgrep -of vllm)",
+		Summary: "Look at what lies between: the PCIe link's width and speed, the NUMA node that the host memory is " +
+			"on, swapping, other transfers at the same time",
+		Command: "nvidia-smi --query-gpu=pcie.link.gen.current,pcie.link.width.current --format=csv; " +
+			"numastat -p $(pgrep -of vllm)",
 		Tradeoff: "none",
 		Verify:   verify,
 	})

@@ -11,8 +11,10 @@ import (
 
 var (
 	tierLow = &catalog.Threshold{
-		Name: "kv_tier_hits_low", Unit: indicator.Ratio, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.6, Offset: -0.05},
-		Why: "six tenths of what the tier usually finds, less five points; a share that was always low is not a fault",
+		Name: "kv_tier_hits_low", Unit: indicator.Ratio, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 0.6, Offset: -0.05},
+		Why: "six tenths of what the tier usually finds, less five points; a share that was " +
+			"always low is not a fault",
 	}
 	asked = &catalog.Threshold{
 		Name: "kv_tier_lookups", Unit: indicator.TokensPerSecond, Default: 1,
@@ -31,11 +33,14 @@ var Pathology = &catalog.Pathology{
 		catalog.Below(indicator.TierHitRatio, tierLow), catalog.Guard(catalog.Above(indicator.TierQueryRate, asked)),
 		catalog.SamePrompts, catalog.Any(catalog.PrefillLate, catalog.MorePrefill),
 	),
-	For:         time.Minute,
-	Supports:    []catalog.Cond{catalog.MorePrefill, catalog.FirstTokenLate},
-	ExplainedBy: []string{"target-down", "engine-hung", "kv-transfer-failing", "prefill-lost", "engine-restart", "prefix-cache-misses"},
+	For:      time.Minute,
+	Supports: []catalog.Cond{catalog.MorePrefill, catalog.FirstTokenLate},
+	ExplainedBy: []string{
+		"target-down", "engine-hung", "kv-transfer-failing", "prefill-lost", "engine-restart", "prefix-cache-misses",
+	},
 	Explains: []string{
-		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
+		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation", "slow-decode",
+		"client-cancellations", "slow-prefill",
 		"workload-shift", "unexplained",
 	},
 	Chain: slices.Concat([]catalog.Link{
@@ -43,5 +48,5 @@ var Pathology = &catalog.Pathology{
 		catalog.PrefillTakesMore,
 		catalog.QueueGrows,
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 }

@@ -13,7 +13,7 @@ const (
 	gone   = 0.01
 )
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	p.Summary = "The outer KV cache finds " + p.Text(indicator.TierHitRatio) + " of what is looked up"
 	if _, ok := p.Measured(indicator.ComputedTokens); ok {
 		p.Summary += "; a request computes " + p.Text(indicator.ComputedTokens)
@@ -24,36 +24,44 @@ func refine(p *catalog.Pass) {
 	if per, known := p.Measured(indicator.PrefillTimePerToken); ok && known && hits.OK && usual.OK && usual.V > hits.V {
 		lost := prompt * (1 - p.Value(indicator.PrefixHitRatio)) * (usual.V - hits.V)
 		p.Reason("At its usual share each request would compute up to %s tokens less, %s at %s.",
-			catalog.Whole(lost), indicator.FormatNumber(lost*per, indicator.Seconds), indicator.FormatNumber(per, indicator.SecondsPerToken))
+			catalog.Whole(lost), indicator.FormatNumber(lost*per, indicator.Seconds),
+			indicator.FormatNumber(per, indicator.SecondsPerToken))
 	}
 	p.ShedQueue("TTFT P95 returns to normal")
 	age, known := p.Measured(indicator.ServingAge)
 	switch {
 	case known && age < cold:
-		p.Reason("The server started %s ago: a tier in its own host memory began empty.", indicator.FormatNumber(age, indicator.Seconds))
+		p.Reason("The server started %s ago: a tier in its own host memory began empty.",
+			indicator.FormatNumber(age, indicator.Seconds))
 	case hits.OK && hits.V < gone:
-		p.Reason("Nothing is found at all, though the prompts are of the usual length: evictions would leave some hits. The store is gone or empty, or its keys are others.")
+		p.Reason("Nothing is found at all, though the prompts are of the usual length: evictions would leave some " +
+			"hits. The store is gone or empty, or its keys are others.")
 		p.Fix(catalog.Fix{
-			Summary:  "Check the store: its process, its disk, its address in --kv-transfer-config; the server's log has the connector's errors",
+			Summary: "Check the store: its process, its disk, its address in --kv-transfer-config; the server's log " +
+				"has the connector's errors",
 			Tradeoff: "none",
 			Verify:   verify,
 		})
 		p.Fix(catalog.Fix{
-			Summary:  "After a deploy, compare what the keys are made of: model name, block size, KV cache type, parallelism, hash seed (PYTHONHASHSEED with LMCache); any that differs makes all of the store miss",
+			Summary: "After a deploy, compare what the keys are made of: model name, block size, KV cache type, " +
+				"parallelism, hash seed (PYTHONHASHSEED with LMCache); any that differs makes all of the store miss",
 			Tradeoff: "none",
 			Verify:   verify,
 		})
 		return
 	default:
-		p.Reason("Some is still found: the tier is too small for the prefixes that are in use, or sessions come to other servers than those that hold them.")
+		p.Reason("Some is still found: the tier is too small for the prefixes that are in use, or sessions come to " +
+			"other servers than those that hold them.")
 	}
 	grow := catalog.Fix{
-		Summary:  "Make the tier larger: cpu_bytes_to_use of the offloading connector, max_local_cpu_size of LMCache, --hicache-ratio or --hicache-size of SGLang",
+		Summary: "Make the tier larger: cpu_bytes_to_use of the offloading connector, max_local_cpu_size of " +
+			"LMCache, --hicache-ratio or --hicache-size of SGLang",
 		Tradeoff: "host memory, which the page cache and other pods lose",
 		Verify:   verify,
 	}
 	if hits.OK && usual.OK && hits.V > gone && usual.V > hits.V {
-		grow.Arithmetic = []string{fmt.Sprintf("it finds %s of its usual hits: where prefixes are asked for alike, it holds that share of them",
+		grow.Arithmetic = []string{fmt.Sprintf("it finds %s of its usual hits: where prefixes are asked for alike, "+
+			"it holds that share of them",
 			indicator.FormatNumber(hits.V/usual.V, indicator.Ratio))}
 	}
 	p.Fix(grow)

@@ -25,17 +25,20 @@ var Pathology = &catalog.Pathology{
 	Alert:    "KVTransferFailing",
 	Title:    "KV caches do not arrive from the prefill servers",
 	Severity: catalog.Page,
-	When:     catalog.All(catalog.Guard(catalog.Above(indicator.TransfersFailed, some)), catalog.Above(indicator.TransferFailShare, inEarnest)),
+	When: catalog.All(catalog.Guard(catalog.Above(indicator.TransfersFailed, some)),
+		catalog.Above(indicator.TransferFailShare, inEarnest)),
 	Grades: []catalog.Grade{
 		{Severity: catalog.Page, While: catalog.Any(
-			catalog.FirstTokenLate, catalog.All(catalog.Above(indicator.ServerErrCount, catalog.SomeServerErrors), catalog.Above(indicator.ServerErrs, catalog.ServerErrorShare)),
+			catalog.FirstTokenLate, catalog.All(catalog.Above(indicator.ServerErrCount, catalog.SomeServerErrors),
+				catalog.Above(indicator.ServerErrs, catalog.ServerErrorShare)),
 		)},
 		{Severity: catalog.Ticket},
 	},
 	ExplainedBy: []string{"target-down", "engine-restart"},
 	Across:      true,
 	Explains: []string{
-		"decode-lost", "http-errors", "prefill-lost", "kv-transfer-slow", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation",
+		"decode-lost", "http-errors", "prefill-lost", "kv-transfer-slow", "prefill-starvation", "prefix-cache-misses",
+		"severe-degradation", "saturation",
 		"slow-decode", "client-cancellations", "slow-prefill", "workload-shift", "unexplained",
 	},
 	Chain: slices.Concat([]catalog.Link{
@@ -43,6 +46,6 @@ var Pathology = &catalog.Pathology{
 		catalog.PrefillTakesMore,
 		catalog.RequestsFail,
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Hop:    catalog.HopTransfer,
 }

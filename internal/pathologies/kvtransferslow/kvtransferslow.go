@@ -13,11 +13,13 @@ var (
 	slower = &catalog.Threshold{
 		Name: "kv_transfer_slower", Unit: indicator.Seconds, Default: catalog.None,
 		Baseline: &catalog.Relative{Factor: 3, Offset: 0.05, Per: indicator.TransferBytes, Exponent: 1},
-		Why:      "three times as long as normal and 50 ms more, after allowing for the size: a shared link varies less",
+		Why: "three times as long as normal and 50 ms more, after allowing for the size: a " +
+			"shared link varies less",
 	}
 	mostSlower = &catalog.Threshold{
-		Name: "kv_transfer_median_slower", Unit: indicator.Seconds, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5},
-		Why: "half as long again at the median: a pause of either server moves the mean alone",
+		Name: "kv_transfer_median_slower", Unit: indicator.Seconds, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 1.5},
+		Why:      "half as long again at the median: a pause of either server moves the mean alone",
 	}
 )
 
@@ -31,7 +33,8 @@ var (
 		Why: "a mean of twenty seconds in transfer: a pause of either server is shorter",
 	}
 	// dontMove holds while transfers neither end nor fail.
-	dontMove = catalog.All(catalog.Above(indicator.TransferHeld, someHeld), catalog.Above(indicator.TransferWait, stuck))
+	dontMove = catalog.All(catalog.Above(indicator.TransferHeld, someHeld),
+		catalog.Above(indicator.TransferWait, stuck))
 )
 
 // Pathology is KV transfers that are slow.
@@ -43,7 +46,8 @@ var Pathology = &catalog.Pathology{
 	FollowsObjectives: true,
 	Grades:            []catalog.Grade{{Severity: catalog.Page, While: dontMove}, {Severity: catalog.Ticket}},
 	When: catalog.Any(
-		catalog.All(catalog.Above(indicator.TransferTime, slower), catalog.Guard(catalog.Above(indicator.TransferP50, mostSlower)), catalog.FirstTokenLate),
+		catalog.All(catalog.Above(indicator.TransferTime, slower),
+			catalog.Guard(catalog.Above(indicator.TransferP50, mostSlower)), catalog.FirstTokenLate),
 		dontMove,
 	),
 	For:         time.Minute,
@@ -53,6 +57,6 @@ var Pathology = &catalog.Pathology{
 		{Says: "KV transfers take longer", When: catalog.Above(indicator.TransferTime, slower)},
 		{Says: "KV transfers stand still", When: catalog.Above(indicator.TransferHeld, someHeld)},
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Hop:    catalog.HopTransfer,
 }

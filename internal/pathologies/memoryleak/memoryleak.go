@@ -28,7 +28,8 @@ var (
 	}
 	heldMore = &catalog.Threshold{
 		Name: "kv_held_more", Unit: indicator.Times, Default: 1.4,
-		Why: "each running request holds clearly more than on average: a level load that began at nothing ends at twice its mean",
+		Why: "each running request holds clearly more than on average: a level load that began at " +
+			"nothing ends at twice its mean",
 	}
 	sameLength = &catalog.Threshold{
 		Name: "same_length", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.25},
@@ -40,7 +41,8 @@ var (
 	}
 	gpuRisen = &catalog.Threshold{
 		Name: "gpu_memory_risen", Unit: indicator.Times, Default: 1.2,
-		Why: "a fifth more than its lowest in the available history: weights and KV cache are allocated at the start, and graphs take a few per cent",
+		Why: "a fifth more than its lowest in the available history: weights and KV cache are allocated at the " +
+			"start, and graphs take a few per cent",
 	}
 	completing = &catalog.Threshold{
 		Name: "requests_completing", Unit: indicator.RequestsPerSecond, Default: 0,
@@ -54,13 +56,15 @@ var blocksKept = catalog.All(
 	catalog.Guard(catalog.Below(indicator.WaitingFloor, catalog.QueueAlways)),
 	catalog.Guard(catalog.Any(
 		catalog.Above(indicator.LoggedOutput, completing), // a log does not say how long they are
-		catalog.All(catalog.Below(indicator.PromptTokens, sameLength), catalog.Below(indicator.OutputTokens, sameLength)),
+		catalog.All(catalog.Below(indicator.PromptTokens, sameLength),
+			catalog.Below(indicator.OutputTokens, sameLength)),
 	)),
 )
 
 // gpuGrows holds while a GPU's memory only grows: an engine takes what it needs when it starts.
 var gpuGrows = catalog.All(
-	catalog.Above(indicator.GPUMemGrowth, gpuRate), catalog.Above(indicator.GPUMemRise, gpuRisen), catalog.Above(indicator.GPUMemHighWater, highest),
+	catalog.Above(indicator.GPUMemGrowth, gpuRate), catalog.Above(indicator.GPUMemRise, gpuRisen),
+	catalog.Above(indicator.GPUMemHighWater, highest),
 )
 
 // Pathology is a memory leak.
@@ -89,11 +93,19 @@ var Pathology = &catalog.Pathology{
 	For:         30 * time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},
 	Chain: []catalog.Link{
-		{Says: "Memory grows steadily", When: catalog.Any(catalog.Above(indicator.MemoryGrowth, leakRate), catalog.Above(indicator.ContainerMemoryGrowth, leakRate), catalog.Above(indicator.GPUMemGrowth, gpuRate))},
-		{Says: "It is never given back", When: catalog.Any(catalog.Above(indicator.MemoryHighWater, highest), catalog.Above(indicator.ContainerMemoryHighWater, highest), catalog.Above(indicator.GPUMemHighWater, highest))},
+		{
+			Says: "Memory grows steadily", When: catalog.Any(catalog.Above(indicator.MemoryGrowth, leakRate),
+				catalog.Above(indicator.ContainerMemoryGrowth, leakRate),
+				catalog.Above(indicator.GPUMemGrowth, gpuRate)),
+		},
+		{
+			Says: "It is never given back", When: catalog.Any(catalog.Above(indicator.MemoryHighWater, highest),
+				catalog.Above(indicator.ContainerMemoryHighWater, highest),
+				catalog.Above(indicator.GPUMemHighWater, highest)),
+		},
 		{Says: "Used blocks pile up", When: catalog.Above(indicator.KVFloorRise, keptMore)},
 		{Says: "Each request holds more", When: catalog.Above(indicator.KVPerRequest, heldMore)},
 	},
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  214,
 }

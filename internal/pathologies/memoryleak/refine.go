@@ -27,39 +27,56 @@ func refine(p *catalog.Pass) {
 	if !ok {
 		return
 	}
-	p.Summary = fmt.Sprintf("Memory leaks: %s grows by %s a day", what, indicator.FormatNumber(rate*day, indicator.Bytes))
-	lines := []string{fmt.Sprintf("%s (%s) × 86400 s = %s a day", indicator.FormatNumber(rate, indicator.BytesPerSecond), growth.Title, indicator.FormatNumber(rate*day, indicator.Bytes))}
+	p.Summary = fmt.Sprintf("Memory leaks: %s grows by %s a day", what,
+		indicator.FormatNumber(rate*day, indicator.Bytes))
+	lines := []string{
+		fmt.Sprintf("%s (%s) × 86400 s = %s a day", indicator.FormatNumber(rate, indicator.BytesPerSecond),
+			growth.Title, indicator.FormatNumber(rate*day, indicator.Bytes)),
+	}
 	if used, ok := p.Measured(indicator.GPUMemoryUsed); size == nil && ok {
 		p.Summary += "; " + indicator.FormatNumber(used, indicator.Ratio) + " are in use"
 	}
 	if size == nil {
-		p.Reason("An engine takes the memory for weights and KV cache when it starts. What comes later is a leak, or another process on that GPU.")
+		p.Reason("An engine takes the memory for weights and KV cache when it starts. What comes later is a leak, or " +
+			"another process on that GPU.")
 	} else if now, ok := p.Measured(size); ok {
-		p.Summary += fmt.Sprintf(" and doubles from %s in %s", indicator.FormatNumber(now, indicator.Bytes), indicator.FormatNumber(now/rate, indicator.Seconds))
-		lines = append(lines, fmt.Sprintf("%s (%s) / %s = %s until it has doubled", indicator.FormatNumber(now, indicator.Bytes), size.Title, indicator.FormatNumber(rate, indicator.BytesPerSecond), indicator.FormatNumber(now/rate, indicator.Seconds)))
+		p.Summary += fmt.Sprintf(" and doubles from %s in %s", indicator.FormatNumber(now, indicator.Bytes),
+			indicator.FormatNumber(now/rate, indicator.Seconds))
+		lines = append(lines, fmt.Sprintf("%s (%s) / %s = %s until it has doubled",
+			indicator.FormatNumber(now, indicator.Bytes), size.Title,
+			indicator.FormatNumber(rate, indicator.BytesPerSecond),
+			indicator.FormatNumber(now/rate, indicator.Seconds)))
 	}
 	if done, ok := p.Measured(indicator.CompletionRate); ok {
 		per := rate / done
-		p.Reason("That is %s per request, or %s per million requests.", indicator.FormatNumber(per, indicator.Bytes), indicator.FormatNumber(per*1e6, indicator.Bytes))
-		lines = append(lines, fmt.Sprintf("%s / %s (%s) = %s per request", indicator.FormatNumber(rate, indicator.BytesPerSecond), indicator.FormatNumber(done, indicator.RequestsPerSecond), indicator.CompletionRate.Title, indicator.FormatNumber(per, indicator.Bytes)))
+		p.Reason("That is %s per request, or %s per million requests.", indicator.FormatNumber(per, indicator.Bytes),
+			indicator.FormatNumber(per*1e6, indicator.Bytes))
+		lines = append(lines, fmt.Sprintf("%s / %s (%s) = %s per request",
+			indicator.FormatNumber(rate, indicator.BytesPerSecond),
+			indicator.FormatNumber(done, indicator.RequestsPerSecond), indicator.CompletionRate.Title,
+			indicator.FormatNumber(per, indicator.Bytes)))
 	}
-	p.Reason("Requests complete and nothing queues, so the memory is not held by work in progress. Caches and allocators fill up within minutes; growth for hours is a leak.")
+	p.Reason("Requests complete and nothing queues, so the memory is not held by work in progress. Caches and " +
+		"allocators fill up within minutes; growth for hours is a leak.")
 	switch size {
 	case indicator.ResidentMemory:
-		p.Reason("process_resident_memory_bytes is the API server alone: the memory of EngineCore and the workers shows only in the container's or node's metrics.")
+		p.Reason("process_resident_memory_bytes is the API server alone: the memory of EngineCore and the workers " +
+			"shows only in the container's or node's metrics.")
 	case indicator.ContainerMemory:
 		p.Reason("The container includes EngineCore and the workers, whose memory vLLM does not export.")
 	}
 	p.Observe("On the GPU", indicator.GPUMemGrowth)
 	p.Fix(catalog.Fix{
-		Summary:    "Drain and restart replicas one at a time before memory runs out, and set a container memory limit with an alert below it",
+		Summary: "Drain and restart replicas one at a time before memory runs out, and set a container memory " +
+			"limit with an alert below it",
 		Command:    "kubectl rollout restart deployment/NAME",
 		Arithmetic: lines,
 		Tradeoff:   "each restart takes minutes and begins with a cold prefix cache",
 		Verify:     "the memory stays level for an hour",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Find the leak: compare processes, take two memray snapshots; suspects are clients that disconnect, custom middleware, multimodal and grammar caches, and known issues of this vLLM version",
+		Summary: "Find the leak: compare processes, take two memray snapshots; suspects are clients that " +
+			"disconnect, custom middleware, multimodal and grammar caches, and known issues of this vLLM version",
 		Command:  "ps -eo pid,rss,etime,args --sort=-rss | head",
 		Tradeoff: "profiling slows the process a little",
 		Verify:   "the memory stays level for an hour",
@@ -70,18 +87,23 @@ func refine(p *catalog.Pass) {
 func keptBlocks(p *catalog.Pass, held float64) {
 	p.Summary = fmt.Sprintf("The KV cache fills at the same load and is not freed: %s are in use, with %s running",
 		indicator.FormatNumber(p.Value(indicator.KVUsage), indicator.Ratio), catalog.Whole(p.Value(indicator.Running)))
-	p.Reason("A running request holds %s the blocks that it held on average, and the least usage rose by %s: what finished requests held is still in use.",
-		indicator.FormatNumber(held, indicator.Times), indicator.FormatNumber(p.Value(indicator.KVFloorRise), indicator.Ratio))
-	p.Reason("Conversations that grow look the same: then the prefix cache hit rate is high, and usage falls when they end.")
+	p.Reason("A running request holds %s the blocks that it held on average, and the least usage rose by %s: what "+
+		"finished requests held is still in use.",
+		indicator.FormatNumber(held, indicator.Times), indicator.FormatNumber(p.Value(indicator.KVFloorRise),
+			indicator.Ratio))
+	p.Reason("Conversations that grow look the same: then the prefix cache hit rate is high, and " +
+		"usage falls when they end.")
 	p.Observe("What comes meanwhile", indicator.LoggedPrompts, indicator.LoggedOutput, indicator.PrefixHitRatio)
-	p.Reroute(catalog.Drain+"; usage that stays above 0 with nothing running is kept by nobody", "KV cache usage is 0 when nothing runs")
+	p.Reroute(catalog.Drain+"; usage that stays above 0 with nothing running is kept by nobody",
+		"KV cache usage is 0 when nothing runs")
 	p.Fix(catalog.Fix{
 		Summary:  "Restart it once it is drained, if blocks stay in use",
 		Tradeoff: "the prefix cache starts empty",
 		Verify:   "KV cache usage is 0 when nothing runs",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Find what keeps the blocks: a KV connector that waits for the other side to fetch them, clients that disconnect, and known issues of this release",
+		Summary: "Find what keeps the blocks: a KV connector that waits for the other side to fetch them, clients " +
+			"that disconnect, and known issues of this release",
 		Command:  "grep -iE 'kv.?(connector|transfer)|abort|expired' vllm.log | tail",
 		Tradeoff: "none",
 		Verify:   "KV cache usage is 0 when nothing runs",

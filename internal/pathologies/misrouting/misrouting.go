@@ -13,7 +13,8 @@ import (
 var (
 	blind = &catalog.Threshold{
 		Name: "picker_blind", Unit: indicator.PerSecond, Default: 1,
-		Why: "the picker looks at each server twenty times a second, and one that is gone fails each time; a server that is replaced fails for some seconds",
+		Why: "the picker looks at each server twenty times a second, and one that is gone fails each time; a server " +
+			"that is replaced fails for some seconds",
 	}
 	timesOut = &catalog.Threshold{
 		Name: "picker_times_out", Unit: indicator.PerSecond, Default: 0.5,
@@ -21,11 +22,13 @@ var (
 	}
 	lost = &catalog.Threshold{
 		Name: "picker_lost", Unit: indicator.Ratio, Default: 0.1,
-		Why: "one in ten: a few are on their way, and some clients leave; a dead server that looks idle gets half and more",
+		Why: "one in ten: a few are on their way, and some clients leave; a dead server that looks " +
+			"idle gets half and more",
 	}
 	offPrefix = &catalog.Threshold{
 		Name: "router_off_prefix", Unit: indicator.Ratio, Default: 0.25,
-		Why: "a quarter of the prompts is computed twice; a router gives up some prefixes to spread load, and a burst more of them",
+		Why: "a quarter of the prompts is computed twice; a router gives up some prefixes to spread load, " +
+			"and a burst more of them",
 	}
 )
 
@@ -52,19 +55,21 @@ var Pathology = &catalog.Pathology{
 		{Says: "Requests go to dead servers", When: catalog.Above(indicator.PickerUnanswered, lost)},
 		{Says: "Prompts miss their cached prefix", When: catalog.Above(indicator.GatewayOffPrefix, offPrefix)},
 	}, catalog.AtGateway),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  639,
 }
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	if _, ok := p.Measured(indicator.GatewayOffPrefix); !ok {
 		refineBlind(p)
 		return
 	}
-	p.Summary = "The router sends " + p.Text(indicator.GatewayOffPrefix) + " of the prompts away from the server that has their prefix cached"
+	p.Summary = "The router sends " + p.Text(indicator.GatewayOffPrefix) + " of the prompts away from the server " +
+		"that has their prefix cached"
 	p.Observe("At the gateway", indicator.GatewayTTFTP95, indicator.GatewayQueued)
 	p.Fix(catalog.Fix{
-		Summary: "Let prefixes weigh more than load: with Dynamo --router-kv-overlap-score-credit higher (default 1) and --router-temperature 0; " +
+		Summary: "Let prefixes weigh more than load: with Dynamo --router-kv-overlap-score-credit higher (default 1) " +
+			"and --router-temperature 0; " +
 			"with vLLM's router --balance-abs-threshold (default 64) higher",
 		Tradeoff: "load spreads less evenly: watch the queue of the busiest server",
 		Verify:   "fewer prompts are sent away, and the servers' prefix cache hit ratio rises",
@@ -79,21 +84,25 @@ func refine(p *catalog.Pass) {
 func refineBlind(p *catalog.Pass) {
 	p.Summary = "The endpoint picker cannot read the metrics of a server, but still sends it requests"
 	if failing, ok := p.Measured(indicator.PickerBlindNow); ok {
-		p.Reason("%s reads a second fail, of twenty per server (--refresh-metrics-interval 50ms).", catalog.Digits(failing))
+		p.Reason("%s reads a second fail, of twenty per server (--refresh-metrics-interval 50ms).",
+			catalog.Digits(failing))
 	}
 	if stale, ok := p.Measured(indicator.PickerStale); ok && stale > 0.5 {
-		p.Reason("With flow control servers that it cannot read count as full: %s of them on average.", catalog.Digits(stale))
+		p.Reason("With flow control servers that it cannot read count as full: %s of them on average.",
+			catalog.Digits(stale))
 	}
 	p.Observe("Clients see", indicator.PickerUnanswered, indicator.GatewayErrors, indicator.GatewayHeld)
 	p.Fix(catalog.Fix{
-		Summary:  "Remove the server that does not answer from the pool: compare the picker's endpoints with the pods that are ready, or edit its file of endpoints",
+		Summary: "Remove the server that does not answer from the pool: compare the picker's endpoints with the " +
+			"pods that are ready, or edit its file of endpoints",
 		Stops:    true,
 		Command:  "kubectl get pods -o wide; kubectl get endpointslices",
 		Tradeoff: "the others take its load",
 		Verify:   "no look of the picker at a server fails",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "If the servers answer, let the picker reach their metrics: port, path, TLS and authorization of its metrics source, network policies, and a page within 200 ms",
+		Summary: "If the servers answer, let the picker reach their metrics: port, path, TLS and authorization of " +
+			"its metrics source, network policies, and a page within 200 ms",
 		Tradeoff: "none",
 		Verify:   "no server is stale to the picker",
 	})

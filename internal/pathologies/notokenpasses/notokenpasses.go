@@ -32,7 +32,8 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Page,
 	When: catalog.All(
 		catalog.Above(indicator.GatewayWaiting, oneWaits), catalog.Guard(catalog.Above(indicator.GatewayMet, someMet)),
-		catalog.Below(indicator.GatewayTokens, catalog.NoTokens), catalog.Guard(catalog.Below(indicator.GatewayAnswered, noAnswer)),
+		catalog.Below(indicator.GatewayTokens, catalog.NoTokens),
+		catalog.Guard(catalog.Below(indicator.GatewayAnswered, noAnswer)),
 		catalog.Below(indicator.GatewayEngineTokens, catalog.NoTokens),
 	),
 	For:         time.Minute,
@@ -41,15 +42,17 @@ var Pathology = &catalog.Pathology{
 		{Says: "The engines make no tokens", When: catalog.Below(indicator.GatewayEngineTokens, catalog.NoTokens)},
 		{Says: "Requests stay open", When: catalog.Above(indicator.GatewayWaiting, oneWaits)},
 	}, catalog.AtGateway),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  636,
 }
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	p.Summary = catalog.Waiting(p.Value(indicator.GatewayWaiting)) + " at the gateway, but no token arrives"
 	p.Fix(catalog.Fix{
-		Summary:  "Request one token from the server directly, without the gateway or a router: that shows on which side requests are stuck",
-		Command:  "curl -sS -m 30 http://UPSTREAM/v1/completions -H 'Content-Type: application/json' -d '{\"model\":\"NAME\",\"prompt\":\"a\",\"max_tokens\":1}'",
+		Summary: "Request one token from the server directly, without the gateway or a router: that shows on which " +
+			"side requests are stuck",
+		Command: "curl -sS -m 30 http://UPSTREAM/v1/completions -H 'Content-Type: application/json' -d " +
+			"'{\"model\":\"NAME\",\"prompt\":\"a\",\"max_tokens\":1}'",
 		Tradeoff: "none",
 		Verify:   "tokens pass",
 	})

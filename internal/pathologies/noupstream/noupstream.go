@@ -26,13 +26,14 @@ var Pathology = &catalog.Pathology{
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "No server passes health checks", When: catalog.Below(indicator.GatewayUp, noneUp)},
 	}, catalog.AtGateway),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  639,
 }
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	p.Fix(catalog.Fix{
-		Summary:  "Start one server first, then find out why they are gone; if servers answer other machines, the fault is the gateway's machine, its DNS or its network",
+		Summary: "Start one server first, then find out why they are gone; if servers answer other machines, the " +
+			"fault is the gateway's machine, its DNS or its network",
 		Tradeoff: "none",
 		Verify:   "one upstream passes its health check",
 	})

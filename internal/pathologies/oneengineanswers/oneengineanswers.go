@@ -24,11 +24,11 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Ticket,
 	When:     catalog.Above(indicator.GatewayShared, one),
 	For:      2 * time.Minute,
-	Refine:   refine,
+	Refine:   refineFinding,
 	Panel:    641,
 }
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	born := p.Parts(indicator.GatewayBorn)
 	for _, name := range slices.Sorted(maps.Keys(born)) {
 		var same []string
@@ -43,7 +43,8 @@ func refine(p *catalog.Pass) {
 		}
 	}
 	p.Fix(catalog.Fix{
-		Summary:  "Give each server its own address: compare vllm:generation_tokens_created at each; equal values are the same process",
+		Summary: "Give each server its own address: compare vllm:generation_tokens_created at each; equal " +
+			"values are the same process",
 		Tradeoff: "none",
 		Verify:   "no two upstreams report the same start time",
 	})

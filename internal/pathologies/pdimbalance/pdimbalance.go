@@ -30,37 +30,43 @@ var (
 	}
 
 	prefillShort = catalog.All(
-		catalog.Above(indicator.PrefillQueue, queues), catalog.Guard(catalog.Below(indicator.DecodeQueue, noQueue)), catalog.Below(indicator.DecodeUsage, room))
+		catalog.Above(indicator.PrefillQueue, queues), catalog.Guard(catalog.Below(indicator.DecodeQueue, noQueue)),
+		catalog.Below(indicator.DecodeUsage, room))
 	decodeShort = catalog.All(
-		catalog.Above(indicator.DecodeQueue, queues), catalog.Guard(catalog.Below(indicator.PrefillQueue, noQueue)), catalog.Below(indicator.PrefillBusy, idles))
+		catalog.Above(indicator.DecodeQueue, queues), catalog.Guard(catalog.Below(indicator.PrefillQueue, noQueue)),
+		catalog.Below(indicator.PrefillBusy, idles))
 )
 
 // Pathology is too few prefill servers for the decode servers, or too many.
 var Pathology = &catalog.Pathology{
-	ID:          "pd-imbalance",
-	Alert:       "PDImbalance",
-	Title:       "Prefill/decode imbalance: one role is short, the other has room",
-	Severity:    catalog.Page,
-	When:        catalog.All(catalog.Any(prefillShort, decodeShort), catalog.FirstTokenLate),
-	For:         time.Minute,
-	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart", "kv-transfer-failing", "kv-transfer-slow", "decode-lost", "prefill-lost"},
-	Across:      true,
+	ID:       "pd-imbalance",
+	Alert:    "PDImbalance",
+	Title:    "Prefill/decode imbalance: one role is short, the other has room",
+	Severity: catalog.Page,
+	When:     catalog.All(catalog.Any(prefillShort, decodeShort), catalog.FirstTokenLate),
+	For:      time.Minute,
+	ExplainedBy: []string{
+		"target-down", "engine-hung", "engine-restart", "kv-transfer-failing", "kv-transfer-slow", "decode-lost",
+		"prefill-lost",
+	},
+	Across: true,
 	Explains: []string{
-		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
+		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation", "slow-decode",
+		"client-cancellations", "slow-prefill",
 		"workload-shift", "unexplained",
 	},
 	Chain: slices.Concat(catalog.Demand, []catalog.Link{
 		{Says: "Prompts queue for prefill", When: catalog.Above(indicator.PrefillQueue, queues)},
 		{Says: "Requests queue for decode", When: catalog.Above(indicator.DecodeQueue, queues)},
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  807,
 }
 
 // full is to what a role's servers may be used.
 const full = 0.8
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	const verify = "neither role queues, and first tokens come in time"
 	prefill, ok1 := p.Measured(indicator.PrefillServers)
 	decode, ok2 := p.Measured(indicator.DecodeServers)
@@ -70,8 +76,10 @@ func refine(p *catalog.Pass) {
 	if p.Value(indicator.DecodeQueue) > waiting {
 		short, idle, waiting = "decode", "prefill", p.Value(indicator.DecodeQueue)
 	}
-	p.Summary = fmt.Sprintf("Prompts queue on the %s servers, %s on each, while the %s servers have room", short, catalog.Digits(waiting), idle)
-	p.Observe("The servers", indicator.PrefillServers, indicator.PrefillQueue, indicator.PrefillBusy, indicator.DecodeServers, indicator.DecodeQueue, indicator.DecodeUsage)
+	p.Summary = fmt.Sprintf("Prompts queue on the %s servers, %s on each, while the %s servers have room", short,
+		catalog.Digits(waiting), idle)
+	p.Observe("The servers", indicator.PrefillServers, indicator.PrefillQueue, indicator.PrefillBusy,
+		indicator.DecodeServers, indicator.DecodeQueue, indicator.DecodeUsage)
 	p.Observe("What they are asked", indicator.PromptTokens, indicator.OutputTokens)
 	p.ShedQueue(verify)
 	split := catalog.Fix{
@@ -82,12 +90,16 @@ func refine(p *catalog.Pass) {
 	if ok1 && ok2 {
 		needPrefill, needDecode, line := prefill, max(decode*usage/full, 0.01), ""
 		if short == "prefill" {
-			line = fmt.Sprintf("the traffic that %s prefill servers let through needs %s decode servers × %s of their KV cache / %s = %s",
-				catalog.Whole(prefill), catalog.Whole(decode), indicator.FormatNumber(usage, indicator.Ratio), catalog.Digits(full), catalog.Digits(needDecode))
+			line = fmt.Sprintf("the traffic that %s prefill servers let through needs %s decode servers × %s of "+
+				"their KV cache / %s = %s",
+				catalog.Whole(prefill), catalog.Whole(decode), indicator.FormatNumber(usage, indicator.Ratio),
+				catalog.Digits(full), catalog.Digits(needDecode))
 		} else {
 			needPrefill, needDecode = max(prefill*min(busy, 1)/full, 0.01), decode
-			line = fmt.Sprintf("the traffic that %s decode servers let through needs %s prefill servers × %s busy / %s = %s",
-				catalog.Whole(decode), catalog.Whole(prefill), catalog.Digits(min(busy, 1)), catalog.Digits(full), catalog.Digits(needPrefill))
+			line = fmt.Sprintf("the traffic that %s decode servers let through needs %s prefill "+
+				"servers × %s busy / %s = %s",
+				catalog.Whole(decode), catalog.Whole(prefill), catalog.Digits(min(busy, 1)), catalog.Digits(full),
+				catalog.Digits(needPrefill))
 		}
 		all := prefill + decode
 		of := min(max(math.Round(all*needPrefill/(needPrefill+needDecode)), 1), all-1)

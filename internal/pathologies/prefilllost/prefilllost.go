@@ -11,20 +11,24 @@ import (
 
 var (
 	fewer = &catalog.Threshold{
-		Name: "kv_transfers_fewer", Unit: indicator.PerRequest, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.5},
-		Why: "half of the requests that used to arrive with a KV cache arrive without one",
+		Name: "kv_transfers_fewer", Unit: indicator.PerRequest, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 0.5},
+		Why:      "half of the requests that used to arrive with a KV cache arrive without one",
 	}
 	fewerTokens = &catalog.Threshold{
-		Name: "kv_transferred_fewer", Unit: indicator.Ratio, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.5},
-		Why: "half of the prompt tokens that used to come through the connector do not, whichever connector it is",
+		Name: "kv_transferred_fewer", Unit: indicator.Ratio, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 0.5},
+		Why:      "half of the prompt tokens that used to come through the connector do not, whichever connector it is",
 	}
 	sentByOthers = &catalog.Threshold{
 		Name: "kv_transfers_sent", Unit: indicator.PerRequest, Default: 0.5,
 		Why: "the server has a connector and counts no transfers: with Mooncake the one that sends does",
 	}
 	stillComputes = &catalog.Threshold{
-		Name: "prompts_computed_here", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 2, Offset: 20, History: true},
-		Why: "each request computes twice the usual number of prompt tokens here, and twenty more: prompts found in this server's own cache need no transfer",
+		Name: "prompts_computed_here", Unit: indicator.Tokens, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 2, Offset: 20, History: true},
+		Why: "each request computes twice the usual number of prompt tokens here, and twenty more: prompts " +
+			"found in this server's own cache need no transfer",
 	}
 )
 
@@ -36,7 +40,8 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Page,
 	When: catalog.All(
 		catalog.Any(catalog.Below(indicator.TransfersPerRequest, fewer), catalog.All(
-			catalog.Below(indicator.TransferredShare, fewerTokens), catalog.Guard(catalog.Below(indicator.TransfersPerRequest, sentByOthers)),
+			catalog.Below(indicator.TransferredShare, fewerTokens),
+			catalog.Guard(catalog.Below(indicator.TransfersPerRequest, sentByOthers)),
 		)),
 		catalog.Above(indicator.ComputedTokens, stillComputes),
 	),
@@ -45,14 +50,19 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},
 	Across:      true,
 	Explains: []string{
-		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
+		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "slow-decode",
+		"client-cancellations", "slow-prefill",
 		"workload-shift", "unexplained",
 	},
 	Chain: slices.Concat([]catalog.Link{
-		{Says: "Fewer prompts arrive prefilled", When: catalog.Any(catalog.Below(indicator.TransfersPerRequest, fewer), catalog.Below(indicator.TransferredShare, fewerTokens))},
+		{
+			Says: "Fewer prompts arrive prefilled",
+			When: catalog.Any(catalog.Below(indicator.TransfersPerRequest, fewer),
+				catalog.Below(indicator.TransferredShare, fewerTokens)),
+		},
 		{Says: "Prompts are computed here", When: catalog.Above(indicator.ComputedTokens, stillComputes)},
 		catalog.StepsSlow,
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Hop:    catalog.HopPrefill,
 }

@@ -14,7 +14,8 @@ var (
 	ttftTail = &catalog.Threshold{
 		Name: "starved_ttft", Unit: indicator.Seconds, Objective: "ttft_p95", Default: 3,
 		Baseline: &catalog.Relative{Factor: 3, Offset: 0.1},
-		Why:      "the objective; else three times normal; else three seconds, as in common alert rules, while the median ITL is normal",
+		Why: "the objective; else three times normal; else three seconds, as in common alert rules, while " +
+			"the median ITL is normal",
 	}
 	promptTail = &catalog.Threshold{
 		Name: "prompt_tail", Unit: indicator.Times, Default: 8,
@@ -25,16 +26,23 @@ var (
 		Why: "prompts of all lengths were served before: the change is a longer tail than usual",
 	}
 	unseenWait = &catalog.Threshold{
-		Name: "unseen_wait", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 2, Offset: 0.05},
-		Why: "time of a request that is neither queue nor inference: it waited for a step of other requests; about 25 ms on a healthy server",
+		Name: "unseen_wait", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{
+			Factor: 2, Offset: 0.05,
+		},
+		Why: "time of a request that is neither queue nor inference: it waited for a step of other requests; about " +
+			"25 ms on a healthy server",
 	}
 	stalls = &catalog.Threshold{
-		Name: "stalls_starved", Unit: indicator.PerRequest, Default: 0.05, Baseline: &catalog.Relative{Factor: 3, Offset: 0.03},
+		Name: "stalls_starved", Unit: indicator.PerRequest, Default: 0.05, Baseline: &catalog.Relative{
+			Factor: 3, Offset: 0.03,
+		},
 		Why: "gaps of more than a second in running streams, while the median gap is normal",
 	}
 	longGaps = &catalog.Threshold{
-		Name: "starved_itl_p99", Unit: indicator.Seconds, Default: catalog.None, Baseline: &catalog.Relative{Factor: 3, Offset: 0.1},
-		Why: "one gap in a hundred three times as long as normal: streams that wait for another request's prefill, while the median gap is normal",
+		Name: "starved_itl_p99", Unit: indicator.Seconds, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 3, Offset: 0.1},
+		Why: "one gap in a hundred three times as long as normal: streams that wait for another request's " +
+			"prefill, while the median gap is normal",
 	}
 	longQueue = &catalog.Threshold{
 		Name: "starved_queue", Unit: indicator.Requests, Default: 20,
@@ -45,16 +53,20 @@ var (
 		Why: "the batch is well below the highest seen, so requests do not wait for a place in it",
 	}
 	promptsRose = &catalog.Threshold{
-		Name: "flood_prompts", Unit: indicator.TokensPerSecond, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, Offset: 500},
-		Why: "half as many prompt tokens again, and more than one long prompt every few seconds",
+		Name: "flood_prompts", Unit: indicator.TokensPerSecond, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 1.5, Offset: 500},
+		Why:      "half as many prompt tokens again, and more than one long prompt every few seconds",
 	}
 	outputFell = &catalog.Threshold{
-		Name: "flood_output", Unit: indicator.TokensPerSecond, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.7},
-		Why: "at least three tenths fewer output tokens than normal",
+		Name: "flood_output", Unit: indicator.TokensPerSecond, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 0.7},
+		Why:      "at least three tenths fewer output tokens than normal",
 	}
 	paceFell = &catalog.Threshold{
-		Name: "flood_pace", Unit: indicator.SecondsPerToken, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5},
-		Why: "each running request gets its tokens half as long again apart: there are fewer tokens because of the prompts, not because fewer run",
+		Name: "flood_pace", Unit: indicator.SecondsPerToken, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 1.5},
+		Why: "each running request gets its tokens half as long again apart: there are fewer tokens because of " +
+			"the prompts, not because fewer run",
 	}
 	kvRoom = &catalog.Threshold{
 		Name: "kv_has_room", Unit: indicator.Ratio, Default: 0.8,
@@ -63,7 +75,8 @@ var (
 )
 
 // longerPrompts holds where there are more or longer long prompts than usual.
-var longerPrompts = catalog.Any(catalog.Above(indicator.PromptTail, tailGrew), catalog.Above(indicator.ComputedTokens, catalog.SamePrefillWork))
+var longerPrompts = catalog.Any(catalog.Above(indicator.PromptTail, tailGrew),
+	catalog.Above(indicator.ComputedTokens, catalog.SamePrefillWork))
 
 // flood is what a log shows, which tells neither lengths nor latencies: more prompt tokens are computed, and
 // those that decode get fewer.
@@ -96,8 +109,10 @@ var Pathology = &catalog.Pathology{
 			)),
 		),
 	)),
-	For:      time.Minute,
-	Supports: []catalog.Cond{catalog.Above(indicator.UnseenWait, unseenWait), catalog.Above(indicator.StallsPerRequest, stalls)},
+	For: time.Minute,
+	Supports: []catalog.Cond{
+		catalog.Above(indicator.UnseenWait, unseenWait), catalog.Above(indicator.StallsPerRequest, stalls),
+	},
 	ExplainedBy: []string{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 	},
@@ -108,11 +123,14 @@ var Pathology = &catalog.Pathology{
 		catalog.PromptsGrow,
 		{Says: "Some prompts are very long", When: catalog.Above(indicator.PromptTail, promptTail)},
 		{Says: "Requests wait for long steps", When: catalog.Above(indicator.UnseenWait, unseenWait)},
-		{Says: "Streams stall", When: catalog.Any(catalog.Above(indicator.StallsPerRequest, stalls), catalog.Above(indicator.ITLP99, longGaps))},
+		{
+			Says: "Streams stall", When: catalog.Any(catalog.Above(indicator.StallsPerRequest, stalls),
+				catalog.Above(indicator.ITLP99, longGaps)),
+		},
 		catalog.QueueGrows,
 		{Says: "First tokens are late", When: catalog.Above(indicator.TTFTP95, ttftTail)},
 		catalog.AnswersLate,
 	}),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  302,
 }

@@ -16,9 +16,11 @@ const (
 	leastChunk = 512  // below, steps spend more on overhead than on prompts
 )
 
-func refine(p *catalog.Pass) {
-	p.Summary = summary(p)
-	p.Reason("A prompt that is computed in one step holds the engine: running streams stop, and the scheduler does not see new requests. Neither vllm:num_requests_waiting nor queue time counts that wait, and ITL P50 hides it.")
+func refineFinding(p *catalog.Pass) {
+	p.Summary = summarizeStalls(p)
+	p.Reason("A prompt that is computed in one step holds the engine: running streams stop, and the scheduler does " +
+		"not see new requests. Neither vllm:num_requests_waiting nor queue time counts that " +
+		"wait, and ITL P50 hides it.")
 	p.Observe("Where TTFT goes", indicator.UnseenWait, indicator.QueueTimeMean, indicator.PrefillTimeMean)
 
 	blocking := blockingTime(p)
@@ -26,24 +28,28 @@ func refine(p *catalog.Pass) {
 	switch {
 	case known && !on:
 		p.Fix(catalog.Fix{
-			Summary:    fmt.Sprintf("Enable chunked prefill, with at most %d tokens per step", chunk),
-			Changes:    []catalog.Change{{Flag: "--enable-chunked-prefill", From: "false", To: "true"}, budgetChange(p, chunk)},
-			Arithmetic: append(blocking, piece(p, chunk)...),
+			Summary: fmt.Sprintf("Enable chunked prefill, with at most %d tokens per step", chunk),
+			Changes: []catalog.Change{
+				{Flag: "--enable-chunked-prefill", From: "false", To: "true"}, budgetChange(p, chunk),
+			},
+			Arithmetic: append(blocking, explainSteps(p, chunk)...),
 			Tradeoff:   "a long prompt itself takes longer",
 			Verify:     verify,
 		})
 	case !known:
-		p.Reason("Whether chunked prefill is on is not known; it is by default where the model supports it. Without it vLLM refuses a token budget below the longest prompt, so the fix sets both.")
+		p.Reason("Whether chunked prefill is on is not known; it is by default where the model supports it. Without " +
+			"it vLLM refuses a token budget below the longest prompt, so the fix sets both.")
 		lowerBudget(p, blocking, catalog.Change{Flag: "--enable-chunked-prefill", To: "true"})
 	default:
 		lowerBudget(p, blocking)
 	}
-	separate(p)
+	separatePrefill(p)
 }
 
-func summary(p *catalog.Pass) string {
+func summarizeStalls(p *catalog.Pass) string {
 	if prompts, ok := p.Grown(indicator.LoggedPrompts); ok {
-		return fmt.Sprintf("Prompts take the engine: it computes %s tokens/s of them, %s normal, and generates %s tokens/s instead of %s",
+		return fmt.Sprintf("Prompts take the engine: it computes %s tokens/s of them, %s normal, and generates "+
+			"%s tokens/s instead of %s",
 			catalog.Whole(p.Value(indicator.LoggedPrompts)), indicator.FormatNumber(prompts, indicator.Times),
 			catalog.Whole(p.Value(indicator.LoggedOutput)), catalog.Whole(p.Normal(indicator.LoggedOutput).Or(0)))
 	}
@@ -77,18 +83,22 @@ func blockingTime(p *catalog.Pass) []string {
 	if p.Now(indicator.PromptTokensP99).AtLeast {
 		bound, least = "or more", "over "
 	}
-	return []string{fmt.Sprintf("longest prompt × prefill time = %s%s tokens (%s) × %s (%s) = %s %s; the time per token includes waiting for others",
-		least, catalog.Whole(long), indicator.PromptTokensP99.Title, indicator.FormatNumber(cost, indicator.SecondsPerToken), indicator.PrefillTimePerToken.Title,
+	return []string{fmt.Sprintf("longest prompt × prefill time = %s%s tokens (%s) × %s (%s) = %s %s; the time per "+
+		"token includes waiting for others",
+		least, catalog.Whole(long), indicator.PromptTokensP99.Title,
+		indicator.FormatNumber(cost, indicator.SecondsPerToken), indicator.PrefillTimePerToken.Title,
 		indicator.FormatNumber(long*cost, indicator.Seconds), bound)}
 }
 
-func piece(p *catalog.Pass, tokens float64) []string {
+func explainSteps(p *catalog.Pass, tokens float64) []string {
 	cost, ok := p.Measured(indicator.PrefillTimePerToken)
 	if !ok {
 		return nil
 	}
-	return []string{fmt.Sprintf("a step of %s tokens takes %s × %s = %s at most", catalog.Whole(tokens), catalog.Whole(tokens),
-		indicator.FormatNumber(cost, indicator.SecondsPerToken), indicator.FormatNumber(tokens*cost, indicator.Seconds))}
+	return []string{fmt.Sprintf("a step of %s tokens takes %s × %s = %s at most", catalog.Whole(tokens),
+		catalog.Whole(tokens),
+		indicator.FormatNumber(cost, indicator.SecondsPerToken),
+		indicator.FormatNumber(tokens*cost, indicator.Seconds))}
 }
 
 func budgetChange(p *catalog.Pass, to float64) catalog.Change {
@@ -114,14 +124,18 @@ func lowerBudget(p *catalog.Pass, blocking []string, with ...catalog.Change) {
 		f := catalog.Fix{
 			Summary:    fmt.Sprintf("Limit each step to %s tokens", catalog.Whole(to)),
 			Changes:    append(with, budgetChange(p, to)),
-			Arithmetic: append(blocking, piece(p, to)...),
+			Arithmetic: append(blocking, explainSteps(p, to)...),
 			Tradeoff:   "prompts take more steps, so their own TTFT rises and total throughput falls somewhat",
 			Verify:     verify,
 		}
 		if known {
-			f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("present budget = %s (%s), halved, at least %d and at least max_num_seqs", now.Flag(), now.Source, leastChunk))
+			f.Arithmetic = append(f.Arithmetic,
+				fmt.Sprintf("present budget = %s (%s), halved, at least %d and at least max_num_seqs", now.Flag(),
+					now.Source, leastChunk))
 		} else {
-			f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("the present budget is not known (2048 to 16384 by default, by GPU): if it is %s or less, skip this; %s", catalog.Whole(to), catalog.GiveConfig))
+			f.Arithmetic = append(f.Arithmetic,
+				fmt.Sprintf("the present budget is not known (2048 to 16384 by default, by GPU): if it is "+
+					"%s or less, skip this; %s", catalog.Whole(to), catalog.GiveConfig))
 		}
 		p.Fix(f)
 	}
@@ -133,31 +147,41 @@ func lowerBudget(p *catalog.Pass, blocking []string, with ...catalog.Change) {
 	p.Fix(catalog.Fix{
 		Summary: fmt.Sprintf("Limit a long prompt to %s tokens of each step", catalog.Whole(threshold)),
 		Changes: []catalog.Change{{Flag: "--long-prefill-token-threshold", To: catalog.Whole(threshold)}},
-		Arithmetic: []string{fmt.Sprintf("four times the usual prompt of %s tokens (%s), in steps of 256 and at least %d: no prompt takes more tokens of a step",
+		Arithmetic: []string{fmt.Sprintf("four times the usual prompt of %s tokens (%s), in steps of 256 and at "+
+			"least %d: no prompt takes more tokens of a step",
 			catalog.Whole(usual), indicator.PromptTokensP50.Title, leastChunk)},
 		Tradeoff: "long prompts themselves take longer",
 		Verify:   verify,
 	})
 }
 
-func separate(p *catalog.Pass) {
+func separatePrefill(p *catalog.Pass) {
 	usual, ok := p.Measured(indicator.PromptTokensP50)
 	if !ok {
-		p.Shed(p.Value(indicator.Running), verify, fmt.Sprintf("%s run (%s): more prompts would hold them up for longer", catalog.Whole(p.Value(indicator.Running)), indicator.Running.Title))
+		p.Shed(p.Value(indicator.Running), verify,
+			fmt.Sprintf("%s run (%s): more prompts would hold them up for longer",
+				catalog.Whole(p.Value(indicator.Running)), indicator.Running.Title))
 		return
 	}
 	limit := math.Ceil(4*usual/256) * 256
 	p.Fix(catalog.Fix{
-		Summary:    fmt.Sprintf("Let one prompt above %s tokens through the gateway at a time, and reject or delay the others", catalog.Whole(limit)),
-		Arithmetic: []string{fmt.Sprintf("four times the usual prompt of %s tokens (%s)", catalog.Whole(usual), indicator.PromptTokensP50.Title)},
-		Tradeoff:   "long prompts wait for each other",
-		Verify:     verify,
-		Stops:      true,
+		Summary: fmt.Sprintf("Let one prompt above %s tokens through the gateway at a time, and "+
+			"reject or delay the others", catalog.Whole(limit)),
+		Arithmetic: []string{
+			fmt.Sprintf("four times the usual prompt of %s tokens (%s)", catalog.Whole(usual),
+				indicator.PromptTokensP50.Title),
+		},
+		Tradeoff: "long prompts wait for each other",
+		Verify:   verify,
+		Stops:    true,
 	})
 	p.Fix(catalog.Fix{
-		Summary:    fmt.Sprintf("Route prompts above %s tokens to replicas of their own", catalog.Whole(limit)),
-		Arithmetic: []string{fmt.Sprintf("four times the usual prompt of %s tokens (%s)", catalog.Whole(usual), indicator.PromptTokensP50.Title)},
-		Tradeoff:   "at least one more replica, and a router that knows the lengths of prompts",
-		Verify:     verify,
+		Summary: fmt.Sprintf("Route prompts above %s tokens to replicas of their own", catalog.Whole(limit)),
+		Arithmetic: []string{
+			fmt.Sprintf("four times the usual prompt of %s tokens (%s)", catalog.Whole(usual),
+				indicator.PromptTokensP50.Title),
+		},
+		Tradeoff: "at least one more replica, and a router that knows the lengths of prompts",
+		Verify:   verify,
 	})
 }

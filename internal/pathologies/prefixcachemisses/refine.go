@@ -14,15 +14,17 @@ const verify = "the prefix cache hit ratio returns to normal, and each request c
 // cold is how long after a start misses are no news.
 const cold = 600.0
 
-func refine(p *catalog.Pass) {
-	p.Summary = summary(p)
-	cost(p)
+func refineFinding(p *catalog.Pass) {
+	p.Summary = summarizeMisses(p)
+	explainCost(p)
 	p.ShedQueue("TTFT P95 returns to normal")
-	p.Reason("How vLLM counts: tokens since 0.9.0, blocks before. Up to 0.27 every failed admission is looked up again, so the ratio reads low while the KV cache is full; before 0.11.1 recomputed tokens count as hits; with hybrid models or multi-token prediction hits may stay 0 although the cache works.")
-	p.Reason("Why: %s.", reason(p))
+	p.Reason("How vLLM counts: tokens since 0.9.0, blocks before. Up to 0.27 every failed admission is looked up " +
+		"again, so the ratio reads low while the KV cache is full; before 0.11.1 recomputed tokens count as hits; " +
+		"with hybrid models or multi-token prediction hits may stay 0 although the cache works.")
+	p.Reason("Why: %s.", findReason(p))
 }
 
-func summary(p *catalog.Pass) string {
+func summarizeMisses(p *catalog.Pass) string {
 	hits := p.Now(indicator.PrefixHitRatio)
 	if !hits.OK {
 		return "The prefix cache no longer saves prefill work"
@@ -34,8 +36,8 @@ func summary(p *catalog.Pass) string {
 	return s
 }
 
-// cost says what the lost hits cost each request.
-func cost(p *catalog.Pass) {
+// explainCost tells the cost of the lost hits for each request.
+func explainCost(p *catalog.Pass) {
 	prompt, ok1 := p.Measured(indicator.PromptTokens)
 	usual, ok2 := p.Usual(indicator.PrefixHitRatio)
 	hits := p.Now(indicator.PrefixHitRatio)
@@ -43,16 +45,19 @@ func cost(p *catalog.Pass) {
 		return
 	}
 	lost := prompt * (usual - hits.V)
-	text := fmt.Sprintf("At the usual hit ratio each request would compute %s tokens less: %s prompt tokens × (%s − %s)", catalog.Whole(lost), catalog.Whole(prompt), catalog.Digits(usual), catalog.Digits(hits.V))
+	text := fmt.Sprintf("At the usual hit ratio each request would compute %s tokens less: %s "+
+		"prompt tokens × (%s − %s)", catalog.Whole(lost), catalog.Whole(prompt), catalog.Digits(usual),
+		catalog.Digits(hits.V))
 	if per, ok := p.Measured(indicator.PrefillTimePerToken); ok {
-		text += fmt.Sprintf(", which is up to %s of its TTFT, at %s", indicator.FormatNumber(lost*per, indicator.Seconds), indicator.FormatNumber(per, indicator.SecondsPerToken))
+		text += fmt.Sprintf(", which is up to %s of its TTFT, at %s",
+			indicator.FormatNumber(lost*per, indicator.Seconds), indicator.FormatNumber(per, indicator.SecondsPerToken))
 	}
 	p.Reason("%s.", text)
 }
 
-// reason finds why prompts are not found in the cache, from what decides by itself to
+// findReason finds why prompts are not found in the cache, from what decides by itself to
 // what only makes it likely, says which evidence decides, and adds the fixes.
-func reason(p *catalog.Pass) string {
+func findReason(p *catalog.Pass) string {
 	if on, known := p.Config.Bool(engine.PrefixCaching); known && !on {
 		p.Fix(catalog.Fix{
 			Summary:  "Enable prefix caching",
@@ -63,15 +68,20 @@ func reason(p *catalog.Pass) string {
 		return "prefix caching is off (" + p.Config[engine.PrefixCaching].Source + ")"
 	}
 	if age, ok := startedCold(p); ok {
-		p.Reroute("Send this replica its traffic in steps while its cache fills", "TTFT P95 of this replica returns to normal")
+		p.Reroute("Send this replica its traffic in steps while its cache fills", "TTFT P95 of this replica returns "+
+			"to normal")
 		p.Fix(catalog.Fix{
-			Summary:  "Wait until the cache has filled, or warm it up with the common prefixes before the server takes traffic",
+			Summary: "Wait until the cache has filled, or warm it up with the common prefixes before " +
+				"the server takes traffic",
 			Tradeoff: "a start takes longer",
 			Verify:   verify,
 		})
-		return fmt.Sprintf("the server started %s ago, with an empty cache", indicator.FormatNumber(age, indicator.Seconds))
+		return fmt.Sprintf("the server started %s ago, with an empty cache",
+			indicator.FormatNumber(age, indicator.Seconds))
 	}
-	for _, cause := range []func(*catalog.Pass) (string, bool){wasReset, shortPrefix, longerRest, otherBeginnings, crowdedOut} {
+	for _, cause := range []func(*catalog.Pass) (string, bool){
+		wasReset, shortPrefix, longerRest, otherBeginnings, crowdedOut,
+	} {
 		if text, ok := cause(p); ok {
 			return text
 		}
@@ -91,7 +101,8 @@ func wasReset(p *catalog.Pass) (string, bool) {
 		Verify:   "no resets of the prefix cache; " + verify,
 		Stops:    true,
 	})
-	return fmt.Sprintf("the cache was emptied %s times in the window, by its own counter (%s)", catalog.Whole(n), indicator.PrefixResets.Title), true
+	return fmt.Sprintf("the cache was emptied %s times in the window, by its own counter (%s)", catalog.Whole(n),
+		indicator.PrefixResets.Title), true
 }
 
 // longerRest finds prompts that share as many tokens as ever, behind which more
@@ -109,8 +120,10 @@ func longerRest(p *catalog.Pass) (string, bool) {
 		Tradeoff: "none",
 		Verify:   "prompt tokens per request return to normal",
 	})
-	return fmt.Sprintf("the traffic changed, not the cache: each prompt still finds %s tokens there (normally %s), and %s tokens come behind them (normally %s)",
-		catalog.Whole(hits*prompt), catalog.Whole(usual*was), catalog.Whole((1-hits)*prompt), catalog.Whole((1-usual)*was)), true
+	return fmt.Sprintf("the traffic changed, not the cache: each prompt still finds %s tokens there (normally %s), "+
+		"and %s tokens come behind them (normally %s)",
+		catalog.Whole(hits*prompt), catalog.Whole(usual*was), catalog.Whole((1-hits)*prompt),
+		catalog.Whole((1-usual)*was)), true
 }
 
 // sameHits is how much of the usual number of tokens a prompt must find for the shared
@@ -125,9 +138,9 @@ const (
 	farMore = 5.0  // so many times as many prefixes do not come at once
 )
 
-// prefixes returns how many prefixes at most gave the usual hit ratio, and how many it
+// estimatePrefixes returns how many prefixes at most gave the usual hit ratio, and how many it
 // would take to bring it down to now's by eviction alone.
-func prefixes(p *catalog.Pass) (before, after float64, lines []string, ok bool) {
+func estimatePrefixes(p *catalog.Pass) (before, after float64, lines []string, ok bool) {
 	hits, usual := p.Now(indicator.PrefixHitRatio), p.Normal(indicator.PrefixHitRatio)
 	now, ok1 := cacheLifetime(p, p.Now)
 	then, ok2 := cacheLifetime(p, p.Normal)
@@ -137,9 +150,12 @@ func prefixes(p *catalog.Pass) (before, after float64, lines []string, ok bool) 
 	left := max(hits.V, none/2) / usual.V
 	before, after = then/-math.Log1p(-usual.V), now/-math.Log1p(-left)
 	return before, after, []string{
-		fmt.Sprintf("the cache lasts for %s requests before it is overwritten by what is computed (normally %s)", catalog.Digits(now), catalog.Digits(then)),
-		fmt.Sprintf("prefixes that gave the usual hit ratio ≤ %s / −ln(1 − %s) = %s", catalog.Digits(then), catalog.Digits(usual.V), catalog.Digits(before)),
-		fmt.Sprintf("prefixes that would bring it down to this by eviction = %s / −ln(1 − %s / %s) = %s", catalog.Digits(now), catalog.Digits(max(hits.V, none/2)), catalog.Digits(usual.V), catalog.Digits(after)),
+		fmt.Sprintf("the cache lasts for %s requests before it is overwritten by what is computed (normally %s)",
+			catalog.Digits(now), catalog.Digits(then)),
+		fmt.Sprintf("prefixes that gave the usual hit ratio ≤ %s / −ln(1 − %s) = %s", catalog.Digits(then),
+			catalog.Digits(usual.V), catalog.Digits(before)),
+		fmt.Sprintf("prefixes that would bring it down to this by eviction = %s / −ln(1 − %s / %s) = %s",
+			catalog.Digits(now), catalog.Digits(max(hits.V, none/2)), catalog.Digits(usual.V), catalog.Digits(after)),
 	}, true
 }
 
@@ -159,12 +175,14 @@ func cacheLifetime(p *catalog.Pass, of func(*indicator.Signal) indicator.Value) 
 // requests used while the cache was overwritten once is still found.
 func otherBeginnings(p *catalog.Pass) (string, bool) {
 	hits := p.Now(indicator.PrefixHitRatio)
-	before, after, lines, ok := prefixes(p)
+	before, after, lines, ok := estimatePrefixes(p)
 	if !ok || !hits.OK || hits.V > none || after < farMore*max(before, 1) {
 		return "", false
 	}
 	shareFirst(p, lines)
-	return fmt.Sprintf("prompts begin with something unique, such as a time or a request id, so that nothing behind it is found: hits fell to 0 at once. Evictions are ruled out: they would leave some hits, unless there were %s different prefixes instead of at most %s", catalog.Digits(after), catalog.Digits(max(before, 1))), true
+	return fmt.Sprintf("prompts begin with something unique, such as a time or a request id, so that nothing behind "+
+		"it is found: hits fell to 0 at once. Evictions are ruled out: they would leave some hits, unless there were "+
+		"%s different prefixes instead of at most %s", catalog.Digits(after), catalog.Digits(max(before, 1))), true
 }
 
 // crowdedOut detects running requests that leave no room for cached prefixes.
@@ -173,32 +191,38 @@ func crowdedOut(p *catalog.Pass) (string, bool) {
 	if !ok || peak <= catalog.KVHeadroom {
 		return "", false
 	}
-	proposeMoreCache(p, fmt.Sprintf("running requests hold up to %s (%s); cached prefixes live in the rest", indicator.FormatNumber(peak, indicator.Ratio), indicator.KVUsagePeak.Title))
-	return fmt.Sprintf("running requests fill up to %s of the KV cache, so cached prefixes are evicted", indicator.FormatNumber(peak, indicator.Ratio)), true
+	proposeMoreCache(p, fmt.Sprintf("running requests hold up to %s (%s); cached prefixes live in the rest",
+		indicator.FormatNumber(peak, indicator.Ratio), indicator.KVUsagePeak.Title))
+	return fmt.Sprintf("running requests fill up to %s of the KV cache, so cached prefixes are evicted",
+		indicator.FormatNumber(peak, indicator.Ratio)), true
 }
 
 // cannotTell offers the remaining fixes, because metrics do not say which prompts miss. A cache that is overwritten
 // slowly rules evictions out.
 func cannotTell(p *catalog.Pass) string {
-	const ways = "a template that begins with something unique, other clients, a cache salt, or a router that spreads sessions over replicas"
+	const ways = "a template that begins with something unique, other clients, a cache salt, or a router that " +
+		"spreads sessions over replicas"
 	life, lines, ok := blockLife(p)
 	if !ok || life >= longLife {
 		shareFirst(p, lines)
-		route(p)
+		routeByPrefix(p)
 		return "the cache has room, so prompts share less than before: " + ways
 	}
-	if _, after, more, ok := prefixes(p); ok {
+	if _, after, more, ok := estimatePrefixes(p); ok {
 		lines = append(more, lines...)
-		p.Reason("About %s different prefixes, more than the cache holds, would explain the ratio; so would prompts of which some begin with something unique.", catalog.Digits(after))
+		p.Reason("About %s different prefixes, more than the cache holds, would explain the ratio; so would prompts "+
+			"of which some begin with something unique.", catalog.Digits(after))
 	}
 	proposeMoreCache(p, lines...)
 	shareFirst(p, nil)
 	hint := ""
 	if flag, known := p.Flags[engine.KVCacheMetrics]; known && p.Config[engine.KVCacheMetrics].Value == "" {
-		hint = fmt.Sprintf(". A server started with --%s (%s and later) shows how long blocks are idle before they are evicted, which decides",
+		hint = fmt.Sprintf(". A server started with --%s (%s and later) shows how long blocks are idle before they "+
+			"are evicted, which decides",
 			engine.KVCacheMetrics, flag.Since)
 	}
-	return fmt.Sprintf("not known from these metrics. New tokens overwrite the KV cache every %s, so prefixes that are used less often are evicted; but %s would look the same%s",
+	return fmt.Sprintf("not known from these metrics. New tokens overwrite the KV cache every %s, so prefixes that "+
+		"are used less often are evicted; but %s would look the same%s",
 		indicator.FormatNumber(life, indicator.Seconds), ways, hint)
 }
 
@@ -213,14 +237,17 @@ func blockLife(p *catalog.Pass) (seconds float64, lines []string, ok bool) {
 	if !ok1 || !ok2 {
 		return 0, nil, false
 	}
-	return requests / rate, []string{kv.Line, fmt.Sprintf("a block lives for about %s requests of what is computed for them / %s req/s (%s) = %s",
-		catalog.Digits(requests), catalog.Digits(rate), indicator.FirstTokenRate.Title, indicator.FormatNumber(requests/rate, indicator.Seconds))}, true
+	return requests / rate,
+		[]string{kv.Line, fmt.Sprintf("a block lives for about %s requests of what is computed for "+
+			"them / %s req/s (%s) = %s",
+			catalog.Digits(requests), catalog.Digits(rate), indicator.FirstTokenRate.Title,
+			indicator.FormatNumber(requests/rate, indicator.Seconds))}, true
 }
 
 // proposeMoreCache proposes more of it for cached prefixes.
 func proposeMoreCache(p *catalog.Pass, lines ...string) {
 	p.GrowCache(verify, lines...)
-	route(p)
+	routeByPrefix(p)
 	p.Fix(catalog.Fix{
 		Summary:  "Keep prefixes that fall out of GPU memory in host memory (KV offloading)",
 		Tradeoff: "host memory and PCIe bandwidth",
@@ -230,14 +257,15 @@ func proposeMoreCache(p *catalog.Pass, lines ...string) {
 
 func shareFirst(p *catalog.Pass, lines []string) {
 	p.Fix(catalog.Fix{
-		Summary:    "Put what all requests share first, byte for byte the same (system prompt, tools, examples), and what changes last (time, user, request id)",
+		Summary: "Put what all requests share first, byte for byte the same (system prompt, tools, examples), and " +
+			"what changes last (time, user, request id)",
 		Arithmetic: lines,
 		Tradeoff:   "a change of the clients' prompt templates",
 		Verify:     verify,
 	})
 }
 
-func route(p *catalog.Pass) {
+func routeByPrefix(p *catalog.Pass) {
 	p.Fix(catalog.Fix{
 		Summary:  "Route requests that share a prefix to the same replica (prefix-aware or session-affine routing)",
 		Tradeoff: "load may spread less evenly",
@@ -275,10 +303,13 @@ func shortPrefix(p *catalog.Pass) (string, bool) {
 		return "", false
 	}
 	f := catalog.Fix{
-		Summary:    "Make the shared prefix longer than one block: move what requests have in common to the front",
-		Arithmetic: []string{fmt.Sprintf("only whole blocks of %s tokens (%s) are shared; at most %s tokens of a prompt could be", block.Flag(), block.Source, catalog.Whole(shared))},
-		Tradeoff:   "a change of the clients' prompt templates",
-		Verify:     verify,
+		Summary: "Make the shared prefix longer than one block: move what requests have in common to the front",
+		Arithmetic: []string{
+			fmt.Sprintf("only whole blocks of %s tokens (%s) are shared; at most %s tokens of a prompt could be",
+				block.Flag(), block.Source, catalog.Whole(shared)),
+		},
+		Tradeoff: "a change of the clients' prompt templates",
+		Verify:   verify,
 	}
 	if block.V > 16 {
 		f.Summary = "Use smaller blocks: --block-size 16"
@@ -286,5 +317,6 @@ func shortPrefix(p *catalog.Pass) (string, bool) {
 		f.Tradeoff = "some attention kernels and hybrid models need larger blocks"
 	}
 	p.Fix(f)
-	return fmt.Sprintf("what prompts share (at most %s tokens) is shorter than a block of %s", catalog.Whole(shared), block.Flag()), true
+	return fmt.Sprintf("what prompts share (at most %s tokens) is shorter than a block of %s", catalog.Whole(shared),
+		block.Flag()), true
 }

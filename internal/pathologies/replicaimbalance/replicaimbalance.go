@@ -33,7 +33,8 @@ var (
 	}
 	oneKind = &catalog.Threshold{
 		Name: "answers_alike", Unit: indicator.Ratio, Default: 0.1,
-		Why: "chance and sessions make the output lengths of replicas differ by a small factor, not by ten: a prefill and a decode server differ by their roles",
+		Why: "chance and sessions make the output lengths of replicas differ by a small factor, not by ten: a " +
+			"prefill and a decode server differ by their roles",
 	}
 	rankSpread = &catalog.Threshold{
 		Name: "engine_spread", Unit: indicator.Times, Default: 1.5,
@@ -41,7 +42,8 @@ var (
 	}
 	rankGets = &catalog.Threshold{
 		Name: "engine_arrivals", Unit: indicator.Times, Default: 1.2,
-		Why: "a fifth more requests than the mean rank gets; one that holds more and gets its fair share is slower than the others",
+		Why: "a fifth more requests than the mean rank gets; one that holds more and gets its fair share " +
+			"is slower than the others",
 	}
 	rankLoad = &catalog.Threshold{
 		Name: "engine_load", Unit: indicator.Requests, Default: 4,
@@ -51,11 +53,14 @@ var (
 
 // Pathology is replica imbalance.
 var Pathology = &catalog.Pathology{
-	ID:                "replica-imbalance",
-	Alert:             "ReplicaImbalance",
-	Title:             "One replica gets more than its share of the traffic",
-	Severity:          catalog.Page,
-	Grades:            []catalog.Grade{{Severity: catalog.Page, While: catalog.All(catalog.Queueing, catalog.FirstTokenLate)}, {Severity: catalog.Ticket}},
+	ID:       "replica-imbalance",
+	Alert:    "ReplicaImbalance",
+	Title:    "One replica gets more than its share of the traffic",
+	Severity: catalog.Page,
+	Grades: []catalog.Grade{
+		{Severity: catalog.Page, While: catalog.All(catalog.Queueing, catalog.FirstTokenLate)},
+		{Severity: catalog.Ticket},
+	},
 	Everywhere:        true,
 	FollowsObjectives: true,
 	When: catalog.Any(
@@ -83,6 +88,6 @@ var Pathology = &catalog.Pathology{
 		{Says: "That rank holds more", When: catalog.Above(indicator.EngineSpread, rankSpread)},
 		catalog.QueueGrows,
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  402,
 }

@@ -23,25 +23,28 @@ var (
 
 // Pathology is retries that make up the load.
 var Pathology = &catalog.Pathology{
-	ID:          "retry-storm",
-	Alert:       "RetryStorm",
-	Title:       "Retries make up a large share of the load",
-	Severity:    catalog.Ticket,
-	When:        catalog.All(catalog.Above(indicator.GatewayRetries, many), catalog.Above(indicator.GatewayRetryShare, load)),
+	ID:       "retry-storm",
+	Alert:    "RetryStorm",
+	Title:    "Retries make up a large share of the load",
+	Severity: catalog.Ticket,
+	When: catalog.All(catalog.Above(indicator.GatewayRetries, many),
+		catalog.Above(indicator.GatewayRetryShare, load)),
 	For:         2 * time.Minute,
 	ExplainedBy: []string{"upstream-down", "no-upstream", "gateway-errors", "engine-restart"},
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "Requests are retried", When: catalog.Above(indicator.GatewayRetries, many)},
 		{Says: "Retries add to the load", When: catalog.Above(indicator.GatewayRetryShare, load)},
 	}, catalog.AtGateway),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  638,
 }
 
-func refine(p *catalog.Pass) {
-	p.Summary = fmt.Sprintf("%s retries, %s for each request: each one makes an overload worse", catalog.Whole(p.Value(indicator.GatewayRetries)), catalog.Digits(p.Value(indicator.GatewayRetryShare)))
+func refineFinding(p *catalog.Pass) {
+	p.Summary = fmt.Sprintf("%s retries, %s for each request: each one makes an overload worse",
+		catalog.Whole(p.Value(indicator.GatewayRetries)), catalog.Digits(p.Value(indicator.GatewayRetryShare)))
 	p.Fix(catalog.Fix{
-		Summary:  "Take out the server that refuses connections, or restore it: sixty_gateway_upstream_failures_total says at which first attempts fail",
+		Summary: "Take out the server that refuses connections, or restore it: " +
+			"sixty_gateway_upstream_failures_total says at which first attempts fail",
 		Tradeoff: "the others take its load",
 		Verify:   "fewer than one request in ten is retried",
 	})

@@ -12,7 +12,8 @@ import (
 var (
 	waited = &catalog.Threshold{
 		Name: "router_wait", Unit: indicator.Seconds, Default: 1,
-		Why: "a router chooses a server within milliseconds; a second is a third of what a first token may take by default",
+		Why: "a router chooses a server within milliseconds; a second is a third of what a first " +
+			"token may take by default",
 	}
 	waiting = &catalog.Threshold{
 		Name: "router_held", Unit: indicator.Requests, Default: 2.5,
@@ -24,7 +25,8 @@ var (
 	}
 	late = &catalog.Threshold{
 		Name: "router_loop_late", Unit: indicator.Ratio, Default: 0.5,
-		Why: "a tenth is usual: a millisecond of every ten; from a half on more time passes before work begins than is spent on it",
+		Why: "a tenth is usual: a millisecond of every ten; from a half on more time passes before work " +
+			"begins than is spent on it",
 	}
 )
 
@@ -44,7 +46,8 @@ var Pathology = &catalog.Pathology{
 	),
 	Grades: []catalog.Grade{
 		{Severity: catalog.Page, While: catalog.Any(
-			catalog.Above(indicator.GatewayTTFTP95, catalog.TTFTObjective), catalog.Above(indicator.GatewayHeldFor, catalog.TTFTObjective),
+			catalog.Above(indicator.GatewayTTFTP95, catalog.TTFTObjective),
+			catalog.Above(indicator.GatewayHeldFor, catalog.TTFTObjective),
 			catalog.Above(indicator.GatewayRejected, refused),
 		)},
 		{Severity: catalog.Ticket},
@@ -57,10 +60,13 @@ var Pathology = &catalog.Pathology{
 	Explains: []string{"slow-outside-engine", "gateway-cancellations", "gateway-timeouts", "client-cancellations"},
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "The event loop is late", When: catalog.Above(indicator.GatewayLoopLate, late)},
-		{Says: "Requests wait in the router", When: catalog.Any(catalog.Above(indicator.GatewayHeld, waiting), catalog.Above(indicator.GatewayQueueP95, waited))},
+		{
+			Says: "Requests wait in the router", When: catalog.Any(catalog.Above(indicator.GatewayHeld, waiting),
+				catalog.Above(indicator.GatewayQueueP95, waited)),
+		},
 		{Says: "The wait gets long", When: catalog.Above(indicator.GatewayHeldFor, waited)},
 		{Says: "The router refuses requests", When: catalog.Above(indicator.GatewayRejected, refused)},
 	}, catalog.AtGateway),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  637,
 }

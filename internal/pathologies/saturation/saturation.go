@@ -31,25 +31,29 @@ var (
 	// outOfTurn is a wait that no order of arrival explains.
 	outOfTurn = &catalog.Threshold{
 		Name: "out_of_turn", Unit: indicator.Times, Default: 3,
-		Why: "in order of arrival, no request waits longer than those served just before; three times the mean is beyond 95 % of exponentially distributed waits",
+		Why: "in order of arrival, no request waits longer than those served just before; three times the mean is " +
+			"beyond 95 % of exponentially distributed waits",
 	}
 )
 
 var (
 	// waitingForOther holds while requests wait that the scheduler passes over. Others go first, and soon.
 	waitingForOther = catalog.All(
-		catalog.Above(indicator.WaitingFloor, catalog.QueueAlways), catalog.Above(indicator.DeferredShare, catalog.MostlyDeferred),
+		catalog.Above(indicator.WaitingFloor, catalog.QueueAlways),
+		catalog.Above(indicator.DeferredShare, catalog.MostlyDeferred),
 		catalog.Above(indicator.QueueAge, catalog.QueueTimeLong),
 	)
 
 	// othersFirst holds while requests starve: they wait all the while, and others that are served do not.
-	othersFirst = catalog.All(catalog.Above(indicator.PassedOver, somePassedOver), catalog.Above(indicator.WaitTimes, outOfTurn))
+	othersFirst = catalog.All(catalog.Above(indicator.PassedOver, somePassedOver),
+		catalog.Above(indicator.WaitTimes, outOfTurn))
 
 	// queueLogged is Queueing where a log tells no latency: the queue never clears, and takes
 	// half as long as an answer, or two seconds where requests are logged.
 	queueLogged = catalog.All(
 		catalog.Above(indicator.LoggedQueue, someQueue), catalog.Above(indicator.WaitingFloor, catalog.QueueAlways),
-		catalog.Any(catalog.Above(indicator.LoggedQueue, halfBatch), catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
+		catalog.Any(catalog.Above(indicator.LoggedQueue, halfBatch),
+			catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
 	)
 )
 
@@ -69,8 +73,10 @@ var Pathology = &catalog.Pathology{
 		othersFirst,
 		queueLogged,
 	),
-	For:      time.Minute,
-	Supports: []catalog.Cond{catalog.Above(indicator.WaitingGrowth, growing), catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)},
+	For: time.Minute,
+	Supports: []catalog.Cond{
+		catalog.Above(indicator.WaitingGrowth, growing), catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong),
+	},
 	ExplainedBy: []string{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
@@ -82,6 +88,6 @@ var Pathology = &catalog.Pathology{
 		catalog.BatchFull,
 		catalog.QueueGrows,
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  321,
 }

@@ -14,7 +14,8 @@ import (
 // tail. A short stall moves the mean alone.
 var decodeSlow = catalog.All(
 	catalog.Above(indicator.ITLMean, catalog.DecodeSlower),
-	catalog.Any(catalog.Above(indicator.ITLP50, catalog.DecodeSlower), catalog.Above(indicator.ITLP90, catalog.StreamUneven)),
+	catalog.Any(catalog.Above(indicator.ITLP50, catalog.DecodeSlower),
+		catalog.Above(indicator.ITLP90, catalog.StreamUneven)),
 	catalog.SamePrefill,
 )
 
@@ -36,6 +37,6 @@ var Pathology = &catalog.Pathology{
 		catalog.StepsSlow,
 		catalog.QueueGrows,
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  321,
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	p.Summary = "Decode is slow although nothing queues"
 	switch lowest := p.Now(indicator.ITLP50).AtMost; { // a bucket that holds all tells no change
 	case p.Known(indicator.ITLP50) && !lowest:
@@ -20,7 +20,8 @@ func refine(p *catalog.Pass) {
 		p.Summary += ", at a decode batch size of " + p.Text(indicator.DecodeBatch)
 	}
 	if n, ok := p.Measured(indicator.HeldOutside); ok && n > outside.Default {
-		p.Summary += fmt.Sprintf("; %s open beyond its scheduler: the processes that tokenize and detokenize are behind", catalog.Are(n))
+		p.Summary += fmt.Sprintf("; %s open beyond its scheduler: the processes that tokenize "+
+			"and detokenize are behind", catalog.Are(n))
 	}
 	explained := p.SlowSteps()
 	if explained {
@@ -28,7 +29,8 @@ func refine(p *catalog.Pass) {
 	}
 	p.Reroute(catalog.Drain+", or lower its weight there", "ITL P50 of this replica returns to normal")
 	p.SlowStepFixes()
-	p.Reason("ITL is per output event. With speculative decoding an event carries several tokens: compare mean TPOT too.")
+	p.Reason("ITL is per output event. With speculative decoding an event carries several " +
+		"tokens: compare mean TPOT too.")
 }
 
 // lowerBatch sizes the batch for the promised inter-token latency.
@@ -42,8 +44,10 @@ func lowerBatch(p *catalog.Pass) {
 	}
 	n := max(1, float64(int(batch*limit/itl)))
 	c := catalog.Change{Flag: "--max-num-seqs", To: catalog.Whole(n)}
-	p.Shed(n*p.Engines(), "ITL P95 is below its objective", fmt.Sprintf("floor(batch %s (%s) × objective %s / ITL P50 %s (%s)) = %s",
-		catalog.Digits(batch), indicator.DecodeBatch.Title, text, indicator.FormatNumber(itl, indicator.Seconds), indicator.ITLP50.Title, c.To))
+	p.Shed(n*p.Engines(), "ITL P95 is below its objective",
+		fmt.Sprintf("floor(batch %s (%s) × objective %s / ITL P50 %s (%s)) = %s",
+			catalog.Digits(batch), indicator.DecodeBatch.Title, text, indicator.FormatNumber(itl, indicator.Seconds),
+			indicator.ITLP50.Title, c.To))
 	if now, ok := p.Setting(engine.MaxNumSeqs); ok {
 		if now.V <= n {
 			return
@@ -53,8 +57,10 @@ func lowerBatch(p *catalog.Pass) {
 	p.Fix(catalog.Fix{
 		Summary: fmt.Sprintf("Lower --max-num-seqs to %s", c.To),
 		Changes: []catalog.Change{c},
-		Arithmetic: []string{fmt.Sprintf("floor(batch %s (%s) × objective %s / ITL P50 %s (%s)) = %s, if a step takes time in proportion to its batch; less if it does not",
-			catalog.Digits(batch), indicator.DecodeBatch.Title, text, indicator.FormatNumber(itl, indicator.Seconds), indicator.ITLP50.Title, c.To)},
+		Arithmetic: []string{fmt.Sprintf("floor(batch %s (%s) × objective %s / ITL P50 %s (%s)) = %s, if a step "+
+			"takes time in proportion to its batch; less if it does not",
+			catalog.Digits(batch), indicator.DecodeBatch.Title, text, indicator.FormatNumber(itl, indicator.Seconds),
+			indicator.ITLP50.Title, c.To)},
 		Tradeoff: "fewer tokens per second in total, and requests may queue: test under load first",
 		Verify:   "ITL P95 is below its objective, and nothing queues for long",
 	})

@@ -13,8 +13,11 @@ import (
 // medianSlower confirms that a risen mean, the only exact value, is no short stall. In buckets as wide as 25 to 50 ms
 // a median cannot tell how much it rose.
 var medianSlower = &catalog.Threshold{
-	Name: "median_slower", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 1.5, Per: indicator.DecodeBatch, Perhaps: true, Exponent: 0.4},
-	Why: "1.5 times the normal median: a short stall moves only the mean; what a batch that grew would explain is not certain; without a baseline, 100 ms",
+	Name: "median_slower", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{
+		Factor: 1.5, Per: indicator.DecodeBatch, Perhaps: true, Exponent: 0.4,
+	},
+	Why: "1.5 times the normal median: a short stall moves only the mean; what a batch that grew would explain is " +
+		"not certain; without a baseline, 100 ms",
 }
 
 // outside confirms that computing does not take the time: requests are between the server's processes, and their
@@ -36,14 +39,17 @@ var Pathology = &catalog.Pathology{
 		catalog.Any(
 			catalog.All(
 				catalog.Above(indicator.ITLMean, catalog.DecodeSlower),
-				catalog.Any(catalog.Above(indicator.ITLP50, medianSlower), catalog.Above(indicator.ITLP90, catalog.StreamUneven)),
+				catalog.Any(catalog.Above(indicator.ITLP50, medianSlower),
+					catalog.Above(indicator.ITLP90, catalog.StreamUneven)),
 				catalog.Any(catalog.SamePrefill, catalog.Above(indicator.HeldOutside, outside)),
 			),
 			catalog.Above(indicator.ITLP50, catalog.ITLObjective),
 		),
 	),
-	For:      2 * time.Minute,
-	Supports: []catalog.Cond{catalog.Above(indicator.ITLP95, catalog.ITLObjective), catalog.Above(indicator.E2EMean, catalog.E2EWorse)},
+	For: 2 * time.Minute,
+	Supports: []catalog.Cond{
+		catalog.Above(indicator.ITLP95, catalog.ITLObjective), catalog.Above(indicator.E2EMean, catalog.E2EWorse),
+	},
 	ExplainedBy: []string{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation",
@@ -53,6 +59,6 @@ var Pathology = &catalog.Pathology{
 		catalog.StreamsSlow,
 		catalog.AnswersLate,
 	}),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  303,
 }

@@ -12,7 +12,8 @@ import (
 
 var longOutside = &catalog.Threshold{
 	Name: "outside_engine", Unit: indicator.Seconds, Default: 1,
-	Why: "a gateway, a network and an API server add 20 to 100 ms to a request; a second more is noticeable, and no engine metric shows it",
+	Why: "a gateway, a network and an API server add 20 to 100 ms to a request; a second more is noticeable, and " +
+		"no engine metric shows it",
 }
 
 // Pathology is time that requests spend outside of the engine.
@@ -28,24 +29,27 @@ var Pathology = &catalog.Pathology{
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "Requests spend time elsewhere", When: catalog.Above(indicator.GatewayOutside, longOutside)},
 	}, catalog.AtGateway),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  640,
 }
 
 const verify = "the time outside the engine falls below a second"
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	outside := indicator.FormatNumber(p.Value(indicator.GatewayOutside), indicator.Seconds)
 	if p.Now(indicator.GatewayOutside).AtLeast {
 		outside = "at least " + outside
 	}
 	p.Summary = fmt.Sprintf("A request takes %s longer at the gateway than in the engine, on average", outside)
 	if p.Known(indicator.GatewayE2EMean) {
-		p.Summary = fmt.Sprintf("A request takes %s at the gateway, on average, and %s of it outside the engine", p.Text(indicator.GatewayE2EMean), outside)
+		p.Summary = fmt.Sprintf("A request takes %s at the gateway, on average, and %s of it outside the engine",
+			p.Text(indicator.GatewayE2EMean), outside)
 	}
-	p.Observe("At the gateway", indicator.GatewayE2EMean, indicator.GatewayTTFTMean, indicator.GatewayQueueMean, indicator.GatewayConnect, indicator.GatewayQueueP95, indicator.GatewayQueued)
+	p.Observe("At the gateway", indicator.GatewayE2EMean, indicator.GatewayTTFTMean, indicator.GatewayQueueMean,
+		indicator.GatewayConnect, indicator.GatewayQueueP95, indicator.GatewayQueued)
 	if usual, ok := p.Usual(indicator.GatewayOpen); ok && p.Value(indicator.GatewayOpen) > usual+1 {
-		p.Shed(usual, verify, fmt.Sprintf("normally %s are in flight (%s)", catalog.Digits(usual), indicator.GatewayOpen.Title))
+		p.Shed(usual, verify, fmt.Sprintf("normally %s are in flight (%s)", catalog.Digits(usual),
+			indicator.GatewayOpen.Title))
 	}
 	if fix, ok := catalog.RouterCPU(p, verify); ok {
 		p.Fix(fix)
@@ -56,7 +60,8 @@ func refine(p *catalog.Pass) {
 		Verify:   verify,
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Send a request to the server directly, without the gateway or a router, and compare: if it is as slow, the API server is the cause",
+		Summary: "Send a request to the server directly, without the gateway or a router, and compare: if it is as " +
+			"slow, the API server is the cause",
 		Tradeoff: "none",
 		Verify:   verify,
 	})

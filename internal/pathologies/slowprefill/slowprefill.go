@@ -11,8 +11,11 @@ import (
 )
 
 var perToken = &catalog.Threshold{
-	Name: "prefill_per_token", Unit: indicator.SecondsPerToken, Default: 0.005, Baseline: &catalog.Relative{Factor: 1.7, Per: indicator.DecodeBatch, Exponent: 0.4},
-	Why: "each computed prompt token costs 70 % more than normal, after allowing the steps that it shares to grow with the 0.4th power of the requests decoded in them; without a baseline 5 ms, two hundred prompt tokens a second, slower than any GPU in service",
+	Name: "prefill_per_token", Unit: indicator.SecondsPerToken, Default: 0.005,
+	Baseline: &catalog.Relative{Factor: 1.7, Per: indicator.DecodeBatch, Exponent: 0.4},
+	Why: "each computed prompt token costs 70 % more than normal, after allowing the steps that it shares to " +
+		"grow with the 0.4th power of the requests decoded in them; without a baseline 5 ms, two hundred prompt " +
+		"tokens a second, slower than any GPU in service",
 }
 
 // Pathology is slow prefill.
@@ -38,6 +41,6 @@ var Pathology = &catalog.Pathology{
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "Each prompt token costs more", When: catalog.Above(indicator.PrefillTimePerToken, perToken)},
 	}, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  302,
 }

@@ -10,7 +10,8 @@ import (
 var (
 	longer = &catalog.Threshold{
 		Name: "start_longer", Unit: indicator.Times, Default: 2.5,
-		Why: "a cold page cache doubles the time of a start; more is a download, a compilation or a disk that others were spared",
+		Why: "a cold page cache doubles the time of a start; more is a download, a compilation or a disk " +
+			"that others were spared",
 	}
 	minutes = &catalog.Threshold{
 		Name: "start_minutes", Unit: indicator.Seconds, Default: 120,
@@ -29,33 +30,39 @@ var Pathology = &catalog.Pathology{
 	Title:    "The server took much longer to start than others",
 	Severity: catalog.Info,
 	When: catalog.All(
-		catalog.Above(indicator.StartAgainst, longer), catalog.Guard(catalog.Above(indicator.StartTook, minutes)), catalog.Guard(catalog.Below(indicator.ServingAge, lately)),
+		catalog.Above(indicator.StartAgainst, longer), catalog.Guard(catalog.Above(indicator.StartTook, minutes)),
+		catalog.Guard(catalog.Below(indicator.ServingAge, lately)),
 	),
 	Grades:      []catalog.Grade{{Severity: catalog.Info, Note: true}},
 	ExplainedBy: []string{"target-down", "start-stuck", "engine-hung"},
-	Refine:      refine,
+	Refine:      refineFinding,
 	Panel:       434,
 }
 
-func refine(p *catalog.Pass) {
-	p.Summary = "The server took " + p.Text(indicator.StartTook) + " to start, " + p.Text(indicator.StartAgainst) + " the quickest start of its job"
+func refineFinding(p *catalog.Pass) {
+	p.Summary = "The server took " + p.Text(indicator.StartTook) + " to start, " + p.Text(indicator.StartAgainst) +
+		" the quickest start of its job"
 	if took, ok := p.Measured(indicator.StartTook); ok {
 		if times, ok := p.Measured(indicator.StartAgainst); ok && times > 1 {
-			p.Reason("%s of it were spent on what the quickest was spared.", indicator.FormatNumber(took*(1-1/times), indicator.Seconds))
+			p.Reason("%s of it were spent on what the quickest was spared.",
+				indicator.FormatNumber(took*(1-1/times), indicator.Seconds))
 		}
 	}
 	const verify = "the next start takes as long as the quickest of its job"
 	p.Fix(catalog.Fix{
-		Summary:  "See in its log where the time went: the weights (Loading weights took), the compilation (torch.compile takes), the CUDA graphs (Graph capturing finished)",
+		Summary: "See in its log where the time went: the weights (Loading weights took), the compilation " +
+			"(torch.compile takes), the CUDA graphs (Graph capturing finished)",
 		Tradeoff: "none",
 		Verify:   verify,
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Keep the weights and the compilation cache (VLLM_CACHE_ROOT, ~/.cache/vllm) on a volume that outlives the pod, and the image on the node",
+		Summary: "Keep the weights and the compilation cache (VLLM_CACHE_ROOT, ~/.cache/vllm) on a volume that " +
+			"outlives the pod, and the image on the node",
 		Tradeoff: "space on each node, or a shared volume",
 		Verify:   verify,
 	})
 	if eager, known := p.Config.Bool(engine.EnforceEager); !known || !eager {
-		p.Reason("Started with --%s it would neither compile nor capture graphs, and decode slower for good.", engine.EnforceEager)
+		p.Reason("Started with --%s it would neither compile nor capture graphs, and decode slower for good.",
+			engine.EnforceEager)
 	}
 }

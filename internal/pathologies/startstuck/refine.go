@@ -7,12 +7,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	p.Summary = "The server restarts repeatedly and does not stay up"
 	if n, ok := p.Measured(indicator.Starts); ok && n > loops.Default {
 		p.Summary = fmt.Sprintf("The server started %s times within 15 minutes and does not stay up", catalog.Whole(n))
 	} else if d, ok := p.Measured(indicator.Starting); ok {
-		p.Summary = fmt.Sprintf("The server was discovered %s ago and has never answered", indicator.FormatNumber(d, indicator.Seconds))
+		p.Summary = fmt.Sprintf("The server was discovered %s ago and has never answered",
+			indicator.FormatNumber(d, indicator.Seconds))
 	}
 	if d, ok := p.Measured(indicator.PoolStart); ok && d > 0 {
 		p.Reason("The longest start of a server of its job took %s.", indicator.FormatNumber(d, indicator.Seconds))
@@ -29,7 +30,8 @@ func refine(p *catalog.Pass) {
 		Others:   true,
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Read the end of its log and its last exit reason (out of memory, no GPU, a model that cannot be read, a failing probe)",
+		Summary: "Read the end of its log and its last exit reason (out of memory, no GPU, a model that cannot " +
+			"be read, a failing probe)",
 		Command:  "kubectl describe pod POD; kubectl logs POD --tail 50; kubectl logs --previous POD --tail 50",
 		Tradeoff: "none",
 		Verify:   "/metrics answers",

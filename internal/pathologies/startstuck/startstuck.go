@@ -13,7 +13,8 @@ var (
 	}
 	tooLong = &catalog.Threshold{
 		Name: "start_takes", Unit: indicator.Seconds, Default: 600,
-		Why: "ten minutes cover the start of most models, including compilation and CUDA graphs, when no other start shows how long it takes",
+		Why: "ten minutes cover the start of most models, including compilation and CUDA graphs, when no other start " +
+			"shows how long it takes",
 	}
 	notTold = &catalog.Threshold{
 		Name: "start_not_told", Unit: indicator.Seconds, Default: 1e-3,
@@ -21,11 +22,13 @@ var (
 	}
 	longerThanOthers = &catalog.Threshold{
 		Name: "start_over_usual", Unit: indicator.Times, Default: 3,
-		Why: "three times the longest start in its job: a cold page cache, an image pull or a weight download can double it",
+		Why: "three times the longest start in its job: a cold page cache, an image pull or a " +
+			"weight download can double it",
 	}
 	atLeast = &catalog.Threshold{
 		Name: "start_at_least", Unit: indicator.Seconds, Default: 300,
-		Why: "scheduling and pulling a 10 GB image to a new node can take five minutes before the process starts, for small models too",
+		Why: "scheduling and pulling a 10 GB image to a new node can take five minutes before the process " +
+			"starts, for small models too",
 	}
 	loops = &catalog.Threshold{
 		Name: "crash_loop", Unit: indicator.Count, Default: 2.5,
@@ -49,8 +52,10 @@ var Pathology = &catalog.Pathology{
 	Severity: catalog.Page,
 	When: catalog.Any(
 		catalog.All(catalog.Below(indicator.Answered, never), catalog.Any(
-			catalog.All(catalog.Above(indicator.StartRatio, longerThanOthers), catalog.Above(indicator.Starting, atLeast)),
-			catalog.All(catalog.Above(indicator.Starting, tooLong), catalog.Guard(catalog.Below(indicator.PoolStart, notTold))),
+			catalog.All(catalog.Above(indicator.StartRatio, longerThanOthers),
+				catalog.Above(indicator.Starting, atLeast)),
+			catalog.All(catalog.Above(indicator.Starting, tooLong),
+				catalog.Guard(catalog.Below(indicator.PoolStart, notTold))),
 		)),
 		catalog.All(catalog.Above(indicator.Starts, loops), catalog.Guard(catalog.Below(indicator.ServingAge, young))),
 	),
@@ -65,6 +70,6 @@ var Pathology = &catalog.Pathology{
 		{Says: "The start takes too long", When: catalog.Above(indicator.Starting, atLeast)},
 		{Says: "No server answers", When: catalog.Below(indicator.JobAnswers, nobody)},
 	},
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  432,
 }

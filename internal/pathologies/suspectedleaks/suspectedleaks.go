@@ -23,14 +23,15 @@ var Pathology = &catalog.Pathology{
 	When:        catalog.Above(indicator.GatewayLeaks, one),
 	For:         time.Minute,
 	ExplainedBy: []string{"hang-outside-engine", "no-token-passes", "engine-hung"},
-	Refine:      refine,
+	Refine:      refineFinding,
 	Panel:       639,
 }
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	p.Summary = fmt.Sprintf("%s open for longer than the gateway's limit", catalog.Are(p.Value(indicator.GatewayLeaks)))
 	p.Fix(catalog.Fix{
-		Summary:  "Check what each waits for, and since when it has made no progress: GET /requests?min_age=300s at the gateway's admin address lists them",
+		Summary: "Check what each waits for, and since when it has made no progress: GET /requests?min_age=300s at " +
+			"the gateway's admin address lists them",
 		Tradeoff: "none",
 		Verify:   "no request is open for longer than the limit",
 	})

@@ -33,7 +33,8 @@ var (
 	}
 	fewAnswer = &catalog.Threshold{
 		Name: "pool_answers", Unit: indicator.Ratio, Default: 0.5,
-		Why: "fewer than half of the servers of the model answer, or of those of its role in a pair of prefill and decode: a rollout replaces them one by one, and the rest must carry twice their load",
+		Why: "fewer than half of the servers of the model answer, or of those of its role in a pair of prefill and " +
+			"decode: a rollout replaces them one by one, and the rest must carry twice their load",
 	}
 	worked = &catalog.Threshold{
 		Name: "last_work", Unit: indicator.TokensPerSecond, Default: 1e-6,
@@ -47,7 +48,8 @@ var (
 	// now and then.
 	lateUnheard = &catalog.Threshold{
 		Name: "unheard_while_late", Unit: indicator.Seconds, Default: 360,
-		Why: "six scrapes in a row at one a minute: if one scrape in five times out, four in a row fail once in six hundred times, and six once in sixteen thousand",
+		Why: "six scrapes in a row at one a minute: if one scrape in five times out, four in a row fail once in six " +
+			"hundred times, and six once in sixteen thousand",
 	}
 	// pageLate is a page that came late.
 	pageLate = &catalog.Threshold{
@@ -60,11 +62,13 @@ var (
 	}
 	quarter = &catalog.Threshold{
 		Name: "scraped_four_times", Unit: indicator.Seconds, Default: 5.5,
-		Why: "four scrapes in a row were refused within 20 s: a slow server does not refuse connections, so it does not matter that pages came and went before",
+		Why: "four scrapes in a row were refused within 20 s: a slow server does not refuse connections, so it does " +
+			"not matter that pages came and went before",
 	}
 	fourSeldom = &catalog.Threshold{
 		Name: "unheard_scraped_seldom", Unit: indicator.Seconds, Default: 110,
-		Why: "four scrapes in a row at one each 30 s, as a minute is at 15 s: two in a row of a page that is slow time out often",
+		Why: "four scrapes in a row at one each 30 s, as a minute is at 15 s: two in a row of a page " +
+			"that is slow time out often",
 	}
 	restarted = &catalog.Threshold{
 		Name: "restart_takes", Unit: indicator.Seconds, Default: 240,
@@ -97,15 +101,19 @@ var Pathology = &catalog.Pathology{
 		catalog.Any(
 			catalog.All(catalog.Guard(catalog.Below(indicator.Flaps, once)), catalog.Any(
 				catalog.Guard(catalog.Below(indicator.FailedAfter, catalog.Refused)),
-				catalog.All(catalog.Guard(catalog.Below(indicator.FailedAfterAtLeast, catalog.Refused)), catalog.Above(indicator.Silence, catalog.Unheard)),
+				catalog.All(catalog.Guard(catalog.Below(indicator.FailedAfterAtLeast, catalog.Refused)),
+					catalog.Above(indicator.Silence, catalog.Unheard)),
 			)),
 			catalog.All(catalog.Guard(catalog.Below(indicator.FailedAfter, catalog.Refused)), catalog.Any(
-				catalog.All(catalog.Above(indicator.Silence, catalog.Unheard), catalog.Guard(catalog.Below(indicator.BetweenScrapes, quarter))),
+				catalog.All(catalog.Above(indicator.Silence, catalog.Unheard),
+					catalog.Guard(catalog.Below(indicator.BetweenScrapes, quarter))),
 				catalog.Above(indicator.Silence, catalog.LongUnheard),
 			)),
-			catalog.All(catalog.Above(indicator.Silence, catalog.LongUnheard), catalog.Guard(catalog.Below(indicator.PageTook, pageLate)), catalog.Any(
-				catalog.Guard(catalog.Below(indicator.BetweenScrapes, twiceOften)), catalog.Above(indicator.Silence, fourSeldom),
-			)),
+			catalog.All(catalog.Above(indicator.Silence, catalog.LongUnheard),
+				catalog.Guard(catalog.Below(indicator.PageTook, pageLate)), catalog.Any(
+					catalog.Guard(catalog.Below(indicator.BetweenScrapes, twiceOften)),
+					catalog.Above(indicator.Silence, fourSeldom),
+				)),
 			catalog.Above(indicator.Silence, lateUnheard),
 		),
 	),
@@ -121,12 +129,18 @@ var Pathology = &catalog.Pathology{
 		// Whether it was drained after its last page, as in a rollout, no page says: the others serve meanwhile.
 		{Severity: catalog.Ticket, While: catalog.Any(
 			catalog.Above(indicator.Silence, longGone),
-			catalog.All(catalog.Above(indicator.LastHeld, held), catalog.Below(indicator.BetweenScrapes, catalog.ScrapedOften), catalog.Above(indicator.LastHeldShare, catalog.InUse)),
+			catalog.All(catalog.Above(indicator.LastHeld, held),
+				catalog.Below(indicator.BetweenScrapes, catalog.ScrapedOften),
+				catalog.Above(indicator.LastHeldShare, catalog.InUse)),
 			catalog.All( // in use to the end
-				catalog.Above(indicator.LastWork, worked), catalog.Above(indicator.Silence, lingers), catalog.Any(catalog.Below(indicator.BetweenScrapes, twiceOften), backByNow),
+				catalog.Above(indicator.LastWork, worked), catalog.Above(indicator.Silence, lingers),
+				catalog.Any(catalog.Below(indicator.BetweenScrapes, twiceOften), backByNow),
 			),
 		)},
-		{Severity: catalog.Info, Note: true, While: catalog.All(catalog.Below(indicator.LastHeld, held), catalog.Below(indicator.LastWork, worked))},
+		{
+			Severity: catalog.Info, Note: true, While: catalog.All(catalog.Below(indicator.LastHeld, held),
+				catalog.Below(indicator.LastWork, worked)),
+		},
 		{Severity: catalog.Info},
 	},
 	Chain: []catalog.Link{
@@ -134,6 +148,6 @@ var Pathology = &catalog.Pathology{
 		{Says: "Its requests are lost", When: catalog.Above(indicator.LastHeld, held)},
 		{Says: "Few servers still answer", When: catalog.Below(indicator.PoolAnswers, fewAnswer)},
 	},
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  431,
 }

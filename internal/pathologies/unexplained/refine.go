@@ -22,26 +22,9 @@ var felt = []struct {
 	{indicator.TPOTMean, indicator.TPOTMean, indicator.TPOTMean, nil, answerWorse},
 }
 
-func refine(p *catalog.Pass) {
-	promised, less, who := "", "", ""
-	for _, f := range felt {
-		above := func(s *indicator.Signal, t *catalog.Threshold) bool {
-			truth, _ := catalog.Above(s, t).Eval(p)
-			return truth == catalog.True
-		}
-		if f.promise != nil {
-			broken, evidence := catalog.Breached(f.signal, f.promise).Eval(p)
-			if e := evidence[0]; broken == catalog.True && promised == "" {
-				promised = fmt.Sprintf("%s is %s, over the objective of %s (%s)", f.signal.Title, indicator.Format(e.Value, f.signal.Unit), indicator.FormatNumber(e.Threshold, f.signal.Unit), e.Source)
-			}
-		}
-		if less == "" && f.worse != nil && (above(f.tail, f.worse) || above(f.half, f.worse) || f.half == indicator.TTFTP50 && above(f.half, medianWorse)) {
-			less, who = f.signal.Title+" is "+p.Text(f.signal), "one request in ten, or more"
-			if above(f.half, f.worse) || f.half == indicator.TTFTP50 && above(f.half, medianWorse) {
-				who = "every second request, or more"
-			}
-		}
-	}
+func refineFinding(p *catalog.Pass) {
+	promised := findBrokenObjective(p)
+	less, who := findWorse(p)
 	if n, ok := p.Measured(indicator.FirstTokens); ok && who != "" {
 		p.Reason("It affects %s (%s in the window).", who, catalog.Requests(n))
 	}
@@ -54,7 +37,8 @@ func refine(p *catalog.Pass) {
 	if len(parts) > 0 {
 		p.Summary = strings.Join(parts, "; ") + "; no known cause fits"
 	}
-	p.Observe("Where the time goes, of finished requests, as far as the engine reports", indicator.TTFTMean, indicator.QueueTimeMean, indicator.PrefillTimeMean, indicator.UnseenWait, indicator.TPOTMean)
+	p.Observe("Where the time goes, of finished requests, as far as the engine reports", indicator.TTFTMean,
+		indicator.QueueTimeMean, indicator.PrefillTimeMean, indicator.UnseenWait, indicator.TPOTMean)
 	addReason(p, "Ruled out: %s.", p.RuledOut)
 	addReason(p, "Suspected, but not certain yet: %s.", p.Suspected)
 	addReason(p, "Not checked: %s; the report says what to enable.", p.Unseen)
@@ -63,16 +47,57 @@ func refine(p *catalog.Pass) {
 	}
 	p.Reroute(catalog.Drain+", or lower its weight there", verify)
 	p.Fix(catalog.Fix{
-		Summary:  "Check what no metric here counts: the log since then (KV connector and its transfers, tools, images, grammars, adapters, retries), the last change of model, release or flags, and a gateway's view of the same requests",
+		Summary: "Check what no metric here counts: the log since then (KV connector and its transfers, tools, " +
+			"images, grammars, adapters, retries), the last change of model, release or flags, and a gateway's " +
+			"view of the same requests",
 		Command:  "grep -iE 'error|warn|timeout|transfer|connector' vllm.log | tail -50",
 		Tradeoff: "none",
 		Verify:   verify,
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Measure where the time goes: sixty profile capture shows what the GPU waits for, sixty bench with one fixed request whether the server or the traffic changed",
+		Summary: "Measure where the time goes: sixty profile capture shows what the GPU waits for, sixty bench with " +
+			"one fixed request whether the server or the traffic changed",
 		Tradeoff: "a profile slows the server while it is taken",
 		Verify:   verify,
 	})
+}
+
+// findBrokenObjective words the first objective that is not met, "" if all are.
+func findBrokenObjective(p *catalog.Pass) string {
+	for _, f := range felt {
+		if f.promise == nil {
+			continue
+		}
+		broken, evidence := catalog.Breached(f.signal, f.promise).Eval(p)
+		if e := evidence[0]; broken == catalog.True {
+			return fmt.Sprintf("%s is %s, over the objective of %s (%s)", f.signal.Title,
+				indicator.Format(e.Value, f.signal.Unit), indicator.FormatNumber(e.Threshold, f.signal.Unit), e.Source)
+		}
+	}
+	return ""
+}
+
+// findWorse words the first signal that is worse than normal, and how many requests feel it.
+func findWorse(p *catalog.Pass) (less, who string) {
+	above := func(s *indicator.Signal, t *catalog.Threshold) bool {
+		truth, _ := catalog.Above(s, t).Eval(p)
+		return truth == catalog.True
+	}
+	for _, f := range felt {
+		if f.worse == nil {
+			continue
+		}
+		half := above(f.half, f.worse) || f.half == indicator.TTFTP50 && above(f.half, medianWorse)
+		if !half && !above(f.tail, f.worse) {
+			continue
+		}
+		who = "one request in ten, or more"
+		if half {
+			who = "every second request, or more"
+		}
+		return f.signal.Title + " is " + p.Text(f.signal), who
+	}
+	return "", ""
 }
 
 func addReason(p *catalog.Pass, format string, ids []string) {

@@ -11,22 +11,29 @@ import (
 
 var (
 	tailWorse = &catalog.Threshold{
-		Name: "ttft_tail_worse", Unit: indicator.Seconds, Default: catalog.None, Baseline: &catalog.Relative{Factor: 3, Offset: 1, History: true},
-		Why: "one first token in ten three times as late as normal, and at least a second more, the limit beyond which a wait interrupts a user's flow of thought (Nielsen, Usability Engineering, 1993); less is common in short bursts",
+		Name: "ttft_tail_worse", Unit: indicator.Seconds, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 3, Offset: 1, History: true},
+		Why: "one first token in ten three times as late as normal, and at least a second more, the limit " +
+			"beyond which a wait interrupts a user's flow of thought (Nielsen, Usability Engineering, 1993); less " +
+			"is common in short bursts",
 	}
 	medianWorse = &catalog.Threshold{
-		Name: "ttft_median_worse", Unit: indicator.Seconds, Default: catalog.None, Baseline: &catalog.Relative{Factor: 3, Offset: 0.5, History: true},
-		Why: "the median first token three times as late as normal, and at least half a second more: without a known cause, less may be the traffic or a busy machine",
+		Name: "ttft_median_worse", Unit: indicator.Seconds, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 3, Offset: 0.5, History: true},
+		Why: "the median first token three times as late as normal, and at least half a second more: without a " +
+			"known cause, less may be the traffic or a busy machine",
 	}
 	streamWorse = &catalog.Threshold{
 		Name: "stream_worse", Unit: indicator.Seconds, Default: catalog.None,
 		Baseline: &catalog.Relative{Factor: 2, Offset: 0.01, Per: indicator.DecodeBatch, Exponent: 0.5, History: true},
-		Why:      "twice as long between tokens as normal and 10 ms more, after allowing a step to grow with the square root of its batch",
+		Why: "twice as long between tokens as normal and 10 ms more, after allowing a step to grow with the " +
+			"square root of its batch",
 	}
 	answerWorse = &catalog.Threshold{
 		Name: "answer_worse", Unit: indicator.SecondsPerToken, Default: catalog.None,
 		Baseline: &catalog.Relative{Factor: 2, Offset: 0.01, Per: indicator.DecodeBatch, Exponent: 0.5, History: true},
-		Why:      "an output token takes twice as long as normal and 10 ms more: speculative decoding that no longer helps shows here, not in ITL",
+		Why: "an output token takes twice as long as normal and 10 ms more: speculative decoding that no longer " +
+			"helps shows here, not in ITL",
 	}
 	someUsers = &catalog.Threshold{
 		Name: "hurt_requests", Unit: indicator.Requests, Default: 9.5,
@@ -40,7 +47,8 @@ var (
 
 // worse holds while users are served clearly worse than normal: at the first token, or in the stream.
 var worse = catalog.All(
-	catalog.Guard(catalog.Any(catalog.Above(indicator.FirstTokens, someUsers), catalog.Above(indicator.Running, someUsers))),
+	catalog.Guard(catalog.Any(catalog.Above(indicator.FirstTokens, someUsers),
+		catalog.Above(indicator.Running, someUsers))),
 	catalog.Any(
 		catalog.Above(indicator.TTFTP50, medianWorse),
 		catalog.Above(indicator.TTFTP90, tailWorse), // one stall of some seconds in a minute reaches fewer
@@ -55,19 +63,22 @@ var (
 	broken = catalog.All(
 		catalog.Guard(catalog.Above(indicator.FirstTokens, manyRequests)),
 		catalog.Any(
-			catalog.Breached(indicator.TTFTP95, catalog.TTFTObjective), catalog.Breached(indicator.ITLP95, catalog.ITLObjective),
+			catalog.Breached(indicator.TTFTP95, catalog.TTFTObjective),
+			catalog.Breached(indicator.ITLP95, catalog.ITLObjective),
 			catalog.Breached(indicator.E2EP95, catalog.E2EObjective),
 		),
 	)
 	far = catalog.Any(
 		catalog.All(
 			catalog.Guard(catalog.Above(indicator.FirstTokens, manyRequests)),
-			catalog.Any(catalog.Breached(indicator.TTFTP90, catalog.TTFTObjective), catalog.Breached(indicator.ITLP90, catalog.ITLObjective)),
+			catalog.Any(catalog.Breached(indicator.TTFTP90, catalog.TTFTObjective),
+				catalog.Breached(indicator.ITLP90, catalog.ITLObjective)),
 		),
 		catalog.All(
 			catalog.Guard(catalog.Above(indicator.FirstTokens, someUsers)),
 			catalog.Any(
-				catalog.Breached(indicator.TTFTP50, catalog.TTFTObjective), catalog.Breached(indicator.ITLP50, catalog.ITLObjective),
+				catalog.Breached(indicator.TTFTP50, catalog.TTFTObjective),
+				catalog.Breached(indicator.ITLP50, catalog.ITLObjective),
 				catalog.Breached(indicator.E2EP50, catalog.E2EObjective),
 			),
 		),
@@ -86,10 +97,11 @@ var Pathology = &catalog.Pathology{
 	When:              catalog.Any(broken, far, worse),
 	For:               10 * time.Minute,
 	ExplainedBy: []string{
-		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance",
+		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
+		"replica-imbalance",
 		"gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
 		"saturation", "slow-decode", "slow-prefill", "workload-shift",
 	},
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  302,
 }

@@ -26,17 +26,18 @@ var Pathology = &catalog.Pathology{
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "A health check fails", When: catalog.Above(indicator.GatewayDown, down)},
 	}, catalog.AtGateway),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  639,
 }
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	p.Summary = "The gateway's health check of " + p.Part + " fails"
 	if up, ok := p.Measured(indicator.GatewayUp); ok {
 		p.Reason("%s of its other servers pass theirs.", catalog.Whole(up))
 	}
 	p.Fix(catalog.Fix{
-		Summary:  "Request the health check of " + p.Part + " from the gateway's machine and from another: if it answers only the other, it is unreachable from the gateway",
+		Summary: "Request the health check of " + p.Part + " from the gateway's machine and from another: if it " +
+			"answers only the other, it is unreachable from the gateway",
 		Command:  "curl -sS -m 5 -i http://" + p.Part + "/health",
 		Tradeoff: "none",
 		Verify:   "no upstream fails its health check",

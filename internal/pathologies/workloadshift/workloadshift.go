@@ -12,16 +12,19 @@ import (
 
 var (
 	longer = &catalog.Threshold{
-		Name: "shift_tokens", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, History: true},
-		Why: "half as many tokens again per request as normal",
+		Name: "shift_tokens", Unit: indicator.Tokens, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 1.5, History: true},
+		Why:      "half as many tokens again per request as normal",
 	}
 	busier = &catalog.Threshold{
-		Name: "shift_rate", Unit: indicator.RequestsPerSecond, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, Offset: 0.5, History: true},
-		Why: "half as many requests again as normal, beyond the noise of small numbers",
+		Name: "shift_rate", Unit: indicator.RequestsPerSecond, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 1.5, Offset: 0.5, History: true},
+		Why:      "half as many requests again as normal, beyond the noise of small numbers",
 	}
 	sameCost = &catalog.Threshold{
-		Name: "shift_prefill_cost", Unit: indicator.SecondsPerToken, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.7},
-		Why: "a prompt token costs as much as before, so the server did not change",
+		Name: "shift_prefill_cost", Unit: indicator.SecondsPerToken, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 1.7},
+		Why:      "a prompt token costs as much as before, so the server did not change",
 	}
 )
 
@@ -33,7 +36,8 @@ var Pathology = &catalog.Pathology{
 	Severity:          catalog.Info,
 	FollowsObjectives: true,
 	When: catalog.All(
-		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.E2EP95, catalog.E2EObjective), catalog.Above(indicator.E2EMean, catalog.E2EWorse)),
+		catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.E2EP95, catalog.E2EObjective),
+			catalog.Above(indicator.E2EMean, catalog.E2EWorse)),
 		catalog.Any(
 			catalog.Above(indicator.PromptTokens, longer),
 			catalog.Above(indicator.ComputedTokens, longer),
@@ -50,6 +54,6 @@ var Pathology = &catalog.Pathology{
 		"slow-decode", "slow-prefill",
 	},
 	Chain:  slices.Concat(catalog.Demand, catalog.Late),
-	Refine: refine,
+	Refine: refineFinding,
 	Panel:  313,
 }

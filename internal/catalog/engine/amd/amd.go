@@ -1,4 +1,4 @@
-// Package amd describes AMD's device-metrics-exporter. Names are those of docs/configuration/metricslist.md in
+// Package amd describes AMD's device-metrics-exporter. The names come from docs/configuration/metricslist.md in
 // ROCm/device-metrics-exporter, in lower case. They have not been compared with a real page yet.
 package amd
 
@@ -16,7 +16,7 @@ const ID engine.ID = "amd"
 // names, so that none can be named without a page at hand.
 var Engine = engine.Engine{
 	ID: ID, Alerts: "GPU", Selector: "(amd_)?(" + strings.Join(names, "|") + ")",
-	Detect:       detect,
+	Detect:       detectPage,
 	ReleaseNames: func(string) ([]string, string, error) { return nil, "", nil },
 }
 
@@ -44,17 +44,17 @@ var names = []string{
 	activity, used, whole, clock, power, averagePower, junction, edge, uncorrected, replays, boardHot, powerCap, socketHot, voltageHot, memoryHot,
 }
 
-// detect recognizes the exporter's page. Its configuration may add a prefix, such as the example's amd_.
-func detect(has map[string]bool) (engine.Naming, bool) {
+// detectPage recognizes the exporter's page. Its configuration may add a prefix, such as the example's amd_.
+func detectPage(has map[string]bool) (engine.Naming, bool) {
 	for _, prefix := range []string{"", "amd_"} {
 		if has[prefix+activity] || has[prefix+used] {
-			return naming(prefix, has), true
+			return namePage(prefix, has), true
 		}
 	}
 	return engine.Naming{}, false
 }
 
-func naming(prefix string, has map[string]bool) engine.Naming {
+func namePage(prefix string, has map[string]bool) engine.Naming {
 	first := func(names ...string) string { // the first name that the page has
 		for _, n := range names {
 			if has[prefix+n] {
@@ -63,7 +63,7 @@ func naming(prefix string, has map[string]bool) engine.Naming {
 		}
 		return prefix + names[0]
 	}
-	// fastest is each GPU's compute clock: that of its fastest die.
+	// fastest is each GPU's compute clock: the clock of its fastest die.
 	fastest := func(of indicator.Samples) indicator.Expr {
 		of.Where = append(of.Where, indicator.Is("clock_type", "GPU_CLOCK_TYPE_SYSTEM"))
 		return indicator.Max(of).By(indicator.Own, "hostname", "gpu_id")

@@ -33,7 +33,7 @@ var programs = []Program{
 	{"aibrix", "AIBrix", []string{"aibrix_"}},
 }
 
-// Of returns the program of a metric by its name.
+// Of finds the program that exposes a metric.
 func Of(name string) (Program, bool) {
 	i := slices.IndexFunc(programs, func(p Program) bool {
 		return slices.ContainsFunc(p.prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })

@@ -17,20 +17,20 @@ const ID engine.ID = "dcgm"
 // Engine is the exporter: no engine, but found and asked like one.
 var Engine = engine.Engine{
 	ID: ID, Alerts: "GPU", Selector: "DCGM_FI_.+", IDs: []string{"dcgm"},
-	Detect:       detect,
+	Detect:       detectPage,
 	ReleaseNames: releaseNames,
 }
 
-func detect(has map[string]bool) (engine.Naming, bool) {
+func detectPage(has map[string]bool) (engine.Naming, bool) {
 	for name := range has {
 		if strings.HasPrefix(name, "DCGM_FI_") {
-			return naming(has), true
+			return namePage(has), true
 		}
 	}
 	return engine.Naming{}, false
 }
 
-func naming(has map[string]bool) engine.Naming {
+func namePage(has map[string]bool) engine.Naming {
 	n := engine.Naming{ID: string(ID), Prefix: engine.Canonical, Renamed: map[string]string{}}
 	const reasons, older = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"
 	if !has[reasons] && has[older] {
@@ -71,7 +71,7 @@ var fields = sync.OnceValue(func() map[string]Field {
 
 var linkNumber = regexp.MustCompile(`((?:_L|LANE|LINK|HISTORY_))\d+`)
 
-// FieldOf returns the DCGM field of a series' name; ok is false if there is none.
+// FieldOf returns the DCGM field of a series' name; ok is false without one.
 func FieldOf(series string) (f Field, ok bool) {
 	if f, ok = fields()[series]; !ok {
 		f, ok = fields()[linkNumber.ReplaceAllString(series, "${1}#")]

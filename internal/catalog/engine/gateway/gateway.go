@@ -19,13 +19,13 @@ const ID engine.ID = "gateway"
 
 // Engine is the gateway: no engine, but found and asked like one.
 var Engine = engine.Engine{
-	ID: ID, Alerts: "LLMGateway", Selector: own + ".+|" + names(Routers) + "|" + strings.Join(pickerNamesBefore, "|"), IDs: []string{"gateway"},
+	ID: ID, Alerts: "LLMGateway", Selector: own + ".+|" + metricPattern(Routers) + "|" + strings.Join(pickerNamesBefore, "|"), IDs: []string{"gateway"},
 	Detect: func(names map[string]bool) (engine.Naming, bool) {
 		p, ok := Detect(names)
 		if !ok {
 			return engine.Naming{}, false
 		}
-		return p.naming(names), true
+		return p.namePage(names), true
 	},
 	ReleaseNames: releaseNames,
 }
@@ -50,7 +50,7 @@ const (
 	Open             = "open"       // a gauge
 	Queued           = "queued"     // a gauge: open requests that no server has yet
 	ByPrefix         = "by_prefix"  // routing decisions by cached prefixes, in tokens or requests
-	OffPrefix        = "off_prefix" // those of them routed to another server than the prefix's
+	OffPrefix        = "off_prefix" // requests routed to another server than their prefix's
 )
 
 // Ends are the outcomes of requests at any gateway.
@@ -103,35 +103,36 @@ var Own = ownProduct()
 
 func ownProduct() Product {
 	p := Product{Title: "sixty gateway", Terms: []Term{
-		term(Offered, own+"requests_offered_total", indicator.OnRoutes), term(Open, own+"requests_open", indicator.InFlight),
+		addTerm(Offered, own+"requests_offered_total", indicator.OnRoutes), addTerm(Open, own+"requests_open", indicator.InFlight),
 	}}
 	for _, status := range append(slices.Clone(Ends), ErrorEvent) {
-		p.Terms = append(p.Terms, term(status, own+"requests_total", indicator.OnRoutes, indicator.Is("status", status)))
+		p.Terms = append(p.Terms, addTerm(status, own+"requests_total", indicator.OnRoutes, indicator.Is("status", status)))
 	}
 	return p
 }
 
-// Others are the other products, those that route to inference servers first. A sidecar of Istio shows some of Envoy's names too.
+// Others are the other products, those that route to inference servers first. A sidecar of Istio shows some of
+// Envoy's names too.
 var Others = append(Routers, []Product{
-	byFlags("Istio", "istio_requests_total").timed("istio_request_duration_milliseconds", 1000),
-	byClass("Envoy", "envoy_cluster_upstream_rq_xx", "envoy_response_code_class", "").timed("envoy_cluster_upstream_rq_time", 1000).with(
-		term(Timeout, "envoy_cluster_upstream_rq_timeout"), less(UpstreamError, "envoy_cluster_upstream_rq_timeout"),
-		term(ClientDisconnect, "envoy_http_downstream_rq_rx_reset"), term(Retries, "envoy_cluster_upstream_rq_retry"), term(Open, "envoy_cluster_upstream_rq_active")),
-	byClass("HAProxy", "haproxy_backend_http_responses_total", "code", "xx").with(
-		term(ClientDisconnect, "haproxy_backend_client_aborts_total"), term(Retries, "haproxy_backend_retry_warnings_total"),
-		term(Open, "haproxy_backend_current_sessions")),
-	byCode("ingress-nginx", "nginx_ingress_controller_requests", "status").timed("nginx_ingress_controller_request_duration_seconds", 1),
+	byFlags("Istio", "istio_requests_total").withLatency("istio_request_duration_milliseconds", 1000),
+	byClass("Envoy", "envoy_cluster_upstream_rq_xx", "envoy_response_code_class", "").withLatency("envoy_cluster_upstream_rq_time", 1000).withTerms(
+		addTerm(Timeout, "envoy_cluster_upstream_rq_timeout"), subtractTerm(UpstreamError, "envoy_cluster_upstream_rq_timeout"),
+		addTerm(ClientDisconnect, "envoy_http_downstream_rq_rx_reset"), addTerm(Retries, "envoy_cluster_upstream_rq_retry"), addTerm(Open, "envoy_cluster_upstream_rq_active")),
+	byClass("HAProxy", "haproxy_backend_http_responses_total", "code", "xx").withTerms(
+		addTerm(ClientDisconnect, "haproxy_backend_client_aborts_total"), addTerm(Retries, "haproxy_backend_retry_warnings_total"),
+		addTerm(Open, "haproxy_backend_current_sessions")),
+	byCode("ingress-nginx", "nginx_ingress_controller_requests", "status").withLatency("nginx_ingress_controller_request_duration_seconds", 1),
 	byClass("nginx", "nginx_vts_server_requests_total", "code", "xx", indicator.Is("host", "*")),
-	{Title: "nginx", Main: "nginx_http_requests_total", Terms: []Term{term(Offered, "nginx_http_requests_total")}},
-	byCode("Traefik", "traefik_service_requests_total", "code").timed("traefik_service_request_duration_seconds", 1).with(term(Retries, "traefik_service_retries_total")),
-	byCode("Kong", "kong_http_requests_total", "code").timed("kong_request_latency_ms", 1000),
+	{Title: "nginx", Main: "nginx_http_requests_total", Terms: []Term{addTerm(Offered, "nginx_http_requests_total")}},
+	byCode("Traefik", "traefik_service_requests_total", "code").withLatency("traefik_service_request_duration_seconds", 1).withTerms(addTerm(Retries, "traefik_service_retries_total")),
+	byCode("Kong", "kong_http_requests_total", "code").withLatency("kong_request_latency_ms", 1000),
 }...)
 
 // Foreign is a regular expression of the metrics of other products.
-func Foreign() string { return names(Others) }
+func Foreign() string { return metricPattern(Others) }
 
-// names is a regular expression of the metrics of products.
-func names(products []Product) string {
+// metricPattern returns a regular expression that matches the metrics of products.
+func metricPattern(products []Product) string {
 	var names []string
 	for _, p := range products {
 		names = append(names, p.Names()...)
@@ -173,20 +174,20 @@ func Detect(names map[string]bool) (Product, bool) {
 	return Others[i], true
 }
 
-func term(outcome, metric string, match ...*labels.Matcher) Term {
+func addTerm(outcome, metric string, match ...*labels.Matcher) Term {
 	return Term{outcome, metric, match, 1}
 }
 
-func less(outcome, metric string, match ...*labels.Matcher) Term {
+func subtractTerm(outcome, metric string, match ...*labels.Matcher) Term {
 	return Term{outcome, metric, match, -1}
 }
 
-func (p Product) with(terms ...Term) Product {
+func (p Product) withTerms(terms ...Term) Product {
 	p.Terms = slices.Concat(p.Terms, terms)
 	return p
 }
 
-func (p Product) timed(histogram string, per float64) Product {
+func (p Product) withLatency(histogram string, per float64) Product {
 	return p.timedAs(whole, histogram, per)
 }
 
@@ -196,8 +197,8 @@ func (p Product) timedAs(of percentiles, histogram string, per float64, match ..
 	return p
 }
 
-// says adds what no other product says.
-func (p Product) says(signals ...*indicator.Signal) Product {
+// withSignals adds signals that no other product has.
+func (p Product) withSignals(signals ...*indicator.Signal) Product {
 	p.alone = signals
 	return p
 }
@@ -206,7 +207,7 @@ func (p Product) says(signals ...*indicator.Signal) Product {
 func byClass(title, metric, label, suffix string, more ...*labels.Matcher) Product {
 	p := Product{Title: title, Main: metric}
 	for _, c := range []struct{ outcome, digits string }{{Success, "[123]"}, {ClientError, "4"}, {UpstreamError, "5"}, {Offered, "[12345]"}} {
-		p.Terms = append(p.Terms, term(c.outcome, metric, append([]*labels.Matcher{indicator.Like(label, c.digits+suffix)}, more...)...))
+		p.Terms = append(p.Terms, addTerm(c.outcome, metric, append([]*labels.Matcher{indicator.Like(label, c.digits+suffix)}, more...)...))
 	}
 	return p
 }
@@ -224,25 +225,24 @@ func byCode(title, metric, label string, more ...*labels.Matcher) Product {
 		{Rejected, "429"},
 		{Offered, ".+"},
 	} {
-		p.Terms = append(p.Terms, term(c.outcome, metric, append([]*labels.Matcher{indicator.Like(label, c.codes)}, more...)...))
+		p.Terms = append(p.Terms, addTerm(c.outcome, metric, append([]*labels.Matcher{indicator.Like(label, c.codes)}, more...)...))
 	}
 	return p
 }
 
-// byFlags is one with Envoy's response flags, which say more than the code: DC is a
-// client that left, UT, SI and DT are limits. Both ends of a call report it; the
-// destination's report is taken.
+// byFlags is one with Envoy's response flags, which say more than the code: DC is a client that left, UT, SI and DT
+// are limits. Both ends of a call report it; the destination's report is taken.
 func byFlags(title, metric string) Product {
 	const left, limits = ".*DC.*", ".*(UT|SI|DT).*"
 	once := indicator.Unlike("reporter", "source")
 	p := byCode(title, metric, "response_code", once, indicator.Unlike("response_flags", left+"|"+limits))
 	p.Terms = slices.DeleteFunc(p.Terms, func(t Term) bool { return t.Outcome == Offered })
-	return p.with(term(Offered, metric, once), term(ClientDisconnect, metric, once, indicator.Like("response_flags", left)),
-		term(Timeout, metric, once, indicator.Like("response_flags", limits), indicator.Unlike("response_flags", left)))
+	return p.withTerms(addTerm(Offered, metric, once), addTerm(ClientDisconnect, metric, once, indicator.Like("response_flags", left)),
+		addTerm(Timeout, metric, once, indicator.Like("response_flags", limits), indicator.Unlike("response_flags", left)))
 }
 
-// naming says how the product names what the signals ask for.
-func (p Product) naming(has map[string]bool) engine.Naming {
+// namePage returns the product's names for the canonical metrics.
+func (p Product) namePage(has map[string]bool) engine.Naming {
 	n := engine.Naming{ID: string(ID), Version: p.Title, Prefix: engine.Canonical}
 	if p.Main == "" {
 		return n
@@ -253,7 +253,9 @@ func (p Product) naming(has map[string]bool) engine.Naming {
 			n.Exprs[s.Name] = expr
 		}
 	}
-	sum := func(fn indicator.Function, outcomes ...string) indicator.Expr { return p.sum(has, fn, outcomes...) }
+	sum := func(fn indicator.Function, outcomes ...string) indicator.Expr {
+		return p.sumOutcomes(has, fn, outcomes...)
+	}
 	share := func(of, among indicator.Expr) indicator.Expr {
 		if of == nil || among == nil {
 			return nil
@@ -312,8 +314,8 @@ func (p Product) naming(has map[string]bool) engine.Naming {
 	return n
 }
 
-// sum adds up outcomes over the window; nil if the page has none of them.
-func (p Product) sum(has map[string]bool, fn indicator.Function, outcomes ...string) (out indicator.Expr) {
+// sumOutcomes adds up outcomes over the window; it returns nil for a page without these outcomes.
+func (p Product) sumOutcomes(has map[string]bool, fn indicator.Function, outcomes ...string) (out indicator.Expr) {
 	for _, t := range p.Terms {
 		if !slices.Contains(outcomes, t.Outcome) || !has[t.Metric] {
 			continue

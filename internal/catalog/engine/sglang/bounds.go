@@ -2,9 +2,9 @@ package sglang
 
 import "strings"
 
-// Bounds returns the finite upper bounds of a histogram's buckets, in seconds; nil if they are unknown. They are
-// those of TokenizerMetricsCollector in SGLang 0.5.3 and later. --bucket-time-to-first-token and similar flags
-// replace them, so a page takes precedence.
+// Bounds returns the finite upper bounds of a histogram's buckets, in seconds; nil if they are unknown. Source:
+// TokenizerMetricsCollector in SGLang 0.5.3 and later. --bucket-time-to-first-token and similar flags replace them,
+// so a page takes precedence.
 func Bounds(family string) []float64 {
 	late := []float64{.1, .2, .4, .6, .8, 1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400}
 	switch strings.TrimPrefix(family, Engine.Prefix) {

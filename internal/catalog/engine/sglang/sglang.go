@@ -36,10 +36,11 @@ var Engine = engine.OfPrefix(engine.Engine{
 		engine.EnforceEager:         {Name: "disable-cuda-graph"},
 		engine.MaxQueuedRequests:    {Name: "max-queued-requests"},
 	},
-}, naming, families)
+}, namePage, families)
 
-// naming is what a page of SGLang calls the canonical metrics, without prefix, and what it counts otherwise.
-func naming(prefix string, has func(name string) bool) engine.Naming {
+// namePage returns SGLang's names for the canonical metrics, without prefix, and the metrics that it counts
+// differently.
+func namePage(prefix string, has func(name string) bool) engine.Naming {
 	n := engine.Naming{
 		Rank: []string{"dp_rank"},
 		// Every process of a rank counts retractions and times, and with --enable-metrics-for-all-schedulers all.
@@ -81,7 +82,7 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 	}
 	const reasons = "num_requests_total by finished_reason"
 	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}
-	n.Exprs = map[string]indicator.Expr{indicator.PoolAnswers.Name: indicator.PoolAnswers.OfRoles(roles(prefix))}
+	n.Exprs = map[string]indicator.Expr{indicator.PoolAnswers.Name: indicator.PoolAnswers.OfRoles(declareRoles(prefix))}
 	countTokens(&n, prefix, has)
 	tellRanks(&n, prefix, has)
 	tellTransfers(&n, prefix, has)
@@ -142,7 +143,7 @@ func countTokens(n *engine.Naming, prefix string, has func(name string) bool) {
 
 // tellRanks says how even the ranks' work is, and what guessing gives.
 func tellRanks(n *engine.Naming, prefix string, has func(name string) bool) {
-	switch { // of experts, whose balancedness is the mean over the most, or of attention
+	switch { // the ranks share experts (balancedness is the mean over the most) or attention
 	case has("eplb_balancedness_count"):
 		n.Exprs[indicator.ExpertSkew.Name] = engine.InNames(indicator.ExpertSkew, map[string]string{
 			"sglang:eplb_balancedness_sum": prefix + "eplb_balancedness_sum", "sglang:eplb_balancedness_count": prefix + "eplb_balancedness_count",
@@ -162,10 +163,10 @@ func tellRanks(n *engine.Naming, prefix string, has func(name string) bool) {
 
 // tellTransfers says how the KV cache travels between prefill and decode servers.
 func tellTransfers(n *engine.Naming, prefix string, has func(name string) bool) {
-	if has("kv_transfer_alloc_ms_count") { // prefill and decode apart: of both, but for the time, which the prefill server takes
+	if has("kv_transfer_alloc_ms_count") { // prefill and decode apart: both servers count these, and only the prefill server takes the time
 		late, lost, begun := prefix+"num_bootstrap_failed_reqs_total", prefix+"num_transfer_failed_reqs_total", prefix+"kv_transfer_alloc_ms_count"
 		n.Later[late], n.Later[lost] = true, true
-		maps.Copy(n.Exprs, roles(prefix).Exprs())
+		maps.Copy(n.Exprs, declareRoles(prefix).Exprs())
 		// On a prefill server a request fails to bootstrap where no decode server asks for its KV cache, in 300 s.
 		prefill := indicator.Is("engine_type", "prefill")
 		failed := indicator.Add(increase(late, indicator.Not("engine_type", "prefill")), increase(lost))
@@ -239,9 +240,9 @@ func standStill(prefix, stages string, stuck indicator.Expr) indicator.Expr {
 	return indicator.Or(indicator.Where(still, ">", indicator.Number(0)), stuck)
 }
 
-// roles tells the servers of a pair by the label engine_type. On a decode server a request waits for room for its
-// KV cache, in the queue for preallocation, before it waits to run.
-func roles(prefix string) indicator.Roles {
+// declareRoles tells the servers of a pair by the label engine_type. On a decode server a request waits for room for
+// its KV cache, in the queue for preallocation, before it waits to run.
+func declareRoles(prefix string) indicator.Roles {
 	of := func(role string) indicator.Expr {
 		return indicator.Sum(indicator.Last("vllm:num_requests_running", indicator.Is("engine_type", role)).In(indicator.PastMark))
 	}

@@ -30,12 +30,12 @@ var Engine = engine.OfPrefix(engine.Engine{
 		engine.TensorParallelSize:   {Name: "num-shard"},
 		engine.Quantization:         {Name: "quantize"},
 	},
-}, naming, families)
+}, namePage, families)
 
-// naming is what a page of TGI calls the canonical metrics, without prefix. It counts a request when it
-// ends, and its steps as they come, one for each token of every request in the batch. It times no first
-// token: the wait in the queue and the mean of a prefill step stand for it.
-func naming(prefix string, has func(name string) bool) engine.Naming {
+// namePage returns TGI's names for the canonical metrics, without prefix. It counts a request when it ends, and its
+// steps as they come, one for each token of every request in the batch. It times no first token: the wait in the
+// queue and the mean of a prefill step stand for it.
+func namePage(prefix string, has func(name string) bool) engine.Naming {
 	steps := []*labels.Matcher{indicator.Is("method", "decode")}
 	n := engine.Naming{
 		Renamed: map[string]string{

@@ -22,11 +22,11 @@ var Engine = engine.OfPrefix(engine.Engine{
 	ID: ID, Title: "Triton", Alerts: "Triton", Prefix: "nv_", Port: "8002", Images: "tritonserver",
 	Enable:   "Triton shows its metrics on a port of its own, 8002; first responses only with --metrics-config histogram_latencies=true.",
 	Releases: "2.26 to 2.73, and the TensorRT-LLM backend's main branch", Tried: "names and labels of its source; values never",
-}, naming, families)
+}, namePage, families)
 
-// naming is what a page of Triton calls the canonical metrics, without prefix. An ensemble and each model
-// that it is made of count the same request, so that the busiest model's counters are taken.
-func naming(prefix string, has func(name string) bool) engine.Naming {
+// namePage returns Triton's names for the canonical metrics, without prefix. An ensemble and each model that it is
+// made of count the same request, so that the busiest model's counters are taken.
+func namePage(prefix string, has func(name string) bool) engine.Naming {
 	busiest := func(s indicator.Samples) indicator.Expr { return indicator.Max(s) }
 	success, failure := prefix+"inference_request_success", prefix+"inference_request_failure"
 	n := engine.Naming{

@@ -20,11 +20,11 @@ var Engine = engine.OfPrefix(engine.Engine{
 	ID: ID, Title: "TensorRT-LLM", Alerts: "TensorRTLLM", Prefix: "trtllm_", Port: "8000", Images: "tensorrt-?llm|trt-?llm",
 	Enable:   `TensorRT-LLM exposes metrics at /prometheus/metrics, and only with "return_perf_metrics: true" and "enable_iter_perf_stats: true".`,
 	Releases: "its main branch of August 2026", Tried: "names of its source; values never",
-}, naming, families)
+}, namePage, families)
 
-// naming is what a page of TensorRT-LLM calls the canonical metrics, without prefix. It counts all of a
-// request when that ends, so that nothing shows how answers go on.
-func naming(prefix string, has func(name string) bool) engine.Naming {
+// namePage returns TensorRT-LLM's names for the canonical metrics, without prefix. It counts all of a request when
+// that ends, so that nothing shows how answers go on.
+func namePage(prefix string, has func(name string) bool) engine.Naming {
 	n := engine.Naming{
 		Renamed: map[string]string{
 			"kv_cache_usage_perc":             "kv_cache_utilization",

@@ -8,7 +8,7 @@ import (
 )
 
 // Upper bounds of vLLM's histograms (vllm/v1/metrics/loggers.py, 0.33.0), and the shorter ones before 0.8.4. From
-// 0.32 on --custom-histogram-buckets may replace any of them, so a page takes precedence.
+// 0.32 on --custom-histogram-buckets may replace any bounds, so a page takes precedence.
 var (
 	ttftBounds = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
 	itlBounds  = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
@@ -33,7 +33,7 @@ var bounds = map[string]struct {
 }
 
 // Bounds returns the finite upper bounds of a histogram's buckets in a release of vLLM, "" for the newest. It returns
-// nil if they are unknown, such as those of lengths, which end at the model's (LengthBounds).
+// nil if they are unknown, as for lengths, whose bounds end at the model's (LengthBounds).
 func Bounds(family, release string) []float64 {
 	name, prefix := Canonical(family)
 	b, ok := bounds[strings.TrimPrefix(name, engine.Canonical)]
@@ -41,7 +41,7 @@ func Bounds(family, release string) []float64 {
 		return nil
 	}
 	out := slices.Clone(b.bounds)
-	if release != "" && newer("0.8.4", release) {
+	if release != "" && isNewer("0.8.4", release) {
 		out = slices.DeleteFunc(out, func(v float64) bool { return v > b.before })
 	}
 	return out

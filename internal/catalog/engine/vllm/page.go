@@ -11,8 +11,7 @@ import (
 // Newest is the newest release whose names are known.
 const Newest = "0.33.0"
 
-// The releases that dialects without one stand for, and those at which pages
-// changed their ways.
+// The releases that dialects without one stand for, and those at which pages changed their ways.
 const (
 	lastV0      = "0.8.2"  // the last release whose V0 engine showed all of its names
 	firstV1     = "0.8"    // from here on V1 is what a server runs by default
@@ -35,11 +34,11 @@ func releaseNames(id string) (names []string, asked string, err error) {
 	case "v0":
 		release = lastV0
 	default:
-		if ok = ok && isRelease(release); ok && newer(release, Newest) {
+		if ok = ok && isRelease(release); ok && isNewer(release, Newest) {
 			return nil, "", hint.With(fmt.Errorf("dialect %q: the newest release of vLLM whose names are known is %s", id, Newest),
 				"use vllm-v1 for newer ones, or look at a server that runs")
 		}
-		asked, v0 = release, newer(firstV1, release)
+		asked, v0 = release, isNewer(firstV1, release)
 	}
 	prefix, known := prefixOf(suffix, release)
 	if !ok || !known {
@@ -52,14 +51,14 @@ func releaseNames(id string) (names []string, asked string, err error) {
 // with metrics, written 0.MINOR or 0.MINOR.PATCH.
 func isRelease(text string) bool {
 	r, err := engine.ParseRelease(text)
-	return err == nil && string(r) == text && newer(text, "0.2.6")
+	return err == nil && string(r) == text && isNewer(text, "0.2.6")
 }
 
 // prefixOf returns the prefix that a dialect's suffix stands for.
 func prefixOf(suffix, release string) (string, bool) {
 	switch suffix {
 	case "-ray":
-		if newer(sanitized, release) {
+		if isNewer(sanitized, release) {
 			return "ray_vllm:", true
 		}
 		return "ray_vllm_", true
@@ -74,7 +73,7 @@ func prefixOf(suffix, release string) (string, bool) {
 // pageOf returns the names on the metrics page of a release of vLLM.
 func pageOf(prefix, release string, v0 bool) []string {
 	ray := strings.HasPrefix(prefix, "ray_")
-	created := !v0 && !ray && !newer(withCreated, release)
+	created := !v0 && !ray && !isNewer(withCreated, release)
 	var names []string
 	for _, f := range families() {
 		switch f.Kind {

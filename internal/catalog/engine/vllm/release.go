@@ -2,7 +2,7 @@ package vllm
 
 import "github.com/sixty-dev/sixty/internal/catalog/engine"
 
-// DefaultRelease is the release that is simulated and imitated if none is named: that of the recorded servers.
+// DefaultRelease is the release that is simulated and imitated by default: the recorded servers ran it.
 const DefaultRelease engine.Release = "0.23.0"
 
 // Releases in which vLLM changed something that is simulated or imitated. Flags lists flags by release, families.csv

@@ -12,8 +12,8 @@ import (
 
 // Engine is vLLM's server.
 var Engine = engine.Engine{
-	ID: ID, Title: "vLLM", Alerts: "VLLM", Selector: prefixed(".+"), Like: prefixed,
-	Detect:       detect,
+	ID: ID, Title: "vLLM", Alerts: "VLLM", Selector: anyPrefix(".+"), Like: anyPrefix,
+	Detect:       detectPage,
 	ReleaseNames: releaseNames,
 	IDs:          []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized"},
 	Families:     families,
@@ -23,8 +23,8 @@ var Engine = engine.Engine{
 	Releases: "0.8 to 0.33; V0's engine 0.2.7 to 0.10", Tried: "real servers of 0.23 and 0.32; V0, Ray and KServe by pages",
 }
 
-// prefixed is a regular expression of a name with all prefixes that there are.
-func prefixed(name string) string { return "(ray_|kserve_)?vllm[:_]" + name }
+// anyPrefix returns a regular expression for a name with any of vLLM's prefixes.
+func anyPrefix(name string) string { return "(ray_|kserve_)?vllm[:_]" + name }
 
 // ID names the engine.
 const ID engine.ID = "vllm"
@@ -51,21 +51,20 @@ var families = sync.OnceValue(func() []engine.Family {
 	return all
 })
 
-// InV1 reports whether a V1 engine of a release exposes a family; see
-// engine.Family.Released.
+// InV1 reports whether a V1 engine of a release exposes a family; see engine.Family.Released.
 func InV1(f *engine.Family, release string) bool { return f.Kind != v0Engine && f.Released(release) }
 
 // OnlyV1 reports whether the V0 engine never had a family.
 func OnlyV1(f *engine.Family) bool { return f.Kind == v1Engine }
 
-func detect(names map[string]bool) (engine.Naming, bool) {
+func detectPage(names map[string]bool) (engine.Naming, bool) {
 	if names["vllm:num_incoming_requests_total"] { // production-stack's router, which has gauges of the servers' names
 		return engine.Naming{}, false
 	}
 	for _, p := range prefixes {
 		for _, m := range markers {
 			if names[p.prefix+m] {
-				return naming(p.prefix, p.suffix, names), true
+				return namePage(p.prefix, p.suffix, names), true
 			}
 		}
 	}
@@ -97,14 +96,13 @@ func Canonical(name string) (canonical, prefix string) {
 	return name, ""
 }
 
-func naming(prefix, suffix string, has map[string]bool) engine.Naming {
-	n := engine.Naming{ID: "vllm-v1" + suffix, Prefix: prefix, Renamed: map[string]string{}, Exprs: map[string]indicator.Expr{}, Version: fingerprint(has, prefix)}
+func namePage(prefix, suffix string, has map[string]bool) engine.Naming {
+	n := engine.Naming{ID: "vllm-v1" + suffix, Prefix: prefix, Renamed: map[string]string{}, Exprs: map[string]indicator.Expr{}, Version: detectRelease(has, prefix)}
 	if isV0(has, prefix) {
 		n.ID = "vllm-v0" + suffix
 	}
-	// A name is asked for under the one that came before it, where the endpoint exposes
-	// that alone. A server that exposes both during a deprecation is asked under the new
-	// one: they carry the same values (vLLM 0.9.2 to 0.11).
+	// A name is asked for under the one that came before it, where the endpoint exposes that alone. A server that
+	// exposes both during a deprecation is asked under the new one: they carry the same values (vLLM 0.9.2 to 0.11).
 	for _, f := range families() {
 		if f.Replacement == "" {
 			continue
@@ -149,9 +147,8 @@ func tellMooncake(n *engine.Naming) {
 	n.Exprs[indicator.TransferFailShare.Name] = indicator.Div(failed, indicator.AtLeast(indicator.Add(failed, tried), 1))
 }
 
-// isV0 reports whether the names are of the V0 engine: one of those that V1
-// never had or, from 0.8.3 on, which hides them, the cache gauge of old without
-// the prefix-cache counters that V1 always had beside it.
+// isV0 reports whether the names are of the V0 engine: one of those that V1 never had or, from 0.8.3 on, which hides
+// them, the cache gauge of old without the prefix-cache counters that V1 always had beside it.
 func isV0(has map[string]bool, prefix string) bool {
 	for _, name := range []string{"num_requests_swapped", "cpu_cache_usage_perc", "time_in_queue_requests_count", "avg_generation_throughput_toks_per_s", "model_forward_time_milliseconds_count"} {
 		if has[prefix+name] {
@@ -162,10 +159,9 @@ func isV0(has map[string]bool, prefix string) bool {
 		!strings.HasPrefix(prefix, "ray_") // counters of zero are absent there
 }
 
-// releases lists metrics that are there from the start in the release that
-// brought them and, with gone, the release that no longer has them: enough to
-// tell versions apart within one or two minors (vLLM's source distributions,
-// 0.4.2 to 0.33.0).
+// releases lists metrics that are there from the start in the release that brought them and, with gone, the release
+// that no longer has them: enough to tell versions apart within one or two minors (vLLM's source distributions, 0.4.2
+// to 0.33.0).
 var releases = []struct{ name, since, gone string }{
 	{"e2e_request_latency_seconds_count", "0.3", ""},
 	{"request_prefill_time_seconds_count", "0.6.4", ""},
@@ -183,32 +179,37 @@ var releases = []struct{ name, since, gone string }{
 	{"request_num_preemptions_count", "0.30", ""},
 }
 
-func fingerprint(has map[string]bool, prefix string) string {
+func detectRelease(has map[string]bool, prefix string) string {
 	since, before := "", ""
+	limit := func(release string) {
+		if before == "" || isNewer(before, release) {
+			before = release
+		}
+	}
 	ray := strings.HasPrefix(prefix, "ray_")
 	for _, r := range releases {
-		switch present := has[prefix+r.name]; {
-		case present && r.since != "" && newer(r.since, since):
-			since = r.since
-		case present && r.gone != "" && (before == "" || newer(before, r.gone)):
-			before = r.gone
-		case ray && !present && strings.HasSuffix(r.name, "_total"):
+		switch {
+		case has[prefix+r.name]:
+			if r.since != "" && isNewer(r.since, since) {
+				since = r.since
+			}
+			if r.gone != "" {
+				limit(r.gone)
+			}
+		case ray && strings.HasSuffix(r.name, "_total"):
 			// Ray's counters are absent until they count something.
-		case !present && r.gone == "" && r.since != "" && (before == "" || newer(before, r.since)):
-			before = r.since
-		}
-		if r.gone != "" && has[prefix+r.name] && (before == "" || newer(before, r.gone)) {
-			before = r.gone
+		case r.gone == "" && r.since != "":
+			limit(r.since)
 		}
 	}
 	switch {
 	case since == "":
 		return ""
-	case before == "" || !newer(before, since):
+	case before == "" || !isNewer(before, since):
 		return since + " or later"
 	}
 	return since + " or later, before " + before
 }
 
-// newer reports whether release a comes after release b; any release comes after "".
-func newer(a, b string) bool { return engine.FindRelease(a).Compare(engine.FindRelease(b)) > 0 }
+// isNewer reports whether release a comes after release b; any release comes after "".
+func isNewer(a, b string) bool { return engine.FindRelease(a).Compare(engine.FindRelease(b)) > 0 }

@@ -16,7 +16,7 @@ func TestNewer(t *testing.T) {
 		{"", "0.3", false},
 		{"0.12rc1", "0.11", true},
 	} {
-		if got := newer(tt.a, tt.b); got != tt.want {
+		if got := isNewer(tt.a, tt.b); got != tt.want {
 			t.Errorf("newer(%q, %q) = %v", tt.a, tt.b, got)
 		}
 	}

@@ -12,9 +12,10 @@ import (
 
 // A Fix is one remedy.
 type Fix struct {
-	Summary    string   `json:"summary"`              // a verb phrase: "Lower --max-num-seqs from 256 to 41"
-	Changes    []Change `json:"changes,omitempty"`    // flags to change; empty when the remedy is not a flag
-	Command    string   `json:"command,omitempty"`    // a shell command to begin with, where there is no flag; in it TARGET, POD and NAME are the reader's
+	Summary string   `json:"summary"`           // a verb phrase: "Lower --max-num-seqs from 256 to 41"
+	Changes []Change `json:"changes,omitempty"` // flags to change; empty when the remedy is not a flag
+	// a shell command to begin with, where there is no flag; in it TARGET, POD and NAME are the reader's
+	Command    string   `json:"command,omitempty"`
 	Arithmetic []string `json:"arithmetic,omitempty"` // how the number was computed, line by line, with sources
 	Tradeoff   string   `json:"tradeoff,omitempty"`   // what it costs
 	Verify     string   `json:"verify,omitempty"`     // the signal that shows that it worked
@@ -159,7 +160,8 @@ const (
 func Rank(fixes []Fix) {
 	slices.SortStableFunc(fixes, func(a, b Fix) int {
 		ga, gb := a.headingGroup(), b.headingGroup()
-		if by := cmp.Or(cmp.Compare(max(ga, harmless), max(gb, harmless)), a.rankClass()-b.rankClass(), ga-gb); by != 0 || ga != better {
+		if by := cmp.Or(cmp.Compare(max(ga, harmless), max(gb, harmless)), a.rankClass()-b.rankClass(),
+			ga-gb); by != 0 || ga != better {
 			return by
 		}
 		return cmp.Compare(b.benefitPerCost(), a.benefitPerCost())

@@ -63,10 +63,12 @@ func Parse(name string, content []byte) (*File, error) {
 	f := &File{}
 	dec := json.NewDecoder(bytes.NewReader(content))
 	if err := dec.Decode(f); err != nil {
-		return nil, hint.With(fmt.Errorf("read baseline %s: %w", name, err), "write one with: sixty bench URL --save-baseline FILE, or sixty generate baseline")
+		return nil, hint.With(fmt.Errorf("read baseline %s: %w", name, err), "write one with: sixty bench URL "+
+			"--save-baseline FILE, or sixty generate baseline")
 	}
 	if f.Schema != Schema {
-		return nil, hint.With(fmt.Errorf("read baseline %s: schema %q, want %q", name, f.Schema, Schema), "write one with: sixty bench URL --save-baseline FILE, or sixty generate baseline")
+		return nil, hint.With(fmt.Errorf("read baseline %s: schema %q, want %q", name, f.Schema, Schema),
+			"write one with: sixty bench URL --save-baseline FILE, or sixty generate baseline")
 	}
 	for s, v := range f.Normal {
 		if indicator.ByName(s) == nil {

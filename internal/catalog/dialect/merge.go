@@ -58,7 +58,8 @@ func mergeOperands(a, b parser.Expr) (parser.Expr, bool) {
 		}
 	case *parser.AggregateExpr:
 		y, ok := b.(*parser.AggregateExpr)
-		if ok && x.Op == y.Op && x.Without == y.Without && slices.Equal(x.Grouping, y.Grouping) && printExpr(x.Param) == printExpr(y.Param) {
+		if ok && x.Op == y.Op && x.Without == y.Without && slices.Equal(x.Grouping, y.Grouping) &&
+			printExpr(x.Param) == printExpr(y.Param) {
 			out := *x
 			out.Expr = mergeExprs(x.Expr, y.Expr)
 			return &out, true
@@ -93,7 +94,8 @@ func sameMatching(a, b *parser.VectorMatching) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Card == b.Card && a.On == b.On && slices.Equal(a.MatchingLabels, b.MatchingLabels) && slices.Equal(a.Include, b.Include)
+	return a.Card == b.Card && a.On == b.On && slices.Equal(a.MatchingLabels, b.MatchingLabels) &&
+		slices.Equal(a.Include, b.Include)
 }
 
 func printExpr(e parser.Expr) string {

@@ -54,8 +54,8 @@ func ParseFamilies(table string) []Family {
 			return ""
 		}
 		f := Family{
-			Name: at("name"), Type: Type(at("type")), Kind: at("engine"), Since: at("since"), Last: at("last"), Hidden: at("hidden"),
-			Needs: at("needs"), Unit: at("unit"), Replacement: at("replacement"), Instead: at("instead"),
+			Name: at("name"), Type: Type(at("type")), Kind: at("engine"), Since: at("since"), Last: at("last"),
+			Hidden: at("hidden"), Needs: at("needs"), Unit: at("unit"), Replacement: at("replacement"), Instead: at("instead"),
 		}
 		if l := at("labels"); l != "" {
 			f.Labels = strings.Split(l, ";")

@@ -130,7 +130,8 @@ func (p *logParser) addBatch(at time.Time, process string, prefill bool, f map[s
 
 // rankTotals returns the totals of a line's rank, in the span that the line is in; nil where there are too many.
 func (p *logParser) rankTotals(at time.Time, process string) *rankBatches {
-	if p.batches.ranks == nil || at.Before(p.batches.latest.Add(-batchSpan)) { // the clock was put back, or another log begins
+	if p.batches.ranks == nil || at.Before(p.batches.latest.Add(-batchSpan)) {
+		// the clock was put back, or another log begins
 		p.endBatches(time.Time{})
 	}
 	switch {
@@ -173,7 +174,8 @@ func (p *logParser) endBatches(end time.Time) {
 		seconds := max(1, at.Sub(p.batches.began).Seconds())
 		s := r.LogStat
 		s.At, s.Run, s.Engine, s.PrefixHitRate = at, p.log.Starts, name, math.NaN()
-		s.PromptTokensPerSecond, s.CachedTokensPerSecond, s.GenerationTokensPerSecond = r.prompt/seconds, r.cached/seconds, r.generated/max(seconds, r.decoding)
+		s.PromptTokensPerSecond, s.CachedTokensPerSecond, s.GenerationTokensPerSecond = r.prompt/seconds,
+			r.cached/seconds, r.generated/max(seconds, r.decoding)
 		s.Seen = p.batches.seen
 		p.keepStat(s)
 		r.prompt, r.cached, r.generated, r.decoding, r.told = 0, 0, 0, 0, false

@@ -15,6 +15,8 @@ import (
 // formatPosition writes the line and column of a node.
 func formatPosition(n *yaml.Node) string { return fmt.Sprintf("line %d, column %d", n.Line, n.Column) }
 
+var twice = regexp.MustCompile(`^mapping key "?(.+?)"? already defined at (line \d+)$`)
+
 // locateError rewrites the errors of decoding, which know the line and speak of Go
 // types, for people who wrote YAML: with the column, and the first one alone.
 func locateError(err error, content []byte) error {
@@ -36,7 +38,7 @@ func locateError(err error, content []byte) error {
 			what += ": did you mean " + ours + "?"
 		}
 		wanted = func(n *yaml.Node) bool { return n.Value == m[1] }
-	} else if m := regexp.MustCompile(`^mapping key "?(.+?)"? already defined at (line \d+)$`).FindStringSubmatch(what); m != nil {
+	} else if m := twice.FindStringSubmatch(what); m != nil {
 		what = fmt.Sprintf("key %q was given already, at %s", m[1], m[2])
 		wanted = func(n *yaml.Node) bool { return n.Value == m[1] }
 	} else if m := regexp.MustCompile(`^cannot unmarshal (!!\w+)(.*) into (.+)$`).FindStringSubmatch(what); m != nil {

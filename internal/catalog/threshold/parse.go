@@ -42,7 +42,8 @@ func ParseNamed(texts []string, known []*catalog.Threshold) (map[string]float64,
 		name = strings.ToLower(strings.ReplaceAll(strings.TrimSpace(name), "-", "_"))
 		unit, ok := units[name]
 		if !ok {
-			return nil, hint.With(fmt.Errorf("there is no threshold %q", name), suggestNames(synonym.Translate(name), names))
+			return nil, hint.With(fmt.Errorf("there is no threshold %q", name),
+				suggestNames(synonym.Translate(name), names))
 		}
 		v, err := indicator.ParseNumber(value, unit)
 		if err == nil && v < 0 {

@@ -9,7 +9,7 @@ import (
 
 const day = 86400.0
 
-func refine(p *catalog.Pass) {
+func refineFinding(p *catalog.Pass) {
 	if kept, _ := blocksKept.Eval(p); kept == catalog.True {
 		keptBlocks(p, p.Value(indicator.KVPerRequest))
 		return

@@ -35,7 +35,8 @@ func releaseNames(id string) (names []string, asked string, err error) {
 		release = lastV0
 	default:
 		if ok = ok && isRelease(release); ok && isNewer(release, Newest) {
-			return nil, "", hint.With(fmt.Errorf("dialect %q: the newest release of vLLM whose names are known is %s", id, Newest),
+			return nil, "", hint.With(
+				fmt.Errorf("dialect %q: the newest release of vLLM whose names are known is %s", id, Newest),
 				"use vllm-v1 for newer ones, or look at a server that runs")
 		}
 		asked, v0 = release, isNewer(firstV1, release)

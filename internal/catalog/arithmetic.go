@@ -21,12 +21,12 @@ const (
 	// PlannedLoad is the share of a replica's capacity that a plan uses: queues
 	// grow without bound as the load nears one.
 	PlannedLoad = 0.8
-	// stepExponent says how a decode step grows with its batch where this server's own readings do not: between
+	// stepExponent is the growth of a decode step with its batch, for servers whose readings do not show it: between
 	// 0 (bound by reading the weights) and 1 (bound by computation or by reading the KV cache).
 	stepExponent = 0.65
 )
 
-// GiveConfig tells where the settings come from that no metric exports.
+// GiveConfig is the hint for settings that no metric exports.
 const GiveConfig = "give the server's command line with --engine-args, or its start-up log with --engine-log"
 
 // Measured returns a reading that arithmetic can rest on: known, finite and greater than zero.
@@ -57,7 +57,7 @@ func (p *Pass) Grown(s *indicator.Signal) (times float64, ok bool) {
 	return now / usual, true
 }
 
-// asNormal is the share by which a reading may differ from its normal and is still told as the same.
+// asNormal is the share by which a reading may differ from its normal value and still counts as the same.
 const asNormal = 0.02
 
 // Text writes a signal's reading, and its normal where it is known: "4.2 s (normally 0.31 s)".
@@ -138,7 +138,7 @@ func Requests(v float64) string {
 	}
 }
 
-// RequestsWait writes who waits as subject and verb: "1 request waits", "5 requests wait".
+// RequestsWait writes a number of waiting requests as subject and verb: "1 request waits", "5 requests wait".
 func RequestsWait(v float64) string {
 	if n := Requests(v); strings.HasSuffix(n, "request") {
 		return n + " waits"
@@ -253,9 +253,9 @@ func (p *Pass) KV() (KVCapacity, bool) {
 	return KVCapacity{}, false
 }
 
-// SafeSeqs returns how many requests of the measured lengths one engine's KV cache holds within KVHeadroom at
-// what they hold on average: from the size of the cache or, where that is unknown, from how full the running
-// requests make it. It is at least 1.
+// SafeSeqs returns how many requests of the measured lengths one engine's KV cache holds within KVHeadroom, from the
+// tokens that a request holds on average and the size of the cache, or from the usage by the running requests if the
+// size is unknown. It is at least 1.
 func (p *Pass) SafeSeqs() (n float64, lines []string, ok bool) {
 	kv, ok1 := p.KV()
 	held, line, ok2 := p.HeldTokens()
@@ -299,7 +299,7 @@ func (p *Pass) HeldMore() (times float64, ok bool) {
 // roundToBlocks returns the tokens of cache that one request takes: its last block is half full on average.
 func (c KVCapacity) roundToBlocks(tokens float64) float64 { return tokens + c.BlockSize/2 }
 
-// heldSeqs sizes the batch by what the running requests occupy now.
+// heldSeqs sizes the batch by the present usage of the running requests.
 func (p *Pass) heldSeqs() (n float64, lines []string, ok bool) {
 	running, ok1 := p.Measured(indicator.Running)
 	usage, ok2 := p.Measured(indicator.KVUsage)
@@ -314,8 +314,8 @@ func (p *Pass) heldSeqs() (n float64, lines []string, ok bool) {
 	}, true
 }
 
-// Leaving returns the share of clients that leave before their answer is complete, where
-// it is more than some who always do.
+// Leaving returns the share of clients that leave before their answer is complete, if it is more than the few that
+// always do.
 func (p *Pass) Leaving() (share float64, ok bool) {
 	share, ok = p.Measured(indicator.AbandonedShare)
 	n, _ := p.Measured(indicator.Abandoned)
@@ -342,8 +342,8 @@ func (p *Pass) CrowdedRanks() string {
 	return fmt.Sprintf("; of the %s that wait, %s, of %d ranks", Whole(all), strings.Join(each, ", "), len(waits))
 }
 
-// StopRetries proposes to let those who are served get their whole answer: more at once,
-// or a longer queue, makes each answer later than the patience of those who wait.
+// StopRetries proposes to finish the answers that were begun: a larger batch or a longer queue delays each answer
+// beyond the clients' patience.
 func (p *Pass) StopRetries() {
 	p.Reason("Clients that leave and retry add to the load, and the work done for them is lost. A larger batch makes each answer take even longer, so none is proposed.")
 	p.Fix(Fix{
@@ -359,7 +359,7 @@ func (p *Pass) StopRetries() {
 	})
 }
 
-// Drain is what stops the bleeding where other servers of the model are well.
+// Drain stops the bleeding if other servers of the model are well.
 const Drain = "Drain this replica: take it out of the load balancer"
 
 // Reroute proposes to send this server less, at once and without a restart, where others can take it.

@@ -16,14 +16,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// Severity says who should look, and when.
+// Severity is the urgency of an alert.
 type Severity uint8
 
 // Severities, in ascending order.
 const (
 	Info   Severity = iota // worth knowing
 	Ticket                 // look at it in working hours
-	Page                   // wake somebody
+	Page                   // wake the person on call
 )
 
 func (s Severity) String() string {
@@ -60,11 +60,11 @@ type Pathology struct {
 	// holds applies, else the last grade, which has no condition. Without grades the severity is Severity.
 	Grades []Grade
 
-	// FollowsObjectives lowers the severity while the objectives are known to
-	// hold: the server is worse than itself, but nobody was promised better.
+	// FollowsObjectives lowers the severity while the objectives are known to hold: the server is worse than before,
+	// but keeps its promises.
 	FollowsObjectives bool
 
-	// Unspecific says that it names no cause: it makes none of its causes certain, and is not
+	// Unspecific marks a pathology without a cause of its own: it makes none of its causes certain, and is not
 	// certain itself within the time of a burst.
 	Unspecific bool
 
@@ -77,11 +77,10 @@ type Pathology struct {
 	// Supports is evidence that raises the confidence. It never changes the status.
 	Supports []Cond
 
-	// ExplainedBy lists the pathologies whose symptom this one is: while one of them is
-	// found on the same target, or between a gateway and the servers of one model behind it,
-	// it explains this one and inhibits its alert. Explains
-	// lists symptoms of this one that were in the catalogue before it, so that a cause
-	// that is added touches no other pathology. A pair is told on one side only.
+	// ExplainedBy lists the pathologies whose symptom this one is: while one of them is found on the same target, or
+	// between a gateway and the servers of one model behind it, it explains this one and inhibits its alert. Explains
+	// lists symptoms of this one that were in the catalogue before it, so that a new cause touches no other
+	// pathology. A pair is declared on one side only.
 	ExplainedBy, Explains []string
 
 	// Leads, which may be empty, is a weaker condition than When for a pathology that began clearly before one of its
@@ -89,13 +88,13 @@ type Pathology struct {
 	// rules cannot tell the order.
 	Leads Cond
 
-	// Across says that its causes explain it from any server of its model, as where a request is
-	// prefilled on one and decoded on another.
+	// Across lets its causes on any server of its model explain it, as when a request is prefilled on one server and
+	// decoded on another.
 	Across bool
-	// Everywhere says the same of a cause: it explains its symptoms on every server of its model.
+	// Everywhere is the same for a cause: it explains its symptoms on every server of its model.
 	Everywhere bool
 
-	// Chain lists the steps from cause to symptom: from what changed to what users feel. The links that hold make the
+	// Chain lists the steps from cause to symptom: from the change to what users notice. The links that hold make the
 	// story; without a Chain, the comparisons of When that hold do.
 	Chain []Link
 
@@ -119,7 +118,7 @@ type Pathology struct {
 	Scenario string
 }
 
-// Name is what people call it, such as "KV cache thrashing": the heading of its runbook.
+// Name is its usual name, such as "KV cache thrashing": the heading of its runbook.
 func (p *Pathology) Name() string {
 	heading, _, _ := strings.Cut(p.Runbook, "\n")
 	return strings.TrimPrefix(heading, "# ")
@@ -140,7 +139,7 @@ const (
 type Link struct {
 	Says string // "The KV cache fills"
 	When Cond
-	// Traffic says that it is about what clients ask for: it is no cause of what began before it.
+	// Traffic marks a change of the clients' requests: it cannot have caused anything that began before it.
 	Traffic bool
 }
 
@@ -149,8 +148,8 @@ type Grade struct {
 	Severity Severity
 	While    Cond // empty in the last one
 	Note     bool // shown beside the verdict, without effect on it; never alerted on
-	// For is the hold duration of its alert, if it differs from the pathology's. A fault that hurts nobody can wait
-	// until it is known to last.
+	// For is the hold duration of its alert, if it differs from the pathology's. A harmless fault can wait until it
+	// is known to last.
 	For time.Duration
 }
 
@@ -186,7 +185,7 @@ func (p *Pathology) Conditions() []Cond {
 	return out
 }
 
-// Severities lists what p's alerts can be, the worst first: several where grades or objectives decide.
+// Severities lists the possible severities of p's alerts, the worst first: several where grades or objectives decide.
 func (p *Pathology) Severities() []Severity {
 	out := []Severity{p.Severity}
 	if len(p.Grades) > 0 {
@@ -247,7 +246,7 @@ type Pass struct {
 	// Replicas returns a signal's readings in the window on the servers of the same model, by their names.
 	Replicas func(*indicator.Signal) map[string]float64
 
-	// Failure says why the target's last scrape failed; "" where it did not, or nobody knows.
+	// Failure is the reason why the target's last scrape failed; "" if it did not, or if the reason is unknown.
 	Failure string
 
 	// Summary replaces the title in the verdict: one sentence with this server's numbers.
@@ -272,7 +271,7 @@ func (p *Pass) Value(s *indicator.Signal) float64 {
 	return 0
 }
 
-// A View is what a condition is evaluated against: one target's readings.
+// A View holds one target's readings, for the evaluation of conditions.
 type View interface {
 	// Now returns a signal's reading in the window under judgement.
 	Now(*indicator.Signal) indicator.Value
@@ -286,7 +285,7 @@ type View interface {
 	// Peers returns the view with a baseline from its peers, whose history is long enough to be free of the fault;
 	// false without peers.
 	Peers() (View, bool)
-	// Limit returns a threshold that somebody set for this target: the user, an
-	// objective, or a measurement. The source says which.
+	// Limit returns a threshold that was set for this target. The source names the user, an objective, or a
+	// measurement.
 	Limit(*Threshold) (limit float64, source string, ok bool)
 }

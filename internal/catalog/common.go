@@ -7,7 +7,7 @@ import (
 
 // Thresholds that several pathologies share.
 var (
-	// Unheard is a server that gave no page for a while, nobody knows why.
+	// Unheard is a server without a page for a while, for an unknown reason.
 	Unheard = &Threshold{
 		Name: "unheard", Unit: indicator.Seconds, Default: 20,
 		Why: "how the scrapes failed is unknown: no sample for twice the usual scrape timeout",
@@ -17,7 +17,7 @@ var (
 		Name: "unheard_while_slow", Unit: indicator.Seconds, Default: 60,
 		Why: "the connection is accepted, or scrapes succeeded in between: if every second scrape fails, four in a row fail once in sixteen times (a minute at 15 s)",
 	}
-	// ScrapedOften is a server of which the last page tells what it held when it went.
+	// ScrapedOften is a server whose last page shows the requests that it held when it went.
 	ScrapedOften = &Threshold{
 		Name: "scraped_often", Unit: indicator.Seconds, Default: 35,
 		Why: "what a server held at its last scrape it held when it stopped: a drain takes at least half a minute, and fits between two scrapes only if they are further apart",
@@ -104,7 +104,7 @@ var (
 		Name: "everyone_waits", Unit: indicator.Seconds, Default: 1, Baseline: &Relative{Factor: 1.5, Offset: 0.75, Most: 2},
 		Why: "in a queue that never clears every request waits; half as long again as normal at the median and 750 ms more; two seconds regardless of normal",
 	}
-	// RankStarves is a wait on one rank that users feel, whatever the others do.
+	// RankStarves is a wait on one rank that users notice, whatever the other ranks do.
 	RankStarves = &Threshold{
 		Name: "rank_starves", Unit: indicator.Seconds, Default: 5,
 		Why: "five seconds in the queue of one data-parallel rank exceed any interactive objective, for each request that the router sends there",

@@ -11,29 +11,29 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// Compilation says how a condition becomes PromQL for one deployment.
+// Compilation holds the choices for compiling conditions to PromQL for one deployment.
 type Compilation struct {
 	// Query returns a signal's guarded expression for the deployment, over the
 	// window or over the baseline; "" where its servers cannot tell the signal.
 	Query func(s *indicator.Signal, baseline bool) (string, error)
 
-	// Normal returns what a signal was measured to be, where the baseline is a number known when the rule is written;
-	// nil means that Query is asked for it.
+	// Normal returns a signal's measured normal value, if it is known when the rule is written; nil makes the rule
+	// query it by Query.
 	Normal func(*indicator.Signal) (normal float64, ok bool)
 
 	// Record maps the PromQL of a limit that follows the baseline to the name of a recording rule for it; nil means
 	// that there are no such rules.
 	Record func(c Cond, limit string) string
 
-	// Lifetime says that the baseline is the sum of a server's life: thresholds
-	// that ask for a history resolve to their defaults.
+	// Lifetime marks a baseline of a server's lifetime sums: thresholds that need a history resolve to their
+	// defaults.
 	Lifetime bool
-	// Capped says that the baseline may hold the very fault (View.MayHoldFault).
+	// Capped marks a baseline that may contain the fault itself (View.MayHoldFault).
 	Capped bool
 
 	// Limit is View.Limit: thresholds known when the rule is written.
 	Limit func(*Threshold) (limit float64, source string, ok bool)
-	// Promises reports whether such a threshold was promised, and not only measured; nil means that none was.
+	// Promises reports whether such a threshold is a promise, not only a measurement; nil means that none is.
 	Promises func(*Threshold) bool
 
 	// Instance and Model are the labels of a target and of a fleet; nil means instance and model_name.
@@ -78,7 +78,8 @@ func (o Compilation) compileCond(c Cond) (string, error) {
 		var above string
 		above, err = o.compileComparison(Cond{Signal: sub.Signal, Op: GreaterThan, Threshold: sub.Threshold})
 		if above != "" {
-			expr = fmt.Sprintf("(%s) unless on (%s) (%s)", expr, strings.Join(o.joinLabels(All(holds...).coarsestScope(), sub.coarsestScope()), ", "), above)
+			expr = fmt.Sprintf("(%s) unless on (%s) (%s)", expr,
+				strings.Join(o.joinLabels(All(holds...).coarsestScope(), sub.coarsestScope()), ", "), above)
 		}
 	}
 	return expr, err
@@ -90,7 +91,9 @@ func (c Cond) absentHolds() bool { return c.Signal != nil && c.Signal.Optional &
 
 // finestFirst puts the conditions with the most labels first: the left side of "and" gives its labels to the result.
 func finestFirst(cs []Cond) []Cond {
-	return slices.SortedStableFunc(slices.Values(cs), func(a, b Cond) int { return cmp.Compare(a.coarsestScope(), b.coarsestScope()) })
+	return slices.SortedStableFunc(slices.Values(cs), func(a, b Cond) int {
+		return cmp.Compare(a.coarsestScope(), b.coarsestScope())
+	})
 }
 
 // coarsestScope returns the coarsest scope of a comparison or an Any, the finest of an All.
@@ -227,8 +230,7 @@ func (o Compilation) compileMeasured(c Cond, now, absolute string) (string, erro
 	return fmt.Sprintf("(%s) %s on (%s) (%s)", now, c.Op, on, r.shiftLimit(formatFloat(r.Factor*base)+" * "+scale)), nil
 }
 
-// compileRelative returns the PromQL of a threshold that follows the baseline, "" where what it
-// is scaled with cannot be asked for.
+// compileRelative returns the PromQL of a threshold that follows the baseline, "" if its scale has no expression.
 func (o Compilation) compileRelative(c Cond) (string, error) {
 	r := c.Threshold.Baseline
 	base, err := o.Query(c.Signal, true)
@@ -246,7 +248,8 @@ func (o Compilation) compileRelative(c Cond) (string, error) {
 			return "", err
 		}
 		on := strings.Join(o.joinLabels(c.Signal.Scope, r.Per.Scope), ", ")
-		limit += fmt.Sprintf(" * on (%s) clamp_min((%s) / on (%s) ((%s) > 0), 1) ^ %s", on, now, on, normal, formatFloat(r.Exponent))
+		limit += fmt.Sprintf(" * on (%s) clamp_min((%s) / on (%s) ((%s) > 0), 1) ^ %s", on, now, on, normal,
+			formatFloat(r.Exponent))
 	}
 	return r.shiftLimit(limit), nil
 }

@@ -46,12 +46,12 @@ type Relative struct {
 	Perhaps  bool
 	Exponent float64
 
-	// Most is where a number is bad whatever was normal; 0 is nowhere. It keeps a
-	// fault that was there before from making itself normal.
+	// Most is bad whatever the normal value is; 0 means no such bound. It keeps an older fault from becoming the
+	// normal state.
 	Most float64
 
-	// History asks for a baseline of earlier samples. The sums of a server's whole life do, where the cost of work is
-	// compared, but not where its traffic is: a life holds warm-ups, tests and other people's load.
+	// History requires a baseline of earlier samples. Lifetime sums suffice to compare the cost of work, but not
+	// traffic: a lifetime contains warm-ups, tests and other users' load.
 	History bool
 }
 
@@ -87,7 +87,7 @@ type Cond struct {
 	Any       []Cond
 }
 
-// Role says what a comparison shows.
+// Role is the meaning of a comparison.
 type Role uint8
 
 // The roles.
@@ -99,7 +99,7 @@ const (
 
 func (r Role) String() string { return [...]string{"cause", "symptom", "guard"}[r] }
 
-// Role is the role of a comparison. Users who do not feel something are no evidence of a fault.
+// Role returns the role of a comparison. Users who notice nothing are no evidence of a fault.
 func (c Cond) Role() Role {
 	switch {
 	case c.Guarding || c.Op == LessThan && c.Signal.Felt():
@@ -111,7 +111,7 @@ func (c Cond) Role() Role {
 }
 
 // Guard marks the comparisons of a condition as guards: a least number of requests, a quantity that must be as usual.
-// They decide as others do, and are no evidence to look at.
+// They decide like others, but are not shown as evidence.
 func Guard(c Cond) Cond {
 	c.Guarding = c.Signal != nil
 	c.All, c.Any = markGuards(c.All), markGuards(c.Any)
@@ -129,7 +129,7 @@ func markGuards(cs []Cond) []Cond {
 	return out
 }
 
-// Empty reports whether c says nothing.
+// Empty reports whether c has no comparison.
 func (c Cond) Empty() bool { return c.Signal == nil && c.All == nil && c.Any == nil }
 
 // Above holds while the signal is greater than the threshold.
@@ -275,7 +275,7 @@ func (c Cond) evaluateTree(v View, evidence *[]Evidence) Truth {
 
 // A Doubt bounds how far a reading and its normal value may be off by chance.
 type Doubt struct {
-	// Least is what the reading in the window stands for at least.
+	// Least is the least value that the reading in the window may stand for.
 	Least float64
 	// Wander is how many times as high as normal the server reads now and then by itself.
 	Wander float64
@@ -287,7 +287,7 @@ type Doubt struct {
 type Uncertain interface {
 	View
 	Doubt(*indicator.Signal) Doubt
-	// Over reports whether what makes a comparison hold has ended in the window.
+	// Over reports whether the state in which a comparison holds has ended in the window.
 	Over(comparison Cond) bool
 }
 
@@ -360,13 +360,13 @@ func compareSignal(c Cond, v View) Evidence {
 	if c.Promised {
 		limit, source, ok = v.Limit(c.Threshold)
 		if !ok || source == Measured {
-			e.Holds = False // an objective that nobody set is not broken
+			e.Holds = False // an objective that is not set is not broken
 			return e
 		}
 	}
 	if !ok {
 		if c.Threshold.Objective != "" && c.Threshold.Baseline == nil {
-			e.Holds = False // an objective that nobody set is not broken
+			e.Holds = False // an objective that is not set is not broken
 		}
 		return e
 	}
@@ -381,7 +381,7 @@ func compareSignal(c Cond, v View) Evidence {
 	return e
 }
 
-// Measured is the source of a limit that was found by a measurement, and promised to nobody.
+// Measured is the source of a limit that was measured, not promised.
 const Measured = "measured"
 
 // Resolve returns the number that the signal is compared with, and its source.
@@ -405,8 +405,8 @@ func (t *Threshold) Resolve(s *indicator.Signal, op Op, v View) (limit float64, 
 	return 0, "", false
 }
 
-// Ways says how a threshold is resolved: by the number that was set for it or else relative to the baseline, where
-// there is one of the kind that it needs, or else by its default.
+// Ways are the ways to resolve a threshold: its set number, else the baseline of the kind that it needs, else its
+// default.
 type Ways struct {
 	Set      bool
 	Limit    float64 // the limit that was set

@@ -24,14 +24,14 @@ type Fix struct {
 	Replicas int `json:"replicas,omitempty"`
 	// Search, which may be nil, lets a simulation choose the value of a change.
 	Search *Search `json:"-"`
-	// Stops says that it stops the bleeding within a minute and without a restart, and cures nothing: it comes first.
+	// Stops marks a fix that stops the bleeding within a minute and without a restart, and cures nothing: it comes
+	// first.
 	Stops bool `json:"stops,omitempty"`
-	// Others says that it needs other servers of the model that are well: it is not offered where none is.
+	// Others marks a fix that needs other healthy servers of the model: without one it is not offered.
 	Others bool `json:"others,omitempty"`
-	// Risk says that it must be tried out first: answers, memory or kernels may suffer.
+	// Risk marks a fix to try out first: answers, memory or kernels may suffer.
 	Risk bool `json:"-"`
-	// MayHurt says that it may leave users worse off, so that without a prediction
-	// it does not come before what cannot.
+	// MayHurt marks a fix that may harm users: without a prediction it comes after harmless ones.
 	MayHurt bool `json:"-"`
 
 	// Predicted is the simulated effect; nil if nothing was simulated, or if the fix does not concern scheduling.
@@ -142,12 +142,12 @@ func (f Fix) withFlags(flags engine.Flags) Fix {
 		for k := range f.Arithmetic {
 			say(&f.Arithmetic[k])
 		}
-		f.Search = nil // a simulation knows vLLM's flags alone
+		f.Search = nil // a simulation knows only vLLM's flags
 	}
 	return f
 }
 
-// How much better or worse something must get to be noticed, and what a risk is worth, as factors.
+// Factors: the least change that users notice, and the benefit that outweighs a risk.
 const (
 	noticeable = 1.05
 	riskPrice  = 1.1
@@ -179,7 +179,7 @@ func (f *Fix) rankClass() int {
 	return 1
 }
 
-// Key tells remedies apart, whatever their numbers: by the flags that they change, or else by their words.
+// Key identifies a remedy regardless of its numbers: by the flags that it changes, or else by its words.
 func (f *Fix) Key() string {
 	var flags []string
 	for i := range f.Changes {
@@ -210,7 +210,7 @@ const (
 	Else = "Or"
 )
 
-// Heads returns what heads each of the ranked fixes.
+// Heads returns the heading of each ranked fix.
 func Heads(fixes []Fix) []string {
 	heads := make([]string, len(fixes))
 	stops, cured := len(fixes) > 0 && fixes[0].Stops, false

@@ -22,10 +22,10 @@ var SlowEngine = []string{
 	"severe-degradation", "concurrency-limit", "saturation", "slow-decode",
 }
 
-// Waiting says how many requests wait.
+// Waiting writes how many requests wait.
 func Waiting(n float64) string { return chooseForm(n, "waits", "wait") }
 
-// Are says how many requests are something.
+// Are writes a number of requests with "is" or "are".
 func Are(n float64) string { return chooseForm(n, "is", "are") }
 
 func chooseForm(n float64, one, many string) string {

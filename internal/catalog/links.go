@@ -27,7 +27,7 @@ var (
 	RequestsCome = Link{Says: "Requests come faster", When: Above(indicator.FirstTokenRate, moreThanUsual("requests_grew", indicator.RequestsPerSecond)), Traffic: true}
 	PromptsGrow  = Link{Says: "Prompts grow", When: Above(indicator.PromptTokens, moreThanUsual("prompts_grew", indicator.Tokens)), Traffic: true}
 	AnswersGrow  = Link{Says: "Answers grow", When: Above(indicator.OutputTokens, moreThanUsual("answers_grew", indicator.Tokens)), Traffic: true}
-	// Demand is what clients may ask for more of.
+	// Demand holds when clients demand more than usual.
 	Demand = []Link{RequestsCome, PromptsGrow, AnswersGrow}
 )
 
@@ -47,9 +47,9 @@ var (
 	AnswersLate     = Link{Says: "Answers are late", When: Any(Above(indicator.E2EP95, E2EObjective), Above(indicator.E2EMean, E2EWorse))}
 	RequestsFail    = Link{Says: "Requests fail", When: Above(indicator.ServerErrs, ServerErrorShare)}
 	ClientsLeave    = Link{Says: "Clients leave", When: Above(indicator.AbandonedShare, AbandonedShare)}
-	// Late is what users feel of most faults.
+	// Late is the effect of most faults that users notice.
 	Late = []Link{FirstTokensLate, AnswersLate}
-	// AtGateway is the same, and what it leads to, as a gateway sees it.
+	// AtGateway is the same with its consequences, as a gateway sees it.
 	AtGateway = []Link{
 		{Says: "First tokens are late", When: Above(indicator.GatewayTTFTP95, TTFTObjective)},
 		{Says: "Requests fail", When: Above(indicator.GatewayErrors, ServerErrorShare)},

@@ -6,18 +6,18 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// A Prediction is what a simulation says that a fix will do, or why it says nothing.
+// A Prediction is the simulated effect of a fix, or the reason why there is none.
 type Prediction struct {
-	// Reason says why there is no prediction; "" if there is one. Either the simulation does not reproduce the
-	// present, or the simulator cannot simulate the fix.
+	// Reason is the reason why there is no prediction; "" if there is one. Either the simulation does not reproduce
+	// the present, or the simulator cannot simulate the fix.
 	Reason string
 	// Needs is for how much longer the server has to be watched before there can be a
 	// prediction; 0 where that would not help.
 	Needs time.Duration
 
 	// Benefit is how many times better users fare than without a change: the geometric mean of the improvements in
-	// TTFT (mean and P95, half each), in E2E (mean), and in tokens per second. A tenth of a second, which nobody
-	// notices, is added to each time. Refused requests count as unanswered.
+	// TTFT (mean and P95, half each), in E2E (mean), and in tokens per second. A tenth of a second, which users do
+	// not notice, is added to each time. Refused requests count as unanswered.
 	Benefit Estimate
 
 	Effects []Effect

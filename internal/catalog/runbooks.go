@@ -10,8 +10,7 @@ import (
 // right.
 var Documentation = "https://github.com/sixty-dev/sixty/blob/" + version.Get().Ref() + "/docs/"
 
-// Runbooks says where the runbooks can be read: a pathology's at URL, its id and Suffix.
-// The zero value is where they are published.
+// Runbooks locates the runbooks: URL, then a pathology's id, then Suffix. The zero value is their published address.
 type Runbooks struct{ URL, Suffix string }
 
 // PublishedRunbooks are the project's documentation.

@@ -44,7 +44,8 @@ func (p *Pass) SlowerThanBatch() (times float64, ok bool) {
 	return step, true
 }
 
-// SlowStepFixes adds what to check when steps are slower than their batch explains: first what the readings point to.
+// SlowStepFixes adds checks for steps that are slower than their batch explains: first the ones that the readings
+// suggest.
 func (p *Pass) SlowStepFixes() {
 	const verify = "ITL P50 returns to normal at the same decode batch size"
 	if ratio, ok := p.Measured(indicator.SMClockRatio); ok && ratio < 0.9 {
@@ -70,8 +71,8 @@ func (p *Pass) SlowStepFixes() {
 	})
 }
 
-// RelieveAPIServer adds the remedy of an API server whose one CPU core is busy, in words of
-// the caller, who says what shows then that it helped.
+// RelieveAPIServer adds the remedy for an API server whose one CPU core is busy, with the caller's summary and check
+// of success.
 func (p *Pass) RelieveAPIServer(summary, verify string) {
 	cpu, ok := p.Measured(indicator.FrontendCPU)
 	if !ok || cpu <= 0.9 {

@@ -26,12 +26,12 @@ type File struct {
 	Model   string       `json:"model"`  // model_name; "" fits every model
 	Source  string       `json:"source"` // source of the numbers, for people
 
-	// Normal is what signals were while all was well.
+	// Normal holds the signals' values while all was well.
 	Normal map[string]float64 `json:"normal,omitempty"`
 	// Thresholds are the numbers from which on a signal is at fault.
 	Thresholds []Threshold `json:"thresholds"`
 
-	// Capacity is the highest request rate that met the objective, 0 when nobody searched for it.
+	// Capacity is the highest request rate that met the objective, 0 without a search.
 	Capacity float64 `json:"capacity,omitempty"`
 	// Conditions of the measurement: mean lengths, and requests in flight.
 	PromptTokens float64 `json:"prompt_tokens,omitempty"`
@@ -106,7 +106,7 @@ func For(files []*File, model string) *File {
 	return every
 }
 
-// Signal returns what a signal was while all was well.
+// Signal returns a signal's value while all was well.
 func (f *File) Signal(s *indicator.Signal) (float64, bool) {
 	if f == nil {
 		return 0, false

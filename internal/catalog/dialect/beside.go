@@ -11,8 +11,8 @@ const gpus, host = "-gpus", "-host"
 // HostOf is the instance of the page of a machine's operating system.
 func HostOf(name string) string { return name + host }
 
-// GPUsOf is the instance of a page that holds the GPUs of one server alone, as sixty reads
-// them itself where it runs on the server's machine.
+// GPUsOf returns the instance of a page with the GPUs of one server only, which sixty reads itself on the server's
+// machine.
 func GPUsOf(instance string) string { return instance + gpus }
 
 // ServerOf returns the instance whose GPUs a page holds.

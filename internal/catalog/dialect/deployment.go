@@ -13,15 +13,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// A Deployment says how one deployment's metrics are asked for: in which names,
-// with which labels, over which durations.
+// A Deployment describes the queries of one deployment's metrics: names, labels, durations.
 type Deployment struct {
 	// Dialects are the names in use: one, or several where versions are mixed.
 	Dialects []Dialect
 
 	// Instance, Model and GPU are the labels that identify a scraped target, the replicas of one model, and what a
-	// model server and its GPU exporter have in common. Labels that no series has do no harm. An empty Instance, as
-	// against a nil one, adds up over replicas.
+	// model server and its GPU exporter have in common. Labels without series do no harm. An empty Instance, unlike a
+	// nil one, adds up over replicas.
 	Instance, Model, GPU []string
 
 	// Matchers restrict every selector.
@@ -30,7 +29,7 @@ type Deployment struct {
 	// Window, Short and Past replace the durations of indicator's expressions.
 	Window, Short, Past time.Duration
 
-	// Recorded returns the series by which a signal that others are made of is recorded; nil: none is.
+	// Recorded returns the recorded series of a signal that other signals use; nil means that none is recorded.
 	Recorded func(*indicator.Signal) string
 }
 
@@ -71,14 +70,13 @@ func (d *Deployment) PromQL(expr string) (string, error) {
 	return d.mergeDialects(nil, func(dia Dialect) (string, error) { return d.PromQLIn(dia, expr) })
 }
 
-// HasSignal reports whether a signal can be asked for at all: some servers of the deployment
-// are of a release that has what it needs.
+// HasSignal reports whether any server of the deployment is of a release with the signal's metrics.
 func (d *Deployment) HasSignal(s *indicator.Signal) bool {
 	return slices.ContainsFunc(d.Dialects, func(dia Dialect) bool { return dia.Answers(s) && !dia.Predates(s) })
 }
 
-// Subjects are the parts of the deployment that have alerts of their own on a scope, by what the names
-// of these begin with: see AlertPrefixes.
+// Subjects returns the parts of the deployment with their own alerts on a scope, and the prefixes of these alerts:
+// see AlertPrefixes.
 func (d *Deployment) Subjects(scope indicator.Scope) (prefixes []string, parts []Deployment) {
 	of := func(x Dialect) []string {
 		return AlertPrefixes(scope, func(id engine.ID) bool { return id == x.Engine })
@@ -174,7 +172,7 @@ func (d *Deployment) compilePromQL(s *indicator.Signal, expr indicator.Expr, dia
 	return rw.Compile(expr, s.Scope).String()
 }
 
-// PromQLIn is PromQL in one dialect, whatever kind of endpoint has it.
+// PromQLIn returns PromQL in one dialect, for any kind of endpoint.
 func (d *Deployment) PromQLIn(dia Dialect, expr string) (string, error) {
 	tree, err := indicator.Rewrite(expr, d.rewritingFor(dia))
 	if err != nil {

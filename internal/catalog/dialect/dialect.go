@@ -50,7 +50,7 @@ var engines = []engine.Engine{
 	dcgm.Engine, amd.Engine, gateway.Engine,
 }
 
-// A Dialect says how one endpoint names the canonical metrics.
+// A Dialect maps the canonical metrics to one endpoint's names.
 type Dialect struct {
 	engine.Naming
 
@@ -112,7 +112,8 @@ func Named(id string) (Dialect, error) {
 		}
 		return d, nil
 	}
-	return Dialect{}, hint.With(fmt.Errorf("unknown dialect %q", id), "name one of "+strings.Join(IDs(), ", ")+", or a release such as vllm-0.10")
+	return Dialect{}, hint.With(fmt.Errorf("unknown dialect %q", id), "name one of "+strings.Join(IDs(), ", ")+
+		", or a release such as vllm-0.10")
 }
 
 // Usual returns the dialect assumed for a server that never answered: vLLM's V1 engine.
@@ -199,13 +200,13 @@ func (d *Dialect) deriveExprs() {
 	}
 }
 
-// Serves reports whether the endpoint is an inference server, and not what stands beside or before one.
+// Serves reports whether the endpoint is an inference server, not an exporter beside it or a gateway.
 func (d Dialect) Serves() bool { return !ShowsGPUs(d.Engine) && d.Engine != Gateway }
 
 // ShowsGPUs reports whether a kind of endpoint is an exporter of GPUs.
 func ShowsGPUs(kind engine.ID) bool { return kind == DCGM || kind == AMD }
 
-// Answers reports whether a signal is asked of such an endpoint.
+// Answers reports whether such an endpoint can have a signal.
 func (d Dialect) Answers(s *indicator.Signal) bool {
 	return scopeAnswered(d.Engine, s.Scope) && (d.Log || !s.Logged)
 }
@@ -259,11 +260,13 @@ func (d Dialect) HTTPAnswers() engine.Answers {
 	return cmp.Or(d.HTTP, engine.Answers{Metric: "http_requests_total", Handler: "handler", Status: "status"})
 }
 
-// Series returns what carries a metric here, by its canonical name or the dialect's own.
+// Series returns the series of a metric in this dialect, by its canonical name or the dialect's own.
 func (d Dialect) Series(name string) indicator.Series {
 	s := indicator.Series{Metric: d.Metric(name), Where: d.Only[strings.TrimPrefix(name, engine.Canonical)]}
 	if f, known := Known(s.Metric); known {
-		s.Copies = slices.DeleteFunc(slices.Clone(d.Copies), func(l string) bool { return !slices.Contains(f.Labels, l) })
+		s.Copies = slices.DeleteFunc(slices.Clone(d.Copies), func(l string) bool {
+			return !slices.Contains(f.Labels, l)
+		})
 	}
 	if d.Later[s.Metric] {
 		s.None = d.Metric("vllm:num_requests_running")
@@ -271,7 +274,7 @@ func (d Dialect) Series(name string) indicator.Series {
 	return s
 }
 
-// Rewriting is how expressions are asked of the endpoint, wherever it is.
+// Rewriting returns the rewriting of expressions for the endpoint, without labels.
 func (d Dialect) Rewriting() indicator.Rewriting {
 	return indicator.Rewriting{Series: d.Series, Rank: d.Rank}
 }
@@ -392,7 +395,7 @@ func (d Dialect) describeRelease() string {
 	return b.String()
 }
 
-// Distinct leaves one of the dialects that are asked in the same words, the first.
+// Distinct keeps the first of the dialects with the same queries.
 func Distinct(ds []Dialect) []Dialect {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(ds, func(d Dialect) bool {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A stranger is a program whose page is met where an inference server's was asked for.
+// A stranger is a program whose page was found in place of an inference server's.
 type stranger struct {
 	names []string // one of which it has; one that ends in "_" or ":" is a beginning
 	what  string
@@ -58,7 +58,7 @@ var strangers = []stranger{
 	},
 }
 
-// DescribeStranger says what the names on a page look like that no dialect fits, and what to try.
+// DescribeStranger names the likely program of a page that no dialect fits, and what to try.
 func DescribeStranger(names []string) (what, try string) {
 	for _, s := range strangers {
 		if slices.ContainsFunc(names, func(n string) bool {
@@ -75,8 +75,8 @@ func DescribeStranger(names []string) (what, try string) {
 	return "looks like another program, with only generic process metrics", tryPort
 }
 
-// commonPrefix is how most of the names begin, of what a program says of itself; "" where it
-// says nothing but what its language does.
+// commonPrefix returns the prefix of most names of a program's own metrics; "" if its page has only the metrics of
+// its language.
 func commonPrefix(names []string) string {
 	n := map[string]int{}
 	for _, name := range names {

@@ -46,7 +46,7 @@ const (
 	EnableLoRA           = "enable-lora"
 	MaxLoRAs             = "max-loras"
 	MaxLoRARank          = "max-lora-rank"
-	Adapters             = "adapters"          // LoRA adapters that requests of the last hour asked for
+	Adapters             = "adapters"          // LoRA adapters in requests of the last hour
 	StarvingAdapters     = "starving-adapters" // adapters that waited within the last minute and did not run
 	CPUOffloadGB         = "cpu-offload-gb"
 	DecodeContextSize    = "decode-context-parallel-size"
@@ -131,7 +131,7 @@ func FromCacheConfigInfo(of []Info) Config {
 	return c
 }
 
-// An Info is a series of a family whose labels are what it tells.
+// An Info is a series whose labels are its information.
 type Info struct {
 	Labels map[string]string
 	Value  float64
@@ -204,7 +204,7 @@ func unwrapShell(words []string) []string {
 	return words
 }
 
-// endsCommand reports whether a word is the shell's, and what follows another command's.
+// endsCommand reports whether a word belongs to the shell and ends the command.
 func endsCommand(word string) bool {
 	return slices.Contains([]string{"|", "||", "&&", ";", "&", ">", ">>"}, word) || strings.HasPrefix(word, ">") || strings.HasPrefix(word, "2>")
 }
@@ -241,8 +241,7 @@ func (f Flags) parseLine(line, source string) (c Config, stray []string) {
 // splitLine splits a line into words. whole is true for a command line, which names the model; its words begin after
 // the program.
 func splitLine(line string) (words []string, whole bool) {
-	line = strings.ReplaceAll(strings.ReplaceAll(line, "\\\r\n", " "), "\\\n", " ")
-	line = quoteObjects(line)
+	line = quoteObjects(strings.NewReplacer("\\\r\n", " ", "\\\n", " ").Replace(line))
 	words, err := shlex.Split(line)
 	if err != nil { // a quote without its end
 		words = strings.Fields(line)
@@ -418,7 +417,7 @@ func (f Flags) flagSpellings() map[string]string {
 	return out
 }
 
-// looksLikeFlag reports whether a word that is no flag is likely to be meant for one:
+// looksLikeFlag reports whether an unknown word is probably meant for a flag:
 // -max-num-seqs, or max-num-seqs among the others.
 func (f Flags) looksLikeFlag(word string, among bool) bool {
 	name, dashed := strings.CutPrefix(word, "-")

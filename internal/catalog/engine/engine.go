@@ -30,7 +30,7 @@ type Engine struct {
 	Port, Enable string
 	// Images is a regular expression for a part of its image names; "" for programs that are no inference servers.
 	Images string
-	// Releases says which are known, and Tried against what, for docs/engines.md.
+	// Releases names the known releases, and Tried the evidence for them, for docs/engines.md.
 	Releases, Tried string
 
 	// Like returns a regular expression of its servers' names for a canonical metric, given without prefix. It is nil
@@ -41,9 +41,8 @@ type Engine struct {
 	// whether it is a page of this engine at all.
 	Detect func(names map[string]bool) (Naming, bool)
 
-	// ReleaseNames returns the names on the page of a server that is not at hand, and the
-	// release that was asked for, "" for the newest; nil where the id is not one of
-	// this engine's. IDs lists those that it knows, but for releases.
+	// ReleaseNames returns the names on a release's page without a server at hand, and the release in the id, "" for
+	// the newest; nil if the id belongs to another engine. IDs lists those that it knows, but for releases.
 	ReleaseNames func(id string) (names []string, release string, err error)
 	IDs          []string
 
@@ -51,12 +50,11 @@ type Engine struct {
 	Flags    Flags
 }
 
-// A Naming says how one endpoint names the canonical metrics.
+// A Naming maps the canonical metrics to one endpoint's names.
 type Naming struct {
 	ID string // the dialect: "vllm-v1", "vllm-v0", "vllm-v1-ray", "sglang", "dcgm", …
 
-	// Version is the range of releases that the set of names fits, such as
-	// "0.20 to 0.22", or "" where nothing can be said.
+	// Version is the range of releases that the set of names fits, such as "0.20 to 0.22", or "" if it is unknown.
 	Version string
 
 	// Identity lists labels beside "instance" that tell apart the servers behind one
@@ -67,7 +65,7 @@ type Naming struct {
 	Renamed map[string]string            // canonical name, without prefix where it has one, → name without prefix
 	Only    map[string][]*labels.Matcher // canonical name, without prefix → matchers of its series
 	Exprs   map[string]indicator.Expr    // by signal: in names of its own, with canonical labels
-	Lacks   map[string]string            // signal that its metrics cannot tell → what they would need
+	Lacks   map[string]string            // signal that its metrics cannot yield → what they lack
 
 	// HTTP are the answers by handler and status, where those are not vLLM's http_requests_total.
 	HTTP Answers
@@ -89,7 +87,9 @@ var HistogramSuffixes = []string{"_bucket", "_sum", "_count"}
 
 // InNames is a signal's expression with some metrics replaced by an engine's own ones, which tell the same.
 func InNames(s *indicator.Signal, own map[string]string) indicator.Expr {
-	rw := indicator.Rewriting{Series: func(name string) indicator.Series { return indicator.Series{Metric: cmp.Or(own[name], name)} }}
+	rw := indicator.Rewriting{
+		Series: func(name string) indicator.Series { return indicator.Series{Metric: cmp.Or(own[name], name)} },
+	}
 	return rw.Compile(s.Expr, s.Scope)
 }
 
@@ -108,11 +108,12 @@ func (n *Naming) RenameHistograms(own map[string]string, where ...*labels.Matche
 // serving are canonical names, without prefix, of the request path: one of them must be on a page, so
 // that another program's names with the same beginning are not taken for a server's.
 var serving = []string{
-	"num_requests_running", "num_requests_waiting", "generation_tokens_total", "time_to_first_token_seconds_count", "request_success_total",
+	"num_requests_running", "num_requests_waiting", "generation_tokens_total", "time_to_first_token_seconds_count",
+	"request_success_total",
 }
 
-// OfPrefix completes an engine whose metrics begin with its Prefix: naming is what a page with certain
-// names, given without prefix, calls the canonical ones, and table its families.
+// OfPrefix completes an engine whose metrics begin with its Prefix: naming returns the page's names for the canonical
+// metrics, from its names without prefix; table lists its families.
 func OfPrefix(e Engine, naming func(prefix string, has func(name string) bool) Naming, table string) Engine {
 	e.Families = sync.OnceValue(func() []Family {
 		all := ParseFamilies(table)

@@ -31,12 +31,12 @@ type Family struct {
 	Labels []string // without the scraper's; "*" stands for many
 	Needs  string   // the option or feature without which the family is not there
 
-	// Unit is what its values are amounts of where its name does not say so, "none" where it
-	// says another one: "s", "requests", "ratio".
+	// Unit is the unit of its values if the name does not show it, "none" if the name shows a wrong one: "s",
+	// "requests", "ratio".
 	Unit string
 
-	// Replacement is the family that carries the same values now, and Instead
-	// says what to ask where no family does; both are "" for names in use.
+	// Replacement is the family that carries the same values now, and Instead is the advice where no family does;
+	// both are "" for names in use.
 	Replacement string
 	Instead     string
 }
@@ -55,7 +55,8 @@ func ParseFamilies(table string) []Family {
 		}
 		f := Family{
 			Name: at("name"), Type: Type(at("type")), Kind: at("engine"), Since: at("since"), Last: at("last"),
-			Hidden: at("hidden"), Needs: at("needs"), Unit: at("unit"), Replacement: at("replacement"), Instead: at("instead"),
+			Hidden: at("hidden"), Needs: at("needs"), Unit: at("unit"), Replacement: at("replacement"),
+			Instead: at("instead"),
 		}
 		if l := at("labels"); l != "" {
 			f.Labels = strings.Split(l, ";")
@@ -83,8 +84,8 @@ func readTable(table string) [][]string {
 // Gone reports whether no server of the newest release exposes the family.
 func (f Family) Gone() bool { return f.Last != "" || f.Hidden != "" }
 
-// Released reports whether a release, such as "0.10" or "0.10.2", exposes the family without being asked to; features
-// that it Needs aside. A release without a patch stands for all of its patches.
+// Released reports whether a release, such as "0.10" or "0.10.2", exposes the family by default, apart from the
+// features in Needs. A release without a patch stands for all of its patches.
 func (f Family) Released(release string) bool {
 	r := Release(release)
 	compare := func(other string) int {

@@ -13,12 +13,12 @@ import (
 // Flags are an engine's arguments, by vLLM's names without dashes. The list is complete.
 type Flags map[string]Flag
 
-// A Flag is what an engine calls one of vLLM's flags.
+// A Flag is an engine's name for one of vLLM's flags.
 type Flag struct {
 	Name   string            // without dashes; "" is the same as vLLM's
 	Since  Release           // the first release that takes it; "" is older than any server whose metrics can be read
 	Last   Release           // the last release that takes it; "" is the newest one
-	Off    bool              // an on-off flag that says the opposite: --disable-radix-cache
+	Off    bool              // an on-off flag with the opposite meaning: --disable-radix-cache
 	Values map[string]string // vLLM's words for values → its own
 
 	Switch bool     // it needs no value
@@ -26,8 +26,7 @@ type Flag struct {
 	Effect string   // EffectNone, "read", or a Kind and the effect that is not simulated: "speed: …"
 }
 
-// EffectNone is the effect of a flag that changes nothing of what sixty computes of memory,
-// scheduling and step times.
+// EffectNone is the effect of a flag that does not change memory, scheduling or step times.
 const EffectNone = ""
 
 // ParseFlags reads a table of flags: name, since, last, switch, also, effect.
@@ -41,8 +40,8 @@ func ParseFlags(table string) Flags {
 	return out
 }
 
-// Accepts reports whether a server of a version is sure to take a flag. The version is one that the server told,
-// "0.23.0", or what its metrics show, "0.20 or later, before 0.30", of which the oldest counts; "" is not known.
+// Accepts reports whether a server of a version is sure to take a flag. The version comes from the server, "0.23.0",
+// or from its metrics, "0.20 or later, before 0.30", where the oldest release counts; "" is unknown.
 func (f Flags) Accepts(version, flag string) bool {
 	has, known := f[flag]
 	if !known || has.Since == "" && has.Last == "" {
@@ -52,19 +51,19 @@ func (f Flags) Accepts(version, flag string) bool {
 	return r.AtLeast(has.Since) && (has.Last == "" || r.Minor().Compare(has.Last.Minor()) <= 0)
 }
 
-// CheckArgs reads the arguments of a server of a release, "" for any, as ParseArgs does,
-// and refuses what no such server takes: a misspelt flag would change nothing, and nobody
-// would know. The source is the name of sixty's flag that has them.
+// CheckArgs reads the arguments of a server of a release, "" for any, as ParseArgs does, and refuses unknown flags: a
+// misspelt flag would silently change nothing. The source is the name of sixty's flag that has them.
 //
-// The table has the releases that were looked at: a release between two of them has what either has.
+// The table has the examined releases: a release between two of them accepts the flags of either.
 func (f Flags) CheckArgs(line, source string, release Release) (Config, error) {
 	c, stray := f.parseLine(line, source)
 	for _, word := range stray {
-		return c, hint.With(fmt.Errorf("%s: %q is not a flag of vllm serve", source, word), f.suggestFlags(strings.TrimLeft(word, "-")))
+		return c, hint.With(fmt.Errorf("%s: %q is not a flag of vllm serve", source, word),
+			f.suggestFlags(strings.TrimLeft(word, "-")))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		if name == NumBlocks || name == KVTokens {
-			continue // facts that a server tells
+			continue // facts from the server itself
 		}
 		flag, known := f[name]
 		switch {
@@ -72,10 +71,12 @@ func (f Flags) CheckArgs(line, source string, release Release) (Config, error) {
 			return c, hint.With(fmt.Errorf("%s: vllm serve has no --%s", source, name), f.suggestFlags(name))
 		case release == "":
 		case flag.Since.Minor().Compare(release.Minor()) > 0:
-			return c, hint.With(fmt.Errorf("%s: vLLM %s has no --%s, which came with %s", source, release, name, flag.Since.Minor()),
+			return c, hint.With(fmt.Errorf("%s: vLLM %s has no --%s, which came with %s", source, release, name,
+				flag.Since.Minor()),
 				"leave it out, or set the release that it is for")
 		case flag.Last != "" && flag.Last.Minor().Compare(release.Minor()) < 0:
-			return c, hint.With(fmt.Errorf("%s: vLLM %s has no --%s, which went after %s", source, release, name, flag.Last.Minor()),
+			return c, hint.With(fmt.Errorf("%s: vLLM %s has no --%s, which went after %s", source, release, name,
+				flag.Last.Minor()),
 				"leave it out, or set the release that it is for")
 		}
 	}
@@ -128,7 +129,7 @@ func (f Flags) suggestFlags(name string) string {
 	return "vllm serve --help=all of your release lists all flags"
 }
 
-// A Kind is what a flag changes that is left out where it is set.
+// A Kind names the result that is left out if the flag is set.
 type Kind string
 
 // Kinds: the time of steps, which a measurement includes; the memory; the scheduler's behaviour.
@@ -150,7 +151,7 @@ func (f Flags) LeftOut(c Config, kinds ...Kind) []string {
 	return out
 }
 
-// Ineffective are the settings that nothing depends on which sixty says.
+// Ineffective returns the settings that no statement of sixty depends on.
 func (f Flags) Ineffective(c Config) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(c)) {

@@ -25,8 +25,8 @@ const (
 
 const logSource = "engine log"
 
-// A Log holds what vLLM or SGLang logged: settings at the start, the last one if there are several, and statistics.
-// No request, prompt or argument beyond Config is kept.
+// A Log holds the settings of vLLM's or SGLang's last start in a log, and its statistics. No request, prompt or
+// argument beyond Config is kept.
 type Log struct {
 	SGLang      bool    // SGLang's, else vLLM's
 	Config      Config  // source "engine log"
@@ -41,10 +41,10 @@ type Log struct {
 	End         time.Time  // time of the last line with a timestamp
 	Asked       time.Time  // time of the last line of a generating request; zero for vLLM, whose lines lack it
 	Seen        LogCounts  // in the whole log
-	Died        time.Time  // when the engine ended, if nothing tells that it lived later
+	Died        time.Time  // when the engine ended, if it showed no life later
 }
 
-// LogCounts are what a log shows of requests, from its beginning on. 0 may mean that it does not log them.
+// LogCounts count the requests in a log, from its beginning on. 0 may mean that it does not log them.
 type LogCounts struct {
 	Received int64    // vLLM's --enable-log-requests
 	Begun    int64    // sequences of SGLang's prefill batches, each counted once
@@ -52,7 +52,7 @@ type LogCounts struct {
 }
 
 // A LogStat is one line of the statistics that vLLM writes every 10 s (VLLM_LOG_STATS_INTERVAL; V0 every 5 s) unless
-// it idles, or what SGLang's lines on its batches say of 10 s.
+// it idles, or the sum of SGLang's lines on batches over 10 s.
 type LogStat struct {
 	At     time.Time // zero when the log has no timestamps
 	Run    int       // starts seen before the line
@@ -73,14 +73,14 @@ type LogStat struct {
 	Seen          LogCounts
 }
 
-// A LogError says that a kind of failure was logged, never with what words.
+// A LogError counts a kind of logged failure, without the log's words.
 type LogError struct {
 	Kind  string // one of the Error constants
 	Count int    // lines; one failure may write several
 	Last  time.Time
 }
 
-// The kinds of failures that a log tells.
+// The kinds of logged failures.
 const (
 	ErrorOutOfMemory = "CUDA out of memory"
 	ErrorEngineDead  = "engine dead"             // EngineDeadError: requests fail until a restart
@@ -91,8 +91,8 @@ const (
 	ErrorRetraction  = "KV cache full"           // SGLang takes requests out of the batch
 )
 
-// errorMarks are what the lines of each kind say. They are looked for in lines
-// of level WARNING or worse and in tracebacks, which may have no level.
+// errorMarks match the lines of each kind. They are searched in lines of level WARNING or worse and in tracebacks,
+// which may have no level.
 var errorMarks = []struct{ mark, kind string }{
 	{"CUDA out of memory", ErrorOutOfMemory},
 	{"OutOfMemoryError", ErrorOutOfMemory},
@@ -137,7 +137,7 @@ var (
 	// the year in NIM and plug-ins. A container runtime's prefix is skipped.
 	prefix = regexp.MustCompile(`\b(DEBUG|INFO|WARNING|ERROR|CRITICAL) ((?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,9})? \[?[\w./]+:\d+\] ?`)
 
-	// processName is what vLLM puts before every line of a process since 0.11.
+	// processName matches vLLM's prefix of every line of a process since 0.11.
 	processName = regexp.MustCompile(`^\(\w+( [^)]*)?\) `)
 
 	versionLine = regexp.MustCompile(`^(?:vLLM API server version v?|Initializing an? (?:V\d )?LLM engine \(v|[ \x{2580}-\x{259F}]*[\x{2580}-\x{259F}] +version )(\d+\.[\w.+-]+)`)
@@ -179,7 +179,7 @@ func ParseLog(r io.Reader, now time.Time) (Log, error) {
 	return p.log, nil
 }
 
-// logParser holds what the next line may change.
+// logParser is the state of parsing a log.
 type logParser struct {
 	log     Log
 	now     time.Time

@@ -34,8 +34,8 @@ func FindRelease(text string) Release {
 	return ""
 }
 
-// Compare returns -1, 0 or 1 for a release before, equal to or after another.
-// "0.23" is 0.23.0, and one that is not known comes before all others.
+// Compare returns -1, 0 or 1 for a release before, equal to or after another. "0.23" is 0.23.0, and an unknown
+// release comes before all others.
 func (r Release) Compare(other Release) int { return semver.Compare("v"+string(r), "v"+string(other)) }
 
 // AtLeast reports whether the release is another one or comes after it.
@@ -46,7 +46,7 @@ func (r Release) Minor() Release {
 	return Release(strings.TrimPrefix(semver.MajorMinor("v"+string(r)), "v"))
 }
 
-// Full returns the release with its patch, "0.23.0", as /version tells it.
+// Full returns the release with its patch, "0.23.0", as /version has it.
 func (r Release) Full() Release {
 	return Release(strings.TrimPrefix(semver.Canonical("v"+string(r)), "v"))
 }

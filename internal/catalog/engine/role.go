@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Role is what a server does for a request.
+// A Role is a server's part in answering a request.
 type Role string
 
 // The roles.
@@ -69,7 +69,7 @@ var seriesRoleLabels = func() (names []string) {
 	return names
 }()
 
-// RoleRegex finds what names a role in a value of these labels.
+// RoleRegex matches a role's name in a value of these labels.
 const RoleRegex = "((?:encode-)?prefill(?:-decode)?|encode|decode|both)"
 
 // RoleIn is the role that labels of a series say; "" where they say none.

@@ -58,7 +58,7 @@ type (
 		Match
 	}
 
-	// Match says which values of an operator's sides belong together, where that is not all labels.
+	// Match selects the labels by which an operator matches its sides; by default all.
 	Match struct {
 		By     string // "on", "ignoring", or ""
 		Labels []string
@@ -89,7 +89,7 @@ const (
 // Own stands in labels for those that identify one value of a signal of its scope.
 const Own = ""
 
-// Labels of what a target is a part of or has parts of.
+// Labels of the wholes and parts of a target.
 var (
 	Rank  = []string{Own, "engine"} // one data-parallel rank
 	Fleet = []string{"model_name"}  // all targets of one model
@@ -133,7 +133,7 @@ func Lately(fn Function) Function {
 	return func(metric string, where ...*labels.Matcher) Samples { return fn(metric, where...).In(ShortMark) }
 }
 
-// Share is what a gauge was at most in a share of the window.
+// Share is the quantile q of a gauge over the window.
 func Share(q float64, metric string, where ...*labels.Matcher) Samples {
 	return Samples{Func: "quantile_over_time", Param: q, Metric: metric, Where: where, Span: WindowMark}
 }
@@ -158,7 +158,7 @@ func newMatcher(kind labels.MatchType) func(label, value string) *labels.Matcher
 	return func(label, value string) *labels.Matcher { return labels.MustNewMatcher(kind, label, value) }
 }
 
-// Sum adds values up to one of the signal; By and But say others.
+// Sum adds values up to one for each value of the signal; By and But choose other labels.
 func Sum(e Expr) Aggregate { return Aggregate{Op: "sum", Of: e} }
 
 // Avg averages values.
@@ -224,31 +224,31 @@ func Test(a Expr, op string, b Expr) Binary { return Binary{Op: op, A: a, B: b, 
 // Some keeps values above zero, for divisors.
 func Some(e Expr) Binary { return Where(e, ">", Number(0)) }
 
-// NotNegative leaves out what cannot be: a mean below zero is a broken sum.
+// NotNegative leaves out impossible values: a mean below zero is a broken sum.
 func NotNegative(e Expr) Binary { return Where(e, ">=", Number(0)) }
 
 // OrZero adds 0 for the label sets of there that e lacks.
 func OrZero(e, there Expr) Binary { return Or(e, Mul(Number(0), there)) }
 
-// On says which labels must agree.
+// On selects the labels that must agree.
 func (b Binary) On(names ...string) Binary { b.Match.By, b.Match.Labels = "on", names; return b }
 
-// Ignoring says which labels need not agree.
+// Ignoring selects the labels that need not agree.
 func (b Binary) Ignoring(names ...string) Binary {
 	b.Match.By, b.Match.Labels = "ignoring", names
 	return b
 }
 
-// Left says that the left side has several for one.
+// Left lets several values of the left side match one.
 func (b Binary) Left() Binary { b.Group = "left"; return b }
 
-// Right says that the right side has several for one.
+// Right lets several values of the right side match one.
 func (b Binary) Right() Binary { b.Group = "right"; return b }
 
 // SumRate is the rate of a counter, of one value of the signal.
 func SumRate(metric string, where ...*labels.Matcher) Aggregate { return Sum(Rate(metric, where...)) }
 
-// SumIncrease is what a counter gained, of one value of the signal.
+// SumIncrease is a counter's increase, for each value of the signal.
 func SumIncrease(metric string, where ...*labels.Matcher) Aggregate {
 	return Sum(Increase(metric, where...))
 }
@@ -261,7 +261,7 @@ func MeanOf(histogram string) Binary {
 	return Div(SumRate(histogram+"_sum"), SumRate(histogram+"_count"))
 }
 
-// Buckets are what the buckets of a histogram gained.
+// Buckets are the increases of a histogram's buckets.
 func Buckets(histogram string, where ...*labels.Matcher) Aggregate {
 	return SumIncrease(histogram+"_bucket", where...).By(Bound...)
 }

@@ -34,7 +34,7 @@ func Format(v Value, u Unit) string {
 	return text
 }
 
-// FormatBound is Format for values of which only a bucket or a bound is known, and "" for others. Machine-readable
+// FormatBound is Format for values that are known by a bucket or a bound only, and "" for others. Machine-readable
 // output has this text beside the number.
 func FormatBound(v Value, u Unit) string {
 	if text := Format(v, u); v.OK && text != FormatNumber(v.V, u) {
@@ -55,8 +55,8 @@ func (s *Signal) Point(v float64) string {
 // may be wrong by half.
 const wide = 1.5
 
-// Text writes a reading for people who see the signal's title beside it: the unit is left
-// out where the title names it, as in "Preemptions per request 2.35".
+// Text writes a reading for display beside the signal's title: without the unit if the title names it, as in
+// "Preemptions per request 2.35".
 func (s *Signal) Text(v Value) string { return s.Untitled(Format(v, s.Unit)) }
 
 // Untitled takes a unit off a number's text that the title names.

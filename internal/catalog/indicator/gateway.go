@@ -36,7 +36,7 @@ const (
 	PerUpstream = "upstream"
 )
 
-// HeldFor is the time in which so many requests are let through at a rate.
+// HeldFor is the time in seconds in which the held requests pass at a rate.
 func HeldFor(held, rate Expr) Expr { return Div(held, AtLeast(rate, 0.1)) }
 
 // failedRequests declares the number of requests that failed in one way.
@@ -59,7 +59,7 @@ func (s *Signal) markOptional() *Signal {
 	return s
 }
 
-// withLabel says which of these labels the signal's metrics have.
+// withLabel sets the label that the signal's metrics have.
 func (s *Signal) withLabel(label string) *Signal {
 	s.Per = label
 	return s
@@ -69,7 +69,7 @@ func gatewaySignal(name, title string, unit Unit, expr Expr, doc string) *Signal
 	return &Signal{Name: "gateway_" + name, Title: title, Unit: unit, Scope: Gateway, Expr: expr, Doc: doc, Hint: hintGateway}
 }
 
-// gatewayShare is the share of requests that ended with certain statuses, of those that ended with certain others.
+// gatewayShare declares the number of requests with some statuses over the number with other statuses.
 func gatewayShare(name, title string, of *labels.Matcher, doc string, among ...*labels.Matcher) *Signal {
 	return gatewaySignal(name, title, Ratio,
 		Div(gatewayCount(Rate, "requests_total", of), Some(gatewayCount(Rate, "requests_total", among...))), doc).withLabel(PerModel)
@@ -99,7 +99,7 @@ var (
 	answers    = Like("status", "success|client_error|upstream_error|error_event")
 	// before are the states of requests that no upstream has heard of.
 	before = Like("state", "receiving|queued|connecting")
-	// attempted is what each upstream was asked, of those that are up.
+	// attempted counts the requests to each upstream that is up.
 	attempted = And(Increase("sixty_gateway_upstream_attempts_total"), Some(Highest("sixty_gateway_upstream_up").In(ShortMark))).On("instance", "upstream")
 )
 

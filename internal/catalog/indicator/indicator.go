@@ -41,7 +41,7 @@ const (
 	Times             Unit = "times" // a quotient of two like quantities
 )
 
-// Scope says which labels identify one value of a signal.
+// Scope selects the labels that identify one value of a signal.
 type Scope uint8
 
 // Scopes of a signal.
@@ -72,33 +72,32 @@ type Signal struct {
 	Histogram string
 	Quantile  float64
 
-	// MinCount is how many observations a percentile or a mean needs before it
-	// is believed; Count is the family whose _count says so.
+	// MinCount is the least number of observations for a percentile or a mean; Count is the family whose _count has
+	// it.
 	MinCount float64
 	Count    string
 
-	// Optional says that a server which does not expose the metric counts as zero: the metric is newer than most
-	// servers, or appears with the first event.
+	// Optional makes a server without the metric count as zero: the metric is newer than most servers, or appears
+	// with the first event.
 	Optional bool
 
 	// Scrapes marks a signal about scrapes, including failed ones. It is evaluated at the last scrape, not at the
 	// last page.
 	Scrapes bool
 
-	// Logged marks a signal that is read from engines' logs alone.
+	// Logged marks a signal that only engines' logs have.
 	Logged bool
 
-	// Fleet says that the value compares the target with the others of its model or job.
+	// Fleet marks a comparison of the target with the others of its model or job.
 	Fleet bool
 
-	// Held says that the value is of requests that the engine's gauges show: 0 where StaleGauges says that they are
-	// gone.
+	// Held marks a value about the requests in the engine's gauges: 0 once StaleGauges shows that they are gone.
 	Held bool
 
-	// Feature is what a server must be or use to have the value, where no metric of its own says so.
+	// Feature is a requirement on the server that no metric shows.
 	Feature string
 
-	// OfRanks says that the value compares data-parallel ranks: a server with one has none.
+	// OfRanks marks a comparison of data-parallel ranks: a server with one rank has no value.
 	OfRanks bool
 
 	// OfRoles makes Expr where roles are told in another way; nil where it does not ask for them.
@@ -114,10 +113,11 @@ type Signal struct {
 	// Otherwise holds expressions for servers that do not expose what Expr reads; the first that fits counts.
 	Otherwise []Alternative
 
-	// Panel, which may be nil, shows the signal alone on a dashboard.
+	// Panel, which may be nil, is a dashboard panel with this signal only.
 	Panel *Panel
 
-	// Censored says that requests without an answer are in no bucket: UnansweredShare and UnansweredWait have them.
+	// Censored marks a histogram without the requests that got no answer: UnansweredShare and UnansweredWait have
+	// them.
 	Censored bool
 
 	Doc  string // meaning, source and traps
@@ -218,7 +218,7 @@ func (s *Signal) AtLeast(v, wait, share Value) Value {
 	return v
 }
 
-// Felt reports whether the signal is what users feel: latencies, broken streams, errors, and answers that are given up.
+// Felt reports whether users notice the signal: latencies, broken streams, errors, and answers that are given up.
 func (s *Signal) Felt() bool {
 	switch strings.Replace(s.Count, "sixty_gateway_", "vllm:", 1) {
 	case ttftFamily, itlFamily, tpotFamily, e2eFamily, "vllm:request_duration_seconds", "vllm:inter_token_seconds":
@@ -262,8 +262,8 @@ func (s *Signal) Sums() bool {
 	return sums
 }
 
-// Natural keeps a reading within what the quantity can be: shares and numbers of events are
-// never negative, though the difference of two rates may be by the last digit.
+// Natural keeps a reading within the quantity's range: shares and numbers of events are never negative, although
+// rounding can make the difference of two rates negative.
 func (s *Signal) Natural(v float64) float64 {
 	if s.Unit == Ratio || s.Unit == PerRequest || s.Sums() {
 		return max(0, v)
@@ -292,8 +292,8 @@ func (s *Signal) sourceFamily() string {
 	return families[0]
 }
 
-// How many observations a statistic needs. A P95 of ten values is their maximum, more or less; below that it says
-// nothing. A median and a mean of three already tell twice as slow from as fast as ever.
+// How many observations a statistic needs. A P95 of ten values is more or less their maximum; with fewer values it
+// means nothing. A median or mean of three already shows a doubling.
 const (
 	minForTail   = 10
 	minForMedian = 3
@@ -341,7 +341,7 @@ func (s *Signal) markCensored() *Signal {
 	return s
 }
 
-// withCount names another family that says how many observations there were: one that servers of all releases have.
+// withCount names another family that counts the observations, one that servers of all releases have.
 func (s *Signal) withCount(family string) *Signal {
 	s.Count = family
 	return s

@@ -38,7 +38,7 @@ var (
 	}
 )
 
-// turnover is how many times as many requests as run must have come before blocks that nobody frees show.
+// turnover is the ratio of arrived to running requests from which leaked blocks show.
 const turnover = 3
 
 func ofLogs() []*Signal {

@@ -1,6 +1,6 @@
 package indicator
 
-// A Chance is what makes a reading differ from what goes on, although it was read rightly.
+// A Chance is a reason why a correct reading differs from the true state.
 type Chance uint8
 
 // The kinds of chance.
@@ -30,7 +30,7 @@ const (
 	Extreme
 )
 
-// Noise says, of one signal, what chance does to its readings.
+// Noise describes the influence of chance on a signal's readings.
 type Noise struct {
 	Chance Chance
 	Of     *Signal // count that the noise depends on; nil means the signal itself
@@ -39,11 +39,11 @@ type Noise struct {
 	// Lasting caps the reading at this multiple of its mean over the window's last moments, because a fault that is
 	// over is not certain; 0 means no cap.
 	Lasting float64
-	// Stall says that one stop of the machine may make the whole reading.
+	// Stall marks a reading that a single stall of the machine can cause.
 	Stall bool
 }
 
-// Noise returns what chance does to the signal's readings.
+// Noise returns the influence of chance on the signal's readings.
 func (s *Signal) Noise() Noise { return noise[s] }
 
 var noise = map[*Signal]Noise{

@@ -56,7 +56,7 @@ var (
 	}
 )
 
-// hintTransfer is the hint of what a connector of KV caches shows.
+// hintTransfer is the hint for metrics of a KV connector.
 const hintTransfer = "only with --kv-transfer-config, and a connector that counts its transfers (NixlConnector; MooncakeConnector from 0.33)"
 
 // hintTier is the hint of KV caches beyond the GPU's memory.
@@ -139,7 +139,7 @@ var (
 		Doc:  "Leases that ended unfetched over the first tokens of the same time, which are the prefills of a prefill server.",
 		Hint: hintTransfer,
 	}
-	// FetchedPerLease tells decode servers that are slow, or leases that are short, from none that fetches.
+	// FetchedPerLease tells slow decode servers and short leases from decode servers that fetch nothing.
 	FetchedPerLease = &Signal{
 		Name: "kv_fetched_per_lease", Title: "KV fetches per expired lease", Unit: Times, Fleet: true, Optional: true,
 		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Div(
@@ -148,7 +148,7 @@ var (
 		Doc:  "KV caches that all servers of the model received, over leases that ended unfetched: 0 where no decode server fetches, or none is observed.",
 		Hint: hintTransfer,
 	}
-	// HeldIdle tells blocks that are held for somebody else: usage counts no free cached block.
+	// HeldIdle shows blocks that are held for another server: usage counts no free cached block.
 	HeldIdle = &Signal{
 		Name: "kv_held_idle", Title: "KV cache held while idle", Unit: Ratio,
 		Expr: And(heldIdle, Sum(Now("vllm:nixl_num_kv_expired_reqs_total"))),
@@ -235,12 +235,13 @@ var bySource = func() Roles {
 	return ofReceived(Or(fetched, Unless(countsTransfers, CountOf(fetched).By(Fleet...)).On(Fleet...)))
 }()
 
-// byTransfers tells roles by who received KV caches and who, with a connector, gave first tokens and received none.
+// byTransfers tells roles by transfers: decode servers received KV caches; prefill servers, with a connector, gave
+// first tokens and received none.
 var byTransfers = ofReceived(countsTransfers)
 
 var countsTransfers = Where(Sum(Increase("vllm:nixl_xfer_time_seconds_count").In(PastMark)), ">", Number(0))
 
-// ofReceived are the roles by who receives KV caches.
+// ofReceived returns the roles by the servers that receive KV caches.
 func ofReceived(received Expr) Roles {
 	return Roles{Decode: received, Held: mostlyWaiting, Prefill: Unless(
 		And(Where(Sum(Increase(ttftFamily+"_count").In(PastMark)), ">", Number(0)), Sum(Last("vllm:nixl_xfer_time_seconds_count").In(PastMark))), received)}
@@ -276,7 +277,7 @@ func leaseShare(expired string) Expr {
 	return Div(SumIncrease(expired), AtLeast(SumIncrease(ttftFamily+"_count"), 1))
 }
 
-// shareOf is a number of events over itself and others; 0 where there was neither.
+// shareOf returns a number of events over itself and others; 0 without any.
 func shareOf(e, others Expr) Expr { return Div(e, AtLeast(Add(e, others), 1)) }
 
 func ofOptions() []*Signal {

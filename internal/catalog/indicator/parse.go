@@ -20,8 +20,8 @@ var (
 // number is how one may be written: digits, and letters or signs behind them.
 var number = regexp.MustCompile(`^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*(.*)$`)
 
-// ParseNumber reads a number that people wrote, with its unit or in the base unit:
-// 500ms, 0.5, 5%, 2GiB, 30/s. Its error says how to write it.
+// ParseNumber parses a number with its unit or in the base unit: 500ms, 0.5, 5%, 2GiB, 30/s. Its error shows how to
+// write it.
 func ParseNumber(text string, u Unit) (float64, error) {
 	as, known := writtenAs[u]
 	if !known {
@@ -58,8 +58,7 @@ func ParseNumber(text string, u Unit) (float64, error) {
 	return v * factor, nil
 }
 
-// A written unit says what a number is, in which units it may be written, what may stand behind them, and gives an
-// example.
+// A written unit describes the notation of a quantity: its noun, its units, their suffixes, and an example.
 type written struct {
 	kind    string
 	units   map[string]float64

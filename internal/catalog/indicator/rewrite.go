@@ -17,8 +17,7 @@ const (
 	PastMark   = time.Hour       // the longest past at hand
 )
 
-// Rewriting says how an expression written in canonical names is asked of one
-// deployment. The zero value changes nothing.
+// Rewriting adapts expressions in canonical names to one deployment. The zero value changes nothing.
 type Rewriting struct {
 	// Window, Short and Past replace the durations [5m], [1m] and [1h].
 	Window, Short, Past time.Duration
@@ -40,7 +39,7 @@ type Rewriting struct {
 	// Rank replaces the label "engine", which identifies a data-parallel rank.
 	Rank []string
 
-	// Series returns what carries a canonical metric in the deployment.
+	// Series returns the deployment's series for a canonical metric.
 	Series func(canonical string) Series
 }
 
@@ -232,7 +231,7 @@ func Metrics(expr string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// Selector writes what selects the series of a metric, "" for any, with matchers.
+// Selector writes a selector of a metric's series, "" for any metric, with matchers.
 func Selector(name string, ms ...*labels.Matcher) string {
 	if len(ms) == 0 {
 		return name

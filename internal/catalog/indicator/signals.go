@@ -77,9 +77,9 @@ var (
 	DecodeTimeMean  = meanSignal("decode_time_mean", "Decode time mean", Seconds, decodeFamily,
 		"First token to last token of a finished request.")
 
-	// UnseenWait is the time of a request that lies in no stage of the engine: the wait behind somebody else's step
-	// before the scheduler even sees it. Both means are of the same requests, those that ended, so that their
-	// difference is a time; the mean TTFT is of others, those that began.
+	// UnseenWait is a request's time outside of all stages of the engine: the wait behind another request's step
+	// before the scheduler even sees it. Both means cover the same requests, which have ended, so that their
+	// difference is a time; the mean TTFT covers requests that began.
 	UnseenWait = &Signal{
 		Name: "unseen_wait_mean", Title: "API server overhead", Unit: Seconds, Count: e2eFamily, MinCount: minForMedian,
 		Expr: NotNegative(Div(
@@ -100,7 +100,7 @@ var (
 		Doc: "Mean prefill time over mean TTFT. The two are written at different moments, so it may pass 1 for a while.",
 	}
 
-	// PrefillOfBatch tells seats that answers are made in from those that prompts pass through.
+	// PrefillOfBatch tells seats for answers from seats that prompts only pass through.
 	PrefillOfBatch = &Signal{
 		Name: "prefill_share_of_batch", Title: "Prefill share of the batch", Unit: Ratio, Optional: true,
 		Expr: OrZero(
@@ -259,7 +259,7 @@ var (
 		Expr: Sum(Share(0.3, "vllm:num_requests_waiting")),
 		Doc:  "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form and clear.",
 	}
-	// QueueBatches tells what no larger batch would clear.
+	// QueueBatches shows a queue that no larger batch would clear.
 	QueueBatches = &Signal{
 		Name: "queue_batches", Held: true, Title: "Queue per running request", Unit: Times, Optional: true,
 		Expr: Div(WaitingFloor.Expr, Some(Running.Expr)),
@@ -306,7 +306,7 @@ var (
 		Name: "ranks", Title: "Data-parallel ranks", Unit: Count, Expr: CountOf(Sum(Now("vllm:num_requests_running")).By(Rank...)),
 		Doc: "How many engine cores the server has, each with its own scheduler and KV cache.",
 	}
-	// RankWait finds a rank that starves among others that do not.
+	// RankWait finds a starving rank among ranks that do not starve.
 	RankWait = &Signal{
 		Name: "rank_wait", Held: true, Title: "Wait on the longest rank queue", Unit: Seconds, OfRanks: true,
 		Expr: OrZero(Mul(Max(Or(
@@ -324,8 +324,8 @@ var (
 		Name: "kv_cache_usage_of_rank", Title: "KV cache usage by rank", Unit: Ratio, Per: PerRank,
 		Expr: Max(Mean("vllm:kv_cache_usage_perc")).By(Rank...), Doc: "Share of KV blocks held by running requests, of a data-parallel rank.",
 	}
-	// PassedOver are requests that others are served before. In the order of arrival
-	// nobody who is served waits for less than the queue that is always there takes.
+	// PassedOver counts requests that later ones overtake. In the order of arrival, every served request waits for at
+	// least the time of the standing queue.
 	PassedOver = &Signal{
 		Name: "passed_over", Title: "Requests passed over", Unit: Requests, Optional: true,
 		Expr: Mul(AtLeast(Sub(Sum(Share(0.1, "vllm:num_requests_waiting")), SumRate(ttftFamily+"_sum")), 0), looksTell()),
@@ -350,7 +350,7 @@ var (
 			"over the number of the others, of five and more. In the order of arrival it is about half of the time to the first token, and more where others are served first or clients leave. 0 where the " +
 			"passed-over requests are unknown. Where nobody has been served for 20 s it is half of that time, which is the mean age of requests that came evenly.",
 	}
-	// WaitTimes tells who is passed over from who is only less patient than others.
+	// WaitTimes tells requests that are passed over from clients that are only less patient than others.
 	WaitTimes = &Signal{
 		Name: "unanswered_wait_times", Title: "Unanswered wait / TTFT", Unit: Times, Optional: true,
 		Expr: Div(waitBesides(true), Some(MeanOf(ttftFamily))), Otherwise: []Alternative{{
@@ -500,8 +500,8 @@ var (
 		Expr: ofStatus(Increase, "4.*"), Doc: "How many requests were rejected as invalid.", Hint: HTTPRate.Hint,
 	}
 
-	// Abandoned is the only trace that a client who hangs up leaves: the HTTP
-	// request ends, but the engine never counts a completion for it.
+	// Abandoned is the only trace of a client that hangs up: the HTTP request ends, but the engine never counts a
+	// completion for it.
 	Abandoned = &Signal{
 		Name: "abandoned", Title: "Abandoned requests", Unit: Requests, Scope: Instance,
 		Expr: Sub(
@@ -591,7 +591,7 @@ var (
 		Otherwise: []Alternative{{Without: "process_start_time_seconds", Expr: gaps}},
 		Doc:       "How often in ten minutes scrapes began to fail or to succeed again, restarts apart: once if a server is lost, and more often if its page is slow.",
 	}
-	// PageTook is 0 where nobody measured it.
+	// PageTook is 0 if it was not measured.
 	PageTook = &Signal{
 		Name: "page_took", Title: "Recent scrape duration", Unit: Seconds, Scope: Instance, Scrapes: true,
 		Expr: OrZero(Div(
@@ -608,7 +608,7 @@ var (
 		Expr: Max(Last("scrape_duration_seconds").In(ShortMark)),
 		Doc:  "How long the last scrape took. A failure within milliseconds was refused or reset; one that took as long as its timeout (10 s by default in Prometheus) got no answer.",
 	}
-	// FailedAfterAtLeast is 0 where nobody measured it.
+	// FailedAfterAtLeast is 0 if it was not measured.
 	FailedAfterAtLeast = &Signal{
 		Name: "failed_after_at_least", Title: "Scrape duration (lower bound)", Unit: Seconds, Scope: Instance, Scrapes: true,
 		Expr: OrZero(Max(Last("scrape_duration_seconds").In(ShortMark)), Max(Last("up").In(ShortMark))),
@@ -741,7 +741,7 @@ var (
 		Expr: overPast(Max, "process_resident_memory_bytes", Lowest),
 		Doc:  "Resident memory now over its lowest in the available history.",
 	}
-	// MemoryHighWater tells a leak, which is always at its highest, from memory that comes and goes.
+	// MemoryHighWater tells a leak, which is always at its highest, from memory that fluctuates.
 	MemoryHighWater = &Signal{
 		Name: "memory_high_water", Title: "API server memory above old peak", Unit: Ratio, Scope: Instance, MinPast: MinTrend,
 		Expr: overPast(Max, "process_resident_memory_bytes", Highest),
@@ -782,7 +782,7 @@ var (
 		Expr: Max(Sub(Apply{Func: Time}, Max(LastStir("vllm:generation_tokens_total").In(longestWait)).By(Rank...))),
 		Doc:  "Time since the last token of the data-parallel rank where that is longest; a quarter of an hour or more counts as that.",
 	}
-	// StrandedClients is read from histories: no PromQL says what a gauge was when another one moved.
+	// StrandedClients is computed from histories: PromQL cannot read a gauge at the time when another one moved.
 	StrandedClients = &Signal{
 		Name: "stranded_clients", Title: "Connections since the last token", Unit: Count, Scope: Instance, Optional: true,
 		Expr: Mul(Number(0), Max(Now("process_open_fds"))),
@@ -790,7 +790,7 @@ var (
 			"up to the last token of the most silent rank: clients that have come since, and wait. Connections that are kept open were there before. Read from the scrapes one by one; 0 in rules.",
 		Hint: hintProcess,
 	}
-	// HeldOutside is what UnseenClients guesses, where the server counts it.
+	// HeldOutside counts on the server what UnseenClients only estimates.
 	HeldOutside = &Signal{
 		Name: "held_outside", Title: "Requests outside the scheduler", Unit: Requests, Scope: Instance, Optional: true, Feature: "SGLang 0.5.8 or later",
 		Expr: Sum(Share(0.1, "sglang:http_requests_active")),
@@ -814,7 +814,7 @@ var (
 		Doc: "Requests in KV transfer over the rate of first tokens in six minutes (Little's law): their mean time there, those " +
 			"included whose transfer never ends and is in no histogram; or the time since the last first token where there was none.",
 	}
-	// LeftUnserved counts at the door what no engine counted.
+	// LeftUnserved counts HTTP requests that no engine counted.
 	LeftUnserved = &Signal{
 		Name: "left_unserved", Title: "Requests ended unserved", Unit: Requests, Scope: Instance, Optional: true,
 		Expr: Sub(
@@ -905,7 +905,7 @@ var (
 		Doc: "Time per token on the slowest data-parallel rank, over the mean of the ranks. SGLang exports instead how " +
 			"many tokens of experts (with --expert-balancedness-report-mode) or of attention come to the heaviest GPU, over the mean: the others wait for it in each step.",
 	}
-	// ExpertSkew says of RankSkew that it is of experts.
+	// ExpertSkew tells that a RankSkew comes from experts.
 	ExpertSkew = &Signal{
 		Name: "expert_skew", Title: "Heaviest expert GPU / mean", Unit: Times,
 		Expr: Div(Number(1), AtLeast(MeanOf("sglang:eplb_balancedness"), 0.01)),
@@ -923,9 +923,9 @@ var (
 	}
 )
 
-// arrivingRequests counts arrivals per second: requests that reach their first token, and the growth of the queue. By
-// what it shrinks they came before: a sick server gives their first tokens in bursts. held are those that run or
-// wait. Both are of a target, where by is nil, or of its parts.
+// arrivingRequests counts arrivals per second: requests that reach their first token, and the growth of the queue. If
+// the queue shrinks, its requests came before: a sick server gives their first tokens in bursts. held are the running
+// and waiting requests. Both cover a target if by is nil, else its parts.
 func arrivingRequests(by []string, again Expr) Expr {
 	queue := Expr(Sum(Slope("vllm:num_requests_waiting")).By(by...))
 	if again != nil { // some wait once more, and have not arrived again
@@ -1049,7 +1049,7 @@ func schedulerIdle(lookups bool) Expr {
 	return And(runs, Where(Sum(Highest("vllm:num_requests_running").In(ShortMark)).By(Rank...), "==", Number(0))).On(Rank...)
 }
 
-// allLeft is 1 of an instance whose gauges show requests that nobody waits for any more, see StaleGauges.
+// allLeft is 1 for an instance whose gauges show requests without clients, see StaleGauges.
 var allLeft = func() Expr {
 	of := func(s Samples) Expr { return Max(s).By("instance") }
 	closed := Sub(of(Highest("process_open_fds").In(PastMark)), of(Highest("process_open_fds").In(ShortMark)))
@@ -1069,7 +1069,7 @@ func silentRanks(span time.Duration) Expr {
 		Sum(Rate("vllm:time_to_first_token_seconds_count").In(span)).By(Rank...)), "==", Number(0))
 }
 
-// leftEarly counts who got no first token before the HTTP request ended, of one instance.
+// leftEarly counts an instance's HTTP requests that ended without a first token.
 func leftEarly() Expr {
 	of := func(s Samples) Expr { return Sum(s).By("instance") }
 	first := of(Increase(ttftFamily + "_count"))
@@ -1104,7 +1104,7 @@ func unansweredWait(left bool) Expr {
 	return Or(Some(waitBesides(left)), Div(Where(WaitingAge.Expr, ">=", Number(noHiccup)), Number(2)))
 }
 
-// waitBesides is the same where others got a first token.
+// waitBesides is the same while others got a first token.
 func waitBesides(left bool) Expr {
 	waited := AtLeast(Sub(SumMean("vllm:num_requests_waiting"), SumRate(ttftFamily+"_sum")), 0)
 	window := Div(SumIncrease(ttftFamily+"_count"), Some(SumRate(ttftFamily+"_count")))
@@ -1143,7 +1143,7 @@ const (
 	noHiccup    = 20
 )
 
-// minUnanswered is how many requests without a first token say something of the others.
+// minUnanswered is the number of requests without a first token from which they count beside the others.
 const minUnanswered = 5
 
 // looksTell is 1 where the counters of the time that requests were at work agree with the batch

@@ -6,7 +6,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
-// A Value is one reading of a signal. Its zero value is unknown: a reading that nobody took is never a zero.
+// A Value is one reading of a signal. Its zero value is unknown: a missing reading is never a zero.
 type Value struct {
 	V  float64
 	OK bool // V is known
@@ -22,7 +22,7 @@ type Value struct {
 	// waited at least; 0 where V is of those that got one.
 	Unanswered float64
 
-	// Reason says why the value is unknown.
+	// Reason is the reason why the value is unknown.
 	Reason string
 }
 
@@ -37,8 +37,8 @@ func Known(v float64) Value {
 // Unknown returns a value that could not be had, and why.
 func Unknown(reason string) Value { return Value{Reason: reason} }
 
-// BucketValue estimates a quantile of a histogram, as stat.BucketQuantile does, and says in which
-// bucket it is. In the first and in the last one its value is a bound and not an estimate.
+// BucketValue estimates a quantile of a histogram, as stat.BucketQuantile does, and returns its bucket. In the first
+// and the last bucket the value is a bound, not an estimate.
 func BucketValue(q float64, bounds, upTo []float64, total float64) Value {
 	v, bucket := stat.BucketQuantile(q, bounds, upTo, total)
 	if math.IsNaN(v) {

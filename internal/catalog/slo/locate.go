@@ -17,8 +17,8 @@ func formatPosition(n *yaml.Node) string { return fmt.Sprintf("line %d, column %
 
 var twice = regexp.MustCompile(`^mapping key "?(.+?)"? already defined at (line \d+)$`)
 
-// locateError rewrites the errors of decoding, which know the line and speak of Go
-// types, for people who wrote YAML: with the column, and the first one alone.
+// locateError rewrites decoding errors, which name Go types, for authors of YAML: only the first error, with its line
+// and column.
 func locateError(err error, content []byte) error {
 	var wrong *yaml.TypeError
 	if !errors.As(err, &wrong) || len(wrong.Errors) == 0 {
@@ -63,7 +63,7 @@ func kindOf(tag string) string {
 	return "a value (" + strings.TrimPrefix(tag, "!!") + ")"
 }
 
-// wantedOf names what a Go type is written as.
+// wantedOf names the YAML notation of a Go type.
 func wantedOf(goType string) string {
 	switch {
 	case strings.HasPrefix(goType, "[]"):

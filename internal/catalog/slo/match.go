@@ -21,11 +21,11 @@ func (o Objective) labelPatterns() []struct{ label, pattern string } {
 	return out
 }
 
-// Serves reports whether the objective can be one of a model's, whatever the other labels of its targets are.
+// Serves reports whether the objective can apply to a model, whatever the other labels of its targets are.
 func (o Objective) Serves(model string) bool { return matchPattern(o.Model, model) }
 
-// Matchers returns what Prometheus selects the objective's targets with: a pattern becomes a regular expression, and
-// one without * ? [ an equality. None means that the objective matches everything.
+// Matchers returns Prometheus' matchers of the objective's targets: a pattern becomes a regular expression, and one
+// without * ? [ an equality. None means that the objective matches everything.
 func (o Objective) Matchers() ([]*labels.Matcher, error) {
 	var out []*labels.Matcher
 	for _, g := range o.labelPatterns() {

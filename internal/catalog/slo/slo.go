@@ -32,7 +32,7 @@ const (
 	Cancelled Key = "cancelled"
 )
 
-// An Objective is what users of some models were promised. A zero value of a target means that nothing was promised.
+// An Objective is a promise to the users of some models. A zero target means no promise.
 type Objective struct {
 	// Matchers; empty or "*" matches everything, and a pattern may hold * and ?,
 	// which match slashes as well: model names have them.
@@ -57,7 +57,7 @@ type Percentile struct {
 	Target time.Duration
 }
 
-// Quantity is what a promise is about.
+// Quantity is the measured quantity of a promise.
 type Quantity string
 
 // The quantities that can be promised.
@@ -100,12 +100,11 @@ func (o Objective) Promises() []Promise {
 // p95 is the share that the keys ending in _p95 speak of.
 const p95 = 0.95
 
-// mostlyCancelled is what an editor cancels: at every keystroke it drops the completion that it
-// asked for at the one before, and shows one in four or fewer.
+// mostlyCancelled is an editor's share of cancelled requests: each keystroke drops the completion of the one before,
+// and at most one in four is shown.
 const mostlyCancelled = 0.75
 
-// useCases are the latency targets by use case that are commonly asked of an
-// LLM service; all of them are taken as P95.
+// useCases are common latency targets of LLM services by use case, all taken as P95.
 var useCases = []Objective{
 	{UseCase: "chat", TTFTP95: 500 * time.Millisecond, ITLP95: 50 * time.Millisecond, E2EP95: 10 * time.Second},
 	{UseCase: "code-completion", TTFTP95: 200 * time.Millisecond, ITLP95: 30 * time.Millisecond, E2EP95: 3 * time.Second, Cancelled: mostlyCancelled},
@@ -142,7 +141,7 @@ func (o Objective) Value(k Key) (float64, bool) {
 	return v, v > 0
 }
 
-// Source says where the objective comes from, for evidence: "chat", or "slo".
+// Source names the objective's origin in evidence: "chat", or "slo".
 func (o Objective) Source() string { return cmp.Or(o.UseCase, "slo") }
 
 // File is the parsed content of slo.yaml.

@@ -1,5 +1,5 @@
-// Package synonym is what others call what sixty measures: the words of guides, and their metrics.
-// Explain, the linter, the glossary and the hints of errors read this one table.
+// Package synonym lists other names of sixty's quantities: the words of guides, and their metrics. Explain, the
+// linter, the glossary and the hints of errors share this table.
 package synonym
 
 import (
@@ -14,7 +14,7 @@ import (
 //go:embed synonyms.csv
 var table string
 
-// A Synonym is somebody else's name for something.
+// A Synonym is another program's or author's name for a quantity.
 type Synonym struct {
 	Name, Meaning string
 	Here          string // the word or the metric that sixty has for it
@@ -43,7 +43,7 @@ func Of(metric string) (Synonym, bool) {
 	return Synonym{}, false
 }
 
-// Exposed says who exposes a metric, "" for a word.
+// Exposed names the program that exposes a metric, "" for a word.
 func (s Synonym) Exposed() string {
 	switch {
 	case s.By != "":
@@ -54,10 +54,10 @@ func (s Synonym) Exposed() string {
 	return ""
 }
 
-// Advice says what to ask for in a metric's place, without a final period.
+// Advice returns what to query in a metric's place, without a final period.
 func (s Synonym) Advice() string { return strings.TrimSuffix("write "+s.Here+", "+s.Note, ", ") }
 
-// Translate replaces others' words in a name by sixty's: "tbt-p95" becomes "itl-p95".
+// Translate replaces synonyms in a name by sixty's words: "tbt-p95" becomes "itl-p95".
 func Translate(name string) string {
 	words := strings.FieldsFunc(name, func(r rune) bool { return r == '-' || r == '_' })
 	for _, w := range words {

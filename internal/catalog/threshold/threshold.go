@@ -1,6 +1,5 @@
-// Package threshold finds the numbers that somebody set for a deployment: by hand, by
-// an objective, or by a measurement. The diagnosis, the alert rules and the dashboards
-// all ask here, so that they cannot disagree. It performs no I/O.
+// Package threshold finds the thresholds set for a deployment: by hand, by an objective, or by a measurement. The
+// diagnosis, the alert rules and the dashboards all call it, so that they cannot disagree. It performs no I/O.
 package threshold
 
 import (
@@ -17,11 +16,11 @@ type Sources struct {
 	Measured  *baseline.File     // nil: nothing was measured
 }
 
-// A Limit is a number that somebody set, in the threshold's unit.
+// A Limit is a number set for a threshold, in the threshold's unit.
 type Limit struct {
 	Value  float64
 	Source string // in JSON: "--set", a use case or "slo", "measured"
-	Detail string // for people who did not set it
+	Detail string // for readers who did not set it
 }
 
 // Limit returns the number that was set for a threshold; the second result is false

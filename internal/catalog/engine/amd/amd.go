@@ -12,8 +12,8 @@ import (
 // ID names the exporter.
 const ID engine.ID = "amd"
 
-// Engine is the exporter: no engine, but found and asked like one. No rules or panels are made in its
-// names, so that none can be named without a page at hand.
+// Engine is the exporter: no engine, but detected and queried like one. No rules or panels are generated in its
+// names, because its names are known from a page only.
 var Engine = engine.Engine{
 	ID: ID, Alerts: "GPU", Selector: "(amd_)?(" + strings.Join(names, "|") + ")",
 	Detect:       detectPage,

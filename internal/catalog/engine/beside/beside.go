@@ -14,8 +14,7 @@ import (
 //go:embed families.csv
 var table string
 
-// InServers are what programs show on the page of the server that they are a part of, as a regular
-// expression: LMCache, whose model is called by its path there.
+// InServers matches metrics of programs on the page of their server: LMCache, which names the model by its path.
 const InServers = "lmcache:.+"
 
 // Families returns their metric families; Kind is the program.

@@ -14,7 +14,7 @@ import (
 // ID names the exporter.
 const ID engine.ID = "dcgm"
 
-// Engine is the exporter: no engine, but found and asked like one.
+// Engine is the exporter: no engine, but detected and queried like one.
 var Engine = engine.Engine{
 	ID: ID, Alerts: "GPU", Selector: "DCGM_FI_.+", IDs: []string{"dcgm"},
 	Detect:       detectPage,
@@ -52,8 +52,8 @@ var fieldsCSV string
 
 // A Field is a quantity that DCGM reads.
 type Field struct {
-	// Type is "gauge", "counter", "code" for a number that is no amount, "text" for what no
-	// series can hold, or "" where it is not known.
+	// Type is "gauge", "counter", "code" for a number that is no amount, "text" for a field without a series, or ""
+	// if it is unknown.
 	Type string
 
 	// Unit of its values as dcgm-exporter exposes them: "W", "C", "MiB", "%", "ratio" (0 to 1), "MHz", "Hz",

@@ -1,6 +1,6 @@
 // Package gateway describes the metrics of gateways between clients and servers: sixty gateway, whose names are the
 // canonical ones; Envoy, Istio, HAProxy, nginx, Traefik and Kong, and the Gateway API's gateways that are built on
-// them; and routers for inference servers. It is the only place that says what their counters mean; signals are built
+// them; and routers for inference servers. Only this package knows the meaning of their counters; signals are built
 // from it.
 package gateway
 
@@ -17,7 +17,7 @@ import (
 // ID names a gateway.
 const ID engine.ID = "gateway"
 
-// Engine is the gateway: no engine, but found and asked like one.
+// Engine is the gateway: no engine, but detected and queried like one.
 var Engine = engine.Engine{
 	ID: ID, Alerts: "LLMGateway", Selector: own + ".+|" + metricPattern(Routers) + "|" + strings.Join(pickerNamesBefore, "|"), IDs: []string{"gateway"},
 	Detect: func(names map[string]bool) (engine.Naming, bool) {
@@ -36,13 +36,13 @@ var pickerNamesBefore = indicator.Reads(indicator.PickerBlind.Otherwise[0].Expr)
 // own begins the names of sixty gateway.
 const own = "sixty_gateway_"
 
-// Outcomes: how a request ended, in the words of sixty gateway, and what else is counted.
+// Outcomes of requests, in the words of sixty gateway, and other counted events.
 const (
 	Offered          = "offered"
 	Success          = "success"
 	ClientError      = "client_error"
 	UpstreamError    = "upstream_error"
-	ErrorEvent       = "error_event" // within an answer of 200; sixty gateway alone sees it
+	ErrorEvent       = "error_event" // within an answer of 200; only sixty gateway sees it
 	Timeout          = "timeout"
 	ClientDisconnect = "client_disconnect"
 	Rejected         = "rejected"
@@ -76,7 +76,7 @@ type Product struct {
 	Releases, Tried string // see engine.Engine
 
 	times []timing
-	alone []*indicator.Signal // signals of this product alone
+	alone []*indicator.Signal // signals of this product only
 }
 
 // A timing is a histogram that percentiles are read from.
@@ -111,8 +111,8 @@ func ownProduct() Product {
 	return p
 }
 
-// Others are the other products, those that route to inference servers first. A sidecar of Istio shows some of
-// Envoy's names too.
+// Others are the other products, routers for inference servers first. A sidecar of Istio shows some of Envoy's names
+// too.
 var Others = append(Routers, []Product{
 	byFlags("Istio", "istio_requests_total").withLatency("istio_request_duration_milliseconds", 1000),
 	byClass("Envoy", "envoy_cluster_upstream_rq_xx", "envoy_response_code_class", "").withLatency("envoy_cluster_upstream_rq_time", 1000).withTerms(
@@ -191,7 +191,7 @@ func (p Product) withLatency(histogram string, per float64) Product {
 	return p.timedAs(whole, histogram, per)
 }
 
-// timedAs adds a histogram, in units of which there are so many in a second.
+// timedAs adds a histogram with per units in a second.
 func (p Product) timedAs(of percentiles, histogram string, per float64, match ...*labels.Matcher) Product {
 	p.times = append(slices.Clone(p.times), timing{of, histogram, per, match})
 	return p
@@ -334,7 +334,7 @@ func (p Product) sumOutcomes(has map[string]bool, fn indicator.Function, outcome
 	return out
 }
 
-// releaseNames returns what the signals ask of sixty gateway.
+// releaseNames returns the metrics of sixty gateway that signals read.
 func releaseNames(id string) (names []string, release string, err error) {
 	if id != string(ID) {
 		return nil, "", nil

@@ -93,7 +93,8 @@ var productionStack = Product{
 	},
 }.withLatency("vllm:request_latency_seconds", 1)
 
-// Gauge reports whether a series under a server's name is what production-stack's router says of one of its servers.
+// Gauge reports whether a series with a server's name is a gauge of production-stack's router about one of its
+// servers.
 func Gauge(m model.Metric) bool {
 	return m["server"] != "" && m["model_name"] == "" && strings.HasPrefix(string(m[model.MetricNameLabel]), "vllm:")
 }

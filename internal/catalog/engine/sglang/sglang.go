@@ -64,7 +64,7 @@ func namePage(prefix string, has func(name string) bool) engine.Naming {
 			// generation_tokens_total counts when a request ends, and these as its tokens come, but for the first.
 			"generation_tokens_total": "inter_token_latency_seconds_count",
 		},
-		Only: map[string][]*labels.Matcher{ // the others of a priority are parts of these
+		Only: map[string][]*labels.Matcher{ // series with a priority are parts of these
 			"num_requests_running": {indicator.Is("priority", "")}, "num_requests_waiting": {indicator.Is("priority", "")},
 		},
 		Later: map[string]bool{prefix + "cached_tokens_total": true},
@@ -96,7 +96,7 @@ var (
 	firsts         = rate(engine.Canonical + "time_to_first_token_seconds_count")
 )
 
-// countTokens says how tokens are counted, and what of a prompt the cache had.
+// countTokens names the counters of tokens, and of cached prompt tokens.
 func countTokens(n *engine.Naming, prefix string, has func(name string) bool) {
 	tokens, aborted := prefix+"realtime_tokens_total", prefix+"num_aborted_requests_total"
 	prompts, ended := rate(prefix+"prompt_tokens_total"), rate(prefix+"num_requests_total") // when a request ends, both
@@ -141,7 +141,7 @@ func countTokens(n *engine.Naming, prefix string, has func(name string) bool) {
 	}
 }
 
-// tellRanks says how even the ranks' work is, and what guessing gives.
+// tellRanks names the metrics of balance between ranks, and of speculation.
 func tellRanks(n *engine.Naming, prefix string, has func(name string) bool) {
 	switch { // the ranks share experts (balancedness is the mean over the most) or attention
 	case has("eplb_balancedness_count"):
@@ -161,13 +161,13 @@ func tellRanks(n *engine.Naming, prefix string, has func(name string) bool) {
 	}
 }
 
-// tellTransfers says how the KV cache travels between prefill and decode servers.
+// tellTransfers names the metrics of KV transfers between prefill and decode servers.
 func tellTransfers(n *engine.Naming, prefix string, has func(name string) bool) {
 	if has("kv_transfer_alloc_ms_count") { // prefill and decode apart: both servers count these, and only the prefill server takes the time
 		late, lost, begun := prefix+"num_bootstrap_failed_reqs_total", prefix+"num_transfer_failed_reqs_total", prefix+"kv_transfer_alloc_ms_count"
 		n.Later[late], n.Later[lost] = true, true
 		maps.Copy(n.Exprs, declareRoles(prefix).Exprs())
-		// On a prefill server a request fails to bootstrap where no decode server asks for its KV cache, in 300 s.
+		// On a prefill server a request fails to bootstrap if no decode server requests its KV cache within 300 s.
 		prefill := indicator.Is("engine_type", "prefill")
 		failed := indicator.Add(increase(late, indicator.Not("engine_type", "prefill")), increase(lost))
 		fetched := indicator.Sum(indicator.Increase("vllm:nixl_xfer_time_seconds_count")).By(indicator.Fleet...)
@@ -190,8 +190,8 @@ func tellTransfers(n *engine.Naming, prefix string, has func(name string) bool) 
 	}
 }
 
-// tellLife says how long a server has run and what its start took, for several processes write its page
-// and no counter of it has a time of creation.
+// tellLife names the metrics of a server's age and start, because several processes write its page, so that its
+// counters have no creation times.
 func tellLife(n *engine.Naming, prefix string, has func(name string) bool) {
 	watched := func(labels ...string) indicator.Expr {
 		return indicator.Sub(indicator.Apply{Func: indicator.Time}, indicator.Min(indicator.First("up").In(indicator.PastMark)).By(labels...))
@@ -204,7 +204,7 @@ func tellLife(n *engine.Naming, prefix string, has func(name string) bool) {
 		if has("kv_transfer_alloc_ms_count") { // a server of a pair may wait for the other
 			n.Exprs[indicator.StuckEngines.Name] = standStill(prefix, stages, nil)
 			for _, outside := range []*indicator.Signal{indicator.UnseenClients, indicator.LeftUnserved} {
-				if seen := n.Exprs[outside.Name]; seen != nil { // the HTTP server is on another page, or was not asked
+				if seen := n.Exprs[outside.Name]; seen != nil { // the HTTP server has another page, or was not queried
 					n.Exprs[outside.Name] = indicator.Mul(seen, indicator.Test(indicator.Sum(indicator.Rate(stages).In(indicator.ShortMark)), "==", indicator.Number(0)))
 				}
 			}
@@ -226,8 +226,8 @@ func tellLife(n *engine.Naming, prefix string, has func(name string) bool) {
 	}
 }
 
-// standStill counts the ranks whose scheduler's loop does not turn while clients wait, and of all ranks those
-// that are stuck by what they hold.
+// standStill counts the ranks whose scheduler stands still while clients wait, and the ranks that are stuck with the
+// requests that they hold.
 func standStill(prefix, stages string, stuck indicator.Expr) indicator.Expr {
 	turns := indicator.Sum(indicator.Rate(stages).In(indicator.ShortMark)).By(indicator.Rank...)
 	waits := indicator.Sum(indicator.Lowest(prefix+"http_requests_active", indicator.Like("endpoint", indicator.Generating)).In(indicator.ShortMark)).By("instance")
@@ -240,8 +240,8 @@ func standStill(prefix, stages string, stuck indicator.Expr) indicator.Expr {
 	return indicator.Or(indicator.Where(still, ">", indicator.Number(0)), stuck)
 }
 
-// declareRoles tells the servers of a pair by the label engine_type. On a decode server a request waits for room for
-// its KV cache, in the queue for preallocation, before it waits to run.
+// declareRoles tells prefill from decode servers by the label engine_type. On a decode server a request waits for
+// room for its KV cache, in the queue for preallocation, before it waits to run.
 func declareRoles(prefix string) indicator.Roles {
 	of := func(role string) indicator.Expr {
 		return indicator.Sum(indicator.Last("vllm:num_requests_running", indicator.Is("engine_type", role)).In(indicator.PastMark))
@@ -251,7 +251,7 @@ func declareRoles(prefix string) indicator.Roles {
 		waits("vllm:num_requests_waiting"), waits(prefix+"num_decode_prealloc_queue_reqs"))}
 }
 
-// countRequests says what of requests shows at the HTTP server alone.
+// countRequests names the counters of requests that only the HTTP server has.
 func countRequests(n *engine.Naming, prefix string, has func(name string) bool) {
 	aborted, answers := prefix+"num_aborted_requests_total", prefix+"http_responses_total"
 	if active := prefix + "http_requests_active"; has("http_requests_active") { // requests that the scheduler never accepted show here only

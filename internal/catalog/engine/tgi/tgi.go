@@ -84,7 +84,8 @@ func namePage(prefix string, has func(name string) bool) engine.Naming {
 	return n
 }
 
-// countRequests says how requests end: one that is refused or fails says why (router/src/infer, backends/v3/src).
+// countRequests names the counters of ends: refused and failed requests have a reason (router/src/infer,
+// backends/v3/src).
 func countRequests(prefix string) map[string]indicator.Expr {
 	const refused, failed, left = "validation|template|overloaded", "generation|incomplete", "dropped"
 	came := prefix + "request_count"

@@ -81,7 +81,7 @@ func namePage(prefix string, has func(name string) bool) engine.Naming {
 	return n
 }
 
-// ofBackend says what the TensorRT-LLM backend shows of the engine that it runs.
+// ofBackend names the metrics of the TensorRT-LLM backend about its engine.
 func ofBackend(n *engine.Naming, prefix string) {
 	only := func(canonical, own, label, value string) {
 		n.Renamed[canonical], n.Only[canonical] = own, []*labels.Matcher{indicator.Is(label, value)}

@@ -47,8 +47,8 @@ func Bounds(family, release string) []float64 {
 	return out
 }
 
-// LengthBounds returns the finite upper bounds of histograms of a request's tokens, of
-// a server whose longest sequence has so many: 1, 2, 5, 10, … (build_1_2_5_buckets).
+// LengthBounds returns the finite upper bounds of histograms of a request's tokens, by the server's longest sequence:
+// 1, 2, 5, 10, … (build_1_2_5_buckets).
 func LengthBounds(longest int) []float64 {
 	var out []float64
 	for scale := 1.0; ; scale *= 10 {

@@ -14,7 +14,7 @@ const Newest = "0.33.0"
 // The releases that dialects without one stand for, and those at which pages changed their ways.
 const (
 	lastV0      = "0.8.2"  // the last release whose V0 engine showed all of its names
-	firstV1     = "0.8"    // from here on V1 is what a server runs by default
+	firstV1     = "0.8"    // from here on servers run V1 by default
 	withCreated = "0.11.1" // _created series
 	sanitized   = "0.11"   // Ray's prefix without a colon
 )
@@ -88,7 +88,7 @@ func pageOf(prefix, release string, v0 bool) []string {
 				continue
 			}
 		case frontend, process:
-			if ray || v0 && f.Kind == frontend { // Ray exports the engine's metrics alone
+			if ray || v0 && f.Kind == frontend { // Ray exports only the engine's metrics
 				continue
 			}
 		default: // a router's

@@ -12,7 +12,7 @@ const (
 	AsyncSchedulingByDefault engine.Release = "0.14"   // --async-scheduling
 	ChatTemplateParsed       engine.Release = "0.11"   // for each request (vllm-project/vllm#25794, 2025-09-27)
 	ChatTemplateKept         engine.Release = "0.11.1" // and no more (#26227, 2025-10-04)
-	SortsToSample            engine.Release = "0.11.1" // FlashInfer's sampler has to be asked for (v1/sample/ops/topk_topp_sampler.py)
+	SortsToSample            engine.Release = "0.11.1" // FlashInfer's sampler must be enabled (v1/sample/ops/topk_topp_sampler.py)
 	SamplesWithoutSorting    engine.Release = "0.17"   // a Triton kernel for top-k and top-p, from 0.23 on FlashInfer's
 	SamplesWithFlashInfer    engine.Release = "0.23"   // by default, and the Triton kernel without it
 	MarlinOnTuring           engine.Release = "0.14"   // FP8 and AWQ through Marlin on compute capability 7.5

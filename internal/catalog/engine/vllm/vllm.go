@@ -101,8 +101,8 @@ func namePage(prefix, suffix string, has map[string]bool) engine.Naming {
 	if isV0(has, prefix) {
 		n.ID = "vllm-v0" + suffix
 	}
-	// A name is asked for under the one that came before it, where the endpoint exposes that alone. A server that
-	// exposes both during a deprecation is asked under the new one: they carry the same values (vLLM 0.9.2 to 0.11).
+	// An older name replaces a newer one if the endpoint exposes only the older. Of a server that exposes both during
+	// a deprecation, the new one is read: they carry the same values (vLLM 0.9.2 to 0.11).
 	for _, f := range families() {
 		if f.Replacement == "" {
 			continue
@@ -132,8 +132,8 @@ func namePage(prefix, suffix string, has map[string]bool) engine.Naming {
 	return n
 }
 
-// tellMooncake says what the Mooncake connector, 0.33, calls what NIXL counts. It pushes: the prefill server counts
-// transfers and their failures, and the decode server what it did not receive.
+// tellMooncake maps NIXL's counters to the Mooncake connector's names, 0.33. Mooncake pushes: the prefill server
+// counts transfers and their failures, and the decode server missing transfers.
 func tellMooncake(n *engine.Naming) {
 	for _, s := range []string{
 		"xfer_time_seconds_bucket", "xfer_time_seconds_sum", "xfer_time_seconds_count", "bytes_transferred_bucket", "bytes_transferred_sum",

@@ -108,8 +108,7 @@ func (c Config) Bool(flag string) (on, ok bool) {
 	return on, err == nil
 }
 
-// FromCacheConfigInfo reads vllm:cache_config_info, whose labels
-// carry every field of vLLM's CacheConfig as text
+// FromCacheConfigInfo reads vllm:cache_config_info, whose labels carry every field of vLLM's CacheConfig as text
 // (vllm/v1/metrics/loggers.py, v0.23.0).
 func FromCacheConfigInfo(of []Info) Config {
 	const source = "cache_config_info"
@@ -238,22 +237,21 @@ func (f Flags) parseLine(line, source string) (c Config, stray []string) {
 	return p.config, p.unknown
 }
 
-// splitLine splits a line into words. whole is true for a command line, which names the model; its words begin after
-// the program.
-func splitLine(line string) (words []string, whole bool) {
+// splitLine splits a line into words: of a whole command line, which names the model, the words after the program.
+func splitLine(line string) (args []string, whole bool) {
 	line = quoteObjects(strings.NewReplacer("\\\r\n", " ", "\\\n", " ").Replace(line))
-	words, err := shlex.Split(line)
+	args, err := shlex.Split(line)
 	if err != nil { // a quote without its end
-		words = strings.Fields(line)
+		args = strings.Fields(line)
 	}
-	words = unwrapShell(words)
+	args = unwrapShell(args)
 	for _, e := range entries {
 		isEntry := func(w string) bool { return w == e || strings.HasPrefix(w, e+":") }
-		if i := slices.IndexFunc(words, isEntry); i >= 0 {
-			words, whole = words[i+1:], true
+		if i := slices.IndexFunc(args, isEntry); i >= 0 {
+			args, whole = args[i+1:], true
 		}
 	}
-	return words, whole
+	return args, whole
 }
 
 // A lineParser reads the words of a command line.
@@ -334,15 +332,15 @@ func (p *lineParser) readWord(word, name string) {
 }
 
 // readValues reads the words that are a flag's value: one, or several of a list.
-func (p *lineParser) readValues(flag string) (text string, ok bool) {
+func (p *lineParser) readValues(flag string) (joined string, ok bool) {
 	if !p.atValue() || p.flags[flag].Switch && !onOrOff(p.args[p.next]) {
 		return "", false
 	}
-	text = p.args[p.next]
+	joined = p.args[p.next]
 	for p.next++; Lists[flag] && p.atValue(); p.next++ {
-		text += " " + p.args[p.next]
+		joined += " " + p.args[p.next]
 	}
-	return text, true
+	return joined, true
 }
 
 // atValue reports whether the next word can be a value.

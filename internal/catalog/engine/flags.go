@@ -165,7 +165,7 @@ func (f Flags) Ineffective(c Config) []string {
 // Translate returns a flag and values of it in the engine's own words; "" is no value, or
 // a flag that is left out: --enable-prefix-caching true is to leave out
 // --disable-radix-cache.
-func (f Flags) Translate(flag string, values ...string) (own string, ownValues []string) {
+func (f Flags) Translate(flag string, values ...string) (ownFlag string, ownValues []string) {
 	has := f[flag]
 	for _, v := range values {
 		if word, ok := has.Values[v]; ok {

@@ -27,7 +27,7 @@ const RoleLabel = "role"
 
 // A roleLabel is a stack's label for a server's role. Names of Kubernetes labels are in Prometheus' form, with
 // underscores for other characters than letters and digits.
-type roleLabel struct{ name, source string }
+type roleLabel struct{ name, origin string }
 
 // podRoles are labels of pods, the most particular first.
 var podRoles = []roleLabel{

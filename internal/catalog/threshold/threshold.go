@@ -56,7 +56,8 @@ type Promise struct {
 // Promises lists the latencies that an objective may promise, in the order of a request.
 func Promises() []Promise {
 	return []Promise{
-		{indicator.TTFTP95, catalog.TTFTObjective}, {indicator.ITLP95, catalog.ITLObjective},
+		{indicator.TTFTP95, catalog.TTFTObjective},
+		{indicator.ITLP95, catalog.ITLObjective},
 		{indicator.E2EP95, catalog.E2EObjective},
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/diagnose/gather"
+	"github.com/sixty-dev/sixty/internal/generate/gather"
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/monitor/incident"

@@ -19,7 +19,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/threshold"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/diagnose/gather"
+	"github.com/sixty-dev/sixty/internal/generate/gather"
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"

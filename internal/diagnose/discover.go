@@ -398,16 +398,52 @@ func jobOf(srv *server) string { return labelKey(srv.labels, []string{"cluster",
 // or its job has only inference servers. If no server answered at all, the servers of a scraper's own jobs are,
 // because otherwise nobody would learn of a fleet that never starts.
 func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, o *Options, lookback time.Duration, matchers []*labels.Matcher) error {
-	engines, others := map[string]int{}, map[string]int{}
-	silent := func(srv *server) bool { return len(srv.names) == 1 && srv.names["up"] }
-	found, strange, mute := false, false, false
+	engines, others, found, strange, mute := d.countByJob()
+	if !found {
+		usual, err := dialect.Usual()
+		if err != nil || !o.Scraper {
+			return err
+		}
+		d.usual = usual
+	}
+	mark := func(form, selector string, set func(*server)) error {
+		v, err := q.Query(ctx, fmt.Sprintf(form, strings.Join(d.layout.Instance, ", "), selector, model.Duration(lookback)), o.At)
+		if err != nil {
+			return fmt.Errorf("find servers beside those with metrics: %w", err)
+		}
+		d.setServers(v, set)
+		return nil
+	}
+	if strange {
+		generating := selectorOf("http_requests_total", append([]*labels.Matcher{indicator.Like("handler", indicator.Generating)}, matchers...))
+		if err := mark("group by (%s) (last_over_time(%s[%s]))", generating, func(srv *server) { srv.serves = true }); err != nil {
+			return err
+		}
+	}
+	if !mute {
+		return nil
+	}
+	return mark("max by (%s) (max_over_time(%s[%s])) == 0", selectorOf("up", matchers), func(srv *server) {
+		job := jobOf(srv)
+		own := srv.labels["job"] != "" && others[job] == 0 && (engines[job] > 0 || !found)
+		srv.down = srv.isSilent() && (o.Every || own)
+	})
+}
+
+// isSilent reports whether a server was scraped and never answered.
+func (srv *server) isSilent() bool { return len(srv.names) == 1 && srv.names["up"] }
+
+// countByJob counts the inference servers and the other targets of each job. It reports whether there are inference
+// servers, servers that count HTTP requests alone, and silent ones.
+func (d *discovery) countByJob() (engines, others map[string]int, found, strange, mute bool) {
+	engines, others = map[string]int{}, map[string]int{}
 	for _, srv := range d.servers {
 		dia, ok := d.detectDialect(srv)
 		switch {
 		case ok && dia.Serves():
 			found = true
 			engines[jobOf(srv)]++
-		case silent(srv):
+		case srv.isSilent():
 			mute = true
 		case ok: // an exporter of GPUs, or a gateway
 			others[jobOf(srv)]++
@@ -416,42 +452,16 @@ func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, o *Opt
 			others[jobOf(srv)]++
 		}
 	}
-	if !found {
-		if !o.Scraper {
-			return nil
-		}
-		var err error
-		if d.usual, err = dialect.Usual(); err != nil {
-			return err
-		}
-	}
-	mark := func(names, form string, more []*labels.Matcher, set func(*server)) error {
-		expr := fmt.Sprintf(form, strings.Join(d.layout.Instance, ", "), selectorOf(names, slices.Concat(more, matchers)), model.Duration(lookback))
-		v, err := q.Query(ctx, expr, o.At)
-		if err != nil {
-			return fmt.Errorf("find servers beside those with metrics: %w", err)
-		}
-		for _, sample := range v {
-			if srv := d.servers[labelKey(sample.Metric, d.layout.Instance)]; srv != nil {
-				set(srv)
-			}
-		}
-		return nil
-	}
-	if strange {
-		handlers := indicator.Like("handler", indicator.Generating)
-		if err := mark("http_requests_total", "group by (%s) (last_over_time(%s[%s]))", []*labels.Matcher{handlers}, func(srv *server) { srv.serves = true }); err != nil {
-			return err
+	return engines, others, found, strange, mute
+}
+
+// setServers changes the servers that a query selected.
+func (d *discovery) setServers(selected model.Vector, set func(*server)) {
+	for _, sample := range selected {
+		if srv := d.servers[labelKey(sample.Metric, d.layout.Instance)]; srv != nil {
+			set(srv)
 		}
 	}
-	if !mute {
-		return nil
-	}
-	return mark("up", "max by (%s) (max_over_time(%s[%s])) == 0", nil, func(srv *server) {
-		job := jobOf(srv)
-		own := srv.labels["job"] != "" && others[job] == 0 && (engines[job] > 0 || !found)
-		srv.down = silent(srv) && (o.Every || own)
-	})
 }
 
 // serverName is what people call a server.

@@ -342,29 +342,10 @@ func (p *pool) mergeOutcomes(of *catalog.Pathology) Finding {
 			f.Targets = append(f.Targets, u.Target)
 		}
 	}
-	type on struct {
-		*outcome
-		*judgement
-	}
-	var all []on
-	for i := range p.judged {
-		for k := range p.judged[i].outcomes {
-			if o := &p.judged[i].outcomes[k]; o.pathology == of && o.status != NotApplicable {
-				all = append(all, on{o, &p.judged[i]})
-			}
-		}
-	}
+	all := p.outcomesOf(of)
 	if len(all) == 0 {
 		return f
 	}
-	// The same whatever the order of the targets.
-	slices.SortFunc(all, func(a, b on) int {
-		explained := func(o on) int { return min(1, len(o.inhibitedBy)) }
-		return cmp.Or(
-			cmp.Compare(rankOf(b.status), rankOf(a.status)), explained(a)-explained(b), cmp.Compare(b.severity, a.severity),
-			cmp.Compare(b.confidence, a.confidence), cmp.Compare(b.requestRate(), a.requestRate()), cmp.Compare(a.name(), b.name()),
-		)
-	})
 	worst := all[0]
 	var more []string // more targets beside the first
 	since := worst.since
@@ -397,23 +378,54 @@ func (p *pool) mergeOutcomes(of *catalog.Pathology) Finding {
 	if slices.ContainsFunc(f.Targets, p.isServer) { // a GPU exporter lends its readings to them
 		f.Targets = slices.DeleteFunc(f.Targets, func(t string) bool { return !p.isServer(t) })
 	}
-	if f.Status == Firing {
-		f.Summary, f.Reasons, f.Fixes, f.InhibitedBy = worst.pass.Summary, worst.pass.Reasons, worst.pass.Fixes, worst.inhibitedBy
-		f.Chain = worst.chain
-		if !p.hasOthers(f.Targets) {
-			f.Fixes = slices.DeleteFunc(f.Fixes, func(x catalog.Fix) bool { return x.Others })
-		}
-		if n := len(f.Targets); n > 1 && slices.Contains(f.Targets, worst.name()) {
-			f.Summary += fmt.Sprintf(" (on %s, one of %d)", worst.name(), n)
-		}
-		if len(more) > 0 {
-			f.Summary += "; also on " + strings.Join(more, ", ")
-		}
-	}
-	if f.Status == OK {
+	switch f.Status {
+	case Firing:
+		p.describeFinding(&f, worst, more)
+	case OK:
 		f.RuledOutBy = ruledOut(f.Evidence)
 	}
 	return f
+}
+
+// judgedOutcome is an outcome with the target on which it was found.
+type judgedOutcome struct {
+	*outcome
+	*judgement
+}
+
+// outcomesOf lists a pathology's outcomes on the pool's targets, the worst first, whatever the order of the targets.
+func (p *pool) outcomesOf(of *catalog.Pathology) (all []judgedOutcome) {
+	for i := range p.judged {
+		for k := range p.judged[i].outcomes {
+			if o := &p.judged[i].outcomes[k]; o.pathology == of && o.status != NotApplicable {
+				all = append(all, judgedOutcome{o, &p.judged[i]})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b judgedOutcome) int {
+		explained := func(o judgedOutcome) int { return min(1, len(o.inhibitedBy)) }
+		return cmp.Or(
+			cmp.Compare(rankOf(b.status), rankOf(a.status)), explained(a)-explained(b), cmp.Compare(b.severity, a.severity),
+			cmp.Compare(b.confidence, a.confidence), cmp.Compare(b.requestRate(), a.requestRate()), cmp.Compare(a.name(), b.name()),
+		)
+	})
+	return all
+}
+
+// describeFinding adds the texts and fixes of the worst outcome to a finding that fires. more names further parts of
+// its target.
+func (p *pool) describeFinding(f *Finding, worst judgedOutcome, more []string) {
+	f.Summary, f.Reasons, f.Fixes, f.InhibitedBy = worst.pass.Summary, worst.pass.Reasons, worst.pass.Fixes, worst.inhibitedBy
+	f.Chain = worst.chain
+	if !p.hasOthers(f.Targets) {
+		f.Fixes = slices.DeleteFunc(f.Fixes, func(x catalog.Fix) bool { return x.Others })
+	}
+	if n := len(f.Targets); n > 1 && slices.Contains(f.Targets, worst.name()) {
+		f.Summary += fmt.Sprintf(" (on %s, one of %d)", worst.name(), n)
+	}
+	if len(more) > 0 {
+		f.Summary += "; also on " + strings.Join(more, ", ")
+	}
 }
 
 // rankOf orders outcomes for merging: a finding that fires anywhere wins over one that could not be checked
@@ -571,6 +583,12 @@ func (j *judgement) reasonAgainstHealthy() string {
 		return fmt.Sprintf("%s is %s on %s, and %s in the median since the server started: its mean, which holds earlier faults, tells no change", indicator.ITLP50.Title,
 			indicator.Format(v.Now(indicator.ITLP50), indicator.Seconds), j.name(), indicator.Format(median, indicator.Seconds))
 	}
+	return j.reasonOfLateTokens()
+}
+
+// reasonOfLateTokens is reasonAgainstHealthy as far as it is about first tokens.
+func (j *judgement) reasonOfLateTokens() string {
+	v := j.view
 	late, usual := v.Now(indicator.TTFTP95), v.Normal(indicator.TTFTP95)
 	_, _, promised := v.Limit(catalog.TTFTObjective)
 	surely := late.V

@@ -64,29 +64,6 @@ func modelsOf(s *Snapshot) (byKey map[string]*pool, keys []string) {
 func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 	byKey, keys := modelsOf(s)
 	beside := s.companions()
-	belongs := func(i int) []*pool {
-		switch {
-		case s.Targets[i].isGateway():
-			return nil // it is spread over those behind it
-		case keys[i] != "":
-			return []*pool{byKey[keys[i]]}
-		case len(byKey) == 1:
-			return slices.Collect(maps.Values(byKey))
-		}
-		var of []*pool
-		for k, lender := range beside {
-			if p := byKey[keys[k]]; lender == i && p != nil && !slices.Contains(of, p) {
-				of = append(of, p)
-			}
-		}
-		if len(of) == 0 {
-			if byKey[""] == nil {
-				byKey[""] = &pool{snapshot: s}
-			}
-			of = append(of, byKey[""])
-		}
-		return of
-	}
 	byTarget := map[int]judgement{}
 	for _, j := range judged {
 		byTarget[j.target] = j
@@ -101,7 +78,7 @@ func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 			if (keys[i] != "") != named {
 				continue
 			}
-			for _, p := range belongs(i) {
+			for _, p := range poolsOfTarget(s, i, byKey, keys, beside) {
 				p.targets = append(p.targets, i)
 				if j, ok := byTarget[i]; ok {
 					p.judged = append(p.judged, j)
@@ -130,6 +107,30 @@ func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 		out = append(out, *p)
 	}
 	return append(out, gateways...)
+}
+
+// poolsOfTarget returns the pools to which a target belongs. It adds one for a target of which nothing tells the model.
+func poolsOfTarget(s *Snapshot, i int, byKey map[string]*pool, keys []string, beside map[int]int) (of []*pool) {
+	switch {
+	case s.Targets[i].isGateway():
+		return nil // it is spread over those behind it
+	case keys[i] != "":
+		return []*pool{byKey[keys[i]]}
+	case len(byKey) == 1:
+		return slices.Collect(maps.Values(byKey))
+	}
+	for k, lender := range beside {
+		if p := byKey[keys[k]]; lender == i && p != nil && !slices.Contains(of, p) {
+			of = append(of, p)
+		}
+	}
+	if len(of) == 0 {
+		if byKey[""] == nil {
+			byKey[""] = &pool{snapshot: s}
+		}
+		of = append(of, byKey[""])
+	}
+	return of
 }
 
 // listUnjudged lists the targets that could not be judged: they have a problem, or show neither a fault nor enough to be
@@ -285,14 +286,58 @@ const (
 
 // quietVerdict gives the verdict where nothing fires.
 func (p *pool) quietVerdict() Verdict {
-	s := p.snapshot
-	var names []string
-	var known []*judgement
-	var atGateway, mayHang []string
-	idle := true
+	names, known, mayHang, atGateway := p.divideJudged()
+	if len(known) > 0 {
+		p.unjudged = slices.DeleteFunc(slices.Clone(p.unjudged), func(u Unjudged) bool { return u.waits })
+	}
+	total := len(known) + len(p.unjudged)
+	if len(known) == 0 || 2*len(known) < total && len(mayHang) == 0 {
+		return Verdict{ID: InsufficientData, Status: Unknown, Summary: p.cannotTell(len(known), total), Targets: names}
+	}
+	v := Verdict{ID: Healthy, Status: OK, Targets: names, Confidence: calm, Workload: compareWorkload(known[0])}
+	if len(p.only) > 0 {
+		v.ID = NotFound
+	}
+	unsure, over := p.pendingFindings()
+	unsure = append(mayHang, unsure...)
+	idle := !slices.ContainsFunc(known, func(j *judgement) bool { return !j.view.isIdle() })
+	if idle {
+		unsure = append(unsure, atGateway...) // the gateway's doubts are not the servers'
+	}
+	for _, j := range known {
+		if j.doubt != "" {
+			unsure = append(unsure, j.doubt)
+		}
+	}
+	switch {
+	case len(unsure) > 0:
+		v.doubt(unsure...)
+	case len(over) > 0:
+		v.Summary, v.Confidence = "Seems to be over: "+strings.Join(over, "; "), doubtful
+	case idle:
+		v.ID, v.Summary = Idle, "Nobody is served, and nobody waits"
+		for _, j := range known {
+			if why := j.maybeClients(); why != "" {
+				v.doubt(why)
+				break
+			}
+		}
+	default:
+		p.describeHealth(&v, known)
+	}
+	if len(known) < total && len(mayHang) == 0 {
+		v.Confidence = min(v.Confidence, partlyJudged*float64(len(known))/float64(total))
+		v.Summary += fmt.Sprintf("; %d of %d targets could not be judged: %s", total-len(known), total, p.whyUnjudged())
+	}
+	return v
+}
+
+// divideJudged returns the names of all servers; those that could be judged, the busiest first; which of the others
+// may hang; and what gateways hold that no server shows.
+func (p *pool) divideJudged() (names []string, known []*judgement, mayHang, atGateway []string) {
 	for i := range p.judged {
 		j := &p.judged[i]
-		if !s.Targets[j.target].Serves() {
+		if !p.snapshot.Targets[j.target].Serves() {
 			if held := j.unservedAtGateway(); held != "" {
 				atGateway = append(atGateway, held)
 			}
@@ -304,7 +349,6 @@ func (p *pool) quietVerdict() Verdict {
 		names = append(names, j.name())
 		if j.view.canBeJudged() {
 			known = append(known, j)
-			idle = idle && j.view.isIdle()
 		}
 	}
 	for _, u := range p.unjudged {
@@ -313,76 +357,44 @@ func (p *pool) quietVerdict() Verdict {
 		}
 	}
 	slices.Sort(names)
-	if len(known) > 0 {
-		p.unjudged = slices.DeleteFunc(slices.Clone(p.unjudged), func(u Unjudged) bool { return u.waits })
-	}
-	total := len(known) + len(p.unjudged)
-	if len(known) == 0 || 2*len(known) < total && len(mayHang) == 0 {
-		return Verdict{ID: InsufficientData, Status: Unknown, Summary: p.cannotTell(len(known), total), Targets: names}
-	}
-	v := Verdict{ID: Healthy, Status: OK, Targets: names, Confidence: calm}
-	if len(p.only) > 0 {
-		v.ID = NotFound
-	}
 	slices.SortFunc(known, func(a, b *judgement) int {
 		return cmp.Or(cmp.Compare(b.requestRate(), a.requestRate()), cmp.Compare(a.name(), b.name()))
 	})
-	v.Workload = compareWorkload(known[0])
-	unsure, over := p.pendingFindings()
-	unsure = append(mayHang, unsure...)
-	if idle {
-		unsure = append(unsure, atGateway...) // the gateway's doubts are not the servers'
+	return names, known, mayHang, atGateway
+}
+
+// doubt makes a verdict uncertain.
+func (v *Verdict) doubt(unsure ...string) {
+	if more := len(unsure) - manyReasons; more > 0 {
+		unsure = append(unsure[:manyReasons], fmt.Sprintf("and %d more", more))
+	}
+	v.ID, v.Status, v.Summary, v.Confidence = NotCertain, Pending, notCertain+strings.Join(unsure, "; "), doubtful
+}
+
+// describeHealth says that nothing is wrong, and how sure that is by what it was compared with.
+func (p *pool) describeHealth(v *Verdict, known []*judgement) {
+	v.Summary = p.healthySummary(known)
+	if !slices.ContainsFunc(known, func(j *judgement) bool { return !j.view.objectivesHold() }) {
+		v.Summary += "; the objectives are met"
+		return // nothing has to be compared
 	}
 	for _, j := range known {
-		if j.doubt != "" {
-			unsure = append(unsure, j.doubt)
+		span := j.view.span()
+		if j.view.MayHoldFault() {
+			v.Confidence = min(v.Confidence, notCompared)
+			if !strings.Contains(v.Summary, pastOnly) {
+				v.Summary += pastOnly
+			}
+		}
+		if span.Source != NoBaseline {
+			continue
+		}
+		v.Confidence = min(v.Confidence, notCompared) // worse than itself could not be looked for
+		if v.Confidence > doubtful && (span.Timeline.isDivided() || span.Window.Length() < longEnough) {
+			v.Confidence = doubtful
+			v.Summary += "; but there is little past to compare with"
 		}
 	}
-	switch {
-	case len(unsure) > 0:
-		if more := len(unsure) - manyReasons; more > 0 {
-			unsure = append(unsure[:manyReasons], fmt.Sprintf("and %d more", more))
-		}
-		v.ID, v.Status, v.Summary, v.Confidence = NotCertain, Pending, notCertain+strings.Join(unsure, "; "), doubtful
-	case len(over) > 0:
-		v.Summary, v.Confidence = "Seems to be over: "+strings.Join(over, "; "), doubtful
-	case idle:
-		v.ID, v.Summary = Idle, "Nobody is served, and nobody waits"
-		for _, j := range known {
-			if why := j.maybeClients(); why != "" {
-				v.ID, v.Status, v.Summary, v.Confidence = NotCertain, Pending, notCertain+why, doubtful
-				break
-			}
-		}
-	default:
-		v.Summary = p.healthySummary(known)
-		if !slices.ContainsFunc(known, func(j *judgement) bool { return !j.view.objectivesHold() }) {
-			v.Summary += "; the objectives are met"
-			break // nothing has to be compared
-		}
-		for _, j := range known {
-			span := j.view.span()
-			if j.view.MayHoldFault() {
-				v.Confidence = min(v.Confidence, notCompared)
-				if !strings.Contains(v.Summary, pastOnly) {
-					v.Summary += pastOnly
-				}
-			}
-			if span.Source != NoBaseline {
-				continue
-			}
-			v.Confidence = min(v.Confidence, notCompared) // worse than itself could not be looked for
-			if v.Confidence > doubtful && (span.Timeline.isDivided() || span.Window.Length() < longEnough) {
-				v.Confidence = doubtful
-				v.Summary += "; but there is little past to compare with"
-			}
-		}
-	}
-	if len(known) < total && len(mayHang) == 0 {
-		v.Confidence = min(v.Confidence, partlyJudged*float64(len(known))/float64(total))
-		v.Summary += fmt.Sprintf("; %d of %d targets could not be judged: %s", total-len(known), total, p.whyUnjudged())
-	}
-	return v
 }
 
 // notCertain begins the summary of an uncertain verdict.

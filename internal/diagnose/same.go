@@ -304,8 +304,7 @@ func sinceReset(in []model.SamplePair) []model.SamplePair {
 // second shows the same. A process that never worked is like any other, but where both were
 // scraped at one address.
 func sameProcess(a, b *seen) (lag time.Duration, ok bool) {
-	// The lag lies between these bounds, in milliseconds.
-	least, most := math.Inf(-1), math.Inf(1)
+	bounds := lagBounds{math.Inf(-1), math.Inf(1)}
 	met, worked := 0, false
 	for series, one := range a.deeds {
 		other, ok := b.deeds[series]
@@ -316,24 +315,7 @@ func sameProcess(a, b *seen) (lag time.Duration, ok bool) {
 			continue
 		}
 		worked = worked || len(one) > 0 && len(other) > 0 && one[len(one)-1].Value > 0
-		grown, from := 0, 0
-		for i, p := range one {
-			less, _ := slices.BinarySearchFunc(other, p.Value, func(o model.SamplePair, v model.SampleValue) int { return cmp.Compare(o.Value, v) })
-			more := less
-			for more < len(other) && other[more].Value == p.Value {
-				more++
-			}
-			if less > 0 {
-				least = max(least, float64(other[less-1].Timestamp-p.Timestamp))
-			}
-			if more < len(other) {
-				most = min(most, float64(other[more].Timestamp-p.Timestamp))
-			}
-			if i > 0 && p.Value > one[i-1].Value && more > from {
-				grown++
-			}
-			from = less
-		}
+		grown := bounds.narrow(one, other)
 		met = max(met, grown)
 	}
 	slack, need := 0.0, proof
@@ -341,11 +323,38 @@ func sameProcess(a, b *seen) (lag time.Duration, ok bool) {
 		slack, need = float64(skew.Milliseconds()), proof/2
 	}
 	proven := a.birth != 0 && (worked || a.labels["instance"] == b.labels["instance"])
-	if least < slack && most > -slack && (proven || met >= need) {
+	if bounds.least < slack && bounds.most > -slack && (proven || met >= need) {
 		return 0, true
 	}
-	lag = time.Duration((least + most) / 2 * float64(time.Millisecond))
-	return lag, least < most && !math.IsInf(most-least, 0) && lag.Abs() <= mostLag && met >= need
+	lag = time.Duration((bounds.least + bounds.most) / 2 * float64(time.Millisecond))
+	return lag, bounds.least < bounds.most && !math.IsInf(bounds.most-bounds.least, 0) && lag.Abs() <= mostLag && met >= need
+}
+
+// lagBounds hold the lag between two views, in milliseconds.
+type lagBounds struct{ least, most float64 }
+
+// narrow narrows the bounds by a counter that both views have. It returns how often one view's counter grew past a
+// value of the other's.
+func (b *lagBounds) narrow(one, other []model.SamplePair) (grown int) {
+	from := 0
+	for i, p := range one {
+		less, _ := slices.BinarySearchFunc(other, p.Value, func(o model.SamplePair, v model.SampleValue) int { return cmp.Compare(o.Value, v) })
+		more := less
+		for more < len(other) && other[more].Value == p.Value {
+			more++
+		}
+		if less > 0 {
+			b.least = max(b.least, float64(other[less-1].Timestamp-p.Timestamp))
+		}
+		if more < len(other) {
+			b.most = min(b.most, float64(other[more].Timestamp-p.Timestamp))
+		}
+		if i > 0 && p.Value > one[i-1].Value && more > from {
+			grown++
+		}
+		from = less
+	}
+	return grown
 }
 
 // matcherWithout returns a matcher that keeps the series of some origins and drops the series of others; nil if no label

@@ -78,37 +78,17 @@ const edge = time.Millisecond
 // is undiluted, and is as short as its content allows. The baseline is the latest earlier segment that is no worse
 // than those before it.
 func (o *Options) chooseSpans(t *Target, h *history, past Range, step time.Duration) Span {
+	if !t.Serves() || t.Problem != "" {
+		return o.spanWithoutHistory(t, past, step)
+	}
 	s := Span{Source: NoBaseline, Observed: past.From}
 	usual := UsualWindow(step)
-	if !t.Serves() || t.Problem != "" {
-		s.Window = Range{o.At.Add(-max(min(usual, past.Length()), step)), o.At} // a past may have begun just now
-		if t.isGateway() {                                                      // whose counters say themselves what there is
-			s.Window.From, s.Unchanged = o.At.Add(-usual), true
-			s.Observed = s.Window.From // for conditions without a trail
-		}
-		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
-			s.Baseline, s.Source = b.alignedToStep(), History
-		}
-		o.applyOverrides(&s, &history{})
-		return s
-	}
-	if len(h.at) > 0 {
-		s.Observed = h.at[0]
-	}
-	if len(h.at) > 0 && o.At.Sub(h.at[len(h.at)-1]) <= 5*step/2 {
-		s.Window.To = h.at[len(h.at)-1]
-	} else {
-		s.Window.To = o.At
-	}
-	s.Asked = s.Window.To
 	l := limits(o.Settings.Set)
 	h.limits = l
 	late := h.lateButThere()
 	s.silence, s.lastWait = h.failingFor(), h.lastWait()
+	s.endWindow(o.At, h, late, step)
 	s.Failing = !late && s.silence >= shortestSpanAt(step)*9/10
-	if late {
-		s.Window.To = h.at[len(h.at)-1].Add(-s.silence)
-	}
 	s.InTurns = h.inTurns()
 	s.Timeline = h.divideHistory()
 	segs := s.Timeline.answeredSegments()
@@ -124,14 +104,12 @@ func (o *Options) chooseSpans(t *Target, h *history, past Range, step time.Durat
 	s.Window.From = h.windowFrom(now, s.Window.To, usual, step/10)
 	if normal == nil && len(segs) == 0 {
 		// Nothing changed: the time before the window is as good as the window.
-		whole := now
-		for len(now) > 0 && h.at[now[len(now)-1].to].After(s.Window.From.Add(edge)) {
-			now = now[:len(now)-1]
+		earlier := now
+		for len(earlier) > 0 && h.at[earlier[len(earlier)-1].to].After(s.Window.From.Add(edge)) {
+			earlier = earlier[:len(earlier)-1]
 		}
-		if s.Unchanged = !o.lifeTells(h, now, s.Window); s.Unchanged {
-			normal = now
-		} else {
-			now = whole
+		if s.Unchanged = !o.lifeTells(h, earlier, s.Window); s.Unchanged {
+			normal, now = earlier, earlier
 		}
 	}
 	s.course, s.opened = h.courseOf(normal, now), h.openedConnections
@@ -144,6 +122,27 @@ func (o *Options) chooseSpans(t *Target, h *history, past Range, step time.Durat
 	s.steady = h.measureSteadiness(normal, now)
 	o.applyOverrides(&s, h)
 	s.steady.once = h.cameOnce(s.Window)
+	s.markBefore(h, step)
+	return s
+}
+
+// endWindow ends the window with the last scrape or, if the last ones are late, with the last page.
+func (s *Span) endWindow(at time.Time, h *history, late bool, step time.Duration) {
+	s.Window.To = at
+	if n := len(h.at); n > 0 {
+		s.Observed = h.at[0]
+		if at.Sub(h.at[n-1]) <= 5*step/2 {
+			s.Window.To = h.at[n-1]
+		}
+	}
+	s.Asked = s.Window.To
+	if late {
+		s.Window.To = h.at[len(h.at)-1].Add(-s.silence)
+	}
+}
+
+// markBefore notes the last scrape before the window, or that the window holds all of the history.
+func (s *Span) markBefore(h *history, step time.Duration) {
 	if len(h.at) > 0 {
 		s.before, s.whole = h.at[0].Add(-step), true
 	}
@@ -152,6 +151,21 @@ func (o *Options) chooseSpans(t *Target, h *history, past Range, step time.Durat
 			s.before, s.whole = at, false
 		}
 	}
+}
+
+// spanWithoutHistory sets the window and the baseline of a gateway, an exporter, or a server that cannot be read.
+func (o *Options) spanWithoutHistory(t *Target, past Range, step time.Duration) Span {
+	s := Span{Source: NoBaseline, Observed: past.From}
+	usual := UsualWindow(step)
+	s.Window = Range{o.At.Add(-max(min(usual, past.Length()), step)), o.At} // a past may have begun just now
+	if t.isGateway() {                                                      // whose counters say themselves what there is
+		s.Window.From, s.Unchanged = o.At.Add(-usual), true
+		s.Observed = s.Window.From // for conditions without a trail
+	}
+	if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
+		s.Baseline, s.Source = b.alignedToStep(), History
+	}
+	o.applyOverrides(&s, &history{})
 	return s
 }
 
@@ -311,26 +325,12 @@ const few, fewGaps = 5, 100
 // segment is an exception too if it was shorter than all before it, no longer than a load test, and the present is
 // like the time before it.
 func (l limits) normalSegment(segs []Segment, now service) (normal run, rest []Segment) {
-	telling := func(s *Segment) bool {
-		return (s.service.requests >= few || s.service.gaps >= fewGaps) && s.service.seconds >= minHistory.Seconds()
-	}
 	for i := len(segs) - 1; i >= 0; i-- {
 		s := &segs[i]
-		if !telling(s) || l.isSick(s.service) {
+		if !s.service.tells() || l.isSick(s.service) {
 			continue
 		}
-		worse, worseBefore, returned := false, service{}, now.requests >= few
-		for e := range i {
-			before := &segs[e]
-			worse = worse || telling(before) && l.isWorse(s.service, before.service, clearly)
-			if telling(before) {
-				returned = returned && l.isWorse(before.service, s.service, clearly) && !l.isWorse(now, before.service, clearly)
-			}
-			if !l.isSick(before.service) && l.isWorse(before.service, s.service, clearly) {
-				worseBefore.requests += before.service.requests
-				worseBefore.seconds += before.service.seconds
-			}
-		}
+		worse, returned, worseBefore := l.compareWithEarlier(s.service, segs[:i], now)
 		if worse || l.isException(s.service, worseBefore) || returned && s.service.seconds < min(worseBefore.seconds, longestTest.Seconds()) {
 			continue
 		}
@@ -341,6 +341,30 @@ func (l limits) normalSegment(segs []Segment, now service) (normal run, rest []S
 		return out, segs[i+1:]
 	}
 	return nil, segs
+}
+
+// tells reports whether a segment holds enough to say how users were served.
+func (v *service) tells() bool {
+	return (v.requests >= few || v.gaps >= fewGaps) && v.seconds >= minHistory.Seconds()
+}
+
+// compareWithEarlier reports whether a segment served worse than an earlier one, whether the present is back to what
+// all earlier ones were like and the segment was better than, and how much was served worse before it.
+func (l limits) compareWithEarlier(s service, earlier []Segment, now service) (worse, returned bool, worseBefore service) {
+	returned = now.requests >= few
+	for i := range earlier {
+		before := &earlier[i].service
+		improved := l.isWorse(*before, s, clearly)
+		if before.tells() {
+			worse = worse || l.isWorse(s, *before, clearly)
+			returned = returned && improved && !l.isWorse(now, *before, clearly)
+		}
+		if improved && !l.isSick(*before) {
+			worseBefore.requests += before.requests
+			worseBefore.seconds += before.seconds
+		}
+	}
+	return worse, returned, worseBefore
 }
 
 // extendIncident adds to a segment in which users are served worse than normal those before

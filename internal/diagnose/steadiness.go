@@ -230,23 +230,53 @@ func (v view) thresholdValue(t *catalog.Threshold) float64 {
 
 // Doubt implements catalog.Uncertain, by what the signal says of its noise.
 func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
-	n, now, steady := s.Noise(), v.Now(s), &v.span().steady
-	if now.Unanswered > 0 { // the served requests say nothing about them
+	n, steady := s.Noise(), &v.span().steady
+	if v.Now(s).Unanswered > 0 { // the served requests say nothing about them
 		n = indicator.UnansweredWait.Noise()
 	}
-	d := catalog.Doubt{Least: now.V, Wander: 1, Margin: 1}
-	z, short := v.thresholdValue(deviations), v.thresholdValue(burst)
-	inBurst := v.span().Window.Length().Seconds() < short
-	single, lull := steady.moments == 1 || v.maybeBurst(), steady.past > 0 && steady.past.Seconds() < short
-	stalled := steady.moments > 0 && steady.since.Seconds() < v.thresholdValue(hiccup)
-	wander := func(deviation float64) {
-		d.Wander = min(mostWander, math.Exp(z*deviation))
-		for _, few := range []bool{single, lull} {
-			if few {
-				d.Margin *= v.thresholdValue(oneMoment)
-			}
-		}
+	d := v.doubtByChance(s, n)
+	if n.Burst > 0 && v.windowIsBurst() {
+		d.Least *= n.Burst
 	}
+	last := steady.lastGap
+	if n.Chance == indicator.FirstTokenTime {
+		last = steady.lastTTFT
+	}
+	if n.Lasting > 0 && d.Least > n.Lasting*last {
+		d.Least = n.Lasting * last
+	}
+	stalled := steady.moments > 0 && steady.since.Seconds() < v.thresholdValue(hiccup)
+	if stalled && n.Stall && (n.Chance != indicator.StreamTime || steady.moments == 1) {
+		d.Least = 0 // it may be over
+	}
+	if (n.Chance == indicator.StreamTime || n.Chance == indicator.FirstTokenTime) && v.startsBeside() {
+		d.Least = 0 // it will be over when that one has started
+	}
+	return d
+}
+
+// windowIsBurst reports whether the window is shorter than a burst of requests.
+func (v view) windowIsBurst() bool {
+	return v.span().Window.Length().Seconds() < v.thresholdValue(burst)
+}
+
+// wanderOf adds to a doubt that times wander: deviation is the standard deviation of their logarithm.
+func (v view) wanderOf(d catalog.Doubt, deviation float64) catalog.Doubt {
+	steady := &v.span().steady
+	d.Wander = min(mostWander, math.Exp(v.thresholdValue(deviations)*deviation))
+	if steady.moments == 1 || v.maybeBurst() {
+		d.Margin *= v.thresholdValue(oneMoment)
+	}
+	if steady.past > 0 && steady.past.Seconds() < v.thresholdValue(burst) {
+		d.Margin *= v.thresholdValue(oneMoment)
+	}
+	return d
+}
+
+// doubtByChance returns the doubt that the kind of chance behind a reading leaves.
+func (v view) doubtByChance(s *indicator.Signal, n indicator.Noise) catalog.Doubt {
+	now, steady, z := v.Now(s), &v.span().steady, v.thresholdValue(deviations)
+	d := catalog.Doubt{Least: now.V, Wander: 1, Margin: 1}
 	of, counted := v.countingSignal(s, n)
 	certain := max(0, 1-1/math.Sqrt(max(1, counted))) // the share of a count that is certain: one standard error less
 	switch n.Chance {
@@ -271,38 +301,22 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 			d.Least = max(0, now.V-2*max(v.Now(indicator.Running).Or(0), v.Now(indicator.RunningPeak).Or(0))/counted)
 		}
 	case indicator.Backlog:
-		if inBurst {
+		if v.windowIsBurst() {
 			d.Least = max(0, now.V-counted)
 		}
 	case indicator.StreamTime:
-		wander(steady.gap)
+		d = v.wanderOf(d, steady.gap)
 		if n.Of != nil { // a mean of so many
 			d.Least *= certain
 		}
 	case indicator.FirstTokenTime:
-		wander(steady.ttft)
+		d = v.wanderOf(d, steady.ttft)
 	case indicator.OfRequests:
 		d.Least *= certain
 	case indicator.Served:
 		d.Least += min(0, v.Now(indicator.WaitingGrowth).Or(0))
 	case indicator.Extreme:
 		d.Margin = math.Exp(z * tailDeviation / math.Sqrt(max(1, counted/100)))
-	}
-	if n.Burst > 0 && inBurst {
-		d.Least *= n.Burst
-	}
-	last := steady.lastGap
-	if n.Chance == indicator.FirstTokenTime {
-		last = steady.lastTTFT
-	}
-	if n.Lasting > 0 && d.Least > n.Lasting*last {
-		d.Least = n.Lasting * last
-	}
-	if stalled && n.Stall && (n.Chance != indicator.StreamTime || steady.moments == 1) {
-		d.Least = 0 // it may be over
-	}
-	if (n.Chance == indicator.StreamTime || n.Chance == indicator.FirstTokenTime) && v.startsBeside() {
-		d.Least = 0 // it will be over when that one has started
 	}
 	return d
 }

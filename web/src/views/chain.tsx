@@ -25,7 +25,7 @@ export function Axis({ span, at, setAt }: { span: Span; at?: number | null; setA
   const place = (ms: number) => `${(100 * (ms - span.from)) / (span.to - span.from)}%`
   return (
     <div class="axis" ref={ref}>
-      {ticks.at.map((t, i) => Math.abs(t * 1000 - (span.from + span.to) / 2) < 0.46 * (span.to - span.from) && <span style={{ left: place(t * 1000) }}>{texts[i]}</span>)}
+      {ticks.at.map((t, i) => Math.abs(t * 1000 - (span.from + span.to) / 2) < (0.5 - 28 / width) * (span.to - span.from) && <span style={{ left: place(t * 1000) }}>{texts[i]}</span>)}
       {at ? <span class="hand" style={{ left: place(at) }} /> : null}
       {setAt && (
         <input type="range" aria-label="Time" min={span.from} max={span.to} step={1000} value={at ?? span.to} aria-valuetext={time(at ?? span.to, now())}
@@ -100,12 +100,19 @@ export function Chain({ links, plots, span, marks, eras, at, setAt, bounds }: { 
         const points = p?.lines[0]?.points ?? []
         const then = moment && points.length > 0 ? points[nearest(points.map(([t]) => t), moment / 1000)][1] : undefined
         const bucket = then ? bucketOf(then, bounds(l.signal)) : undefined
+        const times = change(l.value, l.baseline).replace(' normal', '')
         return (
           <div class="link" data-link={l.signal}>
             <h3>{i > 0 && <span class="arrow" aria-hidden="true">↓</span>}{l.says}{l.says !== l.title && <span class="soft">{l.title}</span>}</h3>
             <div class="value">
-              {moment ? <b>{bucket ? `${number(bucket[0], l.unit)} – ${number(bucket[1], l.unit)}` : number(then, l.unit)}</b> : <b class={l.role === 'guard' ? '' : 'bad'}>{written(l.value_text, l.value, l.unit)}</b>}
-              <span class="soft">{moment ? `at ${time(moment, now())}` : l.baseline === null ? '' : `normally ${written(l.baseline_text, l.baseline, l.unit)}`}{!moment && change(l.value, l.baseline).includes('×') && ` · ${change(l.value, l.baseline).replace(' normal', '')}`}</span>
+              {moment ? (
+                <><b>{bucket ? `${number(bucket[0], l.unit)} – ${number(bucket[1], l.unit)}` : number(then, l.unit)}</b><span class="soft">at {time(moment, now())}</span></>
+              ) : (
+                <>
+                  <b class={l.role === 'guard' ? '' : 'bad'}>{written(l.value_text, l.value, l.unit)} {times.includes('×') && <small>{times}</small>}</b>
+                  {l.baseline !== null && <span class="soft">normally {written(l.baseline_text, l.baseline, l.unit)}</span>}
+                </>
+              )}
             </div>
             {p ? <Curve p={p} link={l} span={span} marks={marks} at={moment} bounds={bounds(l.signal)} point={point} pick={(t) => setAt(Math.round(t / 1000) * 1000)} /> : <span class="curve soft" />}
             <div class="when">

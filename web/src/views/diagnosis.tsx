@@ -6,7 +6,7 @@ import { now, useLive } from '../live'
 import { quantile } from '../odd'
 import { Key, usePanels } from '../panel'
 import type { Span } from '../query'
-import type { Advice, Diagnosis, Effect, Evidence, Finding, Fix, Incident, Plot as Drawn, Summary } from '../types'
+import type { Advice, Diagnosis, Effect, Evidence, Finding, Fix, Incident, Link, Plot as Drawn, Summary } from '../types'
 import { At, Command, Nothing, Plot, Range, Text } from '../ui'
 import { pathOf } from './path'
 
@@ -173,8 +173,9 @@ function Prediction({ e, came }: { e: Effect; came?: number | null }) {
   )
 }
 
-// effectsOf are what a fix is predicted to do, what changes first: of the advice of an incident as that was told when it was chosen.
-export function effectsOf(f: Fix, advice?: Advice): Effect[] {
+// effectsOf are what a fix is predicted to do, what changes first: of the advice of an incident as that was told when it
+// was chosen. What is measured now is that of the chain, where it has the same signal.
+export function effectsOf(f: Fix, advice?: Advice, chain: Link[] = []): Effect[] {
   const told = f.stops ? [] : (advice?.expected ?? [])
   const said = f.predicted?.effects ?? []
   const unknown = { value: null, low: null, high: null }
@@ -182,7 +183,10 @@ export function effectsOf(f: Fix, advice?: Advice): Effect[] {
     ? told.map((x): Effect => said.find((e) => e.signal === x.signal) ?? { ...x, measured: x.before, unchanged: unknown, after: { ...unknown, low: x.low, high: x.high } })
     : said
   const same = (e: Effect) => Number(change(e.after.value, e.measured ?? e.unchanged.value) === 'as usual')
-  return list.filter((e) => predicted.includes(e.signal)).sort((a, b) => same(a) - same(b))
+  return list.filter((e) => predicted.includes(e.signal)).map((e) => {
+    const l = chain.find((l) => l.signal === e.signal)
+    return l ? { ...e, measured: l.value, measured_text: l.value_text } : e
+  }).sort((a, b) => same(a) - same(b))
 }
 
 // filled puts the names of a server into a command; what is left for the reader to fill in is not there to be copied.
@@ -193,9 +197,9 @@ export function filled(command: string, target = '', labels: Record<string, stri
 }
 
 // FixBody is what a fix says beneath its summary.
-export function FixBody({ f, few = false, advice, target, labels }: { f: Fix; few?: boolean; advice?: Advice; target?: string; labels?: Record<string, string> }) {
+export function FixBody({ f, few = false, advice, chain, target, labels }: { f: Fix; few?: boolean; advice?: Advice; chain?: Link[]; target?: string; labels?: Record<string, string> }) {
   const p = f.predicted
-  const effects = effectsOf(f, advice).slice(0, few ? 2 : 3)
+  const effects = effectsOf(f, advice, chain).slice(0, few ? 2 : 3)
   const cameOf = (e: Effect) => (f.stops ? undefined : advice?.expected?.find((x) => x.signal === e.signal)?.came)
   const text = filled(f.args || f.command, target, labels)
   const gone = f.changes.filter((c) => !c.to && !f.summary.includes(c.flag)).map((c) => c.flag)
@@ -245,12 +249,12 @@ export function headsOf(fixes: Pick<Fix, 'stops'>[]): string[] {
 }
 
 // Fixes are the cards of what to do: what stops the bleeding, and what cures.
-export function Fixes({ i, fixes, past, labels }: { i: Summary; fixes: Fix[]; past: boolean; labels?: Record<string, string> }) {
+export function Fixes({ i, fixes, chain, past, labels }: { i: Summary; fixes: Fix[]; chain: Link[]; past: boolean; labels?: Record<string, string> }) {
   if (fixes.length === 0) return <Nothing title="No fix was computed">See the runbook.</Nothing>
   const heads = headsOf(fixes)
   const a = i.advice
   const changed = i.events?.filter((e) => e.kind === 'advice').at(-1)
-  const body = (f: Fix) => <FixBody f={f} advice={a} target={i.affected?.[0] ?? i.targets[0]} labels={labels} />
+  const body = (f: Fix) => <FixBody f={f} advice={a} chain={chain} target={i.affected?.[0] ?? i.targets[0]} labels={labels} />
   const others = fixes.filter((_, n) => heads[n] === 'Or')
   return (
     <>

@@ -120,7 +120,7 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
         <Hurt m={open ? m : undefined} affected={affected} before={plots} hops={way} links={links} impact={i.impact} />
       </div>
 
-      <section class="fix" aria-label="What to do"><Fixes i={i} fixes={fixes} past={!open} labels={affected[0]?.labels} /></section>
+      <section class="fix" aria-label="What to do"><Fixes i={i} fixes={fixes} chain={links} past={!open} labels={affected[0]?.labels} /></section>
 
       <section class="show" aria-label="What leads to what">
         <h2 class="head label">What leads to what

@@ -138,7 +138,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
           <section class="card best" data-fix style={{ margin: 0 }}>
             <h2 class="label">{headsOf(fixes)[0]}</h2>
             <h3><Text of={fix.summary} /></h3>
-            <FixBody f={fix} few advice={of?.advice} target={of?.affected?.[0] ?? affected[0]?.target} labels={affected[0]?.labels} />
+            <FixBody f={fix} few advice={of?.advice} chain={f?.chain} target={of?.affected?.[0] ?? affected[0]?.target} labels={affected[0]?.labels} />
             <p class="actions">
               {incident?.acknowledged ? <span class="soft">Acknowledged by {incident.acknowledged.by}.</span> : path && <Acknowledge path={path} again={again} />}
               {href && <a href={href}>{fixes.length > 1 ? `${plural(fixes.length - 1, 'more fix')}, and how they were computed` : 'How this was computed'}</a>}
@@ -196,7 +196,7 @@ export function Hurt({ m, affected, before, hops, links = [], impact }: { m?: Mo
   const usual = highest(of, 'normal', 'itl_p95')
   if (itl !== null && !told('itl') && (!hurt || (usual && itl.itl_p95! > 1.5 * usual.itl_p95!))) cells.push([shown(itl, 'itl_p95', 'seconds'), `ITL P95${normally('itl_p95', 'seconds')}`])
   const waiting = total(of, 'now', 'requests_waiting')
-  if (waiting !== null && waiting > 0) cells.push([number(waiting, 'count'), `requests waiting${normally('requests_waiting', 'count')}`])
+  if (waiting !== null && waiting > 0) cells.push([number(Math.ceil(waiting), 'count'), `requests waiting${normally('requests_waiting', 'count')}`])
   const tokens = total(of, 'now', 'output_tokens_rate')
   const wrote = total(of, 'normal', 'output_tokens_rate')
   if (!hurt && tokens !== null) cells.push([number(tokens, 'tokens/s'), 'output'])

@@ -65,16 +65,16 @@ function take<T>(path: string): T | undefined {
   return answer
 }
 
-// useGet asks when the path changes, and again when the beat does; what was there stays
-// until the next answer of the same path.
-export function useGet<T>(path: string, beat: unknown = 0): Asked<T> {
+// useGet asks when the path changes, and again when the beat does; what was there stays until the next answer of the same
+// path, and with keep, where the next path asks for the same of a later time, until that of any.
+export function useGet<T>(path: string, beat: unknown = 0, keep = false): Asked<T> {
   const [state, set] = useState<{ path: string; data?: T; error?: Error; loading: boolean }>(() => ({ path, data: take<T>(path), loading: true }))
   const [round, again] = useState(0)
   const last = useRef(path)
   useEffect(() => {
     if (!path) return
     const stop = new AbortController()
-    const kept = last.current === path
+    const kept = keep || last.current === path
     last.current = path
     set((s) => ({ path, data: kept ? s.data : undefined, error: kept ? s.error : undefined, loading: true }))
     get<T>(path, stop.signal).then(
@@ -83,15 +83,6 @@ export function useGet<T>(path: string, beat: unknown = 0): Asked<T> {
     )
     return () => stop.abort()
   }, [path, beat, round])
-  const current = state.path === path ? state : { loading: true }
+  const current = keep || state.path === path ? state : { loading: true }
   return { ...current, again: () => again((n) => n + 1) }
-}
-
-// useKept is useGet where the next path asks for the same of a later time: what was there stays
-// until the answer.
-export function useKept<T>(path: string): T | undefined {
-  const { data } = useGet<T>(path)
-  const last = useRef<T | undefined>(undefined)
-  if (data) last.current = data
-  return data ?? last.current
 }

@@ -158,7 +158,7 @@ export const plural = (n: number, noun: string): string => `${n} ${noun}${n === 
 export const sentence = (s: string): string => (!s || /[.!?…]$/.test(s) ? s : s + '.')
 
 // opening is a sentence that begins a line: with a capital, unless it begins with a name.
-export const opening = (s: string): string => sentence(/^[a-z]+[ ,:;]/.test(s) && !/^(sixty|vllm)\b/.test(s) ? s.charAt(0).toUpperCase() + s.slice(1) : s)
+export const opening = (s: string): string => sentence(/^[a-z]+(: |[ ,;])/.test(s) && !/^(sixty|vllm)\b/.test(s) ? s.charAt(0).toUpperCase() + s.slice(1) : s)
 
 const known = new Map(titles.map((t) => [t.id, t.title]))
 

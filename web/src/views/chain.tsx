@@ -96,7 +96,7 @@ export function Chain({ links, plots, span, marks, eras, at, setAt, bounds }: { 
     <div class="chain">
       {eras.length + marks.length > 0 && <div class="across"><Strip span={span} eras={eras} starts={marks} /></div>}
       {links.map((l, i) => {
-        const p = plots.find((p) => p.signal === l.signal && (!l.value || p.lines.some((x) => x.points.some(([, v]) => v)))) // what is judged of one scrape alone has no course
+        const p = plots.find((p) => p.signal === l.signal)
         const points = p?.lines[0]?.points ?? []
         const then = moment && points.length > 0 ? points[nearest(points.map(([t]) => t), moment / 1000)][1] : undefined
         const bucket = then ? bucketOf(then, bounds(l.signal)) : undefined

@@ -80,13 +80,20 @@ export function useStory(i: Incident | undefined, id: string, model: string, wan
   const fixes = fixesOf(i?.pathology === id ? i : undefined, f, findingOf(kept, id, model))
   const [plots, before] = useMemo(() => {
     const before = plotsOf(kept, model)
-    return [sinceKept(plotsOf(d, model), before), before]
+    // What is judged of one scrape alone has no course. The onset is the incident's, and what is normal the chain's.
+    const plots = sinceKept(plotsOf(d, model), before).filter((p) => !p.value || p.lines.some((l) => l.points.some(([, v]) => v)))
+    const told = plots.map((p) => {
+      const l = f?.chain?.find((l) => l.signal === p.signal && l.baseline !== null)
+      const since = i?.pathology === id ? { onset: p.onset && i.began, onset_at_least: i.began_at_least } : {}
+      return { ...p, ...since, ...(l ? { normal: l.baseline, normal_text: l.baseline_text } : {}) }
+    })
+    return [told, before]
   }, [d, kept])
   return { d, f, fixes, plots, before, live, hops: pathOf(d, model) }
 }
 
 // EvidencePlot draws a quantity with what is normal, its threshold and the onset.
-export function EvidencePlot({ p, span, at, starts = [], height = 150, onZoom }: { p: Drawn; span?: Span; at?: number | null; starts?: Moment[]; height?: number; onZoom?: (s: Span) => void }) {
+export function EvidencePlot({ p, span, at, starts = [], onZoom }: { p: Drawn; span?: Span; at?: number | null; starts?: Moment[]; onZoom?: (s: Span) => void }) {
   const { x, lines } = useMemo(() => {
     const x = [...new Set(p.lines.flatMap((l) => l.points.map(([t]) => t)))].sort((a, b) => a - b)
     const place = new Map(x.map((t, k) => [t, k]))
@@ -111,7 +118,7 @@ export function EvidencePlot({ p, span, at, starts = [], height = 150, onZoom }:
       </h3>
       <Plot
         title={`${p.title}: ${value}, normally ${normal}`}
-        x={x} lines={lines} unit={p.unit} span={shown} height={height} levels={limits} marks={[...onset, ...starts]} max={p.unit === 'ratio' && (p.value ?? 0) <= 1 ? 1 : undefined}
+        x={x} lines={lines} unit={p.unit} span={shown} height={150} levels={limits} marks={[...onset, ...starts]} max={p.unit === 'ratio' && (p.value ?? 0) <= 1 ? 1 : undefined}
         bands={bands} at={at} onZoom={onZoom}
       />
       <Key lines={lines} levels={limits} bands={bands} marks={[...onset, ...starts]} unit={p.unit} span={shown} />

@@ -63,10 +63,9 @@ export function Explore() {
   const coarse = Math.max(15_000, (rough.to - rough.from) / 240)
   const tick = useTick(coarse)
   const { span: asked, relative, wrong } = useMemo(() => spanOf(from, until, tick), [from, until, tick])
-  const set = (change: Record<string, string | string[]>, replace = false) => {
-    const next: Record<string, string | string[]> = { board, from: q.get('from') ?? '', to: q.get('to') ?? '', model, instance: instances, each: each ? '1' : '', ...change }
-    go(to('explore', '', next), replace)
-  }
+  const address = (change: Record<string, string | string[]>) =>
+    to('explore', '', { board, from: q.get('from') ?? '', to: q.get('to') ?? '', model, instance: instances, each: each ? '1' : '', ...change })
+  const set = (change: Record<string, string | string[]>) => go(address(change))
   const models = live.overview?.models ?? []
   const names = [...new Set(models.map((m) => m.model).filter(Boolean))]
   const replicas = [...new Set(models.filter((m) => !model || m.model === model).flatMap((m) => m.replicas.map(instanceOf)))]
@@ -127,7 +126,7 @@ export function Explore() {
         </Pick>
         <label class="check"><input type="checkbox" checked={each} onChange={() => set({ each: each ? '' : '1' })} /> by replica</label>
         <span class="grow" />
-        <Copy text={location.origin + to('explore', '', { board, from: stamp(span.from), to: stamp(span.to), model, instance: instances, each: each ? '1' : '' })} label="Copy link to this time" />
+        <Copy text={location.origin + address({ from: stamp(span.from), to: stamp(span.to) })} label="Copy link to this time" />
       </div>
       <p class="soft">
         {time(span.from, now())} to {time(span.to, now())} ({length(span.to - span.from)}). Drag over a chart to zoom.{each && (instances.length || replicas.length) > 4 && ' In colour: the three replicas farthest from the median.'}

@@ -127,7 +127,7 @@ function Picked({ models, show, target, t }: { models: Model[]; show: Shade; tar
           {first.slice(0, listed).map(({ r, m, usual }) => (
             <li>
               <Mark health={healthOf(r, t)} life={r.life} word={false} /><a href={to('explore', '', { board: 'incident', model: m.model, instance: instanceOf(r) })}>{r.target}</a>{' '}
-              <span class="soft">{r.reason ? sentence(r.reason) : `${show[1]} ${shown(r.now, show[0], show[2])}, the others ${typical(m.replicas, show[0], show[2], usual)}.`}</span>
+              <span class="soft">{r.reason ? sentence(r.reason === m.verdict.summary ? titleOf(r.pathology) : r.reason) : `${show[1]} ${shown(r.now, show[0], show[2])}, the others ${typical(m.replicas, show[0], show[2], usual)}.`}</span>
             </li>
           ))}
           {first.length > listed && <li class="soft">and {first.length - listed} more</li>}

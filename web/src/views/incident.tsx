@@ -73,12 +73,13 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
   const affected = m?.replicas.filter((r) => i.affected?.includes(r.target)) ?? []
   const workload = (d?.verdicts.find((v) => v.model === i.model) ?? d?.verdict)?.workload
   const charts = () => rest.map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={marks} onZoom={setZoom} />)
+  const slow = i.slow_requests
   const tabs: (Tab | false | undefined)[] = [
     d && f && ['evidence', 'Evidence', () => <Shown d={d} f={f} past={!open} />],
     m && ['replicas', `Replicas (${m.replicas.length})`, () => <Replicas m={m} t={trust(live)} several={false} affected={open ? i.affected ?? [] : []} />],
     f && ['traffic', 'Traffic', () => <Traffic w={workload} past={!open} />],
     rest.length > 0 && ['charts', `More charts (${rest.length})`, () => <div class="plots">{charts()}</div>],
-    i.slow_requests && ['slow', `Slow requests (${i.slow_requests.length})`, () => <SlowRequests list={i.slow_requests ?? []} />],
+    slow && ['slow', `Slow requests (${slow.length})`, () => <ul class="plain">{slow.map(slowRequest)}</ul>],
     ['runbook', 'Runbook', () => <RunbookText id={i.pathology} />],
     ['history', `History and notes${i.notes.length > 0 ? ` (${i.notes.length})` : ''}`, () => <div class="two"><History i={i} /><Notes path={path} again={again} /></div>],
   ]
@@ -140,6 +141,11 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
     </article>
   )
 }
+
+// slowRequest links a request to where its time went.
+const slowRequest = (r: NonNullable<Incident['slow_requests']>[number]) => (
+  <li><At at={r.began} /> <a href={link(`/api/v1/traces/${r.trace_id}`)}>{r.request_id || r.trace_id}</a>: {r.summary}</li>
+)
 
 // scope says where an incident is: "2 of 4 replicas of llama-8b".
 export const scope = (i: Summary, name: string): string => headline('', name, (i.affected ?? i.targets).length, i.servers).replace(/^ on /, '')
@@ -237,15 +243,10 @@ function useWrite(again: () => void) {
   const [state, set] = useState<{ busy: boolean; error?: Error }>({ busy: false })
   const write = async (path: string, body: object): Promise<boolean> => {
     set({ busy: true })
-    try {
-      await post(path, { by: remembered('name').trim(), ...body })
-      set({ busy: false })
-      again()
-      return true
-    } catch (e) {
-      set({ busy: false, error: e as Error })
-      return false
-    }
+    const error = await post(path, { by: remembered('name').trim(), ...body }).then(() => undefined, (e: Error) => e)
+    set({ busy: false, error })
+    if (!error) again()
+    return !error
   }
   return { ...state, write }
 }
@@ -308,16 +309,5 @@ function Notes({ path, again }: { path: string; again: () => void }) {
         {error && <Problem error={error} />}
       </form>
     </section>
-  )
-}
-
-// SlowRequests links the slowest requests of the incident's time to where their time went.
-function SlowRequests({ list }: { list: NonNullable<Incident['slow_requests']> }) {
-  return (
-    <ul class="plain">
-      {list.map((r) => (
-        <li><At at={r.began} /> <a href={link(`/api/v1/traces/${r.trace_id}`)}>{r.request_id || r.trace_id}</a>: {r.summary}</li>
-      ))}
-    </ul>
   )
 }

@@ -1,5 +1,5 @@
 import { useMemo, useState } from 'preact/hooks'
-import { useGet, useKept } from '../api'
+import { useGet } from '../api'
 import { change, length, number, plural, quantities, saying, sentence, shown, titleOf, written } from '../format'
 import { healthOf, healthOfModel, healths, nameOf, quiet, trust, useLive, worst, type Trust } from '../live'
 import { PanelView, usePanels } from '../panel'
@@ -132,8 +132,8 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
             </p>
           )}
           {h === 'uncertain' && <p class="links"><a href={link('/api/v1/diagnosis?format=html&plots=true')}>Full diagnosis</a></p>}
-          <Hurt m={m} affected={firing ? affected : []} before={story.before} hops={hops} links={firing ? f?.chain : undefined} impact={of?.impact} />
         </section>
+        <Hurt m={m} affected={firing ? affected : []} before={story.before} hops={hops} links={firing ? f?.chain : undefined} impact={of?.impact} />
         {fix && (
           <section class="card best" data-fix style={{ margin: 0 }}>
             <h2 class="label">{headsOf(fixes)[0]}</h2>
@@ -294,7 +294,7 @@ function useCurve(panels: Panels | undefined, id: number | undefined, instances:
     const expr = fill(byReplica(panel).expr, { ...all, instances: instances.length > many / 2 ? [] : instances }, rateOf(step, interval), past / 1000)
     path = rangePath(expr, (end - past) / 1000, end / 1000, step)
   }
-  const data = useKept<Answer>(path)
+  const { data } = useGet<Answer>(path, 0, true)
   return useMemo(() => {
     const n = Math.floor(past / 1000 / step) + 1
     const last = Math.max(0, ...(data?.data.result ?? []).map((m) => m.values.at(-1)?.[0] ?? 0))

@@ -13,15 +13,12 @@ const several = (n: number): string => length(n * 1000)
 
 // rows are the settings that hold, in words.
 function rows(s: Settings): [string, string][] {
-  const rules = /^\s*evaluation_interval: (\S+)/m.exec(s.configuration)?.[1]
-  const files = /^rule_files:/m.test(s.configuration)
   const keep = [s.storage.retention_s > 0 ? several(s.storage.retention_s) : '15 days', s.storage.retention_bytes > 0 ? `at most ${number(s.storage.retention_bytes, 'bytes')}` : ''].filter(Boolean).join(', ')
   return [
     ['Version', `${s.version.version} (${s.version.go}, ${s.version.platform})`],
     ['Source', s.source],
     ['Evaluation interval', several(s.evaluation_interval_s)],
     ['Scrape interval', several(s.scrape_interval_s)],
-    ...(files && rules ? ([['Evaluation interval of rule_files', rules]] as [string, string][]) : []),
     ['Data directory', s.storage.directory],
     ['Retention', keep],
     ['Alertmanagers', s.alertmanagers?.join(', ') || 'none'],

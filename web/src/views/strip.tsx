@@ -1,5 +1,5 @@
 import { useMemo } from 'preact/hooks'
-import { useKept } from '../api'
+import { useGet } from '../api'
 import type { Mark as Moment } from '../chart'
 import { plural, time } from '../format'
 import { now } from '../live'
@@ -22,8 +22,8 @@ export interface Era {
 export function useStarts(instances: string[], span: Span): Moment[] {
   const step = Math.max(Math.ceil((span.to - span.from) / 60e3), 15)
   const expr = `max by (instance) (process_start_time_seconds{instance=~"${pattern(instances)}"})`
-  const wanted = instances.length > 0 && span.to > span.from
-  const data = useKept<Answer>(wanted ? rangePath(expr, Math.floor(span.from / 1000), Math.floor(span.to / 1000), step) : '')
+  const path = rangePath(expr, Math.floor(span.from / 1000), Math.floor(span.to / 1000), step)
+  const { data } = useGet<Answer>(instances.length > 0 && span.to > span.from ? path : '', 0, true)
   return useMemo(() => (data ? startsOf(data.data.result, span, step) : []), [data])
 }
 

@@ -166,6 +166,10 @@ function Answer({ data, busy, changed }: { data: WhatIf; busy: boolean; changed:
           })}
         </tbody>
       </table>
+      <ul class="legend">
+        <li><i style={{ background: 'var(--soft)' }} />now</li>
+        {changed && <li><i style={{ background: 'var(--link)' }} />with the change</li>}
+      </ul>
       {!changed && <p class="soft">Move a slider to simulate a change.</p>}
     </div>
   )

@@ -52,6 +52,10 @@ test: schemas page ## Check the format, vet, and run all tests
 # Symbols, which only a debugger reads, would be a third of the linking.
 WAITING = ./internal/monitor/serve ./cmd/sixty ./internal/cli ./internal/monitor/web/page ./internal/pathologies ./internal/planning ./internal/generate ./internal/fleet ./internal/sim/perfmodel ./internal/generate/burnrate
 
+.PHONY: documents
+documents: ## Do what two public guides to monitoring vLLM ask for, 86 items, each with its command and what must be seen (part of make test)
+	$(GO) test ./cmd/sixty -run '^TestGuides$$' -count=1
+
 .PHONY: generate
 generate: ## Write what is generated from the catalogue: docs, mixin, the lists of panels and of PromQL; read the diff
 	$(GO) test ./internal/catalog/indicator -run '^TestPromQL$$' -update

@@ -3,10 +3,12 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,7 +28,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil { // commands wait more than they compute
 		panic(err)
 	}
-	testscript.Main(m, map[string]func(){"sixty": main})
+	testscript.Main(m, map[string]func(){"sixty": main, "get": get, "pages": writePages})
 }
 
 // asCommand is the environment variable that makes the test binary the command
@@ -36,6 +38,12 @@ const asCommand = "SIXTY_TEST_AS_COMMAND"
 // TestScripts drives the binary as a user does. A script finds the recordings
 // in $RECORDINGS, what nvidia-smi prints in $NVIDIA and servers behind $VLLM; see serve.
 func TestScripts(t *testing.T) {
+	runScripts(t, "testdata/script", func(*testscript.Env) error { return nil })
+}
+
+// runScripts runs the scripts in a directory. more completes a script's environment.
+func runScripts(t *testing.T, dir string, more func(*testscript.Env) error) {
+	t.Helper()
 	recordings, err := filepath.Abs("../../testdata/recordings")
 	must.Succeed(t, err)
 	nvidia, err := filepath.Abs("../../internal/metrics/hostmetrics/nvidia/testdata")
@@ -45,7 +53,8 @@ func TestScripts(t *testing.T) {
 		pages[name] = load(t, filepath.Join(recordings, name+".tar.zst"))
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir:             dir,
+		ContinueOnError: true, // each step that fails is shown
 		Setup: func(env *testscript.Env) error {
 			server := httptest.NewServer(serve(pages))
 			env.Defer(server.Close)
@@ -55,7 +64,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("OLDPATH", env.Getenv("PATH"))
 			env.Setenv("VLLM", server.URL)
 			env.Setenv("TMPDIR", env.WorkDir)
-			return nil
+			return more(env)
 		},
 	})
 }
@@ -78,7 +87,7 @@ const sickSince = 75 // seconds
 // serve is some inference servers, by the first part of the path:
 // thrashing-deep, full-but-quiet and higher-rate, which is another process than the
 // other two, replay a recording a page a second, from the first request for an address on:
-// a query makes another address, for a script may take longer than the recording;
+// a query makes another address, for a script may take longer than the recording, and ?from=40 begins at another second;
 // silent shows no engine metrics (--disable-log-stats); secret is
 // full-but-quiet behind a bearer token; recovering is full-but-quiet too, after
 // its first three pages failed; node is another program; garbage, json, html and broken answer what no server
@@ -87,14 +96,19 @@ func serve(pages map[string][][]byte) http.Handler {
 	var began sync.Map // the time of the first page, by address
 	var recovering atomic.Int32
 	replay := func(w http.ResponseWriter, r *http.Request, name string) {
+		from := sickSince
+		if first, asked := r.URL.Query()["from"]; asked {
+			from, _ = strconv.Atoi(first[0])
+		}
 		first, _ := began.LoadOrStore(r.URL.String(), time.Now())
 		p := pages[name]
-		_, _ = w.Write(p[min(sickSince+int(time.Since(first.(time.Time))/time.Second), len(p)-1)])
+		_, _ = w.Write(p[min(from+int(time.Since(first.(time.Time))/time.Second), len(p)-1)])
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		server, path, _ := strings.Cut(strings.Trim(r.URL.Path, "/"), "/")
 		switch {
 		case server == "frozen":
+			_, _ = io.Copy(io.Discard, r.Body) // or nobody notices that the client is gone
 			<-r.Context().Done()
 		case server == "refusing":
 			http.Error(w, "", http.StatusBadGateway)

@@ -14,14 +14,18 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
+// triageTable leads to the table of the three latencies.
+const triageTable = "TTFT, queue time and ITL, read together, tell where to look: sixty explain saturation has the table, with --full."
+
 // topics are words that lead to something else than a pathology.
 var topics = map[string]string{
 	diagnose.Healthy:          "A verdict: what was judged is within its objectives or as normal, and nobody waits for long.",
 	diagnose.Idle:             "A verdict: nobody is served, nobody waits, and nothing moves.",
 	diagnose.NotCertain:       "A verdict: somebody may be hurt, and it is too early to say how. It is not healthy (exit code 3).",
 	diagnose.InsufficientData: "A verdict: too little could be judged. It is not healthy (exit code 3).",
-	"z-score":                 "The plain detector of sixty serve compares values with their mean of the last minutes: section sixty.anomalies of its configuration file, docs/serve.md.",
-	"matrix":                  "The plain detector of sixty serve tells which signals rise together: section sixty.anomalies of its configuration file, docs/serve.md.",
+	"z-score":                 "The plain detector of sixty serve compares each value with the mean of the last 100, and tells those beyond three standard deviations, once there are 20: section sixty.anomalies of its configuration file, docs/serve.md.",
+	"matrix":                  triageTable + " Which signals rise together tells the plain detector of sixty serve: section sixty.anomalies, docs/serve.md.",
+	"triage":                  triageTable,
 }
 
 // tooCommon are parts of alerts' names that say nothing.

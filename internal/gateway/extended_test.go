@@ -1,13 +1,12 @@
 package gateway
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,30 +17,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
 
-// expressions returns the queries and alert expressions of the document that
-// defines the extended vLLM metrics.
+// expressions returns the queries and alert expressions of the guide that defines the extended vLLM metrics.
 func expressions(t *testing.T) (out []string) {
 	t.Helper()
-	files, _ := filepath.Glob(filepath.Join("..", "..", "..", "shared", "seeds", "000_*.txt"))
-	if len(files) == 0 {
-		t.Skip("the document that defines the extended metrics is not at hand (../shared/seeds)")
-	}
-	f, err := os.Open(files[0])
+	script, err := os.ReadFile("../../cmd/sixty/testdata/guides/collector.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	s := bufio.NewScanner(f)
-	s.Buffer(nil, 1<<20)
-	for s.Scan() {
-		if _, expr, ok := strings.Cut(s.Text(), "expr: "); ok && strings.Contains(expr, "vllm_") {
-			out = append(out, expr)
-		}
+	for _, m := range regexp.MustCompile(`(?m)'query=(.*)'$|expr: (.*)$`).FindAllStringSubmatch(string(script), -1) {
+		out = append(out, m[1]+m[2])
 	}
 	return out
 }
 
-// TestTheExtendedRulesRunUnchanged asks every query and alert of the document about
+// TestTheExtendedRulesRunUnchanged asks every query and alert of the guide about
 // two pages of a gateway whose engine shows what only it knows.
 func TestTheExtendedRulesRunUnchanged(t *testing.T) {
 	exprs := expressions(t)

@@ -105,6 +105,7 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 		a.active = map[string]*activeAlert{}
 	}
 	d := &e.Diagnosis
+	known := map[[3]string]bool{}
 	if e.Err == nil {
 		for i := range d.Findings {
 			if f := &d.Findings[i]; f.Status == diagnose.Firing && f.InhibitedBy == "" && !f.Note {
@@ -112,13 +113,10 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 			}
 		}
 		a.cover(d)
+		known = judged(d)
 	}
 	hold := cmp.Or(time.Duration(a.Alerts().KeepFiringFor), keepFiringFor)
 	var out []collect.Alert
-	known := map[[3]string]bool{}
-	if e.Err == nil {
-		known = judged(d)
-	}
 	// An alert about a gateway stays active until the gateway is read again, or is gone.
 	unread := slices.ContainsFunc(d.Targets, func(t diagnose.Target) bool { return !t.Serves() && t.Life == diagnose.LifeLost })
 	var away time.Time
@@ -137,21 +135,25 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 		if al.ended.IsZero() && !al.seen.Equal(e.At) && over {
 			al.ended, al.sent = e.At, time.Time{}
 		}
-		if ago := e.At.Sub(al.ended); !al.ended.IsZero() && ago > resendEnded && (e.At.Sub(away) > resendEnded || ago > awayAtMost) {
+		switch {
+		case al.wasTold(e.At, away):
 			delete(a.active, key)
-			continue
+		case e.At.Sub(al.sent) >= resend:
+			al.sent, al.Ends = e.At, al.ended
+			if al.ended.IsZero() {
+				al.Ends = e.At.Add(validFor)
+			}
+			out = append(out, al.Alert)
 		}
-		if e.At.Sub(al.sent) < resend {
-			continue
-		}
-		al.sent, al.Ends = e.At, al.ended
-		if al.ended.IsZero() {
-			al.Ends = e.At.Add(validFor)
-		}
-		out = append(out, al.Alert)
 	}
 	slices.SortFunc(out, func(x, y collect.Alert) int { return x.Began.Compare(y.Began) })
 	a.Send(out...)
+}
+
+// wasTold reports whether the alert's end was sent for long enough since receivers were away last.
+func (al *activeAlert) wasTold(at, away time.Time) bool {
+	ago := at.Sub(al.ended)
+	return !al.ended.IsZero() && ago > resendEnded && (at.Sub(away) > resendEnded || ago > awayAtMost)
 }
 
 // judged lists the models that a diagnosis could judge. What it did not find on them is absent. A finding without a

@@ -169,6 +169,12 @@ func (t *Tracker) Conform(d *diagnose.Diagnosis) {
 			r.hold(d, v.Model)
 		}
 	}
+	t.conformFindings(l, d)
+	t.conformVerdicts(l, d)
+}
+
+// conformFindings writes onset, severity, story and advice of incidents into their findings.
+func (t *Tracker) conformFindings(l *indexedDiagnosis, d *diagnose.Diagnosis) {
 	for i := range d.Findings {
 		f := &d.Findings[i]
 		r := t.open(l, f.Model, f.Pathology.ID, f.Targets)
@@ -186,6 +192,10 @@ func (t *Tracker) Conform(d *diagnose.Diagnosis) {
 			}
 		}
 	}
+}
+
+// conformVerdicts lets the verdicts say what the findings of their incidents say.
+func (t *Tracker) conformVerdicts(l *indexedDiagnosis, d *diagnose.Diagnosis) {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		if v.Status != diagnose.Firing {

@@ -357,33 +357,12 @@ func (r *Record) weigh(v *indexedDiagnosis, signs []*sign, step time.Duration) {
 func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time.Duration) (Event, bool) {
 	e, at := Event{Kind: Changed, Record: r}, v.at
 	lead := signs[0] // the worst, as the diagnosis ranks them
-	again, quiet, recurs := !r.Open(), r.QuietSince, false
+	again, quiet, known := !r.Open(), r.QuietSince, len(r.State.Members)
 	before, last := r.State.Instances, r.State.LastSeen
 	r.Ended, r.QuietSince, r.State.quiet, r.State.LastSeen = nil, nil, 0, at
 	r.State.Instances = nil
 	r.weigh(v, signs, step)
-	known := len(r.State.Members)
-	for _, s := range signs {
-		if r.Model == "" && s.model != "" {
-			r.Cluster, r.Namespace, r.Model = s.cluster, s.namespace, s.model
-		}
-		if s.since.Before(r.Began) && s.Pathology.ID == r.Pathology {
-			r.Began, r.BeganAtLeast = s.since, s.SinceAtLeast
-		}
-		// A finding on a new server began when it began there; a finding that returned began when it returned.
-		since, known := r.Since[s.Pathology.ID]
-		back := known && r.State.comesBack(s, last, at)
-		if !known || back || s.since.Before(since) || !share(before, s.instances) {
-			if r.Since == nil { // a new incident, or one that an earlier release stored
-				r.Since = map[string]time.Time{}
-			}
-			r.Since[s.Pathology.ID] = s.since
-		}
-		recurs = recurs || back && s == lead
-		r.State.Members = union(r.State.Members, []string{s.Pathology.ID}, maxTurns)
-		r.State.Instances = union(r.State.Instances, s.instances, maxTargets)
-		r.Targets = union(r.Targets, s.Targets, maxTargets)
-	}
+	recurs := r.addSigns(signs, before, last, at)
 	r.State.see(v, signs)
 	turn := r.Evolution[len(r.Evolution)-1]
 	worst, _ := catalog.ParseSeverity(r.Severity)
@@ -430,6 +409,33 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 		e.Best, r.State.Kept = true, at
 	}
 	return e, e.Best
+}
+
+// addSigns takes what signs say of the incident's servers, members and onsets. It reports whether the leading one, which
+// is the first, is back after its end. before are the servers on which the incident was found last, at the time last.
+func (r *Record) addSigns(signs []*sign, before []string, last, at time.Time) (recurs bool) {
+	for i, s := range signs {
+		if r.Model == "" && s.model != "" {
+			r.Cluster, r.Namespace, r.Model = s.cluster, s.namespace, s.model
+		}
+		if s.since.Before(r.Began) && s.Pathology.ID == r.Pathology {
+			r.Began, r.BeganAtLeast = s.since, s.SinceAtLeast
+		}
+		// A finding on a new server began when it began there; a finding that returned began when it returned.
+		since, known := r.Since[s.Pathology.ID]
+		back := known && r.State.comesBack(s, last, at)
+		if !known || back || s.since.Before(since) || !share(before, s.instances) {
+			if r.Since == nil { // a new incident, or one that an earlier release stored
+				r.Since = map[string]time.Time{}
+			}
+			r.Since[s.Pathology.ID] = s.since
+		}
+		recurs = recurs || back && i == 0
+		r.State.Members = union(r.State.Members, []string{s.Pathology.ID}, maxTurns)
+		r.State.Instances = union(r.State.Instances, s.instances, maxTargets)
+		r.Targets = union(r.Targets, s.Targets, maxTargets)
+	}
+	return recurs
 }
 
 // tell takes what a finding says of the incident that is called by it.

@@ -31,7 +31,6 @@ import (
 	codes "github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/fleet"
-	scenario "github.com/sixty-dev/sixty/internal/load"
 )
 
 // A documented command is a line of a document that a reader would type.
@@ -141,10 +140,6 @@ func (sh *shell) run(t *testing.T, c documented, server string) {
 var loaders = map[string]func(t *testing.T, sh *shell, text string) error{
 	"objectives": func(_ *testing.T, _ *shell, text string) error {
 		_, err := slo.Parse("slo.yaml", []byte(text))
-		return err
-	},
-	"scenarios": func(_ *testing.T, _ *shell, text string) error {
-		_, err := scenario.ReadScenarios(strings.NewReader(text))
 		return err
 	},
 	"title": func(_ *testing.T, _ *shell, text string) error {

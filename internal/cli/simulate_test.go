@@ -261,7 +261,7 @@ func TestBadInputIsNamed(t *testing.T) {
 		{"did you mean --max-num-seqs?", "diagnose " + recording + " --engine-args=--max-num-seq=16"},
 		{"write 500ms, or 0.5 in seconds", "diagnose " + recording + " --set ttft_objective=fast"},
 		{"did you mean ttft_objective?", "diagnose " + recording + " --set ttft_objektive=500ms"},
-		{"for example --concurrency 16", "simulate " + recording + " --think-time 2s"},
+		{"want a number of clients", "simulate " + recording + " --concurrency=-1"},
 		{"a simulation varies one parameter", "simulate " + recording + " --sweep replicas=1,2 --sweep rate-scale=1,2"},
 		{"give one of them", "simulate " + recording + " --concurrency 3 --rate 5"},
 		{"pass --prompt-tokens and --output-tokens", "tune --model-config ../modelconfig/testdata/llama-3.1-8b.json --gpu H100 --use-case chat --rate 5"},
@@ -285,7 +285,7 @@ func TestOneVocabularyForWorkloads(t *testing.T) {
 		cmd, _, err := newRoot(io.Discard, io.Discard).Find([]string{verb})
 		must.Succeed(t, err)
 		n := 0
-		for _, name := range strings.Fields("rate cv prompt-tokens output-tokens system-tokens prefix-share prefix-groups requests duration seed concurrency think-time " +
+		for _, name := range strings.Fields("rate cv prompt-tokens output-tokens system-tokens prefix-share prefix-groups requests duration seed concurrency " +
 			"trace trace-from trace-length speed rate-scale") {
 			f := cmd.Flags().Lookup(name)
 			if f == nil {

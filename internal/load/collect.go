@@ -15,6 +15,7 @@ type Recording struct {
 	// Dispatched is when the last request was scheduled. Afterwards the load drains.
 	Dispatched  time.Duration
 	Interrupted bool // the user or a limit ended the test before its plan was done
+	Full        bool // the limit was maxStreams
 	Slices      []Slice
 	SliceWidth  time.Duration
 	Errors      map[Outcome][]string // a few distinct messages of each kind
@@ -84,9 +85,7 @@ type Progress struct {
 	Elapsed      time.Duration
 	Sent         int
 	InFlight     int
-	Waiting      int // sessions without a free stream
 	Complete     int
-	Cancelled    int
 	Failed       int
 	OutputTokens int64
 	TTFTs        []time.Duration // TTFTs of the requests that ended since the last Progress
@@ -125,8 +124,6 @@ func (c *collector) storeRecord(r *Record, arrivals []arrival, events int, messa
 		if r.First > 0 && len(c.recent) < recentTTFTs {
 			c.recent = append(c.recent, r.TTFT())
 		}
-	case r.Outcome == Cancelled:
-		c.live.Cancelled++
 	case r.Outcome.Failed():
 		c.live.Failed++
 	}

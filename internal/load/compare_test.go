@@ -28,7 +28,7 @@ func synthetic(seed uint64, n int, factor float64) *Result {
 		first := time.Duration(factor * (200 + 50*rng.NormFloat64()) * float64(time.Millisecond))
 		rest := time.Duration(factor * (900 + 50*rng.NormFloat64()) * float64(time.Millisecond))
 		*rec.records.addRecord() = Record{
-			Scheduled: at, Ready: at, Sent: at, FirstByte: at + first, First: at + first, Last: at + first + rest, End: at + first + rest,
+			Scheduled: at, Sent: at, FirstByte: at + first, First: at + first, Last: at + first + rest, End: at + first + rest,
 			WantPrompt: 100, PromptTokens: 100, WantOutput: 31, OutputTokens: 31, FirstTokens: 1, Status: 200, Outcome: Complete,
 		}
 		rec.Dispatched, rec.Duration = at, max(rec.Duration, at+first+rest)
@@ -211,7 +211,7 @@ func TestSteadyState(t *testing.T) {
 		for i := range n {
 			at := time.Duration(i) * 50 * time.Millisecond
 			d := latency(i) + time.Duration(rng.IntN(int(10*time.Millisecond)))
-			*rec.records.addRecord() = Record{Scheduled: at, Ready: at, Sent: at, First: at + d/2, Last: at + d, End: at + d, OutputTokens: 2, FirstTokens: 1, Outcome: Complete}
+			*rec.records.addRecord() = Record{Scheduled: at, Sent: at, First: at + d/2, Last: at + d, End: at + d, OutputTokens: 2, FirstTokens: 1, Outcome: Complete}
 			rec.Dispatched, rec.Duration = at, max(rec.Duration, at+d)
 		}
 		return rec

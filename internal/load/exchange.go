@@ -31,9 +31,6 @@ type stream struct {
 
 	body     []byte
 	buf      []byte // holds one read, or a whole answer that is not streamed
-	history  conversation
-	answer   []byte // the current answer, JSON-escaped, if a later turn must repeat it
-	keep     bool   // keep the answer
 	arrivals []arrival
 	bearing  int // events that brought tokens
 	sse      openai.Events
@@ -43,15 +40,13 @@ type stream struct {
 	count    openai.Tokens
 	finished bool // a finish reason or [DONE] arrived
 	message  string
-	cancel   int // leave after this many tokens
 	rec      Record
 }
 
 // Errors that end an exchange, apart from connection errors.
 var (
-	errCancelled = errors.New("the client left")
-	errEvent     = errors.New("malformed event")
-	errInStream  = errors.New("error event in the stream")
+	errEvent    = errors.New("malformed event")
+	errInStream = errors.New("error event in the stream")
 )
 
 // readSize is the buffer for one read. The event of one decode step takes 200 to 400 bytes.
@@ -73,15 +68,12 @@ func (r *Runner) newStream() *stream {
 }
 
 // beginTurn resets the stream for a turn with its body in s.body.
-func (s *stream) beginTurn(t *workload.Turn, scheduled, ready time.Duration) {
+func (s *stream) beginTurn(t *workload.Turn, scheduled time.Duration) {
 	s.arrivals, s.bearing, s.count = s.arrivals[:0], 0, openai.Tokens{}
 	s.usage, s.hasUsage, s.finished = openai.Usage{}, false, false
-	s.answer, s.message, s.cancel = s.answer[:0], "", t.CancelAfter
+	s.message = ""
 	s.sse.Reset()
-	s.rec = Record{
-		Scheduled: scheduled, Ready: ready,
-		WantPrompt: int32(t.PromptTokens()), WantOutput: int32(t.OutputTokens),
-	}
+	s.rec = Record{Scheduled: scheduled, WantPrompt: int32(t.PromptTokens()), WantOutput: int32(t.OutputTokens)}
 }
 
 // exchangeTurn sends the request, reads the answer, and completes the record.
@@ -204,16 +196,13 @@ func (s *stream) processEvent(data []byte) error {
 		s.finished = true
 	}
 	if tokens > 0 {
-		s.noteTokens(tokens, c.Text)
-		if s.cancel > 0 && s.count.N >= s.cancel {
-			return errCancelled
-		}
+		s.noteTokens(tokens)
 	}
 	return nil
 }
 
 // noteTokens records that n tokens came with the current read.
-func (s *stream) noteTokens(n int, text []byte) {
+func (s *stream) noteTokens(n int) {
 	at := s.lastArrival()
 	s.bearing++
 	r := &s.rec
@@ -232,9 +221,6 @@ func (s *stream) noteTokens(n int, text []byte) {
 		s.arrivals = append(s.arrivals, arrival{us, uint32(n)})
 	}
 	r.Last = at
-	if s.keep {
-		s.answer = append(s.answer, text...)
-	}
 }
 
 // maxWhole bounds an answer that is not streamed, in bytes.
@@ -260,9 +246,6 @@ func (s *stream) readWhole(body io.Reader) error {
 		s.count.N = c.Usage.CompletionTokens
 	}
 	s.finished = s.count.N > 0
-	if s.keep {
-		s.answer = append(s.answer, c.Text...)
-	}
 	return nil
 }
 
@@ -304,8 +287,6 @@ func (s *stream) classifyOutcome(err error) Outcome {
 			return Broken
 		}
 		return Complete
-	case errors.Is(err, errCancelled):
-		return Cancelled
 	case errors.As(err, &status):
 		return outcomeOfStatus(int(status))
 	case s.r.isStopped():

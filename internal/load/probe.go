@@ -43,8 +43,8 @@ const (
 )
 
 // Probe asks the server for its model, version and tokenizer, and sends a completion of one token to learn which
-// options it accepts. text forces prompts to be text, as conversations need, even if the server accepts token ids.
-func Probe(ctx context.Context, t Target, text bool) (*Probed, error) {
+// options it accepts.
+func Probe(ctx context.Context, t Target) (*Probed, error) {
 	vocab := DefaultVocabulary()
 	e, err := newEndpoint(t, vocab)
 	if err != nil {
@@ -59,7 +59,7 @@ func Probe(ctx context.Context, t Target, text bool) (*Probed, error) {
 		return nil, err
 	}
 	p.askVersion(ctx)
-	p.learnTokenizer(ctx, text)
+	p.learnTokenizer(ctx)
 	if err := p.learnOptions(ctx); err != nil {
 		return nil, err
 	}
@@ -179,19 +179,19 @@ func (p *probe) callTokenize(ctx context.Context, body map[string]any) (t tokeni
 }
 
 // learnTokenizer uses the server's /tokenize to build prompts of an exact length.
-func (p *probe) learnTokenizer(ctx context.Context, text bool) {
+func (p *probe) learnTokenizer(ctx context.Context) {
 	words := strings.Join(p.out.Vocabulary.words, "")
 	all, ok := p.callTokenize(ctx,
 		map[string]any{"prompt": words, "add_special_tokens": false, "return_token_strs": true})
 	if !ok {
 		return
 	}
-	v := p.buildVocabulary(all, text)
+	v := p.buildVocabulary(all)
 	if p.out.Vocabulary = v; v.IDs() {
 		return // the server adds no tokens to ids
 	}
 	const sample = 64
-	content := string(v.Append(nil, []workload.PromptPart{{Seed: 1, Tokens: sample}}, 1))
+	content := string(v.Append(nil, []workload.PromptPart{{Seed: 1, Tokens: sample}}))
 	body := map[string]any{"prompt": content}
 	if p.target.API == Chat {
 		body = map[string]any{
@@ -200,14 +200,14 @@ func (p *probe) learnTokenizer(ctx context.Context, text bool) {
 		}
 	}
 	if t, ok := p.callTokenize(ctx, body); ok {
-		written := float64(v.wordsFor(1+sample)-v.wordsFor(1)) * v.TokensPerWord
+		written := float64(v.wordsFor(sample)) * v.TokensPerWord
 		v.Overhead = max(int(float64(t.Count)-written+0.5), 0)
 	}
 }
 
 // buildVocabulary builds a vocabulary from the tokens of the default words.
-func (p *probe) buildVocabulary(all tokenized, text bool) *Vocabulary {
-	if p.target.API == Completions && !text {
+func (p *probe) buildVocabulary(all tokenized) *Vocabulary {
+	if p.target.API == Completions {
 		if v, err := newIDVocabulary(all.Tokens, "server"); err == nil {
 			return v
 		}
@@ -282,7 +282,7 @@ func (p *probe) completeOnce(ctx context.Context, tokens int, usage *int) (statu
 	if err != nil {
 		return 0, "", err
 	}
-	body := e.appendBody(nil, nil, &workload.Turn{
+	body := e.appendBody(nil, &workload.Turn{
 		OutputTokens: 1, Parts: []workload.PromptPart{{Seed: uint64(time.Now().UnixNano()), Tokens: tokens}},
 	})
 	var answer struct {

@@ -82,12 +82,11 @@ const minWords = 32
 func (v *Vocabulary) IDs() bool { return v.ids }
 
 // Append appends the parts of a prompt to the content of a JSON string, or to an array of ids without its brackets.
-// skip is the number of tokens before it, so that rounding errors do not add up over the parts.
-func (v *Vocabulary) Append(dst []byte, parts []workload.PromptPart, skip int) []byte {
-	before := skip
+func (v *Vocabulary) Append(dst []byte, parts []workload.PromptPart) []byte {
+	before := 0 // tokens, so that rounding errors do not add up over the parts
 	for i, p := range parts {
 		n := p.Tokens
-		if i == len(parts)-1 && skip == 0 {
+		if i == len(parts)-1 {
 			n = max(n-v.Overhead, 1)
 		}
 		words := v.wordsFor(before+n) - v.wordsFor(before)
@@ -107,7 +106,7 @@ func (v *Vocabulary) Append(dst []byte, parts []workload.PromptPart, skip int) [
 }
 
 func (v *Vocabulary) wordsFor(tokens int) int {
-	if v.TokensPerWord == 1 {
+	if v.TokensPerWord == 1 || tokens == 0 {
 		return tokens
 	}
 	return max(int(float64(tokens)/v.TokensPerWord+0.5), 1)

@@ -9,7 +9,6 @@ type Outcome uint8
 const (
 	Unfinished  Outcome = iota // the test ended first
 	Complete                   // answered to the end
-	Cancelled                  // the client left, as the workload wanted
 	ConnectFail                // no connection
 	Timeout                    // no end within the request's timeout
 	Broken                     // the connection broke in the middle
@@ -24,7 +23,7 @@ const (
 )
 
 var outcomeNames = [outcomes]string{
-	"unfinished", "complete", "cancelled", "connect", "timeout", "broken", "malformed", "empty",
+	"unfinished", "complete", "connect", "timeout", "broken", "malformed", "empty",
 	"server_error", "http_429", "http_503", "http_4xx", "http_5xx",
 }
 
@@ -56,13 +55,12 @@ func outcomeOfStatus(status int) Outcome {
 // never came.
 type Record struct {
 	Scheduled time.Duration // according to the workload
-	Ready     time.Duration // when a free stream took it; later than Scheduled only under a concurrency limit
 	Sent      time.Duration // just before the first byte was written
 	FirstByte time.Duration // when the response's head had arrived
 	First     time.Duration // when the first token arrived
 	Last      time.Duration // when the last token arrived
 	End       time.Duration // when the response ended or failed
-	Connect   time.Duration // time for a new connection, between Ready and Sent
+	Connect   time.Duration // time for a new connection, between Scheduled and Sent
 	MaxGap    time.Duration // longest pause between tokens
 
 	WantPrompt, WantOutput int32
@@ -90,9 +88,8 @@ func (r *Record) TPOT() time.Duration {
 	return 0
 }
 
-// SendLag returns how late the generator sent a request. Waiting for a free stream and connecting are not the
-// generator's fault.
-func (r *Record) SendLag() time.Duration { return max(r.Sent-r.Ready-r.Connect, 0) }
+// SendLag returns how late the generator sent a request. Connecting is not the generator's fault.
+func (r *Record) SendLag() time.Duration { return max(r.Sent-r.Scheduled-r.Connect, 0) }
 
 // slab holds Records in chunks, so that growing copies nothing.
 type slab struct {

@@ -56,13 +56,12 @@ type Asked struct {
 
 // Shape describes when requests were sent.
 type Shape struct {
-	Concurrency    int                `json:"concurrency,omitempty"` // closed loop
-	Arrivals       *workload.Arrivals `json:"arrivals,omitempty"`    // open loop
-	Trace          string             `json:"trace,omitempty"`       // format of the trace replayed
-	Speed          float64            `json:"speed,omitempty"`       // speed of the replay
-	MaxConcurrency int                `json:"max_concurrency,omitempty"`
-	Asked          int                `json:"requests_asked,omitempty"`
-	Seed           uint64             `json:"seed"`
+	Concurrency int                `json:"concurrency,omitempty"` // closed loop
+	Arrivals    *workload.Arrivals `json:"arrivals,omitempty"`    // open loop
+	Trace       string             `json:"trace,omitempty"`       // format of the trace replayed
+	Speed       float64            `json:"speed,omitempty"`       // speed of the replay
+	Asked       int                `json:"requests_asked,omitempty"`
+	Seed        uint64             `json:"seed"`
 }
 
 // variesByPlan reports whether the planned rate changes.
@@ -91,7 +90,6 @@ type Window struct {
 type Requests struct {
 	Sent        int                 `json:"sent"`
 	Complete    int                 `json:"complete"`
-	Cancelled   int                 `json:"cancelled"`
 	Unfinished  int                 `json:"unfinished"`
 	Failed      int                 `json:"failed"`
 	Errors      map[string]int      `json:"errors,omitempty"`   // by kind
@@ -133,12 +131,11 @@ const (
 	E2EScheduled  Metric = "e2e_scheduled"  // last byte, from the schedule
 	Stall         Metric = "stall"          // longest pause between tokens, of each request
 	Connect       Metric = "connect"        // new connections, handshakes included
-	QueueWait     Metric = "queue_wait"     // for a free stream, under a concurrency limit
 )
 
 // Metrics lists the latencies in the order of reports.
 func Metrics() []Metric {
-	return []Metric{TTFT, TTFTScheduled, ITL, TPOT, E2E, E2EScheduled, Stall, Connect, QueueWait}
+	return []Metric{TTFT, TTFTScheduled, ITL, TPOT, E2E, E2EScheduled, Stall, Connect}
 }
 
 // quantiles lists the quantiles of a Distribution.

@@ -26,20 +26,16 @@ type Config struct {
 	Arrivals    *workload.Arrivals
 	Trace       bool
 
-	MaxConcurrency int           // streams of an open loop; further sessions wait; 0 is 10,000
-	MaxRequests    int           // requests in total; 0 is no limit
-	Duration       time.Duration // requests begin within it; 0 is no limit
-	Timeout        time.Duration // for one request, and for the drain at the end; 0 is ten minutes
-	Seed           uint64
+	MaxRequests int           // requests in total; 0 is no limit
+	Duration    time.Duration // requests begin within it; 0 is no limit
+	Timeout     time.Duration // for one request, and for the drain at the end; 0 is ten minutes
+	Seed        uint64
 }
 
-// DefaultMaxConcurrency is the default limit of an open loop's streams.
-const DefaultMaxConcurrency = 10_000
-
 const (
+	maxStreams     = 10_000 // of an open loop, which ends if it needs more
 	maxConcurrency = 200_000
-	maxBacklog     = 1_000_000 // sessions that wait for a stream
-	dialers        = 64        // connections opened at once before a closed loop
+	dialers        = 64 // connections opened at once before a closed loop
 )
 
 // A Runner runs one test, once.
@@ -64,7 +60,6 @@ type Runner struct {
 
 	streams  sync.WaitGroup
 	queue    queue
-	waiting  atomic.Int64
 	last     atomic.Int64 // when the last request was scheduled
 	truncate bool         // another limit than MaxRequests and Duration ended the test
 }
@@ -79,9 +74,6 @@ func New(cfg Config) (*Runner, error) {
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultTimeout
-	}
-	if cfg.MaxConcurrency == 0 {
-		cfg.MaxConcurrency = DefaultMaxConcurrency
 	}
 	e, err := newEndpoint(cfg.Target, cfg.Vocabulary)
 	if err != nil {
@@ -107,8 +99,6 @@ func (c *Config) validate() error {
 			"pass one of --concurrency, --rate and --trace")
 	case c.Concurrency < 0 || c.Concurrency > maxConcurrency:
 		return fmt.Errorf("concurrency %d: want 1 to %d", c.Concurrency, maxConcurrency)
-	case c.MaxConcurrency < 0 || c.MaxConcurrency > maxConcurrency:
-		return fmt.Errorf("maximum concurrency %d: want 1 to %d", c.MaxConcurrency, maxConcurrency)
 	case c.MaxRequests < 0 || c.Duration < 0 || c.Timeout < 0:
 		return errors.New("a limit of the test is negative")
 	case c.Timeout > time.Hour:
@@ -171,11 +161,7 @@ func (r *Runner) reportProgress(interval time.Duration, progress func(Progress))
 	if progress == nil {
 		return func() {}
 	}
-	state := func() Progress {
-		p := r.collector.takeProgress(r.elapsed())
-		p.Waiting = int(r.waiting.Load())
-		return p
-	}
+	state := func() Progress { return r.collector.takeProgress(r.elapsed()) }
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -306,7 +292,7 @@ func (r *Runner) runClosedLoop(ctx context.Context, streams []*stream) {
 				r.sourceMu.Lock()
 				more := r.cfg.Source.Next(&sess)
 				r.sourceMu.Unlock()
-				if !more || !s.runSession(&sess, r.elapsed(), 0, false) {
+				if !more || !s.runSession(&sess, r.elapsed(), false) {
 					r.stopSending()
 					return
 				}
@@ -326,35 +312,27 @@ func (r *Runner) runClosedLoop(ctx context.Context, streams []*stream) {
 	}
 }
 
-// runSession sends the turns of a session one after another, and reports whether the test goes on. In an open loop the
-// first turn's body is composed in advance, due is its schedule, and free is when the stream became free if the
-// session had to wait.
-func (s *stream) runSession(sess *workload.Session, due, free time.Duration, composed bool) bool {
+// runSession sends the turns of a session one after another, and reports whether the test goes on. due is the first
+// turn's schedule. In an open loop its body is composed in advance.
+func (s *stream) runSession(sess *workload.Session, due time.Duration, composed bool) bool {
 	r := s.r
-	s.history = s.history[:0]
-	begun := due
 	for i := range sess.Turns {
 		t := &sess.Turns[i]
 		scheduled := due
 		if i > 0 {
-			scheduled = max(s.ended+t.Think, begun+t.At)
+			scheduled = max(s.ended, due+t.At)
 			if !r.sleep(scheduled - r.elapsed()) {
 				return false
 			}
 		}
 		if i > 0 || !composed {
-			s.body = r.endpoint.appendBody(nil, s.history, t)
-		}
-		if !(i == 0 && composed) && !r.claimRequest(max(scheduled, 0)) {
-			return false
+			s.body = r.endpoint.appendBody(nil, t)
+			if !r.claimRequest(max(scheduled, 0)) {
+				return false
+			}
 		}
 		r.noteScheduled(scheduled)
-		ready := scheduled
-		if i == 0 && composed {
-			ready = max(due, free)
-		}
-		s.keep = i+1 < len(sess.Turns) && sess.Turns[i+1].Continues
-		s.beginTurn(t, scheduled, ready)
+		s.beginTurn(t, scheduled)
 		r.collector.noteSent()
 		s.exchangeTurn(r.ids.Add(1))
 		s.rec.Turn = uint16(min(i, 1<<16-1))
@@ -362,12 +340,6 @@ func (s *stream) runSession(sess *workload.Session, due, free time.Duration, com
 		if s.rec.Outcome.Failed() || s.rec.Outcome == Unfinished {
 			r.pauseAfterFailure(s.rec.Outcome)
 			return !r.isStopped()
-		}
-		if s.keep {
-			if s.rec.Outcome == Cancelled {
-				return true // the client left
-			}
-			s.history = r.endpoint.appendTurn(s.history, t, s.answer)
 		}
 	}
 	return true
@@ -400,7 +372,6 @@ type job struct {
 	session workload.Session
 	body    []byte
 	due     time.Duration
-	queued  bool // waited for a stream
 }
 
 // runOpenLoop dispatches sessions when they are due, independently of the server.
@@ -421,8 +392,8 @@ func (r *Runner) runOpenLoop() error {
 		}
 		r.noteScheduled(j.due)
 		if !r.dispatchJob(j) {
-			err := fmt.Errorf("%d sessions wait for a stream: the server is far too slow for this rate", maxBacklog)
-			return hint.With(err, "lower the rate, or raise --max-concurrency")
+			r.collector.rec.Full, r.truncate = true, true
+			r.stop()
 		}
 	}
 	return nil
@@ -450,7 +421,7 @@ func (r *Runner) composeSessions(pacer workload.Pacer, jobs chan<- *job) {
 		if !r.claimRequest(j.due) {
 			return
 		}
-		j.body = r.endpoint.appendBody(nil, nil, &j.session.Turns[0])
+		j.body = r.endpoint.appendBody(nil, &j.session.Turns[0])
 		select {
 		case jobs <- j:
 		case <-r.live.Done():
@@ -462,14 +433,13 @@ func (r *Runner) composeSessions(pacer workload.Pacer, jobs chan<- *job) {
 // A queue connects the dispatcher of an open loop to its streams.
 type queue struct {
 	mu      sync.Mutex
-	backlog []*job      // sessions without a stream
 	idle    []chan *job // streams without a session, the last used last
 	running int
 	over    bool // no more sessions come
 }
 
-// dispatchJob hands a session to the stream that became idle last, else to a new stream, else to the backlog. Few
-// connections then stay warm, rather than many going stale. It returns false if the backlog is full.
+// dispatchJob hands a session to the stream that became idle last, else to a new stream. Few connections then stay
+// warm, rather than many going stale. It returns false if maxStreams are busy.
 func (r *Runner) dispatchJob(j *job) bool {
 	q := &r.queue
 	q.mu.Lock()
@@ -479,47 +449,28 @@ func (r *Runner) dispatchJob(j *job) bool {
 		q.idle = q.idle[:n-1]
 		return true
 	}
-	if q.running < r.cfg.MaxConcurrency {
-		q.running++
-		r.streams.Go(func() { r.runStream(j) })
-		return true
-	}
-	if len(q.backlog) == maxBacklog {
+	if q.running == maxStreams {
 		return false
 	}
-	j.queued = true
-	q.backlog = append(q.backlog, j)
-	r.waiting.Store(int64(len(q.backlog)))
+	q.running++
+	r.streams.Go(func() { r.runStream(j) })
 	return true
 }
 
-// runStream runs one stream of the open loop. It takes sessions from the backlog, or waits for new ones.
+// runStream runs one stream of the open loop, one session after another.
 func (r *Runner) runStream(j *job) {
 	s := r.newStream()
 	inbox := make(chan *job, 1)
 	for j != nil {
 		s.body, j.body = j.body, nil
-		free := time.Duration(0)
-		if j.queued {
-			free = s.ended
-		}
-		s.runSession(&j.session, j.due, free, true)
-		j = r.nextJob(inbox)
+		s.runSession(&j.session, j.due, true)
+		j = r.queue.nextJob(inbox)
 	}
 }
 
 // nextJob returns a stream's next session, or nil if there will be none.
-func (r *Runner) nextJob(inbox chan *job) *job {
-	q := &r.queue
+func (q *queue) nextJob(inbox chan *job) *job {
 	q.mu.Lock()
-	if len(q.backlog) > 0 {
-		j := q.backlog[0]
-		q.backlog[0] = nil
-		q.backlog = q.backlog[1:]
-		r.waiting.Store(int64(len(q.backlog)))
-		q.mu.Unlock()
-		return j
-	}
 	if q.over {
 		q.mu.Unlock()
 		return nil

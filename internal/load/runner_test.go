@@ -154,55 +154,35 @@ func TestNonStreamingAnswersHaveNoFirstToken(t *testing.T) {
 	}
 }
 
-func TestOpenLoopCountsTheTimeInLine(t *testing.T) {
-	// 100 requests a second for a server that does one in 50 ms: from sending, a
-	// request takes 50 ms; from the schedule, the last takes seconds.
+func TestOpenLoopDoesNotWaitForTheServer(t *testing.T) {
 	a := workload.Constant(100)
 	rec, _ := run(t, script{TTFT: 50 * time.Millisecond, Tokens: 1}, spec(4, 1),
-		Config{Target: Target{API: Completions, Stream: true}, Arrivals: &a, MaxConcurrency: 1, MaxRequests: 40})
-	res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
-	sent, scheduled := res.Latency[TTFT], res.Latency[TTFTScheduled]
-	// A machine that is busy makes all of it slower, so that each is held to the others.
-	if sent.Max > scheduled.Max/2 {
-		t.Errorf("from sending, the slowest took %.0f ms, want about 50; from the schedule %.0f", 1e3*sent.Max, 1e3*scheduled.Max)
+		Config{Target: Target{API: Completions, Stream: true}, Arrivals: &a, MaxRequests: 40})
+	if want := 390 * time.Millisecond; rec.Dispatched.Round(time.Millisecond) != want || rec.Len() != 40 {
+		t.Errorf("%d requests, the last due after %s; want 40 within %s", rec.Len(), rec.Dispatched, want)
 	}
-	if scheduled.Max < 1.3 {
-		t.Errorf("from the schedule, the slowest took %.2f s, want 1.6", scheduled.Max)
-	}
-	if res.Generator.SendLag.P50 > scheduled.Max/8 {
-		t.Errorf("waiting for a stream was taken for the generator's own lag: %+v", res.Generator.SendLag)
-	}
-	if q := res.Latency[QueueWait]; q == nil || q.Count < 30 {
-		t.Errorf("queue wait %+v, want nearly every request", q)
-	}
-}
-
-func TestConversationsRepeatTheAnswers(t *testing.T) {
-	sp := spec(10, 5)
-	sp.Turns = workload.Fixed(3)
-	_, truths := run(t, script{TTFT: time.Millisecond}, sp, Config{Target: Target{API: Chat, Stream: true}, Concurrency: 1, MaxRequests: 6})
-	want := []int{10, 25, 40, 10, 25, 40} // each turn adds its 10 words to the 5 answered
-	for i, tr := range truths {
-		if i < len(want) && tr.Prompt != want[i] {
-			t.Errorf("prompt %d has %d tokens, want %d", i, tr.Prompt, want[i])
-		}
-	}
-}
-
-func TestClientsLeaveWhenTheWorkloadSaysSo(t *testing.T) {
-	sp := spec(4, 20)
-	sp.CancelShare = 1
-	rec, truths := run(t, script{TTFT: time.Millisecond, ITL: 2 * time.Millisecond}, sp,
-		Config{Target: Target{API: Completions, Stream: true}, Concurrency: 2, MaxRequests: 10})
 	for r := range rec.Records() {
-		if r.Outcome != Cancelled || r.OutputTokens > 20 {
-			t.Errorf("%s after %d tokens, want a client that left", r.Outcome, r.OutputTokens)
+		if r.Sent < r.Scheduled {
+			t.Errorf("sent %s before it was due", r.Scheduled-r.Sent)
 		}
 	}
-	for _, tr := range truths {
-		if !tr.Aborted && tr.Tokens < 20 {
-			t.Errorf("the server ended %+v by itself", tr)
-		}
+}
+
+func TestOpenLoopEndsWithTooManyStreams(t *testing.T) {
+	a := workload.Constant(100)
+	g, _ := workload.NewGenerator(spec(4, 1), 1)
+	r, err := New(Config{Target: Target{URL: "http://127.0.0.1:1", Model: "m"}, Source: g, Arrivals: &a, MaxRequests: 40})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.queue.running = maxStreams
+	rec, err := r.Run(context.Background(), time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
+	if !res.Interrupted || !strings.Contains(strings.Join(res.Notes, " "), "10000 requests were open at once") {
+		t.Errorf("interrupted %v, notes %q", res.Interrupted, res.Notes)
 	}
 }
 
@@ -311,7 +291,7 @@ func TestFurtherFieldsOfTheBody(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			body := string(e.appendBody(nil, nil, &turn))
+			body := string(e.appendBody(nil, &turn))
 			for _, want := range tt.with {
 				if !strings.Contains(body, want) {
 					t.Errorf("%s is missing in %s", want, body)

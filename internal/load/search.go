@@ -177,12 +177,11 @@ func (o *Overload) Lost(p Progress) bool {
 			o.slow = 0
 		}
 	}
-	backlog := p.InFlight + p.Waiting
-	if backlog > o.last && backlog > minBacklog {
+	if p.InFlight > o.last && p.InFlight > minBacklog {
 		o.growing++
 	} else {
 		o.growing = 0
 	}
-	o.last = backlog
+	o.last = p.InFlight
 	return o.slow >= overloadSlow || o.growing >= overloadGrowth
 }

@@ -78,8 +78,6 @@ func (s *summary) countOutcomes() {
 		switch {
 		case r.Outcome == Complete:
 			q.Complete++
-		case r.Outcome == Cancelled:
-			q.Cancelled++
 		case r.Outcome == Unfinished:
 			q.Unfinished++
 		default:
@@ -194,14 +192,8 @@ func latencyFunc(m Metric, streamed bool) func(*Record) (time.Duration, bool) {
 		if m == Connect {
 			return r.Connect, r.Connect > 0
 		}
-		if m == QueueWait {
-			return r.Ready - r.Scheduled, r.Ready > r.Scheduled
-		}
 		if r.Outcome != Complete {
-			// A client that left on purpose still saw its first token.
-			if r.Outcome != Cancelled || m != TTFT && m != TTFTScheduled {
-				return 0, false
-			}
+			return 0, false
 		}
 		switch m {
 		case TTFT:
@@ -419,7 +411,7 @@ func (s *summary) addGoodput() {
 	g := &Goodput{Objective: o.Source(), TTFT: o.TTFTP95.Seconds(), ITL: o.ITLP95.Seconds(), E2E: o.E2EP95.Seconds()}
 	good, all := 0.0, 0.0
 	for _, r := range s.inside {
-		if r.Outcome == Cancelled || r.Outcome == Unfinished {
+		if r.Outcome == Unfinished {
 			continue
 		}
 		all++

@@ -178,26 +178,21 @@ func (e *endpoint) renderTemplate() error {
 	return nil
 }
 
-// A conversation holds the JSON of a chat's messages so far, each followed by a comma.
-type conversation []byte
-
-// appendBody appends the body of a request to dst. history is the conversation before it.
-func (e *endpoint) appendBody(dst []byte, history conversation, t *workload.Turn) []byte {
+// appendBody appends the body of a request to dst.
+func (e *endpoint) appendBody(dst []byte, t *workload.Turn) []byte {
 	dst = append(dst, e.prefix...)
 	switch {
 	case e.target.API == Chat:
-		dst = append(dst, history...)
 		dst = append(dst, `{"role":"user","content":"`...)
-		dst = e.vocab.Append(dst, t.Parts, len(history))
+		dst = e.vocab.Append(dst, t.Parts)
 		dst = append(dst, `"}]`...)
 	case e.vocab.IDs():
 		dst = append(dst, '[')
-		dst = e.vocab.Append(dst, t.Parts, 0)
+		dst = e.vocab.Append(dst, t.Parts)
 		dst = append(dst, ']')
 	default:
 		dst = append(dst, '"')
-		dst = append(dst, history...)
-		dst = e.vocab.Append(dst, t.Parts, len(history))
+		dst = e.vocab.Append(dst, t.Parts)
 		dst = append(dst, '"')
 	}
 	dst = append(dst, e.suffix...)
@@ -207,19 +202,6 @@ func (e *endpoint) appendBody(dst []byte, history conversation, t *workload.Turn
 		dst = strconv.AppendInt(dst, int64(t.OutputTokens), 10)
 	}
 	return append(dst, '}')
-}
-
-// appendTurn appends a turn and its answer, which is JSON-escaped, to a conversation.
-func (e *endpoint) appendTurn(h conversation, t *workload.Turn, answer []byte) conversation {
-	if e.target.API == Chat {
-		h2 := append(h, `{"role":"user","content":"`...)
-		h2 = e.vocab.Append(h2, t.Parts, len(h))
-		h2 = append(h2, `"},{"role":"assistant","content":"`...)
-		h2 = append(h2, answer...)
-		return append(h2, `"},`...)
-	}
-	h2 := e.vocab.Append(h, t.Parts, len(h))
-	return append(h2, answer...)
 }
 
 // newRequest returns a request with a body. vLLM logs the X-Request-Id with --enable-request-id-headers.

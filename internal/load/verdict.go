@@ -82,8 +82,7 @@ func (s *summary) addReasons(j *Judgement) {
 	if j.Utilisation > maxUtilisation {
 		add("the load generator used %.0f %% of its %d CPUs", 100*j.Utilisation, j.Cores)
 	}
-	queued := s.res.Latency[QueueWait]
-	if j.Achieved > 0 && j.Achieved < minAchieved && queued == nil {
+	if j.Achieved > 0 && j.Achieved < minAchieved {
 		add("only %.1f %% of the requested rate was sent", 100*j.Achieved)
 	}
 }
@@ -111,7 +110,7 @@ func (s *summary) addNotes() {
 	add := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
 	t := &r.Tokens
 	if t.PromptAsked > 0 {
-		if off := t.Prompt/t.PromptAsked - 1; math.Abs(off) > 0.02 && !s.hasLaterTurns() {
+		if off := t.Prompt/t.PromptAsked - 1; math.Abs(off) > 0.02 {
 			add("prompts had %.0f tokens instead of the requested %.0f (%+.1f %%)", t.Prompt, t.PromptAsked, 100*off)
 		}
 	}
@@ -125,9 +124,9 @@ func (s *summary) addNotes() {
 	if t.PerEvent > 1.05 {
 		add("an event had %.2f tokens on average; inter-token latency is weighted by tokens", t.PerEvent)
 	}
-	if q := r.Latency[QueueWait]; q != nil {
-		add("%d requests waited for a free stream (concurrency limit %d): scheduled latencies include that wait, "+
-			"the others do not", q.Count, r.Load.MaxConcurrency)
+	if s.rec.Full {
+		add("%d requests were open at once, more than one process sends: the server is far too slow for this rate",
+			maxStreams)
 	}
 	if r.Requests.Resent > 0 {
 		add("%d requests were sent again because the server had closed a kept connection", r.Requests.Resent)
@@ -135,18 +134,4 @@ func (s *summary) addNotes() {
 	if r.Interrupted {
 		add("the test ended early; the measurements until then are reported")
 	}
-	if r.Requests.Cancelled > 0 {
-		add("%d requests were cancelled on purpose; their first tokens count, their later latencies do not",
-			r.Requests.Cancelled)
-	}
-}
-
-// hasLaterTurns reports whether later turns repeat earlier ones, so that prompts are longer than a turn requests.
-func (s *summary) hasLaterTurns() bool {
-	for _, r := range s.inside {
-		if r.Turn > 0 {
-			return true
-		}
-	}
-	return false
 }

@@ -6,12 +6,9 @@ import "bytes"
 // whole response, in OpenAI's APIs for completions, chat completions, responses and embeddings, and in
 // Anthropic's for messages. Its slices point into the scanned bytes and are still JSON-escaped.
 type Chunk struct {
-	ID    []byte // the completion's, as the engine's log names it
-	Model []byte
-	Type  []byte // an event's, in APIs with typed events ("response.output_text.delta", "content_block_delta")
-	// Text is the first non-empty text of a choice: delta.content, text,
-	// message.content, and failing these a reasoning text.
-	Text     []byte
+	ID       []byte // the completion's, as the engine's log names it
+	Model    []byte
+	Type     []byte // an event's, in APIs with typed events ("response.output_text.delta", "content_block_delta")
 	Choices  int    // length of choices; the chunk of a final usage has none
 	Bearing  int    // choices with something generated: text, reasoning, a refusal, a tool call; not a role chunk
 	Ended    int    // choices with a finish reason
@@ -136,9 +133,6 @@ func (c *Chunk) readPart(r *reader) (p part) {
 	}
 	if len(p.text) > 0 || p.calls > 0 {
 		c.Bearing++
-	}
-	if len(c.Text) == 0 && len(p.text) > 0 {
-		c.Text = p.text
 	}
 	return p
 }

@@ -102,12 +102,12 @@ func TestChunkScan(t *testing.T) {
 		want Chunk
 	}{
 		"a role chunk bears nothing": {`{"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`, Chunk{Choices: 1}},
-		"content bears":              {`{"choices":[{"delta":{"content":"he\"y"}}]}`, Chunk{Choices: 1, Bearing: 1, Text: []byte(`he\"y`)}},
-		"reasoning bears":            {`{"choices":[{"delta":{"content":null,"reasoning_content":"hm"}}]}`, Chunk{Choices: 1, Bearing: 1, Text: []byte("hm")}},
+		"content bears":              {`{"choices":[{"delta":{"content":"he\"y"}}]}`, Chunk{Choices: 1, Bearing: 1}},
+		"reasoning bears":            {`{"choices":[{"delta":{"content":null,"reasoning_content":"hm"}}]}`, Chunk{Choices: 1, Bearing: 1}},
 		"a tool call bears":          {`{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":["}}]}}]}`, Chunk{Choices: 1, Bearing: 1}},
 		"a completion's text": {
 			`{"id":"cmpl","choices":[{"text":" x","logprobs":{"top":[{"a":-1.5e3}]},"finish_reason":"length","stop_reason":null}],"usage":null}`,
-			Chunk{Choices: 1, Bearing: 1, ID: []byte("cmpl"), Text: []byte(" x"), Finish: []byte("length"), Ended: 1},
+			Chunk{Choices: 1, Bearing: 1, ID: []byte("cmpl"), Finish: []byte("length"), Ended: 1},
 		},
 		"token ids are counted": {`{"choices":[{"text":"","token_ids":[1,2,3]}]}`, Chunk{Choices: 1, TokenIDs: 3}},
 		"usage alone has no choices": {
@@ -117,15 +117,15 @@ func TestChunkScan(t *testing.T) {
 		"an error":             {`{"error":{"message":"no","type":"Internal","code":500}}`, Chunk{HasError: true, Error: []byte("no"), ErrorTyp: []byte("Internal")}},
 		"an error as a string": {`{"error":"no"}`, Chunk{HasError: true, Error: []byte("no")}},
 		"no error":             {`{"error":null}`, Chunk{}},
-		"white space":          {" { \"choices\" : [ { \"text\" : \"a\" } ,\n{ \"text\" : \"b\" } ] } \r\n", Chunk{Choices: 2, Bearing: 2, Text: []byte("a")}},
+		"white space":          {" { \"choices\" : [ { \"text\" : \"a\" } ,\n{ \"text\" : \"b\" } ] } \r\n", Chunk{Choices: 2, Bearing: 2}},
 		"an error of its own":  {`{"object":"error","message":"no","type":"BadRequestError","code":400}`, Chunk{HasError: true, Error: []byte("no"), Type: []byte("BadRequestError")}},
 		"several choices end": {
 			`{"model":"m","choices":[{"text":"a","finish_reason":"stop"},{"text":"b","finish_reason":null},{"text":"","finish_reason":"length"}]}`,
-			Chunk{Model: []byte("m"), Choices: 3, Bearing: 2, Ended: 2, Text: []byte("a"), Finish: []byte("length")},
+			Chunk{Model: []byte("m"), Choices: 3, Bearing: 2, Ended: 2, Finish: []byte("length")},
 		},
 		"a delta of a response": {
 			`{"type":"response.output_text.delta","delta":"hi","item_id":"x"}`,
-			Chunk{Type: []byte("response.output_text.delta"), Bearing: 1, Text: []byte("hi")},
+			Chunk{Type: []byte("response.output_text.delta"), Bearing: 1},
 		},
 		"the end of a response": {
 			`{"type":"response.completed","response":{"id":"r","type":"x","model":"m","status":"completed","error":null,"output":[{"id":"no"}],"usage":{"input_tokens":5,"input_tokens_details":{"cached_tokens":4},"output_tokens":7}}}`,
@@ -141,13 +141,13 @@ func TestChunkScan(t *testing.T) {
 		},
 		"a delta of a message": {
 			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}`,
-			Chunk{Type: []byte("content_block_delta"), Bearing: 1, Text: []byte("hi")},
+			Chunk{Type: []byte("content_block_delta"), Bearing: 1},
 		},
 		"embeddings": {
 			`{"object":"list","data":[{"embedding":[0.1,-2]}],"model":"m","usage":{"prompt_tokens":5,"total_tokens":5}}`,
 			Chunk{Model: []byte("m"), HasUsage: true, Usage: Usage{PromptTokens: 5}},
 		},
-		"a message": {`{"choices":[{"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}`, Chunk{Choices: 1, Bearing: 1, Text: []byte("a"), Finish: []byte("stop"), Ended: 1}},
+		"a message": {`{"choices":[{"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}`, Chunk{Choices: 1, Bearing: 1, Finish: []byte("stop"), Ended: 1}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ package command
 var removed = map[string]string{
 	"sixty audit --ignore VALUE":          "docs/audit.md lists the checks; what PromQL alone proves is left to pint",
 	"sixty audit --output VALUE":          "in place of github, --output sarif, uploaded by github/codeql-action/upload-sarif, annotates pull requests",
+	"sixty bench --max-concurrency":       "nothing: an open loop ends if it needs more than 10,000 streams; --concurrency N is a closed loop",
 	"sixty bench self-test":               "every result of sixty bench says under generator how late it sent and read; go test -bench Accuracy ./internal/load measures its error",
 	"sixty demo --scenario":               "--fault NAME",
 	"sixty gateway --access-log":          "/metrics counts how requests end and /requests lists the open ones; the servers log each request by its X-Request-Id",
@@ -37,6 +38,7 @@ var removed = map[string]string{
 	"sixty simulate --drop-too-large":     "leave the requests that are too large out of the trace, or bound the lengths: --prompt-tokens lognormal:800,1.2:1-4000",
 	"sixty simulate --prefill-engines":    "sixty diagnose finds whether prefill or decode servers are short (pd-imbalance)",
 	"sixty simulate --scenario":           "--fault NAME",
+	"sixty simulate --think-time":         "replay a --trace with a column session: its requests come when their time has come and the answer before is there",
 	"sixty simulate --trace-format":       "a trace is CSV (arrival,prompt_tokens,output_tokens) or JSONL, which is told from the file; docs/bench.md says how others become one",
 	"sixty simulate --transfer-rate":      "sixty diagnose finds whether prefill or decode servers are short (pd-imbalance)",
 	"sixty tune --cpu":                    "give --gpu; the memory of servers on a CPU is not modelled",

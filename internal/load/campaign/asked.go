@@ -38,12 +38,10 @@ func (a *Asked) AddFlags(s *pflag.FlagSet) {
 		"removes one: '{\"ignore_eos\": null, \"min_tokens\": null}' lets the model end its answers")
 	s.BoolVar(&a.Whole, "no-stream", false, "request non-streaming answers")
 	s.StringVar(&a.Scenario, "scenario", "",
-		"`name`: low-load, saturation, long-prompts, long-outputs, burst or all; or a YAML file")
+		"`name`: low-load, saturation, long-prompts, long-outputs, burst or all")
 	s.Float64Var(&a.Scale, "scale", 1, "multiply a scenario's concurrency, requests and lengths")
 	s.StringVar(&a.WorkloadFrom, "workload-from", "",
 		"take lengths, prefix sharing and arrivals from a live server's `URL`, a recording, or prometheus=URL")
-	s.IntVar(&a.MaxConcurrency, "max-concurrency", 0,
-		"maximum streams of an open loop; more requests wait (default 10000)")
 	s.DurationVar(&a.Timeout, "request-timeout", 0, "timeout of one request (default 10m)")
 	s.StringVar(&a.WarmupTime, "warmup", "auto", "warm-up time to exclude, or auto")
 	s.StringArrayVar(&a.Asserts, "assert", nil, "condition such as 'ttft_p95<500ms'; exit with 1 if it fails")
@@ -128,10 +126,6 @@ func (a *Asked) refuseUseless() error {
 		{"cv", a.Rate != "" || a.Search == "rate", "--rate or --search rate"},
 		{"speed", a.Trace != "", "--trace"},
 		{"workload-from", made, "--rate, --concurrency or --search; scenarios and traces have a workload"},
-		{
-			"max-concurrency", a.Scenario == "" && a.Concurrency == 0 && a.Search != "concurrency",
-			"an open loop: --rate, --trace or --search rate",
-		},
 		{"search-from search-to", a.Search != "", "--search"},
 	} {
 		if x.useful {

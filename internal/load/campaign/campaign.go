@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/common/config"
@@ -35,9 +33,8 @@ type Config struct {
 
 	// The workload: Scenario, or the trace or the lengths of Asked.
 	workload.Asked
-	Scenario        string  // a name, "all", or a YAML file
+	Scenario        string  // a name, or "all"
 	Scale           float64 // multiplies a scenario's concurrency, requests and lengths
-	MaxConcurrency  int
 	Timeout, Warmup time.Duration
 	// Observe measures the workload of running servers of a model. It may be nil.
 	Observe func(ctx context.Context, model string) (*workload.Measured, error)
@@ -100,7 +97,6 @@ var (
 // A campaign is one invocation.
 type campaign struct {
 	Config
-	scenarios []load.Scenario // from --scenario
 	probed    *load.Probed
 	objective *slo.Objective
 	servers   []string // metrics pages to scrape during the tests
@@ -115,12 +111,11 @@ type testPlan struct {
 // Run runs the tests or the search. It returns the results so far together with an error.
 func Run(ctx context.Context, c Config) (*Found, error) {
 	b := &campaign{Config: c}
-	var err error
-	if b.scenarios, err = c.readScenarios(); err != nil {
+	scenarios, err := c.findScenarios()
+	if err != nil {
 		return nil, err
 	}
-	conversations := slices.ContainsFunc(b.scenarios, func(s load.Scenario) bool { return s.Workload.Turns.Valid() })
-	if b.probed, err = load.Probe(ctx, c.Target, conversations); err != nil {
+	if b.probed, err = load.Probe(ctx, c.Target); err != nil {
 		return nil, err
 	}
 	if b.objective, err = c.ObjectiveFor(b.probed.Target.Model); err != nil {
@@ -136,33 +131,39 @@ func Run(ctx context.Context, c Config) (*Found, error) {
 	if c.Search != "" {
 		return b.searchCapacity(ctx)
 	}
-	return b.runTests(ctx)
+	return b.runTests(ctx, scenarios)
 }
 
 // newPlans makes the tests that the flags ask for.
-func (b *campaign) newPlans(ctx context.Context) ([]testPlan, error) {
+func (b *campaign) newPlans(ctx context.Context, scenarios []load.Scenario) ([]testPlan, error) {
 	if b.Trace != "" {
 		p, err := b.replayPlan()
 		return []testPlan{p}, err
 	}
-	if b.Scenario != "" {
-		return b.scenarioPlans()
-	}
-	s, seen, err := b.syntheticScenario(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var arrivals *workload.Arrivals
-	if b.Concurrency == 0 {
-		a, _, err := b.Arrivals(seen)
+	if b.Scenario == "" {
+		s, seen, err := b.syntheticScenario(ctx)
 		if err != nil {
 			return nil, err
 		}
-		a = b.Repeat(a, seen)
-		arrivals = &a
+		if b.Concurrency == 0 {
+			a, _, err := b.Arrivals(seen)
+			if err != nil {
+				return nil, err
+			}
+			a = b.Repeat(a, seen)
+			s.Arrivals = &a
+		}
+		scenarios = []load.Scenario{s}
 	}
-	p, err := b.newPlan(&s, arrivals)
-	return []testPlan{p}, err
+	var plans []testPlan
+	for i := range scenarios {
+		p, err := b.newPlan(&scenarios[i])
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, p)
+	}
+	return plans, nil
 }
 
 // syntheticScenario returns the scenario that the flags describe, and the workload that was measured for it, which is
@@ -184,54 +185,32 @@ func (b *campaign) syntheticScenario(ctx context.Context) (s load.Scenario, seen
 			spec.Prompt, spec.Output, 100*spec.PrefixShare)
 	}
 	return load.Scenario{
-		Workload: spec, Concurrency: b.Concurrency, CV: &b.CV,
-		Requests: b.Requests, Duration: b.Duration, MaxConcurrency: b.MaxConcurrency,
+		Workload: spec, Concurrency: b.Concurrency, Requests: b.Requests, Duration: b.Duration,
 	}, seen, nil
 }
 
-// readScenarios returns the scenarios that Scenario names.
-func (c *Config) readScenarios() ([]load.Scenario, error) {
-	switch {
-	case c.Scenario == "":
+// findScenarios returns the scenarios that Scenario names, at the asked scale and length.
+func (c *Config) findScenarios() (out []load.Scenario, err error) {
+	switch c.Scenario {
+	case "":
 		return nil, nil
-	case c.Scenario == "all":
-		return load.Scenarios(), nil
-	case strings.HasSuffix(c.Scenario, ".yaml") || strings.HasSuffix(c.Scenario, ".yml"):
-		raw, err := os.Open(c.Scenario)
+	case "all":
+		out = load.Scenarios()
+	default:
+		s, err := load.FindScenario(c.Scenario)
 		if err != nil {
-			return nil, fmt.Errorf("open --scenario: %w", err)
+			return nil, err
 		}
-		defer raw.Close()
-		return load.ReadScenarios(raw)
+		out = []load.Scenario{s}
 	}
-	s, err := load.FindScenario(c.Scenario)
-	return []load.Scenario{s}, err
-}
-
-func (b *campaign) scenarioPlans() ([]testPlan, error) {
-	var plans []testPlan
-	for _, s := range b.scenarios {
-		s, err := s.Scale(b.Scale)
-		if err != nil {
+	for i := range out {
+		s := &out[i]
+		if *s, err = s.Scale(c.Scale); err != nil {
 			return nil, err
 		}
-		if b.Requests > 0 {
-			s.Requests = b.Requests
-		}
-		if b.Duration > 0 {
-			s.Duration = b.Duration
-		}
-		arrivals, err := s.Arrivals()
-		if err != nil {
-			return nil, err
-		}
-		p, err := b.newPlan(&s, arrivals)
-		if err != nil {
-			return nil, err
-		}
-		plans = append(plans, p)
+		s.Requests, s.Duration = cmp.Or(c.Requests, s.Requests), c.Duration
 	}
-	return plans, nil
+	return out, nil
 }
 
 // baseConfig returns the part of a test that does not depend on its load.
@@ -239,24 +218,18 @@ func (b *campaign) baseConfig() load.Config {
 	return load.Config{Target: b.probed.Target, Vocabulary: b.probed.Vocabulary, Timeout: b.Timeout, Seed: b.Seed}
 }
 
-// newPlan returns the test of a scenario. arrivals are nil for a closed loop.
-func (b *campaign) newPlan(s *load.Scenario, arrivals *workload.Arrivals) (testPlan, error) {
+// newPlan returns the test of a scenario.
+func (b *campaign) newPlan(s *load.Scenario) (testPlan, error) {
 	cfg := b.baseConfig()
-	cfg.Concurrency, cfg.Arrivals, cfg.MaxConcurrency = s.Concurrency, arrivals, s.MaxConcurrency
+	cfg.Concurrency, cfg.Arrivals = s.Concurrency, s.Arrivals
 	cfg.MaxRequests, cfg.Duration = s.Requests, s.Duration
-	limit := s.MaxConcurrency
-	if limit == 0 && arrivals != nil {
-		limit = load.DefaultMaxConcurrency
-	}
 	var err error
 	if cfg.Source, err = workload.NewGenerator(s.Workload, b.Seed); err != nil {
 		return testPlan{}, err
 	}
 	return testPlan{cfg, load.Settings{
 		Name: s.Name, Workload: s.Workload,
-		Load: load.Shape{
-			Concurrency: s.Concurrency, Arrivals: arrivals, MaxConcurrency: limit, Asked: s.Requests, Seed: b.Seed,
-		},
+		Load: load.Shape{Concurrency: s.Concurrency, Arrivals: s.Arrivals, Asked: s.Requests, Seed: b.Seed},
 	}}, nil
 }
 
@@ -277,20 +250,19 @@ func (b *campaign) replayPlan() (testPlan, error) {
 		fmt.Fprintf(b.Stderr, "warning: the trace is longer than %d requests; the rest is left out\n", len(t.Requests))
 	}
 	cfg := b.baseConfig()
-	cfg.Trace, cfg.MaxConcurrency, cfg.MaxRequests, cfg.Duration = true, b.MaxConcurrency, b.Requests, b.Duration
+	cfg.Trace, cfg.MaxRequests, cfg.Duration = true, b.Requests, b.Duration
 	if cfg.Source, err = workload.NewReplay(t, b.Speed, workload.UsualOutput); err != nil {
 		return testPlan{}, err
 	}
 	return testPlan{cfg, load.Settings{
 		Workload: t.Stats(),
-		Load: load.Shape{Trace: t.Format, Speed: b.Speed, MaxConcurrency: cmp.Or(b.MaxConcurrency,
-			load.DefaultMaxConcurrency), Asked: len(t.Requests), Seed: b.Seed},
+		Load:     load.Shape{Trace: t.Format, Speed: b.Speed, Asked: len(t.Requests), Seed: b.Seed},
 	}}, nil
 }
 
 // runTests runs the plans one after another.
-func (b *campaign) runTests(ctx context.Context) (*Found, error) {
-	plans, err := b.newPlans(ctx)
+func (b *campaign) runTests(ctx context.Context, scenarios []load.Scenario) (*Found, error) {
+	plans, err := b.newPlans(ctx, scenarios)
 	if err != nil {
 		return nil, err
 	}
@@ -406,7 +378,7 @@ func (b *campaign) judgeResults(results []*load.Result) error {
 	failed, spoiled, complete, gone := false, []string(nil), 0, 0.0
 	for _, r := range results {
 		gone = max(gone, r.Gone)
-		complete += r.Requests.Complete + r.Requests.Cancelled
+		complete += r.Requests.Complete
 		if r.Generator.Spoiled {
 			spoiled = append(spoiled, r.Generator.Reasons...)
 		}

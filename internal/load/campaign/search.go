@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // trialDuration is the length of a trial without --duration and --requests: enough for a steady state with answers
@@ -72,16 +72,12 @@ func (b *campaign) retryTrial(ctx context.Context, s load.Scenario, level float6
 
 // runTrial runs the scenario at one level.
 func (b *campaign) runTrial(ctx context.Context, s load.Scenario, level float64) (load.Trial, error) {
-	if b.Search == "rate" {
-		s.Rate = strconv.FormatFloat(level, 'g', -1, 64)
-	} else {
-		s.Concurrency = int(level)
+	if s.Concurrency = int(level); b.Search == "rate" {
+		a := workload.Constant(level)
+		a.CV = b.CV
+		s.Concurrency, s.Arrivals = 0, &a
 	}
-	arrivals, err := s.Arrivals()
-	if err != nil {
-		return load.Trial{}, err
-	}
-	p, err := b.newPlan(&s, arrivals)
+	p, err := b.newPlan(&s)
 	if err != nil {
 		return load.Trial{}, err
 	}

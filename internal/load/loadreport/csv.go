@@ -13,7 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/load"
 )
 
-const csvColumns = "scheduled,ready,sent,first_byte,first_token,last_token,end," +
+const csvColumns = "scheduled,sent,first_byte,first_token,last_token,end," +
 	"connect,ttft,tpot,e2e,longest_stall,prompt_asked," +
 	"prompt_tokens,output_asked,output_tokens,cached_tokens,turn,status,outcome"
 
@@ -29,11 +29,11 @@ func CSV(w io.Writer, rec *load.Recording) error {
 		}
 		var row []string
 		for i, d := range []time.Duration{
-			r.Scheduled, r.Ready, r.Sent, r.FirstByte, r.First, r.Last, r.End,
+			r.Scheduled, r.Sent, r.FirstByte, r.First, r.Last, r.End,
 			r.Connect, ttft, r.TPOT(), e2e, r.MaxGap,
 		} {
 			text := ""
-			if d > 0 || i < 3 {
+			if d > 0 || i < 2 {
 				text = strconv.FormatFloat(d.Seconds(), 'f', 6, 64)
 			}
 			row = append(row, text)

@@ -72,7 +72,6 @@ func (d *document) addItem(rank int, name, format string, args ...any) {
 var metricTitles = map[load.Metric]string{
 	load.TTFT: "TTFT", load.TTFTScheduled: "TTFT from schedule", load.ITL: "ITL (per token)", load.TPOT: "TPOT",
 	load.E2E: "E2E", load.E2EScheduled: "E2E from schedule", load.Stall: "longest stall", load.Connect: "connect",
-	load.QueueWait: "wait for a stream",
 }
 
 // metricTitle returns a latency's name in reports.
@@ -134,7 +133,7 @@ func (d *document) addResult(r *load.Result) {
 // Answer summarizes a result in a sentence, with a style.
 func Answer(r *load.Result) (render.Style, string) {
 	switch q := &r.Requests; {
-	case q.Complete+q.Cancelled == 0:
+	case q.Complete == 0:
 		return render.Bad, "No request was answered."
 	case r.Gone > 0:
 		return render.Bad, fmt.Sprintf("The server went away after %s: the numbers cover the time until then.",
@@ -257,13 +256,8 @@ func describeSpacing(cv float64) string {
 func (d *document) addRequests(r *load.Result) {
 	q := &r.Requests
 	line := fmt.Sprintf("%d complete, %d failed", q.Complete, q.Failed)
-	for _, x := range []struct {
-		n    int
-		what string
-	}{{q.Cancelled, "left by their client"}, {q.Unfinished, "unfinished"}} {
-		if x.n > 0 {
-			line += fmt.Sprintf(", %d %s", x.n, x.what)
-		}
+	if q.Unfinished > 0 {
+		line += fmt.Sprintf(", %d unfinished", q.Unfinished)
 	}
 	d.addItem(0, "requests", "%s", line)
 	for _, kind := range slices.Sorted(maps.Keys(q.Errors)) {
@@ -387,13 +381,9 @@ func Progress(p load.Progress, sinceTokens int64, interval time.Duration) string
 	if len(p.TTFTs) > 0 {
 		first = render.Seconds(stat.Median(p.TTFTs).Seconds())
 	}
-	s := fmt.Sprintf("%4.0fs  %d sent  %d in flight  %d done  %d failed  %s tokens/s  TTFT P50 %s",
+	return fmt.Sprintf("%4.0fs  %d sent  %d in flight  %d done  %d failed  %s tokens/s  TTFT P50 %s",
 		p.Elapsed.Seconds(), p.Sent, p.InFlight,
-		p.Complete+p.Cancelled, p.Failed, render.Number(float64(sinceTokens)/interval.Seconds()), first)
-	if p.Waiting > 0 {
-		s += fmt.Sprintf("  %d waiting for a stream", p.Waiting)
-	}
-	return s
+		p.Complete, p.Failed, render.Number(float64(sinceTokens)/interval.Seconds()), first)
 }
 
 // rankSame is the rank of unchanged quantities in a comparison.

@@ -28,8 +28,7 @@ type Simulation struct {
 // AddFlags adds the flags of sixty simulate, without the output format and --serve.
 func (f *Simulation) AddFlags(s *pflag.FlagSet) {
 	f.Deployment.AddFlags(s)
-	f.Load.AddFlags(s,
-		workload.ClosedLoops|workload.ThinkTimes|workload.Traces|workload.TraceParts|workload.ScaledRates)
+	f.Load.AddFlags(s, workload.ClosedLoops|workload.Traces|workload.TraceParts|workload.ScaledRates)
 	s.StringVar(&f.stepCost, "step-cost", "",
 		"known step times, such as '`base=8ms`, per-token=50us, knee=256'; also mixed, per-seq, per-kv, per-pair")
 	s.IntVar(&f.Replicas, "replicas", 0, "engines behind a router (default: as many as were measured)")

@@ -137,7 +137,7 @@ func (t *LoadTest) readCSV(r io.Reader, blockSize int) error {
 			return v
 		}
 		outcome := strings.Clone(rec[columns["outcome"]])
-		if outcome != "complete" && outcome != "cancelled" && outcome != "unfinished" {
+		if outcome != "complete" && outcome != "unfinished" {
 			t.Skipped["failed"]++
 			continue
 		}

@@ -19,8 +19,7 @@ type Asked struct {
 	RateScale float64 // multiplies the rate, given or measured
 	CV        float64 // coefficient of variation of the times between arrivals
 
-	Concurrency int           // clients in a closed loop; 0: none
-	ThinkTime   time.Duration // pause from an answer to the client's next request
+	Concurrency int // clients in a closed loop; 0: none
 
 	Trace                  string        // a file
 	TraceFrom, TraceLength time.Duration // the part of it that is replayed
@@ -67,9 +66,8 @@ func (a *Asked) Check() error {
 // checkKinds refuses options of different kinds of workload: a closed loop, a rate, a trace.
 func (a *Asked) checkKinds() error {
 	switch {
-	case a.Concurrency < 0 || a.ThinkTime < 0 || a.Concurrency == 0 && a.ThinkTime > 0:
-		return hint.With(fmt.Errorf("--concurrency %d, --think-time %s: want a number of clients, and a pause with it",
-			a.Concurrency, a.ThinkTime), "for example --concurrency 16 --think-time 2s")
+	case a.Concurrency < 0:
+		return fmt.Errorf("--concurrency %d: want a number of clients", a.Concurrency)
 	case a.Concurrency > 0 && (a.Rate != "" || a.Trace != "" || a.SetCV):
 		return hint.With(errors.New("--concurrency sets arrivals, and so do --rate, --cv and --trace"),
 			"give one of them")
@@ -116,7 +114,7 @@ func (a *Asked) Spec(m *Measured) (s Spec, measured []string, err error) {
 		}
 	}
 	s.Prompt, s.Output = s.Prompt.Scale(cmp.Or(a.PromptScale, 1)), s.Output.Scale(cmp.Or(a.OutputScale, 1))
-	s.SystemTokens, s.PrefixGroups, s.ThinkTime = a.SystemTokens, a.PrefixGroups, a.ThinkTime
+	s.SystemTokens, s.PrefixGroups = a.SystemTokens, a.PrefixGroups
 	if a.SetPrefixShare {
 		s.PrefixShare = a.PrefixShare
 	}
@@ -168,7 +166,7 @@ func (a *Asked) Loop(m *Measured) (l Loop) {
 	case a.Trace != "" || a.Rate != "":
 		return l
 	case a.Concurrency > 0:
-		l = Loop{Clients: a.Concurrency, Pause: a.ThinkTime}
+		l.Clients = a.Concurrency
 	case m != nil && !a.SetConcurrency && !a.SetCV:
 		l = m.Workload.Loop
 	}

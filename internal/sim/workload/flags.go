@@ -13,7 +13,6 @@ const (
 	ClosedLoops Parts = 1 << iota
 	Traces
 	TraceParts // replays of a part of a trace
-	ThinkTimes // pauses of a closed loop's clients
 	ScaledRates
 	NoUsualLengths // lengths must be given if none are measured
 )
@@ -38,9 +37,6 @@ func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
 	if parts&ClosedLoops != 0 {
 		s.IntVar(&a.Concurrency, "concurrency", 0,
 			"closed loop: number of clients, which send the next request after each answer; 0: none")
-	}
-	if parts&ThinkTimes != 0 {
-		s.DurationVar(&a.ThinkTime, "think-time", 0, "a client's mean pause from an answer to its next request")
 	}
 	if parts&Traces != 0 {
 		s.StringVar(&a.Trace, "trace", "", "replay a trace `file`, CSV or JSONL")

@@ -20,7 +20,7 @@ import (
 // The formats of trace files.
 const (
 	// CSV has a header with arrival (seconds, or dates), prompt_tokens and optionally
-	// output_tokens, session and tenant.
+	// output_tokens and session.
 	CSV = "csv"
 	// JSONL has an object on each line, with the names of Mooncake's traces (kvcache-ai/Mooncake):
 	// timestamp in milliseconds, input_length, output_length, hash_ids of blocks of 512 tokens,
@@ -112,7 +112,7 @@ func (t *reading) addRequest(line int, r Request, err error) (bool, error) {
 }
 
 // columns are the places of a CSV's columns; -1 is absent.
-type columns struct{ arrival, prompt, output, session, tenant int }
+type columns struct{ arrival, prompt, output, session int }
 
 func (t *reading) csvLines(br *bufio.Reader) error {
 	cr := csv.NewReader(br)
@@ -124,12 +124,12 @@ func (t *reading) csvLines(br *bufio.Reader) error {
 	find := func(name string) int {
 		return slices.IndexFunc(header, func(h string) bool { return strings.EqualFold(strings.TrimSpace(h), name) })
 	}
-	col := columns{find("arrival"), find("prompt_tokens"), find("output_tokens"), find("session"), find("tenant")}
+	col := columns{find("arrival"), find("prompt_tokens"), find("output_tokens"), find("session")}
 	if col.arrival < 0 || col.prompt < 0 {
 		return hint.With(fmt.Errorf("%w: the header %.80q has no column arrival or none prompt_tokens",
 			ErrFormat, strings.Join(header, ",")),
-			"name its columns arrival (seconds, or dates), prompt_tokens and, if it has them, output_tokens, "+
-				"session and tenant: sed '1s/.*/arrival,prompt_tokens,output_tokens/'")
+			"name its columns arrival (seconds, or dates), prompt_tokens and, if it has them, output_tokens "+
+				"and session: sed '1s/.*/arrival,prompt_tokens,output_tokens/'")
 	}
 	for line := 2; ; line++ {
 		rec, err := cr.Read()
@@ -164,9 +164,6 @@ func (t *reading) csvRequest(rec []string, col columns) (r Request, err error) {
 	}
 	if col.session >= 0 && col.session < len(rec) {
 		r.Session = t.sessionNumber(rec[col.session])
-	}
-	if col.tenant >= 0 && col.tenant < len(rec) {
-		r.Tenant = strings.Clone(rec[col.tenant])
 	}
 	return r, nil
 }

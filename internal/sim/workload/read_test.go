@@ -32,7 +32,7 @@ func TestReadsCSVAndJSONLTraces(t *testing.T) {
 		"lines without a prompt are skipped and counted": {
 			file: "arrival,tenant,prompt_tokens,output_tokens,total\n5,ChatGPT,472,18,490\n45,GPT-4,0,7,7\n50,GPT-4\n",
 			want: &Trace{
-				Format: CSV, Requests: []Request{{PromptTokens: 472, OutputTokens: 18, Tenant: "ChatGPT"}},
+				Format: CSV, Requests: []Request{{PromptTokens: 472, OutputTokens: 18}},
 				Skipped: map[string]int{"no prompt": 1, "incomplete line": 1},
 			},
 		},
@@ -64,9 +64,9 @@ func TestReadsCSVAndJSONLTraces(t *testing.T) {
 		"a CSV with sessions and tenants, not in order": {
 			file: "Arrival, prompt_tokens,output_tokens,session,tenant\n1,10,2,a,free\n0.5,20,4,,paid\n2,30,4,a,free\n",
 			want: &Trace{Format: CSV, Requests: []Request{
-				{PromptTokens: 20, OutputTokens: 4, Tenant: "paid"},
-				{Arrival: 500 * time.Millisecond, PromptTokens: 10, OutputTokens: 2, Tenant: "free", Session: 1},
-				{Arrival: 1500 * time.Millisecond, PromptTokens: 30, OutputTokens: 4, Tenant: "free", Session: 1, Turn: 1},
+				{PromptTokens: 20, OutputTokens: 4},
+				{Arrival: 500 * time.Millisecond, PromptTokens: 10, OutputTokens: 2, Session: 1},
+				{Arrival: 1500 * time.Millisecond, PromptTokens: 30, OutputTokens: 4, Session: 1, Turn: 1},
 			}},
 		},
 		"a file over the limit is truncated and says so": {

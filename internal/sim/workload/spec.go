@@ -9,8 +9,7 @@ import (
 
 // A Spec describes made-up requests.
 type Spec struct {
-	// Prompt is the length of a prompt, including shared parts; in later turns of a conversation,
-	// the length of the user's addition.
+	// Prompt is the length of a prompt, including shared parts.
 	Prompt Lengths `json:"prompt" yaml:"prompt"`
 	Output Lengths `json:"output" yaml:"output"`
 
@@ -19,10 +18,6 @@ type Spec struct {
 	SystemTokens int     `json:"system_tokens,omitempty" yaml:"system_tokens,omitempty"`
 	PrefixShare  float64 `json:"prefix_share,omitempty" yaml:"prefix_share,omitempty"`
 	PrefixGroups int     `json:"prefix_groups,omitempty" yaml:"prefix_groups,omitempty"`
-
-	// Turns of a conversation, by default 1, and the mean of their exponential pauses.
-	Turns     Lengths       `json:"turns,omitzero" yaml:"turns,omitempty"`
-	ThinkTime time.Duration `json:"think_time_ns,omitempty" yaml:"think_time,omitempty"`
 
 	// CancelShare of the clients leave before the end.
 	CancelShare float64 `json:"cancel_share,omitempty" yaml:"cancel_share,omitempty"`
@@ -52,8 +47,6 @@ func (s *Spec) Validate() error {
 		return fmt.Errorf("system prompt of %d tokens", s.SystemTokens)
 	case s.PrefixGroups < 0:
 		return fmt.Errorf("%d prefix groups", s.PrefixGroups)
-	case s.ThinkTime < 0:
-		return fmt.Errorf("think time %s is negative", s.ThinkTime)
 	}
 	if err := checkShare("prefix share", s.PrefixShare); err != nil {
 		return err
@@ -98,12 +91,9 @@ type PromptPart struct {
 // A Turn is one request of a session.
 type Turn struct {
 	// At is when the turn is due after the session's beginning. A turn never begins before the end
-	// of the previous turn plus Think.
-	At, Think time.Duration
-	Parts     []PromptPart
-	// Continues says that Parts follow the conversation so far, including the server's real
-	// answers; otherwise they are the whole prompt.
-	Continues    bool
+	// of the previous turn.
+	At           time.Duration
+	Parts        []PromptPart // the whole prompt
 	OutputTokens int
 	// CancelAfter is how many tokens the client reads before it leaves, at least 1; 0: it stays.
 	CancelAfter int
@@ -121,7 +111,6 @@ func (t *Turn) PromptTokens() int {
 // A Session is one client's requests, one after another.
 type Session struct {
 	Arrival time.Duration // set for a trace's session
-	Tenant  string
 	Turns   []Turn
 }
 
@@ -171,7 +160,6 @@ func (g *Generator) Next(s *Session) bool {
 	prefixShare, cancelShare := g.spec.PrefixShare, g.spec.CancelShare
 	*s = Session{Turns: s.Turns[:0]}
 	if t := g.chooseTenant(); t != nil {
-		s.Tenant = t.Name
 		if t.Prompt.Valid() {
 			prompt = t.Prompt
 		}
@@ -185,29 +173,17 @@ func (g *Generator) Next(s *Session) bool {
 			cancelShare = *t.CancelShare
 		}
 	}
-	turns := 1
-	if g.spec.Turns.Valid() {
-		turns = g.spec.Turns.Draw(g.rng)
-	}
 	group := groupSeed + uint64(g.rng.IntN(max(g.spec.PrefixGroups, 1)))
-	for i := range turns {
-		t := g.addTurn(s)
-		t.OutputTokens = output.Draw(g.rng)
-		n := prompt.Draw(g.rng)
-		if i == 0 {
-			system := min(g.spec.SystemTokens, n)
-			common := int(prefixShare * float64(n-system))
-			t.addPart(systemSeed, system, false)
-			t.addPart(group, common, false)
-			n -= system + common
-		} else {
-			t.Continues = true
-			t.Think = time.Duration(g.rng.ExpFloat64() * float64(g.spec.ThinkTime))
-		}
-		t.addPart(unique+uint64(i), n, true)
-		if cancelShare > 0 && g.rng.Float64() < cancelShare {
-			t.CancelAfter = 1 + g.rng.IntN(max(t.OutputTokens-1, 1))
-		}
+	t := g.addTurn(s)
+	t.OutputTokens = output.Draw(g.rng)
+	n := prompt.Draw(g.rng)
+	system := min(g.spec.SystemTokens, n)
+	common := int(prefixShare * float64(n-system))
+	t.addPart(systemSeed, system, false)
+	t.addPart(group, common, false)
+	t.addPart(unique, n-system-common, true)
+	if cancelShare > 0 && g.rng.Float64() < cancelShare {
+		t.CancelAfter = 1 + g.rng.IntN(max(t.OutputTokens-1, 1))
 	}
 	return true
 }
@@ -297,7 +273,7 @@ func (r *Replay) Next(s *Session) bool {
 
 func (r *Replay) fillSession(s *Session, indexes ...int) {
 	first := &r.trace.Requests[indexes[0]]
-	*s = Session{Arrival: r.scaleTime(first.Arrival), Tenant: first.Tenant}
+	*s = Session{Arrival: r.scaleTime(first.Arrival)}
 	for _, i := range indexes {
 		q := &r.trace.Requests[i]
 		t := Turn{At: r.scaleTime(q.Arrival - first.Arrival), OutputTokens: q.OutputTokens}

@@ -79,8 +79,7 @@ func TestGeneratorMeetsItsSpec(t *testing.T) {
 		spec := Spec{
 			Prompt: Fixed(rapid.IntRange(1, 2000).Draw(t, "prompt")), Output: Fixed(rapid.IntRange(1, 200).Draw(t, "output")),
 			SystemTokens: rapid.IntRange(0, 300).Draw(t, "system"), PrefixShare: rapid.Float64Range(0, 1).Draw(t, "share"),
-			PrefixGroups: rapid.IntRange(0, 5).Draw(t, "groups"), Turns: Fixed(rapid.IntRange(1, 4).Draw(t, "turns")),
-			CancelShare: rapid.Float64Range(0, 1).Draw(t, "cancel"), ThinkTime: time.Second,
+			PrefixGroups: rapid.IntRange(0, 5).Draw(t, "groups"), CancelShare: rapid.Float64Range(0, 1).Draw(t, "cancel"),
 		}
 		seed := rapid.Uint64().Draw(t, "seed")
 		a, err := NewGenerator(spec, seed)
@@ -98,7 +97,7 @@ func TestGeneratorMeetsItsSpec(t *testing.T) {
 				if turn.PromptTokens() != int(spec.Prompt.a) || turn.OutputTokens != int(spec.Output.a) {
 					t.Fatalf("turn %d: %d/%d tokens, want %v/%v", i, turn.PromptTokens(), turn.OutputTokens, spec.Prompt, spec.Output)
 				}
-				if turn.Continues != (i > 0) || turn.CancelAfter < 0 || turn.CancelAfter > turn.OutputTokens {
+				if turn.CancelAfter < 0 || turn.CancelAfter > turn.OutputTokens {
 					t.Fatalf("turn %d: %+v", i, *turn)
 				}
 			}

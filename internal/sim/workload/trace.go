@@ -33,8 +33,6 @@ type Request struct {
 	// Requests of a session come in the order of Turn, which counts from 0.
 	Session uint64
 	Turn    int
-	// Tenant names the sender, "" if the trace does not.
-	Tenant string
 }
 
 // A Trace is a recorded workload, ordered by arrival.

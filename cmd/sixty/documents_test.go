@@ -61,7 +61,7 @@ var notRun = []struct {
 // asked are the commands that are run against a server that replays a recording, or simulate
 // a day, with flags that make them short.
 var asked = map[string]string{
-	"sixty simulate --step-cost base=10ms,":    " --duration 1h",
+	"sixty simulate meta-llama/Llama-3.1-8B-": " --duration 10m",
 	"sixty diagnose " + said + " --baseline ":  " --duration 2s",
 	"sixty audit " + said + " --rules alerts.": "",
 	"sixty demo": " --fast", // TestScripts has one whose servers listen

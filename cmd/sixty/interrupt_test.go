@@ -48,7 +48,7 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo.tar") // opening it waits for ever, whatever the context says
 	must.Succeed(t, syscall.Mkfifo(fifo, 0o600))
-	const step = "--step-cost base=1ms,per-seq=20us --engine-args --num-gpu-blocks-override=9999 "
+	const step = "meta-llama/Llama-3.1-8B --gpu H100 "
 	thrashing := live.URL + "/thrashing-deep/metrics"
 	for _, tc := range []struct {
 		args  string

@@ -105,7 +105,7 @@ func TestThePresentIsMetOrThereIsNoNumber(t *testing.T) {
 // TestABurstIsDescribedWhileItLasts simulates 200 requests that come within a moment: the
 // means are over the seconds that it takes to serve them, not over that moment.
 func TestABurstIsDescribedWhileItLasts(t *testing.T) {
-	s := simulated(t, "--step-cost", "base=10ms,per-seq=20us,per-token=60us,knee=256", "--engine-args", "--num-gpu-blocks-override 20000 --max-model-len 8192",
+	s := simulated(t, "meta-llama/Llama-3.1-8B", "--gpu", "H100", "--engine-args", "--num-gpu-blocks-override 20000 --max-model-len 8192",
 		"--rate", "500", "--requests", "200", "--prompt-tokens", "512", "--output-tokens", "128")
 	r := &s.Runs[0]
 	e2e := r.Latency[simreport.E2E]
@@ -119,7 +119,7 @@ func TestABurstIsDescribedWhileItLasts(t *testing.T) {
 
 // TestSimulateRefusesNoReplicas: 0 was taken for "as many as were seen".
 func TestSimulateRefusesNoReplicas(t *testing.T) {
-	_, _, err := sixty(t, "simulate", "--step-cost", "base=10ms", "--engine-args", "--num-gpu-blocks-override 2000", "--rate", "1", "--replicas", "0")
+	_, _, err := sixty(t, "simulate", "meta-llama/Llama-3.1-8B", "--gpu", "H100", "--rate", "1", "--replicas", "0")
 	if err == nil || !strings.Contains(err.Error(), "--replicas 0: want 1 or more") {
 		t.Errorf("error %v", err)
 	}
@@ -177,7 +177,7 @@ func recordingEnd(t *testing.T, path string) string {
 }
 
 func TestASweepKeepsTheWorkloadOfItsPoints(t *testing.T) {
-	s := simulated(t, "--step-cost", "base=8ms", "--engine-args", "--num-gpu-blocks-override 2000 --max-model-len 4096", "--rate", "4", "--duration", "2m",
+	s := simulated(t, "meta-llama/Llama-3.1-8B", "--gpu", "H100", "--engine-args", "--num-gpu-blocks-override 2000 --max-model-len 4096", "--rate", "4", "--duration", "2m",
 		"--sweep", "max-num-seqs=4,64")
 	if n := s.Runs[0].Requests.Total; n == 0 || s.Runs[1].Requests.Total != n {
 		t.Errorf("%d and %d requests", n, s.Runs[1].Requests.Total)
@@ -286,7 +286,7 @@ func TestOneVocabularyForWorkloads(t *testing.T) {
 		must.Succeed(t, err)
 		n := 0
 		for _, name := range strings.Fields("rate cv prompt-tokens output-tokens system-tokens prefix-share prefix-groups requests duration seed concurrency " +
-			"trace trace-from trace-length speed rate-scale") {
+			"trace speed rate-scale") {
 			f := cmd.Flags().Lookup(name)
 			if f == nil {
 				continue

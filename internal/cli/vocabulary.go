@@ -38,7 +38,6 @@ func vocabulary(stdout io.Writer) *command.Vocabulary {
 			"scenario":     command.Among(loadScenarios),
 			"api":          command.Closed(string(load.Chat), string(load.Completions)),
 			"search":       command.Closed("rate", "concurrency"),
-			"route":        command.Closed(string(perfmodel.RoundRobin), string(perfmodel.LeastLoaded), string(perfmodel.PrefixAffinity)),
 			"gpu":          command.Among(gpus),
 			"model-config": command.Among(modelconfig.PublishedNames),
 			"server":       command.Closed(scrapeconfig.Servers()...),

@@ -105,7 +105,7 @@ func TestValuesAreCompleted(t *testing.T) {
 		"diagnose --output ": "markdown", "diagnose --fail-on ": "ticket", "diagnose --use-case ": "chat", "diagnose --only ": "saturation",
 		"diagnose --color ": "never", "audit --ignore ": "no-such-bucket", "generate rules --output ": "mimir", "generate scrape --output ": "podmonitor",
 		"generate rules --dialect ": "vllm-v0", "bench --scenario ": "burst", "bench --search ": "rate", "bench --api ": "chat", "bench --use-case ": "rag",
-		"demo --fault ": "memory-leak", "simulate --fault ": "engine-hung", "simulate --route ": "least-loaded",
+		"demo --fault ": "memory-leak", "simulate --fault ": "engine-hung",
 		"tune --gpu ": "H20", "tune --output ": "html", "explain ": "kv-cache-thrashing", "help generate ": "rules",
 	} {
 		out, _, err := runCLI(t, append(append([]string{"__complete"}, strings.Fields(args)...), "")...)

@@ -25,7 +25,7 @@ type Result struct {
 	Started  time.Time    `json:"started"`
 	Target   Asked        `json:"target"`
 	Load     Shape        `json:"load"`
-	Workload any          `json:"workload,omitempty"` // workload.Spec or workload.Stats
+	Workload any          `json:"workload,omitempty"` // workload.Spec; nil for a trace
 
 	Duration    float64 `json:"duration"`
 	Window      Window  `json:"window"`

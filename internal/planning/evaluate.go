@@ -134,11 +134,7 @@ func (f *Offer) correctLedger(l *perfmodel.Ledger) (*perfmodel.Ledger, error) {
 		measured.NumBlocks = max(measured.NumBlocks+
 			math.Round((l.Available.Value-fit.Available.Value)/l.KV.BytesPerBlock), 1)
 	}
-	adopted, ok := l.Adopt(measured)
-	if !ok {
-		return l, nil
-	}
-	return perfmodel.NewLedger(f.Model, adopted)
+	return perfmodel.NewLedger(f.Model, l.Adopt(measured))
 }
 
 // isMeasuredShape reports whether a ledger has the shape of the measured server.

@@ -150,7 +150,7 @@ func TestAMeasuredServerIsBelieved(t *testing.T) {
 	o.FitSettings = o.Base
 	o.FitSettings.TP, o.FitSettings.KVType, o.FitSettings.Utilization = 1, "auto", 0.92
 	slow := sim.StepCost{Base: 0.04, PerSeq: 1e-4, PerToken: 1e-5, PerKV: 1e-8, Knee: 256}
-	o.Fit = &perfmodel.Calibration{Fit: perfmodel.Exactly(slow), Basis: perfmodel.Given, Source: "a test"}
+	o.Fit = &perfmodel.Calibration{Fit: &perfmodel.Fit{Cost: slow, Low: slow, High: slow}, Basis: perfmodel.Requests, Source: "a test"}
 	o.FixedKV = &perfmodel.Observed{NumBlocks: 5000, BlockSize: 16}
 	p := Plan{Offers: []*Offer{o}, Targets: Targets{ITLP95: 100 * time.Millisecond}, Demand: demand(t, 5, "500", "100")}
 	r := find(t, p)

@@ -28,12 +28,8 @@ type Simulation struct {
 	Load     workload.Asked
 	Trace    *workload.Trace // the parsed Load.Trace
 	Replicas int             // 0: the observed number
-	Route    perfmodel.Route // "": the observed one, else round robin
 
 	Sweep Axis // the zero value sweeps nothing
-
-	Cost     *sim.StepCost // time of a step, if the user sets it
-	CostFrom string        // for people
 
 	Samples int // samples of the calibration, for intervals; negative: as many as take little time
 
@@ -86,7 +82,7 @@ func (s *Simulation) Present() *Simulation {
 		RateScale: 1, Speed: 1, CV: 1, PrefixGroups: 1, Requests: s.Load.Requests,
 		Duration: s.Load.Duration, Seed: s.Load.Seed,
 	}
-	now.Trace, now.Replicas, now.Route, now.Sweep = nil, 0, "", Axis{}
+	now.Trace, now.Replicas, now.Sweep = nil, 0, Axis{}
 	return &now
 }
 
@@ -96,19 +92,16 @@ func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, err
 	if err != nil {
 		return nil, err
 	}
-	var notes []string
-	e := perfmodel.Evidence{Cost: s.Cost, CostFrom: s.CostFrom}
-	if s.Cost == nil {
-		// The observations come from the current servers, not from a point of the sweep.
-		var skipped string
-		if e, skipped, err = s.collectEvidence(s.knownConfig(), l, mean); err != nil {
-			return nil, err
-		}
-		if skipped != "" {
-			notes = append(notes, "of the load test's requests were left out: "+skipped)
-		}
-		s.setRanks(&e.Requested)
+	// The observations come from the current servers, not from a point of the sweep.
+	e, skipped, err := s.collectEvidence(s.knownConfig(), l, mean)
+	if err != nil {
+		return nil, err
 	}
+	var notes []string
+	if skipped != "" {
+		notes = append(notes, "of the load test's requests were left out: "+skipped)
+	}
+	s.setRanks(&e.Requested)
 	e.Check = ctx.Err
 	if s.calibration, err = calibrateOn(e); err != nil {
 		return nil, err
@@ -205,9 +198,7 @@ func (s *Simulation) prepareVariant(ctx context.Context, v *Variant) (err error)
 	if s.Replicas < 0 {
 		return fmt.Errorf("--replicas %d: want 1 or more", s.Replicas)
 	}
-	v.Deployment = perfmodel.Deployment{
-		Config: v.Engine.Config, Replicas: s.Replicas, Route: cmp.Or(s.Route, perfmodel.RoundRobin),
-	}
+	v.Deployment = perfmodel.Deployment{Config: v.Engine.Config, Replicas: s.Replicas, Route: perfmodel.RoundRobin}
 	s.setRanks(&v.Deployment)
 	if s.Replicas > 0 {
 		v.Deployment.Replicas = s.Replicas
@@ -219,7 +210,7 @@ func (s *Simulation) prepareVariant(ctx context.Context, v *Variant) (err error)
 			fmt.Sprintf("%d data-parallel ranks step together, as in a mixture of experts", v.Deployment.Lockstep))
 	}
 	s.leaveOut(v)
-	if v.Deployment.Replicas > 1 && s.Route == "" {
+	if v.Deployment.Replicas > 1 {
 		s.setRoute(v)
 	}
 	if err := v.Deployment.Validate(); err != nil {
@@ -268,10 +259,6 @@ func (s *Simulation) leaveOut(v *Variant) {
 	if s.sheet == nil {
 		return
 	}
-	if g := s.sheet.Settings.Speculation; g.Tokens > 0 && g.Acceptance > 0 {
-		e.NotModelled = slices.DeleteFunc(e.NotModelled,
-			func(text string) bool { return strings.HasPrefix(text, "--"+engine.SpeculativeConfig+":") })
-	}
 	e.Assumed = append(e.Assumed, s.sheet.Unvalidated()...)
 }
 
@@ -283,14 +270,14 @@ func (s *Simulation) setRanks(d *perfmodel.Deployment) {
 	if !ok || n < 2 {
 		return
 	}
-	d.Replicas, d.Route = int(n), cmp.Or(s.Route, perfmodel.LeastLoaded)
+	d.Replicas, d.Route = int(n), perfmodel.LeastLoaded
 	if experts, _ := known.Bool(engine.ExpertParallel); experts || s.Model != nil && s.Model.Experts > 0 {
 		d.Lockstep = d.Replicas
 	}
 }
 
-// setRoute chooses how requests are distributed over replicas unless the user does: as observed, if the number of
-// replicas is the observed one.
+// setRoute chooses how requests are distributed over replicas: as observed, if the number of replicas is the observed
+// one.
 func (s *Simulation) setRoute(v *Variant) {
 	d := &v.Deployment
 	if s.Seen != nil && len(s.Seen.Ranks) == d.Replicas {
@@ -326,11 +313,7 @@ func (s sourceUntil) Next(to *workload.Session) bool {
 func (s *Simulation) drawRequests(ctx context.Context, v *Variant, loop workload.Loop) ([]sim.Request, error) {
 	a, blockSize := &s.Load, v.Deployment.Config.BlockSize
 	if a.Trace != "" {
-		part, err := a.Selected(s.Trace)
-		if err != nil {
-			return nil, err
-		}
-		source, err := workload.NewReplay(part, a.Speed, workload.UsualOutput)
+		source, err := workload.NewReplay(s.Trace, a.Speed, workload.UsualOutput)
 		if err != nil {
 			return nil, err
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
-	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
 // An Axis is the parameter of a sweep with its values.
@@ -29,7 +28,6 @@ var sweepable = map[string]func(s *Simulation, value string) error{
 		}
 		return err
 	},
-	"route":         func(s *Simulation, v string) error { s.Route = perfmodel.Route(v); return nil },
 	"rate":          func(s *Simulation, v string) error { s.Load.Rate = v; return nil },
 	"rate-scale":    func(s *Simulation, v string) error { return parsePositive(&s.Load.RateScale, v) },
 	"speed":         func(s *Simulation, v string) error { return parsePositive(&s.Load.Speed, v) },

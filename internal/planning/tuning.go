@@ -34,8 +34,6 @@ type Tuned struct {
 	// Plan and Result are the search. Plan is nil without targets, Result if nothing fits.
 	Plan   *Plan
 	Result *Result
-	// Check compares the ledger with the servers' own numbers; nil without any.
-	Check *perfmodel.Check
 
 	Args    engine.Config // the user's
 	Price   Price         // per GPU; zero if unknown
@@ -49,7 +47,10 @@ func (t *Tuning) Answer() (*Tuned, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, told := t.observedMemory()
+	var o perfmodel.Observed
+	if t.Seen != nil {
+		o = perfmodel.ObservedIn(t.Seen.Config)
+	}
 	if s.Memory.Value <= 0 && s.KVBytes <= 0 && s.NumBlocksOverride == 0 {
 		s.NumBlocksOverride = int(min(o.NumBlocks, 1<<40))
 	}
@@ -60,9 +61,6 @@ func (t *Tuning) Answer() (*Tuned, error) {
 	}
 	if out.Ledger, err = perfmodel.NewLedger(t.Model, s); err != nil && len(t.Choices) < 2 {
 		return nil, err
-	}
-	if told && out.Ledger != nil {
-		out.Check = &perfmodel.Check{Source: o.Source, Comparisons: out.Ledger.Check(o)}
 	}
 	if t.Targets.Empty() {
 		switch {

@@ -4,11 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
 // Work counts what model executions did. It is additive: the work of a request's prefill, of a
@@ -158,49 +154,4 @@ func (c StepCost) Validate() error {
 		return fmt.Errorf("step cost: the knee is %d tokens", c.Knee)
 	}
 	return nil
-}
-
-// ParseStepCost reads constants such as base=8ms,per-token=50us,knee=256.
-func ParseStepCost(text string) (StepCost, error) {
-	const form = "write it as base=8ms,mixed=5ms,per-seq=20us,per-token=50us,per-kv=70ns,per-pair=1ns,knee=256; " +
-		"what is left out is 0"
-	var c StepCost
-	constants := map[string]*float64{
-		"base": &c.Base, "mixed": &c.Mixed, "per-seq": &c.PerSeq,
-		"per-token": &c.PerToken, "per-kv": &c.PerKV, "per-pair": &c.PerPair,
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		name, value, ok := strings.Cut(strings.TrimSpace(part), "=")
-		to := constants[name]
-		var err error
-		switch {
-		case !ok:
-			err = fmt.Errorf("%q has no value", part)
-		case name == "knee":
-			c.Knee, err = strconv.Atoi(value)
-		case to == nil:
-			err = fmt.Errorf("there is no %q", name)
-		default:
-			*to, err = parseSeconds(value)
-		}
-		if err != nil {
-			return c, hint.With(fmt.Errorf("--step-cost: %w", err), form)
-		}
-	}
-	if err := c.Validate(); err != nil {
-		return c, hint.With(fmt.Errorf("--step-cost: %w", err), form)
-	}
-	return c, nil
-}
-
-// parseSeconds reads a duration, or a number of seconds such as 8e-11.
-func parseSeconds(text string) (float64, error) {
-	if d, err := time.ParseDuration(text); err == nil && d != 0 {
-		return d.Seconds(), nil
-	}
-	v, err := strconv.ParseFloat(strings.TrimSuffix(text, "s"), 64)
-	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0, fmt.Errorf("%q is not a duration", text)
-	}
-	return v, nil
 }

@@ -183,7 +183,6 @@ func TestRoutersSendRequestsWhereTheySay(t *testing.T) {
 	}{
 		"in turn": {sim.RoundRobin(), []int{0, 1, 0, 1, 0}},
 		"to the least loaded, waiting times four": {sim.LeastLoaded(), []int{0, 1, 1, 0, 1}},
-		"to where the prefix is":                  {sim.PrefixAffinity(2), []int{0, 1, 0, 1, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			res, err := sim.RunReplicas([]sim.Replica{replica, replica}, tc.router, requests, sim.Options{})

@@ -75,28 +75,3 @@ func (leastLoaded) Pick(_ *Request, replicas []Load) int {
 	}
 	return best
 }
-
-// PrefixAffinity sends requests with equal first blocks of content to the same replica, the one
-// that was the least loaded when the first of them came. Requests that give less content go to the
-// least loaded replica.
-func PrefixAffinity(blocks int) Router {
-	return &prefixAffinity{blocks: max(blocks, 1), home: make(map[uint64]int)}
-}
-
-type prefixAffinity struct {
-	blocks int
-	home   map[uint64]int
-}
-
-func (p *prefixAffinity) Pick(r *Request, replicas []Load) int {
-	if len(r.Blocks) < p.blocks {
-		return leastLoaded{}.Pick(r, replicas)
-	}
-	prefix := r.Blocks[p.blocks-1] // stands for the whole prefix
-	k, ok := p.home[prefix]
-	if !ok {
-		k = leastLoaded{}.Pick(r, replicas)
-		p.home[prefix] = k
-	}
-	return k
-}

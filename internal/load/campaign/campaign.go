@@ -254,8 +254,7 @@ func (b *campaign) replayPlan() (testPlan, error) {
 		return testPlan{}, err
 	}
 	return testPlan{cfg, load.Settings{
-		Workload: t.Stats(),
-		Load:     load.Shape{Trace: t.Format, Speed: b.Speed, Asked: len(t.Requests), Seed: b.Seed},
+		Load: load.Shape{Trace: t.Format, Speed: b.Speed, Asked: len(t.Requests), Seed: b.Seed},
 	}}, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/pflag"
 
@@ -39,9 +38,8 @@ type Deployment struct {
 
 	EngineArgs, ReleaseOf string // as vllm serve takes them, and vLLM's release
 	gpus                  []string
-	modelConfig, log      string
+	modelConfig           string
 	loadTest              string
-	acceptance            float64
 }
 
 // AddFlags adds the common flags of simulate and tune, without the output format.
@@ -53,19 +51,13 @@ func (f *Deployment) AddFlags(s *pflag.FlagSet) {
 	s.StringSliceVar(&f.gpus, "gpu", nil,
 		"`name` of the GPU, such as H100 or 'RTX 4090', or the memory of one, such as 80GiB")
 	s.StringVar(&f.EngineArgs, FlagArgs, "", "`arguments` as vllm serve takes them, such as '--max-num-seqs 256'")
-	s.Float64Var(&f.acceptance, "acceptance", 0,
-		"share of draft tokens that are accepted, with --speculative-config in the engine's arguments")
 	s.StringVar(&f.ReleaseOf, FlagRelease, "", "`release` of vLLM, such as 0.23 (default: the measured server's)")
-	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv of one "+
-		"replica, or vllm bench serve --save-detailed")
+	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv of one replica")
 	f.Promise.AddFlags(s)
 }
 
 // readKnown reads and measures the facts about the deployment.
 func (f *Deployment) readKnown(ctx context.Context, say Say) (k planning.Known, err error) {
-	if k.Acceptance = f.acceptance; !(k.Acceptance >= 0 && k.Acceptance <= 1) {
-		return k, fmt.Errorf("--acceptance %g: want a share from 0 to 1", f.acceptance)
-	}
 	if len(f.gpus) > 0 {
 		if k.Device, k.Memory, err = perfmodel.ParseGPU(f.gpus[0]); err != nil {
 			return k, fmt.Errorf("--gpu: %w", err)
@@ -83,12 +75,6 @@ func (f *Deployment) readKnown(ctx context.Context, say Say) (k planning.Known, 
 		}
 		k.LoadTest, k.LoadTestFrom = bytes.NewReader(content), f.loadTest
 	}
-	if f.log != "" {
-		if k.Log, err = source.ReadLog(f.log); err != nil {
-			return k, err
-		}
-		k.LogFrom = filepath.Base(f.log)
-	}
 	if f.Source.SourceCount() > 0 {
 		if k.Seen, err = f.Source.Observe(ctx, say.Note, say.Show); err != nil {
 			return k, err
@@ -99,7 +85,7 @@ func (f *Deployment) readKnown(ctx context.Context, say Say) (k planning.Known, 
 	}
 	k.Release = cmp.Or(k.Release, engine.ImageRelease(f.EngineArgs))
 	strict := cmp.Or(k.Release, vllm.DefaultRelease)
-	if k.Seen != nil && f.ReleaseOf == "" && k.Log == nil {
+	if k.Seen != nil && f.ReleaseOf == "" {
 		strict = "" // Release is only the oldest that fits their metrics
 	}
 	if k.Args, err = vllm.Engine.Flags.CheckArgs(f.EngineArgs, "--"+FlagArgs, strict); err != nil {

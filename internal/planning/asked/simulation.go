@@ -11,8 +11,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/planning"
-	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
@@ -21,29 +19,21 @@ type Simulation struct {
 	Deployment
 	planning.Simulation // AddFlags binds its plain fields; Read sets the others
 
-	stepCost, route string
-	sweeps          []string
+	sweeps []string
 }
 
 // AddFlags adds the flags of sixty simulate, without the output format and --serve.
 func (f *Simulation) AddFlags(s *pflag.FlagSet) {
 	f.Deployment.AddFlags(s)
-	f.Load.AddFlags(s, workload.ClosedLoops|workload.Traces|workload.TraceParts|workload.ScaledRates)
-	s.StringVar(&f.stepCost, "step-cost", "",
-		"known step times, such as '`base=8ms`, per-token=50us, knee=256'; also mixed, per-seq, per-kv, per-pair")
+	f.Load.AddFlags(s, workload.ClosedLoops|workload.Traces|workload.ScaledRates)
 	s.IntVar(&f.Replicas, "replicas", 0, "engines behind a router (default: as many as were measured)")
-	s.StringVar(&f.route, "route", "",
-		"between replicas: round-robin, least-loaded or prefix-affinity (default: as measured, else round-robin)")
 	s.StringArrayVar(&f.sweeps, "sweep", nil, "vary a parameter: `max-num-seqs=16,32,64` or rate=1:20:1")
 	f.Samples = -1 // as many as take little time
 }
 
 func (f *Simulation) checkFlags() error {
 	switch {
-	case f.stepCost != "" && f.loadTest != "":
-		return errors.New("--step-cost and --load-test both set step times: give one")
-	case (len(f.gpus) == 0) != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" &&
-		f.Source.SourceCount() == 0:
+	case (len(f.gpus) == 0) != (f.modelConfig == "") && f.loadTest == "" && f.Source.SourceCount() == 0:
 		return hint.With(errors.New("an estimate of step times needs both --gpu and a model"),
 			"name the model, or its config.json, as an argument: sixty simulate Qwen/Qwen3-8B --gpu H100")
 	case len(f.gpus) > 1:
@@ -69,7 +59,6 @@ func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag 
 	if err := f.checkFlags(); err != nil {
 		return err
 	}
-	f.Route = perfmodel.Route(f.route)
 	for _, text := range f.sweeps {
 		if f.Sweep, err = planning.ParseSweep(text); err != nil {
 			return err
@@ -87,13 +76,6 @@ func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag 
 		if f.Trace, err = workload.Read(file); err != nil {
 			return err
 		}
-	}
-	if f.stepCost != "" {
-		cost, err := sim.ParseStepCost(f.stepCost)
-		if err != nil {
-			return err
-		}
-		f.Cost, f.CostFrom = &cost, f.stepCost
 	}
 	return nil
 }

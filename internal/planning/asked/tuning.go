@@ -41,7 +41,6 @@ func (f *Tuning) AddFlags(s *pflag.FlagSet) {
 	s.Lookup("requests").DefValue = strconv.Itoa(simulatedRequests)
 	s.IntVar(&f.tp, "tp", 0, "tensor parallelism (default: found)")
 	s.IntVar(&f.MaxGPUs, "max-gpus", 64, "GPUs of the whole deployment, at most")
-	s.StringVar(&f.log, "engine-log", "", "`file` with a server's start-up log, to check the memory against")
 	s.DurationVar(&f.Targets.TTFTP95, "ttft-p95", 0, "target of the 95th percentile of the time to the first token")
 	s.DurationVar(&f.Targets.ITLP95, "itl-p95", 0, "target of the 95th percentile of the time between tokens")
 	s.DurationVar(&f.Targets.E2EP95, "e2e-p95", 0, "target of the 95th percentile of a whole answer")

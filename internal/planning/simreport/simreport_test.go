@@ -42,8 +42,7 @@ func run(t *testing.T, rs []sim.Request, blocks int, o *slo.Objective) (simrepor
 	e, err := perfmodel.Config("0.23.0", known, nil)
 	must.Succeed(t, err)
 	e.Config.NumBlocks = blocks
-	c, err := perfmodel.Calibrate(perfmodel.Evidence{Cost: &cost, CostFrom: "a test"})
-	must.Succeed(t, err)
+	c := &perfmodel.Calibration{Fit: &perfmodel.Fit{Cost: cost, Low: cost, High: cost}, Basis: perfmodel.Requests, Source: "a test"}
 	p, err := c.Fit.Predict(perfmodel.Deployment{Config: e.Config}, rs, 0, sim.Options{SampleEvery: 100 * time.Millisecond})
 	must.Succeed(t, err)
 	return simreport.RunOf(p, e.Config, o), e, c
@@ -134,7 +133,7 @@ func TestJSONNamesTheBasis(t *testing.T) {
 		}
 	}
 	must.Succeed(t, json.Unmarshal(b.Bytes(), &back))
-	if back.Schema != simreport.Schema || back.Calibration.Basis != "given" || back.Calibration.Statement == "" || back.Runs[0].Latency["ttft"].P95 <= 0 {
+	if back.Schema != simreport.Schema || back.Calibration.Basis != "load-test" || back.Calibration.Statement == "" || back.Runs[0].Latency["ttft"].P95 <= 0 {
 		t.Errorf("%+v", back)
 	}
 }

@@ -32,7 +32,6 @@ type Answer struct {
 	Model      Model              `json:"model"`
 	Deployment Deployment         `json:"deployment"`
 	Ledger     Ledger             `json:"ledger"`
-	Check      *perfmodel.Check   `json:"check,omitempty"`
 	Remedies   []perfmodel.Remedy `json:"remedies,omitempty"`
 
 	// Command starts a server or one replica: of the surest configuration found, of the nearest one, of the given
@@ -165,7 +164,7 @@ func New(t *planning.Tuned, serve string) *Answer {
 	l := t.Ledger
 	a := &Answer{
 		Schema: Schema, Tool: version.This(), Status: statusLedger, Model: modelOf(l.Model),
-		Deployment: deploymentOf(l), Ledger: ledgerOf(l, ledgerLengths(l, t.Plan)), Check: t.Check,
+		Deployment: deploymentOf(l), Ledger: ledgerOf(l, ledgerLengths(l, t.Plan)),
 		LeftOut: t.LeftOut, Idle: t.Idle,
 	}
 	switch {

@@ -42,7 +42,6 @@ func Document(a *Answer) *render.Document {
 	d.addOffers()
 	d.addMemoryLines()
 	d.addCache()
-	d.addCheck()
 	d.addModel()
 	return d.Document
 }
@@ -219,15 +218,6 @@ func (d *document) addLimits(r *Result) {
 		d.ShowIn(render.Details)
 		d.Item("basis", r.Basis)
 		d.ShowIn(render.Everywhere)
-	}
-	if c := d.a.Check; c != nil && len(c.Comparisons) > 0 {
-		var off []string
-		for _, x := range c.Comparisons {
-			if !x.Within {
-				off = append(off, fmt.Sprintf("%s differs by %s", x.Name, formatError(x.Off)))
-			}
-		}
-		d.Ranked(rankDoubt, "check", cmp.Or(strings.Join(off, "; "), "the memory agrees with "+c.Source))
 	}
 	d.Ranked(rankDoubt, "left out", strings.Join(d.a.LeftOut, "; "))
 	if len(d.a.Idle) > 0 {
@@ -439,36 +429,6 @@ func (d *document) addCache() {
 			render.Grouped(float64(s.Tokens))))
 	}
 	d.Ranked(0, "without preemption", strings.Join(safe, ", ")+" tokens")
-}
-
-func (d *document) addCheck() {
-	c := d.a.Check
-	if c == nil {
-		return
-	}
-	d.Section("The ledger of the server's settings", " beside "+c.Source)
-	for _, x := range c.Comparisons {
-		f := render.Grouped
-		if x.Unit == "bytes" {
-			f = render.GiB
-		}
-		verdict := "agrees"
-		if !x.Within {
-			verdict = "OFF"
-		}
-		d.Paragraph("", fmt.Sprintf("%s: %s here (%s), %s there: %s, %s", x.Name, f(x.Ledger.Value),
-			formatRange(x.Ledger, f), f(x.Server), formatError(x.Off), verdict))
-		if !x.Within && x.Says != "" {
-			d.Paragraph("  look at", x.Says)
-		}
-	}
-}
-
-func formatError(v float64) string {
-	if math.Abs(v) < 0.0005 {
-		return "no difference"
-	}
-	return fmt.Sprintf("%+.1f %%", 100*v)
 }
 
 func describeTargets(t *Targets) string {

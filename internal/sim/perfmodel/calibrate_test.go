@@ -287,7 +287,7 @@ func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 		"a load far beyond the calibration's": {f, 40, "extrapolated: batches of up to"},
 		"a load far below the calibration's":  {f, 0.05, "were never measured"},
 		"no calibration":                      {perfmodel.FromPrior(perfmodel.Rough(trueCost)), 4, "not calibrated"},
-		"constants that were given":           {perfmodel.Exactly(trueCost), 40, ""},
+		"constants that were given":           {&perfmodel.Fit{Cost: trueCost, Low: trueCost, High: trueCost}, 40, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := tc.fit.Predict(perfmodel.Deployment{Config: cfg}, workload(3, tc.rate, 200), perfmodel.PredictionDraws, sim.Options{})

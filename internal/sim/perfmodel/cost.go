@@ -38,13 +38,13 @@ func (l *Ledger) ReadPerToken(meanTokens float64) float64 {
 func (l *Ledger) StepCost(meanTokens float64) Prior {
 	shape := l.Shape(meanTokens)
 	p := shape.Prior()
-	l.extraTime(&p.StepCost)
+	l.addOffloading(&p.StepCost)
 	if l.Settings.Speculation.Tokens == 0 { // it gives a request several tokens a step
 		p.roofline = shape.Roofline()
-		l.extraTime(&p.roofline)
+		l.addOffloading(&p.roofline)
 	}
 	for i := range p.Draws {
-		l.extraTime(&p.Draws[i].Cost)
+		l.addOffloading(&p.Draws[i].Cost)
 	}
 	return p
 }

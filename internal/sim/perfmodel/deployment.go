@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
@@ -13,21 +12,10 @@ type Route string
 
 // The routes that a deployment can have.
 const (
-	RoundRobin     Route = "round-robin"
-	LeastLoaded    Route = "least-loaded"
-	PrefixAffinity Route = "prefix-affinity"
-
-	// AsObserved gives each replica its observed share of the requests. It exists only for observed
-	// replicas and cannot be chosen.
-	AsObserved Route = "as observed"
+	RoundRobin  Route = "round-robin"
+	LeastLoaded Route = "least-loaded" // of data-parallel ranks
+	AsObserved  Route = "as observed"  // each replica gets its observed share of the requests
 )
-
-// Routes lists the routes that can be chosen.
-func Routes() []Route { return []Route{RoundRobin, LeastLoaded, PrefixAffinity} }
-
-// affinityBlocks is how many blocks of content decide about a replica, 1,024 tokens with 16 per
-// block. This is longer than a common system prompt, which would send all requests to one replica.
-const affinityBlocks = 64
 
 func (d Deployment) makeRouter() (sim.Router, error) {
 	switch r := d.Route; r {
@@ -41,10 +29,8 @@ func (d Deployment) makeRouter() (sim.Router, error) {
 		return sim.RoundRobin(), nil
 	case LeastLoaded:
 		return sim.LeastLoaded(), nil
-	case PrefixAffinity:
-		return sim.PrefixAffinity(affinityBlocks), nil
 	}
-	return nil, hint.With(fmt.Errorf("unknown route %q", d.Route), fmt.Sprintf("one of %v", Routes()))
+	return nil, fmt.Errorf("unknown route %q", d.Route)
 }
 
 // A Deployment is the subject of a simulation: engines behind a router.

@@ -16,7 +16,6 @@ type Basis string
 
 // The kinds of evidence, the best first.
 const (
-	Given     Basis = "given"      // constants that the user gave
 	Requests  Basis = "load-test"  // per-request results of a load test
 	Metrics   Basis = "metrics"    // a server's or a recording's own metrics
 	DataSheet Basis = "data-sheet" // nothing was measured
@@ -30,7 +29,6 @@ type Evidence struct {
 	// Config.
 	Requested Deployment
 
-	Cost     *sim.StepCost // constants from an earlier calibration
 	Requests []Measured
 	Scrapes  []workload.Interval
 
@@ -43,7 +41,7 @@ type Evidence struct {
 	Check func() error
 
 	// The source of each part, for people: a file's name, a URL, "H100 SXM".
-	CostFrom, RequestsFrom, ScrapesFrom, HardwareFrom string
+	RequestsFrom, ScrapesFrom, HardwareFrom string
 }
 
 // Calibration is a simulator's step cost with the basis that it rests on.
@@ -65,12 +63,6 @@ const poorFit = 0.25
 // data sheets, which are a rough estimate. Evidence that cannot be fitted is passed over with a
 // note; without any other it is an error.
 func Calibrate(e Evidence) (*Calibration, error) {
-	if e.Cost != nil {
-		if err := e.Cost.Validate(); err != nil {
-			return nil, err
-		}
-		return &Calibration{Fit: Exactly(*e.Cost), Basis: Given, Source: e.CostFrom}, nil
-	}
 	if e.Prior != nil {
 		if err := e.Prior.Validate(); err != nil {
 			return nil, hint.With(fmt.Errorf("data sheet: %w", err), "check the model's size and the GPU's numbers")
@@ -195,10 +187,7 @@ func typicalScrape(scrapes []workload.Interval) float64 {
 // Statement says in one sentence what the step times rest on.
 func (c *Calibration) Statement() string {
 	f := c.Fit
-	switch c.Basis {
-	case Given:
-		return "step times as given: " + c.Source
-	case DataSheet:
+	if c.Basis == DataSheet {
 		return "not calibrated: step times estimated from the data sheet of " + c.Source +
 			"; the interval shows the uncertainty"
 	}

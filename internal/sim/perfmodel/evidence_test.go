@@ -130,7 +130,6 @@ func TestCalibrateTakesTheBestEvidence(t *testing.T) {
 		{"data sheets when nothing was measured", perfmodel.Evidence{Prior: priorOf(t, "H100")}, perfmodel.DataSheet, "", ""},
 		{"an idle server's metrics are passed over", perfmodel.Evidence{Scrapes: idle, ScrapesFrom: "web-1", Prior: priorOf(t, "H100")}, perfmodel.DataSheet, "web-1", ""},
 		{"too few requests are passed over", perfmodel.Evidence{Requests: ms[:3], RequestsFrom: "run.csv", Prior: priorOf(t, "H100")}, perfmodel.DataSheet, "run.csv", ""},
-		{"constants that were given", perfmodel.Evidence{Cost: &truth, Requests: ms}, perfmodel.Given, "", ""},
 		{"nothing at all", perfmodel.Evidence{}, "", "", "step times are unknown"},
 		{"an idle server and nothing else", perfmodel.Evidence{Scrapes: idle, ScrapesFrom: "web-1"}, "", "", "idle"},
 	} {
@@ -187,18 +186,17 @@ func TestDataSheetsAreShownToBeRough(t *testing.T) {
 }
 
 func TestPredictRefusesImpossibleDeployments(t *testing.T) {
-	c, err := perfmodel.Calibrate(perfmodel.Evidence{Cost: &truth})
-	must.Succeed(t, err)
+	given := perfmodel.Fit{Cost: truth, Low: truth, High: truth}
 	for name, d := range map[string]perfmodel.Deployment{
 		"negative replicas": {Config: large(t), Replicas: -1},
 		"unknown route":     {Config: large(t), Route: "by mood"},
 		"no configuration":  {},
 	} {
-		if _, err := c.Fit.Predict(d, poisson(1, 3), 0, sim.Options{}); err == nil {
+		if _, err := given.Predict(d, poisson(1, 3), 0, sim.Options{}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := c.Fit.Predict(perfmodel.Deployment{Config: large(t)}, nil, 0, sim.Options{}); err == nil {
+	if _, err := given.Predict(perfmodel.Deployment{Config: large(t)}, nil, 0, sim.Options{}); err == nil {
 		t.Error("no requests: no error")
 	}
 }

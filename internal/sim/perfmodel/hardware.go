@@ -97,9 +97,6 @@ func (p *Prior) randomCost(rng *rand.Rand) sim.StepCost {
 	return toCost(x, p.StepCost)
 }
 
-// Exactly returns a fit of given constants, without observations and without an interval.
-func Exactly(cost sim.StepCost) *Fit { return &Fit{Cost: cost, Low: cost, High: cost} }
-
 // priorStrength is the variance of an observation's logarithm, 3 %, times the number of
 // observations that share the same steps, about ten. Observations that determine a constant
 // outweigh the prior by far.

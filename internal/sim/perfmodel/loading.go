@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,10 +23,6 @@ type Speculation struct {
 	Method string // "ngram", "eagle3", "mtp", …; "" is a draft model
 	Model  string // the draft model
 	Tokens int    // drafted per step
-
-	// Acceptance is the share of drafted tokens that are accepted, each given that its predecessor
-	// is; 0: not known.
-	Acceptance float64
 }
 
 // readLoading reads how the checkpoint is loaded.
@@ -73,10 +68,9 @@ func (r *flagReader) readExtras(s *Settings) {
 
 func (r *flagReader) readSpeculation(to *Speculation) {
 	var o struct {
-		Method     string  `json:"method"`
-		Model      string  `json:"model"`
-		Tokens     float64 `json:"num_speculative_tokens"`
-		Acceptance float64 `json:"-"`
+		Method string  `json:"method"`
+		Model  string  `json:"model"`
+		Tokens float64 `json:"num_speculative_tokens"`
 	}
 	if text := r.text(engine.SpeculativeConfig); text != "" {
 		if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -88,7 +82,7 @@ func (r *flagReader) readSpeculation(to *Speculation) {
 	r.readInt("spec-tokens", &tokens)
 	*to = Speculation{
 		Method: cmp.Or(r.text("spec-method"), o.Method), Model: cmp.Or(r.text("spec-model"), o.Model),
-		Tokens: tokens, Acceptance: to.Acceptance,
+		Tokens: tokens,
 	}
 	if to.Method != "" || to.Model != "" {
 		to.Tokens = max(to.Tokens, 1)
@@ -239,43 +233,15 @@ func (s *Settings) adapterBytes(m *modelconfig.Model, first, last int) Estimate 
 // InfiniBand, one adapter for each GPU as in NVIDIA's DGX H100.
 const betweenNodes = 50e9
 
-// extraTime adds to a step the time that settings take beside the model: offloaded weights, and
-// drafting. A step with accepted drafts gives several tokens, which share its time. The arithmetic
-// of drafts may hide behind reading the weights. This is left out, so that the saving is rather too
-// small than too large.
-func (l *Ledger) extraTime(c *sim.StepCost) {
+// addOffloading adds the time to read offloaded weights to a step.
+func (l *Ledger) addOffloading(c *sim.StepCost) {
 	if l.offloaded > 0 {
 		c.Base += l.offloaded / l.Settings.Device.Host
 	}
-	g := l.Settings.Speculation
-	if g.Tokens < 1 || g.Acceptance <= 0 {
-		return
-	}
-	k, gives := float64(g.Tokens), g.PerStep()
-	layer := 0.0
-	if g.Drafts() {
-		layer = 1 / float64(len(l.Model.Layers))
-	}
-	c.Base *= (1 + k*layer) / gives
-	c.PerSeq = (c.PerSeq*(1+k*layer) + k*c.PerToken) / gives
-	c.PerKV *= (1 + k*layer) / gives
 }
 
 // Drafts reports whether a layer beside the model drafts: MTP, EAGLE and their like.
 func (p Speculation) Drafts() bool {
 	mtp := p.Model == "" && strings.Contains(p.Method, "mtp")
 	return p.Tokens > 0 && (mtp || strings.Contains(p.Method, "eagle"))
-}
-
-// PerStep is the mean number of tokens that a decode step of a request gives: the sure one, and the
-// drafts before the first wrong one (Leviathan et al. 2023).
-func (p Speculation) PerStep() float64 {
-	if p.Tokens < 1 {
-		return 1
-	}
-	a := p.Acceptance
-	if a >= 1 {
-		return float64(p.Tokens + 1)
-	}
-	return (1 - math.Pow(a, float64(p.Tokens+1))) / (1 - a)
 }

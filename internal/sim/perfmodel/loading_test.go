@@ -141,19 +141,3 @@ func TestSamplingByRelease(t *testing.T) {
 		}
 	}
 }
-
-// Guesses that are right save time, and those that never are cost some.
-func TestSpeculationSavesTimeOnlyIfDraftsAreAccepted(t *testing.T) {
-	cost := func(acceptance float64) float64 {
-		s := Settings{Device: device(t, "H100"), MaxModelLen: 8192, Speculation: Speculation{Method: "eagle3", Tokens: 3, Acceptance: acceptance}}
-		c := ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), s).StepCost(1000)
-		return c.Base + 8*c.PerSeq
-	}
-	plain, never, often := cost(0), cost(1e-9), cost(0.7)
-	if !(never > plain && often < plain/1.8 && often > plain/4) {
-		t.Errorf("without guesses %.3g s, never right %.3g s, 70 %% right %.3g s", plain, never, often)
-	}
-	if got := (Speculation{Tokens: 3, Acceptance: 0.5}).PerStep(); got != 1.875 {
-		t.Errorf("%g tokens a step, want 1 + 1/2 + 1/4 + 1/8", got)
-	}
-}

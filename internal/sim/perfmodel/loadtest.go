@@ -1,9 +1,7 @@
 package perfmodel
 
 import (
-	"bufio"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,23 +30,14 @@ const (
 	maxResultsBytes = 256 << 20
 )
 
-const resultsHint = "give a file of sixty bench --csv, or of vllm bench serve --save-result --save-detailed"
+const resultsHint = "give a file of sixty bench --csv"
 
-// ReadLoadTest reads the results of sixty bench --csv or vllm bench serve --save-detailed, for
-// engines with a block size. Requests that failed are left out and counted. Requests that were cut
-// short are part of the load and nothing is fitted to them.
+// ReadLoadTest reads the results of sixty bench --csv, for engines with a block size. Requests that
+// failed are left out and counted. Requests that were cut short are part of the load and nothing is
+// fitted to them.
 func ReadLoadTest(r io.Reader, blockSize int) (*LoadTest, error) {
-	br := bufio.NewReader(io.LimitReader(r, maxResultsBytes))
-	head, err := br.Peek(1)
-	if err != nil {
-		return nil, hint.With(errors.New("load test results: the file is empty"), resultsHint)
-	}
 	t := &LoadTest{Skipped: map[string]int{}}
-	if head[0] == '{' {
-		err = t.readVLLM(br)
-	} else {
-		err = t.readCSV(br, blockSize)
-	}
+	err := t.readCSV(io.LimitReader(r, maxResultsBytes), blockSize)
 	if err == nil && len(t.Requests) == 0 {
 		err = errors.New("no request got a token")
 	}
@@ -155,44 +144,4 @@ func (t *LoadTest) readCSV(r io.Reader, blockSize int) error {
 			return fmt.Errorf("line %d: %w", line, err)
 		}
 	}
-}
-
-// readVLLM reads the lists of vllm/benchmarks/serve.py@v0.23.0.
-func (t *LoadTest) readVLLM(r io.Reader) error {
-	var file struct {
-		Inputs  []int       `json:"input_lens"`
-		Outputs []int       `json:"output_lens"`
-		Starts  []float64   `json:"start_times"`
-		TTFTs   []float64   `json:"ttfts"`
-		ITLs    [][]float64 `json:"itls"`
-		Errors  []string    `json:"errors"`
-	}
-	if err := json.NewDecoder(r).Decode(&file); err != nil {
-		return err
-	}
-	n := len(file.Inputs)
-	if n == 0 || len(file.Starts) != n {
-		return errors.New("the lists of single requests are missing, or the times at which they were sent")
-	}
-	if len(file.Outputs) != n || len(file.TTFTs) != n || len(file.ITLs) != n {
-		return fmt.Errorf("its lists have different lengths: %d inputs, %d outputs, %d first tokens, %d gaps",
-			n, len(file.Outputs), len(file.TTFTs), len(file.ITLs))
-	}
-	begin := slices.Min(file.Starts)
-	for i := range n {
-		if i < len(file.Errors) && file.Errors[i] != "" {
-			t.Skipped["failed"]++
-			continue
-		}
-		sent := file.Starts[i] - begin
-		first := sent + file.TTFTs[i]
-		last := first
-		for _, gap := range file.ITLs[i] {
-			last += gap
-		}
-		if err := t.addRequest(sent, first, last, file.Inputs[i], file.Outputs[i], 0, 0, true); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -21,9 +21,8 @@ type Asked struct {
 
 	Concurrency int // clients in a closed loop; 0: none
 
-	Trace                  string        // a file
-	TraceFrom, TraceLength time.Duration // the part of it that is replayed
-	Speed                  float64       // factor of the replay: 2 is twice as fast
+	Trace string  // a file
+	Speed float64 // factor of the replay: 2 is twice as fast
 
 	Prompt, Output string // as ParseLengths reads them
 	// PromptScale and OutputScale multiply the lengths, given or measured; 0 is 1.
@@ -71,8 +70,8 @@ func (a *Asked) checkKinds() error {
 	case a.Concurrency > 0 && (a.Rate != "" || a.Trace != "" || a.SetCV):
 		return hint.With(errors.New("--concurrency sets arrivals, and so do --rate, --cv and --trace"),
 			"give one of them")
-	case a.Trace == "" && (a.Speed != 1 || a.TraceFrom != 0 || a.TraceLength != 0):
-		return errors.New("--speed, --trace-from and --trace-length go with --trace")
+	case a.Trace == "" && a.Speed != 1:
+		return errors.New("--speed goes with --trace")
 	case a.Trace == "":
 		return nil
 	case a.Rate != "":
@@ -207,19 +206,6 @@ func (a *Asked) Repeat(arrivals Arrivals, m *Measured) Arrivals {
 		return arrivals.Repeat(until)
 	}
 	return arrivals.Repeat(time.Duration(float64(a.Requests)/max(arrivals.Rate(0), 1e-3)*2e9) + time.Hour)
-}
-
-// Selected returns the part of a trace that was asked for.
-func (a *Asked) Selected(t *Trace) (*Trace, error) {
-	if a.TraceFrom == 0 && a.TraceLength == 0 {
-		return t, nil
-	}
-	part := t.Cut(a.TraceFrom, a.TraceLength)
-	if len(part.Requests) == 0 {
-		return nil, fmt.Errorf("no request of the trace lies in that part: it is %s long",
-			t.Duration().Round(time.Second))
-	}
-	return part, nil
 }
 
 // A Description describes a workload in words, with its source.

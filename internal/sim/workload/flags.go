@@ -12,7 +12,6 @@ type Parts uint8
 const (
 	ClosedLoops Parts = 1 << iota
 	Traces
-	TraceParts // replays of a part of a trace
 	ScaledRates
 	NoUsualLengths // lengths must be given if none are measured
 )
@@ -41,10 +40,6 @@ func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
 	if parts&Traces != 0 {
 		s.StringVar(&a.Trace, "trace", "", "replay a trace `file`, CSV or JSONL")
 		s.Float64Var(&a.Speed, "speed", 1, "speed of a replay")
-	}
-	if parts&TraceParts != 0 {
-		s.DurationVar(&a.TraceFrom, "trace-from", 0, "start the replay at this time of the trace")
-		s.DurationVar(&a.TraceLength, "trace-length", 0, "replay this much of the trace")
 	}
 	prompt, output := fmt.Sprintf(", else %d", UsualPrompt), fmt.Sprintf(", else %d", UsualOutput)
 	if parts&NoUsualLengths != 0 {

@@ -129,7 +129,6 @@ func TestReadPublishedTraces(t *testing.T) {
 			if len(tr.Requests) != want.requests || tr.Requests[0].PromptTokens != want.promptAt || len(tr.Skipped) > 0 {
 				t.Errorf("%d requests, first prompt %d, skipped %v; want %+v", len(tr.Requests), tr.Requests[0].PromptTokens, tr.Skipped, want)
 			}
-			t.Logf("%+v", tr.Stats())
 		})
 	}
 }
@@ -150,7 +149,6 @@ func FuzzRead(f *testing.F) {
 			}
 			last = r.Arrival
 		}
-		tr.Stats()
 		rp, err := NewReplay(tr, 1, 16)
 		must.Succeed(t, err)
 		n := 0

@@ -15,7 +15,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 )
@@ -52,83 +51,6 @@ func (t *Trace) Duration() time.Duration {
 		return 0
 	}
 	return t.Requests[len(t.Requests)-1].Arrival - t.Requests[0].Arrival
-}
-
-// Stats describes a trace in a few numbers.
-type Stats struct {
-	Requests         int           `json:"requests"`
-	Duration         time.Duration `json:"duration_ns"`
-	Rate             float64       `json:"requests_per_second"`
-	PromptMean       float64       `json:"prompt_tokens_mean"`
-	OutputMean       float64       `json:"output_tokens_mean"`
-	PromptP95        int           `json:"prompt_tokens_p95"`
-	OutputP95        int           `json:"output_tokens_p95"`
-	ArrivalCV        float64       `json:"arrival_cv"`     // variation of the times between arrivals; 1 for Poisson
-	ReusableShare    float64       `json:"reusable_share"` // share of prompt tokens in blocks seen earlier in the trace
-	SessionsShare    float64       `json:"sessions_share"` // share of requests that belong to a conversation
-	DistinctSessions int           `json:"distinct_sessions"`
-}
-
-// Stats computes the trace's summary. The reusable share is the hit rate of a prefix cache that
-// never evicts: leading blocks that an earlier request had.
-func (t *Trace) Stats() Stats {
-	n := len(t.Requests)
-	s := Stats{Requests: n, Duration: t.Duration()}
-	if n == 0 {
-		return s
-	}
-	prompts, outputs := make([]int, n), make([]int, n)
-	seen, sessions := map[uint64]bool{}, map[uint64]bool{}
-	var gaps, gaps2, reused, total float64
-	for i, r := range t.Requests {
-		prompts[i], outputs[i] = r.PromptTokens, r.OutputTokens
-		s.PromptMean += float64(r.PromptTokens) / float64(n)
-		s.OutputMean += float64(r.OutputTokens) / float64(n)
-		if i > 0 {
-			g := (r.Arrival - t.Requests[i-1].Arrival).Seconds()
-			gaps += g
-			gaps2 += g * g
-		}
-		if r.Session != 0 {
-			sessions[r.Session] = true
-			s.SessionsShare += 1 / float64(n)
-		}
-		total += float64(r.PromptTokens)
-		leading := true
-		for _, b := range r.Blocks {
-			if leading = leading && seen[b]; leading {
-				reused += float64(t.BlockTokens)
-			}
-			seen[b] = true
-		}
-	}
-	slices.Sort(prompts)
-	slices.Sort(outputs)
-	s.PromptP95, s.OutputP95 = prompts[(n-1)*95/100], outputs[(n-1)*95/100]
-	s.DistinctSessions = len(sessions)
-	if total > 0 {
-		s.ReusableShare = min(reused/total, 1)
-	}
-	if sec := s.Duration.Seconds(); sec > 0 {
-		s.Rate = float64(n-1) / sec
-		mean := gaps / float64(n-1)
-		s.ArrivalCV = math.Sqrt(max(gaps2/float64(n-1)-mean*mean, 0)) / mean
-	}
-	return s
-}
-
-// Cut returns the part of a trace that arrives in [from, from+length), shifted
-// to begin at 0. A length of 0 means to the end. Requests are shared with t.
-func (t *Trace) Cut(from, length time.Duration) *Trace {
-	c := *t
-	c.Requests = nil
-	for _, r := range t.Requests {
-		if r.Arrival >= from && (length == 0 || r.Arrival < from+length) {
-			r.Arrival -= from
-			c.Requests = append(c.Requests, r)
-		}
-	}
-	return &c
 }
 
 // normalize orders by arrival, makes the first arrival the beginning, numbers

@@ -33,6 +33,7 @@ var removed = map[string]string{
 	"sixty gateway --upstream-insecure":   "trust the server's own certificate: the environment variable SSL_CERT_FILE names a PEM file",
 	"sixty generate openmetrics":          "sixty diagnose RECORDING --output html draws a recording, and sixty top RECORDING plays it",
 	"sixty mcp --listen":                  "sixty serve answers assistants over HTTP at /mcp, with its tokens and roles",
+	"sixty profile capture --load":        "sixty bench URL --concurrency 8 --duration 2m, in another terminal",
 	"sixty profile --folded":              "open the trace itself in speedscope.app or ui.perfetto.dev",
 	"sixty profile --trim":                "open the trace itself in ui.perfetto.dev; --full lists its longest gaps",
 	"sixty report --incidents":            "prometheus=http://MONITOR:6060, the address of sixty serve, has its incidents too",

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 
 // BenchmarkAccuracy measures the load generator's own error, reported minus true, and its cost
 // against the scripted server in a process of its own: paced streams of 64 tokens, as fast as
-// possible with and without streaming, and an open loop. With a processor each:
+// possible, and an open loop. With a processor each:
 //
 //	go test -c ./internal/load && taskset -c 1 ./load.test -test.run '^$' -test.bench Accuracy -server-cpu 0
 func BenchmarkAccuracy(b *testing.B) {
@@ -61,12 +61,11 @@ func BenchmarkAccuracy(b *testing.B) {
 		{"64 streams", paced, Config{Concurrency: 64}},
 		{"256 streams", paced, Config{Concurrency: 256}},
 		{"1000 streams", script{TTFT: 50 * time.Millisecond, ITL: 20 * time.Millisecond, Tokens: 64}, Config{Concurrency: 1000}},
-		{"not streaming", script{Tokens: 1}, Config{Concurrency: 64}},
 		{"unpaced events", script{Tokens: 64}, Config{Concurrency: 64}},
 		{"open loop", paced, Config{Arrivals: &poisson}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			c.load.Target = Target{API: Completions, Model: "scripted", Stream: c.name != "not streaming", IgnoreEOS: true}
+			c.load.Target = Target{API: Completions, Model: "scripted", IgnoreEOS: true}
 			c.load.Duration, c.load.Seed = 3*time.Second, 1
 			for b.Loop() {
 				accuracy(b, c.script, c.load)
@@ -91,7 +90,7 @@ func accuracy(b *testing.B, script script, cfg Config) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	res := Summarize(rec, Settings{Target: Asked{Stream: cfg.Target.Stream}, Load: Shape{Concurrency: cfg.Concurrency, Arrivals: cfg.Arrivals}, Warmup: 0})
+	res := Summarize(rec, Settings{Load: Shape{Concurrency: cfg.Concurrency, Arrivals: cfg.Arrivals}, Warmup: 0})
 	if res.Requests.Complete == 0 || res.Requests.Failed > 0 {
 		b.Fatalf("requests %+v", res.Requests)
 	}

@@ -35,7 +35,7 @@ func synthetic(seed uint64, n int, factor float64) *Result {
 	}
 	a := workload.Constant(10)
 	a.CV = 1
-	return Summarize(rec, Settings{Target: Asked{Stream: true, Model: "m", API: Chat}, Load: Shape{Arrivals: &a}, Warmup: 0})
+	return Summarize(rec, Settings{Target: Asked{Model: "m", API: Chat}, Load: Shape{Arrivals: &a}, Warmup: 0})
 }
 
 func TestCompare(t *testing.T) {
@@ -193,7 +193,7 @@ func TestSteadyState(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			res := Summarize(tt.rec, Settings{Target: Asked{Stream: true}, Load: Shape{Arrivals: &workload.Arrivals{Profile: []workload.Segment{{From: 20, To: 20}}}}, Warmup: AutoWarmup})
+			res := Summarize(tt.rec, Settings{Load: Shape{Arrivals: &workload.Arrivals{Profile: []workload.Segment{{From: 20, To: 20}}}}, Warmup: AutoWarmup})
 			if res.Window.Steady != tt.steady || !strings.Contains(res.Window.Why, tt.why) {
 				t.Errorf("window %+v, want steady %v because %q", res.Window, tt.steady, tt.why)
 			}

@@ -1,7 +1,6 @@
 package load
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -30,7 +29,7 @@ type stream struct {
 	lags  map[uint32]int64 // how long packets waited to be read, by gapBucket
 
 	body     []byte
-	buf      []byte // holds one read, or a whole answer that is not streamed
+	buf      []byte // holds one read
 	arrivals []arrival
 	bearing  int // events that brought tokens
 	sse      openai.Events
@@ -46,6 +45,7 @@ type stream struct {
 // Errors that end an exchange, apart from connection errors.
 var (
 	errEvent    = errors.New("malformed event")
+	errNoStream = errors.New("malformed answer: it is not streamed")
 	errInStream = errors.New("error event in the stream")
 )
 
@@ -128,9 +128,8 @@ func (s *stream) sendRequest(id uint64) error {
 		return s.readFailure(resp)
 	case strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "text/event-stream"):
 		return s.readStream(resp.Body)
-	default:
-		return s.readWhole(resp.Body)
 	}
+	return errNoStream
 }
 
 type connectError struct{ error }
@@ -223,49 +222,16 @@ func (s *stream) noteTokens(n int) {
 	r.Last = at
 }
 
-// maxWhole bounds an answer that is not streamed, in bytes.
-const maxWhole = 32 << 20
-
-// readWhole reads an answer that is not streamed.
-func (s *stream) readWhole(body io.Reader) error {
-	whole, err := s.readAll(body)
-	if err != nil {
-		return err
-	}
-	c := &s.chunk
-	if err := c.Scan(whole); err != nil {
-		return errEvent
-	}
-	if c.HasError {
-		s.message = string(c.Error)
-		return errInStream
-	}
-	s.usage, s.hasUsage = c.Usage, c.HasUsage
-	s.count.N = c.Bearing
-	if c.HasUsage {
-		s.count.N = c.Usage.CompletionTokens
-	}
-	s.finished = s.count.N > 0
-	return nil
-}
-
-// readAll returns the whole body. It is valid until the next call.
-func (s *stream) readAll(body io.Reader) ([]byte, error) {
-	b := bytes.NewBuffer(s.buf[:0])
-	_, err := b.ReadFrom(io.LimitReader(body, maxWhole+1))
-	if s.buf = b.Bytes()[:b.Len():b.Cap()]; b.Len() > maxWhole {
-		err = errors.New("malformed answer: over 32 MiB")
-	}
-	return s.buf, err
-}
-
 // A statusError is an answer with a status other than 200.
 type statusError int
 
 func (e statusError) Error() string { return "HTTP status" }
 
+// maxFailure bounds the answer of a failure, in bytes.
+const maxFailure = 1 << 20
+
 func (s *stream) readFailure(resp *http.Response) error {
-	b, err := s.readAll(resp.Body)
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxFailure))
 	if err == nil && s.chunk.Scan(b) == nil && s.chunk.HasError {
 		s.message = string(s.chunk.Error)
 	}

@@ -55,11 +55,11 @@ func failures(t *testing.T, url string, timeout time.Duration) *Result {
 	t.Helper()
 	g, err := workload.NewGenerator(spec(4, 2), 1)
 	must.Succeed(t, err)
-	r, err := New(Config{Target: Target{URL: url, Model: "m", API: Completions, Stream: true}, Source: g, Concurrency: 1, MaxRequests: 6, Timeout: timeout})
+	r, err := New(Config{Target: Target{URL: url, Model: "m", API: Completions}, Source: g, Concurrency: 1, MaxRequests: 6, Timeout: timeout})
 	must.Succeed(t, err)
 	rec, err := r.Run(context.Background(), time.Second, nil)
 	must.Succeed(t, err)
-	return Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
+	return Summarize(rec, Settings{})
 }
 
 func TestExchangeCountsEveryKindOfFailure(t *testing.T) {
@@ -79,6 +79,7 @@ func TestExchangeCountsEveryKindOfFailure(t *testing.T) {
 		"a wrong model":            {status(404), ClientFault},
 		"an internal error":        {status(500), ServerFault},
 		"an event that is no JSON": {after(oneToken + `data: {"choices":[{"index":0,"te` + "\n\n"), Malformed},
+		"an answer of one piece":   {func(w http.ResponseWriter, _ *http.Request) { flush(w, `{"choices":[{"text":" word"}]}`) }, Malformed},
 		"an empty stream":          {after("data: [DONE]\n\n"), Empty},
 		"a stream that stops":      {after(oneToken), Broken},
 		"a connection that breaks": {func(w http.ResponseWriter, r *http.Request) { after(oneToken)(w, r); panic(http.ErrAbortHandler) }, Broken},

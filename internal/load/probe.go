@@ -167,9 +167,8 @@ func (p *probe) askVersion(ctx context.Context) {
 
 // tokenized is the answer of vLLM's /tokenize.
 type tokenized struct {
-	Count  int      `json:"count"`
-	Tokens []int    `json:"tokens"`
-	Strs   []string `json:"token_strs"`
+	Count int      `json:"count"`
+	Strs  []string `json:"token_strs"`
 }
 
 func (p *probe) callTokenize(ctx context.Context, body map[string]any) (t tokenized, ok bool) {
@@ -187,9 +186,7 @@ func (p *probe) learnTokenizer(ctx context.Context) {
 		return
 	}
 	v := p.buildVocabulary(all)
-	if p.out.Vocabulary = v; v.IDs() {
-		return // the server adds no tokens to ids
-	}
+	p.out.Vocabulary = v
 	const sample = 64
 	content := string(v.Append(nil, []workload.PromptPart{{Seed: 1, Tokens: sample}}))
 	body := map[string]any{"prompt": content}
@@ -207,11 +204,6 @@ func (p *probe) learnTokenizer(ctx context.Context) {
 
 // buildVocabulary builds a vocabulary from the tokens of the default words.
 func (p *probe) buildVocabulary(all tokenized) *Vocabulary {
-	if p.target.API == Completions {
-		if v, err := newIDVocabulary(all.Tokens, "server"); err == nil {
-			return v
-		}
-	}
 	begins := func(s string) bool {
 		return strings.HasPrefix(s, "Ġ") || strings.HasPrefix(s, "▁") || strings.HasPrefix(s, " ")
 	}
@@ -248,7 +240,7 @@ func (p *probe) learnOptions(ctx context.Context) error {
 			}
 			return nil
 		case status == http.StatusBadRequest || status == http.StatusUnprocessableEntity:
-			if p.target.Stream && !p.target.FinalUsage {
+			if !p.target.FinalUsage {
 				p.target.FinalUsage = true
 				dropped = append(dropped, "continuous_usage_stats")
 				continue
@@ -274,11 +266,11 @@ func (p *probe) learnOptions(ctx context.Context) error {
 
 // completeOnce requests one token. If usage is not nil, the answer is not streamed and its usage is decoded.
 func (p *probe) completeOnce(ctx context.Context, tokens int, usage *int) (status int, message string, err error) {
-	t := p.target
-	if usage != nil {
-		t.Stream = false
+	e, err := newEndpoint(p.target, p.out.Vocabulary)
+	if err == nil && usage != nil {
+		e.whole = true
+		err = e.renderTemplate()
 	}
-	e, err := newEndpoint(t, p.out.Vocabulary)
 	if err != nil {
 		return 0, "", err
 	}

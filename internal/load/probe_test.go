@@ -24,7 +24,7 @@ func TestProbeLearnsTheLengthOfPrompts(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			p, err := Probe(context.Background(), Target{URL: s.URL(), API: Chat, Stream: true, IgnoreEOS: true})
+			p, err := Probe(context.Background(), Target{URL: s.URL(), API: Chat, IgnoreEOS: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +65,7 @@ func TestProbeSaysWhatIsWrong(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Probe(context.Background(), Target{URL: refusing(t, tt.status, "llama", "qwen"), Model: tt.model, Stream: true})
+			_, err := Probe(context.Background(), Target{URL: refusing(t, tt.status, "llama", "qwen"), Model: tt.model})
 			if err == nil || !strings.Contains(err.Error(), tt.err) || !strings.Contains(hint.Of(err), tt.hint) {
 				t.Errorf("error %v with hint %q, want %q and %q", err, hint.Of(err), tt.err, tt.hint)
 			}

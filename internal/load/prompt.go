@@ -2,7 +2,6 @@ package load
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/sim/workload"
@@ -27,11 +26,9 @@ brother energy period course summer plant opportunity term letter condition choi
 material population call economy hospital church risk fire future bank west sport board subject officer rest
 behavior performance top goal second bed order author blood agency nature color store sound`
 
-// A Vocabulary writes prompts with a given number of tokens: as text of words with a space before each, or as a list
-// of token ids.
+// A Vocabulary writes prompts with a given number of tokens, as text of words with a space before each.
 type Vocabulary struct {
-	words []string // JSON-safe; " word" or "1234,"
-	ids   bool
+	words []string // JSON-safe
 
 	// TokensPerWord is 1 if every word is known to be one token.
 	TokensPerWord float64
@@ -59,29 +56,10 @@ func newWordVocabulary(words []string, source string) (*Vocabulary, error) {
 	return &Vocabulary{words: words, TokensPerWord: 1, Source: source}, nil
 }
 
-// newIDVocabulary returns a vocabulary that writes token ids.
-func newIDVocabulary(ids []int, source string) (*Vocabulary, error) {
-	seen := map[int]bool{}
-	v := &Vocabulary{ids: true, TokensPerWord: 1, Source: source}
-	for _, id := range ids {
-		if id >= 0 && !seen[id] {
-			seen[id] = true
-			v.words = append(v.words, strconv.Itoa(id)+",")
-		}
-	}
-	if len(v.words) < minWords {
-		return nil, fmt.Errorf("only %d distinct token ids, want %d", len(v.words), minWords)
-	}
-	return v, nil
-}
-
 // minWords is enough for prompts not to repeat: there are 2^80 sequences of 16 words.
 const minWords = 32
 
-// IDs reports whether prompts are lists of token ids.
-func (v *Vocabulary) IDs() bool { return v.ids }
-
-// Append appends the parts of a prompt to the content of a JSON string, or to an array of ids without its brackets.
+// Append appends the parts of a prompt to the content of a JSON string.
 func (v *Vocabulary) Append(dst []byte, parts []workload.PromptPart) []byte {
 	before := 0 // tokens, so that rounding errors do not add up over the parts
 	for i, p := range parts {
@@ -98,9 +76,6 @@ func (v *Vocabulary) Append(dst []byte, parts []workload.PromptPart) []byte {
 			x = (x ^ x>>27) * 0x94d049bb133111eb
 			dst = append(dst, v.words[(x>>32)*uint64(len(v.words))>>32]...)
 		}
-	}
-	if v.ids && len(dst) > 0 && dst[len(dst)-1] == ',' {
-		dst = dst[:len(dst)-1]
 	}
 	return dst
 }

@@ -49,7 +49,6 @@ type Asked struct {
 	URL     string `json:"url"`
 	API     API    `json:"api"`
 	Model   string `json:"model"`
-	Stream  bool   `json:"stream"`
 	Version string `json:"version,omitempty"` // the server's, if it reports one
 	Prompts string `json:"prompts"`           // source of the prompt lengths: see Vocabulary.Source
 }

@@ -69,7 +69,7 @@ func TestExchangeMeasuresWhatTheServerDid(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			script, cfg := base, Config{Concurrency: 4, MaxRequests: 12}
-			cfg.Target = Target{API: Completions, Stream: true}
+			cfg.Target = Target{API: Completions}
 			if tt.script != nil {
 				tt.script(&script)
 			}
@@ -121,7 +121,7 @@ func mismeasured(t *testing.T, script script, cfg Config, perGap int, estimated 
 	if math.Abs(gap-trueGap) > 0.25*trueGap {
 		add("time per token %.3f ms, the server's truth is %.3f ms", 1e3*gap, 1e3*trueGap)
 	}
-	res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
+	res := Summarize(rec, Settings{})
 	// The mean or the median of the gaps: events that come together because the
 	// machine stalled spoil the one, a stall within the window the other, and
 	// gaps that are counted wrongly both.
@@ -146,18 +146,10 @@ func median(v []float64) float64 {
 	return stat.Quantile(v, 0.5)
 }
 
-func TestNonStreamingAnswersHaveNoFirstToken(t *testing.T) {
-	rec, _ := run(t, script{TTFT: 5 * time.Millisecond}, spec(8, 10), Config{Target: Target{API: Completions}, Concurrency: 2, MaxRequests: 10})
-	res := Summarize(rec, Settings{Warmup: 0})
-	if res.Requests.Complete != 10 || res.Latency[TTFT] != nil || res.Latency[E2E].Mean < 0.005 || res.Tokens.Output != 10 || res.Tokens.Prompt != 8 {
-		t.Errorf("requests %+v, latency %v, tokens %+v", res.Requests, res.Latency, res.Tokens)
-	}
-}
-
 func TestOpenLoopDoesNotWaitForTheServer(t *testing.T) {
 	a := workload.Constant(100)
 	rec, _ := run(t, script{TTFT: 50 * time.Millisecond, Tokens: 1}, spec(4, 1),
-		Config{Target: Target{API: Completions, Stream: true}, Arrivals: &a, MaxRequests: 40})
+		Config{Target: Target{API: Completions}, Arrivals: &a, MaxRequests: 40})
 	if want := 390 * time.Millisecond; rec.Dispatched.Round(time.Millisecond) != want || rec.Len() != 40 {
 		t.Errorf("%d requests, the last due after %s; want 40 within %s", rec.Len(), rec.Dispatched, want)
 	}
@@ -180,7 +172,7 @@ func TestOpenLoopEndsWithTooManyStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
+	res := Summarize(rec, Settings{})
 	if !res.Interrupted || !strings.Contains(strings.Join(res.Notes, " "), "10000 requests were open at once") {
 		t.Errorf("interrupted %v, notes %q", res.Interrupted, res.Notes)
 	}
@@ -193,7 +185,7 @@ func TestCancelledContextKeepsWhatWasMeasured(t *testing.T) {
 	}
 	defer s.Close()
 	g, _ := workload.NewGenerator(spec(4, 10), 1)
-	r, err := New(Config{Target: Target{URL: s.URL(), Model: "m", Stream: true}, Source: g, Concurrency: 4, MaxRequests: 1_000_000})
+	r, err := New(Config{Target: Target{URL: s.URL(), Model: "m"}, Source: g, Concurrency: 4, MaxRequests: 1_000_000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +195,7 @@ func TestCancelledContextKeepsWhatWasMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
+	res := Summarize(rec, Settings{})
 	if !res.Interrupted || res.Requests.Complete < 4 || res.Requests.Unfinished == 0 || res.Requests.Failed != 0 {
 		t.Errorf("interrupted %v, requests %+v", res.Interrupted, res.Requests)
 	}
@@ -211,7 +203,7 @@ func TestCancelledContextKeepsWhatWasMeasured(t *testing.T) {
 
 func TestKeptConnectionsThatDiedAreReplaced(t *testing.T) {
 	rec, _ := run(t, script{TTFT: time.Millisecond, Tokens: 2, CloseEachTime: true}, spec(4, 2),
-		Config{Target: Target{API: Completions, Stream: true}, Concurrency: 1, MaxRequests: 5})
+		Config{Target: Target{API: Completions}, Concurrency: 1, MaxRequests: 5})
 	for r := range rec.Records() {
 		if r.Outcome != Complete {
 			t.Errorf("%s: %v", r.Outcome, rec.Errors)
@@ -231,7 +223,7 @@ func TestAServerThatDiesIsToldFromOneThatRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(Config{Target: Target{URL: s.URL(), Model: "m", Stream: true}, Source: g, Arrivals: &workload.Arrivals{Profile: []workload.Segment{{From: 100, To: 100}}}, Duration: time.Second})
+	r, err := New(Config{Target: Target{URL: s.URL(), Model: "m"}, Source: g, Arrivals: &workload.Arrivals{Profile: []workload.Segment{{From: 100, To: 100}}}, Duration: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +232,7 @@ func TestAServerThatDiesIsToldFromOneThatRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
+	res := Summarize(rec, Settings{})
 	if res.Requests.Complete < 5 || res.Gone < 0.2 || res.Gone > 0.9 {
 		t.Errorf("gone at %g s after %+v", res.Gone, res.Requests)
 	}
@@ -287,7 +279,7 @@ func TestFurtherFieldsOfTheBody(t *testing.T) {
 		"a shortest answer of one's own": {map[string]any{"min_tokens": 3, "top_p": 0.9}, []string{`"min_tokens":3`, `"top_p":0.9`}, []string{`"min_tokens":7`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e, err := newEndpoint(Target{URL: "http://a", Model: "m", Stream: true, IgnoreEOS: true, Extra: tt.extra}, DefaultVocabulary())
+			e, err := newEndpoint(Target{URL: "http://a", Model: "m", IgnoreEOS: true, Extra: tt.extra}, DefaultVocabulary())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -187,7 +187,7 @@ func collectLatencies(records []*Record, f func(*Record) (time.Duration, bool)) 
 }
 
 // latencyFunc returns the function that computes a metric from a record.
-func latencyFunc(m Metric, streamed bool) func(*Record) (time.Duration, bool) {
+func latencyFunc(m Metric) func(*Record) (time.Duration, bool) {
 	return func(r *Record) (time.Duration, bool) {
 		if m == Connect {
 			return r.Connect, r.Connect > 0
@@ -197,13 +197,13 @@ func latencyFunc(m Metric, streamed bool) func(*Record) (time.Duration, bool) {
 		}
 		switch m {
 		case TTFT:
-			return r.TTFT(), streamed && r.First > 0
+			return r.TTFT(), true
 		case TTFTScheduled:
-			return r.First - r.Scheduled, streamed && r.First > 0
+			return r.First - r.Scheduled, true
 		case TPOT:
-			return r.TPOT(), streamed && r.TPOT() > 0
+			return r.TPOT(), r.TPOT() > 0
 		case Stall:
-			return r.MaxGap, streamed && r.MaxGap > 0
+			return r.MaxGap, r.MaxGap > 0
 		case E2E:
 			return r.E2E(), true
 		case E2EScheduled:
@@ -221,7 +221,7 @@ func (s *summary) addLatencies() {
 			}
 			continue
 		}
-		if v := collectLatencies(s.inside, latencyFunc(m, s.set.Target.Stream)); len(v) > 0 {
+		if v := collectLatencies(s.inside, latencyFunc(m)); len(v) > 0 {
 			s.res.Latency[m] = summarizeValues(v)
 		}
 	}
@@ -307,7 +307,7 @@ func (s *summary) addThroughput() {
 	if length <= 0 {
 		return
 	}
-	var done, offered, input, output float64
+	var done, offered, input float64
 	batches := make([]float64, s.rateBatches(length))
 	for _, r := range s.bySent {
 		if r.Scheduled >= s.from && r.Scheduled < s.to {
@@ -315,7 +315,7 @@ func (s *summary) addThroughput() {
 		}
 		if r.Outcome == Complete && r.End >= s.from && r.End < s.to {
 			done++
-			input, output = input+float64(r.PromptTokens), output+float64(r.OutputTokens)
+			input += float64(r.PromptTokens)
 			batches[min(int(float64(len(batches))*(r.End-s.from).Seconds()/length), len(batches)-1)]++
 		}
 	}
@@ -338,9 +338,6 @@ func (s *summary) addThroughput() {
 	if covered > 0 {
 		t.OutputTokens = tokens / covered
 		t.OutputLow, t.OutputHigh = rateInterval(perSlice, covered)
-	}
-	if !s.set.Target.Stream {
-		t.OutputTokens, t.OutputLow, t.OutputHigh = output/length, output/length, output/length
 	}
 }
 
@@ -415,7 +412,7 @@ func (s *summary) addGoodput() {
 			continue
 		}
 		all++
-		if r.Outcome == Complete && meetsObjective(r, o, s.set.Target.Stream) {
+		if r.Outcome == Complete && meetsObjective(r, o) {
 			good++
 		}
 	}
@@ -431,11 +428,11 @@ func (s *summary) addGoodput() {
 
 // meetsObjective reports whether a request kept the objective. Latencies count from the schedule, because a user
 // waits from then on.
-func meetsObjective(r *Record, o *slo.Objective, streamed bool) bool {
-	if streamed && o.TTFTP95 > 0 && r.First-r.Scheduled > o.TTFTP95 {
+func meetsObjective(r *Record, o *slo.Objective) bool {
+	if o.TTFTP95 > 0 && r.First-r.Scheduled > o.TTFTP95 {
 		return false
 	}
-	if streamed && o.ITLP95 > 0 && r.TPOT() > o.ITLP95 {
+	if o.ITLP95 > 0 && r.TPOT() > o.ITLP95 {
 		return false
 	}
 	return o.E2EP95 == 0 || r.End-r.Scheduled <= o.E2EP95

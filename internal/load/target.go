@@ -37,7 +37,6 @@ type Target struct {
 	URL     string // base URL (http://host:8000, .../v1) or the endpoint itself
 	API     API
 	Model   string
-	Stream  bool
 	Headers http.Header                           // credentials included; never stored in results
 	TLS     *tls.Config                           // nil for the system's roots
 	Proxy   func(*http.Request) (*url.URL, error) // nil for none
@@ -61,6 +60,7 @@ type endpoint struct {
 	suffix  []byte      // body after the prompt, up to the number of tokens
 	minimum bool        // send min_tokens
 	vocab   *Vocabulary
+	whole   bool // answers are not streamed, for the probe
 }
 
 // newEndpoint validates a Target.
@@ -76,9 +76,6 @@ func newEndpoint(t Target, vocab *Vocabulary) (*endpoint, error) {
 	}
 	if e.header, err = e.newHeaders(); err != nil {
 		return nil, err
-	}
-	if vocab.IDs() && e.target.API == Chat {
-		return nil, errors.New("chat prompts cannot be token ids")
 	}
 	return e, e.renderTemplate()
 }
@@ -141,17 +138,16 @@ func (e *endpoint) renderTemplate() error {
 	if err != nil {
 		return fmt.Errorf("model name: %w", err)
 	}
-	e.prefix = fmt.Appendf(nil, `{"model":%s,`, model)
-	if e.target.API == Chat {
-		e.prefix = append(e.prefix, `"messages":[`...)
-	} else {
-		e.prefix = append(e.prefix, `"prompt":`...)
+	begin, end := `"prompt":"`, `"`
+	if t.API == Chat {
+		begin, end = `"messages":[{"role":"user","content":"`, `"}]`
 	}
-	fields := map[string]any{"temperature": 0, "stream": t.Stream}
+	e.prefix = fmt.Appendf(nil, `{"model":%s,%s`, model, begin)
+	fields := map[string]any{"temperature": 0, "stream": !e.whole}
 	if t.IgnoreEOS {
 		fields["ignore_eos"] = true
 	}
-	if t.Stream {
+	if !e.whole {
 		o := map[string]any{"include_usage": true}
 		if !t.FinalUsage {
 			o["continuous_usage_stats"] = true
@@ -174,27 +170,14 @@ func (e *endpoint) renderTemplate() error {
 	if err != nil {
 		return fmt.Errorf("extra body fields: %w", err)
 	}
-	e.suffix = fmt.Appendf(nil, `,%s,"max_tokens":`, body[1:len(body)-1])
+	e.suffix = fmt.Appendf(nil, `%s,%s,"max_tokens":`, end, body[1:len(body)-1])
 	return nil
 }
 
 // appendBody appends the body of a request to dst.
 func (e *endpoint) appendBody(dst []byte, t *workload.Turn) []byte {
 	dst = append(dst, e.prefix...)
-	switch {
-	case e.target.API == Chat:
-		dst = append(dst, `{"role":"user","content":"`...)
-		dst = e.vocab.Append(dst, t.Parts)
-		dst = append(dst, `"}]`...)
-	case e.vocab.IDs():
-		dst = append(dst, '[')
-		dst = e.vocab.Append(dst, t.Parts)
-		dst = append(dst, ']')
-	default:
-		dst = append(dst, '"')
-		dst = e.vocab.Append(dst, t.Parts)
-		dst = append(dst, '"')
-	}
+	dst = e.vocab.Append(dst, t.Parts)
 	dst = append(dst, e.suffix...)
 	dst = strconv.AppendInt(dst, int64(t.OutputTokens), 10)
 	if e.minimum {

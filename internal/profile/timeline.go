@@ -75,7 +75,6 @@ type Timeline struct {
 	Source string // the file
 	Tool   string // the tool that recorded it
 	Rank   int    // rank of the process in its job; -1 is unknown
-	Base   int64  // time 0 in nanoseconds since 1970; 0 is unknown
 	Stacks bool   // Python functions were recorded
 
 	Names   *Names

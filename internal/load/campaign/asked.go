@@ -25,7 +25,6 @@ type Asked struct {
 	Given func(flag string) bool // reports whether a flag was on the command line
 
 	URL, API, Model, ExtraBody string
-	Whole                      bool // answers are not streamed
 	WorkloadFrom, WarmupTime   string
 }
 
@@ -35,7 +34,6 @@ func (a *Asked) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&a.Model, "model", "", "model `name` (default: the first that the server lists)")
 	s.StringVar(&a.ExtraBody, "extra-body", "", "further fields of the request body as a `JSON` object; null "+
 		"removes one: '{\"ignore_eos\": null, \"min_tokens\": null}' lets the model end its answers")
-	s.BoolVar(&a.Whole, "no-stream", false, "request non-streaming answers")
 	s.StringVar(&a.Scenario, "scenario", "",
 		"`name`: low-load, saturation, long-prompts, long-outputs, burst or all")
 	s.Float64Var(&a.Scale, "scale", 1, "multiply a scenario's concurrency, requests and lengths")
@@ -151,7 +149,7 @@ func (a *Asked) Read() (err error) {
 
 // setTarget sets the server under test and the options of requests.
 func (a *Asked) setTarget() error {
-	t := load.Target{URL: a.URL, API: load.API(a.API), Model: a.Model, Stream: !a.Whole, IgnoreEOS: true}
+	t := load.Target{URL: a.URL, API: load.API(a.API), Model: a.Model, IgnoreEOS: true}
 	if !strings.Contains(t.URL, "://") {
 		t.URL = "http://" + t.URL
 	}

@@ -327,8 +327,7 @@ func (b *campaign) runTest(
 	t := &b.probed.Target
 	p.set.Objective, p.set.Warmup = b.objective, b.Warmup
 	p.set.Target = load.Asked{
-		URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Stream: t.Stream,
-		Version: b.probed.Version, Prompts: b.probed.Vocabulary.Source,
+		URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Version: b.probed.Version, Prompts: b.probed.Vocabulary.Source,
 	}
 	res := load.Summarize(rec, p.set)
 	res.Notes = append(res.Notes, b.probed.Notes...)

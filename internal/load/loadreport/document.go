@@ -92,8 +92,7 @@ func (d *document) addResult(r *load.Result) {
 		name += ": "
 	}
 	d.Answer(style, "", answer)
-	d.Paragraph("", fmt.Sprintf("%s%s at %s (%s%s)", name, r.Target.Model, r.Target.URL, r.Target.API,
-		describeStreaming(r.Target.Stream)))
+	d.Paragraph("", fmt.Sprintf("%s%s at %s (%s)", name, r.Target.Model, r.Target.URL, r.Target.API))
 	d.Paragraph("", describeLoad(r))
 	d.ShowIn(render.Page)
 	if v := r.Target.Version; v != "" {
@@ -203,13 +202,6 @@ func formatInterval(d *load.Distribution) string {
 		return low + " – " + high
 	}
 	return high
-}
-
-func describeStreaming(s bool) string {
-	if s {
-		return ", streaming"
-	}
-	return ", not streaming"
 }
 
 // areAlike reports whether two latencies are so similar that one of them suffices.

@@ -45,12 +45,12 @@ func measure(t *testing.T) (*load.Result, *load.Recording) {
 	defer s.Close()
 	g, err := workload.NewGenerator(workload.Spec{Prompt: workload.Fixed(8), Output: workload.Fixed(5)}, 1)
 	must.Succeed(t, err)
-	r, err := load.New(load.Config{Target: load.Target{URL: s.URL, Model: "<m>", Stream: true}, Source: g, Concurrency: 4, MaxRequests: 60})
+	r, err := load.New(load.Config{Target: load.Target{URL: s.URL, Model: "<m>"}, Source: g, Concurrency: 4, MaxRequests: 60})
 	must.Succeed(t, err)
 	rec, err := r.Run(context.Background(), time.Second, nil)
 	must.Succeed(t, err)
 	o, _ := slo.ForUseCase("chat")
-	res := load.Summarize(rec, load.Settings{Name: "try", Target: load.Asked{URL: s.URL, Model: "<m>", API: load.Chat, Stream: true}, Load: load.Shape{Concurrency: 4}, Objective: &o, Warmup: load.AutoWarmup})
+	res := load.Summarize(rec, load.Settings{Name: "try", Target: load.Asked{URL: s.URL, Model: "<m>", API: load.Chat}, Load: load.Shape{Concurrency: 4}, Objective: &o, Warmup: load.AutoWarmup})
 	res.Server = &load.Server{
 		Series: []load.ServerPoint{{At: 0, Values: map[string]float64{"waiting": 3}}, {At: 1, Values: map[string]float64{"waiting": 5}}},
 		Phases: []load.Phase{{

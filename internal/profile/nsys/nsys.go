@@ -28,7 +28,6 @@ const (
 	texts      = "StringIds"
 	gpus       = "TARGET_INFO_GPU"
 	devices    = "TARGET_INFO_CUDA_DEVICE"
-	started    = "TARGET_INFO_SESSION_START_TIME"
 	exported   = "META_DATA_EXPORT"
 	maxTexts   = 1 << 20
 	maxText    = 4096
@@ -103,7 +102,6 @@ type reader struct {
 	texts  map[int64]string
 	ids    map[int64]uint32
 	device map[[2]int64]int64 // by a process and its number there
-	clock  int64              // the session's clock at its start
 }
 
 func (e *reader) eachRow(name string, columns []string, row func(v []sqlite.Value)) error {
@@ -139,17 +137,11 @@ func (e *reader) nameID(id int64) uint32 {
 }
 
 func (e *reader) readMetadata() error {
-	err := e.eachRow(exported, []string{"name", "value"}, func(v []sqlite.Value) {
+	return e.eachRow(exported, []string{"name", "value"}, func(v []sqlite.Value) {
 		if v[0].Text() == "EXPORT_PRODUCT_VERSION" {
 			e.t.Tool = "Nsight Systems " + v[1].Text()
 		}
 	})
-	return errors.Join(err, e.eachRow(started, []string{"utcEpochNs", "systemClockNs"}, func(v []sqlite.Value) {
-		e.clock = v[1].Int
-		if base := v[0].Int - e.clock; base > 0 {
-			e.t.Base = base
-		}
-	}))
 }
 
 func (e *reader) readGPUs() error {

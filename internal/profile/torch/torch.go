@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -338,14 +337,7 @@ func startsEvent(b []byte) bool {
 
 func (p *parser) readHeaders() {
 	t := p.t
-	number := func(name string) (int64, bool) {
-		v, err := strconv.ParseInt(strings.Trim(string(p.headers[name]), `" `), 10, 64)
-		return v, err == nil
-	}
-	if base, ok := number("baseTimeNanoseconds"); ok && base > 0 && base < math.MaxInt64/2 {
-		t.Base = base
-	}
-	if v, ok := number("with_stack"); ok {
+	if v, err := strconv.ParseInt(strings.Trim(string(p.headers["with_stack"]), `" `), 10, 64); err == nil {
 		t.Stacks = v != 0
 	}
 	var devices []struct {

@@ -423,7 +423,6 @@ func (r *reader) readShape(ctx context.Context, w *Observed) error {
 	}{
 		{"vllm:request_prompt_tokens", &w.Prompt},
 		{"vllm:request_generation_tokens", &w.Output},
-		{"vllm:request_params_max_tokens", &w.MaxTokens},
 		{"vllm:time_to_first_token_seconds", &w.TTFT},
 		{"vllm:inter_token_latency_seconds", &w.ITL},
 		{"vllm:e2e_request_latency_seconds", &w.E2E},

@@ -14,10 +14,9 @@ import (
 // Observed is a workload between two times, as the servers' metrics show it. Counters show
 // marginals: they do not show whether long prompts get long answers.
 type Observed struct {
-	// Prompt and Output are lengths of finished requests, MaxTokens the limits that
-	// clients asked for (vllm:request_prompt_tokens, request_generation_tokens,
-	// request_params_max_tokens). The last may be empty.
-	Prompt, Output, MaxTokens Histogram
+	// Prompt and Output are lengths of finished requests (vllm:request_prompt_tokens,
+	// request_generation_tokens).
+	Prompt, Output Histogram
 
 	// TTFT, ITL and E2E are the users' latencies, in seconds.
 	TTFT, ITL, E2E Histogram

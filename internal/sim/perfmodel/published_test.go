@@ -39,6 +39,8 @@ func TestPublishedModels(t *testing.T) {
 		"Qwen/Qwen2.5-14B-Instruct":                     {14.8, bf16, attention(48, 8, 128)},
 		"Qwen/Qwen2.5-32B-Instruct":                     {32.8, bf16, attention(64, 8, 128)},
 		"meta-llama/Llama-3.2-3B-Instruct":              {3.21, bf16, attention(28, 8, 128)},
+		"meta-llama/Meta-Llama-3-8B-Instruct":           {8.03, bf16, attention(32, 8, 128)},
+		"meta-llama/Meta-Llama-3-70B-Instruct":          {70.6, bf16, attention(80, 8, 128)},
 		"meta-llama/Llama-3.1-8B-Instruct":              {8.03, bf16, attention(32, 8, 128)},
 		"meta-llama/Llama-3.3-70B-Instruct":             {70.6, bf16, attention(80, 8, 128)},
 		"meta-llama/Llama-4-Scout-17B-16E-Instruct":     {108, bf16, attention(48, 8, 128)},
@@ -58,7 +60,7 @@ func TestPublishedModels(t *testing.T) {
 		"zai-org/GLM-5-FP8":                             {744, fp8, latent(78, indexer)},
 		"nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16":    {31.6, bf16, attention(6, 2, 128)},
 	}
-	if len(want) != 40 {
+	if len(want) != 42 {
 		t.Fatalf("%d models are checked", len(want))
 	}
 	configs := map[string]bool{}

@@ -131,9 +131,10 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 			continue
 		}
 		judged, there := known[placeOf(al.Labels)]
-		over := judged && !(al.gateway && unread) && e.At.Sub(al.seen) >= hold || !there && e.Err == nil && e.At.Sub(al.seen) >= goneFor
-		if al.ended.IsZero() && !al.seen.Equal(e.At) && over {
-			al.ended, al.sent = e.At, time.Time{}
+		unseen := e.At.Sub(al.seen)
+		over := judged && !(al.gateway && unread) && unseen >= hold || !there && e.Err == nil && unseen >= goneFor
+		if over {
+			al.end(e.At)
 		}
 		switch {
 		case al.wasTold(e.At, away):
@@ -148,6 +149,13 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 	}
 	slices.SortFunc(out, func(x, y collect.Alert) int { return x.Began.Compare(y.Began) })
 	a.Send(out...)
+}
+
+// end ends an alert that goes on.
+func (al *activeAlert) end(at time.Time) {
+	if al.ended.IsZero() {
+		al.ended, al.sent = at, time.Time{}
+	}
 }
 
 // wasTold reports whether the alert's end was sent for long enough since receivers were away last.

@@ -27,39 +27,17 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 		return o
 	}
 	o.At, o.EvaluatedS, o.State = e.At.UTC(), e.Took.Seconds(), view.OK
-	doubt := func(s view.State, format string, args ...any) {
-		o.State = s
-		o.Problems = append(o.Problems, fmt.Sprintf(format, args...))
-	}
 	known := e // the shown evaluation
 	if e.Err != nil && e.Before != nil {
 		known = e.Before
 	}
 	d := &known.Diagnosis
-	down, strangers := unjudged(scraped, d)
-	for _, t := range down {
-		doubt(view.Partial, "%s does not answer: %s", t.Labels["instance"], cmp.Or(t.Error, "no scrape yet"))
-	}
-	for _, t := range strangers {
-		doubt(view.Partial, "%s answers, but not with an inference server's metrics: check the address", t.Labels["instance"])
-	}
-	o.Problems = append(o.Problems, e.Warnings...)
-	if e.Err != nil {
-		doubt(view.Partial, "no diagnosis: %v", e.Err)
-	}
-	if known != e {
-		doubt(view.Partial, "what is known is of %s", known.At.UTC().Format("15:04:05 UTC"))
-	}
-	for _, n := range d.Notes {
-		if strings.HasPrefix(n, "partial:") {
-			doubt(view.Partial, "%s", n)
-		}
-	}
+	down := addProblems(&o, e, known, scraped)
 	if e.Took > every {
 		o.Problems = append(o.Problems, fmt.Sprintf("an evaluation takes %.0f s, longer than the %.0f s between two: what is shown is later by that", e.Took.Seconds(), every.Seconds()))
 	}
 	if age := now.Sub(e.At); age > staleAfter*max(every, e.Took) {
-		doubt(view.Stale, "the last evaluation is %.0f s old", age.Seconds())
+		addDoubt(&o, view.Stale, "the last evaluation is %.0f s old", age.Seconds())
 	}
 	for i := range d.Verdicts {
 		o.Models = append(o.Models, newModel(d, &d.Verdicts[i], incident))
@@ -80,11 +58,42 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	}
 	if len(d.Verdicts) == 0 && e.Err == nil {
 		o.State = view.Partial
-		if len(down) == 0 {
+		if down == 0 {
 			o.Problems = append(o.Problems, "no inference server among the scraped targets")
 		}
 	}
 	return o
+}
+
+// addDoubt adds a problem that changes the state of the overview.
+func addDoubt(o *view.Overview, state view.State, format string, args ...any) {
+	o.State = state
+	o.Problems = append(o.Problems, fmt.Sprintf(format, args...))
+}
+
+// addProblems adds what is wrong with the scrapes and with the evaluation. known is the evaluation that is shown. It
+// returns how many targets do not answer.
+func addProblems(o *view.Overview, e, known *Evaluation, scraped []collect.Target) int {
+	down, strangers := unjudged(scraped, &known.Diagnosis)
+	for _, t := range down {
+		addDoubt(o, view.Partial, "%s does not answer: %s", t.Labels["instance"], cmp.Or(t.Error, "no scrape yet"))
+	}
+	for _, t := range strangers {
+		addDoubt(o, view.Partial, "%s answers, but not with an inference server's metrics: check the address", t.Labels["instance"])
+	}
+	o.Problems = append(o.Problems, e.Warnings...)
+	if e.Err != nil {
+		addDoubt(o, view.Partial, "no diagnosis: %v", e.Err)
+	}
+	if known != e {
+		addDoubt(o, view.Partial, "what is known is of %s", known.At.UTC().Format("15:04:05 UTC"))
+	}
+	for _, n := range known.Diagnosis.Notes {
+		if strings.HasPrefix(n, "partial:") {
+			addDoubt(o, view.Partial, "%s", n)
+		}
+	}
+	return len(down)
 }
 
 // markUnknown replaces every healthy state by unknown.
@@ -189,6 +198,12 @@ func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica 
 			r.Status, r.Reason = view.Pending, doubt.Reason
 		}
 	}
+	addNumbers(&r, d, i)
+	return r
+}
+
+// addNumbers adds a target's readings, now and normally.
+func addNumbers(r *view.Replica, d *diagnose.Diagnosis, i int) {
 	for s, p := range map[*indicator.Signal]func(*view.Numbers) **float64{
 		indicator.TTFTP95:             func(n *view.Numbers) **float64 { return &n.TTFTP95 },
 		indicator.ITLP95:              func(n *view.Numbers) **float64 { return &n.ITLP95 },
@@ -206,7 +221,6 @@ func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica 
 		}
 		addBounds(&r.Normal, s, normal)
 	}
-	return r
 }
 
 // addBounds adds how a value is written that is no number.

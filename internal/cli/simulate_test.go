@@ -264,7 +264,7 @@ func TestBadInputIsNamed(t *testing.T) {
 		{"want a number of clients", "simulate " + recording + " --concurrency=-1"},
 		{"a simulation varies one parameter", "simulate " + recording + " --sweep replicas=1,2 --sweep rate-scale=1,2"},
 		{"give one of them", "simulate " + recording + " --concurrency 3 --rate 5"},
-		{"pass --prompt-tokens and --output-tokens", "tune --model-config ../modelconfig/testdata/llama-3.1-8b.json --gpu H100 --use-case chat --rate 5"},
+		{"2 inputs are missing", "tune --model-config ../modelconfig/testdata/llama-3.1-8b.json --gpu H100 --use-case chat --rate 5"},
 	} {
 		root := newRoot(io.Discard, io.Discard)
 		root.SetArgs(strings.Fields(tt.args))

@@ -73,7 +73,7 @@ func (s *stream) beginTurn(t *workload.Turn, scheduled time.Duration) {
 	s.usage, s.hasUsage, s.finished = openai.Usage{}, false, false
 	s.message = ""
 	s.sse.Reset()
-	s.rec = Record{Scheduled: scheduled, WantPrompt: int32(t.PromptTokens()), WantOutput: int32(t.OutputTokens)}
+	s.rec = Record{Scheduled: scheduled, WantPrompt: s.r.endpoint.promptTokens(t), WantOutput: int32(t.OutputTokens)}
 }
 
 // exchangeTurn sends the request, reads the answer, and completes the record.

@@ -19,6 +19,7 @@ type Config struct {
 	Target     Target
 	Vocabulary *Vocabulary // DefaultVocabulary when nil
 	Source     workload.Source
+	Prompts    []Prompt // sent in turn in place of words; the lengths of the Source's prompts are then unused
 
 	// Exactly one of these is set: Concurrency streams that send the next request when the previous one ended (closed
 	// loop), Arrivals (open loop), or Trace, which takes the arrivals of the Source's sessions.
@@ -77,6 +78,9 @@ func New(cfg Config) (*Runner, error) {
 	}
 	e, err := newEndpoint(cfg.Target, cfg.Vocabulary)
 	if err != nil {
+		return nil, err
+	}
+	if err := e.setPrompts(cfg.Prompts); err != nil {
 		return nil, err
 	}
 	return &Runner{

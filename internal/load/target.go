@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -56,9 +57,13 @@ type endpoint struct {
 	url     *url.URL    // the API's
 	base    *url.URL    // the server's
 	header  http.Header // for every request, without X-Request-Id
-	prefix  []byte      // body up to the prompt
+	prefix  []byte      // body up to a prompt of words
+	end     string      // what closes it
 	suffix  []byte      // body after the prompt, up to the number of tokens
 	minimum bool        // send min_tokens
+
+	prompts [][]byte      // the user's own: each the body up to and with the prompt; nil for words
+	asked   atomic.Uint64 // prompts of the user's own so far
 	vocab   *Vocabulary
 	whole   bool // answers are not streamed, for the probe
 }
@@ -170,14 +175,19 @@ func (e *endpoint) renderTemplate() error {
 	if err != nil {
 		return fmt.Errorf("extra body fields: %w", err)
 	}
-	e.suffix = fmt.Appendf(nil, `%s,%s,"max_tokens":`, end, body[1:len(body)-1])
+	e.end, e.suffix = end, fmt.Appendf(nil, `,%s,"max_tokens":`, body[1:len(body)-1])
 	return nil
 }
 
 // appendBody appends the body of a request to dst.
 func (e *endpoint) appendBody(dst []byte, t *workload.Turn) []byte {
-	dst = append(dst, e.prefix...)
-	dst = e.vocab.Append(dst, t.Parts)
+	if len(e.prompts) > 0 {
+		dst = append(dst, e.nextPrompt()...)
+	} else {
+		dst = append(dst, e.prefix...)
+		dst = e.vocab.Append(dst, t.Parts)
+		dst = append(dst, e.end...)
+	}
 	dst = append(dst, e.suffix...)
 	dst = strconv.AppendInt(dst, int64(t.OutputTokens), 10)
 	if e.minimum {

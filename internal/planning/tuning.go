@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -74,6 +76,9 @@ func (t *Tuning) Answer() (*Tuned, error) {
 		}
 		return out, nil
 	}
+	if t.Seen == nil && t.LoadTest == nil && len(t.Choices) < 2 && t.gpuSheet() == nil {
+		return out, t.sizeBatch(out, s)
+	}
 	if out.Plan, err = t.newPlan(out.Ledger, o); err != nil {
 		return nil, err
 	}
@@ -89,8 +94,58 @@ func (t *Tuning) Answer() (*Tuned, error) {
 	return out, nil
 }
 
+// sizeBatch answers for a GPU of which only the memory is known, which gives no step times to judge targets by: it sets
+// the batch to the sequences of the workload that the KV cache holds.
+func (t *Tuning) sizeBatch(out *Tuned, s perfmodel.Settings) error {
+	spec, err := t.describedSpec()
+	if err != nil {
+		return err
+	}
+	out.LeftOut = append(out.LeftOut, "the targets are not judged: a GPU's memory gives no step times; name the GPU, or "+
+		"measure one replica with --load-test")
+	if _, given := t.Args[engine.MaxNumSeqs]; given {
+		return nil
+	}
+	held := out.Ledger.Tokens.Value * catalog.KVHeadroom / (spec.Prompt.Mean() + spec.Output.Mean())
+	s.MaxNumSeqs = max(int(held), 1)
+	out.Args = engine.Config{}
+	out.Args.Merge(t.Args)
+	out.Args.Set(engine.MaxNumSeqs, strconv.Itoa(s.MaxNumSeqs), "what the KV cache holds")
+	out.Ledger, err = perfmodel.NewLedger(t.Model, s)
+	return err
+}
+
+// describedSpec returns the workload as described by its lengths.
+func (t *Tuning) describedSpec() (workload.Spec, error) {
+	if t.Load.Prompt == "" || t.Load.Output == "" {
+		return workload.Spec{}, errNoLengths
+	}
+	spec, _, err := t.Load.Spec(nil)
+	return spec, err
+}
+
+// errNoLengths is a workload that nothing measures or describes.
+var errNoLengths = hint.With(errors.New("the workload has no lengths"),
+	"pass --prompt-tokens and --output-tokens, or a server or recording to measure them on")
+
+// setOfferedRate sets the rate at which a throughput is offered, where no rate is given: a twentieth more, so that$
+// chance in the lengths of answers does not miss it.
+func (t *Tuning) setOfferedRate() error {
+	if t.Load.Rate != "" || t.Seen != nil || t.Targets.TokensPerSecond == 0 {
+		return nil
+	}
+	spec, err := t.describedSpec()
+	if err == nil {
+		t.Load.Rate = strconv.FormatFloat(1.05*t.Targets.TokensPerSecond/spec.Output.Mean(), 'g', 4, 64)
+	}
+	return err
+}
+
 // newPlan returns the plan of the search. The user's settings are fixed; running servers' settings may change.
 func (t *Tuning) newPlan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) {
+	if err := t.setOfferedRate(); err != nil {
+		return nil, err
+	}
 	d, err := demandOf(&t.Load, t.Seen)
 	if err != nil {
 		return nil, err
@@ -181,8 +236,7 @@ func (t *Tuning) fitTest(of *Offer, d *Demand) error {
 // demandOf returns the requested workload, or the measured one.
 func demandOf(a *workload.Asked, m *workload.Measured) (*Demand, error) {
 	if m == nil && (a.Prompt == "" || a.Output == "") {
-		return nil, hint.With(errors.New("the workload has no lengths"),
-			"pass --prompt-tokens and --output-tokens, or a server or recording to measure them on")
+		return nil, errNoLengths
 	}
 	spec, _, err := a.Spec(m)
 	if err != nil {

@@ -26,6 +26,7 @@ type Asked struct {
 
 	URL, API, Model, ExtraBody string
 	WorkloadFrom, WarmupTime   string
+	PromptsFile                string
 }
 
 // AddFlags adds the flags of sixty bench, without the workload's.
@@ -37,6 +38,8 @@ func (a *Asked) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&a.Scenario, "scenario", "",
 		"`name`: low-load, saturation, long-prompts, long-outputs, burst or all")
 	s.Float64Var(&a.Scale, "scale", 1, "multiply a scenario's concurrency, requests and lengths")
+	s.StringVar(&a.PromptsFile, "prompts", "", "send the prompts in this `file` in turn, in place of made ones: JSON "+
+		"Lines with texts, or objects with prompt or messages")
 	s.StringVar(&a.WorkloadFrom, "workload-from", "",
 		"take lengths, prefix sharing and arrivals from a live server's `URL`, a recording, or prometheus=URL")
 	s.DurationVar(&a.Timeout, "request-timeout", 0, "timeout of one request (default 10m)")
@@ -115,8 +118,11 @@ func (a *Asked) refuseUseless() error {
 		goesBy string
 	}{
 		{
-			"prompt-tokens output-tokens prefix-share system-tokens prefix-groups", made,
-			"a synthetic workload; scenarios and traces have their own",
+			"output-tokens prompts", made, "a synthetic workload; scenarios and traces have their own",
+		},
+		{
+			"prompt-tokens prefix-share system-tokens prefix-groups", made && a.PromptsFile == "",
+			"a synthetic workload; scenarios, traces and --prompts have their own prompts",
 		},
 		{"scale", a.Scenario != "", "--scenario"},
 		{"cv", a.Rate != "" || a.Search == "rate", "--rate or --search rate"},
@@ -138,6 +144,11 @@ func (a *Asked) refuseUseless() error {
 
 // Read parses the settings into the Config.
 func (a *Asked) Read() (err error) {
+	if a.PromptsFile != "" {
+		if a.Prompts, err = readPrompts(a.PromptsFile); err != nil {
+			return fmt.Errorf("--prompts %s: %w", a.PromptsFile, err)
+		}
+	}
 	a.Warmup = load.AutoWarmup
 	if a.WarmupTime != "auto" {
 		if a.Warmup, err = time.ParseDuration(a.WarmupTime); err != nil || a.Warmup < 0 {
@@ -145,6 +156,16 @@ func (a *Asked) Read() (err error) {
 		}
 	}
 	return a.setTarget()
+}
+
+// readPrompts reads the user's own prompts.
+func readPrompts(path string) ([]load.Prompt, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	defer file.Close()
+	return load.ReadPrompts(file)
 }
 
 // setTarget sets the server under test and the options of requests.

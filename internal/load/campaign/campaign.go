@@ -35,6 +35,7 @@ type Config struct {
 	workload.Asked
 	Scenario        string  // a name, or "all"
 	Scale           float64 // multiplies a scenario's concurrency, requests and lengths
+	Prompts         []load.Prompt
 	Timeout, Warmup time.Duration
 	// Observe measures the workload of running servers of a model. It may be nil.
 	Observe func(ctx context.Context, model string) (*workload.Measured, error)
@@ -214,7 +215,9 @@ func (c *Config) findScenarios() (out []load.Scenario, err error) {
 
 // baseConfig returns the part of a test that does not depend on its load.
 func (b *campaign) baseConfig() load.Config {
-	return load.Config{Target: b.probed.Target, Vocabulary: b.probed.Vocabulary, Timeout: b.Timeout, Seed: b.Seed}
+	return load.Config{
+		Target: b.probed.Target, Vocabulary: b.probed.Vocabulary, Prompts: b.Prompts, Timeout: b.Timeout, Seed: b.Seed,
+	}
 }
 
 // newPlan returns the test of a scenario.
@@ -328,6 +331,9 @@ func (b *campaign) runTest(
 	p.set.Objective, p.set.Warmup = b.objective, b.Warmup
 	p.set.Target = load.Asked{
 		URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Version: b.probed.Version, Prompts: b.probed.Vocabulary.Source,
+	}
+	if len(b.Prompts) > 0 {
+		p.set.Target.Prompts = "own"
 	}
 	res := load.Summarize(rec, p.set)
 	res.Notes = append(res.Notes, b.probed.Notes...)

@@ -34,6 +34,8 @@ func Document(found *load.Found, unit string, results ...*load.Result) *render.D
 			d.Rank(rankEvidence) // on a small screen the first one stays
 		}
 		d.Rank(0)
+		d.ShowIn(render.Everywhere)
+		d.compareScenarios(results)
 		d.everywhere = render.Details
 	}
 	for _, r := range results {
@@ -42,6 +44,23 @@ func Document(found *load.Found, unit string, results ...*load.Result) *render.D
 		d.More = "every latency and all evidence"
 	}
 	return d.Document
+}
+
+// compareScenarios shows a line for each result.
+func (d *document) compareScenarios(results []*load.Result) {
+	rows := make([][]string, len(results))
+	for i, r := range results {
+		rows[i] = []string{r.Name, fmt.Sprint(r.Requests.Complete)}
+		for _, m := range []load.Metric{load.TTFT, load.ITL, load.E2E} {
+			p95 := "–"
+			if x, ok := r.Latency[m].At(0.95); ok {
+				p95 = render.Seconds(x.Value)
+			}
+			rows[i] = append(rows[i], p95)
+		}
+		rows[i] = append(rows[i], render.Number(r.Throughput.OutputTokens), render.Number(r.Throughput.Requests))
+	}
+	d.Table(render.Columns("scenario", "requests", "TTFT P95", "ITL P95", "E2E P95", "tokens/s", "req/s"), rows)
 }
 
 type document struct {

@@ -52,7 +52,33 @@ func (f *Tuning) AddFlags(s *pflag.FlagSet) {
 		"(default: list prices of November 2026, in dollars)")
 }
 
-func (f *Tuning) checkFlags() error {
+// listMissing lists what an answer needs and nothing gives. promised reports whether objectives were named.
+func (f *Tuning) listMissing(promised bool) (out []string) {
+	aims := promised || !f.Targets.Empty()
+	measured := f.Source.SourceCount() > 0 || f.loadTest != ""
+	for _, x := range []struct {
+		lacks bool
+		what  string
+	}{
+		{f.modelConfig == "", "the model (an argument, such as Qwen/Qwen3-32B)"},
+		{len(f.gpus) == 0 && !measured, "the GPU (--gpu)"},
+		{aims && !measured && f.Load.Prompt == "", "the length of prompts (--prompt-tokens)"},
+		{aims && !measured && f.Load.Output == "", "the length of answers (--output-tokens)"},
+		{aims && !measured && f.Load.Rate == "" && f.Targets.TokensPerSecond == 0, "the load (--rate or --throughput)"},
+		{!aims && f.Load.Rate != "", "a target (--use-case, --ttft-p95, --itl-p95, --e2e-p95 or --throughput)"},
+	} {
+		if x.lacks {
+			out = append(out, x.what)
+		}
+	}
+	return out
+}
+
+func (f *Tuning) checkFlags(promised bool) error {
+	if lacks := f.listMissing(promised); len(lacks) > 1 {
+		return hint.With(fmt.Errorf("%d inputs are missing: %s", len(lacks), strings.Join(lacks, ", ")),
+			"sixty tune Qwen/Qwen3-32B --gpu H100 --use-case chat --rate 5 --prompt-tokens 900 --output-tokens 250")
+	}
 	switch t := &f.Targets; {
 	case f.modelConfig == "" && len(f.Source.URLs) == 1 && hubName.MatchString(f.Source.URLs[0]):
 		return hint.With(fmt.Errorf("no model is given: %s is treated as a server's address", f.Source.URLs[0]),
@@ -79,7 +105,7 @@ func (f *Tuning) Read(ctx context.Context, args []string, changed func(flag stri
 	if err := f.resolveArgs(args); err != nil {
 		return err
 	}
-	if err := f.checkFlags(); err != nil {
+	if err := f.checkFlags(changed("use-case") || changed("slo")); err != nil {
 		return err
 	}
 	f.Prices = planning.ListPrices()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
-	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
@@ -28,7 +26,7 @@ func newGenerateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "generate",
 	}
-	cmd.AddCommand(newGenerateRules(), newGenerateDashboards(), newGenerateProvisioning(), newGenerateScrape(), newGenerateAutoscaling(), newGenerateRunbooks(), newGenerateBaseline(), newGenerateAll())
+	cmd.AddCommand(newGenerateRules(), newGenerateDashboards(), newGenerateScrape(), newGenerateAutoscaling(), newGenerateRunbooks(), newGenerateBaseline(), newGenerateAll())
 	return cmd
 }
 
@@ -162,22 +160,8 @@ func (f *outFlag) write(stdout io.Writer, list []generate.File) error {
 	if err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
-	if len(names) <= manyFiles || !command.IsTerminal(stdout) {
-		for _, name := range names {
-			fmt.Fprintln(stdout, filepath.ToSlash(name))
-		}
-		return nil
-	}
-	count := map[string]int{}
 	for _, name := range names {
-		count[filepath.ToSlash(filepath.Dir(name))]++
-	}
-	fmt.Fprintf(stdout, "%d files in %s\n", len(names), f.path)
-	for _, dir := range slices.Sorted(maps.Keys(count)) {
-		fmt.Fprintf(stdout, "  %s: %d\n", dir, count[dir])
+		fmt.Fprintln(stdout, filepath.ToSlash(name))
 	}
 	return nil
 }
-
-// manyFiles are more than a screen lists; programs that read the names get them all.
-const manyFiles = 20

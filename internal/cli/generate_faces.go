@@ -19,7 +19,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/autoscaling"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
-	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -63,18 +62,6 @@ func (f *dashboardFlags) files(ctx context.Context, stderr io.Writer) ([]generat
 		cfg.Period = cmp.Or(f.period, burnrate.DefaultPeriod)
 	}
 	return pack.Dashboards(cfg, f.out.format)
-}
-
-func newGenerateProvisioning() *cobra.Command {
-	var p grafana.Provision
-	var out outFlag
-	cmd := out.command("grafana-provisioning", "", func(context.Context, io.Writer) ([]generate.File, error) { return grafana.Provisioning(p) })
-	s := cmd.Flags()
-	s.StringVar(&p.Prometheus, "prometheus", "http://localhost:9090", "Prometheus' `URL`, as Grafana reaches it")
-	s.StringVar(&p.ScrapeInterval, "scrape-interval", "5s", "scrape interval of the vLLM jobs, which sets the shortest range of a rate")
-	s.StringVar(&p.Dashboards, "dashboards", "/var/lib/grafana/dashboards/sixty", "`directory` of the dashboards' files on Grafana's machine")
-	out.register(s, "write to this `path`: a directory, or a file if there is one (default: print)")
-	return cmd
 }
 
 // scrapeFlags hold the flags of generate scrape.
@@ -170,7 +157,7 @@ func (f *autoscalingFlags) files(ctx context.Context, stderr io.Writer) ([]gener
 func newGenerateRunbooks() *cobra.Command {
 	f := &rulesFlags{}
 	cmd := f.out.command("runbooks", "runbooks", f.rendered(func(c pack.Config) ([]generate.File, []string, error) {
-		files, err := pack.Runbooks(c.RulesConfig, nil)
+		files, err := pack.Runbooks(c.RulesConfig)
 		return files, nil, err
 	}))
 	f.register(cmd.Flags())

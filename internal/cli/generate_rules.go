@@ -43,7 +43,7 @@ type rulesFlags struct {
 func newGenerateRules() *cobra.Command {
 	f := &rulesFlags{}
 	cmd := f.out.command("rules", "", f.rendered(func(c pack.Config) ([]generate.File, []string, error) {
-		files, _, said, err := pack.Rules(c)
+		files, said, err := pack.Rules(c)
 		if f.out.path == "" {
 			files = pack.Stream(files)
 		}

@@ -20,17 +20,11 @@ const watchdogAlert = "Watchdog"
 // Absences lists the ids of the alerts on missing servers and gateways. A condition over a server's metrics cannot
 // detect that there is no server, so these alerts are no pathologies.
 func Absences() []string {
-	return []string{
-		"servers-absent", "replicas-missing", "autoscaler-stuck", "gateway-down", "gateways-absent", "watchdog",
-	}
+	return []string{"servers-absent", "autoscaler-stuck", "gateway-down", "gateways-absent", "watchdog"}
 }
 
-const (
-	// remembered is how long a vanished server is still expected.
-	remembered = time.Hour
-	// starting is the time in which a replica should load its model.
-	starting = 15 * time.Minute
-)
+// remembered is how long a vanished server is still expected.
+const remembered = time.Hour
 
 // renderAbsences renders the alerts on missing servers and gateways, and the watchdog.
 func (b *ruleBuilder) renderAbsences() ([]rulefmt.Rule, error) {
@@ -41,10 +35,6 @@ func (b *ruleBuilder) renderAbsences() ([]rulefmt.Rule, error) {
 		}
 	}
 	d := &b.cfg.Deployment
-	replicas, err := b.replicasMissing(d)
-	if err != nil {
-		return nil, err
-	}
 	gateways, err := b.gatewaysAbsent()
 	if err != nil {
 		return nil, err
@@ -54,7 +44,7 @@ func (b *ruleBuilder) renderAbsences() ([]rulefmt.Rule, error) {
 		return nil, err
 	}
 	var out []rulefmt.Rule
-	for _, r := range b.absenceRules(replicas, stuck, gateways) {
+	for _, r := range b.absenceRules(stuck, gateways) {
 		if !slices.Contains(b.cfg.Absences, r.id) || r.rule.Expr == "" {
 			continue
 		}
@@ -87,7 +77,7 @@ type absence struct {
 
 // absenceRules lists the alerts of Absences. The PromQL for kube-state-metrics or gateways is empty if the deployment
 // has no such source.
-func (b *ruleBuilder) absenceRules(replicas, stuck string, gateways [2]string) []absence {
+func (b *ruleBuilder) absenceRules(stuck string, gateways [2]string) []absence {
 	d := &b.cfg.Deployment
 	up := b.cfg.selectRecorded(b.cfg.Series(indicator.Up))
 	past := fmt.Sprintf("last_over_time(%s[%s])", up, formatDuration(remembered))
@@ -103,16 +93,6 @@ func (b *ruleBuilder) absenceRules(replicas, stuck string, gateways [2]string) [
 				"match its selectors, or Prometheus cannot find them. The alert TargetDown covers servers that do " +
 				"not answer.",
 		}, restrictToServed(absent, d.Model)},
-		{"replicas-missing", catalog.Ticket, indicator.Model, rulefmt.Rule{
-			Alert: "ReplicasMissing", For: model.Duration(starting),
-			Expr: replicas,
-		}, map[string]string{
-			"summary": "{{ $value }} wanted replicas of {{ $labels.created_by_name }} are not scraped " +
-				"({{ $labels.namespace }})",
-			"description": "According to kube-state-metrics, the workload should have more replicas than expose " +
-				"metrics: pods are pending, crash, still load their model after " + formatDuration(starting) +
-				", or are not discovered. Run kubectl get pods -n {{ $labels.namespace }}.",
-		}, b.replicasMissing},
 		{"autoscaler-stuck", catalog.Ticket, indicator.Model, rulefmt.Rule{
 			Alert: "AutoscalerStuck", For: model.Duration(10 * time.Minute),
 			Expr: stuck,
@@ -149,38 +129,6 @@ func (b *ruleBuilder) absenceRules(replicas, stuck string, gateways [2]string) [
 			nil,
 		},
 	}
-}
-
-// replicasMissing returns PromQL for the number of missing replicas: kube-state-metrics' wanted replicas less the
-// scraped ones. It covers ReplicaSets and StatefulSets that had a server within the hour. An old ReplicaSet wants no
-// replicas.
-func (b *ruleBuilder) replicasMissing(d *dialect.Deployment) (string, error) {
-	pods := []string{"namespace", "pod"}
-	if slices.Contains(d.Model, "cluster") {
-		pods = append([]string{"cluster"}, pods...)
-	}
-	pod := strings.Join(pods, ", ")
-	owner := strings.Join(append(slices.Clone(pods[:len(pods)-1]), "created_by_name"), ", ")
-	owned := func(metric string) (string, error) {
-		scraped, err := d.PromQL("group by (" + pod + ") (" + metric + ")")
-		return fmt.Sprintf("count by (%s) (last_over_time(kube_pod_info[%s]) and on (%s) (%s))", owner,
-			formatDuration(remembered), pod, scraped), err
-	}
-	before, err := owned("last_over_time(vllm:num_requests_running[1h])")
-	if err != nil {
-		return "", err
-	}
-	now, err := owned("vllm:num_requests_running")
-	if err != nil {
-		return "", err
-	}
-	asked := func(metric, label string) string {
-		return fmt.Sprintf(`label_replace(%s, "created_by_name", "$1", %q, "(.+)")`, metric, label)
-	}
-	desired := fmt.Sprintf("max by (%s) (%s or %s)", owner, asked("kube_replicaset_spec_replicas", "replicaset"),
-		asked("kube_statefulset_replicas", "statefulset"))
-	return fmt.Sprintf("(%s) - on (%s) (%s or on (%s) 0 * (%s)) > 0 and on (%s) (%s)", desired, owner, now, owner,
-		desired, owner, before), nil
 }
 
 // longQueue is the length of a long queue on each replica. One waiting request is no queue.

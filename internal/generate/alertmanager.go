@@ -1,9 +1,11 @@
 package generate
 
 import (
+	"bytes"
+	_ "embed"
 	"fmt"
-	"slices"
 	"strings"
+	"text/template"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -102,47 +104,27 @@ func matchNames(names []string) string {
 
 func quote(s string) string { return fmt.Sprintf("%q", s) }
 
+//go:embed route.yaml.tmpl
+var routeTemplate string
+
 // Routing renders an example of Alertmanager's route and receivers. It groups the alerts of one model into one
 // notification: the symptoms that users feel, the error budget that burns, and the cause arrive together.
 func Routing(cfg RulesConfig) ([]byte, error) {
-	type route struct {
-		Matchers       []string `yaml:"matchers,flow,omitempty"`
-		Receiver       string   `yaml:"receiver"`
-		GroupBy        []string `yaml:"group_by,flow,omitempty"`
-		GroupWait      string   `yaml:"group_wait,omitempty"`
-		GroupInterval  string   `yaml:"group_interval,omitempty"`
-		RepeatInterval string   `yaml:"repeat_interval,omitempty"`
-		Routes         []route  `yaml:"routes,omitempty"`
+	t, err := template.New("route").Funcs(template.FuncMap{
+		"single": func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" },
+		"join":   func(list []string) string { return strings.Join(list, ", ") },
+	}).Parse(routeTemplate)
+	if err != nil {
+		return nil, fmt.Errorf("parse the routes: %w", err)
 	}
-	type receiver struct {
-		Name string `yaml:"name"`
+	var b bytes.Buffer
+	if err := t.Execute(&b, map[string]any{
+		"GroupBy":  cfg.Deployment.Model,
+		"Watchdog": matchNames(alertNames(&cfg.Deployment, indicator.Model, watchdogAlert)),
+		"Page":     "severity=" + quote(cfg.SeverityName(catalog.Page)),
+		"Ticket":   "severity=" + quote(cfg.SeverityName(catalog.Ticket)),
+	}); err != nil {
+		return nil, fmt.Errorf("render the routes: %w", err)
 	}
-	severity := func(s catalog.Severity) []string { return []string{"severity=" + quote(cfg.SeverityName(s))} }
-	content, err := YAML("", struct {
-		Route     route      `yaml:"route"`
-		Receivers []receiver `yaml:"receivers"`
-	}{
-		route{
-			Receiver: "reading", GroupBy: slices.Clone(cfg.Deployment.Model),
-			GroupWait: "30s", GroupInterval: "5m", RepeatInterval: "12h",
-			Routes: []route{
-				{
-					Matchers: []string{matchNames(alertNames(&cfg.Deployment, indicator.Model, watchdogAlert))},
-					Receiver: "heartbeat", GroupBy: []string{"alertname"}, GroupWait: "0s", GroupInterval: "1m",
-					RepeatInterval: "5m",
-				},
-				{Matchers: severity(catalog.Page), Receiver: "pager", RepeatInterval: "4h"},
-				{Matchers: severity(catalog.Ticket), Receiver: "tickets", RepeatInterval: "1d"},
-			},
-		},
-		[]receiver{{"pager"}, {"tickets"}, {"reading"}, {"heartbeat"}},
-	})
-	return append(content, []byte(`# Configure the receivers, for example
-#   pager:     pagerduty_configs: [{routing_key_file: /etc/alertmanager/pagerduty}]
-#   tickets:   webhook_configs: [{url: https://tickets.example.com/alertmanager}]
-#   heartbeat: webhook_configs: [{url: https://heartbeat.example.com/ID, send_resolved: false}],
-#              a dead man's switch, which calls when the heartbeat stops.
-# group_wait lets causes and symptoms arrive together, so that symptoms are
-# inhibited before a notification is sent.
-`)...), err
+	return b.Bytes(), nil
 }

@@ -328,7 +328,7 @@ func (b *builder) buildPanel(p panel) (Panel, error) {
 		}
 	}
 	slices.SortStableFunc(out.Steps, func(a, b Step) int { return cmp.Compare(a.Value, b.Value) })
-	out.NoData = b.explainNoData(p)
+	out.NoData = explainNoData(p)
 	alerts, evidence := b.readingPathologies(p)
 	out.Doc = b.describePanel(p, out, alerts, evidence)
 	for _, r := range slices.Concat(alerts, evidence) {

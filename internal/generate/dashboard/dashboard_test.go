@@ -181,8 +181,8 @@ func TestQueriesUseMetricsOfTheRelease(t *testing.T) {
 		t.Errorf("%d queries of what the engine refused (0.32), %d of the time per output token (0.11); want one of errors, and none", asked[606], asked[304])
 	}
 	for id, want := range map[int]string{
-		432: "vllm:generation_tokens_created",
-		341: "no GPU exporter",
+		432: "no _created series",
+		341: "dcgm-exporter",
 		612: "sixty generate rules --slo",
 	} {
 		if !strings.Contains(got[id], want) {

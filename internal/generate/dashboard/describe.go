@@ -90,65 +90,17 @@ func (b *builder) describePanel(p panel, built Panel, alerts, evidence []*catalo
 	return strings.Join(append(paragraphs, "Empty? "+built.NoData), "\n\n")
 }
 
-// explainNoData explains why a panel may be empty, with the most specific reason.
-func (b *builder) explainNoData(p panel) string {
+// explainNoData explains why a panel may be empty: what the metric of its first signal needs, or that nobody asked.
+func explainNoData(p panel) string {
 	if p.noData != "" {
 		return "No data because " + p.noData + "."
 	}
-	if hints := gpuHints(p); len(hints) > 0 {
-		return "No data because no GPU exporter with these fields is scraped: " + strings.Join(hints, "; or ") + "."
-	}
-	if i := slices.IndexFunc(p.queries, func(q query) bool { return q.level == perGateway }); i >= 0 {
-		return "No data because no scraped gateway counts this: " + p.queries[i].signal.Hint + "."
-	}
 	for _, q := range p.queries {
-		if q.signal == nil {
-			continue
-		}
-		if name := b.missingMetric(q.signal); name != "" {
-			why := "No data because these servers do not expose " + name
-			if n, ok := dialect.Known(name); ok && n.Needs != "" {
-				why += ", which needs " + n.Needs
-			}
-			return why + "."
+		if q.signal != nil && q.signal.Hint != "" {
+			return "No data because the metric is missing, or nothing matches the variables: " + q.signal.Hint + "."
 		}
 	}
-	for _, q := range p.queries {
-		if q.signal == nil {
-			continue
-		}
-		switch {
-		case q.signal.Hint != "":
-			return "No data because the metric is missing, or no server matches the variables: " + q.signal.Hint + "."
-		case q.signal.Count != "":
-			return "No data because no request got that far in the time range, or no server matches the variables."
-		}
-	}
-	return "No data because no server is scraped, or none matches the variables."
-}
-
-// gpuHints explains how to get a GPU panel's metrics: the exporter first, then its settings.
-func gpuHints(p panel) []string {
-	var out []string
-	for _, q := range slices.Backward(p.queries) {
-		if q.signal != nil && q.signal.Scope == indicator.GPU && !slices.Contains(out, q.signal.Hint) {
-			out = append(out, q.signal.Hint)
-		}
-	}
-	return out
-}
-
-// missingMetric returns a metric of the signal that no server of the deployment exposes, or "".
-func (b *builder) missingMetric(s *indicator.Signal) string {
-	name := ""
-	for _, d := range b.levels[perModel].Dialects {
-		m := d.Missing(s)
-		if len(m) == 0 {
-			return ""
-		}
-		name = m[0]
-	}
-	return name
+	return "No data because no request got that far in the time range, or nothing matches the variables."
 }
 
 // buildEvents returns the annotations of a dashboard: firing alerts and, on dashboards of servers, restarts and

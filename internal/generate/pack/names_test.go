@@ -75,7 +75,7 @@ func TestAlertsAreNamedAfterWhatTheyAreAbout(t *testing.T) {
 			if !engines[name] && len(ids) == 1 {
 				c.Cases = nil // one dialect of an engine is enough
 			}
-			files, rules, _, err := pack.Rules(c)
+			files, _, err := pack.Rules(c)
 			must.Succeed(t, err)
 			var prefixes []string
 			for _, scope := range []indicator.Scope{indicator.Model, indicator.GPU, indicator.Gateway} {
@@ -116,9 +116,6 @@ func TestAlertsAreNamedAfterWhatTheyAreAbout(t *testing.T) {
 				}
 			}
 			checkReferences(t, &c, files, there)
-			if len(rules.Groups()) == 0 {
-				t.Error("no rules")
-			}
 		})
 	}
 }

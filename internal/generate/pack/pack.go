@@ -46,7 +46,11 @@ func (c *Config) Choose(only, skip []string) error {
 	for _, id := range skip {
 		if !slices.Contains(c.Absences, id) &&
 			!slices.ContainsFunc(c.Pathologies, func(p *catalog.Pathology) bool { return p.ID == id }) {
-			return hint.With(fmt.Errorf("--skip: there is no pathology %q", id), "sixty explain lists them")
+			way := "sixty explain lists them"
+			if id == "replicas-missing" {
+				way = "nothing: kubernetes-mixin has that alert, KubeDeploymentReplicasMismatch"
+			}
+			return hint.With(fmt.Errorf("--skip: there is no pathology %q", id), way)
 		}
 	}
 	if len(only) > 0 {
@@ -80,13 +84,14 @@ func CheckModels(objectives *slo.File, models []string) error {
 }
 
 // Rules renders the rules and the files that belong to them. The notes are caveats for the user.
-func Rules(c Config) (files []generate.File, rules *generate.Rules, notes []string, err error) {
-	if rules, err = generate.NewRules(c.RulesConfig); err != nil {
-		return nil, nil, nil, err
+func Rules(c Config) (files []generate.File, notes []string, err error) {
+	rules, err := generate.NewRules(c.RulesConfig)
+	if err != nil {
+		return nil, nil, err
 	}
 	budgets, err := renderBurnRates(&c)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	notes = slices.Concat(rules.Warnings, budgets.Warnings)
 	sets := rules.Sets
@@ -99,23 +104,23 @@ func Rules(c Config) (files []generate.File, rules *generate.Rules, notes []stri
 			"-ruler.max-rule-groups-per-tenant says otherwise", n, generate.MaxGroups))
 	}
 	if files, err = generate.Objects(sets, c.Format, c.Name, c.Namespace, c.ObjectLabels); err != nil {
-		return nil, nil, notes, fmt.Errorf("--output: %w", err)
+		return nil, notes, fmt.Errorf("--output: %w", err)
 	}
 	if c.Beside {
 		more, err := renderAlertmanagerFiles(&c, files)
 		if err != nil {
-			return nil, nil, notes, err
+			return nil, notes, err
 		}
 		files = append(files, more...)
 	}
 	if c.Cases != nil {
 		tests, said, err := renderUnitTests(&c, rules, budgets)
 		if err != nil {
-			return nil, nil, notes, err
+			return nil, notes, err
 		}
 		files, notes = append(files, tests...), append(notes, said...)
 	}
-	return files, rules, notes, nil
+	return files, notes, nil
 }
 
 // renderAlertmanagerFiles renders the files for Alertmanager, and the kustomization for kubectl.
@@ -215,24 +220,18 @@ func Dashboards(c dashboard.Config, format string) ([]generate.File, error) {
 	return render(c)
 }
 
-// Runbooks renders the runbooks. If rules is nil, it renders them first.
-func Runbooks(c generate.RulesConfig, rules *generate.Rules) (files []generate.File, err error) {
-	if rules == nil {
-		if rules, err = generate.NewRules(c); err != nil {
-			return nil, err
-		}
-	}
+// Runbooks renders the runbooks.
+func Runbooks(c generate.RulesConfig) ([]generate.File, error) {
 	page := runbookpage.Config{Pathologies: c.Pathologies, Deployment: &c.Deployment, Limit: c.Limit}
 	if c.DashboardURL != "" {
 		page.Dashboard = c.PanelURL
 	}
-	page.Rules = rules.Groups()
 	return runbookpage.Markdown(page)
 }
 
 // Everything renders all kinds of files for one deployment.
 func Everything(c Config) (files []generate.File, notes []string, err error) {
-	ruleFiles, rules, notes, err := Rules(c)
+	ruleFiles, notes, err := Rules(c)
 	if err != nil {
 		return nil, notes, err
 	}
@@ -249,16 +248,13 @@ func Everything(c Config) (files []generate.File, notes []string, err error) {
 	}{
 		{"dashboards/grafana", func() ([]generate.File, error) { return Dashboards(layout, "grafana") }},
 		{"dashboards/perses", func() ([]generate.File, error) { return Dashboards(layout, "perses") }},
-		{"grafana-provisioning", func() ([]generate.File, error) {
-			return grafana.Provisioning(grafana.Provision{ScrapeInterval: "5s"})
-		}},
 		{"scrape", func() ([]generate.File, error) {
 			return scrapeconfig.Generate(scrapeconfig.Config{
 				Format:  scrapeconfig.Prometheus,
 				Targets: []string{"localhost:8000"},
 			})
 		}},
-		{"runbooks/markdown", func() ([]generate.File, error) { return Runbooks(c.RulesConfig, rules) }},
+		{"runbooks/markdown", func() ([]generate.File, error) { return Runbooks(c.RulesConfig) }},
 	} {
 		rendered, err := part.render()
 		if err != nil {

@@ -17,15 +17,6 @@ func (p *page) writeSection(heading, text string) {
 	p.printf("\n## %s\n\n%s\n", heading, strings.TrimSpace(text))
 }
 
-func (p *page) writeEntry(title, text, promQL string) {
-	p.printf("\n<details>\n<summary>%s</summary>\n", escapeHTML(title))
-	if text != "" {
-		p.printf("\n%s\n", text)
-	}
-	fence := render.Fence(promQL)
-	p.printf("\n%spromql\n%s\n%s\n\n</details>\n", fence, promQL, fence)
-}
-
 // codeSpan matches inline code.
 var codeSpan = regexp.MustCompile("`[^`]+`")
 
@@ -55,8 +46,4 @@ func linkTo(id string, titles map[string]string) string {
 		return render.Code(id)
 	}
 	return "[" + render.Escape(titles[id]) + "](" + id + ".md)"
-}
-
-func escapeHTML(s string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(s)
 }

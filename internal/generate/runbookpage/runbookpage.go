@@ -1,6 +1,6 @@
-// Package runbookpage renders the catalogue as runbook pages in Markdown: one page for each pathology, and an index
-// with a map of causes and symptoms. A page opens with what to see and what to do, and ends with the exact condition.
-// Graphs are in Mermaid, which GitHub and wikis draw.
+// Package runbookpage renders the catalogue as runbook pages in Markdown: one page for each pathology, and an index.
+// A page opens with what to see and what to do, and ends with the exact condition and its signals. Their PromQL and the
+// alerts' is in the rules, which read recorded series.
 //
 // It is pure: values in, files out. Package cli calls it; docs/pathologies is its output.
 package runbookpage
@@ -11,9 +11,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
@@ -27,11 +24,8 @@ type Config struct {
 	// Pathologies is the catalogue in order.
 	Pathologies []*catalog.Pathology
 
-	// Deployment holds the dialects of the servers. If it is nil, the PromQL has vLLM's own names.
+	// Deployment holds the dialects of the servers, after which alerts are named; nil for vLLM.
 	Deployment *dialect.Deployment
-
-	// Rules are the generated rules; a page shows the rules of its alert.
-	Rules []rulefmt.RuleGroup
 
 	// Dashboard returns the address of a pathology's panel, or "". It may be nil.
 	Dashboard func(*catalog.Pathology) string
@@ -68,8 +62,7 @@ func Markdown(c Config) ([]generate.File, error) {
 		pg.printf("\n%s\n", strings.TrimSpace(linkPathologies(bodies[p.ID], p.ID, titles)))
 		c.writeCondition(&pg, p)
 		c.writeRelated(&pg, p, titles)
-		c.writeReadings(&pg, p)
-		c.writeAlert(&pg, p)
+		writeReadings(&pg, p)
 		out = append(out, generate.File{Path: p.ID + ".md", Content: []byte(pg.String())})
 	}
 	return out, nil
@@ -233,19 +226,16 @@ func (c Config) describeThreshold(t *catalog.Threshold) string {
 	return strings.Join(parts, "; without it ")
 }
 
-// writeRelated lists and draws the causes and symptoms.
+// writeRelated lists the causes and symptoms.
 func (c Config) writeRelated(pg *page, p *catalog.Pathology, titles map[string]string) {
-	g := graph{ids: []string{p.ID}}
 	var causes, symptoms []string
 	for _, q := range c.Pathologies {
 		if q.Inhibits(p) {
-			causes, g.ids = append(causes, linkTo(q.ID, titles)), append(g.ids, q.ID)
-			g.addEdge(q.ID, p.ID)
+			causes = append(causes, linkTo(q.ID, titles))
 		}
 	}
 	for _, q := range p.Symptoms(c.Pathologies) {
-		symptoms, g.ids = append(symptoms, linkTo(q.ID, titles)), append(g.ids, q.ID)
-		g.addEdge(p.ID, q.ID)
+		symptoms = append(symptoms, linkTo(q.ID, titles))
 	}
 	text := "Nothing in the catalogue explains it."
 	if len(causes) > 0 {
@@ -258,23 +248,23 @@ func (c Config) writeRelated(pg *page, p *catalog.Pathology, titles map[string]s
 		text += "\n\nIt explains nothing else."
 	}
 	pg.writeSection("Causes and symptoms", text)
-	if len(g.edges) > 0 {
-		pg.WriteString(g.renderMermaid("LR", p.ID, titles))
-	}
 }
 
-// writeReadings lists the signals of the condition, with PromQL to paste.
-func (c Config) writeReadings(pg *page, p *catalog.Pathology) {
-	pg.writeSection("What it reads", "The PromQL of each signal.")
+// writeReadings lists the signals of the condition.
+func writeReadings(pg *page, p *catalog.Pathology) {
+	var rows strings.Builder
+	rows.WriteString("| Signal | Name | Unit | Meaning |\n|---|---|---|---|\n")
 	var seen []*indicator.Signal
 	for _, cond := range append([]catalog.Cond{p.When}, p.Supports...) {
 		cond.Signals(func(s *indicator.Signal) {
 			if !slices.Contains(seen, s) {
 				seen = append(seen, s)
-				pg.writeEntry(s.Title+" ("+s.Name+", "+string(s.Unit)+")", describeSignal(s), c.formatPromQL(s))
+				fmt.Fprintf(&rows, "| %s | %s | %s | %s |\n", render.Escape(s.Title), render.Code(s.Name), s.Unit,
+					describeSignal(s))
 			}
 		})
 	}
+	pg.writeSection("What it reads", rows.String())
 }
 
 func describeSignal(s *indicator.Signal) string {
@@ -283,43 +273,6 @@ func describeSignal(s *indicator.Signal) string {
 		text += " Where it is missing: " + render.Escape(s.Hint) + "."
 	}
 	return text
-}
-
-// formatPromQL returns the formatted PromQL of a signal for the deployment, or in vLLM's names if the deployment
-// lacks the signal.
-func (c Config) formatPromQL(s *indicator.Signal) string {
-	expr := s.PromQL()
-	if c.Deployment != nil {
-		if theirs, err := c.Deployment.Unguarded(s); err == nil {
-			expr = theirs
-		}
-	}
-	tree, err := indicator.Parse(expr)
-	if err != nil {
-		return expr
-	}
-	return tree.Pretty(0)
-}
-
-// writeAlert shows the rules of the alert.
-func (c Config) writeAlert(pg *page, p *catalog.Pathology) {
-	heading := "Alert rule"
-	for _, g := range c.Rules {
-		for _, r := range g.Rules {
-			if !slices.Contains(generate.AlertNames(c.deployment(), p), r.Alert) {
-				continue
-			}
-			if heading != "" {
-				pg.writeSection(heading, "It reads the recording rules of the same pack.")
-				heading = ""
-			}
-			title := r.Alert
-			if severity := r.Labels["severity"]; severity != "" {
-				title += ", severity " + severity
-			}
-			pg.writeEntry(title, render.Escape(r.Annotations["thresholds"]), r.Expr)
-		}
-	}
 }
 
 // deployment returns the deployment, by default one of vLLM.
@@ -352,37 +305,10 @@ func (c Config) renderIndex(notice string, titles map[string]string) []byte {
 	pg.writeSection("All pathologies", "Root causes come before symptoms; of two that are found, the earlier and "+
 		"more severe leads the verdict.\n\n"+
 		"| Pathology | Severity | Alert | For | In a sentence |\n|---|---|---|---|---|\n"+rows.String())
-	pg.writeSection("What explains what",
-		"An arrow leads from a cause to a symptom that it explains while both are found on one target. "+
-			"Arrows that a longer path implies are left out; each page lists its own in full.")
-	pg.WriteString(c.newOverview().renderMermaid("TB", "", titles)) // causes above, symptoms below
 	return []byte(pg.String())
-}
-
-// newOverview returns the graph of all inhibitions without edges that longer paths imply.
-func (c Config) newOverview() *graph {
-	g := &graph{}
-	for _, p := range c.Pathologies {
-		g.ids = append(g.ids, p.ID)
-		for _, q := range p.Symptoms(c.Pathologies) {
-			g.addEdge(p.ID, q.ID)
-		}
-	}
-	g.dropImplied()
-	return g
 }
 
 // formatSpan writes a duration for people: "2 min".
 func formatSpan(d time.Duration) string {
-	switch {
-	case d == 0:
-		return "0\u00a0s"
-	case d%time.Hour == 0:
-		return fmt.Sprintf("%d\u00a0h", d/time.Hour)
-	case d%time.Minute == 0:
-		return fmt.Sprintf("%d\u00a0min", d/time.Minute)
-	case d%time.Second == 0:
-		return fmt.Sprintf("%d\u00a0s", d/time.Second)
-	}
-	return model.Duration(d).String()
+	return indicator.FormatNumber(d.Seconds(), indicator.Seconds)
 }

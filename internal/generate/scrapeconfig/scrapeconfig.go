@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"net/url"
 	"regexp"
 	"slices"
@@ -133,13 +132,6 @@ type Config struct {
 	// ShortInstance removes the server's usual port from the label "instance".
 	ShortInstance bool
 }
-
-// Sizes measured on recordings of vLLM 0.23.0 with one engine: series on a page, and bytes per sample that
-// Prometheus' storage took for 116 scrapes.
-const (
-	seriesPerServer = 405
-	bytesPerSample  = 1.3
-)
 
 // templates are the formats in scrape.tmpl.
 var templates = func() *template.Template {
@@ -458,40 +450,8 @@ func (c Config) TargetLabels() map[string]string {
 	return out
 }
 
+// Every returns the scrape interval as Prometheus writes it.
+func (c Config) Every() model.Duration { return model.Duration(c.Interval) }
+
 // MinWindow returns the shortest window of a rate.
 func (c Config) MinWindow() model.Duration { return model.Duration(generate.MinWindow(c.Interval)) }
-
-// Cost describes what scraping a server costs.
-func (c Config) Cost() string {
-	perSecond := seriesPerServer / c.Interval.Seconds()
-	perDay := perSecond * 86400
-	return fmt.Sprintf("Cost: a vLLM 0.23 server with one engine exposes %d series, so %.0f samples a second, "+
-		"%.1f million a day, about %.0f MB a day on disk.",
-		seriesPerServer, perSecond, perDay/1e6, math.Ceil(perDay*bytesPerSample/1e6))
-}
-
-// OperatorUse explains how an operator selects the resource.
-func (c Config) OperatorUse() string {
-	text := "The operator reads a " + c.Kind() + " only where its own selectors match" +
-		" (podMonitorSelector, serviceMonitorSelector and their namespace selectors of the Prometheus resource)"
-	if len(c.MonitorLabels) > 0 {
-		return text + "; the labels " + podSelector(c.MonitorLabels) + " are for that."
-	}
-	return text + "; a label such as release: kube-prometheus-stack may be missing here."
-}
-
-// Pace explains why an interval is right, or what it costs.
-func (c Config) Pace() string {
-	said := "Every " + model.Duration(c.Interval).String() + ": "
-	switch {
-	case c.Interval < DefaultInterval:
-		return said + "finer than vLLM's own example (5s); gauges show short queues, at a price in samples."
-	case c.Interval == DefaultInterval:
-		return said + "as vLLM's own example does. An engine that hangs shows within ten seconds, a minute holds " +
-			"twelve samples."
-	case c.Interval <= 15*time.Second:
-		return said + "an engine that hangs, and queues that come and go, show later than at 5s."
-	}
-	return said + "too coarse for gauges such as the queue: what happens between two scrapes is not seen, and a " +
-		"hang shows a minute late. 5s or 15s for servers on call."
-}

@@ -1,5 +1,4 @@
-// Package grafana renders sixty's dashboards as Grafana's JSON, and the provisioning files with which Grafana loads
-// them at its start.
+// Package grafana renders sixty's dashboards as Grafana's JSON.
 //
 // It knows Grafana's model and no signals; package dashboard decides the contents. It performs no I/O.
 package grafana

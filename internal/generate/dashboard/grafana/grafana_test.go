@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
@@ -272,35 +271,6 @@ func TestEveryDashboardMarksFindingsRestartsAndChanges(t *testing.T) {
 		}
 		if got := strings.Join(names, ","); got != want {
 			t.Errorf("%s: %s", uid, got)
-		}
-	}
-}
-
-func TestProvisioning(t *testing.T) {
-	got, err := grafana.Provisioning(grafana.Provision{Prometheus: "http://prometheus:9090", ScrapeInterval: "5s", Dashboards: "/dashboards"})
-	must.Succeed(t, err)
-	want := map[string]any{
-		"datasources/sixty.yaml": map[string]any{"apiVersion": 1, "datasources": []any{map[string]any{
-			"name": "Prometheus (vLLM)", "uid": "sixty-prometheus", "type": "prometheus", "access": "proxy", "url": "http://prometheus:9090",
-			"isDefault": false, "editable": false, "jsonData": map[string]any{"httpMethod": "POST", "timeInterval": "5s"},
-		}}},
-		"dashboards/sixty.yaml": map[string]any{"apiVersion": 1, "providers": []any{map[string]any{
-			"name": "sixty", "orgId": 1, "folder": "vLLM (sixty)", "type": "file", "disableDeletion": false, "allowUiUpdates": false,
-			"updateIntervalSeconds": 30, "options": map[string]any{"path": "/dashboards"},
-		}}},
-	}
-	read := map[string]any{}
-	for _, f := range got {
-		var v map[string]any
-		must.Succeed(t, yaml.Unmarshal(f.Content, &v))
-		read[f.Path] = v
-	}
-	if diff := cmp.Diff(want, read); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	for _, bad := range []string{"prometheus:9090", "ftp://x", "http://", "://"} {
-		if _, err := grafana.Provisioning(grafana.Provision{Prometheus: bad}); err == nil {
-			t.Errorf("%q: no error", bad)
 		}
 	}
 }

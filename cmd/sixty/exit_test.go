@@ -27,7 +27,6 @@ var exitsElsewhere = map[string]string{
 	"130 ":               "TestEveryVerbEndsWhenInterrupted",
 	"0 record":           "TestEveryVerbEndsWhenInterrupted",
 	"0 simulate --serve": "TestEveryVerbEndsWhenInterrupted",
-	"0 diagnose --watch": "TestEveryVerbEndsWhenInterrupted",
 	"0 serve":            "TestEveryVerbEndsWhenInterrupted",
 	"0 mcp":              "TestEveryVerbEndsWhenInterrupted",
 	"2 bench":            "needs a machine that is too slow: package load",

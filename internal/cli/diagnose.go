@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,8 +43,6 @@ type diagnoseFlags struct {
 	output   command.Output
 	runbooks runbookFlags
 	failOn   string
-	again    string // the command line, to be told how to repeat it
-	watch    bool
 	since    string
 
 	settings settings.Flags
@@ -74,8 +71,7 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.StringVar(&f.baseline, "baseline", "", "what counts as normal: a `file` of sixty generate baseline or sixty bench, a duration before the window, or FROM/TO (default: the time before the last change)")
 	source.AddHost(s, &f.noHost)
 	s.DurationVar(&f.timeout, "timeout", defaultTimeout, "stop after this long, with URLs this long after scraping, with what is known by then")
-	s.BoolVar(&f.watch, "watch", false, "keep running, and print one line for each change of a verdict")
-	s.StringVar(&f.since, "since", "", "with a recording or --prometheus: print the changes of verdicts in this much `time` before --at, such as 1h")
+	s.StringVar(&f.since, "since", "", "with a recording or --prometheus: print the incidents of this much `time` before --at, such as 1h")
 	source.AddGateways(s, &f.source.Gateways)
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, from which fixes are computed")
 	s.StringVar(&f.engineLog, "engine-log", "", "the server's log `file`: its settings and, without another source, its statistics")
@@ -115,7 +111,6 @@ func (f *diagnoseFlags) check(args []string) error {
 func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
 	f.longer = !cmd.Flags().Changed("duration")
-	f.again = command.Invocation(cmd, args)
 	measured, err := gather.File(f.baseline)
 	if err != nil {
 		return fmt.Errorf("--baseline: %w", err)
@@ -142,21 +137,18 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if len(f.source.URLs) == 0 && !f.watch && f.since == "" { // the time of live servers begins with the judging
+	if len(f.source.URLs) == 0 && f.since == "" { // the time of live servers begins with the judging
 		var cancel func()
 		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errTooLate)
 		defer cancel()
 	}
-	if f.watch {
-		endsWhenInterrupted(ctx)
-	}
-	if f.watch || f.since != "" {
-		return withSource(ctx, stderr, f.source.Spec, func(s *source.Source) error {
-			return f.printChanges(ctx, cmd.OutOrStdout(), stderr, s, o, known, failOn)
-		})
-	}
 	var d diagnose.Diagnosis
+	var past []view.Summary
 	judge := func(s *source.Source) (err error) {
+		if f.since != "" {
+			past, d, err = f.replayPast(ctx, stderr, s, o)
+			return err
+		}
 		if d, err = f.judge(ctx, stderr, s, o, known); err == nil && f.output.Form() == "html" {
 			plot(ctx, stderr, s, &d)
 		}
@@ -175,10 +167,16 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 	case err != nil:
 		return err
 	}
-	if err := f.write(cmd.OutOrStdout(), &d); err != nil {
+	write := f.write
+	if f.since != "" {
+		write = func(stdout io.Writer, d *diagnose.Diagnosis) error { return f.printPast(stdout, past, d) }
+	}
+	if err := write(cmd.OutOrStdout(), &d); err != nil {
 		return err
 	}
 	switch {
+	case hasFired(past, failOn):
+		return errFound
 	case d.Status == diagnose.Unknown:
 		return errCannotTell
 	case d.Found(failOn):
@@ -266,7 +264,7 @@ func lateError(timeout time.Duration, err error) error {
 
 func (f *diagnoseFlags) write(stdout io.Writer, d *diagnose.Diagnosis) error {
 	return f.output.Write(stdout, func(w io.Writer, t render.Options) error {
-		o := report.Options{Options: t, Full: f.output.Full, Again: cmp.Or(f.again, report.SameCommand), Runbooks: f.runbooks.Runbooks}
+		o := report.Options{Options: t, Full: f.output.Full, Commands: true, Runbooks: f.runbooks.Runbooks}
 		switch f.output.Form() {
 		case "json":
 			return report.JSON(w, *d, o)

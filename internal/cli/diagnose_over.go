@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
@@ -13,106 +15,110 @@ import (
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
-	"github.com/sixty-dev/sixty/internal/report"
+	"github.com/sixty-dev/sixty/internal/monitor/incident"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// How often servers are judged over time: live ones, those behind a Prometheus server, and
-// the past, of which at most so many moments are judged.
-const (
-	watchEvery  = 5 * time.Second
-	askEvery    = 15 * time.Second
-	mostMoments = 240
-)
-
-// printChanges diagnoses what happens, or what happened, and prints the changes of state.
-func (f *diagnoseFlags) printChanges(ctx context.Context, stdout, stderr io.Writer, s *source.Source, o diagnose.Options, known *diagnose.Known, failOn catalog.Severity) error {
-	log := report.NewChanges(stdout, f.output.Form() == "json", command.Terminal(stdout, f.output.Color))
-	o.Predict, o.Annotate, o.Window = nil, known.Annotate, f.source.Window
-	if f.watch {
-		every := askEvery
-		if s.Live != nil {
-			every = max(watchEvery, f.source.Interval)
-		}
-		command.Notes(stderr, []string{fmt.Sprintf("diagnosing every %s; stop with Ctrl-C", every)})
-		return s.Follow(ctx, o, every, func(d *diagnose.Diagnosis, err error) error {
-			if err != nil {
-				return log.Fail(time.Now(), err)
-			}
-			return log.Observe(d)
-		})
+// replayPast returns the incidents of the time before --at, as sixty serve would have kept them, the earliest first, and
+// the last diagnosis.
+func (f *diagnoseFlags) replayPast(
+	ctx context.Context, stderr io.Writer, s *source.Source, o diagnose.Options,
+) (past []view.Summary, last diagnose.Diagnosis, err error) {
+	since, err := source.ParseDuration(f.since)
+	if err != nil || since <= 0 {
+		return nil, last, hint.With(fmt.Errorf("--since: %q is not a positive duration", f.since), "write 1h or 90m")
 	}
 	to, err := s.Span().At(f.source.At)
 	if err != nil {
-		return err
+		return nil, last, err
 	}
-	since, err := source.ParseDuration(f.since)
-	if err != nil || since <= 0 {
-		return hint.With(fmt.Errorf("--since: %q is not a positive duration", f.since), "write 1h or 90m")
-	}
-	from := to.Add(-since)
-	pace, err := s.Pace(ctx, to)
-	if err != nil {
-		return err
-	}
-	step := max(askEvery, pace.Interval, (since / mostMoments).Round(time.Second))
 	first := s.Span().First
-	if first.IsZero() {
-		if first, err = s.First(ctx, from, to); err != nil {
-			return err
+	if first.IsZero() { // a Prometheus server may have fewer samples
+		if first, err = s.First(ctx, to.Add(-since), to); err != nil {
+			return nil, last, err
 		}
 	}
-	if !first.IsZero() && from.Before(first) {
-		from = first.Add(min(step, to.Sub(first)))
-		step = max(watchEvery, pace.Interval, (to.Sub(from) / mostMoments).Round(time.Second))
+	if !first.IsZero() {
+		since = min(since, to.Sub(first))
 	}
 	line := command.NewProgress(stderr)
 	defer line.Clear()
-	log.Before = line.Clear
-	moments, done := int(to.Sub(from)/step)+1, 0
-	line.Show("reading %s", s.Name)
-	if err := s.Replay(ctx, o, from, to, step, func(d *diagnose.Diagnosis) error {
-		done++
-		line.Show("diagnosing %s, %d of %d", d.At.UTC().Format(time.DateTime), done, moments)
-		return log.Observe(d)
-	}); err != nil {
-		if errors.Is(context.Cause(ctx), errTooLate) {
-			return hint.With(lateError(f.timeout, err), "raise --timeout, such as --timeout 5m, or ask for a shorter time")
+	found := map[string]*incident.Record{}
+	tracker := incident.NewTracker(o.Pathologies, nil, func(id string) bool { return found[id] != nil })
+	// A day is diagnosed some 240 times, and no time closer than a server scrapes.
+	step := max(15*time.Second, since/240).Round(time.Second)
+	o = diagnose.Options{Pathologies: o.Pathologies, Settings: o.Settings}
+	err = s.Replay(ctx, o, to.Add(min(step, since)-since), to, step, func(d *diagnose.Diagnosis) error {
+		last = *d
+		line.Show("diagnosing %s", d.At.UTC().Format(time.DateTime))
+		for _, e := range tracker.Observe(d) {
+			found[e.Record.ID] = e.Record
 		}
-		return err
+		return nil
+	})
+	for _, r := range found {
+		past = append(past, r.Copy().Summary)
 	}
-	uncertain, err := log.End()
-	switch {
-	case err != nil:
-		return err
-	case log.Seen && log.Worst >= failOn:
-		return errFound
-	case !log.Known:
-		return errCannotTell
-	case uncertain:
-		return command.ErrNotCertain
+	slices.SortFunc(past, func(a, b view.Summary) int { return a.Began.Compare(b.Began) })
+	return past, last, err
+}
+
+// printPast prints the incidents of the past, a line each, and how things stood at its end.
+func (f *diagnoseFlags) printPast(stdout io.Writer, past []view.Summary, d *diagnose.Diagnosis) error {
+	if f.output.Form() == "json" {
+		lines := json.NewEncoder(stdout)
+		for i := range past {
+			if err := lines.Encode(&past[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	return nil
+	for i := range past {
+		fmt.Fprintln(stdout, pastLine(&past[i]))
+	}
+	name := diagnose.NameOf(d.Verdict.ID)
+	if lead := d.LeadingFinding(&d.Verdict); lead != nil {
+		name = lead.Pathology.Name()
+	}
+	_, err := fmt.Fprintf(stdout, "%s %s: %s\n", d.At.UTC().Format(time.DateTime), name,
+		render.Sentence(strings.TrimPrefix(d.Verdict.Summary, name+": ")))
+	return err
+}
+
+// pastLine is an incident in a line.
+func pastLine(s *view.Summary) string {
+	ended := "open"
+	if s.Ended != nil {
+		ended = "ended " + s.Ended.UTC().Format(time.TimeOnly)
+	}
+	return fmt.Sprintf("%s %s (%s) on %s, %s: %s", s.Began.UTC().Format(time.DateTime), s.Title, s.Severity,
+		render.Clean(render.And(s.Targets)), ended, render.Sentence(s.Summary))
+}
+
+// hasFired reports whether an incident was as severe as a command fails on.
+func hasFired(past []view.Summary, failOn catalog.Severity) bool {
+	return slices.ContainsFunc(past, func(s view.Summary) bool {
+		severity, err := catalog.ParseSeverity(s.Severity)
+		return err == nil && severity >= failOn
+	})
 }
 
 // checkOver refuses what does not go with changes over time.
 func (f *diagnoseFlags) checkOver() error {
-	switch live := len(f.source.URLs) > 0; {
-	case !f.watch && f.since == "":
+	switch {
+	case f.since == "":
 		return nil
-	case f.watch && f.since != "":
-		return errors.New("--watch and --since exclude each other")
-	case f.watch && f.source.Recording != "":
-		return hint.With(errors.New("--watch needs live servers, not a recording"), "--since 1h prints what changed in it")
-	case f.watch && f.source.At != "":
-		return errors.New("--watch and --at exclude each other")
-	case f.since != "" && live:
-		return hint.With(errors.New("--since needs a past, which a live run does not have"), "give a recording or --prometheus URL, or use --watch")
+	case len(f.source.URLs) > 0:
+		return hint.With(errors.New("--since needs a past, which a live run does not have"),
+			"give a recording or --prometheus URL; sixty top watches servers")
 	case !slices.Contains([]string{"text", "json"}, f.output.Form()):
-		return fmt.Errorf("--watch and --since print lines: --output must be text or json, not %s", f.output.Form())
+		return fmt.Errorf("--since prints lines: --output must be text or json, not %s", f.output.Form())
 	case f.output.File != "":
-		return hint.With(errors.New("--watch and --since print to standard output"), "redirect standard output")
+		return hint.With(errors.New("--since prints to standard output"), "redirect standard output")
 	case f.baseline != "" || f.engineLog != "" && f.source.SourceCount() == 0:
-		return errors.New("--watch and --since need servers, a recording or --prometheus, and exclude --baseline")
+		return errors.New("--since needs a recording or --prometheus, and excludes --baseline")
 	}
 	return nil
 }

@@ -3,8 +3,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"math"
-	"slices"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -133,16 +131,13 @@ func (t *document) finding(f *diagnose.Finding) {
 	if story := f.Story(); story != "" {
 		t.Paragraph("", story)
 	}
-	if rows := evidenceRows(f.Evidence, false); len(rows) > 0 {
+	if rows := evidenceRows(f.Evidence, t.o.Full); len(rows) > 0 {
 		from := ""
 		if len(t.d.Targets) > 1 {
 			from = " from " + f.Targets[0]
 		}
 		t.Section("Evidence", from)
 		t.Table(evidenceColumns(), rows)
-		if t.o.Full {
-			t.writeNeutral(f.Evidence)
-		}
 	}
 	for i, head := range catalog.Heads(f.Fixes) {
 		fix := &f.Fixes[i]
@@ -166,33 +161,6 @@ func (t *document) finding(f *diagnose.Finding) {
 	t.ShowIn(render.Markdown)
 	t.Paragraph("Runbook", t.o.runbook(f.Pathology))
 	t.ShowIn(render.Everywhere)
-}
-
-// writeNeutral tells of the comparisons that speak for nothing, and what the thresholds are
-// called.
-func (t *document) writeNeutral(evidence []catalog.Evidence) {
-	var not, unknown, names []string
-	for _, e := range farthest(evidence, true) {
-		switch e.Holds {
-		case catalog.False:
-			if !math.IsNaN(e.Threshold) { // an objective that nobody set
-				not = append(not, comparison(&e))
-			}
-		case catalog.Unknown:
-			unknown = append(unknown, e.Signal.Title)
-		}
-		if e.Name != "" && !slices.Contains(names, e.Name) {
-			names = append(names, e.Name)
-		}
-	}
-	for _, p := range []struct {
-		head  string
-		parts []string
-	}{{"Not met", not}, {"Unknown", unknown}, {"Thresholds (change with --set)", names}} {
-		if len(p.parts) > 0 {
-			t.Paragraph(p.head, strings.Join(p.parts, "; ")+".")
-		}
-	}
 }
 
 // writeRest is what there is to say after all verdicts, of which some were more than a document

@@ -79,13 +79,7 @@ func predictionShort(p *catalog.Prediction) string {
 	if p == nil || p.Reason != "" {
 		return strings.Join(predictionLines(p, false), " ")
 	}
-	var parts []string
-	for _, s := range []*indicator.Signal{indicator.TTFTP95, indicator.E2EMean} {
-		if e, ok := p.Effect(s); ok {
-			parts = append(parts, effectText(e))
-		}
-	}
-	out := "Predicted: " + strings.Join(parts, ", ") + "."
+	out := "Predicted: " + feltText(p, true) + "."
 	if len(p.Caveats) > 0 {
 		var kinds []string
 		for _, c := range p.Caveats {
@@ -103,12 +97,21 @@ func predictionBrief(p *catalog.Prediction) string {
 	if p == nil || p.Reason != "" {
 		return ""
 	}
+	return "predicted: " + feltText(p, false)
+}
+
+// feltText words what users will feel, with or without intervals.
+func feltText(p *catalog.Prediction, intervals bool) string {
 	var parts []string
 	for _, s := range []*indicator.Signal{indicator.TTFTP95, indicator.E2EMean} {
-		if e, ok := p.Effect(s); ok {
-			e.After.Low, e.After.High = e.After.Value, e.After.Value
-			parts = append(parts, effectText(e))
+		e, ok := p.Effect(s)
+		if !ok {
+			continue
 		}
+		if !intervals {
+			e.After.Low, e.After.High = e.After.Value, e.After.Value
+		}
+		parts = append(parts, effectText(e))
 	}
-	return "predicted: " + strings.Join(parts, ", ")
+	return strings.Join(parts, ", ")
 }

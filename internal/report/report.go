@@ -21,14 +21,10 @@ import (
 type Options struct {
 	render.Options      // used by Text only
 	Full           bool // every comparison, every check, every fix and the configuration
-	// Again is the command that made the diagnosis, to be run again with --full, or SameCommand;
-	// "" where no command made it.
-	Again    string
+	// Commands says that a command made the diagnosis, so that another one can tell more.
+	Commands bool
 	Runbooks catalog.Runbooks
 }
-
-// SameCommand stands for a command that may hold a secret, and is not printed.
-const SameCommand = "the same command"
 
 // Text writes a diagnosis for a terminal: one screen or, if Full, everything. The first line is the answer.
 func Text(w io.Writer, d diagnose.Diagnosis, o Options) error {

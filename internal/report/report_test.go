@@ -29,8 +29,6 @@ var examples = map[string]func() diagnose.Diagnosis{
 	"firing": firing, "healthy": healthy, "idle": idle, "uncertain": uncertain, "unknown": unknown, "fleet": fleet, "company": company,
 }
 
-const again = "sixty diagnose http://vllm-0:8000"
-
 // Screens are diagnoses whose short answers must fit a screen.
 func Screens() map[string]func() diagnose.Diagnosis {
 	all := maps.Clone(examples)
@@ -48,7 +46,7 @@ func rendered(t *testing.T, format func(*bytes.Buffer) error) string {
 func TestGolden(t *testing.T) {
 	for name, example := range examples {
 		for file, format := range map[string]func(*bytes.Buffer) error{
-			name + ".txt":      func(b *bytes.Buffer) error { return Text(b, example(), Options{Again: again}) },
+			name + ".txt":      func(b *bytes.Buffer) error { return Text(b, example(), Options{Commands: true}) },
 			name + ".full.txt": func(b *bytes.Buffer) error { return Text(b, example(), Options{Full: true}) },
 			name + ".md":       func(b *bytes.Buffer) error { return Markdown(b, example(), Options{}) },
 			name + ".json":     func(b *bytes.Buffer) error { return JSON(b, example(), Options{}) },
@@ -74,7 +72,7 @@ func TestTextFitsTheTerminal(t *testing.T) {
 		for _, full := range []bool{false, true} {
 			for _, width := range []int{60, 80, 100, 160} {
 				got := rendered(t, func(b *bytes.Buffer) error {
-					return Text(b, example(), Options{Options: render.Options{Width: width}, Full: full, Again: again})
+					return Text(b, example(), Options{Options: render.Options{Width: width}, Full: full, Commands: true})
 				})
 				for line := range strings.Lines(got) {
 					if n := render.Cells(strings.TrimSuffix(line, "\n")); n > width {
@@ -261,25 +259,6 @@ func TestErrorsOfTheWriterAreReturned(t *testing.T) {
 	} {
 		if !errors.Is(err, errClosed) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// TestTheCommandToRunNextIsCopyable joins the lines of long commands as a shell does.
-func TestTheCommandToRunNextIsCopyable(t *testing.T) {
-	for _, tt := range []struct {
-		again string
-		whole bool
-	}{
-		{"sixty diagnose http://10.0.0.1:8000 http://10.0.0.2:8000 http://10.0.0.3:8000 http://10.0.0.4:8000 http://10.0.0.5:8000", true},
-		{"sixty diagnose '/a directory/" + strings.Repeat("long-", 30) + "incident.tar.zst' --match '{namespace=\"prod\"}'", true},
-		{"sixty diagnose" + strings.Repeat(" http://vllm.example.com:8000", 100), false},
-		{SameCommand, false},
-	} {
-		got := rendered(t, func(b *bytes.Buffer) error { return Text(b, firing(), Options{Again: tt.again}) })
-		joined := strings.Join(strings.Fields(strings.ReplaceAll(got, "\\\n", " ")), " ")
-		if strings.Contains(joined, tt.again+" --full sixty explain kv-cache-thrashing") != tt.whole || strings.Contains(joined, "The same command with --full.") == tt.whole {
-			t.Errorf("%s: copied whole: want %t\n%s", tt.again, tt.whole, got)
 		}
 	}
 }

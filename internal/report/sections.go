@@ -450,65 +450,41 @@ func percent(share float64) string {
 	return fmt.Sprintf("%.0f %%", 100*share)
 }
 
-// A gapGroup is what one remedy would make checkable.
+// A gapGroup is what one remedy would make checkable or, where there is none, what is missing for the same reasons.
 type gapGroup struct {
-	ids     []string
-	lacking []lack
-	hint    string
+	ids, missing []string
+	hint         string
 }
 
-// A lack is a reason, and the inputs that are missing for it.
-type lack struct {
-	reason string
-	inputs []string
-}
-
-// gaps groups what could not be checked by what to switch on or, where nothing
-// can be, by the reasons.
+// gaps groups what could not be checked.
 func gaps(coverage []diagnose.Gap) []gapGroup {
 	var groups []gapGroup
+	at := map[string]int{}
 	for _, g := range coverage {
-		next := gapGroup{hint: g.Hint}
-		for _, m := range g.Missing {
-			next.add(m)
-		}
-		i := slices.IndexFunc(groups, func(o gapGroup) bool { return o.key() == next.key() })
-		if i < 0 {
+		key := cmp.Or(g.Hint, strings.Join(each(g.Missing, reasonOf), "; "))
+		i, known := at[key]
+		if !known {
 			i = len(groups)
-			groups = append(groups, next)
+			at[key], groups = i, append(groups, gapGroup{hint: g.Hint})
 		}
 		groups[i].ids = append(groups[i].ids, g.ID)
 		for _, m := range g.Missing {
-			groups[i].add(m)
+			m = strings.Replace(m, "not exposed: ", "no ", 1)
+			if !slices.Contains(groups[i].missing, m) {
+				groups[i].missing = append(groups[i].missing, m)
+			}
 		}
 	}
 	return groups
 }
 
-// add sorts a missing input under its reason: diagnose writes "not exposed:
-// METRIC" and "SIGNAL: reason".
-func (g *gapGroup) add(missing string) {
-	input, reason, split := strings.Cut(missing, ": ")
-	switch {
-	case !split:
-		input, reason = "", missing
-	case input == "not exposed":
-		input, reason = reason, input
+// reasonOf is why an input is missing: diagnose writes "not exposed: METRIC" and "SIGNAL: reason".
+func reasonOf(missing *string) string {
+	input, reason, _ := strings.Cut(*missing, ": ")
+	if input == "not exposed" {
+		return input
 	}
-	i := slices.IndexFunc(g.lacking, func(l lack) bool { return l.reason == reason })
-	if i < 0 {
-		i = len(g.lacking)
-		g.lacking = append(g.lacking, lack{reason: reason})
-	}
-	if input != "" && !slices.Contains(g.lacking[i].inputs, input) {
-		g.lacking[i].inputs = append(g.lacking[i].inputs, input)
-	}
-}
-
-func (g *gapGroup) key() string {
-	reasons := each(g.lacking, func(l *lack) string { return l.reason })
-	slices.Sort(reasons)
-	return cmp.Or(g.hint, strings.Join(reasons, "\n"))
+	return cmp.Or(reason, input)
 }
 
 // manyInputs is how many missing inputs a line bears.
@@ -517,19 +493,13 @@ const manyInputs = 2
 // line writes the group as one paragraph; brief, without the inputs where the
 // hint says enough.
 func (g *gapGroup) line(brief, verbose bool) string {
-	parts := each(g.lacking, func(l *lack) string {
-		inputs := l.inputs
-		if !verbose && len(inputs) > manyInputs+1 {
-			inputs = append(inputs[:manyInputs:manyInputs], fmt.Sprintf("%d more", len(inputs)-manyInputs))
-		}
-		if len(inputs) == 0 {
-			return l.reason
-		}
-		return l.reason + " (" + strings.Join(inputs, ", ") + ")"
-	})
+	missing := g.missing
+	if !verbose && len(missing) > manyInputs+1 {
+		missing = append(missing[:manyInputs:manyInputs], fmt.Sprintf("%d more", len(missing)-manyInputs))
+	}
 	line := strings.Join(g.ids, ", ")
-	if len(parts) > 0 && !(brief && g.hint != "") {
-		line += ": " + strings.Join(parts, "; ")
+	if len(missing) > 0 && !(brief && g.hint != "") {
+		line += ": " + strings.Join(missing, "; ")
 	}
 	if g.hint != "" {
 		line = render.Sentence(line) + " To enable: " + g.hint
@@ -614,9 +584,6 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 		out = append(out, [2]string{"window", span(d.Window, d.At)})
 	}
 	out = append(out, [2]string{"baseline", normal(d)})
-	if s := thresholdSources(d.LeadingFinding(&d.Verdict)); s != "" {
-		out = append(out, [2]string{"thresholds", s})
-	}
 	return out
 }
 
@@ -681,35 +648,6 @@ func configRows(t *diagnose.Target) [][2]string {
 	}
 	slices.SortFunc(out, func(a, b [2]string) int { return cmp.Compare(a[1], b[1]) })
 	return out
-}
-
-// thresholdSources says where the numbers come from that the finding rests on.
-func thresholdSources(f *diagnose.Finding) string {
-	if f == nil {
-		return ""
-	}
-	var sources []string
-	usual := false
-	for _, e := range farthest(f.Evidence, false) {
-		if usual = usual || e.Source == catalogSource; e.Source == catalogSource {
-			continue
-		}
-		word := map[string]string{
-			"--set":    "--set: set by hand",
-			"slo":      "slo: the objectives",
-			"measured": "measured: in a load test or a healthy period",
-			"cap":      "cap: bad regardless of what is normal",
-			"baseline": "baseline: relative to this server's normal",
-		}[e.Source]
-		word = cmp.Or(word, e.Source+": objectives of the use case")
-		if !slices.Contains(sources, word) {
-			sources = append(sources, word)
-		}
-	}
-	if usual {
-		sources = append(sources, "defaults of the catalogue (change with --set)")
-	}
-	return render.Clean(strings.Join(sources, "; else "))
 }
 
 // isUp reports whether a target answers with an engine's metrics.

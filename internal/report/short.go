@@ -95,21 +95,13 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 			say(rankVerify, 2, "Confirm", render.Sentence(fix.Verify))
 		}
 	}
-	if o.Again == "" {
+	if !o.Commands {
 		return t
 	}
-	more := "what was checked and what was not"
-	if f != nil {
-		more = "all evidence and reasons, every fix; the runbook"
-	}
-	t.Section("Next", "  "+more).Most = 1
-	if o.Again == SameCommand {
-		t.Paragraph("", "The same command with --full.")
-	} else {
-		t.Brief(3, o.Again+" --full", "The same command with --full.")
-	}
-	if t.Rank(rankRunbook); f != nil {
-		t.Command("sixty explain " + f.Pathology.ID)
+	if t.More = "what was checked and what was not"; f != nil {
+		t.More = "all evidence and reasons, and every fix"
+		t.Rank(rankRunbook)
+		t.Section("Next", "  sixty explain "+f.Pathology.ID)
 	}
 	return t
 }

@@ -36,3 +36,23 @@ func (s *Source) Replay(ctx context.Context, o diagnose.Options, from, to time.T
 	}
 	return nil
 }
+
+// options returns the options of a diagnosis at one time, with the caller's pathologies.
+func (s *Source) options(ctx context.Context, at time.Time, by diagnose.Options) (diagnose.Options, error) {
+	o, err := s.Options(ctx, at)
+	return mergeOptions(o, by), err
+}
+
+// mergeOptions are the options of a source, with what the caller looks for and tells of the servers.
+func mergeOptions(o, by diagnose.Options) diagnose.Options {
+	o.Pathologies, o.Settings, o.Window, o.Memory = by.Pathologies, by.Settings, by.Window, by.Memory
+	facts := o.Annotate
+	o.Annotate = func(ts []diagnose.Target) {
+		for _, annotate := range []func([]diagnose.Target){facts, by.Annotate} {
+			if annotate != nil {
+				annotate(ts)
+			}
+		}
+	}
+	return o
+}

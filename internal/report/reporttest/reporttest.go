@@ -47,7 +47,7 @@ func FitsTheScreen(t *testing.T, name string, d diagnose.Diagnosis) {
 		must.Succeed(t, report.Text(&b, d, o))
 		return b.String()
 	}
-	text := rendered(report.Options{Again: "sixty diagnose http://vllm-0:8000"})
+	text := rendered(report.Options{Commands: true})
 	for line := range strings.Lines(text + rendered(report.Options{Full: true})) {
 		if strings.TrimSpace(line) == "(baseline)" {
 			t.Errorf("%s: the evidence is wrapped:\n%s", name, rendered(report.Options{Full: true}))

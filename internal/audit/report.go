@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/audit/checks"
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
@@ -59,58 +60,30 @@ func (r *Report) Linted() (worst catalog.Severity, ok bool) {
 	return worst, ok
 }
 
-type jsonReport struct {
-	Schema      string           `json:"schema"`
-	Tool        version.Tool     `json:"tool"`
-	Status      string           `json:"status"` // ok, found, unknown
-	Source      jsonSource       `json:"source"`
-	Areas       []jsonArea       `json:"areas"`
-	Findings    []checks.Problem `json:"findings"`
-	Files       []string         `json:"files"`
-	Expressions int              `json:"expressions"`
-	Errors      []string         `json:"errors,omitempty"`
-}
-
-type jsonSource struct {
-	Description     string   `json:"description"`
-	Live            bool     `json:"live"`
-	Dialects        []string `json:"dialects"`
-	Models          []string `json:"models"`
-	Instances       int      `json:"instances"`
-	IntervalSeconds float64  `json:"interval_seconds,omitempty"`
-}
-
-type jsonArea struct {
-	ID     string `json:"id"`
-	Title  string `json:"title"`
-	Status Status `json:"status"`
-	Items  []Item `json:"items"`
-}
-
 // JSON writes the report as sixty.audit/v1.
 func (r *Report) JSON(w io.Writer) error {
-	out := jsonReport{
-		Schema: Schema, Tool: version.This(), Status: "ok", Areas: []jsonArea{}, Findings: append([]checks.Problem{}, r.Findings...),
-		Files: append([]string{}, r.Files...), Expressions: r.Expressions,
-	}
-	out.Source = jsonSource{
-		Description: r.Surface.Source, Live: r.Surface.Live, Dialects: []string{}, Models: append([]string{}, r.Surface.Models...),
-		Instances: len(r.Surface.Instances), IntervalSeconds: r.Surface.Interval.Seconds(),
-	}
-	for _, d := range r.Surface.Dialects {
-		out.Source.Dialects = append(out.Source.Dialects, d.ID)
-	}
+	status, errors := "ok", any(render.None{})
 	if _, found := r.Worst(); found {
-		out.Status = "found"
+		status = "found"
 	}
-	for _, err := range r.Errors {
-		out.Status = "unknown"
-		out.Errors = append(out.Errors, err.Error())
+	if len(r.Errors) > 0 {
+		status, errors = "unknown", render.Each(r.Errors, func(err *error) string { return (*err).Error() })
 	}
-	for _, a := range r.Areas {
-		out.Areas = append(out.Areas, jsonArea{a.ID, a.Title, a.Status(), append([]Item{}, a.Items...)})
-	}
-	return render.JSON(w, out)
+	s := r.Surface
+	return render.JSON(w, render.Object{
+		"schema", Schema, "tool", version.This(), "status", status,
+		"source", render.Object{
+			"description", s.Source, "live", s.Live,
+			"dialects", render.Each(s.Dialects, func(d *dialect.Dialect) string { return d.ID }),
+			"models", append([]string{}, s.Models...), "instances", len(s.Instances),
+			"interval_seconds", render.OrNone(s.Interval.Seconds()),
+		},
+		"areas", render.Each(r.Areas, func(a *Area) render.Object {
+			return render.Object{"id", a.ID, "title", a.Title, "status", a.Status(), "items", append([]Item{}, a.Items...)}
+		}),
+		"findings", append([]checks.Problem{}, r.Findings...), "files", append([]string{}, r.Files...),
+		"expressions", r.Expressions, "errors", errors,
+	})
 }
 
 // Text writes the report for a terminal: the answer, the checklist, then the faults of each file, the worst first. In

@@ -42,8 +42,8 @@ func newAuditCommand() *cobra.Command {
 	s.StringVar(&f.dialect, "dialect", "", "without servers: `name` of a dialect, such as vllm-0.10, vllm-v1-ray or sglang (default: the newest vLLM)")
 	s.StringVar(&f.release, asked.FlagRelease, "",
 		"without servers: `release` of vLLM, such as 0.23 (default: the newest known)")
-	s.StringArrayVar(&f.files.Rules, "rules", nil, "`file` or directory of alerting and recording rules; may be repeated")
-	s.StringArrayVar(&f.files.Dashboards, "dashboards", nil, "`directory` or file of dashboards; may be repeated")
+	s.Func("rules", "`file` or directory of alerting and recording rules; may be repeated", f.files.Add)
+	s.Func("dashboards", "`directory` or file of dashboards; may be repeated", f.files.Add)
 	s.StringSliceVar(&f.ignore, "ignore", nil, "checks not to report, such as ratio-summed,unknown-label")
 	s.BoolVar(&f.fix, "fix", false, "rename metrics that have one successor, in the files")
 	s.BoolVar(&f.files.SkipUnrelated, "skip-unrelated", false, "skip files without rules or dashboards, even if none is left: for hooks that pass every file")

@@ -163,7 +163,7 @@ func TestAuditRefusals(t *testing.T) {
 		{[]string{"--dialect", "vllm-v1"}, "--dialect and --vllm-version stand for absent servers, and there is no file to check against them"},
 		{[]string{"--dialect", "vllm-v7", "--rules", rule}, `--dialect: unknown dialect "vllm-v7"`},
 		{[]string{"--rules", rule, "--ignore", "nothing"}, `--ignore: there is no "nothing"`},
-		{[]string{"--rules", "nowhere.yaml"}, "--rules: nowhere.yaml: no such file or directory"},
+		{[]string{"--rules", "nowhere.yaml"}, "nowhere.yaml: no such file or directory"},
 		{[]string{"incident.tar.zst"}, "incident.tar.zst: no such file"},
 		{[]string{"--rules", rule, "--match", "a=b"}, "--match needs --prometheus"},
 		{[]string{"--rules", rule, "--at", "-5m"}, "--at goes with --prometheus"},

@@ -27,19 +27,24 @@ func hasExtension(path string) bool {
 	return slices.Contains(extensions, strings.ToLower(filepath.Ext(path)))
 }
 
-// Paths are the named files and directories.
+// Paths are the named files and directories. Each file is taken for what it holds, whichever flag names it.
 type Paths struct {
-	Rules, Dashboards []string
-	Args              []string // among the arguments: taken for what they are
-	SkipUnrelated     bool     // that no file holds rules or a dashboard is no error
+	Named         []string
+	SkipUnrelated bool // that no file holds rules or a dashboard is no error
 }
 
-// Sort takes the files out of arguments, such as a shell made of --rules *.yaml, and
+// Add adds a file or a directory.
+func (p *Paths) Add(path string) error {
+	p.Named = append(p.Named, path)
+	return nil
+}
+
+// Sort takes the files out of arguments, such as a shell makes of *.yaml, and
 // returns the others: servers and a recording.
 func (p *Paths) Sort(args []string) (targets []string) {
 	for _, a := range args {
 		if source.OnDisk(a) && (hasExtension(a) || holdsFiles(a)) {
-			p.Args = append(p.Args, a)
+			p.Named = append(p.Named, a)
 			continue
 		}
 		targets = append(targets, a)
@@ -56,7 +61,7 @@ func holdsFiles(dir string) bool {
 }
 
 // Any reports whether a file was named.
-func (p *Paths) Any() bool { return len(p.Rules)+len(p.Dashboards)+len(p.Args) > 0 }
+func (p *Paths) Any() bool { return len(p.Named) > 0 }
 
 // A Reading holds what was read from the files.
 type Reading struct {
@@ -65,45 +70,39 @@ type Reading struct {
 	Notes  []string
 }
 
-// Read reads the files, each once, for what they are. One that is neither rules nor a dashboard
-// is skipped, and noted, where it stands in a directory or among the arguments, and an error where
-// a flag names it. The notes are there beside an error too.
+// Read reads the files, each once. One that is neither rules nor a dashboard is skipped, and noted. The notes are there
+// beside an error too.
 func (p *Paths) Read() (out Reading, err error) {
 	seen := map[string]bool{}
 	var skipped []string
 	defer func() {
 		if n := len(skipped); n > 0 {
-			out.Notes = append(out.Notes, render.Plural(n, "file")+" without rules or a dashboard skipped, the first "+skipped[0])
+			note := render.Plural(n, "file") + " without rules or a dashboard skipped, the first " + skipped[0]
+			out.Notes = append(out.Notes, note)
 		}
 	}()
-	for _, given := range []struct {
-		paths []string
-		named string
-	}{{p.Rules, "--rules: "}, {p.Dashboards, "--dashboards: "}, {p.Args, ""}} {
-		for _, path := range given.paths {
-			names, err := expand(path)
-			if err != nil {
-				return out, fmt.Errorf("%s%w", given.named, err)
+	for _, path := range p.Named {
+		names, err := expand(path)
+		if err != nil {
+			return out, err
+		}
+		for _, name := range names {
+			if seen[name] {
+				continue
 			}
-			for _, name := range names {
-				if seen[name] {
-					continue
-				}
-				seen[name] = true
-				data, err := fileio.Read(name, files.MaxFile)
-				if err != nil {
-					return out, fmt.Errorf("%s%w", given.named, err)
-				}
-				named := given.named != "" && name == path
-				doc, err := files.Read(name, data)
-				switch {
-				case !named && (errors.Is(err, files.ErrUnrelated) || p.SkipUnrelated && files.IsTemplate(data)):
-					skipped = append(skipped, name)
-				case err != nil:
-					out.Errors = append(out.Errors, err)
-				default:
-					out.Docs = append(out.Docs, doc)
-				}
+			seen[name] = true
+			data, err := fileio.Read(name, files.MaxFile)
+			if err != nil {
+				return out, err
+			}
+			doc, err := files.Read(name, data)
+			switch {
+			case errors.Is(err, files.ErrUnrelated) || p.SkipUnrelated && files.IsTemplate(data):
+				skipped = append(skipped, name)
+			case err != nil:
+				out.Errors = append(out.Errors, err)
+			default:
+				out.Docs = append(out.Docs, doc)
 			}
 		}
 	}

@@ -171,7 +171,7 @@ func (m *model) handleKey(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 	case "esc":
 		m.filter = ""
 	case "enter":
-		return m, m.openPage("evidence", m.feed.Text)
+		return m, m.openEvidence()
 	case "?", "h":
 		m.depth, m.title, m.top = m.helpLines(), "keys", 0
 	}
@@ -195,13 +195,13 @@ func (m *model) seekSteps(steps int) tea.Cmd {
 	return nil
 }
 
-func (m *model) openPage(title string, ask func(context.Context, render.Options) (string, error)) tea.Cmd {
-	m.depth, m.title, m.top = []string{"…"}, title, 0
+func (m *model) openEvidence() tea.Cmd {
+	m.depth, m.title, m.top = []string{"…"}, "evidence", 0
 	o := m.Options
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(m.ctx, answerTime)
 		defer cancel()
-		text, err := ask(ctx, o)
+		text, err := m.feed.Text(ctx, o)
 		return textMsg{text, err}
 	}
 }

@@ -37,7 +37,7 @@ tag: page ## Commit the monitor's page on top of HEAD, outside every branch, and
 	sed -i.before 's/sixty-llm==[^"]*/sixty-llm==$(VERSION:v%=%)/' pyproject.toml && git add pyproject.toml && rm pyproject.toml.before
 	git commit --quiet --message "release: the monitor's page of $(VERSION)" && git tag --annotate --message $(VERSION) $(VERSION)
 
-run: build ## Watch simulated servers fail and be diagnosed: a minute, no GPU, nothing to install
+run: build ## See simulated servers fail and be diagnosed, then the page of a monitor that watches some: no GPU, nothing to install
 	@bin/sixty demo --page
 
 run-recording: build ## Diagnose the recorded incident of a real vLLM server

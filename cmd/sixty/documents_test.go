@@ -61,10 +61,9 @@ var notRun = []struct {
 // asked are the commands that are run against a server that replays a recording, or simulate
 // a day, with flags that make them short.
 var asked = map[string]string{
-	"sixty simulate meta-llama/Llama-3.1-8B-": " --duration 10m",
-	"sixty diagnose " + said + " --baseline ":  " --duration 2s",
-	"sixty audit " + said + " --rules alerts.": "",
-	"sixty demo": " --fast", // TestScripts has one whose servers listen
+	"sixty simulate meta-llama/Llama-3.1-8B-":    " --duration 10m",
+	"sixty diagnose " + said + " --baseline ":    " --duration 2s",
+	"sixty audit " + said + " --rules alerts.":   "",
 	"sixty generate rules --dialect vllm-v0 --m": " --only kv-cache-thrashing", // each alert is played to its rules
 }
 

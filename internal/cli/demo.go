@@ -24,7 +24,6 @@ import (
 // demoFlags hold the flags of demo.
 type demoFlags struct {
 	faults []string
-	fast   bool
 	color  string
 	page   bool
 	listen string
@@ -35,8 +34,7 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "demo", Args: cobra.NoArgs, RunE: f.run}
 	s := cmd.Flags()
 	s.StringSliceVar(&f.faults, "fault", []string{"kv-cache-thrashing", "engine-hung", "gpu-throttling"}, "faults to show, by the `names` of their pathologies, or all")
-	_ = cmd.RegisterFlagCompletionFunc("fault", command.OneOf(func() []string { return append([]string{"all"}, fleetScenarios()...) })) // it has none before
-	s.BoolVar(&f.fast, "fast", false, "use simulated time, without starting servers")
+	command.SetValues(s, "fault", command.Values{Names: func() []string { return append([]string{"all"}, fleetScenarios()...) }})
 	s.BoolVar(&f.page, "page", false, "then watch simulated servers of two models, one failing, and serve the monitor's page")
 	s.StringVar(&f.listen, "listen", ":6060", "with --page: its `address`, or another one if that is in use")
 	s.StringVar(&f.color, "color", "auto", "colours")
@@ -49,10 +47,9 @@ func (f *demoFlags) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return fmt.Errorf("--fault: %w", err)
 	}
-	line := command.NewProgress(cmd.ErrOrStderr())
 	c := demo.Config{
-		Scenarios: list, Fast: f.fast, Pathologies: pathologies.All(), Next: demo.Next(os.Args[0], list[len(list)-1].Name),
-		Out: stdout, Terminal: command.Terminal(stdout, f.color), Status: line.Text,
+		Scenarios: list, Pathologies: pathologies.All(), Next: demo.Next(os.Args[0], list[len(list)-1].Name),
+		Out: stdout, Terminal: command.Terminal(stdout, f.color),
 	}
 	wrong, err := demo.Run(ctx, c)
 	switch {

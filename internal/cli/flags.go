@@ -15,10 +15,10 @@ type outFlag struct {
 
 // register adds --out, and --output where there are formats, the usual one first.
 func (f *outFlag) register(s *pflag.FlagSet, what string, formats ...string) {
-	s.StringVar(&f.path, "out", "", what)
+	command.AddOut(s, &f.path, what, formats)
 	if len(formats) > 0 {
 		s.StringVarP(&f.format, "output", "o", formats[0], "format")
-		command.SetValues(s, "output", formats...)
+		command.SetValues(s, "output", command.Closed(formats...))
 	}
 }
 

@@ -27,19 +27,19 @@ func vocabulary(stdout io.Writer) *command.Vocabulary {
 	return &command.Vocabulary{
 		Texts: texts, Options: command.Terminal(stdout, "auto"), Exits: Exits,
 		Last: []string{"http-config", "bearer-token-file", "basic-auth", "header", "tls-ca", "tls-cert", "tls-key", "insecure-skip-verify", "help"},
-		Values: map[string]cobra.CompletionFunc{
+		Values: map[string]command.Values{
 			"color":        command.Closed("auto", "always", "never"),
 			"fail-on":      command.Closed(catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String()),
 			"use-case":     command.Closed(slo.UseCases()...),
-			"only":         command.OneOf(pathologyIDs),
-			"ignore":       command.OneOf(checkIDs),
-			"dialect":      command.Among(dialect.IDs),
-			"fault":        command.OneOf(fleetScenarios),
-			"scenario":     command.Among(loadScenarios),
+			"only":         {Names: pathologyIDs},
+			"ignore":       {Names: checkIDs},
+			"dialect":      {Names: dialect.IDs, Open: true},
+			"fault":        {Names: fleetScenarios},
+			"scenario":     {Names: loadScenarios, Open: true},
 			"api":          command.Closed(string(load.Chat), string(load.Completions)),
 			"search":       command.Closed("rate", "concurrency"),
-			"gpu":          command.Among(gpus),
-			"model-config": command.Among(modelconfig.PublishedNames),
+			"gpu":          {Names: gpus, Open: true},
+			"model-config": {Names: modelconfig.PublishedNames, Open: true},
 			"server":       command.Closed(scrapeconfig.Servers()...),
 		},
 	}
@@ -100,5 +100,5 @@ var Exits = command.Exits{
 	{command.ExitCannotCheck, []string{"simulate"}, "the simulator cannot reproduce the servers' current behaviour"},
 	{command.ExitCannotCheck, []string{"bench"}, "the load generator distorted the result"},
 	{command.ExitInterrupted, nil, "interrupted by Ctrl-C or SIGTERM, even after printing results"},
-	{command.ExitOK, []string{"record", "simulate --serve", "diagnose --watch", "serve", "mcp"}, "stopped with Ctrl-C"},
+	{command.ExitOK, []string{"record", "simulate --serve", "serve", "mcp"}, "stopped with Ctrl-C"},
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
@@ -47,7 +48,7 @@ func TestAFlagMeansOneThing(t *testing.T) {
 				return
 			}
 			noun, _ := pflag.UnquoteUsage(f)
-			if len(f.Annotations) > 0 {
+			if len(command.Names(f)) > 0 {
 				noun = "" // one of a closed set, which help lists
 			}
 			kind := fmt.Sprint(f.Value.Type() == "bool", " ", strings.TrimSuffix(noun, "s"))

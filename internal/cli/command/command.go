@@ -6,31 +6,23 @@ package command
 import (
 	"io/fs"
 	"sync"
+	"text/template"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // A Vocabulary says what all commands have in common.
 type Vocabulary struct {
-	Values  map[string]cobra.CompletionFunc // completions by flag name; a command's own registration wins
-	Last    []string                        // flags that help lists behind the others
-	Texts   fs.FS                           // directories of Markdown files with what help says of commands; see describe
-	Options render.Options                  // how help is rendered
+	Values  map[string]Values // by flag name; a command's own win
+	Last    []string          // flags that help lists behind the others
+	Texts   fs.FS             // directories of Markdown files with what help says of commands; see describe
+	Options render.Options    // how help is rendered
 	Exits   Exits
-}
 
-// SetValues sets a flag's values for one command, instead of the vocabulary's.
-func SetValues(s *pflag.FlagSet, flag string, values ...string) {
-	if err := s.SetAnnotation(flag, valuesKey, values); err != nil {
-		panic(err) // the flag was registered before
-	}
+	pages *template.Template // of help
 }
-
-// valuesKey is the annotation of a flag that holds its values.
-const valuesKey = "values"
 
 // keepOrder lists commands in the order in which they were added. The setting is the whole program's,
 // so it is written once: tests build trees of commands side by side.
@@ -43,22 +35,14 @@ func (v *Vocabulary) Apply(root *cobra.Command) {
 	root.AddCommand(&cobra.Command{Use: exitTopic, Short: "Exit codes of all commands"})
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
-	root.SetFlagErrorFunc(unknownFlag)
+	root.SetFlagErrorFunc(explainFlag)
 	v.layHelp(root)
 	each(root, func(c *cobra.Command) {
 		c.InitDefaultHelpFlag()
 		c.Flags().SortFlags = false
 		c.DisableFlagsInUseLine = c.HasSubCommands() && !c.Runnable()
-		v.complete(c)
+		v.restrict(c)
 		v.checkArguments(c)
-		if before := c.PreRunE; c.Runnable() {
-			c.PreRunE = func(c *cobra.Command, args []string) error {
-				if err := checkValues(c); err != nil || before == nil {
-					return err
-				}
-				return before(c, args)
-			}
-		}
 	})
 	help, _, _ := root.Find([]string{"help"}) // it was made above
 	help.Args = func(_ *cobra.Command, args []string) error {

@@ -16,6 +16,9 @@ import (
 //go:embed help.tmpl
 var helpTemplate string
 
+// How many lines a first screen has of examples and of the names of flags.
+const fewExamples, fewFlags = 8, 5
+
 // layHelp lays out help for the terminal's width. -h prints one screen: what a command does, its usage, examples, and
 // the names of its flags. --help and "help COMMAND" print everything.
 func (v *Vocabulary) layHelp(root *cobra.Command) {
@@ -24,45 +27,40 @@ func (v *Vocabulary) layHelp(root *cobra.Command) {
 		fn(t)
 		return strings.TrimRight(t.String(), "\n")
 	}
-	pages := template.Must(template.New("").Funcs(template.FuncMap{ // cobra's own functions are one map of the whole program
+	v.pages = template.Must(template.New("").Funcs(template.FuncMap{ // cobra's own functions are one map of the whole program
 		"pad": render.Pad,
 		"flags": func(c *cobra.Command) string {
 			return strings.TrimRight(v.flags(c).FlagUsagesWrapped(render.NewText(v.Options).Width()), "\n")
 		},
-		"markdown": func(s string) string { return lay(func(t *render.Text) { t.Markdown(s) }) },
-		"hang": func(indent, s string) string {
-			return lay(func(t *render.Text) { t.Paragraph(indent, indent+"  ", s) })
+		"flagNames": func(c *cobra.Command) string { return lay(func(t *render.Text) { v.layFlagNames(t, c) }) },
+		"markdown":  func(s string) string { return lay(func(t *render.Text) { t.Markdown(s) }) },
+		"hang": func(first, rest, s string) string {
+			return lay(func(t *render.Text) { t.Paragraph(first, rest, s) })
 		},
 		"examples": func(c *cobra.Command) string {
 			return lay(func(t *render.Text) { layExamples(t, c, 1000) })
 		},
-		"exits": func() string {
-			return lay(func(t *render.Text) {
-				for _, x := range v.Exits {
-					of := strings.Join(x.Verbs, ", ")
-					if of != "" {
-						of += ": "
-					}
-					t.Item(7, fmt.Sprintf("%5d", x.Code), of+strings.ReplaceAll(x.Meaning, "`", ""))
-				}
-			})
+		"fewExamples": func(c *cobra.Command) string {
+			return lay(func(t *render.Text) { layExamples(t, c, fewExamples) })
 		},
+		"exits": func() string { return lay(v.layExits) },
 	}).Parse(helpTemplate))
-	root.SetUsageFunc(func(c *cobra.Command) error { return pages.ExecuteTemplate(c.OutOrStderr(), "usage", c) })
+	root.SetUsageFunc(func(c *cobra.Command) error { return v.pages.ExecuteTemplate(c.OutOrStderr(), "usage", c) })
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		page := "help"
 		if len(args) > 0 && !slices.Contains(args, "--help") && !c.IsAdditionalHelpTopicCommand() {
-			v.printFirstScreen(c)
-			return
+			page = "first"
 		}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if names, closed := valuesOf(c, f); closed && len(names) <= few && !strings.Contains(f.Usage, names[0]) {
+			of, ok := f.Value.(*choice)
+			if names := Names(f); ok && !of.Open && len(names) <= few && !strings.Contains(f.Usage, names[0]) {
 				f.Usage += ": " + oneOf(names)
 			}
 			if f.DefValue == "[]" || strings.Contains(f.Usage, "(default") {
 				f.DefValue = "" // the usage says it, or there is none
 			}
 		})
-		if err := pages.ExecuteTemplate(c.OutOrStdout(), "help", c); err != nil {
+		if err := v.pages.ExecuteTemplate(c.OutOrStdout(), page, c); err != nil {
 			c.PrintErrln(err)
 		}
 	})
@@ -82,38 +80,28 @@ func (v *Vocabulary) flags(c *cobra.Command) *pflag.FlagSet {
 	return out
 }
 
-// screen is how many lines help has at first.
-const screen = 20
-
-// printFirstScreen prints the short help of a command: examples as far as there is room.
-func (v *Vocabulary) printFirstScreen(c *cobra.Command) {
-	t, end := render.NewText(v.Options), render.NewText(v.Options)
-	t.Markdown(c.Short)
-	if c.HasParent() && c.Runnable() && !c.DisableFlagsInUseLine {
-		t.Paragraph("Usage: ", "  ", c.UseLine())
-	}
-	for _, sub := range c.Commands() {
-		if sub.IsAvailableCommand() && sub.Name() != "completion" && sub.Name() != "help" {
-			end.Line("  " + render.Pad(sub.Name(), sub.NamePadding()) + " " + sub.Short)
-		}
-	}
-	var flags []string
+// layFlagNames adds the names of a command's flags, as far as there is room on a first screen.
+func (v *Vocabulary) layFlagNames(t *render.Text, c *cobra.Command) {
+	var names []string
 	v.flags(c).VisitAll(func(f *pflag.Flag) {
-		if f.Name != "help" && c.HasParent() {
-			flags = append(flags, "--"+f.Name)
+		if f.Name != "help" {
+			names = append(names, "--"+f.Name)
 		}
 	})
-	if len(flags) > 0 {
-		end.Brief(max(2, 8-end.Lines()), "Flags: ", "  ", strings.Join(flags, ", "))
+	if len(names) > 0 {
+		t.Brief(fewFlags, "Flags: ", "  ", strings.Join(names, ", "))
 	}
-	of := c.CommandPath() + " COMMAND --help for details."
-	if !c.HasAvailableSubCommands() {
-		of = c.CommandPath() + " --help for all."
+}
+
+// layExits adds the table of exit codes.
+func (v *Vocabulary) layExits(t *render.Text) {
+	for _, x := range v.Exits {
+		of := strings.Join(x.Verbs, ", ")
+		if of != "" {
+			of += ": "
+		}
+		t.Item(7, fmt.Sprintf("%5d", x.Code), of+strings.ReplaceAll(x.Meaning, "`", ""))
 	}
-	end.Line("Run " + of)
-	layExamples(t, c, screen-end.Lines())
-	_, _ = t.WriteTo(c.OutOrStdout()) // help has no way to fail
-	_, _ = end.WriteTo(c.OutOrStdout())
 }
 
 // layExamples adds the examples of a command while a text has no more than so many lines.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
@@ -26,9 +27,22 @@ type Output struct {
 func (f *Output) AddFlags(s *pflag.FlagSet, formats ...string) {
 	f.formats = formats
 	s.StringVarP(&f.Format, "output", "o", formats[0], "output format")
-	SetValues(s, "output", formats...)
-	s.StringVar(&f.File, "out", "", "write the output to this `path`, whose extension may set the format (default: standard output)")
+	SetValues(s, "output", Closed(formats...))
+	AddOut(s, &f.File, "write the output to this `path`, whose extension may set the format (default: standard output)", formats)
 	s.StringVar(&f.Color, "color", "auto", "colours")
+}
+
+// AddOut adds --out, the path of an answer, which is none of the formats.
+func AddOut(s *pflag.FlagSet, to *string, what string, formats []string) {
+	s.Func("out", what, func(text string) error {
+		if slices.Contains(formats, text) {
+			return hint.With(fmt.Errorf("--out %s: this is a format, not a file", text), "-o "+text)
+		}
+		if *to = text; text == "-" {
+			*to = "" // standard output, as without the flag
+		}
+		return nil
+	})
 }
 
 // AddFull adds --full for a verb that tells only the first things without it.

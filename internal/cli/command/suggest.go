@@ -18,7 +18,7 @@ import (
 func (v *Vocabulary) checkArguments(c *cobra.Command) {
 	groups := c.HasSubCommands() && (!c.Runnable() || c.Name() == "completion")
 	if groups {
-		c.RunE = func(c *cobra.Command, _ []string) error { v.printFirstScreen(c); return nil }
+		c.RunE = func(c *cobra.Command, _ []string) error { return v.pages.ExecuteTemplate(c.OutOrStdout(), "first", c) }
 	}
 	check := c.Args
 	c.Args = func(c *cobra.Command, args []string) error {
@@ -58,8 +58,16 @@ func unknownCommand(c *cobra.Command, name string) error {
 	return hint.With(fmt.Errorf("unknown command %q for %q", name, c.CommandPath()), suggest(c, c.CommandPath()+" ", name, commands(c)))
 }
 
-// unknownFlag adds the nearest flags to pflag's error of one that there is not.
-func unknownFlag(c *cobra.Command, err error) error {
+// explainFlag adds a way out to pflag's errors: the nearest flags, or the successor of what was removed.
+func explainFlag(c *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) && strings.HasPrefix(invalid.Unwrap().Error(), "--") { // it names the flag itself
+		err = invalid.Unwrap()
+		if instead := removed[c.CommandPath()+" --"+invalid.GetFlag().Name+" VALUE"]; instead != "" {
+			err = hint.With(err, instead)
+		}
+		return err
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return hint.Or(err, c.CommandPath()+" --help")

@@ -12,89 +12,79 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
+// Values are what a flag may be set to.
+type Values struct {
+	// Names are asked for when they are needed; each may have an explanation behind a tab.
+	Names func() []string
+	Open  bool // there are others, such as names of files
+}
+
 // Closed are the values that a flag can have, and no other.
-func Closed(names ...string) cobra.CompletionFunc {
-	return OneOf(func() []string { return names })
+func Closed(names ...string) Values { return Values{Names: func() []string { return names }} }
+
+// A choice is a flag's value that is one of some names. It takes them in any case, and with underscores for dashes.
+type choice struct {
+	pflag.Value
+	flag string
+	Values
 }
 
-// OneOf are values that are known when they are asked for; each may have an explanation behind a tab.
-func OneOf(names func() []string) cobra.CompletionFunc {
-	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return names(), cobra.ShellCompDirectiveNoFileComp
+// SetValues sets what a command's flag may be, instead of the vocabulary's.
+func SetValues(s *pflag.FlagSet, flag string, of Values) {
+	f := s.Lookup(flag)
+	f.Value = &choice{f.Value, flag, of}
+}
+
+// Names are the values of a flag that is one of some names, without explanations; none for other flags.
+func Names(f *pflag.Flag) []string {
+	if c, ok := f.Value.(*choice); ok {
+		return c.names()
 	}
+	return nil
 }
 
-// Among are values beside which there are others, such as names of files.
-func Among(names func() []string) cobra.CompletionFunc {
-	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return names(), cobra.ShellCompDirectiveDefault
-	}
-}
-
-// complete registers the values of a command's flags.
-func (v *Vocabulary) complete(c *cobra.Command) {
-	c.Flags().VisitAll(func(f *pflag.Flag) {
-		values := v.Values[f.Name]
-		if own := f.Annotations[valuesKey]; len(own) > 0 {
-			values = Closed(own...)
-		}
-		if values != nil {
-			_ = c.RegisterFlagCompletionFunc(f.Name, values) // it fails for a flag that has some: these are kept
-		}
-	})
-}
-
-// valuesOf are the names of the values of a command's flag, and whether there are no others.
-func valuesOf(c *cobra.Command, f *pflag.Flag) (names []string, closed bool) {
-	complete, ok := c.GetFlagCompletionFunc(f.Name)
-	if !ok {
-		return nil, false
-	}
-	all, directive := complete(c, nil, "")
-	for _, n := range all {
+func (v *choice) names() (out []string) {
+	for _, n := range v.Names() {
 		name, _, _ := strings.Cut(n, "\t")
-		names = append(names, name)
+		out = append(out, name)
 	}
-	return names, len(names) > 0 && directive == cobra.ShellCompDirectiveNoFileComp
+	return out
 }
 
-// checkValues refuses values that a flag cannot have, takes --out - for standard output, and normalizes the spelling
-// of the others: case, dashes and underscores do not matter.
-func checkValues(c *cobra.Command) (err error) {
-	if out := c.Flags().Lookup("out"); out != nil {
-		if format := c.Flags().Lookup("output"); format != nil && slices.Contains(format.Annotations[valuesKey], out.Value.String()) {
-			return hint.With(fmt.Errorf("--out %s: this is a format, not a file", out.Value), "-o "+out.Value.String())
-		}
-		if out.Value.String() == "-" {
-			_ = out.Value.Set("") // standard output, as without the flag
+// Set implements [pflag.Value].
+func (v *choice) Set(text string) error {
+	parts, names := []string{text}, v.names()
+	if v.Type() == "stringSlice" {
+		parts = strings.Split(text, ",")
+	}
+	for i, part := range parts {
+		name, ok := MatchName(part, names)
+		if parts[i] = name; !ok && !v.Open && part != "" {
+			return unknownValue(v.flag, part, names)
 		}
 	}
-	c.Flags().Visit(func(f *pflag.Flag) {
-		names, closed := valuesOf(c, f)
-		if len(names) == 0 || err != nil {
+	return v.Value.Set(strings.Join(parts, ","))
+}
+
+// restrict gives the flags of a command the vocabulary's values, and shells all that there are.
+func (v *Vocabulary) restrict(c *cobra.Command) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if of, ok := v.Values[f.Name]; ok && len(Names(f)) == 0 {
+			SetValues(c.Flags(), f.Name, of)
+		}
+		of, ok := f.Value.(*choice)
+		if !ok {
 			return
 		}
-		texts := []string{f.Value.String()}
-		list, several := f.Value.(pflag.SliceValue)
-		if several {
-			texts = list.GetSlice()
+		directive := cobra.ShellCompDirectiveNoFileComp
+		if of.Open {
+			directive = cobra.ShellCompDirectiveDefault
 		}
-		for i, text := range texts {
-			name, ok := MatchName(text, names)
-			if texts[i] = name; !ok && closed && text != "" {
-				if err = unknownValue(f.Name, text, names); removed[c.CommandPath()+" --"+f.Name+" VALUE"] != "" {
-					err = hint.With(err, removed[c.CommandPath()+" --"+f.Name+" VALUE"])
-				}
-				return
-			}
-		}
-		if several {
-			err = list.Replace(texts)
-		} else {
-			err = f.Value.Set(texts[0])
-		}
+		_ = c.RegisterFlagCompletionFunc(f.Name, // the flag has none before
+			func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+				return of.Names(), directive
+			})
 	})
-	return err
 }
 
 // MatchName finds a name regardless of case, dashes and underscores.

@@ -37,8 +37,8 @@ func (s *Source) Replay(ctx context.Context, o diagnose.Options, from, to time.T
 	return nil
 }
 
-// options returns the options of a diagnosis at one time, with the caller's pathologies.
-func (s *Source) options(ctx context.Context, at time.Time, by diagnose.Options) (diagnose.Options, error) {
+// optionsAt returns the options of a diagnosis at one time, with the caller's pathologies.
+func (s *Source) optionsAt(ctx context.Context, at time.Time, by diagnose.Options) (diagnose.Options, error) {
 	o, err := s.Options(ctx, at)
 	return mergeOptions(o, by), err
 }

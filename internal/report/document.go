@@ -110,7 +110,7 @@ func (t *document) verdict(v *diagnose.Verdict, more string) error {
 	if intro, rows := changes(d, &v.Workload, t.o.Full); intro != "" && (t.o.Full || !isBrief(d) || v.Workload.Changed) {
 		t.Section("What changed", nameTarget(d, &v.Workload))
 		t.Paragraph("", intro)
-		t.Table(render.Columns("quantity", "normal → now", "change"), rows)
+		t.Table(changeColumns(), rows)
 	}
 	if f == nil {
 		return nil

@@ -299,16 +299,17 @@ func otherLine(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string 
 // absolute one for ratios and, in seconds, for times.
 const noticeable, noticeableRatio, noticeableTime = 0.2, 0.05, 0.001
 
-// changes describes what differs from the baseline: a sentence and a table.
-// The sentence is empty when there is nothing to tell.
+// changes describes what differs from the baseline: a sentence and a table, whose last two columns are the factor's
+// shares of the rise of mean TTFT and of the change of the output rate. The sentence is empty when there is nothing to
+// tell.
 func changes(d *diagnose.Diagnosis, w *diagnose.Workload, verbose bool) (intro string, rows [][]string) {
 	if !w.Known {
 		return "", nil
 	}
-	ttft, output, different := false, false, false
+	different := false
 	for i := range w.Factors {
 		f := &w.Factors[i]
-		if !verbose && !differs(f) && f.ShareOfTTFTChange < 0.05 && f.ShareOfOutputChange < 0.05 {
+		if !verbose && !differs(f) && f.ShareOfTTFTChange < tellingShare && f.ShareOfOutputChange < tellingShare {
 			continue
 		}
 		different = different || differs(f)
@@ -316,8 +317,9 @@ func changes(d *diagnose.Diagnosis, w *diagnose.Workload, verbose bool) (intro s
 		if f.Signal != nil {
 			title = f.Signal.Title
 		}
-		ttft, output = ttft || f.ShareOfTTFTChange >= 0, output || f.ShareOfOutputChange >= 0
-		rows = append(rows, []string{title, fromTo(f), difference(f)})
+		rows = append(rows, []string{
+			title, fromTo(f), difference(f), percent(f.ShareOfTTFTChange), percent(f.ShareOfOutputChange),
+		})
 	}
 	switch {
 	case len(rows) == 0:
@@ -331,62 +333,18 @@ func changes(d *diagnose.Diagnosis, w *diagnose.Workload, verbose bool) (intro s
 	default:
 		intro = "The traffic and the server are as normal."
 	}
-	if ttft {
-		intro += " " + shares(w.Factors, "Of the rise in mean TTFT", func(f *diagnose.Factor) float64 { return f.ShareOfTTFTChange })
-	}
-	if output {
-		intro += " " + shares(w.Factors, "Of the change in output rate", func(f *diagnose.Factor) float64 { return f.ShareOfOutputChange })
-	}
-	return strings.TrimSpace(intro), rows
+	return intro, rows
 }
 
-// shares says how much of a change each factor explains, the largest first.
-func shares(factors []diagnose.Factor, intro string, of func(*diagnose.Factor) float64) string {
-	var parts []*diagnose.Factor
-	for i := range factors {
-		if of(&factors[i]) >= tellingShare {
-			parts = append(parts, &factors[i])
-		}
-	}
-	slices.SortStableFunc(parts, func(a, b *diagnose.Factor) int { return cmp.Compare(of(b), of(a)) })
-	if len(parts) == 0 {
-		return ""
-	}
-	causes := each(parts, func(f **diagnose.Factor) string { return share(of(*f)) + " comes from " + cause(*f) })
-	return intro + ", " + strings.Join(causes, ", ") + "."
+// changeColumns are the columns of the table of changes. The last ones leave a narrow terminal.
+func changeColumns() []render.Column {
+	columns := render.Columns("quantity", "normal → now", "change", "of TTFT's rise", "of output's change")
+	columns[3].Rank, columns[4].Rank = 2, 1
+	return columns
 }
 
 // tellingShare is the smallest share of a change that is reported.
 const tellingShare = 0.05
-
-func share(of float64) string {
-	switch {
-	case of > 1-tellingShare:
-		return "nearly all"
-	case of < 0.1:
-		return "a little"
-	}
-	return percent(of)
-}
-
-// cause puts a factor and its direction in words.
-func cause(f *diagnose.Factor) string {
-	words := map[string][2]string{ // fallen, risen
-		"request_rate":           {"fewer requests", "more requests"},
-		"prompt_tokens":          {"shorter prompts", "longer prompts"},
-		"output_tokens":          {"shorter answers", "longer answers"},
-		"prefix_cache_hit_ratio": {"less reuse of the prefix cache", "more reuse of the prefix cache"},
-		"prefill_time_per_token": {"faster prefill per token", "slower prefill per token"},
-		"queue_time":             {"waiting in the queue", "waiting in the queue"},
-	}[f.Name]
-	switch {
-	case words[0] == "":
-		return f.Name
-	case f.Value < f.Baseline:
-		return words[0]
-	}
-	return words[1]
-}
 
 // nameTarget names the target of a comparison, where there are several.
 func nameTarget(d *diagnose.Diagnosis, w *diagnose.Workload) string {

@@ -202,6 +202,7 @@ func newProfileCaptureCommand() *cobra.Command {
 	s.IntVar(&f.cfg.Steps, "steps", 20, "steps of the engine to record")
 	s.DurationVar(&f.cfg.Longest, "longest", 30*time.Second, "stop after this long, regardless of the number of steps")
 	s.StringVar(&f.cfg.Dir, "dir", "", "the server's torch_profiler_dir, as a `directory` here")
+	s.IntVar(&f.cfg.Load, "load", 8, "concurrent requests to send if the server has none; 0 sends none")
 	f.http.AddFlags(s)
 	f.profile.out.AddFlags(s, "text", "json", "html")
 	f.profile.out.AddFull(s, "show everything")

@@ -37,7 +37,6 @@ var removed = map[string]string{
 	"sixty generate grafana-provisioning": "mixin/grafana-provisioning/ of the repository is an example: set its addresses and its folder",
 	"sixty generate openmetrics":          "sixty diagnose RECORDING --output html draws a recording, and sixty top RECORDING plays it",
 	"sixty mcp --listen":                  "sixty serve answers assistants over HTTP at /mcp, with its tokens and roles",
-	"sixty profile capture --load":        "sixty bench URL --concurrency 8 --duration 2m, in another terminal",
 	"sixty profile --folded":              "open the trace itself in speedscope.app or ui.perfetto.dev",
 	"sixty profile --trim":                "open the trace itself in ui.perfetto.dev; --full lists its longest gaps",
 	"sixty report --incidents":            "prometheus=http://MONITOR:6060, the address of sixty serve, has its incidents too",

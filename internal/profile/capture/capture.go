@@ -1,5 +1,6 @@
-// Package capture takes a trace of a running vLLM. It checks that the server can be profiled and has
-// requests, starts the profiler, waits for some steps, always stops the profiler, and finds the files.
+// Package capture takes a trace of a running vLLM. It checks that the server can be profiled, makes
+// load for an idle server, starts the profiler, waits for some steps, always stops the profiler, and
+// finds the files.
 package capture
 
 import (
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/common/config"
@@ -33,6 +35,7 @@ type Config struct {
 	Steps    int                     // steps of the engine to record
 	Longest  time.Duration           // until the profiler is stopped, however few steps there were
 	Dir      string                  // the server's trace directory, if it is visible here; "" is unknown
+	Load     int                     // concurrent requests to make if the server has none; 0 makes none
 	Progress func(format string, args ...any)
 }
 
@@ -41,17 +44,19 @@ type Result struct {
 	Release engine.Release
 	Steps   int // counted by the server; -1 without a count
 	Took    time.Duration
+	Load    int      // concurrent requests made
 	Files   []string // new traces in Dir
 	Notes   []string
 }
 
 const (
-	pollEvery  = 100 * time.Millisecond
-	askTimeout = 10 * time.Second
-	maxBody    = 16 << 20
-	stopWait   = 10 * time.Minute       // for the server to write its traces
-	largest    = 4 << 30                // bytes of new traces beyond which the profiler is stopped
-	lastWords  = 600 * time.Millisecond // to stop the profiler after an interrupt
+	pollEvery   = 100 * time.Millisecond
+	askTimeout  = 10 * time.Second
+	maxBody     = 16 << 20
+	loadTimeout = time.Minute            // until a request from here runs
+	stopWait    = 10 * time.Minute       // for the server to write its traces
+	largest     = 4 << 30                // bytes of new traces beyond which the profiler is stopped
+	lastWords   = 600 * time.Millisecond // to stop the profiler after an interrupt
 )
 
 // Run captures a trace. It stops the profiler even if the context ends.
@@ -68,13 +73,17 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := c.checkServer(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.checkBusy(ctx); err != nil {
+	before := c.listFiles()
+	loadCtx, stopLoad := context.WithCancel(ctx)
+	defer stopLoad()
+	if err := c.startLoad(loadCtx); err != nil {
 		return nil, err
 	}
-	before := c.listFiles()
 	if err := c.runProfiler(ctx); err != nil {
 		return nil, err
 	}
+	stopLoad()
+	c.clients.Wait()
 	if cfg.Dir != "" {
 		return c.r, c.collectTraces(ctx, before)
 	}
@@ -86,8 +95,8 @@ func (cfg *Config) fillDefaults() (err error) {
 	if err := CheckSteps(cfg.Steps); err != nil {
 		return err
 	}
-	if cfg.Longest < time.Second {
-		return errors.New("want --longest of at least 1s")
+	if cfg.Longest < time.Second || cfg.Load < 0 || cfg.Load > 1024 {
+		return errors.New("want --longest of at least 1s, and --load from 0 to 1024")
 	}
 	if cfg.Dir != "" {
 		if _, err := os.Stat(cfg.Dir); err != nil {
@@ -110,8 +119,11 @@ func (cfg *Config) fillDefaults() (err error) {
 
 type capture struct {
 	Config
-	r     *Result
-	pages *scrape.Client
+	r       *Result
+	pages   *scrape.Client
+	model   string
+	clients sync.WaitGroup
+	failed  sync.Once
 }
 
 func (c *capture) sendRequest(ctx context.Context, method, path string,
@@ -156,6 +168,13 @@ func (c *capture) checkServer(ctx context.Context) error {
 	if err == nil && status == http.StatusOK && !bytes.Contains(body, []byte("/start_profile")) {
 		return c.notEnabled()
 	}
+	status, body, err = c.sendRequest(ctx, http.MethodGet, "/v1/models", nil)
+	var models struct {
+		Data []struct{ ID string }
+	}
+	if err == nil && status == http.StatusOK && json.Unmarshal(body, &models) == nil && len(models.Data) > 0 {
+		c.model = models.Data[0].ID
+	}
 	return nil
 }
 
@@ -194,18 +213,58 @@ func (c *capture) readCounts(ctx context.Context) (counts, error) {
 	return out, err
 }
 
-// checkBusy refuses a server without requests, whose trace would show nothing.
-func (c *capture) checkBusy(ctx context.Context) error {
+func (c *capture) startLoad(ctx context.Context) error {
 	now, err := c.readCounts(ctx)
 	if err != nil {
 		c.r.Notes = append(c.r.Notes, "the server's metrics cannot be read: steps are not counted ("+err.Error()+")")
+	}
+	if c.Load <= 0 || now.running+now.waiting > 0 {
 		return nil
 	}
-	if now.known && now.running+now.waiting == 0 {
-		return hint.With(errors.New("the server has no requests: there is nothing to record"),
-			"send some meanwhile: sixty bench "+c.Base+" --concurrency 8 --duration 2m")
+	if c.model == "" {
+		return hint.With(errors.New("the server has no requests, and /v1/models lists no model"),
+			"send load yourself, and add --load 0")
 	}
-	return nil
+	c.r.Load = c.Load
+	c.Progress("the server is idle: sending %d concurrent requests", c.Load)
+	for i := range c.Load {
+		c.clients.Go(func() { c.runClient(ctx, i) })
+	}
+	for deadline := time.After(loadTimeout); ; {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-deadline:
+			c.r.Notes = append(c.r.Notes, fmt.Sprintf("the requests sent did not start to run within %s", loadTimeout))
+			return nil
+		case <-time.After(pollEvery):
+		}
+		if now, err := c.readCounts(ctx); err != nil || now.running > 0 {
+			return nil //nolint:nilerr // without metrics nobody can wait for them
+		}
+	}
+}
+
+func (c *capture) runClient(ctx context.Context, number int) {
+	for turn := 0; ctx.Err() == nil; turn++ {
+		status, body, err := c.sendRequest(ctx, http.MethodPost, "/v1/completions", map[string]any{
+			"model": c.model, "max_tokens": 128, "ignore_eos": true, "temperature": 0.7,
+			"prompt": fmt.Sprintf("%d.%d. %s", number, turn,
+				strings.Repeat("Tell me where the time goes. ", 8+8*(number%8))),
+		})
+		if err != nil || status != http.StatusOK {
+			if ctx.Err() == nil {
+				c.failed.Do(func() {
+					c.r.Notes = append(c.r.Notes,
+						fmt.Sprintf("a request failed: status %d, %v %.120s", status, err, body))
+				})
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}
 }
 
 func (c *capture) runProfiler(ctx context.Context) error {

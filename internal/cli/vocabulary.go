@@ -89,7 +89,7 @@ var Exits = command.Exits{
 	{command.ExitOK, nil, "done; nothing found"},
 	{command.ExitFound, []string{"diagnose", "audit", "profile", "top --once"}, "a finding of at least `--fail-on`: page, ticket (the default) or info"},
 	{command.ExitFound, []string{"profile diff"}, "a step takes longer by more than `--gate`, and not by chance"},
-	{command.ExitFound, []string{"bench"}, "the objective is missed, also by every level of a `--search`"},
+	{command.ExitFound, []string{"bench"}, "an `--assert` fails, or no level of a `--search` meets the objective"},
 	{command.ExitFound, []string{"bench compare"}, "something became worse"},
 	{command.ExitFound, []string{"tune"}, "the targets cannot be met, or the model does not fit"},
 	{command.ExitFound, []string{"demo"}, "a diagnosis was wrong"},

@@ -120,6 +120,42 @@ func FuzzReadResult(f *testing.F) {
 	})
 }
 
+func TestAssertions(t *testing.T) {
+	r := synthetic(1, 500, 1)
+	tests := map[string]struct {
+		text  string
+		holds bool
+		err   string
+	}{
+		"a percentile below":          {"ttft_p95<500ms", true, ""},
+		"a percentile above":          {" e2e_p50 >= 2 s ", false, ""},
+		"a mean in seconds":           {"e2e_mean<1.5", true, ""},
+		"a rate":                      {"requests>5", true, ""},
+		"a share in percent":          {"error_rate<=1%", true, ""},
+		"what was not measured fails": {"queue_wait_p99<10s", false, ""},
+		"goodput without objective":   {"goodput>0.5", false, ""},
+		"an unknown quantity":         {"foo_p95<5ms", false, "unknown quantity"},
+		"an unknown percentile":       {"ttft_p42<5ms", false, "unknown quantity"},
+		"no comparison":               {"ttft_p95", false, "cannot be read"},
+		"no number":                   {"ttft_p95<e", false, "not a number"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			a, err := ParseAssertion(tt.text)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Fatalf("error %v, want %q", err, tt.err)
+				}
+				return
+			}
+			must.Succeed(t, err)
+			if v, holds := a.Check(r); holds != tt.holds {
+				t.Errorf("%s with %v: %v", a, v, holds)
+			}
+		})
+	}
+}
+
 func TestGoodputAndObjective(t *testing.T) {
 	chat, err := slo.ForUseCase("chat")
 	must.Succeed(t, err)

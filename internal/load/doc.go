@@ -3,7 +3,7 @@
 //
 // The parts in the order of the data: workload.Source (what to send), its Pacer (when), Runner (sends and measures,
 // through package wire), Recording (the outcome of each request), Summarize (a Result: steady state, percentiles with
-// intervals, goodput, the generator's own errors). Search, Compare and NewBaseline build on Results. Everything
+// intervals, goodput, the generator's own errors). Search, Compare, Merge and Assertions build on Results. Everything
 // but the Runner, its probe of the server and the observer of the server's metrics is pure.
 //
 // Latencies are given twice: from the moment at which a request was scheduled, which is the user's wait, and from the

@@ -6,7 +6,6 @@ package command
 var removed = map[string]string{
 	"sixty audit --ignore VALUE":          "docs/audit.md lists the checks; what PromQL alone proves is left to pint",
 	"sixty audit --output VALUE":          "in place of github, --output sarif, uploaded by github/codeql-action/upload-sarif, annotates pull requests",
-	"sixty bench --assert":                "--slo slo.yaml (ttft_p95, itl_p95, e2e_p95, availability) or --use-case: bench exits with 1 if it is missed",
 	"sixty bench --max-concurrency":       "nothing: an open loop ends if it needs more than 10,000 streams; --concurrency N is a closed loop",
 	"sixty bench --no-stream":             "nothing: answers are streamed, so that first tokens and gaps are measured",
 	"sixty bench self-test":               "every result of sixty bench says under generator how late it sent and read; go test -bench Accuracy ./internal/load measures its error",

@@ -27,6 +27,7 @@ type Asked struct {
 	URL, API, Model, ExtraBody string
 	WorkloadFrom, WarmupTime   string
 	PromptsFile                string
+	Asserts                    []string
 }
 
 // AddFlags adds the flags of sixty bench, without the workload's.
@@ -44,6 +45,7 @@ func (a *Asked) AddFlags(s *pflag.FlagSet) {
 		"take lengths, prefix sharing and arrivals from a live server's `URL`, a recording, or prometheus=URL")
 	s.DurationVar(&a.Timeout, "request-timeout", 0, "timeout of one request (default 10m)")
 	s.StringVar(&a.WarmupTime, "warmup", "auto", "warm-up time to exclude, or auto")
+	s.StringArrayVar(&a.Asserts, "assert", nil, "condition such as 'ttft_p95<500ms'; exit with 1 if it fails")
 	s.StringSliceVar(&a.Metrics, "metrics", []string{"auto"}, "`URLs` of metrics to scrape during the test: the "+
 		"servers', GPU exporters'; auto is the target's own, or none")
 	s.StringVar(&a.Files.Result, "save", "", "write the result to this `file` too, for bench compare and generate")
@@ -148,6 +150,13 @@ func (a *Asked) Read() (err error) {
 		if a.Prompts, err = readPrompts(a.PromptsFile); err != nil {
 			return fmt.Errorf("--prompts %s: %w", a.PromptsFile, err)
 		}
+	}
+	for _, text := range a.Asserts {
+		x, err := load.ParseAssertion(text)
+		if err != nil {
+			return err
+		}
+		a.Assertions = append(a.Assertions, x)
 	}
 	a.Warmup = load.AutoWarmup
 	if a.WarmupTime != "auto" {

@@ -42,6 +42,7 @@ type Config struct {
 
 	// The judgement.
 	ObjectiveFor func(model string) (*slo.Objective, error) // nil: no objective
+	Assertions   []load.Assertion
 	Pathologies  []*catalog.Pathology
 
 	// The search for "rate" or "concurrency", between two levels.
@@ -90,8 +91,8 @@ func (f *Found) Value() any {
 var (
 	// ErrSpoiled means that the generator distorted a result.
 	ErrSpoiled = errors.New("the load generator distorted the result")
-	// ErrMissed means that a result missed the objective, or that no level of a search met it.
-	ErrMissed = errors.New("the objective was missed")
+	// ErrMissed means that an assertion failed, or that no level met the objective.
+	ErrMissed = errors.New("an assertion or objective failed")
 )
 
 // A campaign is one invocation.
@@ -288,7 +289,7 @@ func (b *campaign) runTests(ctx context.Context, scenarios []load.Scenario) (*Fo
 	if err := b.writeFiles(found, last); err != nil {
 		return found, err
 	}
-	return found, judgeResults(found.Results)
+	return found, b.judgeResults(found.Results)
 }
 
 // runTest runs one test. lost, if not nil, may end it early.
@@ -376,14 +377,21 @@ func (b *campaign) writeFiles(f *Found, rec *load.Recording) error {
 	return nil
 }
 
-// judgeResults turns the results into an error, which gives the exit code.
-func judgeResults(results []*load.Result) error {
-	missed, spoiled, complete, gone := false, false, 0, 0.0
+// judgeResults turns assertions and the generator's judgement into an error, which gives the exit code.
+func (b *campaign) judgeResults(results []*load.Result) error {
+	failed, spoiled, complete, gone := false, []string(nil), 0, 0.0
 	for _, r := range results {
 		gone = max(gone, r.Gone)
 		complete += r.Requests.Complete
-		spoiled = spoiled || r.Generator.Spoiled
-		missed = missed || r.Goodput != nil && !r.Goodput.Met
+		if r.Generator.Spoiled {
+			spoiled = append(spoiled, r.Generator.Reasons...)
+		}
+		for _, a := range b.Assertions {
+			if v, ok := a.Check(r); !ok {
+				failed = true
+				fmt.Fprintf(b.Stderr, "assertion %s failed: it is %s\n", a, a.Format(v))
+			}
+		}
 	}
 	switch {
 	case complete == 0:
@@ -391,9 +399,9 @@ func judgeResults(results []*load.Result) error {
 	case gone > 0:
 		return hint.With(fmt.Errorf("the server went away after %.1f s", gone),
 			"see its log; the measurements until then are in the result")
-	case spoiled:
+	case len(spoiled) > 0:
 		return hint.With(ErrSpoiled, "give the load generator more CPUs, or its own machine, or reduce the load")
-	case missed:
+	case failed:
 		return ErrMissed
 	}
 	return nil

@@ -53,7 +53,7 @@ func (b *campaign) searchCapacity(ctx context.Context) (*Found, error) {
 	case searched.Best == nil:
 		return found, ErrMissed
 	}
-	return found, judgeResults(found.Results)
+	return found, b.judgeResults(found.Results)
 }
 
 // maxSpoiled is how often a trial is run that the generator distorts: the machine may be busy for a moment.

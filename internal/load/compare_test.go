@@ -127,16 +127,16 @@ func TestAssertions(t *testing.T) {
 		holds bool
 		err   string
 	}{
-		"a percentile below":          {"ttft_p95<500ms", true, ""},
-		"a percentile above":          {" e2e_p50 >= 2 s ", false, ""},
-		"a mean in seconds":           {"e2e_mean<1.5", true, ""},
-		"a rate":                      {"requests>5", true, ""},
-		"a share in percent":          {"error_rate<=1%", true, ""},
-		"goodput without objective":   {"goodput>0.5", false, ""},
-		"an unknown quantity":         {"foo_p95<5ms", false, "unknown quantity"},
-		"an unknown percentile":       {"ttft_p42<5ms", false, "unknown quantity"},
-		"no comparison":               {"ttft_p95", false, "cannot be read"},
-		"no number":                   {"ttft_p95<e", false, "not a number"},
+		"a percentile below":        {"ttft_p95<500ms", true, ""},
+		"a percentile above":        {" e2e_p50 >= 2 s ", false, ""},
+		"a mean in seconds":         {"e2e_mean<1.5", true, ""},
+		"a rate":                    {"requests>5", true, ""},
+		"a share in percent":        {"error_rate<=1%", true, ""},
+		"goodput without objective": {"goodput>0.5", false, ""},
+		"an unknown quantity":       {"foo_p95<5ms", false, "unknown quantity"},
+		"an unknown percentile":     {"ttft_p42<5ms", false, "unknown quantity"},
+		"no comparison":             {"ttft_p95", false, "cannot be read"},
+		"no number":                 {"ttft_p95<e", false, "not a number"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

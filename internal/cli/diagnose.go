@@ -174,6 +174,11 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 	if err := write(cmd.OutOrStdout(), &d); err != nil {
 		return err
 	}
+	return exitError(past, &d, failOn)
+}
+
+// exitError returns the error that gives the exit code of a diagnosis and the incidents before it.
+func exitError(past []view.Summary, d *diagnose.Diagnosis, failOn catalog.Severity) error {
 	switch {
 	case hasFired(past, failOn):
 		return errFound

@@ -107,12 +107,7 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 	d := &e.Diagnosis
 	known := map[[3]string]bool{}
 	if e.Err == nil {
-		for i := range d.Findings {
-			if f := &d.Findings[i]; f.Status == diagnose.Firing && f.InhibitedBy == "" && !f.Note {
-				a.fires(d, f, e.At)
-			}
-		}
-		a.cover(d)
+		a.fireAll(d, e.At)
 		known = judged(d)
 	}
 	hold := cmp.Or(time.Duration(a.Alerts().KeepFiringFor), keepFiringFor)
@@ -149,6 +144,16 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 	}
 	slices.SortFunc(out, func(x, y collect.Alert) int { return x.Began.Compare(y.Began) })
 	a.Send(out...)
+}
+
+// fireAll raises the alerts of a diagnosis.
+func (a *Alerter) fireAll(d *diagnose.Diagnosis, at time.Time) {
+	for i := range d.Findings {
+		if f := &d.Findings[i]; f.Status == diagnose.Firing && f.InhibitedBy == "" && !f.Note {
+			a.fires(d, f, at)
+		}
+	}
+	a.cover(d)
 }
 
 // end ends an alert that goes on.

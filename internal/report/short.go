@@ -42,12 +42,7 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 	if f != nil {
 		say(rankChain, 4, "", f.Story())
 	}
-	var rest []diagnose.Verdict
-	if len(d.Verdicts) > 1 && d.Status == diagnose.Firing {
-		rest = d.Verdicts[1:]
-	} else if len(d.Verdicts) > 1 {
-		rest = d.Verdicts
-	}
+	rest := otherVerdicts(d)
 	if n := len(rest); n > mostModels {
 		say(0, 1, "", fmt.Sprintf("%d more models, the worst first:", n))
 		rest = rest[:mostModels-1]
@@ -104,6 +99,17 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 		t.Section("Next", "  sixty explain "+f.Pathology.ID)
 	}
 	return t
+}
+
+// otherVerdicts returns the verdicts that the first line does not have, the worst first.
+func otherVerdicts(d *diagnose.Diagnosis) []diagnose.Verdict {
+	switch {
+	case len(d.Verdicts) < 2:
+		return nil
+	case d.Status == diagnose.Firing:
+		return d.Verdicts[1:]
+	}
+	return d.Verdicts
 }
 
 // doubts are what speaks against a verdict, or bounds what it is worth.

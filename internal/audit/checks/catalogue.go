@@ -104,12 +104,18 @@ func intendedName(name string) (better string, sure bool) {
 		}
 	}
 	least := min(len(canonical)/4, 4) + 1
+	own := func(f engine.Family) bool {
+		return f.Engine == vllm.ID && strings.HasPrefix(canonical, engine.Canonical) || others && f.Engine == other.ID || near && f.Kind == program.Kind
+	}
 	for _, f := range dialect.Families() {
-		own := f.Engine == vllm.ID && strings.HasPrefix(canonical, engine.Canonical) || others && f.Engine == other.ID || near && f.Kind == program.Kind
-		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
-			if !own || f.Gone() || (suffix != "") != (f.Type == engine.Histogram) {
-				continue
-			}
+		if !own(f) || f.Gone() {
+			continue
+		}
+		suffixes := []string{""}
+		if f.Type == engine.Histogram {
+			suffixes = []string{"_bucket", "_sum", "_count"}
+		}
+		for _, suffix := range suffixes {
 			if d := hint.Distance(canonical, f.Name+suffix, least); d < least {
 				better, least = under(f.Name+suffix), d
 			}

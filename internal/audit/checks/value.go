@@ -140,17 +140,7 @@ func (p *pass) rangeOf(e parser.Expr) (low, high float64, known bool) {
 		return 0, 0, false
 	}
 	if v, by := p.gaugeIn(e, 0); v != nil && by > 0 {
-		name := NameOf(v)
-		c, _ := classOf(name)
-		switch quantity := quantityOf(name); {
-		case quantity == "shares" && !strings.HasSuffix(name, "_hit_rate"): // V0's is −1 where nothing was asked
-			return 0, math.Round(shareOf(name)) * by, true
-		case isState(name):
-			return 0, by, true
-		case c.cumulative():
-			return 0, math.Inf(1), true
-		}
-		return 0, 0, false
+		return rangeOfGauge(NameOf(v), by)
 	}
 	switch n := value(e).(type) {
 	case *parser.AggregateExpr:
@@ -165,22 +155,42 @@ func (p *pass) rangeOf(e parser.Expr) (low, high float64, known bool) {
 			return 0, math.Inf(1), true
 		}
 	case *parser.BinaryExpr:
-		l, left := constant(n.LHS)
-		r, right := constant(n.RHS)
-		switch {
-		case n.Op == parser.SUB && left: // complement of a share
-			low, high, known = p.rangeOf(n.RHS)
-			return l - high, l - low, known && high == l
-		case n.Op == parser.MUL && right && r > 0:
-			low, high, known = p.rangeOf(n.LHS)
-			return low * r, high * r, known
-		case n.Op == parser.MUL && left && l > 0:
-			low, high, known = p.rangeOf(n.RHS)
-			return low * l, high * l, known
-		case n.Op == parser.DIV && isPart(rated(n.LHS), rated(n.RHS)):
-			by := factor(n.LHS) / factor(n.RHS)
-			return 0, by, by > 0
-		}
+		return p.rangeOfBinary(n)
+	}
+	return 0, 0, false
+}
+
+// rangeOfGauge returns the range of a gauge that is multiplied by a factor.
+func rangeOfGauge(name string, by float64) (low, high float64, known bool) {
+	c, _ := classOf(name)
+	switch quantity := quantityOf(name); {
+	case quantity == "shares" && !strings.HasSuffix(name, "_hit_rate"): // V0's is −1 where nothing was asked
+		return 0, math.Round(shareOf(name)) * by, true
+	case isState(name):
+		return 0, by, true
+	case c.cumulative():
+		return 0, math.Inf(1), true
+	}
+	return 0, 0, false
+}
+
+// rangeOfBinary returns the range of a sum, a product or a share.
+func (p *pass) rangeOfBinary(n *parser.BinaryExpr) (low, high float64, known bool) {
+	l, left := constant(n.LHS)
+	r, right := constant(n.RHS)
+	switch {
+	case n.Op == parser.SUB && left: // complement of a share
+		low, high, known = p.rangeOf(n.RHS)
+		return l - high, l - low, known && high == l
+	case n.Op == parser.MUL && right && r > 0:
+		low, high, known = p.rangeOf(n.LHS)
+		return low * r, high * r, known
+	case n.Op == parser.MUL && left && l > 0:
+		low, high, known = p.rangeOf(n.RHS)
+		return low * l, high * l, known
+	case n.Op == parser.DIV && isPart(rated(n.LHS), rated(n.RHS)):
+		by := factor(n.LHS) / factor(n.RHS)
+		return 0, by, by > 0
 	}
 	return 0, 0, false
 }

@@ -46,13 +46,8 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	limits := m.limits()
 	out := &view.Impact{}
 	out.Late, out.Of, out.Limit = m.above(first, limits, catalog.TTFTObjective, catalog.TTFTWorse.Baseline.Offset)
-	if tokens := m.last(indicator.GenerationTokenRate); tokens != nil && *tokens == 0 {
-		for _, s := range []*indicator.Signal{indicator.Running, indicator.Waiting} {
-			if v := m.last(s); v != nil {
-				out.Late, out.Of = out.Late+*v, out.Of+*v
-			}
-		}
-	}
+	stuck := m.stuck()
+	out.Late, out.Of = out.Late+stuck, out.Of+stuck
 	if v := m.answers[failed.key()].now.value; v != nil {
 		out.Failed = math.Round(*v)
 	}
@@ -82,6 +77,19 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 		out.Text += ", " + render.Percent(*out.BudgetShare) + " of the month's error budget"
 	}
 	return out, nil
+}
+
+// stuck returns how many requests a model holds that makes no tokens.
+func (m *measuring) stuck() (n float64) {
+	if tokens := m.last(indicator.GenerationTokenRate); tokens == nil || *tokens > 0 {
+		return 0
+	}
+	for _, s := range []*indicator.Signal{indicator.Running, indicator.Waiting} {
+		if v := m.last(s); v != nil {
+			n += *v
+		}
+	}
+	return n
 }
 
 // above counts the observations of a histogram over an objective or, without one, over twice the usual

@@ -105,6 +105,24 @@ func (o *Options) Read(args []string) (err error) {
 			return err
 		}
 	}
+	if err := o.readLimits(); err != nil {
+		return err
+	}
+	if o.tokenFile != "" {
+		token, err := fileio.Read(o.tokenFile, 64<<10)
+		if err != nil {
+			return fmt.Errorf("--token-file: %w", err)
+		}
+		if o.Token = strings.TrimSpace(string(token)); o.Token == "" {
+			return fmt.Errorf("--token-file: %s is empty", o.tokenFile)
+		}
+	}
+	o.Settings = o.judgedBy
+	return nil
+}
+
+// readLimits reads how long, and how much, is kept.
+func (o *Options) readLimits() (err error) {
 	if o.retention != "" {
 		if o.Retention, err = source.ParseDuration(o.retention); err != nil {
 			return err
@@ -124,16 +142,6 @@ func (o *Options) Read(args []string) (err error) {
 		}
 		o.TraceBytes = int(n)
 	}
-	if o.tokenFile != "" {
-		token, err := fileio.Read(o.tokenFile, 64<<10)
-		if err != nil {
-			return fmt.Errorf("--token-file: %w", err)
-		}
-		if o.Token = strings.TrimSpace(string(token)); o.Token == "" {
-			return fmt.Errorf("--token-file: %s is empty", o.tokenFile)
-		}
-	}
-	o.Settings = o.judgedBy
 	return nil
 }
 

@@ -426,12 +426,6 @@ func (k *Keeper) PostMortem(id string, by *access.Principal) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	name := view.Title(i.Pathology)
-	for _, p := range k.c.Catalogue {
-		if p.ID == i.Pathology {
-			name = p.Name()
-		}
-	}
-	err = postmortem.Markdown(&b, &i, name)
+	err = postmortem.Markdown(&b, &i, incident.NameOf(k.c.Catalogue, i.Pathology))
 	return b.Bytes(), err
 }

@@ -13,9 +13,6 @@ import (
 // Titled is the kind of the event that an earlier link of an incident's chain was found.
 const Titled = "title"
 
-// clearly is how many times the normal a value is that a title tells.
-const clearly = 2
-
 // A Link is the first link of an incident's chain, as it was found. It stays after it holds no longer, because the
 // traffic that began a fault may end before the fault.
 type Link struct {
@@ -29,8 +26,8 @@ type Link struct {
 	Traffic      bool      `json:"traffic"`
 }
 
-// name decides the title of an incident, once for a cause: by the first link of its chain. It changes for one that the
-// catalogue has before it, which is an event.
+// name decides the title of an incident, once for a cause: by the first link of its chain, without its number, which
+// the summary tells as it is now. It changes for one that the catalogue has before it, which is an event.
 func (r *Record) name(f *diagnose.Finding, at time.Time) {
 	first := r.State.First
 	if first == nil || first.Pathology != f.Pathology.ID {
@@ -64,9 +61,6 @@ func (r *Record) name(f *diagnose.Finding, at time.Time) {
 		Since: s.Since.UTC(), SinceAtLeast: s.SinceAtLeast, Traffic: s.Traffic,
 	}
 	r.Title = f.Pathology.Name() + ": " + s.Tell(false)
-	if l := r.State.First; l.Normal > 0 && l.Value >= clearly*l.Normal {
-		r.Title += ", " + indicator.FormatNumber(l.Value/l.Normal, "") + "× normal"
-	}
 }
 
 // step is the link as a diagnosis has it.

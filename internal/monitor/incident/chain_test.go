@@ -43,9 +43,9 @@ func TestWhatAnIncidentBeganWithIsDecidedOnce(t *testing.T) {
 	}{
 		{[]diagnose.Step{queue}, "Queue: the queue grows", []string{"The queue grows"}, 0},
 		{[]diagnose.Step{kv, later}, "Queue: the KV cache fills", []string{"The KV cache fills", "The queue grows"}, 1},
-		{[]diagnose.Step{faster, kv, later}, "Queue: requests come faster, 4× normal", []string{"Requests come faster", "The KV cache fills", "The queue grows"}, 2},
-		{[]diagnose.Step{kv, later}, "Queue: requests come faster, 4× normal", []string{"Requests come faster", "The KV cache fills", "The queue grows"}, 2},
-		{[]diagnose.Step{later}, "Queue: requests come faster, 4× normal", []string{"Requests come faster", "The queue grows"}, 2},
+		{[]diagnose.Step{faster, kv, later}, "Queue: requests come faster", []string{"Requests come faster", "The KV cache fills", "The queue grows"}, 2},
+		{[]diagnose.Step{kv, later}, "Queue: requests come faster", []string{"Requests come faster", "The KV cache fills", "The queue grows"}, 2},
+		{[]diagnose.Step{later}, "Queue: requests come faster", []string{"Requests come faster", "The queue grows"}, 2},
 	} {
 		if k == 3 { // the monitor is restarted
 			text, err := json.Marshal(s.records[0])

@@ -40,6 +40,9 @@ type State struct {
 	Where    Labels                       `json:"where"`
 	Recorded map[string]map[string]string `json:"recorded,omitempty"`
 
+	// Said is since when each onset of Summary.Since is the one that it is; what is not in it stands.
+	Said map[string]time.Time `json:"said,omitempty"`
+
 	Counted time.Time            `json:"counted"` // when Impact was measured
 	First   *Link                `json:"first,omitempty"`
 	Broke   map[string]time.Time `json:"broke,omitempty"` // when each link of its chain did, by what that says
@@ -118,6 +121,7 @@ func (r *Record) Copy() *Record {
 		c.Advice.Fixes, c.Advice.Expected = slices.Clone(c.Advice.Fixes), slices.Clone(c.Advice.Expected)
 	}
 	c.State.Seen, c.State.Born, c.State.Broke = maps.Clone(r.State.Seen), maps.Clone(r.State.Born), maps.Clone(r.State.Broke)
+	c.State.Said = maps.Clone(r.State.Said)
 	c.State.First = clone(r.State.First)
 	c.State.Members, c.State.Instances = slices.Clone(r.State.Members), slices.Clone(r.State.Instances)
 	c.State.Where, c.State.Recorded = r.State.Where.copy(), maps.Clone(r.State.Recorded) // the labels of a server never change

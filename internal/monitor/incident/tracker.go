@@ -364,7 +364,7 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 	r.Ended, r.QuietSince, r.State.quiet, r.State.LastSeen = nil, nil, 0, at
 	r.State.Instances = nil
 	r.weigh(v, signs, step)
-	recurs := r.addSigns(signs, before, last, at)
+	recurs := r.addSigns(signs, before, last, v)
 	r.State.see(v, signs)
 	turn := r.Evolution[len(r.Evolution)-1]
 	worst, _ := catalog.ParseSeverity(r.Severity)
@@ -415,29 +415,46 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 
 // addSigns takes what signs say of the incident's servers, members and onsets. It reports whether the leading one, which
 // is the first, is back after its end. before are the servers on which the incident was found last, at the time last.
-func (r *Record) addSigns(signs []*sign, before []string, last, at time.Time) (recurs bool) {
+func (r *Record) addSigns(signs []*sign, before []string, last time.Time, v *indexedDiagnosis) (recurs bool) {
 	for i, s := range signs {
 		if r.Model == "" && s.model != "" {
 			r.Cluster, r.Namespace, r.Model = s.cluster, s.namespace, s.model
 		}
-		if s.since.Before(r.Began) && s.Pathology.ID == r.Pathology {
-			r.Began, r.BeganAtLeast = s.since, s.SinceAtLeast
-		}
+		_, known := r.Since[s.Pathology.ID]
+		back := known && r.State.comesBack(s, last, v.at)
 		// A finding on a new server began when it began there; a finding that returned began when it returned.
-		since, known := r.Since[s.Pathology.ID]
-		back := known && r.State.comesBack(s, last, at)
-		if !known || back || s.since.Before(since) || !share(before, s.instances) {
-			if r.Since == nil { // a new incident, or one that an earlier release stored
-				r.Since = map[string]time.Time{}
-			}
-			r.Since[s.Pathology.ID] = s.since
-		}
+		r.takeOnset(s, back || !share(before, s.instances), v)
 		recurs = recurs || back && i == 0
 		r.State.Members = union(r.State.Members, []string{s.Pathology.ID}, maxTurns)
 		r.State.Instances = union(r.State.Instances, s.instances, maxTargets)
 		r.Targets = union(r.Targets, s.Targets, maxTargets)
 	}
 	return recurs
+}
+
+// confirming is how many scrapes later an onset that is read again stands, as in a diagnosis' memory.
+const confirming = 2
+
+// takeOnset takes when a finding began. An earlier onset replaces one that was not confirmed yet; one that was stands, also
+// for a monitor that was started again and reads it otherwise.
+func (r *Record) takeOnset(s *sign, anew bool, v *indexedDiagnosis) {
+	id := s.Pathology.ID
+	since, known := r.Since[id]
+	said, unconfirmed := r.State.Said[id]
+	switch {
+	case !known || anew || unconfirmed && s.since.Before(since):
+		for _, m := range []*map[string]time.Time{&r.Since, &r.State.Said} {
+			if *m == nil {
+				*m = map[string]time.Time{}
+			}
+		}
+		r.Since[id], r.State.Said[id] = s.since, v.at
+	case unconfirmed && s.since.Equal(since) && v.at.Sub(said) >= confirming*v.Interval:
+		delete(r.State.Said, id)
+	}
+	if since = r.Since[id]; id == r.Pathology && since.Before(r.Began) {
+		r.Began, r.BeganAtLeast = since, s.SinceAtLeast
+	}
 }
 
 // tell takes what a finding says of the incident that is called by it.

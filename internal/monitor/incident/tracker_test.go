@@ -733,3 +733,33 @@ func TestSimilar(t *testing.T) {
 		t.Errorf("the first one is like %+v", got)
 	}
 }
+
+// TestAnOnsetThatIsConfirmedStands: until it was read again, an earlier reading replaces it; then none does, also after
+// a restart of the monitor, which reads it otherwise.
+func TestAnOnsetThatIsConfirmedStands(t *testing.T) {
+	s := newTimeline(t)
+	since := func(seconds time.Duration) fault {
+		return fault{p: thrash, status: diagnose.Firing, target: "a", since: seconds * time.Second, confidence: 0.9}
+	}
+	check := func(when string, want time.Duration) {
+		t.Helper()
+		r := s.records[0]
+		if at := noon.Add(want * time.Second); !r.Began.Equal(at) || !r.Since[thrash.ID].Equal(at) {
+			t.Errorf("%s it began at %s, since %s, want %s", when, r.Began, r.Since[thrash.ID], at)
+		}
+	}
+	s.see(since(0))
+	s.see(since(-20))
+	check("an onset that was read once is replaced:", -20)
+	s.seeFor(time.Minute, since(-20))
+	s.see(since(-33))
+	check("confirmed", -20)
+	text, err := json.Marshal(s.records[0])
+	must.Succeed(t, err)
+	again := new(Record)
+	must.Succeed(t, json.Unmarshal(text, again))
+	s.records = []*Record{again}
+	s.tracker = NewTracker(all, s.records, s.taken)
+	s.seeFor(time.Minute, since(-27))
+	check("after a restart", -20)
+}

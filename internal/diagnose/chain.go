@@ -60,12 +60,29 @@ func (v view) chainOf(o *outcome) []Step {
 	if n := len(steps); n > mostSteps { // symptoms stay
 		steps = append(steps[:mostSteps-1], steps[n-1])
 	}
-	MarkFirst(steps)
+	OrderSteps(steps)
 	return steps
 }
 
-// MarkFirst marks the step that changed first.
-func MarkFirst(steps []Step) {
+// OrderSteps makes the onsets of a chain those of causes and effects, and marks the step that changed first. A cause does
+// not begin after its effect: it is read later where its signal is coarser, and began at the latest when the effect did.
+// What held before its cause began, such as that requests are in flight, does not tell when it broke.
+func OrderSteps(steps []Step) {
+	known := false // a cause has an onset
+	for i := range steps {
+		s := &steps[i]
+		if known && s.SinceAtLeast {
+			s.Since, s.SinceAtLeast = time.Time{}, false
+		}
+		known = known || !s.Since.IsZero() && !s.SinceAtLeast
+	}
+	var effect time.Time // the earliest onset of what follows
+	for i := range slices.Backward(steps) {
+		if s := &steps[i]; !s.SinceAtLeast && !s.Since.IsZero() {
+			effect = beganEarlier(effect, s.Since)
+			s.Since = effect
+		}
+	}
 	first := -1
 	for i := range steps {
 		steps[i].First = false

@@ -94,6 +94,6 @@ func (r *Record) chain(steps []diagnose.Step) []diagnose.Step {
 			out[i].Since, out[i].SinceAtLeast = since, false
 		}
 	}
-	diagnose.MarkFirst(out)
+	diagnose.OrderSteps(out)
 	return out
 }

@@ -296,6 +296,7 @@ func (s *stage) agree(moment string) {
 			}
 		}
 		s.agreeWhatIf(moment, &is)
+		s.inOrder(moment, &is)
 		lacks("text", s.get("/api/v1/diagnosis?format=text"), name, fix)
 		lacks("MCP diagnose", s.call("diagnose"), name, fix)
 		if a, ok := s.told[is.Pathology]; ok && a.Ends.After(time.Now()) {
@@ -365,6 +366,34 @@ func (s *stage) agreeWhatIf(moment string, is *view.Incident) {
 		for _, x := range is.Advice.Expected {
 			if got := answer.Changed[x.Signal]; got != nil && x.Unit == "s" && (*got.Low != x.Low || *got.High != x.High) {
 				s.t.Errorf("%s %s: what if: %s is %g to %g, the advice says %g to %g", s.name, moment, x.Title, *got.Low, *got.High, x.Low, x.High)
+			}
+		}
+	}
+}
+
+// inOrder checks that no link of what leads to what began after one that it leads to.
+func (s *stage) inOrder(moment string, is *view.Incident) {
+	s.t.Helper()
+	var d struct {
+		Findings []struct {
+			ID, Status string
+			Chain      []struct {
+				Says  string
+				Since *time.Time
+			}
+		}
+	}
+	s.read("/api/v1/diagnosis", &d)
+	for _, f := range d.Findings {
+		if f.ID != is.Pathology || f.Status != "firing" {
+			continue
+		}
+		for i, cause := range f.Chain {
+			for _, effect := range f.Chain[i+1:] {
+				if cause.Since != nil && effect.Since != nil && cause.Since.After(*effect.Since) {
+					s.t.Errorf("%s %s: %q began at %s, and %q, to which it leads, at %s",
+						s.name, moment, cause.Says, cause.Since, effect.Says, effect.Since)
+				}
 			}
 		}
 	}

@@ -210,7 +210,8 @@ const (
 	Else = "Or"
 )
 
-// Heads returns the heading of each ranked fix.
+// Heads returns the heading of each ranked fix. One that is predicted to be of no use is an alternative, whatever its
+// place.
 func Heads(fixes []Fix) []string {
 	heads := make([]string, len(fixes))
 	stops, cured := len(fixes) > 0 && fixes[0].Stops, false
@@ -219,7 +220,7 @@ func Heads(fixes []Fix) []string {
 		switch {
 		case i == 0 && stops:
 			heads[i] = Now
-		case fixes[i].Stops || cured:
+		case fixes[i].Stops || cured || fixes[i].NoUse():
 		case stops:
 			heads[i], cured = Then, true
 		default:

@@ -40,6 +40,7 @@ func TestRank(t *testing.T) {
 }
 
 func TestHeads(t *testing.T) {
+	useless := Fix{Predicted: &Prediction{Benefit: Estimate{Value: 0.9, Low: 0.8, High: 1}}}
 	for _, tt := range []struct {
 		fixes []Fix
 		want  []string
@@ -49,6 +50,8 @@ func TestHeads(t *testing.T) {
 		{[]Fix{{Stops: true}, {}, {}}, []string{Now, Then, Else}},
 		{[]Fix{{Stops: true}, {Stops: true}, {}}, []string{Now, Else, Then}},
 		{[]Fix{{Stops: true}}, []string{Now}},
+		{[]Fix{{Stops: true}, useless, {}}, []string{Now, Else, Then}},
+		{[]Fix{useless, useless}, []string{Else, Else}},
 	} {
 		if got := Heads(tt.fixes); !slices.Equal(got, tt.want) {
 			t.Errorf("%+v: %q, want %q", tt.fixes, got, tt.want)

@@ -338,8 +338,8 @@ func describe(f *diagnose.Finding, of *view.Summary) string {
 		}
 		lines = append(lines, where+".")
 	}
-	if len(f.Fixes) > 0 {
-		lines = append(lines, catalog.Heads(f.Fixes)[0]+": "+strings.TrimRight(f.Fixes[0].Summary, ".")+".")
+	if heads := catalog.Heads(f.Fixes); len(heads) > 0 && heads[0] != catalog.Else {
+		lines = append(lines, heads[0]+": "+strings.TrimRight(f.Fixes[0].Summary, ".")+".")
 	}
 	return strings.Join(lines, "\n")
 }

@@ -211,9 +211,12 @@ func bound(v indicator.Value, s *indicator.Signal) any {
 
 // FixesJSON is fixes as in the JSON of a diagnosis.
 func FixesJSON(fixes []catalog.Fix) any {
+	heads := catalog.Heads(fixes)
 	return each(fixes, func(f *catalog.Fix) object {
+		head := heads[0]
+		heads = heads[1:]
 		return object{
-			"summary", f.Summary, "changes", each(f.Changes, func(c *catalog.Change) object {
+			"head", head, "summary", f.Summary, "changes", each(f.Changes, func(c *catalog.Change) object {
 				return object{"flag", c.Flag, "from", render.OrNull(c.From), "to", c.To}
 			}),
 			"args", f.Args(), "command", f.Command, "arithmetic", list(f.Arithmetic), "tradeoff", f.Tradeoff,

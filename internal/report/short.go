@@ -77,7 +77,11 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 		t.Rank(0)
 	}
 	if f != nil {
-		for i, head := range catalog.Heads(f.Fixes) {
+		heads := catalog.Heads(f.Fixes)
+		if n := len(heads); n > 0 && !slices.ContainsFunc(heads, func(h string) bool { return h != catalog.Else }) {
+			t.Section(catalog.Only, fmt.Sprintf("  None of %d is predicted to help; --full lists them.", n))
+		}
+		for i, head := range heads {
 			fix := &f.Fixes[i]
 			if head == catalog.Else {
 				continue

@@ -9,7 +9,7 @@ import { parse, to } from './route'
 import type { Advice, Evidence, Finding, Fix, Model, Overview, Panel, Plot, Replica, Summary } from './types'
 import { moment, spanOf } from './views/explore'
 import { bucketOf, ticksOf } from './views/chain'
-import { effectsOf, farthest, filled, fixesOf, headline, headsOf, normalOf } from './views/diagnosis'
+import { effectsOf, farthest, filled, fixesOf, headline, normalOf } from './views/diagnosis'
 import { shorts } from './views/fleet'
 import { healthOfTurn, scope } from './views/incident'
 import { healthIn, stateOf, titleFor } from './views/overview'
@@ -190,16 +190,12 @@ describe('an incident', () => {
     expect(scope(i, 'qwen')).toBe('all 2 replicas of qwen')
     expect(scope({ ...i, servers: 4 }, 'qwen')).toBe('2 of 4 replicas of qwen')
   })
-  test('says what to do now, then, or at once, in the words of the command line', () => {
-    expect(headsOf([{ stops: true }, {}, {}, { stops: true }])).toEqual(['Now, without a restart', 'Then change', 'Or', 'Or'])
-    expect(headsOf([{}, { stops: true }, {}])).toEqual(['Fix', 'Or', 'Or'])
-    expect(headsOf([])).toEqual([])
-  })
-  const fix = (summary: string, predicted: Fix['predicted'] = null) => ({ summary, changes: [], args: '', command: '', arithmetic: [], tradeoff: '', verify: '', predicted }) as Fix
+  const fix = (summary: string, predicted: Fix['predicted'] = null) => ({ head: 'Fix', summary, changes: [], args: '', command: '', arithmetic: [], tradeoff: '', verify: '', predicted }) as Fix
   const advice = { at: '', pathology: '', fixes: [{ ...fix('fp8'), changes: [{ flag: '--kv-cache-dtype', from: 'auto', to: 'fp8' }] }], expected: [{ signal: 'ttft_p95', title: 'TTFT P95', unit: 'seconds', before: 20, low: 1.4, high: 3, came: 2.2 }] } as Advice
   test('has its advice first, whatever a diagnosis ranks', () => {
     const f = { fixes: [fix('add 2'), fix('fp8')] } as Finding
-    expect(fixesOf({ advice } as Summary, f, undefined).map((x) => x.summary)).toEqual(['fp8', 'add 2'])
+    expect(fixesOf({ advice } as Summary, f, undefined).map((x) => [x.head, x.summary])).toEqual([['Fix', 'fp8'], ['Or', 'add 2']])
+    expect(fixesOf({ advice: { ...advice, fixes: [] } } as unknown as Summary, f, undefined).map((x) => x.head)).toEqual(['Or', 'Or'])
     expect(fixesOf({ advice } as Summary, undefined, undefined)[0].args).toBe('--kv-cache-dtype fp8')
   })
   test('shows what was told when the advice was chosen', () => {

@@ -108,7 +108,7 @@ export interface Summary {
 export interface Advice {
   at: string
   pathology: string
-  fixes: Pick<Fix, 'summary' | 'stops' | 'changes' | 'command' | 'arithmetic' | 'tradeoff' | 'verify'>[]
+  fixes: (Pick<Fix, 'summary' | 'stops'> & Partial<Pick<Fix, 'changes' | 'command' | 'arithmetic' | 'tradeoff' | 'verify'>>)[]
   expected?: { signal: string; title: string; unit: string; before: Maybe<number>; low: number; high: number; came: Maybe<number> }[]
   applied?: string
 }
@@ -145,6 +145,7 @@ export interface Effect {
 }
 
 export interface Fix {
+  head: 'Now' | 'Then' | 'Fix' | 'Or'
   summary: string
   stops?: boolean
   changes: { flag: string; from: Maybe<string>; to: string }[]

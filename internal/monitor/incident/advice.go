@@ -59,7 +59,7 @@ func (r *Record) advise(f *diagnose.Finding, at time.Time, step time.Duration) {
 	switch {
 	case len(f.Fixes) == 0:
 		return
-	case a == nil:
+	case a == nil, len(a.Fixes) == 0:
 		r.Advice = &view.Advice{At: at, Pathology: f.Pathology.ID, Fixes: choose(f.Fixes)}
 		return
 	case a.Pathology != f.Pathology.ID:
@@ -104,8 +104,12 @@ func (r *Record) readvise(f *diagnose.Finding, at time.Time, why string) {
 		}
 	}
 	same := func(a, b catalog.Fix) bool { return a.Key() == b.Key() }
-	if !slices.EqualFunc(was.Fixes, r.Advice.Fixes, same) && len(r.Advice.Fixes) > 0 {
-		r.addEvent(at, Advised, fmt.Sprintf("Advice changed to %q, because %s", r.Advice.Fixes[0].Summary, why))
+	novel := slices.IndexFunc(r.Advice.Fixes, func(f catalog.Fix) bool { return find(was.Fixes, f.Key()) == nil })
+	switch {
+	case novel >= 0:
+		r.addEvent(at, Advised, fmt.Sprintf("Advice changed to %q, because %s", r.Advice.Fixes[novel].Summary, why))
+	case !slices.EqualFunc(was.Fixes, r.Advice.Fixes, same):
+		r.addEvent(at, Advised, "Advice withdrawn, because "+why)
 	}
 }
 

@@ -73,6 +73,7 @@ func TestAdviceChangesForAReason(t *testing.T) {
 	}{
 		{"nobody else is well", []catalog.Fix{seats, fp8}, 1, []string{seats.Summary}, "no other server"},
 		{"a simulation refutes it", []catalog.Fix{drain, predicted(fp8, 2), predicted(seats, 1)}, 1, []string{drain.Summary, fp8.Summary}, "a simulation predicts"},
+		{"a simulation refutes every cure", []catalog.Fix{drain, predicted(seats, 1), predicted(fp8, 0.8)}, 1, []string{drain.Summary}, "withdrawn, because a simulation"},
 		{"it is impossible for a moment", []catalog.Fix{drain, fp8}, 2, []string{drain.Summary, seats.Summary}, ""},
 		{"it is impossible", []catalog.Fix{drain, fp8}, 5, []string{drain.Summary, fp8.Summary}, "no longer possible"},
 		{"a simulation sizes it", []catalog.Fix{drain, predicted(fewer, 2)}, 1, []string{drain.Summary, fewer.Summary}, "A simulation sized the advice"},
@@ -88,6 +89,9 @@ func TestAdviceChangesForAReason(t *testing.T) {
 			}
 			if e := s.records[0].Events; tt.reason == "" && len(e) > 0 || tt.reason != "" && (len(e) != 1 || !strings.Contains(e[0].Text, tt.reason)) {
 				t.Errorf("events %v, want one with %q", e, tt.reason)
+			}
+			if e := s.records[0].Events; len(e) > 0 && strings.Contains(e[0].Text, drain.Summary) {
+				t.Errorf("%q: nothing changed about that", e[0].Text)
 			}
 		})
 	}

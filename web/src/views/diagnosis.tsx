@@ -241,33 +241,27 @@ export function FixBody({ f, few = false, advice, chain, target, labels }: { f: 
 // fixesOf are those of a finding, the advice of its incident first, with the predictions that are kept.
 export function fixesOf(i: Summary | undefined, f: Finding | undefined, kept: Finding | undefined): Fix[] {
   const all = (f?.fixes ?? []).map((x) => (x.predicted ? x : (kept?.fixes.find((k) => k.summary === x.summary && k.predicted) ?? x)))
-  const chosen = (i?.advice?.fixes ?? []).map((a): Fix => all.find((x) => x.summary === a.summary) ?? {
-    ...a, changes: a.changes ?? [], arithmetic: a.arithmetic ?? [], command: a.command ?? '', tradeoff: a.tradeoff ?? '', verify: a.verify ?? '', predicted: null,
-    args: (a.changes ?? []).filter((c) => c.to).map((c) => `${c.flag} ${c.to}`).join(' '),
-  })
-  return [...chosen, ...all.filter((x) => !chosen.some((c) => c.summary === x.summary))]
-}
-
-// headsOf says what heads each of the ranked fixes, as the command line does (internal/catalog/fix.go).
-export function headsOf(fixes: Pick<Fix, 'stops'>[]): string[] {
-  const stops = !!fixes[0]?.stops
-  const cure = fixes.findIndex((f) => !f.stops)
-  return fixes.map((_, i) => (i === 0 && stops ? 'Now, without a restart' : i !== cure ? 'Or' : stops ? 'Then change' : 'Fix'))
+  const advice = i?.advice?.fixes ?? []
+  const chosen = advice.map((a): Fix => ({
+    changes: [], arithmetic: [], command: '', tradeoff: '', verify: '', predicted: null,
+    ...a, args: (a.changes ?? []).filter((c) => c.to).map((c) => `${c.flag} ${c.to}`).join(' '),
+    ...all.find((x) => x.summary === a.summary), head: a.stops ? 'Now' : advice[0].stops ? 'Then' : 'Fix',
+  }))
+  return [...chosen, ...all.filter((x) => !chosen.some((c) => c.summary === x.summary)).map((x) => (i?.advice ? { ...x, head: 'Or' as const } : x))]
 }
 
 // Fixes are the cards of what to do: what stops the bleeding, and what cures.
 export function Fixes({ i, fixes, chain, past, labels }: { i: Summary; fixes: Fix[]; chain: Link[]; past: boolean; labels?: Record<string, string> }) {
   if (fixes.length === 0) return <Nothing title="No fix was computed">See the runbook.</Nothing>
-  const heads = headsOf(fixes)
   const a = i.advice
   const changed = i.events?.filter((e) => e.kind === 'advice').at(-1)
   const body = (f: Fix) => <FixBody f={f} advice={a} chain={chain} target={i.affected?.[0] ?? i.targets[0]} labels={labels} />
-  const others = fixes.filter((_, n) => heads[n] === 'Or')
+  const others = fixes.filter((f) => f.head === 'Or')
   return (
     <>
-      {fixes.map((f, n) => heads[n] !== 'Or' && (
+      {fixes.map((f) => f.head !== 'Or' && (
         <div class={`card best ${f.stops ? 'stops' : ''}`} data-fix>
-          <h2 class="label">{past ? 'If it comes back: ' : ''}{heads[n]}</h2>
+          <h2 class="label">{past ? 'If it comes back: ' : ''}{f.head}</h2>
           <h3><Text of={f.summary} /></h3>
           {body(f)}
         </div>

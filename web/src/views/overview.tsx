@@ -8,7 +8,7 @@ import { link, to, useRoute } from '../route'
 import type { Anomaly, Deployment, Health, Incident, Life, Link, Model, Numbers, Panels, Phase, Plot, Quantity, Replica, Summary, Verdict } from '../types'
 import { Ago, At, Copy, courseOf, Filter, Mark, matches, Nothing, Problem, Text, Waiting } from '../ui'
 import { Axis } from './chain'
-import { EvidencePlot, FixBody, headline, headsOf, sure, useStory, useTick } from './diagnosis'
+import { EvidencePlot, FixBody, headline, sure, useStory, useTick } from './diagnosis'
 import { Acknowledge, healthOfSeverity, PhaseOf } from './incident'
 import { open, Strip, useStarts } from './strip'
 import { Path } from './path'
@@ -136,7 +136,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
         <Hurt m={m} affected={firing ? affected : []} before={story.before} hops={hops} links={firing ? f?.chain : undefined} impact={of?.impact} />
         {fix && (
           <section class="card best" data-fix style={{ margin: 0 }}>
-            <h2 class="label">{headsOf(fixes)[0]}</h2>
+            <h2 class="label">{fix.head}</h2>
             <h3><Text of={fix.summary} /></h3>
             <FixBody f={fix} few advice={of?.advice} chain={f?.chain} target={of?.affected?.[0] ?? affected[0]?.target} labels={affected[0]?.labels} />
             <p class="actions">

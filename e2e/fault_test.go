@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/common/model"
 )
 
 // A Fault hurts one server. It starts with its phase, After seconds later, and
@@ -21,6 +24,43 @@ type Fault struct {
 	After  float64 `json:"after,omitempty"`
 
 	inject func(context.Context, *Server) error
+}
+
+// UnmarshalJSON reads a fault as a truth describes it, or as a scenario asks for it: by its name.
+func (f *Fault) UnmarshalJSON(text []byte) error {
+	type described Fault
+	var asked struct {
+		described
+		Name           string         `json:"fault"`
+		Stopped, Every model.Duration // of throttle
+		Loops          int            // of neighbours
+	}
+	if err := json.Unmarshal(text, &asked); err != nil {
+		return err
+	}
+	switch asked.Name {
+	case "":
+		*f = Fault(asked.described)
+	case "hang":
+		*f = Hang(asked.Target, asked.After)
+	case "hang-rank":
+		*f = HangRank(asked.Target, asked.After)
+	case "freeze":
+		*f = Freeze(asked.Target, asked.After)
+	case "neighbours":
+		*f = Neighbours(asked.Target, asked.Loops)
+	case "throttle":
+		*f = Throttle(asked.Target, time.Duration(asked.Stopped), time.Duration(asked.Every-asked.Stopped))
+	case "crash":
+		*f = Crash(asked.Target, asked.After)
+	case "down":
+		*f = Down(asked.Target, asked.After)
+	case "restart":
+		*f = Restart(asked.Target, asked.After)
+	default:
+		return fmt.Errorf("no fault is called %q", asked.Name)
+	}
+	return nil
 }
 
 // Hang stops the engine cores with SIGSTOP: the API server goes on answering.

@@ -43,15 +43,14 @@ var liveCases = []liveCase{
 func TestLive(t *testing.T) {
 	bin := product(t)
 	fl := newFleet(t)
-	for i := range scenarios {
-		sc := &scenarios[i]
+	for _, sc := range readScenarios(t) {
 		cases := slices.DeleteFunc(slices.Clone(liveCases), func(c liveCase) bool { return c.scenario != sc.Name })
 		if len(cases) == 0 {
 			continue
 		}
 		t.Run(sc.Name, func(t *testing.T) {
-			d := newDriver(fl.serve(t, sc), sc.seed())
-			err := play(fl.ctx, sc, d, filepath.Join(fl.scratch, "live", sc.Name), newTruth(sc), func(ctx context.Context, phase int) {
+			d := newDriver(fl.serve(t, &sc), sc.seed())
+			err := play(fl.ctx, &sc, d, filepath.Join(fl.scratch, "live", sc.Name), newTruth(&sc), func(ctx context.Context, phase int) {
 				for _, c := range cases {
 					if sc.Phases[phase].Name == c.phase && sleep(ctx, seconds(c.after)) {
 						c.check(ctx, t, bin, d.servers)

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/fleet"
 )
 
@@ -22,9 +23,7 @@ import (
 // asks meanwhile; one of the servers has a clock that is an hour ahead.
 func TestStalledReaders(t *testing.T) {
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 2, Warm: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer fl.Close()
 	ahead := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for _, name := range []string{"num_requests_running", "num_requests_waiting", "generation_tokens_total"} {
@@ -33,9 +32,7 @@ func TestStalledReaders(t *testing.T) {
 	}))
 	defer ahead.Close()
 	hash, err := bcrypt.GenerateFromPassword([]byte("pw"), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	web := textFile(t, "web.yml", fmt.Sprintf("basic_auth_users: {ada: %q, vera: %q}\n", hash, hash))
 	file := textFile(t, "sixty.yaml", "sixty:\n  access:\n    grants:\n    - {users: [ada], role: admin}\n    - {users: [vera], role: viewer, match: '{job=\"vllm\"}'}\n")
 	m := sixtyServe(t, append([]string{"--data", t.TempDir(), "--no-host-metrics", "--config", file, "--web-config", web, "--interval", "1s", "--evaluation-interval", "2s", ahead.URL}, fl.URLs()...)...)
@@ -53,9 +50,7 @@ func TestStalledReaders(t *testing.T) {
 	q := url.Values{"query": {`{__name__=~".+"}`}, "step": {"1"}, "start": {fmt.Sprint(now - 300)}, "end": {fmt.Sprint(now + 300)}}
 	for range 24 {
 		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer c.Close()
 		_ = c.(*net.TCPConn).SetReadBuffer(4 << 10)
 		fmt.Fprintf(c, "GET /api/v1/query_range?%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Basic %s\r\n\r\n", q.Encode(), addr, base64.StdEncoding.EncodeToString([]byte("vera:pw")))

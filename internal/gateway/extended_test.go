@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
@@ -21,9 +22,7 @@ import (
 func expressions(t *testing.T) (out []string) {
 	t.Helper()
 	script, err := os.ReadFile("../../cmd/sixty/testdata/guides/collector.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, m := range regexp.MustCompile(`(?m)'query=(.*)'$|expr: (.*)$`).FindAllStringSubmatch(string(script), -1) {
 		out = append(out, m[1]+m[2])
 	}
@@ -73,14 +72,9 @@ vllm:prefix_cache_queries_total{model_name="scripted"} %d
 		g.waitUntilIdle(t)
 		read := steps.Load()
 		polltest.Until(t, "the engine's page is read twice more", func() bool { return steps.Load() >= read+20 }) // and the first of them is counted
-		resp, err := http.Get(g.admin + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		page, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
+		resp, page := send(t, request("GET", g.admin+"/metrics", ""))
 		at = at.Add(20 * time.Second)
-		if _, err := store.Append(embedded.Target{Instance: "gateway:8081"}, at, page, resp.Header.Get("Content-Type"), time.Millisecond); err != nil {
+		if _, err := store.Append(embedded.Target{Instance: "gateway:8081"}, at, []byte(page), resp.Header.Get("Content-Type"), time.Millisecond); err != nil {
 			t.Fatalf("page %d: %v", i, err)
 		}
 	}

@@ -118,32 +118,19 @@ func nanos() int64 { return int64(time.Since(epoch)) }
 // timed is an upstream whose events hold the time at which they were written.
 // Queries say how it answers: first, every, n; flood; hold; else a whole answer.
 func timed(t *testing.T) string {
-	l := listenLocally(t)
-	var wg sync.WaitGroup
-	t.Cleanup(func() { l.Close(); wg.Wait() })
-	wg.Go(func() {
+	return strings.TrimPrefix(raw(t, func(c net.Conn) {
+		br := bufio.NewReader(c)
 		for {
-			c, err := l.Accept()
+			r, err := http.ReadRequest(br)
 			if err != nil {
 				return
 			}
-			wg.Go(func() {
-				defer c.Close()
-				br := bufio.NewReader(c)
-				for {
-					r, err := http.ReadRequest(br)
-					if err != nil {
-						return
-					}
-					_, _ = io.Copy(io.Discard, r.Body)
-					if timedAnswer(c, r) != nil {
-						return
-					}
-				}
-			})
+			_, _ = io.Copy(io.Discard, r.Body)
+			if timedAnswer(c, r) != nil {
+				return
+			}
 		}
-	})
-	return l.Addr().String()
+	}), "http://")
 }
 
 const wholeAnswer = `{"id":"cmpl-1","object":"text_completion","model":"m","choices":[{"index":0,"text":" word","finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}`
@@ -453,28 +440,16 @@ http {
 // BenchmarkWhole is a request that is not streamed, of eight clients for each
 // processor; clients and upstream are included.
 func BenchmarkWhole(b *testing.B) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.Succeed(b, err)
-	defer l.Close()
-	go func() {
+	up := raw(b, func(c net.Conn) {
+		buf := make([]byte, 64<<10)
 		for {
-			c, err := l.Accept()
-			if err != nil {
+			if _, err := c.Read(buf); err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				buf := make([]byte, 64<<10)
-				for {
-					if _, err := c.Read(buf); err != nil {
-						return
-					}
-					fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(wholeAnswer), wholeAnswer)
-				}
-			}()
+			fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(wholeAnswer), wholeAnswer)
 		}
-	}()
-	g := start(b, Config{}, "http://"+l.Addr().String())
+	})
+	g := start(b, Config{}, up)
 	body := `{"model":"m","prompt":"x"}`
 	req := fmt.Appendf(nil, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	b.ReportAllocs()

@@ -48,12 +48,7 @@ func TestAnUpgradeIsNoWayAroundTheLimits(t *testing.T) {
 	})
 	g := start(t, Config{MaxBody: 1 << 20}, up)
 	r := request("POST", g.url+"/v1/completions", chat)
-	r.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(h2c(r))
-	must.Succeed(t, err)
-	io.Copy(io.Discard, resp.Body)
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	if resp, _ := send(t, h2c(r)); resp.StatusCode != http.StatusOK {
 		t.Error(resp.Status)
 	}
 	before := asked.Load()
@@ -61,10 +56,7 @@ func TestAnUpgradeIsNoWayAroundTheLimits(t *testing.T) {
 		g.waitUntilIdle(t)
 		r := h2c(request("POST", g.url+"/v1/completions", ""))
 		r.Body, r.ContentLength = io.NopCloser(io.LimitReader(zeros{}, 3<<20)), length
-		resp, err := http.DefaultClient.Do(r)
-		must.Succeed(t, err)
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusRequestEntityTooLarge {
+		if resp, _ := send(t, r); resp.StatusCode != http.StatusRequestEntityTooLarge {
 			t.Errorf("3 MiB of length %d with --max-body 1 MiB: %s", length, resp.Status)
 		}
 	}

@@ -75,9 +75,7 @@ func load(t *testing.T, path string) [][]byte {
 	must.Succeed(t, err)
 	defer rec.Close()
 	var pages [][]byte
-	if err := rec.Scrapes(func(s recording.Scrape) error { pages = append(pages, s.Body); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, rec.Scrapes(func(s recording.Scrape) error { pages = append(pages, s.Body); return nil }))
 	return pages
 }
 

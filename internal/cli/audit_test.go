@@ -250,9 +250,7 @@ func TestTheActionOfGitHub(t *testing.T) {
 	}
 	must.Succeed(t, yaml.Unmarshal(data, &action))
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "sixty"), []byte("#!/bin/sh\nfor a; do echo \"$a\"; done\nexit 1\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "sixty"), []byte("#!/bin/sh\nfor a; do echo \"$a\"; done\nexit 1\n"), 0o700))
 	// A release's binary comes from the release, and is none where the checksum is another one's.
 	bin := t.TempDir()
 	curl := "#!/bin/sh\nfor a; do url=$a; done\ncase $url in\n" +

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/load"
@@ -33,9 +34,7 @@ func runCLI(t *testing.T, args ...string) (stdout, stderr string, err error) {
 func imitated(t *testing.T) string {
 	t.Helper()
 	f, err := fleet.Start(fleet.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f.URL(0)
 }
@@ -61,9 +60,7 @@ func TestBenchWritesEveryKindOfResult(t *testing.T) {
 		t.Errorf("summary:\n%s", out)
 	}
 	raw, err := os.ReadFile(file("a.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var res load.Result
 	if err := json.Unmarshal(raw, &res); err != nil || res.Schema != load.Schema || res.Requests.Complete != 25 || res.Name != "saturation" {
 		t.Errorf("result %+v, error %v", res.Requests, err)
@@ -79,9 +76,7 @@ func TestBenchWritesEveryKindOfResult(t *testing.T) {
 	if out, _, err = runCLI(t, "bench", "compare", file("a.json"), file("a.json")); err != nil || !strings.Contains(out, "same") {
 		t.Errorf("comparison with itself: %v\n%s", err, out)
 	}
-	if err := os.WriteFile(file("list.json"), fmt.Appendf(nil, "[%s,%s]", raw, raw), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file("list.json"), fmt.Appendf(nil, "[%s,%s]", raw, raw), 0o600))
 	if _, _, err := runCLI(t, "bench", "compare", file("a.json"), file("list.json")); err == nil ||
 		!strings.Contains(err.Error(), "several results") {
 		t.Errorf("comparison with a list: %v", err)
@@ -104,9 +99,7 @@ func TestBenchExitCodes(t *testing.T) {
 func TestBenchSearch(t *testing.T) {
 	url := imitated(t)
 	objective := filepath.Join(t.TempDir(), "slo.yaml")
-	if err := os.WriteFile(objective, []byte("objectives: [{ttft_p95: 30s}]\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(objective, []byte("objectives: [{ttft_p95: 30s}]\n"), 0o600))
 	args := []string{"bench", url, "--search", "concurrency", "--slo", objective, "--duration", "300ms", "--search-to", "4", "--prompt-tokens", "8"}
 	out, _, err := runCLI(t, args...)
 	for range 20 { // what the generator spoiled is tried again

@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
@@ -78,18 +79,12 @@ func BenchmarkAccuracy(b *testing.B) {
 func accuracy(b *testing.B, script script, cfg Config) {
 	url := serveApart(b, script)
 	g, err := workload.NewGenerator(spec(16, script.Tokens), 1)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	cfg.Target.URL, cfg.Source = url, g
 	r, err := New(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	rec, err := r.Run(b.Context(), time.Second, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	res := Summarize(rec, Settings{Load: Shape{Concurrency: cfg.Concurrency, Arrivals: cfg.Arrivals}, Warmup: 0})
 	if res.Requests.Complete == 0 || res.Requests.Failed > 0 {
 		b.Fatalf("requests %+v", res.Requests)
@@ -120,9 +115,7 @@ func accuracy(b *testing.B, script script, cfg Config) {
 // serveApart starts a scripted server in a process of its own until the benchmark ends.
 func serveApart(b *testing.B, script script) (url string) {
 	text, err := json.Marshal(script)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	args := []string{os.Args[0]}
 	if *serverCPU >= 0 {
 		args = append([]string{"taskset", "-c", strconv.Itoa(*serverCPU)}, args...)
@@ -136,26 +129,18 @@ func serveApart(b *testing.B, script script) (url string) {
 	}
 	b.Cleanup(func() { in.Close(); _ = c.Wait() })
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	return strings.TrimSpace(line)
 }
 
 // truths asks a server in another process what it did.
 func truths(b *testing.B, url string) (list []truth) {
 	req, err := http.NewRequestWithContext(context.WithoutCancel(b.Context()), http.MethodGet, url+"/truth", http.NoBody)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	transport := &http.Transport{DisableKeepAlives: true}
 	resp, err := transport.RoundTrip(req)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, json.NewDecoder(resp.Body).Decode(&list))
 	return list
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
@@ -20,14 +21,10 @@ func TestProbeLearnsTheLengthOfPrompts(t *testing.T) {
 	for name, script := range tests {
 		t.Run(name, func(t *testing.T) {
 			s, err := startScripted(script)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer s.Close()
 			p, err := Probe(context.Background(), Target{URL: s.URL(), API: Chat, IgnoreEOS: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if p.Target.Model != "scripted" {
 				t.Errorf("model %q", p.Target.Model)
 			}
@@ -36,13 +33,9 @@ func TestProbeLearnsTheLengthOfPrompts(t *testing.T) {
 			}
 			g, _ := workload.NewGenerator(spec(400, 2), 1)
 			r, err := New(Config{Target: p.Target, Vocabulary: p.Vocabulary, Source: g, Concurrency: 1, MaxRequests: 3})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			rec, err := r.Run(context.Background(), time.Second, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for r := range rec.Records() {
 				if r.PromptTokens < 398 || r.PromptTokens > 402 {
 					t.Errorf("prompt of %d tokens, want 400; vocabulary %v per word, overhead %d", r.PromptTokens, p.Vocabulary.TokensPerWord, p.Vocabulary.Overhead)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
@@ -24,27 +25,19 @@ func spec(prompt, output int) workload.Spec {
 func run(t *testing.T, script script, sp workload.Spec, cfg Config) (*Recording, []truth) {
 	t.Helper()
 	s, err := startScripted(script)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	cfg.Target.URL = s.URL()
 	if cfg.Target.Model == "" {
 		cfg.Target.Model = "scripted"
 	}
 	g, err := workload.NewGenerator(sp, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg.Source = g
 	r, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rec, err := r.Run(context.Background(), time.Second, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return rec, s.Truths()
 }
 
@@ -164,14 +157,10 @@ func TestOpenLoopEndsWithTooManyStreams(t *testing.T) {
 	a := workload.Constant(100)
 	g, _ := workload.NewGenerator(spec(4, 1), 1)
 	r, err := New(Config{Target: Target{URL: "http://127.0.0.1:1", Model: "m"}, Source: g, Arrivals: &a, MaxRequests: 40})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.queue.running = maxStreams
 	rec, err := r.Run(context.Background(), time.Second, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	res := Summarize(rec, Settings{})
 	if !res.Interrupted || !strings.Contains(strings.Join(res.Notes, " "), "10000 requests were open at once") {
 		t.Errorf("interrupted %v, notes %q", res.Interrupted, res.Notes)
@@ -180,21 +169,15 @@ func TestOpenLoopEndsWithTooManyStreams(t *testing.T) {
 
 func TestCancelledContextKeepsWhatWasMeasured(t *testing.T) {
 	s, err := startScripted(script{TTFT: time.Millisecond, ITL: 20 * time.Millisecond, Tokens: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	g, _ := workload.NewGenerator(spec(4, 10), 1)
 	r, err := New(Config{Target: Target{URL: s.URL(), Model: "m"}, Source: g, Concurrency: 4, MaxRequests: 1_000_000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	rec, err := r.Run(ctx, time.Second, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	res := Summarize(rec, Settings{})
 	if !res.Interrupted || res.Requests.Complete < 4 || res.Requests.Unfinished == 0 || res.Requests.Failed != 0 {
 		t.Errorf("interrupted %v, requests %+v", res.Interrupted, res.Requests)
@@ -216,22 +199,14 @@ func TestKeptConnectionsThatDiedAreReplaced(t *testing.T) {
 
 func TestAServerThatDiesIsToldFromOneThatRefuses(t *testing.T) {
 	s, err := startScripted(script{TTFT: time.Millisecond, ITL: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	g, err := workload.NewGenerator(spec(4, 4), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r, err := New(Config{Target: Target{URL: s.URL(), Model: "m"}, Source: g, Arrivals: &workload.Arrivals{Profile: []workload.Segment{{From: 100, To: 100}}}, Duration: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	time.AfterFunc(400*time.Millisecond, func() { s.Close() })
 	rec, err := r.Run(context.Background(), time.Second, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	res := Summarize(rec, Settings{})
 	if res.Requests.Complete < 5 || res.Gone < 0.2 || res.Gone > 0.9 {
 		t.Errorf("gone at %g s after %+v", res.Gone, res.Requests)
@@ -253,16 +228,12 @@ func TestWayToConnect(t *testing.T) {
 
 func TestServerDown(t *testing.T) {
 	s, err := startScripted(script{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	url := s.URL()
 	s.Close()
 	g, _ := workload.NewGenerator(spec(4, 2), 1)
 	r, err := New(Config{Target: Target{URL: url, Model: "m"}, Source: g, Concurrency: 2, MaxRequests: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err = r.Run(context.Background(), time.Second, nil); err == nil || !strings.Contains(err.Error(), "connect to") {
 		t.Errorf("error %v, want one that names the connection", err)
 	}
@@ -280,9 +251,7 @@ func TestFurtherFieldsOfTheBody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, err := newEndpoint(Target{URL: "http://a", Model: "m", IgnoreEOS: true, Extra: tt.extra}, DefaultVocabulary())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			body := string(e.appendBody(nil, &turn))
 			for _, want := range tt.with {
 				if !strings.Contains(body, want) {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/listen"
 	"github.com/sixty-dev/sixty/internal/base/memnet"
 )
@@ -18,9 +19,7 @@ import (
 func ask(t *testing.T, network *memnet.Network, user string) net.Conn {
 	t.Helper()
 	c, err := network.DialContext(t.Context(), "tcp", "monitor:6060")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: monitor\r\nUser: %s\r\nConnection: close\r\n\r\n", user); err != nil {
 		t.Fatal(err)

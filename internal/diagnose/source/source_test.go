@@ -75,12 +75,8 @@ func TestNotesOfARecordingReachTheDiagnosis(t *testing.T) {
 	write := func(name, body string) {
 		t.Helper()
 		name = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(body), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must.Succeed(t, os.WriteFile(name, []byte(body), 0o600))
 	}
 	for i := range 12 {
 		for _, server := range []string{"10.0.0.1:8000", "10.0.0.2:8000"} {
@@ -89,18 +85,12 @@ func TestNotesOfARecordingReachTheDiagnosis(t *testing.T) {
 	}
 	write("meta.json", `{"targets":[{"url":"http://10.0.0.1:8000/metrics","version":"0.32.1","models":[{"id":"m","max_model_len":4096}]}]}`)
 	s, err := Open(t.Context(), Spec{Recording: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	var o diagnose.Options
-	if err := s.Complete(t.Context(), &o, "", ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Complete(t.Context(), &o, "", ""))
 	d, err := s.Diagnose(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got []string
 	for _, target := range d.Targets {
 		got = append(got, fmt.Sprint(target.Name, " ", target.Version, " ", target.Config[engine.MaxModelLen].Value))

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/memnet"
 )
 
@@ -58,18 +59,14 @@ func TestWhoDoesNotReadHoldsNoTurn(t *testing.T) {
 		})))
 		for range 24 {
 			c, err := network.DialContext(t.Context(), "tcp", "monitor:6060")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer c.Close()
 			if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: monitor\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		resp, err := (&http.Client{Transport: network.Transport(t)}).Get("http://monitor:6060/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer resp.Body.Close()
 		if n, err := io.Copy(io.Discard, resp.Body); err != nil || n != 1<<20 {
 			t.Errorf("%s, %d bytes, %v", resp.Status, n, err)

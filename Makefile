@@ -100,8 +100,7 @@ accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several pha
 model-accuracy: ## Fit the performance model to what others measured, leaving out each GPU and each model in turn, tune public deployments, and write docs/lab/model-accuracy.md
 	cd research/modelaccuracy && $(GO) run .
 	SIXTY_ACCURACY=update $(GO) test ./internal/cli -run '^TestTuneOfPublicDeployments$$' -count=1
-	cd research/modelaccuracy && $(GO) run . -page && $(GO) test .
-	SIXTY_ACCURACY=full $(GO) test ./internal/sim/perfmodel -run '^TestGroundTruth$$' -count=1 -v
+	cd research/modelaccuracy && $(GO) run . -page && SIXTY_ACCURACY=full $(GO) test -count=1 -v .
 
 detection: ## Measure how long after its onset a fault is an alert, and write the tables of docs/lab/rules.md
 	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestDetectionTimes$$' -count=1 -timeout 60m -v -update

@@ -1,6 +1,6 @@
 //go:build e2e
 
-package perfmodel_test
+package main
 
 import (
 	"bufio"
@@ -46,7 +46,7 @@ type liveRun struct {
 // preemptions, to which nothing was fitted, must be right. The three tell how far the
 // server agrees with itself, which bounds what a prediction can be worth:
 //
-//	SIXTY_VLLM=DIR go test -tags e2e -run LiveServer -v ./internal/sim/perfmodel
+//	SIXTY_VLLM=DIR go test -tags e2e -run LiveServer -v .
 //
 // What was measured is saved to the file $SIXTY_LIVE_SAVE, and taken from the file
 // $SIXTY_LIVE_SAVED instead of a server. Only preemptions, which hardly depend on how

@@ -1,4 +1,4 @@
-package perfmodel_test
+package main
 
 import (
 	"bufio"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 	measured "github.com/sixty-dev/sixty/internal/sim/workload"
@@ -36,7 +37,7 @@ func truthFile(t *testing.T, run, file string) *os.File {
 	t.Helper()
 	shared := os.Getenv("SIXTY_SHARED")
 	if shared == "" && os.Getenv("SIXTY_ACCURACY") == "full" {
-		shared = "../../../../shared"
+		shared = "../../../shared"
 	}
 	f, err := os.Open(filepath.Join(shared, "data/ground-truth", "llmservingsim_"+run+"_Llama-3.1-8B_"+file))
 	if err != nil {
@@ -82,7 +83,7 @@ func readRun(t *testing.T, run string) []perfmodel.Measured {
 // TestGroundTruth calibrates on one half of each run and predicts the other, and
 // prints the errors:
 //
-//	go test -run GroundTruth -v ./internal/sim/perfmodel
+//	go test -run GroundTruth -v .
 //
 // Calibrating on the past and predicting the future is what sixty does, and must
 // meet the targets: mean TPOT within 2 %, median and P95 TTFT within 10 %,
@@ -98,7 +99,11 @@ func TestGroundTruth(t *testing.T) {
 			cfg, err := sim.Defaults("0.19.0")
 			must.Succeed(t, err)
 			cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs = 32768, truth.numBlocks, truth.maxSeqs
-			prior := *priorOf(t, truth.gpu)
+			gpu, err := perfmodel.FindGPU(truth.gpu)
+			must.Succeed(t, err)
+			ledger, err := perfmodel.NewLedger(modelconfigtest.Read(t, "llama-3.1-8b"), perfmodel.Settings{Device: gpu, MaxModelLen: 4096})
+			must.Succeed(t, err)
+			prior := ledger.StepCost(700)
 			var end time.Duration
 			for _, m := range ms {
 				end = max(end, m.LastToken)

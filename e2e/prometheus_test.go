@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -14,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 )
 
 // What is promised of a Prometheus that scrapes and evaluates every
@@ -110,7 +114,7 @@ func watching(t *testing.T, fl *fleet, sc *Scenario, bin string) (*watch, *drive
 	dir := t.TempDir()
 	shell(t, bin, "generate", "rules", "--detect", servers[0].URL(), "--use-case", "chat", "--interval", prometheusInterval.String(), "--out", dir)
 	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(servers[0].URL(), "http://"), "--interval", prometheusInterval.String(), "--cluster", "test", "--out", dir)
-	return &watch{t: t, bin: bin, prom: prometheus(t, dir, "")}, newDriver(servers, sc.seed())
+	return &watch{t: t, bin: bin, prom: prometheus(t, dir)}, newDriver(servers, sc.seed())
 }
 
 func (c *prometheusCase) run(t *testing.T, fl *fleet, bin string) {
@@ -240,9 +244,14 @@ func (w *watch) verdict(ctx context.Context) (id, severity, summary string) {
 }
 
 type promAlert struct {
-	Labels   map[string]string
-	State    string
-	ActiveAt time.Time
+	Labels, Annotations map[string]string
+	State               string
+	ActiveAt            time.Time
+}
+
+// firing returns the alerts that fire.
+func (w *watch) firing() []promAlert {
+	return slices.DeleteFunc(w.alerts(), func(a promAlert) bool { return a.State != "firing" })
 }
 
 // alerts returns the alerts that are pending or fire.
@@ -258,4 +267,28 @@ func (w *watch) alerts() []promAlert {
 		w.t.Error(err)
 	}
 	return answer.Data.Alerts
+}
+
+// prometheus adds to the generated scrape configuration where the rules are, and starts a server.
+func prometheus(t *testing.T, dir string) string {
+	t.Helper()
+	config := map[string]any{}
+	text, err := os.ReadFile(filepath.Join(dir, "prometheus.yml"))
+	must.Succeed(t, err)
+	must.Succeed(t, yaml.Unmarshal(text, &config))
+	config["rule_files"] = []string{filepath.Join(dir, "rules.yaml")}
+	text, err = yaml.Marshal(config)
+	must.Succeed(t, err)
+	file := filepath.Join(dir, "prometheus-with-rules.yml")
+	must.Succeed(t, os.WriteFile(file, text, 0o600))
+	shell(t, "promtool", "check", "config", file)
+	return metricstest.Daemon(t, "prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "tsdb"), "--log.level=warn")
+}
+
+func shell(t *testing.T, name string, args ...string) {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
 }

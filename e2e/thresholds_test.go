@@ -48,7 +48,7 @@ const (
 // Prometheus evaluate them: at the same load nothing may fire, beyond the capacity
 // something must. It wants SIXTY_VLLM and SIXTY_BIN, and takes ten minutes.
 func TestThresholdsOfALoadTestFireAtTheRightLoad(t *testing.T) {
-	bin := product(t, "prometheus", "prometheus-alertmanager")
+	bin := product(t, "prometheus")
 	begin := time.Now()
 	fl := newFleet(t)
 	url := *urlFlag
@@ -64,18 +64,17 @@ func TestThresholdsOfALoadTestFireAtTheRightLoad(t *testing.T) {
 	rules := t.TempDir()
 	shell(t, bin, "generate", "rules", "--from", result, "--detect", url, "--window", "1m", "--interval", "5s", "--out", rules)
 	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(url, "http://"), "--interval", "5s", "--cluster", "test", "--out", rules)
-	am := alertmanager(t, rules)
-	prom := prometheus(t, rules, strings.TrimPrefix(am, "http://"))
+	w := &watch{t: t, bin: bin, prom: prometheus(t, rules)}
 
 	b.say("%.3g requests/s, as measured", carried*capacity)
 	stop := b.load(fl.ctx, "--rate", strconv.FormatFloat(carried*capacity, 'g', 4, 64))
 	for end := time.Now().Add(100 * time.Second); time.Now().Before(end) && sleep(fl.ctx, 5*time.Second); {
-		if early := alertsOf(t, am); len(early) > 0 {
-			t.Errorf("alerts at the load that the rules were made at: %v", early)
+		if early := w.firing(); len(early) > 0 {
+			t.Errorf("alerts at the load that the rules were made at: %+v", early)
 			break
 		}
 	}
-	b.say("Prometheus says %s", promAlerts(t, prom))
+	b.say("Prometheus says %+v", w.alerts())
 	stop()
 
 	b.say("%d streams, more than the server can do", overload)
@@ -84,7 +83,7 @@ func TestThresholdsOfALoadTestFireAtTheRightLoad(t *testing.T) {
 	defer stop()
 	for end := since.Add(5 * time.Minute); time.Now().Before(end) && sleep(fl.ctx, 2*time.Second); {
 		fired := false
-		for _, a := range alertsOf(t, am) {
+		for _, a := range w.firing() {
 			t.Logf("%s (%s) after %.0f s: %s; thresholds: %s", a.Labels["alertname"], a.Labels["severity"], time.Since(since).Seconds(), a.Annotations["description"], a.Annotations["thresholds"])
 			fired = fired || strings.Contains(a.Annotations["thresholds"], "load test of")
 		}
@@ -92,7 +91,7 @@ func TestThresholdsOfALoadTestFireAtTheRightLoad(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("no alert that rests on the load test after %.0f s of too much load; Prometheus says %s", time.Since(since).Seconds(), promAlerts(t, prom))
+	t.Errorf("no alert that rests on the load test after %.0f s of too much load; Prometheus says %+v", time.Since(since).Seconds(), w.alerts())
 }
 
 // benchRunner runs sixty bench against one server.

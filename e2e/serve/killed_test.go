@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -215,47 +214,6 @@ func (h *hook) all() []string {
 }
 
 func (h *hook) heard(what string) bool { return slices.Contains(h.all(), what) }
-
-// TestHangingReceiver: beside a receiver that reads and never answers, one that is well is told of a server that
-// dies, once and within two evaluations, and of the other receiver, which is on the page too.
-func TestHangingReceiver(t *testing.T) {
-	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		<-r.Context().Done()
-	}))
-	t.Cleanup(func() { hangs.CloseClientConnections(); hangs.Close() })
-	well := newHook(t)
-	victimAt := port(t)
-	victim := fleetAt(t, victimAt, "qwen-7b")
-	file := textFile(t, "sixty.yaml", fmt.Sprintf(`sixty:
-  receivers:
-  - name: people
-    webhook_configs: [{url: %q}, {url: %q}]
-`, hangs.URL, well.URL))
-	const every = 2 * time.Second
-	m := sixtyServe(t, "--data", t.TempDir(), "--no-host-metrics", "--config", file, "--interval", "1s", "--evaluation-interval", every.String(), victimAt)
-	m.until(time.Minute, "the model is well", m.healthy(1, 1))
-	_ = victim.Close()
-	m.until(time.Minute, "an incident", func() bool {
-		_, body := ask(m.url + "/api/v1/incidents")
-		return strings.Contains(body, "target-down")
-	})
-	took := m.until(time.Minute, "people are told", func() bool { return well.heard("firing VLLMTargetDown") })
-	page := m.until(3*time.Minute, "the page says that one does not answer", func() bool {
-		return strings.Contains(strings.Join(m.overview().Problems, " "), "notifications do not reach people/webhook/0")
-	})
-	m.until(3*time.Minute, "the well one is told of the other", func() bool { return well.heard("firing SixtyReceiverFailing") })
-	told := 0
-	for _, what := range well.all() {
-		if what == "firing VLLMTargetDown" {
-			told++
-		}
-	}
-	t.Logf("RESULT told after %.1f s of the incident, %d times; on the page %.1f s later; told: %q", took.Seconds(), told, page.Seconds(), well.all())
-	if took > 2*every || told != 1 {
-		t.Errorf("told %d times, the first after %s; want once, within two evaluations", told, took)
-	}
-}
 
 // statusOf is the status that a URL is answered with, 0 for none.
 func statusOf(url string) int {

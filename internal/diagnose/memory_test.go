@@ -2,7 +2,6 @@ package diagnose_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -149,12 +148,8 @@ func inJSON(t *testing.T, q metrics.Querier, o diagnose.Options) string {
 // to the byte.
 func TestMemoryChangesNothing(t *testing.T) {
 	var files []string
-	shared := cmp.Or(os.Getenv("SIXTY_SHARED"), "../../../shared")
 	patterns := []string{"../../testdata/recordings/*.tar.zst", "../../testdata/recordings/long/*.tar.zst"}
 	full := os.Getenv("SIXTY_ACCURACY") == "full"
-	if full {
-		patterns = append(patterns, shared+"/recordings/*.tar.zst")
-	}
 	for _, pattern := range patterns {
 		found, err := filepath.Glob(pattern)
 		must.Succeed(t, err)

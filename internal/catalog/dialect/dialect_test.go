@@ -2,8 +2,6 @@ package dialect
 
 import (
 	"cmp"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -222,49 +220,6 @@ func TestKeyTellsQueriesApart(t *testing.T) {
 	if key(base) == key(base[1:]) || key(base) == key(prefixed("vllm_", v1...)) {
 		t.Error("two dialects share a key")
 	}
-}
-
-// TestDetectOnRealPages reads pages that real servers exposed.
-func TestDetectOnRealPages(t *testing.T) {
-	dir := filepath.Join(cmp.Or(os.Getenv("SIXTY_SHARED"), "../../../../shared"), "data/dumps")
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("no pages of real servers: %v", err)
-	}
-	for file, want := range map[string]struct{ id, version string }{
-		"vllm-0.6-v0-inside-a-page.txt":         {"vllm-v0", ""}, // the page breaks off in the first histogram
-		"vllm-0.8.5-v0.metrics.txt":             {"vllm-v0", "0.6.4 or later, before 0.9.2"},
-		"vllm-0.10.2.metrics.txt":               {"vllm-v1", "0.10.2 or later, before 0.11"},
-		"vllm-0.20-dev-spec-decode.metrics.txt": {"vllm-v1", "0.17 or later, before 0.20"},
-		"vllm-0.23.0-apiserver2.metrics.txt":    {"vllm-v1", "0.20 or later, before 0.30"},
-		"vllm-0.23.0-dp2.metrics.txt":           {"vllm-v1", "0.20 or later, before 0.30"},
-	} {
-		t.Run(strings.TrimSuffix(file, ".txt"), func(t *testing.T) {
-			page, err := os.ReadFile(filepath.Join(dir, file))
-			if err != nil {
-				t.Skip(err)
-			}
-			d, ok := Detect(sampleNames(string(page)))
-			if !ok || d.ID != want.id || d.Version != want.version {
-				t.Errorf("got %q %q, %v; want %q %q", d.ID, d.Version, ok, want.id, want.version)
-			}
-			for _, s := range []*indicator.Signal{indicator.Running, indicator.KVUsage, indicator.GenerationTokenRate} {
-				if missing := d.Missing(s); len(missing) > 0 {
-					t.Errorf("%s lacks %q", s.Name, missing)
-				}
-			}
-		})
-	}
-}
-
-// sampleNames returns the metric names of a page in the text format, quoted in
-// a document or not.
-func sampleNames(page string) []string {
-	var names []string
-	for _, m := range regexp.MustCompile(`(?m)^\s*([a-zA-Z_:][\w:]*)(?:\{.*\})? [-+0-9.eInfNa]+$`).FindAllStringSubmatch(page, -1) {
-		names = append(names, m[1])
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // SGLang counts requests without the reason for which they ended.

@@ -1,39 +1,11 @@
-// Package metricstest is for the tests of the metrics packages. It finds recordings and dumps of real servers, and
-// makes a page shaped like vLLM's. Only tests import it.
+// Package metricstest is for the tests of the metrics packages. It makes a page shaped
+// like vLLM's. Only tests import it.
 package metricstest
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"testing"
-
-	"github.com/sixty-dev/sixty/internal/base/must"
 )
-
-// Shared returns the path of a file or folder beside the repository, in
-// $SIXTY_SHARED or ../shared, and skips the test where it is absent.
-func Shared(tb testing.TB, elem ...string) string {
-	tb.Helper()
-	root := os.Getenv("SIXTY_SHARED")
-	if root == "" {
-		dir, err := os.Getwd()
-		must.Succeed(tb, err)
-		for dir != filepath.Dir(dir) {
-			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-				break
-			}
-			dir = filepath.Dir(dir)
-		}
-		root = filepath.Join(filepath.Dir(dir), "shared")
-	}
-	path := filepath.Join(append([]string{root}, elem...)...)
-	if _, err := os.Stat(path); err != nil {
-		tb.Skipf("needs %s beside the repository, or $SIXTY_SHARED", filepath.Join(elem...))
-	}
-	return path
-}
 
 // families of the made page, with the bounds that vLLM 0.23 gives them.
 var families = []struct {

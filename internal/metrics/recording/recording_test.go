@@ -18,7 +18,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/must"
-	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -372,20 +371,6 @@ func TestScrapesEndsWithTheCallersError(t *testing.T) {
 	n := 0
 	if err := r.Scrapes(func(Scrape) error { n++; return io.ErrClosedPipe }); err != io.ErrClosedPipe || n != 1 {
 		t.Errorf("%d calls, error %v", n, err)
-	}
-}
-
-func TestRealRecordings(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(metricstest.Shared(t, "recordings"), "*.tar.zst"))
-	if err != nil || len(files) == 0 {
-		t.Skip("no recordings")
-	}
-	for _, path := range files {
-		r := mustOpen(t, path)
-		first, last := r.Times()
-		if r.Len() < 50 || last.Sub(first) < time.Minute || len(r.Targets()) == 0 || len(r.Warnings()) > 0 {
-			t.Errorf("%s: %d scrapes of %v from %s to %s, %v", filepath.Base(path), r.Len(), r.Targets(), first, last, r.Warnings())
-		}
 	}
 }
 

@@ -2,9 +2,6 @@ package workload
 
 import (
 	"bytes"
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -95,39 +92,6 @@ func TestReadsCSVAndJSONLTraces(t *testing.T) {
 			must.Succeed(t, err)
 			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("trace differs (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestReadPublishedTraces(t *testing.T) {
-	dir := os.Getenv("SIXTY_SHARED")
-	if dir == "" {
-		dir = "../../../../shared"
-	}
-	tests := map[string]struct {
-		header   string // in the place of the file's own
-		requests int
-		promptAt int // the first prompt's tokens
-	}{
-		"AzureLLMInferenceTrace_code_2023.csv": {"arrival,prompt_tokens,output_tokens", 8819, 4808},
-		"AzureLLMInferenceTrace_conv_2023.csv": {"arrival,prompt_tokens,output_tokens", 19366, 374},
-		"mooncake_conversation_trace.jsonl":    {"", 12031, 6758},
-	}
-	for file, want := range tests {
-		t.Run(file, func(t *testing.T) {
-			b, err := os.ReadFile(filepath.Join(dir, "data", "traces", file))
-			if errors.Is(err, os.ErrNotExist) {
-				t.Skip("published traces are not here; set SIXTY_SHARED")
-			}
-			must.Succeed(t, err)
-			if want.header != "" {
-				b = append([]byte(want.header), b[bytes.IndexByte(b, '\n'):]...)
-			}
-			tr, err := Read(bytes.NewReader(b))
-			must.Succeed(t, err)
-			if len(tr.Requests) != want.requests || tr.Requests[0].PromptTokens != want.promptAt || len(tr.Skipped) > 0 {
-				t.Errorf("%d requests, first prompt %d, skipped %v; want %+v", len(tr.Requests), tr.Requests[0].PromptTokens, tr.Skipped, want)
 			}
 		})
 	}

@@ -1,12 +1,18 @@
-package gateway
+// Gatewaycost measures what sixty gateway costs, beside nginx, where that is installed, in the same minutes:
+//
+//	cd research/gatewaycost && go run . -sixty ../../bin/sixty
+//
+// Times of processors are those of the proxy's own process, and do not grow with what else the machine does.
+package main
 
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -17,120 +23,115 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
-
-	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// TestNumbers measures what the gateway costs, beside another proxy in the same
-// minutes. It needs the binary (SIXTY_NUMBERS=bin/sixty) and measures nginx where it is
-// installed; SIXTY_PARTS names what is measured, all by default. Times of processors are those of the proxy's
-// own process, and do not grow with what else the machine does.
-func TestNumbers(t *testing.T) {
-	binary := os.Getenv("SIXTY_NUMBERS")
-	if binary == "" {
-		t.Skip("SIXTY_NUMBERS does not name a binary to measure")
-	}
-	number := func(name string, usual int) int {
-		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
-			return n
+var (
+	binary  = flag.String("sixty", "../../bin/sixty", "the `program` that is measured")
+	parts   = flag.String("parts", "latency flood whole idle", "what is measured")
+	streams = flag.Int("streams", 1000, "open streams of the latency")
+	idle    = flag.Int("idle", 2000, "idle streams of the memory")
+	rounds  = flag.Int("rounds", 3, "how often")
+)
+
+func main() {
+	log.SetFlags(0)
+	flag.Parse()
+	defer func() {
+		for _, end := range ends {
+			end()
 		}
-		return usual
-	}
-	streams, idle := number("SIXTY_STREAMS", 1000), number("SIXTY_IDLE", 2000)
-	rounds := number("SIXTY_ROUNDS", 3)
-	up := timed(t)
+	}()
+	up := serveTimed()
 	proxies := []*proxy{{name: "direct", addr: up}}
-	for _, p := range []*proxy{sixtyProxy(t, binary, up), nginxProxy(t, up)} {
+	for _, p := range []*proxy{sixtyProxy(up), nginxProxy(up)} {
 		if p != nil {
 			proxies = append(proxies, p)
 		}
 	}
-	parts := cmp.Or(os.Getenv("SIXTY_PARTS"), "latency flood whole idle")
 	measure := func(part string) []*proxy {
-		if strings.Contains(parts, part) {
+		if strings.Contains(*parts, part) {
 			return proxies
 		}
 		return nil
 	}
-	for round := range rounds {
+	for round := range *rounds {
 		for _, p := range measure("latency") {
-			l := p.latency(t, streams, 4*time.Second)
-			t.Logf("round %d, %-8s %d streams: event P50 %s, P99 %s; %d events, %.1f µs of processor time each",
-				round, p.name, streams, l.p50, l.p99, l.events, l.cpu)
+			l := p.latency(*streams, 4*time.Second)
+			log.Printf("round %d, %-8s %d streams: event P50 %s, P99 %s; %d events, %.1f µs of processor time each",
+				round, p.name, *streams, l.p50, l.p99, l.events, l.cpu)
 		}
 		for _, p := range measure("flood") {
-			events, wall, cpu := p.flood(t, 4, 40_000)
-			t.Logf("round %d, %-8s flood: %.0f events/s, %.0f events per second of processor time", round, p.name, float64(events)/wall, float64(events)/cpu)
+			events, wall, cpu := p.flood(4, 40_000)
+			log.Printf("round %d, %-8s flood: %.0f events/s, %.0f events per second of processor time",
+				round, p.name, float64(events)/wall, float64(events)/cpu)
 		}
 		for _, p := range measure("whole") {
-			n, wall, cpu := p.whole(t, 16, 3*time.Second)
-			t.Logf("round %d, %-8s not streamed: %.0f requests/s, %.1f µs of processor time each", round, p.name, float64(n)/wall, 1e6*cpu/float64(n))
+			n, wall, cpu := p.whole(16, 3*time.Second)
+			log.Printf("round %d, %-8s not streamed: %.0f requests/s, %.1f µs of processor time each",
+				round, p.name, float64(n)/wall, 1e6*cpu/float64(n))
 		}
 	}
 	for _, p := range measure("idle") {
 		if p.name == "direct" {
 			continue
 		}
-		before := p.rss(t)
-		release := p.hold(t, idle)
-		after := p.rss(t)
-		t.Logf("%-8s %d idle streams: %d kB before, %d kB with them: %.1f kB each", p.name, idle, before, after, float64(after-before)/float64(idle))
+		before := p.rss()
+		release := p.hold(*idle)
+		after := p.rss()
+		log.Printf("%-8s %d idle streams: %d kB before, %d kB with them: %.1f kB each",
+			p.name, *idle, before, after, float64(after-before)/float64(*idle))
 		release()
 	}
 }
 
-// TestTTFTIsTrue compares the TTFT that the gateway measures with the time at which
-// a scripted upstream wrote the first token, both on one clock.
-func TestTTFTIsTrue(t *testing.T) {
-	if os.Getenv("SIXTY_NUMBERS") == "" {
-		t.Skip("SIXTY_NUMBERS is not set: a busy machine says nothing")
+// ends stop what was started.
+var ends []func()
+
+// check ends the program with an error.
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
 	}
-	up := timed(t)
-	g := start(t, Config{}, "http://"+up)
-	var off []float64
-	before := 0.0 // the TTFT of all requests until then
-	for range 300 {
-		c := dialStream(t, strings.TrimPrefix(g.url, "http://"), "/v1/completions?first=30ms&every=1ms&n=3")
-		began := c.began
-		first, _, err := c.next()
-		must.Succeed(t, err)
-		for err == nil {
-			_, _, err = c.next()
-		}
-		c.Close()
-		g.waitUntilIdle(t)
-		all := total(g.families(t)["sixty_gateway_time_to_first_token_seconds"])
-		// The truth: from the client's write to the upstream's.
-		off = append(off, 1e6*(all-before-time.Duration(first-began).Seconds()))
-		before = all
-	}
-	slices.Sort(off)
-	t.Logf("measured less true TTFT over %d requests: P5 %.0f µs, P50 %.0f µs, P95 %.0f µs, P99 %.0f µs",
-		len(off), off[len(off)/20], off[len(off)/2], off[len(off)*95/100], off[len(off)*99/100])
+}
+
+func listenLocally() net.Listener {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(err)
+	return l
 }
 
 var epoch = time.Now()
 
 func nanos() int64 { return int64(time.Since(epoch)) }
 
-// timed is an upstream whose events hold the time at which they were written.
+// serveTimed runs an upstream whose events hold the time at which they were written.
 // Queries say how it answers: first, every, n; flood; hold; else a whole answer.
-func timed(t *testing.T) string {
-	return strings.TrimPrefix(raw(t, func(c net.Conn) {
-		br := bufio.NewReader(c)
+func serveTimed() string {
+	l := listenLocally()
+	go func() {
 		for {
-			r, err := http.ReadRequest(br)
+			c, err := l.Accept()
 			if err != nil {
 				return
 			}
-			_, _ = io.Copy(io.Discard, r.Body)
-			if timedAnswer(c, r) != nil {
-				return
-			}
+			go func() {
+				defer c.Close()
+				br := bufio.NewReader(c)
+				for {
+					r, err := http.ReadRequest(br)
+					if err != nil {
+						return
+					}
+					_, _ = io.Copy(io.Discard, r.Body)
+					if timedAnswer(c, r) != nil {
+						return
+					}
+				}
+			}()
 		}
-	}), "http://")
+	}()
+	return l.Addr().String()
 }
 
 const wholeAnswer = `{"id":"cmpl-1","object":"text_completion","model":"m","choices":[{"index":0,"text":" word","finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}`
@@ -191,9 +192,9 @@ type timedStream struct {
 	began int64
 }
 
-func dialStream(t testing.TB, addr, path string) *timedStream {
+func dialStream(addr, path string) *timedStream {
 	c, err := net.Dial("tcp", addr)
-	must.Succeed(t, err)
+	check(err)
 	body := `{"model":"m","stream":true,"prompt":"x"}`
 	s := &timedStream{Conn: c, br: bufio.NewReaderSize(c, 2<<10), began: nanos()}
 	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
@@ -224,10 +225,10 @@ type proxy struct {
 }
 
 // cpu is the processor time of the proxy's processes until now, in seconds.
-func (p *proxy) cpu(t *testing.T) (total float64) {
+func (p *proxy) cpu() (total float64) {
 	for _, pid := range p.pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		must.Succeed(t, err)
+		check(err)
 		fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 		for _, f := range fields[11:13] {
 			ticks, _ := strconv.ParseFloat(f, 64)
@@ -238,11 +239,11 @@ func (p *proxy) cpu(t *testing.T) (total float64) {
 }
 
 // rss is the resident memory in kB.
-func (p *proxy) rss(t *testing.T) (total int) {
+func (p *proxy) rss() (total int) {
 	<-time.After(time.Second)
 	for _, pid := range p.pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		must.Succeed(t, err)
+		check(err)
 		_, after, _ := strings.Cut(string(b), "VmRSS:")
 		var kb int
 		fmt.Sscan(after, &kb)
@@ -258,7 +259,7 @@ type latencies struct {
 }
 
 // latency paces events through so many streams.
-func (p *proxy) latency(t *testing.T, streams int, length time.Duration) latencies {
+func (p *proxy) latency(streams int, length time.Duration) latencies {
 	const every = 500 * time.Millisecond
 	var mu sync.Mutex
 	var all []int64
@@ -267,7 +268,7 @@ func (p *proxy) latency(t *testing.T, streams int, length time.Duration) latenci
 	for i := range streams {
 		<-time.After(every / time.Duration(streams)) // spread over the interval
 		wg.Go(func() {
-			s := dialStream(t, p.addr, fmt.Sprintf("/v1/completions?first=600ms&every=%s&n=%d", every, length/every))
+			s := dialStream(p.addr, fmt.Sprintf("/v1/completions?first=600ms&every=%s&n=%d", every, length/every))
 			defer s.Close()
 			var own []int64
 			for {
@@ -282,26 +283,26 @@ func (p *proxy) latency(t *testing.T, streams int, length time.Duration) latenci
 			all = append(all, own...)
 		})
 		if i == streams-1 {
-			cpu = p.cpu(t)
+			cpu = p.cpu()
 		}
 	}
 	wg.Wait()
-	cpu = p.cpu(t) - cpu
+	cpu = p.cpu() - cpu
 	slices.Sort(all)
 	if len(all) == 0 {
-		t.Fatalf("%s: no event came through", p.name)
+		log.Fatalf("%s: no event came through", p.name)
 	}
 	return latencies{time.Duration(all[len(all)/2]), time.Duration(all[len(all)*99/100]), len(all), 1e6 * cpu / float64(len(all))}
 }
 
 // flood sends events as fast as they come.
-func (p *proxy) flood(t *testing.T, streams, n int) (events int, wall, cpu float64) {
-	began, before := time.Now(), p.cpu(t)
+func (p *proxy) flood(streams, n int) (events int, wall, cpu float64) {
+	began, before := time.Now(), p.cpu()
 	var count atomic.Int64
 	var wg sync.WaitGroup
 	for range streams {
 		wg.Go(func() {
-			s := dialStream(t, p.addr, fmt.Sprintf("/v1/completions?n=%d", n))
+			s := dialStream(p.addr, fmt.Sprintf("/v1/completions?n=%d", n))
 			defer s.Close()
 			buf := make([]byte, 64<<10)
 			for {
@@ -314,12 +315,12 @@ func (p *proxy) flood(t *testing.T, streams, n int) (events int, wall, cpu float
 		})
 	}
 	wg.Wait()
-	return int(count.Load()), time.Since(began).Seconds(), p.cpu(t) - before
+	return int(count.Load()), time.Since(began).Seconds(), p.cpu() - before
 }
 
 // whole asks for answers that are not streamed.
-func (p *proxy) whole(t *testing.T, clients int, length time.Duration) (n int, wall, cpu float64) {
-	began, before := time.Now(), p.cpu(t)
+func (p *proxy) whole(clients int, length time.Duration) (n int, wall, cpu float64) {
+	began, before := time.Now(), p.cpu()
 	var count atomic.Int64
 	var wg sync.WaitGroup
 	for range clients {
@@ -348,17 +349,17 @@ func (p *proxy) whole(t *testing.T, clients int, length time.Duration) (n int, w
 		})
 	}
 	wg.Wait()
-	return int(count.Load()), time.Since(began).Seconds(), p.cpu(t) - before
+	return int(count.Load()), time.Since(began).Seconds(), p.cpu() - before
 }
 
 // hold opens streams that have begun and say nothing more.
-func (p *proxy) hold(t *testing.T, n int) (end func()) {
+func (p *proxy) hold(n int) (end func()) {
 	var conns []net.Conn
 	for range n {
-		s := dialStream(t, p.addr, "/v1/completions?hold=1")
+		s := dialStream(p.addr, "/v1/completions?hold=1")
 		_ = s.SetDeadline(time.Now().Add(30 * time.Second))
 		if _, _, err := s.next(); err != nil {
-			t.Fatalf("%s: %v", p.name, err)
+			log.Fatalf("%s: %v", p.name, err)
 		}
 		conns = append(conns, s.Conn)
 		s.br = nil
@@ -372,15 +373,15 @@ func (p *proxy) hold(t *testing.T, n int) (end func()) {
 }
 
 // spawn runs a proxy's process until the test's end, and waits for its port.
-func spawn(t *testing.T, name, addr string, args ...string) *proxy {
+func spawn(name, addr string, args ...string) *proxy {
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 3 * time.Second
-	must.Succeed(t, cmd.Start())
-	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
+	check(cmd.Start())
+	ends = append(ends, func() { cancel(); _ = cmd.Wait() })
 	for end := time.Now().Add(20 * time.Second); ; <-time.After(50 * time.Millisecond) {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
@@ -388,7 +389,7 @@ func spawn(t *testing.T, name, addr string, args ...string) *proxy {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%s does not listen: %s", name, out.String())
+			log.Fatalf("%s does not listen: %s", name, out.String())
 		}
 	}
 	p := &proxy{name: name, addr: addr, pids: []int{cmd.Process.Pid}}
@@ -400,32 +401,40 @@ func spawn(t *testing.T, name, addr string, args ...string) *proxy {
 	return p
 }
 
-func freeAddr(t *testing.T) string {
-	l := listenLocally(t)
+// temporary makes a directory that is removed at the end.
+func temporary() string {
+	dir, err := os.MkdirTemp("", "gatewaycost")
+	check(err)
+	ends = append(ends, func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func freeAddr() string {
+	l := listenLocally()
 	defer l.Close()
 	return l.Addr().String()
 }
 
-func sixtyProxy(t *testing.T, binary, up string) *proxy {
-	addr := freeAddr(t)
-	return spawn(t, "sixty", addr, binary, "gateway", "--upstream", "http://"+up, "--listen", addr, "--admin", freeAddr(t))
+func sixtyProxy(up string) *proxy {
+	addr := freeAddr()
+	return spawn("sixty", addr, *binary, "gateway", "--upstream", "http://"+up, "--listen", addr, "--admin", freeAddr())
 }
 
-func configFile(t *testing.T, name, text string) string {
-	path := filepath.Join(t.TempDir(), name)
-	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
+func configFile(name, text string) string {
+	path := filepath.Join(temporary(), name)
+	check(os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 // nginxProxy is configured as its documents say for streaming: HTTP/1.1 with kept
 // connections to the upstream, and no buffering.
-func nginxProxy(t *testing.T, up string) *proxy {
+func nginxProxy(up string) *proxy {
 	binary, err := exec.LookPath("nginx")
 	if err != nil {
 		return nil
 	}
-	addr, dir := freeAddr(t), t.TempDir()
-	conf := configFile(t, "nginx.conf", fmt.Sprintf(`
+	addr, dir := freeAddr(), temporary()
+	conf := configFile("nginx.conf", fmt.Sprintf(`
 daemon off; worker_processes 2; pid %[3]s/pid; error_log /dev/null; user root;
 events { worker_connections 19000; }
 http {
@@ -434,43 +443,5 @@ http {
   server { listen %[1]s; keepalive_requests 1000000;
     location / { proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; proxy_read_timeout 600s; } }
 }`, addr, up, dir))
-	return spawn(t, "nginx", addr, binary, "-c", conf)
-}
-
-// BenchmarkWhole is a request that is not streamed, of eight clients for each
-// processor; clients and upstream are included.
-func BenchmarkWhole(b *testing.B) {
-	up := raw(b, func(c net.Conn) {
-		buf := make([]byte, 64<<10)
-		for {
-			if _, err := c.Read(buf); err != nil {
-				return
-			}
-			fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(wholeAnswer), wholeAnswer)
-		}
-	})
-	g := start(b, Config{}, up)
-	body := `{"model":"m","prompt":"x"}`
-	req := fmt.Appendf(nil, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-	b.ReportAllocs()
-	b.SetParallelism(8)
-	b.RunParallel(func(pb *testing.PB) {
-		c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
-		if err != nil {
-			b.Error(err)
-			return
-		}
-		defer c.Close()
-		buf := make([]byte, 64<<10)
-		for pb.Next() {
-			if _, err := c.Write(req); err != nil {
-				b.Error(err)
-				return
-			}
-			if _, err := c.Read(buf); err != nil {
-				b.Error(err)
-				return
-			}
-		}
-	})
+	return spawn("nginx", addr, binary, "-c", conf)
 }

@@ -1,0 +1,3 @@
+module github.com/sixty-dev/sixty/research/gatewaycost
+
+go 1.26.0

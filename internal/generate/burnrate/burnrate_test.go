@@ -1,6 +1,8 @@
 package burnrate
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -14,11 +16,9 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
-	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
-	"github.com/prometheus/prometheus/template"
-	"github.com/prometheus/prometheus/util/teststorage"
+	"github.com/prometheus/prometheus/rules"
 	"go.yaml.in/yaml/v3"
 	"pgregory.net/rapid"
 
@@ -48,30 +48,21 @@ func parsed(t rapid.TB, groups []rulefmt.RuleGroup) []rulefmt.RuleGroup {
 // what differs.
 func play(t *testing.T, groups []rulefmt.RuleGroup, test generate.UnitTest, interval time.Duration) {
 	t.Helper()
-	load := "load 1m\n"
-	for _, s := range test.Series {
-		load += "  " + s.Series + " " + s.Values + "\n"
-	}
-	storage := promqltest.LoadedStorage(t, load)
-	e := evaluation{engine: promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000), storage: storage, since: map[string]time.Time{}}
 	uses := func(g rulefmt.RuleGroup) bool {
 		return slices.ContainsFunc(g.Rules, func(r rulefmt.Rule) bool {
 			return r.Alert != "" && slices.ContainsFunc(test.Exprs, func(want generate.ExprTest) bool { return asksFor(want, r.Alert) })
 		})
 	}
-	groups = slices.DeleteFunc(slices.Clone(groups), func(g rulefmt.RuleGroup) bool { return !uses(g) })
+	load := "load 1m\n"
+	for _, s := range test.Series {
+		load += "  " + s.Series + " " + s.Values + "\n"
+	}
+	e := newEvaluation(t, slices.DeleteFunc(slices.Clone(groups), func(g rulefmt.RuleGroup) bool { return !uses(g) }), load)
 	last := slices.MaxFunc(test.Exprs, func(a, b generate.ExprTest) int { return int(a.At - b.At) }).At
 	for at := time.Duration(0); at <= time.Duration(last); at += interval {
-		var firing []string // alerts
-		for _, g := range groups {
-			for _, r := range g.Rules {
-				if e.eval(t, r, time.Unix(0, 0).Add(at)) {
-					firing = append(firing, r.Alert)
-				}
-			}
-		}
+		firing := e.eval(t, time.Unix(0, 0).Add(at))
 		for _, want := range test.Exprs {
-			fires := slices.ContainsFunc(firing, func(alert string) bool { return asksFor(want, alert) })
+			fires := slices.ContainsFunc(firing, func(a *rules.Alert) bool { return asksFor(want, a.Labels.Get(labels.AlertName)) })
 			if time.Duration(want.At) == at && fires != (len(want.Samples) > 0) {
 				t.Errorf("%s at %s: %s: fires is %v", test.Name, want.At, want.Expr, fires)
 			}
@@ -84,83 +75,52 @@ func asksFor(want generate.ExprTest, alert string) bool {
 	return strings.Contains(want.Expr, fmt.Sprintf("alertname=%q,", alert))
 }
 
-// evaluation evaluates rules one after the other, as Prometheus' rule manager
-// does with the rules of a group.
+// evaluation evaluates rules with Prometheus' own code.
 type evaluation struct {
-	engine  *promql.Engine
-	storage *teststorage.TestStorage
-	since   map[string]time.Time // alert and labels → pending since
+	ask    rules.QueryFunc
+	groups []*rules.Group
 }
 
-// query evaluates an expression at an instant.
-func (e *evaluation) query(t *testing.T, expr string, ts time.Time) promql.Vector {
+// newEvaluation loads groups over series in the notation of Prometheus' tests.
+func newEvaluation(t *testing.T, groups []rulefmt.RuleGroup, load string) *evaluation {
 	t.Helper()
-	q, err := e.engine.NewInstantQuery(t.Context(), e.storage, nil, expr, ts)
-	if err != nil {
-		t.Fatalf("%s: %v", expr, err)
-	}
-	defer q.Close()
-	res := q.Exec(t.Context())
-	if res.Err != nil {
-		t.Fatalf("%s at %s: %v", expr, ts, res.Err)
-	}
-	if s, ok := res.Value.(promql.Scalar); ok {
-		return promql.Vector{{T: s.T, F: s.V}}
-	}
-	return append(promql.Vector{}, res.Value.(promql.Vector)...)
-}
-
-// eval evaluates a rule: it stores what a recording rule records, and reports whether an
-// alert fires. The alert's texts are expanded.
-func (e *evaluation) eval(t *testing.T, r rulefmt.Rule, ts time.Time) (firing bool) {
-	t.Helper()
-	app := e.storage.Appender(t.Context())
-	active := map[string]bool{}
-	for _, sample := range e.query(t, r.Expr, ts) {
-		b := labels.NewBuilder(sample.Metric).Del(labels.MetricName)
-		for name, value := range r.Labels {
-			b.Set(name, expanded(t, value, sample))
-		}
-		if r.Record != "" {
-			if _, err := app.Append(0, b.Set(labels.MetricName, r.Record).Labels(), ts.UnixMilli(), sample.F); err != nil {
-				t.Fatalf("%s: %v", r.Record, err)
-			}
-			continue
-		}
-		key := r.Alert + b.Labels().String()
-		if _, pending := e.since[key]; !pending {
-			e.since[key] = ts
-		}
-		active[key] = true
-		if ts.Sub(e.since[key]) < time.Duration(r.For) {
-			continue
-		}
-		firing = true
-		for name, text := range r.Annotations {
-			if expanded(t, text, sample) == "" {
-				t.Errorf("%s: %s is empty", r.Alert, name)
-			}
-		}
-	}
-	for key := range e.since {
-		if strings.HasPrefix(key, r.Alert+"{") && r.Alert != "" && !active[key] {
-			delete(e.since, key)
-		}
-	}
-	must.Succeed(t, app.Commit())
-	return firing
-}
-
-func expanded(t *testing.T, text string, sample promql.Sample) string {
-	t.Helper()
-	if !strings.Contains(text, "{{") {
-		return text
-	}
-	const variables = "{{$labels := .Labels}}{{$value := .Value}}"
-	data := template.AlertTemplateData(sample.Metric.Map(), nil, "", sample)
-	out, err := template.NewTemplateExpander(t.Context(), variables+text, "alert", data, 0, nil, nil, nil).Expand()
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	content, err := yaml.Marshal(rulefmt.RuleGroups{Groups: groups})
 	must.Succeed(t, err)
-	return out
+	must.Succeed(t, os.WriteFile(file, content, 0o600))
+	storage := promqltest.LoadedStorage(t, load)
+	e := &evaluation{ask: rules.EngineQueryFunc(promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000), storage)}
+	loaded, errs := rules.NewManager(&rules.ManagerOptions{
+		Context: t.Context(), Logger: slog.New(slog.DiscardHandler), QueryFunc: e.ask, AppendableV2: storage, Queryable: storage,
+		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
+	}).LoadGroups(time.Minute, labels.EmptyLabels(), "", nil, false, file)
+	must.Succeed(t, errors.Join(errs...))
+	for _, g := range groups {
+		e.groups = append(e.groups, loaded[rules.GroupKey(file, g.Name)])
+	}
+	return e
+}
+
+// eval evaluates all rules at a time, and returns the alerts that fire.
+func (e *evaluation) eval(t *testing.T, at time.Time) (firing []*rules.Alert) {
+	t.Helper()
+	for _, g := range e.groups {
+		g.Eval(t.Context(), at)
+		for _, r := range g.Rules() {
+			must.Succeed(t, r.LastError())
+		}
+		for _, r := range g.AlertingRules() {
+			for _, a := range r.ActiveAlerts() {
+				if a.State == rules.StateFiring {
+					firing = append(firing, a)
+				}
+				if a.Annotations.Len() < r.Annotations().Len() {
+					t.Errorf("%s: an annotation is empty: %s", r.Name(), a.Annotations)
+				}
+			}
+		}
+	}
+	return firing
 }
 
 // promtool runs both of promtool's checks, where it is installed.

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
-	"github.com/prometheus/prometheus/promql/promqltest"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
@@ -51,16 +50,13 @@ func TestMostRequestsLatePageWithinFiveMinutes(t *testing.T) {
 			for _, series := range s.series(map[string]string{modelName: "m", "instance": "a", "job": "j"}, []phase{{minutes: 2 * half, events: 30, all: 30}, {minutes: burn, events: 30, bad: int64(tt.bad), all: 30}}) {
 				load += "  " + series.Series + " " + series.Values + "\n"
 			}
-			e := evaluation{engine: promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000), storage: promqltest.LoadedStorage(t, load), since: map[string]time.Time{}}
+			e := newEvaluation(t, r.Groups[:1], load)
 			first := map[string]time.Duration{}
 			begin := 2 * half * 30 * time.Second
 			for at := time.Duration(0); at <= begin+max(tt.page, tt.ticket, 70*time.Minute); at += 30 * time.Second {
-				for _, g := range r.Groups[:1] {
-					for _, rule := range g.Rules {
-						fires := e.eval(t, rule, time.Unix(0, 0).Add(at))
-						if _, seen := first[rule.Labels["severity"]]; fires && !seen {
-							first[rule.Labels["severity"]] = at - begin
-						}
+				for _, a := range e.eval(t, time.Unix(0, 0).Add(at)) {
+					if _, seen := first[a.Labels.Get("severity")]; !seen {
+						first[a.Labels.Get("severity")] = at - begin
 					}
 				}
 			}
@@ -81,19 +77,14 @@ func recorded(t *testing.T, cfg Config, load string, minutes int, query string) 
 	t.Helper()
 	r, err := Groups(cfg)
 	must.Succeed(t, err)
-	groups := parsed(t, r.Groups)
-	e := evaluation{engine: promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000), storage: promqltest.LoadedStorage(t, load), since: map[string]time.Time{}}
-	var at time.Time
+	e := newEvaluation(t, r.Groups, load)
 	for m := range minutes + 1 {
-		at = time.Unix(int64(m*60), 0)
-		for _, g := range groups {
-			for _, r := range g.Rules {
-				e.eval(t, r, at)
-			}
-		}
+		e.eval(t, time.Unix(int64(m*60), 0))
 	}
+	answer, err := e.ask(t.Context(), query, time.Unix(int64(minutes*60), 0))
+	must.Succeed(t, err)
 	out := map[string]float64{}
-	for _, s := range e.query(t, query, at) {
+	for _, s := range answer {
 		out[s.Metric.String()] = math.Round(s.F*1e6) / 1e6
 	}
 	return out

@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/fleet"
 )
 
@@ -117,9 +118,6 @@ func newEcho() http.Handler {
 	})
 }
 
-// patience is how long get waits for an answer that matches.
-const patience = 45 * time.Second
-
 // get is a command of scripts: get [-until REGEXP] [-post BODY] URL [NAME=VALUE…] prints the answer, as soon as it
 // matches. The names and values become the query.
 func get() {
@@ -134,14 +132,15 @@ func get() {
 	}
 	address := strings.TrimSuffix(flags.Arg(0)+"?"+query.Encode(), "?")
 	want, answer := regexp.MustCompile("(?s)"+*until), ""
-	for began := time.Now(); time.Since(began) < patience; <-time.After(100 * time.Millisecond) {
-		if answer = ask(address, *body); want.MatchString(answer) {
-			fmt.Println(answer)
-			return
-		}
+	answers := func() bool {
+		answer = ask(address, *body)
+		return want.MatchString(answer)
 	}
-	fmt.Fprintln(os.Stderr, answer)
-	os.Exit(1)
+	if !polltest.True(answers) {
+		fmt.Fprintln(os.Stderr, answer)
+		os.Exit(1)
+	}
+	fmt.Println(answer)
 }
 
 // ask returns the answer to a request, or why there is none.

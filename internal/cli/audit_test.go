@@ -152,35 +152,6 @@ func TestAuditExitCodes(t *testing.T) {
 	}
 }
 
-func TestAuditRefusals(t *testing.T) {
-	rule := write(t, "alerts.yaml", brokenRule)
-	for _, tc := range []struct {
-		args []string
-		want string
-	}{
-		{nil, "nothing to audit"},
-		{[]string{"--fix", "localhost:8000"}, "--fix without files"},
-		{[]string{"--dialect", "vllm-v1"}, "--dialect and --vllm-version stand for absent servers, and there is no file to check against them"},
-		{[]string{"--dialect", "vllm-v7", "--rules", rule}, `--dialect: unknown dialect "vllm-v7"`},
-		{[]string{"--rules", rule, "--ignore", "nothing"}, `--ignore: there is no "nothing"`},
-		{[]string{"--rules", "nowhere.yaml"}, "nowhere.yaml: no such file or directory"},
-		{[]string{"incident.tar.zst"}, "incident.tar.zst: no such file"},
-		{[]string{"--rules", rule, "--match", "a=b"}, "--match needs --prometheus"},
-		{[]string{"--rules", rule, "--at", "-5m"}, "--at goes with --prometheus"},
-		{[]string{"--rules", rule, "--output", "xml"}, `--output: "xml" is not text, json or sarif`},
-		{[]string{"--rules", rule, "--fail-on", "never"}, `--fail-on: "never" is not page, ticket or info`},
-		{[]string{"--rules", rule, "--dialect", "vllm-v1", "localhost:8000"}, "give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them"},
-		{[]string{"--rules", rule, "--dialect", "vllm-v1", "--vllm-version", "0.23"}, "give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them"},
-		{[]string{"--rules", rule, "--vllm-version", "newest"}, `--vllm-version: unknown dialect "vllm-newest"`},
-		{[]string{"localhost:8000", "--output", "sarif"}, "--output sarif reports rules and dashboards, and there are none"},
-	} {
-		_, _, err := sixty(t, append([]string{"audit"}, tc.args...)...)
-		if err == nil || err.Error() != tc.want {
-			t.Errorf("%v: got %v, want %s", tc.args, err, tc.want)
-		}
-	}
-}
-
 // TestTheChecklistDoesNotChangeTheLintersCode audits a server that lacks nearly everything.
 func TestTheChecklistDoesNotChangeTheLintersCode(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -49,7 +49,7 @@ func makeBelieve(t *testing.T, args ...string) (server, exporter string) {
 func benchResult(t *testing.T, args ...string) *load.Result {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "result.json")
-	out, errs, err := runCLI(t, append([]string{"bench"}, append(args, "--save", file)...)...)
+	out, errs, err := sixty(t, append([]string{"bench"}, append(args, "--save", file)...)...)
 	if err != nil && !errors.Is(err, campaign.ErrSpoiled) && !errors.Is(err, errFound) {
 		t.Fatalf("bench: %v\n%s\n%s", err, out, errs)
 	}
@@ -100,7 +100,7 @@ func TestBenchBaselineHoldsTheServersOwnSignals(t *testing.T) {
 	url, _ := makeBelieve(t)
 	file := filepath.Join(t.TempDir(), "baseline.json")
 	args := []string{"bench", url, "--rate", "8", "--duration", "25s", "--prompt-tokens", "200", "--output-tokens", "40", "--save-baseline", file}
-	if _, errs, err := runCLI(t, args...); errors.Is(err, campaign.ErrSpoiled) || err != nil && strings.Contains(err.Error(), "distorted") {
+	if _, errs, err := sixty(t, args...); errors.Is(err, campaign.ErrSpoiled) || err != nil && strings.Contains(err.Error(), "distorted") {
 		if _, err := os.Stat(file); err == nil { // on a machine that is too busy to measure
 			t.Error("a test that the generator spoiled left a baseline")
 		}
@@ -121,11 +121,11 @@ func TestBenchBaselineHoldsTheServersOwnSignals(t *testing.T) {
 		t.Errorf("normal rate of first tokens %g, want about 8", rate)
 	}
 	// The file is what the other verbs take.
-	out, errs, err := runCLI(t, "generate", "rules", "--from", file)
+	out, errs, err := sixty(t, "generate", "rules", "--from", file)
 	if err != nil || !strings.Contains(out, "measured:") {
 		t.Errorf("rules: %v\n%s", err, errs)
 	}
-	if out, _, err := runCLI(t, "diagnose", url, "--baseline", file, "--duration", "5s"); err != nil && !errors.Is(err, errFound) && !errors.Is(err, errCannotTell) {
+	if out, _, err := sixty(t, "diagnose", url, "--baseline", file, "--duration", "5s"); err != nil && !errors.Is(err, errFound) && !errors.Is(err, errCannotTell) {
 		t.Errorf("diagnose: %v\n%s", err, out)
 	}
 }
@@ -139,7 +139,7 @@ func TestBenchTakesTheWorkloadFromAServer(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _, _ = runCLI(t, "bench", prod, "--metrics", "none", "--rate", "10", "--duration", "22s", "--prompt-tokens", "400", "--output-tokens", "30", "--prefix-share", "0.5")
+		_, _, _ = sixty(t, "bench", prod, "--metrics", "none", "--rate", "10", "--duration", "22s", "--prompt-tokens", "400", "--output-tokens", "30", "--prefix-share", "0.5")
 	}()
 	defer func() { <-done }()
 	polltest.Until(t, "requests come", func() bool {
@@ -152,7 +152,7 @@ func TestBenchTakesTheWorkloadFromAServer(t *testing.T) {
 		return err == nil && !strings.Contains(string(body), `"server_load":0`)
 	})
 	recording := filepath.Join(t.TempDir(), "prod.tar.zst")
-	if _, errs, err := runCLI(t, "record", prod, "--duration", "16s", "--out", recording); err != nil {
+	if _, errs, err := sixty(t, "record", prod, "--duration", "16s", "--out", recording); err != nil {
 		t.Fatalf("record: %v\n%s", err, errs)
 	}
 	test, _ := makeBelieve(t)

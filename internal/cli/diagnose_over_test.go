@@ -58,19 +58,3 @@ func TestSinceTellsWhatChangedAndWhen(t *testing.T) {
 		}
 	}
 }
-
-func TestWhatDoesNotGoWithChanges(t *testing.T) {
-	for args, want := range map[string]string{
-		"localhost:1 --since 1h":                "needs a past",
-		thrashing + " --since x":                "is not a positive duration",
-		thrashing + " --since -1h":              "is not a positive duration",
-		thrashing + " --since 1h -o html":       "not html",
-		thrashing + " --since 1h --out x.txt":   "standard output",
-		thrashing + " --since 1h --baseline 1h": "excludes --baseline",
-		thrashing + " --watch":                  "--watch of sixty diagnose was removed",
-	} {
-		if _, _, err := sixty(t, append([]string{"diagnose"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want %q", args, err, want)
-		}
-	}
-}

@@ -27,7 +27,7 @@ func TestExplainFindsWhatIsMeant(t *testing.T) {
 		"idle":                             "A verdict",
 		"z-score":                          "sixty.anomalies",
 	} {
-		out, _, err := runCLI(t, "explain", asked)
+		out, _, err := sixty(t, "explain", asked)
 		if err != nil || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 			t.Errorf("explain %s: %v, want %q in:\n%s", asked, err, want, out)
 		}
@@ -35,7 +35,7 @@ func TestExplainFindsWhatIsMeant(t *testing.T) {
 			t.Errorf("explain %s prints %d lines", asked, n)
 		}
 	}
-	if _, _, err := runCLI(t, "explain", "nonsense"); err == nil {
+	if _, _, err := sixty(t, "explain", "nonsense"); err == nil {
 		t.Error("nonsense is explained")
 	}
 }

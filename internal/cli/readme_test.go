@@ -21,7 +21,7 @@ func TestREADMEShowsWhatIsPrinted(t *testing.T) {
 		t.Fatal("README shows no output of a command")
 	}
 	for _, s := range shown {
-		got, _, _ := runCLI(t, strings.Fields(s[1])...) // an error is that something was found
+		got, _, _ := sixty(t, strings.Fields(s[1])...) // an error is that something was found
 		if diff := cmp.Diff(s[2], got); diff != "" {
 			t.Errorf("sixty %s (-README +printed):\n%s", s[1], diff)
 		}

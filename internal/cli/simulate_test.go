@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
@@ -114,14 +112,6 @@ func TestABurstIsDescribedWhileItLasts(t *testing.T) {
 	}
 	if r.State.Arriving.Running > r.State.RunningMean/2 {
 		t.Errorf("%.1f running while they arrived, %.1f until the last ended", r.State.Arriving.Running, r.State.RunningMean)
-	}
-}
-
-// TestSimulateRefusesNoReplicas: 0 was taken for "as many as were seen".
-func TestSimulateRefusesNoReplicas(t *testing.T) {
-	_, _, err := sixty(t, "simulate", "meta-llama/Llama-3.1-8B", "--gpu", "H100", "--rate", "1", "--replicas", "0")
-	if err == nil || !strings.Contains(err.Error(), "--replicas 0: want 1 or more") {
-		t.Errorf("error %v", err)
 	}
 }
 
@@ -248,32 +238,6 @@ func TestTheAnswerComesFirst(t *testing.T) {
 				t.Errorf("--full: want %q first, and %q:\n%s", tt.first, tt.full, full)
 			}
 		})
-	}
-}
-
-// TestBadInputIsNamed asks with flags that are misspelt, in a wrong unit or contradictory.
-func TestBadInputIsNamed(t *testing.T) {
-	const recording = "../../testdata/recordings/higher-rate.tar.zst"
-	for _, tt := range []struct{ want, args string }{
-		{"did you mean --max-num-seqs?", "simulate " + recording + " --engine-args=--max-num-seq=16"},
-		{"did you mean --gpu-memory-utilization?", "tune --model-config ../modelconfig/testdata/llama-3.1-8b.json --gpu H100 --engine-args=--gpu-memory-utilisation=0.8"},
-		{"did you mean --max-model-len?", "simulate --serve 127.0.0.1:0 --engine-args=--max-model-length=4096"},
-		{"did you mean --max-num-seqs?", "diagnose " + recording + " --engine-args=--max-num-seq=16"},
-		{"write 500ms, or 0.5 in seconds", "diagnose " + recording + " --set ttft_objective=fast"},
-		{"did you mean ttft_objective?", "diagnose " + recording + " --set ttft_objektive=500ms"},
-		{"want a number of clients", "simulate " + recording + " --concurrency=-1"},
-		{"a simulation varies one parameter", "simulate " + recording + " --sweep replicas=1,2 --sweep rate-scale=1,2"},
-		{"give one of them", "simulate " + recording + " --concurrency 3 --rate 5"},
-		{"2 inputs are missing", "tune --model-config ../modelconfig/testdata/llama-3.1-8b.json --gpu H100 --use-case chat --rate 5"},
-	} {
-		root := newRoot(io.Discard, io.Discard)
-		root.SetArgs(strings.Fields(tt.args))
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute) // of what would be served instead
-		err := root.ExecuteContext(ctx)
-		stop()
-		if err == nil || !strings.Contains(err.Error()+" "+hint.Of(err), tt.want) {
-			t.Errorf("%s: %v (try: %s), want %q", tt.args, err, hint.Of(err), tt.want)
-		}
 	}
 }
 

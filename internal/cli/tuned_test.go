@@ -118,7 +118,7 @@ func TestTuneOfPublicDeployments(t *testing.T) {
 	for _, p := range deployments {
 		for _, times := range loads {
 			rate := round(times*p.Measured.Tokens/p.Load.Output, 3)
-			out, _, err := runCLI(t, p.tuneArguments(rate)...)
+			out, _, err := sixty(t, p.tuneArguments(rate)...)
 			if err != nil && !errors.Is(err, errFound) {
 				t.Fatal(err)
 			}

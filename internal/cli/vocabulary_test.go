@@ -71,7 +71,7 @@ func TestAFlagMeansOneThing(t *testing.T) {
 // Help fits 80 columns, -h a screen, and --help shows examples before flags.
 func TestHelpFits(t *testing.T) {
 	everyCommand(t, func(path string) {
-		short, _, err := runCLI(t, append(strings.Fields(path), "-h")...)
+		short, _, err := sixty(t, append(strings.Fields(path), "-h")...)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			return
@@ -79,12 +79,12 @@ func TestHelpFits(t *testing.T) {
 		if n := strings.Count(short, "\n"); n > 20 {
 			t.Errorf("%s -h takes %d lines", path, n)
 		}
-		out, _, err := runCLI(t, append(strings.Fields(path), "--help")...)
+		out, _, err := sixty(t, append(strings.Fields(path), "--help")...)
 		if err != nil {
 			t.Errorf("%s --help: %v", path, err)
 			return
 		}
-		if same, _, _ := runCLI(t, append([]string{"help"}, strings.Fields(path)...)...); same != out && path != "" { // --version is a flag of the root
+		if same, _, _ := sixty(t, append([]string{"help"}, strings.Fields(path)...)...); same != out && path != "" { // --version is a flag of the root
 			t.Errorf("help %s and %[1]s --help differ", path)
 		}
 		for line := range strings.Lines(short + out) {
@@ -109,7 +109,7 @@ func TestValuesAreCompleted(t *testing.T) {
 		"demo --fault ": "memory-leak", "simulate --fault ": "engine-hung",
 		"tune --gpu ": "H20", "tune --output ": "html", "explain ": "kv-cache-thrashing", "help generate ": "rules",
 	} {
-		out, _, err := runCLI(t, append(append([]string{"__complete"}, strings.Fields(args)...), "")...)
+		out, _, err := sixty(t, append(append([]string{"__complete"}, strings.Fields(args)...), "")...)
 		var names []string
 		for line := range strings.Lines(out) {
 			name, _, _ := strings.Cut(strings.TrimSpace(line), "\t")

@@ -34,11 +34,7 @@ func TestMain(m *testing.M) {
 		if err := json.Unmarshal([]byte(text), &script); err != nil {
 			panic(err)
 		}
-		s, err := startScripted(script)
-		if err != nil {
-			panic(err)
-		}
-		fmt.Println(s.URL())
+		fmt.Println(startScripted(script).URL())
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the benchmark ends
 		return
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
@@ -20,8 +20,7 @@ func TestProbeLearnsTheLengthOfPrompts(t *testing.T) {
 	}
 	for name, script := range tests {
 		t.Run(name, func(t *testing.T) {
-			s, err := startScripted(script)
-			must.Succeed(t, err)
+			s := startScripted(script)
 			defer s.Close()
 			p, err := Probe(context.Background(), Target{URL: s.URL(), API: Chat, IgnoreEOS: true})
 			must.Succeed(t, err)

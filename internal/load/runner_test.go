@@ -24,8 +24,7 @@ func spec(prompt, output int) workload.Spec {
 // run runs cfg against a scripted server and returns the recording.
 func run(t *testing.T, script script, sp workload.Spec, cfg Config) (*Recording, []truth) {
 	t.Helper()
-	s, err := startScripted(script)
-	must.Succeed(t, err)
+	s := startScripted(script)
 	defer s.Close()
 	cfg.Target.URL = s.URL()
 	if cfg.Target.Model == "" {
@@ -168,8 +167,7 @@ func TestOpenLoopEndsWithTooManyStreams(t *testing.T) {
 }
 
 func TestCancelledContextKeepsWhatWasMeasured(t *testing.T) {
-	s, err := startScripted(script{TTFT: time.Millisecond, ITL: 20 * time.Millisecond, Tokens: 10})
-	must.Succeed(t, err)
+	s := startScripted(script{TTFT: time.Millisecond, ITL: 20 * time.Millisecond, Tokens: 10})
 	defer s.Close()
 	g, _ := workload.NewGenerator(spec(4, 10), 1)
 	r, err := New(Config{Target: Target{URL: s.URL(), Model: "m"}, Source: g, Concurrency: 4, MaxRequests: 1_000_000})
@@ -198,8 +196,7 @@ func TestKeptConnectionsThatDiedAreReplaced(t *testing.T) {
 }
 
 func TestAServerThatDiesIsToldFromOneThatRefuses(t *testing.T) {
-	s, err := startScripted(script{TTFT: time.Millisecond, ITL: time.Millisecond})
-	must.Succeed(t, err)
+	s := startScripted(script{TTFT: time.Millisecond, ITL: time.Millisecond})
 	g, err := workload.NewGenerator(spec(4, 4), 1)
 	must.Succeed(t, err)
 	r, err := New(Config{Target: Target{URL: s.URL(), Model: "m"}, Source: g, Arrivals: &workload.Arrivals{Profile: []workload.Segment{{From: 100, To: 100}}}, Duration: time.Second})
@@ -227,8 +224,7 @@ func TestWayToConnect(t *testing.T) {
 }
 
 func TestServerDown(t *testing.T) {
-	s, err := startScripted(script{})
-	must.Succeed(t, err)
+	s := startScripted(script{})
 	url := s.URL()
 	s.Close()
 	g, _ := workload.NewGenerator(spec(4, 2), 1)

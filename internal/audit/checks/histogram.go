@@ -56,7 +56,7 @@ var addedBuckets = Check{
 	ID: "added-buckets", Severity: page, Title: "the buckets of a histogram summed over le",
 	Doc: "Buckets are cumulative: the sum counts an observation once for every edge above it.",
 	aggregate: func(p *pass, a *parser.AggregateExpr) {
-		v := rated(a.Expr)
+		v, _ := rated(a.Expr)
 		c, _ := classOf(NameOf(v))
 		if a.Op != parser.SUM || v == nil || c != bucket && !ofAmounts.MatchString(NameOf(v)) || p.insideCall("histogram_quantile") || selectsBy(v, "le") {
 			return

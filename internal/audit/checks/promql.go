@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -73,21 +72,26 @@ func isJoin(b *parser.BinaryExpr) bool {
 // isFilter reports whether an operator drops the values for which it does not hold.
 func isFilter(b *parser.BinaryExpr) bool { return b.Op.IsComparisonOperator() && !b.ReturnBool }
 
-// unscaled strips the numbers that a vector is multiplied with or divided by.
-func unscaled(e parser.Expr) parser.Expr {
-	for {
-		b, ok := value(e).(*parser.BinaryExpr)
-		if !ok || b.Op != parser.MUL && b.Op != parser.DIV {
-			return value(e)
-		}
-		if _, right := constant(b.RHS); right {
-			e = b.LHS
-		} else if _, left := constant(b.LHS); left && b.Op == parser.MUL {
-			e = b.RHS
-		} else {
-			return b
-		}
+// unscale strips the numbers that a vector is multiplied with or divided by, and returns their product.
+func unscale(e parser.Expr) (inner parser.Expr, by float64) {
+	b, ok := value(e).(*parser.BinaryExpr)
+	if !ok {
+		return value(e), 1
 	}
+	l, left := constant(b.LHS)
+	r, right := constant(b.RHS)
+	switch {
+	case b.Op == parser.MUL && right:
+		inner, by = unscale(b.LHS)
+		return inner, by * r
+	case b.Op == parser.DIV && right && r != 0:
+		inner, by = unscale(b.LHS)
+		return inner, by / r
+	case b.Op == parser.MUL && left:
+		inner, by = unscale(b.RHS)
+		return inner, by * l
+	}
+	return b, 1
 }
 
 // constant returns the value of an expression of numbers alone.
@@ -224,13 +228,16 @@ func (p *pass) insideCall(names ...string) bool {
 	return slices.ContainsFunc(p.path, func(n parser.Node) bool { return isCall(n, names...) })
 }
 
-// rated returns the selector of a rate, perhaps aggregated; nil if the expression is no rate.
-func rated(e parser.Expr) *parser.VectorSelector {
-	if a, ok := unscaled(e).(*parser.AggregateExpr); ok {
+// rated returns the selector of a rate, perhaps aggregated, and the factor of its values; nil if the expression is no
+// rate.
+func rated(e parser.Expr) (*parser.VectorSelector, float64) {
+	e, outer := unscale(e)
+	if a, ok := e.(*parser.AggregateExpr); ok {
 		e = a.Expr
 	}
-	c, _ := unscaled(e).(*parser.Call)
-	return ranged(c, rates...)
+	e, inner := unscale(e)
+	c, _ := e.(*parser.Call)
+	return ranged(c, rates...), outer * inner
 }
 
 // ranged returns the selector over whose range one of some functions is called; nil where none is.
@@ -271,66 +278,40 @@ func (p *pass) comparedWith(b *parser.BinaryExpr) (c comparison, ok bool) {
 
 func (c comparison) above() bool { return c.op == parser.GTR || c.op == parser.GTE }
 
-// quantile takes apart a histogram_quantile, perhaps scaled by a number.
+// A quantile is a histogram_quantile taken apart.
 type quantile struct {
-	call   *parser.Call
 	q      float64
 	family string  // metric of the only selector, "" otherwise
-	factor float64 // factor of the result
+	factor float64 // of the result
 }
 
-// quantileOf takes apart a histogram_quantile, also one that a recording rule made.
+// quantileOf takes apart a histogram_quantile, perhaps scaled by a number, also one that a recording rule made.
 func (p *pass) quantileOf(e parser.Expr) (quantile, bool) {
-	switch n := unparen(e).(type) {
-	case *parser.VectorSelector:
-		if r := p.records[NameOf(n)]; r != nil && r != p.Query && r.Tree != nil {
+	if v, ok := unparen(e).(*parser.VectorSelector); ok {
+		if r := p.records[NameOf(v)]; r != nil && r != p.Query && r.Tree != nil {
 			return quantileIn(r.Tree)
 		}
-	default:
-		return quantileIn(n)
 	}
-	return quantile{}, false
+	return quantileIn(e)
 }
 
-func quantileIn(e parser.Expr) (quantile, bool) {
-	switch n := unscaled(e).(type) {
+func quantileIn(e parser.Expr) (out quantile, ok bool) {
+	e, by := unscale(e)
+	switch n := e.(type) {
 	case *parser.Call:
 		if n.Func.Name != "histogram_quantile" || len(n.Args) != 2 {
-			return quantile{}, false
+			return out, false
 		}
-		out := quantile{call: n, factor: factor(e)}
+		out.factor, ok = by, true
 		out.q, _ = constant(n.Args[0])
 		if all := Selectors(n.Args[1]); len(all) == 1 {
 			out.family = strings.TrimSuffix(NameOf(all[0]), "_bucket")
 		}
-		return out, true
 	case *parser.AggregateExpr:
 		if n.Op == parser.MAX || n.Op == parser.MIN {
-			out, ok := quantileIn(n.Expr)
-			out.factor = factor(e)
-			return out, ok
+			out, ok = quantileIn(n.Expr)
+			out.factor *= by
 		}
 	}
-	return quantile{}, false
-}
-
-// factor is the number that a vector's values are multiplied with, NaN where they are part of another calculation.
-func factor(e parser.Expr) float64 {
-	switch n := value(e).(type) {
-	case *parser.AggregateExpr:
-		return factor(n.Expr)
-	case *parser.BinaryExpr:
-		l, left := constant(n.LHS)
-		r, right := constant(n.RHS)
-		switch {
-		case right && n.Op == parser.MUL:
-			return factor(n.LHS) * r
-		case right && n.Op == parser.DIV:
-			return factor(n.LHS) / r
-		case left && n.Op == parser.MUL:
-			return l * factor(n.RHS)
-		}
-		return math.NaN()
-	}
-	return 1
+	return out, ok
 }

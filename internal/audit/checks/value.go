@@ -68,41 +68,31 @@ func quantityOf(name string) string {
 	return ""
 }
 
-// gaugeIn returns the only selector whose values an expression passes on, perhaps filtered, averaged or scaled; nil
-// if it does more. Recording rules are followed a few levels deep.
+// gaugeIn returns the only selector whose values an expression passes on, perhaps filtered, averaged or scaled by a
+// factor; nil if it does more. Recording rules are followed a few levels deep.
 func (p *pass) gaugeIn(e parser.Expr, depth int) (v *parser.VectorSelector, by float64) {
-	switch n := value(e).(type) {
+	e, scale := unscale(e)
+	by = 1
+	switch n := e.(type) {
 	case *parser.VectorSelector:
+		v = n
 		if r := p.records[NameOf(n)]; p.recorded(NameOf(n)) {
-			if r == nil || r.Tree == nil || r == p.Query || depth > 3 {
-				return nil, 1
+			if v = nil; r != nil && r.Tree != nil && r != p.Query && depth <= 3 {
+				v, by = p.gaugeIn(r.Tree, depth+1)
 			}
-			return p.gaugeIn(r.Tree, depth+1)
 		}
-		return n, 1
 	case *parser.AggregateExpr:
-		if slices.Contains([]parser.ItemType{parser.MAX, parser.MIN, parser.AVG, parser.QUANTILE, parser.TOPK, parser.BOTTOMK}, n.Op) {
-			return p.gaugeIn(n.Expr, depth)
+		if slices.Contains(passing, n.Op) {
+			v, by = p.gaugeIn(n.Expr, depth)
 		}
 	case *parser.Call:
-		return ranged(n, "avg_over_time", "max_over_time", "min_over_time", "last_over_time"), 1
-	case *parser.BinaryExpr:
-		l, left := constant(n.LHS)
-		r, right := constant(n.RHS)
-		switch {
-		case right && (n.Op == parser.MUL || n.Op == parser.DIV && r != 0):
-			v, by = p.gaugeIn(n.LHS, depth)
-			if n.Op == parser.DIV {
-				r = 1 / r
-			}
-			return v, by * r
-		case left && n.Op == parser.MUL:
-			v, by = p.gaugeIn(n.RHS, depth)
-			return v, by * l
-		}
+		v = ranged(n, "avg_over_time", "max_over_time", "min_over_time", "last_over_time")
 	}
-	return nil, 1
+	return v, by * scale
 }
+
+// passing are the aggregations whose results are among the values, or between them.
+var passing = []parser.ItemType{parser.MAX, parser.MIN, parser.AVG, parser.QUANTILE, parser.TOPK, parser.BOTTOMK}
 
 var impossibleThreshold = Check{
 	ID: "impossible-threshold", Severity: page, Title: "a comparison that can never hold, or always does",
@@ -188,9 +178,10 @@ func (p *pass) rangeOfBinary(n *parser.BinaryExpr) (low, high float64, known boo
 	case n.Op == parser.MUL && left && l > 0:
 		low, high, known = p.rangeOf(n.RHS)
 		return low * l, high * l, known
-	case n.Op == parser.DIV && isPart(rated(n.LHS), rated(n.RHS)):
-		by := factor(n.LHS) / factor(n.RHS)
-		return 0, by, by > 0
+	case n.Op == parser.DIV:
+		part, scaled := rated(n.LHS)
+		whole, by := rated(n.RHS)
+		return 0, scaled / by, isPart(part, whole) && scaled/by > 0
 	}
 	return 0, 0, false
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/base/version"
 )
 
@@ -70,7 +71,8 @@ func Compare(a, b *Result, tolerance float64) (*Comparison, error) {
 		pv := math.NaN()
 		if ea.ok && eb.ok && ea.value != 0 {
 			x.Relative = eb.value/ea.value - 1
-			pv = welchTest(ea.value, ea.variance, ea.n, eb.value, eb.variance, eb.n)
+			pv = stat.WelchP([2]float64{ea.value, eb.value}, [2]float64{ea.variance, eb.variance},
+				[2]float64{ea.n, eb.n})
 		}
 		p = append(p, pv)
 		c.Changes = append(c.Changes, x)

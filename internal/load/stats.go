@@ -140,23 +140,6 @@ func measureTrend(v []float64) (growth float64, certain bool) {
 	return m2/m1 - 1, se > 0 && (m2-m1)/se > 3
 }
 
-// welchTest compares two means by Welch's test. p is two-sided.
-func welchTest(m1, v1, n1, m2, v2, n2 float64) (p float64) {
-	if n1 < 2 || n2 < 2 {
-		return math.NaN()
-	}
-	a, b := v1/n1, v2/n2
-	if a+b == 0 {
-		if m1 == m2 {
-			return 1
-		}
-		return 0
-	}
-	t := math.Abs(m1-m2) / math.Sqrt(a+b)
-	freedom := (a + b) * (a + b) / (a*a/(n1-1) + b*b/(n2-1))
-	return 2 * (1 - distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.CDF(t))
-}
-
 // adjustByHolm adjusts p-values for the number of comparisons. An adjusted value below 0.05 is significant for any
 // number (Holm, Scand. J. Stat. 6, 1979).
 func adjustByHolm(p []float64) []float64 {

@@ -107,16 +107,6 @@ func TestHolm(t *testing.T) {
 	}
 }
 
-func TestWelch(t *testing.T) {
-	// Two samples of ten that differ by two standard errors of the difference.
-	if p := welchTest(0, 1, 10, 2*math.Sqrt(0.2), 1, 10); math.Abs(p-0.0608) > 0.001 {
-		t.Errorf("p %v, want 0.0608 (t 2, 18 degrees of freedom)", p)
-	}
-	if p := welchTest(1, 0, 5, 1, 0, 5); p != 1 {
-		t.Errorf("equal constants: p %v, want 1", p)
-	}
-}
-
 func TestGapBucketsAreWithinTheirError(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	last := uint32(0)

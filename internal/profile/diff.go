@@ -7,8 +7,9 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
+	gonum "gonum.org/v1/gonum/stat"
+
+	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
 // A Change is one quantity in two profiles, in seconds per unit of work.
@@ -261,7 +262,7 @@ func (d *Diff) compareKernels(before, after *Profile, unit float64) {
 				mean[i] = b.sum[i] / b.count[i]
 				variance[i] = b.squares[i]/b.count[i] - mean[i]*mean[i]
 			}
-			c.P = welchP(mean, variance, b.count)
+			c.P = stat.WelchP(mean, variance, b.count)
 		}
 		d.Kernels = append(d.Kernels, c.markNamed(unit, ownKernels, unitKernels))
 	}
@@ -274,27 +275,13 @@ func compareSamples(name string, before, after []float64) Change {
 	if len(before) == 0 || len(after) == 0 {
 		return c
 	}
-	c.Before, c.After = stat.Mean(before, nil), stat.Mean(after, nil)
+	c.Before, c.After = gonum.Mean(before, nil), gonum.Mean(after, nil)
 	if len(before) >= 3 && len(after) >= 3 {
-		c.P = welchP([2]float64{c.Before, c.After},
-			[2]float64{stat.Variance(before, nil), stat.Variance(after, nil)},
+		c.P = stat.WelchP([2]float64{c.Before, c.After},
+			[2]float64{gonum.Variance(before, nil), gonum.Variance(after, nil)},
 			[2]float64{float64(len(before)), float64(len(after))})
 	}
 	return c
-}
-
-// welchP is the chance that equal populations have such means.
-func welchP(mean, variance, n [2]float64) float64 {
-	a, b := max(variance[0], 0)/n[0], max(variance[1], 0)/n[1]
-	if a+b == 0 {
-		if mean[0] != mean[1] {
-			return 0
-		}
-		return 1
-	}
-	t := (mean[1] - mean[0]) / math.Sqrt(a+b)
-	freedom := (a + b) * (a + b) / (a*a/(n[0]-1) + b*b/(n[1]-1))
-	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.CDF(-math.Abs(t))
 }
 
 // Parts are the groups and the causes of idleness: reported changes first, then by size.

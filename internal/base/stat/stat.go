@@ -1,6 +1,6 @@
 // Package stat computes the order statistics of all packages: medians, quantiles of values, quantiles of a
-// histogram's buckets, and errors of shares. It is pure. Gonum's stat has no median, and its quantiles take float64
-// only; distributions come from gonum directly.
+// histogram's buckets, errors of shares, and the chance of a difference of means. It is pure. Gonum's stat has no
+// median, and its quantiles take float64 only; distributions come from gonum directly.
 package stat
 
 import (

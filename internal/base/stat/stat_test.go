@@ -83,3 +83,20 @@ func TestBucketQuantile(t *testing.T) {
 		t.Errorf("no observations give %v", got)
 	}
 }
+
+func TestWelchP(t *testing.T) {
+	for _, tc := range []struct {
+		name              string
+		mean, variance, n [2]float64
+		want              float64
+	}{
+		{"t 2 at 18 degrees of freedom", [2]float64{0, 2 * math.Sqrt(0.2)}, [2]float64{1, 1}, [2]float64{10, 10}, 0.0608},
+		{"equal constants", [2]float64{1, 1}, [2]float64{}, [2]float64{5, 5}, 1},
+		{"other constants", [2]float64{1, 2}, [2]float64{}, [2]float64{5, 5}, 0},
+		{"one value", [2]float64{1, 2}, [2]float64{0, 1}, [2]float64{1, 5}, math.NaN()},
+	} {
+		if p := WelchP(tc.mean, tc.variance, tc.n); math.Abs(p-tc.want) > 1e-4 || math.IsNaN(p) != math.IsNaN(tc.want) {
+			t.Errorf("%s: p %v, want %v", tc.name, p, tc.want)
+		}
+	}
+}

@@ -1,6 +1,10 @@
 package stat
 
-import "math"
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
 
 // WilsonLow returns the lower end of Wilson's score interval for a share of n trials, at z standard deviations (E. B.
 // Wilson, 1927). Without trials it returns 0.
@@ -21,4 +25,21 @@ func ShareError(share, n float64) float64 {
 	}
 	share = (share*n + 2) / (n + 4)
 	return math.Sqrt(share * (1 - share) / (n + 4))
+}
+
+// WelchP returns the chance of means that differ so much, in either direction, if they are of n values each from
+// populations with equal means (B. L. Welch, 1947). It is NaN for fewer than two values.
+func WelchP(mean, variance, n [2]float64) float64 {
+	a, b := max(variance[0], 0)/n[0], max(variance[1], 0)/n[1]
+	switch {
+	case min(n[0], n[1]) < 2:
+		return math.NaN()
+	case a+b > 0:
+		t := (mean[1] - mean[0]) / math.Sqrt(a+b)
+		freedom := (a + b) * (a + b) / (a*a/(n[0]-1) + b*b/(n[1]-1))
+		return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.CDF(-math.Abs(t))
+	case mean[0] == mean[1]:
+		return 1
+	}
+	return 0
 }

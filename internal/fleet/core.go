@@ -2,11 +2,11 @@ package fleet
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/heap"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
@@ -17,7 +17,7 @@ type core struct {
 	scenario Scenario
 	replicas []*replica
 	now      time.Duration
-	events   eventHeap
+	events   heap.Heap[event]
 	number   uint64 // number of the last event, to order equal times
 	turn     int    // counts the router's choices
 	phase    int
@@ -48,10 +48,13 @@ type event struct {
 	do     func(at time.Duration)
 }
 
+// ComesBefore orders events by time, then by number.
+func (e event) ComesBefore(o event) bool { return e.at < o.at || e.at == o.at && e.number < o.number }
+
 // scheduleEvent schedules an event.
 func (c *core) scheduleEvent(at time.Duration, do func(at time.Duration)) {
 	c.number++
-	heap.Push(&c.events, event{max(at, c.now), c.number, do})
+	c.events.Push(event{max(at, c.now), c.number, do})
 }
 
 // nextEvent is when something next happens.
@@ -77,7 +80,7 @@ func (c *core) advanceTo(until time.Duration) {
 		}
 		c.now = max(c.now, at)
 		if len(c.events) > 0 && c.events[0].at <= at {
-			heap.Pop(&c.events).(event).do(at)
+			c.events.Pop().do(at)
 			continue
 		}
 		for _, r := range c.replicas {
@@ -173,23 +176,4 @@ func (r *replica) applyFaults(before, f Faults, at time.Duration) error {
 		return nil
 	}
 	return r.engine.SetCost(f.slowedCost(r.cfg))
-}
-
-// eventHeap orders by time, then by number.
-type eventHeap []event
-
-// Len, Less, Swap, Push and Pop implement heap.Interface.
-func (h eventHeap) Len() int { return len(h) }
-
-func (h eventHeap) Less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].number < h[j].number
-}
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
-func (h *eventHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = event{}
-	*h = old[:len(old)-1]
-	return e
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/sixty-dev/sixty/internal/base/heap"
 )
 
 type lane struct {
@@ -13,60 +15,19 @@ type lane struct {
 	kind    Kind
 }
 
-// heap is a binary heap with the least element first.
-type heap[T any] struct {
-	v    []T
-	less func(a, b *T) bool
-}
-
-func (h *heap[T]) push(x T) {
-	h.v = append(h.v, x)
-	for i := len(h.v) - 1; i > 0; {
-		up := (i - 1) / 2
-		if !h.less(&h.v[i], &h.v[up]) {
-			break
-		}
-		h.v[i], h.v[up] = h.v[up], h.v[i]
-		i = up
-	}
-}
-
-// sink moves the first element to its place after it has changed.
-func (h *heap[T]) sink() {
-	for i := 0; ; {
-		least := i
-		for _, k := range [2]int{2*i + 1, 2*i + 2} {
-			if k < len(h.v) && h.less(&h.v[k], &h.v[least]) {
-				least = k
-			}
-		}
-		if least == i {
-			return
-		}
-		h.v[i], h.v[least] = h.v[least], h.v[i]
-		i = least
-	}
-}
-
-func (h *heap[T]) pop() T {
-	x := h.v[0]
-	n := len(h.v) - 1
-	h.v[0] = h.v[n]
-	h.v = h.v[:n]
-	h.sink()
-	return x
-}
-
 type running struct {
 	end   int64
 	group Group
 }
 
+// ComesBefore orders activities by their ends.
+func (r running) ComesBefore(o running) bool { return r.end < o.end }
+
 // sweep goes through one device's activities by time.
 type sweep struct {
 	*analyzer
 	d       *Device
-	active  heap[running]
+	active  heap.Heap[running]
 	count   [Groups]int
 	mask    uint32 // groups that run
 	at      int64
@@ -75,7 +36,7 @@ type sweep struct {
 	last    Group // group of the activity that began last
 
 	lastKind Kind
-	longest  heap[Gap] // the longest gaps, the shortest of them first
+	longest  heap.Heap[Gap] // the longest gaps, the shortest of them first
 }
 
 // computing is every group except communication and copies.
@@ -126,8 +87,8 @@ func (s *sweep) attributeTime(to int64) {
 
 // advanceTo ends the activities that end by a time.
 func (s *sweep) advanceTo(to int64) {
-	for len(s.active.v) > 0 && s.active.v[0].end <= to {
-		r := s.active.pop()
+	for len(s.active) > 0 && s.active[0].end <= to {
+		r := s.active.Pop()
 		s.attributeTime(r.end)
 		if s.count[r.group]--; s.count[r.group] == 0 {
 			s.mask &^= 1 << r.group
@@ -161,7 +122,7 @@ func (s *sweep) beginActivity(c lane, a *Event) {
 	step.Count[g]++
 	step.Kernels++
 	if a.Dur > 0 {
-		s.active.push(running{end, g})
+		s.active.Push(running{end, g})
 		s.count[g]++
 		s.mask |= 1 << g
 	}
@@ -266,8 +227,6 @@ func (z *analyzer) sweepDevice(id int, streams []*Stream) {
 	d := &Device{ID: id, GPU: z.GPUs[id]}
 	s := &sweep{analyzer: z, d: d}
 	s.current = &s.none
-	s.active.less = func(a, b *running) bool { return a.end < b.end }
-	s.longest.less = func(a, b *Gap) bool { return a.Time < b.Time }
 	var logs []*Log
 	var lanes []lane
 	all := never

@@ -21,6 +21,9 @@ type Gap struct {
 	kernel      uint32
 }
 
+// ComesBefore orders gaps by length.
+func (g Gap) ComesBefore(o Gap) bool { return g.Time < o.Time }
+
 const (
 	keptGaps  = 64 // per device, for markOnce
 	shownGaps = 10 // per device, to be shown
@@ -65,11 +68,11 @@ func (s *sweep) addGap(a *Event, c lane, l *launch, step *Step) {
 			g.Cause = Cause(i) //nolint:gosec // one of the causes
 		}
 	}
-	if len(s.longest.v) < keptGaps {
-		s.longest.push(g)
-	} else if g.Time > s.longest.v[0].Time {
-		s.longest.v[0] = g
-		s.longest.sink()
+	if len(s.longest) < keptGaps {
+		s.longest.Push(g)
+	} else if g.Time > s.longest[0].Time {
+		s.longest[0] = g
+		s.longest.Sink()
 	}
 }
 
@@ -147,7 +150,7 @@ func (s *sweep) hostDid(g *Gap, h *host, thread uint16, from, to int64, step *St
 
 // finishGaps sorts a device's gaps, marks those that did not come back, and names the host's calls in the longest.
 func (s *sweep) finishGaps() {
-	d, gaps := s.d, s.longest.v
+	d, gaps := s.d, s.longest
 	slices.SortFunc(gaps, func(a, b Gap) int {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.From, b.From))
 	})

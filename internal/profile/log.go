@@ -6,6 +6,8 @@ import (
 	"iter"
 	"math/bits"
 	"slices"
+
+	"github.com/sixty-dev/sixty/internal/base/heap"
 )
 
 // A chunkList holds elements in chunks, so that it never copies them while it grows. The zero value is empty.
@@ -237,29 +239,31 @@ func (c *cursor) next() bool {
 	return false
 }
 
+// ComesBefore orders cursors by the start of their event; of several events the longest comes first.
+func (c *cursor) ComesBefore(o *cursor) bool {
+	if c.now.Start != o.now.Start {
+		return c.now.Start < o.now.Start
+	}
+	return c.now.Dur > o.now.Dur || c.now.Dur == o.now.Dur && c.lane < o.lane
+}
+
 func mergeLogs(logs []*Log) iter.Seq2[int, *Event] {
 	return func(yield func(int, *Event) bool) {
-		heads := heap[*cursor]{less: func(a, b **cursor) bool {
-			x, y := *a, *b
-			if x.now.Start != y.now.Start {
-				return x.now.Start < y.now.Start
-			}
-			return x.now.Dur > y.now.Dur || x.now.Dur == y.now.Dur && x.lane < y.lane
-		}}
+		var heads heap.Heap[*cursor]
 		for i, l := range logs {
 			if c := (&cursor{log: l, lane: i}); c.next() {
-				heads.push(c)
+				heads.Push(c)
 			}
 		}
-		for len(heads.v) > 0 {
-			c := heads.v[0]
+		for len(heads) > 0 {
+			c := heads[0]
 			if !yield(c.lane, &c.now) {
 				return
 			}
 			if c.next() {
-				heads.sink()
+				heads.Sink()
 			} else {
-				heads.pop()
+				heads.Pop()
 			}
 		}
 	}

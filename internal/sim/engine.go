@@ -112,8 +112,8 @@ type request struct {
 	result RequestResult
 }
 
-// comesBefore orders requests by the priority policy.
-func (r *request) comesBefore(o *request) bool {
+// ComesBefore orders requests by the priority policy.
+func (r *request) ComesBefore(o *request) bool {
 	if r.priority != o.priority {
 		return r.priority < o.priority
 	}

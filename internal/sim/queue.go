@@ -1,6 +1,6 @@
 package sim
 
-import "container/heap"
+import "github.com/sixty-dev/sixty/internal/base/heap"
 
 // waitingQueue holds the requests that wait, first come first served or by
 // priority (v1/core/sched/request_queue.py@v0.23.0). Requests that left while
@@ -10,7 +10,7 @@ type waitingQueue struct {
 	ring   []*request // FCFS: ring buffer
 	head   int
 	stored int
-	heap   priorityHeap
+	heap   heap.Heap[*request]
 	live   int
 }
 
@@ -20,7 +20,7 @@ func (q *waitingQueue) len() int { return q.live }
 func (q *waitingQueue) push(r *request) {
 	q.live++
 	if q.policy == Priority {
-		heap.Push(&q.heap, r)
+		q.heap.Push(r)
 		return
 	}
 	q.growRing()
@@ -74,7 +74,7 @@ func (q *waitingQueue) front() *request {
 
 func (q *waitingQueue) discardFront() {
 	if q.policy == Priority {
-		heap.Pop(&q.heap)
+		q.heap.Pop()
 		return
 	}
 	q.ring[q.head] = nil
@@ -91,18 +91,4 @@ func (q *waitingQueue) growRing() {
 		ring[i] = q.ring[(q.head+i)%len(q.ring)]
 	}
 	q.ring, q.head = ring, 0
-}
-
-type priorityHeap []*request
-
-func (h priorityHeap) Len() int           { return len(h) }
-func (h priorityHeap) Less(i, j int) bool { return h[i].comesBefore(h[j]) }
-func (h priorityHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *priorityHeap) Push(x any)        { *h = append(*h, x.(*request)) }
-func (h *priorityHeap) Pop() any {
-	old := *h
-	r := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return r
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/sixty-dev/sixty/internal/base/heap"
 )
 
 // forever is later than any event.
@@ -569,7 +571,7 @@ type driver struct {
 	steps    int          // since the beginning; check is called every stepsPerCheck
 	runUntil time.Duration
 	err      error
-	cancels  cancelHeap
+	cancels  heap.Heap[cancel]
 	taken    map[int]taken // by engine request number
 	result   *Result       // shared; each engine writes its own requests
 	calm     time.Duration // until when its numbers of running and waiting requests stay the same
@@ -657,7 +659,7 @@ func (d *driver) addRequest(i int, request *Request, sent, delay time.Duration) 
 	}
 	d.taken[id] = taken{i, delay}
 	if r.CancelAfter > 0 {
-		d.cancels.push(cancel{r.Arrival + r.CancelAfter, id, r.Unanswered})
+		d.cancels.Push(cancel{r.Arrival + r.CancelAfter, id, r.Unanswered})
 	}
 }
 
@@ -709,7 +711,7 @@ func (d *driver) mayFormBatch() bool {
 
 func (d *driver) cancelUntil(now time.Duration) {
 	for len(d.cancels) > 0 && d.cancels[0].at <= now {
-		c := d.cancels.pop()
+		c := d.cancels.Pop()
 		if r := d.Engine.requests[c.id]; c.unanswered && r != nil && r.result.OutputTokens > 0 {
 			continue
 		}

@@ -94,7 +94,7 @@ func (e *Engine) chooseVictim() (*request, int) {
 	if e.cfg.Policy == Priority {
 		at = 0
 		for i, r := range e.running {
-			if e.running[at].comesBefore(r) {
+			if e.running[at].ComesBefore(r) {
 				at = i
 			}
 		}

@@ -17,11 +17,12 @@ import (
 type Vocabulary struct {
 	Values  map[string]Values // by flag name; a command's own win
 	Last    []string          // flags that help lists behind the others
-	Texts   fs.FS             // directories of Markdown files with what help says of commands; see describe
+	Texts   fs.FS             // what is said of commands, in files of the directory help; see describe and readRemoved
 	Options render.Options    // how help is rendered
 	Exits   Exits
 
-	pages *template.Template // of help
+	pages   *template.Template // of help
+	removed map[string]string  // what to use in place of what was, by the words of the command line; see readRemoved
 }
 
 // keepOrder lists commands in the order in which they were added. The setting is the whole program's,
@@ -32,10 +33,11 @@ var keepOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
 func (v *Vocabulary) Apply(root *cobra.Command) {
 	keepOrder()
 	describe(root, v.Texts)
+	v.removed = readRemoved(v.Texts)
 	root.AddCommand(&cobra.Command{Use: exitTopic, Short: "Exit codes of all commands"})
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
-	root.SetFlagErrorFunc(explainFlag)
+	root.SetFlagErrorFunc(v.explainFlag)
 	v.layHelp(root)
 	each(root, func(c *cobra.Command) {
 		c.InitDefaultHelpFlag()
@@ -47,7 +49,7 @@ func (v *Vocabulary) Apply(root *cobra.Command) {
 	help, _, _ := root.Find([]string{"help"}) // it was made above
 	help.Args = func(_ *cobra.Command, args []string) error {
 		if c, rest, err := root.Find(args); err == nil && len(rest) > 0 {
-			return unknownCommand(c, rest[0])
+			return v.unknownCommand(c, rest[0])
 		}
 		return nil
 	}

@@ -23,9 +23,9 @@ func (v *Vocabulary) checkArguments(c *cobra.Command) {
 	check := c.Args
 	c.Args = func(c *cobra.Command, args []string) error {
 		switch {
-		case len(args) > 0 && (groups || removed[c.CommandPath()+" "+args[0]] != ""),
+		case len(args) > 0 && (groups || v.removed[c.CommandPath()+" "+args[0]] != ""),
 			len(args) > 0 && !strings.ContainsAny(args[0], "./:=") && len(hint.Nearest(args[0], commands(c))) > 0: // no address and no path
-			return unknownCommand(c, args[0])
+			return v.unknownCommand(c, args[0])
 		case groups || check == nil:
 			return nil
 		}
@@ -51,19 +51,19 @@ func commands(c *cobra.Command) []string {
 	return names
 }
 
-func unknownCommand(c *cobra.Command, name string) error {
-	if instead := removed[c.CommandPath()+" "+name]; instead != "" {
+func (v *Vocabulary) unknownCommand(c *cobra.Command, name string) error {
+	if instead := v.removed[c.CommandPath()+" "+name]; instead != "" {
 		return hint.With(fmt.Errorf("%s %s was removed", c.CommandPath(), name), instead)
 	}
 	return hint.With(fmt.Errorf("unknown command %q for %q", name, c.CommandPath()), suggest(c, c.CommandPath()+" ", name, commands(c)))
 }
 
 // explainFlag adds a way out to pflag's errors: the nearest flags, or the successor of what was removed.
-func explainFlag(c *cobra.Command, err error) error {
+func (v *Vocabulary) explainFlag(c *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) && strings.HasPrefix(invalid.Unwrap().Error(), "--") { // it names the flag itself
 		err = invalid.Unwrap()
-		if instead := removed[c.CommandPath()+" --"+invalid.GetFlag().Name+" VALUE"]; instead != "" {
+		if instead := v.removed[c.CommandPath()+" --"+invalid.GetFlag().Name+" VALUE"]; instead != "" {
 			err = hint.With(err, instead)
 		}
 		return err
@@ -73,7 +73,7 @@ func explainFlag(c *cobra.Command, err error) error {
 		return hint.Or(err, c.CommandPath()+" --help")
 	}
 	name := unknown.GetSpecifiedName()
-	if instead := removed[c.CommandPath()+" --"+name]; instead != "" {
+	if instead := v.removed[c.CommandPath()+" --"+name]; instead != "" {
 		return hint.With(fmt.Errorf("--%s of %s was removed", name, c.CommandPath()), instead)
 	}
 	var names []string

@@ -40,3 +40,19 @@ func describe(root *cobra.Command, texts fs.FS) {
 		panic(err) // the files are part of the program
 	}
 }
+
+// readRemoved reads what to use in place of the commands and flags that were. A line has the words of the command line
+// ("sixty VERB [COMMAND]", "sixty VERB [COMMAND] --FLAG" or, of values that are no longer one of a few,
+// "sixty VERB [COMMAND] --FLAG VALUE"), a colon and the advice.
+func readRemoved(texts fs.FS) map[string]string {
+	content, err := fs.ReadFile(texts, "help/removed.txt")
+	if err != nil {
+		panic(err) // the file is part of the program
+	}
+	out := map[string]string{}
+	for line := range strings.Lines(string(content)) {
+		words, instead, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		out[words] = instead
+	}
+	return out
+}

@@ -97,5 +97,10 @@ type Exits []struct {
 	Meaning string
 }
 
+// describeExit says which commands mean what by an exit code.
+func describeExit(verbs []string, meaning string) string {
+	return strings.TrimPrefix(strings.Join(verbs, ", ")+": "+strings.ReplaceAll(meaning, "`", ""), ": ")
+}
+
 // exitTopic is the page of help about the codes of all verbs.
 const exitTopic = "exit-codes"

@@ -2,7 +2,6 @@ package command
 
 import (
 	_ "embed"
-	"fmt"
 	"slices"
 	"strings"
 	"text/template"
@@ -16,8 +15,8 @@ import (
 //go:embed help.tmpl
 var helpTemplate string
 
-// How many lines a first screen has of examples and of the names of flags.
-const fewExamples, fewFlags = 8, 5
+// fewFlags is how many lines a first screen has of the names of flags.
+const fewFlags = 5
 
 // layHelp lays out help for the terminal's width. -h prints one screen: what a command does, its usage, examples, and
 // the names of its flags. --help and "help COMMAND" print everything.
@@ -37,13 +36,11 @@ func (v *Vocabulary) layHelp(root *cobra.Command) {
 		"hang": func(first, rest, s string) string {
 			return lay(func(t *render.Text) { t.Paragraph(first, rest, s) })
 		},
-		"examples": func(c *cobra.Command) string {
-			return lay(func(t *render.Text) { layExamples(t, c, 1000) })
+		"examples": func(c *cobra.Command, most int) string {
+			return lay(func(t *render.Text) { layExamples(t, c, most) })
 		},
-		"fewExamples": func(c *cobra.Command) string {
-			return lay(func(t *render.Text) { layExamples(t, c, fewExamples) })
-		},
-		"exits": func() string { return lay(v.layExits) },
+		"exits": func() Exits { return v.Exits },
+		"exit":  describeExit,
 	}).Parse(helpTemplate))
 	root.SetUsageFunc(func(c *cobra.Command) error { return v.pages.ExecuteTemplate(c.OutOrStderr(), "usage", c) })
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
@@ -90,17 +87,6 @@ func (v *Vocabulary) layFlagNames(t *render.Text, c *cobra.Command) {
 	})
 	if len(names) > 0 {
 		t.Brief(fewFlags, "Flags: ", "  ", strings.Join(names, ", "))
-	}
-}
-
-// layExits adds the table of exit codes.
-func (v *Vocabulary) layExits(t *render.Text) {
-	for _, x := range v.Exits {
-		of := strings.Join(x.Verbs, ", ")
-		if of != "" {
-			of += ": "
-		}
-		t.Item(7, fmt.Sprintf("%5d", x.Code), of+strings.ReplaceAll(x.Meaning, "`", ""))
 	}
 }
 

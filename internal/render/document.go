@@ -73,6 +73,12 @@ type Block struct {
 	rank  int
 }
 
+// In sets the forms that show the block alone.
+func (b *Block) In(f Form) *Block {
+	b.forms = f
+	return b
+}
+
 func (d *Document) addBlock(b Block) *Block {
 	b.forms, b.rank = d.forms, d.rank
 	d.blocks = append(d.blocks, &b)

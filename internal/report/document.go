@@ -79,9 +79,7 @@ func (t *document) verdict(v *diagnose.Verdict, more string) error {
 			t.Paragraph("", s)
 		}
 	}
-	t.ShowIn(render.Page)
-	t.Paragraph("", "Diagnosed at "+d.At.UTC().Format("2006-01-02 15:04:05 UTC")+".")
-	t.ShowIn(render.Everywhere)
+	t.Paragraph("", "Diagnosed at "+d.At.UTC().Format("2006-01-02 15:04:05 UTC")+".").In(render.Page)
 	if f != nil {
 		t.finding(f)
 	}
@@ -156,11 +154,8 @@ func (t *document) finding(f *diagnose.Finding) {
 			t.List(render.Sentence(r))
 		}
 	}
-	t.ShowIn(render.Full)
-	t.Paragraph("Runbook", "sixty explain "+f.Pathology.ID)
-	t.ShowIn(render.Markdown)
-	t.Paragraph("Runbook", t.o.runbook(f.Pathology))
-	t.ShowIn(render.Everywhere)
+	t.Paragraph("Runbook", "sixty explain "+f.Pathology.ID).In(render.Full)
+	t.Paragraph("Runbook", t.o.runbook(f.Pathology)).In(render.Markdown)
 }
 
 // writeRest is what there is to say after all verdicts, of which some were more than a document

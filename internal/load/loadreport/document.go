@@ -82,10 +82,10 @@ const (
 	rankFix
 )
 
-func (d *document) addItem(rank int, name, format string, args ...any) {
+func (d *document) addItem(rank int, name, format string, args ...any) *render.Block {
 	d.Rank(rank)
-	d.Item(name, fmt.Sprintf(format, args...))
-	d.Rank(0)
+	defer d.Rank(0)
+	return d.Item(name, fmt.Sprintf(format, args...))
 }
 
 var metricTitles = map[load.Metric]string{
@@ -113,12 +113,10 @@ func (d *document) addResult(r *load.Result) {
 	d.Answer(style, "", answer)
 	d.Paragraph("", fmt.Sprintf("%s%s at %s (%s)", name, r.Target.Model, r.Target.URL, r.Target.API))
 	d.Paragraph("", describeLoad(r))
-	d.ShowIn(render.Page)
 	if v := r.Target.Version; v != "" {
-		d.Paragraph("", "version "+v)
+		d.Paragraph("", "version "+v).In(render.Page)
 	}
-	d.Paragraph("", "started "+r.Started.Format("2006-01-02 15:04:05 MST"))
-	d.ShowIn(d.everywhere)
+	d.Paragraph("", "started "+r.Started.Format("2006-01-02 15:04:05 MST")).In(render.Page)
 	d.addLatencies(r)
 	d.addRequests(r)
 	x := &r.Throughput
@@ -137,9 +135,7 @@ func (d *document) addResult(r *load.Result) {
 	d.ShowIn(d.everywhere)
 	d.addServer(r)
 	d.addGenerator(r)
-	d.ShowIn(render.Details)
-	d.addItem(0, "steady state", "%s", r.Window.Why)
-	d.ShowIn(d.everywhere)
+	d.Item("steady state", r.Window.Why).In(render.Details)
 	if hasUnboundedP99(r) {
 		d.addItem(rankMark, "* and ?", "too few requests to bound that percentile from above")
 	}
@@ -309,9 +305,7 @@ func (d *document) addServer(r *load.Result) {
 		d.addItem(0, "server", "%d scrapes of its metrics failed", r.Server.Missed)
 	}
 	if len(parts) > 0 {
-		d.ShowIn(render.Details)
-		d.addItem(0, "server", "at most: %s", strings.Join(parts, ", "))
-		d.ShowIn(d.everywhere)
+		d.Item("server", "at most: "+strings.Join(parts, ", ")).In(render.Details)
 	}
 	for i := range r.Server.Phases {
 		x := &r.Server.Phases[i]
@@ -330,9 +324,7 @@ func (d *document) addServer(r *load.Result) {
 			d.addFinding(&x.Findings[j], x.Verdict)
 		}
 		if len(x.Unchecked) > 0 {
-			d.ShowIn(render.Page)
-			d.addItem(0, "", "not checked, no metrics: %s", strings.Join(x.Unchecked, ", "))
-			d.ShowIn(d.everywhere)
+			d.Item("", "not checked, no metrics: "+strings.Join(x.Unchecked, ", ")).In(render.Page)
 		}
 	}
 	for _, n := range r.Server.Notes {
@@ -354,12 +346,10 @@ func (d *document) addFinding(f *load.FiredPathology, verdict string) {
 		d.addItem(rankEvidence, "", "  %s", e)
 	}
 	for i, x := range f.Fixes[:min(2, len(f.Fixes))] {
-		if i > 0 {
-			d.ShowIn(render.Page)
+		if item := d.addItem(rankFix, "", "  try: %s", x); i > 0 {
+			item.In(render.Page)
 		}
-		d.addItem(rankFix, "", "  try: %s", x)
 	}
-	d.ShowIn(d.everywhere)
 }
 
 func (d *document) addGenerator(r *load.Result) {

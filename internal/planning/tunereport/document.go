@@ -68,9 +68,7 @@ func (d *document) addAnswer() {
 	}
 	d.Ranked(rank, "risk", d.a.Risk)
 	if d.a.Targets != nil {
-		d.ShowIn(render.Details)
-		d.Ranked(0, "targets", describeTargets(d.a.Targets))
-		d.ShowIn(render.Everywhere)
+		d.Item("P95 targets", describeTargets(d.a.Targets)).In(render.Details)
 	}
 	d.Ranked(rankBeside, "workload", d.a.Workload)
 	d.Ranked(rankMemory, "memory", d.a.describeMemory())
@@ -215,9 +213,8 @@ func (d *document) addLimits(r *Result) {
 		basis, _, _ := strings.Cut(r.Basis, ";")
 		d.ShowIn(render.Screen)
 		d.Ranked(rankBasis, "basis", basis)
-		d.ShowIn(render.Details)
-		d.Item("basis", r.Basis)
 		d.ShowIn(render.Everywhere)
+		d.Item("basis", r.Basis).In(render.Details)
 	}
 	d.Ranked(rankDoubt, "left out", strings.Join(d.a.LeftOut, "; "))
 	if len(d.a.Idle) > 0 {
@@ -432,17 +429,9 @@ func (d *document) addCache() {
 }
 
 func describeTargets(t *Targets) string {
-	var parts []string
-	add := func(name string, v float64) {
-		if v > 0 {
-			parts = append(parts, fmt.Sprintf("%s P95 ≤ %s", name, render.Seconds(v)))
-		}
-	}
-	add("TTFT", t.TTFTP95)
-	add("ITL", t.ITLP95)
-	add("E2E", t.E2EP95)
+	text := render.Objective(t.TTFTP95, t.ITLP95, t.E2EP95)
 	if t.TokensPerSecond > 0 {
-		parts = append(parts, fmt.Sprintf("%s output tokens/s", render.Grouped(t.TokensPerSecond)))
+		text = strings.TrimPrefix(text+", "+render.Grouped(t.TokensPerSecond)+" output tokens/s", ", ")
 	}
-	return strings.Join(parts, ", ")
+	return text
 }

@@ -53,11 +53,9 @@ func newDocument(p *profile.Profile, v *finding.Verdict) *render.Document {
 		summary += ". " + s
 	}
 	d.Answer(style, id, render.Sentence(summary))
-	d.ShowIn(render.Screen)
 	if f := v.Leading(); f != nil && len(f.Reasons) > 0 {
-		d.Paragraph("", render.Sentence(f.Reasons[0]))
+		d.Paragraph("", render.Sentence(f.Reasons[0])).In(render.Screen)
 	}
-	d.ShowIn(render.Everywhere)
 	for _, s := range p.Partial {
 		d.Paragraph("Partial", render.Sentence(s))
 	}
@@ -240,8 +238,7 @@ func (d *document) writeWallTime() {
 		cells = append(cells, append([]string{r.Name, render.Percent(r.Share), formatSeconds(r.Time)}, r.More...))
 	}
 	d.Section("Where the time goes", whereOf(d.p))
-	d.ShowIn(render.Screen)
-	d.Table(columnsOf(", , , |<"), few)
+	d.Table(columnsOf(", , , |<"), few).In(render.Screen)
 	d.ShowIn(render.Details)
 	d.Table(columnsOf(", share, time|1, kernels, mean, rate, without it"), cells)
 	of := "the trace"

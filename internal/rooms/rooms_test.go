@@ -33,6 +33,7 @@ var pure = []string{
 	"internal/audit",
 	"internal/audit/checks",
 	"internal/audit/files",
+	"internal/base/heap",
 	"internal/base/hint",
 	"internal/base/stat",
 	"internal/base/version", // of the build: it asks the program, not the world

@@ -889,8 +889,18 @@ func (h *history) gapsWorth(iv interval) float64 {
 	if st := h.increase(steps, iv); st > 0 {
 		worth = st / stepsAlike
 	}
+	if h.servedTheSame(iv) {
+		return min(1, worth/gaps)
+	}
 	requests := requestsTwice*h.countOf(firstTokens, iv) + max(0, zeroNaN(h.gaugeAt(running, iv.to)))*h.lengthOf(iv)/10
 	return min(1, min(worth, requests)/gaps)
+}
+
+// servedTheSame reports whether the same requests ran from the beginning of an interval to its end: none began and none
+// ended. The time of a step then differs by what the machine does, not by who is served.
+func (h *history) servedTheSame(iv interval) bool {
+	before, after := h.gaugeAt(running, iv.from), h.gaugeAt(running, iv.to)
+	return before > 0 && before == after && h.countOf(firstTokens, iv) == 0
 }
 
 func zeroNaN(v float64) float64 {

@@ -72,3 +72,16 @@ func TestWhatIsPendingIsNoHealth(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatAFiringCauseExplainsIsNotSuspected: beside a slow decode that fires, a degradation that nothing explains is no
+// suspicion of its own.
+func TestWhatAFiringCauseExplainsIsNotSuspected(t *testing.T) {
+	slow := &catalog.Pathology{ID: "slow-decode", Runbook: "# Slow decode\n"}
+	late := &catalog.Pathology{ID: "unexplained", Runbook: "# Unexplained degradation\n", ExplainedBy: []string{"slow-decode"}}
+	for status, want := range map[Status]int{Firing: 0, OK: 1} {
+		d := &Diagnosis{Findings: []Finding{{Pathology: slow, Status: status, Model: "m"}, {Pathology: late, Status: Pending, Model: "m"}}}
+		if notes := diagnosisNotes(&Snapshot{}, nil, d); len(notes) != want {
+			t.Errorf("slow decode is %s: %q, want %d notes", status, notes, want)
+		}
+	}
+}

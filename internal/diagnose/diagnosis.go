@@ -140,6 +140,11 @@ type Unjudged struct {
 // A Doubt is what speaks against calling a target healthy, whether or not anything fires there.
 type Doubt struct{ Target, Reason string }
 
+// explains reports whether the other finding, of the same model, is a consequence of this one.
+func (f *Finding) explains(other *Finding) bool {
+	return f.Model == other.Model && f.Pathology.Inhibits(other.Pathology)
+}
+
 // Suspected reports whether the finding keeps a verdict from being healthy, although it does not fire.
 func (f *Finding) Suspected() bool { return f.mayHurt() && !f.ended }
 

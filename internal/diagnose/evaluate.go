@@ -505,13 +505,16 @@ func diagnosisNotes(s *Snapshot, judged []judgement, d *Diagnosis) []string {
 		out = append(out, fmt.Sprintf("%s started %s ago and may still be warming up", listTargets(cold), indicator.FormatNumber(youngest, indicator.Seconds)))
 	}
 	for i := range d.Findings {
-		if f := &d.Findings[i]; f.Status == Pending && !(d.Verdict.ID == NotCertain && f.Suspected()) { // its summary says so
-			how := "is not certain yet"
-			if f.ended {
-				how = "seems to be over"
-			}
-			out = append(out, fmt.Sprintf("%s on %s since %s %s", f.Pathology.Name(), listTargets(f.Targets), f.Since.UTC().Format("15:04:05 UTC"), how))
+		f := &d.Findings[i]
+		isExplained := func(by Finding) bool { return by.Status == Firing && by.explains(f) }
+		if f.Status != Pending || d.Verdict.ID == NotCertain && f.Suspected() || slices.ContainsFunc(d.Findings, isExplained) {
+			continue // the verdict says so, or what fires does
 		}
+		how := "is not certain yet"
+		if f.ended {
+			how = "seems to be over"
+		}
+		out = append(out, fmt.Sprintf("%s on %s since %s %s", f.Pathology.Name(), listTargets(f.Targets), f.Since.UTC().Format("15:04:05 UTC"), how))
 	}
 	return out
 }

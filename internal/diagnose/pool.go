@@ -460,10 +460,7 @@ func (p *pool) pendingFindings() (unsure, over []string) {
 		}
 	}
 	for _, f := range pending {
-		explains := func(by *Finding) bool {
-			return by.Model == f.Model && by.Pathology.Inhibits(f.Pathology)
-		}
-		if slices.ContainsFunc(pending, explains) {
+		if slices.ContainsFunc(pending, func(by *Finding) bool { return by.explains(f) }) {
 			continue
 		}
 		what, ago := f.Pathology.Name()+" on "+listTargets(f.Targets), indicator.FormatNumber(p.snapshot.At.Sub(f.Since).Seconds(), indicator.Seconds)

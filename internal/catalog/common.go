@@ -89,6 +89,7 @@ var (
 		Name: "same_prefill_rate", Unit: indicator.TokensPerSecond, Default: 1e9, Baseline: &Relative{Factor: 1.25, Offset: 100},
 		Why: "streams wait for concurrent prefills, so a quarter more prompt tokens a second makes one gap in ten longer; without a baseline, whether the rate grew is unknown",
 	}
+	nobody = &Threshold{Name: "nobody", Unit: indicator.Requests, Default: 0.5, Why: "half a request is none"}
 	// PrefillMost is a first token that is late because of its own prefill.
 	PrefillMost = &Threshold{
 		Name: "prefill_most", Unit: indicator.Ratio, Default: 0.5,
@@ -169,8 +170,11 @@ var (
 		All(Below(indicator.TTFTP50, EveryoneWaits), Below(indicator.RankWait, RankStarves)),
 	))
 
-	// SamePrefill holds while prefill explains no slower stream.
-	SamePrefill = Guard(All(Below(indicator.ComputedTokens, SamePrefillWork), Below(indicator.PromptTokenRate, SamePrefillRate)))
+	// SamePrefill holds while prefill explains no slower stream: there is no more of it, or none at all.
+	SamePrefill = Guard(Any(
+		All(Below(indicator.ComputedTokens, SamePrefillWork), Below(indicator.PromptTokenRate, SamePrefillRate)),
+		All(Below(indicator.FirstTokens, nobody), Below(indicator.Prefilling, nobody)),
+	))
 
 	// MorePrefill holds while more is computed for each request.
 	MorePrefill = Above(indicator.ComputedTokens, MorePrefillWork)

@@ -118,11 +118,12 @@ func TestAServerThatMayHangIsNotHealthy(t *testing.T) {
 	}
 }
 
-// TestOneStreamAtHalfSpeed: one user has one stream, whose answers take a minute. Three of them are a past to compare
-// with, because a stream of thousands of tokens tells how fast tokens came.
+// TestOneStreamAtHalfSpeed: one user has one stream, whose answers take two minutes. Three of them are a past to compare
+// with, because a stream of thousands of tokens tells how fast tokens came. The third one slows down: no answer begins
+// after that, and so no prefill explains it.
 func TestOneStreamAtHalfSpeed(t *testing.T) {
 	store := embeddedtest.New(t)
-	const every, from, to, answer = 5, 240, 390, 2000
+	const every, from, to, answer = 5, 240, 285, 3700
 	began := time.Unix(1_800_000_000, 0).UTC()
 	l, target := `model_name="m",engine="0"`, embedded.Target{Instance: "a:8000", Job: "vllm"}
 	fast, slow := 1, 0

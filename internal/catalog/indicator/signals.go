@@ -234,6 +234,13 @@ var (
 		Name: "running", Held: true, Title: "Running requests", Unit: Requests, Expr: SumMean("vllm:num_requests_running"),
 		Doc: "Mean number of requests in the running batch. The gauge keeps its last value when the engine stops reporting (vllm-project/vllm#22545).",
 	}
+	// Prefilling tells whether slow streams share their steps with a prompt that no histogram has yet.
+	Prefilling = &Signal{
+		Name: "prefilling", Held: true, Title: "Requests in prefill", Unit: Requests,
+		Expr: AtLeast(Sub(SumMean("vllm:num_requests_running"), SumRate(itlFamily+"_sum")), 0),
+		Doc: "Running requests less those that stream: a stream adds a second of gaps between tokens each second " +
+			"(Little's law: Operations Research 9, 1961).",
+	}
 	RunningP50 = &Signal{
 		Name: "running_p50", Held: true, Title: "Running requests P50", Unit: Requests,
 		Expr: Sum(Share(0.5, "vllm:num_requests_running")),
@@ -1341,7 +1348,7 @@ var all = sync.OnceValue(func() []*Signal {
 		DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95,
 		MaxTokens, PrefillTimePerToken,
-		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, QueueBatches, WaitingGrowth, Deferred,
+		Running, Prefilling, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, QueueBatches, WaitingGrowth, Deferred,
 		DeferredShare, QueueAge, WaitingAge, Ranks, RankWait, WaitingOnRank, KVUsageOfRank, StaleGauges, HeldOutside, OutsideWait, TransferHeld, TransferWait, PassedOver, UnansweredShare, UnansweredWait, WaitTimes, InFlightFloor, BusyFloor,
 		EngineProgress, StuckEngines, OwedFirstTokens, MetBusyRanks,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsLately, PreemptionsPerRequest,

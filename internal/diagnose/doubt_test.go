@@ -427,6 +427,35 @@ func TestALifeWithFaultsHidesNoSlowMedian(t *testing.T) {
 	}
 }
 
+// What users feel is no health where too few requests were served to tell why they feel it.
+func TestPainThatTooFewRequestsExplainIsNoHealth(t *testing.T) {
+	slower := &catalog.Threshold{Name: "slower", Default: 0.1}
+	alike := &catalog.Threshold{Name: "alike", Default: 100}
+	slow := &catalog.Pathology{ID: "slow-decode", Severity: catalog.Ticket, Runbook: "# Slow decode\n"}
+	when := catalog.All(catalog.Above(indicator.ITLMean, slower), catalog.Guard(catalog.Below(indicator.ComputedTokens, alike)))
+	nobody, _ := indicator.ComputedTokens.TooFew(0)
+	for name, tt := range map[string]struct {
+		gap    float64
+		prompt indicator.Value
+		want   bool
+	}{
+		"slow, and no prompt tells why":         {0.2, nobody, true},
+		"slow, because of the prompts":          {0.2, indicator.Known(1000), false},
+		"slow, and the engine shows no prompts": {0.2, indicator.Unknown("not exposed: x"), false},
+		"as fast as ever":                       {0.05, nobody, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSnapshot(make([]Target, 1))
+			*s.readings[0].of(indicator.ITLMean) = reading{now: indicator.Known(tt.gap)}
+			*s.readings[0].of(indicator.ComputedTokens) = reading{now: tt.prompt}
+			j := judgement{view: view{snapshot: s}, outcomes: []outcome{{pathology: slow, when: when, status: Unknown, severity: catalog.Ticket}}}
+			if got := j.reasonAgainstHealthy(); (got != "") != tt.want {
+				t.Errorf("%q, want a reason: %t", got, tt.want)
+			}
+		})
+	}
+}
+
 // First tokens of a window that are far later than normal speak against health, unless something that hurt is seen to be
 // over, whose they may be. Of a few requests that does not tell.
 func TestLateFirstTokensMayBeOfWhatIsOver(t *testing.T) {

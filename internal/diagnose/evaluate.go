@@ -561,7 +561,7 @@ func (g *Gap) addMissing(evidence []catalog.Evidence) {
 }
 
 // reasonAgainstHealthy returns what speaks against "healthy" although nothing fires, or "": somebody waits and gets
-// nothing; an objective is missed by too few requests to be sure; the median time between tokens exceeds a lifetime
+// nothing; too few requests were served to tell what users feel; an objective is missed by too few requests to be sure; the median time between tokens exceeds a lifetime
 // mean that may contain faults; or the first token is late and nobody knows whether it ever came sooner.
 func (j *judgement) reasonAgainstHealthy() string {
 	v := j.view
@@ -586,7 +586,36 @@ func (j *judgement) reasonAgainstHealthy() string {
 		return fmt.Sprintf("%s is %s on %s, and %s in the median since the server started: its mean, which holds earlier faults, tells no change", indicator.ITLP50.Title,
 			indicator.Format(v.Now(indicator.ITLP50), indicator.Seconds), j.name(), indicator.Format(median, indicator.Seconds))
 	}
-	return j.reasonOfLateTokens()
+	if why := j.reasonOfLateTokens(); why != "" {
+		return why
+	}
+	for i := range j.outcomes {
+		if o := &j.outcomes[i]; o.status == Unknown && o.severity >= catalog.Ticket && v.of(o.part).mayExplainPain(o.when) {
+			return o.pathology.Name() + " on " + j.name() + " cannot be ruled out: too few requests were served"
+		}
+	}
+	return ""
+}
+
+// mayExplainPain reports whether users feel what a condition compares, and nothing speaks against it but that too few
+// requests were served to tell the rest of it.
+func (v view) mayExplainPain(when catalog.Cond) bool {
+	_, evidence := when.Eval(v)
+	feltNow := func(e catalog.Evidence) bool { return e.Holds == catalog.True && e.Role == catalog.Symptom }
+	return v.mayHold(when) && slices.ContainsFunc(evidence, feltNow)
+}
+
+// mayHold evaluates a condition with every comparison that has too few observations taken for true.
+func (v view) mayHold(c catalog.Cond) bool {
+	switch {
+	case c.Any != nil:
+		return slices.ContainsFunc(c.Any, v.mayHold)
+	case c.All != nil:
+		return !slices.ContainsFunc(c.All, func(sub catalog.Cond) bool { return !v.mayHold(sub) })
+	case c.Holds(v) == catalog.Unknown:
+		return v.Now(c.Signal).TooFew()
+	}
+	return c.Holds(v) == catalog.True
 }
 
 // reasonOfLateTokens is reasonAgainstHealthy as far as it is about first tokens.

@@ -50,8 +50,7 @@ func RouterCPU(p *Pass, verify string) (f Fix, ok bool) {
 	p.Reason("The router's process uses %s of a core; a process of Python has no more.",
 		indicator.FormatNumber(used, indicator.Ratio))
 	return Fix{
-		Summary: "Run more processes or replicas of the router (--num_workers of LiteLLM): its " +
-			"process has used up a core",
+		Summary:  "Run more processes or replicas of the router (--num_workers of LiteLLM): its process used up a core",
 		Tradeoff: "cores, and limits that each process keeps for itself",
 		Verify:   verify,
 	}, true

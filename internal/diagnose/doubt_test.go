@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
@@ -434,18 +435,20 @@ func TestPainThatTooFewRequestsExplainIsNoHealth(t *testing.T) {
 	slow := &catalog.Pathology{ID: "slow-decode", Severity: catalog.Ticket, Runbook: "# Slow decode\n"}
 	when := catalog.All(catalog.Above(indicator.ITLMean, slower), catalog.Guard(catalog.Below(indicator.ComputedTokens, alike)))
 	nobody, _ := indicator.ComputedTokens.TooFew(0)
+	shows, _ := dialect.Detect([]string{"vllm:num_requests_running", "vllm:prompt_tokens_total", "vllm:time_to_first_token_seconds_count"})
 	for name, tt := range map[string]struct {
 		gap    float64
 		prompt indicator.Value
+		engine dialect.Dialect
 		want   bool
 	}{
-		"slow, and no prompt tells why":         {0.2, nobody, true},
-		"slow, because of the prompts":          {0.2, indicator.Known(1000), false},
-		"slow, and the engine shows no prompts": {0.2, indicator.Unknown("not exposed: x"), false},
-		"as fast as ever":                       {0.05, nobody, false},
+		"slow, and no prompt tells why":         {0.2, nobody, shows, true},
+		"slow, because of the prompts":          {0.2, indicator.Known(1000), shows, false},
+		"slow, and the engine shows no prompts": {0.2, nobody, dialect.Dialect{}, false},
+		"as fast as ever":                       {0.05, nobody, shows, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSnapshot(make([]Target, 1))
+			s := newSnapshot([]Target{{Dialect: tt.engine}})
 			*s.readings[0].of(indicator.ITLMean) = reading{now: indicator.Known(tt.gap)}
 			*s.readings[0].of(indicator.ComputedTokens) = reading{now: tt.prompt}
 			j := judgement{view: view{snapshot: s}, outcomes: []outcome{{pathology: slow, when: when, status: Unknown, severity: catalog.Ticket}}}

@@ -613,7 +613,7 @@ func (v view) mayHold(c catalog.Cond) bool {
 	case c.All != nil:
 		return !slices.ContainsFunc(c.All, func(sub catalog.Cond) bool { return !v.mayHold(sub) })
 	case c.Holds(v) == catalog.Unknown:
-		return v.Now(c.Signal).TooFew()
+		return c.Signal.Counted() && len(v.snapshot.Targets[v.target].Dialect.Missing(c.Signal)) == 0
 	}
 	return c.Holds(v) == catalog.True
 }

@@ -241,7 +241,7 @@ func (s *Signal) TooFew(n float64) (Value, bool) {
 	if !s.Counted() || n >= s.MinCount {
 		return Value{}, false
 	}
-	return Unknown(fmt.Sprintf(tooFew+": %.0f, want %.0f", math.Floor(n), s.MinCount)), true
+	return Unknown(fmt.Sprintf("too few observations: %.0f, want %.0f", math.Floor(n), s.MinCount)), true
 }
 
 // TooShort returns the reading of a trend over a past that is too short for it.

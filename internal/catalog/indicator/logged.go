@@ -12,8 +12,7 @@ var (
 		"Prompt tokens per second, as the log's lines have them: without those from the prefix cache.")
 	LoggedPace = loggedSignal("logged_pace", "Batch time per token, by the log", SecondsPerToken,
 		Div(Running.Expr, Some(GenerationTokenRate.Expr)),
-		"The mean batch over the output tokens per second: how long a request is in the batch for each token that "+
-			"it gets, prefill included.")
+		"The mean batch over the output tokens per second: how long a request is in the batch for each token it gets.")
 )
 
 // How much KV cache requests hold, and whether they free it.
@@ -33,8 +32,7 @@ var (
 	KVFloorRise = &Signal{
 		Name: "kv_floor_rise", Title: "Rise of the minimum KV usage", Unit: Ratio, MinPast: MinTrend,
 		Expr: Max(Sub(Lowest("vllm:kv_cache_usage_perc"), Lowest("vllm:kv_cache_usage_perc").In(PastMark))),
-		Doc: "The lowest KV cache usage in the window less the lowest in the available history: what is freed now and then " +
-			"does not count.",
+		Doc:  "The lowest KV cache usage in the window less the lowest before: what is freed now and then does not count.",
 	}
 )
 

@@ -39,10 +39,9 @@ const (
 		"tokenisation, queue and prefill, without network and HTTP parsing. Written at the first token, so clients that leave earlier are not in it (vllm/v1/metrics/stats.py, v0.23.0)."
 	docITL = "Time between two output events of a request, by the engine's monotonic clock, preemption gaps " +
 		"included. One sample per event: with speculative decoding an event carries several tokens (vllm-project/vllm#47382)."
-	docTPOT  = "Decode time over output tokens less one, per finished request; zero is recorded for requests of one token."
-	docE2E   = "Arrival to last output, written when a request finishes; requests that clients abandon are not in it (vllm-project/vllm#31503)."
-	docQueue = "Queued until first scheduled, written when the request finishes: it lags TTFT, misses abandoned requests, and its lowest bucket edge is 0.3 s, so use the mean below that " +
-		"(vllm-project/vllm#48175)."
+	docTPOT    = "Decode time over output tokens less one, per finished request; zero is recorded for requests of one token."
+	docE2E     = "Arrival to last output, written when a request finishes; requests that clients abandon are not in it (vllm-project/vllm#31503)."
+	docQueue   = "Queued until first scheduled, written when the request finishes: it lags TTFT, misses abandoned requests, and its lowest bucket edge is 0.3 s, so use the mean below that (vllm-project/vllm#48175)."
 	docPrefill = "First scheduled until first token, chunks of other requests in between and preemption included."
 )
 
@@ -136,8 +135,7 @@ var (
 		Doc:  "How many requests the statements about first tokens rest on.",
 	}
 	CompletionRate = rateSignal("completion_rate", "Completed requests", RequestsPerSecond, "vllm:request_success_total",
-		"Finished engine requests per second. Completions, not demand: it flattens in overload while arrivals go "+
-			"on.")
+		"Finished engine requests per second. Completions, not demand: it flattens in overload.")
 	// CutAnswers are those that a user sees end in the middle of a sentence.
 	CutAnswers = &Signal{
 		Name: "cut_answers", Title: "Answers cut at their limit", Unit: Ratio,
@@ -151,8 +149,7 @@ var (
 		Doc: "Share of finished requests that stopped at max_tokens or at the model's length, not because the answer was complete.",
 	}
 	PromptTokenRate = rateSignal("prompt_token_rate", "Prompt tokens", TokensPerSecond, "vllm:prompt_tokens_total",
-		"Prompt tokens per second, cached ones included, counted whole at the first token: long prompts come in "+
-			"lumps (vllm-project/vllm#51261).")
+		"Prompt tokens per second, cached ones included, counted whole at the first token (vllm-project/vllm#51261).")
 	GenerationTokenRate = rateSignal("generation_token_rate", "Generated tokens", TokensPerSecond, "vllm:generation_tokens_total",
 		"Output tokens per second, those of requests abandoned later included.")
 	StepRate = rateSignal("step_rate", "Engine steps", PerSecond, "vllm:iteration_tokens_total_count",
@@ -165,8 +162,7 @@ var (
 	}
 	StepTokens = meanSignal("step_tokens", "Tokens per step", Tokens, stepFamily,
 		"Prompt and output tokens per engine step that gave output. A prompt counts at its first token, all of "+
-			"its chunks at once, so that no step shows the token budget; from 0.23 tokens from the prefix cache are left "+
-			"out.")
+			"its chunks at once, so that no step shows the token budget; from 0.23 without cached tokens.")
 )
 
 // Workload shape.
@@ -234,12 +230,10 @@ var (
 		Name: "running", Held: true, Title: "Running requests", Unit: Requests, Expr: SumMean("vllm:num_requests_running"),
 		Doc: "Mean number of requests in the running batch. The gauge keeps its last value when the engine stops reporting (vllm-project/vllm#22545).",
 	}
-	// Prefilling tells whether slow streams share their steps with a prompt that no histogram has yet.
 	Prefilling = &Signal{
 		Name: "prefilling", Held: true, Title: "Requests in prefill", Unit: Requests,
 		Expr: AtLeast(Sub(SumMean("vllm:num_requests_running"), SumRate(itlFamily+"_sum")), 0),
-		Doc: "Running requests less those that stream: a stream adds a second of gaps between tokens each second " +
-			"(Little's law: Operations Research 9, 1961).",
+		Doc:  "Running requests less streams, each of which adds a second of token gaps a second (Little's law).",
 	}
 	RunningP50 = &Signal{
 		Name: "running_p50", Held: true, Title: "Running requests P50", Unit: Requests,
@@ -925,8 +919,7 @@ var (
 		Expr: Max(And(
 			Div(rankArrivals, Some(Avg(rankArrivals))).On(Own).Left(),
 			Where(requestsHeld(Rank), "==", Max(requestsHeld(Rank))).On(Own).Left()).On(Rank...)),
-		Doc: "Requests that arrive at the data-parallel rank that holds the most (served, or added to its queue), over the mean of the ranks. A rank that is slower than the others holds more without " +
-			"getting more.",
+		Doc: "Requests that arrive at the data-parallel rank that holds the most (served, or added to its queue), over the mean of the ranks. A slower rank holds more without getting more.",
 	}
 )
 

@@ -2,7 +2,6 @@ package indicator
 
 import (
 	"math"
-	"strings"
 
 	"github.com/sixty-dev/sixty/internal/base/stat"
 )
@@ -37,11 +36,6 @@ func Known(v float64) Value {
 
 // Unknown returns a value that could not be had, and why.
 func Unknown(reason string) Value { return Value{Reason: reason} }
-
-const tooFew = "too few observations"
-
-// TooFew reports whether the value is unknown because it rests on too few observations.
-func (v Value) TooFew() bool { return strings.HasPrefix(v.Reason, tooFew) }
 
 // BucketValue estimates a quantile of a histogram, as stat.BucketQuantile does, and returns its bucket. In the first
 // and the last bucket the value is a bound, not an estimate.

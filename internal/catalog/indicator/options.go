@@ -203,7 +203,7 @@ var (
 		"Servers of the model that only prefill: with vLLM those with a KV connector that give first tokens, and receive no KV cache.")
 	DecodeQueue = ofPair("pd_decode_queue", "Waiting on a decode server", Requests,
 		func(r Roles) Aggregate { return Avg(And(r.Held, r.Decode)) },
-		"Requests that wait on a decode server of the model for seven tenths of the time; with SGLang also for room in the KV cache.")
+		"Mean number that waits on a decode server for seven tenths of the time; with SGLang also for room in the KV cache.")
 	DecodeUsage = ofPair("pd_decode_usage", "KV cache usage, decode servers", Ratio,
 		func(r Roles) Aggregate { return Avg(And(Max(Mean("vllm:kv_cache_usage_perc")), r.Decode)) },
 		"KV cache usage of a decode server of the model, averaged over these servers.")

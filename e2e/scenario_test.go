@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"hash/fnv"
-	"os"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -29,8 +28,7 @@ type Scenario struct {
 // readScenarios reads what is recorded, from testdata/scenarios.yaml.
 func readScenarios(t *testing.T) []Scenario {
 	t.Helper()
-	content, err := os.ReadFile("testdata/scenarios.yaml")
-	must.Succeed(t, err)
+	content := must.ReadFile(t, "testdata/scenarios.yaml")
 	var file struct {
 		Lengths   []Traffic  `json:"lengths"`   // those that scenarios have in common
 		Arguments []string   `json:"arguments"` // of the servers that scenarios have in common

@@ -400,8 +400,7 @@ func documentPages(t *testing.T) map[string]string {
 		pages, err := filepath.Glob(pattern)
 		must.Succeed(t, err)
 		for _, page := range pages {
-			text, err := os.ReadFile(page)
-			must.Succeed(t, err)
+			text := must.ReadFile(t, page)
 			out[page] = string(text)
 		}
 	}

@@ -36,8 +36,7 @@ var exitsElsewhere = map[string]string{
 // TestExitCodes holds the one table of exit codes against what the commands do, and
 // against docs/install.md.
 func TestExitCodes(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "install.md"))
-	must.Succeed(t, err)
+	page := must.ReadFile(t, filepath.Join("..", "..", "docs", "install.md"))
 	var table strings.Builder
 	table.WriteString("| exit code | commands | meaning |\n|---|---|---|\n")
 	for _, x := range cli.Exits {
@@ -56,8 +55,7 @@ func TestExitCodes(t *testing.T) {
 	}))
 	t.Cleanup(mute.Close)
 	worse := filepath.Join(t.TempDir(), "worse.json")
-	b, err := os.ReadFile("testdata/bench.json")
-	must.Succeed(t, err)
+	b := must.ReadFile(t, "testdata/bench.json")
 	must.Succeed(t, os.WriteFile(worse, tenTimes(t, b), 0o600))
 	const recordings = "../../testdata/recordings/"
 	const model = "--model-config ../../internal/modelconfig/testdata/llama-3.1-8b.json "

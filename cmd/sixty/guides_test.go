@@ -42,8 +42,7 @@ const guideItems = 86
 // $ADDRESS5 free addresses.
 func TestGuides(t *testing.T) {
 	checkItemsAreComplete(t, "testdata/guides")
-	text, err := os.ReadFile("testdata/guides/busy.yaml")
-	must.Succeed(t, err)
+	text := must.ReadFile(t, "testdata/guides/busy.yaml")
 	busy, err := fleet.ReadScenario("busy", string(text))
 	must.Succeed(t, err)
 	busy.Phases = busy.Phases[1:] // without the healthy phase before it
@@ -82,8 +81,7 @@ func checkItemsAreComplete(t *testing.T, dir string) {
 	must.Succeed(t, err)
 	seen := map[string]bool{}
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		must.Succeed(t, err)
+		text := must.ReadFile(t, path)
 		items := guideItem.FindAllSubmatchIndex(text, -1)
 		for i, at := range items {
 			number, end := string(text[at[2]:at[3]]), len(text)

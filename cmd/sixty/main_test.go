@@ -154,8 +154,7 @@ func serve(pages map[string][][]byte) http.Handler {
 
 // TestMainIsShort keeps the wiring where it belongs.
 func TestMainIsShort(t *testing.T) {
-	b, err := os.ReadFile("main.go")
-	must.Succeed(t, err)
+	b := must.ReadFile(t, "main.go")
 	if n := strings.Count(string(b), "\n"); n > 50 {
 		t.Errorf("main.go has %d lines, want at most 50", n)
 	}

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/sixty-dev/sixty/internal/audit/checks"
 	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/base/must"
@@ -68,9 +66,7 @@ func TestChecklistHasTheEightAreas(t *testing.T) {
 		"user-experience present", "offered-load present", "scheduler-pressure present", "memory-pressure present",
 		"useful-work present", "workload-shape present", "infrastructure unknown", "operations unknown",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	must.Equal(t, want, got)
 }
 
 func TestChecklistSaysWhatIsMissingAndHowToGetIt(t *testing.T) {

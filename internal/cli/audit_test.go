@@ -178,8 +178,7 @@ func TestTheChecklistDoesNotChangeTheLintersCode(t *testing.T) {
 // TestTheHookOfPreCommit runs .pre-commit-hooks.yaml as pre-commit does: with the names
 // of the files that change.
 func TestTheHookOfPreCommit(t *testing.T) {
-	data, err := os.ReadFile("../../.pre-commit-hooks.yaml")
-	must.Succeed(t, err)
+	data := must.ReadFile(t, "../../.pre-commit-hooks.yaml")
 	var hooks []struct{ Entry string }
 	if err := yaml.Unmarshal(data, &hooks); err != nil || len(hooks) != 1 {
 		t.Fatal(err, hooks)
@@ -208,8 +207,7 @@ func TestTheActionOfGitHub(t *testing.T) {
 	if err != nil {
 		t.Skip("no bash")
 	}
-	data, err := os.ReadFile("../../action.yml")
-	must.Succeed(t, err)
+	data := must.ReadFile(t, "../../action.yml")
 	var action struct {
 		Inputs map[string]struct{ Default string }
 		Runs   struct {

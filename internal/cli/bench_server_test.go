@@ -53,8 +53,7 @@ func benchResult(t *testing.T, args ...string) *load.Result {
 	if err != nil && !errors.Is(err, campaign.ErrSpoiled) && !errors.Is(err, errFound) {
 		t.Fatalf("bench: %v\n%s\n%s", err, out, errs)
 	}
-	raw, err := os.ReadFile(file)
-	must.Succeed(t, err)
+	raw := must.ReadFile(t, file)
 	var res load.Result
 	must.Succeed(t, json.Unmarshal(raw, &res))
 	return &res
@@ -108,8 +107,7 @@ func TestBenchBaselineHoldsTheServersOwnSignals(t *testing.T) {
 	} else if err != nil {
 		t.Fatalf("%v\n%s", err, errs)
 	}
-	raw, err := os.ReadFile(file)
-	must.Succeed(t, err)
+	raw := must.ReadFile(t, file)
 	b, err := baseline.Parse(file, raw)
 	must.Succeed(t, err)
 	for _, s := range []string{"ttft_p95", "itl_p95", "e2e_p95", "running", "kv_cache_usage", "first_token_rate", "prompt_tokens", "prefill_time_mean"} {

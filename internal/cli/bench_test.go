@@ -47,8 +47,7 @@ func TestBenchWritesEveryKindOfResult(t *testing.T) {
 	if !strings.Contains(out, "closed loop of 3 streams, 25 requests") || !strings.Contains(out, "output 13 (requested 13)") {
 		t.Errorf("summary:\n%s", out)
 	}
-	raw, err := os.ReadFile(file("a.json"))
-	must.Succeed(t, err)
+	raw := must.ReadFile(t, file("a.json"))
 	var res load.Result
 	if err := json.Unmarshal(raw, &res); err != nil || res.Schema != load.Schema || res.Requests.Complete != 25 || res.Name != "saturation" {
 		t.Errorf("result %+v, error %v", res.Requests, err)

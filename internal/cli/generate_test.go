@@ -49,8 +49,7 @@ func generateRules(t *testing.T, args ...string) error {
 // ruleGroups reads the groups of a file of any format.
 func ruleGroups(t *testing.T, file string) []rulefmt.RuleGroup {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	must.Succeed(t, err)
+	content := must.ReadFile(t, file)
 	var doc struct {
 		Groups []rulefmt.RuleGroup
 		Spec   struct{ Groups []rulefmt.RuleGroup }
@@ -133,8 +132,7 @@ func TestAGatewayIsAskedFor(t *testing.T) {
 		t.Errorf("without a gateway: %v, try: %s", err, hint.Of(err))
 	}
 	dir := generated(t, "--dialect", "gateway", "--set", "outside_engine=250ms", "--slo", fourModels(t))
-	text, err := os.ReadFile(filepath.Join(dir, "rules.yaml"))
-	must.Succeed(t, err)
+	text := must.ReadFile(t, filepath.Join(dir, "rules.yaml"))
 	for _, want := range []string{"gateway_outside > 250 ms (set by hand)", "gateway_error_share > 14.4 % (the objective (batch))"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%q is missing", want)
@@ -160,8 +158,7 @@ func TestSeveritiesHaveTheNamesThatWereGiven(t *testing.T) {
 		t.Errorf("severities %v", seen)
 	}
 	for _, name := range []string{"alertmanager/inhibit.yaml", "alertmanager/route.yaml"} {
-		content, err := os.ReadFile(filepath.Join(dir, name))
-		must.Succeed(t, err)
+		content := must.ReadFile(t, filepath.Join(dir, name))
 		if text := string(content); !strings.Contains(text, `severity="critical"`) || strings.Contains(text, `"page"`) || strings.Contains(text, `"ticket`) {
 			t.Errorf("%s has other severities:\n%s", name, text)
 		}
@@ -192,8 +189,7 @@ func TestObjectsFit(t *testing.T) {
 		}
 		names := map[string]bool{}
 		for _, file := range files {
-			content, err := os.ReadFile(file)
-			must.Succeed(t, err)
+			content := must.ReadFile(t, file)
 			var object map[string]any
 			must.Succeed(t, yaml.Unmarshal(content, &object))
 			text, err := json.Marshal(object)
@@ -207,8 +203,7 @@ func TestObjectsFit(t *testing.T) {
 			}
 			names[name] = true
 		}
-		content, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
-		must.Succeed(t, err)
+		content := must.ReadFile(t, filepath.Join(dir, "kustomization.yaml"))
 		var k struct{ Resources []string }
 		must.Succeed(t, yaml.Unmarshal(content, &k))
 		if len(k.Resources) != len(files) {

@@ -56,8 +56,7 @@ func TestCommandsThatAreNamedExist(t *testing.T) {
 		pages, err := filepath.Glob(pattern)
 		must.Succeed(t, err)
 		for _, page := range pages {
-			text, err := os.ReadFile(page)
-			must.Succeed(t, err)
+			text := must.ReadFile(t, page)
 			for _, quoted := range quotedCommand.FindAllString(string(text), -1) {
 				checked += commandsExist(t, page, strings.ReplaceAll(quoted, "\n", " "))
 			}
@@ -71,8 +70,7 @@ func TestCommandsThatAreNamedExist(t *testing.T) {
 // literals are the strings of a source file.
 func literals(t *testing.T, path string) (out []string) {
 	t.Helper()
-	src, err := os.ReadFile(path)
-	must.Succeed(t, err)
+	src := must.ReadFile(t, path)
 	var s scanner.Scanner
 	files := token.NewFileSet()
 	s.Init(files.AddFile(path, -1, len(src)), src, nil, 0)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,8 +13,7 @@ import (
 // TestREADMEShowsWhatIsPrinted runs the commands whose output README shows.
 func TestREADMEShowsWhatIsPrinted(t *testing.T) {
 	t.Chdir("../..")
-	readme, err := os.ReadFile("README.md")
-	must.Succeed(t, err)
+	readme := must.ReadFile(t, "README.md")
 	shown := regexp.MustCompile("(?s)```text\n\\$ sixty ([^\n]*)\n(.*?)```").FindAllStringSubmatch(string(readme), -1)
 	if len(shown) == 0 {
 		t.Fatal("README shows no output of a command")

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +16,7 @@ import (
 // TestBadInputIsNamed runs the commands of testdata/refusals.yaml: each names what is wrong, and the way out.
 func TestBadInputIsNamed(t *testing.T) {
 	t.Setenv("HF_HUB_CACHE", t.TempDir())
-	content, err := os.ReadFile("testdata/refusals.yaml")
-	must.Succeed(t, err)
+	content := must.ReadFile(t, "testdata/refusals.yaml")
 	var refused []struct {
 		Args  string `json:"args"`
 		Error string `json:"error"` // in the error

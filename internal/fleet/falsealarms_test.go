@@ -149,8 +149,7 @@ func writeResults(t *testing.T, table string) {
 		page       = "../../docs/lab/false-alarms.md"
 		begin, end = "<!-- results: make false-alarms -->\n", "<!-- end -->"
 	)
-	text, err := os.ReadFile(page)
-	must.Succeed(t, err)
+	text := must.ReadFile(t, page)
 	before, rest, ok := strings.Cut(string(text), begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {

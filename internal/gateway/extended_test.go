@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -21,8 +20,7 @@ import (
 // expressions returns the queries and alert expressions of the guide that defines the extended vLLM metrics.
 func expressions(t *testing.T) (out []string) {
 	t.Helper()
-	script, err := os.ReadFile("../../cmd/sixty/testdata/guides/collector.txtar")
-	must.Succeed(t, err)
+	script := must.ReadFile(t, "../../cmd/sixty/testdata/guides/collector.txtar")
 	for _, m := range regexp.MustCompile(`(?m)'query=(.*)'$|expr: (.*)$`).FindAllStringSubmatch(string(script), -1) {
 		out = append(out, m[1]+m[2])
 	}

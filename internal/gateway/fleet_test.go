@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 )
@@ -370,9 +368,7 @@ func TestASlowReaderHoldsLittleAndDelaysNobody(t *testing.T) {
 	if n := sent.Load(); n > 64<<20 {
 		t.Errorf("%d bytes were taken from the upstream for a client that reads nothing", n)
 	}
-	if diff := cmp.Diff(map[string]int{"success": 1, "client_disconnect": 1}, g.ends(t)); diff != "" {
-		t.Errorf("ends (-want +got):\n%s", diff)
-	}
+	must.Equal(t, map[string]int{"success": 1, "client_disconnect": 1}, g.ends(t))
 }
 
 func TestModelsAreBounded(t *testing.T) {

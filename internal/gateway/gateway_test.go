@@ -452,9 +452,7 @@ func TestEveryRequestEndsInOneStatus(t *testing.T) {
 			if resp.StatusCode != tt.code || (err != nil) != tt.broken {
 				t.Errorf("the client got %d, %v", resp.StatusCode, err)
 			}
-			if diff := cmp.Diff(map[string]int{tt.want: 1}, g.ends(t)); diff != "" {
-				t.Errorf("ends (-want +got):\n%s", diff)
-			}
+			must.Equal(t, map[string]int{tt.want: 1}, g.ends(t))
 		})
 	}
 }
@@ -504,9 +502,7 @@ func TestAClientThatLeavesEndsItsRequestUpstream(t *testing.T) {
 				if !<-gone {
 					t.Error("the upstream's connection was not closed")
 				}
-				if diff := cmp.Diff(map[string]int{"client_disconnect": 1}, g.ends(t)); diff != "" {
-					t.Errorf("ends (-want +got):\n%s", diff)
-				}
+				must.Equal(t, map[string]int{"client_disconnect": 1}, g.ends(t))
 			})
 		}
 	}
@@ -546,9 +542,7 @@ func TestAClientThatHasItsWholeAnswerMayLeave(t *testing.T) {
 					t.Fatalf("%q, %v", got, err)
 				}
 				resp.Body.Close()
-				if diff := cmp.Diff(map[string]int{tt.status: 1}, g.ends(t)); diff != "" {
-					t.Errorf("ends (-want +got):\n%s", diff)
-				}
+				must.Equal(t, map[string]int{tt.status: 1}, g.ends(t))
 			})
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
@@ -283,9 +282,7 @@ func TestObjectivesDecideTheSeverity(t *testing.T) {
 		"VLLMKVCacheThrashing": {"chat page", "chat ticket", "slo page", "slo ticket", "batch page", "batch ticket"},
 		"VLLMEngineHung":       {"chat page", "chat ticket", "slo page", "slo ticket", "batch page", "batch ticket"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, want, got)
 }
 
 func TestEncodeRefusesAnUnknownFormat(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestReadPrompts(t *testing.T) {
@@ -32,9 +32,7 @@ func TestReadPrompts(t *testing.T) {
 			if err == nil && tt.err != "" || err != nil && (tt.err == "" || !strings.Contains(err.Error(), tt.err)) {
 				t.Fatalf("error %v, want %q", err, tt.err)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("prompts (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tt.want, got)
 		})
 	}
 }

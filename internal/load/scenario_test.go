@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
@@ -17,9 +15,7 @@ func TestScenarios(t *testing.T) {
 	for _, s := range Scenarios() {
 		got[s.Name] = strconv.Itoa(s.Concurrency) + "×" + strconv.Itoa(s.Requests) + " " + s.Workload.Prompt.String() + "/" + s.Workload.Output.String()
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("scenarios (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, got)
 	s, err := FindScenario("burst")
 	must.Succeed(t, err)
 	if s, err = s.Scale(0.01); err != nil || s.Concurrency != 1 || s.Requests != 2 || s.Workload.Prompt.String() != "5" || s.Workload.Output.String() != "3" {

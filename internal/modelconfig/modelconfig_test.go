@@ -18,8 +18,7 @@ import (
 
 func parse(t *testing.T, name string) *Model {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("testdata", name+".json"))
-	must.Succeed(t, err)
+	content := must.ReadFile(t, filepath.Join("testdata", name+".json"))
 	m, err := Parse(content)
 	must.Succeed(t, err)
 	return m
@@ -191,8 +190,7 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 }
 
 func TestTheDocumentListsWhatIsUnderstood(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/tune-inputs.md")
-	must.Succeed(t, err)
+	doc := must.ReadFile(t, "../../docs/tune-inputs.md")
 	for _, name := range slices.Sorted(maps.Keys(families())) {
 		if !strings.Contains(string(doc), " "+name) && !strings.Contains(string(doc), "\n"+name) {
 			t.Errorf("docs/tune-inputs.md does not say that %s is understood", name)
@@ -203,8 +201,7 @@ func TestTheDocumentListsWhatIsUnderstood(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.json")
 	for _, name := range files {
-		content, err := os.ReadFile(name)
-		must.Succeed(f, err)
+		content := must.ReadFile(f, name)
 		f.Add(content)
 	}
 	f.Add([]byte(`{"model_type":"x","hidden_size":1048576,"num_hidden_layers":4096,"num_attention_heads":65536,"head_dim":1048576,"vocab_size":16777216,"num_experts":65536,"num_experts_per_tok":1,"intermediate_size":1048576}`))

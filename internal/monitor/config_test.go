@@ -2,7 +2,6 @@ package monitor_test
 
 import (
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +13,7 @@ import (
 // TestTheDocumentedConfiguration: the examples of the monitor's pages say what is written beside them.
 func TestTheDocumentedConfiguration(t *testing.T) {
 	example := func(page, begins string) *monitor.Config {
-		text, err := os.ReadFile("../../docs/" + page)
-		must.Succeed(t, err)
+		text := must.ReadFile(t, "../../docs/"+page)
 		_, block, _ := strings.Cut(string(text), "```yaml\n"+begins)
 		block, _, _ = strings.Cut(block, "```")
 		c, err := monitor.ParseConfig([]byte(begins+block), 0, slog.New(slog.DiscardHandler))

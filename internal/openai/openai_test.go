@@ -153,9 +153,7 @@ func TestChunkScan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var c Chunk
 			must.Succeed(t, c.Scan([]byte(tt.json)))
-			if diff := cmp.Diff(tt.want, c); diff != "" {
-				t.Errorf("chunk differs (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tt.want, c)
 		})
 	}
 	for _, bad := range []string{"", "{", `{"choices":[{"te`, "[]", "null", `{"a":1}x`, `"x"`} {

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
@@ -73,9 +71,7 @@ func TestATracesBlocksAndSessionsAreShared(t *testing.T) {
 	for _, r := range res.Requests {
 		cached = append(cached, r.CachedTokens)
 	}
-	if diff := cmp.Diff([]int{0, 1024, 0}, cached); diff != "" {
-		t.Errorf("tokens from the cache (-want +got):\n%s", diff)
-	}
+	must.Equal(t, []int{0, 1024, 0}, cached)
 
 	csv := "arrival,prompt_tokens,output_tokens,session\n0,160,16,a\n5,320,16,a\n9,320,16,b\n"
 	tr, err = workload.Read(strings.NewReader(csv))

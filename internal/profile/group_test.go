@@ -1,7 +1,6 @@
 package profile
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -11,8 +10,7 @@ import (
 )
 
 func TestGroupOf(t *testing.T) {
-	text, err := os.ReadFile("testdata/kernels.yaml")
-	must.Succeed(t, err)
+	text := must.ReadFile(t, "testdata/kernels.yaml")
 	var kernels map[string][]string
 	must.Succeed(t, yaml.Unmarshal(text, &kernels))
 	for _, want := range groupNames {

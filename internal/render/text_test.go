@@ -8,6 +8,8 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestWrap(t *testing.T) {
@@ -36,9 +38,7 @@ func laid(o Options, lay func(t *Text)) string {
 }
 
 func TestANumberStaysWithItsUnit(t *testing.T) {
-	if diff := cmp.Diff([]string{"TTFT of", "12.3 ms now"}, Wrap("TTFT of 12.3 ms now", 11, "")); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"TTFT of", "12.3 ms now"}, Wrap("TTFT of 12.3 ms now", 11, ""))
 }
 
 func TestWideAndColouredCharactersAreMeasured(t *testing.T) {
@@ -116,9 +116,7 @@ func TestACommandIsContinuedBetweenArguments(t *testing.T) {
 	})
 	want := "  sixty audit \\\n      --match '{namespace=\"prod\", x=\"y\"}' \\\n      --at 10:00 --output json\n" +
 		"  sixty diagnose \\\n      'it'\\''s a directory with a long name'\n"
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, want, got)
 }
 
 func TestMarkdownIsLaidOutForATerminal(t *testing.T) {
@@ -142,9 +140,7 @@ lines.
   high  more load than capacity | large
         prefills that hold the scheduler
 `
-	if diff := cmp.Diff(want, laid(Options{Width: 40}, func(t *Text) { t.Markdown(source) })); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, want, laid(Options{Width: 40}, func(t *Text) { t.Markdown(source) }))
 }
 
 func TestForeignTextIsCleaned(t *testing.T) {

@@ -57,8 +57,7 @@ func TestGolden(t *testing.T) {
 				if *update {
 					must.Succeed(t, os.WriteFile(path, []byte(got), 0o644))
 				}
-				want, err := os.ReadFile(path)
-				must.Succeed(t, err)
+				want := must.ReadFile(t, path)
 				if diff := cmp.Diff(string(want), got); diff != "" {
 					t.Errorf("-want +got (go test -update accepts it):\n%s", diff)
 				}
@@ -210,8 +209,7 @@ func TestTheJSONHoldsThePlotsThatThePageDraws(t *testing.T) {
 func TestEveryFieldOfTheJSONIsDocumented(t *testing.T) {
 	var doc []byte
 	for _, page := range []string{"json.md", "json-findings.md", "json-parts.md"} {
-		text, err := os.ReadFile("../../docs/" + page)
-		must.Succeed(t, err)
+		text := must.ReadFile(t, "../../docs/"+page)
 		doc = append(doc, text...)
 	}
 	var v any

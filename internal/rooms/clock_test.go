@@ -1,7 +1,6 @@
 package rooms
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,8 +17,7 @@ func TestNoTestSleeps(t *testing.T) {
 		files, err := filepath.Glob(filepath.Join(p.Dir, "*_test.go"))
 		must.Succeed(t, err)
 		for _, name := range files {
-			text, err := os.ReadFile(name)
-			must.Succeed(t, err)
+			text := must.ReadFile(t, name)
 			if strings.Contains(string(text), pause) {
 				t.Errorf("%s/%s has %s: wait with polltest; where time is to pass, by <-time.After", p.room(), filepath.Base(name), pause)
 			}

@@ -29,8 +29,7 @@ func TestLinksOfDocuments(t *testing.T) {
 	}
 	links, anchors := map[string][]string{}, map[string][]string{}
 	for _, name := range documents {
-		content, err := os.ReadFile(name)
-		must.Succeed(t, err)
+		content := must.ReadFile(t, name)
 		links[name], anchors[name] = linksOf(content)
 	}
 	listedPages := links[filepath.Join(root, "docs", "README.md")]

@@ -16,8 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
@@ -364,9 +362,7 @@ func TestABreachIsFound(t *testing.T) {
 				got = append(got, r.breaches(listed{ImportPath: module + tc.room, Imports: tc.imports})...)
 			}
 			slices.Sort(got)
-			if diff := cmp.Diff(tc.want, slices.Compact(got)); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, tc.want, slices.Compact(got))
 		})
 	}
 }
@@ -392,9 +388,7 @@ func TestAnImpureMentionIsFound(t *testing.T) {
 			for _, u := range impure(file) {
 				got = append(got, u.name)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, tc.want, got)
 		})
 	}
 }

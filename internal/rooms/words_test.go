@@ -4,7 +4,6 @@ import (
 	"go/scanner"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -20,8 +19,7 @@ import (
 // in the page and in the documents.
 func TestHouseWordsAreGone(t *testing.T) {
 	houseWords, banned := map[string]string{}, map[string]*regexp.Regexp{}
-	text, err := os.ReadFile("testdata/words.yaml")
-	must.Succeed(t, err)
+	text := must.ReadFile(t, "testdata/words.yaml")
 	must.Succeed(t, yaml.Unmarshal(text, &houseWords))
 	for pattern := range houseWords {
 		banned[pattern] = regexp.MustCompile(pattern)
@@ -40,8 +38,7 @@ func TestHouseWordsAreGone(t *testing.T) {
 		}
 	}
 	read := func(path string) string {
-		text, err := os.ReadFile(path)
-		must.Succeed(t, err)
+		text := must.ReadFile(t, path)
 		return string(text)
 	}
 	walk := func(root string, visit func(path string)) {

@@ -111,9 +111,7 @@ func TestStepsWorkedOutByHand(t *testing.T) {
 				}
 				got = append(got, want{int(r.Scheduled / time.Second), int(r.FirstToken / time.Second), int(r.Finish / time.Second), r.Preemptions, r.CachedTokens})
 			}
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(want{})); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			must.Equal(t, tc.want, got, cmp.AllowUnexported(want{}))
 		})
 	}
 }
@@ -137,9 +135,7 @@ func TestRefusedAndCancelledRequests(t *testing.T) {
 		got = append(got, r.Outcome)
 	}
 	want := []sim.Outcome{sim.Cancelled, sim.Cancelled, sim.QueueFull, sim.PromptTooLong, sim.NeverFits, sim.Finished}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	must.Equal(t, want, got)
 	if r := res.Requests[0]; r.OutputTokens != 3 {
 		t.Errorf("the client that left after 3 s has %d tokens, want 3", r.OutputTokens)
 	}
@@ -191,9 +187,7 @@ func TestRoutersSendRequestsWhereTheySay(t *testing.T) {
 			for _, r := range res.Requests {
 				got = append(got, r.Replica)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			must.Equal(t, tc.want, got)
 		})
 	}
 }
@@ -207,9 +201,7 @@ func TestSamplesAreTheStateAtTheirInstant(t *testing.T) {
 	want := []sim.Sample{ // at, running, waiting, blocks
 		{0, 1, 0, 2}, {500 * ms, 1, 0, 2}, {1000 * ms, 1, 0, 3}, {1500 * ms, 1, 1, 3}, {2000 * ms, 2, 0, 4}, {2500 * ms, 2, 0, 4},
 	}
-	if diff := cmp.Diff(want, res.Replicas[0].Samples); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	must.Equal(t, want, res.Replicas[0].Samples)
 }
 
 func TestInvalidInputIsRefused(t *testing.T) {

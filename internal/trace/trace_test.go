@@ -88,9 +88,7 @@ func TestPrefillAndDecodeApart(t *testing.T) {
 		"pd-sidecar other 10", "vllm (prefill) queue 50", "vllm (prefill) prefill 150",
 		"vllm (decode) queue, KV transfer 600", "vllm (decode) prefill 10", "vllm (decode) decode 150",
 	}
-	if diff := cmp.Diff(want, phasesOf(tr)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, phasesOf(tr))
 	if r := Judge(tr, nil, nil); r.Blame.Phase != QueueTransfer || r.Slow != nil {
 		t.Errorf("blamed %+v, slow %v: what is normal is not known", r.Blame, r.Slow)
 	}
@@ -101,9 +99,7 @@ func TestSGLang(t *testing.T) {
 		span("a", "", "sglang", "Req 1", 0, 500), span("b", "a", "sglang", "prefill_waiting", 10, 100),
 		span("c", "a", "sglang", "prefill_forward", 100, 200), span("d", "a", "sglang", "decode_loop", 200, 500),
 	})[0])
-	if diff := cmp.Diff([]string{"sglang other 10", "sglang queue 90", "sglang prefill 100", "sglang decode 300"}, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"sglang other 10", "sglang queue 90", "sglang prefill 100", "sglang decode 300"}, got)
 }
 
 // TestOtherServersSayNothing: where servers have names of their own, requests to one say nothing of
@@ -373,9 +369,7 @@ func TestDynamo(t *testing.T) {
 		"frontend other 100", "frontend routing 50", "frontend queue 150", "worker queue, prefill 500", "worker decode 200",
 		"frontend other 100", "worker decode 850", "frontend other 50",
 	}
-	if diff := cmp.Diff(want, phasesOf(tr)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, want, phasesOf(tr))
 	if r := Judge(tr, nil, nil); r.PromptTokens != 140 || r.OutputTokens != 121 || r.Request != "r" || r.Blame.Phase != Decode {
 		t.Errorf("%d and %d tokens of %q, blamed %+v", r.PromptTokens, r.OutputTokens, r.Request, r.Blame)
 	}

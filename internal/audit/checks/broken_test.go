@@ -26,8 +26,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // readFile reads a file of the test data as what it is.
 func readFile(t *testing.T, path string) File {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	must.Succeed(t, err)
+	data := must.ReadFile(t, path)
 	return File{Name: filepath.Base(path), Data: data}
 }
 
@@ -148,9 +147,7 @@ func TestARepairedFileHoldsNothingThatCouldBeRepaired(t *testing.T) {
 				want, err = f.Data, nil
 			}
 			must.Succeed(t, err)
-			if diff := cmp.Diff(string(want), string(fixed.Data)); diff != "" {
-				t.Errorf("repaired (-want +got)\n%s", diff)
-			}
+			must.Equal(t, string(want), string(fixed.Data))
 			if again, more := fix(t, File{Name: f.Name, Data: fixed.Data}, newest(t)); string(again.Data) != string(fixed.Data) || more > 0 {
 				t.Error("a second repair changes something")
 			}
@@ -236,9 +233,7 @@ func TestServersDecideWhatIsWrong(t *testing.T) {
 				}
 				got = append(got, text)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			must.Equal(t, tc.want, got)
 		})
 	}
 }
@@ -385,8 +380,7 @@ func TestVariablesOfADashboardAreJudgedToo(t *testing.T) {
 // still what it was, but for the repair.
 func FuzzExpressions(f *testing.F) {
 	for _, tc := range broken {
-		data, err := os.ReadFile(filepath.Join("testdata", "broken", tc.file))
-		must.Succeed(f, err)
+		data := must.ReadFile(f, filepath.Join("testdata", "broken", tc.file))
 		file := File{Name: tc.file, Data: data}
 		if d, err := files.Read(file.Name, file.Data); err == nil {
 			for _, q := range d.Queries {
@@ -425,8 +419,7 @@ func FuzzFiles(f *testing.F) {
 	files, err := filepath.Glob("testdata/broken/*")
 	must.Succeed(f, err)
 	for _, path := range files {
-		data, err := os.ReadFile(path)
-		must.Succeed(f, err)
+		data := must.ReadFile(f, path)
 		f.Add(data)
 	}
 	f.Add([]byte("groups:\n- rules:\n  - record: a\n    expr: \"sum(vllm:gpu_cache_usage_perc) > \\x34\"\n"))

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
@@ -32,9 +30,7 @@ func TestWhatOnlyADeploymentKnowsIsNoError(t *testing.T) {
 		{"a recorded percentile", "vllm:p95_wait_seconds > 9", []string{"doubt unknown-metric"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, found(t, newest(t), alertOf(t, tc.expr, ""))); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			must.Equal(t, tc.want, found(t, newest(t), alertOf(t, tc.expr, "")))
 		})
 	}
 }
@@ -64,9 +60,7 @@ func TestTextsThatSaySomethingElse(t *testing.T) {
 		{"one far below", "sum(rate(gateway_errors_total[$__rate_interval])) / clamp_min(sum(rate(gateway_calls_total[$__rate_interval])), 1e-9)", "Errors", "short", "", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, found(t, newest(t), boardOf(t, tc.expr, tc.title, tc.unit, tc.legend))); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			must.Equal(t, tc.want, found(t, newest(t), boardOf(t, tc.expr, tc.title, tc.unit, tc.legend)))
 		})
 	}
 }
@@ -95,9 +89,7 @@ func TestAlertsThatSaySomethingElse(t *testing.T) {
 		{"a share written well", "sum(rate(gateway_failed_total[5m])) / sum(rate(gateway_calls_total[5m])) > 0.05", `at {{ humanizePercentage $value }}`, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, found(t, newest(t), alertOf(t, tc.expr, tc.note))); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			must.Equal(t, tc.want, found(t, newest(t), alertOf(t, tc.expr, tc.note)))
 		})
 	}
 }

@@ -16,8 +16,7 @@ import (
 // "alert: "; or, of several lines, a file.
 func examples(t *testing.T) map[string]struct{ Bad, Good string } {
 	t.Helper()
-	data, err := os.ReadFile("testdata/examples.yaml")
-	must.Succeed(t, err)
+	data := must.ReadFile(t, "testdata/examples.yaml")
 	var list []struct{ Check, Bad, Good string }
 	must.Succeed(t, yaml.Unmarshal(data, &list))
 	out := map[string]struct{ Bad, Good string }{}
@@ -86,8 +85,7 @@ func TestExamples(t *testing.T) {
 // TestDocumentation keeps the table of checks in docs/audit.md as the checks say it.
 func TestDocumentation(t *testing.T) {
 	const file, begin, end = "../../../docs/audit.md", "<!-- checks: written by go test ./internal/audit/checks -run Documentation -update -->\n", "<!-- end of checks -->"
-	doc, err := os.ReadFile(file)
-	must.Succeed(t, err)
+	doc := must.ReadFile(t, file)
 	var b bytes.Buffer
 	b.WriteString(begin + "\n| check | severity | what it finds |\n|---|---|---|\n")
 	seen := map[string]bool{}

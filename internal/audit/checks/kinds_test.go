@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
@@ -42,9 +40,7 @@ func TestKindsOfAlerts(t *testing.T) {
 		{"tokens per request against tokens", "sum(rate(vllm:generation_tokens_total[5m])) / sum(rate(vllm:time_to_first_token_seconds_count[5m])) > 2000", "", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, found(t, newest(t), alertOf(t, tc.expr, tc.note))); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			must.Equal(t, tc.want, found(t, newest(t), alertOf(t, tc.expr, tc.note)))
 		})
 	}
 }
@@ -82,9 +78,7 @@ func TestVariablesAndPanels(t *testing.T) {
 			data, err := json.Marshal(targets)
 			must.Succeed(t, err)
 			f := File{Name: "d.json", Data: []byte(`{"templating":{"list":[` + tc.list + `]},"panels":[{"targets":` + string(data) + tc.panel + `}]}`)}
-			if diff := cmp.Diff(tc.want, found(t, newest(t), f)); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			must.Equal(t, tc.want, found(t, newest(t), f))
 		})
 	}
 }

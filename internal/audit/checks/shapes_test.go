@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
@@ -119,9 +117,7 @@ func TestShapesOfAlerts(t *testing.T) {
 		{"a name that a recording rule would have", "vllm:request_latency_p95_5m > 5", "", []string{"doubt unknown-metric"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, found(t, newest(t), alertOf(t, tc.expr, tc.note))); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			must.Equal(t, tc.want, found(t, newest(t), alertOf(t, tc.expr, tc.note)))
 		})
 	}
 }
@@ -160,9 +156,7 @@ func TestShapesOfPanels(t *testing.T) {
 		{"a whole", `rate(vllm:generation_tokens_total[5m])`, "Throughput", "short", "tokens", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, found(t, newest(t), boardOf(t, tc.expr, tc.title, tc.unit, tc.legend))); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			must.Equal(t, tc.want, found(t, newest(t), boardOf(t, tc.expr, tc.title, tc.unit, tc.legend)))
 		})
 	}
 }

@@ -2,7 +2,6 @@ package checks
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -49,8 +48,7 @@ func TestNoAlarmOnTheMixin(t *testing.T) {
 		names, err := filepath.Glob(filepath.Join("..", "..", "..", "mixin", pattern))
 		must.Succeed(t, err)
 		for _, name := range names {
-			data, err := os.ReadFile(name)
-			must.Succeed(t, err)
+			data := must.ReadFile(t, name)
 			all = append(all, File{Name: name, Data: data})
 		}
 	}

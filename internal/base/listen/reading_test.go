@@ -10,9 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/listen"
 	"github.com/sixty-dev/sixty/internal/base/memnet"
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // ask sends a request of a user and returns the connection that the answer comes on.

@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestOf(t *testing.T) {
@@ -37,9 +37,7 @@ func TestOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.want.Go, tc.want.Platform = runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH
-			if diff := cmp.Diff(tc.want, describeBuild(&tc.build, tc.release)); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, tc.want, describeBuild(&tc.build, tc.release))
 		})
 	}
 }

@@ -89,9 +89,7 @@ func TestTheUseCasesFitVLLMsBuckets(t *testing.T) {
 
 func TestCommonEdges(t *testing.T) {
 	got := CommonEdges([]float64{1, .5, 2, math.Inf(1)}, []float64{.5, 2, 4}, []float64{2, .5})
-	if diff := cmp.Diff([]float64{.5, 2}, got); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []float64{.5, 2}, got)
 	if got := CommonEdges(); got != nil {
 		t.Errorf("no server has %v", got)
 	}
@@ -118,9 +116,7 @@ func TestEdgesOf(t *testing.T) {
 	for _, e := range []struct{ instance, le string }{{"a", "0.5"}, {"a", "1.0"}, {"a", "+Inf"}, {"b", "+Inf"}, {"b", "1"}, {"b", "2"}, {"b", "?"}} {
 		answer = append(answer, &model.Sample{Metric: model.Metric{"instance": model.LabelValue(e.instance), "le": model.LabelValue(e.le)}})
 	}
-	if diff := cmp.Diff([]float64{1}, EdgesOf(answer)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []float64{1}, EdgesOf(answer))
 	if got := EdgesOf(nil); got != nil {
 		t.Errorf("nothing has edges at %v", got)
 	}

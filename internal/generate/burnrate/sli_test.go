@@ -221,9 +221,7 @@ func TestWhatCountsAsAnEvent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := recorded(t, tt.cfg, "load 1m\n"+tt.load+"\n", 20, tt.query)
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.Equal(t, tt.want, got)
 		})
 	}
 }
@@ -245,9 +243,7 @@ func TestTheBudgetRemembersReplicasThatAreGone(t *testing.T) {
 		`{__name__="slo:vllm_error_budget_remaining:ratio", model_name="m", slo="ttft-p95"}`: -9,
 	}
 	near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 0.1*max(1, math.Abs(b)) })
-	if diff := cmp.Diff(want, got, near); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, want, got, near)
 }
 
 func TestGroupsRefuses(t *testing.T) {
@@ -296,9 +292,7 @@ func TestWarnings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, err := Groups(tt.cfg)
 			must.Succeed(t, err)
-			if diff := cmp.Diff(tt.want, r.Warnings); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.Equal(t, tt.want, r.Warnings)
 		})
 	}
 }
@@ -368,8 +362,7 @@ func TestTheDocumentedAlertIsTheGeneratedOne(t *testing.T) {
 	want, err := yaml.Marshal(find(t, r, "VLLMErrorBudgetBurnTTFTP95"))
 	must.Succeed(t, err)
 	const page = "../../../docs/burn-rates.md"
-	content, err := os.ReadFile(page)
-	must.Succeed(t, err)
+	content := must.ReadFile(t, page)
 	before, rest, ok := strings.Cut(string(content), "for the use case `chat`:\n\n```yaml\n")
 	got, after, closed := strings.Cut(rest, "```")
 	if !ok || !closed {

@@ -43,9 +43,7 @@ func TestLevels(t *testing.T) {
 			must.Succeed(t, err)
 			got, err := Levels(d)
 			must.Succeed(t, err)
-			if diff := cmp.Diff(want, got, near); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.Equal(t, want, got, near)
 		})
 	}
 }

@@ -79,8 +79,7 @@ func TestPanelsKeepTheirIdentifiers(t *testing.T) {
 	if *update {
 		must.Succeed(t, os.WriteFile(golden, []byte(b.String()), 0o644))
 	}
-	want, err := os.ReadFile(golden)
-	must.Succeed(t, err)
+	want := must.ReadFile(t, golden)
 	if diff := cmp.Diff(string(want), b.String()); diff != "" {
 		t.Errorf("panels (-golden +built; make generate rewrites, and no number may change its meaning):\n%s", diff)
 	}
@@ -328,8 +327,7 @@ func TestADeploymentWithoutServersIsRefused(t *testing.T) {
 // docs/dashboards.md lists every panel.
 func TestTheDocumentationListsEveryPanel(t *testing.T) {
 	const path, from, to = "../../../docs/dashboards.md", "<!-- panels: written by go test ./internal/generate/dashboard -update -->\n", "<!-- end of panels -->"
-	page, err := os.ReadFile(path)
-	must.Succeed(t, err)
+	page := must.ReadFile(t, path)
 	before, rest, ok := strings.Cut(string(page), from)
 	_, after, ok2 := strings.Cut(rest, to)
 	if !ok || !ok2 {

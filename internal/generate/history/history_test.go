@@ -5,8 +5,6 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
@@ -21,7 +19,5 @@ func TestStretchKeepsRates(t *testing.T) {
 		"gauge":   {1, 1, 2, 2, 3, 4, 4},
 		"c_total": {0, 0, 300, 600, 0, 600, 1200}, // begins again after a scrape that failed
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, want, got)
 }

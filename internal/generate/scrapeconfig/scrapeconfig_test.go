@@ -53,8 +53,7 @@ func TestGoldenFiles(t *testing.T) {
 				must.Succeed(t, os.MkdirAll(filepath.Dir(golden), 0o755))
 				must.Succeed(t, os.WriteFile(golden, file.Content, 0o644))
 			}
-			want, err := os.ReadFile(golden)
-			must.Succeed(t, err)
+			want := must.ReadFile(t, golden)
 			if diff := cmp.Diff(string(want), string(file.Content)); diff != "" {
 				t.Errorf("%s (run with -update):\n%s", golden, diff)
 			}
@@ -202,9 +201,7 @@ func TestRelabelling(t *testing.T) {
 					}
 				})
 			}
-			if diff := cmp.Diff(tt.want, have); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, tt.want, have)
 		})
 	}
 }
@@ -273,8 +270,7 @@ type schema struct {
 
 func readSchema(t *testing.T, file string) schema {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	must.Succeed(t, err)
+	b := must.ReadFile(t, file)
 	s := schema{fields: map[string]string{}}
 	for line := range strings.Lines(string(b)) {
 		line = strings.TrimSpace(line)

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/config"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
@@ -30,9 +29,7 @@ func TestHeadersFollowTheHTTPConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := collectHeaders(&tt.config)
 			must.Succeed(t, err)
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("headers (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tt.want, got)
 		})
 	}
 	if _, err := collectHeaders(&config.HTTPClientConfig{OAuth2: &config.OAuth2{}}); err == nil {

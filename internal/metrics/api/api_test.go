@@ -78,9 +78,7 @@ func TestQuery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := newClient(t, Config{URL: serve(t, answer(200, tc.body))}).Query(t.Context(), "up", at)
 			must.Succeed(t, err)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("vector (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, got)
 		})
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/memnet"
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // TestQueriesTakeTurns has more queries than may run at a time: those whose turn comes in time are answered,

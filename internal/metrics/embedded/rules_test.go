@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
 
@@ -40,9 +39,7 @@ func TestRulesRecordWaitAndFire(t *testing.T) {
 		states = append(states, state)
 	}
 	want := []string{"none", "false page depth 9 since 10s", "false page depth 9 since 10s", "true page depth 9 since 10s", "none"}
-	if diff := cmp.Diff(want, states); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, want, states)
 }
 
 func TestRulesSayWhichOneFails(t *testing.T) {

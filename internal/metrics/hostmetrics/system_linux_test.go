@@ -29,8 +29,7 @@ func TestThisSystem(t *testing.T) {
 	}); err != nil {
 		t.Fatalf("%v\n%s", err, page)
 	}
-	want, err := os.ReadFile(filepath.FromSlash("../../generate/dashboard/testdata/node.prom"))
-	must.Succeed(t, err)
+	want := must.ReadFile(t, filepath.FromSlash("../../generate/dashboard/testdata/node.prom"))
 	for _, m := range regexp.MustCompile(`(?m)^(node_\w+)(?:\{(.*)\})? `).FindAllStringSubmatch(string(want), -1) {
 		name := m[1]
 		if len(has[name]) == 0 {

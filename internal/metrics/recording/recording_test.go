@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"go.uber.org/goleak"
@@ -111,9 +110,7 @@ func list(t testing.TB, r *Recording) []string {
 
 func wantList(t testing.TB, r *Recording, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, list(t, r)); diff != "" {
-		t.Errorf("scrapes (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, list(t, r))
 }
 
 var two = []member{
@@ -146,13 +143,9 @@ func TestEveryContainerGivesTheSameScrapes(t *testing.T) {
 			r := mustOpen(t, path)
 			wantList(t, r, twoListed...)
 			wantList(t, r, twoListed...) // again
-			if diff := cmp.Diff([]string{"a", "b"}, r.Targets()); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, []string{"a", "b"}, r.Targets())
 			want := Noted{URL: "a", Version: "0.32.0", Models: []Model{{ID: "m", MaxModelLen: 4096}}}
-			if diff := cmp.Diff([]Noted{want, {}}, []Noted{r.Noted("a"), r.Noted("b")}); diff != "" {
-				t.Errorf("what the servers said (-want +got):\n%s", diff)
-			}
+			must.Equal(t, []Noted{want, {}}, []Noted{r.Noted("a"), r.Noted("b")})
 			if first, last := r.Times(); first.UnixMilli() != 1000 || last.UnixMilli() != 3000 || r.Len() != 4 {
 				t.Errorf("%d scrapes from %s to %s", r.Len(), first, last)
 			}
@@ -176,15 +169,11 @@ func TestTargetsAreNamedAfterTheirDirectories(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := mustOpen(t, write(t, "rec.tar", tarOf(t, tc.members...)))
-			if diff := cmp.Diff(tc.want, r.Targets()); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, tc.want, r.Targets())
 		})
 	}
 	r := mustOpen(t, dirOf(t, member{name: "1.prom"}))
-	if diff := cmp.Diff([]string{"rec"}, r.Targets()); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"rec"}, r.Targets())
 }
 
 func TestOtherFilesArePassedOver(t *testing.T) {

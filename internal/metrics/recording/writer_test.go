@@ -93,8 +93,7 @@ func TestAPartHasNothingOfOthers(t *testing.T) {
 	if len(r.Warnings()) > 0 {
 		t.Errorf("warnings %q", r.Warnings())
 	}
-	text, err := os.ReadFile(whole)
-	must.Succeed(t, err)
+	text := must.ReadFile(t, whole)
 	must.Succeed(t, os.WriteFile(whole, text[:len(text)-9], 0o600))
 	if err := CopyPart(io.Discard, whole, []string{"c"}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("of an archive that is cut off: %v", err)

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/common/config"
 	"go.uber.org/goleak"
@@ -295,9 +294,7 @@ func TestFacts(t *testing.T) {
 	c := newClient(t, Config{})
 	got := c.Facts(t.Context(), serve(t, vllm)+"/pre/metrics")
 	want := Facts{Health: 503, Version: "0.23.0", Models: []Model{{ID: "tiny", MaxModelLen: 4096}, {ID: "lora"}}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("facts (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, got)
 
 	got = c.Facts(t.Context(), serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Write(bytes.Repeat([]byte(`{"version":`), 1<<17))

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -113,9 +112,7 @@ func TestParse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, info := parsed(t, tc.body, tc.contentType)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("samples (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, got)
 			if info.Format != tc.format || info.Skipped != tc.skipped || (info.Refused != nil) != tc.refused {
 				t.Errorf("format %s, skipped %d, refused %v; want %s, %d, %v", info.Format, info.Skipped, info.Refused, tc.format, tc.skipped, tc.refused)
 			}

@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -47,9 +46,7 @@ func TestAdviceStays(t *testing.T) {
 	for range 20 {
 		s.advised(drain, fp8, scaled, fewer)
 	}
-	if diff := cmp.Diff([]string{drain.Summary, seats.Summary}, s.advice()); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{drain.Summary, seats.Summary}, s.advice())
 	if n := len(s.records[0].Events); n > 0 {
 		t.Errorf("%d events: %v", n, s.records[0].Events)
 	}
@@ -84,9 +81,7 @@ func TestAdviceChangesForAReason(t *testing.T) {
 			for range tt.looks {
 				s.advised(tt.then...)
 			}
-			if diff := cmp.Diff(tt.want, s.advice()); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, tt.want, s.advice())
 			if e := s.records[0].Events; tt.reason == "" && len(e) > 0 || tt.reason != "" && (len(e) != 1 || !strings.Contains(e[0].Text, tt.reason)) {
 				t.Errorf("events %v, want one with %q", e, tt.reason)
 			}
@@ -111,9 +106,7 @@ func TestADiagnosisSaysWhatItsIncidentSays(t *testing.T) {
 	for _, x := range f.Fixes {
 		told = append(told, x.Summary)
 	}
-	if diff := cmp.Diff([]string{drain.Summary, seats.Summary, fp8.Summary, scaled.Summary}, told); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{drain.Summary, seats.Summary, fp8.Summary, scaled.Summary}, told)
 	if !f.Since.Equal(noon) || !d.Verdict.Since.Equal(noon) || f.Severity != catalog.Page || d.Verdict.Severity != catalog.Page {
 		t.Errorf("since %s and %s, %s and %s", f.Since, d.Verdict.Since, f.Severity, d.Verdict.Severity)
 	}

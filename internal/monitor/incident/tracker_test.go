@@ -161,9 +161,7 @@ func TestAnIncidentBeginsAndEnds(t *testing.T) {
 	if !r.Ended.Equal(healed) || !r.Began.Equal(noon.Add(50*time.Second)) || r.Severity != "page" || r.ID != "2026-11-17-1200-thrash" || r.Model != "m" {
 		t.Errorf("got %+v", r.Summary)
 	}
-	if diff := cmp.Diff([]string{"thrash", "healthy"}, s.evolution(0)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"thrash", "healthy"}, s.evolution(0))
 	s.seeFor(time.Hour)
 	s.want("began thrash", "ended thrash")
 }
@@ -326,9 +324,7 @@ func TestCauseAndSymptomAreOneIncident(t *testing.T) {
 	if r.Pathology != "thrash" || r.Severity != "page" {
 		t.Errorf("called %s (%s), want the cause", r.Pathology, r.Severity)
 	}
-	if diff := cmp.Diff([]string{"slow", "thrash", "healthy"}, s.evolution(0)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"slow", "thrash", "healthy"}, s.evolution(0))
 }
 
 func TestAVerdictThatStaysAnotherIsNoted(t *testing.T) {
@@ -337,9 +333,7 @@ func TestAVerdictThatStaysAnotherIsNoted(t *testing.T) {
 	s.seeFor(3*time.Minute, fires(slow, "a"))
 	s.seeFor(3*time.Minute, fires(thrash, "a"))
 	s.seeFor(3*time.Minute, fires(slow, "a"))
-	if diff := cmp.Diff([]string{"thrash", "slow", "thrash", "slow"}, s.evolution(0)); diff != "" {
-		t.Error(diff)
-	}
+	must.Equal(t, []string{"thrash", "slow", "thrash", "slow"}, s.evolution(0))
 	if len(s.records) != 1 || s.records[0].Pathology != "thrash" {
 		t.Errorf("%d incidents, called %s", len(s.records), s.records[0].Pathology)
 	}

@@ -182,8 +182,7 @@ func (w *ward) open() {
 // kill ends the notifier as kill -9 does, as far as its file is concerned, and starts another one.
 func (w *ward) kill() {
 	w.t.Helper()
-	kept, err := os.ReadFile(w.file)
-	must.Succeed(w.t, err)
+	kept := must.ReadFile(w.t, w.file)
 	w.teller.Close()
 	must.Succeed(w.t, os.WriteFile(w.file, kept, 0o600))
 	w.open()

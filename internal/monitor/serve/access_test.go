@@ -329,8 +329,7 @@ func (m *teams) eventsOfATeam() {
 
 // deedsAreLogged: who did what, and who was not let do it.
 func (m *teams) deedsAreLogged() {
-	text, err := os.ReadFile(m.log)
-	must.Succeed(m.t, err)
+	text := must.ReadFile(m.t, m.log)
 	var all []access.Deed
 	for line := range strings.Lines(string(text)) {
 		var d access.Deed

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 type gap struct {
@@ -178,9 +180,7 @@ func TestMeter(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, measure(tt.kind, tt.choices, tt.pieces...)); diff != "" {
-				t.Errorf("measured (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tt.want, measure(tt.kind, tt.choices, tt.pieces...))
 		})
 	}
 }

@@ -3,7 +3,6 @@ package tunereport
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -104,8 +103,7 @@ func TestJSONIsWhatTheDocumentSays(t *testing.T) {
 	if back["schema"] != "sixty.tune/v2" {
 		t.Errorf("schema %v", back["schema"])
 	}
-	doc, err := os.ReadFile("../../../docs/tune-json.md")
-	must.Succeed(t, err)
+	doc := must.ReadFile(t, "../../../docs/tune-json.md")
 	for key := range keys(back) {
 		if !strings.Contains(string(doc), "`"+key+"`") {
 			t.Errorf("docs/tune-json.md does not say what %q is", key)

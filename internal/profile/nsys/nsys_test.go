@@ -2,7 +2,6 @@ package nsys
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,8 +18,7 @@ import (
 
 func read(t testing.TB, name string) (*profile.Timeline, []byte) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name))
-	must.Succeed(t, err)
+	b := must.ReadFile(t, filepath.Join("testdata", name))
 	tl, err := Read(t.Context(), bytes.NewReader(b), int64(len(b)), name, 0)
 	must.Succeed(t, err)
 	return tl, b
@@ -77,8 +75,7 @@ func first(h *profile.Thread) *profile.Event {
 
 func TestBadExports(t *testing.T) {
 	_, b := read(t, "new.sqlite")
-	types, err := os.ReadFile("sqlite/testdata/types.sqlite")
-	must.Succeed(t, err)
+	types := must.ReadFile(t, "sqlite/testdata/types.sqlite")
 	for name, tc := range map[string]struct {
 		data []byte
 		want string

@@ -2,7 +2,6 @@ package perfmodel
 
 import (
 	"math"
-	"os"
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
@@ -27,8 +26,7 @@ func TestAStepReadsTheWeightsAndTheCache(t *testing.T) {
 		t.Errorf("Gemma 2 reads %v bytes for a token, want %v", got, want)
 	}
 	// Heads of two sizes: 50 layers with a window of 1024 and 16 heads of 256, 10 without one and 4 of 512.
-	content, err := os.ReadFile("../../../research/modelaccuracy/points/models/gemma-4-31b.json")
-	must.Succeed(t, err)
+	content := must.ReadFile(t, "../../../research/modelaccuracy/points/models/gemma-4-31b.json")
 	gemma, err := modelconfig.Parse(content)
 	must.Succeed(t, err)
 	two := ledger(t, gemma, Settings{Device: device(t, "H100")})

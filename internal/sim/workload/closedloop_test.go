@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // TestClientsThatWaitAreSeen compares with how real servers were driven.
@@ -43,9 +43,7 @@ func TestSharesOfTheReplicasAreSeen(t *testing.T) {
 	for i := range shares {
 		shares[i] = math.Round(20*shares[i]) / 20
 	}
-	if diff := cmp.Diff([]float64{0.9, 0.1}, shares); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, []float64{0.9, 0.1}, shares)
 }
 
 // A time before which another server was running is not one interval of this.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -47,8 +46,7 @@ type truth struct {
 
 func readTruth(t *testing.T, name string) *truth {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("..", "..", "..", "testdata", "recordings", name+".json"))
-	must.Succeed(t, err)
+	b := must.ReadFile(t, filepath.Join("..", "..", "..", "testdata", "recordings", name+".json"))
 	var tr truth
 	must.Succeed(t, json.Unmarshal(b, &tr))
 	return &tr

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
@@ -90,9 +89,7 @@ func TestReadsCSVAndJSONLTraces(t *testing.T) {
 				return
 			}
 			must.Succeed(t, err)
-			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("trace differs (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tt.want, got, cmpopts.EquateEmpty())
 		})
 	}
 }

@@ -13,8 +13,7 @@ import (
 
 func TestAddPathology(t *testing.T) {
 	catalogue := t.TempDir()
-	list, err := os.ReadFile("../../pathologies/pathologies.go")
-	must.Succeed(t, err)
+	list := must.ReadFile(t, "../../pathologies/pathologies.go")
 	must.Succeed(t, os.WriteFile(filepath.Join(catalogue, "pathologies.go"), list, 0o600))
 	must.Succeed(t, addPathology(catalogue, "zone-lost"))
 	for _, name := range []string{"pathologies.go", "zonelost/zonelost.go", "zonelost/refine.go"} {
@@ -27,8 +26,7 @@ func TestAddPathology(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	after, err := os.ReadFile(filepath.Join(catalogue, "pathologies.go"))
-	must.Succeed(t, err)
+	after := must.ReadFile(t, filepath.Join(catalogue, "pathologies.go"))
 	if strings.Count(string(after), "pathologies/zonelost\"") != 1 || strings.Count(string(after), "zonelost.Pathology,") != 1 {
 		t.Errorf("the list is\n%s", after)
 	}

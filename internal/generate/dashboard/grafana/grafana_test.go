@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
@@ -220,9 +218,7 @@ func TestThresholdsOfTheFirstPanels(t *testing.T) {
 		}
 		got[p.Title] = fmt.Sprint(steps)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, want, got)
 }
 
 func TestLinksLeadToTheRunbooksThatWereNamed(t *testing.T) {

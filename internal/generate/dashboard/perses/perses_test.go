@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
@@ -129,9 +127,7 @@ func TestAPanelWithTwoUnitsBecomesTwo(t *testing.T) {
 		"p321":   {"6. Queue time and waiting requests", "seconds", 2, 1},
 		"p321-2": {"6. Queue time and waiting requests: waiting", "decimal", 1, 0},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Equal(t, want, got)
 }
 
 func TestQueriesAskTheSourceThatTheReaderChose(t *testing.T) {

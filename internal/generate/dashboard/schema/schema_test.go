@@ -38,8 +38,7 @@ func TestDashboardsFitTheSchemasOfGrafanaAndPerses(t *testing.T) {
 		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), content, 0o644))
 	}
 	for _, name := range []string{"schema.ts", "faults.ts"} {
-		content, err := os.ReadFile(name)
-		must.Succeed(t, err)
+		content := must.ReadFile(t, name)
 		write(name, content)
 	}
 	write("tsconfig.json", []byte(tsconfig))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,8 +19,7 @@ import (
 
 func load(t testing.TB, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name))
-	must.Succeed(t, err)
+	b := must.ReadFile(t, filepath.Join("testdata", name))
 	return b
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -17,8 +16,7 @@ import (
 
 func fixture(t testing.TB) []byte {
 	t.Helper()
-	b, err := os.ReadFile("testdata/types.sqlite")
-	must.Succeed(t, err)
+	b := must.ReadFile(t, "testdata/types.sqlite")
 	return b
 }
 

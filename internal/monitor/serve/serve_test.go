@@ -232,23 +232,16 @@ func (r *running) events() {
 	}
 }
 
-// strangers are refused: another page that writes, and one that reads through a name of
-// its own.
+// strangers are refused: a page of another site that reads through a name of its own for this address.
 func (r *running) strangers() {
-	for name, set := range map[string]func(*http.Request){
-		"another page writes":       func(q *http.Request) { q.Header.Set("Origin", "https://evil.example") },
-		"a browser says cross-site": func(q *http.Request) { q.Header.Set("Sec-Fetch-Site", "cross-site") },
-		"another name":              func(q *http.Request) { q.Method, q.Host = http.MethodGet, "evil.example" },
-	} {
-		q, err := http.NewRequest(http.MethodPost, r.url+"/-/reload", nil)
-		must.Succeed(r.t, err)
-		set(q)
-		resp, err := http.DefaultClient.Do(q)
-		must.Succeed(r.t, err)
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusForbidden {
-			r.t.Errorf("%s: %s", name, resp.Status)
-		}
+	q, err := http.NewRequest(http.MethodGet, r.url+"/api/v1/overview", nil)
+	must.Succeed(r.t, err)
+	q.Host = "evil.example"
+	resp, err := http.DefaultClient.Do(q)
+	must.Succeed(r.t, err)
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusForbidden {
+		r.t.Errorf("asked as %s: %s", q.Host, resp.Status)
 	}
 }
 
@@ -285,6 +278,8 @@ func (r *running) reload(file, content string) {
 func TestServeRefuses(t *testing.T) {
 	dir := t.TempDir()
 	first := start(t, func(c *serve.Config) { c.Targets, c.Dir = []string{"127.0.0.1:1"}, dir })
+	empty := filepath.Join(t.TempDir(), "web.yaml")
+	must.Succeed(t, os.WriteFile(empty, nil, 0o600))
 	for name, tt := range map[string]struct {
 		change func(*serve.Config)
 		err    string
@@ -294,6 +289,7 @@ func TestServeRefuses(t *testing.T) {
 		"the same address":         {func(c *serve.Config) { c.Addr = strings.TrimPrefix(first.url, "http://") }, "--listen"},
 		"no part":                  {func(c *serve.Config) { c.Shard = "3/2" }, "--shard"},
 		"a file that is not there": {func(c *serve.Config) { c.File = filepath.Join(dir, "none.yaml") }, "none.yaml"},
+		"an empty web config":      {func(c *serve.Config) { c.WebFile = empty }, "--web-config: " + empty + ": it is empty"},
 	} {
 		cfg := serve.Config{
 			Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),

@@ -2,13 +2,13 @@ package nvidia
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"math"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
@@ -19,99 +19,25 @@ import (
 
 func load(t testing.TB, name string) []byte {
 	t.Helper()
-	b := must.ReadFile(t, filepath.Join("testdata", name))
-	return b
+	return must.ReadFile(t, filepath.Join("testdata", name))
 }
 
-type values = map[string]float64
-
-// TestDrivers reads what the drivers of seven years print. A value that is not in the
-// table must not be on the page: N/A is absent, not zero.
+// TestDrivers reads what the drivers of seven years print. A value that is not in the JSON
+// beside it must not be on the page: N/A is absent, not zero.
 func TestDrivers(t *testing.T) {
-	const h100 = "NVIDIA H100 80GB HBM3"
-	uuid := func(last string) string { return "GPU-00000000-0000-0000-0000-0000000000" + last }
-	for name, want := range map[string][]gpu.Reading{
-		"470-v100.xml": {{
-			UUID: uuid("01"), Bus: "00000000:3B:00.0", Device: "nvidia0", Model: "Tesla V100-SXM2-32GB", Driver: "470.182.03",
-			Values: values{
-				gpu.SMClock: 1290, gpu.Reasons: 4,
-				gpu.Temperature: 63, gpu.Power: 297.41, gpu.Utilization: 96,
-				gpu.MemoryUsed: 29714, gpu.MemoryFree: 2796, gpu.DoubleBit: 1,
-				gpu.PCIeReplays: 7,
-			},
-			Processes: []int{4101},
-		}},
-		"525-a10.xml": {{
-			UUID: uuid("02"), Bus: "00000000:00:1E.0", Device: "nvidia0", Model: "NVIDIA A10", Driver: "525.105.17",
-			Values: values{
-				gpu.SMClock: 210, gpu.Reasons: 1,
-				gpu.Temperature: 28, gpu.Utilization: 0,
-				gpu.MemoryUsed: 0, gpu.MemoryFree: 22571, gpu.DoubleBit: 0,
-				gpu.RemapFailure: 0,
-				gpu.PCIeReplays:  0,
-			},
-		}},
-		"535-a100-mig.xml": {{
-			UUID: uuid("03"), Bus: "00000000:01:00.0", Device: "nvidia1", Model: "NVIDIA A100-SXM4-80GB", Driver: "535.129.03",
-			Values: values{
-				gpu.SMClock: 1275, gpu.Reasons: 0,
-				gpu.Temperature: 41, gpu.Power: 151.2, gpu.MemoryUsed: 36248, gpu.MemoryFree: 44803,
-				gpu.DoubleBit:   0,
-				gpu.PCIeReplays: 0,
-			},
-			Processes: []int{5202},
-		}},
-		"550-h100-throttled.xml": {{
-			UUID: uuid("40"), Bus: "00000000:19:00.0", Device: "nvidia0", Model: h100, Driver: "550.127.08",
-			Values: values{
-				gpu.SMClock: 1980, gpu.Reasons: 0,
-				gpu.Temperature: 61, gpu.Power: 688.12, gpu.Utilization: 100,
-				gpu.MemoryUsed: 74102, gpu.MemoryFree: 6905, gpu.DoubleBit: 0,
-				gpu.RemapFailure: 0,
-				gpu.PCIeReplays:  0,
-			},
-			Processes: []int{6001},
-		}, {
-			Index: 1, UUID: uuid("41"), Bus: "00000000:3B:00.0", Device: "nvidia1", Model: h100, Driver: "550.127.08",
-			Values: values{
-				gpu.SMClock: 855, gpu.Reasons: 0x8 | 0x20 | 0x40,
-				gpu.Temperature: 88, gpu.Power: 402.77, gpu.Utilization: 100,
-				gpu.MemoryUsed: 74102, gpu.MemoryFree: 6905, gpu.DoubleBit: 2,
-				gpu.RemapFailure: 0,
-				gpu.PCIeReplays:  3,
-			},
-			Processes: []int{6102},
-		}},
-		"570-h200.xml": {{
-			UUID: uuid("05"), Bus: "00000000:04:00.0", Device: "nvidia0", Model: "NVIDIA H200", Driver: "570.133.20",
-			Values: values{
-				gpu.SMClock: 1830, gpu.Reasons: 4,
-				gpu.Temperature: 57, gpu.Power: 699.32, gpu.Utilization: 87,
-				gpu.MemoryUsed: 130226, gpu.MemoryFree: 12906, gpu.DoubleBit: 0,
-				gpu.RemapFailure: 0,
-				gpu.PCIeReplays:  0,
-			},
-			Processes: []int{7003},
-		}},
-		"580-rtx-pro-6000.xml": {{
-			UUID: uuid("06"), Bus: "00000000:61:00.0", Device: "nvidia0", Model: "NVIDIA RTX PRO 6000 Blackwell Server Edition", Driver: "580.82.07",
-			Values: values{
-				gpu.SMClock: 180, gpu.Reasons: 1,
-				gpu.Temperature: 24, gpu.Power: 13.97, gpu.Utilization: 0,
-				gpu.MemoryUsed: 65720, gpu.MemoryFree: 31531,
-				gpu.RemapFailure: 0,
-				gpu.PCIeReplays:  0,
-			},
-			Processes: []int{8004},
-		}, {Index: 1, Bus: "00000000:62:00.0", Driver: "580.82.07", Values: values{}}},
-	} {
-		got, err := Parse(load(t, name))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+	logs, err := filepath.Glob("testdata/*.xml")
+	must.Succeed(t, err)
+	if len(logs) < 6 {
+		t.Fatalf("%d logs", len(logs))
+	}
+	for _, path := range logs {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			var want []gpu.Reading
+			must.Succeed(t, json.Unmarshal(must.ReadFile(t, strings.TrimSuffix(path, ".xml")+".json"), &want))
+			got, err := Parse(must.ReadFile(t, path))
+			must.Succeed(t, err)
+			must.Equal(t, want, got)
+		})
 	}
 }
 

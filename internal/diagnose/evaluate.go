@@ -28,9 +28,10 @@ type Settings struct {
 func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagnosis {
 	d := Diagnosis{At: s.At, Targets: slices.Clone(s.Targets), Spans: s.Spans, Interval: s.interval}
 	var judged []judgement
+	known := map[kind][]judgedWhen{}
 	for i := range s.Targets {
 		if s.Targets[i].Problem == "" {
-			judged = append(judged, judgeTarget(s, i, pathologies, set))
+			judged = append(judged, judgeTarget(s, i, pathologies, set, known))
 		}
 	}
 	for i := range judged {
@@ -123,11 +124,14 @@ type outcome struct {
 	since       Onset // the condition's onset
 }
 
-func judgeTarget(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings) judgement {
+func judgeTarget(
+	s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings, known map[kind][]judgedWhen,
+) judgement {
 	j := judgement{target: target, view: newView(s, target, part{}, set), outcomes: make([]outcome, 0, len(pathologies))}
-	for _, p := range pathologies {
-		when, judged := j.view.judgedBy(p)
-		if !judged {
+	conditions := j.view.judgedBy(pathologies, known)
+	for i, p := range pathologies {
+		when := conditions[i].Cond
+		if !conditions[i].judged {
 			j.outcomes = append(j.outcomes, outcome{pathology: p, severity: p.Severity, status: NotApplicable})
 			continue
 		}
@@ -203,21 +207,45 @@ func explainOutcomes(causes, others []outcome, same func(cause, o *outcome) bool
 	}
 }
 
-// judgedBy returns a pathology's condition without what needs a feature that the target does not use, and false
-// where nothing is left or the pathology is not about such a target.
-func (v view) judgedBy(p *catalog.Pathology) (catalog.Cond, bool) {
+// A kind is what targets have in common that are judged by the same conditions.
+type kind struct {
+	engine  engine.ID
+	dialect string // its key
+	oneRank bool
+}
+
+// judgedWhen is a pathology's condition without what needs a feature that a kind of targets does not use; it is not
+// judged where nothing is left, or where the pathology is not about such targets.
+type judgedWhen struct {
+	catalog.Cond
+	judged bool
+}
+
+// judgedBy returns the condition of each pathology, from known if it is there.
+func (v view) judgedBy(pathologies []*catalog.Pathology, known map[kind][]judgedWhen) []judgedWhen {
 	t, oneRank := &v.snapshot.Targets[v.target], v.Now(indicator.Ranks).Or(1) < 2
-	about := t.Serves()
-	switch p.Scope() {
-	case indicator.Gateway:
-		about = t.isGateway()
-	case indicator.GPU:
-		about = about || t.isGPU()
+	of := kind{t.Dialect.Engine, t.Dialect.Key(), oneRank}
+	if conditions := known[of]; conditions != nil {
+		return conditions
 	}
-	if !about {
-		return p.When, false
+	out := make([]judgedWhen, len(pathologies))
+	for i, p := range pathologies {
+		about := t.Serves()
+		switch p.Scope() {
+		case indicator.Gateway:
+			about = t.isGateway()
+		case indicator.GPU:
+			about = about || t.isGPU()
+		}
+		out[i].Cond = p.When
+		if about {
+			out[i].Cond, out[i].judged = p.When.Asked(func(s *indicator.Signal) bool {
+				return t.Dialect.Unused(s) == "" && !(s.OfRanks && oneRank)
+			})
+		}
 	}
-	return p.When.Asked(func(s *indicator.Signal) bool { return t.Dialect.Unused(s) == "" && !(s.OfRanks && oneRank) })
+	known[of] = out
+	return out
 }
 
 // mayShareRequests reports whether two parts may share requests: two models do not, nor do two upstreams.
@@ -334,7 +362,7 @@ func (j *judgement) idsOf(of Status) (out []string) {
 }
 
 // mergeOutcomes makes one finding of a pathology's outcomes on all targets of a pool.
-func (p *pool) mergeOutcomes(of *catalog.Pathology) Finding {
+func (p *pool) mergeOutcomes(of *catalog.Pathology, all []judgedOutcome) Finding {
 	f := Finding{Pathology: of, Model: p.model, Severity: of.Severity, Status: NotApplicable}
 	if len(p.judged) == 0 && of.Scope() != indicator.Gateway {
 		f.Status = Unknown
@@ -342,7 +370,7 @@ func (p *pool) mergeOutcomes(of *catalog.Pathology) Finding {
 			f.Targets = append(f.Targets, u.Target)
 		}
 	}
-	all := p.outcomesOf(of)
+	sortWorstFirst(all)
 	if len(all) == 0 {
 		return f
 	}
@@ -355,7 +383,7 @@ func (p *pool) mergeOutcomes(of *catalog.Pathology) Finding {
 		case o.status != worst.status:
 		case !slices.Contains(f.Targets, o.name()):
 			f.Targets = append(f.Targets, o.name())
-			f.impact += o.requestRate()
+			f.impact += o.rate
 		case o.part.name != "" && o.name() == worst.name():
 			more = append(more, o.part.name)
 		}
@@ -387,29 +415,40 @@ func (p *pool) mergeOutcomes(of *catalog.Pathology) Finding {
 	return f
 }
 
-// judgedOutcome is an outcome with the target on which it was found.
+// judgedOutcome is an outcome with the target on which it was found, and how much that one serves, see requestRate.
 type judgedOutcome struct {
 	*outcome
 	*judgement
+	rate float64
 }
 
-// outcomesOf lists a pathology's outcomes on the pool's targets, the worst first, whatever the order of the targets.
-func (p *pool) outcomesOf(of *catalog.Pathology) (all []judgedOutcome) {
+// outcomesOf lists the outcomes on the pool's targets by their pathology.
+func (p *pool) outcomesOf() map[*catalog.Pathology][]judgedOutcome {
+	out := map[*catalog.Pathology][]judgedOutcome{}
 	for i := range p.judged {
-		for k := range p.judged[i].outcomes {
-			if o := &p.judged[i].outcomes[k]; o.pathology == of && o.status != NotApplicable {
-				all = append(all, judgedOutcome{o, &p.judged[i]})
+		j := &p.judged[i]
+		rate := j.requestRate()
+		for k := range j.outcomes {
+			if o := &j.outcomes[k]; o.status != NotApplicable {
+				out[o.pathology] = append(out[o.pathology], judgedOutcome{o, j, rate})
 			}
 		}
 	}
+	return out
+}
+
+// sortWorstFirst sorts a pathology's outcomes, whatever the order of the targets.
+func sortWorstFirst(all []judgedOutcome) {
 	slices.SortFunc(all, func(a, b judgedOutcome) int {
 		explained := func(o judgedOutcome) int { return min(1, len(o.inhibitedBy)) }
-		return cmp.Or(
+		if worse := cmp.Or(
 			cmp.Compare(rankOf(b.status), rankOf(a.status)), explained(a)-explained(b), cmp.Compare(b.severity, a.severity),
-			cmp.Compare(b.confidence, a.confidence), cmp.Compare(b.requestRate(), a.requestRate()), cmp.Compare(a.name(), b.name()),
-		)
+			cmp.Compare(b.confidence, a.confidence), cmp.Compare(b.rate, a.rate),
+		); worse != 0 {
+			return worse
+		}
+		return cmp.Compare(a.name(), b.name())
 	})
-	return all
 }
 
 // describeFinding adds the texts and fixes of the worst outcome to a finding that fires. more names further parts of

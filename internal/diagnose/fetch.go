@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -42,6 +43,8 @@ type Request struct {
 
 	// Memory, which may be nil, is what the diagnosis before asked and was told.
 	Memory *Memory
+
+	resolved *resolver // of the targets
 }
 
 // shortSpan returns the shortest time for a group's rates. A gateway's holds two scrapes, as in alert rules, for
@@ -65,6 +68,7 @@ func shortestSpanAt(interval time.Duration) time.Duration { return max(10*time.S
 func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error) {
 	s := newSnapshot(r.Targets)
 	s.At, s.Spans, s.interval, s.memory = r.At, r.Spans, r.Interval, r.Memory
+	r.resolved = r.Memory.resolverOf(&r)
 	queries, settled := planQueries(&r)
 	answers := r.Memory.lookUp(queries)
 	err := runQueries(ctx, q, &r, queries, answers)
@@ -309,8 +313,8 @@ type group struct {
 	matchers []*labels.Matcher
 	named    []string // the instances of its members, where the matchers name them
 	members  []int
-	by       map[string][]int // members by the labels of their instance
-	said     string           // key of what its expressions are compiled for
+	has      []bool // by target
+	said     string // key of what its expressions are compiled for
 }
 
 // groupTargets puts targets of one dialect and span together, because they share queries. Targets that cannot or need not
@@ -334,16 +338,14 @@ func groupTargets(r *Request, span func(target int) Range, ask func(target int) 
 		}
 		g := keys[k]
 		if g == nil {
-			g = &group{lead: t, span: k.span, asked: k.asked, matchers: r.Matchers, by: map[string][]int{}}
+			g = &group{lead: t, span: k.span, asked: k.asked, matchers: r.Matchers, has: make([]bool, len(r.Targets))}
 			keys[k] = g
 			gs = append(gs, g)
 		}
 		if i < len(r.Spans) && k.span == r.Spans[i].Window {
 			g.beyond = max(g.beyond, r.Spans[i].beyond)
 		}
-		g.members = append(g.members, i)
-		instance := labelKey(t.Labels, r.Instance)
-		g.by[instance] = append(g.by[instance], i)
+		g.members, g.has[i] = append(g.members, i), true
 	}
 	if len(gs) < 2 {
 		return gs
@@ -382,22 +384,6 @@ func (r *Request) matchersOf(instances []string) []*labels.Matcher {
 		quoted[i] = regexp.QuoteMeta(name)
 	}
 	return append(slices.Clone(r.Matchers), indicator.Like("instance", strings.Join(quoted, "|")))
-}
-
-// ownersOf returns the members to which a series belongs: members of its instance and, if models is set, of its model.
-func (g *group) ownersOf(r *Request, m model.Metric, models bool) []int {
-	var room [128]byte
-	members := g.by[string(appendKey(room[:0], m, r.Instance))]
-	if !models || len(members) == 0 {
-		return members
-	}
-	var out []int
-	for _, i := range members {
-		if t := &r.Targets[i]; sameMetric(m, t.Labels, t.Dialect.Identity) && sameMetric(m, t.Labels, r.Model) {
-			out = append(out, i)
-		}
-	}
-	return out
 }
 
 // sameMetric reports whether a series and a target have the same values of labels.
@@ -473,15 +459,15 @@ func (p *planner) setKnown(s *indicator.Signal, v indicator.Value) {
 	members := p.g.members
 	p.settled = append(p.settled, func(snap *Snapshot) {
 		for _, i := range members {
-			p.setReading(snap.readings[i], s, v)
+			p.setReading(snap.readings[i].of(s), s, v)
 		}
 	})
 }
 
-// setReading takes a value into readings.
-func (p *planner) setReading(to readings, s *indicator.Signal, v indicator.Value) {
+// setReading takes a value into a reading.
+func (p *planner) setReading(to *reading, s *indicator.Signal, v indicator.Value) {
 	v.V = s.Natural(v.V)
-	*p.slot(to.of(s)) = v
+	*p.slot(to) = v
 }
 
 func (p *planner) planReading(s *indicator.Signal) {
@@ -496,7 +482,7 @@ func (p *planner) planReading(s *indicator.Signal) {
 	g := p.g
 	p.addQuery(s, s.Name, at, g.lead.Dialect.Expr(s), func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
-			p.storeValue(snap, g, s, sample.Metric, indicator.Known(float64(sample.Value)))
+			p.storeValue(snap, g, s, p.r.resolved.seriesOf(sample.Metric), indicator.Known(float64(sample.Value)))
 		}
 	})
 	if s.Counted() {
@@ -505,17 +491,17 @@ func (p *planner) planReading(s *indicator.Signal) {
 }
 
 // storeValue takes a value into the readings of those that the labels belong to.
-func (p *planner) storeValue(snap *Snapshot, g *group, s *indicator.Signal, m model.Metric, v indicator.Value) {
-	for _, i := range g.ownersOf(p.r, m, s.Scope == indicator.Model) {
-		of := part{label: s.Per, name: string(m[model.LabelName(s.Per)])}
-		if of.label == indicator.PerRank {
-			names := g.lead.Dialect.Rank
-			if names == nil {
-				names = indicator.Rank[1:]
-			}
-			of.name = strings.ReplaceAll(strings.TrimSuffix(labelKey(m, names), "\xff"), "\xff", "/")
+func (p *planner) storeValue(snap *Snapshot, g *group, s *indicator.Signal, of *series, v indicator.Value) {
+	for _, i := range of.ownersIn(g, s.Scope == indicator.Model) {
+		part := part{label: s.Per}
+		switch s.Per {
+		case "":
+		case indicator.PerRank:
+			part.name = of.rank
+		default:
+			part.name = string(of.metric[model.LabelName(s.Per)])
 		}
-		p.setReading(snap.of(i, of), s, v)
+		p.setReading(snap.readingOf(i, part, s), s, v)
 	}
 }
 
@@ -526,7 +512,7 @@ func (p *planner) planCount(s *indicator.Signal) {
 	p.addQuery(s, "observations of "+s.Name, g.span.To, s.Observations(), func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
 			if few, ok := s.TooFew(float64(sample.Value)); ok {
-				p.storeValue(snap, g, s, sample.Metric, few)
+				p.storeValue(snap, g, s, p.r.resolved.seriesOf(sample.Metric), few)
 			}
 		}
 	})
@@ -569,7 +555,7 @@ func (g *group) compileFor(r *Request, s *indicator.Signal, expr indicator.Expr,
 // A distribution is a histogram of one target.
 type distribution struct {
 	histogram
-	metric  model.Metric
+	*series // one of its buckets
 	buckets []bucket
 }
 
@@ -577,17 +563,16 @@ type distribution struct {
 // share the answer.
 func (p *planner) planBuckets(s *indicator.Signal) {
 	g, all := p.g, new([]*distribution)
-	names := slices.Concat(p.r.Instance, g.lead.Dialect.Identity, p.r.Model)
 	q := p.addQuery(s, "buckets of "+s.Histogram+s.Per, g.span.To, s.Buckets(), func(snap *Snapshot, v model.Vector) {
 		if *all == nil {
-			*all = gatherBuckets(v, names)
+			*all = p.r.resolved.gatherBuckets(v)
 		}
 		for _, d := range *all {
 			value := d.quantileReading(s.Quantile)
 			if few, ok := s.TooFew(d.count); ok && value.OK {
 				value = few
 			}
-			p.storeValue(snap, g, s, d.metric, value)
+			p.storeValue(snap, g, s, d.series, value)
 		}
 	})
 	if p.buckets[q] != nil {
@@ -596,29 +581,21 @@ func (p *planner) planBuckets(s *indicator.Signal) {
 	p.buckets[q] = all
 }
 
-// gatherBuckets gathers buckets by target, whose labels these are.
-func gatherBuckets(v model.Vector, names []string) (out []*distribution) {
-	byTarget := map[string]*distribution{}
-	bounds := map[model.LabelValue]float64{}
-	var key []byte
+// gatherBuckets gathers buckets by target.
+func (r *resolver) gatherBuckets(v model.Vector) (out []*distribution) {
+	byOwner := map[string]*distribution{}
 	for _, sample := range v {
-		le := sample.Metric[model.BucketLabel]
-		bound, known := bounds[le]
-		if !known {
-			var ok bool
-			if bound, ok = parseBound(string(le)); !ok {
-				continue
-			}
-			bounds[le] = bound
+		s := r.seriesOf(sample.Metric)
+		if math.IsNaN(s.bound) {
+			continue
 		}
-		key = appendKey(key[:0], sample.Metric, names)
-		d := byTarget[string(key)]
+		d := byOwner[s.owner]
 		if d == nil {
-			d = &distribution{metric: sample.Metric, buckets: make([]bucket, 0, 24)}
-			byTarget[string(key)] = d
+			d = &distribution{series: s, buckets: make([]bucket, 0, 24)}
+			byOwner[s.owner] = d
 			out = append(out, d)
 		}
-		d.buckets = append(d.buckets, bucket{bound, float64(sample.Value)})
+		d.buckets = append(d.buckets, bucket{s.bound, float64(sample.Value)})
 	}
 	for _, d := range out {
 		d.histogram = histogramOf(d.buckets)

@@ -33,7 +33,7 @@ func TestALargeGroupIsNotNamed(t *testing.T) {
 		if named := len(g.matchers) > 0; named != (len(g.members) <= mostNamed) {
 			t.Errorf("a group of %d is named: %t", len(g.members), named)
 		}
-		if got := len(g.ownersOf(r, model.Metric{"instance": "5"}, false)); got != map[bool]int{true: 1}[g.span == few] {
+		if got := len(newResolver(r).seriesOf(model.Metric{"instance": "5"}).ownersIn(g, false)); got != map[bool]int{true: 1}[g.span == few] {
 			t.Errorf("a group of %d has %d owners of another one's series", len(g.members), got)
 		}
 	}

@@ -1,11 +1,34 @@
-// Package diagnose turns samples into a verdict. Run discovers targets, reads their histories, divides these where
-// something changed, and chooses each target's window and baseline. Fetch then queries all signals into one Snapshot,
-// and Evaluate judges it: which pathologies hold on which targets, since when, which one explains the others, what
-// changed in the workload, and what could not be checked.
+// Package diagnose turns samples into a verdict: which pathologies hold on which targets, since when, which one explains
+// the others, what changed in the workload, and what could not be checked. The command line, the monitor and the tests
+// call it.
 //
-// Evaluate takes no context, does no I/O, reads no clock and returns no error:
-// the same Snapshot always gives the same Diagnosis. The command line, the
-// monitor and the tests call it.
+// # What it holds
+//
+// A [Target] is one model on one server, a GPU exporter or a gateway. A history is what one target's scrapes held: a
+// column for each counter and gauge, and for each bucket of its histograms, with a value for each scrape. A [Timeline]
+// divides a history into segments in which nothing changed. A [Span] is the window that is judged and the baseline that
+// says what is normal. A [Snapshot] holds the readings of all signals, of all targets, in both. A [Diagnosis] is what
+// follows from it. A [Memory] carries over to the next diagnosis what does not change.
+//
+// # The order
+//
+// Run goes through it from top to bottom:
+//
+//   - Discovery (discover.go, same.go) groups all series into targets, detects their dialects, and finds out which
+//     servers are seen twice.
+//   - Histories (history.go) reads the scrapes: the last ones one by one, older ones at a coarser pace. What a series'
+//     labels say (series.go: its targets, rank, bucket, columns) is resolved when the series is first seen.
+//   - Spans (timeline.go, changepoint, spans.go, steadiness.go) divides each history, chooses the windows and baselines,
+//     and measures how much a server varies by itself. Targets whose spans are alike share them, and so their questions.
+//   - Fetch (fetch.go) asks for every signal in both spans, once for each group of targets of one dialect and span.
+//     Answers about the past stay in the Memory.
+//   - Evaluate (evaluate.go, view.go) judges: a pathology's condition holds or not, beyond doubt (steadiness.go) or not,
+//     since a moment (onset.go, from the counts of a history; trail.go, from a signal that is read again at past moments;
+//     the Memory keeps what was said of a fault that goes on). A finding explains others: on one target, and across the
+//     pool of targets that serve one model (pool.go, gateway.go). It does no I/O, reads no clock and returns no error:
+//     the same Snapshot gives the same Diagnosis.
+//
+// A Diagnosis also answers what is asked of it later: plots (plot.go), and the path of a request (deployment.go).
 package diagnose
 
 import (
@@ -86,19 +109,22 @@ type Snapshot struct {
 	Targets []Target
 	Spans   []Span // by target
 
-	readings []readings          // by target
-	parts    []map[part]readings // readings of gateways' parts
-	starting map[string]float64  // see startsOn; nil until then
-	proven   map[string][]int    // see provenOf; likewise
-	interval time.Duration       // between scrapes
-	wanted   []trail             // trails from which onsets are read
-	trails   map[trail]trailed   // values of the trails; nil until they are queried
-	memory   *Memory             // former results for the same servers; nil after the judgement
+	readings []readings         // by target
+	parts    []map[part]ofPart  // by target: of a server's ranks, of what is behind a gateway
+	starting map[string]float64 // see startsOn; nil until then
+	proven   map[string][]int   // see provenOf; likewise
+	interval time.Duration      // between scrapes
+	wanted   []trail            // trails from which onsets are read
+	trails   map[trail]trailed  // values of the trails; nil until they are queried
+	memory   *Memory            // former results for the same servers; nil after the judgement
 }
 
 // A part is what one model or one upstream meets at a gateway: the value of a label. The
 // zero part is the whole.
 type part struct{ label, name string }
+
+// ofPart holds the readings of the few signals that parts have.
+type ofPart map[*indicator.Signal]*reading
 
 func newSnapshot(targets []Target) *Snapshot {
 	s := &Snapshot{Targets: targets, Spans: make([]Span, len(targets))}
@@ -121,18 +147,21 @@ func (s *Snapshot) Normal(target int, sig *indicator.Signal) indicator.Value {
 	return s.readings[target].of(sig).normal
 }
 
-// of returns the readings of a part of a target. It creates them if necessary.
-func (s *Snapshot) of(target int, p part) readings {
+// readingOf returns the reading of a signal on a target, or on a part of it, to be set.
+func (s *Snapshot) readingOf(target int, p part, sig *indicator.Signal) *reading {
 	if p.name == "" {
-		return s.readings[target]
+		return s.readings[target].of(sig)
 	}
 	if s.parts[target] == nil {
-		s.parts[target] = map[part]readings{}
+		s.parts[target] = map[part]ofPart{}
 	}
 	if s.parts[target][p] == nil {
-		s.parts[target][p] = make(readings, len(indicator.All()))
+		s.parts[target][p] = ofPart{}
 	}
-	return s.parts[target][p]
+	if s.parts[target][p][sig] == nil {
+		s.parts[target][p][sig] = new(reading)
+	}
+	return s.parts[target][p][sig]
 }
 
 // partsOf lists the parts of a target by a label, or the whole target without parts.

@@ -39,7 +39,10 @@ func (v view) of(p part) view {
 
 func (v view) reading(s *indicator.Signal) reading {
 	if s.Per != "" && s.Per == v.part.label {
-		return *v.snapshot.parts[v.target][v.part].of(s)
+		if r := v.snapshot.parts[v.target][v.part][s]; r != nil {
+			return *r
+		}
+		return reading{}
 	}
 	return *v.snapshot.readings[v.target].of(s)
 }
@@ -48,8 +51,8 @@ func (v view) reading(s *indicator.Signal) reading {
 func (v view) readingsByPart(s *indicator.Signal) map[string]float64 {
 	out := map[string]float64{}
 	for p, readings := range v.snapshot.parts[v.target] {
-		if now := readings.of(s).now; p.label == s.Per && now.OK {
-			out[p.name] = now.V
+		if r := readings[s]; p.label == s.Per && r != nil && r.now.OK {
+			out[p.name] = r.now.V
 		}
 	}
 	return out

@@ -19,6 +19,7 @@ package changepoint
 import (
 	"math"
 	"slices"
+	"sync"
 )
 
 // Kind says how the numbers of a signal came about.
@@ -90,7 +91,9 @@ func Find(s *Series) []Change {
 	if n < 2 {
 		return nil
 	}
-	p := sumUp(s)
+	p := searches.Get().(*prepared)
+	defer searches.Put(p)
+	p.sumUp(s)
 	var out []Change
 	var split func(lo, hi int)
 	split = func(lo, hi int) {
@@ -110,8 +113,12 @@ func Find(s *Series) []Change {
 type prepared struct {
 	seconds []float64   // length n+1
 	sums    [][]float64 // by interval (n+1), by cell
+	flat    []float64   // memory of the sums
 	signals []summed
 }
+
+// searches keeps the memory of searches for the next ones: a monitor makes hundreds each time.
+var searches = sync.Pool{New: func() any { return new(prepared) }}
 
 // A summed signal has some columns of the sums. Cells have the columns that are not empty; a Level has its sum and
 // the number of samples.
@@ -130,14 +137,16 @@ const correlated = 5
 // mostPerLevel bounds what one gauge adds to a score: a look is one look.
 const mostPerLevel = 8
 
-func sumUp(s *Series) *prepared {
+// sumUp prepares the search of a series.
+func (p *prepared) sumUp(s *Series) {
 	n, totals, of := len(s.Rows), make([]float64, len(s.Rows[0].Values)), 0
 	for _, r := range s.Rows {
 		for k, v := range r.Values {
 			totals[k] += countOrZero(v)
 		}
 	}
-	p := &prepared{seconds: make([]float64, n+1), sums: make([][]float64, n+1)}
+	p.seconds, p.sums = append(p.seconds[:0], make([]float64, n+1)...), slices.Grow(p.sums[:0], n+1)[:n+1]
+	p.signals = p.signals[:0]
 	var cells []int // in a Row, of each column of sums
 	for _, sig := range s.Signals {
 		f := summed{kind: sig.Kind, from: len(cells)}
@@ -152,10 +161,11 @@ func sumUp(s *Series) *prepared {
 		f.to = len(cells)
 		p.signals = append(p.signals, f)
 	}
-	flat := make([]float64, (n+1)*len(cells))
+	p.flat = slices.Grow(p.flat[:0], (n+1)*len(cells))
 	for i := range p.sums {
-		p.sums[i] = flat[i*len(cells) : (i+1)*len(cells)]
+		p.sums[i] = p.flat[i*len(cells) : (i+1)*len(cells)]
 	}
+	clear(p.sums[0])
 	for i, r := range s.Rows {
 		p.seconds[i+1] = p.seconds[i] + secondsOf(r)
 		was, sums := p.sums[i], p.sums[i+1]
@@ -174,7 +184,6 @@ func sumUp(s *Series) *prepared {
 		}
 	}
 	s.measureDispersions(p)
-	return p
 }
 
 func isCount(v float64) bool { return v >= 0 && v <= math.MaxFloat32 }

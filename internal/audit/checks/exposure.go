@@ -58,27 +58,20 @@ func (s *Surface) Expose(e Exposure, what string) {
 	}
 }
 
-// AddLabels looks at the labels of a series for what they expose.
-func (s *Surface) AddLabels(l labels.Labels) {
-	of := l.Get(labels.MetricName)
-	l.Range(func(l labels.Label) {
-		if l.Name == labels.MetricName || l.Value == "" || l.Value == "None" {
-			return
-		}
-		name := strings.ToLower(l.Name)
-		what := "label " + l.Name
-		if of != "" {
-			what += " of " + of
-		}
-		switch {
-		case slices.Contains(keyed, name), secret.MatchString(l.Value):
-			s.Expose(Secrets, what)
-		case slices.Contains(personal, name), email.MatchString(l.Value):
-			s.Expose(People, what)
-		case slices.Contains(prompting, name), len(strings.Fields(l.Value)) >= proseWords:
-			s.Expose(Prompts, what)
-		}
-	})
+// AddLabel looks at a label of the series of a name for what it exposes.
+func (s *Surface) AddLabel(of, label, value string) {
+	if label == labels.MetricName || value == "" || value == "None" {
+		return
+	}
+	name, what := strings.ToLower(label), "label "+label+" of "+of
+	switch {
+	case slices.Contains(keyed, name), secret.MatchString(value):
+		s.Expose(Secrets, what)
+	case slices.Contains(personal, name), email.MatchString(value):
+		s.Expose(People, what)
+	case slices.Contains(prompting, name), len(strings.Fields(value)) >= proseWords:
+		s.Expose(Prompts, what)
+	}
 }
 
 // AddCommandLine looks at the command line of a server for secrets, which every user of its machine can list.

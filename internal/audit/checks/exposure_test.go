@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
-
 	"github.com/sixty-dev/sixty/internal/audit/checks"
 )
 
@@ -33,7 +31,7 @@ func TestExposedLabels(t *testing.T) {
 		{name: "modelName", value: "NVIDIA H100 80GB HBM3", none: true},
 	} {
 		s := checks.NewSurface("")
-		s.AddLabels(labels.FromStrings(labels.MetricName, "x", tc.name, tc.value))
+		s.AddLabel("x", tc.name, tc.value)
 		found := 0
 		for e := checks.Secrets; e <= checks.OpenPages; e++ {
 			for _, what := range s.Exposed(e) {

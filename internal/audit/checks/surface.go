@@ -89,12 +89,14 @@ func (s *Surface) addNamed(id string) error {
 // Add adds a series as a target exposes it; instance is the target.
 func (s *Surface) Add(l labels.Labels, instance string) {
 	name := l.Get(labels.MetricName)
-	s.AddLabels(l)
 	s.AddName(name, l.Get(labels.BucketLabel))
 	if s.labels[name] == nil {
 		s.labels[name] = map[string]bool{}
 	}
-	l.Range(func(l labels.Label) { s.labels[name][l.Name] = true })
+	l.Range(func(l labels.Label) {
+		s.labels[name][l.Name] = true
+		s.AddLabel(name, l.Name, l.Value)
+	})
 	s.addPlace(l.Get("model_name"), instance)
 }
 

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +29,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/api"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // A Deployment is what the servers expose, the rules that a Prometheus server evaluates,
@@ -78,7 +78,7 @@ func (d *Deployment) ofServers(ctx context.Context, spec source.Spec) error {
 	for i, p := range scraper.FetchAll(ctx) {
 		pages = append(pages, serverScrape{scraper.Targets[i].Name(), scraper.Targets[i].Instance, p})
 	}
-	if err := d.ofPages(servers(len(pages)), pages); err != nil {
+	if err := d.ofPages(render.Plural(len(pages), "server"), pages); err != nil {
 		return err
 	}
 	d.lookAround(&spec, pages)
@@ -142,7 +142,7 @@ func (d *Deployment) ofRecording(ctx context.Context, path string) (err error) {
 	for _, target := range slices.Sorted(maps.Keys(last)) {
 		pages = append(pages, last[target])
 	}
-	return d.ofPages(servers(len(pages))+" in "+path, pages)
+	return d.ofPages(render.Plural(len(pages), "server")+" in "+path, pages)
 }
 
 // ofPages reads pages. An unreadable page among several is a note.
@@ -189,13 +189,6 @@ func (d *Deployment) add(p serverScrape) (bool, error) {
 		return false, fmt.Errorf("%s: %w", p.name, err)
 	}
 	return d.Surface.Detect(slices.Sorted(maps.Keys(names))), nil
-}
-
-func servers(n int) string {
-	if n == 1 {
-		return "1 server"
-	}
-	return fmt.Sprintf("%d servers", n)
 }
 
 // recently is how far back a Prometheus server is asked for names.
@@ -245,7 +238,7 @@ func (d *Deployment) ofSource(ctx context.Context, q *source.Source, at time.Tim
 	for _, t := range targets {
 		s.AddTarget(t.Dialect, t.Labels["model_name"], t.Labels["instance"])
 	}
-	s.Source = servers(len(s.Instances)) + " in the samples of " + q.Name
+	s.Source = render.Plural(len(s.Instances), "server") + " in the samples of " + q.Name
 	if err := addNames(ctx, q, s, at, q.Matchers()); err != nil {
 		return err
 	}
@@ -269,13 +262,10 @@ func brief(err error) string {
 	return lines[len(lines)-1]
 }
 
-// addNames asks which names there are, of inference servers and of what the
-// checklist looks for, and for the edges of their buckets.
+// addNames asks which names there are, of inference servers and of what the checklist looks for, for the edges of
+// their buckets, and for labels that name who asked.
 func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.Time, matchers []*labels.Matcher) error {
-	var beside []string
-	for _, name := range audit.Wanted() {
-		beside = append(beside, regexp.QuoteMeta(name))
-	}
+	wanted := strings.Join(audit.Wanted(), "|")
 	of := func(pattern string, with []*labels.Matcher) string {
 		texts := []string{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, pattern).String()}
 		for _, m := range with {
@@ -285,29 +275,22 @@ func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.
 	}
 	buckets := []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+_bucket")}
 	for _, expr := range []string{
-		"group by (__name__) (" + of(dialect.Selector+"|http_requests_total|process_.+", matchers) + ")",
-		"group by (__name__) (" + of(strings.Join(beside, "|"), nil) + ")", // gateways and hosts have labels of their own
+		"group by (__name__) (" + of(wanted, nil) + ")", // gateways and hosts have labels of their own
 		"group by (__name__, le) (" + of(dialect.Selector, append(buckets, matchers...)) + ")",
+		"group by (__name__, " + strings.Join(checks.PersonalLabels(), ", ") + ") (" +
+			of(dialect.Selector+"|process_.+|"+wanted, matchers) + ")",
 	} {
 		v, err := q.Query(ctx, expr, at)
 		if err != nil {
 			return fmt.Errorf("find metric names: %w", err)
 		}
 		for _, sample := range v {
-			s.AddName(string(sample.Metric[model.MetricNameLabel]), string(sample.Metric[model.BucketLabel]))
+			of := string(sample.Metric[model.MetricNameLabel])
+			s.AddName(of, string(sample.Metric[model.BucketLabel]))
+			for _, name := range slices.Sorted(maps.Keys(sample.Metric)) {
+				s.AddLabel(of, string(name), string(sample.Metric[name]))
+			}
 		}
-	}
-	v, err := q.Query(ctx, "group by (__name__, "+strings.Join(checks.PersonalLabels(), ", ")+") ("+of(dialect.Selector+"|"+strings.Join(beside, "|"), matchers)+")", at)
-	if err != nil {
-		return fmt.Errorf("find labels: %w", err)
-	}
-	for _, sample := range v {
-		b := labels.NewScratchBuilder(len(sample.Metric))
-		for name, value := range sample.Metric {
-			b.Add(string(name), string(value))
-		}
-		b.Sort()
-		s.AddLabels(b.Labels())
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
@@ -166,9 +167,9 @@ func (d *drawing) shareBlocks() {
 		tokens, text := 0, uint64(0)
 		for i, p := range parts {
 			tokens += p.Tokens
-			text = mixWords(text, p.Seed, 0)
+			text = stat.Mix(text, p.Seed)
 			if i < len(parts)-1 {
-				text = mixWords(text, uint64(p.Tokens), 1)
+				text = stat.Mix(text, uint64(p.Tokens))
 			}
 		}
 		n := tokens / d.blockSize
@@ -195,19 +196,10 @@ func blockHashes(parts []workload.PromptPart, size int) []uint64 {
 				part, at = part+1, 0
 			}
 			n := min(need, parts[part].Tokens-at)
-			prefix = mixWords(prefix, parts[part].Seed, uint64(at)<<32|uint64(n))
+			prefix = stat.Mix(stat.Mix(prefix, parts[part].Seed), uint64(at)<<32|uint64(n))
 			at, need = at+n, need-n
 		}
 		out = append(out, prefix)
 	}
 	return out
-}
-
-// mixWords applies the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) to three words.
-func mixWords(a, b, c uint64) uint64 {
-	z := a*0x9e3779b97f4a7c15 + b
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z += c * 0xd6e8feb86659fd93
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
 }

@@ -87,3 +87,11 @@ func BucketQuantile(q float64, bounds, upTo []float64, total float64) (float64, 
 	}
 	return bounds[i-1] + (bounds[i]-bounds[i-1])*(rank-upTo[i-1])/(upTo[i]-upTo[i-1]), Bucket{bounds[i-1], bounds[i]}
 }
+
+// Mix hashes two words with the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+func Mix(a, b uint64) uint64 {
+	x := a*0x9e3779b97f4a7c15 + b + 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

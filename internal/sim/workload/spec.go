@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
 // A Spec describes made-up requests.
@@ -154,7 +156,7 @@ const (
 // Next draws a session.
 func (g *Generator) Next(s *Session) bool {
 	g.pcg.Seed(g.seed, g.n)
-	unique := mixWords(g.seed, g.n) &^ (1 << 63)
+	unique := stat.Mix(g.seed, g.n) &^ (1 << 63)
 	g.n++
 	prompt, output := g.spec.Prompt, g.spec.Output
 	prefixShare, cancelShare := g.spec.PrefixShare, g.spec.CancelShare
@@ -219,14 +221,6 @@ func (g *Generator) chooseTenant() *Tenant {
 	return &g.spec.Tenants[len(g.spec.Tenants)-1]
 }
 
-// mixWords is splitmix64's finalizer over both numbers (Steele et al., OOPSLA 2014).
-func mixWords(a, b uint64) uint64 {
-	x := a*0x9e3779b97f4a7c15 + b + 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
-
 // Replay gives a trace's sessions. Requests of one session are its turns. Content blocks become
 // parts with the block's id as their text, so that prompts share exactly the trace's prefixes.
 type Replay struct {
@@ -283,13 +277,13 @@ func (r *Replay) fillSession(s *Session, indexes ...int) {
 		left := q.PromptTokens
 		for _, b := range q.Blocks {
 			n := min(left, r.trace.BlockTokens)
-			t.addPart(mixWords(r.salt, b), n, false)
+			t.addPart(stat.Mix(r.salt, b), n, false)
 			left -= n
 		}
-		tail, own := mixWords(r.salt+1, uint64(i)), true
+		tail, own := stat.Mix(r.salt+1, uint64(i)), true
 		if q.Session != 0 && len(q.Blocks) == 0 {
 			own = false
-			tail = mixWords(r.salt+2, q.Session) // later prompts repeat and extend the earlier ones
+			tail = stat.Mix(r.salt+2, q.Session) // later prompts repeat and extend the earlier ones
 		}
 		t.addPart(tail, left, own)
 		s.Turns = append(s.Turns, t)

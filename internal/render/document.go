@@ -109,13 +109,9 @@ func (d *Document) Paragraph(name, text string) *Block {
 
 // Ranked adds an item with a rank of its own, unless the text is empty.
 func (d *Document) Ranked(rank int, name, text string) {
-	if text == "" {
-		return
+	if text != "" {
+		d.Item(name, text).rank = rank
 	}
-	before := d.rank
-	d.Rank(rank)
-	d.Item(name, text)
-	d.Rank(before)
 }
 
 // Item adds a name and a text. Texts of adjacent items are aligned.

@@ -867,8 +867,7 @@ var (
 		Name: "arrival_share", Fleet: true, Title: "Arrivals / fleet mean", Unit: Times,
 		Expr:      againstFleet(arrivingRequests(nil, SumRate("vllm:num_preemptions_total"))),
 		Otherwise: []Alternative{{Without: "vllm:num_preemptions_total", Expr: againstFleet(arrivingRequests(nil, nil))}},
-		Doc: "Requests that arrive at this replica (served, or added to its queue) over the mean of all replicas of the model. A slow replica with a fair share of arrivals reads 1. A preempted request " +
-			"waits once more, and has not arrived again.",
+		Doc:       "Requests that arrive at this replica (served, or added to its queue) over the mean of all replicas of the model. A slow replica with a fair share of arrivals reads 1. A preempted request arrived once.",
 	}
 	LoadShare = &Signal{
 		Name: "load_share", Fleet: true, Title: "Load / fleet mean", Unit: Times,

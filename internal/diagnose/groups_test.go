@@ -39,6 +39,27 @@ func TestALargeGroupIsNotNamed(t *testing.T) {
 	}
 }
 
+// TestLabelsThatAreNotMetAreForgotten: a storage in this process gives the same labels each time, another one does not.
+func TestLabelsThatAreNotMetAreForgotten(t *testing.T) {
+	var m Memory
+	r := &Request{At: time.Unix(1_700_000_000, 0), Instance: []string{"instance"}}
+	same := model.Metric{"instance": "a"}
+	first := m.resolverOf(r).seriesOf(same)
+	for range 20 * generation {
+		r.At = r.At.Add(time.Second)
+		for range 2 {
+			known := m.resolverOf(r)
+			if known.seriesOf(same) != first {
+				t.Fatal("what the same labels say was resolved again")
+			}
+			known.seriesOf(model.Metric{"instance": "a"})
+			if n := len(known.known) + len(known.old); n > 5*generation {
+				t.Fatalf("%d labels are remembered", n)
+			}
+		}
+	}
+}
+
 // TestAnAnswerIsKeptByWhomItSpeaksOf: those who joined a group are asked about alone.
 func TestAnAnswerIsKeptByWhomItSpeaksOf(t *testing.T) {
 	said := func(name string) model.Vector {

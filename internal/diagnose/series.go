@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/common/model"
 
@@ -38,13 +39,17 @@ type resolver struct {
 	members  map[string][]int // targets by the labels of their instance
 	places   map[string]map[string][]held
 
+	at        time.Time // of the last diagnosis
+	diagnoses int
+
 	mu    sync.Mutex
-	known map[uintptr]*series
-	old   map[uintptr]*series // that the last diagnoses knew
+	known map[uintptr]*series // that were met since the last generation
+	old   map[uintptr]*series // that were met in the one before
 }
 
-// mostKnown is how many labels are remembered before those are forgotten that were not met again.
-const mostKnown = 100_000
+// generation is how many diagnoses make one: labels that are not met in two are forgotten. A server that is asked over
+// the network gives new ones each time.
+const generation = 4
 
 // resolverOf returns the resolver of a request's targets: a remembered one, if they are the same.
 func (m *Memory) resolverOf(r *Request) *resolver {
@@ -53,6 +58,7 @@ func (m *Memory) resolverOf(r *Request) *resolver {
 	}
 	for _, known := range m.resolvers {
 		if known.isOf(r) {
+			known.startDiagnosis(r.At)
 			return known
 		}
 	}
@@ -71,6 +77,19 @@ func newResolver(r *Request) *resolver {
 		out.members[key] = append(out.members[key], i)
 	}
 	return out
+}
+
+// startDiagnosis counts a diagnosis, of which the resolver may be told more than once.
+func (r *resolver) startDiagnosis(at time.Time) {
+	if r.at.Equal(at) {
+		return
+	}
+	r.at = at
+	if r.diagnoses++; r.diagnoses%generation == 0 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.known, r.old = make(map[uintptr]*series, len(r.known)), r.known
+	}
 }
 
 // isOf reports whether a resolver is of a request's targets.
@@ -92,9 +111,6 @@ func (r *resolver) seriesOf(m model.Metric) *series {
 	}
 	if s = r.old[key]; s == nil {
 		s = r.resolveSeries(m)
-	}
-	if len(r.known) >= mostKnown+len(r.old) {
-		r.known, r.old = map[uintptr]*series{}, r.known
 	}
 	r.known[key] = s
 	return s

@@ -41,7 +41,11 @@ type Effect struct {
 // An Estimate is a simulated value: the pooled value of several simulations, or for a benefit their median. The
 // simulations differ in the calibration's uncertainty and in the lengths of requests. The interval of a future value
 // spans their minimum and maximum, widened by the simulator's error on real servers (docs/lab/predictions.md).
-type Estimate struct{ Value, Low, High float64 }
+type Estimate struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
 
 // Effect returns the effect on a signal.
 func (p *Prediction) Effect(s *indicator.Signal) (Effect, bool) {

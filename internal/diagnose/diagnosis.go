@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -40,6 +41,15 @@ var quietNames = map[string]string{Healthy: "Healthy", Idle: "Idle", Insufficien
 
 // NameOf is what people call a verdict that names no pathology, and its id otherwise.
 func NameOf(id string) string { return cmp.Or(quietNames[id], id) }
+
+// Names are what people call the verdicts of a catalogue, by id.
+func Names(catalogue []*catalog.Pathology) map[string]string {
+	names := maps.Clone(quietNames)
+	for _, p := range catalogue {
+		names[p.ID] = p.Name()
+	}
+	return names
+}
 
 // A Diagnosis is what sixty has to say about a set of targets at one moment.
 type Diagnosis struct {

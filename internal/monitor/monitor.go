@@ -262,7 +262,7 @@ func scrapedAs(l map[string]string) string { return l["job"] + "\xff" + l["insta
 // maxServed bounds the servers that are remembered: pods come and go under new names.
 const maxServed = 10_000
 
-// DiagnoseAt diagnoses one moment, the past too, with predictions of its fixes. A window of 0 is
+// DiagnoseAt diagnoses one moment, the past too, with predictions of its fixes; a zero time is now. A window of 0 is
 // chosen by the diagnosis.
 func (m *Monitor) DiagnoseAt(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
 	return m.diagnoseAt(ctx, at, window, m.o.Diagnose.Predict)
@@ -272,13 +272,14 @@ func (m *Monitor) DiagnoseAt(ctx context.Context, at time.Time, window time.Dura
 func (m *Monitor) JudgeAt(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) {
 	if e := m.Latest(); at.IsZero() && e != nil && e.Err == nil {
 		return e.Diagnosis, nil
-	} else if at.IsZero() {
-		at = time.Now()
 	}
 	return m.diagnoseAt(ctx, at, 0, nil)
 }
 
 func (m *Monitor) diagnoseAt(ctx context.Context, at time.Time, window time.Duration, predict diagnose.Predictor) (diagnose.Diagnosis, error) {
+	if at.IsZero() {
+		at = time.Now()
+	}
 	from, o, err := m.options(ctx, at)
 	if err != nil {
 		return diagnose.Diagnosis{}, err

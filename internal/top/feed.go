@@ -8,13 +8,13 @@ package top
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/monitor"
@@ -47,18 +47,10 @@ type Feed interface {
 type plain struct {
 	name  string
 	every time.Duration
-	known []*catalog.Pathology
+	names map[string]string // of verdicts, by id
 }
 
-func (p plain) Title(id string) string {
-	for _, k := range p.known {
-		if k.ID == id {
-			return k.Name()
-		}
-	}
-	return diagnose.NameOf(id)
-}
-
+func (p plain) Title(id string) string      { return cmp.Or(p.names[id], id) }
 func (p plain) Name() string                { return p.name }
 func (p plain) Every() time.Duration        { return p.every }
 func (plain) Seek(int) bool                 { return false }
@@ -76,7 +68,7 @@ type watched struct {
 // watchSource judges live servers, or a Prometheus server, from now on. Live servers are judged after two scrapes.
 func watchSource(ctx context.Context, s *source.Source, o diagnose.Options, scraped time.Duration) Feed {
 	ctx, stop := context.WithCancel(ctx)
-	w := &watched{plain: plain{s.Name, every, o.Pathologies}, source: s, stop: stop}
+	w := &watched{plain: plain{s.Name, every, diagnose.Names(o.Pathologies)}, source: s, stop: stop}
 	judged := monitor.Options{Source: s, Diagnose: o, Every: every, Log: slog.New(slog.DiscardHandler)}
 	if s.Live != nil {
 		judged.First = 2*scraped + time.Second/2
@@ -131,7 +123,7 @@ type replayed struct {
 
 // replayRecording shows a recording from a moment on.
 func replayRecording(s *source.Source, o diagnose.Options, at time.Time) Feed {
-	return &replayed{plain: plain{name: s.Name, known: o.Pathologies}, source: s, options: o, at: at}
+	return &replayed{plain: plain{name: s.Name, names: diagnose.Names(o.Pathologies)}, source: s, options: o, at: at}
 }
 
 func (r *replayed) Close() error { return r.source.Close() }

@@ -1,4 +1,3 @@
-import titles from './titles.json'
 import type { Estimate, Maybe, Numbers, Quantity } from './types'
 
 // Numbers and times for people. Numbers are written as the command line writes them
@@ -160,13 +159,11 @@ export const sentence = (s: string): string => (!s || /[.!?…]$/.test(s) ? s : 
 // opening is a sentence that begins a line: with a capital, unless it begins with a name.
 export const opening = (s: string): string => sentence(/^[a-z]+(: |[ ,;])/.test(s) && !/^(sixty|vllm)\b/.test(s) ? s.charAt(0).toUpperCase() + s.slice(1) : s)
 
-const known = new Map(titles.map((t) => [t.id, t.title]))
+// titles are those of verdicts, by id, as the server wrote them into the page.
+const titles: Record<string, string> = JSON.parse(globalThis.document?.getElementById('titles')?.textContent || '{}')
 
 // titleOf is the title of a verdict, by its id: "KV cache thrashing".
-export function titleOf(id: string): string {
-  const text = known.get(id) ?? id.replaceAll('-', ' ')
-  return text.charAt(0).toUpperCase() + text.slice(1)
-}
+export const titleOf = (id: string): string => titles[id] ?? id
 
 // saying is what a verdict says behind its title.
 export const saying = (v: { id: string; summary: string }): string => opening(v.summary.replace(`${titleOf(v.id)}: `, ''))

@@ -87,37 +87,45 @@ const (
 	Heatmap         // buckets of a histogram over time
 )
 
-// A Panel is one chart.
-type Panel struct {
-	ID     int // stable, unique in its dashboard: alerts link to it
-	Title  string
-	Kind   Kind
-	Width  int // in Columns
-	Unit   indicator.Unit
-	Max    float64 // maximum of the axis; 0 if it follows the data
-	Steps  []Step
-	Stack  bool
-	Series []Series
+// MarshalText names the kind as docs/api.md does.
+func (k Kind) MarshalText() ([]byte, error) {
+	return []byte([...]string{"lines", "stat", "heatmap"}[k]), nil
+}
 
-	Doc    string // Markdown: meaning, traps, alerts
-	NoData string // why there may be no data, one sentence
-	Links  []Link
+// A Panel is one chart. Its JSON, and that of what it holds, is that of docs/api.md.
+type Panel struct {
+	ID     int            `json:"id"` // stable, unique in its dashboard: alerts link to it
+	Title  string         `json:"title"`
+	Kind   Kind           `json:"kind"`
+	Width  int            `json:"width"` // in Columns
+	Unit   indicator.Unit `json:"unit"`
+	Max    float64        `json:"max"` // maximum of the axis; 0 if it follows the data
+	Steps  []Step         `json:"steps"`
+	Stack  bool           `json:"stack"`
+	Series []Series       `json:"queries"`
+
+	Doc    string `json:"description"` // Markdown: meaning, traps, alerts
+	NoData string `json:"no_data"`     // why there may be no data, one sentence
+	Links  []Link `json:"-"`
 }
 
 // A Series is one query of a panel. It may return several series.
 type Series struct {
-	Expr   string // PromQL, with the dashboards' variables and RateInterval
-	Legend string // with labels as {{label}}
-	Unit   indicator.Unit
-	// ByModel is the query for a heatmap's buckets by model, for programs that draw percentiles instead.
-	ByModel string
+	Expr   string         `json:"expr"`   // PromQL, with the dashboards' variables and RateInterval
+	Legend string         `json:"legend"` // with labels as {{label}}
+	Unit   indicator.Unit `json:"unit"`
+	// ByModel is the query for a heatmap's buckets by model, for programs that draw percentiles instead. ByReplica is
+	// the query of each replica, for the page that can ask for either.
+	ByModel   string `json:"-"`
+	ByReplica string `json:"by_replica"`
 	// Quantile and Buckets are the arguments of histogram_quantile, if the query is a percentile.
-	Quantile, Buckets string
+	Quantile string `json:"quantile,omitempty"`
+	Buckets  string `json:"buckets,omitempty"`
 
-	Right bool // the number of observations behind the panel's statement, on an axis of its own
+	Right bool `json:"right"` // the number of observations behind the panel's statement, on an axis of its own
 
 	// Signal is nil if the query is for buckets or parts of a signal.
-	Signal *indicator.Signal
+	Signal *indicator.Signal `json:"-"`
 }
 
 // Columns is the width of a dashboard.
@@ -163,10 +171,10 @@ func (s *Series) Heading() string {
 
 // A Step is a threshold: from Value on, a panel has the level.
 type Step struct {
-	Value  float64
-	Level  Level
-	Why    string
-	Hidden bool // colours the number, but draws no line
+	Value  float64 `json:"value"`
+	Level  Level   `json:"level"`
+	Why    string  `json:"why"`
+	Hidden bool    `json:"-"` // colours the number, but draws no line
 }
 
 // Level says how bad a value is.
@@ -178,6 +186,11 @@ const (
 	Critical              // red
 	Good                  // green: less is worse
 )
+
+// MarshalText names the level as docs/api.md does.
+func (l Level) MarshalText() ([]byte, error) {
+	return []byte([...]string{"warning", "critical", "good"}[l]), nil
+}
 
 // A Link leads a reader to another page.
 type Link struct{ Title, URL string }

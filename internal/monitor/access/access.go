@@ -159,10 +159,8 @@ func Selector(match []*labels.Matcher) string {
 	return indicator.Selector("", append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}, match...)...) // it must name something
 }
 
-// Sees reports whether somebody may see an object with these labels, each with all its values. An object without a
-// label of the view's matchers is invisible.
-func (p *Principal) Sees(values map[string][]string) bool {
-	return !slices.ContainsFunc(p.Match, func(m *labels.Matcher) bool {
-		return len(values[m.Name]) == 0 || slices.ContainsFunc(values[m.Name], func(v string) bool { return !m.Matches(v) })
-	})
+// Sees reports whether somebody may see an object with these labels. One without a label of the view's matchers is
+// invisible.
+func (p *Principal) Sees(values map[string]string) bool {
+	return !slices.ContainsFunc(p.Match, func(m *labels.Matcher) bool { return values[m.Name] == "" || !m.Matches(values[m.Name]) })
 }

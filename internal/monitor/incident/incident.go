@@ -35,9 +35,9 @@ type State struct {
 	Kept       time.Time            `json:"kept"`           // the moment of the diagnosis that is kept
 	Awaits     time.Time            `json:"awaits"`         // from when on another one can have the prediction that it lacks; zero where none is to come
 
-	// Where holds the labels of its servers, and Recorded the labels of each server in its recording, by directory.
+	// Where holds the labels of its servers by instance, and Recorded those of the servers in its recording by directory.
 	// They decide which teams see it.
-	Where    Labels                       `json:"where"`
+	Where    map[string]map[string]string `json:"where,omitempty"`
 	Recorded map[string]map[string]string `json:"recorded,omitempty"`
 
 	// Said is since when each onset of Summary.Since is the one that it is; what is not in it stands.
@@ -63,53 +63,6 @@ type State struct {
 	leading string        // ID of the leading finding
 }
 
-// Labels holds servers' labels, each with all its values.
-type Labels struct {
-	Instances []string            `json:"instances,omitempty"` // whose labels are known
-	Values    map[string][]string `json:"values,omitempty"`
-}
-
-// Lacks lists the instances without known labels.
-func (l *Labels) Lacks(instances []string) []string {
-	return slices.DeleteFunc(slices.Clone(instances), func(i string) bool { return slices.Contains(l.Instances, i) })
-}
-
-// Add adds the labels of an instance.
-func (l *Labels) Add(instance string, values map[string]string) {
-	if l.Values == nil {
-		l.Values = map[string][]string{}
-	}
-	others := len(l.Instances) > 0 // have no label that this one has first
-	for name, v := range values {
-		if l.Values[name] == nil && others {
-			l.Values[name] = []string{""}
-		}
-		l.add(name, v)
-	}
-	for name := range l.Values {
-		if _, has := values[name]; !has {
-			l.add(name, "")
-		}
-	}
-	if !slices.Contains(l.Instances, instance) {
-		l.Instances = append(l.Instances, instance)
-	}
-}
-
-func (l *Labels) add(name, value string) {
-	if !slices.Contains(l.Values[name], value) {
-		l.Values[name] = append(l.Values[name], value)
-	}
-}
-
-func (l *Labels) copy() Labels {
-	c := Labels{Instances: slices.Clone(l.Instances), Values: map[string][]string{}}
-	for name, v := range l.Values {
-		c.Values[name] = slices.Clone(v)
-	}
-	return c
-}
-
 // Copy returns a record that shares nothing with r.
 func (r *Record) Copy() *Record {
 	c := *r
@@ -124,7 +77,7 @@ func (r *Record) Copy() *Record {
 	c.State.Said = maps.Clone(r.State.Said)
 	c.State.First = clone(r.State.First)
 	c.State.Members, c.State.Instances = slices.Clone(r.State.Members), slices.Clone(r.State.Instances)
-	c.State.Where, c.State.Recorded = r.State.Where.copy(), maps.Clone(r.State.Recorded) // the labels of a server never change
+	c.State.Where, c.State.Recorded = maps.Clone(r.State.Where), maps.Clone(r.State.Recorded) // labels never change
 	return &c
 }
 
@@ -152,7 +105,7 @@ func FindSimilar(r *Record, all []*Record) *view.Similar {
 	if best == nil {
 		return nil
 	}
-	s := &view.Similar{ID: best.ID, Began: best.Began, Ended: clone(best.Ended), Pathology: best.Pathology, Notes: slices.Clone(best.Notes)}
+	s := &view.Similar{Summary: best.Copy().Summary}
 	s.Note = "As on " + best.Began.UTC().Format("Monday 2006-01-02 at 15:04 UTC")
 	if best.Ended != nil {
 		s.Note += fmt.Sprintf(", for %s", indicator.FormatNumber(best.Ended.Sub(best.Began).Seconds(), indicator.Seconds))
@@ -161,8 +114,5 @@ func FindSimilar(r *Record, all []*Record) *view.Similar {
 		s.Note += "; then: " + strings.TrimRight(best.Notes[n-1].Text, ". \n")
 	}
 	s.Note += "."
-	if s.Notes == nil {
-		s.Notes = []view.Note{}
-	}
 	return s
 }

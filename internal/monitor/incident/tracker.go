@@ -250,16 +250,6 @@ func (t *Tracker) pathology(id string) *catalog.Pathology {
 	return t.catalogue[i]
 }
 
-// NameOf returns what people call a pathology. An earlier release may have stored one that is gone.
-func NameOf(catalogue []*catalog.Pathology, id string) string {
-	for _, p := range catalogue {
-		if p.ID == id {
-			return cmp.Or(p.Name(), view.Title(id))
-		}
-	}
-	return view.Title(id)
-}
-
 func (t *Tracker) begin(s *sign, at time.Time) *Record {
 	r := &Record{Summary: view.Summary{
 		ID: t.id(s), Model: s.model, Namespace: s.namespace, Cluster: s.cluster, Began: s.since, BeganAtLeast: s.SinceAtLeast, Notes: []view.Note{},
@@ -375,7 +365,7 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 	}
 	r.State.now = r.Severity
 	if !slices.ContainsFunc(signs, func(s *sign) bool { return s.Pathology.ID == r.Pathology }) {
-		r.Summary.Summary = NameOf(t.catalogue, r.Pathology) + ", and then: " + lead.Summary
+		r.Summary.Summary = cmp.Or(diagnose.Names(t.catalogue)[r.Pathology], r.Pathology) + ", and then: " + lead.Summary
 		if r.State.ruledOut >= Refuted {
 			r.State.now = lead.Severity.String() // the incident is no worse than its present findings
 		}

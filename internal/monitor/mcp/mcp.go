@@ -268,12 +268,8 @@ func (t tools) explain(_ context.Context, in explainIn) (string, error) {
 }
 
 type simulateIn struct {
-	Model         string            `json:"model,omitempty" jsonschema:"the model, if several are served"`
-	Replicas      int               `json:"replicas,omitempty" jsonschema:"number of servers; the present number by default"`
-	ArrivalFactor float64           `json:"arrival_rate_factor,omitempty" jsonschema:"requests per second, as a multiple of the present rate"`
-	PromptFactor  float64           `json:"prompt_factor,omitempty" jsonschema:"prompt lengths, as a multiple of the present"`
-	OutputFactor  float64           `json:"output_factor,omitempty" jsonschema:"output lengths, as a multiple of the present"`
-	Flags         map[string]string `json:"flags,omitempty" jsonschema:"vLLM flags and their new values, such as --max-num-seqs: 64"`
+	Model string `json:"model,omitempty" jsonschema:"the model, if several are served"`
+	view.Change
 }
 
 func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
@@ -281,9 +277,7 @@ func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	a, err := whatif.Simulate(ctx, t.o.Source, &d, view.WhatIf{Model: in.Model, Change: view.Change{
-		Replicas: in.Replicas, ArrivalRateFactor: in.ArrivalFactor, PromptFactor: in.PromptFactor, OutputFactor: in.OutputFactor, Flags: in.Flags,
-	}})
+	a, err := whatif.Simulate(ctx, t.o.Source, &d, view.WhatIf{Model: in.Model, Change: in.Change})
 	if err != nil {
 		return "", err
 	}
@@ -302,7 +296,7 @@ func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
 		{"kv_cache_usage", "KV cache usage", indicator.Ratio},
 		{"preemptions_rate", "preemptions/s", ""},
 	} {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", q.title, estimated(a.Present[q.name], q.unit), estimated(a.Changed[q.name], q.unit))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", q.title, estimated(a.Present, q.name, q.unit), estimated(a.Changed, q.name, q.unit))
 	}
 	fmt.Fprintf(&b, "\nBasis: %s.\n", a.Basis)
 	for _, w := range a.Warnings {
@@ -312,15 +306,13 @@ func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
 	return b.String(), nil
 }
 
-func estimated(e *view.Estimated, u indicator.Unit) string {
-	if e == nil || e.Value == nil {
+func estimated(of map[string]catalog.Estimate, name string, u indicator.Unit) string {
+	e, known := of[name]
+	if !known {
 		return "unknown"
 	}
-	text := indicator.FormatNumber(*e.Value, u)
-	if e.Low != nil && e.High != nil {
-		text = render.WithInterval(text, indicator.FormatNumber(*e.Low, u), indicator.FormatNumber(*e.High, u))
-	}
-	return text
+	number := func(v float64) string { return indicator.FormatNumber(v, u) }
+	return render.WithInterval(number(e.Value), number(e.Low), number(e.High))
 }
 
 // mostIncidents is how many of them one answer lists.

@@ -91,11 +91,6 @@ func (s *server) panels(w http.ResponseWriter, r *http.Request) {
 	web.Answer(w, s.boards.panels)
 }
 
-// explainable is what a verdict may be.
-func (s *server) explainable() []*catalog.Pathology {
-	return s.cfg.Diagnose.Pathologies
-}
-
 func newRunbook(p *catalog.Pathology) view.Runbook {
 	return view.Runbook{ID: p.ID, Title: p.Title, Severity: p.Severity.String(), Summary: firstParagraph(p.Runbook)}
 }
@@ -112,14 +107,14 @@ func firstParagraph(text string) string {
 
 func (s *server) runbooks(w http.ResponseWriter, _ *http.Request) {
 	list := []view.Runbook{}
-	for _, p := range s.explainable() {
+	for _, p := range s.cfg.Diagnose.Pathologies {
 		list = append(list, newRunbook(p))
 	}
 	web.Answer(w, list)
 }
 
 func (s *server) runbook(w http.ResponseWriter, r *http.Request) {
-	for _, p := range s.explainable() {
+	for _, p := range s.cfg.Diagnose.Pathologies {
 		if p.ID != r.PathValue("id") {
 			continue
 		}

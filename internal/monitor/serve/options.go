@@ -193,12 +193,6 @@ func stateDir() (string, error) {
 // LogTo sets the logger of the parts: warnings and errors only, unless verbose.
 func (o *Options) LogTo(w io.Writer) {
 	level := promslog.NewLevel()
-	word := "warn"
-	if o.verbose {
-		word = "debug"
-	}
-	if err := level.Set(word); err != nil {
-		panic(err) // it is one of promslog's own words
-	}
+	_ = level.Set(map[bool]string{false: "warn", true: "debug"}[o.verbose]) // promslog's own words
 	o.Log = promslog.New(&promslog.Config{Level: level, Writer: w})
 }

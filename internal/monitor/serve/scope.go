@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
@@ -41,14 +40,8 @@ type scopes struct {
 func (s *server) newScope(by *access.Principal, from *source.Source, m *monitor.Monitor) *scope {
 	c := &scope{s: s, by: by, source: from, monitor: m}
 	c.mcp = mcp.Handler(mcp.Options{
-		Source: from, Explained: s.explainable(), Judge: c.judged,
+		Source: from, Explained: s.cfg.Diagnose.Pathologies, Judge: c.judged, Diagnose: m.DiagnoseAt,
 		Incidents: func() []view.Summary { return s.incidents.List(keeper.Query{Limit: 100, By: by}) },
-		Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
-			if at.IsZero() {
-				at = time.Now()
-			}
-			return m.DiagnoseAt(ctx, at, window)
-		},
 	})
 	return c
 }
@@ -103,20 +96,12 @@ func (s *server) part(ctx context.Context) web.Part {
 	c.judge(ctx)
 	p := web.Part{Monitor: c.monitor, Incident: s.incidents.Of, Scraped: s.collector.ScrapeTargets()}
 	if by.Restricted() {
-		p.Scraped = slices.DeleteFunc(p.Scraped, func(t collect.Target) bool { return !seesTarget(by, t) })
+		p.Scraped = slices.DeleteFunc(p.Scraped, func(t collect.Target) bool { return !by.Sees(t.Labels) })
 		p.Sees = func(id string) bool { return s.incidents.Check(id, by) == nil }
 		open := s.incidents.List(keeper.Query{State: "open", By: by})
 		p.Incident = func(model, id string) *view.Summary { return incidentOf(open, model, id) }
 	}
 	return p
-}
-
-func seesTarget(by *access.Principal, t collect.Target) bool {
-	values := map[string][]string{}
-	for name, v := range t.Labels {
-		values[name] = []string{v}
-	}
-	return by.Sees(values)
 }
 
 // incidentOf finds the incident of a finding among those that a team sees. The team's part names models by the other

@@ -417,12 +417,8 @@ func (s *server) handler() (http.Handler, error) {
 		Part: s.part, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, WebFile: s.cfg.WebFile, External: s.external, Registry: s.registry, Log: s.cfg.Log,
 		Trouble: s.currentProblems, Anomalies: s.anomalies.Latest, More: s.answers(), News: &s.told, Blind: s.watchdog.Blind,
 	}
-	titles := map[string]string{}
-	for _, p := range s.cfg.Diagnose.Pathologies {
-		titles[p.ID] = p.Name()
-	}
 	shell, err := page.New(page.Config{
-		Titles:   titles,
+		Titles:   diagnose.Names(s.cfg.Diagnose.Pathologies),
 		Base:     strings.TrimSuffix(s.external.Path, "/"),
 		Overview: func(ctx context.Context) view.Overview { return o.Overview(ctx) },
 		Incident: func(ctx context.Context, id string) (view.Incident, bool) {

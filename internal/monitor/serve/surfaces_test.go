@@ -364,8 +364,8 @@ func (s *stage) agreeWhatIf(moment string, is *view.Incident) {
 			continue
 		}
 		for _, x := range is.Advice.Expected {
-			if got := answer.Changed[x.Signal]; got != nil && x.Unit == "s" && (*got.Low != x.Low || *got.High != x.High) {
-				s.t.Errorf("%s %s: what if: %s is %g to %g, the advice says %g to %g", s.name, moment, x.Title, *got.Low, *got.High, x.Low, x.High)
+			if got, known := answer.Changed[x.Signal]; known && x.Unit == string(indicator.Seconds) && (got.Low != x.Low || got.High != x.High) {
+				s.t.Errorf("%s %s: what if: %s is %g to %g, the advice says %g to %g", s.name, moment, x.Title, got.Low, got.High, x.Low, x.High)
 			}
 		}
 	}

@@ -88,12 +88,6 @@ func (s State) Shown(status Status) Status {
 	return status
 }
 
-// Title makes a title of the id of a verdict that the catalogue does not have: "Insufficient data".
-func Title(id string) string {
-	text := strings.ReplaceAll(id, "-", " ")
-	return strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
-}
-
 // An Overview shows the present state: one sentence per model, one line per replica.
 type Overview struct {
 	Schema     string    `json:"schema"` // OverviewSchema
@@ -372,12 +366,8 @@ type Turn struct {
 
 // A Similar incident came before.
 type Similar struct {
-	ID        string     `json:"id"`
-	Began     time.Time  `json:"began"`
-	Ended     *time.Time `json:"ended"`
-	Pathology string     `json:"pathology"`
-	Note      string     `json:"note"` // how the two compare, one sentence
-	Notes     []Note     `json:"notes"`
+	Summary
+	Note string `json:"note"` // how the two compare, one sentence
 }
 
 // A Runbook is one pathology's; HTML and Markdown are empty in a list.
@@ -399,11 +389,11 @@ type WhatIf struct {
 
 // A Change is of load, lengths, replicas and flags.
 type Change struct {
-	Replicas          int               `json:"replicas,omitempty"`
-	ArrivalRateFactor float64           `json:"arrival_rate_factor,omitempty"`
-	PromptFactor      float64           `json:"prompt_factor,omitempty"`
-	OutputFactor      float64           `json:"output_factor,omitempty"`
-	Flags             map[string]string `json:"flags,omitempty"`
+	Replicas          int               `json:"replicas,omitempty" jsonschema:"number of servers; the present number by default"`
+	ArrivalRateFactor float64           `json:"arrival_rate_factor,omitempty" jsonschema:"requests per second, as a multiple of the present rate"`
+	PromptFactor      float64           `json:"prompt_factor,omitempty" jsonschema:"prompt lengths, as a multiple of the present"`
+	OutputFactor      float64           `json:"output_factor,omitempty" jsonschema:"output lengths, as a multiple of the present"`
+	Flags             map[string]string `json:"flags,omitempty" jsonschema:"vLLM flags and their new values, such as --max-num-seqs: 64"`
 }
 
 // A WhatIfAnswer is the simulation's.
@@ -413,23 +403,17 @@ type WhatIfAnswer struct {
 	Warnings []string `json:"warnings"`
 	// Settings are those of the present, from which a reader begins to change: replicas,
 	// and the flags that can be simulated with their values, empty where not known.
-	Settings Settings              `json:"settings"`
-	Present  map[string]*Estimated `json:"present"`
-	Changed  map[string]*Estimated `json:"changed"`
-	Command  string                `json:"command"` // that simulates the same change, with requests that are drawn
+	Settings Settings `json:"settings"`
+	// Present and Changed lack what was not simulated. An interval is the least and the largest of several simulations.
+	Present map[string]catalog.Estimate `json:"present"`
+	Changed map[string]catalog.Estimate `json:"changed"`
+	Command string                      `json:"command"` // that simulates the same change, with requests that are drawn
 }
 
 // Settings of a model's servers.
 type Settings struct {
 	Replicas int               `json:"replicas"`
 	Flags    map[string]string `json:"flags"`
-}
-
-// An Estimated number has an interval: the least and the largest of several simulations.
-type Estimated struct {
-	Value *float64 `json:"value"`
-	Low   *float64 `json:"low"`
-	High  *float64 `json:"high"`
 }
 
 // An Error is the body of every answer that is one.

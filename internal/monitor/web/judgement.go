@@ -97,9 +97,6 @@ func diagnoseAt(ctx context.Context, m *monitor.Monitor, at time.Time, window ti
 		}
 		return e.Diagnosis, e.Err
 	}
-	if at.IsZero() {
-		at = time.Now()
-	}
 	return m.DiagnoseAt(ctx, at, window)
 }
 

@@ -70,19 +70,14 @@ func Simulate(
 		}
 	}
 	out.Warnings = append(out.Warnings, a.Caveats...)
-	out.Present, out.Changed = estimated(a.Present), estimated(a.Changed)
-	return out, nil
-}
-
-func estimated(es map[string]catalog.Estimate) map[string]*view.Estimated {
-	out := map[string]*view.Estimated{}
-	for name, e := range es {
-		if bad := e.Low + e.Value + e.High; math.IsNaN(bad) || math.IsInf(bad, 0) {
-			continue // nothing of it was simulated
-		}
-		out[name] = &view.Estimated{Value: &e.Value, Low: &e.Low, High: &e.High}
+	out.Present, out.Changed = a.Present, a.Changed
+	for _, es := range []map[string]catalog.Estimate{a.Present, a.Changed} {
+		maps.DeleteFunc(es, func(_ string, e catalog.Estimate) bool { // nothing of it was simulated
+			sum := e.Low + e.Value + e.High
+			return math.IsNaN(sum) || math.IsInf(sum, 0)
+		})
 	}
-	return out
+	return out, nil
 }
 
 func check(c *view.Change) error {

@@ -304,7 +304,7 @@ func (k *Keeper) Get(id string, by *access.Principal) (view.Incident, error) {
 	}
 	others := slices.DeleteFunc(slices.Collect(maps.Values(k.records)), func(o *incident.Record) bool { return !sees(by, o) })
 	out := view.Incident{Similar: incident.FindSimilar(r, others)}
-	c, recorded := r.Copy(), !by.Restricted() || len(seenOf(by, r)) > 0
+	c, recorded := r.Copy(), !by.Restricted() || len(seenAmong(r.State.Recorded, by)) > 0
 	out.Summary, out.Evolution, out.Omitted = c.Summary, c.Evolution, c.Omitted
 	k.mu.Unlock()
 	out.HasRecording = out.HasRecording && recorded
@@ -408,7 +408,7 @@ func (k *Keeper) Recording(id string, by *access.Principal) (path string, direct
 		return "", nil, err
 	}
 	if by.Restricted() {
-		directories = seenOf(by, r)
+		directories = seenAmong(r.State.Recorded, by)
 	}
 	switch {
 	case by.Restricted() && len(directories) == 0:
@@ -426,6 +426,6 @@ func (k *Keeper) PostMortem(id string, by *access.Principal) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	err = postmortem.Markdown(&b, &i, incident.NameOf(k.c.Catalogue, i.Pathology))
+	err = postmortem.Markdown(&b, &i, cmp.Or(diagnose.Names(k.c.Catalogue)[i.Pathology], i.Pathology))
 	return b.Bytes(), err
 }

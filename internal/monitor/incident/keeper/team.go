@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/incident"
@@ -22,31 +23,37 @@ import (
 // labelsTime is how long the labels of servers may take to be read.
 const labelsTime = 5 * time.Second
 
-// learnLabels reads the labels of servers on which open incidents were found and that are not known yet.
+// learnLabels reads the labels of servers on which open incidents were found and that are not known yet, from the series
+// of their scrapes. Servers that have none there stay unknown.
 func (k *Keeper) learnLabels(at time.Time, q metrics.Querier) (errs error) {
-	type question struct {
-		record *incident.Record
-		lacks  []string
-	}
-	var asked []question
+	var asked []*incident.Record
 	k.mu.Lock()
 	for _, r := range k.records {
-		if lacks := r.State.Where.Lacks(r.State.Instances); r.Open() && len(lacks) > 0 {
-			asked = append(asked, question{r.Copy(), lacks})
+		if r.Open() && len(unlabelled(r)) > 0 {
+			asked = append(asked, r.Copy())
 		}
 	}
 	k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(k.ctx, labelsTime)
 	defer cancel()
 	for _, a := range asked {
-		where := a.record.State.Where
-		if err := k.addLabels(ctx, q, at, a.record, a.lacks, &where); err != nil {
-			errs = errors.Join(errs, err)
+		matchers := []*labels.Matcher{indicator.Like(model.InstanceLabel, quoteAll(unlabelled(a)))}
+		if a.Cluster != "" {
+			matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, "cluster", a.Cluster))
+		}
+		found, err := q.Query(ctx, indicator.Selector("up", matchers...), at)
+		if err != nil {
+			errs = errors.Join(errs, fmt.Errorf("read the labels of the servers of incident %s: %w", a.ID, err))
 			continue
 		}
 		k.mu.Lock()
-		if r := k.records[a.record.ID]; r != nil {
-			r.State.Where = where
+		if r := k.records[a.ID]; r != nil {
+			if r.State.Where == nil {
+				r.State.Where = map[string]map[string]string{}
+			}
+			for _, s := range found {
+				r.State.Where[string(s.Metric[model.InstanceLabel])] = labelsOf(s.Metric, r)
+			}
 			k.dirty[r.ID] = true
 		}
 		k.mu.Unlock()
@@ -54,26 +61,18 @@ func (k *Keeper) learnLabels(at time.Time, q metrics.Querier) (errs error) {
 	return errs
 }
 
-// addLabels reads the labels of servers from the series of their scrapes. Servers that have none there
-// stay unknown.
-func (k *Keeper) addLabels(ctx context.Context, q metrics.Querier, at time.Time, r *incident.Record, instances []string, to *incident.Labels) error {
-	quoted := make([]string, len(instances))
-	for i, name := range instances {
-		quoted[i] = regexp.QuoteMeta(name)
+// unlabelled lists the servers of an incident whose labels are not known.
+func unlabelled(r *incident.Record) []string {
+	return slices.DeleteFunc(slices.Clone(r.State.Instances), func(i string) bool { return r.State.Where[i] != nil })
+}
+
+// quoteAll is a regular expression that matches each of some texts.
+func quoteAll(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, text := range texts {
+		quoted[i] = regexp.QuoteMeta(text)
 	}
-	matchers := []string{labels.MustNewMatcher(labels.MatchRegexp, model.InstanceLabel, strings.Join(quoted, "|")).String()}
-	if r.Cluster != "" {
-		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, "cluster", r.Cluster).String())
-	}
-	found, err := q.Query(ctx, "up{"+strings.Join(matchers, ",")+"}", at)
-	if err != nil {
-		return fmt.Errorf("read the labels of the servers of incident %s: %w", r.ID, err)
-	}
-	for _, s := range found {
-		values := labelsOf(s.Metric, r)
-		to.Add(values[model.InstanceLabel], values)
-	}
-	return nil
+	return strings.Join(quoted, "|")
 }
 
 // labelsOf returns the labels of an incident's server, from those of its scrapes.
@@ -89,16 +88,12 @@ func labelsOf(m model.Metric, r *incident.Record) map[string]string {
 
 // sees reports whether somebody sees an incident: all servers on which it was found are in the view.
 func sees(by *access.Principal, r *incident.Record) bool {
-	return !by.Restricted() || len(r.State.Where.Lacks(r.State.Instances)) == 0 && by.Sees(r.State.Where.Values)
+	return !by.Restricted() || len(unlabelled(r)) == 0 && len(r.State.Where) > 0 && len(seenAmong(r.State.Where, by)) == len(r.State.Where)
 }
 
-// seenOf returns the directories of an incident's recording with servers that somebody sees.
-func seenOf(by *access.Principal, r *incident.Record) []string {
-	return slices.DeleteFunc(slices.Collect(maps.Keys(r.State.Recorded)), func(directory string) bool {
-		var of incident.Labels
-		of.Add("", r.State.Recorded[directory])
-		return !by.Sees(of.Values)
-	})
+// seenAmong returns the keys of labels that somebody sees.
+func seenAmong(of map[string]map[string]string, by *access.Principal) []string {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(of)), func(key string) bool { return !by.Sees(of[key]) })
 }
 
 // Check returns an error that wraps ErrUnknown for an incident that there is not, or that somebody does

@@ -14,7 +14,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
-	"github.com/sixty-dev/sixty/internal/monitor/incident"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -35,8 +34,7 @@ func TestATeamSeesItsEvidence(t *testing.T) {
 	k.mu.Lock()
 	r := k.records[id]
 	own, exporter := map[string]string{"instance": "own:8000", "namespace": "team-a"}, map[string]string{"instance": "exporter:9400", "namespace": "gpu"}
-	r.State.Where, r.HasRecording = incident.Labels{}, true
-	r.State.Where.Add("own:8000", own)
+	r.State.Where, r.HasRecording = map[string]map[string]string{"own:8000": own}, true
 	r.State.Recorded = map[string]map[string]string{"own:8000": own, "exporter:9400": exporter}
 	k.mu.Unlock()
 	verdict := diagnose.Verdict{ID: p.ID, Model: "m", Status: diagnose.Firing, Targets: []string{"own"}}

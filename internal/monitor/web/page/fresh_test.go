@@ -13,10 +13,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
-	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web/page"
-	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
@@ -45,23 +42,6 @@ func TestThePageWritesNumbersAsTheCommandLineDoes(t *testing.T) {
 		add(unit, 0, 0.0123, 4321) // the digits are those above
 	}
 	fresh(t, "numbers.json", list)
-}
-
-// titles.json holds the titles of verdicts, which are the catalogue's.
-func TestThePageTitlesVerdictsAsTheCatalogueDoes(t *testing.T) {
-	type titled struct {
-		ID    string `json:"id"`
-		Title string `json:"title"`
-	}
-	list := []titled{}
-	for _, id := range []string{diagnose.Healthy, diagnose.Idle, diagnose.InsufficientData} {
-		list = append(list, titled{id, view.Title(id)})
-	}
-	list = append(list, titled{diagnose.NotCertain, diagnose.NameOf(diagnose.NotCertain)})
-	for _, p := range pathologies.All() {
-		list = append(list, titled{p.ID, p.Name()})
-	}
-	fresh(t, "titles.json", list)
 }
 
 // fresh compares a file of the page's sources with a list, one element a line, or writes it.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
@@ -121,17 +122,13 @@ func newMonitor(t testing.TB) *monitor {
 			{At: v.Since.Add(25 * time.Second), ID: v.ID, Severity: "page", Summary: v.Summary, Confidence: &c},
 		},
 		Diagnosis: k.written,
-		Similar: &view.Similar{
+		Similar: &view.Similar{Note: "the same pathology on the same model", Summary: view.Summary{
 			ID: "2026-11-17-0412-kv-cache-thrashing", Began: v.Since.Add(-4 * 24 * time.Hour), Ended: ptr(v.Since.Add(-4*24*time.Hour + 23*time.Minute)), Pathology: v.ID,
-			Note: "the same pathology on the same model", Notes: []view.Note{{By: "Ada", At: v.Since.Add(-4 * 24 * time.Hour), Text: "Four replicas helped."}},
-		},
-	}
-	titles := map[string]string{}
-	for _, p := range pathologies.All() {
-		titles[p.ID] = p.Name()
+			Notes: []view.Note{{By: "Ada", At: v.Since.Add(-4 * 24 * time.Hour), Text: "Four replicas helped."}},
+		}},
 	}
 	m.page, err = page.New(page.Config{
-		Titles:   titles,
+		Titles:   diagnose.Names(pathologies.All()),
 		Overview: func(context.Context) view.Overview { return m.overview() },
 		Incident: func(_ context.Context, id string) (view.Incident, bool) {
 			return m.incident, id == m.incident.ID
@@ -413,12 +410,12 @@ func simulate(w http.ResponseWriter, r *http.Request) {
 	}
 	replicas := max(q.Change.Replicas, 1)
 	load := 0.7 * q.Change.ArrivalRateFactor * (0.2*q.Change.PromptFactor + 0.8*q.Change.OutputFactor) / float64(replicas)
-	side := func(u float64) map[string]*view.Estimated {
+	side := func(u float64) map[string]catalog.Estimate {
 		late := 1 / max(1-u, 0.03)
-		e := func(v, spread float64) *view.Estimated {
-			return &view.Estimated{Value: ptr(v), Low: ptr(v * (1 - spread)), High: ptr(v * (1 + 1.6*spread))}
+		e := func(v, spread float64) catalog.Estimate {
+			return catalog.Estimate{Value: v, Low: v * (1 - spread), High: v * (1 + 1.6*spread)}
 		}
-		return map[string]*view.Estimated{
+		return map[string]catalog.Estimate{
 			"ttft_p50": e(0.06*late, 0.1), "ttft_p95": e(0.2*late*late, 0.25), "itl_p95": e(0.008+0.004*u, 0.05), "e2e_mean": e(1.8*late, 0.1),
 			"output_tokens_rate": e(1600*min(u, 1), 0.04), "requests_rate": e(4*min(u, 1), 0.04), "kv_cache_usage": e(min(u, 1), 0.05), "preemptions_rate": e(max(0, u-0.9), 0.4),
 		}

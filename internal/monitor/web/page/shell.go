@@ -27,6 +27,7 @@ type shell struct {
 	Fixes    []advised      // for it
 	Missing  string         // why there is no such page
 	Here     *place         // a view that needs the script
+	Titles   map[string]string
 	Models   []shellModel
 }
 
@@ -66,7 +67,7 @@ var doubts = map[view.State]string{
 
 // view is the shell of a path and its status.
 func (p *handler) view(r *http.Request) (int, *shell) {
-	v := &shell{bundle: p.bundle, Base: p.Base, Places: places, Overview: p.Overview(r.Context())}
+	v := &shell{bundle: p.bundle, Base: p.Base, Places: places, Titles: p.Titles, Overview: p.Overview(r.Context())}
 	known := false
 	if v.Doubt, known = doubts[v.Overview.State]; !known {
 		v.Doubt = "The state of this data is unknown."

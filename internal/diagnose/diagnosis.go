@@ -91,6 +91,7 @@ type Verdict struct {
 	// there when the observation began, at that time: it is older.
 	Since        time.Time
 	SinceAtLeast bool
+	Incident     string  // the id of the open one that it is of, in a monitor
 	Confidence   float64 // 0 to 1
 	Workload     Workload
 	Plots        []Plot // after Diagnosis.Plot
@@ -106,9 +107,10 @@ type Finding struct {
 	Note      bool             // shown beside the verdict, without effect on it
 	Wait      time.Duration    // for how long it goes on before people are told of a ticket
 	Targets   []string         // the worst first
-	// Since and SinceAtLeast are as in Verdict.
+	// Since, SinceAtLeast and Incident are as in Verdict.
 	Since        time.Time
 	SinceAtLeast bool
+	Incident     string
 	Evidence     []catalog.Evidence // of the first target
 	Chain        []Step             // how it came about, on the first target
 	Servers      int                // all servers of the model; Targets are some of them, or a gateway before them

@@ -38,22 +38,21 @@ type Alerter struct {
 	Send func(...collect.Alert)
 	// Away is the last time when one was not delivered; it may be nil.
 	Away func() time.Time
-	// Incident, which may be nil, returns the open incident of a finding, or nil.
-	Incident OpenIncident
+	// Incident, which may be nil, finds what a finding is of.
+	Incident FindIncident
 
 	settings atomic.Pointer[Alerts]
 	active   map[string]*activeAlert
 }
 
-// OpenIncident returns the open incident of a finding or verdict of the last diagnosis, by the diagnosis' name of the
-// model and the pathology's ID; without an ID, an incident of the model. It returns nil if there is none.
-type OpenIncident func(model, id string) *view.Summary
+// FindIncident returns the incident of an id, nil where there is none.
+type FindIncident func(id string) *view.Summary
 
-func (o OpenIncident) of(model, id string) *view.Summary {
-	if o == nil {
+func (find FindIncident) of(id string) *view.Summary {
+	if find == nil || id == "" {
 		return nil
 	}
-	return o(model, id)
+	return find(id)
 }
 
 type activeAlert struct {
@@ -208,7 +207,7 @@ func alertPrefixes(d *diagnose.Diagnosis, f *diagnose.Finding) []string {
 // firesAs raises the alert of a finding, or keeps the alert of its cause.
 func (a *Alerter) firesAs(d *diagnose.Diagnosis, f *diagnose.Finding, name string, at time.Time) {
 	l := a.labels(d, f, name)
-	of := a.Incident.of(f.Model, f.Pathology.ID)
+	of := a.Incident.of(f.Incident)
 	if a.keepCause(d, f, l, of, at) {
 		return
 	}

@@ -66,13 +66,14 @@ func TestOneFaultHasOneTime(t *testing.T) {
 	at := time.Now()
 	began, found := at.Add(-time.Minute), at.Add(-50*time.Second)
 	tracker := incident.NewTracker([]*catalog.Pathology{slow}, nil, nil)
-	of := func(model, id string) *view.Summary { return &tracker.Of(model, id).Summary }
+	var record *incident.Record
+	of := func(string) *view.Summary { return &record.Summary }
 	e := &Evaluation{At: at, Diagnosis: diagnose.Diagnosis{
 		At: at, Status: diagnose.Firing, Targets: []diagnose.Target{{Name: "a:1", Dialect: dialect.Dialect{Engine: dialect.VLLM}, Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
 		Verdicts: []diagnose.Verdict{{ID: slow.ID, Status: diagnose.Firing, Model: "m", All: []string{"a:1"}, Since: found}},
 		Findings: []diagnose.Finding{{Pathology: slow, Model: "m", Status: diagnose.Firing, Severity: catalog.Page, Targets: []string{"a:1"}, Since: began}},
 	}}
-	tracker.Observe(&e.Diagnosis)
+	record = tracker.Observe(&e.Diagnosis)[0].Record
 	e.Diagnosis.Findings[0].Since = found
 	tracker.Observe(&e.Diagnosis)
 	tracker.Conform(&e.Diagnosis)
@@ -98,7 +99,7 @@ func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
 	at := time.Now()
 	began := at.Add(-time.Minute)
 	since := map[string]time.Time{"thrashing": began, "queue": began.Add(30 * time.Second)}
-	of := func(string, string) *view.Summary {
+	of := func(string) *view.Summary {
 		return &view.Summary{ID: "1", Pathology: name, Began: began, Since: since}
 	}
 	a := &Alerter{Incident: of, Send: func(list ...collect.Alert) {
@@ -115,7 +116,7 @@ func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
 	}{{cause, symptom, "thrashing", "thrashing"}, {symptom, cause, "thrashing", "thrashing"}, {cause, symptom, "thrashing", "thrashing"}, {symptom, cause, "queue", "queue"}} {
 		name = step.name
 		finding := func(p *catalog.Pathology, status diagnose.Status) diagnose.Finding {
-			return diagnose.Finding{Pathology: p, Model: "m", Status: status, Severity: catalog.Page, Targets: []string{"a:1"}, Since: since[p.ID]}
+			return diagnose.Finding{Pathology: p, Model: "m", Incident: "1", Status: status, Severity: catalog.Page, Targets: []string{"a:1"}, Since: since[p.ID]}
 		}
 		d := diagnose.Diagnosis{
 			Targets:  []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},

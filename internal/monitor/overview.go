@@ -18,9 +18,8 @@ import (
 const staleAfter = 4
 
 // NewOverview returns what a page shows first of an evaluation, which is nil before the first one. Scraped, which may be
-// nil, are the targets that a collector scrapes; incident, which may be nil, returns the open one of what was found on a
-// model.
-func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []collect.Target, incident OpenIncident) view.Overview {
+// nil, are the targets that a collector scrapes; find, which may be nil, finds incidents.
+func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []collect.Target, find FindIncident) view.Overview {
 	o := view.Overview{Schema: view.OverviewSchema, At: now.UTC(), EveryS: every.Seconds(), State: view.Starting, Problems: []string{}, Models: []view.Model{}}
 	if e == nil {
 		o.Problems = append(o.Problems, "not evaluated yet: the first verdict comes within a minute")
@@ -40,7 +39,7 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 		addDoubt(&o, view.Stale, "the last evaluation is %.0f s old", age.Seconds())
 	}
 	for i := range d.Verdicts {
-		o.Models = append(o.Models, newModel(d, &d.Verdicts[i], incident))
+		o.Models = append(o.Models, newModel(d, &d.Verdicts[i], find))
 	}
 	for _, t := range scraped {
 		for i := range o.Models {
@@ -129,18 +128,14 @@ func unjudged(scraped []collect.Target, d *diagnose.Diagnosis) (down, strangers 
 	return down, strangers
 }
 
-func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, incident OpenIncident) view.Model {
+func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, find FindIncident) view.Model {
 	out := view.Model{Model: v.Model, Verdict: view.Verdict{
 		ID: v.ID, Status: statusOf(v.Status), Summary: v.Summary, Since: timeOf(v.Since), SinceAtLeast: v.SinceAtLeast, Confidence: new(v.Confidence),
 	}, Replicas: []view.Replica{}}
 	if v.Status == diagnose.Firing {
 		out.Verdict.Severity = v.Severity.String()
 	}
-	of := incident.of(v.Model, v.ID)
-	if of == nil && (v.Status != diagnose.Firing || v.Severity < catalog.Ticket) {
-		of = incident.of(v.Model, "") // it was there, and is not over yet
-	}
-	if of != nil {
+	if of := find.of(v.Incident); of != nil {
 		out.Incident, out.Phase = &of.ID, of.Phase
 	}
 	for i := range d.Targets {

@@ -28,13 +28,7 @@ func TestEveryOutageIsToldByItself(t *testing.T) {
 	type told struct{ began, ended time.Time }
 	var all []told
 	a := &Alerter{
-		Incident: func(model, id string) *view.Summary {
-			if r := tracker.Of(model, id); r != nil {
-				last = r
-				return &r.Summary
-			}
-			return nil
-		},
+		Incident: func(string) *view.Summary { return &last.Summary },
 		Send: func(list ...collect.Alert) {
 			for _, al := range list {
 				if al.Labels["pathology"] != "target-down" {
@@ -80,7 +74,10 @@ process_start_time_seconds B
 		}
 		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: first, Interval: interval, Memory: memory, Scraper: true, Pathologies: pathologies.All()})
 		must.Succeed(t, err)
-		tracker.Observe(&d)
+		for _, e := range tracker.Observe(&d) {
+			last = e.Record
+		}
+		tracker.Conform(&d)
 		a.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})
 	}
 	for i, x := range all {

@@ -154,8 +154,8 @@ func lead(a *view.Advice, fixes []catalog.Fix) []catalog.Fix {
 	return out
 }
 
-// Conform writes what was decided about incidents into a diagnosis: onset, severity, name and advice. So every reader
-// of a diagnosis gets the same story.
+// Conform writes what was decided about incidents into a diagnosis: which one it is, onset, severity, name and advice. So
+// every reader of a diagnosis gets the same story.
 func (t *Tracker) Conform(d *diagnose.Diagnosis) {
 	l := newLook(d)
 	d.Findings, d.Verdicts = slices.Clone(d.Findings), slices.Clone(d.Verdicts) // others may have them too
@@ -169,7 +169,7 @@ func (t *Tracker) Conform(d *diagnose.Diagnosis) {
 		if f := d.LeadingFinding(v); f != nil {
 			v.Severity = f.Severity
 		}
-		if r := t.leads(l, v); v.Status == diagnose.Firing && r != nil && !d.At.Before(r.State.LastSeen) {
+		if r := t.leads(l, v); v.Status == diagnose.Firing && r != nil && r.QuietSince == nil && !d.At.Before(r.State.LastSeen) {
 			r.hold(d, v.Model)
 		}
 	}
@@ -185,6 +185,7 @@ func (t *Tracker) conformFindings(l *indexedDiagnosis, d *diagnose.Diagnosis) {
 		if r == nil || f.Status != diagnose.Firing || f.InhibitedBy != "" || d.At.Before(r.Began) {
 			continue
 		}
+		f.Incident = r.ID
 		if since, known := r.Since[f.Pathology.ID]; known {
 			f.Since, f.SinceAtLeast = since, r.BeganAtLeast && since.Equal(r.Began)
 		}
@@ -202,12 +203,15 @@ func (t *Tracker) conformFindings(l *indexedDiagnosis, d *diagnose.Diagnosis) {
 func (t *Tracker) conformVerdicts(l *indexedDiagnosis, d *diagnose.Diagnosis) {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		if v.Status != diagnose.Firing {
-			continue
-		}
 		named := diagnose.Verdict{ID: v.ID, Model: v.Model}
 		if r := t.leads(l, v); r != nil && !d.At.Before(r.Began) {
-			named.ID = r.Pathology
+			v.Incident = r.ID
+			if r.QuietSince == nil {
+				named.ID = r.Pathology
+			}
+		}
+		if v.Status != diagnose.Firing {
+			continue
 		}
 		f := d.LeadingFinding(&named)
 		if f == nil || f.InhibitedBy != "" {
@@ -266,19 +270,20 @@ func (t *Tracker) open(l *indexedDiagnosis, model, id string, targets []string) 
 	return best
 }
 
-// leads returns the open incident that a verdict is part of or, where that is only worth knowing, the one of which it is
-// not certain whether it is over.
+// leads returns the open incident that a verdict is part of or, where nothing fires or that is only worth knowing, the
+// last one of the model, of which it is not certain whether it is over.
 func (t *Tracker) leads(l *indexedDiagnosis, v *diagnose.Verdict) *Record {
 	r := t.open(l, v.Model, v.ID, v.Targets)
-	if r != nil || v.Severity >= catalog.Ticket {
+	if r != nil || v.Status == diagnose.Firing && v.Severity >= catalog.Ticket {
 		return r
 	}
 	p, instances := l.poolOf(v.Model, v.Targets), l.instances(v.All)
-	i := slices.IndexFunc(t.records, func(r *Record) bool { return r.Open() && r.QuietSince == nil && r.samePool(p, instances) })
-	if i < 0 {
-		return nil
+	for _, o := range t.records {
+		if o.Open() && o.samePool(p, instances) && (r == nil || o.QuietSince == nil) {
+			r = o
+		}
 	}
-	return t.records[i]
+	return r
 }
 
 // watch notes what people and machines do in an incident's time: servers restart, are added and taken away.

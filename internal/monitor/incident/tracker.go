@@ -79,7 +79,7 @@ type Tracker struct {
 	taken     func(id string) bool
 
 	records []*Record         // open incidents, and those that ended less than Rejoin ago
-	seen    *indexedDiagnosis // the last one; nil before
+	seen    time.Time         // of the last diagnosis; zero before
 }
 
 // NewTracker returns a tracker that continues open and recent incidents among the records. The catalogue tells causes
@@ -90,40 +90,12 @@ func NewTracker(catalogue []*catalog.Pathology, records []*Record, taken func(id
 	return t
 }
 
-// Of returns the incident of a finding or verdict of the last diagnosis, by the diagnosis' name of the model and the
-// ID; without an ID, an open incident of the model. It returns nil if there is none.
-func (t *Tracker) Of(model, id string) (of *Record) {
-	v := t.seen
-	if v == nil {
-		return nil
-	}
-	for i := range v.Findings {
-		if f := &v.Findings[i]; f.Model == model && f.Pathology.ID == id && f.Status == diagnose.Firing {
-			return t.open(v, model, cmp.Or(f.InhibitedBy, id), f.Targets)
-		}
-	}
-	for i := range v.Verdicts {
-		w := &v.Verdicts[i]
-		if w.Model != model {
-			continue
-		}
-		p, instances := v.poolOf(model, w.Targets), v.instances(slices.Concat(w.Targets, w.All))
-		for _, r := range t.records {
-			// One that is called by the ID goes on also where something else of it is found now.
-			if r.Open() && r.samePool(p, instances) && (id == "" || r.Pathology == id && r.QuietSince == nil) {
-				of = r
-			}
-		}
-	}
-	return of
-}
-
 // Observe takes the next diagnosis and returns what it made begin, change and end.
 func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 	v := newLook(d)
 	step := time.Duration(0)
-	if t.seen != nil {
-		step = max(0, min(v.at.Sub(t.seen.at), watched)) // a clock that steps is no time that passes
+	if !t.seen.IsZero() {
+		step = max(0, min(v.at.Sub(t.seen), watched)) // a clock that steps is no time that passes
 	}
 	t.records = slices.DeleteFunc(t.records, func(r *Record) bool { return r.past(v.at) })
 
@@ -166,7 +138,7 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 			r.watch(v, step)
 		}
 	}
-	t.seen = v
+	t.seen = v.at
 	return events
 }
 

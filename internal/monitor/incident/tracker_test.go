@@ -393,22 +393,33 @@ func TestWhatHasNothingToDoWithItIsAnother(t *testing.T) {
 	}
 }
 
-func TestOfTellsTheIncidentOfAFinding(t *testing.T) {
+// TestADiagnosisSaysWhichIncidentItIsOf: what fires, the verdict, and a verdict on a model whose incident is not over yet.
+func TestADiagnosisSaysWhichIncidentItIsOf(t *testing.T) {
 	s := newTimeline(t)
-	s.see(fires(thrash, "a"), fault{p: slow, status: diagnose.Firing, target: "a", by: "thrash", since: -1})
-	for _, p := range []string{"thrash", "slow"} {
-		if got := s.tracker.Of("m", p); got == nil || got.ID != s.records[0].ID {
-			t.Errorf("Of(%s) = %+v, want %q", p, got, s.records[0].ID)
+	s.see(fires(thrash, "a"))
+	for _, tt := range []struct {
+		faults           []fault
+		finding, verdict string
+	}{
+		{[]fault{fires(thrash, "a")}, s.records[0].ID, s.records[0].ID},
+		{nil, "", s.records[0].ID},
+		{[]fault{fires(crash, "c")}, "", ""},
+	} {
+		s.models["c"] = "n"
+		d := s.diagnosis(tt.faults...)
+		s.tracker.Conform(d)
+		v := d.Verdicts[0]
+		if len(tt.faults) > 0 {
+			if tt.faults[0].target == "c" {
+				v = d.Verdicts[1]
+			}
+			if got := d.Findings[0].Incident; got != tt.finding {
+				t.Errorf("%v: the finding is of %q, want %q", tt.faults, got, tt.finding)
+			}
 		}
-	}
-	for _, p := range [][2]string{{"m", "errors"}, {"n", "thrash"}} {
-		if got := s.tracker.Of(p[0], p[1]); got != nil {
-			t.Errorf("got %+v for what is not found", got)
+		if v.Incident != tt.verdict {
+			t.Errorf("%v: the verdict on %s is of %q, want %q", tt.faults, v.Model, v.Incident, tt.verdict)
 		}
-	}
-	s.see()
-	if got := s.tracker.Of("m", "thrash"); got != nil {
-		t.Errorf("got %+v when nothing is found", got)
 	}
 }
 

@@ -55,7 +55,7 @@ func NewJudge(t *testing.T, q metrics.Querier, o diagnose.Options, every time.Du
 	s.teller, err = receivers.New(filepath.Join(s.cfg.Dir, "receivers.json"), s.external, func(string) int { return 0 }, s.cfg.Log, nil)
 	must.Succeed(t, err)
 	t.Cleanup(s.teller.Close)
-	s.alerter = &monitor.Alerter{Send: send, Incident: s.incidents.Of}
+	s.alerter = &monitor.Alerter{Send: send, Incident: s.findIncident}
 	s.monitor = monitor.New(monitor.Options{
 		Source: s.source, Diagnose: s.look(o.Settings), Every: every, Log: s.cfg.Log, Observe: s.observe, Conform: s.incidents.Conform,
 		Listeners: []func(context.Context, *monitor.Evaluation){s.alerter.Observe},

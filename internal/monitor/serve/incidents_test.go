@@ -37,7 +37,7 @@ func TestIncidentAnswers(t *testing.T) {
 	}, nil); err != nil {
 		t.Fatal(err)
 	}
-	id := k.Of("m", p.ID).ID
+	id := k.List(keeper.Query{})[0].ID
 	external, err := url.Parse("http://example.com")
 	must.Succeed(t, err)
 	var silenced map[string][]string // what the last silence matches

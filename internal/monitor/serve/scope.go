@@ -94,26 +94,12 @@ func (c *scope) judge(ctx context.Context) {
 func (s *server) part(ctx context.Context) web.Part {
 	c, by := s.scopeOf(ctx), access.Of(ctx)
 	c.judge(ctx)
-	p := web.Part{Monitor: c.monitor, Incident: s.incidents.Of, Scraped: s.collector.ScrapeTargets()}
+	p := web.Part{Monitor: c.monitor, Scraped: s.collector.ScrapeTargets()}
+	p.Incident = func(id string) *view.Summary { return s.incidents.Summary(id, by) }
 	if by.Restricted() {
 		p.Scraped = slices.DeleteFunc(p.Scraped, func(t collect.Target) bool { return !by.Sees(t.Labels) })
-		p.Sees = func(id string) bool { return s.incidents.Check(id, by) == nil }
-		open := s.incidents.List(keeper.Query{State: "open", By: by})
-		p.Incident = func(model, id string) *view.Summary { return incidentOf(open, model, id) }
 	}
 	return p
-}
-
-// incidentOf finds the incident of a finding among those that a team sees. The team's part names models by the other
-// models in it, and names none if there is only one.
-func incidentOf(open []view.Summary, name, id string) *view.Summary {
-	for i := range open {
-		_, is := open[i].Since[id]
-		if (is || id == "" || open[i].Pathology == id) && (name == "" || keeper.FullName(&open[i]) == name || open[i].Model == name) {
-			return &open[i]
-		}
-	}
-	return nil
 }
 
 // measureImpact measures what users felt of an incident.

@@ -165,7 +165,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	s.anomalies.Alerts = func() monitor.Alerts { return s.alerter.Alerts() }
 	s.anomalies.Switch(file.Sixty.Anomalies)
 	s.alerter = &monitor.Alerter{
-		Send: s.collector.Send, Incident: s.incidents.Of,
+		Send: s.collector.Send, Incident: s.findIncident,
 		Away: func() time.Time { _, last := s.collector.Undelivered(); return last },
 	}
 	s.alerter.SetAlerts(file.Sixty.Alerts)
@@ -231,6 +231,9 @@ func (s *server) openReceivers(file *monitor.Config, every time.Duration) (err e
 	}
 	return nil
 }
+
+// findIncident finds an incident by its id.
+func (s *server) findIncident(id string) *view.Summary { return s.incidents.Summary(id, nil) }
 
 // look are the options of every diagnosis.
 func (s *server) look(set diagnose.Settings) diagnose.Options {

@@ -201,7 +201,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			}
 			if i == nil {
 				ok = event("overview", s.o.Overview(r.Context()))
-			} else if sees := s.o.Part(r.Context()).Sees; sees == nil || sees(i.ID) {
+			} else if s.o.Part(r.Context()).Incident(i.ID) != nil {
 				ok = event("incident", i)
 			}
 		}

@@ -72,10 +72,8 @@ type Options struct {
 type Part struct {
 	Monitor *monitor.Monitor
 	Scraped []collect.Target // none where another server collects
-	// Incident, which may be nil, returns the open incident of a finding on a model, or nil.
-	Incident monitor.OpenIncident
-	// Sees, which may be nil, reports whether an incident is one of the part.
-	Sees func(id string) bool
+	// Incident finds one of the part, by its id.
+	Incident monitor.FindIncident
 }
 
 // A Server serves; it is made by New.

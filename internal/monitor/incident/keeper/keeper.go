@@ -234,14 +234,15 @@ func (k *Keeper) Conform(d *diagnose.Diagnosis) {
 	k.tracker.Conform(d)
 }
 
-// Of returns the incident of a finding or verdict of the last diagnosis; see incident.Tracker.Of.
-func (k *Keeper) Of(model, id string) *view.Summary {
+// Summary returns an incident as a list has it, nil where somebody does not see one of that id.
+func (k *Keeper) Summary(id string, by *access.Principal) *view.Summary {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if r := k.tracker.Of(model, id); r != nil {
-		return &r.Copy().Summary
+	r, err := k.find(id, by)
+	if err != nil {
+		return nil
 	}
-	return nil
+	return &r.Copy().Summary
 }
 
 // A Query chooses incidents.

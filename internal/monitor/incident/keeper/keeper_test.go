@@ -89,7 +89,7 @@ func TestARestartLosesNothing(t *testing.T) {
 	for i := range 20 {
 		observe(t, k, sick(noon.Add(2*time.Minute+time.Duration(i)*15*time.Second), p, "m1"))
 	}
-	id := k.Of("m1", p.ID).ID
+	id := k.List(Query{Model: "m1"})[0].ID
 	if _, err := k.Acknowledge(id, "ann", noon); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestARestartLosesNothing(t *testing.T) {
 		t.Errorf("(-before +after)\n%s", diff)
 	}
 	observe(t, again, sick(noon.Add(8*time.Minute), p, "m1"))
-	if got := again.Of("m1", p.ID).ID; got != id {
+	if got := again.List(Query{Model: "m1"})[0].ID; got != id {
 		t.Errorf("ongoing as %q, want %q", got, id)
 	}
 }
@@ -157,7 +157,7 @@ func TestACorruptRecordIsSetAside(t *testing.T) {
 			k := open(t, dir)
 			p := pathology(t, "kv-cache-thrashing")
 			observe(t, k, sick(noon, p, "m0", "m1", "m2"))
-			bad := k.Of("m1", p.ID).ID
+			bad := k.List(Query{Model: "m1"})[0].ID
 			must.Succeed(t, k.Close(t.Context()))
 			// What else of it there is must be kept too.
 			must.Succeed(t, os.WriteFile(filepath.Join(dir, bad, diagnosisFile), []byte("{}"), 0o644))
@@ -206,7 +206,7 @@ func TestAFullDisk(t *testing.T) {
 			t.Fatalf("error %v", err)
 		}
 	}
-	id := k.Of("m0", p.ID).ID
+	id := k.List(Query{Model: "m0"})[0].ID
 	if id == "" || len(k.List(Query{State: "open"})) != 1 {
 		t.Errorf("of %q, %v", id, k.List(Query{}))
 	}
@@ -235,7 +235,7 @@ func TestItIsBounded(t *testing.T) {
 			observe(t, k, sick(at, p, "m0"))
 			at = at.Add(15 * time.Second)
 		}
-		must.Succeed(t, os.WriteFile(k.store.path(k.Of("m0", p.ID).ID, evidenceFile), make([]byte, 1000), 0o644))
+		must.Succeed(t, os.WriteFile(k.store.path(k.List(Query{Model: "m0"})[0].ID, evidenceFile), make([]byte, 1000), 0o644))
 		for range 100 {
 			observe(t, k, sick(at, p))
 			at = at.Add(time.Minute)

@@ -30,7 +30,7 @@ func TestATeamSeesItsEvidence(t *testing.T) {
 	must.Succeed(t, k.Observe(&diagnose.Diagnosis{
 		At: time.Now(), Targets: []diagnose.Target{{Name: "own", Labels: map[string]string{"instance": "own:8000", "model_name": "m"}}}, Findings: []diagnose.Finding{finding("own")},
 	}, nil))
-	id := k.Of("m", p.ID).ID
+	id := k.List(Query{Model: "m"})[0].ID
 	k.mu.Lock()
 	r := k.records[id]
 	own, exporter := map[string]string{"instance": "own:8000", "namespace": "team-a"}, map[string]string{"instance": "exporter:9400", "namespace": "gpu"}

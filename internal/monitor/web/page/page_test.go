@@ -158,7 +158,7 @@ func TestHostileNamesAreTextInTheShell(t *testing.T) {
 	m, url := start(t)
 	m.set(func() { m.other = hostile })
 	m.incident.Model, m.incident.Summary.Summary, m.incident.Affected = hostile, hostile, []string{hostile}
-	for path, scripts := range map[string]int{"/": 3, "/incident/" + m.incident.ID: 3, "/incident/" + neturl.PathEscape(hostile): 2} {
+	for path, scripts := range map[string]int{"/": 4, "/incident/" + m.incident.ID: 4, "/incident/" + neturl.PathEscape(hostile): 3} {
 		if !page.Built() { // the page's own is missing
 			scripts--
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
@@ -78,19 +79,17 @@ func New(o Options) *Monitor {
 	if o.Every == 0 {
 		o.Every = DefaultEvery
 	}
+	register := promauto.With(o.Registry)
 	m := &Monitor{
 		o: o, served: map[string]string{},
-		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+		took: register.NewHistogram(prometheus.HistogramOpts{
 			Name: "sixty_evaluation_duration_seconds",
 			Help: "Duration of one evaluation of all pathologies.", Buckets: []float64{.02, .05, .1, .2, .5, 1, 2, 5, 10, 15, 30},
 		}),
-		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "sixty_evaluation_failures_total", Help: "Evaluations without a diagnosis."}),
-		last:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_last_evaluation_timestamp_seconds", Help: "Time of the latest evaluation with a diagnosis."}),
+		failed: register.NewCounter(prometheus.CounterOpts{Name: "sixty_evaluation_failures_total", Help: "Evaluations without a diagnosis."}),
+		last:   register.NewGauge(prometheus.GaugeOpts{Name: "sixty_last_evaluation_timestamp_seconds", Help: "Time of the latest evaluation with a diagnosis."}),
 	}
 	m.SetSettings(o.Diagnose.Settings)
-	if o.Registry != nil {
-		o.Registry.MustRegister(m.took, m.failed, m.last)
-	}
 	return m
 }
 

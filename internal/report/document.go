@@ -119,7 +119,7 @@ func (t *document) verdict(v *diagnose.Verdict, more string) error {
 	t.Drawing(runbook)
 	t.Paragraph("Also", t.o.runbook(f.Pathology)).Style = render.Dim
 	t.Section("All comparisons", "").Folded = true
-	t.Table(evidenceColumns(), evidenceRows(f.Evidence, true))
+	t.Table(evidenceColumns(), EvidenceRows(f.Evidence, true))
 	t.ShowIn(render.Everywhere)
 	return err
 }
@@ -129,7 +129,7 @@ func (t *document) finding(f *diagnose.Finding) {
 	if story := f.Story(); story != "" {
 		t.Paragraph("", story)
 	}
-	if rows := evidenceRows(f.Evidence, t.o.Full); len(rows) > 0 {
+	if rows := EvidenceRows(f.Evidence, t.o.Full); len(rows) > 0 {
 		from := ""
 		if len(t.d.Targets) > 1 {
 			from = " from " + f.Targets[0]

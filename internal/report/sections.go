@@ -192,7 +192,7 @@ func names(all []string, verbose bool) string {
 	return render.And(all)
 }
 
-// evidenceHead names the columns of evidenceRows.
+// evidenceHead names the columns of EvidenceRows.
 var evidenceHead = []string{"signal", "now", "normal", "threshold"}
 
 // evidenceColumns are the columns of the evidence table. Thresholds are wrapped in a narrow terminal.
@@ -204,9 +204,9 @@ func evidenceColumns() []render.Column {
 // goes without saying.
 const catalogSource = "default"
 
-// evidenceRows lists what speaks for a finding, one row a signal; verbose,
+// EvidenceRows lists what speaks for a finding, one row a signal: its title, value, normal value and threshold; verbose,
 // every comparison that was made.
-func evidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
+func EvidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 	var rows [][]string
 	for _, e := range farthest(evidence, verbose) {
 		threshold := "none"

@@ -73,7 +73,7 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 			columns[0].Title += " on " + render.Clip(render.Clean(f.Targets[0]), 24)
 		}
 		t.Rank(rankEvidence)
-		t.Table(columns, evidenceRows(strongest(f.Evidence, mostRows), false)).Ranks = []int{rankEvidence, rankRow, rankRow}
+		t.Table(columns, EvidenceRows(strongest(f.Evidence, mostRows), false)).Ranks = []int{rankEvidence, rankRow, rankRow}
 		t.Rank(0)
 	}
 	if f != nil {

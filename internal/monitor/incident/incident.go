@@ -22,6 +22,7 @@ type Record struct {
 	view.Summary
 	Evolution []view.Turn `json:"evolution"`
 	Omitted   int         `json:"evolution_omitted,omitempty"`
+	Kept      view.Kept   `json:"kept"`
 	State     State       `json:"state"`
 }
 

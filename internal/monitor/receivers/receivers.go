@@ -36,6 +36,7 @@ import (
 	"github.com/prometheus/alertmanager/provider/mem"
 	"github.com/prometheus/alertmanager/template"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 	"golang.org/x/sync/semaphore"
@@ -131,12 +132,9 @@ type state struct {
 func New(file string, external *url.URL, rank func(string) int, log *slog.Logger, registry prometheus.Registerer) (*Notifier, error) {
 	t := &Notifier{
 		file: file, external: external, log: log, rank: rank, leads: func() bool { return true }, working: semaphore.NewWeighted(mostWorking), saved: true,
-		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+		failed: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 			Name: "sixty_notifications_failed_total", Help: "Failed notifications to receivers, each attempt counted.",
 		}, []string{"receiver"}),
-	}
-	if registry != nil {
-		registry.MustRegister(t.failed)
 	}
 	var kept state
 	text, err := fileio.Read(file, maxState)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	toolkit "github.com/prometheus/exporter-toolkit/web"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
@@ -187,8 +188,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		Monitor: s.monitor, Alerter: s.alerter, Send: s.collector.Send, Beat: s.teller.Beat, Failures: s.teller.Failures, Targets: s.collector.ScrapeTargets,
 		Unstored: func() string { return *s.unstored.Load() }, Full: s.fullDisk,
 	}
-	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the last configuration reload succeeded."})
-	s.registry.MustRegister(s.reloaded)
+	s.reloaded = promauto.With(s.registry).NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the last configuration reload succeeded."})
 	s.reloaded.Set(1)
 	if err := s.collector.ApplyConfig(file.Prometheus); err != nil {
 		return fmt.Errorf("%s: %w", cmp.Or(cfg.File, "configuration"), err)

@@ -338,8 +338,17 @@ type Incident struct {
 	Omitted   int             `json:"evolution_omitted,omitempty"` // turns in the middle that are too many to be kept
 	Diagnosis json.RawMessage `json:"diagnosis"`                   // sixty.diagnosis/v1 with plots, the surest one
 	Similar   *Similar        `json:"similar"`                     // the last one like it
+	Kept      Kept            `json:"-"`
 	// SlowRequests are the slowest of its time whose traces are still kept.
 	SlowRequests []trace.Slow `json:"slow_requests,omitempty"`
+}
+
+// Kept is what the diagnosis that is kept of an incident says of its pathology, for people.
+type Kept struct {
+	At       time.Time  `json:"at"`
+	Runbook  string     `json:"runbook"`
+	Reasons  []string   `json:"reasons"`
+	Evidence [][]string `json:"evidence"` // report.EvidenceRows
 }
 
 // An Acknowledgement says who looks after an incident.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/felixge/httpsnoop"
 	toolkit "github.com/prometheus/exporter-toolkit/web"
 	"golang.org/x/time/rate"
 
@@ -263,22 +264,6 @@ func (s *Server) guard(pattern string, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		told := &status{ResponseWriter: w, code: http.StatusOK}
-		next.ServeHTTP(told, r)
-		g.record(r, p, told.code)
+		g.record(r, p, httpsnoop.CaptureMetrics(next, w, r).Code)
 	})
 }
-
-// status records the status code of an answer.
-type status struct {
-	http.ResponseWriter
-	code int
-}
-
-func (s *status) WriteHeader(code int) {
-	s.code = code
-	s.ResponseWriter.WriteHeader(code)
-}
-
-// Unwrap is for http.ResponseController.
-func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }

@@ -11,11 +11,14 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/pages"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/monitor/incident"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/report"
 )
 
 // Bounds of stored evidence.
@@ -160,6 +163,12 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 		r.Advised(&d)
 		k.dirty[j.id] = true
 		k.tracker.Conform(&d)
+		if f := d.LeadingFinding(&d.Verdict); f != nil && f.Pathology.ID == r.Pathology {
+			r.Kept = view.Kept{
+				At: d.At.UTC(), Runbook: catalog.PublishedRunbooks.PageURL(r.Pathology), Reasons: f.Reasons,
+				Evidence: report.EvidenceRows(f.Evidence, false),
+			}
+		}
 	}
 	k.mu.Unlock()
 	errs := d.Plot(ctx, j.q) // without plots it is still worth having

@@ -306,7 +306,7 @@ func (k *Keeper) Get(id string, by *access.Principal) (view.Incident, error) {
 	others := slices.DeleteFunc(slices.Collect(maps.Values(k.records)), func(o *incident.Record) bool { return !sees(by, o) })
 	out := view.Incident{Similar: incident.FindSimilar(r, others)}
 	c, recorded := r.Copy(), !by.Restricted() || len(seenAmong(r.State.Recorded, by)) > 0
-	out.Summary, out.Evolution, out.Omitted = c.Summary, c.Evolution, c.Omitted
+	out.Summary, out.Evolution, out.Omitted, out.Kept = c.Summary, c.Evolution, c.Omitted, c.Kept
 	k.mu.Unlock()
 	out.HasRecording = out.HasRecording && recorded
 	if out.Diagnosis, err = k.store.document(id, diagnosisFile); err != nil {

@@ -18,23 +18,6 @@ const (
 	maxShared  = 16 << 20 // bytes
 )
 
-// A deed is what people did with an incident. Monitors judge each by itself, and name an incident by when
-// they saw it: by its servers, faults and begin they know that it is the same.
-type deed struct {
-	Cluster      string                `json:"cluster"`
-	Namespace    string                `json:"namespace"`
-	Model        string                `json:"model"`
-	Members      []string              `json:"members"`
-	Began        time.Time             `json:"began"`
-	Acknowledged *view.Acknowledgement `json:"acknowledged"`
-	Notes        []view.Note           `json:"notes"`
-}
-
-func deedOf(r *incident.Record) deed {
-	c := r.Copy()
-	return deed{c.Cluster, c.Namespace, c.Model, c.State.Members, c.Began, c.Acknowledged, c.Notes}
-}
-
 // SetBroadcast sets what tells other monitors of what people do.
 func (k *Keeper) SetBroadcast(f func([]byte)) {
 	k.mu.Lock()
@@ -47,7 +30,7 @@ func (k *Keeper) share(r *incident.Record) {
 	if k.broadcast == nil {
 		return
 	}
-	if text, err := json.Marshal([]deed{deedOf(r)}); err == nil {
+	if text, err := json.Marshal([]view.Summary{r.Summary}); err == nil {
 		k.broadcast(text)
 	}
 }
@@ -56,10 +39,10 @@ func (k *Keeper) share(r *incident.Record) {
 func (k *Keeper) MarshalBinary() ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	all := []deed{}
+	all := []view.Summary{}
 	for _, r := range k.latest() {
 		if len(all) < mostShared && time.Since(r.Began) < sharedFor && (r.Acknowledged != nil || len(r.Notes) > 0) {
-			all = append(all, deedOf(r))
+			all = append(all, r.Summary)
 		}
 	}
 	return json.Marshal(all)
@@ -67,7 +50,7 @@ func (k *Keeper) MarshalBinary() ([]byte, error) {
 
 // Merge takes people's actions from another monitor. Actions on unknown incidents are dropped; they are sent again.
 func (k *Keeper) Merge(text []byte) error {
-	var all []deed
+	var all []view.Summary
 	if len(text) > maxShared {
 		return errors.New("the incidents of another monitor are too large")
 	}
@@ -79,7 +62,7 @@ func (k *Keeper) Merge(text []byte) error {
 	k.mu.Lock()
 	for i := range all {
 		r := k.same(&all[i])
-		if r == nil || !all[i].apply(r) {
+		if r == nil || !merge(r, &all[i]) {
 			continue
 		}
 		if err := k.store.save(r); err != nil {
@@ -97,12 +80,13 @@ func (k *Keeper) Merge(text []byte) error {
 	return errs
 }
 
-// same returns the incident that an action belongs to: the one with the nearest beginning, or nil.
-func (k *Keeper) same(d *deed) (best *incident.Record) {
+// same returns the incident that another monitor's is: of the same servers and faults, with the nearest beginning. Monitors
+// judge each by itself, and name an incident by when they saw it. It is nil where there is none.
+func (k *Keeper) same(d *view.Summary) (best *incident.Record) {
 	apart := func(r *incident.Record) time.Duration { return r.Began.Sub(d.Began).Abs() }
 	for _, r := range k.records {
 		if r.Cluster == d.Cluster && r.Namespace == d.Namespace && r.Model == d.Model && apart(r) <= incident.Rejoin &&
-			slices.ContainsFunc(r.State.Members, func(id string) bool { return slices.Contains(d.Members, id) }) &&
+			slices.ContainsFunc(r.State.Members, func(id string) bool { return !d.Since[id].IsZero() }) &&
 			(best == nil || apart(r) < apart(best)) {
 			best = r
 		}
@@ -110,8 +94,8 @@ func (k *Keeper) same(d *deed) (best *incident.Record) {
 	return best
 }
 
-// apply merges the latest acknowledgement and all notes, and reports whether anything was new.
-func (d *deed) apply(r *incident.Record) (changed bool) {
+// merge adds the latest acknowledgement and all notes to a record, and reports whether anything was new.
+func merge(r *incident.Record, d *view.Summary) (changed bool) {
 	if a := d.Acknowledged; a != nil && (r.Acknowledged == nil || a.At.After(r.Acknowledged.At)) {
 		if by, err := checkText("by", a.By, maxBy); err == nil {
 			r.Acknowledged, changed = &view.Acknowledgement{By: by, At: a.At.UTC()}, true

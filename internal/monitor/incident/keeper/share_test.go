@@ -26,7 +26,7 @@ func seer(t *testing.T, at time.Time) (*keeper.Keeper, string) {
 			t.Fatal(err)
 		}
 	}
-	return k, k.List(keeper.Query{})[0].ID
+	return k, k.List(keeper.Query{Model: "m"})[0].ID
 }
 
 // TestMonitorsShareWhatPeopleDo: by messages as it happens, and as a whole to one that comes later, in any

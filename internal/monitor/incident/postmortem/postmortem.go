@@ -19,7 +19,7 @@ import (
 
 // Markdown writes an incident, under the name of its pathology.
 func Markdown(w io.Writer, i *view.Incident, name string) error {
-	kept := i.Kept()
+	kept := &i.Kept
 	d := render.NewDocument("Post-mortem: " + name)
 	d.Paragraph("", render.Sentence(i.Summary.Summary))
 	if i.Story != "" {

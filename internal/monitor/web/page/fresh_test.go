@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
 
-// numbers.json holds examples of how numbers are written, for the tests of the page.
+// numbers.test.json holds examples of how numbers are written, for the tests of the page.
 func TestThePageWritesNumbersAsTheCommandLineDoes(t *testing.T) {
 	type example struct {
 		Value float64        `json:"value"`
@@ -41,7 +41,7 @@ func TestThePageWritesNumbersAsTheCommandLineDoes(t *testing.T) {
 	} {
 		add(unit, 0, 0.0123, 4321) // the digits are those above
 	}
-	fresh(t, "numbers.json", list)
+	fresh(t, "numbers.test.json", list)
 }
 
 // fresh compares a file of the page's sources with a list, one element a line, or writes it.

@@ -23,7 +23,6 @@ type shell struct {
 	Overview view.Overview
 	Incident *view.Incident // that is shown, or the first model's
 	Head     string         // of it
-	Kept     view.Kept      // of it
 	Fixes    []advised      // for it
 	Missing  string         // why there is no such page
 	Here     *place         // a view that needs the script
@@ -109,8 +108,8 @@ func (p *handler) showIncident(r *http.Request, v *shell, id string) bool {
 	if !ok {
 		return false
 	}
-	v.Incident, v.Kept = &i, i.Kept()
-	v.Head = p.headline(i.Pathology, cmp.Or(i.Model, "the server"), len(i.Affected), i.Servers)
+	v.Incident = &i
+	v.Head = cmp.Or(i.Title, p.title(i.Pathology)) // as the script has it
 	if i.Advice != nil {
 		for k, head := range catalog.Heads(i.Advice.Fixes) {
 			v.Fixes = append(v.Fixes, advised{head, &i.Advice.Fixes[k]})

@@ -78,8 +78,8 @@ type Tracker struct {
 	catalogue []*catalog.Pathology
 	taken     func(id string) bool
 
-	records []*Record         // open incidents, and those that ended less than Rejoin ago
-	seen    time.Time         // of the last diagnosis; zero before
+	records []*Record // open incidents, and those that ended less than Rejoin ago
+	seen    time.Time // of the last diagnosis; zero before
 }
 
 // NewTracker returns a tracker that continues open and recent incidents among the records. The catalogue tells causes

@@ -148,7 +148,22 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, find FindIncident) vie
 		out.Replicas = append(out.Replicas, newReplica(d, i, v))
 	}
 	slices.SortStableFunc(out.Replicas, func(a, b view.Replica) int { return strings.Compare(a.Target, b.Target) })
+	markStarved(&out)
 	return out
+}
+
+// markStarved doubts the replicas that get no requests while others of their model do, and something is wrong.
+func markStarved(m *view.Model) {
+	known := func(v *float64) float64 { return *cmp.Or(v, new(float64)) }
+	if m.Verdict.Status != view.Firing || !slices.ContainsFunc(m.Replicas, func(r view.Replica) bool { return known(r.Now.RequestRate) > 0 }) {
+		return
+	}
+	for i := range m.Replicas {
+		r := &m.Replicas[i]
+		if r.Status == view.Healthy && r.Pathology == "" && r.Now.RequestRate != nil && *r.Now.RequestRate == 0 && known(r.Now.RequestsRunning) == 0 {
+			r.Status, r.Reason = view.Pending, "starved: no request reaches it"
+		}
+	}
 }
 
 // serves reports whether a verdict speaks for a target.

@@ -194,3 +194,28 @@ func TestWhatFiredIsNotResolvedWhileNothingIsCertain(t *testing.T) {
 		t.Errorf("it goes on until %s, two minutes after all was healthy", ends)
 	}
 }
+
+// TestAReplicaThatGetsNoRequestsIsNotGreen where others of its model do, and something is wrong.
+func TestAReplicaThatGetsNoRequestsIsNotGreen(t *testing.T) {
+	replica := func(rate float64) view.Replica {
+		return view.Replica{Status: view.Healthy, Now: view.Numbers{RequestRate: &rate, RequestsRunning: new(float64)}}
+	}
+	for _, tt := range []struct {
+		verdict view.Status
+		rates   []float64
+		want    view.Status // of the first
+	}{
+		{view.Firing, []float64{0, 2}, view.Pending},
+		{view.Firing, []float64{0, 0}, view.Healthy},
+		{view.Firing, []float64{1, 2}, view.Healthy},
+		{view.Healthy, []float64{0, 2}, view.Healthy},
+	} {
+		m := view.Model{Verdict: view.Verdict{Status: tt.verdict}}
+		for _, rate := range tt.rates {
+			m.Replicas = append(m.Replicas, replica(rate))
+		}
+		if markStarved(&m); m.Replicas[0].Status != tt.want {
+			t.Errorf("%s, %v requests/s: %s, want %s", tt.verdict, tt.rates, m.Replicas[0].Status, tt.want)
+		}
+	}
+}

@@ -73,8 +73,8 @@ func (l *Link) step() *diagnose.Step {
 	return s
 }
 
-// chain returns the decided chain of the incident's pathology: it begins with the first link, and each link keeps its
-// onset.
+// chain returns the decided chain of the incident's pathology: it begins with the first link, each link keeps its onset,
+// and the first one is no later than the incident, which is of all servers, where the chain is of one.
 func (r *Record) chain(steps []diagnose.Step) []diagnose.Step {
 	first := r.State.First
 	if first == nil || indicator.ByName(first.Signal) == nil { // an earlier release wrote it
@@ -93,6 +93,9 @@ func (r *Record) chain(steps []diagnose.Step) []diagnose.Step {
 		if since, known := r.State.Broke[out[i].Says]; known {
 			out[i].Since, out[i].SinceAtLeast = since, false
 		}
+	}
+	if since := r.SinceOf(r.Pathology); out[0].Since.After(since) && out[0].Since.Sub(since) <= behind {
+		out[0].Since = since
 	}
 	diagnose.OrderSteps(out)
 	return out

@@ -76,6 +76,20 @@ func TestWhatAnIncidentBeganWithIsDecidedOnce(t *testing.T) {
 	}
 }
 
+// TestTheFirstLinkBeganWithTheIncident: the chain is of the worst server, which may be scraped after another that is hurt.
+func TestTheFirstLinkBeganWithTheIncident(t *testing.T) {
+	for late, want := range map[time.Duration]time.Duration{5 * time.Second: 0, -5 * time.Second: -5 * time.Second, 10 * time.Minute: 10 * time.Minute} {
+		s := newTimeline(t)
+		d := s.diagnosis(fault{p: chained, status: diagnose.Firing, target: "a", confidence: 0.9})
+		d.Findings[0].Chain = []diagnose.Step{{Says: "The KV cache fills", Since: noon.Add(late), Evidence: catalog.Evidence{Signal: indicator.KVUsage, Value: indicator.Known(1)}}}
+		s.feed(d)
+		s.tracker.Conform(d)
+		if got := d.Findings[0].Chain[0].Since; !got.Equal(noon.Add(want)) {
+			t.Errorf("a link that broke %s after the incident began at %s, want %s after it", late, got, want)
+		}
+	}
+}
+
 // TestADiagnosisMadeElsewhereSaysWhatTheMonitorDecided: all that is known of the monitor is what its API lists.
 func TestADiagnosisMadeElsewhereSaysWhatTheMonitorDecided(t *testing.T) {
 	s := newTimeline(t)

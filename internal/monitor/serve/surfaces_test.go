@@ -388,6 +388,10 @@ func (s *stage) inOrder(moment string, is *view.Incident) {
 		if f.ID != is.Pathology || f.Status != "firing" {
 			continue
 		}
+		since := is.SinceOf(is.Pathology)
+		if n := len(f.Chain); n > 0 && f.Chain[0].Since != nil && f.Chain[0].Since.After(since) && f.Chain[0].Since.Sub(since) < every {
+			s.t.Errorf("%s %s: it began at %s, and its first link at %s", s.name, moment, since, f.Chain[0].Since)
+		}
 		for i, cause := range f.Chain {
 			for _, effect := range f.Chain[i+1:] {
 				if cause.Since != nil && effect.Since != nil && cause.Since.After(*effect.Since) {

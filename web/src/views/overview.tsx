@@ -88,7 +88,7 @@ export function titleFor(v: Verdict, h: Health, name: string, phase?: Phase): st
 }
 
 const counts = (m: Model, t: Trust): string =>
-  healths.map((h) => [h, m.replicas.filter((r) => healthIn(r, m, t) === h).length] as const).filter(([, n]) => n > 0).map(([h, n]) => `${n} ${h}`).join(', ')
+  healths.map((h) => [h, m.replicas.filter((r) => healthIn(r, t) === h).length] as const).filter(([, n]) => n > 0).map(([h, n]) => `${n} ${h}`).join(', ')
 
 // State is the head: what is wrong and what to do, or that nothing is.
 function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
@@ -319,20 +319,16 @@ function Spark({ y, normal, off, max }: { y?: (number | null)[]; normal: number 
 
 const lives: Partial<Record<Life, string>> = { starting: 'Starting', slow: 'Slow metrics', drained: 'Drained', lost: 'Lost' }
 
-// starved is a replica that gets no requests while others of its model do, and something is wrong.
-export const starved = (r: Replica, m: Model): boolean =>
-  m.verdict.status === 'firing' && !r.pathology && r.status !== 'down' && r.now.request_rate === 0 && !r.now.requests_running && m.replicas.some((o) => (o.now.request_rate ?? 0) > 0)
-
-// healthIn is the health of a replica within its model: one that is starved, or of which an incident was told, is not green.
-export function healthIn(r: Replica, m: Model, t: Trust, affected: string[] = []): Health {
+// healthIn is the health of a replica: one of which an incident was told is not green.
+export function healthIn(r: Replica, t: Trust, affected: string[] = []): Health {
   const h = healthOf(r, t)
-  return h === 'healthy' && (starved(r, m) || affected.includes(r.target)) ? 'uncertain' : h
+  return h === 'healthy' && affected.includes(r.target) ? 'uncertain' : h
 }
 
 // ReplicaState says where a replica is in its life, and what is wrong with it.
 function ReplicaState({ r, m, h }: { r: Replica; m: Model; h: Health }) {
   const life = lives[r.life]
-  const wrong = starved(r, m) ? 'Starved: no request reaches it' : r.pathology && r.pathology !== 'target-down' ? titleOf(r.pathology) : r.status === 'idle' ? 'Idle' : r.status === 'down' && !life ? 'Lost' : ''
+  const wrong = r.pathology && r.pathology !== 'target-down' ? titleOf(r.pathology) : r.status === 'idle' ? 'Idle' : r.status === 'down' && !life ? 'Lost' : ''
   const what = [life, wrong].filter(Boolean).join(', ')
   return (
     <>
@@ -374,7 +370,7 @@ export function Replicas({ m, t, several, affected }: { m: Model; t: Trust; seve
         <tbody>
           {rows.map((r) => {
             const href = to('explore', '', { board: 'incident', model: several ? m.model : '', instance: instanceOf(r) })
-            const h = healthIn(r, m, t, affected)
+            const h = healthIn(r, t, affected)
             return (
               <tr class={`is-${h}`} data-row data-replica={r.target} tabIndex={0} onKeyDown={open(href)}>
                 <td class="name"><a href={href}>{r.target}</a></td>

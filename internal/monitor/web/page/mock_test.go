@@ -122,6 +122,7 @@ func newMonitor(t testing.TB) *monitor {
 			{At: v.Since.Add(25 * time.Second), ID: v.ID, Severity: "page", Summary: v.Summary, Confidence: &c},
 		},
 		Diagnosis: k.written,
+		Kept:      view.Kept{Evidence: report.EvidenceRows(m.last.LeadingFinding(v).Evidence, false)},
 		Similar: &view.Similar{Note: "the same pathology on the same model", Summary: view.Summary{
 			ID: "2026-11-17-0412-kv-cache-thrashing", Began: v.Since.Add(-4 * 24 * time.Hour), Ended: ptr(v.Since.Add(-4*24*time.Hour + 23*time.Minute)), Pathology: v.ID,
 			Notes: []view.Note{{By: "Ada", At: v.Since.Add(-4 * 24 * time.Hour), Text: "Four replicas helped."}},

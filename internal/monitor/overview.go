@@ -55,6 +55,7 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 			markUnknown(&o.Models[i])
 		}
 	}
+	o.Doubt()
 	if len(d.Verdicts) == 0 && e.Err == nil {
 		o.State = view.Partial
 		if down == 0 {
@@ -135,7 +136,8 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, find FindIncident) vie
 	if v.Status == diagnose.Firing {
 		out.Verdict.Severity = v.Severity.String()
 	}
-	if of := find.of(v.Incident); of != nil {
+	of := find.of(v.Incident)
+	if of != nil {
 		out.Incident, out.Phase = &of.ID, of.Phase
 	}
 	for i := range d.Targets {
@@ -149,6 +151,19 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, find FindIncident) vie
 	}
 	slices.SortStableFunc(out.Replicas, func(a, b view.Replica) int { return strings.Compare(a.Target, b.Target) })
 	markStarved(&out)
+	called, on, servers := diagnose.NameOf(v.ID), 0, len(out.Replicas)
+	for i := range out.Replicas {
+		if out.Replicas[i].Pathology == v.ID {
+			on++
+		}
+	}
+	if f := d.LeadingFinding(v); f != nil {
+		called = f.Pathology.Name()
+	}
+	if of != nil && of.Pathology == v.ID {
+		on, servers = len(of.Affected), of.Servers
+	}
+	out.Tell(called, on, servers)
 	return out
 }
 

@@ -245,7 +245,11 @@ func (s *screen) modelLines(t *render.Text, m *view.Model) []string {
 	if m.Model != "" {
 		head = render.Clean(m.Model) + ": " + head
 	}
-	head = t.Style(healthStyles[view.HealthOf(shown, v.Severity)], head)
+	style := healthStyles[view.HealthOf(shown, v.Severity)]
+	if m.Phase != "" && v.Status != view.Firing { // its incident is not over
+		head, style = render.Clean(m.Title), healthStyles[m.Health]
+	}
+	head = t.Style(style, head)
 	if len(s.overview.Models) > 2 {
 		return []string{head + "  " + summary}
 	}

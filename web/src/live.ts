@@ -62,11 +62,8 @@ export function healthOf(of: { status: Status; severity: string }, t: Trust): He
   return t.ok ? 'healthy' : 'unknown'
 }
 
-// healthOfModel is that of its verdict, and of its incident: what is failing is not healthy at once.
-export function healthOfModel(m: Pick<Model, 'verdict' | 'phase'>, t: Trust): Health {
-  const h = healthOf(m.verdict, t)
-  return h === 'healthy' && (m.phase === 'failing' || m.phase === 'degraded') ? m.phase : h
-}
+// healthOfModel is the health that the server tells, unless the page is too old to believe it.
+export const healthOfModel = (m: Pick<Model, 'health'>, t: Trust): Health => (m.health === 'healthy' && !t.ok ? 'unknown' : m.health)
 
 // quiet is a model whose incident is not found now and not closed.
 export const quiet = (m: Pick<Model, 'verdict' | 'phase'>): boolean => m.phase === 'quiet' && m.verdict.status !== 'firing'
@@ -81,10 +78,6 @@ const statuses: Status[] = ['down', 'firing', 'pending', 'unknown', 'ok', 'idle'
 // worst sorts by state, then status.
 export const worst = (a: { status: Status; severity: string }, b: { status: Status; severity: string }, t: Trust): number =>
   healths.indexOf(healthOf(a, t)) - healths.indexOf(healthOf(b, t)) || statuses.indexOf(a.status) - statuses.indexOf(b.status)
-
-// nameOf names a model with what tells it apart.
-export const nameOf = (m: Pick<Model, 'model' | 'namespace' | 'cluster' | 'replicas'>): string =>
-  [m.model || m.replicas[0]?.labels.model_name || 'the server', m.namespace && `in ${m.namespace}`, m.cluster && `on ${m.cluster}`].filter(Boolean).join(' ')
 
 // follow listens for the server's events, and asks in between where they do not come.
 export function follow(): void {

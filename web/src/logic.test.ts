@@ -9,10 +9,10 @@ import { parse, to } from './route'
 import type { Advice, Evidence, Finding, Fix, Model, Overview, Panel, Plot, Replica, Summary } from './types'
 import { moment, spanOf } from './views/explore'
 import { bucketOf, ticksOf } from './views/chain'
-import { effectsOf, farthest, filled, fixesOf, headline, normalOf } from './views/diagnosis'
+import { effectsOf, farthest, filled, fixesOf, normalOf } from './views/diagnosis'
 import { shorts } from './views/fleet'
 import { healthOfTurn, scope } from './views/incident'
-import { healthIn, stateOf, titleFor } from './views/overview'
+import { healthIn, stateOf } from './views/overview'
 import { startsOf } from './views/strip'
 import { highlight } from './panel'
 
@@ -217,11 +217,10 @@ describe('an incident', () => {
   })
   test('makes its model no healthier than it is', () => {
     const v = { id: 'healthy', status: 'ok', severity: '', summary: '', since: null, since_at_least: false, confidence: null } as Model['verdict']
-    const model = (phase?: Model['phase']) => ({ verdict: v, phase })
-    expect([undefined, 'quiet', 'degraded', 'failing'].map((p) => healthOfModel(model(p as Model['phase']), { ok: true }))).toEqual(['healthy', 'healthy', 'degraded', 'failing'])
-    expect(quiet(model('quiet'))).toBe(true)
-    expect(titleFor(v, 'healthy', 'qwen', 'quiet')).toBe('qwen is quiet, and its incident is not closed yet')
-    expect(titleFor(v, 'failing', 'qwen', 'failing')).not.toContain('healthy')
+    expect(quiet({ verdict: v, phase: 'quiet' })).toBe(true)
+    expect(healthOfModel({ health: 'healthy' }, { ok: true })).toBe('healthy')
+    expect(healthOfModel({ health: 'healthy' }, { ok: false, state: 'lost', why: [] })).toBe('unknown')
+    expect(healthOfModel({ health: 'failing' }, { ok: false, state: 'lost', why: [] })).toBe('failing')
     expect(stateOf({ verdict: v, phase: 'quiet' } as Model, { ok: true })).toContain('not closed')
   })
   test('leaves no replica green that it was told of', () => {
@@ -266,11 +265,6 @@ describe('the odd one', () => {
 
 describe('verdicts', () => {
   test.each([['kv-cache-thrashing', 'KV cache thrashing'], ['not-certain', 'Not certain yet'], ['of-tomorrow', 'of-tomorrow']])('%s is called %s', (id, title) => expect(titleOf(id)).toBe(title))
-  test('say where they are', () => {
-    expect(headline('kv-cache-thrashing', 'qwen', 1, 4)).toBe('KV cache thrashing on 1 of 4 replicas of qwen')
-    expect(headline('kv-cache-thrashing', 'qwen', 4, 4)).toBe('KV cache thrashing on all 4 replicas of qwen')
-    expect(headline('engine-hung', 'qwen', 1, 1)).toBe('Engine hung on qwen')
-  })
 })
 
 describe('what is not certain yet', () => {
@@ -279,15 +273,12 @@ describe('what is not certain yet', () => {
   test('is neither healthy nor idle nor unknown, whatever the trust', () => {
     for (const t of [{ ok: true }, { ok: false, state: 'partial', why: [] }] as Trust[]) {
       const v = verdict('not-certain', 'pending')
-      expect(titleFor(v, healthOf(v, t), 'qwen')).toBe('Not certain yet whether qwen is healthy')
       expect(stateOf({ verdict: v } as Model, t)).toBe('14 requests wait, and nobody got a first token for 20 s on r0.')
     }
   })
   test('comes behind what is wrong and before what is not known', () => {
     const list = [verdict('healthy', 'ok'), verdict('insufficient-data', 'unknown'), verdict('not-certain', 'pending'), { ...verdict('slow-decode', 'firing'), severity: 'ticket' }]
     expect(list.sort((a, b) => worst(a, b, { ok: true })).map((v) => v.id)).toEqual(['slow-decode', 'not-certain', 'insufficient-data', 'healthy'])
-    expect(titleFor(verdict('idle', 'idle'), 'healthy', 'qwen')).toBe('qwen is idle')
-    expect(titleFor(verdict('healthy', 'ok'), 'unknown', 'qwen')).toBe('qwen is in an unknown state')
   })
   test('is no recovery in the course of an incident', () => {
     expect([{ id: 'not-certain', severity: '' }, { id: 'insufficient-data', severity: '' }, { id: 'healthy', severity: '' }, { id: 'slow-decode', severity: 'ticket' }].map(healthOfTurn)).toEqual(['uncertain', 'unknown', 'healthy', 'degraded'])

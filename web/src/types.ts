@@ -44,6 +44,9 @@ export interface Model {
   model: string
   namespace: string
   cluster: string
+  name: string // with what tells it apart
+  health: Health
+  title: string // how it is and where, in one sentence
   verdict: Verdict
   incident: Maybe<string>
   phase?: Phase // of the incident

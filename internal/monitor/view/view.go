@@ -7,6 +7,7 @@
 package view
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -131,10 +132,61 @@ type Model struct {
 	Model     string    `json:"model"`
 	Namespace string    `json:"namespace"`
 	Cluster   string    `json:"cluster"`
+	Name      string    `json:"name"`   // with what tells it apart: "qwen in prod on eu-west-1"
+	Health    Health    `json:"health"` // that people are shown
+	Title     string    `json:"title"`  // how it is and where, in one sentence
 	Verdict   Verdict   `json:"verdict"`
 	Incident  *string   `json:"incident"`        // the id of the open one
 	Phase     Phase     `json:"phase,omitempty"` // phase of the incident
 	Replicas  []Replica `json:"replicas"`        // by name
+}
+
+// Tell sets the name, the health and the title of a model, for every surface: by its verdict, which is called so, and on so
+// many of its replicas. What is failing is not healthy at once.
+func (m *Model) Tell(called string, on, of int) {
+	m.Name = cmp.Or(m.Model, "the server")
+	if m.Model == "" && len(m.Replicas) > 0 {
+		m.Name = cmp.Or(m.Replicas[0].Labels["model_name"], m.Name)
+	}
+	if m.Namespace != "" {
+		m.Name += " in " + m.Namespace
+	}
+	if m.Cluster != "" {
+		m.Name += " on " + m.Cluster
+	}
+	m.Health = HealthOf(m.Verdict.Status, m.Verdict.Severity)
+	if m.Health == HealthHealthy && (m.Phase == Failing || m.Phase == Degraded) {
+		m.Health = Health(m.Phase)
+	}
+	switch {
+	case m.Verdict.Status == Firing && of > 1 && on == of:
+		m.Title = fmt.Sprintf("%s on all %d replicas of %s", called, of, m.Name)
+	case m.Verdict.Status == Firing && of > 1 && on > 0:
+		m.Title = fmt.Sprintf("%s on %d of %d replicas of %s", called, on, of, m.Name)
+	case m.Verdict.Status == Firing:
+		m.Title = called + " on " + m.Name
+	case m.Health == HealthUncertain:
+		m.Title = "Not certain yet whether " + m.Name + " is healthy"
+	case m.Phase == Quiet:
+		m.Title = m.Name + " is quiet, and its incident is not closed yet"
+	case m.Health == HealthUnknown:
+		m.Title = m.Name + " is in an unknown state"
+	case m.Health != HealthHealthy:
+		m.Title = m.Name + " is " + string(m.Health) + ": its incident is open"
+	case m.Verdict.ID == "idle":
+		m.Title = m.Name + " is idle"
+	default:
+		m.Title = m.Name + " is healthy"
+	}
+}
+
+// Doubt lets no model be healthy that is not known to be, where the overview is not to be believed.
+func (o *Overview) Doubt() {
+	for i := range o.Models {
+		if m := &o.Models[i]; o.State != OK && m.Health == HealthHealthy && m.Phase != Quiet {
+			m.Health, m.Title = HealthUnknown, m.Name+" is in an unknown state"
+		}
+	}
 }
 
 // A Verdict is the one answer for a model.

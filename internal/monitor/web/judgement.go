@@ -38,6 +38,7 @@ func (o *Options) Overview(ctx context.Context) view.Overview {
 	v.Problems = append(append(v.Problems, doubts...), notes...)
 	if len(doubts) > 0 && v.State == view.OK {
 		v.State = view.Partial
+		v.Doubt()
 	}
 	return v
 }

@@ -1,7 +1,7 @@
 import { useMemo } from 'preact/hooks'
 import { useGet } from '../api'
 import type { Band, Level, Line, Mark as Moment } from '../chart'
-import { about, change, interval, number, opening, plural, sentence, time, titleOf, written } from '../format'
+import { about, change, interval, number, opening, plural, sentence, time, written } from '../format'
 import { now, useLive } from '../live'
 import { quantile } from '../odd'
 import { Key, usePanels } from '../panel'
@@ -270,9 +270,4 @@ export function Fixes({ i, fixes, chain, past, labels }: { i: Summary; fixes: Fi
       {others.length > 0 && <details><summary>{plural(others.length, 'other fix')}</summary><div class="fixes">{others.map((x) => <details data-fix><summary><Text of={x.summary} /></summary>{body(x)}</details>)}</div></details>}
     </>
   )
-}
-
-// headline says what is wrong, and where.
-export function headline(id: string, name: string, on: number, of: number): string {
-  return `${titleOf(id)} on ${of > 1 && on > 0 ? `${on === of ? `all ${of}` : `${on} of ${of}`} replicas of ${name}` : name}`
 }

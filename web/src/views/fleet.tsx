@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import { change, number, plural, quantities, sentence, shown, titleOf } from '../format'
-import { healthOf, healths, nameOf, trust, useLive, worst, type Trust } from '../live'
+import { healthOf, healths, trust, useLive, worst, type Trust } from '../live'
 import { odd } from '../odd'
 import { go, link, to, useRoute } from '../route'
 import type { Model, Quantity, Replica } from '../types'
@@ -58,7 +58,7 @@ function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: 
   return (
     <section>
       <h2 class="head">
-        <a class="long" title={nameOf(m)} href={m.incident ? to('incident', m.incident) : to('overview', '', { model: key(m) })}>{nameOf(m)}</a>
+        <a class="long" title={m.name} href={m.incident ? to('incident', m.incident) : to('overview', '', { model: key(m) })}>{m.name}</a>
         <span class="soft">{plural(cells.length, 'replica')}, {title} median {typical(m.replicas, name, unit, usual)}{n > 0 && `, ${plural(n, 'outlier')}`}</span>
       </h2>
       <div class={`cells ${cells.length > 150 ? 'dense' : cells.length <= 24 ? 'few' : ''}`}>
@@ -139,7 +139,7 @@ function Picked({ models, show, target, t }: { models: Model[]; show: Shade; tar
   return (
     <aside class="picked">
       <h2>{r.target}</h2>
-      <p class="soft">{nameOf(m)} · {r.engine} {r.version}</p>
+      <p class="soft">{m.name} · {r.engine} {r.version}</p>
       <p><Mark health={healthOf(r, t)} life={r.life} />{r.pathology && <b>: {titleOf(r.pathology)}</b>}</p>
       {r.reason && <p>{sentence(r.reason)}</p>}
       <Compared

@@ -1,14 +1,14 @@
 import { useEffect, useState } from 'preact/hooks'
 import { post, useGet } from '../api'
 import { change, length, number, opening, saying, sentence, stamp, time, titleOf } from '../format'
-import { nameOf, now, trust, useLive } from '../live'
+import { now, trust, useLive } from '../live'
 import { remembered } from '../palette'
 import type { Span } from '../query'
 import { go, link, to, useRoute } from '../route'
 import type { Diagnosis, Finding, Health, Incident, Settings, Summary, Turn, Workload } from '../types'
 import { Ago, At, Compared, Copy, Loaded, Mark, Name, Nothing, Pick, Problem, Tabs, Text, useTitle, type Tab } from '../ui'
 import { Chain } from './chain'
-import { EvidencePlot, EvidenceTable, Fixes, headline, sure, useBounds, useStory } from './diagnosis'
+import { EvidencePlot, EvidenceTable, Fixes, sure, useBounds, useStory } from './diagnosis'
 import { Hurt, Replicas } from './overview'
 import { hopOf, Path } from './path'
 import { RunbookText } from './runbooks'
@@ -62,7 +62,7 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
   const hop = hopOf(way, i.pathology)
   const confidence = i.evolution.at(-1)?.confidence ?? f?.confidence ?? null
   const m = live.overview?.models.find((m) => m.incident === i.id)
-  const name = m ? nameOf(m) : i.model || 'the server'
+  const name = m?.name ?? (i.model || 'the server')
   const span = zoom ?? { from: plots[0] ? Date.parse(plots[0].from) : Date.parse(i.began) - 300e3, to: plots[0] ? Date.parse(plots[0].to) : Date.parse(i.ended ?? new Date(now()).toISOString()) }
   const starts = useStarts(i.targets, { from: Math.floor(span.from / 60e3) * 60e3, to: Math.ceil(span.to / 60e3) * 60e3 })
   const events = (i.events ?? []).filter((e) => e.kind === 'scaled' || e.kind === 'advice').map((e) => ({ at: Date.parse(e.at), kind: 'deploy' as const, name: e.kind === 'advice' ? 'advice changed' : e.text }))
@@ -148,7 +148,10 @@ const slowRequest = (r: NonNullable<Incident['slow_requests']>[number]) => (
 )
 
 // scope says where an incident is: "2 of 4 replicas of llama-8b".
-export const scope = (i: Summary, name: string): string => headline('', name, (i.affected ?? i.targets).length, i.servers).replace(/^ on /, '')
+export function scope(i: Summary, name: string): string {
+  const on = (i.affected ?? i.targets).length
+  return i.servers > 1 && on > 0 ? `${on === i.servers ? 'all' : `${on} of`} ${i.servers} replicas of ${name}` : name
+}
 
 // erasOf are the verdicts of an incident, one after the other.
 export function erasOf(i: Incident, span: Span): Era[] {

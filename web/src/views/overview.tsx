@@ -1,14 +1,14 @@
 import { useMemo, useState } from 'preact/hooks'
 import { useGet } from '../api'
 import { change, length, number, plural, quantities, saying, sentence, shown, titleOf, written } from '../format'
-import { healthOf, healthOfModel, healths, nameOf, quiet, trust, useLive, worst, type Trust } from '../live'
+import { healthOf, healthOfModel, healths, quiet, trust, useLive, worst, type Trust } from '../live'
 import { PanelView, usePanels } from '../panel'
 import { all, byReplica, column, fill, pattern, rangePath, rateOf, type Answer, type Span } from '../query'
 import { link, to, useRoute } from '../route'
-import type { Anomaly, Deployment, Health, Incident, Life, Link, Model, Numbers, Panels, Phase, Plot, Quantity, Replica, Summary, Verdict } from '../types'
+import type { Anomaly, Deployment, Health, Incident, Life, Link, Model, Numbers, Panels, Plot, Quantity, Replica, Summary } from '../types'
 import { Ago, At, Copy, courseOf, Filter, Mark, matches, Nothing, Problem, Text, Waiting } from '../ui'
 import { Axis } from './chain'
-import { EvidencePlot, FixBody, headline, sure, useStory, useTick } from './diagnosis'
+import { EvidencePlot, FixBody, sure, useStory, useTick } from './diagnosis'
 import { Acknowledge, healthOfSeverity, PhaseOf } from './incident'
 import { open, Strip, useStarts } from './strip'
 import { Path } from './path'
@@ -61,7 +61,7 @@ const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trus
         const h = healthOfModel(m, t)
         return (
           <li data-row data-verdict={m.verdict.id} data-chosen={m === chosen || undefined} tabIndex={0} onKeyDown={open(m.incident ? to('incident', m.incident) : href)}>
-            <Mark health={quiet(m) ? 'quiet' : h} /> <a class="long" title={nameOf(m)} href={href}><b>{nameOf(m)}</b></a>
+            <Mark health={quiet(m) ? 'quiet' : h} /> <a class="long" title={m.name} href={href}><b>{m.name}</b></a>
             {(m.verdict.id !== h || quiet(m)) && <span class="soft">{stateOf(m, t)}</span>}
             {m !== chosen && m.incident && <a href={to('incident', m.incident)}>incident</a>}
           </li>
@@ -77,14 +77,6 @@ export function stateOf(m: Model, t: Trust): string {
   if (quiet(m)) return 'nothing is found now; its incident is not closed'
   if (healthOf(v, t) === 'unknown' && v.status !== 'unknown') return `unknown now; was ${titleOf(v.id).toLowerCase()}`
   return v.status === 'pending' ? saying(v) : titleOf(v.id)
-}
-
-// titleFor is what the head says of a model on which nothing fires.
-export function titleFor(v: Verdict, h: Health, name: string, phase?: Phase): string {
-  if (phase === 'quiet' && h !== 'uncertain') return `${name} is quiet, and its incident is not closed yet`
-  if (h === 'failing' || h === 'degraded') return `${name} is ${h}: its incident is open`
-  if (h === 'uncertain') return `Not certain yet whether ${name} is healthy`
-  return `${name} is ${h === 'unknown' ? 'in an unknown state' : v.id === 'idle' ? 'idle' : 'healthy'}`
 }
 
 const counts = (m: Model, t: Trust): string =>
@@ -104,7 +96,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   const href = m.incident ? to('incident', m.incident) : ''
   const plots = story.plots.slice(0, 3)
   const affected = m.replicas.filter((r) => (of?.affected ? of.affected.includes(r.target) : r.pathology === v.id))
-  const title = firing ? headline(v.id, nameOf(m), affected.length, of?.servers ?? m.replicas.length) : titleFor(v, h, nameOf(m), m.phase)
+  const title = h === m.health || quiet(m) ? m.title : `${m.name} is in an unknown state`
   const stale = !t.ok && !firing && v.status !== 'unknown' && v.status !== 'pending'
   const summary = h === 'uncertain' ? saying(v) : m.phase && !firing && incident ? `Nothing of it is found now. It was: ${saying({ id: incident.pathology, summary: incident.summary })}` : `${stale ? 'Was: ' : ''}${v.summary}`
   return (
@@ -354,7 +346,7 @@ export function Replicas({ m, t, several, affected }: { m: Model; t: Trust; seve
   return (
     <section>
       <h2 class="head">
-        Replicas{several && ` of ${nameOf(m)}`} <span class="soft">{counts(m, t)}</span>
+        Replicas{several && ` of ${m.name}`} <span class="soft">{counts(m, t)}</span>
         {m.replicas.length > 5 && <Filter value={filter} set={setFilter} what="replicas" />}
         <a class="more" href={to('explore', '', { model: several ? m.model : '' })}>All charts</a>
       </h2>

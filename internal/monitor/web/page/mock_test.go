@@ -229,6 +229,16 @@ func (m *monitor) overview() view.Overview {
 		h.Replicas[0].Target, h.Replicas[0].Reason, h.Replicas[0].Labels = m.other, m.other, map[string]string{"instance": m.other}
 		o.Models = append(o.Models, h)
 	}
+	for i := range o.Models {
+		on := 0
+		for _, r := range o.Models[i].Replicas {
+			if r.Pathology == o.Models[i].Verdict.ID {
+				on++
+			}
+		}
+		o.Models[i].Tell(diagnose.Names(pathologies.All())[o.Models[i].Verdict.ID], on, len(o.Models[i].Replicas))
+	}
+	o.Doubt()
 	return o
 }
 

@@ -52,7 +52,7 @@ func TestTheShellHoldsTheVerdictBeforeAnyScriptRuns(t *testing.T) {
 		t.Errorf("a page with the verdict may be kept: %v", resp.Header)
 	}
 	_, body = ask(t, http.MethodGet, url+"/incident/"+m.incident.ID, true)
-	if !strings.Contains(body, "<h1>KV cache thrashing on tiny</h1>") || !strings.Contains(body, "127.0.0.1:8100") {
+	if !strings.Contains(body, "<h1>KV cache thrashing: requests come faster</h1>") || !strings.Contains(body, "127.0.0.1:8100") {
 		t.Errorf("the incident does not read without a script:\n%s", body)
 	}
 }

@@ -2,7 +2,6 @@ package page
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -90,7 +89,7 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 	default:
 		v.Title = places[k].Title
 		for i := range v.Overview.Models {
-			v.Models = append(v.Models, p.model(&v.Overview.Models[i], v.Overview.State))
+			v.Models = append(v.Models, newShellModel(&v.Overview.Models[i], v.Overview.State))
 		}
 		if len(v.Models) > 0 && v.Models[0].Incident != nil && p.showIncident(r, v, *v.Models[0].Incident) {
 			v.Fixes = v.Fixes[:min(1, len(v.Fixes))]
@@ -118,60 +117,16 @@ func (p *handler) showIncident(r *http.Request, v *shell, id string) bool {
 	return true
 }
 
-// model says how a model is, in the script's words.
-func (c *Config) model(m *view.Model, state view.State) shellModel {
-	name := cmp.Or(m.Model, "the server")
-	if m.Model == "" && len(m.Replicas) > 0 {
-		name = cmp.Or(m.Replicas[0].Labels["model_name"], name)
-	}
-	if m.Namespace != "" {
-		name += " in " + m.Namespace
-	}
-	if m.Cluster != "" {
-		name += " on " + m.Cluster
-	}
-	status, summary := m.Verdict.Status, render.Sentence(m.Verdict.Summary)
-	if state.Shown(status) != status {
-		summary = "Was: " + summary
-	}
-	h := view.HealthOf(status, m.Verdict.Severity)
+// newShellModel says how a model is, as the script does.
+func newShellModel(m *view.Model, state view.State) shellModel {
+	out := shellModel{m, render.Clean(m.Title), render.Sentence(m.Verdict.Summary), string(m.Health)}
 	switch {
-	case h != view.HealthHealthy:
-	case state != view.OK:
-		h = view.HealthUnknown
-	case m.Phase == view.Failing || m.Phase == view.Degraded:
-		h = view.Health(m.Phase) // what is failing is not healthy at once
+	case m.Phase == view.Quiet && m.Verdict.Status != view.Firing:
+		out.Health = "quiet"
+	case m.Health == view.HealthUncertain:
+		out.Summary = render.Sentence(strings.TrimPrefix(m.Verdict.Summary, "Not certain yet: ")) // as the head says
+	case state.Shown(m.Verdict.Status) != m.Verdict.Status:
+		out.Summary = "Was: " + out.Summary
 	}
-	head, word := name+" is "+string(h), string(h)
-	switch {
-	case m.Phase == view.Quiet && status != view.Firing:
-		head, word = name+" is quiet, and its incident is not closed yet", "quiet"
-	case status == view.Firing:
-		on := 0
-		for i := range m.Replicas {
-			if m.Replicas[i].Pathology == m.Verdict.ID {
-				on++
-			}
-		}
-		head = c.headline(m.Verdict.ID, name, on, len(m.Replicas))
-	case h == view.HealthUncertain:
-		head = "Not certain yet whether " + name + " is healthy"
-		summary = render.Sentence(strings.TrimPrefix(m.Verdict.Summary, "Not certain yet: ")) // as the head says
-	case h == view.HealthUnknown:
-		head = name + " is in an unknown state"
-	case status == view.Idle:
-		head = name + " is idle"
-	}
-	return shellModel{m, render.Clean(head), summary, word}
-}
-
-// headline says what is wrong, and where, as the script does.
-func (c *Config) headline(id, name string, on, of int) string {
-	switch {
-	case of < 2 || on == 0:
-		return c.title(id) + " on " + name
-	case on == of:
-		return fmt.Sprintf("%s on all %d replicas of %s", c.title(id), of, name)
-	}
-	return fmt.Sprintf("%s on %d of %d replicas of %s", c.title(id), on, of, name)
+	return out
 }

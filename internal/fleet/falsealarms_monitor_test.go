@@ -246,12 +246,8 @@ func (x *play) every() time.Duration { return cmp.Or(x.o.Every, x.o.Scrapes.Inte
 func (x *play) watch() {
 	log := slog.New(slog.DiscardHandler)
 	x.tracker = incident.NewTracker(x.o.Pathologies, nil, nil)
-	alerter := &monitor.Alerter{Send: x.sent, Incident: func(model, id string) *view.Summary {
-		if r := x.tracker.Of(model, id); r != nil {
-			return &r.Copy().Summary
-		}
-		return nil
-	}}
+	records := map[string]*incident.Record{}
+	alerter := &monitor.Alerter{Send: x.sent, Incident: func(id string) *view.Summary { return &records[id].Copy().Summary }}
 	x.monitor = monitor.New(monitor.Options{
 		Source: source.Over("the simulated cluster", &x.store), Diagnose: diagnose.Options{Pathologies: x.o.Pathologies}, Every: time.Hour, Log: log,
 		Listeners: []func(context.Context, *monitor.Evaluation){
@@ -261,7 +257,10 @@ func (x *play) watch() {
 					x.tell("%s: no diagnosis: %v", e.At.Format(time.RFC3339), e.Err)
 					return
 				}
-				x.tracker.Observe(&e.Diagnosis)
+				for _, event := range x.tracker.Observe(&e.Diagnosis) {
+					records[event.Record.ID] = event.Record
+				}
+				x.tracker.Conform(&e.Diagnosis)
 			},
 			alerter.Observe,
 			func(_ context.Context, e *monitor.Evaluation) {

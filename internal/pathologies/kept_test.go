@@ -190,9 +190,10 @@ func (p *played) served(t *testing.T) (out []names) {
 					delete(last, e.Record.ID)
 				}
 			}
-			name := diagnose.Healthy
-			if of := tracker.Of(d.Verdict.Model, d.Verdict.ID); of != nil {
-				name = last[of.ID]
+			name, told := diagnose.Healthy, d
+			tracker.Conform(&told)
+			if f := told.LeadingFinding(&d.Verdict); f != nil && f.Incident != "" {
+				name = last[f.Incident]
 			} else if d.Status == diagnose.Firing {
 				name = d.Verdict.ID
 			}

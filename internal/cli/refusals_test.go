@@ -34,7 +34,8 @@ func TestBadInputIsNamed(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), time.Minute) // of what would be served instead
 			defer stop()
 			err := root.ExecuteContext(ctx)
-			if err == nil || tt.Error+tt.Try == "" || !strings.Contains(err.Error(), tt.Error) || !strings.Contains(err.Error()+" "+hint.Of(err), tt.Try) {
+			if err == nil || tt.Error+tt.Try == "" || !strings.Contains(err.Error(), tt.Error) ||
+				!strings.Contains(err.Error()+" "+hint.Of(err), tt.Try) {
 				t.Errorf("error %v (try: %s), want %q and %q", err, hint.Of(err), tt.Error, tt.Try)
 			}
 		})

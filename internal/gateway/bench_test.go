@@ -26,7 +26,8 @@ func BenchmarkWhole(b *testing.B) {
 	})
 	g := start(b, Config{}, up)
 	body := `{"model":"m","prompt":"x"}`
-	req := fmt.Appendf(nil, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	req := fmt.Appendf(nil, "POST /v1/completions HTTP/1.1\r\nHost: x\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	b.ReportAllocs()
 	b.SetParallelism(8)
 	b.RunParallel(func(pb *testing.PB) {

@@ -308,7 +308,8 @@ func TestNothingIsChanged(t *testing.T) {
 		tr.Protocols.SetHTTP1(!two)
 		tr.Protocols.SetUnencryptedHTTP2(two)
 		t.Cleanup(tr.CloseIdleConnections)
-		return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+		return &http.Client{Transport: tr, CheckRedirect: stay}
 	}
 	one, two := client(false), client(true)
 	for name, q := range map[string]asked{

@@ -18,7 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
+	amconfig "github.com/prometheus/alertmanager/config/common"
+	amlabels "github.com/prometheus/alertmanager/pkg/labels"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
@@ -34,53 +35,28 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// An inhibition is one of the rules that Inhibitions writes, read back.
-type inhibition struct {
-	source, target []*labels.Matcher
-	equal          []string
-}
-
-var oneMatcher = regexp.MustCompile(`^(\w+)(=~|!~|!=|=)"(.*)"$`)
-
-func readMatchers(t *testing.T, texts []string) (out []*labels.Matcher) {
-	t.Helper()
-	kinds := map[string]labels.MatchType{"=": labels.MatchEqual, "!=": labels.MatchNotEqual, "=~": labels.MatchRegexp, "!~": labels.MatchNotRegexp}
-	for _, text := range texts {
-		m := oneMatcher.FindStringSubmatch(text)
-		if m == nil {
-			t.Fatalf("%q is no matcher", text)
-		}
-		out = append(out, labels.MustNewMatcher(kinds[m[2]], m[1], m[3]))
-	}
-	return out
-}
-
-func readInhibitions(t *testing.T, cfg generate.RulesConfig) (out []inhibition) {
+// readInhibitions reads the rules that Inhibitions writes as Alertmanager does.
+func readInhibitions(t *testing.T, cfg generate.RulesConfig) []amconfig.InhibitRule {
 	t.Helper()
 	content, err := generate.Inhibitions(cfg)
 	must.Succeed(t, err)
 	var doc struct {
-		Rules []struct {
-			Source []string `yaml:"source_matchers"`
-			Target []string `yaml:"target_matchers"`
-			Equal  []string `yaml:"equal"`
-		} `yaml:"inhibit_rules"`
+		Rules []amconfig.InhibitRule `yaml:"inhibit_rules"`
 	}
 	must.Succeed(t, yaml.Unmarshal(content, &doc))
-	for _, r := range doc.Rules {
-		out = append(out, inhibition{readMatchers(t, r.Source), readMatchers(t, r.Target), r.Equal})
-	}
-	return out
+	return doc.Rules
 }
 
-// inhibits is Alertmanager's rule: a source silences a target that has the same values of
-// the labels that must be equal, those that neither has among them.
-func (r *inhibition) inhibits(source, target map[string]string) bool {
-	holds := func(ms []*labels.Matcher, ls map[string]string) bool {
-		return !slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return !m.Matches(ls[m.Name]) })
+// inhibits reports whether one of the rules lets a source silence a target: it matches both, and they have the same
+// values of the labels that must be equal, those that neither has among them.
+func inhibits(rules []amconfig.InhibitRule, source, target map[string]string) bool {
+	holds := func(ms amconfig.Matchers, ls map[string]string) bool {
+		return !slices.ContainsFunc(ms, func(m *amlabels.Matcher) bool { return !m.Matches(ls[m.Name]) })
 	}
-	return holds(r.source, source) && holds(r.target, target) &&
-		!slices.ContainsFunc(r.equal, func(l string) bool { return source[l] != target[l] })
+	return slices.ContainsFunc(rules, func(r amconfig.InhibitRule) bool {
+		return holds(r.SourceMatchers, source) && holds(r.TargetMatchers, target) &&
+			!slices.ContainsFunc(r.Equal, func(l string) bool { return source[l] != target[l] })
+	})
 }
 
 // A pair is two alerts of one server that fire at once.
@@ -141,17 +117,17 @@ func TestATicketNeverSilencesAPage(t *testing.T) {
 			rules := readInhibitions(t, cfg)
 			for _, p := range pairs() {
 				source, target := labelled(&cfg, p.source, p.sourceSeverity, "a"), labelled(&cfg, p.target, p.targetSeverity, "a")
-				got := slices.ContainsFunc(rules, func(r inhibition) bool { return r.inhibits(source, target) })
+				got := inhibits(rules, source, target)
 				if got != p.explained() {
 					t.Errorf("%s: inhibited is %v", &p, got)
 				}
 				target = labelled(&cfg, p.target, p.targetSeverity, "b")
-				if slices.ContainsFunc(rules, func(r inhibition) bool { return r.inhibits(source, target) }) {
+				if inhibits(rules, source, target) {
 					t.Errorf("%s on another server: inhibited", &p)
 				}
 				delete(source, "host")
 				delete(target, "host")
-				if slices.ContainsFunc(rules, func(r inhibition) bool { return r.inhibits(source, target) }) {
+				if inhibits(rules, source, target) {
 					t.Errorf("%s on another server, without a label of the host: inhibited", &p)
 				}
 			}
@@ -201,7 +177,7 @@ func TestOneFaultAtAGatewayIsOnePage(t *testing.T) {
 		{"another model's engine", alert("http-errors", "b:8000", "other"), alert("gateway-errors", "", "m"), false},
 		{"a gateway whose model nobody knows", alert("http-errors", "b:8000", ""), alert("gateway-errors", "", ""), false},
 	} {
-		if got := slices.ContainsFunc(rules, func(r inhibition) bool { return r.inhibits(tt.source, tt.target) }); got != tt.inhibited {
+		if got := inhibits(rules, tt.source, tt.target); got != tt.inhibited {
 			t.Errorf("%s: %s beside %s: inhibited is %v", tt.name, tt.target["alertname"], tt.source["alertname"], got)
 		}
 	}

@@ -130,7 +130,8 @@ type scriptedOptions struct {
 }
 
 func (s *scriptServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q := &scriptedRequest{script: &s.script, ctx: r.Context(), w: w, chat: strings.HasSuffix(r.URL.Path, "/chat/completions")}
+	chat := strings.HasSuffix(r.URL.Path, "/chat/completions")
+	q := &scriptedRequest{script: &s.script, ctx: r.Context(), w: w, chat: chat}
 	var err error
 	if q.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
 		return
@@ -224,7 +225,8 @@ func (q *scriptedRequest) stream(n int) (t truth) {
 	q.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	role := ""
 	if sc.RoleChunk {
-		role = q.event(`"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]`, 0)
+		role = q.event(`"object":"chat.completion.chunk",`+
+			`"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]`, 0)
 	}
 	if !q.flush(role) {
 		return truth{Aborted: true}
@@ -300,8 +302,8 @@ func (q *scriptedRequest) flush(out string) bool {
 func (q *scriptedRequest) end() {
 	usage := ""
 	if n := q.tokens(); !q.script.NoUsage && q.asked.Options.IncludeUsage {
-		usage = fmt.Sprintf(`data: {"id":"x","choices":[],"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}`+"\n\n",
-			q.prompt, n, q.prompt+n)
+		usage = fmt.Sprintf(`data: {"id":"x","choices":[],`+
+			`"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}}`+"\n\n", q.prompt, n, q.prompt+n)
 	}
 	q.flush(usage + "data: [DONE]\n\n")
 }

@@ -62,7 +62,9 @@ func play(t *testing.T, groups []rulefmt.RuleGroup, test generate.UnitTest, inte
 	for at := time.Duration(0); at <= time.Duration(last); at += interval {
 		firing := e.eval(t, time.Unix(0, 0).Add(at))
 		for _, want := range test.Exprs {
-			fires := slices.ContainsFunc(firing, func(a *rules.Alert) bool { return asksFor(want, a.Labels.Get(labels.AlertName)) })
+			fires := slices.ContainsFunc(firing, func(a *rules.Alert) bool {
+				return asksFor(want, a.Labels.Get(labels.AlertName))
+			})
 			if time.Duration(want.At) == at && fires != (len(want.Samples) > 0) {
 				t.Errorf("%s at %s: %s: fires is %v", test.Name, want.At, want.Expr, fires)
 			}
@@ -91,7 +93,8 @@ func newEvaluation(t *testing.T, groups []rulefmt.RuleGroup, load string) *evalu
 	storage := promqltest.LoadedStorage(t, load)
 	e := &evaluation{ask: rules.EngineQueryFunc(promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000), storage)}
 	loaded, errs := rules.NewManager(&rules.ManagerOptions{
-		Context: t.Context(), Logger: slog.New(slog.DiscardHandler), QueryFunc: e.ask, AppendableV2: storage, Queryable: storage,
+		Context: t.Context(), Logger: slog.New(slog.DiscardHandler),
+		QueryFunc: e.ask, AppendableV2: storage, Queryable: storage,
 		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
 	}).LoadGroups(time.Minute, labels.EmptyLabels(), "", nil, false, file)
 	must.Succeed(t, errors.Join(errs...))

@@ -351,50 +351,37 @@ func lastLine(description string) string {
 // Samples are an evaluation as samples: sixty_finding for what fires or is pending, and
 // sixty_verdict for each model, for those who keep them and for pages that show many
 // monitors at once.
-func (e *Evaluation) Samples() []collect.Sample {
-	var out []collect.Sample
+func (e *Evaluation) Samples() (out []collect.Sample) {
 	if e.Err != nil {
 		return nil
 	}
-	d := &e.Diagnosis
-	place := func(l map[string]string, of string, targets []string) map[string]string {
+	d, seen := &e.Diagnosis, map[string]bool{}
+	add := func(l map[string]string, of string, targets []string, value float64) {
 		maps.Copy(l, d.Labels(of, targets))
 		for _, t := range d.Targets {
 			if len(targets) == 1 && t.Name == targets[0] {
 				l["instance"] = t.Labels["instance"]
 			}
 		}
-		return l
+		maps.DeleteFunc(l, func(_, v string) bool { return v == "" })
+		if key := alertKey(l); !seen[key] {
+			seen[key] = true
+			out = append(out, collect.Sample{Labels: l, Value: value})
+		}
 	}
 	for i := range d.Findings {
-		f := &d.Findings[i]
-		if f.Status < diagnose.Pending {
-			continue
+		if f := &d.Findings[i]; f.Status >= diagnose.Pending {
+			add(map[string]string{
+				"__name__": "sixty_finding", "pathology": f.Pathology.ID, "status": f.Status.String(), "severity": f.Severity.String(),
+				"explained_by": f.InhibitedBy,
+			}, f.Model, f.Targets, f.Confidence)
 		}
-		l := place(map[string]string{"__name__": "sixty_finding", "pathology": f.Pathology.ID, "status": f.Status.String(), "severity": f.Severity.String()}, f.Model, f.Targets)
-		if f.InhibitedBy != "" {
-			l["explained_by"] = f.InhibitedBy
-		}
-		out = append(out, collect.Sample{Labels: l, Value: f.Confidence})
 	}
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		out = append(out, collect.Sample{
-			Labels: place(map[string]string{"__name__": "sixty_verdict", "verdict": v.ID, "status": v.Status.String(), "model_name": v.Model}, v.Model, v.Targets), Value: v.Confidence,
-		})
+		add(map[string]string{
+			"__name__": "sixty_verdict", "verdict": v.ID, "status": v.Status.String(), "model_name": v.Model,
+		}, v.Model, v.Targets, v.Confidence)
 	}
-	for i := range out {
-		maps.DeleteFunc(out[i].Labels, func(_, v string) bool { return v == "" })
-	}
-	return unique(out)
-}
-
-// unique drops samples with the labels of another one.
-func unique(list []collect.Sample) []collect.Sample {
-	seen := map[string]bool{}
-	return slices.DeleteFunc(list, func(s collect.Sample) bool {
-		key := fmt.Sprint(s.Labels) // which is sorted
-		defer func() { seen[key] = true }()
-		return seen[key]
-	})
+	return out
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 )
 
@@ -29,9 +30,6 @@ const maxConfig = 16 << 20
 
 // DefaultEvery is the time between two evaluations.
 const DefaultEvery = 15 * time.Second
-
-// DefaultScrapeInterval holds where neither a file nor a flag says.
-const DefaultScrapeInterval = 5 * time.Second
 
 // A Config is the file of the monitor: Prometheus' own sections, with Prometheus' names
 // and meaning, and one section more, "sixty", for the judgement.
@@ -221,7 +219,7 @@ func setScrapeInterval(cfg *config.Config, text []byte, every time.Duration) err
 	if every == 0 && said.Global.Text != "" {
 		return nil
 	}
-	each, global := model.Duration(cmp.Or(every, DefaultScrapeInterval)), &cfg.GlobalConfig
+	each, global := model.Duration(cmp.Or(every, scrapeconfig.DefaultInterval)), &cfg.GlobalConfig
 	global.ScrapeInterval, global.ScrapeTimeout = each, min(each, global.ScrapeTimeout)
 	for i, s := range cfg.ScrapeConfigs {
 		if said.Jobs[i].Text == "" {

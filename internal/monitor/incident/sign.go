@@ -93,22 +93,16 @@ func (v *indexedDiagnosis) verdictOf(r *Record) int {
 	})
 }
 
-// An outlook is what a diagnosis without a sign of an incident says about it.
-type outlook struct {
-	quiet   bool // it was judged, and is not there
-	verdict *diagnose.Verdict
-}
-
-// outlook returns the status of an incident that a diagnosis did not detect. If it could not be judged, or is
-// suspected, it is not over.
-func (v *indexedDiagnosis) outlook(r *Record) outlook {
+// verdictWithout returns the verdict of a diagnosis without a sign of an incident, where it was judged and is not there. If
+// it could not be judged, or is suspected, it is not over: that is nil.
+func (v *indexedDiagnosis) verdictWithout(r *Record) *diagnose.Verdict {
 	i := v.verdictOf(r)
 	if i < 0 || v.Verdicts[i].Status == diagnose.Unknown || v.Verdicts[i].Status == diagnose.Pending {
-		return outlook{}
+		return nil
 	}
 	for _, u := range v.Unjudged {
 		if share(r.State.Instances, v.instances([]string{u.Target})) {
-			return outlook{}
+			return nil
 		}
 	}
 	for k := range v.Findings {
@@ -117,10 +111,10 @@ func (v *indexedDiagnosis) outlook(r *Record) outlook {
 			continue
 		}
 		if at := v.instances(f.Targets); share(r.State.Instances, at) && r.samePool(v.poolOf(f.Model, f.Targets), at) {
-			return outlook{}
+			return nil
 		}
 	}
-	return outlook{quiet: true, verdict: &v.Verdicts[i]}
+	return &v.Verdicts[i]
 }
 
 // rulesOut reports whether a diagnosis rules the cause out that an incident is called by.

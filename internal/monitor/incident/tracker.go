@@ -485,14 +485,14 @@ func (r *Record) Predictable(at time.Time) bool {
 
 // continueUnseen goes on with an incident of which there is no sign.
 func (t *Tracker) continueUnseen(r *Record, v *indexedDiagnosis, step time.Duration) (Event, bool) {
-	o := v.outlook(r)
+	verdict := v.verdictWithout(r)
 	switch {
-	case !o.quiet && v.at.Sub(r.State.LastSeen) > Lost:
+	case verdict == nil && v.at.Sub(r.State.LastSeen) > Lost:
 		return t.endUnseen(r), true
-	case !o.quiet:
+	case verdict == nil:
 		return Event{}, false
 	case r.QuietSince == nil:
-		since := later(v.at, r.Began)
+		since := r.notBefore(v.at)
 		r.QuietSince, r.State.quiet = &since, 0
 		return Event{}, false
 	}
@@ -500,10 +500,9 @@ func (t *Tracker) continueUnseen(r *Record, v *indexedDiagnosis, step time.Durat
 		return Event{}, false
 	}
 	r.Ended, r.QuietSince = r.QuietSince, nil
-	confidence := o.verdict.Confidence
-	c := view.Turn{At: *r.Ended, ID: o.verdict.ID, Summary: o.verdict.Summary, Confidence: &confidence}
-	if o.verdict.Status == diagnose.Firing { // something else goes on
-		c.ID, c.Summary = Over, "It is over, and "+o.verdict.ID+" is found"
+	c := view.Turn{At: *r.Ended, ID: verdict.ID, Summary: verdict.Summary, Confidence: new(verdict.Confidence)}
+	if verdict.Status == diagnose.Firing { // something else goes on
+		c.ID, c.Summary = Over, "It is over, and "+verdict.ID+" is found"
 	}
 	r.addTurn(c)
 	return Event{Kind: Ended, Record: r}, true
@@ -511,18 +510,14 @@ func (t *Tracker) continueUnseen(r *Record, v *indexedDiagnosis, step time.Durat
 
 // endUnseen ends an incident whose end nobody could see, when it was seen last.
 func (t *Tracker) endUnseen(r *Record) Event {
-	ended := later(r.State.LastSeen, r.Began)
+	ended := r.notBefore(r.State.LastSeen)
 	r.Ended, r.QuietSince = &ended, nil
 	r.addTurn(view.Turn{At: ended, ID: diagnose.InsufficientData, Summary: "Its end was not observed: no data to judge"})
 	return Event{Kind: Ended, Record: r}
 }
 
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
+// notBefore is a time, or when the incident began where that is later.
+func (r *Record) notBefore(at time.Time) time.Time { return r.Began.Add(max(0, at.Sub(r.Began))) }
 
 // union adds new items to a list, up to a bound.
 func union(list, more []string, most int) []string {

@@ -48,9 +48,6 @@ import (
 // DefaultAddr is where the page is, on this machine alone.
 const DefaultAddr = "127.0.0.1:6060"
 
-// DefaultInterval is the scrape interval where nobody says.
-const DefaultInterval = monitor.DefaultScrapeInterval
-
 // ending is how long requests may go on after the end.
 const ending = 3 * time.Second
 

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -321,6 +322,11 @@ func (i *Impact) Say(span string) string {
 		parts = append(parts, fmt.Sprintf("%.0f of %.0f %s slow", i.Slow.Count, i.Slow.All, i.Slow.Of))
 	}
 	return strings.Join(parts, ", ") + " in " + span
+}
+
+// FullName is how a diagnosis names a model where several deployments serve one of that name.
+func FullName(cluster, namespace, model string) string {
+	return strings.Join(slices.DeleteFunc([]string{cluster, namespace, model}, func(p string) bool { return p == "" }), "/")
 }
 
 // Open reports whether an incident goes on.

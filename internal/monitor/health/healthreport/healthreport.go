@@ -182,17 +182,6 @@ func cells(r *health.Report, a *health.Area) (rows [][]string, not []string) {
 	return rows, not
 }
 
-// name is a model's, for people.
-func name(m *health.Model) string {
-	var parts []string
-	for _, p := range []string{m.Cluster, m.Namespace, m.Model} {
-		if p != "" {
-			parts = append(parts, p)
-		}
-	}
-	return render.Clean(cmp.Or(strings.Join(parts, "/"), "the servers"))
-}
-
 func span(r *health.Report) string {
 	return fmt.Sprintf("%s to %s", formatTime(r.From), formatTime(r.To))
 }
@@ -201,7 +190,8 @@ func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UT
 
 // head is a model in a line.
 func head(m *health.Model) string {
-	out := fmt.Sprintf("%s: %s", name(m), m.Status)
+	name := cmp.Or(view.FullName(m.Cluster, m.Namespace, m.Model), "the servers")
+	out := fmt.Sprintf("%s: %s", render.Clean(name), m.Status)
 	if m.Verdict != "" && m.Verdict != string(m.Status) {
 		out += " (" + m.Verdict + ")"
 	}

@@ -262,7 +262,7 @@ func (k *Keeper) List(q Query) []view.Summary {
 	for _, r := range k.latest() {
 		switch {
 		case q.State == "open" && !r.Open(), q.State == "closed" && r.Open():
-		case q.Model != "" && q.Model != r.Model && q.Model != FullName(&r.Summary):
+		case q.Model != "" && q.Model != r.Model && q.Model != view.FullName(r.Cluster, r.Namespace, r.Model):
 		case q.By != nil && !sees(q.By, r):
 		case q.Limit > 0 && len(out) == q.Limit:
 			return out
@@ -276,12 +276,6 @@ func (k *Keeper) List(q Query) []view.Summary {
 // latest are the records, the latest first. It needs the lock.
 func (k *Keeper) latest() []*incident.Record {
 	return slices.SortedFunc(maps.Values(k.records), incident.Latest)
-}
-
-// FullName is how a diagnosis names a model where several deployments serve one of that
-// name.
-func FullName(s *view.Summary) string {
-	return strings.Join(slices.DeleteFunc([]string{s.Cluster, s.Namespace, s.Model}, func(p string) bool { return p == "" }), "/")
 }
 
 // ErrUnknown is wrapped by the error for an id that no incident has.

@@ -119,7 +119,7 @@ func head(i *view.Incident) [][2]string {
 	}
 	return [][2]string{
 		{"Incident", i.ID},
-		{"Model", strings.Trim(strings.Join([]string{i.Cluster, i.Namespace, i.Model}, "/"), "/")},
+		{"Model", view.FullName(i.Cluster, i.Namespace, i.Model)},
 		{"Targets", listSome(i.Targets)},
 		{"Severity", i.Severity},
 		{"Phase", phase(i)},

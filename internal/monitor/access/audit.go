@@ -43,16 +43,11 @@ func (l *Log) Write(p *Principal, r *http.Request, status int) (err error) {
 	if p.Restricted() {
 		d.View = indicator.Selector("", p.Match...)
 	}
-	line, err := json.Marshal(d)
-	if err != nil {
-		return err
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f, err := os.OpenFile(l.Path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(line, '\n'))
-	return errors.Join(err, f.Close())
+	return errors.Join(json.NewEncoder(f).Encode(d), f.Close())
 }

@@ -196,23 +196,18 @@ func Limited(n int) *listen.Turns {
 func User(r *http.Request) string { return access.Of(r.Context()).Name }
 
 // Answer writes a value as JSON.
-func Answer(w http.ResponseWriter, value any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	if err := json.NewEncoder(w).Encode(value); err != nil {
-		return // the reader left
-	}
-}
+func Answer(w http.ResponseWriter, value any) { writeJSON(w, http.StatusOK, value) }
 
 // Fail writes an error with its way out.
 func Fail(w http.ResponseWriter, status int, err error) {
+	writeJSON(w, status, view.Error{Error: err.Error(), Hint: hint.Of(err)})
+}
+
+func writeJSON(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	body := view.Error{Error: err.Error(), Hint: hint.Of(err)}
-	if err := json.NewEncoder(w).Encode(body); err != nil {
-		return // the reader left
-	}
+	_ = json.NewEncoder(w).Encode(value) // an error is a reader that left
 }
 
 // Body reads the JSON of a request that writes, strictly.

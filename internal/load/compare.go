@@ -64,13 +64,15 @@ func Compare(a, b *Result, tolerance float64) (*Comparison, error) {
 	var p []float64
 	for _, q := range comparedQuantities() {
 		ea, eb := q.of(a), q.of(b)
-		if !ea.ok && !eb.ok {
+		if !ea.ok && !eb.ok && (ea.value == 0 || eb.value == 0) {
 			continue
 		}
 		x := Change{Quantity: q.name, Unit: q.unit, A: ea.value, B: eb.value, Verdict: Unknown}
 		pv := math.NaN()
-		if ea.ok && eb.ok && ea.value != 0 {
+		if ea.value != 0 && eb.value != 0 {
 			x.Relative = eb.value/ea.value - 1
+		}
+		if ea.ok && eb.ok && ea.value != 0 {
 			pv = stat.WelchP([2]float64{ea.value, eb.value}, [2]float64{ea.variance, eb.variance},
 				[2]float64{ea.n, eb.n})
 		}

@@ -228,7 +228,7 @@ func ReadFile(path string) (*Result, error) {
 	}
 	r, err := readResult(raw)
 	if err != nil {
-		return nil, hint.Or(fmt.Errorf("%s: read result: %w", path, err), "pass a file written by sixty bench --save")
+		return nil, hint.Or(fmt.Errorf("%s: read result: %w", path, err), "pass a file written by sixty bench --save, vllm bench serve --save-result, AIPerf or GuideLLM")
 	}
 	return r, nil
 }
@@ -243,6 +243,9 @@ func readResult(raw []byte) (*Result, error) {
 		return nil, err
 	}
 	if r.Schema != Schema {
+		if foreign, known, err := readForeign(raw); known {
+			return foreign, err
+		}
 		return nil, fmt.Errorf("the schema is not %s", Schema)
 	}
 	for m, d := range r.Latency {

@@ -111,8 +111,9 @@ type Pathology struct {
 	// Panel is the number of the dashboard panel to look at first; 0 means the panel of When's first signal.
 	Panel int
 
-	// Runbook is a Markdown page with the Sections: runbook.md of the pathology's directory.
-	Runbook string
+	// Template is a Markdown page with the Sections: runbook.md of the pathology's directory. {{NAME}} stands for the
+	// threshold of that name. Runbook is the page with the thresholds' defaults.
+	Template, Runbook string
 
 	// Scenario lets the simulated fleet bring the pathology about: its scenario.yaml, which fleet.ReadScenario reads.
 	Scenario string

@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/pflag"
 
+	"github.com/sixty-dev/sixty/internal/base/docs"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/cli/command"
 )
@@ -23,11 +24,11 @@ func (f *outFlag) register(s *pflag.FlagSet, what string, formats ...string) {
 }
 
 // runbookFlags say where the runbooks can be read.
-type runbookFlags struct{ catalog.Runbooks }
+type runbookFlags struct{ docs.Runbooks }
 
 func (f *runbookFlags) register(s *pflag.FlagSet) {
-	s.StringVar(&f.URL, "runbook-url", catalog.PublishedRunbooks.URL, "base `address` of the runbooks; the pathology's id is appended (default: the published documentation)")
-	s.StringVar(&f.Suffix, "runbook-suffix", catalog.PublishedRunbooks.Suffix, "suffix after the id")
+	s.StringVar(&f.URL, "runbook-url", docs.PublishedRunbooks.URL, "base `address` of the runbooks; the pathology's id is appended (default: the published documentation)")
+	s.StringVar(&f.Suffix, "runbook-suffix", docs.PublishedRunbooks.Suffix, "suffix after the id")
 }
 
 // registerFailOn adds --fail-on.

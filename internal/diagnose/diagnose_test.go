@@ -85,3 +85,25 @@ func TestWhatAFiringCauseExplainsIsNotSuspected(t *testing.T) {
 		}
 	}
 }
+
+// TestAHintIsForWhatIsNotExposed holds that what to enable is not named beside a metric that is there, and only has too
+// few observations, too little past or nothing to compare with.
+func TestAHintIsForWhatIsNotExposed(t *testing.T) {
+	limit := &catalog.Threshold{Name: "late"}
+	for name, tt := range map[string]struct {
+		value indicator.Value
+		want  string
+	}{
+		"not exposed":                {indicator.Unknown("not exposed: vllm:x"), indicator.PrefixHitRatio.Hint},
+		"no GPU exporter":            {indicator.Unknown("no GPU exporter"), indicator.PrefixHitRatio.Hint},
+		"too few observations":       {indicator.Unknown("too few observations: 0, want 3"), ""},
+		"a past that is short":       {indicator.Unknown("needs 5m0s of history"), ""},
+		"nothing to compare it with": {indicator.Known(0), ""},
+	} {
+		var g Gap
+		g.addMissing([]catalog.Evidence{{Signal: indicator.PrefixHitRatio, Value: tt.value, Threshold: limit.Default}})
+		if g.Hint != tt.want || len(g.Missing) != 1 {
+			t.Errorf("%s: %+v", name, g)
+		}
+	}
+}

@@ -593,7 +593,8 @@ func (g *Gap) addMissing(evidence []catalog.Evidence) {
 		if !slices.Contains(g.Missing, why) {
 			g.Missing = append(g.Missing, why)
 		}
-		if g.Hint == "" {
+		passes := e.Value.OK || strings.HasPrefix(e.Value.Reason, "too few") || strings.HasPrefix(e.Value.Reason, "needs ")
+		if g.Hint == "" && !passes { // what a hint enables is there, and time alone is missing
 			g.Hint = e.Signal.Hint
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
 
+	"github.com/sixty-dev/sixty/internal/base/docs"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
@@ -38,7 +39,7 @@ type RulesConfig struct {
 	// Past and Ago define normal if nothing was measured: the median over Past, which ended Ago before now.
 	Past, Ago time.Duration
 
-	Runbooks catalog.Runbooks
+	Runbooks docs.Runbooks
 	// Panel returns the path of a pathology's panel in the Grafana at DashboardURL; it may be nil. Without a
 	// DashboardURL the annotation holds only the path.
 	Panel        func(*catalog.Pathology) string

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/sixty-dev/sixty/internal/base/docs"
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
@@ -48,7 +49,7 @@ func usual(t testing.TB) generate.RulesConfig {
 		},
 		Pathologies: pathologies.All(),
 		Interval:    generate.UsualInterval, Past: generate.UsualPast, Ago: generate.UsualAgo,
-		Runbooks: catalog.Runbooks{URL: "https://example.com/", Suffix: ".md"},
+		Runbooks: docs.Runbooks{URL: "https://example.com/", Suffix: ".md"},
 	}
 }
 

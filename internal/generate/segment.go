@@ -212,7 +212,10 @@ func (cfg *RulesConfig) resolveThreshold(seg *segment, c catalog.Cond) resolved 
 func RelativeText(t *catalog.Threshold, normal string) string {
 	text := fmt.Sprintf("%s × %s", formatNumber(t.Baseline.Factor), normal)
 	if p := t.Baseline.Per; p != nil && !t.Baseline.Perhaps {
-		text += fmt.Sprintf(" × (growth of %s)^%s", p.Title, formatNumber(t.Baseline.Exponent))
+		text += fmt.Sprintf(" × (growth of %s)", p.Title)
+		if e := t.Baseline.Exponent; e != 1 {
+			text += "^" + formatNumber(e)
+		}
 	}
 	switch o := t.Baseline.Offset; {
 	case o > 0:
@@ -224,6 +227,41 @@ func RelativeText(t *catalog.Threshold, normal string) string {
 		text += ", at most " + indicator.FormatNumber(t.Baseline.Most, t.Unit)
 	}
 	return text
+}
+
+// FillRunbook returns a pathology's runbook with descriptions of its thresholds.
+func FillRunbook(p *catalog.Pathology, describe func(*catalog.Threshold) string) string {
+	var pairs []string
+	for _, c := range p.Conditions() {
+		c.Leaves(func(leaf catalog.Cond) { pairs = append(pairs, "{{"+leaf.Threshold.Name+"}}", describe(leaf.Threshold)) })
+	}
+	return strings.NewReplacer(pairs...).Replace(p.Template)
+}
+
+// DescribeThreshold describes a threshold and its fallbacks, in the order in which they are resolved.
+func DescribeThreshold(t *catalog.Threshold) string {
+	var parts []string
+	switch {
+	case t.BurnRate > 0:
+		parts = append(parts, fmt.Sprintf("%g × the error budget of the objective %s", t.BurnRate, t.Objective))
+	case t.Objective != "":
+		parts = append(parts, "the objective "+string(t.Objective))
+	}
+	if r := t.Baseline; r != nil {
+		text := RelativeText(t, "normal")
+		if r.History {
+			text += ", of earlier samples"
+		}
+		parts = append(parts, text)
+	}
+	if t.Default == t.Default { // not catalog.None
+		number := indicator.FormatNumber(t.Default, t.Unit)
+		if t.Default > 0 && t.Default < 1e-6 {
+			number = "0"
+		}
+		parts = append(parts, number)
+	}
+	return strings.Join(parts, "; without it ")
 }
 
 // formatDifference writes a number that is added to another one. Ratios are in percentage points: people would read a

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/docs"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
@@ -229,7 +230,7 @@ func (a *Alerter) firesAs(d *diagnose.Diagnosis, f *diagnose.Finding, name strin
 			al.Began, al.sent = f.Since, time.Time{} // as the incident says, from now on
 		}
 	}
-	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": catalog.PublishedRunbooks.PageURL(f.Pathology.ID)}
+	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": docs.PublishedRunbooks.PageURL(f.Pathology.ID)}
 	if text != "" {
 		al.Annotations["description"] = text
 	}

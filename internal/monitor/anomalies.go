@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/docs"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
@@ -117,7 +118,7 @@ func (a *Anomalies) alert(f anomaly.Alert, began, ends time.Time) collect.Alert 
 	severity, _ := catalog.ParseSeverity(a.used.Notify) // checked with the configuration
 	return collect.Alert{
 		Labels: labelAnomaly(a.Alerts().labels("SixtyAnomaly", severity), f), Began: began, Ends: ends, Path: "/",
-		Annotations: map[string]string{"summary": f.Target + ": " + f.Text, "runbook_url": catalog.Documentation + "lab/anomaly.md"},
+		Annotations: map[string]string{"summary": f.Target + ": " + f.Text, "runbook_url": docs.URL + "lab/anomaly.md"},
 	}
 }
 

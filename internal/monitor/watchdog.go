@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/docs"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
@@ -136,7 +137,7 @@ func (w *Watchdog) down(now time.Time) (out []collect.Alert) {
 		for _, prefix := range alertPrefixes(d, &f) {
 			out = append(out, collect.Alert{
 				Labels: w.Alerter.labels(d, &f, prefix+p.Alert), Began: now, Path: "/",
-				Annotations: map[string]string{"summary": f.Summary, "runbook_url": catalog.PublishedRunbooks.PageURL(p.ID)},
+				Annotations: map[string]string{"summary": f.Summary, "runbook_url": docs.PublishedRunbooks.PageURL(p.ID)},
 			})
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/pathologies/clientcancellations"
 	"github.com/sixty-dev/sixty/internal/pathologies/concurrencylimit"
 	"github.com/sixty-dev/sixty/internal/pathologies/corruptedoutputs"
@@ -142,7 +143,8 @@ func withTexts(all ...*catalog.Pathology) []*catalog.Pathology {
 		dir := strings.ReplaceAll(p.ID, "-", "")
 		runbook, _ := texts.ReadFile(dir + "/runbook.md") // that it is there and complete is tested
 		scenario, _ := texts.ReadFile(dir + "/scenario.yaml")
-		p.Runbook, p.Scenario = string(runbook), string(scenario)
+		p.Template, p.Scenario = string(runbook), string(scenario)
+		p.Runbook = generate.FillRunbook(p, generate.DescribeThreshold)
 	}
 	return all
 }

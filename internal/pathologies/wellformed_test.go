@@ -7,9 +7,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 var (
@@ -258,4 +261,40 @@ func (v *validation) cycles(ps []*catalog.Pathology) {
 	for _, p := range ps {
 		visit(p.ID)
 	}
+}
+
+// statedLimit is a comparison with a number of the sentence's own.
+var statedLimit = regexp.MustCompile(`(?i)\b(above|below|over|under|more than|less than|fewer than|at least|about)\s+` +
+	`(?:an? )?(?:\d[\d.]*|half|fifth|quarter|tenth|second\b|twice|two|three|four|five|eight|ten|twenty) ?[a-z]*`)
+
+// TestRunbooksTakeLimitsFromTheCondition holds that what a runbook says of a threshold is rendered from it: no sentence
+// of what can be seen has a number of its own, and each name in braces is one of the condition's.
+func TestRunbooksTakeLimitsFromTheCondition(t *testing.T) {
+	for _, p := range pathologies.All() {
+		if strings.Contains(p.Runbook, "{{") {
+			t.Errorf("%s: its runbook names a threshold that its condition does not have", p.ID)
+		}
+		_, seen, _ := strings.Cut(p.Template, "## What you see\n")
+		seen, _, _ = strings.Cut(seen, "\n## ")
+		for i, prose := range strings.Split(seen, "```") {
+			if i%2 == 1 {
+				continue
+			}
+			for _, said := range statedLimit.FindAllString(strings.Join(strings.Fields(prose), " "), -1) {
+				if !slices.Contains(noLimits, said) {
+					t.Errorf("%s: %q is a number beside the condition's", p.ID, said)
+				}
+			}
+		}
+	}
+	p := *pathologies.All()[0]
+	p.When, p.Template = catalog.Above(indicator.TTFTP95, &catalog.Threshold{Name: "late", Default: 2, Unit: indicator.Seconds}), "later than {{late}}"
+	if got := generate.FillRunbook(&p, generate.DescribeThreshold); got != "later than 2 s" {
+		t.Errorf("%q", got)
+	}
+}
+
+// noLimits are numbers that are no thresholds: none at all, and the patterns that guides to vLLM give.
+var noLimits = []string{
+	"above 0.", "above 0.95", "more than 10 evictions", "above 3 s", "above 5 s", "below 50 ms", "more than 20 waiting",
 }

@@ -12,7 +12,7 @@ package report
 import (
 	"io"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/base/docs"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -23,7 +23,7 @@ type Options struct {
 	Full           bool // every comparison, every check, every fix and the configuration
 	// Commands says that a command made the diagnosis, so that another one can tell more.
 	Commands bool
-	Runbooks catalog.Runbooks
+	Runbooks docs.Runbooks
 }
 
 // Text writes a diagnosis for a terminal: one screen or, if Full, everything. The first line is the answer.

@@ -135,7 +135,7 @@ var (
 	}
 	LeaseShare = &Signal{
 		Name: "kv_lease_expired_share", Title: "Share of prefills not fetched", Unit: Ratio,
-		Expr: leaseShare("vllm:nixl_num_kv_expired_reqs_total"),
+		Expr: Div(SumIncrease("vllm:nixl_num_kv_expired_reqs_total"), AtLeast(SumIncrease(ttftFamily+"_count"), 1)),
 		Doc:  "Leases that ended unfetched over the first tokens of the same time, which are the prefills of a prefill server.",
 		Hint: hintTransfer,
 	}
@@ -151,7 +151,8 @@ var (
 	// HeldIdle shows blocks that are held for another server: usage counts no free cached block.
 	HeldIdle = &Signal{
 		Name: "kv_held_idle", Title: "KV cache held while idle", Unit: Ratio,
-		Expr: And(heldIdle, Sum(Now("vllm:nixl_num_kv_expired_reqs_total"))),
+		Expr: And(Mul(Max(Lowest("vllm:kv_cache_usage_perc")), Test(Sum(Share(0.7, "vllm:num_requests_running")), "<", Number(0.5))),
+			Sum(Now("vllm:nixl_num_kv_expired_reqs_total"))),
 		Doc: "KV cache usage while hardly a request runs, 0 where some do. A prefill server holds the blocks of a " +
 			"request until a decode server has fetched them; held for long they are what new prompts wait for.",
 		Hint: hintTransfer,
@@ -226,13 +227,30 @@ type Roles struct{ Prefill, Decode, Held Expr }
 
 // bySource tells a server's role by the source of most of its prompt tokens, whichever side counts transfers: NIXL's
 // puller or its pusher. If no prompt tokens of a model are transferred, it reads which servers count transfers.
-var bySource = func() Roles {
+var bySource = ofReceived(Or(fetched, Unless(countsTransfers, CountOf(fetched).By(Fleet...)).On(Fleet...)))
+
+// byTokens tells roles with connectors that count no transfers (MoRIIO, LMCache, FlexKV): a router asks a prefill server
+// for one token of each request, and another server of the model fetches most of its prompts. A store that replicas
+// share has nobody who only prefills.
+var byTokens = func() Roles {
+	prefill := Unless(And(Where(Div(Sum(Increase("vllm:generation_tokens_total").In(PastMark)), givesFirst), "<", Number(1.5)),
+		CountOf(fetched).By(Fleet...)).On(Fleet...), fetched)
+	return Roles{
+		Prefill: prefill, Decode: And(fetched, CountOf(prefill).By(Fleet...)).On(Fleet...),
+		Held: Sum(Share(0.3, "vllm:num_requests_waiting_by_reason", Is("reason", "capacity"))), // others wait for their KV cache
+	}
+}()
+
+// fetched are the servers to which most prompt tokens came through a connector.
+var fetched = func() Expr {
 	tokens := func(where ...*labels.Matcher) Expr {
 		return Sum(Increase("vllm:prompt_tokens_by_source_total", where...).In(PastMark))
 	}
-	fetched := Where(Div(tokens(Is("source", "external_kv_transfer")), Some(tokens())), ">", Number(0.5))
-	return ofReceived(Or(fetched, Unless(countsTransfers, CountOf(fetched).By(Fleet...)).On(Fleet...)))
+	return Where(Div(tokens(Is("source", "external_kv_transfer")), Some(tokens())), ">", Number(0.5))
 }()
+
+// givesFirst are the first tokens of the servers that gave some.
+var givesFirst = Where(Sum(Increase(ttftFamily+"_count").In(PastMark)), ">", Number(0))
 
 // byTransfers tells roles by transfers: decode servers received KV caches; prefill servers, with a connector, gave
 // first tokens and received none.
@@ -243,7 +261,7 @@ var countsTransfers = Where(Sum(Increase("vllm:nixl_xfer_time_seconds_count").In
 // ofReceived returns the roles by the servers that receive KV caches.
 func ofReceived(received Expr) Roles {
 	return Roles{Decode: received, Held: mostlyWaiting, Prefill: Unless(
-		And(Where(Sum(Increase(ttftFamily+"_count").In(PastMark)), ">", Number(0)), Sum(Last("vllm:nixl_xfer_time_seconds_count").In(PastMark))), received)}
+		And(givesFirst, Sum(Last("vllm:nixl_xfer_time_seconds_count").In(PastMark))), received)}
 }
 
 // mostlyWaiting is how many requests wait on a server for seven tenths of the time.
@@ -262,18 +280,15 @@ func (r Roles) Exprs() map[string]Expr {
 
 // ofPair is a value of the prefill or the decode servers of a model, told to each of its servers.
 func ofPair(name, title string, unit Unit, of func(Roles) Aggregate, doc string) *Signal {
-	told := func(r Roles) Expr { return ofGroup(Sum(Now("vllm:num_requests_running")), of(r).By(Fleet...), Fleet) }
+	there := Sum(Now("vllm:num_requests_running"))
+	told := func(r Roles) Expr { return ofGroup(there, of(r).By(Fleet...), Fleet) }
 	return &Signal{
 		Name: name, Title: title, Unit: unit, Fleet: true, OfRoles: told, Doc: doc, Hint: hintTransfer,
-		Expr: told(bySource), Otherwise: []Alternative{{Without: "vllm:prompt_tokens_by_source_total", Expr: told(byTransfers)}},
+		Expr: told(bySource), Otherwise: []Alternative{
+			{Without: "vllm:prompt_tokens_by_source_total", Expr: told(byTransfers)},
+			{Without: "vllm:nixl_xfer_time_seconds_count", With: "vllm:num_requests_waiting_by_reason", Expr: OrZero(told(byTokens), there)},
+		},
 	}
-}
-
-// heldIdle is the KV cache usage of a server on which hardly a request runs.
-var heldIdle = Mul(Max(Lowest("vllm:kv_cache_usage_perc")), Test(Sum(Share(0.7, "vllm:num_requests_running")), "<", Number(0.5)))
-
-func leaseShare(expired string) Expr {
-	return Div(SumIncrease(expired), AtLeast(SumIncrease(ttftFamily+"_count"), 1))
 }
 
 // shareOf returns a number of events over itself and others; 0 without any.

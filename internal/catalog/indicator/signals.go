@@ -643,7 +643,10 @@ var (
 	PoolAnswers = &Signal{
 		Name: "pool_answers", Title: "Share of the pool that answers", Unit: Ratio, Fleet: true, Optional: true,
 		Expr: poolAnswers(byTransfers), OfRoles: poolAnswers,
-		Otherwise: []Alternative{{Without: "vllm:nixl_xfer_time_seconds_count", Expr: answersOf(everyServer)}},
+		Otherwise: []Alternative{
+			{Without: "vllm:nixl_xfer_time_seconds_count", With: "vllm:prompt_tokens_by_source_total", Expr: poolAnswers(byTokens)},
+			{Without: "vllm:nixl_xfer_time_seconds_count", Expr: answersOf(everyServer)},
+		},
 		Doc: "Replicas of the model that answer now, over those that answered in the available history and are still scraped. Where prefill " +
 			"and decode are apart, those of the server's own role: no other one can do its work. If a server falls silent while nothing scrapes it, its samples look current for five minutes.",
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/sixty-dev/sixty/internal/base/docs"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
@@ -103,7 +104,7 @@ func newBuilder(cfg Config) (*builder, error) {
 	if len(d.Model) == 0 {
 		d.Model = dialect.UsualModel
 	}
-	cfg.Runbooks = cmp.Or(cfg.Runbooks, catalog.PublishedRunbooks)
+	cfg.Runbooks = cmp.Or(cfg.Runbooks, docs.PublishedRunbooks)
 	d.Window, d.Short, d.Past = rateMark, rateMark, rangeMark
 	servers, exporters, gateways, err := divideDialects(d.Dialects)
 	if err != nil {

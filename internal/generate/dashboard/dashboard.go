@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/docs"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -34,7 +35,7 @@ type Config struct {
 	// The dashboards mark and link the alerts of Pathologies.
 	Pathologies []*catalog.Pathology
 
-	Runbooks catalog.Runbooks
+	Runbooks docs.Runbooks
 
 	// Limit returns the thresholds that are known, objectives first; it may be nil. Other lines are drawn at the
 	// catalogue's defaults.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/docs"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
@@ -147,7 +148,7 @@ func renderAlertmanagerFiles(c *Config, objects []generate.File) ([]generate.Fil
 }
 
 // sloRunbook is the runbook for an error budget that burns.
-var sloRunbook = catalog.Documentation + "slo.md#when-an-error-budget-burns"
+var sloRunbook = docs.URL + "slo.md#when-an-error-budget-burns"
 
 // renderBurnRates renders the objectives as burn-rate alerts.
 func renderBurnRates(c *Config) (burnrate.Rules, error) {

@@ -41,7 +41,8 @@ type Config struct {
 func Markdown(c Config) ([]generate.File, error) {
 	titles, bodies := map[string]string{}, map[string]string{}
 	for _, p := range c.Pathologies {
-		first, body, _ := strings.Cut(strings.TrimSpace(p.Runbook), "\n")
+		runbook := generate.FillRunbook(p, func(t *catalog.Threshold) string { return render.Escape(c.describeThreshold(t)) })
+		first, body, _ := strings.Cut(strings.TrimSpace(runbook), "\n")
 		title, ok := strings.CutPrefix(first, "# ")
 		if !ok {
 			return nil, fmt.Errorf("runbook page of %s: the runbook does not begin with a title", p.ID)
@@ -195,35 +196,14 @@ func (c Config) writeConditions(b *strings.Builder, conds []catalog.Cond, depth 
 	}
 }
 
-// describeThreshold describes a threshold and its fallbacks, in the order in which they are resolved.
+// describeThreshold describes a threshold as it is known in advance, else with its fallbacks.
 func (c Config) describeThreshold(t *catalog.Threshold) string {
 	if c.Limit != nil {
 		if v, source, ok := c.Limit(t); ok {
 			return indicator.FormatNumber(v, t.Unit) + " (" + source + ")"
 		}
 	}
-	var parts []string
-	switch {
-	case t.BurnRate > 0:
-		parts = append(parts, fmt.Sprintf("%g × the error budget of the objective %s", t.BurnRate, t.Objective))
-	case t.Objective != "":
-		parts = append(parts, "the objective "+string(t.Objective))
-	}
-	if r := t.Baseline; r != nil {
-		text := generate.RelativeText(t, "normal")
-		if r.History {
-			text += ", of earlier samples"
-		}
-		parts = append(parts, text)
-	}
-	if t.Default == t.Default { // not catalog.None
-		number := indicator.FormatNumber(t.Default, t.Unit)
-		if t.Default > 0 && t.Default < 1e-6 {
-			number = "0"
-		}
-		parts = append(parts, number)
-	}
-	return strings.Join(parts, "; without it ")
+	return generate.DescribeThreshold(t)
 }
 
 // writeRelated lists the causes and symptoms.

@@ -84,8 +84,8 @@ func one(p catalog.Pathology) runbookpage.Config {
 	if p.When.Signal == nil && p.When.All == nil && p.When.Any == nil {
 		p.When = catalog.Above(indicator.TTFTP95, threshold)
 	}
-	if p.Runbook == "" {
-		p.Runbook = "# Odd\n\n## What you see\n\nNothing.\n"
+	if p.Template == "" {
+		p.Template = "# Odd\n\n## What you see\n\nNothing.\n"
 	}
 	return runbookpage.Config{Pathologies: []*catalog.Pathology{&p}}
 }
@@ -152,7 +152,7 @@ func TestConditionsInWords(t *testing.T) {
 }
 
 func TestPagesShowTheDeployment(t *testing.T) {
-	c := one(catalog.Pathology{Alert: "Odd"})
+	c := one(catalog.Pathology{Alert: "Odd", Template: "# Odd\n\n## What you see\n\nTTFT is above {{limit}}.\n"})
 	d, err := dialect.Named("vllm-v0")
 	must.Succeed(t, err)
 	c.Deployment = &dialect.Deployment{Dialects: []dialect.Dialect{d}, Instance: dialect.UsualInstance, Model: dialect.UsualModel}
@@ -169,7 +169,7 @@ func TestPagesShowTheDeployment(t *testing.T) {
 	}
 	text := pages(t, c)["odd.md"]
 	for _, want := range []string{
-		"<!-- About odd -->", "above 800 ms (slo.yaml)", "[open the panel](<https://grafana.example.com/d/x?var=odd>)",
+		"<!-- About odd -->", "above 800 ms (slo.yaml)", "TTFT is above 800 ms (slo.yaml).", "[open the panel](<https://grafana.example.com/d/x?var=odd>)",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -178,7 +178,7 @@ func TestPagesShowTheDeployment(t *testing.T) {
 }
 
 func TestARunbookWithoutATitleIsAnError(t *testing.T) {
-	if _, err := runbookpage.Markdown(one(catalog.Pathology{Runbook: "no title"})); err == nil || !strings.Contains(err.Error(), "odd") {
+	if _, err := runbookpage.Markdown(one(catalog.Pathology{Template: "no title"})); err == nil || !strings.Contains(err.Error(), "odd") {
 		t.Errorf("error %v", err)
 	}
 }

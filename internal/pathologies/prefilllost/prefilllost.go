@@ -24,6 +24,10 @@ var (
 		Name: "kv_transfers_sent", Unit: indicator.PerRequest, Default: 0.5,
 		Why: "the server has a connector and counts no transfers: with Mooncake the one that sends does",
 	}
+	apart = &catalog.Threshold{
+		Name: "decode_servers_apart", Unit: indicator.Count, Default: 0.5,
+		Why: "prompts of the model are prefilled elsewhere; of a store that replicas share, misses are another fault",
+	}
 	stillComputes = &catalog.Threshold{
 		Name: "prompts_computed_here", Unit: indicator.Tokens, Default: catalog.None,
 		Baseline: &catalog.Relative{Factor: 2, Offset: 20, History: true},
@@ -41,7 +45,8 @@ var Pathology = &catalog.Pathology{
 	When: catalog.All(
 		catalog.Any(catalog.Below(indicator.TransfersPerRequest, fewer), catalog.All(
 			catalog.Below(indicator.TransferredShare, fewerTokens),
-			catalog.Guard(catalog.Below(indicator.TransfersPerRequest, sentByOthers)),
+			catalog.Any(catalog.Guard(catalog.Below(indicator.TransfersPerRequest, sentByOthers)),
+				catalog.Guard(catalog.Above(indicator.DecodeServers, apart))),
 		)),
 		catalog.Above(indicator.ComputedTokens, stillComputes),
 	),

@@ -10,8 +10,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/base/docs"
 	"github.com/sixty-dev/sixty/internal/base/fileio"
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/pages"
@@ -165,7 +165,7 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 		k.tracker.Conform(&d)
 		if f := d.LeadingFinding(&d.Verdict); f != nil && f.Pathology.ID == r.Pathology {
 			r.Kept = view.Kept{
-				At: d.At.UTC(), Runbook: catalog.PublishedRunbooks.PageURL(r.Pathology), Reasons: f.Reasons,
+				At: d.At.UTC(), Runbook: docs.PublishedRunbooks.PageURL(r.Pathology), Reasons: f.Reasons,
 				Evidence: report.EvidenceRows(f.Evidence, false),
 			}
 		}

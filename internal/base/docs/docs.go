@@ -1,4 +1,5 @@
-package catalog
+// Package docs locates this build's documents, to which reports, alerts and dashboards link.
+package docs
 
 import (
 	"cmp"
@@ -6,15 +7,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/version"
 )
 
-// Documentation is the URL of this build's documents. A release links to its own documents, so that its links stay
+// URL is the address of this build's documents. A release links to its own documents, so that its links stay
 // right.
-var Documentation = "https://github.com/sixty-dev/sixty/blob/" + version.Get().Ref() + "/docs/"
+var URL = "https://github.com/sixty-dev/sixty/blob/" + version.Get().Ref() + "/docs/"
 
 // Runbooks locates the runbooks: URL, then a pathology's id, then Suffix. The zero value is their published address.
 type Runbooks struct{ URL, Suffix string }
 
 // PublishedRunbooks are the project's documentation.
-var PublishedRunbooks = Runbooks{Documentation + "pathologies/", ".md"}
+var PublishedRunbooks = Runbooks{URL + "pathologies/", ".md"}
 
 // PageURL is the address of a pathology's page.
 func (r Runbooks) PageURL(id string) string {

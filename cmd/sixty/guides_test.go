@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -42,6 +43,9 @@ const guideItems = 86
 // $ADDRESS5 free addresses.
 func TestGuides(t *testing.T) {
 	checkItemsAreComplete(t, "testdata/guides")
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("the items are commands of a shell")
+	}
 	text := must.ReadFile(t, "testdata/guides/busy.yaml")
 	busy, err := fleet.ReadScenario("busy", string(text))
 	must.Succeed(t, err)

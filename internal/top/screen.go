@@ -246,7 +246,7 @@ func (s *screen) modelLines(t *render.Text, m *view.Model) []string {
 		head = render.Clean(m.Model) + ": " + head
 	}
 	style := healthStyles[view.HealthOf(shown, v.Severity)]
-	if m.Phase != "" && v.Status != view.Firing { // its incident is not over
+	if m.IsQuiet() || m.Phase != "" && v.Status != view.Firing { // its incident is not over
 		head, style = render.Clean(m.Title), healthStyles[m.Health]
 	}
 	head = t.Style(style, head)

@@ -66,7 +66,7 @@ export function healthOf(of: { status: Status; severity: string }, t: Trust): He
 export const healthOfModel = (m: Pick<Model, 'health'>, t: Trust): Health => (m.health === 'healthy' && !t.ok ? 'unknown' : m.health)
 
 // quiet is a model whose incident is not found now and not closed.
-export const quiet = (m: Pick<Model, 'verdict' | 'phase'>): boolean => m.phase === 'quiet' && m.verdict.status !== 'firing'
+export const quiet = (m: Pick<Model, 'verdict' | 'phase'>): boolean => m.phase === 'quiet' && (m.verdict.status !== 'firing' || m.verdict.severity === 'info')
 
 // failingOf is how many models fail or are degraded.
 export const failingOf = (l: Live): number => l.overview?.models.filter((m) => ['failing', 'degraded'].includes(healthOfModel(m, { ok: true }))).length ?? 0

@@ -142,6 +142,12 @@ type Model struct {
 	Replicas  []Replica `json:"replicas"`        // by name
 }
 
+// IsQuiet reports whether nothing of the model's open incident is found now: at most something that is worth knowing, such as
+// the restart that ended it.
+func (m *Model) IsQuiet() bool {
+	return m.Phase == Quiet && (m.Verdict.Status != Firing || m.Verdict.Severity == catalog.Info.String())
+}
+
 // Tell sets the name, the health and the title of a model, for every surface: by its verdict, which is called so, and on so
 // many of its replicas. What is failing is not healthy at once.
 func (m *Model) Tell(called string, on, of int) {
@@ -160,6 +166,8 @@ func (m *Model) Tell(called string, on, of int) {
 		m.Health = Health(m.Phase)
 	}
 	switch {
+	case m.IsQuiet() && m.Health != HealthUncertain:
+		m.Title = m.Name + " is quiet, and its incident is not closed yet"
 	case m.Verdict.Status == Firing && of > 1 && on == of:
 		m.Title = fmt.Sprintf("%s on all %d replicas of %s", called, of, m.Name)
 	case m.Verdict.Status == Firing && of > 1 && on > 0:
@@ -168,8 +176,6 @@ func (m *Model) Tell(called string, on, of int) {
 		m.Title = called + " on " + m.Name
 	case m.Health == HealthUncertain:
 		m.Title = "Not certain yet whether " + m.Name + " is healthy"
-	case m.Phase == Quiet:
-		m.Title = m.Name + " is quiet, and its incident is not closed yet"
 	case m.Health == HealthUnknown:
 		m.Title = m.Name + " is in an unknown state"
 	case m.Health != HealthHealthy:

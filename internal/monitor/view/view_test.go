@@ -45,6 +45,7 @@ func TestAModelIsToldInOneSentence(t *testing.T) {
 		{healthy, "", 0, 4, Partial, "qwen in prod is in an unknown state", HealthUnknown},
 		{idle, "", 0, 4, OK, "qwen in prod is idle", HealthHealthy},
 		{healthy, Quiet, 0, 4, OK, "qwen in prod is quiet, and its incident is not closed yet", HealthHealthy},
+		{Verdict{ID: "engine-restart", Status: Firing, Severity: "info"}, Quiet, 4, 4, OK, "qwen in prod is quiet, and its incident is not closed yet", HealthHealthy},
 		{healthy, Quiet, 0, 4, Stale, "qwen in prod is quiet, and its incident is not closed yet", HealthHealthy},
 		{healthy, Failing, 0, 4, OK, "qwen in prod is failing: its incident is open", HealthFailing},
 		{Verdict{ID: "not-certain", Status: Pending}, Quiet, 0, 4, OK, "Not certain yet whether qwen in prod is healthy", HealthUncertain},

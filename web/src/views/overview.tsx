@@ -87,7 +87,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   const live = useLive()
   const v = m.verdict
   const h = healthOfModel(m, t)
-  const firing = v.status === 'firing'
+  const firing = v.status === 'firing' && !quiet(m)
   const path = m.incident ? `/api/v1/incidents/${encodeURIComponent(m.incident)}` : ''
   const { data: incident, again } = useGet<Incident>(path, live.incidents)
   const of = incident?.pathology === v.id ? incident : undefined

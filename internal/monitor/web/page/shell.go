@@ -121,7 +121,7 @@ func (p *handler) showIncident(r *http.Request, v *shell, id string) bool {
 func newShellModel(m *view.Model, state view.State) shellModel {
 	out := shellModel{m, render.Clean(m.Title), render.Sentence(m.Verdict.Summary), string(m.Health)}
 	switch {
-	case m.Phase == view.Quiet && m.Verdict.Status != view.Firing:
+	case m.IsQuiet():
 		out.Health = "quiet"
 	case m.Health == view.HealthUncertain:
 		out.Summary = render.Sentence(strings.TrimPrefix(m.Verdict.Summary, "Not certain yet: ")) // as the head says

@@ -80,7 +80,6 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		Targets: targets, At: o.At, Interval: o.Interval, Past: past.Length(),
 		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(o.Matchers, layout.Without), Memory: o.Memory, Baselines: o.Settings.Baselines,
 	}
-	r.resolved = r.Memory.resolverOf(&r)
 	hs, err := readHistories(ctx, q, &r, past)
 	if err != nil {
 		return Diagnosis{}, err
@@ -89,7 +88,6 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		r.Spans = append(r.Spans, o.chooseSpans(&targets[i], h, past, r.Interval))
 	}
 	left := r.dropDeparted(hs)
-	r.resolved = r.Memory.resolverOf(&r)
 	shareSpans(r.Spans, r.Interval)
 	s, err := Fetch(ctx, q, r)
 	if err != nil {

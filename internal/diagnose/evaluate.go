@@ -28,10 +28,9 @@ type Settings struct {
 func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagnosis {
 	d := Diagnosis{At: s.At, Targets: slices.Clone(s.Targets), Spans: s.Spans, Interval: s.interval}
 	var judged []judgement
-	known := map[kind][]judgedWhen{}
 	for i := range s.Targets {
 		if s.Targets[i].Problem == "" {
-			judged = append(judged, judgeTarget(s, i, pathologies, set, known))
+			judged = append(judged, judgeTarget(s, i, pathologies, set))
 		}
 	}
 	for i := range judged {
@@ -124,14 +123,11 @@ type outcome struct {
 	since       Onset // the condition's onset
 }
 
-func judgeTarget(
-	s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings, known map[kind][]judgedWhen,
-) judgement {
+func judgeTarget(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings) judgement {
 	j := judgement{target: target, view: newView(s, target, part{}, set), outcomes: make([]outcome, 0, len(pathologies))}
-	conditions := j.view.judgedBy(pathologies, known)
-	for i, p := range pathologies {
-		when := conditions[i].Cond
-		if !conditions[i].judged {
+	for _, p := range pathologies {
+		when, judged := j.view.judgedBy(p)
+		if !judged {
 			j.outcomes = append(j.outcomes, outcome{pathology: p, severity: p.Severity, status: NotApplicable})
 			continue
 		}
@@ -207,45 +203,21 @@ func explainOutcomes(causes, others []outcome, same func(cause, o *outcome) bool
 	}
 }
 
-// A kind is what targets have in common that are judged by the same conditions.
-type kind struct {
-	engine  engine.ID
-	dialect string // its key
-	oneRank bool
-}
-
-// judgedWhen is a pathology's condition without what needs a feature that a kind of targets does not use; it is not
-// judged where nothing is left, or where the pathology is not about such targets.
-type judgedWhen struct {
-	catalog.Cond
-	judged bool
-}
-
-// judgedBy returns the condition of each pathology, from known if it is there.
-func (v view) judgedBy(pathologies []*catalog.Pathology, known map[kind][]judgedWhen) []judgedWhen {
+// judgedBy returns a pathology's condition without what needs a feature that the target does not use, and false
+// where nothing is left or the pathology is not about such a target.
+func (v view) judgedBy(p *catalog.Pathology) (catalog.Cond, bool) {
 	t, oneRank := &v.snapshot.Targets[v.target], v.Now(indicator.Ranks).Or(1) < 2
-	of := kind{t.Dialect.Engine, t.Dialect.Key(), oneRank}
-	if conditions := known[of]; conditions != nil {
-		return conditions
+	about := t.Serves()
+	switch p.Scope() {
+	case indicator.Gateway:
+		about = t.isGateway()
+	case indicator.GPU:
+		about = about || t.isGPU()
 	}
-	out := make([]judgedWhen, len(pathologies))
-	for i, p := range pathologies {
-		about := t.Serves()
-		switch p.Scope() {
-		case indicator.Gateway:
-			about = t.isGateway()
-		case indicator.GPU:
-			about = about || t.isGPU()
-		}
-		out[i].Cond = p.When
-		if about {
-			out[i].Cond, out[i].judged = p.When.Asked(func(s *indicator.Signal) bool {
-				return t.Dialect.Unused(s) == "" && !(s.OfRanks && oneRank)
-			})
-		}
+	if !about {
+		return p.When, false
 	}
-	known[of] = out
-	return out
+	return p.When.Asked(func(s *indicator.Signal) bool { return t.Dialect.Unused(s) == "" && !(s.OfRanks && oneRank) })
 }
 
 // mayShareRequests reports whether two parts may share requests: two models do not, nor do two upstreams.
@@ -362,7 +334,7 @@ func (j *judgement) idsOf(of Status) (out []string) {
 }
 
 // mergeOutcomes makes one finding of a pathology's outcomes on all targets of a pool.
-func (p *pool) mergeOutcomes(of *catalog.Pathology, all []judgedOutcome) Finding {
+func (p *pool) mergeOutcomes(of *catalog.Pathology) Finding {
 	f := Finding{Pathology: of, Model: p.model, Severity: of.Severity, Status: NotApplicable}
 	if len(p.judged) == 0 && of.Scope() != indicator.Gateway {
 		f.Status = Unknown
@@ -370,7 +342,7 @@ func (p *pool) mergeOutcomes(of *catalog.Pathology, all []judgedOutcome) Finding
 			f.Targets = append(f.Targets, u.Target)
 		}
 	}
-	sortWorstFirst(all)
+	all := p.outcomesOf(of)
 	if len(all) == 0 {
 		return f
 	}
@@ -383,7 +355,7 @@ func (p *pool) mergeOutcomes(of *catalog.Pathology, all []judgedOutcome) Finding
 		case o.status != worst.status:
 		case !slices.Contains(f.Targets, o.name()):
 			f.Targets = append(f.Targets, o.name())
-			f.impact += o.rate
+			f.impact += o.requestRate()
 		case o.part.name != "" && o.name() == worst.name():
 			more = append(more, o.part.name)
 		}
@@ -415,40 +387,29 @@ func (p *pool) mergeOutcomes(of *catalog.Pathology, all []judgedOutcome) Finding
 	return f
 }
 
-// judgedOutcome is an outcome with the target on which it was found, and how much that one serves, see requestRate.
+// judgedOutcome is an outcome with the target on which it was found.
 type judgedOutcome struct {
 	*outcome
 	*judgement
-	rate float64
 }
 
-// outcomesOf lists the outcomes on the pool's targets by their pathology.
-func (p *pool) outcomesOf() map[*catalog.Pathology][]judgedOutcome {
-	out := map[*catalog.Pathology][]judgedOutcome{}
+// outcomesOf lists a pathology's outcomes on the pool's targets, the worst first, whatever the order of the targets.
+func (p *pool) outcomesOf(of *catalog.Pathology) (all []judgedOutcome) {
 	for i := range p.judged {
-		j := &p.judged[i]
-		rate := j.requestRate()
-		for k := range j.outcomes {
-			if o := &j.outcomes[k]; o.status != NotApplicable {
-				out[o.pathology] = append(out[o.pathology], judgedOutcome{o, j, rate})
+		for k := range p.judged[i].outcomes {
+			if o := &p.judged[i].outcomes[k]; o.pathology == of && o.status != NotApplicable {
+				all = append(all, judgedOutcome{o, &p.judged[i]})
 			}
 		}
 	}
-	return out
-}
-
-// sortWorstFirst sorts a pathology's outcomes, whatever the order of the targets.
-func sortWorstFirst(all []judgedOutcome) {
 	slices.SortFunc(all, func(a, b judgedOutcome) int {
 		explained := func(o judgedOutcome) int { return min(1, len(o.inhibitedBy)) }
-		if worse := cmp.Or(
+		return cmp.Or(
 			cmp.Compare(rankOf(b.status), rankOf(a.status)), explained(a)-explained(b), cmp.Compare(b.severity, a.severity),
-			cmp.Compare(b.confidence, a.confidence), cmp.Compare(b.rate, a.rate),
-		); worse != 0 {
-			return worse
-		}
-		return cmp.Compare(a.name(), b.name())
+			cmp.Compare(b.confidence, a.confidence), cmp.Compare(b.requestRate(), a.requestRate()), cmp.Compare(a.name(), b.name()),
+		)
 	})
+	return all
 }
 
 // describeFinding adds the texts and fixes of the worst outcome to a finding that fires. more names further parts of

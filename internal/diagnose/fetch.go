@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -43,8 +42,6 @@ type Request struct {
 
 	// Memory, which may be nil, is what the diagnosis before asked and was told.
 	Memory *Memory
-
-	resolved *resolver // of the targets
 }
 
 // shortSpan returns the shortest time for a group's rates. A gateway's holds two scrapes, as in alert rules, for
@@ -68,7 +65,6 @@ func shortestSpanAt(interval time.Duration) time.Duration { return max(10*time.S
 func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error) {
 	s := newSnapshot(r.Targets)
 	s.At, s.Spans, s.interval, s.memory = r.At, r.Spans, r.Interval, r.Memory
-	r.resolved = r.Memory.resolverOf(&r)
 	queries, settled := planQueries(&r)
 	answers := r.Memory.lookUp(queries)
 	err := runQueries(ctx, q, &r, queries, answers)
@@ -313,8 +309,8 @@ type group struct {
 	matchers []*labels.Matcher
 	named    []string // the instances of its members, where the matchers name them
 	members  []int
-	has      []bool // by target
-	said     string // key of what its expressions are compiled for
+	by       map[string][]int // members by the labels of their instance
+	said     string           // key of what its expressions are compiled for
 }
 
 // groupTargets puts targets of one dialect and span together, because they share queries. Targets that cannot or need not
@@ -338,14 +334,16 @@ func groupTargets(r *Request, span func(target int) Range, ask func(target int) 
 		}
 		g := keys[k]
 		if g == nil {
-			g = &group{lead: t, span: k.span, asked: k.asked, matchers: r.Matchers, has: make([]bool, len(r.Targets))}
+			g = &group{lead: t, span: k.span, asked: k.asked, matchers: r.Matchers, by: map[string][]int{}}
 			keys[k] = g
 			gs = append(gs, g)
 		}
 		if i < len(r.Spans) && k.span == r.Spans[i].Window {
 			g.beyond = max(g.beyond, r.Spans[i].beyond)
 		}
-		g.members, g.has[i] = append(g.members, i), true
+		g.members = append(g.members, i)
+		instance := labelKey(t.Labels, r.Instance)
+		g.by[instance] = append(g.by[instance], i)
 	}
 	if len(gs) < 2 {
 		return gs
@@ -384,6 +382,22 @@ func (r *Request) matchersOf(instances []string) []*labels.Matcher {
 		quoted[i] = regexp.QuoteMeta(name)
 	}
 	return append(slices.Clone(r.Matchers), indicator.Like("instance", strings.Join(quoted, "|")))
+}
+
+// ownersOf returns the members to which a series belongs: members of its instance and, if models is set, of its model.
+func (g *group) ownersOf(r *Request, m model.Metric, models bool) []int {
+	var room [128]byte
+	members := g.by[string(appendKey(room[:0], m, r.Instance))]
+	if !models || len(members) == 0 {
+		return members
+	}
+	var out []int
+	for _, i := range members {
+		if t := &r.Targets[i]; sameMetric(m, t.Labels, t.Dialect.Identity) && sameMetric(m, t.Labels, r.Model) {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // sameMetric reports whether a series and a target have the same values of labels.
@@ -459,15 +473,15 @@ func (p *planner) setKnown(s *indicator.Signal, v indicator.Value) {
 	members := p.g.members
 	p.settled = append(p.settled, func(snap *Snapshot) {
 		for _, i := range members {
-			p.setReading(snap.readings[i].of(s), s, v)
+			p.setReading(snap.readings[i], s, v)
 		}
 	})
 }
 
-// setReading takes a value into a reading.
-func (p *planner) setReading(to *reading, s *indicator.Signal, v indicator.Value) {
+// setReading takes a value into readings.
+func (p *planner) setReading(to readings, s *indicator.Signal, v indicator.Value) {
 	v.V = s.Natural(v.V)
-	*p.slot(to) = v
+	*p.slot(to.of(s)) = v
 }
 
 func (p *planner) planReading(s *indicator.Signal) {
@@ -482,7 +496,7 @@ func (p *planner) planReading(s *indicator.Signal) {
 	g := p.g
 	p.addQuery(s, s.Name, at, g.lead.Dialect.Expr(s), func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
-			p.storeValue(snap, g, s, p.r.resolved.seriesOf(sample.Metric), indicator.Known(float64(sample.Value)))
+			p.storeValue(snap, g, s, sample.Metric, indicator.Known(float64(sample.Value)))
 		}
 	})
 	if s.Counted() {
@@ -491,17 +505,17 @@ func (p *planner) planReading(s *indicator.Signal) {
 }
 
 // storeValue takes a value into the readings of those that the labels belong to.
-func (p *planner) storeValue(snap *Snapshot, g *group, s *indicator.Signal, of *series, v indicator.Value) {
-	for _, i := range of.ownersIn(g, s.Scope == indicator.Model) {
-		part := part{label: s.Per}
-		switch s.Per {
-		case "":
-		case indicator.PerRank:
-			part.name = of.rank
-		default:
-			part.name = string(of.metric[model.LabelName(s.Per)])
+func (p *planner) storeValue(snap *Snapshot, g *group, s *indicator.Signal, m model.Metric, v indicator.Value) {
+	for _, i := range g.ownersOf(p.r, m, s.Scope == indicator.Model) {
+		of := part{label: s.Per, name: string(m[model.LabelName(s.Per)])}
+		if of.label == indicator.PerRank {
+			names := g.lead.Dialect.Rank
+			if names == nil {
+				names = indicator.Rank[1:]
+			}
+			of.name = strings.ReplaceAll(strings.TrimSuffix(labelKey(m, names), "\xff"), "\xff", "/")
 		}
-		p.setReading(snap.readingOf(i, part, s), s, v)
+		p.setReading(snap.of(i, of), s, v)
 	}
 }
 
@@ -512,7 +526,7 @@ func (p *planner) planCount(s *indicator.Signal) {
 	p.addQuery(s, "observations of "+s.Name, g.span.To, s.Observations(), func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
 			if few, ok := s.TooFew(float64(sample.Value)); ok {
-				p.storeValue(snap, g, s, p.r.resolved.seriesOf(sample.Metric), few)
+				p.storeValue(snap, g, s, sample.Metric, few)
 			}
 		}
 	})
@@ -555,7 +569,7 @@ func (g *group) compileFor(r *Request, s *indicator.Signal, expr indicator.Expr,
 // A distribution is a histogram of one target.
 type distribution struct {
 	histogram
-	*series // one of its buckets
+	metric  model.Metric
 	buckets []bucket
 }
 
@@ -563,16 +577,17 @@ type distribution struct {
 // share the answer.
 func (p *planner) planBuckets(s *indicator.Signal) {
 	g, all := p.g, new([]*distribution)
+	names := slices.Concat(p.r.Instance, g.lead.Dialect.Identity, p.r.Model)
 	q := p.addQuery(s, "buckets of "+s.Histogram+s.Per, g.span.To, s.Buckets(), func(snap *Snapshot, v model.Vector) {
 		if *all == nil {
-			*all = p.r.resolved.gatherBuckets(v)
+			*all = gatherBuckets(v, names)
 		}
 		for _, d := range *all {
 			value := d.quantileReading(s.Quantile)
 			if few, ok := s.TooFew(d.count); ok && value.OK {
 				value = few
 			}
-			p.storeValue(snap, g, s, d.series, value)
+			p.storeValue(snap, g, s, d.metric, value)
 		}
 	})
 	if p.buckets[q] != nil {
@@ -581,21 +596,29 @@ func (p *planner) planBuckets(s *indicator.Signal) {
 	p.buckets[q] = all
 }
 
-// gatherBuckets gathers buckets by target.
-func (r *resolver) gatherBuckets(v model.Vector) (out []*distribution) {
-	byOwner := map[string]*distribution{}
+// gatherBuckets gathers buckets by target, whose labels these are.
+func gatherBuckets(v model.Vector, names []string) (out []*distribution) {
+	byTarget := map[string]*distribution{}
+	bounds := map[model.LabelValue]float64{}
+	var key []byte
 	for _, sample := range v {
-		s := r.seriesOf(sample.Metric)
-		if math.IsNaN(s.bound) {
-			continue
+		le := sample.Metric[model.BucketLabel]
+		bound, known := bounds[le]
+		if !known {
+			var ok bool
+			if bound, ok = parseBound(string(le)); !ok {
+				continue
+			}
+			bounds[le] = bound
 		}
-		d := byOwner[s.owner]
+		key = appendKey(key[:0], sample.Metric, names)
+		d := byTarget[string(key)]
 		if d == nil {
-			d = &distribution{series: s, buckets: make([]bucket, 0, 24)}
-			byOwner[s.owner] = d
+			d = &distribution{metric: sample.Metric, buckets: make([]bucket, 0, 24)}
+			byTarget[string(key)] = d
 			out = append(out, d)
 		}
-		d.buckets = append(d.buckets, bucket{s.bound, float64(sample.Value)})
+		d.buckets = append(d.buckets, bucket{bound, float64(sample.Value)})
 	}
 	for _, d := range out {
 		d.histogram = histogramOf(d.buckets)

@@ -33,29 +33,8 @@ func TestALargeGroupIsNotNamed(t *testing.T) {
 		if named := len(g.matchers) > 0; named != (len(g.members) <= mostNamed) {
 			t.Errorf("a group of %d is named: %t", len(g.members), named)
 		}
-		if got := len(newResolver(r).seriesOf(model.Metric{"instance": "5"}).ownersIn(g, false)); got != map[bool]int{true: 1}[g.span == few] {
+		if got := len(g.ownersOf(r, model.Metric{"instance": "5"}, false)); got != map[bool]int{true: 1}[g.span == few] {
 			t.Errorf("a group of %d has %d owners of another one's series", len(g.members), got)
-		}
-	}
-}
-
-// TestLabelsThatAreNotMetAreForgotten: a storage in this process gives the same labels each time, another one does not.
-func TestLabelsThatAreNotMetAreForgotten(t *testing.T) {
-	var m Memory
-	r := &Request{At: time.Unix(1_700_000_000, 0), Instance: []string{"instance"}}
-	same := model.Metric{"instance": "a"}
-	first := m.resolverOf(r).seriesOf(same)
-	for range 20 * generation {
-		r.At = r.At.Add(time.Second)
-		for range 2 {
-			known := m.resolverOf(r)
-			if known.seriesOf(same) != first {
-				t.Fatal("what the same labels say was resolved again")
-			}
-			known.seriesOf(model.Metric{"instance": "a"})
-			if n := len(known.known) + len(known.old); n > 5*generation {
-				t.Fatalf("%d labels are remembered", n)
-			}
 		}
 	}
 }

@@ -318,16 +318,16 @@ func (l *lookup) memberReturned(interval time.Duration) bool {
 }
 
 // scrapeTimes returns when each member was scraped.
-func (l *lookup) scrapeTimes(r *Request, all model.Matrix) map[int][]model.Time {
+func (l *lookup) scrapeTimes(r *Request, series model.Matrix) map[int][]model.Time {
 	out := make(map[int][]model.Time, len(l.members))
-	for _, stream := range all {
-		s := r.resolved.seriesOf(stream.Metric)
-		if !slices.ContainsFunc(s.goes, func(d destination) bool { return d.tellsPage() }) {
+	places := l.placesByName()
+	for _, s := range series {
+		if !slices.ContainsFunc(places[string(s.Metric[model.MetricNameLabel])], func(p held) bool { return p.tellsPage() && p.hasLabels(s.Metric) }) {
 			continue
 		}
-		for _, i := range s.ownersIn(l.group, s.namesModel) {
+		for _, i := range l.ownersOf(r, s.Metric, s.Metric["model_name"] != "") {
 			at := out[i]
-			for _, p := range stream.Values {
+			for _, p := range s.Values {
 				if k, found := slices.BinarySearch(at, p.Timestamp); !found {
 					at = slices.Insert(at, k, p.Timestamp)
 				}
@@ -338,31 +338,24 @@ func (l *lookup) scrapeTimes(r *Request, all model.Matrix) map[int][]model.Time 
 	return out
 }
 
+// placesByName returns where samples go, by the names of the group's dialect.
+func (l *lookup) placesByName() map[string][]held {
+	out := make(map[string][]held, len(places))
+	for i := range places {
+		s := places[i].seriesOf(&l.lead.Dialect)
+		out[s.Metric] = append(out[s.Metric], held{&places[i], slices.Concat(places[i].where, s.Where)})
+	}
+	return out
+}
+
 // held are those series of a metric that go to a place.
 type held struct {
 	*place
 	where []*labels.Matcher
 }
 
-// A destination is the column of a history to which a series' samples are added.
-type destination struct {
-	*place
-	column
-	bound float64 // of its bucket
-}
-
-// destinationOf returns where a series goes, false if it does not go to the place.
-func (h *held) destinationOf(m model.Metric, bound float64, d *dialect.Dialect) (to destination, ok bool) {
-	to, ok = destination{h.place, h.column, bound}, true
-	switch {
-	case slices.ContainsFunc(h.where, func(w *labels.Matcher) bool { return !w.Matches(string(m[model.LabelName(w.Name)])) }):
-		return to, false
-	case h.buckets:
-		return to, !math.IsNaN(bound)
-	case h.answers:
-		to.column, ok = classOf(m, d.HTTPAnswers())
-	}
-	return to, ok
+func (h *held) hasLabels(m model.Metric) bool {
+	return !slices.ContainsFunc(h.where, func(w *labels.Matcher) bool { return !w.Matches(string(m[model.LabelName(w.Name)])) })
 }
 
 // buildHistories builds the members' histories from the known ones and the new samples.
@@ -397,12 +390,29 @@ func (l *lookup) buildHistories(r *Request, out []*history) {
 			h.takeColumns(known, kept)
 		}
 	}
+	places := l.placesByName()
 	for k, part := range l.parts {
-		for _, stream := range part.series {
-			s := r.resolved.seriesOf(stream.Metric)
-			for _, i := range s.ownersIn(l.group, s.namesModel) {
-				for _, to := range s.goes {
-					fillColumn(out[i].columnFor(to)[begins[k][i]:], part.at[i], stream.Values)
+		for _, s := range part.series {
+			for _, p := range places[string(s.Metric[model.MetricNameLabel])] {
+				if !p.hasLabels(s.Metric) {
+					continue
+				}
+				c, le, ok := p.column, 0.0, true
+				switch {
+				case p.buckets:
+					le, ok = parseBound(string(s.Metric[model.BucketLabel]))
+				case p.answers:
+					c, ok = classOf(s.Metric, l.lead.Dialect.HTTPAnswers())
+				}
+				if !ok {
+					continue
+				}
+				for _, i := range l.ownersOf(r, s.Metric, s.Metric["model_name"] != "") {
+					if p.buckets {
+						fillColumn(out[i].bucketColumn(p.family, le)[begins[k][i]:], part.at[i], s.Values)
+					} else {
+						fillColumn(out[i].columnOf(c)[begins[k][i]:], part.at[i], s.Values)
+					}
 				}
 			}
 		}
@@ -490,14 +500,6 @@ func (h *history) columnOf(c column) []float64 {
 		h.columns[c] = h.unknownColumn()
 	}
 	return h.columns[c]
-}
-
-// columnFor returns the column to which a series' samples are added.
-func (h *history) columnFor(to destination) []float64 {
-	if to.buckets {
-		return h.bucketColumn(to.family, to.bound)
-	}
-	return h.columnOf(to.column)
 }
 
 // bucketColumn returns the column of a bucket, which is unknown where it was not there.

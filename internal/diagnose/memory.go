@@ -24,7 +24,6 @@ type Memory struct {
 	seenAt   time.Time // and until
 
 	histories map[string]*history // by target, as of the last diagnosis
-	resolvers []*resolver         // of the last diagnoses' targets
 
 	onsets map[onsetOf]*givenOnset
 }

@@ -245,7 +245,7 @@ func (p *plotter) plotSignal(ctx context.Context, q metrics.Querier, s *indicato
 			return out, err
 		}
 		for _, stream := range m {
-			for _, i := range r.resolved.seriesOf(stream.Metric).ownersIn(g, s.Scope == indicator.Model) {
+			for _, i := range g.ownersOf(r, stream.Metric, s.Scope == indicator.Model) {
 				if k := slices.Index(targets, i); k >= 0 && len(stream.Values) > 0 {
 					line := Line{Target: strings.TrimSpace(r.Targets[i].Name + " " + string(stream.Metric[model.LabelName(s.Per)]))}
 					for _, v := range stream.Values {

@@ -195,10 +195,9 @@ func (j *judgement) cannotTell() string {
 
 // judgePool judges the pool.
 func (p *pool) judgePool(pathologies []*catalog.Pathology) {
-	outcomes := p.outcomesOf()
 	for _, of := range pathologies {
 		if !p.gateway || of.Scope() == indicator.Gateway {
-			p.findings = append(p.findings, p.mergeOutcomes(of, outcomes[of]))
+			p.findings = append(p.findings, p.mergeOutcomes(of))
 		}
 	}
 	rankFindings(p.findings)

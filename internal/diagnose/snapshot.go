@@ -1,6 +1,5 @@
 // Package diagnose turns samples into a verdict: which pathologies hold on which targets, since when, which one explains
-// the others, what changed in the workload, and what could not be checked. The command line, the monitor and the tests
-// call it.
+// the others, what changed in the workload, and what could not be checked.
 //
 // # What it holds
 //
@@ -16,8 +15,7 @@
 //
 //   - Discovery (discover.go, same.go) groups all series into targets, detects their dialects, and finds out which
 //     servers are seen twice.
-//   - Histories (history.go) reads the scrapes: the last ones one by one, older ones at a coarser pace. What a series'
-//     labels say (series.go: its targets, rank, bucket, columns) is resolved when the series is first seen.
+//   - Histories (history.go) reads the scrapes: the last ones one by one, older ones at a coarser pace.
 //   - Spans (timeline.go, changepoint, spans.go, steadiness.go) divides each history, chooses the windows and baselines,
 //     and measures how much a server varies by itself. Targets whose spans are alike share them, and so their questions.
 //   - Fetch (fetch.go) asks for every signal in both spans, once for each group of targets of one dialect and span.
@@ -109,22 +107,19 @@ type Snapshot struct {
 	Targets []Target
 	Spans   []Span // by target
 
-	readings []readings         // by target
-	parts    []map[part]ofPart  // by target: of a server's ranks, of what is behind a gateway
-	starting map[string]float64 // see startsOn; nil until then
-	proven   map[string][]int   // see provenOf; likewise
-	interval time.Duration      // between scrapes
-	wanted   []trail            // trails from which onsets are read
-	trails   map[trail]trailed  // values of the trails; nil until they are queried
-	memory   *Memory            // former results for the same servers; nil after the judgement
+	readings []readings          // by target
+	parts    []map[part]readings // readings of gateways' parts
+	starting map[string]float64  // see startsOn; nil until then
+	proven   map[string][]int    // see provenOf; likewise
+	interval time.Duration       // between scrapes
+	wanted   []trail             // trails from which onsets are read
+	trails   map[trail]trailed   // values of the trails; nil until they are queried
+	memory   *Memory             // former results for the same servers; nil after the judgement
 }
 
 // A part is what one model or one upstream meets at a gateway: the value of a label. The
 // zero part is the whole.
 type part struct{ label, name string }
-
-// ofPart holds the readings of the few signals that parts have.
-type ofPart map[*indicator.Signal]*reading
 
 func newSnapshot(targets []Target) *Snapshot {
 	s := &Snapshot{Targets: targets, Spans: make([]Span, len(targets))}
@@ -147,21 +142,18 @@ func (s *Snapshot) Normal(target int, sig *indicator.Signal) indicator.Value {
 	return s.readings[target].of(sig).normal
 }
 
-// readingOf returns the reading of a signal on a target, or on a part of it, to be set.
-func (s *Snapshot) readingOf(target int, p part, sig *indicator.Signal) *reading {
+// of returns the readings of a part of a target. It creates them if necessary.
+func (s *Snapshot) of(target int, p part) readings {
 	if p.name == "" {
-		return s.readings[target].of(sig)
+		return s.readings[target]
 	}
 	if s.parts[target] == nil {
-		s.parts[target] = map[part]ofPart{}
+		s.parts[target] = map[part]readings{}
 	}
 	if s.parts[target][p] == nil {
-		s.parts[target][p] = ofPart{}
+		s.parts[target][p] = make(readings, len(indicator.All()))
 	}
-	if s.parts[target][p][sig] == nil {
-		s.parts[target][p][sig] = new(reading)
-	}
-	return s.parts[target][p][sig]
+	return s.parts[target][p]
 }
 
 // partsOf lists the parts of a target by a label, or the whole target without parts.

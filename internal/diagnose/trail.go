@@ -280,7 +280,7 @@ func (p *past) askMoments(target int, sig *indicator.Signal, moments metrics.Ran
 		scale = p.Spans[target].Window.Length().Seconds() / p.over.Seconds()
 	}
 	for _, stream := range m {
-		if !slices.Contains(r.resolved.seriesOf(stream.Metric).ownersIn(g[0], sig.Scope == indicator.Model), target) ||
+		if !slices.Contains(g[0].ownersOf(&r, stream.Metric, sig.Scope == indicator.Model), target) ||
 			sig.Per != "" && sig.Per == p.part.label && string(stream.Metric[model.LabelName(sig.Per)]) != p.part.name {
 			continue
 		}

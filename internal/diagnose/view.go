@@ -39,10 +39,7 @@ func (v view) of(p part) view {
 
 func (v view) reading(s *indicator.Signal) reading {
 	if s.Per != "" && s.Per == v.part.label {
-		if r := v.snapshot.parts[v.target][v.part][s]; r != nil {
-			return *r
-		}
-		return reading{}
+		return *v.snapshot.parts[v.target][v.part].of(s)
 	}
 	return *v.snapshot.readings[v.target].of(s)
 }
@@ -51,8 +48,8 @@ func (v view) reading(s *indicator.Signal) reading {
 func (v view) readingsByPart(s *indicator.Signal) map[string]float64 {
 	out := map[string]float64{}
 	for p, readings := range v.snapshot.parts[v.target] {
-		if r := readings[s]; p.label == s.Per && r != nil && r.now.OK {
-			out[p.name] = r.now.V
+		if now := readings.of(s).now; p.label == s.Per && now.OK {
+			out[p.name] = now.V
 		}
 	}
 	return out

@@ -233,7 +233,9 @@ func RelativeText(t *catalog.Threshold, normal string) string {
 func FillRunbook(p *catalog.Pathology, describe func(*catalog.Threshold) string) string {
 	var pairs []string
 	for _, c := range p.Conditions() {
-		c.Leaves(func(leaf catalog.Cond) { pairs = append(pairs, "{{"+leaf.Threshold.Name+"}}", describe(leaf.Threshold)) })
+		c.Leaves(func(leaf catalog.Cond) {
+			pairs = append(pairs, "{{"+leaf.Threshold.Name+"}}", describe(leaf.Threshold))
+		})
 	}
 	return strings.NewReplacer(pairs...).Replace(p.Template)
 }

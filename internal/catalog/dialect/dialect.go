@@ -80,12 +80,12 @@ func Detect(names []string) (Dialect, bool) {
 		if ok {
 			d := Dialect{Naming: n, Engine: e.ID, Flags: e.Flags, Enable: e.Enable, has: has}
 			d.deriveExprs()
+			d.key = d.describeRelease()
 			unused := make(map[string]string, len(indicator.All()))
 			for _, s := range indicator.All() {
 				unused[s.Name] = d.Unused(s)
 			}
 			d.unused = unused
-			d.key = d.describeRelease()
 			return d, true
 		}
 	}
@@ -373,7 +373,7 @@ func (d Dialect) Exposes(name string) bool {
 	return d.has[name]
 }
 
-// Key tells apart dialects that need different queries, or miss metrics for different reasons.
+// Key tells apart dialects that need different queries.
 func (d Dialect) Key() string { return d.key }
 
 func (d Dialect) describeRelease() string {
@@ -389,7 +389,7 @@ func (d Dialect) describeRelease() string {
 	}
 	for _, s := range indicator.All() {
 		if len(d.Missing(s)) > 0 {
-			b.WriteString("|-" + s.Name + d.unused[s.Name])
+			b.WriteString("|-" + s.Name)
 		}
 	}
 	return b.String()

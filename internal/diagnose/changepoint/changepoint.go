@@ -19,7 +19,6 @@ package changepoint
 import (
 	"math"
 	"slices"
-	"sync"
 )
 
 // Kind says how the numbers of a signal came about.
@@ -91,9 +90,7 @@ func Find(s *Series) []Change {
 	if n < 2 {
 		return nil
 	}
-	p := searches.Get().(*prepared)
-	defer searches.Put(p)
-	p.sumUp(s)
+	p := sumUp(s)
 	var out []Change
 	var split func(lo, hi int)
 	split = func(lo, hi int) {
@@ -113,12 +110,8 @@ func Find(s *Series) []Change {
 type prepared struct {
 	seconds []float64   // length n+1
 	sums    [][]float64 // by interval (n+1), by cell
-	flat    []float64   // memory of the sums
 	signals []summed
 }
-
-// searches keeps the memory of searches for the next ones: a monitor makes hundreds each time.
-var searches = sync.Pool{New: func() any { return new(prepared) }}
 
 // A summed signal has some columns of the sums. Cells have the columns that are not empty; a Level has its sum and
 // the number of samples.
@@ -137,16 +130,14 @@ const correlated = 5
 // mostPerLevel bounds what one gauge adds to a score: a look is one look.
 const mostPerLevel = 8
 
-// sumUp prepares the search of a series.
-func (p *prepared) sumUp(s *Series) {
+func sumUp(s *Series) *prepared {
 	n, totals, of := len(s.Rows), make([]float64, len(s.Rows[0].Values)), 0
 	for _, r := range s.Rows {
 		for k, v := range r.Values {
 			totals[k] += countOrZero(v)
 		}
 	}
-	p.seconds, p.sums = append(p.seconds[:0], make([]float64, n+1)...), slices.Grow(p.sums[:0], n+1)[:n+1]
-	p.signals = p.signals[:0]
+	p := &prepared{seconds: make([]float64, n+1), sums: make([][]float64, n+1)}
 	var cells []int // in a Row, of each column of sums
 	for _, sig := range s.Signals {
 		f := summed{kind: sig.Kind, from: len(cells)}
@@ -161,11 +152,10 @@ func (p *prepared) sumUp(s *Series) {
 		f.to = len(cells)
 		p.signals = append(p.signals, f)
 	}
-	p.flat = slices.Grow(p.flat[:0], (n+1)*len(cells))
+	flat := make([]float64, (n+1)*len(cells))
 	for i := range p.sums {
-		p.sums[i] = p.flat[i*len(cells) : (i+1)*len(cells)]
+		p.sums[i] = flat[i*len(cells) : (i+1)*len(cells)]
 	}
-	clear(p.sums[0])
 	for i, r := range s.Rows {
 		p.seconds[i+1] = p.seconds[i] + secondsOf(r)
 		was, sums := p.sums[i], p.sums[i+1]
@@ -184,6 +174,7 @@ func (p *prepared) sumUp(s *Series) {
 		}
 	}
 	s.measureDispersions(p)
+	return p
 }
 
 func isCount(v float64) bool { return v >= 0 && v <= math.MaxFloat32 }

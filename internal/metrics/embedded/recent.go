@@ -278,7 +278,7 @@ func (s *recentSeries) upTo(t int64) int {
 		return hi
 	}
 	if hi > 1 {
-		gap, ago := points[hi-1].T-points[hi-2].T, points[hi-1].T-t
+		gap, ago := max(1, points[hi-1].T-points[hi-2].T), points[hi-1].T-t
 		if n := hi - int((ago+gap-1)/gap); n > 0 && points[n-1].T <= t && points[n].T > t {
 			return n
 		}

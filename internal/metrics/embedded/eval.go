@@ -339,8 +339,6 @@ func (r *recent) rangeFunction(s indicator.Samples, at int64) (seriesFunc, error
 			return nil, errEngine // the lookback ends before the absence is certain
 		}
 		return heldLast(s, at), nil
-	case "quantile_over_time":
-		return quantileOverTime(s, at), nil
 	}
 	return engineFunction(s, at)
 }
@@ -407,6 +405,11 @@ func engineFunction(s indicator.Samples, at int64) (seriesFunc, error) {
 	args := parser.Expressions{
 		&parser.MatrixSelector{VectorSelector: &parser.VectorSelector{Name: s.Metric}, Range: s.Span},
 	}
+	var params []promql.Vector
+	if s.Func == "quantile_over_time" {
+		args = slices.Insert(args, 0, parser.Expr(&parser.NumberLiteral{Val: s.Param}))
+		params = []promql.Vector{{{F: s.Param}}}
+	}
 	in := make(promql.Matrix, 1)
 	enh := &promql.EvalNodeHelper{Ts: at, Out: make(promql.Vector, 0, 1)}
 	begin := at - s.Span.Milliseconds()
@@ -414,35 +417,13 @@ func engineFunction(s indicator.Samples, at int64) (seriesFunc, error) {
 		if in[0].Floats = s.samplesBetween(begin, at); len(in[0].Floats) == 0 {
 			return 0, false
 		}
-		out, _ := call(nil, in, args, enh)
+		out, _ := call(params, in, args, enh)
 		enh.Out = out[:0]
 		if len(out) == 0 {
 			return 0, false
 		}
 		return out[0].F, true
 	}, nil
-}
-
-// quantileOverTime returns the engine's function of the same name, which takes memory for each series. Quantiles are
-// between 0 and 1.
-func quantileOverTime(s indicator.Samples, at int64) seriesFunc {
-	var values []float64
-	begin := at - s.Span.Milliseconds()
-	return func(one *recentSeries) (float64, bool) {
-		values = values[:0]
-		for _, p := range one.samplesBetween(begin, at) {
-			values = append(values, p.F)
-		}
-		if len(values) == 0 {
-			return 0, false
-		}
-		slices.Sort(values)
-		low, weight := math.Modf(s.Param * float64(len(values)-1))
-		if weight == 0 {
-			return values[int(low)], true
-		}
-		return values[int(low)]*(1-weight) + values[int(low)+1]*weight, true
-	}
 }
 
 // applyFunction evaluates a function of values.

@@ -269,30 +269,18 @@ func (r *recent) trimSeries(s *recentSeries, t int64) {
 	}
 }
 
-// upTo counts the samples at time t or before. It looks first where they are if all are as far apart as the last two,
-// and then searches from the end, where most queries look.
+// upTo counts the samples at time t or before. It searches from the end, where most queries look.
 func (s *recentSeries) upTo(t int64) int {
-	points := s.points
-	hi := len(points)
-	if hi == 0 || points[hi-1].T <= t {
-		return hi
-	}
-	if hi > 1 {
-		gap, ago := max(1, points[hi-1].T-points[hi-2].T), points[hi-1].T-t
-		if n := hi - int((ago+gap-1)/gap); n > 0 && points[n-1].T <= t && points[n].T > t {
-			return n
-		}
-	}
-	lo := 0
+	lo, hi := 0, len(s.points)
 	for back := 1; hi-back >= 0; back *= 2 {
-		if points[hi-back].T <= t {
+		if s.points[hi-back].T <= t {
 			lo = hi - back + 1
 			break
 		}
 		hi -= back
 	}
 	for lo < hi {
-		if m := (lo + hi) / 2; points[m].T <= t {
+		if m := (lo + hi) / 2; s.points[m].T <= t {
 			lo = m + 1
 		} else {
 			hi = m

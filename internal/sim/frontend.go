@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/heap"
 )
 
 // A Frontend is the time that the API server takes for a request outside of the engine: HTTP,
@@ -44,8 +46,8 @@ func (f Frontend) parallelTime(promptTokens int) time.Duration {
 // twice, to be read and to be handed over.
 type apiServer struct {
 	Frontend
-	coming arrivalHeap // by the time at which clients sent them
-	ready  []visit     // in order, done before head
+	coming heap.Heap[arrival] // by the time at which clients sent them
+	ready  []visit            // in order, done before head
 	head   int
 	now    time.Duration // end of the last visit
 }
@@ -58,7 +60,7 @@ type visit struct {
 }
 
 // addArrival adds a request, sent no earlier than the end of the last visit.
-func (a *apiServer) addArrival(x arrival) { a.coming.push(x) }
+func (a *apiServer) addArrival(x arrival) { a.coming.Push(x) }
 
 // nextEvent is when the next visit ends, unless other requests arrive before it begins; forever if
 // none is left.
@@ -83,7 +85,7 @@ func (a *apiServer) serviceTime(v *visit) time.Duration {
 // admitArrived queues the requests that have arrived by now.
 func (a *apiServer) admitArrived(requests []Request) {
 	for len(a.coming) > 0 && a.coming[0].sentAt <= a.now {
-		x := a.coming.pop()
+		x := a.coming.Pop()
 		a.ready = append(a.ready, visit{x, requests[x.index].PromptTokens, false})
 	}
 }

@@ -9,48 +9,8 @@ type arrival struct {
 	index  int           // its place in the list
 }
 
-// arrivalHeap orders arrivals by time, then by their place in the list; the first is the least.
-type arrivalHeap []arrival
-
-func (h arrivalHeap) less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].index < h[j].index
-}
-
-// push and pop do what container/heap does, without an allocation per call.
-func (h *arrivalHeap) push(x arrival) {
-	*h = append(*h, x)
-	s := *h
-	for i := len(s) - 1; i > 0; {
-		up := (i - 1) / 2
-		if !s.less(i, up) {
-			break
-		}
-		s[i], s[up] = s[up], s[i]
-		i = up
-	}
-}
-
-func (h *arrivalHeap) pop() arrival {
-	s := *h
-	first, n := s[0], len(s)-1
-	s[0] = s[n]
-	s = s[:n]
-	for i := 0; ; {
-		least := i
-		for _, k := range [2]int{2*i + 1, 2*i + 2} {
-			if k < n && s.less(k, least) {
-				least = k
-			}
-		}
-		if least == i {
-			break
-		}
-		s[i], s[least] = s[least], s[i]
-		i = least
-	}
-	*h = s
-	return first
-}
+// ComesBefore orders arrivals by time, then by their place in the list.
+func (a arrival) ComesBefore(b arrival) bool { return a.at < b.at || a.at == b.at && a.index < b.index }
 
 // runDependent simulates requests that may depend on each other: the end of one request, on any
 // engine, may bring about another on any engine. So the engines go forward together, and the one
@@ -172,7 +132,7 @@ func (s *simulation) sendRequest(i int, at time.Duration) {
 	s.result.Records[i].Arrival = at
 	if f := s.o.Frontend; !f.isSerial() {
 		x.at += f.parallelTime(s.requests[i].PromptTokens)
-		s.pending.push(x)
+		s.pending.Push(x)
 		return
 	}
 	s.servers[s.came%len(s.servers)].addArrival(x)
@@ -198,10 +158,10 @@ func (s *simulation) popArrival(at time.Duration) (arrival, bool) {
 	for k := range s.servers {
 		if a := &s.servers[k]; a.nextEvent() == at {
 			if x, ok := a.completeVisit(s.requests); ok {
-				s.pending.push(x)
+				s.pending.Push(x)
 			}
 			return arrival{}, false
 		}
 	}
-	return s.pending.pop(), true
+	return s.pending.Pop(), true
 }

@@ -291,7 +291,7 @@ type simulation struct {
 	loads   []Load // as the router sees them
 
 	// A loop of requests that bring about others:
-	pending   arrivalHeap
+	pending   heap.Heap[arrival]
 	servers   []apiServer // they take requests in turn
 	came      int         // requests that came to the API servers
 	sentCount int         // requests that clients took

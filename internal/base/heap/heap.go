@@ -1,4 +1,5 @@
-// Package heap is a priority queue of values that order themselves.
+// Package heap is a priority queue of values that order themselves. It does what container/heap does, without an
+// allocation for each value.
 package heap
 
 // A Heap is a binary heap: the value that comes before all others is the first. An empty one is ready to use.

@@ -591,19 +591,18 @@ func (j *judgement) reasonAgainstHealthy() string {
 		return why
 	}
 	for i := range j.outcomes {
-		if o := &j.outcomes[i]; o.status == Unknown && o.severity >= catalog.Ticket && v.of(o.part).mayExplainPain(o.when) {
+		o := &j.outcomes[i]
+		if of := v.of(o.part); o.status == Unknown && o.severity >= catalog.Ticket && of.mayHold(o.when) && of.isFelt(o.when) {
 			return o.pathology.Name() + " on " + j.name() + " cannot be ruled out: too few requests were served"
 		}
 	}
 	return ""
 }
 
-// mayExplainPain reports whether users feel what a condition compares, and nothing speaks against it but that too few
-// requests were served to tell the rest of it.
-func (v view) mayExplainPain(when catalog.Cond) bool {
+// isFelt reports whether users feel what a condition compares.
+func (v view) isFelt(when catalog.Cond) bool {
 	_, evidence := when.Eval(v)
-	feltNow := func(e catalog.Evidence) bool { return e.Holds == catalog.True && e.Role == catalog.Symptom }
-	return v.mayHold(when) && slices.ContainsFunc(evidence, feltNow)
+	return slices.ContainsFunc(evidence, func(e catalog.Evidence) bool { return e.Holds == catalog.True && e.Role == catalog.Symptom })
 }
 
 // mayHold evaluates a condition with every comparison that has too few observations taken for true.
@@ -613,10 +612,12 @@ func (v view) mayHold(c catalog.Cond) bool {
 		return slices.ContainsFunc(c.Any, v.mayHold)
 	case c.All != nil:
 		return !slices.ContainsFunc(c.All, func(sub catalog.Cond) bool { return !v.mayHold(sub) })
-	case c.Holds(v) == catalog.Unknown:
-		return c.Signal.Counted() && len(v.snapshot.Targets[v.target].Dialect.Missing(c.Signal)) == 0
 	}
-	return c.Holds(v) == catalog.True
+	holds := c.Holds(v)
+	if holds == catalog.Unknown { // and the target exposes the signal
+		return !v.Now(c.Signal).OK && c.Signal.Counted() && len(v.snapshot.Targets[v.target].Dialect.Missing(c.Signal)) == 0
+	}
+	return holds == catalog.True
 }
 
 // reasonOfLateTokens is reasonAgainstHealthy as far as it is about first tokens.

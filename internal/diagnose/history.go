@@ -889,11 +889,10 @@ func (h *history) gapsWorth(iv interval) float64 {
 	if st := h.increase(steps, iv); st > 0 {
 		worth = st / stepsAlike
 	}
-	if h.servedTheSame(iv) {
-		return min(1, worth/gaps)
+	if !h.servedTheSame(iv) { // tokens of one request are alike
+		worth = min(worth, requestsTwice*h.countOf(firstTokens, iv)+max(0, zeroNaN(h.gaugeAt(running, iv.to)))*h.lengthOf(iv)/10)
 	}
-	requests := requestsTwice*h.countOf(firstTokens, iv) + max(0, zeroNaN(h.gaugeAt(running, iv.to)))*h.lengthOf(iv)/10
-	return min(1, min(worth, requests)/gaps)
+	return min(1, worth/gaps)
 }
 
 // servedTheSame reports whether the same requests ran from the beginning of an interval to its end: none began and none

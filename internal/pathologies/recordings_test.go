@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"text/template"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -408,87 +409,18 @@ func (p *played) falseAlarms(t *testing.T, phase int, want []string) (moments in
 	return moments, alarms
 }
 
-func writeAccuracy(t *testing.T, table, summary string) {
+// writeAccuracy fills testdata/accuracy.md.tmpl with the tables of all measurements.
+func writeAccuracy(t *testing.T, verdicts, summary string) {
 	t.Helper()
-	sparse, err := os.ReadFile(sparseTable)
+	parts := map[string]string{"Verdicts": verdicts, "Summary": summary}
+	for name, file := range map[string]string{"Sparse": sparseTable, "Since": sinceTable, "Names": namesTable, "Incidents": incidentsTable} {
+		parts[name] = string(must.ReadFile(t, file))
+	}
+	page, err := template.ParseFiles("testdata/accuracy.md.tmpl")
 	must.Succeed(t, err)
-	since, err := os.ReadFile(sinceTable)
-	must.Succeed(t, err)
-	named, err := os.ReadFile(namesTable)
-	must.Succeed(t, err)
-	incidents, err := os.ReadFile(incidentsTable)
-	must.Succeed(t, err)
-	page := `# Accuracy of verdicts
-
-<!-- Written by go test ./internal/pathologies -run TestVerdicts -update. DO NOT EDIT. -->
-
-## Incidents that the rules were not made with
-
-Public incidents with a known cause, turned into recordings from what was published before sixty was run on them
-(testdata/incidents/README.md). "First" has the verdicts of the version of that day, 30, 60 and 120 s after the onset
-and at the end: of nine faults three were right at the end, and two were called healthy. "Now" has the verdicts of this
-version, which was improved with these recordings.
-
-    go test ./internal/pathologies -run TestIncidents -v
-
-| incident | what happened | right | first | now | right in the end |
-|---|---|---|---|---|---|
-` + string(incidents) + `
-On held-out recordings of real faults, the version of 2026-11-27 was right at the end of 118 of 132 faults at 5 s scrapes,
-119 at 15 s and 103 at 30 s, and called 6 to 8 % of the moments of a fault healthy. They were not available to measure this
-version.
-
-## Recordings
-
-Every recording is of a real vLLM server with an injected fault, with the ground truth in a
-file next to it (testdata/recordings/README.md describes the faults and how to repeat them).
-The table has the verdict at the end of each phase, without objectives, and the time from the
-start of a faulty phase to the first right verdict.
-
-    go test ./internal/pathologies -run TestVerdicts -v
-
-Result: ` + summary + `.
-
-## At the scrape intervals of production
-
-The same recordings thinned to slower scrapes, from 15 s on at four offsets, judged at fixed
-times after each fault began and throughout the healthy phases. At one scrape a minute, most of
-these recordings are too short.
-
-    make accuracy
-
-| scrape interval | judged | right | | goal |
-|---|---|---|---|---|
-` + string(sparse) + `
-## Onset
-
-The error of "since" against the time at which the fault was injected, for faults that are
-named at their end, and how far it moves from one evaluation of a monitor to the next. It cannot
-be more precise than the interval between two scrapes. The goal is one interval in the median,
-and two intervals and five seconds for nine of ten.
-
-    go test ./internal/pathologies -run TestSince -v
-
-| scrape interval | faults | median error | nine of ten within | nine of ten move by at most |
-|---|---|---|---|---|
-` + string(since) + `
-## One name for a constant fault
-
-From 30 s after the onset of a fault to its end: how often its verdict differs from the most
-frequent one, in a new diagnosis every 5 s, and in the incident that a monitor makes of its
-diagnoses, 15 s apart.
-
-    go test ./internal/pathologies -run TestOneName -v -update
-
-| scrape interval | | faults | other names | |
-|---|---|---|---|---|
-` + string(named) + `
-## Every recording, once a second
-
-| recording | phase | true verdict | given | confidence | named after |
-|---|---|---|---|---|---|
-` + table
-	must.Succeed(t, os.WriteFile("../../docs/lab/accuracy.md", []byte(page), 0o644))
+	var out bytes.Buffer
+	must.Succeed(t, page.Execute(&out, parts))
+	must.Succeed(t, os.WriteFile("../../docs/lab/accuracy.md", out.Bytes(), 0o644))
 }
 
 // TestMatrix holds all pathologies × all recordings of the repository: a check

@@ -1,8 +1,6 @@
 package pathologies_test
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -15,251 +13,152 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-var (
-	kebabCase = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
-	alertName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-)
-
-// wellFormed reports everything that is wrong with a catalogue, or nil: ids and
-// alerts that repeat or are not well formed, missing titles, malformed
-// conditions, PromQL that does not parse, thresholds without a reason or with
-// another's name, runbooks without their sections, and inhibitions that point
-// nowhere or in a circle. The errors are joined, in the order of the catalogue.
-func wellFormed(ps []*catalog.Pathology) error {
-	v := validation{ids: map[string]*catalog.Pathology{}, alerts: map[string]string{}, thresholds: map[string]*catalog.Threshold{}, reported: map[*catalog.Threshold]bool{}}
-	for _, p := range ps {
-		v.names(p)
+func TestEveryPathologyHasNamesOfItsOwn(t *testing.T) {
+	kebabCase := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+	alertName := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	taken := map[string]bool{}
+	for _, p := range pathologies.All() {
+		if !kebabCase.MatchString(p.ID) || taken[p.ID] {
+			t.Errorf("the id %q is not kebab-case, or declared twice", p.ID)
+		}
+		if !alertName.MatchString(p.Alert) || taken[p.Alert] {
+			t.Errorf("%s: the alert %q is not a name, or that of another pathology", p.ID, p.Alert)
+		}
+		if strings.TrimSpace(p.Title) == "" {
+			t.Errorf("%s has no title", p.ID)
+		}
+		taken[p.ID], taken[p.Alert] = true, true
 	}
-	for _, p := range ps {
-		v.cond(p.ID, "When", p.When)
+}
+
+func TestConditionsAreComparisonsWithThresholds(t *testing.T) {
+	for _, p := range pathologies.All() {
+		conds := append([]catalog.Cond{p.When}, p.Supports...)
 		for i, g := range p.Grades {
 			switch last := i == len(p.Grades)-1; {
 			case g.While.Empty() != last:
-				v.problem(p.ID, "Grades[%d]: the last grade has no condition, and no other", i)
+				t.Errorf("%s: Grades[%d]: the last grade has no condition, and no other", p.ID, i)
 			case i == 0 && g.Severity != p.Severity, i > 0 && g.Severity >= p.Grades[i-1].Severity && !p.Grades[i-1].Note && g.For <= p.For:
-				v.problem(p.ID, "Grades[%d]: grades begin with the severity, and fall", i)
+				t.Errorf("%s: Grades[%d]: grades begin with the severity, and fall", p.ID, i)
 			case !last:
-				v.cond(p.ID, fmt.Sprintf("Grades[%d]", i), g.While)
+				conds = append(conds, g.While)
 			}
-		}
-		for i, c := range p.Supports {
-			v.cond(p.ID, fmt.Sprintf("Supports[%d]", i), c)
 		}
 		for _, l := range p.Chain {
-			v.cond(p.ID, l.Says, l.When)
+			conds = append(conds, l.When)
 		}
-		v.runbook(p)
-		for _, id := range p.ExplainedBy {
-			if v.ids[id] == nil {
-				v.problem(p.ID, "is explained by %q, which is not in the catalogue", id)
-			}
-		}
-		for _, id := range p.Explains {
-			switch symptom := v.ids[id]; {
-			case symptom == nil:
-				v.problem(p.ID, "explains %q, which is not in the catalogue", id)
-			case slices.Contains(symptom.ExplainedBy, p.ID):
-				v.problem(p.ID, "explains %q, which says so already: tell a pair on one side", id)
-			}
+		for _, c := range conds {
+			checkCond(t, p.ID, c)
 		}
 	}
-	v.cycles(ps)
-	return errors.Join(v.errs...)
 }
 
-// A validation collects what is wrong with one catalogue.
-type validation struct {
-	errs       []error
-	ids        map[string]*catalog.Pathology
-	alerts     map[string]string             // alert → id of its first owner
-	thresholds map[string]*catalog.Threshold // by name, the first one met
-	reported   map[*catalog.Threshold]bool   // thresholds looked at: shared ones are judged once
-}
-
-func (v *validation) problem(id, format string, args ...any) {
-	v.errs = append(v.errs, fmt.Errorf("pathology %q: %w", id, fmt.Errorf(format, args...)))
-}
-
-func (v *validation) names(p *catalog.Pathology) {
-	if !kebabCase.MatchString(p.ID) {
-		v.problem(p.ID, "the id is not kebab-case")
-	}
-	if v.ids[p.ID] != nil {
-		v.problem(p.ID, "the id is declared twice")
-	}
-	v.ids[p.ID] = p
-	if !alertName.MatchString(p.Alert) {
-		v.problem(p.ID, "the alert %q is not a name", p.Alert)
-	} else if owner, taken := v.alerts[p.Alert]; taken {
-		v.problem(p.ID, "the alert %q is also that of %q", p.Alert, owner)
-	} else {
-		v.alerts[p.Alert] = p.ID
-	}
-	if strings.TrimSpace(p.Title) == "" {
-		v.problem(p.ID, "it has no title")
-	}
-}
-
-// cond checks one condition tree. An empty All or Any is refused: it would
-// hold always, or never.
-func (v *validation) cond(id, where string, c catalog.Cond) {
+// checkCond checks one tree. An empty All or Any would hold always, or never.
+func checkCond(t *testing.T, id string, c catalog.Cond) {
+	t.Helper()
 	shapes := 0
 	for _, used := range []bool{c.Signal != nil, len(c.All) > 0, len(c.Any) > 0} {
 		if used {
 			shapes++
 		}
 	}
-	switch {
-	case shapes == 0:
-		v.problem(id, "%s is empty", where)
-		return
-	case shapes > 1:
-		v.problem(id, "%s is more than one of a comparison, All and Any", where)
-		return
+	if shapes != 1 {
+		t.Errorf("%s: a condition is %d of a comparison, All and Any: %+v", id, shapes, c)
 	}
-	for i, sub := range c.All {
-		v.cond(id, fmt.Sprintf("%s.All[%d]", where, i), sub)
+	for _, sub := range slices.Concat(c.All, c.Any) {
+		checkCond(t, id, sub)
 	}
-	for i, sub := range c.Any {
-		v.cond(id, fmt.Sprintf("%s.Any[%d]", where, i), sub)
-	}
-	if c.Signal == nil {
-		return
-	}
-	v.promQL(id, where, c.Signal)
-	if c.Op != catalog.GreaterThan && c.Op != catalog.LessThan {
-		v.problem(id, "%s compares with %q: want > or <", where, c.Op)
-	}
-	if c.Threshold == nil {
-		v.problem(id, "%s compares %s with no threshold", where, c.Signal.Name)
-		return
-	}
-	v.threshold(id, where, c.Threshold)
-}
-
-func (v *validation) promQL(id, where string, s *indicator.Signal) {
-	if _, err := indicator.Parse(s.Guarded()); err != nil {
-		v.problem(id, "%s: signal %q: %w", where, s.Name, err)
+	if c.Signal != nil && (c.Op != catalog.GreaterThan && c.Op != catalog.LessThan || c.Threshold == nil) {
+		t.Errorf("%s compares %s with %q and the threshold %v", id, c.Signal.Name, c.Op, c.Threshold)
 	}
 }
 
-func (v *validation) threshold(id, where string, t *catalog.Threshold) {
-	if v.reported[t] {
-		return
-	}
-	v.reported[t] = true
-	for _, field := range []struct{ name, value string }{{"Name", t.Name}, {"Why", t.Why}, {"Unit", string(t.Unit)}} {
-		if strings.TrimSpace(field.value) == "" {
-			v.problem(id, "%s: threshold %q has no %s", where, t.Name, field.name)
+// TestThresholdsAreExplainedAndHaveOneValue: one name is one number everywhere. Its reasons may differ.
+func TestThresholdsAreExplainedAndHaveOneValue(t *testing.T) {
+	first := map[string]*catalog.Threshold{}
+	for _, p := range pathologies.All() {
+		conds := p.Conditions()
+		for _, l := range p.Chain {
+			conds = append(conds, l.When)
+		}
+		for _, c := range conds {
+			c.Leaves(func(c catalog.Cond) {
+				a := c.Threshold
+				for _, field := range []string{a.Name, a.Why, string(a.Unit)} {
+					if strings.TrimSpace(field) == "" {
+						t.Errorf("%s: the threshold %+v has no name, reason or unit", p.ID, a)
+					}
+				}
+				b := first[a.Name]
+				if b == nil {
+					first[a.Name] = a
+					return
+				}
+				sameDefault := a.Default == b.Default || math.IsNaN(a.Default) && math.IsNaN(b.Default)
+				sameBaseline := a.Baseline == b.Baseline || a.Baseline != nil && b.Baseline != nil && *a.Baseline == *b.Baseline
+				if a.Unit != b.Unit || a.Objective != b.Objective || a.BurnRate != b.BurnRate || !sameDefault || !sameBaseline {
+					t.Errorf("%s: the threshold %q is declared elsewhere with another value", p.ID, a.Name)
+				}
+			})
 		}
 	}
-	if t.Baseline != nil && t.Baseline.Per != nil {
-		v.promQL(id, where, t.Baseline.Per)
-	}
-	if t.Name == "" {
-		return
-	}
-	if first := v.thresholds[t.Name]; first == nil {
-		v.thresholds[t.Name] = t
-	} else if !sameValue(first, t) {
-		v.problem(id, "%s: threshold %q is declared elsewhere with another value: one name, one number", where, t.Name)
-	}
 }
 
-// sameValue reports whether two thresholds resolve to the same number
-// everywhere. Their reasons may differ.
-func sameValue(a, b *catalog.Threshold) bool {
-	sameDefault := a.Default == b.Default || math.IsNaN(a.Default) && math.IsNaN(b.Default)
-	sameBaseline := a.Baseline == b.Baseline || a.Baseline != nil && b.Baseline != nil && *a.Baseline == *b.Baseline
-	return a.Unit == b.Unit && a.Objective == b.Objective && a.BurnRate == b.BurnRate && sameDefault && sameBaseline
-}
-
-func (v *validation) runbook(p *catalog.Pathology) {
-	title, found := outline(p.Runbook)
-	if title == "" {
-		v.problem(p.ID, "the runbook's first line is not a title such as %q", "# "+p.Title)
+func TestInhibitionsArePairsWithoutACircle(t *testing.T) {
+	all := map[string]*catalog.Pathology{}
+	for _, p := range pathologies.All() {
+		all[p.ID] = p
 	}
-	var got []string
-	for _, s := range found {
-		got = append(got, s.heading)
-		if !s.text && slices.Contains(catalog.Sections, s.heading) {
-			v.problem(p.ID, "the runbook's section %q is empty", s.heading)
-		}
-	}
-	for _, want := range catalog.Sections {
-		if !slices.Contains(got, want) {
-			v.problem(p.ID, "the runbook has no section %q", want)
-		}
-	}
-	for _, heading := range got {
-		if !slices.Contains(catalog.Sections, heading) {
-			v.problem(p.ID, "the runbook has a section %q that runbooks do not have", heading)
-		}
-	}
-	if len(got) == len(catalog.Sections) && !slices.Equal(got, catalog.Sections) && slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(catalog.Sections))) {
-		v.problem(p.ID, "the runbook's sections are out of order: %s", strings.Join(got, ", "))
-	}
-}
-
-// A runbookSection is a second-level heading of a Markdown page.
-type runbookSection struct {
-	heading string
-	text    bool // something stands below it
-}
-
-// outline returns a Markdown page's title, "" when its first line is none, and
-// its sections. Lines in fenced code are no headings.
-func outline(markdown string) (title string, sections []runbookSection) {
-	fenced := false
-	for i, line := range strings.Split(markdown, "\n") {
-		if strings.HasPrefix(line, "```") {
-			fenced = !fenced
-		}
-		heading, isHeading := strings.CutPrefix(line, "## ")
-		switch {
-		case i == 0:
-			title, _ = strings.CutPrefix(line, "# ")
-			if title == line {
-				title = ""
+	explains := map[string][]string{}
+	for _, p := range pathologies.All() {
+		for _, id := range slices.Concat(p.ExplainedBy, p.Explains) {
+			if all[id] == nil {
+				t.Fatalf("%s is explained by %q or explains it, which is not in the catalogue", p.ID, id)
 			}
-		case isHeading && !fenced:
-			sections = append(sections, runbookSection{heading: strings.TrimSpace(heading)})
-		case strings.TrimSpace(line) != "" && len(sections) > 0:
-			sections[len(sections)-1].text = true
+		}
+		for _, id := range p.Explains {
+			if slices.Contains(all[id].ExplainedBy, p.ID) {
+				t.Errorf("%s explains %q, which says so already: tell a pair on one side", p.ID, id)
+			}
+		}
+		for _, symptom := range p.Symptoms(pathologies.All()) {
+			explains[p.ID] = append(explains[p.ID], symptom.ID)
 		}
 	}
-	return strings.TrimSpace(title), sections
+	// In a circle every finding would silence every other, and nobody would hear of any. What explains nothing that is
+	// left is in none.
+	for range all {
+		for id, symptoms := range explains {
+			if !slices.ContainsFunc(symptoms, func(s string) bool { return explains[s] != nil }) {
+				delete(explains, id)
+			}
+		}
+	}
+	if len(explains) > 0 {
+		t.Errorf("among these is a circle of inhibitions: %v", explains)
+	}
 }
 
-// cycles reports each circle of inhibitions once: in a circle every finding
-// would silence every other, and nobody would hear of any.
-func (v *validation) cycles(ps []*catalog.Pathology) {
-	const (
-		onPath = 1
-		done   = 2
-	)
-	state := map[string]int{}
-	var path []string
-	var visit func(id string)
-	visit = func(id string) {
-		if v.ids[id] == nil || state[id] == done {
-			return
+func TestRunbooksHaveTheirSections(t *testing.T) {
+	fenced := regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	heading := regexp.MustCompile(`(?m)^## (.*)$`)
+	for _, p := range pathologies.All() {
+		text := fenced.ReplaceAllString(p.Runbook, "code") // what is quoted is no heading
+		if !strings.HasPrefix(text, "# ") {
+			t.Errorf("%s: the runbook's first line is not a title such as %q", p.ID, "# "+p.Title)
 		}
-		if state[id] == onPath {
-			circle := append(slices.Clone(path[slices.Index(path, id):]), id)
-			v.problem(id, "inhibitions form a circle: %s", strings.Join(circle, " → "))
-			return
+		var got []string
+		for _, m := range heading.FindAllStringSubmatch(text, -1) {
+			got = append(got, m[1])
 		}
-		state[id] = onPath
-		path = append(path, id)
-		for _, next := range v.ids[id].Symptoms(ps) {
-			visit(next.ID)
+		if !slices.Equal(got, catalog.Sections) {
+			t.Errorf("%s: the runbook's sections are %q, want %q", p.ID, got, catalog.Sections)
 		}
-		path = path[:len(path)-1]
-		state[id] = done
-	}
-	for _, p := range ps {
-		visit(p.ID)
+		for i, body := range heading.Split(text, -1) {
+			if strings.TrimSpace(body) == "" {
+				t.Errorf("%s: section %d of the runbook is empty", p.ID, i)
+			}
+		}
 	}
 }
 

@@ -47,8 +47,8 @@ func TestMostRequestsLatePageWithinFiveMinutes(t *testing.T) {
 			s := &sli{cfg: &Config{Metrics: []func(string) string{func(n string) string { return n }}}, promise: promise, edge: promise.Target}
 			const half, burn = 60, 200 * 2 // half minutes
 			load := "load 30s\n"
-			for _, series := range s.series(map[string]string{modelName: "m", "instance": "a", "job": "j"}, []phase{{minutes: 2 * half, events: 30, all: 30}, {minutes: burn, events: 30, bad: int64(tt.bad), all: 30}}) {
-				load += "  " + series.Series + " " + series.Values + "\n"
+			for series, values := range s.series(map[string]string{modelName: "m", "instance": "a", "job": "j"}, []phase{{minutes: 2 * half, events: 30, all: 30}, {minutes: burn, events: 30, bad: int64(tt.bad), all: 30}}) {
+				load += "  " + series + " " + values + "\n"
 			}
 			e := newEvaluation(t, r.Groups[:1], load)
 			first := map[string]time.Duration{}

@@ -3,15 +3,10 @@
 package serve_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,45 +14,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/fleet"
 )
-
-// A pager counts what an Alertmanager sends on.
-type pager struct {
-	*httptest.Server
-	mu  sync.Mutex
-	got []string
-}
-
-func newPager(t *testing.T) *pager {
-	p := &pager{}
-	p.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		var m struct {
-			Status      string
-			GroupLabels map[string]string
-		}
-		if err := json.Unmarshal(body, &m); err != nil {
-			t.Errorf("%v: %s", err, body)
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.got = append(p.got, m.GroupLabels["model_name"]+" "+m.GroupLabels["alertname"]+" "+m.Status)
-	}))
-	t.Cleanup(p.Close)
-	return p
-}
-
-// seen is what came, in order of names; of an alert, where a name is given.
-func (p *pager) seen(alert string) (out []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, text := range p.got {
-		if alert == "" || strings.Contains(text, " "+alert+" ") {
-			out = append(out, text)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
 
 // fleetAt serves a model at an address, which does not change when it comes back.
 func fleetAt(t *testing.T, addr, model string) *fleet.Fleet {
@@ -86,7 +42,7 @@ func away(t *testing.T) time.Duration {
 // while it is away is told when it is back, once; meanwhile the page says that it is away.
 func TestAlertmanager(t *testing.T) {
 	bin := tool(t, "SIXTY_ALERTMANAGER", "prometheus-alertmanager", "apt-get install prometheus-alertmanager")
-	p := newPager(t)
+	p := newListener(t, func(*notice) {})
 	amFile := textFile(t, "alertmanager.yml", fmt.Sprintf(`route: {receiver: pager, group_by: [alertname, model_name], group_wait: 1s, group_interval: 1s, repeat_interval: 4h}
 receivers:
 - name: pager

@@ -3,8 +3,6 @@
 package serve_test
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -77,57 +75,6 @@ func (x *trouble) start(t *testing.T, length time.Duration) (urls []string, faul
 	must.Succeed(t, err)
 	t.Cleanup(func() { _ = fl.Close() })
 	return fl.URLs(), faults
-}
-
-// A notice is one alert in one notification.
-type notice struct {
-	at           time.Time
-	Status       string
-	Labels       map[string]string
-	StartsAt     time.Time
-	model, alert string
-}
-
-func (n *notice) String() string {
-	return fmt.Sprintf("%s %s %s %s %s since %s", n.at.Format(time.TimeOnly), n.Status, n.alert, cmp.Or(n.model, n.Labels["receiver"]), n.Labels["severity"], n.StartsAt.Local().Format(time.TimeOnly))
-}
-
-// A listener takes notifications and writes down when.
-type listener struct {
-	*httptest.Server
-	mu  sync.Mutex
-	got []notice
-}
-
-func newListener(t *testing.T, heard func(*notice)) *listener {
-	l := &listener{}
-	l.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var doc struct{ Alerts []notice }
-		if err := json.NewDecoder(r.Body).Decode(&doc); err != nil {
-			t.Errorf("notification: %v", err)
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		for _, n := range doc.Alerts {
-			n.at, n.model, n.alert = time.Now(), n.Labels["model_name"], n.Labels["alertname"]
-			l.got = append(l.got, n)
-			heard(&n)
-		}
-	}))
-	t.Cleanup(l.Close)
-	return l
-}
-
-// of are the notices of a model from one time to another.
-func (l *listener) of(model string, from, to time.Time) (out []notice) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, n := range l.got {
-		if n.model == model && !n.at.Before(from) && n.at.Before(to) {
-			out = append(out, n)
-		}
-	}
-	return out
 }
 
 // stall has clients that ask for everything and read ten bytes a second, until a time.

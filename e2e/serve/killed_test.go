@@ -7,14 +7,10 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -123,9 +119,8 @@ func TestFullDisk(t *testing.T) {
 	defer fl.Close()
 	victimAt := port(t)
 	victim := fleetAt(t, victimAt, "qwen-7b")
-	hook := newHook(t)
-	config := filepath.Join(t.TempDir(), "sixty.yaml")
-	must.Succeed(t, os.WriteFile(config, fmt.Appendf(nil, "sixty:\n  receivers:\n  - name: hook\n    webhook_configs: [{url: %q}]\n", hook.URL), 0o600))
+	hook := newListener(t, func(*notice) {})
+	config := textFile(t, "sixty.yaml", fmt.Sprintf("sixty:\n  receivers:\n  - name: hook\n    webhook_configs: [{url: %q}]\n", hook.URL))
 	m := sixtyServe(t, append([]string{"--config", config, "--data", dir, "--interval", "1s", "--evaluation-interval", "2s", victimAt}, fl.URLs()...)...)
 	m.until(time.Minute, "the models are well", m.healthy(2, 5))
 	before := time.Now()
@@ -144,8 +139,8 @@ func TestFullDisk(t *testing.T) {
 	})
 	t.Logf("said after %s: %q", took.Round(time.Second), m.overview().Problems)
 	_ = victim.Close()
-	t.Cleanup(func() { t.Logf("told: %q", hook.all()) })
-	took = m.until(3*time.Minute, "two pages", func() bool { return hook.heard("firing SixtyBlind") && hook.heard("firing VLLMTargetDown") })
+	t.Cleanup(func() { t.Logf("told: %q", hook.seen("")) })
+	took = m.until(3*time.Minute, "two pages", func() bool { return hook.heard("firing", "SixtyBlind") && hook.heard("firing", "VLLMTargetDown") })
 	t.Logf("paged after %s; ready: %d", took.Round(time.Second), statusOf(m.url+"/-/ready"))
 	if statusOf(m.url+"/-/ready") != 503 {
 		t.Error("it is blind, and ready")
@@ -158,8 +153,8 @@ func TestFullDisk(t *testing.T) {
 	})
 	t.Logf("after a kill it judges in memory, %s later", took.Round(time.Second))
 	<-time.After(30 * time.Second)
-	if hook.heard("resolved VLLMTargetDown") {
-		t.Errorf("the lost server is said to be back: %q", hook.all())
+	if hook.heard("resolved", "VLLMTargetDown") {
+		t.Errorf("the lost server is said to be back: %q", hook.seen(""))
 	}
 
 	must.Succeed(t, os.Remove(stone))
@@ -179,41 +174,6 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("log: %s", log)
 	}
 }
-
-// A hook takes notifications.
-type hook struct {
-	*httptest.Server
-	mu  sync.Mutex
-	got []string // "firing VLLMTargetDown"
-}
-
-func newHook(t *testing.T) *hook {
-	h := &hook{}
-	h.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var doc struct {
-			Status string `json:"status"`
-			Labels struct {
-				Name string `json:"alertname"`
-			} `json:"commonLabels"`
-		}
-		if err := json.NewDecoder(r.Body).Decode(&doc); err != nil {
-			t.Errorf("notification: %v", err)
-		}
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.got = append(h.got, doc.Status+" "+doc.Labels.Name)
-	}))
-	t.Cleanup(h.Close)
-	return h
-}
-
-func (h *hook) all() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.got)
-}
-
-func (h *hook) heard(what string) bool { return slices.Contains(h.all(), what) }
 
 // statusOf is the status that a URL is answered with, 0 for none.
 func statusOf(url string) int {

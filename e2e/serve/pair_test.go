@@ -31,7 +31,7 @@ const (
 // TestPair kills each of two monitors in turn, under load: nobody is told twice or not at all, and what people
 // wrote at one is at the other.
 func TestPair(t *testing.T) {
-	people := newPager(t)
+	people := newListener(t, func(*notice) {})
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("people were told %q", people.seen(""))

@@ -3,18 +3,26 @@
 package serve_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/prometheus/alertmanager/template"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
@@ -176,9 +184,89 @@ func valueAt(base, expr string, at time.Time) string {
 	return fmt.Sprint(a.Data.Result[0].Value[1])
 }
 
+// metric adds up a metric of a program's own.
+func metric(url, name string) (total float64) {
+	_, body := ask(url + "/metrics")
+	for line := range strings.Lines(body) {
+		if strings.HasPrefix(line, name) {
+			v, _ := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(strings.TrimSpace(line), ' ')+1:]), 64)
+			total += v
+		}
+	}
+	return total
+}
+
 func textFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
+}
+
+// A notice is one alert in one notification.
+type notice struct {
+	template.Alert
+	at           time.Time
+	model, alert string
+}
+
+func (n *notice) String() string {
+	of := cmp.Or(n.model, n.Labels["receiver"])
+	return fmt.Sprintf("%s %s %s %s %s since %s", n.at.Format(time.TimeOnly), n.Status, n.alert, of, n.Labels["severity"], n.StartsAt.Local().Format(time.TimeOnly))
+}
+
+// A listener is a webhook that writes down what it is told, and when.
+type listener struct {
+	*httptest.Server
+	mu  sync.Mutex
+	got []notice
+}
+
+func newListener(t *testing.T, heard func(*notice)) *listener {
+	l := &listener{}
+	l.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var doc template.Data
+		if err := json.NewDecoder(r.Body).Decode(&doc); err != nil {
+			t.Errorf("notification: %v", err)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, a := range doc.Alerts {
+			n := notice{a, time.Now(), a.Labels["model_name"], a.Labels["alertname"]}
+			l.got = append(l.got, n)
+			heard(&n)
+		}
+	}))
+	t.Cleanup(l.Close)
+	return l
+}
+
+// of are the notices of a model from one time to another.
+func (l *listener) of(model string, from, to time.Time) (out []notice) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.got {
+		if n.model == model && !n.at.Before(from) && n.at.Before(to) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// seen are the model, the name and the status of what came, in order; of one alert, where a name is given.
+func (l *listener) seen(alert string) (out []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.got {
+		if alert == "" || n.alert == alert {
+			out = append(out, n.model+" "+n.alert+" "+n.Status)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// heard reports whether an alert was told with a status, of any model.
+func (l *listener) heard(status, alert string) bool {
+	return slices.ContainsFunc(l.seen(alert), func(s string) bool { return strings.HasSuffix(s, status) })
 }

@@ -64,6 +64,18 @@ func (h *history) add(t *testing.T, body []byte, kind string) {
 	h.pages++
 }
 
+// ownPart is what a counter of one process adds to that of the server whose page it has, by which it is told from others:
+// when it began, and what it has done.
+func ownPart(name string, number int) float64 {
+	switch {
+	case strings.HasSuffix(name, "_created"), name == "process_start_time_seconds":
+		return -1.37 * float64(number)
+	case strings.HasSuffix(name, "_tokens_total"):
+		return 1000 * float64(number)
+	}
+	return 0
+}
+
 // histories are the pages of simulated servers that run fast.
 func histories(t *testing.T, pages int) []*history {
 	t.Helper()
@@ -114,16 +126,6 @@ func block(t *testing.T, dir string, number int, began time.Time, servers []*his
 			}
 			refs[i] = b.Labels()
 		}
-		// Each is a process of its own: when it began, and what it has done.
-		own := make([]float64, len(refs))
-		for i, l := range refs {
-			switch name := l.Get(labels.MetricName); {
-			case strings.HasSuffix(name, "_created"), name == "process_start_time_seconds":
-				own[i] = -1.37 * float64(1+number*inCluster+r)
-			case strings.HasSuffix(name, "_tokens_total"):
-				own[i] = 1000 * float64(1+number*inCluster+r)
-			}
-		}
 		target["__name__"] = "up"
 		up := labels.FromMap(target)
 		phase := time.Duration(r) * scraped / inCluster
@@ -141,7 +143,7 @@ func block(t *testing.T, dir string, number int, began time.Time, servers []*his
 				if alive == 0 {
 					break
 				}
-				if _, err := app.Append(0, refs[i], at, h.values[i][page]+own[i]); err != nil {
+				if _, err := app.Append(0, refs[i], at, h.values[i][page]+ownPart(h.labels[i].Get(labels.MetricName), 1+number*inCluster+r)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -191,19 +193,8 @@ func TestRounds(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	s := sixtyServe(t, "--prometheus", q.url, "--data", t.TempDir())
 	t.Logf("sixty at %s, Thanos at %s", s.url, q.url)
-	sum := func(url, name string) (total float64) {
-		_, body := ask(url + "/metrics")
-		for line := range strings.Lines(body) {
-			if strings.HasPrefix(line, name) {
-				var v float64
-				_, _ = fmt.Sscan(line[strings.LastIndex(line, " ")+1:], &v)
-				total += v
-			}
-		}
-		return total
-	}
-	cpu := func() float64 { return sum(s.url, "process_cpu_seconds_total ") }
-	asked := func() float64 { return sum(q.url, `http_requests_total{code="200",handler="query`) }
+	cpu := func() float64 { return metric(s.url, "process_cpu_seconds_total ") }
+	asked := func() float64 { return metric(q.url, `http_requests_total{code="200",handler="query`) }
 	used, questions := cpu(), asked()
 	var last time.Time
 	for i := range rounds {

@@ -62,16 +62,9 @@ type scaled struct {
 	died                 int // page from which on it does not answer
 }
 
-// value is a sample as JSON: counters of its own tell a process from others.
+// value is a sample: counters of its own tell a process from others.
 func (r *scaled) value(series, page int) float64 {
-	v := r.of.values[series][page+r.shift]
-	switch name := r.of.labels[series].Get(labels.MetricName); {
-	case strings.HasSuffix(name, "_created"), name == "process_start_time_seconds":
-		v -= 1.37 * float64(r.number)
-	case strings.HasSuffix(name, "_tokens_total"):
-		v += 1000 * float64(r.number)
-	}
-	return v
+	return r.of.values[series][page+r.shift] + ownPart(r.of.labels[series].Get(labels.MetricName), r.number)
 }
 
 // played are the pages of a scenario's servers: healthy for as long as is said, then with the fault.
@@ -221,7 +214,7 @@ func (f *feed) lines(b *bufio.Writer, from, to int) {
 				continue
 			}
 			name := r.of.labels[i].Get(labels.MetricName)
-			own := strings.HasSuffix(name, "_tokens_total") || strings.HasSuffix(name, "_created") || name == "process_start_time_seconds"
+			own := ownPart(name, 1) != 0
 			text := values[cached{r.of, i, r.shift}]
 			if own || text == nil || end != to {
 				text = nil
@@ -251,18 +244,6 @@ func boolToInt(b bool) int {
 		return 1
 	}
 	return 0
-}
-
-// metric adds up a metric of a program's own.
-func metric(url, name string) (total float64) {
-	_, body := ask(url + "/metrics")
-	for line := range strings.Lines(body) {
-		if strings.HasPrefix(line, name) {
-			v, _ := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(strings.TrimSpace(line), ' ')+1:]), 64)
-			total += v
-		}
-	}
-	return total
 }
 
 // TestShards judges 10,000 replicas of 60 models in a VictoriaMetrics, in ten shards: all at the same time, or some.

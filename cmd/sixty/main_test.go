@@ -86,7 +86,7 @@ const sickSince = 75 // seconds
 // thrashing-deep, full-but-quiet and higher-rate, which is another process than the
 // other two, replay a recording a page a second, from the first request for an address on:
 // a query makes another address, for a script may take longer than the recording, and ?from=40 begins at another second;
-// silent shows no engine metrics (--disable-log-stats); secret is
+// silent shows no engine metrics (--disable-log-stats), bare two of them; dcgm is a GPU exporter; secret is
 // full-but-quiet behind a bearer token; recovering is full-but-quiet too, after
 // its first three pages failed; node is another program; garbage, json, html and broken answer what no server
 // should; all of them have a healthy /health, but frozen answers nothing at all.
@@ -135,6 +135,10 @@ func serve(pages map[string][][]byte) http.Handler {
 			replay(w, r, server)
 		case server == "silent":
 			fmt.Fprint(w, "python_info{version=\"3.12\"} 1\n")
+		case server == "bare":
+			fmt.Fprint(w, "vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 1\nvllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 1\n")
+		case server == "dcgm":
+			fmt.Fprint(w, "# TYPE DCGM_FI_DEV_GPU_UTIL gauge\nDCGM_FI_DEV_GPU_UTIL{gpu=\"0\"} 5\n")
 		case server == "node":
 			fmt.Fprint(w, "node_cpu_seconds_total{cpu=\"0\",mode=\"idle\"} 3\nnode_load1 2\n")
 		case server == "json":

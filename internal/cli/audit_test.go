@@ -14,7 +14,6 @@ import (
 
 	yaml "go.yaml.in/yaml/v3"
 
-	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
@@ -31,76 +30,6 @@ func write(t *testing.T, name, text string) string {
 	path := filepath.Join(t.TempDir(), name)
 	must.Succeed(t, os.WriteFile(path, []byte(text), 0o640))
 	return path
-}
-
-func TestAuditRepairsInPlaceWholeOrNotAtAll(t *testing.T) {
-	path := write(t, "alerts.yaml", brokenRule)
-	out, _, err := sixty(t, "audit", "--rules", path)
-	if !errors.Is(err, errFound) || !strings.Contains(out, "5:32 alert Full") {
-		t.Errorf("%v\n%s", err, out)
-	}
-	if now, _ := os.ReadFile(path); string(now) != brokenRule {
-		t.Error("changed without --fix")
-	}
-	out, _, err = sixty(t, "audit", "--rules", path, "--fix")
-	if err != nil || !strings.Contains(out, "1 repaired") {
-		t.Errorf("%v\n%s", err, out)
-	}
-	now, err := os.ReadFile(path)
-	if want := strings.ReplaceAll(brokenRule, "gpu_", "kv_"); err != nil || string(now) != want {
-		t.Errorf("%v\n%s", err, now)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
-		t.Errorf("permissions %v, %v", info.Mode(), err)
-	}
-	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
-		t.Errorf("files left beside it: %v, %v", left, err)
-	}
-}
-
-func TestAuditKeepsALinkAndRefusesADirectoryThatCannotBeWritten(t *testing.T) {
-	path := write(t, "alerts.yaml", brokenRule)
-	link := filepath.Join(t.TempDir(), "link.yaml")
-	must.Succeed(t, os.Symlink(path, link))
-	if out, _, err := sixty(t, "audit", "--rules", link, "--fix"); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
-		t.Errorf("the link is gone: %v, %v", info, err)
-	}
-	if now, err := os.ReadFile(path); err != nil || !strings.Contains(string(now), "kv_cache_usage_perc") {
-		t.Errorf("the link's target was not repaired: %v", err)
-	}
-}
-
-func TestAuditTakesFilesOfADirectoryForWhatTheyAre(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"alerts.yaml":    brokenRule,
-		"board.json":     `{"title":"x","panels":[{"title":"KV","targets":[{"refId":"A","expr":"vllm:gpu_cache_usage_perc"}]}]}`,
-		"kustomize.yaml": "resources: [a, b]\n",
-		"notes.txt":      "not looked at",
-	} {
-		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	out, notes, err := sixty(t, "audit", "--rules", dir, "--output", "json")
-	if !errors.Is(err, errFound) {
-		t.Fatal(err)
-	}
-	if without, _, err := sixty(t, "audit", dir, "--output", "json"); !errors.Is(err, errFound) || without != out {
-		t.Errorf("without --rules: %v\n%s", err, without)
-	}
-	var got struct {
-		Files    []string
-		Findings []struct{ File, Check string }
-	}
-	must.Succeed(t, json.Unmarshal([]byte(out), &got))
-	if len(got.Files) != 2 || len(got.Findings) != 2 {
-		t.Errorf("%+v", got)
-	}
-	if !strings.Contains(notes, "1 file without rules or a dashboard skipped") || strings.Contains(notes, "notes.txt") {
-		t.Errorf("notes: %s", notes)
-	}
 }
 
 // What is generated for a release is what this reviewer would let pass there.
@@ -123,55 +52,6 @@ func TestAuditFindsNothingInWhatIsGenerated(t *testing.T) {
 				t.Errorf("%v\n%s%s", err, out, notes)
 			}
 		})
-	}
-}
-
-func TestAuditExitCodes(t *testing.T) {
-	rule := write(t, "alerts.yaml", strings.NewReplacer("gpu_cache", "kv_cache", "> 0.9", "> 90").Replace(brokenRule))
-	good := write(t, "good.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: vllm:num_requests_waiting > 5\n    for: 5m\n")
-	fragile := write(t, "fragile.json", `{"panels":[{"title":"x","type":"timeseries","targets":[{"expr":"sum(vllm:num_preemptions_total)"}]}]}`)
-	bad := write(t, "bad.yaml", "groups: 5\n")
-	for _, tc := range []struct {
-		name string
-		args []string
-		want error
-	}{
-		{"a fault", []string{rule}, errFound},
-		{"no fault", []string{good}, nil},
-		{"a fault below --fail-on", []string{fragile}, nil},
-		{"a fault that was asked for", []string{fragile, "--fail-on", "info"}, errFound},
-		{"a fault that is ignored", []string{fragile, "--fail-on", "info", "--ignore", "raw-counter"}, nil},
-		{"a release that has the name", []string{write(t, "old.yaml", brokenRule), "--vllm-version", "0.9.1"}, nil},
-		{"a file that cannot be read beside a fault", []string{rule, bad}, errCannotTell},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if _, _, err := sixty(t, append([]string{"audit", "--rules"}, tc.args...)...); !errors.Is(err, tc.want) {
-				t.Errorf("got %v, want %v", err, tc.want)
-			}
-		})
-	}
-}
-
-// TestTheChecklistDoesNotChangeTheLintersCode audits a server that lacks nearly everything.
-func TestTheChecklistDoesNotChangeTheLintersCode(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 1\nvllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 1\n"))
-	}))
-	defer server.Close()
-	good := write(t, "good.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: vllm:num_requests_waiting > 5\n    for: 5m\n")
-	bad := write(t, "bad.yaml", strings.ReplaceAll(brokenRule, "vllm:gpu_cache_usage_perc", "vllm:num_requests_wating"))
-	for _, tc := range []struct {
-		args []string
-		want error
-	}{
-		{[]string{server.URL}, errFound},
-		{[]string{server.URL, "--rules", good}, nil},
-		{[]string{server.URL, good}, nil},
-		{[]string{server.URL, "--rules", bad}, errFound},
-	} {
-		if out, _, err := sixty(t, append([]string{"audit"}, tc.args...)...); !errors.Is(err, tc.want) || !strings.Contains(out, "lacks") {
-			t.Errorf("%v: %v\n%s", tc.args, err, out)
-		}
 	}
 }
 
@@ -327,33 +207,5 @@ func TestAuditSaysWhenAServerShowsNoRules(t *testing.T) {
 	out, notes, err := sixty(t, "audit", "--prometheus", server.URL, "--at", "2026-11-21T04:51:39Z")
 	if !errors.Is(err, errFound) || !strings.Contains(notes, "rules cannot be read") || !strings.Contains(out, "Operations          unknown") {
 		t.Errorf("%v\n%s\n%s", err, notes, out)
-	}
-}
-
-func TestAuditOfSeveralServers(t *testing.T) {
-	page, err := os.ReadFile("../catalog/engine/vllm/families.csv") // no exposition
-	must.Succeed(t, err)
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) }))
-	defer other.Close()
-	gpu := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("# TYPE DCGM_FI_DEV_GPU_UTIL gauge\nDCGM_FI_DEV_GPU_UTIL{gpu=\"0\"} 5\n"))
-	}))
-	defer gpu.Close()
-	vllm := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte("vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 1\nvllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 1\n"))
-	}))
-	defer vllm.Close()
-	out, notes, err := sixty(t, "audit", vllm.URL, gpu.URL, other.URL, "--full")
-	out = strings.Join(strings.Fields(out), " ") // lines are wrapped
-	if !errors.Is(err, errFound) || !strings.Contains(notes, "not an exposition") || !strings.Contains(out, "GPU utilization: DCGM_FI_DEV_GPU_UTIL") || !strings.Contains(out, "not exposed: vllm:time_to_first_token_seconds_count") {
-		t.Errorf("%v\n%s\n%s", err, notes, out)
-	}
-	_, _, err = sixty(t, "audit", other.URL)
-	if err == nil || hint.Of(err) == "" || errors.Is(err, errFound) {
-		t.Errorf("a page that is none: %v", err)
-	}
-	_, _, err = sixty(t, "audit", gpu.URL+"/x", other.URL)
-	if !errors.Is(err, errFound) {
-		t.Errorf("an exporter alone is a source too: %v", err)
 	}
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -171,33 +170,5 @@ func TestDiagnoseSaysThatAnAnswerIsPartial(t *testing.T) {
 	}
 	if n := strings.Count(stderr, "store-7 unavailable"); n != 1 {
 		t.Errorf("the note is there %d times, want once:\n%s", n, stderr)
-	}
-}
-
-func TestDiagnoseFromPrometheusRefusals(t *testing.T) {
-	server := prometheus(t, thrashing)
-	down := httptest.NewServer(nil)
-	down.Close()
-	for _, tt := range []struct {
-		name       string
-		args       []string
-		want, hint string
-	}{
-		{"nothing at that time", []string{"--prometheus", server.URL, "--at", "2020-01-01T00:00:00Z"}, "no inference server's metrics found", "check --match and --at"},
-		{"no such namespace", []string{"--prometheus", server.URL, "--match", "namespace=test", "--at", "2026-11-21T04:52:55Z"}, "no inference server's metrics found", "--match"},
-		{"nobody listens", []string{"--prometheus", down.URL}, "connection refused", ""},
-		{"a metric in the selector", []string{"--prometheus", server.URL, "--match", `{__name__="up"}`}, "names a metric", "labels only"},
-		{"no selector", []string{"--prometheus", server.URL, "--match", "prod"}, "is not a selector", "namespace=prod"},
-		{"a time from a beginning that is not there", []string{"--prometheus", server.URL, "--at", "+10s"}, "there is none", "-5m"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			stdout, _, err := sixty(t, append([]string{"diagnose"}, tt.args...)...)
-			if err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v, want %q\n%s", err, tt.want, stdout)
-			}
-			if h := hint.Of(err); !strings.Contains(h, tt.hint) {
-				t.Errorf("hint %q, want %q", h, tt.hint)
-			}
-		})
 	}
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,10 @@ func TestBadInputIsNamed(t *testing.T) {
 		Try   string `json:"try"`   // in the error or its hint
 	}
 	must.Succeed(t, yaml.UnmarshalStrict(content, &refused))
+	nobody := httptest.NewServer(nil)
+	nobody.Close()
 	files := strings.NewReplacer(
+		"PROMETHEUS", prometheus(t, thrashing).URL, "NOBODY", nobody.URL,
 		"RULES", write(t, "alerts.yaml", brokenRule), "INCIDENT", "../../testdata/incident.tar.zst", "THRASHING", thrashing,
 		"STEADY", "../../testdata/recordings/higher-rate.tar.zst", "MODEL", "../modelconfig/testdata/llama-3.1-8b.json",
 	)

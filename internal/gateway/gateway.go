@@ -279,7 +279,6 @@ func (x *exchange) forward() {
 // what belongs to the client's connection (RFC 9110, section 7.6.1).
 func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 	in, out := p.In, p.Out
-	out.Host = "" // the upstream's
 	// The body was read, and has a length now.
 	out.TransferEncoding, out.Trailer = nil, nil
 	out.Header["X-Forwarded-For"] = in.Header["X-Forwarded-For"]
@@ -301,7 +300,7 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest) {
 			out.Header[strings.ToLower(name)] = key
 		}
 	}
-	out.URL.RawQuery = in.URL.RawQuery // ReverseProxy took off what it cannot parse
+	out.URL.RawQuery = strings.ReplaceAll(in.URL.RawQuery, " ", "%20") // ReverseProxy took off what it cannot parse
 }
 
 // answer looks at the head of an answer, and chooses how the rest is read.

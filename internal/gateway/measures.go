@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"sync"
@@ -189,6 +190,9 @@ func (m *measures) interval(x *exchange, gap int64, n int) {
 	}
 }
 
+// extendedEnds are the statuses of the extended vLLM metrics; others are errors.
+var extendedEnds = map[Status]string{Success: "success", Timeout: "timeout", ClientDisconnect: "cancelled"}
+
 // countEnd counts the end of a request.
 func (m *measures) countEnd(x *exchange, status Status, now int64) {
 	if x.labels == nil { // it ended before it was known what it is
@@ -231,17 +235,10 @@ func (m *measures) countEnd(x *exchange, status Status, now int64) {
 	if answer.First > 0 {
 		m.extFirst.WithLabelValues(x.model).Observe(since(answer.First))
 	}
-	as := "error"
-	switch status {
-	case Success:
-		as = "success"
+	if status == Success {
 		m.extDuration.WithLabelValues(x.model).Observe(since(now))
-	case Timeout:
-		as = "timeout"
-	case ClientDisconnect:
-		as = "cancelled"
 	}
-	m.extEnds.WithLabelValues(x.model, as).Inc()
+	m.extEnds.WithLabelValues(x.model, cmp.Or(extendedEnds[status], "error")).Inc()
 }
 
 // present collects the gauges of upstreams and open requests at a scrape.

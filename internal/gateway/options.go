@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -96,12 +96,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 // Start opens what the options name and says where it listens. The returned function
 // serves until its context ends.
 func (o Options) Start(ctx context.Context, stderr io.Writer) (serve func(context.Context) error, err error) {
-	var mu sync.Mutex
-	o.Note = func(text string) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintf(stderr, "%s note: %s\n", time.Now().Format(time.TimeOnly), text)
-	}
+	notes := log.New(stderr, "", log.Ltime)
+	o.Note = func(text string) { notes.Print("note: " + text) }
 	o.MaxBody = o.maxBodyMiB << 20
 	for _, text := range o.upstreams {
 		if !strings.Contains(text, "://") {

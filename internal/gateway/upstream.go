@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/http/httputil"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -19,9 +20,8 @@ import (
 
 // upstream is one server.
 type upstream struct {
-	url    *url.URL
-	name   string // host and path: the label of metrics
-	health string // URL
+	url  *url.URL
+	name string // host and path: the label of metrics
 
 	inFlight atomic.Int64
 	down     atomic.Bool
@@ -59,21 +59,7 @@ func newTransport(cfg Config) *http.Transport {
 }
 
 func newUpstream(u *url.URL) *upstream {
-	base := *u
-	base.Path, base.RawPath = strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(u.EscapedPath(), "/")
-	return &upstream{url: &base, name: strings.ToValidUTF8(u.Host+base.Path, "?"), health: u.Scheme + "://" + u.Host + base.RawPath + "/health"}
-}
-
-// target is where a request goes. Its path and query are as the client wrote them.
-func (u *upstream) target(asked *url.URL) *url.URL {
-	path, raw := asked.Path, asked.EscapedPath()
-	if !strings.HasPrefix(path, "/") {
-		path, raw = "/"+path, "/"+raw
-	}
-	return &url.URL{
-		Scheme: u.url.Scheme, Host: u.url.Host, Path: u.url.Path + path, RawPath: u.url.RawPath + raw,
-		RawQuery: strings.ReplaceAll(asked.RawQuery, " ", "%20"), ForceQuery: asked.ForceQuery,
-	}
+	return &upstream{url: u, name: strings.ToValidUTF8(u.Host+strings.TrimSuffix(u.Path, "/"), "?")}
 }
 
 // check asks an upstream for its health. Any answer below 500 is one: a server
@@ -82,7 +68,7 @@ func (g *Gateway) check(running context.Context, u *upstream) {
 	ctx, cancel := context.WithTimeout(running, max(g.cfg.HealthEvery*4/5, time.Second))
 	defer cancel()
 	cause := ""
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.health, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.url.JoinPath("/health").String(), nil)
 	if err == nil {
 		var resp *http.Response
 		if resp, err = g.transport.RoundTrip(req); err == nil {
@@ -198,7 +184,9 @@ func (x *exchange) attempt(u *upstream, r *http.Request) (answer *http.Response,
 			body.Reset(nil) // lets go of the body: the answer may take long
 		},
 	}))
-	r.URL = u.target(r.URL)
+	own := *r.URL
+	r.URL = &own
+	(&httputil.ProxyRequest{Out: r}).SetURL(u.url)
 	if r.ContentLength = int64(len(x.body)); r.ContentLength > 0 {
 		r.Body = io.NopCloser(body) // of a kind that net/http sends together with the head
 	}

@@ -79,7 +79,7 @@ func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string) (files []File, 
 			left = append(left, p.ID)
 			continue
 		}
-		doc := TestFile{RuleFiles: ruleFiles, EvaluationInterval: model.Duration(evaluation)}
+		doc := testFile{RuleFiles: ruleFiles, EvaluationInterval: model.Duration(evaluation)}
 		dir, err := fs.Sub(cases, strings.ReplaceAll(p.ID, "-", "")+"/testdata")
 		if err != nil {
 			return nil, nil, err
@@ -93,7 +93,7 @@ func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string) (files []File, 
 			}
 			t := stretchCase(p, c, v1, target)
 			t.Fires, t.Evaluation = i == 0, evaluation
-			doc.Tests = append(doc.Tests, t.unitTest(p.ID+" "+name, read))
+			doc.Tests = append(doc.Tests, t.newUnitTest(p.ID+" "+name, read))
 		}
 		content, err := YAML("", doc)
 		if err != nil {
@@ -184,13 +184,13 @@ func metricsRead(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
 	return names
 }
 
-// unitTest writes a case as a unit test of promtool. want may include the series that a scrape itself adds.
-func (t *RuleCase) unitTest(title string, want map[string]bool) UnitTest {
+// newUnitTest writes a case as a unit test of promtool. want may include the series that a scrape itself adds.
+func (t *RuleCase) newUnitTest(title string, want map[string]bool) unitTest {
 	c := t.Case
-	u := UnitTest{Name: title, Interval: model.Duration(t.Scrape)}
+	u := unitTest{Name: title, Interval: model.Duration(t.Scrape)}
 	for _, instance := range slices.Sorted(maps.Keys(t.Series)) {
 		for _, s := range t.Series[instance] {
-			u.Series = append(u.Series, TestSeries{
+			u.Series = append(u.Series, testSeries{
 				t.formatSeries(s.Labels, instance), formatSamples(dropFailedScrapes(c, instance, sinceStart(s))),
 			})
 		}
@@ -206,7 +206,7 @@ func (t *RuleCase) unitTest(title string, want map[string]bool) UnitTest {
 			values []float64
 		}{{"up", up}, {"scrape_duration_seconds", took}} {
 			if want[own.name] {
-				u.Series = append(u.Series, TestSeries{t.formatSeries(labels.FromStrings(labels.MetricName, own.name),
+				u.Series = append(u.Series, testSeries{t.formatSeries(labels.FromStrings(labels.MetricName, own.name),
 					instance), formatSamples(own.values)})
 			}
 		}
@@ -219,7 +219,7 @@ func (t *RuleCase) unitTest(title string, want map[string]bool) UnitTest {
 	if t.Fires {
 		within = testLength
 	}
-	u.Exprs = []ExprTest{FiringTest(t.Alert, "", end.Truncate(time.Second), within, t.Fires)}
+	u.Exprs = []exprTest{newFiringTest(t.Alert, end.Truncate(time.Second), within, t.Fires)}
 	return u
 }
 
@@ -303,3 +303,53 @@ func countEqualSteps(vs []float64) (n int, step float64) {
 }
 
 func formatRounded(v float64) string { return strconv.FormatFloat(v, 'g', 12, 64) }
+
+// A testFile is an input file of "promtool test rules".
+type testFile struct {
+	RuleFiles          []string       `yaml:"rule_files"`
+	EvaluationInterval model.Duration `yaml:"evaluation_interval"`
+	Tests              []unitTest     `yaml:"tests"`
+}
+
+// A unitTest holds input series from time 0 on, and the expected results of expressions over these and over the
+// series that the rules record.
+type unitTest struct {
+	Name     string         `yaml:"name"`
+	Interval model.Duration `yaml:"interval"` // between samples
+	Series   []testSeries   `yaml:"input_series"`
+	Exprs    []exprTest     `yaml:"promql_expr_test,omitempty"`
+}
+
+// A testSeries is one series in promtool's notation: "0+60x10".
+type testSeries struct {
+	Series string `yaml:"series"`
+	Values string `yaml:"values"`
+}
+
+// An exprTest is an expression and its expected samples at a time.
+type exprTest struct {
+	Expr    string         `yaml:"expr"`
+	At      model.Duration `yaml:"eval_time"`
+	Samples []exprSample   `yaml:"exp_samples"`
+}
+
+// An exprSample is one expected sample.
+type exprSample struct {
+	Labels string  `yaml:"labels"`
+	Value  float64 `yaml:"value"`
+}
+
+// newFiringTest expects an alert to fire at a time, or within a duration before it, or expects that it does not fire.
+func newFiringTest(alert string, at, within time.Duration, fires bool) exprTest {
+	firing := fmt.Sprintf("ALERTS{alertname=%q,alertstate=\"firing\"}", alert)
+	if within > 0 {
+		firing = fmt.Sprintf("max_over_time(%s[%s])", firing, formatDuration(within))
+	}
+	t := exprTest{
+		Expr: fmt.Sprintf("group by (alertname) (%s)", firing), At: model.Duration(at), Samples: []exprSample{},
+	}
+	if fires {
+		t.Samples = append(t.Samples, exprSample{fmt.Sprintf("{alertname=%q}", alert), 1})
+	}
+	return t
+}

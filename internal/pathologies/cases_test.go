@@ -144,14 +144,14 @@ func explain(d diagnose.Diagnosis, f diagnose.Finding) string {
 }
 
 // diagnoseSeries scrapes a case into a store and diagnoses it.
-func diagnoseSeries(t *testing.T, c *history.Case) diagnose.Diagnosis {
+func diagnoseSeries(t *testing.T, c *history.Case, promised ...slo.Objective) diagnose.Diagnosis {
 	t.Helper()
-	return diagnoseBeside(t, c, nil, "")
+	return diagnoseBeside(t, c, nil, "", promised...)
 }
 
 // diagnoseBeside is diagnoseSeries with another case beside it, of one server of another model,
 // which ends at the same time.
-func diagnoseBeside(t *testing.T, c, beside *history.Case, model string) diagnose.Diagnosis {
+func diagnoseBeside(t *testing.T, c, beside *history.Case, model string, promised ...slo.Objective) diagnose.Diagnosis {
 	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
 	must.Succeed(t, err)
@@ -200,8 +200,8 @@ func diagnoseBeside(t *testing.T, c, beside *history.Case, model string) diagnos
 	}
 	created, _ := store.FirstCreated(embedded.Target{Instance: history.UsualInstance})
 	var set diagnose.Settings
-	if c.Promise != (slo.Objective{}) {
-		set.Objectives = &slo.File{Objectives: []slo.Objective{c.Promise}}
+	if len(promised) > 0 {
+		set.Objectives = &slo.File{Objectives: promised}
 	}
 	return run(t, store, diagnose.Options{Settings: set, At: at, First: history.Start, Created: created, Interval: c.Every, Every: true})
 }

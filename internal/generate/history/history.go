@@ -42,7 +42,6 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
-	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
 // usual holds the healthy server and the healthy gateway with which cases begin. $ in them stands for the number of
@@ -103,7 +102,6 @@ type Case struct {
 	Scrapes int
 	At      time.Duration // time of the diagnosis after the first scrape; 0 for the last scrape
 	Verdict string        // the leading pathology, if it is not the case's own
-	Promise slo.Objective // the zero value without objectives
 
 	files   fs.FS
 	groups  map[string]group // by Series.key
@@ -439,7 +437,7 @@ func (c *Case) Stretch(interval time.Duration, times int) *Case {
 		at[i+1] = at[i] + n
 	}
 	out := &Case{
-		Every: interval, Scrapes: at[len(repeats)], Verdict: c.Verdict, Promise: c.Promise,
+		Every: interval, Scrapes: at[len(repeats)], Verdict: c.Verdict,
 		groups: map[string]group{},
 	}
 	if c.At > 0 {

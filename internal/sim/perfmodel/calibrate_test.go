@@ -165,12 +165,20 @@ func measure(t *testing.T, cfg sim.Config, requests []sim.Request, scheduled boo
 	t.Helper()
 	res, err := sim.Run(cfg, trueCost, requests, sim.Options{})
 	must.Succeed(t, err)
-	ms := make([]perfmodel.Measured, len(requests))
+	ms := asSeen(requests, res)
 	for i, r := range res.Requests {
-		ms[i] = perfmodel.Measured{Request: requests[i], Scheduled: -1, FirstToken: r.FirstToken, LastToken: r.LastToken, Use: true}
 		if scheduled {
 			ms[i].Scheduled = r.Scheduled
 		}
+	}
+	return ms
+}
+
+// asSeen is what a client sees of a simulation.
+func asSeen(requests []sim.Request, res *sim.Result) []perfmodel.Measured {
+	ms := make([]perfmodel.Measured, len(requests))
+	for i, r := range res.Requests {
+		ms[i] = perfmodel.Measured{Request: requests[i], Scheduled: -1, FirstToken: r.FirstToken, LastToken: r.LastToken, Use: true}
 	}
 	return ms
 }

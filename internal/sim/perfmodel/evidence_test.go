@@ -100,11 +100,7 @@ func measuredOf(t *testing.T, requests []sim.Request) []perfmodel.Measured {
 	t.Helper()
 	res, err := sim.Run(large(t), truth, requests, sim.Options{})
 	must.Succeed(t, err)
-	var ms []perfmodel.Measured
-	for i, r := range res.Requests {
-		ms = append(ms, perfmodel.Measured{Request: requests[i], Scheduled: -1, FirstToken: r.FirstToken, LastToken: r.LastToken, Use: true})
-	}
-	return ms
+	return asSeen(requests, res)
 }
 
 // priorOf is that of Llama 3.1 8B on a GPU.

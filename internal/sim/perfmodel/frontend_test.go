@@ -124,10 +124,7 @@ func TestTheFrontendIsFoundInRequests(t *testing.T) {
 	requests := workload(1, 4, 400)
 	res, err := sim.Run(cfg, trueCost, requests, sim.Options{Frontend: trueFrontend})
 	must.Succeed(t, err)
-	ms := make([]perfmodel.Measured, len(requests))
-	for i, r := range res.Requests {
-		ms[i] = perfmodel.Measured{Request: requests[i], Scheduled: -1, FirstToken: r.FirstToken, LastToken: r.LastToken, Use: true}
-	}
+	ms := asSeen(requests, res)
 	f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, ms, nil, nil)
 	must.Succeed(t, err)
 	countWithin(t, "the API server's time", f.Frontend.PerRequest, trueFrontend.PerRequest, 0.15)

@@ -16,7 +16,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-var levels = []struct {
+// A level is a load test that others published.
+type level struct {
 	file      string
 	model     string
 	tp, ranks int
@@ -25,10 +26,37 @@ var levels = []struct {
 	// Where the targets are met, or how far from them it is. What the later half leaves open of
 	// the earlier one is the prior's, and how near that comes is chance: intervals hold it.
 	same, later *deviation
-}{
+}
+
+var levels = []level{
 	{"llama-3.1-8b-tp1", "llama-3.1-8b", 1, 1, 30000, &deviation{0.05, 0.02, 0.03}, &deviation{0.05, 0.02, 0.03}},
 	{"qwen3-32b-tp2", "qwen3-32b", 2, 1, 24000, &deviation{0.05, 0.02, 0.03}, &deviation{0.05, 0.02, 0.03}},
 	{"qwen3-30b-a3b-dp2", "qwen3-30b-a3b", 1, 2, 24000, &deviation{0.27, 0.035, 0.045}, nil},
+}
+
+// read returns what was asked of the server, what came back, the server, and what its data sheet
+// lets expect.
+func (l level) read(t *testing.T) (requests []sim.Request, all []perfmodel.Measured, d perfmodel.Deployment, prior perfmodel.Prior) {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata/loadtests", l.file+".csv"))
+	must.Succeed(t, err)
+	defer f.Close()
+	test, err := perfmodel.ReadLoadTest(f, 16)
+	must.Succeed(t, err)
+	for _, m := range test.Requests {
+		requests = append(requests, m.Request)
+	}
+	d.Config, err = sim.Defaults("0.19.0")
+	must.Succeed(t, err)
+	d.Config.MaxModelLen, d.Config.NumBlocks, d.Config.MaxNumSeqs = 32768, l.numBlocks, 128
+	settings := perfmodel.Settings{Release: "0.19.0", Device: *spec(t, "RTX PRO 6000 Server"), TP: l.tp, MaxModelLen: 32768}
+	if l.ranks > 1 {
+		d.Replicas, d.Lockstep, d.Route = l.ranks, l.ranks, perfmodel.LeastLoaded
+		settings.DP, settings.ExpertParallel = l.ranks, true
+	}
+	ledger, err := perfmodel.NewLedger(modelconfigtest.Read(t, l.model), settings)
+	must.Succeed(t, err)
+	return requests, test.Requests, d, ledger.StepCost(500)
 }
 
 // TestToAnotherLevelOfLoad calibrates on a part of the requests of load tests that others
@@ -42,24 +70,7 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 	var intervals tally
 	for _, level := range levels {
 		t.Run(level.file, func(t *testing.T) {
-			f, err := os.Open(filepath.Join("testdata/loadtests", level.file+".csv"))
-			must.Succeed(t, err)
-			defer f.Close()
-			test, err := perfmodel.ReadLoadTest(f, 16)
-			must.Succeed(t, err)
-			cfg, err := sim.Defaults("0.19.0")
-			must.Succeed(t, err)
-			cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs = 32768, level.numBlocks, 128
-			d := perfmodel.Deployment{Config: cfg}
-			if level.ranks > 1 {
-				d.Replicas, d.Lockstep, d.Route = level.ranks, level.ranks, perfmodel.LeastLoaded
-			}
-			settings := perfmodel.Settings{Release: "0.19.0", Device: *spec(t, "RTX PRO 6000 Server"), TP: level.tp, DP: level.ranks, MaxModelLen: 32768}
-			settings.ExpertParallel = level.ranks > 1
-			ledger, err := perfmodel.NewLedger(modelconfigtest.Read(t, level.model), settings)
-			must.Succeed(t, err)
-			prior := ledger.StepCost(500)
-			all := test.Requests
+			requests, all, d, prior := level.read(t)
 			n := len(all)
 			var end time.Duration
 			for _, m := range all {
@@ -88,14 +99,10 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 					m.Request.Arrival -= first
 					m.FirstToken, m.LastToken = m.FirstToken-first, m.LastToken-first
 				}
-				cal, err := perfmodel.Calibrate(perfmodel.Evidence{Config: cfg, Requested: d, Requests: part, RequestsFrom: c.name, Prior: &prior})
+				cal, err := perfmodel.Calibrate(perfmodel.Evidence{Config: d.Config, Requested: d, Requests: part, RequestsFrom: c.name, Prior: &prior})
 				if err != nil {
 					t.Errorf("%s: %v", c.name, err)
 					continue
-				}
-				requests := make([]sim.Request, n)
-				for i := range all {
-					requests[i] = all[i].Request
 				}
 				p, err := cal.Fit.Predict(d, requests, perfmodel.PredictionDraws, sim.Options{})
 				must.Succeed(t, err)
@@ -103,7 +110,7 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 					t.Logf("%s: %v", c.name, cal.Notes) // the load test was passed over
 					continue
 				}
-				intervals.holds(t, c.name, "of all", all, p)
+				intervals.holds(t, c.name, all, p)
 				// Those that were there before anybody queued for a place are served alike
 				// without the later ones, and tell what a queue for the budget of steps costs.
 				p, err = cal.Fit.Predict(d, requests[:120], perfmodel.PredictionDraws, sim.Options{})
@@ -130,40 +137,26 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 // TestToAnotherModel carries the fit of one published load test over to another's model and
 // tensor parallelism.
 func TestToAnotherModel(t *testing.T) {
-	cfg, err := sim.Defaults("0.19.0")
-	must.Succeed(t, err)
-	cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs = 32768, 24000, 128
-	d := perfmodel.Deployment{Config: cfg}
+	var requests [2][]sim.Request
+	var measured [2][]perfmodel.Measured
 	var priors [2]perfmodel.Prior
-	var tests [2]*perfmodel.LoadTest
+	var d perfmodel.Deployment
 	for i, l := range levels[:2] {
-		f, err := os.Open(filepath.Join("testdata/loadtests", l.file+".csv"))
-		must.Succeed(t, err)
-		defer f.Close()
-		tests[i], err = perfmodel.ReadLoadTest(f, 16)
-		must.Succeed(t, err)
-		ledger, err := perfmodel.NewLedger(modelconfigtest.Read(t, l.model),
-			perfmodel.Settings{Release: "0.19.0", Device: *spec(t, "RTX PRO 6000 Server"), TP: l.tp, MaxModelLen: 32768})
-		must.Succeed(t, err)
-		priors[i] = ledger.StepCost(500)
+		requests[i], measured[i], d, priors[i] = l.read(t)
 	}
+	d.Config.NumBlocks = 24000
 	every := func(int, *perfmodel.Measured) bool { return true }
 	var intervals tally
-	for i, test := range tests {
+	for i := range measured {
 		j := 1 - i
 		name := levels[i].file + " → " + levels[j].file
-		cal, err := perfmodel.Calibrate(perfmodel.Evidence{Config: cfg, Requested: d, Requests: test.Requests, RequestsFrom: name, Prior: &priors[i]})
+		cal, err := perfmodel.Calibrate(perfmodel.Evidence{Config: d.Config, Requested: d, Requests: measured[i], RequestsFrom: name, Prior: &priors[i]})
 		must.Succeed(t, err)
-		all := tests[j].Requests
-		requests := make([]sim.Request, len(all))
-		for k := range all {
-			requests[k] = all[k].Request
-		}
-		p, err := cal.Fit.Transfer(priors[i], priors[j]).Predict(d, requests, perfmodel.PredictionDraws, sim.Options{})
+		p, err := cal.Fit.Transfer(priors[i], priors[j]).Predict(d, requests[j], perfmodel.PredictionDraws, sim.Options{})
 		must.Succeed(t, err)
-		got := off(all, p.Result.Records, every)
+		got := off(measured[j], p.Result.Records, every)
 		t.Logf("%s: %v", name, got)
-		intervals.holds(t, name, "of all", all, p)
+		intervals.holds(t, name, measured[j], p)
 		// What the priors of both models miss of each other the queue of a nearly full server doubles.
 		if math.Abs(got.tpot) > 0.105 || math.Abs(got.throughput) > 0.07 || math.Abs(got.ttft) > 0.21 {
 			t.Errorf("%s: %v", name, got)
@@ -171,7 +164,7 @@ func TestToAnotherModel(t *testing.T) {
 	}
 	intervals.check(t)
 	// And what was measured of the smaller one is refused as a test of the larger.
-	_, err = perfmodel.Calibrate(perfmodel.Evidence{Config: cfg, Requested: d, Requests: tests[0].Requests, RequestsFrom: "of the 8B", Prior: &priors[1]})
+	_, err := perfmodel.Calibrate(perfmodel.Evidence{Config: d.Config, Requested: d, Requests: measured[0], RequestsFrom: "of the 8B", Prior: &priors[1]})
 	if err == nil || !strings.Contains(err.Error(), "another model") || hint.Of(err) == "" {
 		t.Errorf("a fit below the time of reading the weights: %v", err)
 	}
@@ -183,27 +176,12 @@ func TestNearCapacityAFitDoesNotDependOnItsStart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it measures an error: what it runs, other tests run too")
 	}
-	level := levels[0]
-	f, err := os.Open(filepath.Join("testdata/loadtests", level.file+".csv"))
-	must.Succeed(t, err)
-	defer f.Close()
-	test, err := perfmodel.ReadLoadTest(f, 16)
-	must.Succeed(t, err)
-	cfg, err := sim.Defaults("0.19.0")
-	must.Succeed(t, err)
-	cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs = 32768, level.numBlocks, 128
-	ledger, err := perfmodel.NewLedger(modelconfigtest.Read(t, level.model), perfmodel.Settings{Release: "0.19.0", Device: *spec(t, "RTX PRO 6000 Server"), TP: level.tp, MaxModelLen: 32768})
-	must.Succeed(t, err)
-	d := perfmodel.Deployment{Config: cfg}
-	requests := make([]sim.Request, len(test.Requests))
-	for i := range requests {
-		requests[i] = test.Requests[i].Request
-	}
+	requests, all, d, prior := levels[0].read(t)
 	least, most := math.Inf(1), 0.0
 	for _, start := range []float64{0.9, 0.95, 1, 1.05, 1.1} {
-		prior := ledger.StepCost(500)
-		prior.Base *= start
-		fit, err := perfmodel.FromRequests(d, test.Requests, &prior, nil)
+		from := prior
+		from.Base *= start
+		fit, err := perfmodel.FromRequests(d, all, &from, nil)
 		must.Succeed(t, err)
 		p, err := fit.Predict(d, requests, 0, sim.Options{})
 		must.Succeed(t, err)
@@ -227,20 +205,15 @@ func (n *tally) check(t *testing.T) {
 }
 
 // holds counts those of a prediction.
-func (n *tally) holds(t *testing.T, name, what string, all []perfmodel.Measured, p *perfmodel.Prediction) {
+func (n *tally) holds(t *testing.T, name string, all []perfmodel.Measured, p *perfmodel.Prediction) {
 	t.Helper()
-	var ttft, tpot, tokens, last float64
+	var sum totals
 	for i := range all {
-		m := &all[i]
-		ttft += (m.FirstToken - m.Request.Arrival).Seconds()
-		tpot += (m.LastToken - m.FirstToken).Seconds() / float64(max(m.Request.OutputTokens-1, 1))
-		tokens += float64(m.Request.OutputTokens)
-		last = max(last, m.LastToken.Seconds())
+		sum.add(record(&all[i]))
 	}
-	count := float64(len(all))
-	n.inside(t, name, "mean TTFT "+what, ttft/count, p.TTFT.Mean)
-	n.inside(t, name, "mean TPOT "+what, tpot/count, p.TPOT.Mean)
-	n.inside(t, name, "tokens/s "+what, tokens/last, p.OutputPerSecond)
+	n.inside(t, name, "mean TTFT of all", sum.ttft/sum.n, p.TTFT.Mean)
+	n.inside(t, name, "mean TPOT of all", sum.tpot/sum.n, p.TPOT.Mean)
+	n.inside(t, name, "tokens/s of all", sum.tokens/sum.last, p.OutputPerSecond)
 }
 
 // inside counts one.
@@ -263,23 +236,39 @@ func (d deviation) String() string {
 	return fmt.Sprintf("TTFT %+.1f %%, TPOT %+.1f %%, tokens/s %+.1f %%", 100*d.ttft, 100*d.tpot, 100*d.throughput)
 }
 
-func off(all []perfmodel.Measured, got []sim.Record, which func(i int, m *perfmodel.Measured) bool) deviation {
-	var a, b struct{ ttft, tpot, n, tokens, last float64 }
+// off compares the requests that are asked about.
+func off(all []perfmodel.Measured, predicted []sim.Record, which func(i int, m *perfmodel.Measured) bool) deviation {
+	var was, got totals
 	first := math.Inf(1)
 	for i := range all {
-		m, r := &all[i], &got[i]
-		if !which(i, m) {
-			continue
+		if m := &all[i]; which(i, m) {
+			first = min(first, m.Request.Arrival.Seconds())
+			was.add(record(m))
+			got.add(predicted[i])
 		}
-		first = min(first, m.Request.Arrival.Seconds())
-		a.n++
-		a.ttft += (m.FirstToken - m.Request.Arrival).Seconds()
-		b.ttft += r.TTFT().Seconds()
-		a.tpot += (m.LastToken - m.FirstToken).Seconds() / float64(max(m.Request.OutputTokens-1, 1))
-		b.tpot += r.TPOT().Seconds()
-		a.tokens += float64(m.Request.OutputTokens)
-		b.tokens += float64(r.OutputTokens)
-		a.last, b.last = max(a.last, m.LastToken.Seconds()), max(b.last, (r.Arrival+r.E2E()).Seconds())
 	}
-	return deviation{b.ttft/a.ttft - 1, b.tpot/a.tpot - 1, (b.tokens/(b.last-first))/(a.tokens/(a.last-first)) - 1}
+	return deviation{
+		ttft: got.ttft/was.ttft - 1, tpot: got.tpot/was.tpot - 1,
+		throughput: (got.tokens/(got.last-first))/(was.tokens/(was.last-first)) - 1,
+	}
+}
+
+// totals are sums over requests, in seconds, and when the last of them ended.
+type totals struct{ n, ttft, tpot, tokens, last float64 }
+
+func (s *totals) add(r sim.Record) {
+	s.n++
+	s.ttft += r.TTFT().Seconds()
+	s.tpot += r.TPOT().Seconds()
+	s.tokens += float64(r.OutputTokens)
+	s.last = max(s.last, (r.Arrival + r.E2E()).Seconds())
+}
+
+// record is what a simulation would have said of a measured request.
+func record(m *perfmodel.Measured) sim.Record {
+	r := sim.RequestResult{
+		Arrival: m.Request.Arrival, FirstToken: m.FirstToken, LastToken: m.LastToken, Finish: m.LastToken,
+		OutputTokens: m.Request.OutputTokens,
+	}
+	return r.Record()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/generate/gather"
@@ -196,7 +197,7 @@ func exitError(past []view.Summary, d *diagnose.Diagnosis, failOn catalog.Severi
 var errTooLate = errors.New("not finished within --timeout")
 
 // judge makes the diagnosis of a source.
-func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.Source, o diagnose.Options, known *diagnose.Known) (d diagnose.Diagnosis, err error) {
+func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.Source, o diagnose.Options, known *identity.Known) (d diagnose.Diagnosis, err error) {
 	o.Window, o.Annotate = f.source.Window, known.Annotate
 	if err := s.Complete(ctx, &o, f.source.At, f.baseline); err != nil {
 		return d, err
@@ -300,8 +301,8 @@ func plot(ctx context.Context, stderr io.Writer, s *source.Source, d *diagnose.D
 
 // engine reads --engine-args and --engine-log, the former going first. The log is nil
 // where none was given.
-func (f *diagnoseFlags) engine() (*diagnose.Known, *engine.Log, error) {
-	known := &diagnose.Known{Config: engine.Config{}}
+func (f *diagnoseFlags) engine() (*identity.Known, *engine.Log, error) {
+	known := &identity.Known{Config: engine.Config{}}
 	if f.engineArgs != "" {
 		var err error
 		if known.Config, err = dialect.LikelyArgs(f.engineArgs, "--"+asked.FlagArgs); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 )
 
 // Bounds of a story, and of one that a pathology does not tell itself.
@@ -19,7 +20,7 @@ const (
 // chainOf returns how a finding came about on its target: the pathology's links that hold, in the order of cause and
 // effect, each with its onset. Traffic does not cause what began before it; but engines count it when a request ends
 // (prompt and answer lengths) or gets its first token, so it may have begun an answer's time earlier.
-func (v view) chainOf(o *outcome) []Step {
+func (v dated) chainOf(o *outcome) []Step {
 	var steps []Step
 	traffic := 0
 	for _, l := range o.pathology.Chain {
@@ -103,7 +104,7 @@ func beganEarlier(a, b time.Time) time.Time {
 }
 
 // chainStep is one link, with the first comparison that holds. It is zero where none is evidence to look at.
-func (v view) chainStep(says string, c catalog.Cond, p *catalog.Pathology) Step {
+func (v dated) chainStep(says string, c catalog.Cond, p *catalog.Pathology) Step {
 	_, evidence := v.eval(c)
 	i := slices.IndexFunc(evidence, func(e catalog.Evidence) bool { return e.Shown() })
 	if i < 0 {
@@ -113,18 +114,18 @@ func (v view) chainStep(says string, c catalog.Cond, p *catalog.Pathology) Step 
 	if says == "" {
 		s.Says = evidence[i].Signal.Title
 	}
-	if t := v.readOnset(c, v.span().course); t.said > 0 {
+	if t := v.readOnset(c, v.span().Course); t.Evidence > 0 {
 		s.Since, s.SinceAtLeast = t.At, t.AtLeast
 	}
 	if !s.Since.IsZero() {
-		v.normalBefore(Onset{s.Since, s.SinceAtLeast}, p, evidence[i:i+1])
+		v.normalBefore(segments.Onset{At: s.Since, AtLeast: s.SinceAtLeast}, p, evidence[i:i+1])
 		s.Evidence = evidence[i]
 	}
 	return s
 }
 
 // stepsOfComparisons tell the story of a pathology without a chain: the causes that hold, and the symptoms.
-func (v view) stepsOfComparisons(o *outcome) (steps []Step) {
+func (v dated) stepsOfComparisons(o *outcome) (steps []Step) {
 	for _, role := range []catalog.Role{catalog.Cause, catalog.Symptom} {
 		most := map[catalog.Role]int{catalog.Cause: mostCauses, catalog.Symptom: mostSymptoms}[role]
 		o.when.Leaves(func(c catalog.Cond) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 )
 
 // TestCompanions lends GPUs to servers: those of an exporter on the same host, those that
@@ -29,7 +30,7 @@ func TestCompanions(t *testing.T) {
 	} {
 		s := &Snapshot{}
 		for _, instance := range tt.targets {
-			target := Target{Dialect: dialect.Dialect{Engine: dialect.VLLM}}
+			target := identity.Target{Dialect: dialect.Dialect{Engine: dialect.VLLM}}
 			switch instance[0] {
 			case '=':
 				instance, target.Dialect = instance[1:], exporter

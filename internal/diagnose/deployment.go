@@ -1,73 +1,14 @@
 package diagnose
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 )
-
-// A Deployment is the path of a request through the servers of a model.
-type Deployment struct {
-	Model      string  // as in Verdict
-	Stages     []Stage // at least two, in the order in which a request meets them
-	Links      []Link  // from each stage to the next one
-	FirstToken float64 // seconds: the sum of what each stage takes; NaN where one is not known
-}
-
-// A Stage is the servers of one role.
-type Stage struct {
-	Role    engine.Role
-	Targets []string
-	Lost    int     // Targets that do not answer
-	Waiting float64 // waiting requests on all servers; NaN if unknown
-	Seconds float64 // that a request spends here until its first token, in the mean; NaN where not known
-	Found   []string
-}
-
-// A Link goes from one stage to the next.
-type Link struct {
-	Carries   string  // "requests" or "KV cache"
-	Seconds   float64 // in the mean, a part of what the stage behind it takes; NaN where not known
-	FailShare float64 // share of failed transfers; NaN if unknown
-	Found     []string
-}
-
-// fewTransfers is from where on a server is one that receives KV caches, per request.
-const fewTransfers = 0.05
-
-// onlyFirst is how many tokens a server writes at most, in the mean, that writes first tokens alone.
-const onlyFirst = 1.5
-
-// roleOf tells the role of a target: from its labels, from the arguments it was started with, from its name, or
-// from the KV caches that it receives. A server with a connector that receives none and writes single tokens is a
-// prefill server.
-func (s *Snapshot) roleOf(i int) engine.Role {
-	t := &s.Targets[i]
-	if t.isGateway() {
-		return engine.Router
-	}
-	if said := cmp.Or(t.role, t.Config.Role(), engine.RoleOfName(t.Labels["job"]), engine.RoleOfName(t.Labels["instance"])); said != "" {
-		return said
-	}
-	either := func(sig *indicator.Signal) indicator.Value {
-		if v := s.Normal(i, sig); v.OK {
-			return v
-		}
-		return s.Now(i, sig)
-	}
-	transfers, output := either(indicator.TransfersPerRequest), either(indicator.OutputTokens)
-	switch {
-	case transfers.OK && output.OK && output.V < onlyFirst: // SGLang counts the transfers of both sides
-		return engine.Prefill
-	case max(transfers.Or(0), s.Now(i, indicator.TransfersPerRequest).Or(0)) > fewTransfers:
-		return engine.Decode
-	}
-	return engine.Serve
-}
 
 // findDeployments returns the paths of requests that pass servers of several roles, one for each model.
 func findDeployments(s *Snapshot, d *Diagnosis) (out []Deployment) {
@@ -75,13 +16,13 @@ func findDeployments(s *Snapshot, d *Diagnosis) (out []Deployment) {
 		v := &d.Verdicts[i]
 		all := v.All
 		for k := range s.Targets {
-			if t := &s.Targets[k]; t.isGateway() && !slices.Contains(all, t.Name) && (len(d.Verdicts) == 1 || slices.Contains(t.Models, v.Model)) {
+			if t := &s.Targets[k]; t.IsGateway() && !slices.Contains(all, t.Name) && (len(d.Verdicts) == 1 || slices.Contains(t.Models, v.Model)) {
 				all = append(slices.Clip(all), t.Name)
 			}
 		}
 		by := map[engine.Role][]int{}
 		for k := range s.Targets {
-			if t := &s.Targets[k]; slices.Contains(all, t.Name) && (t.Serves() || t.isGateway()) {
+			if t := &s.Targets[k]; slices.Contains(all, t.Name) && (t.Serves() || t.IsGateway()) {
 				r := s.roleOf(k)
 				by[r] = append(by[r], k)
 			}
@@ -111,7 +52,7 @@ func (w *Deployment) addStage(s *Snapshot, d *Diagnosis, r engine.Role, targets 
 	}
 	for _, i := range targets {
 		st.Targets = append(st.Targets, s.Targets[i].Name)
-		if d.Targets[i].Life == LifeLost {
+		if d.Targets[i].Life == identity.LifeLost {
 			st.Lost++
 		}
 		if v := s.Now(i, waiting); v.OK {

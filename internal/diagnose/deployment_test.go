@@ -9,15 +9,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 )
 
 // TestDeployment recognises prefill and decode servers by the KV caches that they receive, or by
 // their job, and puts a finding to the hop that it is about.
 func TestDeployment(t *testing.T) {
-	server := func(instance, job string) Target {
-		return Target{Name: instance, Dialect: dialect.Dialect{Engine: dialect.VLLM}, Labels: map[string]string{"instance": instance, "job": job}}
+	server := func(instance, job string) identity.Target {
+		return identity.Target{Name: instance, Dialect: dialect.Dialect{Engine: dialect.VLLM}, Labels: map[string]string{"instance": instance, "job": job}}
 	}
-	s := newSnapshot([]Target{
+	s := newSnapshot([]identity.Target{
 		server("d:8000", "vllm"), server("p:8000", "vllm"), server("q:8000", "llm-d-prefill"),
 		{Name: "epp:9090", Dialect: dialect.Dialect{Engine: dialect.Gateway}, Labels: map[string]string{"instance": "epp:9090"}},
 	})
@@ -43,7 +44,7 @@ func TestDeployment(t *testing.T) {
 			{Pathology: &catalog.Pathology{ID: "target-down"}, Status: Firing, Targets: []string{"q:8000"}},
 		},
 	}
-	d.Targets[2].Life = LifeLost
+	d.Targets[2].Life = identity.LifeLost
 	d.Deployments = findDeployments(s, d)
 	if len(d.Deployments) != 1 {
 		t.Fatalf("%d deployments, want 1", len(d.Deployments))

@@ -1,3 +1,31 @@
+// Package diagnose turns samples into a verdict: which pathologies hold on which targets, since when, which one explains
+// the others, what changed in the workload, and what could not be checked.
+//
+// # What it holds
+//
+// A [Snapshot] holds the readings of all signals, of all targets, in the window that is judged and in the baseline that
+// says what is normal. A view is the readings of one target, with its limits; a condition is evaluated on it. A judgement
+// is what a target's readings say of each pathology. A pool is the targets that serve one model. A [Diagnosis] is what
+// follows: one verdict for each pool. A [Memory] carries over to the next diagnosis what does not change.
+//
+// # The order
+//
+// [Run] goes through it from top to bottom:
+//
+//   - Package identity finds out who is there; package segments, what changed when, and so the window and the baseline.
+//   - [Fetch] asks for every signal in both, once for each group of targets of one dialect and time (fetch.go, answers.go).
+//     What no single target shows is made of several: who holds the GPUs, what a gateway holds that its engines do not
+//     (outside.go).
+//   - [Evaluate] judges each target (judgement.go): a condition holds or not (view.go), beyond doubt or not (doubt.go),
+//     since a moment (since.go, from a history; trail.go, from a signal that is read again at past moments). Its causes
+//     and effects make a chain (chain.go). What speaks against "healthy" where nothing fires is in health.go.
+//   - It judges each pool (pool.go, finding.go, gateway.go): the outcomes on several targets are one finding, and a
+//     finding explains others, on one target and across the pool.
+//
+// Evaluate does no I/O, reads no clock and returns no error: the same Snapshot gives the same Diagnosis. Nothing is healthy
+// because nothing was found: "healthy" needs a server that could be judged, and no reason against it.
+//
+// A Diagnosis also answers what is asked of it later: plots (plot.go), and the path of a request (deployment.go).
 package diagnose
 
 import (
@@ -9,7 +37,10 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
@@ -27,7 +58,7 @@ type Options struct {
 
 	// Window and Baseline override the chosen ones.
 	Window   time.Duration
-	Baseline Range
+	Baseline period.Period
 
 	Matchers []*labels.Matcher
 	// Every includes targets that expose no engine metrics: the user named them.
@@ -35,7 +66,7 @@ type Options struct {
 	// Scraper means that this process scrapes the servers. If none ever answered, its targets are starting servers.
 	Scraper bool
 	// Annotate, which may be nil, adds facts about the targets that their metrics lack.
-	Annotate func([]Target)
+	Annotate func([]identity.Target)
 	// Predict, which may be nil, says once the verdict is known what the fixes of
 	// its finding will do.
 	Predict Predictor
@@ -54,22 +85,30 @@ type Predictor func(context.Context, metrics.Querier, Request, *Snapshot, *Diagn
 // Run finds the targets, chooses the window and the baseline, fetches the
 // readings and judges them.
 func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
-	past := Range{o.First, o.At}
-	if past.From.IsZero() || past.Length() > LongestPast {
-		past.From = o.At.Add(-LongestPast)
+	memory, since, seen := o.Memory, new(dates), (*identity.Sightings)(nil)
+	if memory == nil {
+		memory = new(Memory)
+	} else {
+		since.onsets, seen = memory.recallOnsets(o.At), &memory.sightings
 	}
-	if o.Window > LongestPast {
+	past := period.Period{From: o.First, To: o.At}
+	if past.From.IsZero() || past.Length() > identity.LongestPast {
+		past.From = o.At.Add(-identity.LongestPast)
+	}
+	if o.Window > identity.LongestPast {
 		// No longer than the servers' life, beyond which rates fall to nothing.
-		v, err := q.Query(ctx, fmt.Sprintf("max(count_over_time(%s[%s]))", selectorOf(pulse, o.Matchers), model.Duration(o.Window)), o.At)
+		v, err := q.Query(ctx, fmt.Sprintf("max(count_over_time(%s[%s]))", identity.SelectorOf(identity.Pulse, o.Matchers), model.Duration(o.Window)), o.At)
 		if err != nil {
 			return Diagnosis{}, fmt.Errorf("find how long servers have been watched: %w", err)
 		}
 		if len(v) > 0 {
-			o.Window = min(o.Window, max(LongestPast, time.Duration(v[0].Value)*o.Interval))
+			o.Window = min(o.Window, max(identity.LongestPast, time.Duration(v[0].Value)*o.Interval))
 		}
 	}
-	lookback := max(past.Length(), o.Window, usualWindow) + time.Second
-	targets, layout, err := discoverTargets(ctx, q, &o, lookback)
+	lookback := max(past.Length(), o.Window, segments.UsualWindow(0)) + time.Second
+	targets, layout, err := identity.Discover(ctx, q, identity.Search{
+		At: o.At, Lookback: lookback, Matchers: o.Matchers, Every: o.Every, Scraper: o.Scraper, Seen: seen,
+	})
 	if err != nil {
 		return Diagnosis{}, err
 	}
@@ -77,40 +116,34 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		o.Annotate(targets)
 	}
 	r := Request{
-		Targets: targets, At: o.At, Interval: o.Interval, Past: past.Length(),
-		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(o.Matchers, layout.Without), Memory: o.Memory, Baselines: o.Settings.Baselines,
+		Scope: identity.Scope{Targets: targets, Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(o.Matchers, layout.Without)},
+		At:    o.At, Interval: o.Interval, Past: past.Length(), Answers: &memory.answers, Baselines: o.Settings.Baselines,
 	}
-	hs, err := readHistories(ctx, q, &r, past)
+	left, err := r.chooseSpans(ctx, q, &o, memory, past)
 	if err != nil {
 		return Diagnosis{}, err
 	}
-	for i, h := range hs {
-		r.Spans = append(r.Spans, o.chooseSpans(&targets[i], h, past, r.Interval))
-	}
-	left := r.dropDeparted(hs)
-	shareSpans(r.Spans, r.Interval)
 	s, err := Fetch(ctx, q, r)
 	if err != nil {
 		return Diagnosis{}, err
 	}
-	d := Evaluate(s, o.Pathologies, o.Settings)
-	if len(s.wanted) > 0 {
-		if err := s.readTrails(ctx, q, &r); err != nil {
+	d := evaluate(s, since, o.Pathologies, o.Settings)
+	if len(since.wanted) > 0 {
+		if err := since.readTrails(ctx, q, &r, s); err != nil {
 			return Diagnosis{}, err
 		}
-		d = Evaluate(s, o.Pathologies, o.Settings)
+		d = evaluate(s, since, o.Pathologies, o.Settings)
 	}
-	s.memory = nil
 	d.Notes = append(d.Notes, left...)
 	d.inquiry = &inquiry{request: r, snapshot: s, settings: o.Settings}
-	d.inquiry.request.Memory = nil
+	d.inquiry.request.Answers = nil
 	if o.Predict != nil {
 		o.Predict(ctx, q, r, s, &d)
 	}
 	d.noteGateways()
 	for i := range d.Spans {
-		r.Spans[i].course, d.Spans[i].course = nil, nil // nobody asks for another onset
-		r.Spans[i].opened, d.Spans[i].opened = nil, nil
+		r.Spans[i].Course, d.Spans[i].Course = nil, nil // nobody asks for another onset
+		r.Spans[i].OpenedSince, d.Spans[i].OpenedSince = nil, nil
 	}
 	for i := range r.Spans {
 		n := len(r.Spans[i].Timeline)
@@ -121,4 +154,42 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		}
 	}
 	return d, nil
+}
+
+// chooseSpans reads the histories of the targets and chooses the spans. It drops the targets that left, and returns a
+// note on each.
+func (r *Request) chooseSpans(ctx context.Context, q metrics.Querier, o *Options, m *Memory, past period.Period) (left []string, err error) {
+	hs, returned, err := segments.ReadHistories(ctx, q, &r.Scope, past, r.Interval, m.histories)
+	if err != nil {
+		return nil, err
+	}
+	m.histories = segments.RememberHistories(&r.Scope, hs)
+	if returned {
+		m.answers = nil
+	}
+	c := segments.Choice{
+		At: o.At, Created: o.Created, Interval: r.Interval, Window: o.Window, Baseline: o.Baseline,
+		FromFile: len(o.Settings.Baselines) > 0, Limits: o.Settings.Set,
+	}
+	r.Targets, r.Spans, left = c.ChooseSpans(&r.Scope, hs, past)
+	return left, nil
+}
+
+// A Memory carries over, between diagnoses of the same servers, what does not change: answers about the past (half of
+// all), seen series, histories, and onsets. It holds what the last diagnosis used. It is not safe for concurrent use.
+// The zero value is empty.
+type Memory struct {
+	sightings identity.Sightings
+	histories segments.Histories
+	answers   Answers
+	onsets    onsets
+}
+
+// recallOnsets returns the onsets that were reported lately.
+func (m *Memory) recallOnsets(at time.Time) onsets {
+	if m.onsets == nil {
+		m.onsets = onsets{}
+	}
+	m.onsets.forgetBefore(at.Add(-identity.LongestPast))
+	return m.onsets
 }

@@ -2,12 +2,17 @@ package diagnose
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 )
 
 // Status is the outcome of one pathology on one target. The zero value is
@@ -51,6 +56,9 @@ func Names(catalogue []*catalog.Pathology) map[string]string {
 	return names
 }
 
+// A Target is what is judged.
+type Target = identity.Target
+
 // A Diagnosis is what sixty has to say about a set of targets at one moment.
 type Diagnosis struct {
 	At     time.Time
@@ -61,13 +69,13 @@ type Diagnosis struct {
 	Findings []Finding // every pathology once for each model, the worst first
 	Workload Workload  // of the verdict
 	Coverage []Gap
-	Targets  []Target
+	Targets  []identity.Target
 	Unjudged []Unjudged
 	Doubts   []Doubt
-	Spans    []Span // by target: the judged time and its baseline
-	Window   Range  // of the first target that the verdict speaks of
-	Baseline Range
-	Source   BaselineSource
+	Spans    []segments.Span // by target: the judged time and its baseline
+	Window   period.Period   // of the first target that the verdict speaks of
+	Baseline period.Period
+	Source   segments.BaselineSource
 	Interval time.Duration // between scrapes
 	Notes    []string      // remarks on the diagnosis as a whole
 	// Deployments are the paths of requests that pass servers of several roles, one for a model.
@@ -196,8 +204,8 @@ type Gap struct {
 // Labels returns the known ones of cluster, namespace and model_name for the servers of a verdict or finding. A
 // gateway belongs to the model for which it was judged.
 func (d *Diagnosis) Labels(of string, targets []string) map[string]string {
-	first := func(names []string, named bool) *Target {
-		i := slices.IndexFunc(d.Targets, func(t Target) bool {
+	first := func(names []string, named bool) *identity.Target {
+		i := slices.IndexFunc(d.Targets, func(t identity.Target) bool {
 			return slices.Contains(names, t.Name) && (!named || t.Labels["model_name"] != "")
 		})
 		if i < 0 {
@@ -215,7 +223,7 @@ func (d *Diagnosis) Labels(of string, targets []string) map[string]string {
 	if t == nil {
 		return map[string]string{}
 	}
-	return pick(t.Labels, modelLabels)
+	return identity.PickLabels(t.Labels, identity.ModelLabels)
 }
 
 // allVerdicts returns the overall verdict and the models' verdicts.
@@ -230,4 +238,113 @@ func (d *Diagnosis) allVerdicts() []*Verdict {
 // Found reports whether something fires of a severity, or of a worse one.
 func (d *Diagnosis) Found(least catalog.Severity) bool {
 	return slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.Status == Firing && f.Severity >= least })
+}
+
+// Reading returns a signal of a target, by its index in Diagnosis.Targets, in the window and in the baseline. It is
+// unknown if Evaluate was called alone.
+func (d *Diagnosis) Reading(target int, sig *indicator.Signal) (now, normal indicator.Value) {
+	if d.inquiry == nil || target >= len(d.inquiry.snapshot.readings) {
+		none := indicator.Unknown("nothing was read")
+		return none, none
+	}
+	s := d.inquiry.snapshot
+	return s.Now(target, sig), s.Normal(target, sig)
+}
+
+// A Plot is one quantity over time, for the eye: nothing is judged by it.
+type Plot struct {
+	Signal *indicator.Signal
+	Over   time.Duration // each value is of so much time before it
+	// Now and Normal are the readings of the first line's target that were judged, and
+	// Window and Baseline their times.
+	Now, Normal      indicator.Value
+	Window, Baseline period.Period
+	// Promised is the target's objective, NaN without one.
+	Promised float64
+	Lines    []Line // the verdict's first target first, then the others
+}
+
+// A Line is a quantity of one target; a NaN is a time at which it has no value.
+type Line struct {
+	Target string
+	At     []time.Time
+	Value  []float64
+}
+
+// An inquiry is how a diagnosis asked, for whoever asks further.
+type inquiry struct {
+	request  Request
+	snapshot *Snapshot
+	settings Settings
+}
+
+// LeadingFinding returns the finding behind a verdict, nil where nothing fires.
+func (d *Diagnosis) LeadingFinding(v *Verdict) *Finding {
+	i := slices.IndexFunc(d.Findings, func(f Finding) bool {
+		return f.Status == Firing && f.Pathology.ID == v.ID && f.Model == v.Model
+	})
+	if i < 0 {
+		return nil
+	}
+	return &d.Findings[i]
+}
+
+// A Deployment is the path of a request through the servers of a model.
+type Deployment struct {
+	Model      string  // as in Verdict
+	Stages     []Stage // at least two, in the order in which a request meets them
+	Links      []Link  // from each stage to the next one
+	FirstToken float64 // seconds: the sum of what each stage takes; NaN where one is not known
+}
+
+// A Stage is the servers of one role.
+type Stage struct {
+	Role    engine.Role
+	Targets []string
+	Lost    int     // Targets that do not answer
+	Waiting float64 // waiting requests on all servers; NaN if unknown
+	Seconds float64 // that a request spends here until its first token, in the mean; NaN where not known
+	Found   []string
+}
+
+// A Link goes from one stage to the next.
+type Link struct {
+	Carries   string  // "requests" or "KV cache"
+	Seconds   float64 // in the mean, a part of what the stage behind it takes; NaN where not known
+	FailShare float64 // share of failed transfers; NaN if unknown
+	Found     []string
+}
+
+// Gateway returns the index of the gateway to show: the one with the most firing findings, -1 without gateways.
+func (d *Diagnosis) Gateway() int {
+	shown, most := -1, -1
+	for i := range d.Targets {
+		if t := &d.Targets[i]; t.IsGateway() && t.Problem == "" {
+			fire := 0
+			for k := range d.Findings {
+				fire += boolToInt(d.Findings[k].Status == Firing && slices.Contains(d.Findings[k].Targets, t.Name))
+			}
+			if fire > most {
+				shown, most = i, fire
+			}
+		}
+	}
+	return shown
+}
+
+// Parts returns a gateway's readings in the window for each model or upstream.
+func (d *Diagnosis) Parts(target int, sig *indicator.Signal) map[string]float64 {
+	if d.inquiry == nil || target >= len(d.inquiry.snapshot.parts) {
+		return nil
+	}
+	return view{snapshot: d.inquiry.snapshot, target: target}.readingsByPart(sig)
+}
+
+// noteGateways says which gateways cannot be read.
+func (d *Diagnosis) noteGateways() {
+	for i := range d.Targets {
+		if t := &d.Targets[i]; t.IsGateway() && t.Problem != "" {
+			d.Notes = append(d.Notes, fmt.Sprintf("the gateway %s cannot be read: %s", t.Name, t.Problem))
+		}
+	}
 }

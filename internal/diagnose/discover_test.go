@@ -10,6 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
@@ -35,9 +36,9 @@ type scraped struct {
 }
 
 // discoverTargets scrapes for three minutes, every five seconds, and looks for targets.
-func discoverTargets(t *testing.T, every bool, all ...scraped) ([]diagnose.Target, diagnose.Layout, error) {
+func discoverTargets(t *testing.T, every bool, all ...scraped) ([]identity.Target, identity.Layout, error) {
 	t.Helper()
-	return diagnose.Discover(t.Context(), scrape(t, all...), noon, time.Minute, nil, every)
+	return identity.Discover(t.Context(), scrape(t, all...), identity.Search{At: noon, Lookback: time.Minute, Every: every})
 }
 
 // scrape is a storage with three minutes of scrapes, every five seconds.
@@ -226,12 +227,12 @@ func TestManyLabelSets(t *testing.T) {
 		fmt.Fprintf(&handlers, "http_requests_total{handler=\"/x/%d\",status=\"2xx\"} 1\n", i)
 		fmt.Fprintf(&models, "vllm:num_requests_running{model_name=\"m%d\",engine=\"0\"} 0\n", i)
 	}
-	look := func(page string) ([]diagnose.Target, error) {
+	look := func(page string) ([]identity.Target, error) {
 		store := embeddedtest.New(t)
 		for _, at := range []time.Time{noon.Add(-5 * time.Second), noon} {
 			embeddedtest.Append(t, store, embedded.Target{Instance: "a"}, at, page)
 		}
-		targets, _, err := diagnose.Discover(t.Context(), store, noon, time.Minute, nil, true)
+		targets, _, err := identity.Discover(t.Context(), store, identity.Search{At: noon, Lookback: time.Minute, Every: true})
 		return targets, err
 	}
 	targets, err := look(handlers.String())

@@ -2,13 +2,15 @@ package diagnose
 
 import (
 	"math"
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 )
 
 // What a burst of requests or one stall does within a scrape or two is no fault yet; the
@@ -53,10 +55,10 @@ func TestBurstsAndStallsAreDoubted(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			read := func(window time.Duration) float64 {
-				s := newSnapshot(make([]Target, 1))
+				s := newSnapshot(make([]identity.Target, 1))
 				end := time.Unix(1e9, 0)
-				s.Spans[0].Window = Range{end.Add(-window), end}
-				s.Spans[0].steady = steadiness{since: window, moments: 2, lastGap: math.NaN(), lastTTFT: math.NaN()}
+				s.Spans[0].Window = period.Period{From: end.Add(-window), To: end}
+				s.Spans[0].Steadiness = segments.Steadiness{Since: window, Moments: 2, LastGap: math.NaN(), LastTTFT: math.NaN()}
 				for sig, v := range tt.now {
 					*s.readings[0].of(sig) = reading{now: indicator.Known(v)}
 				}
@@ -94,8 +96,8 @@ func TestFewRequestsRaiseWhatIsNormal(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			holds := func(times float64) bool {
-				s := newSnapshot(make([]Target, 1))
-				s.Spans[0].steady = steadiness{ttft: usualTTFTDeviation, since: tt.since, moments: 3, lastTTFT: math.NaN()}
+				s := newSnapshot(make([]identity.Target, 1))
+				s.Spans[0].Steadiness = segments.Steadiness{Ttft: 0.35, Since: tt.since, Moments: 3, LastTTFT: math.NaN()}
 				*s.readings[0].of(tt.signal) = reading{now: indicator.Known(times * tt.normal), normal: indicator.Known(tt.normal)}
 				*s.readings[0].of(indicator.FirstTokens) = reading{now: indicator.Known(tt.requests)}
 				return catalog.Above(tt.signal, twice).Certain(view{snapshot: s}) == catalog.True
@@ -122,61 +124,14 @@ func TestAShortNormalIsUncertain(t *testing.T) {
 		{time.Minute, 2.1, true},
 		{0, 2.1, true}, // the sums of a life
 	} {
-		s := newSnapshot(make([]Target, 1))
-		s.Spans[0].steady = steadiness{gap: usualGapDeviation, since: time.Minute, moments: 8, past: tt.past, lastGap: math.NaN()}
-		s.Spans[0].Source = History
+		s := newSnapshot(make([]identity.Target, 1))
+		s.Spans[0].Steadiness = segments.Steadiness{Gap: 0.2, Since: time.Minute, Moments: 8, Past: tt.past, LastGap: math.NaN()}
+		s.Spans[0].Source = segments.FromHistory
 		*s.readings[0].of(indicator.ITLP50) = reading{now: indicator.Known(tt.times * 0.02), normal: indicator.Known(0.02)}
 		slower := &catalog.Threshold{Name: "slower", Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.6}}
 		if got := catalog.Above(indicator.ITLP50, slower).Certain(view{snapshot: s}) == catalog.True; got != tt.certain {
 			t.Errorf("%g times a normal of %s: certain %v, want %v", tt.times, tt.past, got, tt.certain)
 		}
-	}
-}
-
-// What is over is not certain: the last fifteen seconds say so, in one interval or in several.
-func TestTheLastMomentsSayThatItIsOver(t *testing.T) {
-	of := func(each float64, means ...float64) (out []meanOf) {
-		for _, m := range means {
-			out = append(out, meanOf{math.Log(m), each})
-		}
-		return out
-	}
-	for name, tt := range map[string]struct {
-		moments []meanOf
-		worst   float64
-	}{
-		"an interval of 30 s":     {of(30, 20, 20, 0.05), 0.05},
-		"an interval of 15 s":     {of(15, 20, 20, 0.05), 0.05},
-		"one that came early":     {of(14.9, 20, 20, 0.05), 0.05},
-		"one of three of 5 s":     {of(5, 20, 0.05, 20, 0.05, 0.05), 20},
-		"three of 5 s":            {of(5, 20, 20, 0.05, 0.05, 0.05), 0.05},
-		"it goes on":              {of(30, 0.05, 20), 20},
-		"fewer than so many here": {of(5, 20), 20},
-	} {
-		if got := worstOfLast(tt.moments) * lastingShare; math.Abs(got-tt.worst) > 1e-9 {
-			t.Errorf("%s: %g s, want %g s", name, got, tt.worst)
-		}
-	}
-}
-
-// Two moments that happen to be alike tell less than thirty that are.
-func TestFewMomentsTellLittleOfADeviation(t *testing.T) {
-	alike := func(n int) (out []meanOf) {
-		for i := range n {
-			out = append(out, meanOf{0.1 * float64(i%2), 5})
-		}
-		return out
-	}
-	last := usualGapDeviation
-	for _, n := range []int{2, 4, 10, 30} {
-		if got := deviationOf(alike(n), usualGapDeviation); got > last || got < leastDeviation {
-			t.Errorf("%d moments: %.3f, want %g to %.3f, and the less the more there are", n, got, leastDeviation, last)
-		} else {
-			last = got
-		}
-	}
-	if last != leastDeviation {
-		t.Errorf("thirty alike: %.3f, want %g", last, leastDeviation)
 	}
 }
 
@@ -193,114 +148,13 @@ func TestNineTenthsOfTheTrafficAreNoChance(t *testing.T) {
 		{0.55, 2000, 1, true},
 		{0.55, 100, 1, false},
 	} {
-		s := newSnapshot(make([]Target, 1))
-		s.Spans[0].Window = Range{time.Unix(0, 0), time.Unix(60, 0)}
+		s := newSnapshot(make([]identity.Target, 1))
+		s.Spans[0].Window = period.Period{From: time.Unix(0, 0), To: time.Unix(60, 0)}
 		for sig, v := range map[*indicator.Signal]float64{indicator.ArrivalShare: 2 * tt.share, indicator.Replicas: 2, indicator.FirstTokens: tt.requests} {
 			*s.readings[0].of(sig) = reading{now: indicator.Known(v)}
 		}
 		if got := (view{snapshot: s}).Doubt(indicator.ArrivalShare).Least > tt.above; got != tt.certain {
 			t.Errorf("%g of %g requests: beyond %g × the mean is certain %v, want %v", tt.share, tt.requests, tt.above, got, tt.certain)
-		}
-	}
-}
-
-// Windows of targets that are scraped at different moments are asked in one go where
-// that changes none of the scrapes that they hold.
-func TestWindowsInCommon(t *testing.T) {
-	const step = 15 * time.Second
-	noon := time.Unix(1_800_000_000, 0)
-	// A span of a target that is scraped at a phase of the grid, over so many intervals.
-	span := func(phase time.Duration, intervals int) Span {
-		last := noon.Add(-phase)
-		from := last.Add(-time.Duration(intervals) * step)
-		return Span{Window: Range{from.Add(-edge), last}, before: from.Add(-step)}
-	}
-	tests := map[string]struct {
-		spans    []Span
-		distinct int
-	}{
-		"four phases":                      {[]Span{span(0, 4), span(4*time.Second, 4), span(9*time.Second, 4), span(14*time.Second, 4)}, 1},
-		"another length":                   {[]Span{span(0, 4), span(4*time.Second, 4), span(9*time.Second, 8)}, 2},
-		"too short for what rate() adds":   {[]Span{span(0, 1), span(9*time.Second, 1)}, 2},
-		"no scrape was seen before either": {[]Span{{Window: Range{noon.Add(-time.Minute), noon}}, {Window: Range{noon.Add(-61 * time.Second), noon}}}, 2},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			spans := append([]Span(nil), tt.spans...)
-			shareSpans(spans, step)
-			distinct := map[Range]bool{}
-			for i, s := range spans {
-				distinct[s.Window] = true
-				was := tt.spans[i]
-				if s.Window.From.After(was.Window.From) || !was.before.IsZero() && !was.before.Before(s.Window.From) {
-					t.Errorf("target %d: from %s on, want it after the scrape at %s and not after %s", i, s.Window.From, was.before, was.Window.From)
-				}
-				if s.Window.To.Before(was.Window.To) || s.Window.To.After(noon) {
-					t.Errorf("target %d: up to %s, want %s or later", i, s.Window.To, was.Window.To)
-				}
-			}
-			if len(distinct) != tt.distinct {
-				t.Errorf("%d windows, want %d: %v", len(distinct), tt.distinct, distinct)
-			}
-		})
-	}
-}
-
-// However many targets there are, what is asked is bounded by the time that it lies in:
-// a thousand that fall ill at once are one incident, and not a thousand sets of queries.
-func TestSpansOfManyTargetsAreBounded(t *testing.T) {
-	const step, many = 15 * time.Second, 1000
-	noon := time.Unix(1_800_000_000, 0)
-	for name, tt := range map[string]struct {
-		intervals int
-		whole     bool
-	}{"just ill": {1, false}, "for a while": {4, false}, "just begun": {2, true}} {
-		t.Run(name, func(t *testing.T) {
-			var spans []Span
-			for i := range many {
-				last := noon.Add(-step * time.Duration(i) / many)
-				from := last.Add(-time.Duration(tt.intervals) * step)
-				spans = append(spans, Span{
-					Window: Range{from.Add(-edge), last}, Asked: last, before: from.Add(-step), whole: tt.whole,
-					Baseline: Range{last.Add(-20 * time.Minute), from}, Source: History,
-				})
-			}
-			was := slices.Clone(spans)
-			shareSpans(spans, step)
-			type asked struct {
-				window  Range
-				scrapes time.Time
-			}
-			windows, baselines := map[asked]bool{}, map[Range]bool{}
-			for i, s := range spans {
-				windows[asked{s.Window, s.Asked}] = true
-				baselines[s.Baseline] = true
-				if !s.before.Before(s.Window.From) || s.Window.From.After(was[i].Window.From) {
-					t.Fatalf("target %d: its window begins at %s, want it after %s and not after %s", i, s.Window.From, s.before, was[i].Window.From)
-				}
-				if s.Baseline.From.Before(was[i].Baseline.From) || s.Baseline.To.After(was[i].Baseline.To) {
-					t.Fatalf("target %d: the baseline %v is not within its own %v", i, s.Baseline, was[i].Baseline)
-				}
-			}
-			if len(windows) > mostSpans || len(baselines) > mostSpans {
-				t.Errorf("%d windows and %d baselines of %d targets, want %d at most", len(windows), len(baselines), many, mostSpans)
-			}
-		})
-	}
-}
-
-func TestLongBaselinesStayOnAGrid(t *testing.T) {
-	noon := time.Unix(1_800_000_000, 0).Truncate(time.Hour)
-	ago := func(from, to time.Duration) Range { return Range{noon.Add(-from), noon.Add(-to)} }
-	for _, tt := range []struct{ of, want Range }{
-		{ago(58*time.Minute, 2*time.Minute), ago(50*time.Minute, 10*time.Minute)},
-		{ago(43*time.Minute, 2*time.Minute), ago(40*time.Minute, 5*time.Minute)},
-		{ago(30*time.Minute, 0), ago(30*time.Minute, 0)},
-		{ago(15*time.Minute+time.Second, time.Minute+time.Second), ago(15*time.Minute, 2*time.Minute)},
-		{ago(7*time.Minute+time.Second, time.Second), ago(7*time.Minute+time.Second, time.Second)},
-	} {
-		if got := tt.of.alignedToStep(); got != tt.want {
-			t.Errorf("%v became %v, want %v", tt.of, got, tt.want)
 		}
 	}
 }
@@ -318,10 +172,10 @@ func TestStartsBesideAreDoubted(t *testing.T) {
 		"on another machine":  {"gpu-2:8000", 60, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSnapshot([]Target{{Labels: map[string]string{"instance": "gpu-1:8000"}}, {Labels: map[string]string{"instance": tt.instance}}})
+			s := newSnapshot([]identity.Target{{Labels: map[string]string{"instance": "gpu-1:8000"}}, {Labels: map[string]string{"instance": tt.instance}}})
 			end := time.Unix(1e9, 0)
-			s.Spans[0].Window = Range{end.Add(-time.Minute), end}
-			s.Spans[0].steady = steadiness{since: time.Minute, moments: 8, lastGap: 1, lastTTFT: 1}
+			s.Spans[0].Window = period.Period{From: end.Add(-time.Minute), To: end}
+			s.Spans[0].Steadiness = segments.Steadiness{Since: time.Minute, Moments: 8, LastGap: 1, LastTTFT: 1}
 			*s.readings[0].of(indicator.ITLP50) = reading{now: indicator.Known(0.05)}
 			*s.readings[1].of(indicator.Answered) = reading{now: indicator.Known(0)}
 			*s.readings[1].of(indicator.Starting) = reading{now: indicator.Known(tt.watched)}
@@ -343,34 +197,13 @@ func TestANormalOfFewRequestsIsUncertain(t *testing.T) {
 		{0.2, 200, true},
 		{0.55, 2000, false},
 	} {
-		s := newSnapshot(make([]Target, 1))
-		s.Spans[0].Source = History
+		s := newSnapshot(make([]identity.Target, 1))
+		s.Spans[0].Source = segments.FromHistory
 		*s.readings[0].of(indicator.AbandonedShare) = reading{indicator.Known(0.6), indicator.Known(tt.share)}
 		*s.readings[0].of(indicator.Abandoned) = reading{indicator.Known(600), indicator.Known(tt.share * tt.requests)}
 		got := catalog.Above(indicator.AbandonedShare, catalog.AbandonedShare).Certain(view{snapshot: s}) == catalog.True
 		if got != tt.beyond {
 			t.Errorf("normal %g of %g requests: certain %v, want %v", tt.share, tt.requests, got, tt.beyond)
-		}
-	}
-}
-
-// A minute in which few clients happened to cancel is not what is normal for the hour after it.
-func TestALuckyMinuteIsNotNormal(t *testing.T) {
-	of := func(abandoned, answers float64) service {
-		return service{requests: answers, answers: answers, abandoned: abandoned}
-	}
-	for _, tt := range []struct {
-		now, was service
-		worse    bool
-	}{
-		{of(0.57, 726), of(0.2, 15), false},
-		{of(0.57, 726), of(0.2, 300), true},
-		{of(0.6, 30), of(0, 15), true},
-		{of(0.3, 10), of(0, 200), true},
-	} {
-		if got := (limits{}).isWorse(tt.now, tt.was, clearly); got != tt.worse {
-			t.Errorf("%.2f of %g, after %.2f of %g: worse %v, want %v",
-				tt.now.abandoned, tt.now.answers, tt.was.abandoned, tt.was.answers, got, tt.worse)
 		}
 	}
 }
@@ -392,8 +225,8 @@ func TestABatchThatGrewLeavesASlowMedianInDoubt(t *testing.T) {
 		"a larger batch, as fast":       {1.1, 4, false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSnapshot(make([]Target, 1))
-			s.Spans[0].steady = steadiness{lastGap: math.NaN(), lastTTFT: math.NaN()}
+			s := newSnapshot(make([]identity.Target, 1))
+			s.Spans[0].Steadiness = segments.Steadiness{LastGap: math.NaN(), LastTTFT: math.NaN()}
 			*s.readings[0].of(indicator.ITLP50) = reading{now: indicator.Known(0.01 * tt.itl), normal: indicator.Known(0.01)}
 			*s.readings[0].of(indicator.DecodeBatch) = reading{now: indicator.Known(3 * tt.batch), normal: indicator.Known(3)}
 			v := view{snapshot: s}
@@ -414,13 +247,13 @@ func TestALifeWithFaultsHidesNoSlowMedian(t *testing.T) {
 		"as ever":                            {0.011, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSnapshot(make([]Target, 1))
-			s.Spans[0].Source = Lifetime
-			s.Spans[0].steady = steadiness{lastGap: math.NaN(), lastTTFT: math.NaN()}
+			s := newSnapshot(make([]identity.Target, 1))
+			s.Spans[0].Source = segments.FromLifetime
+			s.Spans[0].Steadiness = segments.Steadiness{LastGap: math.NaN(), LastTTFT: math.NaN()}
 			*s.readings[0].of(indicator.ITLMean) = reading{now: indicator.Known(tt.now), normal: indicator.Known(0.04)}
 			*s.readings[0].of(indicator.ITLP50) = reading{now: indicator.Known(tt.now), normal: indicator.Known(0.01)}
 			*s.readings[0].of(indicator.DecodeBatch) = reading{now: indicator.Known(3), normal: indicator.Known(3)}
-			j := judgement{view: view{snapshot: s}}
+			j := judgement{view: dated{view: view{snapshot: s}}}
 			if got := j.reasonAgainstHealthy(); (got != "") != tt.want {
 				t.Errorf("%q, want a reason: %t", got, tt.want)
 			}
@@ -448,10 +281,10 @@ func TestPainThatTooFewRequestsExplainIsNoHealth(t *testing.T) {
 		"as fast as ever":                       {0.05, nobody, shows, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSnapshot([]Target{{Dialect: tt.engine}})
+			s := newSnapshot([]identity.Target{{Dialect: tt.engine}})
 			*s.readings[0].of(indicator.ITLMean) = reading{now: indicator.Known(tt.gap)}
 			*s.readings[0].of(indicator.ComputedTokens) = reading{now: tt.prompt}
-			j := judgement{view: view{snapshot: s}, outcomes: []outcome{{pathology: slow, when: when, status: Unknown, severity: catalog.Ticket}}}
+			j := judgement{view: dated{view: view{snapshot: s}}, outcomes: []outcome{{pathology: slow, when: when, status: Unknown, severity: catalog.Ticket}}}
 			if got := j.reasonAgainstHealthy(); (got != "") != tt.want {
 				t.Errorf("%q, want a reason: %t", got, tt.want)
 			}
@@ -475,12 +308,12 @@ func TestLateFirstTokensMayBeOfWhatIsOver(t *testing.T) {
 		"a symptom that fires makes it believed": {[]outcome{{status: Firing, ended: true}}, 100, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSnapshot(make([]Target, 1))
-			s.Spans[0].Source = History
+			s := newSnapshot(make([]identity.Target, 1))
+			s.Spans[0].Source = segments.FromHistory
 			normal := catalog.TTFTObjective.Default
 			*s.readings[0].of(indicator.TTFTP95) = reading{now: indicator.Known((farLater + 1) * normal), normal: indicator.Known(normal)}
 			*s.readings[0].of(indicator.FirstTokens) = reading{now: indicator.Known(tt.requests)}
-			j := judgement{view: view{snapshot: s}, outcomes: tt.outcomes}
+			j := judgement{view: dated{view: view{snapshot: s}}, outcomes: tt.outcomes}
 			if got := j.reasonAgainstHealthy(); (got != "") != tt.want {
 				t.Errorf("%q, want a reason: %t", got, tt.want)
 			}

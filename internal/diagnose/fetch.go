@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,19 +13,22 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
 // A Request says what to fetch.
 type Request struct {
-	Targets []Target
-	At      time.Time
+	identity.Scope
+	At time.Time
 
 	// Spans holds each target's window and baseline; a zero Baseline means none.
-	Spans []Span
+	Spans []segments.Span
 	// Baselines are baseline files of models; with any, the history is not queried for normal values.
 	Baselines []*baseline.File
 
@@ -35,20 +37,15 @@ type Request struct {
 	// Past is how much history is at hand.
 	Past time.Duration
 
-	// Instance and Model are the labels that identify a target and a fleet.
-	Instance, Model []string
-	// Matchers restrict every selector to what the user asked for.
-	Matchers []*labels.Matcher
-
-	// Memory, which may be nil, is what the diagnosis before asked and was told.
-	Memory *Memory
+	// Answers, which may be nil, are those to what the diagnosis before asked. They are replaced by those to this one.
+	Answers *Answers
 }
 
 // shortSpan returns the shortest time for a group's rates. A gateway's holds two scrapes, as in alert rules, for
 // conditions that must hold at both.
 func (r *Request) shortSpan(d *dialect.Dialect) time.Duration {
 	if d.Engine == dialect.Gateway {
-		return shortestSpanAt(2*r.Interval+r.Interval/10) + edge
+		return segments.ShortestSpan(2*r.Interval+r.Interval/10) + segments.Edge
 	}
 	return r.shortestSpan()
 }
@@ -56,19 +53,20 @@ func (r *Request) shortSpan(d *dialect.Dialect) time.Duration {
 // shortestSpan returns the shortest time over which a rate is meaningful and a freeze is more than a hiccup: ten seconds,
 // or the time between two scrapes.
 func (r *Request) shortestSpan() time.Duration {
-	return shortestSpanAt(r.Interval+r.Interval/10) + edge
+	return segments.ShortestSpan(r.Interval+r.Interval/10) + segments.Edge
 }
-
-func shortestSpanAt(interval time.Duration) time.Duration { return max(10*time.Second, interval) }
 
 // Fetch asks for every signal of every target.
 func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error) {
 	s := newSnapshot(r.Targets)
-	s.At, s.Spans, s.interval, s.memory = r.At, r.Spans, r.Interval, r.Memory
+	s.At, s.Spans, s.interval = r.At, r.Spans, r.Interval
 	queries, settled := planQueries(&r)
-	answers := r.Memory.lookUp(queries)
+	if r.Answers == nil {
+		r.Answers = new(Answers)
+	}
+	answers := r.Answers.lookUp(queries)
 	err := runQueries(ctx, q, &r, queries, answers)
-	r.Memory.storeAnswers(answers, r.At) // also if this diagnosis ran out of time: the next one continues from here
+	*r.Answers = answers.settledBefore(r.At) // also if this diagnosis ran out of time: the next one continues from here
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +88,9 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	return s, nil
 }
 
+// processStart is the gauge of a process' birth, which several processes behind one address change all the time.
+const processStart = "process_start_time_seconds"
+
 // dropInTurns drops the readings of several processes behind one address, except whether they answer.
 func (s *Snapshot) dropInTurns() {
 	none := indicator.Unknown("several processes answer at this address in turn (its counters fall and rise from scrape to scrape), so rates are unknown: " +
@@ -99,7 +100,7 @@ func (s *Snapshot) dropInTurns() {
 			continue
 		}
 		for _, sig := range indicator.All() {
-			if !sig.Scrapes || strings.Contains(sig.PromQL(), columnNames[started]) {
+			if !sig.Scrapes || strings.Contains(sig.PromQL(), processStart) {
 				*s.readings[i].of(sig) = reading{now: none, normal: none}
 			}
 		}
@@ -149,10 +150,10 @@ func (s *Snapshot) standIn() {
 func (s *Snapshot) readStranded() {
 	for i := range s.Spans {
 		silence, stranded := s.Now(i, indicator.RankSilence), s.readings[i].of(indicator.StrandedClients)
-		if s.Spans[i].opened == nil || !silence.OK || !stranded.now.OK {
+		if s.Spans[i].OpenedSince == nil || !silence.OK || !stranded.now.OK {
 			continue
 		}
-		if n, ok := s.Spans[i].opened(s.Spans[i].Window.To.Add(-time.Duration(silence.V * float64(time.Second)))); ok {
+		if n, ok := s.Spans[i].OpenedSince(s.Spans[i].Window.To.Add(-time.Duration(silence.V * float64(time.Second)))); ok {
 			stranded.now.V = n
 		}
 	}
@@ -187,25 +188,18 @@ func (s *Snapshot) censorPercentiles() {
 	}
 }
 
-// How many requests make a baseline. A server's whole life counts for less:
-// it holds the warm-up, whose requests are like no others.
-const (
-	minHistoryRequests  = 10
-	minLifetimeRequests = 100
-)
-
 // dropThinBaselines drops normal values that rest on a handful of requests. A stream of many tokens tells how fast
 // tokens came, however few streams there were.
 func (s *Snapshot) dropThinBaselines() {
 	for i := range s.Targets {
 		span := &s.Spans[i]
-		need := map[BaselineSource]float64{History: minHistoryRequests, Lifetime: minLifetimeRequests}[span.Source]
+		need := map[segments.BaselineSource]float64{segments.FromHistory: segments.MinHistoryRequests, segments.FromLifetime: segments.MinLifetimeRequests}[span.Source]
 		if !s.Targets[i].Serves() || s.Normal(i, indicator.FirstTokens).Or(0) >= need {
 			continue
 		}
-		streamed := span.Source == History && s.Normal(i, indicator.ITLMean).OK
+		streamed := span.Source == segments.FromHistory && s.Normal(i, indicator.ITLMean).OK
 		if !streamed {
-			span.Source, span.Baseline = NoBaseline, Range{}
+			span.Source, span.Baseline = segments.NoBaseline, period.Period{}
 		}
 		for _, sig := range indicator.All() {
 			rd := s.readings[i].of(sig)
@@ -219,7 +213,7 @@ func (s *Snapshot) dropThinBaselines() {
 }
 
 // runQueries asks each question without an answer once, for the instances that lack one.
-func runQueries(ctx context.Context, q metrics.Querier, r *Request, queries []query, answers map[question]*answer) error {
+func runQueries(ctx context.Context, q metrics.Querier, r *Request, queries []query, answers Answers) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(metrics.AtOnce)
@@ -234,7 +228,7 @@ func runQueries(ctx context.Context, q metrics.Querier, r *Request, queries []qu
 		asked[query.question] = true
 		key := strings.Join(named, "\xff")
 		if naming[key] == nil {
-			naming[key] = r.matchersOf(named)
+			naming[key] = r.MatchersOf(named)
 		}
 		matchers := naming[key]
 		g.Go(func() error {
@@ -251,46 +245,6 @@ func runQueries(ctx context.Context, q metrics.Querier, r *Request, queries []qu
 	return g.Wait()
 }
 
-// An answer holds the samples of some instances.
-type answer struct {
-	model.Vector
-	of map[string]bool // nil means all
-}
-
-// lacksInstances returns of which instances an answer says nothing, of those that are named or, where none are, of all.
-func (a *answer) lacksInstances(named []string) (missing []string, some bool) {
-	if a == nil {
-		return named, true
-	}
-	if a.of != nil {
-		missing = slices.DeleteFunc(slices.Clone(named), func(n string) bool { return a.of[n] })
-	}
-	return missing, len(missing) > 0
-}
-
-// withSamples adds the samples of further instances; named nil means all.
-func (a *answer) withSamples(v model.Vector, named []string) *answer {
-	if named == nil {
-		return &answer{Vector: v}
-	}
-	out := &answer{v, map[string]bool{}}
-	if a != nil {
-		out.Vector, out.of = append(a.Vector, v...), a.of
-	}
-	for _, n := range named {
-		out.of[n] = true
-	}
-	return out
-}
-
-// A question is one instant query; several signals may need its answer.
-type question struct {
-	what string        // an expression
-	of   string        // its layout, without the instances
-	past time.Duration // how far back it looks, if that is all there is
-	at   time.Time
-}
-
 // A query is a question of one signal and what becomes of the answer.
 type query struct {
 	question
@@ -300,153 +254,34 @@ type query struct {
 	store   func(*Snapshot, model.Vector)
 }
 
-// group is a set of targets that are asked in the same words.
-type group struct {
-	lead     *Target // whose dialect it is
-	span     Range
-	asked    time.Time     // time of the last scrapes
-	beyond   time.Duration // by how much its span ends after the last scrape of any member, at most
-	matchers []*labels.Matcher
-	named    []string // the instances of its members, where the matchers name them
-	members  []int
-	by       map[string][]int // members by the labels of their instance
-	said     string           // key of what its expressions are compiled for
-}
-
-// groupTargets puts targets of one dialect and span together, because they share queries. Targets that cannot or need not
-// be queried are in no group.
-func groupTargets(r *Request, span func(target int) Range, ask func(target int) bool) []*group {
-	type key struct {
-		dialect string
-		span    Range
-		asked   time.Time
-	}
-	var gs []*group
-	keys := map[key]*group{}
-	for i := range r.Targets {
-		t := &r.Targets[i]
-		if t.Problem != "" || !ask(i) {
-			continue
-		}
-		k := key{t.Dialect.Key(), span(i), span(i).To}
-		if i < len(r.Spans) && k.span == r.Spans[i].Window && !r.Spans[i].Asked.IsZero() {
-			k.asked = r.Spans[i].Asked
-		}
-		g := keys[k]
-		if g == nil {
-			g = &group{lead: t, span: k.span, asked: k.asked, matchers: r.Matchers, by: map[string][]int{}}
-			keys[k] = g
-			gs = append(gs, g)
-		}
-		if i < len(r.Spans) && k.span == r.Spans[i].Window {
-			g.beyond = max(g.beyond, r.Spans[i].beyond)
-		}
-		g.members = append(g.members, i)
-		instance := labelKey(t.Labels, r.Instance)
-		g.by[instance] = append(g.by[instance], i)
-	}
-	if len(gs) < 2 {
-		return gs
-	}
-	for _, g := range gs {
-		if len(g.members) <= mostNamed {
-			g.restrictToOwn(r)
-		}
-	}
-	return gs
-}
-
-// mostNamed is how many targets a question names at most. A larger group asks about all and takes its own from the
-// answer: a thousand names in each of twenty selectors are longer than a store reads (VictoriaMetrics'
-// -search.maxQueryLen).
-const mostNamed = 200
-
-// restrictToOwn asks for the group's own instances only.
-func (g *group) restrictToOwn(r *Request) {
-	g.named = nil
-	for _, m := range g.members {
-		g.named = append(g.named, r.Targets[m].Labels["instance"])
-	}
-	slices.Sort(g.named)
-	g.named = slices.Compact(g.named)
-	g.matchers = r.matchersOf(g.named)
-}
-
-// matchersOf returns the matchers of some instances, of all where none are named.
-func (r *Request) matchersOf(instances []string) []*labels.Matcher {
-	if instances == nil {
-		return r.Matchers
-	}
-	quoted := make([]string, len(instances))
-	for i, name := range instances {
-		quoted[i] = regexp.QuoteMeta(name)
-	}
-	return append(slices.Clone(r.Matchers), indicator.Like("instance", strings.Join(quoted, "|")))
-}
-
-// ownersOf returns the members to which a series belongs: members of its instance and, if models is set, of its model.
-func (g *group) ownersOf(r *Request, m model.Metric, models bool) []int {
-	var room [128]byte
-	members := g.by[string(appendKey(room[:0], m, r.Instance))]
-	if !models || len(members) == 0 {
-		return members
-	}
-	var out []int
-	for _, i := range members {
-		if t := &r.Targets[i]; sameMetric(m, t.Labels, t.Dialect.Identity) && sameMetric(m, t.Labels, r.Model) {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
-// sameMetric reports whether a series and a target have the same values of labels.
-func sameMetric(m model.Metric, l map[string]string, names []string) bool {
-	for _, n := range names {
-		if string(m[model.LabelName(n)]) != l[n] {
-			return false
-		}
-	}
-	return true
-}
-
-// labelKey joins the values of labels.
-func labelKey[M ~map[N]V, N, V ~string](l M, names []string) string {
-	return string(appendKey(nil, l, names))
-}
-
-// appendKey is labelKey into a buffer.
-func appendKey[M ~map[N]V, N, V ~string](b []byte, l M, names []string) []byte {
-	for _, n := range names {
-		b = append(append(b, l[N(n)]...), 0xff)
-	}
-	return b
-}
-
 // planQueries lists the queries of all signals, and settles the signals that need none.
 func planQueries(r *Request) (out []query, settled []func(*Snapshot)) {
 	now := planner{r: r, buckets: map[question]*[]*distribution{}, slot: func(rd *reading) *indicator.Value { return &rd.now }}
-	now.planSignals(groupTargets(r, func(i int) Range { return r.Spans[i].Window }, func(int) bool { return true }))
+	now.planSignals(r.Groups(func(i int) (identity.Time, bool) { return r.Spans[i].JudgedTime(), true }))
 	normal := planner{r: r, buckets: now.buckets, slot: func(rd *reading) *indicator.Value { return &rd.normal }}
-	normal.planSignals(groupTargets(r, func(i int) Range { return r.Spans[i].Baseline }, func(i int) bool { return !r.Spans[i].Baseline.From.IsZero() }))
+	normal.planSignals(r.Groups(func(i int) (identity.Time, bool) {
+		return identity.Time{Period: r.Spans[i].Baseline}, !r.Spans[i].Baseline.From.IsZero()
+	}))
 	return slices.Concat(now.queries, normal.queries), slices.Concat(now.settled, normal.settled)
 }
 
 // planner lists the queries of one part of the readings.
 type planner struct {
-	r       *Request
-	slot    func(*reading) *indicator.Value
-	g       *group
-	queries []query
-	settled []func(*Snapshot)
-	buckets map[question]*[]*distribution // answers that percentiles share
+	r        *Request
+	slot     func(*reading) *indicator.Value
+	g        *identity.Group
+	compiled string // key of what the group's expressions are compiled for
+	queries  []query
+	settled  []func(*Snapshot)
+	buckets  map[question]*[]*distribution // answers that percentiles share
 }
 
 // planSignals plans the queries of all signals.
-func (p *planner) planSignals(gs []*group) {
+func (p *planner) planSignals(gs []*identity.Group) {
 	for _, p.g = range gs {
+		p.compiled = fmt.Sprint(p.g.Lead.Dialect.Key(), p.g.Length(), p.g.Asked, p.g.Beyond, p.r.Interval, p.r.Instance, p.r.Model, p.r.Matchers)
 		for _, s := range indicator.All() {
-			if p.g.lead.Dialect.Answers(s) {
+			if p.g.Lead.Dialect.Answers(s) {
 				p.planSignal(s)
 			}
 		}
@@ -456,7 +291,7 @@ func (p *planner) planSignals(gs []*group) {
 // planSignal plans the queries of one signal, or notes why it cannot be had.
 func (p *planner) planSignal(s *indicator.Signal) {
 	short, tooShort := s.TooShort(p.r.Past)
-	switch missing := p.g.lead.Dialect.Missing(s); {
+	switch missing := p.g.Lead.Dialect.Missing(s); {
 	case len(missing) > 0 && s.Optional:
 		p.setKnown(s, indicator.Known(0))
 	case len(missing) > 0:
@@ -470,7 +305,7 @@ func (p *planner) planSignal(s *indicator.Signal) {
 
 // setKnown sets a signal on every member without a query.
 func (p *planner) setKnown(s *indicator.Signal, v indicator.Value) {
-	members := p.g.members
+	members := p.g.Members
 	p.settled = append(p.settled, func(snap *Snapshot) {
 		for _, i := range members {
 			p.setReading(snap.readings[i], s, v)
@@ -485,16 +320,16 @@ func (p *planner) setReading(to readings, s *indicator.Signal, v indicator.Value
 }
 
 func (p *planner) planReading(s *indicator.Signal) {
-	if s.Histogram != "" && !p.g.lead.Dialect.Derives(s) {
+	if s.Histogram != "" && !p.g.Lead.Dialect.Derives(s) {
 		p.planBuckets(s)
 		return
 	}
-	at := p.g.span.To
+	at := p.g.To
 	if s.Scrapes {
-		at = p.g.asked
+		at = p.g.Asked
 	}
 	g := p.g
-	p.addQuery(s, s.Name, at, g.lead.Dialect.Expr(s), func(snap *Snapshot, v model.Vector) {
+	p.addQuery(s, s.Name, at, g.Lead.Dialect.Expr(s), func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
 			p.storeValue(snap, g, s, sample.Metric, indicator.Known(float64(sample.Value)))
 		}
@@ -505,15 +340,15 @@ func (p *planner) planReading(s *indicator.Signal) {
 }
 
 // storeValue takes a value into the readings of those that the labels belong to.
-func (p *planner) storeValue(snap *Snapshot, g *group, s *indicator.Signal, m model.Metric, v indicator.Value) {
-	for _, i := range g.ownersOf(p.r, m, s.Scope == indicator.Model) {
+func (p *planner) storeValue(snap *Snapshot, g *identity.Group, s *indicator.Signal, m model.Metric, v indicator.Value) {
+	for _, i := range g.OwnersOf(m, s.Scope == indicator.Model) {
 		of := part{label: s.Per, name: string(m[model.LabelName(s.Per)])}
 		if of.label == indicator.PerRank {
-			names := g.lead.Dialect.Rank
+			names := g.Lead.Dialect.Rank
 			if names == nil {
 				names = indicator.Rank[1:]
 			}
-			of.name = strings.ReplaceAll(strings.TrimSuffix(labelKey(m, names), "\xff"), "\xff", "/")
+			of.name = strings.ReplaceAll(strings.TrimSuffix(identity.LabelKey(m, names), "\xff"), "\xff", "/")
 		}
 		p.setReading(snap.of(i, of), s, v)
 	}
@@ -523,7 +358,7 @@ func (p *planner) storeValue(snap *Snapshot, g *group, s *indicator.Signal, m mo
 // observations; it runs after the mean's own.
 func (p *planner) planCount(s *indicator.Signal) {
 	g := p.g
-	p.addQuery(s, "observations of "+s.Name, g.span.To, s.Observations(), func(snap *Snapshot, v model.Vector) {
+	p.addQuery(s, "observations of "+s.Name, g.To, s.Observations(), func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
 			if few, ok := s.TooFew(float64(sample.Value)); ok {
 				p.storeValue(snap, g, s, sample.Metric, few)
@@ -535,10 +370,7 @@ func (p *planner) planCount(s *indicator.Signal) {
 // addQuery plans a query of a signal.
 func (p *planner) addQuery(s *indicator.Signal, what string, at time.Time, expr indicator.Expr, store func(*Snapshot, model.Vector)) question {
 	g, r := p.g, p.r
-	if g.said == "" {
-		g.said = fmt.Sprint(g.lead.Dialect.Key(), g.span.Length(), g.asked, g.beyond, r.Interval, r.Instance, r.Model, r.Matchers)
-	}
-	q, named := question{what: what, of: g.said, at: at}, g.named
+	q, named := question{what: what, of: p.compiled, at: at}, g.Named
 	if s.Fleet {
 		named = nil
 	}
@@ -547,16 +379,16 @@ func (p *planner) addQuery(s *indicator.Signal, what string, at time.Time, expr 
 			q.past = r.Past
 		}
 	})
-	p.queries = append(p.queries, query{q, s.Name, named, func(ms []*labels.Matcher) indicator.Expr { return g.compileFor(r, s, expr, ms) }, store})
+	p.queries = append(p.queries, query{q, s.Name, named, func(ms []*labels.Matcher) indicator.Expr { return r.compileFor(g, s, expr, ms) }, store})
 	return q
 }
 
 // compileFor compiles a signal's expression for the group. A signal of fleets also reads other members, whose scrapes
 // have another phase.
-func (g *group) compileFor(r *Request, s *indicator.Signal, expr indicator.Expr, matchers []*labels.Matcher) indicator.Expr {
-	rw := g.lead.Dialect.Rewriting()
-	rw.Window, rw.Short, rw.Past = g.span.Length(), r.shortSpan(&g.lead.Dialect)+g.beyond, max(r.Past, r.shortestSpan())
-	rw.Instance, rw.Model, rw.Matchers = slices.Concat(r.Instance, g.lead.Dialect.Identity), r.Model, matchers
+func (r *Request) compileFor(g *identity.Group, s *indicator.Signal, expr indicator.Expr, matchers []*labels.Matcher) indicator.Expr {
+	rw := g.Lead.Dialect.Rewriting()
+	rw.Window, rw.Short, rw.Past = g.Length(), r.shortSpan(&g.Lead.Dialect)+g.Beyond, max(r.Past, r.shortestSpan())
+	rw.Instance, rw.Model, rw.Matchers = slices.Concat(r.Instance, g.Lead.Dialect.Identity), r.Model, matchers
 	if s.Per != "" {
 		rw.Instance = append(rw.Instance, s.Per)
 	}
@@ -577,8 +409,8 @@ type distribution struct {
 // share the answer.
 func (p *planner) planBuckets(s *indicator.Signal) {
 	g, all := p.g, new([]*distribution)
-	names := slices.Concat(p.r.Instance, g.lead.Dialect.Identity, p.r.Model)
-	q := p.addQuery(s, "buckets of "+s.Histogram+s.Per, g.span.To, s.Buckets(), func(snap *Snapshot, v model.Vector) {
+	names := slices.Concat(p.r.Instance, g.Lead.Dialect.Identity, p.r.Model)
+	q := p.addQuery(s, "buckets of "+s.Histogram+s.Per, g.To, s.Buckets(), func(snap *Snapshot, v model.Vector) {
 		if *all == nil {
 			*all = gatherBuckets(v, names)
 		}
@@ -606,12 +438,12 @@ func gatherBuckets(v model.Vector, names []string) (out []*distribution) {
 		bound, known := bounds[le]
 		if !known {
 			var ok bool
-			if bound, ok = parseBound(string(le)); !ok {
+			if bound, ok = segments.ParseBound(string(le)); !ok {
 				continue
 			}
 			bounds[le] = bound
 		}
-		key = appendKey(key[:0], sample.Metric, names)
+		key = identity.AppendKey(key[:0], sample.Metric, names)
 		d := byTarget[string(key)]
 		if d == nil {
 			d = &distribution{metric: sample.Metric, buckets: make([]bucket, 0, 24)}
@@ -650,10 +482,10 @@ func shareGPUReadings(s *Snapshot) {
 // one on the same host, the page of its own GPUs that was read beside it, or the only
 // one where there is only one host to serve on.
 func (s *Snapshot) companions() map[int]int {
-	host := func(i int) string { return cmp.Or(s.Targets[i].hostName(), s.Targets[i].Labels["instance"]) }
+	host := func(i int) string { return cmp.Or(s.Targets[i].HostName(), s.Targets[i].Labels["instance"]) }
 	exporters, byHost, own, hosts := []int{}, map[string]int{}, map[string]int{}, map[string]bool{}
 	for i := range s.Targets {
-		if !s.Targets[i].isGPU() {
+		if !s.Targets[i].IsGPU() {
 			if s.Targets[i].Serves() {
 				hosts[host(i)] = true
 			}

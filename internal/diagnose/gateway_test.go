@@ -12,6 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -31,10 +32,10 @@ func TestGatewaysOfAPrometheusServer(t *testing.T) {
 		want      string
 	}{
 		"sixty gateway":                 {"edge", own, false, "sixty gateway"},
-		"HAProxy before the servers":    {diagnose.GatewayJob, haproxy, false, "HAProxy"},
+		"HAProxy before the servers":    {identity.GatewayJob, haproxy, false, "HAProxy"},
 		"HAProxy before something else": {"haproxy", haproxy, false, ""},
 		"HAProxy that the user named":   {"haproxy", haproxy, true, "HAProxy"},
-		"Istio before the servers":      {diagnose.GatewayJob, istio, false, "Istio"},
+		"Istio before the servers":      {identity.GatewayJob, istio, false, "Istio"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := embeddedtest.New(t)
@@ -86,11 +87,11 @@ func TestAGatewayLeavesDiscovery(t *testing.T) {
 	}
 	d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: begin.Add(39 * interval), First: begin, Interval: interval, Pathologies: pathologies.All()})
 	must.Succeed(t, err)
-	got := map[string]diagnose.Life{}
+	got := map[string]identity.Life{}
 	for _, t := range d.Targets {
 		got[t.Name] = t.Life
 	}
-	if _, there := got["left:1"]; there || got["lost:1"] != diagnose.LifeLost || len(got) != 2 {
+	if _, there := got["left:1"]; there || got["lost:1"] != identity.LifeLost || len(got) != 2 {
 		t.Errorf("the targets are %v", got)
 	}
 	if !slices.ContainsFunc(d.Notes, func(n string) bool { return strings.Contains(n, "no longer scraped, last left:1") }) {

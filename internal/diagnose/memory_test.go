@@ -19,6 +19,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
@@ -167,7 +168,7 @@ func TestMemoryChangesNothing(t *testing.T) {
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".tar.zst"), func(t *testing.T) {
 			store, first, last := embeddedtest.Open(t, file, nil)
-			pace, err := diagnose.ReadPace(t.Context(), store, nil, last)
+			pace, err := identity.ReadPace(t.Context(), store, nil, last)
 			must.Succeed(t, err)
 			o, memory := diagnose.Options{First: first, Interval: pace.Interval, Every: true}, diagnose.Memory{}
 			for o.At = first; !o.At.After(last); o.At = o.At.Add(max(every, pace.Interval)) {
@@ -304,13 +305,13 @@ func TestADeadServerIsKnown(t *testing.T) {
 			continue
 		}
 		// As a monitor looks, which was told of no server.
-		pace, err := diagnose.ReadPace(t.Context(), store, nil, at)
+		pace, err := identity.ReadPace(t.Context(), store, nil, at)
 		must.Succeed(t, err)
 		for name, m := range map[string]*diagnose.Memory{"at first": {}, "again": &memory} {
 			if name == "at first" && at.Sub(began) > 55*time.Minute {
 				continue // nobody knows any more what was there
 			}
-			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: pace.First, Interval: pace.Interval, Memory: m, Pathologies: pathologies.All(), Annotate: func(ts []diagnose.Target) {
+			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: pace.First, Interval: pace.Interval, Memory: m, Pathologies: pathologies.All(), Annotate: func(ts []identity.Target) {
 				for i := range ts {
 					ts[i].Failure = map[string]string{"b:8000": "connection refused"}[ts[i].Labels["instance"]]
 				}

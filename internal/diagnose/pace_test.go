@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
@@ -36,12 +36,12 @@ func TestPace(t *testing.T) {
 				embeddedtest.Append(t, store, embedded.Target{Instance: "a"}, at, page)
 				last = at
 			}
-			got, err := diagnose.ReadPace(t.Context(), store, nil, last)
+			got, err := identity.ReadPace(t.Context(), store, nil, last)
 			if err != nil || got.Interval != tt.want || !got.First.Equal(tt.at(0)) {
 				t.Errorf("%+v, %v; want every %s from %s", got, err, tt.want, start)
 			}
-			got, err = diagnose.ReadPace(t.Context(), store, nil, start.Add(-time.Hour))
-			if err != nil || got.Interval != diagnose.UnknownInterval || got.Scrapes != 0 {
+			got, err = identity.ReadPace(t.Context(), store, nil, start.Add(-time.Hour))
+			if err != nil || got.Interval != identity.UnknownInterval || got.Scrapes != 0 {
 				t.Errorf("before anything was scraped: %+v, %v", got, err)
 			}
 		})

@@ -12,30 +12,12 @@ import (
 	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/threshold"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
-
-// A Plot is one quantity over time, for the eye: nothing is judged by it.
-type Plot struct {
-	Signal *indicator.Signal
-	Over   time.Duration // each value is of so much time before it
-	// Now and Normal are the readings of the first line's target that were judged, and
-	// Window and Baseline their times.
-	Now, Normal      indicator.Value
-	Window, Baseline Range
-	// Promised is the target's objective, NaN without one.
-	Promised float64
-	Lines    []Line // the verdict's first target first, then the others
-}
-
-// A Line is a quantity of one target; a NaN is a time at which it has no value.
-type Line struct {
-	Target string
-	At     []time.Time
-	Value  []float64
-}
 
 // Bounds on charts: no page needs more, and no metrics server should be queried for more.
 const (
@@ -61,24 +43,6 @@ var keySignals = []*indicator.Signal{
 	indicator.TTFTP95, indicator.ITLMean, indicator.E2EMean,
 	indicator.FirstTokenRate, indicator.GenerationTokenRate, indicator.PromptTokens,
 	indicator.Running, indicator.Waiting, indicator.KVUsage,
-}
-
-// An inquiry is how a diagnosis asked, for whoever asks further.
-type inquiry struct {
-	request  Request
-	snapshot *Snapshot
-	settings Settings
-}
-
-// LeadingFinding returns the finding behind a verdict, nil where nothing fires.
-func (d *Diagnosis) LeadingFinding(v *Verdict) *Finding {
-	i := slices.IndexFunc(d.Findings, func(f Finding) bool {
-		return f.Status == Firing && f.Pathology.ID == v.ID && f.Model == v.Model
-	})
-	if i < 0 {
-		return nil
-	}
-	return &d.Findings[i]
 }
 
 // Predict predicts what the fixes of the first finding will do, of a diagnosis that was made without.
@@ -109,7 +73,7 @@ func (d *Diagnosis) Plot(ctx context.Context, q metrics.Querier) error {
 			targets = slices.Concat(f.Targets, targets)
 		}
 		r := &d.inquiry.request
-		span := Range{r.At.Add(-r.Past), r.At}
+		span := period.Period{From: r.At.Add(-r.Past), To: r.At}
 		if !v.SinceAtLeast && !v.Since.IsZero() {
 			if near := r.At.Add(-max(soonPlotted, plottedPart*r.At.Sub(v.Since))); near.After(span.From) {
 				span.From = near
@@ -128,7 +92,7 @@ func (d *Diagnosis) Plot(ctx context.Context, q metrics.Querier) error {
 }
 
 // paceOf is how far apart the points of a span are, and of how much time before it each is.
-func (in *inquiry) paceOf(span Range) (step, over time.Duration) {
+func (in *inquiry) paceOf(span period.Period) (step, over time.Duration) {
 	interval := in.request.Interval
 	// A gap of one scrape interval is no gap, and a point between two scrapes is not drawn.
 	step = max((span.Length()/pointsEach + time.Second - 1).Truncate(time.Second), interval)
@@ -137,7 +101,7 @@ func (in *inquiry) paceOf(span Range) (step, over time.Duration) {
 
 // PlotSpan asks for quantities over a span of time, of up to four targets: the named ones
 // first, then others of their model.
-func (d *Diagnosis) PlotSpan(ctx context.Context, q metrics.Querier, signals []*indicator.Signal, targets []string, span Range) ([]Plot, error) {
+func (d *Diagnosis) PlotSpan(ctx context.Context, q metrics.Querier, signals []*indicator.Signal, targets []string, span period.Period) ([]Plot, error) {
 	if d.inquiry == nil || !span.From.Before(span.To) {
 		return nil, nil
 	}
@@ -209,7 +173,7 @@ func (p *plotter) chooseTargets(names []string) {
 		}
 	}
 	for _, n := range names {
-		add(slices.IndexFunc(ts, func(t Target) bool { return t.Name == n }))
+		add(slices.IndexFunc(ts, func(t identity.Target) bool { return t.Name == n }))
 	}
 	if len(p.targets) == 0 {
 		return
@@ -234,18 +198,18 @@ func (p *plotter) plotSignal(ctx context.Context, q metrics.Querier, s *indicato
 	}
 	r, targets := &p.request, p.sourcesOf(s)
 	lines := make([][]Line, len(targets))
-	span, shown := Range{r.At.Add(-out.Over), r.At}, func(i int) bool { return slices.Contains(targets, i) }
-	for _, g := range groupTargets(r, func(int) Range { return span }, shown) {
-		if !g.lead.Dialect.Answers(s) || len(g.lead.Dialect.Missing(s)) > 0 {
+	over := identity.Time{Period: period.Period{From: r.At.Add(-out.Over), To: r.At}}
+	for _, g := range r.Groups(func(i int) (identity.Time, bool) { return over, slices.Contains(targets, i) }) {
+		if !g.Lead.Dialect.Answers(s) || len(g.Lead.Dialect.Missing(s)) > 0 {
 			continue
 		}
-		g.restrictToOwn(r)
-		m, err := q.QueryRange(ctx, g.compileFor(r, s, g.lead.Dialect.Expr(s), g.matchers).String(), p.span)
+		g.RestrictToOwn()
+		m, err := q.QueryRange(ctx, r.compileFor(g, s, g.Lead.Dialect.Expr(s), g.Matchers).String(), p.span)
 		if err != nil {
 			return out, err
 		}
 		for _, stream := range m {
-			for _, i := range g.ownersOf(r, stream.Metric, s.Scope == indicator.Model) {
+			for _, i := range g.OwnersOf(stream.Metric, s.Scope == indicator.Model) {
 				if k := slices.Index(targets, i); k >= 0 && len(stream.Values) > 0 {
 					line := Line{Target: strings.TrimSpace(r.Targets[i].Name + " " + string(stream.Metric[model.LabelName(s.Per)]))}
 					for _, v := range stream.Values {

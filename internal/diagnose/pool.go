@@ -11,6 +11,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 )
 
 // A pool is the targets that serve one model.
@@ -39,7 +41,7 @@ func modelsOf(s *Snapshot) (byKey map[string]*pool, keys []string) {
 		if l["model_name"] == "" {
 			continue
 		}
-		keys[i] = labelKey(l, modelLabels)
+		keys[i] = identity.LabelKey(l, identity.ModelLabels)
 		if byKey[keys[i]] == nil {
 			byKey[keys[i]] = &pool{snapshot: s, model: l["model_name"]}
 			names[l["model_name"]]++
@@ -91,7 +93,7 @@ func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 	}
 	var out, gateways []pool
 	for i := range s.Targets {
-		if j, ok := byTarget[i]; ok && s.Targets[i].isGateway() {
+		if j, ok := byTarget[i]; ok && s.Targets[i].IsGateway() {
 			if own := spreadGateway(s, j, byKey); slices.ContainsFunc(own.judged[0].outcomes, func(o outcome) bool { return o.status != NotApplicable }) {
 				own.gateway = true
 				gateways = append(gateways, *own)
@@ -112,7 +114,7 @@ func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 // poolsOfTarget returns the pools to which a target belongs. It adds one for a target of which nothing tells the model.
 func poolsOfTarget(s *Snapshot, i int, byKey map[string]*pool, keys []string, beside map[int]int) (of []*pool) {
 	switch {
-	case s.Targets[i].isGateway():
+	case s.Targets[i].IsGateway():
 		return nil // it is spread over those behind it
 	case keys[i] != "":
 		return []*pool{byKey[keys[i]]}
@@ -144,53 +146,11 @@ func listUnjudged(s *Snapshot, judged []judgement) []Unjudged {
 	}
 	for i := range judged {
 		if j := &judged[i]; s.Targets[j.target].Serves() && !j.view.canBeJudged() && !j.isSick() {
-			out = append(out, Unjudged{j.name(), j.cannotTell(), j.stateOf().harmlesslyAbsent()})
+			out = append(out, Unjudged{j.name(), j.cannotTell(), j.stateOf().HarmlesslyAbsent()})
 		}
 	}
 	slices.SortFunc(out, func(a, b Unjudged) int { return cmp.Compare(a.Target, b.Target) })
 	return out
-}
-
-func (j *judgement) name() string { return j.view.snapshot.Targets[j.target].Name }
-
-// requestRate is how many requests a second the target serves, or served before, or has
-// held for ten seconds.
-func (j *judgement) requestRate() float64 {
-	v := j.view
-	if j.atGateway() {
-		return max(v.Now(indicator.GatewayOffered).Or(0), v.Normal(indicator.GatewayOffered).Or(0), v.Now(indicator.GatewayOpen).Or(0)/10)
-	}
-	held := v.Now(indicator.Running).Or(0) + v.Now(indicator.Waiting).Or(0)
-	return max(v.Now(indicator.FirstTokenRate).Or(0), v.Normal(indicator.FirstTokenRate).Or(0), held/10)
-}
-
-func (j *judgement) isSick() bool {
-	return slices.ContainsFunc(j.outcomes, func(o outcome) bool { return o.status == Firing && !o.note })
-}
-
-// mayHang reports whether a server may hang that had work when it was last seen, because its scrapes fail.
-func (j *judgement) mayHang() bool {
-	v := j.view
-	return v.isSilent() && j.stateOf() == LifeServing && v.Now(indicator.LastHeld).Or(0)+v.Now(indicator.LastWork).Or(0) > 0
-}
-
-func (j *judgement) cannotTell() string {
-	v := j.view.Now(indicator.FirstTokenRate)
-	switch {
-	case j.stateOf() == LifeStarting:
-		return "it is starting, and has never answered"
-	case j.stateOf() == LifeDrained:
-		return "it does not answer, and had no requests in flight when last seen"
-	case j.view.span().Failing:
-		return "its last scrape failed: check its /health, or try again after the next scrape"
-	case j.view.isSilent():
-		return fmt.Sprintf("its scrapes have failed for %.0f s: it hangs, or is slow to show its metrics", j.view.span().silence.Seconds())
-	case v.Reason != "":
-		return v.Reason
-	case v.OK && !j.view.Now(indicator.InFlightFloor).OK:
-		return "no recent samples"
-	}
-	return "a rate needs at least two scrapes, a verdict ten seconds"
 }
 
 // judgePool judges the pool.
@@ -386,11 +346,11 @@ func (p *pool) describeHealth(v *Verdict, known []*judgement) {
 				v.Summary += pastOnly
 			}
 		}
-		if span.Source != NoBaseline {
+		if span.Source != segments.NoBaseline {
 			continue
 		}
 		v.Confidence = min(v.Confidence, notCompared) // worse than itself could not be looked for
-		if v.Confidence > doubtful && (span.Timeline.isDivided() || span.Window.Length() < longEnough) {
+		if v.Confidence > doubtful && (span.Timeline.IsDivided() || span.Window.Length() < longEnough) {
 			v.Confidence = doubtful
 			v.Summary += "; but there is little past to compare with"
 		}
@@ -428,7 +388,7 @@ func (p *pool) whyUnjudged() string {
 	}
 	var parts []string
 	for _, why := range order {
-		parts = append(parts, listTargets(of[why])+": "+why)
+		parts = append(parts, identity.ListNames(of[why])+": "+why)
 	}
 	if more := len(parts) - manyReasons; more > 0 {
 		parts = append(parts[:manyReasons], fmt.Sprintf("and %d more reasons", more))
@@ -436,15 +396,8 @@ func (p *pool) whyUnjudged() string {
 	return strings.Join(parts, "; ")
 }
 
-// How many reasons, and how many targets of each, a sentence bears.
-const manyReasons, manyTargets = 3, 3
-
-func listTargets(targets []string) string {
-	if len(targets) > manyTargets {
-		return fmt.Sprintf("%d targets", len(targets))
-	}
-	return strings.Join(targets, ", ")
-}
+// manyReasons is how many reasons a sentence bears.
+const manyReasons = 3
 
 // longEnough is a window in which a server that nothing is known of before, and
 // in which nothing changed, shows what it is like.
@@ -463,7 +416,7 @@ func (p *pool) pendingFindings() (unsure, over []string) {
 		if slices.ContainsFunc(pending, func(by *Finding) bool { return by.explains(f) }) {
 			continue
 		}
-		what, ago := f.Pathology.Name()+" on "+listTargets(f.Targets), indicator.FormatNumber(p.snapshot.At.Sub(f.Since).Seconds(), indicator.Seconds)
+		what, ago := f.Pathology.Name()+" on "+identity.ListNames(f.Targets), indicator.FormatNumber(p.snapshot.At.Sub(f.Since).Seconds(), indicator.Seconds)
 		if f.ended {
 			over = append(over, what+", begun "+ago+" ago")
 		} else {

@@ -10,9 +10,12 @@ import (
 	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
@@ -29,7 +32,7 @@ type trail struct {
 
 // A trailed is what a trail told: since when the comparison holds, and what the signal usually read before that.
 type trailed struct {
-	onsetReading
+	segments.Dating
 	normal indicator.Value
 }
 
@@ -55,7 +58,7 @@ func leavesTrail(s *indicator.Signal) bool {
 
 // sourceOf returns the target whose series a signal is read from: that beside a server, of its GPUs.
 func (v view) sourceOf(s *indicator.Signal) int {
-	if s.Scope == indicator.GPU && !v.snapshot.Targets[v.target].isGPU() {
+	if s.Scope == indicator.GPU && !v.snapshot.Targets[v.target].IsGPU() {
 		if beside, ok := v.snapshot.companions()[v.target]; ok {
 			return beside
 		}
@@ -63,37 +66,37 @@ func (v view) sourceOf(s *indicator.Signal) int {
 	return v.target
 }
 
-func (v view) trailOf(e *catalog.Evidence) trail {
+func (v dated) trailOf(e *catalog.Evidence) trail {
 	return trail{v.sourceOf(e.Signal), v.part, e.Signal, e.Op, e.Threshold}
 }
 
 // readTrail dates a comparison from its trail, or requests the trail. A trail has less weight than counts, which are
 // sampled more often; but All begins no earlier than any of its trails. A trail on which the comparison always held
 // is ignored.
-func (v view) readTrail(c catalog.Cond) onsetReading {
+func (v dated) readTrail(c catalog.Cond) segments.Dating {
 	if !leavesTrail(c.Signal) {
-		return onsetReading{}
+		return segments.Dating{}
 	}
 	_, evidence := c.Eval(v)
-	of, s := v.trailOf(&evidence[0]), v.snapshot
-	if s.trails == nil && len(s.wanted) < mostTrails && !slices.Contains(s.wanted, of) {
-		s.wanted = append(s.wanted, of)
+	of := v.trailOf(&evidence[0])
+	if v.trails == nil && len(v.wanted) < mostTrails && !slices.Contains(v.wanted, of) {
+		v.wanted = append(v.wanted, of)
 	}
-	return s.trails[of].onsetReading
+	return v.trails[of].Dating
 }
 
 // normalBefore keeps the fault out of the evidence's normal value: if the baseline extends beyond the onset, the
 // trail's value before the onset replaces it. It returns the replaced values.
-func (v view) normalBefore(began Onset, p *catalog.Pathology, evidence []catalog.Evidence) map[*indicator.Signal]indicator.Value {
-	known, replaced := v.snapshot.memory.normalsBefore(v.key(p)), map[*indicator.Signal]indicator.Value{}
+func (v dated) normalBefore(began segments.Onset, p *catalog.Pathology, evidence []catalog.Evidence) map[*indicator.Signal]indicator.Value {
+	known, replaced := v.onsets.normalsBefore(v.key(p)), map[*indicator.Signal]indicator.Value{}
 	for i := range evidence {
 		e := &evidence[i]
 		of := v.trailOf(e)
 		span := &v.snapshot.Spans[of.target]
-		if told := v.snapshot.trails[of]; told.normal.OK {
+		if told := v.trails[of]; told.normal.OK {
 			known[e.Signal] = told.normal
 		}
-		if e.Source == "baseline" || !e.Baseline.OK || span.Source == File || !began.At.Before(span.Baseline.To) {
+		if e.Source == "baseline" || !e.Baseline.OK || span.Source == segments.FromFile || !began.At.Before(span.Baseline.To) {
 			continue
 		}
 		e.Baseline = indicator.Unknown("the fault was there")
@@ -108,7 +111,7 @@ func (v view) normalBefore(began Onset, p *catalog.Pathology, evidence []catalog
 // a gateway, of which no history tells a change, unknown.
 type before struct {
 	view
-	began  Onset
+	began  segments.Onset
 	normal map[*indicator.Signal]indicator.Value
 }
 
@@ -117,20 +120,20 @@ func (b before) Normal(s *indicator.Signal) indicator.Value {
 	if n, replaced := b.normal[s]; replaced {
 		return n
 	}
-	if span := b.span(); b.snapshot.Targets[b.target].isGateway() && span.Source != File && b.began.At.Before(span.Baseline.To) {
+	if span := b.span(); b.snapshot.Targets[b.target].IsGateway() && span.Source != segments.FromFile && b.began.At.Before(span.Baseline.To) {
 		return indicator.Unknown("the fault was there")
 	}
 	return b.view.Normal(s)
 }
 
 // readTrails asks for what onsets need.
-func (s *Snapshot) readTrails(ctx context.Context, q metrics.Querier, r *Request) error {
-	read := make([]trailed, len(s.wanted))
+func (d *dates) readTrails(ctx context.Context, q metrics.Querier, r *Request, s *Snapshot) error {
+	read := make([]trailed, len(d.wanted))
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(metrics.AtOnce)
-	for i := range s.wanted {
+	for i := range d.wanted {
 		eg.Go(func() (err error) {
-			p := past{ctx: ctx, q: q, r: *r, Snapshot: s, trail: &s.wanted[i]}
+			p := past{ctx: ctx, q: q, r: *r, Snapshot: s, trail: &d.wanted[i]}
 			read[i], err = p.readPast()
 			return err
 		})
@@ -138,9 +141,9 @@ func (s *Snapshot) readTrails(ctx context.Context, q metrics.Querier, r *Request
 	if err := eg.Wait(); err != nil {
 		return err
 	}
-	s.trails = map[trail]trailed{}
-	for i, of := range s.wanted {
-		s.trails[of] = read[i]
+	d.trails = map[trail]trailed{}
+	for i, of := range d.wanted {
+		d.trails[of] = read[i]
 	}
 	return nil
 }
@@ -159,8 +162,8 @@ type past struct {
 // readPast looks at the whole past first, and then more closely at when it began: over the shortest time and, of a gateway,
 // over a window where that holds too little.
 func (p *past) readPast() (out trailed, err error) {
-	gateway, window := p.Targets[p.target].isGateway(), p.Spans[p.target].Window.Length()
-	p.over = 2*p.r.Interval + p.r.Interval/10 + edge
+	gateway, window := p.Targets[p.target].IsGateway(), p.Spans[p.target].Window.Length()
+	p.over = 2*p.r.Interval + p.r.Interval/10 + segments.Edge
 	if gateway {
 		p.over = max(p.over, p.r.shortSpan(&p.Targets[p.target].Dialect))
 	}
@@ -177,8 +180,8 @@ func (p *past) readPast() (out trailed, err error) {
 	case first < 0 || first == 0 && !gateway:
 		return out, p.err
 	case first == 0:
-		all := Onset{p.r.At.Add(-p.r.Past), true}
-		out.onsetReading = onsetReading{all, all, trailSays / 2}
+		all := segments.Onset{At: p.r.At.Add(-p.r.Past), AtLeast: true}
+		out.Dating = segments.Dating{Onset: all, Earliest: all, Evidence: trailSays / 2}
 		return out, p.err
 	}
 	begins := at[first-1]
@@ -191,7 +194,7 @@ func (p *past) readPast() (out trailed, err error) {
 	if usual := values[:first]; len(usual) > 2 {
 		out.normal = indicator.Known(p.signal.Natural(stat.Median(usual)))
 	}
-	out.onsetReading = onsetReading{Onset{At: begins.Add(-p.readingDelay())}, Onset{At: begins.Add(-p.over)}, trailSays}
+	out.Dating = segments.Dating{Onset: segments.Onset{At: begins.Add(-p.readingDelay())}, Earliest: segments.Onset{At: begins.Add(-p.over)}, Evidence: trailSays}
 	return out, p.err
 }
 
@@ -258,17 +261,19 @@ func (p *past) readDerived(read func(int, *indicator.Signal) indicator.Value) (n
 // askMoments asks for a signal of a target at moments.
 func (p *past) askMoments(target int, sig *indicator.Signal, moments metrics.Range) map[int64]float64 {
 	out, r, d := map[int64]float64{}, p.r, &p.Targets[target].Dialect
-	g := groupTargets(&r, func(int) Range { return Range{r.At.Add(-p.over), r.At} }, func(i int) bool { return i == target })
+	g := r.Groups(func(i int) (identity.Time, bool) {
+		return identity.Time{Period: period.Period{From: r.At.Add(-p.over), To: r.At}}, i == target
+	})
 	if p.err != nil || len(g) == 0 || !d.Answers(sig) || len(d.Missing(sig)) > 0 {
 		return out
 	}
-	g[0].restrictToOwn(&r)
+	g[0].RestrictToOwn()
 	if sig.MinPast > 0 {
 		r.Past = max(growthOver, p.over)
 	}
-	expr := g[0].compileFor(&r, sig, d.Expr(sig), g[0].matchers).String()
+	expr := r.compileFor(g[0], sig, d.Expr(sig), g[0].Matchers).String()
 	if sig.Counted() {
-		expr = sig.Guard(expr, g[0].compileFor(&r, sig, sig.Observations(), g[0].matchers).String())
+		expr = sig.Guard(expr, r.compileFor(g[0], sig, sig.Observations(), g[0].Matchers).String())
 	}
 	m, err := p.q.QueryRange(p.ctx, expr, moments)
 	if err != nil {
@@ -280,7 +285,7 @@ func (p *past) askMoments(target int, sig *indicator.Signal, moments metrics.Ran
 		scale = p.Spans[target].Window.Length().Seconds() / p.over.Seconds()
 	}
 	for _, stream := range m {
-		if !slices.Contains(g[0].ownersOf(&r, stream.Metric, sig.Scope == indicator.Model), target) ||
+		if !slices.Contains(g[0].OwnersOf(stream.Metric, sig.Scope == indicator.Model), target) ||
 			sig.Per != "" && sig.Per == p.part.label && string(stream.Metric[model.LabelName(sig.Per)]) != p.part.name {
 			continue
 		}
@@ -293,7 +298,7 @@ func (p *past) askMoments(target int, sig *indicator.Signal, moments metrics.Ran
 }
 
 // trailSays is the weight of a trail: less than the weight of any count that decides.
-const trailSays = leastSaid / 2.0
+const trailSays = segments.LeastEvidence / 2.0
 
 func (of *trail) holdsAt(v float64) bool {
 	return of.op == catalog.GreaterThan && v > of.limit || of.op == catalog.LessThan && v < of.limit

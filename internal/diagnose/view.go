@@ -8,7 +8,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/catalog/threshold"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 )
 
 // view holds the readings of one target, or of a part of a gateway, with its limits.
@@ -57,10 +60,10 @@ func (v view) readingsByPart(s *indicator.Signal) map[string]float64 {
 
 // readingsByReplica returns a signal's readings in the window on the servers of the same model, by their names.
 func (v view) readingsByReplica(s *indicator.Signal) map[string]float64 {
-	out, model := map[string]float64{}, labelKey(v.snapshot.Targets[v.target].Labels, modelLabels)
+	out, model := map[string]float64{}, identity.LabelKey(v.snapshot.Targets[v.target].Labels, identity.ModelLabels)
 	for i := range v.snapshot.Targets {
 		t := &v.snapshot.Targets[i]
-		if now := v.snapshot.Now(i, s); t.Serves() && now.OK && labelKey(t.Labels, modelLabels) == model {
+		if now := v.snapshot.Now(i, s); t.Serves() && now.OK && identity.LabelKey(t.Labels, identity.ModelLabels) == model {
 			out[t.Name] = now.V
 		}
 	}
@@ -77,12 +80,12 @@ func (v view) eval(c catalog.Cond) (catalog.Truth, []catalog.Evidence) {
 	return truth, evidence
 }
 
-func (v view) span() *Span { return &v.snapshot.Spans[v.target] }
+func (v view) span() *segments.Span { return &v.snapshot.Spans[v.target] }
 
 // HasHistory reports whether the baseline is made of samples, not of sums.
 func (v view) HasHistory() bool {
 	source := v.span().Source
-	return source == History || source == File
+	return source == segments.FromHistory || source == segments.FromFile
 }
 
 // MayHoldFault reports whether the baseline is the life of the server, or the time
@@ -91,11 +94,11 @@ func (v view) HasHistory() bool {
 func (v view) MayHoldFault() bool {
 	span := v.span()
 	switch {
-	case span.Source == Lifetime:
+	case span.Source == segments.FromLifetime:
 		now, life := v.Now(indicator.FirstTokens), v.Normal(indicator.FirstTokens)
-		return span.Baseline.Length() < longLife || !now.OK || !life.OK || life.V < manyTimes*now.V
-	case span.Source == History && span.Unchanged:
-		return span.Baseline.Length() < longHistory
+		return span.Baseline.Length() < segments.LongLife || !now.OK || !life.OK || life.V < segments.ManyTimes*now.V
+	case span.Source == segments.FromHistory && span.Unchanged:
+		return span.Baseline.Length() < segments.LongHistory
 	}
 	return false
 }
@@ -112,12 +115,12 @@ func (s *Snapshot) provenOf(target int) []int {
 		s.proven = map[string][]int{}
 		for i := range s.Targets {
 			if v := (view{snapshot: s, target: i}); s.Targets[i].Serves() && v.HasHistory() && !v.MayHoldFault() {
-				job := labelKey(s.Targets[i].Labels, jobLabels)
+				job := identity.LabelKey(s.Targets[i].Labels, jobLabels)
 				s.proven[job] = append(s.proven[job], i)
 			}
 		}
 	}
-	return s.proven[labelKey(s.Targets[target].Labels, jobLabels)]
+	return s.proven[identity.LabelKey(s.Targets[target].Labels, jobLabels)]
 }
 
 // peers is the view of a server beside the pasts of others.
@@ -142,15 +145,6 @@ func (p peers) Normal(s *indicator.Signal) indicator.Value {
 
 // jobLabels are those that replicas of one deployment have in common.
 var jobLabels = []string{"cluster", "namespace", "job", "model_name"}
-
-// Lifetime totals are a baseline if they cover this time and this multiple of the window's requests, so that a fault
-// of the last minutes is a small part.
-const (
-	longLife  = time.Hour
-	manyTimes = 20
-	// longHistory is a past of which the incident is a part.
-	longHistory = 30 * time.Minute
-)
 
 func (v view) Limit(t *catalog.Threshold) (limit float64, source string, ok bool) {
 	l, ok := v.sources.Limit(t)
@@ -183,11 +177,34 @@ func (v view) canBeJudged() bool {
 // isSilent reports whether scrapes have failed for so long that the server may hang as well as be slow to
 // show its page.
 func (v view) isSilent() bool {
-	return v.span().silence > max(limits(v.sources.Set).seconds(catalog.Unheard), 5*v.snapshot.interval/2)
+	return v.span().Silence > max(segments.Limits(v.sources.Set).Seconds(catalog.Unheard), 5*v.snapshot.interval/2)
 }
 
 // isIdle reports whether nobody is there and nothing moves.
 func (v view) isIdle() bool {
 	signals := []*indicator.Signal{indicator.FirstTokens, indicator.GenerationTokenRate, indicator.Running, indicator.Waiting, indicator.TransferHeld, indicator.HeldOutside}
 	return !slices.ContainsFunc(signals, func(s *indicator.Signal) bool { return v.Now(s).Or(0) > 0 })
+}
+
+// scaleCount scales a number of events from one span to another.
+func scaleCount(sig *indicator.Signal, v indicator.Value, in, as time.Duration) indicator.Value {
+	if sig.Sums() && in > 0 {
+		v.V *= as.Seconds() / in.Seconds()
+	}
+	return v
+}
+
+// Settings is what the user wants judged, and by which numbers.
+type Settings struct {
+	Objectives *slo.File          // nil when nothing was promised
+	Set        map[string]float64 // thresholds by name, set by hand
+	Baselines  []*baseline.File   // baseline files of models, from a load test or a healthy period
+	Only       []string           // ids of the pathologies to look for; empty means all
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 )
 
 // Names of the factors in JSON, and their signals. The first group is the users' demand; the second is the server's
@@ -46,7 +47,7 @@ const queueGrew = 1
 func compareWorkload(j *judgement) Workload {
 	v := j.view
 	w := Workload{Target: j.name()}
-	if v.span().Source == NoBaseline {
+	if v.span().Source == segments.NoBaseline {
 		return w
 	}
 	for _, f := range workloadFactors {
@@ -58,8 +59,8 @@ func compareWorkload(j *judgement) Workload {
 		w.Factors = append(w.Factors, Factor{Signal: f.signal, Name: f.name, Value: now.V, Baseline: normal.V, ShareOfTTFTChange: -1, ShareOfOutputChange: -1})
 		w.Changed = w.Changed || f.traffic && hasChanged(now.V, normal.V)
 	}
-	w.attributeTTFT(v)
-	w.attributeOutput(v)
+	w.attributeTTFT(v.view)
+	w.attributeOutput(v.view)
 	return w
 }
 

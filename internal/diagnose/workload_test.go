@@ -5,16 +5,18 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 )
 
 // comparison compares one target's readings with what was normal.
 func comparison(readings map[*indicator.Signal][2]float64) Workload {
-	s := newSnapshot([]Target{{Name: "a"}})
-	s.Spans[0].Source = History
+	s := newSnapshot([]identity.Target{{Name: "a"}})
+	s.Spans[0].Source = segments.FromHistory
 	for sig, v := range readings {
 		*s.readings[0].of(sig) = reading{normal: indicator.Known(v[0]), now: indicator.Known(v[1])}
 	}
-	return compareWorkload(&judgement{view: newView(s, 0, part{}, Settings{})})
+	return compareWorkload(&judgement{view: dated{view: newView(s, 0, part{}, Settings{})}})
 }
 
 func TestWorkloadComparison(t *testing.T) {

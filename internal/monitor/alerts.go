@@ -16,6 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
@@ -113,7 +114,7 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 	hold := cmp.Or(time.Duration(a.Alerts().KeepFiringFor), keepFiringFor)
 	var out []collect.Alert
 	// An alert about a gateway stays active until the gateway is read again, or is gone.
-	unread := slices.ContainsFunc(d.Targets, func(t diagnose.Target) bool { return !t.Serves() && t.Life == diagnose.LifeLost })
+	unread := slices.ContainsFunc(d.Targets, func(t diagnose.Target) bool { return !t.Serves() && t.Life == identity.LifeLost })
 	var away time.Time
 	if a.Away != nil {
 		away = a.Away()

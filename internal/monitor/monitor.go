@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
@@ -161,7 +162,7 @@ func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	if err == nil {
 		o.Memory = &m.memory
 		if m.o.Remote {
-			from.Querier = m.mirror.Over(from.Querier, o.Matchers, at, diagnose.LongestPast, 5*o.Interval/2)
+			from.Querier = m.mirror.Over(from.Querier, o.Matchers, at, identity.LongestPast, 5*o.Interval/2)
 		}
 		e.Diagnosis, err = from.Diagnose(ctx, o)
 	}

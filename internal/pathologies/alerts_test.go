@@ -12,6 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/diagnose/measure"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -102,7 +103,7 @@ func (p *played) deployment(t *testing.T) dialect.Deployment {
 		Window: alertWindow, Short: alertShort, Past: time.Hour,
 	}
 	last := p.truth.Phases[len(p.truth.Phases)-1]
-	targets, _, err := diagnose.Discover(t.Context(), p.store, time.UnixMilli(last.ToMS), time.Hour, nil, false)
+	targets, _, err := identity.Discover(t.Context(), p.store, identity.Search{At: time.UnixMilli(last.ToMS), Lookback: time.Hour})
 	must.Succeed(t, err)
 	i := slices.IndexFunc(targets, func(x diagnose.Target) bool { return x.Dialect.Engine != dialect.Gateway })
 	if i < 0 {

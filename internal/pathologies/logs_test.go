@@ -10,6 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -252,7 +253,7 @@ func diagnoseLog(t *testing.T, text string) diagnose.Diagnosis {
 	s, err := source.OpenLog(t.Context(), "vllm.log", &log)
 	must.Succeed(t, err)
 	defer s.Close()
-	known := diagnose.Known{}
+	known := identity.Known{}
 	known.AddLog(&log)
 	o := diagnose.Options{Pathologies: pathologies.All(), Annotate: known.Annotate}
 	must.Succeed(t, s.Complete(t.Context(), &o, "", ""))

@@ -14,6 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 	"github.com/sixty-dev/sixty/internal/generate/history"
 	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -71,7 +72,7 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 		without := diagnosis(plain, at, nil)
 		compared++
 		same := cmp.Options{
-			cmpopts.EquateApprox(1e-9, 1e-12), cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(diagnose.Finding{}, diagnose.Span{}, diagnose.Segment{}), cmpopts.EquateEmpty(),
+			cmpopts.EquateApprox(1e-9, 1e-12), cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(diagnose.Finding{}, segments.Span{}, segments.Segment{}), cmpopts.EquateEmpty(),
 			cmp.Comparer(func(a, b *catalog.Pathology) bool { return a == b }), cmp.Comparer(func(a, b *indicator.Signal) bool { return a == b }),
 			cmpopts.IgnoreFields(diagnose.Finding{}, "Fixes"),
 		}

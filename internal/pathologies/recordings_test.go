@@ -20,6 +20,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
@@ -510,12 +511,12 @@ func (p *played) compilation(d diagnose.Diagnosis, target int) catalog.Compilati
 	dia, span := d.Targets[target].Dialect, d.Spans[target]
 	past := min(d.At.Sub(p.first), time.Hour)
 	return catalog.Compilation{
-		Lifetime: span.Source == diagnose.Lifetime,
-		Capped:   span.Source == diagnose.Lifetime || span.Unchanged,
+		Lifetime: span.Source == segments.FromLifetime,
+		Capped:   span.Source == segments.FromLifetime || span.Unchanged,
 		Limit:    func(*catalog.Threshold) (float64, string, bool) { return 0, "", false },
 		Query: func(s *indicator.Signal, baseline bool) (string, error) {
 			const never = "(vector(0) > 1)"
-			if past < s.MinPast || baseline && span.Source == diagnose.NoBaseline {
+			if past < s.MinPast || baseline && span.Source == segments.NoBaseline {
 				return never, nil
 			}
 			rw := dia.Rewriting()

@@ -12,11 +12,13 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -308,7 +310,7 @@ func TestFillSaysWhyThereIsNoPrediction(t *testing.T) {
 		{"nothing fires", dialect.VLLM, time.Minute, diagnose.OK, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := &diagnose.Snapshot{At: at, Spans: []diagnose.Span{{Window: diagnose.Range{From: at.Add(-tt.window), To: at}}}, Targets: []diagnose.Target{{Name: "web", Dialect: dialect.Dialect{Engine: tt.engine}}}}
+			s := &diagnose.Snapshot{At: at, Spans: []segments.Span{{Window: period.Period{From: at.Add(-tt.window), To: at}}}, Targets: []diagnose.Target{{Name: "web", Dialect: dialect.Dialect{Engine: tt.engine}}}}
 			d := &diagnose.Diagnosis{Status: tt.status, Findings: []diagnose.Finding{{Targets: []string{"web"}, Fixes: []catalog.Fix{
 				{Summary: "Look"}, {Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "4"}}},
 			}}}}

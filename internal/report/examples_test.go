@@ -4,11 +4,13 @@ import (
 	"math"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 )
 
 var (
@@ -104,8 +106,8 @@ func firing() diagnose.Diagnosis {
 		}},
 		Coverage: dcgm,
 		Targets:  []diagnose.Target{server("vllm-0:8000")},
-		Window:   diagnose.Range{From: at.Add(-time.Minute), To: at},
-		Baseline: diagnose.Range{From: at.Add(-time.Hour), To: at.Add(-90 * time.Second)}, Source: diagnose.History,
+		Window:   period.Period{From: at.Add(-time.Minute), To: at},
+		Baseline: period.Period{From: at.Add(-time.Hour), To: at.Add(-90 * time.Second)}, Source: segments.FromHistory,
 	})
 }
 
@@ -151,7 +153,7 @@ func idle() diagnose.Diagnosis {
 		Verdict:  diagnose.Verdict{ID: diagnose.Idle, Summary: "Nobody is served, and nobody waits", Targets: []string{"vllm-0:8000"}, Confidence: 0.9},
 		Findings: []diagnose.Finding{notThere(saturation, evidence(indicator.WaitingFloor, catalog.GreaterThan, 0, 0, 0.5, "default", "queue_always", catalog.False))},
 		Targets:  []diagnose.Target{server("vllm-0:8000")},
-		Window:   diagnose.Range{From: at.Add(-15 * time.Second), To: at},
+		Window:   period.Period{From: at.Add(-15 * time.Second), To: at},
 	})
 }
 
@@ -176,7 +178,7 @@ func unknown() diagnose.Diagnosis {
 		},
 		Targets:  []diagnose.Target{{Name: "shop:9000", Problem: "exposes 212 metrics, none of an inference server"}},
 		Unjudged: []diagnose.Unjudged{{Target: "shop:9000", Reason: "exposes 212 metrics, none of an inference server"}},
-		Window:   diagnose.Range{From: at.Add(-15 * time.Second), To: at},
+		Window:   period.Period{From: at.Add(-15 * time.Second), To: at},
 		Notes:    []string{"Is that the address of the model server, and not of its gateway?"},
 	})
 }
@@ -200,8 +202,8 @@ func fleet() diagnose.Diagnosis {
 		At: at, Status: diagnose.Firing,
 		Verdict:  diagnose.Verdict{ID: "slow-decode", Severity: catalog.Ticket, SinceAtLeast: true, Summary: f.Summary, Targets: slow, Since: f.Since, Confidence: f.Confidence},
 		Findings: []diagnose.Finding{f, down, gone, wait},
-		Window:   diagnose.Range{From: at.Add(-5 * time.Minute), To: at},
-		Source:   diagnose.File,
+		Window:   period.Period{From: at.Add(-5 * time.Minute), To: at},
+		Source:   segments.FromFile,
 		Workload: diagnose.Workload{Known: true, Factors: []diagnose.Factor{
 			{Signal: indicator.ITLMean, Name: "decode_step_time", Value: 0.042, Baseline: 0.02, ShareOfTTFTChange: -1, ShareOfOutputChange: -1},
 			{Signal: indicator.PrefillTimePerToken, Name: "prefill_time_per_token", Value: 0.00042, Baseline: 0.0002, ShareOfTTFTChange: 1, ShareOfOutputChange: -1},

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -120,7 +121,7 @@ func chart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Ch
 		c.Add(s)
 	}
 	for _, b := range []struct {
-		r           diagnose.Range
+		r           period.Period
 		class, name string
 	}{{p.Baseline, "normal", "baseline"}, {p.Window, "window", "judged window"}} {
 		if !b.r.From.IsZero() {

@@ -9,9 +9,11 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
@@ -546,16 +548,16 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 }
 
 // baselineWords say where a baseline comes from.
-var baselineWords = map[diagnose.BaselineSource]string{
-	diagnose.History:  "earlier samples",
-	diagnose.Lifetime: "lifetime average, from its counters",
-	diagnose.File:     "from --baseline",
+var baselineWords = map[segments.BaselineSource]string{
+	segments.FromHistory:  "earlier samples",
+	segments.FromLifetime: "lifetime average, from its counters",
+	segments.FromFile:     "from --baseline",
 }
 
 // normal says what the diagnosis was compared with.
 func normal(d *diagnose.Diagnosis) string {
 	switch source := baselineSource(d); {
-	case source == diagnose.NoBaseline:
+	case source == segments.NoBaseline:
 		return "none: no past to compare with"
 	case d.Baseline.From.IsZero():
 		return baselineWords[source]
@@ -619,8 +621,8 @@ func isUp(d *diagnose.Diagnosis, t *diagnose.Target) bool {
 	return t.Problem == ""
 }
 
-func baselineSource(d *diagnose.Diagnosis) diagnose.BaselineSource {
-	return cmp.Or(d.Source, diagnose.NoBaseline)
+func baselineSource(d *diagnose.Diagnosis) segments.BaselineSource {
+	return cmp.Or(d.Source, segments.NoBaseline)
 }
 
 // runbook is the address of the page on a pathology.
@@ -628,7 +630,7 @@ func (o *Options) runbook(p *catalog.Pathology) string {
 	return o.Runbooks.PageURL(p.ID)
 }
 
-func span(r diagnose.Range, at time.Time) string {
+func span(r period.Period, at time.Time) string {
 	return fmt.Sprintf("%s to %s (%s)", clock(r.From, at), clock(r.To, at), length(r.Length()))
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
@@ -62,7 +63,7 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 	if n := len(d.Coverage); n > 0 && f != nil {
 		unchecked = fmt.Sprintf("%d of %d failure modes could not be checked.", n, len(d.Findings))
 	}
-	if baselineSource(d) == diagnose.NoBaseline {
+	if baselineSource(d) == segments.NoBaseline {
 		say(rankBasis, 1, "", unchecked)
 	} else {
 		say(rankBasis, 2, "Normal", strings.TrimSpace(render.Sentence(normal(d))+" "+unchecked))
@@ -131,7 +132,7 @@ func doubts(d *diagnose.Diagnosis, v *diagnose.Verdict) []string {
 	if n := len(d.Unjudged); n > 0 && d.Status == diagnose.Firing {
 		add(fmt.Sprintf("%d of %d targets not judged: %s: %s", n, len(d.Targets), d.Unjudged[0].Target, d.Unjudged[0].Reason))
 	}
-	if d.Status != diagnose.Unknown && baselineSource(d) == diagnose.NoBaseline {
+	if d.Status != diagnose.Unknown && baselineSource(d) == segments.NoBaseline {
 		add("No past to compare with")
 	}
 	for i := range d.Targets {

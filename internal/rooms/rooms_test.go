@@ -34,6 +34,7 @@ var pure = []string{
 	"internal/base/docs", // an address
 	"internal/base/heap",
 	"internal/base/hint",
+	"internal/base/period",
 	"internal/base/stat",
 	"internal/base/version", // of the build: it asks the program, not the world
 	"internal/catalog",
@@ -47,7 +48,9 @@ var pure = []string{
 	"internal/catalog/threshold",
 	"internal/diagnose",
 	"internal/diagnose/changepoint",
+	"internal/diagnose/identity",
 	"internal/diagnose/measure",
+	"internal/diagnose/segments",
 	"internal/generate",
 	"internal/generate/autoscaling",
 	"internal/generate/burnrate",

@@ -199,7 +199,7 @@ func TestSamplesAreTheStateAtTheirInstant(t *testing.T) {
 	must.Succeed(t, err)
 	ms := time.Millisecond
 	want := []sim.Sample{ // at, running, waiting, blocks
-		{0, 1, 0, 2}, {500 * ms, 1, 0, 2}, {1000 * ms, 1, 0, 3}, {1500 * ms, 1, 1, 3}, {2000 * ms, 2, 0, 4}, {2500 * ms, 2, 0, 4},
+		{At: 0, Running: 1, Waiting: 0, UsedBlocks: 2}, {At: 500 * ms, Running: 1, Waiting: 0, UsedBlocks: 2}, {At: 1000 * ms, Running: 1, Waiting: 0, UsedBlocks: 3}, {At: 1500 * ms, Running: 1, Waiting: 1, UsedBlocks: 3}, {At: 2000 * ms, Running: 2, Waiting: 0, UsedBlocks: 4}, {At: 2500 * ms, Running: 2, Waiting: 0, UsedBlocks: 4},
 	}
 	must.Equal(t, want, res.Replicas[0].Samples)
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
-	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/metrics/api"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
@@ -228,7 +228,7 @@ func OfSource(ctx context.Context, q *source.Source, at time.Time) (*Deployment,
 }
 
 func (d *Deployment) ofSource(ctx context.Context, q *source.Source, at time.Time) error {
-	targets, _, err := diagnose.Discover(ctx, q, at, recently, q.Matchers(), false)
+	targets, _, err := identity.Discover(ctx, q, identity.Search{At: at, Lookback: recently, Matchers: q.Matchers()})
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
-	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
@@ -60,7 +60,7 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 	if span < fewest*cfg.Short || cfg.Window > span {
 		return nil, fmt.Errorf("measure normal values: %s is too short", span)
 	}
-	targets, layout, err := diagnose.Discover(ctx, q, cfg.To, span, cfg.Matchers, false)
+	targets, layout, err := identity.Discover(ctx, q, identity.Search{At: cfg.To, Lookback: span, Matchers: cfg.Matchers})
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/pages"
 )
@@ -26,8 +26,8 @@ func (s *Source) copyPast(ctx context.Context, from, to time.Time) (*Source, err
 	if err != nil {
 		return nil, err
 	}
-	from = from.Add(-diagnose.LongestPast)
-	found, _, err := diagnose.Discover(ctx, s, to, to.Sub(from), s.matchers, false)
+	from = from.Add(-identity.LongestPast)
+	found, _, err := identity.Discover(ctx, s, identity.Search{At: to, Lookback: to.Sub(from), Matchers: s.matchers})
 	if err != nil {
 		return nil, err
 	}

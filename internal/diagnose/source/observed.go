@@ -19,6 +19,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
@@ -107,7 +108,7 @@ func comparesReplicas(p *catalog.Pathology) (found bool) {
 
 // measureModel discovers the servers and measures one model's. It leaves faulty servers out unless all are faulty.
 func (s *Source) measureModel(ctx context.Context, model string, from, to time.Time, interval time.Duration, ill map[string]string) (*workload.Measured, error) {
-	found, _, err := diagnose.Discover(ctx, s, to, max(to.Sub(from), 5*interval), s.matchers, false)
+	found, _, err := identity.Discover(ctx, s, identity.Search{At: to, Lookback: max(to.Sub(from), 5*interval), Matchers: s.matchers})
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/api"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -131,7 +133,7 @@ func (s *Source) openRecording(ctx context.Context, path string) (err error) {
 	for _, name := range rec.Targets() {
 		s.noted[name] = rec.Noted(name)
 	}
-	pace, err := diagnose.ReadPace(ctx, s, nil, s.Span().Last)
+	pace, err := identity.ReadPace(ctx, s, nil, s.Span().Last)
 	s.interval = pace.Interval
 	return err
 }
@@ -302,11 +304,11 @@ func (s *Source) Created() time.Time {
 
 // Pace returns the scrape interval before a time, and since when it applies. Targets that sixty scrapes itself have
 // the requested interval.
-func (s *Source) Pace(ctx context.Context, at time.Time) (diagnose.Pace, error) {
+func (s *Source) Pace(ctx context.Context, at time.Time) (identity.Pace, error) {
 	if s.store == nil {
-		return diagnose.ReadPace(ctx, s, s.matchers, at)
+		return identity.ReadPace(ctx, s, s.matchers, at)
 	}
-	return diagnose.Pace{First: s.Span().First, Interval: s.interval}, nil
+	return identity.Pace{First: s.Span().First, Interval: s.interval}, nil
 }
 
 // Restrict returns a source of the series that match, and of no others.
@@ -329,7 +331,7 @@ func (s *Source) Among(match *labels.Matcher) *Source {
 
 // First returns the time of the servers' first sample within a span, zero without one.
 func (s *Source) First(ctx context.Context, from, to time.Time) (time.Time, error) {
-	return diagnose.First(ctx, s, s.matchers, from, to)
+	return identity.First(ctx, s, s.matchers, from, to)
 }
 
 // Options returns the options of a diagnosis at one time. The caller adds the pathologies.
@@ -385,7 +387,7 @@ func (s *Source) Complete(ctx context.Context, o *diagnose.Options, at, baseline
 	}
 	length := o.Window
 	if length == 0 {
-		length = diagnose.UsualWindow(o.Interval)
+		length = segments.UsualWindow(o.Interval)
 	}
 	if o.Baseline, err = span.Baseline(baseline, moment.Add(-length)); err == nil && o.Baseline.To.After(moment) {
 		err = fmt.Errorf("it ends (%s) after --at (%s)", FormatTime(o.Baseline.To), FormatTime(moment))

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
-	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/base/period"
 )
 
 const momentForms = "write a time as RFC 3339 (2026-11-21T10:00:00Z), as Unix seconds, as +90s from the start of a recording, or as -30s from its end"
@@ -67,8 +67,8 @@ func (s Span) Moment(name, text string) (time.Time, error) {
 }
 
 // Baseline reads a healthy time: a duration, which ends where the window begins, or FROM/TO.
-func (s Span) Baseline(text string, windowFrom time.Time) (diagnose.Range, error) {
-	var r diagnose.Range
+func (s Span) Baseline(text string, windowFrom time.Time) (period.Period, error) {
+	var r period.Period
 	if text == "" {
 		return r, nil
 	}
@@ -85,7 +85,7 @@ func (s Span) Baseline(text string, windowFrom time.Time) (diagnose.Range, error
 		if err != nil || d <= 0 {
 			return r, hint.With(fmt.Errorf("%q is neither a duration such as 10m nor FROM/TO", text), momentForms)
 		}
-		r = diagnose.Range{From: windowFrom.Add(-d), To: windowFrom}
+		r = period.Period{From: windowFrom.Add(-d), To: windowFrom}
 	}
 	switch {
 	case !r.From.Before(r.To):

@@ -14,7 +14,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
-	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
@@ -85,7 +85,7 @@ func Read(
 	ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, match []*labels.Matcher,
 ) (Exposed, error) {
 	out := Exposed{Edges: map[string][]float64{}}
-	targets, _, err := diagnose.Discover(ctx, q, at, lookback, match, false)
+	targets, _, err := identity.Discover(ctx, q, identity.Search{At: at, Lookback: lookback, Matchers: match})
 	if err != nil {
 		return out, err
 	}

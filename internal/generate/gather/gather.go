@@ -16,8 +16,8 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
-	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/measure"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/metrics/api"
@@ -85,7 +85,7 @@ func (r *Request) measureHealthy(ctx context.Context, from string) (files []*bas
 	}
 	err = source.With(ctx, spec, r.Note, func(s *source.Source) error {
 		span := s.Span()
-		healthy := diagnose.Range{From: span.First, To: span.Last}
+		healthy := period.Period{From: span.First, To: span.Last}
 		if r.Span != "" {
 			if healthy, err = span.Baseline(r.Span, span.Last); err != nil {
 				return fmt.Errorf("--healthy: %w", err)

@@ -17,10 +17,12 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/diagnose/measure"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/load"
@@ -142,7 +144,7 @@ func (q *queries) discoverTargets(ctx context.Context) (err error) {
 	if q.first, q.last = span.First, span.Last; q.last.IsZero() {
 		return errors.New("no scrape finished during the test")
 	}
-	q.targets, _, err = diagnose.Discover(ctx, q, q.last, q.last.Sub(q.first)+Every, nil, false)
+	q.targets, _, err = identity.Discover(ctx, q, identity.Search{At: q.last, Lookback: q.last.Sub(q.first) + Every})
 	return err
 }
 
@@ -224,8 +226,8 @@ func (q *queries) timeAt(seconds float64) time.Time {
 }
 
 // rangeBetween returns a part of the test, limited to the time that was scraped.
-func (q *queries) rangeBetween(from, to float64) diagnose.Range {
-	r := diagnose.Range{From: q.timeAt(from), To: q.timeAt(to)}
+func (q *queries) rangeBetween(from, to float64) period.Period {
+	r := period.Period{From: q.timeAt(from), To: q.timeAt(to)}
 	if r.From.Before(q.first) {
 		r.From = q.first
 	}
@@ -280,7 +282,7 @@ func (q *queries) diagnosePhases(
 		one.Model, one.Namespace, one.Cluster, one.Service = "", "", "", "" // it applies to this model
 		o.Settings.Objectives = &slo.File{Objectives: []slo.Objective{one}}
 	}
-	var first diagnose.Range
+	var first period.Period
 	for i := range spans {
 		p := &spans[i]
 		r := q.rangeBetween(p.From, p.To)

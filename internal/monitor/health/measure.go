@@ -24,6 +24,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/threshold"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
@@ -80,7 +81,7 @@ func begin(ctx context.Context, q metrics.Querier, c Config) ([]*measuring, []di
 	if span < least {
 		return nil, nil, hint.With(fmt.Errorf("measure health: %s is too short, with a scrape every %s", span, c.Interval), "choose a longer one with --since")
 	}
-	targets, layout, err := diagnose.Discover(ctx, q, c.To, span+time.Second, c.Matchers, c.Every)
+	targets, layout, err := identity.Discover(ctx, q, identity.Search{At: c.To, Lookback: span + time.Second, Matchers: c.Matchers, Every: c.Every})
 	if err != nil {
 		return nil, nil, err
 	}

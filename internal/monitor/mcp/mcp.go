@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -197,7 +198,7 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 		return "", err
 	}
 	s := indicator.All()[i]
-	span := diagnose.Range{From: d.At.Add(-over), To: d.At}
+	span := period.Period{From: d.At.Add(-over), To: d.At}
 	if first := t.o.Source.Span().First; span.From.Before(first) {
 		span.From = first
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/prometheus/model/relabel"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
-	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -135,7 +135,7 @@ func (c *Config) jobs(interval time.Duration, gateways []string) (out []scrapeco
 		add("vllm", t)
 	}
 	for _, t := range slices.Concat(c.Gateways, gateways) {
-		add(diagnose.GatewayJob, t)
+		add(identity.GatewayJob, t)
 	}
 	if c.Kubernetes {
 		out = append(out, scrapeconfig.Config{Format: scrapeconfig.PrometheusKube, Namespace: c.Namespace, Selector: c.Selector, GPU: true, Interval: interval})

@@ -20,7 +20,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
-	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
@@ -122,7 +122,7 @@ func (s *Shard) Narrow(ctx context.Context, from *source.Source, at time.Time) (
 
 // ask adds who was there since the last time, and forgets who left long ago.
 func (c *census) ask(ctx context.Context, from *source.Source, at time.Time) error {
-	span := min(diagnose.LongestPast, at.Sub(c.at)) + metrics.Arrival
+	span := min(identity.LongestPast, at.Sub(c.at)) + metrics.Arrival
 	if c.seen == nil {
 		c.seen = map[place]*server{}
 	}
@@ -136,7 +136,7 @@ func (c *census) ask(ctx context.Context, from *source.Source, at time.Time) err
 	if err != nil {
 		return err
 	}
-	jobs := []string{diagnose.GatewayJob}
+	jobs := []string{identity.GatewayJob}
 	for _, s := range v {
 		c.add(s.Metric, at)
 		jobs = append(jobs, regexp.QuoteMeta(string(s.Metric["job"])))
@@ -150,7 +150,7 @@ func (c *census) ask(ctx context.Context, from *source.Source, at time.Time) err
 		c.add(s.Metric, at)
 	}
 	c.at = at
-	maps.DeleteFunc(c.seen, func(_ place, m *server) bool { return at.Sub(m.last) > diagnose.LongestPast })
+	maps.DeleteFunc(c.seen, func(_ place, m *server) bool { return at.Sub(m.last) > identity.LongestPast })
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package diagnose
+package identity
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
@@ -28,9 +29,12 @@ type Pace struct {
 // often in most deployments.
 const UnknownInterval = 15 * time.Second
 
-// pulse matches the gauges that every inference server always exposes, under all their names: few series, one for
+// LongestPast is how far back a diagnosis looks where no baseline is given.
+const LongestPast = time.Hour
+
+// Pulse matches the gauges that every inference server always exposes, under all their names: few series, one for
 // each engine. A server that never answered has "up" only.
-var pulse = dialect.NamePattern("num_requests_running")
+var Pulse = dialect.NamePattern("num_requests_running")
 
 // paceSpan is how much of the past tells the interval; a lost scrape or two do not
 // move the median.
@@ -41,8 +45,8 @@ const paceSpan = 15 * time.Minute
 // follow from it.
 func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, at time.Time) (Pace, error) {
 	p := Pace{Interval: UnknownInterval}
-	for _, names := range []string{pulse, "up"} {
-		m, err := q.Samples(ctx, selectorOf(names, matchers), at, paceSpan)
+	for _, names := range []string{Pulse, "up"} {
+		m, err := q.Samples(ctx, SelectorOf(names, matchers), at, paceSpan)
 		if err != nil {
 			return p, fmt.Errorf("find the scrape interval: %w", err)
 		}
@@ -52,7 +56,7 @@ func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher
 			for _, v := range s.Values {
 				times = append(times, v.Timestamp.Time())
 			}
-			if gap := usualGap(times); gap > 0 {
+			if gap := UsualGap(times); gap > 0 {
 				gaps = append(gaps, gap)
 			}
 			p.Scrapes = max(p.Scrapes, len(times))
@@ -75,7 +79,7 @@ func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher
 // First returns the time of a server's first sample within a span, exact in its first minute; zero without one.
 func First(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, from, to time.Time) (time.Time, error) {
 	step := max(time.Minute, to.Sub(from)/maxSteps)
-	m, err := q.QueryRange(ctx, fmt.Sprintf("count(%s)", selectorOf(pulse, matchers)), metrics.Range{Start: from, End: to, Step: step})
+	m, err := q.QueryRange(ctx, fmt.Sprintf("count(%s)", SelectorOf(Pulse, matchers)), metrics.Range{Start: from, End: to, Step: step})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("find the first sample: %w", err)
 	}
@@ -86,7 +90,7 @@ func First(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, f
 	if !first.After(from) { // older samples do not matter
 		return first, nil
 	}
-	before, err := q.Samples(ctx, selectorOf(pulse, matchers), first, time.Minute)
+	before, err := q.Samples(ctx, SelectorOf(Pulse, matchers), first, time.Minute)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("find the first sample: %w", err)
 	}
@@ -102,3 +106,12 @@ func First(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, f
 
 // maxSteps bounds the points of a question about a long time.
 const maxSteps = 1000
+
+// UsualGap returns the median scrape interval.
+func UsualGap(at []time.Time) time.Duration {
+	var gaps []time.Duration
+	for i := 1; i < len(at); i++ {
+		gaps = append(gaps, at[i].Sub(at[i-1]))
+	}
+	return stat.Median(gaps)
+}

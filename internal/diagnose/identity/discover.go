@@ -1,4 +1,4 @@
-package diagnose
+package identity
 
 import (
 	"cmp"
@@ -33,9 +33,9 @@ type Layout struct {
 // Labels that may identify a target or a fleet, where they occur.
 var (
 	instanceLabels = dialect.UsualInstance
-	modelLabels    = dialect.UsualModel
-	identityLabels = []string{"ReplicaId", "WorkerId"}
-	modelNames     = append([]string{"model_name"}, identityLabels...)
+	ModelLabels    = dialect.UsualModel
+	IdentityLabels = []string{"ReplicaId", "WorkerId"}
+	modelNames     = append([]string{"model_name"}, IdentityLabels...)
 )
 
 // GatewayJob is the job by which a Prometheus server tells that another product's gateway
@@ -45,24 +45,31 @@ const GatewayJob = "gateway"
 // most bounds how many targets are looked at together.
 const mostTargets = 5000
 
-// Discover finds the targets whose engine metrics a Querier holds, and how
-// they are labelled. With every, targets that expose no engine metrics but
-// were scraped are returned too, with their Problem: the user named them.
-func Discover(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, every bool) ([]Target, Layout, error) {
-	return discoverTargets(ctx, q, &Options{At: at, Matchers: matchers, Every: every}, lookback)
+// A Search says where to look for targets.
+type Search struct {
+	At       time.Time
+	Lookback time.Duration
+	Matchers []*labels.Matcher
+	// Every includes targets that were scraped and expose no engine metrics, with their Problem: the user named them.
+	Every bool
+	// Scraper means that this process scrapes the servers. If none ever answered, its targets are starting servers.
+	Scraper bool
+	// Seen, which may be nil, are the series that earlier searches found.
+	Seen *Sightings
 }
 
-func discoverTargets(ctx context.Context, q metrics.Querier, o *Options, lookback time.Duration) ([]Target, Layout, error) {
-	m, at, matchers, every := o.Memory, o.At, o.Matchers, o.Every
+// Discover finds the targets whose engine metrics a Querier holds, and how they are labelled.
+func Discover(ctx context.Context, q metrics.Querier, o Search) ([]Target, Layout, error) {
+	at, lookback, matchers, every := o.At, o.Lookback, o.Matchers, o.Every
 	twice, err := queryTwice(ctx, q, at, lookback, matchers)
 	if err != nil {
 		return nil, Layout{}, err
 	}
 	all := slices.Concat(matchers, twice.without)
-	by := slices.Concat([]string{labels.MetricName}, instanceLabels, twice.more, modelLabels, identityLabels, engine.SeriesRoleLabels())
+	by := slices.Concat([]string{labels.MetricName}, instanceLabels, twice.more, ModelLabels, IdentityLabels, engine.SeriesRoleLabels())
 	by = slices.Compact(slices.Sorted(slices.Values(by)))
 	names := dialect.Selector + "|" + dialect.HostInfo + "|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"
-	of := samplesOf(names, append([]*labels.Matcher{indicator.Unlike(labels.MetricName, ".+_bucket")}, all...))
+	of := SamplesOf(names, append([]*labels.Matcher{indicator.Unlike(labels.MetricName, ".+_bucket")}, all...))
 	// Gateways of other products count only if the user named them, by an address or by the job.
 	named := slices.Clone(all)
 	if !every {
@@ -71,13 +78,13 @@ func discoverTargets(ctx context.Context, q metrics.Querier, o *Options, lookbac
 	var v, foreign model.Vector
 	g, asking := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		if v, err = m.knownSeries(asking, q, of, by, at, lookback); err != nil {
+		if v, err = o.Seen.knownSeries(asking, q, of, by, at, lookback); err != nil {
 			err = fmt.Errorf("find targets: %w", err)
 		}
 		return err
 	})
 	g.Go(func() (err error) {
-		if foreign, err = (*Memory)(nil).knownSeries(asking, q, samplesOf(dialect.Foreign, named), by, at, lookback); err != nil {
+		if foreign, err = (*Sightings)(nil).knownSeries(asking, q, SamplesOf(dialect.Foreign, named), by, at, lookback); err != nil {
 			err = fmt.Errorf("find gateways: %w", err)
 		}
 		return err
@@ -95,10 +102,10 @@ func discoverTargets(ctx context.Context, q metrics.Querier, o *Options, lookbac
 		_, gpus := d.detectDialect(srv)
 		return srv.names[dialect.HostInfo] && !gpus
 	})
-	if err := d.queryIdentity(ctx, q, o, lookback, all); err != nil {
+	if err := d.queryIdentity(ctx, q, &o, all); err != nil {
 		return nil, d.layout, err
 	}
-	targets := twice.dropDuplicates(d.listTargets(every), d.layout)
+	targets := twice.dropDuplicates(d.ListNames(every), d.layout)
 	switch {
 	case len(targets) == 0:
 		return nil, d.layout, d.noTargetsError(at, lookback)
@@ -128,7 +135,7 @@ func (d *discovery) noTargetsError(at time.Time, lookback time.Duration) error {
 			"check --match and --at; the server must scrape vLLM's /metrics")
 	}
 	slices.Sort(recorded)
-	return hint.With(fmt.Errorf("none of the %d metrics found comes from a server: %s; they look like the results of recording rules", len(recorded), listTargets(recorded)),
+	return hint.With(fmt.Errorf("none of the %d metrics found comes from a server: %s; they look like the results of recording rules", len(recorded), ListNames(recorded)),
 		"query the Prometheus server that scrapes the servers, or forward vllm:num_requests_running and the other vLLM metrics with their buckets to this one (match[] of a federation, write_relabel_configs of remote write)")
 }
 
@@ -217,23 +224,23 @@ func (s *second) dropDuplicates(targets []Target, l Layout) []Target {
 	gone := map[string]bool{}
 	for _, k := range slices.Sorted(maps.Keys(s.of)) {
 		of, other := s.of[k], s.origins[k]
-		first, also := labelKey(of.of.labels, l.Instance), describeDifference(other, of.of)
+		first, also := LabelKey(of.of.labels, l.Instance), describeDifference(other, of.of)
 		if of.behind > 0 {
 			also += fmt.Sprintf(", %s behind, not judged", indicator.FormatNumber(of.behind.Round(time.Second).Seconds(), indicator.Seconds))
 		}
 		doubles[first] = append(doubles[first], also)
-		if key := labelKey(other.labels, l.Instance); key != first {
+		if key := LabelKey(other.labels, l.Instance); key != first {
 			gone[key] = true
 		}
 	}
 	var out []Target
 	for _, t := range targets {
-		key := labelKey(t.Labels, l.Instance)
+		key := LabelKey(t.Labels, l.Instance)
 		if gone[key] {
 			continue
 		}
 		if also := doubles[key]; len(also) > 0 {
-			t.Notes = append(t.Notes, "also seen as "+listTargets(also))
+			t.Notes = append(t.Notes, "also seen as "+ListNames(also))
 		}
 		out = append(out, t)
 	}
@@ -257,7 +264,7 @@ func layoutOf(v model.Vector, more []string) Layout {
 			return n != always && !slices.ContainsFunc(v, func(s *model.Sample) bool { return s.Metric[model.LabelName(n)] != "" })
 		})
 	}
-	return Layout{Instance: append(occurring(instanceLabels, "instance"), more...), Model: occurring(modelLabels, "model_name")}
+	return Layout{Instance: append(occurring(instanceLabels, "instance"), more...), Model: occurring(ModelLabels, "model_name")}
 }
 
 // discovery gathers metric names by scraped target.
@@ -301,10 +308,10 @@ type server struct {
 }
 
 func (d *discovery) addSeries(m model.Metric) {
-	d.key = appendKey(d.key[:0], m, d.layout.Instance)
+	d.key = AppendKey(d.key[:0], m, d.layout.Instance)
 	srv := d.servers[string(d.key)]
 	if srv == nil {
-		srv = &server{labels: pick(m, d.layout.Instance), names: map[string]bool{}, models: map[string]map[string]string{}}
+		srv = &server{labels: PickLabels(m, d.layout.Instance), names: map[string]bool{}, models: map[string]map[string]string{}}
 		d.servers[string(d.key)] = srv
 	}
 	srv.names[string(m[model.MetricNameLabel])] = true
@@ -312,15 +319,15 @@ func (d *discovery) addSeries(m model.Metric) {
 		srv.role = engine.RoleIn(func(label string) string { return string(m[model.LabelName(label)]) })
 	}
 	if m["model_name"] != "" {
-		d.key = appendKey(d.key, m, modelNames)
+		d.key = AppendKey(d.key, m, modelNames)
 		if srv.models[string(d.key)] == nil && !inServers.MatchString(string(m[model.MetricNameLabel])) {
-			srv.models[string(d.key)] = pick(m, slices.Concat(d.layout.Instance, modelNames))
+			srv.models[string(d.key)] = PickLabels(m, slices.Concat(d.layout.Instance, modelNames))
 		}
 	}
 }
 
-// pick returns the labels of the given names.
-func pick[M ~map[N]V, N, V ~string](m M, names []string) map[string]string {
+// PickLabels returns the labels of the given names.
+func PickLabels[M ~map[N]V, N, V ~string](m M, names []string) map[string]string {
 	l := map[string]string{}
 	for _, n := range names {
 		if v := string(m[N(n)]); v != "" {
@@ -330,7 +337,7 @@ func pick[M ~map[N]V, N, V ~string](m M, names []string) map[string]string {
 	return l
 }
 
-func (d *discovery) listTargets(every bool) []Target {
+func (d *discovery) ListNames(every bool) []Target {
 	var out []Target
 	for _, k := range slices.Sorted(maps.Keys(d.servers)) {
 		srv := d.servers[k]
@@ -342,12 +349,12 @@ func (d *discovery) listTargets(every bool) []Target {
 			if model := d.modelOf(srv); model != "" {
 				l["model_name"] = model
 			}
-			out = append(out, Target{Name: name, Labels: l, Dialect: d.neighbourDialect(), role: srv.role})
+			out = append(out, Target{Name: name, Labels: l, Dialect: d.neighbourDialect(), Role: srv.role})
 		case !ok && (every || srv.serves):
 			out = append(out, Target{Name: name, Labels: srv.labels, Problem: unknownEngine(srv.names)})
 		case !ok:
 		case len(srv.models) == 0:
-			out = append(out, Target{Name: name, Labels: srv.labels, Dialect: dia, Version: dia.Version, role: srv.role})
+			out = append(out, Target{Name: name, Labels: srv.labels, Dialect: dia, Version: dia.Version, Role: srv.role})
 		default:
 			out = append(out, modelTargets(srv, dia)...)
 		}
@@ -391,13 +398,13 @@ func (d *discovery) modelOf(of *server) string {
 	return ""
 }
 
-func jobOf(srv *server) string { return labelKey(srv.labels, []string{"cluster", "namespace", "job"}) }
+func jobOf(srv *server) string { return LabelKey(srv.labels, []string{"cluster", "namespace", "job"}) }
 
 // queryIdentity decides whether servers without engine metrics are inference servers. A server is one if it answers
 // generating requests without exposing its engine's metrics. A server that never answered is one if the user named it
 // or its job has only inference servers. If no server answered at all, the servers of a scraper's own jobs are,
 // because otherwise nobody would learn of a fleet that never starts.
-func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, o *Options, lookback time.Duration, matchers []*labels.Matcher) error {
+func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, o *Search, matchers []*labels.Matcher) error {
 	engines, others, found, strange, mute := d.countByJob()
 	if !found {
 		usual, err := dialect.Usual()
@@ -407,7 +414,7 @@ func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, o *Opt
 		d.usual = usual
 	}
 	mark := func(form, selector string, set func(*server)) error {
-		v, err := q.Query(ctx, fmt.Sprintf(form, strings.Join(d.layout.Instance, ", "), selector, model.Duration(lookback)), o.At)
+		v, err := q.Query(ctx, fmt.Sprintf(form, strings.Join(d.layout.Instance, ", "), selector, model.Duration(o.Lookback)), o.At)
 		if err != nil {
 			return fmt.Errorf("find servers beside those with metrics: %w", err)
 		}
@@ -415,7 +422,7 @@ func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, o *Opt
 		return nil
 	}
 	if strange {
-		generating := selectorOf("http_requests_total", append([]*labels.Matcher{indicator.Like("handler", indicator.Generating)}, matchers...))
+		generating := SelectorOf("http_requests_total", append([]*labels.Matcher{indicator.Like("handler", indicator.Generating)}, matchers...))
 		if err := mark("group by (%s) (last_over_time(%s[%s]))", generating, func(srv *server) { srv.serves = true }); err != nil {
 			return err
 		}
@@ -423,7 +430,7 @@ func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, o *Opt
 	if !mute {
 		return nil
 	}
-	return mark("max by (%s) (max_over_time(%s[%s])) == 0", selectorOf("up", matchers), func(srv *server) {
+	return mark("max by (%s) (max_over_time(%s[%s])) == 0", SelectorOf("up", matchers), func(srv *server) {
 		job := jobOf(srv)
 		own := srv.labels["job"] != "" && others[job] == 0 && (engines[job] > 0 || !found)
 		srv.down = srv.isSilent() && (o.Every || own)
@@ -458,7 +465,7 @@ func (d *discovery) countByJob() (engines, others map[string]int, found, strange
 // setServers changes the servers that a query selected.
 func (d *discovery) setServers(selected model.Vector, set func(*server)) {
 	for _, sample := range selected {
-		if srv := d.servers[labelKey(sample.Metric, d.layout.Instance)]; srv != nil {
+		if srv := d.servers[LabelKey(sample.Metric, d.layout.Instance)]; srv != nil {
 			set(srv)
 		}
 	}
@@ -482,7 +489,7 @@ func modelTargets(srv *server, dia dialect.Dialect) []Target {
 				}
 			}
 		}
-		out = append(out, Target{Name: name, Labels: l, Dialect: dia, Version: dia.Version, role: srv.role})
+		out = append(out, Target{Name: name, Labels: l, Dialect: dia, Version: dia.Version, Role: srv.role})
 	}
 	return out
 }
@@ -528,11 +535,42 @@ func readConfigurations(ctx context.Context, q metrics.Querier, at time.Time, lo
 					for k, v := range sample.Metric {
 						told[string(k)] = string(v)
 					}
-					key := labelKey(sample.Metric, l.Instance)
+					key := LabelKey(sample.Metric, l.Instance)
 					asked[name][key] = append(asked[name][key], engine.Info{Labels: told, Value: float64(sample.Value)})
 				}
 			}
-			t.Config.Merge(read(asked[name][labelKey(t.Labels, l.Instance)]))
+			t.Config.Merge(read(asked[name][LabelKey(t.Labels, l.Instance)]))
+		}
+	}
+	return nil
+}
+
+// discoverUpstreams reads which servers gateways stand before, and which models their engines say
+// they serve.
+func discoverUpstreams(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher, targets []Target, l Layout) error {
+	if !slices.ContainsFunc(targets, func(t Target) bool { return t.IsGateway() && t.Problem == "" }) {
+		return nil
+	}
+	of := SamplesOf("sixty_gateway_upstream_up|sixty_gateway_upstream_engine_output_tokens_total", matchers).In(indicator.WindowMark)
+	of.Func = "last_over_time"
+	v, err := q.Evaluate(ctx, indicator.Aggregate{Op: "group", Labels: slices.Concat(l.Instance, []string{"model", "upstream"}), Of: of}, at)
+	if err != nil {
+		return fmt.Errorf("find what is behind gateways: %w", err)
+	}
+	for i := range targets {
+		t := &targets[i]
+		if !t.IsGateway() {
+			continue
+		}
+		for _, s := range v {
+			if LabelKey(s.Metric, l.Instance) != LabelKey(t.Labels, l.Instance) {
+				continue
+			}
+			t.Models, t.Upstreams = append(t.Models, string(s.Metric[indicator.PerModel])), append(t.Upstreams, string(s.Metric[indicator.PerUpstream]))
+		}
+		for _, list := range []*[]string{&t.Models, &t.Upstreams} {
+			slices.Sort(*list)
+			*list = slices.DeleteFunc(slices.Compact(*list), func(s string) bool { return s == "" })
 		}
 	}
 	return nil

@@ -1,16 +1,18 @@
-package diagnose
+package segments
 
 import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/period"
 )
 
 // What piled up while the engine stood still is served afterwards: the time of the stall
 // belongs to it, and the time before in which requests were served does not.
 func TestWithStall(t *testing.T) {
 	served := []float64{0, 4, 8, 8, 8, 8, 30, 34} // first tokens at each scrape: 4 a second but for three seconds
-	h := &history{}
+	h := &History{}
 	for i, n := range served {
 		h.at = append(h.at, time.Unix(int64(1000+i), 0))
 		for key, v := range map[column]float64{firstTokens.count(): n, tokensOut: 10 * n, running: 5, waiting: 0} {
@@ -43,8 +45,8 @@ func TestWithStall(t *testing.T) {
 // A life counts for more than a past in which nothing changed where it is longer, and
 // fuller than the window by far: a fault that was there from the beginning is in the past.
 func TestLifeTells(t *testing.T) {
-	history := func(before float64) *history {
-		h := &history{}
+	history := func(before float64) *History {
+		h := &History{}
 		for i := range 100 {
 			h.at = append(h.at, time.Unix(int64(10_000+i), 0))
 			h.columns[firstTokens.count()] = append(h.columns[firstTokens.count()], before+float64(i))
@@ -53,7 +55,7 @@ func TestLifeTells(t *testing.T) {
 		h.markPages()
 		return h
 	}
-	window := Range{time.Unix(10_040, 0), time.Unix(10_099, 0)}
+	window := period.Period{From: time.Unix(10_040, 0), To: time.Unix(10_099, 0)}
 	past := run{{0, 1}, {1, 40}}
 	for _, c := range []struct {
 		name    string
@@ -65,12 +67,12 @@ func TestLifeTells(t *testing.T) {
 		{"a life that served little", 8_800, 300, false},
 		{"a life shorter than the past", 9_980, 3000, false},
 	} {
-		o := Options{Created: time.Unix(c.created, 0)}
+		o := Choice{Created: time.Unix(c.created, 0)}
 		if got := o.lifeTells(history(c.before), past, window); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
-	if o := (Options{}); o.lifeTells(history(3000), past, window) {
+	if o := (Choice{}); o.lifeTells(history(3000), past, window) {
 		t.Error("a life that nobody knows tells nothing")
 	}
 }

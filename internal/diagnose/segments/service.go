@@ -1,7 +1,8 @@
-package diagnose
+package segments
 
 import (
 	"math"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -82,14 +83,13 @@ var exceptionTime = &catalog.Threshold{
 }
 
 // isException reports whether a good segment is an exception from worse service before it.
-func (l limits) isException(v, worseBefore service) bool {
-	return v.requests < l.of(exception, 0)*worseBefore.requests || v.seconds < l.of(exceptionTime, 0)*worseBefore.seconds
+func (l Limits) isException(v, worseBefore service) bool {
+	return v.requests < l.Value(exception, 0)*worseBefore.requests || v.seconds < l.Value(exceptionTime, 0)*worseBefore.seconds
 }
 
-// Thresholds are the numbers that a finding must pass to be certain, beside its conditions',
-// and those by which segments of a timeline are told apart, for --set.
+// Thresholds are the numbers by which segments of a timeline are told apart.
 func Thresholds() []*catalog.Threshold {
-	out := []*catalog.Threshold{deviations, burst, hiccup, oneMoment, startBeside, luck, exception, exceptionTime}
+	out := []*catalog.Threshold{luck, exception, exceptionTime}
 	for _, m := range measures {
 		for _, t := range []*catalog.Threshold{m.worse, m.sick} {
 			if t != nil {
@@ -100,11 +100,11 @@ func Thresholds() []*catalog.Threshold {
 	return out
 }
 
-// limits are the numbers that were set by hand.
-type limits map[string]float64
+// Limits are the numbers that were set by hand.
+type Limits map[string]float64
 
-// of returns a threshold's value for the comparison with another segment's reading.
-func (l limits) of(t *catalog.Threshold, than float64) float64 {
+// Value returns a threshold's value for the comparison with another segment's reading.
+func (l Limits) Value(t *catalog.Threshold, than float64) float64 {
 	if v, ok := l[t.Name]; ok {
 		return v
 	}
@@ -120,12 +120,12 @@ const clearly, muchWorse = 1, 4
 
 // isWorse reports whether users were served worse than in another segment, by a multiple of the clear difference. The
 // other segment's share may be luck if it had few requests.
-func (l limits) isWorse(v, than service, by float64) bool {
+func (l Limits) isWorse(v, than service, by float64) bool {
 	for _, m := range measures {
 		now, was := m.of(&v), m.of(&than)
-		limit := was + by*(l.of(m.worse, was)-was)
+		limit := was + by*(l.Value(m.worse, was)-was)
 		if m.lucky != nil {
-			limit = m.lucky(limit, l.of(luck, 0), &than)
+			limit = m.lucky(limit, l.Value(luck, 0), &than)
 		}
 		if now > limit {
 			return true
@@ -135,11 +135,59 @@ func (l limits) isWorse(v, than service, by float64) bool {
 }
 
 // isSick reports whether a segment is bad by itself, whatever came before it.
-func (l limits) isSick(v service) bool {
+func (l Limits) isSick(v service) bool {
 	for _, m := range measures {
-		if m.sick != nil && m.of(&v) > l.of(m.sick, 0) {
+		if m.sick != nil && m.of(&v) > l.Value(m.sick, 0) {
 			return true
 		}
 	}
 	return false
+}
+
+// service is what users got in a run, by what can be told from coarse counts.
+type service struct {
+	seconds, requests, answers, gaps      float64
+	ttft, gap, queue                      float64 // means in seconds; NaN where nothing was observed
+	evictions, errors, abandoned, waiting float64 // per request, share, share, mean
+	cached, drafted, fetched              float64 // share of prompt tokens, share of output tokens, per request
+}
+
+func (h *History) serviceIn(s run) service {
+	var v service
+	var looks float64
+	for _, iv := range s {
+		v.requests += h.countOf(firstTokens, iv)
+		v.gaps += h.countOf(tokenGaps, iv)
+		v.seconds += h.lengthOf(iv)
+		if w := h.gaugeAt(waiting, iv.to); !math.IsNaN(w) {
+			v.waiting += w
+			looks++
+		}
+	}
+	sum := func(c column) (n float64) {
+		for _, iv := range s {
+			n += h.increase(c, iv)
+		}
+		return n
+	}
+	ok, bad := sum(answers2xx), sum(answers4xx)+sum(answers5xx)
+	v.answers = ok + bad
+	v.ttft, v.gap = sum(firstTokens.sum())/v.requests, sum(tokenGaps.sum())/v.gaps
+	v.queue, v.waiting = sum(queueTimes.sum())/sum(queueTimes.count()), v.waiting/max(1, looks)
+	v.evictions = sum(evictions) / max(1, v.requests)
+	v.errors = bad / max(1, ok+bad)
+	left, began := h.abandonedOf(sum)
+	v.abandoned = left / max(1, began)
+	v.cached, v.drafted, v.fetched = sum(hits)/sum(lookups), sum(accepted)/sum(tokensOut), sum(transfers)/v.requests
+	return v
+}
+
+// tells reports whether a segment holds enough to say how users were served.
+func (v *service) tells() bool {
+	return (v.requests >= few || v.gaps >= fewGaps) && v.seconds >= minHistory.Seconds()
+}
+
+// Seconds returns a threshold's number as a duration.
+func (l Limits) Seconds(t *catalog.Threshold) time.Duration {
+	return time.Duration(l.Value(t, 0) * float64(time.Second))
 }

@@ -1,16 +1,16 @@
-package diagnose
+package segments
 
 import (
-	"math"
 	"slices"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/base/period"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 )
 
 // A Span says which time of one target is judged, and against which.
 type Span struct {
-	Window, Baseline Range
+	Window, Baseline period.Period
 	Source           BaselineSource
 	Timeline         Timeline // the timeline of a serving target
 	// Observed is when the observation of the target began.
@@ -26,25 +26,29 @@ type Span struct {
 	// Asked is the time of the last scrape, failed or not: the window's end, or later if the page is slow.
 	Asked time.Time
 
-	silence time.Duration // how long ago the last page was when the last scrape failed
+	Silence time.Duration // how long ago the last page was when the last scrape failed
 
-	lastWait float64 // mean TTFT of the last requests, see history.lastWait
+	LastWait float64 // mean TTFT of the last requests, see history.lastWait
 
-	steady steadiness
-	opened func(time.Time) (float64, bool) // see history.openedConnections; nil of what does not serve
-	course *course                         // source of onsets, until they are read; nil for targets that do not serve
-	before time.Time                       // the last scrape before the window, zero where no scrape was seen
-	beyond time.Duration                   // by how much a shared window ends after the target's last scrape
-	whole  bool                            // the window holds all scrapes: one before it would be an interval before the first
+	Steadiness  Steadiness
+	OpenedSince func(time.Time) (float64, bool) // see history.openedConnections; nil of what does not serve
+	Course      *Course                         // source of onsets, until they are read; nil for targets that do not serve
+	before      time.Time                       // the last scrape before the window, zero where no scrape was seen
+	beyond      time.Duration                   // by how much a shared window ends after the target's last scrape
+	Whole       bool                            // the window holds all scrapes: one before it would be an interval before the first
 }
 
-// scaleCount scales a number of events from one span to another.
-func scaleCount(sig *indicator.Signal, v indicator.Value, in, as time.Duration) indicator.Value {
-	if sig.Sums() && in > 0 {
-		v.V *= as.Seconds() / in.Seconds()
-	}
-	return v
+// JudgedTime is the time that is judged.
+func (s *Span) JudgedTime() identity.Time {
+	return identity.Time{Period: s.Window, Asked: s.Asked, Beyond: s.beyond}
 }
+
+// How many requests make a baseline. A server's whole life counts for less:
+// it holds the warm-up, whose requests are like no others.
+const (
+	MinHistoryRequests  = 10
+	MinLifetimeRequests = 100
+)
 
 // Lengths of windows and of the past.
 const (
@@ -56,10 +60,6 @@ const (
 	// holds enough requests.
 	thinWindow     = 5 * time.Minute
 	enoughRequests = 20
-	// LongestPast is how far back a diagnosis looks where no baseline is given.
-	LongestPast = time.Hour
-	// minHistory is the shortest history that makes a baseline.
-	minHistory = 9 * time.Second
 	// minLifetime is the shortest process lifetime whose totals make a baseline.
 	minLifetime = time.Minute
 )
@@ -70,27 +70,40 @@ func UsualWindow(interval time.Duration) time.Duration {
 	return max(usualWindow, usualIntervals*interval+interval/2)
 }
 
-// edge makes a span of time include the scrape at its beginning, for ranges of
-// Prometheus 3 are open on the left.
-const edge = time.Millisecond
+// A Choice is what is asked of the spans.
+type Choice struct {
+	// At is the moment of the diagnosis.
+	At time.Time
+	// Created is when the servers' counters began, zero where that is not known.
+	Created time.Time
+	// Interval is the scrape interval.
+	Interval time.Duration
+	// Window and Baseline override the chosen ones where they are set.
+	Window   time.Duration
+	Baseline period.Period
+	// FromFile says that normal values come from baseline files.
+	FromFile bool
+	// Limits are the thresholds that were set by hand.
+	Limits Limits
+}
 
 // chooseSpans sets the window and the baseline of one target. The window lies after the latest change, so that an incident
 // is undiluted, and is as short as its content allows. The baseline is the latest earlier segment that is no worse
 // than those before it.
-func (o *Options) chooseSpans(t *Target, h *history, past Range, step time.Duration) Span {
+func (o *Choice) chooseSpans(t *identity.Target, h *History, past period.Period) Span {
+	step := o.Interval
 	if !t.Serves() || t.Problem != "" {
-		return o.spanWithoutHistory(t, past, step)
+		return o.spanWithoutHistory(t, past)
 	}
 	s := Span{Source: NoBaseline, Observed: past.From}
 	usual := UsualWindow(step)
-	l := limits(o.Settings.Set)
-	h.limits = l
-	late := h.lateButThere()
-	s.silence, s.lastWait = h.failingFor(), h.lastWait()
+	l := o.Limits
+	late := h.lateButThere(l)
+	s.Silence, s.LastWait = h.failingFor(), h.lastWait()
 	s.endWindow(o.At, h, late, step)
-	s.Failing = !late && s.silence >= shortestSpanAt(step)*9/10
+	s.Failing = !late && s.Silence >= ShortestSpan(step)*9/10
 	s.InTurns = h.inTurns()
-	s.Timeline = h.divideHistory()
+	s.Timeline = h.divideHistory(l)
 	segs := s.Timeline.answeredSegments()
 	now := run(nil)
 	if n := len(segs); n > 0 && (late || h.isAnswering()) {
@@ -105,29 +118,29 @@ func (o *Options) chooseSpans(t *Target, h *history, past Range, step time.Durat
 	if normal == nil && len(segs) == 0 {
 		// Nothing changed: the time before the window is as good as the window.
 		earlier := now
-		for len(earlier) > 0 && h.at[earlier[len(earlier)-1].to].After(s.Window.From.Add(edge)) {
+		for len(earlier) > 0 && h.at[earlier[len(earlier)-1].to].After(s.Window.From.Add(Edge)) {
 			earlier = earlier[:len(earlier)-1]
 		}
 		if s.Unchanged = !o.lifeTells(h, earlier, s.Window); s.Unchanged {
 			normal, now = earlier, earlier
 		}
 	}
-	s.course, s.opened = h.courseOf(normal, now), h.openedConnections
+	s.Course, s.OpenedSince = h.courseOf(normal, now), h.openedConnections
 	if len(normal) > 0 && h.spanOf(normal).Length() >= minHistory {
-		s.Baseline, s.Source = h.spanOf(normal).alignedToStep(), History
+		s.Baseline, s.Source = alignToStep(h.spanOf(normal)), FromHistory
 		if s.Unchanged { // it would grow from one evaluation to the next
 			s.Baseline.To = s.Baseline.To.Truncate(s.Baseline.Length() / 4 / growthStep * growthStep)
 		}
 	}
-	s.steady = h.measureSteadiness(normal, now)
+	s.Steadiness = h.measureSteadiness(normal, now)
 	o.applyOverrides(&s, h)
-	s.steady.once = h.cameOnce(s.Window)
+	s.Steadiness.Once = h.cameOnce(s.Window)
 	s.markBefore(h, step)
 	return s
 }
 
 // endWindow ends the window with the last scrape or, if the last ones are late, with the last page.
-func (s *Span) endWindow(at time.Time, h *history, late bool, step time.Duration) {
+func (s *Span) endWindow(at time.Time, h *History, late bool, step time.Duration) {
 	s.Window.To = at
 	if n := len(h.at); n > 0 {
 		s.Observed = h.at[0]
@@ -137,35 +150,36 @@ func (s *Span) endWindow(at time.Time, h *history, late bool, step time.Duration
 	}
 	s.Asked = s.Window.To
 	if late {
-		s.Window.To = h.at[len(h.at)-1].Add(-s.silence)
+		s.Window.To = h.at[len(h.at)-1].Add(-s.Silence)
 	}
 }
 
 // markBefore notes the last scrape before the window, or that the window holds all of the history.
-func (s *Span) markBefore(h *history, step time.Duration) {
+func (s *Span) markBefore(h *History, step time.Duration) {
 	if len(h.at) > 0 {
-		s.before, s.whole = h.at[0].Add(-step), true
+		s.before, s.Whole = h.at[0].Add(-step), true
 	}
 	for _, at := range h.at {
 		if at.Before(s.Window.From) {
-			s.before, s.whole = at, false
+			s.before, s.Whole = at, false
 		}
 	}
 }
 
 // spanWithoutHistory sets the window and the baseline of a gateway, an exporter, or a server that cannot be read.
-func (o *Options) spanWithoutHistory(t *Target, past Range, step time.Duration) Span {
+func (o *Choice) spanWithoutHistory(t *identity.Target, past period.Period) Span {
+	step := o.Interval
 	s := Span{Source: NoBaseline, Observed: past.From}
 	usual := UsualWindow(step)
-	s.Window = Range{o.At.Add(-max(min(usual, past.Length()), step)), o.At} // a past may have begun just now
-	if t.isGateway() {                                                      // whose counters say themselves what there is
+	s.Window = period.Period{From: o.At.Add(-max(min(usual, past.Length()), step)), To: o.At} // a past may have begun just now
+	if t.IsGateway() {                                                                        // whose counters say themselves what there is
 		s.Window.From, s.Unchanged = o.At.Add(-usual), true
 		s.Observed = s.Window.From // for conditions without a trail
 	}
-	if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
-		s.Baseline, s.Source = b.alignedToStep(), History
+	if b := (period.Period{From: past.From, To: s.Window.From}); b.Length() >= minHistory {
+		s.Baseline, s.Source = alignToStep(b), FromHistory
 	}
-	o.applyOverrides(&s, &history{})
+	o.applyOverrides(&s, &History{})
 	return s
 }
 
@@ -173,17 +187,17 @@ func (o *Options) spanWithoutHistory(t *Target, past Range, step time.Duration) 
 // values are queried again after each step.
 const growthStep = 30 * time.Second
 
-// alignedToStep returns the part of a long baseline between multiples of a step: it says the
+// alignToStep returns the part of a long baseline between multiples of a step: it says the
 // same, of all targets over the same time, and its answers hold for as long.
-func (r Range) alignedToStep() Range {
+func alignToStep(r period.Period) period.Period {
 	for _, s := range []struct{ least, from, to time.Duration }{
-		{longHistory + 20*time.Minute, 10 * time.Minute, 10 * time.Minute},
-		{longHistory + 10*time.Minute, 5 * time.Minute, 5 * time.Minute},
+		{LongHistory + 20*time.Minute, 10 * time.Minute, 10 * time.Minute},
+		{LongHistory + 10*time.Minute, 5 * time.Minute, 5 * time.Minute},
 		{16 * time.Minute, time.Minute, 4 * time.Minute},
 		{8 * time.Minute, time.Minute, 2 * time.Minute},
 	} {
 		if r.Length() >= s.least {
-			return Range{r.From.Add(s.from - 1).Truncate(s.from), r.To.Truncate(s.to)}
+			return period.Period{From: r.From.Add(s.from - 1).Truncate(s.from), To: r.To.Truncate(s.to)}
 		}
 	}
 	return r
@@ -191,37 +205,37 @@ func (r Range) alignedToStep() Range {
 
 // applyOverrides applies what the user asked for, and the lifetime where there is nothing
 // better.
-func (o *Options) applyOverrides(s *Span, h *history) {
+func (o *Choice) applyOverrides(s *Span, h *History) {
 	if o.Window > 0 {
 		s.Window.From = s.Window.To.Add(-o.Window)
 		// Spans before the first sample are not queried: their rates would be empty.
-		if len(h.at) > 0 && h.at[0].After(o.At.Add(-LongestPast+o.Interval)) && h.at[0].After(s.Window.From) {
-			s.Window.From = h.at[0].Add(-edge)
+		if len(h.at) > 0 && h.at[0].After(o.At.Add(-identity.LongestPast+o.Interval)) && h.at[0].After(s.Window.From) {
+			s.Window.From = h.at[0].Add(-Edge)
 		}
 	}
 	switch {
-	case len(o.Settings.Baselines) > 0:
-		s.Baseline, s.Source = Range{}, File
+	case o.FromFile:
+		s.Baseline, s.Source = period.Period{}, FromFile
 	case !o.Baseline.From.IsZero():
-		s.Baseline, s.Source, s.Unchanged = o.Baseline, History, false
+		s.Baseline, s.Source, s.Unchanged = o.Baseline, FromHistory, false
 	case s.Source == NoBaseline && o.lifetimeBefore(h).Length() >= minLifetime:
-		s.Baseline, s.Source = o.lifetimeBefore(h), Lifetime
+		s.Baseline, s.Source = o.lifetimeBefore(h), FromLifetime
 	}
 }
 
 // lifetimeBefore is the time before the first scrape that the counters hold, zero where it is not
 // known.
-func (o *Options) lifetimeBefore(h *history) Range {
+func (o *Choice) lifetimeBefore(h *History) period.Period {
 	if o.Created.IsZero() || len(h.at) == 0 {
-		return Range{}
+		return period.Period{}
 	}
-	return Range{o.Created.Add(-time.Second), h.at[0]}
+	return period.Period{From: o.Created.Add(-time.Second), To: h.at[0]}
 }
 
 // lifeTells reports whether the totals before the first scrape are a better baseline than the observed history, in
 // which nothing changed and which may be all fault. They are, if they cover more time and so many requests that the
 // window is a small part. Otherwise a fault from the beginning would become normal after some time of watching.
-func (o *Options) lifeTells(h *history, past run, window Range) bool {
+func (o *Choice) lifeTells(h *History, past run, window period.Period) bool {
 	if len(past) == 0 || o.lifetimeBefore(h).Length() <= h.spanOf(past).Length() {
 		return false
 	}
@@ -229,30 +243,15 @@ func (o *Options) lifeTells(h *history, past run, window Range) bool {
 	for _, iv := range h.intervalsIn(window) {
 		requests += h.countOf(firstTokens, iv)
 	}
-	return h.gaugeAt(firstTokens.count(), 0) >= max(minLifetimeRequests, manyTimes*requests)
-}
-
-// failingFor returns how long ago the last good scrape was when the last one failed.
-func (h *history) failingFor() time.Duration {
-	if k := h.pageUpTo(len(h.at) - 1); k >= 0 {
-		return h.at[len(h.at)-1].Sub(h.at[k])
-	}
-	return 0
-}
-
-// isAnswering reports whether the last scrapes brought pages: one that failed may be a
-// hiccup, two are not.
-func (h *history) isAnswering() bool {
-	n := len(h.ok)
-	return n > 0 && (h.ok[n-1] || n > 1 && h.ok[n-2])
+	return h.gaugeAt(firstTokens.count(), 0) >= max(MinLifetimeRequests, ManyTimes*requests)
 }
 
 // windowFrom returns where a window begins that ends at the given time and lies in a
 // segment. Scrapes may be late, or early, by so much.
-func (h *history) windowFrom(now run, to time.Time, usual, jitter time.Duration) time.Time {
+func (h *History) windowFrom(now run, to time.Time, usual, jitter time.Duration) time.Time {
 	if len(now) == 0 {
 		if k := h.pageUpTo(len(h.at) - 1); k >= 0 {
-			return h.at[k].Add(-edge)
+			return h.at[k].Add(-Edge)
 		}
 		return to.Add(-usual)
 	}
@@ -267,50 +266,12 @@ func (h *history) windowFrom(now run, to time.Time, usual, jitter time.Duration)
 		from = h.at[now[i].from]
 		requests += h.countOf(firstTokens, now[i])
 	}
-	return from.Add(-edge)
+	return from.Add(-Edge)
 }
 
 // servesStreams reports whether the few who are there are served: tokens come, and nobody waits.
-func (h *history) servesStreams(iv interval) bool {
+func (h *History) servesStreams(iv interval) bool {
 	return h.increase(tokensOut, iv) > 0 && !(h.gaugeAt(waiting, iv.to) > 0)
-}
-
-// service is what users got in a run, by what can be told from coarse counts.
-type service struct {
-	seconds, requests, answers, gaps      float64
-	ttft, gap, queue                      float64 // means in seconds; NaN where nothing was observed
-	evictions, errors, abandoned, waiting float64 // per request, share, share, mean
-	cached, drafted, fetched              float64 // share of prompt tokens, share of output tokens, per request
-}
-
-func (h *history) serviceIn(s run) service {
-	var v service
-	var looks float64
-	for _, iv := range s {
-		v.requests += h.countOf(firstTokens, iv)
-		v.gaps += h.countOf(tokenGaps, iv)
-		v.seconds += h.lengthOf(iv)
-		if w := h.gaugeAt(waiting, iv.to); !math.IsNaN(w) {
-			v.waiting += w
-			looks++
-		}
-	}
-	sum := func(c column) (n float64) {
-		for _, iv := range s {
-			n += h.increase(c, iv)
-		}
-		return n
-	}
-	ok, bad := sum(answers2xx), sum(answers4xx)+sum(answers5xx)
-	v.answers = ok + bad
-	v.ttft, v.gap = sum(firstTokens.sum())/v.requests, sum(tokenGaps.sum())/v.gaps
-	v.queue, v.waiting = sum(queueTimes.sum())/sum(queueTimes.count()), v.waiting/max(1, looks)
-	v.evictions = sum(evictions) / max(1, v.requests)
-	v.errors = bad / max(1, ok+bad)
-	left, began := h.abandonedOf(sum)
-	v.abandoned = left / max(1, began)
-	v.cached, v.drafted, v.fetched = sum(hits)/sum(lookups), sum(accepted)/sum(tokensOut), sum(transfers)/v.requests
-	return v
 }
 
 // longestTest is the longest duration of a load test: longer traffic is the users'.
@@ -324,7 +285,7 @@ const few, fewGaps = 5, 100
 // with similar earlier segments. rest holds the segments after it. Without such a segment, normal is nil. A better
 // segment is an exception too if it was shorter than all before it, no longer than a load test, and the present is
 // like the time before it.
-func (l limits) normalSegment(segs []Segment, now service) (normal run, rest []Segment) {
+func (l Limits) normalSegment(segs []Segment, now service) (normal run, rest []Segment) {
 	for i := len(segs) - 1; i >= 0; i-- {
 		s := &segs[i]
 		if !s.service.tells() || l.isSick(s.service) {
@@ -343,14 +304,9 @@ func (l limits) normalSegment(segs []Segment, now service) (normal run, rest []S
 	return nil, segs
 }
 
-// tells reports whether a segment holds enough to say how users were served.
-func (v *service) tells() bool {
-	return (v.requests >= few || v.gaps >= fewGaps) && v.seconds >= minHistory.Seconds()
-}
-
 // compareWithEarlier reports whether a segment served worse than an earlier one, whether the present is back to what
 // all earlier ones were like and the segment was better than, and how much was served worse before it.
-func (l limits) compareWithEarlier(s service, earlier []Segment, now service) (worse, returned bool, worseBefore service) {
+func (l Limits) compareWithEarlier(s service, earlier []Segment, now service) (worse, returned bool, worseBefore service) {
 	returned = now.requests >= few
 	for i := range earlier {
 		before := &earlier[i].service
@@ -370,7 +326,7 @@ func (l limits) compareWithEarlier(s service, earlier []Segment, now service) (w
 // extendIncident adds to a segment in which users are served worse than normal those before
 // it that belong to the same incident, however it went: they are worse than normal
 // too, and the last one is not much worse than they.
-func (h *history) extendIncident(l limits, normal run, rest []Segment, now run) run {
+func (h *History) extendIncident(l Limits, normal run, rest []Segment, now run) run {
 	if len(normal) == 0 || len(now) == 0 {
 		return now
 	}
@@ -389,16 +345,12 @@ func (h *history) extendIncident(l limits, normal run, rest []Segment, now run) 
 
 // withStall adds to a segment the intervals right before it in which the engine held requests and produced nothing.
 // The requests that came meanwhile are served now, and would otherwise inflate the arrival rate.
-func (h *history) withStall(before, now run) run {
+func (h *History) withStall(before, now run) run {
 	n := len(before)
 	for n > 0 && h.isStalled(before[n-1]) {
 		n--
 	}
 	return slices.Concat(before[n:], now)
-}
-
-func (h *history) isStalled(iv interval) bool {
-	return h.increase(tokensOut, iv)+h.countOf(firstTokens, iv) == 0 && h.gaugeAt(running, iv.to)+h.gaugeAt(waiting, iv.to) > 0
 }
 
 // shareable is the number of scrape intervals in a shared window: rate() and increase() extrapolate by up to an
@@ -412,7 +364,7 @@ const mostSpans = 6
 // shareSpans lets targets share windows if each window keeps its scrapes: targets with the same scrape interval differ in
 // phase only. With many targets, baselines that differ by a scrape are shared too.
 func shareSpans(spans []Span, step time.Duration) {
-	windows, baselines := map[Range]bool{}, map[Range]bool{}
+	windows, baselines := map[period.Period]bool{}, map[period.Period]bool{}
 	for i := range spans {
 		windows[spans[i].Window] = true
 		baselines[spans[i].Baseline] = true
@@ -420,7 +372,7 @@ func shareSpans(spans []Span, step time.Duration) {
 	var ss []*Span
 	for i := range spans {
 		s := &spans[i]
-		if !s.before.IsZero() && (len(windows) > mostSpans || s.Window.Length() >= shareable*step && !s.whole) {
+		if !s.before.IsZero() && (len(windows) > mostSpans || s.Window.Length() >= shareable*step && !s.Whole) {
 			ss = append(ss, s)
 		}
 	}
@@ -465,8 +417,64 @@ func shareWindows(ss []*Span) {
 // others.
 func shareBaselines(spans []Span, step time.Duration) {
 	for i := range spans {
-		if s := &spans[i]; s.Source == History && s.Baseline.Length() > shareable*step {
-			s.Baseline = Range{s.Baseline.From.Add(edge).Truncate(step).Add(step - edge), s.Baseline.To.Truncate(step)}
+		if s := &spans[i]; s.Source == FromHistory && s.Baseline.Length() > shareable*step {
+			s.Baseline = period.Period{From: s.Baseline.From.Add(Edge).Truncate(step).Add(step - Edge), To: s.Baseline.To.Truncate(step)}
 		}
 	}
+}
+
+// ShortestSpan returns the shortest time over which a rate is meaningful and a freeze is more than a hiccup: ten seconds,
+// or the time between two scrapes.
+func ShortestSpan(interval time.Duration) time.Duration { return max(10*time.Second, interval) }
+
+// Lifetime totals are a baseline if they cover this time and this multiple of the window's requests, so that a fault
+// of the last minutes is a small part.
+const (
+	LongLife  = time.Hour
+	ManyTimes = 20
+	// LongHistory is a past of which the incident is a part.
+	LongHistory = 30 * time.Minute
+)
+
+// BaselineSource says what the baseline is made of.
+type BaselineSource string
+
+// The sources of a baseline.
+const (
+	NoBaseline   BaselineSource = "none"
+	FromHistory  BaselineSource = "history"  // earlier samples of the same server
+	FromLifetime BaselineSource = "lifetime" // the totals of its counters at the first scrape
+	FromFile     BaselineSource = "file"     // given by the user
+)
+
+// lastWait is the mean time to the first token of the last requests that got one, in seconds; 0 where none did within the usual
+// window.
+func (h *History) lastWait() float64 {
+	last := h.pageUpTo(len(h.at) - 1)
+	for k := last; k > 0 && h.at[last].Sub(h.at[k]) < usualWindow; k-- {
+		before := h.pageUpTo(k - 1)
+		if before < 0 || !h.ok[k] || h.restartedBetween(before, k) {
+			continue
+		}
+		if n := h.countOf(firstTokens, interval{before, k}); n > 0 {
+			return h.increase(firstTokens.sum(), interval{before, k}) / n
+		}
+	}
+	return 0
+}
+
+// BeganChanging is when the segments under judgement began.
+func (s *Span) BeganChanging() Onset {
+	if s.Course != nil && len(s.Course.normal) > 0 && len(s.Course.now) > 0 {
+		began := s.Course.at[s.Course.now[0].from]
+		for i := len(s.Timeline) - 1; i >= 0; i-- {
+			if seg := &s.Timeline[i]; seg.From.Before(began) {
+				if seg.To.Before(began) {
+					began = seg.To
+				}
+				return Onset{At: began}
+			}
+		}
+	}
+	return Onset{s.Observed, true}
 }

@@ -1,11 +1,11 @@
-package diagnose
+package segments
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose/changepoint"
@@ -18,116 +18,29 @@ type Onset struct {
 	AtLeast bool
 }
 
-// isBefore reports whether an onset is earlier than another one.
-func (o Onset) isBefore(other Onset) bool {
+// IsBefore reports whether an onset is earlier than another one.
+func (o Onset) IsBefore(other Onset) bool {
 	return o.At.Before(other.At) || o.At.Equal(other.At) && o.AtLeast && !other.AtLeast
 }
 
-// onsetOfCondition returns when a condition that holds began to hold: Any with its first part, All with its last. Of All, the
-// part with the strongest evidence in the history decides; another part can only delay it as far as it surely began
-// later. Conditions that are absent from the history, or unchanged in it, are ignored. If all are, the judged
-// segments decide.
-//
-// It is the only place that dates a fault: verdicts, alerts and incidents take its result.
-func (v view) onsetOfCondition(of *catalog.Pathology, c catalog.Cond) Onset {
-	s, key, wanted := v.span(), v.key(of), len(v.snapshot.wanted)
-	if o, stands := v.snapshot.memory.standingOnset(key, v.snapshot.At, v.snapshot.interval); stands {
-		return o
-	}
-	o := s.beganChanging()
-	if answered, watched := v.Now(indicator.Answered), v.Now(indicator.Starting); answered.OK && answered.V == 0 && watched.OK {
-		o = Onset{At: v.snapshot.At.Add(-time.Duration(watched.V * float64(time.Second)))} // it starts since it was found
-	}
-	if t := v.readOnset(c, s.course); t.said > 0 {
-		o = t.Onset
-	}
-	if o.At.After(v.snapshot.At) {
-		o.At = v.snapshot.At
-	}
-	if len(v.snapshot.wanted) > wanted {
-		return o // until that is known
-	}
-	return v.snapshot.memory.steadyOnset(key, o, v.snapshot.At, v.snapshot.interval)
-}
-
-// key identifies what an onset is of.
-func (v view) key(of *catalog.Pathology) onsetOf {
-	return onsetOf{v.snapshot.Targets[v.target].identity(), v.part, of.ID}
-}
-
-// identity identifies a target from one diagnosis to the next.
-func (t *Target) identity() string { return labelKey(t.Labels, slices.Sorted(maps.Keys(t.Labels))) }
-
-// beganChanging is when the segments under judgement began.
-func (s *Span) beganChanging() Onset {
-	if s.course != nil && len(s.course.normal) > 0 && len(s.course.now) > 0 {
-		began := s.course.at[s.course.now[0].from]
-		for i := len(s.Timeline) - 1; i >= 0; i-- {
-			if seg := &s.Timeline[i]; seg.From.Before(began) {
-				if seg.To.Before(began) {
-					began = seg.To
-				}
-				return Onset{At: began}
-			}
-		}
-	}
-	return Onset{s.Observed, true}
-}
-
-// onsetReading is an onset that a history shows.
-type onsetReading struct {
+// A Dating is an onset that a history shows, and how surely.
+type Dating struct {
 	Onset
-	earliest Onset   // it may have been as early, by chance
-	said     float64 // the logarithm of the likelihood ratio; 0 where the history has no say
+	Earliest Onset   // it may have been as early, by chance
+	Evidence float64 // the logarithm of the likelihood ratio; 0 where the history shows no onset
 }
 
-// readOnset reads an onset from a history.
-func (v view) readOnset(c catalog.Cond, in *course) (out onsetReading) {
-	if c.Signal != nil {
-		t, known := traces[c.Signal]
-		switch {
-		case c.Holds(v) != catalog.True:
-			return out
-		case !known:
-			return v.readTrail(c)
-		case t.op != c.Op || in == nil:
-			return out
-		}
-		return t.readOnce(in).onsetReading
-	}
-	var parts []onsetReading
-	for _, sub := range append(c.All[:len(c.All):len(c.All)], c.Any...) {
-		if sub.Holds(v) != catalog.True {
-			continue
-		}
-		if o := v.readOnset(sub, in); o.said > 0 {
-			parts = append(parts, o)
-		}
-	}
-	for _, o := range parts {
-		if out.said == 0 || c.All == nil && o.isBefore(out.Onset) || c.All != nil && o.said > out.said {
-			out = o
-		}
-	}
-	for _, o := range parts {
-		if c.All != nil && out.isBefore(o.earliest) {
-			out.Onset, out.earliest = o.earliest, o.earliest
-		}
-	}
-	return out
-}
-
-// A course is what one target's onsets are read from.
-type course struct {
-	*history
+// A Course is what one target's onsets are read from.
+type Course struct {
+	*History
 	read        map[*trace]told // by those that were asked for
 	normal, now run
 	born        int // the first page since the last outage or restart, or of all
 	life        run // the intervals since then
 }
 
-func (h *history) courseOf(normal, now run) *course {
-	c := &course{history: h, read: map[*trace]told{}, normal: normal, now: now}
+func (h *History) courseOf(normal, now run) *Course {
+	c := &Course{History: h, read: map[*trace]told{}, normal: normal, now: now}
 	last := -1
 	for k := range h.at {
 		if !h.ok[k] {
@@ -147,30 +60,51 @@ func (h *history) courseOf(normal, now run) *course {
 // several, which say when it began and whether it is over, or something else, which says better when it began.
 type trace struct {
 	op     catalog.Op
-	onset  func(*course) onsetReading
-	shares func(*course) []tally
+	onset  func(*Course) Dating
+	shares func(*Course) []tally
+}
+
+// LeavesTrace reports whether histories show when a signal passed its threshold.
+func LeavesTrace(s *indicator.Signal) bool { return traces[s] != nil }
+
+// Onset returns when a signal passed its threshold, on the side that is a fault.
+func (c *Course) Onset(s *indicator.Signal, op catalog.Op) Dating {
+	if t := traces[s]; c != nil && t != nil && t.op == op {
+		return t.readOnce(c).Dating
+	}
+	return Dating{}
+}
+
+// Ended reports whether a signal that passed its threshold is back within the window.
+func (c *Course) Ended(s *indicator.Signal, op catalog.Op, window period.Period) bool {
+	t := traces[s]
+	if c == nil || t == nil || t.op != op || t.shares == nil {
+		return false
+	}
+	n := t.readOnce(c)
+	return n.Evidence > 0 && c.endedWithin(&n.tally, n.At, window)
 }
 
 // The result of a trace: an onset, and the share with the most evidence.
 type told struct {
 	tally
-	onsetReading
+	Dating
 }
 
 // readOnce reads an onset, once: several pathologies ask, about several signals that leave the same trace.
-func (t *trace) readOnce(c *course) (out told) {
+func (t *trace) readOnce(c *Course) (out told) {
 	if known, ok := c.read[t]; ok {
 		return known
 	}
 	if t.shares != nil {
 		for _, n := range t.shares(c) {
-			if o := c.findOnset(&n); out.in == nil || o.said > out.onsetReading.said {
+			if o := c.findOnset(&n); out.in == nil || o.Evidence > out.Evidence {
 				out = told{n, o}
 			}
 		}
 	}
 	if t.onset != nil {
-		out.onsetReading = t.onset(c)
+		out.Dating = t.onset(c)
 	}
 	c.read[t] = out
 	return out
@@ -184,14 +118,14 @@ var traces = func() map[*indicator.Signal]*trace {
 			out[s] = &t
 		}
 	}
-	began := func(op catalog.Op, onset func(*course) onsetReading, signals ...*indicator.Signal) {
+	began := func(op catalog.Op, onset func(*Course) Dating, signals ...*indicator.Signal) {
 		leave(trace{op: op, onset: onset}, signals)
 	}
-	add := func(op catalog.Op, shares func(*course) []tally, signals ...*indicator.Signal) {
+	add := func(op catalog.Op, shares func(*Course) []tally, signals ...*indicator.Signal) {
 		leave(trace{op: op, shares: shares}, signals)
 	}
-	increase := func(counter column) func(*history, interval) float64 {
-		return func(h *history, iv interval) float64 { return h.increase(counter, iv) }
+	increase := func(counter column) func(*History, interval) float64 {
+		return func(h *History, iv interval) float64 { return h.increase(counter, iv) }
 	}
 	const above, below = catalog.GreaterThan, catalog.LessThan
 	began(below, readOutage, indicator.Up, indicator.UpNow)
@@ -202,13 +136,13 @@ var traces = func() map[*indicator.Signal]*trace {
 	add(above, laterObservations(tokenGaps), indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95, indicator.ITLP99, indicator.StallsPerRequest)
 	add(above, laterObservations(promptLengths), indicator.PromptTokens, indicator.PromptTokensP50, indicator.PromptTail)
 	add(above, laterObservations(answerLengths), indicator.OutputTokens)
-	add(above, tallyShares(1, func(h *history, iv interval) (float64, float64) {
+	add(above, tallyShares(1, func(h *History, iv interval) (float64, float64) {
 		look := min(1, h.lengthOf(iv)/moment) // looks within a moment are one observation
 		return look * boolTo(h.gaugeAt(waiting, iv.to) > 0), look
 	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge, indicator.WaitingAge, indicator.RankWait, indicator.PassedOver, indicator.UnansweredWait, indicator.WaitTimes)
-	add(above, tallyShares(1, func(h *history, iv interval) (float64, float64) { return boolTo(h.isStalled(iv)), 1 }), indicator.StuckEngines)
+	add(above, tallyShares(1, func(h *History, iv interval) (float64, float64) { return boolTo(h.isStalled(iv)), 1 }), indicator.StuckEngines)
 	add(below, tallyShares(alike, misses), indicator.PrefixHitRatio)
-	add(above, func(c *course) []tally {
+	add(above, func(c *Course) []tally {
 		return append(tallyShares(alike, misses)(c), laterObservations(promptLengths)(c)...)
 	}, indicator.ComputedTokens)
 	add(above, tallyShares(1, refused(answers5xx)), indicator.ServerErrs, indicator.ServerErrCount, indicator.AdmissionRejections)
@@ -225,37 +159,42 @@ var traces = func() map[*indicator.Signal]*trace {
 	add(above, tallyShares(1, shareAmong(erred, completions)), indicator.EngineErrors)
 	add(below, tallyShares(stepsAlike, drafted), indicator.SpeculationShare)
 	add(below, tallyShares(1, unfilled), indicator.TransfersPerRequest)
-	began(above, tallyRates(func(h *history, iv interval) float64 { return h.countOf(firstTokens, iv) }), indicator.FirstTokenRate, indicator.ArrivalShare)
+	began(above, tallyRates(func(h *History, iv interval) float64 { return h.countOf(firstTokens, iv) }), indicator.FirstTokenRate, indicator.ArrivalShare)
 	return out
 }()
 
-func boolTo(b bool) float64 { return float64(boolToInt(b)) }
+func boolTo(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
 
 // readOutage is right after the last good scrape.
-func readOutage(c *course) onsetReading {
+func readOutage(c *Course) Dating {
 	if k := c.pageUpTo(len(c.ok) - 1); k >= 0 && k < len(c.ok)-1 {
 		return c.certainAt(k)
 	}
-	return onsetReading{} // it answers, or never did
+	return Dating{} // it answers, or never did
 }
 
 // readRestart is before the first page of the process that runs.
-func readRestart(c *course) onsetReading {
+func readRestart(c *Course) Dating {
 	if c.born == 0 {
-		return onsetReading{}
+		return Dating{}
 	}
 	return c.certainAt(c.born - 1)
 }
 
-func (c *course) certainAt(k int) onsetReading {
+func (c *Course) certainAt(k int) Dating {
 	at := Onset{At: c.at[k]}
-	return onsetReading{at, at, math.Inf(1)}
+	return Dating{at, at, math.Inf(1)}
 }
 
 // laterObservations counts the observations of a histogram that lie where few normally do: beyond
 // each of its bounds.
-func laterObservations(f family) func(*course) []tally {
-	return func(c *course) (out []tally) {
+func laterObservations(f family) func(*Course) []tally {
+	return func(c *Course) (out []tally) {
 		beyond := map[interval][]float64{} // how many lie beyond each bound, and how many there are
 		for _, r := range []run{c.normal, c.life} {
 			for _, iv := range r {
@@ -285,10 +224,10 @@ func laterObservations(f family) func(*course) []tally {
 }
 
 // tallyShares counts the bad ones among all, where so many count as one observation.
-func tallyShares(dispersion float64, of quantity) func(*course) []tally {
-	return func(c *course) []tally {
+func tallyShares(dispersion float64, of quantity) func(*Course) []tally {
+	return func(c *Course) []tally {
 		return []tally{c.tallyCounts(binomial, dispersion, func(iv interval) count {
-			bad, all := of(c.history, iv)
+			bad, all := of(c.History, iv)
 			return count{bad, all}
 		})}
 	}
@@ -296,7 +235,7 @@ func tallyShares(dispersion float64, of quantity) func(*course) []tally {
 
 // shareAmong returns a counter's events as a share of several counters' events.
 func shareAmong(counter column, all ...column) quantity {
-	return func(h *history, iv interval) (bad, of float64) {
+	return func(h *History, iv interval) (bad, of float64) {
 		bad = h.increase(counter, iv)
 		for _, c := range all {
 			of += h.increase(c, iv)
@@ -307,7 +246,7 @@ func shareAmong(counter column, all ...column) quantity {
 
 // countEvicted counts the evictions of an interval among its first tokens, where nobody waits at its end: else the cache may
 // be full, so that few are admitted and few evicted.
-func countEvicted(h *history, iv interval) (bad, of float64) {
+func countEvicted(h *History, iv interval) (bad, of float64) {
 	bad = h.increase(evictions, iv)
 	if h.gaugeAt(waiting, iv.to) == 0 {
 		of = h.countOf(firstTokens, iv)
@@ -317,14 +256,12 @@ func countEvicted(h *history, iv interval) (bad, of float64) {
 
 // tallyRates reads when events began to come faster than normal. That they come less often says nothing:
 // while a cache stays full and few are admitted, few are evicted.
-func tallyRates(events func(*history, interval) float64) func(*course) onsetReading {
-	return func(c *course) onsetReading {
-		t := c.tallyCounts(poisson, burstiness, func(iv interval) count { return count{events(c.history, iv), c.lengthOf(iv)} })
+func tallyRates(events func(*History, interval) float64) func(*Course) Dating {
+	return func(c *Course) Dating {
+		t := c.tallyCounts(poisson, burstiness, func(iv interval) count { return count{events(c.History, iv), c.lengthOf(iv)} })
 		return c.findOnset(&t)
 	}
 }
-
-func (h *history) lengthOf(iv interval) float64 { return h.at[iv.to].Sub(h.at[iv.from]).Seconds() }
 
 // A count is a number of bad events and of all events: requests or seconds.
 type count struct{ bad, of float64 }
@@ -363,7 +300,7 @@ func scaledLog(n, likelihood float64) float64 {
 }
 
 // tallyCounts counts the events of each interval and the normal expectation.
-func (c *course) tallyCounts(l law, dispersion float64, in func(interval) count) tally {
+func (c *Course) tallyCounts(l law, dispersion float64, in func(interval) count) tally {
 	t := tally{in: in, law: l, dispersion: dispersion}
 	t.usual = t.estimateShare(t.countIn(c.normal))
 	return t
@@ -396,25 +333,25 @@ func (t *tally) excessRatio(n count) float64 {
 // likelihood ratio between its own rate and the normal rate is greatest there (a generalized likelihood ratio; Lai,
 // J. R. Stat. Soc. B 57, 1995). The search ends as soon as the time before is normal with the certainty that a change
 // needs.
-func (c *course) findOnset(t *tally) (best onsetReading) {
+func (c *Course) findOnset(t *tally) (best Dating) {
 	if len(c.normal) == 0 {
 		return best
 	}
 	var n count
 	for i := len(c.life) - 1; i >= 0; i-- {
 		n = n.plus(t.in(c.life[i]))
-		said := t.excessRatio(n)
-		if best.said-said > changepoint.Threshold {
+		evidence := t.excessRatio(n)
+		if best.Evidence-evidence > changepoint.Threshold {
 			break
 		}
-		if said > best.said {
-			best = onsetReading{c.onsetBefore(i), c.onsetBefore(i), said}
-		} else if best.said-said < byChance {
-			best.earliest = c.onsetBefore(i)
+		if evidence > best.Evidence {
+			best = Dating{c.onsetBefore(i), c.onsetBefore(i), evidence}
+		} else if best.Evidence-evidence < byChance {
+			best.Earliest = c.onsetBefore(i)
 		}
 	}
-	if best.said < leastSaid {
-		return onsetReading{}
+	if best.Evidence < LeastEvidence {
+		return Dating{}
 	}
 	return best
 }
@@ -425,7 +362,7 @@ func (c *course) findOnset(t *tally) (best onsetReading) {
 // with the whole fault, a rest in between only with its part in the window, because a fault may become milder. A few
 // seconds without the fault are no evidence. Requests that waited at the beginning of an interval without a queue at
 // its end belong to the time before.
-func (c *course) endedWithin(t *tally, began time.Time, window Range) bool {
+func (c *Course) endedWithin(t *tally, began time.Time, window period.Period) bool {
 	first := slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(began) })
 	in := max(first, slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(window.From) }))
 	var since count
@@ -433,7 +370,7 @@ func (c *course) endedWithin(t *tally, began time.Time, window Range) bool {
 		since = since.plus(t.in(c.life[i]))
 		queued := t.queuedBefore(c, c.life[i])
 		last, before := since.minus(queued), c.life[first:i]
-		if t.excessRatio(last) >= leastSaid {
+		if t.excessRatio(last) >= LeastEvidence {
 			before = c.life[in:i]
 		}
 		if c.lengthOf(interval{c.life[i].from, c.life[len(c.life)-1].to}) < lastSeconds {
@@ -441,8 +378,8 @@ func (c *course) endedWithin(t *tally, began time.Time, window Range) bool {
 		}
 		n := t.countIn(before).plus(queued)
 		all := t.estimateShare(n.plus(last)) // were it one fault
-		said := t.likelihoodRatio(last, t.usual, all) + t.likelihoodRatio(n, t.estimateShare(n), all)
-		if t.excessRatio(n) >= leastSaid && said > max(leastSaid, t.bestStretch(c.life[first:i], t.estimateShare(n))) {
+		ratio := t.likelihoodRatio(last, t.usual, all) + t.likelihoodRatio(n, t.estimateShare(n), all)
+		if t.excessRatio(n) >= LeastEvidence && ratio > max(LeastEvidence, t.bestStretch(c.life[first:i], t.estimateShare(n))) {
 			return true
 		}
 	}
@@ -450,7 +387,7 @@ func (c *course) endedWithin(t *tally, began time.Time, window Range) bool {
 }
 
 // queuedBefore counts the requests that waited at the beginning of an interval without a queue at its end.
-func (t *tally) queuedBefore(c *course, iv interval) (n count) {
+func (t *tally) queuedBefore(c *Course, iv interval) (n count) {
 	if w := c.gaugeAt(waiting, iv.from); t.queued && w > 0 && c.gaugeAt(waiting, iv.to) == 0 {
 		n = t.in(iv)
 		n = count{min(n.bad, w), min(n.of, w)}
@@ -460,16 +397,16 @@ func (t *tally) queuedBefore(c *course, iv interval) (n count) {
 
 // bestStretch is how surely of a normal time, and not as bad as a share, the best stretch of a run was.
 func (t *tally) bestStretch(r run, share float64) (most float64) {
-	said := 0.0
+	ratio := 0.0
 	for _, iv := range r {
-		said = max(0, said+t.likelihoodRatio(t.in(iv), t.usual, share))
-		most = max(most, said)
+		ratio = max(0, ratio+t.likelihoodRatio(t.in(iv), t.usual, share))
+		most = max(most, ratio)
 	}
 	return most
 }
 
 // onsetBefore is the onset of what began in an interval of the life.
-func (c *course) onsetBefore(i int) Onset {
+func (c *Course) onsetBefore(i int) Onset {
 	if c.life[i].from == 0 {
 		return Onset{c.at[0], true}
 	}
@@ -477,9 +414,19 @@ func (c *course) onsetBefore(i int) Onset {
 }
 
 const (
-	// leastSaid is the logarithm of the likelihood ratio from which on a signal has a say.
-	leastSaid = 3
+	// LeastEvidence is the logarithm of the likelihood ratio from which on a signal has a say.
+	LeastEvidence = 3
 	// byChance bounds the difference in log-likelihood between the likeliest beginning and the true one, with 95 %
 	// confidence (half of chi-squared's quantile, one degree of freedom).
 	byChance = 1.92
 )
+
+// RestartBefore says how long before an onset the server restarted, if that was seen.
+func (c *Course) RestartBefore(o Onset) (before time.Duration, seen bool) {
+	if c == nil || c.born == 0 || o.AtLeast {
+		return 0, false
+	}
+	last := c.pageUpTo(c.born - 1)
+	before = o.At.Sub(c.at[c.born])
+	return before, last >= 0 && c.restartedBetween(last, c.born) && before >= 0
+}

@@ -1,4 +1,4 @@
-package diagnose
+package identity
 
 import (
 	"cmp"
@@ -49,14 +49,14 @@ func originOf(m model.Metric) origin {
 
 // findOrigins lists where engines were seen at one moment.
 func findOrigins(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher) ([]origin, error) {
-	v, err := q.Evaluate(ctx, samplesOf(pulse, matchers), at)
+	v, err := q.Evaluate(ctx, SamplesOf(Pulse, matchers), at)
 	if err != nil {
 		return nil, fmt.Errorf("find the engines: %w", err)
 	}
 	var out []origin
 	seen := map[string]bool{}
 	for _, s := range v {
-		if len(pick(s.Metric, identityLabels)) > 0 || gateway.Gauge(s.Metric) {
+		if len(PickLabels(s.Metric, IdentityLabels)) > 0 || gateway.Gauge(s.Metric) {
 			continue // these tell replicas and workers apart, or are a router's, one for each of its servers
 		}
 		if o := originOf(s.Metric); !seen[o.key] {
@@ -68,14 +68,14 @@ func findOrigins(ctx context.Context, q metrics.Querier, at time.Time, matchers 
 	return out, nil
 }
 
-// samplesOf are the last samples of the metrics that a regular expression matches.
-func samplesOf(names string, matchers []*labels.Matcher) indicator.Samples {
+// SamplesOf are the last samples of the metrics that a regular expression matches.
+func SamplesOf(names string, matchers []*labels.Matcher) indicator.Samples {
 	return indicator.Now("", append([]*labels.Matcher{indicator.Like(labels.MetricName, names)}, matchers...)...)
 }
 
-// selectorOf selects the series of the metrics that a regular expression matches.
-func selectorOf(names string, matchers []*labels.Matcher) string {
-	return samplesOf(names, matchers).String()
+// SelectorOf selects the series of the metrics that a regular expression matches.
+func SelectorOf(names string, matchers []*labels.Matcher) string {
+	return SamplesOf(names, matchers).String()
 }
 
 // tellingApart returns the labels beside the usual ones without which origins that
@@ -86,7 +86,7 @@ func tellingApart(os []origin, usual []string) []string {
 		values := map[string]map[string]bool{} // values of each label among origins that look alike
 		groups := map[string][]origin{}
 		for _, o := range os {
-			k := labelKey(o.labels, slices.Concat(usual, more))
+			k := LabelKey(o.labels, slices.Concat(usual, more))
 			groups[k] = append(groups[k], o)
 		}
 		for _, g := range groups {
@@ -163,7 +163,7 @@ func findDuplicates(ctx context.Context, q metrics.Querier, at time.Time, matche
 	if len(os) < 2 {
 		return nil, nil
 	}
-	v, err := q.Evaluate(ctx, samplesOf(births, matchers), at)
+	v, err := q.Evaluate(ctx, SamplesOf(births, matchers), at)
 	if err != nil {
 		return nil, fmt.Errorf("find when the servers started: %w", err)
 	}
@@ -200,7 +200,7 @@ func findDuplicates(ctx context.Context, q metrics.Querier, at time.Time, matche
 	}
 	slices.Sort(instances)
 	among := indicator.Like("instance", strings.Join(slices.Compact(instances), "|"))
-	m, err := q.Samples(ctx, selectorOf(deeds, append(slices.Clone(matchers), among)), at, compared+time.Millisecond)
+	m, err := q.Samples(ctx, SelectorOf(deeds, append(slices.Clone(matchers), among)), at, compared+time.Millisecond)
 	if err != nil {
 		return nil, fmt.Errorf("compare servers that look alike: %w", err)
 	}
@@ -209,7 +209,7 @@ func findDuplicates(ctx context.Context, q metrics.Querier, at time.Time, matche
 		if o == nil {
 			continue
 		}
-		o.deeds[labelKey(s.Metric, ownLabels)] = sinceReset(s.Values)
+		o.deeds[LabelKey(s.Metric, ownLabels)] = sinceReset(s.Values)
 		if len(s.Values) > len(o.scrapes) {
 			o.scrapes = s.Values
 		}
@@ -244,7 +244,12 @@ func chooseViews(processes [][]*seen) map[string]double {
 				most, fresh = max(most, len(s.scrapes)), min(fresh, s.behind)
 			}
 			flaws := func(s *seen) (n int) {
-				n = 2 * (boolToInt(5*len(s.scrapes) < 4*most) + boolToInt(s.laggingBehind(fresh)))
+				if 5*len(s.scrapes) < 4*most {
+					n += 2
+				}
+				if s.laggingBehind(fresh) {
+					n += 2
+				}
 				for label, v := range s.labels {
 					if settle && worse[label+"="+v] {
 						return n + 1

@@ -1,4 +1,34 @@
-package diagnose
+// Package segments says of each target what changed when, what is normal, and since when a signal is as it is.
+//
+// # The idea
+//
+// A fault is judged undiluted, and against a time without it. So a target's past is divided where something changed, and not
+// by the clock: an hour's average hides a minute's fault, and the last five minutes hold the fault and the time before.
+// Changes are found in counts, because a counter's increase over an interval says by itself how much chance is in it: four
+// late requests of five say less than forty of fifty.
+//
+// # What it holds
+//
+// A [History] is what one target's scrapes held: a column for each counter and gauge, and for each bucket of its
+// histograms, with a value for each scrape. An interval is the time between two pages; a run is intervals that follow each
+// other. A [Timeline] divides a history into [Segment]s in which nothing changed. A [Span] is the window that is judged
+// and the baseline that says what is normal. [Steadiness] is how much the target varies by itself. A [Course] is what its
+// onsets are read from.
+//
+// # The order
+//
+//   - [ReadHistories] reads the scrapes (history.go): the last ones one by one, older ones at a coarser pace. Those of the
+//     diagnosis before are continued.
+//   - A timeline is divided at outages, at restarts, and where package changepoint finds that counts changed (timeline.go).
+//   - [Choice.ChooseSpans] chooses (spans.go). The last segment is the window, together with the earlier ones of the same
+//     incident. The latest segment before that was no worse than others is the baseline (service.go says what worse is).
+//     Targets whose windows differ by the phase of their scrapes share them, and so their questions. Targets that left
+//     are dropped (departed.go).
+//   - [Course.Onset] dates a signal later, when a condition holds (onset.go): it compares the counts of the stretch up to
+//     now with the baseline's, by their likelihood.
+//
+// It judges nothing: which signals are beyond which limits is package diagnose's to say.
+package segments
 
 import (
 	"cmp"
@@ -7,6 +37,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,11 +45,12 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sixty-dev/sixty/internal/base/stat"
+	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose/changepoint"
+	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
@@ -130,15 +162,14 @@ func (p *place) seriesOf(d *dialect.Dialect) indicator.Series {
 // tellsPage reports whether it tells when a page came, or was asked for in vain.
 func (p *place) tellsPage() bool { return !p.answers && !p.buckets && p.column <= waiting }
 
-// A history is what one target's scrapes held, oldest first.
-type history struct {
+// A History is what one target's scrapes held, oldest first.
+type History struct {
 	at []time.Time // of every scrape, failed ones included
 	ok []bool      // the scrape brought a page
 	// columns hold counters as they were exposed, and gauges. A column that no page had is nil; a value that a page
 	// lacked is NaN.
 	columns [allColumns][]float64
 	buckets [families][]bound // ascending
-	limits  limits            // what was set by hand
 	older   int               // scrapes that were read at another pace, before the others
 
 	extent
@@ -180,10 +211,10 @@ const (
 
 // A lookup reads the histories of a group.
 type lookup struct {
-	*group
+	*identity.Group
 	extent
 	coarsely string           // the words of the query for the time before from, "" without one
-	known    map[int]*history // by member, as of the diagnosis before; nil where all is read anew
+	known    map[int]*History // by member, as of the diagnosis before; nil where all is read anew
 	was      extent           // theirs
 	goesOn   bool             // their coarse part is the beginning of this one
 
@@ -193,43 +224,60 @@ type lookup struct {
 	}
 }
 
-// readHistories reads the scrapes of every target up to the given time: the last ones one by one, older ones at a coarser
-// pace. Remembered histories are only extended.
-func readHistories(ctx context.Context, q metrics.Querier, r *Request, past Range) ([]*history, error) {
-	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(r.Targets))))
-	fine := min(max(time.Duration(points)*r.Interval, fewestFine), past.Length()).Truncate(time.Millisecond)
+// Histories are those of an earlier diagnosis, by target. They are extended by the next one and must not be used after
+// that.
+type Histories map[string]*History
+
+// RememberHistories returns the histories of targets for the next diagnosis.
+func RememberHistories(s *identity.Scope, hs []*History) Histories {
+	out := make(Histories, len(hs))
+	for i, h := range hs {
+		key := targetKey(s, i)
+		if out[key] != nil {
+			h = &History{} // nobody's: two look like one
+		}
+		out[key] = h
+	}
+	return out
+}
+
+// ReadHistories reads the scrapes of every target in a period: the last ones one by one, older ones at a coarser pace.
+// Known histories are only extended. returned says that a target is scraped again after a pause, so that what was known
+// of its past may be incomplete.
+func ReadHistories(ctx context.Context, q metrics.Querier, s *identity.Scope, past period.Period, interval time.Duration, known Histories) (hs []*History, returned bool, err error) {
+	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(s.Targets))))
+	fine := min(max(time.Duration(points)*interval, fewestFine), past.Length()).Truncate(time.Millisecond)
 	until := past.To.Truncate(time.Millisecond)
 	var all, anew []*lookup
-	for _, g := range groupTargets(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].isGPU() }) {
-		l := &lookup{group: g, extent: extent{from: until.Add(-fine - time.Millisecond), until: until}}
-		l.words = l.selectorOfPlaces(func(p *place) bool { return p.tellsPage() || !g.lead.isGateway() }) // of these only the scrapes are queried
-		if !g.lead.isGateway() && past.Length() >= fine+2*r.Interval {
-			l.coarsely, l.grid = l.selectorOfPlaces(func(p *place) bool { return !p.tellsPage() || p.column >= running }), coarseGrid(past, fine, r.Interval)
+	for _, g := range s.Groups(func(i int) (identity.Time, bool) { return identity.Time{Period: past}, !s.Targets[i].IsGPU() }) {
+		l := &lookup{Group: g, extent: extent{from: until.Add(-fine - time.Millisecond), until: until}}
+		l.words = l.selectorOfPlaces(func(p *place) bool { return p.tellsPage() || !g.Lead.IsGateway() }) // of these only the scrapes are queried
+		if !g.Lead.IsGateway() && past.Length() >= fine+2*interval {
+			l.coarsely, l.grid = l.selectorOfPlaces(func(p *place) bool { return !p.tellsPage() || p.column >= running }), coarseGrid(past, fine, interval)
 		}
-		l.recallHistories(r)
+		l.recallHistories(s, known)
 		all = append(all, l)
 	}
-	if err := readAll(ctx, q, r, all); err != nil {
-		return nil, err
+	if err := readAll(ctx, q, all); err != nil {
+		return nil, false, err
 	}
 	for _, l := range all {
-		if l.memberReturned(r.Interval) {
+		if l.memberReturned(interval) {
 			anew = append(anew, l)
-			l.known, r.Memory.answers = nil, nil
+			l.known = nil
 		}
 	}
-	if err := readAll(ctx, q, r, anew); err != nil {
-		return nil, err
+	if err := readAll(ctx, q, anew); err != nil {
+		return nil, false, err
 	}
-	out := make([]*history, len(r.Targets))
-	for i := range out {
-		out[i] = &history{}
+	hs = make([]*History, len(s.Targets))
+	for i := range hs {
+		hs[i] = &History{}
 	}
 	for _, l := range all {
-		l.buildHistories(r, out)
+		l.buildHistories(hs)
 	}
-	r.Memory.keepHistories(r, out)
-	return out, nil
+	return hs, len(anew) > 0, nil
 }
 
 // selectorOfPlaces are the words that ask for metrics by their places.
@@ -237,15 +285,15 @@ func (l *lookup) selectorOfPlaces(want func(*place) bool) string {
 	var names []string
 	for i := range places {
 		if want(&places[i]) {
-			names = append(names, places[i].seriesOf(&l.lead.Dialect).Metric)
+			names = append(names, places[i].seriesOf(&l.Lead.Dialect).Metric)
 		}
 	}
 	slices.Sort(names)
-	return selectorOf(strings.Join(slices.Compact(names), "|"), l.matchers)
+	return identity.SelectorOf(strings.Join(slices.Compact(names), "|"), l.Matchers)
 }
 
 // readAll queries the histories that are not remembered.
-func readAll(ctx context.Context, q metrics.Querier, r *Request, all []*lookup) error {
+func readAll(ctx context.Context, q metrics.Querier, all []*lookup) error {
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(metrics.AtOnce)
 	for _, l := range all {
@@ -277,20 +325,17 @@ func readAll(ctx context.Context, q metrics.Querier, r *Request, all []*lookup) 
 	}
 	for _, l := range all {
 		for k := range l.parts {
-			l.parts[k].at = l.scrapeTimes(r, l.parts[k].series)
+			l.parts[k].at = l.scrapeTimes(l.parts[k].series)
 		}
 	}
 	return nil
 }
 
 // recallHistories returns the remembered histories, if the lookup can continue all of them.
-func (l *lookup) recallHistories(r *Request) {
-	if r.Memory == nil {
-		return
-	}
-	known := make(map[int]*history, len(l.members))
-	for _, i := range l.members {
-		h := r.Memory.histories[targetKey(r, i)]
+func (l *lookup) recallHistories(s *identity.Scope, all Histories) {
+	known := make(map[int]*History, len(l.Members))
+	for _, i := range l.Members {
+		h := all[targetKey(s, i)]
 		if h == nil || len(known) > 0 && h.extent != l.was {
 			return
 		}
@@ -318,14 +363,14 @@ func (l *lookup) memberReturned(interval time.Duration) bool {
 }
 
 // scrapeTimes returns when each member was scraped.
-func (l *lookup) scrapeTimes(r *Request, series model.Matrix) map[int][]model.Time {
-	out := make(map[int][]model.Time, len(l.members))
+func (l *lookup) scrapeTimes(series model.Matrix) map[int][]model.Time {
+	out := make(map[int][]model.Time, len(l.Members))
 	places := l.placesByName()
 	for _, s := range series {
 		if !slices.ContainsFunc(places[string(s.Metric[model.MetricNameLabel])], func(p held) bool { return p.tellsPage() && p.hasLabels(s.Metric) }) {
 			continue
 		}
-		for _, i := range l.ownersOf(r, s.Metric, s.Metric["model_name"] != "") {
+		for _, i := range l.OwnersOf(s.Metric, s.Metric["model_name"] != "") {
 			at := out[i]
 			for _, p := range s.Values {
 				if k, found := slices.BinarySearch(at, p.Timestamp); !found {
@@ -342,7 +387,7 @@ func (l *lookup) scrapeTimes(r *Request, series model.Matrix) map[int][]model.Ti
 func (l *lookup) placesByName() map[string][]held {
 	out := make(map[string][]held, len(places))
 	for i := range places {
-		s := places[i].seriesOf(&l.lead.Dialect)
+		s := places[i].seriesOf(&l.Lead.Dialect)
 		out[s.Metric] = append(out[s.Metric], held{&places[i], slices.Concat(places[i].where, s.Where)})
 	}
 	return out
@@ -359,9 +404,9 @@ func (h *held) hasLabels(m model.Metric) bool {
 }
 
 // buildHistories builds the members' histories from the known ones and the new samples.
-func (l *lookup) buildHistories(r *Request, out []*history) {
+func (l *lookup) buildHistories(out []*History) {
 	begins := [2]map[int]int{{}, {}} // where the new samples begin, in the columns of a member
-	for _, i := range l.members {
+	for _, i := range l.Members {
 		h, known := out[i], l.known[i]
 		h.extent = l.extent
 		var kept [2][2]int // ranges of the known scrapes that stay
@@ -400,14 +445,14 @@ func (l *lookup) buildHistories(r *Request, out []*history) {
 				c, le, ok := p.column, 0.0, true
 				switch {
 				case p.buckets:
-					le, ok = parseBound(string(s.Metric[model.BucketLabel]))
+					le, ok = ParseBound(string(s.Metric[model.BucketLabel]))
 				case p.answers:
-					c, ok = classOf(s.Metric, l.lead.Dialect.HTTPAnswers())
+					c, ok = classOf(s.Metric, l.Lead.Dialect.HTTPAnswers())
 				}
 				if !ok {
 					continue
 				}
-				for _, i := range l.ownersOf(r, s.Metric, s.Metric["model_name"] != "") {
+				for _, i := range l.OwnersOf(s.Metric, s.Metric["model_name"] != "") {
 					if p.buckets {
 						fillColumn(out[i].bucketColumn(p.family, le)[begins[k][i]:], part.at[i], s.Values)
 					} else {
@@ -417,7 +462,7 @@ func (l *lookup) buildHistories(r *Request, out []*history) {
 			}
 		}
 	}
-	for _, i := range l.members {
+	for _, i := range l.Members {
 		out[i].markPages()
 		if known := l.known[i]; known != nil && !out[i].isLike(known) {
 			out[i].rows = nil
@@ -427,7 +472,7 @@ func (l *lookup) buildHistories(r *Request, out []*history) {
 
 // takeColumns moves the retained columns out of known, which must not be used afterwards. Columns without any value are
 // dropped.
-func (h *history) takeColumns(known *history, kept [2][2]int) {
+func (h *History) takeColumns(known *History, kept [2][2]int) {
 	has := func(c []float64) bool { return slices.ContainsFunc(c, func(v float64) bool { return !math.IsNaN(v) }) }
 	taken := func(was []float64) []float64 {
 		if was == nil {
@@ -465,7 +510,7 @@ func (h *history) takeColumns(known *history, kept [2][2]int) {
 }
 
 // isLike reports whether two histories have the same columns.
-func (h *history) isLike(other *history) bool {
+func (h *History) isLike(other *History) bool {
 	for c := range h.columns {
 		if (h.columns[c] == nil) != (other.columns[c] == nil) {
 			return false
@@ -481,7 +526,7 @@ func (h *history) isLike(other *history) bool {
 
 // coarseGrid returns the grid for the time before the scrapes that are read one by one. The grid stays the same for a
 // while, so that change points in it stay where they were, and only new points are read.
-func coarseGrid(past Range, fine, interval time.Duration) metrics.Range {
+func coarseGrid(past period.Period, fine, interval time.Duration) metrics.Range {
 	r := metrics.Range{Step: max(interval, ((past.Length() - fine) / coarsePoints).Truncate(time.Second))}
 	r.Step = (r.Step + interval - 1).Truncate(interval)
 	r.Start = past.From.Add(r.Step - 1).Truncate(r.Step)
@@ -490,12 +535,12 @@ func coarseGrid(past Range, fine, interval time.Duration) metrics.Range {
 }
 
 // targetKey identifies a target from one diagnosis to the next.
-func targetKey(r *Request, target int) string {
-	return labelKey(r.Targets[target].Labels, slices.Concat(r.Instance, r.Model, identityLabels))
+func targetKey(s *identity.Scope, target int) string {
+	return identity.LabelKey(s.Targets[target].Labels, slices.Concat(s.Instance, s.Model, identity.IdentityLabels))
 }
 
 // columnOf returns a column, which is unknown where it was not there.
-func (h *history) columnOf(c column) []float64 {
+func (h *History) columnOf(c column) []float64 {
 	if h.columns[c] == nil {
 		h.columns[c] = h.unknownColumn()
 	}
@@ -503,7 +548,7 @@ func (h *history) columnOf(c column) []float64 {
 }
 
 // bucketColumn returns the column of a bucket, which is unknown where it was not there.
-func (h *history) bucketColumn(f family, le float64) []float64 {
+func (h *History) bucketColumn(f family, le float64) []float64 {
 	k, found := slices.BinarySearchFunc(h.buckets[f], le, func(b bound, le float64) int { return cmp.Compare(b.le, le) })
 	if !found {
 		h.buckets[f] = slices.Insert(h.buckets[f], k, bound{le, h.unknownColumn()})
@@ -512,7 +557,7 @@ func (h *history) bucketColumn(f family, le float64) []float64 {
 }
 
 // unknownColumn returns a column of nothing.
-func (h *history) unknownColumn() []float64 {
+func (h *History) unknownColumn() []float64 {
 	n := len(h.at)
 	more := n + n/8 + 4 // for those that come
 	if len(h.room) < more {
@@ -532,7 +577,7 @@ func forgetValues(c []float64) []float64 {
 }
 
 // markPages tells which scrapes brought a page.
-func (h *history) markPages() {
+func (h *History) markPages() {
 	h.ok = make([]bool, len(h.at))
 	for k := range h.ok {
 		h.ok[k] = !math.IsNaN(h.gaugeAt(running, k))
@@ -576,40 +621,15 @@ func classOf(m model.Metric, in engine.Answers) (column, bool) {
 	return 0, false
 }
 
-// usualGap returns the median scrape interval.
-func usualGap(at []time.Time) time.Duration {
-	var gaps []time.Duration
-	for i := 1; i < len(at); i++ {
-		gaps = append(gaps, at[i].Sub(at[i-1]))
-	}
-	return stat.Median(gaps)
-}
-
 // An interval is the time between two pages of a history.
 type interval struct{ from, to int } // indices into at
-
-// lastWait is the mean time to the first token of the last requests that got one, in seconds; 0 where none did within the usual
-// window.
-func (h *history) lastWait() float64 {
-	last := h.pageUpTo(len(h.at) - 1)
-	for k := last; k > 0 && h.at[last].Sub(h.at[k]) < usualWindow; k-- {
-		before := h.pageUpTo(k - 1)
-		if before < 0 || !h.ok[k] || h.restartedBetween(before, k) {
-			continue
-		}
-		if n := h.countOf(firstTokens, interval{before, k}); n > 0 {
-			return h.increase(firstTokens.sum(), interval{before, k}) / n
-		}
-	}
-	return 0
-}
 
 // strandedFor is how long connections must be open to say that their clients wait: prompts are tokenized within seconds.
 const strandedFor = 30 * time.Second
 
 // openedConnections counts the connections that were opened after a time, have been open for a while and belong to no request of
 // the engine: the minimum over the last pages minus the maximum over the same process' pages up to that time.
-func (h *history) openedConnections(after time.Time) (n float64, ok bool) {
+func (h *History) openedConnections(after time.Time) (n float64, ok bool) {
 	last := h.pageUpTo(len(h.at) - 1)
 	now, before, next := math.Inf(1), math.Inf(-1), last
 	for k := last; k >= 0; k-- {
@@ -624,7 +644,7 @@ func (h *history) openedConnections(after time.Time) (n float64, ok bool) {
 		if h.at[last].Sub(h.at[next]) < strandedFor {
 			now = min(now, beside)
 		}
-		if !h.at[k].After(after.Add(edge)) {
+		if !h.at[k].After(after.Add(Edge)) {
 			before = max(before, beside)
 		}
 		next = k
@@ -633,7 +653,7 @@ func (h *history) openedConnections(after time.Time) (n float64, ok bool) {
 }
 
 // pageUpTo returns the last scrape up to one that brought a page, -1 where none did.
-func (h *history) pageUpTo(k int) int {
+func (h *History) pageUpTo(k int) int {
 	for k >= 0 && !h.ok[k] {
 		k--
 	}
@@ -641,7 +661,7 @@ func (h *history) pageUpTo(k int) int {
 }
 
 // intervalsIn returns the intervals between the pages in a span of time.
-func (h *history) intervalsIn(span Range) (out run) {
+func (h *History) intervalsIn(span period.Period) (out run) {
 	before := -1
 	for k, at := range h.at {
 		if !h.ok[k] || at.Before(span.From) || at.After(span.To) {
@@ -656,7 +676,7 @@ func (h *history) intervalsIn(span Range) (out run) {
 }
 
 // restartedBetween reports whether counters began again between two pages.
-func (h *history) restartedBetween(a, b int) bool {
+func (h *History) restartedBetween(a, b int) bool {
 	for _, n := range []column{tokensOut, firstTokens.count(), steps} {
 		if c := h.columns[n]; c != nil && c[b] < c[a] {
 			return true
@@ -669,7 +689,7 @@ func (h *history) restartedBetween(a, b int) bool {
 // as behind a load balancer. The time of a birth goes back, or, where none is exposed, a counter
 // falls and is back beyond where it was by a jump of at least half the fall, more than once: after
 // a restart it grows back slowly.
-func (h *history) inTurns() bool {
+func (h *History) inTurns() bool {
 	for _, births := range []column{created, started} {
 		if c := h.columns[births]; c != nil {
 			c = c[max(h.older, len(c)-fewestPoints):]
@@ -703,7 +723,7 @@ func (h *history) inTurns() bool {
 
 // increase returns the increase of a counter over an interval; a counter that was not
 // there before began at zero.
-func (h *history) increase(c column, iv interval) float64 { return rise(h.columns[c], iv) }
+func (h *History) increase(c column, iv interval) float64 { return rise(h.columns[c], iv) }
 
 func rise(c []float64, iv interval) float64 {
 	if c == nil || math.IsNaN(c[iv.to]) {
@@ -717,7 +737,7 @@ func rise(c []float64, iv interval) float64 {
 }
 
 // gaugeAt returns a gauge at a page, NaN where it was not there.
-func (h *history) gaugeAt(c column, k int) float64 {
+func (h *History) gaugeAt(c column, k int) float64 {
 	if h.columns[c] == nil {
 		return math.NaN()
 	}
@@ -725,7 +745,7 @@ func (h *history) gaugeAt(c column, k int) float64 {
 }
 
 // appendCells appends what fell into each bucket of a histogram over an interval, times a factor.
-func (h *history) appendCells(to []float64, f family, iv interval, factor float64) []float64 {
+func (h *History) appendCells(to []float64, f family, iv interval, factor float64) []float64 {
 	below := 0.0
 	for _, b := range h.buckets[f] {
 		n := rise(b.upTo, iv)
@@ -736,7 +756,7 @@ func (h *history) appendCells(to []float64, f family, iv interval, factor float6
 }
 
 // countOf returns how many observations a histogram took over an interval.
-func (h *history) countOf(f family, iv interval) float64 {
+func (h *History) countOf(f family, iv interval) float64 {
 	if last := len(h.buckets[f]) - 1; last >= 0 && math.IsInf(h.buckets[f][last].le, 1) {
 		return rise(h.buckets[f][last].upTo, iv)
 	}
@@ -745,7 +765,7 @@ func (h *history) countOf(f family, iv interval) float64 {
 
 // appendMean appends a histogram's weighted number of observations and their weighted sum. If a deployment drops the
 // buckets, only the mean shows a change.
-func (h *history) appendMean(to []float64, f family, iv interval, weight float64) []float64 {
+func (h *History) appendMean(to []float64, f family, iv interval, weight float64) []float64 {
 	return append(to, weight*h.countOf(f, iv), weight*h.increase(f.sum(), iv))
 }
 
@@ -761,10 +781,10 @@ const (
 )
 
 // A quantity divides the counts of an interval into bad ones and all.
-type quantity func(*history, interval) (bad, all float64)
+type quantity func(*History, interval) (bad, all float64)
 
 // misses are requests, by the share of their prompt tokens that was not cached.
-func misses(h *history, iv interval) (float64, float64) {
+func misses(h *History, iv interval) (float64, float64) {
 	n, asked := h.countOf(firstTokens, iv), h.increase(lookups, iv)
 	if asked <= 0 {
 		return 0, 0
@@ -773,23 +793,23 @@ func misses(h *history, iv interval) (float64, float64) {
 }
 
 // drafted are the tokens that speculation did not give.
-func drafted(h *history, iv interval) (float64, float64) {
+func drafted(h *History, iv interval) (float64, float64) {
 	n := h.increase(tokensOut, iv)
 	return max(0, n-h.increase(accepted, iv)), n
 }
 
 // unfilled are first tokens of prompts whose KV came from nowhere else.
-func unfilled(h *history, iv interval) (float64, float64) {
+func unfilled(h *History, iv interval) (float64, float64) {
 	n := h.countOf(firstTokens, iv)
 	return max(0, n-h.increase(transfers, iv)), n
 }
 
 // abandoned are requests that began well and did not come to their end.
-func abandoned(h *history, iv interval) (float64, float64) {
+func abandoned(h *History, iv interval) (float64, float64) {
 	return h.abandonedOf(func(c column) float64 { return h.increase(c, iv) })
 }
 
-func (h *history) abandonedOf(sum func(column) float64) (gaveUp, began float64) {
+func (h *History) abandonedOf(sum func(column) float64) (gaveUp, began float64) {
 	if h.columns[aborted] != nil { // they are among those that ended
 		return sum(aborted), max(sum(aborted), sum(completions))
 	}
@@ -798,18 +818,18 @@ func (h *history) abandonedOf(sum func(column) float64) (gaveUp, began float64) 
 
 // refused returns the quantity of one class of answers.
 func refused(class column) quantity {
-	return func(h *history, iv interval) (float64, float64) {
+	return func(h *History, iv interval) (float64, float64) {
 		return h.increase(class, iv), h.answersIn(iv)
 	}
 }
 
-func (h *history) answersIn(iv interval) float64 {
+func (h *History) answersIn(iv interval) float64 {
 	return h.increase(answers2xx, iv) + h.increase(answers4xx, iv) + h.increase(answers5xx, iv)
 }
 
 // observedSeries converts a run of intervals to a Series for the search of change points. Rows of intervals that did not
 // change are reused.
-func (h *history) observedSeries(ivs []interval) *changepoint.Series {
+func (h *History) observedSeries(ivs []interval) *changepoint.Series {
 	s := &changepoint.Series{}
 	var values []func(to []float64, iv interval) []float64
 	sig := func(kind changepoint.Kind, cells int, dispersion float64, of func(to []float64, iv interval) []float64) {
@@ -880,7 +900,7 @@ func (h *history) observedSeries(ivs []interval) *changepoint.Series {
 }
 
 // gapsWorth returns the weight of one gap between tokens, as a share of an independent observation; 0 without gaps.
-func (h *history) gapsWorth(iv interval) float64 {
+func (h *History) gapsWorth(iv interval) float64 {
 	gaps := h.countOf(tokenGaps, iv)
 	if gaps <= 0 {
 		return 0
@@ -897,7 +917,7 @@ func (h *history) gapsWorth(iv interval) float64 {
 
 // servedTheSame reports whether the same requests ran from the beginning of an interval to its end: none began and none
 // ended. The time of a step then differs by what the machine does, not by who is served.
-func (h *history) servedTheSame(iv interval) bool {
+func (h *History) servedTheSame(iv interval) bool {
 	before, after := h.gaugeAt(running, iv.from), h.gaugeAt(running, iv.to)
 	return before > 0 && before == after && h.countOf(firstTokens, iv) == 0
 }
@@ -907,4 +927,27 @@ func zeroNaN(v float64) float64 {
 		return 0
 	}
 	return v
+}
+
+// ParseBound reads a bucket's le label.
+func ParseBound(le string) (float64, bool) {
+	v, err := strconv.ParseFloat(le, 64)
+	return v, err == nil && !math.IsNaN(v)
+}
+
+// missedScrapes is after how many halves of an interval the next scrape is not late, but
+// will not come.
+const missedScrapes = 5
+
+func (h *History) lengthOf(iv interval) float64 { return h.at[iv.to].Sub(h.at[iv.from]).Seconds() }
+
+// A run is intervals between pages that follow each other.
+type run []interval
+
+// Edge makes a span of time include the scrape at its beginning, for ranges of
+// Prometheus 3 are open on the left.
+const Edge = time.Millisecond
+
+func (h *History) isStalled(iv interval) bool {
+	return h.increase(tokensOut, iv)+h.countOf(firstTokens, iv) == 0 && h.gaugeAt(running, iv.to)+h.gaugeAt(waiting, iv.to) > 0
 }

@@ -1,0 +1,201 @@
+package diagnose
+
+import (
+	"math"
+
+	"github.com/sixty-dev/sixty/internal/base/stat"
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose/segments"
+)
+
+// How far a reading must exceed chance. These are thresholds like the catalogue's: named, with a reason, and
+// settable.
+var (
+	deviations = &catalog.Threshold{
+		Name: "doubt_deviations", Unit: indicator.Times, Default: 2.3,
+		Why: "standard deviations that a change must be beyond what the server does by itself: one in a hundred moments, where these are normal",
+	}
+	burst = &catalog.Threshold{
+		Name: "doubt_burst", Unit: indicator.Seconds, Default: 40,
+		Why: "a burst of requests of twenty seconds, and what it leaves behind, are over after twice as long",
+	}
+	hiccup = &catalog.Threshold{
+		Name: "doubt_stall", Unit: indicator.Seconds, Default: 20,
+		Why: "how long a machine's own stall and what follows it may last: a collection of garbage, a neighbour, a page from the disk",
+	}
+	oneMoment = &catalog.Threshold{
+		Name: "doubt_single_moment", Unit: indicator.Times, Default: 1.35,
+		Why: "by how many times the limit a single moment must be passed, for it may be the server's worst of many; and once more where what is normal was not seen for longer than a burst lasts, for it may be the best",
+	}
+	startBeside = &catalog.Threshold{
+		Name: "doubt_start_beside", Unit: indicator.Seconds, Default: 600,
+		Why: "a server that starts on the same machine takes its processors and its disk: ten minutes hold the loading of most models",
+	}
+)
+
+// Thresholds are the numbers that a finding must pass to be certain, beside its conditions', and those by which
+// segments of a timeline are told apart, for --set.
+func Thresholds() []*catalog.Threshold {
+	return append([]*catalog.Threshold{deviations, burst, hiccup, oneMoment, startBeside}, segments.Thresholds()...)
+}
+
+// mostWander is as many times as high as normal that a server can be taken to read by itself:
+// one that wanders more is not steady enough for its own past to say anything.
+const mostWander = 4
+
+// tailDeviation is the standard deviation of the logarithm of the 99th percentile of a
+// hundred lengths: simulated from lognormal ones with a sigma of 0.8 to 1.3, 0.3 to 0.5.
+const tailDeviation = 0.4
+
+// maybeBurst reports whether the judged time is no longer than a burst of requests and its aftermath.
+func (v view) maybeBurst() bool {
+	s := &v.span().Steadiness
+	return s.Moments > 0 && s.Since.Seconds() < v.thresholdValue(burst)
+}
+
+// thresholdValue returns a threshold's set value, or its default.
+func (v view) thresholdValue(t *catalog.Threshold) float64 {
+	if set, _, ok := v.Limit(t); ok {
+		return set
+	}
+	return t.Default
+}
+
+// Doubt implements catalog.Uncertain, by what the signal says of its noise.
+func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
+	n, steady := s.Noise(), &v.span().Steadiness
+	if v.Now(s).Unanswered > 0 { // the served requests say nothing about them
+		n = indicator.UnansweredWait.Noise()
+	}
+	d := v.doubtByChance(s, n)
+	if n.Burst > 0 && v.windowIsBurst() {
+		d.Least *= n.Burst
+	}
+	last := steady.LastGap
+	if n.Chance == indicator.FirstTokenTime {
+		last = steady.LastTTFT
+	}
+	if n.Lasting > 0 && d.Least > n.Lasting*last {
+		d.Least = n.Lasting * last
+	}
+	stalled := steady.Moments > 0 && steady.Since.Seconds() < v.thresholdValue(hiccup)
+	if stalled && n.Stall && (n.Chance != indicator.StreamTime || steady.Moments == 1) {
+		d.Least = 0 // it may be over
+	}
+	if (n.Chance == indicator.StreamTime || n.Chance == indicator.FirstTokenTime) && v.startsBeside() {
+		d.Least = 0 // it will be over when that one has started
+	}
+	return d
+}
+
+// windowIsBurst reports whether the window is shorter than a burst of requests.
+func (v view) windowIsBurst() bool {
+	return v.span().Window.Length().Seconds() < v.thresholdValue(burst)
+}
+
+// wanderOf adds to a doubt that times wander: deviation is the standard deviation of their logarithm.
+func (v view) wanderOf(d catalog.Doubt, deviation float64) catalog.Doubt {
+	steady := &v.span().Steadiness
+	d.Wander = min(mostWander, math.Exp(v.thresholdValue(deviations)*deviation))
+	if steady.Moments == 1 || v.maybeBurst() {
+		d.Margin *= v.thresholdValue(oneMoment)
+	}
+	if steady.Past > 0 && steady.Past.Seconds() < v.thresholdValue(burst) {
+		d.Margin *= v.thresholdValue(oneMoment)
+	}
+	return d
+}
+
+// doubtByChance returns the doubt that the kind of chance behind a reading leaves.
+func (v view) doubtByChance(s *indicator.Signal, n indicator.Noise) catalog.Doubt {
+	now, steady, z := v.Now(s), &v.span().Steadiness, v.thresholdValue(deviations)
+	d := catalog.Doubt{Least: now.V, Wander: 1, Margin: 1}
+	of, counted := v.countingSignal(s, n)
+	certain := max(0, 1-1/math.Sqrt(max(1, counted))) // the share of a count that is certain: one standard error less
+	switch n.Chance {
+	case indicator.Events:
+		if steady.Once[of] {
+			d.Least = 0
+		}
+		d.Least *= certain
+		// The normal share was counted too: with few requests it may have been higher.
+		if share, events := v.Normal(s).Or(0), v.Normal(of).Or(0); n.Of != nil && share > 0 && share < 1 && events > 0 {
+			d.Wander = min(mostWander, (1-stat.WilsonLow(1-share, events/share, z))/share)
+		}
+	case indicator.Split:
+		if parts := v.Now(indicator.Replicas).Or(0); parts > 1 && now.V > 0 {
+			share := min(1, now.V/parts)
+			d.Least = parts * stat.WilsonLow(share, counted/share, z)
+		}
+	case indicator.Clusters:
+		// One stall stops every stream at once, and those that it kept from being seen with
+		// the next step: at most twice as many as ever ran.
+		if counted > 0 {
+			d.Least = max(0, now.V-2*max(v.Now(indicator.Running).Or(0), v.Now(indicator.RunningPeak).Or(0))/counted)
+		}
+	case indicator.Backlog:
+		if v.windowIsBurst() {
+			d.Least = max(0, now.V-counted)
+		}
+	case indicator.StreamTime:
+		d = v.wanderOf(d, steady.Gap)
+		if n.Of != nil { // a mean of so many
+			d.Least *= certain
+		}
+	case indicator.FirstTokenTime:
+		d = v.wanderOf(d, steady.Ttft)
+	case indicator.OfRequests:
+		d.Least *= certain
+	case indicator.Served:
+		d.Least += min(0, v.Now(indicator.WaitingGrowth).Or(0))
+	case indicator.Extreme:
+		d.Margin = math.Exp(z * tailDeviation / math.Sqrt(max(1, counted/100)))
+	}
+	return d
+}
+
+// Over implements catalog.Uncertain, by what the signal leaves in the history.
+func (v view) Over(c catalog.Cond) bool {
+	s := v.span()
+	return s.Course.Ended(c.Signal, c.Op, s.Window)
+}
+
+// countingSignal returns the signal that counts the events a reading rests on, the signal itself where no
+// other does, and how many there were in the window.
+func (v view) countingSignal(s *indicator.Signal, n indicator.Noise) (of *indicator.Signal, events float64) {
+	of, events = s, v.Now(s).V
+	if n.Of != nil {
+		of, events = n.Of, v.Now(n.Of).Or(0)
+	}
+	if n.Chance == indicator.Events && of.Unit == indicator.RequestsPerSecond {
+		events *= v.span().Window.Length().Seconds()
+	}
+	return of, events
+}
+
+// startsBeside reports whether another server is starting on the same machine, for no longer
+// than a start takes.
+func (v view) startsBeside() bool {
+	watched, starts := v.snapshot.startsOn()[v.snapshot.Targets[v.target].HostName()]
+	return starts && watched < v.thresholdValue(startBeside)
+}
+
+// startsOn lists the machines on which a server is starting, and for how many seconds the
+// youngest of them has been watched.
+func (s *Snapshot) startsOn() map[string]float64 {
+	if s.starting != nil {
+		return s.starting
+	}
+	s.starting = map[string]float64{}
+	for i := range s.Targets {
+		answered, watched, machine := s.Now(i, indicator.Answered), s.Now(i, indicator.Starting), s.Targets[i].HostName()
+		if !answered.OK || answered.V > 0 || !watched.OK || machine == "" {
+			continue
+		}
+		if least, known := s.starting[machine]; !known || watched.V < least {
+			s.starting[machine] = watched.V
+		}
+	}
+	return s.starting
+}

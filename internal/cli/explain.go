@@ -29,7 +29,7 @@ func newExplainCommand() *cobra.Command {
 			if len(args) == 0 {
 				return pathologyList(all).Text(stdout, o, f.Full)
 			}
-			ids := list(all, func(p *catalog.Pathology) string { return p.ID })
+			ids := pathologyIDs()
 			id, ok := command.MatchName(args[0], ids)
 			i := slices.Index(ids, id)
 			if !ok { // it may be the name of an alert

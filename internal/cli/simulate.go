@@ -38,10 +38,11 @@ func (f *simulateFlags) run(cmd *cobra.Command, args []string) error {
 	line := command.NewProgress(stderr)
 	defer line.Clear()
 	f.Source.Pathologies = pathologies.All()
-	if err := f.Read(ctx, args, cmd.Flags().Changed, asked.Say{Note: notePrinter(stderr), Show: line.Show}); err != nil {
+	f.Note, f.Progress = notePrinter(stderr), line.Show
+	if err := f.Read(ctx, args, cmd.Flags().Changed); err != nil {
 		return err
 	}
-	objective, err := f.Objective()
+	objective, err := f.Promise.Objective(f.Source.Model)
 	if err != nil {
 		return err
 	}

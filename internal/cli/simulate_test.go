@@ -46,8 +46,8 @@ func TestSimulateFromPrometheusAgreesWithTheRecording(t *testing.T) {
 	}{
 		{"rate", direct.Workload.Rate, through.Workload.Rate, 0.05},
 		{"prompt tokens", direct.Workload.PromptTokens, through.Workload.PromptTokens, 0.05},
-		{"measured ITL", direct.Measured.ITLMean, through.Measured.ITLMean, 0.05},
-		{"simulated ITL", direct.Runs[0].Latency[simreport.ITL].Mean, through.Runs[0].Latency[simreport.ITL].Mean, 0.15},
+		{"measured ITL", direct.Check[1].Measured, through.Check[1].Measured, 0.05},
+		{"simulated ITL", direct.Runs[0].Find("ITL mean").Value, through.Runs[0].Find("ITL mean").Value, 0.15},
 	} {
 		if math.Abs(c.a/c.b-1) > c.tolerance {
 			t.Errorf("%s: %v from the recording, %v from Prometheus", c.name, c.a, c.b)
@@ -79,19 +79,16 @@ func TestThePresentIsMetOrThereIsNoNumber(t *testing.T) {
 		var s simreport.Simulation
 		must.Succeed(t, json.Unmarshal([]byte(out), &s))
 		r := &s.Runs[0]
-		if missed := len(s.Missed) > 0; missed != errors.Is(err, errCannotTell) || missed != (r.Error != "") || missed != (len(r.Latency) == 0) {
-			t.Errorf("%s: missed %v, error %v of the command, %q of the run with %d latencies", tt.recording, s.Missed, err, r.Error, len(r.Latency))
+		if missed := len(s.Missed) > 0; missed != errors.Is(err, errCannotTell) || missed != (r.Error != "") || missed != (len(r.Quantities) == 0) {
+			t.Errorf("%s: missed %v, error %v of the command, %q of the run with %d quantities", tt.recording, s.Missed, err, r.Error, len(r.Quantities))
 		}
 		if len(s.Missed) > 0 {
 			continue
 		}
 		met++
-		for _, c := range []struct {
-			name                string
-			measured, simulated float64
-		}{{"TTFT", s.Measured.TTFTMean, r.State.TTFTMean}, {"ITL", s.Measured.ITLMean, r.Latency[simreport.ITL].Mean}} {
-			if math.Abs(c.simulated/c.measured-1) > 0.15 {
-				t.Errorf("%s: %s %v measured, %v simulated", tt.recording, c.name, c.measured, c.simulated)
+		for _, c := range s.Check {
+			if math.Abs(c.Simulated/c.Measured-1) > 0.15 {
+				t.Errorf("%s: %s", tt.recording, c)
 			}
 		}
 	}
@@ -100,31 +97,16 @@ func TestThePresentIsMetOrThereIsNoNumber(t *testing.T) {
 	}
 }
 
-// TestABurstIsDescribedWhileItLasts simulates 200 requests that come within a moment: the
-// means are over the seconds that it takes to serve them, not over that moment.
-func TestABurstIsDescribedWhileItLasts(t *testing.T) {
-	s := simulated(t, "meta-llama/Llama-3.1-8B", "--gpu", "H100", "--engine-args", "--num-gpu-blocks-override 20000 --max-model-len 8192",
-		"--rate", "500", "--requests", "200", "--prompt-tokens", "512", "--output-tokens", "128")
-	r := &s.Runs[0]
-	e2e := r.Latency[simreport.E2E]
-	if got, want := r.State.RunningMean+r.State.WaitingMean, e2e.Mean*float64(e2e.Count)/r.Duration; math.Abs(got/want-1) > 0.02 {
-		t.Errorf("%.1f requests in the engine on average, by Little's law %.1f", got, want)
-	}
-	if r.State.Arriving.Running > r.State.RunningMean/2 {
-		t.Errorf("%.1f running while they arrived, %.1f until the last ended", r.State.Arriving.Running, r.State.RunningMean)
-	}
-}
-
 // TestSimulateAndTuneAgree asks both verbs what one deployment would do, where each
 // token is all-reduced over PCIe and nothing was measured.
 func TestSimulateAndTuneAgree(t *testing.T) {
-	const limits = "--max-num-seqs 128 --max-num-batched-tokens 2048 --max-model-len 8192"
+	const limits = "--tensor-parallel-size 4 --max-num-seqs 128 --max-num-batched-tokens 2048 --max-model-len 8192"
 	args := []string{
 		"--model-config", "../modelconfig/testdata/llama-3.1-70b-w8a8.json", "--gpu", "A100 PCIe 80GB", "--rate", "3",
 		"--prompt-tokens", "1000", "--output-tokens", "200", "--requests", "300",
 	}
-	simulated := simulated(t, append(args, "--engine-args", "--tensor-parallel-size 4 "+limits)...)
-	out, _, err := sixty(t, append([]string{"tune", "-o", "json", "--tp", "4", "--max-gpus", "4", "--itl-p95", "10s", "--engine-args", limits}, args...)...)
+	simulated := simulated(t, append(args, "--engine-args", limits)...)
+	out, _, err := sixty(t, append([]string{"tune", "-o", "json", "--max-gpus", "4", "--itl-p95", "10s", "--engine-args", limits}, args...)...)
 	if err != nil && !errors.Is(err, errFound) { // likely will do
 		t.Fatalf("%v (try: %s)", err, hint.Of(err))
 	}
@@ -138,15 +120,13 @@ func TestSimulateAndTuneAgree(t *testing.T) {
 		}
 	}
 	must.Succeed(t, json.Unmarshal([]byte(out), &tuned))
-	latency, best := simulated.Runs[0].Latency, tuned.Result.Rows[0]
-	if latency[simreport.ITL].P95 < 0.1 {
-		t.Errorf("ITL P95 %v s: the all-reduces of a prefill are not in it", latency[simreport.ITL].P95)
+	r, best := &simulated.Runs[0], tuned.Result.Rows[0]
+	if itl := r.Find("ITL P95").Value; itl < 0.1 {
+		t.Errorf("ITL P95 %v s: the all-reduces of a prefill are not in it", itl)
 	}
-	for name, v := range map[string][2]float64{
-		"TTFT P95": {latency[simreport.TTFT].P95, best.TTFTP95}, "ITL P95": {latency[simreport.ITL].P95, best.ITLP95}, "E2E P95": {latency[simreport.E2E].P95, best.E2EP95},
-	} {
-		if !(math.Abs(v[0]-v[1]) < 1e-6) {
-			t.Errorf("%s: simulate says %v s, tune %v s", name, v[0], v[1])
+	for name, want := range map[string]float64{"TTFT P95": best.TTFTP95, "ITL P95": best.ITLP95, "E2E P95": best.E2EP95} {
+		if got := r.Find(name).Value; !(math.Abs(got-want) < 1e-6) {
+			t.Errorf("%s: simulate says %v s, tune %v s", name, got, want)
 		}
 	}
 }
@@ -169,11 +149,11 @@ func recordingEnd(t *testing.T, path string) string {
 func TestASweepKeepsTheWorkloadOfItsPoints(t *testing.T) {
 	s := simulated(t, "meta-llama/Llama-3.1-8B", "--gpu", "H100", "--engine-args", "--num-gpu-blocks-override 2000 --max-model-len 4096", "--rate", "4", "--duration", "2m",
 		"--sweep", "max-num-seqs=4,64")
-	if n := s.Runs[0].Requests.Total; n == 0 || s.Runs[1].Requests.Total != n {
-		t.Errorf("%d and %d requests", n, s.Runs[1].Requests.Total)
+	if n := s.Runs[0].Requests; n == 0 || s.Runs[1].Requests != n {
+		t.Errorf("%d and %d requests", n, s.Runs[1].Requests)
 	}
-	if s.Runs[0].Latency[simreport.TTFT].P95 <= s.Runs[1].Latency[simreport.TTFT].P95 {
-		t.Errorf("four seats are as good as 64: %+v", s.Runs[0].Latency[simreport.TTFT])
+	if few, many := s.Runs[0].Find("TTFT P95").Value, s.Runs[1].Find("TTFT P95").Value; few <= many {
+		t.Errorf("four seats are as good as 64: %g s, %g s", few, many)
 	}
 }
 
@@ -208,20 +188,20 @@ func TestTheAnswerComesFirst(t *testing.T) {
 		name, first, further, full string
 		args                       []string
 	}{
-		{"the current servers", "The current servers: TTFT P95 ", "\ncheck ", "\n  queue ", simulate},
+		{"the current servers", "The current servers: TTFT P95 ", "\ncheck ", "\n  queue P50 ", simulate},
 		{"a change", "With replicas 1 → 2: TTFT P95 ", "now      then", "\n  assumed ", append(simulate, "--replicas", "2")},
 		{"a sweep", "3 of 3 points meet the objective", "now ", "calibrated up to 903", append(simulate, "--replicas", "2", "--sweep", "rate-scale=0.5:1.5:0.5")},
 		{
-			"what meets targets", "LlamaForCausalLM (8.03 billion parameters) surely meets the targets on 1 ×", "vllm serve meta/llama --max-num-seqs ", "activations at their peak",
+			"what meets targets", "LlamaForCausalLM (8.03 billion parameters) surely meets the targets on 1 ×", "vllm serve meta/llama --max-num-seqs ", "; sampling: ",
 			[]string{
 				"tune", "--model-config", small, "--gpu", "H100", "--use-case", "chat", "--rate", "5", "--prompt-tokens", "900", "--output-tokens", "250", "--requests", "200",
 				"--max-gpus", "2", "--engine-args", "vllm serve meta/llama",
 			},
 		},
-		{"what fits", "It fits: LlamaForCausalLM", "\n  vllm serve ", "activations at their peak", []string{"tune", "--model-config", small, "--gpu", "H100"}},
+		{"what fits", "It fits: LlamaForCausalLM", "\n  vllm serve ", "; sampling: ", []string{"tune", "--model-config", small, "--gpu", "H100"}},
 		{
-			"what does not fit", "It does not fit: LlamaForCausalLM", " --tensor-parallel-size 4 ", "activations at their peak",
-			[]string{"tune", "--model-config", large, "--gpu", "40GiB", "--tp", "1"},
+			"what does not fit", "It does not fit: LlamaForCausalLM", " --tensor-parallel-size 4 ", "; sampling: ",
+			[]string{"tune", "--model-config", large, "--gpu", "40GiB", "--engine-args", "--tensor-parallel-size 1"},
 		},
 		{
 			"targets out of reach", "The targets cannot be met: ", "nearest", "WHAT EACH KIND OF GPU NEEDS",

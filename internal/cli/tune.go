@@ -28,7 +28,8 @@ func (f *tuneFlags) run(cmd *cobra.Command, args []string) error {
 	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
 	line := command.NewProgress(stderr)
 	defer line.Clear()
-	if err := f.Read(ctx, args, cmd.Flags().Changed, asked.Say{Note: notePrinter(stderr), Show: line.Show}); err != nil {
+	f.Note, f.Progress = notePrinter(stderr), line.Show
+	if err := f.Read(ctx, args, cmd.Flags().Changed); err != nil {
 		return err
 	}
 	f.Show = line.Show

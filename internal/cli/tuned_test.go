@@ -67,9 +67,12 @@ func (p *publicDeployment) tuneArguments(rate float64) []string {
 		model = filepath.Join(publicPoints, "models", model+".json")
 	}
 	n, _, _ := engine.ParseArgs(p.Args, p.Name).Number(engine.TensorParallelSize)
-	gpus := fmt.Sprint(max(n, 1))
+	gpus, args := fmt.Sprint(max(n, 1)), p.Args
+	if n == 0 {
+		args += " --tensor-parallel-size 1"
+	}
 	return []string{
-		"tune", "--model-config", model, "-o", "json", "--gpu", p.GPU, "--tp", gpus, "--max-gpus", gpus, "--vllm-version", p.VLLM, "--engine-args", p.Args,
+		"tune", "--model-config", model, "-o", "json", "--gpu", p.GPU, "--max-gpus", gpus, "--vllm-version", p.VLLM, "--engine-args", args,
 		"--rate", fmt.Sprint(rate), "--prompt-tokens", length(0, p.Load.Prompt), "--output-tokens", length(1, p.Load.Output), "--ttft-p95", "10s",
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// A Miss is a quantity of the present that the simulation does not reproduce, in seconds or tokens per second.
+// A Miss is a quantity of the present, in seconds or tokens per second, as measured and as simulated.
 type Miss struct {
 	Name      string  `json:"name"`
 	Measured  float64 `json:"measured"`
@@ -21,7 +21,7 @@ type Miss struct {
 // outputTokens is the only quantity that is not a time.
 const outputTokens = "output tokens/s"
 
-// String describes the miss.
+// String writes both values.
 func (m Miss) String() string {
 	format := render.Seconds
 	if m.Name == outputTokens {
@@ -49,11 +49,15 @@ const (
 // An adjustment is a change of a fit after replaying the present.
 type adjustment struct{ stretch, front, mixed float64 }
 
-// calibratePresent adjusts the calibration until the simulated present reproduces the measurements, and sets Missed
-// to the remaining errors.
+// calibratePresent compares the simulated present with the measurements. It adjusts a calibration that rests on the
+// servers' metrics until both agree, and sets Missed to the remaining errors.
 func (s *Simulation) calibratePresent(ctx context.Context) error {
-	if s.calibration.Basis != perfmodel.Metrics || s.Seen == nil {
+	if s.Seen == nil {
 		return nil
+	}
+	passes := 1
+	if s.calibration.Basis == perfmodel.Metrics {
+		passes = calibrationPasses
 	}
 	measured := s.Seen.Summary()
 	fitted := s.calibration.Fit
@@ -61,7 +65,7 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 	by := adjustment{1, fitted.Frontend.PerRequest, 0}
 	best, worst := fitted, math.Inf(1)
 	var off perfmodel.Misses
-	for range calibrationPasses {
+	for range passes {
 		s.calibration.Fit = by.applyTo(fitted)
 		p, err := s.replayPresent(ctx)
 		if err != nil {
@@ -73,7 +77,7 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 		}
 		came := sim.WhileArriving(p.Result.Records)
 		ttft, itl := came.TTFTMean.Seconds(), p.Summary.ITL.Mean.Seconds()
-		var misses []Miss
+		var check, misses []Miss
 		far := 0.0
 		for _, m := range []Miss{
 			{"TTFT mean", measured.TTFTMean, ttft},
@@ -83,13 +87,15 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 			if !(m.Measured > 0) {
 				continue
 			}
+			check = append(check, m)
 			one := math.Abs(m.Simulated/m.Measured - 1)
 			if far = max(far, one); one > toleratedMiss {
 				misses = append(misses, m)
 			}
 		}
 		if far < worst {
-			worst, best, s.Missed, off = far, s.calibration.Fit, misses, missesOf(s.Seen, p)
+			worst, best, off = far, s.calibration.Fit, missesOf(s.Seen, p)
+			s.Check, s.Missed = check, misses
 		}
 		if worst <= negligibleMiss {
 			break
@@ -102,6 +108,10 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 			by.front = min(max(front, 0), outside)
 			by.mixed = min(max(by.mixed+front-by.front, 0), maxMixed*fitted.Cost.Base)
 		}
+	}
+	if s.calibration.Basis != perfmodel.Metrics {
+		s.calibration.Fit, s.Missed = fitted, nil
+		return nil
 	}
 	s.calibration.Fit = best.Missing(off)
 	return nil

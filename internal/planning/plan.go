@@ -85,11 +85,10 @@ type Plan struct {
 	Show  func(format string, args ...any)
 }
 
-// A Choice is a kind of GPU and a weight format, "" for the checkpoint's.
+// A Choice is a kind of GPU.
 type Choice struct {
-	Device       perfmodel.GPU
-	Memory       perfmodel.Estimate
-	Quantization string
+	Device perfmodel.GPU
+	Memory perfmodel.Estimate
 }
 
 // An Offer is a choice with the knowledge about servers that run it.
@@ -195,12 +194,11 @@ type Result struct {
 	Smallest *Point // the cheapest single replica that meets them, at its largest load
 	Nearest  *Point // the one that comes closest, if none meets them
 
-	Offers    []Offered // outcome for each offer of the plan
-	Basis     string    // basis of the step times
-	Doubtful  []string  // why they may be wrong
-	Notes     []string
-	Explain   []string // why targets cannot be met, and which could be
-	Evaluated int
+	Offers   []Offered // outcome for each offer of the plan
+	Basis    string    // basis of the step times
+	Doubtful []string  // why they may be wrong
+	Notes    []string
+	Explain  []string // why targets cannot be met, and which could be
 }
 
 // Point returns the surest point.

@@ -76,8 +76,8 @@ func TestSearchFindsAConfigurationThatMeetsItsTargets(t *testing.T) {
 	if r.Likely.GPUs > b.GPUs || r.Smallest.Replicas != 1 || !(r.Smallest.Rate > 0 && r.Smallest.Rate <= 10) {
 		t.Errorf("likely %+v, smallest %+v", r.Likely, r.Smallest)
 	}
-	if r.Evaluated == 0 || !strings.Contains(r.Basis, "data sheet") {
-		t.Errorf("%d evaluated, basis %q", r.Evaluated, r.Basis)
+	if !strings.Contains(r.Basis, "data sheet") {
+		t.Errorf("basis %q", r.Basis)
 	}
 	if again := find(t, p); again.Surely.Knobs != b.Knobs || again.Likely.Knobs != r.Likely.Knobs {
 		t.Errorf("the same question has two answers: %+v and %+v", b.Knobs, again.Surely.Knobs)

@@ -89,7 +89,6 @@ func (p *Plan) Search() (*Result, error) {
 	if err := s.checkInterrupt(); err != nil {
 		return nil, err
 	}
-	s.res.Evaluated = s.countEvaluated()
 	best := s.res.Point()
 	switch {
 	case best == nil:
@@ -501,7 +500,7 @@ func (s *search) explainMisses() {
 	}
 	if r := s.res.Smallest; r != nil && len(s.res.Explain) == 0 {
 		add("%s are too few for %.4g requests/s within the targets: %s handles %.3g requests/s",
-			render.Plural(s.maxGPUs, "GPU"), s.Demand.Rate, r.shortName(), r.Rate)
+			render.Plural(s.maxGPUs, "GPU"), s.Demand.Rate, r.Hardware(), r.Rate)
 		return
 	}
 	alone := s.singleRequests()
@@ -513,7 +512,7 @@ func (s *search) explainMisses() {
 		if v := float64(l.point(fastest)); v > l.want.Seconds() {
 			add("%s P95 ≤ %s is not attainable: a single request on %s has %s. Attainable with this model: %s or "+
 				"more, or shorter requests, or a faster GPU",
-				l.name, l.want, fastest.shortName(), render.Seconds(v), render.Seconds(v))
+				l.name, l.want, fastest.Hardware(), render.Seconds(v), render.Seconds(v))
 		}
 	}
 	if len(s.res.Explain) == 0 {
@@ -521,13 +520,9 @@ func (s *search) explainMisses() {
 	}
 }
 
-// shortName names what a point runs on.
-func (p *Point) shortName() string {
-	text := fmt.Sprintf("%d × %s", p.GPUs, cmp.Or(p.Offer.Device.Name, "GPU"))
-	if p.Offer.Quantization != "" {
-		text += " with " + p.Offer.Quantization
-	}
-	return text
+// Hardware names what a point runs on.
+func (p *Point) Hardware() string {
+	return fmt.Sprintf("%d × %s", p.GPUs, cmp.Or(p.Offer.Device.Name, "GPU"))
 }
 
 // singleRequests is a request by itself on every shape.

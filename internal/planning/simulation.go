@@ -33,9 +33,9 @@ type Simulation struct {
 
 	Samples int // samples of the calibration, for intervals; negative: as many as take little time
 
-	// Calibrate sets Missed to the quantities of the present that the simulation does not reproduce. No prediction
-	// that rests on the servers' metrics can be trusted then.
-	Missed []Miss
+	// Calibrate sets Check to the comparison of the present with its simulation, and Missed to its quantities that the
+	// simulation does not reproduce. No prediction that rests on the servers' metrics can be trusted then.
+	Check, Missed []Miss
 
 	swept       engine.Config // the settings at a point of the sweep
 	ledger      engine.Config // settings from the memory ledger, if there is one

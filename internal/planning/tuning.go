@@ -70,8 +70,7 @@ func (t *Tuning) Answer() (*Tuned, error) {
 			return nil, hint.With(errors.New("a workload is given, and no target"),
 				"pass --use-case chat, or --ttft-p95, --itl-p95, --e2e-p95, --throughput")
 		case len(t.Choices) > 1:
-			return nil, hint.With(errors.New("kinds of GPU and weight formats are compared by cost for a "+
-				"workload, and none is given"),
+			return nil, hint.With(errors.New("kinds of GPU are compared by cost for a workload, and none is given"),
 				"pass --use-case chat --rate 5 --prompt-tokens 900 --output-tokens 250, or name one --gpu")
 		}
 		return out, nil
@@ -191,11 +190,6 @@ func (t *Tuning) fitOffer(of *Offer, known engine.Config, l *perfmodel.Ledger, d
 func (t *Tuning) newOffer(c Choice, l *perfmodel.Ledger) (*Offer, error) {
 	one := t.Known
 	one.Device, one.Memory = c.Device, c.Memory
-	one.Args = engine.Config{}
-	if c.Quantization != "" {
-		one.Args.Set(engine.Quantization, c.Quantization, "the comparison")
-	}
-	one.Args.Merge(t.Args)
 	base, err := one.ledgerSettings(one.Args)
 	if err != nil {
 		return nil, err

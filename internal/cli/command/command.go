@@ -4,12 +4,18 @@
 package command
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
+	"strings"
 	"sync"
 	"text/template"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/synonym"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
@@ -19,7 +25,6 @@ type Vocabulary struct {
 	Last    []string          // flags that help lists behind the others
 	Texts   fs.FS             // what is said of commands, in files of the directory help; see describe and readRemoved
 	Options render.Options    // how help is rendered
-	Exits   Exits
 
 	pages   *template.Template // of help
 	removed map[string]string  // what to use in place of what was, by the words of the command line; see readRemoved
@@ -32,20 +37,12 @@ var keepOrder = sync.OnceFunc(func() { cobra.EnableCommandSorting = false })
 // Apply makes a tree of commands speak the vocabulary.
 func (v *Vocabulary) Apply(root *cobra.Command) {
 	keepOrder()
-	describe(root, v.Texts)
-	v.removed = readRemoved(v.Texts)
-	root.AddCommand(&cobra.Command{Use: exitTopic, Short: "Exit codes of all commands"})
+	v.readRemoved()
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	root.SetFlagErrorFunc(v.explainFlag)
 	v.layHelp(root)
-	each(root, func(c *cobra.Command) {
-		c.InitDefaultHelpFlag()
-		c.Flags().SortFlags = false
-		c.DisableFlagsInUseLine = c.HasSubCommands() && !c.Runnable()
-		v.restrict(c)
-		v.checkArguments(c)
-	})
+	v.prepare(root)
 	help, _, _ := root.Find([]string{"help"}) // it was made above
 	help.Args = func(_ *cobra.Command, args []string) error {
 		if c, rest, err := root.Find(args); err == nil && len(rest) > 0 {
@@ -55,10 +52,128 @@ func (v *Vocabulary) Apply(root *cobra.Command) {
 	}
 }
 
-// each calls fn for a command and those below it.
-func each(c *cobra.Command, fn func(*cobra.Command)) {
-	fn(c)
-	for _, sub := range c.Commands() {
-		each(sub, fn)
+// prepare applies the vocabulary to a command and those below it.
+func (v *Vocabulary) prepare(c *cobra.Command) {
+	if c.Short == "" { // cobra's own have words
+		v.describe(c)
 	}
+	c.InitDefaultHelpFlag()
+	c.Flags().SortFlags = false
+	c.DisableFlagsInUseLine = c.HasSubCommands() && !c.Runnable()
+	v.restrict(c)
+	v.checkArguments(c)
+	for _, sub := range c.Commands() {
+		v.prepare(sub)
+	}
+}
+
+// describe gives a command its words, from the Markdown file of its name: below the line of use stand a sentence,
+// examples, which are indented, and what else there is to know.
+func (v *Vocabulary) describe(c *cobra.Command) {
+	content, err := fs.ReadFile(v.Texts, "help/"+strings.ReplaceAll(c.CommandPath(), " ", "-")+".md")
+	if err != nil {
+		panic(err) // the files are part of the program
+	}
+	use, rest, _ := strings.Cut(string(content), "\n\n")
+	if c.Use = strings.TrimPrefix(use, "# "); c.HasParent() {
+		c.Use = strings.TrimPrefix(c.Use, c.Parent().CommandPath()+" ")
+	}
+	c.Short, rest, _ = strings.Cut(strings.TrimSpace(rest), "\n\n")
+	if strings.HasPrefix(rest, "    ") {
+		c.Example, rest, _ = strings.Cut(rest, "\n\n")
+	}
+	c.Long = rest
+}
+
+// readRemoved reads what to use in place of the commands and flags that were. A line has the words of the command line
+// ("sixty VERB [COMMAND]", "sixty VERB [COMMAND] --FLAG" or, of values that are no longer one of a few,
+// "sixty VERB [COMMAND] --FLAG VALUE"), a colon and the advice.
+func (v *Vocabulary) readRemoved() {
+	content, err := fs.ReadFile(v.Texts, "help/removed.txt")
+	if err != nil {
+		panic(err) // the file is part of the program
+	}
+	v.removed = map[string]string{}
+	for line := range strings.Lines(string(content)) {
+		words, instead, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		v.removed[words] = instead
+	}
+}
+
+// checkArguments makes a command answer arguments that it cannot take with an error
+// that carries the nearest names. A command that only groups others prints its help
+// when it is called without any.
+func (v *Vocabulary) checkArguments(c *cobra.Command) {
+	groups := c.HasSubCommands() && (!c.Runnable() || c.Name() == "completion")
+	if groups {
+		c.RunE = func(c *cobra.Command, _ []string) error { return v.pages.ExecuteTemplate(c.OutOrStdout(), "first", c) }
+	}
+	check := c.Args
+	c.Args = func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 0 && (groups || v.removed[c.CommandPath()+" "+args[0]] != ""),
+			len(args) > 0 && !strings.ContainsAny(args[0], "./:=") && len(hint.Nearest(args[0], commands(c))) > 0: // no address and no path
+			return v.unknownCommand(c, args[0])
+		case groups || check == nil:
+			return nil
+		}
+		if err := check(c, args); err != nil {
+			return hint.Or(fmt.Errorf("%s: %w", c.CommandPath(), err), c.CommandPath()+" --help")
+		}
+		return nil
+	}
+}
+
+// commands are the names of the commands directly below one.
+func commands(c *cobra.Command) []string {
+	var names []string
+	for _, sub := range c.Commands() {
+		if !sub.Hidden {
+			names = append(names, sub.Name())
+		}
+	}
+	return names
+}
+
+func (v *Vocabulary) unknownCommand(c *cobra.Command, name string) error {
+	if instead := v.removed[c.CommandPath()+" "+name]; instead != "" {
+		return hint.With(fmt.Errorf("%s %s was removed", c.CommandPath(), name), instead)
+	}
+	return hint.With(fmt.Errorf("unknown command %q for %q", name, c.CommandPath()), suggest(c, c.CommandPath()+" ", name, commands(c)))
+}
+
+// explainFlag adds a way out to pflag's errors: the nearest flags, or the successor of what was removed.
+func (v *Vocabulary) explainFlag(c *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) && strings.HasPrefix(invalid.Unwrap().Error(), "--") { // it names the flag itself
+		err = invalid.Unwrap()
+		if instead := v.removed[c.CommandPath()+" --"+invalid.GetFlag().Name+" VALUE"]; instead != "" {
+			err = hint.With(err, instead)
+		}
+		return err
+	}
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return hint.Or(err, c.CommandPath()+" --help")
+	}
+	name := unknown.GetSpecifiedName()
+	if instead := v.removed[c.CommandPath()+" --"+name]; instead != "" {
+		return hint.With(fmt.Errorf("--%s of %s was removed", name, c.CommandPath()), instead)
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && len(name) > 1 { // any short flag is like any other
+			names = append(names, f.Name)
+		}
+	})
+	return hint.With(err, suggest(c, "--", synonym.Translate(name), names))
+}
+
+// suggest returns a hint: the nearest names, each after prefix, or the command's help if no name is near.
+func suggest(c *cobra.Command, before, name string, names []string) string {
+	near := hint.Nearest(name, names)
+	if len(near) == 0 {
+		return c.CommandPath() + " --help"
+	}
+	return "did you mean " + before + strings.Join(near, ", or "+before) + "?"
 }

@@ -88,19 +88,3 @@ func writeLabelled(w io.Writer, what, s string) {
 	}
 	_, _ = t.WriteTo(w) // there is nobody left to tell
 }
-
-// Exits are what exit codes mean, with backquotes around names: the one table of help and
-// of documents.
-type Exits []struct {
-	Code    int
-	Verbs   []string // paths of commands, behind which a flag may stand; none: all of them
-	Meaning string
-}
-
-// describeExit says which commands mean what by an exit code.
-func describeExit(verbs []string, meaning string) string {
-	return strings.TrimPrefix(strings.Join(verbs, ", ")+": "+strings.ReplaceAll(meaning, "`", ""), ": ")
-}
-
-// exitTopic is the page of help about the codes of all verbs.
-const exitTopic = "exit-codes"

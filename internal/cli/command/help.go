@@ -15,8 +15,8 @@ import (
 //go:embed help.tmpl
 var helpTemplate string
 
-// fewFlags is how many lines a first screen has of the names of flags.
-const fewFlags = 5
+// few is how many values of a flag help lists, and fewFlags how many lines a first screen has of the names of flags.
+const few, fewFlags = 8, 5
 
 // layHelp lays out help for the terminal's width. -h prints one screen: what a command does, its usage, examples, and
 // the names of its flags. --help and "help COMMAND" print everything.
@@ -39,39 +39,36 @@ func (v *Vocabulary) layHelp(root *cobra.Command) {
 		"examples": func(c *cobra.Command, most int) string {
 			return lay(func(t *render.Text) { layExamples(t, c, most) })
 		},
-		"exits": func() Exits { return v.Exits },
-		"exit":  describeExit,
 	}).Parse(helpTemplate))
 	root.SetUsageFunc(func(c *cobra.Command) error { return v.pages.ExecuteTemplate(c.OutOrStderr(), "usage", c) })
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
 		page := "help"
-		if len(args) > 0 && !slices.Contains(args, "--help") && !c.IsAdditionalHelpTopicCommand() {
+		if len(args) > 0 && !slices.Contains(args, "--help") {
 			page = "first"
 		}
-		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			of, ok := f.Value.(*choice)
-			if names := Names(f); ok && !of.Open && len(names) <= few && !strings.Contains(f.Usage, names[0]) {
-				f.Usage += ": " + oneOf(names)
-			}
-			if f.DefValue == "[]" || strings.Contains(f.Usage, "(default") {
-				f.DefValue = "" // the usage says it, or there is none
-			}
-		})
 		if err := v.pages.ExecuteTemplate(c.OutOrStdout(), page, c); err != nil {
 			c.PrintErrln(err)
 		}
 	})
 }
 
-// flags returns a command's flags in the order of help.
+// flags returns a command's flags in the order of help. Their usage lists the values, where these are few.
 func (v *Vocabulary) flags(c *cobra.Command) *pflag.FlagSet {
 	out := pflag.NewFlagSet(c.Name(), pflag.ContinueOnError)
 	out.SortFlags = false
 	for _, last := range []bool{false, true} {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if slices.Contains(v.Last, f.Name) == last && !f.Hidden {
-				out.AddFlag(f)
+			if slices.Contains(v.Last, f.Name) != last || f.Hidden {
+				return
 			}
+			of, ok := f.Value.(*choice)
+			if names := Names(f); ok && !of.Open && len(names) <= few && !strings.Contains(f.Usage, names[0]) {
+				f.Usage += ": " + strings.Join(names, ", ")
+			}
+			if f.DefValue == "[]" || strings.Contains(f.Usage, "(default") {
+				f.DefValue = "" // the usage says it, or there is none
+			}
+			out.AddFlag(f)
 		})
 	}
 	return out

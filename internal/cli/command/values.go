@@ -14,9 +14,8 @@ import (
 
 // Values are what a flag may be set to.
 type Values struct {
-	// Names are asked for when they are needed; each may have an explanation behind a tab.
-	Names func() []string
-	Open  bool // there are others, such as names of files
+	Names func() []string // asked for when they are needed
+	Open  bool            // there are others, such as names of files
 }
 
 // Closed are the values that a flag can have, and no other.
@@ -35,32 +34,25 @@ func SetValues(s *pflag.FlagSet, flag string, of Values) {
 	f.Value = &choice{f.Value, flag, of}
 }
 
-// Names are the values of a flag that is one of some names, without explanations; none for other flags.
+// Names are the values of a flag that is one of some names; none for other flags.
 func Names(f *pflag.Flag) []string {
 	if c, ok := f.Value.(*choice); ok {
-		return c.names()
+		return c.Names()
 	}
 	return nil
 }
 
-func (v *choice) names() (out []string) {
-	for _, n := range v.Names() {
-		name, _, _ := strings.Cut(n, "\t")
-		out = append(out, name)
-	}
-	return out
-}
-
 // Set implements [pflag.Value].
 func (v *choice) Set(text string) error {
-	parts, names := []string{text}, v.names()
+	parts, names := []string{text}, v.Names()
 	if v.Type() == "stringSlice" {
 		parts = strings.Split(text, ",")
 	}
 	for i, part := range parts {
 		name, ok := MatchName(part, names)
 		if parts[i] = name; !ok && !v.Open && part != "" {
-			return unknownValue(v.flag, part, names)
+			return hint.With(fmt.Errorf("--%s: there is no %q", v.flag, part),
+				cmp.Or(hint.DidYouMean(part, names), "one of "+strings.Join(names, ", ")))
 		}
 	}
 	return v.Value.Set(strings.Join(parts, ","))
@@ -69,7 +61,7 @@ func (v *choice) Set(text string) error {
 // restrict gives the flags of a command the vocabulary's values, and shells all that there are.
 func (v *Vocabulary) restrict(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if of, ok := v.Values[f.Name]; ok && len(Names(f)) == 0 {
+		if of, ok := v.Values[f.Name]; ok && Names(f) == nil {
 			SetValues(c.Flags(), f.Name, of)
 		}
 		of, ok := f.Value.(*choice)
@@ -95,21 +87,4 @@ func MatchName(text string, names []string) (string, bool) {
 		return text, false
 	}
 	return names[i], true
-}
-
-// few is how many values an error lists.
-const few = 8
-
-func unknownValue(flag, text string, names []string) error {
-	near := hint.DidYouMean(text, names)
-	if len(names) <= few {
-		return hint.Or(fmt.Errorf("--%s: %q is not %s", flag, text, oneOf(names)), near)
-	}
-	return hint.With(fmt.Errorf("--%s: there is no %q", flag, text), cmp.Or(near, "one of "+strings.Join(names, ", ")))
-}
-
-// oneOf names alternatives.
-func oneOf(names []string) string {
-	last := len(names) - 1
-	return strings.TrimPrefix(strings.Join(names[:last], ", ")+" or "+names[last], " or ")
 }

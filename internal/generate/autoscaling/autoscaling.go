@@ -125,16 +125,14 @@ func ReadCapacity(name string, content []byte) (c Capacity, note string, err err
 	if err := json.Unmarshal(content, &kind); err != nil {
 		return c, "", hint.With(fmt.Errorf("read %s: %w", name, err), wayOut)
 	}
-	if kind.Schema == "sixty.tune/v2" {
-		for _, r := range kind.Result.Rows { // row smallest carries the largest load that meets the targets
-			if c.InFlight == 0 || r.Row == "smallest" {
-				c = Capacity{r.Running, "simulated by sixty tune, row " + r.Row}
-			}
-		}
-		if c.InFlight == 0 {
+	if kind.Schema == "sixty.tune/v3" {
+		rows := kind.Result.Rows
+		if len(rows) == 0 {
 			return c, "", hint.With(fmt.Errorf("read %s: no configuration meets the targets", name), wayOut)
 		}
-		return c, "the capacity is simulated: a load test (sixty bench --search) is more reliable", nil
+		last := rows[len(rows)-1] // the smallest replica that meets the targets, at the largest load
+		return Capacity{last.Running, "simulated by sixty tune, row " + last.Row},
+			"the capacity is simulated: a load test (sixty bench --search) is more reliable", nil
 	}
 	b, err := baseline.Parse(name, content)
 	if err != nil {

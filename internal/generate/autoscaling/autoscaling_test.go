@@ -111,9 +111,9 @@ func TestReadCapacity(t *testing.T) {
 		fail    string
 	}{
 		"a load test":      {`{"schema":"sixty.baseline/v1","source":"load test","capacity":4.5,"concurrency":31.5,"thresholds":[]}`, 31.5, ""},
-		"a simulation":     {`{"schema":"sixty.tune/v2","result":{"rows":[{"row":"surely","running":9},{"row":"smallest","running":12}]}}`, 12, ""},
+		"a simulation":     {`{"schema":"sixty.tune/v3","result":{"rows":[{"row":"surely","running":9},{"row":"smallest","running":12}]}}`, 12, ""},
 		"a healthy span":   {`{"schema":"sixty.baseline/v1","thresholds":[]}`, 0, "no number of requests in flight"},
-		"no configuration": {`{"schema":"sixty.tune/v2"}`, 0, "no configuration meets"},
+		"no configuration": {`{"schema":"sixty.tune/v3"}`, 0, "no configuration meets"},
 		"another file":     {`{"schema":"x"}`, 0, "schema"},
 		"no JSON":          {`<html>`, 0, "invalid character"},
 	} {

@@ -63,11 +63,12 @@ func Simulate(
 		out.Basis += fmt.Sprintf("; the other %d are taken for its like", a.Replicas-1)
 	}
 	out.Command, out.Settings.Replicas = commandOf(s, ask.Model, &c, line), a.Replicas
-	for name, v := range simreport.DeploymentOf(a.Engine, perfmodel.Deployment{Config: a.Engine.Config}, a.Known).Settings {
-		flag := "--" + strings.TrimPrefix(name, "--")
-		if out.Settings.Flags[flag] = fmt.Sprint(v.Value); v.Source == "assumed" {
-			out.Settings.Flags[flag] = "" // a simulated value is no setting of the server
+	for name, v := range simreport.DeploymentOf(a.Engine, perfmodel.Deployment{Config: a.Engine.Config}).Settings {
+		assumed := slices.ContainsFunc(a.Engine.Assumed, func(text string) bool { return strings.Contains(text, name) })
+		if _, known := a.Known[name]; assumed && !known {
+			v = "" // a simulated value is no setting of the server
 		}
+		out.Settings.Flags["--"+name] = fmt.Sprint(v)
 	}
 	out.Warnings = append(out.Warnings, a.Caveats...)
 	out.Present, out.Changed = a.Present, a.Changed

@@ -18,9 +18,8 @@ import (
 func (f *Deployment) resolveArgs(args []string) error {
 	var others []string
 	for _, arg := range args {
-		_, known := modelconfig.PublishedName(arg)
-		switch {
-		case source.OnDisk(arg) || !known && !hubName.MatchString(arg):
+		switch _, names := completeName(arg); {
+		case source.OnDisk(arg) || !names:
 			others = append(others, arg)
 		case f.modelConfig != "":
 			return hint.With(fmt.Errorf("two models: %s and %s", f.modelConfig, arg), "give one at a time")
@@ -31,50 +30,57 @@ func (f *Deployment) resolveArgs(args []string) error {
 	return f.Source.Resolve(others)
 }
 
+// hubName matches the name of a model at Hugging Face: an owner and a name.
+var hubName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]+$`)
+
+// completeName returns the name of a model in its owner's spelling. It reports whether the text may be one.
+func completeName(text string) (string, bool) {
+	if name, ok := modelconfig.PublishedName(text); ok {
+		return name, true
+	}
+	return text, hubName.MatchString(text)
+}
+
 // readModel reads a config.json: a file, one in a directory, or the one of a named model, from the local cache of
-// Hugging Face or from those that sixty knows. It also returns the name, in its owner's spelling.
-func readModel(name string) (*modelconfig.Model, string, error) {
-	path := name
+// Hugging Face or from those that sixty knows.
+func readModel(path string) (*modelconfig.Model, error) {
 	var content []byte
 	info, err := os.Stat(path)
-	switch published, ok := modelconfig.PublishedName(name); {
-	case err == nil && info.IsDir():
-		path = filepath.Join(path, "config.json")
-	case err != nil && (ok || hubName.MatchString(name)):
-		name = cmp.Or(published, name)
-		if path = cachedConfig(name); path == "" && !ok {
-			return nil, "", unknownModel(name)
+	name, named := completeName(path)
+	if named = named && err != nil; named {
+		if path, content = cachedConfig(name), modelconfig.Published(name); path == "" && content == nil {
+			return nil, unknownModel(name)
 		}
-		content = modelconfig.Published(name)
+	} else if err == nil && info.IsDir() {
+		path = filepath.Join(path, "config.json")
 	}
 	if path != "" {
 		if content, err = fileio.Read(path, modelconfig.MaxBytes); err != nil {
-			return nil, "", hint.With(fmt.Errorf("--model-config: %w", err),
+			return nil, hint.With(fmt.Errorf("--model-config: %w", err),
 				"give the config.json next to the model's weights, or their directory")
 		}
 	}
 	m, err := modelconfig.Parse(content)
 	if err != nil {
-		return nil, "", fmt.Errorf("--model-config %s: %w", path, err)
+		return nil, fmt.Errorf("--model-config %s: %w", path, err)
 	}
-	return m, name, nil
+	if named {
+		m.Name = name
+	}
+	return m, nil
 }
 
 // unknownModel returns the error for a name that neither the cache nor sixty knows.
 func unknownModel(name string) error {
 	known := modelconfig.PublishedNames()
-	err := fmt.Errorf("there is no model %s: no such file, not in the cache %s, and not among the %d built-in names",
-		name, hubCache(), len(known))
 	fetch := "hf download " + name + " config.json, or save https://huggingface.co/" + name +
 		"/resolve/main/config.json and name that file"
 	if near := hint.DidYouMean(name, known); near != "" {
 		fetch = near + " Else " + fetch
 	}
-	return hint.With(err, fetch)
+	return hint.With(fmt.Errorf("there is no model %s: no such file, not in the cache %s, not among the %d built-in names",
+		name, hubCache(), len(known)), fetch)
 }
-
-// hubName matches the name of a model: an owner and a name.
-var hubName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]+$`)
 
 // hubCache returns the cache directory of Hugging Face's clients.
 func hubCache() string {
@@ -84,15 +90,13 @@ func hubCache() string {
 		filepath.Join(cmp.Or(os.Getenv("HF_HOME"), filepath.Join(cache, "huggingface")), "hub"))
 }
 
-// cachedConfig returns the path of a model's config.json in the cache, or "". It prefers the main revision, and
-// otherwise takes the last one by name.
+// cachedConfig returns the path of the config.json of a model's main revision in the cache, or "".
 func cachedConfig(name string) string {
 	repo := filepath.Join(hubCache(), "models--"+strings.ReplaceAll(name, "/", "--"))
 	revision, _ := fileio.Read(filepath.Join(repo, "refs", "main"), 1<<10) // it may be missing
-	for _, of := range []string{strings.TrimSpace(string(revision)), "*"} {
-		if found, _ := filepath.Glob(filepath.Join(repo, "snapshots", of, "config.json")); of != "" && len(found) > 0 {
-			return found[len(found)-1]
-		}
+	path := filepath.Join(repo, "snapshots", strings.TrimSpace(string(revision)), "config.json")
+	if _, err := os.Stat(path); err != nil {
+		return ""
 	}
-	return ""
+	return path
 }

@@ -43,9 +43,10 @@ func run(t *testing.T, rs []sim.Request, blocks int, o *slo.Objective) (simrepor
 	must.Succeed(t, err)
 	e.Config.NumBlocks = blocks
 	c := &perfmodel.Calibration{Fit: &perfmodel.Fit{Cost: cost, Low: cost, High: cost}, Basis: perfmodel.Requests, Source: "a test"}
-	p, err := c.Fit.Predict(perfmodel.Deployment{Config: e.Config}, rs, 0, sim.Options{SampleEvery: 100 * time.Millisecond})
+	v := &planning.Variant{Deployment: perfmodel.Deployment{Config: e.Config}}
+	v.Prediction, err = c.Fit.Predict(v.Deployment, rs, 0, sim.Options{SampleEvery: 100 * time.Millisecond})
 	must.Succeed(t, err)
-	return simreport.RunOf(p, e.Config, o), e, c
+	return simreport.RunOf(v, o), e, c
 }
 
 func chat(t *testing.T) *slo.Objective {
@@ -60,44 +61,62 @@ func simulation(t *testing.T) *simreport.Simulation {
 	rs := requests(4, 400)
 	r, e, c := run(t, rs, 2000, chat(t))
 	return &simreport.Simulation{
-		Schema: simreport.Schema, Workload: simreport.WorkloadOf(workload.Description{Source: "poisson", Text: "4 requests/s, Poisson", Notes: []string{"a <b>note</b>"}}, 1, rs, 16),
-		Deployment:  simreport.DeploymentOf(e, perfmodel.Deployment{Config: e.Config}, engine.ParseArgs("--max-num-seqs 64", "--engine-args")),
-		Calibration: simreport.CalibrationOf(c), Objective: simreport.ObjectiveOf(chat(t)), Runs: []simreport.Run{r},
+		Schema:      simreport.Schema,
+		Workload:    simreport.WorkloadOf(workload.Description{Source: "poisson", Text: "4 requests/s, Poisson", Notes: []string{"a <b>note</b>"}}, 1, rs),
+		Deployment:  simreport.DeploymentOf(e, perfmodel.Deployment{Config: e.Config}),
+		Calibration: simreport.Calibration{Basis: c.Basis, Statement: c.Statement()}, Objective: "TTFT ≤ 1 s (chat)", Runs: []simreport.Run{r},
 	}
 }
 
+// value returns a quantity of a run.
+func value(t *testing.T, r *simreport.Run, name string) float64 {
+	t.Helper()
+	q := r.Find(name)
+	if q == nil {
+		t.Fatalf("no %s among %+v", name, r.Quantities)
+	}
+	return q.Value
+}
+
 func TestARunAddsUp(t *testing.T) {
-	rs := requests(4, 400)
-	r, _, _ := run(t, rs, 2000, chat(t))
-	if r.Requests.Total != 400 || r.Requests.Finished != 400 || r.Latency[simreport.TTFT].Count != 400 {
-		t.Errorf("%+v", r.Requests)
+	r, _, _ := run(t, requests(4, 400), 2000, chat(t))
+	if r.Requests != 400 || r.Finished != 400 || len(r.Refused) > 0 {
+		t.Errorf("%+v", r)
 	}
-	if x := r.State; x.RunningMean <= 0 || x.RunningMean > x.RunningMax || x.RunningMax > 64 || x.KVMean > x.KVMax || x.KVMax > 1 {
-		t.Errorf("%+v", x)
+	if a, b := value(t, &r, "batch"), value(t, &r, "largest batch"); a <= 0 || a > b || b > 64 {
+		t.Errorf("a mean batch of %g, a largest one of %g", a, b)
 	}
-	if l := r.Latency[simreport.E2E]; math.Abs((r.State.RunningMean+r.State.WaitingMean)*r.Duration/(l.Mean*400)-1) > 0.1 {
-		t.Errorf("%+v does not hold %g s of 400 requests", r.State, l.Mean)
+	if kv := value(t, &r, "KV cache at its fullest"); kv <= 0 || kv > 1 {
+		t.Errorf("the cache holds %g", kv)
 	}
-	if r.Goodput == nil || r.Goodput.Share < 0.9 || !r.Goodput.Met {
-		t.Errorf("goodput of a server that has time: %+v", r.Goodput)
+	if got, want := value(t, &r, "waiting"), value(t, &r, "queue mean")*400/r.Duration; math.Abs(got-want) > 1e-3 {
+		t.Errorf("%g requests wait, want %g", got, want)
+	}
+	if share := value(t, &r, "goodput"); share < 0.9 || !r.Met {
+		t.Errorf("goodput of a server that has time: %g, met %v", share, r.Met)
 	}
 }
 
 func TestAnOverloadedServerShows(t *testing.T) {
 	r, _, _ := run(t, requests(40, 1500), 400, chat(t))
-	if r.Requests.Preemptions == 0 || r.State.KVMax < 0.95 || r.State.WaitingMax < 10 || r.Goodput.Met || r.Goodput.Share > 0.9 || r.Throughput.Busy < 0.95 {
-		t.Errorf("%+v %+v %+v %+v", r.Requests, r.State, r.Goodput, r.Throughput)
+	for name, least := range map[string]float64{"preemptions": 1, "KV cache at its fullest": 0.95, "waiting": 10, "engine busy": 0.95} {
+		if v := value(t, &r, name); v < least {
+			t.Errorf("%s: %g, want %g or more", name, v, least)
+		}
+	}
+	if r.Met || value(t, &r, "goodput") > 0.9 {
+		t.Errorf("goodput %g, met %v", value(t, &r, "goodput"), r.Met)
 	}
 }
 
 func TestTextKeepsToItsWidth(t *testing.T) {
 	s := simulation(t)
 	swept := *s
-	swept.Sweep = []planning.Axis{{Parameter: "enable-prefix-caching", Values: []string{"true", "false"}}}
+	swept.Sweep = &planning.Axis{Parameter: "enable-prefix-caching", Values: []string{"true", "false"}}
 	swept.Runs = nil
-	for _, v := range swept.Sweep[0].Values {
+	for _, v := range swept.Sweep.Values {
 		r := s.Runs[0]
-		r.Set = map[string]string{"enable-prefix-caching": v}
+		r.Point = v
 		r.Warnings = []string{"near saturation: whatever", "near saturation: something else"}
 		swept.Runs = append(swept.Runs, r)
 	}
@@ -129,11 +148,14 @@ func TestJSONNamesTheBasis(t *testing.T) {
 		Schema      string
 		Calibration struct{ Basis, Statement string }
 		Runs        []struct {
-			Latency map[string]struct{ P95 float64 }
+			Quantities []struct {
+				Name, Unit string
+				Value      float64
+			}
 		}
 	}
 	must.Succeed(t, json.Unmarshal(b.Bytes(), &back))
-	if back.Schema != simreport.Schema || back.Calibration.Basis != "load-test" || back.Calibration.Statement == "" || back.Runs[0].Latency["ttft"].P95 <= 0 {
+	if back.Schema != simreport.Schema || back.Calibration.Basis != "load-test" || back.Calibration.Statement == "" || back.Runs[0].Quantities[0].Value <= 0 {
 		t.Errorf("%+v", back)
 	}
 }
@@ -141,12 +163,11 @@ func TestJSONNamesTheBasis(t *testing.T) {
 func TestHTMLIsWholeAndSafe(t *testing.T) {
 	s := simulation(t)
 	s.Workload.Text = "<script>alert(1)</script>"
-	s.Measured = &workload.Summary{TTFTMean: 0.1}
+	s.Check = []planning.Miss{{Name: "TTFT mean", Measured: 0.1}}
 	swept := *s
-	swept.Measured = nil
-	swept.Sweep = []planning.Axis{{Parameter: "route", Values: []string{"round-robin", "<i>"}}}
-	a, b := s.Runs[0], simreport.Run{Set: map[string]string{"route": "<i>"}, Error: "no <such> route"}
-	a.Set = map[string]string{"route": "round-robin"}
+	swept.Sweep = &planning.Axis{Parameter: "scheduling-policy", Values: []string{"fcfs", "<i>"}}
+	a, b := s.Runs[0], simreport.Run{Point: "<i>", Error: "no <such> policy"}
+	a.Point = "fcfs"
 	swept.Runs = []simreport.Run{a, b}
 	for _, one := range []*simreport.Simulation{s, &swept} {
 		var page bytes.Buffer

@@ -95,12 +95,12 @@ func TestJSONIsWhatTheDocumentSays(t *testing.T) {
 	must.Succeed(t, render.JSON(&b, a))
 	var back map[string]any
 	must.Succeed(t, json.Unmarshal(b.Bytes(), &back))
-	for _, key := range []string{"schema", "status", "model", "deployment", "ledger", "targets", "workload", "result"} {
+	for _, key := range []string{"schema", "status", "model", "ledger", "workload", "result"} {
 		if back[key] == nil {
 			t.Errorf("no %q", key)
 		}
 	}
-	if back["schema"] != "sixty.tune/v2" {
+	if back["schema"] != "sixty.tune/v3" {
 		t.Errorf("schema %v", back["schema"])
 	}
 	doc := must.ReadFile(t, "../../../docs/tune-json.md")
@@ -154,7 +154,7 @@ func keys(v any) map[string]bool {
 
 func TestHTMLIsWholeAndSafe(t *testing.T) {
 	a := answer(t, 100*time.Millisecond)
-	a.Model.Architecture = "<script>alert(1)</script>"
+	a.Model.Name = "<script>alert(1)</script>"
 	var b bytes.Buffer
 	must.Succeed(t, Document(a).HTML(&b))
 	page := b.String()

@@ -22,7 +22,7 @@ func (a *Asked) Given(changed func(flag string) bool) {
 }
 
 // AddFlags adds the flags that describe a workload, with the same names and the same
-// meaning in every verb that takes one: bench, simulate and tune.
+// meaning in every verb that takes one: bench, simulate and tune. Requests is its own default.
 func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
 	a.RateScale, a.Speed = 1, 1
 	s.StringVar(&a.Rate, "rate", "",
@@ -53,7 +53,7 @@ func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
 	s.Float64Var(&a.PrefixShare, "prefix-share", 0,
 		"share of each prompt that is common to its group, 0 to 1 (default: as measured)")
 	s.IntVar(&a.PrefixGroups, "prefix-groups", 1, "number of such groups")
-	s.IntVar(&a.Requests, "requests", 0, "stop after this many requests")
+	s.IntVar(&a.Requests, "requests", a.Requests, "stop after this many requests")
 	s.DurationVar(&a.Duration, "duration", 0, "stop after this time of traffic")
 	s.Uint64Var(&a.Seed, "seed", 1, "random seed; the same seed gives the same requests")
 }

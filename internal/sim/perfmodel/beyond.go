@@ -51,10 +51,6 @@ func (f *Fit) beyondSeen() []sim.StepCost {
 // a prediction warns of steps that are larger than any seen.
 const uncertainPrompts = 0.1
 
-// A Miss is how far a quantity is off when the fit's own measurements are simulated: the logarithm
-// of simulated over measured, for its mean and its 95th percentile.
-type Miss struct{ Mean, Tail float64 }
-
 // MissOf returns the miss of a mean, zero if either value is not known.
 func MissOf(simulated, measured float64) Miss {
 	if simulated > 0 && measured > 0 {
@@ -62,9 +58,6 @@ func MissOf(simulated, measured float64) Miss {
 	}
 	return Miss{}
 }
-
-// Misses has the misses of each kind of quantity that predictions consist of.
-type Misses map[Kind]Miss
 
 // Missing returns the fit with the misses of its own simulation. Its intervals are at least as
 // wide.

@@ -251,3 +251,5 @@ func ParseCount(text string) (int, error) {
 	}
 	return int(v), nil
 }
+
+const gib = 1 << 30

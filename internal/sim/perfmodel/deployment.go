@@ -81,3 +81,6 @@ func (d Deployment) runSimulation(cost sim.StepCost, requests []sim.Request, o s
 	engines := slices.Repeat([]sim.Replica{{Config: d.Config, Cost: cost}}, max(d.Replicas, 1))
 	return sim.RunReplicas(engines, router, requests, o)
 }
+
+// PredictionDraws is the number of bootstrap samples that make the best interval.
+const PredictionDraws = 20

@@ -505,3 +505,17 @@ func solveSubset(ata *[constants]vector, atb *vector, set int) (vector, bool) {
 	}
 	return x, true
 }
+
+// Misses has the misses of each kind of quantity that predictions consist of.
+type Misses map[Kind]Miss
+
+// isPlausibleKnee reports whether the arithmetic of as many tokens as the knee hides behind the
+// reading of the weights, which is a part of the base.
+func isPlausibleKnee(x vector, shape sim.StepCost) bool {
+	c := toCost(x, shape)
+	return c.PerToken*float64(c.Knee) <= 1.5*(c.Base+c.Mixed+c.Experts)
+}
+
+// A Miss is how far a quantity is off when the fit's own measurements are simulated: the logarithm
+// of simulated over measured, for its mean and its 95th percentile.
+type Miss struct{ Mean, Tail float64 }

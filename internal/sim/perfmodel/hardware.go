@@ -209,3 +209,9 @@ func guessFrom(step float64) Prior {
 
 // isGuess reports whether guessFrom made the prior, which then does not know the knee.
 func (p *Prior) isGuess() bool { return p.Knee == 0 }
+
+// Widening moves both ends of the intervals of each kind of quantity outwards, by a logarithm
+// (conformalized quantile regression: Romano, Patterson and Candès, 2019). It does not depend on
+// the interval's width, because a change that makes a server faster in every sample never makes its
+// slow end slower.
+type Widening map[Kind]float64

@@ -128,8 +128,6 @@ type Capacity struct {
 	MaxLen      Estimate `json:"longest_request_tokens"` // the longest request that fits alone
 }
 
-const gib = 1 << 30
-
 // NewLedger computes the ledger. Errors carry a hint: an arrangement that vLLM would refuse, or
 // memory that is not known. A model that does not fit is no error: Available is then negative, and
 // Remedies says what would fit.

@@ -23,12 +23,6 @@ type Posterior struct {
 	Fitted map[string]Marginal `json:"fitted"`
 }
 
-// Widening moves both ends of the intervals of each kind of quantity outwards, by a logarithm
-// (conformalized quantile regression: Romano, Patterson and Candès, 2019). It does not depend on
-// the interval's width, because a change that makes a server faster in every sample never makes its
-// slow end slower.
-type Widening map[Kind]float64
-
 // Marginal is one parameter or effect. Samples of the same index, over all marginals, belong to one
 // fit.
 type Marginal struct {

@@ -95,9 +95,6 @@ func summaryValues(s sim.Summary) []float64 {
 	return out
 }
 
-// PredictionDraws is the number of bootstrap samples that make the best interval.
-const PredictionDraws = 20
-
 // Limits of trust. Beyond a seen range by a quarter, the constants extrapolate. An interval wider
 // than half its value means that a small error of the constants decides about a queue: the server
 // is near saturation.

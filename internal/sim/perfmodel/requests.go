@@ -110,13 +110,6 @@ const (
 
 func (p *point) isPlausible() bool { return isPlausibleKnee(p.x, p.shape) }
 
-// isPlausibleKnee reports whether the arithmetic of as many tokens as the knee hides behind the
-// reading of the weights, which is a part of the base.
-func isPlausibleKnee(x vector, shape sim.StepCost) bool {
-	c := toCost(x, shape)
-	return c.PerToken*float64(c.Knee) <= 1.5*(c.Base+c.Mixed+c.Experts)
-}
-
 // candidateKnees lists candidates for the number of tokens below which a step is bound by memory.
 // With a prior they lie around its knee, the nearest first. Otherwise they cover the arithmetic of
 // hardware per byte of memory traffic, 100 to 600 operations, and beyond.

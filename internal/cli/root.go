@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"context"
 	"io"
 	"os"
 
@@ -12,7 +11,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/cli/command"
-	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
@@ -25,12 +23,6 @@ func Main(args []string) int {
 
 // Root returns the command tree for generators of man pages and completions.
 func Root() *cobra.Command { return newRoot(os.Stdout, os.Stderr) }
-
-// Verbs report these ends, and interrupts.
-var (
-	errFound, errCannotTell, errInterrupted = command.ErrFound, command.ErrCannotTell, command.ErrInterrupted
-	endsWhenInterrupted, saving, lastWords  = command.EndsWhenInterrupted, command.Saving, command.LastWords
-)
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
@@ -59,16 +51,6 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.Flags().Bool("version", false, "version for sixty") // without -v, which is --full
 	vocabulary(stdout).Apply(root)
 	return root
-}
-
-// notePrinter prints remarks that do not stop the command.
-func notePrinter(stderr io.Writer) func([]string) {
-	return func(list []string) { command.Notes(stderr, list) }
-}
-
-// withSource opens a source for fn, and prints the source's warnings at the end.
-func withSource(ctx context.Context, stderr io.Writer, spec source.Spec, fn func(*source.Source) error) error {
-	return source.With(ctx, spec, notePrinter(stderr), fn)
 }
 
 func newVersionCommand() *cobra.Command {

@@ -3,9 +3,9 @@ package catalog
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
@@ -188,13 +188,10 @@ func (f *Fix) Key() string {
 	if len(flags) > 0 {
 		return strings.Join(flags, " ")
 	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsDigit(r) {
-			return -1
-		}
-		return r
-	}, f.Summary)
+	return numbers.ReplaceAllString(f.Summary, "")
 }
+
+var numbers = regexp.MustCompile(`\d+(\.\d+)?`)
 
 // NoUse reports whether a fix is predicted to change nothing, or to leave users worse off.
 func (f *Fix) NoUse() bool {

@@ -17,6 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/monitor/health"
 	"github.com/sixty-dev/sixty/internal/monitor/health/healthreport"
+	"github.com/sixty-dev/sixty/internal/monitor/incident"
 	"github.com/sixty-dev/sixty/internal/monitor/remote"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -170,6 +171,8 @@ func (f *reportFlags) measure(
 	o.Pathologies, o.Settings = pathologies.All(), c.Settings
 	now, unjudged := s.Diagnose(ctx, o)
 	if unjudged == nil {
+		open := slices.DeleteFunc(slices.Clone(c.Incidents), func(i view.Summary) bool { return i.Ended != nil })
+		incident.Conform(&now, o.Pathologies, open)
 		c.Now = &now
 	}
 	r, err := health.Measure(ctx, s, c)

@@ -64,7 +64,6 @@ type activeAlert struct {
 	seen, sent time.Time
 	ended      time.Time // zero while ongoing
 	gateway    bool      // only a gateway sees it
-	covers     []string  // pathologies that it explained while it went on
 }
 
 // SetAlerts sets how findings become alerts, from the next evaluation on.
@@ -154,7 +153,6 @@ func (a *Alerter) fireAll(d *diagnose.Diagnosis, at time.Time) {
 			a.fires(d, f, at)
 		}
 	}
-	a.cover(d)
 }
 
 // end ends an alert that goes on.
@@ -206,19 +204,13 @@ func alertPrefixes(d *diagnose.Diagnosis, f *diagnose.Finding) []string {
 	})
 }
 
-// firesAs raises the alert of a finding, or keeps the alert of its cause.
+// firesAs raises the alert of a finding.
 func (a *Alerter) firesAs(d *diagnose.Diagnosis, f *diagnose.Finding, name string, at time.Time) {
 	l := a.labels(d, f, name)
 	of := a.Incident.of(f.Incident)
-	if a.keepCause(d, f, l, of, at) {
-		return
-	}
 	key := alertKey(l)
 	al := a.active[key]
 	if al == nil || !al.ended.IsZero() {
-		if a.covered(f, l) {
-			return
-		}
 		al = &activeAlert{Alert: collect.Alert{Labels: l, Began: f.Since, Path: "/"}, found: at, waits: true}
 		a.active[key] = al
 	}
@@ -250,60 +242,7 @@ func notifyAfter(d *diagnose.Diagnosis, f *diagnose.Finding) time.Duration {
 	return min(f.Wait, d.Interval)
 }
 
-// keepCause keeps a sent alert active that is named after a cause of the finding's incident, if the finding is as
-// severe: the incident keeps its name, and so does its alert. A less severe finding does not keep the cause's alert,
-// and has no alert of its own while the cause's end is sent. keepCause reports whether it found such an alert.
-func (a *Alerter) keepCause(d *diagnose.Diagnosis, f *diagnose.Finding, l map[string]string, of *view.Summary, at time.Time) (kept bool) {
-	if of == nil {
-		return false
-	}
-	id := of.Pathology
-	if id == f.Pathology.ID || !slices.ContainsFunc(d.Findings, func(c diagnose.Finding) bool { return c.Pathology.ID == id && c.Pathology.Inhibits(f.Pathology) }) {
-		return false
-	}
-	for _, al := range a.active {
-		if al.Labels["pathology"] != id || placeOf(al.Labels) != placeOf(l) {
-			continue
-		}
-		switch more := a.Alerts().Rank(al.Labels["severity"]) - a.Alerts().Rank(l["severity"]); {
-		case more == 0 && al.ended.IsZero():
-			al.seen, kept = at, true
-		case more > 0:
-			kept = kept || !al.waits && al.Path == incidentPath(of)
-		}
-	}
-	return kept
-}
-
 func incidentPath(of *view.Summary) string { return "/incident/" + of.ID }
-
-// cover notes what alerts explain.
-func (a *Alerter) cover(d *diagnose.Diagnosis) {
-	for i := range d.Findings {
-		f := &d.Findings[i]
-		if f.Status != diagnose.Firing || f.InhibitedBy == "" {
-			continue
-		}
-		place := placeOf(d.Labels(f.Model, f.Targets))
-		for _, al := range a.active {
-			if al.Labels["pathology"] == f.InhibitedBy && placeOf(al.Labels) == place && !slices.Contains(al.covers, f.Pathology.ID) {
-				al.covers = append(al.covers, f.Pathology.ID)
-			}
-		}
-	}
-}
-
-// covered reports whether a finding is the rest of what an alert that goes on told of: its window still shows what the
-// cause, which ended first, explained.
-func (a *Alerter) covered(f *diagnose.Finding, l map[string]string) bool {
-	for _, al := range a.active {
-		if slices.Contains(al.covers, f.Pathology.ID) && placeOf(al.Labels) == placeOf(l) && !al.waits && al.ended.IsZero() && !f.Since.After(al.seen) &&
-			a.Alerts().Rank(al.Labels["severity"]) >= a.Alerts().Rank(l["severity"]) {
-			return true
-		}
-	}
-	return false
-}
 
 // labels identify an alert: they stay while its fault goes on and is as bad. The severity is
 // the finding's, which is lower than the pathology's while the objectives are known to hold.
@@ -339,10 +278,19 @@ func describe(f *diagnose.Finding, of *view.Summary) string {
 		}
 		lines = append(lines, where+".")
 	}
-	if heads := catalog.Heads(f.Fixes); len(heads) > 0 && heads[0] != catalog.Else {
-		lines = append(lines, heads[0]+": "+strings.TrimRight(f.Fixes[0].Summary, ".")+".")
+	if fix := firstFix(f); fix != "" {
+		lines = append(lines, fix)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// firstFix is what to do first about a finding: "Now: Cap this model at 48 requests in flight." It is empty where nothing
+// is advised.
+func firstFix(f *diagnose.Finding) string {
+	if heads := catalog.Heads(f.Fixes); len(heads) > 0 && heads[0] != catalog.Else {
+		return heads[0] + ": " + strings.TrimRight(f.Fixes[0].Summary, ".") + "."
+	}
+	return ""
 }
 
 // lastLine is what an alert says to do.

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -88,21 +89,17 @@ func TestOneFaultHasOneTime(t *testing.T) {
 	}
 }
 
-// TestAnAlertKeepsTheNameOfItsIncident: while an incident keeps the name of a cause, a symptom
-// that leads for a while is no other alert; when the incident is called by it, it is. An alert
-// began when what it is called by did, by the incident's word, and not when the incident did: a
-// server that dies while it thrashes is down since it died.
+// TestAnAlertKeepsTheNameOfItsIncident: while an incident keeps the name of a cause, a symptom that leads for a while is
+// no other alert; when the incident is called by it, it is. An alert began when what it is called by did, by the
+// incident's word: a server that dies while it thrashes is down since it died.
 func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
 	cause := &catalog.Pathology{ID: "thrashing", Alert: "Thrashing", Severity: catalog.Page, Explains: []string{"queue"}}
 	symptom := &catalog.Pathology{ID: "queue", Alert: "Queue", Severity: catalog.Page}
-	ends, name := map[string]time.Time{}, "thrashing"
-	at := time.Now()
+	at := time.Now().UTC()
 	began := at.Add(-time.Minute)
 	since := map[string]time.Time{"thrashing": began, "queue": began.Add(30 * time.Second)}
-	of := func(string) *view.Summary {
-		return &view.Summary{ID: "1", Pathology: name, Began: began, Since: since}
-	}
-	a := &Alerter{Incident: of, Send: func(list ...collect.Alert) {
+	ends, judged := map[string]time.Time{}, newRecords(cause, symptom)
+	a := &Alerter{Incident: judged.find, Send: func(list ...collect.Alert) {
 		for _, al := range list {
 			id := al.Labels["pathology"]
 			if ends[id] = al.Ends; !al.Began.Equal(since[id]) {
@@ -112,20 +109,20 @@ func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
 	}}
 	for _, step := range []struct {
 		found, ruledOut *catalog.Pathology
-		name, want      string
-	}{{cause, symptom, "thrashing", "thrashing"}, {symptom, cause, "thrashing", "thrashing"}, {cause, symptom, "thrashing", "thrashing"}, {symptom, cause, "queue", "queue"}} {
-		name = step.name
+		lasts           time.Duration
+		want            string
+	}{
+		{cause, symptom, 3 * time.Minute, "thrashing"},
+		{symptom, cause, 45 * time.Second, "thrashing"},
+		{cause, symptom, 3 * time.Minute, "thrashing"},
+		{symptom, cause, 4 * time.Minute, "queue"},
+	} {
 		finding := func(p *catalog.Pathology, status diagnose.Status) diagnose.Finding {
-			return diagnose.Finding{Pathology: p, Model: "m", Incident: "1", Status: status, Severity: catalog.Page, Targets: []string{"a:1"}, Since: since[p.ID]}
+			return diagnose.Finding{Pathology: p, Model: "m", Status: status, Severity: catalog.Page, Targets: []string{"a:1"}, Since: since[p.ID]}
 		}
-		d := diagnose.Diagnosis{
-			Targets:  []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
-			Verdicts: []diagnose.Verdict{{ID: step.found.ID, Status: diagnose.Firing, Model: "m", All: []string{"a:1"}}},
-			Findings: []diagnose.Finding{finding(step.found, diagnose.Firing), finding(step.ruledOut, diagnose.OK)},
-		}
-		for range 12 {
+		for range step.lasts / (15 * time.Second) {
 			at = at.Add(15 * time.Second)
-			a.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})
+			a.Observe(t.Context(), judged.evaluate(at, finding(step.found, diagnose.Firing), finding(step.ruledOut, diagnose.OK)))
 		}
 		var on []string
 		for id, end := range ends {
@@ -134,51 +131,93 @@ func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
 			}
 		}
 		if !slices.Equal(on, []string{step.want}) {
-			t.Errorf("%s is found in an incident called %s: the alerts %q go on, want %q", step.found.ID, step.name, on, step.want)
+			t.Errorf("%s is found for %s: the alerts %q go on, want %q", step.found.ID, step.lasts, on, step.want)
 		}
 	}
 }
 
-// TestWhatACauseCoveredIsNoPage: what a cause explained is found for a while when the cause has ended, until its window is past that:
-// the alert of the cause goes on meanwhile, and people are told of nothing new. What lasts longer, and what began when the cause had ended, is.
-func TestWhatACauseCoveredIsNoPage(t *testing.T) {
+// records are what a monitor keeps of one server.
+type records struct {
+	tracker *incident.Tracker
+	byID    map[string]*incident.Record
+}
+
+func newRecords(catalogue ...*catalog.Pathology) *records {
+	return &records{incident.NewTracker(catalogue, nil, nil), map[string]*incident.Record{}}
+}
+
+func (r *records) find(id string) *view.Summary { return &r.byID[id].Summary }
+
+// evaluate is an evaluation with findings on a:1, as its incidents tell it.
+func (r *records) evaluate(at time.Time, findings ...diagnose.Finding) *Evaluation {
+	d := diagnose.Diagnosis{
+		At: at, Status: diagnose.OK, Findings: findings,
+		Targets:  []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
+		Verdicts: []diagnose.Verdict{{ID: diagnose.Healthy, Status: diagnose.OK, Model: "m", Targets: []string{"a:1"}, All: []string{"a:1"}}},
+	}
+	if len(findings) > 0 && findings[0].Status == diagnose.Firing {
+		v := &d.Verdicts[0]
+		v.ID, v.Status, v.Severity, v.Since = findings[0].Pathology.ID, diagnose.Firing, findings[0].Severity, findings[0].Since
+		d.Status = diagnose.Firing
+	}
+	d.Verdict = d.Verdicts[0]
+	for _, e := range r.tracker.Observe(&d) {
+		r.byID[e.Record.ID] = e.Record
+	}
+	r.tracker.Conform(&d)
+	return &Evaluation{At: at, Diagnosis: d}
+}
+
+// TestWhatACauseExplainsIsNoPage: what a cause explained is found for a while when the cause has ended, until its window is
+// past that. The alert of the cause goes on meanwhile, and people are told of nothing new, also by a monitor that was started
+// again. What the cause does not explain has its own.
+func TestWhatACauseExplainsIsNoPage(t *testing.T) {
 	cause := &catalog.Pathology{ID: "down", Alert: "Down", Severity: catalog.Page, Explains: []string{"hung"}}
 	symptom := &catalog.Pathology{ID: "hung", Alert: "Hung", Severity: catalog.Page}
-	for _, of := range []struct {
-		lasts, later time.Duration // of the symptom, after the end of the cause; and its onset
-		want         []string
-	}{{45 * time.Second, -time.Minute, []string{"down"}}, {2 * time.Minute, -time.Minute, []string{"down", "hung"}}, {45 * time.Second, time.Second, []string{"down", "hung"}}} {
-		told := map[string]bool{}
-		a := &Alerter{Send: func(list ...collect.Alert) {
+	other := &catalog.Pathology{ID: "hot", Alert: "Hot", Severity: catalog.Page}
+	for _, tt := range []struct {
+		rest     *catalog.Pathology // that is found after the end of the cause
+		restarts bool
+		want     []string
+	}{{symptom, false, []string{"down"}}, {symptom, true, []string{"down"}}, {other, false, []string{"down", "hot"}}} {
+		told, judged := map[string]bool{}, newRecords(cause, symptom, other)
+		a := &Alerter{Incident: judged.find, Send: func(list ...collect.Alert) {
 			for _, al := range list {
 				told[al.Labels["pathology"]] = true
 			}
 		}}
-		at := time.Now()
+		at := time.Now().UTC()
+		began := at.Add(-time.Minute)
+		finding := func(p *catalog.Pathology, by string) diagnose.Finding {
+			return diagnose.Finding{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: p.Severity, Targets: []string{"a:1"}, Since: began, InhibitedBy: by}
+		}
 		see := func(findings ...diagnose.Finding) {
-			d := diagnose.Diagnosis{
-				At: at, Targets: []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
-				Verdicts: []diagnose.Verdict{{Status: diagnose.OK, Model: "m", All: []string{"a:1"}}}, Findings: findings,
-			}
-			a.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})
+			a.Observe(t.Context(), judged.evaluate(at, findings...))
 			at = at.Add(15 * time.Second)
 		}
-		finding := func(p *catalog.Pathology, since time.Time, by string) diagnose.Finding {
-			return diagnose.Finding{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: p.Severity, Targets: []string{"a:1"}, Since: since, InhibitedBy: by}
+		for range 5 {
+			see(finding(cause, ""), finding(symptom, cause.ID))
 		}
-		began, ended := at.Add(-time.Minute), at.Add(75*time.Second)
-		for at.Before(ended) {
-			see(finding(cause, began, ""), finding(symptom, began, cause.ID))
+		if tt.restarts {
+			var kept []*incident.Record
+			for _, r := range judged.byID {
+				var again incident.Record
+				text, err := json.Marshal(r)
+				must.Succeed(t, err)
+				must.Succeed(t, json.Unmarshal(text, &again))
+				kept = append(kept, &again)
+				judged.byID[again.ID] = &again
+			}
+			judged.tracker = incident.NewTracker([]*catalog.Pathology{cause, symptom, other}, kept, nil)
 		}
-		since := ended.Add(of.later)
-		for at.Before(ended.Add(of.lasts)) {
-			see(finding(symptom, since, ""))
+		for range 3 {
+			see(finding(tt.rest, ""))
 		}
 		for range 20 {
 			see()
 		}
-		if got := slices.Sorted(maps.Keys(told)); !slices.Equal(got, of.want) {
-			t.Errorf("a symptom that lasts %s longer and began %s after the end: told of %q, want %q", of.lasts, of.later, got, of.want)
+		if got := slices.Sorted(maps.Keys(told)); !slices.Equal(got, tt.want) {
+			t.Errorf("%s is found after the end, restarted: %t: told of %q, want %q", tt.rest.ID, tt.restarts, got, tt.want)
 		}
 	}
 }

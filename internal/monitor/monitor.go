@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
@@ -262,10 +263,20 @@ func scrapedAs(l map[string]string) string { return l["job"] + "\xff" + l["insta
 // maxServed bounds the servers that are remembered: pods come and go under new names.
 const maxServed = 10_000
 
-// DiagnoseAt diagnoses one moment, the past too, with predictions of its fixes; a zero time is now. A window of 0 is
-// chosen by the diagnosis.
+// ErrNothingYet is the error before the first evaluation.
+var ErrNothingYet = hint.With(errors.New("not evaluated yet"), "the first verdict comes within a minute of start-up")
+
+// DiagnoseAt returns the diagnosis of the latest evaluation, so that all who ask are told the same; where a moment, the
+// past too, or a window is named, it makes one, with predictions of its fixes.
 func (m *Monitor) DiagnoseAt(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
-	return m.diagnoseAt(ctx, at, window, m.o.Diagnose.Predict)
+	if !at.IsZero() || window != 0 {
+		return m.diagnoseAt(ctx, at, window, m.o.Diagnose.Predict)
+	}
+	e := m.Latest()
+	if e == nil {
+		return diagnose.Diagnosis{}, ErrNothingYet
+	}
+	return e.Diagnosis, e.Err
 }
 
 // JudgeAt diagnoses one moment without predictions; a zero time is the latest evaluation.

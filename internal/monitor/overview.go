@@ -159,6 +159,9 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, find FindIncident) vie
 	}
 	if f := d.LeadingFinding(v); f != nil {
 		called = f.Pathology.Name()
+		if v.Status == diagnose.Firing {
+			out.Advice = firstFix(f)
+		}
 	}
 	if of != nil && of.Pathology == v.ID {
 		on, servers = len(of.Affected), of.Servers

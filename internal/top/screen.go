@@ -229,31 +229,31 @@ func (s *screen) drawLines() []string {
 	return out
 }
 
-// modelLines returns a model's verdict: one line if there are many models, else several.
+// modelLines returns what is said of a model: one line if there are many models, else several.
 func (s *screen) modelLines(t *render.Text, m *view.Model) []string {
-	v, shown := &m.Verdict, s.overview.State.Shown(m.Verdict.Status)
-	head, summary := s.feed.Title(v.ID), render.Clean(v.Summary)
-	if shown != v.Status {
-		head, summary = "Unknown", "Last known: "+summary
+	v := &m.Verdict
+	head, summary := render.Clean(m.Title), render.Clean(v.Summary)
+	if s.overview.State.Shown(v.Status) != v.Status {
+		summary = "Last known: " + summary
 	}
-	if rest, ok := strings.CutPrefix(summary, head+": "); ok {
+	if rest, ok := strings.CutPrefix(summary, s.feed.Title(v.ID)+": "); ok {
 		summary = render.Sentence(rest)
 	}
-	if v.Severity != "" {
+	if v.Status == view.Firing && !m.IsQuiet() {
 		head += " (" + v.Severity + ")"
+		if v.Since != nil {
+			head += map[bool]string{true: ", before ", false: ", since "}[v.SinceAtLeast] + v.Since.UTC().Format("15:04:05Z")
+		}
 	}
-	if m.Model != "" {
-		head = render.Clean(m.Model) + ": " + head
-	}
-	style := healthStyles[view.HealthOf(shown, v.Severity)]
-	if m.IsQuiet() || m.Phase != "" && v.Status != view.Firing { // its incident is not over
-		head, style = render.Clean(m.Title), healthStyles[m.Health]
-	}
-	head = t.Style(style, head)
+	head = t.Style(healthStyles[m.Health], head)
 	if len(s.overview.Models) > 2 {
 		return []string{head + "  " + summary}
 	}
-	return append([]string{head}, render.Wrap("  "+summary, t.Width(), "  ")...)
+	lines := append([]string{head}, render.Wrap("  "+summary, t.Width(), "  ")...)
+	if m.Advice != "" {
+		lines = append(lines, render.Wrap("  "+render.Clean(m.Advice), t.Width(), "  ")...)
+	}
+	return lines
 }
 
 // timeBar shows a moment in a recording, and the keys that move it.

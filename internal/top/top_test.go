@@ -31,7 +31,7 @@ func TestKeys(t *testing.T) {
 		return cmd()
 	}
 	m.Update(m.fetchOverview()())
-	if text := strings.Join(m.drawLines(), "\n"); !strings.Contains(text, "KV cache thrashing (page)") || !strings.Contains(text, "failing") || !strings.Contains(text, "● 06:47:40  ←→ step  Home End") {
+	if text := strings.Join(m.drawLines(), "\n"); !strings.Contains(text, "KV cache thrashing on tiny (page), since 06:46:48Z\n") || !strings.Contains(text, "  Now: Cap this model at 6 requests") || !strings.Contains(text, "failing") || !strings.Contains(text, "● 06:47:40  ←→ step  Home End") {
 		t.Errorf("the end of the recording:\n%s", text)
 	}
 	m.Update(press(tea.Key{Code: tea.KeyHome}))
@@ -42,7 +42,7 @@ func TestKeys(t *testing.T) {
 		m.Update(press(tea.Key{Code: tea.KeyRight}))
 	}
 	m.Color = true
-	if text := strings.Join(m.drawLines(), "\n"); !strings.Contains(text, "\x1b[1;35mtiny: Not certain yet\x1b[m\n  Unexplained degradation on 127.0.0.1:8100 for 2 s.\n") || !strings.Contains(text, " uncertain ") {
+	if text := strings.Join(m.drawLines(), "\n"); !strings.Contains(text, "\x1b[1;35mNot certain yet whether tiny is healthy\x1b[m\n  Unexplained degradation on 127.0.0.1:8100 for 2 s.\n") || !strings.Contains(text, " uncertain ") {
 		t.Errorf("20 s on, when nothing is certain:\n%q", text)
 	}
 	m.Color = false

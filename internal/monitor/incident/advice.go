@@ -119,13 +119,37 @@ func expect(p *catalog.Prediction) (out []view.Expected) {
 		if bad := e.After.Low + e.After.High; math.IsNaN(bad) || math.IsInf(bad, 0) {
 			continue
 		}
-		x := view.Expected{Signal: e.Signal.Name, Title: e.Signal.Title, Unit: string(e.Signal.Unit), Low: e.After.Low, High: e.After.High}
+		x := view.Expected{
+			Signal: e.Signal.Name, Title: e.Signal.Title, Unit: string(e.Signal.Unit), Value: e.After.Value, Low: e.After.Low, High: e.After.High,
+		}
 		if e.Measured.OK {
 			x.Before = &e.Measured.V
 		}
 		out = append(out, x)
 	}
 	return out
+}
+
+// foretell is a prediction of now that says what was expected when the advice was chosen.
+func foretell(now *catalog.Prediction, expected []view.Expected) *catalog.Prediction {
+	if now == nil || now.Reason != "" {
+		return now
+	}
+	out := *now
+	out.Effects = slices.Clone(now.Effects)
+	for i := range out.Effects {
+		e := &out.Effects[i]
+		k := slices.IndexFunc(expected, func(x view.Expected) bool { return x.Signal == e.Signal.Name })
+		if k < 0 {
+			continue
+		}
+		x := &expected[k]
+		e.After = catalog.Estimate{Value: x.Value, Low: x.Low, High: x.High}
+		if x.Before != nil && (!e.Measured.OK || e.Measured.V != *x.Before) {
+			e.Measured = indicator.Known(*x.Before)
+		}
+	}
+	return &out
 }
 
 // Advised takes what a simulation says of the fixes of a diagnosis that is kept of the incident.
@@ -144,6 +168,9 @@ func lead(a *view.Advice, fixes []catalog.Fix) []catalog.Fix {
 	for i := range out {
 		if now := find(fixes, out[i].Key()); now != nil && out[i].Predicted == nil && now.Summary == out[i].Summary {
 			out[i].Predicted = now.Predicted
+		}
+		if !out[i].Stops {
+			out[i].Predicted = foretell(out[i].Predicted, a.Expected)
 		}
 	}
 	for _, f := range fixes {
@@ -169,8 +196,15 @@ func (t *Tracker) Conform(d *diagnose.Diagnosis) {
 		if f := d.LeadingFinding(v); f != nil {
 			v.Severity = f.Severity
 		}
-		if r := t.leads(l, v); v.Status == diagnose.Firing && r != nil && r.QuietSince == nil && !d.At.Before(r.State.LastSeen) {
-			r.hold(d, v.Model)
+		if v.Status == diagnose.Firing {
+			t.hold(t.leads(l, v), l, v.Model)
+		}
+	}
+	for _, s := range l.signs {
+		if r := t.open(l, s.Model, s.Pathology.ID, s.Targets); r != nil {
+			if cause := t.pathology(r.Pathology); cause != nil && cause.Inhibits(s.Pathology) {
+				t.hold(r, l, s.Model)
+			}
 		}
 	}
 	t.conformFindings(l, d)
@@ -246,15 +280,31 @@ func Conform(d *diagnose.Diagnosis, catalogue []*catalog.Pathology, open []view.
 	t.Conform(d)
 }
 
-// hold adds an incident's naming finding, as it was found last, to a diagnosis without it. Until another cause takes
-// the name, consequences are reported under it.
-func (r *Record) hold(d *diagnose.Diagnosis, model string) {
-	if r.State.told == nil || d.LeadingFinding(&diagnose.Verdict{ID: r.Pathology, Model: model}) != nil {
+// hold adds what an open incident is called by, as it was found last, to a diagnosis that finds only its consequences.
+// Until another cause takes the name, these are explained by it.
+func (t *Tracker) hold(r *Record, l *indexedDiagnosis, model string) {
+	d := l.Diagnosis
+	if r == nil || r.QuietSince != nil || d.At.Before(r.Began) || d.At.Before(r.State.LastSeen) {
 		return
 	}
-	held := *r.State.told
-	held.Model, held.Summary, held.InhibitedBy = model, r.Summary.Summary, ""
-	d.Findings = slices.DeleteFunc(d.Findings, func(f diagnose.Finding) bool { return f.Pathology == held.Pathology && f.Model == model })
+	cause := t.pathology(r.Pathology)
+	if cause == nil || d.LeadingFinding(&diagnose.Verdict{ID: cause.ID, Model: model}) != nil {
+		return
+	}
+	held := diagnose.Finding{Pathology: cause, Confidence: cmp.Or(r.State.Confidence, d.Verdict.Confidence)}
+	if r.State.told != nil {
+		held = *r.State.told
+	}
+	held.Status, held.Model, held.InhibitedBy = diagnose.Firing, model, ""
+	held.Targets, held.Servers, held.Summary = r.Affected, r.Servers, r.Summary.Summary
+	d.Findings = slices.DeleteFunc(d.Findings, func(f diagnose.Finding) bool { return f.Pathology == cause && f.Model == model })
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		if f.Status == diagnose.Firing && f.InhibitedBy == "" && cause.Inhibits(f.Pathology) &&
+			t.open(l, f.Model, f.Pathology.ID, f.Targets) == r && !r.SinceOf(r.Pathology).After(f.Since.Add(behind)) {
+			f.InhibitedBy = r.Pathology
+		}
+	}
 	d.Findings = slices.Insert(d.Findings, 0, held)
 }
 

@@ -52,6 +52,21 @@ func TestAdviceStays(t *testing.T) {
 	}
 }
 
+// Nor does a number in a remedy that is no flag, with or without a fraction.
+func TestAShareThatMovesIsNoOtherAdvice(t *testing.T) {
+	share := func(text string) catalog.Fix {
+		return catalog.Fix{Summary: "Give this replica " + text + " of its present weight", Stops: true, Others: true}
+	}
+	s := newTimeline(t)
+	for _, text := range []string{"39.7 %", "36 %", "36.2 %", "40 %", "5.25 %"} {
+		s.advised(share(text), fp8)
+	}
+	must.Equal(t, []string{share("39.7 %").Summary, fp8.Summary}, s.advice())
+	if n := len(s.records[0].Events); n > 0 {
+		t.Errorf("%d events: %v", n, s.records[0].Events)
+	}
+}
+
 // It changes for a reason, which is told.
 func TestAdviceChangesForAReason(t *testing.T) {
 	predicted := func(f catalog.Fix, benefit float64) catalog.Fix {

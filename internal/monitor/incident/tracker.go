@@ -6,10 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/docs"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/report"
 )
 
 // Durations. An incident ends when nothing of it was found for Settled, in two diagnoses or more, and continues if it
@@ -428,6 +430,9 @@ func (r *Record) tell(s *sign, at time.Time, step time.Duration) {
 	r.State.told = &told
 	if story := told.Story(); story != "" {
 		r.Story = story
+	}
+	r.Kept = view.Kept{
+		At: at, Runbook: docs.PublishedRunbooks.PageURL(r.Pathology), Reasons: s.Reasons, Evidence: report.EvidenceRows(s.Evidence, false),
 	}
 	r.advise(s.Finding, at, step)
 }

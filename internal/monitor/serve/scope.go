@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
@@ -40,7 +41,11 @@ type scopes struct {
 func (s *server) newScope(by *access.Principal, from *source.Source, m *monitor.Monitor) *scope {
 	c := &scope{s: s, by: by, source: from, monitor: m}
 	c.mcp = mcp.Handler(mcp.Options{
-		Source: from, Explained: s.cfg.Diagnose.Pathologies, Judge: c.judged, Diagnose: m.DiagnoseAt,
+		Source: from, Explained: s.cfg.Diagnose.Pathologies, Judge: c.judged,
+		Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
+			c.judge(ctx)
+			return m.DiagnoseAt(ctx, at, window)
+		},
 		Incidents: func() []view.Summary { return s.incidents.List(keeper.Query{Limit: 100, By: by}) },
 	})
 	return c

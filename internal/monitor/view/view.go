@@ -137,9 +137,10 @@ type Model struct {
 	Health    Health    `json:"health"` // that people are shown
 	Title     string    `json:"title"`  // how it is and where, in one sentence
 	Verdict   Verdict   `json:"verdict"`
-	Incident  *string   `json:"incident"`        // the id of the open one
-	Phase     Phase     `json:"phase,omitempty"` // phase of the incident
-	Replicas  []Replica `json:"replicas"`        // by name
+	Advice    string    `json:"advice,omitempty"` // what to do first, in one sentence
+	Incident  *string   `json:"incident"`         // the id of the open one
+	Phase     Phase     `json:"phase,omitempty"`  // phase of the incident
+	Replicas  []Replica `json:"replicas"`         // by name
 }
 
 // IsQuiet reports whether nothing of the model's open incident is found now: at most something that is worth knowing, such as
@@ -383,6 +384,7 @@ type Expected struct {
 	Title  string   `json:"title"`
 	Unit   string   `json:"unit"`
 	Before *float64 `json:"before"`
+	Value  float64  `json:"value"` // the most likely one
 	Low    float64  `json:"low"`
 	High   float64  `json:"high"`
 	Came   *float64 `json:"came"` // null until it was applied and is measured
@@ -407,7 +409,7 @@ type Incident struct {
 	SlowRequests []trace.Slow `json:"slow_requests,omitempty"`
 }
 
-// Kept is what the diagnosis that is kept of an incident says of its pathology, for people.
+// Kept is what the last diagnosis that found an incident's pathology says of it, for people.
 type Kept struct {
 	At       time.Time  `json:"at"`
 	Runbook  string     `json:"runbook"`

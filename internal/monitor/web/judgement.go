@@ -47,8 +47,6 @@ func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
 	Answer(w, s.o.Overview(r.Context()))
 }
 
-var errNothingYet = hint.With(errors.New("not evaluated yet"), "the first verdict comes within a minute of start-up")
-
 // diagnosis answers with the latest diagnosis, or makes one.
 func (s *Server) diagnosis(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
@@ -60,12 +58,12 @@ func (s *Server) diagnosis(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m := s.o.Part(ctx).Monitor
-	d, err := diagnoseAt(ctx, m, at, window)
+	d, err := m.DiagnoseAt(ctx, at, window)
 	if err == nil && (q.Get("plots") == "true" || q.Get("format") == "html") {
 		err = m.Plot(ctx, &d)
 	}
 	switch {
-	case errors.Is(err, errNothingYet):
+	case errors.Is(err, monitor.ErrNothingYet):
 		Fail(w, http.StatusServiceUnavailable, err)
 	case err != nil:
 		Fail(w, http.StatusBadGateway, err)
@@ -87,18 +85,6 @@ func parseMoment(at, window string) (t time.Time, length time.Duration, err erro
 		}
 	}
 	return t, length, nil
-}
-
-// diagnoseAt returns the latest diagnosis where no moment is named, or makes one.
-func diagnoseAt(ctx context.Context, m *monitor.Monitor, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
-	if at.IsZero() && window == 0 {
-		e := m.Latest()
-		if e == nil {
-			return diagnose.Diagnosis{}, errNothingYet
-		}
-		return e.Diagnosis, e.Err
-	}
-	return m.DiagnoseAt(ctx, at, window)
 }
 
 // write writes a diagnosis in a form.

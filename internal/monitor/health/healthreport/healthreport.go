@@ -214,13 +214,16 @@ func now(n *health.Now) string {
 
 // incidentLine is an incident in a line.
 func incidentLine(s *view.Summary) string {
-	end := "open"
+	state := string(s.Phase)
 	if s.Ended != nil {
-		end = "for " + render.Seconds(s.Ended.Sub(s.Began).Seconds())
+		state = "for " + render.Seconds(s.Ended.Sub(s.Began).Seconds())
 	}
-	out := fmt.Sprintf("%s, %s: %s (%s)", formatTime(s.Began), end, s.Pathology, s.Severity)
+	out := fmt.Sprintf("%s, %s: %s (%s)", formatTime(s.Began), state, cmp.Or(s.Title, s.Pathology), s.Severity)
 	if s.Model != "" {
-		out += " on " + s.Model
+		out += " on " + cmp.Or(s.Scope(), "the server") + " of " + s.Model
+	}
+	if s.Impact != nil {
+		out += ", " + s.Impact.Text
 	}
 	if s.Acknowledged != nil {
 		out += ", acknowledged by " + s.Acknowledged.By

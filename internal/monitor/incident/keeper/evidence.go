@@ -10,15 +10,12 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/sixty-dev/sixty/internal/base/docs"
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/pages"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/monitor/incident"
-	"github.com/sixty-dev/sixty/internal/monitor/view"
-	"github.com/sixty-dev/sixty/internal/report"
 )
 
 // Bounds of stored evidence.
@@ -29,6 +26,7 @@ const (
 	mostText      = 128 << 20        // bytes of pages, before they are compressed
 	jobTime       = 2 * time.Minute
 	countedEvery  = time.Minute // interval of impact counts
+	firstCount    = 2 * time.Second
 )
 
 // A job is evidence to be written.
@@ -79,6 +77,17 @@ func (k *Keeper) count(ctx context.Context, j *job) error {
 		k.dirty[j.id] = true
 	}
 	return nil
+}
+
+// countFirst measures the impact of incidents that begin, before people are told of them: within firstCount, or later.
+func (k *Keeper) countFirst(jobs []*job) {
+	ctx, cancel := context.WithTimeout(k.ctx, firstCount)
+	defer cancel()
+	for _, j := range jobs {
+		if err := k.count(ctx, j); err != nil && k.ctx.Err() == nil {
+			k.c.Log.Debug("the impact of an incident is not known yet", "incident", j.id, "err", err)
+		}
+	}
 }
 
 // queueEvidence schedules storing an event's evidence: the best diagnosis so far, with a recording.
@@ -163,12 +172,6 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 		r.Advised(&d)
 		k.dirty[j.id] = true
 		k.tracker.Conform(&d)
-		if f := d.LeadingFinding(&d.Verdict); f != nil && f.Pathology.ID == r.Pathology {
-			r.Kept = view.Kept{
-				At: d.At.UTC(), Runbook: docs.PublishedRunbooks.PageURL(r.Pathology), Reasons: f.Reasons,
-				Evidence: report.EvidenceRows(f.Evidence, false),
-			}
-		}
 	}
 	k.mu.Unlock()
 	errs := d.Plot(ctx, j.q) // without plots it is still worth having

@@ -144,9 +144,14 @@ func (k *Keeper) WaitForEvidence(ctx context.Context) error {
 func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 	k.mu.Lock()
 	events := k.tracker.Observe(d)
+	var begun []*job
 	for _, e := range events {
 		r := e.Record
 		k.records[r.ID] = r
+		if e.Kind == incident.Began && q != nil && k.c.Impact != nil {
+			r.State.Counted = d.At.UTC()
+			begun = append(begun, &job{id: r.ID, record: r.Copy(), q: q, at: r.State.Counted, interval: d.Interval})
+		}
 		if e.Kind != incident.Surer {
 			k.dirty[r.ID] = true
 		}
@@ -182,6 +187,7 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 	if q != nil {
 		err = errors.Join(err, k.learnLabels(d.At, q))
 	}
+	k.countFirst(begun)
 	if k.c.Listen != nil {
 		for i, e := range events {
 			if e.Kind != incident.Surer {

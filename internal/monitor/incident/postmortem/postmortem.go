@@ -39,7 +39,7 @@ func Markdown(w io.Writer, i *view.Incident, name string) error {
 	}
 	if len(kept.Evidence) > 0 {
 		d.Section("Evidence", "")
-		d.Paragraph("", "State at "+formatTime(kept.At)+", when the verdict was most certain.")
+		d.Paragraph("", "State at "+formatTime(kept.At)+", when it was found last.")
 		d.Table(render.Columns("quantity", "value", "normal", "threshold"), kept.Evidence)
 		d.List(kept.Reasons...)
 		d.Paragraph("Runbook", kept.Runbook)

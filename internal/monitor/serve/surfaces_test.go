@@ -26,6 +26,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/monitor/health"
+	"github.com/sixty-dev/sixty/internal/monitor/health/healthreport"
 	"github.com/sixty-dev/sixty/internal/monitor/incident"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
@@ -208,6 +210,7 @@ func (s *stage) agree(moment string) {
 	s.read("/api/v1/incidents?state=open", &open)
 	var o view.Overview
 	s.read("/api/v1/overview", &o)
+	s.agreeClosed(moment)
 	if len(open) == 0 {
 		if o.Models[0].Verdict.Status == view.Firing && o.Models[0].Verdict.Severity != "info" {
 			s.t.Errorf("%s %s: %s without an incident", s.name, moment, o.Models[0].Verdict.ID)
@@ -228,12 +231,7 @@ func (s *stage) agree(moment string) {
 	}
 	lacks := func(surface, text string, wants ...string) {
 		s.t.Helper()
-		flat := strings.ReplaceAll(strings.Join(strings.Fields(html.UnescapeString(text)), " "), `\`, "")
-		for _, want := range wants {
-			if want = strings.Join(strings.Fields(want), " "); !strings.Contains(flat, want) {
-				s.t.Errorf("%s %s: %s does not say %q", s.name, moment, surface, want)
-			}
-		}
+		s.says(moment, surface, text, wants...)
 	}
 	var one view.Incident
 	s.read("/api/v1/incidents/"+is.ID, &one)
@@ -286,43 +284,104 @@ func (s *stage) agree(moment string) {
 				lacks(path+": first fix", d.Findings[i].Fixes[0].Summary, fix)
 			}
 		}
-		for _, f := range s.diagnosePrometheus().Findings {
-			if f.Pathology.ID == is.Pathology && f.Status == diagnose.Firing && f.InhibitedBy == "" {
-				differs("diagnose --prometheus", "since", f.Since.UTC(), since)
-				differs("diagnose --prometheus", "severity", f.Severity, severity)
-				if fix != "" {
-					lacks("diagnose --prometheus: first fix", f.Fixes[0].Summary, fix)
-				}
+		fresh := s.diagnosePrometheus()
+		differs("diagnose --prometheus", "name", fresh.Verdict.ID, is.Pathology)
+		if f := fresh.LeadingFinding(&fresh.Verdict); f != nil {
+			differs("diagnose --prometheus", "since", f.Since.UTC(), since)
+			differs("diagnose --prometheus", "severity", f.Severity, severity)
+			differs("diagnose --prometheus", "summary", f.Summary, is.Summary.Summary)
+			differs("diagnose --prometheus", "scope", f.Targets, is.Affected)
+			if fix != "" {
+				lacks("diagnose --prometheus: first fix", f.Fixes[0].Summary, fix)
 			}
 		}
 		s.agreeWhatIf(moment, &is)
 		s.inOrder(moment, &is)
-		lacks("text", s.get("/api/v1/diagnosis?format=text"), name, fix)
-		lacks("MCP diagnose", s.call("diagnose"), name, fix)
-		if a, ok := s.told[is.Pathology]; ok && a.Ends.After(time.Now()) {
+		clock := since.UTC().Format("15:04:05")
+		for surface, text := range map[string]string{"text": s.get("/api/v1/diagnosis?format=text"), "MCP diagnose": s.call("diagnose")} {
+			lacks(surface, text, name, fix, clock, is.Summary.Summary, is.Story)
+		}
+		a, ok := s.told[is.Pathology]
+		if seen := time.Since(one.Evolution[0].At); !ok && severity == "page" && seen > time.Minute {
+			s.t.Errorf("%s %s: nobody was told of a page that was found %s ago", s.name, moment, seen)
+		}
+		if ok && a.Ends.After(time.Now()) {
 			differs("alert", "since", a.Began.UTC(), since)
 			differs("alert", "severity", a.Labels["severity"], severity)
 			differs("alert", "path", a.Path, "/incident/"+is.ID)
-			lacks("alert", a.Annotations["description"], strings.TrimRight(fix, "."))
+			lacks("alert", a.Annotations["description"], strings.TrimRight(fix, "."), scope)
 		}
 		var b bytes.Buffer
 		_, err := top.PrintOnce(s.t.Context(), &b, terminal{s: s}, render.Options{Width: 200})
 		must.Succeed(s.t, err)
-		lacks("top", b.String(), name)
-		lacks("page", s.get("/"), name, fix, is.Summary.Summary)
+		lacks("top", b.String(), o.Models[0].Title, fix, clock, is.Summary.Summary)
+		lacks("page", s.get("/"), o.Models[0].Title, fix, is.Summary.Summary, string(is.Phase), clock)
+	}
+	report := s.report()
+	lacks("report", report, string(is.Phase), is.Title, scope)
+	if failing && o.Models[0].Verdict.Status == view.Firing {
+		lacks("report", report, string(is.Phase)+" at the end", is.Summary.Summary)
 	}
 	lacks("MCP incidents", s.call("incidents"), is.Pathology, string(is.Phase), since.UTC().Format(time.RFC3339), fix, scope, is.Story)
-	lacks("page of the incident", s.get("/incident/"+is.ID), name, fix, is.Summary.Summary)
+	lacks("page of the incident", s.get("/incident/"+is.ID), is.Title, fix, is.Summary.Summary, is.Story, string(is.Phase), is.Began.UTC().Format("15:04:05"))
 	post := s.get("/api/v1/incidents/" + is.ID + "/postmortem")
 	lacks("post-mortem", post, name, is.Began.UTC().Format("2006-01-02 15:04:05 UTC"), fix, scope, is.Story, string(is.Phase))
 	if is.Impact != nil {
-		lacks("post-mortem", post, is.Impact.Text)
+		for surface, text := range map[string]string{
+			"post-mortem": post, "report": report, "MCP incidents": s.call("incidents"), "page of the incident": s.get("/incident/" + is.ID),
+		} {
+			lacks(surface, text, is.Impact.Text)
+		}
 	}
 	if one.Diagnosis != nil {
 		var kept diagnosed
 		must.Succeed(s.t, json.Unmarshal(one.Diagnosis, &kept))
 		differs("stored diagnosis", "name", kept.Verdict.ID, is.Pathology)
 	}
+}
+
+// says checks that a surface says some texts, however it breaks lines.
+func (s *stage) says(moment, surface, text string, wants ...string) {
+	s.t.Helper()
+	flat := strings.ReplaceAll(strings.Join(strings.Fields(html.UnescapeString(text)), " "), `\`, "")
+	for _, want := range wants {
+		if want = strings.Join(strings.Fields(want), " "); !strings.Contains(strings.ToLower(flat), strings.ToLower(want)) {
+			s.t.Errorf("%s %s: %s does not say %q", s.name, moment, surface, want)
+		}
+	}
+}
+
+// agreeClosed compares what is said of incidents that are over.
+func (s *stage) agreeClosed(moment string) {
+	s.t.Helper()
+	var closed []view.Incident
+	s.read("/api/v1/incidents?state=closed", &closed)
+	for _, is := range closed {
+		if is.Phase != view.Closed || is.Ended == nil || is.ClosesAt != nil || is.QuietSince != nil {
+			s.t.Errorf("%s %s: %s", s.name, moment, js(is.Summary))
+			continue
+		}
+		ended := is.Ended.UTC()
+		s.says(moment, "MCP incidents", s.call("incidents"), "closed at "+ended.Format(time.RFC3339), is.Story)
+		s.says(moment, "post-mortem", s.get("/api/v1/incidents/"+is.ID+"/postmortem"), "closed", ended.Format("2006-01-02 15:04:05 UTC"), is.Story, is.Summary.Summary)
+		s.says(moment, "page of the incident", s.get("/incident/"+is.ID), is.Title, "closed", is.Story, is.Summary.Summary)
+		s.says(moment, "report", s.report(), is.Title, "for "+render.Seconds(ended.Sub(is.Began).Seconds()))
+	}
+}
+
+// report is sixty report of the monitor, in full.
+func (s *stage) report() string {
+	s.t.Helper()
+	var all []view.Summary
+	s.read("/api/v1/incidents", &all)
+	now := s.diagnosePrometheus()
+	r, err := health.Measure(s.t.Context(), s.store, health.Config{
+		From: now.At.Add(-10 * time.Minute), To: now.At, Interval: now.Interval, Now: &now, Incidents: all,
+	})
+	must.Succeed(s.t, err)
+	var b bytes.Buffer
+	must.Succeed(s.t, healthreport.Document(r).Markdown(&b))
+	return b.String()
 }
 
 // diagnosePrometheus is what sixty diagnose --prometheus says of the monitor.

@@ -150,7 +150,9 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 func (a *Alerter) fireAll(d *diagnose.Diagnosis, at time.Time) {
 	for i := range d.Findings {
 		if f := &d.Findings[i]; f.Status == diagnose.Firing && f.InhibitedBy == "" && !f.Note {
-			a.fires(d, f, at)
+			for _, prefix := range alertPrefixes(d, f) {
+				a.fires(d, f, prefix+f.Pathology.Alert, at)
+			}
 		}
 	}
 }
@@ -189,12 +191,6 @@ func placeOf(l map[string]string) [3]string {
 	return [3]string{l["cluster"], l["namespace"], l["model_name"]}
 }
 
-func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time) {
-	for _, prefix := range alertPrefixes(d, f) {
-		a.firesAs(d, f, prefix+f.Pathology.Alert, at)
-	}
-}
-
 // alertPrefixes are what the names of a finding's alerts begin with: one for each engine that it is found on.
 func alertPrefixes(d *diagnose.Diagnosis, f *diagnose.Finding) []string {
 	return dialect.AlertPrefixes(f.Pathology.Scope(), func(id engine.ID) bool {
@@ -204,8 +200,8 @@ func alertPrefixes(d *diagnose.Diagnosis, f *diagnose.Finding) []string {
 	})
 }
 
-// firesAs raises the alert of a finding.
-func (a *Alerter) firesAs(d *diagnose.Diagnosis, f *diagnose.Finding, name string, at time.Time) {
+// fires raises an alert of a finding.
+func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, name string, at time.Time) {
 	l := a.labels(d, f, name)
 	of := a.Incident.of(f.Incident)
 	key := alertKey(l)
@@ -218,7 +214,7 @@ func (a *Alerter) firesAs(d *diagnose.Diagnosis, f *diagnose.Finding, name strin
 	al.waits = al.waits && at.Sub(al.found) < notifyAfter(d, f)
 	text, was := describe(f, of), al.Annotations["description"]
 	if of != nil {
-		al.Path = incidentPath(of)
+		al.Path = "/incident/" + of.ID
 		if !al.Began.Equal(f.Since) || lastLine(text) != lastLine(was) {
 			al.Began, al.sent = f.Since, time.Time{} // as the incident says, from now on
 		}
@@ -241,8 +237,6 @@ func notifyAfter(d *diagnose.Diagnosis, f *diagnose.Finding) time.Duration {
 	}
 	return min(f.Wait, d.Interval)
 }
-
-func incidentPath(of *view.Summary) string { return "/incident/" + of.ID }
 
 // labels identify an alert: they stay while its fault goes on and is as bad. The severity is
 // the finding's, which is lower than the pathology's while the objectives are known to hold.

@@ -279,11 +279,8 @@ func (m *Monitor) DiagnoseAt(ctx context.Context, at time.Time, window time.Dura
 	return e.Diagnosis, e.Err
 }
 
-// JudgeAt diagnoses one moment without predictions; a zero time is the latest evaluation.
+// JudgeAt diagnoses one moment without predictions.
 func (m *Monitor) JudgeAt(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) {
-	if e := m.Latest(); at.IsZero() && e != nil && e.Err == nil {
-		return e.Diagnosis, nil
-	}
 	return m.diagnoseAt(ctx, at, 0, nil)
 }
 

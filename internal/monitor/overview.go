@@ -12,6 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // staleAfter is the number of missed evaluations, each as long as the last one, after which an evaluation is stale.
@@ -101,6 +102,7 @@ func markUnknown(m *view.Model) {
 	const why = "no recent samples"
 	if m.Verdict.Status == view.Healthy {
 		m.Verdict = view.Verdict{ID: diagnose.InsufficientData, Status: view.Unknown, Summary: "Cannot tell: " + why}
+		m.Text = m.Verdict.Summary + "."
 	}
 	for i := range m.Replicas {
 		if r := &m.Replicas[i]; r.Status == view.Healthy || r.Status == view.Idle {
@@ -150,7 +152,7 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, find FindIncident) vie
 		out.Replicas = append(out.Replicas, newReplica(d, i, v))
 	}
 	slices.SortStableFunc(out.Replicas, func(a, b view.Replica) int { return strings.Compare(a.Target, b.Target) })
-	markStarved(&out)
+	markDoubtful(&out, of)
 	called, on, servers := diagnose.NameOf(v.ID), 0, len(out.Replicas)
 	for i := range out.Replicas {
 		if out.Replicas[i].Pathology == v.ID {
@@ -167,11 +169,21 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, find FindIncident) vie
 		on, servers = len(of.Affected), of.Servers
 	}
 	out.Tell(called, on, servers)
+	if of != nil && v.Status != diagnose.Firing {
+		out.Text = "Nothing of it is found now. It was: " + render.Sentence(of.Summary)
+	}
 	return out
 }
 
-// markStarved doubts the replicas that get no requests while others of their model do, and something is wrong.
-func markStarved(m *view.Model) {
+// markDoubtful doubts the replicas on which the model's incident, which goes on, was found last, and those that get no
+// requests while others of their model do, and something is wrong.
+func markDoubtful(m *view.Model, of *view.Summary) {
+	for i := range m.Replicas {
+		r := &m.Replicas[i]
+		if r.Status == view.Healthy && (m.Phase == view.Failing || m.Phase == view.Degraded) && slices.Contains(of.Affected, r.Target) {
+			r.Status, r.Reason = view.Pending, "its incident is not over"
+		}
+	}
 	known := func(v *float64) float64 { return *cmp.Or(v, new(float64)) }
 	if m.Verdict.Status != view.Firing || !slices.ContainsFunc(m.Replicas, func(r view.Replica) bool { return known(r.Now.RequestRate) > 0 }) {
 		return

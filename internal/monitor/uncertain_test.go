@@ -214,8 +214,14 @@ func TestAReplicaThatGetsNoRequestsIsNotGreen(t *testing.T) {
 		for _, rate := range tt.rates {
 			m.Replicas = append(m.Replicas, replica(rate))
 		}
-		if markStarved(&m); m.Replicas[0].Status != tt.want {
+		if markDoubtful(&m, nil); m.Replicas[0].Status != tt.want {
 			t.Errorf("%s, %v requests/s: %s, want %s", tt.verdict, tt.rates, m.Replicas[0].Status, tt.want)
+		}
+	}
+	for phase, want := range map[view.Phase]view.Status{view.Failing: view.Pending, view.Quiet: view.Healthy} {
+		m := view.Model{Phase: phase, Replicas: []view.Replica{{Target: "a", Status: view.Healthy}, {Target: "b", Status: view.Healthy}}}
+		if markDoubtful(&m, &view.Summary{Affected: []string{"b"}}); m.Replicas[0].Status != view.Healthy || m.Replicas[1].Status != want {
+			t.Errorf("in a %s incident a is %s and b, on which it was found, %s", phase, m.Replicas[0].Status, m.Replicas[1].Status)
 		}
 	}
 }

@@ -8,7 +8,6 @@ package top
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -28,8 +27,6 @@ import (
 type Feed interface {
 	// Name returns the source, for the head of the screen.
 	Name() string
-	// Title returns the name of a verdict by its id.
-	Title(id string) string
 	// Overview returns the latest overview.
 	Overview(ctx context.Context) (view.Overview, error)
 	// Text returns the full diagnosis.
@@ -47,10 +44,8 @@ type Feed interface {
 type plain struct {
 	name  string
 	every time.Duration
-	names map[string]string // of verdicts, by id
 }
 
-func (p plain) Title(id string) string      { return cmp.Or(p.names[id], id) }
 func (p plain) Name() string                { return p.name }
 func (p plain) Every() time.Duration        { return p.every }
 func (plain) Seek(int) bool                 { return false }
@@ -68,7 +63,7 @@ type watched struct {
 // watchSource judges live servers, or a Prometheus server, from now on. Live servers are judged after two scrapes.
 func watchSource(ctx context.Context, s *source.Source, o diagnose.Options, scraped time.Duration) Feed {
 	ctx, stop := context.WithCancel(ctx)
-	w := &watched{plain: plain{s.Name, every, diagnose.Names(o.Pathologies)}, source: s, stop: stop}
+	w := &watched{plain: plain{s.Name, every}, source: s, stop: stop}
 	judged := monitor.Options{Source: s, Diagnose: o, Every: every, Log: slog.New(slog.DiscardHandler)}
 	if s.Live != nil {
 		judged.First = 2*scraped + time.Second/2
@@ -123,7 +118,7 @@ type replayed struct {
 
 // replayRecording shows a recording from a moment on.
 func replayRecording(s *source.Source, o diagnose.Options, at time.Time) Feed {
-	return &replayed{plain: plain{name: s.Name, names: diagnose.Names(o.Pathologies)}, source: s, options: o, at: at}
+	return &replayed{plain: plain{name: s.Name}, source: s, options: o, at: at}
 }
 
 func (r *replayed) Close() error { return r.source.Close() }

@@ -47,7 +47,7 @@ func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
 	}
 	if urls := o.Source.URLs; len(urls) == 1 {
 		if m, ok := remote.Find(ctx, urls[0], o.Source.HTTP); ok {
-			return &served{plain{m.URL, 2 * time.Second, diagnose.Names(o.Pathologies)}, m}, nil
+			return &served{plain{m.URL, 2 * time.Second}, m}, nil
 		}
 	}
 	set, err := o.Judged.Read(o.Pathologies)

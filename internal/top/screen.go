@@ -232,13 +232,7 @@ func (s *screen) drawLines() []string {
 // modelLines returns what is said of a model: one line if there are many models, else several.
 func (s *screen) modelLines(t *render.Text, m *view.Model) []string {
 	v := &m.Verdict
-	head, summary := render.Clean(m.Title), render.Clean(v.Summary)
-	if s.overview.State.Shown(v.Status) != v.Status {
-		summary = "Last known: " + summary
-	}
-	if rest, ok := strings.CutPrefix(summary, s.feed.Title(v.ID)+": "); ok {
-		summary = render.Sentence(rest)
-	}
+	head, summary := render.Clean(m.Title), render.Clean(m.Text)
 	if v.Status == view.Firing && !m.IsQuiet() {
 		head += " (" + v.Severity + ")"
 		if v.Since != nil {

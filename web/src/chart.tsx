@@ -1,4 +1,4 @@
-import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
 import { about, apart, clock, increments, number, scaleOf, tick, time, unitOf } from './format'
@@ -16,13 +16,6 @@ export interface Mark {
   at: number // ms
   kind: 'onset' | 'restart' | 'deploy'
   name: string
-}
-
-// A Band is a range: of values that are normal, or of time that was judged.
-export interface Band {
-  from: number
-  to: number
-  kind: 'window' | 'normal'
 }
 
 export interface Line {
@@ -45,11 +38,8 @@ export interface ChartProps {
   span: Span
   max?: number
   stack?: boolean
-  height?: number
   levels?: Level[]
   marks?: Mark[]
-  bands?: Band[]
-  at?: number | null // ms; where the cursor stands
   onZoom?: (s: Span) => void
 }
 
@@ -84,7 +74,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
   if (heat) series.push({ label: '', scale: 'y', paths: () => null, points: { show: false } })
   return {
     width,
-    height: first.height ?? 190,
+    height: 190,
     legend: { show: false },
     padding: [strip, right ? 0 : 24, 0, 0], // half of a tick with seconds
     cursor: {
@@ -103,7 +93,6 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
           if (q.rows) return [0, q.rows.length]
           let top = hi ?? 0
           for (const l of q.levels ?? []) if (l.kind === 'critical' || l.value <= top * 1.6) top = Math.max(top, l.value)
-          for (const b of q.bands ?? []) if (b.kind === 'normal') top = Math.max(top, b.to)
           const bottom = Math.min(lo ?? 0, 0)
           top = q.max ? Math.max(q.max, top) : top + 0.06 * (top - bottom)
           return [bottom, top > bottom ? top : bottom + 1]
@@ -130,19 +119,6 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
     hooks: {
       drawClear: [
         (u) => {
-          const { ctx, bbox } = u
-          const within = (v: number, scale: string, from: number, size: number) => Math.min(Math.max(u.valToPos(v, scale, true), from), from + size)
-          for (const b of p().bands ?? []) {
-            if (b.kind === 'window') {
-              const [a, z] = [b.from, b.to].map((t) => within(t / 1000, 'x', bbox.left, bbox.width))
-              ctx.fillStyle = css('soft') + '1c'
-              if (z > a) ctx.fillRect(a, bbox.top, z - a, bbox.height)
-            } else {
-              const [z, a] = [b.from, b.to].map((v) => within(v, 'y', bbox.top, bbox.height))
-              ctx.fillStyle = css('good') + '2e'
-              ctx.fillRect(bbox.left, a, bbox.width, Math.max(z - a, 2 * devicePixelRatio))
-            }
-          }
           if (p().rows) cells(u, p(), css('link'))
         },
       ],
@@ -278,7 +254,7 @@ export default function Chart(props: ChartProps) {
   const latest = useRef(props)
   latest.current = props
   // A plot is made anew where its lines are others, and given data where only they changed.
-  const shape = JSON.stringify([props.lines.map((l) => [l.name, l.right, l.volume, l.faint, l.unit, l.colour]), props.rows?.map((r) => r.name), props.unit, props.height, props.stack])
+  const shape = JSON.stringify([props.lines.map((l) => [l.name, l.right, l.volume, l.faint, l.unit, l.colour]), props.rows?.map((r) => r.name), props.unit, props.stack])
   const data = (): uPlot.AlignedData => {
     const p = latest.current
     const ys = p.stack ? stacked(p.lines, p.x.length) : p.lines.map((l) => l.y)
@@ -308,13 +284,7 @@ export default function Chart(props: ChartProps) {
   useLayoutEffect(() => {
     if (fresh.current) fresh.current = false
     else plot.current?.setData(data())
-  }, [props.x, props.lines, props.rows, props.span.from, props.span.to, JSON.stringify([props.levels, props.marks, props.bands])])
-  useEffect(() => {
-    const u = plot.current
-    if (!u || props.at === undefined) return
-    const left = props.at === null ? -10 : u.valToPos(props.at / 1000, 'x')
-    u.setCursor({ left, top: left < 0 ? -10 : 1 }, false)
-  }, [props.at])
+  }, [props.x, props.lines, props.rows, props.span.from, props.span.to, JSON.stringify([props.levels, props.marks])])
   return (
     <div class="chart" ref={box} role="img" aria-label={props.title}>
       <div class="tip" ref={tip} hidden />

@@ -1,18 +1,18 @@
 import { describe, expect, test, vi } from 'vitest'
 import { read } from './api'
 import { about, change, increments, interval, length, number, scaleOf, sentence, tick, titleOf, written } from './format'
-import { accept, healthOf, healthOfModel, quiet, trust, worst, type Trust } from './live'
+import { accept, healthOf, healthOfModel, quiet, trust, worst } from './live'
 import numbers from './numbers.test.json'
 import { median, odd, quantile, rank } from './odd'
 import { all, byReplica, fill, grid, heat, legends, pattern, pointsOf, questionsOf, rateOf, stepOf } from './query'
 import { parse, to } from './route'
-import type { Advice, Evidence, Finding, Fix, Model, Overview, Panel, Plot, Replica, Summary } from './types'
+import type { Advice, Evidence, Finding, Fix, Link, Model, Overview, Panel, Plot, Replica, Summary } from './types'
 import { moment, spanOf } from './views/explore'
 import { bucketOf, ticksOf } from './views/chain'
 import { effectsOf, farthest, filled, fixesOf, normalOf } from './views/diagnosis'
 import { shorts } from './views/fleet'
-import { healthOfTurn, scope } from './views/incident'
-import { healthIn, stateOf } from './views/overview'
+import { scope } from './views/incident'
+import { titleIn } from './views/overview'
 import { startsOf } from './views/strip'
 import { highlight } from './panel'
 
@@ -204,10 +204,11 @@ describe('an incident', () => {
     expect(fixesOf({ advice: { ...advice, fixes: [] } } as unknown as Summary, f, undefined).map((x) => x.head)).toEqual(['Or', 'Or'])
     expect(fixesOf({ advice } as Summary, undefined, undefined)[0].args).toBe('--kv-cache-dtype fp8')
   })
-  test('shows what was told when the advice was chosen', () => {
-    const [e] = effectsOf(fix('fp8'), advice)
-    expect([e.measured, e.after.low, e.after.high]).toEqual([20, 1.4, 3])
-    expect(effectsOf(fix('add 2'), advice)).toEqual([])
+  test('shows a prediction beside what the chain has now', () => {
+    const effect = { signal: 'ttft_p95', unit: 'seconds', measured: 20, unchanged: { value: 20, low: 20, high: 20 }, after: { value: 2, low: 1.4, high: 3 } }
+    const [e] = effectsOf(fix('fp8', { reason: null, effects: [effect], basis: [], caveats: [] }), [{ signal: 'ttft_p95', value: 31, value_text: '20–40 s' }] as Link[])
+    expect([e.measured, e.measured_text, e.after.low, e.after.high]).toEqual([31, '20–40 s', 1.4, 3])
+    expect(effectsOf(fix('add 2'))).toEqual([])
   })
   test('fills names into commands, and offers none to copy that lacks one', () => {
     expect(filled('curl http://TARGET/health', '10.0.0.1:8000')).toEqual({ text: 'curl http://10.0.0.1:8000/health', whole: true })
@@ -221,10 +222,9 @@ describe('an incident', () => {
     expect(healthOfModel({ health: 'healthy' }, { ok: true })).toBe('healthy')
     expect(healthOfModel({ health: 'healthy' }, { ok: false, state: 'lost', why: [] })).toBe('unknown')
     expect(healthOfModel({ health: 'failing' }, { ok: false, state: 'lost', why: [] })).toBe('failing')
-    expect(stateOf({ verdict: v, phase: 'quiet' } as Model, { ok: true })).toContain('not closed')
-  })
-  test('leaves no replica green that it was told of', () => {
-    expect(healthIn({ target: 'b', status: 'ok', severity: '' } as Replica, { ok: true }, ['b'])).toBe('uncertain')
+    const m = { verdict: v, health: 'healthy', name: 'qwen', title: 'qwen is healthy' } as Model
+    expect([titleIn(m, { ok: true }), titleIn(m, { ok: false, state: 'lost', why: [] })]).toEqual(['qwen is healthy', 'qwen is in an unknown state'])
+    expect(titleIn({ ...m, phase: 'quiet', title: 'qwen is quiet' }, { ok: false, state: 'lost', why: [] })).toBe('qwen is quiet')
   })
 })
 
@@ -270,18 +270,9 @@ describe('verdicts', () => {
 describe('what is not certain yet', () => {
   const waits = 'Not certain yet: 14 requests wait, and nobody got a first token for 20 s on r0'
   const verdict = (id: string, status: Replica['status']) => ({ id, status, severity: '', summary: waits, since: null, since_at_least: false, confidence: 0.5 })
-  test('is neither healthy nor idle nor unknown, whatever the trust', () => {
-    for (const t of [{ ok: true }, { ok: false, state: 'partial', why: [] }] as Trust[]) {
-      const v = verdict('not-certain', 'pending')
-      expect(stateOf({ verdict: v } as Model, t)).toBe('14 requests wait, and nobody got a first token for 20 s on r0.')
-    }
-  })
   test('comes behind what is wrong and before what is not known', () => {
     const list = [verdict('healthy', 'ok'), verdict('insufficient-data', 'unknown'), verdict('not-certain', 'pending'), { ...verdict('slow-decode', 'firing'), severity: 'ticket' }]
     expect(list.sort((a, b) => worst(a, b, { ok: true })).map((v) => v.id)).toEqual(['slow-decode', 'not-certain', 'insufficient-data', 'healthy'])
-  })
-  test('is no recovery in the course of an incident', () => {
-    expect([{ id: 'not-certain', severity: '' }, { id: 'insufficient-data', severity: '' }, { id: 'healthy', severity: '' }, { id: 'slow-decode', severity: 'ticket' }].map(healthOfTurn)).toEqual(['uncertain', 'unknown', 'healthy', 'degraded'])
   })
 })
 
@@ -312,9 +303,9 @@ describe('charts', () => {
   })
   test('show what was normal as a range', () => {
     const plot = (n: number, normal: number | null) => ({ normal, baseline: { from: '1970-01-01T00:00:00Z', to: '1970-01-01T00:01:40Z' }, lines: [{ name: 'a', points: Array.from({ length: n }, (_, i) => [i, 10 + i]) }] }) as unknown as Plot
-    expect(normalOf(plot(101, 5))).toEqual([{ kind: 'normal', from: 15, to: 105 }])
-    expect(normalOf(plot(2, 5))).toEqual([{ kind: 'normal', from: 5, to: 5 }])
-    expect(normalOf(plot(0, null))).toEqual([])
+    expect(normalOf(plot(101, 5))).toEqual({ low: 15, high: 105 })
+    expect(normalOf(plot(2, 5))).toEqual({ low: 5, high: 5 })
+    expect(normalOf(plot(0, null))).toBeUndefined()
     expect(quantile([3], 0.5)).toBe(3)
   })
   test('mark restarts and new replicas', () => {

@@ -1,6 +1,6 @@
 import { useMemo, useRef } from 'preact/hooks'
 import { useGet } from './api'
-import type { Band, Level, Line, Mark as Moment } from './chart'
+import type { Level, Line, Mark as Moment } from './chart'
 import { number } from './format'
 import { usePanel, type Choice, type Span } from './query'
 import { rank } from './odd'
@@ -71,7 +71,7 @@ export function PanelView({ panel, choice, span, interval, each, marks, onZoom }
 }
 
 // Key says what is drawn, beneath a plot: nothing is written over the data.
-export function Key({ lines, levels = [], bands = [], marks = [], unit, span }: { lines: Line[]; levels?: Level[]; bands?: Band[]; marks?: Moment[]; unit: string; span: Span }) {
+function Key({ lines, levels, marks = [], unit, span }: { lines: Line[]; levels: Level[]; marks?: Moment[]; unit: string; span: Span }) {
   const clear = lines.map((l, i) => ({ l, i })).filter(({ l }) => !l.faint)
   const faint = lines.length - clear.length
   const inside = marks.filter((m) => m.at >= span.from && m.at <= span.to)
@@ -87,7 +87,6 @@ export function Key({ lines, levels = [], bands = [], marks = [], unit, span }: 
       {clear.length > named && <li>{clear.length - named} more</li>}
       {faint > 0 && <li><i style={{ background: 'color-mix(in srgb, var(--soft) 50%, transparent)' }} />{faint === 1 ? '1 other' : `${faint} others`}</li>}
       {levels.map((l) => <li class={l.kind}><i class="level" />{l.kind === 'critical' ? 'threshold' : 'warning'} {number(l.value, unit)}</li>)}
-      {bands.map((b) => <li><i class={b.kind === 'normal' ? 'band' : 'window'} />{b.kind === 'normal' ? 'normal' : 'evaluated'}</li>)}
       {inside.filter((m) => m.kind === 'onset').map((m) => <li><i class="onset" />{m.name}</li>)}
       {(['restart', 'deploy'] as const).filter((k) => inside.some((m) => m.kind === k)).map((k) => <li><b>{symbols[k]}</b>{k === 'restart' ? 'restart' : 'new replica'}</li>)}
     </ul>

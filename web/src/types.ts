@@ -47,6 +47,7 @@ export interface Model {
   name: string // with what tells it apart
   health: Health
   title: string // how it is and where, in one sentence
+  text: string // what is found, in one or two more
   verdict: Verdict
   incident: Maybe<string>
   phase?: Phase // of the incident
@@ -116,18 +117,10 @@ export interface Advice {
   applied?: string
 }
 
-export interface Turn {
-  at: string
-  id: string
-  severity: string
-  summary: string
-  confidence: Maybe<number>
-}
-
 export interface Incident extends Summary {
-  evolution: Turn[]
+  timeline: { at: string; health: Health | ''; text: string }[]
   diagnosis: Maybe<Diagnosis>
-  similar: Maybe<{ id: string; began: string; ended: Maybe<string>; pathology: string; note: string; notes: Note[] }>
+  similar: Maybe<{ id: string; note: string; notes: Note[] }>
   slow_requests?: { trace_id: string; request_id: string; began: string; took_s: number; summary: string }[]
 }
 
@@ -227,16 +220,12 @@ export interface Plot {
   unit: string
   from: string
   to: string
-  onset: Maybe<string>
-  onset_at_least: boolean
-  window_from: Maybe<string>
   baseline: { from: Maybe<string>; to: Maybe<string> }
   threshold: Maybe<number>
   value: Maybe<number>
   value_text?: string // how it is written of which only a bucket or a bound is known
   normal: Maybe<number>
   normal_text?: string
-  quantile?: number // of a percentile, whose points are interpolated in buckets
   lines: { name: string; points: [number, Maybe<number>][] }[]
   range?: { low: number; high: number } // of what is normal, where the page knows it from before
 }

@@ -64,11 +64,11 @@ export const Command = ({ text, copy = true }: { text: string; copy?: boolean })
   </div>
 )
 
-// Compared is a table of quantities, each with its numbers.
-export const Compared = ({ heads, rows }: { heads: string[]; rows: string[][] }) => (
+// Compared is a table of quantities, each with its numbers, of which one may be what is wrong.
+export const Compared = ({ heads, rows, bad = 0 }: { heads: string[]; rows: string[][]; bad?: number }) => (
   <table class="whole">
     <thead><tr>{heads.map((h, i) => <th class={i > 0 ? 'n' : ''}>{h}</th>)}</tr></thead>
-    <tbody>{rows.map((r) => <tr>{r.map((v, i) => <td class={i > 0 ? 'n' : ''}>{v}</td>)}</tr>)}</tbody>
+    <tbody>{rows.map((r) => <tr>{r.map((v, i) => <td class={i === 0 ? '' : i === bad ? 'n bad' : 'n'}>{v}</td>)}</tr>)}</tbody>
   </table>
 )
 
@@ -177,7 +177,7 @@ export function Plot(props: ChartProps) {
   useEffect(() => {
     if (!C) loading().then(() => render(1), () => render(2)) // also where another chart has loaded it since
   }, [])
-  return C ? <C {...props} /> : <div class="chart" style={{ height: `${props.height ?? 190}px` }} />
+  return C ? <C {...props} /> : <div class="chart" style={{ height: '190px' }} />
 }
 
 // Filter is a field that keys reach.

@@ -10,6 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -108,28 +109,29 @@ const (
 	Mean      How = "mean"  // mean over the span, of all replicas together or, as the signal says, of the fullest
 )
 
-// judge adds the verdicts at the end of the span.
+// judge adds how the models are at the end of the span, as the monitor's overview tells it.
 func (c *Config) judge(r *Report) {
 	r.Status = view.HealthUnknown
-	d := c.Now
-	if d == nil {
+	if c.Now == nil {
 		return
 	}
-	status := func(v *diagnose.Verdict) view.Health {
-		if v.Status == diagnose.Pending {
-			return view.HealthUncertain // it has no severity
+	find := func(id string) *view.Summary {
+		if i := slices.IndexFunc(c.Incidents, func(s view.Summary) bool { return s.ID == id }); i >= 0 {
+			return &c.Incidents[i]
 		}
-		return view.HealthOf(map[diagnose.Status]view.Status{diagnose.Firing: view.Firing, diagnose.Unknown: view.Unknown}[v.Status], v.Severity.String())
+		return nil
 	}
-	r.Status = status(&d.Verdict)
-	for k := range r.Models {
-		o := &r.Models[k]
-		i := slices.IndexFunc(d.Verdicts, func(v diagnose.Verdict) bool {
-			l := d.Labels(v.Model, v.Targets)
-			return len(d.Verdicts) == 1 || l["cluster"] == o.Cluster && l["namespace"] == o.Namespace && l["model_name"] == o.Model
-		})
-		if i >= 0 {
-			o.Status, o.Verdict, o.Summary = status(&d.Verdicts[i]), d.Verdicts[i].ID, d.Verdicts[i].Summary
+	o := monitor.NewOverview(&monitor.Evaluation{At: c.To, Diagnosis: *c.Now}, time.Minute, c.To, nil, find)
+	for i := range o.Models {
+		m := &o.Models[i]
+		if i == 0 {
+			r.Status = m.Health
+		}
+		for k := range r.Models {
+			of := &r.Models[k]
+			if len(o.Models) == 1 || of.Cluster == m.Cluster && of.Namespace == m.Namespace && of.Model == m.Model {
+				of.Status, of.Verdict, of.Summary = m.Health, m.Verdict.ID, m.Verdict.Summary
+			}
 		}
 	}
 }

@@ -28,10 +28,7 @@ func DiagnosisOf(d *diagnose.Diagnosis, r *Record) (narrowed diagnose.Diagnosis,
 			narrowed.Findings = append(narrowed.Findings, f)
 		}
 	}
-	v.Since, v.SinceAtLeast = r.Began, r.BeganAtLeast
-	if since, known := r.Since[v.ID]; known && !since.Equal(r.Began) {
-		v.Since, v.SinceAtLeast = since, false
-	}
+	v.Since, v.SinceAtLeast = r.SinceOf(v.ID), r.BeganAtLeast && r.SinceOf(v.ID).Equal(r.Began)
 	narrowed.Status, narrowed.Verdict, narrowed.Verdicts, narrowed.Workload = v.Status, v, []diagnose.Verdict{v}, v.Workload
 	narrowed.Targets, narrowed.Spans, narrowed.Unjudged = nil, nil, nil
 	kept := map[string]bool{}

@@ -6,6 +6,7 @@
 package incident
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,7 +35,6 @@ type State struct {
 	LastSeen   time.Time            `json:"last_seen"`
 	Seen       map[string]time.Time `json:"seen,omitempty"` // when each of Members was
 	Kept       time.Time            `json:"kept"`           // the moment of the diagnosis that is kept
-	Awaits     time.Time            `json:"awaits"`         // from when on another one can have the prediction that it lacks; zero where none is to come
 
 	// Where holds the labels of its servers by instance, and Recorded those of the servers in its recording by directory.
 	// They decide which teams see it.
@@ -59,9 +59,7 @@ type State struct {
 	ruledOut time.Duration // and for how long it was not since, while something else of it was
 	against  int           // in so many diagnoses
 
-	quiet   time.Duration // for how long nothing of it was found
-	led     time.Duration // for how long another verdict than the last of Evolution has led
-	leading string        // ID of the leading finding
+	quiet time.Duration // for how long nothing of it was found
 }
 
 // Copy returns a record that shares nothing with r.
@@ -80,6 +78,42 @@ func (r *Record) Copy() *Record {
 	c.State.Members, c.State.Instances = slices.Clone(r.State.Members), slices.Clone(r.State.Instances)
 	c.State.Where, c.State.Recorded = maps.Clone(r.State.Where), maps.Clone(r.State.Recorded) // labels never change
 	return &c
+}
+
+// Timeline lists what was found and what people and machines did, in order; names are those of verdicts.
+func (r *Record) Timeline(names map[string]string) []view.Moment {
+	began := "Began"
+	if r.BeganAtLeast {
+		began = "Already present when watching began"
+	}
+	all := []view.Moment{{At: r.Began, Text: began}}
+	for _, t := range r.Evolution {
+		m := view.Moment{At: t.At, Health: view.HealthHealthy, Text: cmp.Or(names[t.ID], diagnose.NameOf(t.ID))}
+		switch {
+		case t.Severity != "":
+			m.Health, m.Text = view.HealthOf(view.Firing, t.Severity), m.Text+" ("+t.Severity+")"
+		case t.ID == diagnose.InsufficientData:
+			m.Health = view.HealthUnknown
+		case t.ID == diagnose.NotCertain:
+			m.Health = view.HealthUncertain
+		}
+		m.Text += ": " + strings.TrimPrefix(t.Summary, m.Text+": ")
+		all = append(all, m)
+	}
+	for _, e := range r.Events {
+		all = append(all, view.Moment{At: e.At, Text: e.Text})
+	}
+	if a := r.Acknowledged; a != nil {
+		all = append(all, view.Moment{At: a.At, Text: "Acknowledged by " + a.By})
+	}
+	for _, n := range r.Notes {
+		all = append(all, view.Moment{At: n.At, Text: "Note by " + n.By + ": " + n.Text})
+	}
+	if r.Ended != nil {
+		all = append(all, view.Moment{At: *r.Ended, Text: "Closed: not found since then"})
+	}
+	slices.SortStableFunc(all, func(a, b view.Moment) int { return a.At.Compare(b.At) })
+	return all
 }
 
 func clone[T any](p *T) *T {

@@ -33,8 +33,6 @@ const (
 	// behind is how much later than its symptom a cause's onset may be read. A finding that begins later explains
 	// nothing, such as the restart of a server that hung.
 	behind = 30 * time.Second
-	// surer is how much surer a diagnosis of the same fault must be to replace the stored one.
-	surer = 0.03
 	// apart is for how long a pathology is not found, at the least, when it comes back as a fault of its own: its alert
 	// has ended, where nobody set another time for that.
 	apart = time.Minute
@@ -58,11 +56,11 @@ const (
 	Changed       // the verdict is another one, or worse
 	Ended         // it is over
 	Reopened      // it has come back soon after it was over
-	Surer         // nothing but that the diagnosis is a better one
+	Kept          // nothing but that its diagnosis is to be kept again
 )
 
 func (k Kind) String() string {
-	return [...]string{"", "began", "changed", "ended", "reopened", "surer"}[k]
+	return [...]string{"", "began", "changed", "ended", "reopened", "kept"}[k]
 }
 
 // An Event is something that became of an incident. The record is the Tracker's: copy it
@@ -70,7 +68,7 @@ func (k Kind) String() string {
 type Event struct {
 	Kind   Kind
 	Record *Record
-	// Best says that this diagnosis is the one to be kept: the worst, then the surest.
+	// Best says that this diagnosis is to be kept.
 	Best bool
 }
 
@@ -264,11 +262,10 @@ func (r *Record) addTurn(c view.Turn) {
 		r.Evolution = slices.Delete(r.Evolution, maxTurns/2, maxTurns/2+1)
 		r.Omitted++
 	}
-	r.State.led, r.State.leading = 0, ""
 }
 
 // updateCause names the incident after the sign if the sign is the cause of its present name, or worse and no symptom
-// of it, or the same and surer. If evidence refuted the name, the present leading finding takes it.
+// of it. If evidence refuted the name, the present leading finding takes it.
 func (t *Tracker) updateCause(r *Record, s *sign) (best bool) {
 	worst := catalog.Info
 	if r.Severity != "" {
@@ -279,7 +276,7 @@ func (t *Tracker) updateCause(r *Record, s *sign) (best bool) {
 	switch {
 	case r.Pathology == "":
 	case r.Pathology == s.Pathology.ID:
-		if s.Confidence < r.State.Confidence+surer && s.Severity <= worst {
+		if s.Severity <= worst {
 			return false
 		}
 	case s.Severity < worst:
@@ -295,7 +292,6 @@ func (t *Tracker) updateCause(r *Record, s *sign) (best bool) {
 		r.State.named, r.State.ruledOut, r.State.against = 0, 0, 0
 	}
 	r.Pathology, r.Severity = s.Pathology.ID, max(worst, s.Severity).String()
-	r.State.Confidence = s.Confidence
 	return true
 }
 
@@ -330,10 +326,7 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 	r.weigh(v, signs, step)
 	recurs := r.addSigns(signs, before, last, v)
 	r.State.see(v, signs)
-	turn := r.Evolution[len(r.Evolution)-1]
-	worst, _ := catalog.ParseSeverity(r.Severity)
-	differs := turn.ID != lead.Pathology.ID || turn.Severity != lead.Severity.String()
-	novel := recurs || slices.Contains(r.State.Members[known:], lead.Pathology.ID) || lead.Severity > worst
+	novel, was := slices.Contains(r.State.Members[known:], lead.Pathology.ID), cmp.Or(r.State.now, r.Severity)
 	if e.Best = t.updateCause(r, lead); e.Best {
 		r.State.Kept = at
 	}
@@ -358,20 +351,11 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 		r.addTurn(view.Turn{At: *quiet, ID: Over, Summary: "It was over for " + indicator.FormatNumber(at.Sub(*quiet).Seconds(), indicator.Seconds)})
 		r.addVerdict(lead, at)
 		return e, true
-	case !differs && !recurs:
-		r.State.led, r.State.leading = 0, ""
-	case novel:
+	case recurs, novel, r.State.now != was:
 		r.addVerdict(lead, at)
 		return e, true
-	case r.State.leading != lead.Pathology.ID+lead.Severity.String():
-		r.State.led, r.State.leading = 0, lead.Pathology.ID+lead.Severity.String()
-	default:
-		if r.State.led += step; r.State.led >= Settled { // it does not only alternate
-			r.addVerdict(lead, at)
-			return e, true
-		}
 	}
-	if e.Kind = Surer; !e.Best && r.showsMore(lead, at) {
+	if e.Kind = Kept; !e.Best && r.showsMore(lead, at) {
 		e.Best, r.State.Kept = true, at
 	}
 	return e, e.Best
@@ -423,7 +407,7 @@ func (r *Record) takeOnset(s *sign, anew bool, v *indexedDiagnosis) {
 
 // tell takes what a finding says of the incident that is called by it.
 func (r *Record) tell(s *sign, at time.Time, step time.Duration) {
-	r.Affected, r.Servers, r.Summary.Summary = s.Targets, s.Servers, s.Summary
+	r.Affected, r.Servers, r.Summary.Summary, r.State.Confidence = s.Targets, s.Servers, s.Summary, s.Confidence
 	r.name(s.Finding, at)
 	told := *s.Finding
 	told.Chain = r.chain(told.Chain)
@@ -462,30 +446,15 @@ func (s *State) see(v *indexedDiagnosis, signs []*sign) {
 	}
 }
 
-// ripe is the age of an incident at which an equally sure diagnosis replaces the stored one, because it shows more.
-var ripe = [...]time.Duration{2 * time.Minute, 10 * time.Minute}
+// ripe are the ages of an incident at which its diagnosis is kept again, because it shows more, and can have the prediction
+// that an early one lacks.
+var ripe = [...]time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute}
 
 // showsMore reports whether a diagnosis shows more of the incident than the one that was kept.
 func (r *Record) showsMore(lead *sign, at time.Time) bool {
-	if lead.Pathology.ID != r.Pathology || lead.Confidence < r.State.Confidence-surer || lead.Severity.String() != r.Severity {
-		return false
-	}
 	found := r.Evolution[0].At
-	if r.Predictable(at) {
-		return true
-	}
-	for _, age := range ripe {
-		if r.State.Kept.Sub(found) < age && at.Sub(found) >= age {
-			return true
-		}
-	}
-	return false
-}
-
-// Predictable reports whether an incident has been watched for long enough since its diagnosis was kept, which
-// was too early for a prediction.
-func (r *Record) Predictable(at time.Time) bool {
-	return !r.State.Awaits.IsZero() && !at.Before(r.State.Awaits) && at.Sub(r.Evolution[0].At) < ripe[len(ripe)-1]
+	return lead.Pathology.ID == r.Pathology && lead.Severity.String() == r.Severity &&
+		slices.ContainsFunc(ripe[:], func(age time.Duration) bool { return r.State.Kept.Sub(found) < age && at.Sub(found) >= age })
 }
 
 // continueUnseen goes on with an incident of which there is no sign.

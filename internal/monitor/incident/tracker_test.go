@@ -132,7 +132,7 @@ func (s *timeline) seeFor(d time.Duration, faults ...fault) {
 
 func (s *timeline) want(events ...string) {
 	s.t.Helper()
-	got := slices.DeleteFunc(slices.Clone(s.events), func(e string) bool { return e[:5] == "surer" })
+	got := slices.DeleteFunc(slices.Clone(s.events), func(e string) bool { return e[:4] == "kept" })
 	if diff := cmp.Diff(events, got); diff != "" {
 		s.t.Errorf("events (-want +got):\n%s", diff)
 	}
@@ -166,32 +166,45 @@ func TestAnIncidentBeginsAndEnds(t *testing.T) {
 	s.want("began thrash", "ended thrash")
 }
 
+// TestTheDiagnosisThatIsKept: the first one, and again after one, two, five and ten minutes, when it shows more, or when
+// the incident becomes worse.
 func TestTheDiagnosisThatIsKept(t *testing.T) {
 	s := newTimeline(t)
-	at := func(confidence float64) bool {
+	var kept []time.Duration
+	for s.at.Sub(noon) < 30*time.Minute {
 		f := fires(thrash, "a")
-		f.confidence = confidence
-		best := false
+		f.confidence = 0.5 + 0.4*s.at.Sub(noon).Minutes()/30
 		for _, e := range s.tracker.Observe(s.diagnosis(f)) {
-			best = best || e.Best
-		}
-		s.at = s.at.Add(15 * time.Second)
-		return best
-	}
-	if !at(0.8) || at(0.8) || at(0.79) || !at(0.9) || at(0.9) {
-		t.Error("not the first one and a surer one alone")
-	}
-	for _, want := range []struct{ diagnoses, kept int }{{10, 1}, {50, 1}, {500, 0}} { // after two minutes, after ten, and no more
-		kept := 0
-		for range want.diagnoses {
-			if at(0.9) {
-				kept++
+			if e.Best {
+				kept = append(kept, s.at.Sub(noon))
 			}
 		}
-		if kept != want.kept {
-			t.Errorf("%d of the next %d are kept, want %d", kept, want.diagnoses, want.kept)
-		}
+		s.at = s.at.Add(15 * time.Second)
 	}
+	must.Equal(t, []time.Duration{0, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute}, kept)
+}
+
+// TestATimelineSaysWhatWasFoundAndDone, in order, and no recovery that is not certain.
+func TestATimelineSaysWhatWasFoundAndDone(t *testing.T) {
+	r := &Record{Summary: view.Summary{
+		Began: noon, Ended: new(noon.Add(9 * time.Minute)), Notes: []view.Note{{By: "ann", At: noon.Add(8 * time.Minute), Text: "fp8 helped"}},
+		Events: []view.Event{{At: noon.Add(3 * time.Minute), Kind: Restarted, Text: "a was restarted"}},
+	}}
+	for i, id := range []string{"thrash", diagnose.InsufficientData, diagnose.NotCertain, diagnose.Healthy} {
+		turn := view.Turn{At: noon.Add(time.Duration(2*i+1) * time.Minute), ID: id, Summary: "so it is"}
+		if i == 0 {
+			turn.Severity = "ticket"
+		}
+		r.Evolution = append(r.Evolution, turn)
+	}
+	var got []string
+	for _, m := range r.Timeline(map[string]string{"thrash": "KV cache thrashing"}) {
+		got = append(got, m.At.Sub(noon).String()+" "+string(m.Health)+" "+m.Text)
+	}
+	must.Equal(t, []string{
+		"0s  Began", "1m0s degraded KV cache thrashing (ticket): so it is", "3m0s unknown Unknown: so it is", "3m0s  a was restarted",
+		"5m0s uncertain Not certain yet: so it is", "7m0s healthy Healthy: so it is", "8m0s  Note by ann: fp8 helped", "9m0s  Closed: not found since then",
+	}, got)
 }
 
 func TestFlappingIsOneIncident(t *testing.T) {
@@ -704,7 +717,7 @@ func TestAnything(t *testing.T) {
 						rt.Errorf("%s was open and came back", id)
 					}
 					open[id] = true
-				case Changed, Surer:
+				case Changed, Kept:
 					if !open[id] {
 						rt.Errorf("%s changed when it was over", id)
 					}

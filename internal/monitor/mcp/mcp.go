@@ -337,18 +337,11 @@ func (t tools) incidents(_ context.Context, in incidentsIn) (string, error) {
 		if i == limit {
 			break
 		}
-		state := string(s.Phase)
-		switch {
-		case s.Ended != nil:
-			state += " at " + s.Ended.UTC().Format(time.RFC3339)
-		case s.ClosesAt != nil:
-			state += ", closes at " + s.ClosesAt.UTC().Format(time.RFC3339)
-		}
 		where := strings.Join(s.Targets, ", ")
 		if scope := s.Scope(); scope != "" {
 			where = scope + ": " + strings.Join(s.Affected, ", ")
 		}
-		fmt.Fprintf(&b, "%s (%s), %s, since %s, on %s: %s\n", s.Pathology, s.Severity, state, s.SinceOf(s.Pathology).UTC().Format(time.RFC3339), where, s.Summary)
+		fmt.Fprintf(&b, "%s (%s), %s, since %s, on %s: %s\n", s.Pathology, s.Severity, s.Stands(), s.SinceOf(s.Pathology).UTC().Format(time.RFC3339), where, s.Summary)
 		if s.Story != "" {
 			fmt.Fprintf(&b, "  how: %s\n", s.Story)
 		}

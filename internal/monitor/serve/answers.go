@@ -140,7 +140,8 @@ func (c *scope) judged(ctx context.Context, model string) (diagnose.Diagnosis, e
 			return c.monitor.JudgeAt(ctx, *i.Advice.Predicted)
 		}
 	}
-	return c.monitor.JudgeAt(ctx, time.Time{})
+	c.judge(ctx)
+	return c.monitor.DiagnoseAt(ctx, time.Time{}, 0)
 }
 
 func (c *scope) simulate(w http.ResponseWriter, r *http.Request) {

@@ -170,8 +170,6 @@ type terminal struct {
 
 func (f terminal) Name() string { return "http://sixty.example" }
 
-func (f terminal) Title(id string) string { return titleOf(id) }
-
 func (f terminal) Overview(context.Context) (o view.Overview, err error) {
 	f.s.read("/api/v1/overview", &o)
 	return o, nil
@@ -253,6 +251,14 @@ func (s *stage) agree(moment string) {
 		scope = fmt.Sprintf("%d of %d", len(is.Affected), is.Servers)
 	}
 	differs("overview", "phase", o.Models[0].Phase, is.Phase)
+	if is.Pathology == "http-errors" && is.Phase == view.Failing {
+		lacks("the first fix of a page about 5xx", fix, "tracebacks")
+	}
+	for _, name := range is.Affected {
+		if !slices.ContainsFunc(o.Models[0].Replicas, func(r view.Replica) bool { return r.Target == name }) || is.Servers > 0 && len(is.Affected) > is.Servers {
+			s.t.Errorf("%s %s: it is on %q of %d servers", s.name, moment, is.Affected, is.Servers)
+		}
+	}
 
 	failing := is.Phase == view.Failing || is.Phase == view.Degraded
 	if v := o.Models[0].Verdict; failing && v.Status == view.Firing {
@@ -310,6 +316,9 @@ func (s *stage) agree(moment string) {
 			differs("alert", "severity", a.Labels["severity"], severity)
 			differs("alert", "path", a.Path, "/incident/"+is.ID)
 			lacks("alert", a.Annotations["description"], strings.TrimRight(fix, "."), scope)
+			if lines := strings.Split(a.Annotations["description"], "\n"); len(lines) > 2 || len(strings.Fields(lines[0])) > 60 {
+				s.t.Errorf("%s %s: a notification is longer than whom it hurts and what to do:\n%s", s.name, moment, a.Annotations["description"])
+			}
 		}
 		var b bytes.Buffer
 		_, err := top.PrintOnce(s.t.Context(), &b, terminal{s: s}, render.Options{Width: 200})
@@ -362,8 +371,8 @@ func (s *stage) agreeClosed(moment string) {
 			continue
 		}
 		ended := is.Ended.UTC()
-		s.says(moment, "MCP incidents", s.call("incidents"), "closed at "+ended.Format(time.RFC3339), is.Story)
-		s.says(moment, "post-mortem", s.get("/api/v1/incidents/"+is.ID+"/postmortem"), "closed", ended.Format("2006-01-02 15:04:05 UTC"), is.Story, is.Summary.Summary)
+		s.says(moment, "MCP incidents", s.call("incidents"), "closed at "+view.FormatTime(ended), is.Story)
+		s.says(moment, "post-mortem", s.get("/api/v1/incidents/"+is.ID+"/postmortem"), "closed at "+view.FormatTime(ended), is.Story, is.Summary.Summary)
 		s.says(moment, "page of the incident", s.get("/incident/"+is.ID), is.Title, "closed", is.Story, is.Summary.Summary)
 		s.says(moment, "report", s.report(), is.Title, "for "+render.Seconds(ended.Sub(is.Began).Seconds()))
 	}
@@ -545,7 +554,7 @@ func TestAHangThatIsEndedByARestartStaysAHang(t *testing.T) {
 				t.Errorf("every %s: nobody was hurt by a hang: %s", interval, js(all[0].Impact))
 			}
 			post := last.get("/api/v1/incidents/" + all[0].ID + "/postmortem")
-			for _, want := range []string{"# Post-mortem: Engine hung", "was restarted", "**Phase**: closed"} {
+			for _, want := range []string{"# Post-mortem: Engine hung", "was restarted", "**Phase**: closed at"} {
 				if !strings.Contains(post, want) {
 					t.Errorf("every %s: the post-mortem lacks %q:\n%s", interval, want, post)
 				}

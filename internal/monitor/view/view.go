@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/trace"
 )
 
@@ -136,6 +137,7 @@ type Model struct {
 	Name      string    `json:"name"`   // with what tells it apart: "qwen in prod on eu-west-1"
 	Health    Health    `json:"health"` // that people are shown
 	Title     string    `json:"title"`  // how it is and where, in one sentence
+	Text      string    `json:"text"`   // what is found, in one or two more
 	Verdict   Verdict   `json:"verdict"`
 	Advice    string    `json:"advice,omitempty"` // what to do first, in one sentence
 	Incident  *string   `json:"incident"`         // the id of the open one
@@ -149,7 +151,7 @@ func (m *Model) IsQuiet() bool {
 	return m.Phase == Quiet && (m.Verdict.Status != Firing || m.Verdict.Severity == catalog.Info.String())
 }
 
-// Tell sets the name, the health and the title of a model, for every surface: by its verdict, which is called so, and on so
+// Tell sets the name, the health, the title and the text of a model, for every surface: by its verdict, which is called so, and on so
 // many of its replicas. What is failing is not healthy at once.
 func (m *Model) Tell(called string, on, of int) {
 	m.Name = cmp.Or(m.Model, "the server")
@@ -162,7 +164,7 @@ func (m *Model) Tell(called string, on, of int) {
 	if m.Cluster != "" {
 		m.Name += " on " + m.Cluster
 	}
-	m.Health = HealthOf(m.Verdict.Status, m.Verdict.Severity)
+	m.Health, m.Text = HealthOf(m.Verdict.Status, m.Verdict.Severity), render.Sentence(strings.TrimPrefix(m.Verdict.Summary, called+": "))
 	if m.Health == HealthHealthy && (m.Phase == Failing || m.Phase == Degraded) {
 		m.Health = Health(m.Phase)
 	}
@@ -193,6 +195,9 @@ func (o *Overview) Doubt() {
 	for i := range o.Models {
 		if m := &o.Models[i]; o.State != OK && m.Health == HealthHealthy && m.Phase != Quiet {
 			m.Health, m.Title = HealthUnknown, m.Name+" is in an unknown state"
+			if m.Verdict.Status != Unknown {
+				m.Text = "Was: " + m.Text
+			}
 		}
 	}
 }
@@ -355,6 +360,20 @@ func (s *Summary) Scope() string {
 	return fmt.Sprintf("%d of %d servers", len(s.Affected), s.Servers)
 }
 
+// Stands says where an incident stands: "failing", or "quiet since …, closes at …".
+func (s *Summary) Stands() string {
+	switch {
+	case s.Ended != nil:
+		return "closed at " + FormatTime(*s.Ended)
+	case s.QuietSince != nil && s.ClosesAt != nil:
+		return "quiet since " + FormatTime(*s.QuietSince) + ", closes at " + FormatTime(*s.ClosesAt)
+	}
+	return string(s.Phase)
+}
+
+// FormatTime writes a moment of an incident.
+func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
 // Phase is where an incident stands.
 type Phase string
 
@@ -401,12 +420,20 @@ type Event struct {
 type Incident struct {
 	Summary
 	Evolution []Turn          `json:"evolution"`                   // of the verdict, in time
+	Timeline  []Moment        `json:"timeline"`                    // that, and what people and machines did
 	Omitted   int             `json:"evolution_omitted,omitempty"` // turns in the middle that are too many to be kept
-	Diagnosis json.RawMessage `json:"diagnosis"`                   // sixty.diagnosis/v1 with plots, the surest one
+	Diagnosis json.RawMessage `json:"diagnosis"`                   // sixty.diagnosis/v1 with plots, of its beginning or of one to ten minutes later
 	Similar   *Similar        `json:"similar"`                     // the last one like it
 	Kept      Kept            `json:"-"`
 	// SlowRequests are the slowest of its time whose traces are still kept.
 	SlowRequests []trace.Slow `json:"slow_requests,omitempty"`
+}
+
+// A Moment is something of an incident's time.
+type Moment struct {
+	At     time.Time `json:"at"`
+	Health Health    `json:"health"` // that was found from then on; empty of what people and machines did
+	Text   string    `json:"text"`   // without a period
 }
 
 // Kept is what the last diagnosis that found an incident's pathology says of it, for people.

@@ -4,8 +4,8 @@ import { now } from '../live'
 import type { Span } from '../query'
 import type { Link, Plot } from '../types'
 import { courseOf, useWidth } from '../ui'
-import { nearest, normalOf } from './diagnosis'
-import { Strip, type Era } from './strip'
+import { nearest, normalOf, useBounds } from './diagnosis'
+import { Strip } from './strip'
 import type { Mark as Moment } from '../chart'
 
 // ticksOf are round moments within a span, in s, at most so many.
@@ -65,8 +65,7 @@ function Curve({ p, link, span, marks, at, bounds, point, pick }: { p: Plot; lin
       }))
       return { path, bands: bands.join('') }
     })
-    const [normal] = normalOf(p)
-    return { y, lines, limit, normal }
+    return { y, lines, limit, normal: normalOf(p) }
   }, [p, span.from, span.to, bounds])
   const when = (e: PointerEvent) => {
     const box = (e.currentTarget as Element).getBoundingClientRect()
@@ -76,7 +75,7 @@ function Curve({ p, link, span, marks, at, bounds, point, pick }: { p: Plot; lin
   return (
     <svg class="curve" viewBox={`0 0 ${wide} ${high}`} height={high} preserveAspectRatio="none" role="img" aria-label={`${link.title} over time`} data-plot={p.signal}
       onPointerMove={(e) => point(when(e))} onPointerLeave={() => point(null)} onClick={(e) => pick(when(e as unknown as PointerEvent))}>
-      {normal && <rect class="normal" x={0} width={wide} y={y(normal.to)} height={Math.max(2, y(normal.from) - y(normal.to))} />}
+      {normal && <rect class="normal" x={0} width={wide} y={y(normal.high)} height={Math.max(2, y(normal.low) - y(normal.high))} />}
       {marks.map((m) => <line class="event" x1={x(m.at)} x2={x(m.at)} y1={0} y2={high} />)}
       {limit !== null && <line class="limit" x1={0} x2={wide} y1={y(limit)} y2={y(limit)} />}
       {lines.slice(1).map((l) => <path class="other" d={l.path} />)}
@@ -88,13 +87,29 @@ function Curve({ p, link, span, marks, at, bounds, point, pick }: { p: Plot; lin
   )
 }
 
+// rowOf is a quantity beside those that lead to each other.
+export const rowOf = (p: Plot): Link => ({
+  ...p, says: p.title, baseline: p.normal, baseline_text: p.normal_text, threshold_name: '', threshold_source: '', op: '', holds: true,
+  role: 'guard', since: null, at_least: false, first: false,
+})
+
+interface ChainProps {
+  links: Link[]
+  plots: Plot[]
+  span: Span
+  marks?: Moment[]
+  at?: number | null
+  setAt?: (at: number | null) => void
+}
+
 // Chain draws what leads to what: each link with its number now and normally, and all on one time axis.
-export function Chain({ links, plots, span, marks, eras, at, setAt, bounds }: { links: Link[]; plots: Plot[]; span: Span; marks: Moment[]; eras: Era[]; at: number | null; setAt: (at: number | null) => void; bounds: (signal: string) => number[] }) {
+export function Chain({ links, plots, span, marks = [], at = null, setAt }: ChainProps) {
+  const bounds = useBounds(links.map((l) => l.signal))
   const [pointed, point] = useState<number | null>(null)
   const moment = pointed ?? at
   return (
     <div class="chain">
-      {eras.length + marks.length > 0 && <div class="across"><Strip span={span} eras={eras} starts={marks} /></div>}
+      {marks.length > 0 && <div class="across"><Strip span={span} eras={[]} starts={marks} /></div>}
       {links.map((l, i) => {
         const p = plots.find((p) => p.signal === l.signal)
         const points = p?.lines[0]?.points ?? []
@@ -103,7 +118,7 @@ export function Chain({ links, plots, span, marks, eras, at, setAt, bounds }: { 
         const times = change(l.value, l.baseline).replace(' normal', '')
         return (
           <div class="link" data-link={l.signal}>
-            <h3>{i > 0 && <span class="arrow" aria-hidden="true">↓</span>}{l.says}{l.says !== l.title && <span class="soft">{l.title}</span>}</h3>
+            <h3>{i > 0 && l.role !== 'guard' && <span class="arrow" aria-hidden="true">↓</span>}{l.says}{l.says !== l.title && <span class="soft">{l.title}</span>}</h3>
             <div class="value">
               {moment ? (
                 <><b>{bucket ? `${number(bucket[0], l.unit)} – ${number(bucket[1], l.unit)}` : number(then, l.unit)}</b><span class="soft">at {time(moment, now())}</span></>
@@ -114,7 +129,7 @@ export function Chain({ links, plots, span, marks, eras, at, setAt, bounds }: { 
                 </>
               )}
             </div>
-            {p ? <Curve p={p} link={l} span={span} marks={marks} at={moment} bounds={bounds(l.signal)} point={point} pick={(t) => setAt(Math.round(t / 1000) * 1000)} /> : <span class="curve soft" />}
+            {p ? <Curve p={p} link={l} span={span} marks={marks} at={moment} bounds={bounds(l.signal)} point={point} pick={(t) => setAt?.(Math.round(t / 1000) * 1000)} /> : <span class="curve soft" />}
             <div class="when">
               <b>{l.since ? `${l.at_least ? 'before ' : ''}${time(Date.parse(l.since), now())}` : ''}</b>
               <span class={l.first ? 'bad' : 'soft'}>{l.first ? 'first change' : l.role === 'symptom' && l.threshold_name.endsWith('objective') ? `objective ${number(l.threshold, l.unit)}` : ''}</span>

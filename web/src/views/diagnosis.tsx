@@ -1,13 +1,11 @@
 import { useMemo } from 'preact/hooks'
 import { useGet } from '../api'
-import type { Band, Level, Line, Mark as Moment } from '../chart'
-import { about, change, interval, number, opening, plural, sentence, time, written } from '../format'
+import { change, interval, number, opening, plural, sentence, written } from '../format'
 import { now, useLive } from '../live'
 import { quantile } from '../odd'
-import { Key, usePanels } from '../panel'
-import type { Span } from '../query'
+import { usePanels } from '../panel'
 import type { Advice, Diagnosis, Effect, Evidence, Finding, Fix, Incident, Link, Plot as Drawn, Summary } from '../types'
-import { At, Command, Nothing, Plot, Range, Text } from '../ui'
+import { At, Command, Compared, Nothing, Range, Text } from '../ui'
 import { pathOf } from './path'
 
 // sure says a confidence in a word, as the command line does.
@@ -49,22 +47,20 @@ const none: number[] = []
 
 // normalOf is the range of what is normal: of nine in ten values while nothing was wrong, or the
 // value that is known to be.
-export function normalOf(p: Drawn): Band[] {
-  if (p.range) return [{ kind: 'normal', from: p.range.low, to: p.range.high }]
+export function normalOf(p: Drawn): { low: number; high: number } | undefined {
+  if (p.range) return p.range
   const [from, to] = [p.baseline.from, p.baseline.to].map((t) => (t ? Date.parse(t) / 1000 : NaN))
   const then = (p.lines[0]?.points ?? []).filter(([t, v]) => v !== null && t >= from && t <= to).map(([, v]) => v as number)
-  if (then.length >= 4) return [{ kind: 'normal', from: quantile(then, 0.05), to: quantile(then, 0.95) }]
-  return p.normal === null ? [] : [{ kind: 'normal', from: p.normal, to: p.normal }]
+  if (then.length >= 4) return { low: quantile(then, 0.05), high: quantile(then, 0.95) }
+  return p.normal === null ? undefined : { low: p.normal, high: p.normal }
 }
 
-// sinceKept are plots of now with what was normal, and the onset, from when the incident began: in a
-// fault that lasts, the past at hand comes to be of nothing else.
+// sinceKept are plots of now with what was normal when the incident began: in a fault that lasts, the past at hand comes
+// to be of nothing else.
 function sinceKept(now: Drawn[], kept: Drawn[]): Drawn[] {
   return now.map((p) => {
     const k = kept.find((k) => k.signal === p.signal && k.model === p.model)
-    if (!k) return p
-    const [band] = normalOf(k)
-    return { ...p, normal: k.normal, normal_text: k.normal_text, onset: k.onset, onset_at_least: k.onset_at_least, range: band && { low: band.from, high: band.to } }
+    return k ? { ...p, normal: k.normal, normal_text: k.normal_text, range: normalOf(k) } : p
   })
 }
 
@@ -78,52 +74,9 @@ export function useStory(i: Incident | undefined, id: string, model: string, wan
   const d = live ? latest : (kept ?? latest)
   const f = findingOf(d, id, model)
   const fixes = fixesOf(i?.pathology === id ? i : undefined, f, findingOf(kept, id, model))
-  const [plots, before] = useMemo(() => {
-    const before = plotsOf(kept, model)
-    // What is judged of one scrape alone has no course. The onset is the incident's, and what is normal the chain's.
-    const plots = sinceKept(plotsOf(d, model), before).filter((p) => !p.value || p.lines.some((l) => l.points.some(([, v]) => v)))
-    const told = plots.map((p) => {
-      const l = f?.chain?.find((l) => l.signal === p.signal && l.baseline !== null)
-      const since = i?.pathology === id ? { onset: p.onset && i.began, onset_at_least: i.began_at_least } : {}
-      return { ...p, ...since, ...(l ? { normal: l.baseline, normal_text: l.baseline_text } : {}) }
-    })
-    return [told, before]
-  }, [d, kept])
-  return { d, f, fixes, plots, before, live, hops: pathOf(d, model) }
-}
-
-// EvidencePlot draws a quantity with what is normal, its threshold and the onset.
-export function EvidencePlot({ p, span, at, starts = [], onZoom }: { p: Drawn; span?: Span; at?: number | null; starts?: Moment[]; onZoom?: (s: Span) => void }) {
-  const { x, lines } = useMemo(() => {
-    const x = [...new Set(p.lines.flatMap((l) => l.points.map(([t]) => t)))].sort((a, b) => a - b)
-    const place = new Map(x.map((t, k) => [t, k]))
-    const lines = p.lines.map((l, k): Line => {
-      const y: (number | null)[] = new Array(x.length).fill(null)
-      for (const [t, v] of l.points) y[place.get(t) as number] = v
-      return { name: l.name, y, faint: k > 0, about: !!p.quantile }
-    })
-    return { x, lines }
-  }, [p])
-  const shown = span ?? { from: Date.parse(p.from), to: Date.parse(p.to) }
-  const limits: Level[] = p.threshold === null || p.threshold < nothing ? [] : [{ value: p.threshold, kind: 'critical' }]
-  const onset: Moment[] = p.onset ? [{ at: Date.parse(p.onset), kind: 'onset', name: `${p.onset_at_least ? 'before' : 'since'} ${time(Date.parse(p.onset), now())}` }] : []
-  const bands: Band[] = [...normalOf(p), ...(p.window_from ? [{ kind: 'window' as const, from: Date.parse(p.window_from), to: Date.parse(p.to) }] : [])]
-  const then = at ? lines[0]?.y[nearest(x, at / 1000)] : undefined
-  const [value, normal] = [written(p.value_text, p.value, p.unit), written(p.normal_text, p.normal, p.unit)]
-  return (
-    <figure class="panel" data-plot={p.signal}>
-      <h3>
-        {p.title} <b>{at ? about(then, p.unit, !!p.quantile) : value}</b>{' '}
-        <span class="soft">{at ? `at ${time(at, now())}` : p.normal !== null && `normally ${normal}`}</span>
-      </h3>
-      <Plot
-        title={`${p.title}: ${value}, normally ${normal}`}
-        x={x} lines={lines} unit={p.unit} span={shown} height={150} levels={limits} marks={[...onset, ...starts]} max={p.unit === 'ratio' && (p.value ?? 0) <= 1 ? 1 : undefined}
-        bands={bands} at={at} onZoom={onZoom}
-      />
-      <Key lines={lines} levels={limits} bands={bands} marks={[...onset, ...starts]} unit={p.unit} span={shown} />
-    </figure>
-  )
+  // What is judged of one scrape alone has no course.
+  const plots = useMemo(() => sinceKept(plotsOf(d, model), plotsOf(kept, model)).filter((p) => !p.value || p.lines.some((l) => l.points.some(([, v]) => v))), [d, kept])
+  return { d, f, fixes, plots, live, hops: pathOf(d, model) }
 }
 
 export function nearest(x: number[], at: number): number {
@@ -131,9 +84,6 @@ export function nearest(x: number[], at: number): number {
   for (let i = 1; i < x.length; i++) if (Math.abs(x[i] - at) < Math.abs(x[best] - at)) best = i
   return best
 }
-
-// nothing is a limit below which a quantity counts as zero.
-const nothing = 1e-6
 
 // farthest is, of each signal that holds and rules no chance out, the comparison that is hardest to meet, the worst first.
 export function farthest(evidence: Evidence[]): Evidence[] {
@@ -147,22 +97,14 @@ export function farthest(evidence: Evidence[]): Evidence[] {
   return [...rows.values()].sort((a, b) => times(b) - times(a))
 }
 
-export const EvidenceTable = ({ f, past = false, all = false }: { f: Finding; past?: boolean; all?: boolean }) => (
-  <table class="whole">
-    <thead><tr><th>Signal</th><th class="n">{past ? 'Then' : 'Now'}</th><th class="n">Normal</th><th class="n">Threshold</th>{all && <th>Role</th>}</tr></thead>
-    <tbody>
-      {(all ? f.evidence : farthest(f.evidence)).map((e) => (
-        <tr>
-          <td>{e.title ?? e.signal}</td>
-          <td class={`n ${all ? '' : 'bad'}`}>{written(e.value_text, e.value, e.unit)}</td>
-          <td class="n">{written(e.baseline_text, e.baseline, e.unit)}</td>
-          <td class="n" title={e.threshold_source && `from ${e.threshold_source}`}>{e.limit_text ?? (e.threshold === null ? '–' : `${e.op} ${number(e.threshold, e.unit)}`)}</td>
-          {all && <td class="soft">{e.role}{e.holds === false ? ', does not hold' : e.holds === null ? ', unknown' : ''}</td>}
-        </tr>
-      ))}
-    </tbody>
-  </table>
-)
+export function EvidenceTable({ f, past = false, all = false }: { f: Finding; past?: boolean; all?: boolean }) {
+  const rows = (all ? f.evidence : farthest(f.evidence)).map((e) => [
+    e.title ?? e.signal, written(e.value_text, e.value, e.unit), written(e.baseline_text, e.baseline, e.unit),
+    e.limit_text ?? (e.threshold === null ? '–' : `${e.op} ${number(e.threshold, e.unit)}`),
+    ...(all ? [(e.role ?? '') + (e.holds === false ? ', does not hold' : e.holds === null ? ', unknown' : '')] : []),
+  ])
+  return <Compared heads={['Signal', past ? 'Then' : 'Now', 'Normal', 'Threshold', ...(all ? ['Role'] : [])]} rows={rows} bad={all ? 0 : 1} />
+}
 
 const predicted = ['ttft_p95', 'itl_p95', 'e2e_mean', 'preemptions', 'requests_waiting', 'generation_token_rate', 'output_tokens_rate']
 
@@ -180,17 +122,11 @@ function Prediction({ e, came }: { e: Effect; came?: number | null }) {
   )
 }
 
-// effectsOf are what a fix is predicted to do, what changes first: of the advice of an incident as that was told when it
-// was chosen. What is measured now is that of the chain, where it has the same signal.
-export function effectsOf(f: Fix, advice?: Advice, chain: Link[] = []): Effect[] {
-  const told = f.stops ? [] : (advice?.expected ?? [])
-  const said = f.predicted?.effects ?? []
-  const unknown = { value: null, low: null, high: null }
-  const list = told.length > 0 && advice?.fixes.some((a) => a.summary === f.summary)
-    ? told.map((x): Effect => said.find((e) => e.signal === x.signal) ?? { ...x, measured: x.before, unchanged: unknown, after: { ...unknown, low: x.low, high: x.high } })
-    : said
+// effectsOf are what a fix is predicted to do, what changes first. What is measured now is that of the chain, where it has
+// the same signal.
+export function effectsOf(f: Fix, chain: Link[] = []): Effect[] {
   const same = (e: Effect) => Number(change(e.after.value, e.measured ?? e.unchanged.value) === 'as usual')
-  return list.filter((e) => predicted.includes(e.signal)).map((e) => {
+  return (f.predicted?.effects ?? []).filter((e) => predicted.includes(e.signal)).map((e) => {
     const l = chain.find((l) => l.signal === e.signal)
     return l ? { ...e, measured: l.value, measured_text: l.value_text } : e
   }).sort((a, b) => same(a) - same(b))
@@ -204,9 +140,9 @@ export function filled(command: string, target = '', labels: Record<string, stri
 }
 
 // FixBody is what a fix says beneath its summary.
-export function FixBody({ f, few = false, advice, chain, target, labels }: { f: Fix; few?: boolean; advice?: Advice; chain?: Link[]; target?: string; labels?: Record<string, string> }) {
+export function FixBody({ f, advice, chain, target, labels }: { f: Fix; advice?: Advice; chain?: Link[]; target?: string; labels?: Record<string, string> }) {
   const p = f.predicted
-  const effects = effectsOf(f, advice, chain).slice(0, few ? 2 : 3)
+  const effects = effectsOf(f, chain).slice(0, 3)
   const cameOf = (e: Effect) => (f.stops ? undefined : advice?.expected?.find((x) => x.signal === e.signal)?.came)
   const text = filled(f.args || f.command, target, labels)
   const gone = f.changes.filter((c) => !c.to && !f.summary.includes(c.flag)).map((c) => c.flag)
@@ -225,7 +161,7 @@ export function FixBody({ f, few = false, advice, chain, target, labels }: { f: 
       {effects.length === 0 && p?.reason && <p class="soft">No prediction: {sentence(p.reason)}</p>}
       {f.tradeoff && f.tradeoff !== 'none' && <p><span class="soft">Cost:</span> {sentence(f.tradeoff)}</p>}
       {f.verify && <p><span class="soft">Confirm:</span> {sentence(f.verify)}</p>}
-      {!few && (f.arithmetic.length > 0 || (p?.basis.length ?? 0) + (p?.caveats.length ?? 0) > 0) && (
+      {(f.arithmetic.length > 0 || (p?.basis.length ?? 0) + (p?.caveats.length ?? 0) > 0) && (
         <details>
           <summary>How this was computed{p && p.caveats.length > 0 ? `, ${plural(p.caveats.length, 'caveat')}` : ''}</summary>
           <ul>{f.arithmetic.map((a) => <li>{a}</li>)}</ul>
@@ -233,7 +169,6 @@ export function FixBody({ f, few = false, advice, chain, target, labels }: { f: 
           {p?.basis.map((b) => <p class="soft">{sentence(b)}</p>)}
         </details>
       )}
-      {few && p?.caveats.some((c) => c.startsWith('extrapolated')) && <p class="warning">Extrapolated beyond the measured range.</p>}
     </>
   )
 }
@@ -266,7 +201,7 @@ export function Fixes({ i, fixes, chain, past, labels }: { i: Summary; fixes: Fi
           {body(f)}
         </div>
       ))}
-      {a && <p class="soft">{a.applied && <>Applied at <At at={a.applied} />. </>}{changed ? <>Changed at <At at={changed.at} />{changed.text.includes(', because ') && `, because ${sentence(changed.text.split(', because ')[1])}`}</> : <>Chosen at <At at={a.at} />, unchanged since.</>}</p>}
+      {a && <p class="soft">{a.applied && <>Applied at <At at={a.applied} />. </>}{changed ? <><At at={changed.at} />: {sentence(changed.text)}</> : <>Chosen at <At at={a.at} />, unchanged since.</>}</p>}
       {others.length > 0 && <details><summary>{plural(others.length, 'other fix')}</summary><div class="fixes">{others.map((x) => <details data-fix><summary><Text of={x.summary} /></summary>{body(x)}</details>)}</div></details>}
     </>
   )

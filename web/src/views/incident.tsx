@@ -1,22 +1,17 @@
 import { useEffect, useState } from 'preact/hooks'
 import { post, useGet } from '../api'
-import { change, length, number, opening, saying, sentence, stamp, time, titleOf } from '../format'
+import { change, length, number, opening, sentence, stamp, time, titleOf } from '../format'
 import { now, trust, useLive } from '../live'
 import { remembered } from '../palette'
-import type { Span } from '../query'
 import { go, link, to, useRoute } from '../route'
-import type { Diagnosis, Finding, Health, Incident, Settings, Summary, Turn, Workload } from '../types'
+import type { Diagnosis, Finding, Health, Incident, Settings, Summary, Workload } from '../types'
 import { Ago, At, Compared, Copy, Loaded, Mark, Name, Nothing, Pick, Problem, Tabs, Text, useTitle, type Tab } from '../ui'
-import { Chain } from './chain'
-import { EvidencePlot, EvidenceTable, Fixes, sure, useBounds, useStory } from './diagnosis'
+import { Chain, rowOf } from './chain'
+import { EvidenceTable, Fixes, sure, useStory } from './diagnosis'
 import { Hurt, Replicas } from './overview'
 import { hopOf, Path } from './path'
 import { RunbookText } from './runbooks'
-import { useStarts, type Era } from './strip'
-
-// healthOfTurn is that of a verdict in an incident's course.
-export const healthOfTurn = (t: Pick<Turn, 'id' | 'severity'>): Health =>
-  t.severity ? healthOfSeverity(t.severity) : t.id === 'not-certain' ? 'uncertain' : t.id === 'insufficient-data' ? 'unknown' : 'healthy'
+import { useStarts } from './strip'
 
 export const healthOfSeverity = (severity: string): Health => (severity === 'page' ? 'failing' : severity === 'ticket' ? 'degraded' : 'healthy')
 
@@ -52,33 +47,30 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
     const rest = setTimeout(() => put('at', at === null ? '' : stamp(at)), 300) // a hand that moves is no address yet
     return () => clearTimeout(rest)
   }, [at])
-  const frozen = q.show === 'recorded' || !open
-  const [zoom, setZoom] = useState<Span | null>(null)
-  const { d, fixes, plots, live: current, hops: way, ...story } = useStory(i, i.pathology, i.model, !frozen)
+  const { d, fixes, plots, live: current, hops: way, ...story } = useStory(i, i.pathology, i.model, open)
   const f = story.f ?? d?.findings[0]
-  const links = f?.chain ?? []
-  const rest = plots.filter((p) => !links.some((l) => l.signal === p.signal))
-  const bounds = useBounds(links.map((l) => l.signal))
+  const chain = f?.chain ?? []
+  const others = plots.filter((p) => !chain.some((l) => l.signal === p.signal)).map(rowOf)
+  const [links, rest] = chain.length > 0 ? [chain, others] : [others, []]
   const hop = hopOf(way, i.pathology)
-  const confidence = i.evolution.at(-1)?.confidence ?? f?.confidence ?? null
+  const confidence = f?.confidence ?? null
   const m = live.overview?.models.find((m) => m.incident === i.id)
   const name = m?.name ?? (i.model || 'the server')
-  const span = zoom ?? { from: plots[0] ? Date.parse(plots[0].from) : Date.parse(i.began) - 300e3, to: plots[0] ? Date.parse(plots[0].to) : Date.parse(i.ended ?? new Date(now()).toISOString()) }
+  const span = { from: plots[0] ? Date.parse(plots[0].from) : Date.parse(i.began) - 300e3, to: plots[0] ? Date.parse(plots[0].to) : Date.parse(i.ended ?? new Date(now()).toISOString()) }
   const starts = useStarts(i.targets, { from: Math.floor(span.from / 60e3) * 60e3, to: Math.ceil(span.to / 60e3) * 60e3 })
   const events = (i.events ?? []).filter((e) => e.kind === 'scaled' || e.kind === 'advice').map((e) => ({ at: Date.parse(e.at), kind: 'deploy' as const, name: e.kind === 'advice' ? 'advice changed' : e.text }))
   const marks = [...starts, ...events].sort((a, b) => a.at - b.at)
-  const eras = erasOf(i, span)
   const title = i.title || titleOf(i.pathology)
   useTitle(`${titleOf(i.pathology)} on ${name}`)
   const affected = m?.replicas.filter((r) => i.affected?.includes(r.target)) ?? []
   const workload = (d?.verdicts.find((v) => v.model === i.model) ?? d?.verdict)?.workload
-  const charts = () => rest.map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={marks} onZoom={setZoom} />)
+  const show = { plots, span, marks, at, setAt }
   const slow = i.slow_requests
   const tabs: (Tab | false | undefined)[] = [
     d && f && ['evidence', 'Evidence', () => <Shown d={d} f={f} past={!open} />],
-    m && ['replicas', `Replicas (${m.replicas.length})`, () => <Replicas m={m} t={trust(live)} several={false} affected={open ? i.affected ?? [] : []} />],
+    m && ['replicas', `Replicas (${m.replicas.length})`, () => <Replicas m={m} t={trust(live)} several={false} />],
     f && ['traffic', 'Traffic', () => <Traffic w={workload} past={!open} />],
-    rest.length > 0 && ['charts', `More charts (${rest.length})`, () => <div class="plots">{charts()}</div>],
+    rest.length > 0 && ['charts', `More charts (${rest.length})`, () => <Chain links={rest} {...show} />],
     slow && ['slow', `Slow requests (${slow.length})`, () => <ul class="plain">{slow.map(slowRequest)}</ul>],
     ['runbook', 'Runbook', () => <RunbookText id={i.pathology} />],
     ['history', `History and notes${i.notes.length > 0 ? ` (${i.notes.length})` : ''}`, () => <div class="two"><History i={i} /><Notes path={path} again={again} /></div>],
@@ -118,23 +110,21 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
       <div class="impact">
         <p class="lead"><Text of={opening(i.summary)} /></p>
         {!open && <p class="lead">{i.phase === 'quiet' ? 'Nothing of it is found now: it closes unless it comes back.' : 'It is over.'} <a href={link(`${path}/postmortem`)}>Post-mortem</a></p>}
-        <Hurt m={open ? m : undefined} affected={affected} before={plots} hops={way} links={links} impact={i.impact} />
+        <Hurt m={open ? m : undefined} affected={affected} hops={way} links={chain} impact={i.impact} />
       </div>
 
-      <section class="fix" aria-label="What to do"><Fixes i={i} fixes={fixes} chain={links} past={!open} labels={affected[0]?.labels} /></section>
+      <section class="fix" aria-label="What to do"><Fixes i={i} fixes={fixes} chain={chain} past={!open} labels={affected[0]?.labels} /></section>
 
       <section class="show" aria-label="What leads to what">
         <h2 class="head label">What leads to what
           <span class="links soft">
             {d && <span>{current ? 'live' : <>as of <At at={d.at} /></>}</span>}
-            {open && i.diagnosis && <button type="button" class="small" onClick={() => put('show', frozen ? '' : 'recorded')}>{frozen ? 'Show live' : 'Show as recorded'}</button>}
-            {zoom && <button type="button" class="small" onClick={() => setZoom(null)}>Reset zoom</button>}
             {at && <><a href={link(`/api/v1/diagnosis?format=html&plots=true&at=${stamp(at)}`)}>Diagnosis of {time(at, now())}</a> <button type="button" class="small" onClick={() => setAt(null)}>Back to the latest</button></>}
           </span>
         </h2>
         {way && <Path d={way} />}
         {!d && <Nothing title="No diagnosis was stored">See the recording for the evidence.</Nothing>}
-        {links.length > 0 && <Chain links={links} plots={plots} span={span} marks={marks} eras={eras.length > 1 ? eras : []} at={at} setAt={setAt} bounds={bounds} />}
+        {links.length > 0 && <Chain links={links} {...show} />}
       </section>
 
       <section class="more"><Tabs label="More about the incident" tabs={tabs.filter((t) => !!t)} at={q.tab ?? ''} set={(tab) => put('tab', tab)} /></section>
@@ -151,17 +141,6 @@ const slowRequest = (r: NonNullable<Incident['slow_requests']>[number]) => (
 export function scope(i: Summary, name: string): string {
   const on = (i.affected ?? i.targets).length
   return i.servers > 1 && on > 0 ? `${on === i.servers ? 'all' : `${on} of`} ${i.servers} replicas of ${name}` : name
-}
-
-// erasOf are the verdicts of an incident, one after the other.
-export function erasOf(i: Incident, span: Span): Era[] {
-  const end = i.ended ? Date.parse(i.ended) : span.to
-  const turns = i.evolution.filter((t) => t.severity)
-  const eras = turns.map((t, n): Era => {
-    const since = n === 0 ? Date.parse(i.began) : Date.parse(t.at)
-    return { from: since, to: turns[n + 1] ? Date.parse(turns[n + 1].at) : end, name: titleOf(t.id), health: healthOfSeverity(t.severity) }
-  })
-  return eras.filter((e, n) => n === 0 || e.name !== eras[n - 1].name || e.health !== eras[n - 1].health)
 }
 
 const names: Record<string, string> = {
@@ -213,27 +192,15 @@ function Traffic({ w, past }: { w?: Workload; past: boolean }) {
 }
 
 function History({ i }: { i: Incident }) {
-  const events: { at: string; text: string; kind: Health }[] = [
-    { at: i.began, text: i.began_at_least ? 'Already present when watching began' : 'Began', kind: 'unknown' as const },
-    ...i.evolution.map((t) => ({ at: t.at, text: `${titleOf(t.id)}${t.severity ? ` (${t.severity})` : ''}: ${saying(t)}`, kind: healthOfTurn(t) })),
-    ...(i.events ?? []).map((e) => ({ at: e.at, text: e.text, kind: 'unknown' as const })),
-    ...(i.acknowledged ? [{ at: i.acknowledged.at, text: `Acknowledged by ${i.acknowledged.by}`, kind: 'unknown' as const }] : []),
-    ...i.notes.map((n) => ({ at: n.at, text: `${n.by}: ${n.text}`, kind: 'unknown' as const })),
-    ...(i.ended ? [{ at: i.ended, text: 'Closed: not found since then', kind: 'healthy' as const }] : []),
-  ].sort((a, b) => Date.parse(a.at) - Date.parse(b.at))
   return (
     <section>
       <ol class="timeline">
-        {events.map((e) => (
-          <li class={e.kind}><At at={e.at} /> {e.text}</li>
-        ))}
+        {i.timeline.map((m) => <li class={m.health}><At at={m.at} /> {m.text}</li>)}
       </ol>
       {i.similar && (
         <>
           <h2 class="head">Previous similar incident</h2>
-          <p>
-            <a href={to('incident', i.similar.id)}><At at={i.similar.began} /></a>{i.similar.ended && `, for ${length(Date.parse(i.similar.ended) - Date.parse(i.similar.began))}`}: {sentence(i.similar.note || titleOf(i.similar.pathology))}
-          </p>
+          <p><a href={to('incident', i.similar.id)}>{i.similar.note}</a></p>
           <ul>{i.similar.notes.map((n) => <li>{n.by}: {n.text}</li>)}</ul>
         </>
       )}

@@ -1,18 +1,19 @@
 import { useMemo, useState } from 'preact/hooks'
 import { useGet } from '../api'
-import { change, length, number, plural, quantities, saying, sentence, shown, titleOf, written } from '../format'
+import { change, length, number, plural, quantities, sentence, shown, titleOf, written } from '../format'
 import { healthOf, healthOfModel, healths, quiet, trust, useLive, worst, type Trust } from '../live'
 import { PanelView, usePanels } from '../panel'
 import { all, byReplica, column, fill, pattern, rangePath, rateOf, type Answer, type Span } from '../query'
 import { link, to, useRoute } from '../route'
-import type { Anomaly, Deployment, Health, Incident, Life, Link, Model, Numbers, Panels, Plot, Quantity, Replica, Summary } from '../types'
+import type { Anomaly, Deployment, Health, Incident, Life, Link, Model, Numbers, Panels, Quantity, Replica, Summary } from '../types'
 import { Ago, At, Copy, courseOf, Filter, Mark, matches, Nothing, Problem, Text, Waiting } from '../ui'
-import { Axis } from './chain'
-import { EvidencePlot, FixBody, sure, useStory, useTick } from './diagnosis'
+import { Axis, Chain, rowOf } from './chain'
+import { FixBody, sure, useStory, useTick } from './diagnosis'
 import { Acknowledge, healthOfSeverity, PhaseOf } from './incident'
 import { open, Strip, useStarts } from './strip'
 import { Path } from './path'
 
+const few = 3 // quantities that are shown where nothing says what leads to what
 const many = 40 // replicas in the table: all of them are on Fleet
 const past = 15 * 60e3 // ms that a sparkline shows
 
@@ -61,8 +62,7 @@ const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trus
         const h = healthOfModel(m, t)
         return (
           <li data-row data-verdict={m.verdict.id} data-chosen={m === chosen || undefined} tabIndex={0} onKeyDown={open(m.incident ? to('incident', m.incident) : href)}>
-            <Mark health={quiet(m) ? 'quiet' : h} /> <a class="long" title={m.name} href={href}><b>{m.name}</b></a>
-            {(m.verdict.id !== h || quiet(m)) && <span class="soft">{stateOf(m, t)}</span>}
+            <Mark health={quiet(m) ? 'quiet' : h} /> <a class="long" title={m.name} href={href}><b>{titleIn(m, t)}</b></a>
             {m !== chosen && m.incident && <a href={to('incident', m.incident)}>incident</a>}
           </li>
         )
@@ -71,16 +71,11 @@ const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trus
   </section>
 )
 
-// stateOf says in a few words how a model is.
-export function stateOf(m: Model, t: Trust): string {
-  const v = m.verdict
-  if (quiet(m)) return 'nothing is found now; its incident is not closed'
-  if (healthOf(v, t) === 'unknown' && v.status !== 'unknown') return `unknown now; was ${titleOf(v.id).toLowerCase()}`
-  return v.status === 'pending' ? saying(v) : titleOf(v.id)
-}
+// titleIn is how a model is and where, unless that is too old to be believed.
+export const titleIn = (m: Model, t: Trust): string => (healthOfModel(m, t) === m.health || quiet(m) ? m.title : `${m.name} is in an unknown state`)
 
 const counts = (m: Model, t: Trust): string =>
-  healths.map((h) => [h, m.replicas.filter((r) => healthIn(r, t) === h).length] as const).filter(([, n]) => n > 0).map(([h, n]) => `${n} ${h}`).join(', ')
+  healths.map((h) => [h, m.replicas.filter((r) => healthOf(r, t) === h).length] as const).filter(([, n]) => n > 0).map(([h, n]) => `${n} ${h}`).join(', ')
 
 // State is the head: what is wrong and what to do, or that nothing is.
 function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
@@ -91,14 +86,14 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   const path = m.incident ? `/api/v1/incidents/${encodeURIComponent(m.incident)}` : ''
   const { data: incident, again } = useGet<Incident>(path, live.incidents)
   const of = incident?.pathology === v.id ? incident : undefined
-  const { f, fixes, hops, ...story } = useStory(incident, v.id, m.model, firing)
+  const { f, fixes, hops, plots } = useStory(incident, v.id, m.model, firing)
   const fix = firing ? fixes[0] : undefined
   const href = m.incident ? to('incident', m.incident) : ''
-  const plots = story.plots.slice(0, 3)
+  const links = f?.chain?.length ? f.chain : plots.slice(0, few).map(rowOf)
+  const span = plots[0] && { from: Date.parse(plots[0].from), to: Date.parse(plots[0].to) }
   const affected = m.replicas.filter((r) => (of?.affected ? of.affected.includes(r.target) : r.pathology === v.id))
-  const title = h === m.health || quiet(m) ? m.title : `${m.name} is in an unknown state`
-  const stale = !t.ok && !firing && v.status !== 'unknown' && v.status !== 'pending'
-  const summary = h === 'uncertain' ? saying(v) : m.phase && !firing && incident ? `Nothing of it is found now. It was: ${saying({ id: incident.pathology, summary: incident.summary })}` : `${stale ? 'Was: ' : ''}${v.summary}`
+  const title = titleIn(m, t)
+  const summary = `${h === m.health || quiet(m) ? '' : 'Was: '}${m.text}`
   return (
     <>
       <div class={`hero ${fix ? '' : 'calm'}`}>
@@ -113,7 +108,6 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
           </p>
           <h1 title={title}>{href ? <a href={href}>{title}</a> : title}</h1>
           <p class="lead"><Text of={summary} /></p>
-          {firing && of?.story && <p class="soft">{of.story}</p>}
           {quiet(m) && href && <p class="links"><a href={href}>Incident</a> <a href={link(`${path}/postmortem`)}>Post-mortem</a></p>}
           {firing && (
             <p class="links">
@@ -125,21 +119,22 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
           )}
           {h === 'uncertain' && <p class="links"><a href={link('/api/v1/diagnosis?format=html&plots=true')}>Full diagnosis</a></p>}
         </section>
-        <Hurt m={m} affected={firing ? affected : []} before={story.before} hops={hops} links={firing ? f?.chain : undefined} impact={of?.impact} />
+        <Hurt m={m} affected={firing ? affected : []} hops={hops} links={firing ? f?.chain : undefined} impact={of?.impact} />
         {fix && (
           <section class="card best" data-fix style={{ margin: 0 }}>
             <h2 class="label">{fix.head}</h2>
             <h3><Text of={fix.summary} /></h3>
-            <FixBody f={fix} few advice={of?.advice} chain={f?.chain} target={of?.affected?.[0] ?? affected[0]?.target} labels={affected[0]?.labels} />
+            <FixBody f={fix} advice={of?.advice} chain={f?.chain} target={of?.affected?.[0] ?? affected[0]?.target} labels={affected[0]?.labels} />
             <p class="actions">
               {incident?.acknowledged ? <span class="soft">Acknowledged by {incident.acknowledged.by}.</span> : path && <Acknowledge path={path} again={again} />}
-              {href && <a href={href}>{fixes.length > 1 ? `${plural(fixes.length - 1, 'more fix')}, and how they were computed` : 'How this was computed'}</a>}
+              {href && <a href={href}>{fixes.length > 1 ? plural(fixes.length - 1, 'more fix') : 'Evidence'}</a>}
             </p>
           </section>
         )}
       </div>
       {hops && firing && <Path d={hops} />}
-      {plots.length > 0 && firing ? <section><h2 class="hidden">Evidence</h2><div class="plots">{plots.map((p) => <EvidencePlot p={p} />)}</div></section> : !firing && <Calm m={m} several={several} />}
+      {firing && span && <section class="few-links"><h2 class="hidden">What leads to what</h2><Chain links={links} plots={plots} span={span} /></section>}
+      {!firing && <Calm m={m} several={several} />}
       <Happened m={m} from={plots[0] ? Date.parse(plots[0].from) : undefined} />
     </>
   )
@@ -152,47 +147,47 @@ const highest = (list: Replica[], of: 'now' | 'normal', name: Quantity): Numbers
   return known.length > 0 ? known.reduce((a, b) => (b[name]! > a[name]! ? b : a)) : null
 }
 
-// Hurt says who is hurt: how many requests were late, what users feel, and what of the model is affected.
-export function Hurt({ m, affected, before, hops, links = [], impact }: { m?: Model; affected: Replica[]; before: Plot[]; hops?: Deployment; links?: Link[]; impact?: Summary['impact'] }) {
-  const hurt = affected.length > 0
-  const replicas = m?.replicas ?? []
-  // Where prefill and decode are apart, every request goes to a server of each role.
-  const role = hops?.stages.find((s) => s.targets.includes(affected[0]?.target))
-  const peers = replicas.filter((r) => !role || role.targets.includes(r.target))
-  const of = hurt ? affected : replicas
-  const rate = total(of, 'now', 'request_rate')
-  const whole = total(peers, 'now', 'request_rate')
-  const least = !!m?.verdict.since_at_least
-  const normally = (name: Quantity, unit: string) => {
-    // In a fault that lasts, the past at hand is of nothing else.
-    const past = before.find((p) => p.signal === name)
-    const n = hurt && least ? null : highest(of, 'normal', name)
-    return past?.normal ? `, normally ${written(past.normal_text, past.normal, unit)}` : n ? `, normally ${shown(n, name, unit)}` : ''
-  }
-  // What users feel comes first, as the story tells it.
+interface HurtProps {
+  m?: Model
+  affected: Replica[]
+  hops?: Deployment
+  links?: Link[]
+  impact?: Summary['impact']
+}
+
+// Hurt says who is hurt, as the incident tells it: how many requests were late, what users feel, and what of the model is
+// affected. Where nobody is, it says how the model does.
+export function Hurt({ m, affected, hops, links = [], impact }: HurtProps) {
   const cells: [string, string, string?][] = []
-  if (impact?.late) cells.push([`${number(impact.late, 'count')} late`, `of ${number(impact.of, 'count')} requests: first token after ${number(impact.limit, 'seconds')}`, 'bad'])
-  if (impact?.failed) cells.push([`${number(impact.failed, 'count')} failed`, `of ${number(impact.of, 'count')} requests: HTTP 5xx`, 'bad'])
-  if (impact?.slow) cells.push([`${number(impact.slow.count, 'count')} slow`, `of ${number(impact.slow.all, 'count')} ${impact.slow.of}: more than ${number(impact.slow.limit, 'seconds')} a token`, 'bad'])
+  const count = (n: number) => number(n, 'count')
+  if (impact?.late) cells.push([`${count(impact.late)} late`, `of ${count(impact.of)} requests: first token after ${number(impact.limit, 'seconds')}`, 'bad'])
+  if (impact?.failed) cells.push([`${count(impact.failed)} failed`, `of ${count(impact.of)} requests: HTTP 5xx`, 'bad'])
+  if (impact?.slow) cells.push([`${count(impact.slow.count)} slow`, `of ${count(impact.slow.all)} ${impact.slow.of}: more than ${number(impact.slow.limit, 'seconds')} a token`, 'bad'])
   if (impact?.budget_share) cells.push([number(impact.budget_share, 'ratio'), "of the month's error budget"])
   for (const l of links.filter((l) => l.role === 'symptom').slice(-2).reverse()) {
     const normally = l.baseline === null ? '' : `, normally ${written(l.baseline_text, l.baseline, l.unit)}`
     cells.push([written(l.value_text, l.value, l.unit), l.title + normally, 'bad'])
   }
-  const told = (signal: string) => links.some((l) => l.role === 'symptom' && l.signal.startsWith(signal))
-  if (hurt && rate && whole && peers.length > affected.length) cells.push([number(Math.min(1, rate / Math.max(whole, rate)), 'ratio'), `of requests go to ${affected.length === 1 ? 'this replica' : 'these replicas'}`])
-  else if (rate) cells.push([number(rate, 'requests/s'), hurt ? 'requests, all affected' : 'requests'])
-  const ttft = highest(of, 'now', 'ttft_p95')
-  if (ttft !== null && !told('ttft') && (!hurt || !told(''))) cells.push([shown(ttft, 'ttft_p95', 'seconds'), `TTFT P95${normally('ttft_p95', 'seconds')}`])
-  const itl = highest(of, 'now', 'itl_p95')
-  const usual = highest(of, 'normal', 'itl_p95')
-  if (itl !== null && !told('itl') && (!hurt || (usual && itl.itl_p95! > 1.5 * usual.itl_p95!))) cells.push([shown(itl, 'itl_p95', 'seconds'), `ITL P95${normally('itl_p95', 'seconds')}`])
-  const waiting = total(of, 'now', 'requests_waiting')
-  if (waiting !== null && waiting > 0) cells.push([number(Math.ceil(waiting), 'count'), `requests waiting${normally('requests_waiting', 'count')}`])
-  const tokens = total(of, 'now', 'output_tokens_rate')
-  const wrote = total(of, 'normal', 'output_tokens_rate')
-  if (!hurt && tokens !== null) cells.push([number(tokens, 'tokens/s'), 'output'])
-  if (hurt && wrote && !least && (tokens ?? 0) < 0.9 * wrote) cells.push([change(tokens ?? 0, wrote), `output, normally ${number(wrote, 'tokens/s')}`])
+  const replicas = m?.replicas ?? []
+  if (affected.length > 0) {
+    // Where prefill and decode are apart, every request goes to a server of each role.
+    const role = hops?.stages.find((s) => s.targets.includes(affected[0].target))
+    const peers = replicas.filter((r) => !role || role.targets.includes(r.target))
+    const [rate, whole] = [affected, peers].map((of) => total(of, 'now', 'request_rate'))
+    const [tokens, wrote] = (['now', 'normal'] as const).map((of) => total(affected, of, 'output_tokens_rate'))
+    if (rate && whole && peers.length > affected.length) cells.push([number(Math.min(1, rate / Math.max(whole, rate)), 'ratio'), `of requests go to ${affected.length === 1 ? 'this replica' : 'these replicas'}`])
+    if (wrote && !m?.verdict.since_at_least && (tokens ?? 0) < 0.9 * wrote) cells.push([change(tokens ?? 0, wrote), `output, normally ${number(wrote, 'tokens/s')}`])
+  }
+  if (affected.length === 0 || cells.length === 0) {
+    for (const [name, title, unit] of columnsOf(['request_rate', 'output_tokens_rate'])) {
+      const sum = total(replicas, 'now', name)
+      if (sum !== null) cells.push([number(sum, unit), title.toLowerCase()])
+    }
+    for (const [name, title, unit] of columnsOf(['ttft_p95', 'itl_p95'])) {
+      const [n, normal] = [highest(replicas, 'now', name), highest(replicas, 'normal', name)]
+      if (n) cells.push([shown(n, name, unit), title + (normal ? `, normally ${shown(normal, name, unit)}` : '')])
+    }
+  }
   if (cells.length === 0) return null
   return <dl class="kpis">{cells.slice(0, 5).map(([value, what, look]) => <div><dt>{what}</dt><dd class={look}>{value}</dd></div>)}</dl>
 }
@@ -311,12 +306,6 @@ function Spark({ y, normal, off, max }: { y?: (number | null)[]; normal: number 
 
 const lives: Partial<Record<Life, string>> = { starting: 'Starting', slow: 'Slow metrics', drained: 'Drained', lost: 'Lost' }
 
-// healthIn is the health of a replica: one of which an incident was told is not green.
-export function healthIn(r: Replica, t: Trust, affected: string[] = []): Health {
-  const h = healthOf(r, t)
-  return h === 'healthy' && affected.includes(r.target) ? 'uncertain' : h
-}
-
 // ReplicaState says where a replica is in its life, and what is wrong with it.
 function ReplicaState({ r, m, h }: { r: Replica; m: Model; h: Health }) {
   const life = lives[r.life]
@@ -333,7 +322,7 @@ function ReplicaState({ r, m, h }: { r: Replica; m: Model; h: Health }) {
   )
 }
 
-export function Replicas({ m, t, several, affected }: { m: Model; t: Trust; several: boolean; affected?: string[] }) {
+export function Replicas({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   const [filter, setFilter] = useState('')
   const panels = usePanels()
   const end = useTick(15_000)
@@ -362,7 +351,7 @@ export function Replicas({ m, t, several, affected }: { m: Model; t: Trust; seve
         <tbody>
           {rows.map((r) => {
             const href = to('explore', '', { board: 'incident', model: several ? m.model : '', instance: instanceOf(r) })
-            const h = healthIn(r, t, affected)
+            const h = healthOf(r, t)
             return (
               <tr class={`is-${h}`} data-row data-replica={r.target} tabIndex={0} onKeyDown={open(href)}>
                 <td class="name"><a href={href}>{r.target}</a></td>

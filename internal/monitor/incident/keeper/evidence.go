@@ -35,58 +35,46 @@ type job struct {
 	record *incident.Record // the record at that time
 	d      diagnose.Diagnosis
 	q      metrics.Querier
-	due    bool // not to wait for a surer diagnosis
-
-	at       time.Time // up to which its impact is to be measured; zero where it is not
-	interval time.Duration
 }
 
-// queueCounts schedules the measurement of incidents' impact: of open ones from time to time, and at the end.
-func (k *Keeper) queueCounts(d *diagnose.Diagnosis, q metrics.Querier) {
-	for id, r := range k.records {
+// dueCounts are the incidents whose impact is to be measured: those that begin, before people are told of them, and
+// later those that go on, from time to time, and that ended.
+func (k *Keeper) dueCounts(d *diagnose.Diagnosis) (first, later []*incident.Record) {
+	for _, r := range k.records {
 		at := d.At.UTC()
 		if !r.Open() {
 			at = *r.Ended
 		}
-		if k.c.Impact == nil || r.State.Counted.Equal(at) || r.Open() && at.Sub(r.State.Counted) < countedEvery || !r.Open() && d.At.Sub(at) > incident.Rejoin {
+		if r.State.Counted.Equal(at) || r.Open() && at.Sub(r.State.Counted) < countedEvery || !r.Open() && d.At.Sub(at) > incident.Rejoin {
 			continue
 		}
-		j := k.jobs[id]
-		if j == nil && len(k.jobs) < maxJobs {
-			j = &job{id: id, record: r.Copy(), q: q, due: true}
-			k.jobs[id] = j
-		}
-		if j != nil {
-			j.at, j.interval = at, d.Interval
+		if r.State.Counted = at; r.Evolution[0].At.Equal(at) {
+			first = append(first, r.Copy())
+		} else {
+			later = append(later, r.Copy())
 		}
 	}
+	return first, later
 }
 
-// count measures an incident's impact. Counts that were lost with their servers keep their last value.
-func (k *Keeper) count(ctx context.Context, j *job) error {
-	impact, err := k.c.Impact(ctx, j.q, j.record.Summary, j.at, j.interval)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	r := k.records[j.id]
-	if r == nil || err != nil {
-		return err
-	}
-	r.State.Counted = j.at
-	if impact != nil && (r.Impact == nil || impact.Hurt() >= r.Impact.Hurt()) {
-		r.Impact = impact
-		k.dirty[j.id] = true
-	}
-	return nil
-}
-
-// countFirst measures the impact of incidents that begin, before people are told of them: within firstCount, or later.
-func (k *Keeper) countFirst(jobs []*job) {
-	ctx, cancel := context.WithTimeout(k.ctx, firstCount)
+// count measures the impact of incidents. What is not known in time is asked for again. Counts that were lost with their
+// servers keep their last value.
+func (k *Keeper) count(due []*incident.Record, within time.Duration, d *diagnose.Diagnosis, q metrics.Querier) {
+	ctx, cancel := context.WithTimeout(k.ctx, within)
 	defer cancel()
-	for _, j := range jobs {
-		if err := k.count(ctx, j); err != nil && k.ctx.Err() == nil {
-			k.c.Log.Debug("the impact of an incident is not known yet", "incident", j.id, "err", err)
+	for _, c := range due {
+		impact, err := k.c.Impact(ctx, q, c.Summary, c.State.Counted, d.Interval)
+		k.mu.Lock()
+		r := k.records[c.ID]
+		switch {
+		case r == nil:
+		case err != nil:
+			r.State.Counted = time.Time{}
+			k.c.Log.Debug("the impact of an incident is not known yet", "incident", c.ID, "err", err)
+		case impact != nil && (r.Impact == nil || impact.Hurt() >= r.Impact.Hurt()):
+			r.Impact, k.dirty[c.ID] = impact, true
 		}
+		k.mu.Unlock()
 	}
 }
 
@@ -107,18 +95,9 @@ func (k *Keeper) queueEvidence(e incident.Event, d *diagnose.Diagnosis, q metric
 		k.jobs[r.ID] = j
 	}
 	j.record, j.q, j.d = r.Copy(), q, part
-	r.State.Awaits = time.Time{} // until this one is kept
 }
 
-// isDue reports whether a job can be done now: a diagnosis that is a little surer need not
-// be kept at once, one that may have the first prediction is.
-func (k *Keeper) isDue(j *job, now time.Time) bool {
-	last, ok := k.written[j.id]
-	since := now.Sub(last.at)
-	return !ok || last.pathology != j.record.Pathology || j.record.Predictable(now) || since >= surerEvery || since < 0
-}
-
-// write stores due evidence in the background, one incident after the other. The caller holds the lock.
+// write stores evidence in the background, one incident after the other. The caller holds the lock.
 func (k *Keeper) write() {
 	if k.busy {
 		return
@@ -131,12 +110,12 @@ func (k *Keeper) write() {
 	})
 }
 
-// next takes a job that is due, nil where none is.
+// next takes a job, nil where none is.
 func (k *Keeper) next() *job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for id, j := range k.jobs {
-		if j.due && k.ctx.Err() == nil {
+		if k.ctx.Err() == nil {
 			delete(k.jobs, id)
 			return j
 		}
@@ -149,14 +128,7 @@ func (k *Keeper) next() *job {
 func (k *Keeper) runJob(j *job) {
 	ctx, cancel := context.WithTimeout(k.ctx, jobTime)
 	defer cancel()
-	var err error
-	if !j.at.IsZero() {
-		err = k.count(ctx, j)
-	}
-	if !j.d.At.IsZero() {
-		err = errors.Join(err, k.saveEvidence(ctx, j))
-	}
-	if err != nil && k.ctx.Err() == nil {
+	if err := k.saveEvidence(ctx, j); err != nil && k.ctx.Err() == nil {
 		k.c.Log.Warn("the evidence of an incident cannot be stored", "incident", j.id, "err", err)
 	}
 }
@@ -166,9 +138,7 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 	d := j.d
 	d.Predict(ctx, j.q, k.c.Predict)
 	k.mu.Lock()
-	k.written[j.id] = written{d.At, j.record.Pathology}
 	if r := k.records[j.id]; r != nil {
-		r.State.Awaits = awaits(&d)
 		r.Advised(&d)
 		k.dirty[j.id] = true
 		k.tracker.Conform(&d)
@@ -197,17 +167,6 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 		k.c.Listen(now)
 	}
 	return errs
-}
-
-// awaits is from when on there can be the prediction that a diagnosis lacks, zero where it lacks none or time
-// does not help.
-func awaits(d *diagnose.Diagnosis) time.Time {
-	if len(d.Findings) > 0 && len(d.Findings[0].Fixes) > 0 {
-		if p := d.Findings[0].Fixes[0].Predicted; p != nil && p.Needs > 0 {
-			return d.At.Add(p.Needs)
-		}
-	}
-	return time.Time{}
 }
 
 // record writes the recording that a diagnosis can be made of again, and returns the labels of each of its servers

@@ -47,10 +47,9 @@ type Config struct {
 
 // How often things are written that no event asks for.
 const (
-	heartbeat  = 5 * time.Minute // when an open incident was seen last
-	pruning    = time.Hour
-	surerEvery = time.Minute // a better diagnosis of the same incident
-	maxJobs    = 64          // incidents whose evidence waits to be written
+	heartbeat = 5 * time.Minute // when an open incident was seen last
+	pruning   = time.Hour
+	maxJobs   = 64 // incidents whose evidence waits to be written
 )
 
 // A Keeper keeps incidents. It is safe for concurrent use.
@@ -64,9 +63,8 @@ type Keeper struct {
 	dirty   map[string]bool // records that could not be written yet
 	beat    time.Time
 	pruned  time.Time
-	jobs    map[string]*job    // by incident
-	busy    bool               // jobs are being done
-	written map[string]written // by incident
+	jobs    map[string]*job // by incident
+	busy    bool            // jobs are being done
 
 	broadcast func([]byte) // sends to other monitors; nil without any
 
@@ -75,17 +73,11 @@ type Keeper struct {
 	working sync.WaitGroup
 }
 
-// written is of the diagnosis that was kept of an incident: its moment, and what the incident was called.
-type written struct {
-	at        time.Time
-	pathology string
-}
-
 // Open reads the stored incidents. The context bounds background work.
 func Open(ctx context.Context, c Config) (*Keeper, error) {
 	c.MaxIncidents, c.Retention, c.MaxEvidence = cmp.Or(c.MaxIncidents, 1000), cmp.Or(c.Retention, 90*24*time.Hour), cmp.Or(c.MaxEvidence, 2<<30)
 	k := &Keeper{
-		c: c, records: map[string]*incident.Record{}, dirty: map[string]bool{}, jobs: map[string]*job{}, written: map[string]written{},
+		c: c, records: map[string]*incident.Record{}, dirty: map[string]bool{}, jobs: map[string]*job{},
 	}
 	store, records, warnings, err := openStore(c.Dir)
 	if err != nil {
@@ -110,9 +102,6 @@ func (k *Keeper) Close(ctx context.Context) error {
 		if r.Open() {
 			k.dirty[r.ID] = true
 		}
-	}
-	for _, j := range k.jobs {
-		j.due = true
 	}
 	err := k.flush()
 	k.write()
@@ -144,27 +133,17 @@ func (k *Keeper) WaitForEvidence(ctx context.Context) error {
 func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 	k.mu.Lock()
 	events := k.tracker.Observe(d)
-	var begun []*job
 	for _, e := range events {
 		r := e.Record
 		k.records[r.ID] = r
-		if e.Kind == incident.Began && q != nil && k.c.Impact != nil {
-			r.State.Counted = d.At.UTC()
-			begun = append(begun, &job{id: r.ID, record: r.Copy(), q: q, at: r.State.Counted, interval: d.Interval})
-		}
-		if e.Kind != incident.Surer {
+		if e.Kind != incident.Kept {
 			k.dirty[r.ID] = true
 		}
 		if q != nil {
 			k.queueEvidence(e, d, q)
 		}
 	}
-	for _, j := range k.jobs {
-		j.due = j.due || k.isDue(j, d.At)
-	}
-	if q != nil {
-		k.queueCounts(d, q)
-	}
+	first, later := k.dueCounts(d)
 	if since := d.At.Sub(k.beat); since >= heartbeat || since < 0 {
 		k.beat = d.At
 		for id, r := range k.records {
@@ -187,10 +166,13 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 	if q != nil {
 		err = errors.Join(err, k.learnLabels(d.At, q))
 	}
-	k.countFirst(begun)
+	if q != nil && k.c.Impact != nil {
+		k.count(first, firstCount, d, q)
+		k.working.Go(func() { k.count(later, jobTime, d, q) })
+	}
 	if k.c.Listen != nil {
 		for i, e := range events {
-			if e.Kind != incident.Surer {
+			if e.Kind != incident.Kept {
 				k.c.Listen(told[i])
 			}
 		}
@@ -226,7 +208,6 @@ func (k *Keeper) prune(now time.Time) error {
 	for _, r := range kept {
 		k.records[r.ID] = r
 	}
-	maps.DeleteFunc(k.written, func(id string, _ written) bool { return k.records[id] == nil })
 	if err != nil {
 		return fmt.Errorf("remove old incidents: %w", err)
 	}
@@ -307,6 +288,7 @@ func (k *Keeper) Get(id string, by *access.Principal) (view.Incident, error) {
 	out := view.Incident{Similar: incident.FindSimilar(r, others)}
 	c, recorded := r.Copy(), !by.Restricted() || len(seenAmong(r.State.Recorded, by)) > 0
 	out.Summary, out.Evolution, out.Omitted, out.Kept = c.Summary, c.Evolution, c.Omitted, c.Kept
+	out.Timeline = r.Timeline(diagnose.Names(k.c.Catalogue))
 	k.mu.Unlock()
 	out.HasRecording = out.HasRecording && recorded
 	if out.Diagnosis, err = k.store.document(id, diagnosisFile); err != nil {

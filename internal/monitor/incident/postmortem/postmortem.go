@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -31,15 +30,15 @@ func Markdown(w io.Writer, i *view.Incident, name string) error {
 		}
 	}
 	d.Section("Timeline", "")
-	for _, e := range timeline(i) {
-		d.Item(formatTime(e.at), e.text)
+	for _, m := range i.Timeline {
+		d.Item(view.FormatTime(m.At), m.Text)
 	}
 	if i.Omitted > 0 {
 		d.Paragraph("", render.Plural(i.Omitted, "change")+" in the middle are left out: the verdict changed too often.")
 	}
 	if len(kept.Evidence) > 0 {
 		d.Section("Evidence", "")
-		d.Paragraph("", "State at "+formatTime(kept.At)+", when it was found last.")
+		d.Paragraph("", "State at "+view.FormatTime(kept.At)+", when it was found last.")
 		d.Table(render.Columns("quantity", "value", "normal", "threshold"), kept.Evidence)
 		d.List(kept.Reasons...)
 		d.Paragraph("Runbook", kept.Runbook)
@@ -49,7 +48,7 @@ func Markdown(w io.Writer, i *view.Incident, name string) error {
 	if s := i.Similar; s != nil {
 		d.Paragraph("", s.Note+" ("+s.ID+")")
 		for _, n := range s.Notes {
-			d.Item(formatTime(n.At), n.By+": "+n.Text)
+			d.Item(view.FormatTime(n.At), n.By+": "+n.Text)
 		}
 	} else {
 		d.Paragraph("", "No similar earlier incident is stored.")
@@ -76,7 +75,7 @@ func advice(d *render.Document, a *view.Advice) {
 		d.Command(cmp.Or(f.Args(), f.Command))
 	}
 	if a.Applied != nil {
-		d.Paragraph("", "It was applied at "+formatTime(*a.Applied)+", as far as the metrics show.")
+		d.Paragraph("", "It was applied at "+view.FormatTime(*a.Applied)+", as far as the metrics show.")
 	}
 	var rows [][]string
 	for _, e := range a.Expected {
@@ -93,23 +92,21 @@ func advice(d *render.Document, a *view.Advice) {
 	}
 }
 
-func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
-
 // head says what, where and when.
 func head(i *view.Incident) [][2]string {
 	after := func(t time.Time) string { return render.Seconds(max(0, t.Sub(i.Began).Seconds())) }
-	began, found, acknowledged, ended, evidence := formatTime(i.Began), "", "", "ongoing", ""
+	began, found, acknowledged, ended, evidence := view.FormatTime(i.Began), "", "", "ongoing", ""
 	if i.BeganAtLeast {
 		began += ", or earlier: it was present when watching began"
 	}
 	if len(i.Evolution) > 0 {
-		found = formatTime(i.Evolution[0].At) + ", " + after(i.Evolution[0].At) + " later"
+		found = view.FormatTime(i.Evolution[0].At) + ", " + after(i.Evolution[0].At) + " later"
 	}
 	if a := i.Acknowledged; a != nil {
-		acknowledged = formatTime(a.At) + " by " + a.By + ", " + after(a.At) + " after the start"
+		acknowledged = view.FormatTime(a.At) + " by " + a.By + ", " + after(a.At) + " after the start"
 	}
 	if i.Ended != nil {
-		ended = formatTime(*i.Ended) + ", after " + after(*i.Ended)
+		ended = view.FormatTime(*i.Ended) + ", after " + after(*i.Ended)
 	}
 	if i.HasRecording {
 		evidence = "GET /api/v1/incidents/" + i.ID + "/recording; sixty diagnose opens it"
@@ -122,7 +119,7 @@ func head(i *view.Incident) [][2]string {
 		{"Model", view.FullName(i.Cluster, i.Namespace, i.Model)},
 		{"Targets", listSome(i.Targets)},
 		{"Severity", i.Severity},
-		{"Phase", phase(i)},
+		{"Phase", i.Stands()},
 		{"Scope", i.Scope()},
 		{"Impact", impact(i)},
 		{"Began", began},
@@ -131,13 +128,6 @@ func head(i *view.Incident) [][2]string {
 		{"Ended", ended},
 		{"Evidence", evidence},
 	}
-}
-
-func phase(i *view.Incident) string {
-	if i.Phase == view.Quiet && i.QuietSince != nil {
-		return "quiet since " + formatTime(*i.QuietSince)
-	}
-	return string(i.Phase)
 }
 
 func impact(i *view.Incident) string {
@@ -154,35 +144,4 @@ func listSome(list []string) string {
 		return strings.Join(list[:mostTargets], ", ") + fmt.Sprintf(" and %d more", more)
 	}
 	return strings.Join(list, ", ")
-}
-
-type event struct {
-	at   time.Time
-	text string
-}
-
-// timeline lists observations and people's actions in order.
-func timeline(i *view.Incident) []event {
-	all := []event{{i.Began, "began"}}
-	for _, t := range i.Evolution {
-		text := "verdict " + t.ID
-		if t.Severity != "" {
-			text += " (" + t.Severity + ")"
-		}
-		all = append(all, event{t.At, text + ": " + render.Sentence(t.Summary)})
-	}
-	if a := i.Acknowledged; a != nil {
-		all = append(all, event{a.At, "acknowledged by " + a.By})
-	}
-	for _, e := range i.Events {
-		all = append(all, event{e.At, e.Text})
-	}
-	for _, n := range i.Notes {
-		all = append(all, event{n.At, "note by " + n.By + ": " + n.Text})
-	}
-	if i.Ended != nil {
-		all = append(all, event{*i.Ended, "ended"})
-	}
-	slices.SortStableFunc(all, func(a, b event) int { return a.at.Compare(b.at) })
-	return all
 }

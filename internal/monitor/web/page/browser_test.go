@@ -565,7 +565,7 @@ func TestADayOfTwentyReplicasIsDrawnAtOnce(t *testing.T) {
 	m.set(func() { m.made = 20 })
 	b := open(t, chromium(t), url+"/", form{width: 1280, height: 900})
 	b.text("h1", "tiny")
-	b.until(drawn)
+	b.until(`document.querySelector('.chain [data-plot] path')`)
 	b.measureWork()
 	got := best(func() time.Duration {
 		b.keys("go")

@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -26,6 +27,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/monitor/incident"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web/page"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -132,7 +134,7 @@ func newMonitor(t testing.TB) *monitor {
 		Titles:   diagnose.Names(pathologies.All()),
 		Overview: func(context.Context) view.Overview { return m.overview() },
 		Incident: func(_ context.Context, id string) (view.Incident, bool) {
-			return m.incident, id == m.incident.ID
+			return m.whole(), id == m.incident.ID
 		},
 	})
 	must.Succeed(t, err)
@@ -158,6 +160,16 @@ func (m *monitor) apart() {
 	own.written = written
 	m.known, m.incident.Diagnosis = &own, written
 }
+
+// whole is the incident as the monitor answers it.
+func (m *monitor) whole() view.Incident {
+	i := m.incident
+	i.Timeline = (&incident.Record{Summary: i.Summary, Evolution: i.Evolution}).Timeline(names)
+	return i
+}
+
+// names are those of verdicts.
+var names = diagnose.Names(pathologies.All())
 
 func ptr[T any](v T) *T { return &v }
 
@@ -236,7 +248,7 @@ func (m *monitor) overview() view.Overview {
 				on++
 			}
 		}
-		o.Models[i].Tell(diagnose.Names(pathologies.All())[o.Models[i].Verdict.ID], on, len(o.Models[i].Replicas))
+		o.Models[i].Tell(cmp.Or(names[o.Models[i].Verdict.ID], diagnose.NameOf(o.Models[i].Verdict.ID)), on, len(o.Models[i].Replicas))
 	}
 	o.Doubt()
 	return o
@@ -382,7 +394,7 @@ func (m *monitor) one(w http.ResponseWriter, r *http.Request, path string) {
 	case "notes":
 		m.incident.Notes = append(m.incident.Notes, view.Note{By: body.By, At: m.now(), Text: body.Text})
 	}
-	answer(w, m.incident)
+	answer(w, m.whole())
 }
 
 func runbook(w http.ResponseWriter, id string) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
-	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // shell is what the page holds before any script runs, and without one: the verdicts, an incident, and
@@ -26,7 +25,7 @@ type shell struct {
 	Missing  string         // why there is no such page
 	Here     *place         // a view that needs the script
 	Titles   map[string]string
-	Models   []shellModel
+	Models   []view.Model // that are shown
 }
 
 // A place is a path that the script has a view for; those of one thing have its id. API and Command are where
@@ -37,12 +36,6 @@ type place struct{ Path, Title, API, Command string }
 type advised struct {
 	Head string
 	*catalog.Fix
-}
-
-type shellModel struct {
-	*view.Model
-	Head, Summary string
-	Health        string
 }
 
 var places = []place{
@@ -87,10 +80,7 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 	case k > 0:
 		v.Title, v.Here = places[k].Title, &places[k]
 	default:
-		v.Title = places[k].Title
-		for i := range v.Overview.Models {
-			v.Models = append(v.Models, newShellModel(&v.Overview.Models[i], v.Overview.State))
-		}
+		v.Title, v.Models = places[k].Title, v.Overview.Models
 		if len(v.Models) > 0 && v.Models[0].Incident != nil && p.showIncident(r, v, *v.Models[0].Incident) {
 			v.Fixes = v.Fixes[:min(1, len(v.Fixes))]
 		}
@@ -115,18 +105,4 @@ func (p *handler) showIncident(r *http.Request, v *shell, id string) bool {
 		}
 	}
 	return true
-}
-
-// newShellModel says how a model is, as the script does.
-func newShellModel(m *view.Model, state view.State) shellModel {
-	out := shellModel{m, render.Clean(m.Title), render.Sentence(m.Verdict.Summary), string(m.Health)}
-	switch {
-	case m.IsQuiet():
-		out.Health = "quiet"
-	case m.Health == view.HealthUncertain:
-		out.Summary = render.Sentence(strings.TrimPrefix(m.Verdict.Summary, "Not certain yet: ")) // as the head says
-	case state.Shown(m.Verdict.Status) != m.Verdict.Status:
-		out.Summary = "Was: " + out.Summary
-	}
-	return out
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/health"
 	"github.com/sixty-dev/sixty/internal/monitor/health/healthreport"
 	"github.com/sixty-dev/sixty/internal/monitor/incident"
@@ -173,7 +174,13 @@ func (f *reportFlags) measure(
 	if unjudged == nil {
 		open := slices.DeleteFunc(slices.Clone(c.Incidents), func(i view.Summary) bool { return i.Ended != nil })
 		incident.Conform(&now, o.Pathologies, open)
-		c.Now = &now
+		find := func(id string) *view.Summary {
+			if i := slices.IndexFunc(open, func(i view.Summary) bool { return i.ID == id }); i >= 0 {
+				return &open[i]
+			}
+			return nil
+		}
+		c.Now = monitor.NewOverview(&monitor.Evaluation{At: at, Diagnosis: now}, time.Minute, at, nil, find).Models
 	}
 	r, err := health.Measure(ctx, s, c)
 	if err == nil && unjudged != nil {

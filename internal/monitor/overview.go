@@ -178,19 +178,15 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, find FindIncident) vie
 // markDoubtful doubts the replicas on which the model's incident, which goes on, was found last, and those that get no
 // requests while others of their model do, and something is wrong.
 func markDoubtful(m *view.Model, of *view.Summary) {
-	for i := range m.Replicas {
-		r := &m.Replicas[i]
-		if r.Status == view.Healthy && (m.Phase == view.Failing || m.Phase == view.Degraded) && slices.Contains(of.Affected, r.Target) {
-			r.Status, r.Reason = view.Pending, "its incident is not over"
-		}
-	}
 	known := func(v *float64) float64 { return *cmp.Or(v, new(float64)) }
-	if m.Verdict.Status != view.Firing || !slices.ContainsFunc(m.Replicas, func(r view.Replica) bool { return known(r.Now.RequestRate) > 0 }) {
-		return
-	}
+	goesOn := m.Phase == view.Failing || m.Phase == view.Degraded
+	others := m.Verdict.Status == view.Firing && slices.ContainsFunc(m.Replicas, func(r view.Replica) bool { return known(r.Now.RequestRate) > 0 })
 	for i := range m.Replicas {
-		r := &m.Replicas[i]
-		if r.Status == view.Healthy && r.Pathology == "" && r.Now.RequestRate != nil && *r.Now.RequestRate == 0 && known(r.Now.RequestsRunning) == 0 {
+		switch r := &m.Replicas[i]; {
+		case r.Status != view.Healthy || r.Pathology != "":
+		case goesOn && slices.Contains(of.Affected, r.Target):
+			r.Status, r.Reason = view.Pending, "its incident is not over"
+		case others && r.Now.RequestRate != nil && *r.Now.RequestRate == 0 && known(r.Now.RequestsRunning) == 0:
 			r.Status, r.Reason = view.Pending, "starved: no request reaches it"
 		}
 	}

@@ -38,15 +38,16 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	m := pools[i]
 	m.past = true
 	first, failed := item{signal: indicator.TTFTP95, how: OfAll}, item{signal: indicator.ServerErrCount, how: Total}
+	opened := item{signal: indicator.UnseenClients, how: Total, expr: "sum(delta(process_open_fds[5m]))"}
 	streams, gaps := item{signal: indicator.TPOTP95, how: OfAll}, item{signal: indicator.ITLP95, how: OfAll}
-	if err := m.ask(ctx, first, failed, streams, gaps, item{signal: indicator.Running}, item{signal: indicator.Waiting},
+	if err := m.ask(ctx, first, failed, opened, streams, gaps, item{signal: indicator.Running}, item{signal: indicator.Waiting},
 		item{signal: indicator.GenerationTokenRate}); err != nil {
 		return nil, err
 	}
 	limits := m.limits()
 	out := &view.Impact{}
 	out.Late, out.Of, out.Limit = m.above(first, limits, catalog.TTFTObjective, catalog.TTFTWorse.Baseline.Offset)
-	stuck := m.stuck()
+	stuck := m.stuck(opened)
 	out.Late, out.Of = out.Late+stuck, out.Of+stuck
 	if v := m.answers[failed.key()].now.value; v != nil {
 		out.Failed = math.Round(*v)
@@ -79,8 +80,9 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	return out, nil
 }
 
-// stuck returns how many requests a model holds that makes no tokens.
-func (m *measuring) stuck() (n float64) {
+// stuck returns how many requests a model holds that makes no tokens: those in the engine, and the connections that were
+// opened since and wait before it.
+func (m *measuring) stuck(opened item) (n float64) {
 	if tokens := m.last(indicator.GenerationTokenRate); tokens == nil || *tokens > 0 {
 		return 0
 	}
@@ -88,6 +90,9 @@ func (m *measuring) stuck() (n float64) {
 		if v := m.last(s); v != nil {
 			n += *v
 		}
+	}
+	if v := m.answers[opened.key()].now.value; v != nil {
+		n += max(0, *v)
 	}
 	return n
 }

@@ -37,8 +37,8 @@ type Config struct {
 	Every    bool // include targets that expose no engine metrics: the user named them
 	Settings diagnose.Settings
 	Price    Price
-	// Now, which may be nil, is the diagnosis of the end of the span.
-	Now *diagnose.Diagnosis
+	// Now are the models at the end of the span, the worst first, as a monitor's overview has them.
+	Now []view.Model
 	// Incidents are the span's incidents; nil if none are kept.
 	Incidents []view.Summary
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
+	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/health"
 	"github.com/sixty-dev/sixty/internal/monitor/health/healthreport"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -93,10 +94,15 @@ func measure(t *testing.T, store *embedded.Store, c health.Config) *health.Repor
 	c.From, c.To, c.Interval = end.Add(-time.Hour), end, every
 	d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: end, First: began, Interval: every, Pathologies: pathologies.All(), Settings: c.Settings})
 	must.Succeed(t, err)
-	c.Now = &d
+	c.Now = told(&d)
 	r, err := health.Measure(t.Context(), store, c)
 	must.Succeed(t, err)
 	return r
+}
+
+// told are the models of a diagnosis as a monitor's overview has them.
+func told(d *diagnose.Diagnosis) []view.Model {
+	return monitor.NewOverview(&monitor.Evaluation{At: end, Diagnosis: *d}, every, end, nil, nil).Models
 }
 
 func row(t *testing.T, r *health.Report, area, id string) health.Row {
@@ -295,7 +301,7 @@ func TestModelsApart(t *testing.T) {
 func TestWhatIsNotCertainIsNoHealth(t *testing.T) {
 	v := diagnose.Verdict{ID: diagnose.NotCertain, Status: diagnose.Pending, Summary: "Not certain yet: 14 requests wait, and nobody got a first token for 20 s on a"}
 	r, err := health.Measure(t.Context(), play(t, "m"), health.Config{
-		From: end.Add(-10 * time.Minute), To: end, Interval: every, Now: &diagnose.Diagnosis{Status: v.Status, Verdict: v, Verdicts: []diagnose.Verdict{v}},
+		From: end.Add(-10 * time.Minute), To: end, Interval: every, Now: told(&diagnose.Diagnosis{Status: v.Status, Verdict: v, Verdicts: []diagnose.Verdict{v}}),
 	})
 	must.Succeed(t, err)
 	const want = "Not certain at the end: 14 requests wait, and nobody got a first token for 20 s on a"
@@ -334,6 +340,7 @@ func TestImpactCountsWhoIsHurt(t *testing.T) {
 		"slow answers":    {"m", promised(slo.Objective{ITLP95: 50 * time.Millisecond}), withStreams("request_time_per_output_token"), "1440 of 15840 requests failed, 2410 of 14400 answers slow in 60 min", 0},
 		"slow tokens":     {"m", promised(slo.Objective{ITLP95: 50 * time.Millisecond}), withStreams("inter_token_latency"), "1440 of 15840 requests failed, 2410 of 14400 tokens slow in 60 min", 0},
 		"slower by twice": {"m", nil, withStreams("inter_token_latency"), "1440 of 15840 requests failed, 2410 of 14400 tokens slow in 60 min", 0},
+		"no tokens":       {"m", nil, withoutTokens, "485 of 16325 requests late, 1440 failed in 60 min", 0},
 		"another model":   {"other", nil, nil, "", 0},
 	} {
 		if tc.page == nil {
@@ -352,6 +359,16 @@ func TestImpactCountsWhoIsHurt(t *testing.T) {
 			t.Errorf("%s: %s of the budget, want %.3g", name, value(i.BudgetShare), tc.share)
 		}
 	}
+}
+
+// withoutTokens is a page of an engine that makes no tokens, whose clients come and wait: one each scrape of the last hour.
+func withoutTokens(page string) string {
+	_, rest, _ := strings.Cut(page, `count{model_name="m"} `)
+	n := 0
+	fmt.Sscan(rest, &n)
+	before, _, _ := strings.Cut(page, "vllm:generation_tokens_total")
+	_, after, _ := strings.Cut(page, "vllm:num_requests_running")
+	return fmt.Sprintf("%svllm:generation_tokens_total{model_name=\"m\"} 1000\nvllm:num_requests_running%sprocess_open_fds %d\n", before, after, 40+max(0, n-3600)/30)
 }
 
 // withStreams adds to a page a histogram of vLLM's whose observations are all the page's first tokens: 20 ms, and a third

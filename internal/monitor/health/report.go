@@ -10,7 +10,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -109,27 +108,17 @@ const (
 	Mean      How = "mean"  // mean over the span, of all replicas together or, as the signal says, of the fullest
 )
 
-// judge adds how the models are at the end of the span, as the monitor's overview tells it.
+// judge adds how the models are at the end of the span.
 func (c *Config) judge(r *Report) {
 	r.Status = view.HealthUnknown
-	if c.Now == nil {
-		return
-	}
-	find := func(id string) *view.Summary {
-		if i := slices.IndexFunc(c.Incidents, func(s view.Summary) bool { return s.ID == id }); i >= 0 {
-			return &c.Incidents[i]
-		}
-		return nil
-	}
-	o := monitor.NewOverview(&monitor.Evaluation{At: c.To, Diagnosis: *c.Now}, time.Minute, c.To, nil, find)
-	for i := range o.Models {
-		m := &o.Models[i]
+	for i := range c.Now {
+		m := &c.Now[i]
 		if i == 0 {
 			r.Status = m.Health
 		}
 		for k := range r.Models {
 			of := &r.Models[k]
-			if len(o.Models) == 1 || of.Cluster == m.Cluster && of.Namespace == m.Namespace && of.Model == m.Model {
+			if len(c.Now) == 1 || of.Cluster == m.Cluster && of.Namespace == m.Namespace && of.Model == m.Model {
 				of.Status, of.Verdict, of.Summary = m.Health, m.Verdict.ID, m.Verdict.Summary
 			}
 		}

@@ -333,10 +333,7 @@ func (t tools) incidents(_ context.Context, in incidentsIn) (string, error) {
 		return "", fmt.Errorf("limit: %d is not a number from 1 to %d", limit, mostIncidents)
 	}
 	var b strings.Builder
-	for i, s := range list {
-		if i == limit {
-			break
-		}
+	for _, s := range list[:min(limit, len(list))] {
 		where := strings.Join(s.Targets, ", ")
 		if scope := s.Scope(); scope != "" {
 			where = scope + ": " + strings.Join(s.Affected, ", ")

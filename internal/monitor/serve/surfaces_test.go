@@ -26,6 +26,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/health"
 	"github.com/sixty-dev/sixty/internal/monitor/health/healthreport"
 	"github.com/sixty-dev/sixty/internal/monitor/incident"
@@ -384,8 +385,12 @@ func (s *stage) report() string {
 	var all []view.Summary
 	s.read("/api/v1/incidents", &all)
 	now := s.diagnosePrometheus()
+	find := func(id string) *view.Summary {
+		return &all[slices.IndexFunc(all, func(i view.Summary) bool { return i.ID == id })]
+	}
 	r, err := health.Measure(s.t.Context(), s.store, health.Config{
-		From: now.At.Add(-10 * time.Minute), To: now.At, Interval: now.Interval, Now: &now, Incidents: all,
+		From: now.At.Add(-10 * time.Minute), To: now.At, Interval: now.Interval, Incidents: all,
+		Now: monitor.NewOverview(&monitor.Evaluation{At: now.At, Diagnosis: now}, every, now.At, nil, find).Models,
 	})
 	must.Succeed(s.t, err)
 	var b bytes.Buffer

@@ -53,6 +53,9 @@ type Item struct {
 	Hint     string           `json:"hint,omitempty"`   // how to switch it on
 }
 
+// isLacking reports whether the item can be enabled.
+func (it Item) isLacking() bool { return it.Status == Missing || it.Status == Partial }
+
 // Status of an area is Missing where all that could be looked at is missing.
 func (a Area) Status() Status {
 	var seen [len(statusNames)]int

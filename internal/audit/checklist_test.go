@@ -179,16 +179,16 @@ func TestReportFitsTheTerminalAndKeepsItsSchema(t *testing.T) {
 		Schema, Status string
 		Areas          []struct{ ID, Status string }
 		Findings       []struct {
-			Check, Severity, File, Pointer string
-			Line                           int
-			Fixable                        bool
+			Check, Severity, File string
+			Line                  int
+			Fixable               bool
 		}
 	}
 	must.Succeed(t, json.Unmarshal(out.Bytes(), &got))
-	if got.Schema != "sixty.audit/v1" || got.Status != "found" || len(got.Areas) != 8 || len(got.Findings) < 2 {
+	if got.Schema != "sixty.audit/v2" || got.Status != "found" || len(got.Areas) != 8 || len(got.Findings) < 2 {
 		t.Errorf("%+v", got)
 	}
-	if f := got.Findings[1]; f.Line != 5 || f.Pointer != "/groups/0/rules/0/expr" || f.Severity != "page" {
+	if f := got.Findings[1]; f.Line != 5 || f.Severity != "page" {
 		t.Errorf("%+v", f)
 	}
 	if worst, ok := r.Worst(); !ok || worst != catalog.Page {

@@ -33,7 +33,7 @@ func (r *Report) SARIF(w io.Writer) error {
 	for _, f := range r.Findings {
 		place := m{"artifactLocation": m{"uri": (&url.URL{Path: strings.ReplaceAll(f.File, `\`, "/")}).String()}}
 		if f.Line > 0 {
-			place["region"] = m{"startLine": f.Line, "startColumn": max(f.Column, 1), "snippet": text(f.Fragment)}
+			place["region"] = m{"startLine": f.Line, "snippet": text(f.Fragment)}
 		}
 		results = append(results, m{
 			"ruleId": f.Check, "ruleIndex": at[f.Check], "level": sarifLevels[f.Severity],
@@ -56,7 +56,7 @@ func (r *Report) SARIF(w io.Writer) error {
 			"tool": m{"driver": m{
 				"name": "sixty audit", "version": version.This().Version, "informationUri": documentation, "rules": rules,
 			}},
-			"invocations": []m{done}, "columnKind": "unicodeCodePoints", "results": results,
+			"invocations": []m{done}, "results": results,
 		}},
 	})
 }
@@ -65,6 +65,6 @@ var sarifLevels = map[catalog.Severity]string{catalog.Page: "error", catalog.Tic
 
 // fingerprint tells a finding from others while lines move.
 func fingerprint(f checks.Problem) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{f.File, f.Path, f.Check, f.Fragment}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{f.File, f.Where, f.Check, f.Fragment}, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }

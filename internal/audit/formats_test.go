@@ -28,7 +28,7 @@ func reported(t *testing.T) *Report {
     expr: sum(vllm:kv_cache_usage_perc) < 0.1
     for: 5m
   - alert: "100 %\nof it: <now>"
-    expr: label_set(vllm:num_requests_running, "a", "b") > 5
+    expr: vllm:kv_cache_usage_perc > 0.95
 `)
 	good := rulesOf(t, "good.yaml", "groups:\n- name: g\n  rules:\n  - record: x\n    expr: up\n")
 	s := seen(t, "vllm-v1")
@@ -37,9 +37,9 @@ func reported(t *testing.T) *Report {
 	r.Findings = checks.Lint([]*files.Document{bad, good}, s)
 	var got []string
 	for _, f := range r.Findings {
-		got = append(got, fmt.Sprintf("%d:%d %s", f.Line, f.Column, f.Check))
+		got = append(got, fmt.Sprintf("%d %s", f.Line, f.Check))
 	}
-	if !slices.Equal(got, []string{"5:11 removed-metric", "8:11 ratio-summed", "11:11 syntax"}) {
+	if !slices.Equal(got, []string{"5 removed-metric", "8 ratio-summed", "11 internal-event"}) {
 		t.Fatal(got)
 	}
 	return r
@@ -68,8 +68,7 @@ func TestSARIFKeepsItsSchema(t *testing.T) {
 				ExecutionSuccessful        *bool
 				ToolExecutionNotifications []struct{ Message struct{ Text string } }
 			}
-			ColumnKind string
-			Results    []struct {
+			Results []struct {
 				RuleID              string
 				RuleIndex           int
 				Level               string
@@ -78,7 +77,7 @@ func TestSARIFKeepsItsSchema(t *testing.T) {
 				Locations           []struct {
 					PhysicalLocation struct {
 						ArtifactLocation struct{ URI string }
-						Region           struct{ StartLine, StartColumn int }
+						Region           struct{ StartLine int }
 					}
 				}
 			}
@@ -95,14 +94,14 @@ func TestSARIFKeepsItsSchema(t *testing.T) {
 			t.Errorf("%+v", rule)
 		}
 	}
-	if len(run.Results) != 3 || run.Tool.Driver.Name == "" || !strings.HasPrefix(run.Tool.Driver.InformationURI, "https://") || run.ColumnKind != "unicodeCodePoints" {
+	if len(run.Results) != 3 || run.Tool.Driver.Name == "" || !strings.HasPrefix(run.Tool.Driver.InformationURI, "https://") {
 		t.Errorf("%+v", run)
 	}
 	prints := map[string]bool{}
 	for i, r := range run.Results {
 		place := r.Locations[0].PhysicalLocation
 		if run.Tool.Driver.Rules[r.RuleIndex].ID != r.RuleID || r.Level != levels[i] || r.Message.Text == "" || prints[r.PartialFingerprints["sixty/v1"]] ||
-			place.ArtifactLocation.URI != "a%20dir/alerts,%20new.yaml" || place.Region.StartLine < 1 || place.Region.StartColumn < 1 {
+			place.ArtifactLocation.URI != "a%20dir/alerts,%20new.yaml" || place.Region.StartLine < 1 {
 			t.Errorf("%+v", r)
 		}
 		prints[r.PartialFingerprints["sixty/v1"]] = true

@@ -18,7 +18,7 @@ import (
 )
 
 // Schema is the JSON output's version; changes to it only add.
-const Schema = "sixty.audit/v1"
+const Schema = "sixty.audit/v2"
 
 // A Report is the outcome of an audit.
 type Report struct {
@@ -29,7 +29,7 @@ type Report struct {
 	// Expressions is how many were judged: none found in many is another
 	// message than none in none.
 	Expressions int
-	Unjudged    int // of dashboards in other languages than PromQL
+	Unjudged    int // are not PromQL
 
 	Findings []checks.Problem
 	Errors   []error // files that could not be read
@@ -41,7 +41,7 @@ func (r *Report) Worst() (worst catalog.Severity, ok bool) {
 	worst, ok = r.Linted()
 	for _, a := range r.Areas {
 		for _, it := range a.Items {
-			if it.Status == Missing || it.Status == Partial {
+			if it.isLacking() {
 				worst, ok = max(worst, it.Severity), true
 			}
 		}
@@ -60,7 +60,7 @@ func (r *Report) Linted() (worst catalog.Severity, ok bool) {
 	return worst, ok
 }
 
-// JSON writes the report as sixty.audit/v1.
+// JSON writes the report as sixty.audit/v2.
 func (r *Report) JSON(w io.Writer) error {
 	status, errors := "ok", any(render.None{})
 	if _, found := r.Worst(); found {
@@ -103,26 +103,21 @@ func (r *Report) Text(w io.Writer, o render.Options, full bool) error {
 		d.More = "every item, every place, and why"
 	}
 	if len(r.Areas) > 0 {
-		checklistText(d, r.Areas, full)
+		addChecklist(d, r.Areas, full)
 	}
 	for _, name := range r.Files {
-		r.file(d, name, full)
+		r.addFile(d, name, full)
 	}
 	return d.Text(w, o, full)
 }
 
 // comparedWith says what the files were held against.
 func (r *Report) comparedWith() string {
-	s := r.Surface
-	text := s.Source
-	var dialects []string
+	s, text, between := r.Surface, r.Surface.Source, ": "
 	for _, d := range s.Dialects {
 		if s.Live { // otherwise Source names them
-			dialects = append(dialects, strings.TrimSpace(d.ID+" "+d.Version))
+			text, between = text+between+strings.TrimSpace(d.ID+" "+d.Version), "; "
 		}
-	}
-	if len(dialects) > 0 {
-		text += ": " + strings.Join(dialects, "; ")
 	}
 	if n := len(s.Models); n > 0 {
 		text += "; " + render.Plural(n, "model")
@@ -132,50 +127,41 @@ func (r *Report) comparedWith() string {
 
 // headline is the answer in a sentence: how much is measured, and how many faults there are.
 func (r *Report) headline() string {
-	var parts []string
+	var text string
+	say := func(n int, format string, args ...any) {
+		if n > 0 {
+			text += fmt.Sprintf(format, args...)
+		}
+	}
 	if n := len(r.Areas); n > 0 {
 		of := map[Status]int{}
 		for i := range r.Areas {
 			of[r.Areas[i].Status()]++
 		}
-		text := fmt.Sprintf("%d of %d areas are measured", of[Present], n)
-		if k := of[Unknown]; k > 0 {
-			text += fmt.Sprintf(", %d could not be seen", k)
+		say(n, "%d of %d areas are measured", of[Present], n)
+		say(of[Unknown], ", %d could not be seen", of[Unknown])
+		if lacks := itemsToTell(r.Areas, false); len(lacks) > 0 {
+			say(1, "; %s to enable, the worst %s", render.Plural(len(lacks), "thing"), lacks[0].Severity)
 		}
-		if lacks := toTell(r.Areas, false); len(lacks) > 0 {
-			text += fmt.Sprintf("; %s to enable, the worst %s", render.Plural(len(lacks), "thing"), lacks[0].Severity)
-		}
-		parts = append(parts, text)
+		say(n, ". ")
 	}
-	if len(r.Files) > 0 {
-		parts = append(parts, r.counts())
+	if len(r.Files) == 0 {
+		return strings.TrimSpace(text)
 	}
-	return strings.Join(parts, ". ") + "."
-}
-
-// counts words the numbers of files and findings.
-func (r *Report) counts() string {
-	counts, fixable := map[string]int{}, 0
+	counts := map[string]int{}
 	for _, f := range r.Findings {
 		counts[f.Label()]++
 		if f.Fixable {
-			fixable++
+			counts["fixable"]++
 		}
 	}
-	text := fmt.Sprintf("%s, %s: %d page, %d ticket, %d info", render.Plural(len(r.Files), "file"), render.Plural(r.Expressions, "expression"), counts["page"], counts["ticket"], counts["info"])
-	if n := counts[checks.Doubtful]; n > 0 {
-		text += "; " + render.Plural(n, checks.Doubtful)
-	}
-	if r.Unjudged > 0 {
-		text += fmt.Sprintf("; %d of dashboards are in another language", r.Unjudged)
-	}
-	if fixable > 0 {
-		text += fmt.Sprintf("; --fix repairs %d", fixable)
-	}
-	if r.Repaired > 0 {
-		text += fmt.Sprintf("; %d repaired", r.Repaired)
-	}
-	return text
+	say(1, "%s, %s: %d page, %d ticket, %d info", render.Plural(len(r.Files), "file"),
+		render.Plural(r.Expressions, "expression"), counts["page"], counts["ticket"], counts["info"])
+	say(counts[checks.Doubtful], "; %s", render.Plural(counts[checks.Doubtful], checks.Doubtful))
+	say(r.Unjudged, "; %d are not PromQL, which pint tells more of", r.Unjudged)
+	say(counts["fixable"], "; --fix repairs %d", counts["fixable"])
+	say(r.Repaired, "; %d repaired", r.Repaired)
+	return text + "."
 }
 
 // Ranks of the parts of a short text. If the screen is too small, positions of faults leave first, then checklist
@@ -192,7 +178,8 @@ const (
 
 var areaStyles = map[Status]render.Style{Present: render.Good, Partial: render.Warning, Missing: render.Bad}
 
-func checklistText(d *render.Document, areas []Area, full bool) {
+// addChecklist adds a line for each area, and the items that can be enabled or, in full, all of them.
+func addChecklist(d *render.Document, areas []Area, full bool) {
 	d.Rank(rankLacking)
 	d.Section("Checklist", "")
 	for _, a := range areas {
@@ -214,13 +201,13 @@ func checklistText(d *render.Document, areas []Area, full bool) {
 		line.Style, line.Most = areaStyles[a.Status()], 1
 	}
 	d.Rank(rankItem)
-	for i, it := range toTell(areas, full) {
+	for i, it := range itemsToTell(areas, full) {
 		if i == 0 {
 			d.Section(map[bool]string{false: "To enable", true: "Items"}[full], "")
 		}
-		state := it.Severity.String()
-		if it.Status == Present || it.Status == Unknown {
-			state = it.Status.String()
+		state := it.Status.String()
+		if it.isLacking() {
+			state = it.Severity.String()
 		}
 		text := it.Name + ": " + it.Detail
 		if it.Hint != "" {
@@ -230,12 +217,11 @@ func checklistText(d *render.Document, areas []Area, full bool) {
 	}
 }
 
-// toTell returns the reported items: those that can be enabled, the worst first, or all in their order.
-func toTell(areas []Area, all bool) []Item {
-	var out []Item
+// itemsToTell returns the reported items: those that can be enabled, the worst first, or all in their order.
+func itemsToTell(areas []Area, all bool) (out []Item) {
 	for _, a := range areas {
 		for _, it := range a.Items {
-			if all || it.Status == Missing || it.Status == Partial {
+			if all || it.isLacking() {
 				out = append(out, it)
 			}
 		}
@@ -246,22 +232,23 @@ func toTell(areas []Area, all bool) []Item {
 	return out
 }
 
-// file writes the faults of a file: what is wrong and what to do, once for all positions with the same fault.
-func (r *Report) file(d *render.Document, name string, full bool) {
-	groups := grouped(slices.DeleteFunc(slices.Clone(r.Findings), func(f checks.Problem) bool { return f.File != name }))
-	if len(groups) == 0 {
-		d.Rank(rankClean)
-		d.Section(name, "").Name = true
-		d.Paragraph("", "nothing found").Style = render.Good
-		return
+// addFile adds the faults of a file: what is wrong and what to do, once for all places with the same fault.
+func (r *Report) addFile(d *render.Document, name string, full bool) {
+	d.Rank(rankClean)
+	groups := groupFindings(r.Findings, name)
+	if len(groups) > 0 && groups[0][0].Label() == catalog.Page.String() {
+		d.Rank(rankPage)
+	} else if len(groups) > 0 {
+		d.Rank(rankLesser)
 	}
-	for i, g := range groups {
+	d.Section(name, "").Name = true
+	if len(groups) == 0 {
+		d.Paragraph("", "nothing found").Style = render.Good
+	}
+	for _, g := range groups {
 		f, where, fix := g[0], "", "; try: "
 		if d.Rank(rankPage); f.Label() != catalog.Page.String() {
 			d.Rank(rankLesser)
-		}
-		if i == 0 {
-			d.Section(name, "").Name = true
 		}
 		if f.Line > 0 {
 			where = fmt.Sprintf(", line %d", f.Line)
@@ -277,7 +264,7 @@ func (r *Report) file(d *render.Document, name string, full bool) {
 		for _, f := range g {
 			place, fragment := f.Where, strings.Join(strings.Fields(f.Fragment), " ")
 			if f.Line > 0 {
-				place = fmt.Sprintf("%d:%d %s", f.Line, f.Column, f.Where)
+				place = fmt.Sprintf("line %d, %s", f.Line, f.Where)
 			}
 			if !full {
 				fragment = render.Clip(fragment, clipped)
@@ -287,25 +274,26 @@ func (r *Report) file(d *render.Document, name string, full bool) {
 	}
 }
 
-var styles = map[string]render.Style{catalog.Page.String(): render.Bad, catalog.Ticket.String(): render.Warning} // Bold for the others
+// styles are those of findings; Bold for the others.
+var styles = map[string]render.Style{catalog.Page.String(): render.Bad, catalog.Ticket.String(): render.Warning}
 
 // clipped is how much of an expression a short text shows.
 const clipped = 80
 
-// grouped gathers the findings of which the same is true, the most severe first and doubts last.
-func grouped(all []checks.Problem) (out [][]checks.Problem) {
-	at := map[checks.Problem]int{}
+// groupFindings gathers the findings in a file of which the same is true, the most severe first and doubts last.
+func groupFindings(all []checks.Problem, file string) (out [][]checks.Problem) {
 	for _, label := range []string{catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String(), checks.Doubtful} {
 		for _, f := range all {
-			key := checks.Problem{Check: f.Check, Why: f.Why, Fix: f.Fix, Severity: f.Severity, Doubt: f.Doubt}
-			switch i, ok := at[key]; {
-			case f.Label() != label:
-			case ok:
-				out[i] = append(out[i], f)
-			default:
-				at[key] = len(out)
-				out = append(out, []checks.Problem{f})
+			if f.File != file || f.Label() != label {
+				continue
 			}
+			i := slices.IndexFunc(out, func(g []checks.Problem) bool {
+				return g[0].Check == f.Check && g[0].Why == f.Why && g[0].Fix == f.Fix && g[0].Label() == label
+			})
+			if i < 0 {
+				i, out = len(out), append(out, nil)
+			}
+			out[i] = append(out[i], f)
 		}
 	}
 	return out

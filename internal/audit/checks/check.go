@@ -4,7 +4,7 @@
 // as well.
 //
 // A check is a value in a file of its subject. Every expression is walked once; the walk hands each
-// node to the checks that look at nodes of its kind.
+// node to every check.
 //
 // The package is pure: files and a Surface in, findings and files out.
 package checks
@@ -36,11 +36,17 @@ type Check struct {
 	Title    string // one line
 	Doc      string // why that is a fault, and what to do
 
-	query     func(*pass) // the whole query
-	selector  func(*pass, *parser.VectorSelector)
-	aggregate func(*pass, *parser.AggregateExpr)
-	call      func(*pass, *parser.Call)
-	binary    func(*pass, *parser.BinaryExpr)
+	query func(*pass)              // looks at the whole query
+	node  func(*pass, parser.Node) // looks at one node of it; see on
+}
+
+// on makes a look at nodes of one kind.
+func on[N parser.Node](look func(*pass, N)) func(*pass, parser.Node) {
+	return func(p *pass, n parser.Node) {
+		if n, ok := n.(N); ok {
+			look(p, n)
+		}
+	}
 }
 
 // A Problem is one fault at one place.
@@ -48,11 +54,9 @@ type Problem struct {
 	Check    string           `json:"check"`
 	Severity catalog.Severity `json:"severity"`
 
-	File   string `json:"file"`
-	Line   int    `json:"line,omitempty"` // line of the fragment, from 1; 0 if the file has no lines
-	Column int    `json:"column,omitempty"`
-	Path   string `json:"pointer"` // JSON pointer to the string
-	Where  string `json:"where"`   // the alert, the panel
+	File  string `json:"file"`
+	Line  int    `json:"line,omitempty"` // line of the fragment, from 1; 0 if the file has no lines
+	Where string `json:"where"`          // the alert, the panel
 
 	Fragment string `json:"fragment"` // the part of the expression that is meant
 	Why      string `json:"why"`
@@ -65,6 +69,7 @@ type Problem struct {
 	// a label, another program may have the name. It is never an error.
 	Doubt bool `json:"doubt,omitempty"`
 
+	start  int // of the fragment in the expression
 	rename *files.Rename
 }
 
@@ -101,36 +106,30 @@ func (all *set) recorded(name string) bool {
 }
 
 // report adds a finding about a range of the expression, and what to write instead.
-func (p *pass) report(at posrange.PositionRange, why, fix string) {
-	p.reportAs(p.check.Severity, at, why, fix)
-}
-
-func (p *pass) reportAs(severity catalog.Severity, at posrange.PositionRange, why, fix string) {
+func (p *pass) report(at posrange.PositionRange, why, fix string) *Problem {
 	start, end := int(at.Start), int(at.End)
-	if expr := p.Expr; start < 0 || end > len(expr) || start >= end {
-		start, end = 0, len(expr)
+	if start < 0 || end > len(p.Expr) || start >= end {
+		start, end = 0, len(p.Expr)
 	}
-	p.add(Problem{Severity: severity, Fragment: p.Expr[start:end], Why: why, Fix: fix}, start)
+	*p.out = append(*p.out, Problem{
+		Check: p.check.ID, Severity: p.check.Severity, File: p.Doc.Name, Line: p.Line(start),
+		Where: p.Where, Fragment: p.Expr[start:end], Why: why, Fix: fix, start: start,
+	})
+	return &(*p.out)[len(*p.out)-1]
 }
 
 // addDoubt adds a finding that is one only where the files do not tell, and says what it hangs on.
 func (p *pass) addDoubt(at posrange.PositionRange, why, but, fix string) {
-	p.add(Problem{Severity: info, Doubt: true, Fragment: p.Expr[at.Start:at.End], Why: why + "; " + but, Fix: fix}, int(at.Start))
-}
-
-func (p *pass) add(f Problem, start int) {
-	f.Check, f.File, f.Path, f.Where = p.check.ID, p.Doc.Name, p.Pointer, p.Where
-	f.Line, f.Column = p.Place(start)
-	*p.out = append(*p.out, f)
+	f := p.report(at, why+"; "+but, fix)
+	f.Severity, f.Doubt = info, true
 }
 
 // reportRename adds a finding about a name that has one successor, which Fix can write.
-func (p *pass) reportRename(severity catalog.Severity, v *parser.VectorSelector, why, to string) {
-	p.reportAs(severity, v.PositionRange(), why, "write "+to)
-	start := int(v.PosRange.Start)
-	if v.Name != "" && strings.HasPrefix(p.Expr[start:], v.Name) && p.CanRename() {
-		f := &(*p.out)[len(*p.out)-1]
-		f.Fixable, f.rename = true, &files.Rename{Query: p.Query, Start: start, Name: v.Name, To: to}
+func (p *pass) reportRename(v *parser.VectorSelector, why, to string) {
+	f := p.report(v.PositionRange(), why, "write "+to)
+	f.Severity = page
+	if v.Name != "" && strings.HasPrefix(p.Expr[v.PosRange.Start:], v.Name) && p.CanRename() {
+		f.Fixable, f.rename = true, &files.Rename{Query: p.Query, Name: v.Name, To: to}
 	}
 }
 
@@ -155,69 +154,47 @@ func Lint(docs []*files.Document, s *Surface, ignore ...string) []Problem {
 }
 
 // lint walks each expression of a document once.
-func (all *set) lint(d *files.Document, s *Surface, ignore []string) []Problem {
-	var out []Problem
+func (all *set) lint(d *files.Document, s *Surface, ignore []string) (out []Problem) {
 	for _, q := range d.Queries {
+		var found []Problem
 		var active []*pass
 		for _, c := range checks {
-			if (q.Err != nil) == (c == &syntaxCheck) && !slices.Contains(ignore, c.ID) {
-				p := &pass{Query: q, set: all, surface: s, check: c, out: &out}
-				if active = append(active, p); c.query != nil {
-					c.query(p)
+			if q.Tree != nil && !slices.Contains(ignore, c.ID) {
+				active = append(active, &pass{Query: q, set: all, surface: s, check: c, out: &found})
+			}
+		}
+		for _, p := range active {
+			if p.check.query != nil {
+				p.check.query(p)
+			}
+		}
+		if q.Tree != nil {
+			parser.Inspect(q.Tree, func(n parser.Node, path []parser.Node) error {
+				for _, p := range active {
+					if p.path = path; p.check.node != nil && n != nil {
+						p.check.node(p, n)
+					}
 				}
-			}
+				return nil
+			})
 		}
-		if q.Err != nil {
-			continue
-		}
-		parser.Inspect(q.Tree, func(n parser.Node, path []parser.Node) error {
-			for _, p := range active {
-				p.path = path
-				p.check.visit(p, n)
-			}
-			return nil
+		slices.SortStableFunc(found, func(a, b Problem) int {
+			return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.Severity, a.Severity))
 		})
+		out = append(out, slices.CompactFunc(found, func(a, b Problem) bool {
+			return a.Check == b.Check && a.start == b.start && a.Fragment == b.Fragment
+		})...)
 	}
-	slices.SortStableFunc(out, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(b.Severity, a.Severity), cmp.Compare(orderOf(a), orderOf(b)))
-	})
-	return slices.CompactFunc(out, func(a, b Problem) bool {
-		return a.Check == b.Check && a.Line == b.Line && a.Column == b.Column && a.Fragment == b.Fragment && a.Path == b.Path
-	})
-}
-
-// orderOf is where the check of a finding stands in the list.
-func orderOf(f Problem) int {
-	return slices.IndexFunc(checks, func(c *Check) bool { return c.ID == f.Check })
-}
-
-func (c *Check) visit(p *pass, n parser.Node) {
-	switch n := n.(type) {
-	case *parser.VectorSelector:
-		if c.selector != nil {
-			c.selector(p, n)
-		}
-	case *parser.AggregateExpr:
-		if c.aggregate != nil {
-			c.aggregate(p, n)
-		}
-	case *parser.Call:
-		if c.call != nil {
-			c.call(p, n)
-		}
-	case *parser.BinaryExpr:
-		if c.binary != nil {
-			c.binary(p, n)
-		}
-	}
+	slices.SortStableFunc(out, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return out
 }
 
 // checks are everything that the linter looks for.
 var checks = []*Check{
-	&syntaxCheck,
 	&unknownMetric, &removedMetric, &notExposed, &histogramName, &unknownLabel, &unknownLabelValue,
 	&missingLe, &addedBuckets, &noSuchBucket, &bucketEdge, &averageOfPercentiles,
-	&rateOnGauge, &rawCounter, &deltaOnCounter, &ratioSummed, &impossibleThreshold, &alertCondition, &internalEvent, &scalingWrong,
+	&rateOnGauge, &rawCounter, &deltaOnCounter, &ratioSummed, &impossibleThreshold, &alertCondition, &internalEvent,
+	&scalingWrong,
 }
 
 // Checks lists everything that the linter looks for.
@@ -228,12 +205,15 @@ func Checks() []*Check { return slices.Clone(checks) }
 func Fix(d *files.Document, findings []Problem) (fixed *files.Document, repaired int) {
 	var all []files.Rename
 	for _, f := range findings {
-		if f.File == d.Name && f.rename != nil {
+		if f.File != d.Name || f.rename == nil {
+			continue
+		}
+		if repaired++; !slices.Contains(all, *f.rename) {
 			all = append(all, *f.rename)
 		}
 	}
 	if out := d.Rename(all); out != nil {
-		return out, len(all)
+		return out, repaired
 	}
 	return d, 0
 }

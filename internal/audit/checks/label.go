@@ -13,19 +13,23 @@ import (
 
 var unknownLabel = Check{
 	ID: "unknown-label", Severity: page, Title: "the metric has no label of this name",
-	Doc: "`model` for `model_name`, `finish_reason` for `finished_reason`, or labels of other metrics: `model_name` on `cache_config_info`. " +
-		"A label that a scrape configuration may add is a doubt.",
-	selector: func(p *pass, v *parser.VectorSelector) {
-		for _, m := range v.LabelMatchers {
-			if m.Name != labels.MetricName && !m.Matches("") {
-				p.lacksLabel(v, m.Name, "so nothing is selected", v)
+	Doc: "`model` for `model_name`, `finish_reason` for `finished_reason`, or labels of other metrics: `model_name` on " +
+		"`cache_config_info`. A label that a scrape configuration may add is a doubt.",
+	node: func(p *pass, n parser.Node) {
+		switch n := n.(type) {
+		case *parser.VectorSelector:
+			for _, m := range n.LabelMatchers {
+				if m.Name != labels.MetricName && !m.Matches("") {
+					p.lacksLabel(n, m.Name, "so nothing is selected", n)
+				}
 			}
-		}
-	},
-	aggregate: func(p *pass, a *parser.AggregateExpr) {
-		if all := Selectors(a.Expr); !a.Without && len(all) == 1 && !p.Opaque(a.PosRange.Start, a.Expr.PositionRange().Start) {
-			for _, l := range a.Grouping {
-				p.lacksLabel(all[0], l, "so grouping by it groups by nothing", a)
+		case *parser.AggregateExpr:
+			all := Selectors(n.Expr)
+			if n.Without || len(all) != 1 || p.Opaque(n.PosRange.Start, n.Expr.PositionRange().Start) {
+				return
+			}
+			for _, l := range n.Grouping {
+				p.lacksLabel(all[0], l, "so grouping by it groups by nothing", n)
 			}
 		}
 	},
@@ -67,9 +71,9 @@ func (p *pass) lacksLabel(v *parser.VectorSelector, label, so string, n parser.N
 
 var unknownLabelValue = Check{
 	ID: "unknown-label-value", Severity: page, Title: "the label never has this value",
-	Doc: "vLLM counts HTTP statuses by class: `status=\"5xx\"`, never `\"500\"`. `finished_reason=\"abort\"` stays 0 when clients leave " +
-		"(vllm-project/vllm#31503).",
-	selector: func(p *pass, v *parser.VectorSelector) {
+	Doc: "vLLM counts HTTP statuses by class: `status=\"5xx\"`, never `\"500\"`. `finished_reason=\"abort\"` stays 0 when " +
+		"clients leave (vllm-project/vllm#31503).",
+	node: on(func(p *pass, v *parser.VectorSelector) {
 		name, _ := vllm.Canonical(NameOf(v))
 		for _, m := range v.LabelMatchers {
 			positive := m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp
@@ -79,40 +83,28 @@ var unknownLabelValue = Check{
 			values := closed[m.Name][name]
 			switch {
 			case name == "vllm:request_success_total" && m.Name == "finished_reason" && m.Value == "abort":
-				p.report(v.PositionRange(), "requests that clients abandon are counted nowhere: abort stays 0 (vllm-project/vllm#31503)",
+				p.report(v.PositionRange(),
+					"requests that clients abandon are counted nowhere: abort stays 0 (vllm-project/vllm#31503)",
 					"count disconnects at the gateway, or compare vllm:time_to_first_token_seconds_count with completions")
+			case name == "http_requests_total" && !p.asksVLLM(v): // another program's
 			case values != nil && !slices.ContainsFunc(values, m.Matches):
-				p.report(v.PositionRange(), fmt.Sprintf("%s of %s is one of %s, and never %q", m.Name, name, strings.Join(values, ", "), m.Value), "write one of them")
-			case name == "http_requests_total" && m.Name == "status" && !p.surface.Whole && !slices.ContainsFunc(statusClasses, m.Matches):
-				p.statusCode(v, m)
+				p.report(v.PositionRange(), fmt.Sprintf("%s of %s is one of %s, and never %q", m.Name, name,
+					strings.Join(values, ", "), m.Value), "write one of them")
 			}
 		}
-	},
+	}),
 }
-
-var statusClasses = []string{"1xx", "2xx", "3xx", "4xx", "5xx"}
 
 // closed are labels that have no other values, by label and metric.
 var closed = map[string]map[string][]string{
 	"sleep_state":     {"vllm:engine_sleep_state": {"awake", "weights_offloaded", "discard_all"}},
 	"finished_reason": {"vllm:request_success_total": {"stop", "length", "abort", "error", "repetition"}},
+	"status":          {"http_requests_total": {"1xx", "2xx", "3xx", "4xx", "5xx"}},
 }
 
-// statusCode reports a status asked for by its number, as a doubt where nothing says whose requests these are.
-func (p *pass) statusCode(v *parser.VectorSelector, m *labels.Matcher) {
-	why, fix := fmt.Sprintf("vLLM counts HTTP statuses by class: status is never %q", m.Value), `ask for a class, such as status="5xx"`
-	others := false
-	for _, o := range v.LabelMatchers {
-		if strings.Contains(strings.ToLower(o.Value), "vllm") {
-			p.report(v.PositionRange(), why, fix)
-			return
-		}
-		others = others || !slices.Contains([]string{labels.MetricName, "status", "method", "handler"}, o.Name)
-	}
-	switch {
-	case p.surface.Live:
-		p.report(v.PositionRange(), why, fix)
-	case !others:
-		p.addDoubt(v.PositionRange(), why, "nothing here says whose requests these are", fix)
-	}
+// asksVLLM reports whether a selector of a name that many programs have is of vLLM's.
+func (p *pass) asksVLLM(v *parser.VectorSelector) bool {
+	return p.surface.Live && !p.surface.Whole || slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
+		return strings.Contains(strings.ToLower(m.Value), "vllm")
+	})
 }

@@ -21,7 +21,7 @@ var unknownMetric = Check{
 	ID: "unknown-metric", Severity: page, Title: "no release has a metric of this name",
 	Doc: "A counter without `_total`, or a time without `_seconds`, is certain; any other name outside the catalogue of vLLM, SGLang and " +
 		"NVIDIA's fields is a doubt, because another program or a recording rule may create it.",
-	selector: func(p *pass, v *parser.VectorSelector) {
+	node: on(func(p *pass, v *parser.VectorSelector) {
 		name, at := NameOf(v), v.PositionRange()
 		if p.recorded(name) || name == "" || p.surface.Exposes(name) || p.Opaque(at.Start, at.Start+1) {
 			return
@@ -65,7 +65,7 @@ var unknownMetric = Check{
 				p.addDoubt(at, why, elsewhere, look)
 			}
 		}
-	},
+	}),
 }
 
 // ofGateway reports whether a gateway's request counters, as the diagnosis reads them, have a name.
@@ -77,12 +77,12 @@ var removedMetric = Check{
 	ID: "removed-metric", Severity: page, Title: "the metric was renamed or removed in the release that is served",
 	Doc: "Such as `gpu_cache_usage_perc`, which is `kv_cache_usage_perc` from 0.9.2 on. V0's ratios and throughputs have no successor: the " +
 		"finding says what to divide. For a server that is older than the removal, the finding gives the reason why *it* lacks the name.",
-	selector: func(p *pass, v *parser.VectorSelector) {
+	node: on(func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
 		n, ok := dialect.Known(name)
 		if ok && n.Engine == "" && n.Replacement != "" && p.missing(v) {
 			to := n.Replacement + strings.TrimPrefix(name, n.Name)
-			p.reportAs(ticket, v.PositionRange(), name+" is deprecated: "+to+" carries the same values", "write "+to+" where the release has it")
+			p.report(v.PositionRange(), name+" is deprecated: "+to+" carries the same values", "write "+to+" where the release has it").Severity = ticket
 			return
 		}
 		if c, _ := classOf(name); !ok || !p.surface.isGone(n) || c == bareHistogram || c == created || !p.missing(v) {
@@ -94,18 +94,18 @@ var removedMetric = Check{
 			why = fmt.Sprintf("%s is hidden since vLLM %s and ended with %s", name, n.Hidden, n.Last)
 		}
 		if to := p.renamed(name); to != "" {
-			p.reportRename(page, v, why+"; "+to+" carries the same values", to)
+			p.reportRename(v, why+"; "+to+" carries the same values", to)
 			return
 		}
 		p.report(v.PositionRange(), why, cmp.Or(n.Instead, "remove the query: nothing measures it since then"))
-	},
+	}),
 }
 
 var notExposed = Check{
 	ID: "not-exposed", Severity: ticket, Title: "the metric exists, but these servers do not expose it",
 	Doc: "Another prefix (Ray Serve, KServe, stores without colons), a newer release, another engine, a feature that is off. In a fleet of " +
 		"two releases also a name that only some servers have: the others are silently left out.",
-	selector: func(p *pass, v *parser.VectorSelector) {
+	node: on(func(p *pass, v *parser.VectorSelector) {
 		name, at := NameOf(v), v.PositionRange()
 		n, ok := dialect.Known(name)
 		engines := p.surface.Engines()
@@ -123,20 +123,20 @@ var notExposed = Check{
 		source := p.surface.Source
 		switch to := p.renamed(name); {
 		case to != "":
-			p.reportRename(page, v, "these servers ("+source+") expose it as "+to, to)
+			p.reportRename(v, "these servers ("+source+") expose it as "+to, to)
 		case !slices.ContainsFunc(engines, func(d dialect.Dialect) bool { return d.Engine == n.Engine }):
 			p.report(at, fmt.Sprintf("these servers (%s) are %s's", source, engines[0].Engine), "ask for that engine's metric")
 		case n.Needs != "" && !p.surface.Live: // enabled features are unknown
 		case !n.Released(p.surface.release()) && p.Role == files.Record: // for servers of several releases
-			p.reportAs(info, at, fmt.Sprintf("it came with vLLM %s: nothing is recorded for these servers (%s)", n.Since, source), "leave it for the upgrade, or take the rule out")
+			p.report(at, fmt.Sprintf("it came with vLLM %s: nothing is recorded for these servers (%s)", n.Since, source), "leave it for the upgrade, or take the rule out").Severity = info
 		case n.Needs != "":
-			p.reportAs(info, at, "it is there only with "+n.Needs, "switch it on, or take the query out")
+			p.report(at, "it is there only with "+n.Needs, "switch it on, or take the query out").Severity = info
 		case !n.Released(p.surface.release()):
 			p.report(at, fmt.Sprintf("it came with vLLM %s; these servers (%s) are %s", n.Since, source, cmp.Or(engines[0].Version, "older")), "upgrade, or take the query out")
 		default:
-			p.reportAs(info, at, "these servers ("+source+") do not expose it", "take the query out, or find out what switched it off")
+			p.report(at, "these servers ("+source+") do not expose it", "take the query out, or find out what switched it off").Severity = info
 		}
-	},
+	}),
 }
 
 // notEverywhere reports a name that some of the servers at hand have under another one.
@@ -158,7 +158,7 @@ func (p *pass) notEverywhere(v *parser.VectorSelector) {
 var histogramName = Check{
 	ID: "histogram-name", Severity: page, Title: "a histogram is queried without _bucket, _sum or _count",
 	Doc: "`vllm:iteration_tokens_total` is a histogram despite its ending.",
-	selector: func(p *pass, v *parser.VectorSelector) {
+	node: on(func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
 		c, f := classOf(name)
 		switch {
@@ -169,5 +169,5 @@ var histogramName = Check{
 			p.report(v.PositionRange(), name+" is a histogram: only "+name+"_bucket, _sum and _count exist",
 				"divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+name+"_bucket")
 		}
-	},
+	}),
 }

@@ -8,32 +8,34 @@ import (
 
 var scalingWrong = Check{
 	ID: "scaling-wrong", Severity: ticket, Title: "an autoscaler on a metric that does not show whether another replica would help",
-	Doc: "A compute-bound server may be saturated with a third of its KV cache in use: KV usage alone adds no replica. GPU utilization is " +
-		"100 % with one request: it alone adds replicas while all are nearly idle.",
+	Doc: "A compute-bound server may be saturated with a third of its KV cache in use: KV usage alone adds no replica. GPU " +
+		"utilization is 100 % with one request: it alone adds replicas while all are nearly idle.",
 	query: func(p *pass) {
 		const fix = "scale on the requests in flight: sixty generate autoscaling"
-		if p.Role != files.Scaler {
+		if p.Role != files.Scaler || !p.Alone {
 			return
 		}
 		only := map[string]bool{}
 		for _, q := range p.Doc.Queries {
-			switch {
-			case q.Where != p.Where:
-			case q.Tree == nil || len(Selectors(q.Tree)) == 0:
+			if q.Where != p.Where {
+				continue
+			}
+			if q.Tree == nil || len(Selectors(q.Tree)) == 0 {
 				return // nobody knows what it is
-			default:
-				for _, v := range Selectors(q.Tree) {
-					only[misleading(NameOf(v))] = true
-				}
+			}
+			for _, v := range Selectors(q.Tree) {
+				only[misleading(NameOf(v))] = true
 			}
 		}
 		switch {
-		case only[""] || !p.Alone: // something else is among them
+		case only[""]: // something else is among them
 		case only[ofCache]:
-			p.addDoubt(p.Tree.PositionRange(), "nothing but KV cache usage is looked at: servers that are saturated by computing, by --max-num-seqs or by prefill have a part of it free, and nothing is added",
+			p.addDoubt(p.whole(), "nothing but KV cache usage is looked at: servers that are saturated by computing, by "+
+				"--max-num-seqs or by prefill have a part of it free, and nothing is added",
 				"where the KV cache is what these servers run out of first, it is right", fix)
 		case only[ofGPU]:
-			p.report(p.Tree.PositionRange(), "nothing but GPU utilization is looked at, which is 100 % with a single request: replicas are added while all are nearly idle", fix)
+			p.report(p.whole(), "nothing but GPU utilization is looked at, which is 100 % with a single request: replicas are "+
+				"added while all are nearly idle", fix)
 		}
 	},
 }

@@ -84,8 +84,6 @@ func TestShapesOfAlerts(t *testing.T) {
 		{"a share of unknown metrics made a percentage", "sum(rate(gateway_errors[5m])) / sum(rate(gateway_calls[5m])) > 0.05", "rate: {{ $value | humanizePercentage }}", nil},
 		{"a rate that is kept above nothing", "sum(rate(gateway_errors_total[5m])) / clamp_min(sum(rate(gateway_calls_total[5m])), 1e-9) > 0.05", "", nil},
 		{"an increase that is kept above one", "sum(increase(gateway_errors_total[5m])) / clamp_min(sum(increase(gateway_calls_total[5m])), 1) > 0.05", "", nil},
-		{"MetricsQL", `label_set(vllm:num_requests_running, "engine_kind", "vllm") > 5`, "", []string{"doubt syntax"}},
-		{"too many arguments", `sum(vllm:num_requests_running, "engine_kind", "vllm") > 5`, "", []string{"page syntax"}},
 		{"two versions compared beside their label", `rate(vllm:request_success_total{version="new"}[5m]) < ignoring (version) rate(vllm:request_success_total{version="old"}[5m]) * 0.9`, "", nil},
 		{"two versions compared as a whole", `avg(vllm:num_requests_waiting{version="new"}) > avg(vllm:num_requests_waiting{version="old"}) * 2`, "", nil},
 		{"two buckets of all servers subtracted", `sum(increase(vllm:e2e_request_latency_seconds_bucket{le="+Inf"}[1h])) - sum(increase(vllm:e2e_request_latency_seconds_bucket{le="30.0"}[1h])) > 5`, "", nil},

@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -18,32 +19,38 @@ var ratioSummed = Check{
 	ID: "ratio-summed", Severity: ticket, Title: "shares, temperatures, frequencies or codes of several servers or GPUs summed",
 	Doc: "KV-cache usage is a share: 40 % on each of two replicas is not 80 %. Take `max` for the fullest, `avg` for the fleet. " +
 		"`DCGM_FI_DEV_XID_ERRORS` is the code of the last error: its sum means nothing.",
-	aggregate: func(p *pass, a *parser.AggregateExpr) {
+	node: on(func(p *pass, a *parser.AggregateExpr) {
 		v, by := p.gaugeIn(a.Expr, 0)
 		what := quantityOf(NameOf(v))
 		_, f := classOf(NameOf(v))
-		if a.Op != parser.SUM || what == "" || by == 0 || f.Kind == "EPP" || p.Role == files.Scaler || p.Opaque(a.PosRange.Start, a.Expr.PositionRange().Start) || p.divided() || p.takenFrom() {
+		if a.Op != parser.SUM || what == "" || by == 0 || f.Kind == "EPP" || p.Role == files.Scaler || p.combined() ||
+			p.Opaque(a.PosRange.Start, a.Expr.PositionRange().Start) {
 			return
 		}
+		host := slices.ContainsFunc(a.Grouping, func(l string) bool { return slices.Contains(ofTargets, l) })
 		one := []string{"UUID", "device", "engine", "WorkerId", "replica"}
-		host := slices.ContainsFunc(a.Grouping, func(l string) bool { return slices.Contains(ofTargets, l) || l == "Hostname" })
-		if !a.Without && slices.ContainsFunc(a.Grouping, func(l string) bool { return slices.Contains(one, l) || l == "gpu" && (host || what == "codes") }) {
+		if !a.Without && slices.ContainsFunc(a.Grouping, func(l string) bool {
+			return slices.Contains(one, l) || l == "gpu" && (host || what == "codes")
+		}) {
 			return // one series for each server or GPU
 		}
-		p.report(a.PositionRange(), what+" cannot be added up: 40 on each of two replicas becomes 80", "write max for the highest, or avg for the fleet")
-	},
+		p.report(a.PositionRange(), what+" cannot be added up: 40 on each of two replicas becomes 80",
+			"write max for the highest, or avg for the fleet")
+	}),
 }
 
 // ofTargets are labels that tell one server from another.
 var ofTargets = []string{
-	"instance", "pod", "pod_name", "kubernetes_pod_name", "exported_pod", "exported_instance", "replica", "host", "hostname", "node", "container_id", "server",
+	"instance", "pod", "pod_name", "kubernetes_pod_name", "exported_pod", "exported_instance", "replica", "host", "hostname",
+	"Hostname", "node", "container_id", "server",
 }
 
-// divided reports whether something divides the node by a number of things: a mean made by hand.
-func (p *pass) divided() bool {
+// combined reports whether the node is an operand of a difference or a quotient of vectors: a change, or a mean made by
+// hand.
+func (p *pass) combined() bool {
 	return slices.ContainsFunc(p.path, func(n parser.Node) bool {
 		b, ok := n.(*parser.BinaryExpr)
-		return ok && b.Op == parser.DIV && b.VectorMatching != nil
+		return ok && (b.Op == parser.DIV || b.Op == parser.SUB) && b.VectorMatching != nil
 	})
 }
 
@@ -62,11 +69,14 @@ func quantityOf(name string) string {
 		return "temperatures"
 	case unit == "MHz" || unit == "Hz":
 		return "frequencies"
-	case unit == "%" || unit == "ratio" || unit == "" && family.Engine != "" && slices.ContainsFunc([]string{"_ratio", "_usage_perc", "_hit_rate"}, func(s string) bool { return strings.HasSuffix(family.Name, s) }):
+	case unit == "%" || unit == "ratio" || unit == "" && family.Engine != "" && shareNamed.MatchString(family.Name):
 		return "shares"
 	}
 	return ""
 }
+
+// shareNamed matches the names of gauges that are shares.
+var shareNamed = regexp.MustCompile(`(_ratio|_usage_perc|_hit_rate)$`)
 
 // gaugeIn returns the only selector whose values an expression passes on, perhaps filtered, averaged or scaled by a
 // factor; nil if it does more. Recording rules are followed a few levels deep.
@@ -98,7 +108,7 @@ var impossibleThreshold = Check{
 	ID: "impossible-threshold", Severity: page, Title: "a comparison that can never hold, or always does",
 	Doc: "A share compared with 90, GPU utilization (0–100) with 0.9, `up` with 2, a rate with `>= 0`, `count(up == 1) == 0` (the " +
 		"count of nothing is empty). Only where the catalogue has the range of the values.",
-	binary: func(p *pass, b *parser.BinaryExpr) {
+	node: on(func(p *pass, b *parser.BinaryExpr) {
 		c, ok := p.comparedWith(b)
 		low, high, known := p.rangeOf(c.expr)
 		if !ok || !known || p.guards(b, c) {
@@ -110,7 +120,8 @@ var impossibleThreshold = Check{
 		}
 		fix := "compare with a number that it can have"
 		if a, ok := unparen(c.expr).(*parser.AggregateExpr); ok && a.Op == parser.COUNT {
-			fix = "where there is nothing to count there is no result, not 0: write absent(…), or (… or vector(0)) before the comparison"
+			fix = "where there is nothing to count there is no result, not 0: write absent(…), or (… or vector(0)) before " +
+				"the comparison"
 		}
 		switch {
 		case neverHolds(low, high, c.op, c.limit):
@@ -118,9 +129,10 @@ var impossibleThreshold = Check{
 		case p.Role == files.Alert && (low == 0 || !math.IsInf(high, 1)) && neverHolds(low, high, negated[c.op], c.limit):
 			p.report(b.PositionRange(), is+": this always holds", fix)
 		case high == 100 && c.above() && c.limit > 0 && c.limit < 1:
-			p.report(b.PositionRange(), fmt.Sprintf("the value is percent from 0 to 100: above %s is nearly always", short(c.limit)), "write "+short(c.limit*100))
+			p.report(b.PositionRange(), "the value is percent from 0 to 100: above "+short(c.limit)+" is nearly always",
+				"write "+short(c.limit*100))
 		}
-	},
+	}),
 }
 
 // rangeOf returns the minimum and maximum of an expression's values if the catalogue knows them: of shares, states
@@ -132,22 +144,31 @@ func (p *pass) rangeOf(e parser.Expr) (low, high float64, known bool) {
 	if v, by := p.gaugeIn(e, 0); v != nil && by > 0 {
 		return rangeOfGauge(NameOf(v), by)
 	}
-	switch n := value(e).(type) {
+	e, by := unscale(e)
+	switch n := e.(type) {
 	case *parser.AggregateExpr:
 		if n.Op == parser.COUNT {
-			return 1, math.Inf(1), true
-		}
-		if low, _, known = p.rangeOf(n.Expr); n.Op == parser.SUM {
-			return low, math.Inf(1), known && low == 0
+			low, high, known = 1, math.Inf(1), true
+		} else if low, _, known = p.rangeOf(n.Expr); n.Op == parser.SUM {
+			high, known = math.Inf(1), known && low == 0
+		} else {
+			known = false
 		}
 	case *parser.Call:
-		if ranged(n, rates...) != nil {
-			return 0, math.Inf(1), true
-		}
+		high, known = math.Inf(1), ranged(n, rates...) != nil
 	case *parser.BinaryExpr:
-		return p.rangeOfBinary(n)
+		whole, isComplement := constant(n.LHS)
+		switch {
+		case n.Op == parser.SUB && isComplement: // of a share
+			low, high, known = p.rangeOf(n.RHS)
+			low, high, known = whole-high, whole-low, known && high == whole
+		case n.Op == parser.DIV:
+			part, scaled := rated(n.LHS)
+			of, scale := rated(n.RHS)
+			high, known = scaled/scale, isPart(part, of) && scaled/scale > 0
+		}
 	}
-	return 0, 0, false
+	return low * by, high * by, known && by > 0
 }
 
 // rangeOfGauge returns the range of a gauge that is multiplied by a factor.
@@ -160,28 +181,6 @@ func rangeOfGauge(name string, by float64) (low, high float64, known bool) {
 		return 0, by, true
 	case c.cumulative():
 		return 0, math.Inf(1), true
-	}
-	return 0, 0, false
-}
-
-// rangeOfBinary returns the range of a sum, a product or a share.
-func (p *pass) rangeOfBinary(n *parser.BinaryExpr) (low, high float64, known bool) {
-	l, left := constant(n.LHS)
-	r, right := constant(n.RHS)
-	switch {
-	case n.Op == parser.SUB && left: // complement of a share
-		low, high, known = p.rangeOf(n.RHS)
-		return l - high, l - low, known && high == l
-	case n.Op == parser.MUL && right && r > 0:
-		low, high, known = p.rangeOf(n.LHS)
-		return low * r, high * r, known
-	case n.Op == parser.MUL && left && l > 0:
-		low, high, known = p.rangeOf(n.RHS)
-		return low * l, high * l, known
-	case n.Op == parser.DIV:
-		part, scaled := rated(n.LHS)
-		whole, by := rated(n.RHS)
-		return 0, scaled / by, isPart(part, whole) && scaled/by > 0
 	}
 	return 0, 0, false
 }
@@ -224,15 +223,19 @@ func isPart(part, whole *parser.VectorSelector) bool {
 	}
 	l, _ := vllm.Canonical(NameOf(part))
 	r, _ := vllm.Canonical(NameOf(whole))
-	return l != "" && r != "" && (wholes[l] == r || l == r && part.OriginalOffset == whole.OriginalOffset && len(part.LabelMatchers) > len(whole.LabelMatchers) &&
+	if l == "" || l != r {
+		return l != "" && wholes[l] == r
+	}
+	return part.OriginalOffset == whole.OriginalOffset && len(part.LabelMatchers) > len(whole.LabelMatchers) &&
 		!slices.ContainsFunc(whole.LabelMatchers, func(m *labels.Matcher) bool {
 			return !slices.ContainsFunc(part.LabelMatchers, func(o *labels.Matcher) bool { return o.String() == m.String() })
-		}))
+		})
 }
 
 // negated are the comparisons that hold where another one does not.
 var negated = map[parser.ItemType]parser.ItemType{
-	parser.GTR: parser.LTE, parser.LSS: parser.GTE, parser.GTE: parser.LSS, parser.LTE: parser.GTR, parser.EQLC: parser.NEQ, parser.NEQ: parser.EQLC,
+	parser.GTR: parser.LTE, parser.LSS: parser.GTE, parser.GTE: parser.LSS, parser.LTE: parser.GTR, parser.EQLC: parser.NEQ,
+	parser.NEQ: parser.EQLC,
 }
 
 // neverHolds reports whether a comparison of values between two numbers with a third cannot hold.

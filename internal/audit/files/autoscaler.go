@@ -9,14 +9,14 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// scaler reads the queries by which KEDA's ScaledObject and ScaledJob scale
+// addScaler reads the queries by which KEDA's ScaledObject and ScaledJob scale
 // (https://keda.sh/docs/latest/scalers/prometheus/).
-func (d *Document) scaler(n *yaml.Node, at string) {
+func (d *Document) addScaler(n *yaml.Node) {
 	name, triggers := str(n, "metadata", "name"), items(get(n, "spec", "triggers"))
 	alone := !slices.ContainsFunc(triggers, func(t *yaml.Node) bool { return str(t, "type") != "prometheus" })
-	for i, t := range triggers {
+	for _, t := range triggers {
 		if expr := get(t, "metadata", "query"); str(t, "type") == "prometheus" && strings.TrimSpace(str(expr)) != "" {
-			d.add(&Query{Pointer: fmt.Sprintf("%s/%d/metadata/query", at, i), Role: Scaler, Name: name, Where: "scaler " + name, Alone: alone}, expr)
+			d.add(&Query{Role: Scaler, Name: name, Where: "scaler " + name, Alone: alone}, expr)
 		}
 	}
 }
@@ -26,35 +26,34 @@ type ManagedAlert struct {
 	Direct    bool // the condition is the query itself
 	Missing   bool // nothing has the condition's name
 	Unreduced bool // the threshold looks at a range of values which nothing reduces to one
-	HasOthers bool // there are other steps than the query
 
 	op, limit string // the comparison of its threshold
 }
 
-// managed reads an alert that Grafana manages: its condition is a query with a threshold behind it,
+// addManaged reads an alert that Grafana manages: its condition is a query with a threshold behind it,
 // which together are an alert's expression
 // (https://grafana.com/docs/grafana/latest/alerting/fundamentals/alert-rules/queries-conditions/).
-func (d *Document) managed(r *yaml.Node, at string) error {
+func (d *Document) addManaged(r *yaml.Node) error {
 	title, condition := str(r, "title"), str(r, "condition")
 	steps := map[string]*yaml.Node{}
 	for _, s := range items(get(r, "data")) {
 		steps[str(s, "refId")] = s
 	}
 	before := len(d.Queries)
-	if err := d.walk(get(r, "data"), at+"/data", &panel{title: title, at: at}); err != nil {
+	if err := d.walk(get(r, "data"), &panel{title}); err != nil {
 		return err
 	}
 	for _, q := range d.Queries[before:] {
-		m := &ManagedAlert{HasOthers: len(steps) > 1, Missing: steps[condition] == nil && condition != ""}
+		m := &ManagedAlert{Missing: steps[condition] == nil && condition != ""}
 		q.Where, q.Managed = fmt.Sprintf("alert %q", title), m
 		for id, s := range steps {
-			if e := get(s, "model", "expr"); e != nil && d.offsetOf(e) == q.offset {
+			if e := get(s, "model", "expr"); e != nil && e == q.node {
 				m.Direct = condition == id && condition != ""
 				m.follow(steps, id, condition)
 			}
 		}
 		if m.op != "" && m.limit != "" { // an alert's expression, told at the query's place
-			q.Expr, q.aside = "("+strings.TrimSpace(q.Expr)+"\n) "+m.op+" "+m.limit, true
+			q.Expr, q.node = "("+strings.TrimSpace(q.Expr)+"\n) "+m.op+" "+m.limit, nil
 			q.Role, q.Name, q.Where, q.Runbook = Alert, title, "alert "+title, str(r, "annotations", "runbook_url")
 		}
 	}

@@ -1,7 +1,7 @@
 // Package files reads the files that an audit is of: rules of Prometheus, Mimir and
 // VictoriaMetrics, dashboards of Grafana and Perses, alerts that Grafana manages, and what
 // autoscalers ask for (KEDA), also written into other files (ConfigMaps,
-// custom resources, a chart's values). Every expression is found with its place, so that it can
+// custom resources, a chart's values). Every expression is found with its line, so that it can
 // be pointed at, and a name in it replaced without another byte changing.
 package files
 
@@ -45,11 +45,8 @@ type Query struct {
 	Doc     *Document
 	Expr    string
 	Where   string // for people: `alert HighTTFT`, `panel "TTFT", query A`
-	Pointer string // JSON pointer
 	Role    Role
 	Name    string // name of the alert, the recorded series or the panel
-	Kind    string // type of the panel
-
 	Runbook string // the alert's runbook_url
 	Alone   bool   // the autoscaler asks nothing but Prometheus
 	Managed *ManagedAlert
@@ -58,16 +55,20 @@ type Query struct {
 	Mentions []Mention
 	Err      error // parse error
 
-	offset int  // in the file, of the string's first byte, quotes included
-	aside  bool // it is written elsewhere, and can only be pointed at: by an alias, in a string of another file
-
-	parsed string // parsed instead of Expr, with the same length; "" means Expr
-	panel  string // position of its panel
+	node   *yaml.Node // where it is written; nil where it can only be pointed at: in a string of another file, on a server
+	line   int        // of its first byte, from 1; 0 if the file has no lines
+	block  bool       // its lines are the file's
+	parsed string     // parsed instead of Expr, with the same length; "" means Expr
+	panel  *panel     // nil outside of panels
 }
 
-// IsRule reports whether a query must be PromQL: a rule's, or a scaler's. A dashboard's may be in another datasource's
-// language, or have variables that nobody can fill in here.
-func (q *Query) IsRule() bool { return q.Role != InPanel && q.Role != InVariable && q.Managed == nil }
+// Line returns the line of a byte of the expression, from 1; 0 if the file has no lines.
+func (q *Query) Line(at int) int {
+	if !q.block {
+		return q.line
+	}
+	return q.line + strings.Count(q.Expr[:at], "\n")
+}
 
 // Opaque reports whether a range of the expression holds a variable, so that
 // nobody can tell what it will be.
@@ -77,22 +78,15 @@ func (q *Query) Opaque(start, end posrange.Pos) bool {
 
 // A Document is a file that was read, with its queries.
 type Document struct {
-	Name string
-	Data []byte
-
-	// Remote says that these are a server's rules: there are no lines, and nothing can be repaired.
-	Remote bool
-
+	Name    string
+	Data    []byte
 	Queries []*Query
-
-	lines []int // offsets at which lines begin, as the YAML library counts them
 }
 
 // ErrUnrelated is wrapped by the error of a file that can be read and has nothing to audit.
 var ErrUnrelated = errors.New("neither rules nor a dashboard")
 
-// Read parses a file and collects its queries. An error names the file and, where it can, the line
-// and the column.
+// Read parses a file and collects its queries. An error names the file and, where it can, the line.
 func Read(name string, data []byte) (*Document, error) {
 	d, err := collect(name, data)
 	if err != nil {
@@ -117,38 +111,27 @@ func (q *Query) parse(in *Document) {
 
 // collect finds the queries of a file.
 func collect(name string, data []byte) (*Document, error) {
-	d := &Document{Name: name, Data: data, lines: []int{0}}
-	for _, end := range lineBreaks.FindAllIndex(data, -1) {
-		d.lines = append(d.lines, end[1])
-	}
+	d := &Document{Name: name, Data: data}
 	roots, err := parse(data)
-	var syntax *json.SyntaxError
-	if err != nil && bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) && errors.As(json.Unmarshal(data, new(any)), &syntax) { // the YAML library does not tell the line
-		line, column := d.position(int(syntax.Offset) - 1)
-		return nil, hint.With(fmt.Errorf("%s:%d:%d: not JSON: %w", name, line, column, syntax), cmp.Or(hint.Of(err), "correct the line, or leave the file out"))
+	var syntax *json.SyntaxError // the YAML library does not tell its line
+	if err != nil && bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) && errors.As(json.Unmarshal(data, new(any)), &syntax) {
+		err = fmt.Errorf("line %d: not JSON: %w", 1+bytes.Count(data[:syntax.Offset], []byte("\n")), syntax)
 	}
 	if err != nil {
-		return nil, hint.Or(fmt.Errorf("%s: %w", name, err), "check that it is the file you meant")
+		return nil, hint.Or(fmt.Errorf("%s: %w", name, err), "correct the line, or leave the file out")
 	}
-	for i, root := range roots {
-		at := ""
-		if len(roots) > 1 {
-			at = fmt.Sprintf("/%d", i)
-		}
-		d.variables(root, at)
-		if err := d.walk(root, at, nil); err != nil {
+	for _, root := range roots {
+		if err := d.walk(root, nil); err != nil {
 			return nil, hint.Or(fmt.Errorf("%s:%w", name, err), "correct the line, or leave the file out")
 		}
 	}
 	if !slices.ContainsFunc(d.Queries, func(q *Query) bool { return q.Role != InVariable }) {
 		return nil, hint.With(fmt.Errorf("%s: %w in it", name, ErrUnrelated),
-			"give groups of rules, a PrometheusRule, VMRule or ScaledObject, or a dashboard as Grafana or Perses exports it, also in a ConfigMap")
+			"give groups of rules, a PrometheusRule, VMRule or ScaledObject, or a dashboard as Grafana or Perses exports it, "+
+				"also in a ConfigMap")
 	}
 	return d, nil
 }
-
-// lineBreaks end lines as the YAML library counts them: more of them than an editor shows.
-var lineBreaks = regexp.MustCompile(`\r\n|[\r\n\x{85}\x{2028}\x{2029}]`)
 
 // surrogates are pairs of escapes for one character, which JSON has and YAML has not.
 var surrogates = regexp.MustCompile(`(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}`)
@@ -161,7 +144,8 @@ func parse(data []byte) (roots []*yaml.Node, err error) {
 	case !utf8.Valid(data):
 		return nil, errors.New("not UTF-8 text")
 	}
-	data = surrogates.ReplaceAllFunc(data, func(b []byte) []byte { return bytes.Repeat([]byte("?"), len(b)) }) // only texts for people have them
+	// Only texts for people have them.
+	data = surrogates.ReplaceAllFunc(data, func(b []byte) []byte { return bytes.Repeat([]byte("?"), len(b)) })
 	for d := yaml.NewDecoder(bytes.NewReader(data)); ; {
 		var doc yaml.Node
 		switch err := d.Decode(&doc); {
@@ -170,7 +154,8 @@ func parse(data []byte) (roots []*yaml.Node, err error) {
 		case errors.Is(err, io.EOF):
 			return roots, nil
 		case err != nil && IsTemplate(data):
-			return nil, hint.With(fmt.Errorf("not YAML: %w", err), "render templates before, such as with helm template; quote texts that contain {{")
+			return nil, hint.With(fmt.Errorf("not YAML: %w", err),
+				"render templates before, such as with helm template; quote texts that contain {{")
 		case err != nil:
 			return nil, fmt.Errorf("not YAML: %w", err)
 		case len(doc.Content) > 0:
@@ -241,29 +226,24 @@ func kindOf(n *yaml.Node) string {
 	return cmp.Or(map[string]string{"!!str": "a string", "!!null": "nothing"}[n.ShortTag()], "a number or boolean")
 }
 
-func (d *Document) errorAt(n *yaml.Node, format string, args ...any) error {
-	line, column := d.position(d.offsetOf(n))
-	return fmt.Errorf("%d:%d: %s", line, column, fmt.Sprintf(format, args...))
+func errorAt(n *yaml.Node, format string, args ...any) error {
+	return fmt.Errorf("%d:%d: %s", n.Line, n.Column, fmt.Sprintf(format, args...))
 }
 
 // want returns an error where a node that is there is of another kind.
-func (d *Document) want(n *yaml.Node, what, kind string) error {
+func want(n *yaml.Node, what, kind string) error {
 	if got := kindOf(n); got != kind && got != "nothing" {
-		return d.errorAt(n, "%s is %s, want %s", what, got, kind)
+		return errorAt(n, "%s is %s, want %s", what, got, kind)
 	}
 	return nil
-}
-
-func escape(key string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }
 
 // walk finds the queries under a node, whatever its nesting: groups of rules at the top of a file, in the spec of a
 // custom resource or in a chart's values, and panels in rows, in panels or by name. in is the panel that surrounds
 // the node.
-func (d *Document) walk(n *yaml.Node, at string, in *panel) error {
-	for i, item := range items(n) {
-		if err := d.walk(item, fmt.Sprintf("%s/%d", at, i), in); err != nil {
+func (d *Document) walk(n *yaml.Node, in *panel) (err error) {
+	for _, item := range items(n) {
+		if err := d.walk(item, in); err != nil {
 			return err
 		}
 	}
@@ -275,72 +255,72 @@ func (d *Document) walk(n *yaml.Node, at string, in *panel) error {
 	case kind == "CustomResourceDefinition": // its schema has groups too
 		return nil
 	case kind == "ScaledObject" || kind == "ScaledJob":
-		d.scaler(n, at+"/spec/triggers")
+		d.addScaler(n)
 		return nil
 	}
-	if p := panelOf(n, at); p != nil {
+	if p := panelOf(n); p != nil {
 		in = p
 	}
-	if err := d.target(n, at, in); err != nil {
+	if err := d.addTarget(n, in); err != nil {
 		return err
 	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, v := n.Content[i].Value, n.Content[i+1]
-		p, err := at+"/"+escape(key), error(nil)
-		switch {
+	for i := 0; i+1 < len(n.Content) && err == nil; i += 2 {
+		switch key, v := n.Content[i].Value, n.Content[i+1]; {
 		case key == "groups" && in == nil:
-			err = d.groups(v, p)
+			err = d.addGroups(v)
 		case kind == "ConfigMap" && key == "data":
 			for k := 0; k+1 < len(v.Content); k += 2 {
-				err = cmp.Or(err, d.embedded(v.Content[k].Value, v.Content[k+1], p))
+				err = cmp.Or(err, d.addEmbedded(v.Content[k].Value, v.Content[k+1]))
 			}
 		case holdsBoard(key, v):
-			err = d.embedded(key, v, at)
+			err = d.addEmbedded(key, v)
 		default:
-			err = d.walk(v, p, in)
-		}
-		if err != nil {
-			return err
+			switch key {
+			case "templating":
+				d.addVariables(get(v, "list"))
+			case "variables":
+				d.addVariables(v)
+			}
+			err = d.walk(v, in)
 		}
 	}
-	return nil
+	return err
 }
 
-// embedded reads the file inside a string. Its findings name the line where their expression stands, and nothing in
+// addEmbedded reads the file inside a string. Its findings name the line where their expression stands, and nothing in
 // it is repaired.
-func (d *Document) embedded(name string, n *yaml.Node, at string) error {
+func (d *Document) addEmbedded(name string, n *yaml.Node) error {
 	sub, err := collect(name, []byte(str(n)))
 	if err != nil {
-		if !errors.Is(err, ErrUnrelated) && slices.Contains([]string{".yaml", ".yml", ".json", ".rules"}, path.Ext(name)) && str(n) != "" {
-			return d.errorAt(n, "data %s", err)
+		isFile := slices.Contains([]string{".yaml", ".yml", ".json", ".rules"}, path.Ext(name))
+		if !errors.Is(err, ErrUnrelated) && isFile && str(n) != "" {
+			return errorAt(n, "data %s", err)
 		}
 		return nil // data of another kind
 	}
 	for _, q := range sub.Queries {
-		begin, lines := d.offsetOf(n), bytes.Count(sub.Data[:q.offset], []byte("\n"))
-		q.offset, q.aside = begin, true
-		for range lines { // a block's lines are the file's
-			if next := bytes.IndexByte(d.Data[q.offset:], '\n'); next >= 0 && d.Data[begin] != '"' {
-				q.offset += next + 1
-			}
+		q.node = nil
+		if n.Style&yaml.LiteralStyle != 0 { // a block's lines are the file's
+			q.line += n.Line
+		} else {
+			q.line, q.block = n.Line, false
 		}
-		q.Pointer, q.panel = at+"/"+escape(name)+"#"+q.Pointer, name+q.panel
 		d.Queries = append(d.Queries, q)
 	}
 	return nil
 }
 
-// groups reads groups of rules.
-func (d *Document) groups(n *yaml.Node, at string) error {
-	if err := d.want(n, "groups", "a list"); err != nil {
+// addGroups reads groups of rules.
+func (d *Document) addGroups(n *yaml.Node) error {
+	if err := want(n, "groups", "a list"); err != nil {
 		return err
 	}
-	for i, g := range items(n) {
-		if err := cmp.Or(d.want(g, "a group of rules", "a mapping"), d.want(get(g, "rules"), "rules", "a list")); err != nil {
+	for _, g := range items(n) {
+		if err := cmp.Or(want(g, "a group of rules", "a mapping"), want(get(g, "rules"), "rules", "a list")); err != nil {
 			return err
 		}
-		for k, r := range items(get(g, "rules")) {
-			if err := d.rule(r, fmt.Sprintf("%s/%d/rules/%d", at, i, k)); err != nil {
+		for _, r := range items(get(g, "rules")) {
+			if err := d.addRule(r); err != nil {
 				return err
 			}
 		}
@@ -348,31 +328,36 @@ func (d *Document) groups(n *yaml.Node, at string) error {
 	return nil
 }
 
-func (d *Document) rule(r *yaml.Node, at string) error {
+func (d *Document) addRule(r *yaml.Node) error {
 	expr, alert, record := get(r, "expr"), get(r, "alert"), get(r, "record")
 	if expr == nil && get(r, "data") != nil {
-		return d.managed(r, at)
+		return d.addManaged(r)
 	}
-	if err := cmp.Or(d.want(r, "a rule", "a mapping"), d.want(alert, "alert", "a string"), d.want(record, "record", "a string")); err != nil {
-		return err
-	}
-	q := &Query{Pointer: at + "/expr", Role: Alert, Name: str(alert), Where: "alert " + str(alert), Runbook: str(r, "annotations", "runbook_url")}
-	switch {
-	case expr == nil:
-		return d.errorAt(r, "a rule without expr")
-	case expr.Kind != yaml.ScalarNode && expr.Kind != yaml.AliasNode:
-		return d.want(expr, "expr", "a string")
-	case alert == nil && record == nil:
-		return d.errorAt(r, "a rule with neither alert nor record")
-	case alert == nil:
+	q := &Query{Role: Alert, Name: str(alert), Where: "alert " + str(alert), Runbook: str(r, "annotations", "runbook_url")}
+	if alert == nil {
 		q.Role, q.Name, q.Where = Record, str(record), "recording rule "+str(record)
 	}
+	switch {
+	case expr == nil:
+		return cmp.Or(want(r, "a rule", "a mapping"), errorAt(r, "a rule without expr"))
+	case alert == nil && record == nil:
+		return errorAt(r, "a rule with neither alert nor record")
+	case expr.Kind != yaml.ScalarNode && expr.Kind != yaml.AliasNode:
+		return want(expr, "expr", "a string")
+	}
 	d.add(q, expr)
-	return nil
+	return cmp.Or(want(alert, "alert", "a string"), want(record, "record", "a string"))
 }
 
-// add adds a query whose expression a node holds.
+// add adds a query whose expression a node holds. A block's content begins on the line after its indicator.
 func (d *Document) add(q *Query, n *yaml.Node) {
-	q.Expr, q.offset, q.aside = scalar(n), d.offsetOf(n), n.Kind == yaml.AliasNode
+	q.Expr, q.node, q.line = scalar(n), n, n.Line
+	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		q.line++
+	}
+	q.block = n.Style&yaml.LiteralStyle != 0
+	if n.Kind == yaml.AliasNode {
+		q.node = nil
+	}
 	d.Queries = append(d.Queries, q)
 }

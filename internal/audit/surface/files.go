@@ -175,7 +175,7 @@ func (d *Deployment) Audit(read Reading, fix bool, ignore ...string) (*audit.Rep
 	for _, doc := range docs {
 		r.Files = append(r.Files, doc.Name)
 		for _, q := range doc.Queries {
-			if q.Err != nil && !q.IsRule() {
+			if q.Err != nil {
 				r.Unjudged++
 			}
 		}

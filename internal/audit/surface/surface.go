@@ -300,13 +300,12 @@ func ruleFiles(rules []api.Rule) []*files.Document {
 	all := map[string]*files.Document{}
 	for _, r := range rules {
 		if all[r.File] == nil {
-			all[r.File] = &files.Document{Name: r.File + " (in Prometheus)", Remote: true}
+			all[r.File] = &files.Document{Name: r.File + " (in Prometheus)"}
 		}
 		q := &files.Query{Role: files.Alert, Expr: r.Expr, Name: r.Alert, Where: "alert " + r.Alert, Runbook: r.Annotations["runbook_url"]}
 		if r.Record != "" {
 			q.Role, q.Name, q.Where = files.Record, r.Record, "recording rule "+r.Record
 		}
-		q.Pointer = "/" + r.Group + "/" + q.Name
 		all[r.File].Add(q)
 	}
 	var out []*files.Document

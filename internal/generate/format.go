@@ -17,11 +17,12 @@ const (
 	Plain          Format = "prometheus" // a rule file of Prometheus, Thanos and vmalert
 	PrometheusRule Format = "prometheusrule"
 	VMRule         Format = "vmrule"
-	Mimir          Format = "mimir" // rule files of mimirtool and cortextool
+	Mimir          Format = "mimir"   // rule files of mimirtool and cortextool
+	Grafana        Format = "grafana" // alerts that Grafana evaluates, beside Prometheus' recording rules
 )
 
 // Formats lists the formats.
-func Formats() []Format { return []Format{Plain, PrometheusRule, VMRule, Mimir} }
+func Formats() []Format { return []Format{Plain, PrometheusRule, VMRule, Mimir, Grafana} }
 
 // An Object is a Kubernetes object.
 type Object struct {

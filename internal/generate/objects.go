@@ -78,8 +78,17 @@ func splitGroup(g rulefmt.RuleGroup, most int) []rulefmt.RuleGroup {
 }
 
 // Objects writes rule sets as files. The formats of Kubernetes get one file for each set, or several if the set is
-// too large for an object. Other formats get one file for all sets.
+// too large for an object. Grafana's alerts get a file of their own. Other formats get one file for all sets.
 func Objects(sets []RuleSet, f Format, name, namespace string, labels map[string]string) ([]File, error) {
+	if f == Grafana {
+		records, alerts := divideForGrafana(Groups(sets))
+		recording, err := Encode(records, Plain, name, namespace, labels)
+		if err != nil {
+			return nil, err
+		}
+		managed, err := YAML("", alerts)
+		return []File{{"rules.yaml", recording}, {"grafana-alerts.yaml", managed}}, err
+	}
 	if f != PrometheusRule && f != VMRule {
 		content, err := Encode(Groups(sets), f, name, namespace, labels)
 		return []File{{"rules.yaml", content}}, err

@@ -17,8 +17,8 @@
 //     What no single target shows is made of several: who holds the GPUs, what a gateway holds that its engines do not
 //     (outside.go).
 //   - [Evaluate] judges each target (judgement.go): a condition holds or not (view.go), beyond doubt or not (doubt.go),
-//     since a moment (since.go, from a history; trail.go, from a signal that is read again at past moments). Its causes
-//     and effects make a chain (chain.go). What speaks against "healthy" where nothing fires is in health.go.
+//     since a moment (since.go). What no history dates is a trail: its signal is asked for at past moments, and the
+//     snapshot is judged again (trail.go). Causes and effects make a chain (chain.go). What speaks against "healthy" where nothing fires is in health.go.
 //   - It judges each pool (pool.go, finding.go, gateway.go): the outcomes on several targets are one finding, and a
 //     finding explains others, on one target and across the pool.
 //

@@ -115,9 +115,11 @@ type Finding struct {
 	Note      bool             // shown beside the verdict, without effect on it
 	Wait      time.Duration    // for how long it goes on before people are told of a ticket
 	Targets   []string         // the worst first
-	// Since, SinceAtLeast and Incident are as in Verdict.
+	// Since, SinceAtLeast and Incident are as in Verdict. DatedBy is the signal whose values tell since when, nil
+	// where the timeline does.
 	Since        time.Time
 	SinceAtLeast bool
+	DatedBy      *indicator.Signal
 	Incident     string
 	Evidence     []catalog.Evidence // of the first target
 	Chain        []Step             // how it came about, on the first target

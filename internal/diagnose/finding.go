@@ -50,7 +50,7 @@ func (p *pool) mergeOutcomes(of *catalog.Pathology) Finding {
 		_, f.Evidence = worst.view.of(worst.part).eval(worst.when)
 	}
 	if f.Status >= Pending {
-		f.Since, f.SinceAtLeast = since.At, since.AtLeast
+		f.Since, f.SinceAtLeast, f.DatedBy = since.At, since.AtLeast, since.By
 	}
 	f.Servers = p.countServers()
 	if slices.ContainsFunc(f.Targets, p.isServer) { // a GPU exporter lends its readings to them

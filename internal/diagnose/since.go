@@ -27,12 +27,12 @@ func (v dated) of(p part) dated {
 	return v
 }
 
-// onsetOfCondition returns when a condition that holds began to hold: Any with its first part, All with its last. Of All, the
-// part with the strongest evidence in the history decides; another part can only delay it as far as it surely began
-// later. Conditions that are absent from the history, or unchanged in it, are ignored. If all are, the judged
-// segments decide.
+// onsetOfCondition returns when a condition that holds began to hold: Any with its first part; All with the part of the
+// strongest evidence, or later, where another part surely began later. Parts that the history lacks, or that did not change
+// in it, are ignored. If all are, the judged segments decide.
 //
-// It is the only place that dates a fault: verdicts, alerts and incidents take its result.
+// It is the only place that dates a finding: verdicts, alerts and incidents take its result. The links of a chain have
+// moments of their own.
 func (v dated) onsetOfCondition(of *catalog.Pathology, c catalog.Cond) segments.Onset {
 	s, key, wanted := v.span(), v.key(of), len(v.wanted)
 	if o, stands := v.onsets.standingOnset(key, v.snapshot.At, v.snapshot.interval); stands {

@@ -180,7 +180,7 @@ func (p *past) readPast() (out trailed, err error) {
 	case first < 0 || first == 0 && !gateway:
 		return out, p.err
 	case first == 0:
-		all := segments.Onset{At: p.r.At.Add(-p.r.Past), AtLeast: true}
+		all := segments.Onset{At: p.r.At.Add(-p.r.Past), AtLeast: true, By: p.signal}
 		out.Dating = segments.Dating{Onset: all, Earliest: all, Evidence: trailSays / 2}
 		return out, p.err
 	}
@@ -194,7 +194,11 @@ func (p *past) readPast() (out trailed, err error) {
 	if usual := values[:first]; len(usual) > 2 {
 		out.normal = indicator.Known(p.signal.Natural(stat.Median(usual)))
 	}
-	out.Dating = segments.Dating{Onset: segments.Onset{At: begins.Add(-p.readingDelay())}, Earliest: segments.Onset{At: begins.Add(-p.over)}, Evidence: trailSays}
+	delay := p.readingDelay()
+	out.Dating = segments.Dating{
+		Onset:    segments.Onset{At: begins.Add(-delay), By: p.signal},
+		Earliest: segments.Onset{At: begins.Add(-max(p.over, delay)), By: p.signal}, Evidence: trailSays,
+	}
 	return out, p.err
 }
 

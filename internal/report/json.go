@@ -157,10 +157,14 @@ func findingJSON(f *diagnose.Finding, o *Options) object {
 	if f.RuledOutBy != nil {
 		ruledOutBy = evidenceJSON(f.RuledOutBy)
 	}
+	var datedBy any
+	if f.DatedBy != nil {
+		datedBy = f.DatedBy.Name
+	}
 	return object{
 		"id", f.Pathology.ID, "name", cmp.Or(f.Pathology.Name(), f.Pathology.ID), "model", f.Model, "title", f.Pathology.Title,
 		"status", f.Status.String(), "severity", f.Severity.String(), "targets", list(f.Targets), "since", moment(f.Since), "at_least", f.SinceAtLeast,
-		"summary", f.Summary, "reasons", list(f.Reasons), "confidence", render.Finite(f.Confidence), "servers", f.Servers, "evidence", EvidenceJSON(f.Evidence),
+		"dated_by", datedBy, "summary", f.Summary, "reasons", list(f.Reasons), "confidence", render.Finite(f.Confidence), "servers", f.Servers, "evidence", EvidenceJSON(f.Evidence),
 		"story", f.Story(), "chain", each(f.Chain, stepJSON),
 		"ruled_out_by", ruledOutBy, "inhibited_by", render.OrNull(f.InhibitedBy), "runbook", o.runbook(f.Pathology), "fixes", FixesJSON(f.Fixes),
 	}

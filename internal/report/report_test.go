@@ -155,7 +155,7 @@ func TestForeignTextCannotControlTheTerminalOrTheMarkup(t *testing.T) {
 // mayBeNull lists the fields of the JSON that may be null; slices never are.
 var mayBeNull = map[string]bool{
 	"benefit": true, "onset": true, "window_from": true, "normal": true,
-	"since": true, "from": true, "to": true, "value": true, "value_bound": true, "baseline": true, "threshold": true, "holds": true,
+	"since": true, "dated_by": true, "from": true, "to": true, "value": true, "value_bound": true, "baseline": true, "threshold": true, "holds": true,
 	"ruled_out_by": true, "inhibited_by": true, "predicted": true, "reason": true, "measured": true, "share_of_ttft_change": true, "share_of_output_change": true, "confidence": true, "severity": true,
 }
 

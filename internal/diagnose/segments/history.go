@@ -24,8 +24,8 @@
 //     incident. The latest segment before that was no worse than others is the baseline (service.go says what worse is).
 //     Targets whose windows differ by the phase of their scrapes share them, and so their questions. Targets that left
 //     are dropped (departed.go).
-//   - [Course.Onset] dates a signal later, when a condition holds (onset.go): it compares the counts of the stretch up to
-//     now with the baseline's, by their likelihood.
+//   - [Course.Onset] is called afterwards, and says since when a signal is beyond a limit (onset.go): it compares the counts
+//     of the stretch up to now with the baseline's, by their likelihood.
 //
 // It judges nothing: which signals are beyond which limits is package diagnose's to say.
 package segments

@@ -16,6 +16,7 @@ import (
 type Onset struct {
 	At      time.Time
 	AtLeast bool
+	By      *indicator.Signal // whose values tell; nil where the segments of the timeline do
 }
 
 // IsBefore reports whether an onset is earlier than another one.
@@ -26,7 +27,7 @@ func (o Onset) IsBefore(other Onset) bool {
 // A Dating is an onset that a history shows, and how surely.
 type Dating struct {
 	Onset
-	Earliest Onset   // it may have been as early, by chance
+	Earliest Onset   // it may have been as early, by chance; never after the onset
 	Evidence float64 // the logarithm of the likelihood ratio; 0 where the history shows no onset
 }
 
@@ -56,12 +57,12 @@ func (h *History) courseOf(normal, now run) *Course {
 	return c
 }
 
-// A trace is what a signal leaves in a history while it is beyond its threshold: shares that are bad, in one way or
-// several, which say when it began and whether it is over, or something else, which says better when it began.
+// A trace is what a signal leaves in a history while it is beyond its threshold. Where onset is set, it dates the signal, and
+// the shares only tell whether that is over.
 type trace struct {
-	op     catalog.Op
+	op     catalog.Op // the side of the threshold on which a fault is
 	onset  func(*Course) Dating
-	shares func(*Course) []tally
+	shares func(*Course) []tally // ways to count bad events among all
 }
 
 // LeavesTrace reports whether histories show when a signal passed its threshold.
@@ -69,10 +70,13 @@ func LeavesTrace(s *indicator.Signal) bool { return traces[s] != nil }
 
 // Onset returns when a signal passed its threshold, on the side that is a fault.
 func (c *Course) Onset(s *indicator.Signal, op catalog.Op) Dating {
-	if t := traces[s]; c != nil && t != nil && t.op == op {
-		return t.readOnce(c).Dating
+	t := traces[s]
+	if c == nil || t == nil || t.op != op {
+		return Dating{}
 	}
-	return Dating{}
+	d := t.readOnce(c).Dating
+	d.By, d.Earliest.By = s, s
+	return d
 }
 
 // Ended reports whether a signal that passed its threshold is back within the window.
@@ -110,7 +114,7 @@ func (t *trace) readOnce(c *Course) (out told) {
 	return out
 }
 
-// traces date the signals that a history shows. Each has the side of the threshold on which a fault is.
+// traces date the signals that a history shows.
 var traces = func() map[*indicator.Signal]*trace {
 	out := map[*indicator.Signal]*trace{}
 	leave := func(t trace, signals []*indicator.Signal) {
@@ -408,7 +412,7 @@ func (t *tally) bestStretch(r run, share float64) (most float64) {
 // onsetBefore is the onset of what began in an interval of the life.
 func (c *Course) onsetBefore(i int) Onset {
 	if c.life[i].from == 0 {
-		return Onset{c.at[0], true}
+		return Onset{At: c.at[0], AtLeast: true}
 	}
 	return Onset{At: c.at[c.life[i].from]}
 }

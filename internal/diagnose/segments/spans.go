@@ -476,5 +476,5 @@ func (s *Span) BeganChanging() Onset {
 			}
 		}
 	}
-	return Onset{s.Observed, true}
+	return Onset{At: s.Observed, AtLeast: true}
 }

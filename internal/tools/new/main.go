@@ -42,6 +42,9 @@ Replace each TODO. While you do (seconds, once it is built):
 
   go test ./internal/pathologies -run 'Valid|LeftToDo|Cases/%[1]s|Refine/%[1]s|Survives'
   go test ./internal/fleet -run 'EveryScenario/%[1]s'
+  go test ./internal/generate -run RulesAreValid      # lists what V0 and SGLang cannot tell
+
+A fault that no scenario has yet is a field of Faults in internal/fleet/scenario.go.
 
 Then make generate, read the diff, and run what CONTRIBUTING.md names.
 `

@@ -122,6 +122,8 @@ var all = withTexts(
 	suspectedleaks.Pathology,
 	oneengineanswers.Pathology,
 	gatewayimbalance.Pathology,
+
+	// Pathologies of engines again, of features that not all use.
 	corruptedoutputs.Pathology,
 	kvtransferfailing.Pathology,
 	decodelost.Pathology,

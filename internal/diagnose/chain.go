@@ -65,9 +65,9 @@ func (v dated) chainOf(o *outcome) []Step {
 	return steps
 }
 
-// OrderSteps makes the onsets of a chain those of causes and effects, and marks the step that changed first. A cause does
-// not begin after its effect: it is read later where its signal is coarser, and began at the latest when the effect did.
-// What held before its cause began, such as that requests are in flight, does not tell when it broke.
+// OrderSteps makes the onsets of a chain those of causes and effects, and marks the step that changed first. A cause
+// does not begin after its effect: it is read later where its signal is coarser, and began at the latest when the
+// effect did. What held before its cause began, such as that requests are in flight, does not tell when it broke.
 func OrderSteps(steps []Step) {
 	known := false // a cause has an onset
 	for i := range steps {

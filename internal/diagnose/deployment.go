@@ -16,7 +16,8 @@ func findDeployments(s *Snapshot, d *Diagnosis) (out []Deployment) {
 		v := &d.Verdicts[i]
 		all := v.All
 		for k := range s.Targets {
-			if t := &s.Targets[k]; t.IsGateway() && !slices.Contains(all, t.Name) && (len(d.Verdicts) == 1 || slices.Contains(t.Models, v.Model)) {
+			if t := &s.Targets[k]; t.IsGateway() && !slices.Contains(all, t.Name) &&
+				(len(d.Verdicts) == 1 || slices.Contains(t.Models, v.Model)) {
 				all = append(slices.Clip(all), t.Name)
 			}
 		}
@@ -44,7 +45,8 @@ func findDeployments(s *Snapshot, d *Diagnosis) (out []Deployment) {
 
 // addStage appends a stage, and the link to it.
 func (w *Deployment) addStage(s *Snapshot, d *Diagnosis, r engine.Role, targets []int) {
-	st := Stage{Role: r, Waiting: math.NaN(), Seconds: weightedMean(s, targets, indicator.TTFTMean, indicator.FirstTokenRate)}
+	st := Stage{Role: r, Waiting: math.NaN(), Seconds: weightedMean(s, targets, indicator.TTFTMean,
+		indicator.FirstTokenRate)}
 	waiting := indicator.Waiting
 	if r == engine.Router {
 		waiting = indicator.GatewayHeld

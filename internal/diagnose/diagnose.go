@@ -1,29 +1,31 @@
-// Package diagnose turns samples into a verdict: which pathologies hold on which targets, since when, which one explains
-// the others, what changed in the workload, and what could not be checked.
+// Package diagnose turns samples into a verdict: which pathologies hold on which targets, since when, which one
+// explains the others, what changed in the workload, and what could not be checked.
 //
 // # What it holds
 //
 // A [Snapshot] holds the readings of all signals, of all targets, in the window that is judged and in the baseline that
-// says what is normal. A view is the readings of one target, with its limits; a condition is evaluated on it. A judgement
-// is what a target's readings say of each pathology. A pool is the targets that serve one model. A [Diagnosis] is what
-// follows: one verdict for each pool. A [Memory] carries over to the next diagnosis what does not change.
+// says what is normal. A view is the readings of one target, with its limits; a condition is evaluated on it. A
+// judgement is what a target's readings say of each pathology. A pool is the targets that serve one model. A
+// [Diagnosis] is what follows: one verdict for each pool. A [Memory] carries over to the next diagnosis what does not
+// change.
 //
 // # The order
 //
 // [Run] goes through it from top to bottom:
 //
 //   - Package identity finds out who is there; package segments, what changed when, and so the window and the baseline.
-//   - [Fetch] asks for every signal in both, once for each group of targets of one dialect and time (fetch.go, answers.go).
-//     What no single target shows is made of several: who holds the GPUs, what a gateway holds that its engines do not
-//     (outside.go).
+//   - [Fetch] asks for every signal in both, once for each group of targets of one dialect and time (fetch.go,
+//     answers.go). What no single target shows is made of several: who holds the GPUs, what a gateway holds that its
+//     engines do not (outside.go).
 //   - [Evaluate] judges each target (judgement.go): a condition holds or not (view.go), beyond doubt or not (doubt.go),
 //     since a moment (since.go). What no history dates is a trail: its signal is asked for at past moments, and the
-//     snapshot is judged again (trail.go). Causes and effects make a chain (chain.go). What speaks against "healthy" where nothing fires is in health.go.
+//     snapshot is judged again (trail.go). Causes and effects make a chain (chain.go). What speaks against "healthy"
+//     where nothing fires is in health.go.
 //   - It judges each pool (pool.go, finding.go, gateway.go): the outcomes on several targets are one finding, and a
 //     finding explains others, on one target and across the pool.
 //
-// Evaluate does no I/O, reads no clock and returns no error: the same Snapshot gives the same Diagnosis. Nothing is healthy
-// because nothing was found: "healthy" needs a server that could be judged, and no reason against it.
+// Evaluate does no I/O, reads no clock and returns no error: the same Snapshot gives the same Diagnosis. Nothing is
+// healthy because nothing was found: "healthy" needs a server that could be judged, and no reason against it.
 //
 // A Diagnosis also answers what is asked of it later: plots (plot.go), and the path of a request (deployment.go).
 package diagnose
@@ -97,7 +99,8 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	}
 	if o.Window > identity.LongestPast {
 		// No longer than the servers' life, beyond which rates fall to nothing.
-		v, err := q.Query(ctx, fmt.Sprintf("max(count_over_time(%s[%s]))", identity.SelectorOf(identity.Pulse, o.Matchers), model.Duration(o.Window)), o.At)
+		v, err := q.Query(ctx, fmt.Sprintf("max(count_over_time(%s[%s]))", identity.SelectorOf(identity.Pulse,
+			o.Matchers), model.Duration(o.Window)), o.At)
 		if err != nil {
 			return Diagnosis{}, fmt.Errorf("find how long servers have been watched: %w", err)
 		}
@@ -116,8 +119,10 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		o.Annotate(targets)
 	}
 	r := Request{
-		Scope: identity.Scope{Targets: targets, Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(o.Matchers, layout.Without)},
-		At:    o.At, Interval: o.Interval, Past: past.Length(), Answers: &memory.answers, Baselines: o.Settings.Baselines,
+		Scope: identity.Scope{Targets: targets, Instance: layout.Instance, Model: layout.Model,
+			Matchers: slices.Concat(o.Matchers, layout.Without)},
+		At: o.At, Interval: o.Interval, Past: past.Length(), Answers: &memory.answers,
+		Baselines: o.Settings.Baselines,
 	}
 	left, err := r.chooseSpans(ctx, q, &o, memory, past)
 	if err != nil {
@@ -148,8 +153,9 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	for i := range r.Spans {
 		n := len(r.Spans[i].Timeline)
 		if o.Window > 0 && n > 1 && r.Spans[i].Timeline[n-2].To.After(r.Spans[i].Window.From.Add(r.Interval)) {
-			d.Notes = append(d.Notes, fmt.Sprintf("something changed at %s, within the window: diagnose without --window to judge only what came after",
-				r.Spans[i].Timeline[n-2].To.UTC().Format(time.RFC3339)))
+			d.Notes = append(d.Notes,
+				fmt.Sprintf("something changed at %s, within the window: diagnose without --window to judge only what came after",
+					r.Spans[i].Timeline[n-2].To.UTC().Format(time.RFC3339)))
 			break
 		}
 	}
@@ -158,7 +164,8 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 
 // chooseSpans reads the histories of the targets and chooses the spans. It drops the targets that left, and returns a
 // note on each.
-func (r *Request) chooseSpans(ctx context.Context, q metrics.Querier, o *Options, m *Memory, past period.Period) (left []string, err error) {
+func (r *Request) chooseSpans(ctx context.Context, q metrics.Querier, o *Options, m *Memory,
+	past period.Period) (left []string, err error) {
 	hs, returned, err := segments.ReadHistories(ctx, q, &r.Scope, past, r.Interval, m.histories)
 	if err != nil {
 		return nil, err

@@ -42,7 +42,8 @@ const (
 )
 
 // quietNames are what people call the verdicts beside the pathologies.
-var quietNames = map[string]string{Healthy: "Healthy", Idle: "Idle", InsufficientData: "Unknown", NotCertain: "Not certain yet", NotFound: "Not found"}
+var quietNames = map[string]string{Healthy: "Healthy", Idle: "Idle", InsufficientData: "Unknown",
+	NotCertain: "Not certain yet", NotFound: "Not found"}
 
 // NameOf is what people call a verdict that names no pathology, and its id otherwise.
 func NameOf(id string) string { return cmp.Or(quietNames[id], id) }

@@ -189,7 +189,8 @@ func (s *Snapshot) startsOn() map[string]float64 {
 	}
 	s.starting = map[string]float64{}
 	for i := range s.Targets {
-		answered, watched, machine := s.Now(i, indicator.Answered), s.Now(i, indicator.Starting), s.Targets[i].HostName()
+		answered, watched, machine := s.Now(i, indicator.Answered), s.Now(i, indicator.Starting),
+			s.Targets[i].HostName()
 		if !answered.OK || answered.V > 0 || !watched.OK || machine == "" {
 			continue
 		}

@@ -105,19 +105,22 @@ func diagnosisNotes(s *Snapshot, judged []judgement, d *Diagnosis) []string {
 		}
 	}
 	if len(cold) > 0 {
-		out = append(out, fmt.Sprintf("%s started %s ago and may still be warming up", identity.ListNames(cold), indicator.FormatNumber(youngest, indicator.Seconds)))
+		out = append(out, fmt.Sprintf("%s started %s ago and may still be warming up", identity.ListNames(cold),
+			indicator.FormatNumber(youngest, indicator.Seconds)))
 	}
 	for i := range d.Findings {
 		f := &d.Findings[i]
 		isExplained := func(by Finding) bool { return by.Status == Firing && by.explains(f) }
-		if f.Status != Pending || d.Verdict.ID == NotCertain && f.Suspected() || slices.ContainsFunc(d.Findings, isExplained) {
+		if f.Status != Pending || d.Verdict.ID == NotCertain && f.Suspected() ||
+			slices.ContainsFunc(d.Findings, isExplained) {
 			continue // the verdict says so, or what fires does
 		}
 		how := "is not certain yet"
 		if f.ended {
 			how = "seems to be over"
 		}
-		out = append(out, fmt.Sprintf("%s on %s since %s %s", f.Pathology.Name(), identity.ListNames(f.Targets), f.Since.UTC().Format("15:04:05 UTC"), how))
+		out = append(out, fmt.Sprintf("%s on %s since %s %s", f.Pathology.Name(), identity.ListNames(f.Targets),
+			f.Since.UTC().Format("15:04:05 UTC"), how))
 	}
 	return out
 }
@@ -157,7 +160,8 @@ func (g *Gap) addMissing(evidence []catalog.Evidence) {
 		if !slices.Contains(g.Missing, why) {
 			g.Missing = append(g.Missing, why)
 		}
-		passes := e.Value.OK || strings.HasPrefix(e.Value.Reason, "too few") || strings.HasPrefix(e.Value.Reason, "needs ")
+		passes := e.Value.OK || strings.HasPrefix(e.Value.Reason, "too few") ||
+			strings.HasPrefix(e.Value.Reason, "needs ")
 		if g.Hint == "" && !passes { // what a hint enables is there, and time alone is missing
 			g.Hint = e.Signal.Hint
 		}
@@ -173,7 +177,8 @@ func lifeNotes(targets []identity.Target) (out []string) {
 	for _, l := range []struct {
 		identity.Life
 		what string
-	}{{identity.LifeStarting, "starting, never answered yet"}, {identity.LifeDrained, "stopped without requests in flight"}} {
+	}{{identity.LifeStarting, "starting, never answered yet"},
+		{identity.LifeDrained, "stopped without requests in flight"}} {
 		if of := names[l.Life]; len(of) > 0 {
 			out = append(out, l.what+": "+identity.ListNames(of))
 		}

@@ -50,8 +50,8 @@ func (r *Request) shortSpan(d *dialect.Dialect) time.Duration {
 	return r.shortestSpan()
 }
 
-// shortestSpan returns the shortest time over which a rate is meaningful and a freeze is more than a hiccup: ten seconds,
-// or the time between two scrapes.
+// shortestSpan returns the shortest time over which a rate is meaningful and a freeze is more than a hiccup: ten
+// seconds, or the time between two scrapes.
 func (r *Request) shortestSpan() time.Duration {
 	return segments.ShortestSpan(r.Interval+r.Interval/10) + segments.Edge
 }
@@ -140,13 +140,15 @@ func (s *Snapshot) standIn() {
 			by.now.AtLeast, by.normal.AtLeast = sig.Quantile > 0.5, sig.Quantile > 0.5
 			*s.readings[i].of(sig) = by
 			if sig == indicator.TTFTP50 || sig == indicator.ITLP50 {
-				s.Targets[i].Notes = append(s.Targets[i].Notes, "no buckets of "+sig.Histogram+" are stored: the mean replaces percentiles, and a slow tail is not visible")
+				s.Targets[i].Notes = append(s.Targets[i].Notes,
+					"no buckets of "+sig.Histogram+" are stored: the mean replaces percentiles, and a slow tail is not visible")
 			}
 		}
 	}
 }
 
-// readStranded says how many connections clients have opened since the last token and hold, see history.openedConnections.
+// readStranded says how many connections clients have opened since the last token and hold, see
+// history.openedConnections.
 func (s *Snapshot) readStranded() {
 	for i := range s.Spans {
 		silence, stranded := s.Now(i, indicator.RankSilence), s.readings[i].of(indicator.StrandedClients)
@@ -193,7 +195,8 @@ func (s *Snapshot) censorPercentiles() {
 func (s *Snapshot) dropThinBaselines() {
 	for i := range s.Targets {
 		span := &s.Spans[i]
-		need := map[segments.BaselineSource]float64{segments.FromHistory: segments.MinHistoryRequests, segments.FromLifetime: segments.MinLifetimeRequests}[span.Source]
+		need := map[segments.BaselineSource]float64{segments.FromHistory: segments.MinHistoryRequests,
+			segments.FromLifetime: segments.MinLifetimeRequests}[span.Source]
 		if !s.Targets[i].Serves() || s.Normal(i, indicator.FirstTokens).Or(0) >= need {
 			continue
 		}
@@ -203,7 +206,8 @@ func (s *Snapshot) dropThinBaselines() {
 		}
 		for _, sig := range indicator.All() {
 			rd := s.readings[i].of(sig)
-			if *rd == (reading{}) || sig == indicator.FirstTokens || sig == indicator.FirstTokenRate || // hardly any traffic
+			// hardly any traffic
+			if *rd == (reading{}) || sig == indicator.FirstTokens || sig == indicator.FirstTokenRate ||
 				streamed && (sig == indicator.DecodeBatch || sig.Count == indicator.ITLMean.Count) {
 				continue
 			}
@@ -256,7 +260,8 @@ type query struct {
 
 // planQueries lists the queries of all signals, and settles the signals that need none.
 func planQueries(r *Request) (out []query, settled []func(*Snapshot)) {
-	now := planner{r: r, buckets: map[question]*[]*distribution{}, slot: func(rd *reading) *indicator.Value { return &rd.now }}
+	now := planner{r: r, buckets: map[question]*[]*distribution{},
+		slot: func(rd *reading) *indicator.Value { return &rd.now }}
 	now.planSignals(r.Groups(func(i int) (identity.Time, bool) { return r.Spans[i].JudgedTime(), true }))
 	normal := planner{r: r, buckets: now.buckets, slot: func(rd *reading) *indicator.Value { return &rd.normal }}
 	normal.planSignals(r.Groups(func(i int) (identity.Time, bool) {
@@ -279,7 +284,8 @@ type planner struct {
 // planSignals plans the queries of all signals.
 func (p *planner) planSignals(gs []*identity.Group) {
 	for _, p.g = range gs {
-		p.compiled = fmt.Sprint(p.g.Lead.Dialect.Key(), p.g.Length(), p.g.Asked, p.g.Beyond, p.r.Interval, p.r.Instance, p.r.Model, p.r.Matchers)
+		p.compiled = fmt.Sprint(p.g.Lead.Dialect.Key(), p.g.Length(), p.g.Asked, p.g.Beyond, p.r.Interval, p.r.Instance,
+			p.r.Model, p.r.Matchers)
 		for _, s := range indicator.All() {
 			if p.g.Lead.Dialect.Answers(s) {
 				p.planSignal(s)
@@ -340,7 +346,8 @@ func (p *planner) planReading(s *indicator.Signal) {
 }
 
 // storeValue takes a value into the readings of those that the labels belong to.
-func (p *planner) storeValue(snap *Snapshot, g *identity.Group, s *indicator.Signal, m model.Metric, v indicator.Value) {
+func (p *planner) storeValue(snap *Snapshot, g *identity.Group, s *indicator.Signal, m model.Metric,
+	v indicator.Value) {
 	for _, i := range g.OwnersOf(m, s.Scope == indicator.Model) {
 		of := part{label: s.Per, name: string(m[model.LabelName(s.Per)])}
 		if of.label == indicator.PerRank {
@@ -368,7 +375,8 @@ func (p *planner) planCount(s *indicator.Signal) {
 }
 
 // addQuery plans a query of a signal.
-func (p *planner) addQuery(s *indicator.Signal, what string, at time.Time, expr indicator.Expr, store func(*Snapshot, model.Vector)) question {
+func (p *planner) addQuery(s *indicator.Signal, what string, at time.Time, expr indicator.Expr,
+	store func(*Snapshot, model.Vector)) question {
 	g, r := p.g, p.r
 	q, named := question{what: what, of: p.compiled, at: at}, g.Named
 	if s.Fleet {
@@ -379,13 +387,16 @@ func (p *planner) addQuery(s *indicator.Signal, what string, at time.Time, expr 
 			q.past = r.Past
 		}
 	})
-	p.queries = append(p.queries, query{q, s.Name, named, func(ms []*labels.Matcher) indicator.Expr { return r.compileFor(g, s, expr, ms) }, store})
+	p.queries = append(p.queries,
+		query{q, s.Name, named, func(ms []*labels.Matcher) indicator.Expr { return r.compileFor(g, s, expr, ms) },
+			store})
 	return q
 }
 
 // compileFor compiles a signal's expression for the group. A signal of fleets also reads other members, whose scrapes
 // have another phase.
-func (r *Request) compileFor(g *identity.Group, s *indicator.Signal, expr indicator.Expr, matchers []*labels.Matcher) indicator.Expr {
+func (r *Request) compileFor(g *identity.Group, s *indicator.Signal, expr indicator.Expr,
+	matchers []*labels.Matcher) indicator.Expr {
 	rw := g.Lead.Dialect.Rewriting()
 	rw.Window, rw.Short, rw.Past = g.Length(), r.shortSpan(&g.Lead.Dialect)+g.Beyond, max(r.Past, r.shortestSpan())
 	rw.Instance, rw.Model, rw.Matchers = slices.Concat(r.Instance, g.Lead.Dialect.Identity), r.Model, matchers
@@ -472,7 +483,8 @@ func shareGPUReadings(s *Snapshot) {
 			case ok:
 				*s.readings[i].of(sig) = *s.readings[g].of(sig)
 			default:
-				*s.readings[i].of(sig) = reading{now: indicator.Unknown("no GPU exporter"), normal: indicator.Unknown("no GPU exporter")}
+				*s.readings[i].of(sig) = reading{now: indicator.Unknown("no GPU exporter"),
+					normal: indicator.Unknown("no GPU exporter")}
 			}
 		}
 	}
@@ -491,7 +503,8 @@ func (s *Snapshot) companions() map[int]int {
 			}
 			continue
 		}
-		if server, ok := dialect.ServerOf(s.Targets[i].Labels["instance"]); ok && s.Targets[i].Dialect.Exposes(dialect.HostInfo) {
+		if server, ok := dialect.ServerOf(s.Targets[i].Labels["instance"]); ok &&
+			s.Targets[i].Dialect.Exposes(dialect.HostInfo) {
 			own[server] = i
 			continue
 		}

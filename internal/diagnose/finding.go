@@ -44,7 +44,8 @@ func (p *pool) mergeOutcomes(of *catalog.Pathology) Finding {
 			}
 		}
 	}
-	f.Status, f.Severity, f.Evidence, f.Confidence, f.part = worst.status, worst.severity, worst.evidence, worst.confidence, worst.part
+	f.Status, f.Severity, f.Evidence, f.Confidence, f.part = worst.status, worst.severity, worst.evidence,
+		worst.confidence, worst.part
 	f.Note, f.Wait = worst.note, worst.wait
 	if f.Evidence == nil {
 		_, f.Evidence = worst.view.of(worst.part).eval(worst.when)
@@ -83,8 +84,10 @@ func (p *pool) outcomesOf(of *catalog.Pathology) (all []judgedOutcome) {
 	slices.SortFunc(all, func(a, b judgedOutcome) int {
 		explained := func(o judgedOutcome) int { return min(1, len(o.inhibitedBy)) }
 		return cmp.Or(
-			cmp.Compare(rankOf(b.status), rankOf(a.status)), explained(a)-explained(b), cmp.Compare(b.severity, a.severity),
-			cmp.Compare(b.confidence, a.confidence), cmp.Compare(b.requestRate(), a.requestRate()), cmp.Compare(a.name(), b.name()),
+			cmp.Compare(rankOf(b.status), rankOf(a.status)), explained(a)-explained(b),
+			cmp.Compare(b.severity, a.severity),
+			cmp.Compare(b.confidence, a.confidence), cmp.Compare(b.requestRate(), a.requestRate()),
+			cmp.Compare(a.name(), b.name()),
 		)
 	})
 	return all
@@ -93,7 +96,8 @@ func (p *pool) outcomesOf(of *catalog.Pathology) (all []judgedOutcome) {
 // describeFinding adds the texts and fixes of the worst outcome to a finding that fires. more names further parts of
 // its target.
 func (p *pool) describeFinding(f *Finding, worst judgedOutcome, more []string) {
-	f.Summary, f.Reasons, f.Fixes, f.InhibitedBy = worst.pass.Summary, worst.pass.Reasons, worst.pass.Fixes, worst.inhibitedBy
+	f.Summary, f.Reasons, f.Fixes, f.InhibitedBy = worst.pass.Summary, worst.pass.Reasons, worst.pass.Fixes,
+		worst.inhibitedBy
 	f.Chain = worst.chain
 	if !p.hasOthers(f.Targets) {
 		f.Fixes = slices.DeleteFunc(f.Fixes, func(x catalog.Fix) bool { return x.Others })

@@ -31,15 +31,16 @@ func poolsBehind(gateway *identity.Target, byKey map[string]*pool) (out []*pool)
 	return out
 }
 
-// spreadGateway assigns a gateway's findings to pools: a model's to that model, an upstream's to its server's pool, and the
-// others to the only pool behind the gateway. The remaining findings form a pool of the gateway's own.
+// spreadGateway assigns a gateway's findings to pools: a model's to that model, an upstream's to its server's pool, and
+// the others to the only pool behind the gateway. The remaining findings form a pool of the gateway's own.
 func spreadGateway(s *Snapshot, j judgement, byKey map[string]*pool) *pool {
 	pools, own := poolsBehind(&s.Targets[j.target], byKey), &pool{snapshot: s}
 	shares := map[*pool][]outcome{}
 	for _, o := range j.outcomes {
 		to := own
 		for _, p := range pools {
-			if len(pools) == 1 || o.part.label == indicator.PerModel && p.servesLabel("model_name", o.part.name) || o.part.label == indicator.PerUpstream && p.servesLabel("instance", o.part.name) {
+			if len(pools) == 1 || o.part.label == indicator.PerModel && p.servesLabel("model_name", o.part.name) ||
+				o.part.label == indicator.PerUpstream && p.servesLabel("instance", o.part.name) {
 				to = p
 			}
 		}
@@ -66,9 +67,16 @@ func (p *pool) explainAcross() {
 		for k := range p.judged {
 			a, b := &p.judged[i], &p.judged[k]
 			if a.atGateway() != b.atGateway() {
-				explainOutcomes(a.outcomes, b.outcomes, func(cause, o *outcome) bool { return p.mayBeUpstream(a, o.part) && p.mayBeUpstream(b, cause.part) })
+				explainOutcomes(a.outcomes, b.outcomes,
+					func(cause, o *outcome) bool {
+						return p.mayBeUpstream(a, o.part) &&
+							p.mayBeUpstream(b, cause.part)
+					})
 			} else if i != k && !a.atGateway() {
-				explainOutcomes(a.outcomes, b.outcomes, func(cause, o *outcome) bool { return o.pathology.Across || cause.pathology.Everywhere })
+				explainOutcomes(a.outcomes, b.outcomes, func(cause, o *outcome) bool {
+					return o.pathology.Across ||
+						cause.pathology.Everywhere
+				})
 			}
 		}
 	}

@@ -13,8 +13,9 @@ import (
 )
 
 // reasonAgainstHealthy returns what speaks against "healthy" although nothing fires, or "": somebody waits and gets
-// nothing; too few requests were served to tell what users feel; an objective is missed by too few requests to be sure; the median time between tokens exceeds a lifetime
-// mean that may contain faults; or the first token is late and nobody knows whether it ever came sooner.
+// nothing; too few requests were served to tell what users feel; an objective is missed by too few requests to be sure;
+// the median time between tokens exceeds a lifetime mean that may contain faults; or the first token is late and nobody
+// knows whether it ever came sooner.
 func (j *judgement) reasonAgainstHealthy() string {
 	v := j.view
 	if held := j.whoIsUnserved(); held != "" {
@@ -23,27 +24,33 @@ func (j *judgement) reasonAgainstHealthy() string {
 	for _, p := range threshold.Promises() {
 		if broken, evidence := catalog.Breached(p.Signal, p.Threshold).Eval(v); broken == catalog.True {
 			e := evidence[0]
-			return fmt.Sprintf("%s is %s on %s, over the objective of %s (%s): %.0f requests are too few to be certain", p.Signal.Title,
-				indicator.Format(e.Value, p.Signal.Unit), j.name(), indicator.FormatNumber(e.Threshold, p.Signal.Unit), e.Source, v.Now(indicator.FirstTokens).Or(0))
+			return fmt.Sprintf("%s is %s on %s, over the objective of %s (%s): %.0f requests are too few to be certain",
+				p.Signal.Title,
+				indicator.Format(e.Value, p.Signal.Unit), j.name(), indicator.FormatNumber(e.Threshold, p.Signal.Unit),
+				e.Source, v.Now(indicator.FirstTokens).Or(0))
 		}
 	}
-	if share := v.Now(indicator.AbandonedShare); share.V > catalog.AbandonedShare.Default && v.Now(indicator.Abandoned).V > catalog.SomeAbandoned.Default &&
+	if share := v.Now(indicator.AbandonedShare); share.V > catalog.AbandonedShare.Default &&
+		v.Now(indicator.Abandoned).V > catalog.SomeAbandoned.Default &&
 		(!v.HasHistory() || v.MayHoldFault()) {
 		return fmt.Sprintf("%s of the clients of %s leave before their answer is complete, and whether they always do is not known",
 			indicator.Format(share, indicator.Ratio), j.name())
 	}
 	median := v.Normal(indicator.ITLP50)
-	if v.span().Source == segments.FromLifetime && v.Normal(indicator.ITLMean).Or(0) > manyFaults*max(median.V, median.Bucket.High) &&
+	if v.span().Source == segments.FromLifetime && v.Normal(indicator.ITLMean).Or(0) > manyFaults*max(median.V,
+		median.Bucket.High) &&
 		catalog.Above(indicator.ITLP50, catalog.DecodeSlower).Likely(v) == catalog.True {
 		return fmt.Sprintf("%s is %s on %s, and %s in the median since the server started: its mean, which holds earlier faults, tells no change", indicator.ITLP50.Title,
-			indicator.Format(v.Now(indicator.ITLP50), indicator.Seconds), j.name(), indicator.Format(median, indicator.Seconds))
+			indicator.Format(v.Now(indicator.ITLP50), indicator.Seconds), j.name(),
+			indicator.Format(median, indicator.Seconds))
 	}
 	if why := j.reasonOfLateTokens(); why != "" {
 		return why
 	}
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
-		if of := v.of(o.part); o.status == Unknown && o.severity >= catalog.Ticket && of.mayHold(o.when) && of.isFelt(o.when) {
+		if of := v.of(o.part); o.status == Unknown && o.severity >= catalog.Ticket && of.mayHold(o.when) &&
+			of.isFelt(o.when) {
 			return o.pathology.Name() + " on " + j.name() + " cannot be ruled out: too few requests were served"
 		}
 	}
@@ -53,7 +60,10 @@ func (j *judgement) reasonAgainstHealthy() string {
 // isFelt reports whether users feel what a condition compares.
 func (v view) isFelt(when catalog.Cond) bool {
 	_, evidence := when.Eval(v)
-	return slices.ContainsFunc(evidence, func(e catalog.Evidence) bool { return e.Holds == catalog.True && e.Role == catalog.Symptom })
+	return slices.ContainsFunc(evidence, func(e catalog.Evidence) bool {
+		return e.Holds == catalog.True &&
+			e.Role == catalog.Symptom
+	})
 }
 
 // mayHold evaluates a condition with every comparison that has too few observations taken for true.
@@ -66,7 +76,8 @@ func (v view) mayHold(c catalog.Cond) bool {
 	}
 	holds := c.Holds(v)
 	if holds == catalog.Unknown { // and the target exposes the signal
-		return !v.Now(c.Signal).OK && c.Signal.Counted() && len(v.snapshot.Targets[v.target].Dialect.Missing(c.Signal)) == 0
+		return !v.Now(c.Signal).OK && c.Signal.Counted() &&
+			len(v.snapshot.Targets[v.target].Dialect.Missing(c.Signal)) == 0
 	}
 	return holds == catalog.True
 }
@@ -82,15 +93,19 @@ func (j *judgement) reasonOfLateTokens() string {
 	}
 	switch known, last := v.HasHistory() && usual.OK, v.span().LastWait; {
 	case known && !late.OK && last > max(catalog.TTFTObjective.Default, farLater*usual.V):
-		return fmt.Sprintf("the last requests on %s got a first token after %s, on average, normally %s", j.name(), indicator.FormatNumber(last, indicator.Seconds), indicator.Format(usual, indicator.Seconds))
+		return fmt.Sprintf("the last requests on %s got a first token after %s, on average, normally %s", j.name(),
+			indicator.FormatNumber(last, indicator.Seconds), indicator.Format(usual, indicator.Seconds))
 	case promised || !late.OK || surely <= catalog.TTFTObjective.Default:
 		return ""
-	case known && surely > muchLater*usual.V && (surely > farLater*usual.V && !j.sawAnEnd() || v.Now(indicator.FirstTokens).Or(0) < fewRequests):
-		return fmt.Sprintf("%s is %s on %s, normally %s", indicator.TTFTP95.Title, indicator.Format(late, indicator.Seconds), j.name(), indicator.Format(usual, indicator.Seconds))
+	case known && surely > muchLater*usual.V && (surely > farLater*usual.V && !j.sawAnEnd() ||
+		v.Now(indicator.FirstTokens).Or(0) < fewRequests):
+		return fmt.Sprintf("%s is %s on %s, normally %s", indicator.TTFTP95.Title,
+			indicator.Format(late, indicator.Seconds), j.name(), indicator.Format(usual, indicator.Seconds))
 	case known:
 		return ""
 	}
-	return fmt.Sprintf("%s is %s on %s: set --slo or --use-case to judge whether that is too slow", indicator.TTFTP95.Title, indicator.Format(late, indicator.Seconds), j.name())
+	return fmt.Sprintf("%s is %s on %s: set --slo or --use-case to judge whether that is too slow",
+		indicator.TTFTP95.Title, indicator.Format(late, indicator.Seconds), j.name())
 }
 
 // sawAnEnd reports whether something that hurts is seen to be over: late first tokens of the window may be its.
@@ -129,11 +144,14 @@ func (j *judgement) whoIsUnserved() string {
 	outside := v.Now(indicator.UnseenClients).Or(0)
 	switch age := v.Now(indicator.WaitingAge).Or(0); {
 	case age > usual:
-		return fmt.Sprintf("%s, and nobody got a first token for %s", catalog.Waiting(math.Ceil(v.Now(indicator.Waiting).Or(1))), seconds(age))
+		return fmt.Sprintf("%s, and nobody got a first token for %s",
+			catalog.Waiting(math.Ceil(v.Now(indicator.Waiting).Or(1))), seconds(age))
 	case held > 0 && still.OK && still.V == 0:
-		return fmt.Sprintf("the engine holds %s, and no token came in the last %s", catalog.Requests(held), seconds(segments.ShortestSpan(v.snapshot.interval).Seconds()))
+		return fmt.Sprintf("the engine holds %s, and no token came in the last %s", catalog.Requests(held),
+			seconds(segments.ShortestSpan(v.snapshot.interval).Seconds()))
 	case v.Now(indicator.TransferHeld).Or(0) > someUnserved && v.Now(indicator.TransferWait).Or(0) > usual:
-		return fmt.Sprintf("%s in KV transfer, for %s on average,", catalog.Are(v.Now(indicator.TransferHeld).V), seconds(v.Now(indicator.TransferWait).V))
+		return fmt.Sprintf("%s in KV transfer, for %s on average,", catalog.Are(v.Now(indicator.TransferHeld).V),
+			seconds(v.Now(indicator.TransferWait).V))
 	case v.Now(indicator.HeldOutside).Or(0) > someUnserved && v.Now(indicator.OutsideWait).Or(0) > usual:
 		return catalog.Are(v.Now(indicator.HeldOutside).V) + " open, and in neither the queue nor the batch,"
 	case outside > someUnserved && still.OK && still.V == 0:
@@ -141,13 +159,14 @@ func (j *judgement) whoIsUnserved() string {
 	case v.Now(indicator.FDTrend).Or(0)*v.span().Window.Length().Seconds() > someUnserved && still.OK && still.V == 0:
 		return "more and more connections are open, and the engine generates nothing,"
 	case v.Now(indicator.OwedFirstTokens).Or(0) > someOwed:
-		return fmt.Sprintf("a data-parallel rank gave no first token where %.0f were due", v.Now(indicator.OwedFirstTokens).V)
+		return fmt.Sprintf("a data-parallel rank gave no first token where %.0f were due",
+			v.Now(indicator.OwedFirstTokens).V)
 	}
 	return ""
 }
 
-// An API server without clients has so many open files at most, with one rank and for each further one: vLLM 0.11 to 0.32
-// have 33 to 42, and 44 with two.
+// An API server without clients has so many open files at most, with one rank and for each further one: vLLM 0.11 to
+// 0.32 have 33 to 42, and 44 with two.
 const (
 	idleFiles        = 48
 	idleFilesPerRank = 8
@@ -188,7 +207,8 @@ func (j *judgement) name() string { return j.view.snapshot.Targets[j.target].Nam
 func (j *judgement) requestRate() float64 {
 	v := j.view
 	if j.atGateway() {
-		return max(v.Now(indicator.GatewayOffered).Or(0), v.Normal(indicator.GatewayOffered).Or(0), v.Now(indicator.GatewayOpen).Or(0)/10)
+		return max(v.Now(indicator.GatewayOffered).Or(0), v.Normal(indicator.GatewayOffered).Or(0),
+			v.Now(indicator.GatewayOpen).Or(0)/10)
 	}
 	held := v.Now(indicator.Running).Or(0) + v.Now(indicator.Waiting).Or(0)
 	return max(v.Now(indicator.FirstTokenRate).Or(0), v.Normal(indicator.FirstTokenRate).Or(0), held/10)
@@ -201,7 +221,8 @@ func (j *judgement) isSick() bool {
 // mayHang reports whether a server may hang that had work when it was last seen, because its scrapes fail.
 func (j *judgement) mayHang() bool {
 	v := j.view
-	return v.isSilent() && j.stateOf() == identity.LifeServing && v.Now(indicator.LastHeld).Or(0)+v.Now(indicator.LastWork).Or(0) > 0
+	return v.isSilent() && j.stateOf() == identity.LifeServing &&
+		v.Now(indicator.LastHeld).Or(0)+v.Now(indicator.LastWork).Or(0) > 0
 }
 
 func (j *judgement) cannotTell() string {
@@ -214,7 +235,8 @@ func (j *judgement) cannotTell() string {
 	case j.view.span().Failing:
 		return "its last scrape failed: check its /health, or try again after the next scrape"
 	case j.view.isSilent():
-		return fmt.Sprintf("its scrapes have failed for %.0f s: it hangs, or is slow to show its metrics", j.view.span().Silence.Seconds())
+		return fmt.Sprintf("its scrapes have failed for %.0f s: it hangs, or is slow to show its metrics",
+			j.view.span().Silence.Seconds())
 	case v.Reason != "":
 		return v.Reason
 	case v.OK && !j.view.Now(indicator.InFlightFloor).OK:

@@ -66,8 +66,9 @@ func (h *Hysteresis) RestoreVerdict(d *Diagnosis) {
 	if ago := d.At.Sub(h.last.At); ago < remembered {
 		now := d.Verdict.ID
 		*d = h.last
-		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("found from %s to %s; the verdict of the last %.0f s is %s, too short to resolve it",
-			clock(&h.first), clock(&h.last), ago.Seconds(), now))
+		d.Notes = append(slices.Clip(d.Notes),
+			fmt.Sprintf("found from %s to %s; the verdict of the last %.0f s is %s, too short to resolve it",
+				clock(&h.first), clock(&h.last), ago.Seconds(), now))
 		return
 	}
 	d.Notes = append(d.Notes, fmt.Sprintf("%s was found from %s to %s and no longer is: %s",
@@ -90,7 +91,8 @@ func (d *Diagnosis) MarkPartial(most float64, why string) {
 	d.LimitConfidence(most)
 	for _, v := range d.allVerdicts() {
 		if v.Status == OK {
-			*v = Verdict{ID: InsufficientData, Summary: "Cannot tell: " + why, Model: v.Model, Targets: v.Targets, All: v.All, Workload: v.Workload}
+			*v = Verdict{ID: InsufficientData, Summary: "Cannot tell: " + why, Model: v.Model, Targets: v.Targets,
+				All: v.All, Workload: v.Workload}
 		}
 	}
 	if d.Status == OK {

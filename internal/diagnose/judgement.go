@@ -41,7 +41,8 @@ type outcome struct {
 }
 
 func judgeTarget(s *Snapshot, since *dates, target int, pathologies []*catalog.Pathology, set Settings) judgement {
-	j := judgement{target: target, view: dated{newView(s, target, part{}, set), since}, outcomes: make([]outcome, 0, len(pathologies))}
+	j := judgement{target: target, view: dated{newView(s, target, part{}, set), since},
+		outcomes: make([]outcome, 0, len(pathologies))}
 	for _, p := range pathologies {
 		when, judged := j.view.judgedBy(p)
 		if !judged {
@@ -59,7 +60,8 @@ func judgeTarget(s *Snapshot, since *dates, target int, pathologies []*catalog.P
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
 		if o.status == Pending && !o.ended && slices.ContainsFunc(j.outcomes, func(s outcome) bool {
-			return s.status == Firing && s.severity >= catalog.Ticket && !s.pathology.Unspecific && o.pathology.Inhibits(s.pathology) && o.part.mayShareRequests(s.part)
+			return s.status == Firing && s.severity >= catalog.Ticket && !s.pathology.Unspecific &&
+				o.pathology.Inhibits(s.pathology) && o.part.mayShareRequests(s.part)
 		}) {
 			o.status = Firing
 		}
@@ -83,8 +85,8 @@ func judgeTarget(s *Snapshot, since *dates, target int, pathologies []*catalog.P
 	return j
 }
 
-// cameFirst returns what fires and began by more than two intervals between scrapes after what leads to it did, nil where
-// nothing is, or where the cause is found without that.
+// cameFirst returns what fires and began by more than two intervals between scrapes after what leads to it did, nil
+// where nothing is, or where the cause is found without that.
 func (j *judgement) cameFirst(cause *outcome) *outcome {
 	v := j.view.of(cause.part)
 	if cause.status != OK || cause.pathology.Leads.Holds(v) != catalog.True {
@@ -93,7 +95,8 @@ func (j *judgement) cameFirst(cause *outcome) *outcome {
 	began := v.readOnset(cause.pathology.Leads, v.span().Course)
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
-		if o.status == Firing && !o.note && cause.pathology.Inhibits(o.pathology) && began.Evidence > 0 && !began.AtLeast && o.since.At.Sub(began.At) > 2*v.snapshot.interval {
+		if o.status == Firing && !o.note && cause.pathology.Inhibits(o.pathology) && began.Evidence > 0 &&
+			!began.AtLeast && o.since.At.Sub(began.At) > 2*v.snapshot.interval {
 			return o
 		}
 	}
@@ -207,7 +210,8 @@ func confidenceOf(evidence []catalog.Evidence, held, known int, source segments.
 func (o *outcome) refineFinding(s *Snapshot, v dated, j *judgement) {
 	server := s.Targets[j.target]
 	o.pass = &catalog.Pass{
-		View: before{v.view, o.since, o.normal}, RuledOut: j.idsOf(OK), Suspected: j.idsOf(Pending), Unseen: j.idsOf(Unknown), Config: server.Config, Flags: server.Dialect.Flags,
+		View: before{v.view, o.since, o.normal}, RuledOut: j.idsOf(OK), Suspected: j.idsOf(Pending),
+		Unseen: j.idsOf(Unknown), Config: server.Config, Flags: server.Dialect.Flags,
 		Summary: o.pathology.Title, Fixes: slices.Clone(o.pathology.Fixes),
 		Part: o.part.name, Parts: v.readingsByPart, Replicas: v.readingsByReplica, Failure: server.Failure,
 	}
@@ -218,7 +222,8 @@ func (o *outcome) refineFinding(s *Snapshot, v dated, j *judgement) {
 		o.pathology.Refine(o.pass)
 	}
 	if after, seen := v.span().Course.RestartBefore(o.since); seen && after.Seconds() < coldFor {
-		o.pass.Summary += "; it began " + indicator.FormatNumber(after.Seconds(), indicator.Seconds) + " after a restart"
+		o.pass.Summary += "; it began " + indicator.FormatNumber(after.Seconds(), indicator.Seconds) +
+			" after a restart"
 	}
 	o.chain = v.chainOf(o)
 	if o.part.label == indicator.PerModel && len(s.partsOf(j.target, o.part.label)) > 1 {

@@ -13,8 +13,9 @@ import (
 // at the edges of the window.
 const sameRequests = 0.25
 
-// readOutside says how long requests are outside the engines, and how many of those that a gateway holds the engines do not,
-// by the engines' own pages: these may be at hand where a gateway does not read them, or through the link that is slow.
+// readOutside says how long requests are outside the engines, and how many of those that a gateway holds the engines do
+// not, by the engines' own pages: these may be at hand where a gateway does not read them, or through the link that is
+// slow.
 func (s *Snapshot) readOutside() {
 	for i := range s.Targets {
 		if t := &s.Targets[i]; !t.IsGateway() || t.Problem != "" {
@@ -35,14 +36,16 @@ func (s *Snapshot) readOutside() {
 
 // readOutsideEngine compares the mean time of a request at a gateway with that in the engines behind it, where
 // these have served the same requests, over a time. It is less by what chance may do to both.
-func (s *Snapshot) readOutsideEngine(gateway int, read func(int, *indicator.Signal) indicator.Value, over time.Duration) indicator.Value {
+func (s *Snapshot) readOutsideEngine(gateway int, read func(int, *indicator.Signal) indicator.Value,
+	over time.Duration) indicator.Value {
 	whole := read(gateway, indicator.GatewayE2EMean)
 	if !whole.OK {
 		return whole
 	}
 	var timed, ended, completed, spent float64
 	for i := range s.Targets {
-		if s.Targets[i].IsGateway() && s.Targets[i].Version == s.Targets[gateway].Version { // its replicas share the engines
+		// its replicas share the engines
+		if s.Targets[i].IsGateway() && s.Targets[i].Version == s.Targets[gateway].Version {
 			timed += read(i, indicator.GatewayTimed).Or(0)
 			ended += read(i, indicator.GatewayEnded).Or(0)
 		}
@@ -71,15 +74,17 @@ func (s *Snapshot) readOutsideEngine(gateway int, read func(int, *indicator.Sign
 	return v
 }
 
-// readMissing is how many of the requests that were open at a gateway at its last two scrapes the engines do not show, where
-// nobody was answered and no token came; 0 where any was.
+// readMissing is how many of the requests that were open at a gateway at its last two scrapes the engines do not show,
+// where nobody was answered and no token came; 0 where any was.
 func (s *Snapshot) readMissing(gateway int, read func(int, *indicator.Signal) indicator.Value) (none indicator.Value) {
-	open, answered, engines := read(gateway, indicator.GatewayWaiting), read(gateway, indicator.GatewayAnswered), s.enginesBehind(gateway)
+	open, answered, engines := read(gateway, indicator.GatewayWaiting), read(gateway, indicator.GatewayAnswered),
+		s.enginesBehind(gateway)
 	if !open.OK || !answered.OK || len(engines) == 0 {
 		return none
 	}
 	for _, i := range engines {
-		running, waiting, tokens := read(i, indicator.Running), read(i, indicator.Waiting), read(i, indicator.GenerationTokenRate)
+		running, waiting, tokens := read(i, indicator.Running), read(i, indicator.Waiting),
+			read(i, indicator.GenerationTokenRate)
 		if s.Spans[i].Failing || !running.OK || !waiting.OK || !tokens.OK {
 			return none
 		}
@@ -100,7 +105,8 @@ func (s *Snapshot) enginesBehind(gateway int) (out []int) {
 		values []string
 	}{{"instance", g.Upstreams}, {"model_name", g.Models}, {}} {
 		for i := range s.Targets {
-			if t := &s.Targets[i]; t.Serves() && (known.label == "" || slices.Contains(known.values, t.Labels[known.label])) {
+			if t := &s.Targets[i]; t.Serves() &&
+				(known.label == "" || slices.Contains(known.values, t.Labels[known.label])) {
 				out = append(out, i)
 			}
 		}

@@ -101,12 +101,14 @@ func (in *inquiry) paceOf(span period.Period) (step, over time.Duration) {
 
 // PlotSpan asks for quantities over a span of time, of up to four targets: the named ones
 // first, then others of their model.
-func (d *Diagnosis) PlotSpan(ctx context.Context, q metrics.Querier, signals []*indicator.Signal, targets []string, span period.Period) ([]Plot, error) {
+func (d *Diagnosis) PlotSpan(ctx context.Context, q metrics.Querier, signals []*indicator.Signal, targets []string,
+	span period.Period) ([]Plot, error) {
 	if d.inquiry == nil || !span.From.Before(span.To) {
 		return nil, nil
 	}
 	step, over := d.inquiry.paceOf(span)
-	p := &plotter{inquiry: d.inquiry, over: over, span: metrics.Range{Start: span.To.Add(-span.Length() / step * step), End: span.To, Step: step}}
+	p := &plotter{inquiry: d.inquiry, over: over, span: metrics.Range{Start: span.To.Add(-span.Length() / step * step),
+		End: span.To, Step: step}}
 	p.chooseTargets(targets)
 	out := make([]Plot, len(signals))
 	g, ctx := errgroup.WithContext(ctx)
@@ -194,7 +196,8 @@ func (p *plotter) plotSignal(ctx context.Context, q metrics.Querier, s *indicato
 	}
 	if s.Sums() {
 		out.Over = max(out.Window.Length(), p.over)
-		out.Now, out.Normal = scaleCount(s, out.Now, out.Window.Length(), out.Over), scaleCount(s, out.Normal, out.Baseline.Length(), out.Over)
+		out.Now, out.Normal = scaleCount(s, out.Now, out.Window.Length(), out.Over),
+			scaleCount(s, out.Normal, out.Baseline.Length(), out.Over)
 	}
 	r, targets := &p.request, p.sourcesOf(s)
 	lines := make([][]Line, len(targets))
@@ -211,7 +214,8 @@ func (p *plotter) plotSignal(ctx context.Context, q metrics.Querier, s *indicato
 		for _, stream := range m {
 			for _, i := range g.OwnersOf(stream.Metric, s.Scope == indicator.Model) {
 				if k := slices.Index(targets, i); k >= 0 && len(stream.Values) > 0 {
-					line := Line{Target: strings.TrimSpace(r.Targets[i].Name + " " + string(stream.Metric[model.LabelName(s.Per)]))}
+					line := Line{Target: strings.TrimSpace(r.Targets[i].Name + " " +
+						string(stream.Metric[model.LabelName(s.Per)]))}
 					for _, v := range stream.Values {
 						line.At, line.Value = append(line.At, v.Timestamp.Time()), append(line.Value, float64(v.Value))
 					}

@@ -94,7 +94,8 @@ func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 	var out, gateways []pool
 	for i := range s.Targets {
 		if j, ok := byTarget[i]; ok && s.Targets[i].IsGateway() {
-			if own := spreadGateway(s, j, byKey); slices.ContainsFunc(own.judged[0].outcomes, func(o outcome) bool { return o.status != NotApplicable }) {
+			if own := spreadGateway(s, j, byKey); slices.ContainsFunc(own.judged[0].outcomes,
+				func(o outcome) bool { return o.status != NotApplicable }) {
 				own.gateway = true
 				gateways = append(gateways, *own)
 			}
@@ -135,8 +136,8 @@ func poolsOfTarget(s *Snapshot, i int, byKey map[string]*pool, keys []string, be
 	return of
 }
 
-// listUnjudged lists the targets that could not be judged: they have a problem, or show neither a fault nor enough to be
-// called healthy.
+// listUnjudged lists the targets that could not be judged: they have a problem, or show neither a fault nor enough to
+// be called healthy.
 func listUnjudged(s *Snapshot, judged []judgement) []Unjudged {
 	var out []Unjudged
 	for i := range s.Targets {
@@ -163,7 +164,8 @@ func (p *pool) judgePool(pathologies []*catalog.Pathology) {
 	rankFindings(p.findings)
 	p.verdict = p.quietVerdict()
 	leads := len(p.findings) > 0 && p.findings[0].Status == Firing && !p.findings[0].Note
-	if leads && (p.findings[0].Severity > catalog.Info || p.verdict.Status != Pending) { // an informative finding hides nobody who waits
+	// an informative finding hides nobody who waits
+	if leads && (p.findings[0].Severity > catalog.Info || p.verdict.Status != Pending) {
 		f := &p.findings[0]
 		p.verdict = Verdict{
 			ID: f.Pathology.ID, Status: Firing, Severity: f.Severity, Summary: f.Summary, Targets: f.Targets,
@@ -171,7 +173,10 @@ func (p *pool) judgePool(pathologies []*catalog.Pathology) {
 		}
 		if f.Pathology.Scope() != indicator.Gateway {
 			p.verdict.Workload = p.compareWithPast(f.Targets[0])
-		} else if !slices.ContainsFunc(p.findings, func(f Finding) bool { return f.Status == Firing && f.Pathology.Scope() != indicator.Gateway }) {
+		} else if !slices.ContainsFunc(p.findings, func(f Finding) bool {
+			return f.Status == Firing &&
+				f.Pathology.Scope() != indicator.Gateway
+		}) {
 			p.verdict.Summary += notShown
 		}
 	}
@@ -188,7 +193,10 @@ func (p *pool) judgePool(pathologies []*catalog.Pathology) {
 
 // isServer reports whether a target of the pool serves a model itself.
 func (p *pool) isServer(name string) bool {
-	return slices.ContainsFunc(p.targets, func(i int) bool { return p.snapshot.Targets[i].Name == name && p.snapshot.Targets[i].Serves() })
+	return slices.ContainsFunc(p.targets, func(i int) bool {
+		return p.snapshot.Targets[i].Name == name &&
+			p.snapshot.Targets[i].Serves()
+	})
 }
 
 // countServers counts the servers of the pool.
@@ -208,7 +216,8 @@ func (p *pool) hasOthers(named []string) bool {
 		}
 	}
 	return slices.ContainsFunc(p.judged, func(j judgement) bool {
-		return p.isServer(j.name()) && j.view.canBeJudged() && !slices.Contains(named, j.name()) && (len(roles) == 0 || roles[p.snapshot.roleOf(j.target)])
+		return p.isServer(j.name()) && j.view.canBeJudged() && !slices.Contains(named, j.name()) &&
+			(len(roles) == 0 || roles[p.snapshot.roleOf(j.target)])
 	})
 }
 
@@ -371,7 +380,8 @@ func (p *pool) cannotTell(known, total int) string {
 	case total == 0:
 		return "Cannot tell: no target is an inference server"
 	case known > 0:
-		return fmt.Sprintf("Cannot tell: only %d of %d targets could be judged, and nothing is wrong there: %s", known, total, p.whyUnjudged())
+		return fmt.Sprintf("Cannot tell: only %d of %d targets could be judged, and nothing is wrong there: %s", known,
+			total, p.whyUnjudged())
 	}
 	return "Cannot tell: " + p.whyUnjudged()
 }
@@ -403,8 +413,8 @@ const manyReasons = 3
 // in which nothing changed, shows what it is like.
 const longEnough = 30 * time.Second
 
-// pendingFindings lists the findings that have not lasted long enough to be believed, or seem to be over, except those that
-// another one explains and those that hurt nobody.
+// pendingFindings lists the findings that have not lasted long enough to be believed, or seem to be over, except those
+// that another one explains and those that hurt nobody.
 func (p *pool) pendingFindings() (unsure, over []string) {
 	var pending []*Finding
 	for i := range p.findings {
@@ -416,7 +426,8 @@ func (p *pool) pendingFindings() (unsure, over []string) {
 		if slices.ContainsFunc(pending, func(by *Finding) bool { return by.explains(f) }) {
 			continue
 		}
-		what, ago := f.Pathology.Name()+" on "+identity.ListNames(f.Targets), indicator.FormatNumber(p.snapshot.At.Sub(f.Since).Seconds(), indicator.Seconds)
+		what, ago := f.Pathology.Name()+" on "+identity.ListNames(f.Targets),
+			indicator.FormatNumber(p.snapshot.At.Sub(f.Since).Seconds(), indicator.Seconds)
 		if f.ended {
 			over = append(over, what+", begun "+ago+" ago")
 		} else {

@@ -21,7 +21,8 @@ func (s *Snapshot) roleOf(i int) engine.Role {
 	if t.IsGateway() {
 		return engine.Router
 	}
-	if said := cmp.Or(t.Role, t.Config.Role(), engine.RoleOfName(t.Labels["job"]), engine.RoleOfName(t.Labels["instance"])); said != "" {
+	if said := cmp.Or(t.Role, t.Config.Role(), engine.RoleOfName(t.Labels["job"]),
+		engine.RoleOfName(t.Labels["instance"])); said != "" {
 		return said
 	}
 	either := func(sig *indicator.Signal) indicator.Value {

@@ -28,8 +28,8 @@ func (v dated) of(p part) dated {
 }
 
 // onsetOfCondition returns when a condition that holds began to hold: Any with its first part; All with the part of the
-// strongest evidence, or later, where another part surely began later. Parts that the history lacks, or that did not change
-// in it, are ignored. If all are, the judged segments decide.
+// strongest evidence, or later, where another part surely began later. Parts that the history lacks, or that did not
+// change in it, are ignored. If all are, the judged segments decide.
 //
 // It is the only place that dates a finding: verdicts, alerts and incidents take its result. The links of a chain have
 // moments of their own.
@@ -39,8 +39,10 @@ func (v dated) onsetOfCondition(of *catalog.Pathology, c catalog.Cond) segments.
 		return o
 	}
 	o := s.BeganChanging()
-	if answered, watched := v.Now(indicator.Answered), v.Now(indicator.Starting); answered.OK && answered.V == 0 && watched.OK {
-		o = segments.Onset{At: v.snapshot.At.Add(-time.Duration(watched.V * float64(time.Second)))} // it starts since it was found
+	if answered, watched := v.Now(indicator.Answered), v.Now(indicator.Starting); answered.OK && answered.V == 0 &&
+		watched.OK {
+		// it starts since it was found
+		o = segments.Onset{At: v.snapshot.At.Add(-time.Duration(watched.V * float64(time.Second)))}
 	}
 	if t := v.readOnset(c, s.Course); t.Evidence > 0 {
 		o = t.Onset

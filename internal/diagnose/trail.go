@@ -87,7 +87,8 @@ func (v dated) readTrail(c catalog.Cond) segments.Dating {
 
 // normalBefore keeps the fault out of the evidence's normal value: if the baseline extends beyond the onset, the
 // trail's value before the onset replaces it. It returns the replaced values.
-func (v dated) normalBefore(began segments.Onset, p *catalog.Pathology, evidence []catalog.Evidence) map[*indicator.Signal]indicator.Value {
+func (v dated) normalBefore(began segments.Onset, p *catalog.Pathology,
+	evidence []catalog.Evidence) map[*indicator.Signal]indicator.Value {
 	known, replaced := v.onsets.normalsBefore(v.key(p)), map[*indicator.Signal]indicator.Value{}
 	for i := range evidence {
 		e := &evidence[i]
@@ -96,7 +97,8 @@ func (v dated) normalBefore(began segments.Onset, p *catalog.Pathology, evidence
 		if told := v.trails[of]; told.normal.OK {
 			known[e.Signal] = told.normal
 		}
-		if e.Source == "baseline" || !e.Baseline.OK || span.Source == segments.FromFile || !began.At.Before(span.Baseline.To) {
+		if e.Source == "baseline" || !e.Baseline.OK || span.Source == segments.FromFile ||
+			!began.At.Before(span.Baseline.To) {
 			continue
 		}
 		e.Baseline = indicator.Unknown("the fault was there")
@@ -120,7 +122,8 @@ func (b before) Normal(s *indicator.Signal) indicator.Value {
 	if n, replaced := b.normal[s]; replaced {
 		return n
 	}
-	if span := b.span(); b.snapshot.Targets[b.target].IsGateway() && span.Source != segments.FromFile && b.began.At.Before(span.Baseline.To) {
+	if span := b.span(); b.snapshot.Targets[b.target].IsGateway() && span.Source != segments.FromFile &&
+		b.began.At.Before(span.Baseline.To) {
 		return indicator.Unknown("the fault was there")
 	}
 	return b.view.Normal(s)
@@ -159,8 +162,8 @@ type past struct {
 	err  error
 }
 
-// readPast looks at the whole past first, and then more closely at when it began: over the shortest time and, of a gateway,
-// over a window where that holds too little.
+// readPast looks at the whole past first, and then more closely at when it began: over the shortest time and, of a
+// gateway, over a window where that holds too little.
 func (p *past) readPast() (out trailed, err error) {
 	gateway, window := p.Targets[p.target].IsGateway(), p.Spans[p.target].Window.Length()
 	p.over = 2*p.r.Interval + p.r.Interval/10 + segments.Edge
@@ -202,8 +205,8 @@ func (p *past) readPast() (out trailed, err error) {
 	return out, p.err
 }
 
-// readingDelay is how long a comparison must have held before it is read so: all of the time that nothing came in, or that the
-// highest or the lowest of a gauge is of.
+// readingDelay is how long a comparison must have held before it is read so: all of the time that nothing came in, or
+// that the highest or the lowest of a gauge is of.
 func (p *past) readingDelay() (by time.Duration) {
 	d := &p.Targets[p.target].Dialect
 	if p.signal == indicator.GatewayMissing && len(d.Missing(p.signal)) > 0 {

@@ -63,7 +63,8 @@ func (v view) readingsByReplica(s *indicator.Signal) map[string]float64 {
 	out, model := map[string]float64{}, identity.LabelKey(v.snapshot.Targets[v.target].Labels, identity.ModelLabels)
 	for i := range v.snapshot.Targets {
 		t := &v.snapshot.Targets[i]
-		if now := v.snapshot.Now(i, s); t.Serves() && now.OK && identity.LabelKey(t.Labels, identity.ModelLabels) == model {
+		if now := v.snapshot.Now(i, s); t.Serves() && now.OK &&
+			identity.LabelKey(t.Labels, identity.ModelLabels) == model {
 			out[t.Name] = now.V
 		}
 	}
@@ -171,7 +172,8 @@ func (v view) objectivesHold() bool {
 // canBeJudged reports whether the target can be called healthy or idle: the window says what users got, and the server
 // holds a known number of requests now.
 func (v view) canBeJudged() bool {
-	return !v.span().Failing && !v.isSilent() && v.Now(indicator.Running).OK && v.Now(indicator.InFlightFloor).OK && v.Now(indicator.FirstTokenRate).OK
+	return !v.span().Failing && !v.isSilent() && v.Now(indicator.Running).OK && v.Now(indicator.InFlightFloor).OK &&
+		v.Now(indicator.FirstTokenRate).OK
 }
 
 // isSilent reports whether scrapes have failed for so long that the server may hang as well as be slow to
@@ -182,7 +184,8 @@ func (v view) isSilent() bool {
 
 // isIdle reports whether nobody is there and nothing moves.
 func (v view) isIdle() bool {
-	signals := []*indicator.Signal{indicator.FirstTokens, indicator.GenerationTokenRate, indicator.Running, indicator.Waiting, indicator.TransferHeld, indicator.HeldOutside}
+	signals := []*indicator.Signal{indicator.FirstTokens, indicator.GenerationTokenRate, indicator.Running,
+		indicator.Waiting, indicator.TransferHeld, indicator.HeldOutside}
 	return !slices.ContainsFunc(signals, func(s *indicator.Signal) bool { return v.Now(s).Or(0) > 0 })
 }
 

@@ -56,7 +56,8 @@ func compareWorkload(j *judgement) Workload {
 			continue
 		}
 		w.Known = true
-		w.Factors = append(w.Factors, Factor{Signal: f.signal, Name: f.name, Value: now.V, Baseline: normal.V, ShareOfTTFTChange: -1, ShareOfOutputChange: -1})
+		w.Factors = append(w.Factors, Factor{Signal: f.signal, Name: f.name, Value: now.V, Baseline: normal.V,
+			ShareOfTTFTChange: -1, ShareOfOutputChange: -1})
 		w.Changed = w.Changed || f.traffic && hasChanged(now.V, normal.V)
 	}
 	w.attributeTTFT(v.view)
@@ -84,10 +85,12 @@ func (w *Workload) attributeTTFT(v view) {
 	quotient := func(now, normal float64) float64 { return math.Log(now / normal) }
 	tokens := quotient(v.Now(indicator.PromptTokens).Or(math.NaN()), v.Normal(indicator.PromptTokens).Or(math.NaN()))
 	reuse := 0.0
-	if now, normal := v.Now(indicator.PrefixHitRatio), v.Normal(indicator.PrefixHitRatio); now.OK && normal.OK && now.V < 1 && normal.V < 1 {
+	if now, normal := v.Now(indicator.PrefixHitRatio), v.Normal(indicator.PrefixHitRatio); now.OK && normal.OK &&
+		now.V < 1 && normal.V < 1 {
 		reuse = quotient(1-now.V, 1-normal.V)
 	}
-	cost := quotient(v.Now(indicator.PrefillTimePerToken).Or(math.NaN()), v.Normal(indicator.PrefillTimePerToken).Or(math.NaN()))
+	cost := quotient(v.Now(indicator.PrefillTimePerToken).Or(math.NaN()),
+		v.Normal(indicator.PrefillTimePerToken).Or(math.NaN()))
 	prefill := rise(indicator.PrefillTimeMean)
 	if sum := max(0, tokens) + max(0, reuse) + max(0, cost); prefill > 0 && sum > 0 {
 		parts["prompt_tokens"] = prefill * max(0, tokens) / sum
@@ -113,7 +116,8 @@ func (w *Workload) attributeOutput(v view) {
 		return
 	}
 	parts := map[string]float64{}
-	for name, s := range map[string]*indicator.Signal{"request_rate": indicator.FirstTokenRate, "output_tokens": indicator.OutputTokens} {
+	for name, s := range map[string]*indicator.Signal{"request_rate": indicator.FirstTokenRate,
+		"output_tokens": indicator.OutputTokens} {
 		a, b := v.Now(s), v.Normal(s)
 		if a.OK && b.OK && a.V > 0 && b.V > 0 {
 			parts[name] = math.Log(a.V/b.V) / direction

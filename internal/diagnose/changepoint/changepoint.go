@@ -367,7 +367,8 @@ var logs = func() (t [1 << logBits]struct{ inverse, log float64 }) {
 func (p *prepared) compareLevels(f *summed, a, b, c, d int) float64 {
 	mean := func(from, to int) (m, looks float64) {
 		looks = p.sums[to][f.from+1] - p.sums[from][f.from+1]
-		return (p.sums[to][f.from] - p.sums[from][f.from]) / looks, min(looks, max(1, (p.seconds[to]-p.seconds[from])/correlated))
+		return (p.sums[to][f.from] - p.sums[from][f.from]) / looks,
+			min(looks, max(1, (p.seconds[to]-p.seconds[from])/correlated))
 	}
 	ma, na := mean(a, b)
 	mb, nb := mean(c, d)
@@ -389,10 +390,12 @@ func (p *prepared) scoreChange(a, b, c, d int) (total float64) {
 			total += p.compareLevels(f, a, b, c, d)
 			continue
 		case Rate:
-			llr, free = compareRates(p.sums[b][f.from]-p.sums[a][f.from], p.sums[d][f.from]-p.sums[c][f.from], p.seconds[b]-p.seconds[a], p.seconds[d]-p.seconds[c])
+			llr, free = compareRates(p.sums[b][f.from]-p.sums[a][f.from], p.sums[d][f.from]-p.sums[c][f.from],
+				p.seconds[b]-p.seconds[a], p.seconds[d]-p.seconds[c])
 		case Mean:
 			n, sum := f.from, f.from+1
-			llr, free = compareRates(p.sums[b][n]-p.sums[a][n], p.sums[d][n]-p.sums[c][n], p.sums[b][sum]-p.sums[a][sum], p.sums[d][sum]-p.sums[c][sum])
+			llr, free = compareRates(p.sums[b][n]-p.sums[a][n], p.sums[d][n]-p.sums[c][n],
+				p.sums[b][sum]-p.sums[a][sum], p.sums[d][sum]-p.sums[c][sum])
 		default:
 			left, right := p.spreadOf(f, &f.left[b%2], a, b), p.spreadOf(f, &f.right, c, d)
 			if b < c {

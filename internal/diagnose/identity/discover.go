@@ -66,9 +66,11 @@ func Discover(ctx context.Context, q metrics.Querier, o Search) ([]Target, Layou
 		return nil, Layout{}, err
 	}
 	all := slices.Concat(matchers, twice.without)
-	by := slices.Concat([]string{labels.MetricName}, instanceLabels, twice.more, ModelLabels, IdentityLabels, engine.SeriesRoleLabels())
+	by := slices.Concat([]string{labels.MetricName}, instanceLabels, twice.more, ModelLabels, IdentityLabels,
+		engine.SeriesRoleLabels())
 	by = slices.Compact(slices.Sorted(slices.Values(by)))
-	names := dialect.Selector + "|" + dialect.HostInfo + "|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"
+	names := dialect.Selector + "|" + dialect.HostInfo +
+		"|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"
 	of := SamplesOf(names, append([]*labels.Matcher{indicator.Unlike(labels.MetricName, ".+_bucket")}, all...))
 	// Gateways of other products count only if the user named them, by an address or by the job.
 	named := slices.Clone(all)
@@ -84,7 +86,8 @@ func Discover(ctx context.Context, q metrics.Querier, o Search) ([]Target, Layou
 		return err
 	})
 	g.Go(func() (err error) {
-		if foreign, err = (*Sightings)(nil).knownSeries(asking, q, SamplesOf(dialect.Foreign, named), by, at, lookback); err != nil {
+		if foreign, err = (*Sightings)(nil).knownSeries(asking, q, SamplesOf(dialect.Foreign, named), by, at,
+			lookback); err != nil {
 			err = fmt.Errorf("find gateways: %w", err)
 		}
 		return err
@@ -110,7 +113,8 @@ func Discover(ctx context.Context, q metrics.Querier, o Search) ([]Target, Layou
 	case len(targets) == 0:
 		return nil, d.layout, d.noTargetsError(at, lookback)
 	case len(targets) > mostTargets:
-		return nil, d.layout, hint.With(fmt.Errorf("%d targets exceed the limit of %d in one diagnosis", len(targets), mostTargets),
+		return nil, d.layout, hint.With(fmt.Errorf("%d targets exceed the limit of %d in one diagnosis", len(targets),
+			mostTargets),
 			"select some with --match, such as --match namespace=prod; a target is one model on one server")
 	}
 	makeNamesDistinct(targets)
@@ -131,7 +135,8 @@ func (d *discovery) noTargetsError(at time.Time, lookback time.Duration) error {
 		}
 	}
 	if len(recorded) == 0 {
-		return hint.With(fmt.Errorf("no inference server's metrics found at %s or in the %s before", at.UTC().Format(time.RFC3339), lookback),
+		return hint.With(fmt.Errorf("no inference server's metrics found at %s or in the %s before",
+			at.UTC().Format(time.RFC3339), lookback),
 			"check --match and --at; the server must scrape vLLM's /metrics")
 	}
 	slices.Sort(recorded)
@@ -169,7 +174,8 @@ type second struct {
 
 // queryTwice queries the time of the diagnosis and an earlier one, because targets that left meanwhile are part of
 // the history.
-func queryTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher) (*second, error) {
+func queryTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration,
+	matchers []*labels.Matcher) (*second, error) {
 	s := &second{of: map[string]double{}, origins: map[string]origin{}}
 	var moments [][]origin
 	for _, t := range []time.Time{at, at.Add(-lookback / 2)} {
@@ -205,7 +211,8 @@ func queryTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback t
 		}
 	}
 	usual := slices.Concat(instanceLabels, s.more)
-	if m := matcherWithout(dropped, s.withoutDuplicates(all), func(n string) int { return min(1, slices.Index(usual, n)+1) }); m != nil {
+	if m := matcherWithout(dropped, s.withoutDuplicates(all),
+		func(n string) int { return min(1, slices.Index(usual, n)+1) }); m != nil {
 		s.without = append(s.without, m)
 	} else if len(dropped) > 0 {
 		s.more = append(s.more, tellingApart(all, usual)...)
@@ -226,7 +233,8 @@ func (s *second) dropDuplicates(targets []Target, l Layout) []Target {
 		of, other := s.of[k], s.origins[k]
 		first, also := LabelKey(of.of.labels, l.Instance), describeDifference(other, of.of)
 		if of.behind > 0 {
-			also += fmt.Sprintf(", %s behind, not judged", indicator.FormatNumber(of.behind.Round(time.Second).Seconds(), indicator.Seconds))
+			also += fmt.Sprintf(", %s behind, not judged",
+				indicator.FormatNumber(of.behind.Round(time.Second).Seconds(), indicator.Seconds))
 		}
 		doubles[first] = append(doubles[first], also)
 		if key := LabelKey(other.labels, l.Instance); key != first {
@@ -261,10 +269,12 @@ func describeDifference(o, from origin) string {
 func layoutOf(v model.Vector, more []string) Layout {
 	occurring := func(names []string, always string) []string {
 		return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
-			return n != always && !slices.ContainsFunc(v, func(s *model.Sample) bool { return s.Metric[model.LabelName(n)] != "" })
+			return n != always &&
+				!slices.ContainsFunc(v, func(s *model.Sample) bool { return s.Metric[model.LabelName(n)] != "" })
 		})
 	}
-	return Layout{Instance: append(occurring(instanceLabels, "instance"), more...), Model: occurring(ModelLabels, "model_name")}
+	return Layout{Instance: append(occurring(instanceLabels, "instance"), more...),
+		Model: occurring(ModelLabels, "model_name")}
 }
 
 // discovery gathers metric names by scraped target.
@@ -311,7 +321,8 @@ func (d *discovery) addSeries(m model.Metric) {
 	d.key = AppendKey(d.key[:0], m, d.layout.Instance)
 	srv := d.servers[string(d.key)]
 	if srv == nil {
-		srv = &server{labels: PickLabels(m, d.layout.Instance), names: map[string]bool{}, models: map[string]map[string]string{}}
+		srv = &server{labels: PickLabels(m, d.layout.Instance), names: map[string]bool{},
+			models: map[string]map[string]string{}}
 		d.servers[string(d.key)] = srv
 	}
 	srv.names[string(m[model.MetricNameLabel])] = true
@@ -354,7 +365,8 @@ func (d *discovery) ListNames(every bool) []Target {
 			out = append(out, Target{Name: name, Labels: srv.labels, Problem: unknownEngine(srv.names)})
 		case !ok:
 		case len(srv.models) == 0:
-			out = append(out, Target{Name: name, Labels: srv.labels, Dialect: dia, Version: dia.Version, Role: srv.role})
+			out = append(out, Target{Name: name, Labels: srv.labels, Dialect: dia, Version: dia.Version,
+				Role: srv.role})
 		default:
 			out = append(out, modelTargets(srv, dia)...)
 		}
@@ -414,7 +426,8 @@ func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, o *Sea
 		d.usual = usual
 	}
 	mark := func(form, selector string, set func(*server)) error {
-		v, err := q.Query(ctx, fmt.Sprintf(form, strings.Join(d.layout.Instance, ", "), selector, model.Duration(o.Lookback)), o.At)
+		v, err := q.Query(ctx, fmt.Sprintf(form, strings.Join(d.layout.Instance, ", "), selector,
+			model.Duration(o.Lookback)), o.At)
 		if err != nil {
 			return fmt.Errorf("find servers beside those with metrics: %w", err)
 		}
@@ -422,8 +435,10 @@ func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, o *Sea
 		return nil
 	}
 	if strange {
-		generating := SelectorOf("http_requests_total", append([]*labels.Matcher{indicator.Like("handler", indicator.Generating)}, matchers...))
-		if err := mark("group by (%s) (last_over_time(%s[%s]))", generating, func(srv *server) { srv.serves = true }); err != nil {
+		generating := SelectorOf("http_requests_total",
+			append([]*labels.Matcher{indicator.Like("handler", indicator.Generating)}, matchers...))
+		if err := mark("group by (%s) (last_over_time(%s[%s]))", generating,
+			func(srv *server) { srv.serves = true }); err != nil {
 			return err
 		}
 	}
@@ -511,7 +526,8 @@ var infos = map[string]func([]engine.Info) engine.Config{
 }
 
 // readConfigurations reads what the servers tell of their configuration.
-func readConfigurations(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, targets []Target, l Layout) error {
+func readConfigurations(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration,
+	matchers []*labels.Matcher, targets []Target, l Layout) error {
 	asked := map[string]map[string][]engine.Info{} // by name, by instance
 	for i := range targets {
 		t := &targets[i]
@@ -547,13 +563,16 @@ func readConfigurations(ctx context.Context, q metrics.Querier, at time.Time, lo
 
 // discoverUpstreams reads which servers gateways stand before, and which models their engines say
 // they serve.
-func discoverUpstreams(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher, targets []Target, l Layout) error {
+func discoverUpstreams(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher,
+	targets []Target, l Layout) error {
 	if !slices.ContainsFunc(targets, func(t Target) bool { return t.IsGateway() && t.Problem == "" }) {
 		return nil
 	}
-	of := SamplesOf("sixty_gateway_upstream_up|sixty_gateway_upstream_engine_output_tokens_total", matchers).In(indicator.WindowMark)
+	of := SamplesOf("sixty_gateway_upstream_up|sixty_gateway_upstream_engine_output_tokens_total",
+		matchers).In(indicator.WindowMark)
 	of.Func = "last_over_time"
-	v, err := q.Evaluate(ctx, indicator.Aggregate{Op: "group", Labels: slices.Concat(l.Instance, []string{"model", "upstream"}), Of: of}, at)
+	v, err := q.Evaluate(ctx,
+		indicator.Aggregate{Op: "group", Labels: slices.Concat(l.Instance, []string{"model", "upstream"}), Of: of}, at)
 	if err != nil {
 		return fmt.Errorf("find what is behind gateways: %w", err)
 	}
@@ -566,7 +585,8 @@ func discoverUpstreams(ctx context.Context, q metrics.Querier, at time.Time, mat
 			if LabelKey(s.Metric, l.Instance) != LabelKey(t.Labels, l.Instance) {
 				continue
 			}
-			t.Models, t.Upstreams = append(t.Models, string(s.Metric[indicator.PerModel])), append(t.Upstreams, string(s.Metric[indicator.PerUpstream]))
+			t.Models, t.Upstreams = append(t.Models, string(s.Metric[indicator.PerModel])),
+				append(t.Upstreams, string(s.Metric[indicator.PerUpstream]))
 		}
 		for _, list := range []*[]string{&t.Models, &t.Upstreams} {
 			slices.Sort(*list)

@@ -121,7 +121,8 @@ func (g *Group) OwnersOf(m model.Metric, models bool) []int {
 	}
 	var out []int
 	for _, i := range members {
-		if t := &g.scope.Targets[i]; sameMetric(m, t.Labels, t.Dialect.Identity) && sameMetric(m, t.Labels, g.scope.Model) {
+		if t := &g.scope.Targets[i]; sameMetric(m, t.Labels, t.Dialect.Identity) &&
+			sameMetric(m, t.Labels, g.scope.Model) {
 			out = append(out, i)
 		}
 	}

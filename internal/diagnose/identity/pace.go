@@ -79,7 +79,8 @@ func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher
 // First returns the time of a server's first sample within a span, exact in its first minute; zero without one.
 func First(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, from, to time.Time) (time.Time, error) {
 	step := max(time.Minute, to.Sub(from)/maxSteps)
-	m, err := q.QueryRange(ctx, fmt.Sprintf("count(%s)", SelectorOf(Pulse, matchers)), metrics.Range{Start: from, End: to, Step: step})
+	m, err := q.QueryRange(ctx, fmt.Sprintf("count(%s)", SelectorOf(Pulse, matchers)),
+		metrics.Range{Start: from, End: to, Step: step})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("find the first sample: %w", err)
 	}

@@ -25,7 +25,8 @@ import (
 // This file identifies servers by their processes.
 
 // ownLabels are labels that engines themselves attach to the pulse, beside those in their tables of families.
-var ownLabels = []string{labels.MetricName, "model_name", "engine", "engine_type", "dp_rank", "tp_rank", "pp_rank", "moe_ep_rank", "priority"}
+var ownLabels = []string{labels.MetricName, "model_name", "engine", "engine_type", "dp_rank", "tp_rank", "pp_rank",
+	"moe_ep_rank", "priority"}
 
 // An origin is where a series was scraped: its labels but for the engine's own.
 type origin struct {
@@ -159,7 +160,8 @@ type double struct {
 // findDuplicates returns the origins whose process another origin shows too. It needs proof: the same birth with equal
 // counters, at the same time or at a constant lag; or counters with a long history that grow through each other's
 // values. The freshest view is judged.
-func findDuplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher, os []origin) (map[string]double, error) {
+func findDuplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher,
+	os []origin) (map[string]double, error) {
 	if len(os) < 2 {
 		return nil, nil
 	}
@@ -232,9 +234,9 @@ func findDuplicates(ctx context.Context, q metrics.Querier, at time.Time, matche
 	return chooseViews(processes), nil
 }
 
-// chooseViews returns, for each process, the views that are not judged. The judged view is the first of those that are up
-// to date and saw the most, preferably from an origin that is judged for other processes, so that a label can exclude
-// the others.
+// chooseViews returns, for each process, the views that are not judged. The judged view is the first of those that are
+// up to date and saw the most, preferably from an origin that is judged for other processes, so that a label can
+// exclude the others.
 func chooseViews(processes [][]*seen) map[string]double {
 	out, worse := map[string]double{}, map[string]bool{}
 	for _, settle := range []bool{false, true} {
@@ -332,7 +334,8 @@ func sameProcess(a, b *seen) (lag time.Duration, ok bool) {
 		return 0, true
 	}
 	lag = time.Duration((bounds.least + bounds.most) / 2 * float64(time.Millisecond))
-	return lag, bounds.least < bounds.most && !math.IsInf(bounds.most-bounds.least, 0) && lag.Abs() <= mostLag && met >= need
+	return lag, bounds.least < bounds.most && !math.IsInf(bounds.most-bounds.least, 0) && lag.Abs() <= mostLag &&
+		met >= need
 }
 
 // lagBounds hold the lag between two views, in milliseconds.
@@ -343,7 +346,8 @@ type lagBounds struct{ least, most float64 }
 func (b *lagBounds) narrow(one, other []model.SamplePair) (grown int) {
 	from := 0
 	for i, p := range one {
-		less, _ := slices.BinarySearchFunc(other, p.Value, func(o model.SamplePair, v model.SampleValue) int { return cmp.Compare(o.Value, v) })
+		less, _ := slices.BinarySearchFunc(other, p.Value,
+			func(o model.SamplePair, v model.SampleValue) int { return cmp.Compare(o.Value, v) })
 		more := less
 		for more < len(other) && other[more].Value == p.Value {
 			more++
@@ -362,8 +366,8 @@ func (b *lagBounds) narrow(one, other []model.SamplePair) (grown int) {
 	return grown
 }
 
-// matcherWithout returns a matcher that keeps the series of some origins and drops the series of others; nil if no label
-// separates them.
+// matcherWithout returns a matcher that keeps the series of some origins and drops the series of others; nil if no
+// label separates them.
 func matcherWithout(dropped, kept []origin, prefer func(label string) int) *labels.Matcher {
 	if len(dropped) == 0 {
 		return nil

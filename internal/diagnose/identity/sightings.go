@@ -25,9 +25,10 @@ type sighting struct {
 	at     time.Time
 }
 
-// knownSeries returns the distinct labels of a selector's series in the lookback. It remembers former results and queries
-// only the time since.
-func (s *Sightings) knownSeries(ctx context.Context, q metrics.Querier, of indicator.Samples, by []string, at time.Time, lookback time.Duration) (model.Vector, error) {
+// knownSeries returns the distinct labels of a selector's series in the lookback. It remembers former results and
+// queries only the time since.
+func (s *Sightings) knownSeries(ctx context.Context, q metrics.Querier, of indicator.Samples, by []string, at time.Time,
+	lookback time.Duration) (model.Vector, error) {
 	of.Func = "last_over_time"
 	ask := func(span time.Duration) (model.Vector, error) {
 		return q.Evaluate(ctx, indicator.Aggregate{Op: "group", Labels: by, Of: of.In(span)}, at)

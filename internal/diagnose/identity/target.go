@@ -4,22 +4,22 @@
 // # The idea
 //
 // Labels lie. A server may be seen more than once: by a pair of Prometheus servers, by two jobs, as a pod and behind a
-// service. Several servers may look like one, where "instance" is relabelled, dropped, or that of a federating Prometheus
-// server. So engines are known by the names of their metrics, never by a version string or a job, and servers by their
-// processes: when a process was born, and counters that grow through each other's values.
+// service. Several servers may look like one, where "instance" is relabelled, dropped, or that of a federating
+// Prometheus server. So engines are known by the names of their metrics, never by a version string or a job, and
+// servers by their processes: when a process was born, and counters that grow through each other's values.
 //
 // # What it holds
 //
-// A [Target] is one model on one server, a GPU exporter, or a gateway. A [Layout] is how a deployment labels its series.
-// A [Scope] is the targets of one diagnosis, and a [Group] those of them that are asked about in the same words.
-// [Sightings] remember the series that were seen.
+// A [Target] is one model on one server, a GPU exporter, or a gateway. A [Layout] is how a deployment labels its
+// series. A [Scope] is the targets of one diagnosis, and a [Group] those of them that are asked about in the same
+// words. [Sightings] remember the series that were seen.
 //
 // # The order
 //
-// [Discover] first finds the servers that are seen twice (same.go), at the time of the diagnosis and at an earlier one. It
-// then lists all series' names by their labels, groups them into servers, and detects each server's dialect. Servers
-// without engine metrics are inference servers if they answer requests that generate, or belong to a job of such servers.
-// At last it reads what gateways stand before, and what servers tell of their configuration.
+// [Discover] first finds the servers that are seen twice (same.go), at the time of the diagnosis and at an earlier one.
+// It then lists all series' names by their labels, groups them into servers, and detects each server's dialect. Servers
+// without engine metrics are inference servers if they answer requests that generate, or belong to a job of such
+// servers. At last it reads what gateways stand before, and what servers tell of their configuration.
 //
 // Roles of prefill and decode servers are not decided here, because readings tell them too.
 package identity
@@ -85,8 +85,8 @@ const (
 	LifeLost     Life = "lost"    // does not answer, and had
 )
 
-// HarmlesslyAbsent reports whether a target is absent for a reason that hurts nobody. It does not lower the confidence in the
-// verdict on the others.
+// HarmlesslyAbsent reports whether a target is absent for a reason that hurts nobody. It does not lower the confidence
+// in the verdict on the others.
 func (l Life) HarmlesslyAbsent() bool { return l == LifeStarting || l == LifeDrained }
 
 // MostNames is how many targets a sentence names.

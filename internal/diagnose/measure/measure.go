@@ -60,7 +60,8 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 	if span < fewest*cfg.Short || cfg.Window > span {
 		return nil, fmt.Errorf("measure normal values: %s is too short", span)
 	}
-	targets, layout, err := identity.Discover(ctx, q, identity.Search{At: cfg.To, Lookback: span, Matchers: cfg.Matchers})
+	targets, layout, err := identity.Discover(ctx, q, identity.Search{At: cfg.To, Lookback: span,
+		Matchers: cfg.Matchers})
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,8 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 	d.Dialects = dialect.Distinct(d.Dialects)
 	for ; ; d.Window *= 2 { // a quiet server needs longer to have enough requests
 		rest := span - d.Window
-		r := metrics.Range{Start: cfg.From.Add(d.Window), End: cfg.To, Step: max(rest/points, min(cfg.Short, rest/fewest))}
+		r := metrics.Range{Start: cfg.From.Add(d.Window), End: cfg.To,
+			Step: max(rest/points, min(cfg.Short, rest/fewest))}
 		values, err := fetchSignals(ctx, q, d, r, served)
 		if err != nil {
 			return nil, err
@@ -106,11 +108,13 @@ func keyOf(names []string, value func(name string) string) string {
 // isMeasured reports whether a baseline has the signal: signals of model servers, and of the outcomes of their
 // requests.
 func isMeasured(s *indicator.Signal) bool {
-	return s.Scope == indicator.Model && !s.Logged || s.Scope == indicator.Instance && s.Unit == indicator.Ratio && s.Noise().Chance == indicator.Events
+	return s.Scope == indicator.Model && !s.Logged || s.Scope == indicator.Instance && s.Unit == indicator.Ratio &&
+		s.Noise().Chance == indicator.Events
 }
 
 // fetchSignals fetches the signals over the range; served are the models by the labels of their servers.
-func fetchSignals(ctx context.Context, q metrics.Querier, d dialect.Deployment, r metrics.Range, served map[string][]string) (map[*indicator.Signal]samples, error) {
+func fetchSignals(ctx context.Context, q metrics.Querier, d dialect.Deployment, r metrics.Range,
+	served map[string][]string) (map[*indicator.Signal]samples, error) {
 	all := indicator.All()
 	answers := make([]samples, len(all))
 	g, ctx := errgroup.WithContext(ctx)
@@ -181,7 +185,9 @@ func makeFiles(cfg Config, values map[*indicator.Signal]samples) ([]*baseline.Fi
 	}
 	var out []*baseline.File
 	for _, name := range models {
-		f := &baseline.File{Schema: baseline.Schema, Tool: version.This(), Created: cfg.Created.UTC().Truncate(time.Second), Model: name, Source: cfg.Source, Normal: map[string]float64{}, Thresholds: []baseline.Threshold{}}
+		f := &baseline.File{Schema: baseline.Schema, Tool: version.This(),
+			Created: cfg.Created.UTC().Truncate(time.Second), Model: name, Source: cfg.Source,
+			Normal: map[string]float64{}, Thresholds: []baseline.Threshold{}}
 		for s, byModel := range values {
 			if vs := byModel[name]; len(vs) >= fewest {
 				f.Normal[s.Name] = s.Natural(quantile(vs, 0.5))
@@ -195,10 +201,12 @@ func makeFiles(cfg Config, values map[*indicator.Signal]samples) ([]*baseline.Fi
 			high := quantile(vs, 0.95)
 			f.Thresholds = append(f.Thresholds, baseline.Threshold{
 				Signal: s.Name, Op: ">", Value: baseline.Headroom * high, Normal: f.Normal[s.Name],
-				Why: fmt.Sprintf("%g × %s, its 95th percentile over time", baseline.Headroom, indicator.FormatNumber(high, s.Unit)),
+				Why: fmt.Sprintf("%g × %s, its 95th percentile over time", baseline.Headroom,
+					indicator.FormatNumber(high, s.Unit)),
 			})
 		}
-		f.PromptTokens, f.OutputTokens, f.Concurrency = f.Normal[indicator.PromptTokens.Name], f.Normal[indicator.OutputTokens.Name], f.Normal[indicator.Running.Name]
+		f.PromptTokens, f.OutputTokens, f.Concurrency = f.Normal[indicator.PromptTokens.Name],
+			f.Normal[indicator.OutputTokens.Name], f.Normal[indicator.Running.Name]
 		out = append(out, f)
 	}
 	return out, nil

@@ -11,7 +11,8 @@ import (
 )
 
 // ChooseSpans chooses the spans of all targets. It leaves out those that departed, with a note on each.
-func (o *Choice) ChooseSpans(scope *identity.Scope, hs []*History, past period.Period) (stay []identity.Target, spans []Span, notes []string) {
+func (o *Choice) ChooseSpans(scope *identity.Scope, hs []*History, past period.Period) (stay []identity.Target,
+	spans []Span, notes []string) {
 	var all []Span
 	for i, h := range hs {
 		all = append(all, o.chooseSpans(&scope.Targets[i], h, past))
@@ -26,8 +27,8 @@ func (o *Choice) ChooseSpans(scope *identity.Scope, hs []*History, past period.P
 	return stay, spans, notes
 }
 
-// findDeparted finds the targets that left discovery: others are still scraped, they are not. It also finds models whose
-// server now serves others. It returns a note on each.
+// findDeparted finds the targets that left discovery: others are still scraped, they are not. It also finds models
+// whose server now serves others. It returns a note on each.
 func findDeparted(r *identity.Scope, hs []*History, interval time.Duration) (departed map[int]bool, notes []string) {
 	var newest time.Time
 	for _, h := range hs {
@@ -52,7 +53,8 @@ func findDeparted(r *identity.Scope, hs []*History, interval time.Duration) (dep
 	replaced := func(i int) bool {
 		l := r.Targets[i].Labels
 		now := serves[identity.LabelKey(l, r.Instance)]
-		return len(now) > 0 && l["model_name"] != "" && !slices.Contains(now, l["model_name"]) && hs[i].pageUpTo(len(hs[i].ok)-1) >= 0
+		return len(now) > 0 && l["model_name"] != "" && !slices.Contains(now, l["model_name"]) &&
+			hs[i].pageUpTo(len(hs[i].ok)-1) >= 0
 	}
 	departed = map[int]bool{}
 	for i := range r.Targets {
@@ -69,7 +71,8 @@ func findDeparted(r *identity.Scope, hs []*History, interval time.Duration) (dep
 		}
 		departed[i] = true
 	}
-	for what, names := range map[string][]string{"no longer scraped, last ": left, "no longer served where another model is now, last ": renamed} {
+	for what, names := range map[string][]string{"no longer scraped, last ": left,
+		"no longer served where another model is now, last ": renamed} {
 		if more := len(names) - identity.MostNames; more > 0 {
 			names = append(slices.Clip(names[:identity.MostNames]), fmt.Sprintf("and %d more", more))
 		}

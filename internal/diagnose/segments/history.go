@@ -2,30 +2,31 @@
 //
 // # The idea
 //
-// A fault is judged undiluted, and against a time without it. So a target's past is divided where something changed, and not
-// by the clock: an hour's average hides a minute's fault, and the last five minutes hold the fault and the time before.
-// Changes are found in counts, because a counter's increase over an interval says by itself how much chance is in it: four
-// late requests of five say less than forty of fifty.
+// A fault is judged undiluted, and against a time without it. So a target's past is divided where something changed,
+// and not by the clock: an hour's average hides a minute's fault, and the last five minutes hold the fault and the time
+// before. Changes are found in counts, because a counter's increase over an interval says by itself how much chance is
+// in it: four late requests of five say less than forty of fifty.
 //
 // # What it holds
 //
 // A [History] is what one target's scrapes held: a column for each counter and gauge, and for each bucket of its
-// histograms, with a value for each scrape. An interval is the time between two pages; a run is intervals that follow each
-// other. A [Timeline] divides a history into [Segment]s in which nothing changed. A [Span] is the window that is judged
-// and the baseline that says what is normal. [Steadiness] is how much the target varies by itself. A [Course] is what its
-// onsets are read from.
+// histograms, with a value for each scrape. An interval is the time between two pages; a run is intervals that follow
+// each other. A [Timeline] divides a history into [Segment]s in which nothing changed. A [Span] is the window that is
+// judged and the baseline that says what is normal. [Steadiness] is how much the target varies by itself. A [Course] is
+// what its onsets are read from.
 //
 // # The order
 //
-//   - [ReadHistories] reads the scrapes (history.go): the last ones one by one, older ones at a coarser pace. Those of the
-//     diagnosis before are continued.
-//   - A timeline is divided at outages, at restarts, and where package changepoint finds that counts changed (timeline.go).
-//   - [Choice.ChooseSpans] chooses (spans.go). The last segment is the window, together with the earlier ones of the same
-//     incident. The latest segment before that was no worse than others is the baseline (service.go says what worse is).
-//     Targets whose windows differ by the phase of their scrapes share them, and so their questions. Targets that left
-//     are dropped (departed.go).
-//   - [Course.Onset] is called afterwards, and says since when a signal is beyond a limit (onset.go): it compares the counts
-//     of the stretch up to now with the baseline's, by their likelihood.
+//   - [ReadHistories] reads the scrapes (history.go): the last ones one by one, older ones at a coarser pace. Those of
+//     the diagnosis before are continued.
+//   - A timeline is divided at outages, at restarts, and where package changepoint finds that counts changed
+//     (timeline.go).
+//   - [Choice.ChooseSpans] chooses (spans.go). The last segment is the window, together with the earlier ones of the
+//     same incident. The latest segment before that was no worse than others is the baseline (service.go says what
+//     worse is). Targets whose windows differ by the phase of their scrapes share them, and so their questions. Targets
+//     that left are dropped (departed.go).
+//   - [Course.Onset] is called afterwards, and says since when a signal is beyond a limit (onset.go): it compares the
+//     counts of the stretch up to now with the baseline's, by their likelihood.
 //
 // It judges nothing: which signals are beyond which limits is package diagnose's to say.
 package segments
@@ -105,18 +106,23 @@ func (f family) count() column { return f.sum() + 1 }
 // Canonical names of what a history is made of.
 var (
 	columnNames = [answers2xx]string{
-		up: "up", scrapeTook: "scrape_duration_seconds", started: "process_start_time_seconds", created: "vllm:generation_tokens_created",
+		up: "up", scrapeTook: "scrape_duration_seconds", started: "process_start_time_seconds",
+		created: "vllm:generation_tokens_created",
 		running: "vllm:num_requests_running", waiting: "vllm:num_requests_waiting",
-		steps: "vllm:iteration_tokens_total_count", tokensOut: "vllm:generation_tokens_total", evictions: "vllm:num_preemptions_total",
-		lookups: "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total", completions: "vllm:request_success_total",
-		erred:    "vllm:request_success_total",
-		accepted: "vllm:spec_decode_num_accepted_tokens_total", notFetched: "vllm:nixl_num_kv_expired_reqs_total",
-		notArrived: "vllm:nixl_num_failed_transfers_total", transfers: "vllm:nixl_xfer_time_seconds_count", corrupted: "vllm:corrupted_requests_total",
+		steps: "vllm:iteration_tokens_total_count", tokensOut: "vllm:generation_tokens_total",
+		evictions: "vllm:num_preemptions_total",
+		lookups:   "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total",
+		completions: "vllm:request_success_total",
+		erred:       "vllm:request_success_total",
+		accepted:    "vllm:spec_decode_num_accepted_tokens_total", notFetched: "vllm:nixl_num_kv_expired_reqs_total",
+		notArrived: "vllm:nixl_num_failed_transfers_total", transfers: "vllm:nixl_xfer_time_seconds_count",
+		corrupted: "vllm:corrupted_requests_total",
 		aborted:   "vllm:num_aborted_requests_total", // SGLang's; vLLM counts none of those whose clients leave
 		openFiles: "process_open_fds",
 	}
 	familyNames = [families]string{
-		firstTokens: "vllm:time_to_first_token_seconds", tokenGaps: "vllm:inter_token_latency_seconds", queueTimes: "vllm:request_queue_time_seconds",
+		firstTokens: "vllm:time_to_first_token_seconds", tokenGaps: "vllm:inter_token_latency_seconds",
+		queueTimes:    "vllm:request_queue_time_seconds",
 		promptLengths: "vllm:request_prompt_tokens", answerLengths: "vllm:request_generation_tokens",
 	}
 )
@@ -244,16 +250,24 @@ func RememberHistories(s *identity.Scope, hs []*History) Histories {
 // ReadHistories reads the scrapes of every target in a period: the last ones one by one, older ones at a coarser pace.
 // Known histories are only extended. returned says that a target is scraped again after a pause, so that what was known
 // of its past may be incomplete.
-func ReadHistories(ctx context.Context, q metrics.Querier, s *identity.Scope, past period.Period, interval time.Duration, known Histories) (hs []*History, returned bool, err error) {
+func ReadHistories(ctx context.Context, q metrics.Querier, s *identity.Scope, past period.Period,
+	interval time.Duration, known Histories) (hs []*History, returned bool, err error) {
 	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(s.Targets))))
 	fine := min(max(time.Duration(points)*interval, fewestFine), past.Length()).Truncate(time.Millisecond)
 	until := past.To.Truncate(time.Millisecond)
 	var all, anew []*lookup
-	for _, g := range s.Groups(func(i int) (identity.Time, bool) { return identity.Time{Period: past}, !s.Targets[i].IsGPU() }) {
+	for _, g := range s.Groups(func(i int) (identity.Time, bool) {
+		return identity.Time{Period: past},
+			!s.Targets[i].IsGPU()
+	}) {
 		l := &lookup{Group: g, extent: extent{from: until.Add(-fine - time.Millisecond), until: until}}
-		l.words = l.selectorOfPlaces(func(p *place) bool { return p.tellsPage() || !g.Lead.IsGateway() }) // of these only the scrapes are queried
+		// of these only the scrapes are queried
+		l.words = l.selectorOfPlaces(func(p *place) bool { return p.tellsPage() || !g.Lead.IsGateway() })
 		if !g.Lead.IsGateway() && past.Length() >= fine+2*interval {
-			l.coarsely, l.grid = l.selectorOfPlaces(func(p *place) bool { return !p.tellsPage() || p.column >= running }), coarseGrid(past, fine, interval)
+			l.coarsely, l.grid = l.selectorOfPlaces(func(p *place) bool {
+				return !p.tellsPage() ||
+					p.column >= running
+			}), coarseGrid(past, fine, interval)
 		}
 		l.recallHistories(s, known)
 		all = append(all, l)
@@ -341,9 +355,11 @@ func (l *lookup) recallHistories(s *identity.Scope, all Histories) {
 		}
 		known[i], l.was = h, h.extent
 	}
-	if w := &l.was; w.words == l.words && !w.from.After(l.from) && !w.until.After(l.until) && w.settledUntil().After(l.from) {
+	if w := &l.was; w.words == l.words && !w.from.After(l.from) && !w.until.After(l.until) &&
+		w.settledUntil().After(l.from) {
 		l.known = known
-		l.goesOn = w.grid.Step == l.grid.Step && !w.grid.Start.After(l.grid.Start) && !w.grid.End.Before(l.grid.Start) && !w.grid.End.After(l.grid.End)
+		l.goesOn = w.grid.Step == l.grid.Step && !w.grid.Start.After(l.grid.Start) &&
+			!w.grid.End.Before(l.grid.Start) && !w.grid.End.After(l.grid.End)
 	}
 }
 
@@ -367,7 +383,8 @@ func (l *lookup) scrapeTimes(series model.Matrix) map[int][]model.Time {
 	out := make(map[int][]model.Time, len(l.Members))
 	places := l.placesByName()
 	for _, s := range series {
-		if !slices.ContainsFunc(places[string(s.Metric[model.MetricNameLabel])], func(p held) bool { return p.tellsPage() && p.hasLabels(s.Metric) }) {
+		if !slices.ContainsFunc(places[string(s.Metric[model.MetricNameLabel])],
+			func(p held) bool { return p.tellsPage() && p.hasLabels(s.Metric) }) {
 			continue
 		}
 		for _, i := range l.OwnersOf(s.Metric, s.Metric["model_name"] != "") {
@@ -400,7 +417,8 @@ type held struct {
 }
 
 func (h *held) hasLabels(m model.Metric) bool {
-	return !slices.ContainsFunc(h.where, func(w *labels.Matcher) bool { return !w.Matches(string(m[model.LabelName(w.Name)])) })
+	return !slices.ContainsFunc(h.where,
+		func(w *labels.Matcher) bool { return !w.Matches(string(m[model.LabelName(w.Name)])) })
 }
 
 // buildHistories builds the members' histories from the known ones and the new samples.
@@ -549,7 +567,8 @@ func (h *History) columnOf(c column) []float64 {
 
 // bucketColumn returns the column of a bucket, which is unknown where it was not there.
 func (h *History) bucketColumn(f family, le float64) []float64 {
-	k, found := slices.BinarySearchFunc(h.buckets[f], le, func(b bound, le float64) int { return cmp.Compare(b.le, le) })
+	k, found := slices.BinarySearchFunc(h.buckets[f], le,
+		func(b bound, le float64) int { return cmp.Compare(b.le, le) })
 	if !found {
 		h.buckets[f] = slices.Insert(h.buckets[f], k, bound{le, h.unknownColumn()})
 	}
@@ -624,11 +643,13 @@ func classOf(m model.Metric, in engine.Answers) (column, bool) {
 // An interval is the time between two pages of a history.
 type interval struct{ from, to int } // indices into at
 
-// strandedFor is how long connections must be open to say that their clients wait: prompts are tokenized within seconds.
+// strandedFor is how long connections must be open to say that their clients wait: prompts are tokenized within
+// seconds.
 const strandedFor = 30 * time.Second
 
-// openedConnections counts the connections that were opened after a time, have been open for a while and belong to no request of
-// the engine: the minimum over the last pages minus the maximum over the same process' pages up to that time.
+// openedConnections counts the connections that were opened after a time, have been open for a while and belong to no
+// request of the engine: the minimum over the last pages minus the maximum over the same process' pages up to that
+// time.
 func (h *History) openedConnections(after time.Time) (n float64, ok bool) {
 	last := h.pageUpTo(len(h.at) - 1)
 	now, before, next := math.Inf(1), math.Inf(-1), last
@@ -827,8 +848,8 @@ func (h *History) answersIn(iv interval) float64 {
 	return h.increase(answers2xx, iv) + h.increase(answers4xx, iv) + h.increase(answers5xx, iv)
 }
 
-// observedSeries converts a run of intervals to a Series for the search of change points. Rows of intervals that did not
-// change are reused.
+// observedSeries converts a run of intervals to a Series for the search of change points. Rows of intervals that did
+// not change are reused.
 func (h *History) observedSeries(ivs []interval) *changepoint.Series {
 	s := &changepoint.Series{}
 	var values []func(to []float64, iv interval) []float64
@@ -837,10 +858,12 @@ func (h *History) observedSeries(ivs []interval) *changepoint.Series {
 		values = append(values, of)
 	}
 	rate := func(c column) {
-		sig(changepoint.Rate, 1, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.increase(c, iv)) })
+		sig(changepoint.Rate, 1, burstiness,
+			func(to []float64, iv interval) []float64 { return append(to, h.increase(c, iv)) })
 	}
 	cells := func(f family, dispersion float64) {
-		sig(changepoint.Cells, len(h.buckets[f]), dispersion, func(to []float64, iv interval) []float64 { return h.appendCells(to, f, iv, 1) })
+		sig(changepoint.Cells, len(h.buckets[f]), dispersion,
+			func(to []float64, iv interval) []float64 { return h.appendCells(to, f, iv, 1) })
 	}
 	share := func(dispersion float64, of quantity) {
 		sig(changepoint.Cells, 2, dispersion, func(to []float64, iv interval) []float64 {
@@ -848,12 +871,14 @@ func (h *History) observedSeries(ivs []interval) *changepoint.Series {
 			return append(to, bad, all-bad)
 		})
 	}
-	sig(changepoint.Rate, 1, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.countOf(firstTokens, iv)) })
+	sig(changepoint.Rate, 1, burstiness,
+		func(to []float64, iv interval) []float64 { return append(to, h.countOf(firstTokens, iv)) })
 	rate(evictions)
 	cells(firstTokens, alike)
 	cells(promptLengths, lengthsAlike)
 	cells(answerLengths, lengthsAlike)
-	sig(changepoint.Cells, len(h.buckets[tokenGaps]), 1, func(to []float64, iv interval) []float64 { return h.appendCells(to, tokenGaps, iv, h.gapsWorth(iv)) })
+	sig(changepoint.Cells, len(h.buckets[tokenGaps]), 1,
+		func(to []float64, iv interval) []float64 { return h.appendCells(to, tokenGaps, iv, h.gapsWorth(iv)) })
 	share(alike, misses)
 	sig(changepoint.Cells, 3, 1, func(to []float64, iv interval) []float64 {
 		return append(to, h.increase(answers2xx, iv), h.increase(answers4xx, iv), h.increase(answers5xx, iv))
@@ -870,13 +895,20 @@ func (h *History) observedSeries(ivs []interval) *changepoint.Series {
 		}
 	}
 	for _, g := range []column{waiting, running} {
-		sig(changepoint.Level, 1, queueWanders, func(to []float64, iv interval) []float64 { return append(to, h.gaugeAt(g, iv.to)) })
+		sig(changepoint.Level, 1, queueWanders,
+			func(to []float64, iv interval) []float64 { return append(to, h.gaugeAt(g, iv.to)) })
 	}
 	if len(h.buckets[firstTokens]) == 0 {
-		sig(changepoint.Mean, 2, alike, func(to []float64, iv interval) []float64 { return h.appendMean(to, firstTokens, iv, 1) })
+		sig(changepoint.Mean, 2, alike, func(to []float64, iv interval) []float64 {
+			return h.appendMean(to, firstTokens,
+				iv, 1)
+		})
 	}
 	if len(h.buckets[tokenGaps]) == 0 {
-		sig(changepoint.Mean, 2, 1, func(to []float64, iv interval) []float64 { return h.appendMean(to, tokenGaps, iv, h.gapsWorth(iv)) })
+		sig(changepoint.Mean, 2, 1, func(to []float64, iv interval) []float64 {
+			return h.appendMean(to, tokenGaps, iv,
+				h.gapsWorth(iv))
+		})
 	}
 	if h.rows == nil {
 		h.rows = make([]row, len(h.at))
@@ -910,7 +942,8 @@ func (h *History) gapsWorth(iv interval) float64 {
 		worth = st / stepsAlike
 	}
 	if !h.servedTheSame(iv) { // tokens of one request are alike
-		worth = min(worth, requestsTwice*h.countOf(firstTokens, iv)+max(0, zeroNaN(h.gaugeAt(running, iv.to)))*h.lengthOf(iv)/10)
+		worth = min(worth, requestsTwice*h.countOf(firstTokens, iv)+max(0,
+			zeroNaN(h.gaugeAt(running, iv.to)))*h.lengthOf(iv)/10)
 	}
 	return min(1, worth/gaps)
 }
@@ -949,5 +982,6 @@ type run []interval
 const Edge = time.Millisecond
 
 func (h *History) isStalled(iv interval) bool {
-	return h.increase(tokensOut, iv)+h.countOf(firstTokens, iv) == 0 && h.gaugeAt(running, iv.to)+h.gaugeAt(waiting, iv.to) > 0
+	return h.increase(tokensOut, iv)+h.countOf(firstTokens, iv) == 0 && h.gaugeAt(running, iv.to)+h.gaugeAt(waiting,
+		iv.to) > 0
 }

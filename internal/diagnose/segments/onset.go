@@ -57,8 +57,8 @@ func (h *History) courseOf(normal, now run) *Course {
 	return c
 }
 
-// A trace is what a signal leaves in a history while it is beyond its threshold. Where onset is set, it dates the signal, and
-// the shares only tell whether that is over.
+// A trace is what a signal leaves in a history while it is beyond its threshold. Where onset is set, it dates the
+// signal, and the shares only tell whether that is over.
 type trace struct {
 	op     catalog.Op // the side of the threshold on which a fault is
 	onset  func(*Course) Dating
@@ -136,20 +136,26 @@ var traces = func() map[*indicator.Signal]*trace {
 	began(above, readOutage, indicator.FailedScrapes)
 	began(above, readRestart, indicator.Restarts, indicator.StartedWhileWatched, indicator.SeenDown)
 	began(below, readRestart, indicator.ServingAge)
-	add(above, laterObservations(firstTokens), indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP90, indicator.TTFTP95)
-	add(above, laterObservations(tokenGaps), indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95, indicator.ITLP99, indicator.StallsPerRequest)
-	add(above, laterObservations(promptLengths), indicator.PromptTokens, indicator.PromptTokensP50, indicator.PromptTail)
+	add(above, laterObservations(firstTokens), indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP90,
+		indicator.TTFTP95)
+	add(above, laterObservations(tokenGaps), indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95,
+		indicator.ITLP99, indicator.StallsPerRequest)
+	add(above, laterObservations(promptLengths), indicator.PromptTokens, indicator.PromptTokensP50,
+		indicator.PromptTail)
 	add(above, laterObservations(answerLengths), indicator.OutputTokens)
 	add(above, tallyShares(1, func(h *History, iv interval) (float64, float64) {
 		look := min(1, h.lengthOf(iv)/moment) // looks within a moment are one observation
 		return look * boolTo(h.gaugeAt(waiting, iv.to) > 0), look
-	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge, indicator.WaitingAge, indicator.RankWait, indicator.PassedOver, indicator.UnansweredWait, indicator.WaitTimes)
-	add(above, tallyShares(1, func(h *History, iv interval) (float64, float64) { return boolTo(h.isStalled(iv)), 1 }), indicator.StuckEngines)
+	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge, indicator.WaitingAge,
+		indicator.RankWait, indicator.PassedOver, indicator.UnansweredWait, indicator.WaitTimes)
+	add(above, tallyShares(1, func(h *History, iv interval) (float64, float64) { return boolTo(h.isStalled(iv)), 1 }),
+		indicator.StuckEngines)
 	add(below, tallyShares(alike, misses), indicator.PrefixHitRatio)
 	add(above, func(c *Course) []tally {
 		return append(tallyShares(alike, misses)(c), laterObservations(promptLengths)(c)...)
 	}, indicator.ComputedTokens)
-	add(above, tallyShares(1, refused(answers5xx)), indicator.ServerErrs, indicator.ServerErrCount, indicator.AdmissionRejections)
+	add(above, tallyShares(1, refused(answers5xx)), indicator.ServerErrs, indicator.ServerErrCount,
+		indicator.AdmissionRejections)
 	add(above, tallyShares(1, refused(answers4xx)), indicator.ClientErrs, indicator.ClientErrCount)
 	add(above, tallyShares(1, abandoned), indicator.Abandoned, indicator.AbandonedShare)
 	leave(trace{op: above, onset: tallyRates(increase(evictions)), shares: tallyShares(burstiness, countEvicted)},
@@ -163,7 +169,8 @@ var traces = func() map[*indicator.Signal]*trace {
 	add(above, tallyShares(1, shareAmong(erred, completions)), indicator.EngineErrors)
 	add(below, tallyShares(stepsAlike, drafted), indicator.SpeculationShare)
 	add(below, tallyShares(1, unfilled), indicator.TransfersPerRequest)
-	began(above, tallyRates(func(h *History, iv interval) float64 { return h.countOf(firstTokens, iv) }), indicator.FirstTokenRate, indicator.ArrivalShare)
+	began(above, tallyRates(func(h *History, iv interval) float64 { return h.countOf(firstTokens, iv) }),
+		indicator.FirstTokenRate, indicator.ArrivalShare)
 	return out
 }()
 
@@ -248,8 +255,8 @@ func shareAmong(counter column, all ...column) quantity {
 	}
 }
 
-// countEvicted counts the evictions of an interval among its first tokens, where nobody waits at its end: else the cache may
-// be full, so that few are admitted and few evicted.
+// countEvicted counts the evictions of an interval among its first tokens, where nobody waits at its end: else the
+// cache may be full, so that few are admitted and few evicted.
 func countEvicted(h *History, iv interval) (bad, of float64) {
 	bad = h.increase(evictions, iv)
 	if h.gaugeAt(waiting, iv.to) == 0 {
@@ -262,7 +269,8 @@ func countEvicted(h *History, iv interval) (bad, of float64) {
 // while a cache stays full and few are admitted, few are evicted.
 func tallyRates(events func(*History, interval) float64) func(*Course) Dating {
 	return func(c *Course) Dating {
-		t := c.tallyCounts(poisson, burstiness, func(iv interval) count { return count{events(c.History, iv), c.lengthOf(iv)} })
+		t := c.tallyCounts(poisson, burstiness,
+			func(iv interval) count { return count{events(c.History, iv), c.lengthOf(iv)} })
 		return c.findOnset(&t)
 	}
 }
@@ -360,12 +368,12 @@ func (c *Course) findOnset(t *tally) (best Dating) {
 	return best
 }
 
-// endedWithin reports whether a fault ended within the window. It compares two explanations of the counts (a generalized
-// likelihood ratio): one fault throughout, or a fault followed by a normal time. The second must be likelier by as
-// much as a signal needs to have a say, and by more than for any stretch within the fault. A normal rest is compared
-// with the whole fault, a rest in between only with its part in the window, because a fault may become milder. A few
-// seconds without the fault are no evidence. Requests that waited at the beginning of an interval without a queue at
-// its end belong to the time before.
+// endedWithin reports whether a fault ended within the window. It compares two explanations of the counts (a
+// generalized likelihood ratio): one fault throughout, or a fault followed by a normal time. The second must be
+// likelier by as much as a signal needs to have a say, and by more than for any stretch within the fault. A normal rest
+// is compared with the whole fault, a rest in between only with its part in the window, because a fault may become
+// milder. A few seconds without the fault are no evidence. Requests that waited at the beginning of an interval without
+// a queue at its end belong to the time before.
 func (c *Course) endedWithin(t *tally, began time.Time, window period.Period) bool {
 	first := slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(began) })
 	in := max(first, slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(window.From) }))
@@ -383,7 +391,8 @@ func (c *Course) endedWithin(t *tally, began time.Time, window period.Period) bo
 		n := t.countIn(before).plus(queued)
 		all := t.estimateShare(n.plus(last)) // were it one fault
 		ratio := t.likelihoodRatio(last, t.usual, all) + t.likelihoodRatio(n, t.estimateShare(n), all)
-		if t.excessRatio(n) >= LeastEvidence && ratio > max(LeastEvidence, t.bestStretch(c.life[first:i], t.estimateShare(n))) {
+		if t.excessRatio(n) >= LeastEvidence &&
+			ratio > max(LeastEvidence, t.bestStretch(c.life[first:i], t.estimateShare(n))) {
 			return true
 		}
 	}

@@ -21,7 +21,8 @@ type measure struct {
 
 // segmentLimit is a threshold that a segment is compared with another one by.
 func segmentLimit(name string, u indicator.Unit, factor, offset float64, why string) *catalog.Threshold {
-	return &catalog.Threshold{Name: "segment_" + name, Unit: u, Default: catalog.None, Why: why, Baseline: &catalog.Relative{Factor: factor, Offset: offset}}
+	return &catalog.Threshold{Name: "segment_" + name, Unit: u, Default: catalog.None, Why: why,
+		Baseline: &catalog.Relative{Factor: factor, Offset: offset}}
 }
 
 // badSegment is a threshold from where on a segment is bad by itself.
@@ -37,21 +38,26 @@ func luckyShare(of func(*service) float64) func(limit, errors float64, than *ser
 }
 
 var measures = []measure{
-	{func(v *service) float64 { return v.ttft }, catalog.TTFTWorse, nil, func(limit, errors float64, than *service) float64 {
-		return limit * math.Exp(errors/math.Sqrt(than.requests)) // its standard deviation equals its mean
-	}},
+	{func(v *service) float64 { return v.ttft }, catalog.TTFTWorse, nil,
+		func(limit, errors float64, than *service) float64 {
+			return limit * math.Exp(errors/math.Sqrt(than.requests)) // its standard deviation equals its mean
+		}},
 	{func(v *service) float64 { return v.gap }, segmentLimit("itl_worse", indicator.Seconds, 1.5, 0.002,
 		"half as long again between tokens, and 2 ms: a batch that grows by itself stays below"), nil, nil},
 	{func(v *service) float64 { return v.queue }, segmentLimit("queue_time_worse", indicator.Seconds, 2, 0.5,
-		"twice the mean time in the queue, and half a second, which users begin to notice"), catalog.QueueTimeLong, nil},
+		"twice the mean time in the queue, and half a second, which users begin to notice"), catalog.QueueTimeLong,
+		nil},
 	{func(v *service) float64 { return v.evictions }, segmentLimit("preemptions_worse", indicator.PerRequest, 1, 0.1,
-		"one request in ten more, as preemptions_per_request"), badSegment("preemptions_sick", indicator.PerRequest, 0.3,
+		"one request in ten more, as preemptions_per_request"), badSegment("preemptions_sick", indicator.PerRequest,
+		0.3,
 		"every third request is computed twice: no server's normal, though not yet what needs no other proof (preemptions_per_request_heavy)"), nil},
 	{func(v *service) float64 { return v.errors }, segmentLimit("errors_worse", indicator.Ratio, 1, 0.05,
 		"five points more of the answers are errors"), badSegment("errors_sick", indicator.Ratio, 0.2,
-		"one answer in five is an error, of the server or of its clients"), luckyShare(func(v *service) float64 { return v.errors })},
+		"one answer in five is an error, of the server or of its clients"),
+		luckyShare(func(v *service) float64 { return v.errors })},
 	{func(v *service) float64 { return v.abandoned }, segmentLimit("abandoned_worse", indicator.Ratio, 1, 0.15,
-		"fifteen points more are given up; what clients do by design is in both"), nil, luckyShare(func(v *service) float64 { return v.abandoned })},
+		"fifteen points more are given up; what clients do by design is in both"), nil,
+		luckyShare(func(v *service) float64 { return v.abandoned })},
 	{func(v *service) float64 { return v.waiting }, segmentLimit("waiting_worse", indicator.Requests, 2, 1,
 		"twice as many wait, and one more"), badSegment("waiting_sick", indicator.Requests, 20,
 		"a queue of twenty is a backlog of more than a batch on small servers, and of seconds on large ones"), nil},
@@ -84,7 +90,8 @@ var exceptionTime = &catalog.Threshold{
 
 // isException reports whether a good segment is an exception from worse service before it.
 func (l Limits) isException(v, worseBefore service) bool {
-	return v.requests < l.Value(exception, 0)*worseBefore.requests || v.seconds < l.Value(exceptionTime, 0)*worseBefore.seconds
+	return v.requests < l.Value(exception, 0)*worseBefore.requests || v.seconds < l.Value(exceptionTime,
+		0)*worseBefore.seconds
 }
 
 // Thresholds are the numbers by which segments of a timeline are told apart.

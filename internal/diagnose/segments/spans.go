@@ -32,10 +32,12 @@ type Span struct {
 
 	Steadiness  Steadiness
 	OpenedSince func(time.Time) (float64, bool) // see history.openedConnections; nil of what does not serve
-	Course      *Course                         // source of onsets, until they are read; nil for targets that do not serve
-	before      time.Time                       // the last scrape before the window, zero where no scrape was seen
-	beyond      time.Duration                   // by how much a shared window ends after the target's last scrape
-	Whole       bool                            // the window holds all scrapes: one before it would be an interval before the first
+	// source of onsets, until they are read; nil for targets that do not serve
+	Course *Course
+	before time.Time     // the last scrape before the window, zero where no scrape was seen
+	beyond time.Duration // by how much a shared window ends after the target's last scrape
+	// the window holds all scrapes: one before it would be an interval before the first
+	Whole bool
 }
 
 // JudgedTime is the time that is judged.
@@ -87,9 +89,9 @@ type Choice struct {
 	Limits Limits
 }
 
-// chooseSpans sets the window and the baseline of one target. The window lies after the latest change, so that an incident
-// is undiluted, and is as short as its content allows. The baseline is the latest earlier segment that is no worse
-// than those before it.
+// chooseSpans sets the window and the baseline of one target. The window lies after the latest change, so that an
+// incident is undiluted, and is as short as its content allows. The baseline is the latest earlier segment that is no
+// worse than those before it.
 func (o *Choice) chooseSpans(t *identity.Target, h *History, past period.Period) Span {
 	step := o.Interval
 	if !t.Serves() || t.Problem != "" {
@@ -171,8 +173,10 @@ func (o *Choice) spanWithoutHistory(t *identity.Target, past period.Period) Span
 	step := o.Interval
 	s := Span{Source: NoBaseline, Observed: past.From}
 	usual := UsualWindow(step)
-	s.Window = period.Period{From: o.At.Add(-max(min(usual, past.Length()), step)), To: o.At} // a past may have begun just now
-	if t.IsGateway() {                                                                        // whose counters say themselves what there is
+	// a past may have begun just now
+	s.Window = period.Period{From: o.At.Add(-max(min(usual, past.Length()), step)), To: o.At}
+	// whose counters say themselves what there is
+	if t.IsGateway() {
 		s.Window.From, s.Unchanged = o.At.Add(-usual), true
 		s.Observed = s.Window.From // for conditions without a trail
 	}
@@ -281,10 +285,10 @@ const longestTest = 10 * time.Minute
 // as much as they are long, give the mean to a tenth.
 const few, fewGaps = 5, 100
 
-// normalSegment returns the latest segment that is no worse than any earlier one and no short exception from them, joined
-// with similar earlier segments. rest holds the segments after it. Without such a segment, normal is nil. A better
-// segment is an exception too if it was shorter than all before it, no longer than a load test, and the present is
-// like the time before it.
+// normalSegment returns the latest segment that is no worse than any earlier one and no short exception from them,
+// joined with similar earlier segments. rest holds the segments after it. Without such a segment, normal is nil. A
+// better segment is an exception too if it was shorter than all before it, no longer than a load test, and the present
+// is like the time before it.
 func (l Limits) normalSegment(segs []Segment, now service) (normal run, rest []Segment) {
 	for i := len(segs) - 1; i >= 0; i-- {
 		s := &segs[i]
@@ -292,11 +296,13 @@ func (l Limits) normalSegment(segs []Segment, now service) (normal run, rest []S
 			continue
 		}
 		worse, returned, worseBefore := l.compareWithEarlier(s.service, segs[:i], now)
-		if worse || l.isException(s.service, worseBefore) || returned && s.service.seconds < min(worseBefore.seconds, longestTest.Seconds()) {
+		if worse || l.isException(s.service, worseBefore) || returned && s.service.seconds < min(worseBefore.seconds,
+			longestTest.Seconds()) {
 			continue
 		}
 		out := s.run
-		for e := i - 1; e >= 0 && !l.isWorse(s.service, segs[e].service, clearly) && !l.isWorse(segs[e].service, s.service, clearly); e-- {
+		for e := i - 1; e >= 0 && !l.isWorse(s.service, segs[e].service, clearly) &&
+			!l.isWorse(segs[e].service, s.service, clearly); e-- {
 			out = slices.Concat(segs[e].run, out)
 		}
 		return out, segs[i+1:]
@@ -306,7 +312,8 @@ func (l Limits) normalSegment(segs []Segment, now service) (normal run, rest []S
 
 // compareWithEarlier reports whether a segment served worse than an earlier one, whether the present is back to what
 // all earlier ones were like and the segment was better than, and how much was served worse before it.
-func (l Limits) compareWithEarlier(s service, earlier []Segment, now service) (worse, returned bool, worseBefore service) {
+func (l Limits) compareWithEarlier(s service, earlier []Segment, now service) (worse, returned bool,
+	worseBefore service) {
 	returned = now.requests >= few
 	for i := range earlier {
 		before := &earlier[i].service
@@ -361,8 +368,8 @@ const shareable = 3
 // its own. Beyond it their number depends on the time that they cover, not on the number of targets.
 const mostSpans = 6
 
-// shareSpans lets targets share windows if each window keeps its scrapes: targets with the same scrape interval differ in
-// phase only. With many targets, baselines that differ by a scrape are shared too.
+// shareSpans lets targets share windows if each window keeps its scrapes: targets with the same scrape interval differ
+// in phase only. With many targets, baselines that differ by a scrape are shared too.
 func shareSpans(spans []Span, step time.Duration) {
 	windows, baselines := map[period.Period]bool{}, map[period.Period]bool{}
 	for i := range spans {
@@ -418,13 +425,14 @@ func shareWindows(ss []*Span) {
 func shareBaselines(spans []Span, step time.Duration) {
 	for i := range spans {
 		if s := &spans[i]; s.Source == FromHistory && s.Baseline.Length() > shareable*step {
-			s.Baseline = period.Period{From: s.Baseline.From.Add(Edge).Truncate(step).Add(step - Edge), To: s.Baseline.To.Truncate(step)}
+			s.Baseline = period.Period{From: s.Baseline.From.Add(Edge).Truncate(step).Add(step - Edge),
+				To: s.Baseline.To.Truncate(step)}
 		}
 	}
 }
 
-// ShortestSpan returns the shortest time over which a rate is meaningful and a freeze is more than a hiccup: ten seconds,
-// or the time between two scrapes.
+// ShortestSpan returns the shortest time over which a rate is meaningful and a freeze is more than a hiccup: ten
+// seconds, or the time between two scrapes.
 func ShortestSpan(interval time.Duration) time.Duration { return max(10*time.Second, interval) }
 
 // Lifetime totals are a baseline if they cover this time and this multiple of the window's requests, so that a fault
@@ -447,8 +455,8 @@ const (
 	FromFile     BaselineSource = "file"     // given by the user
 )
 
-// lastWait is the mean time to the first token of the last requests that got one, in seconds; 0 where none did within the usual
-// window.
+// lastWait is the mean time to the first token of the last requests that got one, in seconds; 0 where none did within
+// the usual window.
 func (h *History) lastWait() float64 {
 	last := h.pageUpTo(len(h.at) - 1)
 	for k := last; k > 0 && h.at[last].Sub(h.at[k]) < usualWindow; k-- {

@@ -82,7 +82,8 @@ func (h *History) cameOnce(window period.Period) map[*indicator.Signal]bool {
 	once := map[*indicator.Signal]bool{}
 	all := h.intervalsIn(window)
 	for sig, events := range map[*indicator.Signal]quantity{
-		indicator.ServerErrCount: refused(answers5xx), indicator.ClientErrCount: refused(answers4xx), indicator.Abandoned: abandoned,
+		indicator.ServerErrCount: refused(answers5xx), indicator.ClientErrCount: refused(answers4xx),
+		indicator.Abandoned: abandoned,
 	} {
 		met := slices.DeleteFunc(slices.Clone(all), func(iv interval) bool { n, _ := events(h, iv); return n <= 0.5 })
 		once[sig] = len(all) > 1 && len(met) > 0 && h.at[met[len(met)-1].to].Sub(h.at[met[0].to]).Seconds() < moment ||
@@ -139,7 +140,8 @@ func (h *History) meansOfMoments(s run, limit float64) (gaps, ttfts []meanOf) {
 		return out
 	}
 	gaps = each(tokenGaps, momentGaps, func(m interval) float64 { return h.clippedMean(tokenGaps, m, limit) })
-	ttfts = each(firstTokens, momentRequests, func(m interval) float64 { return h.increase(firstTokens.sum(), m) / h.countOf(firstTokens, m) })
+	ttfts = each(firstTokens, momentRequests,
+		func(m interval) float64 { return h.increase(firstTokens.sum(), m) / h.countOf(firstTokens, m) })
 	return gaps, ttfts
 }
 

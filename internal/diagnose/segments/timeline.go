@@ -107,7 +107,8 @@ func (h *History) idleTail(s run) int {
 	n := 0
 	for n < len(s) {
 		iv := s[len(s)-1-n]
-		if h.increase(tokensOut, iv)+h.countOf(firstTokens, iv) > 0 || !(h.gaugeAt(running, iv.to)+h.gaugeAt(waiting, iv.to) == 0) {
+		if h.increase(tokensOut, iv)+h.countOf(firstTokens, iv) > 0 ||
+			!(h.gaugeAt(running, iv.to)+h.gaugeAt(waiting, iv.to) == 0) {
 			break
 		}
 		n++

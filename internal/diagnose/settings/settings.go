@@ -39,7 +39,8 @@ type Flags struct {
 // AddFlags adds the flags of a diagnosis' settings.
 func (f *Flags) AddFlags(s *pflag.FlagSet) {
 	f.Promised.AddFlags(s)
-	s.StringArrayVar(&f.Set, "set", nil, "set a threshold, as `name=value`: ttft_objective=500ms, kv_cache_full=95%; may be repeated")
+	s.StringArrayVar(&f.Set, "set", nil,
+		"set a threshold, as `name=value`: ttft_objective=500ms, kv_cache_full=95%; may be repeated")
 	s.StringSliceVar(&f.Only, "only", nil, "check only these pathologies, by `id`")
 }
 
@@ -68,7 +69,8 @@ func (f *Promised) Objective(model string) (*slo.Objective, error) {
 	}
 	o, ok := file.For(map[string]string{"model": model, "model_name": model})
 	if !ok {
-		return nil, hint.With(fmt.Errorf("%s has no objective for model %q", f.File, model), `add one with model: "*", or name a use case: `+strings.Join(slo.UseCases(), ", "))
+		return nil, hint.With(fmt.Errorf("%s has no objective for model %q", f.File, model),
+			`add one with model: "*", or name a use case: `+strings.Join(slo.UseCases(), ", "))
 	}
 	return &o, nil
 }

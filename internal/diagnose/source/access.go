@@ -30,7 +30,8 @@ type Access struct {
 
 // AddFlags adds the flags, with curl's letters.
 func (f *Access) AddFlags(s *pflag.FlagSet) {
-	s.StringVar(&f.File, "http-config", "", "YAML `file` with the HTTP settings of a Prometheus scrape configuration (authorization, oauth2, tls_config, …); for --prometheus also sigv4, azuread, google_iam")
+	s.StringVar(&f.File, "http-config", "",
+		"YAML `file` with the HTTP settings of a Prometheus scrape configuration (authorization, oauth2, tls_config, …); for --prometheus also sigv4, azuread, google_iam")
 	s.StringVar(&f.BearerTokenFile, "bearer-token-file", "", "`file` that holds a bearer token")
 	s.StringVar(&f.BasicAuth, "basic-auth", "", "`USER:FILE`, the file holding the password")
 	s.StringArrayVarP(&f.Headers, "header", "H", nil, "further header, as `'Name: value'`; may be repeated")
@@ -105,7 +106,8 @@ func (f *Access) Load() (c config.HTTPClientConfig, signing api.Signing, err err
 	if f.File != "" {
 		var loaded *config.HTTPClientConfig
 		if loaded, signing, err = f.readFile(); err != nil {
-			return c, signing, hint.With(fmt.Errorf("--http-config: %w", err), "see http_config in Prometheus' documentation for the keys")
+			return c, signing, hint.With(fmt.Errorf("--http-config: %w", err),
+				"see http_config in Prometheus' documentation for the keys")
 		}
 		c = *loaded
 	}
@@ -115,7 +117,8 @@ func (f *Access) Load() (c config.HTTPClientConfig, signing api.Signing, err err
 	if f.BasicAuth != "" {
 		user, file, ok := strings.Cut(f.BasicAuth, ":")
 		if !ok || user == "" || file == "" {
-			return c, signing, hint.With(fmt.Errorf("--basic-auth: want USER:FILE"), "write the password to a file that only you can read, and give its name")
+			return c, signing, hint.With(fmt.Errorf("--basic-auth: want USER:FILE"),
+				"write the password to a file that only you can read, and give its name")
 		}
 		c.BasicAuth = &config.BasicAuth{Username: user, PasswordFile: file}
 	}
@@ -133,7 +136,8 @@ func (f *Access) Load() (c config.HTTPClientConfig, signing api.Signing, err err
 				return c, signing, fmt.Errorf("--header: number %d is not 'Name: value'", i+1)
 			}
 			name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-			h.Headers[name] = config.Header{Secrets: append(h.Headers[name].Secrets, config.Secret(strings.TrimSpace(value)))}
+			h.Headers[name] = config.Header{Secrets: append(h.Headers[name].Secrets,
+				config.Secret(strings.TrimSpace(value)))}
 		}
 		c.HTTPHeaders = &h
 	}
@@ -147,7 +151,8 @@ func (f *Access) Load() (c config.HTTPClientConfig, signing api.Signing, err err
 	}
 	c.TLSConfig.InsecureSkipVerify = c.TLSConfig.InsecureSkipVerify || f.Insecure
 	if err := c.Validate(); err != nil {
-		return c, signing, hint.With(fmt.Errorf("HTTP settings: %w", err), "credentials go with --bearer-token-file, --basic-auth or --http-config")
+		return c, signing, hint.With(fmt.Errorf("HTTP settings: %w", err),
+			"credentials go with --bearer-token-file, --basic-auth or --http-config")
 	}
 	return c, signing, nil
 }

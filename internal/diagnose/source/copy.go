@@ -44,7 +44,8 @@ func (s *Source) copyPast(ctx context.Context, from, to time.Time) (*Source, err
 		took   time.Duration
 	}
 	var all []page
-	res, err := pages.Write(ctx, s, pages.Request{Instances: instances, Matchers: s.matchers, From: from, To: to, MaxBytes: mostCopied},
+	res, err := pages.Write(ctx, s, pages.Request{Instances: instances, Matchers: s.matchers, From: from, To: to,
+		MaxBytes: mostCopied},
 		func(target string, at time.Time, body []byte, took time.Duration) error {
 			all = append(all, page{target, at, slices.Clone(body), took})
 			return nil

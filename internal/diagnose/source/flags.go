@@ -49,12 +49,14 @@ func (f *Flags) AddPace(s *pflag.FlagSet, name string, usual time.Duration, help
 
 // AddHost adds the flag that switches the reading of this machine off.
 func AddHost(s *pflag.FlagSet, off *bool) {
-	s.BoolVar(off, "no-host-metrics", false, "with URLs on this machine: do not read its GPUs (nvidia-smi) and its operating system")
+	s.BoolVar(off, "no-host-metrics", false,
+		"with URLs on this machine: do not read its GPUs (nvidia-smi) and its operating system")
 }
 
 // AddGateways adds the flag that names gateways.
 func AddGateways(s *pflag.FlagSet, urls *[]string) {
-	s.StringSliceVar(urls, "gateway", nil, "with URLs: `URLs` of the admin listener of sixty gateway or of the metrics of Envoy, Istio, HAProxy, nginx, Traefik or Kong, for the client's view")
+	s.StringSliceVar(urls, "gateway", nil,
+		"with URLs: `URLs` of the admin listener of sixty gateway or of the metrics of Envoy, Istio, HAProxy, nginx, Traefik or Kong, for the client's view")
 }
 
 // Resolve takes the flags and the arguments for what they are, and refuses those that
@@ -135,7 +137,8 @@ func (f *Observed) Resolve(args []string) error {
 }
 
 // Observe measures the servers.
-func (f *Observed) Observe(ctx context.Context, note func([]string), show func(format string, args ...any)) (o *workload.Measured, err error) {
+func (f *Observed) Observe(ctx context.Context, note func([]string),
+	show func(format string, args ...any)) (o *workload.Measured, err error) {
 	err = With(ctx, f.Spec, note, func(s *Source) error {
 		if err := f.Watch(ctx, s, show); err != nil {
 			return err

@@ -98,7 +98,8 @@ func (r *Live) addScrape(p Scrape) {
 		}
 	}
 	if errors.Is(err, scrape.ErrNotExposition) {
-		err = hint.With(fmt.Errorf("scrape %s: %w", r.Targets[p.Target].Name(), scrape.ErrNotExposition), "check that the address is a server's metrics page")
+		err = hint.With(fmt.Errorf("scrape %s: %w", r.Targets[p.Target].Name(), scrape.ErrNotExposition),
+			"check that the address is a server's metrics page")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,7 +241,8 @@ func (r *Live) onlyStrangersError() error {
 	}
 	switch {
 	case len(failed) == 0:
-		return hint.With(fmt.Errorf("%s exposes %w: it is a GPU exporter or a gateway", r.Targets[0].Name(), errStranger),
+		return hint.With(fmt.Errorf("%s exposes %w: it is a GPU exporter or a gateway", r.Targets[0].Name(),
+			errStranger),
 			"also give the address of the inference server that it belongs to")
 	case len(r.states) > 1:
 		return fmt.Errorf("none of %d addresses is an inference server's; the first: %w", len(r.states), failed[0])
@@ -268,7 +270,8 @@ func (r *Live) Answered() error {
 		err := st.last
 		switch {
 		case st.facts.Health == 200:
-			err = hint.Or(fmt.Errorf("%w; but /health answers 200: the server is up, and its metrics page fails", err), "check the server's log")
+			err = hint.Or(fmt.Errorf("%w; but /health answers 200: the server is up, and its metrics page fails", err),
+				"check the server's log")
 		case !strings.HasSuffix(r.Targets[i].Instance, ":8000"):
 			err = hint.With(err, strings.TrimPrefix(hint.Of(err)+"; is port 8000 meant?", "; "))
 		}
@@ -286,9 +289,10 @@ func (st *liveState) isAway() bool { return st.outage != "" && st.facts.Health !
 
 // explainDown adds the attempts to a target-down finding, and whether only the metrics pages fail.
 func (r *Live) explainDown(d *diagnose.Diagnosis) {
-	if d.Status != diagnose.Firing || len(d.Findings) == 0 || !slices.ContainsFunc(d.Findings[0].Evidence, func(e catalog.Evidence) bool {
-		return e.Signal == indicator.Up && e.Holds == catalog.True
-	}) {
+	if d.Status != diagnose.Firing || len(d.Findings) == 0 || !slices.ContainsFunc(d.Findings[0].Evidence,
+		func(e catalog.Evidence) bool {
+			return e.Signal == indicator.Up && e.Holds == catalog.True
+		}) {
 		return
 	}
 	r.mu.Lock()
@@ -305,7 +309,8 @@ func (r *Live) explainDown(d *diagnose.Diagnosis) {
 		if st.facts.Health == 0 {
 			health = "/health does not answer either"
 		}
-		tried = append(tried, fmt.Sprintf("%s: the last %d of %d scrapes failed (%v); %s.", r.Targets[i].Name(), st.away.failed, st.good+st.failed, st.last, health))
+		tried = append(tried, fmt.Sprintf("%s: the last %d of %d scrapes failed (%v); %s.", r.Targets[i].Name(),
+			st.away.failed, st.good+st.failed, st.last, health))
 		if st.outage != "" && !slices.Contains(why, st.outage) {
 			why = append(why, st.outage)
 		}
@@ -401,7 +406,8 @@ func (st *liveState) annotateTarget(t *diagnose.Target) {
 	for _, g := range st.gaps {
 		if g.failed > 1 || g.to.Sub(g.from) > time.Second {
 			t.Notes = append(t.Notes, fmt.Sprintf("its scrapes failed for %s, until %s (%s); it answers again",
-				indicator.FormatNumber(g.to.Sub(g.from).Seconds(), indicator.Seconds), g.to.UTC().Format("15:04:05Z"), g.why))
+				indicator.FormatNumber(g.to.Sub(g.from).Seconds(), indicator.Seconds), g.to.UTC().Format("15:04:05Z"),
+				g.why))
 		}
 	}
 	switch {
@@ -413,7 +419,8 @@ func (st *liveState) annotateTarget(t *diagnose.Target) {
 	}
 	switch {
 	case f.Health == 200 && st.last != nil && t.Problem == "":
-		t.Notes = append(t.Notes, "/metrics fails while /health answers 200: the server is up, and its metrics page fails")
+		t.Notes = append(t.Notes,
+			"/metrics fails while /health answers 200: the server is up, and its metrics page fails")
 	case f.Health == 404 || f.Health == 200:
 		// An exporter, or another server without /health; or all is well.
 	case f.Health > 0:

@@ -31,7 +31,8 @@ const defaultPast = 15 * time.Minute
 // holds, fifteen minutes of a Prometheus server. Live servers must have been scraped
 // before: they are read whole. Replicas on which one of the pathologies is found are left
 // out while others are healthy: their steps and queues say nothing of a healthy server.
-func (s *Source) Observe(ctx context.Context, model string, at time.Time, window time.Duration, pathologies []*catalog.Pathology) (*workload.Measured, error) {
+func (s *Source) Observe(ctx context.Context, model string, at time.Time, window time.Duration,
+	pathologies []*catalog.Pathology) (*workload.Measured, error) {
 	span := s.Span()
 	if s.Live != nil {
 		switch err := s.Live.Answered(); {
@@ -74,7 +75,8 @@ func (s *Source) Observe(ctx context.Context, model string, at time.Time, window
 
 // findIll returns the faulty servers at one time, each with the name of its fault. Faults that compare replicas, such
 // as an uneven load, make no server faulty.
-func (s *Source) findIll(ctx context.Context, at time.Time, pathologies []*catalog.Pathology) (map[string]string, error) {
+func (s *Source) findIll(ctx context.Context, at time.Time, pathologies []*catalog.Pathology) (map[string]string,
+	error) {
 	if len(pathologies) == 0 {
 		return nil, nil
 	}
@@ -90,7 +92,8 @@ func (s *Source) findIll(ctx context.Context, at time.Time, pathologies []*catal
 	ill := map[string]string{}
 	for i := range d.Findings {
 		f := &d.Findings[i]
-		if f.Status != diagnose.Firing || f.Note || f.InhibitedBy != "" || f.Severity < catalog.Ticket || comparesReplicas(f.Pathology) {
+		if f.Status != diagnose.Firing || f.Note || f.InhibitedBy != "" || f.Severity < catalog.Ticket ||
+			comparesReplicas(f.Pathology) {
 			continue
 		}
 		for _, name := range f.Targets {
@@ -107,8 +110,10 @@ func comparesReplicas(p *catalog.Pathology) (found bool) {
 }
 
 // measureModel discovers the servers and measures one model's. It leaves faulty servers out unless all are faulty.
-func (s *Source) measureModel(ctx context.Context, model string, from, to time.Time, interval time.Duration, ill map[string]string) (*workload.Measured, error) {
-	found, _, err := identity.Discover(ctx, s, identity.Search{At: to, Lookback: max(to.Sub(from), 5*interval), Matchers: s.matchers})
+func (s *Source) measureModel(ctx context.Context, model string, from, to time.Time, interval time.Duration,
+	ill map[string]string) (*workload.Measured, error) {
+	found, _, err := identity.Discover(ctx, s, identity.Search{At: to, Lookback: max(to.Sub(from), 5*interval),
+		Matchers: s.matchers})
 	if err != nil {
 		return nil, err
 	}
@@ -118,16 +123,21 @@ func (s *Source) measureModel(ctx context.Context, model string, from, to time.T
 	what := workload.Measurement{From: from, To: to, Interval: interval}
 	var release engine.Release
 	models := map[string]bool{}
-	found = slices.DeleteFunc(found, func(t diagnose.Target) bool { return t.Problem != "" || t.Dialect.Engine != dialect.VLLM })
+	found = slices.DeleteFunc(found, func(t diagnose.Target) bool {
+		return t.Problem != "" ||
+			t.Dialect.Engine != dialect.VLLM
+	})
 	if len(found) == 0 {
-		return nil, hint.With(errors.New("no vLLM server found"), "only vLLM's scheduler is simulated; check what is selected, and the time")
+		return nil, hint.With(errors.New("no vLLM server found"),
+			"only vLLM's scheduler is simulated; check what is selected, and the time")
 	}
 	if found, err = OfModel(found, model); err != nil {
 		return nil, err
 	}
 	for _, t := range found {
 		models[t.Labels["model_name"]] = true
-		target := workload.Server{Name: t.Name, Series: t.Dialect.Series, Config: t.Config, Matchers: slices.Clone(s.matchers)}
+		target := workload.Server{Name: t.Name, Series: t.Dialect.Series, Config: t.Config,
+			Matchers: slices.Clone(s.matchers)}
 		for label, value := range t.Labels {
 			target.Matchers = append(target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
 		}
@@ -160,8 +170,9 @@ func (s *Source) measureModel(ctx context.Context, model string, from, to time.T
 	return m, nil
 }
 
-// OfModel returns the servers of one model, which is named as the servers name it, with its namespace and cluster before
-// it where several have one of that name, or by the last parts of that; "" is the only one. The error lists what there is.
+// OfModel returns the servers of one model, which is named as the servers name it, with its namespace and cluster
+// before it where several have one of that name, or by the last parts of that; "" is the only one. The error lists what
+// there is.
 func OfModel(targets []diagnose.Target, name string) ([]diagnose.Target, error) {
 	found := map[string][]diagnose.Target{}
 	for i := range targets {
@@ -171,7 +182,10 @@ func OfModel(targets []diagnose.Target, name string) ([]diagnose.Target, error) 
 		}
 	}
 	all := slices.Sorted(maps.Keys(found))
-	named := slices.DeleteFunc(slices.Clone(all), func(full string) bool { return name != "" && full != name && !strings.HasSuffix(full, "/"+name) })
+	named := slices.DeleteFunc(slices.Clone(all), func(full string) bool {
+		return name != "" && full != name &&
+			!strings.HasSuffix(full, "/"+name)
+	})
 	switch {
 	case found[name] != nil:
 		return found[name], nil

@@ -18,11 +18,12 @@ import (
 // partialConfidence bounds what a diagnosis is worth that lacks answers.
 const partialConfidence = 0.5
 
-// judgeInTime diagnoses the answers that arrive before the context's deadline. If some are missing, the diagnosis is marked
-// as partial; if all are, judge returns an error.
+// judgeInTime diagnoses the answers that arrive before the context's deadline. If some are missing, the diagnosis is
+// marked as partial; if all are, judge returns an error.
 func judgeInTime(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose.Diagnosis, error) {
 	var answered, unanswered atomic.Int64
-	d, err := runBounded(ctx, func() (diagnose.Diagnosis, error) { return diagnose.Run(ctx, inTime(q, &answered, &unanswered), o) })
+	d, err := runBounded(ctx,
+		func() (diagnose.Diagnosis, error) { return diagnose.Run(ctx, inTime(q, &answered, &unanswered), o) })
 	if err != nil {
 		return d, err
 	}
@@ -30,7 +31,8 @@ func judgeInTime(ctx context.Context, q metrics.Querier, o diagnose.Options) (di
 	case n > 0 && answered.Load() == 0:
 		return diagnose.Diagnosis{}, fmt.Errorf("none of %d queries had an answer in time: %w", n, context.Cause(ctx))
 	case n > 0:
-		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("partial: %d queries had no answer in time; checks that need them are unknown", n))
+		d.Notes = slices.Insert(d.Notes, 0,
+			fmt.Sprintf("partial: %d queries had no answer in time; checks that need them are unknown", n))
 		d.MarkPartial(partialConfidence, "the time limit was reached before all checks")
 	case deadlinePassed(ctx) && o.Predict != nil:
 		d.Notes = slices.Insert(d.Notes, 0, "partial: the time limit was reached before all fixes were simulated")
@@ -100,7 +102,8 @@ func (q *lenient) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) 
 }
 
 // Samples implements metrics.Querier.
-func (q *lenient) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
+func (q *lenient) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix,
+	error) {
 	m, err := q.next.Samples(ctx, selector, at, span)
 	return m, q.handle(ctx, err)
 }

@@ -38,7 +38,8 @@ func parseMatch(text string) ([]*labels.Matcher, error) {
 			return nil, hint.With(fmt.Errorf("--match: %q is not a selector", text), way)
 		}
 		op := selector[at : at+1]
-		if rest := selector[at:]; strings.HasPrefix(rest, "=~") || strings.HasPrefix(rest, "!~") || strings.HasPrefix(rest, "!=") {
+		if rest := selector[at:]; strings.HasPrefix(rest, "=~") || strings.HasPrefix(rest, "!~") ||
+			strings.HasPrefix(rest, "!=") {
 			op = rest[:2]
 		}
 		value := selector[at+len(op):]
@@ -53,7 +54,8 @@ func parseMatch(text string) ([]*labels.Matcher, error) {
 	}
 	for _, m := range matchers {
 		if m.Name == labels.MetricName {
-			return nil, hint.With(fmt.Errorf("--match: %q names a metric", text), "match labels only, without a metric name")
+			return nil, hint.With(fmt.Errorf("--match: %q names a metric", text),
+				"match labels only, without a metric name")
 		}
 	}
 	return matchers, nil

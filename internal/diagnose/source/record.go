@@ -26,7 +26,8 @@ type Recorded struct {
 func (s *Scraper) Record(ctx context.Context, out *recording.Writer, show func(Recorded)) (Recorded, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	r := &recorder{Scraper: s, out: out, stop: stop, show: show, fails: make([]int, len(s.Targets)), looked: make([]bool, len(s.Targets)), other: map[int]error{}}
+	r := &recorder{Scraper: s, out: out, stop: stop, show: show, fails: make([]int, len(s.Targets)),
+		looked: make([]bool, len(s.Targets)), other: map[int]error{}}
 	var facts sync.WaitGroup
 	facts.Go(func() { r.writeMeta(ctx) })
 	s.scrapeWithHost(ctx, r.writeHostPage, func(ctx context.Context) { s.Run(ctx, r.writeScrape) })
@@ -147,7 +148,8 @@ func (r *recorder) writeMeta(ctx context.Context) {
 		})
 	}
 	wg.Wait()
-	b, err := json.MarshalIndent(map[string]any{"recorded_by": "sixty record", "began": time.Now().UTC().Format(time.RFC3339), "targets": facts}, "", " ")
+	b, err := json.MarshalIndent(map[string]any{"recorded_by": "sixty record",
+		"began": time.Now().UTC().Format(time.RFC3339), "targets": facts}, "", " ")
 	if err == nil {
 		err = r.out.SetMeta(b)
 	}

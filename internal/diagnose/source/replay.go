@@ -10,7 +10,8 @@ import (
 
 // Replay diagnoses the past at every step of a span. It calls fn with each diagnosis; fn's error ends the replay. The
 // source fills in the options of each time. A Prometheus server's samples are read once.
-func (s *Source) Replay(ctx context.Context, o diagnose.Options, from, to time.Time, step time.Duration, each func(*diagnose.Diagnosis) error) error {
+func (s *Source) Replay(ctx context.Context, o diagnose.Options, from, to time.Time, step time.Duration,
+	each func(*diagnose.Diagnosis) error) error {
 	if s.store == nil {
 		c, err := s.copyPast(ctx, from, to)
 		if err != nil {

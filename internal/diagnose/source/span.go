@@ -28,12 +28,14 @@ func (s Span) ParseTime(text string) (time.Time, error) {
 		d, err := time.ParseDuration(text)
 		switch {
 		case err != nil:
-			return time.Time{}, hint.With(fmt.Errorf("time %q is not a duration such as +90s or -30s", text), momentForms)
+			return time.Time{}, hint.With(fmt.Errorf("time %q is not a duration such as +90s or -30s", text),
+				momentForms)
 		case text[0] == '-':
 			return s.Last.Add(d), nil
 		case s.First.IsZero():
 			return time.Time{}, hint.With(
-				fmt.Errorf("time %q is relative to the start of a recording, and there is none", text), "use a time relative to now, such as -5m")
+				fmt.Errorf("time %q is relative to the start of a recording, and there is none", text),
+				"use a time relative to now, such as -5m")
 		}
 		return s.First.Add(d), nil
 	}
@@ -91,7 +93,8 @@ func (s Span) Baseline(text string, windowFrom time.Time) (period.Period, error)
 	case !r.From.Before(r.To):
 		return r, fmt.Errorf("it ends (%s) before it begins (%s)", FormatTime(r.To), FormatTime(r.From))
 	case !s.First.IsZero() && (!s.First.Before(r.To) || r.From.After(s.Last)):
-		return r, hint.With(fmt.Errorf("the recording has no scrape from %s to %s", FormatTime(r.From), FormatTime(r.To)),
+		return r, hint.With(fmt.Errorf("the recording has no scrape from %s to %s", FormatTime(r.From),
+			FormatTime(r.To)),
 			fmt.Sprintf("choose times from %s to %s", FormatTime(s.First), FormatTime(s.Last)))
 	}
 	if r.From.Before(s.First) {

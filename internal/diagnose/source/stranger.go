@@ -36,7 +36,8 @@ func (s *Source) onlyStrangersError(ctx context.Context) error {
 		return nil
 	}
 	past := model.Duration(span.Last.Sub(span.First).Truncate(time.Second) + time.Second)
-	if v, err = s.Query(ctx, fmt.Sprintf(`group(last_over_time({__name__=~%q}[%s]))`, dialect.Selector, past), span.Last); err != nil || len(v) > 0 {
+	if v, err = s.Query(ctx, fmt.Sprintf(`group(last_over_time({__name__=~%q}[%s]))`, dialect.Selector, past),
+		span.Last); err != nil || len(v) > 0 {
 		return err
 	}
 	return notInferenceError(s.Name, names)
@@ -70,5 +71,6 @@ func (p *Scrape) Kind(name string) (engine.ID, error) {
 // isPermanent reports whether another request would fail likewise: the address belongs to another program, or
 // requires credentials.
 func isPermanent(err error) bool {
-	return errors.Is(err, errStranger) || errors.Is(err, scrape.ErrNotExposition) || errors.Is(err, scrape.ErrNotMetrics)
+	return errors.Is(err, errStranger) || errors.Is(err, scrape.ErrNotExposition) ||
+		errors.Is(err, scrape.ErrNotMetrics)
 }

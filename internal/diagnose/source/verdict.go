@@ -210,7 +210,8 @@ func (s *Source) WatchForVerdict(ctx context.Context, o diagnose.Options, l Watc
 	if more := d.WatchNeeded(); err == nil && more > 0 && l.Longer && !interrupted {
 		// A verdict is there; a prediction of its fixes needs to see more.
 		l.Note("so far " + render.Clean(soFar(&d)))
-		l.Note(fmt.Sprintf("scraping for another %.0f s to predict the effect of fixes; Ctrl-C skips that", more.Seconds()))
+		l.Note(fmt.Sprintf("scraping for another %.0f s to predict the effect of fixes; Ctrl-C skips that",
+			more.Seconds()))
 		longer, stop := context.WithTimeout(ctx, more)
 		r.Run(longer)
 		stop()

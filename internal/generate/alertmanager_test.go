@@ -274,16 +274,9 @@ restart 96 4
 	rules, err := store.Rules(rulesOf(t, cfg).Groups())
 	must.Succeed(t, err)
 	var texts []string
-	pages := replaytest.NewPages(c.Series()[history.UsualInstance])
 	heard, fired := map[string]bool{}, map[string]bool{}
-	for i := range c.Scrapes {
-		at := history.Start.Add(time.Duration(i) * cfg.Interval)
-		target := embedded.Target{Instance: history.UsualInstance, Job: "vllm"}
-		if c.Down(history.UsualInstance, i) {
-			err = store.AppendFailure(target, at)
-		} else {
-			_, err = store.Append(target, at, pages.At(i), "", time.Millisecond)
-		}
+	target := func(instance string) embedded.Target { return embedded.Target{Instance: instance, Job: "vllm"} }
+	for at, err := range replaytest.Scrape(store, c, c.Series(), history.Start, target) {
 		must.Succeed(t, err)
 		must.Succeed(t, rules.Eval(t.Context(), at))
 		var firing []map[string]string

@@ -173,13 +173,12 @@ func TestEveryAlertFiresAndStaysSilent(t *testing.T) {
 		t.Run(p.ID, func(t *testing.T) {
 			t.Parallel()
 			alert := generate.AlertNames(&cfg.Deployment, p)[0]
-			groups := replaytest.GroupsBehind(r.Groups(), alert)
 			for name, fires := range map[string]bool{"fires": true, "nearmiss": false} {
 				c, err := history.Open(os.DirFS("../pathologies/"+strings.ReplaceAll(p.ID, "-", "")+"/testdata"), name)
 				must.Succeed(t, err)
 				const scrape, evaluation = 15 * time.Second, 90 * time.Second // a restart is told for two minutes
 				c = c.Stretch(scrape, min(12, 960/c.Scrapes))
-				ok, err := replaytest.CheckCase(t.Context(), groups, generate.RuleCase{Alert: alert, Fires: fires, Case: c, Series: c.Series(), Scrape: scrape, Evaluation: evaluation})
+				ok, err := replaytest.CheckCase(t.Context(), r.Groups(), generate.RuleCase{Alert: alert, Fires: fires, Case: c, Series: c.Series(), Evaluation: evaluation})
 				if err != nil || !ok {
 					t.Errorf("%s: the alert does not do what the case says: %v", name, err)
 				}
@@ -199,7 +198,7 @@ func TestAShortOutageIsSeen(t *testing.T) {
 		cfg := usual(t)
 		cfg.Interval = scrape
 		cfg.Deployment.Window, cfg.Deployment.Short = generate.Windows(scrape)
-		groups := replaytest.GroupsBehind(rulesOf(t, cfg).Groups(), alert)
+		groups, _ := generate.GroupsBehind(rulesOf(t, cfg).Groups(), alert)
 		for phase := time.Duration(0); phase < scrape; phase += max(scrape/3, 5*time.Second) {
 			for _, down := range []time.Duration{scrape, 61 * time.Second} {
 				store, err := embedded.Open(embedded.Config{})

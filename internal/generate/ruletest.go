@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,11 +14,11 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
-	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/generate/history"
 )
 
@@ -37,20 +38,22 @@ type RuleCase struct {
 	Case   *history.Case
 	Series map[string][]history.Series // by instance, in the deployment's names; only series that the alert reads
 	Labels map[string]string           // labels of all targets, beside instance and job
-	// Scrape and Evaluation are the intervals.
-	Scrape, Evaluation time.Duration
+
+	Evaluation time.Duration // the rules' interval
 }
 
 // testJob is the label job of the servers in unit tests.
 const testJob = "vllm"
 
 // RuleTests makes promtool unit tests from the case files of pathologies: a server on which the alert fires, and a
-// near miss. cases holds a directory for each pathology, named by its id without hyphens. ruleFiles are the paths of
+// near miss. The rules are those of the configuration. cases holds a directory for each pathology, named by its id without hyphens. ruleFiles are the paths of
 // the rules relative to the tests.
 //
 // The cases have vLLM's newest names and the default thresholds; they get the labels of the deployment. Pathologies
 // that the deployment judges by other names or thresholds get no tests, and a note lists them.
-func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string) (files []File, notes []string, err error) {
+func RuleTests(
+	cfg RulesConfig, rules *Rules, cases fs.FS, ruleFiles []string,
+) (files []File, notes []string, err error) {
 	v1, err := dialect.Named("vllm-v1")
 	if err != nil {
 		return nil, nil, err
@@ -84,15 +87,15 @@ func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string) (files []File, 
 		if err != nil {
 			return nil, nil, err
 		}
-		read := metricsRead(p, v1)
-		read["up"] = read["up"] || cfg.Objectives != nil // up decides which objective applies
+		alert := AlertNames(&dialect.Deployment{Dialects: []dialect.Dialect{v1}}, p)[0]
+		_, read := GroupsBehind(rules.Groups(), alert)
 		for i, name := range []string{"fires", "nearmiss"} {
 			c, err := history.Open(dir, name)
 			if err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", p.ID, err)
 			}
-			t := stretchCase(p, c, v1, target)
-			t.Fires, t.Evaluation = i == 0, evaluation
+			t := stretchCase(c, read, target)
+			t.Alert, t.Fires, t.Evaluation = alert, i == 0, evaluation
 			doc.Tests = append(doc.Tests, t.newUnitTest(p.ID+" "+name, read))
 		}
 		content, err := YAML("", doc)
@@ -126,21 +129,16 @@ func (cfg *RulesConfig) exampleTarget() (map[string]string, error) {
 	return target, nil
 }
 
-// stretchCase stretches a case in time and gives it the labels of the deployment.
-func stretchCase(p *catalog.Pathology, c *history.Case, names dialect.Dialect, target map[string]string) RuleCase {
+// stretchCase stretches a case in time, gives it the labels of the deployment, and leaves out what is not read.
+func stretchCase(c *history.Case, read map[string]bool, target map[string]string) RuleCase {
 	times := min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes))
 	c = c.Stretch(testScrape, times)
-	t := RuleCase{
-		Alert: AlertNames(&dialect.Deployment{Dialects: []dialect.Dialect{names}}, p)[0], Case: c,
-		Series: map[string][]history.Series{}, Labels: map[string]string{}, Scrape: testScrape,
-		Evaluation: testEvaluation,
-	}
+	t := RuleCase{Case: c, Series: map[string][]history.Series{}, Labels: map[string]string{}}
 	for name, value := range target {
 		if name != "model_name" && name != "instance" && value != "" {
 			t.Labels[name] = value
 		}
 	}
-	read := metricsRead(p, names)
 	for instance, list := range c.Series() {
 		t.Series[instance] = nil
 		for _, s := range list {
@@ -158,36 +156,37 @@ func stretchCase(p *catalog.Pathology, c *history.Case, names dialect.Dialect, t
 	return t
 }
 
-// metricsRead returns the names of the metrics that a pathology's condition reads.
-func metricsRead(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
-	names := map[string]bool{dia.Metric("vllm:num_requests_running"): true}
-	if atGateway(p) {
-		names = map[string]bool{
-			"sixty_gateway_upstream_up":                         true,
-			"sixty_gateway_upstream_engine_output_tokens_total": true, "sixty_gateway_requests_offered_total": true,
+// metricName matches the names in an expression, labels and functions among them.
+var metricName = regexp.MustCompile(`[a-zA-Z_:][\w:]*`)
+
+// GroupsBehind reduces groups to an alert and the rules that it reads, directly or indirectly. It also returns the names
+// of what these read.
+func GroupsBehind(groups []rulefmt.RuleGroup, alert string) (behind []rulefmt.RuleGroup, read map[string]bool) {
+	read = map[string]bool{}
+	for grown := true; grown; {
+		behind, grown = nil, false
+		for _, g := range groups {
+			g.Rules = slices.DeleteFunc(slices.Clone(g.Rules), func(r rulefmt.Rule) bool {
+				return r.Alert != alert && !read[r.Record]
+			})
+			for _, r := range g.Rules {
+				for _, name := range metricName.FindAllString(r.Expr, -1) {
+					grown = grown || !read[name]
+					read[name] = true
+				}
+			}
+			if len(g.Rules) > 0 {
+				behind = append(behind, g)
+			}
 		}
 	}
-	p.When.Signals(func(s *indicator.Signal) {
-		if s.Logged {
-			return
-		}
-		for _, n := range indicator.Reads(dia.Expr(s)) {
-			names[dia.Metric(n)] = true
-		}
-		for _, n := range indicator.Reads(s.Expr) {
-			names[dia.Metric(n)] = true
-		}
-		if s.Counted() {
-			names[dia.Metric(s.Count+"_count")] = true
-		}
-	})
-	return names
+	return behind, read
 }
 
 // newUnitTest writes a case as a unit test of promtool. want may include the series that a scrape itself adds.
 func (t *RuleCase) newUnitTest(title string, want map[string]bool) unitTest {
 	c := t.Case
-	u := unitTest{Name: title, Interval: model.Duration(t.Scrape)}
+	u := unitTest{Name: title, Interval: model.Duration(c.Every)}
 	for _, instance := range slices.Sorted(maps.Keys(t.Series)) {
 		for _, s := range t.Series[instance] {
 			u.Series = append(u.Series, testSeries{
@@ -211,15 +210,11 @@ func (t *RuleCase) newUnitTest(title string, want map[string]bool) unitTest {
 			}
 		}
 	}
-	end := time.Duration(c.Scrapes-1) * t.Scrape
-	if c.At > 0 {
-		end = c.At
-	}
 	within := time.Duration(0)
 	if t.Fires {
 		within = testLength
 	}
-	u.Exprs = []exprTest{newFiringTest(t.Alert, end.Truncate(time.Second), within, t.Fires)}
+	u.Exprs = []exprTest{newFiringTest(t.Alert, c.At.Truncate(time.Second), within, t.Fires)}
 	return u
 }
 

@@ -2,7 +2,6 @@ package pathologies_test
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -156,52 +155,34 @@ func diagnoseBeside(t *testing.T, c, beside *history.Case, model string, promise
 	store, err := embedded.Open(embedded.Config{})
 	must.Succeed(t, err)
 	defer store.Close()
-	scrape := func(c *history.Case, begin time.Time, rename func(instance string, s []history.Series) (string, []history.Series)) {
-		byInstance := map[string]*replaytest.Pages{}
-		names := map[string]string{}
-		for instance, series := range c.Series() {
-			names[instance], series = rename(instance, series)
-			byInstance[instance] = replaytest.NewPages(series)
-		}
-		for i := range c.Scrapes {
-			at := begin.Add(time.Duration(i) * c.Every)
-			for _, instance := range slices.Sorted(maps.Keys(byInstance)) {
-				target := embedded.Target{Instance: names[instance]}
-				if c.Down(instance, i) {
-					err = store.AppendFailureAfter(target, at, c.ScrapeDuration(instance, i))
-				} else {
-					_, err = store.Append(target, at, byInstance[instance].At(i), "", c.ScrapeDuration(instance, i))
-				}
-				if err != nil {
-					t.Fatalf("scrape %d of %s: %v", i, instance, err)
-				}
+	scrape := func(c *history.Case, series map[string][]history.Series, begin time.Time, prefix string) {
+		target := func(instance string) embedded.Target { return embedded.Target{Instance: prefix + instance} }
+		for at, err := range replaytest.Scrape(store, c, series, begin, target) {
+			if err != nil {
+				t.Fatalf("after %s: %v", at.Sub(begin), err)
 			}
 		}
 	}
-	scrape(c, history.Start, func(instance string, s []history.Series) (string, []history.Series) { return instance, s })
+	scrape(c, c.Series(), history.Start, "")
 	if beside != nil {
-		begin := history.Start.Add(time.Duration(c.Scrapes-1)*c.Every - time.Duration(beside.Scrapes-1)*beside.Every)
-		scrape(beside, begin, func(instance string, list []history.Series) (string, []history.Series) {
-			list = slices.Clone(list)
+		renamed := beside.Series()
+		for _, list := range renamed {
 			for i, s := range list {
 				if s.Labels.Has("model_name") {
 					list[i].Labels = labels.NewBuilder(s.Labels).Set("model_name", model).Labels()
 				}
 			}
-			return model + "-" + instance, list
-		})
+		}
+		begin := history.Start.Add(time.Duration(c.Scrapes-1)*c.Every - time.Duration(beside.Scrapes-1)*beside.Every)
+		scrape(beside, renamed, begin, model+"-")
 	}
 	if w := store.Warnings(); len(w) > 0 {
 		t.Errorf("the store complains: %q", w)
-	}
-	at := history.Start.Add(time.Duration(c.Scrapes-1) * c.Every)
-	if c.At > 0 {
-		at = history.Start.Add(c.At)
 	}
 	created, _ := store.FirstCreated(embedded.Target{Instance: history.UsualInstance})
 	var set diagnose.Settings
 	if len(promised) > 0 {
 		set.Objectives = &slo.File{Objectives: promised}
 	}
-	return run(t, store, diagnose.Options{Settings: set, At: at, First: history.Start, Created: created, Interval: c.Every, Every: true})
+	return run(t, store, diagnose.Options{Settings: set, At: history.Start.Add(c.At), First: history.Start, Created: created, Interval: c.Every, Every: true})
 }

@@ -58,7 +58,7 @@ func alertHolds(t *testing.T, p *catalog.Pathology, c *history.Case, interval, w
 		Pathologies: []*catalog.Pathology{p}, Interval: interval, Past: generate.UsualPast, Ago: generate.UsualAgo,
 	})
 	must.Succeed(t, err)
-	told := generate.RuleCase{Alert: generate.AlertNames(&deployment, p)[0], Fires: fires, Case: c.Stretch(interval, 1), Scrape: interval, Evaluation: interval, Labels: map[string]string{"namespace": "prod"}}
+	told := generate.RuleCase{Alert: generate.AlertNames(&deployment, p)[0], Fires: fires, Case: c.Stretch(interval, 1), Evaluation: interval, Labels: map[string]string{"namespace": "prod"}}
 	told.Series = told.Case.Series()
 	ok, err := replaytest.CheckCase(t.Context(), rules.Groups(), told)
 	must.Succeed(t, err)

@@ -100,7 +100,7 @@ type outage struct {
 type Case struct {
 	Every   time.Duration // between two scrapes
 	Scrapes int
-	At      time.Duration // time of the diagnosis after the first scrape; 0 for the last scrape
+	At      time.Duration // time of the diagnosis after the first scrape
 	Verdict string        // the leading pathology, if it is not the case's own
 
 	files   fs.FS
@@ -190,6 +190,7 @@ func (c *Case) parseHeader(words []string) (err error) {
 		return fmt.Errorf("%s every %s is not 1 to %d scrapes", length, c.Every, maxScrapes)
 	}
 	c.Scrapes = int(length / c.Every)
+	c.At = time.Duration(c.Scrapes-1) * c.Every
 	return nil
 }
 
@@ -440,9 +441,7 @@ func (c *Case) Stretch(interval time.Duration, times int) *Case {
 		Every: interval, Scrapes: at[len(repeats)], Verdict: c.Verdict,
 		groups: map[string]group{},
 	}
-	if c.At > 0 {
-		out.At = time.Duration(out.Scrapes-1)*interval + c.At - time.Duration(c.Scrapes-1)*c.Every
-	}
+	out.At = time.Duration(out.Scrapes-1)*interval + c.At - time.Duration(c.Scrapes-1)*c.Every
 	for k, g := range c.groups {
 		for _, s := range g {
 			s.Values = stretchValues(s, repeats, interval.Seconds()/c.Every.Seconds())

@@ -197,7 +197,7 @@ func renderUnitTests(
 		}
 		files = append(files, generate.File{Path: path, Content: content})
 	}
-	tests, notes, err := generate.RuleTests(c.RulesConfig, c.Cases, []string{path})
+	tests, notes, err := generate.RuleTests(c.RulesConfig, rules, c.Cases, []string{path})
 	return moveToDir("tests", append(files, tests...)), notes, err
 }
 

@@ -4,12 +4,11 @@ package replaytest
 
 import (
 	"context"
-	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -20,9 +19,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
 
-// answered is a metric on every page. A target is up even if an alert reads none of its series.
-const answered = "# TYPE answered gauge\nanswered 1\n"
-
 // CheckCase evaluates rules over a case, and reports whether the alert behaves as the case expects.
 func CheckCase(ctx context.Context, groups []rulefmt.RuleGroup, t generate.RuleCase) (bool, error) {
 	store, err := embedded.Open(embedded.Config{})
@@ -30,33 +26,32 @@ func CheckCase(ctx context.Context, groups []rulefmt.RuleGroup, t generate.RuleC
 		return false, err
 	}
 	defer store.Close()
+	groups, read := generate.GroupsBehind(groups, t.Alert)
 	rules, err := store.Rules(groups)
 	if err != nil {
 		return false, err
 	}
-	pages := map[string]*Pages{}
-	for instance, series := range t.Series {
-		pages[instance] = NewPages(slices.DeleteFunc(slices.Clone(series), func(s history.Series) bool {
-			return !readsMetric(groups, s.Labels.Get(labels.MetricName))
-		}))
-	}
-	ever, last := false, false
-	for i := range t.Case.Scrapes {
-		after := time.Duration(i) * t.Scrape
-		at := history.Start.Add(after)
-		for instance, page := range pages {
-			target := embedded.Target{Instance: instance, Job: t.Job(), Labels: t.Labels}
-			if t.Case.Down(instance, i) {
-				err = store.AppendFailureAfter(target, at, t.Case.ScrapeDuration(instance, i))
-			} else {
-				_, err = store.Append(target, at, append([]byte(answered), page.At(i)...), "",
-					t.Case.ScrapeDuration(instance, i))
-			}
-			if err != nil {
-				return false, err
+	series := map[string][]history.Series{}
+	for instance, all := range t.Series {
+		// A target is up even if an alert reads none of its series.
+		answered := history.Series{Labels: labels.FromStrings(labels.MetricName, "answered"), Values: make([]float64, t.Case.Scrapes)}
+		series[instance] = []history.Series{answered}
+		for _, s := range all {
+			if read[s.Labels.Get(labels.MetricName)] {
+				series[instance] = append(series[instance], s)
 			}
 		}
-		if after%t.Evaluation != 0 && i != t.Case.Scrapes-1 {
+	}
+	ever, last := false, false
+	target := func(instance string) embedded.Target {
+		return embedded.Target{Instance: instance, Job: t.Job(), Labels: t.Labels}
+	}
+	end := time.Duration(t.Case.Scrapes-1) * t.Case.Every
+	for at, err := range Scrape(store, t.Case, series, history.Start, target) {
+		if err != nil {
+			return false, err
+		}
+		if after := at.Sub(history.Start); after%t.Evaluation != 0 && after != end {
 			continue
 		}
 		if err := rules.Eval(ctx, at); err != nil {
@@ -70,100 +65,64 @@ func CheckCase(ctx context.Context, groups []rulefmt.RuleGroup, t generate.RuleC
 	return !t.Fires && !last, nil
 }
 
-// readsMetric reports whether a rule reads a metric.
-func readsMetric(groups []rulefmt.RuleGroup, metric string) bool {
-	return slices.ContainsFunc(groups, func(g rulefmt.RuleGroup) bool {
-		return slices.ContainsFunc(g.Rules, func(r rulefmt.Rule) bool { return strings.Contains(r.Expr, metric) })
-	})
-}
-
-// GroupsBehind reduces groups to an alert and the rules that it reads, directly or indirectly.
-func GroupsBehind(groups []rulefmt.RuleGroup, alert string) []rulefmt.RuleGroup {
-	want, texts := map[string]bool{}, []string{}
-	keep := func(r rulefmt.Rule) bool {
-		return r.Alert == alert || r.Record != "" &&
-			slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, r.Record) })
-	}
-	for grown := true; grown; {
-		grown = false
-		for _, g := range groups {
-			for _, r := range g.Rules {
-				if !want[r.Expr] && keep(r) {
-					want[r.Expr], grown = true, true
-					texts = append(texts, r.Expr)
+// Scrape appends a case, or other series of its instances, to a store, from a time on. It stops after each scrape, or
+// after the first error.
+func Scrape(
+	store *embedded.Store, c *history.Case, series map[string][]history.Series, begin time.Time,
+	target func(instance string) embedded.Target,
+) iter.Seq2[time.Time, error] {
+	return func(yield func(time.Time, error) bool) {
+		pages := map[string]Pages{}
+		for instance, all := range series {
+			pages[instance] = NewPages(all)
+		}
+		for i := range c.Scrapes {
+			at := begin.Add(time.Duration(i) * c.Every)
+			for _, instance := range slices.Sorted(maps.Keys(pages)) {
+				var err error
+				if c.Down(instance, i) {
+					err = store.AppendFailureAfter(target(instance), at, c.ScrapeDuration(instance, i))
+				} else {
+					_, err = store.Append(target(instance), at, pages[instance].At(i), "", c.ScrapeDuration(instance, i))
 				}
+				if err != nil {
+					yield(at, err)
+					return
+				}
+			}
+			if !yield(at, nil) {
+				return
 			}
 		}
 	}
-	var out []rulefmt.RuleGroup
-	for _, g := range groups {
-		g.Rules = slices.DeleteFunc(slices.Clone(g.Rules), func(r rulefmt.Rule) bool { return !want[r.Expr] })
-		out = append(out, g)
-	}
-	return out
 }
 
 // Pages hold the scrapes of a target in Prometheus' text format.
-type Pages struct {
-	families []string          // in alphabetical order
-	types    map[string][]byte // TYPE lines by family
-	lines    map[string][]line
-}
+type Pages []line
 
 // A line is a series on a page.
 type line struct {
-	begin  []byte // the name and the labels
+	series string
 	values []float64
 }
 
 // NewPages arranges series as pages.
-func NewPages(all []history.Series) *Pages {
-	histograms := map[string]bool{}
+func NewPages(all []history.Series) Pages {
+	var p Pages
 	for _, s := range all {
-		if base, ok := strings.CutSuffix(s.Labels.Get(labels.MetricName), "_bucket"); ok {
-			histograms[base] = true
-		}
+		rest := labels.NewBuilder(s.Labels).Del(labels.MetricName).Labels()
+		p = append(p, line{s.Labels.Get(labels.MetricName) + rest.String() + " ", s.Values})
 	}
-	p := &Pages{types: map[string][]byte{}, lines: map[string][]line{}}
-	for _, s := range all {
-		name := s.Labels.Get(labels.MetricName)
-		family, kind := familyOf(name, histograms), "gauge"
-		switch {
-		case histograms[family]:
-			kind = "histogram"
-		case history.Counter(family):
-			kind = "counter"
-		}
-		p.types[family] = fmt.Appendf(nil, "# TYPE %s %s\n", family, kind)
-		begin := name + labels.NewBuilder(s.Labels).Del(labels.MetricName).Labels().String() + " "
-		p.lines[family] = append(p.lines[family], line{[]byte(begin), s.Values})
-	}
-	p.families = slices.Sorted(maps.Keys(p.lines))
 	return p
 }
 
 // At returns the page of one scrape.
-func (p *Pages) At(scrape int) []byte {
+func (p Pages) At(scrape int) []byte {
 	var b []byte
-	for _, family := range p.families {
-		typed := false
-		for _, l := range p.lines[family] {
-			if v := l.values[scrape]; !math.IsNaN(v) {
-				if !typed {
-					b, typed = append(b, p.types[family]...), true
-				}
-				b = append(strconv.AppendFloat(append(b, l.begin...), v, 'g', -1, 64), '\n')
-			}
+	for _, l := range p {
+		if v := l.values[scrape]; !math.IsNaN(v) {
+			b = append(strconv.AppendFloat(append(b, l.series...), v, 'g', -1, 64), '\n')
 		}
 	}
 	return b
-}
-
-func familyOf(name string, histograms map[string]bool) string {
-	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-		if base, ok := strings.CutSuffix(name, suffix); ok && histograms[base] {
-			return base
-		}
-	}
-	return name
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/prometheus/promql/parser"
-
 	"github.com/sixty-dev/sixty/internal/audit/checks"
 	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -367,7 +365,7 @@ func operations(docs []*files.Document, known bool) Area {
 	for _, c := range covering {
 		it := Item{Name: "alert on " + c.title, Severity: c.severity, Status: Missing, Detail: "no alert reads it", Hint: generate}
 		for _, q := range alerts {
-			if readsAny(q.Tree, records, c.names, 0) {
+			if readsAny(q, records, c.names, 0) {
 				it.Status, it.Detail, it.Hint = Present, q.Name, ""
 				break
 			}
@@ -377,7 +375,7 @@ func operations(docs []*files.Document, known bool) Area {
 	burn := Item{Name: "SLO with burn-rate alerts", Severity: catalog.Info, Status: Missing, Detail: "no alert compares two windows", Hint: generate + ", with --slo"}
 	without := 0
 	for _, q := range alerts {
-		if isBurnRate(q) {
+		if isBurnRate(q.Expr) {
 			burn.Status, burn.Detail, burn.Hint = Present, q.Name, ""
 		}
 		if q.Runbook == "" {
@@ -428,24 +426,22 @@ func alertsIn(docs []*files.Document) (alerts []*files.Query, records map[string
 // readsDepth bounds how far recording rules are followed.
 const readsDepth = 4
 
-// readsAny reports whether an expression reads one of some families, perhaps
-// through recording rules.
-func readsAny(tree parser.Node, records map[string]*files.Query, families []string, depth int) bool {
-	for _, v := range checks.Selectors(tree) {
+// readsAny reports whether a query reads one of some families, perhaps through recording rules.
+func readsAny(q *files.Query, records map[string]*files.Query, families []string, depth int) bool {
+	for _, v := range checks.Selectors(q.Tree) {
 		name := checks.NameOf(v)
 		if r := records[name]; r != nil && depth < readsDepth {
-			if readsAny(r.Tree, records, families, depth+1) {
+			if readsAny(r, records, families, depth+1) {
 				return true
 			}
 			continue
 		}
-		family := name
 		if n, ok := dialect.Known(name); ok {
-			family = n.Name
+			name = n.Name
 		}
-		other, _ := dialect.OtherOf(family)
-		family = strings.TrimPrefix(strings.TrimPrefix(family, engine.Canonical), other.Prefix)
-		if slices.Contains(families, family) {
+		other, _ := dialect.OtherOf(name)
+		name = strings.TrimPrefix(strings.TrimPrefix(name, engine.Canonical), other.Prefix)
+		if slices.Contains(families, name) {
 			return true
 		}
 	}
@@ -454,27 +450,17 @@ func readsAny(tree parser.Node, records map[string]*files.Query, families []stri
 
 // isBurnRate reports whether an alert looks at one quantity over two windows, as burn-rate alerts do: by ranges, or by
 // recorded ratios whose names differ in their window alone.
-func isBurnRate(q *files.Query) bool {
-	windows, two, both := map[string]string{}, false, false
-	look := func(of, window string) {
-		two = two || windows[of] != "" && windows[of] != window
-		windows[of] = window
+func isBurnRate(expr string) bool {
+	windows, two := map[string]string{}, false
+	for _, m := range windowed.FindAllStringSubmatch(expr, -1) {
+		two = two || windows[m[1]] != "" && windows[m[1]] != m[2]
+		windows[m[1]] = m[2]
 	}
-	parser.Inspect(q.Tree, func(n parser.Node, _ []parser.Node) error {
-		switch n := n.(type) {
-		case *parser.VectorSelector:
-			if m := recordedWindow.FindStringSubmatch(checks.NameOf(n)); m != nil {
-				look(m[1], m[2])
-			}
-		case *parser.MatrixSelector:
-			look(checks.NameOf(n.VectorSelector.(*parser.VectorSelector)), n.Range.String())
-		case *parser.BinaryExpr:
-			both = both || n.Op == parser.LAND
-		}
-		return nil
-	})
-	return two && both
+	return two && conjunction.MatchString(expr)
 }
 
-// recordedWindow matches the name of a recorded ratio that ends with its window.
-var recordedWindow = regexp.MustCompile(`^(.+(?:rate|[:_]))([0-9]+[smhdw])$`)
+var (
+	// windowed matches a name with the window of its range, or at its own end.
+	windowed    = regexp.MustCompile(`([a-zA-Z_:]+)(?:\{[^}]*\})?\[?([0-9]+[smhdw])\b`)
+	conjunction = regexp.MustCompile(`\band\b`)
+)

@@ -44,7 +44,7 @@ func TestSimulateFromPrometheusAgreesWithTheRecording(t *testing.T) {
 		a, b      float64
 		tolerance float64
 	}{
-		{"rate", direct.Workload.Rate, through.Workload.Rate, 0.05},
+		{"requests", float64(direct.Runs[0].Requests), float64(through.Runs[0].Requests), 0.05},
 		{"prompt tokens", direct.Workload.PromptTokens, through.Workload.PromptTokens, 0.05},
 		{"measured ITL", direct.Check[1].Measured, through.Check[1].Measured, 0.05},
 		{"simulated ITL", direct.Runs[0].Find("ITL mean").Value, through.Runs[0].Find("ITL mean").Value, 0.15},

@@ -31,11 +31,8 @@ var alertCondition = Check{
 
 // decides reports whether an expression compares, or tests for absence.
 func decides(e parser.Expr) bool {
-	found := calls(e, "absent", "absent_over_time")
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+	return contains(e, func(n parser.Node) bool {
 		b, ok := n.(*parser.BinaryExpr)
-		found = found || ok && (b.Op.IsComparisonOperator() || b.Op == parser.LUNLESS)
-		return nil
+		return ok && (b.Op.IsComparisonOperator() || b.Op == parser.LUNLESS) || isCall(n, "absent", "absent_over_time")
 	})
-	return found
 }

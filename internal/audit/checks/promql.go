@@ -213,14 +213,18 @@ func isCall(n parser.Node, names ...string) bool {
 	return ok && c != nil && slices.Contains(names, c.Func.Name)
 }
 
-// calls reports whether something under a node calls one of the functions.
-func calls(e parser.Node, names ...string) bool {
-	found := false
+// contains reports whether there is a node of a kind under another one, or itself.
+func contains(e parser.Node, is func(parser.Node) bool) (found bool) {
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		found = found || isCall(n, names...)
+		found = found || is(n)
 		return nil
 	})
 	return found
+}
+
+// calls reports whether something under a node calls one of the functions.
+func calls(e parser.Node, names ...string) bool {
+	return contains(e, func(n parser.Node) bool { return isCall(n, names...) })
 }
 
 // insideCall reports whether a call of one of the functions encloses the node.

@@ -54,16 +54,22 @@ func (p *pass) combined() bool {
 	})
 }
 
+// unitOf returns the unit of a gauge of the catalogue, or of NVIDIA's fields.
+func unitOf(name string) string {
+	if f, ok := dcgm.FieldOf(name); ok {
+		return f.Unit
+	}
+	_, family := classOf(name)
+	return family.Unit
+}
+
 // quantityOf says what the values of a gauge of the catalogue are where they cannot be added up, "" elsewhere.
 func quantityOf(name string) string {
 	c, family := classOf(name)
-	unit := family.Unit
-	if f, ok := dcgm.FieldOf(name); ok {
-		if unit = f.Unit; f.Type == "code" {
-			return "codes"
-		}
-	}
-	switch {
+	f, _ := dcgm.FieldOf(name)
+	switch unit := unitOf(name); {
+	case f.Type == "code":
+		return "codes"
 	case c != gauge:
 	case unit == "C":
 		return "temperatures"
@@ -176,7 +182,10 @@ func rangeOfGauge(name string, by float64) (low, high float64, known bool) {
 	c, _ := classOf(name)
 	switch quantity := quantityOf(name); {
 	case quantity == "shares" && !strings.HasSuffix(name, "_hit_rate"): // V0's is −1 where nothing was asked
-		return 0, math.Round(shareOf(name)) * by, true
+		if unitOf(name) == "%" {
+			by *= 100
+		}
+		return 0, by, true
 	case isState(name):
 		return 0, by, true
 	case c.cumulative():
@@ -187,22 +196,10 @@ func rangeOfGauge(name string, by float64) (low, high float64, known bool) {
 
 // alternates reports whether other values may stand in for an expression's.
 func alternates(e parser.Expr) bool {
-	found := false
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+	return contains(e, func(n parser.Node) bool {
 		b, ok := n.(*parser.BinaryExpr)
-		found = found || ok && b.Op == parser.LOR || isCall(n, "clamp", "clamp_min", "clamp_max", "label_replace")
-		return nil
+		return ok && b.Op == parser.LOR || isCall(n, "clamp", "clamp_min", "clamp_max", "label_replace")
 	})
-	return found
-}
-
-// shareOf is what the whole is of a gauge that is a share: 1, or 100 of percent.
-func shareOf(name string) float64 {
-	_, family := classOf(name)
-	if f, _ := dcgm.FieldOf(name); f.Unit == "%" || family.Unit == "%" {
-		return 100
-	}
-	return 1
 }
 
 // wholes are counters of which another one counts a part.

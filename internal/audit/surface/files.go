@@ -70,46 +70,41 @@ type Reading struct {
 	Notes  []string
 }
 
-// Read reads the files, each once. One that is neither rules nor a dashboard is skipped, and noted. The notes are there
-// beside an error too.
+// Read reads the files, each once. One that is neither rules nor a dashboard is skipped, and noted.
 func (p *Paths) Read() (out Reading, err error) {
-	seen := map[string]bool{}
-	var skipped []string
-	defer func() {
-		if n := len(skipped); n > 0 {
-			note := render.Plural(n, "file") + " without rules or a dashboard skipped, the first " + skipped[0]
-			out.Notes = append(out.Notes, note)
-		}
-	}()
+	var names, skipped []string
 	for _, path := range p.Named {
-		names, err := expand(path)
+		more, err := expand(path)
 		if err != nil {
 			return out, err
 		}
-		for _, name := range names {
-			if seen[name] {
-				continue
-			}
-			seen[name] = true
-			data, err := fileio.Read(name, files.MaxFile)
-			if err != nil {
-				return out, err
-			}
-			doc, err := files.Read(name, data)
-			switch {
-			case errors.Is(err, files.ErrUnrelated) || p.SkipUnrelated && files.IsTemplate(data):
-				skipped = append(skipped, name)
-			case err != nil:
-				out.Errors = append(out.Errors, err)
-			default:
-				out.Docs = append(out.Docs, doc)
-			}
+		names = append(names, more...)
+	}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
+		}
+		data, err := fileio.Read(name, files.MaxFile)
+		if err != nil {
+			return out, err
+		}
+		doc, err := files.Read(name, data)
+		switch {
+		case errors.Is(err, files.ErrUnrelated) || p.SkipUnrelated && files.IsTemplate(data):
+			skipped = append(skipped, name)
+		case err != nil:
+			out.Errors = append(out.Errors, err)
+		default:
+			out.Docs = append(out.Docs, doc)
 		}
 	}
-	if len(out.Docs)+len(out.Errors) == 0 && p.Any() && !p.SkipUnrelated {
-		return out, hint.With(errors.New("no rules and no dashboards in the files"), "check the paths")
+	if n := len(skipped); n > 0 {
+		out.Notes = []string{render.Plural(n, "file") + " without rules or a dashboard skipped, the first " + skipped[0]}
 	}
-	return out, nil
+	if len(names) > 0 && len(out.Docs)+len(out.Errors) == 0 && !p.SkipUnrelated {
+		err = hint.With(errors.New("no rules and no dashboards in the files"), "check the paths")
+	}
+	return out, err
 }
 
 // expand returns the files under a directory, or the file itself. Links to

@@ -112,7 +112,7 @@ func (v *Vocabulary) checkArguments(c *cobra.Command) {
 	c.Args = func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) > 0 && (groups || v.removed[c.CommandPath()+" "+args[0]] != ""),
-			len(args) > 0 && !strings.ContainsAny(args[0], "./:=") && len(hint.Nearest(args[0], commands(c))) > 0: // no address and no path
+			len(args) > 0 && !strings.ContainsAny(args[0], "./:=") && len(nearCommands(c, args[0])) > 0: // no address and no path
 			return v.unknownCommand(c, args[0])
 		case groups || check == nil:
 			return nil
@@ -124,22 +124,23 @@ func (v *Vocabulary) checkArguments(c *cobra.Command) {
 	}
 }
 
-// commands are the names of the commands directly below one.
-func commands(c *cobra.Command) []string {
+// nearCommands returns the names of the commands directly below one that a word may stand for.
+func nearCommands(c *cobra.Command, word string) []string {
 	var names []string
 	for _, sub := range c.Commands() {
 		if !sub.Hidden {
 			names = append(names, sub.Name())
 		}
 	}
-	return names
+	return hint.Nearest(word, names)
 }
 
 func (v *Vocabulary) unknownCommand(c *cobra.Command, name string) error {
 	if instead := v.removed[c.CommandPath()+" "+name]; instead != "" {
 		return hint.With(fmt.Errorf("%s %s was removed", c.CommandPath(), name), instead)
 	}
-	return hint.With(fmt.Errorf("unknown command %q for %q", name, c.CommandPath()), suggest(c, c.CommandPath()+" ", name, commands(c)))
+	err := fmt.Errorf("unknown command %q for %q", name, c.CommandPath())
+	return hint.With(err, suggest(c, c.CommandPath()+" ", nearCommands(c, name)))
 }
 
 // explainFlag adds a way out to pflag's errors: the nearest flags, or the successor of what was removed.
@@ -166,12 +167,11 @@ func (v *Vocabulary) explainFlag(c *cobra.Command, err error) error {
 			names = append(names, f.Name)
 		}
 	})
-	return hint.With(err, suggest(c, "--", synonym.Translate(name), names))
+	return hint.With(err, suggest(c, "--", hint.Nearest(synonym.Translate(name), names)))
 }
 
 // suggest returns a hint: the nearest names, each after prefix, or the command's help if no name is near.
-func suggest(c *cobra.Command, before, name string, names []string) string {
-	near := hint.Nearest(name, names)
+func suggest(c *cobra.Command, before string, near []string) string {
 	if len(near) == 0 {
 		return c.CommandPath() + " --help"
 	}

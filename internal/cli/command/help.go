@@ -27,7 +27,6 @@ func (v *Vocabulary) layHelp(root *cobra.Command) {
 		return strings.TrimRight(t.String(), "\n")
 	}
 	v.pages = template.Must(template.New("").Funcs(template.FuncMap{ // cobra's own functions are one map of the whole program
-		"pad": render.Pad,
 		"flags": func(c *cobra.Command) string {
 			return strings.TrimRight(v.flags(c).FlagUsagesWrapped(render.NewText(v.Options).Width()), "\n")
 		},

@@ -140,31 +140,28 @@ func (f *Simulation) AddFlags(s *pflag.FlagSet) {
 	f.Samples = -1 // as many as take little time
 }
 
-func (f *Simulation) checkFlags() error {
-	switch {
-	case len(f.gpus) > 1:
-		return hint.With(fmt.Errorf("--gpu: a simulation has one kind of GPU, not %d", len(f.gpus)),
-			"sixty tune compares several")
-	}
-	return f.Load.Check()
-}
-
 // Read validates the flags and arguments and reads the files that they name. changed reports whether a flag was
 // given.
 func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag string) bool) (err error) {
 	f.Load.Given(changed)
-	if changed("replicas") && f.Replicas < 1 {
-		return fmt.Errorf("--replicas %d: want 1 or more", f.Replicas)
-	}
-	if f.Known, err = f.readKnown(ctx, args, f.checkFlags); err != nil || f.Load.Trace == "" {
+	f.Known, err = f.readKnown(ctx, args, func() error {
+		switch {
+		case changed("replicas") && f.Replicas < 1:
+			return fmt.Errorf("--replicas %d: want 1 or more", f.Replicas)
+		case len(f.gpus) > 1:
+			return hint.With(fmt.Errorf("--gpu: a simulation has one kind of GPU, not %d", len(f.gpus)),
+				"sixty tune compares several")
+		}
+		return f.Load.Check()
+	})
+	if err != nil || f.Load.Trace == "" {
 		return err
 	}
 	file, err := os.Open(f.Load.Trace)
-	if err != nil {
-		return fmt.Errorf("open trace: %w", err)
+	if err == nil {
+		defer file.Close()
+		f.Trace, err = workload.Read(file)
 	}
-	defer file.Close()
-	f.Trace, err = workload.Read(file)
 	return err
 }
 

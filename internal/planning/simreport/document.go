@@ -134,9 +134,6 @@ func (d *document) addAnswer(then *Run) {
 	if now == nil {
 		columns = render.Columns("", "simulated", "90 % interval")
 	}
-	if then.Samples == 0 {
-		columns[len(columns)-1].Title = ""
-	}
 	d.Answer(render.Bold, "", head+": "+strings.Join(said, ", ")+".")
 	d.Table(columns, users).In(render.Screen)
 	d.Table(columns, append(users, all...)).In(render.Details)
@@ -246,9 +243,8 @@ func (s *Simulation) mergeWarnings() (out []string) {
 // addAssumptions shows what was simulated.
 func (d *document) addAssumptions() {
 	w, p := &d.s.Workload, &d.s.Deployment
-	work := fmt.Sprintf("%s; %d requests in %s (%s/s), %s prompt and %s output tokens on average; seed %d", w.Text,
-		w.Requests, render.Seconds(w.Duration), render.Number(w.Rate), render.Number(w.PromptTokens),
-		render.Number(w.OutputTokens), w.Seed)
+	work := fmt.Sprintf("%s; %d requests, %s prompt and %s output tokens on average; seed %d", w.Text,
+		d.s.Runs[0].Requests, render.Number(w.PromptTokens), render.Number(w.OutputTokens), w.Seed)
 	if d.s.Sweep != nil {
 		work += "; at the first point of the sweep"
 	}

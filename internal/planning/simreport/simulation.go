@@ -5,7 +5,6 @@
 package simreport
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -54,8 +53,7 @@ func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*S
 	if err != nil {
 		return nil, err
 	}
-	first := slices.IndexFunc(variants, func(v *planning.Variant) bool { return v.Err == nil })
-	v := variants[first]
+	v := variants[slices.IndexFunc(variants, func(v *planning.Variant) bool { return v.Err == nil })]
 	s := &Simulation{
 		Schema: Schema, Tool: version.This(), Workload: WorkloadOf(v.Workload, q.Load.Seed, v.Requests),
 		Deployment:  DeploymentOf(v.Engine, v.Deployment),
@@ -71,14 +69,7 @@ func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*S
 		}
 		return s, nil
 	}
-	err = q.Run(ctx, variants, func(i int, v *planning.Variant) {
-		s.Runs[i] = RunOf(v, o)
-		if i == first && v.Clients > 0 { // in a closed loop the number of requests is a result
-			w, r := &s.Workload, &s.Runs[i]
-			w.Requests, w.Duration = r.Requests, cmp.Or(v.Until.Seconds(), r.Duration)
-			w.Rate = float64(w.Requests) / w.Duration
-		}
-	})
+	err = q.Run(ctx, variants, func(i int, v *planning.Variant) { s.Runs[i] = RunOf(v, o) })
 	if err == nil {
 		err = s.simulatePresent(ctx, q, o)
 	}
@@ -103,7 +94,7 @@ func (s *Simulation) simulatePresent(ctx context.Context, q *planning.Simulation
 		return nil
 	}
 	deployment := DeploymentOf(variants[0].Engine, variants[0].Deployment)
-	s.Changes = describeChanges(&deployment, &s.Deployment, &q.Load)
+	s.Changes = describeChanges(&deployment, &s.Deployment, variants[0].Workload.Text != s.Workload.Text)
 	if len(s.Changes) == 0 && s.Sweep == nil {
 		return nil
 	}
@@ -111,8 +102,8 @@ func (s *Simulation) simulatePresent(ctx context.Context, q *planning.Simulation
 	return now.Run(ctx, variants, func(_ int, v *planning.Variant) { *s.Present = RunOf(v, o) })
 }
 
-// describeChanges describes how the settings of two deployments differ, and the load that was asked for.
-func describeChanges(now, then *Deployment, load *workload.Asked) (out []string) {
+// describeChanges describes how two deployments differ, and whether their load does.
+func describeChanges(now, then *Deployment, otherLoad bool) (out []string) {
 	for _, flag := range slices.Sorted(maps.Keys(then.Settings)) {
 		if a, b := now.Settings[flag], then.Settings[flag]; a != b {
 			out = append(out, fmt.Sprintf("%s %v → %v", flag, a, b))
@@ -121,25 +112,8 @@ func describeChanges(now, then *Deployment, load *workload.Asked) (out []string)
 	if a, b := now.Replicas, then.Replicas; a != b {
 		out = append(out, fmt.Sprintf("replicas %d → %d", a, b))
 	}
-	for _, x := range []struct {
-		given bool
-		text  string
-	}{
-		{load.Trace != "", "the trace " + load.Trace},
-		{load.Concurrency > 0, render.Plural(load.Concurrency, "client")},
-		{load.Rate != "", "rate " + load.Rate},
-		{load.RateScale != 1, fmt.Sprintf("%g times the rate", load.RateScale)},
-		{load.SetCV, fmt.Sprintf("arrivals of variation %g", load.CV)},
-		{load.Prompt != "", "prompts of " + load.Prompt + " tokens"},
-		{load.PromptScale != 1, fmt.Sprintf("%g times the prompts", load.PromptScale)},
-		{load.Output != "", "outputs of " + load.Output + " tokens"},
-		{load.OutputScale != 1, fmt.Sprintf("%g times the outputs", load.OutputScale)},
-		{load.SetPrefixShare, fmt.Sprintf("a prefix share of %g", load.PrefixShare)},
-		{load.SetConcurrency && load.Concurrency == 0, "an open loop"},
-	} {
-		if x.given {
-			out = append(out, x.text)
-		}
+	if otherLoad {
+		out = append(out, "another load")
 	}
 	return out
 }
@@ -162,9 +136,6 @@ func (s *Simulation) Served() bool {
 type Workload struct {
 	Source       string   `json:"source"` // poisson, constant, bursts, trace or measured
 	Text         string   `json:"text"`
-	Requests     int      `json:"requests"`
-	Duration     float64  `json:"duration"` // from the first arrival to the last
-	Rate         float64  `json:"rate"`
 	PromptTokens float64  `json:"prompt_tokens"` // means per request
 	OutputTokens float64  `json:"output_tokens"`
 	Seed         uint64   `json:"seed"`
@@ -173,15 +144,11 @@ type Workload struct {
 
 // WorkloadOf describes requests.
 func WorkloadOf(d workload.Description, seed uint64, requests []sim.Request) Workload {
-	w := Workload{Source: d.Source, Text: d.Text, Requests: len(requests), Seed: seed, Notes: d.Notes}
+	w := Workload{Source: d.Source, Text: d.Text, Seed: seed, Notes: d.Notes}
 	n := float64(len(requests))
 	for i := range requests {
 		w.PromptTokens += float64(requests[i].PromptTokens) / n
 		w.OutputTokens += float64(requests[i].OutputTokens) / n
-		w.Duration = (requests[i].Arrival - requests[0].Arrival).Seconds()
-	}
-	if w.Duration > 0 {
-		w.Rate = (n - 1) / w.Duration
 	}
 	return w
 }

@@ -246,7 +246,7 @@ var gateways = []string{
 // Wanted lists names beside the engines' that the checklist looks for in a
 // Prometheus server.
 func Wanted() []string {
-	return slices.Concat(gateways, hosts, []string{"container_memory_working_set_bytes", "http_requests_total", "ALERTS", "probe_success"})
+	return slices.Concat(gateways, hosts, []string{"container_memory_working_set_bytes", "http_requests_total", "ALERTS", "probe_success", "http_request_duration_highr_seconds_count"})
 }
 
 var hosts = []string{"node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_network_receive_bytes_total"}

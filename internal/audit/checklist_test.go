@@ -43,6 +43,15 @@ func mustNamed(t *testing.T, id string) dialect.Dialect {
 	return d
 }
 
+func detected(t *testing.T, names ...string) dialect.Dialect {
+	t.Helper()
+	d, ok := dialect.Detect(names)
+	if !ok {
+		t.Fatalf("no dialect of %q", names)
+	}
+	return d
+}
+
 func find(t *testing.T, areas []Area, area, item string) Item {
 	t.Helper()
 	for _, a := range areas {
@@ -73,10 +82,10 @@ func TestChecklistSaysWhatIsMissingAndHowToGetIt(t *testing.T) {
 	slow := whole(seen(t, "vllm-v1", "nginx_ingress_controller_requests", "node_cpu_seconds_total"))
 	slow.Interval = time.Minute
 	gpu := seen(t, "vllm-v1")
-	gpu.Detect([]string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_TEMP"})
+	gpu.AddTarget(detected(t, "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_TEMP"), "", "")
 	idle := checks.NewSurface("1 server")
 	idle.Live = true
-	idle.Detect([]string{"vllm:num_requests_running"})
+	idle.AddTarget(detected(t, "vllm:num_requests_running"), "", "")
 	idle.AddName("http_request_duration_highr_seconds_count", "")
 	mixed := seen(t, "vllm-v1")
 	mixed.AddTarget(mustNamed(t, "vllm-0.6"), "", "old:8000")

@@ -158,7 +158,7 @@ func (r *Report) headline() string {
 	say(1, "%s, %s: %d page, %d ticket, %d info", render.Plural(len(r.Files), "file"),
 		render.Plural(r.Expressions, "expression"), counts["page"], counts["ticket"], counts["info"])
 	say(counts[checks.Doubtful], "; %s", render.Plural(counts[checks.Doubtful], checks.Doubtful))
-	say(r.Unjudged, "; %d are not PromQL, which pint tells more of", r.Unjudged)
+	say(r.Unjudged, "; %d not judged, which are not PromQL", r.Unjudged)
 	say(counts["fixable"], "; --fix repairs %d", counts["fixable"])
 	say(r.Repaired, "; %d repaired", r.Repaired)
 	return text + "."

@@ -245,7 +245,7 @@ func TestServersThatWereSeenKnowTheirLabelsEdgesAndModels(t *testing.T) {
 		labels.FromStrings(labels.MetricName, "vllm:request_queue_time_seconds_bucket", "model_name", "m", "engine", "0", "le", "+Inf"),
 		labels.FromStrings(labels.MetricName, "http_requests_total", "code", "200"),
 	} {
-		s.Add(series, "a:8000")
+		s.AddName(series.Get(labels.MetricName), series.Get(labels.BucketLabel))
 	}
 	for expr, want := range map[string][]string{
 		"sum(rate(vllm:spec_decode_num_drafts_total[5m]))":                                                             {"info not-exposed"},

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/prometheus/model/labels"
-
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
@@ -38,16 +36,15 @@ type Surface struct {
 	// Interval is the time between two scrapes, 0 where it is not known.
 	Interval time.Duration
 
-	names  map[string]bool
-	labels map[string]map[string]bool // by series name
-	edges  map[string]map[string]bool // by histogram family: le as written
+	names map[string]bool
+	edges map[string]map[string]bool // by histogram family: le as written
 
 	exposed map[Exposure][]string
 }
 
 // NewSurface returns a surface on which nothing was seen yet.
 func NewSurface(source string) *Surface {
-	return &Surface{Source: source, names: map[string]bool{}, labels: map[string]map[string]bool{}, edges: map[string]map[string]bool{}}
+	return &Surface{Source: source, names: map[string]bool{}, edges: map[string]map[string]bool{}}
 }
 
 // SurfaceOf returns what servers of a dialect expose, by its name.
@@ -86,21 +83,7 @@ func (s *Surface) addNamed(id string) error {
 	return nil
 }
 
-// Add adds a series as a target exposes it; instance is the target.
-func (s *Surface) Add(l labels.Labels, instance string) {
-	name := l.Get(labels.MetricName)
-	s.AddName(name, l.Get(labels.BucketLabel))
-	if s.labels[name] == nil {
-		s.labels[name] = map[string]bool{}
-	}
-	l.Range(func(l labels.Label) {
-		s.labels[name][l.Name] = true
-		s.AddLabel(name, l.Name, l.Value)
-	})
-	s.addPlace(l.Get("model_name"), instance)
-}
-
-// AddName adds a name with unknown labels and, if le is not "", one bucket bound.
+// AddName adds a name and, if le is not "", one bucket bound.
 func (s *Surface) AddName(name, le string) {
 	s.names[name] = true
 	if family, ok := strings.CutSuffix(name, "_bucket"); ok && le != "" {
@@ -111,37 +94,17 @@ func (s *Surface) AddName(name, le string) {
 	}
 }
 
-// AddTarget adds a target whose dialect is known.
+// AddTarget adds a server with its dialect. The model and the instance are "" where they are not known.
 func (s *Surface) AddTarget(d dialect.Dialect, model, instance string) {
-	s.addPlace(model, instance)
-	s.addDialect(d)
-}
-
-// addPlace adds a model and an instance that serves it, either "" where it is not known.
-func (s *Surface) addPlace(model, instance string) {
 	if model != "" && !slices.Contains(s.Models, model) {
 		s.Models = append(s.Models, model)
 	}
 	if instance != "" && !slices.Contains(s.Instances, instance) {
 		s.Instances = append(s.Instances, instance)
 	}
-}
-
-func (s *Surface) addDialect(d dialect.Dialect) {
 	if !slices.ContainsFunc(s.Dialects, func(have dialect.Dialect) bool { return have.Key() == d.Key() }) {
 		s.Dialects = append(s.Dialects, d)
 	}
-}
-
-// Detect adds the dialect of one target's names; false where they are of no
-// engine.
-func (s *Surface) Detect(names []string) bool {
-	d, ok := dialect.Detect(names)
-	if !ok {
-		return false
-	}
-	s.addDialect(d)
-	return true
 }
 
 // Exposes reports whether a series' name is there.
@@ -150,9 +113,6 @@ func (s *Surface) Exposes(name string) bool { return s.names[name] }
 // hasLabel reports whether a series has a label; known is false where it
 // cannot be told.
 func (s *Surface) hasLabel(name, label string) (has, known bool) {
-	if seen, ok := s.labels[name]; ok && s.Live {
-		return seen[label], true
-	}
 	n, ok := dialect.Known(name)
 	if !ok || len(n.Labels) == 0 {
 		return false, false

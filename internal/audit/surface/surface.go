@@ -3,7 +3,6 @@
 package surface
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +26,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/metrics/api"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
-	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
@@ -43,67 +40,88 @@ type Deployment struct {
 
 func (d *Deployment) note(text string) { d.Notes = append(d.Notes, text) }
 
-// Of reads the servers of a Spec. A Prometheus server is queried at the time at, in the syntax of source.Span. Notes
-// are returned beside an error too.
-func Of(ctx context.Context, spec source.Spec, at string) (d *Deployment, err error) {
+// Of reads what the servers of a Spec expose: of URLs one scrape each, of a recording and of a Prometheus server what
+// they hold at a time, in the syntax of source.Span. Notes are returned beside an error too.
+func Of(ctx context.Context, spec source.Spec, when string) (d *Deployment, err error) {
 	d = &Deployment{}
-	switch {
-	case spec.Prometheus != "":
-		err = d.ofPrometheus(ctx, spec, at)
-	case spec.Recording != "":
-		err = d.ofRecording(ctx, spec.Recording)
-	default:
-		err = d.ofServers(ctx, spec)
+	q, err := source.Open(ctx, spec)
+	if err != nil {
+		return d, err
 	}
-	if err == nil && len(d.Surface.Dialects) == 0 {
-		err = hint.With(errors.New("no metric of an inference server found"),
+	defer func() {
+		d.Notes = append(d.Notes, q.Warnings()...)
+		err = errors.Join(err, q.Close())
+	}()
+	if q.Live != nil {
+		if err := d.scrape(ctx, q.Live); err != nil {
+			return d, err
+		}
+	}
+	at, err := q.Span().At(when)
+	if err == nil {
+		err = d.ofSource(ctx, q, at, spec.Prometheus != "")
+	}
+	if err != nil {
+		return d, err
+	}
+	if len(d.Surface.Dialects) == 0 {
+		return d, hint.With(errors.New("no metric of an inference server found"),
 			"check the address and --match; with --disable-log-stats vLLM shows none")
 	}
-	return d, err
-}
-
-// A serverScrape is the last one of a server.
-type serverScrape struct {
-	name, instance string
-	source.Scrape
-}
-
-func (d *Deployment) ofServers(ctx context.Context, spec source.Spec) error {
-	scraper, err := source.NewScraper(spec)
+	if !d.Surface.Whole {
+		d.lookAround(&spec, q.Live)
+		return d, nil
+	}
+	rules, err := q.Rules(ctx)
 	if err != nil {
-		return err
+		d.note("the server's rules cannot be read (" + brief(err) + "): give them with --rules")
+		return d, nil
 	}
-	defer scraper.Close()
-	var pages []serverScrape
-	for i, p := range scraper.FetchAll(ctx) {
-		pages = append(pages, serverScrape{scraper.Targets[i].Name(), scraper.Targets[i].Instance, p})
+	d.Rules, d.AllRules = ruleFiles(rules), true
+	return d, nil
+}
+
+// scrape asks each server for a page. Servers that do not answer are noted, unless none does.
+func (d *Deployment) scrape(ctx context.Context, servers *source.Live) error {
+	servers.ScrapeOnce(ctx)
+	var failed []error
+	for i := range servers.Targets {
+		if err := servers.LastError(i); err != nil {
+			failed = append(failed, err)
+		}
 	}
-	if err := d.ofPages(render.Plural(len(pages), "server"), pages); err != nil {
-		return err
+	switch {
+	case len(failed) == len(servers.Targets) && len(failed) == 1:
+		return failed[0]
+	case len(failed) == len(servers.Targets):
+		return hint.Or(fmt.Errorf("none of %d servers answers; the first: %w", len(failed), failed[0]), "check the addresses")
 	}
-	d.lookAround(&spec, pages)
+	for _, err := range failed {
+		d.note(err.Error())
+	}
 	return nil
 }
 
 // lookAround notes which pages anybody may read from other machines, and the command lines of servers on
 // this one.
-func (d *Deployment) lookAround(spec *source.Spec, pages []serverScrape) {
+func (d *Deployment) lookAround(spec *source.Spec, servers *source.Live) {
 	here := false
-	for _, p := range pages {
-		host, _, err := net.SplitHostPort(p.instance)
-		switch {
-		case err != nil || p.Err != nil:
-		case host == "localhost" || net.ParseIP(host).IsLoopback():
-			here = true
-		case spec.HTTP.Authorization == nil && spec.HTTP.BasicAuth == nil && spec.HTTP.TLSConfig.CertFile == "" && spec.HTTP.HTTPHeaders == nil:
-			d.Surface.Expose(checks.OpenPages, p.instance)
-		}
-	}
-	if !here {
+	if servers == nil {
 		return
 	}
+	for i, t := range servers.Targets {
+		host, _, err := net.SplitHostPort(t.Instance)
+		switch {
+		case err != nil || servers.LastError(i) != nil:
+		case host == "localhost" || net.ParseIP(host).IsLoopback():
+			here = true
+		case spec.HTTP.Authorization == nil && spec.HTTP.BasicAuth == nil && spec.HTTP.TLSConfig.CertFile == "" &&
+			spec.HTTP.HTTPHeaders == nil:
+			d.Surface.Expose(checks.OpenPages, t.Instance)
+		}
+	}
 	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
+	if err != nil || !here {
 		return
 	}
 	for _, p := range processes { // none on other systems than Linux
@@ -121,124 +139,30 @@ func isServer(word string) bool {
 	return name == "vllm" || strings.HasPrefix(name, "vllm.") || strings.HasPrefix(name, "sglang.")
 }
 
-// ofRecording reads the last page of each server. Pages of the machine that sixty record wrote itself are skipped,
-// because the deployment does not measure them.
-func (d *Deployment) ofRecording(ctx context.Context, path string) (err error) {
-	rec, err := recording.Open(ctx, path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rec.Close()) }()
-	last, own := map[string]serverScrape{}, []byte("\n"+dialect.HostInfo+"{")
-	if err := rec.Scrapes(func(s recording.Scrape) error {
-		if len(s.Body) > 0 && !bytes.Contains(s.Body, own) {
-			last[s.Target] = serverScrape{path + ": " + s.Target, s.Target, source.Scrape{Body: scrape.Body{Raw: s.Body}}}
-		}
-		return ctx.Err()
-	}); err != nil {
-		return err
-	}
-	var pages []serverScrape
-	for _, target := range slices.Sorted(maps.Keys(last)) {
-		pages = append(pages, last[target])
-	}
-	return d.ofPages(render.Plural(len(pages), "server")+" in "+path, pages)
-}
-
-// ofPages reads pages. An unreadable page among several is a note.
-func (d *Deployment) ofPages(from string, pages []serverScrape) error {
-	d.Surface = checks.NewSurface(from)
-	d.Surface.Live = true
-	var failed []error
-	for _, p := range pages {
-		engine, err := d.add(p)
-		switch {
-		case err != nil && len(pages) == 1:
-			return err
-		case err != nil:
-			d.note(err.Error())
-			failed = append(failed, err)
-		case !engine:
-			_, err := p.Kind(p.name)
-			if len(pages) == 1 && err != nil {
-				return err
-			}
-			d.note(fmt.Sprintf("%v; %s", err, hint.Of(err)))
-		}
-	}
-	if len(failed) == len(pages) && len(pages) > 0 {
-		return hint.Or(fmt.Errorf("none of %d servers answers; the first: %w", len(pages), failed[0]), "check the addresses")
-	}
-	return nil
-}
-
-// add adds a server's page; false where it is no inference server's.
-func (d *Deployment) add(p serverScrape) (bool, error) {
-	if p.Err != nil {
-		return false, p.Err
-	}
-	names := map[string]bool{}
-	_, err := scrape.Parse(p.Body.Raw, p.Body.ContentType, func(l labels.Labels, _ int64, _ float64) {
-		names[l.Get(labels.MetricName)] = true
-		d.Surface.Add(l, p.instance)
-	})
-	switch {
-	case errors.Is(err, scrape.ErrNotExposition):
-		return false, hint.With(fmt.Errorf("scrape %s: %w", p.name, err), "check that the address is a server's metrics page")
-	case err != nil:
-		return false, fmt.Errorf("%s: %w", p.name, err)
-	}
-	return d.Surface.Detect(slices.Sorted(maps.Keys(names))), nil
-}
-
 // recently is how far back a Prometheus server is asked for names.
 const recently = 15 * time.Minute
-
-// ofPrometheus asks a server for the names, models and bucket edges that it holds, and
-// for its rules.
-func (d *Deployment) ofPrometheus(ctx context.Context, spec source.Spec, when string) (err error) {
-	q, err := source.Open(ctx, spec)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		d.Notes = append(d.Notes, q.Warnings()...)
-		err = errors.Join(err, q.Close())
-	}()
-	at, err := q.Span().At(when)
-	if err != nil {
-		return err
-	}
-	if err := d.ofSource(ctx, q, at); err != nil {
-		return err
-	}
-	rules, err := q.Rules(ctx)
-	if err != nil {
-		d.note("the server's rules cannot be read (" + brief(err) + "): give them with --rules")
-		return nil
-	}
-	d.Rules, d.AllRules = ruleFiles(rules), true
-	return nil
-}
 
 // OfSource looks at what a source holds at a moment, without its rules.
 func OfSource(ctx context.Context, q *source.Source, at time.Time) (*Deployment, error) {
 	d := &Deployment{}
-	return d, d.ofSource(ctx, q, at)
+	return d, d.ofSource(ctx, q, at, true)
 }
 
-func (d *Deployment) ofSource(ctx context.Context, q *source.Source, at time.Time) error {
+// ofSource reads what a source holds, which is whole if everything that is measured is in it.
+func (d *Deployment) ofSource(ctx context.Context, q *source.Source, at time.Time, whole bool) error {
 	targets, _, err := identity.Discover(ctx, q, identity.Search{At: at, Lookback: recently, Matchers: q.Matchers()})
 	if err != nil {
 		return err
 	}
 	d.Surface = checks.NewSurface(q.Name)
 	s := d.Surface
-	s.Live, s.Whole = true, true
+	s.Live, s.Whole = true, whole
 	for _, t := range targets {
 		s.AddTarget(t.Dialect, t.Labels["model_name"], t.Labels["instance"])
 	}
-	s.Source = render.Plural(len(s.Instances), "server") + " in the samples of " + q.Name
+	if s.Source = render.Plural(len(s.Instances), "server"); q.Live == nil {
+		s.Source += " in the samples of " + q.Name
+	}
 	if err := addNames(ctx, q, s, at, q.Matchers()); err != nil {
 		return err
 	}
@@ -271,15 +195,20 @@ func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.
 		for _, m := range with {
 			texts = append(texts, m.String())
 		}
-		return fmt.Sprintf("last_over_time({%s}[%s])", strings.Join(texts, ","), model.Duration(recently))
+		// The pages of this machine that sixty records are none that the deployment measures.
+		return fmt.Sprintf("last_over_time({%s}[%[3]s]) unless on (instance) last_over_time(%[2]s[%[3]s])",
+			strings.Join(texts, ","), dialect.HostInfo, model.Duration(recently))
 	}
-	buckets := []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+_bucket")}
-	for _, expr := range []string{
-		"group by (__name__) (" + of(wanted, nil) + ")", // gateways and hosts have labels of their own
-		"group by (__name__, le) (" + of(dialect.Selector, append(buckets, matchers...)) + ")",
-		"group by (__name__, " + strings.Join(checks.PersonalLabels(), ", ") + ") (" +
-			of(dialect.Selector+"|process_.+|"+wanted, matchers) + ")",
-	} {
+	all := of(dialect.Selector+"|process_.+|"+wanted, matchers)
+	exprs := []string{all}
+	if buckets := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+_bucket"); s.Whole { // and large
+		exprs = []string{
+			"group by (__name__) (" + of(wanted, nil) + ")", // gateways and hosts have labels of their own
+			"group by (__name__, le) (" + of(dialect.Selector, slices.Concat(matchers, []*labels.Matcher{buckets})) + ")",
+			"group by (__name__, " + strings.Join(checks.PersonalLabels(), ", ") + ") (" + all + ")",
+		}
+	}
+	for _, expr := range exprs {
 		v, err := q.Query(ctx, expr, at)
 		if err != nil {
 			return fmt.Errorf("find metric names: %w", err)

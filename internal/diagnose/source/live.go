@@ -165,6 +165,13 @@ func (r *Live) FactsOf(i int) scrape.Facts {
 	return r.states[i].facts
 }
 
+// LastError is the error of the last scrape of a target by its number, nil if it succeeded.
+func (r *Live) LastError(i int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.states[i].last
+}
+
 // storageError is the error of the storage.
 func (r *Live) storageError() error {
 	r.mu.Lock()

@@ -278,8 +278,8 @@ func describe(f *diagnose.Finding, of *view.Summary) string {
 	return strings.Join(lines, "\n")
 }
 
-// firstFix is what to do first about a finding: "Now: Cap this model at 48 requests in flight." It is empty where nothing
-// is advised.
+// firstFix is what to do first about a finding: "Now: Cap this model at 48 requests in flight." It is empty where
+// nothing is advised.
 func firstFix(f *diagnose.Finding) string {
 	if heads := catalog.Heads(f.Fixes); len(heads) > 0 && heads[0] != catalog.Else {
 		return heads[0] + ": " + strings.TrimRight(f.Fixes[0].Summary, ".") + "."

@@ -53,7 +53,11 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	}
 	if o.State == view.Stale || known != e {
 		for i := range o.Models {
-			markUnknown(&o.Models[i])
+			if m := &o.Models[i]; m.Verdict.Status == view.Healthy {
+				m.Verdict = view.Verdict{ID: diagnose.InsufficientData, Status: view.Unknown}
+				m.Verdict.Summary = "Cannot tell: no recent samples"
+				m.Text = m.Verdict.Summary + "."
+			}
 		}
 	}
 	o.Doubt()
@@ -95,20 +99,6 @@ func addProblems(o *view.Overview, e, known *Evaluation, scraped []collect.Targe
 		}
 	}
 	return len(down)
-}
-
-// markUnknown replaces every healthy state by unknown.
-func markUnknown(m *view.Model) {
-	const why = "no recent samples"
-	if m.Verdict.Status == view.Healthy {
-		m.Verdict = view.Verdict{ID: diagnose.InsufficientData, Status: view.Unknown, Summary: "Cannot tell: " + why}
-		m.Text = m.Verdict.Summary + "."
-	}
-	for i := range m.Replicas {
-		if r := &m.Replicas[i]; r.Status == view.Healthy || r.Status == view.Idle {
-			r.Status, r.Reason = view.Unknown, why
-		}
-	}
 }
 
 // unjudged lists, by address, the targets without a verdict in the jobs of inference servers: those that do not
@@ -180,7 +170,8 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, find FindIncident) vie
 func markDoubtful(m *view.Model, of *view.Summary) {
 	known := func(v *float64) float64 { return *cmp.Or(v, new(float64)) }
 	goesOn := m.Phase == view.Failing || m.Phase == view.Degraded
-	others := m.Verdict.Status == view.Firing && slices.ContainsFunc(m.Replicas, func(r view.Replica) bool { return known(r.Now.RequestRate) > 0 })
+	others := m.Verdict.Status == view.Firing &&
+		slices.ContainsFunc(m.Replicas, func(r view.Replica) bool { return known(r.Now.RequestRate) > 0 })
 	for i := range m.Replicas {
 		switch r := &m.Replicas[i]; {
 		case r.Status != view.Healthy || r.Pathology != "":

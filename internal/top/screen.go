@@ -155,7 +155,6 @@ func (s *screen) visibleRows() []view.Replica {
 	var out []view.Replica
 	for _, m := range s.overview.Models {
 		for _, r := range m.Replicas {
-			r.Status = s.overview.State.Shown(r.Status)
 			text := r.Target + " " + m.Model + " " + r.Pathology + " " + string(view.HealthOf(r.Status, r.Severity))
 			if strings.Contains(strings.ToLower(text), strings.ToLower(s.filter)) {
 				out = append(out, r)

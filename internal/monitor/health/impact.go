@@ -40,8 +40,9 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	first, failed := item{signal: indicator.TTFTP95, how: OfAll}, item{signal: indicator.ServerErrCount, how: Total}
 	opened := item{signal: indicator.UnseenClients, how: Total, expr: "sum(delta(process_open_fds[5m]))"}
 	streams, gaps := item{signal: indicator.TPOTP95, how: OfAll}, item{signal: indicator.ITLP95, how: OfAll}
-	if err := m.ask(ctx, first, failed, opened, streams, gaps, item{signal: indicator.Running}, item{signal: indicator.Waiting},
-		item{signal: indicator.GenerationTokenRate}); err != nil {
+	err = m.ask(ctx, first, failed, opened, streams, gaps,
+		item{signal: indicator.Running}, item{signal: indicator.Waiting}, item{signal: indicator.GenerationTokenRate})
+	if err != nil {
 		return nil, err
 	}
 	limits := m.limits()
@@ -80,8 +81,8 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	return out, nil
 }
 
-// stuck returns how many requests a model holds that makes no tokens: those in the engine, and the connections that were
-// opened since and wait before it.
+// stuck returns how many requests a model holds that makes no tokens: those in the engine, and the connections that
+// were opened since and wait before it.
 func (m *measuring) stuck(opened item) (n float64) {
 	if tokens := m.last(indicator.GenerationTokenRate); tokens == nil || *tokens > 0 {
 		return 0

@@ -120,7 +120,8 @@ func expect(p *catalog.Prediction) (out []view.Expected) {
 			continue
 		}
 		x := view.Expected{
-			Signal: e.Signal.Name, Title: e.Signal.Title, Unit: string(e.Signal.Unit), Value: e.After.Value, Low: e.After.Low, High: e.After.High,
+			Signal: e.Signal.Name, Title: e.Signal.Title, Unit: string(e.Signal.Unit),
+			Value: e.After.Value, Low: e.After.Low, High: e.After.High,
 		}
 		if e.Measured.OK {
 			x.Before = &e.Measured.V
@@ -297,7 +298,9 @@ func (t *Tracker) hold(r *Record, l *indexedDiagnosis, model string) {
 	}
 	held.Status, held.Model, held.InhibitedBy = diagnose.Firing, model, ""
 	held.Targets, held.Servers, held.Summary = r.Affected, r.Servers, r.Summary.Summary
-	d.Findings = slices.DeleteFunc(d.Findings, func(f diagnose.Finding) bool { return f.Pathology == cause && f.Model == model })
+	d.Findings = slices.DeleteFunc(d.Findings, func(f diagnose.Finding) bool {
+		return f.Pathology == cause && f.Model == model
+	})
 	for i := range d.Findings {
 		f := &d.Findings[i]
 		if f.Status == diagnose.Firing && f.InhibitedBy == "" && cause.Inhibits(f.Pathology) &&

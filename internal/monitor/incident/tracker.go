@@ -416,7 +416,8 @@ func (r *Record) tell(s *sign, at time.Time, step time.Duration) {
 		r.Story = story
 	}
 	r.Kept = view.Kept{
-		At: at, Runbook: docs.PublishedRunbooks.PageURL(r.Pathology), Reasons: s.Reasons, Evidence: report.EvidenceRows(s.Evidence, false),
+		At: at, Runbook: docs.PublishedRunbooks.PageURL(r.Pathology),
+		Reasons: s.Reasons, Evidence: report.EvidenceRows(s.Evidence, false),
 	}
 	r.advise(s.Finding, at, step)
 }
@@ -446,15 +447,17 @@ func (s *State) see(v *indexedDiagnosis, signs []*sign) {
 	}
 }
 
-// ripe are the ages of an incident at which its diagnosis is kept again, because it shows more, and can have the prediction
-// that an early one lacks.
+// ripe are the ages of an incident at which its diagnosis is kept again, because it shows more, and can have the
+// prediction that an early one lacks.
 var ripe = [...]time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute}
 
 // showsMore reports whether a diagnosis shows more of the incident than the one that was kept.
 func (r *Record) showsMore(lead *sign, at time.Time) bool {
 	found := r.Evolution[0].At
 	return lead.Pathology.ID == r.Pathology && lead.Severity.String() == r.Severity &&
-		slices.ContainsFunc(ripe[:], func(age time.Duration) bool { return r.State.Kept.Sub(found) < age && at.Sub(found) >= age })
+		slices.ContainsFunc(ripe[:], func(age time.Duration) bool {
+			return r.State.Kept.Sub(found) < age && at.Sub(found) >= age
+		})
 }
 
 // continueUnseen goes on with an incident of which there is no sign.

@@ -338,7 +338,8 @@ func (t tools) incidents(_ context.Context, in incidentsIn) (string, error) {
 		if scope := s.Scope(); scope != "" {
 			where = scope + ": " + strings.Join(s.Affected, ", ")
 		}
-		fmt.Fprintf(&b, "%s (%s), %s, since %s, on %s: %s\n", s.Pathology, s.Severity, s.Stands(), s.SinceOf(s.Pathology).UTC().Format(time.RFC3339), where, s.Summary)
+		since := s.SinceOf(s.Pathology).UTC().Format(time.RFC3339)
+		fmt.Fprintf(&b, "%s (%s), %s, since %s, on %s: %s\n", s.Pathology, s.Severity, s.Stands(), since, where, s.Summary)
 		if s.Story != "" {
 			fmt.Fprintf(&b, "  how: %s\n", s.Story)
 		}

@@ -83,14 +83,6 @@ func HealthOf(s Status, severity string) Health {
 	return HealthHealthy
 }
 
-// Shown is the status that may be shown: nothing is well that is not known to be.
-func (s State) Shown(status Status) Status {
-	if s != OK && (status == Healthy || status == Idle) {
-		return Unknown
-	}
-	return status
-}
-
 // An Overview shows the present state: one sentence per model, one line per replica.
 type Overview struct {
 	Schema     string    `json:"schema"` // OverviewSchema
@@ -151,8 +143,8 @@ func (m *Model) IsQuiet() bool {
 	return m.Phase == Quiet && (m.Verdict.Status != Firing || m.Verdict.Severity == catalog.Info.String())
 }
 
-// Tell sets the name, the health, the title and the text of a model, for every surface: by its verdict, which is called so, and on so
-// many of its replicas. What is failing is not healthy at once.
+// Tell sets the name, the health, the title and the text of a model, for every surface: by its verdict, which is called
+// so, and on so many of its replicas. What is failing is not healthy at once.
 func (m *Model) Tell(called string, on, of int) {
 	m.Name = cmp.Or(m.Model, "the server")
 	if m.Model == "" && len(m.Replicas) > 0 {
@@ -164,7 +156,8 @@ func (m *Model) Tell(called string, on, of int) {
 	if m.Cluster != "" {
 		m.Name += " on " + m.Cluster
 	}
-	m.Health, m.Text = HealthOf(m.Verdict.Status, m.Verdict.Severity), render.Sentence(strings.TrimPrefix(m.Verdict.Summary, called+": "))
+	m.Health = HealthOf(m.Verdict.Status, m.Verdict.Severity)
+	m.Text = render.Sentence(strings.TrimPrefix(m.Verdict.Summary, called+": "))
 	if m.Health == HealthHealthy && (m.Phase == Failing || m.Phase == Degraded) {
 		m.Health = Health(m.Phase)
 	}
@@ -190,13 +183,22 @@ func (m *Model) Tell(called string, on, of int) {
 	}
 }
 
-// Doubt lets no model be healthy that is not known to be, where the overview is not to be believed.
+// Doubt lets no model and no replica be healthy that is not known to be, where the overview is not to be believed.
 func (o *Overview) Doubt() {
+	if o.State == OK {
+		return
+	}
 	for i := range o.Models {
-		if m := &o.Models[i]; o.State != OK && m.Health == HealthHealthy && m.Phase != Quiet {
+		m := &o.Models[i]
+		if m.Health == HealthHealthy && m.Phase != Quiet {
 			m.Health, m.Title = HealthUnknown, m.Name+" is in an unknown state"
 			if m.Verdict.Status != Unknown {
 				m.Text = "Was: " + m.Text
+			}
+		}
+		for k := range m.Replicas {
+			if r := &m.Replicas[k]; r.Status == Healthy || r.Status == Idle {
+				r.Status, r.Reason = Unknown, "the data is "+string(o.State)
 			}
 		}
 	}
@@ -422,7 +424,7 @@ type Incident struct {
 	Evolution []Turn          `json:"evolution"`                   // of the verdict, in time
 	Timeline  []Moment        `json:"timeline"`                    // that, and what people and machines did
 	Omitted   int             `json:"evolution_omitted,omitempty"` // turns in the middle that are too many to be kept
-	Diagnosis json.RawMessage `json:"diagnosis"`                   // sixty.diagnosis/v1 with plots, of its beginning or of one to ten minutes later
+	Diagnosis json.RawMessage `json:"diagnosis"`                   // sixty.diagnosis/v1 with plots, of the moment that is kept
 	Similar   *Similar        `json:"similar"`                     // the last one like it
 	Kept      Kept            `json:"-"`
 	// SlowRequests are the slowest of its time whose traces are still kept.

@@ -45,7 +45,8 @@ func (k *Keeper) dueCounts(d *diagnose.Diagnosis) (first, later []*incident.Reco
 		if !r.Open() {
 			at = *r.Ended
 		}
-		if r.State.Counted.Equal(at) || r.Open() && at.Sub(r.State.Counted) < countedEvery || !r.Open() && d.At.Sub(at) > incident.Rejoin {
+		early := r.Open() && at.Sub(r.State.Counted) < countedEvery
+		if early || r.State.Counted.Equal(at) || !r.Open() && d.At.Sub(at) > incident.Rejoin {
 			continue
 		}
 		if r.State.Counted = at; r.Evolution[0].At.Equal(at) {
@@ -57,8 +58,8 @@ func (k *Keeper) dueCounts(d *diagnose.Diagnosis) (first, later []*incident.Reco
 	return first, later
 }
 
-// count measures the impact of incidents. What is not known in time is asked for again. Counts that were lost with their
-// servers keep their last value.
+// count measures the impact of incidents. What is not known in time is asked for again. Counts that were lost with
+// their servers keep their last value.
 func (k *Keeper) count(due []*incident.Record, within time.Duration, d *diagnose.Diagnosis, q metrics.Querier) {
 	ctx, cancel := context.WithTimeout(k.ctx, within)
 	defer cancel()

@@ -80,7 +80,8 @@ func New(cfg Config) (http.Handler, error) {
 	if err := p.load(); err != nil {
 		return nil, fmt.Errorf("the page's bundle: %w", err)
 	}
-	p.shell, err = template.New("page").Funcs(template.FuncMap{"sentence": render.Sentence, "clean": render.Clean}).Parse(shellHTML)
+	write := template.FuncMap{"sentence": render.Sentence, "clean": render.Clean}
+	p.shell, err = template.New("page").Funcs(write).Parse(shellHTML)
 	if err != nil {
 		return nil, fmt.Errorf("the page's shell: %w", err)
 	}

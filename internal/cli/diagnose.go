@@ -217,19 +217,47 @@ func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.S
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
 	open := f.askMonitor(asking)
-	if d, err = s.Diagnose(ctx, o); err == nil {
-		defer time.AfterFunc(monitorGrace, stop).Stop()
-		conform(&d, <-open)
+	var by decided
+	late := true
+	select {
+	case by = <-open:
+		late = false
+	case <-time.After(monitorGrace):
 	}
-	return d, err
+	if f.source.At == "" {
+		o.At = lookAt(o.At, by.judged)
+	}
+	if d, err = s.Diagnose(ctx, o); err != nil {
+		return d, err
+	}
+	if late {
+		defer time.AfterFunc(monitorGrace, stop).Stop()
+		by = <-open
+	}
+	conform(&d, by)
+	return d, nil
 }
 
-// monitorGrace is how long an answer of a monitor may come after the diagnosis.
-const monitorGrace = time.Second
+const (
+	// monitorGrace is how long an answer of a monitor may come before the diagnosis begins, and after it ended.
+	monitorGrace = time.Second
+	// monitorAge is how long ago a monitor may have judged for its moment to be that of a look now.
+	monitorAge = time.Minute
+)
 
-// decided are the open incidents of a monitor, nil without one, or why they are not known.
+// lookAt is the moment of a look now at the samples of a monitor that judged last at a time: that time, so that both say
+// the same numbers, unless it is too old or there is none.
+func lookAt(now, judged time.Time) time.Time {
+	if age := now.Sub(judged); age > 0 && age < monitorAge {
+		return judged
+	}
+	return now
+}
+
+// decided are the open incidents of a monitor, nil without one, or why they are not known, and when it judged last.
 type decided struct {
 	incidents []view.Summary
+	judged    time.Time
 	err       error
 }
 
@@ -244,7 +272,7 @@ func (f *diagnoseFlags) askMonitor(ctx context.Context) <-chan decided {
 		}
 		defer m.Close()
 		open, err := m.Incidents(ctx, "open")
-		out <- decided{open, err}
+		out <- decided{open, m.Judged, err}
 	}()
 	return out
 }

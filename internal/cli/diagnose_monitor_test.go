@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
@@ -47,4 +48,19 @@ func TestDiagnoseOfAMonitorWhoseIncidentsCannotBeRead(t *testing.T) {
 		}
 	}
 	close(ended)
+}
+
+// TestALookAtAMonitorIsOfItsMoment, unless that is long ago, in the future of this clock, or unknown.
+func TestALookAtAMonitorIsOfItsMoment(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for judged, want := range map[time.Time]time.Time{
+		now.Add(-14 * time.Second): now.Add(-14 * time.Second),
+		now.Add(-time.Hour):        now,
+		now.Add(time.Second):       now,
+		{}:                         now,
+	} {
+		if got := lookAt(now, judged); !got.Equal(want) {
+			t.Errorf("judged at %s: a look is of %s, want %s", judged, got, want)
+		}
+	}
 }

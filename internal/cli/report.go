@@ -85,8 +85,12 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 	if c.Price, err = f.price(); err != nil {
 		return err
 	}
-	if c.Incidents, err = f.readIncidents(ctx); err != nil {
+	judged, incidents, err := f.readIncidents(ctx)
+	if err != nil {
 		return err
+	}
+	if c.Incidents = incidents; f.source.At == "" && !judged.IsZero() {
+		f.source.At = lookAt(time.Now(), judged).Format(time.RFC3339Nano)
 	}
 	var r *health.Report
 	err = withSource(ctx, stderr, f.source.Spec, func(s *source.Source) (err error) {
@@ -99,14 +103,15 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 	return f.output.Report(cmd.OutOrStdout(), healthreport.Document(r), r)
 }
 
-// readIncidents reads the incidents of the monitor that holds the samples, nil where none does.
-func (f *reportFlags) readIncidents(ctx context.Context) ([]view.Summary, error) {
+// readIncidents reads the incidents of the monitor that holds the samples, nil where none does, and when it judged last.
+func (f *reportFlags) readIncidents(ctx context.Context) (judged time.Time, list []view.Summary, err error) {
 	m, ok := remote.Find(ctx, f.source.Prometheus, f.source.HTTP)
 	if f.source.Prometheus == "" || !ok {
-		return nil, nil
+		return judged, nil, nil
 	}
 	defer m.Close()
-	return m.Incidents(ctx, "")
+	list, err = m.Incidents(ctx, "")
+	return m.Judged, list, err
 }
 
 // price is what the servers cost: the list price of the GPU, or what the user says.

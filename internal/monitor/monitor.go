@@ -81,6 +81,9 @@ func New(o Options) *Monitor {
 	if o.Every == 0 {
 		o.Every = DefaultEvery
 	}
+	if o.Conform == nil {
+		o.Conform = func(*diagnose.Diagnosis) {}
+	}
 	register := promauto.With(o.Registry)
 	m := &Monitor{
 		o: o, served: map[string]string{},
@@ -195,7 +198,7 @@ func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	if m.o.Observe != nil {
 		m.o.Observe(e)
 	}
-	m.conform(&e.Diagnosis)
+	m.o.Conform(&e.Diagnosis)
 	m.latest.Store(e)
 	for _, listen := range m.o.Listeners {
 		listen(ctx, e)
@@ -294,14 +297,8 @@ func (m *Monitor) diagnoseAt(ctx context.Context, at time.Time, window time.Dura
 	}
 	o.Window, o.Predict = window, predict
 	d, err := from.Diagnose(ctx, o)
-	m.conform(&d)
+	m.o.Conform(&d)
 	return d, err
-}
-
-func (m *Monitor) conform(d *diagnose.Diagnosis) {
-	if m.o.Conform != nil {
-		m.o.Conform(d)
-	}
 }
 
 // Plot adds to a diagnosis what its verdicts rest on, over time.

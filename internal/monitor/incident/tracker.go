@@ -471,6 +471,9 @@ func (t *Tracker) continueUnseen(r *Record, v *indexedDiagnosis, step time.Durat
 	case r.QuietSince == nil:
 		since := r.notBefore(v.at)
 		r.QuietSince, r.State.quiet = &since, 0
+		if len(r.Targets) <= r.Servers { // unless some were replaced: the last one to recover is not all that it was on
+			r.Affected = r.Targets
+		}
 		return Event{}, false
 	}
 	if r.State.quiet += step; r.State.quiet < Settled {

@@ -340,6 +340,23 @@ func TestCauseAndSymptomAreOneIncident(t *testing.T) {
 	must.Equal(t, []string{"slow", "thrash", "healthy"}, s.evolution(0))
 }
 
+// TestWhatIsOverWasOnAllOnWhichItWasFound, not only on the last server to recover.
+func TestWhatIsOverWasOnAllOnWhichItWasFound(t *testing.T) {
+	s := newTimeline(t)
+	see := func(targets ...string) {
+		d := s.diagnosis(fires(thrash, "a"))
+		d.Findings[0].Targets, d.Findings[0].Servers = targets, 3
+		s.feed(d)
+	}
+	see("a", "b")
+	see("a")
+	must.Equal(t, []string{"a"}, s.records[0].Affected)
+	s.seeFor(time.Minute)
+	must.Equal(t, "2 of 3 servers", s.records[0].Scope())
+	see("b")
+	must.Equal(t, "1 of 3 servers", s.records[0].Scope())
+}
+
 func TestAVerdictThatStaysAnotherIsNoted(t *testing.T) {
 	s := newTimeline(t)
 	s.seeFor(time.Minute, fires(thrash, "a"))

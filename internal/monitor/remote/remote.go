@@ -28,7 +28,8 @@ const (
 
 // A Monitor is one that answered. It is safe for concurrent use.
 type Monitor struct {
-	URL    string // without secrets
+	URL    string    // without secrets
+	Judged time.Time // when it did last, by its first answer
 	base   *url.URL
 	client *http.Client
 }
@@ -47,10 +48,12 @@ func Find(ctx context.Context, address string, access config.HTTPClientConfig) (
 	m = &Monitor{URL: u.Redacted(), base: u, client: client}
 	ctx, cancel := context.WithTimeout(ctx, atFirst)
 	defer cancel()
-	if _, err := m.Overview(ctx); err != nil {
+	o, err := m.Overview(ctx)
+	if err != nil {
 		m.Close()
 		return nil, false
 	}
+	m.Judged = o.At
 	return m, true
 }
 

@@ -25,8 +25,9 @@ const (
 	mostInstances = 24               // the sick ones first
 	mostText      = 128 << 20        // bytes of pages, before they are compressed
 	jobTime       = 2 * time.Minute
-	countedEvery  = time.Minute // interval of impact counts
-	firstCount    = 2 * time.Second
+	countedEvery  = time.Minute     // interval of impact counts
+	firstCount    = 2 * time.Second // for those in each evaluation
+	firstCounts   = 2 * time.Minute // in which nobody may have been hurt yet
 )
 
 // A job is evidence to be written.
@@ -37,19 +38,20 @@ type job struct {
 	q      metrics.Querier
 }
 
-// dueCounts are the incidents whose impact is to be measured: those that begin, before people are told of them, and
-// later those that go on, from time to time, and that ended.
+// dueCounts are the incidents whose impact is to be measured: those that begin, before people are told of them, until
+// somebody is hurt; and later those that go on, from time to time, and that ended.
 func (k *Keeper) dueCounts(d *diagnose.Diagnosis) (first, later []*incident.Record) {
 	for _, r := range k.records {
 		at := d.At.UTC()
 		if !r.Open() {
 			at = *r.Ended
 		}
-		early := r.Open() && at.Sub(r.State.Counted) < countedEvery
+		young := r.Impact == nil && d.At.Sub(r.Evolution[0].At) < firstCounts
+		early := r.Open() && !young && at.Sub(r.State.Counted) < countedEvery
 		if early || r.State.Counted.Equal(at) || !r.Open() && d.At.Sub(at) > incident.Rejoin {
 			continue
 		}
-		if r.State.Counted = at; r.Evolution[0].At.Equal(at) {
+		if r.State.Counted = at; young {
 			first = append(first, r.Copy())
 		} else {
 			later = append(later, r.Copy())

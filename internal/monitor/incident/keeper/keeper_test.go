@@ -472,6 +472,32 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
+// TestImpactIsAskedForUntilSomebodyIsHurt: in each evaluation of the first two minutes, so that those who are told know it.
+func TestImpactIsAskedForUntilSomebodyIsHurt(t *testing.T) {
+	var asked []time.Duration
+	k, err := Open(t.Context(), Config{
+		Dir: t.TempDir(), Catalogue: pathologies.All(), Log: quiet,
+		Impact: func(_ context.Context, _ metrics.Querier, of view.Summary, to time.Time, _ time.Duration) (*view.Impact, error) {
+			if asked = append(asked, to.Sub(of.Began)); len(asked) < 3 {
+				return nil, nil
+			}
+			return &view.Impact{Late: 5, Of: 10}, nil
+		},
+	})
+	must.Succeed(t, err)
+	t.Cleanup(func() { k.Close(t.Context()) })
+	p := pathology(t, "kv-cache-thrashing")
+	store := embeddedtest.New(t)
+	for i := range 8 {
+		must.Succeed(t, k.Observe(sick(noon.Add(time.Duration(i)*15*time.Second), p, "m0"), store))
+		if hurt := k.List(Query{})[0].Impact != nil; hurt != (i >= 2) {
+			t.Errorf("after %d evaluations: somebody is hurt: %t", i+1, hurt)
+		}
+		must.Succeed(t, k.WaitForEvidence(t.Context()))
+	}
+	must.Equal(t, []time.Duration{0, 15 * time.Second, 30 * time.Second, 90 * time.Second}, asked)
+}
+
 // TestImpactIsMeasuredNowAndThenAndAtTheEnd: once a minute and at the end, and what was lost with a server stays.
 func TestImpactIsMeasuredNowAndThenAndAtTheEnd(t *testing.T) {
 	var asked []time.Duration

@@ -261,10 +261,8 @@ func (c Cond) evaluateTree(v View, evidence *[]Evidence) Truth {
 		truth, decided = True, False
 	}
 	for _, sub := range subs {
-		if all {
-			truth = bothHold(truth, sub.evaluateTree(v, evidence))
-		} else {
-			truth = eitherHolds(truth, sub.evaluateTree(v, evidence))
+		if got := sub.evaluateTree(v, evidence); got == decided || got == Unknown && truth != decided {
+			truth = got
 		}
 		if evidence == nil && truth == decided {
 			break
@@ -326,26 +324,6 @@ func (d doubted) Now(s *indicator.Signal) indicator.Value {
 		v.V = d.Doubt(s).Least
 	}
 	return v
-}
-
-func bothHold(a, b Truth) Truth {
-	switch {
-	case a == False || b == False:
-		return False
-	case a == Unknown || b == Unknown:
-		return Unknown
-	}
-	return True
-}
-
-func eitherHolds(a, b Truth) Truth {
-	switch {
-	case a == True || b == True:
-		return True
-	case a == Unknown || b == Unknown:
-		return Unknown
-	}
-	return False
 }
 
 func compareSignal(c Cond, v View) Evidence {

@@ -1,5 +1,7 @@
 package indicator
 
+import "time"
+
 // Signals of logs, which have no latencies. A server's metrics have better signals for the same quantities.
 var (
 	LoggedQueue = loggedSignal("logged_queue", "Queue against the batch", Times,
@@ -34,13 +36,22 @@ var (
 		Expr: Max(Sub(Lowest("vllm:kv_cache_usage_perc"), Lowest("vllm:kv_cache_usage_perc").In(PastMark))),
 		Doc:  "The lowest KV cache usage in the window less the lowest before: what is freed now and then does not count.",
 	}
+	StoresKept = &Signal{
+		Name: "kv_stores_kept", Title: "KV blocks in stuck stores", Unit: Count, MinPast: longestStore,
+		Expr: Max(Mul(Lowest(pendingStores), Test(Resets(pendingStores).In(longestStore), "==", Number(0)))),
+		Doc: "Blocks that wait to be copied by SimpleCPUOffloadConnector, the fewest in the window; 0 if their number fell in ten minutes. Each " +
+			"stays in the GPU until then (vllm/v1/simple_kv_offload/manager.py, v0.32.0). Copies end in order, so that none ends behind a stuck one.",
+	}
 )
+
+// longestStore is longer than any copy of KV cache to host memory or a disk takes.
+const longestStore, pendingStores = 10 * time.Minute, "vllm:simple_kv_offload_pending_store_blocks"
 
 // turnover is the ratio of arrived to running requests from which leaked blocks show.
 const turnover = 3
 
 func ofLogs() []*Signal {
-	return []*Signal{LoggedQueue, LoggedOutput, LoggedPrompts, LoggedPace, KVPerRequest, KVFloorRise}
+	return []*Signal{LoggedQueue, LoggedOutput, LoggedPrompts, LoggedPace, KVPerRequest, KVFloorRise, StoresKept}
 }
 
 func loggedSignal(name, title string, unit Unit, e Expr, doc string) *Signal {

@@ -35,6 +35,11 @@ var (
 		Name: "same_length", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.25},
 		Why: "prompts and answers that are a quarter longer than usual legitimately hold more",
 	}
+	inStuckStores = &catalog.Threshold{
+		Name: "kv_in_stuck_stores", Unit: indicator.Count, Default: 100,
+		Why: "a hundred blocks of which ten minutes have not released one: copies take seconds at most, and while " +
+			"they end the number falls again and again, at any load",
+	}
 	gpuRate = &catalog.Threshold{
 		Name: "gpu_memory_growth", Unit: indicator.BytesPerSecond, Default: 1 << 20,
 		Why: "1 MiB/s is a gigabyte in a quarter of an hour; an allocator that settles after the start takes less",
@@ -59,6 +64,14 @@ var blocksKept = catalog.All(
 		catalog.All(catalog.Below(indicator.PromptTokens, sameLength),
 			catalog.Below(indicator.OutputTokens, sameLength)),
 	)),
+)
+
+// storesStuck holds while offloaded blocks stay in the GPU because their copies do not end. An engine without work may
+// show old numbers.
+var storesStuck = catalog.All(
+	catalog.Above(indicator.StoresKept, inStuckStores),
+	catalog.Guard(catalog.Any(catalog.Above(indicator.CompletionRate, completing),
+		catalog.Above(indicator.WaitingFloor, catalog.QueueAlways))),
 )
 
 // gpuGrows holds while a GPU's memory only grows: an engine takes what it needs when it starts.
@@ -89,7 +102,7 @@ var Pathology = &catalog.Pathology{
 			),
 			gpuGrows,
 		),
-	), blocksKept),
+	), blocksKept, storesStuck),
 	For:         30 * time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},
 	Chain: []catalog.Link{
@@ -104,6 +117,7 @@ var Pathology = &catalog.Pathology{
 				catalog.Above(indicator.GPUMemHighWater, highest)),
 		},
 		{Says: "Used blocks pile up", When: catalog.Above(indicator.KVFloorRise, keptMore)},
+		{Says: "KV copies do not end", When: catalog.Above(indicator.StoresKept, inStuckStores)},
 		{Says: "Each request holds more", When: catalog.Above(indicator.KVPerRequest, heldMore)},
 	},
 	Refine: refineFinding,

@@ -10,6 +10,10 @@ import (
 const day = 86400.0
 
 func refineFinding(p *catalog.Pass) {
+	if stuck, _ := storesStuck.Eval(p); stuck == catalog.True {
+		tellStuckStores(p)
+		return
+	}
 	if kept, _ := blocksKept.Eval(p); kept == catalog.True {
 		keptBlocks(p, p.Value(indicator.KVPerRequest))
 		return
@@ -106,6 +110,28 @@ func keptBlocks(p *catalog.Pass, held float64) {
 			"that disconnect, and known issues of this release",
 		Command:  "grep -iE 'kv.?(connector|transfer)|abort|expired' vllm.log | tail",
 		Tradeoff: "none",
+		Verify:   "KV cache usage is 0 when nothing runs",
+	})
+}
+
+// tellStuckStores is a KV cache that waits to be offloaded.
+func tellStuckStores(p *catalog.Pass) {
+	p.Summary = fmt.Sprintf("Offloading is stuck: %s KV blocks wait to be copied out of the GPU, and none has been "+
+		"released for ten minutes", catalog.Whole(p.Value(indicator.StoresKept)))
+	p.Reason("SimpleCPUOffloadConnector keeps a block in the GPU until its copy ends, also when its request is done. " +
+		"Copies end in order, so each new one waits behind the one that is stuck.")
+	p.Observe("The KV cache", indicator.KVUsage, indicator.KVFloorRise)
+	p.Reroute(catalog.Drain, "KV cache usage is 0 when nothing runs")
+	p.Fix(catalog.Fix{
+		Summary: "Restart it once it is drained: nothing else gives the blocks back. Before that, look in its log for " +
+			"a write that failed, which ends the thread that writes to a disk, and whether the disk is full",
+		Command:  "grep -iE 'short write|No space|OSError|simple_kv_offload' vllm.log | tail; df -h",
+		Tradeoff: "the prefix cache starts empty",
+		Verify:   "vllm:simple_kv_offload_pending_store_blocks falls to 0 again and again",
+	})
+	p.Fix(catalog.Fix{
+		Summary:  "Until the cause is found, start without SimpleCPUOffloadConnector in --kv-transfer-config",
+		Tradeoff: "prompts that host memory or the disk would have had are computed again",
 		Verify:   "KV cache usage is 0 when nothing runs",
 	})
 }

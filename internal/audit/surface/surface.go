@@ -94,7 +94,8 @@ func (d *Deployment) scrape(ctx context.Context, servers *source.Live) error {
 	case len(failed) == len(servers.Targets) && len(failed) == 1:
 		return failed[0]
 	case len(failed) == len(servers.Targets):
-		return hint.Or(fmt.Errorf("none of %d servers answers; the first: %w", len(failed), failed[0]), "check the addresses")
+		err := fmt.Errorf("none of %d servers answers; the first: %w", len(failed), failed[0])
+		return hint.Or(err, "check the addresses")
 	}
 	for _, err := range failed {
 		d.note(err.Error())
@@ -231,7 +232,10 @@ func ruleFiles(rules []api.Rule) []*files.Document {
 		if all[r.File] == nil {
 			all[r.File] = &files.Document{Name: r.File + " (in Prometheus)"}
 		}
-		q := &files.Query{Role: files.Alert, Expr: r.Expr, Name: r.Alert, Where: "alert " + r.Alert, Runbook: r.Annotations["runbook_url"]}
+		q := &files.Query{
+			Role: files.Alert, Expr: r.Expr, Name: r.Alert, Where: "alert " + r.Alert,
+			Runbook: r.Annotations["runbook_url"],
+		}
 		if r.Record != "" {
 			q.Role, q.Name, q.Where = files.Record, r.Record, "recording rule "+r.Record
 		}

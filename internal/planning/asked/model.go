@@ -78,8 +78,8 @@ func unknownModel(name string) error {
 	if near := hint.DidYouMean(name, known); near != "" {
 		fetch = near + " Else " + fetch
 	}
-	return hint.With(fmt.Errorf("there is no model %s: no such file, not in the cache %s, not among the %d built-in names",
-		name, hubCache(), len(known)), fetch)
+	return hint.With(fmt.Errorf("there is no model %s: no such file, not in the cache %s, not among the %d built-in "+
+		"names", name, hubCache(), len(known)), fetch)
 }
 
 // hubCache returns the cache directory of Hugging Face's clients.

@@ -35,7 +35,7 @@ type Simulation struct {
 	Calibration Calibration     `json:"calibration"`
 	Objective   string          `json:"objective,omitempty"` // the limits for goodput
 	Check       []planning.Miss `json:"check,omitempty"`     // the current servers, measured and simulated
-	Missed      []planning.Miss `json:"missed,omitempty"`    // what of Check is too far apart; runs have no results then
+	Missed      []planning.Miss `json:"missed,omitempty"`    // those of Check that differ too much; runs have no results then
 	Sweep       *planning.Axis  `json:"sweep,omitempty"`
 	Runs        []Run           `json:"runs"` // one, or one for each value of the sweep
 	// Present is the simulation of the current servers under their own workload, if the runs differ from it.
@@ -283,7 +283,8 @@ func (r *Run) addEngines(res *sim.Result, blocks int, seconds float64) {
 	for _, e := range res.Replicas {
 		s := &e.Stats
 		busy += s.Busy.Seconds() / seconds / float64(len(res.Replicas))
-		steps, batch, largest = steps+float64(s.Work.Steps), batch+float64(s.Work.Seqs), max(largest, float64(s.Peak.Seqs))
+		steps, batch = steps+float64(s.Work.Steps), batch+float64(s.Work.Seqs)
+		largest = max(largest, float64(s.Peak.Seqs))
 		looked, hit = looked+float64(s.PrefixAdmittedLookedUp), hit+float64(s.PrefixAdmittedHit)
 		for _, x := range e.Samples {
 			full = max(full, float64(x.UsedBlocks)/float64(blocks))

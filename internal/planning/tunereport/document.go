@@ -123,7 +123,8 @@ func (d *document) addRows(shown []Row) {
 		unit, times := "", 1.0
 		if q.Unit == indicator.Seconds {
 			unit, times = ", ms", 1e3
-			if slices.ContainsFunc(shown, func(x Row) bool { return k < len(x.Predicted) && x.Predicted[k].Value >= 1 }) {
+			isLong := func(x Row) bool { return k < len(x.Predicted) && x.Predicted[k].Value >= 1 }
+			if slices.ContainsFunc(shown, isLong) {
 				unit, times = ", s", 1
 			}
 		}
@@ -140,7 +141,8 @@ func (d *document) addRows(shown []Row) {
 	}
 	if slices.ContainsFunc(shown, func(x Row) bool { return x.Cost != nil }) {
 		free := &planning.Cost{}
-		add(render.Column{Title: "$/h"}, "", func(x *Row) string { return fmt.Sprintf("%.2f", cmp.Or(x.Cost, free).Hour) })
+		add(render.Column{Title: "$/h"}, "",
+			func(x *Row) string { return fmt.Sprintf("%.2f", cmp.Or(x.Cost, free).Hour) })
 		add(render.Column{Title: "$/M out", Rank: 1}, "",
 			func(x *Row) string { return fmt.Sprintf("%.2f", cmp.Or(x.Cost, free).MillionOutput) })
 	}
@@ -267,7 +269,8 @@ func (d *document) addOffers(r *Result) {
 // addLedger shows the memory line by line, and what the KV cache holds.
 func (d *document) addLedger() {
 	l, m := &d.a.Ledger, &d.a.Model
-	d.Section("Memory of each GPU", fmt.Sprintf(": %d × %s, vLLM %s", l.GPUs, cmp.Or(l.GPU, "no data sheet"), l.Release))
+	d.Section("Memory of each GPU",
+		fmt.Sprintf(": %d × %s, vLLM %s", l.GPUs, cmp.Or(l.GPU, "no data sheet"), l.Release))
 	model := fmt.Sprintf("%s: %s; %s", m.Name, m.Kind, m.Weights)
 	if m.ActiveParameters < m.Parameters*0.999 {
 		model += "; a token uses " + render.Large(m.ActiveParameters) + " parameters"

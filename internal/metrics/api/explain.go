@@ -109,7 +109,8 @@ func (c *Client) afterStatus(s *statusError) string {
 	case s.status == http.StatusUnauthorized && !s.html:
 		return "pass the server's credentials; multi-tenant Mimir needs the header X-Scope-OrgID"
 	case s.status == http.StatusUnauthorized, s.status == http.StatusForbidden:
-		return "pass a bearer token or a user and password (--bearer-token-file, --basic-auth)"
+		return "pass a bearer token or a user and password (--bearer-token-file, --basic-auth), or how requests " +
+			"are signed (--http-config): check the keys if they are"
 	case s.status == http.StatusNotFound, s.status/100 == 2:
 		v := *c.baseURL
 		if v.Path == "" {

@@ -296,3 +296,38 @@ func TestWhatIsNotUsedIsNotAsked(t *testing.T) {
 		}
 	}
 }
+
+// fading is a view in which what some signals tell is over.
+type fading struct {
+	readings
+	over map[*indicator.Signal]bool
+}
+
+func (f fading) Doubt(s *indicator.Signal) Doubt {
+	return Doubt{Least: f.Now(s).V, Wander: 1, Margin: 1}
+}
+func (f fading) Over(c Cond) bool { return f.over[c.Signal] }
+
+// A condition is over when one part of All is, and when every part of Any that holds is.
+func TestConditionsEndWithTheirParts(t *testing.T) {
+	also := Above(indicator.KVUsage, one)
+	both := readings{now: map[*indicator.Signal]float64{indicator.Running: 2, indicator.KVUsage: 2}}
+	for name, tt := range map[string]struct {
+		cond Cond
+		over []*indicator.Signal
+		want bool
+	}{
+		"nothing is over":                  {All(yes, also), nil, false},
+		"one part of all":                  {All(yes, also), []*indicator.Signal{indicator.Running}, true},
+		"one part of any, and others hold": {Any(yes, also), []*indicator.Signal{indicator.Running}, false},
+		"every part of any":                {Any(yes, also), []*indicator.Signal{indicator.Running, indicator.KVUsage}, true},
+	} {
+		v := fading{both, map[*indicator.Signal]bool{}}
+		for _, s := range tt.over {
+			v.over[s] = true
+		}
+		if got := tt.cond.Ended(v); got != tt.want {
+			t.Errorf("%s: over %t, want %t", name, got, tt.want)
+		}
+	}
+}

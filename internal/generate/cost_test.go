@@ -12,6 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/history"
 	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
 
 // BenchmarkRulesOf100Replicas evaluates the usual rules once over an hour of 100 servers
@@ -25,9 +26,7 @@ func BenchmarkRulesOf100Replicas(b *testing.B) {
 	must.Succeed(b, err)
 	c, err := history.Parse(os.DirFS("."), "every 30s for 3600s\nlike healthy\n")
 	must.Succeed(b, err)
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(b, err)
-	defer store.Close()
+	store := embeddedtest.New(b)
 	series := c.Series()[history.UsualInstance]
 	pages := replaytest.NewPages(series)
 	for i := range c.Scrapes {

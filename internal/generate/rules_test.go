@@ -201,8 +201,7 @@ func TestAShortOutageIsSeen(t *testing.T) {
 		groups, _ := generate.GroupsBehind(rulesOf(t, cfg).Groups(), alert)
 		for phase := time.Duration(0); phase < scrape; phase += max(scrape/3, 5*time.Second) {
 			for _, down := range []time.Duration{scrape, 61 * time.Second} {
-				store, err := embedded.Open(embedded.Config{})
-				must.Succeed(t, err)
+				store := embeddedtest.New(t)
 				rules, err := store.Rules(groups)
 				must.Succeed(t, err)
 				fired, begin := false, 3*time.Minute+phase/2
@@ -225,7 +224,6 @@ func TestAShortOutageIsSeen(t *testing.T) {
 				if want := down > scrape; fired != want {
 					t.Errorf("scraped every %s, down for %s, evaluated %s later: fired is %v", scrape, down, phase, fired)
 				}
-				store.Close()
 			}
 		}
 	}

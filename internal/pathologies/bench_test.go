@@ -19,6 +19,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -31,10 +32,7 @@ func BenchmarkMonitor(b *testing.B) {
 		b.Run(past.String(), func(b *testing.B) {
 			c, err := history.Parse(os.DirFS("."), fmt.Sprintf("every %s for %s\nlike healthy\n", interval, past+10*time.Minute))
 			must.Succeed(b, err)
-			store := &counted{}
-			store.Store, err = embedded.Open(embedded.Config{})
-			must.Succeed(b, err)
-			defer store.Close()
+			store := &counted{Store: embeddedtest.New(b)}
 			pages := replaytest.NewPages(c.Series()[history.UsualInstance])
 			scraped := 0
 			scrape := func() {

@@ -18,6 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -53,7 +54,7 @@ func pagesOf(t *testing.T, file string, step, phase time.Duration) []page {
 // playPages plays pages of any kind.
 func playPages(t *testing.T, name string, pages []page, step time.Duration) *played {
 	t.Helper()
-	p := &played{name: name, interval: step, store: open(t)}
+	p := &played{name: name, interval: step, store: embeddedtest.New(t)}
 	slices.SortStableFunc(pages, func(a, b page) int { return a.at.Compare(b.at) })
 	for _, pg := range pages {
 		must.Succeed(t, p.take(pg.target, pg.at, pg.body, 0))

@@ -11,6 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -112,7 +113,7 @@ func TestHealthyIsSaidWithItsDoubts(t *testing.T) {
 // scraped until its end.
 func playFleet(t *testing.T, sc fleet.Scenario, seed uint64, each func(p *played, phase fleet.Phase, from, to time.Time)) {
 	t.Helper()
-	p := &played{name: sc.Name, store: open(t), first: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	p := &played{name: sc.Name, store: embeddedtest.New(t), first: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	take := func(page fleet.Scrape) error {
 		return p.take(embedded.Target{Instance: page.Target}, page.At, page.Body, page.Took)
 	}

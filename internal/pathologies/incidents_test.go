@@ -13,6 +13,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
@@ -81,7 +82,7 @@ func playIncident(t *testing.T, file string, known any) (p *played, last time.Ti
 	rec, err := recording.Open(t.Context(), name+".tar.zst")
 	must.Succeed(t, err)
 	defer rec.Close()
-	p = &played{name: filepath.Base(name), interval: time.Second, store: open(t)}
+	p = &played{name: filepath.Base(name), interval: time.Second, store: embeddedtest.New(t)}
 	pages, target := 0, ""
 	if err := rec.Scrapes(func(sc recording.Scrape) error {
 		if target == "" || target == sc.Target {

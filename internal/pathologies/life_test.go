@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/generate/history"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -76,9 +77,7 @@ func TestTwoScrapesThatTimeOutAreNoLostServer(t *testing.T) {
 		"refused":   {time.Millisecond, map[int]bool{2: true, 3: true, 4: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, err := embedded.Open(embedded.Config{})
-			must.Succeed(t, err)
-			defer store.Close()
+			store := embeddedtest.New(t)
 			target := embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}
 			const good = 10
 			for n := range good + 4 {
@@ -86,11 +85,10 @@ func TestTwoScrapesThatTimeOutAreNoLostServer(t *testing.T) {
 				if n < good {
 					page := fmt.Sprintf("vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 4\n"+
 						"vllm:generation_tokens_total{engine=\"0\",model_name=\"m\"} %d\n", 900*n)
-					_, err = store.Append(target, at, []byte(page), "", 20*time.Millisecond)
+					embeddedtest.Append(t, store, target, at, page)
 				} else {
-					err = store.AppendFailureAfter(target, at, tc.took)
+					must.Succeed(t, store.AppendFailureAfter(target, at, tc.took))
 				}
-				must.Succeed(t, err)
 				want, judged := tc.want[n+1-good]
 				if !judged {
 					continue
@@ -107,7 +105,7 @@ func TestTwoScrapesThatTimeOutAreNoLostServer(t *testing.T) {
 // TestAFleetThatNeverStarts has a monitor that scrapes servers of which none has ever answered: they start,
 // until they have taken longer than a start takes, which somebody is then called for.
 func TestAFleetThatNeverStarts(t *testing.T) {
-	store := open(t)
+	store := embeddedtest.New(t)
 	a := newTold("")
 	for since := time.Duration(0); since <= 11*time.Minute; since += 15 * time.Second {
 		at := history.Start.Add(since)
@@ -168,7 +166,7 @@ process_start_time_seconds %d
 // TestTheFirstPageShowsNoHang has a server whose first page shows a request without a token: one look at a gauge
 // says nothing of the time before it, though the counters are known to have begun at zero.
 func TestTheFirstPageShowsNoHang(t *testing.T) {
-	store := open(t)
+	store := embeddedtest.New(t)
 	target := embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}
 	at := history.Start
 	for range 4 {
@@ -203,7 +201,7 @@ vllm:time_to_first_token_seconds_created{model_name="m",engine="0"} %[1]d
 // nothing is said to be well.
 func TestAServerThatHangsIsNotWell(t *testing.T) {
 	const step, hangs = 5 * time.Second, 5 * time.Minute
-	p := &played{store: open(t)}
+	p := &played{store: embeddedtest.New(t)}
 	var said []string
 	for after := time.Duration(0); after < hangs+2*time.Minute; after += step {
 		at := history.Start.Add(after)
@@ -263,9 +261,7 @@ func TestTheFirstLookAtAnEngineThatDoesNothing(t *testing.T) {
 		"several API servers":  {"", diagnose.NotCertain},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, err := embedded.Open(embedded.Config{})
-			must.Succeed(t, err)
-			defer store.Close()
+			store := embeddedtest.New(t)
 			at := history.Start
 			for range 15 {
 				page := tt.files + `vllm:num_requests_running{engine="0",model_name="m"} 0

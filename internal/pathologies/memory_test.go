@@ -18,6 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/history"
 	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
 
 // TestAMonitorSaysWhatADiagnosisSays plays more than an hour of servers that restart, fail to
@@ -32,7 +33,7 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	var all []page
 	take := func(p *played, s page) { must.Succeed(t, p.take(s.target, s.at, s.body, time.Millisecond)) }
-	monitored := &played{store: open(t)}
+	monitored := &played{store: embeddedtest.New(t)}
 	var memory diagnose.Memory
 	diagnosis := func(p *played, at time.Time, m *diagnose.Memory) diagnose.Diagnosis {
 		return run(t, p.store, diagnose.Options{At: at, First: history.Start, Interval: interval, Every: true, Memory: m})
@@ -65,7 +66,7 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 		if i%35 != 0 && i != scrapes-1 {
 			continue
 		}
-		plain := &played{store: open(t)}
+		plain := &played{store: embeddedtest.New(t)}
 		for _, s := range all {
 			take(plain, s)
 		}

@@ -203,15 +203,6 @@ func run(t testing.TB, q metrics.Querier, o diagnose.Options) diagnose.Diagnosis
 	return d
 }
 
-// open is an empty store that the test's end closes.
-func open(t testing.TB) *embedded.Store {
-	t.Helper()
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	t.Cleanup(func() { store.Close() })
-	return store
-}
-
 // take scrapes a page; none is a scrape that failed.
 func (p *played) take(target embedded.Target, at time.Time, page []byte, took time.Duration) (err error) {
 	if p.first.IsZero() {

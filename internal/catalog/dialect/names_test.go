@@ -1,23 +1,19 @@
 package dialect
 
 import (
-	"archive/tar"
-	"bufio"
-	"errors"
-	"io"
-	"os"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
 func TestTheTableIsWhole(t *testing.T) {
@@ -152,12 +148,12 @@ func TestNamedRefuses(t *testing.T) {
 // TestNamedAgreesWithRealPages holds the table against the pages of real
 // servers: a dialect by name must miss and translate what one by its page does.
 func TestNamedAgreesWithRealPages(t *testing.T) {
-	for id, recording := range map[string]string{
+	for id, file := range map[string]string{
 		"vllm-0.23": "thrashing-deep.tar.zst",
 		"vllm-0.32": "thrashing-deep-v0.32.tar.zst",
 	} {
 		t.Run(id, func(t *testing.T) {
-			detected, ok := Detect(pageNames(t, filepath.Join("..", "..", "..", "testdata", "recordings", recording)))
+			detected, ok := Detect(pageNames(t, filepath.Join("..", "..", "..", "testdata", "recordings", file)))
 			if !ok {
 				t.Fatal("not detected")
 			}
@@ -183,34 +179,17 @@ func TestNamedAgreesWithRealPages(t *testing.T) {
 // pageNames returns the names of the samples in all pages of a recording.
 func pageNames(t *testing.T, path string) []string {
 	t.Helper()
-	f, err := os.Open(path)
+	rec, err := recording.Open(t.Context(), path)
 	must.Succeed(t, err)
-	defer f.Close()
-	z, err := zstd.NewReader(f)
-	must.Succeed(t, err)
-	defer z.Close()
+	defer rec.Close()
 	seen := map[string]bool{}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		must.Succeed(t, err)
-		if !strings.HasSuffix(h.Name, ".prom") {
-			continue
-		}
-		lines := bufio.NewScanner(r)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			if end := strings.IndexAny(lines.Text(), "{ "); end > 0 && lines.Text()[0] != '#' {
-				seen[lines.Text()[:end]] = true
+	must.Succeed(t, rec.Scrapes(func(s recording.Scrape) error {
+		for line := range strings.Lines(string(s.Body)) {
+			if end := strings.IndexAny(line, "{ "); end > 0 && line[0] != '#' {
+				seen[line[:end]] = true
 			}
 		}
-		must.Succeed(t, lines.Err())
-	}
-	var out []string
-	for n := range seen {
-		out = append(out, n)
-	}
-	return out
+		return nil
+	}))
+	return slices.Collect(maps.Keys(seen))
 }

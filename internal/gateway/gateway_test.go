@@ -239,10 +239,10 @@ func (r *running) waitUntilIdle(t testing.TB) {
 }
 
 // TestNothingIsChanged compares what a client gets directly and through the
-// gateway, byte for byte, over both versions of HTTP.
+// gateway, byte for byte, over both versions of HTTP. The server's own paths begin below another one.
 func TestNothingIsChanged(t *testing.T) {
 	big := strings.Repeat("0123456789abcdef", 1<<16)
-	up := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	answer := func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("X-Echo", r.Method+" "+r.URL.RequestURI()+" "+r.Header.Get("Authorization")+" "+r.Header.Get("Content-Type"))
 		w.Header()["Date"] = nil
@@ -279,7 +279,8 @@ func TestNothingIsChanged(t *testing.T) {
 		default:
 			w.Write(body)
 		}
-	})
+	}
+	up := serve(t, http.StripPrefix("/under", http.HandlerFunc(answer)).ServeHTTP) + "/under"
 	g := start(t, Config{}, up)
 	type seen struct {
 		Status int

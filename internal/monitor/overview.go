@@ -58,6 +58,11 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 				m.Verdict.Summary = "Cannot tell: no recent samples"
 				m.Text = m.Verdict.Summary + "."
 			}
+			for k := range o.Models[i].Replicas {
+				if r := &o.Models[i].Replicas[k]; r.Status == view.Healthy || r.Status == view.Idle {
+					r.Status, r.Reason = view.Unknown, "no recent samples"
+				}
+			}
 		}
 	}
 	o.Doubt()

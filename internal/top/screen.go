@@ -155,6 +155,9 @@ func (s *screen) visibleRows() []view.Replica {
 	var out []view.Replica
 	for _, m := range s.overview.Models {
 		for _, r := range m.Replicas {
+			if s.overview.State != view.OK && (r.Status == view.Healthy || r.Status == view.Idle) {
+				r.Status = view.Unknown
+			}
 			text := r.Target + " " + m.Model + " " + r.Pathology + " " + string(view.HealthOf(r.Status, r.Severity))
 			if strings.Contains(strings.ToLower(text), strings.ToLower(s.filter)) {
 				out = append(out, r)

@@ -183,7 +183,7 @@ func (m *Model) Tell(called string, on, of int) {
 	}
 }
 
-// Doubt lets no model and no replica be healthy that is not known to be, where the overview is not to be believed.
+// Doubt lets no model be healthy that is not known to be, where the overview is not to be believed.
 func (o *Overview) Doubt() {
 	if o.State == OK {
 		return
@@ -194,11 +194,6 @@ func (o *Overview) Doubt() {
 			m.Health, m.Title = HealthUnknown, m.Name+" is in an unknown state"
 			if m.Verdict.Status != Unknown {
 				m.Text = "Was: " + m.Text
-			}
-		}
-		for k := range m.Replicas {
-			if r := &m.Replicas[k]; r.Status == Healthy || r.Status == Idle {
-				r.Status, r.Reason = Unknown, "the data is "+string(o.State)
 			}
 		}
 	}

@@ -56,15 +56,9 @@ func TestAModelIsToldInOneSentence(t *testing.T) {
 	} {
 		o := Overview{State: tt.state, Models: []Model{{Model: "qwen", Namespace: "prod", Verdict: tt.verdict, Phase: tt.phase}}}
 		m := &o.Models[0]
-		m.Replicas = []Replica{{Status: Healthy}, {Status: Idle}, {Status: Firing}}
 		m.Tell("Engine hung", tt.on, tt.of)
 		if o.Doubt(); m.Title != tt.title || m.Health != tt.health {
 			t.Errorf("%q, %s; want %q, %s", m.Title, m.Health, tt.title, tt.health)
-		}
-		for i, r := range m.Replicas {
-			if known := r.Status != Unknown; known != (tt.state == OK || i == 2) {
-				t.Errorf("%s: a replica is %s", tt.state, r.Status)
-			}
 		}
 		if doubted := strings.HasPrefix(m.Text, "Was: "); doubted != (tt.health == HealthUnknown && tt.verdict.Status == Healthy) {
 			t.Errorf("%q of a model that is %s", m.Text, m.Health)

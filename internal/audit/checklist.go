@@ -157,11 +157,17 @@ var exposures = []struct {
 	name, hint string
 	severity   catalog.Severity
 }{
-	{checks.Secrets, "labels without secrets", "drop the label by metric_relabel_configs (action: labeldrop), and change the key: it is in the store", catalog.Page},
-	{checks.People, "labels without users", "drop the label by metric_relabel_configs (action: labeldrop); count users in logs", catalog.Ticket},
-	{checks.Prompts, "labels without prompts", "drop the label by metric_relabel_configs (action: labeldrop)", catalog.Page},
-	{checks.CommandLines, "command lines without secrets", "give it in the environment, such as VLLM_API_KEY and HF_TOKEN, or in a file: every user of the machine can list arguments", catalog.Ticket},
-	{checks.OpenPages, "metrics behind a password", "an API key does not cover /metrics: let the scraper alone reach it, by a network policy or a proxy with a password", catalog.Info},
+	{checks.Secrets, "labels without secrets",
+		"drop the label by metric_relabel_configs (action: labeldrop), and change the key: it is in the store",
+		catalog.Page},
+	{checks.People, "labels without users",
+		"drop the label by metric_relabel_configs (action: labeldrop); count users in logs", catalog.Ticket},
+	{checks.Prompts, "labels without prompts", "drop the label by metric_relabel_configs (action: labeldrop)",
+		catalog.Page},
+	{checks.CommandLines, "command lines without secrets",
+		"give it in the environment, such as VLLM_API_KEY and HF_TOKEN, or in a file: every user of the machine can list arguments", catalog.Ticket},
+	{checks.OpenPages, "metrics behind a password",
+		"an API key does not cover /metrics: let the scraper alone reach it, by a network policy or a proxy with a password", catalog.Info},
 }
 
 // exposure lists what is visible and should not be. Invisible things have no item.
@@ -172,7 +178,8 @@ func (s checklist) exposure() (items []Item) {
 			if more := len(seen) - 3; more > 0 {
 				detail += fmt.Sprintf(" and %d more", more)
 			}
-			items = append(items, Item{Name: e.name, Severity: e.severity, Status: Missing, Detail: "exposed: " + detail, Hint: e.hint})
+			items = append(items, Item{Name: e.name, Severity: e.severity, Status: Missing, Detail: "exposed: " +
+				detail, Hint: e.hint})
 		}
 	}
 	return items
@@ -210,7 +217,8 @@ func (s checklist) measure(m measured, engines []dialect.Dialect) Item {
 	case it.Detail != "":
 		it.Status, it.Detail = Partial, "some servers do not expose "+strings.Join(distinct(without), ", ")
 	case m.signal == indicator.HTTPRate && s.Exposes("http_request_duration_highr_seconds_count"):
-		it.Detail, it.Hint = "http_requests_total appears with the first request, and there was none", "" // the same instrumentation shows it
+		// the same instrumentation shows it
+		it.Detail, it.Hint = "http_requests_total appears with the first request, and there was none", ""
 	default:
 		it.Status, it.Detail = Missing, "not exposed: "+strings.Join(distinct(without), ", ")
 	}
@@ -238,15 +246,19 @@ func hintFor(name string, d dialect.Dialect, otherwise string) string {
 
 // gateways are request counters of what may stand before the servers.
 var gateways = []string{
-	"sixty_gateway_requests_total", "nginx_ingress_controller_requests", "envoy_http_downstream_rq_total", "envoy_cluster_upstream_rq_total", "istio_requests_total",
-	"traefik_service_requests_total", "haproxy_backend_http_responses_total", "kong_http_requests_total", "litellm_proxy_total_requests_metric_total",
-	"inference_objective_request_total", "inference_model_request_total", "ray_serve_num_http_requests_total", "vllm:num_incoming_requests_total", "caddy_http_requests_total", "gateway_requests_total",
+	"sixty_gateway_requests_total", "nginx_ingress_controller_requests", "envoy_http_downstream_rq_total",
+	"envoy_cluster_upstream_rq_total", "istio_requests_total",
+	"traefik_service_requests_total", "haproxy_backend_http_responses_total", "kong_http_requests_total",
+	"litellm_proxy_total_requests_metric_total",
+	"inference_objective_request_total", "inference_model_request_total", "ray_serve_num_http_requests_total",
+	"vllm:num_incoming_requests_total", "caddy_http_requests_total", "gateway_requests_total",
 }
 
 // Wanted lists names beside the engines' that the checklist looks for in a
 // Prometheus server.
 func Wanted() []string {
-	return slices.Concat(gateways, hosts, []string{"container_memory_working_set_bytes", "http_requests_total", "ALERTS", "probe_success", "http_request_duration_highr_seconds_count"})
+	return slices.Concat(gateways, hosts, []string{"container_memory_working_set_bytes", "http_requests_total",
+		"ALERTS", "probe_success", "http_request_duration_highr_seconds_count"})
 }
 
 var hosts = []string{"node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_network_receive_bytes_total"}
@@ -311,11 +323,14 @@ func (s checklist) infrastructure() Area {
 			}
 		}
 	case s.Whole:
-		a.Items = append(a.Items, Item{Name: "GPUs", Severity: catalog.Ticket, Status: Missing, Detail: "no GPU exporter", Hint: exporter})
+		a.Items = append(a.Items, Item{Name: "GPUs", Severity: catalog.Ticket, Status: Missing,
+			Detail: "no GPU exporter", Hint: exporter})
 	default:
-		a.Items = append(a.Items, Item{Name: "GPUs", Severity: catalog.Ticket, Detail: "no GPU exporter among the servers", Hint: "name it too: sixty audit VLLM:8000 GPU-HOST:9400"})
+		a.Items = append(a.Items, Item{Name: "GPUs", Severity: catalog.Ticket,
+			Detail: "no GPU exporter among the servers", Hint: "name it too: sixty audit VLLM:8000 GPU-HOST:9400"})
 	}
-	host := s.lookFor(Item{Name: "host and network", Severity: catalog.Info, Hint: "scrape node_exporter on the hosts"}, hosts...)
+	host := s.lookFor(Item{Name: "host and network", Severity: catalog.Info, Hint: "scrape node_exporter on the hosts"},
+		hosts...)
 	memory := s.lookFor(Item{
 		Name: "memory of the processes", Severity: catalog.Info,
 		Hint: "scrape the kubelet's cAdvisor: with several API servers vLLM exposes no process metrics",
@@ -331,7 +346,8 @@ func (s checklist) pace() Item {
 		it.Detail, it.Hint = "known to the Prometheus server", askPrometheus
 	case s.Interval > usualScrape:
 		it.Status, it.Severity = Partial, catalog.Ticket
-		it.Detail, it.Hint = fmt.Sprintf("every %s: an incident of a minute is hardly seen", render.Span(s.Interval)), "scrape the servers every 5 to 15 s"
+		it.Detail, it.Hint = fmt.Sprintf("every %s: an incident of a minute is hardly seen", render.Span(s.Interval)),
+			"scrape the servers every 5 to 15 s"
 	case s.Interval == 0:
 		it.Detail = "too little history to tell"
 	default:
@@ -346,10 +362,13 @@ var covering = []struct {
 	severity catalog.Severity
 	names    []string
 }{
-	{"user experience", catalog.Ticket, []string{"time_to_first_token_seconds", "inter_token_latency_seconds", "time_per_output_token_seconds", "request_time_per_output_token_seconds", "e2e_request_latency_seconds"}},
+	{"user experience", catalog.Ticket, []string{"time_to_first_token_seconds", "inter_token_latency_seconds",
+		"time_per_output_token_seconds", "request_time_per_output_token_seconds", "e2e_request_latency_seconds"}},
 	{"errors", catalog.Ticket, []string{"http_requests_total", "request_success_total", "request_errors_total"}},
-	{"scheduler pressure", catalog.Info, []string{"request_queue_time_seconds", "num_requests_waiting", "num_requests_running", "time_in_queue_requests", "num_queue_reqs"}},
-	{"memory pressure", catalog.Info, []string{"kv_cache_usage_perc", "gpu_cache_usage_perc", "num_preemptions_total", "token_usage"}},
+	{"scheduler pressure", catalog.Info, []string{"request_queue_time_seconds", "num_requests_waiting",
+		"num_requests_running", "time_in_queue_requests", "num_queue_reqs"}},
+	{"memory pressure", catalog.Info, []string{"kv_cache_usage_perc", "gpu_cache_usage_perc", "num_preemptions_total",
+		"token_usage"}},
 	{"a server that is down", catalog.Ticket, []string{"up"}},
 }
 
@@ -358,12 +377,14 @@ func operations(docs []*files.Document, known bool) Area {
 	a := Area{ID: "operations", Title: "Operations"}
 	alerts, records := alertsIn(docs)
 	if len(alerts) == 0 && !known {
-		a.Items = append(a.Items, Item{Name: "alerts", Detail: "no rules were given", Hint: "give them with --rules, or audit the Prometheus server, with --prometheus"})
+		a.Items = append(a.Items, Item{Name: "alerts", Detail: "no rules were given",
+			Hint: "give them with --rules, or audit the Prometheus server, with --prometheus"})
 		return a
 	}
 	const generate = "sixty generate rules writes them from the catalogue"
 	for _, c := range covering {
-		it := Item{Name: "alert on " + c.title, Severity: c.severity, Status: Missing, Detail: "no alert reads it", Hint: generate}
+		it := Item{Name: "alert on " + c.title, Severity: c.severity, Status: Missing, Detail: "no alert reads it",
+			Hint: generate}
 		for _, q := range alerts {
 			if readsAny(q, records, c.names, 0) {
 				it.Status, it.Detail, it.Hint = Present, q.Name, ""
@@ -372,7 +393,8 @@ func operations(docs []*files.Document, known bool) Area {
 		}
 		a.Items = append(a.Items, it)
 	}
-	burn := Item{Name: "SLO with burn-rate alerts", Severity: catalog.Info, Status: Missing, Detail: "no alert compares two windows", Hint: generate + ", with --slo"}
+	burn := Item{Name: "SLO with burn-rate alerts", Severity: catalog.Info, Status: Missing,
+		Detail: "no alert compares two windows", Hint: generate + ", with --slo"}
 	without := 0
 	for _, q := range alerts {
 		if isBurnRate(q.Expr) {
@@ -382,12 +404,14 @@ func operations(docs []*files.Document, known bool) Area {
 			without++
 		}
 	}
-	books := Item{Name: "runbooks", Severity: catalog.Info, Status: Present, Detail: fmt.Sprintf("all %d alerts link one", len(alerts))}
+	books := Item{Name: "runbooks", Severity: catalog.Info, Status: Present,
+		Detail: fmt.Sprintf("all %d alerts link one", len(alerts))}
 	switch {
 	case len(alerts) == 0:
 		books = Item{Name: "runbooks", Severity: catalog.Info, Status: Missing, Detail: "no alerts", Hint: generate}
 	case without > 0:
-		books.Status, books.Detail, books.Hint = Partial, fmt.Sprintf("%d of %d alerts have no runbook_url", without, len(alerts)), "annotate each with runbook_url; sixty explain prints runbooks"
+		books.Status, books.Detail, books.Hint = Partial, fmt.Sprintf("%d of %d alerts have no runbook_url", without,
+			len(alerts)), "annotate each with runbook_url; sixty explain prints runbooks"
 		if without == len(alerts) {
 			books.Status = Missing
 		}
@@ -398,7 +422,8 @@ func operations(docs []*files.Document, known bool) Area {
 
 // Traces counts the spans that a monitor received since it started.
 func Traces(spans int64) Item {
-	it := Item{Name: "request traces", Severity: catalog.Ticket, Status: Present, Detail: fmt.Sprintf("%d spans were received", spans)}
+	it := Item{Name: "request traces", Severity: catalog.Ticket, Status: Present,
+		Detail: fmt.Sprintf("%d spans were received", spans)}
 	if spans == 0 {
 		it.Status, it.Detail = Missing, "traces are configured (--trace-buffer), and none arrive"
 		it.Hint = "start vLLM with --otlp-traces-endpoint http://THIS-MONITOR/v1/traces and OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf: by default it speaks gRPC"

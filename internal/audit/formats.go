@@ -37,8 +37,9 @@ func (r *Report) SARIF(w io.Writer) error {
 		}
 		results = append(results, m{
 			"ruleId": f.Check, "ruleIndex": at[f.Check], "level": sarifLevels[f.Severity],
-			"message":             text(f.Why + "; try: " + f.Fix),
-			"locations":           []m{{"physicalLocation": place, "logicalLocations": []m{{"fullyQualifiedName": f.Where}}}},
+			"message": text(f.Why + "; try: " + f.Fix),
+			"locations": []m{{"physicalLocation": place,
+				"logicalLocations": []m{{"fullyQualifiedName": f.Where}}}},
 			"partialFingerprints": m{"sixty/v1": fingerprint(f)},
 		})
 	}
@@ -54,7 +55,8 @@ func (r *Report) SARIF(w io.Writer) error {
 		"version": "2.1.0", "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
 		"runs": []m{{
 			"tool": m{"driver": m{
-				"name": "sixty audit", "version": version.This().Version, "informationUri": documentation, "rules": rules,
+				"name": "sixty audit", "version": version.This().Version, "informationUri": documentation,
+				"rules": rules,
 			}},
 			"invocations": []m{done}, "results": results,
 		}},

@@ -79,7 +79,8 @@ func (r *Report) JSON(w io.Writer) error {
 			"interval_seconds", render.OrNone(s.Interval.Seconds()),
 		},
 		"areas", render.Each(r.Areas, func(a *Area) render.Object {
-			return render.Object{"id", a.ID, "title", a.Title, "status", a.Status(), "items", append([]Item{}, a.Items...)}
+			return render.Object{"id", a.ID, "title", a.Title, "status", a.Status(), "items",
+				append([]Item{}, a.Items...)}
 		}),
 		"findings", append([]checks.Problem{}, r.Findings...), "files", append([]string{}, r.Files...),
 		"expressions", r.Expressions, "errors", errors,
@@ -282,7 +283,8 @@ const clipped = 80
 
 // groupFindings gathers the findings in a file of which the same is true, the most severe first and doubts last.
 func groupFindings(all []checks.Problem, file string) (out [][]checks.Problem) {
-	for _, label := range []string{catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String(), checks.Doubtful} {
+	for _, label := range []string{catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String(),
+		checks.Doubtful} {
 		for _, f := range all {
 			if f.File != file || f.Label() != label {
 				continue

@@ -39,14 +39,16 @@ func newAuditCommand() *cobra.Command {
 	s := cmd.Flags()
 	f.source.AddFlags(s)
 	s.StringVar(&f.source.At, "at", "", "with --prometheus: the `time` to check (default: now)")
-	s.StringVar(&f.dialect, "dialect", "", "without servers: `name` of a dialect, such as vllm-0.10, vllm-v1-ray or sglang (default: the newest vLLM)")
+	s.StringVar(&f.dialect, "dialect", "",
+		"without servers: `name` of a dialect, such as vllm-0.10, vllm-v1-ray or sglang (default: the newest vLLM)")
 	s.StringVar(&f.release, asked.FlagRelease, "",
 		"without servers: `release` of vLLM, such as 0.23 (default: the newest known)")
 	s.Func("rules", "`file` or directory of alerting and recording rules; may be repeated", f.files.Add)
 	s.Func("dashboards", "`directory` or file of dashboards; may be repeated", f.files.Add)
 	s.StringSliceVar(&f.ignore, "ignore", nil, "checks not to report, such as ratio-summed,unknown-label")
 	s.BoolVar(&f.fix, "fix", false, "rename metrics that have one successor, in the files")
-	s.BoolVar(&f.files.SkipUnrelated, "skip-unrelated", false, "skip files without rules or dashboards, even if none is left: for hooks that pass every file")
+	s.BoolVar(&f.files.SkipUnrelated, "skip-unrelated", false,
+		"skip files without rules or dashboards, even if none is left: for hooks that pass every file")
 	f.output.AddFlags(s, auditFormats...)
 	f.output.AddFull(s, "show every item and every place")
 	registerFailOn(s, &f.failOn)
@@ -68,11 +70,13 @@ func (f *auditFlags) check(args []string) error {
 	case sources > 1:
 		return errors.New("give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them")
 	case sources == 0 && !f.files.Any():
-		return hint.With(errors.New("nothing to audit"), "give a server's URL, --prometheus URL, --rules FILE or --dashboards FILE, such as: sixty audit http://localhost:8000")
+		return hint.With(errors.New("nothing to audit"),
+			"give a server's URL, --prometheus URL, --rules FILE or --dashboards FILE, such as: sixty audit http://localhost:8000")
 	case f.dialect+f.release != "" && !f.files.Any():
 		return hint.With(errors.New("--dialect and --vllm-version stand for absent servers, and there is no file to check against them"), "give --rules FILE or --dashboards FILE")
 	case slices.Contains(auditFormats[2:], f.output.Form()) && !f.files.Any() && f.source.Prometheus == "":
-		return hint.With(fmt.Errorf("--output %s reports rules and dashboards, and there are none", f.output.Form()), "give --rules FILE or --dashboards FILE")
+		return hint.With(fmt.Errorf("--output %s reports rules and dashboards, and there are none", f.output.Form()),
+			"give --rules FILE or --dashboards FILE")
 	case f.fix && !f.files.Any():
 		return hint.With(errors.New("--fix without files"), "name what to repair with --rules or --dashboards")
 	case f.source.At != "" && f.source.Prometheus == "":

@@ -33,9 +33,12 @@ func newDemoCommand() *cobra.Command {
 	f := &demoFlags{}
 	cmd := &cobra.Command{Use: "demo", Args: cobra.NoArgs, RunE: f.run}
 	s := cmd.Flags()
-	s.StringSliceVar(&f.faults, "fault", []string{"kv-cache-thrashing", "engine-hung", "gpu-throttling"}, "faults to show, by the `names` of their pathologies, or all")
-	command.SetValues(s, "fault", command.Values{Names: func() []string { return append([]string{"all"}, fleetScenarios()...) }})
-	s.BoolVar(&f.page, "page", false, "then watch simulated servers of two models, one failing, and serve the monitor's page")
+	s.StringSliceVar(&f.faults, "fault", []string{"kv-cache-thrashing", "engine-hung", "gpu-throttling"},
+		"faults to show, by the `names` of their pathologies, or all")
+	command.SetValues(s, "fault",
+		command.Values{Names: func() []string { return append([]string{"all"}, fleetScenarios()...) }})
+	s.BoolVar(&f.page, "page", false,
+		"then watch simulated servers of two models, one failing, and serve the monitor's page")
 	s.StringVar(&f.listen, "listen", ":6060", "with --page: its `address`, or another one if that is in use")
 	s.StringVar(&f.color, "color", "auto", "colours")
 	return cmd

@@ -67,15 +67,21 @@ const (
 func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s := cmd.Flags()
 	f.source.AddFlags(s)
-	f.source.AddPast(s, "the `time` to diagnose", "judge this much time before --at (default: since the last change, at least a minute or 3 scrape intervals, at most 5 minutes)")
-	f.source.AddPace(s, "duration", defaultDuration, "with URLs: scrape for at most this long (when not given, longer if a prediction needs it)")
-	s.StringVar(&f.baseline, "baseline", "", "what counts as normal: a `file` of sixty generate baseline or sixty bench, a duration before the window, or FROM/TO (default: the time before the last change)")
+	f.source.AddPast(s, "the `time` to diagnose",
+		"judge this much time before --at (default: since the last change, at least a minute or 3 scrape intervals, at most 5 minutes)")
+	f.source.AddPace(s, "duration", defaultDuration,
+		"with URLs: scrape for at most this long (when not given, longer if a prediction needs it)")
+	s.StringVar(&f.baseline, "baseline", "",
+		"what counts as normal: a `file` of sixty generate baseline or sixty bench, a duration before the window, or FROM/TO (default: the time before the last change)")
 	source.AddHost(s, &f.noHost)
-	s.DurationVar(&f.timeout, "timeout", defaultTimeout, "stop after this long, with URLs this long after scraping, with what is known by then")
-	s.StringVar(&f.since, "since", "", "with a recording or --prometheus: print the incidents of this much `time` before --at, such as 1h")
+	s.DurationVar(&f.timeout, "timeout", defaultTimeout,
+		"stop after this long, with URLs this long after scraping, with what is known by then")
+	s.StringVar(&f.since, "since", "",
+		"with a recording or --prometheus: print the incidents of this much `time` before --at, such as 1h")
 	source.AddGateways(s, &f.source.Gateways)
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, from which fixes are computed")
-	s.StringVar(&f.engineLog, "engine-log", "", "the server's log `file`: its settings and, without another source, its statistics")
+	s.StringVar(&f.engineLog, "engine-log", "",
+		"the server's log `file`: its settings and, without another source, its statistics")
 	f.output.AddFlags(s, "text", "json", "markdown", "html")
 	f.output.AddFull(s, "show everything: all comparisons, fixes, checks and the configuration")
 	f.runbooks.register(s)
@@ -94,9 +100,11 @@ func (f *diagnoseFlags) check(args []string) error {
 	case f.noHost && !live:
 		return errors.New("--no-host-metrics needs a server's URL")
 	case f.source.SourceCount() == 0 && f.engineLog == "":
-		return hint.With(errors.New("nothing to diagnose"), "give a server's URL, a recording or --prometheus URL, such as: sixty diagnose http://localhost:8000")
+		return hint.With(errors.New("nothing to diagnose"),
+			"give a server's URL, a recording or --prometheus URL, such as: sixty diagnose http://localhost:8000")
 	case live && f.baseline != "":
-		return hint.With(errors.New("--baseline needs a past, which a live run does not have"), "give a recording or --prometheus URL, or remove the flag")
+		return hint.With(errors.New("--baseline needs a past, which a live run does not have"),
+			"give a recording or --prometheus URL, or remove the flag")
 	case len(f.source.Gateways) > 0 && !live:
 		return hint.With(errors.New("--gateway needs the servers' URLs, which are scraped at the same time"),
 			"record with sixty record --gateway, or let Prometheus scrape the gateway")
@@ -164,7 +172,8 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case err != nil && (errors.Is(context.Cause(ctx), errTooLate) || errors.Is(err, errTooLate)):
-		return hint.With(lateError(f.timeout, err), "raise --timeout, such as --timeout 2m, or narrow the query with --match or a shorter past")
+		return hint.With(lateError(f.timeout, err),
+			"raise --timeout, such as --timeout 2m, or narrow the query with --match or a shorter past")
 	case err != nil:
 		return err
 	}
@@ -197,13 +206,15 @@ func exitError(past []view.Summary, d *diagnose.Diagnosis, failOn catalog.Severi
 var errTooLate = errors.New("not finished within --timeout")
 
 // judge makes the diagnosis of a source.
-func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.Source, o diagnose.Options, known *identity.Known) (d diagnose.Diagnosis, err error) {
+func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.Source, o diagnose.Options,
+	known *identity.Known) (d diagnose.Diagnosis, err error) {
 	o.Window, o.Annotate = f.source.Window, known.Annotate
 	if err := s.Complete(ctx, &o, f.source.At, f.baseline); err != nil {
 		return d, err
 	}
 	if s.Live != nil {
-		look := source.WatchOptions{For: f.source.Duration, Longer: f.longer, Judging: f.timeout, Late: errTooLate, LastWords: lastWords}
+		look := source.WatchOptions{For: f.source.Duration, Longer: f.longer, Judging: f.timeout, Late: errTooLate,
+			LastWords: lastWords}
 		line := command.NewProgress(stderr)
 		look.Note = line.Note
 		if line.On {
@@ -245,8 +256,8 @@ const (
 	monitorAge = time.Minute
 )
 
-// lookAt is the moment of a look now at the samples of a monitor that judged last at a time: that time, so that both say
-// the same numbers, unless it is too old or there is none.
+// lookAt is the moment of a look now at the samples of a monitor that judged last at a time: that time, so that both
+// say the same numbers, unless it is too old or there is none.
 func lookAt(now, judged time.Time) time.Time {
 	if age := now.Sub(judged); age > 0 && age < monitorAge {
 		return judged
@@ -337,7 +348,8 @@ func (f *diagnoseFlags) engine() (*identity.Known, *engine.Log, error) {
 			return nil, nil, err
 		}
 		if len(known.Config) == 0 {
-			return nil, nil, hint.With(fmt.Errorf("--engine-args: no flags in %q", f.engineArgs), `copy the server's command line, such as "--max-num-seqs 256"`)
+			return nil, nil, hint.With(fmt.Errorf("--engine-args: no flags in %q", f.engineArgs),
+				`copy the server's command line, such as "--max-num-seqs 256"`)
 		}
 	}
 	if f.engineLog == "" {
@@ -356,13 +368,15 @@ func (f *diagnoseFlags) engine() (*identity.Known, *engine.Log, error) {
 const logConfidence = 0.5
 
 // judgeLog judges what the log's lines of statistics tell.
-func (f *diagnoseFlags) judgeLog(ctx context.Context, stderr io.Writer, log *engine.Log, judge func(*source.Source) error) (err error) {
+func (f *diagnoseFlags) judgeLog(ctx context.Context, stderr io.Writer, log *engine.Log,
+	judge func(*source.Source) error) (err error) {
 	s, err := source.OpenLog(ctx, filepath.Base(f.engineLog), log)
 	if err != nil {
 		return hint.With(fmt.Errorf("--engine-log %s: %w", f.engineLog, err),
 			"also give the server's URL, a recording or --prometheus URL; or a log of a server that runs without --disable-log-stats")
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	command.Notes(stderr, []string{"a log has no latencies: for a reliable verdict give the server's URL, a recording or --prometheus URL"})
+	command.Notes(stderr,
+		[]string{"a log has no latencies: for a reliable verdict give the server's URL, a recording or --prometheus URL"})
 	return judge(s)
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// replayPast returns the incidents of the time before --at, as sixty serve would have kept them, the earliest first, and
-// the last diagnosis.
+// replayPast returns the incidents of the time before --at, as sixty serve would have kept them, the earliest first,
+// and the last diagnosis.
 func (f *diagnoseFlags) replayPast(
 	ctx context.Context, stderr io.Writer, s *source.Source, o diagnose.Options,
 ) (past []view.Summary, last diagnose.Diagnosis, err error) {

@@ -42,7 +42,8 @@ func newExplainCommand() *cobra.Command {
 				if d := searchFor(args[0], all); d != nil && near == "" {
 					return d.Text(stdout, o, f.Full)
 				}
-				return hint.With(fmt.Errorf("there is no pathology %q", args[0]), cmp.Or(near, "sixty explain lists them"))
+				return hint.With(fmt.Errorf("there is no pathology %q", args[0]),
+					cmp.Or(near, "sixty explain lists them"))
 			}
 			p := all[i]
 			if !f.Full {
@@ -62,7 +63,8 @@ func newExplainCommand() *cobra.Command {
 func pathologyList(all []*catalog.Pathology) *render.Document {
 	d := render.NewDocument("")
 	d.More = "a line about each"
-	d.Answer(render.Bold, "", fmt.Sprintf("%d pathologies. Run sixty explain ID for what one means and what to do.", len(all)))
+	d.Answer(render.Bold, "", fmt.Sprintf("%d pathologies. Run sixty explain ID for what one means and what to do.",
+		len(all)))
 	d.ShowIn(render.Screen)
 	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket, catalog.Info} {
 		var ids []string

@@ -24,12 +24,14 @@ var topics = map[string]string{
 	diagnose.NotCertain:       "A verdict: somebody may be hurt, and it is too early to say how. It is not healthy (exit code 3).",
 	diagnose.InsufficientData: "A verdict: too little could be judged. It is not healthy (exit code 3).",
 	"z-score":                 "The plain detector of sixty serve compares each value with the mean of the last 100, and tells those beyond three standard deviations, once there are 20: section sixty.anomalies of its configuration file, docs/serve.md.",
-	"matrix":                  triageTable + " Which signals rise together tells the plain detector of sixty serve: section sixty.anomalies, docs/serve.md.",
-	"triage":                  triageTable,
+	"matrix": triageTable +
+		" Which signals rise together tells the plain detector of sixty serve: section sixty.anomalies, docs/serve.md.",
+	"triage": triageTable,
 }
 
 // tooCommon are parts of alerts' names that say nothing.
-var tooCommon = []string{"vllm", "llm", "sglang", "high", "low", "near", "up", "build", "related", "p50", "p95", "p99", "total", "seconds", "rate", "num"}
+var tooCommon = []string{"vllm", "llm", "sglang", "high", "low", "near", "up", "build", "related", "p50", "p95", "p99",
+	"total", "seconds", "rate", "num"}
 
 var wordOf = regexp.MustCompile(`[A-Z]+(?:[a-z]*)|[a-z0-9]+`)
 
@@ -66,7 +68,8 @@ func searchFor(text string, all []*catalog.Pathology) *render.Document {
 	for _, p := range all {
 		reads := ""
 		p.When.Signals(func(s *indicator.Signal) { reads += s.Name + " " + s.Title + " " + s.PromQL() + " " })
-		score[p] = 3*matches(p.ID+" "+p.Alert) + 2*matches(p.Title) + matches(reads) // a match of its name weighs more than one of its signals
+		// a match of its name weighs more than one of its signals
+		score[p] = 3*matches(p.ID+" "+p.Alert) + 2*matches(p.Title) + matches(reads)
 		if score[p] > 0 {
 			found = append(found, p)
 		}
@@ -77,7 +80,8 @@ func searchFor(text string, all []*catalog.Pathology) *render.Document {
 	slices.SortStableFunc(found, func(a, b *catalog.Pathology) int { return score[b] - score[a] })
 	d.Answer(render.Bold, "", fmt.Sprintf("Failure modes about %s, the nearest first. Run sixty explain ID.", text))
 	if ofGuide {
-		d.Paragraph(s.Name, render.Sentence(strings.Join(slices.DeleteFunc([]string{s.Meaning, s.Exposed(), s.Advice()}, func(part string) bool { return part == "" }), "; ")))
+		d.Paragraph(s.Name, render.Sentence(strings.Join(slices.DeleteFunc([]string{s.Meaning, s.Exposed(), s.Advice()},
+			func(part string) bool { return part == "" }), "; ")))
 	}
 	pathologyTable(d, found[:min(len(found), mostFound)])
 	for _, s := range indicator.All() {

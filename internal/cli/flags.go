@@ -27,7 +27,8 @@ func (f *outFlag) register(s *pflag.FlagSet, what string, formats ...string) {
 type runbookFlags struct{ docs.Runbooks }
 
 func (f *runbookFlags) register(s *pflag.FlagSet) {
-	s.StringVar(&f.URL, "runbook-url", docs.PublishedRunbooks.URL, "base `address` of the runbooks; the pathology's id is appended (default: the published documentation)")
+	s.StringVar(&f.URL, "runbook-url", docs.PublishedRunbooks.URL,
+		"base `address` of the runbooks; the pathology's id is appended (default: the published documentation)")
 	s.StringVar(&f.Suffix, "runbook-suffix", docs.PublishedRunbooks.Suffix, "suffix after the id")
 }
 

@@ -26,7 +26,8 @@ func newGenerateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "generate",
 	}
-	cmd.AddCommand(newGenerateRules(), newGenerateDashboards(), newGenerateScrape(), newGenerateAutoscaling(), newGenerateRunbooks(), newGenerateBaseline(), newGenerateAll())
+	cmd.AddCommand(newGenerateRules(), newGenerateDashboards(), newGenerateScrape(), newGenerateAutoscaling(),
+		newGenerateRunbooks(), newGenerateBaseline(), newGenerateAll())
 	return cmd
 }
 
@@ -39,12 +40,19 @@ type deploymentFlags struct {
 }
 
 func (f *deploymentFlags) register(s *pflag.FlagSet) {
-	s.StringSliceVar(&f.dialects, "dialect", nil, "metric `names` in use (default vllm-v1): "+strings.Join(dialect.IDs(), ", ")+", or a release such as vllm-0.10; gateway for sixty gateway's metrics; several for a mixed fleet")
-	s.StringSliceVar(&f.detect, "detect", nil, "take names from the servers at these `URLs`, from a recording, or from prometheus=URL, and labels from the last")
-	s.StringArrayVar(&f.match, "match", nil, "restrict every selector: `selector` such as '{namespace=\"prod\"}' or namespace=prod; may be repeated")
-	s.StringSliceVar(&f.instanceLabels, "instance-labels", dialect.UsualInstance, "labels that identify a scraped target")
-	s.StringSliceVar(&f.modelLabels, "model-labels", dialect.UsualModel, "labels that identify the replicas of one model")
-	s.StringSliceVar(&f.gpuLabels, "gpu-labels", nil, "labels that a server and its GPU exporter share, such as node (default: the host in their instance labels)")
+	s.StringSliceVar(&f.dialects, "dialect", nil,
+		"metric `names` in use (default vllm-v1): "+strings.Join(dialect.IDs(),
+			", ")+", or a release such as vllm-0.10; gateway for sixty gateway's metrics; several for a mixed fleet")
+	s.StringSliceVar(&f.detect, "detect", nil,
+		"take names from the servers at these `URLs`, from a recording, or from prometheus=URL, and labels from the last")
+	s.StringArrayVar(&f.match, "match", nil,
+		"restrict every selector: `selector` such as '{namespace=\"prod\"}' or namespace=prod; may be repeated")
+	s.StringSliceVar(&f.instanceLabels, "instance-labels", dialect.UsualInstance,
+		"labels that identify a scraped target")
+	s.StringSliceVar(&f.modelLabels, "model-labels", dialect.UsualModel,
+		"labels that identify the replicas of one model")
+	s.StringSliceVar(&f.gpuLabels, "gpu-labels", nil,
+		"labels that a server and its GPU exporter share, such as node (default: the host in their instance labels)")
 	f.http.AddFlags(s)
 }
 
@@ -83,7 +91,8 @@ func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (d d
 }
 
 // detectDeployment looks at what the servers of a source expose.
-func (f *deploymentFlags) detectDeployment(ctx context.Context, stderr io.Writer, spec source.Spec, match []*labels.Matcher) (out detect.Exposed, err error) {
+func (f *deploymentFlags) detectDeployment(ctx context.Context, stderr io.Writer, spec source.Spec,
+	match []*labels.Matcher) (out detect.Exposed, err error) {
 	if spec.Prometheus != "" {
 		spec.Matchers = match
 	}

@@ -41,7 +41,8 @@ func newGenerateDashboards() *cobra.Command {
 	f.settings.AddFlags(s)
 	f.out.register(s, "write to this `path`: a directory (required)", pack.DashboardFormats()...)
 	f.runbooks.register(s)
-	registerPeriod(s, &f.period, "with --slo or --use-case: how long an error budget lasts, such as `28d` (default: 30d)")
+	registerPeriod(s, &f.period,
+		"with --slo or --use-case: how long an error budget lasts, such as `28d` (default: 30d)")
 	return cmd
 }
 
@@ -82,9 +83,11 @@ func newGenerateScrape() *cobra.Command {
 }
 
 func (f *scrapeFlags) register(s *pflag.FlagSet) {
-	f.out.register(s, "write to this `path`: a directory, or a file where there is one (default: print)", names(scrapeconfig.Formats())...)
+	f.out.register(s, "write to this `path`: a directory, or a file where there is one (default: print)",
+		names(scrapeconfig.Formats())...)
 	s.StringVar(&f.server, "server", string(scrapeconfig.VLLM), "kind of the servers")
-	s.StringSliceVar(&f.cfg.Targets, "target", nil, "`addresses` of the servers; the operators' formats and Kubernetes discovery find them")
+	s.StringSliceVar(&f.cfg.Targets, "target", nil,
+		"`addresses` of the servers; the operators' formats and Kubernetes discovery find them")
 	s.StringSliceVar(&f.cfg.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")
 	s.BoolVar(&f.cfg.GPU, "dcgm", false, "in Kubernetes: scrape dcgm-exporter too")
 	s.StringVar(&f.cfg.Cluster, "cluster", "", "label of every target")
@@ -93,7 +96,8 @@ func (f *scrapeFlags) register(s *pflag.FlagSet) {
 	s.StringToStringVar(&f.cfg.Labels, "label", nil, "`name=value` on every target")
 	s.StringToStringVar(&f.cfg.Selector, "selector", nil, "in Kubernetes: `name=value` labels of the pods or services")
 	s.StringVar(&f.cfg.Port, "port", "", "in Kubernetes: the port's name or number")
-	s.StringToStringVar(&f.cfg.MonitorLabels, "monitor-label", nil, "`name=value` on the resource itself, by which an operator selects it")
+	s.StringToStringVar(&f.cfg.MonitorLabels, "monitor-label", nil,
+		"`name=value` on the resource itself, by which an operator selects it")
 	s.DurationVar(&f.cfg.Interval, "interval", scrapeconfig.DefaultInterval, "scrape interval")
 	s.BoolVar(&f.cfg.Lean, "lean", false, "drop unused series")
 	s.BoolVar(&f.cfg.ShortInstance, "short-instance", false, "remove the server's default port from the label instance")
@@ -114,13 +118,16 @@ func newGenerateAutoscaling() *cobra.Command {
 	f.deployment.register(s)
 	s.StringVar(&f.cfg.Workload, "workload", "", "`name` of the Deployment")
 	s.StringVar(&f.cfg.Namespace, "namespace", "", "where it runs")
-	s.StringVar(&f.from, "from", "", "a replica's capacity: `file` of sixty bench --save-baseline, or of sixty tune --output json")
-	s.Float64Var(&f.cfg.Capacity.InFlight, "in-flight", 0, "the same as a `number`: running and waiting requests at which a replica just meets its objectives")
+	s.StringVar(&f.from, "from", "",
+		"a replica's capacity: `file` of sixty bench --save-baseline, or of sixty tune --output json")
+	s.Float64Var(&f.cfg.Capacity.InFlight, "in-flight", 0,
+		"the same as a `number`: running and waiting requests at which a replica just meets its objectives")
 	s.StringVar(&f.cfg.Prometheus, "prometheus", "http://prometheus:9090", "`URL`, as KEDA reaches it")
 	s.IntVar(&f.cfg.Min, "min-replicas", 1, "replicas at least")
 	s.IntVar(&f.cfg.Max, "max-replicas", 10, "replicas at most")
 	s.DurationVar(&f.cfg.Start, "start-time", 5*time.Minute, "how long a replica takes to start")
-	f.out.register(s, "write to this `path`: a directory, or a file if there is one (default: print)", names(autoscaling.Formats())...)
+	f.out.register(s, "write to this `path`: a directory, or a file if there is one (default: print)",
+		names(autoscaling.Formats())...)
 	return cmd
 }
 
@@ -149,7 +156,8 @@ func (f *autoscalingFlags) files(ctx context.Context, stderr io.Writer) ([]gener
 	}
 	cfg.Deployment = d.Deployment
 	if len(cfg.Deployment.Matchers) == 0 {
-		command.Notes(stderr, []string{"without --match, the requests of all servers in this Prometheus count; try --match namespace=prod"})
+		command.Notes(stderr,
+			[]string{"without --match, the requests of all servers in this Prometheus count; try --match namespace=prod"})
 	}
 	return autoscaling.Generate(cfg)
 }

@@ -58,30 +58,41 @@ func newGenerateRules() *cobra.Command {
 func (f *rulesFlags) register(s *pflag.FlagSet) {
 	f.deployment.register(s)
 	f.settings.AddFlags(s)
-	s.StringSliceVar(&f.evidence.From, "from", nil, "measure thresholds: `files` of sixty bench --save-baseline, or recordings of a healthy time")
-	s.StringVar(&f.evidence.Prometheus, "prometheus", "", "measure thresholds on the Prometheus-compatible server at this `URL`, over --healthy")
+	s.StringSliceVar(&f.evidence.From, "from", nil,
+		"measure thresholds: `files` of sixty bench --save-baseline, or recordings of a healthy time")
+	s.StringVar(&f.evidence.Prometheus, "prometheus", "",
+		"measure thresholds on the Prometheus-compatible server at this `URL`, over --healthy")
 	s.StringVar(&f.evidence.Span, "healthy", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
-	s.DurationVar(&f.cfg.Interval, "interval", generate.UsualInterval, "scrape interval; rules are evaluated at the same interval")
+	s.DurationVar(&f.cfg.Interval, "interval", generate.UsualInterval,
+		"scrape interval; rules are evaluated at the same interval")
 	s.DurationVar(&f.window, "window", 0, "the window of conditions (default: four scrapes, at least a minute)")
 	f.cfg.Past, f.cfg.Ago = 24*time.Hour, time.Hour
 	s.Var((*model.Duration)(&f.cfg.Past), "past", "without a measurement: normal is the median over this `duration` …")
 	s.Var((*model.Duration)(&f.cfg.Ago), "ago", "… ending this long ago")
 	registerPeriod(s, &f.cfg.Period, "how long an error budget lasts, such as `28d` (default: 30d)")
 	f.runbooks.register(s)
-	s.StringVar(&f.cfg.DashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: only their paths)")
-	s.StringSliceVar(&f.skip, "skip", nil, "leave these pathologies out, by `id`, or these alerts on missing servers: "+strings.Join(generate.Absences(), ", "))
-	s.StringToStringVar(&f.severities, "severity", nil, "`level=value` of the label severity, such as page=critical,ticket=warning,info=none")
-	s.DurationVar(&f.cfg.KeepFiringFor, "keep-firing-for", 2*time.Minute, "how long an alert keeps firing after its condition ends (Prometheus 2.42, vmalert 1.93); 0 turns it off")
+	s.StringVar(&f.cfg.DashboardURL, "dashboard-url", "",
+		"`address` of Grafana, for links to panels (default: only their paths)")
+	s.StringSliceVar(&f.skip, "skip", nil,
+		"leave these pathologies out, by `id`, or these alerts on missing servers: "+strings.Join(generate.Absences(),
+			", "))
+	s.StringToStringVar(&f.severities, "severity", nil,
+		"`level=value` of the label severity, such as page=critical,ticket=warning,info=none")
+	s.DurationVar(&f.cfg.KeepFiringFor, "keep-firing-for", 2*time.Minute,
+		"how long an alert keeps firing after its condition ends (Prometheus 2.42, vmalert 1.93); 0 turns it off")
 	s.StringToStringVar(&f.cfg.Labels, "label", nil, "`name=value` on every alert, such as team=ml")
 }
 
 // registerRules adds the flags that decide the form of the rule files.
 func (f *rulesFlags) registerRules(s *pflag.FlagSet) {
-	f.out.register(s, "write to this `path`: a directory, or a file where there is one (default: print)", names(generate.Formats())...)
+	f.out.register(s, "write to this `path`: a directory, or a file where there is one (default: print)",
+		names(generate.Formats())...)
 	s.StringVar(&f.cfg.Name, "name", "sixty", "name of the object or of the rule namespace")
 	s.StringVar(&f.cfg.Namespace, "namespace", "", "namespace of the object")
-	s.StringToStringVar(&f.cfg.ObjectLabels, "object-label", nil, "`name=value` on the object, by which an operator selects it")
-	s.IntVar(&f.cfg.MaxRules, "max-rules-per-group", generate.UsualMaxRules, "split larger groups of rules; default: Mimir's default limit, 0 for none")
+	s.StringToStringVar(&f.cfg.ObjectLabels, "object-label", nil,
+		"`name=value` on the object, by which an operator selects it")
+	s.IntVar(&f.cfg.MaxRules, "max-rules-per-group", generate.UsualMaxRules,
+		"split larger groups of rules; default: Mimir's default limit, 0 for none")
 	s.BoolVar(&f.tests, "tests", false, "with --out: also write promtool unit tests")
 }
 
@@ -109,7 +120,8 @@ func (f *rulesFlags) named() (map[catalog.Severity]string, error) {
 		out[s] = value
 	}
 	if _, given := f.cfg.Labels["severity"]; given {
-		return nil, hint.With(errors.New("--label severity would give all alerts the same severity"), "--severity page=critical,ticket=warning")
+		return nil, hint.With(errors.New("--label severity would give all alerts the same severity"),
+			"--severity page=critical,ticket=warning")
 	}
 	return out, nil
 }
@@ -117,7 +129,8 @@ func (f *rulesFlags) named() (map[catalog.Severity]string, error) {
 // config reads and measures everything that the rules depend on.
 func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Config, err error) {
 	if f.evidence.Prometheus != "" && f.evidence.Span == "" {
-		return cfg, hint.With(errors.New("--prometheus needs --healthy: the healthy time"), "such as --healthy 7d, or two RFC 3339 times: --healthy FROM/TO")
+		return cfg, hint.With(errors.New("--prometheus needs --healthy: the healthy time"),
+			"such as --healthy 7d, or two RFC 3339 times: --healthy FROM/TO")
 	}
 	cfg = f.cfg
 	cfg.Format, cfg.Beside, cfg.Pathologies = generate.Format(f.out.format), f.out.path != "", pathologies.All()
@@ -158,7 +171,8 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 }
 
 // gatherBaselines merges the measured baselines.
-func gatherBaselines(ctx context.Context, stderr io.Writer, r gather.Request, http *source.Access) (_ []*baseline.File, err error) {
+func gatherBaselines(ctx context.Context, stderr io.Writer, r gather.Request, http *source.Access) (_ []*baseline.File,
+	err error) {
 	if r.HTTP, r.Signing, err = http.Load(); err != nil {
 		return nil, err
 	}
@@ -174,7 +188,8 @@ func newGenerateBaseline() *cobra.Command {
 	cmd := out.command("baseline", "", func(ctx context.Context, stderr io.Writer) (_ []generate.File, err error) {
 		switch {
 		case len(f.From) == 0 && f.Prometheus == "":
-			return nil, hint.With(errors.New("nothing to measure"), "give --from RECORDING, or --prometheus URL with --healthy 7d")
+			return nil, hint.With(errors.New("nothing to measure"),
+				"give --from RECORDING, or --prometheus URL with --healthy 7d")
 		case f.Prometheus != "" && f.Span == "":
 			return nil, errors.New("--prometheus needs --healthy: the healthy time")
 		}

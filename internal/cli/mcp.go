@@ -54,7 +54,8 @@ func (f *mcpFlags) run(ctx context.Context, stderr io.Writer, args []string) err
 			scraping.Go(func() { s.Live.FetchFacts(ctx) })
 		}
 		endsWhenInterrupted(ctx)
-		judge := func(ctx context.Context, at time.Time, window time.Duration, predict diagnose.Predictor) (diagnose.Diagnosis, error) {
+		judge := func(ctx context.Context, at time.Time, window time.Duration,
+			predict diagnose.Predictor) (diagnose.Diagnosis, error) {
 			if at.IsZero() {
 				at = s.Span().Last
 				if f.source.Prometheus != "" {

@@ -40,7 +40,8 @@ type readFlags struct {
 }
 
 func (f *readFlags) register(s *pflag.FlagSet) {
-	s.IntVar(&f.maxEvents, "max-events", profile.DefaultLimit, "keep at most this many events of a trace, about 10 bytes each: the beginning of a longer one")
+	s.IntVar(&f.maxEvents, "max-events", profile.DefaultLimit,
+		"keep at most this many events of a trace, about 10 bytes each: the beginning of a longer one")
 }
 
 // profile reads traces.
@@ -57,7 +58,8 @@ func newProfileCommand() *cobra.Command {
 	f.out.AddFlags(s, "text", "json", "html")
 	f.out.AddFull(s, "show everything: evidence, steps, kernels, rates, devices")
 	registerFailOn(s, &f.failOn)
-	s.StringArrayVar(&f.read.set, "set", nil, "set a threshold, as `name=value`, such as host_bound=50%; may be repeated (--full names them)")
+	s.StringArrayVar(&f.read.set, "set", nil,
+		"set a threshold, as `name=value`, such as host_bound=50%; may be repeated (--full names them)")
 	f.read.register(s)
 	cmd.AddCommand(newProfileDiffCommand(), newProfileHowCommand(), newProfileCaptureCommand())
 	return cmd
@@ -65,7 +67,8 @@ func newProfileCommand() *cobra.Command {
 
 func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return hint.With(errors.New("no trace was given"), "sixty profile TRACE.json.gz; sixty profile how prints the commands that take one")
+		return hint.With(errors.New("no trace was given"),
+			"sixty profile TRACE.json.gz; sixty profile how prints the commands that take one")
 	}
 	failOn := catalog.Severity(math.MaxUint8)
 	if f.failOn != "" {
@@ -232,7 +235,8 @@ func (f *profileCaptureFlags) run(cmd *cobra.Command, args []string) (err error)
 	}
 	fmt.Fprintf(stderr, "profiled for %s: %s\n", r.Took.Round(time.Millisecond), steps)
 	if c.Dir == "" {
-		fmt.Fprintf(cmd.OutOrStdout(), "the traces are in the server's torch_profiler_dir, or nsys' -o\nanalyse them with: sixty profile DIRECTORY\n")
+		fmt.Fprintf(cmd.OutOrStdout(),
+			"the traces are in the server's torch_profiler_dir, or nsys' -o\nanalyse them with: sixty profile DIRECTORY\n")
 		return nil
 	}
 	for _, file := range r.Files {

@@ -55,7 +55,8 @@ func (f *recordFlags) run(cmd *cobra.Command, addresses []string) (err error) {
 		return err
 	}
 	if spec.Recording != "" || spec.Prometheus != "" {
-		return hint.With(errors.New("only live servers can be recorded"), "give their URLs, such as http://localhost:8000")
+		return hint.With(errors.New("only live servers can be recorded"),
+			"give their URLs, such as http://localhost:8000")
 	}
 	scraper, err := source.NewScraper(spec)
 	if err != nil {
@@ -95,7 +96,9 @@ func (f *recordFlags) report(stdout, stderr io.Writer, r source.Recorded) error 
 		return fmt.Errorf("nothing recorded: %w", r.Last)
 	}
 	if r.Full {
-		command.Notes(stderr, []string{fmt.Sprintf("stopped at %d MiB, the limit of a recording; use a longer --interval", recording.MaxTotal>>20)})
+		command.Notes(stderr,
+			[]string{fmt.Sprintf("stopped at %d MiB, the limit of a recording; use a longer --interval",
+				recording.MaxTotal>>20)})
 	}
 	fmt.Fprintf(stdout, "recorded %d scrapes, %d failed, in %s\n", r.Pages+r.Empty, r.Empty, path)
 	fmt.Fprintf(stdout, "Diagnose it: sixty diagnose %s\n", render.ShellWord(path))

@@ -46,11 +46,13 @@ func newReportCommand() *cobra.Command {
 	s := cmd.Flags()
 	f.source.AddFlags(s)
 	s.StringVar(&f.source.At, "at", "", "end of the report, as a `time` (default: the end of the recording, or now)")
-	s.StringVar(&f.since, "since", "24h", "report on this much `time`, such as 24h or 7d, or on the whole recording if that is shorter")
+	s.StringVar(&f.since, "since", "24h",
+		"report on this much `time`, such as 24h or 7d, or on the whole recording if that is shorter")
 	f.source.AddPace(s, "duration", time.Minute, "with URLs: scrape for this long")
 	s.StringVar(&f.gpu, "gpu", "", "`name` of the servers' GPU, such as H100: for their cost")
 	s.IntVar(&f.gpus, "tp", 1, "with --gpu: GPUs of one replica")
-	s.StringArrayVar(&f.priced, "price", nil, "price per hour of one GPU, such as `H100=2.49` (default: its list price of November 2026, in dollars)")
+	s.StringArrayVar(&f.priced, "price", nil,
+		"price per hour of one GPU, such as `H100=2.49` (default: its list price of November 2026, in dollars)")
 	s.DurationVar(&f.timeout, "timeout", 10*time.Minute, "end after this long")
 	f.settings.AddFlags(s)
 	f.output.AddFlags(s, "text", "markdown", "html", "json")
@@ -64,7 +66,8 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if f.source.SourceCount() == 0 {
-		return hint.With(errors.New("nothing to report on"), "give prometheus=URL, a recording or a server's URL, such as: sixty report prometheus=http://prometheus:9090")
+		return hint.With(errors.New("nothing to report on"),
+			"give prometheus=URL, a recording or a server's URL, such as: sixty report prometheus=http://prometheus:9090")
 	}
 	if err := f.source.CheckTimes(); err != nil {
 		return err
@@ -103,7 +106,8 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 	return f.output.Report(cmd.OutOrStdout(), healthreport.Document(r), r)
 }
 
-// readIncidents reads the incidents of the monitor that holds the samples, nil where none does, and when it judged last.
+// readIncidents reads the incidents of the monitor that holds the samples, nil where none does, and when it judged
+// last.
 func (f *reportFlags) readIncidents(ctx context.Context) (judged time.Time, list []view.Summary, err error) {
 	m, ok := remote.Find(ctx, f.source.Prometheus, f.source.HTTP)
 	if f.source.Prometheus == "" || !ok {
@@ -137,7 +141,8 @@ func (f *reportFlags) price() (p health.Price, err error) {
 	}
 	price, ok := prices[g.Name]
 	if !ok {
-		return p, hint.With(fmt.Errorf("--gpu: no list price of %s is known", g.Name), "set one with --price '"+g.Name+"=2.49'")
+		return p, hint.With(fmt.Errorf("--gpu: no list price of %s is known", g.Name),
+			"set one with --price '"+g.Name+"=2.49'")
 	}
 	return health.Price{GPU: g.Name, PerHour: price.PerHour, From: price.From, GPUs: f.gpus}, nil
 }
@@ -192,7 +197,8 @@ func (f *reportFlags) measure(
 		r.Notes = append(r.Notes, "the end of the period cannot be judged: "+unjudged.Error())
 	}
 	if err != nil && errors.Is(context.Cause(ctx), errTooLate) {
-		return nil, hint.With(lateError(f.timeout, err), "raise --timeout, such as --timeout 30m, or narrow the query with --since or --match")
+		return nil, hint.With(lateError(f.timeout, err),
+			"raise --timeout, such as --timeout 30m, or narrow the query with --since or --match")
 	}
 	return r, err
 }

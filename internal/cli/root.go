@@ -36,8 +36,10 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		title string
 		verbs []*cobra.Command
 	}{
-		{"During an incident:", []*cobra.Command{newDiagnoseCommand(), newServeCommand(), newTopCommand(), newRecordCommand(), newExplainCommand(), newTraceCommand(), newProfileCommand()}},
-		{"Before an incident:", []*cobra.Command{newGenerateCommand(), newAuditCommand(), newGatewayCommand(), newReportCommand(), newMCPCommand()}},
+		{"During an incident:", []*cobra.Command{newDiagnoseCommand(), newServeCommand(), newTopCommand(),
+			newRecordCommand(), newExplainCommand(), newTraceCommand(), newProfileCommand()}},
+		{"Before an incident:", []*cobra.Command{newGenerateCommand(), newAuditCommand(), newGatewayCommand(),
+			newReportCommand(), newMCPCommand()}},
 		{"Capacity and changes:", []*cobra.Command{newBenchCommand(), newSimulateCommand(), newTuneCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})

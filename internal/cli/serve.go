@@ -25,7 +25,8 @@ func newServeCommand() *cobra.Command {
 			o.Ready = func(url string, asks bool) {
 				fmt.Fprintf(stderr, "Watching. Open %s\n", url)
 				if listen.Public(o.Addr) && !asks {
-					command.Notes(stderr, []string{"other machines can open " + o.Addr + " without a password: set --token-file, --web-config or sixty.access"})
+					command.Notes(stderr, []string{"other machines can open " + o.Addr +
+						" without a password: set --token-file, --web-config or sixty.access"})
 				}
 			}
 			o.LogTo(stderr)

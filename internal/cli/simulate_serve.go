@@ -32,10 +32,13 @@ type serveFlags struct {
 const exporterOffset = 1400
 
 func (f *serveFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.addr, "serve", "", "serve simulated vLLM servers at this `address`, such as :8000 (loopback unless a host is given)")
-	fs.StringVar(&f.fault, "fault", "", "with --serve: traffic with a built-in fault, by the `name` of its pathology (default: only your traffic)")
+	fs.StringVar(&f.addr, "serve", "",
+		"serve simulated vLLM servers at this `address`, such as :8000 (loopback unless a host is given)")
+	fs.StringVar(&f.fault, "fault", "",
+		"with --serve: traffic with a built-in fault, by the `name` of its pathology (default: only your traffic)")
 	fs.Float64Var(&f.accelerate, "accelerate", 1, "with --serve: simulated seconds per second")
-	fs.StringVar(&f.exporter, "gpu-exporter", "", "with --serve: `address` of a simulated dcgm-exporter (default: a port 1400 above; off: none)")
+	fs.StringVar(&f.exporter, "gpu-exporter", "",
+		"with --serve: `address` of a simulated dcgm-exporter (default: a port 1400 above; off: none)")
 }
 
 // servedModelName is the flag of vllm serve that names the model.
@@ -58,7 +61,8 @@ func (f *serveFlags) refuse(s *pflag.FlagSet) error {
 	case f.addr == "":
 		return hint.With(fmt.Errorf("only with --serve: %s", names), "add an address, such as --serve :8000")
 	default:
-		return hint.With(fmt.Errorf("not with --serve: %s", names), "leave them out; sixty simulate --help lists what --serve takes")
+		return hint.With(fmt.Errorf("not with --serve: %s", names),
+			"leave them out; sixty simulate --help lists what --serve takes")
 	}
 }
 
@@ -78,7 +82,8 @@ func (f *simulateFlags) runServers(ctx context.Context, stdout, stderr io.Writer
 	}
 	fl.Describe(stdout)
 	if own := max(cfg.Scenario.Replicas, 1); f.serve.fault != "" && f.Replicas > own {
-		fmt.Fprintf(stdout, "The traffic is %.3g times what is described below, for %d replicas.\n", float64(f.Replicas)/float64(own), f.Replicas)
+		fmt.Fprintf(stdout, "The traffic is %.3g times what is described below, for %d replicas.\n",
+			float64(f.Replicas)/float64(own), f.Replicas)
 	}
 	for i, p := range cfg.Scenario.Phases {
 		if err = fl.Wait(ctx, i); err != nil {
@@ -126,7 +131,8 @@ func (f *simulateFlags) fleet() (cfg fleet.Config, ignored []string, err error) 
 		cfg.Exporter = ""
 	case "":
 		if cfg.Exporter, err = fleet.OffsetPort(v.addr, exporterOffset); err != nil {
-			return cfg, nil, hint.With(fmt.Errorf("--serve: %w", err), "write it like :8000, or choose --gpu-exporter yourself")
+			return cfg, nil, hint.With(fmt.Errorf("--serve: %w", err),
+				"write it like :8000, or choose --gpu-exporter yourself")
 		}
 	}
 	return cfg, ignored, nil

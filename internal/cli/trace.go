@@ -36,7 +36,8 @@ func newTraceCommand() *cobra.Command {
 	if flag := s.Lookup("recording"); flag != nil {
 		flag.Hidden, flag.Usage = false, "`file` of sixty record that covers the time of the request"
 	}
-	s.StringVar(&f.id, "id", "", "the request: its trace `id` or engine id, or a prefix of either (default: the slowest in the files)")
+	s.StringVar(&f.id, "id", "",
+		"the request: its trace `id` or engine id, or a prefix of either (default: the slowest in the files)")
 	f.output.AddFlags(s, "text", "json", "markdown", "html")
 	f.output.AddFull(s, "show all steps, and the source of each normal value")
 	return cmd
@@ -50,11 +51,13 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 	urls := slices.ContainsFunc(args, collected.URL)
 	switch {
 	case len(args) == 0:
-		return hint.With(errors.New("no traces"), "give a file of the collector's file exporter, or the URL of Tempo, Jaeger or sixty serve and --id")
+		return hint.With(errors.New("no traces"),
+			"give a file of the collector's file exporter, or the URL of Tempo, Jaeger or sixty serve and --id")
 	case urls && len(args) > 1:
 		return errors.New("give files, or the URL of one server")
 	case urls && f.id == "":
-		return hint.With(errors.New("a server returns one trace at a time"), "name it with --id; sixty serve lists slow requests at /api/v1/traces, Tempo and Jaeger have a search")
+		return hint.With(errors.New("a server returns one trace at a time"),
+			"name it with --id; sixty serve lists slow requests at /api/v1/traces, Tempo and Jaeger have a search")
 	case f.source.SourceCount() > 1:
 		return errors.New("give --recording or --prometheus, not both")
 	}
@@ -65,7 +68,8 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 	return f.output.Report(cmd.OutOrStdout(), tracereport.Document(r), r)
 }
 
-func (f *traceFlags) report(ctx context.Context, stderr io.Writer, args []string, urls bool) (r *trace.Report, err error) {
+func (f *traceFlags) report(ctx context.Context, stderr io.Writer, args []string, urls bool) (r *trace.Report,
+	err error) {
 	var spans []trace.Span
 	if urls {
 		if spans, r, err = collected.Fetch(ctx, args[0], f.id, f.source.HTTP); err != nil || r != nil {
@@ -98,7 +102,8 @@ func (f *traceFlags) report(ctx context.Context, stderr io.Writer, args []string
 }
 
 // diagnose judges the servers in the middle of the slow phase, or at the recording's end if that is earlier.
-func (f *traceFlags) diagnose(ctx context.Context, s *source.Source, r *trace.Report) (d diagnose.Diagnosis, err error) {
+func (f *traceFlags) diagnose(ctx context.Context, s *source.Source, r *trace.Report) (d diagnose.Diagnosis,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
 	defer cancel()
 	at, last := *r.At, s.Span().Last
@@ -107,7 +112,8 @@ func (f *traceFlags) diagnose(ctx context.Context, s *source.Source, r *trace.Re
 	}
 	if span := s.Span(); !span.First.IsZero() && (at.Before(span.First) || at.After(span.Last)) {
 		return d, hint.With(fmt.Errorf("the request was at %s, outside the recording", source.FormatTime(at)),
-			fmt.Sprintf("it covers %s to %s: give a recording of that time, or --prometheus", source.FormatTime(span.First), source.FormatTime(span.Last)))
+			fmt.Sprintf("it covers %s to %s: give a recording of that time, or --prometheus",
+				source.FormatTime(span.First), source.FormatTime(span.Last)))
 	}
 	o, err := s.Options(ctx, at)
 	if err != nil {
@@ -123,15 +129,18 @@ func choose(all []*trace.Trace, id string) (*trace.Trace, string, error) {
 	for _, t := range all {
 		named := func(s trace.Span) bool { return strings.HasPrefix(s.Request, id) }
 		switch {
-		case id == "" && t.OfRequest(), id != "" && (strings.HasPrefix(t.ID, strings.ToLower(id)) || slices.ContainsFunc(t.Spans, named)):
+		case id == "" && t.OfRequest(), id != "" && (strings.HasPrefix(t.ID, strings.ToLower(id)) ||
+			slices.ContainsFunc(t.Spans, named)):
 			found = append(found, t)
 		}
 	}
 	switch {
 	case len(found) == 0 && id == "":
-		return nil, "", hint.With(errors.New("there is no request in these traces"), "spans of requests have the kind server, or a span name of vLLM, SGLang, llm-d or sixty gateway")
+		return nil, "", hint.With(errors.New("there is no request in these traces"),
+			"spans of requests have the kind server, or a span name of vLLM, SGLang, llm-d or sixty gateway")
 	case len(found) == 0:
-		return nil, "", hint.With(fmt.Errorf("no request has the id %s", id), "without --id, the slowest in the files is shown")
+		return nil, "", hint.With(fmt.Errorf("no request has the id %s", id),
+			"without --id, the slowest in the files is shown")
 	case len(found) == 1:
 		return found[0], "", nil
 	case id != "":

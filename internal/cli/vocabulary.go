@@ -26,7 +26,8 @@ var texts embed.FS
 func vocabulary(stdout io.Writer) *command.Vocabulary {
 	return &command.Vocabulary{
 		Texts: texts, Options: command.Terminal(stdout, "auto"),
-		Last: []string{"http-config", "bearer-token-file", "basic-auth", "header", "tls-ca", "tls-cert", "tls-key", "insecure-skip-verify", "help"},
+		Last: []string{"http-config", "bearer-token-file", "basic-auth", "header", "tls-ca", "tls-cert", "tls-key",
+			"insecure-skip-verify", "help"},
 		Values: map[string]command.Values{
 			"color":        command.Closed("auto", "always", "never"),
 			"fail-on":      command.Closed(catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String()),

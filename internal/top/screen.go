@@ -238,7 +238,8 @@ func (s *screen) modelLines(t *render.Text, m *view.Model) []string {
 	if v.Status == view.Firing && !m.IsQuiet() {
 		head += " (" + v.Severity + ")"
 		if v.Since != nil {
-			head += map[bool]string{true: ", before ", false: ", since "}[v.SinceAtLeast] + v.Since.UTC().Format("15:04:05Z")
+			head += map[bool]string{true: ", before ", false: ", since "}[v.SinceAtLeast] +
+				v.Since.UTC().Format("15:04:05Z")
 		}
 	}
 	head = t.Style(healthStyles[m.Health], head)

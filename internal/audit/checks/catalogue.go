@@ -20,7 +20,8 @@ import (
 // recording rule makes, and beside which nothing stands in for it.
 func (p *pass) missing(v *parser.VectorSelector) bool {
 	name := NameOf(v)
-	if name == "" || p.recorded(name) || !isEngineName(name) || p.surface.Exposes(name) || p.hasAlternative(v) || p.besideItsHeir(name) {
+	if name == "" || p.recorded(name) || !isEngineName(name) || p.surface.Exposes(name) || p.hasAlternative(v) ||
+		p.besideItsHeir(name) {
 		return false
 	}
 	at := v.PosRange.Start
@@ -39,7 +40,8 @@ func (p *pass) hasAlternative(v *parser.VectorSelector) bool {
 		if slices.Contains(Selectors(b.LHS), v) {
 			other = b.RHS
 		}
-		if slices.ContainsFunc(Selectors(other), func(v *parser.VectorSelector) bool { return p.surface.Exposes(NameOf(v)) }) {
+		if slices.ContainsFunc(Selectors(other),
+			func(v *parser.VectorSelector) bool { return p.surface.Exposes(NameOf(v)) }) {
 			return true
 		}
 	}
@@ -51,7 +53,8 @@ func (p *pass) hasAlternative(v *parser.VectorSelector) bool {
 func (p *pass) besideItsHeir(name string) bool {
 	to := p.renamed(name)
 	return to != "" && p.Role == files.InPanel && slices.ContainsFunc(p.PanelQueries(), func(q *files.Query) bool {
-		return q != p.Query && q.Tree != nil && slices.ContainsFunc(Selectors(q.Tree), func(v *parser.VectorSelector) bool { return NameOf(v) == to })
+		return q != p.Query && q.Tree != nil && slices.ContainsFunc(Selectors(q.Tree),
+			func(v *parser.VectorSelector) bool { return NameOf(v) == to })
 	})
 }
 
@@ -72,7 +75,8 @@ func (p *pass) renamed(name string) string {
 			continue
 		}
 		_, other := vllm.Canonical(to)
-		akin := strings.TrimRight(other, ":_") == strings.TrimRight(prefix, ":_") && (prefix == "" || prefix[0] != 'v' || prefix == other)
+		akin := strings.TrimRight(other, ":_") == strings.TrimRight(prefix, ":_") &&
+			(prefix == "" || prefix[0] != 'v' || prefix == other)
 		if better == "" || akin { // Ray's prefix changed from a colon to an underscore
 			better = to
 		}
@@ -98,14 +102,17 @@ func intendedName(name string) (better string, sure bool) {
 	if others {
 		canonical, under = name, func(to string) string { return to }
 	}
-	for _, to := range []string{canonical + "_total", strings.TrimSuffix(canonical, "_total"), canonical + "_seconds", strings.TrimSuffix(canonical, "_bucket") + "_seconds_bucket"} {
-		if c, f := classOf(to); to != canonical && c != unknownClass && c != bareHistogram && f.Engine != "" && !f.Gone() {
+	for _, to := range []string{canonical + "_total", strings.TrimSuffix(canonical, "_total"), canonical + "_seconds",
+		strings.TrimSuffix(canonical, "_bucket") + "_seconds_bucket"} {
+		if c, f := classOf(to); to != canonical && c != unknownClass && c != bareHistogram && f.Engine != "" &&
+			!f.Gone() {
 			return under(to), true
 		}
 	}
 	least := min(len(canonical)/4, 4) + 1
 	own := func(f engine.Family) bool {
-		return f.Engine == vllm.ID && strings.HasPrefix(canonical, engine.Canonical) || others && f.Engine == other.ID || near && f.Kind == program.Kind
+		return f.Engine == vllm.ID && strings.HasPrefix(canonical, engine.Canonical) || others &&
+			f.Engine == other.ID || near && f.Kind == program.Kind
 	}
 	for _, f := range dialect.Families() {
 		if !own(f) || f.Gone() {

@@ -11,14 +11,16 @@ func (p *pass) whole() posrange.PositionRange {
 }
 
 var alertCondition = Check{
-	ID: "alert-condition", Severity: page, Title: "a Grafana-managed alert whose condition decides nothing, or is rejected",
+	ID: "alert-condition", Severity: page,
+	Title: "a Grafana-managed alert whose condition decides nothing, or is rejected",
 	Doc: "The condition is the query itself, and every value except 0 fires; or it names no step; or a threshold is applied " +
 		"to a range of values without a reduce step. Query and threshold are checked as one expression, like any alert.",
 	query: func(p *pass) {
 		switch m := p.Managed; {
 		case m == nil:
 		case m.Missing:
-			p.report(p.whole(), "no query or expression has this letter: Grafana refuses the rule", "name the one that decides")
+			p.report(p.whole(), "no query or expression has this letter: Grafana refuses the rule",
+				"name the one that decides")
 		case m.Unreduced:
 			p.report(p.whole(), "the threshold looks at a range of values, and only one can be compared: Grafana fails with "+
 				"\"looks like time series data\"", "put a reduce before it, or make the query instant")

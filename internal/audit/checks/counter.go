@@ -27,8 +27,9 @@ var deltaOnCounter = Check{
 	node: on(func(p *pass, c *parser.Call) {
 		name := NameOf(ranged(c, "delta", "idelta", "deriv"))
 		if k, _ := classOf(name); k.cumulative() && !p.recorded(name) {
-			p.report(c.PositionRange(), name+" is a counter: "+c.Func.Name+" takes a restart for a fall as deep as all that "+
-				"was counted", "write increase, or rate for deriv")
+			p.report(c.PositionRange(),
+				name+" is a counter: "+c.Func.Name+" takes a restart for a fall as deep as all that "+
+					"was counted", "write increase, or rate for deriv")
 		}
 	}),
 }
@@ -55,8 +56,10 @@ var rawCounter = Check{
 			case b.Op == parser.DIV && b.VectorMatching != nil && !calls(b, rates...):
 				report("a share, or a mean, over its whole life, which hardly moves")
 				return
-			case b.Op.IsComparisonOperator() && p.Role == files.Alert && f.Engine != dialect.DCGM: // a fault of hardware stays
-				if l, ok := p.comparedWith(b); !ok || !l.above() || l.limit != 0 || len(p.path) == 1 { // else: that there was any
+			// a fault of hardware stays
+			case b.Op.IsComparisonOperator() && p.Role == files.Alert && f.Engine != dialect.DCGM:
+				// else: that there was any
+				if l, ok := p.comparedWith(b); !ok || !l.above() || l.limit != 0 || len(p.path) == 1 {
 					report("once past the threshold the alert stays until a restart")
 				}
 				return

@@ -26,19 +26,22 @@ var internalEvent = Check{
 		}
 		name, _ := vllm.Canonical(NameOf(all[0]))
 		i := slices.IndexFunc(events, func(e event) bool { return slices.Contains(e.metrics, name) })
-		if i < 0 || c.above() == events[i].below || strings.HasSuffix(name, "_total") && !calls(b, rates...) || p.recorded(NameOf(all[0])) {
+		if i < 0 || c.above() == events[i].below || strings.HasSuffix(name, "_total") && !calls(b, rates...) ||
+			p.recorded(NameOf(all[0])) {
 			return
 		}
 		fix := "alert on what users feel, with your objective: " + events[i].instead
 		if !events[i].below && name != "vllm:num_requests_waiting" {
 			fix = "add what users feel, with your objective: … and on (model_name) " + events[i].instead
 		}
-		p.report(b.PositionRange(), events[i].why, fix+"; or take the rules of sixty generate rules --only "+events[i].pathologies)
+		p.report(b.PositionRange(), events[i].why,
+			fix+"; or take the rules of sixty generate rules --only "+events[i].pathologies)
 	},
 }
 
 // trends are functions that make a symptom of an event: it lasts, or grows.
-var trends = []string{"deriv", "delta", "idelta", "predict_linear", "min_over_time", "absent", "absent_over_time", "changes"}
+var trends = []string{"deriv", "delta", "idelta", "predict_linear", "min_over_time", "absent", "absent_over_time",
+	"changes"}
 
 // An event is what happens inside an engine and may hurt nobody.
 type event struct {
@@ -58,7 +61,8 @@ const (
 var events = []event{
 	{
 		metrics: []string{"vllm:kv_cache_usage_perc"}, instead: lateFirstTokens,
-		why: "a full KV cache alone hurts nobody: blocks of prefixes are kept until they are needed", pathologies: "kv-cache-thrashing",
+		why:         "a full KV cache alone hurts nobody: blocks of prefixes are kept until they are needed",
+		pathologies: "kv-cache-thrashing",
 	},
 	{
 		metrics: []string{"vllm:num_preemptions_total"}, instead: lateFirstTokens,
@@ -66,7 +70,8 @@ var events = []event{
 	},
 	{
 		metrics: []string{"vllm:num_requests_waiting"}, instead: longQueueTime,
-		why: "how many wait does not say for how long: a fast server works off fifty at once", pathologies: "saturation,concurrency-limit",
+		why:         "how many wait does not say for how long: a fast server works off fifty at once",
+		pathologies: "saturation,concurrency-limit",
 	},
 	{
 		metrics: []string{"vllm:generation_tokens_total"}, below: true, instead: slowStreams,

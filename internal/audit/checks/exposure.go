@@ -22,11 +22,13 @@ const (
 
 // personal are names of labels that hold who asked, as gateways, proxies and servers' own middleware set them.
 var personal = []string{
-	"user", "user_id", "userid", "username", "user_name", "user_email", "email", "end_user", "customer", "customer_id", "client_ip", "remote_addr", "session_id", "api_key_alias",
+	"user", "user_id", "userid", "username", "user_name", "user_email", "email", "end_user", "customer", "customer_id",
+	"client_ip", "remote_addr", "session_id", "api_key_alias",
 }
 
 // prompting are the attributes that hold prompts or answers.
-var prompting = []string{"prompt", "prompts", "query", "question", "messages", "input", "completion", "response", "text"}
+var prompting = []string{"prompt", "prompts", "query", "question", "messages", "input", "completion", "response",
+	"text"}
 
 // PersonalLabels are names of labels that are looked for where not all labels are at hand.
 func PersonalLabels() []string { return slices.Concat(personal, prompting, keyed) }

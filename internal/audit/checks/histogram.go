@@ -16,7 +16,8 @@ var missingLe = Check{
 	Doc: "An aggregation that drops `le` leaves no buckets: the result is empty.",
 	node: on(func(p *pass, c *parser.Call) {
 		if c.Func.Name == "histogram_quantile" && len(c.Args) == 2 && p.losesLe(c.Args[1], 0) {
-			p.report(c.Args[1].PositionRange(), "the aggregation drops le, which identifies the buckets: the result is empty",
+			p.report(c.Args[1].PositionRange(),
+				"the aggregation drops le, which identifies the buckets: the result is empty",
 				"group by le too")
 		}
 	}),
@@ -55,7 +56,8 @@ var addedBuckets = Check{
 		c, _ := classOf(NameOf(v))
 		if a.Op == parser.SUM && v != nil && (c == bucket || ofAmounts.MatchString(NameOf(v))) && p.dropsLe(a) &&
 			!p.insideCall("histogram_quantile") && !selectsBy(v, "le") {
-			p.report(a.PositionRange(), "each bucket holds those below it: added up they count an observation several times",
+			p.report(a.PositionRange(),
+				"each bucket holds those below it: added up they count an observation several times",
 				"take _count, or one bucket")
 		}
 	}),
@@ -104,24 +106,28 @@ var averageOfPercentiles = Check{
 }
 
 var bucketEdge = Check{
-	ID: "bucket-edge", Severity: ticket, Title: "a percentile compared with a number below the first bucket or beyond the last",
+	ID: "bucket-edge", Severity: ticket,
+	Title: "a percentile compared with a number below the first bucket or beyond the last",
 	Doc: "Queue, prefill, decode and end-to-end times of vLLM begin at 0.3 s, so P99 reads at least 0.297 s " +
 		"(vllm-project/vllm#48175). Page if the alert therefore always fires, or never fires because the buckets end earlier.",
 	node: on(func(p *pass, b *parser.BinaryExpr) {
 		c, ok := p.comparedWith(b)
 		q, is := p.quantileOf(value(c.expr))
 		edges := p.surface.EdgesOf(q.family)
-		if !ok || !is || q.factor == 0 || c.op == parser.EQLC || c.op == parser.NEQ || len(edges) < 2 || p.guards(b, c) {
+		if !ok || !is || q.factor == 0 || c.op == parser.EQLC || c.op == parser.NEQ || len(edges) < 2 ||
+			p.guards(b, c) {
 			return
 		}
 		limit, first, last := c.limit/q.factor, edges[0].Value, edges[len(edges)-1].Value
 		begins := fmt.Sprintf("the first bucket of %s ends at %s: ", q.family, short(first))
-		mean := fmt.Sprintf("compare the mean, rate(%[1]s_sum[5m]) / rate(%[1]s_count[5m]), or go to %s or more", q.family,
+		mean := fmt.Sprintf("compare the mean, rate(%[1]s_sum[5m]) / rate(%[1]s_count[5m]), or go to %s or more",
+			q.family,
 			short(first))
 		switch {
 		case limit >= last && c.above():
-			p.report(b.PositionRange(), fmt.Sprintf("the buckets of %s end at %s: the percentile never reads more, and this "+
-				"never fires", q.family, short(last)),
+			p.report(b.PositionRange(),
+				fmt.Sprintf("the buckets of %s end at %s: the percentile never reads more, and this "+
+					"never fires", q.family, short(last)),
 				fmt.Sprintf("compare with a bucket edge between %s and %s", short(first), short(last))).Severity = page
 		case limit < q.q*first && c.above():
 			p.report(b.PositionRange(), begins+"the percentile reads at least "+short(q.q*first)+
@@ -155,7 +161,8 @@ var noSuchBucket = Check{
 					break
 				}
 			}
-			p.report(v.PositionRange(), fmt.Sprintf("%s has no bucket that ends at %s: nothing is selected", family, m.Value), fix)
+			p.report(v.PositionRange(), fmt.Sprintf("%s has no bucket that ends at %s: nothing is selected", family,
+				m.Value), fix)
 		}
 	}),
 }

@@ -38,12 +38,14 @@ var unknownLabel = Check{
 // mistaken are labels that people write for those that vLLM's series have.
 var (
 	mistaken = map[string]string{
-		"model": "model_name", "model_id": "model_name", "modelname": "model_name", "served_model_name": "model_name", "finish_reason": "finished_reason",
-		"engine_id": "engine", "dp_rank": "engine",
+		"model": "model_name", "model_id": "model_name", "modelname": "model_name", "served_model_name": "model_name",
+		"finish_reason": "finished_reason",
+		"engine_id":     "engine", "dp_rank": "engine",
 	}
 	// ownLabels are labels of some of vLLM's families that no target has: on others they select nothing.
 	ownLabels = []string{
-		"model_name", "finished_reason", "sleep_state", "position", "transfer_type", "le", "quantile", "status", "handler", "success", "error",
+		"model_name", "finished_reason", "sleep_state", "position", "transfer_type", "le", "quantile", "status",
+		"handler", "success", "error",
 		"error_type", "outcome", "result", "reason", "token_type", "cache_type",
 	}
 )

@@ -40,10 +40,12 @@ var unknownMetric = Check{
 		_, known := dialect.Known(name)
 		switch {
 		case text.Type == "text" && p.Role != files.InVariable:
-			p.report(at, name+" is a text or a list, which dcgm-exporter exposes as a label at most, never as a series", "take the query out")
+			p.report(at, name+" is a text or a list, which dcgm-exporter exposes as a label at most, never as a series",
+				"take the query out")
 		case known || field:
 		case ofGateway(name + "_total"):
-			p.report(at, name+" is a counter, which its client library exposes as "+name+"_total", "write "+name+"_total")
+			p.report(at, name+" is a counter, which its client library exposes as "+name+"_total",
+				"write "+name+"_total")
 		case strings.HasPrefix(name, "DCGM_FI_"):
 			p.addDoubt(at, "DCGM has no field "+name+" (2.2 to 4.6)", "a newer release may", look)
 		case !isEngineName(name):
@@ -82,7 +84,8 @@ var removedMetric = Check{
 		n, ok := dialect.Known(name)
 		if ok && n.Engine == "" && n.Replacement != "" && p.missing(v) {
 			to := n.Replacement + strings.TrimPrefix(name, n.Name)
-			p.report(v.PositionRange(), name+" is deprecated: "+to+" carries the same values", "write "+to+" where the release has it").Severity = ticket
+			p.report(v.PositionRange(), name+" is deprecated: "+to+" carries the same values",
+				"write "+to+" where the release has it").Severity = ticket
 			return
 		}
 		if c, _ := classOf(name); !ok || !p.surface.isGone(n) || c == bareHistogram || c == created || !p.missing(v) {
@@ -125,16 +128,20 @@ var notExposed = Check{
 		case to != "":
 			p.reportRename(v, "these servers ("+source+") expose it as "+to, to)
 		case !slices.ContainsFunc(engines, func(d dialect.Dialect) bool { return d.Engine == n.Engine }):
-			p.report(at, fmt.Sprintf("these servers (%s) are %s's", source, engines[0].Engine), "ask for that engine's metric")
+			p.report(at, fmt.Sprintf("these servers (%s) are %s's", source, engines[0].Engine),
+				"ask for that engine's metric")
 		case n.Needs != "" && !p.surface.Live: // enabled features are unknown
 		case !n.Released(p.surface.release()) && p.Role == files.Record: // for servers of several releases
-			p.report(at, fmt.Sprintf("it came with vLLM %s: nothing is recorded for these servers (%s)", n.Since, source), "leave it for the upgrade, or take the rule out").Severity = info
+			p.report(at, fmt.Sprintf("it came with vLLM %s: nothing is recorded for these servers (%s)", n.Since,
+				source), "leave it for the upgrade, or take the rule out").Severity = info
 		case n.Needs != "":
 			p.report(at, "it is there only with "+n.Needs, "switch it on, or take the query out").Severity = info
 		case !n.Released(p.surface.release()):
-			p.report(at, fmt.Sprintf("it came with vLLM %s; these servers (%s) are %s", n.Since, source, cmp.Or(engines[0].Version, "older")), "upgrade, or take the query out")
+			p.report(at, fmt.Sprintf("it came with vLLM %s; these servers (%s) are %s", n.Since, source,
+				cmp.Or(engines[0].Version, "older")), "upgrade, or take the query out")
 		default:
-			p.report(at, "these servers ("+source+") do not expose it", "take the query out, or find out what switched it off").Severity = info
+			p.report(at, "these servers ("+source+") do not expose it",
+				"take the query out, or find out what switched it off").Severity = info
 		}
 	}),
 }
@@ -149,7 +156,8 @@ func (p *pass) notEverywhere(v *parser.VectorSelector) {
 	}
 	for _, d := range p.surface.Engines() {
 		if d.Engine == n.Engine && !d.Exposes(name) && d.Exposes(to) {
-			p.report(v.PositionRange(), fmt.Sprintf("the servers of %s %s expose it as %s: they are left out", d.ID, d.Version, to), "ask for both: "+name+" or "+to)
+			p.report(v.PositionRange(), fmt.Sprintf("the servers of %s %s expose it as %s: they are left out", d.ID,
+				d.Version, to), "ask for both: "+name+" or "+to)
 			return
 		}
 	}
@@ -164,7 +172,9 @@ var histogramName = Check{
 		switch {
 		case p.recorded(name) || f.Kind == "router":
 		case c != bareHistogram || p.surface.Exposes(name),
-			p.insideCall("histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction") && p.surface.Live && !p.surface.Whole: // native ones, where a store makes them
+			// native ones, where a store makes them
+			p.insideCall("histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction") && p.surface.Live &&
+				!p.surface.Whole:
 		default:
 			p.report(v.PositionRange(), name+" is a histogram: only "+name+"_bucket, _sum and _count exist",
 				"divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+name+"_bucket")

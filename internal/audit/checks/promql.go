@@ -28,7 +28,8 @@ func unparen(e parser.Expr) parser.Expr {
 
 // keepers are functions that hand their first argument's values on, perhaps bounded.
 var keepers = []string{
-	"clamp_min", "clamp_max", "clamp", "sort", "sort_desc", "sort_by_label", "sort_by_label_desc", "label_replace", "label_join",
+	"clamp_min", "clamp_max", "clamp", "sort", "sort_desc", "sort_by_label", "sort_by_label_desc", "label_replace",
+	"label_join",
 }
 
 // value sees through what filters, bounds or relabels a vector and keeps its values:
@@ -108,7 +109,8 @@ func constant(e parser.Expr) (float64, bool) {
 	case *parser.BinaryExpr:
 		l, left := constant(n.LHS)
 		r, right := constant(n.RHS)
-		op, arithmetic := map[parser.ItemType]float64{parser.ADD: l + r, parser.SUB: l - r, parser.MUL: l * r, parser.DIV: l / r}[n.Op]
+		op, arithmetic := map[parser.ItemType]float64{parser.ADD: l + r, parser.SUB: l - r, parser.MUL: l * r,
+			parser.DIV: l / r}[n.Op]
 		return op, left && right && arithmetic
 	}
 	return 0, false
@@ -262,7 +264,8 @@ type comparison struct {
 }
 
 var mirrored = map[parser.ItemType]parser.ItemType{
-	parser.GTR: parser.LSS, parser.LSS: parser.GTR, parser.GTE: parser.LTE, parser.LTE: parser.GTE, parser.EQLC: parser.EQLC, parser.NEQ: parser.NEQ,
+	parser.GTR: parser.LSS, parser.LSS: parser.GTR, parser.GTE: parser.LTE, parser.LTE: parser.GTE,
+	parser.EQLC: parser.EQLC, parser.NEQ: parser.NEQ,
 }
 
 // comparedWith splits a comparison with a number. ok is false for other expressions, and if the number is a variable.

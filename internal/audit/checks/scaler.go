@@ -7,7 +7,8 @@ import (
 )
 
 var scalingWrong = Check{
-	ID: "scaling-wrong", Severity: ticket, Title: "an autoscaler on a metric that does not show whether another replica would help",
+	ID: "scaling-wrong", Severity: ticket,
+	Title: "an autoscaler on a metric that does not show whether another replica would help",
 	Doc: "A compute-bound server may be saturated with a third of its KV cache in use: KV usage alone adds no replica. GPU " +
 		"utilization is 100 % with one request: it alone adds replicas while all are nearly idle.",
 	query: func(p *pass) {
@@ -30,8 +31,9 @@ var scalingWrong = Check{
 		switch {
 		case only[""]: // something else is among them
 		case only[ofCache]:
-			p.addDoubt(p.whole(), "nothing but KV cache usage is looked at: servers that are saturated by computing, by "+
-				"--max-num-seqs or by prefill have a part of it free, and nothing is added",
+			p.addDoubt(p.whole(),
+				"nothing but KV cache usage is looked at: servers that are saturated by computing, by "+
+					"--max-num-seqs or by prefill have a part of it free, and nothing is added",
 				"where the KV cache is what these servers run out of first, it is right", fix)
 		case only[ofGPU]:
 			p.report(p.whole(), "nothing but GPU utilization is looked at, which is 100 % with a single request: replicas are "+

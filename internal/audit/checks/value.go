@@ -16,7 +16,8 @@ import (
 )
 
 var ratioSummed = Check{
-	ID: "ratio-summed", Severity: ticket, Title: "shares, temperatures, frequencies or codes of several servers or GPUs summed",
+	ID: "ratio-summed", Severity: ticket,
+	Title: "shares, temperatures, frequencies or codes of several servers or GPUs summed",
 	Doc: "KV-cache usage is a share: 40 % on each of two replicas is not 80 %. Take `max` for the fullest, `avg` for the fleet. " +
 		"`DCGM_FI_DEV_XID_ERRORS` is the code of the last error: its sum means nothing.",
 	node: on(func(p *pass, a *parser.AggregateExpr) {
@@ -41,7 +42,8 @@ var ratioSummed = Check{
 
 // ofTargets are labels that tell one server from another.
 var ofTargets = []string{
-	"instance", "pod", "pod_name", "kubernetes_pod_name", "exported_pod", "exported_instance", "replica", "host", "hostname",
+	"instance", "pod", "pod_name", "kubernetes_pod_name", "exported_pod", "exported_instance", "replica", "host",
+	"hostname",
 	"Hostname", "node", "container_id", "server",
 }
 
@@ -132,7 +134,8 @@ var impossibleThreshold = Check{
 		switch {
 		case neverHolds(low, high, c.op, c.limit):
 			p.report(b.PositionRange(), is+": this never holds", fix)
-		case p.Role == files.Alert && (low == 0 || !math.IsInf(high, 1)) && neverHolds(low, high, negated[c.op], c.limit):
+		case p.Role == files.Alert && (low == 0 || !math.IsInf(high, 1)) && neverHolds(low, high, negated[c.op],
+			c.limit):
 			p.report(b.PositionRange(), is+": this always holds", fix)
 		case high == 100 && c.above() && c.limit > 0 && c.limit < 1:
 			p.report(b.PositionRange(), "the value is percent from 0 to 100: above "+short(c.limit)+" is nearly always",
@@ -225,14 +228,16 @@ func isPart(part, whole *parser.VectorSelector) bool {
 	}
 	return part.OriginalOffset == whole.OriginalOffset && len(part.LabelMatchers) > len(whole.LabelMatchers) &&
 		!slices.ContainsFunc(whole.LabelMatchers, func(m *labels.Matcher) bool {
-			return !slices.ContainsFunc(part.LabelMatchers, func(o *labels.Matcher) bool { return o.String() == m.String() })
+			return !slices.ContainsFunc(part.LabelMatchers,
+				func(o *labels.Matcher) bool { return o.String() == m.String() })
 		})
 }
 
 // negated are the comparisons that hold where another one does not.
 var negated = map[parser.ItemType]parser.ItemType{
-	parser.GTR: parser.LTE, parser.LSS: parser.GTE, parser.GTE: parser.LSS, parser.LTE: parser.GTR, parser.EQLC: parser.NEQ,
-	parser.NEQ: parser.EQLC,
+	parser.GTR: parser.LTE, parser.LSS: parser.GTE, parser.GTE: parser.LSS, parser.LTE: parser.GTR,
+	parser.EQLC: parser.NEQ,
+	parser.NEQ:  parser.EQLC,
 }
 
 // neverHolds reports whether a comparison of values between two numbers with a third cannot hold.

@@ -74,7 +74,8 @@ func (m *ManagedAlert) follow(steps map[string]*yaml.Node, query, condition stri
 				return
 			}
 			e := get(conditions[0], "evaluator")
-			op = map[string]string{"gt": ">", "lt": "<", "gte": ">=", "lte": "<=", "eq": "==", "ne": "!="}[str(e, "type")]
+			op = map[string]string{"gt": ">", "lt": "<", "gte": ">=", "lte": "<=", "eq": "==",
+				"ne": "!="}[str(e, "type")]
 			if params := items(get(e, "params")); len(params) > 0 {
 				limit = scalar(params[0])
 			}

@@ -42,7 +42,8 @@ func (d *Document) addVariables(list *yaml.Node) {
 }
 
 // stripVariable blanks out Grafana's own functions around a selector, label_values and query_result, so that the rest
-// is PromQL at the same place. It reports whether something is left: not of a list of values, or another plugin's words.
+// is PromQL at the same place. It reports whether something is left: not of a list of values, or another plugin's
+// words.
 func stripVariable(text string) (string, bool) {
 	if rest, ok := strings.CutPrefix(text, "query_result("); ok {
 		return strings.Repeat(" ", len("query_result")) + "(" + rest, true
@@ -52,7 +53,8 @@ func stripVariable(text string) (string, bool) {
 	if !ok || comma < 0 || end < comma || strings.ContainsAny(inner[comma:end], "{}[]\"") {
 		return "", false // label_values(LABEL) reads all series
 	}
-	return "absent      (" + inner[:comma] + strings.Repeat(" ", end-comma) + ")" + strings.Repeat(" ", len(inner)-end-1),
+	return "absent      (" + inner[:comma] + strings.Repeat(" ", end-comma) + ")" +
+			strings.Repeat(" ", len(inner)-end-1),
 		true
 }
 

@@ -55,11 +55,12 @@ type Query struct {
 	Mentions []Mention
 	Err      error // parse error
 
-	node   *yaml.Node // where it is written; nil where it can only be pointed at: in a string of another file, on a server
-	line   int        // of its first byte, from 1; 0 if the file has no lines
-	block  bool       // its lines are the file's
-	parsed string     // parsed instead of Expr, with the same length; "" means Expr
-	panel  *panel     // nil outside of panels
+	// where it is written; nil where it can only be pointed at: in a string of another file, on a server
+	node   *yaml.Node
+	line   int    // of its first byte, from 1; 0 if the file has no lines
+	block  bool   // its lines are the file's
+	parsed string // parsed instead of Expr, with the same length; "" means Expr
+	panel  *panel // nil outside of panels
 }
 
 // Line returns the line of a byte of the expression, from 1; 0 if the file has no lines.
@@ -114,7 +115,8 @@ func collect(name string, data []byte) (*Document, error) {
 	d := &Document{Name: name, Data: data}
 	roots, err := parse(data)
 	var syntax *json.SyntaxError // the YAML library does not tell its line
-	if err != nil && bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) && errors.As(json.Unmarshal(data, new(any)), &syntax) {
+	if err != nil && bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) && errors.As(json.Unmarshal(data, new(any)),
+		&syntax) {
 		err = fmt.Errorf("line %d: not JSON: %w", 1+bytes.Count(data[:syntax.Offset], []byte("\n")), syntax)
 	}
 	if err != nil {
@@ -316,7 +318,8 @@ func (d *Document) addGroups(n *yaml.Node) error {
 		return err
 	}
 	for _, g := range items(n) {
-		if err := cmp.Or(want(g, "a group of rules", "a mapping"), want(get(g, "rules"), "rules", "a list")); err != nil {
+		if err := cmp.Or(want(g, "a group of rules", "a mapping"),
+			want(get(g, "rules"), "rules", "a list")); err != nil {
 			return err
 		}
 		for _, r := range items(get(g, "rules")) {
@@ -333,7 +336,8 @@ func (d *Document) addRule(r *yaml.Node) error {
 	if expr == nil && get(r, "data") != nil {
 		return d.addManaged(r)
 	}
-	q := &Query{Role: Alert, Name: str(alert), Where: "alert " + str(alert), Runbook: str(r, "annotations", "runbook_url")}
+	q := &Query{Role: Alert, Name: str(alert), Where: "alert " + str(alert),
+		Runbook: str(r, "annotations", "runbook_url")}
 	if alert == nil {
 		q.Role, q.Name, q.Where = Record, str(record), "recording rule "+str(record)
 	}

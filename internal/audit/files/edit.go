@@ -38,7 +38,8 @@ func (q *Query) offset() int {
 // Rename writes other names into the file and returns it as it then reads; nil where an expression
 // would not read as intended.
 func (d *Document) Rename(all []Rename) *Document {
-	slices.SortStableFunc(all, func(a, b Rename) int { return cmp.Compare(b.Query.offset(), a.Query.offset()) }) // from the end on
+	// from the end on
+	slices.SortStableFunc(all, func(a, b Rename) int { return cmp.Compare(b.Query.offset(), a.Query.offset()) })
 	data, wanted := string(d.Data), map[*Query]string{}
 	for _, r := range all {
 		at, expr := r.Query.offset(), cmp.Or(wanted[r.Query], r.Query.Expr)

@@ -99,7 +99,8 @@ func (p *Paths) Read() (out Reading, err error) {
 		}
 	}
 	if n := len(skipped); n > 0 {
-		out.Notes = []string{render.Plural(n, "file") + " without rules or a dashboard skipped, the first " + skipped[0]}
+		out.Notes = []string{render.Plural(n, "file") + " without rules or a dashboard skipped, the first " +
+			skipped[0]}
 	}
 	if len(names) > 0 && len(out.Docs)+len(out.Errors) == 0 && !p.SkipUnrelated {
 		err = hint.With(errors.New("no rules and no dashboards in the files"), "check the paths")

@@ -189,7 +189,8 @@ func brief(err error) string {
 
 // addNames asks which names there are, of inference servers and of what the checklist looks for, for the edges of
 // their buckets, and for labels that name who asked.
-func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.Time, matchers []*labels.Matcher) error {
+func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.Time,
+	matchers []*labels.Matcher) error {
 	wanted := strings.Join(audit.Wanted(), "|")
 	of := func(pattern string, with []*labels.Matcher) string {
 		texts := []string{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, pattern).String()}
@@ -205,7 +206,8 @@ func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.
 	if buckets := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+_bucket"); s.Whole { // and large
 		exprs = []string{
 			"group by (__name__) (" + of(wanted, nil) + ")", // gateways and hosts have labels of their own
-			"group by (__name__, le) (" + of(dialect.Selector, slices.Concat(matchers, []*labels.Matcher{buckets})) + ")",
+			"group by (__name__, le) (" + of(dialect.Selector, slices.Concat(matchers, []*labels.Matcher{buckets})) +
+				")",
 			"group by (__name__, " + strings.Join(checks.PersonalLabels(), ", ") + ") (" + all + ")",
 		}
 	}

@@ -106,13 +106,17 @@ func (v *Vocabulary) readRemoved() {
 func (v *Vocabulary) checkArguments(c *cobra.Command) {
 	groups := c.HasSubCommands() && (!c.Runnable() || c.Name() == "completion")
 	if groups {
-		c.RunE = func(c *cobra.Command, _ []string) error { return v.pages.ExecuteTemplate(c.OutOrStdout(), "first", c) }
+		c.RunE = func(c *cobra.Command, _ []string) error {
+			return v.pages.ExecuteTemplate(c.OutOrStdout(), "first",
+				c)
+		}
 	}
 	check := c.Args
 	c.Args = func(c *cobra.Command, args []string) error {
 		switch {
 		case len(args) > 0 && (groups || v.removed[c.CommandPath()+" "+args[0]] != ""),
-			len(args) > 0 && !strings.ContainsAny(args[0], "./:=") && len(nearCommands(c, args[0])) > 0: // no address and no path
+			// no address and no path
+			len(args) > 0 && !strings.ContainsAny(args[0], "./:=") && len(nearCommands(c, args[0])) > 0:
 			return v.unknownCommand(c, args[0])
 		case groups || check == nil:
 			return nil

@@ -26,7 +26,8 @@ func (v *Vocabulary) layHelp(root *cobra.Command) {
 		fn(t)
 		return strings.TrimRight(t.String(), "\n")
 	}
-	v.pages = template.Must(template.New("").Funcs(template.FuncMap{ // cobra's own functions are one map of the whole program
+	// cobra's own functions are one map of the whole program
+	v.pages = template.Must(template.New("").Funcs(template.FuncMap{
 		"flags": func(c *cobra.Command) string {
 			return strings.TrimRight(v.flags(c).FlagUsagesWrapped(render.NewText(v.Options).Width()), "\n")
 		},

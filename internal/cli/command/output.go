@@ -28,7 +28,8 @@ func (f *Output) AddFlags(s *pflag.FlagSet, formats ...string) {
 	f.formats = formats
 	s.StringVarP(&f.Format, "output", "o", formats[0], "output format")
 	SetValues(s, "output", Closed(formats...))
-	AddOut(s, &f.File, "write the output to this `path`, whose extension may set the format (default: standard output)", formats)
+	AddOut(s, &f.File, "write the output to this `path`, whose extension may set the format (default: standard output)",
+		formats)
 	s.StringVar(&f.Color, "color", "auto", "colours")
 }
 
@@ -52,7 +53,8 @@ func (f *Output) AddFull(s *pflag.FlagSet, what string) {
 
 // Form returns the requested form of the answer, or else the form of the file's extension.
 func (f *Output) Form() string {
-	ending := map[string]string{".json": "json", ".html": "html", ".md": "markdown"}[strings.ToLower(filepath.Ext(f.File))]
+	ending := map[string]string{".json": "json", ".html": "html",
+		".md": "markdown"}[strings.ToLower(filepath.Ext(f.File))]
 	if f.Format == f.formats[0] && slices.Contains(f.formats, ending) {
 		return ending
 	}

@@ -55,7 +55,8 @@ func Gather(ctx context.Context, r Request) ([]*baseline.File, error) {
 	for i, a := range out {
 		for _, b := range out[:i] {
 			if a.Model == b.Model {
-				return nil, hint.With(fmt.Errorf("two measurements of model %q: %s; %s", a.Model, b.Source, a.Source), "give one for each model")
+				return nil, hint.With(fmt.Errorf("two measurements of model %q: %s; %s", a.Model, b.Source, a.Source),
+					"give one for each model")
 			}
 		}
 	}
@@ -97,10 +98,12 @@ func (r *Request) measureHealthy(ctx context.Context, from string) (files []*bas
 		}
 		name := fmt.Sprintf("%s, %s", filepath.Base(s.Name), healthy.Length().Round(time.Second))
 		if spec.Prometheus != "" {
-			name = fmt.Sprintf("the %s until %s of %s", model.Duration(healthy.Length()), source.FormatTime(healthy.To), s.Name)
+			name = fmt.Sprintf("the %s until %s of %s", model.Duration(healthy.Length()), source.FormatTime(healthy.To),
+				s.Name)
 		}
 		files, err = measure.Measure(ctx, s, measure.Config{
-			From: healthy.From, To: healthy.To, Interval: pace.Interval, Matchers: s.Matchers(), Source: name, Created: time.Now(),
+			From: healthy.From, To: healthy.To, Interval: pace.Interval, Matchers: s.Matchers(), Source: name,
+			Created: time.Now(),
 		})
 		return err
 	})

@@ -34,7 +34,8 @@ func CheckCase(ctx context.Context, groups []rulefmt.RuleGroup, t generate.RuleC
 	series := map[string][]history.Series{}
 	for instance, all := range t.Series {
 		// A target is up even if an alert reads none of its series.
-		answered := history.Series{Labels: labels.FromStrings(labels.MetricName, "answered"), Values: make([]float64, t.Case.Scrapes)}
+		answered := history.Series{Labels: labels.FromStrings(labels.MetricName, "answered"),
+			Values: make([]float64, t.Case.Scrapes)}
 		series[instance] = []history.Series{answered}
 		for _, s := range all {
 			if read[s.Labels.Get(labels.MetricName)] {
@@ -83,7 +84,8 @@ func Scrape(
 				if c.Down(instance, i) {
 					err = store.AppendFailureAfter(target(instance), at, c.ScrapeDuration(instance, i))
 				} else {
-					_, err = store.Append(target(instance), at, pages[instance].At(i), "", c.ScrapeDuration(instance, i))
+					_, err = store.Append(target(instance), at, pages[instance].At(i), "",
+						c.ScrapeDuration(instance, i))
 				}
 				if err != nil {
 					yield(at, err)

@@ -41,7 +41,8 @@ type Config struct {
 func Markdown(c Config) ([]generate.File, error) {
 	titles, bodies := map[string]string{}, map[string]string{}
 	for _, p := range c.Pathologies {
-		runbook := generate.FillRunbook(p, func(t *catalog.Threshold) string { return render.Escape(c.describeThreshold(t)) })
+		runbook := generate.FillRunbook(p,
+			func(t *catalog.Threshold) string { return render.Escape(c.describeThreshold(t)) })
 		first, body, _ := strings.Cut(strings.TrimSpace(runbook), "\n")
 		title, ok := strings.CutPrefix(first, "# ")
 		if !ok {

@@ -331,7 +331,8 @@ func (b *campaign) runTest(
 	t := &b.probed.Target
 	p.set.Objective, p.set.Warmup = b.objective, b.Warmup
 	p.set.Target = load.Asked{
-		URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Version: b.probed.Version, Prompts: b.probed.Vocabulary.Source,
+		URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Version: b.probed.Version,
+		Prompts: b.probed.Vocabulary.Source,
 	}
 	if len(b.Prompts) > 0 {
 		p.set.Target.Prompts = "own"

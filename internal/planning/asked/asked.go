@@ -52,7 +52,8 @@ func (f *Deployment) AddFlags(s *pflag.FlagSet) {
 	s.Func("gpu", "`name` of the GPU, such as H100 or 'RTX 4090', or the memory of one, such as 80GiB", f.addGPUs)
 	s.StringVar(&f.EngineArgs, FlagArgs, "", "`arguments` as vllm serve takes them, such as '--max-num-seqs 256'")
 	s.StringVar(&f.ReleaseOf, FlagRelease, "", "`release` of vLLM, such as 0.23 (default: the measured server's)")
-	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv of one replica")
+	s.StringVar(&f.loadTest, "load-test", "",
+		"fit step times to a load test's `file`: sixty bench --csv of one replica")
 	f.Promise.AddFlags(s)
 }
 

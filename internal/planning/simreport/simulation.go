@@ -35,9 +35,10 @@ type Simulation struct {
 	Calibration Calibration     `json:"calibration"`
 	Objective   string          `json:"objective,omitempty"` // the limits for goodput
 	Check       []planning.Miss `json:"check,omitempty"`     // the current servers, measured and simulated
-	Missed      []planning.Miss `json:"missed,omitempty"`    // those of Check that differ too much; runs have no results then
-	Sweep       *planning.Axis  `json:"sweep,omitempty"`
-	Runs        []Run           `json:"runs"` // one, or one for each value of the sweep
+	// those of Check that differ too much; runs have no results then
+	Missed []planning.Miss `json:"missed,omitempty"`
+	Sweep  *planning.Axis  `json:"sweep,omitempty"`
+	Runs   []Run           `json:"runs"` // one, or one for each value of the sweep
 	// Present is the simulation of the current servers under their own workload, if the runs differ from it.
 	Present *Run     `json:"present,omitempty"`
 	Changes []string `json:"changes,omitempty"` // from the present to the first run

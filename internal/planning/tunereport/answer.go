@@ -125,7 +125,8 @@ func New(t *planning.Tuned, serve string) *Answer {
 		Schema: Schema, Tool: version.This(), Status: statusLedger,
 		Ledger: Ledger{
 			Release: string(s.Release.Minor()), GPU: s.Device.Name, GPUs: s.TP * s.PP * s.DP,
-			MaxModelLen: s.MaxModelLen, Assumed: slices.Clone(l.Assumed), Lines: l.Lines, Layout: l.KV, Capacity: l.Capacity,
+			MaxModelLen: s.MaxModelLen, Assumed: slices.Clone(l.Assumed), Lines: l.Lines, Layout: l.KV,
+			Capacity: l.Capacity,
 		},
 		Model: Model{
 			Name: cmp.Or(m.Architecture, m.Type), Kind: m.Kind(), Parameters: m.Total(), ActiveParameters: m.Active(),

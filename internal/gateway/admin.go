@@ -72,7 +72,8 @@ func (g *Gateway) List(atLeast time.Duration) Requests {
 			return
 		}
 		o := OpenRequest{
-			ID: x.id, Age: seconds(x.arrived), State: state(x.state.Load()).String(), Idle: max(seconds(x.last.Load()), 0),
+			ID: x.id, Age: seconds(x.arrived), State: state(x.state.Load()).String(),
+			Idle:  max(seconds(x.last.Load()), 0),
 			Route: x.route, Tokens: x.tokens.Load(), Leak: leak,
 		}
 		if m := x.shown.Load(); m != nil {

@@ -50,7 +50,8 @@ const (
 )
 
 var engineMetrics = []string{
-	engineRunning, engineWaiting, engineKV, enginePreemptions, engineTokens, engineSteps, engineHits, engineQueries, engineEnded, engineEndedTime,
+	engineRunning, engineWaiting, engineKV, enginePreemptions, engineTokens, engineSteps, engineHits, engineQueries,
+	engineEnded, engineEndedTime,
 }
 
 // readEngine reads the upstream's metrics page and its list of models. One that

@@ -60,7 +60,8 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	// A time of 0 means that the event has not happened.
-	g := &Gateway{cfg: cfg, epoch: time.Now().Add(-time.Second), transport: newTransport(cfg), open: map[*exchange]struct{}{}}
+	g := &Gateway{cfg: cfg, epoch: time.Now().Add(-time.Second), transport: newTransport(cfg),
+		open: map[*exchange]struct{}{}}
 	for _, u := range cfg.Upstreams {
 		g.upstreams = append(g.upstreams, newUpstream(u))
 	}
@@ -107,9 +108,12 @@ func (g *Gateway) Run(ctx context.Context) {
 // routes are the paths that are told apart; others are "other", for clients
 // choose them.
 var routes = map[string]string{ // → the operation, as OpenTelemetry names it
-	"/v1/chat/completions": "chat", "/v1/completions": "text_completion", "/v1/responses": "chat", "/v1/messages": "chat",
-	"/v1/embeddings": "embeddings", "/v1/models": "", "/v1/rerank": "", "/rerank": "", "/v2/rerank": "", "/score": "", "/v1/score": "",
-	"/pooling": "", "/classify": "", "/tokenize": "", "/detokenize": "", "/health": "", "/ping": "", "/version": "", "/metrics": "",
+	"/v1/chat/completions": "chat", "/v1/completions": "text_completion", "/v1/responses": "chat",
+	"/v1/messages":   "chat",
+	"/v1/embeddings": "embeddings", "/v1/models": "", "/v1/rerank": "", "/rerank": "", "/v2/rerank": "", "/score": "",
+	"/v1/score": "",
+	"/pooling":  "", "/classify": "", "/tokenize": "", "/detokenize": "", "/health": "", "/ping": "", "/version": "",
+	"/metrics":                 "",
 	"/v1/audio/transcriptions": "", "/v1/audio/translations": "", "/v1/realtime": "",
 }
 
@@ -403,7 +407,8 @@ func (x *exchange) refuse(e *end) {
 	if e.err != nil {
 		text += ": " + rootCause(e.err)
 	}
-	b, _ := json.Marshal(map[string]any{"error": map[string]any{"message": text, "type": e.kind, "param": nil, "code": x.code}})
+	b, _ := json.Marshal(map[string]any{"error": map[string]any{"message": text, "type": e.kind, "param": nil,
+		"code": x.code}})
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json")
 	x.w.WriteHeader(x.code)

@@ -24,7 +24,8 @@ const (
 // Buckets.
 var (
 	// fine are the bucket bounds of the gateway's own durations. Most of vLLM's begin at 0.3 s.
-	fine = []float64{.001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .075, .1, .15, .2, .3, .5, .75, 1, 1.5, 2, 3, 5, 7.5, 10, 15, 20, 30, 60, 120, 300, 600}
+	fine = []float64{.001, .002, .003, .005, .0075, .01, .015, .02, .03, .05, .075, .1, .15, .2, .3, .5, .75, 1, 1.5, 2,
+		3, 5, 7.5, 10, 15, 20, 30, 60, 120, 300, 600}
 
 	// Those of the extended vLLM metrics.
 	extendedTTFT  = []float64{0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0}
@@ -52,8 +53,9 @@ type measures struct {
 	offered, output, blocked, ends, codes              *prometheus.CounterVec
 	first, noFirst, gaps, duration, queue, connectTook *prometheus.HistogramVec
 	retries                                            prometheus.Counter
-	extFirst, extGaps, extDuration, batch              *prometheus.HistogramVec // by model; so that rules written for one server keep their meaning
-	extTokens, extEnds                                 *prometheus.CounterVec
+	// by model; so that rules written for one server keep their meaning
+	extFirst, extGaps, extDuration, batch *prometheus.HistogramVec
+	extTokens, extEnds                    *prometheus.CounterVec
 }
 
 func newMeasures(g *Gateway) *measures {
@@ -64,32 +66,47 @@ func newMeasures(g *Gateway) *measures {
 	}
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 		return auto.NewHistogramVec(prometheus.HistogramOpts{
-			Name: name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: growth, NativeHistogramZeroThreshold: zeroBelow,
+			Name: name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: growth,
+			NativeHistogramZeroThreshold: zeroBelow,
 		}, labels)
 	}
 	own := []string{"model", "route"}
 	with := func(more string) []string { return append(own[:2:2], more) }
 	m.offered = counter("sixty_gateway_requests_offered_total", "Requests that arrived: the offered load.", own...)
-	m.ends = counter("sixty_gateway_requests_total", "Requests that ended, each in exactly one status.", with("status")...)
-	m.codes = counter("sixty_gateway_responses_total", "Answers by the HTTP status that the client got.", with("code")...)
+	m.ends = counter("sixty_gateway_requests_total", "Requests that ended, each in exactly one status.",
+		with("status")...)
+	m.codes = counter("sixty_gateway_responses_total", "Answers by the HTTP status that the client got.",
+		with("code")...)
 	m.output = counter("sixty_gateway_output_tokens_total", "Output tokens, counted as they pass.", own...)
-	m.blocked = counter("sixty_gateway_client_blocked_seconds_total", "Time spent writing to clients, mostly slow readers.", own...)
-	m.first = histogram("sixty_gateway_time_to_first_token_seconds", "From the arrival of a request to its first token, for every request that got one, even if it failed later.", fine, own...)
-	m.noFirst = histogram("sixty_gateway_no_first_token_seconds", "Wait for a first token of requests ended by their client or by a limit: corrects the percentiles for aborts.", fine, own...)
-	m.gaps = histogram("sixty_gateway_inter_token_seconds", "Time between output tokens; n tokens that arrive together count as n intervals of an nth.", fine, own...)
-	m.duration = histogram("sixty_gateway_request_duration_seconds", "From the arrival to the last byte, for successful requests.", fine, own...)
-	m.queue = histogram("sixty_gateway_queue_seconds", "From the arrival of a request until its body was read.", fine, own...)
-	m.connectTook = histogram("sixty_gateway_connect_seconds", "From there until it was sent to the upstream that accepted it.", fine, own...)
-	m.retries = auto.NewCounter(prometheus.CounterOpts{Name: "sixty_gateway_retries_total", Help: "Requests sent a second time, because no connection took the first attempt."})
+	m.blocked = counter("sixty_gateway_client_blocked_seconds_total",
+		"Time spent writing to clients, mostly slow readers.", own...)
+	m.first = histogram("sixty_gateway_time_to_first_token_seconds",
+		"From the arrival of a request to its first token, for every request that got one, even if it failed later.",
+		fine, own...)
+	m.noFirst = histogram("sixty_gateway_no_first_token_seconds",
+		"Wait for a first token of requests ended by their client or by a limit: corrects the percentiles for aborts.",
+		fine, own...)
+	m.gaps = histogram("sixty_gateway_inter_token_seconds",
+		"Time between output tokens; n tokens that arrive together count as n intervals of an nth.", fine, own...)
+	m.duration = histogram("sixty_gateway_request_duration_seconds",
+		"From the arrival to the last byte, for successful requests.", fine, own...)
+	m.queue = histogram("sixty_gateway_queue_seconds", "From the arrival of a request until its body was read.", fine,
+		own...)
+	m.connectTook = histogram("sixty_gateway_connect_seconds",
+		"From there until it was sent to the upstream that accepted it.", fine, own...)
+	m.retries = auto.NewCounter(prometheus.CounterOpts{Name: "sixty_gateway_retries_total",
+		Help: "Requests sent a second time, because no connection took the first attempt."})
 
 	m.extFirst = histogram("vllm_ttft_seconds", "Time to first token", extendedTTFT, "model")
 	m.extGaps = histogram("vllm_tbt_seconds", "Time between tokens", extendedTBT, "model")
 	m.extDuration = histogram("vllm_e2e_seconds", "End-to-end request latency", extendedE2E, "model")
 	m.extTokens = counter("vllm_output_tokens_total", "Total output tokens generated", "model")
 	m.extEnds = counter("vllm_requests_completed_total", "Total requests completed", "model", "status")
-	m.batch = histogram("vllm_decode_batch_size", "Decode batch size per step: output tokens over steps between two readings of the engine's counters, once for each step", extendedBatch, "model", "upstream")
+	m.batch = histogram("vllm_decode_batch_size",
+		"Decode batch size per step: output tokens over steps between two readings of the engine's counters, once for each step", extendedBatch, "model", "upstream")
 
-	m.registry.MustRegister(present{g}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(present{g}, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
@@ -271,7 +288,8 @@ func (p present) Collect(ch chan<- prometheus.Metric) {
 		}
 	})
 	for i, n := range states {
-		put(gauge, "sixty_gateway_requests_open", "Open requests, by what they wait for.", float64(n), "state", state(i).String())
+		put(gauge, "sixty_gateway_requests_open", "Open requests, by what they wait for.", float64(n), "state",
+			state(i).String())
 	}
 	put(gauge, "sixty_gateway_suspected_leaks", "Requests that are open for longer than the limit.", float64(leaks))
 	for _, u := range g.upstreams {
@@ -280,8 +298,10 @@ func (p present) Collect(ch chan<- prometheus.Metric) {
 			up = 0
 		}
 		put(gauge, "sixty_gateway_upstream_up", "Whether the upstream's health check succeeds.", up, "upstream", u.name)
-		put(counter, "sixty_gateway_upstream_attempts_total", "Requests sent to an upstream.", float64(u.requests.Load()), "upstream", u.name)
-		put(counter, "sixty_gateway_upstream_failures_total", "Attempts that got no answer.", float64(u.failures.Load()), "upstream", u.name)
+		put(counter, "sixty_gateway_upstream_attempts_total", "Requests sent to an upstream.",
+			float64(u.requests.Load()), "upstream", u.name)
+		put(counter, "sixty_gateway_upstream_failures_total", "Attempts that got no answer.",
+			float64(u.failures.Load()), "upstream", u.name)
 		u.engine.collect(put, u.name)
 	}
 }
@@ -298,9 +318,13 @@ var engineFamilies = []struct {
 }{
 	{gauge, "vllm_queue_depth", "Number of requests waiting in queue", engineWaiting},
 	{gauge, "vllm_kv_cache_utilization", "KV cache utilization (0-1)", engineKV},
-	{counter, "vllm_kv_cache_evictions_total", "Total KV cache block evictions: the engine's preemptions, each of which gives a request's blocks up", enginePreemptions},
-	{gauge, "vllm_prefix_cache_hit_rate", "Prefix cache hit rate (0-1), between the last two readings that differ", engineHitRate},
-	{counter, "sixty_gateway_upstream_engine_output_tokens_total", "Output tokens generated by the upstream's engine.", engineTokens},
+	{counter, "vllm_kv_cache_evictions_total",
+		"Total KV cache block evictions: the engine's preemptions, each of which gives a request's blocks up",
+		enginePreemptions},
+	{gauge, "vllm_prefix_cache_hit_rate", "Prefix cache hit rate (0-1), between the last two readings that differ",
+		engineHitRate},
+	{counter, "sixty_gateway_upstream_engine_output_tokens_total", "Output tokens generated by the upstream's engine.",
+		engineTokens},
 	{counter, "sixty_gateway_upstream_engine_ended_total", "Requests finished in the upstream's engine.", engineEnded},
 	{counter, "sixty_gateway_upstream_engine_ended_seconds_total", "Their duration in the engine.", engineEndedTime},
 }
@@ -311,11 +335,18 @@ func (e *engineState) collect(put putter, name string) {
 	if e.at.IsZero() || time.Since(e.at) > staleEngine {
 		return
 	}
-	put(gauge, "sixty_gateway_upstream_engine_requests", "Running and waiting requests in the upstream's engine.", float64(e.held), "upstream", name)
-	put(gauge, "sixty_gateway_upstream_engine_excess", "Requests in the engine beyond those open here: from other clients, or from clients that left.", float64(e.excess), "upstream", name)
-	put(gauge, "sixty_gateway_upstream_engine_missing", "Generation requests open here for a while that are neither running nor waiting in the engine.", float64(e.missing), "upstream", name)
+	put(gauge, "sixty_gateway_upstream_engine_requests", "Running and waiting requests in the upstream's engine.",
+		float64(e.held), "upstream", name)
+	put(gauge, "sixty_gateway_upstream_engine_excess",
+		"Requests in the engine beyond those open here: from other clients, or from clients that left.",
+		float64(e.excess), "upstream", name)
+	put(gauge, "sixty_gateway_upstream_engine_missing",
+		"Generation requests open here for a while that are neither running nor waiting in the engine.",
+		float64(e.missing), "upstream", name)
 	if e.born > 0 {
-		put(gauge, "sixty_gateway_upstream_engine_created_seconds", "Start of the upstream engine's counters: two upstreams with the same value are one engine.", e.born, "upstream", name)
+		put(gauge, "sixty_gateway_upstream_engine_created_seconds",
+			"Start of the upstream engine's counters: two upstreams with the same value are one engine.", e.born,
+			"upstream", name)
 	}
 	for model, m := range e.models {
 		for _, f := range engineFamilies {

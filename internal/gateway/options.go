@@ -81,16 +81,23 @@ type Options struct {
 
 // AddFlags adds the flags of sixty gateway.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringArrayVar(&o.upstreams, "upstream", nil, "`URL` of a server; may be repeated: the one with the fewest open requests gets the next request")
-	fs.StringVar(&o.listen, "listen", ":8080", "`address` for clients (loopback unless a host is given; 0.0.0.0:8080 for all)")
-	fs.StringVar(&o.admin, "admin", ":8081", "`address` of /metrics, /requests, /health and /ready, likewise; off for none")
+	fs.StringArrayVar(&o.upstreams, "upstream", nil,
+		"`URL` of a server; may be repeated: the one with the fewest open requests gets the next request")
+	fs.StringVar(&o.listen, "listen", ":8080",
+		"`address` for clients (loopback unless a host is given; 0.0.0.0:8080 for all)")
+	fs.StringVar(&o.admin, "admin", ":8081",
+		"`address` of /metrics, /requests, /health and /ready, likewise; off for none")
 	fs.StringVar(&o.cert, "tls-cert", "", "PEM `file` of the server certificate; enables HTTP/2")
 	fs.StringVar(&o.key, "tls-key", "", "PEM `file` of its key")
-	fs.DurationVar(&o.HealthEvery, "health-interval", defaultHealthEvery, "interval of health checks and of reading the engine's metrics")
-	fs.DurationVar(&o.IdleTimeout, "idle-timeout", 10*time.Minute, "timeout of a request of which nothing is sent or read, by its client or the upstream; 0 for none")
-	fs.Int64Var(&o.maxBodyMiB, "max-body", 64, "largest request body in `MiB`, kept in memory until the answer begins; 0 for unlimited")
+	fs.DurationVar(&o.HealthEvery, "health-interval", defaultHealthEvery,
+		"interval of health checks and of reading the engine's metrics")
+	fs.DurationVar(&o.IdleTimeout, "idle-timeout", 10*time.Minute,
+		"timeout of a request of which nothing is sent or read, by its client or the upstream; 0 for none")
+	fs.Int64Var(&o.maxBodyMiB, "max-body", 64,
+		"largest request body in `MiB`, kept in memory until the answer begins; 0 for unlimited")
 	fs.DurationVar(&o.LeakAge, "leak-age", 300*time.Second, "age from which an open request is a suspected leak")
-	fs.DurationVar(&o.DrainTimeout, "drain-timeout", 5*time.Minute, "after SIGTERM: how long open requests may take; a second signal ends them")
+	fs.DurationVar(&o.DrainTimeout, "drain-timeout", 5*time.Minute,
+		"after SIGTERM: how long open requests may take; a second signal ends them")
 }
 
 // Start opens what the options name and says where it listens. The returned function
@@ -119,7 +126,8 @@ func (o Options) Start(ctx context.Context, stderr io.Writer) (serve func(contex
 		if err != nil {
 			return nil, hint.With(fmt.Errorf("--tls-cert, --tls-key: %w", err), "name both PEM files")
 		}
-		scheme, o.Serving.TLS = "https", &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+		scheme, o.Serving.TLS = "https", &tls.Config{MinVersion: tls.VersionTLS12,
+			Certificates: []tls.Certificate{pair}}
 	}
 	if o.Data, err = listen.TCP(ctx, "--listen", o.listen); err != nil {
 		return nil, err

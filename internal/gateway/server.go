@@ -38,8 +38,9 @@ type Serving struct {
 // listeners. It returns a listener's error, or an error that says that requests were cut off.
 func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 	data := &http.Server{
-		Handler: g, Protocols: new(http.Protocols), TLSConfig: s.TLS, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readHeader,
-		IdleTimeout: idleClient, ErrorLog: quiet, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		Handler: g, Protocols: new(http.Protocols), TLSConfig: s.TLS, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: readHeader,
+		IdleTimeout:       idleClient, ErrorLog: quiet, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 	}
 	data.Protocols.SetHTTP1(true)
 	data.Protocols.SetHTTP2(true)

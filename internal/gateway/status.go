@@ -30,7 +30,8 @@ const (
 	statuses
 )
 
-var statusNames = [statuses]string{"open", "success", "client_error", "upstream_error", "error_event", "timeout", "client_disconnect", "rejected"}
+var statusNames = [statuses]string{"open", "success", "client_error", "upstream_error", "error_event", "timeout",
+	"client_disconnect", "rejected"}
 
 func (s Status) String() string { return statusNames[s] }
 

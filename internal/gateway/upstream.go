@@ -54,7 +54,8 @@ func newTransport(cfg Config) *http.Transport {
 	return &http.Transport{
 		DialContext: dial, TLSHandshakeTimeout: connectTimeout,
 		TLSClientConfig: cfg.TLS.Clone(), ForceAttemptHTTP2: true,
-		DisableCompression: true, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: keepIdle, MaxResponseHeaderBytes: maxHeader,
+		DisableCompression: true, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: keepIdle,
+		MaxResponseHeaderBytes: maxHeader,
 	}
 }
 

@@ -53,7 +53,8 @@ type document struct {
 const maxVerdicts, maxListed = 12, 60
 
 func newDocument(d *diagnose.Diagnosis, o Options) (*render.Document, error) {
-	t := &document{render.NewDocument(head(d, &d.Verdict) + d.At.UTC().Format(" at 2006-01-02 15:04 UTC")), d, o, map[string]bool{}}
+	t := &document{render.NewDocument(head(d, &d.Verdict) + d.At.UTC().Format(" at 2006-01-02 15:04 UTC")), d, o,
+		map[string]bool{}}
 	all := fullVerdicts(d)
 	for i, v := range all[:min(len(all), maxVerdicts)] {
 		more := ""
@@ -105,7 +106,8 @@ func (t *document) verdict(v *diagnose.Verdict, more string) error {
 			t.Item(f.Pathology.ID+by, summaryOf(d, f))
 		}
 	}
-	if intro, rows := changes(d, &v.Workload, t.o.Full); intro != "" && (t.o.Full || !isBrief(d) || v.Workload.Changed) {
+	if intro, rows := changes(d, &v.Workload, t.o.Full); intro != "" &&
+		(t.o.Full || !isBrief(d) || v.Workload.Changed) {
 		t.Section("What changed", nameTarget(d, &v.Workload))
 		t.Paragraph("", intro)
 		t.Table(changeColumns(), rows)
@@ -190,7 +192,8 @@ func (t *document) writeRest(more int) {
 	case len(d.Findings) > 0:
 		t.Paragraph("", tally(d))
 	}
-	t.list("Not checked", each(gaps(d.Coverage), func(g *gapGroup) string { return g.line(isBrief(d) && !t.o.Full, t.o.Full) }))
+	t.list("Not checked",
+		each(gaps(d.Coverage), func(g *gapGroup) string { return g.line(isBrief(d) && !t.o.Full, t.o.Full) }))
 }
 
 // list adds a section of sentences, where there are some.

@@ -27,7 +27,8 @@ type object = render.Object
 // JSON writes a diagnosis as one indented JSON object.
 func JSON(w io.Writer, d diagnose.Diagnosis, o Options) error {
 	return render.JSON(w, object{
-		"schema", Schema, "tool", version.This(), "at", moment(d.At), "status", d.Status.String(), "verdict", verdictJSON(&d, &d.Verdict),
+		"schema", Schema, "tool", version.This(), "at", moment(d.At), "status", d.Status.String(), "verdict",
+		verdictJSON(&d, &d.Verdict),
 		"verdicts", each(d.Verdicts, func(v *diagnose.Verdict) object { return verdictJSON(&d, v) }),
 		"findings", each(d.Findings, func(f *diagnose.Finding) object { return findingJSON(f, &o) }),
 		"workload", workloadJSON(&d.Workload),
@@ -39,7 +40,8 @@ func JSON(w io.Writer, d diagnose.Diagnosis, o Options) error {
 		object{"from", moment(d.Window.From), "to", moment(d.Window.To)},
 		"baseline",
 		object{"from", moment(d.Baseline.From), "to", moment(d.Baseline.To), "source", string(baselineSource(&d))},
-		"notes", list(d.Notes), "gateway", gatewayJSON(&d), "plots", some(plotsJSON(&d)), "deployments", some(each(d.Deployments, deploymentJSON)),
+		"notes", list(d.Notes), "gateway", gatewayJSON(&d), "plots", some(plotsJSON(&d)), "deployments",
+		some(each(d.Deployments, deploymentJSON)),
 	})
 }
 
@@ -48,10 +50,12 @@ func deploymentJSON(w *diagnose.Deployment) object {
 	return object{
 		"model", w.Model, "first_token", render.Finite(w.FirstToken),
 		"stages", each(w.Stages, func(s *diagnose.Stage) object {
-			return object{"role", string(s.Role), "targets", list(s.Targets), "lost", s.Lost, "waiting", render.Finite(s.Waiting), "seconds", render.Finite(s.Seconds), "findings", list(s.Found)}
+			return object{"role", string(s.Role), "targets", list(s.Targets), "lost", s.Lost, "waiting",
+				render.Finite(s.Waiting), "seconds", render.Finite(s.Seconds), "findings", list(s.Found)}
 		}),
 		"links", each(w.Links, func(l *diagnose.Link) object {
-			return object{"carries", l.Carries, "seconds", render.Finite(l.Seconds), "fail_share", render.Finite(l.FailShare), "findings", list(l.Found)}
+			return object{"carries", l.Carries, "seconds", render.Finite(l.Seconds), "fail_share",
+				render.Finite(l.FailShare), "findings", list(l.Found)}
 		}),
 	}
 }
@@ -69,13 +73,15 @@ func plotsJSON(d *diagnose.Diagnosis) (out []object) {
 			p := &v.Plots[i]
 			limit, op, evidence := plotLimit(p, f)
 			out = append(out, object{
-				"model", v.Model, "signal", p.Signal.Name, "title", p.Signal.Title, "unit", string(p.Signal.Unit), "from", moment(from), "to", moment(to),
+				"model", v.Model, "signal", p.Signal.Name, "title", p.Signal.Title, "unit", string(p.Signal.Unit),
+				"from", moment(from), "to", moment(to),
 				"onset", moment(v.Since), "onset_at_least", v.SinceAtLeast, "window_from", moment(p.Window.From),
 				"baseline",
 				object{"from", moment(p.Baseline.From), "to", moment(p.Baseline.To)},
 				"over_s", p.Over.Seconds(),
 				"threshold", render.Finite(limit), "op", string(op),
-				"value", known(p.Now), "value_text", bound(p.Now, p.Signal), "normal", known(p.Normal), "normal_text", bound(p.Normal, p.Signal),
+				"value", known(p.Now), "value_text", bound(p.Now, p.Signal), "normal", known(p.Normal), "normal_text",
+				bound(p.Normal, p.Signal),
 				"quantile", render.OrNone(p.Signal.Quantile), // the points are interpolated in buckets
 				"evidence", evidence, "lines", each(p.Lines, lineJSON),
 			})
@@ -108,11 +114,13 @@ func gatewayJSON(d *diagnose.Diagnosis) any {
 	}
 	found := []object{}
 	for i := range d.Findings {
-		if f := &d.Findings[i]; f.Status == diagnose.Firing && f.InhibitedBy == "" && f.Pathology.Scope() == indicator.Gateway {
+		if f := &d.Findings[i]; f.Status == diagnose.Firing && f.InhibitedBy == "" &&
+			f.Pathology.Scope() == indicator.Gateway {
 			found = append(found, object{"id", f.Pathology.ID, "severity", f.Severity, "summary", f.Summary})
 		}
 	}
-	return object{"kind", d.Targets[gateway].Version, "target", d.Targets[gateway].Name, "signals", signals, "findings", found}
+	return object{"kind", d.Targets[gateway].Version, "target", d.Targets[gateway].Name, "signals", signals, "findings",
+		found}
 }
 
 func verdictJSON(d *diagnose.Diagnosis, v *diagnose.Verdict) object {
@@ -127,29 +135,34 @@ func verdictJSON(d *diagnose.Diagnosis, v *diagnose.Verdict) object {
 		}
 	}
 	return object{
-		"id", v.ID, "name", nameOf(d, v), "status", v.Status.String(), "severity", severity, "model", v.Model, "summary", v.Summary,
-		"hop", render.OrNone(d.Hop(v)), "targets", list(v.Targets), "since", moment(v.Since), "at_least", v.SinceAtLeast,
+		"id", v.ID, "name", nameOf(d, v), "status", v.Status.String(), "severity", severity, "model", v.Model,
+		"summary", v.Summary,
+		"hop", render.OrNone(d.Hop(v)), "targets", list(v.Targets), "since", moment(v.Since), "at_least",
+		v.SinceAtLeast,
 		"confidence", render.Finite(v.Confidence), "findings", findings, "workload", workloadJSON(&v.Workload),
 	}
 }
 
 func workloadJSON(w *diagnose.Workload) object {
-	return object{"target", w.Target, "known", w.Known, "changed", w.Changed, "factors", each(w.Factors, func(f *diagnose.Factor) object {
-		unit := indicator.Unit("")
-		if f.Signal != nil {
-			unit = f.Signal.Unit
-		}
-		computed := func(v float64) any { // null where it was not
-			if v < 0 {
-				return nil
+	return object{"target", w.Target, "known", w.Known, "changed", w.Changed, "factors",
+		each(w.Factors, func(f *diagnose.Factor) object {
+			unit := indicator.Unit("")
+			if f.Signal != nil {
+				unit = f.Signal.Unit
 			}
-			return render.Finite(v)
-		}
-		return object{
-			"name", f.Name, "unit", string(unit), "baseline", render.Finite(f.Baseline), "value", render.Finite(f.Value),
-			"share_of_ttft_change", computed(f.ShareOfTTFTChange), "share_of_output_change", computed(f.ShareOfOutputChange),
-		}
-	})}
+			computed := func(v float64) any { // null where it was not
+				if v < 0 {
+					return nil
+				}
+				return render.Finite(v)
+			}
+			return object{
+				"name", f.Name, "unit", string(unit), "baseline", render.Finite(f.Baseline), "value",
+				render.Finite(f.Value),
+				"share_of_ttft_change", computed(f.ShareOfTTFTChange), "share_of_output_change",
+				computed(f.ShareOfOutputChange),
+			}
+		})}
 }
 
 func findingJSON(f *diagnose.Finding, o *Options) object {
@@ -162,11 +175,15 @@ func findingJSON(f *diagnose.Finding, o *Options) object {
 		datedBy = f.DatedBy.Name
 	}
 	return object{
-		"id", f.Pathology.ID, "name", cmp.Or(f.Pathology.Name(), f.Pathology.ID), "model", f.Model, "title", f.Pathology.Title,
-		"status", f.Status.String(), "severity", f.Severity.String(), "targets", list(f.Targets), "since", moment(f.Since), "at_least", f.SinceAtLeast,
-		"dated_by", datedBy, "summary", f.Summary, "reasons", list(f.Reasons), "confidence", render.Finite(f.Confidence), "servers", f.Servers, "evidence", EvidenceJSON(f.Evidence),
+		"id", f.Pathology.ID, "name", cmp.Or(f.Pathology.Name(), f.Pathology.ID), "model", f.Model, "title",
+		f.Pathology.Title,
+		"status", f.Status.String(), "severity", f.Severity.String(), "targets", list(f.Targets), "since",
+		moment(f.Since), "at_least", f.SinceAtLeast,
+		"dated_by", datedBy, "summary", f.Summary, "reasons", list(f.Reasons), "confidence",
+		render.Finite(f.Confidence), "servers", f.Servers, "evidence", EvidenceJSON(f.Evidence),
 		"story", f.Story(), "chain", each(f.Chain, stepJSON),
-		"ruled_out_by", ruledOutBy, "inhibited_by", render.OrNull(f.InhibitedBy), "runbook", o.runbook(f.Pathology), "fixes", FixesJSON(f.Fixes),
+		"ruled_out_by", ruledOutBy, "inhibited_by", render.OrNull(f.InhibitedBy), "runbook", o.runbook(f.Pathology),
+		"fixes", FixesJSON(f.Fixes),
 	}
 }
 
@@ -174,7 +191,8 @@ func findingJSON(f *diagnose.Finding, o *Options) object {
 func EvidenceJSON(evidence []catalog.Evidence) any { return each(evidence, evidenceJSON) }
 
 func stepJSON(s *diagnose.Step) object {
-	return append(object{"says", s.Says, "since", moment(s.Since), "at_least", s.SinceAtLeast, "first", s.First}, evidenceJSON(&s.Evidence)...)
+	return append(object{"says", s.Says, "since", moment(s.Since), "at_least", s.SinceAtLeast, "first", s.First},
+		evidenceJSON(&s.Evidence)...)
 }
 
 func evidenceJSON(e *catalog.Evidence) object {
@@ -194,9 +212,12 @@ func evidenceJSON(e *catalog.Evidence) object {
 	}
 	return object{
 		"signal", e.Signal.Name, "title", e.Signal.Title, "unit", string(e.Signal.Unit),
-		"value", known(e.Value), "value_bound", valueBound, "value_bucket", bucket(e.Value), "value_text", bound(e.Value, e.Signal),
-		"value_reason", render.OrNone(e.Value.Reason), "baseline", known(e.Baseline), "baseline_bucket", bucket(e.Baseline), "baseline_text", bound(e.Baseline, e.Signal),
-		"threshold", render.Finite(e.Threshold), "threshold_name", e.Name, "threshold_source", e.Source, "op", string(e.Op), "limit_text", limit, "holds", holds, "role", e.Role.String(),
+		"value", known(e.Value), "value_bound", valueBound, "value_bucket", bucket(e.Value), "value_text",
+		bound(e.Value, e.Signal),
+		"value_reason", render.OrNone(e.Value.Reason), "baseline", known(e.Baseline), "baseline_bucket",
+		bucket(e.Baseline), "baseline_text", bound(e.Baseline, e.Signal),
+		"threshold", render.Finite(e.Threshold), "threshold_name", e.Name, "threshold_source", e.Source, "op",
+		string(e.Op), "limit_text", limit, "holds", holds, "role", e.Role.String(),
 	}
 }
 
@@ -244,7 +265,8 @@ func predictedJSON(p *catalog.Prediction) any {
 		"reason", render.OrNull(p.Reason), "needs_seconds", render.Finite(p.Needs.Seconds()), "benefit", benefit,
 		"effects", each(p.Effects, func(e *catalog.Effect) object {
 			return object{
-				"signal", e.Signal.Name, "title", e.Signal.Title, "unit", string(e.Signal.Unit), "measured", known(e.Measured), "measured_text", bound(e.Measured, e.Signal),
+				"signal", e.Signal.Name, "title", e.Signal.Title, "unit", string(e.Signal.Unit), "measured",
+				known(e.Measured), "measured_text", bound(e.Measured, e.Signal),
 				"before", estimate(e.Before), "unchanged", estimate(e.Unchanged), "after", estimate(e.After),
 			}
 		}),
@@ -258,9 +280,11 @@ func targetJSON(d *diagnose.Diagnosis, t *diagnose.Target) object {
 		config = engine.Config{}
 	}
 	return object{
-		"name", t.Name, "dialect", t.Dialect.ID, "version", t.Version, "model", t.Labels["model_name"], "up", isUp(d, t),
+		"name", t.Name, "dialect", t.Dialect.ID, "version", t.Version, "model", t.Labels["model_name"], "up",
+		isUp(d, t),
 		"judged", !slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }),
-		"state", string(t.Life), // of a server: starting, serving, slow, drained, lost; of a gateway: lost; "" where nothing tells
+		// of a server: starting, serving, slow, drained, lost; of a gateway: lost; "" where nothing tells
+		"state", string(t.Life),
 		"problem", t.Problem, "notes", list(t.Notes), "config", config,
 	}
 }

@@ -11,7 +11,8 @@ import (
 )
 
 // headline are the quantities that a prediction is told by; JSON has all.
-var headline = []*indicator.Signal{indicator.TTFTP95, indicator.ITLMean, indicator.E2EMean, indicator.GenerationTokenRate, indicator.Preemptions}
+var headline = []*indicator.Signal{indicator.TTFTP95, indicator.ITLMean, indicator.E2EMean,
+	indicator.GenerationTokenRate, indicator.Preemptions}
 
 // predictionLines words a fix's prediction: measured and simulated values, how well the simulation matches the
 // present, and caveats.
@@ -20,7 +21,8 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 	case p == nil:
 		return nil
 	case p.Reason != "" && p.Needs > 0:
-		return []string{"No prediction yet: " + render.Sentence(p.Reason) + fmt.Sprintf(" Watch for another %s", p.Needs)}
+		return []string{"No prediction yet: " + render.Sentence(p.Reason) + fmt.Sprintf(" Watch for another %s",
+			p.Needs)}
 	case p.Reason != "":
 		return []string{"No prediction: " + render.Sentence(p.Reason)}
 	}
@@ -34,7 +36,8 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 	var now []string
 	for _, e := range p.Effects {
 		if e.Measured.OK && (verbose || e.Signal == indicator.TTFTP95 || e.Signal == indicator.Preemptions) {
-			now = append(now, fmt.Sprintf("%s %s (measured %s)", e.Signal.Title, indicator.FormatNumber(e.Before.Value, e.Signal.Unit), indicator.Format(e.Measured, e.Signal.Unit)))
+			now = append(now, fmt.Sprintf("%s %s (measured %s)", e.Signal.Title, indicator.FormatNumber(e.Before.Value,
+				e.Signal.Unit), indicator.Format(e.Measured, e.Signal.Unit)))
 		}
 	}
 	if len(now) > 0 {
@@ -55,7 +58,8 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 func benefitText(p *catalog.Prediction) string {
 	text := "Benefit over no change: " + estimated(p.Benefit, indicator.Times)
 	if e, ok := p.Effect(indicator.TTFTP95); ok {
-		text += fmt.Sprintf("; without it, %s is %s", e.Signal.Title, indicator.FormatNumber(e.Unchanged.Value, e.Signal.Unit))
+		text += fmt.Sprintf("; without it, %s is %s", e.Signal.Title, indicator.FormatNumber(e.Unchanged.Value,
+			e.Signal.Unit))
 	}
 	return text
 }
@@ -70,7 +74,8 @@ func effectText(e catalog.Effect) string {
 }
 
 func estimated(e catalog.Estimate, u indicator.Unit) string {
-	return render.WithInterval(indicator.FormatNumber(e.Value, u), indicator.FormatNumber(e.Low, u), indicator.FormatNumber(e.High, u))
+	return render.WithInterval(indicator.FormatNumber(e.Value, u), indicator.FormatNumber(e.Low, u),
+		indicator.FormatNumber(e.High, u))
 }
 
 // predictionShort returns the part of a prediction for people in a hurry: what users will feel, and the first caveat;

@@ -112,7 +112,8 @@ func nameOf(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 
 // summary is a verdict's sentence behind its name.
 func summary(v *diagnose.Verdict) string {
-	return render.Sentence(strings.TrimPrefix(strings.TrimPrefix(v.Summary, "Cannot tell: "), "Not certain yet: ")) // as its name says
+	// as its name says
+	return render.Sentence(strings.TrimPrefix(strings.TrimPrefix(v.Summary, "Cannot tell: "), "Not certain yet: "))
 }
 
 // head names a verdict, and its model where there are several.
@@ -206,8 +207,8 @@ func evidenceColumns() []render.Column {
 // goes without saying.
 const catalogSource = "default"
 
-// EvidenceRows lists what speaks for a finding, one row a signal: its title, value, normal value and threshold; verbose,
-// every comparison that was made.
+// EvidenceRows lists what speaks for a finding, one row a signal: its title, value, normal value and threshold;
+// verbose, every comparison that was made.
 func EvidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 	var rows [][]string
 	for _, e := range farthest(evidence, verbose) {
@@ -219,7 +220,8 @@ func EvidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 			}
 		}
 		if verbose && e.Name != "" {
-			threshold += ", " + e.Name + map[catalog.Truth]string{catalog.True: ", met", catalog.False: ", not met"}[e.Holds]
+			threshold += ", " + e.Name + map[catalog.Truth]string{catalog.True: ", met",
+				catalog.False: ", not met"}[e.Holds]
 		}
 		normal := "–"
 		if e.Baseline.OK {
@@ -249,7 +251,8 @@ func farthest(evidence []catalog.Evidence, all bool) []catalog.Evidence {
 		switch {
 		case i < 0:
 			out = append(out, e)
-		case e.Op == catalog.GreaterThan && e.Threshold > out[i].Threshold, e.Op == catalog.LessThan && e.Threshold < out[i].Threshold:
+		case e.Op == catalog.GreaterThan && e.Threshold > out[i].Threshold, e.Op == catalog.LessThan &&
+			e.Threshold < out[i].Threshold:
 			out[i] = e
 		}
 	}
@@ -573,7 +576,8 @@ func notable(d *diagnose.Diagnosis) []*diagnose.Target {
 		out = append(out, &d.Targets[i])
 	}
 	well := func(t *diagnose.Target) int {
-		if !isUp(d, t) || slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }) {
+		if !isUp(d, t) || slices.ContainsFunc(d.Unjudged,
+			func(u diagnose.Unjudged) bool { return u.Target == t.Name }) {
 			return 0
 		}
 		return 1

@@ -74,7 +74,8 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 			columns[0].Title += " on " + render.Clip(render.Clean(f.Targets[0]), 24)
 		}
 		t.Rank(rankEvidence)
-		t.Table(columns, EvidenceRows(strongest(f.Evidence, mostRows), false)).Ranks = []int{rankEvidence, rankRow, rankRow}
+		t.Table(columns, EvidenceRows(strongest(f.Evidence, mostRows), false)).Ranks = []int{rankEvidence, rankRow,
+			rankRow}
 		t.Rank(0)
 	}
 	if f != nil {
@@ -130,7 +131,8 @@ func doubts(d *diagnose.Diagnosis, v *diagnose.Verdict) []string {
 	}
 	add(objectivesLine(d.LeadingFinding(v)))
 	if n := len(d.Unjudged); n > 0 && d.Status == diagnose.Firing {
-		add(fmt.Sprintf("%d of %d targets not judged: %s: %s", n, len(d.Targets), d.Unjudged[0].Target, d.Unjudged[0].Reason))
+		add(fmt.Sprintf("%d of %d targets not judged: %s: %s", n, len(d.Targets), d.Unjudged[0].Target,
+			d.Unjudged[0].Reason))
 	}
 	if d.Status != diagnose.Unknown && baselineSource(d) == segments.NoBaseline {
 		add("No past to compare with")
@@ -152,14 +154,16 @@ func doubts(d *diagnose.Diagnosis, v *diagnose.Verdict) []string {
 func strongest(evidence []catalog.Evidence, most int) []catalog.Evidence {
 	all := farthest(evidence, false)
 	felt := slices.IndexFunc(all, func(e catalog.Evidence) bool {
-		return moved(&e) && (sameQuantity(e.Signal, indicator.TTFTP50) || sameQuantity(e.Signal, indicator.ITLP50) || sameQuantity(e.Signal, indicator.E2EMean))
+		return moved(&e) && (sameQuantity(e.Signal, indicator.TTFTP50) || sameQuantity(e.Signal, indicator.ITLP50) ||
+			sameQuantity(e.Signal, indicator.E2EMean))
 	})
 	var ranks [4][]int
 	for i := range all {
 		n := 1
 		if !moved(&all[i]) {
 			n = 3
-		} else if slices.ContainsFunc(all[:i], func(o catalog.Evidence) bool { return sameQuantity(o.Signal, all[i].Signal) }) {
+		} else if slices.ContainsFunc(all[:i],
+			func(o catalog.Evidence) bool { return sameQuantity(o.Signal, all[i].Signal) }) {
 			n = 2
 		}
 		if i == felt {
@@ -176,7 +180,8 @@ func strongest(evidence []catalog.Evidence, most int) []catalog.Evidence {
 // moved reports whether a reading left its normal in the direction of its threshold, by a difference that people see.
 func moved(e *catalog.Evidence) bool {
 	const clearly = 1.05
-	return !e.Baseline.OK || e.Op == catalog.GreaterThan && e.Value.V > clearly*e.Baseline.V || e.Op == catalog.LessThan && clearly*e.Value.V < e.Baseline.V
+	return !e.Baseline.OK || e.Op == catalog.GreaterThan && e.Value.V > clearly*e.Baseline.V ||
+		e.Op == catalog.LessThan && clearly*e.Value.V < e.Baseline.V
 }
 
 // sameQuantity reports whether two signals are percentiles or means of one histogram.

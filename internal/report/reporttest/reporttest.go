@@ -30,7 +30,8 @@ func PlainWords(t *testing.T, name string, d diagnose.Diagnosis) {
 		}
 		for _, text := range texts {
 			for _, word := range names.FindAllString(text, -1) {
-				if word != indicator.MaxTokens.Name && slices.ContainsFunc(indicator.All(), func(s *indicator.Signal) bool { return s.Name == word }) {
+				if word != indicator.MaxTokens.Name && slices.ContainsFunc(indicator.All(),
+					func(s *indicator.Signal) bool { return s.Name == word }) {
 					t.Errorf("%s: %s says %q for a signal that has a title: %s", name, f.Pathology.ID, word, text)
 				}
 			}

@@ -95,7 +95,8 @@ func timeline(r *trace.Report) (rows [][]string, ranks []int) {
 			normal = render.Seconds(*row.Normal)
 		}
 		rows = append(rows, []string{
-			render.Cut(row.Hop, 22), string(row.Phase), render.Seconds(row.BeginS), render.Seconds(row.TookS), normal, bar(row, r.TookS),
+			render.Cut(row.Hop, 22), string(row.Phase), render.Seconds(row.BeginS), render.Seconds(row.TookS), normal,
+			bar(row, r.TookS),
 		})
 		rank := 1
 		if row.TookS > r.TookS/100 {
@@ -133,8 +134,10 @@ func state(r *trace.Report) string {
 
 // runbooks are what to read next where no verdict says it.
 var runbooks = map[trace.Phase]string{
-	trace.Queue: "saturation", trace.Prefill: "slow-prefill", trace.Decode: "slow-decode", trace.Transfer: "kv-transfer-slow",
-	trace.QueueTransfer: "kv-transfer-slow", trace.QueuePrefill: "saturation", trace.Routing: "router-queueing", trace.Forwarding: "slow-outside-engine", trace.Other: "slow-outside-engine",
+	trace.Queue: "saturation", trace.Prefill: "slow-prefill", trace.Decode: "slow-decode",
+	trace.Transfer:      "kv-transfer-slow",
+	trace.QueueTransfer: "kv-transfer-slow", trace.QueuePrefill: "saturation", trace.Routing: "router-queueing",
+	trace.Forwarding: "slow-outside-engine", trace.Other: "slow-outside-engine",
 }
 
 func next(d *render.Document, r *trace.Report) {

@@ -138,14 +138,6 @@ func Requests(v float64) string {
 	}
 }
 
-// RequestsWait writes a number of waiting requests as subject and verb: "1 request waits", "5 requests wait".
-func RequestsWait(v float64) string {
-	if n := Requests(v); strings.HasSuffix(n, "request") {
-		return n + " waits"
-	}
-	return Requests(v) + " wait"
-}
-
 // Digits writes a number without a unit, to three significant digits.
 func Digits(v float64) string { return indicator.FormatNumber(v, indicator.Count) }
 

@@ -1,6 +1,10 @@
 package catalog
 
-import "github.com/sixty-dev/sixty/internal/catalog/indicator"
+import (
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
 
 // Thresholds that several pathologies of gateways share.
 var (
@@ -22,18 +26,18 @@ var SlowEngine = []string{
 	"severe-degradation", "concurrency-limit", "saturation", "slow-decode",
 }
 
-// Waiting writes how many requests wait.
+// Waiting writes a number of waiting requests as subject and verb: "1 request waits", "5 requests wait".
 func Waiting(n float64) string { return chooseForm(n, "waits", "wait") }
 
 // Are writes a number of requests with "is" or "are".
 func Are(n float64) string { return chooseForm(n, "is", "are") }
 
 func chooseForm(n float64, one, many string) string {
-	verb := many
-	if Whole(n) == "1" {
-		verb = one
+	text := Requests(n)
+	if strings.HasSuffix(text, "request") {
+		return text + " " + one
 	}
-	return Requests(n) + " " + verb
+	return text + " " + many
 }
 
 // A process that runs on one core, as Python does, and has no more of it to give: between these

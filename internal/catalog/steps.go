@@ -60,6 +60,7 @@ func (p *Pass) SlowStepFixes() {
 	clocks := "GPU clocks, power, temperature, errors"
 	if !p.Known(indicator.SMClockRatio) {
 		p.Reason("GPU clocks are not known: %s.", indicator.SMClockRatio.Hint)
+		p.Observe("What the GPU computed", indicator.ModelFLOPs)
 	} else {
 		clocks = "GPU power and errors"
 	}

@@ -37,9 +37,9 @@ func TestTextOfBuckets(t *testing.T) {
 	}
 }
 
-func TestRequestsWait(t *testing.T) {
+func TestWaiting(t *testing.T) {
 	for v, want := range map[float64]string{0.2: "less than 1 request waits", 1: "1 request waits", 4.6: "5 requests wait"} {
-		if got := catalog.RequestsWait(v); got != want {
+		if got := catalog.Waiting(v); got != want {
 			t.Errorf("%v: %q, want %q", v, got, want)
 		}
 	}

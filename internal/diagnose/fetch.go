@@ -349,16 +349,26 @@ func (p *planner) planReading(s *indicator.Signal) {
 func (p *planner) storeValue(snap *Snapshot, g *identity.Group, s *indicator.Signal, m model.Metric,
 	v indicator.Value) {
 	for _, i := range g.OwnersOf(m, s.Scope == indicator.Model) {
-		of := part{label: s.Per, name: string(m[model.LabelName(s.Per)])}
-		if of.label == indicator.PerRank {
-			names := g.Lead.Dialect.Rank
-			if names == nil {
-				names = indicator.Rank[1:]
-			}
-			of.name = strings.ReplaceAll(strings.TrimSuffix(identity.LabelKey(m, names), "\xff"), "\xff", "/")
-		}
-		p.setReading(snap.of(i, of), s, v)
+		p.setReading(snap.of(i, part{label: s.Per, name: namePart(&g.Lead.Dialect, s, m)}), s, v)
 	}
+}
+
+// partLabels are a dialect's labels of the parts that a signal has values of.
+func partLabels(d *dialect.Dialect, s *indicator.Signal) []string {
+	switch {
+	case s.Per == "":
+		return nil
+	case s.Per == indicator.PerRank && d.Rank != nil:
+		return d.Rank
+	case s.Per == indicator.PerUpstream && d.Server != "":
+		return []string{d.Server}
+	}
+	return []string{s.Per}
+}
+
+// namePart names the part that a sample of a signal is of.
+func namePart(d *dialect.Dialect, s *indicator.Signal, m model.Metric) string {
+	return strings.ReplaceAll(strings.TrimSuffix(identity.LabelKey(m, partLabels(d, s)), "\xff"), "\xff", "/")
 }
 
 // planCount plans the query that says whether a mean rests on enough
@@ -400,9 +410,7 @@ func (r *Request) compileFor(g *identity.Group, s *indicator.Signal, expr indica
 	rw := g.Lead.Dialect.Rewriting()
 	rw.Window, rw.Short, rw.Past = g.Length(), r.shortSpan(&g.Lead.Dialect)+g.Beyond, max(r.Past, r.shortestSpan())
 	rw.Instance, rw.Model, rw.Matchers = slices.Concat(r.Instance, g.Lead.Dialect.Identity), r.Model, matchers
-	if s.Per != "" {
-		rw.Instance = append(rw.Instance, s.Per)
-	}
+	rw.Instance = append(rw.Instance, partLabels(&g.Lead.Dialect, s)...)
 	if s.Fleet {
 		rw.Window, rw.Matchers = rw.Window+r.Interval, r.Matchers
 	}

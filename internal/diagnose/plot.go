@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/base/period"
@@ -215,7 +214,7 @@ func (p *plotter) plotSignal(ctx context.Context, q metrics.Querier, s *indicato
 			for _, i := range g.OwnersOf(stream.Metric, s.Scope == indicator.Model) {
 				if k := slices.Index(targets, i); k >= 0 && len(stream.Values) > 0 {
 					line := Line{Target: strings.TrimSpace(r.Targets[i].Name + " " +
-						string(stream.Metric[model.LabelName(s.Per)]))}
+						namePart(&g.Lead.Dialect, s, stream.Metric))}
 					for _, v := range stream.Values {
 						line.At, line.Value = append(line.At, v.Timestamp.Time()), append(line.Value, float64(v.Value))
 					}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/base/period"
@@ -293,7 +292,7 @@ func (p *past) askMoments(target int, sig *indicator.Signal, moments metrics.Ran
 	}
 	for _, stream := range m {
 		if !slices.Contains(g[0].OwnersOf(stream.Metric, sig.Scope == indicator.Model), target) ||
-			sig.Per != "" && sig.Per == p.part.label && string(stream.Metric[model.LabelName(sig.Per)]) != p.part.name {
+			sig.Per != "" && sig.Per == p.part.label && namePart(&g[0].Lead.Dialect, sig, stream.Metric) != p.part.name {
 			continue
 		}
 		for _, point := range stream.Values {

@@ -2,6 +2,7 @@ package dialect_test
 
 import (
 	"compress/gzip"
+	"fmt"
 	"io"
 	"maps"
 	"math"
@@ -83,6 +84,55 @@ func read(t *testing.T, name string) (dialect.Dialect, func(*indicator.Signal) f
 	}
 }
 
+// TestDeadDeploymentsOfLiteLLM tells those that answer from a dead one and one that fails, and not by their state,
+// which the page has twice.
+func TestDeadDeploymentsOfLiteLLM(t *testing.T) {
+	page, before, names := readPage(t, "litellm-1.110.2-one-dead-one-failing")
+	d, _ := dialect.Detect(names)
+	store := embeddedtest.New(t)
+	began := time.Unix(1_000_000, 0)
+	for i, body := range []string{before, page} {
+		embeddedtest.Append(t, store, embedded.Target{Instance: "a", Job: "j"}, began.Add(time.Duration(i)*time.Minute), body)
+	}
+	rw := d.Rewriting()
+	rw.Window, rw.Instance = time.Minute+time.Second, []string{"instance", d.Server}
+	v, err := store.Evaluate(t.Context(), rw.Compile(d.Expr(indicator.GatewayDown), indicator.Gateway), began.Add(time.Minute))
+	must.Succeed(t, err)
+	down := map[string]float64{}
+	for _, sample := range v {
+		down[string(sample.Metric["api_base"])] = float64(sample.Value)
+	}
+	want := map[string]float64{
+		"http://127.0.0.1:27600/v1/chat/completions": 0, "http://127.0.0.1:27699/v1": 0, "http://127.0.0.1:27601/v1": 0,
+		"http://127.0.0.1:27699/v1/chat/completions": 1, "http://127.0.0.1:27601/v1/chat/completions": 1,
+	}
+	if !maps.Equal(down, want) {
+		t.Errorf("down: %v, want %v", down, want)
+	}
+}
+
+// TestModelFLOPsNeedTheOption reads a counter that vLLM shows at 0 without --enable-mfu-metrics, as the mean of its
+// ranks.
+func TestModelFLOPsNeedTheOption(t *testing.T) {
+	const page = "# TYPE vllm:estimated_flops_per_gpu_total counter\n" +
+		"vllm:estimated_flops_per_gpu_total{engine=\"0\",model_name=\"m\"} %v\n" +
+		"vllm:estimated_flops_per_gpu_total{engine=\"1\",model_name=\"m\"} %v\n"
+	for _, tc := range []struct{ first, second, want float64 }{{60e12, 180e12, 2}, {0, 0, math.NaN()}} {
+		store := embeddedtest.New(t)
+		began := time.Unix(1_000_000, 0)
+		for i := range 2 {
+			at, n := began.Add(time.Duration(i)*time.Minute), float64(i)
+			embeddedtest.Append(t, store, embedded.Target{Instance: "a", Job: "j"}, at, fmt.Sprintf(page, n*tc.first, n*tc.second))
+		}
+		rw := indicator.Rewriting{Window: time.Minute + time.Second}
+		v, err := store.Evaluate(t.Context(), rw.Compile(indicator.ModelFLOPs.Expr, indicator.Model), began.Add(time.Minute))
+		must.Succeed(t, err)
+		if known := len(v) == 1; known == math.IsNaN(tc.want) || known && math.Abs(float64(v[0].Value)-tc.want) > 0.1 {
+			t.Errorf("%v: %v, want %v", tc.first, v, tc.want)
+		}
+	}
+}
+
 // reads are what signals read of a page, a minute after its counters began.
 type reads map[*indicator.Signal]float64
 
@@ -152,6 +202,10 @@ func TestSignalsOfRealPages(t *testing.T) {
 		}},
 		"litellm-1.106.2-one-dead-deployment": {dialect.Gateway, reads{
 			indicator.GatewayOffered: sum(24), indicator.GatewaySuccess: 11. / 24, indicator.GatewayUpstreamErrs: 13, indicator.GatewayOpen: 1,
+		}},
+		"litellm-1.110.2-one-dead-one-failing": {dialect.Gateway, reads{
+			indicator.GatewayOffered: sum(100), indicator.GatewaySuccess: 0.94, indicator.GatewayUpstreamErrs: 6,
+			indicator.GatewayOverhead: 5.0057312 / 94,
 		}},
 		"vllm-router-0.1.17": {dialect.Gateway, reads{
 			indicator.GatewayOffered: sum(12), indicator.GatewaySuccess: 10. / 12, indicator.GatewayUpstreamErrs: 2, indicator.GatewayRetries: 8,

@@ -71,6 +71,7 @@ type Naming struct {
 	HTTP Answers
 
 	Rank   []string        // labels of a data-parallel rank where that is not "engine"
+	Server string          // label of a gateway's upstream where that is not "upstream"
 	Copies []string        // labels of duplicate series, one for each process of a rank
 	Later  map[string]bool // names, with prefix, that a page has from their first event on
 	Log    bool            // made of an engine's log: see NamingOfLog

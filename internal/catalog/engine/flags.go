@@ -85,12 +85,7 @@ func (f Flags) CheckArgs(line, source string, release Release) (Config, error) {
 
 // Owns reports whether the engine has a flag of a name that vLLM's does not have.
 func (f Flags) Owns(name string) bool {
-	for _, own := range f {
-		if own.Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(f)), func(own Flag) bool { return own.Name == name })
 }
 
 // LikelyArgs parses arguments like CheckArgs, of a server with an unknown engine: it refuses misspelt flags unless

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -151,7 +152,6 @@ var (
 	preempted   = regexp.MustCompile(`^Sequence group \S+ is preempted by .* total_num_cumulative_preemption=(\d+)`)
 	hitRateV0   = regexp.MustCompile(`^Prefix cache hit rate: GPU: ([\d.]+)%`)
 	statsLine   = regexp.MustCompile(`^(?:Engine (\d+): |\d+ Engines Aggregated: )?Avg prompt throughput: ([\d.]+) tokens/s, Avg generation throughput: ([\d.]+) tokens/s, (?:[\w /]{1,30}: ?[\d.]+ ms, ?){0,2}Running: (\d+) reqs,(?: Swapped: \d+ reqs,)? (?:Waiting|Pending): (\d+) reqs(?:, Deferred: (\d+) reqs)?(.*)`)
-	received    = regexp.MustCompile(`^Received request `)
 	kvUsage     = regexp.MustCompile(`GPU KV cache usage: ([\d.]+)%`)
 	hitRate     = regexp.MustCompile(`, Prefix cache hit rate: ([\d.]+)%`)
 )
@@ -230,14 +230,7 @@ func (p *logParser) readLine(raw []byte) {
 	if p.readAccess(raw) {
 		return
 	}
-	interesting := false
-	for _, m := range marks {
-		if bytes.Contains(raw, m) {
-			interesting = true
-			break
-		}
-	}
-	if !interesting {
+	if !slices.ContainsFunc(marks, func(m []byte) bool { return bytes.Contains(raw, m) }) {
 		return
 	}
 	text := strings.TrimRight(escapes.ReplaceAllLiteralString(string(raw), ""), "\r\n ")
@@ -305,18 +298,15 @@ func (p *logParser) readSettings(m string) bool {
 		}
 		p.log.Version = strings.TrimRight(version[1], ".")
 	}
-	if s, ok := strings.CutPrefix(m, "non-default args: "); ok {
-		p.noteStart()
-		p.readAssignments(s)
-		return true
+	for _, before := range []string{"non-default args: ", "args: Namespace"} { // V1's and V0's
+		if s, ok := strings.CutPrefix(m, before); ok {
+			p.noteStart()
+			p.readAssignments(s)
+			return true
+		}
 	}
-	if received.MatchString(m) {
+	if strings.HasPrefix(m, "Received request ") {
 		p.seen.Received++
-		return true
-	}
-	if s, ok := strings.CutPrefix(m, "args: Namespace"); ok { // V0
-		p.noteStart()
-		p.readAssignments(s)
 		return true
 	}
 	if version != nil {

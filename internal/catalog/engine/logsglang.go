@@ -133,6 +133,7 @@ func (p *logParser) rankTotals(at time.Time, process string) *rankBatches {
 	if p.batches.ranks == nil || at.Before(p.batches.latest.Add(-batchSpan)) {
 		// the clock was put back, or another log begins
 		p.endBatches(time.Time{})
+		p.batches.ranks = map[string]*rankBatches{}
 	}
 	switch {
 	case p.batches.began.IsZero():
@@ -152,9 +153,6 @@ func (p *logParser) rankTotals(at time.Time, process string) *rankBatches {
 			return nil
 		}
 		r = &rankBatches{}
-		if p.batches.ranks == nil {
-			p.batches.ranks = map[string]*rankBatches{}
-		}
 		p.batches.ranks[name] = r
 	}
 	return r

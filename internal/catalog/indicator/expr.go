@@ -296,15 +296,9 @@ func (n Number) String() string { return strconv.FormatFloat(float64(n), 'f', -1
 
 // String prints PromQL.
 func (s Samples) String() string {
-	text := s.Metric
-	if len(s.Where) > 0 {
-		where := make([]string, len(s.Where))
-		for i, m := range s.Where {
-			where[i] = m.String()
-		}
-		slices.Sort(where)
-		text += "{" + strings.Join(where, ",") + "}"
-	}
+	where := slices.Clone(s.Where)
+	slices.SortFunc(where, func(a, b *labels.Matcher) int { return strings.Compare(a.String(), b.String()) })
+	text := Selector(s.Metric, where...)
 	offset := ""
 	if s.Offset != 0 {
 		offset = " offset " + model.Duration(s.Offset).String()

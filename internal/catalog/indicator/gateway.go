@@ -218,7 +218,9 @@ var (
 	GatewayExcess = gatewaySignal("excess", "Requests that only the engine holds", Requests, Sum(heldThroughout("sixty_gateway_upstream_engine_excess")),
 		"Requests in the engine beyond those open at the gateway, at each of the last two scrapes: from other clients, or from clients that left.")
 	GatewayDown = gatewaySignal("upstreams_down", "Upstreams failing health checks", Count, Sum(Sub(Number(1), Highest("sixty_gateway_upstream_up").In(ShortMark))),
-		"Servers that the gateway sends no requests to, at each of the last two scrapes.").withLabel(PerUpstream)
+		"Servers that the gateway sends no requests to, at each of the last two scrapes; at LiteLLM, those that answer "+
+			"none of its calls.").withLabel(PerUpstream).
+		withAlternative(Alternative{Without: "sixty_gateway_upstream_up", With: deploymentState, Expr: deadDeployments})
 	GatewayUp = gatewaySignal("upstreams_up", "Upstreams passing health checks", Count, Sum(Highest("sixty_gateway_upstream_up").In(ShortMark)),
 		"Servers that the gateway may send requests to. With none it tries them all anyway.")
 	GatewayAttempts = gatewaySignal("attempts", "Upstream attempts", Requests, Sum(attempted),
@@ -253,6 +255,9 @@ var (
 	GatewayTTFTMean = observedSignal(gatewaySignal("ttft_mean", "TTFT mean at the gateway", Seconds, gatewayMean("time_to_first_token_seconds"), docGatewayTTFT), "time_to_first_token_seconds", minForMedian)
 	GatewayCPU      = gatewaySignal("cpu", "Router CPU use", Ratio, And(Sum(Rate("process_cpu_seconds_total")), Sum(Now("python_info"))),
 		"CPU seconds per second of a router that runs in Python (LiteLLM, production-stack): near 1 it is the bottleneck, because a process of Python runs on one core.").markOptional()
+	GatewayOverhead = gatewaySignal("overhead", "Delay by the router itself", Seconds,
+		MeanOf("litellm_overhead_latency_metric"), "Mean time of a request at LiteLLM, less that of its calls of "+
+			"servers, of those that succeeded (litellm_core_utils/llm_response_utils, 1.110.2).")
 	GatewayOutside = observedSignal(gatewaySignal("outside", "Time outside the engine", Seconds,
 		Sub(wholeMean, Div(
 			SumIncrease("sixty_gateway_upstream_engine_ended_seconds_total"),
@@ -261,6 +266,21 @@ var (
 			"Of both means those of requests that came to their end. A diagnosis that has the engines' own pages takes their mean from these, where they are of as many requests; "+
 			"a rule takes what the gateway itself reads of the engines."), "request_duration_seconds", minForTail)
 )
+
+// deploymentState has a series of each deployment that LiteLLM called, by its api_base, but does not tell whether it is
+// dead: 1 means that the last call failed, maybe by the client's mistake; and 2, set by a cooldown, is of another
+// spelling of api_base, and stays after the deployment has come back (litellm/integrations/prometheus.py, 1.110.2).
+const deploymentState = "litellm_deployment_state"
+
+// deadDeployments is 1 for each deployment that failed three times in ten minutes and never answered in the window.
+// Deployments in cooldown are called seldom.
+var deadDeployments = func() Expr {
+	there := Max(Now(deploymentState))
+	fault := Like("exception_status", "5..|408")
+	failed := Sum(Increase("litellm_deployment_failure_responses_total", fault).In(10 * time.Minute))
+	answered := OrZero(SumIncrease("litellm_deployment_success_responses_total"), there)
+	return Mul(Test(OrZero(failed, there), ">", Number(2.5)), Test(answered, "==", Number(0)))
+}()
 
 // wholeMean is the mean time of a request at the gateway.
 var wholeMean = Div(
@@ -281,6 +301,6 @@ func ofGateways() []*Signal {
 		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayLeaving, GatewayTimeouts, GatewayUpstreamErrs, GatewayStreamErrs, GatewayRejected, GatewayAnswered, GatewayAnsweredLately,
 		GatewayNoFirst, GatewayNoFirstWait,
 		GatewayTokens, GatewayEngineTokens, GatewayMade, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayHeld, GatewayHeldFor, GatewayLoopLate, PickerBlind, PickerBlindNow, PickerUnanswered, PickerStale, GatewayOffPrefix, GatewayRetries, GatewayRetryShare, GatewayLeaks,
-		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayAsked, GatewayBusiest, GatewayShared, GatewayBorn, GatewayTTFTMean, GatewayE2EMean, GatewayTimed, GatewayQueueMean, GatewayConnect, GatewayCPU, GatewayOutside,
+		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayAsked, GatewayBusiest, GatewayShared, GatewayBorn, GatewayTTFTMean, GatewayE2EMean, GatewayTimed, GatewayQueueMean, GatewayConnect, GatewayCPU, GatewayOverhead, GatewayOutside,
 	}
 }

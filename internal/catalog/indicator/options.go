@@ -142,7 +142,7 @@ var (
 	// FetchedPerLease tells slow decode servers and short leases from decode servers that fetch nothing.
 	FetchedPerLease = &Signal{
 		Name: "kv_fetched_per_lease", Title: "KV fetches per expired lease", Unit: Times, Fleet: true, Optional: true,
-		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Div(
+		Expr: OfGroup(Sum(Now("vllm:num_requests_running")), Div(
 			Sum(Increase("vllm:nixl_xfer_time_seconds_count")).By(Fleet...),
 			AtLeast(Sum(Increase("vllm:nixl_num_kv_expired_reqs_total")).By(Fleet...), 1)), Fleet),
 		Doc:  "KV caches that all servers of the model received, over leases that ended unfetched: 0 where no decode server fetches, or none is observed.",
@@ -281,7 +281,7 @@ func (r Roles) Exprs() map[string]Expr {
 // ofPair is a value of the prefill or the decode servers of a model, told to each of its servers.
 func ofPair(name, title string, unit Unit, of func(Roles) Aggregate, doc string) *Signal {
 	there := Sum(Now("vllm:num_requests_running"))
-	told := func(r Roles) Expr { return ofGroup(there, of(r).By(Fleet...), Fleet) }
+	told := func(r Roles) Expr { return OfGroup(there, of(r).By(Fleet...), Fleet) }
 	return &Signal{
 		Name: name, Title: title, Unit: unit, Fleet: true, OfRoles: told, Doc: doc, Hint: hintTransfer,
 		Expr: told(bySource), Otherwise: []Alternative{

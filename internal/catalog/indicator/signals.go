@@ -652,12 +652,12 @@ var (
 	}
 	JobAnswers = &Signal{
 		Name: "job_answers", Title: "Targets of the job that answer", Unit: Count, Scope: Instance, Scrapes: true, Fleet: true,
-		Expr: ofGroup(Max(Last("up").In(ShortMark)).By(ofJob...), Sum(Last("up").In(ShortMark)).By(job...), job),
+		Expr: OfGroup(Max(Last("up").In(ShortMark)).By(ofJob...), Sum(Last("up").In(ShortMark)).By(job...), job),
 		Doc:  "How many targets of its job answer: the model of a server that never answered is unknown.",
 	}
 	PoolStart = &Signal{
 		Name: "pool_start", Title: "Start of the job's servers", Unit: Seconds, Scope: Instance, Scrapes: true, Fleet: true,
-		Expr: ofGroup(Max(Last("up").In(ShortMark)).By(ofJob...), OrZero(longestStart, Max(Now("up")).By(job...)), job),
+		Expr: OfGroup(Max(Last("up").In(ShortMark)).By(ofJob...), OrZero(longestStart, Max(Now("up")).By(job...)), job),
 		Otherwise: []Alternative{{
 			Without: "vllm:generation_tokens_created", Expr: Mul(Number(0), Max(Now("up"))),
 		}, {
@@ -863,7 +863,7 @@ var (
 
 // Replicas of one model, compared with each other.
 var (
-	Replicas = &Signal{Name: "replicas", Fleet: true, Title: "Replicas of the model", Unit: Count, Expr: ofGroup(
+	Replicas = &Signal{Name: "replicas", Fleet: true, Title: "Replicas of the model", Unit: Count, Expr: OfGroup(
 		Sum(Now("vllm:num_requests_running")),
 		CountOf(Sum(Now("vllm:num_requests_running"))).By(Fleet...), Fleet), Doc: "How many targets serve the same model."}
 	ArrivalShare = &Signal{
@@ -881,14 +881,14 @@ var (
 	// answers have one token each, beside servers that decode.
 	AnswersAlike = &Signal{
 		Name: "answers_alike", Title: "Shortest answers / longest", Unit: Ratio, Fleet: true,
-		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Div(
+		Expr: OfGroup(Sum(Now("vllm:num_requests_running")), Div(
 			Min(tokensPerAnswer).By(Fleet...), Max(tokensPerAnswer).By(Fleet...)), Fleet),
 		Doc: "Output tokens for each first token, of the replica of the model where they are fewest, over those where " +
 			"they are most. Replicas give similar answers; a server that only prefills gives one token while a decode server gives a hundred, so the two share no work.",
 	}
 	FleetPresence = &Signal{
 		Name: "fleet_presence", Title: "Replicas present", Unit: Ratio, Fleet: true,
-		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Mul(AtMost(Div(
+		Expr: OfGroup(Sum(Now("vllm:num_requests_running")), Mul(AtMost(Div(
 			Add(Number(1), Min(Looks("vllm:num_requests_running")).By(Fleet...)),
 			Max(Looks("vllm:num_requests_running")).By(Fleet...)), 1),
 			Test(Max(Resets("vllm:generation_tokens_total")).By(Fleet...), "==", Number(0))), Fleet),
@@ -987,7 +987,7 @@ var (
 // servers has the value.
 func answersOf(servers Expr) Expr {
 	scraped := And(servers, Max(Now("up"))).Ignoring(Fleet...)
-	return ofGroup(servers, Div(
+	return OfGroup(servers, Div(
 		OrZero(CountOf(And(servers, answering)).By(Fleet...), CountOf(servers).By(Fleet...)),
 		Or(CountOf(scraped).By(Fleet...), CountOf(servers).By(Fleet...))), Fleet)
 }
@@ -997,8 +997,8 @@ func poolAnswers(r Roles) Expr {
 	return Or(Or(answersOf(r.Prefill), answersOf(r.Decode)), answersOf(everyServer))
 }
 
-// ofGroup is a value of a group, for each of its members that is there.
-func ofGroup(there, e Expr, group []string) Expr {
+// OfGroup is a value of a group, for each of its members that is there.
+func OfGroup(there, e Expr, group []string) Expr {
 	return Add(Mul(Number(0), there), e).On(group...).Left()
 }
 
@@ -1206,6 +1206,14 @@ var (
 		Doc:  "Share of time in which the compute engine was active: finer than GPU utilization, coarser than SM activity; on by default in dcgm-exporter.",
 		Hint: hintDCGM,
 	}
+	ModelFLOPs = &Signal{
+		Name: "model_flops", Title: "Teraflops per GPU, estimated", Unit: Count,
+		Panel: &Panel{ID: 814, Row: 810, Width: 8},
+		Expr:  Div(Some(Avg(Rate("vllm:estimated_flops_per_gpu_total"))), Number(1e12)),
+		Doc: "Operations per second that a GPU's share of the steps asks for, by the model's shapes, and over its peak " +
+			"the MFU; it needs no exporter (vllm/v1/metrics/perf.py, v0.32.0).",
+		Hint: "start the server with --enable-mfu-metrics (vLLM 0.17, SGLang 0.5.10): without it the counter stays at 0",
+	}
 	GPUMemoryUsed = &Signal{
 		Name: "gpu_memory_used", Title: "GPU memory used", Unit: Ratio, Scope: GPU,
 		Expr: Max(Div(Mean("DCGM_FI_DEV_FB_USED"), Add(Mean("DCGM_FI_DEV_FB_USED"), Mean("DCGM_FI_DEV_FB_FREE")))),
@@ -1356,7 +1364,7 @@ var all = sync.OnceValue(func() []*Signal {
 		MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, StrandedClients, RankSilence, LeftUnserved, FrontendCPU,
 		ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
 		Replicas, ArrivalShare, LoadShare, AnswersAlike, FleetPresence, EngineSpread, RankSkew, ExpertSkew, RankArrivals,
-		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUMemRise, GPUMemHighWater, GPUPower, GPUTemp, SMClock, SMClockRatio,
+		GPUUtil, SMActive, EngineActive, ModelFLOPs, GPUMemoryUsed, GPUMemGrowth, GPUMemRise, GPUMemHighWater, GPUPower, GPUTemp, SMClock, SMClockRatio,
 		ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,
 	}, slices.Concat(ofOptions(), ofGateways(), ofLogs())...)

@@ -149,9 +149,10 @@ func coverage(ctx context.Context, t *testing.T, q metrics.Querier, ds []dashboa
 	return empty, silent, count, queries
 }
 
-// optional reports whether a signal reads what a plain server does not show: its family needs an option.
+// optional reports whether a signal reads what a plain server does not show: its family needs an option, or stays at 0
+// without one.
 func optional(s *indicator.Signal) bool {
-	return s != nil && slices.ContainsFunc(indicator.Reads(s.Expr), func(name string) bool {
+	return s == indicator.ModelFLOPs || s != nil && slices.ContainsFunc(indicator.Reads(s.Expr), func(name string) bool {
 		f, known := dialect.Known(name)
 		return known && f.Needs != ""
 	})

@@ -124,7 +124,7 @@ var optionsLayout = layout{
 				queries: perReplica.plot("wait for prefill", indicator.PrefillQueue, "wait for decode", indicator.DecodeQueue),
 			},
 		}},
-		{id: 810, title: "Speculative decoding and checked outputs"},
+		{id: 810, title: "Speculative decoding, checked outputs, estimated work"},
 	},
 }
 

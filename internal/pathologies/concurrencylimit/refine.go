@@ -19,7 +19,7 @@ func refineFinding(p *catalog.Pass) {
 	}
 	p.Summary = fmt.Sprintf("Requests queue because at most %s may run at once", now.Flag())
 	if w, ok := p.Measured(indicator.Waiting); ok {
-		p.Summary += ": " + catalog.RequestsWait(w)
+		p.Summary += ": " + catalog.Waiting(w)
 	}
 	if kv, ok := p.Measured(indicator.KVUsagePeak); ok {
 		p.Summary += fmt.Sprintf(", with KV cache usage at %s", indicator.FormatNumber(kv, indicator.Ratio))

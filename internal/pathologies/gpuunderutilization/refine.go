@@ -23,6 +23,7 @@ func refineFinding(p *catalog.Pass) {
 	}
 	p.Reason("A decode step reads all weights whatever the batch, so few requests leave most of the GPU idle. This " +
 		"costs money, not latency.")
+	p.Observe("What it computed", indicator.ModelFLOPs)
 	hostBound(p)
 	if n, ok := p.Setting(engine.MaxNumSeqs); ok && n.V < 8 {
 		p.Fix(catalog.Fix{

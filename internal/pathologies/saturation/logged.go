@@ -12,7 +12,7 @@ import (
 // long they wait.
 func fromLines(p *catalog.Pass) {
 	waiting, running := p.Value(indicator.Waiting), p.Value(indicator.Running)
-	p.Summary = fmt.Sprintf("%s behind a batch of %s, and the queue never clears", catalog.RequestsWait(waiting),
+	p.Summary = fmt.Sprintf("%s behind a batch of %s, and the queue never clears", catalog.Waiting(waiting),
 		catalog.Whole(running))
 	p.Reason("In order of arrival a request waits for %s as long as an answer takes (%s). How long that is the log "+
 		"does not tell, nor how many requests come: it has no line for each (--disable-uvicorn-access-log).",

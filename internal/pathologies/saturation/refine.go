@@ -156,7 +156,7 @@ func findShortage(p *catalog.Pass) (what string, blocks bool) {
 // passedOver words a class of requests that goes last. No metric says which one: vLLM labels no metric with a
 // priority or a length, and only running adapters are named.
 func passedOver(p *catalog.Pass) {
-	p.Summary = fmt.Sprintf("%s while %s others are served", catalog.RequestsWait(p.Value(indicator.PassedOver)),
+	p.Summary = fmt.Sprintf("%s while %s others are served", catalog.Waiting(p.Value(indicator.PassedOver)),
 		catalog.Whole(p.Value(indicator.FirstTokens)))
 	if wait, ok := p.Measured(indicator.UnansweredWait); ok {
 		p.Summary += ": they have waited " + formatSeconds(wait) + " on average"
@@ -180,7 +180,7 @@ func passedOver(p *catalog.Pass) {
 // heldBack words a queue for something other than capacity. The fix is the missing resource.
 func heldBack(p *catalog.Pass, share float64) {
 	waiting, _ := p.Measured(indicator.Waiting)
-	p.Summary = fmt.Sprintf("%s, and the scheduler passes over %s of them", catalog.RequestsWait(waiting),
+	p.Summary = fmt.Sprintf("%s, and the scheduler passes over %s of them", catalog.Waiting(waiting),
 		indicator.FormatNumber(share, indicator.Ratio))
 	p.Reason("Deferred requests wait for a LoRA slot, a KV transfer or a grammar, not for a place in the batch or KV " +
 		"blocks: a larger batch or KV cache does not help.")

@@ -14,7 +14,7 @@ func refineFinding(p *catalog.Pass) {
 		p.Summary = "The engine is slower than normal: ITL P50 is " + p.Text(indicator.ITLP50)
 	}
 	if w, ok := p.Measured(indicator.Waiting); ok {
-		p.Summary += ", and " + catalog.RequestsWait(w)
+		p.Summary += ", and " + catalog.Waiting(w)
 	}
 	shedLoad(p)
 	p.SlowSteps()

@@ -73,29 +73,25 @@ func namePage(prefix string, has map[string]bool) engine.Naming {
 		return indicator.Test(indicator.Max(indicator.Last(prefix+name).In(indicator.ShortMark)), ">", indicator.Number(0))
 	}
 	now := fastest(indicator.Mean(prefix + clock))
-	exprs := map[*indicator.Signal]indicator.Expr{
-		indicator.GPUUtil:       indicator.Div(indicator.Avg(indicator.Mean(prefix+activity)), indicator.Number(100)),
-		indicator.GPUMemoryUsed: indicator.Max(indicator.Div(indicator.Mean(prefix+used), indicator.Mean(prefix+whole))),
-		indicator.GPUMemGrowth: indicator.Mul(
+	exprs := map[string]indicator.Expr{
+		indicator.GPUUtil.Name:       indicator.Div(indicator.Avg(indicator.Mean(prefix+activity)), indicator.Number(100)),
+		indicator.GPUMemoryUsed.Name: indicator.Max(indicator.Div(indicator.Mean(prefix+used), indicator.Mean(prefix+whole))),
+		indicator.GPUMemGrowth.Name: indicator.Mul(
 			indicator.Max(indicator.Slope(prefix+used).In(indicator.PastMark)), indicator.Number(1<<20)),
-		indicator.GPUPower: indicator.Max(indicator.Mean(first(power, averagePower))),
-		indicator.GPUTemp:  indicator.Max(indicator.Highest(first(junction, edge))),
-		indicator.SMClock:  indicator.Min(now),
-		indicator.SMClockRatio: indicator.Min(indicator.Div(
+		indicator.GPUPower.Name: indicator.Max(indicator.Mean(first(power, averagePower))),
+		indicator.GPUTemp.Name:  indicator.Max(indicator.Highest(first(junction, edge))),
+		indicator.SMClock.Name:  indicator.Min(now),
+		indicator.SMClockRatio.Name: indicator.Min(indicator.Div(
 			now, fastest(indicator.Highest(prefix+clock).In(indicator.PastMark)))),
-		indicator.ThermalReason:  indicator.Add(indicator.Add(held(socketHot), held(voltageHot)), held(memoryHot)),
-		indicator.PowerReason:    held(boardHot),
-		indicator.PowerCapReason: held(powerCap),
-		indicator.ECCErrors:      indicator.Max(indicator.Increase(prefix + uncorrected).In(indicator.PastMark)),
-		indicator.PCIeReplays:    indicator.Max(indicator.Rate(prefix + replays)),
+		indicator.ThermalReason.Name:  indicator.Add(indicator.Add(held(socketHot), held(voltageHot)), held(memoryHot)),
+		indicator.PowerReason.Name:    held(boardHot),
+		indicator.PowerCapReason.Name: held(powerCap),
+		indicator.ECCErrors.Name:      indicator.Max(indicator.Increase(prefix + uncorrected).In(indicator.PastMark)),
+		indicator.PCIeReplays.Name:    indicator.Max(indicator.Rate(prefix + replays)),
 	}
-	n := engine.Naming{ID: string(ID), Exprs: map[string]indicator.Expr{}, Lacks: map[string]string{
+	return engine.Naming{ID: string(ID), Exprs: exprs, Lacks: map[string]string{
 		indicator.XID.Name: "XID errors, which are NVIDIA's", indicator.XIDChanges.Name: "XID errors, which are NVIDIA's",
 		indicator.RemapFailures.Name: "remapped rows, which are NVIDIA's", indicator.NVLinkErrors.Name: "NVLink, which is NVIDIA's",
 		indicator.SMActive.Name: "the activity of SMs, which are NVIDIA's", indicator.EngineActive.Name: "DCGM's profiling, which is NVIDIA's",
 	}}
-	for s, e := range exprs {
-		n.Exprs[s.Name] = e
-	}
-	return n
 }

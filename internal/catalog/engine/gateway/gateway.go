@@ -77,6 +77,9 @@ type Product struct {
 
 	times []timing
 	alone []*indicator.Signal // signals of this product only
+
+	server  string   // see engine.Naming
+	further []string // names that are read, some of which a page has from their first event on
 }
 
 // A timing is a histogram that percentiles are read from.
@@ -99,9 +102,7 @@ var (
 )
 
 // Own is sixty gateway. Its signals are in package indicator.
-var Own = ownProduct()
-
-func ownProduct() Product {
+var Own = func() Product {
 	p := Product{Title: "sixty gateway", Terms: []Term{
 		addTerm(Offered, own+"requests_offered_total", indicator.OnRoutes), addTerm(Open, own+"requests_open", indicator.InFlight),
 	}}
@@ -109,7 +110,7 @@ func ownProduct() Product {
 		p.Terms = append(p.Terms, addTerm(status, own+"requests_total", indicator.OnRoutes, indicator.Is("status", status)))
 	}
 	return p
-}
+}()
 
 // Others are the other products, routers for inference servers first. A sidecar of Istio shows some of Envoy's names
 // too.
@@ -147,7 +148,7 @@ func (p Product) Names() []string {
 		own, _, _ := releaseNames(string(ID))
 		return own
 	}
-	names := []string{p.Main}
+	names := append([]string{p.Main}, p.further...)
 	for _, t := range p.Terms {
 		names = append(names, t.Metric)
 	}
@@ -296,6 +297,10 @@ func (p Product) namePage(has map[string]bool) engine.Naming {
 			n.Later[name] = has["llm_d_epp_info"]
 		}
 	}
+	for _, name := range p.further {
+		n.Later[name] = true
+	}
+	n.Server = p.server
 	n.Renamed, n.Only = map[string]string{}, map[string][]*labels.Matcher{}
 	for _, t := range p.times {
 		if p.Routes && t.signals[indicator.GatewayE2EP50] > 0 && has[t.histogram+"_count"] {

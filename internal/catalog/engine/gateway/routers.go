@@ -51,13 +51,19 @@ var dynamo = Product{
 
 // litellm is LiteLLM's proxy. It times answers that succeeded, and first tokens from the call of the
 // server on. A fallback is a retry at another deployment.
-var litellm = asRouter(byCode("LiteLLM", "litellm_proxy_total_requests_metric_total", "status_code", generating).
+var litellm = func() Product {
+	p := litellmRequests.withSignals(indicator.GatewayOverhead)
+	p.server, p.further = "api_base", indicator.Reads(indicator.GatewayDown.Otherwise[0].Expr)
+	return p
+}()
+
+var litellmRequests = asRouter(byCode("LiteLLM", "litellm_proxy_total_requests_metric_total", "status_code", generating).
 	withTerms(addTerm(Open, "litellm_in_flight_requests"),
 		addTerm(Retries, "litellm_deployment_successful_fallbacks_total"), addTerm(Retries, "litellm_deployment_failed_fallbacks_total")).
 	withLatency("litellm_request_total_latency_metric", 1).
 	timedAs(first, "litellm_llm_api_time_to_first_token_metric", 1).
 	timedAs(held, "litellm_request_queue_time_seconds", 1),
-	`LiteLLM exposes metrics with "callbacks: [prometheus]" under litellm_settings.`, "1.106.2", "a real one, one of whose deployments is dead")
+	`LiteLLM exposes metrics with "callbacks: [prometheus]" under litellm_settings.`, "1.106.2 and 1.110.2", "real ones, with deployments that are dead or fail")
 
 // generating are the routes on which an engine works, which LiteLLM has without version too.
 var generating = indicator.Like("route", "(/v1)?/(chat/completions|completions|responses|messages)")

@@ -174,9 +174,8 @@ func tellTransfers(n *engine.Naming, prefix string, has func(name string) bool) 
 		unasked := increase(late, prefill)
 		n.Exprs[indicator.LeasesExpired.Name] = unasked
 		n.Exprs[indicator.LeaseShare.Name] = indicator.Div(unasked, indicator.AtLeast(indicator.Add(unasked, increase("vllm:time_to_first_token_seconds_count")), 1))
-		n.Exprs[indicator.FetchedPerLease.Name] = indicator.Add(
-			indicator.Mul(indicator.Number(0), indicator.Sum(indicator.Now("vllm:num_requests_running"))),
-			indicator.Div(fetched, indicator.AtLeast(indicator.Sum(unasked).By(indicator.Fleet...), 1))).On(indicator.Fleet...).Left()
+		n.Exprs[indicator.FetchedPerLease.Name] = indicator.OfGroup(indicator.Sum(indicator.Now("vllm:num_requests_running")),
+			indicator.Div(fetched, indicator.AtLeast(indicator.Sum(unasked).By(indicator.Fleet...), 1)), indicator.Fleet)
 		n.Renamed["nixl_xfer_time_seconds_count"], n.Renamed["nixl_bytes_transferred_count"] = "kv_transfer_latency_ms_count", "kv_transfer_total_mb_count"
 		on := func(queue string) indicator.Expr { return indicator.Sum(indicator.Share(0.1, prefix+queue)) }
 		in := indicator.Add(on("num_decode_transfer_queue_reqs"), on("num_prefill_inflight_queue_reqs"))

@@ -109,6 +109,9 @@ const (
 	// recently is how far before the newest sample, in ms, a query may end and still have its
 	// metrics cached.
 	recently = 30_000
+	// young is how far before the newest sample, in ms, a query may begin to have its metrics cached wherever
+	// it ends: while servers are watched for minutes, their baseline grows and is queried again and again.
+	young = 20 * 60_000
 	// forgetful is the number of transactions without a query after which memo is cleared.
 	forgetful = 100
 	// longestKept is the longest retention, in ms.
@@ -381,7 +384,7 @@ func (r *recent) ensureSamples(ctx context.Context, f *family, from, to int64) b
 		return false
 	}
 	span := r.newest - from
-	worth := (r.anywhen || to >= r.newest-recently) && span <= longestKept
+	worth := (r.anywhen || to >= r.newest-recently || span <= young) && span <= longestKept
 	if worth {
 		f.wants[0] = max(f.wants[0], span+span/8+60_000)
 		f.retention = max(f.retention, f.wants[0])

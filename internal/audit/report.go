@@ -218,7 +218,7 @@ func addChecklist(d *render.Document, areas []Area, full bool) {
 	}
 }
 
-// itemsToTell returns the reported items: those that can be enabled, the worst first, or all in their order.
+// itemsToTell returns the items that can be enabled, the worst first; in full, all items in their order.
 func itemsToTell(areas []Area, all bool) (out []Item) {
 	for _, a := range areas {
 		for _, it := range a.Items {

@@ -47,7 +47,7 @@ type Alerter struct {
 	active   map[string]*activeAlert
 }
 
-// FindIncident returns the incident of an id, nil where there is none.
+// FindIncident returns the incident with an id, or nil.
 type FindIncident func(id string) *view.Summary
 
 func (find FindIncident) of(id string) *view.Summary {
@@ -113,7 +113,10 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 	hold := cmp.Or(time.Duration(a.Alerts().KeepFiringFor), keepFiringFor)
 	var out []collect.Alert
 	// An alert about a gateway stays active until the gateway is read again, or is gone.
-	unread := slices.ContainsFunc(d.Targets, func(t diagnose.Target) bool { return !t.Serves() && t.Life == identity.LifeLost })
+	unread := slices.ContainsFunc(d.Targets, func(t diagnose.Target) bool {
+		return !t.Serves() &&
+			t.Life == identity.LifeLost
+	})
 	var away time.Time
 	if a.Away != nil {
 		away = a.Away()
@@ -170,8 +173,8 @@ func (al *activeAlert) wasTold(at, away time.Time) bool {
 	return !al.ended.IsZero() && ago > resendEnded && (at.Sub(away) > resendEnded || ago > awayAtMost)
 }
 
-// judged lists the models that a diagnosis could judge. What it did not find on them is absent. A finding without a
-// model belongs to the worst of them.
+// judged lists the models that a diagnosis could judge. A fault that it did not find on them is absent. A finding
+// without a model belongs to the worst model.
 func judged(d *diagnose.Diagnosis) map[[3]string]bool {
 	out := map[[3]string]bool{}
 	for i := range d.Verdicts {
@@ -180,7 +183,8 @@ func judged(d *diagnose.Diagnosis) map[[3]string]bool {
 			out[[3]string{}] = v.Status != diagnose.Unknown && v.Status != diagnose.Pending
 		}
 		for _, name := range v.All {
-			out[placeOf(d.Labels(v.Model, []string{name}))] = v.Status != diagnose.Unknown && v.Status != diagnose.Pending
+			out[placeOf(d.Labels(v.Model, []string{name}))] = v.Status != diagnose.Unknown &&
+				v.Status != diagnose.Pending
 		}
 	}
 	return out
@@ -219,7 +223,8 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, name string,
 			al.Began, al.sent = f.Since, time.Time{} // as the incident says, from now on
 		}
 	}
-	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": docs.PublishedRunbooks.PageURL(f.Pathology.ID)}
+	al.Annotations = map[string]string{"summary": f.Summary,
+		"runbook_url": docs.PublishedRunbooks.PageURL(f.Pathology.ID)}
 	if text != "" {
 		al.Annotations["description"] = text
 	}
@@ -316,7 +321,8 @@ func (e *Evaluation) Samples() (out []collect.Sample) {
 	for i := range d.Findings {
 		if f := &d.Findings[i]; f.Status >= diagnose.Pending {
 			add(map[string]string{
-				"__name__": "sixty_finding", "pathology": f.Pathology.ID, "status": f.Status.String(), "severity": f.Severity.String(),
+				"__name__": "sixty_finding", "pathology": f.Pathology.ID, "status": f.Status.String(),
+				"severity":     f.Severity.String(),
 				"explained_by": f.InhibitedBy,
 			}, f.Model, f.Targets, f.Confidence)
 		}

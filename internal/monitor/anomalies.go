@@ -39,7 +39,8 @@ func (s *AnomalySettings) UnmarshalYAML(unmarshal func(any) error) error {
 
 func (s *AnomalySettings) check() error {
 	if s.Notify != "" && s.Notify != catalog.Page.String() && s.Notify != catalog.Ticket.String() {
-		return hint.With(fmt.Errorf("sixty.anomalies.notify: %q is not a severity that people are told of", s.Notify), "write page or ticket")
+		return hint.With(fmt.Errorf("sixty.anomalies.notify: %q is not a severity that people are told of", s.Notify),
+			"write page or ticket")
 	}
 	if err := s.Check(); err != nil {
 		return fmt.Errorf("sixty.anomalies.%w", err)
@@ -93,7 +94,8 @@ func (a *Anomalies) Observe(_ context.Context, e *Evaluation) {
 			v.Z, value = &f.Z, f.Z
 		}
 		out = append(out, v)
-		a.samples = append(a.samples, collect.Sample{Labels: labelAnomaly(map[string]string{"__name__": "sixty_anomaly"}, f), Value: value})
+		a.samples = append(a.samples,
+			collect.Sample{Labels: labelAnomaly(map[string]string{"__name__": "sixty_anomaly"}, f), Value: value})
 		if set.Notify != "" {
 			told = append(told, a.alert(f, v.At, e.At.Add(validFor)))
 		}
@@ -136,7 +138,8 @@ func labelAnomaly(to map[string]string, f anomaly.Alert) map[string]string {
 // Samples are the gauges of the last evaluation: standard deviations from the mean, or the correlation of two metrics.
 func (a *Anomalies) Samples() []collect.Sample { return a.samples }
 
-// Latest are those of the last evaluation, and after them those that are over, the latest first; nil where it is off.
+// Latest returns the anomalies of the last evaluation, followed by past anomalies, the latest first. It returns nil if
+// the detector is off.
 func (a *Anomalies) Latest() []view.Anomaly {
 	if p := a.latest.Load(); p != nil {
 		return *p

@@ -101,7 +101,8 @@ func (rs *Receivers) UnmarshalYAML(list *yaml.Node) error {
 			err = errors.New("the name is not unique")
 		}
 		if err != nil {
-			return fmt.Errorf("line %d: receiver %q: %s", nodes[i].Line, named.Name, lineOfError.ReplaceAllString(stripYAMLPrefix(err).Error(), ""))
+			return fmt.Errorf("line %d: receiver %q: %s", nodes[i].Line, named.Name,
+				lineOfError.ReplaceAllString(stripYAMLPrefix(err).Error(), ""))
 		}
 		*rs = append(*rs, cfg.Receivers[0])
 	}
@@ -112,7 +113,8 @@ func (rs *Receivers) UnmarshalYAML(list *yaml.Node) error {
 var lineOfError = regexp.MustCompile(`^line \d+: `)
 
 func loadReceiver(r *yaml.Node, name string) (*amconfig.Config, error) {
-	text, err := yaml.Marshal(map[string]any{"receivers": []*yaml.Node{r}, "route": map[string]string{"receiver": name}})
+	text, err := yaml.Marshal(map[string]any{"receivers": []*yaml.Node{r},
+		"route": map[string]string{"receiver": name}})
 	if err != nil {
 		return nil, err
 	}
@@ -241,12 +243,15 @@ func (s *Section) check() error {
 			return hint.With(fmt.Errorf("sixty.access.%w", err), hint.Of(err))
 		}
 	}
-	if !slices.ContainsFunc(s.Receivers, func(r amconfig.Receiver) bool { return r.Name == s.Heartbeat }) && s.Heartbeat != "" {
-		return hint.With(fmt.Errorf("sixty.heartbeat: there is no receiver %q", s.Heartbeat), "name one of sixty.receivers")
+	if !slices.ContainsFunc(s.Receivers, func(r amconfig.Receiver) bool { return r.Name == s.Heartbeat }) &&
+		s.Heartbeat != "" {
+		return hint.With(fmt.Errorf("sixty.heartbeat: there is no receiver %q", s.Heartbeat),
+			"name one of sixty.receivers")
 	}
 	for k := range s.Alerts.Severities {
 		if k != "page" && k != "ticket" && k != "info" {
-			return hint.With(fmt.Errorf("sixty.alerts.severities: there is no severity %q", k), "they are page, ticket and info")
+			return hint.With(fmt.Errorf("sixty.alerts.severities: there is no severity %q", k),
+				"they are page, ticket and info")
 		}
 	}
 	return s.Anomalies.check()

@@ -89,10 +89,13 @@ func New(o Options) *Monitor {
 		o: o, served: map[string]string{},
 		took: register.NewHistogram(prometheus.HistogramOpts{
 			Name: "sixty_evaluation_duration_seconds",
-			Help: "Duration of one evaluation of all pathologies.", Buckets: []float64{.02, .05, .1, .2, .5, 1, 2, 5, 10, 15, 30},
+			Help: "Duration of one evaluation of all pathologies.", Buckets: []float64{.02, .05, .1, .2, .5, 1, 2, 5,
+				10, 15, 30},
 		}),
-		failed: register.NewCounter(prometheus.CounterOpts{Name: "sixty_evaluation_failures_total", Help: "Evaluations without a diagnosis."}),
-		last:   register.NewGauge(prometheus.GaugeOpts{Name: "sixty_last_evaluation_timestamp_seconds", Help: "Time of the latest evaluation with a diagnosis."}),
+		failed: register.NewCounter(prometheus.CounterOpts{Name: "sixty_evaluation_failures_total",
+			Help: "Evaluations without a diagnosis."}),
+		last: register.NewGauge(prometheus.GaugeOpts{Name: "sixty_last_evaluation_timestamp_seconds",
+			Help: "Time of the latest evaluation with a diagnosis."}),
 	}
 	m.SetSettings(o.Diagnose.Settings)
 	return m
@@ -269,8 +272,8 @@ const maxServed = 10_000
 // ErrNothingYet is the error before the first evaluation.
 var ErrNothingYet = hint.With(errors.New("not evaluated yet"), "the first verdict comes within a minute of start-up")
 
-// DiagnoseAt returns the diagnosis of the latest evaluation, so that all who ask are told the same; where a moment, the
-// past too, or a window is named, it makes one, with predictions of its fixes.
+// DiagnoseAt returns the diagnosis of the latest evaluation, so that everybody gets the same one. For a given moment or
+// window it makes a new diagnosis and predicts its fixes.
 func (m *Monitor) DiagnoseAt(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
 	if !at.IsZero() || window != 0 {
 		return m.diagnoseAt(ctx, at, window, m.o.Diagnose.Predict)
@@ -287,7 +290,8 @@ func (m *Monitor) JudgeAt(ctx context.Context, at time.Time) (diagnose.Diagnosis
 	return m.diagnoseAt(ctx, at, 0, nil)
 }
 
-func (m *Monitor) diagnoseAt(ctx context.Context, at time.Time, window time.Duration, predict diagnose.Predictor) (diagnose.Diagnosis, error) {
+func (m *Monitor) diagnoseAt(ctx context.Context, at time.Time, window time.Duration,
+	predict diagnose.Predictor) (diagnose.Diagnosis, error) {
 	if at.IsZero() {
 		at = time.Now()
 	}

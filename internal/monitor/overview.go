@@ -18,10 +18,12 @@ import (
 // staleAfter is the number of missed evaluations, each as long as the last one, after which an evaluation is stale.
 const staleAfter = 4
 
-// NewOverview returns what a page shows first of an evaluation, which is nil before the first one. Scraped, which may be
-// nil, are the targets that a collector scrapes; find, which may be nil, finds incidents.
-func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []collect.Target, find FindIncident) view.Overview {
-	o := view.Overview{Schema: view.OverviewSchema, At: now.UTC(), EveryS: every.Seconds(), State: view.Starting, Problems: []string{}, Models: []view.Model{}}
+// NewOverview returns what a page shows first of an evaluation, which is nil before the first one. Scraped, which may
+// be nil, are the targets that a collector scrapes; find, which may be nil, finds incidents.
+func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []collect.Target,
+	find FindIncident) view.Overview {
+	o := view.Overview{Schema: view.OverviewSchema, At: now.UTC(), EveryS: every.Seconds(), State: view.Starting,
+		Problems: []string{}, Models: []view.Model{}}
 	if e == nil {
 		o.Problems = append(o.Problems, "not evaluated yet: the first verdict comes within a minute")
 		return o
@@ -34,7 +36,8 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	d := &known.Diagnosis
 	down := addProblems(&o, e, known, scraped)
 	if e.Took > every {
-		o.Problems = append(o.Problems, fmt.Sprintf("an evaluation takes %.0f s, longer than the %.0f s between two: what is shown is later by that", e.Took.Seconds(), every.Seconds()))
+		o.Problems = append(o.Problems,
+			fmt.Sprintf("an evaluation takes %.0f s, longer than the %.0f s between two: what is shown is later by that", e.Took.Seconds(), every.Seconds()))
 	}
 	if age := now.Sub(e.At); age > staleAfter*max(every, e.Took) {
 		addDoubt(&o, view.Stale, "the last evaluation is %.0f s old", age.Seconds())
@@ -45,7 +48,8 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	for _, t := range scraped {
 		for i := range o.Models {
 			for k := range o.Models[i].Replicas {
-				if r := &o.Models[i].Replicas[k]; (r.Status == view.Down || r.Status == view.Unknown) && t.Error != "" && r.Labels["instance"] == t.Labels["instance"] {
+				if r := &o.Models[i].Replicas[k]; (r.Status == view.Down || r.Status == view.Unknown) &&
+					t.Error != "" && r.Labels["instance"] == t.Labels["instance"] {
 					r.Reason += ": " + t.Error
 				}
 			}
@@ -89,7 +93,8 @@ func addProblems(o *view.Overview, e, known *Evaluation, scraped []collect.Targe
 		addDoubt(o, view.Partial, "%s does not answer: %s", t.Labels["instance"], cmp.Or(t.Error, "no scrape yet"))
 	}
 	for _, t := range strangers {
-		addDoubt(o, view.Partial, "%s answers, but not with an inference server's metrics: check the address", t.Labels["instance"])
+		addDoubt(o, view.Partial, "%s answers, but not with an inference server's metrics: check the address",
+			t.Labels["instance"])
 	}
 	o.Problems = append(o.Problems, e.Warnings...)
 	if e.Err != nil {
@@ -114,7 +119,8 @@ func unjudged(scraped []collect.Target, d *diagnose.Diagnosis) (down, strangers 
 		judged[t.Labels["instance"]] = true
 		jobs[t.Labels["job"]] = jobs[t.Labels["job"]] || t.Serves()
 	}
-	for _, t := range slices.SortedFunc(slices.Values(scraped), func(a, b collect.Target) int { return strings.Compare(a.Labels["instance"], b.Labels["instance"]) }) {
+	for _, t := range slices.SortedFunc(slices.Values(scraped),
+		func(a, b collect.Target) int { return strings.Compare(a.Labels["instance"], b.Labels["instance"]) }) {
 		switch {
 		case judged[t.Labels["instance"]]:
 		case t.Health != "up":
@@ -128,7 +134,8 @@ func unjudged(scraped []collect.Target, d *diagnose.Diagnosis) (down, strangers 
 
 func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, find FindIncident) view.Model {
 	out := view.Model{Model: v.Model, Verdict: view.Verdict{
-		ID: v.ID, Status: statusOf(v.Status), Summary: v.Summary, Since: timeOf(v.Since), SinceAtLeast: v.SinceAtLeast, Confidence: new(v.Confidence),
+		ID: v.ID, Status: statusOf(v.Status), Summary: v.Summary, Since: timeOf(v.Since), SinceAtLeast: v.SinceAtLeast,
+		Confidence: new(v.Confidence),
 	}, Replicas: []view.Replica{}}
 	if v.Status == diagnose.Firing {
 		out.Verdict.Severity = v.Severity.String()
@@ -143,7 +150,8 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, find FindIncident) vie
 			continue
 		}
 		out.Model = cmp.Or(t.Labels["model_name"], out.Model) // without what tells it from others of its name
-		out.Namespace, out.Cluster = cmp.Or(out.Namespace, t.Labels["namespace"]), cmp.Or(out.Cluster, t.Labels["cluster"])
+		out.Namespace, out.Cluster = cmp.Or(out.Namespace, t.Labels["namespace"]),
+			cmp.Or(out.Cluster, t.Labels["cluster"])
 		out.Replicas = append(out.Replicas, newReplica(d, i, v))
 	}
 	slices.SortStableFunc(out.Replicas, func(a, b view.Replica) int { return strings.Compare(a.Target, b.Target) })
@@ -195,7 +203,8 @@ func serves(d *diagnose.Diagnosis, v *diagnose.Verdict, t *diagnose.Target) bool
 
 func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica {
 	t := &d.Targets[i]
-	r := view.Replica{Target: t.Name, Labels: t.Labels, Engine: string(t.Dialect.Engine), Version: t.Version, Status: view.Healthy, Life: string(t.Life)}
+	r := view.Replica{Target: t.Name, Labels: t.Labels, Engine: string(t.Dialect.Engine), Version: t.Version,
+		Status: view.Healthy, Life: string(t.Life)}
 	switch {
 	case t.Problem != "":
 		r.Status, r.Reason = view.Unknown, t.Problem
@@ -211,10 +220,12 @@ func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica 
 	}
 	for k := range d.Findings {
 		f := &d.Findings[k]
-		if f.Status != diagnose.Firing && !f.Suspected() || f.InhibitedBy != "" || f.Note || !slices.Contains(f.Targets, t.Name) {
+		if f.Status != diagnose.Firing && !f.Suspected() || f.InhibitedBy != "" || f.Note ||
+			!slices.Contains(f.Targets, t.Name) {
 			continue
 		}
-		r.Status, r.Pathology, r.Severity, r.Reason, r.Since = statusOf(f.Status), f.Pathology.ID, f.Severity.String(), f.Summary, timeOf(f.Since)
+		r.Status, r.Pathology, r.Severity, r.Reason, r.Since = statusOf(f.Status), f.Pathology.ID, f.Severity.String(),
+			f.Summary, timeOf(f.Since)
 		if f.Pathology.ID == "target-down" {
 			r.Status = view.Down
 		}

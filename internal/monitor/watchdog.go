@@ -80,7 +80,8 @@ func (w *Watchdog) checkSight(now time.Time) (since time.Time, why string, blind
 		clear(w.failed)
 	}
 	w.looked = now
-	if e != nil && e.Err == nil && why == "" && e.At.After(w.judged) && !e.At.After(now) { // none of a clock that was ahead
+	// none of a clock that was ahead
+	if e != nil && e.Err == nil && why == "" && e.At.After(w.judged) && !e.At.After(now) {
 		w.judged, w.known = e.At, e
 	}
 	switch {
@@ -110,7 +111,8 @@ func (w *Watchdog) noteFailures(now time.Time) {
 
 // down are the alerts of servers that have not answered for a minute, one for each model and engine.
 func (w *Watchdog) down(now time.Time) (out []collect.Alert) {
-	i := slices.IndexFunc(w.Monitor.o.Diagnose.Pathologies, func(p *catalog.Pathology) bool { return p.ID == "target-down" })
+	i := slices.IndexFunc(w.Monitor.o.Diagnose.Pathologies,
+		func(p *catalog.Pathology) bool { return p.ID == "target-down" })
 	if w.known == nil || i < 0 {
 		return nil
 	}
@@ -133,11 +135,13 @@ func (w *Watchdog) down(now time.Time) (out []collect.Alert) {
 		if 2*len(f.Targets) > all {
 			f.Severity = catalog.Page
 		}
-		f.Summary = fmt.Sprintf("%d of %d servers do not answer: %s", len(f.Targets), all, strings.Join(f.Targets[:min(3, len(f.Targets))], ", "))
+		f.Summary = fmt.Sprintf("%d of %d servers do not answer: %s", len(f.Targets), all,
+			strings.Join(f.Targets[:min(3, len(f.Targets))], ", "))
 		for _, prefix := range alertPrefixes(d, &f) {
 			out = append(out, collect.Alert{
 				Labels: w.Alerter.labels(d, &f, prefix+p.Alert), Began: now, Path: "/",
-				Annotations: map[string]string{"summary": f.Summary, "runbook_url": docs.PublishedRunbooks.PageURL(p.ID)},
+				Annotations: map[string]string{"summary": f.Summary,
+					"runbook_url": docs.PublishedRunbooks.PageURL(p.ID)},
 			})
 		}
 	}
@@ -146,7 +150,8 @@ func (w *Watchdog) down(now time.Time) (out []collect.Alert) {
 
 // alert is one about sixty itself.
 func (w *Watchdog) alert(name string, severity catalog.Severity, began time.Time, summary string) collect.Alert {
-	return collect.Alert{Labels: w.Alerter.Alerts().labels(name, severity), Annotations: map[string]string{"summary": summary}, Began: began, Path: "/"}
+	return collect.Alert{Labels: w.Alerter.Alerts().labels(name, severity),
+		Annotations: map[string]string{"summary": summary}, Began: began, Path: "/"}
 }
 
 // Check looks once, and sends what there is to say; that is sent again while it lasts.
@@ -155,7 +160,8 @@ func (w *Watchdog) Check(now time.Time) {
 	var found []collect.Alert
 	since, why, blind := w.checkSight(now)
 	if w.noteFailures(now); blind {
-		a := w.alert("SixtyBlind", catalog.Page, since, fmt.Sprintf("sixty judges nothing since %s: %s", since.UTC().Format("15:04:05 UTC"), why))
+		a := w.alert("SixtyBlind", catalog.Page, since, fmt.Sprintf("sixty judges nothing since %s: %s",
+			since.UTC().Format("15:04:05 UTC"), why))
 		a.Annotations["description"] = "No fault is found until this is fixed. Servers that do not answer are still reported."
 		found = append(w.down(now), a)
 	} else {

@@ -71,8 +71,8 @@ func shownTime(d *diagnose.Diagnosis, v *diagnose.Verdict) (from, to time.Time) 
 	return from, to
 }
 
-// plotLimit returns the threshold for a plot: that of the finding's evidence, or else the objective; NaN without
-// either.
+// plotLimit returns the threshold for a plot: the threshold in the finding's evidence, otherwise the objective,
+// otherwise NaN.
 func plotLimit(p *diagnose.Plot, f *diagnose.Finding) (value float64, op catalog.Op, evidence bool) {
 	if f != nil {
 		for _, e := range farthest(f.Evidence, false) {

@@ -78,8 +78,7 @@ func estimated(e catalog.Estimate, u indicator.Unit) string {
 		indicator.FormatNumber(e.High, u))
 }
 
-// predictionShort returns the part of a prediction for people in a hurry: what users will feel, and the first caveat;
-// "" without one.
+// predictionShort returns the latencies that users will feel, and the first caveat. It is "" without a prediction.
 func predictionShort(p *catalog.Prediction) string {
 	if p == nil || p.Reason != "" {
 		return strings.Join(predictionLines(p, false), " ")

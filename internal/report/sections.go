@@ -413,7 +413,8 @@ func percent(share float64) string {
 	return fmt.Sprintf("%.0f %%", 100*share)
 }
 
-// A gapGroup is what one remedy would make checkable or, where there is none, what is missing for the same reasons.
+// A gapGroup holds the pathologies that one remedy makes checkable; without a remedy, the pathologies that lack the
+// same inputs.
 type gapGroup struct {
 	ids, missing []string
 	hint         string

@@ -144,8 +144,8 @@ var impossibleThreshold = Check{
 	}),
 }
 
-// rangeOf returns the minimum and maximum of an expression's values if the catalogue knows them: of shares, states
-// and counts.
+// rangeOf returns the minimum and maximum of an expression's values if the catalogue knows them. It knows shares,
+// states and counts.
 func (p *pass) rangeOf(e parser.Expr) (low, high float64, known bool) {
 	if e == nil || alternates(e) {
 		return 0, 0, false

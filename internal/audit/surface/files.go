@@ -138,8 +138,8 @@ func expand(path string) ([]string, error) {
 	return out, err
 }
 
-// OfRelease returns the surface of servers that are not at hand: of a release of vLLM, of a dialect or, without a
-// name, of all known dialects.
+// OfRelease returns the surface of servers that cannot be reached: a release of vLLM, a dialect, or without a name all
+// known dialects.
 func OfRelease(id string) (d *Deployment, err error) {
 	d = &Deployment{}
 	if id == "" {

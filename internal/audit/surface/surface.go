@@ -159,7 +159,9 @@ func (d *Deployment) ofSource(ctx context.Context, q *source.Source, at time.Tim
 	s := d.Surface
 	s.Live, s.Whole = true, whole
 	for _, t := range targets {
-		s.AddTarget(t.Dialect, t.Labels["model_name"], t.Labels["instance"])
+		if !t.Dialect.Exposes(dialect.HostInfo) { // a page of this machine that sixty recorded
+			s.AddTarget(t.Dialect, t.Labels["model_name"], t.Labels["instance"])
+		}
 	}
 	if s.Source = render.Plural(len(s.Instances), "server"); q.Live == nil {
 		s.Source += " in the samples of " + q.Name
@@ -197,7 +199,7 @@ func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.
 		for _, m := range with {
 			texts = append(texts, m.String())
 		}
-		// The pages of this machine that sixty records are none that the deployment measures.
+		// The deployment does not measure what sixty records of this machine.
 		return fmt.Sprintf("last_over_time({%s}[%[3]s]) unless on (instance) last_over_time(%[2]s[%[3]s])",
 			strings.Join(texts, ","), dialect.HostInfo, model.Duration(recently))
 	}

@@ -66,7 +66,7 @@ type key struct{}
 // With returns a context of what a principal asks.
 func With(ctx context.Context, p *Principal) context.Context { return context.WithValue(ctx, key{}, p) }
 
-// Of returns the principal of a request. A request without authentication has none, and may do nothing.
+// Of returns the principal of a request. A request without authentication has no principal and no rights.
 func Of(ctx context.Context) *Principal {
 	if p, ok := ctx.Value(key{}).(*Principal); ok {
 		return p
@@ -121,9 +121,11 @@ func (v *View) UnmarshalText(text []byte) error {
 func (c *Config) Check() error {
 	switch {
 	case c.OIDC != nil:
-		return hint.With(errors.New("oidc: no longer a setting"), "let an authenticating proxy such as oauth2-proxy ask the provider, and name it in sixty.access.proxy")
+		return hint.With(errors.New("oidc: no longer a setting"),
+			"let an authenticating proxy such as oauth2-proxy ask the provider, and name it in sixty.access.proxy")
 	case c.Proxy != nil && (len(c.Proxy.Trusted) == 0 || c.Proxy.UserHeader == ""):
-		return hint.With(errors.New("proxy: trusted and user_header are needed"), "name the addresses of the proxy, such as 10.0.0.7/32: headers of others are not believed")
+		return hint.With(errors.New("proxy: trusted and user_header are needed"),
+			"name the addresses of the proxy, such as 10.0.0.7/32: headers of others are not believed")
 	case len(c.Grants) == 0:
 		return hint.With(errors.New("grants: no role is granted"), "write grants: [{groups: [sre], role: admin}]")
 	}
@@ -140,7 +142,8 @@ func (c *Config) Check() error {
 func (c *Config) Grant(way, name string, groups []string) *Principal {
 	p := &Principal{Name: name, Way: way}
 	for _, g := range c.Grants {
-		if slices.Contains(g.Users, name) || slices.Contains(g.Users, "*") || slices.ContainsFunc(groups, func(s string) bool { return slices.Contains(g.Groups, s) }) {
+		if slices.Contains(g.Users, name) || slices.Contains(g.Users, "*") ||
+			slices.ContainsFunc(groups, func(s string) bool { return slices.Contains(g.Groups, s) }) {
 			p.Role, p.Match = g.Role, g.Match
 			return p
 		}
@@ -151,16 +154,22 @@ func (c *Config) Grant(way, name string, groups []string) *Principal {
 // Trusts reports whether headers of a sender, as HOST:PORT, are believed.
 func (p *Proxy) Trusts(sender string) bool {
 	at, err := netip.ParseAddrPort(sender)
-	return err == nil && slices.ContainsFunc(p.Trusted, func(n netip.Prefix) bool { return n.Contains(at.Addr().Unmap().WithZone("")) })
+	return err == nil && slices.ContainsFunc(p.Trusted,
+		func(n netip.Prefix) bool { return n.Contains(at.Addr().Unmap().WithZone("")) })
 }
 
 // Selector selects all series that match.
 func Selector(match []*labels.Matcher) string {
-	return indicator.Selector("", append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}, match...)...) // it must name something
+	// it must name something
+	return indicator.Selector("",
+		append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}, match...)...)
 }
 
 // Sees reports whether somebody may see an object with these labels. One without a label of the view's matchers is
 // invisible.
 func (p *Principal) Sees(values map[string]string) bool {
-	return !slices.ContainsFunc(p.Match, func(m *labels.Matcher) bool { return values[m.Name] == "" || !m.Matches(values[m.Name]) })
+	return !slices.ContainsFunc(p.Match, func(m *labels.Matcher) bool {
+		return values[m.Name] == "" ||
+			!m.Matches(values[m.Name])
+	})
 }

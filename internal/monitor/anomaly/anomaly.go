@@ -27,7 +27,7 @@ const (
 	Correlated = 0.8
 )
 
-// Limits are those of the detector's numbers that a user may set; 0 is the usual one.
+// Limits are the detector's settings; 0 selects the default.
 type Limits struct {
 	Window int     `yaml:"window"`
 	Least  int     `yaml:"least"`
@@ -91,8 +91,8 @@ const (
 	TTFTP95 = "ttft_p95"
 )
 
-// KVPressure returns how the last values of the KV cache's usage and TTFT go together, -1 to 1, and whether the one raises
-// the other; NaN before there are more than Together of each, and where one of them does not change.
+// KVPressure returns how the last values of the KV cache's usage and TTFT go together, -1 to 1, and whether the one
+// raises the other; NaN before there are more than Together of each, and where one of them does not change.
 func (d *Detector) KVPressure() (correlation float64, raises bool) {
 	x, y := d.windows[KVUsage], d.windows[TTFTP95]
 	if len(x) <= Together || len(y) <= Together {

@@ -24,10 +24,11 @@ type area struct {
 // areas are the seven.
 func areas() []area {
 	return []area{
-		{"user-experience", "User experience", "Are first tokens fast enough, and do answers stream smoothly?", each(OfAll,
-			indicator.TTFTP50, indicator.TTFTP95, indicator.TTFTP99, indicator.ITLP95,
-			indicator.ITLP99, indicator.TPOTP95, indicator.E2EP95,
-		)},
+		{"user-experience", "User experience", "Are first tokens fast enough, and do answers stream smoothly?",
+			each(OfAll,
+				indicator.TTFTP50, indicator.TTFTP95, indicator.TTFTP99, indicator.ITLP95,
+				indicator.ITLP99, indicator.TPOTP95, indicator.E2EP95,
+			)},
 		{"offered-load", "Offered load", "How many requests came, and how many were rejected?", slices.Concat(
 			each(Total, indicator.FirstTokens),
 			each(PerSecond, indicator.FirstTokenRate, indicator.HTTPRate),
@@ -55,9 +56,11 @@ func areas() []area {
 		{"infrastructure", "Infrastructure", "Were machines and processes stable?", slices.Concat(
 			[]item{
 				{signal: indicator.Up, how: Mean, low: true, expr: "avg(avg_over_time(up[5m]))"},
-				{signal: indicator.Restarts, how: Total, expr: "sum(resets(vllm:generation_tokens_total[5m]))", title: "Engine restarts"},
+				{signal: indicator.Restarts, how: Total, expr: "sum(resets(vllm:generation_tokens_total[5m]))",
+					title: "Engine restarts"},
 			},
-			each(Mean, indicator.FrontendCPU, indicator.ResidentMemory, indicator.GPUUtil, indicator.SMActive, indicator.GPUMemoryUsed, indicator.GPUPower),
+			each(Mean, indicator.FrontendCPU, indicator.ResidentMemory, indicator.GPUUtil, indicator.SMActive,
+				indicator.GPUMemoryUsed, indicator.GPUPower),
 			each(OfAll, indicator.GPUTemp),
 			[]item{{signal: indicator.SMClockRatio, how: Mean, low: true}},
 			each(OfAll, indicator.XID),

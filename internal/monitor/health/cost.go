@@ -66,7 +66,8 @@ func (c *Cost) Text() string {
 	if c.PerMillion == nil || c.PerMillionOutput == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s per million tokens, %s per million of output: %.3g GPU hours at %s", dollars(*c.PerMillion), dollars(*c.PerMillionOutput), *c.GPUHours, dollars(c.PerGPUHour))
+	return fmt.Sprintf("%s per million tokens, %s per million of output: %.3g GPU hours at %s", dollars(*c.PerMillion),
+		dollars(*c.PerMillionOutput), *c.GPUHours, dollars(c.PerGPUHour))
 }
 
 func dollars(v float64) string {

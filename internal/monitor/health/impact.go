@@ -71,7 +71,8 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	before := m.answers[first.key()].before.buckets[math.Inf(1)]
 	for _, p := range cmp.Or(limits.Objective, &slo.Objective{}).Promises() {
 		hurt := map[slo.Quantity]float64{slo.TTFT: out.Late, slo.Succeeded: out.Failed}[p.Quantity]
-		if share := hurt / (before / span * burnrate.DefaultPeriod.Seconds() * (1 - p.Share)); hurt > 0 && before > 0 && (out.BudgetShare == nil || share > *out.BudgetShare) {
+		if share := hurt / (before / span * burnrate.DefaultPeriod.Seconds() * (1 - p.Share)); hurt > 0 && before > 0 &&
+			(out.BudgetShare == nil || share > *out.BudgetShare) {
 			out.BudgetShare = &share
 		}
 	}
@@ -81,8 +82,8 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	return out, nil
 }
 
-// stuck returns how many requests a model holds that makes no tokens: those in the engine, and the connections that
-// were opened since and wait before it.
+// stuck counts the requests of a model that makes no tokens: requests in the engine, and connections that were opened
+// since then and wait before the engine.
 func (m *measuring) stuck(opened item) (n float64) {
 	if tokens := m.last(indicator.GenerationTokenRate); tokens == nil || *tokens > 0 {
 		return 0
@@ -100,7 +101,8 @@ func (m *measuring) stuck(opened item) (n float64) {
 
 // above counts the observations of a histogram over an objective or, without one, over twice the usual
 // value plus an offset.
-func (m *measuring) above(it item, limits threshold.Sources, objective *catalog.Threshold, offset float64) (count, of, over float64) {
+func (m *measuring) above(it item, limits threshold.Sources, objective *catalog.Threshold, offset float64) (count, of,
+	over float64) {
 	a := m.answers[it.key()]
 	limit, known := limits.Limit(objective)
 	if !known {

@@ -79,13 +79,16 @@ func (c *Config) least() time.Duration { return max(fewest*c.Interval, 10*time.S
 func begin(ctx context.Context, q metrics.Querier, c Config) ([]*measuring, []diagnose.Target, error) {
 	span, least := c.To.Sub(c.From), c.least()
 	if span < least {
-		return nil, nil, hint.With(fmt.Errorf("measure health: %s is too short, with a scrape every %s", span, c.Interval), "choose a longer one with --since")
+		return nil, nil, hint.With(fmt.Errorf("measure health: %s is too short, with a scrape every %s", span,
+			c.Interval), "choose a longer one with --since")
 	}
-	targets, layout, err := identity.Discover(ctx, q, identity.Search{At: c.To, Lookback: span + time.Second, Matchers: c.Matchers, Every: c.Every})
+	targets, layout, err := identity.Discover(ctx, q, identity.Search{At: c.To, Lookback: span + time.Second,
+		Matchers: c.Matchers, Every: c.Every})
 	if err != nil {
 		return nil, nil, err
 	}
-	asked := dialect.Deployment{Instance: []string{}, Model: []string{}, Matchers: slices.Concat(c.Matchers, layout.Without)}
+	asked := dialect.Deployment{Instance: []string{}, Model: []string{}, Matchers: slices.Concat(c.Matchers,
+		layout.Without)}
 	for _, t := range targets {
 		if t.Problem == "" {
 			asked.Dialects = append(asked.Dialects, t.Dialect)
@@ -132,12 +135,13 @@ func poolsOf(targets []diagnose.Target) []*pool {
 		}
 	}
 	return slices.SortedFunc(maps.Values(byKey), func(a, b *pool) int {
-		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.model, b.model))
+		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.namespace, b.namespace),
+			cmp.Compare(a.model, b.model))
 	})
 }
 
-// series selects the series of a signal: those of the pool's servers, or of the GPUs of their hosts. A server may
-// serve several models.
+// series selects a signal's series that belong to the pool's servers or to the GPUs of their hosts. A server may serve
+// several models.
 func (p *pool) series(s indicator.Scope) []*labels.Matcher {
 	names := make([]string, len(p.instances))
 	for i, instance := range p.instances {
@@ -321,7 +325,8 @@ func (m *measuring) reportModel() Model {
 	out := Model{
 		Model: p.model, Namespace: p.namespace, Cluster: p.cluster, Replicas: len(p.instances),
 		Status: view.HealthUnknown, Areas: []Area{}, Cost: m.cost(),
-		Now: Now{m.last(indicator.KVUsage), m.last(indicator.Waiting), m.last(indicator.Running), m.last(indicator.GPUUtil)},
+		Now: Now{m.last(indicator.KVUsage), m.last(indicator.Waiting), m.last(indicator.Running),
+			m.last(indicator.GPUUtil)},
 	}
 	for _, area := range areas() {
 		a := Area{ID: area.id, Title: area.title, Asks: area.asks, Rows: []Row{}}

@@ -128,7 +128,8 @@ func (c *Config) judge(r *Report) {
 // summary is the report in a sentence or two.
 func summary(r *Report) string {
 	out := map[view.Health]string{
-		view.HealthFailing: "Failing", view.HealthDegraded: "Degraded", view.HealthUncertain: "Not certain", view.HealthUnknown: "State unknown", view.HealthHealthy: "Healthy",
+		view.HealthFailing: "Failing", view.HealthDegraded: "Degraded", view.HealthUncertain: "Not certain",
+		view.HealthUnknown: "State unknown", view.HealthHealthy: "Healthy",
 	}[r.Status] + " at the end"
 	if !slices.ContainsFunc(r.Models, func(m Model) bool { return m.Verdict != diagnose.Idle }) && len(r.Models) > 0 {
 		out = "Idle at the end"

@@ -78,7 +78,8 @@ func (r *Record) advise(f *diagnose.Finding, at time.Time, step time.Duration) {
 		case now.NoUse():
 			r.readvise(f, at, "a simulation predicts that this would not help: "+chosen.Summary)
 			return
-		case now.Predicted != nil && now.Predicted.Reason == "" && chosen.Predicted == nil && len(a.Expected) == 0 && !chosen.Stops:
+		case now.Predicted != nil && now.Predicted.Reason == "" && chosen.Predicted == nil && len(a.Expected) == 0 &&
+			!chosen.Stops:
 			if now.Summary != chosen.Summary {
 				r.addEvent(at, Advised, "A simulation sized the advice: "+now.Summary)
 			}
@@ -131,7 +132,7 @@ func expect(p *catalog.Prediction) (out []view.Expected) {
 	return out
 }
 
-// foretell is a prediction of now that says what was expected when the advice was chosen.
+// foretell returns the present prediction with the values that were expected when the advice was chosen.
 func foretell(now *catalog.Prediction, expected []view.Expected) *catalog.Prediction {
 	if now == nil || now.Reason != "" {
 		return now
@@ -182,8 +183,8 @@ func lead(a *view.Advice, fixes []catalog.Fix) []catalog.Fix {
 	return out
 }
 
-// Conform writes what was decided about incidents into a diagnosis: which one it is, onset, severity, name and advice. So
-// every reader of a diagnosis gets the same story.
+// Conform writes the decisions about incidents into a diagnosis: the incident of each finding, its onset, severity,
+// name and advice. So every reader of a diagnosis gets the same story.
 func (t *Tracker) Conform(d *diagnose.Diagnosis) {
 	l := newLook(d)
 	d.Findings, d.Verdicts = slices.Clone(d.Findings), slices.Clone(d.Verdicts) // others may have them too
@@ -281,8 +282,8 @@ func Conform(d *diagnose.Diagnosis, catalogue []*catalog.Pathology, open []view.
 	t.Conform(d)
 }
 
-// hold adds what an open incident is called by, as it was found last, to a diagnosis that finds only its consequences.
-// Until another cause takes the name, these are explained by it.
+// hold adds the finding that names an open incident, as it was last found, to a diagnosis that finds only its
+// consequences. The finding explains the consequences until another cause takes the name.
 func (t *Tracker) hold(r *Record, l *indexedDiagnosis, model string) {
 	d := l.Diagnosis
 	if r == nil || r.QuietSince != nil || d.At.Before(r.Began) || d.At.Before(r.State.LastSeen) {
@@ -316,7 +317,8 @@ func (t *Tracker) hold(r *Record, l *indexedDiagnosis, model string) {
 func (t *Tracker) open(l *indexedDiagnosis, model, id string, targets []string) (best *Record) {
 	p, instances := l.poolOf(model, targets), l.instances(targets)
 	for _, r := range t.records {
-		if r.Open() && r.samePool(p, instances) && slices.Contains(r.State.Members, id) && (best == nil || share(r.State.Instances, instances)) {
+		if r.Open() && r.samePool(p, instances) && slices.Contains(r.State.Members, id) &&
+			(best == nil || share(r.State.Instances, instances)) {
 			best = r
 		}
 	}
@@ -396,7 +398,10 @@ func (r *Record) watchRestart(v *indexedDiagnosis, target int) {
 
 // apply notes that the cure was applied, as far as that can be seen.
 func (r *Record) apply(at time.Time, cure func(*catalog.Fix) bool) {
-	if a := r.Advice; a != nil && slices.ContainsFunc(a.Fixes, func(f catalog.Fix) bool { return !f.Stops && cure(&f) }) {
+	if a := r.Advice; a != nil && slices.ContainsFunc(a.Fixes, func(f catalog.Fix) bool {
+		return !f.Stops &&
+			cure(&f)
+	}) {
 		a.Applied = &at
 	}
 }

@@ -13,7 +13,7 @@ import (
 // Titled is the kind of the event that an earlier link of an incident's chain was found.
 const Titled = "title"
 
-// A Link is the first link of an incident's chain, as it was found. It stays after it holds no longer, because the
+// A Link is the first link of an incident's chain, as it was found. It is kept when it no longer holds, because the
 // traffic that began a fault may end before the fault.
 type Link struct {
 	Pathology    string    `json:"pathology"`
@@ -26,8 +26,9 @@ type Link struct {
 	Traffic      bool      `json:"traffic"`
 }
 
-// name decides the title of an incident, once for a cause: by the first link of its chain, without its number, which
-// the summary tells as it is now. It changes for one that the catalogue has before it, which is an event.
+// name decides the title of an incident, once for each cause. The title has the first link of the chain, without its
+// number: the summary has the present number. An earlier link of the catalogue's chain replaces the title, and the
+// change is an event.
 func (r *Record) name(f *diagnose.Finding, at time.Time) {
 	first := r.State.First
 	if first == nil || first.Pathology != f.Pathology.ID {
@@ -66,15 +67,16 @@ func (r *Record) name(f *diagnose.Finding, at time.Time) {
 // step is the link as a diagnosis has it.
 func (l *Link) step() *diagnose.Step {
 	s := &diagnose.Step{Says: l.Says, Since: l.Since, SinceAtLeast: l.SinceAtLeast, Traffic: l.Traffic}
-	s.Evidence = catalog.Evidence{Signal: indicator.ByName(l.Signal), Value: indicator.Known(l.Value), Holds: catalog.True}
+	s.Evidence = catalog.Evidence{Signal: indicator.ByName(l.Signal), Value: indicator.Known(l.Value),
+		Holds: catalog.True}
 	if l.Normal > 0 {
 		s.Evidence.Baseline = indicator.Known(l.Normal)
 	}
 	return s
 }
 
-// chain returns the decided chain of the incident's pathology: it begins with the first link, each link keeps its onset,
-// and the first one is no later than the incident, which is of all servers, where the chain is of one.
+// chain returns the decided chain of the incident's pathology: it begins with the first link, each link keeps its
+// onset, and the first one is no later than the incident, which is of all servers, where the chain is of one.
 func (r *Record) chain(steps []diagnose.Step) []diagnose.Step {
 	first := r.State.First
 	if first == nil || indicator.ByName(first.Signal) == nil { // an earlier release wrote it

@@ -21,7 +21,8 @@ func DiagnosisOf(d *diagnose.Diagnosis, r *Record) (narrowed diagnose.Diagnosis,
 		switch {
 		case f.Model != v.Model:
 		case f.Pathology.ID == r.Pathology && f.Status == diagnose.Firing:
-			v.ID, v.Status, v.Severity, v.Summary, v.Targets = f.Pathology.ID, f.Status, f.Severity, f.Summary, f.Targets
+			v.ID, v.Status, v.Severity, v.Summary, v.Targets = f.Pathology.ID, f.Status, f.Severity, f.Summary,
+				f.Targets
 			v.Confidence = f.Confidence
 			narrowed.Findings = append([]diagnose.Finding{f}, narrowed.Findings...)
 		default:
@@ -29,7 +30,8 @@ func DiagnosisOf(d *diagnose.Diagnosis, r *Record) (narrowed diagnose.Diagnosis,
 		}
 	}
 	v.Since, v.SinceAtLeast = r.SinceOf(v.ID), r.BeganAtLeast && r.SinceOf(v.ID).Equal(r.Began)
-	narrowed.Status, narrowed.Verdict, narrowed.Verdicts, narrowed.Workload = v.Status, v, []diagnose.Verdict{v}, v.Workload
+	narrowed.Status, narrowed.Verdict, narrowed.Verdicts, narrowed.Workload = v.Status, v, []diagnose.Verdict{v},
+		v.Workload
 	narrowed.Targets, narrowed.Spans, narrowed.Unjudged = nil, nil, nil
 	kept := map[string]bool{}
 	for k := range d.Targets {

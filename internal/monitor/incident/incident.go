@@ -36,12 +36,12 @@ type State struct {
 	Seen       map[string]time.Time `json:"seen,omitempty"` // when each of Members was
 	Kept       time.Time            `json:"kept"`           // the moment of the diagnosis that is kept
 
-	// Where holds the labels of its servers by instance, and Recorded those of the servers in its recording by directory.
-	// They decide which teams see it.
+	// Where holds the labels of its servers by instance. Recorded holds the labels of the servers in its recording by
+	// directory. Both decide which teams see it.
 	Where    map[string]map[string]string `json:"where,omitempty"`
 	Recorded map[string]map[string]string `json:"recorded,omitempty"`
 
-	// Said is since when each onset of Summary.Since is the one that it is; what is not in it stands.
+	// Said holds when each onset of Summary.Since was last changed. An onset without an entry is final.
 	Said map[string]time.Time `json:"said,omitempty"`
 
 	Counted time.Time            `json:"counted"` // when Impact was measured
@@ -68,11 +68,13 @@ func (r *Record) Copy() *Record {
 	c.Ended, c.QuietSince, c.Acknowledged = clone(r.Ended), clone(r.QuietSince), clone(r.Acknowledged)
 	c.Targets, c.Notes, c.Evolution = slices.Clone(r.Targets), slices.Clone(r.Notes), slices.Clone(r.Evolution)
 	c.Since = maps.Clone(r.Since)
-	c.ClosesAt, c.Affected, c.Events, c.Advice, c.Impact = clone(r.ClosesAt), slices.Clone(r.Affected), slices.Clone(r.Events), clone(r.Advice), clone(r.Impact)
+	c.ClosesAt, c.Affected, c.Events, c.Advice, c.Impact = clone(r.ClosesAt), slices.Clone(r.Affected),
+		slices.Clone(r.Events), clone(r.Advice), clone(r.Impact)
 	if c.Advice != nil {
 		c.Advice.Fixes, c.Advice.Expected = slices.Clone(c.Advice.Fixes), slices.Clone(c.Advice.Expected)
 	}
-	c.State.Seen, c.State.Born, c.State.Broke = maps.Clone(r.State.Seen), maps.Clone(r.State.Born), maps.Clone(r.State.Broke)
+	c.State.Seen, c.State.Born, c.State.Broke = maps.Clone(r.State.Seen), maps.Clone(r.State.Born),
+		maps.Clone(r.State.Broke)
 	c.State.Said = maps.Clone(r.State.Said)
 	c.State.First = clone(r.State.First)
 	c.State.Members, c.State.Instances = slices.Clone(r.State.Members), slices.Clone(r.State.Instances)
@@ -80,7 +82,7 @@ func (r *Record) Copy() *Record {
 	return &c
 }
 
-// Timeline lists what was found and what people and machines did, in order; names are those of verdicts.
+// Timeline lists findings and actions of people and machines in order. names holds the verdicts' names by id.
 func (r *Record) Timeline(names map[string]string) []view.Moment {
 	began := "Began"
 	if r.BeganAtLeast {
@@ -143,7 +145,8 @@ func FindSimilar(r *Record, all []*Record) *view.Similar {
 	s := &view.Similar{Summary: best.Copy().Summary}
 	s.Note = "As on " + best.Began.UTC().Format("Monday 2006-01-02 at 15:04 UTC")
 	if best.Ended != nil {
-		s.Note += fmt.Sprintf(", for %s", indicator.FormatNumber(best.Ended.Sub(best.Began).Seconds(), indicator.Seconds))
+		s.Note += fmt.Sprintf(", for %s", indicator.FormatNumber(best.Ended.Sub(best.Began).Seconds(),
+			indicator.Seconds))
 	}
 	if n := len(best.Notes); n > 0 {
 		s.Note += "; then: " + strings.TrimRight(best.Notes[n-1].Text, ". \n")

@@ -41,7 +41,8 @@ func newLook(d *diagnose.Diagnosis) *indexedDiagnosis {
 		if f.Status != diagnose.Firing || f.InhibitedBy != "" || f.Severity < catalog.Ticket {
 			continue
 		}
-		s := sign{pool: v.poolOf(f.Model, f.Targets), Finding: f, instances: v.instances(f.Targets), since: f.Since.UTC()}
+		s := sign{pool: v.poolOf(f.Model, f.Targets), Finding: f, instances: v.instances(f.Targets),
+			since: f.Since.UTC()}
 		if s.since.IsZero() || s.since.After(v.at) {
 			s.since = v.at
 		}
@@ -93,8 +94,8 @@ func (v *indexedDiagnosis) verdictOf(r *Record) int {
 	})
 }
 
-// verdictWithout returns the verdict of a diagnosis without a sign of an incident, where it was judged and is not there. If
-// it could not be judged, or is suspected, it is not over: that is nil.
+// verdictWithout returns the verdict of a diagnosis without a sign of an incident, where it was judged and is not
+// there. If it could not be judged, or is suspected, it is not over: that is nil.
 func (v *indexedDiagnosis) verdictWithout(r *Record) *diagnose.Verdict {
 	i := v.verdictOf(r)
 	if i < 0 || v.Verdicts[i].Status == diagnose.Unknown || v.Verdicts[i].Status == diagnose.Pending {
@@ -107,7 +108,8 @@ func (v *indexedDiagnosis) verdictWithout(r *Record) *diagnose.Verdict {
 	}
 	for k := range v.Findings {
 		f := &v.Findings[k]
-		if f.Status != diagnose.Unknown && f.Status != diagnose.Pending || !slices.Contains(r.State.Members, f.Pathology.ID) {
+		if f.Status != diagnose.Unknown && f.Status != diagnose.Pending ||
+			!slices.Contains(r.State.Members, f.Pathology.ID) {
 			continue
 		}
 		if at := v.instances(f.Targets); share(r.State.Instances, at) && r.samePool(v.poolOf(f.Model, f.Targets), at) {
@@ -120,6 +122,7 @@ func (v *indexedDiagnosis) verdictWithout(r *Record) *diagnose.Verdict {
 // rulesOut reports whether a diagnosis rules the cause out that an incident is called by.
 func (v *indexedDiagnosis) rulesOut(r *Record) bool {
 	return slices.ContainsFunc(v.Findings, func(f diagnose.Finding) bool {
-		return f.Pathology.ID == r.Pathology && f.Status == diagnose.OK && r.samePool(v.poolOf(f.Model, f.Targets), v.instances(f.Targets))
+		return f.Pathology.ID == r.Pathology && f.Status == diagnose.OK && r.samePool(v.poolOf(f.Model, f.Targets),
+			v.instances(f.Targets))
 	})
 }

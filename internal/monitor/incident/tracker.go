@@ -41,7 +41,7 @@ const (
 // Over is the last turn of an incident that ends while another fault goes on.
 const Over = "over"
 
-// Bounds of what is kept of one incident.
+// Bounds of one incident's record.
 const (
 	maxTurns   = 100
 	maxTargets = 200
@@ -150,7 +150,8 @@ const engineRestart = "engine-restart"
 func (t *Tracker) follows(v *indexedDiagnosis, f *diagnose.Finding) bool {
 	at := v.instances(f.Targets)
 	return f.Pathology.ID == engineRestart && slices.ContainsFunc(t.records, func(r *Record) bool {
-		return r.Pathology != engineRestart && !r.past(v.at) && r.Began.Before(f.Since) && r.samePool(v.poolOf(f.Model, f.Targets), at) && share(r.State.Instances, at)
+		return r.Pathology != engineRestart && !r.past(v.at) && r.Began.Before(f.Since) &&
+			r.samePool(v.poolOf(f.Model, f.Targets), at) && share(r.State.Instances, at)
 	})
 }
 
@@ -169,7 +170,8 @@ func (t *Tracker) find(s *sign, at time.Time) (best *Record, ended []*Record) {
 		if rank == 0 {
 			continue
 		}
-		if seen := r.State.LastSeen; r.Open() && !s.SinceAtLeast && at.Sub(seen) > Rejoin && s.since.Sub(seen) > Rejoin {
+		if seen := r.State.LastSeen; r.Open() && !s.SinceAtLeast && at.Sub(seen) > Rejoin &&
+			s.since.Sub(seen) > Rejoin {
 			ended = append(ended, r)
 			continue
 		}
@@ -198,7 +200,8 @@ func (t *Tracker) rank(r *Record, s *sign) int {
 		return 1
 	case same:
 		return 2
-	case (here || along) && slices.ContainsFunc(r.State.Members, func(id string) bool { return t.related(id, s.Pathology) }):
+	case (here || along) && slices.ContainsFunc(r.State.Members,
+		func(id string) bool { return t.related(id, s.Pathology) }):
 		return 3
 	case here && (!r.Open() || r.QuietSince != nil):
 		return 4 // another name for a server that is gone
@@ -224,7 +227,8 @@ func (t *Tracker) pathology(id string) *catalog.Pathology {
 
 func (t *Tracker) begin(s *sign, at time.Time) *Record {
 	r := &Record{Summary: view.Summary{
-		ID: t.id(s), Model: s.model, Namespace: s.namespace, Cluster: s.cluster, Began: s.since, BeganAtLeast: s.SinceAtLeast, Notes: []view.Note{},
+		ID: t.id(s), Model: s.model, Namespace: s.namespace, Cluster: s.cluster, Began: s.since,
+		BeganAtLeast: s.SinceAtLeast, Notes: []view.Note{},
 	}}
 	r.State = State{Members: []string{s.Pathology.ID}, Instances: s.instances, LastSeen: at, Kept: at}
 	r.addVerdict(s, at)
@@ -239,7 +243,8 @@ func (t *Tracker) id(s *sign) string {
 	base := s.since.UTC().Format("2006-01-02-1504-") + s.Pathology.ID
 	id := base
 	for n := 2; ; n++ {
-		if !slices.ContainsFunc(t.records, func(r *Record) bool { return r.ID == id }) && (t.taken == nil || !t.taken(id)) {
+		if !slices.ContainsFunc(t.records, func(r *Record) bool { return r.ID == id }) &&
+			(t.taken == nil || !t.taken(id)) {
 			return id
 		}
 		id = fmt.Sprintf("%s-%d", base, n)
@@ -248,7 +253,8 @@ func (t *Tracker) id(s *sign) string {
 
 // addVerdict adds the verdict to the evolution.
 func (r *Record) addVerdict(s *sign, at time.Time) {
-	r.addTurn(view.Turn{At: at, ID: s.Pathology.ID, Severity: s.Severity.String(), Summary: s.Summary, Confidence: &s.Confidence})
+	r.addTurn(view.Turn{At: at, ID: s.Pathology.ID, Severity: s.Severity.String(), Summary: s.Summary,
+		Confidence: &s.Confidence})
 }
 
 // addTurn adds a turn to the evolution, in order of time. If there are too many, turns in the middle are dropped,
@@ -264,8 +270,8 @@ func (r *Record) addTurn(c view.Turn) {
 	}
 }
 
-// updateCause names the incident after the sign if the sign is the cause of its present name, or worse and no symptom
-// of it. If evidence refuted the name, the present leading finding takes it.
+// updateCause renames the incident after the sign if the sign is the cause of the present name, or is worse and not its
+// symptom. If evidence refuted the present name, the leading finding replaces it.
 func (t *Tracker) updateCause(r *Record, s *sign) (best bool) {
 	worst := catalog.Info
 	if r.Severity != "" {
@@ -332,7 +338,8 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 	}
 	r.State.now = r.Severity
 	if !slices.ContainsFunc(signs, func(s *sign) bool { return s.Pathology.ID == r.Pathology }) {
-		r.Summary.Summary = cmp.Or(diagnose.Names(t.catalogue)[r.Pathology], r.Pathology) + ", and then: " + lead.Summary
+		r.Summary.Summary = cmp.Or(diagnose.Names(t.catalogue)[r.Pathology], r.Pathology) + ", and then: " +
+			lead.Summary
 		if r.State.ruledOut >= Refuted {
 			r.State.now = lead.Severity.String() // the incident is no worse than its present findings
 		}
@@ -348,7 +355,8 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 		r.addVerdict(lead, at)
 		return e, true
 	case recurs && quiet != nil:
-		r.addTurn(view.Turn{At: *quiet, ID: Over, Summary: "It was over for " + indicator.FormatNumber(at.Sub(*quiet).Seconds(), indicator.Seconds)})
+		r.addTurn(view.Turn{At: *quiet, ID: Over, Summary: "It was over for " +
+			indicator.FormatNumber(at.Sub(*quiet).Seconds(), indicator.Seconds)})
 		r.addVerdict(lead, at)
 		return e, true
 	case recurs, novel, r.State.now != was:
@@ -361,8 +369,9 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 	return e, e.Best
 }
 
-// addSigns takes what signs say of the incident's servers, members and onsets. It reports whether the leading one, which
-// is the first, is back after its end. before are the servers on which the incident was found last, at the time last.
+// addSigns takes what signs say of the incident's servers, members and onsets. It reports whether the leading one,
+// which is the first, is back after its end. before are the servers on which the incident was found last, at the time
+// last.
 func (r *Record) addSigns(signs []*sign, before []string, last time.Time, v *indexedDiagnosis) (recurs bool) {
 	for i, s := range signs {
 		if r.Model == "" && s.model != "" {
@@ -383,8 +392,8 @@ func (r *Record) addSigns(signs []*sign, before []string, last time.Time, v *ind
 // confirming is how many scrapes later an onset that is read again stands, as in a diagnosis' memory.
 const confirming = 2
 
-// takeOnset takes when a finding began. An earlier onset replaces one that was not confirmed yet; one that was stands, also
-// for a monitor that was started again and reads it otherwise.
+// takeOnset takes when a finding began. An earlier onset replaces one that was not confirmed yet; one that was stands,
+// also for a monitor that was started again and reads it otherwise.
 func (r *Record) takeOnset(s *sign, anew bool, v *indexedDiagnosis) {
 	id := s.Pathology.ID
 	since, known := r.Since[id]
@@ -441,7 +450,8 @@ func (s *State) see(v *indexedDiagnosis, signs []*sign) {
 	}
 	for i := range v.Findings {
 		f := &v.Findings[i]
-		if f.Status == diagnose.Firing && f.InhibitedBy != "" && slices.Contains(s.Members, f.Pathology.ID) && share(s.Instances, v.instances(f.Targets)) {
+		if f.Status == diagnose.Firing && f.InhibitedBy != "" && slices.Contains(s.Members, f.Pathology.ID) &&
+			share(s.Instances, v.instances(f.Targets)) {
 			s.Seen[f.Pathology.ID] = v.at
 		}
 	}
@@ -492,7 +502,8 @@ func (t *Tracker) continueUnseen(r *Record, v *indexedDiagnosis, step time.Durat
 func (t *Tracker) endUnseen(r *Record) Event {
 	ended := r.notBefore(r.State.LastSeen)
 	r.Ended, r.QuietSince = &ended, nil
-	r.addTurn(view.Turn{At: ended, ID: diagnose.InsufficientData, Summary: "Its end was not observed: no data to judge"})
+	r.addTurn(view.Turn{At: ended, ID: diagnose.InsufficientData,
+		Summary: "Its end was not observed: no data to judge"})
 	return Event{Kind: Ended, Record: r}
 }
 

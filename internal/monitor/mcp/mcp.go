@@ -58,14 +58,20 @@ after a few scrapes. Neither means healthy.`
 
 // Server returns the server of these tools.
 func Server(o Options) *mcp.Server {
-	s := mcp.NewServer(&mcp.Implementation{Name: "sixty", Title: "sixty", Version: version.Get().Version}, &mcp.ServerOptions{Instructions: instructions})
+	s := mcp.NewServer(&mcp.Implementation{Name: "sixty", Title: "sixty", Version: version.Get().Version},
+		&mcp.ServerOptions{Instructions: instructions})
 	t := tools{o}
-	add(s, o.Within, "diagnose", "What is wrong with the inference servers now or at a given time, why, and what to change, with evidence and predicted effects.", t.diagnose)
-	add(s, o.Within, "signal", "One signal of the servers over time, with its normal value, such as ttft_p95, itl_p95, requests_waiting, kv_cache_usage, preemptions. Without a name: the list of signals.", t.signal)
-	add(s, o.Within, "explain", "The runbook of a failure mode: how to confirm it, what to do, and the trade-offs. Without an id: the list of failure modes.", t.explain)
-	add(s, o.Within, "simulate", "The effect of a change on a model's servers: replicas, load, prompt and output lengths, vLLM flags. Results have intervals.", t.simulate)
+	add(s, o.Within, "diagnose",
+		"What is wrong with the inference servers now or at a given time, why, and what to change, with evidence and predicted effects.", t.diagnose)
+	add(s, o.Within, "signal",
+		"One signal of the servers over time, with its normal value, such as ttft_p95, itl_p95, requests_waiting, kv_cache_usage, preemptions. Without a name: the list of signals.", t.signal)
+	add(s, o.Within, "explain",
+		"The runbook of a failure mode: how to confirm it, what to do, and the trade-offs. Without an id: the list of failure modes.", t.explain)
+	add(s, o.Within, "simulate",
+		"The effect of a change on a model's servers: replicas, load, prompt and output lengths, vLLM flags. Results have intervals.", t.simulate)
 	if o.Incidents != nil {
-		add(s, o.Within, "incidents", "The stored incidents, the latest first: what, in which phase, since when, where, how it came about, what to do, and notes.", t.incidents)
+		add(s, o.Within, "incidents",
+			"The stored incidents, the latest first: what, in which phase, since when, where, how it came about, what to do, and notes.", t.incidents)
 	}
 	return s
 }
@@ -73,16 +79,19 @@ func Server(o Options) *mcp.Server {
 // Handler serves the tools over HTTP, as the protocol's streamable transport.
 func Handler(o Options) http.Handler {
 	s := Server(o)
-	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true})
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s },
+		&mcp.StreamableHTTPOptions{Stateless: true})
 }
 
 // Stdio serves over standard input and output until they end.
 func Stdio(ctx context.Context, o Options) error { return Server(o).Run(ctx, &mcp.StdioTransport{}) }
 
 // add adds a tool that reads. Its answer is text, bounded; an error comes with its hint.
-func add[In any](s *mcp.Server, within time.Duration, name, what string, run func(context.Context, In) (string, error)) {
+func add[In any](s *mcp.Server, within time.Duration, name, what string, run func(context.Context, In) (string,
+	error)) {
 	no := false
-	mcp.AddTool(s, &mcp.Tool{Name: name, Description: what, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &no}},
+	mcp.AddTool(s, &mcp.Tool{Name: name, Description: what, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true,
+		OpenWorldHint: &no}},
 		func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 			ctx, cancel := context.WithTimeout(ctx, cmp.Or(within, 55*time.Second))
 			defer cancel()
@@ -151,7 +160,8 @@ const longest = 31 * 24 * time.Hour
 func parseDuration(name, text string) (time.Duration, error) {
 	d, err := source.ParseDuration(text)
 	if err != nil || d <= 0 || d > longest {
-		return 0, hint.With(fmt.Errorf("%s: %q is not a duration of up to %s", name, text, render.Span(longest)), "write it as 90s, 30m or 6h")
+		return 0, hint.With(fmt.Errorf("%s: %q is not a duration of up to %s", name, text, render.Span(longest)),
+			"write it as 90s, 30m or 6h")
 	}
 	return d, nil
 }
@@ -297,7 +307,8 @@ func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
 		{"kv_cache_usage", "KV cache usage", indicator.Ratio},
 		{"preemptions_rate", "preemptions/s", ""},
 	} {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", q.title, estimated(a.Present, q.name, q.unit), estimated(a.Changed, q.name, q.unit))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", q.title, estimated(a.Present, q.name, q.unit),
+			estimated(a.Changed, q.name, q.unit))
 	}
 	fmt.Fprintf(&b, "\nBasis: %s.\n", a.Basis)
 	for _, w := range a.Warnings {
@@ -339,7 +350,8 @@ func (t tools) incidents(_ context.Context, in incidentsIn) (string, error) {
 			where = scope + ": " + strings.Join(s.Affected, ", ")
 		}
 		since := s.SinceOf(s.Pathology).UTC().Format(time.RFC3339)
-		fmt.Fprintf(&b, "%s (%s), %s, since %s, on %s: %s\n", s.Pathology, s.Severity, s.Stands(), since, where, s.Summary)
+		fmt.Fprintf(&b, "%s (%s), %s, since %s, on %s: %s\n", s.Pathology, s.Severity, s.Stands(), since, where,
+			s.Summary)
 		if s.Story != "" {
 			fmt.Fprintf(&b, "  how: %s\n", s.Story)
 		}

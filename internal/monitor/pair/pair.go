@@ -53,7 +53,8 @@ type Pair struct {
 func Open(cfg Config) (*Pair, error) {
 	if cfg.Listen == "" {
 		if len(cfg.Peers) > 0 {
-			return nil, hint.With(errors.New("--cluster-peer: other monitors need this one's address"), "set it with --cluster-listen")
+			return nil, hint.With(errors.New("--cluster-peer: other monitors need this one's address"),
+				"set it with --cluster-listen")
 		}
 		return nil, nil
 	}
@@ -70,10 +71,13 @@ func Open(cfg Config) (*Pair, error) {
 	}
 	p := &Pair{cfg: cfg, own: prometheus.NewRegistry()}
 	// Unresolved names belong to monitors that have not started yet: they are resolved again.
-	p.peer, err = cluster.Create(cfg.Log, p.own, cfg.Listen, advertised, cfg.Peers, false, cluster.DefaultPushPullInterval, cluster.DefaultGossipInterval,
-		cluster.DefaultTCPTimeout, resolved, cluster.DefaultProbeTimeout, cluster.DefaultProbeInterval, encrypted, true, "", "")
+	p.peer, err = cluster.Create(cfg.Log, p.own, cfg.Listen, advertised, cfg.Peers, false,
+		cluster.DefaultPushPullInterval, cluster.DefaultGossipInterval,
+		cluster.DefaultTCPTimeout, resolved, cluster.DefaultProbeTimeout, cluster.DefaultProbeInterval, encrypted, true,
+		"", "")
 	if err != nil {
-		return nil, hint.With(fmt.Errorf("--cluster-listen: %w", err), "write it like 0.0.0.0:9094; other monitors must reach it by TCP and UDP")
+		return nil, hint.With(fmt.Errorf("--cluster-listen: %w", err),
+			"write it like 0.0.0.0:9094; other monitors must reach it by TCP and UDP")
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p, nil

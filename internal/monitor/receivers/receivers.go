@@ -50,19 +50,20 @@ import (
 
 // How Alertmanager's machinery is set.
 const (
-	flushing    = 5 * time.Second      // between two checks of an alert for changes
-	attempt     = 12 * time.Second     // for one notification; then it is sent again
-	mostWorking = 1 << 30              // notifications at a time, which nothing bounds
-	mostStuck   = 3                    // attempts of a receiver that go on though their time is over
-	beating     = time.Minute          // between two heartbeats
-	retrying    = time.Hour            // an alert that began and ended while a receiver was away for longer is not sent to it
-	keeping     = time.Hour            // after which an alert of a monitor that was away is not taken up again
-	grace       = 2 * time.Second      // for attempts in progress at the end
-	never       = 365 * 24 * time.Hour // until an alert that goes on is told again
-	afterEnd    = time.Hour            // until it is forgotten who was told of an end, which is sent for less
-	forgetting  = 24 * time.Hour       // between two sweeps of what ended
-	mostAlike   = 1000                 // alerts of one name
-	maxState    = 64 << 20             // bytes of the file
+	flushing    = 5 * time.Second  // between two checks of an alert for changes
+	attempt     = 12 * time.Second // for one notification; then it is sent again
+	mostWorking = 1 << 30          // notifications at a time, which nothing bounds
+	mostStuck   = 3                // attempts of a receiver that go on though their time is over
+	beating     = time.Minute      // between two heartbeats
+	// an alert that began and ended while a receiver was away for longer is not sent to it
+	retrying   = time.Hour
+	keeping    = time.Hour            // after which an alert of a monitor that was away is not taken up again
+	grace      = 2 * time.Second      // for attempts in progress at the end
+	never      = 365 * 24 * time.Hour // until an alert that goes on is told again
+	afterEnd   = time.Hour            // until it is forgotten who was told of an end, which is sent for less
+	forgetting = 24 * time.Hour       // between two sweeps of what ended
+	mostAlike  = 1000                 // alerts of one name
+	maxState   = 64 << 20             // bytes of the file
 )
 
 // fault is the label by which alerts are grouped, which nobody outside sees: the severities
@@ -80,7 +81,8 @@ var words = `
 {{ define "__text_alert_list_markdown" }}{{ template "__text_alert_list" . }}{{ end }}
 {{ define "__lines" }}{{ template "__text_alert_list" .Alerts }}{{ end }}
 ` + linesOf("slack.default.text", "rocketchat.default.text", "opsgenie.default.description", "victorops.default.state_message", "pushover.default.message",
-	"sns.default.message", "webex.default.message", "telegram.default.message", "discord.default.message", "wechat.default.message",
+	"sns.default.message", "webex.default.message", "telegram.default.message", "discord.default.message",
+	"wechat.default.message",
 	"msteams.default.text", "msteamsv2.default.text", "mattermost.default.text", "jira.default.description") + `
 {{ define "email.default.html" }}<p><b>{{ template "__subject" . }}</b></p><p style="white-space: pre-line">{{ template "__lines" . }}</p>{{ end }}
 `
@@ -129,9 +131,11 @@ type state struct {
 // New returns a Notifier that keeps its notification log in a file. Failed deliveries are logged without addresses
 // and keys. rank orders severities, the worst highest; unknown severities are negative, and each is an alert of its
 // own.
-func New(file string, external *url.URL, rank func(string) int, log *slog.Logger, registry prometheus.Registerer) (*Notifier, error) {
+func New(file string, external *url.URL, rank func(string) int, log *slog.Logger,
+	registry prometheus.Registerer) (*Notifier, error) {
 	t := &Notifier{
-		file: file, external: external, log: log, rank: rank, leads: func() bool { return true }, working: semaphore.NewWeighted(mostWorking), saved: true,
+		file: file, external: external, log: log, rank: rank, leads: func() bool { return true },
+		working: semaphore.NewWeighted(mostWorking), saved: true,
 		failed: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 			Name: "sixty_notifications_failed_total", Help: "Failed notifications to receivers, each attempt counted.",
 		}, []string{"receiver"}),
@@ -148,11 +152,13 @@ func New(file string, external *url.URL, rank func(string) int, log *slog.Logger
 		t.log.Warn("the notification log is lost: notifications may be repeated", "err", errors.Join(err, broken))
 	}
 	t.metrics = notify.NewMetrics(own, featurecontrol.NoopFlags{})
-	if t.alerts, err = mem.NewAlerts(context.Background(), forgetting, mostAlike, nil, quiet, eventrecorder.NopRecorder(), own, nil); err != nil {
+	if t.alerts, err = mem.NewAlerts(context.Background(), forgetting, mostAlike, nil, quiet,
+		eventrecorder.NopRecorder(), own, nil); err != nil {
 		return nil, err
 	}
 	for _, a := range kept.Alerts {
-		t.kept = append(t.kept, amalert.New(a.Alert, a.UpdatedAt, a.Timeout)) // New computes the fingerprint, which the file lacks
+		// New computes the fingerprint, which the file lacks
+		t.kept = append(t.kept, amalert.New(a.Alert, a.UpdatedAt, a.Timeout))
 	}
 	return t, t.alerts.Put(context.Background(), t.kept...)
 }
@@ -163,7 +169,8 @@ func (t *Notifier) Kept() (out []collect.Alert) {
 		if !a.EndsAt.After(a.UpdatedAt) || time.Since(a.EndsAt) > keeping {
 			continue
 		}
-		b := collect.Alert{Labels: map[string]string{}, Annotations: map[string]string{}, Began: a.StartsAt, Ends: a.EndsAt}
+		b := collect.Alert{Labels: map[string]string{}, Annotations: map[string]string{}, Began: a.StartsAt,
+			Ends: a.EndsAt}
 		for name, v := range a.Labels {
 			if name != fault {
 				b.Labels[string(name)] = string(v)
@@ -210,7 +217,8 @@ func (t *Notifier) SetReceivers(list []amconfig.Receiver, heartbeat string) erro
 	var routes, beats []*amconfig.Route
 	var integrated []*watched
 	stages := notify.RoutingStage{}
-	wait, interval, repeat, beat := model.Duration(0), model.Duration(flushing), model.Duration(never), model.Duration(beating)
+	wait, interval, repeat, beat := model.Duration(0), model.Duration(flushing), model.Duration(never),
+		model.Duration(beating)
 	for _, r := range list {
 		for _, c := range r.PagerdutyConfigs {
 			if c.Details["firing"] == pagerduty.DefaultPagerdutyDetails["firing"] {
@@ -224,7 +232,8 @@ func (t *Notifier) SetReceivers(list []amconfig.Receiver, heartbeat string) erro
 		}
 		for _, i := range integrations {
 			// Each has a route of its own: one that hangs holds up no other.
-			w := &watched{Integration: i, id: fmt.Sprintf("%s/%s/%d", r.Name, i.Name(), i.Index()), receiver: r.Name, t: t, stuck: make(chan struct{}, mostStuck)}
+			w := &watched{Integration: i, id: fmt.Sprintf("%s/%s/%d", r.Name, i.Name(), i.Index()), receiver: r.Name,
+				t: t, stuck: make(chan struct{}, mostStuck)}
 			integrated, stages[w.id] = append(integrated, w), t.stage(w)
 			if r.Name == heartbeat {
 				beats = append(beats, &amconfig.Route{Receiver: w.id, Continue: true, RepeatInterval: &beat})
@@ -248,10 +257,12 @@ func (t *Notifier) SetReceivers(list []amconfig.Receiver, heartbeat string) erro
 		GroupBy: []model.LabelName{fault}, GroupWait: &wait, GroupInterval: &interval, RepeatInterval: &repeat,
 		Routes: append([]*amconfig.Route{{Matchers: amcommon.Matchers{beatsOnly}, Routes: beats}}, routes...),
 	}, nil)
-	stages[""] = notify.StageFunc(func(ctx context.Context, _ *slog.Logger, _ ...*amalert.Alert) (context.Context, []*amalert.Alert, error) {
+	stages[""] = notify.StageFunc(func(ctx context.Context, _ *slog.Logger, _ ...*amalert.Alert) (context.Context,
+		[]*amalert.Alert, error) {
 		return ctx, nil, nil // nobody is told
 	})
-	t.dispatcher = dispatch.NewDispatcher(t.alerts, root, stages, nil, func(time.Duration) time.Duration { return retrying },
+	t.dispatcher = dispatch.NewDispatcher(t.alerts, root, stages, nil,
+		func(time.Duration) time.Duration { return retrying },
 		time.Minute, nil, quiet, eventrecorder.NopRecorder(), nil, tmpl)
 	go t.dispatcher.Run(time.Now())
 	t.dispatcher.WaitForLoading()
@@ -264,10 +275,12 @@ func (t *Notifier) stage(w *watched) notify.Stage {
 	recv := &nflogpb.Receiver{GroupName: name, Integration: i.Name(), Idx: uint32(i.Index())}
 	way := notify.MultiStage{
 		notify.NewDedupStage(&i, t.told, recv),
-		notify.NewRetryStage(notify.NewIntegration(w, &i, i.Name(), i.Index(), name), name, t.metrics, eventrecorder.NopRecorder()),
+		notify.NewRetryStage(notify.NewIntegration(w, &i, i.Name(), i.Index(), name), name, t.metrics,
+			eventrecorder.NopRecorder()),
 		notify.NewSetNotifiesStage(t.told, recv, featurecontrol.NoopFlags{}),
 	}
-	return notify.StageFunc(func(ctx context.Context, l *slog.Logger, alerts ...*amalert.Alert) (context.Context, []*amalert.Alert, error) {
+	return notify.StageFunc(func(ctx context.Context, l *slog.Logger, alerts ...*amalert.Alert) (context.Context,
+		[]*amalert.Alert, error) {
 		if err := t.working.Acquire(ctx, 1); err != nil {
 			return ctx, nil, err // it was stopped, and does not wait for what begins now
 		}
@@ -311,7 +324,10 @@ func (t *Notifier) worstAlert(alerts []*amalert.Alert) *amalert.Alert {
 		return now
 	}
 	rank := func(a *amalert.Alert) int { return t.rank(string(a.Labels["severity"])) }
-	worst := slices.MaxFunc(alerts, func(a, b *amalert.Alert) int { return cmp.Or(last(a).Compare(last(b)), rank(a)-rank(b)) })
+	worst := slices.MaxFunc(alerts, func(a, b *amalert.Alert) int {
+		return cmp.Or(last(a).Compare(last(b)),
+			rank(a)-rank(b))
+	})
 	a := worst.Alert
 	a.Labels = a.Labels.Clone()
 	delete(a.Labels, fault)
@@ -335,7 +351,8 @@ type Failure struct {
 }
 
 func (f Failure) String() string {
-	return fmt.Sprintf("notifications do not reach %s since %s: %s", f.Receiver, f.Since.UTC().Format("15:04:05 UTC"), f.Why)
+	return fmt.Sprintf("notifications do not reach %s since %s: %s", f.Receiver, f.Since.UTC().Format("15:04:05 UTC"),
+		f.Why)
 }
 
 // Failures returns the receivers that accepted no notification since their failure.
@@ -381,7 +398,8 @@ func (w *watched) try(ctx context.Context, alerts ...*amalert.Alert) notify.Noti
 	select {
 	case w.stuck <- struct{}{}:
 	default:
-		return notify.Retry(0, fmt.Errorf("%d notifications are still waiting for an answer", mostStuck), notify.DefaultReason)
+		return notify.Retry(0, fmt.Errorf("%d notifications are still waiting for an answer", mostStuck),
+			notify.DefaultReason)
 	}
 	late, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), attempt, errNoAnswer)
 	defer cancel()

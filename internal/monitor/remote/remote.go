@@ -1,5 +1,5 @@
-// Package remote reads a monitor that runs elsewhere, through its HTTP API. A monitor has Prometheus' API too; the schema
-// in its overview tells the two apart.
+// Package remote reads a monitor that runs elsewhere, through its HTTP API. A monitor has Prometheus' API too; the
+// schema in its overview tells the two apart.
 package remote
 
 import (

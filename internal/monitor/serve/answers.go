@@ -65,7 +65,8 @@ func (s *server) panels(w http.ResponseWriter, r *http.Request) {
 	if !remote {
 		interval = time.Duration(s.collector.Config().GlobalConfig.ScrapeInterval)
 	}
-	base := dialect.Deployment{Instance: dialect.UsualInstance, Model: dialect.UsualModel, Past: time.Hour, Matchers: s.source.Matchers()}
+	base := dialect.Deployment{Instance: dialect.UsualInstance, Model: dialect.UsualModel, Past: time.Hour,
+		Matchers: s.source.Matchers()}
 	var found []detect.Exposed
 	if len(seen.Dialects) > 0 {
 		found = append(found, seen)
@@ -81,7 +82,8 @@ func (s *server) panels(w http.ResponseWriter, r *http.Request) {
 	if s.boards.key != key {
 		d, err := detect.Resolve(base, nil, found...)
 		if err == nil {
-			s.boards.panels, err = view.NewPanels(dashboard.Config{Deployment: d.Deployment, Pathologies: s.cfg.Diagnose.Pathologies}, interval, experimental)
+			s.boards.panels, err = view.NewPanels(dashboard.Config{Deployment: d.Deployment,
+				Pathologies: s.cfg.Diagnose.Pathologies}, interval, experimental)
 		}
 		if err != nil {
 			web.Fail(w, http.StatusInternalServerError, err)
@@ -129,7 +131,8 @@ func (s *server) runbook(w http.ResponseWriter, r *http.Request) {
 		web.Answer(w, b)
 		return
 	}
-	web.Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is no pathology %q", r.PathValue("id")), "GET /api/v1/runbooks lists them"))
+	web.Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is no pathology %q", r.PathValue("id")),
+		"GET /api/v1/runbooks lists them"))
 }
 
 // judged is the diagnosis of which a change is simulated: the one that predicted the advice of the model's incident, so
@@ -160,7 +163,8 @@ func (c *scope) simulate(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, planning.ErrNoPrediction):
 		web.Fail(w, http.StatusConflict, err)
 	case ctx.Err() != nil:
-		web.Fail(w, http.StatusGatewayTimeout, hint.With(errors.New("the simulation took more than a minute"), "try fewer replicas or a lower rate"))
+		web.Fail(w, http.StatusGatewayTimeout, hint.With(errors.New("the simulation took more than a minute"),
+			"try fewer replicas or a lower rate"))
 	case err != nil:
 		web.Fail(w, http.StatusBadRequest, err)
 	default:
@@ -211,7 +215,8 @@ func (s *server) settings(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out["configuration"], out["thresholds"] = cfg.String(), set.Set
-	out["storage"] = map[string]any{"directory": s.cfg.Dir, "retention_s": s.cfg.Retention.Seconds(), "retention_bytes": s.cfg.RetentionBytes}
+	out["storage"] = map[string]any{"directory": s.cfg.Dir, "retention_s": s.cfg.Retention.Seconds(),
+		"retention_bytes": s.cfg.RetentionBytes}
 	out["alertmanagers"], out["targets"] = s.collector.Alertmanagers(), s.collector.ScrapeTargets()
 	if set.Objectives != nil {
 		out["objectives"] = set.Objectives.Objectives

@@ -75,7 +75,8 @@ func (c *Config) load() (*monitor.Config, error) {
 			file.Prometheus.ScrapeConfigs = append(file.Prometheus.ScrapeConfigs, s)
 		}
 	}
-	if c.Prometheus.Prometheus == "" && len(file.Prometheus.ScrapeConfigs) == 0 && len(file.Prometheus.ScrapeConfigFiles) == 0 {
+	if c.Prometheus.Prometheus == "" && len(file.Prometheus.ScrapeConfigs) == 0 &&
+		len(file.Prometheus.ScrapeConfigFiles) == 0 {
 		return nil, hint.With(fmt.Errorf("nothing to watch"),
 			"give a server's URL, --kubernetes, --prometheus URL, or --config FILE with scrape_configs")
 	}
@@ -138,7 +139,8 @@ func (c *Config) jobs(interval time.Duration, gateways []string) (out []scrapeco
 		add(identity.GatewayJob, t)
 	}
 	if c.Kubernetes {
-		out = append(out, scrapeconfig.Config{Format: scrapeconfig.PrometheusKube, Namespace: c.Namespace, Selector: c.Selector, GPU: true, Interval: interval})
+		out = append(out, scrapeconfig.Config{Format: scrapeconfig.PrometheusKube, Namespace: c.Namespace,
+			Selector: c.Selector, GPU: true, Interval: interval})
 	}
 	return out
 }
@@ -169,11 +171,14 @@ func keepShard(cfg *promconfig.Config, part *shard.Shard) {
 	for _, s := range cfg.ScrapeConfigs {
 		s.RelabelConfigs = append(s.RelabelConfigs,
 			&relabel.Config{
-				SourceLabels: model.LabelNames{"__address__"}, Modulus: part.Of, TargetLabel: label, Action: relabel.HashMod,
-				Separator: ";", Regex: relabel.DefaultRelabelConfig.Regex, Replacement: "$1", NameValidationScheme: model.UTF8Validation,
+				SourceLabels: model.LabelNames{"__address__"}, Modulus: part.Of, TargetLabel: label,
+				Action:    relabel.HashMod,
+				Separator: ";", Regex: relabel.DefaultRelabelConfig.Regex, Replacement: "$1",
+				NameValidationScheme: model.UTF8Validation,
 			},
 			&relabel.Config{
-				SourceLabels: model.LabelNames{label}, Regex: relabel.MustNewRegexp(strconv.FormatUint(part.Part-1, 10)), Action: relabel.Keep,
+				SourceLabels: model.LabelNames{label},
+				Regex:        relabel.MustNewRegexp(strconv.FormatUint(part.Part-1, 10)), Action: relabel.Keep,
 				Separator: ";", Replacement: "$1", NameValidationScheme: model.UTF8Validation,
 			})
 	}

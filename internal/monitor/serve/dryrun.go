@@ -32,7 +32,8 @@ func DryRun(ctx context.Context, cfg Config, w io.Writer) error {
 	if _, err := cfg.Settings(&file.Sixty); err != nil {
 		return err
 	}
-	all, problems, err := collect.FindTargets(ctx, file.Prometheus, dryRunTime, slog.New(slog.DiscardHandler)) // problems are printed here
+	// problems are printed here
+	all, problems, err := collect.FindTargets(ctx, file.Prometheus, dryRunTime, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -91,5 +92,6 @@ func nameCandidate(c *collect.Candidate) string {
 		port = "not declared"
 	}
 	return fmt.Sprintf("%s/%s, container %s, image %s, port %s",
-		c.Discovered.Get("__meta_kubernetes_namespace"), pod("name"), pod("container_name"), pod("container_image"), port)
+		c.Discovered.Get("__meta_kubernetes_namespace"), pod("name"), pod("container_name"), pod("container_image"),
+		port)
 }

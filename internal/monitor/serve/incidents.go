@@ -114,7 +114,8 @@ func silence(w http.ResponseWriter, r *http.Request, k *keeper.Keeper, quiet sil
 	if len(ids) == 0 {
 		ids = []string{i.Pathology}
 	}
-	matching := map[string][]string{"pathology": ids, "model_name": {i.Model}, "namespace": {i.Namespace}, "cluster": {i.Cluster}}
+	matching := map[string][]string{"pathology": ids, "model_name": {i.Model}, "namespace": {i.Namespace},
+		"cluster": {i.Cluster}}
 	maps.DeleteFunc(matching, func(_ string, values []string) bool { return values[0] == "" })
 	until := time.Now().Add(time.Duration(asked.Hours * float64(time.Hour)))
 	ctx, cancel := context.WithTimeout(r.Context(), silenceTime)
@@ -125,13 +126,15 @@ func silence(w http.ResponseWriter, r *http.Request, k *keeper.Keeper, quiet sil
 	case err != nil:
 		web.Fail(w, http.StatusBadGateway, err)
 	default:
-		noted, err := k.AddNote(i.ID, asked.By, "Silenced in Alertmanager until "+until.UTC().Format("2006-01-02 15:04 UTC"), time.Now())
+		noted, err := k.AddNote(i.ID, asked.By,
+			"Silenced in Alertmanager until "+until.UTC().Format("2006-01-02 15:04 UTC"), time.Now())
 		answerIncident(w, noted, err)
 	}
 }
 
 func listIncidents(w http.ResponseWriter, r *http.Request, k *keeper.Keeper) {
-	q := keeper.Query{State: r.FormValue("state"), Model: r.FormValue("model"), Limit: usualLimit, By: access.Of(r.Context())}
+	q := keeper.Query{State: r.FormValue("state"), Model: r.FormValue("model"), Limit: usualLimit,
+		By: access.Of(r.Context())}
 	if q.State != "" && q.State != "open" && q.State != "closed" {
 		web.Fail(w, http.StatusBadRequest, fmt.Errorf("state %q is not open or closed", q.State))
 		return
@@ -155,7 +158,8 @@ func sendRecording(w http.ResponseWriter, r *http.Request, k *keeper.Keeper) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/zstd")
-	w.Header().Set("Content-Disposition", `attachment; filename="`+id+`.tar.zst"`) // ids are letters, digits and hyphens
+	// ids are letters, digits and hyphens
+	w.Header().Set("Content-Disposition", `attachment; filename="`+id+`.tar.zst"`)
 	if part == nil {
 		http.ServeFile(w, r, path)
 	} else if err := recording.CopyPart(w, path, part); err != nil {

@@ -49,29 +49,41 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.StringVarP(&o.File, "config", "c", "", "YAML `file`: Prometheus' sections, and a section sixty")
 	s.DurationVar(&o.Interval, "interval", 0, "scrape interval (default: from the file, or 5s)")
 	s.DurationVar(&o.Every, "evaluation-interval", 0, "evaluation interval (default: from the file, or 15s)")
-	s.BoolVar(&o.Kubernetes, "kubernetes", false, "find the pods that run inference servers in this cluster, by their images, labels and ports")
+	s.BoolVar(&o.Kubernetes, "kubernetes", false,
+		"find the pods that run inference servers in this cluster, by their images, labels and ports")
 	s.StringVar(&o.KubeConfig, "kubeconfig", "", "with --kubernetes: kubeconfig `file` (default: in-cluster)")
 	s.StringVar(&o.Namespace, "namespace", "", "with --kubernetes: namespace of the pods (default: all)")
-	s.StringToStringVar(&o.Selector, "selector", nil, "with --kubernetes: `name=value` labels of the pods, such as team=ml, if images and labels do not identify them")
+	s.StringToStringVar(&o.Selector, "selector", nil,
+		"with --kubernetes: `name=value` labels of the pods, such as team=ml, if images and labels do not identify them")
 	s.BoolVar(&o.DryRun, "dry-run", false, "print the targets found, and why others are not targets, and exit")
 	s.StringSliceVar(&o.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")
 	source.AddHost(s, &o.NoHost)
 	source.AddGateways(s, &o.Gateways)
-	s.StringVar(&o.Shard, "shard", "", "judge one `shard` only, such as 2/5: of what is scraped by address, with --prometheus by model")
-	s.StringVar(&o.Dir, "data", "", "`directory` for samples and incidents (default: sixty in the user's state directory)")
+	s.StringVar(&o.Shard, "shard", "",
+		"judge one `shard` only, such as 2/5: of what is scraped by address, with --prometheus by model")
+	s.StringVar(&o.Dir, "data", "",
+		"`directory` for samples and incidents (default: sixty in the user's state directory)")
 	s.StringVar(&o.retention, "keep", "", "retention of samples (default: 15d)")
 	s.StringVar(&o.retentionBytes, "keep-size", "", "maximum size of samples, such as 10GB (default: unlimited)")
-	s.StringVar(&o.traceBuffer, "trace-buffer", "", "receive traces as OTLP over HTTP at /v1/traces, and keep the last ones in memory up to this `size`, such as 32MB (default: none)")
-	s.StringVar(&o.Addr, "listen", ":6060", "`address` of the page and the API (loopback unless a host is given; 0.0.0.0:6060 for all)")
-	s.StringVar(&o.External, "external-url", "", "external `URL`, such as https://example.com/sixty/: for links, and for proxies that add a path")
-	s.StringVar(&o.WebFile, "web-config", "", "web configuration `file`, as in Prometheus: TLS and basic authentication for the page and the API")
-	s.StringVar(&o.tokenFile, "token-file", "", "`file` with a token that every request needs, as bearer token or as password of any user; a browser asks for it once")
-	s.StringVar(&o.Cluster.Listen, "cluster-listen", "", "`address` for other monitors of the same servers, to form a cluster, such as 0.0.0.0:9094")
-	s.StringSliceVar(&o.Cluster.Peers, "cluster-peer", nil, "`addresses` of the other monitors, or one DNS name for all")
+	s.StringVar(&o.traceBuffer, "trace-buffer", "",
+		"receive traces as OTLP over HTTP at /v1/traces, and keep the last ones in memory up to this `size`, such as 32MB (default: none)")
+	s.StringVar(&o.Addr, "listen", ":6060",
+		"`address` of the page and the API (loopback unless a host is given; 0.0.0.0:6060 for all)")
+	s.StringVar(&o.External, "external-url", "",
+		"external `URL`, such as https://example.com/sixty/: for links, and for proxies that add a path")
+	s.StringVar(&o.WebFile, "web-config", "",
+		"web configuration `file`, as in Prometheus: TLS and basic authentication for the page and the API")
+	s.StringVar(&o.tokenFile, "token-file", "",
+		"`file` with a token that every request needs, as bearer token or as password of any user; a browser asks for it once")
+	s.StringVar(&o.Cluster.Listen, "cluster-listen", "",
+		"`address` for other monitors of the same servers, to form a cluster, such as 0.0.0.0:9094")
+	s.StringSliceVar(&o.Cluster.Peers, "cluster-peer", nil,
+		"`addresses` of the other monitors, or one DNS name for all")
 	s.StringVar(&o.Cluster.TLSFile, "cluster-tls-config", "", "cluster TLS `file`, as in Alertmanager")
 	o.Queries = collect.DefaultQueryLimits
 	s.IntVar(&o.Queries.Samples, "query-max-samples", o.Queries.Samples, "maximum samples in memory per API query")
-	s.IntVar(&o.Queries.Concurrency, "query-concurrency", o.Queries.Concurrency, "maximum concurrent API queries; evaluations do not wait for them")
+	s.IntVar(&o.Queries.Concurrency, "query-concurrency", o.Queries.Concurrency,
+		"maximum concurrent API queries; evaluations do not wait for them")
 	s.DurationVar(&o.Queries.Timeout, "query-timeout", o.Queries.Timeout, "timeout of an API query")
 	s.BoolVarP(&o.verbose, "verbose-log", "", false, "debug logging")
 }
@@ -138,7 +150,8 @@ func (o *Options) readLimits() (err error) {
 	if o.traceBuffer != "" {
 		n, err := units.ParseBase2Bytes(o.traceBuffer)
 		if err != nil || n < 1<<20 || n > 4<<30 {
-			return hint.With(fmt.Errorf("--trace-buffer: %q is not a size from 1MB to 4GB", o.traceBuffer), "write it like 32MB")
+			return hint.With(fmt.Errorf("--trace-buffer: %q is not a size from 1MB to 4GB", o.traceBuffer),
+				"write it like 32MB")
 		}
 		o.TraceBytes = int(n)
 	}

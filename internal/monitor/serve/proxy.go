@@ -14,7 +14,8 @@ import (
 
 // reads are the parts of Prometheus' API that a monitor passes on to the server behind it;
 // with a POST they read as well.
-var reads = []string{"query", "query_range", "query_exemplars", "series", "labels", "label/", "metadata", "rules", "alerts", "format_query", "parse_query", "status/buildinfo"}
+var reads = []string{"query", "query_range", "query_exemplars", "series", "labels", "label/", "metadata", "rules",
+	"alerts", "format_query", "parse_query", "status/buildinfo"}
 
 // passedOn are the questions that are passed on at a time.
 const passedOn = 20

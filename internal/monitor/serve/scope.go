@@ -69,7 +69,8 @@ func (s *server) scopeOf(ctx context.Context) *scope {
 		}
 		from := s.source.Restrict(p.Match)
 		s.scopes.parts[key] = s.newScope(p, from, monitor.New(monitor.Options{
-			Source: from, Narrow: s.cfg.narrow(), Diagnose: s.look(s.monitor.Settings()), Every: s.monitor.Every(), Log: s.cfg.Log, Conform: s.incidents.Conform,
+			Source: from, Narrow: s.cfg.narrow(), Diagnose: s.look(s.monitor.Settings()), Every: s.monitor.Every(),
+			Log: s.cfg.Log, Conform: s.incidents.Conform,
 		}))
 	}
 	return s.scopes.parts[key]
@@ -108,11 +109,16 @@ func (s *server) part(ctx context.Context) web.Part {
 }
 
 // measureImpact measures what users felt of an incident.
-func (s *server) measureImpact(ctx context.Context, q metrics.Querier, of view.Summary, to time.Time, interval time.Duration) (*view.Impact, error) {
-	return health.Impact(ctx, q, health.Config{From: of.Began, To: to, Interval: interval, Matchers: s.source.Matchers(), Settings: s.monitor.Settings()}, of)
+func (s *server) measureImpact(ctx context.Context, q metrics.Querier, of view.Summary, to time.Time,
+	interval time.Duration) (*view.Impact, error) {
+	return health.Impact(ctx, q, health.Config{From: of.Began, To: to, Interval: interval,
+		Matchers: s.source.Matchers(), Settings: s.monitor.Settings()}, of)
 }
 
 // answer lets the scope of who asks answer.
 func (s *server) answer(with func(*scope) http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { with(s.scopeOf(r.Context())).ServeHTTP(w, r) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		with(s.scopeOf(r.Context())).ServeHTTP(w,
+			r)
+	})
 }

@@ -123,7 +123,8 @@ type server struct {
 // Run serves until the context ends.
 func Run(ctx context.Context, cfg Config) (err error) {
 	s := &server{cfg: cfg, registry: prometheus.NewRegistry()}
-	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if cfg.TraceBytes > 0 {
 		s.ring = trace.NewRing(cfg.TraceBytes)
 	}
@@ -177,15 +178,19 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	s.monitor = monitor.New(monitor.Options{
 		First:  first,
 		Remote: cfg.Prometheus.Prometheus != "",
-		Source: s.source, Narrow: cfg.narrow(), Diagnose: s.look(settings), Every: every, Log: cfg.Log, Registry: s.registry,
-		Observe: s.observe, Conform: s.incidents.Conform,
-		Listeners: []func(context.Context, *monitor.Evaluation){s.alerter.Observe, s.anomalies.Observe, s.write, s.publishEvaluation},
+		Source: s.source, Narrow: cfg.narrow(), Diagnose: s.look(settings), Every: every, Log: cfg.Log,
+		Registry: s.registry,
+		Observe:  s.observe, Conform: s.incidents.Conform,
+		Listeners: []func(context.Context, *monitor.Evaluation){s.alerter.Observe, s.anomalies.Observe, s.write,
+			s.publishEvaluation},
 	})
 	s.watchdog = &monitor.Watchdog{
-		Monitor: s.monitor, Alerter: s.alerter, Send: s.collector.Send, Beat: s.teller.Beat, Failures: s.teller.Failures, Targets: s.collector.ScrapeTargets,
+		Monitor: s.monitor, Alerter: s.alerter, Send: s.collector.Send, Beat: s.teller.Beat,
+		Failures: s.teller.Failures, Targets: s.collector.ScrapeTargets,
 		Unstored: func() string { return *s.unstored.Load() }, Full: s.fullDisk,
 	}
-	s.reloaded = promauto.With(s.registry).NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the last configuration reload succeeded."})
+	s.reloaded = promauto.With(s.registry).NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful",
+		Help: "Whether the last configuration reload succeeded."})
 	s.reloaded.Set(1)
 	if err := s.collector.ApplyConfig(file.Prometheus); err != nil {
 		return fmt.Errorf("%s: %w", cmp.Or(cfg.File, "configuration"), err)
@@ -196,7 +201,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 // openIncidents opens the stored incidents.
 func (s *server) openIncidents(ctx context.Context, retention time.Duration) (*keeper.Keeper, error) {
 	return keeper.Open(ctx, keeper.Config{
-		Dir: filepath.Join(s.cfg.Dir, "incidents"), Retention: retention, Catalogue: s.cfg.Diagnose.Pathologies, Log: s.cfg.Log,
+		Dir: filepath.Join(s.cfg.Dir, "incidents"), Retention: retention, Catalogue: s.cfg.Diagnose.Pathologies,
+		Log:     s.cfg.Log,
 		Predict: s.cfg.Diagnose.Predict, Impact: s.measureImpact,
 		Listen: func(i view.Summary) { s.told.Publish(&i) },
 	})
@@ -262,7 +268,8 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 		return hint.With(fmt.Errorf("--data: %w", err), "name a directory that this user can write to")
 	}
 	o := collect.Options{
-		Dir: dir, Retention: s.cfg.Retention, RetentionBytes: s.cfg.RetentionBytes, ExternalURL: s.external, Logger: s.cfg.Log, Registry: s.registry,
+		Dir: dir, Retention: s.cfg.Retention, RetentionBytes: s.cfg.RetentionBytes, ExternalURL: s.external,
+		Logger: s.cfg.Log, Registry: s.registry,
 		Listen: func(alerts ...collect.Alert) { s.teller.Notify(alerts...) },
 	}
 	if t := file.Prometheus.StorageConfig.TSDBConfig; t != nil && t.Retention != nil {
@@ -309,10 +316,12 @@ func (s *server) listen(ctx context.Context) (err error) {
 		address = scheme + "://" + named(s.listener.Addr().String())
 	}
 	if s.external, err = url.Parse(address); err != nil || s.external.Host == "" {
-		return errors.Join(hint.With(fmt.Errorf("--external-url: %q is not a URL", address), "write it like https://sixty.example.com"), s.listener.Close())
+		return errors.Join(hint.With(fmt.Errorf("--external-url: %q is not a URL", address),
+			"write it like https://sixty.example.com"), s.listener.Close())
 	}
 	if first, _, _ := strings.Cut(strings.TrimPrefix(s.external.Path, "/"), "/"); slices.Contains(taken, first) {
-		return errors.Join(hint.With(fmt.Errorf("--external-url: the path /%s is reserved by sixty", first), "choose another one, such as /sixty"), s.listener.Close())
+		return errors.Join(hint.With(fmt.Errorf("--external-url: the path /%s is reserved by sixty", first),
+			"choose another one, such as /sixty"), s.listener.Close())
 	}
 	return nil
 }
@@ -320,7 +329,8 @@ func (s *server) listen(ctx context.Context) (err error) {
 // taken are the first parts of paths that the server has itself: under an external URL with
 // one of them it would not be known whether a proxy took it off.
 var taken = []string{
-	"-", "api", "assets", "audit", "debug", "explore", "fleet", "incident", "incidents", "mcp", "metrics", "runbooks", "settings", "v1", "whatif",
+	"-", "api", "assets", "audit", "debug", "explore", "fleet", "incident", "incidents", "mcp", "metrics", "runbooks",
+	"settings", "v1", "whatif",
 }
 
 // named writes an address for people: localhost for this machine.
@@ -360,11 +370,13 @@ func (s *server) run(asked context.Context, may *access.Config) error {
 	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRequests()
 	h := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+		ErrorLog:       slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
 	}
 	h.BaseContext = func(net.Listener) context.Context {
-		h.Handler = handler // without the toolkit's question for a password, which it has put before it by now: the gate asks
+		// without the toolkit's question for a password, which it has put before it by now: the gate asks
+		h.Handler = handler
 		return requests
 	}
 	parts.Go(func() {
@@ -414,8 +426,10 @@ func (s *server) handler() (http.Handler, error) {
 		prom = s.collector.API(s.listener.Addr().String(), limits)
 	}
 	o := web.Options{
-		Part: s.part, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, WebFile: s.cfg.WebFile, External: s.external, Registry: s.registry, Log: s.cfg.Log,
-		Trouble: s.currentProblems, Anomalies: s.anomalies.Latest, More: s.answers(), News: &s.told, Blind: s.watchdog.Blind,
+		Part: s.part, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, WebFile: s.cfg.WebFile,
+		External: s.external, Registry: s.registry, Log: s.cfg.Log,
+		Trouble: s.currentProblems, Anomalies: s.anomalies.Latest, More: s.answers(), News: &s.told,
+		Blind: s.watchdog.Blind,
 	}
 	shell, err := page.New(page.Config{
 		Titles:   diagnose.Names(s.cfg.Diagnose.Pathologies),
@@ -482,7 +496,8 @@ func (s *server) currentProblems() (doubts, notes []string) {
 		doubts = append(doubts, text)
 	}
 	if err := s.unread.Load(); err != nil && *err != nil {
-		notes = append(notes, fmt.Sprintf("the configuration could not be reloaded, the previous one stays in effect: %v", *err))
+		notes = append(notes,
+			fmt.Sprintf("the configuration could not be reloaded, the previous one stays in effect: %v", *err))
 	}
 	if text := s.fullDisk(); text != "" {
 		doubts = append(doubts, text)

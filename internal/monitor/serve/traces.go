@@ -24,7 +24,8 @@ const (
 	usualPast    = time.Hour
 )
 
-var errNoTraces = hint.With(errors.New("traces are not received"), "start sixty serve with --trace-buffer 32MB, and send OTLP over HTTP to /v1/traces")
+var errNoTraces = hint.With(errors.New("traces are not received"),
+	"start sixty serve with --trace-buffer 32MB, and send OTLP over HTTP to /v1/traces")
 
 // traceAnswers are the receiver of OTLP over HTTP, and what it received.
 func (s *server) traceAnswers() map[string]http.Handler {
@@ -55,12 +56,14 @@ func (s *server) receiveTraces(w http.ResponseWriter, r *http.Request) {
 	case kind == "application/json":
 		read, answer = trace.JSON, "{}"
 	case kind != "application/x-protobuf":
-		web.Fail(w, http.StatusUnsupportedMediaType, errors.New("the body must be OTLP: application/x-protobuf or application/json"))
+		web.Fail(w, http.StatusUnsupportedMediaType,
+			errors.New("the body must be OTLP: application/x-protobuf or application/json"))
 		return
 	}
 	body, err := exported(r)
 	if err == nil && len(body) > maxExport {
-		err = hint.With(fmt.Errorf("an export of more than %d bytes", maxExport), "set send_batch_max_size of the collector's batch processor to 1000")
+		err = hint.With(fmt.Errorf("an export of more than %d bytes", maxExport),
+			"set send_batch_max_size of the collector's batch processor to 1000")
 	}
 	if err != nil {
 		web.Fail(w, http.StatusRequestEntityTooLarge, err)
@@ -120,7 +123,8 @@ func (s *server) traceReport(w http.ResponseWriter, r *http.Request) {
 	id := strings.ToLower(r.PathValue("id"))
 	one := trace.Group(s.ring.Spans(id))
 	if id == "" || len(one) != 1 {
-		web.Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("no trace %q is kept", id), "only the latest are kept; GET /api/v1/traces lists slow ones"))
+		web.Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("no trace %q is kept", id),
+			"only the latest are kept; GET /api/v1/traces lists slow ones"))
 		return
 	}
 	others := trace.NewPopulation(trace.Group(s.ring.Spans("")))

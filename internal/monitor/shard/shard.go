@@ -39,7 +39,8 @@ func Parse(text string) (*Shard, error) {
 	i, err1 := strconv.ParseUint(part, 10, 32)
 	n, err2 := strconv.ParseUint(of, 10, 32)
 	if !ok || err1 != nil || err2 != nil || n < 1 || i < 1 || i > n {
-		return nil, hint.With(fmt.Errorf("--shard: %q is not a shard", text), "write it like 2/5, for the second of five")
+		return nil, hint.With(fmt.Errorf("--shard: %q is not a shard", text),
+			"write it like 2/5, for the second of five")
 	}
 	return &Shard{Part: i, Of: n}, nil
 }
@@ -110,7 +111,8 @@ func (s *Shard) Narrow(ctx context.Context, from *source.Source, at time.Time) (
 		c.match, c.others = separate(mine, others)
 	}
 	if c.match == nil {
-		return nil, hint.With(fmt.Errorf("shard %d/%d has none of the %d servers in the store", s.Part, s.Of, len(c.seen)),
+		return nil, hint.With(fmt.Errorf("shard %d/%d has none of the %d servers in the store", s.Part, s.Of,
+			len(c.seen)),
 			"models are divided by their names: make fewer shards, or check --match")
 	}
 	out := from.Among(c.match)
@@ -126,9 +128,11 @@ func (c *census) ask(ctx context.Context, from *source.Source, at time.Time) err
 	if c.seen == nil {
 		c.seen = map[place]*server{}
 	}
-	by := append([]string{labels.MetricName, "model_name", indicator.PerModel, indicator.PerUpstream}, dialect.UsualInstance...)
+	by := append([]string{labels.MetricName, "model_name", indicator.PerModel, indicator.PerUpstream},
+		dialect.UsualInstance...)
 	ask := func(names string, more ...*labels.Matcher) (model.Vector, error) {
-		of := indicator.Now("", slices.Concat([]*labels.Matcher{indicator.Like(labels.MetricName, names)}, more, from.Matchers())...).In(span)
+		of := indicator.Now("", slices.Concat([]*labels.Matcher{indicator.Like(labels.MetricName, names)}, more,
+			from.Matchers())...).In(span)
 		of.Func = "last_over_time"
 		return from.Evaluate(ctx, indicator.Aggregate{Op: "group", Labels: by, Of: of}, at)
 	}

@@ -45,7 +45,8 @@ func NewPanels(cfg dashboard.Config, interval time.Duration, experimental bool) 
 			for j := range r.Panels {
 				complete(&r.Panels[j], &each[i].Rows[k].Panels[j], experimental)
 			}
-			out.Rows = append(out.Rows, Row{Board: strings.TrimPrefix(b.UID, "sixty-"), Title: r.Title, Panels: r.Panels})
+			out.Rows = append(out.Rows, Row{Board: strings.TrimPrefix(b.UID, "sixty-"), Title: r.Title,
+				Panels: r.Panels})
 		}
 	}
 	return out, nil

@@ -93,7 +93,8 @@ type Overview struct {
 	Problems   []string  `json:"problems"` // obstacles to judging, one sentence each
 	Models     []Model   `json:"models"`   // the worst first
 
-	// Anomalies are of the plain detector, where it is switched on: the most unusual first, and then those that are over.
+	// Anomalies are of the plain detector, where it is switched on: the most unusual first, and then those that are
+	// over.
 	Anomalies []Anomaly `json:"anomalies,omitzero"`
 }
 
@@ -137,14 +138,14 @@ type Model struct {
 	Replicas  []Replica `json:"replicas"`         // by name
 }
 
-// IsQuiet reports whether nothing of the model's open incident is found now: at most something that is worth knowing, such as
-// the restart that ended it.
+// IsQuiet reports whether nothing of the model's open incident is found now: at most something that is worth knowing,
+// such as the restart that ended it.
 func (m *Model) IsQuiet() bool {
 	return m.Phase == Quiet && (m.Verdict.Status != Firing || m.Verdict.Severity == catalog.Info.String())
 }
 
-// Tell sets the name, the health, the title and the text of a model, for every surface: by its verdict, which is called
-// so, and on so many of its replicas. What is failing is not healthy at once.
+// Tell sets the name, the health, the title and the text of a model for every surface, from its verdict, the verdict's
+// name, and the number of affected replicas. A failing model does not become healthy at once.
 func (m *Model) Tell(called string, on, of int) {
 	m.Name = cmp.Or(m.Model, "the server")
 	if m.Model == "" && len(m.Replicas) > 0 {
@@ -278,14 +279,15 @@ type Summary struct {
 	Events []Event `json:"events,omitempty"`
 	// Since is when each pathology that was part of it began, the last time: a server that dies while it
 	// thrashes is down since it died.
-	Since        map[string]time.Time `json:"since,omitempty"`
-	Ended        *time.Time           `json:"ended"`       // null while it is open
-	QuietSince   *time.Time           `json:"quiet_since"` // since when nothing of an open incident is found; it ends if that lasts
-	Targets      []string             `json:"targets"`
-	Acknowledged *Acknowledgement     `json:"acknowledged"`
-	Notes        []Note               `json:"notes"`
-	HasRecording bool                 `json:"has_recording"`
-	LeftOut      int                  `json:"recording_left_out,omitempty"` // servers that are not in it
+	Since map[string]time.Time `json:"since,omitempty"`
+	Ended *time.Time           `json:"ended"` // null while it is open
+	// since when nothing of an open incident is found; it ends if that lasts
+	QuietSince   *time.Time       `json:"quiet_since"`
+	Targets      []string         `json:"targets"`
+	Acknowledged *Acknowledgement `json:"acknowledged"`
+	Notes        []Note           `json:"notes"`
+	HasRecording bool             `json:"has_recording"`
+	LeftOut      int              `json:"recording_left_out,omitempty"` // servers that are not in it
 }
 
 // Impact counts the requests of an incident's time whose first token came later than Limit, and that failed.
@@ -295,7 +297,8 @@ type Impact struct {
 	Limit  float64 `json:"limit"`            // s: the objective or, without one, twice the usual value
 	Failed float64 `json:"failed,omitempty"` // HTTP 5xx
 	Slow   *Slow   `json:"slow,omitempty"`
-	// BudgetShare is the part of a month's error budget that late or failed ones are, the larger, where there is an objective.
+	// BudgetShare is the part of a month's error budget that late or failed ones are, the larger, where there is an
+	// objective.
 	BudgetShare *float64 `json:"budget_share,omitempty"`
 	Text        string   `json:"text"` // "212 of 540 requests late, 12 failed in 6 min"
 }
@@ -335,7 +338,8 @@ func (i *Impact) Say(span string) string {
 
 // FullName is how a diagnosis names a model where several deployments serve one of that name.
 func FullName(cluster, namespace, model string) string {
-	return strings.Join(slices.DeleteFunc([]string{cluster, namespace, model}, func(p string) bool { return p == "" }), "/")
+	return strings.Join(slices.DeleteFunc([]string{cluster, namespace, model}, func(p string) bool { return p == "" }),
+		"/")
 }
 
 // Open reports whether an incident goes on.
@@ -416,11 +420,12 @@ type Event struct {
 // An Incident is one, whole.
 type Incident struct {
 	Summary
-	Evolution []Turn          `json:"evolution"`                   // of the verdict, in time
-	Timeline  []Moment        `json:"timeline"`                    // that, and what people and machines did
-	Omitted   int             `json:"evolution_omitted,omitempty"` // turns in the middle that are too many to be kept
-	Diagnosis json.RawMessage `json:"diagnosis"`                   // sixty.diagnosis/v1 with plots, of the moment that is kept
-	Similar   *Similar        `json:"similar"`                     // the last one like it
+	Evolution []Turn   `json:"evolution"`                   // of the verdict, in time
+	Timeline  []Moment `json:"timeline"`                    // that, and what people and machines did
+	Omitted   int      `json:"evolution_omitted,omitempty"` // turns in the middle that are too many to be kept
+	// sixty.diagnosis/v1 with plots, of the moment that is kept
+	Diagnosis json.RawMessage `json:"diagnosis"`
+	Similar   *Similar        `json:"similar"` // the last one like it
 	Kept      Kept            `json:"-"`
 	// SlowRequests are the slowest of its time whose traces are still kept.
 	SlowRequests []trace.Slow `json:"slow_requests,omitempty"`
@@ -433,7 +438,7 @@ type Moment struct {
 	Text   string    `json:"text"`   // without a period
 }
 
-// Kept is what the last diagnosis that found an incident's pathology says of it, for people.
+// Kept is the text about an incident's pathology in the last diagnosis that found it.
 type Kept struct {
 	At       time.Time  `json:"at"`
 	Runbook  string     `json:"runbook"`
@@ -500,8 +505,8 @@ type WhatIfAnswer struct {
 	Schema   string   `json:"schema"` // WhatIfSchema
 	Basis    string   `json:"basis"`
 	Warnings []string `json:"warnings"`
-	// Settings are those of the present, from which a reader begins to change: replicas,
-	// and the flags that can be simulated with their values, empty where not known.
+	// Settings are the present settings that a reader may change: the replicas, and the values of the flags that can be
+	// simulated. An unknown value is empty.
 	Settings Settings `json:"settings"`
 	// Present and Changed lack what was not simulated. An interval is the least and the largest of several simulations.
 	Present map[string]catalog.Estimate `json:"present"`

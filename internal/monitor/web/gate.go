@@ -37,7 +37,8 @@ type gate struct {
 
 // newGate returns the gate of a configuration, which may be nil.
 func newGate(o *Options, cfg *access.Config) *gate {
-	g := &gate{external: o.External, token: o.Token, webFile: o.WebFile, passwords: newPasswords(), cfg: cfg, warn: o.Log}
+	g := &gate{external: o.External, token: o.Token, webFile: o.WebFile, passwords: newPasswords(), cfg: cfg,
+		warn: o.Log}
 	g.origins = http.NewCrossOriginProtection()
 	_ = g.origins.AddTrustedOrigin(o.External.Scheme + "://" + o.External.Host) // a URL, as the page was told
 	if cfg != nil {
@@ -53,7 +54,8 @@ func newGate(o *Options, cfg *access.Config) *gate {
 func (s *Server) AsksForCredentials() bool {
 	g := s.gate.Load()
 	at, err := ReadWebConfig(g.webFile)
-	return err != nil || g.token != "" || g.cfg != nil || len(at.Users) > 0 || at.TLSConfig.ClientAuth == "RequireAndVerifyClientCert"
+	return err != nil || g.token != "" || g.cfg != nil || len(at.Users) > 0 ||
+		at.TLSConfig.ClientAuth == "RequireAndVerifyClientCert"
 }
 
 // record writes what somebody did, or tried to do, to the audit log.
@@ -122,8 +124,8 @@ func (g *gate) hasToken(r *http.Request) bool {
 	return g.token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(g.token)) == 1
 }
 
-// open lists the requests without credentials, by method and raw path: those of probes. Every other request needs
-// credentials, even if its cleaned path would be one of these.
+// open lists the probes, by method and raw path: they need no credentials. Every other request needs credentials, even
+// if its cleaned path is one of these.
 var open = []string{"GET /-/healthy", "HEAD /-/healthy", "GET /-/ready", "HEAD /-/ready"}
 
 // openByToken lists further requests without credentials, if there are neither roles nor passwords. A reload reveals
@@ -172,11 +174,13 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		if g.token != "" || len(at.Users) > 0 { // browsers ask for it
 			h.Add("WWW-Authenticate", `Basic realm="sixty"`)
 		}
-		Fail(w, http.StatusUnauthorized, errors.New("this needs credentials: the token, a password or what else the monitor is configured for"))
+		Fail(w, http.StatusUnauthorized,
+			errors.New("this needs credentials: the token, a password or what else the monitor is configured for"))
 		return
 	case p.Role == access.None:
 		g.record(r, p, http.StatusForbidden)
-		Fail(w, http.StatusForbidden, hint.With(fmt.Errorf("%s has no role here", p.Name), "ask for a grant in the monitor's configuration, sixty.access.grants"))
+		Fail(w, http.StatusForbidden, hint.With(fmt.Errorf("%s has no role here", p.Name),
+			"ask for a grant in the monitor's configuration, sixty.access.grants"))
 		return
 	}
 	g.pass(w, r, p, next)
@@ -231,9 +235,10 @@ var (
 		"/api/v1/incidents/":        {read: access.Viewer, write: access.Operator, team: true, logged: true},
 		"POST /api/v1/simulate":     {write: access.Viewer, team: true, logged: true},
 		"/mcp":                      {read: access.Viewer, write: access.Viewer, team: true, logged: true},
-		"/api/v1/":                  {read: access.Viewer, write: access.Viewer, team: true}, // questions, with POST too
-		"/api/":                     {team: true},
-		"/":                         {read: access.Viewer, write: access.Viewer, team: true}, // the page
+		// questions, with POST too
+		"/api/v1/": {read: access.Viewer, write: access.Viewer, team: true},
+		"/api/":    {team: true},
+		"/":        {read: access.Viewer, write: access.Viewer, team: true}, // the page
 	}
 )
 
@@ -260,7 +265,8 @@ func (s *Server) guard(pattern string, next http.Handler) http.Handler {
 			Fail(w, http.StatusForbidden, errors.New("not available in a team's view"))
 			return
 		}
-		if !of.logged || reads && need < access.Admin && !strings.HasSuffix(r.URL.Path, "/recording") && !strings.HasSuffix(r.URL.Path, "/postmortem") {
+		if !of.logged || reads && need < access.Admin && !strings.HasSuffix(r.URL.Path, "/recording") &&
+			!strings.HasSuffix(r.URL.Path, "/postmortem") {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -103,7 +103,8 @@ func (s *Server) write(w http.ResponseWriter, format string, full bool, d *diagn
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:")
 		kind, err = "text/html; charset=utf-8", report.HTML(&b, *d, o)
 	default:
-		Fail(w, http.StatusBadRequest, hint.With(fmt.Errorf("there is no format %q", format), "json, text, markdown and html"))
+		Fail(w, http.StatusBadRequest, hint.With(fmt.Errorf("there is no format %q", format),
+			"json, text, markdown and html"))
 		return
 	}
 	if err != nil {

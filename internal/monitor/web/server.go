@@ -110,11 +110,13 @@ func New(o Options) *Server {
 	s, looking := &Server{o: o}, Limited(atOnce)
 	s.SetAccess(nil)
 	mux := &routes{guard: s.guard}
-	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "sixty is healthy.") })
+	mux.HandleFunc("GET /-/healthy",
+		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "sixty is healthy.") })
 	mux.HandleFunc("GET /-/ready", s.ready)
 	mux.HandleFunc("POST /-/reload", s.reload)
 	mux.HandleFunc("PUT /-/reload", s.reload)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: atOnce}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true,
+		MaxRequestsInFlight: atOnce}))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // as Prometheus does
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
@@ -135,12 +137,14 @@ func New(o Options) *Server {
 		mux.Handle("/api/v1/", restrictPrometheus(o.Prometheus))
 	}
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
-		Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is nothing at %s", r.URL.Path), "docs/api.md lists all paths"))
+		Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is nothing at %s", r.URL.Path),
+			"docs/api.md lists all paths"))
 	})
 	if o.Page != nil {
 		mux.Handle("/", o.Page)
 	}
-	s.Handler = stripExternalPath(o.External, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.gate.Load().serve(w, r, mux) }))
+	s.Handler = stripExternalPath(o.External,
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.gate.Load().serve(w, r, mux) }))
 	s.patterns = mux.patterns
 	return s
 }
@@ -171,7 +175,8 @@ func refuseName(external *url.URL, r *http.Request) error {
 	local := host == "localhost" || strings.HasSuffix(host, ".localhost") || net.ParseIP(host) != nil
 	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && addr.IP.IsLoopback() && !local &&
 		host != hostOf(external.Host) {
-		return hint.With(fmt.Errorf("%q is not this server's name", host), "set --external-url if a proxy is in front of it")
+		return hint.With(fmt.Errorf("%q is not this server's name", host),
+			"set --external-url if a proxy is in front of it")
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 )
 
-// Routes of Prometheus' API for teams: those with selectors that can be restricted, and those that reveal nothing
-// about servers.
+// Routes of Prometheus' API that teams may use: their selectors can be restricted, or they reveal nothing about
+// servers.
 var (
 	expressions = []string{"query", "query_range", "query_exemplars"}
 	selectors   = regexp.MustCompile(`^(series|labels|label/[^/]+/values)$`)
@@ -39,8 +39,10 @@ func restrictPrometheus(next http.Handler) http.Handler {
 		case slices.Contains(harmless, asked):
 			next.ServeHTTP(w, r)
 			return
-		case !matched && !slices.Contains(expressions, asked), r.Method != http.MethodGet && r.Method != http.MethodPost:
-			Fail(w, http.StatusForbidden, hint.With(fmt.Errorf("a view of a team has no %s", asked), "it has query, query_range, series, labels and label/…/values"))
+		case !matched && !slices.Contains(expressions, asked), r.Method != http.MethodGet &&
+			r.Method != http.MethodPost:
+			Fail(w, http.StatusForbidden, hint.With(fmt.Errorf("a view of a team has no %s", asked),
+				"it has query, query_range, series, labels and label/…/values"))
 			return
 		}
 		if err := restrictForm(r, matched, p.Match); err != nil {

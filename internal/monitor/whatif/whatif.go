@@ -41,7 +41,8 @@ func Simulate(
 		return out, err
 	}
 	q := planning.Question{
-		Model: ask.Model, Replicas: c.Replicas, Arrivals: c.ArrivalRateFactor, Prompt: c.PromptFactor, Output: c.OutputFactor,
+		Model: ask.Model, Replicas: c.Replicas, Arrivals: c.ArrivalRateFactor, Prompt: c.PromptFactor,
+		Output: c.OutputFactor,
 	}
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(c.Flags)) {
@@ -82,7 +83,8 @@ func Simulate(
 }
 
 func check(c *view.Change) error {
-	for name, f := range map[string]*float64{"arrival_rate_factor": &c.ArrivalRateFactor, "prompt_factor": &c.PromptFactor, "output_factor": &c.OutputFactor} {
+	for name, f := range map[string]*float64{"arrival_rate_factor": &c.ArrivalRateFactor,
+		"prompt_factor": &c.PromptFactor, "output_factor": &c.OutputFactor} {
 		if *f == 0 {
 			*f = 1
 		}

@@ -19,7 +19,8 @@ import (
 func Document(r *health.Report) *render.Document {
 	d := render.NewDocument("Health report, " + span(r))
 	d.More = "every signal with its peak"
-	style, ok := map[view.Health]render.Style{view.HealthFailing: render.Bad, view.HealthDegraded: render.Warning, view.HealthUncertain: render.Uncertain, view.HealthHealthy: render.Good}[r.Status]
+	style, ok := map[view.Health]render.Style{view.HealthFailing: render.Bad, view.HealthDegraded: render.Warning,
+		view.HealthUncertain: render.Uncertain, view.HealthHealthy: render.Good}[r.Status]
 	if !ok {
 		style = render.Bold
 	}
@@ -44,7 +45,8 @@ func Document(r *health.Report) *render.Document {
 			d.Paragraph("cost", "unknown: "+m.Cost.Reason)
 		}
 		if m.Cost.Dollars != nil {
-			d.Paragraph("", fmt.Sprintf("$%.2f over the period; the price is %s.", *m.Cost.Dollars, m.Cost.PriceFrom)).Style = render.Dim
+			d.Paragraph("", fmt.Sprintf("$%.2f over the period; the price is %s.", *m.Cost.Dollars,
+				m.Cost.PriceFrom)).Style = render.Dim
 		}
 		if m.Summary != "" {
 			d.Paragraph("", render.Sentence(m.Summary))

@@ -38,8 +38,8 @@ type job struct {
 	q      metrics.Querier
 }
 
-// dueCounts are the incidents whose impact is to be measured: those that begin, before people are told of them, until
-// somebody is hurt; and later those that go on, from time to time, and that ended.
+// dueCounts lists the incidents whose impact must be measured now: first, new incidents before people are told of them,
+// until somebody is hurt; later, continuing incidents from time to time, and ended ones.
 func (k *Keeper) dueCounts(d *diagnose.Diagnosis) (first, later []*incident.Record) {
 	for _, r := range k.records {
 		at := d.At.UTC()
@@ -60,8 +60,8 @@ func (k *Keeper) dueCounts(d *diagnose.Diagnosis) (first, later []*incident.Reco
 	return first, later
 }
 
-// count measures the impact of incidents. What is not known in time is asked for again. Counts that were lost with
-// their servers keep their last value.
+// count measures the impact of incidents. A measurement that does not end in time is repeated later. Counts that were
+// lost with their servers keep their last value.
 func (k *Keeper) count(due []*incident.Record, within time.Duration, d *diagnose.Diagnosis, q metrics.Querier) {
 	ctx, cancel := context.WithTimeout(k.ctx, within)
 	defer cancel()
@@ -174,7 +174,8 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 
 // record writes the recording that a diagnosis can be made of again, and returns the labels of each of its servers
 // by directory, and how many servers it leaves out.
-func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (recorded map[string]map[string]string, leftOut int, err error) {
+func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (recorded map[string]map[string]string,
+	leftOut int, err error) {
 	from := d.Verdict.Since.Add(-before)
 	if oldest := d.At.Add(-longest); d.Verdict.Since.IsZero() || from.Before(oldest) {
 		from = oldest
@@ -201,9 +202,11 @@ func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (rec
 			os.Remove(tmp)
 		}
 	}()
-	written, err := pages.Write(ctx, j.q, pages.Request{Instances: instances, Matchers: matchers, From: from, To: d.At, MaxBytes: mostText}, w.Add)
+	written, err := pages.Write(ctx, j.q, pages.Request{Instances: instances, Matchers: matchers, From: from, To: d.At,
+		MaxBytes: mostText}, w.Add)
 	notes, jsonErr := json.MarshalIndent(map[string]any{
-		"recorded_by": "sixty serve", "incident": j.id, "verdict": d.Verdict.ID, "at": d.At.UTC().Format(time.RFC3339Nano), "since": d.Verdict.Since.UTC().Format(time.RFC3339),
+		"recorded_by": "sixty serve", "incident": j.id, "verdict": d.Verdict.ID,
+		"at": d.At.UTC().Format(time.RFC3339Nano), "since": d.Verdict.Since.UTC().Format(time.RFC3339),
 		"targets": d.Verdict.Targets, "command": "sixty diagnose " + j.id + ".tar.zst",
 		"labels": written.Labels, "servers_left_out": leftOut,
 	}, "", " ")

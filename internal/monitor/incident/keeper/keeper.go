@@ -38,7 +38,8 @@ type Config struct {
 	Catalogue []*catalog.Pathology
 	Predict   diagnose.Predictor // predicts fixes of stored diagnoses; may be nil
 	// Impact, which may be nil, measures what users felt of an incident up to a moment, with a scrape so often.
-	Impact func(ctx context.Context, q metrics.Querier, of view.Summary, to time.Time, interval time.Duration) (*view.Impact, error)
+	Impact func(ctx context.Context, q metrics.Querier, of view.Summary, to time.Time,
+		interval time.Duration) (*view.Impact, error)
 	// Listen, which may be nil, is told what became of an incident, after it was written.
 	// It must not wait for long, and may be called from several goroutines.
 	Listen func(view.Summary)
@@ -75,7 +76,8 @@ type Keeper struct {
 
 // Open reads the stored incidents. The context bounds background work.
 func Open(ctx context.Context, c Config) (*Keeper, error) {
-	c.MaxIncidents, c.Retention, c.MaxEvidence = cmp.Or(c.MaxIncidents, 1000), cmp.Or(c.Retention, 90*24*time.Hour), cmp.Or(c.MaxEvidence, 2<<30)
+	c.MaxIncidents, c.Retention, c.MaxEvidence = cmp.Or(c.MaxIncidents, 1000), cmp.Or(c.Retention, 90*24*time.Hour),
+		cmp.Or(c.MaxEvidence, 2<<30)
 	k := &Keeper{
 		c: c, records: map[string]*incident.Record{}, dirty: map[string]bool{}, jobs: map[string]*job{},
 	}
@@ -273,7 +275,8 @@ func (k *Keeper) find(id string, by *access.Principal) (*incident.Record, error)
 	if r := k.records[id]; r != nil && (by == nil || sees(by, r)) {
 		return r, nil
 	}
-	return nil, hint.With(fmt.Errorf("%w: %q", ErrUnknown, id), "GET /api/v1/incidents lists the stored ones; old ones are removed")
+	return nil, hint.With(fmt.Errorf("%w: %q", ErrUnknown, id),
+		"GET /api/v1/incidents lists the stored ones; old ones are removed")
 }
 
 // Get returns one incident, whole, as somebody sees it. A diagnosis that cannot be read is left out.
@@ -284,7 +287,8 @@ func (k *Keeper) Get(id string, by *access.Principal) (view.Incident, error) {
 		k.mu.Unlock()
 		return view.Incident{}, err
 	}
-	others := slices.DeleteFunc(slices.Collect(maps.Values(k.records)), func(o *incident.Record) bool { return !sees(by, o) })
+	others := slices.DeleteFunc(slices.Collect(maps.Values(k.records)),
+		func(o *incident.Record) bool { return !sees(by, o) })
 	out := view.Incident{Similar: incident.FindSimilar(r, others)}
 	c, recorded := r.Copy(), !by.Restricted() || len(seenAmong(r.State.Recorded, by)) > 0
 	out.Summary, out.Evolution, out.Omitted, out.Kept = c.Summary, c.Evolution, c.Omitted, c.Kept
@@ -395,9 +399,11 @@ func (k *Keeper) Recording(id string, by *access.Principal) (path string, direct
 	}
 	switch {
 	case by.Restricted() && len(directories) == 0:
-		return "", nil, hint.With(fmt.Errorf("%w: the recording of %s contains other teams' servers alone", os.ErrNotExist, id), "ask a user who may see all servers")
+		return "", nil, hint.With(fmt.Errorf("%w: the recording of %s contains other teams' servers alone",
+			os.ErrNotExist, id), "ask a user who may see all servers")
 	case !r.HasRecording:
-		return "", nil, hint.With(fmt.Errorf("%w: no recording of %s is stored", os.ErrNotExist, id), "recordings are written within a minute, and the oldest are removed first")
+		return "", nil, hint.With(fmt.Errorf("%w: no recording of %s is stored", os.ErrNotExist, id),
+			"recordings are written within a minute, and the oldest are removed first")
 	}
 	return k.store.path(id, evidenceFile), directories, nil
 }

@@ -80,8 +80,8 @@ func (k *Keeper) Merge(text []byte) error {
 	return errs
 }
 
-// same returns the incident that another monitor's is: of the same servers and faults, with the nearest beginning. Monitors
-// judge each by itself, and name an incident by when they saw it. It is nil where there is none.
+// same returns our incident that equals another monitor's incident: it has the same servers and faults, and the nearest
+// beginning. Two monitors judge independently, so the ids differ by when each saw it. It returns nil without a match.
 func (k *Keeper) same(d *view.Summary) (best *incident.Record) {
 	apart := func(r *incident.Record) time.Duration { return r.Began.Sub(d.Began).Abs() }
 	for _, r := range k.records {

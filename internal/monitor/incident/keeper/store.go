@@ -48,7 +48,8 @@ var validID = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{4}-[a-zA-Z0-
 func openStore(dir string) (s *store, records []*incident.Record, warnings []string, err error) {
 	s = &store{dir: dir, write: fileio.Write}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, nil, nil, hint.With(fmt.Errorf("open the incidents: %w", fileio.StripOp(err)), "name a writable directory")
+		return nil, nil, nil, hint.With(fmt.Errorf("open the incidents: %w", fileio.StripOp(err)),
+			"name a writable directory")
 	}
 	ids, err := s.ids()
 	if err != nil {
@@ -152,7 +153,8 @@ func (s *store) setAside(id string, why error) string {
 			}
 		}
 	}
-	return fmt.Sprintf("incident %s cannot be read and is left out: %v; moving it failed too: %v", id, why, fileio.StripOp(err))
+	return fmt.Sprintf("incident %s cannot be read and is left out: %v; moving it failed too: %v", id, why,
+		fileio.StripOp(err))
 }
 
 func (s *store) has(id, file string) bool {

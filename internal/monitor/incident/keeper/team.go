@@ -23,8 +23,8 @@ import (
 // labelsTime is how long the labels of servers may take to be read.
 const labelsTime = 5 * time.Second
 
-// learnLabels reads the labels of servers on which open incidents were found and that are not known yet, from the series
-// of their scrapes. Servers that have none there stay unknown.
+// learnLabels reads the labels of servers on which open incidents were found and that are not known yet, from the
+// series of their scrapes. Servers that have none there stay unknown.
 func (k *Keeper) learnLabels(at time.Time, q metrics.Querier) (errs error) {
 	var asked []*incident.Record
 	k.mu.Lock()
@@ -88,7 +88,8 @@ func labelsOf(m model.Metric, r *incident.Record) map[string]string {
 
 // sees reports whether somebody sees an incident: all servers on which it was found are in the view.
 func sees(by *access.Principal, r *incident.Record) bool {
-	return !by.Restricted() || len(unlabelled(r)) == 0 && len(r.State.Where) > 0 && len(seenAmong(r.State.Where, by)) == len(r.State.Where)
+	return !by.Restricted() || len(unlabelled(r)) == 0 && len(r.State.Where) > 0 &&
+		len(seenAmong(r.State.Where, by)) == len(r.State.Where)
 }
 
 // seenAmong returns the keys of labels that somebody sees.

@@ -34,7 +34,8 @@ func Markdown(w io.Writer, i *view.Incident, name string) error {
 		d.Item(view.FormatTime(m.At), m.Text)
 	}
 	if i.Omitted > 0 {
-		d.Paragraph("", render.Plural(i.Omitted, "change")+" in the middle are left out: the verdict changed too often.")
+		d.Paragraph("", render.Plural(i.Omitted,
+			"change")+" in the middle are left out: the verdict changed too often.")
 	}
 	if len(kept.Evidence) > 0 {
 		d.Section("Evidence", "")
@@ -54,7 +55,8 @@ func Markdown(w io.Writer, i *view.Incident, name string) error {
 		d.Paragraph("", "No similar earlier incident is stored.")
 	}
 	d.Section("To be filled in", "")
-	d.List("Who noticed?", "What was the root cause?", "What helped, and what did not?", "What prevents it from happening again? Who does it, and by when?")
+	d.List("Who noticed?", "What was the root cause?", "What helped, and what did not?",
+		"What prevents it from happening again? Who does it, and by when?")
 	return d.Markdown(w)
 }
 
@@ -85,7 +87,8 @@ func advice(d *render.Document, a *view.Advice) {
 			}
 			return indicator.FormatNumber(*v, indicator.Unit(e.Unit))
 		}
-		rows = append(rows, []string{e.Title, number(e.Before), number(&e.Low) + " to " + number(&e.High), number(e.Came)})
+		rows = append(rows, []string{e.Title, number(e.Before), number(&e.Low) + " to " + number(&e.High),
+			number(e.Came)})
 	}
 	if len(rows) > 0 {
 		d.Table(render.Columns("quantity", "before", "predicted", "came"), rows)

@@ -3,7 +3,8 @@
 //
 // The bundle in dist is built from ../../../../web (make page) and not part of the repository:
 // where it was not built, the shell alone is shown. Everything that the page shows comes from
-// foreign servers: it reaches the browser as text, never as markup, and the content security policy allows no script but the bundle's own.
+// foreign servers: it reaches the browser as text, never as markup, and the content security policy allows no script
+// but the bundle's own.
 package page
 
 import (
@@ -64,7 +65,7 @@ type handler struct {
 	bundle bundle
 }
 
-// A bundle is what the shell has to name of it.
+// A bundle holds the names of the files that the shell links to.
 type bundle struct {
 	Script        string // "" where there is none
 	Styles, Later []string
@@ -125,7 +126,7 @@ func (p *handler) load() error {
 	return nil
 }
 
-// kinds are those of the bundle's files, whatever the machine's own list says.
+// kinds are the content types of the bundle's files; the machine's own list may differ.
 var kinds = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
 func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -28,8 +28,8 @@ type shell struct {
 	Models   []view.Model // that are shown
 }
 
-// A place is a path that the script has a view for; those of one thing have its id. API and Command are where
-// what it shows is had without a script.
+// A place is a path with a view in the script. A view of one incident or runbook has its id in the path. API and
+// Command give the same content without a script.
 type place struct{ Path, Title, API, Command string }
 
 // An advised fix is one of an incident's advice, under its heading.

@@ -14,13 +14,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-const (
-	maxHeader  = 64 << 10
-	readHeader = 10 * time.Second
-	idleClient = 2 * time.Minute
-	maxStreams = 10_000 // per HTTP/2 connection
-)
-
 // quiet takes what net/http logs, which is what clients and upstreams did wrong: that is
 // counted.
 var quiet = log.New(io.Discard, "", 0)

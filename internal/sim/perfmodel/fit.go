@@ -519,3 +519,14 @@ func isPlausibleKnee(x vector, shape sim.StepCost) bool {
 // A Miss is how far a quantity is off when the fit's own measurements are simulated: the logarithm
 // of simulated over measured, for its mean and its 95th percentile.
 type Miss struct{ Mean, Tail float64 }
+
+// A Kind is a set of quantities whose predictions have similar errors.
+type Kind string
+
+// The kinds. A quantity before the first token belongs to TTFT, gaps between tokens to TPOT.
+const (
+	TTFT   Kind = "ttft"
+	TPOT   Kind = "tpot"
+	E2E    Kind = "e2e"
+	Tokens Kind = "tokens"
+)

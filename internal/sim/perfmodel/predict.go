@@ -49,17 +49,6 @@ func (p *Prediction) Overload() bool {
 	return o.Low < 0.9*o.Value && t.High > long*last.Seconds() && t.Value < long*last.Seconds()
 }
 
-// A Kind is a set of quantities whose predictions have similar errors.
-type Kind string
-
-// The kinds. A quantity before the first token belongs to TTFT, gaps between tokens to TPOT.
-const (
-	TTFT   Kind = "ttft"
-	TPOT   Kind = "tpot"
-	E2E    Kind = "e2e"
-	Tokens Kind = "tokens"
-)
-
 // A quantity is one of a prediction's estimates.
 type quantity struct {
 	*Estimate

@@ -2,7 +2,6 @@ package perfmodel
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
@@ -220,22 +219,4 @@ func (s *Settings) countGraphs() {
 			n += 16
 		}
 	}
-}
-
-// ParseMemory reads "80GiB", "80GB" or "81559MiB".
-func ParseMemory(s string) (float64, bool) {
-	text := strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(s), " ", ""))
-	for _, u := range []struct {
-		suffix string
-		factor float64
-	}{{"GIB", gib}, {"MIB", 1 << 20}, {"GB", 1e9}, {"MB", 1e6}} {
-		if n, ok := strings.CutSuffix(text, u.suffix); ok {
-			v, err := strconv.ParseFloat(n, 64)
-			if err != nil || !(v > 0) || math.IsInf(v*u.factor, 0) || v*u.factor > 1<<50 {
-				return 0, false
-			}
-			return v * u.factor, true
-		}
-	}
-	return 0, false
 }

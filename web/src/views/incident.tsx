@@ -1,28 +1,17 @@
 import { useEffect, useState } from 'preact/hooks'
-import { post, useGet } from '../api'
+import { useGet } from '../api'
 import { change, length, number, opening, sentence, stamp, time, titleOf } from '../format'
 import { now, trust, useLive } from '../live'
-import { remembered } from '../palette'
 import { go, link, to, useRoute } from '../route'
-import type { Diagnosis, Finding, Health, Incident, Settings, Summary, Workload } from '../types'
-import { Ago, At, Compared, Copy, Loaded, Mark, Name, Nothing, Pick, Problem, Tabs, Text, useTitle, type Tab } from '../ui'
+import type { Diagnosis, Finding, Incident, Summary, Workload } from '../types'
+import { Ago, At, Compared, Copy, Loaded, Nothing, Pick, Tabs, Text, useTitle, type Tab } from '../ui'
+import { Acknowledge, Notes, PhaseOf, Silence } from './act'
 import { Chain, rowOf } from './chain'
 import { EvidenceTable, Fixes, sure, useStory } from './diagnosis'
 import { Hurt, Replicas } from './overview'
 import { hopOf, Path } from './path'
 import { RunbookText } from './runbooks'
 import { useStarts } from './strip'
-
-export const healthOfSeverity = (severity: string): Health => (severity === 'page' ? 'failing' : severity === 'ticket' ? 'degraded' : 'healthy')
-
-// PhaseOf says where an incident stands.
-export const PhaseOf = ({ i }: { i: Summary }) => (
-  <>
-    <Mark health={i.phase} />
-    {i.phase === 'quiet' && i.quiet_since && <> since <At at={i.quiet_since} /></>}
-    {i.phase === 'quiet' && i.closes_at && <>, closes at <At at={i.closes_at} /></>}
-  </>
-)
 
 export function IncidentView({ id }: { id: string }) {
   const live = useLive()
@@ -204,80 +193,6 @@ function History({ i }: { i: Incident }) {
           <ul>{i.similar.notes.map((n) => <li>{n.by}: {n.text}</li>)}</ul>
         </>
       )}
-    </section>
-  )
-}
-
-// useWrite sends what was written with the reader's name, and says how it went.
-function useWrite(again: () => void) {
-  const [state, set] = useState<{ busy: boolean; error?: Error }>({ busy: false })
-  const write = async (path: string, body: object): Promise<boolean> => {
-    set({ busy: true })
-    const error = await post(path, { by: remembered('name').trim(), ...body }).then(() => undefined, (e: Error) => e)
-    set({ busy: false, error })
-    if (!error) again()
-    return !error
-  }
-  return { ...state, write }
-}
-
-// Acknowledge asks for a name once.
-export function Acknowledge({ path, again }: { path: string; again: () => void }) {
-  const [asks] = useState(!remembered('name').trim())
-  const { busy, error, write } = useWrite(again)
-  const send = (e: Event) => {
-    e.preventDefault()
-    void write(`${path}/acknowledge`, {})
-  }
-  if (!asks && !error) return <button type="button" class="main" disabled={busy} onClick={send}>Acknowledge</button>
-  return (
-    <Pick label="Acknowledge">
-      <form class="inline" data-form="acknowledge" onSubmit={send}>
-        <Name />
-        <button disabled={busy}>Acknowledge</button>
-        {error && <Problem error={error} />}
-      </form>
-    </Pick>
-  )
-}
-
-// Silence silences the alerts of the incident in Alertmanager, where one is configured.
-function Silence({ path, again }: { path: string; again: () => void }) {
-  const { data } = useGet<Settings>('/api/v1/settings')
-  const { busy, error, write } = useWrite(again)
-  const [until, setUntil] = useState(0)
-  if (!data?.alertmanagers?.length) return null
-  const send = async (e: SubmitEvent) => {
-    e.preventDefault()
-    const hours = Number((e.submitter as HTMLButtonElement).value)
-    if (await write(`${path}/silence`, { hours })) setUntil(now() + hours * 3600e3)
-  }
-  return (
-    <Pick label={until ? 'Silenced' : 'Silence'}>
-      <form class="inline" data-form="silence" onSubmit={send}>
-        {until ? <p>Silenced in Alertmanager until <At at={until} />.</p> : <Name />}
-        {!until && <span>{[1, 4, 24].map((hours) => <><button value={hours} disabled={busy}>{hours} h</button> </>)}</span>}
-        {error && <Problem error={error} />}
-      </form>
-    </Pick>
-  )
-}
-
-function Notes({ path, again }: { path: string; again: () => void }) {
-  const [text, setText] = useState('')
-  const { busy, error, write } = useWrite(again)
-  const send = async (e: Event) => {
-    e.preventDefault()
-    if (text.trim() && (await write(`${path}/notes`, { text: text.trim() }))) setText('')
-  }
-  return (
-    <section>
-      <form class="note" onSubmit={send}>
-        <Name />
-        <textarea value={text} onInput={(e) => setText(e.currentTarget.value)} rows={3} maxLength={4000} placeholder="What was found, what was done" aria-label="Note" required />
-        <button disabled={busy}>Add the note</button>
-        {error && <Problem error={error} />}
-      </form>
     </section>
   )
 }

@@ -5,7 +5,8 @@ import { now, useLive } from '../live'
 import { to } from '../route'
 import type { Summary } from '../types'
 import { At, Filter, Loaded, matches, Nothing } from '../ui'
-import { PhaseOf, scope } from './incident'
+import { PhaseOf } from './act'
+import { scope } from './incident'
 import { open } from './strip'
 
 // Incidents are all that are kept, the latest first.

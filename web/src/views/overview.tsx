@@ -7,9 +7,9 @@ import { all, byReplica, column, fill, pattern, rangePath, rateOf, type Answer, 
 import { link, to, useRoute } from '../route'
 import type { Anomaly, Deployment, Health, Incident, Life, Link, Model, Numbers, Panels, Quantity, Replica, Summary } from '../types'
 import { Ago, At, Copy, courseOf, Filter, Mark, matches, Nothing, Problem, Text, Waiting } from '../ui'
+import { Acknowledge, healthOfSeverity, PhaseOf } from './act'
 import { Axis, Chain, rowOf } from './chain'
 import { FixBody, sure, useStory, useTick } from './diagnosis'
-import { Acknowledge, healthOfSeverity, PhaseOf } from './incident'
 import { open, Strip, useStarts } from './strip'
 import { Path } from './path'
 

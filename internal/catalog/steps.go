@@ -11,24 +11,23 @@ import (
 // SlowSteps adds sentences about decode steps that take longer than their batch explains, and about the known cause.
 // It reports whether the batch alone explains the step.
 func (p *Pass) SlowSteps() (explained bool) {
-	explained = true
-	if times, ok := p.SlowerThanBatch(); ok {
-		usual, _ := p.Usual(indicator.ITLP50)
-		batch := 1.0
-		if g, ok := p.Grown(indicator.DecodeBatch); ok {
-			batch = g
-		}
-		explained = times < 1.2
-		rest := "That explains the step."
-		if !explained {
-			rest = fmt.Sprintf("The remaining factor of %s is not the load.", Digits(times))
-		}
-		p.Reason("ITL P50 is normally %s. The batch is %s as large, which may make a step up to %s as long. %s",
-			indicator.FormatNumber(usual, indicator.Seconds), indicator.FormatNumber(batch, indicator.Times),
-			indicator.FormatNumber(math.Max(1, math.Pow(batch, stepExponent)), indicator.Times), rest)
-	} else {
+	times, ok := p.SlowerThanBatch()
+	if !ok {
 		p.Reason("Without a baseline, a slow machine cannot be told from a large batch.")
+		return true
 	}
+	usual, _ := p.Usual(indicator.ITLP50)
+	batch := 1.0
+	if g, ok := p.Grown(indicator.DecodeBatch); ok {
+		batch = g
+	}
+	rest := "That explains the step."
+	if explained = times < 1.2; !explained {
+		rest = fmt.Sprintf("The remaining factor of %s is not the load.", Digits(times))
+	}
+	p.Reason("ITL P50 is normally %s. The batch is %s as large, which may make a step up to %s as long. %s",
+		indicator.FormatNumber(usual, indicator.Seconds), indicator.FormatNumber(batch, indicator.Times),
+		indicator.FormatNumber(math.Max(1, math.Pow(batch, stepExponent)), indicator.Times), rest)
 	return explained
 }
 

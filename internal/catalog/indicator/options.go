@@ -211,6 +211,12 @@ var (
 	DecodeServers = ofPair("pd_decode_servers", "Decode servers", Count,
 		func(r Roles) Aggregate { return CountOf(And(answering, r.Decode)) },
 		"Servers of the model that receive KV caches.")
+	DecodeTTFT = &Signal{
+		Name: "pd_decode_ttft", Title: "TTFT mean, decode servers", Unit: Seconds, Fleet: true, Hint: hintTransfer,
+		Feature: "a KV connector of vLLM 0.16 or later",
+		Expr:    OrZero(OfGroup(Unless(running, fetched), Avg(And(TTFTMean.Expr, fetched)).By(Fleet...), Fleet), running),
+		Doc:     "Mean time to the first token on the model's decode servers, told to those that fetch no prompts; 0 on others.",
+	}
 	TransferredShare = &Signal{
 		Name: "kv_transferred_share", Title: "Prompt tokens transferred, share", Unit: Ratio,
 		Panel: &Panel{ID: 804, Row: 800, Width: 8, Max: 1},
@@ -264,8 +270,8 @@ func ofReceived(received Expr) Roles {
 		And(givesFirst, Sum(Last("vllm:nixl_xfer_time_seconds_count").In(PastMark))), received)}
 }
 
-// mostlyWaiting is how many requests wait on a server for seven tenths of the time.
-var mostlyWaiting = Sum(Share(0.3, "vllm:num_requests_waiting"))
+// mostlyWaiting is how many requests wait on a server for seven tenths of the time, and running how many run now.
+var mostlyWaiting, running = Sum(Share(0.3, "vllm:num_requests_waiting")), Sum(Now("vllm:num_requests_running"))
 
 // Exprs are the signals that ask for roles, by name.
 func (r Roles) Exprs() map[string]Expr {
@@ -280,13 +286,12 @@ func (r Roles) Exprs() map[string]Expr {
 
 // ofPair is a value of the prefill or the decode servers of a model, told to each of its servers.
 func ofPair(name, title string, unit Unit, of func(Roles) Aggregate, doc string) *Signal {
-	there := Sum(Now("vllm:num_requests_running"))
-	told := func(r Roles) Expr { return OfGroup(there, of(r).By(Fleet...), Fleet) }
+	told := func(r Roles) Expr { return OfGroup(running, of(r).By(Fleet...), Fleet) }
 	return &Signal{
 		Name: name, Title: title, Unit: unit, Fleet: true, OfRoles: told, Doc: doc, Hint: hintTransfer,
 		Expr: told(bySource), Otherwise: []Alternative{
 			{Without: "vllm:prompt_tokens_by_source_total", Expr: told(byTransfers)},
-			{Without: "vllm:nixl_xfer_time_seconds_count", With: "vllm:num_requests_waiting_by_reason", Expr: OrZero(told(byTokens), there)},
+			{Without: "vllm:nixl_xfer_time_seconds_count", With: "vllm:num_requests_waiting_by_reason", Expr: OrZero(told(byTokens), running)},
 		},
 	}
 }
@@ -298,7 +303,7 @@ func ofOptions() []*Signal {
 	return []*Signal{
 		SpeculationShare, SpeculationAccepted, SpeculationLength, SpeculationDrafts, CorruptedRequests, CorruptedShare,
 		TransfersFailed, TransferFailShare, TransferTime, TransferBytes, LeasesExpired, LeaseShare, HeldIdle, TransfersPerRequest, TransferredShare,
-		PrefillQueue, PrefillBusy, PrefillServers, DecodeQueue, DecodeUsage, DecodeServers,
+		PrefillQueue, PrefillBusy, PrefillServers, DecodeQueue, DecodeUsage, DecodeServers, DecodeTTFT,
 		TransferP50, FetchedPerLease, TierHitRatio, TierQueryRate, OffloadPace, OffloadBytes,
 	}
 }

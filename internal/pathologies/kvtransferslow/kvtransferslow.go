@@ -24,6 +24,17 @@ var (
 )
 
 var (
+	decodeLate = &catalog.Threshold{
+		Name: "decode_ttft_worse", Unit: indicator.Seconds, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 2, Offset: 0.05},
+		Why:      "twice the normal on the decode servers, and at least 50 ms more: less is not noticeable",
+	}
+	// pushedLate holds on a prefill server for whose KV caches decode servers wait: with NIXL's push mode and Mooncake
+	// it counts the transfers, and its own first tokens are in time.
+	pushedLate = catalog.Above(indicator.DecodeTTFT, decodeLate)
+)
+
+var (
 	someHeld = &catalog.Threshold{
 		Name: "kv_transfers_held", Unit: indicator.Requests, Default: 4.5,
 		Why: "five requests in transfer nine tenths of the time: a transfer takes milliseconds, so most looks find few",
@@ -44,10 +55,12 @@ var Pathology = &catalog.Pathology{
 	Title:             "KV caches take long to arrive from the prefill servers",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,
+	Everywhere:        true, // one side counts the transfers, and both wait for them
 	Grades:            []catalog.Grade{{Severity: catalog.Page, While: dontMove}, {Severity: catalog.Ticket}},
 	When: catalog.Any(
 		catalog.All(catalog.Above(indicator.TransferTime, slower),
-			catalog.Guard(catalog.Above(indicator.TransferP50, mostSlower)), catalog.FirstTokenLate),
+			catalog.Guard(catalog.Above(indicator.TransferP50, mostSlower)),
+			catalog.Any(catalog.FirstTokenLate, pushedLate)),
 		dontMove,
 	),
 	For:         time.Minute,
@@ -55,6 +68,7 @@ var Pathology = &catalog.Pathology{
 	Explains:    []string{"prefill-starvation", "concurrency-limit", "saturation", "slow-prefill", "unexplained"},
 	Chain: slices.Concat([]catalog.Link{
 		{Says: "KV transfers take longer", When: catalog.Above(indicator.TransferTime, slower)},
+		{Says: "Decode servers wait for KV", When: pushedLate},
 		{Says: "KV transfers stand still", When: catalog.Above(indicator.TransferHeld, someHeld)},
 	}, catalog.Late),
 	Refine: refineFinding,

@@ -24,19 +24,27 @@ func refineFinding(p *catalog.Pass) {
 		})
 		return
 	}
-	p.Summary = "The KV cache of a prompt takes " + p.Text(indicator.TransferTime) + " to arrive"
+	way, first := "to arrive", indicator.TTFTMean
+	if pushed, _ := pushedLate.Eval(p); pushed == catalog.True {
+		way, first = "to get from this prefill server to a decode server", indicator.DecodeTTFT
+	}
+	p.Summary = "The KV cache of a prompt takes " + p.Text(indicator.TransferTime) + " " + way
 	if took, ok := p.Measured(indicator.TransferTime); ok {
 		if size, ok := p.Measured(indicator.TransferBytes); ok && took > 0 {
 			p.Reason("%s in %s are %s/s.", indicator.FormatNumber(size, indicator.Bytes),
 				indicator.FormatNumber(took, indicator.Seconds), indicator.FormatNumber(size/took, indicator.Bytes))
 		}
-		if first, ok := p.Measured(indicator.TTFTMean); ok && first > 0 {
-			p.Reason("That is %s of the mean time to the first token here.",
-				indicator.FormatNumber(min(1, took/first), indicator.Ratio))
+		if wait, ok := p.Measured(first); ok {
+			p.Reason("That is %s of the mean time to the first token there.",
+				indicator.FormatNumber(min(1, took/wait), indicator.Ratio))
 		}
 	}
 	p.Observe("Prompts", indicator.PromptTokens)
-	p.ShedQueue("TTFT P95 returns to normal")
+	if first == indicator.DecodeTTFT {
+		p.Observe("Where they arrive", indicator.DecodeTTFT, indicator.DecodeServers)
+	} else {
+		p.ShedQueue("TTFT P95 returns to normal")
+	}
 	p.Fix(catalog.Fix{
 		Summary: "Test the link between the prefill and the decode servers: does it use RDMA or has it fallen back " +
 			"to TCP, and what else uses it",

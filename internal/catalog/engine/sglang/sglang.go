@@ -173,6 +173,7 @@ func tellTransfers(n *engine.Naming, prefix string, has func(name string) bool) 
 		fetched := indicator.Sum(indicator.Increase("vllm:nixl_xfer_time_seconds_count")).By(indicator.Fleet...)
 		unasked := increase(late, prefill)
 		n.Exprs[indicator.LeasesExpired.Name] = unasked
+		n.Exprs[indicator.DecodeTTFT.Name] = indicator.Mul(indicator.Number(0), firsts) // a prefill server's own has the transfer
 		n.Exprs[indicator.LeaseShare.Name] = indicator.Div(unasked, indicator.AtLeast(indicator.Add(unasked, increase("vllm:time_to_first_token_seconds_count")), 1))
 		n.Exprs[indicator.FetchedPerLease.Name] = indicator.OfGroup(indicator.Sum(indicator.Now("vllm:num_requests_running")),
 			indicator.Div(fetched, indicator.AtLeast(indicator.Sum(unasked).By(indicator.Fleet...), 1)), indicator.Fleet)

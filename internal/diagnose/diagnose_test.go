@@ -97,7 +97,7 @@ func TestAHintIsForWhatIsNotExposed(t *testing.T) {
 		"not exposed":                {indicator.Unknown("not exposed: vllm:x"), indicator.PrefixHitRatio.Hint},
 		"no GPU exporter":            {indicator.Unknown("no GPU exporter"), indicator.PrefixHitRatio.Hint},
 		"too few observations":       {indicator.Unknown("too few observations: 0, want 3"), ""},
-		"a past that is short":       {indicator.Unknown("needs 5m0s of history"), ""},
+		"a past that is short":       {indicator.Unknown("needs 5 min of history"), ""},
 		"nothing to compare it with": {indicator.Known(0), ""},
 	} {
 		var g Gap

@@ -249,7 +249,7 @@ func (s *Signal) TooShort(past time.Duration) (Value, bool) {
 	if past >= s.MinPast {
 		return Value{}, false
 	}
-	return Unknown(fmt.Sprintf("needs %s of history", s.MinPast)), true
+	return Unknown(fmt.Sprintf("needs %.0f min of history", s.MinPast.Minutes())), true
 }
 
 // Sums reports whether the value is a number of events in the window, which is the larger the longer that is.

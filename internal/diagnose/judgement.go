@@ -49,7 +49,7 @@ func judgeTarget(s *Snapshot, since *dates, target int, pathologies []*catalog.P
 			j.outcomes = append(j.outcomes, outcome{pathology: p, severity: p.Severity, status: NotApplicable})
 			continue
 		}
-		for _, of := range s.partsOf(target, p.Per()) {
+		for _, of := range s.partsOf(target, p.Per(), p.When) {
 			o := outcome{pathology: p, when: when, part: of, severity: p.Severity}
 			o.judgeCondition(s, j.view.of(of))
 			j.outcomes = append(j.outcomes, o)
@@ -226,7 +226,7 @@ func (o *outcome) refineFinding(s *Snapshot, v dated, j *judgement) {
 			" after a restart"
 	}
 	o.chain = v.chainOf(o)
-	if o.part.label == indicator.PerModel && len(s.partsOf(j.target, o.part.label)) > 1 {
+	if o.part.label == indicator.PerModel && len(s.partsOf(j.target, o.part.label, o.pathology.When)) > 1 {
 		o.pass.Summary = o.part.name + ": " + o.pass.Summary
 	}
 	fixes, later := catalog.For(server.Dialect.Flags, server.Version, o.pass.Fixes)

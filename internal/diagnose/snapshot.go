@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose/identity"
 	"github.com/sixty-dev/sixty/internal/diagnose/segments"
@@ -76,11 +77,16 @@ func (s *Snapshot) of(target int, p part) readings {
 	return s.parts[target][p]
 }
 
-// partsOf lists the parts of a target by a label, or the whole target without parts.
-func (s *Snapshot) partsOf(target int, label string) []part {
+// partsOf lists the parts of a target, by a label, of which something is known that a condition reads, or the whole
+// target without such parts.
+func (s *Snapshot) partsOf(target int, label string, of catalog.Cond) []part {
 	var out []part
-	for p := range s.parts[target] {
-		if p.label == label {
+	for p, readings := range s.parts[target] {
+		known := false
+		of.Signals(func(sig *indicator.Signal) {
+			known = known || sig.Per == label && readings.of(sig).now != (indicator.Value{})
+		})
+		if p.label == label && known {
 			out = append(out, p)
 		}
 	}

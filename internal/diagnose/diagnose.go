@@ -17,14 +17,14 @@
 //   - [Fetch] asks for every signal in both, once for each group of targets of one dialect and time (fetch.go,
 //     answers.go). What no single target shows is made of several: who holds the GPUs, what a gateway holds that its
 //     engines do not (outside.go).
-//   - [Evaluate] judges each target (judgement.go): a condition holds or not (view.go), beyond doubt or not (doubt.go),
+//   - Evaluation judges each target (judgement.go): a condition holds or not (view.go), beyond doubt or not (doubt.go),
 //     since a moment (since.go). What no history dates is a trail: its signal is asked for at past moments, and the
 //     snapshot is judged again (trail.go). Causes and effects make a chain (chain.go). What speaks against "healthy"
 //     where nothing fires is in health.go.
 //   - It judges each pool (pool.go, finding.go, gateway.go): the outcomes on several targets are one finding, and a
 //     finding explains others, on one target and across the pool.
 //
-// Evaluate does no I/O, reads no clock and returns no error: the same Snapshot gives the same Diagnosis. Nothing is
+// Evaluation does no I/O, reads no clock and returns no error: the same Snapshot gives the same Diagnosis. Nothing is
 // healthy because nothing was found: "healthy" needs a server that could be judged, and no reason against it.
 //
 // A Diagnosis also answers what is asked of it later: plots (plot.go), and the path of a request (deployment.go).

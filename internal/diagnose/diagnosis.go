@@ -82,7 +82,7 @@ type Diagnosis struct {
 	// Deployments are the paths of requests that pass servers of several roles, one for a model.
 	Deployments []Deployment
 
-	inquiry *inquiry // nil where Evaluate was called alone
+	inquiry *inquiry // nil of a diagnosis that Run did not make
 }
 
 // A Verdict is the answer for one model, or for all models.
@@ -244,7 +244,7 @@ func (d *Diagnosis) Found(least catalog.Severity) bool {
 }
 
 // Reading returns a signal of a target, by its index in Diagnosis.Targets, in the window and in the baseline. It is
-// unknown if Evaluate was called alone.
+// unknown if Run did not make the diagnosis.
 func (d *Diagnosis) Reading(target int, sig *indicator.Signal) (now, normal indicator.Value) {
 	if d.inquiry == nil || target >= len(d.inquiry.snapshot.readings) {
 		none := indicator.Unknown("nothing was read")

@@ -13,11 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 )
 
-// Evaluate judges a snapshot.
-func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagnosis {
-	return evaluate(s, new(dates), pathologies, set)
-}
-
+// evaluate judges a snapshot. Trails that would date a fault and are not read yet are noted in since.
 func evaluate(s *Snapshot, since *dates, pathologies []*catalog.Pathology, set Settings) Diagnosis {
 	d := Diagnosis{At: s.At, Targets: slices.Clone(s.Targets), Spans: s.Spans, Interval: s.interval}
 	var judged []judgement

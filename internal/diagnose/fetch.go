@@ -148,7 +148,7 @@ func (s *Snapshot) standIn() {
 }
 
 // readStranded says how many connections clients have opened since the last token and hold, see
-// history.openedConnections.
+// segments.Span.OpenedSince.
 func (s *Snapshot) readStranded() {
 	for i := range s.Spans {
 		silence, stranded := s.Now(i, indicator.RankSilence), s.readings[i].of(indicator.StrandedClients)

@@ -210,14 +210,6 @@ series:
 	return total
 }
 
-// total is the sum of what a histogram observed.
-func total(f *dto.MetricFamily) (s float64) {
-	for _, m := range f.GetMetric() {
-		s += m.GetHistogram().GetSampleSum()
-	}
-	return s
-}
-
 // ends returns how many requests ended in each status, once none is open.
 func (r *running) ends(t testing.TB) map[string]int {
 	t.Helper()

@@ -43,7 +43,7 @@ type Target struct {
 	Version string // as the server says or, failing that, as its metric names tell
 	Config  engine.Config
 	Role    engine.Role // as labels of its series say it; "" if they do not
-	Life    Life        // set by Evaluate; "" if unknown
+	Life    Life        // set by the diagnosis; "" if unknown
 	Notes   []string    // facts learnt beside the metrics: "/health answers 503"
 	Failure string      // error of its last scrape, such as "connection refused"; "" if unknown
 

@@ -73,7 +73,7 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 	for _, t := range targets {
 		if t.Dialect.Serves() {
 			d.Dialects = append(d.Dialects, t.Dialect)
-			at := keyOf(d.Instance, func(l string) string { return t.Labels[l] })
+			at := identity.LabelKey(t.Labels, d.Instance)
 			served[at] = append(served[at], t.Labels["model_name"])
 		}
 	}
@@ -95,15 +95,6 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 
 // samples are the values of one signal, by model.
 type samples map[string][]float64
-
-// keyOf joins the values of labels.
-func keyOf(names []string, value func(name string) string) string {
-	key := ""
-	for _, n := range names {
-		key += value(n) + "\xff"
-	}
-	return key
-}
 
 // isMeasured reports whether a baseline has the signal: signals of model servers, and of the outcomes of their
 // requests.
@@ -136,7 +127,7 @@ func fetchSignals(ctx context.Context, q metrics.Querier, d dialect.Deployment, 
 				if s.Scope == indicator.Model {
 					return []string{string(of["model_name"])}
 				}
-				return served[keyOf(d.Instance, func(l string) string { return string(of[model.LabelName(l)]) })]
+				return served[identity.LabelKey(of, d.Instance)]
 			})
 			return nil
 		})

@@ -28,10 +28,10 @@ type Span struct {
 
 	Silence time.Duration // how long ago the last page was when the last scrape failed
 
-	LastWait float64 // mean TTFT of the last requests, see history.lastWait
+	LastWait float64 // mean TTFT of the last requests, see History.lastWait
 
 	Steadiness  Steadiness
-	OpenedSince func(time.Time) (float64, bool) // see history.openedConnections; nil of what does not serve
+	OpenedSince func(time.Time) (float64, bool) // see History.openedConnections; nil of what does not serve
 	// source of onsets, until they are read; nil for targets that do not serve
 	Course *Course
 	before time.Time     // the last scrape before the window, zero where no scrape was seen

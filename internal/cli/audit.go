@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,9 +29,6 @@ type auditFlags struct {
 	failOn string
 }
 
-// auditFormats are the forms of the answer; the last tells of the linter alone.
-var auditFormats = []string{"text", "json", "sarif"}
-
 func newAuditCommand() *cobra.Command {
 	f := &auditFlags{}
 	cmd := &cobra.Command{Use: "audit", RunE: f.run}
@@ -49,7 +45,7 @@ func newAuditCommand() *cobra.Command {
 	s.BoolVar(&f.fix, "fix", false, "rename metrics that have one successor, in the files")
 	s.BoolVar(&f.files.SkipUnrelated, "skip-unrelated", false,
 		"skip files without rules or dashboards, even if none is left: for hooks that pass every file")
-	f.output.AddFlags(s, auditFormats...)
+	f.output.AddFlags(s, "text", "json")
 	f.output.AddFull(s, "show every item and every place")
 	registerFailOn(s, &f.failOn)
 	return cmd
@@ -74,9 +70,6 @@ func (f *auditFlags) check(args []string) error {
 			"give a server's URL, --prometheus URL, --rules FILE or --dashboards FILE, such as: sixty audit http://localhost:8000")
 	case f.dialect+f.release != "" && !f.files.Any():
 		return hint.With(errors.New("--dialect and --vllm-version stand for absent servers, and there is no file to check against them"), "give --rules FILE or --dashboards FILE")
-	case slices.Contains(auditFormats[2:], f.output.Form()) && !f.files.Any() && f.source.Prometheus == "":
-		return hint.With(fmt.Errorf("--output %s reports rules and dashboards, and there are none", f.output.Form()),
-			"give --rules FILE or --dashboards FILE")
 	case f.fix && !f.files.Any():
 		return hint.With(errors.New("--fix without files"), "name what to repair with --rules or --dashboards")
 	case f.source.At != "" && f.source.Prometheus == "":
@@ -124,11 +117,8 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if err := f.output.Write(cmd.OutOrStdout(), func(w io.Writer, t render.Options) error {
-		switch f.output.Form() {
-		case "json":
+		if f.output.Form() == "json" {
 			return r.JSON(w)
-		case "sarif":
-			return r.SARIF(w)
 		}
 		return r.Text(w, t, f.output.Full)
 	}); err != nil {

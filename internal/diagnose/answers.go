@@ -12,20 +12,21 @@ import (
 
 // A question is one instant query; several signals may need its answer.
 type question struct {
-	what string        // an expression
-	of   string        // its layout, without the instances
-	past time.Duration // how far back it looks, if that is all there is
-	at   time.Time
+	name     string        // of the expression
+	compiled string        // what the expression is compiled for, apart from the instances
+	past     time.Duration // the whole history, if it looks back over all of it; else 0
+	at       time.Time
 }
 
-// Answers are those to the questions of a diagnosis. The next one needs not ask again what is about the past.
+// Answers holds the answers to the questions of a diagnosis. The next diagnosis reuses those about the past.
 type Answers map[question]*answer
 
-// lookUp returns the known answers to queries, unless most of them are about others.
+// lookUp returns the known answers to queries, except an answer that is mostly about instances that its query does not
+// name.
 func (a Answers) lookUp(queries []query) Answers {
 	out := Answers{}
 	for _, q := range queries {
-		if known := a[q.question]; known != nil && (known.of == nil || len(known.of) <= 2*len(q.named)) {
+		if known := a[q.question]; known != nil && (known.instances == nil || len(known.instances) <= 2*len(q.named)) {
 			out[q.question] = known
 		}
 	}
@@ -42,16 +43,17 @@ func (a Answers) settledBefore(now time.Time) Answers {
 // An answer holds the samples of some instances.
 type answer struct {
 	model.Vector
-	of map[string]bool // nil means all
+	instances map[string]bool // nil means all
 }
 
-// lacksInstances returns of which instances an answer says nothing, of those that are named or, where none are, of all.
+// lacksInstances returns the named instances that an answer lacks, and whether it lacks any. With named nil, all
+// instances are meant.
 func (a *answer) lacksInstances(named []string) (missing []string, some bool) {
 	if a == nil {
 		return named, true
 	}
-	if a.of != nil {
-		missing = slices.DeleteFunc(slices.Clone(named), func(n string) bool { return a.of[n] })
+	if a.instances != nil {
+		missing = slices.DeleteFunc(slices.Clone(named), func(n string) bool { return a.instances[n] })
 	}
 	return missing, len(missing) > 0
 }
@@ -63,10 +65,10 @@ func (a *answer) withSamples(v model.Vector, named []string) *answer {
 	}
 	out := &answer{v, map[string]bool{}}
 	if a != nil {
-		out.Vector, out.of = append(a.Vector, v...), a.of
+		out.Vector, out.instances = append(a.Vector, v...), a.instances
 	}
 	for _, n := range named {
-		out.of[n] = true
+		out.instances[n] = true
 	}
 	return out
 }

@@ -36,8 +36,8 @@ func TestAnAnswerIsKeptByWhomItSpeaksOf(t *testing.T) {
 			a = a.withSamples(said(strings.Join(got, "")), got)
 		}
 	}
-	m := Answers{{what: "x"}: {said("a"), map[string]bool{"a": true}}}
-	if got := m.lookUp([]query{{question: question{what: "x"}}}); len(got) != 0 {
+	m := Answers{{name: "x"}: {said("a"), map[string]bool{"a": true}}}
+	if got := m.lookUp([]query{{question: question{name: "x"}}}); len(got) != 0 {
 		t.Errorf("who asks about all is told %v", got)
 	}
 }

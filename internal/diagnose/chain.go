@@ -10,7 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 )
 
-// Bounds of a story, and of one that a pathology does not tell itself.
+// Bounds of a chain, and of one that is made of comparisons because the pathology declares none.
 const (
 	mostSteps    = plottedEvidence
 	mostCauses   = 2
@@ -18,9 +18,10 @@ const (
 )
 
 // chainOf returns how a finding came about on its target: the pathology's links that hold, in the order of cause and
-// effect, each with its onset. Traffic does not cause what began before it; but engines count it when a request ends
-// (prompt and answer lengths) or gets its first token, so it may have begun an answer's time earlier.
-func (v dated) chainOf(o *outcome) []Step {
+// effect, each with its onset. Traffic does not cause what began before it. But engines count requests at their first
+// token, and the lengths of prompts and answers at their end, so traffic may have changed earlier by the duration of an
+// answer.
+func (v datedView) chainOf(o *outcome) []Step {
 	var steps []Step
 	traffic := 0
 	for _, l := range o.pathology.Chain {
@@ -42,21 +43,21 @@ func (v dated) chainOf(o *outcome) []Step {
 	if traffic < len(steps) {
 		effect := steps[traffic].Since
 		for _, s := range steps[traffic:] {
-			effect = beganEarlier(effect, s.Since)
+			effect = earlierOf(effect, s.Since)
 		}
-		counted := v.snapshot.interval + time.Duration(v.Now(indicator.E2EMean).Or(0)*float64(time.Second))
-		var asked []Step
+		delay := v.snapshot.interval + time.Duration(v.Now(indicator.E2EMean).Or(0)*float64(time.Second))
+		var kept []Step
 		for _, s := range steps[:traffic] {
 			switch late := s.Since.Sub(effect); {
 			case effect.IsZero() || late <= 0:
-			case late > counted:
+			case late > delay:
 				continue
 			default:
 				s.Since = effect // at the latest
 			}
-			asked = append(asked, s)
+			kept = append(kept, s)
 		}
-		steps = append(asked, steps[traffic:]...)
+		steps = append(kept, steps[traffic:]...)
 	}
 	if n := len(steps); n > mostSteps { // symptoms stay
 		steps = append(steps[:mostSteps-1], steps[n-1])
@@ -65,9 +66,9 @@ func (v dated) chainOf(o *outcome) []Step {
 	return steps
 }
 
-// OrderSteps makes the onsets of a chain those of causes and effects, and marks the step that changed first. A cause
-// does not begin after its effect: it is read later where its signal is coarser, and began at the latest when the
-// effect did. What held before its cause began, such as that requests are in flight, does not tell when it broke.
+// OrderSteps makes the onsets of a chain agree with cause and effect, and marks the step that changed first. A cause
+// does not begin after its effect: a cause that is read later has a coarser signal, and began when its effect did at
+// the latest. A step that held before its cause began, such as requests in flight, has no onset.
 func OrderSteps(steps []Step) {
 	known := false // a cause has an onset
 	for i := range steps {
@@ -77,10 +78,10 @@ func OrderSteps(steps []Step) {
 		}
 		known = known || !s.Since.IsZero() && !s.SinceAtLeast
 	}
-	var effect time.Time // the earliest onset of what follows
+	var effect time.Time // the earliest onset of the later steps
 	for i := range slices.Backward(steps) {
 		if s := &steps[i]; !s.SinceAtLeast && !s.Since.IsZero() {
-			effect = beganEarlier(effect, s.Since)
+			effect = earlierOf(effect, s.Since)
 			s.Since = effect
 		}
 	}
@@ -96,15 +97,15 @@ func OrderSteps(steps []Step) {
 	}
 }
 
-func beganEarlier(a, b time.Time) time.Time {
+func earlierOf(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
 	return a
 }
 
-// chainStep is one link, with the first comparison that holds. It is zero where none is evidence to look at.
-func (v dated) chainStep(says string, c catalog.Cond, p *catalog.Pathology) Step {
+// chainStep returns one link, with the first comparison that holds and is shown; a zero Step without one.
+func (v datedView) chainStep(says string, c catalog.Cond, p *catalog.Pathology) Step {
 	_, evidence := v.eval(c)
 	i := slices.IndexFunc(evidence, func(e catalog.Evidence) bool { return e.Shown() })
 	if i < 0 {
@@ -118,14 +119,14 @@ func (v dated) chainStep(says string, c catalog.Cond, p *catalog.Pathology) Step
 		s.Since, s.SinceAtLeast = t.At, t.AtLeast
 	}
 	if !s.Since.IsZero() {
-		v.normalBefore(segments.Onset{At: s.Since, AtLeast: s.SinceAtLeast}, p, evidence[i:i+1])
+		v.replaceNormals(segments.Onset{At: s.Since, AtLeast: s.SinceAtLeast}, p, evidence[i:i+1])
 		s.Evidence = evidence[i]
 	}
 	return s
 }
 
-// stepsOfComparisons tell the story of a pathology without a chain: the causes that hold, and the symptoms.
-func (v dated) stepsOfComparisons(o *outcome) (steps []Step) {
+// stepsOfComparisons returns the steps of a pathology without a chain: the causes that hold, then the symptoms.
+func (v datedView) stepsOfComparisons(o *outcome) (steps []Step) {
 	for _, role := range []catalog.Role{catalog.Cause, catalog.Symptom} {
 		most := map[catalog.Role]int{catalog.Cause: mostCauses, catalog.Symptom: mostSymptoms}[role]
 		o.when.Leaves(func(c catalog.Cond) {
@@ -143,7 +144,7 @@ func (v dated) stepsOfComparisons(o *outcome) (steps []Step) {
 }
 
 // Story tells a chain in one line: "Answers grow (1461, normally 134) → the KV cache fills (100 %) → …". It is empty
-// where the chain has one link only, which the summary tells.
+// for a chain of one link, because the summary tells that one.
 func (f *Finding) Story() string {
 	return f.joinSteps(func(i int) string { return f.Chain[i].describeStep(i == 0, i == len(f.Chain)-1) })
 }
@@ -164,7 +165,7 @@ func (f *Finding) joinSteps(link func(i int) string) string {
 	return strings.Join(parts, " → ")
 }
 
-// Tell says the link within a sentence, or at its beginning.
+// Tell returns the link's words, in lower case unless they begin the sentence.
 func (s *Step) Tell(first bool) string {
 	if word, _, _ := strings.Cut(s.Says, " "); !first && word == strings.ToUpper(word[:1])+strings.ToLower(word[1:]) {
 		return strings.ToLower(s.Says[:1]) + s.Says[1:]

@@ -82,7 +82,7 @@ func (w *Deployment) addStage(s *Snapshot, d *Diagnosis, r engine.Role, targets 
 	w.Stages = append(w.Stages, st)
 }
 
-// placeFindings puts what fires on a model to the stage or the link that it is about.
+// placeFindings assigns each firing finding of a model to the stage or the link that it is about.
 func (w *Deployment) placeFindings(d *Diagnosis, v *Verdict) {
 	for i := range d.Findings {
 		f := &d.Findings[i]
@@ -139,7 +139,7 @@ func (d *Diagnosis) Hop(v *Verdict) string {
 	return ""
 }
 
-// weightedMean is the mean of a signal over targets, weighted by another one; NaN where none has it.
+// weightedMean returns the mean of a signal over targets, weighted by another signal; NaN where no target has it.
 func weightedMean(s *Snapshot, targets []int, sig, by *indicator.Signal) float64 {
 	var sum, weights float64
 	for _, i := range targets {

@@ -5,7 +5,7 @@
 //
 // A [Snapshot] holds the readings of all signals, of all targets, in the window that is judged and in the baseline that
 // says what is normal. A view is the readings of one target, with its limits; a condition is evaluated on it. A
-// judgement is what a target's readings say of each pathology. A pool is the targets that serve one model. A
+// judgement holds the outcome of each pathology on one target. A pool is the targets that serve one model. A
 // [Diagnosis] is what follows: one verdict for each pool. A [Memory] carries over to the next diagnosis what does not
 // change.
 //
@@ -13,21 +13,22 @@
 //
 // [Run] goes through it from top to bottom:
 //
-//   - Package identity finds out who is there; package segments, what changed when, and so the window and the baseline.
-//   - [Fetch] asks for every signal in both, once for each group of targets of one dialect and time (fetch.go,
-//     answers.go). What no single target shows is made of several: who holds the GPUs, what a gateway holds that its
-//     engines do not (outside.go).
+//   - Package identity finds the targets. Package segments finds what changed when, and chooses the window and the
+//     baseline.
+//   - [Fetch] queries every signal in both, once for each group of targets that share a dialect and a time (fetch.go,
+//     answers.go). Some readings are computed from several targets: a server's GPUs from the exporter beside it, and
+//     what a gateway holds that its engines do not (outside.go).
 //   - Evaluation judges each target (judgement.go): a condition holds or not (view.go), beyond doubt or not (doubt.go),
-//     since a moment (since.go). What no history dates is a trail: its signal is asked for at past moments, and the
-//     snapshot is judged again (trail.go). Causes and effects make a chain (chain.go). What speaks against "healthy"
-//     where nothing fires is in health.go.
+//     since a moment (since.go). Where no history tells since when, a trail does: the signal is queried at past
+//     moments, and the snapshot is judged again (trail.go). Causes and effects make a chain (chain.go). Where nothing
+//     fires, health.go looks for reasons against "healthy".
 //   - It judges each pool (pool.go, finding.go, gateway.go): the outcomes on several targets are one finding, and a
 //     finding explains others, on one target and across the pool.
 //
 // Evaluation does no I/O, reads no clock and returns no error: the same Snapshot gives the same Diagnosis. Nothing is
 // healthy because nothing was found: "healthy" needs a server that could be judged, and no reason against it.
 //
-// A Diagnosis also answers what is asked of it later: plots (plot.go), and the path of a request (deployment.go).
+// A Diagnosis also answers later questions: plots (plot.go), and the path of a request (deployment.go).
 package diagnose
 
 import (
@@ -52,8 +53,8 @@ type Options struct {
 	At time.Time
 	// First is the time of the first sample at hand.
 	First time.Time
-	// Created is when the servers' counters began, where that is known and the
-	// Querier holds a zero sample there; it makes a baseline of a first scrape.
+	// Created is when the servers' counters began, if that is known and the Querier holds a zero sample there. With it,
+	// a first scrape already has a baseline.
 	Created time.Time
 	// Interval is the scrape interval.
 	Interval time.Duration
@@ -69,8 +70,7 @@ type Options struct {
 	Scraper bool
 	// Annotate, which may be nil, adds facts about the targets that their metrics lack.
 	Annotate func([]identity.Target)
-	// Predict, which may be nil, says once the verdict is known what the fixes of
-	// its finding will do.
+	// Predict, which may be nil, predicts what the fixes will do, once the verdict is known.
 	Predict Predictor
 
 	// Memory, which may be nil, carries over from earlier diagnoses of the same Querier.
@@ -80,8 +80,8 @@ type Options struct {
 	Settings    Settings
 }
 
-// A Predictor says of the fixes of a diagnosis' first finding what they will do, and puts them in
-// the order in which to try them.
+// A Predictor predicts what each fix of a diagnosis' first finding will do, and sorts the fixes by the order in which
+// to try them.
 type Predictor func(context.Context, metrics.Querier, Request, *Snapshot, *Diagnosis)
 
 // Run finds the targets, chooses the window and the baseline, fetches the
@@ -98,7 +98,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		past.From = o.At.Add(-identity.LongestPast)
 	}
 	if o.Window > identity.LongestPast {
-		// No longer than the servers' life, beyond which rates fall to nothing.
+		// A window beyond the servers' life would dilute every rate.
 		v, err := q.Query(ctx, fmt.Sprintf("max(count_over_time(%s[%s]))", identity.SelectorOf(identity.Pulse,
 			o.Matchers), model.Duration(o.Window)), o.At)
 		if err != nil {
@@ -124,7 +124,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		At: o.At, Interval: o.Interval, Past: past.Length(), Answers: &memory.answers,
 		Baselines: o.Settings.Baselines,
 	}
-	left, err := r.chooseSpans(ctx, q, &o, memory, past)
+	departed, err := r.chooseSpans(ctx, q, &o, memory, past)
 	if err != nil {
 		return Diagnosis{}, err
 	}
@@ -139,7 +139,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		}
 		d = evaluate(s, since, o.Pathologies, o.Settings)
 	}
-	d.Notes = append(d.Notes, left...)
+	d.Notes = append(d.Notes, departed...)
 	d.inquiry = &inquiry{request: r, snapshot: s, settings: o.Settings}
 	d.inquiry.request.Answers = nil
 	if o.Predict != nil {
@@ -147,7 +147,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	}
 	d.noteGateways()
 	for i := range d.Spans {
-		r.Spans[i].Course, d.Spans[i].Course = nil, nil // nobody asks for another onset
+		r.Spans[i].Course, d.Spans[i].Course = nil, nil // no further onset is read
 		r.Spans[i].OpenedSince, d.Spans[i].OpenedSince = nil, nil
 	}
 	for i := range r.Spans {
@@ -162,10 +162,10 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	return d, nil
 }
 
-// chooseSpans reads the histories of the targets and chooses the spans. It drops the targets that left, and returns a
-// note on each.
+// chooseSpans reads the histories of the targets and chooses the spans. It drops the targets that departed, and returns
+// a note on each.
 func (r *Request) chooseSpans(ctx context.Context, q metrics.Querier, o *Options, m *Memory,
-	past period.Period) (left []string, err error) {
+	past period.Period) (departed []string, err error) {
 	hs, returned, err := segments.ReadHistories(ctx, q, &r.Scope, past, r.Interval, m.histories)
 	if err != nil {
 		return nil, err
@@ -178,8 +178,8 @@ func (r *Request) chooseSpans(ctx context.Context, q metrics.Querier, o *Options
 		At: o.At, Created: o.Created, Interval: r.Interval, Window: o.Window, Baseline: o.Baseline,
 		FromFile: len(o.Settings.Baselines) > 0, Limits: o.Settings.Set,
 	}
-	r.Targets, r.Spans, left = c.ChooseSpans(&r.Scope, hs, past)
-	return left, nil
+	r.Targets, r.Spans, departed = c.ChooseSpans(&r.Scope, hs, past)
+	return departed, nil
 }
 
 // A Memory carries over, between diagnoses of the same servers, what does not change: answers about the past (half of
@@ -192,7 +192,7 @@ type Memory struct {
 	onsets    onsets
 }
 
-// recallOnsets returns the onsets that were reported lately.
+// recallOnsets returns the onsets that were reported within the longest past, and forgets the others.
 func (m *Memory) recallOnsets(at time.Time) onsets {
 	if m.onsets == nil {
 		m.onsets = onsets{}

@@ -45,10 +45,10 @@ const (
 var quietNames = map[string]string{Healthy: "Healthy", Idle: "Idle", InsufficientData: "Unknown",
 	NotCertain: "Not certain yet", NotFound: "Not found"}
 
-// NameOf is what people call a verdict that names no pathology, and its id otherwise.
+// NameOf returns the display name of a verdict that names no pathology, and any other id as it is.
 func NameOf(id string) string { return cmp.Or(quietNames[id], id) }
 
-// Names are what people call the verdicts of a catalogue, by id.
+// Names returns the display names of all verdicts, by id.
 func Names(catalogue []*catalog.Pathology) map[string]string {
 	names := maps.Clone(quietNames)
 	for _, p := range catalogue {
@@ -82,7 +82,7 @@ type Diagnosis struct {
 	// Deployments are the paths of requests that pass servers of several roles, one for a model.
 	Deployments []Deployment
 
-	inquiry *inquiry // nil of a diagnosis that Run did not make
+	inquiry *inquiry // nil if Run did not make the diagnosis
 }
 
 // A Verdict is the answer for one model, or for all models.
@@ -96,11 +96,11 @@ type Verdict struct {
 	Model   string
 	Targets []string
 	All     []string // all targets judged for it, Targets included
-	// Since is when it began, zero when nothing did. SinceAtLeast says that it was
-	// there when the observation began, at that time: it is older.
+	// Since is when the fault began, zero without one. SinceAtLeast means that the fault was already there when
+	// observation began, at Since.
 	Since        time.Time
 	SinceAtLeast bool
-	Incident     string  // the id of the open one that it is of, in a monitor
+	Incident     string  // id of the open incident that it belongs to, in a monitor
 	Confidence   float64 // 0 to 1
 	Workload     Workload
 	Plots        []Plot // after Diagnosis.Plot
@@ -114,10 +114,10 @@ type Finding struct {
 	Status    Status
 	Severity  catalog.Severity // lower than the pathology's while the objectives hold, or by its degrees
 	Note      bool             // shown beside the verdict, without effect on it
-	Wait      time.Duration    // for how long it goes on before people are told of a ticket
+	Wait      time.Duration    // how long it must go on before a ticket notifies people
 	Targets   []string         // the worst first
-	// Since, SinceAtLeast and Incident are as in Verdict. DatedBy is the signal whose values tell since when, nil
-	// where the timeline does.
+	// Since, SinceAtLeast and Incident are as in Verdict. DatedBy is the signal that dates the finding, nil where the
+	// timeline does.
 	Since        time.Time
 	SinceAtLeast bool
 	DatedBy      *indicator.Signal
@@ -132,11 +132,11 @@ type Finding struct {
 
 	part part // the part of the gateway, for the first target
 
-	// impact is how many requests a second pass the targets, or are held by them for
-	// ten seconds: 0 where nobody is served there.
+	// impact is how many requests a second pass the targets; a held request counts as if it stayed ten seconds. It is 0
+	// where nobody is served.
 	impact float64
 	ended  bool // it is pending because the last scrapes say that it is over
-	likely bool // it is pending, and not for what chance does as easily
+	likely bool // it is pending, and chance is an unlikely explanation
 
 	// InhibitedBy is the pathology that explains this one, or "".
 	InhibitedBy string
@@ -144,7 +144,7 @@ type Finding struct {
 	RuledOutBy *catalog.Evidence
 }
 
-// A Step is one link of how a fault came about, with its number and when it broke.
+// A Step is one link of the chain from cause to symptom, with its reading and its onset.
 type Step struct {
 	Says         string
 	Evidence     catalog.Evidence
@@ -154,13 +154,13 @@ type Step struct {
 	Traffic      bool // it is about what clients ask for
 }
 
-// Unjudged is a target of which nothing can be said, and why.
+// Unjudged is a target that could not be judged, and why.
 type Unjudged struct {
 	Target, Reason string
-	waits          bool // it is starting, or was drained: the others are judged without it
+	harmless       bool // it is starting, or was drained: the verdict does not wait for it
 }
 
-// A Doubt is what speaks against calling a target healthy, whether or not anything fires there.
+// A Doubt is a reason against calling a target healthy, whether or not anything fires there.
 type Doubt struct{ Target, Reason string }
 
 // explains reports whether the other finding, of the same model, is a consequence of this one.
@@ -204,9 +204,9 @@ type Gap struct {
 	Hint    string
 }
 
-// Labels returns the known ones of cluster, namespace and model_name for the servers of a verdict or finding. A
-// gateway belongs to the model for which it was judged.
-func (d *Diagnosis) Labels(of string, targets []string) map[string]string {
+// Labels returns cluster, namespace and model_name, where known, of the servers of a verdict or finding. A gateway
+// belongs to the model for which it was judged.
+func (d *Diagnosis) Labels(model string, targets []string) map[string]string {
 	first := func(names []string, named bool) *identity.Target {
 		i := slices.IndexFunc(d.Targets, func(t identity.Target) bool {
 			return slices.Contains(names, t.Name) && (!named || t.Labels["model_name"] != "")
@@ -217,7 +217,7 @@ func (d *Diagnosis) Labels(of string, targets []string) map[string]string {
 		return &d.Targets[i]
 	}
 	t := first(targets, true)
-	if i := slices.IndexFunc(d.Verdicts, func(v Verdict) bool { return v.Model == of }); t == nil && i >= 0 {
+	if i := slices.IndexFunc(d.Verdicts, func(v Verdict) bool { return v.Model == model }); t == nil && i >= 0 {
 		t = first(d.Verdicts[i].All, true)
 	}
 	if t == nil {
@@ -238,7 +238,7 @@ func (d *Diagnosis) allVerdicts() []*Verdict {
 	return out
 }
 
-// Found reports whether something fires of a severity, or of a worse one.
+// Found reports whether anything fires at a severity or at a worse one.
 func (d *Diagnosis) Found(least catalog.Severity) bool {
 	return slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.Status == Firing && f.Severity >= least })
 }
@@ -257,9 +257,8 @@ func (d *Diagnosis) Reading(target int, sig *indicator.Signal) (now, normal indi
 // A Plot is one quantity over time, for the eye: nothing is judged by it.
 type Plot struct {
 	Signal *indicator.Signal
-	Over   time.Duration // each value is of so much time before it
-	// Now and Normal are the readings of the first line's target that were judged, and
-	// Window and Baseline their times.
+	Over   time.Duration // each value is computed over this time before it
+	// Now and Normal are the judged readings of the first line's target, in Window and Baseline.
 	Now, Normal      indicator.Value
 	Window, Baseline period.Period
 	// Promised is the target's objective, NaN without one.
@@ -267,14 +266,14 @@ type Plot struct {
 	Lines    []Line // the verdict's first target first, then the others
 }
 
-// A Line is a quantity of one target; a NaN is a time at which it has no value.
+// A Line is a quantity of one target. NaN marks a moment without a value.
 type Line struct {
 	Target string
 	At     []time.Time
 	Value  []float64
 }
 
-// An inquiry is how a diagnosis asked, for whoever asks further.
+// An inquiry holds what a diagnosis was made from, for later questions about it.
 type inquiry struct {
 	request  Request
 	snapshot *Snapshot
@@ -297,7 +296,7 @@ type Deployment struct {
 	Model      string  // as in Verdict
 	Stages     []Stage // at least two, in the order in which a request meets them
 	Links      []Link  // from each stage to the next one
-	FirstToken float64 // seconds: the sum of what each stage takes; NaN where one is not known
+	FirstToken float64 // seconds until the first token, over all stages; NaN if one is unknown
 }
 
 // A Stage is the servers of one role.
@@ -306,14 +305,14 @@ type Stage struct {
 	Targets []string
 	Lost    int     // Targets that do not answer
 	Waiting float64 // waiting requests on all servers; NaN if unknown
-	Seconds float64 // that a request spends here until its first token, in the mean; NaN where not known
+	Seconds float64 // mean time that a request spends here until its first token; NaN if unknown
 	Found   []string
 }
 
 // A Link goes from one stage to the next.
 type Link struct {
 	Carries   string  // "requests" or "KV cache"
-	Seconds   float64 // in the mean, a part of what the stage behind it takes; NaN where not known
+	Seconds   float64 // mean, included in the Seconds of the stage behind it; NaN if unknown
 	FailShare float64 // share of failed transfers; NaN if unknown
 	Found     []string
 }
@@ -343,7 +342,7 @@ func (d *Diagnosis) Parts(target int, sig *indicator.Signal) map[string]float64 
 	return view{snapshot: d.inquiry.snapshot, target: target}.readingsByPart(sig)
 }
 
-// noteGateways says which gateways cannot be read.
+// noteGateways adds a note on each gateway that cannot be read.
 func (d *Diagnosis) noteGateways() {
 	for i := range d.Targets {
 		if t := &d.Targets[i]; t.IsGateway() && t.Problem != "" {

@@ -34,22 +34,22 @@ var (
 	}
 )
 
-// Thresholds are the numbers that a finding must pass to be certain, beside its conditions', and those by which
-// segments of a timeline are told apart, for --set.
+// Thresholds returns, for --set, the thresholds that a finding must pass to be certain, beside those of its condition,
+// and the thresholds that divide a timeline into segments.
 func Thresholds() []*catalog.Threshold {
 	return append([]*catalog.Threshold{deviations, burst, hiccup, oneMoment, startBeside}, segments.Thresholds()...)
 }
 
-// mostWander is as many times as high as normal that a server can be taken to read by itself:
-// one that wanders more is not steady enough for its own past to say anything.
+// mostWander bounds the factor by which a server is assumed to exceed normal by itself. The past of a server that
+// wanders more says nothing.
 const mostWander = 4
 
-// tailDeviation is the standard deviation of the logarithm of the 99th percentile of a
-// hundred lengths: simulated from lognormal ones with a sigma of 0.8 to 1.3, 0.3 to 0.5.
+// tailDeviation is the standard deviation of the logarithm of the 99th percentile of a hundred lengths. Simulations
+// with lognormal lengths gave 0.3 to 0.5, for a sigma of 0.8 to 1.3.
 const tailDeviation = 0.4
 
-// maybeBurst reports whether the judged time is no longer than a burst of requests and its aftermath.
-func (v view) maybeBurst() bool {
+// mayBeBurst reports whether the state under judgement has lasted no longer than a burst of requests and its aftermath.
+func (v view) mayBeBurst() bool {
 	s := &v.span().Steadiness
 	return s.Moments > 0 && s.Since.Seconds() < v.thresholdValue(burst)
 }
@@ -62,7 +62,7 @@ func (v view) thresholdValue(t *catalog.Threshold) float64 {
 	return t.Default
 }
 
-// Doubt implements catalog.Uncertain, by what the signal says of its noise.
+// Doubt implements catalog.Uncertain, from the noise that the signal declares.
 func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 	n, steady := s.Noise(), &v.span().Steadiness
 	if v.Now(s).Unanswered > 0 { // the served requests say nothing about them
@@ -94,11 +94,11 @@ func (v view) windowIsBurst() bool {
 	return v.span().Window.Length().Seconds() < v.thresholdValue(burst)
 }
 
-// wanderOf adds to a doubt that times wander: deviation is the standard deviation of their logarithm.
-func (v view) wanderOf(d catalog.Doubt, deviation float64) catalog.Doubt {
+// addWander adds the variation of times to a doubt. deviation is the standard deviation of their logarithm.
+func (v view) addWander(d catalog.Doubt, deviation float64) catalog.Doubt {
 	steady := &v.span().Steadiness
 	d.Wander = min(mostWander, math.Exp(v.thresholdValue(deviations)*deviation))
-	if steady.Moments == 1 || v.maybeBurst() {
+	if steady.Moments == 1 || v.mayBeBurst() {
 		d.Margin *= v.thresholdValue(oneMoment)
 	}
 	if steady.Past > 0 && steady.Past.Seconds() < v.thresholdValue(burst) {
@@ -107,7 +107,7 @@ func (v view) wanderOf(d catalog.Doubt, deviation float64) catalog.Doubt {
 	return d
 }
 
-// doubtByChance returns the doubt that the kind of chance behind a reading leaves.
+// doubtByChance returns the doubt that a reading's kind of chance leaves.
 func (v view) doubtByChance(s *indicator.Signal, n indicator.Noise) catalog.Doubt {
 	now, steady, z := v.Now(s), &v.span().Steadiness, v.thresholdValue(deviations)
 	d := catalog.Doubt{Least: now.V, Wander: 1, Margin: 1}
@@ -129,8 +129,8 @@ func (v view) doubtByChance(s *indicator.Signal, n indicator.Noise) catalog.Doub
 			d.Least = parts * stat.WilsonLow(share, counted/share, z)
 		}
 	case indicator.Clusters:
-		// One stall stops every stream at once, and those that it kept from being seen with
-		// the next step: at most twice as many as ever ran.
+		// One stall stops every running stream at once, and with the next step the streams that it kept from being
+		// counted: at most twice as many as ever ran.
 		if counted > 0 {
 			d.Least = max(0, now.V-2*max(v.Now(indicator.Running).Or(0), v.Now(indicator.RunningPeak).Or(0))/counted)
 		}
@@ -139,12 +139,12 @@ func (v view) doubtByChance(s *indicator.Signal, n indicator.Noise) catalog.Doub
 			d.Least = max(0, now.V-counted)
 		}
 	case indicator.StreamTime:
-		d = v.wanderOf(d, steady.Gap)
+		d = v.addWander(d, steady.Gap)
 		if n.Of != nil { // a mean of so many
 			d.Least *= certain
 		}
 	case indicator.FirstTokenTime:
-		d = v.wanderOf(d, steady.Ttft)
+		d = v.addWander(d, steady.Ttft)
 	case indicator.OfRequests:
 		d.Least *= certain
 	case indicator.Served:
@@ -155,14 +155,14 @@ func (v view) doubtByChance(s *indicator.Signal, n indicator.Noise) catalog.Doub
 	return d
 }
 
-// Over implements catalog.Uncertain, by what the signal leaves in the history.
+// Over implements catalog.Uncertain, from the signal's course in the history.
 func (v view) Over(c catalog.Cond) bool {
 	s := v.span()
 	return s.Course.Ended(c.Signal, c.Op, s.Window)
 }
 
-// countingSignal returns the signal that counts the events a reading rests on, the signal itself where no
-// other does, and how many there were in the window.
+// countingSignal returns the signal that counts the events a reading rests on, which may be the signal itself, and how
+// many events there were in the window.
 func (v view) countingSignal(s *indicator.Signal, n indicator.Noise) (of *indicator.Signal, events float64) {
 	of, events = s, v.Now(s).V
 	if n.Of != nil {
@@ -177,13 +177,13 @@ func (v view) countingSignal(s *indicator.Signal, n indicator.Noise) (of *indica
 // startsBeside reports whether another server is starting on the same machine, for no longer
 // than a start takes.
 func (v view) startsBeside() bool {
-	watched, starts := v.snapshot.startsOn()[v.snapshot.Targets[v.target].HostName()]
+	watched, starts := v.snapshot.startsByMachine()[v.snapshot.Targets[v.target].HostName()]
 	return starts && watched < v.thresholdValue(startBeside)
 }
 
-// startsOn lists the machines on which a server is starting, and for how many seconds the
-// youngest of them has been watched.
-func (s *Snapshot) startsOn() map[string]float64 {
+// startsByMachine returns, for each machine on which a server is starting, for how many seconds the youngest such
+// server has been watched.
+func (s *Snapshot) startsByMachine() map[string]float64 {
 	if s.starting != nil {
 		return s.starting
 	}

@@ -253,7 +253,7 @@ func TestALifeWithFaultsHidesNoSlowMedian(t *testing.T) {
 			*s.readings[0].of(indicator.ITLMean) = reading{now: indicator.Known(tt.now), normal: indicator.Known(0.04)}
 			*s.readings[0].of(indicator.ITLP50) = reading{now: indicator.Known(tt.now), normal: indicator.Known(0.01)}
 			*s.readings[0].of(indicator.DecodeBatch) = reading{now: indicator.Known(3), normal: indicator.Known(3)}
-			j := judgement{view: dated{view: view{snapshot: s}}}
+			j := judgement{view: datedView{view: view{snapshot: s}}}
 			if got := j.reasonAgainstHealthy(); (got != "") != tt.want {
 				t.Errorf("%q, want a reason: %t", got, tt.want)
 			}
@@ -284,7 +284,7 @@ func TestPainThatTooFewRequestsExplainIsNoHealth(t *testing.T) {
 			s := newSnapshot([]identity.Target{{Dialect: tt.engine}})
 			*s.readings[0].of(indicator.ITLMean) = reading{now: indicator.Known(tt.gap)}
 			*s.readings[0].of(indicator.ComputedTokens) = reading{now: tt.prompt}
-			j := judgement{view: dated{view: view{snapshot: s}}, outcomes: []outcome{{pathology: slow, when: when, status: Unknown, severity: catalog.Ticket}}}
+			j := judgement{view: datedView{view: view{snapshot: s}}, outcomes: []outcome{{pathology: slow, when: when, status: Unknown, severity: catalog.Ticket}}}
 			if got := j.reasonAgainstHealthy(); (got != "") != tt.want {
 				t.Errorf("%q, want a reason: %t", got, tt.want)
 			}
@@ -313,7 +313,7 @@ func TestLateFirstTokensMayBeOfWhatIsOver(t *testing.T) {
 			normal := catalog.TTFTObjective.Default
 			*s.readings[0].of(indicator.TTFTP95) = reading{now: indicator.Known((farLater + 1) * normal), normal: indicator.Known(normal)}
 			*s.readings[0].of(indicator.FirstTokens) = reading{now: indicator.Known(tt.requests)}
-			j := judgement{view: dated{view: view{snapshot: s}}, outcomes: tt.outcomes}
+			j := judgement{view: datedView{view: view{snapshot: s}}, outcomes: tt.outcomes}
 			if got := j.reasonAgainstHealthy(); (got != "") != tt.want {
 				t.Errorf("%q, want a reason: %t", got, tt.want)
 			}
@@ -338,7 +338,7 @@ func TestWhatNothingNamesIsOverWithWhatHurt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := judgement{outcomes: []outcome{{pathology: tt.of, status: tt.status}, {pathology: named, status: Pending, ended: tt.end}}}
-			j.endWhatNothingNames()
+			j.endUnspecificSymptoms()
 			if got := j.outcomes[0].ended; got != tt.want {
 				t.Errorf("ended: %t, want %t", got, tt.want)
 			}

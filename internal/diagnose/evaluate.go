@@ -13,7 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 )
 
-// evaluate judges a snapshot. Trails that would date a fault and are not read yet are noted in since.
+// evaluate judges a snapshot. It notes in since which trails it needs to date a fault and were not read yet.
 func evaluate(s *Snapshot, since *dates, pathologies []*catalog.Pathology, set Settings) Diagnosis {
 	d := Diagnosis{At: s.At, Targets: slices.Clone(s.Targets), Spans: s.Spans, Interval: s.interval}
 	var judged []judgement
@@ -38,15 +38,16 @@ func evaluate(s *Snapshot, since *dates, pathologies []*catalog.Pathology, set S
 			t.Life = identity.LifeLost
 		}
 	}
-	looked := slices.Clone(pathologies)
+	checked := slices.Clone(pathologies)
 	if len(set.Only) > 0 {
-		looked = slices.DeleteFunc(looked, func(p *catalog.Pathology) bool { return !slices.Contains(set.Only, p.ID) })
+		checked = slices.DeleteFunc(checked,
+			func(p *catalog.Pathology) bool { return !slices.Contains(set.Only, p.ID) })
 	}
 	missing := listUnjudged(s, judged)
 	pools := poolsOf(s, judged, missing)
 	for i := range pools {
 		pools[i].only = set.Only
-		pools[i].judgePool(looked)
+		pools[i].judgePool(checked)
 	}
 	slices.SortStableFunc(pools, comparePools)
 	for i := range pools {
@@ -70,8 +71,8 @@ func evaluate(s *Snapshot, since *dates, pathologies []*catalog.Pathology, set S
 	return d
 }
 
-// shownSpan returns the span of the target that is compared with its past or, where none
-// is, of the first one that the verdict speaks of.
+// shownSpan returns the span to show: that of the target that is compared with its past, else of the first target that
+// the verdict names.
 func shownSpan(s *Snapshot, d *Diagnosis) (window, base period.Period, source segments.BaselineSource) {
 	name := d.Workload.Target
 	if name == "" && len(d.Verdict.Targets) > 0 {
@@ -84,7 +85,7 @@ func shownSpan(s *Snapshot, d *Diagnosis) (window, base period.Period, source se
 	return span.Window, span.Baseline, span.Source
 }
 
-// diagnosisNotes are remarks on the whole diagnosis.
+// diagnosisNotes returns remarks on the whole diagnosis.
 func diagnosisNotes(s *Snapshot, judged []judgement, d *Diagnosis) []string {
 	var out, cold []string
 	youngest := math.Inf(1)
@@ -156,15 +157,15 @@ func (g *Gap) addMissing(evidence []catalog.Evidence) {
 		if !slices.Contains(g.Missing, why) {
 			g.Missing = append(g.Missing, why)
 		}
-		passes := e.Value.OK || strings.HasPrefix(e.Value.Reason, "too few") ||
+		onlyTime := e.Value.OK || strings.HasPrefix(e.Value.Reason, "too few") ||
 			strings.HasPrefix(e.Value.Reason, "needs ")
-		if g.Hint == "" && !passes { // what a hint enables is there, and time alone is missing
+		if g.Hint == "" && !onlyTime { // the signal is exposed, so a hint would enable nothing
 			g.Hint = e.Signal.Hint
 		}
 	}
 }
 
-// lifeNotes lists the targets that start and that were drained.
+// lifeNotes lists the targets that are starting and those that were drained.
 func lifeNotes(targets []identity.Target) (out []string) {
 	names := map[identity.Life][]string{}
 	for i := range targets {

@@ -37,7 +37,7 @@ type Request struct {
 	// Past is how much history is at hand.
 	Past time.Duration
 
-	// Answers, which may be nil, are those to what the diagnosis before asked. They are replaced by those to this one.
+	// Answers, which may be nil, holds the answers of the previous diagnosis. Fetch replaces them by its own.
 	Answers *Answers
 }
 
@@ -77,9 +77,9 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 		store(s)
 	}
 	s.readBaselines(r.Baselines)
-	s.standIn()
+	s.replacePercentilesByMeans()
 	s.readStranded()
-	s.dropStale()
+	s.zeroStaleGauges()
 	s.censorPercentiles()
 	shareGPUReadings(s)
 	s.readOutside()
@@ -88,10 +88,12 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	return s, nil
 }
 
-// processStart is the gauge of a process' birth, which several processes behind one address change all the time.
+// processStart is the gauge of a process' start time. It jumps from scrape to scrape where several processes answer at
+// one address.
 const processStart = "process_start_time_seconds"
 
-// dropInTurns drops the readings of several processes behind one address, except whether they answer.
+// dropInTurns drops the readings of targets at whose address several processes answer in turn, except whether they
+// answer.
 func (s *Snapshot) dropInTurns() {
 	none := indicator.Unknown("several processes answer at this address in turn (its counters fall and rise from scrape to scrape), so rates are unknown: " +
 		"scrape each pod or port separately")
@@ -124,9 +126,9 @@ func (s *Snapshot) readBaselines(files []*baseline.File) {
 	}
 }
 
-// standIn takes the mean for the percentiles of histograms whose buckets are dropped, as
-// some do to save storage. A tail is at least its mean, more or less.
-func (s *Snapshot) standIn() {
+// replacePercentilesByMeans replaces the percentiles of histograms whose buckets are not stored, which some people drop
+// to save storage. The mean is a lower bound of a tail percentile, roughly.
+func (s *Snapshot) replacePercentilesByMeans() {
 	for i := range s.Targets {
 		for _, sig := range indicator.All() {
 			mean := sig.Mean()
@@ -147,7 +149,7 @@ func (s *Snapshot) standIn() {
 	}
 }
 
-// readStranded says how many connections clients have opened since the last token and hold, see
+// readStranded counts the connections that clients opened after the last token and still hold, see
 // segments.Span.OpenedSince.
 func (s *Snapshot) readStranded() {
 	for i := range s.Spans {
@@ -161,8 +163,8 @@ func (s *Snapshot) readStranded() {
 	}
 }
 
-// dropStale drops the requests that gauges show and nobody waits for.
-func (s *Snapshot) dropStale() {
+// zeroStaleGauges sets the gauges of held requests to 0 where they are stale: nobody waits for those requests.
+func (s *Snapshot) zeroStaleGauges() {
 	for _, readings := range s.readings {
 		if !(readings.of(indicator.StaleGauges).now.Or(0) > 0) {
 			continue
@@ -175,7 +177,7 @@ func (s *Snapshot) dropStale() {
 	}
 }
 
-// censorPercentiles counts those that got no first token as later than the others.
+// censorPercentiles counts requests without a first token as later than all others: their waits are right-censored.
 func (s *Snapshot) censorPercentiles() {
 	for _, readings := range s.readings {
 		wait, share := readings.of(indicator.UnansweredWait), readings.of(indicator.UnansweredShare)
@@ -206,7 +208,7 @@ func (s *Snapshot) dropThinBaselines() {
 		}
 		for _, sig := range indicator.All() {
 			rd := s.readings[i].of(sig)
-			// hardly any traffic
+			// that there was hardly any traffic stays known, and the speed of streams
 			if *rd == (reading{}) || sig == indicator.FirstTokens || sig == indicator.FirstTokenRate ||
 				streamed && (sig == indicator.DecodeBatch || sig.Count == indicator.ITLMean.Count) {
 				continue
@@ -249,16 +251,16 @@ func runQueries(ctx context.Context, q metrics.Querier, r *Request, queries []qu
 	return g.Wait()
 }
 
-// A query is a question of one signal and what becomes of the answer.
+// A query is a question for one signal, with the function that stores the answer.
 type query struct {
 	question
 	signal  string
-	named   []string // the instances that it is about; nil for all
+	named   []string // the instances to ask for; nil for all
 	compile func([]*labels.Matcher) indicator.Expr
 	store   func(*Snapshot, model.Vector)
 }
 
-// planQueries lists the queries of all signals, and settles the signals that need none.
+// planQueries lists the queries of all signals, and the functions that settle the signals that need none.
 func planQueries(r *Request) (out []query, settled []func(*Snapshot)) {
 	now := planner{r: r, buckets: map[question]*[]*distribution{},
 		slot: func(rd *reading) *indicator.Value { return &rd.now }}
@@ -270,12 +272,12 @@ func planQueries(r *Request) (out []query, settled []func(*Snapshot)) {
 	return slices.Concat(now.queries, normal.queries), slices.Concat(now.settled, normal.settled)
 }
 
-// planner lists the queries of one part of the readings.
+// planner lists the queries of one half of the readings: the window's or the baseline's.
 type planner struct {
 	r        *Request
 	slot     func(*reading) *indicator.Value
 	g        *identity.Group
-	compiled string // key of what the group's expressions are compiled for
+	compiled string // identifies what the group's expressions are compiled for
 	queries  []query
 	settled  []func(*Snapshot)
 	buckets  map[question]*[]*distribution // answers that percentiles share
@@ -294,33 +296,33 @@ func (p *planner) planSignals(gs []*identity.Group) {
 	}
 }
 
-// planSignal plans the queries of one signal, or notes why it cannot be had.
+// planSignal plans the queries of one signal, or settles it where it needs none.
 func (p *planner) planSignal(s *indicator.Signal) {
 	short, tooShort := s.TooShort(p.r.Past)
 	switch missing := p.g.Lead.Dialect.Missing(s); {
 	case len(missing) > 0 && s.Optional:
-		p.setKnown(s, indicator.Known(0))
+		p.settleSignal(s, indicator.Known(0))
 	case len(missing) > 0:
-		p.setKnown(s, indicator.Unknown("not exposed: "+strings.Join(missing, ", ")))
+		p.settleSignal(s, indicator.Unknown("not exposed: "+strings.Join(missing, ", ")))
 	case tooShort:
-		p.setKnown(s, short)
+		p.settleSignal(s, short)
 	default:
 		p.planReading(s)
 	}
 }
 
-// setKnown sets a signal on every member without a query.
-func (p *planner) setKnown(s *indicator.Signal, v indicator.Value) {
+// settleSignal sets a signal on every member of the group without a query.
+func (p *planner) settleSignal(s *indicator.Signal, v indicator.Value) {
 	members := p.g.Members
 	p.settled = append(p.settled, func(snap *Snapshot) {
 		for _, i := range members {
-			p.setReading(snap.readings[i], s, v)
+			p.storeReading(snap.readings[i], s, v)
 		}
 	})
 }
 
-// setReading takes a value into readings.
-func (p *planner) setReading(to readings, s *indicator.Signal, v indicator.Value) {
+// storeReading stores a signal's value in readings.
+func (p *planner) storeReading(to readings, s *indicator.Signal, v indicator.Value) {
 	v.V = s.Natural(v.V)
 	*p.slot(to.of(s)) = v
 }
@@ -345,15 +347,15 @@ func (p *planner) planReading(s *indicator.Signal) {
 	}
 }
 
-// storeValue takes a value into the readings of those that the labels belong to.
+// storeValue stores a value in the readings of the targets that the labels belong to.
 func (p *planner) storeValue(snap *Snapshot, g *identity.Group, s *indicator.Signal, m model.Metric,
 	v indicator.Value) {
 	for _, i := range g.OwnersOf(m, s.Scope == indicator.Model) {
-		p.setReading(snap.of(i, part{label: s.Per, name: namePart(&g.Lead.Dialect, s, m)}), s, v)
+		p.storeReading(snap.of(i, part{label: s.Per, name: namePart(&g.Lead.Dialect, s, m)}), s, v)
 	}
 }
 
-// partLabels are a dialect's labels of the parts that a signal has values of.
+// partLabels returns the labels by which a dialect names the parts that a signal has values for.
 func partLabels(d *dialect.Dialect, s *indicator.Signal) []string {
 	switch {
 	case s.Per == "":
@@ -366,13 +368,12 @@ func partLabels(d *dialect.Dialect, s *indicator.Signal) []string {
 	return []string{s.Per}
 }
 
-// namePart names the part that a sample of a signal is of.
+// namePart returns the name of the part that a signal's sample belongs to.
 func namePart(d *dialect.Dialect, s *indicator.Signal, m model.Metric) string {
 	return strings.ReplaceAll(strings.TrimSuffix(identity.LabelKey(m, partLabels(d, s)), "\xff"), "\xff", "/")
 }
 
-// planCount plans the query that says whether a mean rests on enough
-// observations; it runs after the mean's own.
+// planCount plans the query that says whether a mean rests on enough observations. Its answer is stored after the mean.
 func (p *planner) planCount(s *indicator.Signal) {
 	g := p.g
 	p.addQuery(s, "observations of "+s.Name, g.To, s.Observations(), func(snap *Snapshot, v model.Vector) {
@@ -388,7 +389,7 @@ func (p *planner) planCount(s *indicator.Signal) {
 func (p *planner) addQuery(s *indicator.Signal, what string, at time.Time, expr indicator.Expr,
 	store func(*Snapshot, model.Vector)) question {
 	g, r := p.g, p.r
-	q, named := question{what: what, of: p.compiled, at: at}, g.Named
+	q, named := question{name: what, compiled: p.compiled, at: at}, g.Named
 	if s.Fleet {
 		named = nil
 	}
@@ -447,7 +448,7 @@ func (p *planner) planBuckets(s *indicator.Signal) {
 	p.buckets[q] = all
 }
 
-// gatherBuckets gathers buckets by target, whose labels these are.
+// gatherBuckets makes a distribution of each target's buckets. names are the labels that identify a target.
 func gatherBuckets(v model.Vector, names []string) (out []*distribution) {
 	byTarget := map[string]*distribution{}
 	bounds := map[model.LabelValue]float64{}

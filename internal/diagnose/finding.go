@@ -12,15 +12,15 @@ import (
 )
 
 // mergeOutcomes makes one finding of a pathology's outcomes on all targets of a pool.
-func (p *pool) mergeOutcomes(of *catalog.Pathology) Finding {
-	f := Finding{Pathology: of, Model: p.model, Severity: of.Severity, Status: NotApplicable}
-	if len(p.judged) == 0 && of.Scope() != indicator.Gateway {
+func (p *pool) mergeOutcomes(pathology *catalog.Pathology) Finding {
+	f := Finding{Pathology: pathology, Model: p.model, Severity: pathology.Severity, Status: NotApplicable}
+	if len(p.judged) == 0 && pathology.Scope() != indicator.Gateway {
 		f.Status = Unknown
 		for _, u := range p.unjudged {
 			f.Targets = append(f.Targets, u.Target)
 		}
 	}
-	all := p.outcomesOf(of)
+	all := p.outcomesOf(pathology)
 	if len(all) == 0 {
 		return f
 	}
@@ -61,22 +61,23 @@ func (p *pool) mergeOutcomes(of *catalog.Pathology) Finding {
 	case Firing:
 		p.describeFinding(&f, worst, more)
 	case OK:
-		f.RuledOutBy = ruledOut(f.Evidence)
+		f.RuledOutBy = clearestRefutation(f.Evidence)
 	}
 	return f
 }
 
-// judgedOutcome is an outcome with the target on which it was found.
+// judgedOutcome is an outcome with the judgement of its target.
 type judgedOutcome struct {
 	*outcome
 	*judgement
 }
 
-// outcomesOf lists a pathology's outcomes on the pool's targets, the worst first, whatever the order of the targets.
-func (p *pool) outcomesOf(of *catalog.Pathology) (all []judgedOutcome) {
+// outcomesOf lists a pathology's outcomes on the pool's targets, the worst first. The order of the targets does not
+// matter.
+func (p *pool) outcomesOf(pathology *catalog.Pathology) (all []judgedOutcome) {
 	for i := range p.judged {
 		for k := range p.judged[i].outcomes {
-			if o := &p.judged[i].outcomes[k]; o.pathology == of && o.status != NotApplicable {
+			if o := &p.judged[i].outcomes[k]; o.pathology == pathology && o.status != NotApplicable {
 				all = append(all, judgedOutcome{o, &p.judged[i]})
 			}
 		}
@@ -116,8 +117,8 @@ func rankOf(s Status) int {
 	return [...]int{NotApplicable: 0, OK: 1, Unknown: 2, Pending: 3, Firing: 4}[s]
 }
 
-// ruledOut returns the comparison that most clearly does not hold.
-func ruledOut(evidence []catalog.Evidence) *catalog.Evidence {
+// clearestRefutation returns the comparison that most clearly does not hold.
+func clearestRefutation(evidence []catalog.Evidence) *catalog.Evidence {
 	var best *catalog.Evidence
 	bestMargin := -1.0
 	for i := range evidence {

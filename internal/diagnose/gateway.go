@@ -60,8 +60,9 @@ func (p *pool) servesLabel(label, value string) bool {
 	})
 }
 
-// explainAcross lets the findings of a pool's gateways and servers explain each other, and lets those Across servers
-// explain each other's. A finding about an upstream with a known server concerns that server alone.
+// explainAcross lets the findings of a pool's gateways and of its servers explain each other. Findings of two servers
+// do so where the pathology says so (Across, Everywhere). A finding about an upstream with a known server concerns that
+// server alone.
 func (p *pool) explainAcross() {
 	for i := range p.judged {
 		for k := range p.judged {

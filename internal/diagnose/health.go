@@ -66,7 +66,7 @@ func (v view) isFelt(when catalog.Cond) bool {
 	})
 }
 
-// mayHold evaluates a condition with every comparison that has too few observations taken for true.
+// mayHold reports whether a condition may hold: a comparison with too few observations counts as true.
 func (v view) mayHold(c catalog.Cond) bool {
 	switch {
 	case c.Any != nil:
@@ -82,7 +82,7 @@ func (v view) mayHold(c catalog.Cond) bool {
 	return holds == catalog.True
 }
 
-// reasonOfLateTokens is reasonAgainstHealthy as far as it is about first tokens.
+// reasonOfLateTokens returns the reason against "healthy" that late first tokens give, or "".
 func (j *judgement) reasonOfLateTokens() string {
 	v := j.view
 	late, usual := v.Now(indicator.TTFTP95), v.Normal(indicator.TTFTP95)
@@ -108,13 +108,13 @@ func (j *judgement) reasonOfLateTokens() string {
 		indicator.TTFTP95.Title, indicator.Format(late, indicator.Seconds), j.name())
 }
 
-// sawAnEnd reports whether something that hurts is seen to be over: late first tokens of the window may be its.
+// sawAnEnd reports whether a fault was seen to end: it may have caused the late first tokens of the window.
 func (j *judgement) sawAnEnd() bool {
 	return slices.ContainsFunc(j.outcomes, func(o outcome) bool { return o.ended && o.status == Pending })
 }
 
-// endWhatNothingNames says of what users felt, and no cause explains, that it is over with what hurt them.
-func (j *judgement) endWhatNothingNames() {
+// endUnspecificSymptoms marks the unspecific symptoms that are pending as ended, if a fault was seen to end.
+func (j *judgement) endUnspecificSymptoms() {
 	over := j.sawAnEnd()
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
@@ -122,16 +122,15 @@ func (j *judgement) endWhatNothingNames() {
 	}
 }
 
-// How long nobody need be served while somebody waits, and how many connections or first tokens that are owed speak
-// against a server that gives nothing.
+// Limits of the reasons against "healthy".
 const (
-	patience     = 5.0
-	muchLater    = 3  // times the usual, of so few requests that no condition judges them
-	farLater     = 10 // likewise for any number of requests: the late ones are too few for any condition
-	manyFaults   = 2  // times the median of a life: its mean holds long gaps
-	fewRequests  = 20
-	someUnserved = 4.5
-	someOwed     = 8
+	patience     = 5.0 // seconds for which somebody may wait while nobody is served
+	muchLater    = 3   // times the usual TTFT, where the requests are too few for any condition
+	farLater     = 10  // likewise for any number of requests: the late ones are too few for any condition
+	manyFaults   = 2   // times the lifetime median: the lifetime mean holds long gaps
+	fewRequests  = 20  // first tokens in the window
+	someUnserved = 4.5 // requests or connections that get nothing
+	someOwed     = 8   // first tokens that a data-parallel rank should have given
 )
 
 // whoIsUnserved says which requests wait and get nothing, or "": requests that wait for the scheduler, that the engine
@@ -165,16 +164,16 @@ func (j *judgement) whoIsUnserved() string {
 	return ""
 }
 
-// An API server without clients has so many open files at most, with one rank and for each further one: vLLM 0.11 to
-// 0.32 have 33 to 42, and 44 with two.
+// The most open files of an API server without clients, with one rank, and what each further rank adds. vLLM 0.11 to
+// 0.32 has 33 to 42 open files, and 44 with two ranks.
 const (
 	idleFiles        = 48
 	idleFilesPerRank = 8
 )
 
-// maybeClients says why clients may be waiting for an engine that does nothing, or "". Without a history it relies on
+// whyClientsMayWait says why clients may wait for an engine that does nothing, or "". Without a history it relies on
 // the open files of the API server alone.
-func (j *judgement) maybeClients() string {
+func (j *judgement) whyClientsMayWait() string {
 	v := j.view
 	t := &v.snapshot.Targets[j.target]
 	if !v.span().Whole || len(t.Dialect.Missing(indicator.HeldOutside)) == 0 {
@@ -190,7 +189,7 @@ func (j *judgement) maybeClients() string {
 	return fmt.Sprintf("%s serves nobody, and whether clients wait in front of its engine is not known without a past: %s; ask it for one token to know", j.name(), known)
 }
 
-// unservedAtGateway is unserved of a gateway.
+// unservedAtGateway says how many requests are open at a gateway that answers none, or "".
 func (j *judgement) unservedAtGateway() string {
 	v := j.view
 	open, answered := v.Now(indicator.GatewayOpen).Or(0), v.Now(indicator.GatewayAnsweredLately)
@@ -202,8 +201,8 @@ func (j *judgement) unservedAtGateway() string {
 
 func (j *judgement) name() string { return j.view.snapshot.Targets[j.target].Name }
 
-// requestRate is how many requests a second the target serves, or served before, or has
-// held for ten seconds.
+// requestRate returns how many requests a second the target serves, or served before. A held request counts as if it
+// stayed ten seconds.
 func (j *judgement) requestRate() float64 {
 	v := j.view
 	if j.atGateway() {
@@ -218,14 +217,14 @@ func (j *judgement) isSick() bool {
 	return slices.ContainsFunc(j.outcomes, func(o outcome) bool { return o.status == Firing && !o.note })
 }
 
-// mayHang reports whether a server may hang that had work when it was last seen, because its scrapes fail.
+// mayHang reports whether a server may hang: its scrapes fail, and it had work when it was last seen.
 func (j *judgement) mayHang() bool {
 	v := j.view
 	return v.isSilent() && j.stateOf() == identity.LifeServing &&
 		v.Now(indicator.LastHeld).Or(0)+v.Now(indicator.LastWork).Or(0) > 0
 }
 
-func (j *judgement) cannotTell() string {
+func (j *judgement) reasonUnjudged() string {
 	v := j.view.Now(indicator.FirstTokenRate)
 	switch {
 	case j.stateOf() == identity.LifeStarting:

@@ -6,23 +6,20 @@ import (
 	"time"
 )
 
-// When diagnoses that follow each other, a second apart, make a verdict certain, and for
-// how long a fault that was seen outlasts moments in which it is not.
 const (
-	agreeing   = 3
-	sure       = 0.9
-	remembered = 10 * time.Second
+	agreeing   = 3                // consecutive diagnoses, a second apart, that make a verdict certain
+	sure       = 0.9              // the confidence that each of them needs
+	remembered = 10 * time.Second // how long a fault outlasts quiet diagnoses
 )
 
-// A Hysteresis follows the diagnoses of servers that are watched, from one to the next:
-// it says when a verdict is certain, and keeps a fault that goes on from being
-// forgotten for a moment that looks healthy. The zero value has seen nothing.
+// A Hysteresis follows the successive diagnoses of watched servers. It says when a verdict is certain, and keeps a
+// fault through moments that look healthy. The zero value has seen nothing.
 type Hysteresis struct {
-	first, last Diagnosis // the fault seen latest: the first that named it, and the last
-	times       int       // that it was named
+	first, last Diagnosis // the first and the last diagnosis that named the latest fault
+	times       int       // how often it was named
 
-	verdict string // the verdict of the last diagnoses, if they are sure of it
-	same    int    // diagnoses in a row
+	verdict string // of the last diagnoses, if they were sure of it
+	same    int    // how many of them in a row
 }
 
 // Observe takes note of a diagnosis and reports whether its verdict is certain: given three
@@ -40,7 +37,7 @@ func (h *Hysteresis) Observe(d *Diagnosis) (certain bool) {
 	return h.same >= agreeing
 }
 
-// Restart begins the row anew, as for a diagnosis that could not be made.
+// Restart forgets the agreeing diagnoses, such as after one that could not be made.
 func (h *Hysteresis) Restart() { h.verdict, h.same = "", 0 }
 
 // rememberFault keeps the latest fault. A quiet diagnosis does not clear it, because some moments of a continuing fault
@@ -100,8 +97,8 @@ func (d *Diagnosis) MarkPartial(most float64, why string) {
 	}
 }
 
-// WatchNeeded is for how much longer servers must be watched for the fixes of the verdict to
-// be predicted, 0 where they are or never will be.
+// WatchNeeded returns how much longer servers must be watched before the fixes of the verdict can be predicted; 0 if
+// they are predicted already or never can be.
 func (d *Diagnosis) WatchNeeded() time.Duration {
 	most := time.Duration(0)
 	if d.Status == Firing && len(d.Findings) > 0 {

@@ -12,10 +12,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 )
 
-// A judgement is what one target's readings say.
+// A judgement holds the outcome of each pathology on one target.
 type judgement struct {
 	target   int
-	view     dated
+	view     datedView
 	outcomes []outcome
 	doubt    string // reason against calling it healthy
 }
@@ -26,13 +26,13 @@ type outcome struct {
 	when        catalog.Cond // the pathology's condition, without alternatives that the target cannot tell
 	part        part         // part of a gateway
 	status      Status
-	ended       bool // by the last scrapes: pending because of it
-	likely      bool // it is pending, and not for what chance does as easily
+	ended       bool // it is pending because the last scrapes say that it is over
+	likely      bool // it is pending, and chance is an unlikely explanation
 	severity    catalog.Severity
 	note        bool                                  // shown without effect on the verdict
-	wait        time.Duration                         // before people are told
+	wait        time.Duration                         // how long it must go on before people are notified
 	evidence    []catalog.Evidence                    // of the comparisons that hold
-	normal      map[*indicator.Signal]indicator.Value // see before
+	normal      map[*indicator.Signal]indicator.Value // normal values before the fault, see viewBefore
 	confidence  float64
 	inhibitedBy string
 	pass        *catalog.Pass
@@ -41,10 +41,10 @@ type outcome struct {
 }
 
 func judgeTarget(s *Snapshot, since *dates, target int, pathologies []*catalog.Pathology, set Settings) judgement {
-	j := judgement{target: target, view: dated{newView(s, target, part{}, set), since},
+	j := judgement{target: target, view: datedView{newView(s, target, part{}, set), since},
 		outcomes: make([]outcome, 0, len(pathologies))}
 	for _, p := range pathologies {
-		when, judged := j.view.judgedBy(p)
+		when, judged := j.view.applicableCondition(p)
 		if !judged {
 			j.outcomes = append(j.outcomes, outcome{pathology: p, severity: p.Severity, status: NotApplicable})
 			continue
@@ -55,8 +55,7 @@ func judgeTarget(s *Snapshot, since *dates, target int, pathologies []*catalog.P
 			j.outcomes = append(j.outcomes, o)
 		}
 	}
-	// A doubtful cause is believed where one of its symptoms, and more than a note, is
-	// beyond doubt.
+	// A pending cause fires if one of its symptoms, of ticket severity at least, is beyond doubt.
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
 		if o.status == Pending && !o.ended && slices.ContainsFunc(j.outcomes, func(s outcome) bool {
@@ -66,10 +65,10 @@ func judgeTarget(s *Snapshot, since *dates, target int, pathologies []*catalog.P
 			o.status = Firing
 		}
 	}
-	j.endWhatNothingNames()
+	j.endUnspecificSymptoms()
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
-		if symptom := j.cameFirst(o); symptom != nil {
+		if symptom := j.laterSymptom(o); symptom != nil {
 			o.when = o.pathology.Leads
 			o.judgeCondition(s, j.view.of(o.part))
 			o.severity, o.note, o.wait = max(o.severity, symptom.severity), false, symptom.wait // users feel that
@@ -85,9 +84,9 @@ func judgeTarget(s *Snapshot, since *dates, target int, pathologies []*catalog.P
 	return j
 }
 
-// cameFirst returns what fires and began by more than two intervals between scrapes after what leads to it did, nil
-// where nothing is, or where the cause is found without that.
-func (j *judgement) cameFirst(cause *outcome) *outcome {
+// laterSymptom returns a firing symptom of a cause that does not fire by itself, if the condition that leads to the
+// cause (Pathology.Leads) holds and began more than two scrape intervals before the symptom; else nil.
+func (j *judgement) laterSymptom(cause *outcome) *outcome {
 	v := j.view.of(cause.part)
 	if cause.status != OK || cause.pathology.Leads.Holds(v) != catalog.True {
 		return nil
@@ -103,7 +102,8 @@ func (j *judgement) cameFirst(cause *outcome) *outcome {
 	return nil
 }
 
-// explainOutcomes lets what fires explain what it is the cause of, where both are about the same.
+// explainOutcomes marks the outcomes that a firing cause explains. same reports whether a cause and an outcome are
+// about the same requests.
 func explainOutcomes(causes, others []outcome, same func(cause, o *outcome) bool) {
 	for i := range causes {
 		cause := &causes[i]
@@ -123,9 +123,9 @@ func explainOutcomes(causes, others []outcome, same func(cause, o *outcome) bool
 	}
 }
 
-// judgedBy returns a pathology's condition without what needs a feature that the target does not use, and false
-// where nothing is left or the pathology is not about such a target.
-func (v view) judgedBy(p *catalog.Pathology) (catalog.Cond, bool) {
+// applicableCondition returns a pathology's condition without the comparisons that need a feature the target does not
+// use. It returns false if none is left, or if the pathology is about another kind of target.
+func (v view) applicableCondition(p *catalog.Pathology) (catalog.Cond, bool) {
 	t, oneRank := &v.snapshot.Targets[v.target], v.Now(indicator.Ranks).Or(1) < 2
 	about := t.Serves()
 	switch p.Scope() {
@@ -143,7 +143,7 @@ func (v view) judgedBy(p *catalog.Pathology) (catalog.Cond, bool) {
 // mayShareRequests reports whether two parts may share requests: two models do not, nor do two upstreams.
 func (p part) mayShareRequests(other part) bool { return p.label != other.label || p == other }
 
-func (o *outcome) judgeCondition(s *Snapshot, v dated) {
+func (o *outcome) judgeCondition(s *Snapshot, v datedView) {
 	switch o.when.Holds(v) {
 	case catalog.True:
 		o.status = Firing
@@ -155,9 +155,9 @@ func (o *outcome) judgeCondition(s *Snapshot, v dated) {
 	}
 	_, o.evidence = v.eval(o.when)
 	o.since = v.onsetOfCondition(o.pathology, o.when)
-	if o.when.Certain(v) != catalog.True || o.pathology.Unspecific && v.maybeBurst() {
+	if o.when.Certain(v) != catalog.True || o.pathology.Unspecific && v.mayBeBurst() {
 		over := o.when.Ended(v)
-		o.status, o.ended = Pending, over && v.span().Silence == 0 // nothing is over while nobody can see that
+		o.status, o.ended = Pending, over && v.span().Silence == 0 // while scrapes fail, nobody can see an end
 		o.likely = over || o.when.Likely(v) == catalog.True
 	}
 	grade := o.pathology.GradeOf(v)
@@ -173,16 +173,15 @@ func (o *outcome) judgeCondition(s *Snapshot, v dated) {
 			held++
 		}
 	}
-	o.normal = v.normalBefore(o.since, o.pathology, o.evidence)
+	o.normal = v.replaceNormals(o.since, o.pathology, o.evidence)
 	o.confidence = confidenceOf(o.evidence, held, known, v.span().Source)
 	if o.pathology.FollowsObjectives && v.objectivesHold() && o.severity > catalog.Info {
 		o.severity--
 	}
 }
 
-// confidenceOf says how sure a finding is: the further the evidence is beyond
-// its thresholds, the more of the supporting evidence holds, and the better
-// the thresholds are founded, the surer. It is a rough word in a number, not a
+// confidenceOf returns how sure a finding is: the further the evidence is beyond its thresholds, the more of the
+// supporting evidence holds, and the better the thresholds are founded, the surer. It is a rough scale, not a
 // probability.
 func confidenceOf(evidence []catalog.Evidence, held, known int, source segments.BaselineSource) float64 {
 	c, margin, n := 0.6, 0.0, 0
@@ -207,10 +206,10 @@ func confidenceOf(evidence []catalog.Evidence, held, known int, source segments.
 	return math.Round(c*100) / 100
 }
 
-func (o *outcome) refineFinding(s *Snapshot, v dated, j *judgement) {
+func (o *outcome) refineFinding(s *Snapshot, v datedView, j *judgement) {
 	server := s.Targets[j.target]
 	o.pass = &catalog.Pass{
-		View: before{v.view, o.since, o.normal}, RuledOut: j.idsOf(OK), Suspected: j.idsOf(Pending),
+		View: viewBefore{v.view, o.since, o.normal}, RuledOut: j.idsOf(OK), Suspected: j.idsOf(Pending),
 		Unseen: j.idsOf(Unknown), Config: server.Config, Flags: server.Dialect.Flags,
 		Summary: o.pathology.Title, Fixes: slices.Clone(o.pathology.Fixes),
 		Part: o.part.name, Parts: v.readingsByPart, Replicas: v.readingsByReplica, Failure: server.Failure,
@@ -234,7 +233,7 @@ func (o *outcome) refineFinding(s *Snapshot, v dated, j *judgement) {
 	catalog.Rank(o.pass.Fixes)
 }
 
-// idsOf lists the pathologies of which a status was found.
+// idsOf lists the pathologies whose outcome has a status.
 func (j *judgement) idsOf(of Status) (out []string) {
 	for i := range j.outcomes {
 		if j.outcomes[i].status == of {
@@ -244,8 +243,8 @@ func (j *judgement) idsOf(of Status) (out []string) {
 	return out
 }
 
-// coldFor is how long after its start a server's numbers are taken with salt:
-// graphs, caches and pools warm up with the first requests.
+// coldFor is how many seconds after its start a server's readings are unusual: graphs, caches and pools warm up with
+// the first requests.
 const coldFor = 300
 
 func (j *judgement) atGateway() bool { return j.view.snapshot.Targets[j.target].IsGateway() }

@@ -13,30 +13,30 @@ import (
 // at the edges of the window.
 const sameRequests = 0.25
 
-// readOutside says how long requests are outside the engines, and how many of those that a gateway holds the engines do
-// not, by the engines' own pages: these may be at hand where a gateway does not read them, or through the link that is
-// slow.
+// readOutside computes how long requests are outside the engines, and how many of a gateway's requests no engine holds.
+// It reads the engines' own pages: a gateway may not scrape them, or only through the link that is slow.
 func (s *Snapshot) readOutside() {
 	for i := range s.Targets {
 		if t := &s.Targets[i]; !t.IsGateway() || t.Problem != "" {
 			continue
 		}
 		outside, missing := s.readings[i].of(indicator.GatewayOutside), s.readings[i].of(indicator.GatewayMissing)
-		if now := s.readOutsideEngine(i, s.Now, s.Spans[i].Window.Length()); now.OK {
+		if now := s.timeOutsideEngines(i, s.Now, s.Spans[i].Window.Length()); now.OK {
 			outside.now = now
 		}
-		if normal := s.readOutsideEngine(i, s.Normal, s.Spans[i].Baseline.Length()); normal.OK {
+		if normal := s.timeOutsideEngines(i, s.Normal, s.Spans[i].Baseline.Length()); normal.OK {
 			outside.normal = normal
 		}
-		if now := s.readMissing(i, s.Now); now.V > 0 && !missing.now.OK {
+		if now := s.countMissing(i, s.Now); now.V > 0 && !missing.now.OK {
 			missing.now, s.readings[i].of(indicator.GatewayMade).now = now, indicator.Known(0)
 		}
 	}
 }
 
-// readOutsideEngine compares the mean time of a request at a gateway with that in the engines behind it, where
-// these have served the same requests, over a time. It is less by what chance may do to both.
-func (s *Snapshot) readOutsideEngine(gateway int, read func(int, *indicator.Signal) indicator.Value,
+// timeOutsideEngines returns by how much the mean time of a request at a gateway exceeds the mean time in the engines
+// behind it. It is unknown unless both served the same requests over the time. It is a lower bound: what chance may add
+// to the difference is subtracted.
+func (s *Snapshot) timeOutsideEngines(gateway int, read func(int, *indicator.Signal) indicator.Value,
 	over time.Duration) indicator.Value {
 	whole := read(gateway, indicator.GatewayE2EMean)
 	if !whole.OK {
@@ -44,7 +44,7 @@ func (s *Snapshot) readOutsideEngine(gateway int, read func(int, *indicator.Sign
 	}
 	var timed, ended, completed, spent float64
 	for i := range s.Targets {
-		// its replicas share the engines
+		// the gateway's replicas share the engines
 		if s.Targets[i].IsGateway() && s.Targets[i].Version == s.Targets[gateway].Version {
 			timed += read(i, indicator.GatewayTimed).Or(0)
 			ended += read(i, indicator.GatewayEnded).Or(0)
@@ -66,7 +66,7 @@ func (s *Snapshot) readOutsideEngine(gateway int, read func(int, *indicator.Sign
 	if completed == 0 || timed > completed*(1+sameRequests)+few || completed > max(timed, ended)*(1+sameRequests)+few {
 		return indicator.Unknown("the engines that are watched did not serve the requests that the gateway timed")
 	}
-	// Requests that ended at one of the two only: between the scrapes of one and of the other.
+	// These requests ended between the scrape of the one and of the other, and count for one of the two only.
 	edge := math.Abs(timed-completed)*span + timed*s.interval.Seconds()
 	chance := 2 * max(whole.V, spent/completed) * math.Sqrt(edge) / max(timed*span, 1)
 	v := indicator.Known(whole.V - spent/completed - chance)
@@ -74,9 +74,9 @@ func (s *Snapshot) readOutsideEngine(gateway int, read func(int, *indicator.Sign
 	return v
 }
 
-// readMissing is how many of the requests that were open at a gateway at its last two scrapes the engines do not show,
-// where nobody was answered and no token came; 0 where any was.
-func (s *Snapshot) readMissing(gateway int, read func(int, *indicator.Signal) indicator.Value) (none indicator.Value) {
+// countMissing returns how many of the requests that were open at a gateway at its last two scrapes no engine shows,
+// while nobody was answered and no token came; 0 if any did.
+func (s *Snapshot) countMissing(gateway int, read func(int, *indicator.Signal) indicator.Value) (none indicator.Value) {
 	open, answered, engines := read(gateway, indicator.GatewayWaiting), read(gateway, indicator.GatewayAnswered),
 		s.enginesBehind(gateway)
 	if !open.OK || !answered.OK || len(engines) == 0 {

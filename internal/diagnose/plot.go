@@ -27,14 +27,14 @@ const (
 	pointsEach      = 160
 )
 
-// A plot shows at least soonPlotted, and the time since the onset as its last part of
-// plottedPart. Its rates are of at most sharp, so that the onset is where it was, or of
-// as many scrapes as a rate needs.
+// A plot covers at least shortestPlot, and plottedPart times the time since the onset if that is longer. Its rates are
+// computed over sharpestRate, so that the onset is not smeared, or over the scrapes that a rate needs if that is
+// longer.
 const (
-	soonPlotted = 10 * time.Minute
-	plottedPart = 4
-	sharp       = 15 * time.Second
-	rateScrapes = 4
+	shortestPlot = 10 * time.Minute
+	plottedPart  = 4
+	sharpestRate = 15 * time.Second
+	rateScrapes  = 4
 )
 
 // keySignals are the quantities that are worth a look whatever was found.
@@ -44,29 +44,29 @@ var keySignals = []*indicator.Signal{
 	indicator.Running, indicator.Waiting, indicator.KVUsage,
 }
 
-// Predict predicts what the fixes of the first finding will do, of a diagnosis that was made without.
+// Predict predicts what the fixes of the first finding will do, for a diagnosis that was made without a Predictor.
 func (d *Diagnosis) Predict(ctx context.Context, q metrics.Querier, predict Predictor) {
 	if d.inquiry == nil || len(d.Findings) == 0 || predict == nil {
 		return
 	}
-	d.Findings = slices.Clone(d.Findings) // others have them too
+	d.Findings = slices.Clone(d.Findings) // copies of the diagnosis share the slices
 	d.Findings[0].Fixes = slices.Clone(d.Findings[0].Fixes)
 	predict(ctx, q, d.inquiry.request, d.inquiry.snapshot, d)
 }
 
-// Plot asks the Querier of the diagnosis for what the leading verdicts rest on, over
-// time.
+// Plot queries the evidence of the leading verdicts over time and sets their Plots. The Querier is that of the
+// diagnosis.
 func (d *Diagnosis) Plot(ctx context.Context, q metrics.Querier) error {
 	if d.inquiry == nil {
 		return nil
 	}
 	all := d.allVerdicts()
-	told := slices.DeleteFunc(all[1:], func(v *Verdict) bool { return v.Status != Firing })
-	if told = told[:min(len(told), plottedVerdicts)]; len(told) == 0 {
-		told = all[:1]
+	leading := slices.DeleteFunc(all[1:], func(v *Verdict) bool { return v.Status != Firing })
+	if leading = leading[:min(len(leading), plottedVerdicts)]; len(leading) == 0 {
+		leading = all[:1]
 	}
 	var errs []error
-	for _, v := range told {
+	for _, v := range leading {
 		f, targets := d.LeadingFinding(v), v.Targets
 		if f != nil {
 			targets = slices.Concat(f.Targets, targets)
@@ -74,11 +74,11 @@ func (d *Diagnosis) Plot(ctx context.Context, q metrics.Querier) error {
 		r := &d.inquiry.request
 		span := period.Period{From: r.At.Add(-r.Past), To: r.At}
 		if !v.SinceAtLeast && !v.Since.IsZero() {
-			if near := r.At.Add(-max(soonPlotted, plottedPart*r.At.Sub(v.Since))); near.After(span.From) {
+			if near := r.At.Add(-max(shortestPlot, plottedPart*r.At.Sub(v.Since))); near.After(span.From) {
 				span.From = near
 			}
 		}
-		_, over := d.inquiry.paceOf(span)
+		_, over := d.inquiry.resolutionOf(span)
 		if first := r.At.Add(-r.Past + over); span.From.Before(first) && first.Before(r.At) {
 			span.From = first // the first rate that is complete
 		}
@@ -86,26 +86,27 @@ func (d *Diagnosis) Plot(ctx context.Context, q metrics.Querier) error {
 		v.Plots, err = d.PlotSpan(ctx, q, chooseCharts(f), targets, span)
 		errs = append(errs, err)
 	}
-	d.Verdict.Plots = told[0].Plots
+	d.Verdict.Plots = leading[0].Plots
 	return errors.Join(errs...)
 }
 
-// paceOf is how far apart the points of a span are, and of how much time before it each is.
-func (in *inquiry) paceOf(span period.Period) (step, over time.Duration) {
+// resolutionOf returns the distance between the points of a span, and the time over which each is computed.
+func (in *inquiry) resolutionOf(span period.Period) (step, over time.Duration) {
 	interval := in.request.Interval
 	// A gap of one scrape interval is no gap, and a point between two scrapes is not drawn.
 	step = max((span.Length()/pointsEach + time.Second - 1).Truncate(time.Second), interval)
-	return step, max(rateScrapes*interval, step+interval, min(sharp, span.Length()/rateScrapes)).Truncate(time.Second)
+	over = max(rateScrapes*interval, step+interval, min(sharpestRate, span.Length()/rateScrapes))
+	return step, over.Truncate(time.Second)
 }
 
-// PlotSpan asks for quantities over a span of time, of up to four targets: the named ones
-// first, then others of their model.
+// PlotSpan queries quantities over a span of time, on up to four targets: the named ones first, then others of their
+// model.
 func (d *Diagnosis) PlotSpan(ctx context.Context, q metrics.Querier, signals []*indicator.Signal, targets []string,
 	span period.Period) ([]Plot, error) {
 	if d.inquiry == nil || !span.From.Before(span.To) {
 		return nil, nil
 	}
-	step, over := d.inquiry.paceOf(span)
+	step, over := d.inquiry.resolutionOf(span)
 	p := &plotter{inquiry: d.inquiry, over: over, span: metrics.Range{Start: span.To.Add(-span.Length() / step * step),
 		End: span.To, Step: step}}
 	p.chooseTargets(targets)
@@ -125,10 +126,10 @@ func (d *Diagnosis) PlotSpan(ctx context.Context, q metrics.Querier, signals []*
 	return slices.DeleteFunc(out, func(p Plot) bool { return len(p.Lines) == 0 }), err
 }
 
-// A plotter asks for plots.
+// A plotter queries the plots of one span.
 type plotter struct {
 	*inquiry
-	targets []int // the one that the verdict speaks of first, first
+	targets []int // the verdict's first target first
 	over    time.Duration
 	span    metrics.Range
 }
@@ -162,7 +163,7 @@ func chooseCharts(f *Finding) []*indicator.Signal {
 	return out
 }
 
-// asUsual is by how much evidence may differ from normal that only sets the scene.
+// asUsual is the share by which evidence may differ from normal and still count as usual.
 const asUsual = 0.2
 
 // chooseTargets takes the named targets and then others of the same model.
@@ -187,7 +188,7 @@ func (p *plotter) chooseTargets(names []string) {
 	}
 }
 
-// plotSignal asks for one quantity.
+// plotSignal queries one quantity.
 func (p *plotter) plotSignal(ctx context.Context, q metrics.Querier, s *indicator.Signal) (Plot, error) {
 	out := Plot{Signal: s, Over: p.over, Promised: math.NaN()}
 	if len(p.targets) > 0 {

@@ -18,7 +18,7 @@ import (
 // A pool is the targets that serve one model.
 type pool struct {
 	snapshot *Snapshot
-	only     []string // ids of what alone is looked for, which says nothing of health; none where all is
+	only     []string // ids of the pathologies to look for, which alone say nothing of health; empty for all
 	gateway  bool     // findings of a gateway before several models that concern none of them alone
 	model    string   // "" where there is only one, or where nothing tells
 	targets  []int
@@ -28,12 +28,12 @@ type pool struct {
 	verdict  Verdict
 }
 
-// fleetLabels name a model where several deployments serve one of the same name.
+// fleetLabels prefix a model's name where several deployments serve a model of that name.
 var fleetLabels = []string{"cluster", "namespace"}
 
-// modelsOf makes a pool of each model that targets name, by a key, which of each target is
-// returned too: "" where it names none.
-func modelsOf(s *Snapshot) (byKey map[string]*pool, keys []string) {
+// poolsByModel makes a pool for each model that targets name. It returns the pools by key, and each target's key, "" if
+// the target names no model.
+func poolsByModel(s *Snapshot) (byKey map[string]*pool, keys []string) {
 	byKey, keys = map[string]*pool{}, make([]string, len(s.Targets))
 	names := map[string]int{}
 	for i := range s.Targets {
@@ -64,7 +64,7 @@ func modelsOf(s *Snapshot) (byKey map[string]*pool, keys []string) {
 // say which belongs to the only model, where there is only one. A GPU exporter
 // belongs to every model that it lends its readings to.
 func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
-	byKey, keys := modelsOf(s)
+	byKey, keys := poolsByModel(s)
 	beside := s.companions()
 	byTarget := map[int]judgement{}
 	for _, j := range judged {
@@ -112,11 +112,11 @@ func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 	return append(out, gateways...)
 }
 
-// poolsOfTarget returns the pools to which a target belongs. It adds one for a target of which nothing tells the model.
+// poolsOfTarget returns the pools to which a target belongs. It adds a pool if nothing tells the target's model.
 func poolsOfTarget(s *Snapshot, i int, byKey map[string]*pool, keys []string, beside map[int]int) (of []*pool) {
 	switch {
 	case s.Targets[i].IsGateway():
-		return nil // it is spread over those behind it
+		return nil // spreadGateway divides its findings among the pools behind it
 	case keys[i] != "":
 		return []*pool{byKey[keys[i]]}
 	case len(byKey) == 1:
@@ -147,24 +147,24 @@ func listUnjudged(s *Snapshot, judged []judgement) []Unjudged {
 	}
 	for i := range judged {
 		if j := &judged[i]; s.Targets[j.target].Serves() && !j.view.canBeJudged() && !j.isSick() {
-			out = append(out, Unjudged{j.name(), j.cannotTell(), j.stateOf().HarmlesslyAbsent()})
+			out = append(out, Unjudged{j.name(), j.reasonUnjudged(), j.stateOf().HarmlesslyAbsent()})
 		}
 	}
 	slices.SortFunc(out, func(a, b Unjudged) int { return cmp.Compare(a.Target, b.Target) })
 	return out
 }
 
-// judgePool judges the pool.
+// judgePool merges the outcomes into findings and chooses the verdict.
 func (p *pool) judgePool(pathologies []*catalog.Pathology) {
-	for _, of := range pathologies {
-		if !p.gateway || of.Scope() == indicator.Gateway {
-			p.findings = append(p.findings, p.mergeOutcomes(of))
+	for _, pathology := range pathologies {
+		if !p.gateway || pathology.Scope() == indicator.Gateway {
+			p.findings = append(p.findings, p.mergeOutcomes(pathology))
 		}
 	}
 	rankFindings(p.findings)
 	p.verdict = p.quietVerdict()
 	leads := len(p.findings) > 0 && p.findings[0].Status == Firing && !p.findings[0].Note
-	// an informative finding hides nobody who waits
+	// an informational finding does not hide that somebody waits
 	if leads && (p.findings[0].Severity > catalog.Info || p.verdict.Status != Pending) {
 		f := &p.findings[0]
 		p.verdict = Verdict{
@@ -253,11 +253,11 @@ const (
 	doubtful     = 0.5
 )
 
-// quietVerdict gives the verdict where nothing fires.
+// quietVerdict returns the verdict where nothing fires.
 func (p *pool) quietVerdict() Verdict {
 	names, known, mayHang, atGateway := p.divideJudged()
 	if len(known) > 0 {
-		p.unjudged = slices.DeleteFunc(slices.Clone(p.unjudged), func(u Unjudged) bool { return u.waits })
+		p.unjudged = slices.DeleteFunc(slices.Clone(p.unjudged), func(u Unjudged) bool { return u.harmless })
 	}
 	total := len(known) + len(p.unjudged)
 	if len(known) == 0 || 2*len(known) < total && len(mayHang) == 0 {
@@ -280,14 +280,14 @@ func (p *pool) quietVerdict() Verdict {
 	}
 	switch {
 	case len(unsure) > 0:
-		v.doubt(unsure...)
+		v.markUncertain(unsure...)
 	case len(over) > 0:
 		v.Summary, v.Confidence = "Seems to be over: "+strings.Join(over, "; "), doubtful
 	case idle:
 		v.ID, v.Summary = Idle, "Nobody is served, and nobody waits"
 		for _, j := range known {
-			if why := j.maybeClients(); why != "" {
-				v.doubt(why)
+			if why := j.whyClientsMayWait(); why != "" {
+				v.markUncertain(why)
 				break
 			}
 		}
@@ -313,7 +313,7 @@ func (p *pool) divideJudged() (names []string, known []*judgement, mayHang, atGa
 			continue
 		}
 		if j.mayHang() {
-			mayHang = append(mayHang, j.name()+": "+j.cannotTell())
+			mayHang = append(mayHang, j.name()+": "+j.reasonUnjudged())
 		}
 		names = append(names, j.name())
 		if j.view.canBeJudged() {
@@ -332,8 +332,8 @@ func (p *pool) divideJudged() (names []string, known []*judgement, mayHang, atGa
 	return names, known, mayHang, atGateway
 }
 
-// doubt makes a verdict uncertain.
-func (v *Verdict) doubt(unsure ...string) {
+// markUncertain makes a verdict uncertain.
+func (v *Verdict) markUncertain(unsure ...string) {
 	if more := len(unsure) - manyReasons; more > 0 {
 		unsure = append(unsure[:manyReasons], fmt.Sprintf("and %d more", more))
 	}
@@ -358,7 +358,7 @@ func (p *pool) describeHealth(v *Verdict, known []*judgement) {
 		if span.Source != segments.NoBaseline {
 			continue
 		}
-		v.Confidence = min(v.Confidence, notCompared) // worse than itself could not be looked for
+		v.Confidence = min(v.Confidence, notCompared) // there was no past to be worse than
 		if v.Confidence > doubtful && (span.Timeline.IsDivided() || span.Window.Length() < longEnough) {
 			v.Confidence = doubtful
 			v.Summary += "; but there is little past to compare with"
@@ -386,7 +386,7 @@ func (p *pool) cannotTell(known, total int) string {
 	return "Cannot tell: " + p.whyUnjudged()
 }
 
-// whyUnjudged says of the targets that could not be judged why.
+// whyUnjudged lists why targets could not be judged.
 func (p *pool) whyUnjudged() string {
 	var order []string
 	of := map[string][]string{}
@@ -406,11 +406,10 @@ func (p *pool) whyUnjudged() string {
 	return strings.Join(parts, "; ")
 }
 
-// manyReasons is how many reasons a sentence bears.
+// manyReasons is how many reasons a sentence may list.
 const manyReasons = 3
 
-// longEnough is a window in which a server that nothing is known of before, and
-// in which nothing changed, shows what it is like.
+// longEnough is how long a window without a change must be to show what a server without a past is like.
 const longEnough = 30 * time.Second
 
 // pendingFindings lists the findings that have not lasted long enough to be believed, or seem to be over, except those
@@ -437,7 +436,8 @@ func (p *pool) pendingFindings() (unsure, over []string) {
 	return unsure, over
 }
 
-// healthySummary says that nothing is wrong, by what users of a single server get, or what alone was looked for.
+// healthySummary says that nothing is wrong, with the latencies of a single server, or which pathologies alone were
+// looked for.
 func (p *pool) healthySummary(known []*judgement) string {
 	if len(p.only) > 0 {
 		return strings.Join(p.only, ", ") + "; nothing else was looked for"

@@ -7,15 +7,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// fewTransfers is from where on a server is one that receives KV caches, per request.
+// fewTransfers is how many KV transfers per request a server may have without counting as one that receives KV caches.
 const fewTransfers = 0.05
 
-// onlyFirst is how many tokens a server writes at most, in the mean, that writes first tokens alone.
+// onlyFirst bounds the mean answer length, in tokens, of a server that writes first tokens only.
 const onlyFirst = 1.5
 
-// roleOf tells the role of a target: from its labels, from the arguments it was started with, from its name, or
-// from the KV caches that it receives. A server with a connector that receives none and writes single tokens is a
-// prefill server.
+// roleOf returns the role of a target: from its labels, from the arguments it was started with, from its name, or from
+// the KV caches that it receives. A server with a connector that receives none and writes single tokens is a prefill
+// server.
 func (s *Snapshot) roleOf(i int) engine.Role {
 	t := &s.Targets[i]
 	if t.IsGateway() {

@@ -9,39 +9,39 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 )
 
-// dates are what dates the faults of one diagnosis: earlier onsets, and the trails that are read for it.
+// dates holds what dates the faults of one diagnosis: onsets reported earlier, and trails.
 type dates struct {
-	onsets onsets            // nil remembers nothing
-	wanted []trail           // trails from which onsets are read
-	trails map[trail]trailed // nil until they are queried
+	onsets onsets                // nil remembers nothing
+	wanted []trail               // trails that onsets need
+	trails map[trail]trailResult // nil until they are queried
 }
 
-// A dated is a view that also says since when.
-type dated struct {
+// A datedView is a view that also dates conditions.
+type datedView struct {
 	view
 	*dates
 }
 
-func (v dated) of(p part) dated {
+func (v datedView) of(p part) datedView {
 	v.view = v.view.of(p)
 	return v
 }
 
-// onsetOfCondition returns when a condition that holds began to hold: Any with its first part; All with the part of the
-// strongest evidence, or later, where another part surely began later. Parts that the history lacks, or that did not
-// change in it, are ignored. If all are, the judged segments decide.
+// onsetOfCondition returns when a condition that holds began to hold. An Any began with its first part. An All began
+// with the part of the strongest evidence, or later if another part surely began later. Parts that the history lacks,
+// or that did not change in it, are ignored. If all are, the judged segments decide.
 //
 // It is the only place that dates a finding: verdicts, alerts and incidents take its result. The links of a chain have
 // moments of their own.
-func (v dated) onsetOfCondition(of *catalog.Pathology, c catalog.Cond) segments.Onset {
-	s, key, wanted := v.span(), v.key(of), len(v.wanted)
-	if o, stands := v.onsets.standingOnset(key, v.snapshot.At, v.snapshot.interval); stands {
+func (v datedView) onsetOfCondition(pathology *catalog.Pathology, c catalog.Cond) segments.Onset {
+	s, key, wanted := v.span(), v.key(pathology), len(v.wanted)
+	if o, stands := v.onsets.confirmedOnset(key, v.snapshot.At, v.snapshot.interval); stands {
 		return o
 	}
 	o := s.BeganChanging()
 	if answered, watched := v.Now(indicator.Answered), v.Now(indicator.Starting); answered.OK && answered.V == 0 &&
 		watched.OK {
-		// it starts since it was found
+		// a starting server has been starting since it was found
 		o = segments.Onset{At: v.snapshot.At.Add(-time.Duration(watched.V * float64(time.Second)))}
 	}
 	if t := v.readOnset(c, s.Course); t.Evidence > 0 {
@@ -51,14 +51,14 @@ func (v dated) onsetOfCondition(of *catalog.Pathology, c catalog.Cond) segments.
 		o.At = v.snapshot.At
 	}
 	if len(v.wanted) > wanted {
-		return o // until that is known
+		return o // for now: the trails are read before anything is remembered
 	}
 	return v.onsets.steadyOnset(key, o, v.snapshot.At, v.snapshot.interval)
 }
 
-// key identifies what an onset is of.
-func (v dated) key(of *catalog.Pathology) onsetOf {
-	return onsetOf{v.snapshot.Targets[v.target].Identity(), v.part, of.ID}
+// key returns the key of a pathology's onset.
+func (v datedView) key(pathology *catalog.Pathology) onsetKey {
+	return onsetKey{v.snapshot.Targets[v.target].Identity(), v.part, pathology.ID}
 }
 
 // An onsetReader reads onsets of signals from a history.
@@ -67,7 +67,7 @@ type onsetReader interface {
 }
 
 // readOnset reads an onset from a history.
-func (v dated) readOnset(c catalog.Cond, in onsetReader) (out segments.Dating) {
+func (v datedView) readOnset(c catalog.Cond, in onsetReader) (out segments.Dating) {
 	if c.Signal != nil {
 		switch {
 		case c.Holds(v) != catalog.True:
@@ -99,78 +99,83 @@ func (v dated) readOnset(c catalog.Cond, in onsetReader) (out segments.Dating) {
 	return out
 }
 
-// An onsetOf identifies an onset: a pathology on a target, or on a part of it.
-type onsetOf struct {
+// An onsetKey identifies an onset by its pathology and its target, or a part of the target.
+type onsetKey struct {
 	target    string
 	part      part
 	pathology string
 }
 
-// onsets are those that were reported before.
-type onsets map[onsetOf]*givenOnset
+// onsets holds the onsets that were reported before.
+type onsets map[onsetKey]*reportedOnset
 
-// forgetBefore forgets the faults that were not reported again since a moment.
+// forgetBefore forgets the onsets that were last reported before a moment.
 func (m onsets) forgetBefore(at time.Time) {
-	maps.DeleteFunc(m, func(_ onsetOf, o *givenOnset) bool { return o.at.Before(at) })
+	maps.DeleteFunc(m, func(_ onsetKey, o *reportedOnset) bool { return o.lastReported.Before(at) })
 }
 
-// A givenOnset is the reported onset of a continuing fault, and when it was reported first and last.
-type givenOnset struct {
+// A reportedOnset is the onset of a continuing fault, and when it was reported first and last.
+type reportedOnset struct {
 	segments.Onset
-	first, at time.Time
-	said      time.Time // since when the onset is this one
-	stands    bool
-	normal    map[*indicator.Signal]indicator.Value // the trails' values before it
+	firstReported, lastReported time.Time
+	sameSince                   time.Time // since when the reported onset has not moved
+	confirmed                   bool
+	normal                      map[*indicator.Signal]indicator.Value // the trails' values before the onset
 }
 
-// goesOn is how long after it was seen last a fault is the same one when it comes back, or
-// two intervals between scrapes where those are longer.
-const goesOn = time.Minute
+// continuesAt reports whether a fault that is seen at a moment is the reported one.
+func (o *reportedOnset) continuesAt(at time.Time, interval time.Duration) bool {
+	return !at.Before(o.lastReported) && at.Sub(o.lastReported) <= max(resumesWithin, 2*interval)
+}
 
-// confirming is how many intervals between scrapes later the same is said again of an onset that then stands.
-const confirming = 2
+// resumesWithin is how long a fault may be unseen and still be the same fault when it returns, or two scrape intervals
+// if those are longer.
+const resumesWithin = time.Minute
 
-// standingOnset returns the reported onset of a continuing fault, once it was reported twice.
-func (m onsets) standingOnset(of onsetOf, at time.Time, interval time.Duration) (o segments.Onset, stands bool) {
-	if m[of] == nil {
+// confirmingIntervals is for how many scrape intervals an onset must not move before it is confirmed, and fixed.
+const confirmingIntervals = 2
+
+// confirmedOnset returns the onset of a continuing fault, once it is confirmed.
+func (m onsets) confirmedOnset(key onsetKey, at time.Time, interval time.Duration) (o segments.Onset, confirmed bool) {
+	if m[key] == nil {
 		return o, false
 	}
-	said := m[of]
-	if stands = said.stands && at.Sub(said.at) <= max(goesOn, 2*interval) && !at.Before(said.at); stands {
-		said.at = at
+	reported := m[key]
+	if confirmed = reported.confirmed && reported.continuesAt(at, interval); confirmed {
+		reported.lastReported = at
 	}
-	return said.Onset, stands
+	return reported.Onset, confirmed
 }
 
 // normalsBefore returns the normal values before a fault.
-func (m onsets) normalsBefore(of onsetOf) map[*indicator.Signal]indicator.Value {
-	if m[of] == nil {
+func (m onsets) normalsBefore(key onsetKey) map[*indicator.Signal]indicator.Value {
+	if m[key] == nil {
 		return map[*indicator.Signal]indicator.Value{}
 	}
-	if m[of].normal == nil {
-		m[of].normal = map[*indicator.Signal]indicator.Value{}
+	if m[key].normal == nil {
+		m[key].normal = map[*indicator.Signal]indicator.Value{}
 	}
-	return m[of].normal
+	return m[key].normal
 }
 
 // steadyOnset returns the onset that was reported before, unless the new one differs by more than a scrape interval. It
-// never moves beyond the time at which the fault was first seen. A fault that fills the whole history says nothing
-// new about an older onset.
-func (m onsets) steadyOnset(of onsetOf, o segments.Onset, at time.Time, interval time.Duration) segments.Onset {
+// never moves beyond the time at which the fault was first seen. A fault that fills the whole history does not move an
+// older onset.
+func (m onsets) steadyOnset(key onsetKey, o segments.Onset, at time.Time, interval time.Duration) segments.Onset {
 	if m == nil {
 		return o
 	}
-	said := m[of]
-	if said == nil || at.Sub(said.at) > max(goesOn, 2*interval) || at.Before(said.at) {
-		said = &givenOnset{Onset: o, first: at, said: at}
+	reported := m[key]
+	if reported == nil || !reported.continuesAt(at, interval) {
+		reported = &reportedOnset{Onset: o, firstReported: at, sameSince: at}
 	}
-	off := o.At.Sub(said.At)
-	if off.Abs() > interval+interval/10 && !(off > 0 && (o.AtLeast || o.At.After(said.first))) {
-		said.Onset, said.said = o, at
-	} else if off.Abs() <= interval+interval/10 && at.Sub(said.said) >= confirming*interval {
-		said.stands = true
+	off := o.At.Sub(reported.At)
+	if off.Abs() > interval+interval/10 && !(off > 0 && (o.AtLeast || o.At.After(reported.firstReported))) {
+		reported.Onset, reported.sameSince = o, at
+	} else if off.Abs() <= interval+interval/10 && at.Sub(reported.sameSince) >= confirmingIntervals*interval {
+		reported.confirmed = true
 	}
-	said.at = at
-	m[of] = said
-	return said.Onset
+	reported.lastReported = at
+	m[key] = reported
+	return reported.Onset
 }

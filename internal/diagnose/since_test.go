@@ -16,7 +16,7 @@ func TestOnsetIsKept(t *testing.T) {
 	const interval = 15 * time.Second
 	began := time.Unix(10_000, 0)
 	m := onsets{}
-	of := onsetOf{target: "r0", pathology: "slow-decode"}
+	of := onsetKey{target: "r0", pathology: "slow-decode"}
 	for i, step := range []struct {
 		at            time.Duration // of the diagnosis, after the beginning
 		fresh         time.Duration
@@ -87,7 +87,7 @@ func TestOnsetOfACondition(t *testing.T) {
 			for _, sig := range []*indicator.Signal{indicator.TTFTP95, indicator.Preemptions, indicator.KVUsagePeak} {
 				*s.readings[0].of(sig) = reading{now: indicator.Known(1)}
 			}
-			v := dated{newView(s, 0, part{}, Settings{}), new(dates)}
+			v := datedView{newView(s, 0, part{}, Settings{}), new(dates)}
 			got := v.span().BeganChanging()
 			if d := v.readOnset(tt.cond, datings{indicator.TTFTP95: queue, indicator.Preemptions: tt.evicted}); d.Evidence > 0 {
 				got = d.Onset

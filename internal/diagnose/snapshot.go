@@ -33,7 +33,7 @@ type Snapshot struct {
 
 	readings []readings          // by target
 	parts    []map[part]readings // readings of gateways' parts
-	starting map[string]float64  // see startsOn; nil until then
+	starting map[string]float64  // see startsByMachine; nil until then
 	proven   map[string][]int    // see provenOf; likewise
 	interval time.Duration       // between scrapes
 }

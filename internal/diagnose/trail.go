@@ -18,27 +18,26 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// A trail is what dates a comparison whose signal leaves no trace in the counts of a history, as gauges of
-// GPUs, hosts and caches do, and all of gateways: its expression is read again at moments of the past, over the
-// shortest time that tells.
+// A trail dates a comparison whose signal leaves no trace in the counts of a history: gauges of GPUs, hosts and caches,
+// and every signal of a gateway. The signal is queried again at past moments, over the shortest time that tells.
 type trail struct {
-	target int // whose series are asked
+	target int // whose series are queried
 	part   part
 	signal *indicator.Signal
 	op     catalog.Op
 	limit  float64
 }
 
-// A trailed is what a trail told: since when the comparison holds, and what the signal usually read before that.
-type trailed struct {
+// A trailResult says since when the comparison holds, and what the signal usually read before.
+type trailResult struct {
 	segments.Dating
 	normal indicator.Value
 }
 
-// mostTrails is how many are asked for in one diagnosis.
+// mostTrails is how many trails one diagnosis reads at most.
 const mostTrails = 60
 
-// growthOver is the time over which a slope is read to say when it began.
+// growthOver is the time over which a slope is read to date it.
 const growthOver = time.Minute
 
 // datePoints is at how many moments of the past a signal is read again, at most.
@@ -55,7 +54,7 @@ func leavesTrail(s *indicator.Signal) bool {
 	return s.Histogram == "" && !s.Counted() && !s.Scrapes && !s.Fleet && s.Per == "" && (slope || s.MinPast == 0)
 }
 
-// sourceOf returns the target whose series a signal is read from: that beside a server, of its GPUs.
+// sourceOf returns the target whose series a signal is read from: for a server's GPUs, the exporter beside it.
 func (v view) sourceOf(s *indicator.Signal) int {
 	if s.Scope == indicator.GPU && !v.snapshot.Targets[v.target].IsGPU() {
 		if beside, ok := v.snapshot.companions()[v.target]; ok {
@@ -65,14 +64,14 @@ func (v view) sourceOf(s *indicator.Signal) int {
 	return v.target
 }
 
-func (v dated) trailOf(e *catalog.Evidence) trail {
+func (v datedView) trailOf(e *catalog.Evidence) trail {
 	return trail{v.sourceOf(e.Signal), v.part, e.Signal, e.Op, e.Threshold}
 }
 
 // readTrail dates a comparison from its trail, or requests the trail. A trail has less weight than counts, which are
-// sampled more often; but All begins no earlier than any of its trails. A trail on which the comparison always held
-// is ignored.
-func (v dated) readTrail(c catalog.Cond) segments.Dating {
+// sampled more often. Still, an All begins no earlier than any of its trails. A trail on which the comparison always
+// held is ignored.
+func (v datedView) readTrail(c catalog.Cond) segments.Dating {
 	if !leavesTrail(c.Signal) {
 		return segments.Dating{}
 	}
@@ -84,9 +83,9 @@ func (v dated) readTrail(c catalog.Cond) segments.Dating {
 	return v.trails[of].Dating
 }
 
-// normalBefore keeps the fault out of the evidence's normal value: if the baseline extends beyond the onset, the
-// trail's value before the onset replaces it. It returns the replaced values.
-func (v dated) normalBefore(began segments.Onset, p *catalog.Pathology,
+// replaceNormals keeps the fault out of the evidence's normal values. If the baseline extends beyond the onset, the
+// trail's value before the onset replaces the normal value. It returns the replacements.
+func (v datedView) replaceNormals(began segments.Onset, p *catalog.Pathology,
 	evidence []catalog.Evidence) map[*indicator.Signal]indicator.Value {
 	known, replaced := v.onsets.normalsBefore(v.key(p)), map[*indicator.Signal]indicator.Value{}
 	for i := range evidence {
@@ -108,16 +107,16 @@ func (v dated) normalBefore(began segments.Onset, p *catalog.Pathology,
 	return replaced
 }
 
-// before is the view of a fault: a normal value that its baseline takes from the fault itself is replaced, and at
-// a gateway, of which no history tells a change, unknown.
-type before struct {
+// viewBefore is a view whose normal values exclude the fault. A normal value whose baseline overlaps the fault is
+// replaced. At a gateway, whose history shows no changes, it is unknown.
+type viewBefore struct {
 	view
 	began  segments.Onset
 	normal map[*indicator.Signal]indicator.Value
 }
 
 // Normal returns a signal's normal value before the fault.
-func (b before) Normal(s *indicator.Signal) indicator.Value {
+func (b viewBefore) Normal(s *indicator.Signal) indicator.Value {
 	if n, replaced := b.normal[s]; replaced {
 		return n
 	}
@@ -128,9 +127,9 @@ func (b before) Normal(s *indicator.Signal) indicator.Value {
 	return b.view.Normal(s)
 }
 
-// readTrails asks for what onsets need.
+// readTrails reads the trails that onsets need.
 func (d *dates) readTrails(ctx context.Context, q metrics.Querier, r *Request, s *Snapshot) error {
-	read := make([]trailed, len(d.wanted))
+	read := make([]trailResult, len(d.wanted))
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(metrics.AtOnce)
 	for i := range d.wanted {
@@ -143,14 +142,14 @@ func (d *dates) readTrails(ctx context.Context, q metrics.Querier, r *Request, s
 	if err := eg.Wait(); err != nil {
 		return err
 	}
-	d.trails = map[trail]trailed{}
+	d.trails = map[trail]trailResult{}
 	for i, of := range d.wanted {
 		d.trails[of] = read[i]
 	}
 	return nil
 }
 
-// A past holds the series that trails are read from, queried when they are needed.
+// A past reads one trail.
 type past struct {
 	ctx context.Context
 	q   metrics.Querier
@@ -161,9 +160,9 @@ type past struct {
 	err  error
 }
 
-// readPast looks at the whole past first, and then more closely at when it began: over the shortest time and, of a
-// gateway, over a window where that holds too little.
-func (p *past) readPast() (out trailed, err error) {
+// readPast reads the whole past first, and then more closely around the onset. Each value is over the shortest time or,
+// at a gateway where that holds too few requests, over the length of the window.
+func (p *past) readPast() (out trailResult, err error) {
 	gateway, window := p.Targets[p.target].IsGateway(), p.Spans[p.target].Window.Length()
 	p.over = 2*p.r.Interval + p.r.Interval/10 + segments.Edge
 	if gateway {
@@ -171,24 +170,24 @@ func (p *past) readPast() (out trailed, err error) {
 	}
 	step := max(p.r.Interval, p.r.Past/datePoints).Truncate(time.Millisecond)
 	from := p.r.At.Add(-p.r.Past / step * step)
-	at, values := p.lookAt(from, p.r.At, step)
-	first := p.beganAt(at, values, max(goesOn, 2*step))
+	at, values := p.readMoments(from, p.r.At, step)
+	first := p.beganAt(at, values, max(resumesWithin, 2*step))
 	if first < 0 && gateway {
 		p.over = max(p.over, window)
-		at, values = p.lookAt(from, p.r.At, step)
-		first = p.beganAt(at, values, max(goesOn, 2*step))
+		at, values = p.readMoments(from, p.r.At, step)
+		first = p.beganAt(at, values, max(resumesWithin, 2*step))
 	}
 	switch {
 	case first < 0 || first == 0 && !gateway:
 		return out, p.err
 	case first == 0:
 		all := segments.Onset{At: p.r.At.Add(-p.r.Past), AtLeast: true, By: p.signal}
-		out.Dating = segments.Dating{Onset: all, Earliest: all, Evidence: trailSays / 2}
+		out.Dating = segments.Dating{Onset: all, Earliest: all, Evidence: trailEvidence / 2}
 		return out, p.err
 	}
 	begins := at[first-1]
 	if step > p.r.Interval {
-		closer, v := p.lookAt(begins, at[first], p.r.Interval)
+		closer, v := p.readMoments(begins, at[first], p.r.Interval)
 		if k := slices.IndexFunc(v, p.holdsAt); k > 0 {
 			begins = closer[k-1]
 		}
@@ -199,13 +198,13 @@ func (p *past) readPast() (out trailed, err error) {
 	delay := p.readingDelay()
 	out.Dating = segments.Dating{
 		Onset:    segments.Onset{At: begins.Add(-delay), By: p.signal},
-		Earliest: segments.Onset{At: begins.Add(-max(p.over, delay)), By: p.signal}, Evidence: trailSays,
+		Earliest: segments.Onset{At: begins.Add(-max(p.over, delay)), By: p.signal}, Evidence: trailEvidence,
 	}
 	return out, p.err
 }
 
-// readingDelay is how long a comparison must have held before it is read so: all of the time that nothing came in, or
-// that the highest or the lowest of a gauge is of.
+// readingDelay returns how long a comparison has held when it is first read to hold. A fall of a rate is read only
+// after all of the time that it is computed over, and likewise a minimum or maximum of a gauge.
 func (p *past) readingDelay() (by time.Duration) {
 	d := &p.Targets[p.target].Dialect
 	if p.signal == indicator.GatewayMissing && len(d.Missing(p.signal)) > 0 {
@@ -226,8 +225,8 @@ func (p *past) readingDelay() (by time.Duration) {
 	return by
 }
 
-// lookAt reads the signal at moments.
-func (p *past) lookAt(from, to time.Time, step time.Duration) (at []time.Time, values []float64) {
+// readMoments reads the signal at regular moments.
+func (p *past) readMoments(from, to time.Time, step time.Duration) (at []time.Time, values []float64) {
 	type of struct {
 		target int
 		signal *indicator.Signal
@@ -237,7 +236,7 @@ func (p *past) lookAt(from, to time.Time, step time.Duration) (at []time.Time, v
 		read := func(target int, sig *indicator.Signal) indicator.Value {
 			asked := of{target, sig}
 			if known[asked] == nil {
-				known[asked] = p.askMoments(target, sig, metrics.Range{Start: from, End: to, Step: step})
+				known[asked] = p.queryMoments(target, sig, metrics.Range{Start: from, End: to, Step: step})
 			}
 			v, ok := known[asked][t.UnixMilli()]
 			return indicator.Value{V: v, OK: ok}
@@ -253,19 +252,19 @@ func (p *past) lookAt(from, to time.Time, step time.Duration) (at []time.Time, v
 	return at, values
 }
 
-// readDerived reads what a diagnosis makes of the engines' own pages too, see Snapshot.readOutsideEngine.
+// readDerived reads the signals that are computed from the engines' own pages, as Snapshot.readOutside does.
 func (p *past) readDerived(read func(int, *indicator.Signal) indicator.Value) (none indicator.Value) {
 	switch p.signal {
 	case indicator.GatewayOutside:
-		return p.readOutsideEngine(p.target, read, p.over)
+		return p.timeOutsideEngines(p.target, read, p.over)
 	case indicator.GatewayMissing:
-		return p.readMissing(p.target, read)
+		return p.countMissing(p.target, read)
 	}
 	return none
 }
 
-// askMoments asks for a signal of a target at moments.
-func (p *past) askMoments(target int, sig *indicator.Signal, moments metrics.Range) map[int64]float64 {
+// queryMoments queries a signal of a target at regular moments.
+func (p *past) queryMoments(target int, sig *indicator.Signal, moments metrics.Range) map[int64]float64 {
 	out, r, d := map[int64]float64{}, p.r, &p.Targets[target].Dialect
 	g := r.Groups(func(i int) (identity.Time, bool) {
 		return identity.Time{Period: period.Period{From: r.At.Add(-p.over), To: r.At}}, i == target
@@ -287,7 +286,7 @@ func (p *past) askMoments(target int, sig *indicator.Signal, moments metrics.Ran
 		return out
 	}
 	scale := 1.0
-	if sig.Sums() { // as much in a window
+	if sig.Sums() { // scaled to the window
 		scale = p.Spans[target].Window.Length().Seconds() / p.over.Seconds()
 	}
 	for _, stream := range m {
@@ -303,15 +302,15 @@ func (p *past) askMoments(target int, sig *indicator.Signal, moments metrics.Ran
 	return out
 }
 
-// trailSays is the weight of a trail: less than the weight of any count that decides.
-const trailSays = segments.LeastEvidence / 2.0
+// trailEvidence is the weight of a trail: less than the weight of any count that decides.
+const trailEvidence = segments.LeastEvidence / 2.0
 
 func (of *trail) holdsAt(v float64) bool {
 	return of.op == catalog.GreaterThan && v > of.limit || of.op == catalog.LessThan && v < of.limit
 }
 
-// beganAt returns the first look from which on a comparison holds, but for gaps; 0 where it always did, and -1 where it
-// does not now.
+// beganAt returns the index of the moment since which a comparison has held, gaps apart; 0 if it always did, and -1 if
+// it does not hold now.
 func (of *trail) beganAt(at []time.Time, values []float64, gap time.Duration) int {
 	first := -1
 	for k := len(at) - 1; k >= 0; k-- {

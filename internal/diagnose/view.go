@@ -83,7 +83,7 @@ func (v view) eval(c catalog.Cond) (catalog.Truth, []catalog.Evidence) {
 
 func (v view) span() *segments.Span { return &v.snapshot.Spans[v.target] }
 
-// HasHistory reports whether the baseline is made of samples, not of sums.
+// HasHistory reports whether the baseline comes from a history or a file, not from lifetime sums.
 func (v view) HasHistory() bool {
 	source := v.span().Source
 	return source == segments.FromHistory || source == segments.FromFile
@@ -104,7 +104,7 @@ func (v view) MayHoldFault() bool {
 	return false
 }
 
-// Peers implements catalog.View, by the servers of the same job that serve the same model.
+// Peers implements catalog.View. The peers are the servers of the same job that serve the same model.
 func (v view) Peers() (catalog.View, bool) {
 	of := slices.DeleteFunc(slices.Clone(v.snapshot.provenOf(v.target)), func(i int) bool { return i == v.target })
 	return peers{v, of}, len(of) > 0
@@ -124,7 +124,7 @@ func (s *Snapshot) provenOf(target int) []int {
 	return s.proven[identity.LabelKey(s.Targets[target].Labels, jobLabels)]
 }
 
-// peers is the view of a server beside the pasts of others.
+// peers is a view of a server whose normal values are those of other servers.
 type peers struct {
 	view
 	of []int
@@ -152,8 +152,8 @@ func (v view) Limit(t *catalog.Threshold) (limit float64, source string, ok bool
 	return l.Value, l.Source, ok
 }
 
-// objectivesHold reports whether objectives were set and every one of them is
-// known to hold, and not because most get nothing that it could be broken for.
+// objectivesHold reports whether objectives were set and every one of them is known to hold. An objective does not hold
+// where most requests get nothing, although none breaks it.
 func (v view) objectivesHold() bool {
 	if v.sources.Objective == nil || catalog.MostGetNothing.Certain(v) == catalog.True {
 		return false
@@ -182,7 +182,7 @@ func (v view) isSilent() bool {
 	return v.span().Silence > max(segments.Limits(v.sources.Set).Seconds(catalog.Unheard), 5*v.snapshot.interval/2)
 }
 
-// isIdle reports whether nobody is there and nothing moves.
+// isIdle reports whether there are no requests, and no tokens are generated.
 func (v view) isIdle() bool {
 	signals := []*indicator.Signal{indicator.FirstTokens, indicator.GenerationTokenRate, indicator.Running,
 		indicator.Waiting, indicator.TransferHeld, indicator.HeldOutside}

@@ -38,8 +38,8 @@ const (
 	laterByShare = 0.2
 )
 
-// queueGrew is how many more requests must wait than usual for late first tokens
-// that no finished request explains yet to be put down to the queue.
+// queueGrew is by how many requests the queue must exceed its usual length to explain late first tokens that no
+// finished request explains yet.
 const queueGrew = 1
 
 // compareWorkload compares a target with its own baseline and says which factors
@@ -126,11 +126,11 @@ func (w *Workload) attributeOutput(v view) {
 	w.shareAmongFactors(parts, 0, func(f *Factor) *float64 { return &f.ShareOfOutputChange })
 }
 
-// shareAmongFactors writes each part over the sum of the positive parts or, where that is more,
-// over the whole that they are parts of.
+// shareAmongFactors sets each factor's share: its part divided by the sum of the positive parts, or by the whole if
+// that is more.
 func (w *Workload) shareAmongFactors(parts map[string]float64, whole float64, slot func(*Factor) *float64) {
 	sum := 0.0
-	for _, name := range slices.Sorted(maps.Keys(parts)) { // else the last digit is another one each time
+	for _, name := range slices.Sorted(maps.Keys(parts)) { // always the same order, for the last digit
 		sum += orZero(parts[name])
 	}
 	if sum = max(sum, whole); sum == 0 {

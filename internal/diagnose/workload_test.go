@@ -16,7 +16,7 @@ func comparison(readings map[*indicator.Signal][2]float64) Workload {
 	for sig, v := range readings {
 		*s.readings[0].of(sig) = reading{normal: indicator.Known(v[0]), now: indicator.Known(v[1])}
 	}
-	return compareWorkload(&judgement{view: dated{view: newView(s, 0, part{}, Settings{})}})
+	return compareWorkload(&judgement{view: datedView{view: newView(s, 0, part{}, Settings{})}})
 }
 
 func TestWorkloadComparison(t *testing.T) {

@@ -55,7 +55,7 @@ type Row struct {
 	Values  []float64
 
 	next  *Row
-	apart []float64 // from next, by signal; see Series.apart
+	apart []float64 // from next, by signal; see Series.distanceOf
 }
 
 // A Series holds the observations of one target in consecutive intervals between scrapes.
@@ -78,9 +78,9 @@ const (
 	// Threshold is the least score of a change. It was chosen on healthy recordings of real
 	// servers: docs/adr/0010-observations.md.
 	Threshold = 10
-	// beside is how much time, in seconds, lies on either side of one, at least.
+	// beside is the least time, in seconds, on either side of a change.
 	beside = 9
-	// straddle is what leaving out the interval that holds the change must gain.
+	// straddle is what leaving out the interval that holds the change must add to the score.
 	straddle = 2
 )
 
@@ -113,7 +113,7 @@ type prepared struct {
 	signals []summed
 }
 
-// A summed signal has some columns of the sums. Cells have the columns that are not empty; a Level has its sum and
+// A summed is a signal with its columns of the sums. Cells have the columns that are not empty; a Level has its sum and
 // the number of samples.
 type summed struct {
 	kind       Kind
@@ -124,10 +124,10 @@ type summed struct {
 	right, whole spread
 }
 
-// correlated is the time in seconds within which two looks at a gauge tell the same.
+// correlated is the time in seconds within which two readings of a gauge count as one.
 const correlated = 5
 
-// mostPerLevel bounds what one gauge adds to a score: a look is one look.
+// mostPerLevel bounds what one gauge adds to a score, because few readings stay few.
 const mostPerLevel = 8
 
 func sumUp(s *Series) *prepared {
@@ -179,7 +179,7 @@ func sumUp(s *Series) *prepared {
 
 func isCount(v float64) bool { return v >= 0 && v <= math.MaxFloat32 }
 
-// countOrZero is a number of events, 0 where it was not observed.
+// countOrZero returns a number of events, 0 if it was not observed.
 func countOrZero(v float64) float64 {
 	if isCount(v) {
 		return v
@@ -187,7 +187,7 @@ func countOrZero(v float64) float64 {
 	return 0
 }
 
-// secondsOf is how many seconds an interval is long.
+// secondsOf returns the length of an interval in seconds.
 func secondsOf(r *Row) float64 {
 	if r.Seconds > 0 && !math.IsInf(r.Seconds, 0) {
 		return r.Seconds
@@ -195,8 +195,8 @@ func secondsOf(r *Row) float64 {
 	return 0
 }
 
-// weight is how many intervals the caller's dispersion counts for; mostPairs is of how many
-// pairs of neighbours it is measured, about.
+// weight is how many measured intervals the caller's dispersion counts for. mostPairs is from about how many pairs of
+// neighbours a dispersion is measured.
 const weight, mostPairs = 4, 60
 
 // measureDispersions estimates the dispersions from neighbouring intervals: the median of their
@@ -227,7 +227,7 @@ func (s *Series) measureDispersions(p *prepared) {
 	}
 }
 
-// levelSteps are how far looks at a gauge that follow each other are apart, as standard deviations.
+// levelSteps returns the differences between successive readings of a gauge, as standard deviations.
 func (p *prepared) levelSteps(f *summed) (out []float64) {
 	last := math.NaN()
 	for i := 1; i < len(p.sums); i++ {
@@ -244,8 +244,8 @@ func (p *prepared) levelSteps(f *summed) (out []float64) {
 	return out
 }
 
-// distanceOf is how far two intervals that follow each other are apart, by signal: their log
-// likelihood ratio over what it is by chance, NaN where it cannot be told and of a Level.
+// distanceOf returns how far two successive intervals are apart, by signal: their log likelihood ratio divided by its
+// value by chance; NaN if that is unknown, and for a Level.
 func (s *Series) distanceOf(a, b *Row) []float64 {
 	if a.next == b {
 		return a.apart
@@ -290,8 +290,8 @@ func compareRates(na, nb, ta, tb float64) (llr float64, free int) {
 	return max(0, llr), 1
 }
 
-// A spread is how the counts of a span lie in their cells: their sum n, n log(n) less the sum of
-// x log(x), and the number of cells that have any.
+// A spread says how the counts x of a span are spread over their cells: their sum n, h = n log(n) less the sum of x
+// log(x), and the number of cells that are not empty.
 type spread struct {
 	from, to int // the span
 	n, h     float64
@@ -326,7 +326,7 @@ func (p *prepared) spreadOfBoth(f *summed, a, b, c, d int) (out spread) {
 	return out
 }
 
-// addCell takes the count of a cell.
+// addCell adds the count of a cell.
 func (s *spread) addCell(x float64) {
 	if x > 0 {
 		s.n += x
@@ -363,7 +363,7 @@ var logs = func() (t [1 << logBits]struct{ inverse, log float64 }) {
 	return t
 }()
 
-// compareLevels is the log likelihood ratio of a gauge, dispersion included.
+// compareLevels returns the log likelihood ratio of two levels of a gauge against one, dispersion included.
 func (p *prepared) compareLevels(f *summed, a, b, c, d int) float64 {
 	mean := func(from, to int) (m, looks float64) {
 		looks = p.sums[to][f.from+1] - p.sums[from][f.from+1]
@@ -379,7 +379,7 @@ func (p *prepared) compareLevels(f *summed, a, b, c, d int) float64 {
 	return min(mostPerLevel, z2/2)
 }
 
-// scoreChange is the sum over all signals for a change between the intervals a to b and c to d.
+// scoreChange returns the score, summed over all signals, of a change between the intervals a to b and c to d.
 func (p *prepared) scoreChange(a, b, c, d int) (total float64) {
 	for i := range p.signals {
 		f := &p.signals[i]
@@ -411,8 +411,7 @@ func (p *prepared) scoreChange(a, b, c, d int) (total float64) {
 	return total
 }
 
-// mostSplits is how many moments of a long span are looked at before those around the
-// best of them are.
+// mostSplits is how many moments of a long span are tried first. Then all moments around the best one are tried.
 const mostSplits = 60
 
 // strongestChange returns the strongest change between two intervals.
@@ -425,7 +424,7 @@ func (p *prepared) strongestChange(lo, hi int) (Change, bool) {
 	return best, ok
 }
 
-// strongestAmong looks at every stride-th moment from one interval on to another.
+// strongestAmong returns the strongest change among every stride-th moment from one interval to another.
 func (p *prepared) strongestAmong(lo, hi, from, to, stride int) (Change, bool) {
 	best, ok := Change{Score: Threshold}, false
 	for after := from; after < to; after += stride {

@@ -15,7 +15,7 @@ func (o *Choice) ChooseSpans(scope *identity.Scope, hs []*History, past period.P
 	spans []Span, notes []string) {
 	var all []Span
 	for i, h := range hs {
-		all = append(all, o.chooseSpans(&scope.Targets[i], h, past))
+		all = append(all, o.chooseSpan(&scope.Targets[i], h, past))
 	}
 	gone, notes := findDeparted(scope, hs, o.Interval)
 	for i := range scope.Targets {
@@ -27,8 +27,8 @@ func (o *Choice) ChooseSpans(scope *identity.Scope, hs []*History, past period.P
 	return stay, spans, notes
 }
 
-// findDeparted finds the targets that left discovery: others are still scraped, they are not. It also finds models
-// whose server now serves others. It returns a note on each.
+// findDeparted finds the targets that are no longer scraped while others are, and the models whose server now serves
+// other models. It returns a note on each.
 func findDeparted(r *identity.Scope, hs []*History, interval time.Duration) (departed map[int]bool, notes []string) {
 	var newest time.Time
 	for _, h := range hs {
@@ -36,8 +36,8 @@ func findDeparted(r *identity.Scope, hs []*History, interval time.Duration) (dep
 			newest = h.at[n-1]
 		}
 	}
-	var left, renamed []string
-	gone := func(i int) bool {
+	var unscraped, renamed []string
+	isGone := func(i int) bool {
 		at := hs[i].at
 		n := len(at)
 		missed := func(every time.Duration) bool { return newest.Sub(at[n-1]) > missedScrapes*every/2 }
@@ -50,7 +50,7 @@ func findDeparted(r *identity.Scope, hs []*History, interval time.Duration) (dep
 			serves[identity.LabelKey(l, r.Instance)] = append(serves[identity.LabelKey(l, r.Instance)], l["model_name"])
 		}
 	}
-	replaced := func(i int) bool {
+	isReplaced := func(i int) bool {
 		l := r.Targets[i].Labels
 		now := serves[identity.LabelKey(l, r.Instance)]
 		return len(now) > 0 && l["model_name"] != "" && !slices.Contains(now, l["model_name"]) &&
@@ -62,16 +62,16 @@ func findDeparted(r *identity.Scope, hs []*History, interval time.Duration) (dep
 			return fmt.Sprintf("%s at %s", r.Targets[i].Name, hs[i].at[k].UTC().Format("15:04:05 UTC"))
 		}
 		switch n := len(hs[i].at) - 1; {
-		case gone(i):
-			left = append(left, last(n))
-		case replaced(i):
+		case isGone(i):
+			unscraped = append(unscraped, last(n))
+		case isReplaced(i):
 			renamed = append(renamed, last(hs[i].pageUpTo(n)))
 		default:
 			continue
 		}
 		departed[i] = true
 	}
-	for what, names := range map[string][]string{"no longer scraped, last ": left,
+	for what, names := range map[string][]string{"no longer scraped, last ": unscraped,
 		"no longer served where another model is now, last ": renamed} {
 		if more := len(names) - identity.MostNames; more > 0 {
 			names = append(slices.Clip(names[:identity.MostNames]), fmt.Sprintf("and %d more", more))
@@ -84,5 +84,5 @@ func findDeparted(r *identity.Scope, hs []*History, interval time.Duration) (dep
 	return departed, notes
 }
 
-// lastScrapes are those that tell how often a target is scraped now.
+// lastScrapes is how many scrapes tell how often a target is scraped now.
 const lastScrapes = 6

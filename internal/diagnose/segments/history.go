@@ -1,4 +1,5 @@
-// Package segments says of each target what changed when, what is normal, and since when a signal is as it is.
+// Package segments finds, for each target, when something changed, which time is normal, and since when a signal is
+// beyond its threshold.
 //
 // # The idea
 //
@@ -9,22 +10,22 @@
 //
 // # What it holds
 //
-// A [History] is what one target's scrapes held: a column for each counter and gauge, and for each bucket of its
+// A [History] holds the scrapes of one target: a column for each counter and gauge, and for each bucket of its
 // histograms, with a value for each scrape. An interval is the time between two pages; a run is intervals that follow
 // each other. A [Timeline] divides a history into [Segment]s in which nothing changed. A [Span] is the window that is
 // judged and the baseline that says what is normal. [Steadiness] is how much the target varies by itself. A [Course] is
-// what its onsets are read from.
+// the part of a history that onsets are read from.
 //
 // # The order
 //
-//   - [ReadHistories] reads the scrapes (history.go): the last ones one by one, older ones at a coarser pace. Those of
-//     the diagnosis before are continued.
+//   - [ReadHistories] reads the scrapes (history.go): the last ones one by one, older ones at a coarser pace. It
+//     continues the histories of the previous diagnosis.
 //   - A timeline is divided at outages, at restarts, and where package changepoint finds that counts changed
 //     (timeline.go).
 //   - [Choice.ChooseSpans] chooses (spans.go). The last segment is the window, together with the earlier ones of the
 //     same incident. The latest segment before that was no worse than others is the baseline (service.go says what
-//     worse is). Targets whose windows differ by the phase of their scrapes share them, and so their questions. Targets
-//     that left are dropped (departed.go).
+//     worse is). Targets whose windows differ by the phase of their scrapes share a window, and so their queries.
+//     Targets that departed are dropped (departed.go).
 //   - [Course.Onset] is called afterwards, and says since when a signal is beyond a limit (onset.go): it compares the
 //     counts of the stretch up to now with the baseline's, by their likelihood.
 //
@@ -58,8 +59,8 @@ import (
 // A column is one quantity of a history, with a value for each scrape.
 type column int
 
-// The columns: when pages came, the traffic, the work, the cache and the queue. Behind them lie
-// the sum and the count of each family.
+// The columns: when pages came, the traffic, the work, the cache and the queue. After them come the sum and the count
+// of each family.
 const (
 	up column = iota
 	scrapeTook
@@ -103,7 +104,7 @@ const (
 func (f family) sum() column   { return answers5xx + 1 + 2*column(f) }
 func (f family) count() column { return f.sum() + 1 }
 
-// Canonical names of what a history is made of.
+// Canonical names of the metrics in a history.
 var (
 	columnNames = [answers2xx]string{
 		up: "up", scrapeTook: "scrape_duration_seconds", started: "process_start_time_seconds",
@@ -127,14 +128,14 @@ var (
 	}
 )
 
-// A place is where the samples of a metric, by its canonical name, go: into a column, into the
-// buckets of a family, or into the column of their class of answers.
+// A place says where the samples of a metric, by its canonical name, go: into a column, into the buckets of a family,
+// or into the column of a class of answers.
 type place struct {
 	name string
 	column
 	family
 	buckets, answers bool
-	where            []*labels.Matcher // matchers of the meant samples; all samples without them
+	where            []*labels.Matcher // matchers of the samples; empty for all
 }
 
 var places = func() (out []place) {
@@ -157,7 +158,7 @@ var places = func() (out []place) {
 	return append(out, place{answers: true})
 }()
 
-// seriesOf are what a place holds, as a dialect has them.
+// seriesOf returns the series that go to a place, in a dialect's names.
 func (p *place) seriesOf(d *dialect.Dialect) indicator.Series {
 	if p.answers {
 		return indicator.Series{Metric: d.HTTPAnswers().Metric}
@@ -165,10 +166,10 @@ func (p *place) seriesOf(d *dialect.Dialect) indicator.Series {
 	return d.Series(p.name)
 }
 
-// tellsPage reports whether it tells when a page came, or was asked for in vain.
-func (p *place) tellsPage() bool { return !p.answers && !p.buckets && p.column <= waiting }
+// marksScrapes reports whether the samples tell when a target was scraped, with or without success.
+func (p *place) marksScrapes() bool { return !p.answers && !p.buckets && p.column <= waiting }
 
-// A History is what one target's scrapes held, oldest first.
+// A History holds the scrapes of one target, oldest first.
 type History struct {
 	at []time.Time // of every scrape, failed ones included
 	ok []bool      // the scrape brought a page
@@ -176,14 +177,14 @@ type History struct {
 	// lacked is NaN.
 	columns [allColumns][]float64
 	buckets [families][]bound // ascending
-	older   int               // scrapes that were read at another pace, before the others
+	older   int               // how many scrapes, the first ones, were read at the coarser pace
 
 	extent
-	rows []row     // by scrape, nil before they are looked for
-	room []float64 // for columns
+	rows []row     // by scrape, nil until they are computed
+	room []float64 // memory for further columns
 }
 
-// A bound is a bucket of a histogram: how much each page had up to it.
+// A bound is a bucket of a histogram, with its cumulative count on each page.
 type bound struct {
 	le   float64
 	upTo []float64
@@ -197,16 +198,16 @@ type row struct {
 
 // An extent says which scrapes a history has.
 type extent struct {
-	words       string        // by which they were asked for
-	grid        metrics.Range // scrapes at a coarser pace
-	from, until time.Time     // after when and up to when the others
+	selector    string        // by which they were queried
+	grid        metrics.Range // of the scrapes at a coarser pace
+	from, until time.Time     // the others lie after from and up to until
 }
 
-// settledUntil is up to when all scrapes are there.
+// settledUntil returns the time up to which all scrapes have arrived.
 func (e *extent) settledUntil() time.Time { return e.until.Add(-metrics.Arrival) }
 
-// How many scrapes are read one by one, by the number of targets, and how far back
-// and how finely the rest of the past is.
+// How many scrapes of a target are read one by one, which depends on the number of targets, and how long that time is
+// at least; and how many points the rest of the past has.
 const (
 	finePoints   = 60
 	fewestPoints = 20
@@ -219,10 +220,10 @@ const (
 type lookup struct {
 	*identity.Group
 	extent
-	coarsely string           // the words of the query for the time before from, "" without one
-	known    map[int]*History // by member, as of the diagnosis before; nil where all is read anew
-	was      extent           // theirs
-	goesOn   bool             // their coarse part is the beginning of this one
+	coarseSelector string           // of the query for the time before from, "" without one
+	known          map[int]*History // by member, from the previous diagnosis; nil if all is read anew
+	knownExtent    extent           // of the known histories
+	continuesGrid  bool             // the known grid is the beginning of this one
 
 	parts [2]struct { // the samples read: at a coarser pace, and one by one
 		series model.Matrix
@@ -230,8 +231,8 @@ type lookup struct {
 	}
 }
 
-// Histories are those of an earlier diagnosis, by target. They are extended by the next one and must not be used after
-// that.
+// Histories holds the histories of a diagnosis, by target. The next diagnosis extends them, and they must not be used
+// afterwards.
 type Histories map[string]*History
 
 // RememberHistories returns the histories of targets for the next diagnosis.
@@ -240,7 +241,7 @@ func RememberHistories(s *identity.Scope, hs []*History) Histories {
 	for i, h := range hs {
 		key := targetKey(s, i)
 		if out[key] != nil {
-			h = &History{} // nobody's: two look like one
+			h = &History{} // two targets have this key, so nothing is known of either
 		}
 		out[key] = h
 	}
@@ -248,8 +249,8 @@ func RememberHistories(s *identity.Scope, hs []*History) Histories {
 }
 
 // ReadHistories reads the scrapes of every target in a period: the last ones one by one, older ones at a coarser pace.
-// Known histories are only extended. returned says that a target is scraped again after a pause, so that what was known
-// of its past may be incomplete.
+// Known histories are only extended. returned means that a target is scraped again after a pause, so that what was
+// known of its past may be incomplete.
 func ReadHistories(ctx context.Context, q metrics.Querier, s *identity.Scope, past period.Period,
 	interval time.Duration, known Histories) (hs []*History, returned bool, err error) {
 	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(s.Targets))))
@@ -261,11 +262,11 @@ func ReadHistories(ctx context.Context, q metrics.Querier, s *identity.Scope, pa
 			!s.Targets[i].IsGPU()
 	}) {
 		l := &lookup{Group: g, extent: extent{from: until.Add(-fine - time.Millisecond), until: until}}
-		// of these only the scrapes are queried
-		l.words = l.selectorOfPlaces(func(p *place) bool { return p.tellsPage() || !g.Lead.IsGateway() })
+		// of gateways only the scrapes are queried
+		l.selector = l.selectorOfPlaces(func(p *place) bool { return p.marksScrapes() || !g.Lead.IsGateway() })
 		if !g.Lead.IsGateway() && past.Length() >= fine+2*interval {
-			l.coarsely, l.grid = l.selectorOfPlaces(func(p *place) bool {
-				return !p.tellsPage() ||
+			l.coarseSelector, l.grid = l.selectorOfPlaces(func(p *place) bool {
+				return !p.marksScrapes() ||
 					p.column >= running
 			}), coarseGrid(past, fine, interval)
 		}
@@ -294,7 +295,7 @@ func ReadHistories(ctx context.Context, q metrics.Querier, s *identity.Scope, pa
 	return hs, len(anew) > 0, nil
 }
 
-// selectorOfPlaces are the words that ask for metrics by their places.
+// selectorOfPlaces returns a selector of the metrics whose places are wanted.
 func (l *lookup) selectorOfPlaces(want func(*place) bool) string {
 	var names []string
 	for i := range places {
@@ -306,29 +307,29 @@ func (l *lookup) selectorOfPlaces(want func(*place) bool) string {
 	return identity.SelectorOf(strings.Join(slices.Compact(names), "|"), l.Matchers)
 }
 
-// readAll queries the histories that are not remembered.
+// readAll queries the parts of the histories that are not remembered.
 func readAll(ctx context.Context, q metrics.Querier, all []*lookup) error {
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(metrics.AtOnce)
 	for _, l := range all {
 		from, grid := l.from, l.grid
 		if l.known != nil {
-			from = l.was.settledUntil()
-			if l.goesOn {
-				grid.Start = l.was.grid.End.Add(grid.Step)
+			from = l.knownExtent.settledUntil()
+			if l.continuesGrid {
+				grid.Start = l.knownExtent.grid.End.Add(grid.Step)
 			}
 		}
 		eg.Go(func() (err error) {
-			if l.parts[1].series, err = q.Samples(ctx, l.words, l.until, l.until.Sub(from)); err != nil {
+			if l.parts[1].series, err = q.Samples(ctx, l.selector, l.until, l.until.Sub(from)); err != nil {
 				err = fmt.Errorf("read the last scrapes: %w", err)
 			}
 			return err
 		})
-		if l.coarsely == "" || grid.Start.After(grid.End) {
+		if l.coarseSelector == "" || grid.Start.After(grid.End) {
 			continue
 		}
 		eg.Go(func() (err error) {
-			if l.parts[0].series, err = q.QueryRange(ctx, l.coarsely, grid); err != nil {
+			if l.parts[0].series, err = q.QueryRange(ctx, l.coarseSelector, grid); err != nil {
 				err = fmt.Errorf("read the past: %w", err)
 			}
 			return err
@@ -350,28 +351,28 @@ func (l *lookup) recallHistories(s *identity.Scope, all Histories) {
 	known := make(map[int]*History, len(l.Members))
 	for _, i := range l.Members {
 		h := all[targetKey(s, i)]
-		if h == nil || len(known) > 0 && h.extent != l.was {
+		if h == nil || len(known) > 0 && h.extent != l.knownExtent {
 			return
 		}
-		known[i], l.was = h, h.extent
+		known[i], l.knownExtent = h, h.extent
 	}
-	if w := &l.was; w.words == l.words && !w.from.After(l.from) && !w.until.After(l.until) &&
+	if w := &l.knownExtent; w.selector == l.selector && !w.from.After(l.from) && !w.until.After(l.until) &&
 		w.settledUntil().After(l.from) {
 		l.known = known
-		l.goesOn = w.grid.Step == l.grid.Step && !w.grid.Start.After(l.grid.Start) &&
+		l.continuesGrid = w.grid.Step == l.grid.Step && !w.grid.Start.After(l.grid.Start) &&
 			!w.grid.End.Before(l.grid.Start) && !w.grid.End.After(l.grid.End)
 	}
 }
 
-// memberReturned reports whether a member is scraped again that was not before for so long that what
-// it did meanwhile may have come too late to be known.
+// memberReturned reports whether a member is scraped again after a pause so long that its samples may have arrived too
+// late to be known.
 func (l *lookup) memberReturned(interval time.Duration) bool {
 	for i, h := range l.known {
 		last := time.Time{}
 		if n := len(h.at); n > 0 {
 			last = h.at[n-1]
 		}
-		if len(l.parts[1].at[i]) > 0 && l.was.settledUntil().Sub(last) > missedScrapes*interval/2 {
+		if len(l.parts[1].at[i]) > 0 && l.knownExtent.settledUntil().Sub(last) > missedScrapes*interval/2 {
 			return true
 		}
 	}
@@ -384,7 +385,7 @@ func (l *lookup) scrapeTimes(series model.Matrix) map[int][]model.Time {
 	places := l.placesByName()
 	for _, s := range series {
 		if !slices.ContainsFunc(places[string(s.Metric[model.MetricNameLabel])],
-			func(p held) bool { return p.tellsPage() && p.hasLabels(s.Metric) }) {
+			func(p placedSeries) bool { return p.marksScrapes() && p.hasLabels(s.Metric) }) {
 			continue
 		}
 		for _, i := range l.OwnersOf(s.Metric, s.Metric["model_name"] != "") {
@@ -401,22 +402,22 @@ func (l *lookup) scrapeTimes(series model.Matrix) map[int][]model.Time {
 }
 
 // placesByName returns where samples go, by the names of the group's dialect.
-func (l *lookup) placesByName() map[string][]held {
-	out := make(map[string][]held, len(places))
+func (l *lookup) placesByName() map[string][]placedSeries {
+	out := make(map[string][]placedSeries, len(places))
 	for i := range places {
 		s := places[i].seriesOf(&l.Lead.Dialect)
-		out[s.Metric] = append(out[s.Metric], held{&places[i], slices.Concat(places[i].where, s.Where)})
+		out[s.Metric] = append(out[s.Metric], placedSeries{&places[i], slices.Concat(places[i].where, s.Where)})
 	}
 	return out
 }
 
-// held are those series of a metric that go to a place.
-type held struct {
+// placedSeries are the series of a metric that go to a place.
+type placedSeries struct {
 	*place
 	where []*labels.Matcher
 }
 
-func (h *held) hasLabels(m model.Metric) bool {
+func (h *placedSeries) hasLabels(m model.Metric) bool {
 	return !slices.ContainsFunc(h.where,
 		func(w *labels.Matcher) bool { return !w.Matches(string(m[model.LabelName(w.Name)])) })
 }
@@ -427,17 +428,17 @@ func (l *lookup) buildHistories(out []*History) {
 	for _, i := range l.Members {
 		h, known := out[i], l.known[i]
 		h.extent = l.extent
-		var kept [2][2]int // ranges of the known scrapes that stay
+		var kept [2][2]int // ranges of the known scrapes that are kept
 		if known != nil {
 			first := func(t time.Time) int {
 				k, _ := slices.BinarySearchFunc(known.at, t, time.Time.Compare)
 				return k
 			}
-			if l.goesOn {
+			if l.continuesGrid {
 				kept[0] = [2]int{min(first(l.grid.Start), known.older), known.older}
 			}
 			from := max(first(l.from.Add(1)), known.older)
-			kept[1] = [2]int{from, max(from, first(l.was.settledUntil().Add(1)))}
+			kept[1] = [2]int{from, max(from, first(l.knownExtent.settledUntil().Add(1)))}
 		}
 		for k, part := range l.parts {
 			h.older = len(h.at) * k
@@ -450,7 +451,7 @@ func (l *lookup) buildHistories(out []*History) {
 			}
 		}
 		if known != nil {
-			h.takeColumns(known, kept)
+			h.moveColumns(known, kept)
 		}
 	}
 	places := l.placesByName()
@@ -482,17 +483,17 @@ func (l *lookup) buildHistories(out []*History) {
 	}
 	for _, i := range l.Members {
 		out[i].markPages()
-		if known := l.known[i]; known != nil && !out[i].isLike(known) {
+		if known := l.known[i]; known != nil && !out[i].hasSameColumns(known) {
 			out[i].rows = nil
 		}
 	}
 }
 
-// takeColumns moves the retained columns out of known, which must not be used afterwards. Columns without any value are
+// moveColumns moves the retained columns out of known, which must not be used afterwards. Columns without any value are
 // dropped.
-func (h *History) takeColumns(known *History, kept [2][2]int) {
+func (h *History) moveColumns(known *History, kept [2][2]int) {
 	has := func(c []float64) bool { return slices.ContainsFunc(c, func(v float64) bool { return !math.IsNaN(v) }) }
-	taken := func(was []float64) []float64 {
+	move := func(was []float64) []float64 {
 		if was == nil {
 			return nil
 		}
@@ -511,11 +512,11 @@ func (h *History) takeColumns(known *History, kept [2][2]int) {
 		return c
 	}
 	for c, was := range known.columns {
-		h.columns[c] = taken(was)
+		h.columns[c] = move(was)
 	}
 	for f, was := range known.buckets {
 		for _, b := range was {
-			if upTo := taken(b.upTo); upTo != nil {
+			if upTo := move(b.upTo); upTo != nil {
 				h.buckets[f] = append(h.buckets[f], bound{b.le, upTo})
 			}
 		}
@@ -527,8 +528,8 @@ func (h *History) takeColumns(known *History, kept [2][2]int) {
 	}
 }
 
-// isLike reports whether two histories have the same columns.
-func (h *History) isLike(other *History) bool {
+// hasSameColumns reports whether two histories have the same columns.
+func (h *History) hasSameColumns(other *History) bool {
 	for c := range h.columns {
 		if (h.columns[c] == nil) != (other.columns[c] == nil) {
 			return false
@@ -557,7 +558,7 @@ func targetKey(s *identity.Scope, target int) string {
 	return identity.LabelKey(s.Targets[target].Labels, slices.Concat(s.Instance, s.Model, identity.IdentityLabels))
 }
 
-// columnOf returns a column, which is unknown where it was not there.
+// columnOf returns a column. A new one holds unknown values.
 func (h *History) columnOf(c column) []float64 {
 	if h.columns[c] == nil {
 		h.columns[c] = h.unknownColumn()
@@ -565,7 +566,7 @@ func (h *History) columnOf(c column) []float64 {
 	return h.columns[c]
 }
 
-// bucketColumn returns the column of a bucket, which is unknown where it was not there.
+// bucketColumn returns the column of a bucket. A new one holds unknown values.
 func (h *History) bucketColumn(f family, le float64) []float64 {
 	k, found := slices.BinarySearchFunc(h.buckets[f], le,
 		func(b bound, le float64) int { return cmp.Compare(b.le, le) })
@@ -575,10 +576,10 @@ func (h *History) bucketColumn(f family, le float64) []float64 {
 	return h.buckets[f][k].upTo
 }
 
-// unknownColumn returns a column of nothing.
+// unknownColumn returns a column of unknown values.
 func (h *History) unknownColumn() []float64 {
 	n := len(h.at)
-	more := n + n/8 + 4 // for those that come
+	more := n + n/8 + 4 // with room for further scrapes
 	if len(h.room) < more {
 		h.room = make([]float64, 32*more)
 	}
@@ -595,7 +596,7 @@ func forgetValues(c []float64) []float64 {
 	return c
 }
 
-// markPages tells which scrapes brought a page.
+// markPages notes which scrapes brought a page.
 func (h *History) markPages() {
 	h.ok = make([]bool, len(h.at))
 	for k := range h.ok {
@@ -623,7 +624,7 @@ func fillColumn(c []float64, at []model.Time, samples []model.SamplePair) {
 
 var asked = regexp.MustCompile("^(?:" + indicator.Asked + ")$")
 
-// classOf returns the column of an answer to a request for the engine.
+// classOf returns the column of an answer's class, if the answer is to a request for the engine.
 func classOf(m model.Metric, in engine.Answers) (column, bool) {
 	status := string(m[model.LabelName(in.Status)])
 	if status == "" || !asked.MatchString(string(m[model.LabelName(in.Handler)])) {
@@ -673,7 +674,7 @@ func (h *History) openedConnections(after time.Time) (n float64, ok bool) {
 	return max(0, now-before), !math.IsInf(now, 1) && !math.IsInf(before, -1)
 }
 
-// pageUpTo returns the last scrape up to one that brought a page, -1 where none did.
+// pageUpTo returns the index of the last scrape, up to the k-th, that brought a page; -1 if none did.
 func (h *History) pageUpTo(k int) int {
 	for k >= 0 && !h.ok[k] {
 		k--
@@ -696,7 +697,7 @@ func (h *History) intervalsIn(span period.Period) (out run) {
 	return out
 }
 
-// restartedBetween reports whether counters began again between two pages.
+// restartedBetween reports whether counters were reset between two pages.
 func (h *History) restartedBetween(a, b int) bool {
 	for _, n := range []column{tokensOut, firstTokens.count(), steps} {
 		if c := h.columns[n]; c != nil && c[b] < c[a] {
@@ -706,13 +707,12 @@ func (h *History) restartedBetween(a, b int) bool {
 	return false
 }
 
-// inTurns reports whether the pages are of several processes that answer at one address in turn,
-// as behind a load balancer. The time of a birth goes back, or, where none is exposed, a counter
-// falls and is back beyond where it was by a jump of at least half the fall, more than once: after
-// a restart it grows back slowly.
-func (h *History) inTurns() bool {
-	for _, births := range []column{created, started} {
-		if c := h.columns[births]; c != nil {
+// answersInTurns reports whether several processes answer at one address in turn, as behind a load balancer. Then their
+// start time goes back at times. Where none is exposed, a counter falls and jumps back above its old value, more than
+// once and by at least half the fall. After a restart it would grow back slowly.
+func (h *History) answersInTurns() bool {
+	for _, startTimes := range []column{created, started} {
+		if c := h.columns[startTimes]; c != nil {
 			c = c[max(h.older, len(c)-fewestPoints):]
 			for k := range c {
 				if k > 0 && c[k] < c[k-1] {
@@ -742,8 +742,7 @@ func (h *History) inTurns() bool {
 	return times > 1 && since < fewestPoints/2
 }
 
-// increase returns the increase of a counter over an interval; a counter that was not
-// there before began at zero.
+// increase returns the increase of a counter over an interval. A counter that was not there before began at zero.
 func (h *History) increase(c column, iv interval) float64 { return rise(h.columns[c], iv) }
 
 func rise(c []float64, iv interval) float64 {
@@ -790,21 +789,21 @@ func (h *History) appendMean(to []float64, f family, iv interval, weight float64
 	return append(to, weight*h.countOf(f, iv), weight*h.increase(f.sum(), iv))
 }
 
-// Dispersions of counts, at the least: requests come in bursts and are alike within
-// one, prompts share their clients, and the tokens of a step are one observation.
+// Minimum dispersions of counts. Requests come in bursts and are alike within a burst, prompts share their clients, and
+// the tokens of a step are one observation.
 const (
-	burstiness    = 3
-	alike         = 2
-	lengthsAlike  = 1.5
-	stepsAlike    = 20 // steps that count as one observation of the time that a step takes
-	queueWanders  = 0.35
-	requestsTwice = 2 // observations of the stream that one request is worth
+	burstiness             = 3
+	alike                  = 2
+	lengthsAlike           = 1.5
+	stepsAlike             = 20 // steps that count as one observation of the time that a step takes
+	queueWanders           = 0.35
+	observationsPerRequest = 2 // observations of the stream that one request is worth
 )
 
-// A quantity divides the counts of an interval into bad ones and all.
+// A quantity counts the bad events and all events of an interval.
 type quantity func(*History, interval) (bad, all float64)
 
-// misses are requests, by the share of their prompt tokens that was not cached.
+// misses counts requests. The bad ones are the share of prompt tokens that was not cached.
 func misses(h *History, iv interval) (float64, float64) {
 	n, asked := h.countOf(firstTokens, iv), h.increase(lookups, iv)
 	if asked <= 0 {
@@ -813,32 +812,32 @@ func misses(h *History, iv interval) (float64, float64) {
 	return n * max(0, 1-h.increase(hits, iv)/asked), n
 }
 
-// drafted are the tokens that speculation did not give.
-func drafted(h *History, iv interval) (float64, float64) {
+// undrafted counts output tokens. The bad ones did not come from speculation.
+func undrafted(h *History, iv interval) (float64, float64) {
 	n := h.increase(tokensOut, iv)
 	return max(0, n-h.increase(accepted, iv)), n
 }
 
-// unfilled are first tokens of prompts whose KV came from nowhere else.
-func unfilled(h *History, iv interval) (float64, float64) {
+// untransferred counts first tokens. The bad ones are of prompts whose KV cache was not transferred.
+func untransferred(h *History, iv interval) (float64, float64) {
 	n := h.countOf(firstTokens, iv)
 	return max(0, n-h.increase(transfers, iv)), n
 }
 
-// abandoned are requests that began well and did not come to their end.
+// abandoned counts accepted requests. The bad ones did not complete.
 func abandoned(h *History, iv interval) (float64, float64) {
 	return h.abandonedOf(func(c column) float64 { return h.increase(c, iv) })
 }
 
 func (h *History) abandonedOf(sum func(column) float64) (gaveUp, began float64) {
-	if h.columns[aborted] != nil { // they are among those that ended
+	if h.columns[aborted] != nil { // completions include them
 		return sum(aborted), max(sum(aborted), sum(completions))
 	}
 	return max(0, sum(answers2xx)-sum(completions)), sum(answers2xx)
 }
 
-// refused returns the quantity of one class of answers.
-func refused(class column) quantity {
+// answersOfClass returns a quantity that counts answers. The bad ones are of one class.
+func answersOfClass(class column) quantity {
 	return func(h *History, iv interval) (float64, float64) {
 		return h.increase(class, iv), h.answersIn(iv)
 	}
@@ -887,7 +886,7 @@ func (h *History) observedSeries(ivs []interval) *changepoint.Series {
 		share(1, abandoned)
 	}
 	if h.columns[accepted] != nil {
-		share(stepsAlike, drafted)
+		share(stepsAlike, undrafted)
 	}
 	for _, rare := range []column{notFetched, notArrived, corrupted} {
 		if h.columns[rare] != nil {
@@ -942,7 +941,7 @@ func (h *History) gapsWorth(iv interval) float64 {
 		worth = st / stepsAlike
 	}
 	if !h.servedTheSame(iv) { // tokens of one request are alike
-		worth = min(worth, requestsTwice*h.countOf(firstTokens, iv)+max(0,
+		worth = min(worth, observationsPerRequest*h.countOf(firstTokens, iv)+max(0,
 			zeroNaN(h.gaugeAt(running, iv.to)))*h.lengthOf(iv)/10)
 	}
 	return min(1, worth/gaps)
@@ -968,8 +967,7 @@ func ParseBound(le string) (float64, bool) {
 	return v, err == nil && !math.IsNaN(v)
 }
 
-// missedScrapes is after how many halves of an interval the next scrape is not late, but
-// will not come.
+// missedScrapes is the number of half intervals after which the next scrape is not late, but missed.
 const missedScrapes = 5
 
 func (h *History) lengthOf(iv interval) float64 { return h.at[iv.to].Sub(h.at[iv.from]).Seconds() }
@@ -977,8 +975,7 @@ func (h *History) lengthOf(iv interval) float64 { return h.at[iv.to].Sub(h.at[iv
 // A run is intervals between pages that follow each other.
 type run []interval
 
-// Edge makes a span of time include the scrape at its beginning, for ranges of
-// Prometheus 3 are open on the left.
+// Edge makes a span of time include the scrape at its beginning, because ranges in Prometheus 3 are open on the left.
 const Edge = time.Millisecond
 
 func (h *History) isStalled(iv interval) bool {

@@ -11,12 +11,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/changepoint"
 )
 
-// An Onset is when something began: after the last scrape at which it surely had not.
-// AtLeast says that it was there when the observation began, at that time: it is older.
+// An Onset is when something began: the last scrape at which it surely had not. AtLeast means that it was already there
+// when observation began, at At.
 type Onset struct {
 	At      time.Time
 	AtLeast bool
-	By      *indicator.Signal // whose values tell; nil where the segments of the timeline do
+	By      *indicator.Signal // the signal that dates it; nil if the segments of the timeline do
 }
 
 // IsBefore reports whether an onset is earlier than another one.
@@ -31,17 +31,17 @@ type Dating struct {
 	Evidence float64 // the logarithm of the likelihood ratio; 0 where the history shows no onset
 }
 
-// A Course is what one target's onsets are read from.
+// A Course is the history of one target, with the runs that onsets are read from.
 type Course struct {
 	*History
-	read        map[*trace]told // by those that were asked for
+	read        map[*trace]traceResult // the traces that were read already
 	normal, now run
 	born        int // the first page since the last outage or restart, or of all
 	life        run // the intervals since then
 }
 
 func (h *History) courseOf(normal, now run) *Course {
-	c := &Course{History: h, read: map[*trace]told{}, normal: normal, now: now}
+	c := &Course{History: h, read: map[*trace]traceResult{}, normal: normal, now: now}
 	last := -1
 	for k := range h.at {
 		if !h.ok[k] {
@@ -58,7 +58,7 @@ func (h *History) courseOf(normal, now run) *Course {
 }
 
 // A trace is what a signal leaves in a history while it is beyond its threshold. Where onset is set, it dates the
-// signal, and the shares only tell whether that is over.
+// signal, and shares only tell whether the fault is over.
 type trace struct {
 	op     catalog.Op // the side of the threshold on which a fault is
 	onset  func(*Course) Dating
@@ -79,7 +79,7 @@ func (c *Course) Onset(s *indicator.Signal, op catalog.Op) Dating {
 	return d
 }
 
-// Ended reports whether a signal that passed its threshold is back within the window.
+// Ended reports whether a signal that passed its threshold came back within the window.
 func (c *Course) Ended(s *indicator.Signal, op catalog.Op, window period.Period) bool {
 	t := traces[s]
 	if c == nil || t == nil || t.op != op || t.shares == nil {
@@ -89,21 +89,22 @@ func (c *Course) Ended(s *indicator.Signal, op catalog.Op, window period.Period)
 	return n.Evidence > 0 && c.endedWithin(&n.tally, n.At, window)
 }
 
-// The result of a trace: an onset, and the share with the most evidence.
-type told struct {
+// A traceResult is the onset that a trace shows, and the tally with the most evidence for it.
+type traceResult struct {
 	tally
 	Dating
 }
 
-// readOnce reads an onset, once: several pathologies ask, about several signals that leave the same trace.
-func (t *trace) readOnce(c *Course) (out told) {
+// readOnce reads a trace and keeps the result, because several signals leave the same trace and several pathologies ask
+// for it.
+func (t *trace) readOnce(c *Course) (out traceResult) {
 	if known, ok := c.read[t]; ok {
 		return known
 	}
 	if t.shares != nil {
 		for _, n := range t.shares(c) {
 			if o := c.findOnset(&n); out.in == nil || o.Evidence > out.Evidence {
-				out = told{n, o}
+				out = traceResult{n, o}
 			}
 		}
 	}
@@ -117,59 +118,59 @@ func (t *trace) readOnce(c *Course) (out told) {
 // traces date the signals that a history shows.
 var traces = func() map[*indicator.Signal]*trace {
 	out := map[*indicator.Signal]*trace{}
-	leave := func(t trace, signals []*indicator.Signal) {
+	addTrace := func(t trace, signals []*indicator.Signal) {
 		for _, s := range signals {
 			out[s] = &t
 		}
 	}
-	began := func(op catalog.Op, onset func(*Course) Dating, signals ...*indicator.Signal) {
-		leave(trace{op: op, onset: onset}, signals)
+	addOnset := func(op catalog.Op, onset func(*Course) Dating, signals ...*indicator.Signal) {
+		addTrace(trace{op: op, onset: onset}, signals)
 	}
-	add := func(op catalog.Op, shares func(*Course) []tally, signals ...*indicator.Signal) {
-		leave(trace{op: op, shares: shares}, signals)
+	addShares := func(op catalog.Op, shares func(*Course) []tally, signals ...*indicator.Signal) {
+		addTrace(trace{op: op, shares: shares}, signals)
 	}
 	increase := func(counter column) func(*History, interval) float64 {
 		return func(h *History, iv interval) float64 { return h.increase(counter, iv) }
 	}
 	const above, below = catalog.GreaterThan, catalog.LessThan
-	began(below, readOutage, indicator.Up, indicator.UpNow)
-	began(above, readOutage, indicator.FailedScrapes)
-	began(above, readRestart, indicator.Restarts, indicator.StartedWhileWatched, indicator.SeenDown)
-	began(below, readRestart, indicator.ServingAge)
-	add(above, laterObservations(firstTokens), indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP90,
+	addOnset(below, readOutage, indicator.Up, indicator.UpNow)
+	addOnset(above, readOutage, indicator.FailedScrapes)
+	addOnset(above, readRestart, indicator.Restarts, indicator.StartedWhileWatched, indicator.SeenDown)
+	addOnset(below, readRestart, indicator.ServingAge)
+	addShares(above, tallyBeyondBounds(firstTokens), indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP90,
 		indicator.TTFTP95)
-	add(above, laterObservations(tokenGaps), indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95,
-		indicator.ITLP99, indicator.StallsPerRequest)
-	add(above, laterObservations(promptLengths), indicator.PromptTokens, indicator.PromptTokensP50,
+	addShares(above, tallyBeyondBounds(tokenGaps), indicator.ITLMean, indicator.ITLP50, indicator.ITLP90,
+		indicator.ITLP95, indicator.ITLP99, indicator.StallsPerRequest)
+	addShares(above, tallyBeyondBounds(promptLengths), indicator.PromptTokens, indicator.PromptTokensP50,
 		indicator.PromptTail)
-	add(above, laterObservations(answerLengths), indicator.OutputTokens)
-	add(above, tallyShares(1, func(h *History, iv interval) (float64, float64) {
+	addShares(above, tallyBeyondBounds(answerLengths), indicator.OutputTokens)
+	addShares(above, tallyShares(1, func(h *History, iv interval) (float64, float64) {
 		look := min(1, h.lengthOf(iv)/moment) // looks within a moment are one observation
 		return look * boolTo(h.gaugeAt(waiting, iv.to) > 0), look
 	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge, indicator.WaitingAge,
 		indicator.RankWait, indicator.PassedOver, indicator.UnansweredWait, indicator.WaitTimes)
-	add(above, tallyShares(1, func(h *History, iv interval) (float64, float64) { return boolTo(h.isStalled(iv)), 1 }),
-		indicator.StuckEngines)
-	add(below, tallyShares(alike, misses), indicator.PrefixHitRatio)
-	add(above, func(c *Course) []tally {
-		return append(tallyShares(alike, misses)(c), laterObservations(promptLengths)(c)...)
+	addShares(above, tallyShares(1,
+		func(h *History, iv interval) (float64, float64) { return boolTo(h.isStalled(iv)), 1 }), indicator.StuckEngines)
+	addShares(below, tallyShares(alike, misses), indicator.PrefixHitRatio)
+	addShares(above, func(c *Course) []tally {
+		return append(tallyShares(alike, misses)(c), tallyBeyondBounds(promptLengths)(c)...)
 	}, indicator.ComputedTokens)
-	add(above, tallyShares(1, refused(answers5xx)), indicator.ServerErrs, indicator.ServerErrCount,
+	addShares(above, tallyShares(1, answersOfClass(answers5xx)), indicator.ServerErrs, indicator.ServerErrCount,
 		indicator.AdmissionRejections)
-	add(above, tallyShares(1, refused(answers4xx)), indicator.ClientErrs, indicator.ClientErrCount)
-	add(above, tallyShares(1, abandoned), indicator.Abandoned, indicator.AbandonedShare)
-	leave(trace{op: above, onset: tallyRates(increase(evictions)), shares: tallyShares(burstiness, countEvicted)},
+	addShares(above, tallyShares(1, answersOfClass(answers4xx)), indicator.ClientErrs, indicator.ClientErrCount)
+	addShares(above, tallyShares(1, abandoned), indicator.Abandoned, indicator.AbandonedShare)
+	addTrace(trace{op: above, onset: dateRateRise(increase(evictions)), shares: tallyShares(burstiness, countEvicted)},
 		[]*indicator.Signal{indicator.Preemptions, indicator.PreemptionsPerRequest})
-	began(above, tallyRates(increase(notFetched)), indicator.LeasesExpired)
-	began(above, tallyRates(increase(notArrived)), indicator.TransfersFailed)
-	began(above, tallyRates(increase(corrupted)), indicator.CorruptedRequests)
-	add(above, tallyShares(1, shareAmong(notFetched, firstTokens.count())), indicator.LeaseShare)
-	add(above, tallyShares(1, shareAmong(notArrived, transfers, notArrived)), indicator.TransferFailShare)
-	add(above, tallyShares(1, shareAmong(corrupted, completions)), indicator.CorruptedShare)
-	add(above, tallyShares(1, shareAmong(erred, completions)), indicator.EngineErrors)
-	add(below, tallyShares(stepsAlike, drafted), indicator.SpeculationShare)
-	add(below, tallyShares(1, unfilled), indicator.TransfersPerRequest)
-	began(above, tallyRates(func(h *History, iv interval) float64 { return h.countOf(firstTokens, iv) }),
+	addOnset(above, dateRateRise(increase(notFetched)), indicator.LeasesExpired)
+	addOnset(above, dateRateRise(increase(notArrived)), indicator.TransfersFailed)
+	addOnset(above, dateRateRise(increase(corrupted)), indicator.CorruptedRequests)
+	addShares(above, tallyShares(1, shareAmong(notFetched, firstTokens.count())), indicator.LeaseShare)
+	addShares(above, tallyShares(1, shareAmong(notArrived, transfers, notArrived)), indicator.TransferFailShare)
+	addShares(above, tallyShares(1, shareAmong(corrupted, completions)), indicator.CorruptedShare)
+	addShares(above, tallyShares(1, shareAmong(erred, completions)), indicator.EngineErrors)
+	addShares(below, tallyShares(stepsAlike, undrafted), indicator.SpeculationShare)
+	addShares(below, tallyShares(1, untransferred), indicator.TransfersPerRequest)
+	addOnset(above, dateRateRise(func(h *History, iv interval) float64 { return h.countOf(firstTokens, iv) }),
 		indicator.FirstTokenRate, indicator.ArrivalShare)
 	return out
 }()
@@ -181,7 +182,7 @@ func boolTo(b bool) float64 {
 	return 0
 }
 
-// readOutage is right after the last good scrape.
+// readOutage dates an outage: right after the last good scrape.
 func readOutage(c *Course) Dating {
 	if k := c.pageUpTo(len(c.ok) - 1); k >= 0 && k < len(c.ok)-1 {
 		return c.certainAt(k)
@@ -189,7 +190,7 @@ func readOutage(c *Course) Dating {
 	return Dating{} // it answers, or never did
 }
 
-// readRestart is before the first page of the process that runs.
+// readRestart dates a restart: before the first page of the running process.
 func readRestart(c *Course) Dating {
 	if c.born == 0 {
 		return Dating{}
@@ -202,9 +203,8 @@ func (c *Course) certainAt(k int) Dating {
 	return Dating{at, at, math.Inf(1)}
 }
 
-// laterObservations counts the observations of a histogram that lie where few normally do: beyond
-// each of its bounds.
-func laterObservations(f family) func(*Course) []tally {
+// tallyBeyondBounds makes a tally for each bound of a histogram. The bad observations lie beyond the bound.
+func tallyBeyondBounds(f family) func(*Course) []tally {
 	return func(c *Course) (out []tally) {
 		beyond := map[interval][]float64{} // how many lie beyond each bound, and how many there are
 		for _, r := range []run{c.normal, c.life} {
@@ -234,7 +234,7 @@ func laterObservations(f family) func(*Course) []tally {
 	}
 }
 
-// tallyShares counts the bad ones among all, where so many count as one observation.
+// tallyShares makes a tally of a quantity. dispersion is how many events count as one observation.
 func tallyShares(dispersion float64, of quantity) func(*Course) []tally {
 	return func(c *Course) []tally {
 		return []tally{c.tallyCounts(binomial, dispersion, func(iv interval) count {
@@ -255,8 +255,8 @@ func shareAmong(counter column, all ...column) quantity {
 	}
 }
 
-// countEvicted counts the evictions of an interval among its first tokens, where nobody waits at its end: else the
-// cache may be full, so that few are admitted and few evicted.
+// countEvicted counts the evictions of an interval among its first tokens. If requests wait at its end, it counts the
+// evictions alone: the cache may be full, so that few requests are admitted and few evicted.
 func countEvicted(h *History, iv interval) (bad, of float64) {
 	bad = h.increase(evictions, iv)
 	if h.gaugeAt(waiting, iv.to) == 0 {
@@ -265,9 +265,9 @@ func countEvicted(h *History, iv interval) (bad, of float64) {
 	return bad, max(bad, of)
 }
 
-// tallyRates reads when events began to come faster than normal. That they come less often says nothing:
-// while a cache stays full and few are admitted, few are evicted.
-func tallyRates(events func(*History, interval) float64) func(*Course) Dating {
+// dateRateRise dates when events began to come faster than normal. Slower events say nothing: while a cache stays full,
+// few requests are admitted and few evicted.
+func dateRateRise(events func(*History, interval) float64) func(*Course) Dating {
 	return func(c *Course) Dating {
 		t := c.tallyCounts(poisson, burstiness,
 			func(iv interval) count { return count{events(c.History, iv), c.lengthOf(iv)} })
@@ -275,7 +275,7 @@ func tallyRates(events func(*History, interval) float64) func(*Course) Dating {
 	}
 }
 
-// A count is a number of bad events and of all events: requests or seconds.
+// A count holds a number of bad events, and of all requests or seconds among which they came.
 type count struct{ bad, of float64 }
 
 func (n count) plus(m count) count  { return count{n.bad + m.bad, n.of + m.of} }
@@ -287,12 +287,12 @@ type tally struct {
 	law
 	dispersion float64
 	usual      float64 // the normal share or rate
-	queued     bool    // it counts who may have waited before
+	queued     bool    // it counts requests that may have waited before
 }
 
 // A law says how likely a count is.
 type law struct {
-	log   func(n count, share float64) float64 // the logarithm of the likelihood, but for what no share changes
+	log   func(n count, share float64) float64 // the log-likelihood, without the terms that do not depend on the share
 	prior float64                              // prior number of events in the estimate of a share
 }
 
@@ -303,7 +303,7 @@ var (
 	poisson = law{log: func(n count, rate float64) float64 { return scaledLog(n.bad, rate) - rate*n.of }}
 )
 
-// scaledLog is n times the logarithm of a likelihood; nothing of none, however unlikely.
+// scaledLog returns n times the logarithm of a likelihood. It is 0 for n = 0, even if the likelihood is 0.
 func scaledLog(n, likelihood float64) float64 {
 	if n <= 0 {
 		return 0
@@ -325,7 +325,7 @@ func (t *tally) countIn(r run) (n count) {
 	return n
 }
 
-// estimateShare estimates how much is bad.
+// estimateShare estimates the share, or the rate, of bad events.
 func (t *tally) estimateShare(n count) float64 { return (n.bad + 0.5) / (n.of + t.prior) }
 
 // likelihoodRatio returns the log-likelihood ratio of a count between two shares.
@@ -333,7 +333,8 @@ func (t *tally) likelihoodRatio(n count, share, other float64) float64 {
 	return (t.log(n, share) - t.log(n, other)) / t.dispersion
 }
 
-// excessRatio returns the log-likelihood ratio that a count exceeds the normal share; 0 if it does not.
+// excessRatio returns the log-likelihood ratio between a count's own share and the normal one; 0 if it is not above
+// normal.
 func (t *tally) excessRatio(n count) float64 {
 	if n.of <= 0 || n.bad <= t.usual*n.of {
 		return 0
@@ -370,10 +371,10 @@ func (c *Course) findOnset(t *tally) (best Dating) {
 
 // endedWithin reports whether a fault ended within the window. It compares two explanations of the counts (a
 // generalized likelihood ratio): one fault throughout, or a fault followed by a normal time. The second must be
-// likelier by as much as a signal needs to have a say, and by more than for any stretch within the fault. A normal rest
-// is compared with the whole fault, a rest in between only with its part in the window, because a fault may become
-// milder. A few seconds without the fault are no evidence. Requests that waited at the beginning of an interval without
-// a queue at its end belong to the time before.
+// likelier by LeastEvidence, and by more than for any stretch within the fault. A normal rest is compared with the
+// whole fault, a rest in between only with its part in the window, because a fault may become milder. A few seconds
+// without the fault are no evidence. Requests that waited at the beginning of an interval without a queue at its end
+// belong to the time before.
 func (c *Course) endedWithin(t *tally, began time.Time, window period.Period) bool {
 	first := slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(began) })
 	in := max(first, slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(window.From) }))
@@ -408,7 +409,7 @@ func (t *tally) queuedBefore(c *Course, iv interval) (n count) {
 	return n
 }
 
-// bestStretch is how surely of a normal time, and not as bad as a share, the best stretch of a run was.
+// bestStretch returns the log-likelihood ratio that the best stretch of a run was normal, and not as bad as a share.
 func (t *tally) bestStretch(r run, share float64) (most float64) {
 	ratio := 0.0
 	for _, iv := range r {
@@ -418,7 +419,7 @@ func (t *tally) bestStretch(r run, share float64) (most float64) {
 	return most
 }
 
-// onsetBefore is the onset of what began in an interval of the life.
+// onsetBefore returns the onset of what began in the i-th interval of the life.
 func (c *Course) onsetBefore(i int) Onset {
 	if c.life[i].from == 0 {
 		return Onset{At: c.at[0], AtLeast: true}
@@ -427,14 +428,14 @@ func (c *Course) onsetBefore(i int) Onset {
 }
 
 const (
-	// LeastEvidence is the logarithm of the likelihood ratio from which on a signal has a say.
+	// LeastEvidence is the least log-likelihood ratio with which a signal counts.
 	LeastEvidence = 3
 	// byChance bounds the difference in log-likelihood between the likeliest beginning and the true one, with 95 %
 	// confidence (half of chi-squared's quantile, one degree of freedom).
 	byChance = 1.92
 )
 
-// RestartBefore says how long before an onset the server restarted, if that was seen.
+// RestartBefore returns how long before an onset the server restarted, if that was seen.
 func (c *Course) RestartBefore(o Onset) (before time.Duration, seen bool) {
 	if c == nil || c.born == 0 || o.AtLeast {
 		return 0, false

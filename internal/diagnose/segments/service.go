@@ -9,29 +9,29 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// A measure is one way in which segments differ in what users got: by how much is worse than
-// in another segment, and from where on a segment is bad whatever came before it.
+// A measure is one number of the service in a segment. Above worse, the segment is worse than another one; above sick,
+// it is bad whatever came before it.
 type measure struct {
 	of          func(*service) float64
 	worse, sick *catalog.Threshold
-	// lucky is how high the limit is beside a segment of few requests, which may have been
-	// better by so many standard errors; nil where these are small.
-	lucky func(limit, errors float64, than *service) float64
+	// allowLuck raises the limit by standard errors of the other segment, which may look better by chance if it had few
+	// requests; nil where the errors are small.
+	allowLuck func(limit, errors float64, than *service) float64
 }
 
-// segmentLimit is a threshold that a segment is compared with another one by.
+// segmentLimit returns a threshold for the comparison of a segment with another one.
 func segmentLimit(name string, u indicator.Unit, factor, offset float64, why string) *catalog.Threshold {
 	return &catalog.Threshold{Name: "segment_" + name, Unit: u, Default: catalog.None, Why: why,
 		Baseline: &catalog.Relative{Factor: factor, Offset: offset}}
 }
 
-// badSegment is a threshold from where on a segment is bad by itself.
+// badSegment returns a threshold above which a segment is bad by itself.
 func badSegment(name string, u indicator.Unit, from float64, why string) *catalog.Threshold {
 	return &catalog.Threshold{Name: "segment_" + name, Unit: u, Default: from, Why: why}
 }
 
-// luckyShare is measure.lucky of a share of the answers.
-func luckyShare(of func(*service) float64) func(limit, errors float64, than *service) float64 {
+// allowShareLuck returns measure.allowLuck for a share of the answers.
+func allowShareLuck(of func(*service) float64) func(limit, errors float64, than *service) float64 {
 	return func(limit, errors float64, than *service) float64 {
 		return limit + errors*stat.ShareError(of(than), than.answers)
 	}
@@ -54,10 +54,10 @@ var measures = []measure{
 	{func(v *service) float64 { return v.errors }, segmentLimit("errors_worse", indicator.Ratio, 1, 0.05,
 		"five points more of the answers are errors"), badSegment("errors_sick", indicator.Ratio, 0.2,
 		"one answer in five is an error, of the server or of its clients"),
-		luckyShare(func(v *service) float64 { return v.errors })},
+		allowShareLuck(func(v *service) float64 { return v.errors })},
 	{func(v *service) float64 { return v.abandoned }, segmentLimit("abandoned_worse", indicator.Ratio, 1, 0.15,
 		"fifteen points more are given up; what clients do by design is in both"), nil,
-		luckyShare(func(v *service) float64 { return v.abandoned })},
+		allowShareLuck(func(v *service) float64 { return v.abandoned })},
 	{func(v *service) float64 { return v.waiting }, segmentLimit("waiting_worse", indicator.Requests, 2, 1,
 		"twice as many wait, and one more"), badSegment("waiting_sick", indicator.Requests, 20,
 		"a queue of twenty is a backlog of more than a batch on small servers, and of seconds on large ones"), nil},
@@ -94,7 +94,7 @@ func (l Limits) isException(v, worseBefore service) bool {
 		0)*worseBefore.seconds
 }
 
-// Thresholds are the numbers by which segments of a timeline are told apart.
+// Thresholds returns the thresholds by which segments of a timeline are compared.
 func Thresholds() []*catalog.Threshold {
 	out := []*catalog.Threshold{luck, exception, exceptionTime}
 	for _, m := range measures {
@@ -107,7 +107,7 @@ func Thresholds() []*catalog.Threshold {
 	return out
 }
 
-// Limits are the numbers that were set by hand.
+// Limits holds the thresholds that were set by hand, by name.
 type Limits map[string]float64
 
 // Value returns a threshold's value for the comparison with another segment's reading.
@@ -121,8 +121,7 @@ func (l Limits) Value(t *catalog.Threshold, than float64) float64 {
 	return t.Baseline.Factor*than + t.Baseline.Offset
 }
 
-// By how many times the difference that is clearly worse latencies are clearly, and are much,
-// worse.
+// Multiples of a measure's worse difference, for segments that are clearly worse and much worse.
 const clearly, muchWorse = 1, 4
 
 // isWorse reports whether users were served worse than in another segment, by a multiple of the clear difference. The
@@ -131,8 +130,8 @@ func (l Limits) isWorse(v, than service, by float64) bool {
 	for _, m := range measures {
 		now, was := m.of(&v), m.of(&than)
 		limit := was + by*(l.Value(m.worse, was)-was)
-		if m.lucky != nil {
-			limit = m.lucky(limit, l.Value(luck, 0), &than)
+		if m.allowLuck != nil {
+			limit = m.allowLuck(limit, l.Value(luck, 0), &than)
 		}
 		if now > limit {
 			return true
@@ -151,7 +150,7 @@ func (l Limits) isSick(v service) bool {
 	return false
 }
 
-// service is what users got in a run, by what can be told from coarse counts.
+// service is what users got in a run, as far as coarse counts tell.
 type service struct {
 	seconds, requests, answers, gaps      float64
 	ttft, gap, queue                      float64 // means in seconds; NaN where nothing was observed
@@ -189,8 +188,8 @@ func (h *History) serviceIn(s run) service {
 	return v
 }
 
-// tells reports whether a segment holds enough to say how users were served.
-func (v *service) tells() bool {
+// isConclusive reports whether a segment holds enough requests, or token gaps, and time to say how users were served.
+func (v *service) isConclusive() bool {
 	return (v.requests >= few || v.gaps >= fewGaps) && v.seconds >= minHistory.Seconds()
 }
 

@@ -15,13 +15,12 @@ type Span struct {
 	Timeline         Timeline // the timeline of a serving target
 	// Observed is when the observation of the target began.
 	Observed time.Time
-	// Unchanged says that the baseline is but the earlier part of what the window shows:
-	// nothing changed meanwhile, and a fault that was there all along is in both.
+	// Unchanged means that nothing changed between the baseline and the window. A fault that was there all along is in
+	// both.
 	Unchanged bool
-	// Failing says that the last scrape failed, and the last good one is too long ago to
-	// speak of now.
+	// Failing means that the last scrape failed, and the last good one is too old to describe the present.
 	Failing bool
-	// InTurns says that several processes answer at the address: counters tell no rate.
+	// InTurns means that several processes answer at the address in turn, so that counters give no rate.
 	InTurns bool
 	// Asked is the time of the last scrape, failed or not: the window's end, or later if the page is slow.
 	Asked time.Time
@@ -31,22 +30,22 @@ type Span struct {
 	LastWait float64 // mean TTFT of the last requests, see History.lastWait
 
 	Steadiness  Steadiness
-	OpenedSince func(time.Time) (float64, bool) // see History.openedConnections; nil of what does not serve
-	// source of onsets, until they are read; nil for targets that do not serve
+	OpenedSince func(time.Time) (float64, bool) // see History.openedConnections; nil for targets that do not serve
+	// what onsets are read from, nil once they are; nil for targets that do not serve
 	Course *Course
 	before time.Time     // the last scrape before the window, zero where no scrape was seen
 	beyond time.Duration // by how much a shared window ends after the target's last scrape
-	// the window holds all scrapes: one before it would be an interval before the first
+	// the window holds all scrapes, and before is one interval before the first
 	Whole bool
 }
 
-// JudgedTime is the time that is judged.
+// JudgedTime returns the window as a time to query.
 func (s *Span) JudgedTime() identity.Time {
 	return identity.Time{Period: s.Window, Asked: s.Asked, Beyond: s.beyond}
 }
 
-// How many requests make a baseline. A server's whole life counts for less:
-// it holds the warm-up, whose requests are like no others.
+// How many requests make a baseline. A lifetime needs more of them, because it holds the unusual requests of the
+// warm-up.
 const (
 	MinHistoryRequests  = 10
 	MinLifetimeRequests = 100
@@ -55,8 +54,7 @@ const (
 // Lengths of windows and of the past.
 const (
 	usualWindow = time.Minute
-	// usualIntervals is how many intervals between scrapes make a window where a
-	// minute has fewer.
+	// usualIntervals is how many scrape intervals make a window if a minute has fewer.
 	usualIntervals = 3
 	// thinWindow is how far a window is doubled, as long as nothing changed, until it
 	// holds enough requests.
@@ -66,13 +64,12 @@ const (
 	minLifetime = time.Minute
 )
 
-// UsualWindow is the length of a window that holds enough requests, with scrapes so far
-// apart.
+// UsualWindow returns the length of a window that holds enough requests, for a scrape interval.
 func UsualWindow(interval time.Duration) time.Duration {
 	return max(usualWindow, usualIntervals*interval+interval/2)
 }
 
-// A Choice is what is asked of the spans.
+// A Choice says how to choose spans.
 type Choice struct {
 	// At is the moment of the diagnosis.
 	At time.Time
@@ -83,16 +80,16 @@ type Choice struct {
 	// Window and Baseline override the chosen ones where they are set.
 	Window   time.Duration
 	Baseline period.Period
-	// FromFile says that normal values come from baseline files.
+	// FromFile means that normal values come from baseline files.
 	FromFile bool
 	// Limits are the thresholds that were set by hand.
 	Limits Limits
 }
 
-// chooseSpans sets the window and the baseline of one target. The window lies after the latest change, so that an
+// chooseSpan chooses the window and the baseline of one target. The window lies after the latest change, so that an
 // incident is undiluted, and is as short as its content allows. The baseline is the latest earlier segment that is no
 // worse than those before it.
-func (o *Choice) chooseSpans(t *identity.Target, h *History, past period.Period) Span {
+func (o *Choice) chooseSpan(t *identity.Target, h *History, past period.Period) Span {
 	step := o.Interval
 	if !t.Serves() || t.Problem != "" {
 		return o.spanWithoutHistory(t, past)
@@ -104,7 +101,7 @@ func (o *Choice) chooseSpans(t *identity.Target, h *History, past period.Period)
 	s.Silence, s.LastWait = h.failingFor(), h.lastWait()
 	s.endWindow(o.At, h, late, step)
 	s.Failing = !late && s.Silence >= ShortestSpan(step)*9/10
-	s.InTurns = h.inTurns()
+	s.InTurns = h.answersInTurns()
 	s.Timeline = h.divideHistory(l)
 	segs := s.Timeline.answeredSegments()
 	now := run(nil)
@@ -123,14 +120,14 @@ func (o *Choice) chooseSpans(t *identity.Target, h *History, past period.Period)
 		for len(earlier) > 0 && h.at[earlier[len(earlier)-1].to].After(s.Window.From.Add(Edge)) {
 			earlier = earlier[:len(earlier)-1]
 		}
-		if s.Unchanged = !o.lifeTells(h, earlier, s.Window); s.Unchanged {
+		if s.Unchanged = !o.lifetimeIsBetter(h, earlier, s.Window); s.Unchanged {
 			normal, now = earlier, earlier
 		}
 	}
 	s.Course, s.OpenedSince = h.courseOf(normal, now), h.openedConnections
 	if len(normal) > 0 && h.spanOf(normal).Length() >= minHistory {
 		s.Baseline, s.Source = alignToStep(h.spanOf(normal)), FromHistory
-		if s.Unchanged { // it would grow from one evaluation to the next
+		if s.Unchanged { // otherwise it would grow with every diagnosis
 			s.Baseline.To = s.Baseline.To.Truncate(s.Baseline.Length() / 4 / growthStep * growthStep)
 		}
 	}
@@ -168,17 +165,17 @@ func (s *Span) markBefore(h *History, step time.Duration) {
 	}
 }
 
-// spanWithoutHistory sets the window and the baseline of a gateway, an exporter, or a server that cannot be read.
+// spanWithoutHistory chooses the window and the baseline of a gateway, an exporter, or a server that cannot be read.
 func (o *Choice) spanWithoutHistory(t *identity.Target, past period.Period) Span {
 	step := o.Interval
 	s := Span{Source: NoBaseline, Observed: past.From}
 	usual := UsualWindow(step)
-	// a past may have begun just now
+	// the past may have begun just now
 	s.Window = period.Period{From: o.At.Add(-max(min(usual, past.Length()), step)), To: o.At}
-	// whose counters say themselves what there is
+	// a gateway's own counters tell how much of the window they cover
 	if t.IsGateway() {
 		s.Window.From, s.Unchanged = o.At.Add(-usual), true
-		s.Observed = s.Window.From // for conditions without a trail
+		s.Observed = s.Window.From // where conditions without a trail begin
 	}
 	if b := (period.Period{From: past.From, To: s.Window.From}); b.Length() >= minHistory {
 		s.Baseline, s.Source = alignToStep(b), FromHistory
@@ -191,8 +188,8 @@ func (o *Choice) spanWithoutHistory(t *identity.Target, past period.Period) Span
 // values are queried again after each step.
 const growthStep = 30 * time.Second
 
-// alignToStep returns the part of a long baseline between multiples of a step: it says the
-// same, of all targets over the same time, and its answers hold for as long.
+// alignToStep returns the part of a long baseline between multiples of a step. Targets then have the same baseline, and
+// the answers about it are valid until the next step.
 func alignToStep(r period.Period) period.Period {
 	for _, s := range []struct{ least, from, to time.Duration }{
 		{LongHistory + 20*time.Minute, 10 * time.Minute, 10 * time.Minute},
@@ -227,8 +224,7 @@ func (o *Choice) applyOverrides(s *Span, h *History) {
 	}
 }
 
-// lifetimeBefore is the time before the first scrape that the counters hold, zero where it is not
-// known.
+// lifetimeBefore returns the time before the first scrape that the counters cover, zero if it is unknown.
 func (o *Choice) lifetimeBefore(h *History) period.Period {
 	if o.Created.IsZero() || len(h.at) == 0 {
 		return period.Period{}
@@ -236,10 +232,10 @@ func (o *Choice) lifetimeBefore(h *History) period.Period {
 	return period.Period{From: o.Created.Add(-time.Second), To: h.at[0]}
 }
 
-// lifeTells reports whether the totals before the first scrape are a better baseline than the observed history, in
-// which nothing changed and which may be all fault. They are, if they cover more time and so many requests that the
+// lifetimeIsBetter reports whether the totals before the first scrape are a better baseline than the observed history,
+// in which nothing changed and which may be all fault. They are if they cover more time, and so many requests that the
 // window is a small part. Otherwise a fault from the beginning would become normal after some time of watching.
-func (o *Choice) lifeTells(h *History, past run, window period.Period) bool {
+func (o *Choice) lifetimeIsBetter(h *History, past run, window period.Period) bool {
 	if len(past) == 0 || o.lifetimeBefore(h).Length() <= h.spanOf(past).Length() {
 		return false
 	}
@@ -250,8 +246,8 @@ func (o *Choice) lifeTells(h *History, past run, window period.Period) bool {
 	return h.gaugeAt(firstTokens.count(), 0) >= max(MinLifetimeRequests, ManyTimes*requests)
 }
 
-// windowFrom returns where a window begins that ends at the given time and lies in a
-// segment. Scrapes may be late, or early, by so much.
+// windowFrom returns the beginning of the window that ends at a given time and lies in the run now. Scrapes may be late
+// or early by jitter.
 func (h *History) windowFrom(now run, to time.Time, usual, jitter time.Duration) time.Time {
 	if len(now) == 0 {
 		if k := h.pageUpTo(len(h.at) - 1); k >= 0 {
@@ -273,7 +269,7 @@ func (h *History) windowFrom(now run, to time.Time, usual, jitter time.Duration)
 	return from.Add(-Edge)
 }
 
-// servesStreams reports whether the few who are there are served: tokens come, and nobody waits.
+// servesStreams reports whether the few running requests are served: tokens come, and nobody waits.
 func (h *History) servesStreams(iv interval) bool {
 	return h.increase(tokensOut, iv) > 0 && !(h.gaugeAt(waiting, iv.to) > 0)
 }
@@ -292,7 +288,7 @@ const few, fewGaps = 5, 100
 func (l Limits) normalSegment(segs []Segment, now service) (normal run, rest []Segment) {
 	for i := len(segs) - 1; i >= 0; i-- {
 		s := &segs[i]
-		if !s.service.tells() || l.isSick(s.service) {
+		if !s.service.isConclusive() || l.isSick(s.service) {
 			continue
 		}
 		worse, returned, worseBefore := l.compareWithEarlier(s.service, segs[:i], now)
@@ -310,15 +306,16 @@ func (l Limits) normalSegment(segs []Segment, now service) (normal run, rest []S
 	return nil, segs
 }
 
-// compareWithEarlier reports whether a segment served worse than an earlier one, whether the present is back to what
-// all earlier ones were like and the segment was better than, and how much was served worse before it.
+// compareWithEarlier compares a segment with the earlier ones. worse: it served worse than one of them. returned: it
+// served better than all of them, and the present is like them again. worseBefore: the time and the requests that were
+// served worse.
 func (l Limits) compareWithEarlier(s service, earlier []Segment, now service) (worse, returned bool,
 	worseBefore service) {
 	returned = now.requests >= few
 	for i := range earlier {
 		before := &earlier[i].service
 		improved := l.isWorse(*before, s, clearly)
-		if before.tells() {
+		if before.isConclusive() {
 			worse = worse || l.isWorse(s, *before, clearly)
 			returned = returned && improved && !l.isWorse(now, *before, clearly)
 		}
@@ -330,9 +327,8 @@ func (l Limits) compareWithEarlier(s service, earlier []Segment, now service) (w
 	return worse, returned, worseBefore
 }
 
-// extendIncident adds to a segment in which users are served worse than normal those before
-// it that belong to the same incident, however it went: they are worse than normal
-// too, and the last one is not much worse than they.
+// extendIncident adds the earlier segments of the same incident to the last segment, if that is worse than normal. They
+// are worse than normal too, and the last one is not much worse than they are.
 func (h *History) extendIncident(l Limits, normal run, rest []Segment, now run) run {
 	if len(normal) == 0 || len(now) == 0 {
 		return now
@@ -440,7 +436,7 @@ func ShortestSpan(interval time.Duration) time.Duration { return max(10*time.Sec
 const (
 	LongLife  = time.Hour
 	ManyTimes = 20
-	// LongHistory is a past of which the incident is a part.
+	// LongHistory is a past so long that an incident is a small part of it.
 	LongHistory = 30 * time.Minute
 )
 
@@ -455,7 +451,7 @@ const (
 	FromFile     BaselineSource = "file"     // given by the user
 )
 
-// lastWait is the mean time to the first token of the last requests that got one, in seconds; 0 where none did within
+// lastWait returns the mean time to the first token of the last requests that got one, in seconds; 0 if none did within
 // the usual window.
 func (h *History) lastWait() float64 {
 	last := h.pageUpTo(len(h.at) - 1)
@@ -471,7 +467,7 @@ func (h *History) lastWait() float64 {
 	return 0
 }
 
-// BeganChanging is when the segments under judgement began.
+// BeganChanging returns when the segments under judgement began.
 func (s *Span) BeganChanging() Onset {
 	if s.Course != nil && len(s.Course.normal) > 0 && len(s.Course.now) > 0 {
 		began := s.Course.at[s.Course.now[0].from]

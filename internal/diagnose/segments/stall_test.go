@@ -68,11 +68,11 @@ func TestLifeTells(t *testing.T) {
 		{"a life shorter than the past", 9_980, 3000, false},
 	} {
 		o := Choice{Created: time.Unix(c.created, 0)}
-		if got := o.lifeTells(history(c.before), past, window); got != c.want {
+		if got := o.lifetimeIsBetter(history(c.before), past, window); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
-	if o := (Choice{}); o.lifeTells(history(3000), past, window) {
+	if o := (Choice{}); o.lifetimeIsBetter(history(3000), past, window) {
 		t.Error("a life that nobody knows tells nothing")
 	}
 }

@@ -17,16 +17,16 @@ import (
 // scrapes, is not believed: it is pending.
 type Steadiness struct {
 	Gap, Ttft float64 // standard deviations of the logarithm between moments
-	// lastGap and lastTTFT are the worst mean inter-token latency and time to first token
-	// of the last moments, in seconds; NaN where that cannot be told.
+	// LastGap and LastTTFT are the worst mean inter-token latency and time to first token of the last moments, in
+	// seconds; NaN if unknown.
 	LastGap, LastTTFT float64
-	// since is how long the state under judgement has gone on, and moments how many tell its
-	// latency; zero where nothing is normal to compare them with.
+	// Since is how long the state under judgement has lasted, and Moments is how many moments tell its latency. Both
+	// are zero without a normal run to compare with.
 	Since   time.Duration
 	Moments int
-	// past is how long the baseline was observed; zero without a segment.
+	// Past is how long the normal run was observed; zero without one.
 	Past time.Duration
-	// once are the signals whose events all came at one moment of the window, so that their cause may be over.
+	// Once holds the signals whose events all came at one moment of the window, so that their cause may be over.
 	Once map[*indicator.Signal]bool
 }
 
@@ -38,7 +38,8 @@ const (
 	// The prior deviation for fewer than two moments, and the minimum.
 	usualGapDeviation, usualTTFTDeviation = 0.2, 0.35
 	leastDeviation                        = 0.12
-	// The window's last seconds must agree with the window: as many as one interval of 15 s, early or late.
+	// The last seconds of the window must agree with all of it. They hold one scrape of every 15 s, even if it is
+	// early.
 	lastSeconds = 14
 	// outlier is how many times the usual inter-token latency counts fully in a mean:
 	// one stall of seconds is not a slow server.
@@ -47,7 +48,7 @@ const (
 	lastingShare = 0.8
 )
 
-// measureSteadiness measures it, from the segment that is normal and the one under judgement.
+// measureSteadiness measures the steadiness of a server from its normal run and the run under judgement.
 func (h *History) measureSteadiness(normal, now run) Steadiness {
 	usual := h.serviceIn(normal)
 	limit := outlier * max(usual.gap, 0.005)
@@ -75,14 +76,13 @@ func (h *History) measureSteadiness(normal, now run) Steadiness {
 	return s
 }
 
-// cameOnce reports, of the signals that count events, which came within one moment of the
-// window, and not again. A window of one interval cannot tell. Clients that left while the engine generated
-// nothing, or in the interval after, left because of that, once.
+// cameOnce returns the event counts that rose within one moment of the window, and not again. A window of one interval
+// cannot tell. Clients that left while the engine generated nothing, or in the interval after, had that one reason.
 func (h *History) cameOnce(window period.Period) map[*indicator.Signal]bool {
 	once := map[*indicator.Signal]bool{}
 	all := h.intervalsIn(window)
 	for sig, events := range map[*indicator.Signal]quantity{
-		indicator.ServerErrCount: refused(answers5xx), indicator.ClientErrCount: refused(answers4xx),
+		indicator.ServerErrCount: answersOfClass(answers5xx), indicator.ClientErrCount: answersOfClass(answers4xx),
 		indicator.Abandoned: abandoned,
 	} {
 		met := slices.DeleteFunc(slices.Clone(all), func(iv interval) bool { n, _ := events(h, iv); return n <= 0.5 })
@@ -99,11 +99,11 @@ func (h *History) generatedNothing(iv interval) bool {
 	return iv.from >= 0 && h.increase(tokensOut, iv)+h.countOf(firstTokens, iv) == 0
 }
 
-// A meanOf is the logarithm of a mean over a moment of so many seconds.
-type meanOf struct{ log, seconds float64 }
+// A momentMean is the logarithm of the mean over a moment, and the length of the moment.
+type momentMean struct{ log, seconds float64 }
 
-// worstOfLast returns the worst of the last moments, NaN of none.
-func worstOfLast(moments []meanOf) float64 {
+// worstOfLast returns the worst mean of the last moments, divided by lastingShare; NaN without moments.
+func worstOfLast(moments []momentMean) float64 {
 	worst, seconds := math.NaN(), 0.0
 	for _, m := range slices.Backward(moments) {
 		if seconds >= lastSeconds {
@@ -119,8 +119,8 @@ func worstOfLast(moments []meanOf) float64 {
 
 // meansOfMoments returns the mean inter-token latency, of which no more than the limit counts,
 // and the mean time to first token, moment by moment.
-func (h *History) meansOfMoments(s run, limit float64) (gaps, ttfts []meanOf) {
-	each := func(f family, need float64, mean func(interval) float64) (out []meanOf) {
+func (h *History) meansOfMoments(s run, limit float64) (gaps, ttfts []momentMean) {
+	each := func(f family, need float64, mean func(interval) float64) (out []momentMean) {
 		open := false
 		var m interval
 		for _, iv := range s {
@@ -133,7 +133,7 @@ func (h *History) meansOfMoments(s run, limit float64) (gaps, ttfts []meanOf) {
 				continue
 			}
 			if v := mean(m); v > 0 {
-				out = append(out, meanOf{math.Log(v), seconds})
+				out = append(out, momentMean{math.Log(v), seconds})
 			}
 			open = false
 		}
@@ -145,8 +145,8 @@ func (h *History) meansOfMoments(s run, limit float64) (gaps, ttfts []meanOf) {
 	return gaps, ttfts
 }
 
-// clippedMean is the mean of a histogram's observations, those beyond the limit counted as
-// the limit: its sum less what the middle of the buckets beyond the limit exceeds it by.
+// clippedMean returns the mean of a histogram's observations, in which those beyond the limit count as the limit. An
+// observation is taken to lie in the middle of its bucket.
 func (h *History) clippedMean(f family, iv interval, limit float64) float64 {
 	n, sum := h.countOf(f, iv), h.increase(f.sum(), iv)
 	cells, lower := h.appendCells(make([]float64, 0, 64), f, iv, 1), 0.0
@@ -166,7 +166,7 @@ func (h *History) clippedMean(f family, iv interval, limit float64) float64 {
 
 // deviationOf returns the standard deviation of values, or a prior for fewer than two values. With few values the prior
 // counts as one more, because two values that happen to be alike do not prove that a server is steady.
-func deviationOf(values []meanOf, otherwise float64) float64 {
+func deviationOf(values []momentMean, otherwise float64) float64 {
 	if len(values) < 2 {
 		return otherwise
 	}

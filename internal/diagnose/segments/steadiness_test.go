@@ -7,14 +7,14 @@ import (
 
 // What is over is not certain: the last fifteen seconds say so, in one interval or in several.
 func TestTheLastMomentsSayThatItIsOver(t *testing.T) {
-	of := func(each float64, means ...float64) (out []meanOf) {
+	of := func(each float64, means ...float64) (out []momentMean) {
 		for _, m := range means {
-			out = append(out, meanOf{math.Log(m), each})
+			out = append(out, momentMean{math.Log(m), each})
 		}
 		return out
 	}
 	for name, tt := range map[string]struct {
-		moments []meanOf
+		moments []momentMean
 		worst   float64
 	}{
 		"an interval of 30 s":     {of(30, 20, 20, 0.05), 0.05},
@@ -33,9 +33,9 @@ func TestTheLastMomentsSayThatItIsOver(t *testing.T) {
 
 // Two moments that happen to be alike tell less than thirty that are.
 func TestFewMomentsTellLittleOfADeviation(t *testing.T) {
-	alike := func(n int) (out []meanOf) {
+	alike := func(n int) (out []momentMean) {
 		for i := range n {
-			out = append(out, meanOf{0.1 * float64(i%2), 5})
+			out = append(out, momentMean{0.1 * float64(i%2), 5})
 		}
 		return out
 	}

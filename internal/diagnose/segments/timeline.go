@@ -9,20 +9,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/changepoint"
 )
 
-// A Segment is a part of a Timeline: pages in which nothing changed, a time in which two
-// scrapes in a row failed or more, or one before the server first answered. It begins where
-// something changed for good, where counters began again at zero, or with an outage or its end.
+// A Segment is a part of a Timeline: pages in which nothing changed, a time in which at least two scrapes in a row
+// failed, or the time before the server first answered. It begins where something changed for good, where counters were
+// reset, or with an outage or its end.
 type Segment struct {
-	// Range is from the last scrape that surely lies before what began with it, to the last
-	// scrape in it; the interval that holds a change belongs to neither side.
+	// The period is from the last scrape that surely lies before the change that began the segment, to the last scrape
+	// in it. The interval that holds a change belongs to neither side.
 	period.Period
 
-	run     run     // the intervals between its pages; none of an outage
+	run     run     // the intervals between its pages; empty for an outage
 	service service // how users were served in it
 }
 
-// A Timeline is what one target did in the past at hand: its segments in the order of
-// time. Windows, baselines and onsets are read from it.
+// A Timeline holds the segments of one target's past, in the order of time. Windows, baselines and onsets are read from
+// it.
 type Timeline []Segment
 
 // answeredSegments returns the segments that hold pages.
@@ -41,17 +41,17 @@ func (h *History) spanOf(r run) period.Period {
 func (h *History) divideHistory(l Limits) (out Timeline) {
 	var life run
 	end := func() { out, life = h.divideRun(out, life), nil }
-	without := func(from, to time.Time) { out = append(out, Segment{Period: period.Period{From: from, To: to}}) }
+	addOutage := func(from, to time.Time) { out = append(out, Segment{Period: period.Period{From: from, To: to}}) }
 	last, n := -1, len(h.at) // the last page
 	for k := range h.at {
 		switch {
 		case !h.ok[k]:
 			continue
 		case last < 0 && k > 0:
-			without(h.at[0].Add(-Edge), h.at[k])
+			addOutage(h.at[0].Add(-Edge), h.at[k])
 		case last >= 0 && k > last+2 && !h.timedOut(l, last, k):
 			end()
-			without(h.at[last], h.at[k])
+			addOutage(h.at[last], h.at[k])
 		case last >= 0 && h.restartedBetween(last, k):
 			end()
 		case last >= 0:
@@ -61,9 +61,9 @@ func (h *History) divideHistory(l Limits) (out Timeline) {
 	}
 	end()
 	if n > 0 && last < 0 {
-		without(h.at[0].Add(-Edge), h.at[n-1])
+		addOutage(h.at[0].Add(-Edge), h.at[n-1])
 	} else if last >= 0 && n > last+2 {
-		without(h.at[last], h.at[n-1])
+		addOutage(h.at[last], h.at[n-1])
 	}
 	return out
 }
@@ -94,15 +94,14 @@ func (h *History) divideRun(to Timeline, life run) Timeline {
 // minHistory is the shortest history that makes a baseline.
 const minHistory = 9 * time.Second
 
-// silence is how long nothing must happen for the time before to be over; less if so many requests should have come
-// that chance is excluded.
+// silence is how long a server must be idle before that time is a segment of its own. A shorter time is enough if as
+// many requests as expected should have come in it.
 const (
 	silence  = 14 * time.Second
 	expected = 5
 )
 
-// idleTail returns how many intervals at the end of a run were without any work, 0 where
-// they are too short to say.
+// idleTail returns how many intervals at the end of a run were without any work; 0 if they are too short to tell.
 func (h *History) idleTail(s run) int {
 	n := 0
 	for n < len(s) {
@@ -128,8 +127,8 @@ func (h *History) idleTail(s run) int {
 	return 0
 }
 
-// maxSilence is how long pages may stay away while their server is thought to be there: longer
-// where they came and went before, or where the last scrape timed out.
+// maxSilence returns how long scrapes may fail while the server is thought to be there. It is longer if they failed and
+// succeeded before, or if the last scrape timed out.
 func (h *History) maxSilence(l Limits) time.Duration {
 	n := len(h.ok)
 	if n > 0 && !h.ok[n-1] && h.gaugeAt(scrapeTook, n-1) >= l.Value(catalog.Refused, 0) {
@@ -143,8 +142,8 @@ func (h *History) maxSilence(l Limits) time.Duration {
 	return l.Seconds(catalog.Unheard)
 }
 
-// timedOut reports whether the scrapes between two pages failed because the page was slow,
-// for no longer than a slow page may be away.
+// timedOut reports whether the scrapes between two pages failed because the page was slow, and for no longer than a
+// slow page may take.
 func (h *History) timedOut(l Limits, last, next int) bool {
 	for k := last + 1; k < next; k++ {
 		if !(h.gaugeAt(scrapeTook, k) >= l.Value(catalog.Refused, 0)) {
@@ -157,14 +156,14 @@ func (h *History) timedOut(l Limits, last, next int) bool {
 // flapping is the time that indicator.Flaps looks at.
 const flapping = 10 * time.Minute
 
-// restartedAt reports whether the page that came after failed scrapes is of another life.
+// restartedAt reports whether the page that came after failed scrapes is of another process.
 func (h *History) restartedAt(k int) bool {
 	before := h.pageUpTo(k - 1)
 	return before < 0 || h.restartedBetween(before, k) // or it never answered before
 }
 
-// lateButThere reports whether the last scrapes failed and the server is thought to be there all the
-// same: a single one may be a hiccup; more are a slow page for as long as patience lasts.
+// lateButThere reports whether the last scrapes failed and the server is thought to be there all the same: a single
+// failure may be a hiccup; several are a slow page, up to maxSilence.
 func (h *History) lateButThere(l Limits) bool {
 	n := len(h.ok)
 	if n < 2 || h.ok[n-1] || h.failingFor() == 0 {

@@ -22,11 +22,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// A Layout is how a deployment labels its series.
+// A Layout says how a deployment labels its series.
 type Layout struct {
 	Instance []string // labels that identify a scraped target
 	Model    []string // labels that identify the replicas of one model
-	// Without are matchers that leave out what shows a server for a second time.
+	// Without are matchers that leave out the second views of servers.
 	Without []*labels.Matcher
 }
 
@@ -38,11 +38,11 @@ var (
 	modelNames     = append([]string{"model_name"}, IdentityLabels...)
 )
 
-// GatewayJob is the job by which a Prometheus server tells that another product's gateway
-// stands before the servers. One that sixty makes is known by its metrics.
+// GatewayJob is the job that marks another product's gateway in a Prometheus server. sixty's own gateway is recognized
+// by its metrics.
 const GatewayJob = "gateway"
 
-// most bounds how many targets are looked at together.
+// mostTargets bounds how many targets one diagnosis looks at.
 const mostTargets = 5000
 
 // A Search says where to look for targets.
@@ -54,19 +54,19 @@ type Search struct {
 	Every bool
 	// Scraper means that this process scrapes the servers. If none ever answered, its targets are starting servers.
 	Scraper bool
-	// Seen, which may be nil, are the series that earlier searches found.
+	// Seen, which may be nil, holds the series that earlier searches found.
 	Seen *Sightings
 }
 
 // Discover finds the targets whose engine metrics a Querier holds, and how they are labelled.
 func Discover(ctx context.Context, q metrics.Querier, o Search) ([]Target, Layout, error) {
 	at, lookback, matchers, every := o.At, o.Lookback, o.Matchers, o.Every
-	twice, err := queryTwice(ctx, q, at, lookback, matchers)
+	dups, err := queryDuplicates(ctx, q, at, lookback, matchers)
 	if err != nil {
 		return nil, Layout{}, err
 	}
-	all := slices.Concat(matchers, twice.without)
-	by := slices.Concat([]string{labels.MetricName}, instanceLabels, twice.more, ModelLabels, IdentityLabels,
+	all := slices.Concat(matchers, dups.without)
+	by := slices.Concat([]string{labels.MetricName}, instanceLabels, dups.more, ModelLabels, IdentityLabels,
 		engine.SeriesRoleLabels())
 	by = slices.Compact(slices.Sorted(slices.Values(by)))
 	names := dialect.Selector + "|" + dialect.HostInfo +
@@ -96,8 +96,8 @@ func Discover(ctx context.Context, q metrics.Querier, o Search) ([]Target, Layou
 		return nil, Layout{}, err
 	}
 	v = append(v, foreign...)
-	d := discovery{layout: layoutOf(v, twice.more), servers: map[string]*server{}, dialects: map[string]*detected{}}
-	d.layout.Without = twice.without
+	d := discovery{layout: layoutOf(v, dups.more), servers: map[string]*server{}, dialects: map[string]*detected{}}
+	d.layout.Without = dups.without
 	for _, sample := range v {
 		d.addSeries(sample.Metric)
 	}
@@ -108,7 +108,7 @@ func Discover(ctx context.Context, q metrics.Querier, o Search) ([]Target, Layou
 	if err := d.queryIdentity(ctx, q, &o, all); err != nil {
 		return nil, d.layout, err
 	}
-	targets := twice.dropDuplicates(d.ListNames(every), d.layout)
+	targets := dups.dropDuplicates(d.listTargets(every), d.layout)
 	switch {
 	case len(targets) == 0:
 		return nil, d.layout, d.noTargetsError(at, lookback)
@@ -124,7 +124,7 @@ func Discover(ctx context.Context, q metrics.Querier, o Search) ([]Target, Layou
 	return targets, d.layout, readConfigurations(ctx, q, at, lookback, all, targets, d.layout)
 }
 
-// noTargetsError is the error where no target was found.
+// noTargetsError returns the error for a search that found no target.
 func (d *discovery) noTargetsError(at time.Time, lookback time.Duration) error {
 	var recorded []string
 	for _, srv := range d.servers {
@@ -144,7 +144,7 @@ func (d *discovery) noTargetsError(at time.Time, lookback time.Duration) error {
 		"query the Prometheus server that scrapes the servers, or forward vllm:num_requests_running and the other vLLM metrics with their buckets to this one (match[] of a federation, write_relabel_configs of remote write)")
 }
 
-// inServers are metrics that call a server's model by another name.
+// inServers matches metrics that name a server's model differently.
 var inServers = regexp.MustCompile("^(?:" + beside.InServers + ")$")
 
 var engineName = regexp.MustCompile("^(?:" + dialect.Selector + ")$")
@@ -164,19 +164,19 @@ func makeNamesDistinct(targets []Target) {
 	}
 }
 
-// A second describes a server that is seen more than once.
-type second struct {
-	more    []string // labels that tell servers apart beside the usual ones
+// duplicates holds the servers that are seen more than once.
+type duplicates struct {
+	more    []string // labels that distinguish servers, beside the usual ones
 	without []*labels.Matcher
-	of      map[string]double // by origin: the one that shows the same server
+	doubles map[string]double // by the origin to drop: the view that is judged instead
 	origins map[string]origin
 }
 
-// queryTwice queries the time of the diagnosis and an earlier one, because targets that left meanwhile are part of
-// the history.
-func queryTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration,
-	matchers []*labels.Matcher) (*second, error) {
-	s := &second{of: map[string]double{}, origins: map[string]origin{}}
+// queryDuplicates finds duplicates at the time of the diagnosis and at an earlier one, because targets that departed
+// meanwhile are part of the history.
+func queryDuplicates(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration,
+	matchers []*labels.Matcher) (*duplicates, error) {
+	s := &duplicates{doubles: map[string]double{}, origins: map[string]origin{}}
 	var moments [][]origin
 	for _, t := range []time.Time{at, at.Add(-lookback / 2)} {
 		os, err := findOrigins(ctx, q, t, matchers)
@@ -190,9 +190,9 @@ func queryTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback t
 		for k, o := range of {
 			_, now := s.origins[k]
 			_, too := s.origins[o.of.key]
-			_, dropped := s.of[o.of.key]
+			_, dropped := s.doubles[o.of.key]
 			if !dropped && !(now && too) { // present ones were compared already
-				s.of[k] = o
+				s.doubles[k] = o
 			}
 		}
 		for _, o := range os {
@@ -206,7 +206,7 @@ func queryTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback t
 	var all, dropped []origin
 	for _, k := range slices.Sorted(maps.Keys(s.origins)) {
 		all = append(all, s.origins[k])
-		if _, ok := s.of[k]; ok {
+		if _, ok := s.doubles[k]; ok {
 			dropped = append(dropped, s.origins[k])
 		}
 	}
@@ -220,23 +220,22 @@ func queryTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback t
 	return s, nil
 }
 
-func (s *second) withoutDuplicates(os []origin) []origin {
-	return slices.DeleteFunc(slices.Clone(os), func(o origin) bool { _, ok := s.of[o.key]; return ok })
+func (s *duplicates) withoutDuplicates(os []origin) []origin {
+	return slices.DeleteFunc(slices.Clone(os), func(o origin) bool { _, ok := s.doubles[o.key]; return ok })
 }
 
-// dropDuplicates leaves out the targets that show a server for a second time, and notes it on
-// those that show it first.
-func (s *second) dropDuplicates(targets []Target, l Layout) []Target {
-	doubles := map[string][]string{} // other views of a target, by its labels
+// dropDuplicates drops the second views of servers, and notes them on the views that are judged.
+func (s *duplicates) dropDuplicates(targets []Target, l Layout) []Target {
+	others := map[string][]string{} // other views of a target, by its labels
 	gone := map[string]bool{}
-	for _, k := range slices.Sorted(maps.Keys(s.of)) {
-		of, other := s.of[k], s.origins[k]
-		first, also := LabelKey(of.of.labels, l.Instance), describeDifference(other, of.of)
-		if of.behind > 0 {
+	for _, k := range slices.Sorted(maps.Keys(s.doubles)) {
+		d, other := s.doubles[k], s.origins[k]
+		first, also := LabelKey(d.of.labels, l.Instance), describeDifference(other, d.of)
+		if d.behind > 0 {
 			also += fmt.Sprintf(", %s behind, not judged",
-				indicator.FormatNumber(of.behind.Round(time.Second).Seconds(), indicator.Seconds))
+				indicator.FormatNumber(d.behind.Round(time.Second).Seconds(), indicator.Seconds))
 		}
-		doubles[first] = append(doubles[first], also)
+		others[first] = append(others[first], also)
 		if key := LabelKey(other.labels, l.Instance); key != first {
 			gone[key] = true
 		}
@@ -247,7 +246,7 @@ func (s *second) dropDuplicates(targets []Target, l Layout) []Target {
 		if gone[key] {
 			continue
 		}
-		if also := doubles[key]; len(also) > 0 {
+		if also := others[key]; len(also) > 0 {
 			t.Notes = append(t.Notes, "also seen as "+ListNames(also))
 		}
 		out = append(out, t)
@@ -255,7 +254,7 @@ func (s *second) dropDuplicates(targets []Target, l Layout) []Target {
 	return out
 }
 
-// describeDifference writes the labels by which a view of a server differs from another one.
+// describeDifference lists the labels by which one view of a server differs from another.
 func describeDifference(o, from origin) string {
 	var parts []string
 	for _, n := range slices.Sorted(maps.Keys(o.labels)) {
@@ -291,8 +290,8 @@ type detected struct {
 	ok bool
 }
 
-// detectDialect finds a server's dialect, once all its names are there; most servers expose the same
-// ones.
+// detectDialect detects a server's dialect, once all its names are known. It keeps the result by names, because most
+// servers expose the same ones.
 func (d *discovery) detectDialect(srv *server) (dialect.Dialect, bool) {
 	if srv.detected == nil {
 		names := slices.Sorted(maps.Keys(srv.names))
@@ -312,8 +311,8 @@ type server struct {
 	models map[string]map[string]string // by model_name and identity: the labels
 	role   engine.Role
 
-	detected *detected // nil before it was
-	serves   bool      // it answers requests that generate
+	detected *detected // nil until detectDialect
+	serves   bool      // it answers generating requests
 	down     bool      // it never answered a scrape
 }
 
@@ -348,7 +347,7 @@ func PickLabels[M ~map[N]V, N, V ~string](m M, names []string) map[string]string
 	return l
 }
 
-func (d *discovery) ListNames(every bool) []Target {
+func (d *discovery) listTargets(every bool) []Target {
 	var out []Target
 	for _, k := range slices.Sorted(maps.Keys(d.servers)) {
 		srv := d.servers[k]
@@ -384,9 +383,8 @@ func (d *discovery) neighbourDialect() dialect.Dialect {
 	return d.usual
 }
 
-// modelOf returns the model of a server that never answered: by the labels that discovery
-// gave it or, failing that, the only one that the servers of its job serve; "" where there
-// are several.
+// modelOf returns the model of a server that never answered: from the labels that discovery gave it, else the only
+// model that the servers of its job serve; "" if they serve several.
 func (d *discovery) modelOf(of *server) string {
 	models := func(srv *server, into map[string]bool) {
 		for _, l := range srv.models {
@@ -477,7 +475,7 @@ func (d *discovery) countByJob() (engines, others map[string]int, found, strange
 	return engines, others, found, strange, mute
 }
 
-// setServers changes the servers that a query selected.
+// setServers applies a change to the servers that a query selected.
 func (d *discovery) setServers(selected model.Vector, set func(*server)) {
 	for _, sample := range selected {
 		if srv := d.servers[LabelKey(sample.Metric, d.layout.Instance)]; srv != nil {
@@ -486,7 +484,7 @@ func (d *discovery) setServers(selected model.Vector, set func(*server)) {
 	}
 }
 
-// serverName is what people call a server.
+// serverName returns a server's name for people.
 func serverName(l map[string]string) string {
 	return cmp.Or(l["exported_instance"], l["instance"], l["pod"], l["exported_pod"], l["job"], l["model_name"])
 }
@@ -509,7 +507,7 @@ func modelTargets(srv *server, dia dialect.Dialect) []Target {
 	return out
 }
 
-// unknownEngine says why a scraped target cannot be judged.
+// unknownEngine says why a scraped target without engine metrics cannot be judged.
 func unknownEngine(names map[string]bool) string {
 	switch {
 	case names["python_info"] || names["process_start_time_seconds"]:
@@ -520,12 +518,12 @@ func unknownEngine(names map[string]bool) string {
 	return "it exposes no metric of an inference server"
 }
 
-// infos are the families whose labels tell a server's configuration, in canonical names.
+// infos are the families whose labels tell a server's configuration, by canonical names, and their readers.
 var infos = map[string]func([]engine.Info) engine.Config{
 	"vllm:cache_config_info": engine.FromCacheConfigInfo, "vllm:lora_requests_info": engine.FromLoRARequestsInfo,
 }
 
-// readConfigurations reads what the servers tell of their configuration.
+// readConfigurations reads what the servers expose of their configuration.
 func readConfigurations(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration,
 	matchers []*labels.Matcher, targets []Target, l Layout) error {
 	asked := map[string]map[string][]engine.Info{} // by name, by instance
@@ -561,8 +559,7 @@ func readConfigurations(ctx context.Context, q metrics.Querier, at time.Time, lo
 	return nil
 }
 
-// discoverUpstreams reads which servers gateways stand before, and which models their engines say
-// they serve.
+// discoverUpstreams reads which servers are behind gateways, and which models those say they serve.
 func discoverUpstreams(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher,
 	targets []Target, l Layout) error {
 	if !slices.ContainsFunc(targets, func(t Target) bool { return t.IsGateway() && t.Problem == "" }) {

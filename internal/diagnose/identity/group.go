@@ -13,7 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// A Scope says which targets are asked about, and how their series are labelled.
+// A Scope says which targets to query, and how their series are labelled.
 type Scope struct {
 	Targets []Target
 
@@ -23,19 +23,19 @@ type Scope struct {
 	Matchers []*labels.Matcher
 }
 
-// A Time is the time over which a target is asked about.
+// A Time is the period over which a target is queried.
 type Time struct {
 	period.Period
-	Asked  time.Time     // of its last scrape, failed or not; zero means the end of the period
-	Beyond time.Duration // by how much the period ends after its last scrape
+	Asked  time.Time     // when it was scraped last, with or without success; zero means the end of the period
+	Beyond time.Duration // by how much the period ends after the last scrape
 }
 
-// A Group is a set of targets that are asked about in the same words.
+// A Group is a set of targets that share queries.
 type Group struct {
-	Lead     *Target // whose dialect it is
-	Time             // Beyond is the most of any member
+	Lead     *Target // the target whose dialect the group has
+	Time             // Beyond is the maximum over the members
 	Matchers []*labels.Matcher
-	Named    []string // the instances of its members, where the matchers name them
+	Named    []string // the members' instances, if the matchers name them
 	Members  []int
 
 	scope *Scope
@@ -84,12 +84,12 @@ func (s *Scope) Groups(when func(target int) (of Time, ask bool)) []*Group {
 	return gs
 }
 
-// mostNamed is how many targets a question names at most. A larger group asks about all and takes its own from the
-// answer: a thousand names in each of twenty selectors are longer than a store reads (VictoriaMetrics'
+// mostNamed is how many targets a query names at most. A larger group queries all targets and picks its own from the
+// answer: a thousand names in each of twenty selectors exceed the query length of some stores (VictoriaMetrics'
 // -search.maxQueryLen).
 const mostNamed = 200
 
-// RestrictToOwn asks for the group's own instances only.
+// RestrictToOwn restricts the group's matchers to its own instances.
 func (g *Group) RestrictToOwn() {
 	g.Named = nil
 	for _, m := range g.Members {
@@ -100,7 +100,7 @@ func (g *Group) RestrictToOwn() {
 	g.Matchers = g.scope.MatchersOf(g.Named)
 }
 
-// MatchersOf returns the matchers of some instances, of all where none are named.
+// MatchersOf returns the matchers of the named instances, or of all if instances is nil.
 func (s *Scope) MatchersOf(instances []string) []*labels.Matcher {
 	if instances == nil {
 		return s.Matchers
@@ -121,16 +121,16 @@ func (g *Group) OwnersOf(m model.Metric, models bool) []int {
 	}
 	var out []int
 	for _, i := range members {
-		if t := &g.scope.Targets[i]; sameMetric(m, t.Labels, t.Dialect.Identity) &&
-			sameMetric(m, t.Labels, g.scope.Model) {
+		if t := &g.scope.Targets[i]; hasSameLabels(m, t.Labels, t.Dialect.Identity) &&
+			hasSameLabels(m, t.Labels, g.scope.Model) {
 			out = append(out, i)
 		}
 	}
 	return out
 }
 
-// sameMetric reports whether a series and a target have the same values of labels.
-func sameMetric(m model.Metric, l map[string]string, names []string) bool {
+// hasSameLabels reports whether a series and a target have the same values of labels.
+func hasSameLabels(m model.Metric, l map[string]string, names []string) bool {
 	for _, n := range names {
 		if string(m[model.LabelName(n)]) != l[n] {
 			return false
@@ -144,7 +144,7 @@ func LabelKey[M ~map[N]V, N, V ~string](l M, names []string) string {
 	return string(AppendKey(nil, l, names))
 }
 
-// AppendKey is LabelKey into a buffer.
+// AppendKey appends the LabelKey to a buffer.
 func AppendKey[M ~map[N]V, N, V ~string](b []byte, l M, names []string) []byte {
 	for _, n := range names {
 		b = append(append(b, l[N(n)]...), 0xff)

@@ -7,8 +7,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
-// Known is what the user tells of the servers' configuration. It goes before what the
-// metrics say.
+// Known is what the user says about the servers' configuration. It takes precedence over what the metrics say.
 type Known struct {
 	Config  engine.Config
 	Version string
@@ -31,7 +30,7 @@ func (k *Known) AddLog(log *engine.Log) {
 	}
 }
 
-// Annotate adds it to the targets.
+// Annotate adds what is known to the targets.
 func (k *Known) Annotate(targets []Target) {
 	for i := range targets {
 		t := &targets[i]

@@ -21,28 +21,25 @@ type Pace struct {
 	// Interval is the usual scrape interval of one server, UnknownInterval where
 	// no server was scraped twice.
 	Interval time.Duration
-	// Scrapes is how many scrapes of one server tell it, at most.
+	// Scrapes is the largest number of scrapes of one server that the interval was read from.
 	Scrapes int
 }
 
-// UnknownInterval is taken where the interval cannot be seen: Prometheus scrapes that
-// often in most deployments.
+// UnknownInterval is assumed if the interval cannot be seen. Most deployments of Prometheus scrape that often.
 const UnknownInterval = 15 * time.Second
 
 // LongestPast is how far back a diagnosis looks where no baseline is given.
 const LongestPast = time.Hour
 
-// Pulse matches the gauges that every inference server always exposes, under all their names: few series, one for
-// each engine. A server that never answered has "up" only.
+// Pulse matches the gauges that every inference server always exposes, under all their names. They are few series, one
+// for each engine. A server that never answered has "up" only.
 var Pulse = dialect.NamePattern("num_requests_running")
 
-// paceSpan is how much of the past tells the interval; a lost scrape or two do not
-// move the median.
+// paceSpan is how much of the past the interval is read from. A lost scrape or two do not move the median.
 const paceSpan = 15 * time.Minute
 
-// ReadPace asks how the servers that the matchers select were scraped before a time.
-// It is the one place where the scrape interval is estimated; windows, rules and hints
-// follow from it.
+// ReadPace reads how the servers that the matchers select were scraped before a time. It alone estimates the scrape
+// interval; windows, rules and hints follow from it.
 func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, at time.Time) (Pace, error) {
 	p := Pace{Interval: UnknownInterval}
 	for _, names := range []string{Pulse, "up"} {
@@ -63,7 +60,7 @@ func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher
 		}
 		if len(gaps) > 0 {
 			slices.Sort(gaps)
-			// The job with the shortest interval, without stray ones.
+			// The shortest interval of any job, apart from outliers.
 			p.Interval = max(gaps[len(gaps)/10].Round(100*time.Millisecond), 100*time.Millisecond)
 			break
 		}
@@ -105,7 +102,7 @@ func First(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher, f
 	return first, nil
 }
 
-// maxSteps bounds the points of a question about a long time.
+// maxSteps bounds the points of a query over a long time.
 const maxSteps = 1000
 
 // UsualGap returns the median scrape interval.

@@ -20,15 +20,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// A server may be seen more than once: by a pair of Prometheus servers, by two jobs, as a pod and behind a service.
-// Several servers may look like one, if "instance" is relabelled, dropped, or that of a federating Prometheus server.
-// This file identifies servers by their processes.
-
-// ownLabels are labels that engines themselves attach to the pulse, beside those in their tables of families.
+// ownLabels are the labels that engines attach to the pulse themselves, beside those in their tables of families.
 var ownLabels = []string{labels.MetricName, "model_name", "engine", "engine_type", "dp_rank", "tp_rank", "pp_rank",
 	"moe_ep_rank", "priority"}
 
-// An origin is where a series was scraped: its labels but for the engine's own.
+// An origin is where a series was scraped: its labels without the engine's own.
 type origin struct {
 	key    string
 	labels map[string]string
@@ -58,7 +54,7 @@ func findOrigins(ctx context.Context, q metrics.Querier, at time.Time, matchers 
 	seen := map[string]bool{}
 	for _, s := range v {
 		if len(PickLabels(s.Metric, IdentityLabels)) > 0 || gateway.Gauge(s.Metric) {
-			continue // these tell replicas and workers apart, or are a router's, one for each of its servers
+			continue // labels that distinguish replicas and workers, or a router's gauge, one for each of its servers
 		}
 		if o := originOf(s.Metric); !seen[o.key] {
 			seen[o.key] = true
@@ -69,18 +65,17 @@ func findOrigins(ctx context.Context, q metrics.Querier, at time.Time, matchers 
 	return out, nil
 }
 
-// SamplesOf are the last samples of the metrics that a regular expression matches.
+// SamplesOf returns an expression for the last samples of the metrics that a regular expression matches.
 func SamplesOf(names string, matchers []*labels.Matcher) indicator.Samples {
 	return indicator.Now("", append([]*labels.Matcher{indicator.Like(labels.MetricName, names)}, matchers...)...)
 }
 
-// SelectorOf selects the series of the metrics that a regular expression matches.
+// SelectorOf returns a selector of the metrics that a regular expression matches.
 func SelectorOf(names string, matchers []*labels.Matcher) string {
 	return SamplesOf(names, matchers).String()
 }
 
-// tellingApart returns the labels beside the usual ones without which origins that
-// were there at the same time would look like one.
+// tellingApart returns the labels, beside the usual ones, without which origins of the same time would look like one.
 func tellingApart(os []origin, usual []string) []string {
 	var more []string
 	for {
@@ -119,45 +114,45 @@ func tellingApart(os []origin, usual []string) []string {
 	}
 }
 
-// telling are labels that say best which server a series is of.
+// telling are the labels that best tell people which server a series is of.
 var telling = []string{"exported_instance", "pod", "exported_pod", "exported_job", "exported_namespace"}
 
-// A process' birth: when it began to count, or when it started.
-var births = dialect.NamePattern("generation_tokens_created") + "|process_start_time_seconds"
+// startMetrics matches the metrics that tell when a process started, or began to count.
+var startMetrics = dialect.NamePattern("generation_tokens_created") + "|process_start_time_seconds"
 
-// A process' counters, which are equal in every view.
-var deeds = dialect.NamePattern("generation_tokens_total", "prompt_tokens_total", "time_to_first_token_seconds_sum")
+// counterMetrics matches counters of a process, which are equal in every view of it.
+var counterMetrics = dialect.NamePattern("generation_tokens_total", "prompt_tokens_total",
+	"time_to_first_token_seconds_sum")
 
 // How views of servers are compared.
 const (
-	// compared is how much of the past is: twice as much as one view may lag behind another,
-	// so that they show the same for long enough.
+	// compared is how much of the past is compared: twice as much as one view may lag behind another, so that both show
+	// the same for long enough.
 	compared = 10 * time.Minute
 	mostLag  = compared / 2
-	// skew is how far the clocks of two Prometheus servers may be apart where the
-	// process is known to have begun at the same moment.
+	// skew is how far the clocks of two Prometheus servers may be apart, if both show the same start of a process.
 	skew = 3 * time.Second
-	// proof is how often a counter of one view must have grown past a value of the other for
-	// them to be one, where no birth is known; half as often where one lags and it is.
+	// proof is how often a counter of one view must have grown past a value of the other to prove that both are one
+	// process, if its start is unknown. Half as often is enough if the start is known and one view lags.
 	proof = 4
 )
 
-// seen is what one origin shows of a server.
-type seen struct {
+// A processView is what one origin shows of a process.
+type processView struct {
 	origin
-	birth   float64                       // 0 where it is not known
-	deeds   map[string][]model.SamplePair // by series
-	scrapes []model.SamplePair            // the longest of them
-	behind  time.Duration                 // lag of another view of the same process
+	start    float64                       // 0 if unknown
+	counters map[string][]model.SamplePair // by series
+	scrapes  []model.SamplePair            // the longest of the series
+	behind   time.Duration                 // lag of another view of the same process
 }
 
-// A double is a view of a process that another one shows too.
+// A double is a view of a process that another origin shows too, and that is not judged.
 type double struct {
-	of     origin
-	behind time.Duration // it shows what the other one showed before, where that is long ago
+	of     origin        // the view that is judged
+	behind time.Duration // how far it lags behind that view, if that is long
 }
 
-// findDuplicates returns the origins whose process another origin shows too. It needs proof: the same birth with equal
+// findDuplicates returns the origins whose process another origin shows too. It needs proof: the same start with equal
 // counters, at the same time or at a constant lag; or counters with a long history that grow through each other's
 // values. The freshest view is judged.
 func findDuplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher,
@@ -165,32 +160,32 @@ func findDuplicates(ctx context.Context, q metrics.Querier, at time.Time, matche
 	if len(os) < 2 {
 		return nil, nil
 	}
-	v, err := q.Evaluate(ctx, SamplesOf(births, matchers), at)
+	v, err := q.Evaluate(ctx, SamplesOf(startMetrics, matchers), at)
 	if err != nil {
 		return nil, fmt.Errorf("find when the servers started: %w", err)
 	}
-	views := make([]*seen, len(os))
-	byKey := map[string]*seen{}
+	views := make([]*processView, len(os))
+	byKey := map[string]*processView{}
 	for i, o := range os {
-		views[i] = &seen{origin: o, deeds: map[string][]model.SamplePair{}}
+		views[i] = &processView{origin: o, counters: map[string][]model.SamplePair{}}
 		byKey[o.key] = views[i]
 	}
 	for _, s := range v {
-		// Whole seconds identify nothing: processes that start together share them. A server's birth is that of its
-		// last engine.
+		// Whole seconds identify nothing, because processes that start together share them. A server started when its
+		// last engine did.
 		if o, born := byKey[originOf(s.Metric).key], float64(s.Value); o != nil && born != math.Trunc(born) {
-			o.birth = max(o.birth, born)
+			o.start = max(o.start, born)
 		}
 	}
-	groups := map[string][]*seen{}
+	groups := map[string][]*processView{}
 	for _, s := range views {
-		k := fmt.Sprint("birth ", s.birth)
-		if s.birth == 0 {
+		k := fmt.Sprint("start ", s.start)
+		if s.start == 0 {
 			k = "instance " + s.labels["instance"]
 		}
 		groups[k] = append(groups[k], s)
 	}
-	maps.DeleteFunc(groups, func(_ string, g []*seen) bool { return len(g) < 2 })
+	maps.DeleteFunc(groups, func(_ string, g []*processView) bool { return len(g) < 2 })
 	if len(groups) == 0 {
 		return nil, nil
 	}
@@ -202,7 +197,8 @@ func findDuplicates(ctx context.Context, q metrics.Querier, at time.Time, matche
 	}
 	slices.Sort(instances)
 	among := indicator.Like("instance", strings.Join(slices.Compact(instances), "|"))
-	m, err := q.Samples(ctx, SelectorOf(deeds, append(slices.Clone(matchers), among)), at, compared+time.Millisecond)
+	m, err := q.Samples(ctx, SelectorOf(counterMetrics, append(slices.Clone(matchers), among)), at,
+		compared+time.Millisecond)
 	if err != nil {
 		return nil, fmt.Errorf("compare servers that look alike: %w", err)
 	}
@@ -211,12 +207,12 @@ func findDuplicates(ctx context.Context, q metrics.Querier, at time.Time, matche
 		if o == nil {
 			continue
 		}
-		o.deeds[LabelKey(s.Metric, ownLabels)] = sinceReset(s.Values)
+		o.counters[LabelKey(s.Metric, ownLabels)] = sinceReset(s.Values)
 		if len(s.Values) > len(o.scrapes) {
 			o.scrapes = s.Values
 		}
 	}
-	var processes [][]*seen
+	var processes [][]*processView
 	for _, k := range slices.Sorted(maps.Keys(groups)) {
 		first := len(processes)
 	next:
@@ -228,7 +224,7 @@ func findDuplicates(ctx context.Context, q metrics.Querier, at time.Time, matche
 					continue next
 				}
 			}
-			processes = append(processes, []*seen{s})
+			processes = append(processes, []*processView{s})
 		}
 	}
 	return chooseViews(processes), nil
@@ -237,7 +233,7 @@ func findDuplicates(ctx context.Context, q metrics.Querier, at time.Time, matche
 // chooseViews returns, for each process, the views that are not judged. The judged view is the first of those that are
 // up to date and saw the most, preferably from an origin that is judged for other processes, so that a label can
 // exclude the others.
-func chooseViews(processes [][]*seen) map[string]double {
+func chooseViews(processes [][]*processView) map[string]double {
 	out, worse := map[string]double{}, map[string]bool{}
 	for _, settle := range []bool{false, true} {
 		for _, p := range processes {
@@ -245,7 +241,7 @@ func chooseViews(processes [][]*seen) map[string]double {
 			for _, s := range p {
 				most, fresh = max(most, len(s.scrapes)), min(fresh, s.behind)
 			}
-			flaws := func(s *seen) (n int) {
+			flaws := func(s *processView) (n int) {
 				if 5*len(s.scrapes) < 4*most {
 					n += 2
 				}
@@ -259,7 +255,7 @@ func chooseViews(processes [][]*seen) map[string]double {
 				}
 				return n
 			}
-			best := slices.MinFunc(p, func(a, b *seen) int { return flaws(a) - flaws(b) })
+			best := slices.MinFunc(p, func(a, b *processView) int { return flaws(a) - flaws(b) })
 			for _, s := range p {
 				switch {
 				case s == best:
@@ -282,14 +278,14 @@ func chooseViews(processes [][]*seen) map[string]double {
 	return out
 }
 
-// laggingBehind reports whether a view is further behind another one than the phases of their scrapes
-// and one that was missed explain.
-func (s *seen) laggingBehind(fresh time.Duration) bool {
+// laggingBehind reports whether a view is further behind the freshest one than the phases of their scrapes and a missed
+// scrape explain.
+func (s *processView) laggingBehind(fresh time.Duration) bool {
 	gap := s.lastScrape().Sub(s.scrapes[0].Timestamp) / time.Duration(max(1, len(s.scrapes)-1))
 	return s.behind-fresh > max(2*gap, skew)
 }
 
-func (s *seen) lastScrape() model.Time { return s.scrapes[len(s.scrapes)-1].Timestamp }
+func (s *processView) lastScrape() model.Time { return s.scrapes[len(s.scrapes)-1].Timestamp }
 
 // sinceReset drops the samples before a counter's last reset, and values that are not numbers.
 func sinceReset(in []model.SamplePair) []model.SamplePair {
@@ -307,16 +303,15 @@ func sinceReset(in []model.SamplePair) []model.SamplePair {
 	return out
 }
 
-// sameProcess reports whether two views are of one process, and how long after the first one the
-// second shows the same. A process that never worked is like any other, but where both were
-// scraped at one address.
-func sameProcess(a, b *seen) (lag time.Duration, ok bool) {
+// sameProcess reports whether two views are of one process, and by how much the second lags behind the first. A process
+// that never worked looks like any other, so both views must then be of one address.
+func sameProcess(a, b *processView) (lag time.Duration, ok bool) {
 	bounds := lagBounds{math.Inf(-1), math.Inf(1)}
 	met, worked := 0, false
-	for series, one := range a.deeds {
-		other, ok := b.deeds[series]
+	for series, one := range a.counters {
+		other, ok := b.counters[series]
 		if !ok {
-			if len(a.deeds) == len(b.deeds) {
+			if len(a.counters) == len(b.counters) {
 				return 0, false // other models
 			}
 			continue
@@ -326,10 +321,10 @@ func sameProcess(a, b *seen) (lag time.Duration, ok bool) {
 		met = max(met, grown)
 	}
 	slack, need := 0.0, proof
-	if a.birth != 0 {
+	if a.start != 0 {
 		slack, need = float64(skew.Milliseconds()), proof/2
 	}
-	proven := a.birth != 0 && (worked || a.labels["instance"] == b.labels["instance"])
+	proven := a.start != 0 && (worked || a.labels["instance"] == b.labels["instance"])
 	if bounds.least < slack && bounds.most > -slack && (proven || met >= need) {
 		return 0, true
 	}

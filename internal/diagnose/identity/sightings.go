@@ -11,13 +11,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// Sightings remember the series that were seen, so that the next search asks for the time since. The zero value has
-// seen nothing; a nil one remembers nothing. They are not safe for concurrent use.
+// Sightings remembers the series that were seen, so that the next search queries only the time since. The zero value
+// has seen nothing, and a nil one remembers nothing. It is not safe for concurrent use.
 type Sightings struct {
 	selector string // selects the series that were seen
 	seen     map[string]*sighting
-	from     time.Time // the start of the queried time
-	at       time.Time // and until
+	from, at time.Time // the start and the end of the queried time
 }
 
 type sighting struct {
@@ -66,8 +65,8 @@ func (s *Sightings) knownSeries(ctx context.Context, q metrics.Querier, of indic
 	return out, nil
 }
 
-// silentSince lists the servers that were scraped since a moment and showed nothing else. A server that is down stays
-// known for as long as it is missed.
+// silentSince lists the servers that were scraped since a moment and showed nothing but "up". What they showed before
+// stays known while they are down.
 func (s *Sightings) silentSince(from time.Time) map[[3]model.LabelValue]bool {
 	out := map[[3]model.LabelValue]bool{}
 	for _, one := range s.seen {
@@ -83,7 +82,7 @@ func (s *Sightings) silentSince(from time.Time) map[[3]model.LabelValue]bool {
 	return out
 }
 
-// scrapedAt is where a series comes from.
+// scrapedAt returns the labels that say where a series was scraped.
 func scrapedAt(m model.Metric) [3]model.LabelValue {
 	return [3]model.LabelValue{m["cluster"], m["job"], m["instance"]}
 }

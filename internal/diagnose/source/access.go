@@ -44,7 +44,7 @@ func (f *Access) AddFlags(s *pflag.FlagSet) {
 var errUnsigned = hint.With(errors.New("--http-config: sigv4, azuread and google_iam sign what --prometheus asks"),
 	"give the address of the managed Prometheus with --prometheus")
 
-// checkSigning refuses what would go unsigned.
+// checkSigning refuses settings for signing without a Prometheus server, because other requests are not signed.
 func (s *Spec) checkSigning() error {
 	if s.Signing.Signs() && s.Prometheus == "" {
 		return errUnsigned

@@ -13,14 +13,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/pages"
 )
 
-// mostCopied bounds the text of the pages that are copied, in bytes.
+// mostCopied bounds the text of the copied pages, in bytes.
 const mostCopied = 128 << 20
 
-// copyPast reads what a Prometheus server holds of the servers in a span, and of the past that
-// a diagnosis of its begin compares with, into a storage of this process: a diagnosis asks some
-// two hundred questions, and a replay asks them of every moment. It returns nil where the
-// samples are too many to be copied whole, or where only a part of them came: the server is
-// then asked itself.
+// copyPast copies a Prometheus server's samples of a span, and of the past that its first diagnosis compares with, into
+// a storage of this process. A diagnosis sends some two hundred queries, and a replay sends them for every moment. It
+// returns nil if there are too many samples to copy, or if only a part of them came. The caller then queries the server
+// itself.
 func (s *Source) copyPast(ctx context.Context, from, to time.Time) (*Source, error) {
 	pace, err := s.Pace(ctx, to)
 	if err != nil {
@@ -54,7 +53,7 @@ func (s *Source) copyPast(ctx context.Context, from, to time.Time) (*Source, err
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil || res.Stride > 1 || s.partial != nil && len(s.partial()) > 0:
-		return nil, nil //nolint:nilerr,nilnil // the caller asks the server itself
+		return nil, nil //nolint:nilerr,nilnil // the caller queries the server itself
 	}
 	slices.SortStableFunc(all, func(a, b page) int { return a.at.Compare(b.at) })
 	out, err := OpenPages(pace.Interval, embedded.Config{})
@@ -81,7 +80,7 @@ func (s *Source) copyPast(ctx context.Context, from, to time.Time) (*Source, err
 	return out, nil
 }
 
-// appendPage stores a page; one without text is a scrape that failed after so long.
+// appendPage stores a page. A page without text is a scrape that failed after the time it took.
 func (s *Source) appendPage(t embedded.Target, at time.Time, body []byte, took time.Duration) error {
 	if len(body) == 0 {
 		return s.store.AppendFailureAfter(t, at, took)

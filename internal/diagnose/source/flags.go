@@ -13,17 +13,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// Flags say where samples come from, for every verb that reads any: together with the
-// arguments, each a server's URL, a recording, or prometheus=URL.
+// Flags say where samples come from, for every verb that reads any. So do the arguments: each is a server's URL, a
+// recording, or prometheus=URL.
 type Flags struct {
 	Spec // the resolved flags and arguments
 	Access
-	At               string        // the moment that is looked at
+	At               string        // the moment to look at
 	Window, Duration time.Duration // judged window; time to scrape URLs
 	match            []string
 }
 
-// AddFlags adds those that every verb has.
+// AddFlags adds the flags that every verb has.
 func (f *Flags) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&f.Recording, "recording", "", "a recording's `file` or directory; same as an argument")
 	s.StringVar(&f.Prometheus, "prometheus", "", "query a Prometheus-compatible server at this `URL`")
@@ -41,13 +41,13 @@ func (f *Flags) AddPast(s *pflag.FlagSet, at, window string) {
 	s.DurationVar(&f.Window, "window", 0, window)
 }
 
-// AddPace adds the flags for scraping URLs; name is the name of the flag for how long.
+// AddPace adds the flags for scraping URLs. name is the flag for how long, and usual its default.
 func (f *Flags) AddPace(s *pflag.FlagSet, name string, usual time.Duration, help string) {
 	s.DurationVar(&f.Interval, "interval", DefaultInterval, "with URLs: scrape interval")
 	s.DurationVar(&f.Duration, name, usual, help)
 }
 
-// AddHost adds the flag that switches the reading of this machine off.
+// AddHost adds the flag that turns off reading this machine.
 func AddHost(s *pflag.FlagSet, off *bool) {
 	s.BoolVar(off, "no-host-metrics", false,
 		"with URLs on this machine: do not read its GPUs (nvidia-smi) and its operating system")
@@ -59,8 +59,7 @@ func AddGateways(s *pflag.FlagSet, urls *[]string) {
 		"with URLs: `URLs` of the admin listener of sixty gateway or of the metrics of Envoy, Istio, HAProxy, nginx, Traefik or Kong, for the client's view")
 }
 
-// Resolve takes the flags and the arguments for what they are, and refuses those that
-// contradict each other.
+// Resolve parses the flags and the arguments into the Spec, and refuses those that contradict each other.
 func (f *Flags) Resolve(args []string) (err error) {
 	if err := f.Add(args...); err != nil {
 		return err
@@ -111,11 +110,11 @@ func (f *Flags) Watch(ctx context.Context, s *Source, show func(format string, a
 	return ctx.Err()
 }
 
-// Observed say which running servers are measured, and when.
+// Observed holds the flags that say which running servers to measure, and when.
 type Observed struct {
 	Flags
 	Model string
-	// Pathologies make a replica ill, which is then left out; nil leaves out none.
+	// A replica on which one of Pathologies is found is left out; nil leaves out none.
 	Pathologies []*catalog.Pathology
 }
 
@@ -128,7 +127,7 @@ func (f *Observed) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&f.Model, "model", "", "with servers of several models: measure those of this `name`")
 }
 
-// Resolve takes the flags and the arguments for what they are.
+// Resolve is Flags.Resolve, and refuses times that the source does not have.
 func (f *Observed) Resolve(args []string) error {
 	if err := f.Flags.Resolve(args); err != nil {
 		return err

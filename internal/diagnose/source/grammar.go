@@ -38,7 +38,7 @@ func (s *Spec) Add(args ...string) error {
 	return s.Check()
 }
 
-// namesFile reports whether an argument can only be meant for a file.
+// namesFile reports whether an argument can only be meant as a file.
 func namesFile(a string) bool {
 	if strings.Contains(a, "://") {
 		return false
@@ -54,9 +54,9 @@ func namesFile(a string) bool {
 // endings are the extensions by which a missing name is taken for a misspelt file.
 var endings = []string{".tar", ".gz", ".tgz", ".zst", ".prom", ".yaml", ".yml", ".json", ".rules"}
 
-var errTwo = errors.New("give URLs, a recording or --prometheus, not two of them")
+var errTwoSources = errors.New("give URLs, a recording or --prometheus, not two of them")
 
-// SourceCount is the number of different sources that a Spec names.
+// SourceCount returns how many different sources a Spec names.
 func (s *Spec) SourceCount() int {
 	n := 0
 	for _, set := range []bool{len(s.URLs) > 0, s.Recording != "", s.Prometheus != ""} {
@@ -70,7 +70,7 @@ func (s *Spec) SourceCount() int {
 // Check refuses a Spec that names two sources.
 func (s *Spec) Check() error {
 	if s.SourceCount() > 1 {
-		return errTwo
+		return errTwoSources
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func TestArgumentsAreTakenForWhatTheyAre(t *testing.T) {
 		{name: "an absolute path that is not there", args: []string{"/var/missing*"}, err: "/var/missing*: no such file", hint: true},
 		{name: "a URL with a file's ending", args: []string{"http://host/x.json"}, want: Spec{URLs: []string{"http://host/x.json"}}},
 		{name: "two recordings", args: []string{file, dir}, err: "two recordings: " + file + " and " + dir, hint: true},
-		{name: "two kinds", args: []string{file, "vllm-0:8000"}, err: errTwo.Error()},
+		{name: "two kinds", args: []string{file, "vllm-0:8000"}, err: errTwoSources.Error()},
 		{name: "two Prometheus servers", args: []string{"prometheus=a", "prometheus=b"}, err: "two Prometheus servers", hint: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

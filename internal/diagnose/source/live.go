@@ -21,8 +21,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
-// A Live is a set of servers that are scraped, and what they say of themselves beside
-// their metrics. It is safe for concurrent use.
+// A Live scrapes a set of servers, and holds what they say about themselves beside their metrics. It is safe for
+// concurrent use.
 type Live struct {
 	*Scraper
 	store *embedded.Store
@@ -52,7 +52,7 @@ func (r *Live) addHostPage(p hostmetrics.Page) {
 	}
 }
 
-// ScrapeOnce asks every server for one page and stores it.
+// ScrapeOnce fetches one page of every server and stores it.
 func (r *Live) ScrapeOnce(ctx context.Context) {
 	for _, p := range r.FetchAll(ctx) {
 		r.addScrape(p)
@@ -63,10 +63,10 @@ func (r *Live) ScrapeOnce(ctx context.Context) {
 type liveState struct {
 	good, failed int
 	last         error  // error of the last scrape, nil if it succeeded
-	outage       string // in what way it is away, by the last scrape; "" where that does not say so
+	outage       string // how it fails to answer, by the last scrape; "" if that does not show an outage
 	away         gap    // the scrapes that fail now
 	gaps         []gap  // gaps that ended
-	seen         bool   // its first page was looked at
+	seen         bool   // its first page was checked
 	beside       bool   // it is no server, but a GPU exporter or a gateway
 	facts        scrape.Facts
 }
@@ -82,7 +82,7 @@ type gap struct {
 func (r *Live) addScrape(p Scrape) {
 	t := embedded.Target{Instance: r.Targets[p.Target].Instance}
 	err, storeErr := p.Err, error(nil)
-	beside, seen := r.findFirstServer(&p, &err)
+	beside, seen := r.checkFirstPage(&p, &err)
 	switch {
 	case err == nil:
 		_, err = r.store.Append(t, p.Body.At, p.Body.Raw, p.Body.ContentType, p.Body.Duration)
@@ -92,7 +92,7 @@ func (r *Live) addScrape(p Scrape) {
 	case errors.Is(err, errStranger):
 		storeErr = r.store.AppendFailure(t, p.Body.At)
 	default:
-		// A scrape that failed late has failed at every time that it kept from being asked.
+		// A scrape that took long to fail counts as failed at every interval that it blocked.
 		for late := time.Duration(0); late <= p.Body.Duration; late += r.Interval {
 			storeErr = errors.Join(storeErr, r.store.AppendFailureAfter(t, p.Body.At.Add(late), p.Body.Duration))
 		}
@@ -123,8 +123,9 @@ func (r *Live) addScrape(p Scrape) {
 	st.away.why = err.Error()
 }
 
-// findFirstServer checks pages until one is an inference server's, and sets err for the page of another program.
-func (r *Live) findFirstServer(p *Scrape, err *error) (beside, seen bool) {
+// checkFirstPage checks pages until one is an inference server's, an exporter's or a gateway's. It sets err for a page
+// of another program.
+func (r *Live) checkFirstPage(p *Scrape, err *error) (beside, seen bool) {
 	r.mu.Lock()
 	st := &r.states[p.Target]
 	beside, seen = st.beside, st.seen
@@ -134,20 +135,20 @@ func (r *Live) findFirstServer(p *Scrape, err *error) (beside, seen bool) {
 	}
 	kind, strange := p.Kind(r.Targets[p.Target].Name())
 	if *err = strange; dialect.ShowsGPUs(kind) {
-		r.markExporter(p.Target)
+		r.noteExporter(p.Target)
 	}
 	return dialect.ShowsGPUs(kind) || kind == dialect.Gateway, *err == nil
 }
 
-// neverJudgeable reports whether asking again can make none of the targets one that can be
-// judged: each was asked, and is another program or a GPU exporter.
+// neverJudgeable reports whether scraping again is useless: each target was scraped, and is another program, a GPU
+// exporter or a gateway.
 func (r *Live) neverJudgeable() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !slices.ContainsFunc(r.states, func(st liveState) bool { return !st.beside && !isPermanent(st.last) })
 }
 
-// FetchFacts asks every server for what it says beside its metrics.
+// FetchFacts fetches what every server says about itself beside its metrics.
 func (r *Live) FetchFacts(ctx context.Context) {
 	var wg sync.WaitGroup
 	for i := range r.Targets {
@@ -158,28 +159,28 @@ func (r *Live) FetchFacts(ctx context.Context) {
 	wg.Wait()
 }
 
-// FactsOf is what a server said beside its metrics, by the number of its target.
+// FactsOf returns what a server said about itself beside its metrics, by the number of its target.
 func (r *Live) FactsOf(i int) scrape.Facts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.states[i].facts
 }
 
-// LastError is the error of the last scrape of a target by its number, nil if it succeeded.
+// LastError returns the error of the last scrape of a target, by its number; nil if it succeeded.
 func (r *Live) LastError(i int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.states[i].last
 }
 
-// storageError is the error of the storage.
+// storageError returns the error of the storage.
 func (r *Live) storageError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
 }
 
-// FailedScrapes is the number of scrapes that failed.
+// FailedScrapes returns how many scrapes failed.
 func (r *Live) FailedScrapes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,10 +204,9 @@ func (r *Live) fetchFacts(ctx context.Context, i int) {
 	r.states[i].facts = facts
 }
 
-// learnFailed asks again those whose last scrape failed, and those that did not answer
-// at the start and do now: whether they are down, or only their metrics, is not what
-// it was at the start.
-func (r *Live) learnFailed(ctx context.Context) {
+// refetchFacts fetches the facts again of servers whose last scrape failed, or whose /health did not answer at the
+// start. Since then they, or their metrics pages alone, may have gone down or come back.
+func (r *Live) refetchFacts(ctx context.Context) {
 	var wg sync.WaitGroup
 	r.mu.Lock()
 	for i := range r.states {
@@ -218,8 +218,8 @@ func (r *Live) learnFailed(ctx context.Context) {
 	wg.Wait()
 }
 
-// countAnswering returns how many targets answered lately, how many ever, and whether
-// there is no hope that any will in a run that has gone on for so long.
+// countAnswering returns how many targets answered their last scrape, how many ever answered, and whether it is
+// hopeless, after the time that the run has taken, that any will.
 func (r *Live) countAnswering(ran time.Duration) (answering, ever int, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,7 +236,7 @@ func (r *Live) countAnswering(ran time.Duration) (answering, ever int, lost bool
 	return answering, ever, lost
 }
 
-// onlyStrangersError is the error of a look at nothing but other programs.
+// onlyStrangersError returns the error for a run in which all targets are other programs.
 func (r *Live) onlyStrangersError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -257,8 +257,7 @@ func (r *Live) onlyStrangersError() error {
 	return failed[0]
 }
 
-// Answered is nil where a server ever answered with metrics, and otherwise the error
-// that says why none did.
+// Answered returns nil if any server ever answered with metrics, and otherwise the error that says why none did.
 func (r *Live) Answered() error {
 	_, ever, _ := r.countAnswering(0)
 	if ever == 0 && r.neverJudgeable() {
@@ -290,8 +289,7 @@ func (r *Live) Answered() error {
 	return errNoScrape
 }
 
-// isAway reports whether a server does not answer, rather than only its metrics
-// page, or a question that is wrong.
+// isAway reports whether a server is down. It is not if only its metrics page fails, or if the request was wrong.
 func (st *liveState) isAway() bool { return st.outage != "" && st.facts.Health != 200 }
 
 // explainDown adds the attempts to a target-down finding, and whether only the metrics pages fail.
@@ -336,8 +334,8 @@ func (r *Live) explainDown(d *diagnose.Diagnosis) {
 	f.Reasons = append(tried, f.Reasons...)
 }
 
-// Annotate adds what the servers say beside their metrics. A server that never
-// answered anything is taken for one of the kind that its neighbours are: it starts.
+// Annotate adds what the servers say about themselves beside their metrics. A server that never answered anything is
+// taken to be starting, with the dialect of its neighbours.
 func (r *Live) Annotate(ts []diagnose.Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -379,7 +377,7 @@ func (r *Live) Annotate(ts []diagnose.Target) {
 	}
 }
 
-// addRelease adds a server's release, and the context length of the model that a target is of.
+// addRelease adds a server's release, and the context length of the target's model.
 func addRelease(t *diagnose.Target, release string, models []scrape.Model) {
 	if release != "" {
 		t.Version = release
@@ -394,7 +392,7 @@ func addRelease(t *diagnose.Target, release string, models []scrape.Model) {
 	}
 }
 
-// innermost returns the innermost wrapped error, which has no address.
+// innermost returns the innermost wrapped error, which names no address.
 func innermost(err error) error {
 	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
 		err = next

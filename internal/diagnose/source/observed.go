@@ -26,11 +26,10 @@ import (
 // defaultPast is how much of a Prometheus server's past is read.
 const defaultPast = 15 * time.Minute
 
-// Observe reads the workload and the step times of the vLLM servers of one model, "" for
-// the only one, in the window that ends at a moment. A window of 0 is all that a source
-// holds, fifteen minutes of a Prometheus server. Live servers must have been scraped
-// before: they are read whole. Replicas on which one of the pathologies is found are left
-// out while others are healthy: their steps and queues say nothing of a healthy server.
+// Observe reads the workload and the step times of the vLLM servers of one model, "" for the only one, in the window
+// that ends at a moment. A window of 0 means all that a source holds, and fifteen minutes of a Prometheus server. Live
+// servers must have been scraped before; all of their samples are read. Replicas on which one of the pathologies is
+// found are left out while others are healthy, because their steps and queues say nothing about a healthy server.
 func (s *Source) Observe(ctx context.Context, model string, at time.Time, window time.Duration,
 	pathologies []*catalog.Pathology) (*workload.Measured, error) {
 	span := s.Span()
@@ -54,11 +53,11 @@ func (s *Source) Observe(ctx context.Context, model string, at time.Time, window
 	if err != nil {
 		return nil, err
 	}
-	ill, err := s.findIll(ctx, at, pathologies)
+	faulty, err := s.findFaulty(ctx, at, pathologies)
 	if err != nil {
 		return nil, err
 	}
-	o, err := s.measureModel(ctx, model, from, at, pace.Interval, ill)
+	o, err := s.measureModel(ctx, model, from, at, pace.Interval, faulty)
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +72,9 @@ func (s *Source) Observe(ctx context.Context, model string, at time.Time, window
 	return o, nil
 }
 
-// findIll returns the faulty servers at one time, each with the name of its fault. Faults that compare replicas, such
-// as an uneven load, make no server faulty.
-func (s *Source) findIll(ctx context.Context, at time.Time, pathologies []*catalog.Pathology) (map[string]string,
+// findFaulty returns the faulty servers at one time, each with the name of its fault. Faults that compare replicas,
+// such as an uneven load, make no server faulty.
+func (s *Source) findFaulty(ctx context.Context, at time.Time, pathologies []*catalog.Pathology) (map[string]string,
 	error) {
 	if len(pathologies) == 0 {
 		return nil, nil
@@ -89,7 +88,7 @@ func (s *Source) findIll(ctx context.Context, at time.Time, pathologies []*catal
 	if err != nil {
 		return nil, err
 	}
-	ill := map[string]string{}
+	faulty := map[string]string{}
 	for i := range d.Findings {
 		f := &d.Findings[i]
 		if f.Status != diagnose.Firing || f.Note || f.InhibitedBy != "" || f.Severity < catalog.Ticket ||
@@ -97,10 +96,10 @@ func (s *Source) findIll(ctx context.Context, at time.Time, pathologies []*catal
 			continue
 		}
 		for _, name := range f.Targets {
-			ill[name] = cmp.Or(ill[name], f.Pathology.Name())
+			faulty[name] = cmp.Or(faulty[name], f.Pathology.Name())
 		}
 	}
-	return ill, nil
+	return faulty, nil
 }
 
 // comparesReplicas reports whether a pathology holds a replica against the others.
@@ -111,7 +110,7 @@ func comparesReplicas(p *catalog.Pathology) (found bool) {
 
 // measureModel discovers the servers and measures one model's. It leaves faulty servers out unless all are faulty.
 func (s *Source) measureModel(ctx context.Context, model string, from, to time.Time, interval time.Duration,
-	ill map[string]string) (*workload.Measured, error) {
+	faulty map[string]string) (*workload.Measured, error) {
 	found, _, err := identity.Discover(ctx, s, identity.Search{At: to, Lookback: max(to.Sub(from), 5*interval),
 		Matchers: s.matchers})
 	if err != nil {
@@ -146,10 +145,10 @@ func (s *Source) measureModel(ctx context.Context, model string, from, to time.T
 	}
 	var leftOut []string
 	healthy := slices.DeleteFunc(slices.Clone(what.Servers), func(t workload.Server) bool {
-		if ill[t.Name] != "" {
-			leftOut = append(leftOut, fmt.Sprintf("%s (%s)", t.Name, ill[t.Name]))
+		if faulty[t.Name] != "" {
+			leftOut = append(leftOut, fmt.Sprintf("%s (%s)", t.Name, faulty[t.Name]))
 		}
-		return ill[t.Name] != ""
+		return faulty[t.Name] != ""
 	})
 	if len(healthy) == 0 {
 		healthy, leftOut = what.Servers, nil
@@ -170,9 +169,8 @@ func (s *Source) measureModel(ctx context.Context, model string, from, to time.T
 	return m, nil
 }
 
-// OfModel returns the servers of one model, which is named as the servers name it, with its namespace and cluster
-// before it where several have one of that name, or by the last parts of that; "" is the only one. The error lists what
-// there is.
+// OfModel returns the servers of one model. The name is the full CLUSTER/NAMESPACE/MODEL or its last parts, if they are
+// unique; "" is the only model. The error lists the models.
 func OfModel(targets []diagnose.Target, name string) ([]diagnose.Target, error) {
 	found := map[string][]diagnose.Target{}
 	for i := range targets {

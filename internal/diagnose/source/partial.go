@@ -15,15 +15,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// partialConfidence bounds what a diagnosis is worth that lacks answers.
+// partialConfidence bounds the confidence of a diagnosis that lacks answers.
 const partialConfidence = 0.5
 
 // judgeInTime diagnoses the answers that arrive before the context's deadline. If some are missing, the diagnosis is
-// marked as partial; if all are, judge returns an error.
+// marked as partial. If all are, it returns an error.
 func judgeInTime(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose.Diagnosis, error) {
 	var answered, unanswered atomic.Int64
 	d, err := runBounded(ctx,
-		func() (diagnose.Diagnosis, error) { return diagnose.Run(ctx, inTime(q, &answered, &unanswered), o) })
+		func() (diagnose.Diagnosis, error) {
+			return diagnose.Run(ctx, acceptTimeouts(q, &answered, &unanswered), o)
+		})
 	if err != nil {
 		return d, err
 	}
@@ -40,12 +42,11 @@ func judgeInTime(ctx context.Context, q metrics.Querier, o diagnose.Options) (di
 	return d, nil
 }
 
-// overtime is how long a diagnosis may take to come to its end when its context
-// ended.
+// overtime is how long a diagnosis may still run after its context ended.
 const overtime = 2 * time.Second
 
-// runBounded returns what run gives, or the context's error where run goes on when
-// its time is over. The process is then about to end, and run with it.
+// runBounded returns run's result, or the context's error if run does not return within overtime. The process is then
+// about to end, and run with it.
 func runBounded(ctx context.Context, run func() (diagnose.Diagnosis, error)) (diagnose.Diagnosis, error) {
 	var d diagnose.Diagnosis
 	var err error
@@ -69,8 +70,9 @@ func runBounded(ctx context.Context, run func() (diagnose.Diagnosis, error)) (di
 
 func deadlinePassed(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
 
-// inTime gives no answer where the deadline comes first, instead of an error. It counts.
-func inTime(q metrics.Querier, answered, unanswered *atomic.Int64) *lenient {
+// acceptTimeouts returns a Querier that gives an empty answer, not an error, if the deadline comes first. It counts
+// both kinds of queries.
+func acceptTimeouts(q metrics.Querier, answered, unanswered *atomic.Int64) *lenient {
 	return &lenient{q, func(ctx context.Context, err error) error {
 		if err != nil && deadlinePassed(ctx) {
 			unanswered.Add(1)

@@ -101,7 +101,7 @@ func TestAnInterruptIsNoDeadline(t *testing.T) {
 	cancel(errors.New("interrupted"))
 	asleep := &sleepy{}
 	asleep.asleep.Store(true)
-	q := inTime(asleep, new(atomic.Int64), new(atomic.Int64))
+	q := acceptTimeouts(asleep, new(atomic.Int64), new(atomic.Int64))
 	if _, err := q.Query(ctx, "up", time.Now()); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}

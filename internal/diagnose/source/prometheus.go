@@ -61,14 +61,13 @@ func parseMatch(text string) ([]*labels.Matcher, error) {
 	return matchers, nil
 }
 
-// partials are what a Prometheus server said of answers in part, each once.
+// partials holds a Prometheus server's warnings of partial answers, each once.
 type partials struct {
-	mu   sync.Mutex
-	said []string
+	mu    sync.Mutex
+	texts []string
 }
 
-// recordPartial notes the error of a partial answer, which is taken for what it is worth, and
-// returns any other.
+// recordPartial records the error of a partial answer, whose samples are used, and returns any other error.
 func (p *partials) recordPartial(_ context.Context, err error) error {
 	var partial *api.PartialError
 	if !errors.As(err, &partial) {
@@ -76,8 +75,8 @@ func (p *partials) recordPartial(_ context.Context, err error) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if text := partial.Error(); !slices.Contains(p.said, text) {
-		p.said = append(p.said, text)
+	if text := partial.Error(); !slices.Contains(p.texts, text) {
+		p.texts = append(p.texts, text)
 	}
 	return nil
 }
@@ -86,5 +85,5 @@ func (p *partials) recordPartial(_ context.Context, err error) error {
 func (p *partials) listWarnings() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.said)
+	return slices.Clone(p.texts)
 }

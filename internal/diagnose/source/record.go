@@ -13,16 +13,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
-// A Recorded is what a recording came to.
+// A Recorded counts what a recording holds.
 type Recorded struct {
 	Pages, Empty int   // scrapes that gave a page, and those that failed
-	Full         bool  // it ended for its size
+	Full         bool  // it ended because it reached its maximal size
 	Last         error // the last failure, nil without one
 }
 
-// Record writes the pages of the servers to a recording until ctx is done, it is full, or
-// none of them ever answers. Show is called after each scrape, one call after another.
-// The caller closes the recording.
+// Record writes the pages of the servers to a recording until ctx is done, the recording is full, or it is clear that
+// no server answers. It calls show after each scrape, never concurrently. The caller closes the recording.
 func (s *Scraper) Record(ctx context.Context, out *recording.Writer, show func(Recorded)) (Recorded, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -35,7 +34,7 @@ func (s *Scraper) Record(ctx context.Context, out *recording.Writer, show func(R
 	return r.Recorded, r.err
 }
 
-// recorder writes pages as they come.
+// A recorder writes pages as they come.
 type recorder struct {
 	*Scraper
 	out  *recording.Writer
@@ -44,8 +43,8 @@ type recorder struct {
 
 	mu     sync.Mutex
 	fails  []int         // in a row, by target
-	looked []bool        // at a page, by target
-	other  map[int]error // targets that are other programs, while there is no server among them
+	looked []bool        // whether a page was checked, by target
+	other  map[int]error // the targets that are other programs; nil once one is a server
 	bytes  int64
 	err    error
 	Recorded
@@ -104,8 +103,8 @@ func (r *recorder) writeScrape(p Scrape) {
 	r.show(r.Recorded)
 }
 
-// noteFirstPage looks at the first page of each target: whose GPUs it exports, and whether the
-// recording holds nothing but other programs' pages, which ends it.
+// noteFirstPage checks the first page of each target: whether it is a GPU exporter's, and whether all targets are other
+// programs, which ends the recording.
 func (r *recorder) noteFirstPage(p *Scrape) {
 	if p.Err != nil || r.looked[p.Target] && r.other == nil {
 		return
@@ -113,7 +112,7 @@ func (r *recorder) noteFirstPage(p *Scrape) {
 	r.looked[p.Target] = true
 	kind, err := p.Kind(r.Targets[p.Target].Name())
 	if dialect.ShowsGPUs(kind) {
-		r.markExporter(p.Target)
+		r.noteExporter(p.Target)
 	}
 	if err == nil {
 		r.other = nil
@@ -127,7 +126,7 @@ func (r *recorder) noteFirstPage(p *Scrape) {
 	}
 }
 
-// writeMeta writes what the servers say beside their metrics.
+// writeMeta writes what the servers say about themselves beside their metrics.
 func (r *recorder) writeMeta(ctx context.Context) {
 	facts := make([]recording.Noted, len(r.Targets))
 	var wg sync.WaitGroup

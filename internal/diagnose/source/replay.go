@@ -8,8 +8,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
-// Replay diagnoses the past at every step of a span. It calls fn with each diagnosis; fn's error ends the replay. The
-// source fills in the options of each time. A Prometheus server's samples are read once.
+// Replay diagnoses the past at every step of a span. It calls each with every diagnosis, and an error of each ends the
+// replay. The source fills in the options for each time. The samples of a Prometheus server are read once.
 func (s *Source) Replay(ctx context.Context, o diagnose.Options, from, to time.Time, step time.Duration,
 	each func(*diagnose.Diagnosis) error) error {
 	if s.store == nil {
@@ -44,16 +44,17 @@ func (s *Source) optionsAt(ctx context.Context, at time.Time, by diagnose.Option
 	return mergeOptions(o, by), err
 }
 
-// mergeOptions are the options of a source, with what the caller looks for and tells of the servers.
-func mergeOptions(o, by diagnose.Options) diagnose.Options {
-	o.Pathologies, o.Settings, o.Window, o.Memory = by.Pathologies, by.Settings, by.Window, by.Memory
-	facts := o.Annotate
-	o.Annotate = func(ts []diagnose.Target) {
+// mergeOptions returns the options of a source, with the caller's pathologies, settings, window, memory and
+// annotations.
+func mergeOptions(own, by diagnose.Options) diagnose.Options {
+	own.Pathologies, own.Settings, own.Window, own.Memory = by.Pathologies, by.Settings, by.Window, by.Memory
+	facts := own.Annotate
+	own.Annotate = func(ts []diagnose.Target) {
 		for _, annotate := range []func([]diagnose.Target){facts, by.Annotate} {
 			if annotate != nil {
 				annotate(ts)
 			}
 		}
 	}
-	return o
+	return own
 }

@@ -19,12 +19,11 @@ import (
 // A Target is one server's metrics page.
 type Target struct {
 	URL      string // complete, with the credentials that the user put there
-	Instance string // host:port, with the path, or a number, where targets share them
+	Instance string // host:port, with the path or a number if targets share them
 	Gateway  bool   // it stands before the servers
 }
 
-// Name is the target's URL as it may be shown and stored: without user,
-// password and query, all of which may be secrets.
+// Name returns the target's URL as it may be shown and stored: without user, password and query, which may be secrets.
 func (t Target) Name() string {
 	u, err := url.Parse(t.URL)
 	if err != nil {
@@ -34,8 +33,8 @@ func (t Target) Name() string {
 	return u.String()
 }
 
-// Targets completes the addresses that a user typed. One that comes twice is
-// taken once. An error says which address is wrong, and carries a hint.
+// Targets completes the addresses that a user typed, and drops duplicates. An error says which address is wrong, and
+// carries a hint.
 func Targets(addresses []string) ([]Target, error) {
 	var targets []Target
 	urls, instances := map[string]bool{}, map[string]bool{}
@@ -81,13 +80,13 @@ func (p *Scrape) Exposition() bool {
 	return err == nil
 }
 
-// A Scraper asks servers for their metrics pages at a steady pace, and stores nothing.
+// A Scraper fetches servers' metrics pages at a steady pace, and stores nothing.
 type Scraper struct {
 	*scrape.Client
 	Targets  []Target
 	Interval time.Duration // between two scrapes of one server
 	http     config.HTTPClientConfig
-	machine  *hostmetrics.Machine // that this program and some of the servers run on; nil where it is not read
+	machine  *hostmetrics.Machine // the machine of this program and of some servers; nil if it is not read
 }
 
 // NewScraper makes a Scraper of a Spec's URLs; the caller closes it.
@@ -118,10 +117,10 @@ func NewScraper(spec Spec) (*Scraper, error) {
 	return s, nil
 }
 
-// Close releases what the Scraper holds. Nothing runs any more by then.
+// Close releases what the Scraper holds. Nothing may run any more.
 func (s *Scraper) Close() { s.Client.Close() }
 
-// Notes says what of this machine could not be read, one sentence each.
+// Notes returns a sentence for each thing that could not be read of this machine.
 func (s *Scraper) Notes() []string {
 	if s.machine == nil {
 		return nil
@@ -129,8 +128,8 @@ func (s *Scraper) Notes() []string {
 	return s.machine.Notes()
 }
 
-// scrapeWithHost calls fn with pages of this machine while scrape runs, where it is to be read. It
-// returns when both have.
+// scrapeWithHost runs scrape and, if this machine is to be read, calls fn with pages of it meanwhile. It returns when
+// both are done.
 func (s *Scraper) scrapeWithHost(ctx context.Context, fn func(hostmetrics.Page), scrape func(context.Context)) {
 	var wg sync.WaitGroup
 	if s.machine != nil {
@@ -140,15 +139,14 @@ func (s *Scraper) scrapeWithHost(ctx context.Context, fn func(hostmetrics.Page),
 	wg.Wait()
 }
 
-// markExporter tells that a target is a GPU exporter: whose is on this machine need not be
-// read again.
-func (s *Scraper) markExporter(target int) {
+// noteExporter notes that a target is a GPU exporter. If it is on this machine, the machine's GPUs need not be read.
+func (s *Scraper) noteExporter(target int) {
 	if s.machine != nil {
 		s.machine.Exported(s.Targets[target].Instance)
 	}
 }
 
-// FetchAll asks every server for one page; pages are by target.
+// FetchAll fetches one page of every target. The result is by target.
 func (s *Scraper) FetchAll(ctx context.Context) []Scrape {
 	pages := make([]Scrape, len(s.Targets))
 	var wg sync.WaitGroup
@@ -162,12 +160,11 @@ func (s *Scraper) FetchAll(ctx context.Context) []Scrape {
 	return pages
 }
 
-// Run scrapes every target at once and then at every interval, until ctx is done.
-// Each target has a loop of its own, so that a server that takes seconds to show its
-// metrics, as one in trouble does, delays nobody else. A target is asked again only
-// after it answered; the times that it missed meanwhile are left out. Calls of fn are
-// one after the other for one target and concurrent for several. A scrape that ctx cut
-// short is not reported: it says nothing about the server.
+// Run scrapes every target at once and then at every interval, until ctx is done. Each target has a loop of its own, so
+// that a server that takes seconds to show its metrics, as one in trouble does, does not delay the others. A target is
+// scraped again only after it answered, and the scrapes that were due meanwhile are skipped. Calls of fn are sequential
+// for one target and concurrent for several. A scrape that ctx cut short is not reported: it says nothing about the
+// server.
 func (s *Scraper) Run(ctx context.Context, fn func(Scrape)) {
 	runScrapes(ctx, s, s.Targets, s.Interval, fn)
 }

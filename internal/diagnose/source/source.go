@@ -1,6 +1,6 @@
-// Package source opens samples. A Source is opened from the URLs of servers, which it scrapes from then on, from a
-// recording, from an engine's log, or from a Prometheus-compatible server. It answers PromQL, and knows the available
-// time, the scrape interval, and what the servers report beside their metrics.
+// Package source opens samples. A Source is opened from the URLs of servers, which it then scrapes, from a recording,
+// from an engine's log, or from a Prometheus-compatible server. It answers PromQL, and knows the available time, the
+// scrape interval, and what the servers report beside their metrics.
 //
 // A short run (sixty diagnose), a long one (sixty record, a monitor) and a single page (sixty audit) use the same
 // Scraper. Package source judges nothing: Diagnose hands the samples to package diagnose, with a deadline.
@@ -33,7 +33,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// DefaultInterval is the scrape interval of a server where nobody says.
+// DefaultInterval is the scrape interval of URLs unless the user sets one.
 const DefaultInterval = time.Second
 
 // A Spec says where samples come from: one of URLs, Recording and Prometheus.
@@ -63,7 +63,7 @@ type Source struct {
 	matchers []*labels.Matcher
 	opened   time.Time
 	scraper  bool                       // the samples are from a scraper in this process
-	interval time.Duration              // 0: as the samples say
+	interval time.Duration              // of scraped and recorded pages; 0 for a Prometheus server
 	store    *embedded.Store            // nil for a Prometheus server
 	noted    map[string]recording.Noted // the recording's notes, by instance
 	rules    func(context.Context) ([]api.Rule, error)
@@ -150,15 +150,14 @@ func (s *Source) openPrometheus(spec Spec) error {
 	return nil
 }
 
-// acceptPartial takes a server's answers for what they are worth, and remembers which were
-// partial.
+// acceptPartial accepts a server's partial answers and records their warnings.
 func (s *Source) acceptPartial(q metrics.Querier) {
 	p := &partials{}
 	s.Querier, s.partial = &lenient{q, p.recordPartial}, p.listWarnings
 }
 
-// WithoutPartials returns the same source without its record of partial answers, because a monitor queries again and
-// again, and an hour-old partial answer says nothing about now. Only the original is closed.
+// WithoutPartials returns the same source with an empty record of partial answers. A monitor queries again and again,
+// and an hour-old partial answer says nothing about now. Only the original is closed.
 func (s *Source) WithoutPartials() *Source {
 	c := *s
 	if q, ok := s.Querier.(*lenient); ok {
@@ -197,8 +196,8 @@ func OpenPages(interval time.Duration, storage embedded.Config) (*Source, error)
 	return s, s.openStore(storage)
 }
 
-// AddPage stores a page of a target, or that there was none: its body is nil then. Pages
-// of one target come in the order of time.
+// AddPage stores a page of a target, or a failed scrape if the body is nil. Pages of one target must come in the order
+// of time.
 func (s *Source) AddPage(instance string, page scrape.Body) error {
 	t := embedded.Target{Instance: instance}
 	if page.Raw == nil {
@@ -222,8 +221,8 @@ func ReadLog(path string) (*engine.Log, error) {
 	return &log, nil
 }
 
-// OpenLog opens the statistics that an engine's log tells, as pages. They have
-// no latencies. The name becomes the label instance.
+// OpenLog opens the statistics in an engine's log, as pages. They have no latencies. The name becomes the label
+// instance.
 func OpenLog(ctx context.Context, name string, log *engine.Log) (*Source, error) {
 	pages := log.Pages()
 	if len(pages) == 0 {
@@ -267,7 +266,7 @@ func (s *Source) Warnings() []string {
 	return all
 }
 
-// Matchers are those that every question about the servers needs.
+// Matchers returns the matchers that every query about the servers needs.
 func (s *Source) Matchers() []*labels.Matcher { return s.matchers }
 
 // Span returns the available time: from the first page to the last one, zero without pages. A Prometheus server's
@@ -288,7 +287,7 @@ func (s *Source) Rules(ctx context.Context) ([]api.Rule, error) {
 	return s.rules(ctx)
 }
 
-// Created is when the oldest process began to count, zero where none says.
+// Created returns when the oldest process began to count, zero if none exposes it.
 func (s *Source) Created() time.Time {
 	var oldest time.Time
 	if s.store == nil {
@@ -311,7 +310,7 @@ func (s *Source) Pace(ctx context.Context, at time.Time) (identity.Pace, error) 
 	return identity.Pace{First: s.Span().First, Interval: s.interval}, nil
 }
 
-// Restrict returns a source of the series that match, and of no others.
+// Restrict returns a source of the matching series alone.
 func (s *Source) Restrict(match []*labels.Matcher) *Source {
 	c := *s
 	if q, ok := s.Querier.(*lenient); ok {
@@ -322,7 +321,7 @@ func (s *Source) Restrict(match []*labels.Matcher) *Source {
 	return &c
 }
 
-// Among returns the same source, whose questions about the servers need one matcher more.
+// Among returns the same source with a further matcher for queries about the servers.
 func (s *Source) Among(match *labels.Matcher) *Source {
 	c := *s
 	c.matchers = append(slices.Clip(s.matchers), match)
@@ -350,7 +349,7 @@ func (s *Source) Options(ctx context.Context, at time.Time) (diagnose.Options, e
 	return o, err
 }
 
-// annotateTargets adds what the servers of a recording said beside their metrics.
+// annotateTargets adds what the servers of a recording said about themselves beside their metrics.
 func (s *Source) annotateTargets(ts []diagnose.Target) {
 	for i := range ts {
 		n := s.noted[ts[i].Labels["instance"]]
@@ -398,7 +397,7 @@ func (s *Source) Complete(ctx context.Context, o *diagnose.Options, at, baseline
 	return nil
 }
 
-// With opens a source for fn, and notes the source's warnings at the end.
+// With opens a source, calls fn with it, notes its warnings and closes it.
 func With(ctx context.Context, spec Spec, note func([]string), fn func(*Source) error) (err error) {
 	s, err := Open(ctx, spec)
 	if err != nil {
@@ -411,7 +410,7 @@ func With(ctx context.Context, spec Spec, note func([]string), fn func(*Source) 
 	return fn(s)
 }
 
-// Redacted is a URL without what may be secret in it: the password and the query.
+// Redacted returns a URL without its password and its query, which may be secret.
 func Redacted(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {

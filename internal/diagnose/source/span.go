@@ -15,7 +15,7 @@ import (
 
 const momentForms = "write a time as RFC 3339 (2026-11-21T10:00:00Z), as Unix seconds, as +90s from the start of a recording, or as -30s from its end"
 
-// A Span is the time that a source covers; First is zero where it is open.
+// A Span is the time that a source covers. First is zero if it has no beginning.
 type Span struct{ First, Last time.Time }
 
 // ParseTime reads a point in time. Empty means the end.

@@ -17,11 +17,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
-// errStranger is wrapped by the error of a page that is no inference server's. That does
-// not change by asking again.
+// errStranger is wrapped by the error for a page of another program. Scraping again does not change that.
 var errStranger = errors.New("no metric of an inference server")
 
-// onlyStrangersError is the error of a recording that holds other programs' pages alone.
+// onlyStrangersError returns the error for a recording that holds only pages of other programs.
 func (s *Source) onlyStrangersError(ctx context.Context) error {
 	span := s.Span()
 	v, err := s.Query(ctx, `group by (__name__) ({__name__=~".+", __name__!~"up|scrape_.+"})`, span.Last)
@@ -43,14 +42,14 @@ func (s *Source) onlyStrangersError(ctx context.Context) error {
 	return notInferenceError(s.Name, names)
 }
 
-// notInferenceError is the error of a page that has none of the names of an inference server.
+// notInferenceError returns the error for a page without any metric of an inference server.
 func notInferenceError(name string, names []string) error {
 	what, try := dialect.DescribeStranger(names)
 	return hint.With(fmt.Errorf("%s exposes %w: it %s", name, errStranger, what), try)
 }
 
 // Kind identifies the program of a page, and describes a page that belongs to no inference server, GPU exporter or
-// gateway. Without a page it says nothing.
+// gateway. Without a page it returns zero values.
 func (p *Scrape) Kind(name string) (engine.ID, error) {
 	if p.Err != nil {
 		return "", nil
@@ -68,8 +67,8 @@ func (p *Scrape) Kind(name string) (engine.ID, error) {
 	return "", notInferenceError(name, list)
 }
 
-// isPermanent reports whether another request would fail likewise: the address belongs to another program, or
-// requires credentials.
+// isPermanent reports whether another request would fail too: the address belongs to another program, or requires
+// credentials.
 func isPermanent(err error) bool {
 	return errors.Is(err, errStranger) || errors.Is(err, scrape.ErrNotExposition) ||
 		errors.Is(err, scrape.ErrNotMetrics)

@@ -13,9 +13,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// When a look at live servers may end before its time: not before it has seen enough for
-// rates.
 const (
+	// soonest is when watching live servers may end early: rates need that long.
 	soonest       = 10 * time.Second
 	evaluateEvery = time.Second
 	// A run ends after deadAfter failed scrapes of every target if nobody ever answered. If failures are slow, the
@@ -23,8 +22,8 @@ const (
 	deadAfter = 3
 )
 
-// Diagnose judges this source at the time of the options, or live servers by their scrapes so far. Answers that do
-// not arrive before the context's deadline are unknown, and the diagnosis is marked as partial.
+// Diagnose judges this source at the time of the options, and live servers at their last scrape. Answers that do not
+// arrive before the context's deadline are unknown, and the diagnosis is marked as partial.
 func (s *Source) Diagnose(ctx context.Context, o diagnose.Options) (diagnose.Diagnosis, error) {
 	if s.Live != nil {
 		if err := s.Live.storageError(); err != nil {
@@ -48,17 +47,15 @@ var errNoScrape = hint.With(errors.New("no scrape finished in time"), "allow a l
 
 // A Watch says how servers are watched while they are scraped.
 type Watch struct {
-	// Fault says that only a fault ends it early: that all is well is not known before
-	// the end.
+	// Fault means that only a fault ends watching early, because health is not certain before the end.
 	Fault bool
-	// Show, which may be nil, receives the verdict so far each second, "" without one. With it servers are diagnosed
-	// from the first second on, without it as soon as a verdict can be certain.
+	// Show, which may be nil, receives the verdict so far each second, "" without one. With Show, servers are diagnosed
+	// from the first second on; without it, as soon as a verdict can be certain.
 	Show func(ran time.Duration, verdict string)
 }
 
-// Watch diagnoses live servers once a second until a verdict is certain, no server ever
-// answers, or the context ends. Somebody else scrapes them meanwhile. It returns what
-// it has seen.
+// Watch diagnoses live servers once a second until a verdict is certain, no server ever answers, or the context ends.
+// The caller scrapes them meanwhile. It returns what it has seen.
 func (s *Source) Watch(ctx context.Context, o diagnose.Options, w Watch) *diagnose.Hysteresis {
 	o.Predict = nil // only once, for the final verdict
 	o.Memory = &diagnose.Memory{}
@@ -76,7 +73,7 @@ func (s *Source) Watch(ctx context.Context, o diagnose.Options, w Watch) *diagno
 			h.Restart()
 			return false
 		}
-		verdict = soFar(&d)
+		verdict = describeSoFar(&d)
 		certain := h.Observe(&d)
 		if early {
 			h.Restart()
@@ -86,8 +83,8 @@ func (s *Source) Watch(ctx context.Context, o diagnose.Options, w Watch) *diagno
 	return h
 }
 
-// soFar is a verdict for people who wait for the final one.
-func soFar(d *diagnose.Diagnosis) string {
+// describeSoFar describes a verdict to people who wait for the final one.
+func describeSoFar(d *diagnose.Diagnosis) string {
 	switch v := &d.Verdict; {
 	case d.Status == diagnose.Firing:
 		return fmt.Sprintf("%s (%s): %s", v.ID, v.Severity, v.Summary)
@@ -98,8 +95,8 @@ func soFar(d *diagnose.Diagnosis) string {
 	}
 }
 
-// pollEverySecond calls each at once and then every second, until it returns true, no server ever
-// answered, or the context ends.
+// pollEverySecond calls each at once and then every second, until each returns true, it is clear that no server
+// answers, or the context ends.
 func (r *Live) pollEverySecond(ctx context.Context, each func(ran time.Duration) bool) {
 	began := time.Now()
 	tick := time.NewTicker(evaluateEvery)
@@ -116,8 +113,8 @@ func (r *Live) pollEverySecond(ctx context.Context, each func(ran time.Duration)
 	}
 }
 
-// RunFor scrapes for a while, at most, and ends early where nobody ever answers. Show,
-// which may be nil, is called each second.
+// RunFor scrapes for at most a time, and ends early if it is clear that no server answers. It calls show, which may be
+// nil, each second.
 func (r *Live) RunFor(ctx context.Context, most time.Duration, show func(ran time.Duration)) {
 	r.scrapeWhile(ctx, most, func(ctx context.Context) {
 		r.pollEverySecond(ctx, func(ran time.Duration) bool {
@@ -129,7 +126,7 @@ func (r *Live) RunFor(ctx context.Context, most time.Duration, show func(ran tim
 	})
 }
 
-// scrapeWhile scrapes until a watch returns, or for a while at most.
+// scrapeWhile scrapes until watch returns, but for no longer than a time.
 func (r *Live) scrapeWhile(ctx context.Context, most time.Duration, watch func(context.Context)) {
 	ctx, stop := context.WithTimeout(ctx, most)
 	defer stop()
@@ -143,20 +140,19 @@ func (r *Live) scrapeWhile(ctx context.Context, most time.Duration, watch func(c
 	watching.Wait()
 }
 
-// A WatchOptions says how to look at live servers for a verdict.
+// WatchOptions says how to watch live servers for a verdict.
 type WatchOptions struct {
 	For    time.Duration // at most
-	Longer bool          // than For, where the prediction of a fix needs it
+	Longer bool          // watch longer than For if the prediction of a fix needs it
 
-	// Judging bounds the diagnosis after the scraping, and Late is the cause of the error after that.
+	// Judging bounds the time of the diagnosis after the scraping, and Late is the error when it is exceeded.
 	Judging time.Duration
 	Late    error
 
-	Show func(line string) // the progress each second; nil where nobody looks on
+	Show func(line string) // shows the progress each second; nil if nobody watches
 	Note func(line string) // prints a note before the end
 
-	// LastWords returns the context in which an interrupted look may still say what it
-	// has seen.
+	// LastWords returns the context in which an interrupted run may still judge what it has seen.
 	LastWords func(context.Context) (context.Context, context.CancelFunc)
 }
 
@@ -192,14 +188,14 @@ func (s *Source) WatchForVerdict(ctx context.Context, o diagnose.Options, l Watc
 		ctx, done = l.LastWords(ctx)
 		defer done()
 	}
-	if r.neverJudgeable() { // others answered
+	if r.neverJudgeable() { // only other programs answered
 		return diagnose.Diagnosis{}, r.onlyStrangersError()
 	}
 	if err := r.Answered(); err != nil {
 		return diagnose.Diagnosis{}, err
 	}
 	if !interrupted {
-		r.learnFailed(ctx)
+		r.refetchFacts(ctx)
 	}
 	judge := func() (diagnose.Diagnosis, error) {
 		ctx, done := context.WithTimeoutCause(ctx, l.Judging, l.Late)
@@ -208,8 +204,8 @@ func (s *Source) WatchForVerdict(ctx context.Context, o diagnose.Options, l Watc
 	}
 	d, err := judge()
 	if more := d.WatchNeeded(); err == nil && more > 0 && l.Longer && !interrupted {
-		// A verdict is there; a prediction of its fixes needs to see more.
-		l.Note("so far " + render.Clean(soFar(&d)))
+		// The verdict is known. Predicting its fixes needs more samples.
+		l.Note("so far " + render.Clean(describeSoFar(&d)))
 		l.Note(fmt.Sprintf("scraping for another %.0f s to predict the effect of fixes; Ctrl-C skips that",
 			more.Seconds()))
 		longer, stop := context.WithTimeout(ctx, more)

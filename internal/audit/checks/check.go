@@ -36,8 +36,8 @@ type Check struct {
 	Title    string // one line
 	Doc      string // why that is a fault, and what to do
 
-	query func(*pass)              // looks at the whole query
-	node  func(*pass, parser.Node) // looks at one node of it; see on
+	// look looks at one node of a query; see on and onQuery. It is nil where another check's finds both.
+	look func(*pass, parser.Node)
 }
 
 // on makes a look at nodes of one kind.
@@ -45,6 +45,15 @@ func on[N parser.Node](look func(*pass, N)) func(*pass, parser.Node) {
 	return func(p *pass, n parser.Node) {
 		if n, ok := n.(N); ok {
 			look(p, n)
+		}
+	}
+}
+
+// onQuery makes a look at a whole query.
+func onQuery(look func(*pass)) func(*pass, parser.Node) {
+	return func(p *pass, _ parser.Node) {
+		if len(p.path) == 0 {
+			look(p)
 		}
 	}
 }
@@ -87,22 +96,22 @@ func (f *Problem) Label() string {
 // A pass is one check's look at one node of a query.
 type pass struct {
 	*files.Query
-	*set
 	surface *Surface
-	path    []parser.Node // that leads to the node
+	records map[string]*files.Query // recording rules of all files by name, nil where several rules have one
+	path    []parser.Node           // that leads to the node
 	check   *Check
-	out     *[]Problem
-}
-
-// A set is what the files say together.
-type set struct {
-	records map[string]*files.Query // recording rules by name, nil where several rules have one
+	found   []Problem
 }
 
 // recorded reports whether a rule of the files records a name.
-func (all *set) recorded(name string) bool {
-	_, ok := all.records[name]
+func (p *pass) recorded(name string) bool {
+	_, ok := p.records[name]
 	return ok
+}
+
+// whole is the range of the whole expression.
+func (p *pass) whole() posrange.PositionRange {
+	return posrange.PositionRange{End: posrange.Pos(len(p.Expr))}
 }
 
 // report adds a finding about a range of the expression, and what to write instead.
@@ -111,11 +120,11 @@ func (p *pass) report(at posrange.PositionRange, why, fix string) *Problem {
 	if start < 0 || end > len(p.Expr) || start >= end {
 		start, end = 0, len(p.Expr)
 	}
-	*p.out = append(*p.out, Problem{
+	p.found = append(p.found, Problem{
 		Check: p.check.ID, Severity: p.check.Severity, File: p.Doc.Name, Line: p.Line(start),
 		Where: p.Where, Fragment: p.Expr[start:end], Why: why, Fix: fix, start: start,
 	})
-	return &(*p.out)[len(*p.out)-1]
+	return &p.found[len(p.found)-1]
 }
 
 // addDoubt adds a finding that is one only where the files do not tell, and says what it hangs on.
@@ -135,63 +144,54 @@ func (p *pass) reportRename(v *parser.VectorSelector, why, to string) {
 
 // Lint judges files that belong together against a surface, without the checks that are
 // to be ignored.
-func Lint(docs []*files.Document, s *Surface, ignore ...string) []Problem {
-	all := &set{records: map[string]*files.Query{}}
+func Lint(docs []*files.Document, s *Surface, ignore ...string) (out []Problem) {
+	records := map[string]*files.Query{}
 	for _, d := range docs {
 		for _, q := range d.Queries {
-			if _, twice := all.records[q.Name]; q.Role == files.Record {
-				if all.records[q.Name] = q; twice {
-					all.records[q.Name] = nil
+			if _, twice := records[q.Name]; q.Role == files.Record {
+				if records[q.Name] = q; twice {
+					records[q.Name] = nil
 				}
 			}
 		}
 	}
-	var out []Problem
 	for _, d := range docs {
-		out = append(out, all.lint(d, s, ignore)...)
+		var found []Problem
+		for _, q := range d.Queries {
+			p := &pass{Query: q, surface: s, records: records}
+			found = append(found, p.lint(ignore)...)
+		}
+		slices.SortStableFunc(found, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+		out = append(out, found...)
 	}
 	return out
 }
 
-// lint walks each expression of a document once.
-func (all *set) lint(d *files.Document, s *Surface, ignore []string) (out []Problem) {
-	for _, q := range d.Queries {
-		var found []Problem
-		var active []*pass
-		for _, c := range checks {
-			if q.Tree != nil && !slices.Contains(ignore, c.ID) {
-				active = append(active, &pass{Query: q, set: all, surface: s, check: c, out: &found})
-			}
-		}
-		for _, p := range active {
-			if p.check.query != nil {
-				p.check.query(p)
-			}
-		}
-		if q.Tree != nil {
-			parser.Inspect(q.Tree, func(n parser.Node, path []parser.Node) error {
-				for _, p := range active {
-					if p.path = path; p.check.node != nil && n != nil {
-						p.check.node(p, n)
-					}
-				}
-				return nil
-			})
-		}
-		slices.SortStableFunc(found, func(a, b Problem) int {
-			return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.Severity, a.Severity))
-		})
-		out = append(out, slices.CompactFunc(found, func(a, b Problem) bool {
-			return a.Check == b.Check && a.start == b.start && a.Fragment == b.Fragment
-		})...)
+// lint walks the query once.
+func (p *pass) lint(ignore []string) []Problem {
+	if p.Tree == nil {
+		return nil
 	}
-	slices.SortStableFunc(out, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
-	return out
+	parser.Inspect(p.Tree, func(n parser.Node, path []parser.Node) error {
+		for _, c := range checks {
+			if p.check, p.path = c, path; n != nil && c.look != nil {
+				c.look(p, n)
+			}
+		}
+		return nil
+	})
+	found := slices.DeleteFunc(p.found, func(f Problem) bool { return slices.Contains(ignore, f.Check) })
+	slices.SortStableFunc(found, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.Severity, a.Severity))
+	})
+	return slices.CompactFunc(found, func(a, b Problem) bool {
+		return a.Check == b.Check && a.start == b.start && a.Fragment == b.Fragment
+	})
 }
 
 // checks are everything that the linter looks for.
 var checks = []*Check{
-	&unknownMetric, &removedMetric, &notExposed, &histogramName, &unknownLabel, &unknownLabelValue,
+	&unknownMetric, &removedMetric, &notExposed, &histogramName, &unknownLabel,
 	&missingLe, &addedBuckets, &noSuchBucket, &bucketEdge, &averageOfPercentiles,
 	&rateOnGauge, &rawCounter, &deltaOnCounter, &ratioSummed, &impossibleThreshold, &alertCondition, &internalEvent,
 	&scalingWrong,

@@ -1,21 +1,13 @@
 package checks
 
-import (
-	"github.com/prometheus/prometheus/promql/parser"
-	"github.com/prometheus/prometheus/promql/parser/posrange"
-)
-
-// whole is the range of the whole expression.
-func (p *pass) whole() posrange.PositionRange {
-	return posrange.PositionRange{End: posrange.Pos(len(p.Expr))}
-}
+import "github.com/prometheus/prometheus/promql/parser"
 
 var alertCondition = Check{
 	ID: "alert-condition", Severity: page,
 	Title: "a Grafana-managed alert whose condition decides nothing, or is rejected",
 	Doc: "The condition is the query itself, and every value except 0 fires; or it names no step; or a threshold is applied " +
 		"to a range of values without a reduce step. Query and threshold are checked as one expression, like any alert.",
-	query: func(p *pass) {
+	look: onQuery(func(p *pass) {
 		switch m := p.Managed; {
 		case m == nil:
 		case m.Missing:
@@ -28,7 +20,7 @@ var alertCondition = Check{
 			p.report(p.whole(), "the condition is a query without a comparison: every value but 0 fires",
 				"name the letter of a threshold on it")
 		}
-	},
+	}),
 }
 
 // decides reports whether an expression compares, or tests for absence.

@@ -12,9 +12,9 @@ import (
 var rateOnGauge = Check{
 	ID: "rate-on-gauge", Severity: ticket, Title: "rate or increase of a gauge",
 	Doc: "`rate` treats every decrease of a gauge as a restart. Only gauges of the catalogue.",
-	node: on(func(p *pass, c *parser.Call) {
+	look: on(func(p *pass, c *parser.Call) {
 		name := NameOf(ranged(c, "rate", "irate", "increase", "resets"))
-		if k, _ := classOf(name); k == gauge && !p.recorded(name) {
+		if k, _ := p.classOf(name); k == gauge {
 			p.report(c.PositionRange(), name+" is a gauge: "+c.Func.Name+" takes each of its falls for a restart",
 				"write deriv, delta, or an average over time")
 		}
@@ -24,9 +24,9 @@ var rateOnGauge = Check{
 var deltaOnCounter = Check{
 	ID: "delta-on-counter", Severity: ticket, Title: "delta or deriv of a counter",
 	Doc: "They treat a restart as a decrease by the whole count. Only counters of the catalogue.",
-	node: on(func(p *pass, c *parser.Call) {
+	look: on(func(p *pass, c *parser.Call) {
 		name := NameOf(ranged(c, "delta", "idelta", "deriv"))
-		if k, _ := classOf(name); k.cumulative() && !p.recorded(name) {
+		if k, _ := p.classOf(name); k.cumulative() {
 			p.report(c.PositionRange(),
 				name+" is a counter: "+c.Func.Name+" takes a restart for a fall as deep as all that "+
 					"was counted", "write increase, or rate for deriv")
@@ -38,10 +38,10 @@ var rawCounter = Check{
 	ID: "raw-counter", Severity: ticket, Title: "a raw counter compared, divided or used for scaling",
 	Doc: "An alert on it fires until the next restart; a quotient of two is the mean since the start; an autoscaler never " +
 		"scales in; the buckets, sum or count of a histogram on a panel hide what happens now. Only counters of the catalogue.",
-	node: on(func(p *pass, v *parser.VectorSelector) {
+	look: on(func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
-		c, f := classOf(name)
-		if !c.cumulative() || p.recorded(name) || p.Role == files.InVariable || p.harmless() || p.insideCall(rates...) {
+		c, f := p.classOf(name)
+		if !c.cumulative() || p.Role == files.InVariable || p.harmless() || p.insideCall(rates...) {
 			return
 		}
 		report := func(so string) {

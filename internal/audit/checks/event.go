@@ -14,7 +14,7 @@ var internalEvent = Check{
 	ID: "internal-event", Severity: info, Title: "an alert on one internal event, whether it hurts anybody or not",
 	Doc: "A full KV cache, waiting requests, preemptions or few tokens are normal at times: prefixes are kept until the blocks are needed, " +
 		"bursts queue for a moment, and an idle server generates nothing. The finding has a rule about what users feel.",
-	query: func(p *pass) {
+	look: onQuery(func(p *pass) {
 		b, ok := unparen(p.Tree).(*parser.BinaryExpr)
 		if !ok || p.Role != files.Alert || calls(b, trends...) {
 			return
@@ -36,7 +36,7 @@ var internalEvent = Check{
 		}
 		p.report(b.PositionRange(), events[i].why,
 			fix+"; or take the rules of sixty generate rules --only "+events[i].pathologies)
-	},
+	}),
 }
 
 // trends are functions that make a symptom of an event: it lasts, or grows.

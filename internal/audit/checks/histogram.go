@@ -2,7 +2,6 @@ package checks
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +13,8 @@ import (
 var missingLe = Check{
 	ID: "missing-le", Severity: page, Title: "histogram_quantile without the le label",
 	Doc: "An aggregation that drops `le` leaves no buckets: the result is empty.",
-	node: on(func(p *pass, c *parser.Call) {
-		if c.Func.Name == "histogram_quantile" && len(c.Args) == 2 && p.losesLe(c.Args[1], 0) {
+	look: on(func(p *pass, c *parser.Call) {
+		if c.Func.Name == "histogram_quantile" && len(c.Args) == 2 && p.losesLe(c.Args[1]) {
 			p.report(c.Args[1].PositionRange(),
 				"the aggregation drops le, which identifies the buckets: the result is empty",
 				"group by le too")
@@ -24,19 +23,16 @@ var missingLe = Check{
 }
 
 // losesLe reports whether an expression aggregates buckets without their edges, perhaps in a recording rule.
-func (p *pass) losesLe(e parser.Expr, depth int) bool {
-	switch n := value(e).(type) {
+func (p *pass) losesLe(e parser.Expr) bool {
+	switch n := p.value(e).(type) {
 	case *parser.AggregateExpr:
 		classic := slices.ContainsFunc(Selectors(n), func(v *parser.VectorSelector) bool {
 			return strings.HasSuffix(NameOf(v), "_bucket")
 		})
 		keepsAll := n.Op == parser.TOPK || n.Op == parser.BOTTOMK
-		return classic && !keepsAll && p.dropsLe(n) || p.losesLe(n.Expr, depth)
+		return classic && !keepsAll && p.dropsLe(n) || p.losesLe(n.Expr)
 	case *parser.BinaryExpr:
-		return p.losesLe(n.LHS, depth) || p.losesLe(n.RHS, depth)
-	case *parser.VectorSelector:
-		r := p.records[NameOf(n)]
-		return r != nil && r != p.Query && r.Tree != nil && depth < 4 && p.losesLe(r.Tree, depth+1)
+		return p.losesLe(n.LHS) || p.losesLe(n.RHS)
 	}
 	return false
 }
@@ -51,11 +47,12 @@ func (p *pass) dropsLe(a *parser.AggregateExpr) bool {
 var addedBuckets = Check{
 	ID: "added-buckets", Severity: page, Title: "the buckets of a histogram summed over le",
 	Doc: "Buckets are cumulative: the sum counts an observation once for every edge above it.",
-	node: on(func(p *pass, a *parser.AggregateExpr) {
-		v, _ := rated(a.Expr)
-		c, _ := classOf(NameOf(v))
-		if a.Op == parser.SUM && v != nil && (c == bucket || ofAmounts.MatchString(NameOf(v))) && p.dropsLe(a) &&
-			!p.insideCall("histogram_quantile") && !selectsBy(v, "le") {
+	look: on(func(p *pass, a *parser.AggregateExpr) {
+		e, _ := p.unscale(a.Expr)
+		v := ranged(e, rates...)
+		c, _ := p.classOf(NameOf(v))
+		if a.Op == parser.SUM && c == histogramPart && strings.HasSuffix(NameOf(v), "_bucket") && p.dropsLe(a) &&
+			!p.insideCall("histogram_quantile") && !slices.ContainsFunc(v.LabelMatchers, isEdge) {
 			p.report(a.PositionRange(),
 				"each bucket holds those below it: added up they count an observation several times",
 				"take _count, or one bucket")
@@ -63,14 +60,14 @@ var addedBuckets = Check{
 	}),
 }
 
-// ofAmounts are names that only a histogram's buckets have.
-var ofAmounts = regexp.MustCompile(`_(seconds|milliseconds|bytes)_bucket$`)
+// isEdge reports whether a matcher chooses buckets.
+func isEdge(m *labels.Matcher) bool { return m.Name == labels.BucketLabel }
 
 var averageOfPercentiles = Check{
 	ID: "average-of-percentiles", Severity: ticket, Title: "percentiles averaged, added or subtracted",
 	Doc: "The result is not a percentile of anything, even if a recording rule computed it; nor is P50 of end-to-end time " +
 		"minus P50 of TTFT the P50 of decoding.",
-	node: func(p *pass, n parser.Node) {
+	look: func(p *pass, n parser.Node) {
 		var of parser.Expr
 		switch n := n.(type) {
 		case *parser.AggregateExpr:
@@ -88,8 +85,8 @@ var averageOfPercentiles = Check{
 				of = r.Expr
 			}
 		case *parser.BinaryExpr:
-			l, left := p.quantileOf(value(n.LHS))
-			r, right := p.quantileOf(value(n.RHS))
+			l, left := p.quantileOf(n.LHS)
+			r, right := p.quantileOf(n.RHS)
 			if (n.Op == parser.ADD || n.Op == parser.SUB) && left && right && l.family != r.family {
 				p.report(n.PositionRange(), "the difference or the sum of two percentiles is not a percentile",
 					"take that of a histogram that measures it")
@@ -98,7 +95,7 @@ var averageOfPercentiles = Check{
 		if of == nil {
 			return
 		}
-		if _, ok := p.quantileOf(value(of)); ok {
+		if _, ok := p.quantileOf(of); ok {
 			p.report(n.PositionRange(), "percentiles are averaged or summed, which does not give a percentile",
 				"aggregate the buckets by le, and take the percentile of that")
 		}
@@ -110,9 +107,9 @@ var bucketEdge = Check{
 	Title: "a percentile compared with a number below the first bucket or beyond the last",
 	Doc: "Queue, prefill, decode and end-to-end times of vLLM begin at 0.3 s, so P99 reads at least 0.297 s " +
 		"(vllm-project/vllm#48175). Page if the alert therefore always fires, or never fires because the buckets end earlier.",
-	node: on(func(p *pass, b *parser.BinaryExpr) {
+	look: on(func(p *pass, b *parser.BinaryExpr) {
 		c, ok := p.comparedWith(b)
-		q, is := p.quantileOf(value(c.expr))
+		q, is := p.quantileOf(c.expr)
 		edges := p.surface.EdgesOf(q.family)
 		if !ok || !is || q.factor == 0 || c.op == parser.EQLC || c.op == parser.NEQ || len(edges) < 2 ||
 			p.guards(b, c) {
@@ -141,7 +138,7 @@ var bucketEdge = Check{
 var noSuchBucket = Check{
 	ID: "no-such-bucket", Severity: page, Title: "a bucket selected by an edge that the histogram does not have",
 	Doc: "`le=\"3\"` if the edges are 2.5 and 5, or `le=\"5\"` if it is written `5.0`: nothing is selected.",
-	node: on(func(p *pass, v *parser.VectorSelector) {
+	look: on(func(p *pass, v *parser.VectorSelector) {
 		family, ok := strings.CutSuffix(NameOf(v), "_bucket")
 		edges := p.surface.EdgesOf(family)
 		if !ok || len(edges) == 0 {

@@ -23,7 +23,6 @@ func TestKindsOfAlerts(t *testing.T) {
 		{"a rate of what is per second", "rate(DCGM_FI_PROF_PCIE_RX_BYTES[5m]) > 1e9", "", []string{"ticket rate-on-gauge"}},
 		{"shares of one GPU each", "sum by (UUID) (DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)) > 0.9", "", nil},
 		{"shares of a host's GPUs", "sum by (Hostname) (DCGM_FI_PROF_SM_ACTIVE) > 0.9", "", []string{"ticket ratio-summed"}},
-		{"a list that is no series", "DCGM_FI_DEV_GRAPHICS_PIDS > 4", "", []string{"page unknown-metric"}},
 		{"errors per second", `sum(rate(gateway_errors_total[5m])) > 0.05`, "{{ $value }} errors per second", nil},
 		{"GPUs that are asked for and not used", `sum by (pod) (kube_pod_container_resource_requests{resource="nvidia_com_gpu"}) - sum by (pod) (DCGM_FI_DEV_GPU_UTIL / 100) > 1`, "", nil},
 		{"clocks added up", "sum by (pod) (DCGM_FI_DEV_SM_CLOCK) > 3000", "", []string{"ticket ratio-summed"}},

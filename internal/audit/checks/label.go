@@ -3,7 +3,6 @@ package checks
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -15,7 +14,7 @@ var unknownLabel = Check{
 	ID: "unknown-label", Severity: page, Title: "the metric has no label of this name",
 	Doc: "`model` for `model_name`, `finish_reason` for `finished_reason`, or labels of other metrics: `model_name` on " +
 		"`cache_config_info`. A label that a scrape configuration may add is a doubt.",
-	node: func(p *pass, n parser.Node) {
+	look: func(p *pass, n parser.Node) {
 		switch n := n.(type) {
 		case *parser.VectorSelector:
 			for _, m := range n.LabelMatchers {
@@ -56,7 +55,7 @@ func (p *pass) lacksLabel(v *parser.VectorSelector, label, so string, n parser.N
 	why := fmt.Sprintf("%s has no label %s, %s", name, label, so)
 	const but = "it may be there if the scrape configuration adds it"
 	has, known := p.surface.hasLabel(name, label)
-	_, f := classOf(name)
+	_, f := p.classOf(name)
 	to := mistaken[label]
 	meant, _ := p.surface.hasLabel(name, to)
 	switch {
@@ -69,44 +68,4 @@ func (p *pass) lacksLabel(v *parser.VectorSelector, label, so string, n parser.N
 	default:
 		p.addDoubt(n.PositionRange(), why, but, "write "+to)
 	}
-}
-
-var unknownLabelValue = Check{
-	ID: "unknown-label-value", Severity: page, Title: "the label never has this value",
-	Doc: "vLLM counts HTTP statuses by class: `status=\"5xx\"`, never `\"500\"`. `finished_reason=\"abort\"` stays 0 when " +
-		"clients leave (vllm-project/vllm#31503).",
-	node: on(func(p *pass, v *parser.VectorSelector) {
-		name, _ := vllm.Canonical(NameOf(v))
-		for _, m := range v.LabelMatchers {
-			positive := m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp
-			if !positive || m.Value == "" || strings.Contains(m.Value, "$") || strings.Contains(m.Value, "[[") {
-				continue
-			}
-			values := closed[m.Name][name]
-			switch {
-			case name == "vllm:request_success_total" && m.Name == "finished_reason" && m.Value == "abort":
-				p.report(v.PositionRange(),
-					"requests that clients abandon are counted nowhere: abort stays 0 (vllm-project/vllm#31503)",
-					"count disconnects at the gateway, or compare vllm:time_to_first_token_seconds_count with completions")
-			case name == "http_requests_total" && !p.asksVLLM(v): // another program's
-			case values != nil && !slices.ContainsFunc(values, m.Matches):
-				p.report(v.PositionRange(), fmt.Sprintf("%s of %s is one of %s, and never %q", m.Name, name,
-					strings.Join(values, ", "), m.Value), "write one of them")
-			}
-		}
-	}),
-}
-
-// closed are labels that have no other values, by label and metric.
-var closed = map[string]map[string][]string{
-	"sleep_state":     {"vllm:engine_sleep_state": {"awake", "weights_offloaded", "discard_all"}},
-	"finished_reason": {"vllm:request_success_total": {"stop", "length", "abort", "error", "repetition"}},
-	"status":          {"http_requests_total": {"1xx", "2xx", "3xx", "4xx", "5xx"}},
-}
-
-// asksVLLM reports whether a selector of a name that many programs have is of vLLM's.
-func (p *pass) asksVLLM(v *parser.VectorSelector) bool {
-	return p.surface.Live && !p.surface.Whole || slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool {
-		return strings.Contains(strings.ToLower(m.Value), "vllm")
-	})
 }

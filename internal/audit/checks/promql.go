@@ -10,7 +10,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
-	"github.com/sixty-dev/sixty/internal/catalog/engine/beside"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
@@ -26,70 +25,49 @@ func unparen(e parser.Expr) parser.Expr {
 	}
 }
 
-// keepers are functions that hand their first argument's values on, perhaps bounded.
-var keepers = []string{
-	"clamp_min", "clamp_max", "clamp", "sort", "sort_desc", "sort_by_label", "sort_by_label_desc", "label_replace",
-	"label_join",
-}
-
-// value sees through what filters, bounds or relabels a vector and keeps its values:
-// parentheses, comparisons, the left side of set operators, clamp_min and the like.
-func value(e parser.Expr) parser.Expr {
+// value sees through what filters or records a vector and keeps its values: parentheses, comparisons, the left side of
+// and and unless, and recording rules of the files that read no other.
+func (p *pass) value(e parser.Expr) parser.Expr {
 	for {
 		switch n := e.(type) {
 		case *parser.ParenExpr:
 			e = n.Expr
 		case *parser.BinaryExpr:
-			if !(isFilter(n) || n.Op.IsSetOperator() || isJoin(n)) || n.LHS.Type() != parser.ValueTypeVector {
+			filters := n.Op.IsComparisonOperator() && !n.ReturnBool || n.Op == parser.LAND || n.Op == parser.LUNLESS
+			if !filters || n.LHS.Type() != parser.ValueTypeVector {
 				return e
 			}
 			e = n.LHS
-		case *parser.Call:
-			if !slices.Contains(keepers, n.Func.Name) || len(n.Args) == 0 {
+		case *parser.VectorSelector:
+			r := p.records[NameOf(n)]
+			if r == nil || r.Tree == nil || slices.ContainsFunc(Selectors(r.Tree),
+				func(v *parser.VectorSelector) bool { return p.recorded(NameOf(v)) }) {
 				return e
 			}
-			e = n.Args[0]
+			e = r.Tree
 		default:
 			return e
 		}
 	}
 }
 
-// isJoin reports whether an operator only adds labels: a multiplication with an _info metric or group(…).
-func isJoin(b *parser.BinaryExpr) bool {
-	if b.Op != parser.MUL || b.VectorMatching == nil {
-		return false
-	}
-	switch n := unparen(b.RHS).(type) {
-	case *parser.VectorSelector:
-		return strings.HasSuffix(NameOf(n), "_info")
-	case *parser.AggregateExpr:
-		v, ok := unparen(n.Expr).(*parser.VectorSelector)
-		return n.Op == parser.GROUP || ok && n.Op == parser.MAX && strings.HasSuffix(NameOf(v), "_info")
-	}
-	return false
-}
-
-// isFilter reports whether an operator drops the values for which it does not hold.
-func isFilter(b *parser.BinaryExpr) bool { return b.Op.IsComparisonOperator() && !b.ReturnBool }
-
 // unscale strips the numbers that a vector is multiplied with or divided by, and returns their product.
-func unscale(e parser.Expr) (inner parser.Expr, by float64) {
-	b, ok := value(e).(*parser.BinaryExpr)
+func (p *pass) unscale(e parser.Expr) (inner parser.Expr, by float64) {
+	b, ok := p.value(e).(*parser.BinaryExpr)
 	if !ok {
-		return value(e), 1
+		return p.value(e), 1
 	}
 	l, left := constant(b.LHS)
 	r, right := constant(b.RHS)
 	switch {
 	case b.Op == parser.MUL && right:
-		inner, by = unscale(b.LHS)
+		inner, by = p.unscale(b.LHS)
 		return inner, by * r
 	case b.Op == parser.DIV && right && r != 0:
-		inner, by = unscale(b.LHS)
+		inner, by = p.unscale(b.LHS)
 		return inner, by / r
 	case b.Op == parser.MUL && left:
-		inner, by = unscale(b.RHS)
+		inner, by = p.unscale(b.RHS)
 		return inner, by * l
 	}
 	return b, 1
@@ -125,56 +103,42 @@ const (
 	unknownClass class = iota
 	gauge
 	counter
-	bucket
-	sum
-	count
+	histogramPart // its _bucket, _sum or _count
 	created
 	bareHistogram // a histogram's name without a suffix: no series has it
 )
 
 // cumulative reports whether the values only grow.
-func (c class) cumulative() bool { return c == counter || c == bucket || c == sum || c == count }
+func (c class) cumulative() bool { return c == counter || c == histogramPart }
 
 // classOf returns the class of a series by its name, as the catalogue of engines
-// and NVIDIA's fields has it: a suffix alone proves nothing.
-func classOf(name string) (class, engine.Family) {
+// and NVIDIA's fields has it: a suffix alone proves nothing. A recording rule's is not known.
+func (p *pass) classOf(name string) (class, engine.Family) {
 	n, ok := dialect.Known(name)
-	if !ok {
-		if f, field := dcgm.FieldOf(name); field {
-			c := map[string]class{"counter": counter, "gauge": gauge, "code": gauge}[f.Type]
-			return c, engine.Family{Name: name, Engine: dialect.DCGM, Labels: []string{"*"}}
-		}
-		return unknownClass, n
-	}
 	canonical, _ := vllm.Canonical(name)
-	rest := strings.TrimPrefix(canonical, n.Name)
 	switch {
+	case p.recorded(name):
+		return unknownClass, n
+	case !ok:
+		field, ok := dcgm.FieldOf(name)
+		if ok {
+			n = engine.Family{Name: name, Engine: dialect.DCGM, Unit: field.Unit}
+		}
+		return map[string]class{"counter": counter, "gauge": gauge, "code": gauge}[field.Type], n
 	case n.Type == engine.Gauge:
 		return gauge, n
 	case strings.HasSuffix(canonical, "_created"):
 		return created, n
 	case n.Type == engine.Counter:
 		return counter, n
-	case rest == "_bucket":
-		return bucket, n
-	case rest == "_sum":
-		return sum, n
-	case rest == "_count":
-		return count, n
+	case slices.Contains(engine.HistogramSuffixes, strings.TrimPrefix(canonical, n.Name)):
+		return histogramPart, n
 	case n.Type == engine.Histogram:
 		return bareHistogram, n
 	case n.Type == engine.Summary:
 		return gauge, n // a quantile
 	}
 	return unknownClass, n
-}
-
-// isEngineName reports whether a name is in the name space of an inference server, or of a program beside it.
-func isEngineName(name string) bool {
-	_, prefix := vllm.Canonical(name)
-	_, other := dialect.OtherOf(name)
-	_, near := beside.Of(name)
-	return prefix != "" || other || near
 }
 
 // NameOf returns the name that a selector asks for, "" where it is no single one.
@@ -200,11 +164,6 @@ func Selectors(n parser.Node) []*parser.VectorSelector {
 		return nil
 	})
 	return out
-}
-
-// selectsBy reports whether a selector asks for a value of a label.
-func selectsBy(v *parser.VectorSelector, label string) bool {
-	return slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == label })
 }
 
 // rates are the functions that are for counters.
@@ -234,22 +193,10 @@ func (p *pass) insideCall(names ...string) bool {
 	return slices.ContainsFunc(p.path, func(n parser.Node) bool { return isCall(n, names...) })
 }
 
-// rated returns the selector of a rate, perhaps aggregated, and the factor of its values; nil if the expression is no
-// rate.
-func rated(e parser.Expr) (*parser.VectorSelector, float64) {
-	e, outer := unscale(e)
-	if a, ok := e.(*parser.AggregateExpr); ok {
-		e = a.Expr
-	}
-	e, inner := unscale(e)
-	c, _ := e.(*parser.Call)
-	return ranged(c, rates...), outer * inner
-}
-
-// ranged returns the selector over whose range one of some functions is called; nil where none is.
-func ranged(c *parser.Call, names ...string) *parser.VectorSelector {
-	if isCall(c, names...) {
-		if m, ok := unparen(c.Args[0]).(*parser.MatrixSelector); ok {
+// ranged returns the selector over whose range an expression calls one of some functions; nil where it does not.
+func ranged(e parser.Expr, names ...string) *parser.VectorSelector {
+	if isCall(e, names...) {
+		if m, ok := unparen(e.(*parser.Call).Args[0]).(*parser.MatrixSelector); ok {
 			return m.VectorSelector.(*parser.VectorSelector)
 		}
 	}
@@ -292,18 +239,9 @@ type quantile struct {
 	factor float64 // of the result
 }
 
-// quantileOf takes apart a histogram_quantile, perhaps scaled by a number, also one that a recording rule made.
-func (p *pass) quantileOf(e parser.Expr) (quantile, bool) {
-	if v, ok := unparen(e).(*parser.VectorSelector); ok {
-		if r := p.records[NameOf(v)]; r != nil && r != p.Query && r.Tree != nil {
-			return quantileIn(r.Tree)
-		}
-	}
-	return quantileIn(e)
-}
-
-func quantileIn(e parser.Expr) (out quantile, ok bool) {
-	e, by := unscale(e)
+// quantileOf takes apart a histogram_quantile, perhaps scaled by a number.
+func (p *pass) quantileOf(e parser.Expr) (out quantile, ok bool) {
+	e, by := p.unscale(e)
 	switch n := e.(type) {
 	case *parser.Call:
 		if n.Func.Name != "histogram_quantile" || len(n.Args) != 2 {
@@ -316,7 +254,7 @@ func quantileIn(e parser.Expr) (out quantile, ok bool) {
 		}
 	case *parser.AggregateExpr:
 		if n.Op == parser.MAX || n.Op == parser.MIN {
-			out, ok = quantileIn(n.Expr)
+			out, ok = p.quantileOf(n.Expr)
 			out.factor *= by
 		}
 	}

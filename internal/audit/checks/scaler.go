@@ -11,7 +11,7 @@ var scalingWrong = Check{
 	Title: "an autoscaler on a metric that does not show whether another replica would help",
 	Doc: "A compute-bound server may be saturated with a third of its KV cache in use: KV usage alone adds no replica. GPU " +
 		"utilization is 100 % with one request: it alone adds replicas while all are nearly idle.",
-	query: func(p *pass) {
+	look: onQuery(func(p *pass) {
 		const fix = "scale on the requests in flight: sixty generate autoscaling"
 		if p.Role != files.Scaler || !p.Alone {
 			return
@@ -21,11 +21,11 @@ var scalingWrong = Check{
 			if q.Where != p.Where {
 				continue
 			}
-			if q.Tree == nil || len(Selectors(q.Tree)) == 0 {
-				return // nobody knows what it is
+			if q.Tree == nil || len(Selectors(q.Tree)) == 0 { // nobody knows what it is
+				return
 			}
 			for _, v := range Selectors(q.Tree) {
-				only[misleading(NameOf(v))] = true
+				only[p.misleading(NameOf(v))] = true
 			}
 		}
 		switch {
@@ -39,15 +39,15 @@ var scalingWrong = Check{
 			p.report(p.whole(), "nothing but GPU utilization is looked at, which is 100 % with a single request: replicas are "+
 				"added while all are nearly idle", fix)
 		}
-	},
+	}),
 }
 
 // Metrics that mislead an autoscaler.
 const ofCache, ofGPU = "cache", "GPU"
 
 // misleading says which of them a metric is, "" for none.
-func misleading(name string) string {
-	_, f := classOf(name)
+func (p *pass) misleading(name string) string {
+	_, f := p.classOf(name)
 	switch {
 	case strings.HasSuffix(f.Name, "cache_usage_perc") || f.Name == "token_usage":
 		return ofCache

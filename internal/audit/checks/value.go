@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/audit/files"
@@ -20,10 +19,10 @@ var ratioSummed = Check{
 	Title: "shares, temperatures, frequencies or codes of several servers or GPUs summed",
 	Doc: "KV-cache usage is a share: 40 % on each of two replicas is not 80 %. Take `max` for the fullest, `avg` for the fleet. " +
 		"`DCGM_FI_DEV_XID_ERRORS` is the code of the last error: its sum means nothing.",
-	node: on(func(p *pass, a *parser.AggregateExpr) {
-		v, by := p.gaugeIn(a.Expr, 0)
-		what := quantityOf(NameOf(v))
-		_, f := classOf(NameOf(v))
+	look: on(func(p *pass, a *parser.AggregateExpr) {
+		v, by := p.gaugeIn(a.Expr)
+		what := p.quantityOf(NameOf(v))
+		_, f := p.classOf(NameOf(v))
 		if a.Op != parser.SUM || what == "" || by == 0 || f.Kind == "EPP" || p.Role == files.Scaler || p.combined() ||
 			p.Opaque(a.PosRange.Start, a.Expr.PositionRange().Start) {
 			return
@@ -56,28 +55,19 @@ func (p *pass) combined() bool {
 	})
 }
 
-// unitOf returns the unit of a gauge of the catalogue, or of NVIDIA's fields.
-func unitOf(name string) string {
-	if f, ok := dcgm.FieldOf(name); ok {
-		return f.Unit
-	}
-	_, family := classOf(name)
-	return family.Unit
-}
-
 // quantityOf says what the values of a gauge of the catalogue are where they cannot be added up, "" elsewhere.
-func quantityOf(name string) string {
-	c, family := classOf(name)
-	f, _ := dcgm.FieldOf(name)
-	switch unit := unitOf(name); {
-	case f.Type == "code":
+func (p *pass) quantityOf(name string) string {
+	c, f := p.classOf(name)
+	field, _ := dcgm.FieldOf(name)
+	switch {
+	case field.Type == "code":
 		return "codes"
 	case c != gauge:
-	case unit == "C":
+	case f.Unit == "C":
 		return "temperatures"
-	case unit == "MHz" || unit == "Hz":
+	case f.Unit == "MHz" || f.Unit == "Hz":
 		return "frequencies"
-	case unit == "%" || unit == "ratio" || unit == "" && family.Engine != "" && shareNamed.MatchString(family.Name):
+	case f.Unit == "%" || f.Unit == "ratio" || f.Unit == "" && f.Engine != "" && shareNamed.MatchString(f.Name):
 		return "shares"
 	}
 	return ""
@@ -87,21 +77,16 @@ func quantityOf(name string) string {
 var shareNamed = regexp.MustCompile(`(_ratio|_usage_perc|_hit_rate)$`)
 
 // gaugeIn returns the only selector whose values an expression passes on, perhaps filtered, averaged or scaled by a
-// factor; nil if it does more. Recording rules are followed a few levels deep.
-func (p *pass) gaugeIn(e parser.Expr, depth int) (v *parser.VectorSelector, by float64) {
-	e, scale := unscale(e)
+// factor; nil if it does more.
+func (p *pass) gaugeIn(e parser.Expr) (v *parser.VectorSelector, by float64) {
+	e, scale := p.unscale(e)
 	by = 1
 	switch n := e.(type) {
 	case *parser.VectorSelector:
 		v = n
-		if r := p.records[NameOf(n)]; p.recorded(NameOf(n)) {
-			if v = nil; r != nil && r.Tree != nil && r != p.Query && depth <= 3 {
-				v, by = p.gaugeIn(r.Tree, depth+1)
-			}
-		}
 	case *parser.AggregateExpr:
 		if slices.Contains(passing, n.Op) {
-			v, by = p.gaugeIn(n.Expr, depth)
+			v, by = p.gaugeIn(n.Expr)
 		}
 	case *parser.Call:
 		v = ranged(n, "avg_over_time", "max_over_time", "min_over_time", "last_over_time")
@@ -116,7 +101,7 @@ var impossibleThreshold = Check{
 	ID: "impossible-threshold", Severity: page, Title: "a comparison that can never hold, or always does",
 	Doc: "A share compared with 90, GPU utilization (0–100) with 0.9, `up` with 2, a rate with `>= 0`, `count(up == 1) == 0` (the " +
 		"count of nothing is empty). Only where the catalogue has the range of the values.",
-	node: on(func(p *pass, b *parser.BinaryExpr) {
+	look: on(func(p *pass, b *parser.BinaryExpr) {
 		c, ok := p.comparedWith(b)
 		low, high, known := p.rangeOf(c.expr)
 		if !ok || !known || p.guards(b, c) {
@@ -145,15 +130,16 @@ var impossibleThreshold = Check{
 }
 
 // rangeOf returns the minimum and maximum of an expression's values if the catalogue knows them. It knows shares,
-// states and counts.
+// states, counts, and what only grows.
 func (p *pass) rangeOf(e parser.Expr) (low, high float64, known bool) {
-	if e == nil || alternates(e) {
+	if e == nil {
 		return 0, 0, false
 	}
-	if v, by := p.gaugeIn(e, 0); v != nil && by > 0 {
-		return rangeOfGauge(NameOf(v), by)
+	if v, by := p.gaugeIn(e); v != nil && by > 0 {
+		high, known = p.highestOf(NameOf(v))
+		return 0, high * by, known
 	}
-	e, by := unscale(e)
+	e, by := p.unscale(e)
 	switch n := e.(type) {
 	case *parser.AggregateExpr:
 		if n.Op == parser.COUNT {
@@ -165,73 +151,29 @@ func (p *pass) rangeOf(e parser.Expr) (low, high float64, known bool) {
 		}
 	case *parser.Call:
 		high, known = math.Inf(1), ranged(n, rates...) != nil
-	case *parser.BinaryExpr:
-		whole, isComplement := constant(n.LHS)
-		switch {
-		case n.Op == parser.SUB && isComplement: // of a share
-			low, high, known = p.rangeOf(n.RHS)
-			low, high, known = whole-high, whole-low, known && high == whole
-		case n.Op == parser.DIV:
-			part, scaled := rated(n.LHS)
-			of, scale := rated(n.RHS)
-			high, known = scaled/scale, isPart(part, of) && scaled/scale > 0
-		}
 	}
 	return low * by, high * by, known && by > 0
 }
 
-// rangeOfGauge returns the range of a gauge that is multiplied by a factor.
-func rangeOfGauge(name string, by float64) (low, high float64, known bool) {
-	c, _ := classOf(name)
-	switch quantity := quantityOf(name); {
-	case quantity == "shares" && !strings.HasSuffix(name, "_hit_rate"): // V0's is −1 where nothing was asked
-		if unitOf(name) == "%" {
-			by *= 100
-		}
-		return 0, by, true
-	case isState(name):
-		return 0, by, true
+// highestOf returns the maximum of a series of which the catalogue knows that its values begin at 0.
+func (p *pass) highestOf(name string) (high float64, known bool) {
+	c, f := p.classOf(name)
+	canonical, _ := vllm.Canonical(name)
+	switch isShare := p.quantityOf(name) == "shares"; {
+	case isShare && f.Unit == "%":
+		return 100, true
+	case isShare && !strings.HasSuffix(name, "_hit_rate"): // V0's is −1 where nothing was asked
+		return 1, true
+	case slices.Contains(states, canonical):
+		return 1, true
 	case c.cumulative():
-		return 0, math.Inf(1), true
+		return math.Inf(1), true
 	}
-	return 0, 0, false
+	return 0, false
 }
 
-// alternates reports whether other values may stand in for an expression's.
-func alternates(e parser.Expr) bool {
-	return contains(e, func(n parser.Node) bool {
-		b, ok := n.(*parser.BinaryExpr)
-		return ok && b.Op == parser.LOR || isCall(n, "clamp", "clamp_min", "clamp_max", "label_replace")
-	})
-}
-
-// wholes are counters of which another one counts a part.
-var wholes = map[string]string{
-	"vllm:prefix_cache_hits_total":               "vllm:prefix_cache_queries_total",
-	"vllm:gpu_prefix_cache_hits_total":           "vllm:gpu_prefix_cache_queries_total",
-	"vllm:external_prefix_cache_hits_total":      "vllm:external_prefix_cache_queries_total",
-	"vllm:spec_decode_num_accepted_tokens_total": "vllm:spec_decode_num_draft_tokens_total",
-	"vllm:prompt_tokens_cached_total":            "vllm:prompt_tokens_total",
-	"vllm:mm_cache_hits_total":                   "vllm:mm_cache_queries_total",
-}
-
-// isPart reports whether one counter counts a subset of another's events: hits among queries, or series with further
-// matchers.
-func isPart(part, whole *parser.VectorSelector) bool {
-	if part == nil || whole == nil {
-		return false
-	}
-	l, _ := vllm.Canonical(NameOf(part))
-	r, _ := vllm.Canonical(NameOf(whole))
-	if l == "" || l != r {
-		return l != "" && wholes[l] == r
-	}
-	return part.OriginalOffset == whole.OriginalOffset && len(part.LabelMatchers) > len(whole.LabelMatchers) &&
-		!slices.ContainsFunc(whole.LabelMatchers, func(m *labels.Matcher) bool {
-			return !slices.ContainsFunc(part.LabelMatchers,
-				func(o *labels.Matcher) bool { return o.String() == m.String() })
-		})
-}
+// states are gauges of 0 and 1: a target that is down has a series too.
+var states = []string{"up", "probe_success", "vllm:healthy_pods_total", "vllm:engine_sleep_state"}
 
 // negated are the comparisons that hold where another one does not.
 var negated = map[parser.ItemType]parser.ItemType{

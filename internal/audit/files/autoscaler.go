@@ -1,7 +1,6 @@
 package files
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,12 +10,53 @@ import (
 
 // addScaler reads the queries by which KEDA's ScaledObject and ScaledJob scale
 // (https://keda.sh/docs/latest/scalers/prometheus/).
-func (d *Document) addScaler(n *yaml.Node) {
-	name, triggers := str(n, "metadata", "name"), items(get(n, "spec", "triggers"))
-	alone := !slices.ContainsFunc(triggers, func(t *yaml.Node) bool { return str(t, "type") != "prometheus" })
-	for _, t := range triggers {
-		if expr := get(t, "metadata", "query"); str(t, "type") == "prometheus" && strings.TrimSpace(str(expr)) != "" {
-			d.add(&Query{Role: Scaler, Name: name, Where: "scaler " + name, Alone: alone}, expr)
+func (d *Document) addScaler(n *yaml.Node) error {
+	type trigger struct {
+		Type     string
+		Metadata struct{ Query yaml.Node }
+	}
+	var s struct {
+		Metadata struct{ Name string }
+		Spec     struct{ Triggers []trigger }
+	}
+	if err := n.Decode(&s); err != nil {
+		return err
+	}
+	name, other := s.Metadata.Name, func(t trigger) bool { return t.Type != "prometheus" }
+	alone := !slices.ContainsFunc(s.Spec.Triggers, other)
+	for _, t := range s.Spec.Triggers {
+		if other(t) || t.Metadata.Query.IsZero() {
+			continue
+		}
+		q := &Query{Role: Scaler, Name: name, Where: "scaler " + name, Alone: alone}
+		if err := d.add(q, &t.Metadata.Query); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// managed is an alert that Grafana manages: its condition is a query with a threshold behind it, which together are an
+// alert's expression
+// (https://grafana.com/docs/grafana/latest/alerting/fundamentals/alert-rules/queries-conditions/).
+type managed struct {
+	Title, Condition string
+	Data             []step
+}
+
+// A step of a managed alert is a query, or an expression over other steps, by their letters.
+type step struct {
+	RefID string `yaml:"refId"`
+	Model struct {
+		Expr             yaml.Node
+		Type, Expression string
+		Instant, Range   bool
+		Conditions       []struct {
+			Evaluator struct {
+				Type   string
+				Params []string
+			}
+			Query struct{ Params []string }
 		}
 	}
 }
@@ -30,74 +70,63 @@ type ManagedAlert struct {
 	op, limit string // the comparison of its threshold
 }
 
-// addManaged reads an alert that Grafana manages: its condition is a query with a threshold behind it,
-// which together are an alert's expression
-// (https://grafana.com/docs/grafana/latest/alerting/fundamentals/alert-rules/queries-conditions/).
-func (d *Document) addManaged(r *yaml.Node) error {
-	title, condition := str(r, "title"), str(r, "condition")
-	steps := map[string]*yaml.Node{}
-	for _, s := range items(get(r, "data")) {
-		steps[str(s, "refId")] = s
+// addTo adds the queries of the alert to a document.
+func (r managed) addTo(d *Document, runbook string) {
+	steps := map[string]step{}
+	for _, s := range r.Data {
+		steps[s.RefID] = s
 	}
-	before := len(d.Queries)
-	if err := d.walk(get(r, "data"), &panel{title}); err != nil {
-		return err
-	}
-	for _, q := range d.Queries[before:] {
-		m := &ManagedAlert{Missing: steps[condition] == nil && condition != ""}
-		q.Where, q.Managed = fmt.Sprintf("alert %q", title), m
-		for id, s := range steps {
-			if e := get(s, "model", "expr"); e != nil && e == q.node {
-				m.Direct = condition == id && condition != ""
-				m.follow(steps, id, condition)
-			}
+	_, there := steps[r.Condition]
+	for _, s := range r.Data {
+		if s.Model.Expr.IsZero() {
+			continue
 		}
-		if m.op != "" && m.limit != "" { // an alert's expression, told at the query's place
-			q.Expr, q.node = "("+strings.TrimSpace(q.Expr)+"\n) "+m.op+" "+m.limit, nil
-			q.Role, q.Name, q.Where, q.Runbook = Alert, title, "alert "+title, str(r, "annotations", "runbook_url")
+		m := &ManagedAlert{Missing: !there && r.Condition != "", Direct: there && r.Condition == s.RefID}
+		m.follow(steps, s.RefID, r.Condition)
+		q := &Query{Role: InPanel, Name: r.Title, Where: "alert " + r.Title, Managed: m, node: &s.Model.Expr}
+		q.Expr = str(q.node)
+		if m.op != "" { // an alert's expression, told at the query's place
+			q.Expr, q.Role, q.Runbook = "("+strings.TrimSpace(q.Expr)+"\n) "+m.op+" "+m.limit, Alert, runbook
 		}
+		d.Add(q)
 	}
-	return nil
 }
 
+// comparisons are those of Grafana's thresholds. The two of a range are not among them.
+var comparisons = map[string]string{"gt": ">", "lt": "<", "gte": ">=", "lte": "<=", "eq": "==", "ne": "!="}
+
 // follow goes from the condition to a query, by its letter.
-func (m *ManagedAlert) follow(steps map[string]*yaml.Node, query, condition string) {
-	asked := get(steps[query], "model")
-	reduced := scalar(get(asked, "instant")) == "true" && scalar(get(asked, "range")) != "true"
-	op, limit, step := "", "", steps[condition]
+func (m *ManagedAlert) follow(steps map[string]step, query, condition string) {
+	asked := steps[query].Model
+	reduced := asked.Instant && !asked.Range
+	op, limit, letter := "", "", condition
 	for range steps {
-		s := get(step, "model")
-		conditions := items(get(s, "conditions"))
-		switch kind := str(s, "type"); kind {
+		s := steps[letter].Model
+		switch s.Type {
 		case "threshold", "classic_conditions":
-			if len(conditions) != 1 || op != "" {
+			if len(s.Conditions) != 1 || op != "" {
 				return
 			}
-			e := get(conditions[0], "evaluator")
-			op = map[string]string{"gt": ">", "lt": "<", "gte": ">=", "lte": "<=", "eq": "==",
-				"ne": "!="}[str(e, "type")]
-			if params := items(get(e, "params")); len(params) > 0 {
-				limit = scalar(params[0])
+			op = comparisons[s.Conditions[0].Evaluator.Type]
+			if params := s.Conditions[0].Evaluator.Params; len(params) > 0 {
+				limit = params[0]
 			}
-			reduced = reduced || kind == "classic_conditions"
+			reduced = reduced || s.Type == "classic_conditions"
 		case "reduce", "resample":
-			reduced = reduced || kind == "reduce"
+			reduced = reduced || s.Type == "reduce"
 		default:
 			return
 		}
-		next := str(s, "expression")
-		if next == "" && len(conditions) == 1 {
-			if names := items(get(conditions[0], "query", "params")); len(names) > 0 {
-				next = scalar(names[0])
-			}
+		letter = s.Expression
+		if letter == "" && len(s.Conditions) == 1 && len(s.Conditions[0].Query.Params) > 0 {
+			letter = s.Conditions[0].Query.Params[0]
 		}
-		if next == query && op != "" {
+		if letter == query && op != "" {
 			if _, err := strconv.ParseFloat(limit, 64); err == nil {
 				m.op, m.limit = op, limit
 			}
 			m.Unreduced = !reduced
 			return
 		}
-		step = steps[next]
 	}
 }

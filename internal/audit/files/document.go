@@ -1,8 +1,8 @@
 // Package files reads the files that an audit is of: rules of Prometheus, Mimir and
 // VictoriaMetrics, dashboards of Grafana and Perses, alerts that Grafana manages, and what
-// autoscalers ask for (KEDA), also written into other files (ConfigMaps,
-// custom resources, a chart's values). Every expression is found with its line, so that it can
-// be pointed at, and a name in it replaced without another byte changing.
+// autoscalers ask for (KEDA), at any depth of YAML or JSON (a List of Kubernetes, a chart's
+// values). Every expression is found with its line, so that it can be pointed at, and a name in
+// it replaced without another byte changing.
 package files
 
 import (
@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,21 +54,27 @@ type Query struct {
 	Mentions []Mention
 	Err      error // parse error
 
-	// where it is written; nil where it can only be pointed at: in a string of another file, on a server
-	node   *yaml.Node
-	line   int    // of its first byte, from 1; 0 if the file has no lines
-	block  bool   // its lines are the file's
-	parsed string // parsed instead of Expr, with the same length; "" means Expr
-	panel  *panel // nil outside of panels
+	node   *yaml.Node // that holds it; nil where it is not of a file
+	parsed string     // parsed instead of Expr, with the same length; "" means Expr
 }
 
-// Line returns the line of a byte of the expression, from 1; 0 if the file has no lines.
+// Line returns the line of a byte of the expression, from 1; 0 if it is not of a file.
 func (q *Query) Line(at int) int {
-	if !q.block {
-		return q.line
+	if q.node == nil {
+		return 0
 	}
-	return q.line + strings.Count(q.Expr[:at], "\n")
+	line := q.node.Line
+	if q.isBlock() { // its content begins on the line after its indicator
+		line++
+	}
+	if q.node.Style&yaml.LiteralStyle != 0 {
+		line += strings.Count(q.Expr[:at], "\n")
+	}
+	return line
 }
+
+// isBlock reports whether the file has the expression on lines of its own.
+func (q *Query) isBlock() bool { return q.node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 }
 
 // Opaque reports whether a range of the expression holds a variable, so that
 // nobody can tell what it will be.
@@ -89,29 +94,6 @@ var ErrUnrelated = errors.New("neither rules nor a dashboard")
 
 // Read parses a file and collects its queries. An error names the file and, where it can, the line.
 func Read(name string, data []byte) (*Document, error) {
-	d, err := collect(name, data)
-	if err != nil {
-		return nil, err
-	}
-	for _, q := range d.Queries {
-		q.parse(d)
-	}
-	return d, nil
-}
-
-// Add parses a query and adds it to a document that was not read from a file.
-func (d *Document) Add(q *Query) {
-	q.parse(d)
-	d.Queries = append(d.Queries, q)
-}
-
-func (q *Query) parse(in *Document) {
-	q.Doc = in
-	q.Tree, q.Mentions, q.Err = standIn(cmp.Or(q.parsed, q.Expr))
-}
-
-// collect finds the queries of a file.
-func collect(name string, data []byte) (*Document, error) {
 	d := &Document{Name: name, Data: data}
 	roots, err := parse(data)
 	var syntax *json.SyntaxError // the YAML library does not tell its line
@@ -119,20 +101,29 @@ func collect(name string, data []byte) (*Document, error) {
 		&syntax) {
 		err = fmt.Errorf("line %d: not JSON: %w", 1+bytes.Count(data[:syntax.Offset], []byte("\n")), syntax)
 	}
+	for _, root := range roots {
+		err = cmp.Or(err, d.walk(root, nil))
+	}
+	var types *yaml.TypeError
+	if errors.As(err, &types) {
+		err = errors.New(types.Errors[0])
+	}
 	if err != nil {
 		return nil, hint.Or(fmt.Errorf("%s: %w", name, err), "correct the line, or leave the file out")
 	}
-	for _, root := range roots {
-		if err := d.walk(root, nil); err != nil {
-			return nil, hint.Or(fmt.Errorf("%s:%w", name, err), "correct the line, or leave the file out")
-		}
-	}
 	if !slices.ContainsFunc(d.Queries, func(q *Query) bool { return q.Role != InVariable }) {
 		return nil, hint.With(fmt.Errorf("%s: %w in it", name, ErrUnrelated),
-			"give groups of rules, a PrometheusRule, VMRule or ScaledObject, or a dashboard as Grafana or Perses exports it, "+
-				"also in a ConfigMap")
+			"give groups of rules, a PrometheusRule, VMRule or ScaledObject, or a dashboard as Grafana or Perses exports "+
+				"it; take the file out of a ConfigMap: kubectl get configmap NAME -o jsonpath='{.data.FILE}'")
 	}
 	return d, nil
+}
+
+// Add parses a query and adds it to a document.
+func (d *Document) Add(q *Query) {
+	q.Doc = d
+	q.Tree, q.Mentions, q.Err = standIn(cmp.Or(q.parsed, q.Expr))
+	d.Queries = append(d.Queries, q)
 }
 
 // surrogates are pairs of escapes for one character, which JSON has and YAML has not.
@@ -169,161 +160,83 @@ func parse(data []byte) (roots []*yaml.Node, err error) {
 // IsTemplate reports whether an unreadable file is a template, such as those of a chart.
 func IsTemplate(data []byte) bool { return bytes.Contains(data, []byte("{{")) }
 
-// get follows keys from a mapping; nil where one is missing.
+// get follows keys from a mapping; the zero node where one is missing.
 func get(n *yaml.Node, keys ...string) *yaml.Node {
 	for _, key := range keys {
 		in := n
-		if n = nil; in != nil && in.Kind == yaml.MappingNode {
-			for i := 0; i+1 < len(in.Content) && n == nil; i += 2 {
-				if in.Content[i].Value == key {
-					n = in.Content[i+1]
-				}
+		n = &yaml.Node{}
+		for i := 0; in.Kind == yaml.MappingNode && i+1 < len(in.Content) && n.IsZero(); i += 2 {
+			if in.Content[i].Value == key {
+				n = in.Content[i+1]
 			}
 		}
 	}
 	return n
 }
 
-// items are a list's, none of anything else.
-func items(n *yaml.Node) []*yaml.Node {
-	if n == nil || n.Kind != yaml.SequenceNode {
-		return nil
-	}
-	return n.Content
-}
-
-// scalar returns the text of a string, number or boolean, "" for other nodes. Aliases are followed to strings only,
-// so that aliases of aliases cannot multiply.
-func scalar(n *yaml.Node) string {
-	if n != nil && n.Kind == yaml.AliasNode {
+// str returns a string, "" for anything else. Aliases are followed to strings only, so that aliases of aliases cannot
+// multiply.
+func str(n *yaml.Node, keys ...string) string {
+	n = get(n, keys...)
+	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if n == nil || n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
 		return ""
 	}
 	return n.Value
 }
 
-// str returns a string, "" for anything else.
-func str(n *yaml.Node, keys ...string) string {
-	if n = get(n, keys...); kindOf(n) != "a string" {
-		return ""
-	}
-	return scalar(n)
-}
-
-// kindOf says what a node is, for people.
-func kindOf(n *yaml.Node) string {
-	if n != nil && n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	switch {
-	case n == nil:
-		return "nothing"
-	case n.Kind == yaml.MappingNode:
-		return "a mapping"
-	case n.Kind == yaml.SequenceNode:
-		return "a list"
-	}
-	return cmp.Or(map[string]string{"!!str": "a string", "!!null": "nothing"}[n.ShortTag()], "a number or boolean")
-}
-
-func errorAt(n *yaml.Node, format string, args ...any) error {
-	return fmt.Errorf("%d:%d: %s", n.Line, n.Column, fmt.Sprintf(format, args...))
-}
-
-// want returns an error where a node that is there is of another kind.
-func want(n *yaml.Node, what, kind string) error {
-	if got := kindOf(n); got != kind && got != "nothing" {
-		return errorAt(n, "%s is %s, want %s", what, got, kind)
-	}
-	return nil
-}
-
 // walk finds the queries under a node, whatever its nesting: groups of rules at the top of a file, in the spec of a
-// custom resource or in a chart's values, and panels in rows, in panels or by name. in is the panel that surrounds
-// the node.
-func (d *Document) walk(n *yaml.Node, in *panel) (err error) {
-	for _, item := range items(n) {
-		if err := d.walk(item, in); err != nil {
-			return err
+// custom resource or in a chart's values, and panels in rows, in panels or by name. panel is the title of the panel
+// that surrounds the node, nil outside of panels.
+func (d *Document) walk(n *yaml.Node, panel *string) (err error) {
+	if n.Kind == yaml.SequenceNode {
+		for _, item := range n.Content {
+			err = cmp.Or(err, d.walk(item, panel))
 		}
 	}
 	if n.Kind != yaml.MappingNode {
-		return nil
-	}
-	kind := str(n, "kind")
-	switch {
-	case kind == "CustomResourceDefinition": // its schema has groups too
-		return nil
-	case kind == "ScaledObject" || kind == "ScaledJob":
-		d.addScaler(n)
-		return nil
-	}
-	if p := panelOf(n); p != nil {
-		in = p
-	}
-	if err := d.addTarget(n, in); err != nil {
 		return err
 	}
+	switch str(n, "kind") {
+	case "CustomResourceDefinition": // its schema has groups too
+		return nil
+	case "ScaledObject", "ScaledJob":
+		return d.addScaler(n)
+	}
+	if title, ok := titleOf(n); ok {
+		panel = &title
+	}
+	d.addTarget(n, panel)
 	for i := 0; i+1 < len(n.Content) && err == nil; i += 2 {
 		switch key, v := n.Content[i].Value, n.Content[i+1]; {
-		case key == "groups" && in == nil:
+		case key == "groups" && panel == nil:
 			err = d.addGroups(v)
-		case kind == "ConfigMap" && key == "data":
-			for k := 0; k+1 < len(v.Content); k += 2 {
-				err = cmp.Or(err, d.addEmbedded(v.Content[k].Value, v.Content[k+1]))
-			}
-		case holdsBoard(key, v):
-			err = d.addEmbedded(key, v)
+		case key == "variables":
+			d.addVariables(v)
 		default:
-			switch key {
-			case "templating":
+			if key == "templating" {
 				d.addVariables(get(v, "list"))
-			case "variables":
-				d.addVariables(v)
 			}
-			err = d.walk(v, in)
+			err = d.walk(v, panel)
 		}
 	}
 	return err
 }
 
-// addEmbedded reads the file inside a string. Its findings name the line where their expression stands, and nothing in
-// it is repaired.
-func (d *Document) addEmbedded(name string, n *yaml.Node) error {
-	sub, err := collect(name, []byte(str(n)))
-	if err != nil {
-		isFile := slices.Contains([]string{".yaml", ".yml", ".json", ".rules"}, path.Ext(name))
-		if !errors.Is(err, ErrUnrelated) && isFile && str(n) != "" {
-			return errorAt(n, "data %s", err)
-		}
-		return nil // data of another kind
-	}
-	for _, q := range sub.Queries {
-		q.node = nil
-		if n.Style&yaml.LiteralStyle != 0 { // a block's lines are the file's
-			q.line += n.Line
-		} else {
-			q.line, q.block = n.Line, false
-		}
-		d.Queries = append(d.Queries, q)
-	}
-	return nil
-}
+// A group is one of rules, of Prometheus or of Grafana.
+type group struct{ Rules []yaml.Node }
 
 // addGroups reads groups of rules.
 func (d *Document) addGroups(n *yaml.Node) error {
-	if err := want(n, "groups", "a list"); err != nil {
+	var groups []group
+	if err := n.Decode(&groups); err != nil {
 		return err
 	}
-	for _, g := range items(n) {
-		if err := cmp.Or(want(g, "a group of rules", "a mapping"),
-			want(get(g, "rules"), "rules", "a list")); err != nil {
-			return err
-		}
-		for _, r := range items(get(g, "rules")) {
-			if err := d.addRule(r); err != nil {
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			if err := d.addRule(&r); err != nil {
 				return err
 			}
 		}
@@ -331,37 +244,37 @@ func (d *Document) addGroups(n *yaml.Node) error {
 	return nil
 }
 
-func (d *Document) addRule(r *yaml.Node) error {
-	expr, alert, record := get(r, "expr"), get(r, "alert"), get(r, "record")
-	if expr == nil && get(r, "data") != nil {
-		return d.addManaged(r)
+func (d *Document) addRule(n *yaml.Node) error {
+	var r struct {
+		Alert, Record string
+		Expr          yaml.Node
+		Annotations   map[string]string
+		managed       `yaml:",inline"`
 	}
-	q := &Query{Role: Alert, Name: str(alert), Where: "alert " + str(alert),
-		Runbook: str(r, "annotations", "runbook_url")}
-	if alert == nil {
-		q.Role, q.Name, q.Where = Record, str(record), "recording rule "+str(record)
+	if err := n.Decode(&r); err != nil {
+		return err
+	}
+	runbook := r.Annotations["runbook_url"]
+	q := &Query{Role: Alert, Name: r.Alert, Where: "alert " + r.Alert, Runbook: runbook}
+	if r.Alert == "" {
+		q.Role, q.Name, q.Where = Record, r.Record, "recording rule "+r.Record
 	}
 	switch {
-	case expr == nil:
-		return cmp.Or(want(r, "a rule", "a mapping"), errorAt(r, "a rule without expr"))
-	case alert == nil && record == nil:
-		return errorAt(r, "a rule with neither alert nor record")
-	case expr.Kind != yaml.ScalarNode && expr.Kind != yaml.AliasNode:
-		return want(expr, "expr", "a string")
+	case r.Expr.IsZero() && r.Data != nil:
+		r.managed.addTo(d, runbook)
+		return nil
+	case r.Expr.IsZero():
+		return fmt.Errorf("line %d: a rule without expr", n.Line)
+	case q.Name == "":
+		return fmt.Errorf("line %d: a rule with neither alert nor record", n.Line)
 	}
-	d.add(q, expr)
-	return cmp.Or(want(alert, "alert", "a string"), want(record, "record", "a string"))
+	return d.add(q, &r.Expr)
 }
 
-// add adds a query whose expression a node holds. A block's content begins on the line after its indicator.
-func (d *Document) add(q *Query, n *yaml.Node) {
-	q.Expr, q.node, q.line = scalar(n), n, n.Line
-	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-		q.line++
-	}
-	q.block = n.Style&yaml.LiteralStyle != 0
-	if n.Kind == yaml.AliasNode {
-		q.node = nil
-	}
-	d.Queries = append(d.Queries, q)
+// add adds a query whose expression a node holds.
+func (d *Document) add(q *Query, n *yaml.Node) error {
+	err := n.Decode(&q.Expr)
+	q.node = n
+	d.Add(q)
+	return err
 }

@@ -17,15 +17,15 @@ type Rename struct {
 }
 
 // CanRename reports whether an expression can be changed where it stands.
-func (q *Query) CanRename() bool { return q.node != nil }
+func (q *Query) CanRename() bool { return q.node != nil && q.node.Kind == yaml.ScalarNode }
 
 // offset returns the byte of the file at which a query begins.
 func (q *Query) offset() int {
 	data, at := q.Doc.Data, 0
-	for range q.line - 1 {
+	for range q.Line(0) - 1 {
 		at += bytes.IndexByte(data[at:], '\n') + 1
 	}
-	if q.node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+	if q.isBlock() {
 		return at
 	}
 	for c := 1; c < q.node.Column && at < len(data); c++ {

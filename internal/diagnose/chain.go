@@ -176,6 +176,9 @@ func (s *Step) Tell(first bool) string {
 func (s *Step) describeStep(first, last bool) string {
 	e := &s.Evidence
 	says, value := s.Tell(first), indicator.Format(e.Value, e.Signal.Unit)
+	if e.Signal.Unit == indicator.State {
+		return says // the number says no more
+	}
 	if (s.First || s.Traffic || last) && e.Baseline.OK && e.Baseline.V > 0 {
 		if normal := indicator.Format(e.Baseline, e.Signal.Unit); normal != value {
 			value += ", normally " + normal

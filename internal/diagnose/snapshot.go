@@ -82,11 +82,14 @@ func (s *Snapshot) of(target int, p part) readings {
 func (s *Snapshot) partsOf(target int, label string, of catalog.Cond) []part {
 	var out []part
 	for p, readings := range s.parts[target] {
+		if p.label != label {
+			continue
+		}
 		known := false
 		of.Signals(func(sig *indicator.Signal) {
 			known = known || sig.Per == label && readings.of(sig).now != (indicator.Value{})
 		})
-		if p.label == label && known {
+		if known {
 			out = append(out, p)
 		}
 	}

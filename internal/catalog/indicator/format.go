@@ -121,13 +121,11 @@ func formatBytes(v float64) string {
 
 // formatDigits writes a number with three significant digits, no exponent, and no zeros at the end of its fraction.
 func formatDigits(v float64) string {
-	v += 0 // no negative zero
+	v += 0 // and not -0
 	a := math.Abs(v)
 	switch {
 	case math.IsInf(v, 0) || math.IsNaN(v):
 		return fmt.Sprint(v)
-	case a == 0:
-		return "0" // and not -0
 	case a >= 100:
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	case a >= 10:

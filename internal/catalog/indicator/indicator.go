@@ -39,6 +39,7 @@ const (
 	Celsius           Unit = "celsius"
 	Megahertz         Unit = "MHz"
 	Times             Unit = "times" // a quotient of two like quantities
+	State             Unit = "state" // above 0 while something holds
 )
 
 // Scope selects the labels that identify one value of a signal.

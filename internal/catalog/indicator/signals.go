@@ -1323,7 +1323,7 @@ func throttleSignal(name, title, doc string, bits ...float64) *Signal {
 		}
 	}
 	return &Signal{
-		Name: name, Title: title, Unit: Count, Scope: GPU, Optional: true, Expr: expr,
+		Name: name, Title: title, Unit: State, Scope: GPU, Optional: true, Expr: expr,
 		Doc: "Reasons set now: " + doc + ".", Hint: hintDCGM,
 	}
 }

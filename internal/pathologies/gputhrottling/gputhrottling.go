@@ -11,7 +11,7 @@ import (
 
 var (
 	set = &catalog.Threshold{
-		Name: "throttle_reason", Unit: indicator.Count, Default: 0.5,
+		Name: "throttle_reason", Unit: indicator.State, Default: 0.5,
 		Why: "the driver reports this reason for lowered clocks now",
 	}
 	clockLow = &catalog.Threshold{

@@ -46,7 +46,7 @@ run-recording: build ## Diagnose the recorded incident of a real vLLM server
 test: schemas page ## Check the format, vet, and run all tests
 	@unformatted=$$(gofmt -l cmd e2e internal research); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
 	$(GO) vet -tags e2e ./... # the tag adds files and takes none away
-	GOGC=$(GOGC) $(GO) test -vet=off -ldflags=-s -timeout 19m -p 6 $(WAITING) ./... # more packages at a time than processors: several wait for servers
+	GOGC=$(GOGC) $(GO) test -vet=off -ldflags=-s -timeout 40m -p 6 $(WAITING) ./... # more packages at a time than processors: several wait for servers
 
 # Those that wait longest come first, and then those that compute longest, so that nobody waits for them in the end.
 # Symbols, which only a debugger reads, would be a third of the linking.

@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -204,14 +205,31 @@ func (r *recent) chooseSeries(ctx context.Context, s *indicator.Samples, from, a
 }
 
 // matchInstances returns which instances a selector matches, and its matchers of other labels. Most queries
-// name instances, and a family has many series of each, so instances are matched once.
+// name instances, and a family has many series of each, so instances are matched once. Names that a matcher lists are
+// looked up: to match each of a thousand servers with a thousand alternatives takes longer than the query.
 func (r *recent) matchInstances(where []*labels.Matcher) (meant []bool, rest []*labels.Matcher) {
-	meant = make([]bool, len(r.instances))
-	of := func(m *labels.Matcher) bool { return m.Name == model.InstanceLabel }
-	for name, n := range r.instances {
-		meant[n] = !slices.ContainsFunc(where, func(m *labels.Matcher) bool { return of(m) && !m.Matches(name) })
+	var candidates []string
+	var matchers []*labels.Matcher
+	for _, m := range where {
+		switch listed := m.SetMatches(); {
+		case m.Name != model.InstanceLabel:
+			rest = append(rest, m)
+		case candidates == nil && len(listed) > 0:
+			candidates = listed
+		default:
+			matchers = append(matchers, m)
+		}
 	}
-	return meant, slices.DeleteFunc(slices.Clone(where), of)
+	if candidates == nil {
+		candidates = slices.Collect(maps.Keys(r.instances))
+	}
+	meant = make([]bool, len(r.instances))
+	for _, name := range candidates {
+		if n, known := r.instances[name]; known {
+			meant[n] = !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(name) })
+		}
+	}
+	return meant, rest
 }
 
 // matchFamilies returns the families that a selector can match.

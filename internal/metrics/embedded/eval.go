@@ -214,7 +214,7 @@ func (r *recent) matchInstances(where []*labels.Matcher) (meant []bool, rest []*
 		switch listed := m.SetMatches(); {
 		case m.Name != model.InstanceLabel:
 			rest = append(rest, m)
-		case candidates == nil && len(listed) > 0:
+		case candidates == nil && len(listed) > 0 && m.Type == labels.MatchRegexp:
 			candidates = listed
 		default:
 			matchers = append(matchers, m)

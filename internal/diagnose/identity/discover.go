@@ -140,7 +140,11 @@ func (d *discovery) noTargetsError(at time.Time, lookback time.Duration) error {
 			"check --match and --at; the server must scrape vLLM's /metrics")
 	}
 	slices.Sort(recorded)
-	return hint.With(fmt.Errorf("none of the %d metrics found comes from a server: %s; they look like the results of recording rules", len(recorded), ListNames(recorded)),
+	shown := strings.Join(recorded[:min(MostNames, len(recorded))], ", ")
+	if len(recorded) > MostNames {
+		shown += ", …"
+	}
+	return hint.With(fmt.Errorf("none of the %d metrics found comes from a server (%s); they look like the results of recording rules", len(recorded), shown),
 		"query the Prometheus server that scrapes the servers, or forward vllm:num_requests_running and the other vLLM metrics with their buckets to this one (match[] of a federation, write_relabel_configs of remote write)")
 }
 

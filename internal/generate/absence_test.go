@@ -2,7 +2,6 @@ package generate_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/history"
-	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
@@ -22,9 +20,9 @@ func TestServersThatVanishAreMissed(t *testing.T) {
 	cfg.Absences = generate.Absences()
 	cfg.Deployment.Window, cfg.Deployment.Short = generate.Windows(cfg.Interval)
 	cfg.Pathologies = nil
-	healthy, err := history.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
+	healthy, err := history.Parse(nil, "every 15s for 180s\nlike healthy\n")
 	must.Succeed(t, err)
-	page := replaytest.NewPages(healthy.Series()[history.UsualInstance]).At(3)
+	page := pageOf(healthy.Series()[history.UsualInstance], 3)
 	const first, all = 30, 70 // minutes: when the first pod leaves, and all
 	store := embeddedtest.New(t)
 	rules, err := store.Rules(rulesOf(t, cfg).Groups())

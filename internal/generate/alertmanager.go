@@ -110,21 +110,24 @@ var routeTemplate string
 // Routing renders an example of Alertmanager's route and receivers. It groups the alerts of one model into one
 // notification: the symptoms that users feel, the error budget that burns, and the cause arrive together.
 func Routing(cfg RulesConfig) ([]byte, error) {
-	t, err := template.New("route").Funcs(template.FuncMap{
-		"single": func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" },
-		"join":   func(list []string) string { return strings.Join(list, ", ") },
-	}).Parse(routeTemplate)
-	if err != nil {
-		return nil, fmt.Errorf("parse the routes: %w", err)
-	}
-	var b bytes.Buffer
-	if err := t.Execute(&b, map[string]any{
+	return render(routeTemplate, map[string]any{
 		"GroupBy":  cfg.Deployment.Model,
 		"Watchdog": matchNames(alertNames(&cfg.Deployment, indicator.Model, watchdogAlert)),
 		"Page":     "severity=" + quote(cfg.SeverityName(catalog.Page)),
 		"Ticket":   "severity=" + quote(cfg.SeverityName(catalog.Ticket)),
-	}); err != nil {
-		return nil, fmt.Errorf("render the routes: %w", err)
+	})
+}
+
+// render fills a template of a YAML file.
+func render(text string, data map[string]any) ([]byte, error) {
+	t, err := template.New("yaml").Funcs(template.FuncMap{
+		"single": func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" },
+		"join":   func(list []string) string { return strings.Join(list, ", ") },
+	}).Parse(text)
+	if err != nil {
+		return nil, err
 	}
-	return b.Bytes(), nil
+	var b bytes.Buffer
+	err = t.Execute(&b, data)
+	return b.Bytes(), err
 }

@@ -2,7 +2,6 @@ package generate_test
 
 import (
 	"fmt"
-	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/history"
-	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
@@ -24,13 +22,12 @@ func BenchmarkRulesOf100Replicas(b *testing.B) {
 	cfg.Deployment.Window, cfg.Deployment.Short = generate.Windows(interval)
 	made, err := generate.NewRules(cfg)
 	must.Succeed(b, err)
-	c, err := history.Parse(os.DirFS("."), "every 30s for 3600s\nlike healthy\n")
+	c, err := history.Parse(nil, "every 30s for 3600s\nlike healthy\n")
 	must.Succeed(b, err)
 	store := embeddedtest.New(b)
 	series := c.Series()[history.UsualInstance]
-	pages := replaytest.NewPages(series)
 	for i := range c.Scrapes {
-		page := pages.At(i)
+		page := pageOf(series, i)
 		for r := range replicas {
 			target := embedded.Target{Instance: fmt.Sprintf("vllm-%d:8000", r), Job: "vllm", Labels: map[string]string{"namespace": "prod"}}
 			if _, err := store.Append(target, history.Start.Add(time.Duration(i)*interval), page, "", time.Millisecond); err != nil {

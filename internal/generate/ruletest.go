@@ -2,6 +2,7 @@ package generate
 
 import (
 	"cmp"
+	_ "embed" // of the template
 	"fmt"
 	"io/fs"
 	"maps"
@@ -12,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 
@@ -31,23 +31,23 @@ const (
 	mostSlowed = 12
 )
 
-// A RuleCase is a case file in the names and labels of a deployment, and the expected state of the pathology's alert.
-type RuleCase struct {
-	Alert  string
-	Fires  bool // expect the alert to fire at some time; otherwise, not to fire at the end
-	Case   *history.Case
-	Series map[string][]history.Series // by instance, in the deployment's names; only series that the alert reads
-	Labels map[string]string           // labels of all targets, beside instance and job
+//go:embed ruletest.yaml.tmpl
+var ruleTestTemplate string
 
-	Evaluation time.Duration // the rules' interval
+// A unitTest is told by promtool's input series from time 0 on.
+type unitTest struct {
+	Name   string
+	Fires  bool // expect the alert to fire at some time until At; otherwise, not to fire then
+	At     string
+	Series []testSeries
 }
 
-// testJob is the label job of the servers in unit tests.
-const testJob = "vllm"
+// A testSeries is one series in promtool's notation: "0+60x10".
+type testSeries struct{ Name, Values string }
 
 // RuleTests makes promtool unit tests from the case files of pathologies: a server on which the alert fires, and a
-// near miss. The rules are those of the configuration. cases holds a directory for each pathology, named by its id without hyphens. ruleFiles are the paths of
-// the rules relative to the tests.
+// near miss. The rules are those of the configuration. cases holds a directory for each pathology, named by its id
+// without hyphens. ruleFiles are the paths of the rules relative to the tests.
 //
 // The cases have vLLM's newest names and the default thresholds; they get the labels of the deployment. Pathologies
 // that the deployment judges by other names or thresholds get no tests, and a note lists them.
@@ -82,23 +82,27 @@ func RuleTests(
 			left = append(left, p.ID)
 			continue
 		}
-		doc := testFile{RuleFiles: ruleFiles, EvaluationInterval: model.Duration(evaluation)}
+		alert := AlertNames(&dialect.Deployment{Dialects: []dialect.Dialect{v1}}, p)[0]
+		_, read := GroupsBehind(rules.Groups(), alert)
 		dir, err := fs.Sub(cases, strings.ReplaceAll(p.ID, "-", "")+"/testdata")
 		if err != nil {
 			return nil, nil, err
 		}
-		alert := AlertNames(&dialect.Deployment{Dialects: []dialect.Dialect{v1}}, p)[0]
-		_, read := GroupsBehind(rules.Groups(), alert)
+		var tests []unitTest
 		for i, name := range []string{"fires", "nearmiss"} {
 			c, err := history.Open(dir, name)
 			if err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", p.ID, err)
 			}
-			t := stretchCase(c, read, target)
-			t.Alert, t.Fires, t.Evaluation = alert, i == 0, evaluation
-			doc.Tests = append(doc.Tests, t.newUnitTest(p.ID+" "+name, read))
+			c = c.Stretch(testScrape, min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes)))
+			tests = append(tests, unitTest{
+				p.ID + " " + name, i == 0, formatDuration(c.At.Truncate(time.Second)), listTestSeries(c, read, target),
+			})
 		}
-		content, err := YAML("", doc)
+		content, err := render(ruleTestTemplate, map[string]any{
+			"RuleFiles": ruleFiles, "Evaluation": formatDuration(evaluation), "Scrape": formatDuration(testScrape),
+			"Alert": alert, "Length": formatDuration(testLength), "Tests": tests,
+		})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -113,7 +117,7 @@ func RuleTests(
 
 // exampleTarget returns labels of a target that the matchers of the deployment select.
 func (cfg *RulesConfig) exampleTarget() (map[string]string, error) {
-	target := map[string]string{"model_name": "m"}
+	target := map[string]string{"model_name": "m", "job": "vllm"}
 	for _, m := range cfg.Deployment.Matchers {
 		for _, candidate := range slices.Concat([]string{target[m.Name]}, m.SetMatches(), []string{m.Value, "a", "0"}) {
 			if m.Matches(candidate) && (candidate != "" || m.Matches(target[m.Name])) {
@@ -127,33 +131,6 @@ func (cfg *RulesConfig) exampleTarget() (map[string]string, error) {
 		}
 	}
 	return target, nil
-}
-
-// stretchCase stretches a case in time, gives it the labels of the deployment, and leaves out what is not read.
-func stretchCase(c *history.Case, read map[string]bool, target map[string]string) RuleCase {
-	times := min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes))
-	c = c.Stretch(testScrape, times)
-	t := RuleCase{Case: c, Series: map[string][]history.Series{}, Labels: map[string]string{}}
-	for name, value := range target {
-		if name != "model_name" && name != "instance" && value != "" {
-			t.Labels[name] = value
-		}
-	}
-	for instance, list := range c.Series() {
-		t.Series[instance] = nil
-		for _, s := range list {
-			if !read[s.Labels.Get(labels.MetricName)] {
-				continue
-			}
-			b := labels.NewBuilder(s.Labels)
-			if s.Labels.Get("model_name") == "m" {
-				b.Set("model_name", target["model_name"])
-			}
-			s.Labels = b.Labels()
-			t.Series[instance] = append(t.Series[instance], s)
-		}
-	}
-	return t
 }
 
 // metricName matches the names in an expression, labels and functions among them.
@@ -183,59 +160,22 @@ func GroupsBehind(groups []rulefmt.RuleGroup, alert string) (behind []rulefmt.Ru
 	return behind, read
 }
 
-// newUnitTest writes a case as a unit test of promtool. want may include the series that a scrape itself adds.
-func (t *RuleCase) newUnitTest(title string, want map[string]bool) unitTest {
-	c := t.Case
-	u := unitTest{Name: title, Interval: model.Duration(c.Every)}
-	for _, instance := range slices.Sorted(maps.Keys(t.Series)) {
-		for _, s := range t.Series[instance] {
-			u.Series = append(u.Series, testSeries{
-				t.formatSeries(s.Labels, instance), formatSamples(dropFailedScrapes(c, instance, sinceStart(s))),
-			})
-		}
-		up, took := make([]float64, c.Scrapes), make([]float64, c.Scrapes)
-		for i := range up {
-			up[i], took[i] = 1, c.ScrapeDuration(instance, i).Seconds()
-			if c.Down(instance, i) {
-				up[i] = 0
+// listTestSeries lists the series of a case that are read, with the labels of the deployment.
+func listTestSeries(c *history.Case, read map[string]bool, target map[string]string) (out []testSeries) {
+	series := c.Series()
+	for _, instance := range slices.Sorted(maps.Keys(series)) {
+		for _, s := range series[instance] {
+			if !read[s.Name()] {
+				continue
 			}
-		}
-		for _, own := range []struct {
-			name   string
-			values []float64
-		}{{"up", up}, {"scrape_duration_seconds", took}} {
-			if want[own.name] {
-				u.Series = append(u.Series, testSeries{t.formatSeries(labels.FromStrings(labels.MetricName, own.name),
-					instance), formatSamples(own.values)})
+			b := labels.NewBuilder(s.Labels)
+			for name, value := range target {
+				if value != "" && (name != "model_name" || s.Labels.Get(name) == "m") {
+					b.Set(name, value)
+				}
 			}
-		}
-	}
-	within := time.Duration(0)
-	if t.Fires {
-		within = testLength
-	}
-	u.Exprs = []exprTest{newFiringTest(t.Alert, c.At.Truncate(time.Second), within, t.Fires)}
-	return u
-}
-
-// formatSeries writes the name and labels of a series in promtool's notation.
-func (t *RuleCase) formatSeries(l labels.Labels, instance string) string {
-	b := labels.NewBuilder(l).Set("instance", instance).Set("job", t.Job())
-	for name, value := range t.Labels {
-		b.Set(name, value)
-	}
-	return b.Labels().String()
-}
-
-// Job returns the label job of the case's servers.
-func (t *RuleCase) Job() string { return cmp.Or(t.Labels["job"], testJob) }
-
-// dropFailedScrapes drops the samples of failed scrapes.
-func dropFailedScrapes(c *history.Case, instance string, vs []float64) []float64 {
-	out := slices.Clone(vs)
-	for i := range out {
-		if c.Down(instance, i) {
-			out[i] = math.NaN()
+			b.Set("instance", instance)
+			out = append(out, testSeries{b.Labels().String(), formatSamples(sinceStart(s))})
 		}
 	}
 	return out
@@ -243,8 +183,7 @@ func dropFailedScrapes(c *history.Case, instance string, vs []float64) []float64
 
 // sinceStart moves timestamps to the beginning of Unix time, where promtool's clock starts.
 func sinceStart(s history.Series) []float64 {
-	name := s.Labels.Get(labels.MetricName)
-	if !strings.HasSuffix(name, "_created") && name != "process_start_time_seconds" {
+	if !strings.HasSuffix(s.Name(), "_created") && s.Name() != "process_start_time_seconds" {
 		return s.Values
 	}
 	out := slices.Clone(s.Values)
@@ -257,94 +196,34 @@ func sinceStart(s history.Series) []float64 {
 // formatSamples writes samples in promtool's notation: runs of equal steps.
 func formatSamples(vs []float64) string {
 	var parts []string
-	for i := 0; i < len(vs); {
-		if math.IsNaN(vs[i]) {
-			n := i
-			for n < len(vs) && math.IsNaN(vs[n]) {
-				n++
-			}
-			parts = append(parts, fmt.Sprintf("_x%d", n-i))
-			i = n
-			continue
-		}
-		n, step := countEqualSteps(vs[i:])
-		first := formatRounded(vs[i])
+	for len(vs) > 0 {
+		n, step := countEqualSteps(vs)
+		part := formatRounded(vs[0])
 		switch {
-		case n == 1:
-			parts = append(parts, first)
-		case step == 0:
-			parts = append(parts, fmt.Sprintf("%sx%d", first, n-1))
-		case step < 0:
-			parts = append(parts, fmt.Sprintf("%s-%sx%d", first, formatRounded(-step), n-1))
-		default:
-			parts = append(parts, fmt.Sprintf("%s+%sx%d", first, formatRounded(step), n-1))
+		case math.IsNaN(vs[0]):
+			part = fmt.Sprintf("_x%d", n)
+		case step != 0:
+			part += fmt.Sprintf("%+.12gx%d", step, n-1)
+		case n > 1:
+			part += fmt.Sprintf("x%d", n-1)
 		}
-		i += n
+		parts, vs = append(parts, part), vs[n:]
 	}
 	return strings.Join(parts, " ")
 }
 
-// countEqualSteps returns how many samples follow each other in equal steps, up to rounding errors.
+// countEqualSteps returns how many samples follow each other in equal steps, up to rounding errors, or are missing.
 func countEqualSteps(vs []float64) (n int, step float64) {
-	if len(vs) == 1 || math.IsNaN(vs[1]) {
-		return 1, 0
+	continues := func(v float64) bool { return math.IsNaN(vs[0]) && math.IsNaN(v) }
+	if len(vs) > 1 && !math.IsNaN(vs[0]) && !math.IsNaN(vs[1]) {
+		step = vs[1] - vs[0]
+		continues = func(v float64) bool {
+			return math.Abs(v-vs[0]-step*float64(n)) <= 1e-9*max(1, math.Abs(v))
+		}
 	}
-	step = vs[1] - vs[0]
-	n = 2
-	for n < len(vs) && math.Abs(vs[n]-vs[0]-step*float64(n)) <= 1e-9*max(1, math.Abs(vs[n])) {
-		n++
+	for n = 1; n < len(vs) && continues(vs[n]); n++ {
 	}
 	return n, step
 }
 
 func formatRounded(v float64) string { return strconv.FormatFloat(v, 'g', 12, 64) }
-
-// A testFile is an input file of "promtool test rules".
-type testFile struct {
-	RuleFiles          []string       `yaml:"rule_files"`
-	EvaluationInterval model.Duration `yaml:"evaluation_interval"`
-	Tests              []unitTest     `yaml:"tests"`
-}
-
-// A unitTest holds input series from time 0 on, and the expected results of expressions over these and over the
-// series that the rules record.
-type unitTest struct {
-	Name     string         `yaml:"name"`
-	Interval model.Duration `yaml:"interval"` // between samples
-	Series   []testSeries   `yaml:"input_series"`
-	Exprs    []exprTest     `yaml:"promql_expr_test,omitempty"`
-}
-
-// A testSeries is one series in promtool's notation: "0+60x10".
-type testSeries struct {
-	Series string `yaml:"series"`
-	Values string `yaml:"values"`
-}
-
-// An exprTest is an expression and its expected samples at a time.
-type exprTest struct {
-	Expr    string         `yaml:"expr"`
-	At      model.Duration `yaml:"eval_time"`
-	Samples []exprSample   `yaml:"exp_samples"`
-}
-
-// An exprSample is one expected sample.
-type exprSample struct {
-	Labels string  `yaml:"labels"`
-	Value  float64 `yaml:"value"`
-}
-
-// newFiringTest expects an alert to fire at a time, or within a duration before it, or expects that it does not fire.
-func newFiringTest(alert string, at, within time.Duration, fires bool) exprTest {
-	firing := fmt.Sprintf("ALERTS{alertname=%q,alertstate=\"firing\"}", alert)
-	if within > 0 {
-		firing = fmt.Sprintf("max_over_time(%s[%s])", firing, formatDuration(within))
-	}
-	t := exprTest{
-		Expr: fmt.Sprintf("group by (alertname) (%s)", firing), At: model.Duration(at), Samples: []exprSample{},
-	}
-	if fires {
-		t.Samples = append(t.Samples, exprSample{fmt.Sprintf("{alertname=%q}", alert), 1})
-	}
-	return t
-}

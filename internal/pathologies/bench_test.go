@@ -16,7 +16,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/history"
-	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
@@ -33,10 +32,10 @@ func BenchmarkMonitor(b *testing.B) {
 			c, err := history.Parse(os.DirFS("."), fmt.Sprintf("every %s for %s\nlike healthy\n", interval, past+10*time.Minute))
 			must.Succeed(b, err)
 			store := &counted{Store: embeddedtest.New(b)}
-			pages := replaytest.NewPages(c.Series()[history.UsualInstance])
+			pages := newPages(c.Series()[history.UsualInstance])
 			scraped := 0
 			scrape := func() {
-				page := pages.At(scraped)
+				page := pages.at(scraped)
 				for r := range replicas {
 					at := history.Start.Add(time.Duration(scraped)*interval + time.Duration(r)*interval/replicas)
 					target := embedded.Target{Instance: fmt.Sprintf("vllm-%d:8000", r), Job: "vllm"}

@@ -16,7 +16,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/segments"
 	"github.com/sixty-dev/sixty/internal/generate/history"
-	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
@@ -29,7 +28,7 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 	const interval, scrapes = 15 * time.Second, 290
 	c, err := history.Parse(os.DirFS("."), fmt.Sprintf("every %s for %s\nlike healthy\n", interval, 80*time.Minute))
 	must.Succeed(t, err)
-	pages := replaytest.NewPages(c.Series()[history.UsualInstance])
+	pages := newPages(c.Series()[history.UsualInstance])
 	rnd := rand.New(rand.NewPCG(5, 6))
 	var all []page
 	take := func(p *played, s page) { must.Succeed(t, p.take(s.target, s.at, s.body, time.Millisecond)) }
@@ -43,7 +42,7 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 	for i := range scrapes {
 		began := history.Start.Add(time.Duration(i) * interval)
 		for r, name := range []string{"a:8000", "b:8000", "c:8000", "d:8000"} {
-			s := page{embedded.Target{Instance: name, Job: "vllm"}, began.Add(time.Duration(r) * 2 * time.Second), pages.At(age[name])}
+			s := page{embedded.Target{Instance: name, Job: "vllm"}, began.Add(time.Duration(r) * 2 * time.Second), pages.at(age[name])}
 			age[name]++
 			switch {
 			case name == "b:8000" && i%70 > 60, name == "d:8000" && (i < 100 || i > 240): // it is gone

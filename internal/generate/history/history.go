@@ -14,10 +14,9 @@
 //	rate SERIES 100x60,50        a counter that grows by 100/s for 60 scrapes, then by 50/s
 //	hist SERIES mean=0.05x60,0.8 rate=2 [sigma=0.5]
 //	                             a histogram in vLLM's buckets, observations lognormal about the mean
-//	scrape_duration_seconds 4x120  how long scrapes took, 10 ms unless given
+//	scrape_duration_seconds 4x120  how long scrapes took: the scraper itself records it
 //	down 60 20                   scrapes 60 to 79 fail
 //	restart 60 10                they fail likewise, and counters begin again with 0
-//	verdict: other-id            in a comment of fires.txt: another pathology leads, and why
 //
 // Several rate or hist lines of one series add up. The label instance, which is a:8000 unless given, names the target
 // of a series; down and restart take it as a last word.
@@ -76,19 +75,8 @@ type Series struct {
 	Values   []float64
 }
 
-// key identifies a series or a histogram among all targets.
-func (s Series) key() string { return s.Instance + s.Labels.String() }
-
-// A group holds the series of one line of a file: one series, or all series of a histogram.
-type group []Series
-
-func (g group) family() string {
-	name := g[0].Labels.Get(labels.MetricName)
-	if len(g) > 1 { // the first series of a histogram is its sum
-		return strings.TrimSuffix(name, "_sum")
-	}
-	return name
-}
+// Name returns the name of the metric.
+func (s Series) Name() string { return s.Labels.Get(labels.MetricName) }
 
 type outage struct {
 	instance       string
@@ -101,11 +89,18 @@ type Case struct {
 	Every   time.Duration // between two scrapes
 	Scrapes int
 	At      time.Duration // time of the diagnosis after the first scrape
-	Verdict string        // the leading pathology, if it is not the case's own
 
 	files   fs.FS
-	groups  map[string]group // by Series.key
+	groups  map[key][]Series // the series of one line: one, or all of a histogram
 	outages []outage
+}
+
+// A key is what a line of a file sets: a series or a histogram.
+type key struct{ instance, labels, family string }
+
+func newKey(lset labels.Labels) key {
+	s := newSeries(lset, nil)
+	return key{s.Instance, s.Labels.String(), s.Name()}
 }
 
 // Open reads NAME.txt.
@@ -126,13 +121,13 @@ func Open(files fs.FS, name string) (*Case, error) {
 
 // Parse parses a case. files holds the files that it may be like.
 func Parse(files fs.FS, text string) (*Case, error) {
-	c := &Case{files: files, groups: map[string]group{}}
+	c := &Case{files: files, groups: map[key][]Series{}}
 	return c, c.Add(text)
 }
 
 // Add adds lines to the case. Their series replace earlier ones.
 func (c *Case) Add(lines ...string) error {
-	own, n := map[string]group{}, 0
+	own, n := map[key][]Series{}, 0
 	for line := range strings.Lines(strings.Join(lines, "\n")) {
 		n++
 		if err := c.parseLine(strings.TrimSpace(line), own); err != nil {
@@ -143,22 +138,17 @@ func (c *Case) Add(lines ...string) error {
 	return nil
 }
 
-func (c *Case) parseLine(line string, own map[string]group) error {
+func (c *Case) parseLine(line string, own map[key][]Series) error {
 	words := strings.Fields(line)
-	switch {
-	case len(words) == 0:
+	if len(words) == 0 || words[0] == "#" {
 		return nil
-	case words[0] == "#":
-		if len(words) > 2 && words[1] == "verdict:" {
-			c.Verdict = words[2]
-		}
-		return nil
-	case words[0] == "every":
-		return c.parseHeader(words)
-	case c.Scrapes == 0 && !strings.HasPrefix(line, "like "):
+	}
+	if c.Scrapes == 0 && words[0] != "every" && words[0] != "like" {
 		return fmt.Errorf("%q before the line that says every", line)
 	}
 	switch words[0] {
+	case "every":
+		return c.parseHeader(words)
 	case "at":
 		var err error
 		c.At, err = time.ParseDuration(strings.Join(words[1:], ""))
@@ -212,7 +202,7 @@ func (c *Case) parseLike(words []string) error {
 	text := strings.ReplaceAll(string(known), "$", strconv.Itoa(c.Scrapes-1))
 	if len(words) > 1 {
 		text = strings.ReplaceAll(text, `engine="0"`, `engine="0",`+words[1])
-		text = regexp.MustCompile(`(?m)^(process_\w+) `).ReplaceAllString(text, `$1{`+words[1]+`} `)
+		text = regexp.MustCompile(`(?m)^((?:process|scrape)_\w+) `).ReplaceAllString(text, `$1{`+words[1]+`} `)
 		text = strings.ReplaceAll(text, `status="2xx"`, `status="2xx",`+words[1])
 	}
 	return c.Add(text)
@@ -225,7 +215,7 @@ func (c *Case) parseWithout(words []string) error {
 			return err
 		}
 		before := len(c.groups)
-		maps.DeleteFunc(c.groups, func(_ string, g group) bool { return re.MatchString(g.family()) })
+		maps.DeleteFunc(c.groups, func(k key, _ []Series) bool { return re.MatchString(k.family) })
 		if len(c.groups) == before {
 			return fmt.Errorf("nothing inherited is called %s", w)
 		}
@@ -239,6 +229,9 @@ func (c *Case) parseOutage(words []string) error {
 		o.instance = words[3]
 	}
 	_, err := fmt.Sscan(strings.Join(words[1:], " "), &o.first, &o.scrapes)
+	if err == nil && (o.first < 0 || o.first >= c.Scrapes) {
+		err = fmt.Errorf("scrape %d of %d fails", o.first, c.Scrapes)
+	}
 	c.outages = append(c.outages, o)
 	return err
 }
@@ -246,7 +239,7 @@ func (c *Case) parseOutage(words []string) error {
 var notation = parser.NewParser(parser.Options{})
 
 // parseSeries reads a series in promqltest's notation.
-func (c *Case) parseSeries(line string, own map[string]group) error {
+func (c *Case) parseSeries(line string, own map[key][]Series) error {
 	lset, samples, err := notation.ParseSeriesDesc(line)
 	if err != nil {
 		return err
@@ -260,13 +253,12 @@ func (c *Case) parseSeries(line string, own map[string]group) error {
 			values[i] = s.Value
 		}
 	}
-	one := newSeries(lset, values)
-	own[one.key()] = group{one}
+	own[newKey(lset)] = []Series{newSeries(lset, values)}
 	return nil
 }
 
 // parseGrowth parses a rate or a hist line.
-func (c *Case) parseGrowth(words []string, own map[string]group) error {
+func (c *Case) parseGrowth(words []string, own map[key][]Series) error {
 	if len(words) < 3 {
 		return fmt.Errorf("%s wants a series and numbers", words[0])
 	}
@@ -274,40 +266,30 @@ func (c *Case) parseGrowth(words []string, own map[string]group) error {
 	if err != nil {
 		return err
 	}
-	args := map[string]string{"sigma": "0.5", "mean": "1"}
 	if words[0] == "rate" {
-		words = append(words[:2:2], "rate="+words[2])
+		words[2] = "rate=" + words[2]
 	}
-	for _, w := range words[2:] {
-		k, v, ok := strings.Cut(w, "=")
-		if !ok || k != "mean" && k != "rate" && k != "sigma" {
-			return fmt.Errorf("%q is not mean=, rate= or sigma=", w)
+	given := map[string][]float64{}
+	for _, w := range append([]string{"mean=1", "sigma=0.5"}, words[2:]...) {
+		name, schedule, _ := strings.Cut(w, "=")
+		if given[name], err = c.parseSchedule(schedule); err != nil {
+			return err
 		}
-		args[k] = v
 	}
-	rates, err := c.parseSchedule(args["rate"])
-	if err != nil {
-		return err
+	if given["rate"] == nil || len(given) != 3 {
+		return fmt.Errorf("%q are not rate=, mean= and sigma=", words[2:])
 	}
-	means, err := c.parseSchedule(args["mean"])
-	if err != nil {
-		return err
-	}
-	sigma, err := strconv.ParseFloat(args["sigma"], 64)
-	if err != nil {
-		return err
-	}
-	g := group{newSeries(lset, c.accumulateRates(rates, func(int) float64 { return 1 }))}
-	key := g[0].key()
+	g := []Series{newSeries(lset, c.accumulateRates(given["rate"], func(int) float64 { return 1 }))}
 	if words[0] == "hist" {
-		g = c.newHistogram(lset, rates, means, sigma)
+		g = c.newHistogram(lset, given["rate"], given["mean"], given["sigma"])
 	}
-	for i, s := range own[key] {
-		for k := range s.Values {
-			g[i].Values[k] += s.Values[k]
+	k := newKey(lset)
+	for i, s := range own[k] {
+		for scrape, v := range s.Values {
+			g[i].Values[scrape] += v
 		}
 	}
-	own[key] = g
+	own[k] = g
 	return nil
 }
 
@@ -340,20 +322,22 @@ func (c *Case) accumulateRates(rates []float64, factor func(scrape int) float64)
 	return out
 }
 
-func (c *Case) newHistogram(lset labels.Labels, rates, means []float64, sigma float64) group {
+func (c *Case) newHistogram(lset labels.Labels, rates, means, sigmas []float64) []Series {
 	name := lset.Get(labels.MetricName)
 	part := func(suffix, le string, factor func(int) float64) Series {
 		b := labels.NewBuilder(lset).Set(labels.MetricName, name+suffix).Set(labels.BucketLabel, le)
 		return newSeries(b.Labels(), c.accumulateRates(rates, factor))
 	}
 	all := func(int) float64 { return 1 }
-	out := group{part("_sum", "", func(i int) float64 { return means[i] }), part("_count", "", all)}
+	out := []Series{part("_sum", "", func(i int) float64 { return means[i] }), part("_count", "", all)}
 	for _, bound := range bucketBounds(name) {
 		le := strconv.FormatFloat(bound, 'f', -1, 64)
 		if !strings.Contains(le, ".") {
 			le += ".0" // as Python prints it
 		}
-		out = append(out, part("_bucket", le, func(i int) float64 { return lognormalShare(bound, means[i], sigma) }))
+		out = append(out, part("_bucket", le, func(i int) float64 {
+			return lognormalShare(bound, means[i], sigmas[i])
+		}))
 	}
 	return append(out, part("_bucket", "+Inf", all))
 }
@@ -372,59 +356,59 @@ func newSeries(lset labels.Labels, values []float64) Series {
 	return Series{instance, labels.NewBuilder(lset).Del("instance").Labels(), values}
 }
 
-// Series returns all series by instance. Counters of a server begin again after its restart.
+// Names of the series that the scraper itself records: on no page are they.
+const (
+	Up   = "up"
+	Took = "scrape_duration_seconds"
+)
+
+// Series returns all series by instance, up among them.
 func (c *Case) Series() map[string][]Series {
 	out := map[string][]Series{}
-	for _, k := range slices.Sorted(maps.Keys(c.groups)) {
+	for _, k := range slices.SortedFunc(maps.Keys(c.groups), func(a, b key) int {
+		return strings.Compare(a.instance+a.labels, b.instance+b.labels)
+	}) {
 		for _, s := range c.groups[k] {
-			if s.Labels.Get(labels.MetricName) != scrapeTook {
-				s.Values = slices.Clone(s.Values)
-				out[s.Instance] = append(out[s.Instance], s)
-			}
+			s.Values = slices.Clone(s.Values)
+			out[s.Instance] = append(out[s.Instance], s)
 		}
 	}
-	for _, o := range c.outages {
-		for _, s := range out[o.instance] {
-			if !o.restart || !Counter(s.Labels.Get(labels.MetricName)) {
-				continue
-			}
-			lost := s.Values[o.first]
-			for i := o.first; i < len(s.Values); i++ {
-				s.Values[i] -= lost
+	for instance, list := range out {
+		up := slices.Repeat([]float64{1}, c.Scrapes)
+		for _, o := range c.outages {
+			if o.instance == instance {
+				o.apply(list, up)
 			}
 		}
+		out[instance] = append(list, newSeries(labels.FromStrings(labels.MetricName, Up), up))
 	}
 	return out
 }
 
-// Down reports whether a scrape of an instance fails.
-func (c *Case) Down(instance string, scrape int) bool {
-	return slices.ContainsFunc(c.outages, func(o outage) bool {
-		return o.instance == instance && scrape >= o.first && scrape < o.first+o.scrapes
-	})
-}
-
-// ScrapeDuration returns how long a scrape took: the value of scrape_duration_seconds or, by default, 10 ms, and 1 ms
-// if the connection was refused.
-func (c *Case) ScrapeDuration(instance string, scrape int) time.Duration {
-	for _, g := range c.groups {
-		for _, s := range g {
-			if s.Labels.Get(labels.MetricName) == scrapeTook && s.Instance == instance && scrape < len(s.Values) {
-				return time.Duration(s.Values[scrape] * float64(time.Second))
+// apply lets scrapes fail: they bring no samples, and counters begin again after a restart.
+func (o outage) apply(list []Series, up []float64) {
+	end := min(o.first+o.scrapes, len(up))
+	for i := o.first; i < end; i++ {
+		up[i] = 0
+	}
+	for _, s := range list {
+		if s.Name() == Took {
+			continue
+		}
+		lost := s.Values[o.first]
+		for i := o.first; i < len(up); i++ {
+			switch {
+			case i < end:
+				s.Values[i] = math.NaN()
+			case o.restart && isCounter(s.Name()):
+				s.Values[i] -= lost
 			}
 		}
 	}
-	if c.Down(instance, scrape) {
-		return time.Millisecond
-	}
-	return 10 * time.Millisecond
 }
 
-// scrapeTook is the one series that is on no page: the scraper itself records it.
-const scrapeTook = "scrape_duration_seconds"
-
-// Counter reports whether a series is a counter, by the end of its name. Names of NVIDIA's counters end in capitals.
-func Counter(name string) bool {
+// isCounter tells by the end of a name. Names of NVIDIA's counters end in capitals.
+func isCounter(name string) bool {
 	return slices.ContainsFunc([]string{"_total", "_sum", "_count", "_bucket", "_TOTAL", "_COUNTER"},
 		func(suffix string) bool { return strings.HasSuffix(name, suffix) })
 }
@@ -432,19 +416,18 @@ func Counter(name string) bool {
 // Stretch slows a history down: it repeats each scrape and sets another interval. Rates stay the same, and outages
 // that end keep their length.
 func (c *Case) Stretch(interval time.Duration, times int) *Case {
-	repeats := c.countRepeats(interval, times)
-	at := make([]int, len(repeats)+1) // new index of each scrape
-	for i, n := range repeats {
-		at[i+1] = at[i] + n
+	out := &Case{Every: interval, groups: map[key][]Series{}}
+	var from []int                 // which scrape each new one repeats
+	at := make([]int, c.Scrapes+1) // which new one is the first to repeat each scrape
+	for i := range c.Scrapes {
+		from = append(from, slices.Repeat([]int{i}, c.countRepeats(i, interval, times))...)
+		at[i+1] = len(from)
 	}
-	out := &Case{
-		Every: interval, Scrapes: at[len(repeats)], Verdict: c.Verdict,
-		groups: map[string]group{},
-	}
+	out.Scrapes = len(from)
 	out.At = time.Duration(out.Scrapes-1)*interval + c.At - time.Duration(c.Scrapes-1)*c.Every
 	for k, g := range c.groups {
 		for _, s := range g {
-			s.Values = stretchValues(s, repeats, interval.Seconds()/c.Every.Seconds())
+			s.Values = repeatValues(s, from, interval.Seconds()/c.Every.Seconds())
 			out.groups[k] = append(out.groups[k], s)
 		}
 	}
@@ -455,34 +438,26 @@ func (c *Case) Stretch(interval time.Duration, times int) *Case {
 	return out
 }
 
-// countRepeats returns how often each scrape is repeated.
-func (c *Case) countRepeats(interval time.Duration, times int) []int {
-	out := slices.Repeat([]int{times}, c.Scrapes)
+// countRepeats returns how often a scrape is repeated.
+func (c *Case) countRepeats(scrape int, interval time.Duration, times int) int {
 	for _, o := range c.outages {
-		if o.first+o.scrapes >= c.Scrapes {
-			continue
-		}
-		for i := range o.scrapes {
-			out[o.first+i] = int(time.Duration(i+1)*c.Every/interval - time.Duration(i)*c.Every/interval)
+		if end := o.first + o.scrapes; scrape >= o.first && scrape < end && end < c.Scrapes {
+			since := time.Duration(scrape-o.first) * c.Every
+			return int((since+c.Every)/interval - since/interval)
 		}
 	}
-	return out
+	return times
 }
 
-// stretchValues repeats every sample of a gauge and every increment of a counter.
-func stretchValues(s Series, repeats []int, slower float64) []float64 {
-	counter := Counter(s.Labels.Get(labels.MetricName))
-	var out []float64
-	last := math.NaN()
-	for i, v := range s.Values {
-		for range repeats[i] {
-			switch {
-			case !counter || i == 0 || math.IsNaN(v) || math.IsNaN(s.Values[i-1]) || math.IsNaN(last):
-				last = v
-			default:
-				last += (v - s.Values[i-1]) * slower
+// repeatValues repeats every sample of a gauge and every increment of a counter.
+func repeatValues(s Series, from []int, slower float64) []float64 {
+	out := make([]float64, len(from))
+	for k, i := range from {
+		out[k] = s.Values[i]
+		if isCounter(s.Name()) && i > 0 {
+			if next := out[k-1] + (s.Values[i]-s.Values[i-1])*slower; !math.IsNaN(next) {
+				out[k] = next
 			}
-			out = append(out, last)
 		}
 	}
 	return out

@@ -12,15 +12,12 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/generate/history"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
-	"github.com/sixty-dev/sixty/internal/generate/replaytest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -175,27 +172,6 @@ func TestEveryEngineNamesItsAlerts(t *testing.T) {
 			if i != k && strings.HasPrefix(other, prefix) {
 				t.Errorf("what matches %s.* matches the alerts of %s", prefix, other)
 			}
-		}
-	}
-}
-
-// TestAServerHasItsOwnEnginesAlert has a deployment of two engines. A dead vLLM server raises the alert named after
-// vLLM, and no other.
-func TestAServerHasItsOwnEnginesAlert(t *testing.T) {
-	c := config(t, "vllm-v1", "sglang")
-	rules, err := generate.NewRules(c.RulesConfig)
-	must.Succeed(t, err)
-	all := pathologies.All()
-	down := all[slices.IndexFunc(all, func(p *catalog.Pathology) bool { return p.ID == "target-down" })]
-	dead, err := history.Open(os.DirFS("../../pathologies/targetdown/testdata"), "fires")
-	must.Succeed(t, err)
-	const scrape, evaluation = 15 * time.Second, 90 * time.Second
-	dead = dead.Stretch(scrape, min(12, 960/dead.Scrapes))
-	for i, alert := range generate.AlertNames(&c.Deployment, down) {
-		told := generate.RuleCase{Alert: alert, Fires: i == 0, Case: dead, Series: dead.Series(), Evaluation: evaluation}
-		ok, err := replaytest.CheckCase(t.Context(), rules.Groups(), told)
-		if err != nil || !ok {
-			t.Errorf("%s: fires %v: %v", alert, !told.Fires, err)
 		}
 	}
 }

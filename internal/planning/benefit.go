@@ -73,10 +73,10 @@ func speedup(a, b *workload.Histogram, of func(*workload.Histogram) float64) flo
 func quantile95(h *workload.Histogram) float64 { return quantileOrZero(h, 0.95) }
 
 func shareServed(o *outcome) float64 {
-	if o.came == 0 {
+	if o.arrived == 0 {
 		return 1
 	}
-	return max(0, 1-(o.refused+o.left)/o.came)
+	return max(0, 1-(o.refused+o.left)/o.arrived)
 }
 
 // boundedRatio returns x over y, within bounds.

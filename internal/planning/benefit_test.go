@@ -7,7 +7,7 @@ import (
 
 func TestWhatUsersFeel(t *testing.T) {
 	made := func(ttft, e2e, rate, refused float64) *outcome {
-		o := &outcome{seconds: 10, tokens: 10 * rate, came: 100, refused: 100 * refused, ttft: buckets(ttft-1e-9, ttft+1e-9), e2e: buckets()}
+		o := &outcome{seconds: 10, tokens: 10 * rate, arrived: 100, refused: 100 * refused, ttft: buckets(ttft-1e-9, ttft+1e-9), e2e: buckets()}
 		o.ttft.Add(ttft, 1)
 		o.e2e.Add(e2e, 1)
 		return o
@@ -24,7 +24,7 @@ func TestWhatUsersFeel(t *testing.T) {
 		{"fewer tokens and longer waits", made(7.9, 15.9, 200, 0), 0.5},
 		{"a first token at once, where a tenth of a second is not felt", made(0, 7.9, 400, 0), math.Cbrt(40)},
 		{"quick answers for half of the users", made(1.9, 3.9, 800, 0.5), 1},
-		{"nobody is answered", &outcome{seconds: 10, came: 100, ttft: buckets(), e2e: buckets()}, 1 / mostFor},
+		{"nobody is answered", &outcome{seconds: 10, arrived: 100, ttft: buckets(), e2e: buckets()}, 1 / mostFor},
 	} {
 		if got := compareBenefit([]*outcome{now}, []*outcome{tt.then}, 1, 1); math.Abs(got.Value/tt.want-1) > 1e-6 {
 			t.Errorf("%s: %v times better, want %v", tt.name, got.Value, tt.want)

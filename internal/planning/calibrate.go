@@ -59,7 +59,7 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 	if s.calibration.Basis == perfmodel.Metrics {
 		passes = calibrationPasses
 	}
-	measured := s.Seen.Summary()
+	observed := s.Seen.Summary()
 	fitted := s.calibration.Fit
 	outside := max(outsideEngine(s.Seen), fitted.FrontendHigh)
 	by := adjustment{1, fitted.Frontend.PerRequest, 0}
@@ -80,9 +80,9 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 		var check, misses []Miss
 		far := 0.0
 		for _, m := range []Miss{
-			{"TTFT mean", measured.TTFTMean, ttft},
-			{"ITL mean", measured.ITLMean, itl},
-			{outputTokens, measured.OutputPerSecond, came.OutputPerSecond},
+			{"TTFT mean", observed.TTFTMean, ttft},
+			{"ITL mean", observed.ITLMean, itl},
+			{outputTokens, observed.OutputPerSecond, came.OutputPerSecond},
 		} {
 			if !(m.Measured > 0) {
 				continue
@@ -100,11 +100,11 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 		if worst <= negligibleMiss {
 			break
 		}
-		if measured.ITLMean > 0 && itl > 0 {
-			by.stretch = min(max(by.stretch*measured.ITLMean/itl, 1/maxStretch), maxStretch)
+		if observed.ITLMean > 0 && itl > 0 {
+			by.stretch = min(max(by.stretch*observed.ITLMean/itl, 1/maxStretch), maxStretch)
 		}
 		if queue := p.Summary.Queue.Mean.Seconds(); queue < ttft/2 {
-			front := by.front + measured.TTFTMean - ttft
+			front := by.front + observed.TTFTMean - ttft
 			by.front = min(max(front, 0), outside)
 			by.mixed = min(max(by.mixed+front-by.front, 0), maxMixed*fitted.Cost.Base)
 		}

@@ -40,8 +40,8 @@ type setup struct {
 }
 
 // applyFix returns the settings after a fix. Its error says why they cannot be simulated.
-func applyFix(now setup, cfg sim.Config, f *catalog.Fix) (setup, error) {
-	after := setup{known: maps.Clone(now.known), replicas: max(f.Replicas, 1)}
+func applyFix(current setup, cfg sim.Config, f *catalog.Fix) (setup, error) {
+	after := setup{known: maps.Clone(current.known), replicas: max(f.Replicas, 1)}
 	for _, c := range f.Changes {
 		flag := strings.TrimPrefix(c.Flag, "--")
 		var err error
@@ -50,7 +50,7 @@ func applyFix(now setup, cfg sim.Config, f *catalog.Fix) (setup, error) {
 			err = fmt.Errorf("the metrics do not show how many KV blocks %s more GPU memory would give: restart "+
 				"with it, and read the log", c.Flag)
 		case engine.KVCacheDtype:
-			err = after.halveKV(cfg, now.known[flag].Value)
+			err = after.halveKV(cfg, current.known[flag].Value)
 		case engine.BlockSize:
 			err = after.resizeBlocks(cfg, c.To)
 		case engine.NumBlocksOverride:

@@ -40,8 +40,8 @@ func sumLoad(requests []sim.Request) (l load) {
 
 // leastSeconds returns a lower bound of the engine time per request, for a maximum batch, a cache size in tokens, and a
 // limit of tokens per step. A server with less time per request cannot keep up.
-func (l *load) leastSeconds(c sim.StepCost, seqs, cache float64, tokens int) float64 {
-	steps := max(l.outputs/max(seqs, 1), l.tokens/float64(tokens))
+func (l *load) leastSeconds(c sim.StepCost, seqs, cache float64, stepTokens int) float64 {
+	steps := max(l.outputs/max(seqs, 1), l.tokens/float64(stepTokens))
 	if cache > 0 {
 		steps = max(steps, l.kv/cache)
 	}
@@ -128,13 +128,13 @@ func (f *Offer) correctLedger(l *perfmodel.Ledger) (*perfmodel.Ledger, error) {
 	if o == nil || o.NumBlocks < 2 || l.Settings.NumBlocksOverride > 0 || !f.isMeasuredShape(l) {
 		return l, nil
 	}
-	measured := *o
+	adjusted := *o
 	if fit, err := perfmodel.NewLedger(f.Model, f.FitSettings); err == nil && l.Settings.Memory.Value > 0 &&
 		l.KV.BytesPerBlock > 0 {
-		measured.NumBlocks = max(measured.NumBlocks+
+		adjusted.NumBlocks = max(adjusted.NumBlocks+
 			math.Round((l.Available.Value-fit.Available.Value)/l.KV.BytesPerBlock), 1)
 	}
-	return perfmodel.NewLedger(f.Model, l.Adopt(measured))
+	return perfmodel.NewLedger(f.Model, l.Adopt(adjusted))
 }
 
 // isMeasuredShape reports whether a ledger has the shape of the measured server.
@@ -188,7 +188,7 @@ const simBlock = 16
 
 // newConfig returns the simulator's configuration of an engine.
 func (x *shape) newConfig(l *perfmodel.Ledger, k Knobs) (sim.Config, error) {
-	known := l.EngineConfig("the ledger")
+	settings := l.EngineConfig("the ledger")
 	plain := l.PlainBlocks(x.meanLength(), simBlock)
 	blocks := max(plain/x.pp, min(plain, x.Demand.MaxTokens/simBlock+2), 2)
 	for flag, v := range map[string]any{
@@ -196,10 +196,10 @@ func (x *shape) newConfig(l *perfmodel.Ledger, k Knobs) (sim.Config, error) {
 		engine.MaxNumSeqs:     (l.Settings.MaxNumSeqs + x.pp - 1) / x.pp,
 		engine.ChunkedPrefill: k.ChunkedPrefill,
 	} {
-		known[flag] = engine.Setting{Value: fmt.Sprint(v), Source: "the search"}
+		settings[flag] = engine.Setting{Value: fmt.Sprint(v), Source: "the search"}
 	}
-	known.Merge(x.offered.Args)
-	e, err := perfmodel.Config(l.Settings.Release, known, nil)
+	settings.Merge(x.offered.Args)
+	e, err := perfmodel.Config(l.Settings.Release, settings, nil)
 	if err != nil {
 		return sim.Config{}, err
 	}
@@ -220,7 +220,7 @@ func trimBlocks(cfg sim.Config, requests []sim.Request) perfmodel.Deployment {
 // evaluatePoint simulates a configuration once, with as many samples as the level of confidence needs. It returns nil
 // if the model or the longest request does not fit.
 func (x *shape) evaluatePoint(k Knobs, l level) *Point {
-	p, known := x.seen[k]
+	p, cached := x.seen[k]
 	if x.checkInterrupt() != nil {
 		return nil
 	}
@@ -229,7 +229,7 @@ func (x *shape) evaluatePoint(k Knobs, l level) *Point {
 		x.addNote(err.Error())
 		return nil
 	}
-	if !known {
+	if !cached {
 		if p = x.simulatePoint(k, requests, x.Targets.simLimits()); p != nil {
 			p.Rate = x.Demand.Rate
 		}

@@ -127,7 +127,7 @@ func poolOutcomes(outcomes []*outcome) *outcome {
 		all.early += o.early
 		all.late += o.late
 		all.ended = append(all.ended, o.ended...)
-		all.came += o.came
+		all.arrived += o.arrived
 		all.refused += o.refused
 		all.left += o.left
 		all.peak = max(all.peak, o.peak)
@@ -137,7 +137,7 @@ func poolOutcomes(outcomes []*outcome) *outcome {
 
 // compareQuantities returns the largest error of the simulated present in tolerances, and a sentence about the worst
 // quantity.
-func compareQuantities(measured []indicator.Value, before []catalog.Estimate) (worst float64, text string) {
+func compareQuantities(measured []indicator.Value, simulated []catalog.Estimate) (worst float64, sentence string) {
 	compared := 0
 	for i, q := range quantities {
 		m := measured[i]
@@ -145,18 +145,18 @@ func compareQuantities(measured []indicator.Value, before []catalog.Estimate) (w
 			continue
 		}
 		compared++
-		off := math.Abs(before[i].Value-m.V) / max(q.relative*min(m.V, before[i].Value), q.absolute, 1e-9)
+		off := math.Abs(simulated[i].Value-m.V) / max(q.relative*min(m.V, simulated[i].Value), q.absolute, 1e-9)
 		if off > worst {
 			worst = off
-			text = fmt.Sprintf("the simulator cannot reproduce current behaviour: %s %s (measured %s); %s",
-				q.signal.Title, formatQuantity(before[i].Value, q.signal), indicator.Format(m, q.signal.Unit),
-				q.suggestRemedy(before[i].Value > m.V))
+			sentence = fmt.Sprintf("the simulator cannot reproduce current behaviour: %s %s (measured %s); %s",
+				q.signal.Title, formatQuantity(simulated[i].Value, q.signal), indicator.Format(m, q.signal.Unit),
+				q.suggestRemedy(simulated[i].Value > m.V))
 		}
 	}
 	if compared < 3 {
 		return math.Inf(1), "too little data to compare a simulation with"
 	}
-	return worst, text
+	return worst, sentence
 }
 
 func formatQuantity(v float64, s *indicator.Signal) string { return indicator.FormatNumber(v, s.Unit) }

@@ -57,13 +57,13 @@ func noPrediction(err error) *catalog.Prediction {
 }
 
 // simulateChange simulates the time after a change.
-func (p *predictor) simulateChange(after setup, most int) (outcomes []*outcome, sc *trial, err error) {
+func (p *predictor) simulateChange(after setup, most int) ([]*outcome, *trial, error) {
 	e, err := limitedConfig(p.engine.Release, after.known)
 	if err != nil {
 		return nil, nil, err
 	}
-	sc = p.newTrial(after, e.Config, true)
-	outcomes, err = p.simulateTrial(sc, most)
+	sc := p.newTrial(after, e.Config, true)
+	outcomes, err := p.simulateTrial(sc, most)
 	return outcomes, sc, err
 }
 
@@ -92,7 +92,7 @@ func (p *predictor) predictFix(f *catalog.Fix) *catalog.Prediction {
 	if err != nil {
 		return noPrediction(err)
 	}
-	outcomes, then, caveats, err := p.simulateFuture(after)
+	outcomes, estimates, caveats, err := p.simulateFuture(after)
 	if err != nil {
 		return noPrediction(err)
 	}
@@ -102,7 +102,7 @@ func (p *predictor) predictFix(f *catalog.Fix) *catalog.Prediction {
 		Basis:   p.describeBasis(), Caveats: caveats,
 	}
 	still := widenEstimates(estimateQuantities(unchanged, ranks, p.traffic.length.Seconds()))
-	for i, w := range widenEstimates(then) {
+	for i, w := range widenEstimates(estimates) {
 		out.Effects = append(out.Effects, catalog.Effect{
 			Signal: quantities[i].signal, Measured: p.measured[i],
 			Before: p.before[i], Unchanged: still[i], After: w,
@@ -114,20 +114,19 @@ func (p *predictor) predictFix(f *catalog.Fix) *catalog.Prediction {
 	return out
 }
 
-// simulateFuture simulates the time after a change, and returns the caveats of its estimates.
-func (p *predictor) simulateFuture(after setup) (outcomes []*outcome, then []catalog.Estimate, caveats []string,
-	err error,
-) {
+// simulateFuture simulates the time after a change. It returns the outcomes, an estimate of each quantity, and the
+// caveats of these estimates.
+func (p *predictor) simulateFuture(after setup) ([]*outcome, []catalog.Estimate, []string, error) {
 	outcomes, sc, err := p.simulateChange(after, perOutcome)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	engines := float64(p.traffic.ranks * after.replicas)
-	then = estimateQuantities(outcomes, engines, p.traffic.length.Seconds())
-	if err := p.checkDetermined(outcomes, then); err != nil {
+	estimates := estimateQuantities(outcomes, engines, p.traffic.length.Seconds())
+	if err := p.checkDetermined(outcomes, estimates); err != nil {
 		return nil, nil, nil, err
 	}
-	came := p.traffic.arrivalRate() / engines * sc.length.Seconds()
+	expected := p.traffic.arrivalRate() / engines * sc.length.Seconds()
 	all := poolOutcomes(outcomes)
 	if after.atBest {
 		size := p.engine.Config.BlockSize
@@ -135,7 +134,7 @@ func (p *predictor) simulateFuture(after setup) (outcomes []*outcome, then []cat
 		after.caveats = append(after.caveats, fmt.Sprintf("only if memory holds about %d blocks of %d tokens (%d "+
 			"now; see the start-up log)", blocks, size, p.engine.Config.NumBlocks))
 	}
-	return outcomes, then, append(after.caveats, p.listCaveats(all, came, then)...), nil
+	return outcomes, estimates, append(after.caveats, p.listCaveats(all, expected, estimates)...), nil
 }
 
 func (p *predictor) changeSetup(f *catalog.Fix) (setup, error) {
@@ -152,8 +151,8 @@ const apart = 2
 
 // checkDetermined returns an error if a change leads so far beyond the calibration that its samples disagree about the
 // throughput itself.
-func (p *predictor) checkDetermined(outcomes []*outcome, then []catalog.Estimate) error {
-	e := then[quantityIndex(indicator.GenerationTokenRate)]
+func (p *predictor) checkDetermined(outcomes []*outcome, estimates []catalog.Estimate) error {
+	e := estimates[quantityIndex(indicator.GenerationTokenRate)]
 	if e.High <= apart*e.Low {
 		return nil
 	}
@@ -190,18 +189,18 @@ func (p *predictor) describeBasis() []string {
 const endless = 0.05
 
 // listCaveats returns reasons to trust a prediction less.
-func (p *predictor) listCaveats(o *outcome, came float64, then []catalog.Estimate) []string {
+func (p *predictor) listCaveats(o *outcome, expected float64, estimates []catalog.Estimate) []string {
 	out := append(slices.Clone(p.calibration.Notes), p.calibration.Fit.Extrapolation(o.ended)...)
 	if o.refused > 0 {
 		out = append(out, fmt.Sprintf("%.0f %% of the requests are refused: HTTP 503, or too large",
-			100*o.refused/max(o.came, 1)))
+			100*o.refused/max(o.arrived, 1)))
 	}
-	if growth := 4 * (o.late - o.early) / o.seconds; p.traffic.clients == 0 && growth > max(endless*came, 2) {
+	if growth := 4 * (o.late - o.early) / o.seconds; p.traffic.clients == 0 && growth > max(endless*expected, 2) {
 		out = append(out, "more requests arrive than are served, so the queue grows and no latency is steady: "+
 			"these are the first minutes")
 	}
 	i := quantityIndex(indicator.TTFTP95)
-	if e := then[i]; e.High-e.Low > max(e.Value, 0.1) {
+	if e := estimates[i]; e.High-e.Low > max(e.Value, 0.1) {
 		out = append(out, fmt.Sprintf("near saturation: TTFT P95 may be anything from %s to %s",
 			formatQuantity(e.Low, quantities[i].signal), formatQuantity(e.High, quantities[i].signal)))
 	}

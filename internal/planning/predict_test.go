@@ -45,7 +45,7 @@ func testTrial(t testing.TB) *trial {
 	tr := &traffic{spec: workload.Spec{Prompt: workload.Fixed(100), Output: workload.Fixed(50)}}
 	pool, err := tr.drawPool(cfg, 0)
 	must.Succeed(t, err)
-	return &trial{cfg: cfg, cost: sim.StepCost{Base: 0.01}, pool: pool, length: 20 * time.Second, maxTokens: 1e6, shown: shown}
+	return &trial{config: cfg, cost: sim.StepCost{Base: 0.01}, pool: pool, length: 20 * time.Second, maxTokens: 1e6, shown: shown}
 }
 
 func played(t testing.TB, s *trial) *outcome {
@@ -102,7 +102,7 @@ func TestWhatWaitedBeforeCountsItsWait(t *testing.T) {
 
 func TestAThrashingTrialRecomputes(t *testing.T) {
 	s := testTrial(t)
-	s.cfg.NumBlocks, s.clients, s.length = 40, 12, time.Minute // ten blocks each, eight at once
+	s.config.NumBlocks, s.clients, s.length = 40, 12, time.Minute // ten blocks each, eight at once
 	o := played(t, s)
 	if o.preemptions < 10 || o.recomputed < o.preemptions {
 		t.Errorf("%v preemptions, %v tokens computed again", o.preemptions, o.recomputed)
@@ -112,8 +112,8 @@ func TestAThrashingTrialRecomputes(t *testing.T) {
 func TestATrialIsBounded(t *testing.T) {
 	s := testTrial(t)
 	s.clients, s.length, s.maxTokens = 8, time.Hour, 1000
-	if o := played(t, s); o.simulated > 1400 || o.seconds > 10 || math.Abs(o.tokens/o.seconds-800) > 100 {
-		t.Errorf("%d tokens of at most about 1000 in %v s, %v of them counted, want 800 a second", o.simulated, o.seconds, o.tokens)
+	if o := played(t, s); o.generatedTokens > 1400 || o.seconds > 10 || math.Abs(o.tokens/o.seconds-800) > 100 {
+		t.Errorf("%d tokens of at most about 1000 in %v s, %v of them counted, want 800 a second", o.generatedTokens, o.seconds, o.tokens)
 	}
 }
 
@@ -242,7 +242,7 @@ func FuzzChanged(f *testing.F) {
 // the fit gives that load's step, and its samples hold the step of half the batch
 // between them.
 func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
-	cfg := testTrial(t).cfg
+	cfg := testTrial(t).config
 	truth := sim.StepCost{Base: 0.006, PerSeq: 0.0005, Knee: 256}
 	step := func(c sim.StepCost, batch int64) float64 {
 		return c.Seconds(sim.Work{Steps: 1, Seqs: batch, Tokens: batch, KVTokens: batch * 200})

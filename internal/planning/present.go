@@ -47,9 +47,9 @@ const longestCalibration = 10 * time.Minute
 
 func newPredictor(
 	ctx context.Context, q metrics.Querier, r *diagnose.Request, s *diagnose.Snapshot,
-	name string, fixes []*catalog.Fix,
+	target string, fixes []*catalog.Fix,
 ) (*predictor, error) {
-	i := slices.IndexFunc(s.Targets, func(t diagnose.Target) bool { return t.Name == name })
+	i := slices.IndexFunc(s.Targets, func(t diagnose.Target) bool { return t.Name == target })
 	if i < 0 || s.Targets[i].Dialect.Engine != dialect.VLLM {
 		return nil, errors.New("only vLLM's scheduler is simulated")
 	}
@@ -183,14 +183,14 @@ const maxPasses = 4
 // repeated with the estimate until the simulation reproduces the measurements.
 func (p *predictor) tryPresent(fleet *workload.Measured) (float64, error) {
 	closest, reason := math.Inf(1), error(nil)
-	recomputed, slower := 0.0, 1.0 // tokens per preemption; a step's time over the fit's
+	perPreemption, slower := 0.0, 1.0 // tokens per preemption; a step's time over the fit's
 	p.patience = patience{}
 	var kept struct {
 		calibration *perfmodel.Calibration
 		before      []catalog.Estimate
 	}
 	for range maxPasses {
-		if err := p.fitSteps(fleet, recomputed); err != nil {
+		if err := p.fitSteps(fleet, perPreemption); err != nil {
 			return closest, cmp.Or(reason, err)
 		}
 		p.calibration.Fit = p.calibration.Fit.Scale(sim.Uniform(slower))
@@ -205,14 +205,14 @@ func (p *predictor) tryPresent(fleet *workload.Measured) (float64, error) {
 			if err != nil {
 				return closest, cmp.Or(reason, err)
 			}
-			before := estimateQuantities(outcomes, float64(p.traffic.ranks), p.traffic.length.Seconds())
+			estimates := estimateQuantities(outcomes, float64(p.traffic.ranks), p.traffic.length.Seconds())
 			if all == nil {
 				all = poolOutcomes(outcomes)
 			}
-			off, text := compareQuantities(p.measured, before)
+			off, text := compareQuantities(p.measured, estimates)
 			if off < closest {
 				closest, reason = off, errors.New(text)
-				kept.calibration, kept.before = p.calibration, before
+				kept.calibration, kept.before = p.calibration, estimates
 			}
 			if off <= 1 {
 				break
@@ -221,7 +221,7 @@ func (p *predictor) tryPresent(fleet *workload.Measured) (float64, error) {
 		if closest <= 1 || all.preemptions == 0 || p.spent > budget/3 {
 			break
 		}
-		recomputed = all.recomputed / all.preemptions
+		perPreemption = all.recomputed / all.preemptions
 		i := quantityIndex(indicator.GenerationTokenRate)
 		if rate := all.tokens / all.seconds * float64(p.traffic.ranks); p.measured[i].OK && rate > 0 {
 			slower = min(max(slower*rate/p.measured[i].V, 1/mostSlower), mostSlower)
@@ -271,12 +271,12 @@ const mostSlower = 1.25
 
 // fitSteps fits step times. No counter of the server shows what it recomputes after preemptions. Without it, the fit
 // would assign its time to other work.
-func (p *predictor) fitSteps(fleet *workload.Measured, recomputed float64) error {
+func (p *predictor) fitSteps(fleet *workload.Measured, perPreemption float64) error {
 	scrapes := perfmodel.IntervalsOf(fleet)
 	for i := range scrapes {
 		v := &scrapes[i]
 		if v.Preempted > 0 {
-			v.Computed += v.Preempted * recomputed
+			v.Computed += v.Preempted * perPreemption
 			v.FirstTokens += v.Preempted
 			v.PrefillSum, v.PrefillCount = 0, 0 // preempted prefills among them
 		}

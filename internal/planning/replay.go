@@ -11,10 +11,10 @@ import (
 
 // A trial is the input of one engine's simulation.
 type trial struct {
-	cfg  sim.Config
-	cost sim.StepCost
+	config sim.Config
+	cost   sim.StepCost
 
-	pool     []sim.Request // lengths, taken in turn; none is too large for cfg
+	pool     []sim.Request // lengths, taken in turn; none is too large for config
 	arrivals []time.Duration
 	period   time.Duration // after it the arrivals repeat; 0: they do not
 	clients  float64       // clients in a closed loop; 0: an open loop
@@ -44,7 +44,7 @@ type patience struct {
 // buckets, so that percentiles are comparable.
 type outcome struct {
 	seconds          float64
-	simulated        int // tokens in total
+	generatedTokens  int
 	ttft, itl, e2e   workload.Histogram
 	tokens           float64
 	preemptions      float64
@@ -53,15 +53,15 @@ type outcome struct {
 	kv               float64 // used share of the cache, likewise
 	early, late      float64 // waiting in the first and the last quarter
 	ended            []sim.Record
-	came, refused    float64 // requests that arrived, and that were refused
+	arrived, refused float64 // requests that arrived, and that were refused
 	left             float64 // clients that lost patience
 	peak             int64   // tokens in the KV cache in its fullest step
 }
 
 // runTrial simulates a trial.
 func runTrial(s *trial) (*outcome, error) {
-	p := player{trial: s, rng: rand.New(rand.NewPCG(s.seed, 0x5eed))}
-	p.next = p.rng.IntN(len(s.pool))
+	p := player{trial: s, rand: rand.New(rand.NewPCG(s.seed, 0x5eed))}
+	p.next = p.rand.IntN(len(s.pool))
 	p.addRunning()
 	held := len(p.requests)
 	p.addWaiting()
@@ -69,7 +69,7 @@ func runTrial(s *trial) (*outcome, error) {
 	out := &outcome{
 		seconds: s.length.Seconds(), ttft: s.shown.TTFT.Empty(), itl: s.shown.ITL.Empty(), e2e: s.shown.E2E.Empty(),
 	}
-	res, err := sim.Run(s.cfg, s.cost, p.requests, sim.Options{
+	res, err := sim.Run(s.config, s.cost, p.requests, sim.Options{
 		Clients: int(s.clients), Held: held, From: s.warm, To: s.warm + s.length, Frontend: s.frontend,
 		Gap:         func(d time.Duration, n int64) { out.itl.Add(d.Seconds(), float64(n)) },
 		SampleEvery: max(s.length/gaugeSamples, time.Millisecond), Limits: sim.Limits{Tokens: int64(s.maxTokens)},
@@ -84,8 +84,8 @@ func runTrial(s *trial) (*outcome, error) {
 	out.addEngine(s, &res.Replicas[0])
 	for i := range res.Records {
 		earlier := time.Duration(0)
-		if i < len(p.earlier) {
-			earlier = p.earlier[i]
+		if i < len(p.agesAtStart) {
+			earlier = p.agesAtStart[i]
 		}
 		out.addRequest(s, &res.Records[i], earlier, i < held)
 	}
@@ -97,7 +97,7 @@ const gaugeSamples = 1000
 
 func (o *outcome) addEngine(s *trial, r *sim.ReplicaResult) {
 	end, before := &r.Stats, &r.Before
-	o.simulated, o.peak = int(end.GenerationTokens), end.Peak.KVTokens
+	o.generatedTokens, o.peak = int(end.GenerationTokens), end.Peak.KVTokens
 	o.tokens = float64(end.GenerationTokens - before.GenerationTokens)
 	o.preemptions = float64(end.Preemptions - before.Preemptions)
 	o.recomputed = max(0, recomputedTokens(end)-recomputedTokens(before))
@@ -108,7 +108,7 @@ func (o *outcome) addEngine(s *trial, r *sim.ReplicaResult) {
 		}
 		n++
 		o.running, o.waiting = o.running+float64(x.Running), o.waiting+float64(x.Waiting)
-		o.kv += float64(x.UsedBlocks) / float64(max(s.cfg.NumBlocks-1, 1))
+		o.kv += float64(x.UsedBlocks) / float64(max(s.config.NumBlocks-1, 1))
 		switch {
 		case x.At < s.warm+quarter:
 			o.early += float64(x.Waiting)
@@ -132,7 +132,7 @@ func (o *outcome) addRequest(s *trial, r *sim.Record, earlier time.Duration, ans
 	counts := func(at time.Duration) bool { return at >= s.warm && at < s.warm+s.length }
 	first, end := r.Arrival+r.TTFT(), r.Arrival+r.E2E()
 	if earlier == 0 && r.Arrival >= s.warm {
-		o.came++
+		o.arrived++
 		if r.Outcome == sim.QueueFull || r.Outcome == sim.PromptTooLong || r.Outcome == sim.NeverFits {
 			o.refused++
 		}
@@ -152,10 +152,10 @@ func (o *outcome) addRequest(s *trial, r *sim.Record, earlier time.Duration, ans
 // A player generates the requests of one trial.
 type player struct {
 	*trial
-	rng      *rand.Rand
-	next     int // index in the pool
-	requests []sim.Request
-	earlier  []time.Duration // how long before the beginning the first requests arrived
+	rand        *rand.Rand
+	next        int // index in the pool
+	requests    []sim.Request
+	agesAtStart []time.Duration // how long before the beginning the first requests arrived
 }
 
 // drawRequest takes a request from the pool.
@@ -171,21 +171,21 @@ func (p *player) addRunning() {
 	var flight []inFlight
 	for range p.running {
 		r := p.drawLonger()
-		flight = append(flight, inFlight{r, p.rng.IntN(r.OutputTokens)})
+		flight = append(flight, inFlight{r, p.rand.IntN(r.OutputTokens)})
 	}
 	p.adjustProgress(flight)
-	slices.SortStableFunc(flight, func(a, b inFlight) int { return b.done - a.done })
+	slices.SortStableFunc(flight, func(a, b inFlight) int { return b.generated - a.generated })
 	for _, f := range flight {
-		f.r.PromptTokens += f.done
-		f.r.OutputTokens -= f.done
-		if f.r.PromptTokens >= p.cfg.MaxModelLen {
+		f.r.PromptTokens += f.generated
+		f.r.OutputTokens -= f.generated
+		if f.r.PromptTokens >= p.config.MaxModelLen {
 			continue
 		}
 		if p.patience.whole {
 			f.r.CancelAfter = p.untilLeft(0)
 		}
 		p.requests = append(p.requests, f.r)
-		p.earlier = append(p.earlier, p.first+time.Duration(f.done)*p.gap)
+		p.agesAtStart = append(p.agesAtStart, p.first+time.Duration(f.generated)*p.gap)
 	}
 }
 
@@ -194,7 +194,7 @@ func (p *player) addWaiting() {
 	for i := range p.waiting {
 		earlier := p.waited * time.Duration(p.waiting-i) / time.Duration(p.waiting)
 		p.addRequest(0, 0, earlier)
-		p.earlier = append(p.earlier, earlier)
+		p.agesAtStart = append(p.agesAtStart, earlier)
 	}
 }
 
@@ -212,7 +212,7 @@ func (p *player) addRequest(at, pause, waited time.Duration) {
 // leave during answers, at a random time.
 func (p *player) untilLeft(waited time.Duration) time.Duration {
 	if p.patience.whole {
-		return max(time.Duration(float64(p.patience.Duration)*p.rng.ExpFloat64()), 1)
+		return max(time.Duration(float64(p.patience.Duration)*p.rand.ExpFloat64()), 1)
 	}
 	return max(p.patience.Duration-waited, 1)
 }
@@ -221,16 +221,16 @@ func (p *player) untilLeft(waited time.Duration) time.Duration {
 func (p *player) addFuture() {
 	end, passed := p.warm+p.length, p.frontend.Delay(0)
 	if p.clients > 0 {
-		pause := max(p.pause-passed, 0)
+		enginePause := max(p.pause-passed, 0)
 		missing := max(int(p.clients)-len(p.requests), 0)
 		for i := range missing {
-			p.addRequest(max(p.pause*time.Duration(i)/time.Duration(missing)-passed, 0), pause, 0)
+			p.addRequest(max(p.pause*time.Duration(i)/time.Duration(missing)-passed, 0), enginePause, 0)
 		}
 		tokens, seconds := 0, 0.0 // lower bounds of the answers, with steps to themselves
 		for n := p.mayStayUnanswered(end); tokens <= p.maxTokens && seconds <= p.clients*end.Seconds() || n > 0; n-- {
-			p.addRequest(0, pause, 0)
+			p.addRequest(0, enginePause, 0)
 			output := p.requests[len(p.requests)-1].OutputTokens
-			tokens, seconds = tokens+output, seconds+float64(output)*p.cost.Base+pause.Seconds()
+			tokens, seconds = tokens+output, seconds+float64(output)*p.cost.Base+enginePause.Seconds()
 		}
 		return
 	}
@@ -249,7 +249,7 @@ const mostUnanswered = 100_000
 // mayStayUnanswered returns how many requests of clients may stay unanswered until a time. Each is followed by another
 // request.
 func (p *player) mayStayUnanswered(end time.Duration) int {
-	if p.patience.Duration == 0 && p.cfg.MaxQueuedRequests == 0 && p.cfg.MaxQueuedTokens == 0 {
+	if p.patience.Duration == 0 && p.config.MaxQueuedRequests == 0 && p.config.MaxQueuedTokens == 0 {
 		return 0
 	}
 	return int(min(2*p.clients*end.Seconds(), mostUnanswered))
@@ -257,27 +257,27 @@ func (p *player) mayStayUnanswered(end time.Duration) int {
 
 // An inFlight is a request with a partial answer.
 type inFlight struct {
-	r    sim.Request
-	done int
+	r         sim.Request
+	generated int
 }
 
 // adjustProgress adjusts the partial answers of running requests to the measured use of the KV cache, if it is known.
 func (p *player) adjustProgress(flight []inFlight) {
 	prompts, all, most := 0.0, 0.0, 0.0
 	for _, f := range flight {
-		prompts, all, most = prompts+float64(f.r.PromptTokens), all+float64(f.done), most+float64(f.r.OutputTokens)
+		prompts, all, most = prompts+float64(f.r.PromptTokens), all+float64(f.generated), most+float64(f.r.OutputTokens)
 	}
-	want := p.held*float64(p.cfg.Tokens()) - prompts - float64(len(flight)*p.cfg.BlockSize)/2
+	heldTokens := p.held*float64(p.config.Tokens()) - prompts - float64(len(flight)*p.config.BlockSize)/2
 	if !(p.held > 0) || !(all > 0) {
 		return
 	}
-	want = min(max(want, 0), most)
+	heldTokens = min(max(heldTokens, 0), most)
 	for i := range flight {
 		// Scale towards 0 if less is held, and towards the end if more is.
-		if f := &flight[i]; want <= all {
-			f.done = int(float64(f.done) * want / all)
+		if f := &flight[i]; heldTokens <= all {
+			f.generated = int(float64(f.generated) * heldTokens / all)
 		} else {
-			f.done += int(float64(f.r.OutputTokens-1-f.done) * (want - all) / max(most-all, 1))
+			f.generated += int(float64(f.r.OutputTokens-1-f.generated) * (heldTokens - all) / max(most-all, 1))
 		}
 	}
 }
@@ -286,9 +286,9 @@ func (p *player) adjustProgress(flight []inFlight) {
 func (p *player) drawLonger() sim.Request {
 	a := p.drawRequest()
 	for range 8 {
-		b := p.pool[p.rng.IntN(len(p.pool))]
+		b := p.pool[p.rand.IntN(len(p.pool))]
 		// Metropolis sampling: the chain's distribution is weighted by length.
-		if p.rng.Float64()*float64(a.OutputTokens) < float64(b.OutputTokens) {
+		if p.rand.Float64()*float64(a.OutputTokens) < float64(b.OutputTokens) {
 			a = b
 		}
 	}

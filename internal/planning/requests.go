@@ -181,10 +181,11 @@ func (d *drawing) shareBlocks() {
 	d.prompts, d.uses = nil, nil
 }
 
-// blockHashes returns a hash of the whole prefix for each full block of the parts' text. Equal texts have equal hashes.
-func blockHashes(parts []workload.PromptPart, size int) []uint64 {
+// blockHashes returns a hash of the whole prefix for each full block of the leading parts' text. Equal texts have equal
+// hashes.
+func blockHashes(leading []workload.PromptPart, size int) []uint64 {
 	total := 0
-	for _, p := range parts {
+	for _, p := range leading {
 		total += p.Tokens
 	}
 	out := make([]uint64, 0, total/size)
@@ -192,11 +193,11 @@ func blockHashes(parts []workload.PromptPart, size int) []uint64 {
 	part, at := 0, 0 // the place in the text
 	for range total / size {
 		for need := size; need > 0; {
-			for at == parts[part].Tokens {
+			for at == leading[part].Tokens {
 				part, at = part+1, 0
 			}
-			n := min(need, parts[part].Tokens-at)
-			prefix = stat.Mix(stat.Mix(prefix, parts[part].Seed), uint64(at)<<32|uint64(n))
+			n := min(need, leading[part].Tokens-at)
+			prefix = stat.Mix(stat.Mix(prefix, leading[part].Seed), uint64(at)<<32|uint64(n))
 			at, need = at+n, need-n
 		}
 		out = append(out, prefix)

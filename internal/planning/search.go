@@ -164,14 +164,14 @@ func (s *search) checkInterrupt() error {
 // spans at most two. Ranks need experts to share; otherwise they are replicas. Measurements of a server cannot be
 // transferred to another pipeline or other ranks, only to another tensor parallelism.
 func (o *Offer) possibleDivisions() (out [][3]int) {
-	upTo := func(given, most int) (list []int) {
+	upTo := func(given, most int) (sizes []int) {
 		if given > 0 {
 			return []int{given}
 		}
 		for n := 1; n <= most; n *= 2 {
-			list = append(list, n)
+			sizes = append(sizes, n)
 		}
-		return list
+		return sizes
 	}
 	node := o.Device.NodeSize()
 	stages, ranks := 8, 1
@@ -316,11 +316,11 @@ func (x *shape) findFewest(l level, low, high int) *Point {
 }
 
 // knobsFor returns the settings of a number of replicas with a max-num-batched-tokens, 0 for vLLM's default.
-func (x *shape) knobsFor(replicas, tokens int) Knobs {
+func (x *shape) knobsFor(replicas, batchTokens int) Knobs {
 	b := &x.offered.Base
 	return Knobs{
 		TP: x.tp, PP: x.pp, DP: x.dp, Replicas: replicas, MaxNumSeqs: b.MaxNumSeqs,
-		MaxNumBatchedTokens: tokens, ChunkedPrefill: !b.WholePrefills,
+		MaxNumBatchedTokens: batchTokens, ChunkedPrefill: !b.WholePrefills,
 	}
 }
 

@@ -37,12 +37,12 @@ type Simulation struct {
 	// simulation does not reproduce. No prediction that rests on the servers' metrics can be trusted then.
 	Check, Missed []Miss
 
-	swept       engine.Config // the settings at a point of the sweep
-	ledger      engine.Config // settings from the memory ledger, if there is one
-	ledgerSays  string
-	sheet       *perfmodel.Ledger      // for the observed or requested settings, without the sweep's
-	calibration *perfmodel.Calibration // for the observed configuration; all points share it
-	drawn       map[string][]sim.Request
+	swept          engine.Config // the settings at a point of the sweep
+	ledger         engine.Config // settings from the memory ledger, if there is one
+	ledgerSays     string
+	sheet          *perfmodel.Ledger      // for the observed or requested settings, without the sweep's
+	calibration    *perfmodel.Calibration // for the observed configuration; all points share it
+	requestsByLoad map[string][]sim.Request
 }
 
 // A Variant is one point of a simulation, with its prediction after Run.
@@ -154,7 +154,7 @@ func (s *Simulation) dataSheets() (l *perfmodel.Ledger, meanTokens float64, err 
 // Variants prepares each point of the sweep, or the single point. Errors stay with their point, unless there is no
 // other.
 func (s *Simulation) Variants(ctx context.Context) ([]*Variant, error) {
-	s.drawn = map[string][]sim.Request{}
+	s.requestsByLoad = map[string][]sim.Request{}
 	var out []*Variant
 	var first error
 	values := s.Sweep.Values
@@ -220,18 +220,18 @@ func (s *Simulation) prepareVariant(ctx context.Context, v *Variant) (err error)
 		return err
 	}
 	key := fmt.Sprintf("%+v %d", s.Load, v.Deployment.Config.BlockSize) // points with equal load share their requests
-	loop := s.Load.Loop(s.Seen)
+	loop := s.Load.ClosedLoop(s.Seen)
 	if v.Clients = loop.Clients; v.Clients > 0 {
 		v.Until = s.Load.Until(s.Seen)
 	}
-	if v.Requests = s.drawn[key]; v.Requests == nil {
+	if v.Requests = s.requestsByLoad[key]; v.Requests == nil {
 		if v.Requests, err = s.drawRequests(ctx, v, loop); err != nil {
 			return err
 		}
 		if len(v.Requests) == 0 {
 			return hint.With(fmt.Errorf("the workload has no requests"), "give a longer --duration, or a higher --rate")
 		}
-		s.drawn[key] = v.Requests
+		s.requestsByLoad[key] = v.Requests
 	}
 	return s.checkServable(v)
 }
@@ -265,13 +265,13 @@ func (s *Simulation) leaveOut(v *Variant) {
 // setRanks configures a server with data-parallel ranks: it routes to the least loaded rank, and ranks of a mixture of
 // experts step together.
 func (s *Simulation) setRanks(d *perfmodel.Deployment) {
-	known := s.knownConfig()
-	n, _, ok := known.Number(engine.DataParallelSize)
+	settings := s.knownConfig()
+	n, _, ok := settings.Number(engine.DataParallelSize)
 	if !ok || n < 2 {
 		return
 	}
 	d.Replicas, d.Route = int(n), perfmodel.LeastLoaded
-	if experts, _ := known.Bool(engine.ExpertParallel); experts || s.Model != nil && s.Model.Experts > 0 {
+	if experts, _ := settings.Bool(engine.ExpertParallel); experts || s.Model != nil && s.Model.Experts > 0 {
 		d.Lockstep = d.Replicas
 	}
 }
@@ -311,13 +311,13 @@ func (s sourceUntil) Next(to *workload.Session) bool {
 
 // drawRequests generates a variant's requests.
 func (s *Simulation) drawRequests(ctx context.Context, v *Variant, loop workload.Loop) ([]sim.Request, error) {
-	a, blockSize := &s.Load, v.Deployment.Config.BlockSize
+	a, config := &s.Load, &v.Deployment.Config
 	if a.Trace != "" {
 		source, err := workload.NewReplay(s.Trace, a.Speed, workload.UsualOutput)
 		if err != nil {
 			return nil, err
 		}
-		return Draw(sourceUntil{ctx, source}, nil, blockSize, a.Requests, a.Duration)
+		return Draw(sourceUntil{ctx, source}, nil, config.BlockSize, a.Requests, a.Duration)
 	}
 	spec, _, err := a.Spec(s.Seen)
 	if err != nil {
@@ -332,14 +332,15 @@ func (s *Simulation) drawRequests(ctx context.Context, v *Variant, loop workload
 		if err != nil {
 			return nil, err
 		}
-		return Draw(sourceUntil{ctx, source}, pacer, blockSize, a.Requests, until)
+		return Draw(sourceUntil{ctx, source}, pacer, config.BlockSize, a.Requests, until)
 	}
 	var within time.Duration
 	if a.Concurrency == 0 {
 		// The clients were observed in the middle of their loop: their requests spread over the time of one request.
 		// The observed pause includes the API server's time.
-		if came := s.Seen.Summary().FirstTokens; came > 0 {
-			within = time.Duration(float64(s.Seen.To.Sub(s.Seen.From)) * float64(s.Seen.Workload.Loop.Clients) / came)
+		if firstTokens := s.Seen.Summary().FirstTokens; firstTokens > 0 {
+			within = time.Duration(float64(s.Seen.To.Sub(s.Seen.From)) *
+				float64(s.Seen.Workload.Loop.Clients) / firstTokens)
 		}
 		loop.Pause = max(loop.Pause-s.calibration.Fit.Frontend.Delay(int(spec.Prompt.Mean())), 0)
 	}
@@ -349,7 +350,7 @@ func (s *Simulation) drawRequests(ctx context.Context, v *Variant, loop workload
 		one := max(spec.Output.Mean(), 1)*max(fit.Low.Base/2, fit.Cost.Base/10) + loop.Pause.Seconds()
 		n = int(min(float64(loop.Clients)*(v.Until.Seconds()/max(one, 1e-6)+2), MaxRequests))
 	}
-	return DrawLoop(sourceUntil{ctx, source}, blockSize, n, loop.Clients, within, loop.Pause)
+	return DrawLoop(sourceUntil{ctx, source}, config.BlockSize, n, loop.Clients, within, loop.Pause)
 }
 
 // checkServable notes how many requests the server refuses because their prompt leaves no room below max-model-len.

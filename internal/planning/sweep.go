@@ -98,18 +98,18 @@ func ParseSweep(text string) (a Axis, err error) {
 
 // sweepValues parses a list, or from:to:step. Lengths may contain colons and commas: "lognormal:800,1.2" is one
 // value, and semicolons separate several.
-func sweepValues(name, list string) ([]string, error) {
+func sweepValues(parameter, text string) ([]string, error) {
 	separator := ","
-	if name == "prompt-tokens" || name == "output-tokens" || name == "rate" {
-		if strings.Contains(list, ";") || strings.ContainsAny(list, "abcdefghijklmnopqrstuvwxyz") {
+	if parameter == "prompt-tokens" || parameter == "output-tokens" || parameter == "rate" {
+		if strings.Contains(text, ";") || strings.ContainsAny(text, "abcdefghijklmnopqrstuvwxyz") {
 			separator = ";"
 		}
 	}
-	if parts := strings.Split(list, ":"); separator == "," && len(parts) == 3 {
+	if parts := strings.Split(text, ":"); separator == "," && len(parts) == 3 {
 		return sweepRange(parts)
 	}
 	var values []string
-	for v := range strings.SplitSeq(list, separator) {
+	for v := range strings.SplitSeq(text, separator) {
 		if v = strings.TrimSpace(v); v == "" || slices.Contains(values, v) {
 			return nil, fmt.Errorf("the value %q is empty or comes twice", v)
 		}
@@ -118,9 +118,9 @@ func sweepValues(name, list string) ([]string, error) {
 	return values, nil
 }
 
-func sweepRange(parts []string) ([]string, error) {
+func sweepRange(bounds []string) ([]string, error) {
 	var n [3]float64
-	for i, p := range parts {
+	for i, p := range bounds {
 		v, err := strconv.ParseFloat(strings.TrimSpace(p), 64)
 		if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
 			return nil, fmt.Errorf("%q is not a number", p)

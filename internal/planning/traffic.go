@@ -16,20 +16,20 @@ import (
 // A traffic holds the requests of one target in a window, and its state when the window began. Its ranks share the
 // requests evenly.
 type traffic struct {
-	spec             workload.Spec
-	shown            *workload.Observed
-	arrivals         []time.Duration // since the window's beginning
-	length           time.Duration
-	ranks            int
-	running, waiting float64       // in all ranks, at the beginning
-	clients          float64       // clients in a closed loop; 0: an open loop
-	pause            time.Duration // from an answer until the next request is in the engine
-	held             float64       // share of the KV cache at the beginning
-	each             float64       // mean share of an engine's KV cache per running request; 0: unknown
-	ended            float64       // number of requests behind the lengths of answers
-	prompt, output   float64       // factors of the measured lengths; 0 is 1
-	left             float64       // clients that left before the end of their answer
-	unanswered       float64       // clients that left without a token
+	spec                       workload.Spec
+	shown                      *workload.Observed
+	arrivals                   []time.Duration // since the window's beginning
+	length                     time.Duration
+	ranks                      int
+	running, waiting           float64       // in all ranks, at the beginning
+	clients                    float64       // clients in a closed loop; 0: an open loop
+	pause                      time.Duration // from an answer until the next request is in the engine
+	held                       float64       // share of the KV cache at the beginning
+	each                       float64       // mean share of an engine's KV cache per running request; 0: unknown
+	ended                      float64       // number of requests behind the lengths of answers
+	promptFactor, outputFactor float64       // factors of the measured lengths; 0 is 1
+	left                       float64       // clients that left before the end of their answer
+	unanswered                 float64       // clients that left without a token
 }
 
 // minArrivals is how many requests a window needs for its traffic to be repeated.
@@ -44,9 +44,9 @@ type tooSoon struct {
 	needs time.Duration // the missing time
 }
 
-// estimateWait returns an error with the time until want requests have come, if came of them came in a time.
-func estimateWait(came float64, want int, in time.Duration, err error) error {
-	seconds := (float64(want) - came) * in.Seconds() / max(came, 1)
+// estimateWait returns an error with the time until the needed requests have come, if so many arrived in a time.
+func estimateWait(arrived float64, needed int, in time.Duration, err error) error {
+	seconds := (float64(needed) - arrived) * in.Seconds() / max(arrived, 1)
 	return tooSoon{err, time.Duration(math.Ceil(min(seconds, longestWait.Seconds()))) * time.Second}
 }
 
@@ -173,25 +173,25 @@ func (t *traffic) drawPool(cfg sim.Config, draw int) ([]sim.Request, error) {
 }
 
 // scaleLengths scales prompts and answers. Shared prefixes keep their length.
-func (t *traffic) scaleLengths(drawn []sim.Request, blockSize int) {
-	if cmp.Or(t.prompt, 1) == 1 && cmp.Or(t.output, 1) == 1 {
+func (t *traffic) scaleLengths(rs []sim.Request, blockSize int) {
+	if cmp.Or(t.promptFactor, 1) == 1 && cmp.Or(t.outputFactor, 1) == 1 {
 		return
 	}
 	scale := func(n int, by float64) int { return max(int(math.Round(float64(n)*cmp.Or(by, 1))), 1) }
-	for i := range drawn {
-		r := &drawn[i]
-		r.PromptTokens, r.OutputTokens = scale(r.PromptTokens, t.prompt), scale(r.OutputTokens, t.output)
+	for i := range rs {
+		r := &rs[i]
+		r.PromptTokens, r.OutputTokens = scale(r.PromptTokens, t.promptFactor), scale(r.OutputTokens, t.outputFactor)
 		r.Blocks = r.Blocks[:min(len(r.Blocks), r.PromptTokens/blockSize)]
 	}
 }
 
-// scaleLoad returns the traffic with load times as many arrivals or clients.
-func (t traffic) scaleLoad(load float64) *traffic {
-	t.clients, t.running, t.waiting = t.clients*load, t.running*load, t.waiting*load
-	t.length = time.Duration(float64(t.length) / load)
+// scaleLoad returns the traffic with factor times as many arrivals or clients.
+func (t traffic) scaleLoad(factor float64) *traffic {
+	t.clients, t.running, t.waiting = t.clients*factor, t.running*factor, t.waiting*factor
+	t.length = time.Duration(float64(t.length) / factor)
 	t.arrivals = slices.Clone(t.arrivals)
 	for i := range t.arrivals {
-		t.arrivals[i] = time.Duration(float64(t.arrivals[i]) / load)
+		t.arrivals[i] = time.Duration(float64(t.arrivals[i]) / factor)
 	}
 	return &t
 }
@@ -199,8 +199,8 @@ func (t traffic) scaleLoad(load float64) *traffic {
 // pairLengths gives longer prompts longer answers until running requests hold as many tokens as measured. The
 // histograms do not show which lengths belong together, and long chats get long answers. If the measured number is
 // lower, shared prefixes may explain it, so nothing changes.
-func pairLengths(rs []sim.Request, want float64, rng *rand.Rand) {
-	if !(want > 0) || tokensHeld(rs) >= want {
+func pairLengths(rs []sim.Request, target float64, rng *rand.Rand) {
+	if !(target > 0) || tokensHeld(rs) >= target {
 		return
 	}
 	n := len(rs)
@@ -223,7 +223,7 @@ func pairLengths(rs []sim.Request, want float64, rng *rand.Rand) {
 		for at, i := range order {
 			rs[i].OutputTokens = answers[at]
 		}
-		if tokensHeld(rs) < want {
+		if tokensHeld(rs) < target {
 			low = weight
 		} else {
 			high = weight

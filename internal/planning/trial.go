@@ -28,7 +28,7 @@ func (p *predictor) newTrial(s setup, cfg sim.Config, after bool) *trial {
 	t := p.traffic
 	n := float64(t.ranks * s.replicas)
 	sc := &trial{
-		cfg: cfg, shown: t.shown, arrivals: t.arrivalsOf(t.ranks * s.replicas), clients: t.clients / n,
+		config: cfg, shown: t.shown, arrivals: t.arrivalsOf(t.ranks * s.replicas), clients: t.clients / n,
 		pause: t.pause, patience: p.patience,
 		running: int(math.Round(t.running / n)), waiting: int(math.Round(t.waiting / n)),
 		gap: p.measuredDuration(indicator.ITLMean), first: p.measuredDuration(indicator.TTFTMean),
@@ -52,9 +52,9 @@ func (p *predictor) newTrial(s setup, cfg sim.Config, after bool) *trial {
 }
 
 // scaleAges scales how long the requests in flight have waited at the beginning, relative to a steady queue.
-func (s *trial) scaleAges(waiting, running float64) {
-	s.waited = time.Duration(waiting * float64(s.waited))
-	s.first = time.Duration(running * float64(s.first))
+func (s *trial) scaleAges(waitingShare, runningShare float64) {
+	s.waited = time.Duration(waitingShare * float64(s.waited))
+	s.first = time.Duration(runningShare * float64(s.first))
 }
 
 // roundClients rounds an engine's share of clients up in some simulations and down in others, so that the mean is the
@@ -68,11 +68,11 @@ func (s *trial) roundClients(i int) {
 	s.waiting = min(s.waiting, int(s.clients)-s.running)
 }
 
-// horizonFor returns the window, or the beginning of it that holds a number of tokens.
-func (p *predictor) horizonFor(tokens float64) time.Duration {
+// horizonFor returns the window, or the beginning of it that holds at most so many tokens.
+func (p *predictor) horizonFor(maxTokens float64) time.Duration {
 	i := quantityIndex(indicator.GenerationTokenRate)
 	rate := p.measured[i].Or(0) / float64(p.traffic.ranks)
-	if seconds := tokens / max(rate, 1); seconds < p.traffic.length.Seconds() {
+	if seconds := maxTokens / max(rate, 1); seconds < p.traffic.length.Seconds() {
 		return time.Duration(seconds * float64(time.Second))
 	}
 	return p.traffic.length
@@ -108,7 +108,7 @@ func (p *predictor) simulateTrial(s *trial, most int) ([]*outcome, error) {
 			one.cost = fit.Draws[(i-1)*len(fit.Draws)/maxDraws]
 		}
 		var err error
-		if one.pool, err = p.traffic.drawPool(s.cfg, i); err != nil {
+		if one.pool, err = p.traffic.drawPool(s.config, i); err != nil {
 			return nil, err
 		}
 		o, err := runTrial(&one)
@@ -119,7 +119,7 @@ func (p *predictor) simulateTrial(s *trial, most int) ([]*outcome, error) {
 			return nil, errors.New("the traffic takes more than a second or two to simulate; run sixty simulate")
 		}
 		outcomes = append(outcomes, o)
-		tokens += o.simulated
+		tokens += o.generatedTokens
 	}
 	p.spent += tokens
 	return outcomes, nil

@@ -95,22 +95,22 @@ func (t *Tuning) Answer() (*Tuned, error) {
 
 // sizeBatch answers for a GPU of which only the memory is known, which gives no step times to judge targets by: it sets
 // the batch to the sequences of the workload that the KV cache holds.
-func (t *Tuning) sizeBatch(out *Tuned, s perfmodel.Settings) error {
+func (t *Tuning) sizeBatch(tuned *Tuned, s perfmodel.Settings) error {
 	spec, err := t.describedSpec()
 	if err != nil {
 		return err
 	}
-	out.LeftOut = append(out.LeftOut, "the targets are not judged: a GPU's memory gives no step times; name the GPU, or "+
-		"measure one replica with --load-test")
+	tuned.LeftOut = append(tuned.LeftOut, "the targets are not judged: a GPU's memory gives no step times; "+
+		"name the GPU, or measure one replica with --load-test")
 	if _, given := t.Args[engine.MaxNumSeqs]; given {
 		return nil
 	}
-	held := out.Ledger.Tokens.Value * catalog.KVHeadroom / (spec.Prompt.Mean() + spec.Output.Mean())
+	held := tuned.Ledger.Tokens.Value * catalog.KVHeadroom / (spec.Prompt.Mean() + spec.Output.Mean())
 	s.MaxNumSeqs = max(int(held), 1)
-	out.Args = engine.Config{}
-	out.Args.Merge(t.Args)
-	out.Args.Set(engine.MaxNumSeqs, strconv.Itoa(s.MaxNumSeqs), "what the KV cache holds")
-	out.Ledger, err = perfmodel.NewLedger(t.Model, s)
+	tuned.Args = engine.Config{}
+	tuned.Args.Merge(t.Args)
+	tuned.Args.Set(engine.MaxNumSeqs, strconv.Itoa(s.MaxNumSeqs), "what the KV cache holds")
+	tuned.Ledger, err = perfmodel.NewLedger(t.Model, s)
 	return err
 }
 
@@ -279,7 +279,7 @@ func demandOf(a *workload.Asked, m *workload.Measured) (*Demand, error) {
 }
 
 // steadyArrivals returns the arrivals at the whole deployment, repeated for long enough, and their mean rate.
-func steadyArrivals(asked *workload.Asked, m *workload.Measured) (a workload.Arrivals, rate float64, err error) {
+func steadyArrivals(asked *workload.Asked, m *workload.Measured) (a workload.Arrivals, meanRate float64, err error) {
 	if a, _, err = asked.Arrivals(m); err != nil {
 		return a, 0, err
 	}
@@ -290,10 +290,10 @@ func steadyArrivals(asked *workload.Asked, m *workload.Measured) (a workload.Arr
 		}
 		whole += s.Duration
 	}
-	if rate = a.Expected(whole) / whole.Seconds(); !(rate > 0) {
+	if meanRate = a.Expected(whole) / whole.Seconds(); !(meanRate > 0) {
 		return a, 0, hint.With(errors.New("no requests arrive"), "give a --rate of more than 0")
 	}
-	const replicas = 1024 // at most
-	a = a.Repeat(time.Duration(float64(asked.Requests)/rate*2e9*replicas) + time.Hour)
-	return a, rate, nil
+	const mostReplicas = 1024 // at most
+	a = a.Repeat(time.Duration(float64(asked.Requests)/meanRate*2e9*mostReplicas) + time.Hour)
+	return a, meanRate, nil
 }

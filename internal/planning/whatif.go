@@ -74,12 +74,12 @@ func Ask(ctx context.Context, q metrics.Querier, d *diagnose.Diagnosis, ask Ques
 		return nil, fmt.Errorf("no server has the model %q: there are %s", ask.Model, strings.Join(names, ", "))
 	}
 	v := &d.Verdicts[k]
-	target, known := v.Workload.Target, []*catalog.Fix{}
+	target, fixes := v.Workload.Target, []*catalog.Fix{}
 	if f := d.LeadingFinding(v); f != nil && v.Status == diagnose.Firing {
 		target = f.Targets[0]
 		for i := range f.Fixes {
 			if isRelevant(&f.Fixes[i]) {
-				known = append(known, &f.Fixes[i])
+				fixes = append(fixes, &f.Fixes[i])
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func Ask(ctx context.Context, q metrics.Querier, d *diagnose.Diagnosis, ask Ques
 	d.Predict(ctx, q, func(
 		ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis,
 	) {
-		p, perr := newPredictor(ctx, q, &r, s, target, known)
+		p, perr := newPredictor(ctx, q, &r, s, target, fixes)
 		if perr != nil {
 			err = fmt.Errorf("%w: %w", ErrNoPrediction, perr)
 			return
@@ -102,7 +102,7 @@ func Ask(ctx context.Context, q metrics.Querier, d *diagnose.Diagnosis, ask Ques
 				out.Replicas++
 			}
 		}
-		err = p.answer(&ask, out)
+		err = p.fillAnswer(&ask, out)
 	})
 	if err != nil {
 		return nil, err
@@ -110,8 +110,8 @@ func Ask(ctx context.Context, q metrics.Querier, d *diagnose.Diagnosis, ask Ques
 	return out, nil
 }
 
-// answer fills an answer in.
-func (p *predictor) answer(ask *Question, out *Answer) error {
+// fillAnswer fills an answer in.
+func (p *predictor) fillAnswer(ask *Question, answer *Answer) error {
 	var f catalog.Fix
 	for flag, to := range ask.Args {
 		f.Changes = append(f.Changes, catalog.Change{Flag: "--" + flag, To: to.Value})
@@ -129,18 +129,18 @@ func (p *predictor) answer(ask *Question, out *Answer) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoPrediction, err)
 	}
-	now, then := float64(max(out.Replicas, 1)), float64(cmp.Or(ask.Replicas, max(out.Replicas, 1)))
+	now, then := float64(max(answer.Replicas, 1)), float64(cmp.Or(ask.Replicas, max(answer.Replicas, 1)))
 	t := p.traffic.scaleLoad(cmp.Or(ask.Arrivals, 1) * now / then)
-	t.prompt, t.output = ask.Prompt, ask.Output
+	t.promptFactor, t.outputFactor = ask.Prompt, ask.Output
 	p.traffic, t = t, p.traffic
 	defer func() { p.traffic = t }()
 	outcomes, _, caveats, err := p.simulateFuture(after)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoPrediction, err)
 	}
-	out.Caveats, out.Present, out.Changed = caveats, p.tell(unchanged, now), p.tell(outcomes, then)
+	answer.Caveats, answer.Present, answer.Changed = caveats, p.tell(unchanged, now), p.tell(outcomes, then)
 	p.traffic = t
-	out.Basis = p.describeBasis()
+	answer.Basis = p.describeBasis()
 	return nil
 }
 

@@ -16,20 +16,20 @@ type blockPool struct {
 	dupNext, dupPrev []int32          // ring of blocks of equal content, oldest first
 }
 
-func newBlockPool(blocks int) *blockPool {
+func newBlockPool(size int) *blockPool {
 	p := &blockPool{
-		ref:       make([]int32, blocks),
-		hashOf:    make([]uint64, blocks),
-		next:      make([]int32, blocks),
-		prev:      make([]int32, blocks),
-		freeCount: blocks - 1,
+		ref:       make([]int32, size),
+		hashOf:    make([]uint64, size),
+		next:      make([]int32, size),
+		prev:      make([]int32, size),
+		freeCount: size - 1,
 		byHash:    make(map[uint64]int32),
-		dupNext:   make([]int32, blocks),
-		dupPrev:   make([]int32, blocks),
+		dupNext:   make([]int32, size),
+		dupPrev:   make([]int32, size),
 	}
 	for i := range p.next {
-		p.next[i] = int32((i + 1) % blocks)
-		p.prev[i] = int32((i - 1 + blocks) % blocks)
+		p.next[i] = int32((i + 1) % size)
+		p.prev[i] = int32((i - 1 + size) % size)
 	}
 	return p
 }

@@ -130,8 +130,8 @@ func (c Config) usableBlocks() int { return c.NumBlocks - 1 }
 // Fits reports whether a request that has the engine to itself could end. If not, it would wait
 // forever, as vLLM lets it.
 func (c Config) Fits(prompt, output int) bool {
-	tokens := min(prompt+output, c.MaxModelLen) - 1 // the last token needs no slot
-	return blocksFor(tokens, c.BlockSize) <= c.usableBlocks()
+	slots := min(prompt+output, c.MaxModelLen) - 1 // the last token needs no slot
+	return blocksFor(slots, c.BlockSize) <= c.usableBlocks()
 }
 
 func blocksFor(tokens, size int) int { return (tokens + size - 1) / size }

@@ -48,8 +48,8 @@ func (d *Driver) Advance(until time.Duration) (stuck bool) {
 			return false
 		}
 		if d.leap != nil {
-			if now := d.leap(); now > d.Now {
-				d.Now, d.idle = now, 0
+			if next := d.leap(); next > d.Now {
+				d.Now, d.idle = next, 0
 				continue
 			}
 		}

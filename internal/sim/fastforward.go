@@ -49,8 +49,8 @@ func (e *Engine) fastForward(now, until time.Duration) time.Duration {
 		}
 		work.KVTokens += seqs
 		d := e.cost.timeStep(&work)
-		end := max(now, e.deviceEnd) + d
-		due := end
+		stepEnd := max(now, e.deviceEnd) + d
+		due := stepEnd
 		if e.depth == 2 {
 			due = e.inFlight[0].end
 		}
@@ -59,14 +59,14 @@ func (e *Engine) fastForward(now, until time.Duration) time.Duration {
 		}
 		e.moveClock(now)
 		e.applyBlockEvents(slot, done)
-		e.deviceEnd = end
+		e.deviceEnd = stepEnd
 		e.stats.Busy += d
 		peak = work // its KVTokens only grow
 		e.moveClock(due)
 		completed := work
 		if e.depth == 2 {
 			completed = e.inFlight[0].work
-			e.inFlight[0].work, e.inFlight[0].end = work, end
+			e.inFlight[0].work, e.inFlight[0].end = work, stepEnd
 		}
 		e.stats.Work.Add(completed)
 		if done == 0 {

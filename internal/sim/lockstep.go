@@ -80,7 +80,7 @@ func (g *group) completeStep() error {
 func (g *group) formStep() {
 	var s together
 	var batches []*batch
-	var tokens int64
+	var stepTokens int64
 	g.idle++
 	for _, d := range g.drivers {
 		e := d.Engine
@@ -89,14 +89,14 @@ func (g *group) formStep() {
 		}
 		e.moveClock(g.now)
 		b := e.formBatch()
-		tokens += b.work.Tokens
+		stepTokens += b.work.Tokens
 		s.ranks, batches = append(s.ranks, d), append(batches, b)
 	}
 	var longest time.Duration
 	for i, b := range batches {
 		if len(b.entries) > 0 {
 			g.idle = 0
-			if took := s.ranks[i].Engine.cost.timeStepAmong(&b.work, tokens); took > longest {
+			if took := s.ranks[i].Engine.cost.timeStepAmong(&b.work, stepTokens); took > longest {
 				longest, s.work = took, b.work
 			}
 		}

@@ -366,8 +366,8 @@ func (s *simulation) collectStats(d *driver) {
 	if rr.Stats, rr.Before = d.Engine.Stats(), d.before; !d.measuring {
 		rr.Before = rr.Stats
 	}
-	if sampler := d.Engine.sampler; sampler != nil {
-		rr.Samples = sampler.samples
+	if d.Engine.sampler != nil {
+		rr.Samples = d.Engine.sampler.samples
 	}
 }
 
@@ -473,7 +473,7 @@ func (s *simulation) runIndependent() error {
 
 // runTogether simulates engines that may depend on each other, by the loads that the router sees or
 // by requests that wait for others.
-func (s *simulation) runTogether(fed bool) error {
+func (s *simulation) runTogether(chained bool) error {
 	for k := range s.replicas {
 		d, err := s.makeDriver(k)
 		if err != nil {
@@ -485,7 +485,7 @@ func (s *simulation) runTogether(fed bool) error {
 	switch {
 	case s.o.Lockstep > 1:
 		run = s.runLockstep
-	case fed:
+	case chained:
 		run = s.runDependent
 	}
 	if err := run(); err != nil && !errors.Is(err, errExceeded) {

@@ -139,8 +139,8 @@ func (e *Engine) formWaiting(b *batch, budget int) int {
 		}
 		e.findCachedBlocks(r)
 		e.countLookup(r)
-		computed := len(e.hits) * e.cfg.BlockSize
-		n := r.tokens - computed
+		hitTokens := len(e.hits) * e.cfg.BlockSize
+		n := r.tokens - hitTokens
 		if t := e.cfg.LongPrefillTokenThreshold; 0 < t && t < n {
 			n = t
 		}
@@ -156,13 +156,13 @@ func (e *Engine) formWaiting(b *batch, budget int) int {
 		e.waiting.pop()
 		if r.state == waiting {
 			r.result.Scheduled = e.now
-			r.result.CachedTokens = computed
+			r.result.CachedTokens = hitTokens
 			r.result.WorkAtScheduled = e.stats.Work
 			e.stats.PrefixAdmittedLookedUp += int64(r.tokens)
-			e.stats.PrefixAdmittedHit += int64(computed)
+			e.stats.PrefixAdmittedHit += int64(hitTokens)
 		}
 		r.state = running
-		r.computed = computed
+		r.computed = hitTokens
 		e.running = append(e.running, r)
 		b.entries = append(b.entries, entry{r: r, n: n})
 		budget -= n
@@ -216,14 +216,14 @@ func (e *Engine) admitRequest(r *request, n int) bool {
 		}
 	}
 	found := len(e.hits)
-	computed := found * e.cfg.BlockSize
+	hitTokens := found * e.cfg.BlockSize
 	if e.cfg.ReserveFullPrompt {
 		full := min(r.tokens, e.cfg.MaxModelLen)
 		if max(blocksFor(full, e.cfg.BlockSize)-found, 0)+unheld > free {
 			return false
 		}
 	}
-	fresh := max(blocksFor(min(computed+n, e.cfg.MaxModelLen), e.cfg.BlockSize)-found, 0)
+	fresh := max(blocksFor(min(hitTokens+n, e.cfg.MaxModelLen), e.cfg.BlockSize)-found, 0)
 	if fresh+unheld > free {
 		return false
 	}
@@ -235,7 +235,7 @@ func (e *Engine) admitRequest(r *request, n int) bool {
 	for range fresh {
 		r.blocks = append(r.blocks, e.pool.allocateBlock())
 	}
-	e.cacheBlocks(r, min(computed+n, r.tokens))
+	e.cacheBlocks(r, min(hitTokens+n, r.tokens))
 	return true
 }
 

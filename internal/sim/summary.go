@@ -45,7 +45,7 @@ func WhileArriving(records []Record) Arriving {
 	for i := range records {
 		a.First, a.Last = min(a.First, records[i].Arrival), max(a.Last, records[i].Arrival)
 	}
-	ttft, n, tokens := 0.0, 0.0, 0.0
+	ttft, n, outputTokens := 0.0, 0.0, 0.0
 	for i := range records {
 		r := &records[i]
 		came := r.Arrival + r.TTFT()
@@ -55,10 +55,10 @@ func WhileArriving(records []Record) Arriving {
 		ttft += r.TTFT().Seconds()
 		n++
 		lasted := max(r.Arrival+r.E2E()-came, 1)
-		tokens += float64(r.OutputTokens) * float64(min(a.Last-came, lasted)) / float64(lasted)
+		outputTokens += float64(r.OutputTokens) * float64(min(a.Last-came, lasted)) / float64(lasted)
 	}
 	a.TTFTMean = time.Duration(ttft / max(n, 1) * 1e9)
-	a.OutputPerSecond = tokens / max((a.Last-a.First).Seconds(), 1e-9)
+	a.OutputPerSecond = outputTokens / max((a.Last-a.First).Seconds(), 1e-9)
 	return a
 }
 

@@ -181,11 +181,11 @@ func (d *document) addSweep() {
 		add("now", 0, s.Present)
 	}
 	for i := range s.Runs {
-		rank := 0
+		runRank := 0
 		if slices.Index(best, &s.Runs[i]) >= leastRows {
-			rank = rankPoint
+			runRank = rankPoint
 		}
-		add(s.Runs[i].Point, rank, &s.Runs[i])
+		add(s.Runs[i].Point, runRank, &s.Runs[i])
 	}
 	d.Table(columns, rows).Ranks = ranks
 }

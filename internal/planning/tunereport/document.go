@@ -71,14 +71,14 @@ const fewRemedies = 3
 
 // summarize says in a sentence whether the model fits, and whether targets are met.
 func (a *Answer) summarize() string {
-	name := a.Model.Name + " (" + render.Large(a.Model.Parameters) + " parameters)"
+	modelName := a.Model.Name + " (" + render.Large(a.Model.Parameters) + " parameters)"
 	if r := a.Result; r != nil {
 		first := r.Rows[0].Hardware()
 		switch a.Status {
 		case statusFound:
-			return fmt.Sprintf("%s surely meets the targets on %s.", name, first)
+			return fmt.Sprintf("%s surely meets the targets on %s.", modelName, first)
 		case statusLikely:
-			return fmt.Sprintf("%s likely meets the targets, not surely, on %s.", name, first)
+			return fmt.Sprintf("%s likely meets the targets, not surely, on %s.", modelName, first)
 		}
 		text := "The targets cannot be met"
 		if len(r.Explain) > 0 {
@@ -87,7 +87,7 @@ func (a *Answer) summarize() string {
 		return text + ". What comes closest: " + first + "."
 	}
 	l := &a.Ledger
-	on := fmt.Sprintf("%s on %d × %s", name, l.GPUs, cmp.Or(l.GPU, "GPU"))
+	on := fmt.Sprintf("%s on %d × %s", modelName, l.GPUs, cmp.Or(l.GPU, "GPU"))
 	longest := render.Grouped(float64(l.MaxModelLen)) + " tokens"
 	if a.Met() {
 		return fmt.Sprintf("It fits: %s, with a KV cache for %.3g requests of %s.", on, l.Concurrency.Value, longest)

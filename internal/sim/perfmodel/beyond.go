@@ -74,28 +74,28 @@ func (f *Fit) replayLoadTest(d Deployment, requests []sim.Request, measured []Me
 		return fmt.Errorf("calibrate: %w", err)
 	}
 	type sums struct {
-		ttft, tpot, e2e, last time.Duration
-		tokens                int
+		ttft, tpot, e2e, lastToken time.Duration
+		outputTokens               int
 	}
 	var was, is sums
-	first := time.Duration(math.MaxInt64)
-	add := func(s *sums, arrival, firstToken, last time.Duration, tokens int) {
+	firstArrival := time.Duration(math.MaxInt64)
+	add := func(s *sums, arrival, firstToken, lastToken time.Duration, tokens int) {
 		s.ttft += firstToken - arrival
-		s.e2e += last - arrival
-		s.tpot += (last - firstToken) / time.Duration(max(tokens-1, 1))
-		s.last = max(s.last, last)
-		s.tokens += tokens
+		s.e2e += lastToken - arrival
+		s.tpot += (lastToken - firstToken) / time.Duration(max(tokens-1, 1))
+		s.lastToken = max(s.lastToken, lastToken)
+		s.outputTokens += tokens
 	}
 	for i, m := range measured {
 		r := &res.Records[i]
 		if !m.Use || r.Outcome != sim.Finished {
 			continue
 		}
-		first = min(first, m.Request.Arrival)
+		firstArrival = min(firstArrival, m.Request.Arrival)
 		add(&was, m.Request.Arrival, m.FirstToken, m.LastToken, m.Request.OutputTokens)
 		add(&is, r.Arrival, r.Arrival+r.TTFT(), r.Arrival+r.E2E(), int(r.OutputTokens))
 	}
-	rate := func(s *sums) float64 { return float64(s.tokens) / (s.last - first).Seconds() }
+	rate := func(s *sums) float64 { return float64(s.outputTokens) / (s.lastToken - firstArrival).Seconds() }
 	f.misses = Misses{
 		TTFT: MissOf(is.ttft.Seconds(), was.ttft.Seconds()), TPOT: MissOf(is.tpot.Seconds(), was.tpot.Seconds()),
 		E2E: MissOf(is.e2e.Seconds(), was.e2e.Seconds()), Tokens: MissOf(rate(&is), rate(&was)),

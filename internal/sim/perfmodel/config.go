@@ -57,7 +57,7 @@ func Config(release engine.Release, known engine.Config, device *GPU) (*Engine, 
 	s.readBool(engine.AsyncScheduling, &c.AsyncScheduling)
 	s.readBool(engine.ReserveFullPrompt, &c.ReserveFullPrompt)
 	s.readFloat(engine.Watermark, &c.Watermark)
-	switch p := s.text(engine.SchedulingPolicy); p {
+	switch p := s.valueOf(engine.SchedulingPolicy); p {
 	case "", sim.FCFS.String():
 	case sim.Priority.String():
 		c.Policy = sim.Priority
@@ -120,10 +120,10 @@ type machine struct {
 
 // defaultLimits returns max-num-seqs and max-num-batched-tokens. A limit that is 0 takes vLLM's
 // default (engine/arg_utils.py@v0.23.0, get_batch_defaults and the adjustments after it), which is
-// added to assumed.
+// added to the assumptions.
 func (m machine) defaultLimits(seqs, tokens, maxModelLen int, chunked bool,
 	what string,
-) (maxNumSeqs, maxNumBatchedTokens int, assumed []string) {
+) (maxNumSeqs, maxNumBatchedTokens int, assumptions []string) {
 	defaultSeqs, defaultTokens := 256, 2048
 	small := strings.HasPrefix(m.Device, "A100") && m.Release.AtLeast("0.9")
 	switch {
@@ -136,16 +136,16 @@ func (m machine) defaultLimits(seqs, tokens, maxModelLen int, chunked bool,
 		if seqs = defaultSeqs; tokens > 0 {
 			seqs = min(seqs, tokens)
 		}
-		assumed = append(assumed, fmt.Sprintf("max-num-seqs %d, vLLM's default on %s", seqs, what))
+		assumptions = append(assumptions, fmt.Sprintf("max-num-seqs %d, vLLM's default on %s", seqs, what))
 	}
 	if tokens == 0 {
 		tokens = int(min(float64(max(defaultTokens, seqs)), float64(seqs)*float64(maxModelLen)))
 		if !chunked {
 			tokens = max(tokens, maxModelLen)
 		}
-		assumed = append(assumed, fmt.Sprintf("max-num-batched-tokens %d, vLLM's default on %s", tokens, what))
+		assumptions = append(assumptions, fmt.Sprintf("max-num-batched-tokens %d, vLLM's default on %s", tokens, what))
 	}
-	return seqs, tokens, assumed
+	return seqs, tokens, assumptions
 }
 
 // leaveOut lists settings that affect a server and not the simulation.
@@ -155,12 +155,12 @@ func (e *Engine) leaveOut(known engine.Config) {
 		e.NotModelled = append(e.NotModelled,
 			"--"+engine.PipelineParallelSize+": batches in flight in the pipeline's stages")
 	}
-	for _, x := range []struct{ flag, what string }{
+	for _, x := range []struct{ flag, effect string }{
 		{engine.SpeculativeConfig, "draft tokens"},
 		{engine.EnableLoRA, "requests that wait for an adapter slot"},
 	} {
 		if s, ok := known[x.flag]; ok && s.Value != "false" {
-			e.NotModelled = append(e.NotModelled, fmt.Sprintf("--%s: %s", x.flag, x.what))
+			e.NotModelled = append(e.NotModelled, fmt.Sprintf("--%s: %s", x.flag, x.effect))
 		}
 	}
 }
@@ -180,10 +180,10 @@ func (s *flagReader) joinErrors() error {
 	return nil
 }
 
-func (s *flagReader) text(flag string) string { return s.known[flag].Value }
+func (s *flagReader) valueOf(flag string) string { return s.known[flag].Value }
 
 func (s *flagReader) readInt(flag string, to *int) bool {
-	text := s.text(flag)
+	text := s.valueOf(flag)
 	if text == "" {
 		return false
 	}
@@ -197,7 +197,7 @@ func (s *flagReader) readInt(flag string, to *int) bool {
 }
 
 func (s *flagReader) readFloat(flag string, to *float64) {
-	if text := s.text(flag); text != "" {
+	if text := s.valueOf(flag); text != "" {
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			s.errs = append(s.errs, fmt.Errorf("--%s %s: not a number", flag, text))
@@ -209,7 +209,7 @@ func (s *flagReader) readFloat(flag string, to *float64) {
 
 // readPositive reads a number, or a size of memory.
 func (s *flagReader) readPositive(flag string, to *float64) {
-	text := s.text(flag)
+	text := s.valueOf(flag)
 	if text == "" {
 		return
 	}
@@ -225,7 +225,7 @@ func (s *flagReader) readPositive(flag string, to *float64) {
 }
 
 func (s *flagReader) readBool(flag string, to *bool) {
-	if text := s.text(flag); text != "" {
+	if text := s.valueOf(flag); text != "" {
 		v, err := strconv.ParseBool(strings.ToLower(text))
 		if err != nil {
 			s.errs = append(s.errs, fmt.Errorf("--%s %s: want true or false", flag, text))

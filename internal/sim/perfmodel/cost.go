@@ -37,7 +37,7 @@ func (l *Ledger) ReadPerToken(meanTokens float64) float64 {
 // average, from data sheets and published measurements. The device's data sheet must be known.
 func (l *Ledger) StepCost(meanTokens float64) Prior {
 	shape := l.Shape(meanTokens)
-	p := shape.Prior()
+	p := shape.EstimatePrior()
 	l.addOffloading(&p.StepCost)
 	if l.Settings.Speculation.Tokens == 0 { // it gives a request several tokens a step
 		p.roofline = shape.Roofline()
@@ -55,8 +55,8 @@ func (l *Ledger) StepTimesFrom() string {
 	if l.Settings.TP > 1 {
 		text = fmt.Sprintf("%d × %s", l.Settings.TP, text)
 	}
-	if name := l.Model.Architecture; name != "" {
-		text += " and the configuration of a " + name
+	if architecture := l.Model.Architecture; architecture != "" {
+		text += " and the configuration of a " + architecture
 	}
 	return text
 }

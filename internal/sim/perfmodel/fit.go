@@ -79,8 +79,8 @@ func (r *Range) includeMixed(w sim.Work) {
 	if w.Mixed < 1 {
 		return
 	}
-	others := float64(w.Seqs) / float64(w.Steps) * float64(w.Steps-w.Mixed)
-	r.MaxMixed = max(r.MaxMixed, (float64(w.Tokens)-others)/float64(w.Mixed))
+	otherTokens := float64(w.Seqs) / float64(w.Steps) * float64(w.Steps-w.Mixed)
+	r.MaxMixed = max(r.MaxMixed, (float64(w.Tokens)-otherTokens)/float64(w.Mixed))
 }
 
 // includeStep widens the range by a mean step.
@@ -135,7 +135,7 @@ type point struct {
 	rows  []row
 	prior *Prior
 	x     vector
-	shape sim.StepCost // has the knee and the experts' share, which x has not
+	fixed sim.StepCost // has the knee and the experts' share, which x has not
 	seen  Range
 	loss  float64 // mean of Huber's loss, to choose among knees
 }
@@ -152,7 +152,7 @@ func solveKnee(obs []Observation, knee int, prior *Prior, check func() error) (*
 		return nil, hint.With(&TooFewError{Have: len(obs), Want: need},
 			"observe the server for longer, or under more load")
 	}
-	p := &point{rows: make([]row, len(obs)), prior: prior, shape: shapeOf(knee, prior)}
+	p := &point{rows: make([]row, len(obs)), prior: prior, fixed: shapeOf(knee, prior)}
 	for i, o := range obs {
 		if !(o.Seconds > 0) || math.IsInf(o.Seconds, 0) || o.Work.Steps < 1 || !(o.Weight >= 0) {
 			return nil, fmt.Errorf("calibrate: observation %d: %d steps in %v s, weight %v",
@@ -192,7 +192,7 @@ func lossOf(rows []row, x vector) float64 {
 
 // toFit describes the solution's quality, beside solutions with other knees.
 func (p *point) toFit(others []*point, check func() error) (*Fit, error) {
-	f := &Fit{Cost: toCost(p.x, p.shape), Observations: len(p.rows), Seen: p.seen, perTokenSpread: roughSpread.PerToken}
+	f := &Fit{Cost: toCost(p.x, p.fixed), Observations: len(p.rows), Seen: p.seen, perTokenSpread: roughSpread.PerToken}
 	if p.prior != nil {
 		f.perTokenSpread = min(p.prior.Spread.PerToken, roughSpread.PerToken) // a guess knows nothing of hardware
 	}
@@ -232,16 +232,16 @@ func (f *Fit) setIntervals(p *point, others []*point, check func() error) error 
 		for i := range at {
 			at[i] = rng.Float64()
 		}
-		prior := p.prior.sampledRows(rng)
+		priorRows := p.prior.sampledRows(rng)
 		best, x := p, vector{}
 		least := math.Inf(1)
 		for _, q := range append([]*point{p}, others...) {
 			sample = q.sampleBlocks(sample[:0], at[:])
-			one, err := solveRobust(sample, prior, q.x, drawn, check)
+			one, err := solveRobust(sample, priorRows, q.x, drawn, check)
 			switch {
 			case err != nil && !errors.Is(err, ErrUndetermined):
 				return err
-			case err != nil || !isPlausibleKnee(one, q.shape) && !math.IsInf(least, 1):
+			case err != nil || !isPlausibleKnee(one, q.fixed) && !math.IsInf(least, 1):
 				continue
 			}
 			if loss := lossOf(sample, one); loss < least {
@@ -250,7 +250,7 @@ func (f *Fit) setIntervals(p *point, others []*point, check func() error) error 
 		}
 		if !math.IsInf(least, 1) {
 			draws = append(draws, x)
-			f.Draws = append(f.Draws, toCost(x, best.shape))
+			f.Draws = append(f.Draws, toCost(x, best.fixed))
 		}
 	}
 	if len(draws) == 0 {
@@ -266,7 +266,7 @@ func (f *Fit) setIntervals(p *point, others []*point, check func() error) error 
 		slices.Sort(column)
 		low[j], high[j] = column[len(column)*25/1000], column[min(len(column)*975/1000, len(column)-1)]
 	}
-	f.Low, f.High = toCost(low, p.shape), toCost(high, p.shape)
+	f.Low, f.High = toCost(low, p.fixed), toCost(high, p.fixed)
 	// An error in the simulated queue looks like the API server's time too. It then differs from
 	// one part of the load to the next.
 	if lo, hi := low[perRequest], high[perRequest]; lo > 0 && hi-lo < 1.5*p.x[perRequest] {

@@ -122,7 +122,7 @@ func (p *Prior) sampledRows(rng *rand.Rand) []row {
 }
 
 func (p *Prior) rowsAt(cost sim.StepCost) []row {
-	var rows []row
+	var priorRows []row
 	v := fromCost(cost)
 	if p.apart != nil {
 		for k := range p.apart {
@@ -134,10 +134,10 @@ func (p *Prior) rowsAt(cost sim.StepCost) []row {
 				}
 			}
 			if r.a != (vector{}) {
-				rows = append(rows, r)
+				priorRows = append(priorRows, r)
 			}
 		}
-		return rows
+		return priorRows
 	}
 	spread := fromCost(p.Spread)
 	for j, v := range v {
@@ -146,9 +146,9 @@ func (p *Prior) rowsAt(cost sim.StepCost) []row {
 		}
 		r := row{target: 1, weight: priorStrength / (spread[j] * spread[j])}
 		r.a[j] = 1 / v
-		rows = append(rows, r)
+		priorRows = append(priorRows, r)
 	}
-	return rows
+	return priorRows
 }
 
 // whiteningMatrix finds combinations of the constants' logarithms that are independent in the

@@ -187,12 +187,12 @@ func (l *Layout) groupLayers(order []spec, specs map[spec][]int) {
 		}
 	}
 	for _, k := range order {
-		layers := specs[k]
-		n := (len(layers) + size - 1) / size
+		indexes := specs[k]
+		n := (len(indexes) + size - 1) / size
 		for i := range n {
 			g := Group{Kind: k.kind, window: k.window, state: k.state, BlockTokens: l.BlockTokens}
-			for j := i; j < len(layers); j += n {
-				g.indexes = append(g.indexes, layers[j])
+			for j := i; j < len(indexes); j += n {
+				g.indexes = append(g.indexes, indexes[j])
 			}
 			if k.state && l.mamba == "none" {
 				g.BlockTokens = 0
@@ -205,12 +205,12 @@ func (l *Layout) groupLayers(order []spec, specs map[spec][]int) {
 // countBytes computes the bytes on the GPUs of a pipeline stage.
 func (l *Layout) countBytes(m *modelconfig.Model, s *Settings, stage int, perToken, state float64) {
 	most := 0
-	first, last := s.stageLayers(len(m.Layers), stage)
+	first, stop := s.stageLayers(len(m.Layers), stage)
 	if stage == s.PP-1 {
-		last++ // the draft layer
+		stop++ // the draft layer
 	}
 	for i, g := range l.Groups {
-		l.Groups[i].Layers = countWithin(g.indexes, first, last)
+		l.Groups[i].Layers = countWithin(g.indexes, first, stop)
 		most = max(most, l.Groups[i].Layers)
 	}
 	l.BytesPerBlock = l.PageBytes * float64(most)

@@ -248,9 +248,9 @@ func (l *Ledger) weightLines() {
 	}
 	l.addLine(LineWeights, "weights", bytes, formula, source)
 	l.addTables(l.pipelineStage)
-	first, last := s.stageLayers(len(m.Layers), l.pipelineStage)
+	first, stop := s.stageLayers(len(m.Layers), l.pipelineStage)
 	if s.LoRA.Adapters > 0 {
-		l.addLine(LineAdapters, "room for LoRA adapters", s.adapterBytes(m, first, last),
+		l.addLine(LineAdapters, "room for LoRA adapters", s.adapterBytes(m, first, stop),
 			fmt.Sprintf("%d of rank %d per linear layer, at most the experts", s.LoRA.Adapters, s.LoRA.Rank),
 			"vllm/lora/layers; counted in “Model loading took”")
 	}
@@ -284,14 +284,14 @@ func (l *Ledger) addTables(stage int) {
 		formula = fmt.Sprintf("rotary positions %d × %d × %g", m.RopeRows, m.RopeWidth, m.DType.Bytes())
 	}
 	if m.LatentRank > 0 && m.Quant.Method != "" {
-		first, last := s.stageLayers(len(m.Layers), stage)
+		first, stop := s.stageLayers(len(m.Layers), stage)
 		heads, dims := m.Heads/s.TP, m.HeadDim-m.RopeDim+m.ValueDim
-		v += float64(last-first) * float64(m.LatentRank) * float64(heads) * float64(dims) * m.DType.Bytes()
+		v += float64(stop-first) * float64(m.LatentRank) * float64(heads) * float64(dims) * m.DType.Bytes()
 		if formula != "" {
 			formula += "; "
 		}
 		formula += fmt.Sprintf("W_UK and W_UV unpacked for MLA: %d layers × %d × %d heads × %d × %g",
-			last-first, m.LatentRank, heads, dims, m.DType.Bytes())
+			stop-first, m.LatentRank, heads, dims, m.DType.Bytes())
 	}
 	if v > 0 {
 		l.addLine(LineTables, "tables next to the weights", Exact(v), formula,
@@ -308,14 +308,14 @@ func weightType(m *modelconfig.Model) string {
 
 // weightBytes is the bytes of a pipeline stage's weights on one of its GPUs.
 func (s *Settings) weightBytes(m *modelconfig.Model, stage int) Estimate {
-	first, last := s.stageLayers(len(m.Layers), stage)
+	first, stop := s.stageLayers(len(m.Layers), stage)
 	var e Estimate
 	for k := range m.Weights {
 		w := &m.Weights[k]
 		n := 0.0
 		switch {
 		case w.Layers != nil:
-			n = float64(countWithin(w.Layers, first, last))
+			n = float64(countWithin(w.Layers, first, stop))
 		case w.Part == modelconfig.Embedding:
 			if stage == 0 || m.Tied && stage == s.PP-1 {
 				n = 1
@@ -374,16 +374,16 @@ func (s *Settings) shareOf(m *modelconfig.Model, w *modelconfig.Weight) float64 
 	return 1
 }
 
-// countWithin counts the layers of a stage among sorted layers.
-func countWithin(layers []int, first, last int) int {
+// countWithin counts the layers from first to before stop among sorted layers.
+func countWithin(layers []int, first, stop int) int {
 	from, _ := slices.BinarySearch(layers, first)
-	to, _ := slices.BinarySearch(layers, last)
+	to, _ := slices.BinarySearch(layers, stop)
 	return to - from
 }
 
-// stageLayers returns the layers of a pipeline stage. A remainder goes to the stages before the
-// last (distributed/utils.py, get_pp_indices).
-func (s *Settings) stageLayers(layers, i int) (first, last int) {
+// stageLayers returns the first layer of a pipeline stage and the first one after it. A remainder goes to the stages
+// before the last (distributed/utils.py, get_pp_indices).
+func (s *Settings) stageLayers(layers, i int) (int, int) {
 	per, rest := layers/s.PP, layers%s.PP
 	size := func(k int) int {
 		if fromEnd := s.PP - 1 - k; fromEnd >= 1 && fromEnd <= rest {
@@ -391,6 +391,7 @@ func (s *Settings) stageLayers(layers, i int) (first, last int) {
 		}
 		return per
 	}
+	first := 0
 	for k := range i {
 		first += size(k)
 	}
@@ -435,10 +436,10 @@ func (l *Ledger) addActivations() {
 	forward := tokens * width * m.DType.Bytes()
 	formula := fmt.Sprintf("forward: %.0f tokens × (%s) × %g", tokens, what, m.DType.Bytes())
 	if m.LatentRank > 0 {
-		rows := min(max(8*float64(s.MaxModelLen), 4*float64(s.MaxNumSeqs*l.KV.BlockTokens)), latentWorkspace)
+		workspaceRows := min(max(8*float64(s.MaxModelLen), 4*float64(s.MaxNumSeqs*l.KV.BlockTokens)), latentWorkspace)
 		heads, dims := m.Heads/s.TP, m.HeadDim-m.RopeDim+m.ValueDim
-		forward += rows * float64(heads) * float64(dims) * m.DType.Bytes()
-		formula += fmt.Sprintf(" + %.0f × %d heads × %d × %g of MLA", rows, heads, dims, m.DType.Bytes())
+		forward += workspaceRows * float64(heads) * float64(dims) * m.DType.Bytes()
+		formula += fmt.Sprintf(" + %.0f × %d heads × %d × %g of MLA", workspaceRows, heads, dims, m.DType.Bytes())
 	}
 	f := Estimate{forward, forward * (1 - forwardDoubt), forward * (1 + forwardDoubt)}
 	if m.HasRecurrent() || !m.Known {

@@ -29,13 +29,13 @@ type Speculation struct {
 func (r *flagReader) readLoading(s *Settings) {
 	var err error
 	if s.Loading.DType == "" {
-		if s.Loading.DType, err = modelconfig.ParseDType(r.text(engine.DType)); err != nil {
+		if s.Loading.DType, err = modelconfig.ParseDType(r.valueOf(engine.DType)); err != nil {
 			r.errs = append(r.errs, fmt.Errorf("--%s: %w", engine.DType, err))
 		}
 	}
-	s.Loading.Quantization = cmp.Or(s.Loading.Quantization, r.text(engine.Quantization))
+	s.Loading.Quantization = cmp.Or(s.Loading.Quantization, r.valueOf(engine.Quantization))
 	r.readBool(engine.TextOnly, &s.Loading.TextOnly)
-	if text := r.text(engine.CPUOffloadGB); text != "" {
+	if text := r.valueOf(engine.CPUOffloadGB); text != "" {
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil || v < 0 || v > 1<<20 {
 			r.errs = append(r.errs, fmt.Errorf("--%s %s: want GiB", engine.CPUOffloadGB, text))
@@ -57,7 +57,7 @@ func (r *flagReader) readExtras(s *Settings) {
 			r.errs = append(r.errs, fmt.Errorf("--%s %d: want 1 or more", engine.MaxLoRAs, s.LoRA.Adapters))
 		}
 	}
-	if text := r.text(engine.GraphSizes); text != "" && s.LargestGraph == 0 {
+	if text := r.valueOf(engine.GraphSizes); text != "" && s.LargestGraph == 0 {
 		for _, n := range strings.FieldsFunc(text, func(c rune) bool { return c < '0' || c > '9' }) {
 			v, _ := strconv.Atoi(n)
 			s.LargestGraph = max(s.LargestGraph, v)
@@ -72,7 +72,7 @@ func (r *flagReader) readSpeculation(to *Speculation) {
 		Model  string  `json:"model"`
 		Tokens float64 `json:"num_speculative_tokens"`
 	}
-	if text := r.text(engine.SpeculativeConfig); text != "" {
+	if text := r.valueOf(engine.SpeculativeConfig); text != "" {
 		if err := json.Unmarshal([]byte(text), &o); err != nil {
 			r.errs = append(r.errs, fmt.Errorf("--%s: no JSON object: %w", engine.SpeculativeConfig, err))
 			return
@@ -81,7 +81,7 @@ func (r *flagReader) readSpeculation(to *Speculation) {
 	tokens := int(o.Tokens)
 	r.readInt("spec-tokens", &tokens)
 	*to = Speculation{
-		Method: cmp.Or(r.text("spec-method"), o.Method), Model: cmp.Or(r.text("spec-model"), o.Model),
+		Method: cmp.Or(r.valueOf("spec-method"), o.Method), Model: cmp.Or(r.valueOf("spec-model"), o.Model),
 		Tokens: tokens,
 	}
 	if to.Method != "" || to.Model != "" {
@@ -210,7 +210,7 @@ func (s *Settings) checkBatches() error {
 // adapterBytes is LoRA's room for adapters on one GPU. Each adapter has two matrices of the largest
 // rank beside every linear layer, in the model's type (lora/layers), divided as the layers are if
 // vLLM divides them. Layers of experts have adapters too from 0.11.1 on, which is the upper bound.
-func (s *Settings) adapterBytes(m *modelconfig.Model, first, last int) Estimate {
+func (s *Settings) adapterBytes(m *modelconfig.Model, first, stop int) Estimate {
 	var low, high float64
 	for i := range m.Weights {
 		w := &m.Weights[i]
@@ -219,7 +219,7 @@ func (s *Settings) adapterBytes(m *modelconfig.Model, first, last int) Estimate 
 			continue
 		}
 		each := float64(countWithin(w.Layers, first,
-			last)*s.LoRA.Adapters*s.LoRA.Rank) * float64(times) * m.DType.Bytes()
+			stop)*s.LoRA.Adapters*s.LoRA.Rank) * float64(times) * m.DType.Bytes()
 		part := each * (float64(in) + float64(out)*s.shareOf(m, w))
 		high += part
 		if w.Part != modelconfig.Experts {

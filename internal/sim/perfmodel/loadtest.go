@@ -57,13 +57,14 @@ func (t *LoadTest) Skips() string {
 }
 
 // addRequest keeps a request whose times are plausible. Times are in seconds.
-func (t *LoadTest) addRequest(sent, first, last float64, prompt, output, cached, blockSize int, whole bool) error {
+func (t *LoadTest) addRequest(sent, firstToken, lastToken float64, prompt, output, cached, blockSize int,
+	whole bool) error {
 	const longest = 1e9 // seconds; longer times do not fit into a Duration
 	switch {
-	case !(sent >= 0 && sent < longest && math.Abs(first) < longest && math.Abs(last) < longest):
+	case !(sent >= 0 && sent < longest && math.Abs(firstToken) < longest && math.Abs(lastToken) < longest):
 		t.Skipped["with impossible times"]++
 		return nil
-	case output < 1 || first <= sent || last < first:
+	case output < 1 || firstToken <= sent || lastToken < firstToken:
 		t.Skipped["without a token"]++
 		return nil
 	case prompt < 1 || prompt > 1<<24 || output > 1<<24 || cached < 0 || cached > prompt:
@@ -76,7 +77,7 @@ func (t *LoadTest) addRequest(sent, first, last float64, prompt, output, cached,
 	m := Measured{
 		Request:    sim.Request{Arrival: at(sent), PromptTokens: prompt, OutputTokens: output},
 		Scheduled:  -1,
-		FirstToken: at(first), LastToken: at(last), Use: whole,
+		FirstToken: at(firstToken), LastToken: at(lastToken), Use: whole,
 	}
 	if cached > 0 && blockSize > 0 {
 		// The results say how much the prefix cache had, not whose it was.

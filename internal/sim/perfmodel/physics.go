@@ -153,13 +153,13 @@ type Shape struct {
 type kernelWork struct{ dense, experts float64 }
 
 // kernelFor returns the kernels that multiply weights of so many bytes each, and their peak.
-func kernelFor(q *modelconfig.Quantization, bytes float64, g GPU) (kind int, peak float64) {
+func kernelFor(q *modelconfig.Quantization, bytesPerWeight float64, g GPU) (kernel int, peak float64) {
 	switch {
-	case bytes > 1.5:
+	case bytesPerWeight > 1.5:
 		return pCompute, g.BF16
-	case bytes > 0.8 && g.FP8 > 0:
+	case bytesPerWeight > 0.8 && g.FP8 > 0:
 		return pFP8, g.FP8
-	case bytes > 0.8:
+	case bytesPerWeight > 0.8:
 		return pWeightOnly8, g.BF16
 	case strings.Contains(q.Method, "mxfp4"):
 		return pMXFP4, g.BF16
@@ -328,17 +328,17 @@ func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 	}
 	// All-reduces after attention and after the other half of each layer, and the gathering and
 	// scattering of experts that are spread over data-parallel ranks.
-	for _, x := range []struct{ times, among float64 }{{2 * s.layers, s.tp}, {2 * s.expertLayers, s.dp}} {
-		if x.among < 2 || x.times == 0 {
+	for _, x := range []struct{ reductions, among float64 }{{2 * s.layers, s.tp}, {2 * s.expertLayers, s.dp}} {
+		if x.among < 2 || x.reductions == 0 {
 			continue
 		}
 		latency, share := v.asSize(pLinkLatency), v.asShare(pLinkShare)
 		if s.bus {
 			latency, share = v.asSize(pBusLatency), v.asShare(pBusShare)
 		}
-		c.Base += x.times * latency * math.Sqrt(x.among/2)
+		c.Base += x.reductions * latency * math.Sqrt(x.among/2)
 		// No token's bytes hide behind the reading of the weights.
-		reduce := x.times * s.hidden * s.elementBytes * 2 * (x.among - 1) / x.among / (s.link * share)
+		reduce := x.reductions * s.hidden * s.elementBytes * 2 * (x.among - 1) / x.among / (s.link * share)
 		perToken += reduce
 		c.PerSeq += reduce
 	}

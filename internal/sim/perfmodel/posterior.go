@@ -87,9 +87,9 @@ func (p *Posterior) drawSample(s *Shape, mean *Values, k int) Values {
 // PosteriorDraws is the number of samples of a prior.
 const PosteriorDraws = 100
 
-// Prior is the step's cost with its samples. The host is one that was never measured, unless the
+// EstimatePrior returns the step's cost with its samples. The host is one that was never measured, unless the
 // shape has one.
-func (p *Posterior) Prior(s *Shape) Prior {
+func (p *Posterior) EstimatePrior(s *Shape) Prior {
 	mean := p.Values(s)
 	var out Prior
 	out.StepCost, out.Frontend = s.Cost(&mean)
@@ -118,8 +118,8 @@ func (p *Posterior) hasMeasured(chip string) bool {
 	return ok
 }
 
-// Prior is the step's cost under the posterior that ships with this build.
-func (s *Shape) Prior() Prior { return Fitted().Prior(s) }
+// EstimatePrior returns the step's cost under the posterior that ships with this build.
+func (s *Shape) EstimatePrior() Prior { return Fitted().EstimatePrior(s) }
 
 // widenBy widens the intervals of a prediction that rests on a prior alone.
 func (p *Prediction) widenBy(w Widening) {

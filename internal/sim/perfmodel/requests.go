@@ -70,7 +70,7 @@ func FromRequests(d Deployment, measured []Measured, prior *Prior, check func() 
 // solution. Among solutions that differ by no more than chance, the prior decides.
 func overKnees(
 	cfg sim.Config, prior *Prior, solve func(knee int) (*point, error),
-) (best *point, others []*point, err error) {
+) (*point, []*point, error) {
 	var all []*point
 	for _, knee := range candidateKnees(cfg, prior) {
 		p, err := solve(knee)
@@ -96,8 +96,8 @@ func overKnees(
 	if prior != nil && !prior.isGuess() { // the prior orders the candidates
 		limit *= asGood
 	}
-	best = likely[slices.IndexFunc(likely, func(p *point) bool { return p.loss <= limit })]
-	others = slices.DeleteFunc(likely, func(p *point) bool { return p == best || p.loss >= nearlyAsGood*least })
+	best := likely[slices.IndexFunc(likely, func(p *point) bool { return p.loss <= limit })]
+	others := slices.DeleteFunc(likely, func(p *point) bool { return p == best || p.loss >= nearlyAsGood*least })
 	return best, others, nil
 }
 
@@ -108,7 +108,7 @@ const (
 	asGood       = 1.1
 )
 
-func (p *point) isPlausible() bool { return isPlausibleKnee(p.x, p.shape) }
+func (p *point) isPlausible() bool { return isPlausibleKnee(p.x, p.fixed) }
 
 // candidateKnees lists candidates for the number of tokens below which a step is bound by memory.
 // With a prior they lie around its knee, the nearest first. Otherwise they cover the arithmetic of
@@ -165,18 +165,18 @@ func pairObservations(d Deployment, measured []Measured, res *sim.Result, cost s
 		if d > 0 && w.Steps > 0 && r.Preemptions == 0 {
 			obs = append(obs, Observation{Work: w, Seconds: d.Seconds()})
 		}
-		prefill, outside := m.FirstToken-m.Scheduled, int64(0)
+		prefillTime, outside := m.FirstToken-m.Scheduled, int64(0)
 		if m.Scheduled < 0 {
 			outside = 1
 			// Without the time of scheduling, only requests that hardly queued are useful.
-			prefill = m.FirstToken - m.Request.Arrival - r.Queue()
-			if r.Queue() > r.TTFT()/5 || prefill > mostOutside && prefill > 5*(r.TTFT()-r.Queue()) {
+			prefillTime = m.FirstToken - m.Request.Arrival - r.Queue()
+			if r.Queue() > r.TTFT()/5 || prefillTime > mostOutside && prefillTime > 5*(r.TTFT()-r.Queue()) {
 				continue // it queued, or requests outside the results delayed it
 			}
 		}
-		if w := r.WorkAtFirst.Sub(r.WorkAtScheduled); prefill > 0 && w.Steps > 0 {
+		if w := r.WorkAtFirst.Sub(r.WorkAtScheduled); prefillTime > 0 && w.Steps > 0 {
 			obs = append(obs,
-				Observation{Work: w, Seconds: prefill.Seconds(), Weight: prefillWeight, Requests: outside})
+				Observation{Work: w, Seconds: prefillTime.Seconds(), Weight: prefillWeight, Requests: outside})
 		}
 	}
 	if d.Replicas > max(d.Lockstep, 1) {

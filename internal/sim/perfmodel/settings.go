@@ -49,12 +49,12 @@ func (s Settings) With(c engine.Config) (Settings, error) {
 		{engine.LargestGraph, &s.LargestGraph},
 	} {
 		if *x.to == 0 && r.readInt(x.flag, x.to) && (*x.to < 1 || *x.to > 1<<31) {
-			r.errs = append(r.errs, fmt.Errorf("--%s %s: out of range", x.flag, r.text(x.flag)))
+			r.errs = append(r.errs, fmt.Errorf("--%s %s: out of range", x.flag, r.valueOf(x.flag)))
 		}
 	}
 	r.readPositive(engine.GPUMemoryUtilization, &s.Utilization)
 	r.readPositive(engine.KVCacheMemoryBytes, &s.KVBytes)
-	if v := r.text(engine.KVCacheDtype); v != "" {
+	if v := r.valueOf(engine.KVCacheDtype); v != "" {
 		s.KVType = v
 	}
 	if on, ok := c.Bool(engine.PrefixCaching); ok {

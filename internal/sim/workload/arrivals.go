@@ -82,7 +82,7 @@ func (a *Arrivals) Pacer(seed uint64) (Pacer, error) {
 }
 
 func (a *Arrivals) newPacer(seed uint64, stretch float64) *arrivalPacer {
-	p := &arrivalPacer{profile: a.Profile, rng: rand.New(rand.NewPCG(seed, 0xa771)), cv: a.CV, stretch: stretch}
+	p := &arrivalPacer{profile: a.Profile, rand: rand.New(rand.NewPCG(seed, 0xa771)), cv: a.CV, stretch: stretch}
 	if a.CV == 0 {
 		p.sum = -stretch // the first of constant arrivals is due at once
 	}
@@ -144,7 +144,7 @@ func (a *Arrivals) Rate(at time.Duration) float64 {
 
 type arrivalPacer struct {
 	profile []Segment
-	rng     *rand.Rand
+	rand    *rand.Rand
 	cv      float64
 	sum     float64       // sum of the unit-rate process's gaps
 	stretch float64       // factor of those gaps
@@ -173,10 +173,10 @@ func (p *arrivalPacer) drawGap() float64 {
 	case 0:
 		return 1
 	case 1:
-		return p.rng.ExpFloat64()
+		return p.rand.ExpFloat64()
 	}
 	shape := 1 / (p.cv * p.cv)
-	return drawGamma(p.rng, shape) / shape
+	return drawGamma(p.rand, shape) / shape
 }
 
 // timeOf returns when the integral of the segment's rate reaches n, if it does.

@@ -148,19 +148,19 @@ const usualDuration = 10 * time.Minute
 
 // Until is when the traffic ends: as given, else after the measured time, else after ten minutes; 0
 // if the number of requests ends it.
-func (a *Asked) Until(measured *Measured) time.Duration {
+func (a *Asked) Until(m *Measured) time.Duration {
 	switch {
 	case a.Duration > 0 || a.Requests > 0:
 		return a.Duration
-	case measured != nil:
-		return measured.To.Sub(measured.From)
+	case m != nil:
+		return m.To.Sub(m.From)
 	}
 	return usualDuration
 }
 
-// Loop returns the clients that wait for an answer before they send the next request, as given or
+// ClosedLoop returns the clients that wait for an answer before they send the next request, as given or
 // as measured. There are none in an open loop.
-func (a *Asked) Loop(m *Measured) (l Loop) {
+func (a *Asked) ClosedLoop(m *Measured) (l Loop) {
 	switch {
 	case a.Trace != "" || a.Rate != "":
 		return l
@@ -177,7 +177,7 @@ func (a *Asked) Loop(m *Measured) (l Loop) {
 
 // Pacer returns the times of sessions, and when the traffic ends. Measured arrivals keep their
 // number.
-func (a *Asked) Pacer(m *Measured) (p Pacer, until time.Duration, err error) {
+func (a *Asked) Pacer(m *Measured) (p Pacer, end time.Duration, err error) {
 	arrivals, measured, err := a.Arrivals(m)
 	if err != nil {
 		return nil, 0, err
@@ -185,16 +185,16 @@ func (a *Asked) Pacer(m *Measured) (p Pacer, until time.Duration, err error) {
 	if !measured {
 		m = nil
 	}
-	if until = a.Until(m); !measured {
+	if end = a.Until(m); !measured {
 		p, err = arrivals.Pacer(a.Seed)
-		return p, until, err
+		return p, end, err
 	}
-	if arrivals = a.Repeat(arrivals, m); until > 0 {
-		p, err = arrivals.Exactly(until, a.Seed)
+	if arrivals = a.Repeat(arrivals, m); end > 0 {
+		p, err = arrivals.Exactly(end, a.Seed)
 	} else {
 		p, err = arrivals.Pacer(a.Seed)
 	}
-	return p, until, err
+	return p, end, err
 }
 
 // Repeat repeats measured arrivals for as long as the traffic lasts.
@@ -228,7 +228,7 @@ func (a *Asked) Describe(m *Measured, t *Trace) (d Description, err error) {
 	if err != nil {
 		return d, err
 	}
-	if loop := a.Loop(m); loop.Clients > 0 {
+	if loop := a.ClosedLoop(m); loop.Clients > 0 {
 		d = a.describeLoop(m, loop, lengths)
 	} else if d, err = a.describeArrivals(m, lengths); err != nil {
 		return d, err

@@ -279,11 +279,11 @@ func (r *reader) readRanks(ctx context.Context) ([]Rank, error) {
 	g.SetLimit(concurrency)
 	for i, f := range fields {
 		g.Go(func() error {
-			expr, err := r.rewriteQuery(f.expr, r.o.intervalLength()+r.o.Interval)
+			query, err := r.rewriteQuery(f.expr, r.o.intervalLength()+r.o.Interval)
 			if err != nil {
 				return err
 			}
-			answers[i], err = r.q.QueryRange(ctx, expr, r.o.sampleTimes())
+			answers[i], err = r.q.QueryRange(ctx, query, r.o.sampleTimes())
 			return err
 		})
 	}

@@ -130,7 +130,7 @@ type Generator struct {
 	seed   uint64
 	n      uint64
 	pcg    *rand.PCG
-	rng    *rand.Rand
+	rand   *rand.Rand
 	weight float64
 }
 
@@ -140,7 +140,7 @@ func NewGenerator(spec Spec, seed uint64) (*Generator, error) {
 		return nil, err
 	}
 	g := &Generator{spec: spec, seed: seed, pcg: rand.NewPCG(0, 0)}
-	g.rng = rand.New(g.pcg)
+	g.rand = rand.New(g.pcg)
 	for _, t := range spec.Tenants {
 		g.weight += t.Weight
 	}
@@ -175,17 +175,17 @@ func (g *Generator) Next(s *Session) bool {
 			cancelShare = *t.CancelShare
 		}
 	}
-	group := groupSeed + uint64(g.rng.IntN(max(g.spec.PrefixGroups, 1)))
+	group := groupSeed + uint64(g.rand.IntN(max(g.spec.PrefixGroups, 1)))
 	t := g.addTurn(s)
-	t.OutputTokens = output.Draw(g.rng)
-	n := prompt.Draw(g.rng)
+	t.OutputTokens = output.Draw(g.rand)
+	n := prompt.Draw(g.rand)
 	system := min(g.spec.SystemTokens, n)
 	common := int(prefixShare * float64(n-system))
 	t.addPart(systemSeed, system, false)
 	t.addPart(group, common, false)
 	t.addPart(unique, n-system-common, true)
-	if cancelShare > 0 && g.rng.Float64() < cancelShare {
-		t.CancelAfter = 1 + g.rng.IntN(max(t.OutputTokens-1, 1))
+	if cancelShare > 0 && g.rand.Float64() < cancelShare {
+		t.CancelAfter = 1 + g.rand.IntN(max(t.OutputTokens-1, 1))
 	}
 	return true
 }
@@ -212,7 +212,7 @@ func (g *Generator) chooseTenant() *Tenant {
 	if len(g.spec.Tenants) == 0 {
 		return nil
 	}
-	u := g.rng.Float64() * g.weight
+	u := g.rand.Float64() * g.weight
 	for i := range g.spec.Tenants {
 		if u -= g.spec.Tenants[i].Weight; u < 0 {
 			return &g.spec.Tenants[i]
@@ -224,21 +224,21 @@ func (g *Generator) chooseTenant() *Tenant {
 // Replay gives a trace's sessions. Requests of one session are its turns. Content blocks become
 // parts with the block's id as their text, so that prompts share exactly the trace's prefixes.
 type Replay struct {
-	trace  *Trace
-	speed  float64
-	output int // output tokens if the trace has none
-	next   int
-	turns  map[uint64][]int // indexes of a session's requests
-	salt   uint64
+	trace         *Trace
+	speed         float64
+	defaultOutput int // output tokens if the trace has none
+	next          int
+	turns         map[uint64][]int // indexes of a session's requests
+	salt          uint64
 }
 
 // NewReplay replays a trace at a speed; 1 is its own, 2 twice as fast. Requests with an unknown
-// output length ask for output tokens.
-func NewReplay(t *Trace, speed float64, output int) (*Replay, error) {
+// output length ask for defaultOutput tokens.
+func NewReplay(t *Trace, speed float64, defaultOutput int) (*Replay, error) {
 	if !(speed > 0 && speed <= 1e6) {
 		return nil, fmt.Errorf("replay speed %v: want a positive number", speed)
 	}
-	r := &Replay{trace: t, speed: speed, output: max(output, 1), turns: map[uint64][]int{}, salt: 0x5eed}
+	r := &Replay{trace: t, speed: speed, defaultOutput: max(defaultOutput, 1), turns: map[uint64][]int{}, salt: 0x5eed}
 	for i, q := range t.Requests {
 		if q.Session != 0 {
 			r.turns[q.Session] = append(r.turns[q.Session], i)
@@ -272,7 +272,7 @@ func (r *Replay) fillSession(s *Session, indexes ...int) {
 		q := &r.trace.Requests[i]
 		t := Turn{At: r.scaleTime(q.Arrival - first.Arrival), OutputTokens: q.OutputTokens}
 		if t.OutputTokens == 0 {
-			t.OutputTokens = r.output
+			t.OutputTokens = r.defaultOutput
 		}
 		left := q.PromptTokens
 		for _, b := range q.Blocks {

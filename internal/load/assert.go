@@ -54,7 +54,7 @@ type Assertion struct {
 	Quantity string
 	Op       string // < <= > >=
 	Limit    float64
-	text     string
+	written  string
 }
 
 var assertionForm = regexp.MustCompile(`^\s*([a-z0-9_]+)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*(µs|us|ms|s|m|%)?\s*$`)
@@ -71,7 +71,7 @@ func ParseAssertion(text string) (Assertion, error) {
 	if err != nil {
 		return Assertion{}, hint.With(fmt.Errorf("assertion %q: %q is not a number", text, m[3]), assertionHint)
 	}
-	a := Assertion{Quantity: m[1], Op: m[2], text: strings.TrimSpace(text)}
+	a := Assertion{Quantity: m[1], Op: m[2], written: strings.TrimSpace(text)}
 	scale := map[string]float64{"": 1, "µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "%": 0.01}
 	a.Limit = v * scale[m[4]]
 	if _, known := (&Result{}).quantityNamed(a.Quantity); !known {
@@ -81,7 +81,7 @@ func ParseAssertion(text string) (Assertion, error) {
 }
 
 // String returns the assertion as the user wrote it.
-func (a Assertion) String() string { return a.text }
+func (a Assertion) String() string { return a.written }
 
 // Check returns the measured value, and whether the assertion holds. Without a measurement the value is NaN and the
 // assertion fails.

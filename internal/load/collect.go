@@ -29,7 +29,7 @@ type Recording struct {
 }
 
 // Records yields every request, in the order of their ends.
-func (r *Recording) Records() iter.Seq[*Record] { return r.records.all }
+func (r *Recording) Records() iter.Seq[*Record] { return r.records.eachRecord }
 
 // Len returns the number of records.
 func (r *Recording) Len() int { return r.records.n }
@@ -62,8 +62,8 @@ func gapValue(bucket uint32) int64 {
 	if shift == 0 {
 		return int64(bucket)
 	}
-	low := int64(bucket&(1<<gapBits-1)) << shift
-	return low + int64(1)<<(shift-1)
+	lowest := int64(bucket&(1<<gapBits-1)) << shift
+	return lowest + int64(1)<<(shift-1)
 }
 
 // An arrival is a read that brought tokens.

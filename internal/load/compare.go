@@ -102,15 +102,15 @@ func Compare(a, b *Result, tolerance float64) (*Comparison, error) {
 func (c *Comparison) addNotes(a, b *Result) {
 	add := func(format string, args ...any) { c.Notes = append(c.Notes, fmt.Sprintf(format, args...)) }
 	for i, r := range []*Result{a, b} {
-		name := string(rune('A' + i))
+		letter := string(rune('A' + i))
 		if r.Generator.Spoiled {
-			add("result %s was distorted by its load generator", name)
+			add("result %s was distorted by its load generator", letter)
 		}
 		if !r.Window.Steady {
-			add("result %s: %s", name, r.Window.Why)
+			add("result %s: %s", letter, r.Window.Why)
 		}
 		if e := r.Requests.ErrorRate(); e > maxErrorRate {
-			add("%.1f %% of the requests of result %s failed: latencies cover only the others", 100*e, name)
+			add("%.1f %% of the requests of result %s failed: latencies cover only the others", 100*e, letter)
 		}
 	}
 	if a.Tokens.Prompt > 0 && math.Abs(b.Tokens.Prompt/a.Tokens.Prompt-1) > 0.02 {

@@ -61,9 +61,9 @@ func (r *Runner) newStream() *stream {
 		s.lags[gapBucket(uint32(d/time.Microsecond))]++
 		s.lagMu.Unlock()
 	})
-	r.allMu.Lock()
-	r.all = append(r.all, s)
-	r.allMu.Unlock()
+	r.openedMu.Lock()
+	r.opened = append(r.opened, s)
+	r.openedMu.Unlock()
 	return s
 }
 
@@ -108,7 +108,7 @@ func (s *stream) sendRequest(id uint64) error {
 		s.socket = wire.SocketOf(c.Conn)
 		s.socket.Begin()
 	}})
-	resp, err := s.way.RoundTrip(s.r.endpoint.newRequest(ctx, fmt.Sprintf("sixty-%x-%d", s.r.run, id), s.body))
+	resp, err := s.way.RoundTrip(s.r.endpoint.newRequest(ctx, fmt.Sprintf("sixty-%x-%d", s.r.runID, id), s.body))
 	if connections == 0 {
 		return &connectError{err}
 	}
@@ -190,12 +190,12 @@ func (s *stream) processEvent(data []byte) error {
 	if c.HasUsage {
 		s.usage, s.hasUsage = c.Usage, true
 	}
-	tokens := s.count.Add(c)
+	added := s.count.Add(c)
 	if c.Finish != nil {
 		s.finished = true
 	}
-	if tokens > 0 {
-		s.noteTokens(tokens)
+	if added > 0 {
+		s.noteTokens(added)
 	}
 	return nil
 }

@@ -40,7 +40,8 @@ var foreignFormats = []foreignFormat{
 	{
 		title: "vllm bench serve",
 		latencies: map[Metric]foreignLatency{
-			TTFT: {"ttft", milliseconds}, TPOT: {"tpot", milliseconds}, ITL: {"itl", milliseconds}, E2E: {"e2el", milliseconds},
+			TTFT: {"ttft", milliseconds}, TPOT: {"tpot", milliseconds}, ITL: {"itl", milliseconds},
+			E2E: {"e2el", milliseconds},
 		},
 		mean: "mean_*_ms", deviation: "std_*_ms", count: "completed",
 		quantiles: map[float64]string{0.5: "median_*_ms", 0.95: "p95_*_ms", 0.99: "p99_*_ms"},
@@ -50,7 +51,8 @@ var foreignFormats = []foreignFormat{
 	{
 		title: "AIPerf",
 		latencies: map[Metric]foreignLatency{
-			TTFT: {"time_to_first_token", milliseconds}, TPOT: {"inter_token_latency", milliseconds}, E2E: {"request_latency", milliseconds},
+			TTFT: {"time_to_first_token", milliseconds}, TPOT: {"inter_token_latency", milliseconds},
+			E2E: {"request_latency", milliseconds},
 		},
 		mean: "*.avg", deviation: "*.std", count: "request_count.avg",
 		quantiles: map[float64]string{0.5: "*.p50", 0.95: "*.p95", 0.99: "*.p99"},
@@ -61,15 +63,19 @@ var foreignFormats = []foreignFormat{
 	{
 		title: "GuideLLM", runs: "benchmarks",
 		latencies: map[Metric]foreignLatency{
-			TTFT: {"time_to_first_token_ms", milliseconds}, TPOT: {"inter_token_latency_ms", milliseconds}, E2E: {"request_latency", 1},
+			TTFT: {"time_to_first_token_ms", milliseconds}, TPOT: {"inter_token_latency_ms", milliseconds},
+			E2E: {"request_latency", 1},
 		},
-		mean: "metrics.*.successful.mean", deviation: "metrics.*.successful.std_dev", count: "metrics.*.successful.count",
+		mean: "metrics.*.successful.mean", deviation: "metrics.*.successful.std_dev",
+		count: "metrics.*.successful.count",
 		quantiles: map[float64]string{
-			0.5: "metrics.*.successful.percentiles.p50", 0.95: "metrics.*.successful.percentiles.p95", 0.99: "metrics.*.successful.percentiles.p99",
+			0.5: "metrics.*.successful.percentiles.p50", 0.95: "metrics.*.successful.percentiles.p95",
+			0.99: "metrics.*.successful.percentiles.p99",
 		},
 		complete: "metrics.request_totals.successful", failed: "metrics.request_totals.errored",
-		requests: "metrics.requests_per_second.successful.mean", output: "metrics.output_tokens_per_second.successful.mean",
-		prompt: "metrics.prompt_token_count.successful.mean", answer: "metrics.output_token_count.successful.mean",
+		requests: "metrics.requests_per_second.successful.mean",
+		output:   "metrics.output_tokens_per_second.successful.mean",
+		prompt:   "metrics.prompt_token_count.successful.mean", answer: "metrics.output_token_count.successful.mean",
 	},
 }
 
@@ -88,36 +94,40 @@ func readForeign(raw []byte) (*Result, bool, error) {
 			}
 			run = runs[0]
 			if len(runs) > 1 {
-				return nil, true, hint.With(fmt.Errorf("the file of %s has %d runs", f.title, len(runs)), "write one run to each file")
+				return nil, true, hint.With(fmt.Errorf("the file of %s has %d runs", f.title, len(runs)),
+					"write one run to each file")
 			}
 		}
-		if r := f.read(run); len(r.Latency) > 0 {
+		if r := f.readRun(run); len(r.Latency) > 0 {
 			return r, true, nil
 		}
 	}
 	return nil, false, nil
 }
 
-func (f *foreignFormat) read(run any) *Result {
+func (f *foreignFormat) readRun(run any) *Result {
 	number := func(path, latency string) (float64, bool) {
 		v, ok := lookUp(run, strings.ReplaceAll(path, "*", latency)).(float64)
 		return v, ok && v >= 0
 	}
-	value := func(path string) float64 {
+	numberAt := func(path string) float64 {
 		v, _ := number(path, "")
 		return v
 	}
 	r := &Result{
 		Schema: Schema, Latency: map[Metric]*Distribution{},
 		Window:   Window{Why: "its file is of " + f.title + " and covers the whole run, warm-up included"},
-		Requests: Requests{Complete: int(value(f.complete)), Failed: int(value(f.failed))},
-		Tokens:   Tokens{Prompt: value(f.prompt), Output: value(f.answer)},
+		Requests: Requests{Complete: int(numberAt(f.complete)), Failed: int(numberAt(f.failed))},
+		Tokens:   Tokens{Prompt: numberAt(f.prompt), Output: numberAt(f.answer)},
 	}
 	if n := float64(r.Requests.Complete); f.sums && n > 0 {
 		r.Tokens.Prompt, r.Tokens.Output = r.Tokens.Prompt/n, r.Tokens.Output/n
 	}
 	// A rate without an interval: its lower end is above its upper one.
-	r.Throughput = Throughput{Requests: value(f.requests), RequestsLow: 1, OutputTokens: value(f.output), OutputLow: 1}
+	r.Throughput = Throughput{
+		Requests: numberAt(f.requests), RequestsLow: 1,
+		OutputTokens: numberAt(f.output), OutputLow: 1,
+	}
 	for m, l := range f.latencies {
 		mean, ok := number(f.mean, l.name)
 		n, counted := number(f.count, l.name)

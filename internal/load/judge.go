@@ -60,9 +60,9 @@ func (j *selfMeasurement) measureWakeLag() {
 	defer ticker.Stop()
 	for {
 		select {
-		case due := <-ticker.C:
+		case tick := <-ticker.C:
 			// The ticker's time is when the runtime fired it. The rest is the wait of this goroutine.
-			delays = append(delays, time.Since(due).Seconds())
+			delays = append(delays, time.Since(tick).Seconds())
 		case <-j.stop:
 			j.wake <- lagOf(delays)
 			return

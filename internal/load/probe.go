@@ -179,9 +179,9 @@ func (p *probe) callTokenize(ctx context.Context, body map[string]any) (t tokeni
 
 // learnTokenizer uses the server's /tokenize to build prompts of an exact length.
 func (p *probe) learnTokenizer(ctx context.Context) {
-	words := strings.Join(p.out.Vocabulary.words, "")
+	joined := strings.Join(p.out.Vocabulary.words, "")
 	all, ok := p.callTokenize(ctx,
-		map[string]any{"prompt": words, "add_special_tokens": false, "return_token_strs": true})
+		map[string]any{"prompt": joined, "add_special_tokens": false, "return_token_strs": true})
 	if !ok {
 		return
 	}
@@ -189,14 +189,14 @@ func (p *probe) learnTokenizer(ctx context.Context) {
 	p.out.Vocabulary = v
 	const sample = 64
 	content := string(v.Append(nil, []workload.PromptPart{{Seed: 1, Tokens: sample}}))
-	body := map[string]any{"prompt": content}
+	fields := map[string]any{"prompt": content}
 	if p.target.API == Chat {
-		body = map[string]any{
+		fields = map[string]any{
 			"messages":              []any{map[string]any{"role": "user", "content": content}},
 			"add_generation_prompt": true,
 		}
 	}
-	if t, ok := p.callTokenize(ctx, body); ok {
+	if t, ok := p.callTokenize(ctx, fields); ok {
 		written := float64(v.wordsFor(sample)) * v.TokensPerWord
 		v.Overhead = max(int(float64(t.Count)-written+0.5), 0)
 	}
@@ -274,7 +274,7 @@ func (p *probe) completeOnce(ctx context.Context, tokens int, usage *int) (statu
 	if err != nil {
 		return 0, "", err
 	}
-	body := e.appendBody(nil, &workload.Turn{
+	encoded := e.appendBody(nil, &workload.Turn{
 		OutputTokens: 1, Parts: []workload.PromptPart{{Seed: uint64(time.Now().UnixNano()), Tokens: tokens}},
 	})
 	var answer struct {
@@ -286,7 +286,7 @@ func (p *probe) completeOnce(ctx context.Context, tokens int, usage *int) (statu
 	if usage != nil {
 		into = &answer
 	}
-	status, message, err = p.doRequest(ctx, firstTimeout, http.MethodPost, e.url, body, into)
+	status, message, err = p.doRequest(ctx, firstTimeout, http.MethodPost, e.url, encoded, into)
 	if usage != nil {
 		*usage = answer.Usage.PromptTokens
 	}

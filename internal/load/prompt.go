@@ -67,10 +67,10 @@ func (v *Vocabulary) Append(dst []byte, parts []workload.PromptPart) []byte {
 		if i == len(parts)-1 {
 			n = max(n-v.Overhead, 1)
 		}
-		words := v.wordsFor(before+n) - v.wordsFor(before)
+		count := v.wordsFor(before+n) - v.wordsFor(before)
 		before += n
 		state := p.Seed
-		for range words {
+		for range count {
 			state += 0x9e3779b97f4a7c15
 			x := (state ^ state>>30) * 0xbf58476d1ce4e5b9
 			x = (x ^ x>>27) * 0x94d049bb133111eb

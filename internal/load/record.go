@@ -39,13 +39,13 @@ func (o Outcome) String() string {
 func (o Outcome) Failed() bool { return o >= ConnectFail }
 
 // outcomeOfStatus returns the outcome of an HTTP status other than 200.
-func outcomeOfStatus(status int) Outcome {
+func outcomeOfStatus(code int) Outcome {
 	switch {
-	case status == 429:
+	case code == 429:
 		return Limited
-	case status == 503:
+	case code == 503:
 		return Unavailable
-	case status >= 400 && status < 500:
+	case code >= 400 && code < 500:
 		return ClientFault
 	}
 	return ServerFault
@@ -108,8 +108,8 @@ func (s *slab) addRecord() *Record {
 	return r
 }
 
-// all yields the records in the order of their ends.
-func (s *slab) all(f func(*Record) bool) {
+// eachRecord yields the records in the order of their ends.
+func (s *slab) eachRecord(f func(*Record) bool) {
 	for i := range s.n {
 		if !f(&s.pieces[i/slabSize][i%slabSize]) {
 			return

@@ -45,7 +45,7 @@ type Runner struct {
 	endpoint  *endpoint
 	start     time.Time
 	collector *collector
-	run       uint32
+	runID     uint32
 	ids       atomic.Uint64
 	begun     atomic.Int64    // requests, against MaxRequests
 	live      context.Context // context of everything in flight
@@ -56,10 +56,10 @@ type Runner struct {
 
 	sourceMu sync.Mutex // guards cfg.Source
 
-	allMu sync.Mutex
-	all   []*stream
+	openedMu sync.Mutex
+	opened   []*stream
 
-	streams  sync.WaitGroup
+	workers  sync.WaitGroup
 	queue    queue
 	last     atomic.Int64 // when the last request was scheduled
 	truncate bool         // another limit than MaxRequests and Duration ended the test
@@ -84,7 +84,7 @@ func New(cfg Config) (*Runner, error) {
 		return nil, err
 	}
 	return &Runner{
-		cfg: cfg, endpoint: e, run: rand.Uint32(), over: make(chan struct{}),
+		cfg: cfg, endpoint: e, runID: rand.Uint32(), over: make(chan struct{}),
 	}, nil
 }
 
@@ -143,15 +143,15 @@ func (r *Runner) Run(ctx context.Context, interval time.Duration, progress func(
 	}
 	r.drainStreams(ctx)
 	stopProgress()
-	rec := r.collector.rec
-	rec.Generator = j.stopAndMeasure()
-	rec.Generator.ReceiveLag = r.mergeReceiveLags()
-	rec.Dispatched = time.Duration(r.last.Load())
-	rec.Interrupted = ctx.Err() != nil || r.truncate
-	for _, s := range r.all {
-		rec.Connections += int(s.way.Opened.Load())
+	recording := r.collector.rec
+	recording.Generator = j.stopAndMeasure()
+	recording.Generator.ReceiveLag = r.mergeReceiveLags()
+	recording.Dispatched = time.Duration(r.last.Load())
+	recording.Interrupted = ctx.Err() != nil || r.truncate
+	for _, s := range r.opened {
+		recording.Connections += int(s.way.Opened.Load())
 	}
-	return rec, err
+	return recording, err
 }
 
 // elapsed returns the time since the start of the test.
@@ -224,7 +224,7 @@ func wayToConnect(err error) string {
 func (r *Runner) drainStreams(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
-		r.streams.Wait()
+		r.workers.Wait()
 		close(done)
 	}()
 	t := time.NewTimer(r.cfg.Timeout)
@@ -243,7 +243,7 @@ func (r *Runner) drainStreams(ctx context.Context) {
 // mergeReceiveLags merges the receive lags of all streams.
 func (r *Runner) mergeReceiveLags() (l Lag) {
 	all := map[uint32]int64{}
-	for _, s := range r.all {
+	for _, s := range r.opened {
 		s.lagMu.Lock()
 		for bucket, n := range s.lags {
 			all[bucket] += n
@@ -256,7 +256,7 @@ func (r *Runner) mergeReceiveLags() (l Lag) {
 }
 
 func (r *Runner) closeAll() {
-	for _, s := range r.all {
+	for _, s := range r.opened {
 		s.way.Close()
 	}
 }
@@ -290,7 +290,7 @@ func (r *Runner) stopSending() { r.overOnce.Do(func() { close(r.over) }) }
 // runClosedLoop runs the streams, and returns when no further request may begin.
 func (r *Runner) runClosedLoop(ctx context.Context, streams []*stream) {
 	for _, s := range streams {
-		r.streams.Go(func() {
+		r.workers.Go(func() {
 			var sess workload.Session
 			for {
 				r.sourceMu.Lock()
@@ -389,7 +389,7 @@ func (r *Runner) runOpenLoop() error {
 	}
 	defer r.queue.endIdleStreams()
 	jobs := make(chan *job, composeAhead)
-	r.streams.Go(func() { r.composeSessions(pacer, jobs) })
+	r.workers.Go(func() { r.composeSessions(pacer, jobs) })
 	for j := range jobs {
 		if !r.sleep(j.due - r.elapsed()) {
 			return nil
@@ -457,7 +457,7 @@ func (r *Runner) dispatchJob(j *job) bool {
 		return false
 	}
 	q.running++
-	r.streams.Go(func() { r.runStream(j) })
+	r.workers.Go(func() { r.runStream(j) })
 	return true
 }
 

@@ -245,8 +245,8 @@ func summarizeValues(v []float64) *Distribution {
 // exceed.
 func (d *Distribution) setQuantiles(valueAt func(share float64) float64) {
 	for _, q := range quantiles() {
-		low, high, few := quantileRanks(q, d.Effective)
-		d.Quantiles = append(d.Quantiles, Quantile{q, valueAt(q), valueAt(low), valueAt(high), few})
+		lowRank, highRank, few := quantileRanks(q, d.Effective)
+		d.Quantiles = append(d.Quantiles, Quantile{q, valueAt(q), valueAt(lowRank), valueAt(highRank), few})
 	}
 }
 
@@ -321,14 +321,14 @@ func (s *summary) addThroughput() {
 	}
 	t.Requests, t.Offered, t.InputTokens = done/length, offered/length, input/length
 	t.RequestsLow, t.RequestsHigh = rateInterval(batches, length)
-	var tokens float64
+	var outputTokens float64
 	var perSlice []float64
 	for i, sl := range s.rec.Slices {
 		at := time.Duration(i) * s.rec.SliceWidth
 		if at < s.from || at+s.rec.SliceWidth > s.to && s.to < s.rec.Duration {
 			continue
 		}
-		tokens += float64(sl.Tokens)
+		outputTokens += float64(sl.Tokens)
 		perSlice = append(perSlice, float64(sl.Tokens))
 	}
 	covered := float64(len(perSlice)) * s.rec.SliceWidth.Seconds()
@@ -336,7 +336,7 @@ func (s *summary) addThroughput() {
 		covered = min(covered, length) // the last slice is cut off
 	}
 	if covered > 0 {
-		t.OutputTokens = tokens / covered
+		t.OutputTokens = outputTokens / covered
 		t.OutputLow, t.OutputHigh = rateInterval(perSlice, covered)
 	}
 }
@@ -362,7 +362,7 @@ func rateInterval(batches []float64, length float64) (low, high float64) {
 
 func (s *summary) addTokens() {
 	t := &s.res.Tokens
-	var n, prompt, cached float64
+	var n, promptTokens, cachedTokens float64
 	for _, r := range s.inside {
 		if r.Outcome != Complete {
 			continue
@@ -371,8 +371,8 @@ func (s *summary) addTokens() {
 		t.PromptAsked += float64(r.WantPrompt)
 		t.OutputAsked += float64(r.WantOutput)
 		t.Output += float64(r.OutputTokens)
-		prompt += float64(r.PromptTokens)
-		cached += float64(r.CachedTokens)
+		promptTokens += float64(r.PromptTokens)
+		cachedTokens += float64(r.CachedTokens)
 		if r.Turn == 0 && r.WantPrompt > 0 {
 			t.PromptWorst = max(t.PromptWorst, math.Abs(float64(r.PromptTokens-r.WantPrompt))/float64(r.WantPrompt))
 		}
@@ -386,9 +386,9 @@ func (s *summary) addTokens() {
 	if n == 0 {
 		return
 	}
-	t.PromptAsked, t.OutputAsked, t.Output, t.Prompt = t.PromptAsked/n, t.OutputAsked/n, t.Output/n, prompt/n
-	if prompt > 0 {
-		t.CachedShare = cached / prompt
+	t.PromptAsked, t.OutputAsked, t.Output, t.Prompt = t.PromptAsked/n, t.OutputAsked/n, t.Output/n, promptTokens/n
+	if promptTokens > 0 {
+		t.CachedShare = cachedTokens / promptTokens
 	}
 	var all float64
 	for _, sl := range s.rec.Slices {

@@ -62,10 +62,10 @@ type endpoint struct {
 	suffix  []byte      // body after the prompt, up to the number of tokens
 	minimum bool        // send min_tokens
 
-	prompts [][]byte      // the user's own: each the body up to and with the prompt; nil for words
-	asked   atomic.Uint64 // prompts of the user's own so far
-	vocab   *Vocabulary
-	whole   bool // answers are not streamed, for the probe
+	prompts    [][]byte      // the user's own: each the body up to and with the prompt; nil for words
+	asked      atomic.Uint64 // prompts of the user's own so far
+	vocabulary *Vocabulary
+	whole      bool // answers are not streamed, for the probe
 }
 
 // newEndpoint validates a Target.
@@ -75,7 +75,7 @@ func newEndpoint(t Target, vocab *Vocabulary) (*endpoint, error) {
 		// An invalid URL may hold a password, so the error must not quote it.
 		return nil, hint.With(errors.New("the target is not an http or https URL"), "write it as http://host:8000")
 	}
-	e := &endpoint{target: t, vocab: vocab}
+	e := &endpoint{target: t, vocabulary: vocab}
 	if err := e.setURLs(u); err != nil {
 		return nil, err
 	}
@@ -171,11 +171,11 @@ func (e *endpoint) renderTemplate() error {
 	}
 	_, fixed := t.Extra["min_tokens"]
 	e.minimum = t.IgnoreEOS && !fixed
-	body, err := json.Marshal(fields)
+	encoded, err := json.Marshal(fields)
 	if err != nil {
 		return fmt.Errorf("extra body fields: %w", err)
 	}
-	e.end, e.suffix = end, fmt.Appendf(nil, `,%s,"max_tokens":`, body[1:len(body)-1])
+	e.end, e.suffix = end, fmt.Appendf(nil, `,%s,"max_tokens":`, encoded[1:len(encoded)-1])
 	return nil
 }
 
@@ -185,7 +185,7 @@ func (e *endpoint) appendBody(dst []byte, t *workload.Turn) []byte {
 		dst = append(dst, e.nextPrompt()...)
 	} else {
 		dst = append(dst, e.prefix...)
-		dst = e.vocab.Append(dst, t.Parts)
+		dst = e.vocabulary.Append(dst, t.Parts)
 		dst = append(dst, e.end...)
 	}
 	dst = append(dst, e.suffix...)

@@ -47,7 +47,7 @@ func (s *summary) judgeGenerator() Judgement {
 // judgeArrivals compares the times of sending with the schedule.
 func (s *summary) judgeArrivals(j *Judgement) {
 	n := 0.0
-	var sum, squares, last, due float64
+	var sum, squares, last, lastScheduled float64
 	for _, r := range s.bySent {
 		if r.Turn != 0 || r.Outcome == Unfinished {
 			continue
@@ -57,7 +57,7 @@ func (s *summary) judgeArrivals(j *Judgement) {
 			g := at - last
 			sum, squares = sum+g, squares+g*g
 		}
-		last, due = at, max(due, r.Scheduled.Seconds())
+		last, lastScheduled = at, max(lastScheduled, r.Scheduled.Seconds())
 		n++
 	}
 	if n < 3 || sum <= 0 {
@@ -65,8 +65,8 @@ func (s *summary) judgeArrivals(j *Judgement) {
 	}
 	mean := sum / (n - 1)
 	j.ArrivalCV = math.Sqrt(max(squares/(n-1)-mean*mean, 0)) / mean
-	if last > 0 && due > 0 {
-		j.Achieved = min(due/last, 1)
+	if last > 0 && lastScheduled > 0 {
+		j.Achieved = min(lastScheduled/last, 1)
 	}
 }
 

@@ -85,18 +85,18 @@ func (m *apiMetrics) addProcess(p *page) {
 	generations("python_gc_objects_uncollectable_total", "Objects found uncollectable during gc", 0, 0, 0)
 	generations("python_gc_collections_total", "Collections of a generation", 2200+m.objects/700, 200+m.objects/7000,
 		13+m.objects/70000)
-	value := func(name, help string, v float64) { p.addFamily(name, help, dto.MetricType_GAUGE, newGauge(v)) }
+	addGauge := func(name, help string, v float64) { p.addFamily(name, help, dto.MetricType_GAUGE, newGauge(v)) }
 	p.addFamily("python_info", "Python platform information", dto.MetricType_GAUGE, newGauge(1,
 		newLabel("implementation", "CPython"), newLabel("major", "3"), newLabel("minor", "12"),
 		newLabel("patchlevel", "11"), newLabel("version", "3.12.11")))
-	value("process_virtual_memory_bytes", "Virtual memory size in bytes.", 3.5e9+m.memory)
-	value("process_resident_memory_bytes", "Resident memory size in bytes.", m.memory)
-	value("process_start_time_seconds", "Start time of the process since unix epoch in seconds.",
+	addGauge("process_virtual_memory_bytes", "Virtual memory size in bytes.", 3.5e9+m.memory)
+	addGauge("process_resident_memory_bytes", "Resident memory size in bytes.", m.memory)
+	addGauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.",
 		float64(m.started.UnixMilli()/10)/100)
 	p.addFamily("process_cpu_seconds_total", "Processor time of the process in seconds.",
 		dto.MetricType_COUNTER, newCounter(float64(int64(m.cpu*100))/100))
-	value("process_open_fds", "Number of open file descriptors.", float64(baseFiles+m.connections))
-	value("process_max_fds", "Maximum number of open file descriptors.", 65536)
+	addGauge("process_open_fds", "Number of open file descriptors.", float64(baseFiles+m.connections))
+	addGauge("process_max_fds", "Maximum number of open file descriptors.", 65536)
 }
 
 // addHTTP adds the families after vLLM's own.

@@ -16,7 +16,7 @@ import (
 type core struct {
 	scenario Scenario
 	replicas []*replica
-	now      time.Duration
+	clock    time.Duration
 	events   heap.Heap[event]
 	number   uint64 // number of the last event, to order equal times
 	turn     int    // counts the router's choices
@@ -54,7 +54,7 @@ func (e event) ComesBefore(o event) bool { return e.at < o.at || e.at == o.at &&
 // scheduleEvent schedules an event.
 func (c *core) scheduleEvent(at time.Duration, do func(at time.Duration)) {
 	c.number++
-	c.events.Push(event{max(at, c.now), c.number, do})
+	c.events.Push(event{max(at, c.clock), c.number, do})
 }
 
 // nextEvent is when something next happens.
@@ -78,18 +78,18 @@ func (c *core) advanceTo(until time.Duration) {
 		if !ok || at > until {
 			break
 		}
-		c.now = max(c.now, at)
+		c.clock = max(c.clock, at)
 		if len(c.events) > 0 && c.events[0].at <= at {
 			c.events.Pop().do(at)
 			continue
 		}
 		for _, r := range c.replicas {
-			if due, ok := r.nextEvent(); ok && due <= at {
+			if next, ok := r.nextEvent(); ok && next <= at {
 				r.advanceTo(at)
 			}
 		}
 	}
-	c.now = max(c.now, until)
+	c.clock = max(c.clock, until)
 }
 
 // pickReplica chooses a replica as the router does: at random by weight if there are weights, else
@@ -126,12 +126,12 @@ func (c *core) pickReplica(rng *rand.Rand) *replica {
 // beginPhase enters a phase.
 func (c *core) beginPhase(phase int, seed uint64) error {
 	p := &c.scenario.Phases[phase]
-	before := Faults{}
+	previous := Faults{}
 	if c.phase >= 0 {
-		before = c.scenario.Phases[c.phase].Faults
+		previous = c.scenario.Phases[c.phase].Faults
 	}
 	c.phase = phase
-	c.phaseEnd = c.now + p.For
+	c.phaseEnd = c.clock + p.For
 	for i, r := range c.replicas {
 		if r.weight = 0; i < len(p.Route) {
 			r.weight = p.Route[i]
@@ -139,7 +139,7 @@ func (c *core) beginPhase(phase int, seed uint64) error {
 		if p.Faults.Only > 0 && i != p.Faults.Only-1 {
 			continue
 		}
-		if err := r.applyFaults(before, p.Faults, c.now); err != nil {
+		if err := r.applyFaults(previous, p.Faults, c.clock); err != nil {
 			return fmt.Errorf("phase %q: %w", p.Name, err)
 		}
 	}
@@ -158,8 +158,8 @@ func (c *core) beginPhase(phase int, seed uint64) error {
 }
 
 // applyFaults applies a phase's faults to a replica.
-func (r *replica) applyFaults(before, f Faults, at time.Duration) error {
-	if before.Down && !f.Down {
+func (r *replica) applyFaults(previous, f Faults, at time.Duration) error {
+	if previous.Down && !f.Down {
 		if err := r.startServer(at); err != nil {
 			return err
 		}

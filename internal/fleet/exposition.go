@@ -45,8 +45,8 @@ func (p *page) encodePage() ([]byte, error) {
 	var b bytes.Buffer
 	for _, f := range p.families {
 		if len(f.Metric) == 0 {
-			kind := strings.ToLower(f.GetType().String())
-			fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %[1]s %[3]s\n", f.GetName(), f.GetHelp(), kind)
+			typeName := strings.ToLower(f.GetType().String())
+			fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %[1]s %[3]s\n", f.GetName(), f.GetHelp(), typeName)
 			continue
 		}
 		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {

@@ -105,10 +105,10 @@ type delivery struct {
 
 // site is an address that is open or closed.
 type site struct {
-	addr    string // the real port, once it was open
-	url     string // "": it was never open
-	handler http.Handler
-	server  *http.Server // nil while down
+	listenAddr string // the real port, once it was open
+	url        string // "": it was never open
+	handler    http.Handler
+	httpServer *http.Server // nil while down
 }
 
 // Start serves until Close.
@@ -121,8 +121,8 @@ func Start(cfg Config) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	began := time.Now().Add(-time.Duration(float64(cfg.Warm) / cfg.Accelerate))
-	f := &Fleet{cfg: cfg, began: began, kick: make(chan struct{}, 1), done: make(chan struct{})}
+	start := time.Now().Add(-time.Duration(float64(cfg.Warm) / cfg.Accelerate))
+	f := &Fleet{cfg: cfg, began: start, kick: make(chan struct{}, 1), done: make(chan struct{})}
 	if f.core, err = newCore(cfg.Scenario, server, cfg.Replicas, cfg.Seed, f.wallTime); err != nil {
 		return nil, err
 	}
@@ -142,14 +142,14 @@ func (f *Fleet) openAddresses() error {
 		if err != nil {
 			return err
 		}
-		s := &site{addr: addr, handler: f.replicaHandler(i)}
+		s := &site{listenAddr: addr, handler: f.replicaHandler(i)}
 		if err := f.openSite(s); err != nil {
 			return err
 		}
 		f.replicas = append(f.replicas, s)
 	}
 	if f.cfg.Exporter != "" {
-		f.exporter = &site{addr: completeAddress(f.cfg.Exporter), handler: f.exporterHandler()}
+		f.exporter = &site{listenAddr: completeAddress(f.cfg.Exporter), handler: f.exporterHandler()}
 		return f.openSite(f.exporter)
 	}
 	return nil
@@ -187,17 +187,17 @@ func OffsetPort(addr string, n int) (string, error) {
 
 // openSite serves a site. It keeps the real address, so that the site can be opened again there.
 func (f *Fleet) openSite(s *site) error {
-	ln, err := net.Listen("tcp", s.addr)
+	ln, err := net.Listen("tcp", s.listenAddr)
 	if err != nil {
-		return hint.With(fmt.Errorf("listen on %s: %w", s.addr, err), "choose another address")
+		return hint.With(fmt.Errorf("listen on %s: %w", s.listenAddr, err), "choose another address")
 	}
 	if s.url == "" {
-		s.addr = ln.Addr().String()
-		s.url = "http://" + s.addr
+		s.listenAddr = ln.Addr().String()
+		s.url = "http://" + s.listenAddr
 	}
-	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 16}
-	s.server = server
-	f.wg.Go(func() { _ = server.Serve(ln) })
+	httpServer := &http.Server{Handler: s.handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 1 << 16}
+	s.httpServer = httpServer
+	f.wg.Go(func() { _ = httpServer.Serve(ln) })
 	return nil
 }
 
@@ -266,9 +266,9 @@ func (f *Fleet) Close() error {
 	defer f.mu.Unlock()
 	var errs []error
 	for _, s := range append([]*site{f.exporter}, f.replicas...) {
-		if s != nil && s.server != nil {
-			errs = append(errs, s.server.Close())
-			s.server = nil
+		if s != nil && s.httpServer != nil {
+			errs = append(errs, s.httpServer.Close())
+			s.httpServer = nil
 		}
 	}
 	return errors.Join(errs...)
@@ -335,10 +335,10 @@ func (f *Fleet) reconcileSites() {
 	for i, r := range f.core.replicas {
 		s := f.replicas[i]
 		switch {
-		case !r.up && s.server != nil:
-			_ = s.server.Close()
-			s.server = nil
-		case r.up && s.server == nil:
+		case !r.up && s.httpServer != nil:
+			_ = s.httpServer.Close()
+			s.httpServer = nil
+		case r.up && s.httpServer == nil:
 			select {
 			case <-f.done:
 				return
@@ -366,7 +366,7 @@ func (f *Fleet) updateCore(fn func(c *core, now time.Duration)) {
 	f.mu.Lock()
 	now := f.simulatedNow()
 	f.core.advanceTo(now)
-	fn(f.core, f.core.now)
+	fn(f.core, f.core.clock)
 	f.mu.Unlock()
 	f.wakeLoop()
 }

@@ -41,7 +41,7 @@ type refusal struct {
 	status  int    // for the client
 	counted int    // for http_requests_total
 	kind    string // vLLM's name
-	text    string
+	reason  string
 }
 
 func badRequest(format string, args ...any) *refusal {
@@ -85,7 +85,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 }
 
 func writeRefusal(w http.ResponseWriter, r *refusal) {
-	detail := map[string]any{"message": r.text, "type": r.kind, "param": nil, "code": r.status}
+	detail := map[string]any{"message": r.reason, "type": r.kind, "param": nil, "code": r.status}
 	writeJSON(w, r.status, map[string]any{"error": detail})
 }
 
@@ -114,11 +114,11 @@ func (s *apiServer) serveModels(w http.ResponseWriter, r *http.Request) {
 func (s *apiServer) replicaConfig() *Server { return &s.fleet.core.replicas[s.index].cfg }
 
 // countInstant counts an exchange that takes no time.
-func (s *apiServer) countInstant(r *http.Request, status, received int) {
+func (s *apiServer) countInstant(r *http.Request, status, bodyBytes int) {
 	s.fleet.updateCore(func(c *core, _ time.Duration) {
-		if replica := c.replicas[s.index]; replica.up {
-			x := exchange{handler: r.URL.Path, method: r.Method, status: status, received: received}
-			replica.api.countExchange(x)
+		if own := c.replicas[s.index]; own.up {
+			x := exchange{handler: r.URL.Path, method: r.Method, status: status, received: bodyBytes}
+			own.api.countExchange(x)
 		}
 	})
 }
@@ -147,8 +147,8 @@ func (s *apiServer) readRequest(w http.ResponseWriter, r *http.Request, q *apiRe
 		return nil, len(body), badRequest("the body is not the JSON that was expected")
 	}
 	if q.Model != "" && q.Model != s.fleet.cfg.Model {
-		text := "The model `" + shortenName(q.Model) + "` does not exist."
-		return nil, len(body), &refusal{statusNotFound, statusNotFound, "NotFoundError", text}
+		reason := "The model `" + shortenName(q.Model) + "` does not exist."
+		return nil, len(body), &refusal{statusNotFound, statusNotFound, "NotFoundError", reason}
 	}
 	p := newPrompt(s.replicaConfig().Engine.BlockSize)
 	switch {
@@ -201,16 +201,16 @@ func (s *apiServer) decideLength(q *apiRequest, p *prompt, chat bool) (output, l
 // serveCompletion serves both kinds of completion.
 func (s *apiServer) serveCompletion(w http.ResponseWriter, r *http.Request, chat bool) {
 	var q apiRequest
-	p, received, refused := s.readRequest(w, r, &q)
-	c := &call{handler: r.URL.Path, received: received, priority: q.Priority}
+	p, bodyBytes, refused := s.readRequest(w, r, &q)
+	c := &call{handler: r.URL.Path, received: bodyBytes, priority: q.Priority}
 	if refused == nil {
 		c.output, c.limit, refused = s.decideLength(&q, p, chat)
 	}
 	f := s.fleet
 	if refused != nil {
 		f.updateCore(func(core *core, now time.Duration) {
-			if replica := core.replicas[s.index]; replica.up {
-				replica.turnAway(c, refused.counted, now)
+			if own := core.replicas[s.index]; own.up {
+				own.turnAway(c, refused.counted, now)
 			}
 		})
 		writeRefusal(w, refused)
@@ -218,15 +218,15 @@ func (s *apiServer) serveCompletion(w http.ResponseWriter, r *http.Request, chat
 	}
 	st := &stream{fleet: f, signal: make(chan struct{}, 1)}
 	c.prompt, c.blocks, c.caller = p.tokens, p.blocks, st
-	status := statusUnavailable
+	callStatus := statusUnavailable
 	f.updateCore(func(core *core, now time.Duration) {
-		if replica := core.replicas[s.index]; replica.up && replica.openRequests() < maxOpen {
-			status = replica.submitCall(c, now)
+		if own := core.replicas[s.index]; own.up && own.openRequests() < maxOpen {
+			callStatus = own.submitCall(c, now)
 		}
 	})
-	if status != statusOK {
-		text := "The server takes no more requests for now."
-		writeRefusal(w, &refusal{status: status, kind: http.StatusText(status), text: text})
+	if callStatus != statusOK {
+		reason := "The server takes no more requests for now."
+		writeRefusal(w, &refusal{status: callStatus, kind: http.StatusText(callStatus), reason: reason})
 		return
 	}
 	a := newAnswer(f.cfg.Model, c, &q, chat)
@@ -245,22 +245,22 @@ func (s *apiServer) serveCompletion(w http.ResponseWriter, r *http.Request, chat
 type stream struct {
 	fleet *Fleet
 
-	mu     sync.Mutex
-	due    int // tokens not written yet
-	done   bool
-	dead   bool
-	signal chan struct{} // one token, so that the core never waits
+	mu        sync.Mutex
+	unwritten int // tokens
+	done      bool
+	dead      bool
+	signal    chan struct{} // one token, so that the core never waits
 }
 
-func (s *stream) onToken(c *call, at time.Duration, done bool) {
+func (s *stream) onToken(c *call, at time.Duration, last bool) {
 	i := c.replica.gpu.number
-	s.fleet.outbox[i] = append(s.fleet.outbox[i], delivery{at, s, done})
+	s.fleet.outbox[i] = append(s.fleet.outbox[i], delivery{at, s, last})
 }
 
-func (s *stream) deliverToken(done bool) {
+func (s *stream) deliverToken(last bool) {
 	s.mu.Lock()
-	s.due++
-	s.done = done
+	s.unwritten++
+	s.done = last
 	s.mu.Unlock()
 	s.wakeWriter()
 }
@@ -285,7 +285,7 @@ var (
 )
 
 // waitTokens waits for tokens and returns their number.
-func (s *stream) waitTokens(r *http.Request) (due int, done bool, err error) {
+func (s *stream) waitTokens(r *http.Request) (due int, finished bool, err error) {
 	select {
 	case <-s.signal:
 	case <-r.Context().Done():
@@ -296,7 +296,7 @@ func (s *stream) waitTokens(r *http.Request) (due int, done bool, err error) {
 	if s.dead {
 		return 0, false, errDead
 	}
-	due, s.due = s.due, 0
+	due, s.unwritten = s.unwritten, 0
 	return due, s.done, nil
 }
 
@@ -309,7 +309,7 @@ type answer struct {
 	written      int // tokens
 	finish       string
 	middle       []byte // the event of a token that is neither the first nor the last
-	out          []byte
+	buf          []byte
 }
 
 func newAnswer(model string, c *call, q *apiRequest, chat bool) *answer {
@@ -320,15 +320,15 @@ func newAnswer(model string, c *call, q *apiRequest, chat bool) *answer {
 	if c.output < c.limit {
 		a.finish = "stop"
 	}
-	kind, id := "text_completion", "cmpl-"
+	object, id := "text_completion", "cmpl-"
 	if chat {
-		kind, id = "chat.completion", "chatcmpl-"
+		object, id = "chat.completion", "chatcmpl-"
 	}
 	if chat && q.Stream {
-		kind += ".chunk"
+		object += ".chunk"
 	}
 	a.head = fmt.Sprintf(`{"id":"%s%08x%04x","object":%q,"created":%d,"model":%q,"choices":[`,
-		id, uint32(c.arrived.Microseconds()), uint16(c.prompt), kind, time.Now().Unix(), model)
+		id, uint32(c.arrived.Microseconds()), uint16(c.prompt), object, time.Now().Unix(), model)
 	return a
 }
 
@@ -340,24 +340,24 @@ func (a *answer) streamTokens(w http.ResponseWriter, r *http.Request, st *stream
 		return err
 	}
 	for {
-		due, done, err := st.waitTokens(r)
+		due, finished, err := st.waitTokens(r)
 		if err != nil {
 			return err
 		}
-		a.out = a.out[:0]
+		a.buf = a.buf[:0]
 		for i := range due {
-			a.appendToken(done && i == due-1)
+			a.appendToken(finished && i == due-1)
 		}
-		if done {
+		if finished {
 			a.appendEnd()
 		}
-		if _, err := w.Write(a.out); err != nil {
+		if _, err := w.Write(a.buf); err != nil {
 			return err
 		}
 		if err := flush.Flush(); err != nil {
 			return err
 		}
-		if done {
+		if finished {
 			return nil
 		}
 	}
@@ -367,7 +367,7 @@ func (a *answer) streamTokens(w http.ResponseWriter, r *http.Request, st *stream
 func (a *answer) appendToken(last bool) {
 	if len(a.middle) > 0 && a.written > 0 && !last {
 		a.written++
-		a.out = append(a.out, a.middle...)
+		a.buf = append(a.buf, a.middle...)
 		return
 	}
 	if a.chat && a.written == 0 {
@@ -379,7 +379,7 @@ func (a *answer) appendToken(last bool) {
 	if last {
 		finish = `"` + a.finish + `"`
 	}
-	before := len(a.out)
+	start := len(a.buf)
 	if a.chat {
 		a.appendEvent(`{"index":0,"delta":{"content":"`+word+`"},"logprobs":null,"finish_reason":`+finish+`}`, a.every)
 	} else {
@@ -387,7 +387,7 @@ func (a *answer) appendToken(last bool) {
 			a.every)
 	}
 	if !last && !a.every {
-		a.middle = append(a.middle, a.out[before:]...)
+		a.middle = append(a.middle, a.buf[start:]...)
 	}
 }
 
@@ -396,17 +396,17 @@ func (a *answer) appendEnd() {
 	if a.usage {
 		a.appendEvent("", true)
 	}
-	a.out = append(a.out, "data: [DONE]\n\n"...)
+	a.buf = append(a.buf, "data: [DONE]\n\n"...)
 }
 
 func (a *answer) appendEvent(choice string, usage bool) {
-	a.out = append(a.out, "data: "...)
-	a.out = append(append(a.out, a.head...), choice...)
-	a.out = append(a.out, ']')
+	a.buf = append(a.buf, "data: "...)
+	a.buf = append(append(a.buf, a.head...), choice...)
+	a.buf = append(a.buf, ']')
 	if usage {
-		a.out = a.appendUsage(a.out)
+		a.buf = a.appendUsage(a.buf)
 	}
-	a.out = append(a.out, "}\n\n"...)
+	a.buf = append(a.buf, "}\n\n"...)
 }
 
 func (a *answer) appendUsage(b []byte) []byte {
@@ -422,22 +422,22 @@ func (a *answer) appendUsage(b []byte) []byte {
 // answerWhole answers when all tokens are there.
 func (a *answer) answerWhole(w http.ResponseWriter, r *http.Request, st *stream) error {
 	for {
-		due, done, err := st.waitTokens(r)
+		due, finished, err := st.waitTokens(r)
 		if errors.Is(err, errDead) {
 			writeRefusal(w, &refusal{
-				status: http.StatusInternalServerError, kind: "InternalServerError", text: "EngineCore died",
+				status: http.StatusInternalServerError, kind: "InternalServerError", reason: "EngineCore died",
 			})
 		}
 		if err != nil {
 			return err
 		}
 		a.written += due
-		if done {
+		if finished {
 			break
 		}
 	}
 	text := strings.Repeat(word, a.written)
-	b := append(a.out, a.head...)
+	b := append(a.buf, a.head...)
 	end := `","logprobs":null,"finish_reason":"` + a.finish + `","stop_reason":null}]`
 	if a.chat {
 		b = append(b, `{"index":0,"message":{"role":"assistant","content":"`+text+`"}`+end[1:]...)

@@ -34,8 +34,8 @@ func Play(
 	if err != nil {
 		return err
 	}
-	wall := func(d time.Duration) time.Time { return began.Add(d) }
-	c, err := newCore(sc, server, max(sc.Replicas, 1), seed, wall)
+	wallTime := func(d time.Duration) time.Time { return began.Add(d) }
+	c, err := newCore(sc, server, max(sc.Replicas, 1), seed, wallTime)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func Play(
 			}
 		}
 		if phase != nil {
-			if err := phase(p, wall(at-interval)); err != nil {
+			if err := phase(p, wallTime(at-interval)); err != nil {
 				return err
 			}
 		}

@@ -76,8 +76,8 @@ type call struct {
 // A caller receives the events of its request, while the core is at their time.
 type caller interface {
 	// onToken receives one more token. The API server sends it at the given time, a moment after
-	// the step; done says that it is the last.
-	onToken(c *call, at time.Duration, done bool)
+	// the step; last says that it is the last.
+	onToken(c *call, at time.Duration, last bool)
 	// onBroken says that the server died.
 	onBroken(c *call, at time.Duration)
 }
@@ -245,10 +245,10 @@ func (r *replica) openRequests() int { return len(r.inbox) + len(r.calls) }
 func (r *replica) submitCall(c *call, at time.Duration) int {
 	r.api.connections++
 	c.arrived, c.replica = at, r
-	if status := r.checkRefusal(c); status != statusOK {
+	if refusalStatus := r.checkRefusal(c); refusalStatus != statusOK {
 		c.stage = over
-		r.countAnswer(c, status, at)
-		return status
+		r.countAnswer(c, refusalStatus, at)
+		return refusalStatus
 	}
 	send := func(at time.Duration) {
 		if c.stage != over && r.up {
@@ -362,10 +362,10 @@ func (r *replica) outputSteps(c *call) int {
 }
 
 // tokensOf is the number of tokens in the next output of a call.
-func (r *replica) tokensOf(c *call, out *sim.Output) int64 {
+func (r *replica) tokensOf(c *call, emitted *sim.Output) int64 {
 	c.outputs--
 	drafted := int64(r.cfg.Drafted)
-	if drafted == 0 || out.First {
+	if drafted == 0 || emitted.First {
 		return 1
 	}
 	n := int64(1)

@@ -216,7 +216,7 @@ func (x *Stage) often(p *pod, mean float64, span time.Duration, do func(at time.
 			}
 		})
 	}
-	next(x.now)
+	next(x.clock)
 }
 
 // add adds a replica that does not serve yet.
@@ -300,7 +300,7 @@ func (x *Stage) retire(p *pod, at time.Duration) {
 // leave takes a replica out of discovery.
 func (x *Stage) leave(p *pod) {
 	p.left, p.weight = true, 0
-	p.stopServer(x.now)
+	p.stopServer(x.clock)
 	x.pods = slices.DeleteFunc(x.pods, func(o *pod) bool { return o == p })
 	x.replicas = slices.DeleteFunc(x.replicas, func(r *replica) bool { return r == p.replica })
 }
@@ -444,7 +444,7 @@ func (x *Stage) unsteady(p *pod) {
 			x.scheduleEvent(at+every, drift)
 		}
 	}
-	x.scheduleEvent(x.now, drift)
+	x.scheduleEvent(x.clock, drift)
 	x.often(p, n.SpellsPerDay, 24*time.Hour, func(at time.Duration) {
 		set := func(at time.Duration, factor float64) {
 			p.spell = factor
@@ -481,7 +481,7 @@ func (x *Stage) freeze(p *pod, at, d time.Duration) {
 // scrapes begins the scrapes of something, those of a pod until it leaves discovery.
 func (x *Stage) scrapes(fetched func(begin, at time.Duration, lost bool), of *pod) {
 	s := x.p.Scrapes
-	phase := x.now + time.Duration(x.rng.Float64()*float64(s.Interval))
+	phase := x.clock + time.Duration(x.rng.Float64()*float64(s.Interval))
 	var next func(number int)
 	next = func(number int) {
 		begin := phase + time.Duration(number)*s.Interval + time.Duration(x.rng.NormFloat64()*float64(s.Jitter))

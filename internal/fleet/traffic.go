@@ -64,17 +64,17 @@ func startTraffic(c *core, t Traffic, seed uint64) (*traffic, error) {
 		return nil, fmt.Errorf("traffic: %w", err)
 	}
 	if t.Rate > 0 {
-		x.scheduleArrival(c.now)
+		x.scheduleArrival(c.clock)
 	}
 	if len(t.Arrivals.Profile) > 0 {
 		pacer, err := t.Arrivals.Pacer(seed)
 		if err != nil {
 			return nil, fmt.Errorf("traffic: %w", err)
 		}
-		x.schedulePaced(pacer, c.now)
+		x.schedulePaced(pacer, c.clock)
 	}
 	for range t.Clients { // spread over two seconds
-		at := c.now + time.Duration(x.rng.Float64()*float64(2*time.Second))
+		at := c.clock + time.Duration(x.rng.Float64()*float64(2*time.Second))
 		c.scheduleEvent(at, func(at time.Duration) { x.sendRequest(at, true) })
 	}
 	return x, nil
@@ -92,15 +92,15 @@ func (x *traffic) scheduleArrival(now time.Duration) {
 }
 
 // schedulePaced schedules the next arrival of a pacer, which schedules its successor.
-func (x *traffic) schedulePaced(pacer workload.Pacer, began time.Duration) {
+func (x *traffic) schedulePaced(pacer workload.Pacer, start time.Duration) {
 	due, ok := pacer.Next()
 	if !ok {
 		return
 	}
-	x.core.scheduleEvent(began+due, func(at time.Duration) {
+	x.core.scheduleEvent(start+due, func(at time.Duration) {
 		if !x.stopped {
 			x.sendRequest(at, false)
-			x.schedulePaced(pacer, began)
+			x.schedulePaced(pacer, start)
 		}
 	})
 }
@@ -170,12 +170,12 @@ type visitor struct {
 	asked      time.Duration
 }
 
-func (v *visitor) onToken(c *call, at time.Duration, done bool) {
+func (v *visitor) onToken(c *call, at time.Duration, last bool) {
 	if c.tokens == 1 {
 		v.reportSight(c, FirstToken, at)
 	}
 	switch {
-	case done:
+	case last:
 		v.reportSight(c, Answered, at)
 		v.askAgain(at)
 	case v.leaveAfter > 0 && c.tokens >= v.leaveAfter:

@@ -124,11 +124,11 @@ func addNumbers(to, from reflect.Value) {
 func (w *Work) IdleTime() int64 { return w.Wall - w.Busy }
 
 // OnceTime is the time of gaps that did not come back.
-func (w *Work) OnceTime() (sum int64) {
+func (w *Work) OnceTime() (total int64) {
 	for _, t := range w.Once {
-		sum += t
+		total += t
 	}
-	return sum
+	return total
 }
 
 // Habit is the work without the gaps that did not come back.
@@ -221,7 +221,7 @@ func Analyze(t *Timeline) *Analysis {
 		Source: t.Source, Tool: t.Tool, Rank: t.Rank, Events: t.Events,
 		Partial: t.Partial, Notes: t.Notes,
 	}
-	z := &analyzer{Timeline: t, Analysis: a, hosts: map[int64]*host{}, kernels: map[uint64]*KernelStat{}}
+	z := &analyzer{Timeline: t, Analysis: a, hosts: map[int64]*host{}, kernelStats: map[uint64]*KernelStat{}}
 	seen := slices.ContainsFunc(t.Threads, func(h *Thread) bool {
 		return h.Calls[Op].n > 0 || h.Calls[Annotation].n > 0
 	})
@@ -240,13 +240,13 @@ func Analyze(t *Timeline) *Analysis {
 type analyzer struct {
 	*Timeline
 	*Analysis
-	info      []nameInfo
-	hosts     map[int64]*host // by process
-	kernels   map[uint64]*KernelStat
-	rates     map[uint32]*rate
-	hostOrder []*host
-	overhead  []doing // the profiler's own
-	long      int64   // least duration of calls that are kept for gaps
+	infoByName  []nameInfo
+	hosts       map[int64]*host // by process
+	kernelStats map[uint64]*KernelStat
+	rates       map[uint32]*rate
+	hostOrder   []*host
+	overhead    []doing // the profiler's own
+	long        int64   // least duration of calls that are kept for gaps
 }
 
 type nameInfo struct {
@@ -268,10 +268,10 @@ type nameInfo struct {
 }
 
 func (z *analyzer) readNames() {
-	z.info = make([]nameInfo, len(z.Timeline.Names.Text))
+	z.infoByName = make([]nameInfo, len(z.Timeline.Names.Text))
 	var votes [workloads]int
 	for i, text := range z.Timeline.Names.Text {
-		n := &z.info[i]
+		n := &z.infoByName[i]
 		n.Meaning = MeaningOf(text)
 		n.gives, n.hint = n.purposeBelow(text)
 		n.cause = causeOf(text)
@@ -308,14 +308,15 @@ func holdsAny(text string, words ...string) bool {
 }
 
 func (z *analyzer) longestCalls() string {
-	order, sum := make([]int, len(z.info)), int64(0)
+	order, total := make([]int, len(z.infoByName)), int64(0)
 	for i := range order {
-		order[i], sum = i, sum+z.info[i].outer
+		order[i], total = i, total+z.infoByName[i].outer
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(z.info[b].outer, z.info[a].outer) })
+	slices.SortStableFunc(order,
+		func(a, b int) int { return cmp.Compare(z.infoByName[b].outer, z.infoByName[a].outer) })
 	var out []string
 	for _, i := range order[:min(3, len(order))] {
-		if share := shareOf(z.info[i].outer, sum); share > onceShare {
+		if share := shareOf(z.infoByName[i].outer, total); share > onceShare {
 			out = append(out, fmt.Sprintf("%.60s %.0f %%", z.Timeline.Names.Text[i], 100*share))
 		}
 	}

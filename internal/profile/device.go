@@ -52,7 +52,7 @@ func (s *sweep) attributeTime(to int64) {
 		s.at = to
 		return
 	}
-	d, step, compute, communicates := s.d, s.current, s.mask&computing, s.mask>>Communication&1 != 0
+	d, current, compute, communicates := s.d, s.current, s.mask&computing, s.mask>>Communication&1 != 0
 	whose := compute
 	switch {
 	case compute != 0:
@@ -63,7 +63,7 @@ func (s *sweep) attributeTime(to int64) {
 	case communicates:
 		whose = 1 << Communication
 		d.Exposed += t
-		step.Exposed += t
+		current.Exposed += t
 	default:
 		whose = 1 << Copies
 		d.ExposedCopies += t
@@ -72,7 +72,7 @@ func (s *sweep) attributeTime(to int64) {
 	for rest := t % n; whose != 0; whose, rest = whose&(whose-1), 0 {
 		g := bits.TrailingZeros32(whose)
 		d.Group[g].Time += t/n + rest
-		step.Group[g] += t/n + rest
+		current.Group[g] += t/n + rest
 	}
 	if communicates {
 		d.Communication += t
@@ -81,7 +81,7 @@ func (s *sweep) attributeTime(to int64) {
 		d.Group[bits.TrailingZeros32(s.mask)].Alone += t
 	}
 	d.Busy += t
-	step.Busy += t
+	current.Busy += t
 	s.at = to
 }
 
@@ -99,28 +99,28 @@ func (s *sweep) advanceTo(to int64) {
 func (s *sweep) beginActivity(c lane, a *Event) {
 	s.advanceTo(a.Start)
 	l := c.process.findLaunch(a.Correlation)
-	step := s.current
+	current := s.current
 	if l != nil {
-		step = &s.none
+		current = &s.none
 		if l.step >= 0 {
-			step = &s.Steps[l.step]
+			current = &s.Steps[l.step]
 		}
 	}
 	if s.mask == 0 && a.Start > s.at {
-		s.addGap(a, c, l, step)
+		s.addGap(a, c, l, current)
 	}
 	s.attributeTime(a.Start)
 	s.at = max(s.at, a.Start)
-	s.current = step
+	s.current = current
 	g := s.classifyActivity(a, c, l)
 	s.last, s.lastKind = g, c.kind
 	end := a.Start + a.Dur
-	if !step.begunOnDevice {
-		step.GPUFrom, step.begunOnDevice = a.Start, true
+	if !current.begunOnDevice {
+		current.GPUFrom, current.begunOnDevice = a.Start, true
 	}
-	step.GPUFrom, step.GPUTo = min(step.GPUFrom, a.Start), max(step.GPUTo, end)
-	step.Count[g]++
-	step.Kernels++
+	current.GPUFrom, current.GPUTo = min(current.GPUFrom, a.Start), max(current.GPUTo, end)
+	current.Count[g]++
+	current.Kernels++
 	if a.Dur > 0 {
 		s.active.Push(running{end, g})
 		s.count[g]++
@@ -129,7 +129,7 @@ func (s *sweep) beginActivity(c lane, a *Event) {
 }
 
 func (s *sweep) classifyActivity(a *Event, c lane, l *launch) Group {
-	d, m := s.d, &s.info[a.Name]
+	d, m := s.d, &s.infoByName[a.Name]
 	g := Copies
 	if c.kind == Kernel {
 		g = s.classifyKernel(a, m, l)
@@ -193,11 +193,11 @@ const maxWaits = 1 << 14
 
 func (s *sweep) tallyKernel(a *Event, g Group, graph bool, l *launch) {
 	key := uint64(a.Name)<<8 | uint64(g)
-	k := s.kernels[key]
+	k := s.kernelStats[key]
 	if k == nil {
 		name := s.Timeline.Names.Text[a.Name]
-		k = &KernelStat{Name: name, Short: shortenName(name), Library: s.info[a.Name].Library, Group: g}
-		s.kernels[key] = k
+		k = &KernelStat{Name: name, Short: shortenName(name), Library: s.infoByName[a.Name].Library, Group: g}
+		s.kernelStats[key] = k
 	}
 	k.Count++
 	k.Sum += a.Dur
@@ -216,10 +216,10 @@ func (s *sweep) tallyKernel(a *Event, g Group, graph bool, l *launch) {
 }
 
 func (z *analyzer) sweepDevices() {
-	for from, to := 0, 0; from < len(z.Streams); from = to { // Close sorted them
-		for to = from; to < len(z.Streams) && z.Streams[to].Device == z.Streams[from].Device; to++ {
+	for first, next := 0, 0; first < len(z.Streams); first = next { // Close sorted them
+		for next = first; next < len(z.Streams) && z.Streams[next].Device == z.Streams[first].Device; next++ {
 		}
-		z.sweepDevice(z.Streams[from].Device, z.Streams[from:to])
+		z.sweepDevice(z.Streams[first].Device, z.Streams[first:next])
 	}
 }
 
@@ -258,7 +258,7 @@ func (z *analyzer) finishAnalysis() {
 			a.Period = b.GPUFrom - a.GPUFrom
 		}
 	}
-	for _, k := range z.kernels {
+	for _, k := range z.kernelStats {
 		z.Kernels = append(z.Kernels, *k)
 	}
 	slices.SortFunc(z.Kernels, func(a, b KernelStat) int {

@@ -30,35 +30,35 @@ const (
 )
 
 func (s *sweep) addGap(a *Event, c lane, l *launch, step *Step) {
-	from, to := s.at, a.Start
-	g := Gap{From: from, Time: to - from, Step: -1, process: c.process, kernel: a.Name}
+	begin, end := s.at, a.Start
+	g := Gap{From: begin, Time: end - begin, Step: -1, process: c.process, kernel: a.Name}
 	if l != nil {
 		g.Step, g.threadIndex = l.step, l.threadIndex
 	}
-	step.Idle += to - from
+	step.Idle += end - begin
 	if l == nil {
-		g.Idle[NotRecorded] = to - from
+		g.Idle[NotRecorded] = end - begin
 	} else {
-		launched := max(from, min(l.start, to))
-		if launched > from { // launched after the device became idle
-			s.hostDid(&g, c.process, l.threadIndex, from, launched, step)
+		launched := max(begin, min(l.start, end))
+		if launched > begin { // launched after the device became idle
+			s.hostDid(&g, c.process, l.threadIndex, begin, launched, step)
 			step.HostLate += g.Idle[HostLate] + g.Idle[HostWork]
 		}
 		queued := launched
 		if d := c.process.threads[l.threadIndex].doingAt(launched); d != nil &&
 			d.from == l.start { // the launch itself took long
-			queued = min(to, d.to)
+			queued = min(end, d.to)
 			g.Idle[d.cause] += queued - launched
 		}
 		switch {
-		case launched > from:
-			s.addDelay(&g, to-queued, otherWork, StartDelayed)
-		case s.last == Communication || c.kind == Kernel && s.info[a.Name].Group == Communication:
-			s.addDelay(&g, to-queued, shortGap, CommWait)
+		case launched > begin:
+			s.addDelay(&g, end-queued, otherWork, StartDelayed)
+		case s.last == Communication || c.kind == Kernel && s.infoByName[a.Name].Group == Communication:
+			s.addDelay(&g, end-queued, shortGap, CommWait)
 		case s.lastKind == Copy || c.kind == Copy:
-			s.addDelay(&g, to-queued, shortGap, CopyWait)
+			s.addDelay(&g, end-queued, shortGap, CopyWait)
 		default:
-			s.addDelay(&g, to-queued, shortGap, Dependency)
+			s.addDelay(&g, end-queued, shortGap, Dependency)
 		}
 	}
 	for i, t := range g.Idle {
@@ -129,12 +129,12 @@ func (s *sweep) hostDid(g *Gap, h *host, thread uint16, from, to int64, step *St
 		g.Idle[c] += t
 		free -= t
 	})
-	cause := HostQuiet
+	idleCause := HostQuiet
 	if s.Workload.Serves() {
-		cause = NothingToDo
+		idleCause = NothingToDo
 	}
 	if none >= quiet {
-		g.Idle[cause] += min(none, free)
+		g.Idle[idleCause] += min(none, free)
 		free -= min(none, free)
 	}
 	if step.DecodeRequests > 0 { // it is busy with requests, so there was something to do
@@ -208,12 +208,12 @@ func (s *sweep) markOnce(gaps []Gap) {
 		if float64(g.Time) < onceShare*float64(wall) {
 			return
 		}
-		alike, before, returns := 0, map[int32]bool{}, map[int32]bool{}
+		alike, preceding, returns := 0, map[int32]bool{}, map[int32]bool{}
 		first, last := g.Step, g.Step
 		for k := range gaps {
 			if gaps[k].Time >= g.Time/3 && !gaps[k].Once {
 				alike++
-				before[gaps[k].Step] = true
+				preceding[gaps[k].Step] = true
 				if gaps[k].Cause == g.Cause {
 					returns[gaps[k].Step] = true
 					first, last = min(first, gaps[k].Step), max(last, gaps[k].Step)
@@ -223,7 +223,7 @@ func (s *sweep) markOnce(gaps []Gap) {
 		switch {
 		case len(steps) >= 3 && len(returns) >= 3 && 2*int(last-first) >= len(steps): // recurring, to the end
 		case len(steps) >= 3:
-			g.Once = 2*len(before) < len(steps)
+			g.Once = 2*len(preceding) < len(steps)
 		case g.Cause == FirstUse, g.Cause == Allocating:
 			g.Once = true
 		case g.Cause != HostWork && g.Cause != DataLoading && g.Cause != NothingToDo && g.Cause != HostQuiet:

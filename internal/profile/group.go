@@ -145,7 +145,7 @@ func MeaningOf(name string) Meaning {
 		name = name[:400] // the rest of a C++ template is types
 	}
 	text, begins := squeezeName(strings.TrimPrefix(name, "void "))
-	rules, words := ruleTable(), wordTable()
+	rules, vocabulary := ruleTable(), wordTable()
 	group, library := len(rules), len(rules)
 	// Inductor names what it fuses into one pointwise kernel after all operators around it.
 	fused := strings.HasPrefix(name, "triton_") && strings.Contains(name, "_fused_") &&
@@ -154,7 +154,7 @@ func MeaningOf(name string) Meaning {
 		if !begins[i] {
 			continue
 		}
-		for _, w := range words[text[i]] {
+		for _, w := range vocabulary[text[i]] {
 			if w.rule >= group && w.rule >= library || !w.standsAt(i, text, begins) {
 				continue
 			}

@@ -94,16 +94,16 @@ func (h *host) findLaunch(corr uint32) *launch {
 }
 
 type frame struct {
-	end   int64
-	gives Group
-	hint  Group
-	cause Cause  // the host's work in it; HostWork is nothing in particular
-	op    uint32 // the outermost operator below annotations
-	inner uint32 // the innermost operator
-	shape uint32 // the innermost operator whose work is known
-	began int64  // when shape began
-	below bool   // an operator or loader of data, or below one
-	ranks bool   // sends each rank different data, or below such a call
+	end      int64
+	gives    Group
+	hint     Group
+	cause    Cause  // the host's work in it; HostWork is nothing in particular
+	op       uint32 // the outermost operator below annotations
+	inner    uint32 // the innermost operator
+	shapedOp uint32 // the innermost operator whose work is known
+	began    int64  // when shapedOp began
+	below    bool   // an operator or loader of data, or below one
+	ranks    bool   // sends each rank different data, or below such a call
 }
 
 const maxStack = 512
@@ -161,7 +161,7 @@ func (w *walk) addCall(class Class, c *Event) {
 	w.endCalls(c.Start)
 	end := c.Start + c.Dur
 	w.at = max(w.at, end)
-	info := &w.info[c.Name]
+	info := &w.infoByName[c.Name]
 	f := frame{gives: Groups, hint: Groups, cause: HostWork}
 	if n := len(w.stack); n > 0 {
 		f = w.stack[n-1]
@@ -245,7 +245,7 @@ func (w *walk) openOperator(c *Event, info *nameInfo, f *frame) {
 	}
 	f.inner = c.Name
 	if s := w.Timeline.Names.Shape(c.Name); s.Flops+s.Bytes > 0 {
-		f.shape, f.began = c.Name, c.Start
+		f.shapedOp, f.began = c.Name, c.Start
 	}
 }
 
@@ -263,7 +263,7 @@ func (w *walk) addLaunch(c *Event, f *frame, graph bool) {
 		w.step++
 	}
 	l := launch{
-		start: c.Start, corr: c.Correlation, op: cmp.Or(f.shape, f.op), step: -1,
+		start: c.Start, corr: c.Correlation, op: cmp.Or(f.shapedOp, f.op), step: -1,
 		gives: f.gives, hint: f.hint, inGraph: graph, ranks: f.ranks,
 		began: uint32(f.began), threadIndex: uint16(len(w.p.threads)), //nolint:gosec // the low bits; at most maxLanes
 	}
@@ -278,7 +278,7 @@ func (w *walk) addLaunch(c *Event, f *frame, graph bool) {
 // seekAttention finds attention that has no kernel of its own: a batched product, a softmax, and a
 // batched product, with only elementwise kernels between them.
 func (w *walk) seekAttention(f *frame) {
-	info, closed := &w.info[f.inner], w.closed
+	info, closed := &w.infoByName[f.inner], w.closed
 	w.closed = false
 	if f.gives != Groups && f.gives != Sampling || f.inner == 0 || len(w.attention) > 32 ||
 		!info.product && (len(w.attention) == 0 || !info.softmax && info.Group != Elementwise) {

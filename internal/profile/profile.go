@@ -76,10 +76,10 @@ const unknownMuch = 0.02
 func Combine(ranks []*Analysis) *Profile {
 	p := &Profile{Ranks: ranks}
 	kernels := map[string]*KernelStat{}
-	var steps [Phases][]*Step
+	var stepsByPhase [Phases][]*Step
 	for _, a := range ranks {
 		a.among = len(ranks) > 1
-		p.addRank(a, kernels, &steps)
+		p.addRank(a, kernels, &stepsByPhase)
 	}
 	for _, k := range kernels {
 		p.Kernels = append(p.Kernels, *k)
@@ -87,7 +87,7 @@ func Combine(ranks []*Analysis) *Profile {
 	slices.SortFunc(p.Kernels, func(a, b KernelStat) int {
 		return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Name, b.Name))
 	})
-	for i, list := range steps {
+	for i, list := range stepsByPhase {
 		p.Steps[i] = summarizeSteps(list)
 	}
 	p.Before, p.After = p.Before/int64(max(p.Devices, 1)), p.After/int64(max(p.Devices, 1))
@@ -105,7 +105,7 @@ func Combine(ranks []*Analysis) *Profile {
 	return p
 }
 
-func (p *Profile) addRank(a *Analysis, kernels map[string]*KernelStat, steps *[Phases][]*Step) {
+func (p *Profile) addRank(a *Analysis, kernels map[string]*KernelStat, stepsByPhase *[Phases][]*Step) {
 	for _, d := range a.Devices {
 		p.Devices++
 		p.addDevice(&d.Work)
@@ -124,9 +124,9 @@ func (p *Profile) addRank(a *Analysis, kernels map[string]*KernelStat, steps *[P
 	}
 	for i := range a.Steps {
 		s := &a.Steps[i]
-		steps[Unknown] = append(steps[Unknown], s)
+		stepsByPhase[Unknown] = append(stepsByPhase[Unknown], s)
 		if s.Phase != Unknown {
-			steps[s.Phase] = append(steps[s.Phase], s)
+			stepsByPhase[s.Phase] = append(stepsByPhase[s.Phase], s)
 		}
 		p.Tokens += int64(s.Tokens())
 	}
@@ -323,7 +323,8 @@ func (p *Profile) OfRecorded() float64 {
 }
 
 // LongestGap is the longest gap of a cause that comes back, among the gaps that are shown; or nil.
-func (p *Profile) LongestGap(cause string) (longest *Gap) {
+func (p *Profile) LongestGap(cause string) *Gap {
+	var longest *Gap
 	for _, d := range p.EachDevice {
 		for i := range d.Gaps {
 			if g := &d.Gaps[i]; g.Cause.String() == cause && !g.Once && (longest == nil || g.Time > longest.Time) {

@@ -144,7 +144,7 @@ func (z *analyzer) findSteps() {
 	best := len(stepWays)
 	for i, text := range z.Timeline.Names.Text {
 		if b := stepOf(text); b != nil {
-			z.info[i].batch = b
+			z.infoByName[i].batch = b
 			best = min(best, b.rank)
 		}
 	}
@@ -161,7 +161,7 @@ func (z *analyzer) findSteps() {
 			}
 			end := int64(0)
 			h.Calls[class].All(func(c *Event) bool {
-				b := z.info[c.Name].batch
+				b := z.infoByName[c.Name].batch
 				if b == nil || b.rank != best || len(steps) > 0 && c.Start < end {
 					return true // within the same step
 				}

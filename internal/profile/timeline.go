@@ -220,9 +220,9 @@ func (t *Timeline) dropAstray() {
 	end := last + max(farAway<<periodBits, last-first)
 	for l := range t.eachLog {
 		if l.n > 0 && (l.from < first || l.to > end) {
-			before := l.n
+			count := l.n
 			l.keepIf(func(e *Event) bool { return e.Start >= first && e.Start < last && e.Start+e.Dur <= end })
-			t.Dropped[Astray] += int64(before - l.n)
+			t.Dropped[Astray] += int64(count - l.n)
 		}
 	}
 }
@@ -249,13 +249,13 @@ func (t *Timeline) eachLog(yield func(*Log, Class) bool) {
 func (t *Timeline) halveTime() {
 	t.until = t.first + (t.final-t.first)/2
 	t.final, t.held = t.until, 0
-	before := int64(0)
+	held := int64(0)
 	for l := range t.eachLog {
-		before += int64(l.n)
+		held += int64(l.n)
 		l.keepIf(func(e *Event) bool { return e.Start <= t.until })
 		t.held += l.n
 	}
-	t.Dropped[late] += before - int64(t.held)
+	t.Dropped[late] += held - int64(t.held)
 	if t.stuck = t.held >= t.limit && t.until <= t.first; t.stuck {
 		return // all events begin at one time
 	}

@@ -311,7 +311,7 @@ type place struct{ x, y float64 }
 
 // placeLegend places the names of the first maxNames series at the top, and returns the height of the rows. A single
 // series needs no legend.
-func (c *Chart) placeLegend(width float64) (names []place, rows float64) {
+func (c *Chart) placeLegend(width float64) (names []place, legendHeight float64) {
 	if len(c.Series) < 2 || c.NoLegend {
 		return nil, 0
 	}

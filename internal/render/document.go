@@ -273,16 +273,16 @@ func (t *Text) writeBlock(b *Block, column int, headed bool, f Form) {
 	switch b.Kind {
 	case "answer":
 		if b.Head == "" {
-			say("", "  ", t.Style(b.Style, b.Text))
+			say("", "  ", t.Paint(b.Style, b.Text))
 			return
 		}
-		say(t.Style(b.Style, b.Head), "  ", ": "+b.Text)
+		say(t.Paint(b.Style, b.Head), "  ", ": "+b.Text)
 	case "section":
-		head := t.Style(Bold, strings.ToUpper(b.Head))
+		head := t.Paint(Bold, strings.ToUpper(b.Head))
 		if b.Level > 0 || b.Name {
-			head = t.Style(Bold, b.Head)
+			head = t.Paint(Bold, b.Head)
 		}
-		say("", "  ", head+t.Style(b.Style, b.Text))
+		say("", "  ", head+t.Paint(b.Style, b.Text))
 	case "say":
 		first, rest := "  ", "  "
 		if b.Head != "" {
@@ -321,15 +321,15 @@ func (t *Text) writeCommand(b *Block, headed bool, f Form) {
 }
 
 // itemPrefixes returns the prefixes of an item's first line and of the lines that follow it.
-func (t *Text) itemPrefixes(b *Block, column int, headed bool) (first, rest string) {
+func (t *Text) itemPrefixes(b *Block, column int, headed bool) (firstPrefix, restPrefix string) {
 	if headed {
-		first, column = "  ", column+2
+		firstPrefix, column = "  ", column+2
 	}
-	first += Pad(b.Head, column-len(first)-1) + " "
+	firstPrefix += Pad(b.Head, column-len(firstPrefix)-1) + " "
 	if b.Style != Bold {
-		first = strings.Replace(first, b.Head, t.Style(b.Style, b.Head), 1)
+		firstPrefix = strings.Replace(firstPrefix, b.Head, t.Paint(b.Style, b.Head), 1)
 	}
-	return first, strings.Repeat(" ", min(column, t.width/2))
+	return firstPrefix, strings.Repeat(" ", min(column, t.width/2))
 }
 
 // Markdown writes the document as GitHub-flavoured Markdown.

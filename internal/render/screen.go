@@ -46,10 +46,10 @@ func (t *Text) DropToFit(kept int) (whole bool) {
 	}
 	tooLong := 0 // the rank of a part that does not fit: later parts of this rank would leave a gap
 	for i := len(left) - 1; i >= 0; i-- {
-		switch n, rank := lines(left[i]), parts[left[i]].rank; {
-		case rank == tooLong:
+		switch n, part := lines(left[i]), parts[left[i]]; {
+		case part.rank == tooLong:
 		case used+n > room:
-			tooLong = rank
+			tooLong = part.rank
 		default: // it fits where a longer part of a higher rank did not
 			used += n
 			delete(gone, left[i])

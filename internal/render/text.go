@@ -92,8 +92,8 @@ func (t *Text) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), nil
 }
 
-// Style styles a piece of text if colours are on.
-func (t *Text) Style(s Style, text string) string {
+// Paint writes a piece of text in a style if colours are on.
+func (t *Text) Paint(s Style, text string) string {
 	if !t.color || text == "" {
 		return text
 	}
@@ -204,7 +204,7 @@ func (t *Text) Styled(style Style, first, rest, s string) {
 			prefix = first
 		}
 		if words, ok := strings.CutPrefix(line, prefix); ok {
-			line = prefix + t.Style(style, strings.TrimRight(words, " "))
+			line = prefix + t.Paint(style, strings.TrimRight(words, " "))
 		}
 		t.Line(line)
 	}
@@ -276,7 +276,7 @@ func (t *Text) writeTable(columns []Column, rows [][]string, ranks []int) {
 		for _, c := range columns {
 			titles = append(titles, c.Title)
 		}
-		t.Line(t.Style(Dim, strings.TrimRight(t.formatRow(columns, widths, gap, titles), " ")))
+		t.Line(t.Paint(Dim, strings.TrimRight(t.formatRow(columns, widths, gap, titles), " ")))
 	}
 	for i, r := range rows {
 		if i < len(ranks) {
@@ -359,14 +359,14 @@ func (t *Text) formatRow(columns []Column, widths []int, gap int, cells []string
 }
 
 // writeRowsAsParagraphs writes each row as a paragraph, with the titles of columns before their cells.
-func (t *Text) writeRowsAsParagraphs(columns []Column, rows [][]string, titled bool) {
+func (t *Text) writeRowsAsParagraphs(columns []Column, rows [][]string, withTitles bool) {
 	for _, r := range rows {
 		var parts []string
 		for i, c := range r[1:] {
 			if c == "" {
 				continue
 			}
-			if titled && len(r) == len(columns) && columns[i+1].Title != "" {
+			if withTitles && len(r) == len(columns) && columns[i+1].Title != "" {
 				c = columns[i+1].Title + " " + c
 			}
 			parts = append(parts, c)

@@ -54,7 +54,7 @@ func TestColoursAreOnlyColours(t *testing.T) {
 	lay := func(t *Text) {
 		t.Heading("A heading that is longer than one line of this narrow terminal")
 		t.Styled(Bad, "  ", "    ", strings.Repeat("word ", 20))
-		t.Item(12, t.Style(Good, "fine"), strings.Repeat("words ", 20))
+		t.Item(12, t.Paint(Good, "fine"), strings.Repeat("words ", 20))
 		t.Table(Columns("name", "value"), [][]string{{"a", "1"}, {"b", "22"}})
 	}
 	plain, coloured := laid(Options{Width: 44}, lay), laid(Options{Width: 44, Color: true}, lay)
@@ -74,7 +74,7 @@ func TestBriefEndsWithAWholeWord(t *testing.T) {
 	if last := lines[len(lines)-1]; len(lines) != 2 || !strings.HasSuffix(last, "calibration …") && !strings.HasSuffix(last, "serves …") && !strings.HasSuffix(last, "the …") || Cells(last) > 40 {
 		t.Errorf("got %q", lines)
 	}
-	styled := laid(Options{Width: 40, Color: true}, func(t *Text) { t.Brief(1, "", "", t.Style(Dim, strings.Repeat("words ", 20))) })
+	styled := laid(Options{Width: 40, Color: true}, func(t *Text) { t.Brief(1, "", "", t.Paint(Dim, strings.Repeat("words ", 20))) })
 	if !strings.HasSuffix(strings.TrimRight(styled, "\n"), "\x1b[0m") && !strings.HasSuffix(strings.TrimRight(styled, "\n"), "\x1b[m") && strings.Contains(styled, "\x1b[") {
 		t.Errorf("the style goes on: %q", styled)
 	}

@@ -180,7 +180,7 @@ func (s *screen) drawLines() []string {
 	if !o.At.IsZero() {
 		clock = o.At.UTC().Format("15:04:05Z")
 	}
-	add(t.Style(render.Bold, "sixty top") + "  " + render.Clean(s.feed.Name()) + "  " + clock)
+	add(t.Paint(render.Bold, "sixty top") + "  " + render.Clean(s.feed.Name()) + "  " + clock)
 	most := max(1, (s.height-6)/2)
 	if s.height == 0 {
 		most = len(o.Models) + len(o.Problems)
@@ -196,15 +196,15 @@ func (s *screen) drawLines() []string {
 	}
 	for i, p := range o.Problems { // the first is always shown
 		if i > 0 && len(out) > most+2 {
-			add(t.Style(render.Warning, "! ") + fmt.Sprintf("and %d more", len(o.Problems)-i))
+			add(t.Paint(render.Warning, "! ") + fmt.Sprintf("and %d more", len(o.Problems)-i))
 			break
 		}
-		add(t.Style(render.Warning, "! ") + render.Clean(p))
+		add(t.Paint(render.Warning, "! ") + render.Clean(p))
 	}
 	out = append(out, "")
 	rows := s.visibleRows()
 	table := s.drawTable(t, rows)
-	keys := t.Style(render.Dim, "↑↓ select  ⏎ evidence  s order: "+orders[s.order].name+"  / filter  ? help  q quit")
+	keys := t.Paint(render.Dim, "↑↓ select  ⏎ evidence  s order: "+orders[s.order].name+"  / filter  ? help  q quit")
 	if s.asked != "" {
 		keys = s.asked
 	}
@@ -213,7 +213,7 @@ func (s *screen) drawLines() []string {
 		foot = append([]string{timeBar(first, last, o.At, t.Width())}, foot...)
 	}
 	if s.note != "" {
-		foot = append([]string{t.Style(render.Warning, render.Clean(s.note))}, foot...)
+		foot = append([]string{t.Paint(render.Warning, render.Clean(s.note))}, foot...)
 	}
 	room := s.height - len(out) - len(foot)
 	if s.height > 0 && len(table) > room {
@@ -242,7 +242,7 @@ func (s *screen) modelLines(t *render.Text, m *view.Model) []string {
 				v.Since.UTC().Format("15:04:05Z")
 		}
 	}
-	head = t.Style(healthStyles[m.Health], head)
+	head = t.Paint(healthStyles[m.Health], head)
 	if len(s.overview.Models) > 2 {
 		return []string{head + "  " + summary}
 	}
@@ -254,10 +254,10 @@ func (s *screen) modelLines(t *render.Text, m *view.Model) []string {
 }
 
 // timeBar shows a moment in a recording, and the keys that move it.
-func timeBar(first, last, at time.Time, width int) string {
-	from, to := first.UTC().Format(time.TimeOnly)+" ", " "+last.UTC().Format(time.TimeOnly)+"  ←→ step  Home End"
+func timeBar(begin, end, at time.Time, width int) string {
+	from, to := begin.UTC().Format(time.TimeOnly)+" ", " "+end.UTC().Format(time.TimeOnly)+"  ←→ step  Home End"
 	room := max(1, width-len(from)-render.Cells(to))
-	place := int(float64(room-1) * min(1, max(0, at.Sub(first).Seconds()/max(1, last.Sub(first).Seconds()))))
+	place := int(float64(room-1) * min(1, max(0, at.Sub(begin).Seconds()/max(1, end.Sub(begin).Seconds()))))
 	return from + strings.Repeat("─", place) + "●" + strings.Repeat("─", room-1-place) + to
 }
 
@@ -290,7 +290,7 @@ func (s *screen) drawTable(t *render.Text, rows []view.Replica) []string {
 	for _, c := range columns {
 		heads = append(heads, c.title)
 	}
-	out := []string{t.Style(render.Dim, line(" ", "REPLICA", "STATE", heads, "TREND"))}
+	out := []string{t.Paint(render.Dim, line(" ", "REPLICA", "STATE", heads, "TREND"))}
 	for i, r := range rows {
 		var cells []string
 		for _, c := range columns {
@@ -302,7 +302,7 @@ func (s *screen) drawTable(t *render.Text, rows []view.Replica) []string {
 		}
 		state := view.HealthOf(r.Status, r.Severity)
 		row := line(mark, names[i], string(state), cells, drawSparkline(s.history.wait[r.Target]))
-		out = append(out, t.Style(healthStyles[state], row))
+		out = append(out, t.Paint(healthStyles[state], row))
 	}
 	if len(rows) == 0 {
 		text := "no replica yet"
@@ -316,7 +316,7 @@ func (s *screen) drawTable(t *render.Text, rows []view.Replica) []string {
 
 // shortenNames returns the names of replicas and the width of their column. If a name is wider than most, the names
 // lose their common prefix up to a separator.
-func shortenNames(rows []view.Replica, most int) (names []string, width int) {
+func shortenNames(rows []view.Replica, most int) (names []string, widest int) {
 	common, longest := 0, 0
 	for i, r := range rows {
 		longest = max(longest, render.Cells(r.Target))
@@ -326,13 +326,13 @@ func shortenNames(rows []view.Replica, most int) (names []string, width int) {
 		for common = min(common, len(r.Target)); r.Target[:common] != rows[0].Target[:common]; common-- {
 		}
 	}
-	width = len("REPLICA")
+	widest = len("REPLICA")
 	for _, r := range rows {
 		name := render.Clean(r.Target)
 		if cut := strings.LastIndexAny(r.Target[:common], ".:-/"); len(rows) > 1 && longest > most && cut > 0 {
 			name = "…" + render.Clean(r.Target[cut:])
 		}
-		names, width = append(names, name), max(width, render.Cells(name))
+		names, widest = append(names, name), max(widest, render.Cells(name))
 	}
-	return names, min(width, most)
+	return names, min(widest, most)
 }

@@ -277,7 +277,7 @@ func (m *model) View() tea.View {
 	if m.depth != nil {
 		page := max(1, m.height-2)
 		t := render.NewText(m.Options)
-		lines = []string{t.Style(render.Bold, "sixty top: "+m.title)}
+		lines = []string{t.Paint(render.Bold, "sixty top: "+m.title)}
 		to := min(len(m.depth), m.top+page)
 		for _, l := range m.depth[min(m.top, to):to] {
 			lines = append(lines, render.Cut(l, t.Width()))
@@ -286,7 +286,7 @@ func (m *model) View() tea.View {
 			lines = append(lines, "")
 		}
 		foot := fmt.Sprintf("↑↓ PgDn scroll  Esc back  %d to %d of %d", m.top+1, to, len(m.depth))
-		lines = append(lines, t.Style(render.Dim, foot))
+		lines = append(lines, t.Paint(render.Dim, foot))
 	}
 	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen = true

@@ -158,7 +158,7 @@ func (s *screen) writeTitle(text string) {
 	s.writeText(func(t *render.Text) {
 		head := "── " + text + " "
 		t.Line("")
-		t.Line(t.Style(render.Bold, head+strings.Repeat("─", max(t.Width()-render.Cells(head), 3))))
+		t.Line(t.Paint(render.Bold, head+strings.Repeat("─", max(t.Width()-render.Cells(head), 3))))
 	})
 }
 
@@ -168,7 +168,7 @@ func (s *screen) writeParagraph(text string) {
 
 // writeLabelled writes a paragraph after a label.
 func (s *screen) writeLabelled(label, text string) {
-	s.writeText(func(t *render.Text) { t.Item(14, t.Style(render.Bold, label), text) })
+	s.writeText(func(t *render.Text) { t.Item(14, t.Paint(render.Bold, label), text) })
 }
 
 // writeExcerpt shows the short answer of sixty diagnose, without the notes that every new server gets.

@@ -39,12 +39,12 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, full bool, o render.Option
 	if !full {
 		kernels = slices.DeleteFunc(slices.Clone(kernels), func(c profile.Change) bool { return !c.Named })
 	}
-	if rows := changeRows(kernels, most); len(rows) > 0 {
+	if changes := changeRows(kernels, most); len(changes) > 0 {
 		t.Section("Kernels", ", per "+strings.TrimPrefix(d.Per, "decode "))
-		for i, r := range rows {
-			rows[i] = append(r[1:6:6], r[0])
+		for i, r := range changes {
+			changes[i] = append(r[1:6:6], r[0])
 		}
-		t.Table(columnsOf("before, after, change, launches, each, |…"), rows)
+		t.Table(columnsOf("before, after, change, launches, each, |…"), changes)
 	}
 	return t.Text(w, o, full)
 }

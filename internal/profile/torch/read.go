@@ -68,9 +68,9 @@ func (p *parser) addEvent() {
 		return
 	}
 	start, ok := parseMicros(e.ts)
-	dur := int64(0)
+	duration := int64(0)
 	if ok && e.dur != nil {
-		dur, ok = parseMicros(e.dur)
+		duration, ok = parseMicros(e.dur)
 	}
 	if !ok {
 		p.t.Dropped[profile.Overflow]++
@@ -82,12 +82,12 @@ func (p *parser) addEvent() {
 	}
 	switch c {
 	case kernel, memcpy, memset:
-		p.addActivity(c, name, start, dur)
+		p.addActivity(c, name, start, duration)
 	case overhead:
-		own := profile.Event{Start: start, Dur: dur, Name: p.t.Names.ID(name)}
+		own := profile.Event{Start: start, Dur: duration, Name: p.t.Names.ID(name)}
 		p.t.AddCall(0, profile.OverheadThread, profile.Runtime, own)
 	default:
-		p.addCall(c, name, start, dur)
+		p.addCall(c, name, start, duration)
 	}
 }
 
@@ -134,8 +134,8 @@ func parseCorrelation(v []byte) uint32 {
 
 func (p *parser) addCall(c category, name []byte, start, dur int64) {
 	e := &p.ev
-	pid, ok := parseInt64(e.pid)
-	tid, ok2 := parseInt64(e.tid)
+	process, ok := parseInt64(e.pid)
+	thread, ok2 := parseInt64(e.tid)
 	if !ok || !ok2 {
 		return
 	}
@@ -164,7 +164,7 @@ func (p *parser) addCall(c category, name []byte, start, dur int64) {
 	if call.Name == 0 {
 		call.Name = p.t.Names.ID(name)
 	}
-	p.t.AddCall(0, threadID(pid, tid), profile.Class(c-annotation), call)
+	p.t.AddCall(0, threadID(process, thread), profile.Class(c-annotation), call)
 }
 
 // threadID distinguishes the threads of all processes. The correlations of a trace's devices do not
@@ -184,13 +184,13 @@ func trimLayerNumber(name []byte) []byte {
 }
 
 // shapeKey is the text that distinguishes an operator's shapes; empty if none were recorded.
-func shapeKey(args []byte) (key []byte) {
+func shapeKey(args []byte) (text []byte) {
 	eachField(args, func(name, v []byte) {
 		switch string(name) {
 		case "Input Dims", "Input dims", "Input type", "Concrete Inputs",
 			"In msg nelems", "Out msg nelems", "Group size", "Collective name":
-			key = append(key, v...)
+			text = append(text, v...)
 		}
 	})
-	return key
+	return text
 }

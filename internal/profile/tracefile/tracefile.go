@@ -146,7 +146,7 @@ func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error
 
 // checkForeign names the format of a file that is not a trace.
 func checkForeign(path string, head []byte) error {
-	for _, x := range []struct{ head, end, is, hint string }{
+	for _, x := range []struct{ prefix, suffix, is, hint string }{
 		{
 			"version https://git-lfs.github.com/", "", "a Git LFS pointer instead of the file",
 			"fetch the file itself: git lfs pull --include " + filepath.Base(path),
@@ -156,7 +156,7 @@ func checkForeign(path string, head []byte) error {
 		{"PAR1", "", "a Parquet file: one table of an export of Nsight Systems", exportHint},
 		{"PK\x03\x04", "", "a zip archive", "unpack it, and give the .json in it"},
 	} {
-		if bytes.HasPrefix(head, []byte(x.head)) && strings.HasSuffix(strings.ToLower(path), x.end) {
+		if bytes.HasPrefix(head, []byte(x.prefix)) && strings.HasSuffix(strings.ToLower(path), x.suffix) {
 			return hint.With(fmt.Errorf("read %s: %s", path, x.is), x.hint)
 		}
 	}

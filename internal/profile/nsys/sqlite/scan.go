@@ -53,11 +53,11 @@ func Scan[T any](ctx context.Context, d *DB, table string, want []string, read f
 	if d.Columns(table) == nil {
 		return nil
 	}
-	columns := make([]int, len(want))
+	indexes := make([]int, len(want))
 	for i, w := range want {
-		columns[i] = d.Column(table, w)
+		indexes[i] = d.Column(table, w)
 	}
-	if err := scanParts(ctx, d, table, columns, read, take); err != nil {
+	if err := scanParts(ctx, d, table, indexes, read, take); err != nil {
 		return fmt.Errorf("table %s: %w", table, err)
 	}
 	return nil

@@ -278,13 +278,12 @@ func (d *DB) newScanner(name string, columns []int) *scanner {
 
 // readRun calls yield for every row, whose bytes may lie in buffer until its next use.
 func (s *scanner) readRun(part run, buffer *[]byte, yield func([]Value)) error {
-	from, pages := part.from, part.pages
-	data, err := s.readPages(from, pages, *buffer)
+	data, err := s.readPages(part.from, part.pages, *buffer)
 	if err != nil {
 		return err
 	}
 	*buffer = data
-	for n := from; n < from+pages; n++ {
+	for n := part.from; n < part.from+part.pages; n++ {
 		if len(data) == 0 {
 			return ErrCorrupt
 		}
@@ -402,10 +401,10 @@ func (s *scanner) readRecord(row []byte, id int64) error {
 		return ErrCorrupt
 	}
 	types, body := row[n:header], row[header:]
-	column, at := 0, 0 // position of the next value
+	next, at := 0, 0 // position of the next value
 	for _, w := range s.wanted {
 		t, size := int64(0), 0 // null, for a column that the row lacks
-		for ; column <= w.column && len(types) > 0; column++ {
+		for ; next <= w.column && len(types) > 0; next++ {
 			at += size
 			n := 1
 			if t = int64(types[0]); t > math.MaxInt8 {
@@ -420,7 +419,7 @@ func (s *scanner) readRecord(row []byte, id int64) error {
 				size = int(t-12) / 2
 			}
 		}
-		if column <= w.column {
+		if next <= w.column {
 			t, size = 0, 0
 		}
 		if at+size > len(body) {

@@ -50,8 +50,8 @@ func (f *benchFlags) register(s *pflag.FlagSet) {
 // observedFor is how long live servers are watched for --workload-from.
 const observedFor = time.Minute
 
-// read makes the campaign that the flags ask for.
-func (f *benchFlags) read(stderr io.Writer) (err error) {
+// prepareCampaign makes the campaign that the flags ask for.
+func (f *benchFlags) prepareCampaign(stderr io.Writer) (err error) {
 	f.Files.Out, f.Live = f.out.File, command.IsTerminal(stderr)
 	f.Stderr, f.Saving, f.LastWords = stderr, saving, lastWords
 	f.ObjectiveFor, f.Pathologies = f.promised.Objective, pathologies.All()
@@ -83,7 +83,7 @@ func (f *benchFlags) read(stderr io.Writer) (err error) {
 func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	f.URL, f.Given = args[0], cmd.Flags().Changed
 	f.Config.Asked.Given(f.Given)
-	if err := f.read(cmd.ErrOrStderr()); err != nil {
+	if err := f.prepareCampaign(cmd.ErrOrStderr()); err != nil {
 		return err
 	}
 	found, err := campaign.Run(cmd.Context(), f.Config)

@@ -158,7 +158,7 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 			past, d, err = f.replayPast(ctx, stderr, s, o)
 			return err
 		}
-		if d, err = f.judge(ctx, stderr, s, o, known); err == nil && f.output.Form() == "html" {
+		if d, err = f.diagnoseSource(ctx, stderr, s, o, known); err == nil && f.output.Form() == "html" {
 			plot(ctx, stderr, s, &d)
 		}
 		return err
@@ -188,13 +188,13 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 }
 
 // exitError returns the error that gives the exit code of a diagnosis and the incidents before it.
-func exitError(past []view.Summary, d *diagnose.Diagnosis, failOn catalog.Severity) error {
+func exitError(past []view.Summary, d *diagnose.Diagnosis, threshold catalog.Severity) error {
 	switch {
-	case hasFired(past, failOn):
+	case hasFired(past, threshold):
 		return errFound
 	case d.Status == diagnose.Unknown:
 		return errCannotTell
-	case d.Found(failOn):
+	case d.Found(threshold):
 		return errFound
 	case d.Status == diagnose.Pending:
 		return command.ErrNotCertain
@@ -205,8 +205,8 @@ func exitError(past []view.Summary, d *diagnose.Diagnosis, failOn catalog.Severi
 // errTooLate is the cause of a context that --timeout ended.
 var errTooLate = errors.New("not finished within --timeout")
 
-// judge makes the diagnosis of a source.
-func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.Source, o diagnose.Options,
+// diagnoseSource makes the diagnosis of a source.
+func (f *diagnoseFlags) diagnoseSource(ctx context.Context, stderr io.Writer, s *source.Source, o diagnose.Options,
 	known *identity.Known) (d diagnose.Diagnosis, err error) {
 	o.Window, o.Annotate = f.source.Window, known.Annotate
 	if err := s.Complete(ctx, &o, f.source.At, f.baseline); err != nil {

@@ -98,10 +98,10 @@ func pastLine(s *view.Summary) string {
 }
 
 // hasFired reports whether an incident was as severe as a command fails on.
-func hasFired(past []view.Summary, failOn catalog.Severity) bool {
+func hasFired(past []view.Summary, threshold catalog.Severity) bool {
 	return slices.ContainsFunc(past, func(s view.Summary) bool {
 		severity, err := catalog.ParseSeverity(s.Severity)
-		return err == nil && severity >= failOn
+		return err == nil && severity >= threshold
 	})
 }
 

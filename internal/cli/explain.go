@@ -136,18 +136,18 @@ func stepsOf(list string) []step {
 	var out []step
 	open, code := false, false // the last item goes on, or its code
 	for line := range strings.Lines(list) {
-		text := strings.TrimSpace(line)
-		switch mark, _, _ := strings.Cut(text, " "); {
-		case strings.HasPrefix(text, "```"):
+		content := strings.TrimSpace(line)
+		switch mark, _, _ := strings.Cut(content, " "); {
+		case strings.HasPrefix(content, "```"):
 			code, open = !code, false
 		case code:
-			out[len(out)-1].code = append(out[len(out)-1].code, text)
-		case text == "":
+			out[len(out)-1].code = append(out[len(out)-1].code, content)
+		case content == "":
 			open = false
-		case mark == "-" || mark != text && strings.TrimRight(mark, ".0123456789") == "":
-			out, open = append(out, step{text: text}), true
+		case mark == "-" || mark != content && strings.TrimRight(mark, ".0123456789") == "":
+			out, open = append(out, step{text: content}), true
 		case open:
-			out[len(out)-1].text += " " + text
+			out[len(out)-1].text += " " + content
 		}
 	}
 	return out

@@ -92,12 +92,12 @@ func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (d d
 
 // detectDeployment looks at what the servers of a source expose.
 func (f *deploymentFlags) detectDeployment(ctx context.Context, stderr io.Writer, spec source.Spec,
-	match []*labels.Matcher) (out detect.Exposed, err error) {
+	matchers []*labels.Matcher) (exposed detect.Exposed, err error) {
 	if spec.Prometheus != "" {
-		spec.Matchers = match
+		spec.Matchers = matchers
 	}
 	if spec.HTTP, spec.Signing, err = f.http.Load(); err != nil {
-		return out, err
+		return exposed, err
 	}
 	err = withSource(ctx, stderr, spec, func(s *source.Source) error {
 		if s.Live != nil {
@@ -110,10 +110,10 @@ func (f *deploymentFlags) detectDeployment(ctx context.Context, stderr io.Writer
 		if !span.First.IsZero() {
 			past = span.Last.Sub(span.First) + time.Second
 		}
-		out, err = detect.Read(ctx, s, span.Last, past, s.Matchers())
+		exposed, err = detect.Read(ctx, s, span.Last, past, s.Matchers())
 		return err
 	})
-	return out, err
+	return exposed, err
 }
 
 // A rendering returns files, and notes for the user.

@@ -35,7 +35,7 @@ type dashboardFlags struct {
 
 func newGenerateDashboards() *cobra.Command {
 	f := &dashboardFlags{}
-	cmd := f.out.command("dashboards", "dashboards", f.files)
+	cmd := f.out.command("dashboards", "dashboards", f.generateFiles)
 	s := cmd.Flags()
 	f.deployment.register(s)
 	f.settings.AddFlags(s)
@@ -46,7 +46,7 @@ func newGenerateDashboards() *cobra.Command {
 	return cmd
 }
 
-func (f *dashboardFlags) files(ctx context.Context, stderr io.Writer) ([]generate.File, error) {
+func (f *dashboardFlags) generateFiles(ctx context.Context, stderr io.Writer) ([]generate.File, error) {
 	d, err := f.deployment.deployment(ctx, stderr)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ type autoscalingFlags struct {
 
 func newGenerateAutoscaling() *cobra.Command {
 	f := &autoscalingFlags{}
-	cmd := f.out.command("autoscaling", "", f.files)
+	cmd := f.out.command("autoscaling", "", f.generateFiles)
 	s := cmd.Flags()
 	f.deployment.register(s)
 	s.StringVar(&f.cfg.Workload, "workload", "", "`name` of the Deployment")
@@ -131,7 +131,7 @@ func newGenerateAutoscaling() *cobra.Command {
 	return cmd
 }
 
-func (f *autoscalingFlags) files(ctx context.Context, stderr io.Writer) ([]generate.File, error) {
+func (f *autoscalingFlags) generateFiles(ctx context.Context, stderr io.Writer) ([]generate.File, error) {
 	cfg := f.cfg
 	cfg.Format, cfg.Capacity.From = autoscaling.Format(f.out.format), "from --in-flight"
 	switch {

@@ -140,11 +140,11 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 		return cfg, err
 	}
 	cfg.Deployment, cfg.Edges = d.Deployment, d.Edges
-	window, short := generate.Windows(cfg.Interval)
+	long, short := generate.Windows(cfg.Interval)
 	if f.window > 0 {
-		window, short = f.window, min(short, f.window)
+		long, short = f.window, min(short, f.window)
 	}
-	cfg.Deployment.Window, cfg.Deployment.Short, cfg.Deployment.Past = window, short, max(cfg.Deployment.Past, window)
+	cfg.Deployment.Window, cfg.Deployment.Short, cfg.Deployment.Past = long, short, max(cfg.Deployment.Past, long)
 	settings, err := f.settings.Read(cfg.Pathologies)
 	if err != nil {
 		return cfg, err
@@ -171,9 +171,10 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 }
 
 // gatherBaselines merges the measured baselines.
-func gatherBaselines(ctx context.Context, stderr io.Writer, r gather.Request, http *source.Access) (_ []*baseline.File,
-	err error) {
-	if r.HTTP, r.Signing, err = http.Load(); err != nil {
+func gatherBaselines(
+	ctx context.Context, stderr io.Writer, r gather.Request, access *source.Access,
+) (_ []*baseline.File, err error) {
+	if r.HTTP, r.Signing, err = access.Load(); err != nil {
 		return nil, err
 	}
 	r.Note = func(list []string) { command.Notes(stderr, list) }

@@ -88,12 +88,12 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 	if c.Price, err = f.price(); err != nil {
 		return err
 	}
-	judged, incidents, err := f.readIncidents(ctx)
+	judgedAt, incidents, err := f.readIncidents(ctx)
 	if err != nil {
 		return err
 	}
-	if c.Incidents = incidents; f.source.At == "" && !judged.IsZero() {
-		f.source.At = lookAt(time.Now(), judged).Format(time.RFC3339Nano)
+	if c.Incidents = incidents; f.source.At == "" && !judgedAt.IsZero() {
+		f.source.At = lookAt(time.Now(), judgedAt).Format(time.RFC3339Nano)
 	}
 	var r *health.Report
 	err = withSource(ctx, stderr, f.source.Spec, func(s *source.Source) (err error) {
@@ -108,14 +108,14 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 
 // readIncidents reads the incidents of the monitor that holds the samples, nil where none does, and when it judged
 // last.
-func (f *reportFlags) readIncidents(ctx context.Context) (judged time.Time, list []view.Summary, err error) {
+func (f *reportFlags) readIncidents(ctx context.Context) (time.Time, []view.Summary, error) {
 	m, ok := remote.Find(ctx, f.source.Prometheus, f.source.HTTP)
 	if f.source.Prometheus == "" || !ok {
-		return judged, nil, nil
+		return time.Time{}, nil, nil
 	}
 	defer m.Close()
-	list, err = m.Incidents(ctx, "")
-	return m.Judged, list, err
+	incidents, err := m.Incidents(ctx, "")
+	return m.Judged, incidents, err
 }
 
 // price is what the servers cost: the list price of the GPU, or what the user says.
@@ -149,7 +149,7 @@ func (f *reportFlags) price() (p health.Price, err error) {
 
 // measure makes the report of a source over the time before --at, as far as the source reaches.
 func (f *reportFlags) measure(
-	ctx context.Context, stderr io.Writer, s *source.Source, since time.Duration, c health.Config,
+	ctx context.Context, stderr io.Writer, s *source.Source, lookback time.Duration, c health.Config,
 ) (*health.Report, error) {
 	line := command.NewProgress(stderr)
 	defer line.Clear()
@@ -172,7 +172,7 @@ func (f *reportFlags) measure(
 		return nil, err
 	}
 	line.Show("measuring")
-	c.From, c.To, c.Interval, c.Matchers, c.Every = at.Add(-since), at, o.Interval, o.Matchers, o.Every
+	c.From, c.To, c.Interval, c.Matchers, c.Every = at.Add(-lookback), at, o.Interval, o.Matchers, o.Every
 	if first := s.Span().First; c.From.Before(first) {
 		c.From = first
 	}

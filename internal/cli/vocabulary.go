@@ -46,8 +46,8 @@ func vocabulary(stdout io.Writer) *command.Vocabulary {
 	}
 }
 
-// list writes each of some things as a text.
-func list[T any](things []T, text func(T) string) []string {
+// formatEach writes each of some things as a text.
+func formatEach[T any](things []T, text func(T) string) []string {
 	var out []string
 	for _, x := range things {
 		out = append(out, text(x))
@@ -56,25 +56,27 @@ func list[T any](things []T, text func(T) string) []string {
 }
 
 func names[T ~string](things []T) []string {
-	return list(things, func(x T) string { return string(x) })
+	return formatEach(things, func(x T) string { return string(x) })
 }
 
 func pathologyIDs() []string {
-	return list(pathologies.All(), func(p *catalog.Pathology) string { return p.ID })
+	return formatEach(pathologies.All(), func(p *catalog.Pathology) string { return p.ID })
 }
 
-func checkIDs() []string { return list(checks.Checks(), func(c *checks.Check) string { return c.ID }) }
+func checkIDs() []string {
+	return formatEach(checks.Checks(), func(c *checks.Check) string { return c.ID })
+}
 
 func fleetScenarios() []string {
 	all, err := fleet.Scenarios(pathologies.All())
 	if err != nil {
 		return nil // said when one is asked for
 	}
-	return list(all, func(s fleet.Scenario) string { return s.Name })
+	return formatEach(all, func(s fleet.Scenario) string { return s.Name })
 }
 
 func loadScenarios() []string {
-	return append([]string{"all"}, list(load.Scenarios(), func(s load.Scenario) string { return s.Name })...)
+	return append([]string{"all"}, formatEach(load.Scenarios(), func(s load.Scenario) string { return s.Name })...)
 }
 
 // completeModels completes an argument that names a model; files and servers are arguments too.
@@ -82,4 +84,6 @@ func completeModels(*cobra.Command, []string, string) ([]string, cobra.ShellComp
 	return modelconfig.PublishedNames(), cobra.ShellCompDirectiveDefault
 }
 
-func gpus() []string { return list(perfmodel.GPUs(), func(g perfmodel.GPU) string { return g.Name }) }
+func gpus() []string {
+	return formatEach(perfmodel.GPUs(), func(g perfmodel.GPU) string { return g.Name })
+}

@@ -30,7 +30,7 @@ const maxValues = 3
 
 // describeAlert returns the description annotation: the current values that the condition reads, the active causes, and
 // the command to run next.
-func (b *ruleBuilder) describeAlert(p *catalog.Pathology, used []resolved) string {
+func (b *ruleBuilder) describeAlert(p *catalog.Pathology, thresholds []resolved) string {
 	var out strings.Builder
 	var seen []string
 	ids, values := b.cfg.Deployment.Instance, ""
@@ -43,7 +43,7 @@ func (b *ruleBuilder) describeAlert(p *catalog.Pathology, used []resolved) strin
 		ids = b.targetLabels()
 	}
 	fmt.Fprintf(&out, "{{ $of := printf `%s` %s }}", Placeholders(ids), cmp.Or(values, Arguments(ids)))
-	for _, r := range used {
+	for _, r := range thresholds {
 		s := r.cond.Signal
 		if len(seen) == maxValues || slices.Contains(seen, s.Name) || r.text == "" ||
 			readsModel(p) && s.Scope == indicator.GPU {
@@ -140,9 +140,9 @@ func humanizeFunc(u indicator.Unit) string {
 	return " | humanize"
 }
 
-func listThresholds(used []resolved) string {
+func listThresholds(thresholds []resolved) string {
 	var parts []string
-	for _, r := range used {
+	for _, r := range thresholds {
 		if r.text == "" {
 			continue
 		}

@@ -70,7 +70,7 @@ const (
 )
 
 // servedRules returns the recording rules of those series of the above that alerts read.
-func (b *ruleBuilder) servedRules() (rules []rulefmt.Rule, err error) {
+func (b *ruleBuilder) servedRules() (served []rulefmt.Rule, err error) {
 	if len(b.serves) == 0 {
 		return nil, nil
 	}
@@ -95,16 +95,16 @@ func (b *ruleBuilder) servedRules() (rules []rulefmt.Rule, err error) {
 			return nil, err
 		}
 	}
-	rules = append(rules, rulefmt.Rule{
+	served = append(served, rulefmt.Rule{
 		Record: servedByGateway, Expr: prettifyPromQL(strings.ReplaceAll(exprs[0], "the_model", "model_name")),
 	})
 	if !b.serves[servedAsModel] {
-		return rules, nil
+		return served, nil
 	}
 	byModel := fmt.Sprintf("%[1]s * on (%[2]s) group_left (model_name) %[3]s or on (%[2]s, model) %[4]s",
 		exprs[1], on, b.cfg.selectServed(labels.MustNewMatcher(labels.MatchNotEqual, "model_name", "")),
 		renamed(exprs[1]))
-	return append(rules, rulefmt.Rule{Record: servedAsModel, Expr: prettifyPromQL(byModel)}), nil
+	return append(served, rulefmt.Rule{Record: servedAsModel, Expr: prettifyPromQL(byModel)}), nil
 }
 
 // selectServed selects gateways by the model that they serve.

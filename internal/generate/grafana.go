@@ -99,8 +99,9 @@ func manageAlert(r *rulefmt.Rule, nth int) grafanaRule {
 		Labels: r.Labels, Annotations: maps.Clone(r.Annotations),
 		Data: []grafanaQuery{
 			{
-				RefID: "A", RelativeTimeRange: map[string]int{"from": 600, "to": 0}, DatasourceUID: "$" + GrafanaDataSource,
-				Model: map[string]any{"refId": "A", "expr": r.Expr, "instant": true},
+				RefID: "A", RelativeTimeRange: map[string]int{"from": 600, "to": 0},
+				DatasourceUID: "$" + GrafanaDataSource,
+				Model:         map[string]any{"refId": "A", "expr": r.Expr, "instant": true},
 			},
 			{
 				RefID: "B", RelativeTimeRange: map[string]int{"from": 0, "to": 0}, DatasourceUID: "__expr__",
@@ -122,9 +123,9 @@ var ruleValue = regexp.MustCompile(`(\{\{) \$value\b`)
 
 // withoutQueries drops the part of a template that asks for other values, which Grafana's templates cannot: what follows
 // the last of them says what to run.
-func withoutQueries(text string) string {
-	if !strings.Contains(text, "| query }}") {
-		return text
+func withoutQueries(annotation string) string {
+	if !strings.Contains(annotation, "| query }}") {
+		return annotation
 	}
-	return strings.TrimSpace(text[strings.LastIndex(text, "{{ end }}")+len("{{ end }}"):])
+	return strings.TrimSpace(annotation[strings.LastIndex(annotation, "{{ end }}")+len("{{ end }}"):])
 }

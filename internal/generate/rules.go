@@ -128,7 +128,7 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	}
 	b := &ruleBuilder{
 		cfg: &cfg, host: host, recorded: map[string]bool{}, normal: map[string]bool{},
-		serves: map[string]bool{}, out: &Rules{},
+		serves: map[string]bool{}, built: &Rules{},
 	}
 	alerts := map[string][]rulefmt.Rule{} // by segment
 	for _, p := range cfg.Pathologies {
@@ -156,17 +156,17 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 		}
 	}
 	b.addGroup("alerts", "sixty-absences", interval, absences)
-	return b.out, nil
+	return b.built, nil
 }
 
 // addGroup adds a group of rules to a set, unless it is empty. It numbers groups of the same name.
 func (b *ruleBuilder) addGroup(set, name string, interval model.Duration, rules []rulefmt.Rule) {
 	isTaken := func(g rulefmt.RuleGroup) bool { return g.Name == name }
-	for unique, n := name, 2; slices.ContainsFunc(b.out.Groups(), isTaken); n++ {
+	for unique, n := name, 2; slices.ContainsFunc(b.built.Groups(), isTaken); n++ {
 		name = fmt.Sprintf("%s-%d", unique, n)
 	}
 	if len(rules) > 0 {
-		b.out.Sets = AddTo(b.out.Sets, set, rulefmt.RuleGroup{Name: name, Interval: interval, Rules: rules})
+		b.built.Sets = AddTo(b.built.Sets, set, rulefmt.RuleGroup{Name: name, Interval: interval, Rules: rules})
 	}
 }
 
@@ -215,7 +215,7 @@ type ruleBuilder struct {
 	normal   map[string]bool // signals whose past is recorded
 	limits   []rulefmt.Rule  // limits that follow the past
 	serves   map[string]bool // recorded series that name the model behind a gateway
-	out      *Rules
+	built    *Rules
 }
 
 // Series returns the name of a signal's recorded series.
@@ -407,7 +407,7 @@ func (b *ruleBuilder) renderAlerts(p *catalog.Pathology, segments []segment, int
 				why = "these servers do not expose " + s.Name
 			}
 		})
-		b.out.Warnings = append(b.out.Warnings, fmt.Sprintf("no alert for %s: %s", p.ID, why))
+		b.built.Warnings = append(b.built.Warnings, fmt.Sprintf("no alert for %s: %s", p.ID, why))
 	}
 	return nil
 }
@@ -533,15 +533,15 @@ func (b *ruleBuilder) alertLabels(s catalog.Severity) map[string]string {
 	return out
 }
 
-func (b *ruleBuilder) newAlert(p *catalog.Pathology, seg *segment, v variant, used []resolved) rulefmt.Rule {
+func (b *ruleBuilder) newAlert(p *catalog.Pathology, seg *segment, v variant, thresholds []resolved) rulefmt.Rule {
 	r := rulefmt.Rule{
 		Alert: p.Alert, Expr: v.expr, For: model.Duration(v.wait), KeepFiringFor: model.Duration(b.cfg.KeepFiringFor),
 		Labels: b.alertLabels(v.severity),
 		Annotations: map[string]string{
 			"summary":     summarize(p),
-			"description": b.describeAlert(p, used),
+			"description": b.describeAlert(p, thresholds),
 			"runbook_url": b.cfg.Runbooks.PageURL(p.ID),
-			"thresholds":  listThresholds(used),
+			"thresholds":  listThresholds(thresholds),
 		},
 	}
 	r.Labels["pathology"] = p.ID

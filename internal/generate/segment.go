@@ -194,8 +194,8 @@ func (cfg *RulesConfig) resolveThreshold(seg *segment, c catalog.Cond) resolved 
 			}
 			return r
 		}
-		if normal, ok := seg.measured.Signal(c.Signal); ok {
-			r.text, r.source = string(c.Op)+" "+RelativeText(t, indicator.FormatNumber(normal, c.Signal.Unit)),
+		if baseline, ok := seg.measured.Signal(c.Signal); ok {
+			r.text, r.source = string(c.Op)+" "+RelativeText(t, indicator.FormatNumber(baseline, c.Signal.Unit)),
 				"measured: "+seg.measured.Source
 			return r
 		}

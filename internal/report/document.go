@@ -53,7 +53,7 @@ type document struct {
 const maxVerdicts, maxListed = 12, 60
 
 func newDocument(d *diagnose.Diagnosis, o Options) (*render.Document, error) {
-	t := &document{render.NewDocument(head(d, &d.Verdict) + d.At.UTC().Format(" at 2006-01-02 15:04 UTC")), d, o,
+	t := &document{render.NewDocument(nameVerdict(d, &d.Verdict) + d.At.UTC().Format(" at 2006-01-02 15:04 UTC")), d, o,
 		map[string]bool{}}
 	all := fullVerdicts(d)
 	for i, v := range all[:min(len(all), maxVerdicts)] {
@@ -73,7 +73,7 @@ func newDocument(d *diagnose.Diagnosis, o Options) (*render.Document, error) {
 // verdict writes one verdict: what is wrong, where and since when, why, and what to do.
 func (t *document) verdict(v *diagnose.Verdict, more string) error {
 	d := t.d
-	t.Answer(style(d, v), head(d, v), summary(v))
+	t.Answer(style(d, v), nameVerdict(d, v), summary(v))
 	f := d.LeadingFinding(v)
 	for _, s := range []string{whereSince(d, v, t.o.Full), objectivesLine(f), more} {
 		if s != "" {
@@ -174,7 +174,7 @@ func (t *document) writeRest(more int) {
 	if len(lines) > maxListed {
 		lines = append(lines[:maxListed:maxListed], fmt.Sprintf("and %d more", len(lines)-maxListed))
 	}
-	t.list(othersHead(d), lines)
+	t.addSentences(othersHead(d), lines)
 	if i := d.Gateway(); i >= 0 && t.o.Full {
 		if rows := gatewayRows(d, i); len(rows) > 0 {
 			t.Section("At the gateway", " "+d.Targets[i].Name)
@@ -192,15 +192,15 @@ func (t *document) writeRest(more int) {
 	case len(d.Findings) > 0:
 		t.Paragraph("", tally(d))
 	}
-	t.list("Not checked",
+	t.addSentences("Not checked",
 		each(gaps(d.Coverage), func(g *gapGroup) string { return g.line(isBrief(d) && !t.o.Full, t.o.Full) }))
 }
 
-// list adds a section of sentences, where there are some.
-func (t *document) list(title string, list []string) {
-	if len(list) > 0 {
+// addSentences adds a section of sentences, where there are some.
+func (t *document) addSentences(title string, addSentences []string) {
+	if len(addSentences) > 0 {
 		t.Section(title, "")
-		t.List(list...)
+		t.List(addSentences...)
 	}
 }
 
@@ -268,10 +268,10 @@ func withoutTitle(markdown string) string {
 
 // AddFixes adds fixes to a document as a diagnosis in full shows them.
 func AddFixes(d *render.Document, fixes []catalog.Fix) {
-	printed := map[string]bool{}
+	shown := map[string]bool{}
 	for i, head := range catalog.Heads(fixes) {
 		d.Subsection(head, ": "+render.Sentence(fixes[i].Summary))
-		addFix(d, &fixes[i], "", true, printed)
+		addFix(d, &fixes[i], "", true, shown)
 	}
 }
 

@@ -30,17 +30,17 @@ var gatewaySignals = []struct{ gateway, engine *indicator.Signal }{
 }
 
 // gatewayRows shows a gateway's values beside the engines': the sum of rates, the maximum of others.
-func gatewayRows(d *diagnose.Diagnosis, gateway int) (rows [][]string) {
+func gatewayRows(d *diagnose.Diagnosis, index int) (rows [][]string) {
 	for _, s := range gatewaySignals {
 		in := ""
 		if s.engine != nil {
 			in = engines(d, s.engine)
 		}
-		if now, _ := d.Reading(gateway, s.gateway); now.OK {
+		if now, _ := d.Reading(index, s.gateway); now.OK {
 			rows = append(rows, []string{s.gateway.Title, indicator.Format(now, s.gateway.Unit), in})
 			continue
 		}
-		parts := d.Parts(gateway, s.gateway)
+		parts := d.Parts(index, s.gateway)
 		for _, name := range slices.Sorted(maps.Keys(parts)) {
 			title := s.gateway.Title
 			if len(parts) > 1 {

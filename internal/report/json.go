@@ -33,14 +33,14 @@ func JSON(w io.Writer, d diagnose.Diagnosis, o Options) error {
 		"findings", each(d.Findings, func(f *diagnose.Finding) object { return findingJSON(f, &o) }),
 		"workload", workloadJSON(&d.Workload),
 		"coverage", each(d.Coverage, func(g *diagnose.Gap) object {
-			return object{"id", g.ID, "missing", list(g.Missing), "hint", g.Hint}
+			return object{"id", g.ID, "missing", listOrEmpty(g.Missing), "hint", g.Hint}
 		}),
 		"targets", each(d.Targets, func(t *diagnose.Target) object { return targetJSON(&d, t) }),
 		"window",
 		object{"from", moment(d.Window.From), "to", moment(d.Window.To)},
 		"baseline",
 		object{"from", moment(d.Baseline.From), "to", moment(d.Baseline.To), "source", string(baselineSource(&d))},
-		"notes", list(d.Notes), "gateway", gatewayJSON(&d), "plots", some(plotsJSON(&d)), "deployments",
+		"notes", listOrEmpty(d.Notes), "gateway", gatewayJSON(&d), "plots", some(plotsJSON(&d)), "deployments",
 		some(each(d.Deployments, deploymentJSON)),
 	})
 }
@@ -50,12 +50,12 @@ func deploymentJSON(w *diagnose.Deployment) object {
 	return object{
 		"model", w.Model, "first_token", render.Finite(w.FirstToken),
 		"stages", each(w.Stages, func(s *diagnose.Stage) object {
-			return object{"role", string(s.Role), "targets", list(s.Targets), "lost", s.Lost, "waiting",
-				render.Finite(s.Waiting), "seconds", render.Finite(s.Seconds), "findings", list(s.Found)}
+			return object{"role", string(s.Role), "targets", listOrEmpty(s.Targets), "lost", s.Lost, "waiting",
+				render.Finite(s.Waiting), "seconds", render.Finite(s.Seconds), "findings", listOrEmpty(s.Found)}
 		}),
 		"links", each(w.Links, func(l *diagnose.Link) object {
 			return object{"carries", l.Carries, "seconds", render.Finite(l.Seconds), "fail_share",
-				render.Finite(l.FailShare), "findings", list(l.Found)}
+				render.Finite(l.FailShare), "findings", listOrEmpty(l.Found)}
 		}),
 	}
 }
@@ -71,7 +71,7 @@ func plotsJSON(d *diagnose.Diagnosis) (out []object) {
 		from, to := shownTime(d, v)
 		for i := range v.Plots {
 			p := &v.Plots[i]
-			limit, op, evidence := plotLimit(p, f)
+			limit, op, fromEvidence := plotLimit(p, f)
 			out = append(out, object{
 				"model", v.Model, "signal", p.Signal.Name, "title", p.Signal.Title, "unit", string(p.Signal.Unit),
 				"from", moment(from), "to", moment(to),
@@ -83,7 +83,7 @@ func plotsJSON(d *diagnose.Diagnosis) (out []object) {
 				"value", known(p.Now), "value_text", bound(p.Now, p.Signal), "normal", known(p.Normal), "normal_text",
 				bound(p.Normal, p.Signal),
 				"quantile", render.OrNone(p.Signal.Quantile), // the points are interpolated in buckets
-				"evidence", evidence, "lines", each(p.Lines, lineJSON),
+				"evidence", fromEvidence, "lines", each(p.Lines, lineJSON),
 			})
 		}
 	}
@@ -137,7 +137,7 @@ func verdictJSON(d *diagnose.Diagnosis, v *diagnose.Verdict) object {
 	return object{
 		"id", v.ID, "name", nameOf(d, v), "status", v.Status.String(), "severity", severity, "model", v.Model,
 		"summary", v.Summary,
-		"hop", render.OrNone(d.Hop(v)), "targets", list(v.Targets), "since", moment(v.Since), "at_least",
+		"hop", render.OrNone(d.Hop(v)), "targets", listOrEmpty(v.Targets), "since", moment(v.Since), "at_least",
 		v.SinceAtLeast,
 		"confidence", render.Finite(v.Confidence), "findings", findings, "workload", workloadJSON(&v.Workload),
 	}
@@ -177,9 +177,9 @@ func findingJSON(f *diagnose.Finding, o *Options) object {
 	return object{
 		"id", f.Pathology.ID, "name", cmp.Or(f.Pathology.Name(), f.Pathology.ID), "model", f.Model, "title",
 		f.Pathology.Title,
-		"status", f.Status.String(), "severity", f.Severity.String(), "targets", list(f.Targets), "since",
+		"status", f.Status.String(), "severity", f.Severity.String(), "targets", listOrEmpty(f.Targets), "since",
 		moment(f.Since), "at_least", f.SinceAtLeast,
-		"dated_by", datedBy, "summary", f.Summary, "reasons", list(f.Reasons), "confidence",
+		"dated_by", datedBy, "summary", f.Summary, "reasons", listOrEmpty(f.Reasons), "confidence",
 		render.Finite(f.Confidence), "servers", f.Servers, "evidence", EvidenceJSON(f.Evidence),
 		"story", f.Story(), "chain", each(f.Chain, stepJSON),
 		"ruled_out_by", ruledOutBy, "inhibited_by", render.OrNull(f.InhibitedBy), "runbook", o.runbook(f.Pathology),
@@ -244,7 +244,7 @@ func FixesJSON(fixes []catalog.Fix) any {
 			"head", head, "summary", f.Summary, "changes", each(f.Changes, func(c *catalog.Change) object {
 				return object{"flag", c.Flag, "from", render.OrNull(c.From), "to", c.To}
 			}),
-			"args", f.Args(), "command", f.Command, "arithmetic", list(f.Arithmetic), "tradeoff", f.Tradeoff,
+			"args", f.Args(), "command", f.Command, "arithmetic", listOrEmpty(f.Arithmetic), "tradeoff", f.Tradeoff,
 			"predicted", predictedJSON(f.Predicted), "verify", f.Verify, "stops", f.Stops,
 		}
 	})
@@ -270,7 +270,7 @@ func predictedJSON(p *catalog.Prediction) any {
 				"before", estimate(e.Before), "unchanged", estimate(e.Unchanged), "after", estimate(e.After),
 			}
 		}),
-		"basis", list(p.Basis), "caveats", list(p.Caveats),
+		"basis", listOrEmpty(p.Basis), "caveats", listOrEmpty(p.Caveats),
 	}
 }
 
@@ -285,7 +285,7 @@ func targetJSON(d *diagnose.Diagnosis, t *diagnose.Target) object {
 		"judged", !slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }),
 		// of a server: starting, serving, slow, drained, lost; of a gateway: lost; "" where nothing tells
 		"state", string(t.Life),
-		"problem", t.Problem, "notes", list(t.Notes), "config", config,
+		"problem", t.Problem, "notes", listOrEmpty(t.Notes), "config", config,
 	}
 }
 
@@ -299,7 +299,7 @@ func moment(t time.Time) any {
 
 func each[From, To any](in []From, convert func(*From) To) []To { return render.Each(in, convert) }
 
-func list(in []string) []string { return append([]string{}, in...) }
+func listOrEmpty(in []string) []string { return append([]string{}, in...) }
 
 // some is a list that is left out where it is empty.
 func some(list []object) any {

@@ -73,7 +73,7 @@ func shownTime(d *diagnose.Diagnosis, v *diagnose.Verdict) (from, to time.Time) 
 
 // plotLimit returns the threshold for a plot: the threshold in the finding's evidence, otherwise the objective,
 // otherwise NaN.
-func plotLimit(p *diagnose.Plot, f *diagnose.Finding) (value float64, op catalog.Op, evidence bool) {
+func plotLimit(p *diagnose.Plot, f *diagnose.Finding) (value float64, op catalog.Op, fromEvidence bool) {
 	if f != nil {
 		for _, e := range farthest(f.Evidence, false) {
 			if e.Signal == p.Signal && !math.IsNaN(e.Threshold) {
@@ -84,13 +84,13 @@ func plotLimit(p *diagnose.Plot, f *diagnose.Finding) (value float64, op catalog
 	return p.Promised, catalog.GreaterThan, false
 }
 
-// limitText writes the limit of a plot; "" where it has none.
-func limitText(p *diagnose.Plot, f *diagnose.Finding) (value float64, text string) {
+// limitText returns the limit of a plot and the text that shows it: NaN and "" where the plot has none.
+func limitText(p *diagnose.Plot, f *diagnose.Finding) (float64, string) {
 	value, op, _ := plotLimit(p, f)
-	if !math.IsNaN(value) {
-		text = op.Text(value, p.Signal.Unit)
+	if math.IsNaN(value) {
+		return value, ""
 	}
-	return value, text
+	return value, op.Text(value, p.Signal.Unit)
 }
 
 func caption(p *diagnose.Plot, f *diagnose.Finding) string {

@@ -116,8 +116,8 @@ func summary(v *diagnose.Verdict) string {
 	return render.Sentence(strings.TrimPrefix(strings.TrimPrefix(v.Summary, "Cannot tell: "), "Not certain yet: "))
 }
 
-// head names a verdict, and its model where there are several.
-func head(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
+// nameVerdict names a verdict, and its model where there are several.
+func nameVerdict(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	out := nameOf(d, v)
 	if q := qualifier(d, v); q != "" {
 		out += " (" + q + ")"
@@ -293,7 +293,7 @@ func summaryOf(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 
 // otherLine is one line on a model of which there is little to tell.
 func otherLine(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string {
-	line := render.Clean(head(d, v) + ": " + summary(v))
+	line := render.Clean(nameVerdict(d, v) + ": " + summary(v))
 	if slices.ContainsFunc(v.Targets, func(t string) bool { return strings.Contains(v.Summary, t) }) {
 		return line
 	}
@@ -457,13 +457,13 @@ const manyInputs = 2
 // line writes the group as one paragraph; brief, without the inputs where the
 // hint says enough.
 func (g *gapGroup) line(brief, verbose bool) string {
-	missing := g.missing
-	if !verbose && len(missing) > manyInputs+1 {
-		missing = append(missing[:manyInputs:manyInputs], fmt.Sprintf("%d more", len(missing)-manyInputs))
+	inputs := g.missing
+	if !verbose && len(inputs) > manyInputs+1 {
+		inputs = append(inputs[:manyInputs:manyInputs], fmt.Sprintf("%d more", len(inputs)-manyInputs))
 	}
 	line := strings.Join(g.ids, ", ")
-	if len(missing) > 0 && !(brief && g.hint != "") {
-		line += ": " + strings.Join(missing, "; ")
+	if len(inputs) > 0 && !(brief && g.hint != "") {
+		line += ": " + strings.Join(inputs, "; ")
 	}
 	if g.hint != "" {
 		line = render.Sentence(line) + " To enable: " + g.hint

@@ -32,13 +32,13 @@ const mostModels, mostRows = 5, 3
 func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 	v, t := &d.Verdict, render.NewDocument("")
 	f := d.LeadingFinding(v)
-	say := func(rank, most int, name, text string) {
+	say := func(rank, most int, title, text string) {
 		if t.Rank(rank); text != "" {
-			t.Paragraph(name, text).Most = most
+			t.Paragraph(title, text).Most = most
 		}
 		t.Rank(0)
 	}
-	t.Answer(style(d, v), head(d, v), summary(v)).Most = 4
+	t.Answer(style(d, v), nameVerdict(d, v), summary(v)).Most = 4
 	say(0, 2, "", whereSince(d, v, false))
 	if f != nil {
 		say(rankChain, 4, "", f.Story())
@@ -49,7 +49,7 @@ func screen(d *diagnose.Diagnosis, o Options) *render.Document {
 		rest = rest[:mostModels-1]
 	}
 	for i := range rest {
-		say(rankModel, 1, head(d, &rest[i]), summary(&rest[i]))
+		say(rankModel, 1, nameVerdict(d, &rest[i]), summary(&rest[i]))
 	}
 	say(0, 4, "Note", strings.Join(doubts(d, v), " "))
 	also := each(selected(d, v, alsoFiring), func(f **diagnose.Finding) string {

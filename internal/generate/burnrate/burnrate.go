@@ -122,7 +122,7 @@ func Groups(cfg Config) (out Rules, err error) {
 }
 
 // newIndicators returns the service level indicators of all objectives.
-func (c *Config) newIndicators(out *Rules) (all []*sli, err error) {
+func (c *Config) newIndicators(rules *Rules) (all []*sli, err error) {
 	levels, err := Levels(c.Period)
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (c *Config) newIndicators(out *Rules) (all []*sli, err error) {
 	ids := map[string]int{}
 	for i, o := range c.Objectives {
 		if j := slices.IndexFunc(c.Objectives[:i], matchesEveryTarget); j >= 0 {
-			out.addWarning("objective %d is never used: objective %d before it matches everything", i+1, j+1)
+			rules.addWarning("objective %d is never used: objective %d before it matches everything", i+1, j+1)
 			continue
 		}
 		for _, p := range o.Promises() {
@@ -140,10 +140,10 @@ func (c *Config) newIndicators(out *Rules) (all []*sli, err error) {
 				budget: roundOff(1 - p.Share),
 			}
 			s.id = makeUnique(ids, identifierOf(o, p))
-			if err := s.chooseBucket(out); err != nil {
+			if err := s.chooseBucket(rules); err != nil {
 				return nil, fmt.Errorf("objective %d: %w", i+1, err)
 			}
-			s.dropUnreachable(out)
+			s.dropUnreachable(rules)
 			all = append(all, s)
 		}
 	}

@@ -53,14 +53,14 @@ func EdgesOf(answer model.Vector) []float64 {
 func (c *Config) usualEdges(family string) (edges []float64, ok bool) {
 	var all [][]float64
 	for _, name := range c.metricNames(family) {
-		edges := vllm.Bounds(name, "")
-		if edges == nil {
-			edges = sglang.Bounds(name)
+		bounds := vllm.Bounds(name, "")
+		if bounds == nil {
+			bounds = sglang.Bounds(name)
 		}
-		if edges == nil {
+		if bounds == nil {
 			return nil, false
 		}
-		all = append(all, edges)
+		all = append(all, bounds)
 	}
 	return CommonEdges(all...), true
 }
@@ -121,10 +121,10 @@ func spanSeconds(seconds float64) string {
 
 // edgeMatcher returns a matcher for an edge in every notation: Python's client writes "1.0", Go's "1", and OpenMetrics'
 // canonical form "1" or "1e+06".
-func edgeMatcher(edge float64) *labels.Matcher {
-	forms := []string{strconv.FormatFloat(edge, 'g', -1, 64), strconv.FormatFloat(edge, 'f', -1, 64)}
-	if edge == math.Trunc(edge) {
-		forms = append(forms, strconv.FormatFloat(edge, 'f', 1, 64))
+func edgeMatcher(upperBound float64) *labels.Matcher {
+	forms := []string{strconv.FormatFloat(upperBound, 'g', -1, 64), strconv.FormatFloat(upperBound, 'f', -1, 64)}
+	if upperBound == math.Trunc(upperBound) {
+		forms = append(forms, strconv.FormatFloat(upperBound, 'f', 1, 64))
 	}
 	slices.Sort(forms)
 	forms = slices.Compact(forms)

@@ -17,8 +17,8 @@ const modelName = "model_name"
 func (c *Config) metricNames(canonical string) []string {
 	var out []string
 	for _, metric := range c.Metrics {
-		if name := metric(canonical); !slices.Contains(out, name) {
-			out = append(out, name)
+		if exposed := metric(canonical); !slices.Contains(out, exposed) {
+			out = append(out, exposed)
 		}
 	}
 	return out

@@ -171,11 +171,11 @@ const Alerts = "ErrorBudget"
 
 // AlertName returns the name of the page or of the ticket on a promise.
 func AlertName(of string, p slo.Promise, severity catalog.Severity) string {
-	name := of + Alerts + "Burn" + kindOf(p)
+	alert := of + Alerts + "Burn" + kindOf(p)
 	if severity != catalog.Page {
-		name += "Ticket"
+		alert += "Ticket"
 	}
-	return name
+	return alert
 }
 
 // UnknownName returns the name of the alert on a latency that cannot be judged: events exist, but no bucket has the

@@ -49,36 +49,36 @@ const (
 const serving = `/v1/(chat/completions|completions|responses|messages|embeddings|score|rerank|audio/.+|realtime)` +
 	`|/v2/rerank|/(inference/v1/)?generate|/pooling|/classify|/score|/rerank|/invocations`
 
-func (s *sli) chooseBucket(out *Rules) error {
+func (s *sli) chooseBucket(rules *Rules) error {
 	family, ok := families[s.promise.Quantity]
 	if !ok {
 		return nil
 	}
-	edges, known := s.cfg.Edges[family]
+	configured, known := s.cfg.Edges[family]
 	s.source = "read from the server"
 	if !known {
-		if edges, known = s.cfg.usualEdges(family); !known {
+		if configured, known = s.cfg.usualEdges(family); !known {
 			return hint.With(fmt.Errorf("the bucket edges of %s are not known",
 				strings.Join(s.cfg.metricNames(family), ", ")), "read them from a server")
 		}
 		s.source = "the engines' defaults, not read from a server"
-		out.addWarning("bucket edges of %s: %s", family, s.source)
+		rules.addWarning("bucket edges of %s: %s", family, s.source)
 	}
-	p, err := placeOn(s.promise.Target, edges)
+	p, err := placeOn(s.promise.Target, configured)
 	if err != nil {
 		return fmt.Errorf("%s of %s: %w", s.title(), family, err)
 	}
 	if s.edge = p.edge; p.moved != "" {
 		s.moved = fmt.Sprintf("the target %s is not a bucket edge of %s (%s): %s", render.Span(s.promise.Target),
 			family, s.source, p.moved)
-		out.addWarning("%s: %s", s.id, s.moved)
+		rules.addWarning("%s: %s", s.id, s.moved)
 	}
 	return nil
 }
 
 // dropUnreachable drops the levels that no incident can reach, and those that a faster level of the same alert
 // covers.
-func (s *sli) dropUnreachable(out *Rules) {
+func (s *sli) dropUnreachable(rules *Rules) {
 	var reachable []Level
 	for _, l := range s.levels {
 		if l.Reachable(s.budget) {
@@ -88,7 +88,7 @@ func (s *sli) dropUnreachable(out *Rules) {
 		if l.Most > 0 {
 			continue // Most is the promise of this level
 		}
-		out.addWarning("%s: no alert at %s times the budget of %s over %s: that would be more than all events", s.id,
+		rules.addWarning("%s: no alert at %s times the budget of %s over %s: that would be more than all events", s.id,
 			formatNumber(l.Factor), formatPercent(s.budget), formatSpan(l.Long))
 	}
 	s.levels = slices.DeleteFunc(reachable, func(l Level) bool {

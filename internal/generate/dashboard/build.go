@@ -180,12 +180,12 @@ func divideDialects(dialects []dialect.Dialect) (servers, exporters, gateways []
 }
 
 // makeVariables makes a variable for each label by which a reader may select, from the widest to the narrowest.
-func (b *builder) makeVariables(servers []dialect.Dialect) {
+func (b *builder) makeVariables(dialects []dialect.Dialect) {
 	d := &b.cfg.Deployment
 	var names []string
-	for _, dia := range servers {
-		if name := dia.Metric("vllm:num_requests_running"); !slices.Contains(names, name) {
-			names = append(names, name)
+	for _, dia := range dialects {
+		if metric := dia.Metric("vllm:num_requests_running"); !slices.Contains(names, metric) {
+			names = append(names, metric)
 		}
 	}
 	// From the place over the job and other labels of the target to the server.
@@ -199,9 +199,9 @@ func (b *builder) makeVariables(servers []dialect.Dialect) {
 }
 
 // gatewayVariables selects gateways, by the metric with which each counts its load.
-func (b *builder) gatewayVariables(gateways []dialect.Dialect) ([]Variable, error) {
+func (b *builder) gatewayVariables(dialects []dialect.Dialect) ([]Variable, error) {
 	var load []string
-	for _, d := range gateways {
+	for _, d := range dialects {
 		load = append(load, indicator.Reads(d.Expr(indicator.GatewayOffered))...)
 	}
 	out := b.chainVariables([]string{"cluster", "instance"}, load, nil)
@@ -211,14 +211,14 @@ func (b *builder) gatewayVariables(gateways []dialect.Dialect) ([]Variable, erro
 
 // chainVariables makes variables, each restricted by those before it.
 func (b *builder) chainVariables(labelNames, metrics []string, fixed []*labels.Matcher) []Variable {
-	name, matchers := metrics[0], slices.Clone(fixed)
+	metric, matchers := metrics[0], slices.Clone(fixed)
 	if len(metrics) > 1 {
 		either := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, strings.Join(metrics, "|"))
-		name, matchers = "", append([]*labels.Matcher{either}, fixed...)
+		metric, matchers = "", append([]*labels.Matcher{either}, fixed...)
 	}
 	var out []Variable
 	for _, l := range labelNames {
-		selector := indicator.Selector(name, matchers...)
+		selector := indicator.Selector(metric, matchers...)
 		v := Variable{
 			Name: l, Label: l, Selector: selector, Always: !slices.Contains(b.labelsButModel(), l) && l != "cluster",
 		}

@@ -248,10 +248,10 @@ func Build(cfg Config) ([]Dashboard, error) {
 
 // withVariables replaces the marks by the dashboards' variables. Ranges of two and three minutes, in which restarts
 // are counted, follow the resolution as rates do.
-func withVariables(expr string) string {
+func withVariables(promQL string) string {
 	return strings.NewReplacer("["+promDuration(rateMark)+"]", "["+RateInterval+"]", "["+promDuration(rangeMark)+"]",
 		"["+Range+"]",
-		"[2m]", "["+RateInterval+"]", "[3m]", "["+RateInterval+"]").Replace(expr)
+		"[2m]", "["+RateInterval+"]", "[3m]", "["+RateInterval+"]").Replace(promQL)
 }
 
 // Files returns one JSON file for each dashboard, named after its uid. form converts a dashboard to the model of a

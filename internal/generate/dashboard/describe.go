@@ -36,7 +36,7 @@ func (b *builder) readingPathologies(p panel) (alerts, evidence []*catalog.Patho
 
 // describePanel writes a panel's description: its purpose, the meaning and traps of each signal, the thresholds, and
 // the alerts.
-func (b *builder) describePanel(p panel, built Panel, alerts, evidence []*catalog.Pathology) string {
+func (b *builder) describePanel(p panel, built Panel, alerting, supporting []*catalog.Pathology) string {
 	var paragraphs []string
 	if p.doc != "" {
 		paragraphs = append(paragraphs, p.doc)
@@ -69,7 +69,7 @@ func (b *builder) describePanel(p panel, built Panel, alerts, evidence []*catalo
 	for _, r := range []struct {
 		what string
 		by   []*catalog.Pathology
-	}{{"Alerts that use it: ", alerts}, {"Evidence for: ", evidence}} {
+	}{{"Alerts that use it: ", alerting}, {"Evidence for: ", supporting}} {
 		var links []string
 		for _, p := range r.by {
 			for _, name := range generate.AlertNames(&b.cfg.Deployment, p) {
@@ -80,7 +80,7 @@ func (b *builder) describePanel(p panel, built Panel, alerts, evidence []*catalo
 			paragraphs = append(paragraphs, r.what+strings.Join(links, ", ")+".")
 		}
 	}
-	if len(alerts)+len(evidence) == 0 {
+	if len(alerting)+len(supporting) == 0 {
 		why := "No alert uses it: it helps to distinguish causes"
 		if slices.ContainsFunc(p.queries, func(q query) bool { return q.level == perObjective }) {
 			why = "The error budget alerts, " + strings.Join(b.budgetAlerts(), ", ") + "…, use the same series"

@@ -81,7 +81,8 @@ func (p *Pass) formatMeasured(s *indicator.Signal, format func(indicator.Value) 
 	if math.Abs(now.V-normal.V) <= asNormal*math.Abs(normal.V) {
 		return text + " (as normal)"
 	}
-	if now.Bucket == normal.Bucket && usual == text && indicator.FormatBound(now, s.Unit) != "" && !now.AtMost && !now.AtLeast {
+	if now.Bucket == normal.Bucket && usual == text && indicator.FormatBound(now, s.Unit) != "" &&
+		!now.AtMost && !now.AtLeast {
 		// One wide bucket holds both: only the interpolated values tell them apart.
 		return s.Point(now.V) + " (normally " + s.Point(normal.V) + ", both interpolated within " + text + ")"
 	}
@@ -168,11 +169,12 @@ func (p *Pass) RaiseTokenBudget(verify string) {
 		return
 	}
 	p.Fix(Fix{
-		Summary:    "Raise --max-num-batched-tokens from " + now.Flag() + " to " + to + ": a prompt takes fewer steps",
-		Changes:    []Change{{Flag: "--max-num-batched-tokens", From: now.Flag(), To: to}},
-		Arithmetic: []string{Whole(computed) + " computed tokens (" + indicator.ComputedTokens.Title + ") in steps of " + now.Flag() + " (" + now.Source + ")"},
-		Tradeoff:   "longer steps delay the tokens of running requests",
-		Verify:     verify,
+		Summary: "Raise --max-num-batched-tokens from " + now.Flag() + " to " + to + ": a prompt takes fewer steps",
+		Changes: []Change{{Flag: "--max-num-batched-tokens", From: now.Flag(), To: to}},
+		Arithmetic: []string{Whole(computed) + " computed tokens (" + indicator.ComputedTokens.Title +
+			") in steps of " + now.Flag() + " (" + now.Source + ")"},
+		Tradeoff: "longer steps delay the tokens of running requests",
+		Verify:   verify,
 	})
 }
 
@@ -181,7 +183,7 @@ func (p *Pass) RaiseTokenBudget(verify string) {
 // to O. The mean over time weighs requests by how long they are there (H = λG: Brumelle, Journal of Applied
 // Probability 8, 1971; the inspection paradox: Cox, Renewal Theory, 1962), so it is P + E[O²] / 2E[O] = P + E[O]/2 ×
 // (1 + cv²). Prefill is taken to be short, and lengths of prompts and answers not to depend on each other.
-func (p *Pass) HeldTokens() (tokens float64, line string, ok bool) {
+func (p *Pass) HeldTokens() (held float64, line string, ok bool) {
 	prompt, ok1 := p.Measured(indicator.PromptTokens)
 	output, ok2 := p.Measured(indicator.OutputTokens)
 	if !ok1 || !ok2 {
@@ -190,11 +192,12 @@ func (p *Pass) HeldTokens() (tokens float64, line string, ok bool) {
 	square, text := 0.0, ""
 	if tail, ok := p.Measured(indicator.OutputTokensP95); ok {
 		square = squaredVariation(tail / output)
-		text = fmt.Sprintf(" × (1 + %s for their spread, %s %s)", Digits(square), indicator.OutputTokensP95.Title, Digits(tail))
+		text = fmt.Sprintf(" × (1 + %s for their spread, %s %s)",
+			Digits(square), indicator.OutputTokensP95.Title, Digits(tail))
 	}
-	tokens = prompt + output/2*(1+square)
-	return tokens, fmt.Sprintf("a running request holds %s prompt (%s) + half of %s output (%s)%s = %s tokens on average",
-		Digits(prompt), indicator.PromptTokens.Title, Digits(output), indicator.OutputTokens.Title, text, Digits(tokens)), true
+	held = prompt + output/2*(1+square)
+	return held, fmt.Sprintf("a running request holds %s prompt (%s) + half of %s output (%s)%s = %s tokens on average",
+		Digits(prompt), indicator.PromptTokens.Title, Digits(output), indicator.OutputTokens.Title, text, Digits(held)), true
 }
 
 // squaredVariation returns the squared coefficient of variation of a lognormal distribution whose P95 is so many
@@ -232,13 +235,15 @@ func (p *Pass) KV() (KVCapacity, bool) {
 	case knowTokens && knowBlocks && math.Abs(blocks.V*size.V/tokens.V-1) <= 0.05, !knowTokens && knowBlocks:
 		return KVCapacity{
 			Tokens: blocks.V * size.V, Blocks: blocks.V, BlockSize: size.V,
-			Line: fmt.Sprintf("KV cache = %s blocks (%s) × %s tokens (%s) = %s tokens", Whole(blocks.V), blocks.Source, Whole(size.V), size.Source, Whole(blocks.V*size.V)),
+			Line: fmt.Sprintf("KV cache = %s blocks (%s) × %s tokens (%s) = %s tokens",
+				Whole(blocks.V), blocks.Source, Whole(size.V), size.Source, Whole(blocks.V*size.V)),
 		}, true
 	case knowTokens:
 		c := KVCapacity{Tokens: tokens.V, Line: fmt.Sprintf("KV cache = %s tokens (%s)", Whole(tokens.V), tokens.Source)}
 		if knowBlocks {
 			c.Hybrid = true
-			c.Line += fmt.Sprintf("; not %s blocks × %s tokens, because not all layers of this model keep every token", Whole(blocks.V), Whole(size.V))
+			c.Line += fmt.Sprintf("; not %s blocks × %s tokens, because not all layers of this model keep every token",
+				Whole(blocks.V), Whole(size.V))
 		}
 		return c, true
 	}
@@ -261,7 +266,8 @@ func (p *Pass) SafeSeqs() (n float64, lines []string, ok bool) {
 	}
 	lines = []string{
 		line, kv.Line,
-		fmt.Sprintf("max_num_seqs that the cache holds = floor(%s × %v / %s) = %s", Whole(kv.Tokens), KVHeadroom, needs, Whole(n)),
+		fmt.Sprintf("max_num_seqs that the cache holds = floor(%s × %v / %s) = %s",
+			Whole(kv.Tokens), KVHeadroom, needs, Whole(n)),
 	}
 	if times, measured := p.HeldMore(); measured && times > disagree {
 		seats, more, _ := p.heldSeqs()
@@ -301,8 +307,11 @@ func (p *Pass) heldSeqs() (n float64, lines []string, ok bool) {
 	running /= p.Engines()
 	n = max(1, math.Floor(running*KVHeadroom/usage))
 	return n, []string{
-		fmt.Sprintf("%s running requests (%s) fill %s of the KV cache (%s)", Digits(running), indicator.Running.Title, indicator.FormatNumber(usage, indicator.Ratio), indicator.KVUsage.Title),
-		fmt.Sprintf("max_num_seqs that the cache holds = floor(%s × %v / %s) = %s", Digits(running), KVHeadroom, Digits(usage), Whole(n)),
+		fmt.Sprintf("%s running requests (%s) fill %s of the KV cache (%s)",
+			Digits(running), indicator.Running.Title,
+			indicator.FormatNumber(usage, indicator.Ratio), indicator.KVUsage.Title),
+		fmt.Sprintf("max_num_seqs that the cache holds = floor(%s × %v / %s) = %s",
+			Digits(running), KVHeadroom, Digits(usage), Whole(n)),
 	}, true
 }
 
@@ -326,7 +335,8 @@ func (p *Pass) CrowdedRanks() string {
 	var each []string
 	for _, r := range ranks {
 		there += waits[r]
-		each = append(each, fmt.Sprintf("%s on rank %s (KV cache at %s)", Whole(waits[r]), r, indicator.FormatNumber(usage[r], indicator.Ratio)))
+		each = append(each, fmt.Sprintf("%s on rank %s (KV cache at %s)",
+			Whole(waits[r]), r, indicator.FormatNumber(usage[r], indicator.Ratio)))
 	}
 	if there < 1 || there < 0.8*all || 2*len(ranks) > len(waits) {
 		return ""
@@ -362,7 +372,8 @@ func (p *Pass) Reroute(summary, verify string) {
 // Shed proposes to have no more in flight at each server of the model than it holds well, at once and without a
 // restart. It proposes nothing where no more is.
 func (p *Pass) Shed(each float64, verify string, arithmetic ...string) {
-	if each = math.Floor(each); !(each >= 1) || p.Known(indicator.Running) && each >= p.Value(indicator.Running)+p.Value(indicator.Waiting) {
+	if each = math.Floor(each); !(each >= 1) ||
+		p.Known(indicator.Running) && each >= p.Value(indicator.Running)+p.Value(indicator.Waiting) {
 		return
 	}
 	all := each
@@ -442,7 +453,8 @@ func (p *Pass) GrowCache(verify string, arithmetic ...string) {
 	switch u, known := p.Setting(engine.GPUMemoryUtilization); {
 	case fixed:
 	case setting(engine.KVCacheMemoryBytes) != "":
-		p.Reason("--kv-cache-memory-bytes %s sets the size of the KV cache: raise it if the GPU has memory to spare.", setting(engine.KVCacheMemoryBytes))
+		p.Reason("--kv-cache-memory-bytes %s sets the size of the KV cache: raise it if the GPU has memory to spare.",
+			setting(engine.KVCacheMemoryBytes))
 	case known && u.V < 0.95:
 		to := math.Min(0.95, u.V+0.03)
 		p.Fix(Fix{
@@ -499,7 +511,8 @@ func (p *Pass) AddReplicas(takes float64, f Fix) {
 	case add < 1:
 		f.Summary = fmt.Sprintf("Spread the load evenly over the %s, which can carry it together", countReplicas(pool))
 	case pool > 1:
-		f.Summary = fmt.Sprintf("If this traffic is here to stay, scale from %s to %s", Whole(pool), countReplicas(pool+add))
+		f.Summary = fmt.Sprintf("If this traffic is here to stay, scale from %s to %s",
+			Whole(pool), countReplicas(pool+add))
 	}
 	p.Fix(f)
 }

@@ -180,7 +180,8 @@ var (
 	MorePrefill = Above(indicator.ComputedTokens, MorePrefillWork)
 
 	// SamePrompts holds while prompts are not much shorter than usual.
-	SamePrompts = Guard(All(Above(indicator.PromptTokens, PromptsAlike), Above(indicator.PromptTokensP50, PromptsAlike)))
+	SamePrompts = Guard(All(Above(indicator.PromptTokens, PromptsAlike),
+		Above(indicator.PromptTokensP50, PromptsAlike)))
 
 	// DecodeFair holds while the median step takes no longer than its batch explains.
 	DecodeFair = Below(indicator.ITLP50, DecodeSlower)
@@ -192,5 +193,6 @@ var (
 	)
 
 	// UserPain holds while users notice anything at all.
-	UserPain = Any(FirstTokenLate, Above(indicator.ITLP95, ITLObjective), Above(indicator.E2EP95, E2EObjective), Above(indicator.E2EMean, E2EWorse))
+	UserPain = Any(FirstTokenLate, Above(indicator.ITLP95, ITLObjective),
+		Above(indicator.E2EP95, E2EObjective), Above(indicator.E2EMean, E2EWorse))
 )

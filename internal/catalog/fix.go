@@ -135,7 +135,7 @@ func (f Fix) withFlags(flags engine.Flags) Fix {
 		}
 		f.Changes, f.Arithmetic = slices.Clone(f.Changes), slices.Clone(f.Arithmetic)
 		f.Changes[i] = Change{Flag: "--" + own, From: values[0], To: values[1]}
-		say := func(text *string) { *text = strings.ReplaceAll(*text, c.Flag, "--"+own) }
+		say := func(field *string) { *field = strings.ReplaceAll(*field, c.Flag, "--"+own) }
 		for _, text := range []*string{&f.Summary, &f.Tradeoff, &f.Verify} {
 			say(text)
 		}

@@ -147,13 +147,13 @@ func decodeObject(content []byte) (map[string]any, error) {
 	if len(content) > MaxBytes {
 		return nil, fmt.Errorf("%d bytes are more than a config.json can need (limit %d)", len(content), MaxBytes)
 	}
-	var raw map[string]any
-	if err := json.Unmarshal(content, &raw); err != nil {
+	var object map[string]any
+	if err := json.Unmarshal(content, &object); err != nil {
 		return nil, hint.With(fmt.Errorf("no JSON object: %w", err),
 			"give the model's config.json, as Hugging Face has it beside the weights")
 	}
-	if raw == nil {
+	if object == nil {
 		return nil, errors.New("no JSON object: it is null")
 	}
-	return raw, nil
+	return object, nil
 }

@@ -22,12 +22,12 @@ func Parse(content []byte) (*Model, error) { return parseAs(content, Loading{}) 
 
 // parseAs reads a config.json as vLLM does with these arguments.
 func parseAs(content []byte, how Loading) (*Model, error) {
-	raw, err := decodeObject(content)
+	object, err := decodeObject(content)
 	if err != nil {
 		return nil, fmt.Errorf("read model configuration: %w", err)
 	}
 	m := &Model{content: content}
-	outer := &fields{raw: raw, model: m, how: how}
+	outer := &fields{raw: object, model: m, how: how}
 	m.Type = outer.readText("model_type")
 	name := outer.readText("_name_or_path")
 	if !strings.HasPrefix(name, ".") && strings.Count(name, "/") == 1 && name[0] != '/' {
@@ -115,7 +115,7 @@ func (f *fields) readModel(quant map[string]any) {
 	f.readState(fam)
 	f.readRope(fam)
 	if f.problem == nil {
-		b := &builder{fields: f, fam: fam, index: map[weightKey]int{}}
+		b := &builder{fields: f, family: fam, index: map[weightKey]int{}}
 		b.addModel()
 	}
 }
@@ -411,8 +411,8 @@ func (f *fields) readGlobalHeads(fam family) {
 	m := f.model
 	m.local = headSizes{m.HeadDim, m.KVHeads}
 	m.global = m.local
-	if dim := f.readOptional(maxSize, "global_head_dim"); dim > 0 {
-		m.global.dim = dim
+	if headDim := f.readOptional(maxSize, "global_head_dim"); headDim > 0 {
+		m.global.dim = headDim
 		if n := f.readOptional(maxCount, "num_global_key_value_heads"); n > 0 && f.readFlag("attention_k_eq_v", false) {
 			m.global.kv = n
 		}
@@ -420,8 +420,8 @@ func (f *fields) readGlobalHeads(fam family) {
 	for i, l := range m.Layers { // as transformers 5.19 writes it
 		if own, ok := f.readObject("per_layer_config")[itoa(i)].(map[string]any); ok && l.Window == 0 {
 			of := fields{raw: own, model: m}
-			dim, kv := of.readOptional(maxSize, "head_dim"), of.readOptional(maxCount, "num_key_value_heads")
-			m.global = headSizes{cmp.Or(dim, m.global.dim), cmp.Or(kv, m.global.kv)}
+			headDim, kv := of.readOptional(maxSize, "head_dim"), of.readOptional(maxCount, "num_key_value_heads")
+			m.global = headSizes{cmp.Or(headDim, m.global.dim), cmp.Or(kv, m.global.kv)}
 			break
 		}
 	}
@@ -517,17 +517,17 @@ func (f *fields) readState(fam family) {
 		s.ConvChannels, s.ConvWidth = inner, f.readOr("mamba_d_conv", maxCount, 4, fromTransformers)
 		s.Values = float64(inner) * float64(f.readOr("mamba_d_state", maxCount, 16, fromTransformers))
 	case m.Type == "nemotron_h":
-		heads, dim := f.requireInt(maxCount, "mamba_num_heads"), f.requireInt(maxSize, "mamba_head_dim")
+		heads, headDim := f.requireInt(maxCount, "mamba_num_heads"), f.requireInt(maxSize, "mamba_head_dim")
 		groups := f.readOr("n_groups", maxCount, 8, fromTransformers)
-		size := f.readOr("ssm_state_size", maxCount, 128, fromTransformers)
-		f.setMamba2(heads, dim, groups, size, f.readOr("conv_kernel", maxCount, 4, fromTransformers))
+		stateSize := f.readOr("ssm_state_size", maxCount, 128, fromTransformers)
+		f.setMamba2(heads, headDim, groups, stateSize, f.readOr("conv_kernel", maxCount, 4, fromTransformers))
 	case fam.Mixer == Mamba2:
 		heads := f.requireInt(maxCount, "mamba_n_heads")
 		inner := f.readOr("mamba_expand", 64, 2, fromTransformers) * m.Hidden
 		groups := f.readOr("mamba_n_groups", maxCount, 1, fromTransformers)
-		size := f.readOr("mamba_d_state", maxCount, 256, fromTransformers)
+		stateSize := f.readOr("mamba_d_state", maxCount, 256, fromTransformers)
 		width := f.readOr("mamba_d_conv", maxCount, 4, fromTransformers)
-		f.setMamba2(heads, inner/max(heads, 1), groups, size, width)
+		f.setMamba2(heads, inner/max(heads, 1), groups, stateSize, width)
 	default: // DeltaNet
 		keys := f.requireInt(maxCount, "linear_num_key_heads") * f.requireInt(maxSize, "linear_key_head_dim")
 		values := f.requireInt(maxCount, "linear_num_value_heads") * f.requireInt(maxSize, "linear_value_head_dim")
@@ -542,11 +542,11 @@ func (f *fields) readState(fam family) {
 	}
 }
 
-func (f *fields) setMamba2(heads, dim, groups, size, width int) {
+func (f *fields) setMamba2(heads, headDim, groups, stateSize, width int) {
 	s := &f.model.State
-	s.ConvChannels, s.ConvWidth = heads*dim, width
-	s.Groups, s.GroupChannels = groups, 2*size
-	s.Values = float64(heads) * float64(dim) * float64(size)
+	s.ConvChannels, s.ConvWidth = heads*headDim, width
+	s.Groups, s.GroupChannels = groups, 2*stateSize
+	s.Values = float64(heads) * float64(headDim) * float64(stateSize)
 }
 
 // readRope sizes the table of rotary positions, which vLLM keeps beside the weights
@@ -572,8 +572,8 @@ func (f *fields) readRope(fam family) {
 	m.RopeRows = m.MaxPositions
 	original, _ := scaling["original_max_position_embeddings"].(float64)
 	factor, _ := scaling["factor"].(float64)
-	how := fields{raw: scaling}
-	yarn := strings.Contains(cmp.Or(how.readText("rope_type"), how.readText("type")), "yarn")
+	rope := fields{raw: scaling}
+	yarn := strings.Contains(cmp.Or(rope.readText("rope_type"), rope.readText("type")), "yarn")
 	if yarn && original > 0 && factor > 0 && original*factor < maxLen {
 		m.RopeRows = int(original * factor)
 	}

@@ -8,8 +8,8 @@ import (
 // builder lists the weights of a model, layer by layer.
 type builder struct {
 	*fields
-	fam   family
-	index map[weightKey]int // the weight to which further layers are added
+	family family
+	index  map[weightKey]int // the weight to which further layers are added
 }
 
 type weightKey struct {
@@ -118,7 +118,7 @@ func (b *builder) addModel() {
 			b.addExperts(i)
 		}
 		b.addPerLayerInput(i)
-		b.addVector(Norms, "norms", i, cmp.Or(b.fam.Norms, 2)*m.Hidden, Replicated)
+		b.addVector(Norms, "norms", i, cmp.Or(b.family.Norms, 2)*m.Hidden, Replicated)
 	}
 	b.addVector(Norms, "final norm", -1, m.Hidden, Replicated)
 	if !m.Tied {
@@ -151,46 +151,46 @@ func (b *builder) addPerLayerInput(i int) {
 }
 
 func (b *builder) addAttention(i int) {
-	m, qkvBias, outputBias := b.fields.model, b.fam.QKVBias, b.fam.OutputBias
+	m, qkvBias, outputBias := b.fields.model, b.family.QKVBias, b.family.OutputBias
 	if b.readFlag("attention_bias", false) || b.readFlag("qkv_bias", false) {
 		qkvBias = true
 		onOutput := b.readFlag("attention_out_bias", b.readFlag("attention_bias", false))
-		outputBias = outputBias || onOutput && b.fam.Experts == "" // GLM's output has no bias
+		outputBias = outputBias || onOutput && b.family.Experts == "" // GLM's output has no bias
 	}
 	var of headSizes
 	of.dim, of.kv = m.HeadsOf(m.Layers[i])
-	value := m.ValueDim
+	valueDim := m.ValueDim
 	if m.global != m.local {
-		value = of.dim
+		valueDim = of.dim
 	}
 	q, kv := m.Heads*of.dim, of.kv*of.dim
 	wide := q
-	if b.fam.GatedQuery {
+	if b.family.GatedQuery {
 		wide = 2 * q
 	}
 	b.addLinear(Mixing, "self_attn.q_proj", i, m.Hidden, wide, Divided)
 	if !m.Layers[i].Shared {
 		b.addLinear(Mixing, "self_attn.k_proj", i, m.Hidden, kv, DividedHead)
-		b.addLinear(Mixing, "self_attn.v_proj", i, m.Hidden, of.kv*value, DividedHead)
+		b.addLinear(Mixing, "self_attn.v_proj", i, m.Hidden, of.kv*valueDim, DividedHead)
 	}
-	b.addLinear(Mixing, "self_attn.o_proj", i, m.Heads*value, m.Hidden, Divided)
+	b.addLinear(Mixing, "self_attn.o_proj", i, m.Heads*valueDim, m.Hidden, Divided)
 	if qkvBias {
 		b.addVector(Mixing, "self_attn.bias", i, wide+2*kv, Divided)
 	}
 	if outputBias {
 		b.addVector(Mixing, "self_attn.o_proj.bias", i, m.Hidden, Replicated)
 	}
-	if b.fam.QKNorm == "head" || b.fam.QKNorm == "optional" && b.readFlag("use_qk_norm", false) {
+	if b.family.QKNorm == "head" || b.family.QKNorm == "optional" && b.readFlag("use_qk_norm", false) {
 		n := 2 * of.dim
 		if m.Layers[i].Shared {
 			n = of.dim
 		}
 		b.addVector(Norms, "q and k norm", i, n, Replicated)
 	}
-	if b.fam.QKNorm == "wide" {
+	if b.family.QKNorm == "wide" {
 		b.addVector(Norms, "q and k norm", i, q+kv, Divided)
 	}
-	if b.fam.Sinks {
+	if b.family.Sinks {
 		b.addVector(Mixing, "self_attn.sinks", i, m.Heads, Divided)
 	}
 }
@@ -220,7 +220,7 @@ func (b *builder) addLatent(i int) {
 
 func (b *builder) addMLP(part Component, name string, i, width int) {
 	m := b.fields.model
-	if !b.fam.Plain {
+	if !b.family.Plain {
 		b.addLinear(part, name+".gate_proj", i, m.Hidden, width, Divided)
 	}
 	b.addLinear(part, name+".up_proj", i, m.Hidden, width, Divided)
@@ -233,26 +233,26 @@ func (b *builder) addMLP(part Component, name string, i, width int) {
 func (b *builder) addExperts(i int) {
 	m := b.fields.model
 	active := float64(m.ExpertsTaken) / float64(m.Experts)
-	if !b.fam.Plain {
+	if !b.family.Plain {
 		b.addMatrices(Experts, "mlp.experts.gate_proj", i, m.Experts, m.Hidden, m.ExpertWidth, ExpertShare, active)
 	}
 	b.addMatrices(Experts, "mlp.experts.up_proj", i, m.Experts, m.Hidden, m.ExpertWidth, ExpertShare, active)
 	b.addMatrices(Experts, "mlp.experts.down_proj", i, m.Experts, m.ExpertWidth, m.Hidden, ExpertShare, active)
 	b.addLinear(RouterPart, "mlp.gate", i, m.Hidden, m.Experts, Replicated)
-	if b.fam.ExpertBias {
+	if b.family.ExpertBias {
 		b.addVector(RouterPart, "mlp.gate.bias", i, m.Experts, Replicated)
 		b.addVector(Experts, "mlp.experts.bias", i, m.Experts*(2*m.ExpertWidth+m.Hidden), ExpertShare)
 	}
-	if b.fam.ScoreBias {
+	if b.family.ScoreBias {
 		b.addVector(RouterPart, "mlp.gate.e_score_correction_bias", i, m.Experts, Replicated)
 	}
-	if b.fam.Shared == "mlp" { // norms of both parts, and scales of the experts
+	if b.family.Shared == "mlp" { // norms of both parts, and scales of the experts
 		b.addVector(Norms, "norms of experts and MLP", i, 3*m.Hidden+m.Experts, Replicated)
 		b.addVector(RouterPart, "router scale", i, m.Hidden, Replicated)
 	}
 	if m.SharedWidth > 0 {
 		b.addMLP(SharedFFN, "mlp.shared_experts", i, m.SharedWidth)
-		if b.fam.Shared == "field" {
+		if b.family.Shared == "field" {
 			b.addVector(RouterPart, "mlp.shared_expert_gate", i, m.Hidden, Replicated)
 		}
 	}

@@ -86,7 +86,8 @@ func (d *Deployment) Subjects(scope indicator.Scope) (prefixes []string, parts [
 	})
 	for _, prefix := range prefixes {
 		part := *d
-		part.Dialects = slices.DeleteFunc(slices.Clone(d.Dialects), func(x Dialect) bool { return !slices.Contains(of(x), prefix) })
+		part.Dialects = slices.DeleteFunc(slices.Clone(d.Dialects),
+			func(x Dialect) bool { return !slices.Contains(of(x), prefix) })
 		parts = append(parts, part)
 	}
 	return prefixes, parts
@@ -143,10 +144,12 @@ func (d *Deployment) guardedPromQL(s *indicator.Signal, dia Dialect) string {
 		out = s.Guard(out, d.compilePromQL(s, s.Observations(), dia))
 	}
 	if s.Censored {
-		out = s.Censor(out, d.recordedPromQL(indicator.UnansweredWait, dia), d.recordedPromQL(indicator.UnansweredShare, dia))
+		out = s.Censor(out, d.recordedPromQL(indicator.UnansweredWait, dia),
+			d.recordedPromQL(indicator.UnansweredShare, dia))
 	}
 	if s.Held && len(dia.Missing(indicator.StaleGauges)) == 0 {
-		out = fmt.Sprintf("(%s) unless on (%s) ((%s) > 0)", out, strings.Join(d.Instance, ", "), d.recordedPromQL(indicator.StaleGauges, dia))
+		out = fmt.Sprintf("(%s) unless on (%s) ((%s) > 0)",
+			out, strings.Join(d.Instance, ", "), d.recordedPromQL(indicator.StaleGauges, dia))
 	}
 	if s.MinPast > 0 {
 		// The targets that exposed the signal's first metric MinPast ago.

@@ -96,16 +96,16 @@ func Detect(names []string) (Dialect, bool) {
 // ID, or a release in the engine's notation.
 func Named(id string) (Dialect, error) {
 	for _, e := range engines {
-		names, release, err := e.ReleaseNames(id)
+		metrics, release, err := e.ReleaseNames(id)
 		if err != nil {
 			return Dialect{}, err
 		}
-		if names == nil {
+		if metrics == nil {
 			continue
 		}
-		d, ok := Detect(names)
+		d, ok := Detect(metrics)
 		if !ok {
-			return d, fmt.Errorf("no dialect fits the %d names of %s", len(names), id)
+			return d, fmt.Errorf("no dialect fits the %d names of %s", len(metrics), id)
 		}
 		if release != "" {
 			d.Version = release

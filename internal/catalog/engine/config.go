@@ -111,7 +111,7 @@ func (c Config) Bool(flag string) (on, ok bool) {
 // FromCacheConfigInfo reads vllm:cache_config_info, whose labels carry every field of vLLM's CacheConfig as text
 // (vllm/v1/metrics/loggers.py, v0.23.0).
 func FromCacheConfigInfo(of []Info) Config {
-	const source = "cache_config_info"
+	const metric = "cache_config_info"
 	c := Config{}
 	for flag, label := range map[string]string{
 		BlockSize:            "block_size",
@@ -124,7 +124,7 @@ func FromCacheConfigInfo(of []Info) Config {
 		KVCacheMemoryBytes:   "kv_cache_memory_bytes",
 	} {
 		for _, i := range of {
-			c.Set(flag, i.Labels[label], source)
+			c.Set(flag, i.Labels[label], metric)
 		}
 	}
 	return c
@@ -140,21 +140,21 @@ type Info struct {
 // which the scheduler last had these adapters at work or waiting. Series of other sets of
 // adapters stay on the page for good (vllm/v1/metrics/loggers.py, v0.23.0).
 func FromLoRARequestsInfo(sets []Info) Config {
-	const source, recently, lately = "lora_requests_info", 3600, 60
-	c, last, names := Config{}, 0.0, map[string]bool{}
+	const metric, recently, lately = "lora_requests_info", 3600, 60
+	c, last, adapters := Config{}, 0.0, map[string]bool{}
 	waits, runs := map[string]bool{}, map[string]bool{} // lately
 	for _, set := range sets {
 		last = max(last, set.Value)
 	}
 	for _, set := range sets {
-		c.Set(MaxLoRAs, set.Labels["max_lora"], source)
+		c.Set(MaxLoRAs, set.Labels["max_lora"], metric)
 		if set.Value < last-recently {
 			continue
 		}
 		for label, at := range map[string]map[string]bool{"running_lora_adapters": runs, "waiting_lora_adapters": waits} {
 			for name := range strings.SplitSeq(set.Labels[label], ",") {
 				if name != "" {
-					names[name] = true
+					adapters[name] = true
 					at[name] = at[name] || set.Value >= last-lately
 				}
 			}
@@ -162,10 +162,10 @@ func FromLoRARequestsInfo(sets []Info) Config {
 	}
 	maps.DeleteFunc(waits, func(name string, now bool) bool { return !now || runs[name] })
 	if len(waits) > 0 {
-		c.Set(StarvingAdapters, strings.Join(slices.Sorted(maps.Keys(waits)), ", "), source)
+		c.Set(StarvingAdapters, strings.Join(slices.Sorted(maps.Keys(waits)), ", "), metric)
 	}
-	if len(names) > 0 {
-		c.Set(Adapters, strconv.Itoa(len(names)), source)
+	if len(adapters) > 0 {
+		c.Set(Adapters, strconv.Itoa(len(adapters)), metric)
 	}
 	return c
 }
@@ -194,7 +194,8 @@ var Lists = map[string]bool{
 // unwrapShell takes the command line out of a shell's argument: sh -c "vllm serve …".
 func unwrapShell(words []string) []string {
 	for _, w := range words {
-		if inner := strings.Fields(w); len(inner) > 2 && slices.ContainsFunc(inner, func(x string) bool { return slices.Contains(entries, x) }) {
+		if inner := strings.Fields(w); len(inner) > 2 &&
+			slices.ContainsFunc(inner, func(x string) bool { return slices.Contains(entries, x) }) {
 			if split, err := shlex.Split(w); err == nil {
 				return split
 			}
@@ -205,7 +206,8 @@ func unwrapShell(words []string) []string {
 
 // endsCommand reports whether a word belongs to the shell and ends the command.
 func endsCommand(word string) bool {
-	return slices.Contains([]string{"|", "||", "&&", ";", "&", ">", ">>"}, word) || strings.HasPrefix(word, ">") || strings.HasPrefix(word, "2>")
+	return slices.Contains([]string{"|", "||", "&&", ";", "&", ">", ">>"}, word) ||
+		strings.HasPrefix(word, ">") || strings.HasPrefix(word, "2>")
 }
 
 // ImageRelease is the release that a container's image in a command line has, "" without one.
@@ -237,21 +239,22 @@ func (f Flags) parseLine(line, source string) (c Config, stray []string) {
 	return p.config, p.unknown
 }
 
-// splitLine splits a line into words: of a whole command line, which names the model, the words after the program.
-func splitLine(line string) (args []string, whole bool) {
+// splitLine splits a line into words: of a whole command line, which names the model, the words after the program. It
+// reports whether the line is such a command line.
+func splitLine(line string) ([]string, bool) {
 	line = quoteObjects(strings.NewReplacer("\\\r\n", " ", "\\\n", " ").Replace(line))
-	args, err := shlex.Split(line)
+	words, err := shlex.Split(line)
 	if err != nil { // a quote without its end
-		args = strings.Fields(line)
+		words = strings.Fields(line)
 	}
-	args = unwrapShell(args)
+	words, whole := unwrapShell(words), false
 	for _, e := range entries {
 		isEntry := func(w string) bool { return w == e || strings.HasPrefix(w, e+":") }
-		if i := slices.IndexFunc(args, isEntry); i >= 0 {
-			args, whole = args[i+1:], true
+		if i := slices.IndexFunc(words, isEntry); i >= 0 {
+			words, whole = words[i+1:], true
 		}
 	}
-	return args, whole
+	return words, whole
 }
 
 // A lineParser reads the words of a command line.

@@ -105,13 +105,13 @@ func (f Flags) LikelyArgs(line, source string, foreign func(name string) bool) (
 
 // closestFlags returns the flags that a name is likely to be meant for.
 func (f Flags) closestFlags(name string) []string {
-	names := slices.Sorted(maps.Keys(f))
-	for _, n := range names {
+	known := slices.Sorted(maps.Keys(f))
+	for _, n := range known {
 		if more, ok := strings.CutPrefix(name, n); ok && len(n) > 8 && !strings.Contains(more, "-") {
 			return []string{n} // max-model-length
 		}
 	}
-	return hint.Nearest(name, names)
+	return hint.Nearest(name, known)
 }
 
 func (f Flags) suggestFlags(name string) string {

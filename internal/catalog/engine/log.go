@@ -244,7 +244,8 @@ func (p *logParser) readLine(raw []byte) {
 		p.known = p.readSGLang(p.readTime(text, m[1]), m[2], text[len(m[0]):]) || p.known
 		return
 	}
-	if p.readStats(message) || p.readSettings(message) || p.readCapacity(message) || p.readPreemption(message) || p.readFailure(level, message) {
+	if p.readStats(message) || p.readSettings(message) || p.readCapacity(message) ||
+		p.readPreemption(message) || p.readFailure(level, message) {
 		p.known = true
 	}
 }
@@ -431,15 +432,15 @@ func (p *logParser) readFailure(level, m string) bool {
 	return false
 }
 
-func (p *logParser) countEvent(kind string) {
+func (p *logParser) countEvent(eventKind string) {
 	for i := range p.log.Errors {
-		if e := &p.log.Errors[i]; e.Kind == kind {
+		if e := &p.log.Errors[i]; e.Kind == eventKind {
 			e.Count++
 			e.Last = p.at
 			return
 		}
 	}
-	p.log.Errors = append(p.log.Errors, LogError{Kind: kind, Count: 1, Last: p.at})
+	p.log.Errors = append(p.log.Errors, LogError{Kind: eventKind, Count: 1, Last: p.at})
 }
 
 // parseDigits reads digits that a regular expression has found; 0 when they are no

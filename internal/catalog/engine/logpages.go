@@ -194,7 +194,7 @@ func (w *pageWriter) goOn(until time.Time, came bool) {
 // pageMetrics are the families of a page, in order. A value of NaN is left out.
 var pageMetrics = []struct {
 	name, kind, labels string
-	value              func(*pageWriter, *engineTotals) float64
+	valueOf            func(*pageWriter, *engineTotals) float64
 }{
 	{"vllm:num_requests_running", "gauge", "", func(_ *pageWriter, e *engineTotals) float64 { return float64(e.last.Running) }},
 	{"vllm:num_requests_waiting", "gauge", "", func(_ *pageWriter, e *engineTotals) float64 { return float64(e.last.Waiting) }},
@@ -232,7 +232,7 @@ func (w *pageWriter) writePage(at time.Time) {
 	for _, m := range pageMetrics {
 		typed := false
 		for _, id := range ids {
-			v := m.value(w, w.engines[id])
+			v := m.valueOf(w, w.engines[id])
 			if math.IsNaN(v) {
 				continue
 			}
@@ -240,13 +240,15 @@ func (w *pageWriter) writePage(at time.Time) {
 				fmt.Fprintf(&b, "# TYPE %s %s\n", m.name, m.kind)
 				typed = true
 			}
-			fmt.Fprintf(&b, "%s{engine=\"%s\",model_name=\"%s\"%s} %v\n", m.name, id, escapeLabel.Replace(w.Model), m.labels, v)
+			fmt.Fprintf(&b, "%s{engine=\"%s\",model_name=\"%s\"%s} %v\n",
+				m.name, id, escapeLabel.Replace(w.Model), m.labels, v)
 		}
 	}
 	if w.Seen.Answers != [3]int64{} {
 		b.WriteString("# TYPE http_requests_total counter\n")
 		for i, n := range w.seen.Answers {
-			fmt.Fprintf(&b, "http_requests_total{handler=\"/v1/completions\",method=\"POST\",status=\"%s\"} %d\n", []string{"2xx", "4xx", "5xx"}[i], n)
+			fmt.Fprintf(&b, "http_requests_total{handler=\"/v1/completions\",method=\"POST\",status=\"%s\"} %d\n",
+				[]string{"2xx", "4xx", "5xx"}[i], n)
 		}
 	}
 	fmt.Fprintf(&b, "# TYPE %[1]s gauge\n%[1]s 1\n", logMark(w.SGLang))

@@ -157,7 +157,8 @@ func (r Rewriting) Compile(e Expr, scope Scope) Expr {
 			out = Max(n).But(series.Copies...)
 		}
 		if series.None != "" {
-			out = Or(out, Mul(Number(0), Samples{Func: "count_over_time", Metric: series.None, Where: r.Matchers, Span: max(n.Span, ShortMark), Offset: n.Offset}))
+			out = Or(out, Mul(Number(0), Samples{Func: "count_over_time", Metric: series.None, Where: r.Matchers,
+				Span: max(n.Span, ShortMark), Offset: n.Offset}))
 		}
 		return out
 	case Aggregate:
@@ -220,15 +221,15 @@ func Metrics(expr string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse %q: %w", expr, err)
 	}
-	var names []string
+	var metrics []string
 	parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
 		if v, ok := node.(*parser.VectorSelector); ok {
-			names = append(names, v.Name)
+			metrics = append(metrics, v.Name)
 		}
 		return nil
 	})
-	slices.Sort(names)
-	return slices.Compact(names), nil
+	slices.Sort(metrics)
+	return slices.Compact(metrics), nil
 }
 
 // Selector writes a selector of a metric's series, "" for any metric, with matchers.

@@ -174,7 +174,8 @@ const maxFile = 1 << 20
 // target must not silently promise nothing.
 func Parse(name string, content []byte) (*File, error) {
 	if len(content) > maxFile {
-		return nil, fmt.Errorf("%s: %d bytes are more than a list of objectives can need (limit %d)", name, len(content), maxFile)
+		return nil, fmt.Errorf("%s: %d bytes are more than a list of objectives can need (limit %d)",
+			name, len(content), maxFile)
 	}
 	f, err := parseContent(content)
 	if err != nil {
@@ -244,14 +245,16 @@ func (r *rawObjective) toObjective() (Objective, error) {
 			return o, fmt.Errorf("%s: %s: %w", formatPosition(d.longer), strings.TrimSuffix(string(d.key), "_p95"), err)
 		}
 		if d.percentile.Share == p95 && !d.node.IsZero() {
-			return o, fmt.Errorf("%s: %s says what the 95th percentile keeps to: say it once", formatPosition(d.longer), d.key)
+			return o, fmt.Errorf("%s: %s says what the 95th percentile keeps to: say it once",
+				formatPosition(d.longer), d.key)
 		}
 		implyP95(d.dst, d.percentile)
 	}
 	if !r.Availability.IsZero() {
 		v, err := parseRatio(resolveAlias(&r.Availability).Value)
 		if err != nil {
-			return o, hint.With(fmt.Errorf("%s: availability: %w", formatPosition(&r.Availability), err), "promise less than everything, such as 99.9%: what is left is the budget for failures and changes")
+			return o, hint.With(fmt.Errorf("%s: availability: %w", formatPosition(&r.Availability), err),
+				"promise less than everything, such as 99.9%: what is left is the budget for failures and changes")
 		}
 		o.Availability = v
 	}
@@ -290,7 +293,7 @@ func parsePercentile(n *yaml.Node) (Percentile, error) {
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		value := resolveAlias(n.Content[i+1]).Value
-		switch key := n.Content[i].Value; key {
+		switch field := n.Content[i].Value; field {
 		case "p":
 			v, err := strconv.ParseFloat(value, 64)
 			if err != nil || !(v > 0 && v < 100) {
@@ -304,7 +307,7 @@ func parsePercentile(n *yaml.Node) (Percentile, error) {
 			}
 			p.Target = v
 		default:
-			return p, fmt.Errorf("unknown key %q: %s", key, want)
+			return p, fmt.Errorf("unknown key %q: %s", field, want)
 		}
 	}
 	if p.Share == 0 || p.Target == 0 {

@@ -245,8 +245,8 @@ func blockLife(p *catalog.Pass) (seconds float64, lines []string, ok bool) {
 }
 
 // proposeMoreCache proposes more of it for cached prefixes.
-func proposeMoreCache(p *catalog.Pass, lines ...string) {
-	p.GrowCache(verify, lines...)
+func proposeMoreCache(p *catalog.Pass, why ...string) {
+	p.GrowCache(verify, why...)
 	routeByPrefix(p)
 	p.Fix(catalog.Fix{
 		Summary:  "Keep prefixes that fall out of GPU memory in host memory (KV offloading)",
@@ -255,11 +255,11 @@ func proposeMoreCache(p *catalog.Pass, lines ...string) {
 	})
 }
 
-func shareFirst(p *catalog.Pass, lines []string) {
+func shareFirst(p *catalog.Pass, arithmetic []string) {
 	p.Fix(catalog.Fix{
 		Summary: "Put what all requests share first, byte for byte the same (system prompt, tools, examples), and " +
 			"what changes last (time, user, request id)",
-		Arithmetic: lines,
+		Arithmetic: arithmetic,
 		Tradeoff:   "a change of the clients' prompt templates",
 		Verify:     verify,
 	})

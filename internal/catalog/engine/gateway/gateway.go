@@ -134,12 +134,12 @@ func Foreign() string { return metricPattern(Others) }
 
 // metricPattern returns a regular expression that matches the metrics of products.
 func metricPattern(products []Product) string {
-	var names []string
+	var metrics []string
 	for _, p := range products {
-		names = append(names, p.Names()...)
+		metrics = append(metrics, p.Names()...)
 	}
-	slices.Sort(names)
-	return strings.Join(slices.Compact(names), "|")
+	slices.Sort(metrics)
+	return strings.Join(slices.Compact(metrics), "|")
 }
 
 // Names lists the metrics that are read of a product.
@@ -148,17 +148,17 @@ func (p Product) Names() []string {
 		own, _, _ := releaseNames(string(ID))
 		return own
 	}
-	names := append([]string{p.Main}, p.further...)
+	metrics := append([]string{p.Main}, p.further...)
 	for _, t := range p.Terms {
-		names = append(names, t.Metric)
+		metrics = append(metrics, t.Metric)
 	}
 	for _, t := range p.times {
-		names = append(names, t.histogram+"_count", t.histogram+"_sum")
+		metrics = append(metrics, t.histogram+"_count", t.histogram+"_sum")
 	}
 	for _, s := range p.alone {
-		names = append(names, indicator.Reads(s.Expr)...)
+		metrics = append(metrics, indicator.Reads(s.Expr)...)
 	}
-	return names
+	return metrics
 }
 
 // Detect tells a page's product by the names on it.
@@ -346,8 +346,8 @@ func releaseNames(id string) (names []string, release string, err error) {
 	}
 	names = indicator.ReadsOf(indicator.Gateway)
 	for i, n := range names {
-		if histogram, ok := strings.CutSuffix(n, "_bucket"); ok {
-			names[i] = histogram + "_count"
+		if base, ok := strings.CutSuffix(n, "_bucket"); ok {
+			names[i] = base + "_count"
 		}
 	}
 	return names, "", err

@@ -10,7 +10,8 @@ import (
 // Upper bounds of vLLM's histograms (vllm/v1/metrics/loggers.py, 0.33.0), and the shorter ones before 0.8.4. From
 // 0.32 on --custom-histogram-buckets may replace any bounds, so a page takes precedence.
 var (
-	ttftBounds = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560}
+	ttftBounds = []float64{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160,
+		640, 2560}
 	itlBounds  = []float64{.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80}
 	timeBounds = []float64{.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}
 	stepBounds = []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
@@ -35,8 +36,8 @@ var bounds = map[string]struct {
 // Bounds returns the finite upper bounds of a histogram's buckets in a release of vLLM, "" for the newest. It returns
 // nil if they are unknown, as for lengths, whose bounds end at the model's (LengthBounds).
 func Bounds(family, release string) []float64 {
-	name, prefix := Canonical(family)
-	b, ok := bounds[strings.TrimPrefix(name, engine.Canonical)]
+	canonical, prefix := Canonical(family)
+	b, ok := bounds[strings.TrimPrefix(canonical, engine.Canonical)]
 	if prefix == "" || !ok {
 		return nil
 	}

@@ -75,7 +75,7 @@ func prefixOf(suffix, release string) (string, bool) {
 func pageOf(prefix, release string, v0 bool) []string {
 	ray := strings.HasPrefix(prefix, "ray_")
 	created := !v0 && !ray && !isNewer(withCreated, release)
-	var names []string
+	var page []string
 	for _, f := range families() {
 		switch f.Kind {
 		case bothEngines:
@@ -101,8 +101,8 @@ func pageOf(prefix, release string, v0 bool) []string {
 			if rest, ok := strings.CutPrefix(name, engine.Canonical); ok {
 				name = prefix + rest
 			}
-			names = append(names, name)
+			page = append(page, name)
 		}
 	}
-	return names
+	return page
 }

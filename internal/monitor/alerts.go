@@ -108,7 +108,7 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 	known := map[[3]string]bool{}
 	if e.Err == nil {
 		a.fireAll(d, e.At)
-		known = judged(d)
+		known = listJudged(d)
 	}
 	hold := cmp.Or(time.Duration(a.Alerts().KeepFiringFor), keepFiringFor)
 	var out []collect.Alert
@@ -173,9 +173,9 @@ func (al *activeAlert) wasTold(at, away time.Time) bool {
 	return !al.ended.IsZero() && ago > resendEnded && (at.Sub(away) > resendEnded || ago > awayAtMost)
 }
 
-// judged lists the models that a diagnosis could judge. A fault that it did not find on them is absent. A finding
+// listJudged lists the models that a diagnosis could judge. A fault that it did not find on them is absent. A finding
 // without a model belongs to the worst model.
-func judged(d *diagnose.Diagnosis) map[[3]string]bool {
+func listJudged(d *diagnose.Diagnosis) map[[3]string]bool {
 	out := map[[3]string]bool{}
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]

@@ -42,16 +42,16 @@ type Watchdog struct {
 	// Beat sends a heartbeat.
 	Beat func(collect.Alert)
 
-	looked time.Time   // the look before
-	judged time.Time   // when a judgement last held
-	known  *Evaluation // that judgement, the first one where none has held
-	active map[string]collect.Alert
-	blind  atomic.Bool
-	failed map[string]time.Time // since when scrapes fail, by job and instance
+	looked     time.Time   // the look before
+	judged     time.Time   // when a judgement last held
+	evaluation *Evaluation // that judgement, the first one where none has held
+	active     map[string]collect.Alert
+	isBlind    atomic.Bool
+	failed     map[string]time.Time // since when scrapes fail, by job and instance
 }
 
 // Blind reports whether nothing is judged.
-func (w *Watchdog) Blind() bool { return w.blind.Load() }
+func (w *Watchdog) Blind() bool { return w.isBlind.Load() }
 
 // Run looks every few seconds until the context ends.
 func (w *Watchdog) Run(ctx context.Context) {
@@ -72,8 +72,8 @@ func (w *Watchdog) Run(ctx context.Context) {
 func (w *Watchdog) checkSight(now time.Time) (since time.Time, why string, blind bool) {
 	e := w.Monitor.Latest()
 	why = w.Unstored()
-	if w.known == nil && e != nil && e.Err == nil {
-		w.known = e // which may know what there is, if no more
+	if w.evaluation == nil && e != nil && e.Err == nil {
+		w.evaluation = e // which may know what there is, if no more
 	}
 	if step := now.Sub(w.looked); step < 0 || step > blindAfter { // it begins, or the clock was set
 		w.judged = now
@@ -82,7 +82,7 @@ func (w *Watchdog) checkSight(now time.Time) (since time.Time, why string, blind
 	w.looked = now
 	// none of a clock that was ahead
 	if e != nil && e.Err == nil && why == "" && e.At.After(w.judged) && !e.At.After(now) {
-		w.judged, w.known = e.At, e
+		w.judged, w.evaluation = e.At, e
 	}
 	switch {
 	case why != "":
@@ -109,14 +109,14 @@ func (w *Watchdog) noteFailures(now time.Time) {
 	w.failed = failed
 }
 
-// down are the alerts of servers that have not answered for a minute, one for each model and engine.
-func (w *Watchdog) down(now time.Time) (out []collect.Alert) {
+// makeDownAlerts returns the alerts of servers that have not answered for a minute, one for each model and engine.
+func (w *Watchdog) makeDownAlerts(now time.Time) (out []collect.Alert) {
 	i := slices.IndexFunc(w.Monitor.o.Diagnose.Pathologies,
 		func(p *catalog.Pathology) bool { return p.ID == "target-down" })
-	if w.known == nil || i < 0 {
+	if w.evaluation == nil || i < 0 {
 		return nil
 	}
-	d, p := &w.known.Diagnosis, w.Monitor.o.Diagnose.Pathologies[i]
+	d, p := &w.evaluation.Diagnosis, w.Monitor.o.Diagnose.Pathologies[i]
 	for _, v := range d.Verdicts {
 		f := diagnose.Finding{Pathology: p, Model: v.Model, Severity: catalog.Ticket}
 		all := 0
@@ -157,13 +157,13 @@ func (w *Watchdog) alert(name string, severity catalog.Severity, began time.Time
 // Check looks once, and sends what there is to say; that is sent again while it lasts.
 func (w *Watchdog) Check(now time.Time) {
 	now = now.Round(0) // by the wall clock, as samples are
-	var found []collect.Alert
+	var alerts []collect.Alert
 	since, why, blind := w.checkSight(now)
 	if w.noteFailures(now); blind {
 		a := w.alert("SixtyBlind", catalog.Page, since, fmt.Sprintf("sixty judges nothing since %s: %s",
 			since.UTC().Format("15:04:05 UTC"), why))
 		a.Annotations["description"] = "No fault is found until this is fixed. Servers that do not answer are still reported."
-		found = append(w.down(now), a)
+		alerts = append(w.makeDownAlerts(now), a)
 	} else {
 		beat := w.alert(receivers.Heartbeat, catalog.Page, now, "sixty judges")
 		delete(beat.Labels, "severity")
@@ -171,23 +171,23 @@ func (w *Watchdog) Check(now time.Time) {
 		w.Beat(beat)
 	}
 	if text := w.Full(); text != "" {
-		found = append(found, w.alert("SixtyDiskFull", catalog.Ticket, now, text))
+		alerts = append(alerts, w.alert("SixtyDiskFull", catalog.Ticket, now, text))
 	}
 	for _, f := range w.Failures() {
 		if now.Sub(f.Since) > undeliveredAfter {
 			a := w.alert(receivers.Failing, catalog.Ticket, f.Since, f.String())
 			a.Labels["receiver"] = f.Receiver
-			found = append(found, a)
+			alerts = append(alerts, a)
 		}
 	}
-	w.blind.Store(blind)
-	w.send(now, found)
+	w.isBlind.Store(blind)
+	w.send(now, alerts)
 }
 
 // send sends alerts, and the end of earlier alerts that are not among them.
-func (w *Watchdog) send(now time.Time, found []collect.Alert) {
+func (w *Watchdog) send(now time.Time, alerts []collect.Alert) {
 	active := map[string]collect.Alert{}
-	for _, a := range found {
+	for _, a := range alerts {
 		key := alertKey(a.Labels)
 		if before, goes := w.active[key]; goes && before.Began.Before(now) { // unless the clock was set back
 			a.Began = before.Began

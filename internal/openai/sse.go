@@ -16,17 +16,17 @@ var ErrEventTooLarge = errors.New("server-sent event too large")
 // (WHATWG HTML, section 9.2.6). Lines end with LF, CR LF or CR, and a byte order mark may come
 // first; fields other than data are skipped. The zero value is ready to use.
 type Events struct {
-	line    []byte // the beginning of a line whose end has not arrived
-	data    []byte // data of the event whose end has not arrived
-	pending bool   // data holds something, perhaps an empty line
-	begun   bool   // the first line was read
-	cr      bool   // the last line ended with a CR, to which an LF may belong
+	partial  []byte // the beginning of a line whose end has not arrived
+	gathered []byte // data of the event whose end has not arrived
+	pending  bool   // data holds something, perhaps an empty line
+	begun    bool   // the first line was read
+	cr       bool   // the last line ended with a CR, to which an LF may belong
 }
 
 var mark = []byte("\xef\xbb\xbf")
 
 // Reset makes e ready for another stream and keeps its memory.
-func (e *Events) Reset() { *e = Events{line: e.line[:0], data: e.data[:0]} }
+func (e *Events) Reset() { *e = Events{partial: e.partial[:0], gathered: e.gathered[:0]} }
 
 // Next returns the data of the next event that p completes, and the rest of p. If ok is false, no
 // event is complete and p was consumed. The data is valid until the next call and may point into p.
@@ -40,28 +40,28 @@ func (e *Events) Next(p []byte) (data, rest []byte, ok bool, err error) {
 	for len(p) > 0 {
 		i, next := lineEnd(p)
 		if i < 0 {
-			if len(e.line)+len(p) > MaxEvent {
+			if len(e.partial)+len(p) > MaxEvent {
 				return nil, nil, false, ErrEventTooLarge
 			}
-			e.line = append(e.line, p...)
+			e.partial = append(e.partial, p...)
 			return nil, nil, false, nil
 		}
 		line := p[:i]
 		e.cr = next == len(p) && next == i+1 && p[i] == '\r'
 		p = p[next:]
-		if len(e.line) > 0 {
-			if len(e.line)+len(line) > MaxEvent {
+		if len(e.partial) > 0 {
+			if len(e.partial)+len(line) > MaxEvent {
 				return nil, nil, false, ErrEventTooLarge
 			}
-			e.line = append(e.line, line...)
-			line, e.line = e.line, e.line[:0]
+			e.partial = append(e.partial, line...)
+			line, e.partial = e.partial, e.partial[:0]
 		}
 		if !e.begun {
 			e.begun, line = true, bytes.TrimPrefix(line, mark)
 		}
 		if len(line) == 0 {
 			if e.pending {
-				data, e.data, e.pending = e.data, e.data[:0], false
+				data, e.gathered, e.pending = e.gathered, e.gathered[:0], false
 				return data, p, true, nil
 			}
 			continue
@@ -73,13 +73,13 @@ func (e *Events) Next(p []byte) (data, rest []byte, ok bool, err error) {
 		if !e.pending && len(p) > 0 && p[0] == '\n' {
 			return value, p[1:], true, nil // the whole event lies in p: no copy
 		}
-		if len(e.data)+len(value) > MaxEvent {
+		if len(e.gathered)+len(value) > MaxEvent {
 			return nil, nil, false, ErrEventTooLarge
 		}
 		if e.pending {
-			e.data = append(e.data, '\n')
+			e.gathered = append(e.gathered, '\n')
 		}
-		e.data, e.pending = append(e.data, value...), true
+		e.gathered, e.pending = append(e.gathered, value...), true
 	}
 	return nil, nil, false, nil
 }
@@ -105,15 +105,15 @@ func lineEnd(p []byte) (end, next int) {
 // Flush returns the data of an event that the end of the stream cut off before its empty line.
 // Browsers drop such an event; some servers omit the last line end.
 func (e *Events) Flush() (data []byte, ok bool) {
-	if len(e.line) > 0 {
-		if v, isData := dataField(e.line); isData {
+	if len(e.partial) > 0 {
+		if v, isData := dataField(e.partial); isData {
 			if e.pending {
-				e.data = append(e.data, '\n')
+				e.gathered = append(e.gathered, '\n')
 			}
-			e.data, e.pending = append(e.data, v...), true
+			e.gathered, e.pending = append(e.gathered, v...), true
 		}
 	}
-	data, ok = e.data, e.pending
+	data, ok = e.gathered, e.pending
 	e.Reset()
 	return data, ok
 }

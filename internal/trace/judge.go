@@ -135,7 +135,7 @@ func NewPopulation(traces []*Trace) (p Population) {
 }
 
 // Known returns the normal time of a row in seconds according to servers' metrics, with its source.
-type Known func(*Row) (normal float64, from string, ok bool)
+type Known func(*Row) (normal float64, source string, ok bool)
 
 // Judge says where the time of a request went. Normal times come from known, which may be nil, or
 // else from other requests of the same way.

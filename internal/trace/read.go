@@ -270,7 +270,7 @@ func readJaeger(data []byte) (out []Span, err error) {
 		Key   string `json:"key"`
 		Value any    `json:"value"`
 	}
-	var traces []struct {
+	var decoded []struct {
 		Processes map[string]struct {
 			ServiceName string `json:"serviceName"`
 			Tags        []tag  `json:"tags"`
@@ -289,11 +289,11 @@ func readJaeger(data []byte) (out []Span, err error) {
 			Tags []tag `json:"tags"`
 		} `json:"spans"`
 	}
-	if err := json.Unmarshal(data, &traces); err != nil {
+	if err := json.Unmarshal(data, &decoded); err != nil {
 		return nil, fmt.Errorf("not a Jaeger answer: %w", err)
 	}
 	const most = math.MaxInt64 / 2000 // microseconds; the sum of two of them is still a time
-	for _, t := range traces {
+	for _, t := range decoded {
 		for _, from := range t.Spans {
 			p := t.Processes[from.ProcessID]
 			s := Span{

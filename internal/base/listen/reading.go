@@ -102,9 +102,9 @@ func (t *Turns) Handler(next http.Handler) http.Handler {
 			t.refuse(w, r)
 			return
 		}
-		a := &answer{ResponseWriter: w, turns: t, release: sync.OnceFunc(release)}
+		a := &answer{ResponseWriter: w, turns: t, releaseTurn: sync.OnceFunc(release)}
 		defer func() {
-			a.release()
+			a.releaseTurn()
 			t.unread.Release(a.unread)
 		}()
 		next.ServeHTTP(a, r)
@@ -151,16 +151,16 @@ func (t *Turns) acquire(r *http.Request) (release func(), ok bool) {
 // An answer releases its turn with its first byte.
 type answer struct {
 	http.ResponseWriter
-	turns   *Turns
-	release func()
-	begun   bool
-	unread  int64 // bytes
+	turns       *Turns
+	releaseTurn func()
+	begun       bool
+	unread      int64 // bytes
 }
 
 func (a *answer) Write(p []byte) (int, error) {
 	if n := int64(len(p)); !a.begun && a.turns.unread.TryAcquire(n) {
 		a.unread = n
-		a.release()
+		a.releaseTurn()
 	}
 	a.begun = true
 	return a.ResponseWriter.Write(p)

@@ -279,15 +279,15 @@ func (s *tarSink) Close() error {
 type dirSink string
 
 func (d dirSink) writeFile(name string, _ time.Time, body []byte) error {
-	path := filepath.Join(string(d), filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	target := filepath.Join(string(d), filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err
 	}
-	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
+	tmp := filepath.Join(filepath.Dir(target), "."+filepath.Base(target))
 	if err := os.WriteFile(tmp, body, 0o644); err != nil {
 		return err
 	}
-	return os.Rename(tmp, path)
+	return os.Rename(tmp, target)
 }
 
 func (dirSink) Close() error { return nil }

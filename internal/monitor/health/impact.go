@@ -45,7 +45,7 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	if err != nil {
 		return nil, err
 	}
-	limits := m.limits()
+	limits := m.findLimits()
 	out := &view.Impact{}
 	out.Late, out.Of, out.Limit = m.above(first, limits, catalog.TTFTObjective, catalog.TTFTWorse.Baseline.Offset)
 	stuck := m.stuck(opened)

@@ -190,10 +190,10 @@ func (it *item) key() string { return it.signal.Name + it.expr }
 func (m *measuring) at(k int) time.Time { return m.c.To.Add(-time.Duration(m.n-1-k) * m.step) }
 
 // ask puts all questions.
-func (m *measuring) ask(ctx context.Context, items ...item) error {
+func (m *measuring) ask(ctx context.Context, asked ...item) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(concurrency)
-	for _, it := range items {
+	for _, it := range asked {
 		a := &answer{problem: m.problem(it.signal), course: slices.Repeat([]float64{math.NaN()}, m.n)}
 		if m.answers[it.key()] = a; a.problem != "" {
 			continue
@@ -309,8 +309,8 @@ func newReport(c *Config, targets []diagnose.Target) *Report {
 	return r
 }
 
-// limits are the objectives that hold for the model.
-func (m *measuring) limits() threshold.Sources {
+// findLimits returns the objectives that hold for the model.
+func (m *measuring) findLimits() threshold.Sources {
 	set := &m.c.Settings
 	limits := threshold.Sources{Set: set.Set, Measured: baseline.For(set.Baselines, m.pool.model)}
 	if o, ok := set.Objectives.For(m.labels); ok {
@@ -321,7 +321,7 @@ func (m *measuring) limits() threshold.Sources {
 
 // reportModel puts the answers together.
 func (m *measuring) reportModel() Model {
-	p, limits := m.pool, m.limits()
+	p, limits := m.pool, m.findLimits()
 	out := Model{
 		Model: p.model, Namespace: p.namespace, Cluster: p.cluster, Replicas: len(p.instances),
 		Status: view.HealthUnknown, Areas: []Area{}, Cost: m.cost(),

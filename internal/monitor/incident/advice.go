@@ -164,8 +164,8 @@ func (r *Record) Advised(d *diagnose.Diagnosis) {
 	}
 }
 
-// lead puts the advice before the other fixes that a diagnosis has.
-func lead(a *view.Advice, fixes []catalog.Fix) []catalog.Fix {
+// putAdviceFirst puts the advice before the other fixes that a diagnosis has.
+func putAdviceFirst(a *view.Advice, fixes []catalog.Fix) []catalog.Fix {
 	out := slices.Clone(a.Fixes)
 	for i := range out {
 		if now := find(fixes, out[i].Key()); now != nil && out[i].Predicted == nil && now.Summary == out[i].Summary {
@@ -226,10 +226,10 @@ func (t *Tracker) conformFindings(l *indexedDiagnosis, d *diagnose.Diagnosis) {
 			f.Since, f.SinceAtLeast = since, r.BeganAtLeast && since.Equal(r.Began)
 		}
 		if f.Pathology.ID == r.Pathology {
-			f.Severity, _ = catalog.ParseSeverity(cmp.Or(r.State.now, r.Severity))
+			f.Severity, _ = catalog.ParseSeverity(cmp.Or(r.State.presentSeverity, r.Severity))
 			f.Chain = r.chain(f.Chain)
 			if r.Advice != nil && r.Advice.Pathology == r.Pathology {
-				f.Fixes = lead(r.Advice, f.Fixes)
+				f.Fixes = putAdviceFirst(r.Advice, f.Fixes)
 			}
 		}
 	}
@@ -272,10 +272,10 @@ func Conform(d *diagnose.Diagnosis, catalogue []*catalog.Pathology, open []view.
 	l := newLook(d)
 	t := NewTracker(catalogue, nil, nil)
 	for _, s := range open {
-		r := &Record{Summary: s, State: State{Instances: l.instances(s.Affected), LastSeen: l.at}}
+		r := &Record{Summary: s, State: State{Instances: l.instancesOf(s.Affected), LastSeen: l.at}}
 		r.State.Members = union([]string{s.Pathology}, slices.Collect(maps.Keys(s.Since)), maxTurns)
 		if s.Phase == view.Degraded { // though it was worse
-			r.State.now = catalog.Ticket.String()
+			r.State.presentSeverity = catalog.Ticket.String()
 		}
 		t.records = append(t.records, r)
 	}
@@ -315,7 +315,7 @@ func (t *Tracker) hold(r *Record, l *indexedDiagnosis, model string) {
 // open returns the open incident of a finding or verdict, or nil. It compares labels, because a diagnosis' name of a
 // model depends on its other models.
 func (t *Tracker) open(l *indexedDiagnosis, model, id string, targets []string) (best *Record) {
-	p, instances := l.poolOf(model, targets), l.instances(targets)
+	p, instances := l.poolOf(model, targets), l.instancesOf(targets)
 	for _, r := range t.records {
 		if r.Open() && r.samePool(p, instances) && slices.Contains(r.State.Members, id) &&
 			(best == nil || share(r.State.Instances, instances)) {
@@ -332,7 +332,7 @@ func (t *Tracker) leads(l *indexedDiagnosis, v *diagnose.Verdict) *Record {
 	if r != nil || v.Status == diagnose.Firing && v.Severity >= catalog.Ticket {
 		return r
 	}
-	p, instances := l.poolOf(v.Model, v.Targets), l.instances(v.All)
+	p, instances := l.poolOf(v.Model, v.Targets), l.instancesOf(v.All)
 	for _, o := range t.records {
 		if o.Open() && o.samePool(p, instances) && (r == nil || o.QuietSince == nil) {
 			r = o
@@ -430,7 +430,7 @@ func (r *Record) measure(v *indexedDiagnosis, of []string) {
 // stands says where the incident stands.
 func (r *Record) stands() {
 	r.ClosesAt = nil
-	switch worst, _ := catalog.ParseSeverity(cmp.Or(r.State.now, r.Severity)); {
+	switch worst, _ := catalog.ParseSeverity(cmp.Or(r.State.presentSeverity, r.Severity)); {
 	case !r.Open():
 		r.Phase = view.Closed
 	case r.QuietSince != nil:

@@ -26,10 +26,10 @@ type Link struct {
 	Traffic      bool      `json:"traffic"`
 }
 
-// name decides the title of an incident, once for each cause. The title has the first link of the chain, without its
-// number: the summary has the present number. An earlier link of the catalogue's chain replaces the title, and the
+// decideTitle decides the title of an incident, once for each cause. The title has the first link of the chain, without
+// its number: the summary has the present number. An earlier link of the catalogue's chain replaces the title, and the
 // change is an event.
-func (r *Record) name(f *diagnose.Finding, at time.Time) {
+func (r *Record) decideTitle(f *diagnose.Finding, at time.Time) {
 	first := r.State.First
 	if first == nil || first.Pathology != f.Pathology.ID {
 		r.Title, r.State.First, r.State.Broke, first = f.Pathology.Name(), nil, nil, nil
@@ -54,7 +54,7 @@ func (r *Record) name(f *diagnose.Finding, at time.Time) {
 			return // traffic has no earlier cause here
 		}
 		r.addEvent(at, Titled, fmt.Sprintf("It began with something earlier: %s, and not %s",
-			s.Tell(false), first.step().Tell(false)))
+			s.Tell(false), first.toStep().Tell(false)))
 	}
 	e := &s.Evidence
 	r.State.First = &Link{
@@ -64,8 +64,8 @@ func (r *Record) name(f *diagnose.Finding, at time.Time) {
 	r.Title = f.Pathology.Name() + ": " + s.Tell(false)
 }
 
-// step is the link as a diagnosis has it.
-func (l *Link) step() *diagnose.Step {
+// toStep returns the link as a diagnosis has it.
+func (l *Link) toStep() *diagnose.Step {
 	s := &diagnose.Step{Says: l.Says, Since: l.Since, SinceAtLeast: l.SinceAtLeast, Traffic: l.Traffic}
 	s.Evidence = catalog.Evidence{Signal: indicator.ByName(l.Signal), Value: indicator.Known(l.Value),
 		Holds: catalog.True}
@@ -82,7 +82,7 @@ func (r *Record) chain(steps []diagnose.Step) []diagnose.Step {
 	if first == nil || indicator.ByName(first.Signal) == nil { // an earlier release wrote it
 		return steps
 	}
-	begins := first.step()
+	begins := first.toStep()
 	out := []diagnose.Step{*begins}
 	for _, s := range steps {
 		if s.Says == begins.Says {

@@ -57,9 +57,9 @@ func DiagnosisOf(d *diagnose.Diagnosis, r *Record) (narrowed diagnose.Diagnosis,
 // Instances lists the instance labels of a diagnosis' targets, the verdict's first.
 func Instances(d *diagnose.Diagnosis) []string {
 	l := newLook(d)
-	out := l.instances(d.Verdict.Targets)
+	out := l.instancesOf(d.Verdict.Targets)
 	for i := range d.Targets {
-		out = union(out, l.instances([]string{d.Targets[i].Name}), maxTargets)
+		out = union(out, l.instancesOf([]string{d.Targets[i].Name}), maxTargets)
 	}
 	return out
 }

@@ -50,8 +50,8 @@ type State struct {
 	Servers int                  `json:"servers"`         // that the model has
 	Born    map[string]time.Time `json:"born,omitempty"`  // when each of them began to serve
 
-	now  string            // severity of the present findings
-	told *diagnose.Finding // the last one of what it is called by
+	presentSeverity string            // severity of the present findings
+	told            *diagnose.Finding // the last one of what it is called by
 
 	scaled, unoffered time.Duration // for how long there are others servers, and the advice was not offered
 

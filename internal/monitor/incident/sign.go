@@ -41,7 +41,7 @@ func newLook(d *diagnose.Diagnosis) *indexedDiagnosis {
 		if f.Status != diagnose.Firing || f.InhibitedBy != "" || f.Severity < catalog.Ticket {
 			continue
 		}
-		s := sign{pool: v.poolOf(f.Model, f.Targets), Finding: f, instances: v.instances(f.Targets),
+		s := sign{pool: v.poolOf(f.Model, f.Targets), Finding: f, instances: v.instancesOf(f.Targets),
 			since: f.Since.UTC()}
 		if s.since.IsZero() || s.since.After(v.at) {
 			s.since = v.at
@@ -61,8 +61,8 @@ func (v *indexedDiagnosis) poolOf(name string, targets []string) pool {
 	return pool{l["cluster"], l["namespace"], l["model_name"]}
 }
 
-// instances are the label of targets that stays while their names change.
-func (v *indexedDiagnosis) instances(targets []string) []string {
+// instancesOf returns the label of targets that stays while their names change.
+func (v *indexedDiagnosis) instancesOf(targets []string) []string {
 	var out []string
 	for _, t := range targets {
 		i := v.labels[t]["instance"]
@@ -90,7 +90,7 @@ func (r *Record) samePool(p pool, instances []string) bool {
 // verdictOf returns the index of the verdict on an incident's model, negative if there is none.
 func (v *indexedDiagnosis) verdictOf(r *Record) int {
 	return slices.IndexFunc(v.Verdicts, func(w diagnose.Verdict) bool {
-		return r.samePool(v.poolOf(w.Model, w.Targets), v.instances(slices.Concat(w.Targets, w.All)))
+		return r.samePool(v.poolOf(w.Model, w.Targets), v.instancesOf(slices.Concat(w.Targets, w.All)))
 	})
 }
 
@@ -102,7 +102,7 @@ func (v *indexedDiagnosis) verdictWithout(r *Record) *diagnose.Verdict {
 		return nil
 	}
 	for _, u := range v.Unjudged {
-		if share(r.State.Instances, v.instances([]string{u.Target})) {
+		if share(r.State.Instances, v.instancesOf([]string{u.Target})) {
 			return nil
 		}
 	}
@@ -112,7 +112,8 @@ func (v *indexedDiagnosis) verdictWithout(r *Record) *diagnose.Verdict {
 			!slices.Contains(r.State.Members, f.Pathology.ID) {
 			continue
 		}
-		if at := v.instances(f.Targets); share(r.State.Instances, at) && r.samePool(v.poolOf(f.Model, f.Targets), at) {
+		if at := v.instancesOf(f.Targets); share(r.State.Instances, at) &&
+			r.samePool(v.poolOf(f.Model, f.Targets), at) {
 			return nil
 		}
 	}
@@ -123,6 +124,6 @@ func (v *indexedDiagnosis) verdictWithout(r *Record) *diagnose.Verdict {
 func (v *indexedDiagnosis) rulesOut(r *Record) bool {
 	return slices.ContainsFunc(v.Findings, func(f diagnose.Finding) bool {
 		return f.Pathology.ID == r.Pathology && f.Status == diagnose.OK && r.samePool(v.poolOf(f.Model, f.Targets),
-			v.instances(f.Targets))
+			v.instancesOf(f.Targets))
 	})
 }

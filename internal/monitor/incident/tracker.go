@@ -148,7 +148,7 @@ const engineRestart = "engine-restart"
 // follows reports whether a finding is a reaction to an incident: a restart of its servers, which is an event of the
 // incident.
 func (t *Tracker) follows(v *indexedDiagnosis, f *diagnose.Finding) bool {
-	at := v.instances(f.Targets)
+	at := v.instancesOf(f.Targets)
 	return f.Pathology.ID == engineRestart && slices.ContainsFunc(t.records, func(r *Record) bool {
 		return r.Pathology != engineRestart && !r.past(v.at) && r.Began.Before(f.Since) &&
 			r.samePool(v.poolOf(f.Model, f.Targets), at) && share(r.State.Instances, at)
@@ -332,16 +332,17 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 	r.weigh(v, signs, step)
 	recurs := r.addSigns(signs, before, last, v)
 	r.State.see(v, signs)
-	novel, was := slices.Contains(r.State.Members[known:], lead.Pathology.ID), cmp.Or(r.State.now, r.Severity)
+	novel, was := slices.Contains(r.State.Members[known:], lead.Pathology.ID),
+		cmp.Or(r.State.presentSeverity, r.Severity)
 	if e.Best = t.updateCause(r, lead); e.Best {
 		r.State.Kept = at
 	}
-	r.State.now = r.Severity
+	r.State.presentSeverity = r.Severity
 	if !slices.ContainsFunc(signs, func(s *sign) bool { return s.Pathology.ID == r.Pathology }) {
 		r.Summary.Summary = cmp.Or(diagnose.Names(t.catalogue)[r.Pathology], r.Pathology) + ", and then: " +
 			lead.Summary
 		if r.State.ruledOut >= Refuted {
-			r.State.now = lead.Severity.String() // the incident is no worse than its present findings
+			r.State.presentSeverity = lead.Severity.String() // the incident is no worse than its present findings
 		}
 	}
 	for _, s := range signs {
@@ -359,7 +360,7 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 			indicator.FormatNumber(at.Sub(*quiet).Seconds(), indicator.Seconds)})
 		r.addVerdict(lead, at)
 		return e, true
-	case recurs, novel, r.State.now != was:
+	case recurs, novel, r.State.presentSeverity != was:
 		r.addVerdict(lead, at)
 		return e, true
 	}
@@ -417,7 +418,7 @@ func (r *Record) takeOnset(s *sign, anew bool, v *indexedDiagnosis) {
 // tell takes what a finding says of the incident that is called by it.
 func (r *Record) tell(s *sign, at time.Time, step time.Duration) {
 	r.Affected, r.Servers, r.Summary.Summary, r.State.Confidence = s.Targets, s.Servers, s.Summary, s.Confidence
-	r.name(s.Finding, at)
+	r.decideTitle(s.Finding, at)
 	told := *s.Finding
 	told.Chain = r.chain(told.Chain)
 	r.State.told = &told
@@ -451,7 +452,7 @@ func (s *State) see(v *indexedDiagnosis, signs []*sign) {
 	for i := range v.Findings {
 		f := &v.Findings[i]
 		if f.Status == diagnose.Firing && f.InhibitedBy != "" && slices.Contains(s.Members, f.Pathology.ID) &&
-			share(s.Instances, v.instances(f.Targets)) {
+			share(s.Instances, v.instancesOf(f.Targets)) {
 			s.Seen[f.Pathology.ID] = v.at
 		}
 	}

@@ -323,10 +323,10 @@ func (t *Notifier) worstAlert(alerts []*amalert.Alert) *amalert.Alert {
 		}
 		return now
 	}
-	rank := func(a *amalert.Alert) int { return t.rank(string(a.Labels["severity"])) }
+	rankOf := func(a *amalert.Alert) int { return t.rank(string(a.Labels["severity"])) }
 	worst := slices.MaxFunc(alerts, func(a, b *amalert.Alert) int {
 		return cmp.Or(last(a).Compare(last(b)),
-			rank(a)-rank(b))
+			rankOf(a)-rankOf(b))
 	})
 	a := worst.Alert
 	a.Labels = a.Labels.Clone()
@@ -433,8 +433,8 @@ func (t *Notifier) Notify(alerts ...collect.Alert) {
 	defer t.mu.Unlock()
 	var out []*amalert.Alert
 	for _, a := range alerts {
-		rank := t.rank(a.Labels["severity"])
-		if rank == int(catalog.Info) {
+		severityRank := t.rank(a.Labels["severity"])
+		if severityRank == int(catalog.Info) {
 			continue
 		}
 		b := model.Alert{
@@ -442,7 +442,7 @@ func (t *Notifier) Notify(alerts ...collect.Alert) {
 			GeneratorURL: strings.TrimSuffix(t.external.String(), "/") + a.Path,
 		}
 		group := b.Labels.Clone()
-		if rank >= 0 {
+		if severityRank >= 0 {
 			group["severity"] = "" // no alert has this value
 		}
 		b.Labels[fault] = model.LabelValue(group.Fingerprint().String())

@@ -197,24 +197,24 @@ func (c *scope) audit(w http.ResponseWriter, r *http.Request) {
 // settings shows the active configuration. Prometheus' configuration hides secrets, and a team does not see parts
 // that name others' servers.
 func (s *server) settings(w http.ResponseWriter, r *http.Request) {
-	cfg := s.collector.Config()
+	config := s.collector.Config()
 	set := s.monitor.Settings()
 	info, p := version.Get(), access.Of(r.Context())
 	out := map[string]any{
 		"version":               info,
 		"source":                s.source.Name,
 		"evaluation_interval_s": s.monitor.Every().Seconds(),
-		"scrape_interval_s":     time.Duration(cfg.GlobalConfig.ScrapeInterval).Seconds(),
+		"scrape_interval_s":     time.Duration(config.GlobalConfig.ScrapeInterval).Seconds(),
 		"login":                 s.served.AsksForCredentials(),
 		"user":                  p.Name,
 		"role":                  p.Role.String(),
 	}
 	if p.Restricted() {
-		out["targets"] = s.part(r.Context()).Scraped
+		out["targets"] = s.makePart(r.Context()).Scraped
 		web.Answer(w, out)
 		return
 	}
-	out["configuration"], out["thresholds"] = cfg.String(), set.Set
+	out["configuration"], out["thresholds"] = config.String(), set.Set
 	out["storage"] = map[string]any{"directory": s.cfg.Dir, "retention_s": s.cfg.Retention.Seconds(),
 		"retention_bytes": s.cfg.RetentionBytes}
 	out["alertmanagers"], out["targets"] = s.collector.Alertmanagers(), s.collector.ScrapeTargets()

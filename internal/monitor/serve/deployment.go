@@ -39,7 +39,7 @@ type Deployment struct {
 	Shard      string                  // "2/5": the second of five parts
 	NoHost     bool                    // do not read this machine for Targets that are on it
 
-	part *shard.Shard // parsed Shard; nil means everything
+	ownShard *shard.Shard // parsed Shard; nil means everything
 }
 
 // load reads the file, if there is one, and adds the deployment of the flags.
@@ -53,17 +53,16 @@ func (c *Config) load() (*monitor.Config, error) {
 	}
 	interval := time.Duration(file.Prometheus.GlobalConfig.ScrapeInterval)
 	for _, job := range c.jobs(interval, file.Sixty.Gateways) {
-		cfg := job
-		text, err := scrapeconfig.Generate(cfg)
+		text, err := scrapeconfig.Generate(job)
 		if err != nil {
 			return nil, err
 		}
 		added, err := promconfig.Load(string(text[0].Content), c.Log)
 		if err != nil {
-			return nil, fmt.Errorf("scrape configuration of %s: %w", cfg.Job, err)
+			return nil, fmt.Errorf("scrape configuration of %s: %w", job.Job, err)
 		}
 		for _, s := range added.ScrapeConfigs {
-			if !cfg.GPU && !c.Kubernetes {
+			if !job.GPU && !c.Kubernetes {
 				s.HTTPClientConfig = c.HTTP
 				s.HTTPClientConfig.FollowRedirects, s.HTTPClientConfig.EnableHTTP2 = true, true
 			}
@@ -81,10 +80,10 @@ func (c *Config) load() (*monitor.Config, error) {
 			"give a server's URL, --kubernetes, --prometheus URL, or --config FILE with scrape_configs")
 	}
 	if c.Shard != "" {
-		if c.part, err = shard.Parse(c.Shard); err != nil {
+		if c.ownShard, err = shard.Parse(c.Shard); err != nil {
 			return nil, err
 		}
-		keepShard(file.Prometheus, c.part)
+		keepShard(file.Prometheus, c.ownShard)
 	}
 	limitPages(file.Prometheus)
 	distinguishNames(file.Prometheus)
@@ -159,26 +158,26 @@ func distinguishNames(cfg *promconfig.Config) {
 
 // narrow restricts a store to the shard; nil means everything. Scraped targets are the shard's already.
 func (c *Config) narrow() func(context.Context, *source.Source, time.Time) (*source.Source, error) {
-	if c.part == nil || c.Prometheus.Prometheus == "" {
+	if c.ownShard == nil || c.Prometheus.Prometheus == "" {
 		return nil
 	}
-	return c.part.Narrow
+	return c.ownShard.Narrow
 }
 
 // keepShard keeps the shard's part of the targets, by Prometheus' hashmod of the addresses.
-func keepShard(cfg *promconfig.Config, part *shard.Shard) {
+func keepShard(cfg *promconfig.Config, ownShard *shard.Shard) {
 	const label = "__tmp_sixty_shard"
 	for _, s := range cfg.ScrapeConfigs {
 		s.RelabelConfigs = append(s.RelabelConfigs,
 			&relabel.Config{
-				SourceLabels: model.LabelNames{"__address__"}, Modulus: part.Of, TargetLabel: label,
+				SourceLabels: model.LabelNames{"__address__"}, Modulus: ownShard.Of, TargetLabel: label,
 				Action:    relabel.HashMod,
 				Separator: ";", Regex: relabel.DefaultRelabelConfig.Regex, Replacement: "$1",
 				NameValidationScheme: model.UTF8Validation,
 			},
 			&relabel.Config{
 				SourceLabels: model.LabelNames{label},
-				Regex:        relabel.MustNewRegexp(strconv.FormatUint(part.Part-1, 10)), Action: relabel.Keep,
+				Regex:        relabel.MustNewRegexp(strconv.FormatUint(ownShard.Part-1, 10)), Action: relabel.Keep,
 				Separator: ";", Replacement: "$1", NameValidationScheme: model.UTF8Validation,
 			})
 	}

@@ -96,8 +96,8 @@ func (c *scope) judge(ctx context.Context) {
 	}
 }
 
-// part is what package web shows.
-func (s *server) part(ctx context.Context) web.Part {
+// makePart returns what package web shows.
+func (s *server) makePart(ctx context.Context) web.Part {
 	c, by := s.scopeOf(ctx), access.Of(ctx)
 	c.judge(ctx)
 	p := web.Part{Monitor: c.monitor, Scraped: s.collector.ScrapeTargets()}

@@ -426,7 +426,7 @@ func (s *server) handler() (http.Handler, error) {
 		prom = s.collector.API(s.listener.Addr().String(), limits)
 	}
 	o := web.Options{
-		Part: s.part, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, WebFile: s.cfg.WebFile,
+		Part: s.makePart, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, WebFile: s.cfg.WebFile,
 		External: s.external, Registry: s.registry, Log: s.cfg.Log,
 		Trouble: s.currentProblems, Anomalies: s.anomalies.Latest, More: s.answers(), News: &s.told,
 		Blind: s.watchdog.Blind,

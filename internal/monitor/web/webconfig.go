@@ -19,9 +19,9 @@ import (
 // ReadWebConfig reads Prometheus' web configuration; without a file it is empty. The exporter toolkit applies its TLS
 // settings, the gate the others.
 func ReadWebConfig(path string) (*toolkit.Config, error) {
-	cfg := &toolkit.Config{}
+	config := &toolkit.Config{}
 	if path == "" {
-		return cfg, nil
+		return config, nil
 	}
 	text, err := fileio.Read(path, maxBody)
 	if err != nil {
@@ -29,13 +29,13 @@ func ReadWebConfig(path string) (*toolkit.Config, error) {
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
-	if err := d.Decode(cfg); err != nil { // one that is empty, as while it is written, would let everybody in
+	if err := d.Decode(config); err != nil { // one that is empty, as while it is written, would let everybody in
 		if errors.Is(err, io.EOF) {
 			err = errors.New("it is empty")
 		}
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return cfg, nil
+	return config, nil
 }
 
 // maxPasswords bounds how many are remembered.

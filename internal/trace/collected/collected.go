@@ -124,15 +124,15 @@ func getTrace(ctx context.Context, client *http.Client,
 	return resp.StatusCode, resp.Header.Get("Content-Type"), body, err
 }
 
-func decodeAnswer(kind string, body []byte) ([]trace.Span, *trace.Report, error) {
-	if strings.Contains(kind, "protobuf") {
-		spans, err := trace.Proto(body)
+func decodeAnswer(contentType string, answer []byte) ([]trace.Span, *trace.Report, error) {
+	if strings.Contains(contentType, "protobuf") {
+		spans, err := trace.Proto(answer)
 		return spans, nil, err
 	}
 	var own trace.Report
-	if json.Unmarshal(body, &own) == nil && own.Schema == trace.Schema {
+	if json.Unmarshal(answer, &own) == nil && own.Schema == trace.Schema {
 		return nil, &own, nil
 	}
-	spans, err := trace.JSON(body)
+	spans, err := trace.JSON(answer)
 	return spans, nil, err
 }

@@ -53,10 +53,10 @@ func Document(r *health.Report) *render.Document {
 		}
 		for k := range m.Areas {
 			a := &m.Areas[k]
-			rows, not := cells(r, a)
+			rows, unknown := cells(r, a)
 			d.ShowIn(render.Screen)
 			rank(map[bool]int{true: rankMeasured, false: rankUnknown}[a.Measured()])
-			d.Item(a.Title, line(rows, not)).Most = 1
+			d.Item(a.Title, line(rows, unknown)).Most = 1
 			if text := unknownPromises(a); text != "" {
 				d.Item("Unknown", text)
 			}
@@ -66,7 +66,7 @@ func Document(r *health.Report) *render.Document {
 			columns := render.Words(render.Columns("quantity", "value", "peak", ""))
 			columns[2].Left = true
 			d.Table(columns, rows)
-			for _, n := range not {
+			for _, n := range unknown {
 				d.Paragraph("", n)
 			}
 		}
@@ -103,16 +103,16 @@ func incidents(d *render.Document, r *health.Report) {
 }
 
 // line writes an area in one line: its numbers, or why there are none.
-func line(rows [][]string, not []string) string {
+func line(numbers [][]string, reasons []string) string {
 	var parts []string
-	for _, cells := range rows {
+	for _, cells := range numbers {
 		text := cells[0] + " " + cells[1]
 		if cells[3] != "" {
 			text += " (" + cells[3] + ")"
 		}
 		parts = append(parts, text)
 	}
-	return strings.Join(append(parts, not...), "; ")
+	return strings.Join(append(parts, reasons...), "; ")
 }
 
 // unknownPromises are the quantities of an area that were promised and are not known.
@@ -139,7 +139,7 @@ const fewModels = 3
 
 // cells returns the rows of an area that are known or have an objective (the quantity, its value, the worst moment, and
 // the objective), and the unknown ones by reason.
-func cells(r *health.Report, a *health.Area) (rows [][]string, not []string) {
+func cells(r *health.Report, a *health.Area) (rows [][]string, unknown []string) {
 	moment := "15:04"
 	if r.To.Sub(r.From) > 24*time.Hour {
 		moment = "Jan 2 15:04"
@@ -179,9 +179,9 @@ func cells(r *health.Report, a *health.Area) (rows [][]string, not []string) {
 		rows = append(rows, []string{title, value, peak, render.Clean(objective)})
 	}
 	for _, why := range reasons {
-		not = append(not, fmt.Sprintf("unknown: %s (%s)", render.And(titles[why]), render.Clean(why)))
+		unknown = append(unknown, fmt.Sprintf("unknown: %s (%s)", render.And(titles[why]), render.Clean(why)))
 	}
-	return rows, not
+	return rows, unknown
 }
 
 func span(r *health.Report) string {

@@ -41,7 +41,7 @@ type job struct {
 // dueCounts lists the incidents whose impact must be measured now: first, new incidents before people are told of them,
 // until somebody is hurt; later, continuing incidents from time to time, and ended ones.
 func (k *Keeper) dueCounts(d *diagnose.Diagnosis) (first, later []*incident.Record) {
-	for _, r := range k.records {
+	for _, r := range k.byID {
 		at := d.At.UTC()
 		if !r.Open() {
 			at = *r.Ended
@@ -68,7 +68,7 @@ func (k *Keeper) count(due []*incident.Record, within time.Duration, d *diagnose
 	for _, c := range due {
 		impact, err := k.c.Impact(ctx, q, c.Summary, c.State.Counted, d.Interval)
 		k.mu.Lock()
-		r := k.records[c.ID]
+		r := k.byID[c.ID]
 		switch {
 		case r == nil:
 		case err != nil:
@@ -100,8 +100,8 @@ func (k *Keeper) queueEvidence(e incident.Event, d *diagnose.Diagnosis, q metric
 	j.record, j.q, j.d = r.Copy(), q, part
 }
 
-// write stores evidence in the background, one incident after the other. The caller holds the lock.
-func (k *Keeper) write() {
+// storeEvidence stores evidence in the background, one incident after the other. The caller holds the lock.
+func (k *Keeper) storeEvidence() {
 	if k.busy {
 		return
 	}
@@ -141,7 +141,7 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 	d := j.d
 	d.Predict(ctx, j.q, k.c.Predict)
 	k.mu.Lock()
-	if r := k.records[j.id]; r != nil {
+	if r := k.byID[j.id]; r != nil {
 		r.Advised(&d)
 		k.dirty[j.id] = true
 		k.tracker.Conform(&d)
@@ -156,7 +156,7 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 		return errors.Join(errs, err)
 	}
 	k.mu.Lock()
-	r := k.records[j.id]
+	r := k.byID[j.id]
 	if r == nil { // removed meanwhile
 		k.mu.Unlock()
 		return errors.Join(errs, os.RemoveAll(filepath.Join(k.store.dir, j.id)))
@@ -189,7 +189,7 @@ func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (rec
 	if j.record.Cluster != "" {
 		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, "cluster", j.record.Cluster))
 	}
-	tmp := k.store.path(j.id, temporaryMark+evidenceFile)
+	tmp := k.store.filePath(j.id, temporaryMark+evidenceFile)
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, leftOut, fileio.StripOp(err)
 	}
@@ -218,7 +218,7 @@ func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (rec
 		recorded[w.Directory(name)] = labelsOf(of, j.record)
 	}
 	if err = errors.Join(err, w.Close()); err == nil {
-		err = fileio.Move(tmp, k.store.path(j.id, evidenceFile))
+		err = fileio.Move(tmp, k.store.filePath(j.id, evidenceFile))
 	}
 	return recorded, leftOut, err
 }

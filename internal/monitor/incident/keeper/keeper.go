@@ -56,16 +56,16 @@ const (
 // A Keeper keeps incidents. It is safe for concurrent use.
 type Keeper struct {
 	c       Config
-	store   *store
+	store   *fileStore
 	tracker *incident.Tracker
 
-	mu      sync.Mutex
-	records map[string]*incident.Record
-	dirty   map[string]bool // records that could not be written yet
-	beat    time.Time
-	pruned  time.Time
-	jobs    map[string]*job // by incident
-	busy    bool            // jobs are being done
+	mu     sync.Mutex
+	byID   map[string]*incident.Record
+	dirty  map[string]bool // records that could not be written yet
+	beat   time.Time
+	pruned time.Time
+	jobs   map[string]*job // by incident
+	busy   bool            // jobs are being done
 
 	broadcast func([]byte) // sends to other monitors; nil without any
 
@@ -79,7 +79,7 @@ func Open(ctx context.Context, c Config) (*Keeper, error) {
 	c.MaxIncidents, c.Retention, c.MaxEvidence = cmp.Or(c.MaxIncidents, 1000), cmp.Or(c.Retention, 90*24*time.Hour),
 		cmp.Or(c.MaxEvidence, 2<<30)
 	k := &Keeper{
-		c: c, records: map[string]*incident.Record{}, dirty: map[string]bool{}, jobs: map[string]*job{},
+		c: c, byID: map[string]*incident.Record{}, dirty: map[string]bool{}, jobs: map[string]*job{},
 	}
 	store, records, warnings, err := openStore(c.Dir)
 	if err != nil {
@@ -90,9 +90,9 @@ func Open(ctx context.Context, c Config) (*Keeper, error) {
 	}
 	k.store = store
 	for _, r := range records {
-		k.records[r.ID] = r
+		k.byID[r.ID] = r
 	}
-	k.tracker = incident.NewTracker(c.Catalogue, records, func(id string) bool { return k.records[id] != nil })
+	k.tracker = incident.NewTracker(c.Catalogue, records, func(id string) bool { return k.byID[id] != nil })
 	k.ctx, k.cancel = context.WithCancel(ctx)
 	return k, nil
 }
@@ -100,13 +100,13 @@ func Open(ctx context.Context, c Config) (*Keeper, error) {
 // Close writes pending changes until the context ends.
 func (k *Keeper) Close(ctx context.Context) error {
 	k.mu.Lock()
-	for _, r := range k.records {
+	for _, r := range k.byID {
 		if r.Open() {
 			k.dirty[r.ID] = true
 		}
 	}
 	err := k.flush()
-	k.write()
+	k.storeEvidence()
 	k.mu.Unlock()
 	err = errors.Join(err, k.WaitForEvidence(ctx))
 	k.cancel()
@@ -137,7 +137,7 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 	events := k.tracker.Observe(d)
 	for _, e := range events {
 		r := e.Record
-		k.records[r.ID] = r
+		k.byID[r.ID] = r
 		if e.Kind != incident.Kept {
 			k.dirty[r.ID] = true
 		}
@@ -148,7 +148,7 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 	first, later := k.dueCounts(d)
 	if since := d.At.Sub(k.beat); since >= heartbeat || since < 0 {
 		k.beat = d.At
-		for id, r := range k.records {
+		for id, r := range k.byID {
 			if r.Open() {
 				k.dirty[id] = true
 			}
@@ -163,7 +163,7 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 	for i, e := range events {
 		told[i] = e.Record.Copy().Summary
 	}
-	k.write()
+	k.storeEvidence()
 	k.mu.Unlock()
 	if q != nil {
 		err = errors.Join(err, k.learnLabels(d.At, q))
@@ -186,7 +186,7 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 func (k *Keeper) flush() error {
 	var errs error
 	for _, id := range slices.Sorted(maps.Keys(k.dirty)) {
-		r := k.records[id]
+		r := k.byID[id]
 		if r == nil {
 			delete(k.dirty, id)
 			continue
@@ -205,10 +205,10 @@ func (k *Keeper) flush() error {
 
 // prune deletes incidents beyond the retention or the maximum number.
 func (k *Keeper) prune(now time.Time) error {
-	kept, err := k.store.prune(slices.Collect(maps.Values(k.records)), now, &k.c)
-	k.records = map[string]*incident.Record{}
+	kept, err := k.store.prune(slices.Collect(maps.Values(k.byID)), now, &k.c)
+	k.byID = map[string]*incident.Record{}
 	for _, r := range kept {
-		k.records[r.ID] = r
+		k.byID[r.ID] = r
 	}
 	if err != nil {
 		return fmt.Errorf("remove old incidents: %w", err)
@@ -264,7 +264,7 @@ func (k *Keeper) List(q Query) []view.Summary {
 
 // latest are the records, the latest first. It needs the lock.
 func (k *Keeper) latest() []*incident.Record {
-	return slices.SortedFunc(maps.Values(k.records), incident.Latest)
+	return slices.SortedFunc(maps.Values(k.byID), incident.Latest)
 }
 
 // ErrUnknown is wrapped by the error for an id that no incident has.
@@ -272,7 +272,7 @@ var ErrUnknown = errors.New("no such incident")
 
 // find returns an incident that somebody sees; nil sees all.
 func (k *Keeper) find(id string, by *access.Principal) (*incident.Record, error) {
-	if r := k.records[id]; r != nil && (by == nil || sees(by, r)) {
+	if r := k.byID[id]; r != nil && (by == nil || sees(by, r)) {
 		return r, nil
 	}
 	return nil, hint.With(fmt.Errorf("%w: %q", ErrUnknown, id),
@@ -287,7 +287,7 @@ func (k *Keeper) Get(id string, by *access.Principal) (view.Incident, error) {
 		k.mu.Unlock()
 		return view.Incident{}, err
 	}
-	others := slices.DeleteFunc(slices.Collect(maps.Values(k.records)),
+	others := slices.DeleteFunc(slices.Collect(maps.Values(k.byID)),
 		func(o *incident.Record) bool { return !sees(by, o) })
 	out := view.Incident{Similar: incident.FindSimilar(r, others)}
 	c, recorded := r.Copy(), !by.Restricted() || len(seenAmong(r.State.Recorded, by)) > 0
@@ -405,7 +405,7 @@ func (k *Keeper) Recording(id string, by *access.Principal) (path string, direct
 		return "", nil, hint.With(fmt.Errorf("%w: no recording of %s is stored", os.ErrNotExist, id),
 			"recordings are written within a minute, and the oldest are removed first")
 	}
-	return k.store.path(id, evidenceFile), directories, nil
+	return k.store.filePath(id, evidenceFile), directories, nil
 }
 
 // PostMortem writes an incident as Markdown.

@@ -235,7 +235,7 @@ func TestItIsBounded(t *testing.T) {
 			observe(t, k, sick(at, p, "m0"))
 			at = at.Add(15 * time.Second)
 		}
-		must.Succeed(t, os.WriteFile(k.store.path(k.List(Query{Model: "m0"})[0].ID, evidenceFile), make([]byte, 1000), 0o644))
+		must.Succeed(t, os.WriteFile(k.store.filePath(k.List(Query{Model: "m0"})[0].ID, evidenceFile), make([]byte, 1000), 0o644))
 		for range 100 {
 			observe(t, k, sick(at, p))
 			at = at.Add(time.Minute)

@@ -84,7 +84,7 @@ func (k *Keeper) Merge(text []byte) error {
 // beginning. Two monitors judge independently, so the ids differ by when each saw it. It returns nil without a match.
 func (k *Keeper) same(d *view.Summary) (best *incident.Record) {
 	apart := func(r *incident.Record) time.Duration { return r.Began.Sub(d.Began).Abs() }
-	for _, r := range k.records {
+	for _, r := range k.byID {
 		if r.Cluster == d.Cluster && r.Namespace == d.Namespace && r.Model == d.Model && apart(r) <= incident.Rejoin &&
 			slices.ContainsFunc(r.State.Members, func(id string) bool { return !d.Since[id].IsZero() }) &&
 			(best == nil || apart(r) < apart(best)) {

@@ -35,7 +35,7 @@ const (
 	temporaryMark = "."                // names of files that are being written begin with it
 )
 
-type store struct {
+type fileStore struct {
 	dir string
 	// write puts a file in its place; tests let it fail.
 	write func(path string, write func(io.Writer) error) error
@@ -45,8 +45,8 @@ type store struct {
 var validID = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{4}-[a-zA-Z0-9_-]{1,100}$`)
 
 // openStore reads a directory, and creates it if necessary. Unreadable incidents are set aside with a warning.
-func openStore(dir string) (s *store, records []*incident.Record, warnings []string, err error) {
-	s = &store{dir: dir, write: fileio.Write}
+func openStore(dir string) (s *fileStore, records []*incident.Record, warnings []string, err error) {
+	s = &fileStore{dir: dir, write: fileio.Write}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, nil, hint.With(fmt.Errorf("open the incidents: %w", fileio.StripOp(err)),
 			"name a writable directory")
@@ -74,7 +74,7 @@ func openStore(dir string) (s *store, records []*incident.Record, warnings []str
 }
 
 // ids are the names of the directories that are ours.
-func (s *store) ids() (out []string, err error) {
+func (s *fileStore) ids() (out []string, err error) {
 	entries, err := os.ReadDir(s.dir)
 	for _, e := range entries {
 		if e.IsDir() && validID.MatchString(e.Name()) {
@@ -86,26 +86,26 @@ func (s *store) ids() (out []string, err error) {
 
 // sweep removes what a killed process left behind, and the whole directory where nothing is in
 // its place yet.
-func (s *store) sweep(id string) (unbegun bool, err error) {
-	dir := filepath.Join(s.dir, id)
-	files, err := os.ReadDir(dir)
+func (s *fileStore) sweep(id string) (unbegun bool, err error) {
+	incidentDir := filepath.Join(s.dir, id)
+	files, err := os.ReadDir(incidentDir)
 	unbegun = err == nil
 	for _, f := range files {
 		if strings.HasPrefix(f.Name(), temporaryMark) {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, f.Name())))
+			err = errors.Join(err, os.RemoveAll(filepath.Join(incidentDir, f.Name())))
 		} else {
 			unbegun = false
 		}
 	}
 	if unbegun && err == nil {
-		err = os.Remove(dir)
+		err = os.Remove(incidentDir)
 	}
 	return unbegun && err == nil, fileio.StripOp(err)
 }
 
 // load reads a record.
-func (s *store) load(id string) (*incident.Record, error) {
-	b, err := fileio.Read(s.path(id, recordFile), maxRecord)
+func (s *fileStore) load(id string) (*incident.Record, error) {
+	b, err := fileio.Read(s.filePath(id, recordFile), maxRecord)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func check(r *incident.Record, id string) error {
 }
 
 // setAside moves an unreadable incident away, so that nothing is lost, and returns the warning.
-func (s *store) setAside(id string, why error) string {
+func (s *fileStore) setAside(id string, why error) string {
 	to := filepath.Join(s.dir, asideDir)
 	err := os.MkdirAll(to, 0o755)
 	for n := 0; err == nil; n++ {
@@ -157,15 +157,15 @@ func (s *store) setAside(id string, why error) string {
 		fileio.StripOp(err))
 }
 
-func (s *store) has(id, file string) bool {
-	info, err := os.Stat(s.path(id, file))
+func (s *fileStore) has(id, file string) bool {
+	info, err := os.Stat(s.filePath(id, file))
 	return err == nil && info.Mode().IsRegular() && info.Size() > 0
 }
 
-func (s *store) path(id, file string) string { return filepath.Join(s.dir, id, file) }
+func (s *fileStore) filePath(id, file string) string { return filepath.Join(s.dir, id, file) }
 
 // save writes a record.
-func (s *store) save(r *incident.Record) error {
+func (s *fileStore) save(r *incident.Record) error {
 	b, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return err
@@ -174,21 +174,21 @@ func (s *store) save(r *incident.Record) error {
 }
 
 // put writes a file of an incident, and makes sure that it is there after a loss of power.
-func (s *store) put(id, file string, content []byte) error {
-	dir := filepath.Join(s.dir, id)
-	if err := os.Mkdir(dir, 0o755); err == nil {
+func (s *fileStore) put(id, file string, content []byte) error {
+	incidentDir := filepath.Join(s.dir, id)
+	if err := os.Mkdir(incidentDir, 0o755); err == nil {
 		fileio.SyncDir(s.dir)
 	} else if !errors.Is(err, fs.ErrExist) {
 		return fileio.StripOp(err)
 	}
-	return s.write(s.path(id, file), func(w io.Writer) error {
+	return s.write(s.filePath(id, file), func(w io.Writer) error {
 		_, err := w.Write(content)
 		return err
 	})
 }
 
 // diagnosis writes a diagnosis of an incident as JSON.
-func (s *store) diagnosis(id, file string, d diagnose.Diagnosis) error {
+func (s *fileStore) diagnosis(id, file string, d diagnose.Diagnosis) error {
 	var b bytes.Buffer
 	if err := report.JSON(&b, d, report.Options{}); err != nil {
 		return err
@@ -197,8 +197,8 @@ func (s *store) diagnosis(id, file string, d diagnose.Diagnosis) error {
 }
 
 // document reads a diagnosis that was kept, nil without one.
-func (s *store) document(id, file string) (json.RawMessage, error) {
-	b, err := fileio.Read(s.path(id, file), maxDocument)
+func (s *fileStore) document(id, file string) (json.RawMessage, error) {
+	b, err := fileio.Read(s.filePath(id, file), maxDocument)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
@@ -212,8 +212,8 @@ func (s *store) document(id, file string) (json.RawMessage, error) {
 
 // prune removes the oldest closed records beyond a number and an age, and the oldest
 // recordings beyond a size; it returns the records that stay.
-func (s *store) prune(records []*incident.Record, now time.Time, c *Config) (kept []*incident.Record, err error) {
-	kept = slices.SortedStableFunc(slices.Values(records), incident.Latest)
+func (s *fileStore) prune(stored []*incident.Record, now time.Time, c *Config) (kept []*incident.Record, err error) {
+	kept = slices.SortedStableFunc(slices.Values(stored), incident.Latest)
 	for i := len(kept) - 1; i >= 0; i-- {
 		r := kept[i]
 		if r.Open() || len(kept) <= c.MaxIncidents && now.Sub(*r.Ended) <= c.Retention {
@@ -227,14 +227,14 @@ func (s *store) prune(records []*incident.Record, now time.Time, c *Config) (kep
 	}
 	size := int64(0)
 	for _, r := range kept {
-		info, e := os.Stat(s.path(r.ID, evidenceFile))
+		info, e := os.Stat(s.filePath(r.ID, evidenceFile))
 		if e != nil {
 			continue
 		}
 		if size += info.Size(); size <= c.MaxEvidence || r.Open() {
 			continue
 		}
-		if e := os.Remove(s.path(r.ID, evidenceFile)); e != nil {
+		if e := os.Remove(s.filePath(r.ID, evidenceFile)); e != nil {
 			err = errors.Join(err, fileio.StripOp(e))
 			continue
 		}

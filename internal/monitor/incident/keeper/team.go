@@ -28,7 +28,7 @@ const labelsTime = 5 * time.Second
 func (k *Keeper) learnLabels(at time.Time, q metrics.Querier) (errs error) {
 	var asked []*incident.Record
 	k.mu.Lock()
-	for _, r := range k.records {
+	for _, r := range k.byID {
 		if r.Open() && len(unlabelled(r)) > 0 {
 			asked = append(asked, r.Copy())
 		}
@@ -47,7 +47,7 @@ func (k *Keeper) learnLabels(at time.Time, q metrics.Querier) (errs error) {
 			continue
 		}
 		k.mu.Lock()
-		if r := k.records[a.ID]; r != nil {
+		if r := k.byID[a.ID]; r != nil {
 			if r.State.Where == nil {
 				r.State.Where = map[string]map[string]string{}
 			}

@@ -32,7 +32,7 @@ func TestATeamSeesItsEvidence(t *testing.T) {
 	}, nil))
 	id := k.List(Query{Model: "m"})[0].ID
 	k.mu.Lock()
-	r := k.records[id]
+	r := k.byID[id]
 	own, exporter := map[string]string{"instance": "own:8000", "namespace": "team-a"}, map[string]string{"instance": "exporter:9400", "namespace": "gpu"}
 	r.State.Where, r.HasRecording = map[string]map[string]string{"own:8000": own}, true
 	r.State.Recorded = map[string]map[string]string{"own:8000": own, "exporter:9400": exporter}

@@ -61,17 +61,17 @@ var answered = []struct {
 
 // Ask answers a question about the servers of a diagnosis, with the simulation, the window and the server of
 // PredictFixes. If nothing is found on the model, that is its busiest server.
-func Ask(ctx context.Context, q metrics.Querier, d *diagnose.Diagnosis, ask Question) (*Answer, error) {
+func Ask(ctx context.Context, q metrics.Querier, d *diagnose.Diagnosis, question Question) (*Answer, error) {
 	k := slices.IndexFunc(d.Verdicts, func(v diagnose.Verdict) bool {
-		return ask.Model == "" || v.Model == ask.Model || strings.HasSuffix(ask.Model, "/"+v.Model) ||
-			d.Labels(v.Model, v.Targets)["model_name"] == ask.Model
+		return question.Model == "" || v.Model == question.Model || strings.HasSuffix(question.Model, "/"+v.Model) ||
+			d.Labels(v.Model, v.Targets)["model_name"] == question.Model
 	})
 	if k < 0 {
 		var names []string
 		for _, v := range d.Verdicts {
 			names = append(names, cmp.Or(d.Labels(v.Model, v.Targets)["model_name"], v.Model))
 		}
-		return nil, fmt.Errorf("no server has the model %q: there are %s", ask.Model, strings.Join(names, ", "))
+		return nil, fmt.Errorf("no server has the model %q: there are %s", question.Model, strings.Join(names, ", "))
 	}
 	v := &d.Verdicts[k]
 	target, fixes := v.Workload.Target, []*catalog.Fix{}
@@ -102,7 +102,7 @@ func Ask(ctx context.Context, q metrics.Querier, d *diagnose.Diagnosis, ask Ques
 				out.Replicas++
 			}
 		}
-		err = p.fillAnswer(&ask, out)
+		err = p.fillAnswer(&question, out)
 	})
 	if err != nil {
 		return nil, err
@@ -111,9 +111,9 @@ func Ask(ctx context.Context, q metrics.Querier, d *diagnose.Diagnosis, ask Ques
 }
 
 // fillAnswer fills an answer in.
-func (p *predictor) fillAnswer(ask *Question, answer *Answer) error {
+func (p *predictor) fillAnswer(question *Question, answer *Answer) error {
 	var f catalog.Fix
-	for flag, to := range ask.Args {
+	for flag, to := range question.Args {
 		f.Changes = append(f.Changes, catalog.Change{Flag: "--" + flag, To: to.Value})
 	}
 	slices.SortFunc(f.Changes, func(a, b catalog.Change) int { return strings.Compare(a.Flag, b.Flag) })
@@ -129,9 +129,9 @@ func (p *predictor) fillAnswer(ask *Question, answer *Answer) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoPrediction, err)
 	}
-	now, then := float64(max(answer.Replicas, 1)), float64(cmp.Or(ask.Replicas, max(answer.Replicas, 1)))
-	t := p.traffic.scaleLoad(cmp.Or(ask.Arrivals, 1) * now / then)
-	t.promptFactor, t.outputFactor = ask.Prompt, ask.Output
+	now, then := float64(max(answer.Replicas, 1)), float64(cmp.Or(question.Replicas, max(answer.Replicas, 1)))
+	t := p.traffic.scaleLoad(cmp.Or(question.Arrivals, 1) * now / then)
+	t.promptFactor, t.outputFactor = question.Prompt, question.Output
 	p.traffic, t = t, p.traffic
 	defer func() { p.traffic = t }()
 	outcomes, _, caveats, err := p.simulateFuture(after)

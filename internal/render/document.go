@@ -120,8 +120,8 @@ func (d *Document) Item(name, text string) *Block {
 }
 
 // List adds sentences, one below the other.
-func (d *Document) List(list ...string) {
-	for _, s := range list {
+func (d *Document) List(sentences ...string) {
+	for _, s := range sentences {
 		d.addBlock(Block{Kind: "list", Text: Clean(s)})
 	}
 }

@@ -197,10 +197,10 @@ func (t *document) writeRest(more int) {
 }
 
 // addSentences adds a section of sentences, where there are some.
-func (t *document) addSentences(title string, addSentences []string) {
-	if len(addSentences) > 0 {
+func (t *document) addSentences(title string, sentences []string) {
+	if len(sentences) > 0 {
 		t.Section(title, "")
-		t.List(addSentences...)
+		t.List(sentences...)
 	}
 }
 

@@ -29,13 +29,13 @@ func Read(path string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// Write writes a world-readable file.
-func Write(path string, write func(io.Writer) error) error {
+// Write writes a world-readable file, whose content fill writes.
+func Write(path string, fill func(io.Writer) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
-	if err := write(tmp); err != nil {
+	if err := fill(tmp); err != nil {
 		return errors.Join(err, tmp.Close(), os.Remove(tmp.Name()))
 	}
 	if err := moveIntoPlace(tmp, path, 0o644); err != nil {

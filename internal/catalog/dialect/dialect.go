@@ -120,11 +120,12 @@ func Named(id string) (Dialect, error) {
 func Usual() (Dialect, error) { return Named("vllm-v1") }
 
 // IDs lists the dialects that Named accepts, without releases.
-func IDs() (ids []string) {
+func IDs() []string {
+	var all []string
 	for _, e := range engines {
-		ids = append(ids, e.IDs...)
+		all = append(all, e.IDs...)
 	}
-	return ids
+	return all
 }
 
 // Others lists the inference servers beside vLLM's, each with a prefix of its own. The list is shared.

@@ -54,17 +54,17 @@ func (s *sli) chooseBucket(rules *Rules) error {
 	if !ok {
 		return nil
 	}
-	configured, known := s.cfg.Edges[family]
+	bucketEdges, known := s.cfg.Edges[family]
 	s.source = "read from the server"
 	if !known {
-		if configured, known = s.cfg.usualEdges(family); !known {
+		if bucketEdges, known = s.cfg.usualEdges(family); !known {
 			return hint.With(fmt.Errorf("the bucket edges of %s are not known",
 				strings.Join(s.cfg.metricNames(family), ", ")), "read them from a server")
 		}
 		s.source = "the engines' defaults, not read from a server"
 		rules.addWarning("bucket edges of %s: %s", family, s.source)
 	}
-	p, err := placeOn(s.promise.Target, configured)
+	p, err := placeOn(s.promise.Target, bucketEdges)
 	if err != nil {
 		return fmt.Errorf("%s of %s: %w", s.title(), family, err)
 	}

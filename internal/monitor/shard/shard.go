@@ -238,15 +238,15 @@ func (s *Shard) divide(seen map[place]*server) (mine, others map[place]bool) {
 // separate returns a matcher that selects some servers and no others, nil without servers. It uses a label that
 // excludes all other servers, because such a label stays the same when replicas come and go, or else addresses. Other
 // servers with the same addresses, as in overlapping networks of clusters, are returned.
-func separate(ours, others map[place]bool) (*labels.Matcher, map[place]bool) {
+func separate(mine, others map[place]bool) (*labels.Matcher, map[place]bool) {
 	for i, n := range dialect.UsualInstance {
 		values := map[string]bool{}
-		for p := range ours {
+		for p := range mine {
 			values[p[i]] = true
 		}
 		alike := maps.Clone(others)
 		maps.DeleteFunc(alike, func(p place, _ bool) bool { return !values[p[i]] })
-		if len(ours) > 0 && (len(alike) == 0 && !values[""] || n == "instance") {
+		if len(mine) > 0 && (len(alike) == 0 && !values[""] || n == "instance") {
 			var texts []string
 			for v := range values {
 				texts = append(texts, regexp.QuoteMeta(v))

@@ -87,7 +87,7 @@ var markers = []string{"num_requests_running", "num_requests_waiting", "generati
 
 // Canonical returns a name with the prefix "vllm:", and its former prefix. Other programs' names are returned
 // unchanged, with the prefix "".
-func Canonical(name string) (canonical, prefix string) {
+func Canonical(name string) (renamed, prefix string) {
 	for _, p := range prefixes {
 		if rest, ok := strings.CutPrefix(name, p.prefix); ok {
 			return engine.Canonical + rest, p.prefix

@@ -25,9 +25,9 @@ func CopyRow(v []Value, row *[]Value) { *row = slices.Clone(v) }
 // A run is neighbouring pages of a table.
 type run struct{ from, pages uint32 }
 
-// Column is the number of a table's column, or -1.
-func (d *DB) Column(table, column string) int {
-	return slices.IndexFunc(d.Columns(table), func(c string) bool { return strings.EqualFold(c, column) })
+// Column is the number of the column with a name in a table, or -1.
+func (d *DB) Column(table, name string) int {
+	return slices.IndexFunc(d.Columns(table), func(c string) bool { return strings.EqualFold(c, name) })
 }
 
 // ahead is how many parts each worker reads ahead.

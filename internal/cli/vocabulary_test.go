@@ -87,6 +87,9 @@ func TestHelpFits(t *testing.T) {
 		if same, _, _ := sixty(t, append([]string{"help"}, strings.Fields(path)...)...); same != out && path != "" { // --version is a flag of the root
 			t.Errorf("help %s and %[1]s --help differ", path)
 		}
+		if strings.Contains(out, "(default )") {
+			t.Errorf("%s: a flag has an empty default", path)
+		}
 		for line := range strings.Lines(short + out) {
 			line = strings.TrimRight(line, "\n")
 			if render.Cells(line) > 80 {

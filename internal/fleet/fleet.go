@@ -233,6 +233,10 @@ func (f *Fleet) Describe(w io.Writer) {
 		fmt.Fprintf(w, "  GPU exporter  %s/metrics\n", u)
 		urls = append(urls, u)
 	}
+	if first := f.cfg.Scenario.Phases[0]; len(f.cfg.Scenario.Phases) > 1 {
+		healthy := time.Duration(float64(first.For) / f.cfg.Accelerate).Round(time.Second)
+		fmt.Fprintf(w, "The fault begins in %s; until then, a diagnosis says healthy.\n", healthy)
+	}
 	fmt.Fprintf(w, "try: sixty diagnose %s\n", strings.Join(urls, " "))
 	fmt.Fprintf(w, "     curl %s/v1/completions -H 'Content-Type: application/json' "+
 		"-d '{\"prompt\":\"Hello\",\"max_tokens\":20,\"stream\":true}'\n", f.URL(0))

@@ -56,9 +56,18 @@ func (t *Text) DropToFit(kept int) (whole bool) {
 		}
 	}
 	t.b.Reset()
+	blank := false
 	for i := range parts {
-		if !gone[i] {
-			t.b.WriteString(piece(i))
+		switch text := piece(i); {
+		case gone[i] || text == "":
+		case text == "\n":
+			blank = true // an empty line separates two parts that stay
+		default:
+			if blank && t.b.Len() > 0 {
+				t.b.WriteByte('\n')
+			}
+			blank = false
+			t.b.WriteString(text)
 		}
 	}
 	t.parts = nil

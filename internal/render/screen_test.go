@@ -49,3 +49,17 @@ func TestLowestRanksLeaveFirst(t *testing.T) {
 		})
 	}
 }
+
+func TestTheEmptyLineOfADroppedPartIsDropped(t *testing.T) {
+	text := NewText(Options{Width: 80})
+	for range screenLines - 1 {
+		text.Line("stays")
+	}
+	text.BeginDroppable(1)
+	text.Line("")
+	text.BeginDroppable(1)
+	text.Line("leaves")
+	if text.DropToFit(0) || strings.HasSuffix(text.String(), "\n\n") || strings.Contains(text.String(), "leaves") {
+		t.Errorf("%q", text.String())
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/period"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/segments"
@@ -152,7 +153,7 @@ func whereSince(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string
 	if on := names(v.Targets, verbose); on != "" {
 		parts = append(parts, "On "+on)
 	}
-	if hop := d.Hop(v); hop != "" {
+	if hop := d.Hop(v); hop != "" && hop != string(engine.Serve) { // the server's name says it
 		parts = append(parts, "hop: "+hop)
 	}
 	if t := v.Since; !t.IsZero() {
@@ -220,8 +221,10 @@ func EvidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 			}
 		}
 		if verbose && e.Name != "" {
-			threshold += ", " + e.Name + map[catalog.Truth]string{catalog.True: ", met",
-				catalog.False: ", not met"}[e.Holds]
+			threshold += ", " + e.Name
+			if !math.IsNaN(e.Threshold) {
+				threshold += map[catalog.Truth]string{catalog.True: ", met", catalog.False: ", not met"}[e.Holds]
+			}
 		}
 		normal := "–"
 		if e.Baseline.OK {

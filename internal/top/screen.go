@@ -238,7 +238,7 @@ func (s *screen) modelLines(t *render.Text, m *view.Model) []string {
 	if v.Status == view.Firing && !m.IsQuiet() {
 		head += " (" + v.Severity + ")"
 		if v.Since != nil {
-			head += map[bool]string{true: ", before ", false: ", since "}[v.SinceAtLeast] +
+			head += map[bool]string{true: ", since before ", false: ", since "}[v.SinceAtLeast] +
 				v.Since.UTC().Format("15:04:05Z")
 		}
 	}

@@ -66,12 +66,23 @@ func (v *Vocabulary) flags(c *cobra.Command) *pflag.FlagSet {
 				f.Usage += ": " + strings.Join(names, ", ")
 			}
 			if f.DefValue == "[]" || strings.Contains(f.Usage, "(default") {
-				f.DefValue = "" // the usage says it, or there is none
+				f.DefValue = emptyDefault(f.Value) // the usage says it, or there is none
 			}
 			out.AddFlag(f)
 		})
 	}
 	return out
+}
+
+// emptyDefault returns the default for which pflag prints nothing: each kind of value has another one.
+func emptyDefault(v pflag.Value) string {
+	if _, ok := v.(pflag.SliceValue); ok {
+		return "[]"
+	}
+	if v.Type() == "string" || v.Type() == "bool" {
+		return ""
+	}
+	return "0"
 }
 
 // layFlagNames adds the names of a command's flags, as far as there is room on a first screen.

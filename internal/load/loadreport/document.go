@@ -336,17 +336,17 @@ func (d *document) addServer(r *load.Result) {
 func (d *document) addFinding(f *load.FiredPathology, verdict string) {
 	switch {
 	case f.ExplainBy != "":
-		d.addItem(rankFollows, "", "  symptom: %s", f.Title)
+		d.addItem(rankFollows, "", "symptom: %s", f.Title)
 		return
 	case f.ID != verdict:
-		d.addItem(rankAlso, "", "  also %s: %s", f.ID, f.Summary)
+		d.addItem(rankAlso, "", "also %s: %s", f.ID, f.Summary)
 		return
 	}
 	for _, e := range f.Evidence {
-		d.addItem(rankEvidence, "", "  %s", e)
+		d.addItem(rankEvidence, "", "%s", e)
 	}
 	for i, x := range f.Fixes[:min(2, len(f.Fixes))] {
-		if item := d.addItem(rankFix, "", "  try: %s", x); i > 0 {
+		if item := d.addItem(rankFix, "", "try: %s", x); i > 0 {
 			item.In(render.Page)
 		}
 	}

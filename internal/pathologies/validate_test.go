@@ -272,7 +272,7 @@ func TestFleetTable(t *testing.T) {
 	keepTable(t, "../../docs/fleet.md", table)
 }
 
-// TestEngines keeps docs/engines.md the same as what engines and routers expose, and conditions ask.
+// TestEngines keeps docs/engine-tables.md the same as what engines and routers expose, and conditions ask.
 func TestEngines(t *testing.T) {
 	table := "| engine | dialects | releases | tried against |\n|---|---|---|---|\n"
 	ids := []string{"vllm-v1", "vllm-v0"}
@@ -312,7 +312,7 @@ func TestEngines(t *testing.T) {
 			table += fmt.Sprintf("| %s | %s | %s | %s |\n", p.Title, judged, part, cmp.Or(strings.Join(slices.DeleteFunc([]string{p.Releases, p.Tried}, func(s string) bool { return s == "" }), ": "), none))
 		}
 	}
-	keepTable(t, "../../docs/engines.md", table)
+	keepTable(t, "../../docs/engine-tables.md", table)
 }
 
 const none = "–"

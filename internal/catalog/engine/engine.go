@@ -30,7 +30,7 @@ type Engine struct {
 	Port, Enable string
 	// Images is a regular expression for a part of its image names; "" for programs that are no inference servers.
 	Images string
-	// Releases names the known releases, and Tried the evidence for them, for docs/engines.md.
+	// Releases names the known releases, and Tried the evidence for them, for docs/engine-tables.md.
 	Releases, Tried string
 
 	// Like returns a regular expression of its servers' names for a canonical metric, given without prefix. It is nil

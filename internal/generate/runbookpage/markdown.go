@@ -3,6 +3,7 @@ package runbookpage
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/render"
@@ -18,6 +19,25 @@ func (p *page) writeSection(heading, text string) {
 }
 
 // codeSpan matches inline code.
+// Runbooks say capAtGateway, and the page capRequests says how.
+const (
+	capAtGateway = "concurrent requests at the gateway"
+	capRequests  = "https://github.com/sixty-dev/sixty/blob/main/docs/cap-requests.md"
+)
+
+var shellVariable = regexp.MustCompile(`\$([A-Z]{3,})\b`)
+
+// variables returns the shell variables that a runbook's commands read, in their order.
+func variables(runbook string) []string {
+	var names []string
+	for _, m := range shellVariable.FindAllStringSubmatch(runbook, -1) {
+		if !slices.Contains(names, m[1]) {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
+
 var codeSpan = regexp.MustCompile("`[^`]+`")
 
 // linkPathologies turns ids of other pathologies in inline code into links.

@@ -60,7 +60,7 @@ func Markdown(c Config) ([]generate.File, error) {
 	for _, p := range c.Pathologies {
 		var pg page
 		pg.printf("<!-- %s -->\n\n# %s\n\n%s\n\n", notice(p), titles[p.ID], render.Escape(render.Sentence(p.Title)))
-		c.writeFacts(&pg, p)
+		c.writeFacts(&pg, p, bodies[p.ID])
 		pg.printf("\n%s\n", strings.TrimSpace(linkPathologies(bodies[p.ID], p.ID, titles)))
 		c.writeCondition(&pg, p)
 		c.writeRelated(&pg, p, titles)
@@ -71,7 +71,7 @@ func Markdown(c Config) ([]generate.File, error) {
 }
 
 // writeFacts writes the list at the head of a page.
-func (c Config) writeFacts(pg *page, p *catalog.Pathology) {
+func (c Config) writeFacts(pg *page, p *catalog.Pathology, runbook string) {
 	grades := []string{p.Severity.String()}
 	for _, g := range p.Grades {
 		grades = append(grades, g.Severity.String())
@@ -87,6 +87,12 @@ func (c Config) writeFacts(pg *page, p *catalog.Pathology) {
 	pg.printf("- **Alert:** %s fires %s\n", c.alertNames(p), after)
 	pg.printf("- **Severity:** %s\n", severity)
 	pg.printf("- **Diagnose:** %s\n", render.Code("sixty diagnose http://HOST:8000"))
+	if names := variables(runbook); len(names) > 0 {
+		pg.printf("- **Before the commands below:** %s\n", render.Code("export "+strings.Join(names, "=… ")+"=…"))
+	}
+	if strings.Contains(runbook, capAtGateway) {
+		pg.printf("- **How to cap requests:** <%s>\n", capRequests)
+	}
 	if c.Dashboard != nil {
 		if url := c.Dashboard(p); url != "" {
 			pg.printf("- **Dashboard:** [open the panel](<%s>)\n",
@@ -220,7 +226,7 @@ func (c Config) writeRelated(pg *page, p *catalog.Pathology, titles map[string]s
 	}
 	text := "Nothing in the catalogue explains it."
 	if len(causes) > 0 {
-		text = "While one of these is found on the same target, this is its symptom, and the alert is inhibited: " +
+		text = "A symptom of these, if one of them is found on the same target; the alert is then inhibited: " +
 			strings.Join(causes, ", ") + "."
 	}
 	if len(symptoms) > 0 {
@@ -282,7 +288,9 @@ func (c Config) renderIndex(notice string, titles map[string]string) []byte {
 		" names the cause and links its runbook.\n"+
 		"2. If you have an alert, open its runbook in the table below.\n"+
 		"3. Otherwise compare TTFT, queue time and ITL: the table in "+linkTo("saturation", titles)+
-		" shows where to look.")
+		" shows where to look.\n\n"+
+		"Run queries in Prometheus or Grafana, or at "+render.Code("sixty serve")+":\n\n"+
+		"```sh\ncurl -sG http://localhost:6060/api/v1/query --data-urlencode 'query=vllm:num_requests_waiting'\n```")
 	pg.writeSection("All pathologies", "Root causes come before symptoms; of two that are found, the earlier and "+
 		"more severe leads the verdict.\n\n"+
 		"| Pathology | Severity | Alert | For | In a sentence |\n|---|---|---|---|---|\n"+rows.String())

@@ -177,6 +177,20 @@ func TestPagesShowTheDeployment(t *testing.T) {
 	}
 }
 
+func TestAPageSaysHowToRunItsCommands(t *testing.T) {
+	text := pages(t, one(catalog.Pathology{
+		Template: "# Odd\n\n1. Cap the model's concurrent requests at the gateway.\n\n```sh\ncurl $HOST/$MODEL $HOST\n```\n",
+	}))["odd.md"]
+	for _, want := range []string{"`export HOST=… MODEL=…`", "docs/cap-requests.md>"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if text = pages(t, one(catalog.Pathology{}))["odd.md"]; strings.Contains(text, "export ") {
+		t.Errorf("a page without commands asks for variables:\n%s", text)
+	}
+}
+
 func TestARunbookWithoutATitleIsAnError(t *testing.T) {
 	if _, err := runbookpage.Markdown(one(catalog.Pathology{Template: "no title"})); err == nil || !strings.Contains(err.Error(), "odd") {
 		t.Errorf("error %v", err)

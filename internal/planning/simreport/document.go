@@ -235,7 +235,11 @@ func (s *Simulation) mergeWarnings() (out []string) {
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(first)) {
-		out = append(out, fmt.Sprintf("at %d of %d points, first: %s", len(points[kind]), len(s.Runs), first[kind]))
+		text := first[kind]
+		if len(points[kind]) < len(s.Runs) {
+			text = fmt.Sprintf("%s (at %d of %d points)", text, len(points[kind]), len(s.Runs))
+		}
+		out = append(out, text)
 	}
 	return out
 }

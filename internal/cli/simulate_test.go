@@ -190,7 +190,7 @@ func TestTheAnswerComesFirst(t *testing.T) {
 	}{
 		{"the current servers", "The current servers: TTFT P95 ", "\ncheck ", "\n  queue P50 ", simulate},
 		{"a change", "With replicas 1 → 2: TTFT P95 ", "now      then", "\n  assumed ", append(simulate, "--replicas", "2")},
-		{"a sweep", "3 of 3 points meet the objective", "now ", "calibrated up to 903", append(simulate, "--replicas", "2", "--sweep", "rate-scale=0.5:1.5:0.5")},
+		{"a sweep", "3 of 3 points meet the objective", "now ", "WHAT WAS SIMULATED", append(simulate, "--replicas", "2", "--sweep", "rate-scale=0.5:1.5:0.5")},
 		{
 			"what meets targets", "LlamaForCausalLM (8.03 billion parameters) surely meets the targets on 1 ×", "vllm serve meta/llama --max-num-seqs ", "; sampling: ",
 			[]string{

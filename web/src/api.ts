@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { link } from './route'
 
-// A Failure is an answer that is none, with the way out where there is one.
+// A Failure is a request that failed, with a hint what to do about it.
 export class Failure extends Error {
   constructor(
     message: string,
@@ -12,15 +12,15 @@ export class Failure extends Error {
   }
 }
 
-const patience = 30_000 // ms
-const thinking = 65_000 // ms, for what is computed: the server takes a minute at most
+const readTimeout = 30_000 // ms
+const computeTimeout = 65_000 // ms, for answers that are computed: the server takes at most a minute
 
-// read parses JSON. Names come from foreign servers: what would turn the direction of the
-// text around them is taken out, as on the command line.
-export const read = (text: string): any => JSON.parse(text.replace(/[\u202a-\u202e\u2066-\u2069]|\\u(?:202[a-eA-E]|206[6-9])/g, ' '))
+// parseJSON parses JSON. Names come from foreign servers, so characters that would change the direction of the text
+// around them become spaces, as on the command line.
+export const parseJSON = (text: string): any => JSON.parse(text.replace(/[\u202a-\u202e\u2066-\u2069]|\\u(?:202[a-eA-E]|206[6-9])/g, ' '))
 
-async function ask(path: string, init: RequestInit, signal?: AbortSignal): Promise<unknown> {
-  const most = init.method === 'POST' ? thinking : patience
+async function request(path: string, init: RequestInit, signal?: AbortSignal): Promise<unknown> {
+  const most = init.method === 'POST' ? computeTimeout : readTimeout
   const late = AbortSignal.timeout(most)
   let response: Response
   try {
@@ -33,7 +33,7 @@ async function ask(path: string, init: RequestInit, signal?: AbortSignal): Promi
   if (response.status === 401) location.reload() // the session ended: the server asks for the token
   let body: any
   try {
-    body = read(await response.text())
+    body = parseJSON(await response.text())
   } catch {
     if (response.status === 404) throw new Failure(`sixty has no endpoint ${path.split('?')[0]}`, 'reload the page: it may be from another version', 404)
     throw new Failure(`sixty answered ${response.status} without JSON`, 'check whether a proxy in between answered instead', response.status)
@@ -42,10 +42,10 @@ async function ask(path: string, init: RequestInit, signal?: AbortSignal): Promi
   return body
 }
 
-export const get = <T>(path: string, signal?: AbortSignal): Promise<T> => ask(path, {}, signal) as Promise<T>
+export const get = <T>(path: string, signal?: AbortSignal): Promise<T> => request(path, {}, signal) as Promise<T>
 
 export const post = <T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> =>
-  ask(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) }, signal) as Promise<T>
+  request(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) }, signal) as Promise<T>
 
 export interface Asked<T> {
   data?: T
@@ -54,21 +54,21 @@ export interface Asked<T> {
   again: () => void
 }
 
-// written are answers that the server wrote into the page: they are taken once.
-const written = new Map<string, unknown>()
+// seeded holds answers that the server wrote into the page. Each is used once.
+const seeded = new Map<string, unknown>()
 
-export const seed = (path: string, answer: unknown): void => void written.set(path, answer)
+export const seed = (path: string, answer: unknown): void => void seeded.set(path, answer)
 
-function take<T>(path: string): T | undefined {
-  const answer = written.get(path) as T | undefined
-  written.delete(path)
+function takeSeeded<T>(path: string): T | undefined {
+  const answer = seeded.get(path) as T | undefined
+  seeded.delete(path)
   return answer
 }
 
-// useGet asks when the path changes, and again when the beat does; what was there stays until the next answer of the same
-// path, and with keep, where the next path asks for the same of a later time, until that of any.
+// useGet fetches a path, again whenever the path or the beat changes. The last answer stays until the same path is
+// answered again; with keep, which is for paths that differ in their time only, until any path is answered.
 export function useGet<T>(path: string, beat: unknown = 0, keep = false): Asked<T> {
-  const [state, set] = useState<{ path: string; data?: T; error?: Error; loading: boolean }>(() => ({ path, data: take<T>(path), loading: true }))
+  const [state, set] = useState<{ path: string; data?: T; error?: Error; loading: boolean }>(() => ({ path, data: takeSeeded<T>(path), loading: true }))
   const [round, again] = useState(0)
   const last = useRef(path)
   useEffect(() => {

@@ -84,13 +84,13 @@ const Missing = () => (
   </>
 )
 
-// Connection says of when the page is.
+// Connection shows how old the page's data are.
 function Connection() {
   const live = useLive()
   const t = trust(live)
   if (!live.overview) return <span class="soft">…</span>
   const lost = !t.ok && t.state === 'lost'
-  // The clocks of both are compared where they can be of the same time.
+  // Use the browser's clock if it agrees with the monitor's within four evaluations.
   const passed = Date.now() - Date.parse(live.overview.at)
   const since = passed > 0 && passed < 4000 * live.overview.every_s ? passed : now(live) - Date.parse(live.overview.at)
   const ago = length(lost ? performance.now() - live.heard : since)
@@ -108,7 +108,7 @@ const doubts = {
   lost: ['No connection to sixty', 'Everything below is from the last update, and nothing is shown as healthy. The page retries every few seconds.'],
 } as const
 
-// Doubt says at the head of every view why it may be wrong, and what else needs attention.
+// Doubt warns at the top of every view that its data may be wrong, and lists other problems.
 function Doubt() {
   const live = useLive()
   const t = trust(live)

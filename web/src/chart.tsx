@@ -5,13 +5,13 @@ import { about, apart, clock, increments, number, scaleOf, tick, time, unitOf } 
 import { colour, css, dash, onTheme, symbols } from './palette'
 import type { Span } from './query'
 
-// A Level is a threshold, a dashed line.
+// A Level is a threshold, drawn as a dashed line.
 export interface Level {
   value: number
   kind: 'warning' | 'critical'
 }
 
-// A Mark is a moment at which something began: an onset is a red line, another a symbol above the plot.
+// A Mark is a moment: an onset is a red line, others are symbols above the plot.
 export interface Mark {
   at: number // ms
   kind: 'onset' | 'restart' | 'deploy'
@@ -23,17 +23,17 @@ export interface Line {
   y: (number | null)[]
   right?: boolean // on the right axis
   volume?: boolean // an area in grey, behind the others
-  faint?: boolean // to compare with, in grey
-  colour?: number // of the palette; its place among the lines unless said
+  faint?: boolean // in grey, for comparison
+  colour?: number // index into the palette; by default the index of the line
   unit?: string // of the right axis
-  about?: boolean // a percentile's points, interpolated in buckets
+  about?: boolean // the points of a percentile, interpolated in buckets
 }
 
 export interface ChartProps {
   title: string
   x: number[] // s
   lines: Line[]
-  rows?: { name: string; y: (number | null)[] }[] // a heat map, from below
+  rows?: { name: string; y: (number | null)[] }[] // rows of a heat map, from the bottom
   unit: string
   span: Span
   max?: number
@@ -76,7 +76,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
     width,
     height: 190,
     legend: { show: false },
-    padding: [strip, right ? 0 : 24, 0, 0], // half of a tick with seconds
+    padding: [strip, right ? 0 : 24, 0, 0], // half the width of a tick with seconds
     cursor: {
       sync: { key: 'time', scales: ['x', null] },
       drag: { x: true, y: false, setScale: false },
@@ -178,7 +178,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
   }
 }
 
-// lonely finds the points between gaps, which no line shows.
+// lonely returns the points between two gaps, which a line does not show.
 function lonely(u: uPlot, si: number): boolean {
   const y = u.data[si] as (number | null | undefined)[]
   return y.filter((v) => v !== null && v !== undefined).length < 3
@@ -207,7 +207,7 @@ function cells(u: uPlot, p: ChartProps, c: string): void {
   ctx.restore()
 }
 
-// describe fills the tooltip, with text alone: names come from foreign servers.
+// describe fills the tooltip, as text and never as markup, because names come from foreign servers.
 function describe(u: uPlot, p: ChartProps, tip: HTMLElement): void {
   const i = u.cursor.idx
   const here = u.over.matches(':hover')
@@ -253,7 +253,7 @@ export default function Chart(props: ChartProps) {
   const plot = useRef<uPlot | null>(null)
   const latest = useRef(props)
   latest.current = props
-  // A plot is made anew where its lines are others, and given data where only they changed.
+  // A plot is created again if its lines changed; otherwise it gets the new data.
   const shape = JSON.stringify([props.lines.map((l) => [l.name, l.right, l.volume, l.faint, l.unit, l.colour]), props.rows?.map((r) => r.name), props.unit, props.stack])
   const data = (): uPlot.AlignedData => {
     const p = latest.current
@@ -261,7 +261,7 @@ export default function Chart(props: ChartProps) {
     return [p.x, ...ys, ...(p.rows ? [p.x.map(() => null)] : [])] as uPlot.AlignedData
   }
   const fresh = useRef(false)
-  // At once, not after a frame: until then the panel would be empty.
+  // Draw at once, not in the next frame: the panel would be empty until then.
   useLayoutEffect(() => {
     const target = box.current
     if (!target || !tip.current) return

@@ -15,7 +15,7 @@ function digits(v: number): string {
   return v.toExponential(1).replace('.0e', 'e').replace(/e-(\d)$/, 'e-0$1')
 }
 
-// A Scale is a unit that numbers from some size on are written in.
+// A Scale is the unit for numbers from a size on: they are divided by "by".
 interface Scale {
   from: number
   by: number
@@ -31,7 +31,7 @@ const scales: Record<string, Scale[]> = {
   ratio: [{ from: 0, by: 0.01, name: ' %' }],
 }
 const none: Scale = { from: 0, by: 1, name: '' }
-const counts: Scale[] = [{ from: 1e6, by: 1e6, name: ' M' }, { from: 1e4, by: 1e3, name: ' k' }, none] // of axes alone
+const counts: Scale[] = [{ from: 1e6, by: 1e6, name: ' M' }, { from: 1e4, by: 1e3, name: ' k' }, none] // for axes only
 
 const kindOf = (unit: string): string => unit.split('/')[0]
 const scaleIn = (list: Scale[], v: number): Scale => list.find((s) => v >= s.from) ?? none
@@ -41,7 +41,7 @@ const suffixes: Record<string, string> = {
   times: '×', '1/s': '/s', '1/request': '/request', 'requests/s': ' req/s', 'tokens/s': ' tok/s', tokens: ' tokens', watts: ' W', celsius: ' °C', MHz: ' MHz',
 }
 
-// quantities are a replica's numbers, with title and unit.
+// quantities lists the numbers of a replica, each with its title and unit.
 export const quantities: [Quantity, string, string][] = [
   ['ttft_p95', 'TTFT P95', 'seconds'],
   ['itl_p95', 'ITL P95', 'seconds'],
@@ -52,46 +52,46 @@ export const quantities: [Quantity, string, string][] = [
   ['output_tokens_rate', 'Output', 'tokens/s'],
 ]
 
-// shown writes one of a replica's numbers: a percentile of a wide bucket as that bucket.
+// shown writes a number of a replica. A percentile in a wide histogram bucket is written as that bucket.
 export const shown = (n: Numbers, name: Quantity, unit: string): string => n.bounds?.[name] ?? number(n[name], unit)
 
-// written is a value in the monitor's words where it has some: a percentile of a wide bucket is
-// written as that bucket.
+// written writes a value, in the monitor's words if there are any: a percentile in a wide bucket is written as that
+// bucket.
 export const written = (text: string | undefined, v: Maybe<number>, unit: string): string => text || number(v, unit)
 
-// interval writes an estimate with its interval, the number alone where both ends read the same.
+// interval writes the interval of an estimate; nothing if both ends read the same.
 export function interval(e: Estimate | null | undefined, unit: string): string {
   const [low, high] = [number(e?.low, unit), number(e?.high, unit)]
   const of = (text: string) => text.slice(text.indexOf(' ') + 1)
   return low === high || e?.low === null ? '' : `${of(low) === of(high) ? low.split(' ')[0] : low} – ${high}`
 }
 
-// about writes a point of a percentile's curve, which is interpolated in its bucket.
+// about writes a point of a curve, with "≈" for a percentile, because that is interpolated in its bucket.
 export const about = (v: number | null | undefined, unit: string, quantile: boolean): string => (quantile && v ? '≈ ' : '') + number(v, unit)
 
-// number writes a value in its unit; what is not known is a dash.
+// number writes a value in its unit, and a dash for an unknown value.
 export function number(v: number | null | undefined, unit: string): string {
   if (v === null || v === undefined || Number.isNaN(v)) return '–'
   const kind = kindOf(unit)
   if (!scales[kind]) return digits(v) + (suffixes[unit] ?? '')
-  const size = v === 0 && kind === 'seconds' ? 1 : Math.abs(v) // zero is no number of microseconds
+  const size = v === 0 && kind === 'seconds' ? 1 : Math.abs(v) // zero is written "0 s", not "0 µs"
   return scaled(v, scaleIn(scales[kind], size)) + unit.slice(kind.length)
 }
 
-// scaleOf is the scale of an axis that ends at a value: one unit, with ticks that are round in it.
+// scaleOf returns the scale of an axis that ends at a value. All its ticks have one unit.
 export const scaleOf = (top: number, unit: string): Scale => scaleIn(scales[kindOf(unit)] ?? counts, top)
 
-// tick writes a value at an axis, where there is little room.
+// tick writes a value at an axis, without units that the axis' title has.
 export const tick = (v: number, s: Scale, unit = ''): string =>
   scaled(v, s) + (s === none && ['watts', 'celsius', 'MHz'].includes(unit) ? suffixes[unit] : '')
 
-// increments are round distances of ticks on a scale.
+// increments returns the round distances that ticks may have on a scale.
 export function increments(s: Scale): number[] {
   const round = s.by === 60 || s.by === 3600 ? [1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 1440] : s.by >= 1024 && Number.isInteger(Math.log2(s.by)) ? Array.from({ length: 14 }, (_, i) => 2 ** (i - 3)) : [-4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6].flatMap((e) => [1, 2, 5].map((m) => m * 10 ** e))
   return round.map((r) => r * s.by)
 }
 
-// unitOf is the unit of an axis whose ticks have none.
+// unitOf returns the title of an axis whose ticks have no unit.
 export const unitOf = (unit: string): string => (({ 'requests/s': 'requests/s', 'tokens/s': 'tokens/s', tokens: 'tokens', requests: 'requests', '1/s': 'per second', '1/request': 'per request', 'seconds/token': 'per token', times: 'times' }) as Record<string, string>)[unit] ?? ''
 
 // Times are in the viewer's zone.
@@ -102,7 +102,7 @@ const full = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 
 
 export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
 
-// time writes a moment: the clock alone where it is within a day of now.
+// time writes a moment, without its date if it is today or less than twelve hours away.
 export function time(at: number, now: number): string {
   const ago = Math.abs(now - at)
   const sameDay = new Date(at).toDateString() === new Date(now).toDateString()
@@ -110,7 +110,7 @@ export function time(at: number, now: number): string {
   return `${ago < 300 * 86400e3 ? day.format(at) : year.format(at)} ${seconds.format(at)}`
 }
 
-// stamp writes a moment for an address, to the second.
+// stamp writes a moment for a URL, to the second.
 export const stamp = (ms: number): string => new Date(Math.round(ms / 1000) * 1000).toISOString().replace('.000', '')
 
 export const wholeTime = (at: number): string => full.format(at)
@@ -126,10 +126,10 @@ export function length(ms: number): string {
   return `${Math.floor(h / 24)} days`
 }
 
-// apart is how far apart ticks of the time axis may be, in s.
+// apart lists the distances that ticks of the time axis may have, in s.
 export const apart = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000]
 
-// clock writes the ticks of the time axis, in the viewer's zone, no finer than they are apart.
+// clock writes the ticks of the time axis in the viewer's zone, as precisely as their distance needs.
 export function clock(splits: number[], step: number): string[] {
   const f = new Intl.DateTimeFormat(
     undefined,
@@ -140,7 +140,7 @@ export function clock(splits: number[], step: number): string[] {
   return splits.map((s) => f.format(s * 1000))
 }
 
-// change says how a value compares with normal.
+// change compares a value with its normal value.
 export function change(now: number | null | undefined, normal: number | null | undefined): string {
   if (now === null || now === undefined || !normal) return ''
   const times = now / normal
@@ -156,14 +156,14 @@ export const plural = (n: number, noun: string): string => `${n} ${noun}${n === 
 // sentence ends a text with a full stop.
 export const sentence = (s: string): string => (!s || /[.!?…]$/.test(s) ? s : s + '.')
 
-// opening is a sentence that begins a line: with a capital, unless it begins with a name.
+// opening writes a sentence for the beginning of a line: with a capital, unless it begins with a name.
 export const opening = (s: string): string => sentence(/^[a-z]+(: |[ ,;])/.test(s) && !/^(sixty|vllm)\b/.test(s) ? s.charAt(0).toUpperCase() + s.slice(1) : s)
 
-// titles are those of verdicts, by id, as the server wrote them into the page.
+// titles holds the titles of verdicts by id. The server writes them into the page.
 const titles: Record<string, string> = JSON.parse(globalThis.document?.getElementById('titles')?.textContent || '{}')
 
-// titleOf is the title of a verdict, by its id: "KV cache thrashing".
+// titleOf returns the title of a verdict by its id: "KV cache thrashing".
 export const titleOf = (id: string): string => titles[id] ?? id
 
-// saying is what a verdict says behind its title.
+// saying returns the summary of a verdict without its title.
 export const saying = (v: { id: string; summary: string }): string => opening(v.summary.replace(`${titleOf(v.id)}: `, ''))

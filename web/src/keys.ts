@@ -1,6 +1,6 @@
 import { go, places, to } from './route'
 
-// help lists the keys, for the page's own help.
+// help lists the keys for the help pane.
 export const help: [string, string][] = [
   ['?', 'this help'],
   ...places.map(([, title, key]): [string, string] => [`g then ${key}`, title]),
@@ -13,7 +13,7 @@ export const help: [string, string][] = [
   ['Esc', 'close, or leave the filter field'],
 ]
 
-// own are the keys of the view that is shown.
+// own holds the keys of the current view.
 const own = new Map<string, () => void>()
 
 export function bind(keys: Record<string, () => void>): () => void {

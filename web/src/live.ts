@@ -1,13 +1,13 @@
-import { get, read } from './api'
+import { get, parseJSON } from './api'
 import { link } from './route'
 import { newSignal, useSignal } from './signal'
 import type { Health, Model, Overview, Status } from './types'
 
-// Live is the overview and how far it can be believed.
+// Live is the latest overview, and when it came.
 interface Live {
   overview?: Overview
-  received: number // when it came, of the browser's own monotonic clock, ms
-  heard: number // when the last answer came, be it the same one again
+  received: number // when this overview first came, ms of the browser's monotonic clock
+  heard: number // when the last answer came, the same overview included
   error?: Error
   incidents: number // grows with each event of an incident
 }
@@ -20,11 +20,11 @@ function change(part: Partial<Live>): void {
   changed.tell()
 }
 
-// reordered is within how many ms an older overview is one that was overtaken; one that is
-// older by more comes from a clock that was set back.
+// reordered is the age in ms up to which an older overview is taken to have been overtaken by a newer one. If it is
+// older than that, the monitor's clock was set back.
 const reordered = 60_000
 
-// accept takes an overview. One that is no younger than what is there proves nothing.
+// accept stores an overview, unless a newer one overtook it. The same one again only shows that the monitor answers.
 export function accept(o: Overview): void {
   const younger = live.overview ? Date.parse(o.at) - Date.parse(live.overview.at) : 1
   const heard = performance.now()
@@ -32,15 +32,15 @@ export function accept(o: Overview): void {
   change({ overview: o, received: younger === 0 ? live.received : heard, heard, error: undefined })
 }
 
-// now is the monitor's time: its last one, and what passed here since.
+// now returns the monitor's time: that of its last overview, plus the time since.
 export function now(l: Live = live): number {
   return l.overview ? Date.parse(l.overview.at) + performance.now() - l.received : Date.now()
 }
 
-// silence is after how many ms without an overview it is too old to be believed.
+// silence returns the age in ms from which on an overview must not be trusted.
 const silence = (o: Overview): number => (3 * o.every_s + 5) * 1000
 
-// Trust says whether what is shown is of now and whole.
+// Trust says whether the overview is current and complete.
 export type Trust = { ok: true } | { ok: false; state: 'starting' | 'partial' | 'stale' | 'lost'; why: string[] }
 
 export function trust(l: Live, at = performance.now()): Trust {
@@ -52,8 +52,8 @@ export function trust(l: Live, at = performance.now()): Trust {
   return { ok: true }
 }
 
-// healthOf is the state that may be shown: a page is failing, a ticket degraded, what is not certain
-// yet uncertain, what only informs is none of them, and nothing is healthy that is not known to be.
+// healthOf returns the state to show: failing for a page, degraded for a ticket, uncertain for a pending finding.
+// Findings of severity info change nothing. Without trust, nothing is healthy.
 export function healthOf(of: { status: Status; severity: string }, t: Trust): Health {
   if (of.status === 'unknown') return 'unknown'
   if (of.severity === 'info') return t.ok ? 'healthy' : 'unknown'
@@ -62,28 +62,28 @@ export function healthOf(of: { status: Status; severity: string }, t: Trust): He
   return t.ok ? 'healthy' : 'unknown'
 }
 
-// healthOfModel is the health that the server tells, unless the page is too old to believe it.
+// healthOfModel returns the health of a model as the server states it, but never healthy without trust.
 export const healthOfModel = (m: Pick<Model, 'health'>, t: Trust): Health => (m.health === 'healthy' && !t.ok ? 'unknown' : m.health)
 
-// quiet is a model whose incident is not found now and not closed.
+// quiet reports whether a model's incident is quiet: nothing is found now, and it is not closed.
 export const quiet = (m: Pick<Model, 'verdict' | 'phase'>): boolean => m.phase === 'quiet' && (m.verdict.status !== 'firing' || m.verdict.severity === 'info')
 
-// failingOf is how many models fail or are degraded.
+// failingOf counts the models that are failing or degraded.
 export const failingOf = (l: Live): number => l.overview?.models.filter((m) => ['failing', 'degraded'].includes(healthOfModel(m, { ok: true }))).length ?? 0
 
-// healths are the states, the worst first.
+// healths lists the states, the worst first.
 export const healths: Health[] = ['failing', 'degraded', 'uncertain', 'unknown', 'healthy']
 const statuses: Status[] = ['down', 'firing', 'pending', 'unknown', 'ok', 'idle']
 
-// worst sorts by state, then status.
+// worst compares two replicas for sorting: the worst state first, then the worst status.
 export const worst = (a: { status: Status; severity: string }, b: { status: Status; severity: string }, t: Trust): number =>
   healths.indexOf(healthOf(a, t)) - healths.indexOf(healthOf(b, t)) || statuses.indexOf(a.status) - statuses.indexOf(b.status)
 
-// follow listens for the server's events, and asks in between where they do not come.
+// follow listens to the server's events, and fetches the overview if they do not come.
 export function follow(): void {
   let source: EventSource | undefined
   let tries = 0
-  // A server that is slow is asked once at a time: a browser has six connections to it.
+  // One request at a time: a browser has six connections to a server, and a slow server would use them up.
   let asking = false
   const refresh = async () => {
     if (asking) return
@@ -102,7 +102,7 @@ export function follow(): void {
     source.addEventListener('open', () => (tries = 0))
     source.addEventListener('overview', (e) => {
       try {
-        accept(read((e as MessageEvent<string>).data))
+        accept(parseJSON((e as MessageEvent<string>).data))
       } catch {
         void refresh()
       }
@@ -112,8 +112,7 @@ export function follow(): void {
       if (source?.readyState === EventSource.CLOSED) tries++
     })
   }
-  // Every few seconds: where nothing came for longer than it should, it is asked for, and
-  // where the events ended, they are begun again, less and less often.
+  // Every few seconds, an overdue overview is fetched, and a closed event stream is opened again, less and less often.
   let turn = 0
   const beat = () => {
     if (document.hidden) return
@@ -121,9 +120,9 @@ export function follow(): void {
     const every = (live.overview?.every_s ?? 5) * 1000
     if (performance.now() - live.received > 1.5 * every) void refresh()
     if (source?.readyState === EventSource.CLOSED && turn % Math.min(2 ** tries, 16) === 0) listen()
-    changed.tell() // what is too old becomes so without an event
+    changed.tell() // an overview becomes too old without an event
   }
-  // A browser has six connections to a server: a page that nobody sees gives its own back.
+  // A hidden page closes its event stream, because all pages share the browser's six connections to a server.
   const seen = () => {
     if (document.hidden) {
       source?.close()

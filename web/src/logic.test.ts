@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest'
-import { read } from './api'
+import { parseJSON } from './api'
 import { about, change, increments, interval, length, number, scaleOf, sentence, tick, titleOf, written } from './format'
 import { accept, healthOf, healthOfModel, quiet, trust, worst } from './live'
 import numbers from './numbers.test.json'
@@ -179,8 +179,8 @@ describe('trust', () => {
     expect(Math.abs(now() - Date.parse('2026-11-21T05:00:00Z'))).toBeLessThan(5000)
   })
   test('texts do not turn around what is beside them', () => {
-    expect(read('{"a":"x\u202ey\\u202Ez\\u2066"}')).toEqual({ a: 'x y z ' })
-    expect(read('{"a":"\\\\ \\"<b>"}')).toEqual({ a: '\\ "<b>' })
+    expect(parseJSON('{"a":"x\u202ey\\u202Ez\\u2066"}')).toEqual({ a: 'x y z ' })
+    expect(parseJSON('{"a":"\\\\ \\"<b>"}')).toEqual({ a: '\\ "<b>' })
   })
 })
 

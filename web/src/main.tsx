@@ -1,5 +1,5 @@
 import { render } from 'preact'
-import { read, seed } from './api'
+import { parseJSON, seed } from './api'
 import { App } from './app'
 import { accept, follow } from './live'
 import { startTheme } from './palette'
@@ -14,7 +14,7 @@ function written<T>(id: string, use: (answer: T) => void): void {
   const text = document.getElementById(id)?.textContent
   if (!text) return
   try {
-    use(read(text))
+    use(parseJSON(text))
   } catch {
     // it is asked for
   }

@@ -1,13 +1,12 @@
 import type { Quantity, Replica } from './types'
 
-// A replica is odd where one of its numbers is far from those of the others of its model:
-// by more than so many median absolute deviations, and by more than such a part of the
-// median. It is for the eye; what is wrong, the verdict says.
-const far = 5
-const part = 0.3
-const fewest = 4 // replicas that say what is usual
+// A replica is odd if one of its numbers is far from the median of its model's replicas. This only guides the eye;
+// verdicts do not use it.
+const far = 5 // median absolute deviations
+const part = 0.3 // of the median
+const fewest = 4 // replicas with a usual value
 
-// quantile is that of a list, between two values where it falls between them; NaN of none.
+// quantile returns a quantile of a list, interpolated between two values; NaN for an empty list.
 export function quantile(list: number[], q: number): number {
   const s = [...list].sort((a, b) => a - b)
   const at = q * (s.length - 1)
@@ -17,7 +16,7 @@ export function quantile(list: number[], q: number): number {
 
 export const median = (list: number[]): number => quantile(list, 0.5)
 
-// odd returns, for each replica, whether it is far from the others, and their median.
+// odd returns the median of a quantity, and for each replica whether it is far from that.
 export function odd(replicas: Replica[], name: Quantity): { usual: number; odd: boolean[] } {
   const known = replicas.map((r) => r.now[name]).filter((v): v is number => v !== null && v !== undefined)
   const usual = median(known)
@@ -32,8 +31,7 @@ export function odd(replicas: Replica[], name: Quantity): { usual: number; odd: 
   }
 }
 
-// rank orders curves by how far they are from the others: by their mean distance from the median
-// of each moment, the farthest first.
+// rank orders curves by their total distance from the median of all curves at each moment, the farthest first.
 export function rank(curves: (number | null)[][]): number[] {
   const far = curves.map(() => 0)
   for (let t = 0; t < (curves[0]?.length ?? 0); t++) {

@@ -7,22 +7,22 @@ const dark = () => {
   return chosen ? chosen === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches
 }
 
-// bright is a colour as it is drawn on a dark page, as render's style has it.
+// bright returns a colour for a dark page, like style.css of internal/render.
 function bright(hex: string): string {
   const parts = [1, 3, 5].map((i) => Math.min(255, Math.round(parseInt(hex.slice(i, i + 2), 16) * 1.45)))
   return `rgb(${parts.join(' ')})`
 }
 
-// colour is that of the n-th curve.
+// colour returns the colour of the n-th curve.
 export const colour = (n: number): string => (dark() ? bright(COLOURS[n % COLOURS.length]) : COLOURS[n % COLOURS.length])
 
-// symbols mark moments, above a chart and in words.
+// symbols mark moments above a chart and in its legend.
 export const symbols = { restart: '▲', deploy: '◆' } as const
 
-// dash tells curves of one colour apart.
+// dash distinguishes curves of the same colour.
 export const dash = (n: number): number[] => [[], [6, 3], [2, 3]][Math.floor(n / COLOURS.length) % 3]
 
-// css is the value of a colour of the style, as #rrggbb.
+// css returns a colour of the style sheet as #rrggbb.
 export const css = (name: string): string =>
   getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim().replace(/^#(\w)(\w)(\w)$/, '#$1$1$2$2$3$3')
 
@@ -39,7 +39,7 @@ export function useTheme(): Theme {
   return theme()
 }
 
-// nextTheme is what the key for it changes to.
+// nextTheme returns the theme that the key d changes to.
 export const nextTheme = (): Theme => ({ '': 'dark', dark: 'light', light: '' } as const)[theme()]
 
 function apply(t: string | null): void {
@@ -53,14 +53,14 @@ export function setTheme(t: Theme): void {
   apply(t)
 }
 
-// startTheme applies what was chosen, here or in another tab.
+// startTheme applies the chosen theme, also when another tab changes it.
 export function startTheme(): void {
   apply(remembered(key))
   addEventListener('storage', (e) => e.key === `sixty.${key}` && apply(e.newValue))
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => apply(theme()))
 }
 
-// A browser may refuse to remember anything: then it holds until the page is left.
+// A browser may refuse to store anything. Then values are kept until the page is left.
 const kept = new Map<string, string>()
 const changed = newSignal()
 
@@ -72,7 +72,7 @@ export function remembered(name: string): string {
   }
 }
 
-// useRemembered is what this browser remembers, for every field that shows it.
+// useRemembered returns a value that this browser remembers, and renders again when it changes.
 export function useRemembered(name: string): string {
   useSignal(changed)
   return remembered(name)

@@ -8,10 +8,10 @@ import type { Panel, Panels, Step } from './types'
 import { Plot, Problem, useSeen, useWidth } from './ui'
 import { colour, symbols } from './palette'
 
-// usePanels asks once for what panels there are.
+// usePanels fetches the list of panels once.
 export const usePanels = () => useGet<Panels>('/api/v1/panels')
 
-// levels are the thresholds of a panel as lines.
+// levels returns the thresholds of a panel as lines.
 export const levels = (steps: Step[]): Level[] => steps.flatMap((s) => (s.level === 'good' ? [] : [{ value: s.value, kind: s.level }]))
 
 interface Props {
@@ -25,10 +25,10 @@ interface Props {
 }
 
 const named = 8 // lines in a legend
-const bright = 3 // lines in colour, where there are too many to tell apart
-const crowd = 4 // lines that can be told apart
+const bright = 3 // coloured lines in a panel with more than "crowd"
+const crowd = 4 // lines that can still be distinguished
 
-// highlight leaves colours to the lines that are farthest from the others; the rest is grey.
+// highlight colours the lines that are farthest from the others, and makes the rest grey.
 export function highlight(lines: Line[]): Line[] {
   const ours = lines.filter((l) => !l.volume && !l.right)
   if (ours.length <= crowd) return lines
@@ -36,12 +36,12 @@ export function highlight(lines: Line[]): Line[] {
   return [...lines.filter((l) => !first.includes(l)).map((l) => (l.volume || l.right ? l : { ...l, faint: true })), ...first.map((l, i) => ({ ...l, colour: i }))]
 }
 
-// PanelView is one panel: it asks when it comes into view, for as many points as it is wide.
+// PanelView shows one panel. It fetches its data when it comes into view, with as many points as its width needs.
 export function PanelView({ panel, choice, span, interval, each, marks, onZoom }: Props) {
   const [ref, seen] = useSeen<HTMLElement>()
   const [box, width] = useWidth<HTMLDivElement>()
   const asked = useRef({ width, empty: false })
-  if (!asked.current.empty) asked.current.width = width // without data it is one line, of another width
+  if (!asked.current.empty) asked.current.width = width // an empty panel is one line of text, of another width
   const { drawn, error, loading } = usePanel(panel, choice, span, interval, each, asked.current.width, seen && width > 0)
   const lines = useMemo(() => highlight((drawn?.curves ?? []).map((c): Line => ({ name: c.name, y: c.y, volume: c.right, about: c.about, right: c.right || c.unit !== panel.unit, unit: c.unit }))), [drawn])
   const steps = useMemo(() => levels(panel.steps), [panel])
@@ -70,7 +70,7 @@ export function PanelView({ panel, choice, span, interval, each, marks, onZoom }
   )
 }
 
-// Key says what is drawn, beneath a plot: nothing is written over the data.
+// Key is the legend beneath a plot, so that no text covers the data.
 function Key({ lines, levels, marks = [], unit, span }: { lines: Line[]; levels: Level[]; marks?: Moment[]; unit: string; span: Span }) {
   const clear = lines.map((l, i) => ({ l, i })).filter(({ l }) => !l.faint)
   const faint = lines.length - clear.length

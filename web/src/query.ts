@@ -2,24 +2,24 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { get } from './api'
 import type { Panel, Query } from './types'
 
-// A Span is a time that is shown, in ms.
+// A Span is the shown time range, in ms.
 export interface Span {
   from: number
   to: number
 }
 
-// pointsOf is how many points a line has at most: one for so many px that it is wide.
+// pointsOf returns the largest number of points of a line: one for every "apart" px of its width.
 const [apart, most] = [3, 240]
 export const pointsOf = (width: number): number => Math.min(Math.max(Math.floor(width / apart), 30), most)
 
-// stepOf is the time between two points, in s: no shorter than that between two scrapes.
+// stepOf returns the time between two points in s, at least the scrape interval.
 export const stepOf = (s: Span, interval: number, points: number): number => Math.max(Math.ceil((s.to - s.from) / 1000 / points), Math.ceil(interval), 1)
 
-// rateOf is the time that rates are of, in s: four scrapes, or a step and what lies before it.
+// rateOf returns the range of rates in s: four scrape intervals, or a step and an interval if that is longer.
 export const rateOf = (step: number, interval: number): number => Math.max(step + interval, 4 * interval, 15)
 
-// pattern is a regular expression of PromQL, within its quotes, that matches one of the
-// values; anything where there are none.
+// pattern returns a PromQL regular expression, without its quotes, that matches any of the values, or everything if
+// there are none.
 export function pattern(values: string[]): string {
   if (values.length === 0) return '.*'
   const exact = values.map((v) => v.replace(/[\\^$.|?*+()[\]{}]/g, '\\$&')).join('|')
@@ -35,8 +35,7 @@ export interface Choice {
 
 export const all: Choice = { models: [], instances: [], clusters: [], namespaces: [] }
 
-// fill replaces the variables of an expression. What is chosen is put in by a function, so
-// that no "$" in it means anything.
+// fill replaces the variables of an expression. A function inserts the values, so that "$" in them has no meaning.
 export function fill(expr: string, c: Choice, rate: number, shown: number): string {
   const values: Record<string, string> = {
     __rate_interval: `${Math.ceil(rate)}s`,
@@ -56,7 +55,7 @@ export interface Matrix {
   values: [number, string][]
 }
 
-// rangePath asks a query of a time; all of it is in s.
+// rangePath returns the path of a range query; start, end and step are in s.
 export const rangePath = (query: string, start: number, end: number, step: number): string =>
   `/api/v1/query_range?${new URLSearchParams({ query, start: String(start), end: String(end), step: String(step) })}`
 
@@ -71,17 +70,17 @@ export interface Curve {
   labels: Labels
   unit: string
   right: boolean
-  about: boolean // interpolated in a histogram's buckets
+  about: boolean // interpolated in histogram buckets
   y: (number | null)[]
 }
 
 export interface Drawn {
   x: number[] // s
   curves: Curve[]
-  rows?: { name: string; y: (number | null)[] }[] // of a heat map, from below
+  rows?: { name: string; y: (number | null)[] }[] // rows of a heat map, from the bottom
 }
 
-// grid is the times of a question, and place finds a sample's.
+// grid returns the times of a range query, and a function that returns the place of a sample's time among them.
 export function grid(s: Span, step: number): { x: number[]; place: (t: number) => number } {
   const first = Math.floor(s.from / 1000 / step) * step
   const x: number[] = []
@@ -89,7 +88,7 @@ export function grid(s: Span, step: number): { x: number[]; place: (t: number) =
   return { x, place: (t) => Math.round((t - first) / step) }
 }
 
-// column are the values of a series, each at its place on a grid.
+// column returns the values of a series on a grid of n times; null where it has none.
 export function column(m: Matrix, n: number, place: (t: number) => number): (number | null)[] {
   const y: (number | null)[] = new Array(n).fill(null)
   for (const [t, text] of m.values) {
@@ -100,7 +99,7 @@ export function column(m: Matrix, n: number, place: (t: number) => number): (num
   return y
 }
 
-// legends names series: with the labels in which they differ, and no others.
+// legends names series by the labels in which they differ.
 export function legends(list: { legend: string; labels: Labels }[]): string[] {
   const same = new Set<string>()
   for (const k of Object.keys(list[0]?.labels ?? {})) {
@@ -114,7 +113,7 @@ export function legends(list: { legend: string; labels: Labels }[]): string[] {
   return names.map((n, i) => n || list[i].labels.model_name || list[i].labels.instance || 'all')
 }
 
-// heat makes rows of a heat map from the buckets of a histogram: how much fell into each.
+// heat returns the rows of a heat map from the cumulative buckets of a histogram: the part that fell into each.
 export function heat(series: Matrix[], n: number, place: (t: number) => number): { name: string; y: (number | null)[] }[] {
   const bounds = series
     .map((m) => ({ le: m.metric.le === '+Inf' ? Infinity : Number(m.metric.le), y: column(m, n, place) }))
@@ -124,13 +123,13 @@ export function heat(series: Matrix[], n: number, place: (t: number) => number):
     name: b.le === Infinity ? `> ${bounds[i - 1]?.le ?? ''}` : String(b.le),
     y: b.y.map((v, t) => (v === null ? null : Math.max(0, v - (i > 0 ? (bounds[i - 1].y[t] ?? 0) : 0)))),
   }))
-  // Buckets above and below what ever occurs say nothing.
+  // Leave out the empty buckets at the top and the bottom, except one.
   const some = rows.map((r) => r.y.some((v) => v !== null && v > 0.01))
   const from = some.indexOf(true)
   return from < 0 ? [] : rows.slice(Math.max(0, from - 1), some.lastIndexOf(true) + 2)
 }
 
-// Only so many questions are asked at a time: a browser has six connections.
+// At most four queries run at the same time, because a browser has six connections to a server.
 let free = 4
 const waiting: (() => void)[] = []
 
@@ -147,7 +146,7 @@ async function limited<T>(f: () => Promise<T>, signal: AbortSignal): Promise<T> 
   }
 }
 
-// Panels that ask the same at the same time share the answer; it is given up when none waits for it.
+// Panels share the answer to a query that is under way. It is aborted when no panel waits for it.
 const underWay = new Map<string, { answer: Promise<Answer>; stop: AbortController; waiting: number }>()
 
 function shared(path: string, signal: AbortSignal): Promise<Answer> {
@@ -166,17 +165,17 @@ function shared(path: string, signal: AbortSignal): Promise<Answer> {
   return one.answer
 }
 
-// byReplica is the query of a panel that is asked for each replica: with one line for each of
-// them, P50 beside P95 could not be told apart.
+// byReplica returns the one query of a panel that is shown by replica: with a line per replica, P50 and P95 could not
+// be distinguished.
 export const byReplica = (p: Panel): Query => p.queries.find((q) => q.legend.startsWith('P95')) ?? p.queries.find((q) => !q.right) ?? p.queries[0]
 
-// A Question is what is asked at once: a query, or several percentiles of one histogram.
+// A Question is one request: a query, or several percentiles of one histogram.
 interface Question {
   expr: string
   of: Query[]
 }
 
-// questionsOf are the questions that queries are: each histogram is read once.
+// questionsOf groups queries into requests, so that each histogram is read once.
 export function questionsOf(queries: Query[]): Question[] {
   const groups = new Map<string | Query, Query[]>()
   for (const q of queries) {
@@ -186,11 +185,11 @@ export function questionsOf(queries: Query[]): Question[] {
   return [...groups.values()].map((of) => ({ expr: of.length > 1 ? `histogram_quantiles(${of[0].buckets}, "quantile", ${of.map((q) => q.quantile).join(', ')})` : of[0].expr, of }))
 }
 
-// answered is the query of a question that a series answers.
+// answered returns the query to which a series of an answer belongs.
 const answered = (q: Question, m: Matrix): Query => q.of.find((one) => Number(one.quantile) === Number(m.metric.quantile)) ?? q.of[0]
 
-// ask asks the queries of a panel.
-export async function ask(p: Panel, c: Choice, s: Span, interval: number, each: boolean, width: number, signal: AbortSignal): Promise<Drawn & { warnings: string[] }> {
+// fetchPanel runs the queries of a panel.
+export async function fetchPanel(p: Panel, c: Choice, s: Span, interval: number, each: boolean, width: number, signal: AbortSignal): Promise<Drawn & { warnings: string[] }> {
   const step = stepOf(s, interval, pointsOf(width))
   const { x, place } = grid(s, step)
   const questions = each && p.kind !== 'heatmap' ? [byReplica(p)].map((q) => ({ expr: q.by_replica || q.expr, of: [q] })) : questionsOf(p.queries)
@@ -214,16 +213,16 @@ export interface Panelled {
   loading: boolean
 }
 
-// usePanel asks a panel's queries while it is wanted; what it showed stays until the next
-// answer. A later time of the same length waits for the answer that is under way: else a
-// server that takes longer than the page's beat would never be heard out.
+// usePanel runs a panel's queries while it is wanted, and keeps the last answer until the next one. A later range of
+// the same length waits for the request under way: otherwise a server that takes longer than the page's beat would
+// never finish one.
 export function usePanel(p: Panel, c: Choice, s: Span, interval: number, each: boolean, width: number, wanted: boolean): Panelled {
   const [state, set] = useState<Panelled>({ loading: true })
   const key = JSON.stringify([p.id, c, s, interval, each, pointsOf(width)])
   const question = JSON.stringify([p.id, c, s.to - s.from, interval, each, pointsOf(width)])
   const running = useRef<{ question: string; stop: AbortController } | null>(null)
   const latest = useRef({ key, ask: (_: AbortSignal): Promise<Panelled['drawn']> => Promise.resolve(undefined) })
-  latest.current = { key, ask: (signal) => ask(p, c, s, interval, each, width, signal) }
+  latest.current = { key, ask: (signal) => fetchPanel(p, c, s, interval, each, width, signal) }
   const run = (asked: string) => {
     const mine = { question: asked, stop: new AbortController() }
     const { key, ask } = latest.current

@@ -1,13 +1,13 @@
 import { newSignal, useSignal } from './signal'
 
-// A Route is where the page is; everything that can be looked at has an address.
+// A Route is the current view. Every view has a URL.
 interface Route {
-  view: string // overview, incidents, incident, explore, fleet, whatif, audit, runbooks, settings, or '' where there is no such page
+  view: string // overview, incidents, incident, explore, fleet, whatif, audit, runbooks, settings, or '' if there is no such view
   id: string
   query: URLSearchParams
 }
 
-// places are the views that the bar names, with the key that leads to each after "g".
+// places lists the views of the navigation bar, with the key that opens each after "g".
 export const places: [view: string, title: string, key: string][] = [
   ['overview', 'Overview', 'o'],
   ['incidents', 'Incidents', 'i'],
@@ -19,15 +19,15 @@ export const places: [view: string, title: string, key: string][] = [
   ['settings', 'Settings', 's'],
 ]
 
-// base is the path under which the page is, '' for the root.
+// base is the path prefix of the page, '' for the root.
 const base = globalThis.document?.documentElement.dataset.base ?? ''
 
-// link is the address of a path of this server.
+// link returns the URL of a path of this server.
 export const link = (path: string): string => base + path
 
 const here = (path: string): string => (path.startsWith(base) ? path.slice(base.length) : path)
 
-// parse reads an address.
+// parse returns the route of a URL.
 export function parse(path: string, search: string): Route {
   const query = new URLSearchParams(search)
   const [first = '', second = '', ...more] = path.split('/').filter(Boolean)
@@ -45,7 +45,7 @@ export function parse(path: string, search: string): Route {
   return { view: known && !id ? first : '', id, query }
 }
 
-// to writes an address; an id or a value may hold anything.
+// to returns the URL of a view; the id and values are encoded.
 export function to(view: string, id = '', query: Record<string, string | string[]> = {}): string {
   const path = view === 'overview' ? '/' : `/${view}${id ? '/' + encodeURIComponent(id) : ''}`
   const q = new URLSearchParams()
@@ -65,7 +65,7 @@ export function go(address: string, replace = false): void {
   if (location.pathname !== before) scrollTo(0, 0)
 }
 
-// follow goes to a link within the page without loading the page again.
+// follow opens a link within the page without reloading it.
 function follow(e: MouseEvent): void {
   const a = e.target instanceof Element ? e.target.closest('a') : null
   if (!a || e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return

@@ -1,6 +1,6 @@
 import { useLayoutEffect, useState } from 'preact/hooks'
 
-// A Signal tells everyone who listens that something changed.
+// A Signal notifies its listeners that something changed.
 export interface Signal {
   tell(): void
   listen(f: () => void): () => void
@@ -17,7 +17,7 @@ export function newSignal(): Signal {
   }
 }
 
-// useSignal renders again whenever a signal is told.
+// useSignal renders a component again at each notification of a signal.
 export function useSignal(s: Signal): void {
   const [, render] = useState(0)
   useLayoutEffect(() => s.listen(() => render((n) => n + 1)), [])

@@ -1,8 +1,8 @@
-// What the monitor says: docs/api.md and docs/json.md of the repository.
+// The JSON of the monitor: docs/api.md and docs/json.md.
 
 export type Status = 'firing' | 'down' | 'pending' | 'unknown' | 'ok' | 'idle'
 export type Life = '' | 'starting' | 'serving' | 'slow' | 'drained' | 'lost'
-// Health is the state that the page shows of a replica or a model.
+// Health is the state of a replica or a model on the page.
 export type Health = 'failing' | 'degraded' | 'uncertain' | 'unknown' | 'healthy'
 export type State = 'ok' | 'starting' | 'partial' | 'stale'
 export type Maybe<T> = T | null
@@ -12,7 +12,7 @@ export type Quantity =
   'ttft_p95' | 'itl_p95' | 'requests_running' | 'requests_waiting' | 'kv_cache_usage' | 'request_rate' | 'output_tokens_rate'
 
 export interface Numbers extends Record<Quantity, Maybe<number>> {
-  bounds?: Record<string, string> // how percentiles are written of which only a wide bucket is known
+  bounds?: Record<string, string> // the texts of percentiles in wide buckets
 }
 
 export interface Replica {
@@ -44,10 +44,10 @@ export interface Model {
   model: string
   namespace: string
   cluster: string
-  name: string // with what tells it apart
+  name: string // with cluster and namespace, if models share the name
   health: Health
-  title: string // how it is and where, in one sentence
-  text: string // what is found, in one or two more
+  title: string // the state and where it is, in one sentence
+  text: string // the finding, in one or two sentences
   verdict: Verdict
   incident: Maybe<string>
   phase?: Phase // of the incident
@@ -96,10 +96,10 @@ export interface Summary {
   affected: Maybe<string[]>
   servers: number
   story?: string
-  impact?: { late: number; of: number; limit: number; failed?: number; slow?: { count: number; all: number; of: 'answers' | 'tokens'; limit: number }; budget_share?: number; text: string } // of the requests since it began
+  impact?: { late: number; of: number; limit: number; failed?: number; slow?: { count: number; all: number; of: 'answers' | 'tokens'; limit: number }; budget_share?: number; text: string } // of the requests since the incident began
   advice?: Advice
   events?: { at: string; kind: string; text: string }[]
-  since?: Record<string, string> // of each pathology that was part of it
+  since?: Record<string, string> // by pathology
   ended: Maybe<string>
   targets: string[]
   acknowledged: Maybe<{ by: string; at: string }>
@@ -108,7 +108,7 @@ export interface Summary {
   recording_left_out?: number
 }
 
-// Advice is what to do, chosen once: what stops the bleeding, then what cures, with what that is predicted to do and what came of it.
+// Advice is what to do: relief first, then the cure, with the predicted and the measured effect.
 export interface Advice {
   at: string
   pathology: string
@@ -135,7 +135,7 @@ export interface Effect {
   title?: string
   unit: string
   measured: Maybe<number>
-  measured_text?: string // how it is written of which only a bucket or a bound is known
+  measured_text?: string // the text of a wide bucket or a bound
   unchanged: Estimate
   after: Estimate
 }
@@ -163,19 +163,19 @@ export interface Evidence {
   title?: string
   unit: string
   value: Maybe<number>
-  value_text?: string // how it is written of which only a bucket or a bound is known
+  value_text?: string // the text of a wide bucket or a bound
   baseline: Maybe<number>
   baseline_text?: string
   threshold: Maybe<number>
   threshold_name: string
   threshold_source: string
   op: string
-  limit_text?: string // the comparison as it is written: "> 90 %", "= 0"
+  limit_text?: string // the comparison as text: "> 90 %", "= 0"
   role?: string // cause, symptom or guard
   holds: Maybe<boolean>
 }
 
-// Link is one of a chain of causes: what it says, and when it broke.
+// Link is one link of the chain from cause to symptom: its text, and when it broke.
 export interface Link extends Evidence {
   says: string
   since: Maybe<string>
@@ -223,11 +223,11 @@ export interface Plot {
   baseline: { from: Maybe<string>; to: Maybe<string> }
   threshold: Maybe<number>
   value: Maybe<number>
-  value_text?: string // how it is written of which only a bucket or a bound is known
+  value_text?: string // the text of a wide bucket or a bound
   normal: Maybe<number>
   normal_text?: string
   lines: { name: string; points: [number, Maybe<number>][] }[]
-  range?: { low: number; high: number } // of what is normal, where the page knows it from before
+  range?: { low: number; high: number } // the normal range, if the page knows it
 }
 
 export interface Diagnosis {
@@ -241,7 +241,7 @@ export interface Diagnosis {
   deployments?: Deployment[]
 }
 
-// Deployment is the path of a request through servers of several roles.
+// Deployment is the path of a request through servers with several roles.
 export interface Deployment {
   model: string
   first_token: Maybe<number>
@@ -259,7 +259,7 @@ export interface Query {
   expr: string
   by_replica?: string
   quantile?: string
-  buckets?: string // whose quantile expr is, where several may be asked by histogram_quantiles
+  buckets?: string // the histogram of expr, for histogram_quantiles over several quantiles
   legend: string
   unit: string
   right: boolean

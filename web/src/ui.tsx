@@ -12,7 +12,7 @@ const shapes: Record<Health | Phase, string> = {
 }
 const lives: Partial<Record<Life, string>> = { starting: '◔', drained: '◑', lost: '✕' }
 
-// Mark says a state by shape, colour and word: no colour alone says anything.
+// Mark shows a state by shape, colour and word, never by colour alone.
 export const Mark = ({ health, life = '', word = true }: { health: Health | Phase; life?: Life; word?: boolean }) => (
   <span class={`mark ${health}`}>
     <span class="dot" aria-hidden="true">{lives[life] ?? shapes[health]}</span>
@@ -20,7 +20,7 @@ export const Mark = ({ health, life = '', word = true }: { health: Health | Phas
   </span>
 )
 
-// At is a moment in the viewer's zone.
+// At shows a moment in the viewer's time zone.
 export const At = ({ at }: { at: string | number }) => {
   const t = typeof at === 'number' ? at : Date.parse(at)
   return (
@@ -30,7 +30,7 @@ export const At = ({ at }: { at: string | number }) => {
   )
 }
 
-// Ago is a moment and how long it is past.
+// Ago shows a moment and how long ago it was.
 export const Ago = ({ at, least = false }: { at: string; least?: boolean }) => (
   <>
     {least ? 'before ' : ''}
@@ -38,10 +38,10 @@ export const Ago = ({ at, least = false }: { at: string; least?: boolean }) => (
   </>
 )
 
-// Text is a sentence whose flags are not broken at the end of a line.
+// Text shows a sentence without line breaks inside flags.
 export const Text = ({ of }: { of: string }) => <>{sentence(of).split(/(--[a-z][\w-]*)/).map((part, i) => (i % 2 ? <span class="nowrap">{part}</span> : part))}</>
 
-// Copy puts a text where it can be pasted.
+// Copy is a button that copies a text.
 export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
   const [result, setResult] = useState('')
   const copy = async () => {
@@ -56,7 +56,7 @@ export function Copy({ text, label = 'Copy' }: { text: string; label?: string })
   )
 }
 
-// Command is text to copy.
+// Command shows a command with a button to copy it.
 export const Command = ({ text, copy = true }: { text: string; copy?: boolean }) => (
   <div class="command">
     <pre>{text}</pre>
@@ -64,7 +64,7 @@ export const Command = ({ text, copy = true }: { text: string; copy?: boolean })
   </div>
 )
 
-// Compared is a table of quantities, each with its numbers, of which one may be what is wrong.
+// Compared is a table of quantities and their numbers; a row may be marked as wrong.
 export const Compared = ({ heads, rows, bad = 0 }: { heads: string[]; rows: string[][]; bad?: number }) => (
   <table class="whole">
     <thead><tr>{heads.map((h, i) => <th class={i > 0 ? 'n' : ''}>{h}</th>)}</tr></thead>
@@ -72,7 +72,7 @@ export const Compared = ({ heads, rows, bad = 0 }: { heads: string[]; rows: stri
   </table>
 )
 
-// Nothing says why there is nothing, and what to do.
+// Nothing says why a view is empty, and what to do.
 export const Nothing = ({ title, children }: { title: string; children?: ComponentChildren }) => (
   <div class="nothing">
     <b>{title}</b>
@@ -80,7 +80,7 @@ export const Nothing = ({ title, children }: { title: string; children?: Compone
   </div>
 )
 
-// Problem says what went wrong, and the way out.
+// Problem shows an error and its hint.
 export const Problem = ({ error, again }: { error: Error; again?: () => void }) => (
   <div class="nothing problem" role="alert">
     <b>{error.message}</b>
@@ -106,7 +106,7 @@ interface LoadedProps<T> {
   children: (data: T) => ComponentChildren
 }
 
-// Loaded shows what was asked for, and until it is there why not; missing is what is shown where there is no such thing.
+// Loaded shows an answer; before that, that it is loading or why it failed. missing is shown for a 404.
 export function Loaded<T>({ of: { data, error, loading, again }, what, missing, children }: LoadedProps<T>) {
   if (missing && !data && error instanceof Failure && error.status === 404) return <>{missing}</>
   return (
@@ -123,7 +123,7 @@ export const Name = () => (
   <input value={useRemembered('name')} onInput={(e) => remember('name', e.currentTarget.value)} placeholder="Your name" aria-label="Your name" maxLength={100} required />
 )
 
-// Range draws an estimate on a scale that ends at a value; marks stand on the same scale.
+// Range draws an estimate and marks on a scale from 0 to a value.
 export function Range({ e, top, marks = [], kind = '' }: { e: Estimate; top: number; marks?: ['now' | 'came', number | null | undefined][]; kind?: string }) {
   const place = (v: number) => `${Math.min(100, (100 * v) / top)}%`
   const [low, high] = [e.low ?? e.value ?? 0, e.high ?? e.value ?? 0]
@@ -136,12 +136,12 @@ export function Range({ e, top, marks = [], kind = '' }: { e: Estimate; top: num
   )
 }
 
-// courseOf is the path of a curve in an SVG, with gaps where there is no value.
+// courseOf returns the SVG path of a curve, with gaps where there is no value.
 export function courseOf(points: [x: number, y: number | null][]): string {
   return points.map(([x, y], i) => (y === null ? '' : `${(points[i - 1]?.[1] ?? null) === null ? 'M' : 'L'}${x.toFixed(1)} ${y.toFixed(1)}`)).join('')
 }
 
-// useSeen is true from when an element comes near the window.
+// useSeen becomes true when an element comes near the window.
 export function useSeen<E extends Element>(): [{ current: E | null }, boolean] {
   const ref = useRef<E>(null)
   const [seen, set] = useState(false)
@@ -154,7 +154,7 @@ export function useSeen<E extends Element>(): [{ current: E | null }, boolean] {
   return [ref, seen]
 }
 
-// useWidth is the width of an element, in px.
+// useWidth returns the width of an element in px.
 export function useWidth<E extends Element>(): [{ current: E | null }, number] {
   const ref = useRef<E>(null)
   const [width, set] = useState(0)
@@ -167,7 +167,7 @@ export function useWidth<E extends Element>(): [{ current: E | null }, number] {
   return [ref, width]
 }
 
-// Plot draws a chart; what draws is loaded with the first one.
+// Plot draws a chart. The first one loads the charting code.
 let loaded: FunctionComponent<ChartProps> | undefined
 const loading = () => import('./chart').then((m) => (loaded = m.default))
 
@@ -175,17 +175,17 @@ export function Plot(props: ChartProps) {
   const [, render] = useState(0)
   const C = loaded
   useEffect(() => {
-    if (!C) loading().then(() => render(1), () => render(2)) // also where another chart has loaded it since
+    if (!C) loading().then(() => render(1), () => render(2)) // another chart may have loaded it meanwhile
   }, [])
   return C ? <C {...props} /> : <div class="chart" style={{ height: '190px' }} />
 }
 
-// Filter is a field that keys reach.
+// Filter is a text field that the key / focuses.
 export const Filter = ({ value, set, what }: { value: string; set: (s: string) => void; what: string }) => (
   <input type="search" data-filter value={value} placeholder={`Filter ${what}   /`} aria-label={`Filter ${what}`} onInput={(e) => set(e.currentTarget.value)} />
 )
 
-// matches reports whether any text has all the words.
+// matches reports whether the texts contain all words.
 export function matches(filter: string, ...texts: string[]): boolean {
   const all = texts.join(' ').toLowerCase()
   return filter
@@ -202,10 +202,10 @@ export const Pick = ({ label, children }: { label: string; children: ComponentCh
   </details>
 )
 
-// A Tab is its id in the address, its name, and what it shows.
+// A Tab has an id, which is in the URL, a name and its content.
 export type Tab = [string, string, () => ComponentChildren]
 
-// Tabs are views of which one is shown; the address says which.
+// Tabs shows one of several tabs, which the URL names.
 export function Tabs({ tabs, label, at, set }: { tabs: Tab[]; label: string; at: string; set: (id: string) => void }) {
   const shown = Math.max(0, tabs.findIndex(([id]) => id === at))
   const move = (e: KeyboardEvent) => {
@@ -227,7 +227,7 @@ export function Tabs({ tabs, label, at, set }: { tabs: Tab[]; label: string; at:
   )
 }
 
-// useTitle names the document; '' leaves that to the view.
+// useTitle sets the document's title; '' leaves that to the view.
 export function useTitle(name: string): void {
   const live = useLive()
   const failing = failingOf(live)

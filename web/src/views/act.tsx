@@ -7,7 +7,7 @@ import { At, Mark, Name, Pick, Problem } from '../ui'
 
 export const healthOfSeverity = (severity: string): Health => (severity === 'page' ? 'failing' : severity === 'ticket' ? 'degraded' : 'healthy')
 
-// PhaseOf says where an incident stands.
+// PhaseOf shows the phase of an incident.
 export const PhaseOf = ({ i }: { i: Summary }) => (
   <>
     <Mark health={i.phase} />
@@ -16,7 +16,7 @@ export const PhaseOf = ({ i }: { i: Summary }) => (
   </>
 )
 
-// useWrite sends what was written with the reader's name, and says how it went.
+// useWrite posts a change with the reader's name, and returns its progress.
 function useWrite(again: () => void) {
   const [state, set] = useState<{ busy: boolean; error?: Error }>({ busy: false })
   const write = async (path: string, body: object): Promise<boolean> => {
@@ -29,7 +29,7 @@ function useWrite(again: () => void) {
   return { ...state, write }
 }
 
-// Acknowledge asks for a name once.
+// Acknowledge is the button that acknowledges an incident. It asks for a name once.
 export function Acknowledge({ path, again }: { path: string; again: () => void }) {
   const [asks] = useState(!remembered('name').trim())
   const { busy, error, write } = useWrite(again)
@@ -49,7 +49,7 @@ export function Acknowledge({ path, again }: { path: string; again: () => void }
   )
 }
 
-// Silence silences the alerts of the incident in Alertmanager, where one is configured.
+// Silence silences the incident's alerts, if an Alertmanager is configured.
 export function Silence({ path, again }: { path: string; again: () => void }) {
   const { data } = useGet<Settings>('/api/v1/settings')
   const { busy, error, write } = useWrite(again)

@@ -14,7 +14,7 @@ const tones: Record<string, [string, string]> = {
   present: ['healthy', '●'], partial: ['degraded', '◐'], missing: ['failing', '✕'], absent: ['failing', '✕'], unknown: ['unknown', '?'],
 }
 
-// Audit is the checklist: what of this deployment is measured, and what is not.
+// Audit shows what is measured of this deployment, and what is not.
 export function Audit() {
   const [filter, setFilter] = useState('')
   const asked = useGet<AuditReport>('/api/v1/audit')

@@ -8,7 +8,7 @@ import { nearest, normalOf, useBounds } from './diagnosis'
 import { Strip } from './strip'
 import type { Mark as Moment } from '../chart'
 
-// ticksOf are round moments within a span, in s, at most so many.
+// ticksOf returns round moments within a span in s, at most "most" of them.
 export function ticksOf(span: Span, most: number): { at: number[]; step: number } {
   const [from, to] = [span.from / 1000, span.to / 1000]
   const step = apart.find((s) => (to - from) / s <= most) ?? to - from
@@ -17,7 +17,7 @@ export function ticksOf(span: Span, most: number): { at: number[]; step: number 
   return { at: Array.from({ length: Math.max(0, Math.floor((to - first) / step) + 1) }, (_, i) => first + i * step), step }
 }
 
-// Axis is the time beneath what stands above each other; with setAt a hand can be moved along it.
+// Axis is the time axis that the charts above it share; with setAt, the reader can choose a moment on it.
 export function Axis({ span, at, setAt }: { span: Span; at?: number | null; setAt?: (at: number | null) => void }) {
   const [ref, width] = useWidth<HTMLDivElement>()
   const ticks = ticksOf(span, Math.max(2, Math.floor(width / 80)))
@@ -37,14 +37,15 @@ export function Axis({ span, at, setAt }: { span: Span; at?: number | null; setA
 
 const [wide, high] = [1000, 56]
 
-// bucketOf is the bucket of a histogram that a value is in, where its bounds are too far apart to interpolate.
+// bucketOf returns the histogram bucket of a value, if the bucket is too wide for interpolation.
 export function bucketOf(v: number, bounds: number[]): [number, number] | undefined {
   const k = bounds.findIndex((b) => v <= b)
   const low = k > 0 ? bounds[k - 1] : 0
   return k >= 0 && low > 0 && bounds[k] / low >= 1.5 ? [low, bounds[k]] : undefined
 }
 
-// Curve draws a link's signal: the others in grey, a percentile of wide buckets as these, and the moment at which it broke.
+// Curve draws the signal of a link: other replicas in grey, a percentile in wide buckets as those buckets, and the
+// moment at which the link broke.
 function Curve({ p, link, span, marks, at, bounds, point, pick }: { p: Plot; link: Link; span: Span; marks: Moment[]; at?: number | null; bounds: number[]; point: (t: number | null) => void; pick: (t: number) => void }) {
   const x = (ms: number) => ((ms - span.from) / Math.max(span.to - span.from, 1)) * wide
   const drawn = useMemo(() => {
@@ -87,7 +88,7 @@ function Curve({ p, link, span, marks, at, bounds, point, pick }: { p: Plot; lin
   )
 }
 
-// rowOf is a quantity beside those that lead to each other.
+// rowOf returns a chart of a quantity that is not in the chain.
 export const rowOf = (p: Plot): Link => ({
   ...p, says: p.title, baseline: p.normal, baseline_text: p.normal_text, threshold_name: '', threshold_source: '', op: '', holds: true,
   role: 'guard', since: null, at_least: false, first: false,
@@ -102,7 +103,7 @@ interface ChainProps {
   setAt?: (at: number | null) => void
 }
 
-// Chain draws what leads to what: each link with its number now and normally, and all on one time axis.
+// Chain draws the links from cause to symptom, each with its value now and normally, on one time axis.
 export function Chain({ links, plots, span, marks = [], at = null, setAt }: ChainProps) {
   const bounds = useBounds(links.map((l) => l.signal))
   const [pointed, point] = useState<number | null>(null)
@@ -145,7 +146,7 @@ export function Chain({ links, plots, span, marks = [], at = null, setAt }: Chai
   )
 }
 
-// Legend says what the curves and the lines across them are.
+// Legend explains the curves and lines.
 function Legend({ plots }: { plots: Plot[] }) {
   const most = plots.reduce<string[]>((most, p) => (p.lines.length > most.length ? p.lines.map((l) => l.name) : most), [])
   return (

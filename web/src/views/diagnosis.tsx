@@ -8,29 +8,29 @@ import type { Advice, Diagnosis, Effect, Evidence, Finding, Fix, Incident, Link,
 import { At, Command, Compared, Nothing, Range, Text } from '../ui'
 import { pathOf } from './path'
 
-// sure says a confidence in a word, as the command line does.
+// sure writes a confidence as a word, like the command line.
 export const sure = (c: number): string => `${c >= 0.8 ? 'high' : c >= 0.5 ? 'medium' : 'low'} confidence`
 
-// useTick is the monitor's time, in steps: what is asked of now follows it.
+// useTick returns the monitor's time in steps of a length, for requests about now.
 export function useTick(every: number): number {
   const live = useLive()
   const at = live.overview ? Date.parse(live.overview.at) : now(live)
   return Math.floor(at / every) * every
 }
 
-// findingOf is the finding of a pathology on a model: one that fires before one that does not.
+// findingOf returns the finding of a pathology on a model, a firing one if there is one.
 function findingOf(d: Diagnosis | null | undefined, id: string, model: string): Finding | undefined {
   const of = d?.findings.filter((f) => f.id === id && (f.model === model || f.model === '')) ?? []
   return of.find((f) => f.status === 'firing') ?? of[0]
 }
 
-// plotsOf are the plots of a model, in the order of the story.
+// plotsOf returns the plots of a model, in the order of the chain.
 const plotsOf = (d: Diagnosis | null | undefined, model: string): Drawn[] => d?.plots?.filter((p) => d.verdicts.length < 2 || p.model === model || p.model === '') ?? []
 
-// The panels whose histograms percentiles are of, by how their signals' names begin.
+// The panels with the histograms of percentiles, by the beginning of the signal's name.
 const families: [string, number][] = [['ttft', 201], ['itl', 202], ['e2e', 203]]
 
-// useBounds are the bounds of the buckets that a percentile's points are interpolated in.
+// useBounds returns the bounds of the histogram buckets of a percentile.
 export function useBounds(signals: string[]): (signal: string) => number[] {
   const panels = usePanels().data?.rows.flatMap((r) => r.panels)
   const known = families.map(([name, id]) => {
@@ -45,8 +45,7 @@ export function useBounds(signals: string[]): (signal: string) => number[] {
 
 const none: number[] = []
 
-// normalOf is the range of what is normal: of nine in ten values while nothing was wrong, or the
-// value that is known to be.
+// normalOf returns the normal range: nine in ten values of the baseline, or else the known normal value.
 export function normalOf(p: Drawn): { low: number; high: number } | undefined {
   if (p.range) return p.range
   const [from, to] = [p.baseline.from, p.baseline.to].map((t) => (t ? Date.parse(t) / 1000 : NaN))
@@ -55,8 +54,8 @@ export function normalOf(p: Drawn): { low: number; high: number } | undefined {
   return p.normal === null ? undefined : { low: p.normal, high: p.normal }
 }
 
-// sinceKept are plots of now with what was normal when the incident began: in a fault that lasts, the past at hand comes
-// to be of nothing else.
+// sinceKept returns current plots with the normal range of the incident's beginning: while a fault lasts, the available
+// past comes to contain only the fault.
 function sinceKept(now: Drawn[], kept: Drawn[]): Drawn[] {
   return now.map((p) => {
     const k = kept.find((k) => k.signal === p.signal && k.model === p.model)
@@ -64,8 +63,8 @@ function sinceKept(now: Drawn[], kept: Drawn[]): Drawn[] {
   })
 }
 
-// useStory is what is known of an incident, or of a finding that is none yet: from the diagnosis of now, asked for each
-// minute while it is wanted, as long as it has the finding, and else from the one that was kept.
+// useStory returns the finding, chain and plots of an incident, or of a finding without one. They come from the current
+// diagnosis, which is fetched each minute while wanted, or from the stored one if the current one lacks the finding.
 export function useStory(i: Incident | undefined, id: string, model: string, wanted: boolean) {
   const tick = useTick(60_000)
   const latest = useGet<Diagnosis>(wanted ? '/api/v1/diagnosis?plots=true' : '', tick).data
@@ -74,7 +73,7 @@ export function useStory(i: Incident | undefined, id: string, model: string, wan
   const d = live ? latest : (kept ?? latest)
   const f = findingOf(d, id, model)
   const fixes = fixesOf(i?.pathology === id ? i : undefined, f, findingOf(kept, id, model))
-  // What is judged of one scrape alone has no course.
+  // A finding that needs one scrape only has no plots.
   const plots = useMemo(() => sinceKept(plotsOf(d, model), plotsOf(kept, model)).filter((p) => !p.value || p.lines.some((l) => l.points.some(([, v]) => v))), [d, kept])
   return { d, f, fixes, plots, live, hops: pathOf(d, model) }
 }
@@ -85,7 +84,7 @@ export function nearest(x: number[], at: number): number {
   return best
 }
 
-// farthest is, of each signal that holds and rules no chance out, the comparison that is hardest to meet, the worst first.
+// farthest returns, for each signal, the strictest comparison that holds and is not a guard, the worst first.
 export function farthest(evidence: Evidence[]): Evidence[] {
   const rows = new Map<string, Evidence>()
   for (const e of evidence) {
@@ -108,7 +107,7 @@ export function EvidenceTable({ f, past = false, all = false }: { f: Finding; pa
 
 const predicted = ['ttft_p95', 'itl_p95', 'e2e_mean', 'preemptions', 'requests_waiting', 'generation_token_rate', 'output_tokens_rate']
 
-// Prediction draws what a fix would do: the interval with its most likely value, the present, and what came of it.
+// Prediction draws the effect of a fix: the predicted value with its interval, the present value, and the result.
 function Prediction({ e, came }: { e: Effect; came?: number | null }) {
   const present = e.measured ?? e.unchanged.value
   const top = Math.max(e.after.high ?? 0, e.after.value ?? 0, present ?? 0, came ?? 0, 1e-12)
@@ -122,8 +121,8 @@ function Prediction({ e, came }: { e: Effect; came?: number | null }) {
   )
 }
 
-// effectsOf are what a fix is predicted to do, what changes first. What is measured now is that of the chain, where it has
-// the same signal.
+// effectsOf returns the predicted effects of a fix, those that change something first. Present values come from the
+// chain if it has the signal.
 export function effectsOf(f: Fix, chain: Link[] = []): Effect[] {
   const same = (e: Effect) => Number(change(e.after.value, e.measured ?? e.unchanged.value) === 'as usual')
   return (f.predicted?.effects ?? []).filter((e) => predicted.includes(e.signal)).map((e) => {
@@ -132,14 +131,14 @@ export function effectsOf(f: Fix, chain: Link[] = []): Effect[] {
   }).sort((a, b) => same(a) - same(b))
 }
 
-// filled puts the names of a server into a command; what is left for the reader to fill in is not there to be copied.
+// filled puts the names of a server into a command. A command with an unknown name in it has no copy button.
 export function filled(command: string, target = '', labels: Record<string, string> = {}): { text: string; whole: boolean } {
   const names: Record<string, string | undefined> = { TARGET: /^[\w.:[\]-]*:\d+$/.test(target) ? target : undefined, POD: labels.pod, NAME: labels.deployment }
   const text = command.replace(/\b(TARGET|POD|NAME)\b/g, (word) => names[word] || word)
   return { text, whole: !/\b(TARGET|POD|NAME)\b/.test(text) }
 }
 
-// FixBody is what a fix says beneath its summary.
+// FixBody shows the details of a fix beneath its summary.
 export function FixBody({ f, advice, chain, target, labels }: { f: Fix; advice?: Advice; chain?: Link[]; target?: string; labels?: Record<string, string> }) {
   const p = f.predicted
   const effects = effectsOf(f, chain).slice(0, 3)
@@ -173,7 +172,7 @@ export function FixBody({ f, advice, chain, target, labels }: { f: Fix; advice?:
   )
 }
 
-// fixesOf are those of a finding, the advice of its incident first, with the predictions that are kept.
+// fixesOf returns the fixes of a finding, the advice of its incident first, with stored predictions.
 export function fixesOf(i: Summary | undefined, f: Finding | undefined, kept: Finding | undefined): Fix[] {
   const all = (f?.fixes ?? []).map((x) => (x.predicted ? x : (kept?.fixes.find((k) => k.summary === x.summary && k.predicted) ?? x)))
   const advice = i?.advice?.fixes ?? []
@@ -185,7 +184,7 @@ export function fixesOf(i: Summary | undefined, f: Finding | undefined, kept: Fi
   return [...chosen, ...all.filter((x) => !chosen.some((c) => c.summary === x.summary)).map((x) => (i?.advice ? { ...x, head: 'Or' as const } : x))]
 }
 
-// Fixes are the cards of what to do: what stops the bleeding, and what cures.
+// Fixes shows the cards of relief and cure.
 export function Fixes({ i, fixes, chain, past, labels }: { i: Summary; fixes: Fix[]; chain: Link[]; past: boolean; labels?: Record<string, string> }) {
   if (fixes.length === 0) return <Nothing title="No fix was computed">See the runbook.</Nothing>
   const a = i.advice

@@ -29,7 +29,7 @@ const spans: [string, string][] = [
 
 const units: Record<string, number> = { s: 1e3, m: 60e3, h: 3600e3, d: 86400e3, w: 7 * 86400e3 }
 
-// moment reads a time of an address: "now", "-6h", Unix seconds or RFC 3339; NaN where it is none.
+// moment parses a time in a URL: "now", "-6h", Unix seconds or RFC 3339; NaN if it is none of them.
 export function moment(text: string, present: number): number {
   if (text === 'now') return present
   const back = /^(?:now)?-(\d+(?:\.\d+)?)([smhdw])$/.exec(text)
@@ -38,7 +38,7 @@ export function moment(text: string, present: number): number {
   return Date.parse(text)
 }
 
-// spanOf is the time of an address: never empty, never more than a year.
+// spanOf returns the time range of a URL: never empty, at most a year.
 export function spanOf(from: string, until: string, present: number): { span: Span; relative: boolean; wrong: boolean } {
   const a = moment(from, present)
   const b = moment(until, present)
@@ -69,7 +69,8 @@ export function Explore() {
   const models = live.overview?.models ?? []
   const names = [...new Set(models.map((m) => m.model).filter(Boolean))]
   const replicas = [...new Set(models.filter((m) => !model || m.model === model).flatMap((m) => m.replicas.map(instanceOf)))]
-  // An address without a time shows where the data begin: minutes at the edge of an hour say little.
+  // Without a time in the URL, the range begins where the data begin, so that a new monitor's charts are not mostly
+  // empty.
   const first = useFirst(q.has('from') ? [] : replicas.slice(0, 40), tick)
   const span = useMemo(() => (first && !q.has('from') && first > asked.from ? { from: Math.min(first, asked.to - 300e3), to: asked.to } : asked), [first, asked])
   const zoom = (s: Span) => set({ from: stamp(s.from), to: stamp(Math.max(s.to, s.from + 10_000)) })

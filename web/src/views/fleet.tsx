@@ -9,7 +9,7 @@ import { instanceOf, key } from './overview'
 
 type Shade = (typeof quantities)[number]
 
-// Fleet shows every replica as a cell: its colour is its state, an outlier has an outline.
+// Fleet shows a cell per replica. Colour: state. Outline: outlier.
 export function Fleet() {
   const live = useLive()
   const route = useRoute()
@@ -86,8 +86,8 @@ function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: 
   )
 }
 
-// shorts are the parts of addresses that tell them apart: what all begin and end with is left out,
-// up to a dot, a hyphen, a slash or a colon.
+// shorts shortens addresses to the part in which they differ: a common beginning and end are left out, up to a dot, a
+// hyphen, a slash or a colon.
 export function shorts(targets: string[]): string[] {
   const names = targets.map((t) => t.replace(/^https?:\/\//, ''))
   if (names.length < 2) return names
@@ -100,16 +100,16 @@ export function shorts(targets: string[]): string[] {
   return parts.map((p) => p.slice(head, p.length - tail).join('').replace(/^[-./]|[-./]$/g, ''))
 }
 
-// typical writes the median, as the replica next to it writes its own: perhaps as a bucket.
+// typical writes the median like the value of the replica next to it, possibly as a bucket.
 function typical(replicas: Replica[], name: Quantity, unit: string, usual: number): string {
   const off = (r: Replica) => Math.abs((r.now[name] ?? Infinity) - usual)
   const near = [...replicas].sort((a, b) => off(a) - off(b))[0]
   return near?.now.bounds?.[name] ?? number(Number.isNaN(usual) ? null : usual, unit)
 }
 
-const listed = 12 // of those to look at first
+const listed = 12 // replicas to look at first
 
-// Picked tells of the replica that was pointed at, or of those to look at first.
+// Picked shows the selected replica, or the replicas to look at first.
 function Picked({ models, show, target, t }: { models: Model[]; show: Shade; target: string; t: Trust }) {
   const m = models.find((m) => m.replicas.some((r) => r.target === target))
   const r = m?.replicas.find((r) => r.target === target)

@@ -33,7 +33,7 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
   const put = (name: string, value: string) => go(to('incident', i.id, { ...q, [name]: value }), true)
   const [at, setAt] = useState<number | null>(Date.parse(q.at ?? '') || null)
   useEffect(() => {
-    const rest = setTimeout(() => put('at', at === null ? '' : stamp(at)), 300) // a hand that moves is no address yet
+    const rest = setTimeout(() => put('at', at === null ? '' : stamp(at)), 300) // while the pointer moves, the URL stays
     return () => clearTimeout(rest)
   }, [at])
   const { d, fixes, plots, live: current, hops: way, ...story } = useStory(i, i.pathology, i.model, open)
@@ -121,12 +121,12 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
   )
 }
 
-// slowRequest links a request to where its time went.
+// slowRequest links a request to its trace.
 const slowRequest = (r: NonNullable<Incident['slow_requests']>[number]) => (
   <li><At at={r.began} /> <a href={link(`/api/v1/traces/${r.trace_id}`)}>{r.request_id || r.trace_id}</a>: {r.summary}</li>
 )
 
-// scope says where an incident is: "2 of 4 replicas of llama-8b".
+// scope writes where an incident is: "2 of 4 replicas of llama-8b".
 export function scope(i: Summary, name: string): string {
   const on = (i.affected ?? i.targets).length
   return i.servers > 1 && on > 0 ? `${on === i.servers ? 'all' : `${on} of`} ${i.servers} replicas of ${name}` : name
@@ -138,7 +138,7 @@ const names: Record<string, string> = {
   prefill_time_per_token: 'Prefill time per token', decode_step_time: 'Decode step', decode_batch: 'Decode batch',
 }
 
-// Shown is the evidence, why it is what it is, and what the diagnosis could not see.
+// Shown shows the evidence, the reasons, and what the diagnosis could not check.
 function Shown({ d, f, past }: { d: Diagnosis; f: Finding; past: boolean }) {
   const others = d.findings.filter((o) => o.id !== f.id && o.status === 'firing')
   return (
@@ -161,11 +161,11 @@ function Shown({ d, f, past }: { d: Diagnosis; f: Finding; past: boolean }) {
   )
 }
 
-// Traffic is what clients asked for, then and normally.
+// Traffic compares the workload with normal.
 function Traffic({ w, past }: { w?: Workload; past: boolean }) {
   if (!w?.known) return <p class="soft">No earlier traffic to compare with.</p>
   const rows = w.factors.filter((x) => x.value !== null && x.baseline !== null && change(x.value, x.baseline) !== 'as usual' && !(x.value === 0 && x.baseline === 0))
-  // The share of the rise in TTFT that a change explains.
+  // Share of the rise in TTFT that a change explains.
   const shares = rows.some((x) => x.share_of_ttft_change !== null)
   return (
     <section class="scroll" tabIndex={0} aria-label="What changed in the traffic">

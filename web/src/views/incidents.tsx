@@ -9,7 +9,7 @@ import { PhaseOf } from './act'
 import { scope } from './incident'
 import { open } from './strip'
 
-// Incidents are all that are kept, the latest first.
+// Incidents lists all stored incidents, the latest first.
 export function Incidents() {
   const live = useLive()
   const [filter, setFilter] = useState('')

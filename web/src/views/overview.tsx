@@ -13,14 +13,14 @@ import { FixBody, sure, useStory, useTick } from './diagnosis'
 import { open, Strip, useStarts } from './strip'
 import { Path } from './path'
 
-const few = 3 // quantities that are shown where nothing says what leads to what
-const many = 40 // replicas in the table: all of them are on Fleet
+const few = 3 // quantities that are shown without a chain
+const many = 40 // replicas in the table; Fleet shows all
 const past = 15 * 60e3 // ms that a sparkline shows
 
 export const instanceOf = (r: Replica): string => r.labels.instance ?? r.target
 export const key = (m: Model): string => [m.model, m.namespace, m.cluster].join('/')
 
-// Overview is the first page: the state of the service, what to do first, who is hurt, and every replica.
+// Overview is the first view: the state of the service, the first fix, who is affected, and every replica.
 export function Overview() {
   const live = useLive()
   const route = useRoute()
@@ -52,7 +52,7 @@ export function Overview() {
   )
 }
 
-// Others lists the models, where there are several.
+// Others lists the models if there are several.
 const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trust }) => (
   <section aria-label="Models">
     <h2 class="head">{plural(models.length, 'model')}</h2>
@@ -71,13 +71,13 @@ const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trus
   </section>
 )
 
-// titleIn is how a model is and where, unless that is too old to be believed.
+// titleIn returns the title of a model, unless the data are too old to trust.
 export const titleIn = (m: Model, t: Trust): string => (healthOfModel(m, t) === m.health || quiet(m) ? m.title : `${m.name} is in an unknown state`)
 
 const counts = (m: Model, t: Trust): string =>
   healths.map((h) => [h, m.replicas.filter((r) => healthOf(r, t) === h).length] as const).filter(([, n]) => n > 0).map(([h, n]) => `${n} ${h}`).join(', ')
 
-// State is the head: what is wrong and what to do, or that nothing is.
+// State is the top of the view: what is wrong and what to do, or that nothing is wrong.
 function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   const live = useLive()
   const v = m.verdict
@@ -155,8 +155,8 @@ interface HurtProps {
   impact?: Summary['impact']
 }
 
-// Hurt says who is hurt, as the incident tells it: how many requests were late, what users feel, and what of the model is
-// affected. Where nobody is, it says how the model does.
+// Hurt shows who is affected, from the incident: the number of late requests, latencies, and the affected replicas.
+// Without an incident it shows the model's current numbers.
 export function Hurt({ m, affected, hops, links = [], impact }: HurtProps) {
   const cells: [string, string, string?][] = []
   const count = (n: number) => number(n, 'count')
@@ -170,7 +170,7 @@ export function Hurt({ m, affected, hops, links = [], impact }: HurtProps) {
   }
   const replicas = m?.replicas ?? []
   if (affected.length > 0) {
-    // Where prefill and decode are apart, every request goes to a server of each role.
+    // With separate prefill and decode servers, every request goes to a server of each role.
     const role = hops?.stages.find((s) => s.targets.includes(affected[0].target))
     const peers = replicas.filter((r) => !role || role.targets.includes(r.target))
     const [rate, whole] = [affected, peers].map((of) => total(of, 'now', 'request_rate'))
@@ -194,7 +194,7 @@ export function Hurt({ m, affected, hops, links = [], impact }: HurtProps) {
 
 const dayBack = 24 * 3600e3
 
-// Happened is the strip of incidents and starts.
+// Happened is the timeline of incidents and starts.
 function Happened({ m, from }: { m: Model; from?: number }) {
   const live = useLive()
   const end = useTick(15_000)
@@ -218,7 +218,7 @@ function Happened({ m, from }: { m: Model; from?: number }) {
   )
 }
 
-// Calm are the charts of a model of which nothing is found, from where its data begin.
+// Calm shows the charts of a model without findings, from where its data begin.
 function Calm({ m, several }: { m: Model; several: boolean }) {
   const panels = usePanels()
   const end = useTick(15_000)
@@ -241,8 +241,8 @@ function Calm({ m, several }: { m: Model; several: boolean }) {
   )
 }
 
-// useFirst is when, within an hour, the first sample of replicas was; null where that is not told,
-// undefined until it is known. It is not asked for none.
+// useFirst returns the time of the first sample of replicas within the last hour; null if that is unknown, undefined
+// while it is being fetched. Without replicas nothing is fetched.
 export function useFirst(instances: string[], end: number): number | null | undefined {
   const [asked] = useState(Math.floor(end / 1000))
   const path = rangePath(`count(up{instance=~"${pattern(instances)}"})`, asked - 3600, asked, 60)
@@ -253,7 +253,7 @@ export function useFirst(instances: string[], end: number): number | null | unde
   return at === undefined ? null : at * 1000
 }
 
-// Anomalies are what the plain detector says, beside the judgement.
+// Anomalies shows the results of the plain anomaly detector, which verdicts do not use.
 const Anomalies = ({ list }: { list: Anomaly[] }) => (
   <section>
     <h2 class="head">Unusual values <span class="more soft">plain detector: far from the mean of the last values, in standard deviations (σ); not a verdict</span></h2>
@@ -271,7 +271,7 @@ const columns = columnsOf(['ttft_p95', 'output_tokens_rate', 'kv_cache_usage']) 
 const rest = columnsOf(['requests_running', 'requests_waiting', 'request_rate'])
 const panelOf: Partial<Record<Quantity, number>> = { ttft_p95: 412, output_tokens_rate: 419, kv_cache_usage: 416 }
 
-// useCurve is one quantity of the last minutes, by replica.
+// useCurve returns one quantity of the last minutes by replica.
 function useCurve(panels: Panels | undefined, id: number | undefined, instances: string[], end: number): Map<string, (number | null)[]> {
   const panel = panels?.rows.flatMap((r) => r.panels).find((p) => p.id === id)
   const interval = panels?.interval_s ?? 5
@@ -290,7 +290,7 @@ function useCurve(panels: Panels | undefined, id: number | undefined, instances:
   }, [data])
 }
 
-// Spark is a curve without axes: the value stands beside it, the dashes are what is normal.
+// Spark draws a curve without axes; dashes show the normal value.
 function Spark({ y, normal, off, max }: { y?: (number | null)[]; normal: number | null; off: boolean; max?: number }) {
   const [w, h] = [110, 22]
   const known = y?.filter((v): v is number => v !== null) ?? []
@@ -306,7 +306,7 @@ function Spark({ y, normal, off, max }: { y?: (number | null)[]; normal: number 
 
 const lives: Partial<Record<Life, string>> = { starting: 'Starting', slow: 'Slow metrics', drained: 'Drained', lost: 'Lost' }
 
-// ReplicaState says where a replica is in its life, and what is wrong with it.
+// ReplicaState shows the life cycle of a replica, and what is wrong with it.
 function ReplicaState({ r, m, h }: { r: Replica; m: Model; h: Health }) {
   const life = lives[r.life]
   const wrong = r.pathology && r.pathology !== 'target-down' ? titleOf(r.pathology) : r.status === 'idle' ? 'Idle' : r.status === 'down' && !life ? 'Lost' : ''

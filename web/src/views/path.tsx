@@ -5,7 +5,7 @@ const box = { w: 168, h: 76, gap: 132 }
 
 const known = (v: Maybe<number>, what: string, unit: string): string => (v === null ? '' : `${number(v, unit)} ${what}`)
 
-// pathOf is the path of requests for a model, where a diagnosis tells one.
+// pathOf returns the request path of a model, if the diagnosis has one.
 export const pathOf = (d: Maybe<Diagnosis> | undefined, model: string): Deployment | undefined => d?.deployments?.find((w) => w.model === model || w.model === '')
 
 type Stage = Deployment['stages'][number]
@@ -16,14 +16,14 @@ const waiting = (s: Stage): string => known(s.waiting, 'waiting', 'count')
 const takes = (s: Stage): string => known(s.seconds, s.role === 'router' ? 'held' : 'to first token', 'seconds')
 const fails = (l: Link): string => (l.fail_share ? known(l.fail_share, 'fail', 'ratio') : '')
 
-// A Hop is a server of a role, or what goes from one to the next.
+// A Hop is a stage of the path, or the link between two.
 interface Hop {
   name: string
   state: string[]
   found: string[]
 }
 
-// hopsOf are the hops of a path, as they are told in a line each.
+// hopsOf returns the hops of a path, with a line of text each.
 const hopsOf = (d: Deployment): Hop[] =>
   d.stages.flatMap((s, i): Hop[] => {
     const l = d.links[i - 1]
@@ -32,11 +32,11 @@ const hopsOf = (d: Deployment): Hop[] =>
     return [{ name: `${l.carries} from ${d.stages[i - 1].role} to ${s.role}`, state: [number(l.seconds, 'seconds'), fails(l)], found: l.findings }, stage]
   })
 
-// hopOf names the hop that a finding is about, in the words of a diagnosis' verdicts; '' where it is about none.
+// hopOf names the hop of a finding as verdicts do; '' if the finding has none.
 export const hopOf = (d: Deployment | undefined, id: string): string => (d && hopsOf(d).find((h) => h.found.includes(id))?.name) ?? ''
 
-// Path draws the path of a request through servers of several roles, with what each hop takes and where
-// something is wrong.
+// Path draws the path of a request through servers of several roles, with the time of each hop and where something is
+// wrong.
 export function Path({ d }: { d: Deployment }) {
   const width = d.stages.length * box.w + (d.stages.length - 1) * box.gap + 2
   const hops = hopsOf(d).map((h) => ({ ...h, state: h.state.filter((x) => x && x !== '–').join(', '), found: h.found.map(titleOf).join(', ') }))

@@ -39,14 +39,14 @@ interface TrustedTypes {
 const { trustedTypes } = globalThis as { trustedTypes?: TrustedTypes }
 const policy = trustedTypes?.createPolicy('sixty', { createHTML: (s) => s })
 
-// Markup shows a runbook, as the server renders it: without raw HTML and without links that run something
+// Markup shows a runbook as rendered by the server, which leaves out raw HTML and script links
 // (internal/render/markdown.go).
 function Markup({ html }: { html: string }) {
   const __html = useMemo(() => policy?.createHTML(html) ?? html, [html])
   return <div class="markup" dangerouslySetInnerHTML={{ __html }} />
 }
 
-// RunbookText is a runbook's text, and what stands above it.
+// RunbookText shows a runbook with its header.
 export function RunbookText({ id, above }: { id: string; above?: (r: Runbook) => ComponentChildren }) {
   const missing = <Nothing title={`There is no runbook ${id}`}>See <a href={link('/runbooks')}>all runbooks</a>.</Nothing>
   return (

@@ -7,11 +7,11 @@ import type { Settings } from '../types'
 import { Ago, Filter, Loaded, matches, Name } from '../ui'
 import { link } from '../route'
 
-const most = 200 // rows of a list
+const most = 200 // rows in a list
 
 const several = (n: number): string => length(n * 1000)
 
-// rows are the settings that hold, in words.
+// rows lists the settings in effect as text.
 function rows(s: Settings): [string, string][] {
   const keep = [s.storage.retention_s > 0 ? several(s.storage.retention_s) : '15 days', s.storage.retention_bytes > 0 ? `at most ${number(s.storage.retention_bytes, 'bytes')}` : ''].filter(Boolean).join(', ')
   return [
@@ -26,7 +26,7 @@ function rows(s: Settings): [string, string][] {
   ]
 }
 
-// SettingsView shows the configuration in effect, and what this browser remembers.
+// SettingsView shows the configuration in effect, and the settings of this browser.
 export function SettingsView() {
   const theme = useTheme()
   return (
@@ -53,7 +53,7 @@ export function SettingsView() {
   )
 }
 
-// InEffect is the configuration of the monitor, with its targets.
+// InEffect shows the configuration of the monitor and its targets.
 function InEffect({ s }: { s: Settings }) {
   const [filter, setFilter] = useState('')
   const targets = (s.targets ?? [])

@@ -9,7 +9,7 @@ import { go } from '../route'
 import type { Health } from '../types'
 import { useWidth } from '../ui'
 
-// An Era is a time in which something was so.
+// An Era is a named time range.
 export interface Era {
   from: number // ms
   to: number
@@ -18,7 +18,7 @@ export interface Era {
   href?: string
 }
 
-// useStarts are the starts of the processes of replicas within a time, as they say themselves.
+// useStarts returns the process starts of replicas within a time range, from their process_start_time_seconds.
 export function useStarts(instances: string[], span: Span): Moment[] {
   const step = Math.max(Math.ceil((span.to - span.from) / 60e3), 15)
   const expr = `max by (instance) (process_start_time_seconds{instance=~"${pattern(instances)}"})`
@@ -27,8 +27,8 @@ export function useStarts(instances: string[], span: Span): Moment[] {
   return useMemo(() => (data ? startsOf(data.data.result, span, step) : []), [data])
 }
 
-// startsOf names the starts: of a replica that was there before it is a restart, of another one
-// its first; those within a minute are one mark.
+// startsOf returns the marks of starts: a restart of a known replica, or the first start of a new one. Starts within a
+// minute share a mark.
 export function startsOf(series: Matrix[], span: Span, step: number): Moment[] {
   const found: { at: number; kind: 'restart' | 'deploy'; name: string }[] = []
   for (const m of series) {
@@ -52,10 +52,10 @@ export function startsOf(series: Matrix[], span: Span, step: number): Moment[] {
 
 const row = 19 // px
 const rows = 4
-// weight orders what has a row before what may have none.
+// weight sorts the entries that must be shown before those that may be left out.
 const weight = (health: string): number => ['failing', 'degraded', 'uncertain', 'healthy', 'unknown', ''].indexOf(health)
 
-// Strip is what happened, from left to right, each in the first row that is free.
+// Strip draws a timeline, each entry in the first free row.
 export function Strip({ span, eras, starts }: { span: Span; eras: Era[]; starts: Moment[] }) {
   const [ref, width] = useWidth<HTMLDivElement>()
   const place = (t: number) => ((Math.min(Math.max(t, span.from), span.to) - span.from) / Math.max(span.to - span.from, 1)) * width
@@ -67,7 +67,7 @@ export function Strip({ span, eras, starts }: { span: Span; eras: Era[]; starts:
   const placed = items.map((i) => {
     const [left, right] = [place(i.at), place(i.to ?? i.at)]
     const wide = 7 * i.name.length + 12
-    const text = left + wide <= width ? left : Math.max(0, left - wide) // before its beginning, where there is no room after it
+    const text = left + wide <= width ? left : Math.max(0, left - wide) // left of its beginning, if there is no room to the right
     const [from, to] = [Math.min(left, text), Math.max(right, text + wide)]
     let lane = lanes.findIndex((l) => l.every(([a, b]) => to < a || b < from))
     if (lane < 0) lane = lanes.push([]) - 1

@@ -23,10 +23,10 @@ const factors: [string, string][] = [
   ['output', 'Output lengths'],
 ]
 
-// The settings that are changed most often; the others are folded.
+// The settings that are changed most often; the others are collapsed.
 const usual = ['--max-num-seqs', '--max-num-batched-tokens', '--max-model-len', '--num-gpu-blocks']
 
-// A slider of factors is even in its logarithm: from a quarter to four times.
+// A slider of factors is logarithmic: from a quarter to four times.
 const least = -2
 const most = 2
 const factor = (v: string | null): number => {
@@ -35,7 +35,7 @@ const factor = (v: string | null): number => {
 }
 const tidy = (f: number): number => Number(f.toPrecision(2))
 
-// WhatIfView asks the simulation what a change would do. The address holds the change.
+// WhatIfView shows the simulated effect of a change, which the URL holds.
 export function WhatIfView() {
   const live = useLive()
   const route = useRoute()
@@ -56,7 +56,7 @@ export function WhatIfView() {
     if (!ready) return
     const stop = new AbortController()
     set((s) => ({ ...s, busy: true }))
-    // A slider that is moved asks once it rests.
+    // Fetch when the slider rests.
     const timer = setTimeout(() => {
       const began = performance.now()
       post<WhatIf>('/api/v1/simulate', JSON.parse(body), stop.signal).then(

@@ -46,7 +46,7 @@ func (f *deploymentFlags) register(s *pflag.FlagSet) {
 	s.StringSliceVar(&f.detect, "detect", nil,
 		"take names from the servers at these `URLs`, from a recording, or from prometheus=URL, and labels from the last")
 	s.StringArrayVar(&f.match, "match", nil,
-		"restrict every selector: `selector` such as '{namespace=\"prod\"}' or namespace=prod; may be repeated")
+		"add this `selector` to every query, such as '{namespace=\"prod\"}' or namespace=prod; may be repeated")
 	s.StringSliceVar(&f.instanceLabels, "instance-labels", dialect.UsualInstance,
 		"labels that identify a scraped target")
 	s.StringSliceVar(&f.modelLabels, "model-labels", dialect.UsualModel,

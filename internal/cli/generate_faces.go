@@ -83,7 +83,7 @@ func newGenerateScrape() *cobra.Command {
 }
 
 func (f *scrapeFlags) register(s *pflag.FlagSet) {
-	f.out.register(s, "write to this `path`: a directory, or a file where there is one (default: print)",
+	f.out.register(s, "write to this `path`: a directory, or a file for a single one (default: print)",
 		names(scrapeconfig.Formats())...)
 	s.StringVar(&f.server, "server", string(scrapeconfig.VLLM), "kind of the servers")
 	s.StringSliceVar(&f.cfg.Targets, "target", nil,
@@ -93,11 +93,11 @@ func (f *scrapeFlags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.cfg.Cluster, "cluster", "", "label of every target")
 	s.StringVar(&f.cfg.Namespace, "namespace", "", "label of every target; in Kubernetes where the servers run")
 	s.StringVar(&f.cfg.Job, "job", "", "`name` of the job (default vllm)")
-	s.StringToStringVar(&f.cfg.Labels, "label", nil, "`name=value` on every target")
+	s.StringToStringVar(&f.cfg.Labels, "label", nil, "add this label to every target: `name=value`")
 	s.StringToStringVar(&f.cfg.Selector, "selector", nil, "in Kubernetes: `name=value` labels of the pods or services")
 	s.StringVar(&f.cfg.Port, "port", "", "in Kubernetes: the port's name or number")
 	s.StringToStringVar(&f.cfg.MonitorLabels, "monitor-label", nil,
-		"`name=value` on the resource itself, by which an operator selects it")
+		"add this label to the resource, by which an operator selects it: `name=value`")
 	s.DurationVar(&f.cfg.Interval, "interval", scrapeconfig.DefaultInterval, "scrape interval")
 	s.BoolVar(&f.cfg.Lean, "lean", false, "drop unused series")
 	s.BoolVar(&f.cfg.ShortInstance, "short-instance", false, "remove the server's default port from the label instance")
@@ -117,14 +117,14 @@ func newGenerateAutoscaling() *cobra.Command {
 	s := cmd.Flags()
 	f.deployment.register(s)
 	s.StringVar(&f.cfg.Workload, "workload", "", "`name` of the Deployment")
-	s.StringVar(&f.cfg.Namespace, "namespace", "", "where it runs")
+	s.StringVar(&f.cfg.Namespace, "namespace", "", "namespace of the Deployment")
 	s.StringVar(&f.from, "from", "",
 		"a replica's capacity: `file` of sixty bench --save-baseline, or of sixty tune --output json")
 	s.Float64Var(&f.cfg.Capacity.InFlight, "in-flight", 0,
-		"the same as a `number`: running and waiting requests at which a replica just meets its objectives")
+		"a replica's capacity as a `number`: running and waiting requests at which it just meets its objectives")
 	s.StringVar(&f.cfg.Prometheus, "prometheus", "http://prometheus:9090", "`URL`, as KEDA reaches it")
-	s.IntVar(&f.cfg.Min, "min-replicas", 1, "replicas at least")
-	s.IntVar(&f.cfg.Max, "max-replicas", 10, "replicas at most")
+	s.IntVar(&f.cfg.Min, "min-replicas", 1, "minimum number of replicas")
+	s.IntVar(&f.cfg.Max, "max-replicas", 10, "maximum number of replicas")
 	s.DurationVar(&f.cfg.Start, "start-time", 5*time.Minute, "how long a replica takes to start")
 	f.out.register(s, "write to this `path`: a directory, or a file if there is one (default: print)",
 		names(autoscaling.Formats())...)

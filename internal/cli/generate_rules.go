@@ -67,8 +67,8 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 		"scrape interval; rules are evaluated at the same interval")
 	s.DurationVar(&f.window, "window", 0, "the window of conditions (default: four scrapes, at least a minute)")
 	f.cfg.Past, f.cfg.Ago = 24*time.Hour, time.Hour
-	s.Var((*model.Duration)(&f.cfg.Past), "past", "without a measurement: normal is the median over this `duration` …")
-	s.Var((*model.Duration)(&f.cfg.Ago), "ago", "… ending this long ago")
+	s.Var((*model.Duration)(&f.cfg.Past), "past", "without measurements, normal is the median over this `duration`, which ends --ago before now")
+	s.Var((*model.Duration)(&f.cfg.Ago), "ago", "how long before now the `duration` of --past ends")
 	registerPeriod(s, &f.cfg.Period, "how long an error budget lasts, such as `28d` (default: 30d)")
 	f.runbooks.register(s)
 	s.StringVar(&f.cfg.DashboardURL, "dashboard-url", "",
@@ -77,20 +77,20 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 		"leave these pathologies out, by `id`, or these alerts on missing servers: "+strings.Join(generate.Absences(),
 			", "))
 	s.StringToStringVar(&f.severities, "severity", nil,
-		"`level=value` of the label severity, such as page=critical,ticket=warning,info=none")
+		"rename severities: `level=value`, such as page=critical,ticket=warning,info=none")
 	s.DurationVar(&f.cfg.KeepFiringFor, "keep-firing-for", 2*time.Minute,
 		"how long an alert keeps firing after its condition ends (Prometheus 2.42, vmalert 1.93); 0 turns it off")
-	s.StringToStringVar(&f.cfg.Labels, "label", nil, "`name=value` on every alert, such as team=ml")
+	s.StringToStringVar(&f.cfg.Labels, "label", nil, "add this label to every alert: `name=value`, such as team=ml")
 }
 
 // registerRules adds the flags that decide the form of the rule files.
 func (f *rulesFlags) registerRules(s *pflag.FlagSet) {
-	f.out.register(s, "write to this `path`: a directory, or a file where there is one (default: print)",
+	f.out.register(s, "write to this `path`: a directory, or a file for a single one (default: print)",
 		names(generate.Formats())...)
 	s.StringVar(&f.cfg.Name, "name", "sixty", "name of the object or of the rule namespace")
 	s.StringVar(&f.cfg.Namespace, "namespace", "", "namespace of the object")
 	s.StringToStringVar(&f.cfg.ObjectLabels, "object-label", nil,
-		"`name=value` on the object, by which an operator selects it")
+		"add this label to the object, by which an operator selects it: `name=value`")
 	s.IntVar(&f.cfg.MaxRules, "max-rules-per-group", generate.UsualMaxRules,
 		"split larger groups of rules; default: Mimir's default limit, 0 for none")
 	s.BoolVar(&f.tests, "tests", false, "with --out: also write promtool unit tests")
@@ -209,6 +209,6 @@ func newGenerateBaseline() *cobra.Command {
 	s.StringVar(&f.Span, "healthy", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
 	s.StringArrayVar(&match, "match", nil, "with --prometheus: `selector` such as namespace=prod; may be repeated")
 	http.AddFlags(s)
-	out.register(s, "write to this `path`: a directory, or a file where there is one model (default: print)")
+	out.register(s, "write to this `path`: a directory, or a file for a single model (default: print)")
 	return cmd
 }

@@ -235,8 +235,8 @@ func usualTraffic() Traffic {
 func healthyPhase() Phase {
 	return Phase{
 		Name: "healthy", For: time.Minute, Traffic: usualTraffic(), Want: "healthy",
-		Tell: "Four users a second ask questions of some 400 tokens and get answers of some 120. The engine has " +
-			"plenty of room.",
+		Tell: "Four requests arrive per second, with prompts of about 400 tokens and answers of about 120. The " +
+			"engine can serve many more.",
 		Why: "First tokens come quickly, no request waits for long, and nothing is worse than normal for this server.",
 	}
 }

@@ -81,10 +81,11 @@ func (d *demo) writeIntroduction(n int) []string {
 	return []string{
 		"vLLM serves large language models. It reads each prompt (prefill) and then generates the answer token by " +
 			"token (decode), for many requests in one batch on a GPU. " +
-			"What it has computed for the tokens of all running requests lies in GPU memory: the KV cache. " +
-			"Users notice two times: TTFT, until the first token of an answer, and ITL, between two tokens.",
+			"What it has computed for the tokens of all running requests stays in GPU memory: the KV cache. " +
+			"Users notice two latencies: TTFT, the time to the first token of an answer, and ITL, the time between " +
+			"two tokens.",
 		"vLLM exports about a hundred metrics. They do not say what is wrong; sixty does. Here a simulated server " +
-			"fails " + render.Plural(n, "time") + ", in simulated time, and sixty sees nothing but its /metrics page.",
+			"fails " + render.Plural(n, "time") + ", in simulated time, and sixty sees only its /metrics page.",
 	}
 }
 

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { link } from './route'
+import { serverURL } from './route'
 
 // A Failure is a request that failed, with a hint what to do about it.
 export class Failure extends Error {
@@ -24,7 +24,7 @@ async function request(path: string, init: RequestInit, signal?: AbortSignal): P
   const late = AbortSignal.timeout(most)
   let response: Response
   try {
-    response = await fetch(link(path), { ...init, signal: signal ? AbortSignal.any([signal, late]) : late })
+    response = await fetch(serverURL(path), { ...init, signal: signal ? AbortSignal.any([signal, late]) : late })
   } catch (e) {
     if (signal?.aborted) throw e
     if (late.aborted) throw new Failure(`sixty did not answer within ${most / 1000} s`, 'choose a shorter time range or fewer replicas, and check its log')
@@ -42,9 +42,9 @@ async function request(path: string, init: RequestInit, signal?: AbortSignal): P
   return body
 }
 
-export const get = <T>(path: string, signal?: AbortSignal): Promise<T> => request(path, {}, signal) as Promise<T>
+export const getJSON = <T>(path: string, signal?: AbortSignal): Promise<T> => request(path, {}, signal) as Promise<T>
 
-export const post = <T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> =>
+export const postJSON = <T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> =>
   request(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) }, signal) as Promise<T>
 
 export interface Asked<T> {
@@ -57,7 +57,7 @@ export interface Asked<T> {
 // seeded holds answers that the server wrote into the page. Each is used once.
 const seeded = new Map<string, unknown>()
 
-export const seed = (path: string, answer: unknown): void => void seeded.set(path, answer)
+export const seedAnswer = (path: string, answer: unknown): void => void seeded.set(path, answer)
 
 function takeSeeded<T>(path: string): T | undefined {
   const answer = seeded.get(path) as T | undefined
@@ -77,7 +77,7 @@ export function useGet<T>(path: string, beat: unknown = 0, keep = false): Asked<
     const kept = keep || last.current === path
     last.current = path
     set((s) => ({ path, data: kept ? s.data : undefined, error: kept ? s.error : undefined, loading: true }))
-    get<T>(path, stop.signal).then(
+    getJSON<T>(path, stop.signal).then(
       (data) => set({ path, data, loading: false }),
       (error) => stop.signal.aborted || set((s) => ({ path, data: kept ? s.data : undefined, error, loading: false })),
     )

@@ -1,10 +1,10 @@
 import type { FunctionComponent } from 'preact'
 import { useLayoutEffect, useRef } from 'preact/hooks'
-import { length, titleOf, zone } from './format'
-import { help, startKeys } from './keys'
-import { failingOf, now, trust, useLive } from './live'
+import { formatDuration, titleOf, zone } from './format'
+import { keyHelp, startKeys } from './keys'
+import { failingOf, monitorNow, assessTrust, useLive } from './live'
 import { nextTheme, setTheme } from './palette'
-import { link, places, to, useRoute } from './route'
+import { serverURL, places, urlOf, useRoute } from './route'
 import { Nothing, useTitle } from './ui'
 import { Audit } from './views/audit'
 import { Explore } from './views/explore'
@@ -43,10 +43,10 @@ export function App() {
     <>
       <a class="skip" href="#main">Skip to content</a>
       <header class="bar">
-        <a class="name" href={link('/')}>sixty</a>
+        <a class="name" href={serverURL('/')}>sixty</a>
         <nav aria-label="Views">
           {places.map(([view, title]) => (
-            <a href={to(view)} aria-current={(under[route.view] ?? route.view) === view ? 'page' : undefined}>
+            <a href={urlOf(view)} aria-current={(under[route.view] ?? route.view) === view ? 'page' : undefined}>
               {title}
               {view === 'overview' && failing > 0 ? <span class="count" title={`${failing} failing or degraded`}>{failing}</span> : null}
             </a>
@@ -61,7 +61,7 @@ export function App() {
       <dialog ref={dialog} aria-label="Keys">
         <h2>Keys</h2>
         <dl class="keys">
-          {help.map(([key, what]) => (
+          {keyHelp.map(([key, what]) => (
             <div>
               <dt>{key.split(/( then |, | and )/).map((k, i) => (i % 2 ? k : <kbd>{k}</kbd>))}</dt>
               <dd>{what}</dd>
@@ -79,7 +79,7 @@ const Missing = () => (
   <>
     <h1>Not found</h1>
     <Nothing title="This page does not exist">
-      See the <a href={link('/')}>overview</a> or <a href={link('/incidents')}>all incidents</a>.
+      See the <a href={serverURL('/')}>overview</a> or <a href={serverURL('/incidents')}>all incidents</a>.
     </Nothing>
   </>
 )
@@ -87,13 +87,13 @@ const Missing = () => (
 // Connection shows how old the page's data are.
 function Connection() {
   const live = useLive()
-  const t = trust(live)
+  const t = assessTrust(live)
   if (!live.overview) return <span class="soft">…</span>
   const lost = !t.ok && t.state === 'lost'
   // Use the browser's clock if it agrees with the monitor's within four evaluations.
   const passed = Date.now() - Date.parse(live.overview.at)
-  const since = passed > 0 && passed < 4000 * live.overview.every_s ? passed : now(live) - Date.parse(live.overview.at)
-  const ago = length(lost ? performance.now() - live.heard : since)
+  const since = passed > 0 && passed < 4000 * live.overview.every_s ? passed : monitorNow(live) - Date.parse(live.overview.at)
+  const ago = formatDuration(lost ? performance.now() - live.heard : since)
   return (
     <span class={`state ${t.ok ? '' : 'warning'}`} title={t.ok ? `every ${live.overview.every_s} s; times are in ${zone}` : t.why.join('\n')}>
       {!t.ok && `${t.state}, `}{lost ? 'heard' : 'evaluated'} {ago} ago
@@ -111,7 +111,7 @@ const doubts = {
 // Doubt warns at the top of every view that its data may be wrong, and lists other problems.
 function Doubt() {
   const live = useLive()
-  const t = trust(live)
+  const t = assessTrust(live)
   const why = t.ok ? (live.overview?.problems ?? []) : t.why
   if (t.ok && why.length === 0) return null
   const [title, text] = t.ok ? ['Needs attention', 'The verdicts are not affected.'] : doubts[t.state]

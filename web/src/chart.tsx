@@ -1,8 +1,8 @@
 import { useLayoutEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
-import { about, apart, clock, increments, number, scaleOf, tick, time, unitOf } from './format'
-import { colour, css, dash, onTheme, symbols } from './palette'
+import { formatPoint, timeTickDistances, formatTimeTicks, tickIncrements, formatNumber, scaleOf, formatTick, formatTime, axisUnitOf } from './format'
+import { curveColour, styleColour, curveDash, onTheme, symbols } from './palette'
 import type { Span } from './query'
 
 // A Level is a threshold, drawn as a dashed line.
@@ -60,14 +60,14 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
   const first = p()
   const heat = first.rows
   const right = first.lines.find((l) => l.right)
-  const axis = { stroke: () => css('soft'), font, ticks: { show: false } }
+  const axis = { stroke: () => styleColour('soft'), font, ticks: { show: false } }
   const series: uPlot.Series[] = first.lines.map((l, i) => ({
     label: l.name,
     scale: l.right ? 'right' : 'y',
-    stroke: () => (l.volume ? css('soft') + '99' : l.faint ? css('soft') + '66' : colour(l.colour ?? i)),
-    fill: l.volume ? () => css('soft') + '22' : first.stack ? () => pale(colour(l.colour ?? i)) : undefined,
+    stroke: () => (l.volume ? styleColour('soft') + '99' : l.faint ? styleColour('soft') + '66' : curveColour(l.colour ?? i)),
+    fill: l.volume ? () => styleColour('soft') + '22' : first.stack ? () => pale(curveColour(l.colour ?? i)) : undefined,
     width: l.faint || l.volume ? 1 : 1.6,
-    dash: l.volume ? [] : l.right ? [5, 3] : dash(l.colour ?? i),
+    dash: l.volume ? [] : l.right ? [5, 3] : curveDash(l.colour ?? i),
     points: { show: (u, si) => lonely(u, si) },
     spanGaps: false,
   }))
@@ -101,7 +101,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
       right: { range: (_, _lo, hi) => [0, hi ? hi * 1.05 : 1] },
     },
     axes: [
-      { ...axis, grid: { show: false }, space: 58, incrs: apart, size: 26, values: (u, splits, _i, _s, step) => clock(splits, step).map((text, i) => (u.valToPos(splits[i], 'x') < 22 ? '' : text)) },
+      { ...axis, grid: { show: false }, space: 58, incrs: timeTickDistances, size: 26, values: (u, splits, _i, _s, step) => formatTimeTicks(splits, step).map((text, i) => (u.valToPos(splits[i], 'x') < 22 ? '' : text)) },
       heat
         ? { ...axis, scale: 'y', size: 58, grid: { show: false }, splits: () => heat.map((_, i) => i + 1).filter((i) => heat.length < 12 || i % 2 === 0), values: (_, s) => s.map((i) => heat[i - 1]?.name ?? '') }
         : {
@@ -109,17 +109,17 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
             scale: 'y',
             size: 58,
             space: 28,
-            grid: { stroke: () => css('line'), width: 1 },
-            incrs: (_u: uPlot, _i: number, _min: number, max: number) => increments(scaleOf(max, first.unit)),
-            values: (u, s) => s.map((v) => tick(v, scaleOf(u.scales.y.max ?? 1, first.unit), first.unit)),
+            grid: { stroke: () => styleColour('line'), width: 1 },
+            incrs: (_u: uPlot, _i: number, _min: number, max: number) => tickIncrements(scaleOf(max, first.unit)),
+            values: (u, s) => s.map((v) => formatTick(v, scaleOf(u.scales.y.max ?? 1, first.unit), first.unit)),
           },
-      ...(right ? [{ ...axis, scale: 'right', side: 1 as const, size: 44, grid: { show: false }, values: (u: uPlot, s: number[]) => s.map((v) => tick(v, scaleOf(u.scales.right.max ?? 1, right.unit ?? 'count'))) }] : []),
+      ...(right ? [{ ...axis, scale: 'right', side: 1 as const, size: 44, grid: { show: false }, values: (u: uPlot, s: number[]) => s.map((v) => formatTick(v, scaleOf(u.scales.right.max ?? 1, right.unit ?? 'count'))) }] : []),
     ],
     series: [{}, ...series],
     hooks: {
       drawClear: [
         (u) => {
-          if (p().rows) cells(u, p(), css('link'))
+          if (p().rows) cells(u, p(), styleColour('link'))
         },
       ],
       draw: [
@@ -129,7 +129,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
           ctx.save()
           ctx.font = `${11 * ratio}px system-ui, sans-serif`
           ctx.lineWidth = 1.4 * ratio
-          ctx.fillStyle = css('soft')
+          ctx.fillStyle = styleColour('soft')
           const write = (text: string, x: number, y: number, align: CanvasTextAlign) => {
             ctx.textAlign = align
             ctx.fillText(text, x, y)
@@ -144,21 +144,21 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
           }
           const [from, to] = [bbox.left, bbox.left + bbox.width]
           const above = bbox.top - 6 * ratio
-          if (!heat) write(unitOf(first.unit), 2 * ratio, above - 3 * ratio, 'left')
-          if (right) write(unitOf(right.unit ?? ''), ctx.canvas.width - 2 * ratio, above - 3 * ratio, 'right')
+          if (!heat) write(axisUnitOf(first.unit), 2 * ratio, above - 3 * ratio, 'left')
+          if (right) write(axisUnitOf(right.unit ?? ''), ctx.canvas.width - 2 * ratio, above - 3 * ratio, 'right')
           for (const l of p().levels ?? []) {
             const y = u.valToPos(l.value, 'y', true)
             if (y < bbox.top - 1 || y > bbox.top + bbox.height + 1) continue
-            line(from, y, to, y, css(kinds[l.kind]), [7, 4])
+            line(from, y, to, y, styleColour(kinds[l.kind]), [7, 4])
           }
           for (const m of p().marks ?? []) {
             const x = u.valToPos(m.at / 1000, 'x', true)
             if (x < from || x > to) continue
             if (m.kind === 'onset') {
-              line(x, bbox.top - 3 * ratio, x, bbox.top + bbox.height, css('bad'), [])
+              line(x, bbox.top - 3 * ratio, x, bbox.top + bbox.height, styleColour('bad'), [])
               continue
             }
-            line(x, bbox.top, x, bbox.top + bbox.height, css('soft') + '80', [1, 3])
+            line(x, bbox.top, x, bbox.top + bbox.height, styleColour('soft') + '80', [1, 3])
             write(symbols[m.kind], x, above + 2 * ratio, 'center')
           }
           ctx.restore()
@@ -226,17 +226,17 @@ function describe(u: uPlot, p: ChartProps, tip: HTMLElement): void {
     tip.append(row)
   }
   tip.replaceChildren()
-  add(time(p.x[i] * 1000, p.span.to))
+  add(formatTime(p.x[i] * 1000, p.span.to))
   const step = p.x.length > 1 ? 1000 * (p.x[1] - p.x[0]) : 60e3
   for (const m of p.marks ?? []) if (Math.abs(m.at - p.x[i] * 1000) <= step) add(`${m.kind === 'onset' ? '' : symbols[m.kind] + ' '}${m.name}`)
   if (p.rows) {
     const row = p.rows[Math.floor(u.posToVal(u.cursor.top ?? 0, 'y'))]
-    if (row) add(`${/^[\d.]/.test(row.name) ? 'to ' : ''}${row.name} ${p.unit}: ${number(row.y[i], 'count')} requests`)
+    if (row) add(`${/^[\d.]/.test(row.name) ? 'to ' : ''}${row.name} ${p.unit}: ${formatNumber(row.y[i], 'count')} requests`)
   } else {
     const values = p.lines.map((l, k) => ({ l, k, v: l.y[i] })).filter((e) => e.v !== null && e.v !== undefined)
     if (!p.stack) values.sort((a, b) => Number(a.l.right ?? 0) - Number(b.l.right ?? 0) || (b.v ?? 0) - (a.v ?? 0))
     for (const { l, k, v } of values.slice(0, listed)) {
-      add(`${l.name}  ${about(v, l.unit ?? p.unit, !!l.about)}`, l.volume || l.faint ? css('soft') : colour(l.colour ?? k))
+      add(`${l.name}  ${formatPoint(v, l.unit ?? p.unit, !!l.about)}`, l.volume || l.faint ? styleColour('soft') : curveColour(l.colour ?? k))
     }
     if (values.length > listed) add(`and ${values.length - listed} more`)
     if (values.length === 0) add('no value')

@@ -3,8 +3,8 @@ import type { Estimate, Maybe, Numbers, Quantity } from './types'
 // Numbers and times for people. Numbers are written as the command line writes them
 // (internal/catalog/indicator/format.go): numbers.json holds examples that both are tested with.
 
-// digits writes a number with three significant digits.
-function digits(v: number): string {
+// formatDigits writes a number with three significant digits.
+function formatDigits(v: number): string {
   const a = Math.abs(v)
   if (!Number.isFinite(v)) return String(v)
   if (a === 0) return '0'
@@ -35,7 +35,7 @@ const counts: Scale[] = [{ from: 1e6, by: 1e6, name: ' M' }, { from: 1e4, by: 1e
 
 const kindOf = (unit: string): string => unit.split('/')[0]
 const scaleIn = (list: Scale[], v: number): Scale => list.find((s) => v >= s.from) ?? none
-const scaled = (v: number, s: Scale): string => digits(s.by < 1 ? v * Math.round(1 / s.by) : v / s.by) + s.name
+const formatScaled = (v: number, s: Scale): string => formatDigits(s.by < 1 ? v * Math.round(1 / s.by) : v / s.by) + s.name
 
 const suffixes: Record<string, string> = {
   times: '×', '1/s': '/s', '1/request': '/request', 'requests/s': ' req/s', 'tokens/s': ' tok/s', tokens: ' tokens', watts: ' W', celsius: ' °C', MHz: ' MHz',
@@ -52,47 +52,47 @@ export const quantities: [Quantity, string, string][] = [
   ['output_tokens_rate', 'Output', 'tokens/s'],
 ]
 
-// shown writes a number of a replica. A percentile in a wide histogram bucket is written as that bucket.
-export const shown = (n: Numbers, name: Quantity, unit: string): string => n.bounds?.[name] ?? number(n[name], unit)
+// formatReplicaNumber writes a number of a replica. A percentile in a wide histogram bucket is written as that bucket.
+export const formatReplicaNumber = (n: Numbers, name: Quantity, unit: string): string => n.bounds?.[name] ?? formatNumber(n[name], unit)
 
-// written writes a value, in the monitor's words if there are any: a percentile in a wide bucket is written as that
+// formatValue writes a value, in the monitor's words if there are any: a percentile in a wide bucket is written as that
 // bucket.
-export const written = (text: string | undefined, v: Maybe<number>, unit: string): string => text || number(v, unit)
+export const formatValue = (text: string | undefined, v: Maybe<number>, unit: string): string => text || formatNumber(v, unit)
 
-// interval writes the interval of an estimate; nothing if both ends read the same.
-export function interval(e: Estimate | null | undefined, unit: string): string {
-  const [low, high] = [number(e?.low, unit), number(e?.high, unit)]
+// formatInterval writes the interval of an estimate; nothing if both ends read the same.
+export function formatInterval(e: Estimate | null | undefined, unit: string): string {
+  const [low, high] = [formatNumber(e?.low, unit), formatNumber(e?.high, unit)]
   const of = (text: string) => text.slice(text.indexOf(' ') + 1)
   return low === high || e?.low === null ? '' : `${of(low) === of(high) ? low.split(' ')[0] : low} – ${high}`
 }
 
-// about writes a point of a curve, with "≈" for a percentile, because that is interpolated in its bucket.
-export const about = (v: number | null | undefined, unit: string, quantile: boolean): string => (quantile && v ? '≈ ' : '') + number(v, unit)
+// formatPoint writes a point of a curve, with "≈" for a percentile, because that is interpolated in its bucket.
+export const formatPoint = (v: number | null | undefined, unit: string, quantile: boolean): string => (quantile && v ? '≈ ' : '') + formatNumber(v, unit)
 
-// number writes a value in its unit, and a dash for an unknown value.
-export function number(v: number | null | undefined, unit: string): string {
+// formatNumber writes a value in its unit, and a dash for an unknown value.
+export function formatNumber(v: number | null | undefined, unit: string): string {
   if (v === null || v === undefined || Number.isNaN(v)) return '–'
   const kind = kindOf(unit)
-  if (!scales[kind]) return digits(v) + (suffixes[unit] ?? '')
+  if (!scales[kind]) return formatDigits(v) + (suffixes[unit] ?? '')
   const size = v === 0 && kind === 'seconds' ? 1 : Math.abs(v) // zero is written "0 s", not "0 µs"
-  return scaled(v, scaleIn(scales[kind], size)) + unit.slice(kind.length)
+  return formatScaled(v, scaleIn(scales[kind], size)) + unit.slice(kind.length)
 }
 
 // scaleOf returns the scale of an axis that ends at a value. All its ticks have one unit.
 export const scaleOf = (top: number, unit: string): Scale => scaleIn(scales[kindOf(unit)] ?? counts, top)
 
-// tick writes a value at an axis, without units that the axis' title has.
-export const tick = (v: number, s: Scale, unit = ''): string =>
-  scaled(v, s) + (s === none && ['watts', 'celsius', 'MHz'].includes(unit) ? suffixes[unit] : '')
+// formatTick writes a value at an axis, without units that the axis' title has.
+export const formatTick = (v: number, s: Scale, unit = ''): string =>
+  formatScaled(v, s) + (s === none && ['watts', 'celsius', 'MHz'].includes(unit) ? suffixes[unit] : '')
 
-// increments returns the round distances that ticks may have on a scale.
-export function increments(s: Scale): number[] {
+// tickIncrements returns the round distances that ticks may have on a scale.
+export function tickIncrements(s: Scale): number[] {
   const round = s.by === 60 || s.by === 3600 ? [1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 1440] : s.by >= 1024 && Number.isInteger(Math.log2(s.by)) ? Array.from({ length: 14 }, (_, i) => 2 ** (i - 3)) : [-4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6].flatMap((e) => [1, 2, 5].map((m) => m * 10 ** e))
   return round.map((r) => r * s.by)
 }
 
-// unitOf returns the title of an axis whose ticks have no unit.
-export const unitOf = (unit: string): string => (({ 'requests/s': 'requests/s', 'tokens/s': 'tokens/s', tokens: 'tokens', requests: 'requests', '1/s': 'per second', '1/request': 'per request', 'seconds/token': 'per token', times: 'times' }) as Record<string, string>)[unit] ?? ''
+// axisUnitOf returns the title of an axis whose ticks have no unit.
+export const axisUnitOf = (unit: string): string => (({ 'requests/s': 'requests/s', 'tokens/s': 'tokens/s', tokens: 'tokens', requests: 'requests', '1/s': 'per second', '1/request': 'per request', 'seconds/token': 'per token', times: 'times' }) as Record<string, string>)[unit] ?? ''
 
 // Times are in the viewer's zone.
 const seconds = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' })
@@ -102,21 +102,21 @@ const full = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 
 
 export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
 
-// time writes a moment, without its date if it is today or less than twelve hours away.
-export function time(at: number, now: number): string {
+// formatTime writes a moment, without its date if it is today or less than twelve hours away.
+export function formatTime(at: number, now: number): string {
   const ago = Math.abs(now - at)
   const sameDay = new Date(at).toDateString() === new Date(now).toDateString()
   if (sameDay || ago < 12 * 3600e3) return seconds.format(at)
   return `${ago < 300 * 86400e3 ? day.format(at) : year.format(at)} ${seconds.format(at)}`
 }
 
-// stamp writes a moment for a URL, to the second.
-export const stamp = (ms: number): string => new Date(Math.round(ms / 1000) * 1000).toISOString().replace('.000', '')
+// formatURLTime writes a moment for a URL, to the second.
+export const formatURLTime = (ms: number): string => new Date(Math.round(ms / 1000) * 1000).toISOString().replace('.000', '')
 
-export const wholeTime = (at: number): string => full.format(at)
+export const formatFullTime = (at: number): string => full.format(at)
 
-// length writes how long something took, in one or two units.
-export function length(ms: number): string {
+// formatDuration writes how long something took, in one or two units.
+export function formatDuration(ms: number): string {
   const s = Math.max(0, Math.round(ms / 1000))
   if (s < 60) return `${s} s`
   const m = Math.floor(s / 60)
@@ -126,11 +126,11 @@ export function length(ms: number): string {
   return `${Math.floor(h / 24)} days`
 }
 
-// apart lists the distances that ticks of the time axis may have, in s.
-export const apart = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000]
+// timeTickDistances lists the distances that ticks of the time axis may have, in s.
+export const timeTickDistances = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000, 7776000]
 
-// clock writes the ticks of the time axis in the viewer's zone, as precisely as their distance needs.
-export function clock(splits: number[], step: number): string[] {
+// formatTimeTicks writes the ticks of the time axis in the viewer's zone, as precisely as their distance needs.
+export function formatTimeTicks(splits: number[], step: number): string[] {
   const f = new Intl.DateTimeFormat(
     undefined,
     step >= 86400
@@ -140,14 +140,14 @@ export function clock(splits: number[], step: number): string[] {
   return splits.map((s) => f.format(s * 1000))
 }
 
-// change compares a value with its normal value.
-export function change(now: number | null | undefined, normal: number | null | undefined): string {
+// compareWithNormal compares a value with its normal value.
+export function compareWithNormal(now: number | null | undefined, normal: number | null | undefined): string {
   if (now === null || now === undefined || !normal) return ''
   const times = now / normal
   if (!Number.isFinite(times)) return ''
   if (times >= 0.95 && times <= 1.05) return 'as usual'
-  if (times >= 2) return digits(times) + '× normal'
-  return `${times > 1 ? '+' : '−'}${digits(Math.abs(times - 1) * 100)} %`
+  if (times >= 2) return formatDigits(times) + '× normal'
+  return `${times > 1 ? '+' : '−'}${formatDigits(Math.abs(times - 1) * 100)} %`
 }
 
 // plural writes a number with its noun.
@@ -156,8 +156,8 @@ export const plural = (n: number, noun: string): string => `${n} ${noun}${n === 
 // sentence ends a text with a full stop.
 export const sentence = (s: string): string => (!s || /[.!?…]$/.test(s) ? s : s + '.')
 
-// opening writes a sentence for the beginning of a line: with a capital, unless it begins with a name.
-export const opening = (s: string): string => sentence(/^[a-z]+(: |[ ,;])/.test(s) && !/^(sixty|vllm)\b/.test(s) ? s.charAt(0).toUpperCase() + s.slice(1) : s)
+// openingSentence writes a sentence for the beginning of a line: with a capital, unless it begins with a name.
+export const openingSentence = (s: string): string => sentence(/^[a-z]+(: |[ ,;])/.test(s) && !/^(sixty|vllm)\b/.test(s) ? s.charAt(0).toUpperCase() + s.slice(1) : s)
 
 // titles holds the titles of verdicts by id. The server writes them into the page.
 const titles: Record<string, string> = JSON.parse(globalThis.document?.getElementById('titles')?.textContent || '{}')
@@ -165,5 +165,5 @@ const titles: Record<string, string> = JSON.parse(globalThis.document?.getElemen
 // titleOf returns the title of a verdict by its id: "KV cache thrashing".
 export const titleOf = (id: string): string => titles[id] ?? id
 
-// saying returns the summary of a verdict without its title.
-export const saying = (v: { id: string; summary: string }): string => opening(v.summary.replace(`${titleOf(v.id)}: `, ''))
+// summaryOf returns the summary of a verdict without its title.
+export const summaryOf = (v: { id: string; summary: string }): string => openingSentence(v.summary.replace(`${titleOf(v.id)}: `, ''))

@@ -1,7 +1,7 @@
-import { go, places, to } from './route'
+import { navigate, places, urlOf } from './route'
 
-// help lists the keys for the help pane.
-export const help: [string, string][] = [
+// keyHelp lists the keys for the help pane.
+export const keyHelp: [string, string][] = [
   ['?', 'this help'],
   ...places.map(([, title, key]): [string, string] => [`g then ${key}`, title]),
   ['j, k', 'next row, previous row'],
@@ -13,20 +13,20 @@ export const help: [string, string][] = [
   ['Esc', 'close, or leave the filter field'],
 ]
 
-// own holds the keys of the current view.
-const own = new Map<string, () => void>()
+// viewKeys holds the keys of the current view.
+const viewKeys = new Map<string, () => void>()
 
-export function bind(keys: Record<string, () => void>): () => void {
-  for (const [k, f] of Object.entries(keys)) own.set(k, f)
+export function bindKeys(keys: Record<string, () => void>): () => void {
+  for (const [k, f] of Object.entries(keys)) viewKeys.set(k, f)
   return () => {
-    for (const [k, f] of Object.entries(keys)) if (own.get(k) === f) own.delete(k)
+    for (const [k, f] of Object.entries(keys)) if (viewKeys.get(k) === f) viewKeys.delete(k)
   }
 }
 
 const fields = 'input:not([type=range],[type=checkbox]), textarea, select'
-const typing = (e: Element | null): e is HTMLElement => e instanceof HTMLElement && (e.matches(fields) || e.isContentEditable)
+const isTyping = (e: Element | null): e is HTMLElement => e instanceof HTMLElement && (e.matches(fields) || e.isContentEditable)
 
-function step(by: number): void {
+function focusRow(by: number): void {
   const rows = [...document.querySelectorAll<HTMLElement>('main [data-row]')].filter((r) => r.offsetParent !== null)
   if (rows.length === 0) return
   const at = rows.indexOf(document.activeElement as HTMLElement)
@@ -41,8 +41,8 @@ export function startKeys(toggle: { help: (open?: boolean) => void; theme: () =>
   const keys: Record<string, (e: KeyboardEvent) => void> = {
     '?': () => toggle.help(),
     g: (e) => (since = e.timeStamp),
-    j: () => step(1),
-    k: () => step(-1),
+    j: () => focusRow(1),
+    k: () => focusRow(-1),
     d: toggle.theme,
     '/': () => document.querySelector<HTMLElement>('main [data-filter]')?.focus(),
   }
@@ -50,10 +50,10 @@ export function startKeys(toggle: { help: (open?: boolean) => void; theme: () =>
     if (e.ctrlKey || e.metaKey || e.altKey) return
     const active = document.activeElement
     if (e.key === 'Escape') toggle.help(false)
-    if (typing(active)) return e.key === 'Escape' ? active.blur() : undefined
+    if (isTyping(active)) return e.key === 'Escape' ? active.blur() : undefined
     const place = e.timeStamp - since < 1500 && places.find(([, , key]) => key === e.key)
     since = 0
-    const f = place ? () => go(to(place[0])) : own.get(e.key) ?? keys[e.key]
+    const f = place ? () => navigate(urlOf(place[0])) : viewKeys.get(e.key) ?? keys[e.key]
     if (!f) return
     e.preventDefault()
     f(e)

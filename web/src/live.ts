@@ -1,5 +1,5 @@
-import { get, parseJSON } from './api'
-import { link } from './route'
+import { getJSON, parseJSON } from './api'
+import { serverURL } from './route'
 import { newSignal, useSignal } from './signal'
 import type { Health, Model, Overview, Status } from './types'
 
@@ -15,39 +15,40 @@ interface Live {
 let live: Live = { received: 0, heard: 0, incidents: 0 }
 const changed = newSignal()
 
-function change(part: Partial<Live>): void {
+function updateLive(part: Partial<Live>): void {
   live = { ...live, ...part }
-  changed.tell()
+  changed.notify()
 }
 
 // reordered is the age in ms up to which an older overview is taken to have been overtaken by a newer one. If it is
 // older than that, the monitor's clock was set back.
 const reordered = 60_000
 
-// accept stores an overview, unless a newer one overtook it. The same one again only shows that the monitor answers.
-export function accept(o: Overview): void {
+// acceptOverview stores an overview, unless a newer one overtook it. The same one again only shows that the monitor
+// answers.
+export function acceptOverview(o: Overview): void {
   const younger = live.overview ? Date.parse(o.at) - Date.parse(live.overview.at) : 1
   const heard = performance.now()
-  if (younger < 0 && younger > -reordered) return change({ heard, error: undefined })
-  change({ overview: o, received: younger === 0 ? live.received : heard, heard, error: undefined })
+  if (younger < 0 && younger > -reordered) return updateLive({ heard, error: undefined })
+  updateLive({ overview: o, received: younger === 0 ? live.received : heard, heard, error: undefined })
 }
 
-// now returns the monitor's time: that of its last overview, plus the time since.
-export function now(l: Live = live): number {
+// monitorNow returns the monitor's time: that of its last overview, plus the time since.
+export function monitorNow(l: Live = live): number {
   return l.overview ? Date.parse(l.overview.at) + performance.now() - l.received : Date.now()
 }
 
-// silence returns the age in ms from which on an overview must not be trusted.
-const silence = (o: Overview): number => (3 * o.every_s + 5) * 1000
+// silenceLimit returns the age in ms from which on an overview must not be trusted.
+const silenceLimit = (o: Overview): number => (3 * o.every_s + 5) * 1000
 
 // Trust says whether the overview is current and complete.
 export type Trust = { ok: true } | { ok: false; state: 'starting' | 'partial' | 'stale' | 'lost'; why: string[] }
 
-export function trust(l: Live, at = performance.now()): Trust {
+export function assessTrust(l: Live, at = performance.now()): Trust {
   const o = l.overview
   if (!o) return { ok: false, state: l.error ? 'lost' : 'starting', why: l.error ? [l.error.message] : [] }
-  if (at - l.heard > silence(o)) return { ok: false, state: 'lost', why: [l.error?.message ?? 'no answer since then'] }
-  if (o.state === 'ok' && at - l.received > silence(o)) return { ok: false, state: 'stale', why: ['sixty answers, but its evaluations have stopped'] }
+  if (at - l.heard > silenceLimit(o)) return { ok: false, state: 'lost', why: [l.error?.message ?? 'no answer since then'] }
+  if (o.state === 'ok' && at - l.received > silenceLimit(o)) return { ok: false, state: 'stale', why: ['sixty answers, but its evaluations have stopped'] }
   if (o.state !== 'ok') return { ok: false, state: o.state, why: o.problems }
   return { ok: true }
 }
@@ -65,8 +66,8 @@ export function healthOf(of: { status: Status; severity: string }, t: Trust): He
 // healthOfModel returns the health of a model as the server states it, but never healthy without trust.
 export const healthOfModel = (m: Pick<Model, 'health'>, t: Trust): Health => (m.health === 'healthy' && !t.ok ? 'unknown' : m.health)
 
-// quiet reports whether a model's incident is quiet: nothing is found now, and it is not closed.
-export const quiet = (m: Pick<Model, 'verdict' | 'phase'>): boolean => m.phase === 'quiet' && (m.verdict.status !== 'firing' || m.verdict.severity === 'info')
+// isQuiet reports whether a model's incident is quiet: nothing is found now, and it is not closed.
+export const isQuiet = (m: Pick<Model, 'verdict' | 'phase'>): boolean => m.phase === 'quiet' && (m.verdict.status !== 'firing' || m.verdict.severity === 'info')
 
 // failingOf counts the models that are failing or degraded.
 export const failingOf = (l: Live): number => l.overview?.models.filter((m) => ['failing', 'degraded'].includes(healthOfModel(m, { ok: true }))).length ?? 0
@@ -75,12 +76,12 @@ export const failingOf = (l: Live): number => l.overview?.models.filter((m) => [
 export const healths: Health[] = ['failing', 'degraded', 'uncertain', 'unknown', 'healthy']
 const statuses: Status[] = ['down', 'firing', 'pending', 'unknown', 'ok', 'idle']
 
-// worst compares two replicas for sorting: the worst state first, then the worst status.
-export const worst = (a: { status: Status; severity: string }, b: { status: Status; severity: string }, t: Trust): number =>
+// compareWorst compares two replicas for sorting: the worst state first, then the worst status.
+export const compareWorst = (a: { status: Status; severity: string }, b: { status: Status; severity: string }, t: Trust): number =>
   healths.indexOf(healthOf(a, t)) - healths.indexOf(healthOf(b, t)) || statuses.indexOf(a.status) - statuses.indexOf(b.status)
 
-// follow listens to the server's events, and fetches the overview if they do not come.
-export function follow(): void {
+// followEvents listens to the server's events, and fetches the overview if they do not come.
+export function followEvents(): void {
   let source: EventSource | undefined
   let tries = 0
   // One request at a time: a browser has six connections to a server, and a slow server would use them up.
@@ -89,25 +90,25 @@ export function follow(): void {
     if (asking) return
     asking = true
     try {
-      accept(await get<Overview>('/api/v1/overview'))
+      acceptOverview(await getJSON<Overview>('/api/v1/overview'))
     } catch (error) {
-      change({ error: error as Error })
+      updateLive({ error: error as Error })
     } finally {
       asking = false
     }
   }
   const listen = () => {
     source?.close()
-    source = new EventSource(link('/api/v1/events'))
+    source = new EventSource(serverURL('/api/v1/events'))
     source.addEventListener('open', () => (tries = 0))
     source.addEventListener('overview', (e) => {
       try {
-        accept(parseJSON((e as MessageEvent<string>).data))
+        acceptOverview(parseJSON((e as MessageEvent<string>).data))
       } catch {
         void refresh()
       }
     })
-    source.addEventListener('incident', () => change({ incidents: live.incidents + 1 }))
+    source.addEventListener('incident', () => updateLive({ incidents: live.incidents + 1 }))
     source.addEventListener('error', () => {
       if (source?.readyState === EventSource.CLOSED) tries++
     })
@@ -120,7 +121,7 @@ export function follow(): void {
     const every = (live.overview?.every_s ?? 5) * 1000
     if (performance.now() - live.received > 1.5 * every) void refresh()
     if (source?.readyState === EventSource.CLOSED && turn % Math.min(2 ** tries, 16) === 0) listen()
-    changed.tell() // an overview becomes too old without an event
+    changed.notify() // an overview becomes too old without an event
   }
   // A hidden page closes its event stream, because all pages share the browser's six connections to a server.
   const seen = () => {

@@ -1,11 +1,11 @@
 import { describe, expect, test, vi } from 'vitest'
 import { parseJSON } from './api'
-import { about, change, increments, interval, length, number, scaleOf, sentence, tick, titleOf, written } from './format'
-import { accept, healthOf, healthOfModel, quiet, trust, worst } from './live'
+import { formatPoint, compareWithNormal, tickIncrements, formatInterval, formatDuration, formatNumber, scaleOf, sentence, formatTick, titleOf, formatValue } from './format'
+import { acceptOverview, healthOf, healthOfModel, isQuiet, assessTrust, compareWorst } from './live'
 import numbers from './numbers.test.json'
-import { median, odd, quantile, rank } from './odd'
-import { all, byReplica, fill, grid, heat, legends, pattern, pointsOf, questionsOf, rateOf, stepOf } from './query'
-import { parse, to } from './route'
+import { median, findOutliers, quantile, rankByDistance } from './odd'
+import { all, replicaQuery, fillVariables, timeGrid, heatmapRows, nameSeries, matchAny, pointsOf, questionsOf, rateOf, stepOf } from './query'
+import { parseRoute, urlOf } from './route'
 import type { Advice, Evidence, Finding, Fix, Link, Model, Overview, Panel, Plot, Replica, Summary } from './types'
 import { moment, spanOf } from './views/explore'
 import { bucketOf, ticksOf } from './views/chain'
@@ -14,7 +14,7 @@ import { shorts } from './views/fleet'
 import { scope } from './views/incident'
 import { titleIn } from './views/overview'
 import { startsOf } from './views/strip'
-import { highlight } from './panel'
+import { highlightOutliers } from './panel'
 
 // The server writes the titles of verdicts into the page.
 vi.hoisted(() => {
@@ -24,36 +24,36 @@ vi.hoisted(() => {
 
 describe('measured percentiles', () => {
   test('of a wide bucket are written as that bucket', () => {
-    expect(written('10–25 ms', 0.0243, 'seconds')).toBe('10–25 ms')
-    expect(written(undefined, 0.022, 'seconds')).toBe('22 ms')
-    expect(written(undefined, null, 'seconds')).toBe('–')
-    expect(interval({ value: 19.6, low: 19.58, high: 19.62 }, 'seconds')).toBe('')
-    expect(interval({ value: 19.6, low: 17.4, high: 22 }, 'seconds')).toBe('17.4 – 22 s')
-    expect(interval({ value: 0.9, low: 0.8, high: 2 }, 'seconds')).toBe('800 ms – 2 s')
-    expect(interval({ value: 2, low: 1, high: 4 }, 'count')).toBe('1 – 4')
-    expect(about(0.0243, 'seconds', true)).toBe('≈ 24.3 ms')
-    expect(about(0, 'seconds', true)).toBe('0 s')
-    expect(about(null, 'seconds', true)).toBe('–')
+    expect(formatValue('10–25 ms', 0.0243, 'seconds')).toBe('10–25 ms')
+    expect(formatValue(undefined, 0.022, 'seconds')).toBe('22 ms')
+    expect(formatValue(undefined, null, 'seconds')).toBe('–')
+    expect(formatInterval({ value: 19.6, low: 19.58, high: 19.62 }, 'seconds')).toBe('')
+    expect(formatInterval({ value: 19.6, low: 17.4, high: 22 }, 'seconds')).toBe('17.4 – 22 s')
+    expect(formatInterval({ value: 0.9, low: 0.8, high: 2 }, 'seconds')).toBe('800 ms – 2 s')
+    expect(formatInterval({ value: 2, low: 1, high: 4 }, 'count')).toBe('1 – 4')
+    expect(formatPoint(0.0243, 'seconds', true)).toBe('≈ 24.3 ms')
+    expect(formatPoint(0, 'seconds', true)).toBe('0 s')
+    expect(formatPoint(null, 'seconds', true)).toBe('–')
   })
 })
 
 describe('numbers', () => {
   test.each(numbers)('$value $unit is written as the command line does: $text', ({ value, unit, text }) => {
-    expect(number(value, unit)).toBe(text)
+    expect(formatNumber(value, unit)).toBe(text)
   })
   test('what is not known is a dash, never a zero', () => {
-    for (const v of [null, undefined, NaN]) expect(number(v, 'seconds')).toBe('–')
+    for (const v of [null, undefined, NaN]) expect(formatNumber(v, 'seconds')).toBe('–')
   })
   test('changes', () => {
-    expect(change(2.82, 1)).toBe('2.82× normal')
-    expect(change(1.109, 1)).toBe('+10.9 %')
-    expect(change(0.754, 1)).toBe('−24.6 %')
-    expect(change(1.01, 1)).toBe('as usual')
-    expect(change(5, 0)).toBe('')
-    expect(change(null, 1)).toBe('')
+    expect(compareWithNormal(2.82, 1)).toBe('2.82× normal')
+    expect(compareWithNormal(1.109, 1)).toBe('+10.9 %')
+    expect(compareWithNormal(0.754, 1)).toBe('−24.6 %')
+    expect(compareWithNormal(1.01, 1)).toBe('as usual')
+    expect(compareWithNormal(5, 0)).toBe('')
+    expect(compareWithNormal(null, 1)).toBe('')
   })
   test('lengths and sentences', () => {
-    expect([0, 59e3, 61e3, 600e3, 3600e3, 5400e3, 72 * 3600e3].map(length)).toEqual(['0 s', '59 s', '1 min 1 s', '10 min', '1 h', '1 h 30 min', '3 days'])
+    expect([0, 59e3, 61e3, 600e3, 3600e3, 5400e3, 72 * 3600e3].map(formatDuration)).toEqual(['0 s', '59 s', '1 min 1 s', '10 min', '1 h', '1 h 30 min', '3 days'])
     expect(sentence('It is')).toBe('It is.')
     expect(sentence('Is it?')).toBe('Is it?')
   })
@@ -62,16 +62,16 @@ describe('numbers', () => {
 describe('addresses', () => {
   test('go there and back, whatever an id holds', () => {
     const hostile = 'a/b?c#d"><img src=x onerror=alert(1)>%2F'
-    const [path] = to('incident', hostile).split('?')
-    expect(parse(path, '')).toMatchObject({ view: 'incident', id: hostile })
-    const address = to('explore', '', { instance: ['a&b', hostile], model: '' })
-    expect(parse('/explore', address.slice(address.indexOf('?'))).query.getAll('instance')).toEqual(['a&b', hostile])
+    const [path] = urlOf('incident', hostile).split('?')
+    expect(parseRoute(path, '')).toMatchObject({ view: 'incident', id: hostile })
+    const address = urlOf('explore', '', { instance: ['a&b', hostile], model: '' })
+    expect(parseRoute('/explore', address.slice(address.indexOf('?'))).query.getAll('instance')).toEqual(['a&b', hostile])
     expect(address).not.toContain('model')
   })
   test('that are none show none', () => {
-    for (const p of ['/nowhere', '/incident', '/incident/a/b', '/explore/x', '/incident/%E0%A4%A']) expect(parse(p, '').view).toBe('')
-    expect(parse('/', '').view).toBe('overview')
-    expect(parse('/runbooks/saturation', '')).toMatchObject({ view: 'runbook', id: 'saturation' })
+    for (const p of ['/nowhere', '/incident', '/incident/a/b', '/explore/x', '/incident/%E0%A4%A']) expect(parseRoute(p, '').view).toBe('')
+    expect(parseRoute('/', '').view).toBe('overview')
+    expect(parseRoute('/runbooks/saturation', '')).toMatchObject({ view: 'runbook', id: 'saturation' })
   })
 })
 
@@ -100,7 +100,7 @@ describe('times', () => {
     expect(rateOf(15, 5)).toBe(20)
     expect(rateOf(5, 5)).toBe(20)
     expect(rateOf(360, 5)).toBe(365)
-    const g = grid({ from: 7e3, to: 7e3 + 86400e3 }, 360)
+    const g = timeGrid({ from: 7e3, to: 7e3 + 86400e3 }, 360)
     expect(g.x.length).toBeLessThanOrEqual(242)
     expect(g.place(g.x[17])).toBe(17)
   })
@@ -109,30 +109,30 @@ describe('times', () => {
 describe('queries', () => {
   const expr = 'rate(x{model_name=~"$model",instance=~"$instance",job=~"$job"}[$__rate_interval])'
   test('are filled', () => {
-    expect(fill(expr, all, 20, 3600)).toBe('rate(x{model_name=~".*",instance=~".*",job=~".*"}[20s])')
-    expect(fill(expr, { ...all, models: ['qwen'], instances: ['10.0.0.1:8000', '10.0.0.2:8000'] }, 20, 1)).toContain('instance=~"10\\\\.0\\\\.0\\\\.1:8000|10\\\\.0\\\\.0\\\\.2:8000"')
+    expect(fillVariables(expr, all, 20, 3600)).toBe('rate(x{model_name=~".*",instance=~".*",job=~".*"}[20s])')
+    expect(fillVariables(expr, { ...all, models: ['qwen'], instances: ['10.0.0.1:8000', '10.0.0.2:8000'] }, 20, 1)).toContain('instance=~"10\\\\.0\\\\.0\\\\.1:8000|10\\\\.0\\\\.0\\\\.2:8000"')
   })
   test('cannot be left by a name', () => {
     const hostile = 'a"} or up{x="$&$1\\\n'
-    const got = fill(expr, { ...all, models: [hostile] }, 20, 1)
+    const got = fillVariables(expr, { ...all, models: [hostile] }, 20, 1)
     const quoted = /model_name=~"((?:[^"\\]|\\.)*)",instance/.exec(got)?.[1] ?? ''
     const matched = new RegExp(`^(?:${JSON.parse(`"${quoted}"`)})$`)
     expect(matched.test(hostile)).toBe(true)
     expect(got.endsWith('"}[20s])') || got.endsWith('[20s])')).toBe(true)
-    expect(pattern([])).toBe('.*')
+    expect(matchAny([])).toBe('.*')
   })
   test('are told apart by the labels that differ', () => {
     const labels = (instance: string) => ({ instance, model_name: 'qwen', cluster: 'eu' })
-    expect(legends([{ legend: 'P95 {{model_name}} {{cluster}}', labels: labels('a') }, { legend: 'P50 {{model_name}} {{cluster}}', labels: labels('a') }])).toEqual(['P95', 'P50'])
-    expect(legends([{ legend: 'P95 {{model_name}}', labels: labels('a') }, { legend: 'P95 {{model_name}}', labels: labels('b') }])).toEqual(['P95 a', 'P95 b'])
-    expect(legends([{ legend: '{{model_name}}', labels: { model_name: 'qwen' } }])).toEqual(['qwen'])
-    expect(legends([{ legend: '{{x}}', labels: {} }])).toEqual(['all'])
+    expect(nameSeries([{ legend: 'P95 {{model_name}} {{cluster}}', labels: labels('a') }, { legend: 'P50 {{model_name}} {{cluster}}', labels: labels('a') }])).toEqual(['P95', 'P50'])
+    expect(nameSeries([{ legend: 'P95 {{model_name}}', labels: labels('a') }, { legend: 'P95 {{model_name}}', labels: labels('b') }])).toEqual(['P95 a', 'P95 b'])
+    expect(nameSeries([{ legend: '{{model_name}}', labels: { model_name: 'qwen' } }])).toEqual(['qwen'])
+    expect(nameSeries([{ legend: '{{x}}', labels: {} }])).toEqual(['all'])
   })
   test('of buckets become rows of what fell into each', () => {
     const m = (le: string, v: string) => ({ metric: { le }, values: [[10, v]] as [number, string][] })
-    const rows = heat([m('+Inf', '10'), m('100', '4'), m('200', '9'), m('50', '0'), m('20', '0')], 1, () => 0)
+    const rows = heatmapRows([m('+Inf', '10'), m('100', '4'), m('200', '9'), m('50', '0'), m('20', '0')], 1, () => 0)
     expect(rows.map((r) => [r.name, r.y[0]])).toEqual([['50', 0], ['100', 4], ['200', 5], ['> 200', 1]])
-    expect(heat([], 1, () => 0)).toEqual([])
+    expect(heatmapRows([], 1, () => 0)).toEqual([])
   })
   test('percentiles of one histogram are one question where the server understands it', () => {
     const q = (expr: string, quantile?: string, buckets?: string) => ({ expr, quantile, buckets, legend: '', unit: '', right: false })
@@ -152,18 +152,18 @@ describe('trust', () => {
   const live = (o: Overview | undefined, received: number, heard = received) => ({ overview: o, received, heard, incidents: 0 })
   test('nothing is well that is not known to be', () => {
     const o = overview('2026-11-21T07:00:00Z')
-    expect(trust(live(o, 0), 1000)).toEqual({ ok: true })
-    expect(trust(live(o, 0), 60_000)).toMatchObject({ ok: false, state: 'lost' })
-    expect(trust(live(o, 0, 59_000), 60_000)).toMatchObject({ ok: false, state: 'stale' })
+    expect(assessTrust(live(o, 0), 1000)).toEqual({ ok: true })
+    expect(assessTrust(live(o, 0), 60_000)).toMatchObject({ ok: false, state: 'lost' })
+    expect(assessTrust(live(o, 0, 59_000), 60_000)).toMatchObject({ ok: false, state: 'stale' })
     for (const state of ['partial', 'stale', 'starting'] as const) {
-      const t = trust(live(overview('2026-11-21T07:00:00Z', state), 0), 1000)
+      const t = assessTrust(live(overview('2026-11-21T07:00:00Z', state), 0), 1000)
       expect(t).toMatchObject({ ok: false, state, why: ['store-7 is away'] })
       expect(healthOf({ status: 'ok', severity: '' }, t)).toBe('unknown')
       expect(healthOf({ status: 'idle', severity: '' }, t)).toBe('unknown')
       expect(healthOf({ status: 'firing', severity: 'page' }, t)).toBe('failing')
       expect(healthOf({ status: 'firing', severity: 'info' }, t)).toBe('unknown')
     }
-    expect(trust(live(undefined, 0), 1)).toMatchObject({ ok: false, state: 'starting' })
+    expect(assessTrust(live(undefined, 0), 1)).toMatchObject({ ok: false, state: 'starting' })
   })
   test('states are five', () => {
     const of = (status: Replica['status'], severity = '') => healthOf({ status, severity }, { ok: true })
@@ -171,11 +171,11 @@ describe('trust', () => {
       ['failing', 'failing', 'failing', 'degraded', 'degraded', 'uncertain', 'uncertain', 'unknown', 'healthy', 'healthy', 'healthy', 'healthy'])
   })
   test('an overview that was overtaken is dropped, a clock that was set back is not', async () => {
-    const { now } = await import('./live')
-    accept(overview('2026-11-21T07:00:30Z'))
-    accept(overview('2026-11-21T07:00:15Z'))
+    const { monitorNow: now } = await import('./live')
+    acceptOverview(overview('2026-11-21T07:00:30Z'))
+    acceptOverview(overview('2026-11-21T07:00:15Z'))
     expect(Math.abs(now() - Date.parse('2026-11-21T07:00:30Z'))).toBeLessThan(5000)
-    accept(overview('2026-11-21T05:00:00Z'))
+    acceptOverview(overview('2026-11-21T05:00:00Z'))
     expect(Math.abs(now() - Date.parse('2026-11-21T05:00:00Z'))).toBeLessThan(5000)
   })
   test('texts do not turn around what is beside them', () => {
@@ -218,7 +218,7 @@ describe('an incident', () => {
   })
   test('makes its model no healthier than it is', () => {
     const v = { id: 'healthy', status: 'ok', severity: '', summary: '', since: null, since_at_least: false, confidence: null } as Model['verdict']
-    expect(quiet({ verdict: v, phase: 'quiet' })).toBe(true)
+    expect(isQuiet({ verdict: v, phase: 'quiet' })).toBe(true)
     expect(healthOfModel({ health: 'healthy' }, { ok: true })).toBe('healthy')
     expect(healthOfModel({ health: 'healthy' }, { ok: false, state: 'lost', why: [] })).toBe('unknown')
     expect(healthOfModel({ health: 'failing' }, { ok: false, state: 'lost', why: [] })).toBe('failing')
@@ -232,8 +232,8 @@ describe('axes', () => {
   test.each([[750, 'seconds', ' min'], [250, 'seconds', ' s'], [50, 'seconds', ' s'], [0.4, 'seconds', ' ms'], [9000, 'seconds', ' h'], [0.9, 'ratio', ' %'], [25_000, 'tokens/s', ' k'], [3e9, 'bytes', ' GiB'], [40, 'requests', '']])('that end at %d %s have one unit, %s', (top, unit, name) => {
     const s = scaleOf(top, unit)
     expect(s.name).toBe(name)
-    const step = increments(s).find((i) => top / i < 5) ?? NaN
-    expect(tick(step, s)).toMatch(/^\d+(\.\d)?( \S+)?$/)
+    const step = tickIncrements(s).find((i) => top / i < 5) ?? NaN
+    expect(formatTick(step, s)).toMatch(/^\d+(\.\d)?( \S+)?$/)
   })
   test('of time have round moments', () => {
     const { at, step } = ticksOf({ from: Date.parse('2026-11-21T07:00:07Z'), to: Date.parse('2026-11-21T07:14:00Z') }, 6)
@@ -252,13 +252,13 @@ describe('axes', () => {
 describe('the odd one', () => {
   const replica = (v: number | null) => ({ now: { ttft_p95: v } }) as unknown as Replica
   test('is far from the others', () => {
-    expect(odd([0.3, 0.31, 0.29, 0.3, 0.84, null].map(replica), 'ttft_p95').odd).toEqual([false, false, false, false, true, false])
+    expect(findOutliers([0.3, 0.31, 0.29, 0.3, 0.84, null].map(replica), 'ttft_p95').odd).toEqual([false, false, false, false, true, false])
   })
   test('is none among few, nor where all differ, nor for a trifle', () => {
-    expect(odd([0.3, 9].map(replica), 'ttft_p95').odd).toEqual([false, false])
-    expect(odd([1, 2, 3, 4, 5, 6].map(replica), 'ttft_p95').odd).not.toContain(true)
-    expect(odd([1, 1, 1, 1, 1.2].map(replica), 'ttft_p95').odd).not.toContain(true)
-    expect(odd([0, 0, 0, 0, 0].map(replica), 'ttft_p95').odd).not.toContain(true)
+    expect(findOutliers([0.3, 9].map(replica), 'ttft_p95').odd).toEqual([false, false])
+    expect(findOutliers([1, 2, 3, 4, 5, 6].map(replica), 'ttft_p95').odd).not.toContain(true)
+    expect(findOutliers([1, 1, 1, 1, 1.2].map(replica), 'ttft_p95').odd).not.toContain(true)
+    expect(findOutliers([0, 0, 0, 0, 0].map(replica), 'ttft_p95').odd).not.toContain(true)
     expect(median([])).toBeNaN()
   })
 })
@@ -272,7 +272,7 @@ describe('what is not certain yet', () => {
   const verdict = (id: string, status: Replica['status']) => ({ id, status, severity: '', summary: waits, since: null, since_at_least: false, confidence: 0.5 })
   test('comes behind what is wrong and before what is not known', () => {
     const list = [verdict('healthy', 'ok'), verdict('insufficient-data', 'unknown'), verdict('not-certain', 'pending'), { ...verdict('slow-decode', 'firing'), severity: 'ticket' }]
-    expect(list.sort((a, b) => worst(a, b, { ok: true })).map((v) => v.id)).toEqual(['slow-decode', 'not-certain', 'insufficient-data', 'healthy'])
+    expect(list.sort((a, b) => compareWorst(a, b, { ok: true })).map((v) => v.id)).toEqual(['slow-decode', 'not-certain', 'insufficient-data', 'healthy'])
   })
 })
 
@@ -290,15 +290,15 @@ describe('charts', () => {
   const line = (name: string, v: number) => ({ name, y: [v, v, v] })
   test('of many lines have colours for those that are far from the others', () => {
     const many = [1, 1.1, 1.2, 9, 1.3, 1.1, 0.1, 1.2].map((v, i) => line(`r${i}`, v))
-    const got = highlight(many)
+    const got = highlightOutliers(many)
     expect(got.filter((l) => !l.faint).map((l) => l.name).slice(0, 2)).toEqual(['r3', 'r6'])
     expect(got.filter((l) => l.faint)).toHaveLength(5)
-    expect(highlight(many.slice(0, 4))).toEqual(many.slice(0, 4))
-    expect(rank([[1, null], [1, 1], [5, 5]])[0]).toBe(2)
+    expect(highlightOutliers(many.slice(0, 4))).toEqual(many.slice(0, 4))
+    expect(rankByDistance([[1, null], [1, 1], [5, 5]])[0]).toBe(2)
   })
   test('ask one percentile where there is a line for each replica', () => {
     const q = (legend: string, right = false) => ({ expr: legend, legend, unit: '', right })
-    const p = (queries: Panel['queries']) => byReplica({ queries } as Panel).legend
+    const p = (queries: Panel['queries']) => replicaQuery({ queries } as Panel).legend
     expect([p([q('P50'), q('P95'), q('n', true)]), p([q('n', true), q('mean')]), p([q('n', true)])]).toEqual(['P95', 'mean', 'n'])
   })
   test('show what was normal as a range', () => {

@@ -1,7 +1,7 @@
 import { render } from 'preact'
-import { parseJSON, seed } from './api'
+import { parseJSON, seedAnswer } from './api'
 import { App } from './app'
-import { accept, follow } from './live'
+import { acceptOverview, followEvents } from './live'
 import { startTheme } from './palette'
 import { startRoutes } from './route'
 import type { Incident } from './types'
@@ -19,12 +19,12 @@ function written<T>(id: string, use: (answer: T) => void): void {
     // it is asked for
   }
 }
-written('overview', accept)
-written<Incident>('incident', (i) => seed(`/api/v1/incidents/${encodeURIComponent(i.id)}`, i))
+written('overview', acceptOverview)
+written<Incident>('incident', (i) => seedAnswer(`/api/v1/incidents/${encodeURIComponent(i.id)}`, i))
 const app = document.getElementById('app')
 if (app) {
   app.replaceChildren()
   render(<App />, app)
   performance.mark('page')
 }
-follow()
+followEvents()

@@ -16,8 +16,8 @@ export function quantile(list: number[], q: number): number {
 
 export const median = (list: number[]): number => quantile(list, 0.5)
 
-// odd returns the median of a quantity, and for each replica whether it is far from that.
-export function odd(replicas: Replica[], name: Quantity): { usual: number; odd: boolean[] } {
+// findOutliers returns the median of a quantity, and for each replica whether it is far from that.
+export function findOutliers(replicas: Replica[], name: Quantity): { usual: number; odd: boolean[] } {
   const known = replicas.map((r) => r.now[name]).filter((v): v is number => v !== null && v !== undefined)
   const usual = median(known)
   if (known.length < fewest) return { usual, odd: replicas.map(() => false) }
@@ -31,8 +31,9 @@ export function odd(replicas: Replica[], name: Quantity): { usual: number; odd: 
   }
 }
 
-// rank orders curves by their total distance from the median of all curves at each moment, the farthest first.
-export function rank(curves: (number | null)[][]): number[] {
+// rankByDistance orders curves by their total distance from the median of all curves at each moment, the farthest
+// first.
+export function rankByDistance(curves: (number | null)[][]): number[] {
   const far = curves.map(() => 0)
   for (let t = 0; t < (curves[0]?.length ?? 0); t++) {
     const usual = median(curves.map((c) => c[t]).filter((v): v is number => v !== null))

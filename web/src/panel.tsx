@@ -1,18 +1,18 @@
 import { useMemo, useRef } from 'preact/hooks'
 import { useGet } from './api'
 import type { Level, Line, Mark as Moment } from './chart'
-import { number } from './format'
+import { formatNumber } from './format'
 import { usePanel, type Choice, type Span } from './query'
-import { rank } from './odd'
+import { rankByDistance } from './odd'
 import type { Panel, Panels, Step } from './types'
 import { Plot, Problem, useSeen, useWidth } from './ui'
-import { colour, symbols } from './palette'
+import { curveColour, symbols } from './palette'
 
 // usePanels fetches the list of panels once.
 export const usePanels = () => useGet<Panels>('/api/v1/panels')
 
-// levels returns the thresholds of a panel as lines.
-export const levels = (steps: Step[]): Level[] => steps.flatMap((s) => (s.level === 'good' ? [] : [{ value: s.value, kind: s.level }]))
+// thresholdLevels returns the thresholds of a panel as lines.
+export const thresholdLevels = (steps: Step[]): Level[] => steps.flatMap((s) => (s.level === 'good' ? [] : [{ value: s.value, kind: s.level }]))
 
 interface Props {
   panel: Panel
@@ -28,11 +28,11 @@ const named = 8 // lines in a legend
 const bright = 3 // coloured lines in a panel with more than "crowd"
 const crowd = 4 // lines that can still be distinguished
 
-// highlight colours the lines that are farthest from the others, and makes the rest grey.
-export function highlight(lines: Line[]): Line[] {
+// highlightOutliers colours the lines that are farthest from the others, and makes the rest grey.
+export function highlightOutliers(lines: Line[]): Line[] {
   const ours = lines.filter((l) => !l.volume && !l.right)
   if (ours.length <= crowd) return lines
-  const first = rank(ours.map((l) => l.y)).slice(0, bright).map((i) => ours[i])
+  const first = rankByDistance(ours.map((l) => l.y)).slice(0, bright).map((i) => ours[i])
   return [...lines.filter((l) => !first.includes(l)).map((l) => (l.volume || l.right ? l : { ...l, faint: true })), ...first.map((l, i) => ({ ...l, colour: i }))]
 }
 
@@ -43,8 +43,8 @@ export function PanelView({ panel, choice, span, interval, each, marks, onZoom }
   const asked = useRef({ width, empty: false })
   if (!asked.current.empty) asked.current.width = width // an empty panel is one line of text, of another width
   const { drawn, error, loading } = usePanel(panel, choice, span, interval, each, asked.current.width, seen && width > 0)
-  const lines = useMemo(() => highlight((drawn?.curves ?? []).map((c): Line => ({ name: c.name, y: c.y, volume: c.right, about: c.about, right: c.right || c.unit !== panel.unit, unit: c.unit }))), [drawn])
-  const steps = useMemo(() => levels(panel.steps), [panel])
+  const lines = useMemo(() => highlightOutliers((drawn?.curves ?? []).map((c): Line => ({ name: c.name, y: c.y, volume: c.right, about: c.about, right: c.right || c.unit !== panel.unit, unit: c.unit }))), [drawn])
+  const steps = useMemo(() => thresholdLevels(panel.steps), [panel])
   const empty = drawn && drawn.curves.length === 0 && !drawn.rows?.length
   asked.current.empty = !!empty
   const plain = panel.description.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1').replace(/\*+/g, '')
@@ -80,13 +80,13 @@ function Key({ lines, levels, marks = [], unit, span }: { lines: Line[]; levels:
     <ul class="legend">
       {several && clear.slice(0, named).map(({ l, i }) => (
         <li title={l.name}>
-          <i style={{ background: l.volume ? 'var(--soft)' : colour(l.colour ?? i) }} />
+          <i style={{ background: l.volume ? 'var(--soft)' : curveColour(l.colour ?? i) }} />
           {l.name}{l.right && ' (right axis)'}
         </li>
       ))}
       {clear.length > named && <li>{clear.length - named} more</li>}
       {faint > 0 && <li><i style={{ background: 'color-mix(in srgb, var(--soft) 50%, transparent)' }} />{faint === 1 ? '1 other' : `${faint} others`}</li>}
-      {levels.map((l) => <li class={l.kind}><i class="level" />{l.kind === 'critical' ? 'threshold' : 'warning'} {number(l.value, unit)}</li>)}
+      {levels.map((l) => <li class={l.kind}><i class="level" />{l.kind === 'critical' ? 'threshold' : 'warning'} {formatNumber(l.value, unit)}</li>)}
       {inside.filter((m) => m.kind === 'onset').map((m) => <li><i class="onset" />{m.name}</li>)}
       {(['restart', 'deploy'] as const).filter((k) => inside.some((m) => m.kind === k)).map((k) => <li><b>{symbols[k]}</b>{k === 'restart' ? 'restart' : 'new replica'}</li>)}
     </ul>

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { get } from './api'
+import { getJSON } from './api'
 import type { Panel, Query } from './types'
 
 // A Span is the shown time range, in ms.
@@ -18,9 +18,9 @@ export const stepOf = (s: Span, interval: number, points: number): number => Mat
 // rateOf returns the range of rates in s: four scrape intervals, or a step and an interval if that is longer.
 export const rateOf = (step: number, interval: number): number => Math.max(step + interval, 4 * interval, 15)
 
-// pattern returns a PromQL regular expression, without its quotes, that matches any of the values, or everything if
+// matchAny returns a PromQL regular expression, without its quotes, that matches any of the values, or everything if
 // there are none.
-export function pattern(values: string[]): string {
+export function matchAny(values: string[]): string {
   if (values.length === 0) return '.*'
   const exact = values.map((v) => v.replace(/[\\^$.|?*+()[\]{}]/g, '\\$&')).join('|')
   return exact.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')
@@ -35,15 +35,16 @@ export interface Choice {
 
 export const all: Choice = { models: [], instances: [], clusters: [], namespaces: [] }
 
-// fill replaces the variables of an expression. A function inserts the values, so that "$" in them has no meaning.
-export function fill(expr: string, c: Choice, rate: number, shown: number): string {
+// fillVariables replaces the variables of an expression. A function inserts the values, so that "$" in them has no
+// meaning.
+export function fillVariables(expr: string, c: Choice, rate: number, shown: number): string {
   const values: Record<string, string> = {
     __rate_interval: `${Math.ceil(rate)}s`,
     __range: `${Math.ceil(shown)}s`,
-    model: pattern(c.models),
-    instance: pattern(c.instances),
-    cluster: pattern(c.clusters),
-    namespace: pattern(c.namespaces),
+    model: matchAny(c.models),
+    instance: matchAny(c.instances),
+    cluster: matchAny(c.clusters),
+    namespace: matchAny(c.namespaces),
   }
   return expr.replace(/\$(\w+)/g, (_, name: string) => values[name] ?? '.*')
 }
@@ -80,16 +81,16 @@ export interface Drawn {
   rows?: { name: string; y: (number | null)[] }[] // rows of a heat map, from the bottom
 }
 
-// grid returns the times of a range query, and a function that returns the place of a sample's time among them.
-export function grid(s: Span, step: number): { x: number[]; place: (t: number) => number } {
+// timeGrid returns the times of a range query, and a function that returns the place of a sample's time among them.
+export function timeGrid(s: Span, step: number): { x: number[]; place: (t: number) => number } {
   const first = Math.floor(s.from / 1000 / step) * step
   const x: number[] = []
   for (let t = first; t <= s.to / 1000 + step / 2 && x.length <= 11000; t += step) x.push(t)
   return { x, place: (t) => Math.round((t - first) / step) }
 }
 
-// column returns the values of a series on a grid of n times; null where it has none.
-export function column(m: Matrix, n: number, place: (t: number) => number): (number | null)[] {
+// alignSeries returns the values of a series on a grid of n times; null where it has none.
+export function alignSeries(m: Matrix, n: number, place: (t: number) => number): (number | null)[] {
   const y: (number | null)[] = new Array(n).fill(null)
   for (const [t, text] of m.values) {
     const v = Number(text)
@@ -99,8 +100,8 @@ export function column(m: Matrix, n: number, place: (t: number) => number): (num
   return y
 }
 
-// legends names series by the labels in which they differ.
-export function legends(list: { legend: string; labels: Labels }[]): string[] {
+// nameSeries names series by the labels in which they differ.
+export function nameSeries(list: { legend: string; labels: Labels }[]): string[] {
   const same = new Set<string>()
   for (const k of Object.keys(list[0]?.labels ?? {})) {
     if (list.every((s) => s.labels[k] === list[0].labels[k])) same.add(k)
@@ -113,10 +114,10 @@ export function legends(list: { legend: string; labels: Labels }[]): string[] {
   return names.map((n, i) => n || list[i].labels.model_name || list[i].labels.instance || 'all')
 }
 
-// heat returns the rows of a heat map from the cumulative buckets of a histogram: the part that fell into each.
-export function heat(series: Matrix[], n: number, place: (t: number) => number): { name: string; y: (number | null)[] }[] {
+// heatmapRows returns the rows of a heat map from the cumulative buckets of a histogram: the part that fell into each.
+export function heatmapRows(series: Matrix[], n: number, place: (t: number) => number): { name: string; y: (number | null)[] }[] {
   const bounds = series
-    .map((m) => ({ le: m.metric.le === '+Inf' ? Infinity : Number(m.metric.le), y: column(m, n, place) }))
+    .map((m) => ({ le: m.metric.le === '+Inf' ? Infinity : Number(m.metric.le), y: alignSeries(m, n, place) }))
     .filter((b) => !Number.isNaN(b.le))
     .sort((a, b) => a.le - b.le)
   const rows = bounds.map((b, i) => ({
@@ -133,7 +134,7 @@ export function heat(series: Matrix[], n: number, place: (t: number) => number):
 let free = 4
 const waiting: (() => void)[] = []
 
-async function limited<T>(f: () => Promise<T>, signal: AbortSignal): Promise<T> {
+async function runLimited<T>(f: () => Promise<T>, signal: AbortSignal): Promise<T> {
   if (free > 0) free--
   else await new Promise<void>((go) => waiting.push(go))
   try {
@@ -149,9 +150,9 @@ async function limited<T>(f: () => Promise<T>, signal: AbortSignal): Promise<T> 
 // Panels share the answer to a query that is under way. It is aborted when no panel waits for it.
 const underWay = new Map<string, { answer: Promise<Answer>; stop: AbortController; waiting: number }>()
 
-function shared(path: string, signal: AbortSignal): Promise<Answer> {
+function fetchShared(path: string, signal: AbortSignal): Promise<Answer> {
   const stop = new AbortController()
-  const one = underWay.get(path) ?? { answer: limited(() => get<Answer>(path, stop.signal), stop.signal), stop, waiting: 0 }
+  const one = underWay.get(path) ?? { answer: runLimited(() => getJSON<Answer>(path, stop.signal), stop.signal), stop, waiting: 0 }
   const forget = () => underWay.get(path) === one && underWay.delete(path)
   if (one.waiting++ === 0) {
     underWay.set(path, one)
@@ -165,9 +166,9 @@ function shared(path: string, signal: AbortSignal): Promise<Answer> {
   return one.answer
 }
 
-// byReplica returns the one query of a panel that is shown by replica: with a line per replica, P50 and P95 could not
-// be distinguished.
-export const byReplica = (p: Panel): Query => p.queries.find((q) => q.legend.startsWith('P95')) ?? p.queries.find((q) => !q.right) ?? p.queries[0]
+// replicaQuery returns the one query of a panel that is shown by replica: with a line per replica, P50 and P95 could
+// not be distinguished.
+export const replicaQuery = (p: Panel): Query => p.queries.find((q) => q.legend.startsWith('P95')) ?? p.queries.find((q) => !q.right) ?? p.queries[0]
 
 // A Question is one request: a query, or several percentiles of one histogram.
 interface Question {
@@ -185,25 +186,25 @@ export function questionsOf(queries: Query[]): Question[] {
   return [...groups.values()].map((of) => ({ expr: of.length > 1 ? `histogram_quantiles(${of[0].buckets}, "quantile", ${of.map((q) => q.quantile).join(', ')})` : of[0].expr, of }))
 }
 
-// answered returns the query to which a series of an answer belongs.
-const answered = (q: Question, m: Matrix): Query => q.of.find((one) => Number(one.quantile) === Number(m.metric.quantile)) ?? q.of[0]
+// queryOf returns the query to which a series of an answer belongs.
+const queryOf = (q: Question, m: Matrix): Query => q.of.find((one) => Number(one.quantile) === Number(m.metric.quantile)) ?? q.of[0]
 
 // fetchPanel runs the queries of a panel.
 export async function fetchPanel(p: Panel, c: Choice, s: Span, interval: number, each: boolean, width: number, signal: AbortSignal): Promise<Drawn & { warnings: string[] }> {
   const step = stepOf(s, interval, pointsOf(width))
-  const { x, place } = grid(s, step)
-  const questions = each && p.kind !== 'heatmap' ? [byReplica(p)].map((q) => ({ expr: q.by_replica || q.expr, of: [q] })) : questionsOf(p.queries)
+  const { x, place } = timeGrid(s, step)
+  const questions = each && p.kind !== 'heatmap' ? [replicaQuery(p)].map((q) => ({ expr: q.by_replica || q.expr, of: [q] })) : questionsOf(p.queries)
   const answers = await Promise.all(
     questions.map((q) => {
-      const expr = fill(q.expr, c, rateOf(step, interval), (s.to - s.from) / 1000)
-      return shared(rangePath(expr, x[0], x[x.length - 1], step), signal)
+      const expr = fillVariables(q.expr, c, rateOf(step, interval), (s.to - s.from) / 1000)
+      return fetchShared(rangePath(expr, x[0], x[x.length - 1], step), signal)
     }),
   )
   const warnings = [...new Set(answers.flatMap((a) => a.warnings ?? []))]
-  if (p.kind === 'heatmap') return { x, curves: [], rows: heat(answers[0]?.data.result ?? [], x.length, place), warnings }
-  const list = answers.flatMap((a, i) => a.data.result.map((m) => ({ q: answered(questions[i], m), m })))
-  const names = legends(list.map(({ q, m }) => ({ legend: q.legend, labels: m.metric })))
-  const curves = list.map(({ q, m }, i) => ({ name: names[i], labels: m.metric, unit: q.unit || p.unit, right: q.right, about: q.expr.includes('histogram_quantile('), y: column(m, x.length, place) }))
+  if (p.kind === 'heatmap') return { x, curves: [], rows: heatmapRows(answers[0]?.data.result ?? [], x.length, place), warnings }
+  const list = answers.flatMap((a, i) => a.data.result.map((m) => ({ q: queryOf(questions[i], m), m })))
+  const names = nameSeries(list.map(({ q, m }) => ({ legend: q.legend, labels: m.metric })))
+  const curves = list.map(({ q, m }, i) => ({ name: names[i], labels: m.metric, unit: q.unit || p.unit, right: q.right, about: q.expr.includes('histogram_quantile('), y: alignSeries(m, x.length, place) }))
   return { x, curves: curves.filter((k) => k.y.some((v) => v !== null)), warnings }
 }
 

@@ -22,13 +22,13 @@ export const places: [view: string, title: string, key: string][] = [
 // base is the path prefix of the page, '' for the root.
 const base = globalThis.document?.documentElement.dataset.base ?? ''
 
-// link returns the URL of a path of this server.
-export const link = (path: string): string => base + path
+// serverURL returns the URL of a path of this server.
+export const serverURL = (path: string): string => base + path
 
-const here = (path: string): string => (path.startsWith(base) ? path.slice(base.length) : path)
+const withoutBase = (path: string): string => (path.startsWith(base) ? path.slice(base.length) : path)
 
-// parse returns the route of a URL.
-export function parse(path: string, search: string): Route {
+// parseRoute returns the route of a URL.
+export function parseRoute(path: string, search: string): Route {
   const query = new URLSearchParams(search)
   const [first = '', second = '', ...more] = path.split('/').filter(Boolean)
   let id = ''
@@ -45,43 +45,43 @@ export function parse(path: string, search: string): Route {
   return { view: known && !id ? first : '', id, query }
 }
 
-// to returns the URL of a view; the id and values are encoded.
-export function to(view: string, id = '', query: Record<string, string | string[]> = {}): string {
+// urlOf returns the URL of a view; the id and values are encoded.
+export function urlOf(view: string, id = '', query: Record<string, string | string[]> = {}): string {
   const path = view === 'overview' ? '/' : `/${view}${id ? '/' + encodeURIComponent(id) : ''}`
   const q = new URLSearchParams()
   for (const [k, v] of Object.entries(query)) {
     for (const one of Array.isArray(v) ? v : [v]) if (one !== '') q.append(k, one)
   }
-  return link(q.size ? `${path}?${q}` : path)
+  return serverURL(q.size ? `${path}?${q}` : path)
 }
 
 const moved = newSignal()
 
-export function go(address: string, replace = false): void {
+export function navigate(address: string, replace = false): void {
   if (address === location.pathname + location.search) return
   const before = location.pathname
   history[replace ? 'replaceState' : 'pushState'](null, '', address)
-  moved.tell()
+  moved.notify()
   if (location.pathname !== before) scrollTo(0, 0)
 }
 
-// follow opens a link within the page without reloading it.
-function follow(e: MouseEvent): void {
+// followLink opens a link within the page without reloading it.
+function followLink(e: MouseEvent): void {
   const a = e.target instanceof Element ? e.target.closest('a') : null
   if (!a || e.defaultPrevented || e.button !== 0 || e.metaKey || e.ctrlKey || e.shiftKey || e.altKey) return
   if (a.origin !== location.origin || a.target || a.hasAttribute('download')) return
-  if (!parse(here(a.pathname), a.search).view) return
+  if (!parseRoute(withoutBase(a.pathname), a.search).view) return
   if (a.hash && a.pathname === location.pathname && a.search === location.search) return
   e.preventDefault()
-  go(a.pathname + a.search)
+  navigate(a.pathname + a.search)
 }
 
 export function startRoutes(): void {
-  addEventListener('popstate', moved.tell)
-  document.addEventListener('click', follow)
+  addEventListener('popstate', moved.notify)
+  document.addEventListener('click', followLink)
 }
 
 export function useRoute(): Route {
   useSignal(moved)
-  return parse(here(location.pathname), location.search)
+  return parseRoute(withoutBase(location.pathname), location.search)
 }

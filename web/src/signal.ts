@@ -2,15 +2,15 @@ import { useLayoutEffect, useState } from 'preact/hooks'
 
 // A Signal notifies its listeners that something changed.
 export interface Signal {
-  tell(): void
-  listen(f: () => void): () => void
+  notify(): void
+  subscribe(f: () => void): () => void
 }
 
 export function newSignal(): Signal {
   const listeners = new Set<() => void>()
   return {
-    tell: () => [...listeners].forEach((f) => f()),
-    listen: (f) => {
+    notify: () => [...listeners].forEach((f) => f()),
+    subscribe: (f) => {
       listeners.add(f)
       return () => void listeners.delete(f)
     },
@@ -20,5 +20,5 @@ export function newSignal(): Signal {
 // useSignal renders a component again at each notification of a signal.
 export function useSignal(s: Signal): void {
   const [, render] = useState(0)
-  useLayoutEffect(() => s.listen(() => render((n) => n + 1)), [])
+  useLayoutEffect(() => s.subscribe(() => render((n) => n + 1)), [])
 }

@@ -1,8 +1,8 @@
 import type { ComponentChildren, FunctionComponent } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { Failure, type Asked } from './api'
-import { length, sentence, time, wholeTime } from './format'
-import { failingOf, now, useLive } from './live'
+import { formatDuration, sentence, formatTime, formatFullTime } from './format'
+import { failingOf, monitorNow, useLive } from './live'
 import { remember, useRemembered } from './palette'
 import type { ChartProps } from './chart'
 import type { Estimate, Health, Life, Phase } from './types'
@@ -24,8 +24,8 @@ export const Mark = ({ health, life = '', word = true }: { health: Health | Phas
 export const At = ({ at }: { at: string | number }) => {
   const t = typeof at === 'number' ? at : Date.parse(at)
   return (
-    <time dateTime={new Date(t).toISOString()} title={wholeTime(t)}>
-      {time(t, now())}
+    <time dateTime={new Date(t).toISOString()} title={formatFullTime(t)}>
+      {formatTime(t, monitorNow())}
     </time>
   )
 }
@@ -34,7 +34,7 @@ export const At = ({ at }: { at: string | number }) => {
 export const Ago = ({ at, least = false }: { at: string; least?: boolean }) => (
   <>
     {least ? 'before ' : ''}
-    <At at={at} /> <span class="soft">({least ? 'over ' : ''}{length(now() - Date.parse(at))})</span>
+    <At at={at} /> <span class="soft">({least ? 'over ' : ''}{formatDuration(monitorNow() - Date.parse(at))})</span>
   </>
 )
 
@@ -185,8 +185,8 @@ export const Filter = ({ value, set, what }: { value: string; set: (s: string) =
   <input type="search" data-filter value={value} placeholder={`Filter ${what}   /`} aria-label={`Filter ${what}`} onInput={(e) => set(e.currentTarget.value)} />
 )
 
-// matches reports whether the texts contain all words.
-export function matches(filter: string, ...texts: string[]): boolean {
+// matchesFilter reports whether the texts contain all words.
+export function matchesFilter(filter: string, ...texts: string[]): boolean {
   const all = texts.join(' ').toLowerCase()
   return filter
     .toLowerCase()

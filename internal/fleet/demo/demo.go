@@ -56,7 +56,7 @@ func Run(ctx context.Context, c Config) (wrong int, err error) {
 		d.screen.writeParagraph(fmt.Sprintf("%d of %d diagnoses were wrong.", d.wrong, d.diagnoses))
 		return d.wrong, nil
 	}
-	d.screen.writeParagraph(fmt.Sprintf("%d of %[1]d diagnoses were right: each named what had been staged.",
+	d.screen.writeParagraph(fmt.Sprintf("%d of %[1]d diagnoses were right: each gave the expected verdict.",
 		d.diagnoses))
 	if len(c.Next) > 0 {
 		d.screen.writeTitle("What to try next")

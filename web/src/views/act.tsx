@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
-import { post, useGet } from '../api'
-import { now } from '../live'
+import { postJSON, useGet } from '../api'
+import { monitorNow } from '../live'
 import { remembered } from '../palette'
 import type { Health, Settings, Summary } from '../types'
 import { At, Mark, Name, Pick, Problem } from '../ui'
@@ -21,7 +21,7 @@ function useWrite(again: () => void) {
   const [state, set] = useState<{ busy: boolean; error?: Error }>({ busy: false })
   const write = async (path: string, body: object): Promise<boolean> => {
     set({ busy: true })
-    const error = await post(path, { by: remembered('name').trim(), ...body }).then(() => undefined, (e: Error) => e)
+    const error = await postJSON(path, { by: remembered('name').trim(), ...body }).then(() => undefined, (e: Error) => e)
     set({ busy: false, error })
     if (!error) again()
     return !error
@@ -58,7 +58,7 @@ export function Silence({ path, again }: { path: string; again: () => void }) {
   const send = async (e: SubmitEvent) => {
     e.preventDefault()
     const hours = Number((e.submitter as HTMLButtonElement).value)
-    if (await write(`${path}/silence`, { hours })) setUntil(now() + hours * 3600e3)
+    if (await write(`${path}/silence`, { hours })) setUntil(monitorNow() + hours * 3600e3)
   }
   return (
     <Pick label={until ? 'Silenced' : 'Silence'}>

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { useGet } from '../api'
 import { plural, sentence } from '../format'
-import { Filter, Loaded, matches, Nothing } from '../ui'
+import { Filter, Loaded, matchesFilter, Nothing } from '../ui'
 
 interface AuditReport {
   source: { description: string }
@@ -28,7 +28,7 @@ export function Audit() {
 
 function Report({ of, filter }: { of: AuditReport; filter: string }) {
   const areas = of.areas
-    .map((a) => ({ ...a, items: a.items.filter((i) => matches(filter, a.title, i.name, i.status, i.detail ?? '', i.hint ?? '')) }))
+    .map((a) => ({ ...a, items: a.items.filter((i) => matchesFilter(filter, a.title, i.name, i.status, i.detail ?? '', i.hint ?? '')) }))
     .filter((a) => a.items.length > 0)
   const lacking = of.areas.flatMap((a) => a.items).filter((i) => i.status !== 'present')
   return (

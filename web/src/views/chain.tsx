@@ -1,6 +1,6 @@
 import { useMemo, useState } from 'preact/hooks'
-import { apart, change, clock, number, plural, time, written } from '../format'
-import { now } from '../live'
+import { timeTickDistances, compareWithNormal, formatTimeTicks, formatNumber, plural, formatTime, formatValue } from '../format'
+import { monitorNow } from '../live'
 import type { Span } from '../query'
 import type { Link, Plot } from '../types'
 import { courseOf, useWidth } from '../ui'
@@ -11,7 +11,7 @@ import type { Mark as Moment } from '../chart'
 // ticksOf returns round moments within a span in s, at most "most" of them.
 export function ticksOf(span: Span, most: number): { at: number[]; step: number } {
   const [from, to] = [span.from / 1000, span.to / 1000]
-  const step = apart.find((s) => (to - from) / s <= most) ?? to - from
+  const step = timeTickDistances.find((s) => (to - from) / s <= most) ?? to - from
   const zone = new Date(span.from).getTimezoneOffset() * 60
   const first = Math.ceil((from - zone) / step) * step + zone
   return { at: Array.from({ length: Math.max(0, Math.floor((to - first) / step) + 1) }, (_, i) => first + i * step), step }
@@ -21,14 +21,14 @@ export function ticksOf(span: Span, most: number): { at: number[]; step: number 
 export function Axis({ span, at, setAt }: { span: Span; at?: number | null; setAt?: (at: number | null) => void }) {
   const [ref, width] = useWidth<HTMLDivElement>()
   const ticks = ticksOf(span, Math.max(2, Math.floor(width / 80)))
-  const texts = clock(ticks.at, ticks.step)
+  const texts = formatTimeTicks(ticks.at, ticks.step)
   const place = (ms: number) => `${(100 * (ms - span.from)) / (span.to - span.from)}%`
   return (
     <div class="axis" ref={ref}>
       {ticks.at.map((t, i) => Math.abs(t * 1000 - (span.from + span.to) / 2) < (0.5 - 28 / width) * (span.to - span.from) && <span style={{ left: place(t * 1000) }}>{texts[i]}</span>)}
       {at ? <span class="hand" style={{ left: place(at) }} /> : null}
       {setAt && (
-        <input type="range" aria-label="Time" min={span.from} max={span.to} step={1000} value={at ?? span.to} aria-valuetext={time(at ?? span.to, now())}
+        <input type="range" aria-label="Time" min={span.from} max={span.to} step={1000} value={at ?? span.to} aria-valuetext={formatTime(at ?? span.to, monitorNow())}
           onInput={(e) => setAt(Number(e.currentTarget.value))} onKeyDown={(e) => e.key === 'Escape' && setAt(null)} />
       )}
     </div>
@@ -116,24 +116,24 @@ export function Chain({ links, plots, span, marks = [], at = null, setAt }: Chai
         const points = p?.lines[0]?.points ?? []
         const then = moment && points.length > 0 ? points[nearest(points.map(([t]) => t), moment / 1000)][1] : undefined
         const bucket = then ? bucketOf(then, bounds(l.signal)) : undefined
-        const times = change(l.value, l.baseline).replace(' normal', '')
+        const times = compareWithNormal(l.value, l.baseline).replace(' normal', '')
         return (
           <div class="link" data-link={l.signal}>
             <h3>{i > 0 && l.role !== 'guard' && <span class="arrow" aria-hidden="true">↓</span>}{l.says}{l.says !== l.title && <span class="soft">{l.title}</span>}</h3>
             <div class="value">
               {moment ? (
-                <><b>{bucket ? `${number(bucket[0], l.unit)} – ${number(bucket[1], l.unit)}` : number(then, l.unit)}</b><span class="soft">at {time(moment, now())}</span></>
+                <><b>{bucket ? `${formatNumber(bucket[0], l.unit)} – ${formatNumber(bucket[1], l.unit)}` : formatNumber(then, l.unit)}</b><span class="soft">at {formatTime(moment, monitorNow())}</span></>
               ) : (
                 <>
-                  <b class={l.role === 'guard' ? '' : 'bad'}>{written(l.value_text, l.value, l.unit)} {times.includes('×') && <small>{times}</small>}</b>
-                  {l.baseline !== null && <span class="soft">normally {written(l.baseline_text, l.baseline, l.unit)}</span>}
+                  <b class={l.role === 'guard' ? '' : 'bad'}>{formatValue(l.value_text, l.value, l.unit)} {times.includes('×') && <small>{times}</small>}</b>
+                  {l.baseline !== null && <span class="soft">normally {formatValue(l.baseline_text, l.baseline, l.unit)}</span>}
                 </>
               )}
             </div>
             {p ? <Curve p={p} link={l} span={span} marks={marks} at={moment} bounds={bounds(l.signal)} point={point} pick={(t) => setAt?.(Math.round(t / 1000) * 1000)} /> : <span class="curve soft" />}
             <div class="when">
-              <b>{l.since ? `${l.at_least ? 'before ' : ''}${time(Date.parse(l.since), now())}` : ''}</b>
-              <span class={l.first ? 'bad' : 'soft'}>{l.first ? 'first change' : l.role === 'symptom' && l.threshold_name.endsWith('objective') ? `objective ${number(l.threshold, l.unit)}` : ''}</span>
+              <b>{l.since ? `${l.at_least ? 'before ' : ''}${formatTime(Date.parse(l.since), monitorNow())}` : ''}</b>
+              <span class={l.first ? 'bad' : 'soft'}>{l.first ? 'first change' : l.role === 'symptom' && l.threshold_name.endsWith('objective') ? `objective ${formatNumber(l.threshold, l.unit)}` : ''}</span>
             </div>
           </div>
         )

@@ -1,7 +1,7 @@
 import { useMemo } from 'preact/hooks'
 import { useGet } from '../api'
-import { change, interval, number, opening, plural, sentence, written } from '../format'
-import { now, useLive } from '../live'
+import { compareWithNormal, formatInterval, formatNumber, openingSentence, plural, sentence, formatValue } from '../format'
+import { monitorNow, useLive } from '../live'
 import { quantile } from '../odd'
 import { usePanels } from '../panel'
 import type { Advice, Diagnosis, Effect, Evidence, Finding, Fix, Incident, Link, Plot as Drawn, Summary } from '../types'
@@ -14,7 +14,7 @@ export const sure = (c: number): string => `${c >= 0.8 ? 'high' : c >= 0.5 ? 'me
 // useTick returns the monitor's time in steps of a length, for requests about now.
 export function useTick(every: number): number {
   const live = useLive()
-  const at = live.overview ? Date.parse(live.overview.at) : now(live)
+  const at = live.overview ? Date.parse(live.overview.at) : monitorNow(live)
   return Math.floor(at / every) * every
 }
 
@@ -98,8 +98,8 @@ export function farthest(evidence: Evidence[]): Evidence[] {
 
 export function EvidenceTable({ f, past = false, all = false }: { f: Finding; past?: boolean; all?: boolean }) {
   const rows = (all ? f.evidence : farthest(f.evidence)).map((e) => [
-    e.title ?? e.signal, written(e.value_text, e.value, e.unit), written(e.baseline_text, e.baseline, e.unit),
-    e.limit_text ?? (e.threshold === null ? '–' : `${e.op} ${number(e.threshold, e.unit)}`),
+    e.title ?? e.signal, formatValue(e.value_text, e.value, e.unit), formatValue(e.baseline_text, e.baseline, e.unit),
+    e.limit_text ?? (e.threshold === null ? '–' : `${e.op} ${formatNumber(e.threshold, e.unit)}`),
     ...(all ? [(e.role ?? '') + (e.holds === false ? ', does not hold' : e.holds === null ? ', unknown' : '')] : []),
   ])
   return <Compared heads={['Signal', past ? 'Then' : 'Now', 'Normal', 'Threshold', ...(all ? ['Role'] : [])]} rows={rows} bad={all ? 0 : 1} />
@@ -111,12 +111,12 @@ const predicted = ['ttft_p95', 'itl_p95', 'e2e_mean', 'preemptions', 'requests_w
 function Prediction({ e, came }: { e: Effect; came?: number | null }) {
   const present = e.measured ?? e.unchanged.value
   const top = Math.max(e.after.high ?? 0, e.after.value ?? 0, present ?? 0, came ?? 0, 1e-12)
-  const range = interval(e.after, e.unit)
+  const range = formatInterval(e.after, e.unit)
   return (
     <div>
       <span>{e.title ?? e.signal}</span>
       <Range e={e.after} top={top} marks={[['now', present], ['came', came]]} />
-      <span class="n">{e.after.value === null ? <b>{range}</b> : <><b>{number(e.after.value, e.unit)}</b> <span class="soft">{range}</span></>}<span class="soft">, {change(e.after.value, present) === 'as usual' ? 'as now' : `now ${written(e.measured_text, present, e.unit)}`}</span>{came != null && <b class="good">, came {number(came, e.unit)}</b>}</span>
+      <span class="n">{e.after.value === null ? <b>{range}</b> : <><b>{formatNumber(e.after.value, e.unit)}</b> <span class="soft">{range}</span></>}<span class="soft">, {compareWithNormal(e.after.value, present) === 'as usual' ? 'as now' : `now ${formatValue(e.measured_text, present, e.unit)}`}</span>{came != null && <b class="good">, came {formatNumber(came, e.unit)}</b>}</span>
     </div>
   )
 }
@@ -124,7 +124,7 @@ function Prediction({ e, came }: { e: Effect; came?: number | null }) {
 // effectsOf returns the predicted effects of a fix, those that change something first. Present values come from the
 // chain if it has the signal.
 export function effectsOf(f: Fix, chain: Link[] = []): Effect[] {
-  const same = (e: Effect) => Number(change(e.after.value, e.measured ?? e.unchanged.value) === 'as usual')
+  const same = (e: Effect) => Number(compareWithNormal(e.after.value, e.measured ?? e.unchanged.value) === 'as usual')
   return (f.predicted?.effects ?? []).filter((e) => predicted.includes(e.signal)).map((e) => {
     const l = chain.find((l) => l.signal === e.signal)
     return l ? { ...e, measured: l.value, measured_text: l.value_text } : e
@@ -164,7 +164,7 @@ export function FixBody({ f, advice, chain, target, labels }: { f: Fix; advice?:
         <details>
           <summary>How this was computed{p && p.caveats.length > 0 ? `, ${plural(p.caveats.length, 'caveat')}` : ''}</summary>
           <ul>{f.arithmetic.map((a) => <li>{a}</li>)}</ul>
-          {p?.caveats.map((c) => <p class="warning">{opening(c)}</p>)}
+          {p?.caveats.map((c) => <p class="warning">{openingSentence(c)}</p>)}
           {p?.basis.map((b) => <p class="soft">{sentence(b)}</p>)}
         </details>
       )}

@@ -1,11 +1,11 @@
 import { useLayoutEffect, useMemo, useState } from 'preact/hooks'
-import { length, plural, stamp, time, titleOf } from '../format'
-import { bind } from '../keys'
-import { now, useLive } from '../live'
+import { formatDuration, plural, formatURLTime, formatTime, titleOf } from '../format'
+import { bindKeys } from '../keys'
+import { monitorNow, useLive } from '../live'
 import { PanelView, usePanels } from '../panel'
 import { all, type Choice, type Span } from '../query'
-import { go, link, to, useRoute } from '../route'
-import { Copy, Filter, Loaded, matches, Nothing, Pick } from '../ui'
+import { navigate, serverURL, urlOf, useRoute } from '../route'
+import { Copy, Filter, Loaded, matchesFilter, Nothing, Pick } from '../ui'
 import { useTick } from './diagnosis'
 import { instanceOf, useFirst } from './overview'
 import { useStarts } from './strip'
@@ -59,13 +59,13 @@ export function Explore() {
   const model = q.get('model') ?? ''
   const instances = q.getAll('instance')
   const each = q.get('each') === '1'
-  const { span: rough } = spanOf(from, until, now(live))
+  const { span: rough } = spanOf(from, until, monitorNow(live))
   const coarse = Math.max(15_000, (rough.to - rough.from) / 240)
   const tick = useTick(coarse)
   const { span: asked, relative, wrong } = useMemo(() => spanOf(from, until, tick), [from, until, tick])
   const address = (change: Record<string, string | string[]>) =>
-    to('explore', '', { board, from: q.get('from') ?? '', to: q.get('to') ?? '', model, instance: instances, each: each ? '1' : '', ...change })
-  const set = (change: Record<string, string | string[]>) => go(address(change))
+    urlOf('explore', '', { board, from: q.get('from') ?? '', to: q.get('to') ?? '', model, instance: instances, each: each ? '1' : '', ...change })
+  const set = (change: Record<string, string | string[]>) => navigate(address(change))
   const models = live.overview?.models ?? []
   const names = [...new Set(models.map((m) => m.model).filter(Boolean))]
   const replicas = [...new Set(models.filter((m) => !model || m.model === model).flatMap((m) => m.replicas.map(instanceOf)))]
@@ -73,17 +73,17 @@ export function Explore() {
   // empty.
   const first = useFirst(q.has('from') ? [] : replicas.slice(0, 40), tick)
   const span = useMemo(() => (first && !q.has('from') && first > asked.from ? { from: Math.min(first, asked.to - 300e3), to: asked.to } : asked), [first, asked])
-  const zoom = (s: Span) => set({ from: stamp(s.from), to: stamp(Math.max(s.to, s.from + 10_000)) })
+  const zoom = (s: Span) => set({ from: formatURLTime(s.from), to: formatURLTime(Math.max(s.to, s.from + 10_000)) })
   const shift = (by: number) => {
     const d = (span.to - span.from) * by
-    set({ from: stamp(span.from + d), to: stamp(span.to + d) })
+    set({ from: formatURLTime(span.from + d), to: formatURLTime(span.to + d) })
   }
   const out = () => {
     const half = (span.to - span.from) / 2
-    const end = Math.min(span.to + half, now())
-    set({ from: stamp(end - 4 * half), to: stamp(end) })
+    const end = Math.min(span.to + half, monitorNow())
+    set({ from: formatURLTime(end - 4 * half), to: formatURLTime(end) })
   }
-  useLayoutEffect(() => bind({ '[': () => shift(-0.5), ']': () => shift(0.5), '-': out }))
+  useLayoutEffect(() => bindKeys({ '[': () => shift(-0.5), ']': () => shift(0.5), '-': out }))
   const choice: Choice = useMemo(() => ({ ...all, models: model ? [model] : [], instances }), [model, instances.join('\n')])
   const rows = panels.data?.rows.filter((r) => r.board === board) ?? []
   const starts = useStarts(instances.length > 0 ? instances : replicas.slice(0, 40), span)
@@ -120,21 +120,21 @@ export function Explore() {
           <Filter value={filter} set={setFilter} what="replicas" />
           {instances.length > 0 && <button type="button" class="small" onClick={() => set({ instance: [] })}>All</button>}
           <ul>
-            {replicas.filter((r) => matches(filter, r)).slice(0, 200).map((r) => (
+            {replicas.filter((r) => matchesFilter(filter, r)).slice(0, 200).map((r) => (
               <li><label><input type="checkbox" checked={instances.includes(r)} onChange={() => set({ instance: toggled(r) })} /> {r}</label></li>
             ))}
           </ul>
         </Pick>
         <label class="check"><input type="checkbox" checked={each} onChange={() => set({ each: each ? '' : '1' })} /> by replica</label>
         <span class="grow" />
-        <Copy text={location.origin + address({ from: stamp(span.from), to: stamp(span.to) })} label="Copy link to this time" />
+        <Copy text={location.origin + address({ from: formatURLTime(span.from), to: formatURLTime(span.to) })} label="Copy link to this time" />
       </div>
       <p class="soft">
-        {time(span.from, now())} to {time(span.to, now())} ({length(span.to - span.from)}). Drag over a chart to zoom.{each && (instances.length || replicas.length) > 4 && ' In colour: the three replicas farthest from the median.'}
+        {formatTime(span.from, monitorNow())} to {formatTime(span.to, monitorNow())} ({formatDuration(span.to - span.from)}). Drag over a chart to zoom.{each && (instances.length || replicas.length) > 4 && ' In colour: the three replicas farthest from the median.'}
       </p>
-      {wrong && <div class="nothing problem" role="alert"><b>The time range in this address is not valid.</b><p>From <code>{from}</code> to <code>{until}</code>: try <a href={to('explore', '', { from: '-6h', to: 'now' })}>the last six hours</a>.</p></div>}
+      {wrong && <div class="nothing problem" role="alert"><b>The time range in this address is not valid.</b><p>From <code>{from}</code> to <code>{until}</code>: try <a href={urlOf('explore', '', { from: '-6h', to: 'now' })}>the last six hours</a>.</p></div>}
       <Loaded of={panels} what="the panels">
-        {() => rows.length === 0 && <Nothing title={`There is no dashboard ${board}`}><a href={link('/explore')}>See the serving dashboard</a>.</Nothing>}
+        {() => rows.length === 0 && <Nothing title={`There is no dashboard ${board}`}><a href={serverURL('/explore')}>See the serving dashboard</a>.</Nothing>}
       </Loaded>
       {(first !== undefined || q.has('from') || (live.overview && replicas.length === 0)) && rows.map((r) => (
         <section>

@@ -1,10 +1,10 @@
 import { useState } from 'preact/hooks'
-import { change, number, plural, quantities, sentence, shown, titleOf } from '../format'
-import { healthOf, healths, trust, useLive, worst, type Trust } from '../live'
-import { odd } from '../odd'
-import { go, link, to, useRoute } from '../route'
+import { compareWithNormal, formatNumber, plural, quantities, sentence, formatReplicaNumber, titleOf } from '../format'
+import { healthOf, healths, assessTrust, useLive, compareWorst, type Trust } from '../live'
+import { findOutliers } from '../odd'
+import { navigate, serverURL, urlOf, useRoute } from '../route'
 import type { Model, Quantity, Replica } from '../types'
-import { Compared, Filter, Mark, matches, Nothing, Waiting } from '../ui'
+import { Compared, Filter, Mark, matchesFilter, Nothing, Waiting } from '../ui'
 import { instanceOf, key } from './overview'
 
 type Shade = (typeof quantities)[number]
@@ -13,7 +13,7 @@ type Shade = (typeof quantities)[number]
 export function Fleet() {
   const live = useLive()
   const route = useRoute()
-  const t = trust(live)
+  const t = assessTrust(live)
   const [filter, setFilter] = useState('')
   const [picked, pick] = useState('') // a target
   const shade = quantities.find(([n]) => n === route.query.get('show')) ?? quantities[0]
@@ -29,15 +29,15 @@ export function Fleet() {
         <span class="grow" />
         <div class="tabs" role="group" aria-label="What the cells show">
           {quantities.map(([name, title]) => (
-            <button type="button" aria-pressed={name === shade[0]} onClick={() => go(to('fleet', '', { show: name }), true)}>{title}</button>
+            <button type="button" aria-pressed={name === shade[0]} onClick={() => navigate(urlOf('fleet', '', { show: name }), true)}>{title}</button>
           ))}
         </div>
         <Filter value={filter} set={setFilter} what="replicas" />
       </div>
-      {total.length === 0 && <Nothing title="No replicas are watched"><a href={link('/settings')}>Settings</a> list the targets.</Nothing>}
+      {total.length === 0 && <Nothing title="No replicas are watched"><a href={serverURL('/settings')}>Settings</a> list the targets.</Nothing>}
       <div class="split">
         <div>
-          {[...models].sort((a, b) => worst(a.verdict, b.verdict, t)).map((m) => (
+          {[...models].sort((a, b) => compareWorst(a.verdict, b.verdict, t)).map((m) => (
             <Group key={key(m)} m={m} filter={filter} shade={shade} t={t} picked={picked} pick={pick} />
           ))}
         </div>
@@ -49,16 +49,16 @@ export function Fleet() {
 }
 
 function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: Model; filter: string; shade: Shade; t: Trust; picked: string; pick: (target: string) => void }) {
-  const { usual, odd: strange } = odd(m.replicas, name)
+  const { usual, odd: strange } = findOutliers(m.replicas, name)
   const top = Math.max(...m.replicas.map((r) => r.now[name] ?? 0), usual * 2 || 0, 1e-12)
-  const cells = m.replicas.map((r, i) => ({ r, odd: strange[i] })).filter(({ r }) => matches(filter, r.target, r.status, r.life, healthOf(r, t), r.pathology, r.reason, m.model, m.cluster, m.namespace, ...Object.values(r.labels)))
+  const cells = m.replicas.map((r, i) => ({ r, odd: strange[i] })).filter(({ r }) => matchesFilter(filter, r.target, r.status, r.life, healthOf(r, t), r.pathology, r.reason, m.model, m.cluster, m.namespace, ...Object.values(r.labels)))
   if (cells.length === 0) return null
   const n = cells.filter((c) => c.odd).length
   const names = shorts(cells.map((c) => c.r.target))
   return (
     <section>
       <h2 class="head">
-        <a class="long" title={m.name} href={m.incident ? to('incident', m.incident) : to('overview', '', { model: key(m) })}>{m.name}</a>
+        <a class="long" title={m.name} href={m.incident ? urlOf('incident', m.incident) : urlOf('overview', '', { model: key(m) })}>{m.name}</a>
         <span class="soft">{plural(cells.length, 'replica')}, {title} median {typical(m.replicas, name, unit, usual)}{n > 0 && `, ${plural(n, 'outlier')}`}</span>
       </h2>
       <div class={`cells ${cells.length > 150 ? 'dense' : cells.length <= 24 ? 'few' : ''}`}>
@@ -70,13 +70,13 @@ function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: 
               class={`cell ${h} ${r.status === 'down' ? 'lost' : ''} ${odd ? 'odd' : ''} ${picked === r.target ? 'picked' : ''}`}
               data-row
               data-replica={r.target}
-              href={to('explore', '', { board: 'incident', model: m.model, instance: instanceOf(r) })}
+              href={urlOf('explore', '', { board: 'incident', model: m.model, instance: instanceOf(r) })}
               title={`${r.target}: ${h}${r.reason ? `. ${sentence(r.reason)}` : ''}`}
               onMouseEnter={() => pick(r.target)}
               onFocus={() => pick(r.target)}
             >
               <span class="short">{names[i]}<span class="hidden"> {h}</span></span>
-              <span class="value">{shown(r.now, name, unit)}</span>
+              <span class="value">{formatReplicaNumber(r.now, name, unit)}</span>
               <i style={{ width: `${Math.min(100, (100 * (v ?? 0)) / top)}%` }} />
             </a>
           )
@@ -104,7 +104,7 @@ export function shorts(targets: string[]): string[] {
 function typical(replicas: Replica[], name: Quantity, unit: string, usual: number): string {
   const off = (r: Replica) => Math.abs((r.now[name] ?? Infinity) - usual)
   const near = [...replicas].sort((a, b) => off(a) - off(b))[0]
-  return near?.now.bounds?.[name] ?? number(Number.isNaN(usual) ? null : usual, unit)
+  return near?.now.bounds?.[name] ?? formatNumber(Number.isNaN(usual) ? null : usual, unit)
 }
 
 const listed = 12 // replicas to look at first
@@ -115,19 +115,19 @@ function Picked({ models, show, target, t }: { models: Model[]; show: Shade; tar
   const r = m?.replicas.find((r) => r.target === target)
   if (!m || !r) {
     const first = models.flatMap((m) => {
-      const strange = odd(m.replicas, show[0])
+      const strange = findOutliers(m.replicas, show[0])
       return m.replicas
         .map((r, i) => ({ r, m, odd: strange.odd[i], usual: strange.usual }))
         .filter((c) => ['firing', 'down', 'pending'].includes(c.r.status) || c.odd)
-    }).sort((a, b) => worst(a.r, b.r, t))
+    }).sort((a, b) => compareWorst(a.r, b.r, t))
     return (
       <aside class="picked">
         <h2>{first.length > 0 ? 'Look at these first' : 'Nothing stands out'}</h2>
         <ul class="plain">
           {first.slice(0, listed).map(({ r, m, usual }) => (
             <li>
-              <Mark health={healthOf(r, t)} life={r.life} word={false} /><a href={to('explore', '', { board: 'incident', model: m.model, instance: instanceOf(r) })}>{r.target}</a>{' '}
-              <span class="soft">{r.reason ? sentence(r.reason === m.verdict.summary ? titleOf(r.pathology) : r.reason) : `${show[1]} ${shown(r.now, show[0], show[2])}, the others ${typical(m.replicas, show[0], show[2], usual)}.`}</span>
+              <Mark health={healthOf(r, t)} life={r.life} word={false} /><a href={urlOf('explore', '', { board: 'incident', model: m.model, instance: instanceOf(r) })}>{r.target}</a>{' '}
+              <span class="soft">{r.reason ? sentence(r.reason === m.verdict.summary ? titleOf(r.pathology) : r.reason) : `${show[1]} ${formatReplicaNumber(r.now, show[0], show[2])}, the others ${typical(m.replicas, show[0], show[2], usual)}.`}</span>
             </li>
           ))}
           {first.length > listed && <li class="soft">and {first.length - listed} more</li>}
@@ -144,7 +144,7 @@ function Picked({ models, show, target, t }: { models: Model[]; show: Shade; tar
       {r.reason && <p>{sentence(r.reason)}</p>}
       <Compared
         heads={['Quantity', 'Now', 'Normal', 'Change']}
-        rows={quantities.map(([name, title, unit]) => [title, shown(r.now, name, unit), shown(r.normal, name, unit), change(r.now[name], r.normal[name])])}
+        rows={quantities.map(([name, title, unit]) => [title, formatReplicaNumber(r.now, name, unit), formatReplicaNumber(r.normal, name, unit), compareWithNormal(r.now[name], r.normal[name])])}
       />
     </aside>
   )

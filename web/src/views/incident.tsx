@@ -1,8 +1,8 @@
 import { useEffect, useState } from 'preact/hooks'
 import { useGet } from '../api'
-import { change, length, number, opening, sentence, stamp, time, titleOf } from '../format'
-import { now, trust, useLive } from '../live'
-import { go, link, to, useRoute } from '../route'
+import { compareWithNormal, formatDuration, formatNumber, openingSentence, sentence, formatURLTime, formatTime, titleOf } from '../format'
+import { monitorNow, assessTrust, useLive } from '../live'
+import { navigate, serverURL, urlOf, useRoute } from '../route'
 import type { Diagnosis, Finding, Incident, Summary, Workload } from '../types'
 import { Ago, At, Compared, Copy, Loaded, Nothing, Pick, Tabs, Text, useTitle, type Tab } from '../ui'
 import { Acknowledge, Notes, PhaseOf, Silence } from './act'
@@ -19,7 +19,7 @@ export function IncidentView({ id }: { id: string }) {
   const asked = useGet<Incident>(path, live.incidents)
   const missing = (
     <Nothing title={`There is no incident ${id}`}>
-      It may be older than the retention period. See <a href={link('/incidents')}>all incidents</a>.
+      It may be older than the retention period. See <a href={serverURL('/incidents')}>all incidents</a>.
     </Nothing>
   )
   return <Loaded of={asked} what="the incident" missing={missing}>{(i) => <Whole key={i.id} i={i} path={path} again={asked.again} />}</Loaded>
@@ -30,10 +30,10 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
   const route = useRoute()
   const open = i.phase === 'failing' || i.phase === 'degraded'
   const q = Object.fromEntries(route.query)
-  const put = (name: string, value: string) => go(to('incident', i.id, { ...q, [name]: value }), true)
+  const put = (name: string, value: string) => navigate(urlOf('incident', i.id, { ...q, [name]: value }), true)
   const [at, setAt] = useState<number | null>(Date.parse(q.at ?? '') || null)
   useEffect(() => {
-    const rest = setTimeout(() => put('at', at === null ? '' : stamp(at)), 300) // while the pointer moves, the URL stays
+    const rest = setTimeout(() => put('at', at === null ? '' : formatURLTime(at)), 300) // while the pointer moves, the URL stays
     return () => clearTimeout(rest)
   }, [at])
   const { d, fixes, plots, live: current, hops: way, ...story } = useStory(i, i.pathology, i.model, open)
@@ -45,7 +45,7 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
   const confidence = f?.confidence ?? null
   const m = live.overview?.models.find((m) => m.incident === i.id)
   const name = m?.name ?? (i.model || 'the server')
-  const span = { from: plots[0] ? Date.parse(plots[0].from) : Date.parse(i.began) - 300e3, to: plots[0] ? Date.parse(plots[0].to) : Date.parse(i.ended ?? new Date(now()).toISOString()) }
+  const span = { from: plots[0] ? Date.parse(plots[0].from) : Date.parse(i.began) - 300e3, to: plots[0] ? Date.parse(plots[0].to) : Date.parse(i.ended ?? new Date(monitorNow()).toISOString()) }
   const starts = useStarts(i.targets, { from: Math.floor(span.from / 60e3) * 60e3, to: Math.ceil(span.to / 60e3) * 60e3 })
   const events = (i.events ?? []).filter((e) => e.kind === 'scaled' || e.kind === 'advice').map((e) => ({ at: Date.parse(e.at), kind: 'deploy' as const, name: e.kind === 'advice' ? 'advice changed' : e.text }))
   const marks = [...starts, ...events].sort((a, b) => a.at - b.at)
@@ -57,7 +57,7 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
   const slow = i.slow_requests
   const tabs: (Tab | false | undefined)[] = [
     d && f && ['evidence', 'Evidence', () => <Shown d={d} f={f} past={!open} />],
-    m && ['replicas', `Replicas (${m.replicas.length})`, () => <Replicas m={m} t={trust(live)} several={false} />],
+    m && ['replicas', `Replicas (${m.replicas.length})`, () => <Replicas m={m} t={assessTrust(live)} several={false} />],
     f && ['traffic', 'Traffic', () => <Traffic w={workload} past={!open} />],
     rest.length > 0 && ['charts', `More charts (${rest.length})`, () => <Chain links={rest} {...show} />],
     slow && ['slow', `Slow requests (${slow.length})`, () => <ul class="plain">{slow.map(slowRequest)}</ul>],
@@ -74,7 +74,7 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
               {` · ${open ? '' : 'was '}${i.severity}`}{confidence !== null && ` · ${sure(confidence)}`}
               {' · '}
               {i.ended ? (
-                <>{i.began_at_least && 'before '}<At at={i.began} /> to <At at={i.ended} />, {length(Date.parse(i.ended) - Date.parse(i.began))}</>
+                <>{i.began_at_least && 'before '}<At at={i.began} /> to <At at={i.ended} />, {formatDuration(Date.parse(i.ended) - Date.parse(i.began))}</>
               ) : (
                 <>since <Ago at={i.began} least={i.began_at_least} /></>
               )}
@@ -89,16 +89,16 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
           <Copy text={location.href} label="Share" />
           <Pick label="Download">
             <ul class="plain">
-              {i.has_recording && <li><a href={link(`${path}/recording`)} download={`${i.id}.tar.zst`}>Recording of the evidence</a></li>}
-              <li><a href={link(`${path}/postmortem`)} download={`${i.id}.md`}>Post-mortem (Markdown)</a></li>
+              {i.has_recording && <li><a href={serverURL(`${path}/recording`)} download={`${i.id}.tar.zst`}>Recording of the evidence</a></li>}
+              <li><a href={serverURL(`${path}/postmortem`)} download={`${i.id}.md`}>Post-mortem (Markdown)</a></li>
             </ul>
             {i.has_recording && <p class="soft">Open it with <code>sixty diagnose {i.id}.tar.zst</code>.{i.recording_left_out ? ` ${i.recording_left_out} healthy servers are not in it.` : ''}</p>}
           </Pick>
         </div>
       </header>
       <div class="impact">
-        <p class="lead"><Text of={opening(i.summary)} /></p>
-        {!open && <p class="lead">{i.phase === 'quiet' ? 'Nothing of it is found now: it closes unless it comes back.' : 'It is over.'} <a href={link(`${path}/postmortem`)}>Post-mortem</a></p>}
+        <p class="lead"><Text of={openingSentence(i.summary)} /></p>
+        {!open && <p class="lead">{i.phase === 'quiet' ? 'Nothing of it is found now: it closes unless it comes back.' : 'It is over.'} <a href={serverURL(`${path}/postmortem`)}>Post-mortem</a></p>}
         <Hurt m={open ? m : undefined} affected={affected} hops={way} links={chain} impact={i.impact} />
       </div>
 
@@ -108,7 +108,7 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
         <h2 class="head label">What leads to what
           <span class="links soft">
             {d && <span>{current ? 'live' : <>as of <At at={d.at} /></>}</span>}
-            {at && <><a href={link(`/api/v1/diagnosis?format=html&plots=true&at=${stamp(at)}`)}>Diagnosis of {time(at, now())}</a> <button type="button" class="small" onClick={() => setAt(null)}>Back to the latest</button></>}
+            {at && <><a href={serverURL(`/api/v1/diagnosis?format=html&plots=true&at=${formatURLTime(at)}`)}>Diagnosis of {formatTime(at, monitorNow())}</a> <button type="button" class="small" onClick={() => setAt(null)}>Back to the latest</button></>}
           </span>
         </h2>
         {way && <Path d={way} />}
@@ -123,7 +123,7 @@ function Whole({ i, path, again }: { i: Incident; path: string; again: () => voi
 
 // slowRequest links a request to its trace.
 const slowRequest = (r: NonNullable<Incident['slow_requests']>[number]) => (
-  <li><At at={r.began} /> <a href={link(`/api/v1/traces/${r.trace_id}`)}>{r.request_id || r.trace_id}</a>: {r.summary}</li>
+  <li><At at={r.began} /> <a href={serverURL(`/api/v1/traces/${r.trace_id}`)}>{r.request_id || r.trace_id}</a>: {r.summary}</li>
 )
 
 // scope writes where an incident is: "2 of 4 replicas of llama-8b".
@@ -150,10 +150,10 @@ function Shown({ d, f, past }: { d: Diagnosis; f: Finding; past: boolean }) {
       <section>
         {f.reasons.map((r) => <p>{sentence(r)}</p>)}
         {others.length > 0 && <h2 class="head">Also found</h2>}
-        <ul>{others.map((o) => <li><a href={to('runbooks', o.id)}>{titleOf(o.id)}</a>: {sentence(o.summary)}{o.inhibited_by === f.id && <span class="soft"> A consequence.</span>}</li>)}</ul>
+        <ul>{others.map((o) => <li><a href={urlOf('runbooks', o.id)}>{titleOf(o.id)}</a>: {sentence(o.summary)}{o.inhibited_by === f.id && <span class="soft"> A consequence.</span>}</li>)}</ul>
         {(d.notes.length > 0 || d.coverage.length > 0) && <h2 class="head">Caveats</h2>}
         <ul>
-          {d.notes.map((n) => <li>{opening(n)}</li>)}
+          {d.notes.map((n) => <li>{openingSentence(n)}</li>)}
           {d.coverage.map((c) => <li>{titleOf(c.id)} could not be checked: {c.missing.join('; ')}. {c.hint && `To enable: ${sentence(c.hint)}`}</li>)}
         </ul>
       </section>
@@ -164,7 +164,7 @@ function Shown({ d, f, past }: { d: Diagnosis; f: Finding; past: boolean }) {
 // Traffic compares the workload with normal.
 function Traffic({ w, past }: { w?: Workload; past: boolean }) {
   if (!w?.known) return <p class="soft">No earlier traffic to compare with.</p>
-  const rows = w.factors.filter((x) => x.value !== null && x.baseline !== null && change(x.value, x.baseline) !== 'as usual' && !(x.value === 0 && x.baseline === 0))
+  const rows = w.factors.filter((x) => x.value !== null && x.baseline !== null && compareWithNormal(x.value, x.baseline) !== 'as usual' && !(x.value === 0 && x.baseline === 0))
   // Share of the rise in TTFT that a change explains.
   const shares = rows.some((x) => x.share_of_ttft_change !== null)
   return (
@@ -172,8 +172,8 @@ function Traffic({ w, past }: { w?: Workload; past: boolean }) {
       <Compared
         heads={[w.changed ? 'The traffic changed' : 'The traffic is as usual', past ? 'Then' : 'Now', 'Normal', 'Change', ...(shares ? ['Explains of the rise in TTFT'] : [])]}
         rows={rows.map((x) => [
-          names[x.name] ?? x.name, number(x.value, x.unit), number(x.baseline, x.unit), change(x.value, x.baseline) || 'new',
-          ...(shares ? [number(x.share_of_ttft_change, 'ratio')] : []),
+          names[x.name] ?? x.name, formatNumber(x.value, x.unit), formatNumber(x.baseline, x.unit), compareWithNormal(x.value, x.baseline) || 'new',
+          ...(shares ? [formatNumber(x.share_of_ttft_change, 'ratio')] : []),
         ])}
       />
     </section>
@@ -189,7 +189,7 @@ function History({ i }: { i: Incident }) {
       {i.similar && (
         <>
           <h2 class="head">Previous similar incident</h2>
-          <p><a href={to('incident', i.similar.id)}>{i.similar.note}</a></p>
+          <p><a href={urlOf('incident', i.similar.id)}>{i.similar.note}</a></p>
           <ul>{i.similar.notes.map((n) => <li>{n.by}: {n.text}</li>)}</ul>
         </>
       )}

@@ -1,12 +1,12 @@
 import { useMemo, useState } from 'preact/hooks'
 import { useGet } from '../api'
-import { change, length, number, plural, quantities, sentence, shown, titleOf, written } from '../format'
-import { healthOf, healthOfModel, healths, quiet, trust, useLive, worst, type Trust } from '../live'
+import { compareWithNormal, formatDuration, formatNumber, plural, quantities, sentence, formatReplicaNumber, titleOf, formatValue } from '../format'
+import { healthOf, healthOfModel, healths, isQuiet, assessTrust, useLive, compareWorst, type Trust } from '../live'
 import { PanelView, usePanels } from '../panel'
-import { all, byReplica, column, fill, pattern, rangePath, rateOf, type Answer, type Span } from '../query'
-import { link, to, useRoute } from '../route'
+import { all, replicaQuery, alignSeries, fillVariables, matchAny, rangePath, rateOf, type Answer, type Span } from '../query'
+import { serverURL, urlOf, useRoute } from '../route'
 import type { Anomaly, Deployment, Health, Incident, Life, Link, Model, Numbers, Panels, Quantity, Replica, Summary } from '../types'
-import { Ago, At, Copy, courseOf, Filter, Mark, matches, Nothing, Problem, Text, Waiting } from '../ui'
+import { Ago, At, Copy, courseOf, Filter, Mark, matchesFilter, Nothing, Problem, Text, Waiting } from '../ui'
 import { Acknowledge, healthOfSeverity, PhaseOf } from './act'
 import { Axis, Chain, rowOf } from './chain'
 import { FixBody, sure, useStory, useTick } from './diagnosis'
@@ -24,7 +24,7 @@ export const key = (m: Model): string => [m.model, m.namespace, m.cluster].join(
 export function Overview() {
   const live = useLive()
   const route = useRoute()
-  const t = trust(live)
+  const t = assessTrust(live)
   const o = live.overview
   if (!o) return live.error ? <Problem error={live.error} /> : <Waiting what="the first verdict" />
   if (o.models.length === 0) {
@@ -32,15 +32,15 @@ export function Overview() {
       <Waiting what="the first scrapes" />
     ) : o.problems.length > 0 && o.state !== 'ok' ? (
       <Nothing title="No inference server is known yet">
-        The reason is above. <a href={link('/settings')}>Settings</a> list the targets.
+        The reason is above. <a href={serverURL('/settings')}>Settings</a> list the targets.
       </Nothing>
     ) : (
       <Nothing title="No inference server is watched">
-        Start with one: <code>sixty serve http://localhost:8000</code>, or in a cluster <code>sixty serve --kubernetes</code>. <a href={link('/settings')}>Settings</a> list the targets.
+        Start with one: <code>sixty serve http://localhost:8000</code>, or in a cluster <code>sixty serve --kubernetes</code>. <a href={serverURL('/settings')}>Settings</a> list the targets.
       </Nothing>
     )
   }
-  const models = [...o.models].sort((a, b) => worst(a.verdict, b.verdict, t))
+  const models = [...o.models].sort((a, b) => compareWorst(a.verdict, b.verdict, t))
   const chosen = models.find((m) => key(m) === route.query.get('model')) ?? models[0]
   return (
     <>
@@ -58,12 +58,12 @@ const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trus
     <h2 class="head">{plural(models.length, 'model')}</h2>
     <ul class="others">
       {models.map((m) => {
-        const href = to('overview', '', { model: key(m) })
+        const href = urlOf('overview', '', { model: key(m) })
         const h = healthOfModel(m, t)
         return (
-          <li data-row data-verdict={m.verdict.id} data-chosen={m === chosen || undefined} tabIndex={0} onKeyDown={open(m.incident ? to('incident', m.incident) : href)}>
-            <Mark health={quiet(m) ? 'quiet' : h} /> <a class="long" title={m.name} href={href}><b>{titleIn(m, t)}</b></a>
-            {m !== chosen && m.incident && <a href={to('incident', m.incident)}>incident</a>}
+          <li data-row data-verdict={m.verdict.id} data-chosen={m === chosen || undefined} tabIndex={0} onKeyDown={open(m.incident ? urlOf('incident', m.incident) : href)}>
+            <Mark health={isQuiet(m) ? 'quiet' : h} /> <a class="long" title={m.name} href={href}><b>{titleIn(m, t)}</b></a>
+            {m !== chosen && m.incident && <a href={urlOf('incident', m.incident)}>incident</a>}
           </li>
         )
       })}
@@ -72,7 +72,7 @@ const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trus
 )
 
 // titleIn returns the title of a model, unless the data are too old to trust.
-export const titleIn = (m: Model, t: Trust): string => (healthOfModel(m, t) === m.health || quiet(m) ? m.title : `${m.name} is in an unknown state`)
+export const titleIn = (m: Model, t: Trust): string => (healthOfModel(m, t) === m.health || isQuiet(m) ? m.title : `${m.name} is in an unknown state`)
 
 const counts = (m: Model, t: Trust): string =>
   healths.map((h) => [h, m.replicas.filter((r) => healthOf(r, t) === h).length] as const).filter(([, n]) => n > 0).map(([h, n]) => `${n} ${h}`).join(', ')
@@ -82,42 +82,42 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   const live = useLive()
   const v = m.verdict
   const h = healthOfModel(m, t)
-  const firing = v.status === 'firing' && !quiet(m)
+  const firing = v.status === 'firing' && !isQuiet(m)
   const path = m.incident ? `/api/v1/incidents/${encodeURIComponent(m.incident)}` : ''
   const { data: incident, again } = useGet<Incident>(path, live.incidents)
   const of = incident?.pathology === v.id ? incident : undefined
   const { f, fixes, hops, plots } = useStory(incident, v.id, m.model, firing)
   const fix = firing ? fixes[0] : undefined
-  const href = m.incident ? to('incident', m.incident) : ''
+  const href = m.incident ? urlOf('incident', m.incident) : ''
   const links = f?.chain?.length ? f.chain : plots.slice(0, few).map(rowOf)
   const span = plots[0] && { from: Date.parse(plots[0].from), to: Date.parse(plots[0].to) }
   const affected = m.replicas.filter((r) => (of?.affected ? of.affected.includes(r.target) : r.pathology === v.id))
   const title = titleIn(m, t)
-  const summary = `${h === m.health || quiet(m) ? '' : 'Was: '}${m.text}`
+  const summary = `${h === m.health || isQuiet(m) ? '' : 'Was: '}${m.text}`
   return (
     <>
       <div class={`hero ${fix ? '' : 'calm'}`}>
         <section data-verdict={v.id} data-row={!several || undefined} tabIndex={several ? undefined : 0} onKeyDown={several ? undefined : open(href)} style={{ margin: 0 }}>
           <p class="eyebrow">
-            {incident && (quiet(m) || (firing && of)) ? <PhaseOf i={incident} /> : <Mark health={h} />}
+            {incident && (isQuiet(m) || (firing && of)) ? <PhaseOf i={incident} /> : <Mark health={h} />}
             <span class="soft">
-              {quiet(m) && incident && ` · after ${titleOf(incident.pathology)}`}
+              {isQuiet(m) && incident && ` · after ${titleOf(incident.pathology)}`}
               {firing && ` · ${v.severity}`}{firing && v.confidence !== null && ` · ${sure(v.confidence)}`}
               {firing && v.since && <> · since <Ago at={v.since} least={v.since_at_least} /></>}
             </span>
           </p>
           <h1 title={title}>{href ? <a href={href}>{title}</a> : title}</h1>
           <p class="lead"><Text of={summary} /></p>
-          {quiet(m) && href && <p class="links"><a href={href}>Incident</a> <a href={link(`${path}/postmortem`)}>Post-mortem</a></p>}
+          {isQuiet(m) && href && <p class="links"><a href={href}>Incident</a> <a href={serverURL(`${path}/postmortem`)}>Post-mortem</a></p>}
           {firing && (
             <p class="links">
               {href && <a href={href}>Evidence</a>}
-              <a href={to('runbooks', v.id)}>Runbook</a>
-              {!href && <a href={link('/api/v1/diagnosis?format=html&plots=true')}>Full diagnosis</a>}
-              <Copy text={location.origin + (href || to('overview', '', { model: key(m) }))} label="Share" />
+              <a href={urlOf('runbooks', v.id)}>Runbook</a>
+              {!href && <a href={serverURL('/api/v1/diagnosis?format=html&plots=true')}>Full diagnosis</a>}
+              <Copy text={location.origin + (href || urlOf('overview', '', { model: key(m) }))} label="Share" />
             </p>
           )}
-          {h === 'uncertain' && <p class="links"><a href={link('/api/v1/diagnosis?format=html&plots=true')}>Full diagnosis</a></p>}
+          {h === 'uncertain' && <p class="links"><a href={serverURL('/api/v1/diagnosis?format=html&plots=true')}>Full diagnosis</a></p>}
         </section>
         <Hurt m={m} affected={firing ? affected : []} hops={hops} links={firing ? f?.chain : undefined} impact={of?.impact} />
         {fix && (
@@ -159,14 +159,14 @@ interface HurtProps {
 // Without an incident it shows the model's current numbers.
 export function Hurt({ m, affected, hops, links = [], impact }: HurtProps) {
   const cells: [string, string, string?][] = []
-  const count = (n: number) => number(n, 'count')
-  if (impact?.late) cells.push([`${count(impact.late)} late`, `of ${count(impact.of)} requests: first token after ${number(impact.limit, 'seconds')}`, 'bad'])
+  const count = (n: number) => formatNumber(n, 'count')
+  if (impact?.late) cells.push([`${count(impact.late)} late`, `of ${count(impact.of)} requests: first token after ${formatNumber(impact.limit, 'seconds')}`, 'bad'])
   if (impact?.failed) cells.push([`${count(impact.failed)} failed`, `of ${count(impact.of)} requests: HTTP 5xx`, 'bad'])
-  if (impact?.slow) cells.push([`${count(impact.slow.count)} slow`, `of ${count(impact.slow.all)} ${impact.slow.of}: more than ${number(impact.slow.limit, 'seconds')} a token`, 'bad'])
-  if (impact?.budget_share) cells.push([number(impact.budget_share, 'ratio'), "of the month's error budget"])
+  if (impact?.slow) cells.push([`${count(impact.slow.count)} slow`, `of ${count(impact.slow.all)} ${impact.slow.of}: more than ${formatNumber(impact.slow.limit, 'seconds')} a token`, 'bad'])
+  if (impact?.budget_share) cells.push([formatNumber(impact.budget_share, 'ratio'), "of the month's error budget"])
   for (const l of links.filter((l) => l.role === 'symptom').slice(-2).reverse()) {
-    const normally = l.baseline === null ? '' : `, normally ${written(l.baseline_text, l.baseline, l.unit)}`
-    cells.push([written(l.value_text, l.value, l.unit), l.title + normally, 'bad'])
+    const normally = l.baseline === null ? '' : `, normally ${formatValue(l.baseline_text, l.baseline, l.unit)}`
+    cells.push([formatValue(l.value_text, l.value, l.unit), l.title + normally, 'bad'])
   }
   const replicas = m?.replicas ?? []
   if (affected.length > 0) {
@@ -175,17 +175,17 @@ export function Hurt({ m, affected, hops, links = [], impact }: HurtProps) {
     const peers = replicas.filter((r) => !role || role.targets.includes(r.target))
     const [rate, whole] = [affected, peers].map((of) => total(of, 'now', 'request_rate'))
     const [tokens, wrote] = (['now', 'normal'] as const).map((of) => total(affected, of, 'output_tokens_rate'))
-    if (rate && whole && peers.length > affected.length) cells.push([number(Math.min(1, rate / Math.max(whole, rate)), 'ratio'), `of requests go to ${affected.length === 1 ? 'this replica' : 'these replicas'}`])
-    if (wrote && !m?.verdict.since_at_least && (tokens ?? 0) < 0.9 * wrote) cells.push([change(tokens ?? 0, wrote), `output, normally ${number(wrote, 'tokens/s')}`])
+    if (rate && whole && peers.length > affected.length) cells.push([formatNumber(Math.min(1, rate / Math.max(whole, rate)), 'ratio'), `of requests go to ${affected.length === 1 ? 'this replica' : 'these replicas'}`])
+    if (wrote && !m?.verdict.since_at_least && (tokens ?? 0) < 0.9 * wrote) cells.push([compareWithNormal(tokens ?? 0, wrote), `output, normally ${formatNumber(wrote, 'tokens/s')}`])
   }
   if (affected.length === 0 || cells.length === 0) {
     for (const [name, title, unit] of columnsOf(['request_rate', 'output_tokens_rate'])) {
       const sum = total(replicas, 'now', name)
-      if (sum !== null) cells.push([number(sum, unit), title.toLowerCase()])
+      if (sum !== null) cells.push([formatNumber(sum, unit), title.toLowerCase()])
     }
     for (const [name, title, unit] of columnsOf(['ttft_p95', 'itl_p95'])) {
       const [n, normal] = [highest(replicas, 'now', name), highest(replicas, 'normal', name)]
-      if (n) cells.push([shown(n, name, unit), title + (normal ? `, normally ${shown(normal, name, unit)}` : '')])
+      if (n) cells.push([formatReplicaNumber(n, name, unit), title + (normal ? `, normally ${formatReplicaNumber(normal, name, unit)}` : '')])
     }
   }
   if (cells.length === 0) return null
@@ -207,12 +207,12 @@ function Happened({ m, from }: { m: Model; from?: number }) {
   const starts = useStarts(m.replicas.slice(0, many).map(instanceOf), { from: coarse, to: asked + 60e3 })
   const eras = mine.map((s) => ({
     from: Date.parse(s.since?.[s.pathology] ?? s.began), to: s.ended ? Date.parse(s.ended) : span.to,
-    name: titleOf(s.pathology), href: to('incident', s.id), health: healthOfSeverity(s.severity),
+    name: titleOf(s.pathology), href: urlOf('incident', s.id), health: healthOfSeverity(s.severity),
   }))
   if (!data) return null
   return (
     <section>
-      <h2 class="head">Timeline {eras.length + starts.length === 0 && <span class="soft">no incidents or restarts in {length(span.to - span.from)}</span>} <a class="more" href={link('/incidents')}>All incidents</a></h2>
+      <h2 class="head">Timeline {eras.length + starts.length === 0 && <span class="soft">no incidents or restarts in {formatDuration(span.to - span.from)}</span>} <a class="more" href={serverURL('/incidents')}>All incidents</a></h2>
       {eras.length + starts.length > 0 && <><Strip span={span} eras={eras} starts={starts} /><Axis span={span} /></>}
     </section>
   )
@@ -245,7 +245,7 @@ function Calm({ m, several }: { m: Model; several: boolean }) {
 // while it is being fetched. Without replicas nothing is fetched.
 export function useFirst(instances: string[], end: number): number | null | undefined {
   const [asked] = useState(Math.floor(end / 1000))
-  const path = rangePath(`count(up{instance=~"${pattern(instances)}"})`, asked - 3600, asked, 60)
+  const path = rangePath(`count(up{instance=~"${matchAny(instances)}"})`, asked - 3600, asked, 60)
   const { data, error } = useGet<Answer>(instances.length > 0 ? path : '')
   if (error) return null
   if (!data) return undefined
@@ -260,7 +260,7 @@ const Anomalies = ({ list }: { list: Anomaly[] }) => (
     {list.length === 0 && <p class="soft">None.</p>}
     <ul>
       {list.map((a) => (
-        <li class={a.ended ? 'soft' : ''}><At at={a.at} />{a.ended && <> to <At at={a.ended} /></>} {a.target}: {a.text} {a.pathology ? <a href={to('runbooks', a.pathology)}>runbook</a> : <span class="soft">({number(a.z, '')} σ)</span>}</li>
+        <li class={a.ended ? 'soft' : ''}><At at={a.at} />{a.ended && <> to <At at={a.ended} /></>} {a.target}: {a.text} {a.pathology ? <a href={urlOf('runbooks', a.pathology)}>runbook</a> : <span class="soft">({formatNumber(a.z, '')} σ)</span>}</li>
       ))}
     </ul>
   </section>
@@ -278,7 +278,7 @@ function useCurve(panels: Panels | undefined, id: number | undefined, instances:
   const step = Math.max(interval, 15)
   let path = ''
   if (panel && instances.length > 0) {
-    const expr = fill(byReplica(panel).expr, { ...all, instances: instances.length > many / 2 ? [] : instances }, rateOf(step, interval), past / 1000)
+    const expr = fillVariables(replicaQuery(panel).expr, { ...all, instances: instances.length > many / 2 ? [] : instances }, rateOf(step, interval), past / 1000)
     path = rangePath(expr, (end - past) / 1000, end / 1000, step)
   }
   const { data } = useGet<Answer>(path, 0, true)
@@ -286,7 +286,7 @@ function useCurve(panels: Panels | undefined, id: number | undefined, instances:
     const n = Math.floor(past / 1000 / step) + 1
     const last = Math.max(0, ...(data?.data.result ?? []).map((m) => m.values.at(-1)?.[0] ?? 0))
     const place = (t: number) => n - 1 - Math.round((last - t) / step)
-    return new Map((data?.data.result ?? []).map((m) => [m.metric.instance ?? '', column(m, n, place)]))
+    return new Map((data?.data.result ?? []).map((m) => [m.metric.instance ?? '', alignSeries(m, n, place)]))
   }, [data])
 }
 
@@ -327,8 +327,8 @@ export function Replicas({ m, t, several }: { m: Model; t: Trust; several: boole
   const panels = usePanels()
   const end = useTick(15_000)
   const matching = m.replicas
-    .filter((r) => matches(filter, r.target, r.status, r.life, healthOf(r, t), r.pathology, r.reason, ...Object.values(r.labels)))
-    .sort((a, b) => worst(a, b, t) || a.target.localeCompare(b.target, undefined, { numeric: true }))
+    .filter((r) => matchesFilter(filter, r.target, r.status, r.life, healthOf(r, t), r.pathology, r.reason, ...Object.values(r.labels)))
+    .sort((a, b) => compareWorst(a, b, t) || a.target.localeCompare(b.target, undefined, { numeric: true }))
   const rows = matching.slice(0, many)
   const instances = rows.map(instanceOf).sort()
   const curves = columns.map(([name]) => useCurve(panels.data, panelOf[name], instances, end))
@@ -337,7 +337,7 @@ export function Replicas({ m, t, several }: { m: Model; t: Trust; several: boole
       <h2 class="head">
         Replicas{several && ` of ${m.name}`} <span class="soft">{counts(m, t)}</span>
         {m.replicas.length > 5 && <Filter value={filter} set={setFilter} what="replicas" />}
-        <a class="more" href={to('explore', '', { model: several ? m.model : '' })}>All charts</a>
+        <a class="more" href={urlOf('explore', '', { model: several ? m.model : '' })}>All charts</a>
       </h2>
       <table class="replicas">
         <thead>
@@ -350,7 +350,7 @@ export function Replicas({ m, t, several }: { m: Model; t: Trust; several: boole
         </thead>
         <tbody>
           {rows.map((r) => {
-            const href = to('explore', '', { board: 'incident', model: several ? m.model : '', instance: instanceOf(r) })
+            const href = urlOf('explore', '', { board: 'incident', model: several ? m.model : '', instance: instanceOf(r) })
             const h = healthOf(r, t)
             return (
               <tr class={`is-${h}`} data-row data-replica={r.target} tabIndex={0} onKeyDown={open(href)}>
@@ -360,20 +360,20 @@ export function Replicas({ m, t, several }: { m: Model; t: Trust; several: boole
                   const [value, normal] = [r.now[name], r.pathology && m.verdict.since_at_least ? null : (r.normal[name] ?? null)]
                   const off = value !== null && normal !== null && (value > 1.5 * normal || value < normal / 2)
                   return (
-                    <td class="metric" data-title={title} title={normal === null ? 'normal value unknown' : `normally ${shown(r.normal, name, unit)} (${change(value, normal) || 'no change'})`}>
+                    <td class="metric" data-title={title} title={normal === null ? 'normal value unknown' : `normally ${formatReplicaNumber(r.normal, name, unit)} (${compareWithNormal(value, normal) || 'no change'})`}>
                       <Spark y={curves[i].get(instanceOf(r))} normal={normal} off={off} max={unit === 'ratio' ? 1 : undefined} />
-                      <b>{shown(r.now, name, unit)}</b>
+                      <b>{formatReplicaNumber(r.now, name, unit)}</b>
                     </td>
                   )
                 })}
-                {rest.map(([name, , unit]) => <td class="n rest">{number(r.now[name], unit)}</td>)}
+                {rest.map(([name, , unit]) => <td class="n rest">{formatNumber(r.now[name], unit)}</td>)}
               </tr>
             )
           })}
         </tbody>
       </table>
       {rows.length === 0 && <Nothing title="No matching replicas" />}
-      {matching.length > many && <p class="soft">{matching.length - many} more: filter, or see <a href={link('/fleet')}>Fleet</a>.</p>}
+      {matching.length > many && <p class="soft">{matching.length - many} more: filter, or see <a href={serverURL('/fleet')}>Fleet</a>.</p>}
     </section>
   )
 }

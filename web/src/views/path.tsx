@@ -1,9 +1,9 @@
-import { number, plural, titleOf } from '../format'
+import { formatNumber, plural, titleOf } from '../format'
 import type { Deployment, Diagnosis, Maybe } from '../types'
 
 const box = { w: 168, h: 76, gap: 132 }
 
-const known = (v: Maybe<number>, what: string, unit: string): string => (v === null ? '' : `${number(v, unit)} ${what}`)
+const known = (v: Maybe<number>, what: string, unit: string): string => (v === null ? '' : `${formatNumber(v, unit)} ${what}`)
 
 // pathOf returns the request path of a model, if the diagnosis has one.
 export const pathOf = (d: Maybe<Diagnosis> | undefined, model: string): Deployment | undefined => d?.deployments?.find((w) => w.model === model || w.model === '')
@@ -29,7 +29,7 @@ const hopsOf = (d: Deployment): Hop[] =>
     const l = d.links[i - 1]
     const stage = { name: s.role, state: [servers(s), waiting(s), takes(s)], found: s.findings }
     if (!l) return [stage]
-    return [{ name: `${l.carries} from ${d.stages[i - 1].role} to ${s.role}`, state: [number(l.seconds, 'seconds'), fails(l)], found: l.findings }, stage]
+    return [{ name: `${l.carries} from ${d.stages[i - 1].role} to ${s.role}`, state: [formatNumber(l.seconds, 'seconds'), fails(l)], found: l.findings }, stage]
   })
 
 // hopOf names the hop of a finding as verdicts do; '' if the finding has none.
@@ -42,7 +42,7 @@ export function Path({ d }: { d: Deployment }) {
   const hops = hopsOf(d).map((h) => ({ ...h, state: h.state.filter((x) => x && x !== '–').join(', '), found: h.found.map(titleOf).join(', ') }))
   return (
     <section class="path">
-      <h2 class="head">Request path {d.first_token !== null && <span class="soft">mean TTFT {number(d.first_token, 'seconds')}, all hops</span>}</h2>
+      <h2 class="head">Request path {d.first_token !== null && <span class="soft">mean TTFT {formatNumber(d.first_token, 'seconds')}, all hops</span>}</h2>
       <svg viewBox={`0 0 ${width} ${box.h + 24}`} style={{ maxWidth: `${width}px` }} role="img" aria-label={hops.map((h) => [h.name, h.state, h.found].filter(Boolean).join(', ')).join('; ')}>
         {d.links.map((l, i) => {
           const x = 1 + (i + 1) * box.w + i * box.gap

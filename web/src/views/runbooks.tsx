@@ -3,9 +3,9 @@ import { useMemo, useState } from 'preact/hooks'
 import { useGet } from '../api'
 import { sentence, titleOf } from '../format'
 import { useLive } from '../live'
-import { link, to } from '../route'
+import { serverURL, urlOf } from '../route'
 import type { Runbook } from '../types'
-import { Copy, Filter, Loaded, matches, Nothing } from '../ui'
+import { Copy, Filter, Loaded, matchesFilter, Nothing } from '../ui'
 import { open } from './strip'
 
 export function Runbooks() {
@@ -14,7 +14,7 @@ export function Runbooks() {
   const asked = useGet<Runbook[]>('/api/v1/runbooks')
   const firing = new Set(live.overview?.models.filter((m) => m.verdict.status === 'firing').map((m) => m.verdict.id))
   const rows = (asked.data ?? [])
-    .filter((r) => matches(filter, r.id, titleOf(r.id), r.title, r.summary, r.severity))
+    .filter((r) => matchesFilter(filter, r.id, titleOf(r.id), r.title, r.summary, r.severity))
     .sort((a, b) => Number(firing.has(b.id)) - Number(firing.has(a.id)) || a.id.localeCompare(b.id))
   return (
     <>
@@ -22,8 +22,8 @@ export function Runbooks() {
       <Loaded of={asked} what="runbooks">{() => rows.length === 0 && <Nothing title="No matching runbooks" />}</Loaded>
       <ul class="list columns">
         {rows.map((r) => (
-          <li data-row tabIndex={0} onKeyDown={open(to('runbooks', r.id))}>
-            <a href={to('runbooks', r.id)}><b>{titleOf(r.id)}</b></a> {firing.has(r.id) && <span class="tag failing">firing</span>}
+          <li data-row tabIndex={0} onKeyDown={open(urlOf('runbooks', r.id))}>
+            <a href={urlOf('runbooks', r.id)}><b>{titleOf(r.id)}</b></a> {firing.has(r.id) && <span class="tag failing">firing</span>}
             <div class="soft">{sentence(r.title || r.summary)}</div>
           </li>
         ))}
@@ -48,7 +48,7 @@ function Markup({ html }: { html: string }) {
 
 // RunbookText shows a runbook with its header.
 export function RunbookText({ id, above }: { id: string; above?: (r: Runbook) => ComponentChildren }) {
-  const missing = <Nothing title={`There is no runbook ${id}`}>See <a href={link('/runbooks')}>all runbooks</a>.</Nothing>
+  const missing = <Nothing title={`There is no runbook ${id}`}>See <a href={serverURL('/runbooks')}>all runbooks</a>.</Nothing>
   return (
     <Loaded of={useGet<Runbook>(`/api/v1/runbooks/${encodeURIComponent(id)}`)} what="the runbook" missing={missing}>
       {(r) => <>{above?.(r)}<Markup html={r.html ?? ''} /></>}
@@ -60,7 +60,7 @@ export const RunbookView = ({ id }: { id: string }) => (
   <article class="page">
     <RunbookText id={id} above={(r) => (
       <p class="links">
-        <a href={link('/runbooks')}>All runbooks</a>
+        <a href={serverURL('/runbooks')}>All runbooks</a>
         {r.markdown && <Copy text={r.markdown} label="Copy as Markdown" />}
       </p>
     )} />

@@ -1,19 +1,19 @@
 import { useState } from 'preact/hooks'
 import { useGet } from '../api'
-import { length, number, plural, zone } from '../format'
-import { now } from '../live'
+import { formatDuration, formatNumber, plural, zone } from '../format'
+import { monitorNow } from '../live'
 import { setTheme, useTheme, type Theme } from '../palette'
 import type { Settings } from '../types'
-import { Ago, Filter, Loaded, matches, Name } from '../ui'
-import { link } from '../route'
+import { Ago, Filter, Loaded, matchesFilter, Name } from '../ui'
+import { serverURL } from '../route'
 
 const most = 200 // rows in a list
 
-const several = (n: number): string => length(n * 1000)
+const several = (n: number): string => formatDuration(n * 1000)
 
 // rows lists the settings in effect as text.
 function rows(s: Settings): [string, string][] {
-  const keep = [s.storage.retention_s > 0 ? several(s.storage.retention_s) : '15 days', s.storage.retention_bytes > 0 ? `at most ${number(s.storage.retention_bytes, 'bytes')}` : ''].filter(Boolean).join(', ')
+  const keep = [s.storage.retention_s > 0 ? several(s.storage.retention_s) : '15 days', s.storage.retention_bytes > 0 ? `at most ${formatNumber(s.storage.retention_bytes, 'bytes')}` : ''].filter(Boolean).join(', ')
   return [
     ['Version', `${s.version.version} (${s.version.go}, ${s.version.platform})`],
     ['Source', s.source],
@@ -48,7 +48,7 @@ export function SettingsView() {
           <span class="soft">Times are in {zone}.</span>
         </p>
       </section>
-      <p class="links"><a href={link('/metrics')}>Metrics of this monitor</a></p>
+      <p class="links"><a href={serverURL('/metrics')}>Metrics of this monitor</a></p>
     </>
   )
 }
@@ -57,7 +57,7 @@ export function SettingsView() {
 function InEffect({ s }: { s: Settings }) {
   const [filter, setFilter] = useState('')
   const targets = (s.targets ?? [])
-    .filter((t) => matches(filter, t.URL, t.Health, t.Error, ...Object.values(t.Labels)))
+    .filter((t) => matchesFilter(filter, t.URL, t.Health, t.Error, ...Object.values(t.Labels)))
     .sort((a, b) => Number(a.Health === 'up') - Number(b.Health === 'up') || a.URL.localeCompare(b.URL, undefined, { numeric: true }))
   const set = { ...s.thresholds, ...(s.objectives ? { objectives: s.objectives } : {}) }
   return (
@@ -82,7 +82,7 @@ function InEffect({ s }: { s: Settings }) {
                     <td class="text">{t.URL}</td>
                     <td>{t.Labels.job}</td>
                     <td class={t.Health === 'up' ? 'healthy' : t.Health === 'down' ? 'failing' : 'unknown'}>{t.Error || t.Health}</td>
-                    <td class="nowrap">{Date.parse(t.At) > now() - 365 * 86400e3 ? <Ago at={t.At} /> : 'never'}</td>
+                    <td class="nowrap">{Date.parse(t.At) > monitorNow() - 365 * 86400e3 ? <Ago at={t.At} /> : 'never'}</td>
                   </tr>
                 ))}
               </tbody>

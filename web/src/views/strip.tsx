@@ -1,11 +1,11 @@
 import { useMemo } from 'preact/hooks'
 import { useGet } from '../api'
 import type { Mark as Moment } from '../chart'
-import { plural, time } from '../format'
-import { now } from '../live'
+import { plural, formatTime } from '../format'
+import { monitorNow } from '../live'
 import { symbols } from '../palette'
-import { pattern, rangePath, type Answer, type Matrix, type Span } from '../query'
-import { go } from '../route'
+import { matchAny, rangePath, type Answer, type Matrix, type Span } from '../query'
+import { navigate } from '../route'
 import type { Health } from '../types'
 import { useWidth } from '../ui'
 
@@ -21,7 +21,7 @@ export interface Era {
 // useStarts returns the process starts of replicas within a time range, from their process_start_time_seconds.
 export function useStarts(instances: string[], span: Span): Moment[] {
   const step = Math.max(Math.ceil((span.to - span.from) / 60e3), 15)
-  const expr = `max by (instance) (process_start_time_seconds{instance=~"${pattern(instances)}"})`
+  const expr = `max by (instance) (process_start_time_seconds{instance=~"${matchAny(instances)}"})`
   const path = rangePath(expr, Math.floor(span.from / 1000), Math.floor(span.to / 1000), step)
   const { data } = useGet<Answer>(instances.length > 0 && span.to > span.from ? path : '', 0, true)
   return useMemo(() => (data ? startsOf(data.data.result, span, step) : []), [data])
@@ -60,8 +60,8 @@ export function Strip({ span, eras, starts }: { span: Span; eras: Era[]; starts:
   const [ref, width] = useWidth<HTMLDivElement>()
   const place = (t: number) => ((Math.min(Math.max(t, span.from), span.to) - span.from) / Math.max(span.to - span.from, 1)) * width
   const items = [
-    ...eras.map((e) => ({ at: e.from, to: e.to as number | null, health: e.health as string, name: `${time(e.from, now())} ${e.name}`, href: e.href })),
-    ...starts.map((s) => ({ at: s.at, to: null, health: '', name: `${s.kind === 'onset' ? '' : symbols[s.kind]} ${time(s.at, now())} ${s.name}`, href: undefined })),
+    ...eras.map((e) => ({ at: e.from, to: e.to as number | null, health: e.health as string, name: `${formatTime(e.from, monitorNow())} ${e.name}`, href: e.href })),
+    ...starts.map((s) => ({ at: s.at, to: null, health: '', name: `${s.kind === 'onset' ? '' : symbols[s.kind]} ${formatTime(s.at, monitorNow())} ${s.name}`, href: undefined })),
   ].filter((i) => i.at <= span.to && (i.to ?? i.at) >= span.from).sort((a, b) => weight(a.health) - weight(b.health) || a.at - b.at)
   const lanes: [number, number][][] = []
   const placed = items.map((i) => {
@@ -86,4 +86,4 @@ export function Strip({ span, eras, starts }: { span: Span; eras: Era[]; starts:
   )
 }
 
-export const open = (href: string) => (e: KeyboardEvent) => e.key === 'Enter' && e.target === e.currentTarget && go(href)
+export const open = (href: string) => (e: KeyboardEvent) => e.key === 'Enter' && e.target === e.currentTarget && navigate(href)

@@ -1,8 +1,8 @@
 import { useEffect, useState } from 'preact/hooks'
-import { post } from '../api'
-import { change as compared, interval, number, opening } from '../format'
+import { postJSON } from '../api'
+import { compareWithNormal as compared, formatInterval, formatNumber, openingSentence } from '../format'
 import { useLive } from '../live'
-import { go, to, useRoute } from '../route'
+import { navigate, urlOf, useRoute } from '../route'
 import type { WhatIf } from '../types'
 import { Command, Copy, Nothing, Problem, Range, Waiting } from '../ui'
 
@@ -59,7 +59,7 @@ export function WhatIfView() {
     // Fetch when the slider rests.
     const timer = setTimeout(() => {
       const began = performance.now()
-      post<WhatIf>('/api/v1/simulate', JSON.parse(body), stop.signal).then(
+      postJSON<WhatIf>('/api/v1/simulate', JSON.parse(body), stop.signal).then(
         (data) => set({ data, busy: false, took: performance.now() - began }),
         (error) => stop.signal.aborted || set((s) => ({ data: s.data, error, busy: false })),
       )
@@ -72,7 +72,7 @@ export function WhatIfView() {
   const put = (name: string, value: string) => {
     const next: Record<string, string> = Object.fromEntries(q)
     next[name] = value
-    go(to('whatif', '', next), true)
+    navigate(urlOf('whatif', '', next), true)
   }
   if (!live.overview) return <Waiting what="the models" />
   if (!ready) return <Nothing title="Nothing to simulate">No model is watched.</Nothing>
@@ -92,11 +92,11 @@ export function WhatIfView() {
       <h1 class="head">
         What if
         {names.length > 1 && (
-          <select value={model} aria-label="Model" onChange={(e) => go(to('whatif', '', { model: e.currentTarget.value }))}>
+          <select value={model} aria-label="Model" onChange={(e) => navigate(urlOf('whatif', '', { model: e.currentTarget.value }))}>
             {names.map((n) => <option value={n}>{n || 'the server'}</option>)}
           </select>
         )}
-        {changed && <button type="button" class="small" onClick={() => go(to('whatif', '', { model: names.length > 1 ? model : '' }))}>Reset</button>}
+        {changed && <button type="button" class="small" onClick={() => navigate(urlOf('whatif', '', { model: names.length > 1 ? model : '' }))}>Reset</button>}
         <Copy text={location.href} label="Share" />
       </h1>
       <div class="two even">
@@ -128,12 +128,12 @@ export function WhatIfView() {
           {state.error && <Problem error={state.error} again={() => again((n) => n + 1)} />}
           {state.busy && !state.data && !state.error && <p class="soft waiting" aria-busy="true">Simulating: this takes some seconds …</p>}
           {state.data && !state.error && <Answer data={state.data} busy={state.busy} changed={changed} />}
-          {!state.error && state.data?.warnings.map((w) => <p class="warning">{opening(w)}</p>)}
+          {!state.error && state.data?.warnings.map((w) => <p class="warning">{openingSentence(w)}</p>)}
         </section>
       </div>
       {state.data && !state.error && (
         <section>
-          <p class="soft">{opening(state.data.basis)} {state.took !== undefined && `Simulated in ${number(state.took / 1000, 'seconds')}.`} Intervals: lowest and highest of several simulations.</p>
+          <p class="soft">{openingSentence(state.data.basis)} {state.took !== undefined && `Simulated in ${formatNumber(state.took / 1000, 'seconds')}.`} Intervals: lowest and highest of several simulations.</p>
           {state.data.command && <Command text={state.data.command} />}
         </section>
       )}
@@ -157,8 +157,8 @@ function Answer({ data, busy, changed }: { data: WhatIf; busy: boolean; changed:
             return (
               <tr>
                 <td>{title}</td>
-                <td class="n">{changed ? number(p?.value, unit) : <><b>{number(p?.value, unit)}</b> <small class="soft">{interval(p, unit)}</small></>}</td>
-                {changed && <td class="n"><b>{number(c?.value, unit)}</b> <small class="soft">{interval(c, unit)}</small></td>}
+                <td class="n">{changed ? formatNumber(p?.value, unit) : <><b>{formatNumber(p?.value, unit)}</b> <small class="soft">{formatInterval(p, unit)}</small></>}</td>
+                {changed && <td class="n"><b>{formatNumber(c?.value, unit)}</b> <small class="soft">{formatInterval(c, unit)}</small></td>}
                 {changed && <td class={`n ${good}`}>{compared(c?.value, p?.value).replace('normal', '').replace('as usual', 'unchanged')}</td>}
                 <td class="wide-only"><span class="ranges">{p?.value != null && <Range e={p} top={top} kind="before" />}{changed && c?.value != null && <Range e={c} top={top} />}</span></td>
               </tr>

@@ -1,6 +1,6 @@
 // Package metrics declares the Querier, the only source of measurements: every number is the result of PromQL. There
-// are two implementations: the embedded Prometheus storage (package embedded: a plain /metrics URL, a recording, the
-// monitor's history), and any Prometheus-compatible server (package api).
+// are two implementations. Package embedded is Prometheus' storage in this process, filled from a plain /metrics URL, a
+// recording, or by the monitor. Package api asks any Prometheus-compatible server.
 //
 // The package performs no I/O itself. Vectors and matrices have the types of prometheus/common/model, which both
 // backends use already.
@@ -47,7 +47,7 @@ type Querier interface {
 	// scalar is returned as one sample without labels.
 	Query(ctx context.Context, expr string, at time.Time) (model.Vector, error)
 
-	// Evaluate is Query of the PromQL that the expression of a signal prints.
+	// Evaluate is Query for the PromQL that a signal's expression prints.
 	Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error)
 
 	// QueryRange evaluates an expression at every step of r.

@@ -1,13 +1,13 @@
 // Package api is a Querier over any server with Prometheus' HTTP API: Prometheus, Thanos, Mimir, VictoriaMetrics and
 // others.
 //
-// A [Client] uses the endpoints query and query_range, with the parameters that all of these servers accept, and
-// lists rules where the server shows them. It parses results itself, because client_golang's parser is most of the
-// time of a large answer; client_golang parses all other answers. A warning of an incomplete answer becomes a
-// [PartialError] beside the result. Answers are bounded, impossible values are dropped and counted, and each error
-// names the way out: credentials, a path before /api/v1, a shorter window.
+// A [Client] uses the endpoints query and query_range, with the parameters that all of these servers accept, and lists
+// rules where the server shows them. It parses results itself, because client_golang's parser takes most of the time of
+// a large answer. client_golang parses all other answers. A warning of an incomplete answer becomes a [PartialError]
+// beside the result. Answers are bounded, impossible values are dropped and counted, and each error names the way out:
+// credentials, a path before /api/v1, a shorter window.
 //
-// The package does not write, and does not cache: package embedded has a Mirror for that. The command line makes a
+// The package does not write, and does not cache: package embedded has a Mirror that caches. The command line makes a
 // Client for --prometheus; other packages see a metrics.Querier.
 package api
 
@@ -47,9 +47,8 @@ type Config struct {
 	// http://localhost:9090 or https://mimir.example.com/prometheus.
 	URL string
 
-	// HTTP is how to authenticate and encrypt, as in Prometheus' configuration;
-	// HTTPHeaders there may carry X-Scope-OrgID. The zero value stands for
-	// config.DefaultHTTPClientConfig.
+	// HTTP says how to authenticate and encrypt, as in Prometheus' configuration. Its HTTPHeaders may carry
+	// X-Scope-OrgID. The zero value stands for config.DefaultHTTPClientConfig.
 	HTTP config.HTTPClientConfig
 	// Signing authenticates to a cloud's managed Prometheus.
 	Signing Signing
@@ -63,8 +62,8 @@ type Client struct {
 	timeout time.Duration
 
 	mu         sync.Mutex
-	impossible int    // values dropped that are no measurements
-	first      string // the expression of the first
+	impossible int    // dropped values that cannot be measurements
+	first      string // the expression that the first of them answered
 }
 
 var _ metrics.Querier = (*Client)(nil)
@@ -79,7 +78,7 @@ func (e *PartialError) Error() string {
 	return "the server's answer is partial: " + strings.Join(e.Warnings, "; ")
 }
 
-// New returns a Client. It does not ask the server anything.
+// New returns a Client. It sends no requests yet.
 func New(cfg Config) (*Client, error) {
 	base, err := parseURL(cfg.URL)
 	if err != nil {
@@ -104,7 +103,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("query API: %w", err)
 	}
-	return &Client{baseURL: base, http: client, api: v1.NewAPI(resultTaker{c}), timeout: queryTimeout}, nil
+	return &Client{baseURL: base, http: client, api: v1.NewAPI(resultReader{c}), timeout: queryTimeout}, nil
 }
 
 // Close closes the connections that are kept for the next query.
@@ -134,7 +133,7 @@ func parseURL(address string) (*url.URL, error) {
 
 // Query implements metrics.Querier.
 func (c *Client) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
-	// Servers count milliseconds; the rest would be rounded on its way as a float.
+	// Servers count milliseconds. A finer time would be rounded, because it is sent as a float.
 	at = at.Truncate(time.Millisecond)
 	v, partial, err := c.sendQuery(ctx, expr,
 		func(ctx context.Context, expr string) (model.Value, v1.Warnings, v1.Infos, error) {
@@ -171,11 +170,11 @@ func (c *Client) QueryRange(ctx context.Context, expr string, r metrics.Range) (
 	if err != nil {
 		return nil, err
 	}
-	return c.takeMatrix(expr, v, partial)
+	return c.checkMatrix(expr, v, partial)
 }
 
-// takeMatrix returns an answer's matrix without impossible values.
-func (c *Client) takeMatrix(expr string, v model.Value, partial error) (model.Matrix, error) {
+// checkMatrix returns the matrix of an answer without impossible values.
+func (c *Client) checkMatrix(expr string, v model.Value, partial error) (model.Matrix, error) {
 	m, ok := v.(model.Matrix)
 	if !ok {
 		return nil, fmt.Errorf("query %q: the answer is a %s, not a matrix", expr, v.Type())
@@ -197,7 +196,7 @@ func (c *Client) Samples(ctx context.Context, selector string, at time.Time, spa
 	if err != nil {
 		return nil, err
 	}
-	return c.takeMatrix(expr, v, partial)
+	return c.checkMatrix(expr, v, partial)
 }
 
 // checkValue reports whether a value is possible, and counts impossible ones. NaN means that there is no value.
@@ -229,37 +228,37 @@ func (c *Client) Warnings() []string {
 // sendFunc sends an expression and returns the answer as client_golang parses it.
 type sendFunc func(ctx context.Context, expr string) (model.Value, v1.Warnings, v1.Infos, error)
 
-// sendQuery adds the time limit, sends the query, and once more when the connection was
-// reset, as a kept one is when the server restarts.
+// sendQuery sends a query within the time limit. It sends the query again if the connection was reset, as a kept
+// connection is when the server restarts.
 func (c *Client) sendQuery(ctx context.Context, expr string, send sendFunc) (v model.Value, incomplete, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	var taken result
-	ctx = context.WithValue(ctx, resultKey{}, &taken)
+	var parsed result
+	ctx = context.WithValue(ctx, resultKey{}, &parsed)
 	v, warnings, _, err := send(ctx, expr)
 	if errors.Is(err, syscall.ECONNRESET) && ctx.Err() == nil {
 		v, warnings, _, err = send(ctx, expr)
 	}
-	if err == nil && v == nil { // JSON of something else is no error to client_golang
+	if err == nil && v == nil { // client_golang accepts any other JSON without an error
 		err = &v1.Error{Type: v1.ErrBadResponse, Msg: "the answer has no data"}
 	}
 	if err != nil {
 		return nil, nil, c.explainError(expr, err)
 	}
 	switch {
-	case len(taken.vector) > 0:
-		v = taken.vector
-	case len(taken.matrix) > 0:
-		v = taken.matrix
+	case len(parsed.vector) > 0:
+		v = parsed.vector
+	case len(parsed.matrix) > 0:
+		v = parsed.matrix
 	}
-	if w := aboutData(warnings); len(w) > 0 {
+	if w := dataWarnings(warnings); len(w) > 0 {
 		incomplete = fmt.Errorf("query %q: %w", expr, &PartialError{Warnings: w})
 	}
 	return v, incomplete, nil
 }
 
-// aboutData drops the warnings that speak of the expression, not of the data.
-func aboutData(warnings v1.Warnings) []string {
+// dataWarnings drops the warnings about the expression, and keeps those about the data.
+func dataWarnings(warnings v1.Warnings) []string {
 	var w []string
 	for _, s := range warnings {
 		if !strings.HasPrefix(s, "PromQL ") {

@@ -330,7 +330,7 @@ func FuzzResult(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind, text string) {
 		body := `{"status":"success","data":{"resultType":"` + kind + `","result":[` + text + `]}}`
 		var taken result
-		rest := taken.takeResult([]byte(body))
+		rest := taken.cutResult([]byte(body))
 		if len(taken.vector) == 0 && len(taken.matrix) == 0 {
 			return
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// statusError is an answer that is not the API's JSON.
+// statusError is the error for an answer that is not the API's JSON.
 type statusError struct {
 	status int
 	html   bool
@@ -32,8 +32,7 @@ func (e *statusError) Error() string {
 	return s
 }
 
-// transport bounds answers, and turns those that are not the API's into errors
-// before they are taken for JSON.
+// transport bounds answers, and turns answers of other programs into errors before they are parsed as JSON.
 type transport struct {
 	next  http.RoundTripper
 	limit int64
@@ -65,7 +64,7 @@ func (t *transport) CloseIdleConnections() {
 	}
 }
 
-// boundedBody fails when more than left bytes come.
+// boundedBody fails after more than left bytes.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
@@ -90,7 +89,7 @@ func (c *Client) explainError(expr string, err error) error {
 	case errors.Is(err, context.Canceled):
 		return wrapped
 	case errors.As(err, &status):
-		return hint.With(wrapped, c.afterStatus(status))
+		return hint.With(wrapped, c.hintForStatus(status))
 	case errors.Is(err, metrics.ErrTooLarge):
 		return hint.With(wrapped, "query less: a shorter window, or matchers that select one fleet")
 	case errors.As(err, &answer):
@@ -104,7 +103,7 @@ func (c *Client) explainError(expr string, err error) error {
 	return hint.With(wrapped, cmp.Or(way, "check the address and the network between here and the server"))
 }
 
-func (c *Client) afterStatus(s *statusError) string {
+func (c *Client) hintForStatus(s *statusError) string {
 	switch {
 	case s.status == http.StatusUnauthorized && !s.html:
 		return "pass the server's credentials; multi-tenant Mimir needs the header X-Scope-OrgID"
@@ -155,7 +154,7 @@ type limitError struct{ error }
 
 func (e limitError) Unwrap() error { return e.error }
 
-// Is implements what errors.Is asks for.
+// Is makes errors.Is recognize metrics.ErrTooLarge.
 func (limitError) Is(target error) bool { return target == metrics.ErrTooLarge }
 
 // explainAnswer explains an error that the API itself gave.

@@ -23,20 +23,20 @@ type result struct {
 
 type resultKey struct{}
 
-// resultTaker is a client that parses results out of answers, for callers with a resultKey in their context.
-type resultTaker struct{ api.Client }
+// resultReader is a client that parses results out of answers, for callers with a resultKey in their context.
+type resultReader struct{ api.Client }
 
 // Do implements api.Client.
-func (c resultTaker) Do(ctx context.Context, req *http.Request) (*http.Response, []byte, error) {
+func (c resultReader) Do(ctx context.Context, req *http.Request) (*http.Response, []byte, error) {
 	resp, body, err := c.Client.Do(ctx, req)
 	if to, ok := ctx.Value(resultKey{}).(*result); ok && err == nil {
-		body = to.takeResult(body)
+		body = to.cutResult(body)
 	}
 	return resp, body, err
 }
 
-// takeResult cuts the result out of an answer and parses it. A result of unknown form stays in the answer.
-func (r *result) takeResult(body []byte) []byte {
+// cutResult cuts the result out of an answer and parses it. A result of unknown form stays in the answer.
+func (r *result) cutResult(body []byte) []byte {
 	const begin = `"result":[` // in a text its quotes would be escaped
 	from := bytes.Index(body, []byte(begin)) + len(begin)
 	if from < len(begin) {
@@ -52,7 +52,7 @@ func (r *result) takeResult(body []byte) []byte {
 	return append(body[:from:from], body[p.at-1:]...)
 }
 
-// A parser reads the JSON of a result. Once it has failed nothing that it returns counts.
+// A parser reads the JSON of a result. Once failed is set, its results are meaningless.
 type parser struct {
 	b      []byte
 	at     int
@@ -133,7 +133,7 @@ func (p *parser) readText() string {
 		if json.Unmarshal(p.b[begin:end], &s) == nil {
 			return s
 		}
-		n := bytes.IndexByte(p.b[end:], '"') // that one was escaped
+		n := bytes.IndexByte(p.b[end:], '"') // the quote before was escaped
 		if n < 0 {
 			p.failed = true
 			return ""

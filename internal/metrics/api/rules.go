@@ -19,8 +19,7 @@ type Rule struct {
 	Annotations map[string]string
 }
 
-// ErrNoRules is wrapped by the error for a server that answers queries and has
-// no rules to show, as a query front end does.
+// ErrNoRules is wrapped by the error for a server that answers queries but lists no rules, such as a query front end.
 var ErrNoRules = errors.New("the server shows no rules")
 
 // Rules lists the rules that the server evaluates.

@@ -32,8 +32,8 @@ import (
 // stale is the staleness marker, which ends a series.
 var stale = math.Float64frombits(value.StaleNaN)
 
-// QueryLimits bound the queries over HTTP; a zero field stands for its value in DefaultQueryLimits. The evaluation
-// has an engine of its own and never waits for these queries.
+// QueryLimits bound the queries over HTTP. A zero field stands for its value in DefaultQueryLimits. The monitor's
+// evaluation has an engine of its own and never waits for these queries.
 type QueryLimits struct {
 	Samples     int           // in memory at a time, of one query
 	Concurrency int           // queries at a time
@@ -58,7 +58,7 @@ func (c *Collector) API(address string, limits QueryLimits) http.Handler {
 	limits.Samples = cmp.Or(limits.Samples, DefaultQueryLimits.Samples)
 	limits.Concurrency = cmp.Or(limits.Concurrency, DefaultQueryLimits.Concurrency)
 	limits.Timeout = cmp.Or(limits.Timeout, DefaultQueryLimits.Timeout)
-	promQL := parser.NewParser(parser.Options{EnableExperimentalFunctions: true}) // the page asks histogram_quantiles
+	promQL := parser.NewParser(parser.Options{EnableExperimentalFunctions: true}) // the page uses histogram_quantiles
 	engine := promql.NewEngine(promql.EngineOpts{
 		Logger: c.opts.Logger, MaxSamples: limits.Samples, Timeout: limits.Timeout, LookbackDelta: embedded.Lookback,
 		EnableAtModifier: true, EnableNegativeOffset: true,
@@ -93,9 +93,9 @@ func (c *Collector) API(address string, limits QueryLimits) http.Handler {
 	return http.StripPrefix("/api/v1", httputil.CompressionHandler{Handler: limits.limitQueries(r)})
 }
 
-// limitQueries lets requests through in their turn. One whose turn does not come in time is answered 503, as Prometheus
-// answers a query that timed out in its queue. Answers come whole, so that their size is known: they are compressed
-// outside.
+// limitQueries passes requests on in turn. A request whose turn does not come in time is answered 503, as Prometheus
+// answers a query that timed out in its queue. Answers are not compressed inside, so that their size is known; the
+// handler around this one compresses them.
 func (l QueryLimits) limitQueries(next http.Handler) http.Handler {
 	refuse := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -128,7 +128,7 @@ func (l *QueryLimits) waitForFirst(ctx context.Context) {
 	}
 }
 
-// adminless shows the storage to the API, which may not change it.
+// adminless shows the storage to the API, without the functions that change it.
 type adminless struct{ *tsdb.DB }
 
 // BlockMetas implements apiv1.TSDBAdminStats.

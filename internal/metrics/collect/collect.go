@@ -1,8 +1,7 @@
-// Package collect is Prometheus inside this process, made of Prometheus' own packages:
-// service discovery, scraping, storage with a write-ahead log, recording and alerting
-// rules, notification of Alertmanagers, remote write, and its HTTP API. It reads
-// Prometheus' own configuration. Its samples are queried through a metrics.Querier like any
-// other source.
+// Package collect runs Prometheus inside this process. It is made of Prometheus' own packages: service discovery,
+// scraping, storage with a write-ahead log, recording and alerting rules, notification of Alertmanagers, remote write,
+// and the HTTP API. It reads Prometheus' own configuration. Its samples are queried through a metrics.Querier, like
+// those of any other source.
 //
 // The monitor judges the collected samples; package collect judges nothing.
 package collect
@@ -57,7 +56,7 @@ type Options struct {
 	ExternalURL *url.URL // the monitor's, in alerts
 	Logger      *slog.Logger
 	Registry    *prometheus.Registry // for its own metrics
-	// Listen, which may be nil, receives all alerts each time they are sent.
+	// Listen, which may be nil, is called with the alerts whenever they are sent.
 	Listen func(...Alert)
 }
 
@@ -65,23 +64,23 @@ type Options struct {
 // concurrent use.
 type Collector struct {
 	*embedded.Store
-	opts     Options
-	birth    time.Time
-	fanout   storage.Storage
-	remote   *remote.Storage
-	scrape   *scrape.Manager
-	notify   *notifier.Manager
-	rules    *rules.Manager
-	finding  [2]*discovery.Manager // one for targets, one for Alertmanagers
-	finders  *finders              // for the discovery of targets
-	delivery delivery
+	opts        Options
+	birth       time.Time
+	fanout      storage.Storage
+	remote      *remote.Storage
+	scrape      *scrape.Manager
+	notify      *notifier.Manager
+	rules       *rules.Manager
+	managers    [2]*discovery.Manager // of discoveries: one for targets, one for Alertmanagers
+	discoveries *discoveries          // for the discovery of targets
+	delivery    delivery
 
 	config atomic.Pointer[config.Config]
 	apply  sync.Mutex
 	cancel context.CancelFunc
 }
 
-// Open opens the storage and sets everything up. Nothing is scraped before Run.
+// Open opens the storage and creates all parts. Nothing is scraped before Run.
 func Open(o Options) (*Collector, error) {
 	store, err := embedded.Open(embedded.Config{
 		Dir: o.Dir, Retention: o.Retention, RetentionBytes: o.RetentionBytes, Logger: o.Logger, Registerer: o.Registry,
@@ -132,10 +131,10 @@ func (c *Collector) buildParts(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("service discovery: %w", err)
 	}
-	c.finders = newFinders(c.opts.Logger, reg)
+	c.discoveries = newDiscoveries(c.opts.Logger, reg)
 	for i, name := range []string{"scrape", "notify"} {
-		c.finding[i] = discovery.NewManager(ctx, log("discovery of "+name), reg, sd, discovery.Name(name))
-		if c.finding[i] == nil {
+		c.managers[i] = discovery.NewManager(ctx, log("discovery of "+name), reg, sd, discovery.Name(name))
+		if c.managers[i] == nil {
 			return errors.New("service discovery: registering its metrics failed")
 		}
 	}
@@ -159,7 +158,7 @@ func (c *Collector) buildParts(ctx context.Context) (err error) {
 	return nil
 }
 
-// scrapers is the scrape manager for remote write, which wants it "when it is ready".
+// scrapers returns the scrape manager to remote write, once there is one.
 type scrapers struct{ c *Collector }
 
 // Get implements remote.ReadyScrapeManager.
@@ -180,20 +179,20 @@ func (c *Collector) ApplyConfig(cfg *config.Config) error {
 	}
 	find := [2]map[string]discovery.Configs{{}, {}}
 	for _, s := range scrapes {
-		find[0][s.JobName] = c.finders.watchConfigs(s.ServiceDiscoveryConfigs)
+		find[0][s.JobName] = c.discoveries.watchConfigs(s.ServiceDiscoveryConfigs)
 	}
 	for name, a := range cfg.AlertingConfig.AlertmanagerConfigs.ToMap() {
 		find[1][name] = a.ServiceDiscoveryConfigs
 	}
-	c.finders.forgetFailures()
+	c.discoveries.forgetFailures()
 	c.config.Store(cfg)
 	if percent := cfg.Runtime.GoGC; percent != 0 {
 		debug.SetGCPercent(percent)
 	}
 	return errors.Join(
 		c.remote.ApplyConfig(cfg), c.DB().ApplyConfig(cfg), c.scrape.ApplyConfig(cfg),
-		c.finding[0].ApplyConfig(find[0]),
-		c.notify.ApplyConfig(cfg), c.finding[1].ApplyConfig(find[1]), c.applyRules(cfg))
+		c.managers[0].ApplyConfig(find[0]),
+		c.notify.ApplyConfig(cfg), c.managers[1].ApplyConfig(find[1]), c.applyRules(cfg))
 }
 
 func (c *Collector) applyRules(cfg *config.Config) error {
@@ -220,10 +219,10 @@ func (c *Collector) Run(ctx context.Context) error {
 			}
 		})
 	}
-	part(c.finding[0].Run)
-	part(c.finding[1].Run)
-	part(func() error { return c.scrape.Run(c.finding[0].SyncCh()) })
-	parts.Go(func() { c.notify.Run(c.finding[1].SyncCh()) })
+	part(c.managers[0].Run)
+	part(c.managers[1].Run)
+	part(func() error { return c.scrape.Run(c.managers[0].SyncCh()) })
+	parts.Go(func() { c.notify.Run(c.managers[1].SyncCh()) })
 	parts.Go(c.rules.Run)
 	var err error
 	select {
@@ -248,7 +247,7 @@ func (c *Collector) Close() error {
 // An Alert is sent to the configured Alertmanagers and to Options.Listen.
 type Alert struct {
 	Labels, Annotations map[string]string
-	Began, Ends         time.Time // Ends lies ahead while it goes on
+	Began, Ends         time.Time // Ends is in the future while the alert is active
 	Path                string    // path of the page with details, below the external URL
 }
 
@@ -293,8 +292,8 @@ func (c *Collector) sendOfRules(_ context.Context, _ string, alerts ...*rules.Al
 	c.Send(out...)
 }
 
-// Undelivered returns the Alertmanagers that did not take the last alerts, with the reason, and the time of the
-// last failure.
+// Undelivered returns a sentence for each Alertmanager that did not accept the last alerts, and the time of the last
+// failure.
 func (c *Collector) Undelivered() (problems []string, last time.Time) {
 	now := map[string]bool{}
 	for _, u := range c.notify.Alertmanagers() {
@@ -315,7 +314,7 @@ func (c *Collector) Alertmanagers() (urls []string) {
 func (c *Collector) Config() *config.Config { return c.config.Load() }
 
 // DiscoveryProblems lists the discoveries of targets that fail or find nothing.
-func (c *Collector) DiscoveryProblems() []DiscoveryProblem { return c.finders.listProblems() }
+func (c *Collector) DiscoveryProblems() []DiscoveryProblem { return c.discoveries.listProblems() }
 
 // A Target is a scraped target.
 type Target struct {
@@ -350,8 +349,8 @@ type Sample struct {
 	Value  float64
 }
 
-// Write stores samples of one time. Series that the last call wrote and this one does not get a staleness
-// marker. A Writer is not safe for concurrent use.
+// A Writer stores samples, all of one time at each call. A series that the last call wrote and the present one does not
+// gets a staleness marker. A Writer is not safe for concurrent use.
 type Writer struct {
 	c    *Collector
 	last map[string]labels.Labels

@@ -17,20 +17,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/unanswered"
 )
 
-// A delivery remembers which Alertmanagers did not get alerts; Prometheus' notifier only logs it. The zero value is
-// ready; it is safe for concurrent use.
+// A delivery remembers which Alertmanagers did not accept alerts, because Prometheus' notifier only logs that. The zero
+// value is ready for use. It is safe for concurrent use.
 type delivery struct {
 	mu      sync.Mutex
-	failed  map[string]string // why, by address; "" for there being none
+	failed  map[string]string // why, by address; "" is the address if no Alertmanager was found
 	last    time.Time
-	clients sync.Map // by address, of Alertmanagers that took alerts: with their credentials
+	clients sync.Map // HTTP clients with credentials, by the address of an Alertmanager that accepted alerts
 }
 
 // ErrNoAlertmanager says that no Alertmanager has accepted an alert yet.
 var ErrNoAlertmanager = errors.New("no Alertmanager has accepted an alert yet")
 
-// Silence silences the alerts whose labels each have one of the values. It asks one Alertmanager after the other
-// until one accepts: the members of a cluster tell each other.
+// Silence silences the alerts whose labels each have one of the values. It tries the Alertmanagers in turn until one
+// accepts, because the members of a cluster share silences.
 func (c *Collector) Silence(
 	ctx context.Context, matching map[string][]string, until time.Time, by, comment string,
 ) error {
@@ -79,7 +79,7 @@ func (d *delivery) postAlerts(ctx context.Context, client *http.Client, r *http.
 	why := ""
 	switch {
 	case err != nil:
-		why = unanswered.Cause(err).Error() // the address comes before it
+		why = unanswered.Cause(err).Error() // without the address, which listProblems adds
 	case resp.StatusCode/100 != 2:
 		why = resp.Status
 	}

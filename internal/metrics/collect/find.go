@@ -50,7 +50,7 @@ func FindTargets(
 	if m == nil {
 		return nil, nil, errors.New("service discovery: registering its metrics failed")
 	}
-	watch, find, byName := newFinders(log, nil), map[string]discovery.Configs{}, map[string]*config.ScrapeConfig{}
+	watch, find, byName := newDiscoveries(log, nil), map[string]discovery.Configs{}, map[string]*config.ScrapeConfig{}
 	for _, job := range jobs {
 		find[job.JobName], byName[job.JobName] = watch.watchConfigs(job.ServiceDiscoveryConfigs), job
 	}

@@ -18,7 +18,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// How long a discovery may take to find its first target, and how long a failure lasts that does not recur: clients
+// How long a discovery may take to find its first target, and how long a failure counts if it does not recur. Clients
 // retry a cluster's API after 30 s at most, and names and URLs every minute by default.
 const (
 	findingTime  = 30 * time.Second
@@ -27,30 +27,30 @@ const (
 
 const foundNothing = "found no targets"
 
-// finders watch the discoveries, because Prometheus' own packages report failures in their log only. They are safe
-// for concurrent use.
-type finders struct {
+// discoveries records what service discoveries find and why they fail, because Prometheus' own packages only log
+// failures. It is safe for concurrent use.
+type discoveries struct {
 	logger *slog.Logger
 
-	mu      sync.Mutex
-	running map[*finder]bool
-	unmade  map[string]string // why a discovery could not begin, by the job
+	mu        sync.Mutex
+	running   map[*discoveryState]bool
+	unstarted map[string]string // why a discovery could not start, by job and mechanism
 }
 
-// A finder is one running discovery.
-type finder struct {
+// A discoveryState holds what one running discovery found, and its failures.
+type discoveryState struct {
 	jobName, mechanism string
-	lasts              time.Duration // after which a failure that does not recur is forgotten
+	lasts              time.Duration // how long a failure counts that does not recur
 	began              time.Time
 	updates            int
 	found              map[string]int     // targets, by source
-	failures           map[string]failure // by the file that cannot be read, "" for others
+	failures           map[string]failure // by the unreadable file, "" for other failures
 }
 
 type failure struct {
 	reason  string
 	at      time.Time
-	updates int // until then
+	updates int // how many came before it
 }
 
 // A DiscoveryProblem is a discovery that fails or finds nothing.
@@ -67,8 +67,8 @@ func (p DiscoveryProblem) String() string {
 	return fmt.Sprintf("servers may be missing: discovery of job %s by %s %s", p.Job, p.Mechanism, what)
 }
 
-func newFinders(log *slog.Logger, registry prometheus.Registerer) *finders {
-	f := &finders{logger: log, running: map[*finder]bool{}, unmade: map[string]string{}}
+func newDiscoveries(log *slog.Logger, registry prometheus.Registerer) *discoveries {
+	f := &discoveries{logger: log, running: map[*discoveryState]bool{}, unstarted: map[string]string{}}
 	if registry != nil {
 		registry.MustRegister(f)
 	}
@@ -76,7 +76,7 @@ func newFinders(log *slog.Logger, registry prometheus.Registerer) *finders {
 }
 
 // watchConfigs wraps configurations so that their discoveries are watched.
-func (f *finders) watchConfigs(configs discovery.Configs) (out discovery.Configs) {
+func (f *discoveries) watchConfigs(configs discovery.Configs) (out discovery.Configs) {
 	for _, c := range configs {
 		if _, static := c.(discovery.StaticConfig); !static {
 			c = watchedConfig{c, f}
@@ -86,23 +86,23 @@ func (f *finders) watchConfigs(configs discovery.Configs) (out discovery.Configs
 	return out
 }
 
-// forgetFailures clears the discoveries that could not begin, because a new configuration is applied.
-func (f *finders) forgetFailures() {
+// forgetFailures forgets the discoveries that could not start, because a new configuration is applied.
+func (f *discoveries) forgetFailures() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.unmade = map[string]string{}
+	f.unstarted = map[string]string{}
 }
 
-// A watchedConfig makes discoveries that are watched. Two of the same configuration are equal,
-// as the manager wants it, which shares one discovery among jobs.
+// A watchedConfig creates watched discoveries. Two of the same configuration are equal, so that the manager can share
+// one discovery among jobs.
 type watchedConfig struct {
 	discovery.Config
-	all *finders
+	all *discoveries
 }
 
 // NewDiscoverer implements discovery.Config.
 func (c watchedConfig) NewDiscoverer(o discovery.DiscovererOptions) (discovery.Discoverer, error) {
-	w := &finder{
+	w := &discoveryState{
 		jobName: o.SetName, mechanism: c.Name(), lasts: failureLasts, found: map[string]int{},
 		failures: map[string]failure{},
 	}
@@ -116,36 +116,36 @@ func (c watchedConfig) NewDiscoverer(o discovery.DiscovererOptions) (discovery.D
 	if err != nil {
 		c.all.mu.Lock()
 		defer c.all.mu.Unlock()
-		c.all.unmade[o.SetName+"\xff"+c.Name()] = err.Error()
+		c.all.unstarted[o.SetName+"\xff"+c.Name()] = err.Error()
 		return nil, err
 	}
 	cluster, _ := c.Config.(*kubernetes.SDConfig)
-	return &watched{d, w, c.all, cluster}, nil
+	return &watchedDiscovery{d, w, c.all, cluster}, nil
 }
 
-// A watched is a discovery with its finder.
-type watched struct {
+// A watchedDiscovery is a discovery whose state is recorded.
+type watchedDiscovery struct {
 	discovery.Discoverer
-	*finder
-	all     *finders
+	*discoveryState
+	all     *discoveries
 	cluster *kubernetes.SDConfig // nil for others
 }
 
 // Run implements discovery.Discoverer.
-func (w *watched) Run(ctx context.Context, up chan<- []*targetgroup.Group) {
+func (w *watchedDiscovery) Run(ctx context.Context, up chan<- []*targetgroup.Group) {
 	w.all.mu.Lock()
 	w.began = time.Now()
-	w.all.running[w.finder] = true
+	w.all.running[w.discoveryState] = true
 	w.all.mu.Unlock()
 	defer func() {
 		w.all.mu.Lock()
 		defer w.all.mu.Unlock()
-		delete(w.all.running, w.finder)
+		delete(w.all.running, w.discoveryState)
 	}()
 	if w.cluster != nil {
 		defer clusterErrors.collectErrors(w.all.logger.Handler(), func(text, _ string) {
-			if speaksOf(text, w.cluster) {
-				w.all.recordFailure(w.finder, text, "")
+			if mayConcern(text, w.cluster) {
+				w.all.recordFailure(w.discoveryState, text, "")
 			}
 		})()
 	}
@@ -156,7 +156,7 @@ func (w *watched) Run(ctx context.Context, up chan<- []*targetgroup.Group) {
 		case <-ctx.Done():
 			return
 		case groups := <-found:
-			w.all.recordUpdate(w.finder, groups)
+			w.all.recordUpdate(w.discoveryState, groups)
 			select {
 			case <-ctx.Done():
 				return
@@ -167,19 +167,19 @@ func (w *watched) Run(ctx context.Context, up chan<- []*targetgroup.Group) {
 }
 
 // jobFails reports whether a discovery of a job fails.
-func (f *finders) jobFails(job string) bool {
+func (f *discoveries) jobFails(job string) bool {
 	return slices.ContainsFunc(f.listProblems(), func(p DiscoveryProblem) bool { return p.Job == job })
 }
 
 // recordFailure records why a discovery failed.
-func (f *finders) recordFailure(w *finder, text, path string) {
+func (f *discoveries) recordFailure(w *discoveryState, text, path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.failures[path] = failure{text, time.Now(), w.updates}
 }
 
 // recordUpdate records the targets that a discovery found.
-func (f *finders) recordUpdate(w *finder, groups []*targetgroup.Group) {
+func (f *discoveries) recordUpdate(w *discoveryState, groups []*targetgroup.Group) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.updates++
@@ -196,7 +196,7 @@ func (f *finders) recordUpdate(w *finder, groups []*targetgroup.Group) {
 			}
 		}
 	}
-	// DNS sends its update after the failures of single names; other discoveries send either.
+	// DNS sends its update after the failures of single names. Other discoveries send an update or fail.
 	after := 1
 	if w.mechanism == "dns" {
 		after = 2
@@ -207,7 +207,7 @@ func (f *finders) recordUpdate(w *finder, groups []*targetgroup.Group) {
 }
 
 // describeProblem returns why a discovery finds no targets, or "".
-func (w *finder) describeProblem(now time.Time) string {
+func (w *discoveryState) describeProblem(now time.Time) string {
 	var texts []string
 	for _, e := range w.failures {
 		if now.Sub(e.at) < w.lasts {
@@ -227,7 +227,7 @@ func (w *finder) describeProblem(now time.Time) string {
 }
 
 // listProblems lists the problems of all discoveries.
-func (f *finders) listProblems() (out []DiscoveryProblem) {
+func (f *discoveries) listProblems() (out []DiscoveryProblem) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for w := range f.running {
@@ -235,7 +235,7 @@ func (f *finders) listProblems() (out []DiscoveryProblem) {
 			out = append(out, DiscoveryProblem{w.jobName, w.mechanism, text, text == foundNothing})
 		}
 	}
-	for key, text := range f.unmade {
+	for key, text := range f.unstarted {
 		job, mechanism, _ := strings.Cut(key, "\xff")
 		out = append(out, DiscoveryProblem{Job: job, Mechanism: mechanism, Text: text})
 	}
@@ -250,10 +250,10 @@ var discoveryFailing = prometheus.NewDesc("sixty_discovery_failing", "1 while a 
 	"targets, 0 while it works.", []string{"config", "mechanism"}, nil)
 
 // Describe implements prometheus.Collector.
-func (f *finders) Describe(ch chan<- *prometheus.Desc) { ch <- discoveryFailing }
+func (f *discoveries) Describe(ch chan<- *prometheus.Desc) { ch <- discoveryFailing }
 
 // Collect implements prometheus.Collector.
-func (f *finders) Collect(ch chan<- prometheus.Metric) {
+func (f *discoveries) Collect(ch chan<- prometheus.Metric) {
 	now := map[[2]string]float64{}
 	f.mu.Lock()
 	for w := range f.running {
@@ -268,10 +268,10 @@ func (f *finders) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// An errorHandler passes a log on, and reports warnings and errors: the text, and the file that it names.
+// An errorHandler passes log records on, and reports the text of warnings and errors, and the file that they name.
 type errorHandler struct {
 	slog.Handler
-	tell func(text, path string)
+	report func(text, path string)
 }
 
 // Enabled implements slog.Handler.
@@ -295,7 +295,7 @@ func (h *errorHandler) Handle(ctx context.Context, r slog.Record) error {
 		if text = cmp.Or(text, r.Message); path != "" && !strings.Contains(text, path) {
 			text = path + ": " + text
 		}
-		h.tell(text, path)
+		h.report(text, path)
 	}
 	if !h.Handler.Enabled(ctx, r.Level) {
 		return nil
@@ -305,27 +305,27 @@ func (h *errorHandler) Handle(ctx context.Context, r slog.Record) error {
 
 // WithAttrs implements slog.Handler.
 func (h *errorHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &errorHandler{h.Handler.WithAttrs(attrs), h.tell}
+	return &errorHandler{h.Handler.WithAttrs(attrs), h.report}
 }
 
 // WithGroup implements slog.Handler.
 func (h *errorHandler) WithGroup(name string) slog.Handler {
-	return &errorHandler{h.Handler.WithGroup(name), h.tell}
+	return &errorHandler{h.Handler.WithGroup(name), h.report}
 }
 
 // clusterErrors collects the errors of Kubernetes' client, which has one log for the whole process.
 var clusterErrors clusterLog
 
 type clusterLog struct {
-	once sync.Once
-	mu   sync.Mutex
-	last int
-	told map[int]*errorHandler
+	once      sync.Once
+	mu        sync.Mutex
+	last      int
+	receivers map[int]*errorHandler
 }
 
-// speaksOf reports whether an error of that log may belong to a discovery: the error of a client that may not list
-// pods names the namespace.
-func speaksOf(text string, c *kubernetes.SDConfig) bool {
+// mayConcern reports whether an error of Kubernetes' client may belong to a discovery. An error about missing rights
+// names the namespace.
+func mayConcern(text string, c *kubernetes.SDConfig) bool {
 	if _, after, ok := strings.Cut(text, `in the namespace "`); ok {
 		name, _, _ := strings.Cut(after, `"`)
 		return slices.Contains(c.NamespaceDiscovery.Names, name) || c.NamespaceDiscovery.IncludeOwnNamespace
@@ -342,16 +342,16 @@ func (c *clusterLog) collectErrors(log slog.Handler, tell func(text, path string
 	c.once.Do(func() { klog.SetSlogLogger(slog.New(c)) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.told == nil {
-		c.told = map[int]*errorHandler{}
+	if c.receivers == nil {
+		c.receivers = map[int]*errorHandler{}
 	}
 	c.last++
 	id := c.last
-	c.told[id] = &errorHandler{log, tell}
+	c.receivers[id] = &errorHandler{log, tell}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.told, id)
+		delete(c.receivers, id)
 	}
 }
 
@@ -362,7 +362,7 @@ func (c *clusterLog) Enabled(_ context.Context, l slog.Level) bool { return l >=
 func (c *clusterLog) Handle(ctx context.Context, r slog.Record) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, h := range c.told {
+	for _, h := range c.receivers {
 		if err := h.Handle(ctx, r.Clone()); err != nil {
 			return err
 		}

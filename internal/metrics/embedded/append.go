@@ -22,8 +22,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
-// Bounds of one series. Prometheus leaves them to the user as label limits; a
-// page from anywhere needs some.
+// Bounds of one series. Prometheus leaves them to the user, as label limits. A page from a stranger needs some.
 const (
 	maxLabels     = 128
 	maxLabelBytes = 64 << 10 // names and values of one series together
@@ -37,8 +36,8 @@ const MaxPageSeries = 50_000
 // MaxPageSeries.
 var ErrTooManySeries = errors.New("too many series")
 
-// IsPageFault reports whether an error of Append is the page's, which then counts
-// as a failed scrape, and not the storage's.
+// IsPageFault reports whether an error of Append is about the page, which then counts as a failed scrape, and not about
+// the storage.
 func IsPageFault(err error) bool {
 	return errors.Is(err, scrape.ErrNotExposition) || errors.Is(err, ErrTooManySeries)
 }
@@ -47,7 +46,7 @@ func IsPageFault(err error) bool {
 type Target struct {
 	Instance string            // host:port, or a recording's name for it
 	Job      string            // empty: no label
-	Labels   map[string]string // further ones, such as namespace and pod
+	Labels   map[string]string // further labels, such as namespace and pod
 }
 
 func (t Target) textKey() string {
@@ -122,7 +121,7 @@ type use uint8
 const (
 	fresh   use = iota // not decided yet
 	stored             // a sample
-	created            // a sample too: when a counter began, on the server's clock
+	created            // a sample too: the time when a counter began, on the server's clock
 	dropped            // invalid
 )
 
@@ -444,7 +443,7 @@ func (s *Store) writeFailure(t *target, ms int64, took time.Duration) error {
 
 var staleNaN = math.Float64frombits(value.StaleNaN)
 
-// appending is one transaction.
+// An appending is one transaction.
 type appending struct {
 	app   storage.AppenderV2
 	store *Store
@@ -510,7 +509,7 @@ func (t *target) dropGoneSeries() {
 	}
 }
 
-// listWarnings words which data of the target was dropped. It locks the target.
+// listWarnings says which data of the target was dropped. It locks the target.
 func (t *target) listWarnings() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

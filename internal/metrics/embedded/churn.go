@@ -19,10 +19,10 @@ const MaxTargetSeries = 2 * MaxPageSeries
 // churn counts the series of each target in memory, and refuses series beyond MaxTargetSeries.
 // It is a tsdb.SeriesLifecycleCallback, and safe for concurrent use.
 type churn struct {
-	mu     sync.Mutex
-	max    int
-	opened bool // all series of a write-ahead log are taken back without a bound
-	series map[scrapedTarget]int
+	mu       sync.Mutex
+	max      int
+	refusing bool // false while the write-ahead log is replayed, whose series are all accepted
+	series   map[scrapedTarget]int
 }
 
 type scrapedTarget struct{ job, instance string }
@@ -37,7 +37,7 @@ func (c *churn) PreCreation(l labels.Labels) error {
 	of := scrapedOf(l)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.opened || of.instance == "" || c.series[of] < c.max {
+	if !c.refusing || of.instance == "" || c.series[of] < c.max {
 		return nil
 	}
 	return fmt.Errorf("%w: the target has brought %d series since the last truncation of the "+
@@ -66,5 +66,5 @@ func (c *churn) PostDeletion(gone map[chunks.HeadSeriesRef]labels.Labels) {
 func (c *churn) startRefusing() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.opened = true
+	c.refusing = true
 }

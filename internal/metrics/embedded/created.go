@@ -49,7 +49,7 @@ func (t *target) readCreationTimes(info scrape.Info, ms int64) zeroTimes {
 			z.process = earlierTime(z.process, z.milliseconds(c.value))
 		}
 	}
-	t.created = earliest // the process begins minutes earlier, to load its model
+	t.created = earliest // not the process' start, which is minutes earlier because it loads its model
 	if t.created == 0 {
 		t.created = z.process
 	}

@@ -55,7 +55,7 @@ func (s *scratch[T]) takeSlice(n int) []T {
 // A partial holds a sum's Kahan compensation and its number of addends.
 type partial struct{ c, n float64 }
 
-// unnamed is how a function changes labels: the metric name goes.
+// unnamed is the change of labels by a function: it drops the metric name.
 var unnamed = &change{metadata: true}
 
 // A choice holds the series that a selector matches.
@@ -149,16 +149,16 @@ func (r *recent) selectStreams(ctx context.Context, ms []*labels.Matcher, span, 
 }
 
 // hasDuplicates reports whether two elements have the same labels, which PromQL forbids.
-func (r *recent) hasDuplicates(vec []element) (hasDuplicates bool) {
+func (r *recent) hasDuplicates(vec []element) (found bool) {
 	place := r.sets.clearedPlaces()
 	for _, e := range vec {
-		hasDuplicates = hasDuplicates || place[e.id] != 0
+		found = found || place[e.id] != 0
 		place[e.id] = 1
 	}
 	for _, e := range vec {
 		place[e.id] = 0
 	}
-	return hasDuplicates
+	return found
 }
 
 // labelSetNumber returns the number of a series' label set.
@@ -184,12 +184,12 @@ func (r *recent) chooseSeries(ctx context.Context, s *indicator.Samples, from, a
 			return nil, errEngine
 		}
 	}
-	if r.choices[string(r.selectorKey)] != c { // it is new, or some were read
+	if r.choices[string(r.selectorKey)] != c { // it is new, or series were added
 		c.series = nil
-		meant, rest := r.matchInstances(s.Where)
+		matches, rest := r.matchInstances(s.Where)
 		for _, f := range c.families {
 			for _, one := range f.series {
-				if meant[one.instanceID] && !slices.ContainsFunc(rest, func(m *labels.Matcher) bool {
+				if matches[one.instanceID] && !slices.ContainsFunc(rest, func(m *labels.Matcher) bool {
 					return !m.Matches(one.lset.Get(m.Name))
 				}) {
 					c.series = append(c.series, one)
@@ -206,8 +206,8 @@ func (r *recent) chooseSeries(ctx context.Context, s *indicator.Samples, from, a
 
 // matchInstances returns which instances a selector matches, and its matchers of other labels. Most queries
 // name instances, and a family has many series of each, so instances are matched once. Names that a matcher lists are
-// looked up: to match each of a thousand servers with a thousand alternatives takes longer than the query.
-func (r *recent) matchInstances(where []*labels.Matcher) (meant []bool, rest []*labels.Matcher) {
+// looked up, because matching each of a thousand servers with a thousand alternatives takes longer than the query.
+func (r *recent) matchInstances(where []*labels.Matcher) (matches []bool, rest []*labels.Matcher) {
 	var candidates []string
 	var matchers []*labels.Matcher
 	for _, m := range where {
@@ -223,13 +223,13 @@ func (r *recent) matchInstances(where []*labels.Matcher) (meant []bool, rest []*
 	if candidates == nil {
 		candidates = slices.Collect(maps.Keys(r.instances))
 	}
-	meant = make([]bool, len(r.instances))
+	matches = make([]bool, len(r.instances))
 	for _, name := range candidates {
 		if n, known := r.instances[name]; known {
-			meant[n] = !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(name) })
+			matches[n] = !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(name) })
 		}
 	}
-	return meant, rest
+	return matches, rest
 }
 
 // matchFamilies returns the families that a selector can match.
@@ -540,7 +540,7 @@ func (r *recent) aggregateElements(n indicator.Aggregate, vec []element) (operan
 		case "sum":
 			g.f += s.c
 		case "avg":
-			tooLarge = tooLarge || math.IsInf(g.f, 0) // it may be the sum that is
+			tooLarge = tooLarge || math.IsInf(g.f, 0) // maybe only the sum is too large
 			g.f = g.f/s.n + s.c/s.n
 		case "count":
 			g.f = s.n
@@ -695,7 +695,7 @@ func (r *recent) joinVectors(n *indicator.Binary, result *change, a, b []element
 		return operand{}, nil
 	}
 	place := r.sets.clearedPlaces()
-	mistaken := false // the engine words the error
+	mistaken := false // the engine reports the error
 	for i, g := range gb {
 		mistaken = mistaken || place[g] != 0
 		place[g] = int32(i + 1)

@@ -10,7 +10,7 @@ import (
 type change struct {
 	keepNamed  bool
 	labelNames []string
-	metadata   bool // the name goes, too
+	metadata   bool // it drops the metric name too
 }
 
 func (c *change) appendKey(b []byte) []byte {
@@ -33,7 +33,7 @@ type labelSets struct {
 	byHash  map[uint64]int32
 	next    []int32 // the next set with the same hash
 	metrics []model.Metric
-	changed map[string]*[]int32 // by change, by number: 0 where it is not known yet
+	changed map[string]*[]int32 // by change, by number; 0 until it is computed
 	builder *labels.Builder
 	place   []int32 // scratch: by number, 0 between uses
 }

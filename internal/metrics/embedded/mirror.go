@@ -26,17 +26,16 @@ import (
 type Mirror struct {
 	mu      sync.Mutex
 	recent  *recent
-	reading map[string]*sync.Mutex // by metric: it is read by one at a time
-	asking  chan struct{}          // has a place for each question to the server
+	reading map[string]*sync.Mutex // by metric, which one goroutine reads at a time
+	asking  chan struct{}          // has a slot for each concurrent query to the server
 }
 
 const (
-	// mostMirrored bounds the samples that are held, of 16 bytes each: metrics that there is no room for are
-	// left to the server.
+	// mostMirrored bounds the cached samples, of 16 bytes each. The server answers for metrics beyond it.
 	mostMirrored = 32_000_000
-	// piece is how much of the past is read at once, in ms: an answer has a place in memory while it is read.
+	// piece is how much of the past is read at once, in ms, because an answer is in memory while it is read.
 	piece = 10 * 60_000
-	// mostReturned is how many instances are read again by their names.
+	// mostReturned is how many instances are read again by name. Beyond it, the whole metric is read again.
 	mostReturned = 100
 )
 
@@ -81,7 +80,7 @@ type mirrored struct {
 	recent      *recent
 	scope       []*labels.Matcher
 	answersFrom time.Time // it answers for later times
-	held        int64     // samples after it, in ms
+	held        int64     // samples after this time are cached, in ms
 	now         int64
 }
 
@@ -190,12 +189,12 @@ func (q *mirrored) holdMetric(ctx context.Context, name string) error {
 	lock := q.mirror.metricLock(name)
 	lock.Lock()
 	defer lock.Unlock()
-	f, since, goesOn := q.recent.planRead(name, q.held, q.now)
-	returned, err := q.readPieces(ctx, f, since, goesOn)
+	f, since, extends := q.recent.planRead(name, q.held, q.now)
+	returned, err := q.readPieces(ctx, f, since, extends)
 	switch {
-	case goesOn && len(returned) > mostReturned:
+	case extends && len(returned) > mostReturned:
 		_, err = q.readPieces(ctx, f, f.completeFrom, false)
-	case goesOn && len(returned) > 0:
+	case extends && len(returned) > 0:
 		var series model.Matrix
 		if series, err = q.readSamples(ctx, f, f.completeFrom, q.now,
 			indicator.Like("instance", strings.Join(returned, "|"))); err == nil {
@@ -215,15 +214,17 @@ func (q *mirrored) holdMetric(ctx context.Context, name string) error {
 }
 
 // readPieces reads the samples of a metric from a time up to now, piece by piece; see storeSamples.
-func (q *mirrored) readPieces(ctx context.Context, f *family, since int64, goesOn bool) (returned []string, err error) {
+func (q *mirrored) readPieces(
+	ctx context.Context, f *family, since int64, extends bool,
+) (returned []string, err error) {
 	for since < q.now && !f.refused {
 		until := min(since+piece, q.now)
 		series, err := q.readSamples(ctx, f, since, until)
 		if err != nil {
 			return nil, err
 		}
-		returned = append(returned, q.recent.storeSamples(f, series, since, until, goesOn)...)
-		since, goesOn = until, true
+		returned = append(returned, q.recent.storeSamples(f, series, since, until, extends)...)
+		since, extends = until, true
 	}
 	return returned, nil
 }
@@ -247,8 +248,8 @@ func (q *mirrored) readSamples(
 		time.Duration(until-after)*time.Millisecond)
 }
 
-// planRead returns the time after which a metric's samples must be read, to have all samples after a given time. If
-// the cache goes on, the time lies before the end of the cache, because samples may have arrived late.
+// planRead returns the time after which a metric's samples must be read, to have all samples after a given time. If the
+// cache can be extended, that time lies before its end, because samples may have arrived late.
 func (r *recent) planRead(name string, from, now int64) (f *family, after int64, extends bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -268,10 +269,10 @@ func (r *recent) planRead(name string, from, now int64) (f *family, after int64,
 // storeSamples caches samples of a metric between two times: it extends the cached series, or replaces all of them.
 // It returns patterns of the instances with new series, and with series that had no sample at the end of the cache:
 // older samples may have arrived in the meantime.
-func (r *recent) storeSamples(f *family, read model.Matrix, since, until int64, goesOn bool) []string {
+func (r *recent) storeSamples(f *family, read model.Matrix, since, until int64, extends bool) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !goesOn {
+	if !extends {
 		wants := f.wants
 		r.dropFamily(f)
 		f.held, f.completeFrom, f.wants, f.byHash = true, since, wants, map[uint64]*recentSeries{}
@@ -291,7 +292,7 @@ func (r *recent) storeSamples(f *family, read model.Matrix, since, until int64, 
 	if r.sampleCount > mostMirrored {
 		r.refuseFamily(f)
 	}
-	if !goesOn {
+	if !extends {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(returned))

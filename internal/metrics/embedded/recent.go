@@ -18,20 +18,18 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 )
 
-// recent caches the last samples of metrics, decoded, because a monitor asks two hundred
-// queries about the last minutes every 15 s. The appenders that recent wraps hand samples
-// over when they commit. The first query for a metric reads older samples from the storage.
-// A metric's retention is the longest span that queries asked for in the last minutes; a
-// metric without queries is dropped. A recording is diagnosed at moments all over it, so
-// its samples stay.
+// recent caches the last samples of metrics, decoded, because a monitor sends two hundred queries about the last
+// minutes every 15 s. The appenders that recent wraps pass samples on when they commit. The first query for a metric
+// reads older samples from the storage. A metric's retention is the longest span that queries asked for in the last
+// minutes; a metric without queries is dropped. A recording is diagnosed at any of its moments, so its samples stay.
 type recent struct {
 	db       *tsdb.DB
 	lookback int64 // ms
-	anywhen  bool  // cache samples at any time, not near the newest sample alone
+	anywhen  bool  // cache samples of any time, not only near the newest sample
 	pool     sync.Pool
 
 	mu          sync.Mutex
-	families    map[string]*family // by name; nil before the first question
+	families    map[string]*family // by name; nil before the first query
 	bound       bindings
 	sets        *labelSets
 	instances   map[string]int32   // by name
@@ -54,11 +52,11 @@ type recent struct {
 type family struct {
 	metric        string
 	held          bool
-	refused       bool  // not cacheable: native histograms, or too many samples
-	completeFrom  int64 // the cache is complete after this time
-	completeUntil int64 // and up to this time, where a server is mirrored
-	retention     int64 // retention in ms
-	wants         [2]int64
+	refused       bool     // not cacheable: native histograms, or too many samples
+	completeFrom  int64    // the cache is complete after this time
+	completeUntil int64    // and up to this time, where a server is mirrored
+	retention     int64    // retention in ms
+	wants         [2]int64 // longest spans of queries, in ms: since the last sweep, and before it
 	series        []*recentSeries
 	other         *recentSeries // stands for all series while the family is not cached
 	byHash        map[uint64]*recentSeries

@@ -5,16 +5,16 @@
 // goes further: a counter that appears gets a zero at its creation time, so that increase() sees the first increment
 // and a single page already covers the whole life of a process.
 //
-// # A page
+// # Appending a page
 //
 // Append looks up the state of the target (target), drops a page that is not newer than the last one, and parses it.
 // A line that was seen before is found by its text (lineState), without building labels. New lines get the target's
 // labels and a use: a sample, a creation time, or dropped. One transaction then writes the page, zeros for new
 // counters, and staleness markers for lines that the page before had.
 //
-// # A query
+// # Answering a query
 //
-// A monitor asks two hundred queries about the last minutes every 15 s, and decoding chunks for each is most of their
+// A monitor sends two hundred queries about the last minutes every 15 s, and decoding chunks for each is most of their
 // cost. So recent caches the last samples, decoded: a family for each metric that somebody queries, in it a
 // recentSeries for each series, with its points and the times of its staleness markers. The first query of a metric
 // reads the past from the storage; after that, committed transactions are published to the cache.
@@ -70,7 +70,7 @@ const (
 	maxSamples = 50_000_000
 	// Lookback is how old an instant sample may be, as Prometheus' --query.lookback-delta.
 	Lookback = 5 * time.Minute
-	// DefaultTimeout and DefaultRetention hold where Config has none.
+	// DefaultTimeout and DefaultRetention apply if Config sets none.
 	DefaultTimeout   = 30 * time.Second
 	DefaultRetention = 15 * 24 * time.Hour
 )
@@ -79,8 +79,8 @@ const (
 type Config struct {
 	// Dir holds the storage. Empty means a temporary one, without a write-ahead log, for samples of any age in the
 	// order of time per target; Close removes it. A named one outlives the process. As in Prometheus, its samples may
-	// be about an hour older than its newest one, and no older. While its disk has no room for its logs, the storage
-	// is a temporary one: see Full.
+	// be about an hour older than its newest one, and no older. If its disk has no room for its logs, a temporary
+	// storage replaces it: see Full.
 	Dir string
 
 	// Retention is how long a named storage keeps samples, DefaultRetention when 0, and
@@ -96,8 +96,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// Store is the storage and its query engine. It is safe for concurrent use;
-// pages of one target are taken one after the other.
+// Store is the storage and its query engine. It is safe for concurrent use; pages of one target are appended one after
+// the other.
 type Store struct {
 	db        *tsdb.DB
 	engine    *promql.Engine
@@ -110,7 +110,7 @@ type Store struct {
 	mu      sync.Mutex
 	targets map[string]*target
 
-	tooMany atomic.Int64 // samples dropped for maxSeries
+	tooMany atomic.Int64 // samples dropped because of maxSeries
 }
 
 var _ metrics.Querier = (*Store)(nil)
@@ -143,7 +143,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	options := storageOptions(cfg)
 	s.churn = &churn{max: MaxTargetSeries, series: map[scrapedTarget]int{}}
-	if named { // another one has bounds of its own in Append, and few targets
+	if named { // a temporary storage has few targets, and Append bounds their series
 		options.SeriesLifecycleCallback = s.churn
 	}
 	db, err := tsdb.Open(dir, cfg.Logger, cfg.Registerer, options, nil)
@@ -190,13 +190,13 @@ func storageOptions(cfg Config) *tsdb.Options {
 	o.RetentionDuration = 0
 	o.NoLockfile = true
 	o.HeadChunksWriteQueueSize = 0
-	// Most questions are about the last few scrapes, and a chunk is read from its
+	// Most queries are about the last few scrapes, and a chunk is read from its
 	// beginning.
 	o.SamplesPerChunk = 30
 	return o
 }
 
-// explainOpen words why a directory cannot be opened, with the way out.
+// explainOpen says why a directory cannot be opened, with the way out.
 func explainOpen(dir string, err error) error {
 	if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EAGAIN) {
 		return hint.With(fmt.Errorf("open store: %s is in use by another process", dir),
@@ -209,7 +209,7 @@ func explainOpen(dir string, err error) error {
 // manager and the HTTP API.
 func (s *Store) DB() *tsdb.DB { return s.db }
 
-// Engine is the query engine; see DB.
+// Engine returns the query engine; see DB.
 func (s *Store) Engine() *promql.Engine { return s.engine }
 
 // Full returns the reason why a named storage was replaced by a temporary one, or nil.
@@ -300,8 +300,8 @@ func (s *Store) Warnings() []string {
 	return list
 }
 
-// untrimmed reads whole chunks. The engine skips samples outside of a query's range, and trimming
-// them first takes a fifth of a query's time.
+// untrimmed reads whole chunks. The engine skips samples outside of a query's range itself, and trimming them first
+// would take a fifth of a query's time.
 type untrimmed struct{ storage.Queryable }
 
 // Querier implements storage.Queryable.

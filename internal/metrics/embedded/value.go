@@ -9,8 +9,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// copyVector copies the result of an instant query. Native histograms, which
-// nothing here stores, have no place in it.
+// copyVector copies the result of an instant query. It leaves out native histograms, which nothing here stores.
 func copyVector(v parser.Value) (model.Vector, error) {
 	switch v := v.(type) {
 	case promql.Scalar:

@@ -8,16 +8,15 @@ import (
 
 // processes reads the operating system's processes.
 type processes interface {
-	// listeningProcesses lists the processes that hold the socket that listens on a TCP port;
-	// none where that cannot be seen.
+	// listeningProcesses lists the processes that hold the listening socket of a TCP port; none if that is not visible.
 	listeningProcesses(port string) []int
 	// parentProcess returns the parent of a process, 0 without a visible parent.
 	parentProcess(pid int) int
-	// commandName returns the name of a process' program, "" where it cannot be seen.
+	// commandName returns the name of a process' program, "" if it is not visible.
 	commandName(pid int) string
 }
 
-// forwarders are programs that listen here for a server that runs elsewhere.
+// forwarders are programs that listen on this machine for a server elsewhere.
 var forwarders = []string{"ssh", "sshd", "autossh", "kubectl", "oc", "k9s", "cloudflared", "gcloud"}
 
 // claims are the indexes of the GPUs that each server was last seen to compute on.
@@ -30,7 +29,7 @@ func (c *claims) divideReadings(readings []gpu.Reading, servers []Server, p proc
 	if *c == nil {
 		*c = claims{}
 	}
-	owners, elsewhere := map[int][]string{}, map[string]bool{} // servers by the process that listens
+	owners, elsewhere := map[int][]string{}, map[string]bool{} // servers, by the process that listens for them
 	for _, s := range servers {
 		for _, pid := range p.listeningProcesses(serverPort(s)) {
 			owners[pid] = append(owners[pid], s.Name)
@@ -68,7 +67,7 @@ func (c *claims) divideReadings(readings []gpu.Reading, servers []Server, p proc
 	return out
 }
 
-// ancestorOwners are the servers that a process or the nearest of its ancestors listens for.
+// ancestorOwners returns the servers that a process, or its nearest listening ancestor, listens for.
 func ancestorOwners(pid int, owners map[int][]string, p processes) []string {
 	const deepest = 64
 	for range deepest {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// resolveTimeout is how long a name may take to be one of this machine's.
+// resolveTimeout bounds the lookup of a host name.
 const resolveTimeout = 2 * time.Second
 
 // localServers lists the servers whose address is one of this machine's.

@@ -22,7 +22,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/hostmetrics/gpu"
 )
 
-// A Server is one that is scraped.
+// A Server is a scraped server.
 type Server struct {
 	Name string // by which pages refer to it
 	URL  string // address of its metrics page
@@ -37,7 +37,7 @@ type Page struct {
 	Body   []byte
 }
 
-// Limits of reading. A driver in trouble keeps its tool from ever ending.
+// Limits of reading. A broken driver may keep its tool from ever ending.
 const (
 	toolTimeout = 5 * time.Second
 	retryAfter  = 30 * time.Second // for a tool that failed
@@ -47,7 +47,7 @@ const (
 
 const noGPUs = "this machine's GPUs are not read: "
 
-// A Machine is the one that this program runs on. It is safe for concurrent use.
+// A Machine is the machine that this program runs on. It is safe for concurrent use.
 type Machine struct {
 	servers  []Server
 	interval time.Duration
@@ -62,8 +62,7 @@ type Machine struct {
 	exporters []string // servers that export GPUs
 }
 
-// New returns a Machine that reads itself, at most once in an interval, for the servers that run on it. It reads
-// nothing yet.
+// New returns a Machine, which is read for the servers on it, at most once in an interval. New reads nothing yet.
 func New(servers []Server, interval time.Duration) *Machine {
 	return &Machine{servers: servers, interval: interval, sys: newSystem("/proc", "/sys")}
 }
@@ -100,9 +99,8 @@ func (m *Machine) addNote(format string, args ...any) {
 	}
 }
 
-// Run reads this machine at once and then at every interval until ctx is done, and does
-// nothing where none of the servers runs on it. It may be called again. Calls of fn for
-// GPUs and for the operating system are concurrent.
+// Run reads this machine at once and then at every interval until ctx is done. It returns at once if no server runs on
+// this machine. It may be called again. Calls of fn for GPUs and for the operating system are concurrent.
 func (m *Machine) Run(ctx context.Context, fn func(Page)) {
 	local := localServers(ctx, m.servers)
 	if len(local) == 0 {
@@ -151,7 +149,7 @@ func (m *Machine) Run(ctx context.Context, fn func(Page)) {
 	wg.Wait()
 }
 
-// Instance is the label instance of the page's series.
+// Instance returns the label instance for the page's series.
 func (p Page) Instance() string {
 	if p.Server != "" {
 		return dialect.GPUsOf(p.Server)
@@ -159,7 +157,7 @@ func (p Page) Instance() string {
 	return dialect.HostOf(p.Host)
 }
 
-// deliverPage marks a page that holds anything as sixty's own, and calls fn with it.
+// deliverPage marks a page as sixty's own and calls fn with it, unless the page is empty.
 func (p Page) deliverPage(fn func(Page)) {
 	if len(p.Body) > 0 {
 		var info gpu.Page

@@ -16,33 +16,31 @@ import (
 
 // system reads /proc and /sys.
 type system struct {
-	proc    procfs.FS
-	disks   blockdevice.FS
-	there   bool
-	holders map[string][]int // processes with a listening socket, by port
-	looked  time.Time        // when they were looked for
+	proc      procfs.FS
+	disks     blockdevice.FS
+	readable  bool
+	holders   map[string][]int // processes with a listening socket, by port
+	holdersAt time.Time        // when they were found
 }
 
-// lookAgain is after how long the processes that listen are looked for again: that means
-// to look at every file that is open.
-const lookAgain = 30 * time.Second
+// holdersFor is how long the listening processes are cached, because finding them means reading every open file.
+const holdersFor = 30 * time.Second
 
 func newSystem(proc, sys string) system {
 	p, err := procfs.NewFS(proc)
 	b, berr := blockdevice.NewFS(proc, sys)
-	return system{proc: p, disks: b, there: err == nil && berr == nil}
+	return system{proc: p, disks: b, readable: err == nil && berr == nil}
 }
 
 func (s *system) listeningProcesses(port string) []int {
 	gone := slices.ContainsFunc(s.holders[port], func(pid int) bool { return s.parentProcess(pid) == 0 })
-	if s.there && (gone || time.Since(s.looked) > lookAgain) {
-		s.holders, s.looked = s.findListeners(), time.Now()
+	if s.readable && (gone || time.Since(s.holdersAt) > holdersFor) {
+		s.holders, s.holdersAt = s.findListeners(), time.Now()
 	}
 	return s.holders[port]
 }
 
-// findListeners finds the processes that hold the sockets that listen. Another user's cannot be
-// seen.
+// findListeners finds the processes that hold listening sockets. Other users' processes are not visible.
 func (s *system) findListeners() map[string][]int {
 	const listens = 10 // TCP_LISTEN
 	ports := map[string]string{}
@@ -84,13 +82,13 @@ func (s *system) commandName(pid int) string {
 	if err != nil {
 		return ""
 	}
-	name, _ := p.Comm() // "" for one that is gone
+	name, _ := p.Comm() // "" if the process ended
 	return name
 }
 
 // fetchPage writes node_exporter's metrics that dashboards read: processor, memory, disks, file systems and network.
 func (s *system) fetchPage(host string) []byte {
-	if !s.there {
+	if !s.readable {
 		return nil
 	}
 	var p gpu.Page
@@ -116,7 +114,7 @@ func (s *system) fetchPage(host string) []byte {
 	}
 	disks, _ := s.disks.ProcDiskstats() // here and below, the page lacks unreadable parts
 	for _, d := range disks {
-		if slices.ContainsFunc(passed, func(p string) bool { return strings.HasPrefix(d.DeviceName, p) }) {
+		if slices.ContainsFunc(ignoredDevices, func(p string) bool { return strings.HasPrefix(d.DeviceName, p) }) {
 			continue
 		}
 		const sector, milli = 512, 1e-3
@@ -124,7 +122,7 @@ func (s *system) fetchPage(host string) []byte {
 		p.Add("node_disk_read_bytes_total", sector*float64(d.ReadSectors), "device", d.DeviceName)
 		p.Add("node_disk_written_bytes_total", sector*float64(d.WriteSectors), "device", d.DeviceName)
 	}
-	s.fileSystems(&p)
+	s.addFileSystems(&p)
 	devices, _ := s.proc.NetDev()
 	for _, name := range slices.Sorted(maps.Keys(devices)) {
 		l := devices[name]
@@ -138,23 +136,23 @@ func (s *system) fetchPage(host string) []byte {
 	return p.Bytes()
 }
 
-// passed are devices that node_exporter ignores, because the devices below them are counted.
-var passed = []string{"ram", "loop", "fd", "zram"}
+// ignoredDevices are devices that node_exporter ignores, because the devices below them are counted.
+var ignoredDevices = []string{"ram", "loop", "fd", "zram"}
 
-// onDisk are the types of file systems whose usage is read; network file systems may block forever.
-var onDisk = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "vfat", "overlay"}
+// localFileSystems are the types of file systems whose usage is read; network file systems may block forever.
+var localFileSystems = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "vfat", "overlay"}
 
-func (s *system) fileSystems(p *gpu.Page) {
+func (s *system) addFileSystems(p *gpu.Page) {
 	const most = 64
 	mounts, _ := s.proc.GetMounts()
 	seen := map[string]bool{}
 	for _, m := range mounts {
 		var st unix.Statfs_t
-		if !slices.Contains(onDisk, m.FSType) || seen[m.MajorMinorVer] || len(seen) == most ||
+		if !slices.Contains(localFileSystems, m.FSType) || seen[m.MajorMinorVer] || len(seen) == most ||
 			unix.Statfs(m.MountPoint, &st) != nil {
 			continue
 		}
-		seen[m.MajorMinorVer] = true // a directory that is mounted again
+		seen[m.MajorMinorVer] = true // the same file system may be mounted again
 		p.Add("node_filesystem_avail_bytes", float64(st.Bavail)*float64(st.Bsize), "device", m.Source, "fstype",
 			m.FSType, "mountpoint", m.MountPoint)
 		p.Add("node_filesystem_size_bytes", float64(st.Blocks)*float64(st.Bsize), "device", m.Source, "fstype",

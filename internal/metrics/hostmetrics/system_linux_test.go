@@ -74,7 +74,7 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("this program is %q", s.commandName(os.Getpid()))
 	}
 	l.Close()
-	s.looked = time.Time{}
+	s.holdersAt = time.Time{}
 	if got := s.listeningProcesses(port); len(got) > 0 {
 		t.Errorf("nobody listens any more: %v", got)
 	}

@@ -15,13 +15,13 @@ import (
 
 const nvidiaSMI = "nvidia-smi"
 
-// Devices that are there where a driver is loaded.
+// Devices that exist if a driver is loaded.
 const (
 	nvidiaDevice = "/dev/nvidiactl"
 	amdDevice    = "/dev/kfd"
 )
 
-// tools runs nvidia-smi. One goroutine uses it.
+// tools runs nvidia-smi. It is for one goroutine.
 type tools struct{ running chan struct{} }
 
 // readGPUs returns the readings of nvidia-smi. A machine without a GPU has no readings and no error.
@@ -49,7 +49,7 @@ func explainUnread() error {
 }
 
 // runTool runs a program for toolTimeout at most, and returns its output. A program that does not end in time is
-// killed. If the driver holds it so that it cannot be killed, it is left alone, and no other is started beside it.
+// killed. If the driver keeps it from being killed, it is left alone, and no other is started while it runs.
 func (t *tools) runTool(ctx context.Context, name string, args ...string) ([]byte, error) {
 	if t.running != nil {
 		select {
@@ -74,7 +74,7 @@ func (t *tools) runTool(ctx context.Context, name string, args ...string) ([]byt
 	select {
 	case <-done:
 	case <-ctx.Done():
-		select { // it was killed, and has a moment to be gone
+		select { // it was killed, and may take a moment to end
 		case <-done:
 		case <-time.After(2 * time.Second):
 			return nil, fmt.Errorf("%s %w within %s, and cannot be killed", name, errHangs, toolTimeout)
@@ -98,7 +98,7 @@ func (t *tools) runTool(ctx context.Context, name string, args ...string) ([]byt
 
 // limited buffers writes up to a limit; more is an error, or is dropped.
 type limited struct {
-	b    []byte // no bytes.Buffer within: its ReadFrom knows no limit
+	b    []byte // not a bytes.Buffer, whose ReadFrom would evade the limit
 	most int
 	drop bool
 }

@@ -13,13 +13,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-// ready bounds how long a program may take to start: Prometheus needs a second,
-// half a minute on a machine that is busy.
+// ready bounds how long a program may take to start. Prometheus needs a second, and up to half a minute on a busy
+// machine.
 const ready = 30 * time.Second
 
-// Daemon starts a server of Prometheus' family on a free loopback port and
-// returns its URL when it says that it is ready. It ends with the test. The
-// flag --web.listen-address is added to args.
+// Daemon starts a server of Prometheus' family on a free loopback port and returns its URL once it reports that it is
+// ready. It ends with the test. The flag --web.listen-address is added to args.
 func Daemon(tb testing.TB, program string, args ...string) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

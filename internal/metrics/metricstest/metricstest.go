@@ -1,5 +1,5 @@
-// Package metricstest is for the tests of the metrics packages. It makes a page shaped
-// like vLLM's. Only tests import it.
+// Package metricstest helps the tests of the metrics packages: it makes a page shaped like vLLM's, and starts programs
+// of Prometheus' family. Only tests import it.
 package metricstest
 
 import (

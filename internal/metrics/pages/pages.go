@@ -25,7 +25,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// MaxBytes is the default bound on the text that Write makes. An archive takes about a fortieth of that.
+// MaxBytes is the default bound on the text that Write makes, in bytes. An archive of it has about a fortieth.
 const MaxBytes = 256 << 20
 
 // maxTargets bounds the targets of one call.
@@ -33,12 +33,12 @@ const maxTargets = 200
 
 // A Request selects the pages to make.
 type Request struct {
-	// Instances are the values of the label by which targets are known. Several targets of
-	// one instance are told apart by their other labels.
+	// Instances are the targets' values of the label instance. Several targets of one instance are distinguished by
+	// their other labels.
 	Instances []string
-	Matchers  []*labels.Matcher // further ones, that all series have
+	Matchers  []*labels.Matcher // restrict all series
 	From, To  time.Time
-	// MaxBytes bounds the text; 0 stands for the constant MaxBytes. Scrapes are left out evenly to stay below it.
+	// MaxBytes bounds the text; 0 stands for the constant MaxBytes. To stay below it, scrapes are dropped evenly.
 	MaxBytes int64
 }
 
@@ -46,12 +46,13 @@ type Request struct {
 type Result struct {
 	Targets, Pages, Failed int // Failed scrapes are written as empty pages
 	Bytes                  int64
-	Stride                 int // one scrape in Stride was kept, for the target with the fewest; 1 for all
+	Stride                 int // one scrape in Stride was kept, for the target that lost the most; 1 if all were kept
 	// Labels are each target's labels in the storage, by the name of its directory.
 	Labels map[string]model.Metric
 }
 
-// AddPage takes one page of a target. An empty body stands for a failed scrape that took so long; 0 is unknown.
+// AddPage receives one page of a target. An empty body stands for a failed scrape, and took is its duration, 0 if
+// unknown.
 type AddPage func(target string, at time.Time, body []byte, took time.Duration) error
 
 // Write queries the samples and calls add for every page, target by target and in the order of time. The names of the
@@ -93,7 +94,7 @@ func Write(ctx context.Context, q metrics.Querier, r Request, add AddPage) (Resu
 // A target is one scraped server.
 type target struct {
 	writtenAs string
-	labels    model.Metric // that all its series have
+	labels    model.Metric // the labels that all its series have
 	// scrapes are their times in ascending order, and whether they succeeded.
 	scrapes []scrape
 	series  []lineSeries
@@ -112,7 +113,7 @@ type lineSeries struct {
 	values                 []model.SamplePair
 }
 
-// findTargets returns the targets, by their series up or, without it, by the label instance.
+// findTargets finds the targets by their series up or, without it, by the label instance.
 func findTargets(ctx context.Context, q metrics.Querier, r *Request) ([]target, error) {
 	if len(r.Instances) == 0 {
 		return nil, errors.New("no instance is named")
@@ -179,7 +180,7 @@ func (t *target) prepareSeries(m model.Matrix) {
 		if name == "scrape_duration_seconds" {
 			t.timeFailures(s.Values)
 		}
-		if name == "" || ofTheScrape(name) || len(s.Values) == 0 {
+		if name == "" || isFromScraper(name) || len(s.Values) == 0 {
 			continue
 		}
 		if len(s.Values) > len(m[most].Values) {
@@ -201,7 +202,7 @@ func (t *target) prepareSeries(m model.Matrix) {
 	}
 }
 
-// timeFailures notes how long scrapes took that failed.
+// timeFailures sets how long failed scrapes took.
 func (t *target) timeFailures(took []model.SamplePair) {
 	for i := range t.scrapes {
 		s := &t.scrapes[i]
@@ -214,13 +215,14 @@ func (t *target) timeFailures(took []model.SamplePair) {
 	}
 }
 
-// ofTheScrape reports whether a series comes from the scraper or from rules, not from the server.
-func ofTheScrape(name string) bool {
+// isFromScraper reports whether a series comes from the scraper or from rules, and not from the server.
+func isFromScraper(name string) bool {
 	return name == "up" || name == "ALERTS" || name == "ALERTS_FOR_STATE" || strings.HasPrefix(name, "scrape_") ||
 		strings.HasPrefix(name, "sixty_") || strings.HasPrefix(name, "sixty:")
 }
 
-// familyOf returns the type of a metric, by its name, if the metric is cumulative.
+// familyOf returns the family of a metric and, if the metric is cumulative, its type. Both follow from the name and
+// labels.
 func familyOf(name string, m model.Metric, histograms map[string]bool) (family, kind string) {
 	for _, suffix := range [...]string{"_bucket", "_sum", "_count"} {
 		if base, ok := strings.CutSuffix(name, suffix); ok && histograms[base] {
@@ -279,14 +281,14 @@ func (t *target) renderLine(name string, m model.Metric) string {
 // escapes are the escape sequences of label values.
 var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// number is about how long a value is.
-const number = 8
+// valueLength is roughly the length of a printed value, in bytes.
+const valueLength = 8
 
 // writePages makes the pages of a target, within a budget in bytes.
 func (t *target) writePages(ctx context.Context, budget int64, res *Result, add AddPage) error {
 	estimate := int64(0)
 	for i := range t.series {
-		estimate += int64(len(t.series[i].line)+number) * int64(len(t.series[i].values))
+		estimate += int64(len(t.series[i].line)+valueLength) * int64(len(t.series[i].values))
 	}
 	stride := 1
 	if estimate > budget {

@@ -21,9 +21,9 @@ const maxUnixMilli = 9_223_372_036_854 - 1
 // maxName bounds the name of a file inside a recording.
 const maxName = 4096
 
-// collector gathers and checks the files of a container one by one.
+// A collector gathers and checks the files of a container one by one.
 type collector struct {
-	ctx           context.Context // until when
+	ctx           context.Context // ends the collecting
 	lim           limits
 	defaultTarget string // the target of pages that lie in no directory
 
@@ -31,7 +31,7 @@ type collector struct {
 	entries int
 	total   int64
 
-	notes      []byte // from the outermost file
+	notes      []byte // from the meta.json that is furthest up
 	notesDepth int
 
 	skipped  int
@@ -92,7 +92,7 @@ func (c *collector) classifyName(name string) (k kind, inDir string, at int64, e
 	return page, inDir, at, nil
 }
 
-// checkName refuses names that point out of the recording.
+// checkName refuses names that lead out of the recording.
 func checkName(name string) error {
 	bad := func(why string) error {
 		return hint.With(fmt.Errorf("file name %q %s", shortenName(name), why),
@@ -146,7 +146,7 @@ func (c *collector) countSkipped(name string) {
 	c.skipped++
 }
 
-// checkSize accounts for the bytes of one file.
+// checkSize adds the size of one file to the total, and refuses what exceeds the limits.
 func (c *collector) checkSize(name string, size int64) error {
 	if size > c.lim.entry {
 		return hint.With(fmt.Errorf("%s is larger than %d bytes", shortenName(name), c.lim.entry),
@@ -160,7 +160,7 @@ func (c *collector) checkSize(name string, size int64) error {
 	return nil
 }
 
-// addNotes keeps notes, unless there are some further up. A file too large to be notes is skipped.
+// addNotes keeps the notes of a file, unless there were notes further up. A file too large to be notes is skipped.
 func (c *collector) addNotes(dir string, text io.Reader) error {
 	depth := 0
 	if dir != "" {
@@ -241,8 +241,7 @@ func dropEqual(files []pageFile) []pageFile {
 	return kept
 }
 
-// targetNames names the targets after their directories, less the leading
-// directories that all of them share.
+// targetNames names the targets after their directories, without the leading directories that all of them share.
 func (c *collector) targetNames() map[string]string {
 	names := make(map[string]string)
 	for _, f := range c.found {

@@ -70,7 +70,7 @@ func (c *collector) collectEntry(st *paths, rel string, d fs.DirEntry) error {
 	return nil
 }
 
-// collectFile reads an archive, or takes a single page.
+// collectFile reads an archive, or a single page.
 func (c *collector) collectFile(path string, info fs.FileInfo) (store, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -110,7 +110,7 @@ func isTar(start []byte) bool {
 func (c *collector) collectZstd(r io.Reader) (store, error) {
 	z, err := zstd.NewReader(r,
 		zstd.WithDecoderMaxWindow(128<<20),
-		// One block at a time: a truncated file then gives all that is before the cut.
+		// One block at a time, so that a truncated file yields all that is before the cut.
 		zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return nil, fmt.Errorf("zstd: %w", err)
@@ -119,8 +119,7 @@ func (c *collector) collectZstd(r io.Reader) (store, error) {
 	return c.collectArchive(z)
 }
 
-// collectPage takes a page by itself as a scrape of the time in its name or of the
-// time when it was written.
+// collectPage reads a single page as a scrape at the time in its name, else at the time when it was written.
 func (c *collector) collectPage(path string, info fs.FileInfo) (store, error) {
 	name := filepath.Base(path)
 	ext := strings.ToLower(filepath.Ext(name))
@@ -145,8 +144,7 @@ func (c *collector) collectPage(path string, info fs.FileInfo) (store, error) {
 // collectArchive spools the pages of a tar archive. Entries after a damaged place are lost, with a warning.
 func (c *collector) collectArchive(r io.Reader) (store, error) {
 	sp := &spool{memory: c.lim.memory}
-	// The reader is bounded, too: an archive of nothing but headers decompresses
-	// endlessly.
+	// The reader is bounded too, because an archive of headers alone may decompress without end.
 	const headers = 4 * 512 // per file: header, padding, pax records
 	bounded := &io.LimitedReader{R: bufio.NewReaderSize(r, 1<<16), N: c.lim.total + int64(c.lim.entries)*headers}
 	t := tar.NewReader(bounded)
@@ -178,7 +176,7 @@ func (c *collector) collectArchive(r io.Reader) (store, error) {
 	}
 }
 
-// damagedArchive is an error of the archive itself, in contrast to one of its content.
+// damagedArchive is an error of the archive itself, not of its content.
 type damagedArchive struct{ err error }
 
 func (d *damagedArchive) Error() string { return d.err.Error() }
@@ -213,7 +211,7 @@ func (c *collector) collectArchived(sp *spool, t *tar.Reader, h *tar.Header) err
 	loc, err := sp.addPage(t, h.Size)
 	if err == nil {
 		took := h.ModTime.Sub(time.UnixMilli(at))
-		if h.Size > 0 || took < 0 || took > dated {
+		if h.Size > 0 || took < 0 || took > longestDated {
 			took = 0
 		}
 		c.addScrape(dir, at, loc, h.Size, took)
@@ -221,7 +219,7 @@ func (c *collector) collectArchived(sp *spool, t *tar.Reader, h *tar.Header) err
 	return err
 }
 
-// paths are pages in files.
+// paths holds pages in files.
 type paths struct {
 	root  string
 	names []string
@@ -232,7 +230,7 @@ func (p *paths) readPage(loc location, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A page that grew since it was listed is still being written: take its first bytes.
+	// A page that grew since it was listed is still being written: its first bytes are used.
 	return body[:min(int64(len(body)), size)], nil
 }
 
@@ -242,7 +240,7 @@ func (*paths) Close() error { return nil }
 // temporary file.
 type spool struct {
 	pages  [][]byte
-	page   bytes.Buffer // the one that is read, reused
+	page   bytes.Buffer // for the page that is being read; reused
 	memory int64        // bytes of memory left
 	disk   *os.File
 	offset int64
@@ -251,7 +249,7 @@ type spool struct {
 // addPage reads size bytes. Locations of pages on disk are negative: -1 - offset.
 func (s *spool) addPage(r io.Reader, size int64) (location, error) {
 	if size <= s.memory {
-		// The header's size is a claim: the buffer grows with the bytes that really come.
+		// The size in the header may be false, so the buffer grows with the bytes that come.
 		s.page.Reset()
 		if _, err := io.CopyN(&s.page, r, size); err != nil {
 			return 0, &damagedArchive{err}
@@ -279,7 +277,7 @@ func (s *spool) addPage(r io.Reader, size int64) (location, error) {
 	return location(-1 - at), nil
 }
 
-// writer marks write errors, to tell them from errors of the archive.
+// writer marks write errors, to distinguish them from errors of the archive.
 type writer struct{ io.Writer }
 
 type writeError struct{ err error }

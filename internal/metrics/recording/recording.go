@@ -5,10 +5,9 @@
 // the scrape failed. An optional meta.json beside the targets holds [Notes]. A shell loop
 // around curl can make one.
 //
-// [Open] reads it, whatever its container, and hands out its scrapes in the
-// order of time; [Create] writes one. Nothing here parses a page: package
-// embedded loads recordings into the storage that is queried. Recordings come
-// from strangers, so that sizes and names are checked before anything is kept.
+// [Open] reads it, whatever its container, and hands out its scrapes in the order of time; [Create] writes one. Nothing
+// here parses a page: package embedded loads recordings into the storage that is queried. Recordings come from
+// strangers, so sizes and names are checked before anything is kept.
 package recording
 
 import (
@@ -35,7 +34,7 @@ const (
 	inMemory = 64 << 20
 )
 
-// limits are the ones above, smaller in tests.
+// limits are the limits above, smaller in tests.
 type limits struct {
 	total, entry, memory int64
 	entries              int
@@ -48,9 +47,9 @@ type Scrape struct {
 	Target string    // its directory
 	At     time.Time // its name
 	Body   []byte    // the raw page; empty when the scrape failed
-	// Took is the approximate duration of a failed scrape, 0 if unknown. It follows from the time of the scrape's
-	// file in an archive, or from the times of the scrapes: a scraper that waits for one scrape before it begins the
-	// next is late after a slow one.
+	// Took is the approximate duration of a failed scrape, 0 if unknown. It follows from the time of the scrape's file
+	// in an archive, or from the times of the scrapes: a scraper that waits for one scrape before it begins the next is
+	// late after a slow scrape.
 	Took time.Duration
 }
 
@@ -91,10 +90,10 @@ type pageFile struct {
 	target   int   // index into targets
 	place    location
 	size     int64
-	duration time.Duration // by the time of the file of one that failed, 0 where that does not tell
+	duration time.Duration // of a failed scrape, from its file's time; 0 if that does not tell
 }
 
-// store gives back the pages that were found when the recording was opened.
+// store reads the pages that were found when the recording was opened.
 type store interface {
 	readPage(location, int64) ([]byte, error)
 	Close() error
@@ -174,9 +173,8 @@ func (r *Recording) Warnings() []string { return slices.Clone(r.warnings) }
 // Close releases the files of the recording.
 func (r *Recording) Close() error { return r.store.Close() }
 
-// Scrapes calls fn for every scrape in the order of time, and of the targets'
-// names at equal times. It ends with fn's first error. Bodies may be kept, but
-// not changed.
+// Scrapes calls fn for every scrape in the order of time and, at equal times, of the targets' names. It ends with fn's
+// first error. fn may keep bodies, but not change them.
 func (r *Recording) Scrapes(fn func(Scrape) error) error {
 	took := r.failureDurations()
 	for i, f := range r.files {
@@ -193,13 +191,13 @@ func (r *Recording) Scrapes(fn func(Scrape) error) error {
 	return nil
 }
 
-// Bounds by which the times of scrapes show how long a scrape took.
+// Bounds for reading the duration of a failed scrape from the times of scrapes.
 const (
-	lateBy     = 1.5              // times the usual pace: the scrape before was slow
-	longest    = 15 * time.Second // the longest scrape timeout; a longer gap is a pause
-	telling    = 2 * time.Second  // a pace that shows that a scrape failed at once
-	leastPaces = 5                // scrapes that show a pace
-	dated      = time.Minute      // the most by which a file's time is later because of a slow scrape
+	lateBy       = 1.5              // times the usual pace: the scrape before was slow
+	longest      = 15 * time.Second // the longest scrape timeout; a longer gap is a pause
+	fastPace     = 2 * time.Second  // a pace that shows that a scrape failed at once
+	leastPaces   = 5                // scrapes that show a pace
+	longestDated = time.Minute      // a longer delay of a file's time tells no duration
 )
 
 // failureDurations returns how long each failed scrape took, from the time of the next scrape: the scraper is late
@@ -227,15 +225,15 @@ func (r *Recording) failureDurations() []time.Duration {
 			out[i] = 0
 			continue
 		}
-		late := out[i] > time.Duration(lateBy*float64(all[len(all)/2])) && out[i] > telling && out[i] <= longest
-		if f.size > 0 || !late && out[i] > telling {
+		late := out[i] > time.Duration(lateBy*float64(all[len(all)/2])) && out[i] > fastPace && out[i] <= longest
+		if f.size > 0 || !late && out[i] > fastPace {
 			out[i] = 0
 		}
 	}
 	return out
 }
 
-// baseName is the name of a recording without directory and endings.
+// baseName returns the name of a recording without directory and extensions.
 func baseName(path string) string {
 	name := strings.TrimRight(path, "/")
 	name = name[strings.LastIndexByte(name, '/')+1:]
@@ -248,7 +246,7 @@ func baseName(path string) string {
 	return name
 }
 
-// stripPath drops the path that os puts into its errors: the caller names it.
+// stripPath drops the path from an error of package os, because the caller adds it.
 func stripPath(err error) error {
 	if e, ok := err.(*os.PathError); ok {
 		return e.Err

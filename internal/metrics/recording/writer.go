@@ -21,9 +21,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// Writer writes a recording while it happens. Every Add and SetMeta leaves a
-// readable recording on disk: an interrupted one lacks nothing but the end mark
-// of its container, which Open warns of. It is safe for concurrent use.
+// Writer writes a recording while it happens. Every Add and SetMeta leaves a readable recording on disk: an interrupted
+// recording only lacks the end mark of its container, and Open warns of that. It is safe for concurrent use.
 type Writer struct {
 	mu   sync.Mutex
 	path string
@@ -39,9 +38,9 @@ type sink interface {
 	Close() error
 }
 
-// Create begins a recording: an archive for a name that ends in .tar, .tar.gz,
-// .tgz or .tar.zst, and a directory for any other. One that exists is neither overwritten nor added
-// to: two recordings in one would be judged as one life of the servers. A directory may be empty.
+// Create begins a recording: an archive for a name that ends in .tar, .tar.gz, .tgz or .tar.zst, and a directory for
+// any other. An existing recording is neither overwritten nor extended, because two recordings in one would be judged
+// as one life of the servers. An existing directory must be empty.
 func Create(path string) (*Writer, error) {
 	out, err := newSink(path)
 	if errors.Is(err, os.ErrExist) {
@@ -144,7 +143,7 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// Directory returns a target's directory, another one for every target.
+// Directory returns a target's directory. Every target has its own.
 func (w *Writer) Directory(target string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,9 +163,8 @@ func (w *Writer) assignDirectory(target string) string {
 	return dir
 }
 
-// DirectoryName is the name of a target's directory: HOST:PORT of an address,
-// and its path when it is not /metrics, with an underscore for every character
-// that is not a letter, a digit or one of ".-_:[]".
+// DirectoryName returns the name of a target's directory: HOST:PORT of an address, and its path if that is not
+// /metrics, with an underscore for every character that is not a letter, a digit or one of ".-_:[]".
 func DirectoryName(target string) string {
 	const most = 200
 	s := target
@@ -193,8 +191,8 @@ func DirectoryName(target string) string {
 	return s
 }
 
-// CopyPart writes some directories of an archive that Create made, a .tar.zst, as another one. The notes, which are of
-// all targets, are not copied.
+// CopyPart copies some directories of an archive that Create made, a .tar.zst, to another archive. The notes, which are
+// about all targets, are not copied.
 func CopyPart(to io.Writer, path string, directories []string) (err error) {
 	defer func() {
 		if err != nil {
@@ -235,7 +233,7 @@ func CopyPart(to io.Writer, path string, directories []string) (err error) {
 	}
 }
 
-// flusher is a compressor.
+// flusher is a compressor whose blocks can be ended.
 type flusher interface {
 	io.WriteCloser
 	Flush() error
@@ -257,7 +255,7 @@ func (s *tarSink) writeFile(name string, at time.Time, body []byte) error {
 		Name: name, Mode: 0o644, Size: int64(len(body)), ModTime: at.Truncate(time.Second), Typeflag: tar.TypeReg,
 	}
 	if len(body) == 0 {
-		h.ModTime, h.Format = at.Round(time.Millisecond), tar.FormatPAX // the others have whole seconds
+		h.ModTime, h.Format = at.Round(time.Millisecond), tar.FormatPAX // other files have whole seconds
 	}
 	if err := s.tar.WriteHeader(h); err != nil {
 		return err

@@ -40,8 +40,8 @@ const accept = "text/plain;version=0.0.4;q=1," +
 
 // Config configures a Client. The zero value is usable.
 type Config struct {
-	// HTTP is how to authenticate and encrypt, as in a Prometheus scrape
-	// configuration. The zero value stands for config.DefaultHTTPClientConfig.
+	// HTTP says how to authenticate and encrypt, as in a Prometheus scrape configuration. The zero value stands for
+	// config.DefaultHTTPClientConfig.
 	HTTP config.HTTPClientConfig
 
 	// Client, which may be nil, replaces a client made from HTTP.
@@ -86,7 +86,7 @@ type Body struct {
 	Raw         []byte        // decompressed
 	ContentType string        // the Content-Type header
 	At          time.Time     // time of the request, which is the time of the samples
-	Duration    time.Duration // until its last byte
+	Duration    time.Duration // from the request to the last byte
 	Status      int           // HTTP status, 0 without an answer
 	Server      string        // the Server header, "" without one
 }
@@ -206,7 +206,8 @@ func explainStatus(u *url.URL, b *Body) error {
 
 const checkPort = "check the port: vLLM serves /metrics on its API port, Ray Serve on its metrics export port"
 
-// Misread words an error of Prometheus' parser that shows that another program answers, "" for other errors.
+// Misread explains an error of Prometheus' parser if it shows that another program answers; it returns "" for other
+// errors.
 func Misread(err error) string {
 	if err != nil && strings.Contains(err.Error(), "expected a valid start token") {
 		return "it answers, but not with metrics; " + checkPort
@@ -214,7 +215,7 @@ func Misread(err error) string {
 	return ""
 }
 
-// hintMetricsPath is the way out when a page is not the metrics page.
+// hintMetricsPath returns the hint for a page that is not the metrics page.
 func hintMetricsPath(u *url.URL) string {
 	if strings.HasSuffix(strings.TrimRight(u.Path, "/"), defaultPath) {
 		return checkPort
@@ -224,7 +225,7 @@ func hintMetricsPath(u *url.URL) string {
 	return redactURL(&v)
 }
 
-// describeContent names the content of an answer that is no metrics page, "" if it may be one.
+// describeContent names the content of an answer that is not a metrics page; "" if it may be one.
 func describeContent(b *Body) string {
 	start := bytes.TrimLeft(b.Raw[:min(len(b.Raw), 4096)], " \t\r\n\ufeff")
 	switch {
@@ -259,7 +260,7 @@ func explainUnreachable(u *url.URL, timeout time.Duration, err error) error {
 	return hint.With(wrapped, cmp.Or(way, "check that the server runs and can be reached from here"))
 }
 
-// Outage words how a server is unreachable, by the outcome of a fetch. It returns "" for a page, and for failures of
+// Outage says how a server is unreachable, from the outcome of a fetch. It returns "" for a page, and for failures of
 // other kinds: a wrong address, a missing password, a page without metrics.
 func Outage(b Body, err error) string {
 	switch {

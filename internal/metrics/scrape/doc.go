@@ -1,6 +1,6 @@
 // Package scrape fetches one target's metrics page and parses it.
 //
-// [Client.Fetch] asks for a page as Prometheus does, bounded in time and size. [Parse] and [ParseSeries] read the
+// [Client.Fetch] requests a page as Prometheus does, bounded in time and size. [Parse] and [ParseSeries] read the
 // Prometheus text format and OpenMetrics with Prometheus' own parser, and keep the valid lines of a page that the
 // parser refuses. [Client.Facts] queries an inference server's other endpoints.
 //

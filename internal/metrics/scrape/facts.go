@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// factsBounds are tight: the questions of Facts are extras and must not hold up
-// a diagnosis.
+// factsBounds are tight, because facts are optional and must not delay a diagnosis.
 var factsBounds = bounds{timeout: 2 * time.Second, size: 1 << 20}
 
 const maxModels = 1000
@@ -28,7 +27,7 @@ type Facts struct {
 	// Version is the server's version from /version, such as "0.23.0".
 	Version string
 
-	// Models are those that /v1/models lists, LoRA adapters included.
+	// Models are the entries of /v1/models, LoRA adapters included.
 	Models []Model
 }
 
@@ -68,7 +67,7 @@ func (c *Client) fetchHealth(ctx context.Context, base *url.URL) (int, error) {
 	return b.Status, err
 }
 
-// serverURL is where the server behind a target's address begins.
+// serverURL returns the base URL of the server behind a target's address.
 func serverURL(target string) (*url.URL, error) {
 	u, err := parseURL(target)
 	if err == nil {

@@ -39,9 +39,8 @@ type Info struct {
 	// Samples is the number of sample lines.
 	Samples int
 
-	// Duplicates is the number of sample lines whose series the page had before.
-	// The parser does not look for them; package embedded counts them and keeps
-	// the last.
+	// Duplicates is the number of sample lines that repeat a series of the page. The parser does not look for them;
+	// package embedded counts them and keeps the last.
 	Duplicates int
 
 	// Skipped is the number of lines that are neither samples nor comments, and
@@ -79,8 +78,7 @@ type Sample struct {
 	lset   labels.Labels // here, so that Labels allocates nothing of its own
 }
 
-// Labels builds the line's labels, metric name included, bounds of buckets
-// normalised. The result may be kept.
+// Labels builds the line's labels, metric name included. It normalises the bounds of buckets. The result may be kept.
 func (s *Sample) Labels() labels.Labels {
 	s.parser.Labels(&s.lset)
 	return s.lset
@@ -95,16 +93,15 @@ func Parse(body []byte, contentType string, fn func(l labels.Labels, ts int64, v
 // know already. The sample is valid during the call only, and the body is not kept.
 //
 // The content type selects the format; a page that ends with "# EOF" is always OpenMetrics, so that files need no
-// content type. Exemplars and native histograms are ignored. From the first line that Prometheus' parser refuses on,
-// every line that is a sample by itself is kept and the others are counted as Skipped. A page without a sample is an
-// error.
+// content type. Exemplars and native histograms are ignored. From the first line that Prometheus' parser refuses, every
+// line that is a sample by itself is kept, and the others are counted as Skipped. A page without a sample is an error.
 func ParseSeries(body []byte, contentType string, fn func(*Sample)) (Info, error) {
 	p := parsing{
 		info: Info{Format: formatOf(body, contentType), Types: make(map[string]model.MetricType, 128)},
 		fn:   fn,
 	}
-	// The copy gives the text parser room for the line feed that it appends, lets
-	// the offset of a series be found, and keeps the caller's array untouched.
+	// The copy has room for the line feed that the text parser appends. It also lets endOf find the offset of a
+	// series, and keeps the caller's array untouched.
 	buf := buffers.Get().(*[]byte)
 	defer putBuffer(buf)
 	*buf = append(append((*buf)[:0], body...), '\n')
@@ -113,7 +110,7 @@ func ParseSeries(body []byte, contentType string, fn func(*Sample)) (Info, error
 	if err := p.parseText(text); err != nil {
 		p.info.Refused = err
 		if err := p.parseText(p.keepValidLines(text[p.end:])); err != nil {
-			p.info.Refused = err // lines that are samples only by themselves
+			p.info.Refused = err // some lines are samples by themselves, but not together
 		}
 	}
 	if p.info.Samples == 0 {
@@ -124,7 +121,7 @@ func ParseSeries(body []byte, contentType string, fn func(*Sample)) (Info, error
 
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// putBuffer returns a buffer for reuse, unless it is of an unusual size.
+// putBuffer returns a buffer to the pool, unless it is unusually large.
 func putBuffer(b *[]byte) {
 	if cap(*b) <= 4<<20 {
 		buffers.Put(b)
@@ -191,7 +188,7 @@ func (p *parsing) parseText(text []byte) error {
 	}
 }
 
-// typeWord is a type as a TYPE line of the format spells it.
+// typeWord returns a type as a TYPE line of the format spells it.
 func typeWord(t model.MetricType, f Format) string {
 	if t == model.MetricTypeUnknown && f == Text {
 		return "untyped"
@@ -199,9 +196,8 @@ func typeWord(t model.MetricType, f Format) string {
 	return string(t)
 }
 
-// endOf returns the offset in text of the end of the line that part belongs to;
-// 0 without a part. Parsers hand out slices of what they were given, so that the
-// distance between the two is the difference of their capacities.
+// endOf returns the offset in text of the end of the line that part belongs to; 0 without a part. Parsers return slices
+// of their input, so the distance between the two is the difference of their capacities.
 func endOf(part, text []byte) int {
 	off := cap(text) - cap(part)
 	if len(part) == 0 || off < 0 || off+len(part) > len(text) || &part[0] != &text[off] {
@@ -214,8 +210,7 @@ func endOf(part, text []byte) int {
 	return len(text)
 }
 
-// shortenError cuts a parser's error, which quotes the page from the line that
-// offended it on.
+// shortenError shortens a parser's error, which quotes the page from the offending line on.
 func shortenError(err error) error {
 	const most = 200
 	msg := err.Error()
@@ -229,9 +224,8 @@ func shortenError(err error) error {
 // may have millions.
 const maxSkipped = 100_000
 
-// keepValidLines returns the lines of text that are samples or types by themselves, as
-// a page that the strict parser takes, and counts the others. It reads pages
-// that were cut off, glued together or pasted into prose.
+// keepValidLines returns the lines of text that are samples or types by themselves, as a page that the strict parser
+// accepts, and counts the others. It is for pages that were cut off, joined, or pasted into prose.
 func (p *parsing) keepValidLines(text []byte) []byte {
 	var clean []byte
 	if len(p.family) > 0 {
@@ -288,7 +282,7 @@ func mayBeginEntry(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == ':' || c == '{' || c == '#'
 }
 
-// explainEmpty is the error for a page without a sample.
+// explainEmpty returns the error for a page without a sample.
 func (p *parsing) explainEmpty(body []byte) error {
 	err := fmt.Errorf("parse metrics: %w: no sample in %d bytes", ErrNotExposition, len(body))
 	switch start := bytes.TrimSpace(body[:min(len(body), 512)]); {

@@ -8,8 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// defaultPath is where a target shows its metrics when its address does not
-// say, as in Prometheus' metrics_path.
+// defaultPath is the path of the metrics page if the address has none, as Prometheus' metrics_path.
 const defaultPath = "/metrics"
 
 // URL completes a target's address as a user types it to the URL address of its metrics page: host:port, :port and
@@ -68,8 +67,7 @@ func parseURL(target string) (*url.URL, error) {
 	return u, nil
 }
 
-// redactURL is a URL as it may be shown: without user, password and query, all of
-// which may be secrets.
+// redactURL returns a URL as it may be shown: without user, password and query, which may be secrets.
 func redactURL(u *url.URL) string {
 	s := *u
 	s.User = nil

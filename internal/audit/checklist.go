@@ -323,11 +323,10 @@ func (s checklist) infrastructure() Area {
 			}
 		}
 	case s.Whole:
-		a.Items = append(a.Items, Item{Name: "GPUs", Severity: catalog.Ticket, Status: Missing,
-			Detail: "no GPU exporter", Hint: exporter})
+		a.Items = append(a.Items, Item{"GPUs", Missing, catalog.Ticket, "no GPU exporter", exporter})
 	default:
-		a.Items = append(a.Items, Item{Name: "GPUs", Severity: catalog.Ticket,
-			Detail: "no GPU exporter among the servers", Hint: "name it too: sixty audit VLLM:8000 GPU-HOST:9400"})
+		a.Items = append(a.Items, Item{"GPUs", Unknown, catalog.Ticket, "no GPU exporter among the servers",
+			"name it too: sixty audit VLLM:8000 GPU-HOST:9400"})
 	}
 	host := s.lookFor(Item{Name: "host and network", Severity: catalog.Info, Hint: "scrape node_exporter on the hosts"},
 		hosts...)
@@ -395,26 +394,22 @@ func operations(docs []*files.Document, known bool) Area {
 	}
 	burn := Item{Name: "SLO with burn-rate alerts", Severity: catalog.Info, Status: Missing,
 		Detail: "no alert compares two windows", Hint: generate + ", with --slo"}
-	without := 0
+	linked := 0
 	for _, q := range alerts {
 		if isBurnRate(q.Expr) {
 			burn.Status, burn.Detail, burn.Hint = Present, q.Name, ""
 		}
-		if q.Runbook == "" {
-			without++
+		if q.Runbook != "" {
+			linked++
 		}
 	}
-	books := Item{Name: "runbooks", Severity: catalog.Info, Status: Present,
-		Detail: fmt.Sprintf("all %d alerts link one", len(alerts))}
-	switch {
-	case len(alerts) == 0:
-		books = Item{Name: "runbooks", Severity: catalog.Info, Status: Missing, Detail: "no alerts", Hint: generate}
-	case without > 0:
-		books.Status, books.Detail, books.Hint = Partial, fmt.Sprintf("%d of %d alerts have no runbook_url", without,
-			len(alerts)), "annotate each with runbook_url; sixty explain prints runbooks"
-		if without == len(alerts) {
-			books.Status = Missing
-		}
+	books := Item{"runbooks", Partial, catalog.Info, fmt.Sprintf("%d of %d alerts link one", linked, len(alerts)),
+		"annotate each with runbook_url; sixty explain prints runbooks"}
+	switch linked {
+	case 0:
+		books.Status = Missing
+	case len(alerts):
+		books.Status, books.Hint = Present, ""
 	}
 	a.Items = append(a.Items, burn, books)
 	return a

@@ -101,10 +101,12 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 		if d, err = surface.OfRelease("vllm-" + strings.TrimPrefix(f.release, "v")); err != nil {
 			err = fmt.Errorf("--%s: %w", asked.FlagRelease, err)
 		}
-	default:
+	case f.dialect != "":
 		if d, err = surface.OfRelease(f.dialect); err != nil {
 			err = fmt.Errorf("--dialect: %w", err)
 		}
+	default:
+		d, err = surface.OfRelease()
 	}
 	switch {
 	case ctx.Err() != nil:

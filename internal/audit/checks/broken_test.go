@@ -267,7 +267,7 @@ func TestServersThatWereSeenKnowTheirLabelsEdgesAndModels(t *testing.T) {
 }
 
 func TestWithoutADialectPrefixesAreTakenAsTheyAre(t *testing.T) {
-	s, err := AnySurface()
+	s, err := SurfaceOf()
 	must.Succeed(t, err)
 	for expr, want := range map[string]string{
 		"avg(vllm:gpu_cache_usage_perc)":        "avg(vllm:kv_cache_usage_perc)",
@@ -414,9 +414,8 @@ func FuzzFiles(f *testing.F) {
 // A name of one engine is not another engine's where both are at hand: each has servers of its own.
 func TestANameIsNotReplacedByAnotherEngines(t *testing.T) {
 	const query = "sum(rate(vllm:estimated_flops_per_gpu_total[5m]))"
-	s, err := SurfaceOf("vllm-0.16")
+	s, err := SurfaceOf("vllm-0.16", "sglang")
 	must.Succeed(t, err)
-	must.Succeed(t, s.addNamed("sglang"))
 	found, _ := lint([]File{{Name: "r.yaml", Data: []byte(alerting(query + " > 1"))}}, s)
 	if len(found) != 1 || found[0].Check != "not-exposed" || strings.Contains(found[0].Why+found[0].Fix, "sglang:") {
 		t.Errorf("%+v", found)

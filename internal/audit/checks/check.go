@@ -184,9 +184,7 @@ func (p *pass) lint(ignore []string) []Problem {
 	slices.SortStableFunc(found, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.Severity, a.Severity))
 	})
-	return slices.CompactFunc(found, func(a, b Problem) bool {
-		return a.Check == b.Check && a.start == b.start && a.Fragment == b.Fragment
-	})
+	return found
 }
 
 // checks are everything that the linter looks for.

@@ -9,7 +9,7 @@ import (
 
 // TestFaultsAndTheirTwins holds each check against a fault and against the same without it.
 func TestFaultsAndTheirTwins(t *testing.T) {
-	surface, err := AnySurface()
+	surface, err := SurfaceOf()
 	must.Succeed(t, err)
 	for _, tc := range []struct{ name, check, note, bad, good string }{
 		{"vLLM's name behind another prefix", "unknown-metric", "", `sum(sglang:num_requests_running) > 9`, `sum(sglang:num_running_reqs) > 9`},

@@ -64,9 +64,8 @@ var addedBuckets = Check{
 func isEdge(m *labels.Matcher) bool { return m.Name == labels.BucketLabel }
 
 var averageOfPercentiles = Check{
-	ID: "average-of-percentiles", Severity: ticket, Title: "percentiles averaged, added or subtracted",
-	Doc: "The result is not a percentile of anything, even if a recording rule computed it; nor is P50 of end-to-end time " +
-		"minus P50 of TTFT the P50 of decoding.",
+	ID: "average-of-percentiles", Severity: ticket, Title: "percentiles averaged or summed",
+	Doc: "The result is not a percentile of anything, even if a recording rule computed it.",
 	look: func(p *pass, n parser.Node) {
 		var of parser.Expr
 		switch n := n.(type) {
@@ -83,13 +82,6 @@ var averageOfPercentiles = Check{
 				of = r.VectorSelector
 			case *parser.SubqueryExpr:
 				of = r.Expr
-			}
-		case *parser.BinaryExpr:
-			l, left := p.quantileOf(n.LHS)
-			r, right := p.quantileOf(n.RHS)
-			if (n.Op == parser.ADD || n.Op == parser.SUB) && left && right && l.family != r.family {
-				p.report(n.PositionRange(), "the difference or the sum of two percentiles is not a percentile",
-					"take that of a histogram that measures it")
 			}
 		}
 		if of == nil {

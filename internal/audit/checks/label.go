@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
@@ -44,8 +46,7 @@ var (
 	// ownLabels are labels of some of vLLM's families that no target has: on others they select nothing.
 	ownLabels = []string{
 		"model_name", "finished_reason", "sleep_state", "position", "transfer_type", "le", "quantile", "status",
-		"handler", "success", "error",
-		"error_type", "outcome", "result", "reason", "token_type", "cache_type",
+		"handler", "success", "error", "error_type", "outcome", "result", "reason", "token_type", "cache_type",
 	}
 )
 
@@ -54,15 +55,14 @@ func (p *pass) lacksLabel(v *parser.VectorSelector, label, so string, n parser.N
 	name := NameOf(v)
 	why := fmt.Sprintf("%s has no label %s, %s", name, label, so)
 	const but = "it may be there if the scrape configuration adds it"
-	has, known := p.surface.hasLabel(name, label)
-	_, f := p.classOf(name)
-	to := mistaken[label]
-	meant, _ := p.surface.hasLabel(name, to)
-	switch {
-	case !known || has || f.Engine != vllm.ID && !p.surface.Live:
+	f, _ := dialect.Known(name)
+	has := func(l string) bool { return slices.Contains(f.Labels, l) || l == "le" && f.Type == engine.Histogram }
+	switch to := mistaken[label]; {
+	case len(f.Labels) == 0 || f.Labels[0] == "*": // not known
+	case has(label) || f.Engine != vllm.ID && !p.surface.Live:
 	case slices.Contains(ownLabels, label) && f.Engine == vllm.ID:
 		p.report(n.PositionRange(), why, "take the label out")
-	case to == "" || !meant:
+	case to == "" || !has(to):
 	case p.surface.Live || to == "finished_reason":
 		p.report(n.PositionRange(), why, "write "+to)
 	default:

@@ -14,15 +14,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/beside"
-	"github.com/sixty-dev/sixty/internal/catalog/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/catalog/synonym"
 )
 
 var unknownMetric = Check{
 	ID: "unknown-metric", Severity: page, Title: "no release has a metric of this name",
-	Doc: "A counter without `_total`, or a time without `_seconds`, is certain; any other name outside the catalogue of vLLM, SGLang and " +
-		"NVIDIA's fields is a doubt, because another program or a recording rule may create it.",
+	Doc: "A counter without `_total`, or a time without `_seconds`, is certain; any other name outside the catalogue of vLLM and SGLang " +
+		"is a doubt, because another program or a recording rule may create it.",
 	look: on(judgeName),
 }
 
@@ -48,10 +47,6 @@ func judgeName(p *pass, v *parser.VectorSelector) {
 	name, at := NameOf(v), v.PositionRange()
 	if p.recorded(name) || p.surface.Exposes(name) || p.Opaque(at.Start, at.Start+posrange.Pos(len(v.Name))) {
 		return
-	}
-	if _, known := dcgm.FieldOf(name); strings.HasPrefix(name, "DCGM_FI_") && !known {
-		p.addDoubt(at, "DCGM has no field "+name+" (2.2 to 4.6)", "a newer release may",
-			"look at /metrics for the name that it has")
 	}
 	if ownerOf(name) == "" || p.hasAlternative(v) {
 		return

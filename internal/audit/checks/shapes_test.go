@@ -129,8 +129,6 @@ func TestShapesOfPanels(t *testing.T) {
 		{"a share of cut answers", `sum(rate(vllm:request_success_total{finished_reason="length"}[5m])) / sum(rate(vllm:request_success_total[5m]))`, "Cut answers", "percentunit", "", nil},
 		{"a guarded ratio", "(sum(rate(vllm:prefix_cache_hits_total[5m])) / sum(rate(vllm:prefix_cache_queries_total[5m]))) >= 0 or vector(0)", "Hits", "percentunit", "", nil},
 		{"percentiles averaged over time behind a guard", "avg_over_time((histogram_quantile(0.9, sum by (le, model_name) (rate(vllm:e2e_request_latency_seconds_bucket[5m]))) > -Inf)[1h:])", "P90", "s", "", []string{"ticket average-of-percentiles"}},
-		{"percentiles subtracted", "histogram_quantile(0.5, sum by (le, model_name) (rate(vllm:e2e_request_latency_seconds_bucket[5m]))) - histogram_quantile(0.5, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m])))", "Decode", "s", "", []string{"ticket average-of-percentiles"}},
-		{"a percentile against yesterday's", "histogram_quantile(0.5, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m]))) - histogram_quantile(0.5, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m] offset 1d)))", "Drift", "s", "", nil},
 		{"one application's percentile", `histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket{application="chat"}[5m])))`, "TTFT", "s", "", nil},
 		{"percentiles in milliseconds, averaged", "avg(1000 * histogram_quantile(0.9, sum by (le, pod) (rate(vllm:e2e_request_latency_seconds_bucket[5m]))))", "P90", "ms", "", []string{"ticket average-of-percentiles"}},
 		{"a ratio whose title says nothing", "vllm:kv_cache_usage_perc", "KV cache usage", "", "", nil},

@@ -55,7 +55,7 @@ func TestNoAlarmOnTheMixin(t *testing.T) {
 	if len(all) < 3 {
 		t.Fatalf("%d files", len(all))
 	}
-	s, err := AnySurface()
+	s, err := SurfaceOf()
 	must.Succeed(t, err)
 	found, errs := lint(all, s)
 	for _, f := range found {

@@ -37,60 +37,49 @@ type Surface struct {
 	Interval time.Duration
 
 	names map[string]bool
-	edges map[string]map[string]bool // by histogram family: le as written
+	edges map[string][]Edge // by histogram family, as they were seen
 
 	exposed map[Exposure][]string
 }
 
 // NewSurface returns a surface on which nothing was seen yet.
 func NewSurface(source string) *Surface {
-	return &Surface{Source: source, names: map[string]bool{}, edges: map[string]map[string]bool{}}
+	return &Surface{Source: source, names: map[string]bool{}, edges: map[string][]Edge{}}
 }
 
-// SurfaceOf returns what servers of a dialect expose, by its name.
-func SurfaceOf(id string) (*Surface, error) {
-	s := NewSurface("dialect " + id)
-	return s, s.addNamed(id)
-}
-
-// AnySurface returns what servers of the newest releases expose, behind any
-// prefix: for files of which nobody said what they are for.
-func AnySurface() (*Surface, error) {
-	ids := []string{"vllm-v1", "vllm-v1-ray", "vllm-v1-kserve", "vllm-v1-normalized"}
-	var others []string
-	for _, e := range dialect.Others() {
-		others = append(others, e.Title)
-		ids = append(ids, e.IDs...)
+// SurfaceOf returns what servers of dialects expose, by their names. Without one it returns what servers of the newest
+// releases expose, behind any prefix: for files of which nobody said what they are for.
+func SurfaceOf(ids ...string) (*Surface, error) {
+	s := NewSurface("dialect " + strings.Join(ids, ","))
+	if len(ids) == 0 {
+		ids = []string{"vllm-v1", "vllm-v1-ray", "vllm-v1-kserve", "vllm-v1-normalized"}
+		var others []string
+		for _, e := range dialect.Others() {
+			others = append(others, e.Title)
+			ids = append(ids, e.IDs...)
+		}
+		s.Source = "the metrics of vLLM " + vllm.Newest + ", " + render.And(others)
 	}
-	s := NewSurface("the metrics of vLLM " + vllm.Newest + ", " + render.And(others))
 	for _, id := range ids {
-		if err := s.addNamed(id); err != nil {
+		d, err := dialect.Named(id)
+		if err != nil {
 			return nil, err
+		}
+		s.Dialects = append(s.Dialects, d)
+		for _, name := range d.Names() {
+			s.names[name] = true
 		}
 	}
 	return s, nil
 }
 
-func (s *Surface) addNamed(id string) error {
-	d, err := dialect.Named(id)
-	if err != nil {
-		return err
-	}
-	s.Dialects = append(s.Dialects, d)
-	for _, name := range d.Names() {
-		s.names[name] = true
-	}
-	return nil
-}
-
 // AddName adds a name and, if le is not "", one bucket bound.
 func (s *Surface) AddName(name, le string) {
 	s.names[name] = true
-	if family, ok := strings.CutSuffix(name, "_bucket"); ok && le != "" {
-		if s.edges[family] == nil {
-			s.edges[family] = map[string]bool{}
-		}
-		s.edges[family][le] = true
+	family, ok := strings.CutSuffix(name, "_bucket")
+	v, err := strconv.ParseFloat(le, 64)
+	if e := (Edge{v, le}); ok && err == nil && !math.IsInf(v, 1) && !slices.Contains(s.edges[family], e) {
+		s.edges[family] = append(s.edges[family], e)
 	}
 }
 
@@ -110,28 +99,10 @@ func (s *Surface) AddTarget(d dialect.Dialect, model, instance string) {
 // Exposes reports whether a series' name is there.
 func (s *Surface) Exposes(name string) bool { return s.names[name] }
 
-// hasLabel reports whether a series has a label; known is false where it
-// cannot be told.
-func (s *Surface) hasLabel(name, label string) (has, known bool) {
-	n, ok := dialect.Known(name)
-	if !ok || len(n.Labels) == 0 {
-		return false, false
-	}
-	if slices.Contains(n.Labels, "*") {
-		return label != "model_name", label == "model_name"
-	}
-	return slices.Contains(n.Labels, label) || label == "le" && n.Type == engine.Histogram, true
-}
-
 // EdgesOf returns the finite bucket edges of a histogram, ascending, and how
 // they are written; nil where they are not known.
 func (s *Surface) EdgesOf(family string) []Edge {
-	var out []Edge
-	for text := range s.edges[family] {
-		if v, err := strconv.ParseFloat(text, 64); err == nil && !math.IsInf(v, 1) {
-			out = append(out, Edge{v, text})
-		}
-	}
+	out := slices.Clone(s.edges[family])
 	if len(out) == 0 {
 		for _, v := range vllm.Bounds(family, s.release()) {
 			text := strconv.FormatFloat(v, 'f', -1, 64)

@@ -10,31 +10,28 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/audit/files"
-	"github.com/sixty-dev/sixty/internal/catalog/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
 var ratioSummed = Check{
 	ID: "ratio-summed", Severity: ticket,
-	Title: "shares, temperatures, frequencies or codes of several servers or GPUs summed",
-	Doc: "KV-cache usage is a share: 40 % on each of two replicas is not 80 %. Take `max` for the fullest, `avg` for the fleet. " +
-		"`DCGM_FI_DEV_XID_ERRORS` is the code of the last error: its sum means nothing.",
+	Title: "shares of several servers or GPUs summed",
+	Doc: "KV-cache usage is a share: 40 % on each of two replicas is not 80 %. Take `max` for the fullest, `avg` for the fleet.",
 	look: on(func(p *pass, a *parser.AggregateExpr) {
 		v, by := p.gaugeIn(a.Expr)
-		what := p.quantityOf(NameOf(v))
 		_, f := p.classOf(NameOf(v))
-		if a.Op != parser.SUM || what == "" || by == 0 || f.Kind == "EPP" || p.Role == files.Scaler || p.combined() ||
-			p.Opaque(a.PosRange.Start, a.Expr.PositionRange().Start) {
+		if a.Op != parser.SUM || by == 0 || !p.isShare(NameOf(v)) || f.Kind == "EPP" || p.Role == files.Scaler ||
+			p.combined() || p.Opaque(a.PosRange.Start, a.Expr.PositionRange().Start) {
 			return
 		}
 		host := slices.ContainsFunc(a.Grouping, func(l string) bool { return slices.Contains(ofTargets, l) })
 		one := []string{"UUID", "device", "engine", "WorkerId", "replica"}
 		if !a.Without && slices.ContainsFunc(a.Grouping, func(l string) bool {
-			return slices.Contains(one, l) || l == "gpu" && (host || what == "codes")
+			return slices.Contains(one, l) || l == "gpu" && host
 		}) {
 			return // one series for each server or GPU
 		}
-		p.report(a.PositionRange(), what+" cannot be added up: 40 on each of two replicas becomes 80",
+		p.report(a.PositionRange(), "shares cannot be added up: 40 on each of two replicas becomes 80",
 			"write max for the highest, or avg for the fleet")
 	}),
 }
@@ -42,8 +39,7 @@ var ratioSummed = Check{
 // ofTargets are labels that tell one server from another.
 var ofTargets = []string{
 	"instance", "pod", "pod_name", "kubernetes_pod_name", "exported_pod", "exported_instance", "replica", "host",
-	"hostname",
-	"Hostname", "node", "container_id", "server",
+	"hostname", "Hostname", "node", "container_id", "server",
 }
 
 // combined reports whether the node is an operand of a difference or a quotient of vectors: a change, or a mean made by
@@ -55,22 +51,10 @@ func (p *pass) combined() bool {
 	})
 }
 
-// quantityOf says what the values of a gauge of the catalogue are where they cannot be added up, "" elsewhere.
-func (p *pass) quantityOf(name string) string {
+// isShare reports whether a series is a gauge of the catalogue whose values are shares of a whole.
+func (p *pass) isShare(name string) bool {
 	c, f := p.classOf(name)
-	field, _ := dcgm.FieldOf(name)
-	switch {
-	case field.Type == "code":
-		return "codes"
-	case c != gauge:
-	case f.Unit == "C":
-		return "temperatures"
-	case f.Unit == "MHz" || f.Unit == "Hz":
-		return "frequencies"
-	case f.Unit == "%" || f.Unit == "ratio" || f.Unit == "" && f.Engine != "" && shareNamed.MatchString(f.Name):
-		return "shares"
-	}
-	return ""
+	return c == gauge && (f.Unit == "%" || f.Unit == "ratio" || f.Unit == "" && shareNamed.MatchString(f.Name))
 }
 
 // shareNamed matches the names of gauges that are shares.
@@ -159,10 +143,10 @@ func (p *pass) rangeOf(e parser.Expr) (low, high float64, known bool) {
 func (p *pass) highestOf(name string) (high float64, known bool) {
 	c, f := p.classOf(name)
 	canonical, _ := vllm.Canonical(name)
-	switch isShare := p.quantityOf(name) == "shares"; {
-	case isShare && f.Unit == "%":
+	switch {
+	case p.isShare(name) && f.Unit == "%":
 		return 100, true
-	case isShare && !strings.HasSuffix(name, "_hit_rate"): // V0's is −1 where nothing was asked
+	case p.isShare(name) && !strings.HasSuffix(name, "_hit_rate"): // V0's is −1 where nothing was asked
 		return 1, true
 	case slices.Contains(states, canonical):
 		return 1, true

@@ -138,15 +138,10 @@ func expand(path string) ([]string, error) {
 	return out, err
 }
 
-// OfRelease returns the surface of servers that cannot be reached: a release of vLLM, a dialect, or without a name all
-// known dialects.
-func OfRelease(id string) (d *Deployment, err error) {
+// OfRelease returns the surface of servers that cannot be reached, by their dialect; without one, of all newest releases.
+func OfRelease(ids ...string) (d *Deployment, err error) {
 	d = &Deployment{}
-	if id == "" {
-		d.Surface, err = checks.AnySurface()
-	} else {
-		d.Surface, err = checks.SurfaceOf(id)
-	}
+	d.Surface, err = checks.SurfaceOf(ids...)
 	return d, err
 }
 

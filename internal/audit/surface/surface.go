@@ -53,8 +53,14 @@ func Of(ctx context.Context, spec source.Spec, when string) (d *Deployment, err 
 		err = errors.Join(err, q.Close())
 	}()
 	if q.Live != nil {
-		if err := d.scrape(ctx, q.Live); err != nil {
+		q.Live.ScrapeOnce(ctx)
+		if err := q.Live.Answered(); err != nil {
 			return d, err
+		}
+		for i := range q.Live.Targets {
+			if err := q.Live.LastError(i); err != nil {
+				d.note(err.Error())
+			}
 		}
 	}
 	at, err := q.Span().At(when)
@@ -79,28 +85,6 @@ func Of(ctx context.Context, spec source.Spec, when string) (d *Deployment, err 
 	}
 	d.Rules, d.AllRules = ruleFiles(rules), true
 	return d, nil
-}
-
-// scrape asks each server for a page. Servers that do not answer are noted, unless none does.
-func (d *Deployment) scrape(ctx context.Context, servers *source.Live) error {
-	servers.ScrapeOnce(ctx)
-	var failed []error
-	for i := range servers.Targets {
-		if err := servers.LastError(i); err != nil {
-			failed = append(failed, err)
-		}
-	}
-	switch {
-	case len(failed) == len(servers.Targets) && len(failed) == 1:
-		return failed[0]
-	case len(failed) == len(servers.Targets):
-		err := fmt.Errorf("none of %d servers answers; the first: %w", len(failed), failed[0])
-		return hint.Or(err, "check the addresses")
-	}
-	for _, err := range failed {
-		d.note(err.Error())
-	}
-	return nil
 }
 
 // lookAround notes which pages anybody may read from other machines, and the command lines of servers on

@@ -211,9 +211,6 @@ func (s checklist) measure(m measured, engines []dialect.Dialect) Item {
 	switch {
 	case len(without) == 0:
 		it.Status = Present
-		if !slices.ContainsFunc(engines, func(d dialect.Dialect) bool { return !d.Derives(m.signal) }) {
-			it.Detail += " (the server has no metric of its own for it)"
-		}
 	case it.Detail != "":
 		it.Status, it.Detail = Partial, "some servers do not expose "+strings.Join(distinct(without), ", ")
 	case m.signal == indicator.HTTPRate && s.Exposes("http_request_duration_highr_seconds_count"):

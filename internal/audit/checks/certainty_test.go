@@ -119,7 +119,6 @@ func TestAutoscalers(t *testing.T) {
 		"a total in hundreds":              {scaler(1, "", "8", "sum(vllm:num_requests_waiting) / 100"), nil},
 		"an average":                       {scaler(1, "Value", "8", "avg(vllm:num_requests_waiting)"), nil},
 		"a share that never comes near":    {scaler(1, "Value", "80", "max(vllm:kv_cache_usage_perc)"), []string{"doubt scaling-wrong"}},
-		"a counter":                        {scaler(1, "", "100", "sum(vllm:generation_tokens_total)"), []string{"ticket raw-counter"}},
 		"from nothing by what waits ahead": {scaler(0, "", "8", "sum(vllm:num_requests_waiting)", "sum(gateway_waiting)"), nil},
 	} {
 		if got := found(t, newest(t), tc.file); !slices.Equal(got, tc.want) {

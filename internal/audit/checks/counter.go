@@ -7,6 +7,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
 var rateOnGauge = Check{
@@ -14,7 +15,7 @@ var rateOnGauge = Check{
 	Doc: "`rate` treats every decrease of a gauge as a restart. Only gauges of the catalogue.",
 	look: on(func(p *pass, c *parser.Call) {
 		name := NameOf(ranged(c, "rate", "irate", "increase", "resets"))
-		if k, _ := p.classOf(name); k == gauge {
+		if t, _ := p.typeOf(name); t == engine.Gauge {
 			p.report(c.PositionRange(), name+" is a gauge: "+c.Func.Name+" takes each of its falls for a restart",
 				"write deriv, delta, or an average over time")
 		}
@@ -26,7 +27,7 @@ var deltaOnCounter = Check{
 	Doc: "They treat a restart as a decrease by the whole count. Only counters of the catalogue.",
 	look: on(func(p *pass, c *parser.Call) {
 		name := NameOf(ranged(c, "delta", "idelta", "deriv"))
-		if k, _ := p.classOf(name); k.cumulative() {
+		if t, _ := p.typeOf(name); t == engine.Counter {
 			p.report(c.PositionRange(),
 				name+" is a counter: "+c.Func.Name+" takes a restart for a fall as deep as all that "+
 					"was counted", "write increase, or rate for deriv")
@@ -35,13 +36,13 @@ var deltaOnCounter = Check{
 }
 
 var rawCounter = Check{
-	ID: "raw-counter", Severity: ticket, Title: "a raw counter compared, divided or used for scaling",
-	Doc: "An alert on it fires until the next restart; a quotient of two is the mean since the start; an autoscaler never " +
-		"scales in; the buckets, sum or count of a histogram on a panel hide what happens now. Only counters of the catalogue.",
+	ID: "raw-counter", Severity: ticket, Title: "a raw counter compared or divided",
+	Doc: "An alert on it fires until the next restart; a quotient of two is the mean since the start; " +
+		"the buckets, sum or count of a histogram on a panel hide what happens now. Only counters of the catalogue.",
 	look: on(func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
-		c, f := p.classOf(name)
-		if !c.cumulative() || p.Role == files.InVariable || p.harmless() || p.insideCall(rates...) {
+		t, f := p.typeOf(name)
+		if t != engine.Counter || p.Role == files.InVariable || p.harmless() || p.insideCall(rates...) {
 			return
 		}
 		report := func(so string) {
@@ -67,10 +68,7 @@ var rawCounter = Check{
 				return
 			}
 		}
-		switch {
-		case p.Role == files.Scaler:
-			report("once past the target the replicas stay")
-		case p.Role == files.InPanel && c != counter: // a total may be meant
+		if p.Role == files.InPanel && f.Type != engine.Counter { // a total may be meant
 			report("what happens now cannot be seen")
 		}
 	}),

@@ -52,9 +52,6 @@ func (s *Surface) Exposed(e Exposure) []string { return s.exposed[e] }
 
 // Expose records an exposure.
 func (s *Surface) Expose(e Exposure, what string) {
-	if s.exposed == nil {
-		s.exposed = map[Exposure][]string{}
-	}
 	if !slices.Contains(s.exposed[e], what) {
 		s.exposed[e] = append(s.exposed[e], what)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
 var missingLe = Check{
@@ -50,8 +52,8 @@ var addedBuckets = Check{
 	look: on(func(p *pass, a *parser.AggregateExpr) {
 		e, _ := p.unscale(a.Expr)
 		v := ranged(e, rates...)
-		c, _ := p.classOf(NameOf(v))
-		if a.Op == parser.SUM && c == histogramPart && strings.HasSuffix(NameOf(v), "_bucket") && p.dropsLe(a) &&
+		t, _ := p.typeOf(NameOf(v))
+		if a.Op == parser.SUM && t == engine.Counter && strings.HasSuffix(NameOf(v), "_bucket") && p.dropsLe(a) &&
 			!p.insideCall("histogram_quantile") && !slices.ContainsFunc(v.LabelMatchers, isEdge) {
 			p.report(a.PositionRange(),
 				"each bucket holds those below it: added up they count an observation several times",
@@ -109,9 +111,8 @@ var bucketEdge = Check{
 		}
 		limit, first, last := c.limit/q.factor, edges[0].Value, edges[len(edges)-1].Value
 		begins := fmt.Sprintf("the first bucket of %s ends at %s: ", q.family, short(first))
-		mean := fmt.Sprintf("compare the mean, rate(%[1]s_sum[5m]) / rate(%[1]s_count[5m]), or go to %s or more",
-			q.family,
-			short(first))
+		mean := fmt.Sprintf("compare the mean, rate(%[1]s_sum[5m]) / rate(%[1]s_count[5m]), or go to %[2]s or more",
+			q.family, short(first))
 		switch {
 		case limit >= last && c.above():
 			p.report(b.PositionRange(),

@@ -52,7 +52,7 @@ func judgeName(p *pass, v *parser.VectorSelector) {
 		return
 	}
 	f, known := dialect.Known(name)
-	class, _ := p.classOf(name)
+	t, _ := p.typeOf(name)
 	guess, isGuess := synonym.Of(name)
 	native := p.insideCall("histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction")
 	switch {
@@ -64,8 +64,9 @@ func judgeName(p *pass, v *parser.VectorSelector) {
 		p.report(at, guess.Exposed(), better)
 	case !known:
 		p.reportUnknown(v)
-	case class == created, class == bareHistogram && (f.Kind == "router" || native && p.surface.Live && !p.surface.Whole):
-	case class == bareHistogram:
+	case strings.HasSuffix(name, "_created"), t == engine.Histogram && f.Kind == "router":
+	case t == engine.Histogram && native && p.surface.Live && !p.surface.Whole:
+	case t == engine.Histogram:
 		p.check = &histogramName
 		p.report(at, name+" is a histogram: only "+name+"_bucket, _sum and _count exist",
 			"divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+name+"_bucket")

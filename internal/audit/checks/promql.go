@@ -73,7 +73,7 @@ func (p *pass) unscale(e parser.Expr) (inner parser.Expr, by float64) {
 	return b, 1
 }
 
-// constant returns the value of an expression of numbers alone.
+// constant returns the value of a number.
 func constant(e parser.Expr) (float64, bool) {
 	switch n := unparen(e).(type) {
 	case *parser.NumberLiteral:
@@ -84,61 +84,32 @@ func constant(e parser.Expr) (float64, bool) {
 			v = -v
 		}
 		return v, ok
-	case *parser.BinaryExpr:
-		l, left := constant(n.LHS)
-		r, right := constant(n.RHS)
-		op, arithmetic := map[parser.ItemType]float64{parser.ADD: l + r, parser.SUB: l - r, parser.MUL: l * r,
-			parser.DIV: l / r}[n.Op]
-		return op, left && right && arithmetic
 	}
 	return 0, false
 }
 
 func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
-// class says how the values of a series behave.
-type class uint8
-
-const (
-	unknownClass class = iota
-	gauge
-	counter
-	histogramPart // its _bucket, _sum or _count
-	created
-	bareHistogram // a histogram's name without a suffix: no series has it
-)
-
-// cumulative reports whether the values only grow.
-func (c class) cumulative() bool { return c == counter || c == histogramPart }
-
-// classOf returns the class of a series by its name, as the catalogue of engines
-// and NVIDIA's fields has it: a suffix alone proves nothing. A recording rule's is not known.
-func (p *pass) classOf(name string) (class, engine.Family) {
-	n, ok := dialect.Known(name)
+// typeOf returns the type of a series by its name, as the catalogue of engines and NVIDIA's fields has it: a suffix
+// alone proves nothing. The parts of a histogram are counters, and its bare name, which no series has, is a histogram.
+// It is "" for a recording rule's name and for _created.
+func (p *pass) typeOf(name string) (engine.Type, engine.Family) {
+	f, known := dialect.Known(name)
 	canonical, _ := vllm.Canonical(name)
+	field, ofGPU := dcgm.FieldOf(name)
 	switch {
-	case p.recorded(name):
-		return unknownClass, n
-	case !ok:
-		field, ok := dcgm.FieldOf(name)
-		if ok {
-			n = engine.Family{Name: name, Engine: dialect.DCGM, Unit: field.Unit}
-		}
-		return map[string]class{"counter": counter, "gauge": gauge, "code": gauge}[field.Type], n
-	case n.Type == engine.Gauge:
-		return gauge, n
-	case strings.HasSuffix(canonical, "_created"):
-		return created, n
-	case n.Type == engine.Counter:
-		return counter, n
-	case slices.Contains(engine.HistogramSuffixes, strings.TrimPrefix(canonical, n.Name)):
-		return histogramPart, n
-	case n.Type == engine.Histogram:
-		return bareHistogram, n
-	case n.Type == engine.Summary:
-		return gauge, n // a quantile
+	case p.recorded(name) || f.Type != engine.Gauge && strings.HasSuffix(canonical, "_created"):
+		return "", f
+	case !known && ofGPU && field.Type == "code": // a number that is no amount
+		return engine.Gauge, engine.Family{Name: name, Engine: dialect.DCGM}
+	case !known && ofGPU:
+		return engine.Type(field.Type), engine.Family{Name: name, Engine: dialect.DCGM, Unit: field.Unit}
+	case slices.Contains(engine.HistogramSuffixes, strings.TrimPrefix(canonical, f.Name)):
+		return engine.Counter, f
+	case f.Type == engine.Summary: // a quantile
+		return engine.Gauge, f
 	}
-	return unknownClass, n
+	return f.Type, f
 }
 
 // NameOf returns the name that a selector asks for, "" where it is no single one.

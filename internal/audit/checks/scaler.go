@@ -1,7 +1,7 @@
 package checks
 
 import (
-	"strings"
+	"slices"
 
 	"github.com/sixty-dev/sixty/internal/audit/files"
 )
@@ -16,7 +16,7 @@ var scalingWrong = Check{
 		if p.Role != files.Scaler || !p.Alone {
 			return
 		}
-		only := map[string]bool{}
+		var names []string
 		for _, q := range p.Doc.Queries {
 			if q.Where != p.Where {
 				continue
@@ -25,34 +25,22 @@ var scalingWrong = Check{
 				return
 			}
 			for _, v := range Selectors(q.Tree) {
-				only[p.misleading(NameOf(v))] = true
+				_, f := p.typeOf(NameOf(v))
+				names = append(names, f.Name)
 			}
 		}
+		all := func(are ...string) bool {
+			return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(are, name) })
+		}
 		switch {
-		case only[""]: // something else is among them
-		case only[ofCache]:
+		case all("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage"):
 			p.addDoubt(p.whole(),
 				"nothing but KV cache usage is looked at: servers that are saturated by computing, by "+
 					"--max-num-seqs or by prefill have a part of it free, and nothing is added",
 				"where the KV cache is what these servers run out of first, it is right", fix)
-		case only[ofGPU]:
+		case all("DCGM_FI_DEV_GPU_UTIL"):
 			p.report(p.whole(), "nothing but GPU utilization is looked at, which is 100 % with a single request: replicas are "+
 				"added while all are nearly idle", fix)
 		}
 	}),
-}
-
-// Metrics that mislead an autoscaler.
-const ofCache, ofGPU = "cache", "GPU"
-
-// misleading says which of them a metric is, "" for none.
-func (p *pass) misleading(name string) string {
-	_, f := p.classOf(name)
-	switch {
-	case strings.HasSuffix(f.Name, "cache_usage_perc") || f.Name == "token_usage":
-		return ofCache
-	case f.Name == "DCGM_FI_DEV_GPU_UTIL":
-		return ofGPU
-	}
-	return ""
 }

@@ -44,7 +44,7 @@ type Surface struct {
 
 // NewSurface returns a surface on which nothing was seen yet.
 func NewSurface(source string) *Surface {
-	return &Surface{Source: source, names: map[string]bool{}, edges: map[string][]Edge{}}
+	return &Surface{Source: source, names: map[string]bool{}, edges: map[string][]Edge{}, exposed: map[Exposure][]string{}}
 }
 
 // SurfaceOf returns what servers of dialects expose, by their names. Without one it returns what servers of the newest
@@ -91,9 +91,7 @@ func (s *Surface) AddTarget(d dialect.Dialect, model, instance string) {
 	if instance != "" && !slices.Contains(s.Instances, instance) {
 		s.Instances = append(s.Instances, instance)
 	}
-	if !slices.ContainsFunc(s.Dialects, func(have dialect.Dialect) bool { return have.Key() == d.Key() }) {
-		s.Dialects = append(s.Dialects, d)
-	}
+	s.Dialects = dialect.Distinct(append(s.Dialects, d))
 }
 
 // Exposes reports whether a series' name is there.

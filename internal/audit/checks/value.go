@@ -10,16 +10,17 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/audit/files"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
 var ratioSummed = Check{
 	ID: "ratio-summed", Severity: ticket,
 	Title: "shares of several servers or GPUs summed",
-	Doc: "KV-cache usage is a share: 40 % on each of two replicas is not 80 %. Take `max` for the fullest, `avg` for the fleet.",
+	Doc:   "KV-cache usage is a share: 40 % on each of two replicas is not 80 %. Take `max` for the fullest, `avg` for the fleet.",
 	look: on(func(p *pass, a *parser.AggregateExpr) {
 		v, by := p.gaugeIn(a.Expr)
-		_, f := p.classOf(NameOf(v))
+		_, f := p.typeOf(NameOf(v))
 		if a.Op != parser.SUM || by == 0 || !p.isShare(NameOf(v)) || f.Kind == "EPP" || p.Role == files.Scaler ||
 			p.combined() || p.Opaque(a.PosRange.Start, a.Expr.PositionRange().Start) {
 			return
@@ -53,8 +54,8 @@ func (p *pass) combined() bool {
 
 // isShare reports whether a series is a gauge of the catalogue whose values are shares of a whole.
 func (p *pass) isShare(name string) bool {
-	c, f := p.classOf(name)
-	return c == gauge && (f.Unit == "%" || f.Unit == "ratio" || f.Unit == "" && shareNamed.MatchString(f.Name))
+	t, f := p.typeOf(name)
+	return t == engine.Gauge && (f.Unit == "%" || f.Unit == "ratio" || f.Unit == "" && shareNamed.MatchString(f.Name))
 }
 
 // shareNamed matches the names of gauges that are shares.
@@ -124,24 +125,22 @@ func (p *pass) rangeOf(e parser.Expr) (low, high float64, known bool) {
 		return 0, high * by, known
 	}
 	e, by := p.unscale(e)
-	switch n := e.(type) {
-	case *parser.AggregateExpr:
-		if n.Op == parser.COUNT {
-			low, high, known = 1, math.Inf(1), true
-		} else if low, _, known = p.rangeOf(n.Expr); n.Op == parser.SUM {
-			high, known = math.Inf(1), known && low == 0
-		} else {
-			known = false
-		}
-	case *parser.Call:
-		high, known = math.Inf(1), ranged(n, rates...) != nil
+	a, _ := e.(*parser.AggregateExpr)
+	switch {
+	case a == nil: // rates never fall below 0
+		known = ranged(e, rates...) != nil
+	case a.Op == parser.COUNT:
+		low, known = 1, true
+	case a.Op == parser.SUM:
+		low, _, known = p.rangeOf(a.Expr)
+		known = known && low == 0
 	}
-	return low * by, high * by, known && by > 0
+	return low * by, math.Inf(1), known && by > 0
 }
 
 // highestOf returns the maximum of a series of which the catalogue knows that its values begin at 0.
 func (p *pass) highestOf(name string) (high float64, known bool) {
-	c, f := p.classOf(name)
+	t, f := p.typeOf(name)
 	canonical, _ := vllm.Canonical(name)
 	switch {
 	case p.isShare(name) && f.Unit == "%":
@@ -150,7 +149,7 @@ func (p *pass) highestOf(name string) (high float64, known bool) {
 		return 1, true
 	case slices.Contains(states, canonical):
 		return 1, true
-	case c.cumulative():
+	case t == engine.Counter:
 		return math.Inf(1), true
 	}
 	return 0, false
@@ -162,8 +161,7 @@ var states = []string{"up", "probe_success", "vllm:healthy_pods_total", "vllm:en
 // negated are the comparisons that hold where another one does not.
 var negated = map[parser.ItemType]parser.ItemType{
 	parser.GTR: parser.LTE, parser.LSS: parser.GTE, parser.GTE: parser.LSS, parser.LTE: parser.GTR,
-	parser.EQLC: parser.NEQ,
-	parser.NEQ:  parser.EQLC,
+	parser.EQLC: parser.NEQ, parser.NEQ: parser.EQLC,
 }
 
 // neverHolds reports whether a comparison of values between two numbers with a third cannot hold.
@@ -186,11 +184,9 @@ func neverHolds(low, high float64, op parser.ItemType, v float64) bool {
 // guards reports whether a comparison only filters NaN or idle series, like (… > -Inf) or vector(0). Such a
 // comparison decides nothing by itself.
 func (p *pass) guards(b *parser.BinaryExpr, c comparison) bool {
-	decides := p.Role == files.Alert
-	for _, n := range p.path {
-		if _, parens := n.(*parser.ParenExpr); !parens {
-			decides = false
-		}
-	}
-	return b.ReturnBool || math.IsInf(c.limit, -1) || !decides && c.limit == 0 && c.above()
+	within := slices.ContainsFunc(p.path, func(n parser.Node) bool {
+		_, parens := n.(*parser.ParenExpr)
+		return !parens
+	})
+	return b.ReturnBool || math.IsInf(c.limit, -1) || (within || p.Role != files.Alert) && c.limit == 0 && c.above()
 }

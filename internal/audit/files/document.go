@@ -225,6 +225,14 @@ func (d *Document) walk(n *yaml.Node, panel *string) (err error) {
 	return err
 }
 
+// NewRule returns the query of an alert, or of a recording rule where there is none, without its expression.
+func NewRule(alert, record, runbook string) *Query {
+	if alert == "" && record != "" {
+		return &Query{Role: Record, Name: record, Where: "recording rule " + record}
+	}
+	return &Query{Role: Alert, Name: alert, Where: "alert " + alert, Runbook: runbook}
+}
+
 // A group is one of rules, of Prometheus or of Grafana.
 type group struct{ Rules []yaml.Node }
 
@@ -254,14 +262,10 @@ func (d *Document) addRule(n *yaml.Node) error {
 	if err := n.Decode(&r); err != nil {
 		return err
 	}
-	runbook := r.Annotations["runbook_url"]
-	q := &Query{Role: Alert, Name: r.Alert, Where: "alert " + r.Alert, Runbook: runbook}
-	if r.Alert == "" {
-		q.Role, q.Name, q.Where = Record, r.Record, "recording rule "+r.Record
-	}
+	q := NewRule(r.Alert, r.Record, r.Annotations["runbook_url"])
 	switch {
 	case r.Expr.IsZero() && r.Data != nil:
-		r.managed.addTo(d, runbook)
+		r.managed.addTo(d, q.Runbook)
 		return nil
 	case r.Expr.IsZero():
 		return fmt.Errorf("line %d: a rule without expr", n.Line)

@@ -77,8 +77,6 @@ func filling(expr string, m Mention, asName bool) string {
 	switch {
 	case strings.HasSuffix(before, "["), strings.HasSuffix(before, "offset"), strings.HasSuffix(before, ":") && strings.HasPrefix(after, "]"):
 		return strings.Repeat("0", length-2) + "5m"
-	case m.Start > 0 && (isWord(expr[m.Start-1]) || expr[m.Start-1] == ':'), m.End < len(expr) && isWord(expr[m.End]):
-		return name
 	case inBraces.MatchString(before):
 		if (strings.HasSuffix(before, "{") || strings.HasSuffix(before, ",")) && length >= 4 {
 			return strings.Repeat("v", length-3) + `=""`

@@ -64,13 +64,14 @@ func Of(ctx context.Context, spec source.Spec, when string) (d *Deployment, err 
 		}
 	}
 	at, err := q.Span().At(when)
-	if err == nil {
-		err = d.ofSource(ctx, q, at, spec.Prometheus != "")
-	}
 	if err != nil {
 		return d, err
 	}
-	if len(d.Surface.Dialects) == 0 {
+	seen, err := OfSource(ctx, q, at, spec.Prometheus != "")
+	if err != nil {
+		return d, err
+	}
+	if d.Surface = seen.Surface; len(d.Surface.Dialects) == 0 {
 		return d, hint.With(errors.New("no metric of an inference server found"),
 			"check the address and --match; with --disable-log-stats vLLM shows none")
 	}
@@ -127,20 +128,14 @@ func isServer(word string) bool {
 // recently is how far back a Prometheus server is asked for names.
 const recently = 15 * time.Minute
 
-// OfSource looks at what a source holds at a moment, without its rules.
-func OfSource(ctx context.Context, q *source.Source, at time.Time) (*Deployment, error) {
-	d := &Deployment{}
-	return d, d.ofSource(ctx, q, at, true)
-}
-
-// ofSource reads what a source holds, which is whole if everything that is measured is in it.
-func (d *Deployment) ofSource(ctx context.Context, q *source.Source, at time.Time, whole bool) error {
+// OfSource looks at what a source holds at a moment, without its rules. It is whole if everything that is measured is in
+// it.
+func OfSource(ctx context.Context, q *source.Source, at time.Time, whole bool) (*Deployment, error) {
 	targets, _, err := identity.Discover(ctx, q, identity.Search{At: at, Lookback: recently, Matchers: q.Matchers()})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d.Surface = checks.NewSurface(q.Name)
-	s := d.Surface
+	s := checks.NewSurface(q.Name)
 	s.Live, s.Whole = true, whole
 	for _, t := range targets {
 		if !t.Dialect.Exposes(dialect.HostInfo) { // a page of this machine that sixty recorded
@@ -151,10 +146,10 @@ func (d *Deployment) ofSource(ctx context.Context, q *source.Source, at time.Tim
 		s.Source += " in the samples of " + q.Name
 	}
 	if err := addNames(ctx, q, s, at, q.Matchers()); err != nil {
-		return err
+		return nil, err
 	}
 	s.Interval, err = steadyInterval(ctx, q, at)
-	return err
+	return &Deployment{Surface: s}, err
 }
 
 // steadyInterval is the time between two scrapes where there is history enough
@@ -220,13 +215,8 @@ func ruleFiles(rules []api.Rule) []*files.Document {
 		if all[r.File] == nil {
 			all[r.File] = &files.Document{Name: r.File + " (in Prometheus)"}
 		}
-		q := &files.Query{
-			Role: files.Alert, Expr: r.Expr, Name: r.Alert, Where: "alert " + r.Alert,
-			Runbook: r.Annotations["runbook_url"],
-		}
-		if r.Record != "" {
-			q.Role, q.Name, q.Where = files.Record, r.Record, "recording rule "+r.Record
-		}
+		q := files.NewRule(r.Alert, r.Record, r.Annotations["runbook_url"])
+		q.Expr = r.Expr
 		all[r.File].Add(q)
 	}
 	var out []*files.Document

@@ -175,7 +175,7 @@ func (c *scope) simulate(w http.ResponseWriter, r *http.Request) {
 func (c *scope) audit(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
-	d, err := surface.OfSource(ctx, c.source, time.Now())
+	d, err := surface.OfSource(ctx, c.source, time.Now(), true)
 	if err != nil {
 		web.Fail(w, http.StatusServiceUnavailable, err)
 		return

@@ -1,8 +1,8 @@
 import { useLayoutEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
-import { formatPoint, timeTickDistances, formatTimeTicks, tickIncrements, formatNumber, scaleOf, formatTick, formatTime, axisUnitOf } from './format'
-import { curveColour, styleColour, curveDash, onTheme, symbols } from './palette'
+import { axisUnitOf, formatNumber, formatPoint, formatTick, formatTime, formatTimeTicks, scaleOf, tickIncrements, timeTickDistances } from './format'
+import { curveColour, curveDash, onTheme, styleColour, symbols } from './palette'
 import type { Span } from './query'
 
 // A Level is a threshold, drawn as a dashed line.

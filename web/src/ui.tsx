@@ -1,7 +1,7 @@
 import type { ComponentChildren, FunctionComponent } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { Failure, type Asked } from './api'
-import { formatDuration, sentence, formatTime, formatFullTime } from './format'
+import { formatDuration, formatFullTime, formatTime, sentence } from './format'
 import { failingOf, monitorNow, useLive } from './live'
 import { remember, useRemembered } from './palette'
 import type { ChartProps } from './chart'

@@ -324,9 +324,9 @@ func TestADeploymentWithoutServersIsRefused(t *testing.T) {
 	}
 }
 
-// docs/dashboards.md lists every panel.
+// docs/dashboard-panels.md lists every panel.
 func TestTheDocumentationListsEveryPanel(t *testing.T) {
-	const path, from, to = "../../../docs/dashboards.md", "<!-- panels: written by go test ./internal/generate/dashboard -update -->\n", "<!-- end of panels -->"
+	const path, from, to = "../../../docs/dashboard-panels.md", "<!-- panels: written by go test ./internal/generate/dashboard -update -->\n", "<!-- end of panels -->"
 	page := must.ReadFile(t, path)
 	before, rest, ok := strings.Cut(string(page), from)
 	_, after, ok2 := strings.Cut(rest, to)
@@ -347,7 +347,7 @@ func TestTheDocumentationListsEveryPanel(t *testing.T) {
 func table(ds []dashboard.Dashboard) string {
 	var b strings.Builder
 	for _, d := range ds {
-		fmt.Fprintf(&b, "\n### %s (`%s`)\n\n| | panel | signals | unit |\n|---|---|---|---|\n", strings.TrimPrefix(d.Title, "vLLM / "), d.UID)
+		fmt.Fprintf(&b, "\n## %s (`%s`)\n\n| | panel | signals | unit |\n|---|---|---|---|\n", strings.TrimPrefix(d.Title, "vLLM / "), d.UID)
 		for _, r := range d.Rows {
 			fmt.Fprintf(&b, "| | *%s* | | |\n", r.Title)
 			for _, p := range r.Panels {

@@ -176,14 +176,14 @@ func (d *document) addCommands(rows []Row) {
 		if uses[x.Command] == nil {
 			commands = append(commands, x.Command)
 		}
-		uses[x.Command] = append(uses[x.Command], fmt.Sprintf("%s, %s of %.3g requests/s", x.Row,
+		uses[x.Command] = append(uses[x.Command], fmt.Sprintf("%s: %s, %.3g requests/s each", x.Row,
 			render.Plural(x.Replicas, "replica"), x.Rate/float64(x.Replicas)))
 	}
 	model := ""
 	if strings.Contains(commands[0], `"$MODEL"`) {
 		model = "; MODEL is the weights' name or directory"
 	}
-	d.Section("One replica of each starts with", model)
+	d.Section("Start each replica with", model)
 	for i, c := range commands {
 		if i > 0 {
 			d.Rank(rankLabel)

@@ -1,5 +1,5 @@
 import { useMemo, useState } from 'preact/hooks'
-import { timeTickDistances, compareWithNormal, formatTimeTicks, formatNumber, plural, formatTime, formatValue } from '../format'
+import { compareWithNormal, formatNumber, formatTime, formatTimeTicks, formatValue, plural, timeTickDistances } from '../format'
 import { monitorNow } from '../live'
 import type { Span } from '../query'
 import type { Link, Plot } from '../types'

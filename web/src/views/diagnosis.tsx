@@ -1,6 +1,6 @@
 import { useMemo } from 'preact/hooks'
 import { useGet } from '../api'
-import { compareWithNormal, formatInterval, formatNumber, openingSentence, plural, sentence, formatValue } from '../format'
+import { compareWithNormal, formatInterval, formatNumber, formatValue, openingSentence, plural, sentence } from '../format'
 import { monitorNow, useLive } from '../live'
 import { quantile } from '../odd'
 import { usePanels } from '../panel'

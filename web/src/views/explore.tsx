@@ -1,5 +1,5 @@
 import { useLayoutEffect, useMemo, useState } from 'preact/hooks'
-import { formatDuration, plural, formatURLTime, formatTime, titleOf } from '../format'
+import { formatDuration, formatTime, formatURLTime, plural, titleOf } from '../format'
 import { bindKeys } from '../keys'
 import { monitorNow, useLive } from '../live'
 import { PanelView, usePanels } from '../panel'

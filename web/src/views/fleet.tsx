@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
-import { compareWithNormal, formatNumber, plural, quantities, sentence, formatReplicaNumber, titleOf } from '../format'
-import { healthOf, healths, assessTrust, useLive, compareWorst, type Trust } from '../live'
+import { compareWithNormal, formatNumber, formatReplicaNumber, plural, quantities, sentence, titleOf } from '../format'
+import { assessTrust, compareWorst, healthOf, healths, useLive, type Trust } from '../live'
 import { findOutliers } from '../odd'
 import { navigate, serverURL, urlOf, useRoute } from '../route'
 import type { Model, Quantity, Replica } from '../types'

@@ -1,7 +1,7 @@
 import { useMemo } from 'preact/hooks'
 import { useGet } from '../api'
 import type { Mark as Moment } from '../chart'
-import { plural, formatTime } from '../format'
+import { formatTime, plural } from '../format'
 import { monitorNow } from '../live'
 import { symbols } from '../palette'
 import { matchAny, rangePath, type Answer, type Matrix, type Span } from '../query'

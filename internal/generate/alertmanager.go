@@ -119,11 +119,11 @@ func Routing(cfg RulesConfig) ([]byte, error) {
 }
 
 // render fills a template of a YAML file.
-func render(text string, data map[string]any) ([]byte, error) {
+func render(templateText string, data map[string]any) ([]byte, error) {
 	t, err := template.New("yaml").Funcs(template.FuncMap{
 		"single": func(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" },
 		"join":   func(list []string) string { return strings.Join(list, ", ") },
-	}).Parse(text)
+	}).Parse(templateText)
 	if err != nil {
 		return nil, err
 	}

@@ -37,8 +37,8 @@ func AddTo(sets []RuleSet, name string, groups ...rulefmt.RuleGroup) []RuleSet {
 	return sets
 }
 
-// Groups returns the groups of all sets.
-func Groups(sets []RuleSet) (out []rulefmt.RuleGroup) {
+// JoinGroups returns the groups of all sets in one list.
+func JoinGroups(sets []RuleSet) (out []rulefmt.RuleGroup) {
 	for _, s := range sets {
 		out = append(out, s.Groups...)
 	}
@@ -81,7 +81,7 @@ func splitGroup(g rulefmt.RuleGroup, most int) []rulefmt.RuleGroup {
 // too large for an object. Grafana's alerts get a file of their own. Other formats get one file for all sets.
 func Objects(sets []RuleSet, f Format, name, namespace string, labels map[string]string) ([]File, error) {
 	if f == Grafana {
-		records, alerts := divideForGrafana(Groups(sets))
+		records, alerts := divideForGrafana(JoinGroups(sets))
 		recording, err := Encode(records, Plain, name, namespace, labels)
 		if err != nil {
 			return nil, err
@@ -90,7 +90,7 @@ func Objects(sets []RuleSet, f Format, name, namespace string, labels map[string
 		return []File{{"rules.yaml", recording}, {"grafana-alerts.yaml", managed}}, err
 	}
 	if f != PrometheusRule && f != VMRule {
-		content, err := Encode(Groups(sets), f, name, namespace, labels)
+		content, err := Encode(JoinGroups(sets), f, name, namespace, labels)
 		return []File{{"rules.yaml", content}}, err
 	}
 	var out []File

@@ -104,7 +104,7 @@ type Rules struct {
 }
 
 // Groups returns the groups of all sets.
-func (r *Rules) Groups() []rulefmt.RuleGroup { return Groups(r.Sets) }
+func (r *Rules) Groups() []rulefmt.RuleGroup { return JoinGroups(r.Sets) }
 
 // NewRules renders the catalogue: a recording rule for each signal that a condition reads, and an alert for each
 // pathology. A pathology has several alerts if models have different thresholds.

@@ -83,7 +83,7 @@ func RuleTests(
 			continue
 		}
 		alert := AlertNames(&dialect.Deployment{Dialects: []dialect.Dialect{v1}}, p)[0]
-		_, read := GroupsBehind(rules.Groups(), alert)
+		_, seriesRead := GroupsBehind(rules.Groups(), alert)
 		dir, err := fs.Sub(cases, strings.ReplaceAll(p.ID, "-", "")+"/testdata")
 		if err != nil {
 			return nil, nil, err
@@ -96,7 +96,8 @@ func RuleTests(
 			}
 			c = c.Stretch(testScrape, min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes)))
 			tests = append(tests, unitTest{
-				p.ID + " " + name, i == 0, formatDuration(c.At.Truncate(time.Second)), listTestSeries(c, read, target),
+				p.ID + " " + name, i == 0, formatDuration(c.At.Truncate(time.Second)),
+				listTestSeries(c, seriesRead, target),
 			})
 		}
 		content, err := render(ruleTestTemplate, map[string]any{
@@ -136,8 +137,8 @@ func (cfg *RulesConfig) exampleTarget() (map[string]string, error) {
 // metricName matches the names in an expression, labels and functions among them.
 var metricName = regexp.MustCompile(`[a-zA-Z_:][\w:]*`)
 
-// GroupsBehind reduces groups to an alert and the rules that it reads, directly or indirectly. It also returns the names
-// of what these read.
+// GroupsBehind reduces groups to an alert and the rules that it reads, directly or indirectly. It also returns the
+// names of what these read.
 func GroupsBehind(groups []rulefmt.RuleGroup, alert string) (behind []rulefmt.RuleGroup, read map[string]bool) {
 	read = map[string]bool{}
 	for grown := true; grown; {
@@ -161,11 +162,11 @@ func GroupsBehind(groups []rulefmt.RuleGroup, alert string) (behind []rulefmt.Ru
 }
 
 // listTestSeries lists the series of a case that are read, with the labels of the deployment.
-func listTestSeries(c *history.Case, read map[string]bool, target map[string]string) (out []testSeries) {
+func listTestSeries(c *history.Case, seriesRead map[string]bool, target map[string]string) (out []testSeries) {
 	series := c.Series()
 	for _, instance := range slices.Sorted(maps.Keys(series)) {
 		for _, s := range series[instance] {
-			if !read[s.Name()] {
+			if !seriesRead[s.Name()] {
 				continue
 			}
 			b := labels.NewBuilder(s.Labels)

@@ -78,10 +78,10 @@ var ruleTable = sync.OnceValue(func() (out []rule) {
 })
 
 type word struct {
-	text  string
-	rule  int
-	first bool // only at the beginning of a name
-	open  bool // it may go on after the word
+	letters string
+	rule    int
+	first   bool // only at the beginning of a name
+	open    bool // it may go on after the word
 }
 
 // wordTable has the words of all rules, by their first letter.
@@ -112,7 +112,7 @@ func sortOf(c byte) byte {
 
 // squeezeName returns a name in lower case without underscores and spaces, and where its words begin: after a
 // separator, at a capital after a small letter, at the last of several capitals, between letters and digits.
-func squeezeName(name string) (text []byte, begins []bool) {
+func squeezeName(name string) (squeezed []byte, begins []bool) {
 	last := byte('_')
 	for i := range len(name) {
 		c := name[i]
@@ -134,9 +134,9 @@ func squeezeName(name string) (text []byte, begins []bool) {
 		if s == 'A' {
 			c += 'a' - 'A'
 		}
-		text, begins, last = append(text, c), append(begins, begin), s
+		squeezed, begins, last = append(squeezed, c), append(begins, begin), s
 	}
-	return text, append(begins, true)
+	return squeezed, append(begins, true)
 }
 
 // MeaningOf returns the purpose of a kernel or an operator, by its name.
@@ -178,8 +178,8 @@ func MeaningOf(name string) Meaning {
 
 // standsAt reports whether the word stands at a place in a squeezed name where a word begins.
 func (w *word) standsAt(i int, text []byte, begins []bool) bool {
-	end := i + len(w.text)
-	return (i == 0 || !w.first) && end <= len(text) && (w.open || begins[end]) && string(text[i:end]) == w.text
+	end := i + len(w.letters)
+	return (i == 0 || !w.first) && end <= len(text) && (w.open || begins[end]) && string(text[i:end]) == w.letters
 }
 
 // shortenName shortens a kernel's name to its distinctive part: without arguments, and without the

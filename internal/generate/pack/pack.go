@@ -100,7 +100,7 @@ func Rules(c Config) (files []generate.File, notes []string, err error) {
 		sets = generate.AddTo(sets, generate.SetName("slo", budgets.Of[i]), g)
 	}
 	sets = generate.Split(sets, c.MaxRules)
-	if n := len(generate.Groups(sets)); c.Format == generate.Mimir && n > generate.MaxGroups {
+	if n := len(generate.JoinGroups(sets)); c.Format == generate.Mimir && n > generate.MaxGroups {
 		notes = append(notes, fmt.Sprintf("%d groups of rules: Mimir allows a tenant %d unless "+
 			"-ruler.max-rule-groups-per-tenant says otherwise", n, generate.MaxGroups))
 	}

@@ -277,15 +277,15 @@ func (s *tarSink) Close() error {
 type dirSink string
 
 func (d dirSink) writeFile(name string, _ time.Time, body []byte) error {
-	target := filepath.Join(string(d), filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+	pagePath := filepath.Join(string(d), filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(pagePath), 0o755); err != nil {
 		return err
 	}
-	tmp := filepath.Join(filepath.Dir(target), "."+filepath.Base(target))
+	tmp := filepath.Join(filepath.Dir(pagePath), "."+filepath.Base(pagePath))
 	if err := os.WriteFile(tmp, body, 0o644); err != nil {
 		return err
 	}
-	return os.Rename(tmp, target)
+	return os.Rename(tmp, pagePath)
 }
 
 func (dirSink) Close() error { return nil }

@@ -32,7 +32,7 @@ const GiveConfig = "give the server's command line with --engine-args, or its st
 // Measured returns a reading that arithmetic can rest on: known, finite and greater than zero.
 func (p *Pass) Measured(s *indicator.Signal) (float64, bool) { return positiveValue(p.Now(s)) }
 
-// Usual returns such a reading of the baseline.
+// Usual is Measured for the signal's normal value.
 func (p *Pass) Usual(s *indicator.Signal) (float64, bool) { return positiveValue(p.Normal(s)) }
 
 func positiveValue(v indicator.Value) (float64, bool) {
@@ -114,7 +114,7 @@ func (p *Pass) Objective(t *Threshold) (limit float64, text string, ok bool) {
 	return limit, fmt.Sprintf("%s (%s)", indicator.FormatNumber(limit, t.Unit), source), true
 }
 
-// A Quantity is a number with where it was learnt.
+// A Quantity is a number with its source.
 type Quantity struct {
 	V        float64
 	Source   string
@@ -160,7 +160,8 @@ func (p *Pass) Engines() float64 {
 	return 1
 }
 
-// RaiseTokenBudget proposes a larger budget where one so small that steps are mostly overhead cuts prompts into many.
+// RaiseTokenBudget proposes a larger token budget if a small one splits prompts into many steps that are mostly
+// overhead.
 func (p *Pass) RaiseTokenBudget(verify string) {
 	const enough, to = 1024, "2048"
 	now, ok1 := p.Setting(engine.MaxNumBatchedTokens)
@@ -278,11 +279,11 @@ func (p *Pass) SafeSeqs() (n float64, lines []string, ok bool) {
 	return n, lines, true
 }
 
-// disagree is by how many times two ways to the same number may differ.
+// disagree is the factor by which two estimates of one number may differ.
 const disagree = 1.5
 
-// HeldMore returns how many times as much of the KV cache as their tokens need the running requests hold: a model
-// whose layers keep a state of fixed size holds many times as much, and shared prefixes less.
+// HeldMore returns by which factor the running requests hold more of the KV cache than their tokens need: a model whose
+// layers keep a state of fixed size holds many times as much, and shared prefixes less.
 func (p *Pass) HeldMore() (times float64, ok bool) {
 	kv, ok1 := p.KV()
 	held, _, ok2 := p.HeldTokens()
@@ -297,7 +298,7 @@ func (p *Pass) HeldMore() (times float64, ok bool) {
 // roundToBlocks returns the tokens of cache that one request takes: its last block is half full on average.
 func (c KVCapacity) roundToBlocks(tokens float64) float64 { return tokens + c.BlockSize/2 }
 
-// heldSeqs sizes the batch by the present usage of the running requests.
+// heldSeqs is SafeSeqs from the present usage by the running requests.
 func (p *Pass) heldSeqs() (n float64, lines []string, ok bool) {
 	running, ok1 := p.Measured(indicator.Running)
 	usage, ok2 := p.Measured(indicator.KVUsage)
@@ -344,8 +345,8 @@ func (p *Pass) CrowdedRanks() string {
 	return fmt.Sprintf("; of the %s that wait, %s, of %d ranks", Whole(all), strings.Join(each, ", "), len(waits))
 }
 
-// StopRetries proposes to finish the answers that were begun: a larger batch or a longer queue delays each answer
-// beyond the clients' patience.
+// StopRetries proposes to finish the answers that were begun, because a larger batch or a longer queue delays each
+// answer beyond the clients' patience.
 func (p *Pass) StopRetries() {
 	p.Reason("Clients that leave and retry add to the load, and the work done for them is lost. A larger batch makes each answer take even longer, so none is proposed.")
 	p.Fix(Fix{
@@ -361,16 +362,17 @@ func (p *Pass) StopRetries() {
 	})
 }
 
-// Drain stops the bleeding if other servers of the model are well.
+// Drain is the summary of a fix that stops the bleeding if other servers of the model are healthy.
 const Drain = "Drain this replica: take it out of the load balancer"
 
-// Reroute proposes to send this server less, at once and without a restart, where others can take it.
+// Reroute adds a fix that sends this server fewer requests, at once and without a restart. It needs other servers that
+// can take them.
 func (p *Pass) Reroute(summary, verify string) {
 	p.Fix(Fix{Summary: summary, Tradeoff: "the other replicas carry its load", Verify: verify, Stops: true, Others: true})
 }
 
-// Shed proposes to have no more in flight at each server of the model than it holds well, at once and without a
-// restart. It proposes nothing where no more is.
+// Shed proposes to cap the requests in flight at each server of the model, at once and without a restart. It proposes
+// nothing if this server holds no more than that.
 func (p *Pass) Shed(each float64, verify string, arithmetic ...string) {
 	if each = math.Floor(each); !(each >= 1) ||
 		p.Known(indicator.Running) && each >= p.Value(indicator.Running)+p.Value(indicator.Waiting) {
@@ -387,7 +389,8 @@ func (p *Pass) Shed(each float64, verify string, arithmetic ...string) {
 	})
 }
 
-// ShedQueue proposes to have no more in flight than runs and gets its first token in time.
+// ShedQueue proposes to cap the requests in flight at those that run, and those that can still get their first token in
+// time.
 func (p *Pass) ShedQueue(verify string) {
 	due, source, promised := p.Objective(TTFTObjective)
 	if !promised {
@@ -424,8 +427,8 @@ func (p *Pass) Demand() (arrivals, served float64, lines []string, ok bool) {
 	return arrivals, served, []string{line + fmt.Sprintf(" = %s/s", Digits(arrivals))}, served > 0
 }
 
-// StepExponent returns k in step time ∝ batch^k: fitted to this server's
-// baseline and window where the batch grew enough to tell, else a middle value.
+// StepExponent returns k in step time ∝ batch^k: fitted to this server's baseline and window if the batch grew enough
+// to tell, else a middle value.
 func (p *Pass) StepExponent() (k float64, source string) {
 	batch, ok1 := p.Grown(indicator.DecodeBatch)
 	step, ok2 := p.Grown(indicator.ITLP50)
@@ -468,7 +471,7 @@ func (p *Pass) GrowCache(verify string, arithmetic ...string) {
 	}
 }
 
-// eightBits proposes a cache of half as many bits.
+// eightBits proposes an FP8 KV cache, unless the cache has eight bits or fewer already.
 func (p *Pass) eightBits(verify string) {
 	dtype := p.Config[engine.KVCacheDtype].Value
 	if strings.HasPrefix(dtype, "fp8") || strings.Contains(dtype, "fp4") || dtype == "int8" {
@@ -491,7 +494,7 @@ func (p *Pass) AddReplicas(takes float64, f Fix) {
 	pool, share := 1.0, 1.0
 	if n, ok := p.Measured(indicator.Replicas); ok && n > 1 {
 		pool = n
-		// Less than a share is a load of another kind: how much of it comes to the others is unknown.
+		// A share below 1 may be another kind of load, which says nothing about the others' load.
 		if v, ok := p.Measured(indicator.ArrivalShare); ok && v > 1 {
 			share = v
 		}

@@ -71,7 +71,7 @@ type Pathology struct {
 	// When holds while the pathology is there.
 	When Cond
 
-	// For is how long an alert waits before it fires.
+	// For is the hold duration of the alert.
 	For time.Duration
 
 	// Supports is evidence that raises the confidence. It never changes the status.
@@ -94,8 +94,8 @@ type Pathology struct {
 	// Everywhere is the same for a cause: it explains its symptoms on every server of its model.
 	Everywhere bool
 
-	// Chain lists the steps from cause to symptom: from the change to what users notice. The links that hold make the
-	// story; without a Chain, the comparisons of When that hold do.
+	// Chain lists the steps from cause to symptom: from the change to what users notice. The links that hold tell the
+	// story. Without a Chain, the comparisons of When that hold do.
 	Chain []Link
 
 	// Fixes are alternatives, the best first.
@@ -105,7 +105,7 @@ type Pathology struct {
 	// the status.
 	Refine func(*Pass)
 
-	// Hop is the part of a deployment that it is about, where that is not the role of its targets.
+	// Hop is the part of a deployment that it is about, if that is not the role of its targets.
 	Hop Hop
 
 	// Panel is the number of the dashboard panel to look at first; 0 means the panel of When's first signal.
@@ -119,7 +119,7 @@ type Pathology struct {
 	Scenario string
 }
 
-// Name is its usual name, such as "KV cache thrashing": the heading of its runbook.
+// Name returns the display name, such as "KV cache thrashing", which is the heading of the runbook.
 func (p *Pathology) Name() string {
 	heading, _, _ := strings.Cut(p.Runbook, "\n")
 	return strings.TrimPrefix(heading, "# ")
@@ -167,7 +167,7 @@ func (p *Pathology) GradeOf(v Uncertain) Grade {
 	return of
 }
 
-// Wait is how long the alert of one of p's grades waits.
+// Wait returns the hold duration of the alert of one of p's grades.
 func (p *Pathology) Wait(g Grade) time.Duration { return cmp.Or(g.For, p.For) }
 
 // Sections are the second-level headings of a runbook, in their order.
@@ -201,8 +201,8 @@ func (p *Pathology) Severities() []Severity {
 	return slices.Compact(out)
 }
 
-// Scope is where p is judged: at the gateways, where all that it reads is a gateway's; on
-// GPU exporters too, where all is of GPUs; and on model servers.
+// Scope returns where p is judged: at gateways if all of its signals are theirs, on GPU exporters too if all of them
+// are about GPUs, else on model servers.
 func (p *Pathology) Scope() indicator.Scope {
 	scope := indicator.Gateway
 	p.When.Signals(func(s *indicator.Signal) { scope = min(scope, s.Scope) })
@@ -239,7 +239,7 @@ type Pass struct {
 
 	// Findings of the other pathologies on this target, by ID.
 	RuledOut, Suspected, Unseen []string
-	// Part names the model or the upstream of a gateway that is judged, where those are judged one by one.
+	// Part names the judged model or upstream of a gateway, if those are judged one by one.
 	Part string
 	// Parts returns a signal's readings in the window by model, by upstream or by rank.
 	Parts func(*indicator.Signal) map[string]float64
@@ -280,8 +280,8 @@ type View interface {
 	Normal(*indicator.Signal) indicator.Value
 	// HasHistory reports whether the baseline is made of earlier samples.
 	HasHistory() bool
-	// MayHoldFault reports whether the baseline may hold the very fault that is looked for, as the sums of a short
-	// life do: it then makes thresholds stricter than their defaults, never laxer.
+	// MayHoldFault reports whether the baseline may contain the very fault that is looked for, as the sums of a short
+	// lifetime do. Such a baseline makes thresholds stricter than their defaults, never laxer.
 	MayHoldFault() bool
 	// Peers returns the view with a baseline from its peers, whose history is long enough to be free of the fault;
 	// false without peers.

@@ -12,17 +12,17 @@ var (
 		Name: "unheard", Unit: indicator.Seconds, Default: 20,
 		Why: "how the scrapes failed is unknown: no sample for twice the usual scrape timeout",
 	}
-	// LongUnheard is the same of a server whose scrapes time out, or whose page comes and goes.
+	// LongUnheard is the same for a server whose scrapes time out, or fail and succeed in turn.
 	LongUnheard = &Threshold{
 		Name: "unheard_while_slow", Unit: indicator.Seconds, Default: 60,
 		Why: "the connection is accepted, or scrapes succeeded in between: if every second scrape fails, four in a row fail once in sixteen times (a minute at 15 s)",
 	}
-	// ScrapedOften is a server whose last page shows the requests that it held when it went.
+	// ScrapedOften is a server whose last page shows the requests that it held when it stopped.
 	ScrapedOften = &Threshold{
 		Name: "scraped_often", Unit: indicator.Seconds, Default: 35,
 		Why: "what a server held at its last scrape it held when it stopped: a drain takes at least half a minute, and fits between two scrapes only if they are further apart",
 	}
-	// InUse is a server that was not drained before it went.
+	// InUse is a server that was not drained before it stopped.
 	InUse = &Threshold{
 		Name: "held_share", Unit: indicator.Ratio, Default: 0.5,
 		Why: "it held half of its usual load: on a drained server half of the requests end within seconds, so the last scrape shows less",
@@ -125,12 +125,12 @@ var (
 		Name: "http_5xx_share", Unit: indicator.Ratio, Objective: slo.Availability, BurnRate: 14.4, Default: 0.04,
 		Why: "14.4 times the error budget's rate, which spends a month's budget in two days (Google SRE workbook, chapter 5); without an objective one request in twenty-five, because a server that fails one request in a hundred uses error budget but does not need a page",
 	}
-	// SomeServerErrors is how many failures it takes.
+	// SomeServerErrors is how many failures make ServerErrorShare count.
 	SomeServerErrors = &Threshold{
 		Name: "http_5xx_some", Unit: indicator.Requests, Default: 2.5,
 		Why: "at least three: smaller numbers are chance",
 	}
-	// AbandonedShare is the share of requests that their clients give up.
+	// AbandonedShare is the share of requests that their clients abandon.
 	AbandonedShare = &Threshold{
 		Name: "abandoned_share", Unit: indicator.Ratio, Objective: slo.Cancelled, Default: 0.15, Baseline: &Relative{Factor: 1, Offset: 0.15},
 		Why: "fifteen points more than usual: some users always stop an answer, and completion in an editor cancels most of its requests by design, whether tokens are late or not; without a baseline, 15 %",
@@ -140,7 +140,7 @@ var (
 		Name: "abandoned_most", Unit: indicator.Ratio, Objective: slo.Cancelled, Default: 0.5,
 		Why: "more than half of the clients leave before their answer is complete",
 	}
-	// SomeAbandoned is how many it takes.
+	// SomeAbandoned is how many abandoned requests make AbandonedShare count.
 	SomeAbandoned = &Threshold{
 		Name: "abandoned_some", Unit: indicator.Requests, Default: 4.5,
 		Why: "at least five requests: smaller numbers are chance",
@@ -150,15 +150,15 @@ var (
 // Conditions that several pathologies share.
 var (
 	// FirstTokenLate holds while users wait for the first token: an objective is missed, or it takes twice as long as
-	// normal. The median is compared with the baseline, for a stall of a second or two does not move it.
+	// normal. The median is compared with the baseline, because a stall of a second or two does not move it.
 	FirstTokenLate = Any(Above(indicator.TTFTP95, TTFTObjective), Above(indicator.TTFTP50, TTFTWorse))
 
 	// PrefillLate holds while the first token is late because of its prefill.
 	PrefillLate = All(FirstTokenLate, Above(indicator.PrefillShare, PrefillMost))
 
-	// Queueing holds while work waits for the scheduler all the time. A gauge read every 15 s may meet every burst
-	// and none of the time between; but where a queue never clears, every request waits, the median one too, or all
-	// of one rank.
+	// Queueing holds while work waits for the scheduler all the time. A gauge that is read every 15 s may meet every
+	// burst and miss the time between. But if a queue never clears, every request waits, also the median one, or every
+	// request of one rank.
 	Queueing = All(
 		Above(indicator.WaitingFloor, QueueAlways),
 		Any(Above(indicator.TTFTP50, EveryoneWaits), Above(indicator.RankWait, RankStarves)),
@@ -186,8 +186,7 @@ var (
 	// DecodeFair holds while the median step takes no longer than its batch explains.
 	DecodeFair = Below(indicator.ITLP50, DecodeSlower)
 
-	// MostGetNothing holds while most clients leave without their answer, and not because
-	// it pleases them: tokens are late.
+	// MostGetNothing holds while most clients leave without their answer because tokens are late.
 	MostGetNothing = All(
 		Above(indicator.AbandonedShare, MostAbandoned), Above(indicator.AbandonedShare, AbandonedShare), Above(indicator.Abandoned, SomeAbandoned), UserPain,
 	)

@@ -13,8 +13,8 @@ import (
 
 // Compilation holds the choices for compiling conditions to PromQL for one deployment.
 type Compilation struct {
-	// Query returns a signal's guarded expression for the deployment, over the
-	// window or over the baseline; "" where its servers cannot tell the signal.
+	// Query returns a signal's guarded expression for the deployment, over the window or over the baseline; "" if its
+	// servers do not expose the signal.
 	Query func(s *indicator.Signal, baseline bool) (string, error)
 
 	// Normal returns a signal's measured normal value, if it is known when the rule is written; nil makes the rule
@@ -138,7 +138,7 @@ func (o Compilation) joinConditions(cs []Cond, op string) (string, error) {
 	return b.String(), nil
 }
 
-// joinLabels returns the labels on which two scopes meet.
+// joinLabels returns the labels on which two scopes join.
 func (o Compilation) joinLabels(a, b indicator.Scope) []string {
 	switch {
 	case a == b && a != indicator.Model:
@@ -203,8 +203,7 @@ func (o Compilation) compileComparison(c Cond) (string, error) {
 	return fmt.Sprintf("(%s) or ((%s) unless on (%s) (%s))", relative, absolute, on, limit), nil
 }
 
-// compileMeasured compares with a threshold that follows measured numbers, or with
-// the default where one of them is missing.
+// compileMeasured compares with a threshold that follows measured numbers, or with the default if a number is missing.
 func (o Compilation) compileMeasured(c Cond, now, absolute string) (string, error) {
 	r := c.Threshold.Baseline
 	base, ok := o.Normal(c.Signal)

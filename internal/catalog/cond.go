@@ -7,9 +7,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
-// A Threshold is a named number that a signal is compared with. It is resolved in this order: set by the user; from
-// the objectives; measured; relative to the baseline; the default. One that resolves to nothing makes the comparison
-// unknown.
+// A Threshold is a named number that a signal is compared with. Its value is the first of: the number that the user
+// set, an objective, a measured number, a number relative to the baseline, the default. Without any of them, the
+// comparison is unknown.
 type Threshold struct {
 	Name string // in --set and in threshold files: "kv_cache_full"
 	Unit indicator.Unit
@@ -36,9 +36,9 @@ var None = math.NaN()
 //
 // and never below zero, nor above Most.
 //
-// Per, which may be nil, is what the signal may fairly grow with: a decode step of a larger batch takes
-// longer, and that alone is no fault. Perhaps says that it may as well have grown with the signal (slower steps fill a
-// batch, by Little's law): then its growth excuses nothing, and leaves in doubt what it would explain.
+// Per, which may be nil, is what the signal may fairly grow with: a decode step of a larger batch takes longer, and
+// that alone is no fault. Perhaps means that Per may have grown because of the signal (slower steps fill a batch, by
+// Little's law). Its growth then excuses nothing, but leaves in doubt what it would explain.
 type Relative struct {
 	Factor   float64
 	Offset   float64 // in the signal's unit: differences below it do not matter
@@ -46,7 +46,7 @@ type Relative struct {
 	Perhaps  bool
 	Exponent float64
 
-	// Most is bad whatever the normal value is; 0 means no such bound. It keeps an older fault from becoming the
+	// Most bounds the limit, whatever the normal value is; 0 means no bound. It keeps an older fault from becoming the
 	// normal state.
 	Most float64
 
@@ -64,7 +64,7 @@ const (
 	LessThan    Op = "<"
 )
 
-// nothing is a limit below which a quantity counts as zero.
+// nothing is the limit below which a quantity counts as zero.
 const nothing = 1e-6
 
 // Text writes the comparison with a limit for people: "> 90 %".
@@ -82,7 +82,7 @@ type Cond struct {
 	Op        Op
 	Threshold *Threshold
 	Promised  bool // compares with an objective only, never with the normal value or a default
-	Guarding  bool // rules other causes and chance out, and shows nothing: see Guard
+	Guarding  bool // only rules out other causes and chance: see Guard
 	All       []Cond
 	Any       []Cond
 }
@@ -94,12 +94,12 @@ type Role uint8
 const (
 	Cause   Role = iota // happens in the server
 	Symptom             // felt by users
-	Guarded             // nothing: it rules other causes and chance out
+	Guarded             // no evidence: it rules out other causes and chance
 )
 
 func (r Role) String() string { return [...]string{"cause", "symptom", "guard"}[r] }
 
-// Role returns the role of a comparison. Users who notice nothing are no evidence of a fault.
+// Role returns the role of a comparison. That users notice nothing is no evidence of a fault.
 func (c Cond) Role() Role {
 	switch {
 	case c.Guarding || c.Op == LessThan && c.Signal.Felt():
@@ -176,7 +176,7 @@ func (c Cond) Signals(yield func(*indicator.Signal)) {
 	})
 }
 
-// Asked returns the condition without alternatives that read unused signals; false if nothing is left.
+// Asked returns the condition without the alternatives that read unused signals; false if nothing is left.
 func (c Cond) Asked(used func(*indicator.Signal) bool) (Cond, bool) {
 	whole := true
 	c.Signals(func(s *indicator.Signal) { whole = whole && used(s) })
@@ -275,9 +275,9 @@ func (c Cond) evaluateTree(v View, evidence *[]Evidence) Truth {
 type Doubt struct {
 	// Least is the least value that the reading in the window may stand for.
 	Least float64
-	// Wander is how many times as high as normal the server reads now and then by itself.
+	// Wander is the factor by which the server exceeds normal now and then by itself.
 	Wander float64
-	// Margin is by how many times the limit must be passed, where few moments tell.
+	// Margin is the factor by which the limit must be exceeded because few moments tell.
 	Margin float64
 }
 
@@ -297,7 +297,7 @@ func (c Cond) Certain(v Uncertain) Truth { return c.Holds(doubted{lasting{v}}) }
 // than not.
 func (c Cond) Likely(v Uncertain) Truth { return c.Certain(halved{v}) }
 
-// halved shows an uncertain view as half as uncertain.
+// halved is an uncertain view with half of the doubt.
 type halved struct{ Uncertain }
 
 // Doubt implements Uncertain.
@@ -314,7 +314,7 @@ type lasting struct{ Uncertain }
 
 func (l lasting) isOver(c Cond) bool { return l.Over(c) }
 
-// doubted shows it at the near ends of its readings too.
+// doubted is a lasting view whose readings are at the near ends of their intervals.
 type doubted struct{ lasting }
 
 // Now implements View.
@@ -392,8 +392,8 @@ type Ways struct {
 	Relative *Relative // nil where it does not follow the baseline
 }
 
-// Ways resolves a threshold as far as that is possible without readings. The limits
-// are View.Limit's; history says whether the baseline is made of earlier samples.
+// Ways resolves a threshold as far as that is possible without readings. limit is View.Limit, and history says whether
+// the baseline is made of earlier samples.
 func (t *Threshold) Ways(limit func(*Threshold) (float64, string, bool), history bool) Ways {
 	if v, source, ok := limit(t); ok {
 		return Ways{Set: true, Limit: v, Source: source}
@@ -404,11 +404,11 @@ func (t *Threshold) Ways(limit func(*Threshold) (float64, string, bool), history
 	return Ways{Relative: t.Baseline}
 }
 
-// peerLimit returns the limit for a server whose own history is too short to relax the default. A value that its
-// peers have had for long is no fault of a new server.
+// peerLimit returns the limit for a server whose own history is too short to relax the default. A value that its peers
+// have had for long is not a fault of a new server.
 func (t *Threshold) peerLimit(r *Relative, s *indicator.Signal, op Op, v View) (float64, bool) {
 	if !t.isLaxer(math.Inf(1), op) {
-		return 0, false // nothing can be
+		return 0, false // no limit is laxer
 	}
 	peers, ok := v.Peers()
 	if !ok {

@@ -14,13 +14,13 @@ import (
 type Fix struct {
 	Summary string   `json:"summary"`           // a verb phrase: "Lower --max-num-seqs from 256 to 41"
 	Changes []Change `json:"changes,omitempty"` // flags to change; empty when the remedy is not a flag
-	// a shell command to begin with, where there is no flag; in it TARGET, POD and NAME are the reader's
+	// a shell command to begin with, if there is no flag; the reader replaces TARGET, POD and NAME in it
 	Command    string   `json:"command,omitempty"`
 	Arithmetic []string `json:"arithmetic,omitempty"` // how the number was computed, line by line, with sources
 	Tradeoff   string   `json:"tradeoff,omitempty"`   // what it costs
 	Verify     string   `json:"verify,omitempty"`     // the signal that shows that it worked
 
-	// Replicas is how many servers to run for each one of now; 0 leaves it at that.
+	// Replicas is how many servers to run for each present one; 0 means no change.
 	Replicas int `json:"replicas,omitempty"`
 	// Search, which may be nil, lets a simulation choose the value of a change.
 	Search *Search `json:"-"`
@@ -42,7 +42,7 @@ type Fix struct {
 type Change struct {
 	Flag string `json:"flag"` // "--max-num-seqs"
 	From string `json:"from"` // "" when the present value is not known
-	To   string `json:"to"`   // "" when the flag is to be left out
+	To   string `json:"to"`   // "" when the flag is to be removed
 }
 
 // A Search is the range in which the best value of a flag lies, both ends included.
@@ -66,7 +66,7 @@ func (f *Fix) Set(flag, to string) {
 	}
 }
 
-// Args is the fix as arguments of vllm serve, to be copied; "" where nothing is to be added to the command line.
+// Args returns the fix as arguments of vllm serve, to be copied; "" if nothing is to be added to the command line.
 func (f *Fix) Args() string {
 	return joinChanges(f.Changes, func(c *Change) string { return c.To })
 }
@@ -107,8 +107,8 @@ func joinChanges(changes []Change, value func(*Change) string) string {
 	return strings.Join(words, " ")
 }
 
-// For returns the fixes that a server of an engine's version can take, in the engine's
-// own words, and sentences on those that it has to be upgraded for.
+// For returns the fixes that a server's version accepts, with the engine's own flags, and a sentence on each fix that
+// needs an upgrade.
 func For(flags engine.Flags, version string, fixes []Fix) (fit []Fix, later []string) {
 	for _, f := range fixes {
 		i := slices.IndexFunc(f.Changes, func(c Change) bool { return !flags.Accepts(version, c.flagName()) })
@@ -126,7 +126,7 @@ func For(flags engine.Flags, version string, fixes []Fix) (fit []Fix, later []st
 // flagName returns the flag without its dashes.
 func (c *Change) flagName() string { return strings.TrimPrefix(c.Flag, "--") }
 
-// withFlags returns the fix with an engine's own flags, where it has its own.
+// withFlags returns the fix with an engine's own flags instead of vLLM's.
 func (f Fix) withFlags(flags engine.Flags) Fix {
 	for i, c := range f.Changes {
 		own, values := flags.Translate(c.flagName(), c.From, c.To)
@@ -207,7 +207,7 @@ const (
 	Else = "Or"
 )
 
-// Heads returns the heading of each ranked fix. One that is predicted to be of no use is an alternative, whatever its
+// Heads returns the heading of each ranked fix. A fix that is predicted to be of no use is an alternative, whatever its
 // place.
 func Heads(fixes []Fix) []string {
 	heads := make([]string, len(fixes))
@@ -251,7 +251,7 @@ func (f *Fix) headingGroup() int {
 	return useless
 }
 
-// benefitPerCost is how many times better off users are, for the price.
+// benefitPerCost returns the predicted benefit divided by the price, in servers and risk.
 func (f *Fix) benefitPerCost() float64 {
 	price := float64(max(f.Replicas, 1))
 	if f.Risk {

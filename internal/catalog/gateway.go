@@ -20,7 +20,7 @@ var (
 	}
 )
 
-// SlowEngine are the pathologies of servers by which clients leave and limits are reached.
+// SlowEngine lists the pathologies of servers that make clients leave and limits be reached.
 var SlowEngine = []string{
 	"engine-hung", "kv-cache-thrashing", "engine-restart", "prefill-starvation",
 	"severe-degradation", "concurrency-limit", "saturation", "slow-decode",
@@ -40,8 +40,8 @@ func chooseForm(n float64, one, many string) string {
 	return text + " " + many
 }
 
-// A process that runs on one core, as Python does, and has no more of it to give: between these
-// shares of a core. One that uses more has several.
+// The CPU use, in cores, of a process that runs on one core, as Python does, and has used it up. A process that uses
+// more runs on several cores.
 const minOneCore, maxOneCore = 0.85, 1.15
 
 // RouterCPU is the fix for a router's process that has used up a core. Requests wait for the process itself, so no

@@ -31,7 +31,7 @@ var (
 	Demand = []Link{RequestsCome, PromptsGrow, AnswersGrow}
 )
 
-// Links of the middle of many stories.
+// Links in the middle of many stories.
 var (
 	CacheFills       = Link{Says: "The KV cache fills", When: Above(indicator.KVUsagePeak, Full)}
 	BatchFull        = Link{Says: "The batch stays full", When: Above(indicator.RunningPinned, Pinned)}

@@ -11,8 +11,7 @@ type Prediction struct {
 	// Reason is the reason why there is no prediction; "" if there is one. Either the simulation does not reproduce
 	// the present, or the simulator cannot simulate the fix.
 	Reason string
-	// Needs is for how much longer the server has to be watched before there can be a
-	// prediction; 0 where that would not help.
+	// Needs is how much longer the server must be watched before there can be a prediction; 0 if that would not help.
 	Needs time.Duration
 
 	// Benefit is how many times better users fare than without a change: the geometric mean of the improvements in

@@ -1,5 +1,5 @@
-// Package baseline is the file of a deployment's normal values and limits, measured by a load test or over a healthy
-// period, and read by the diagnosis and by alert rules. It computes nothing.
+// Package baseline reads and writes the file of a deployment's normal values and thresholds. A load test, or a
+// measurement over a healthy period, makes them; the diagnosis and alert rules use them. The package computes nothing.
 package baseline
 
 import (
@@ -28,7 +28,7 @@ type File struct {
 
 	// Normal holds the signals' values while all was well.
 	Normal map[string]float64 `json:"normal,omitempty"`
-	// Thresholds are the numbers from which on a signal is at fault.
+	// Thresholds are the numbers beyond which a signal is at fault.
 	Thresholds []Threshold `json:"thresholds"`
 
 	// Capacity is the highest request rate that met the objective, 0 without a search.
@@ -49,7 +49,7 @@ type Threshold struct {
 }
 
 // Headroom is the factor by which a latency must exceed its healthy value to mean something. Chance and a slightly
-// different load make less than half as much again.
+// different load explain less than half as much again.
 const Headroom = 1.5
 
 // MaxFile bounds a baseline file: a list of numbers, not of samples.

@@ -2,13 +2,13 @@ package dialect
 
 import "strings"
 
-// HostInfo marks the pages that sixty writes about its own machine, so that they are neither taken for a server
-// without metrics nor for something that the deployment measures.
+// HostInfo marks the pages that sixty writes about its own machine, so that they are not mistaken for a server without
+// metrics, or for something that the deployment measures.
 const HostInfo = "sixty_host_info"
 
 const gpus, host = "-gpus", "-host"
 
-// HostOf is the instance of the page of a machine's operating system.
+// HostOf returns the instance of the page about a machine's operating system.
 func HostOf(name string) string { return name + host }
 
 // GPUsOf returns the instance of a page with the GPUs of one server only, which sixty reads itself on the server's

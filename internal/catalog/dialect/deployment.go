@@ -75,8 +75,8 @@ func (d *Deployment) HasSignal(s *indicator.Signal) bool {
 	return slices.ContainsFunc(d.Dialects, func(dia Dialect) bool { return dia.Answers(s) && !dia.Predates(s) })
 }
 
-// Subjects returns the parts of the deployment with their own alerts on a scope, and the prefixes of these alerts:
-// see AlertPrefixes.
+// Subjects returns the parts of the deployment that have alerts of their own on a scope, and the prefixes of these
+// alerts: see AlertPrefixes.
 func (d *Deployment) Subjects(scope indicator.Scope) (prefixes []string, parts []Deployment) {
 	of := func(x Dialect) []string {
 		return AlertPrefixes(scope, func(id engine.ID) bool { return id == x.Engine })
@@ -93,8 +93,8 @@ func (d *Deployment) Subjects(scope indicator.Scope) (prefixes []string, parts [
 	return prefixes, parts
 }
 
-// Gateway returns the names of sixty gateway, where the deployment has one. Other
-// products' counters are of all that stands behind them, so that no alerts are made.
+// Gateway returns the dialect of sixty gateway, if the deployment has one. Other products get no alerts, because their
+// counters cover everything behind them.
 func (d *Deployment) Gateway() (Dialect, bool) {
 	i := slices.IndexFunc(d.Dialects, func(x Dialect) bool { return x.Engine == Gateway && len(x.Exprs) == 0 })
 	if i < 0 {
@@ -126,8 +126,8 @@ func (d *Deployment) mergeDialects(s *indicator.Signal, render func(Dialect) (st
 	return Merge(exprs)
 }
 
-// ruleExpr returns the signal's expression for rules, which apply to servers with any options. It tells roles apart
-// where the signal has them.
+// ruleExpr returns the signal's expression for rules, which apply to servers with any options. It distinguishes roles
+// if the signal has them.
 func ruleExpr(s *indicator.Signal, dia Dialect) indicator.Expr {
 	if s.OfRoles != nil && dia.Exprs[s.Name] == nil {
 		return s.Expr
@@ -161,7 +161,7 @@ func (d *Deployment) guardedPromQL(s *indicator.Signal, dia Dialect) string {
 	return out
 }
 
-// recordedPromQL returns a signal's series where one is recorded, else its PromQL in one dialect.
+// recordedPromQL returns a signal's recorded series, if any, else its PromQL in one dialect.
 func (d *Deployment) recordedPromQL(s *indicator.Signal, dia Dialect) string {
 	if d.Recorded != nil {
 		return d.Recorded(s)
@@ -169,7 +169,7 @@ func (d *Deployment) recordedPromQL(s *indicator.Signal, dia Dialect) string {
 	return d.guardedPromQL(s, dia)
 }
 
-// compilePromQL returns PromQL of an expression of a signal.
+// compilePromQL returns the PromQL of one of a signal's expressions.
 func (d *Deployment) compilePromQL(s *indicator.Signal, expr indicator.Expr, dia Dialect) string {
 	rw := d.rewritingFor(dia)
 	return rw.Compile(expr, s.Scope).String()

@@ -28,7 +28,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// The engines that are known, the exporters of GPUs, and gateways.
+// The engines that other packages name, the exporters of GPUs, and gateways.
 const (
 	VLLM    = vllm.ID
 	SGLang  = sglang.ID
@@ -37,8 +37,8 @@ const (
 	Gateway = gateway.ID
 )
 
-// Foreign is a regular expression of the metrics of other products' gateways. They are no
-// part of Selector: a deployment may have many that do not stand before its servers.
+// Foreign is a regular expression of the metrics of other products' gateways. They are not part of Selector, because a
+// deployment may have many gateways that are not in front of its servers.
 var Foreign = gateway.Foreign()
 
 // Gateways is the selector for the metrics of all gateways.
@@ -128,12 +128,12 @@ func IDs() []string {
 	return all
 }
 
-// Others lists the inference servers beside vLLM's, each with a prefix of its own. The list is shared.
+// Others lists the engines other than vLLM, each with a prefix of its own. The list is shared.
 func Others() []engine.Engine { return others }
 
 var others = slices.DeleteFunc(slices.Clone(engines), func(e engine.Engine) bool { return e.Prefix == "" })
 
-// Images is a regular expression of a part of the images of all inference servers.
+// Images returns a regular expression that matches a part of the image names of all inference servers.
 func Images() string {
 	var all []string
 	for _, e := range engines {
@@ -144,7 +144,7 @@ func Images() string {
 	return strings.Join(all, "|")
 }
 
-// OtherOf returns the server beside vLLM's that a metric is of by its name.
+// OtherOf returns the engine other than vLLM that a metric's name belongs to.
 func OtherOf(name string) (engine.Engine, bool) {
 	i := slices.IndexFunc(others, func(e engine.Engine) bool { return strings.HasPrefix(name, e.Prefix) })
 	if i < 0 {
@@ -173,8 +173,8 @@ func engineSelector() string {
 	return strings.Join(out, "|")
 }
 
-// NamePattern is a regular expression of the names under which inference servers show canonical
-// metrics, which are given without prefix.
+// NamePattern returns a regular expression of the names under which inference servers expose canonical metrics. The
+// metrics are given without prefix.
 func NamePattern(names ...string) string {
 	var out []string
 	for _, e := range engines {
@@ -207,7 +207,7 @@ func (d Dialect) Serves() bool { return !ShowsGPUs(d.Engine) && d.Engine != Gate
 // ShowsGPUs reports whether a kind of endpoint is an exporter of GPUs.
 func ShowsGPUs(kind engine.ID) bool { return kind == DCGM || kind == AMD }
 
-// Answers reports whether such an endpoint can have a signal.
+// Answers reports whether an endpoint of this kind can have a signal.
 func (d Dialect) Answers(s *indicator.Signal) bool {
 	return scopeAnswered(d.Engine, s.Scope) && (d.Log || !s.Logged)
 }
@@ -280,8 +280,8 @@ func (d Dialect) Rewriting() indicator.Rewriting {
 	return indicator.Rewriting{Series: d.Series, Rank: d.Rank}
 }
 
-// Expr returns the signal's expression for this dialect: the canonical one, or another one, in
-// names of this dialect, where the metric does not exist. Series translates either's names.
+// Expr returns the signal's expression for this dialect: the canonical one or, if the metric does not exist, another
+// one in names of this dialect. Series translates the names of both.
 func (d Dialect) Expr(s *indicator.Signal) indicator.Expr {
 	if e, ok := d.Exprs[s.Name]; ok {
 		return e
@@ -292,7 +292,7 @@ func (d Dialect) Expr(s *indicator.Signal) indicator.Expr {
 	return s.Expr
 }
 
-// Derives reports whether the signal's expression is another one than the canonical one.
+// Derives reports whether the signal's expression differs from the canonical one.
 func (d Dialect) Derives(s *indicator.Signal) bool {
 	return d.Exprs[s.Name] != nil || d.derived[s.Name] != nil
 }
@@ -342,12 +342,12 @@ func (d Dialect) Unused(s *indicator.Signal) string {
 	return option
 }
 
-// Predates reports whether something that the signal needs came only after the servers of
-// this dialect, or never with their engine: to start them otherwise does not help.
+// Predates reports whether the signal needs a metric that the servers of this dialect are too old for, or that their
+// engine never has. Other options at their start do not help then.
 func (d Dialect) Predates(s *indicator.Signal) bool {
 	return slices.ContainsFunc(d.Missing(s), func(name string) bool {
 		if !strings.HasPrefix(name, d.Prefix) {
-			return s.Feature != "" // another engine's; else another program's
+			return s.Feature != "" // another engine's metric; else another program's
 		}
 		f, known := Known(name)
 		release, _, _ := strings.Cut(d.Version, " ")
@@ -374,7 +374,7 @@ func (d Dialect) Exposes(name string) bool {
 	return d.has[name]
 }
 
-// Key tells apart dialects that need different queries.
+// Key identifies the queries of a dialect: dialects with the same key share them.
 func (d Dialect) Key() string { return d.key }
 
 func (d Dialect) describeRelease() string {

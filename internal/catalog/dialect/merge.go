@@ -85,7 +85,7 @@ func mergeOperands(a, b parser.Expr) (parser.Expr, bool) {
 	return nil, false
 }
 
-// overRange reports whether a function takes a range of samples: alternatives cannot stand within one.
+// overRange reports whether a function takes a range of samples, within which alternatives are not possible.
 func overRange(c *parser.Call) bool {
 	return slices.ContainsFunc(c.Args, func(e parser.Expr) bool { return e.Type() == parser.ValueTypeMatrix })
 }

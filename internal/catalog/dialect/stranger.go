@@ -8,19 +8,19 @@ import (
 
 // A stranger is a program whose page was found in place of an inference server's.
 type stranger struct {
-	names []string // one of which it has; one that ends in "_" or ":" is a beginning
+	names []string // its page has one of them; one that ends in "_" or ":" is a prefix
 	what  string
 	try   string
 }
 
-// Ways out that several strangers have in common.
+// Hints for several strangers.
 const (
 	tryServer = "give the address of the inference server: vLLM serves /metrics on its API port, by default 8000"
 	tryQuery  = "this is a monitor, not an inference server: query it with --prometheus URL"
 	tryPort   = "check the port: vLLM serves /metrics on its API port, Ray Serve on its metrics export port"
 )
 
-// tryEngine is the way out where another engine is met.
+// tryEngine is the hint for an unsupported engine.
 var tryEngine = func() string {
 	known := "vLLM, also under Ray Serve and KServe"
 	for _, e := range Others() {

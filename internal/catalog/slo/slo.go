@@ -46,8 +46,8 @@ type Objective struct {
 	Availability float64 // share of requests that succeed, 0 to 1
 	Cancelled    float64 // share that clients may cancel before their answer is complete, 0 to 1
 
-	// Promises over another share than 95 %, beside those above. Parse fills in
-	// the P95 from one over a larger share, which promises no less.
+	// Promises over another share than 95 %, beside those above. Parse derives the P95 from a promise over a larger
+	// share, which promises no less.
 	TTFT, ITL, E2E Percentile
 }
 
@@ -75,7 +75,7 @@ type Promise struct {
 	Target   time.Duration // how long a good event takes; 0 for Succeeded
 }
 
-// Promises lists what the objective promises. A P95 that follows from one over a larger share is left out.
+// Promises lists what the objective promises. It leaves out a P95 that follows from a promise over a larger share.
 func (o Objective) Promises() []Promise {
 	var out []Promise
 	for _, l := range []struct {
@@ -97,7 +97,7 @@ func (o Objective) Promises() []Promise {
 	return out
 }
 
-// p95 is the share that the keys ending in _p95 speak of.
+// p95 is the share of the keys that end in _p95.
 const p95 = 0.95
 
 // mostlyCancelled is an editor's share of cancelled requests: each keystroke drops the completion of the one before,
@@ -316,8 +316,8 @@ func parsePercentile(n *yaml.Node) (Percentile, error) {
 	return p, nil
 }
 
-// implyP95 lets a promise over another share speak for the P95: at 95 it is
-// the P95, above it promises the P95 no less.
+// implyP95 derives the P95 from a promise over another share: at 95 it is the P95, and above 95 it promises the P95 no
+// less.
 func implyP95(p95Target *time.Duration, p *Percentile) {
 	switch {
 	case p.Share == p95:

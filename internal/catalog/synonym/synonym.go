@@ -43,7 +43,7 @@ func Of(metric string) (Synonym, bool) {
 	return Synonym{}, false
 }
 
-// Exposed names the program that exposes a metric, "" for a word.
+// Exposed says which program exposes a metric, in half a sentence; "" for a word.
 func (s Synonym) Exposed() string {
 	switch {
 	case s.By != "":

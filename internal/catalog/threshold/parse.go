@@ -57,7 +57,7 @@ func ParseNamed(texts []string, known []*catalog.Threshold) (map[string]float64,
 	return set, nil
 }
 
-// few is how many names an error lists where none is near.
+// few is up to how many names an error lists them all, if none is near.
 const few = 40
 
 // suggestNames returns the hint for an unknown name: the nearest names, names with the same beginning, or where to

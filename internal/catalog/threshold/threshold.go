@@ -9,7 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
-// Sources are where the thresholds of one model's servers come from, the first before the second.
+// Sources are the sources of the thresholds for one model's servers, in the order of precedence.
 type Sources struct {
 	Set       map[string]float64 // by name, set by the user
 	Objective *slo.Objective     // nil: nothing was promised
@@ -23,8 +23,8 @@ type Limit struct {
 	Detail string // for readers who did not set it
 }
 
-// Limit returns the number that was set for a threshold; the second result is false
-// where it follows the baseline or its default.
+// Limit returns the number that was set for a threshold, and false if the threshold follows the baseline or its
+// default.
 func (s Sources) Limit(t *catalog.Threshold) (Limit, bool) {
 	if v, ok := s.Set[t.Name]; ok {
 		return Limit{v, "--set", "set by hand"}, true

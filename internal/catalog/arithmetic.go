@@ -452,7 +452,7 @@ func (p *Pass) GrowCache(verify string, arithmetic ...string) {
 			Verify:     verify,
 		})
 	}
-	p.eightBits(verify)
+	p.addFP8Cache(verify)
 	switch u, known := p.Setting(engine.GPUMemoryUtilization); {
 	case fixed:
 	case setting(engine.KVCacheMemoryBytes) != "":
@@ -471,8 +471,8 @@ func (p *Pass) GrowCache(verify string, arithmetic ...string) {
 	}
 }
 
-// eightBits proposes an FP8 KV cache, unless the cache has eight bits or fewer already.
-func (p *Pass) eightBits(verify string) {
+// addFP8Cache proposes an FP8 KV cache, unless the cache has eight bits or fewer already.
+func (p *Pass) addFP8Cache(verify string) {
 	dtype := p.Config[engine.KVCacheDtype].Value
 	if strings.HasPrefix(dtype, "fp8") || strings.Contains(dtype, "fp4") || dtype == "int8" {
 		return
@@ -487,10 +487,10 @@ func (p *Pass) eightBits(verify string) {
 	})
 }
 
-// AddReplicas proposes the number of replicas for the pool's load. takes is the number that this server's own load
-// needs; the server has a share of the pool's load. If the pool is large enough and the load is uneven, it proposes
-// to balance the load instead.
-func (p *Pass) AddReplicas(takes float64, f Fix) {
+// AddReplicas proposes the number of replicas for the pool's load. needed is the number that this server's own load
+// needs; the server has a share of the pool's load. If the pool is large enough and the load is uneven, it proposes to
+// balance the load instead.
+func (p *Pass) AddReplicas(needed float64, f Fix) {
 	pool, share := 1.0, 1.0
 	if n, ok := p.Measured(indicator.Replicas); ok && n > 1 {
 		pool = n
@@ -499,15 +499,15 @@ func (p *Pass) AddReplicas(takes float64, f Fix) {
 			share = v
 		}
 	}
-	f.Replicas = int(takes)
-	add := math.Ceil(pool*takes/share) - pool
+	f.Replicas = int(needed)
+	add := math.Ceil(pool*needed/share) - pool
 	switch {
 	case pool > 1 && share == 1:
 		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("the pool has %s, each with this load at most: %s × %s − %s = %s to add",
-			countReplicas(pool), Whole(pool), Whole(takes), Whole(pool), Whole(max(add, 0))))
+			countReplicas(pool), Whole(pool), Whole(needed), Whole(pool), Whole(max(add, 0))))
 	case pool > 1:
 		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("the pool has %s, and this one gets %s of their mean: ceil(%s × %s / %s) − %s = %s to add",
-			countReplicas(pool), indicator.FormatNumber(share, indicator.Times), Whole(pool), Whole(takes), Digits(share), Whole(pool), Whole(max(add, 0))))
+			countReplicas(pool), indicator.FormatNumber(share, indicator.Times), Whole(pool), Whole(needed), Digits(share), Whole(pool), Whole(max(add, 0))))
 	}
 	f.Summary = "If this traffic is here to stay, add " + countReplicas(add)
 	switch {

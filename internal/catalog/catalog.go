@@ -156,15 +156,15 @@ type Grade struct {
 
 // GradeOf returns how severe p is on a target on which it holds.
 func (p *Pathology) GradeOf(v Uncertain) Grade {
-	of := Grade{Severity: p.Severity}
+	grade := Grade{Severity: p.Severity}
 	for _, g := range p.Grades {
 		if g.While.Empty() || g.While.Certain(v) == True {
-			of = g
+			grade = g
 			break
 		}
 	}
-	of.For = p.Wait(of)
-	return of
+	grade.For = p.Wait(grade)
+	return grade
 }
 
 // Wait returns the hold duration of the alert of one of p's grades.

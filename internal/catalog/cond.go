@@ -64,12 +64,12 @@ const (
 	LessThan    Op = "<"
 )
 
-// nothing is the limit below which a quantity counts as zero.
-const nothing = 1e-6
+// almostZero is the limit below which a quantity counts as zero.
+const almostZero = 1e-6
 
 // Text writes the comparison with a limit for people: "> 90 %".
 func (o Op) Text(limit float64, u indicator.Unit) string {
-	if o == LessThan && limit > 0 && limit < nothing {
+	if o == LessThan && limit > 0 && limit < almostZero {
 		return "= 0"
 	}
 	return string(o) + " " + indicator.FormatNumber(limit, u)
@@ -176,8 +176,8 @@ func (c Cond) Signals(yield func(*indicator.Signal)) {
 	})
 }
 
-// Asked returns the condition without the alternatives that read unused signals; false if nothing is left.
-func (c Cond) Asked(used func(*indicator.Signal) bool) (Cond, bool) {
+// Applicable returns the condition without the alternatives that read unused signals; false if nothing is left.
+func (c Cond) Applicable(used func(*indicator.Signal) bool) (Cond, bool) {
 	whole := true
 	c.Signals(func(s *indicator.Signal) { whole = whole && used(s) })
 	if whole || c.Signal != nil {
@@ -186,7 +186,7 @@ func (c Cond) Asked(used func(*indicator.Signal) bool) (Cond, bool) {
 	if c.Any != nil {
 		var left []Cond
 		for _, sub := range c.Any {
-			if sub, asked := sub.Asked(used); asked {
+			if sub, asked := sub.Applicable(used); asked {
 				left = append(left, sub)
 			}
 		}
@@ -195,7 +195,7 @@ func (c Cond) Asked(used func(*indicator.Signal) bool) (Cond, bool) {
 	all := make([]Cond, len(c.All))
 	for i, sub := range c.All {
 		var asked bool
-		if all[i], asked = sub.Asked(used); !asked {
+		if all[i], asked = sub.Applicable(used); !asked {
 			return c, false
 		}
 	}

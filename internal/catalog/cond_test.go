@@ -288,7 +288,7 @@ func TestWhatIsNotUsedIsNotAsked(t *testing.T) {
 	}
 	for name, tt := range tests {
 		left := 0
-		if c, asked := tt.cond.Asked(used); asked {
+		if c, asked := tt.cond.Applicable(used); asked {
 			c.Leaves(func(Cond) { left++ })
 		}
 		if left != tt.left {

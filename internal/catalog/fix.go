@@ -107,9 +107,9 @@ func joinChanges(changes []Change, value func(*Change) string) string {
 	return strings.Join(words, " ")
 }
 
-// For returns the fixes that a server's version accepts, with the engine's own flags, and a sentence on each fix that
-// needs an upgrade.
-func For(flags engine.Flags, version string, fixes []Fix) (fit []Fix, later []string) {
+// FixesFor returns the fixes that a server's version accepts, with the engine's own flags; and a sentence on each fix
+// that needs an upgrade.
+func FixesFor(flags engine.Flags, version string, fixes []Fix) (fit []Fix, later []string) {
 	for _, f := range fixes {
 		i := slices.IndexFunc(f.Changes, func(c Change) bool { return !flags.Accepts(version, c.flagName()) })
 		if i < 0 {

@@ -108,7 +108,7 @@ func TestFor(t *testing.T) {
 		{"0.33.0", []string{"seats", "watermark", "refuse", "ask"}, 0},
 		{"", []string{"seats", "ask"}, 2},
 	} {
-		fit, later := For(flags, tt.version, fixes)
+		fit, later := FixesFor(flags, tt.version, fixes)
 		var got []string
 		for _, f := range fit {
 			got = append(got, f.Summary)
@@ -143,7 +143,7 @@ func TestForAnotherEngine(t *testing.T) {
 		{Summary: "What it does not have", Changes: []Change{{"--watermark", "", "0.05"}}},
 	}
 	was := fixes[0].Arithmetic[0]
-	fit, later := For(flags, "", fixes)
+	fit, later := FixesFor(flags, "", fixes)
 	if len(fit) != 3 || len(later) != 0 {
 		t.Fatalf("%d fixes and %q", len(fit), later)
 	}

@@ -137,7 +137,8 @@ func (v view) applicableCondition(p *catalog.Pathology) (catalog.Cond, bool) {
 	if !about {
 		return p.When, false
 	}
-	return p.When.Asked(func(s *indicator.Signal) bool { return t.Dialect.Unused(s) == "" && !(s.OfRanks && oneRank) })
+	return p.When.Applicable(
+		func(s *indicator.Signal) bool { return t.Dialect.Unused(s) == "" && !(s.OfRanks && oneRank) })
 }
 
 // mayShareRequests reports whether two parts may share requests: two models do not, nor do two upstreams.
@@ -228,7 +229,7 @@ func (o *outcome) refineFinding(s *Snapshot, v datedView, j *judgement) {
 	if o.part.label == indicator.PerModel && len(s.partsOf(j.target, o.part.label, o.pathology.When)) > 1 {
 		o.pass.Summary = o.part.name + ": " + o.pass.Summary
 	}
-	fixes, later := catalog.For(server.Dialect.Flags, server.Version, o.pass.Fixes)
+	fixes, later := catalog.FixesFor(server.Dialect.Flags, server.Version, o.pass.Fixes)
 	o.pass.Fixes, o.pass.Reasons = fixes, append(o.pass.Reasons, later...)
 	catalog.Rank(o.pass.Fixes)
 }

@@ -430,7 +430,7 @@ type variant struct {
 func (b *ruleBuilder) compileCondition(
 	p *catalog.Pathology, when catalog.Cond, seg *segment,
 ) (expr string, used []resolved, err error) {
-	when, _ = when.Asked(func(s *indicator.Signal) bool { return !s.Logged })
+	when, _ = when.Applicable(func(s *indicator.Signal) bool { return !s.Logged })
 	o := catalog.Compilation{
 		Instance: b.recordedInstance(p), Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
 		Limit: b.cfg.limitFinder(seg), Promises: b.cfg.promisedThresholds(seg),

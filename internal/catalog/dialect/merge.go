@@ -73,7 +73,7 @@ func mergeOperands(a, b parser.Expr) (parser.Expr, bool) {
 		}
 	case *parser.Call:
 		y, ok := b.(*parser.Call)
-		if ok && x.Func.Name == y.Func.Name && len(x.Args) == len(y.Args) && !overRange(x) {
+		if ok && x.Func.Name == y.Func.Name && len(x.Args) == len(y.Args) && !takesRange(x) {
 			out := *x
 			out.Args = slices.Clone(x.Args)
 			for i := range x.Args {
@@ -85,8 +85,8 @@ func mergeOperands(a, b parser.Expr) (parser.Expr, bool) {
 	return nil, false
 }
 
-// overRange reports whether a function takes a range of samples, within which alternatives are not possible.
-func overRange(c *parser.Call) bool {
+// takesRange reports whether a function takes a range of samples, within which alternatives are not possible.
+func takesRange(c *parser.Call) bool {
 	return slices.ContainsFunc(c.Args, func(e parser.Expr) bool { return e.Type() == parser.ValueTypeMatrix })
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // Flags of vllm serve that sixty reads or proposes, without the dashes (vllm/engine/arg_utils.py). NumBlocks and
-// KVTokens are facts that the server works out at start, Adapters one that it sees; as flags they do not exist.
+// KVTokens are facts that the server computes at start, and Adapters is one that it observes; they are not flags.
 const (
 	MaxNumSeqs           = "max-num-seqs"
 	MaxNumBatchedTokens  = "max-num-batched-tokens"
@@ -64,7 +64,7 @@ const (
 	MaxQueuedTokens      = "max-num-queued-tokens"
 )
 
-// A Setting is the value of a flag and where it was learnt.
+// A Setting is the value of a flag, with its source.
 type Setting struct {
 	Value  string `json:"value"`
 	Source string `json:"source"` // "--engine-args", "engine log", "cache_config_info", "inferred from …"
@@ -142,7 +142,7 @@ type Info struct {
 func FromLoRARequestsInfo(sets []Info) Config {
 	const metric, recently, lately = "lora_requests_info", 3600, 60
 	c, last, adapters := Config{}, 0.0, map[string]bool{}
-	waits, runs := map[string]bool{}, map[string]bool{} // lately
+	waits, runs := map[string]bool{}, map[string]bool{} // by adapter, true if lately
 	for _, set := range sets {
 		last = max(last, set.Value)
 	}
@@ -170,7 +170,7 @@ func FromLoRARequestsInfo(sets []Info) Config {
 	return c
 }
 
-// short are the letters that vllm serve takes for flags.
+// short maps the short flags of vllm serve to their names.
 var short = map[string]string{"-tp": TensorParallelSize, "-pp": PipelineParallelSize, "-dp": DataParallelSize, "-ep": ExpertParallel}
 
 // ParseArgs reads the arguments of a vllm serve command line, as the user
@@ -191,7 +191,7 @@ var Lists = map[string]bool{
 	"prompt-adapters": true, "logits-processors": true,
 }
 
-// unwrapShell takes the command line out of a shell's argument: sh -c "vllm serve …".
+// unwrapShell extracts the command line from a shell's argument: sh -c "vllm serve …".
 func unwrapShell(words []string) []string {
 	for _, w := range words {
 		if inner := strings.Fields(w); len(inner) > 2 &&
@@ -210,7 +210,7 @@ func endsCommand(word string) bool {
 		strings.HasPrefix(word, ">") || strings.HasPrefix(word, "2>")
 }
 
-// ImageRelease is the release that a container's image in a command line has, "" without one.
+// ImageRelease returns the release of the container image in a command line, "" without one.
 func ImageRelease(line string) Release {
 	m := imageTag.FindStringSubmatch(line)
 	if m == nil {
@@ -239,8 +239,8 @@ func (f Flags) parseLine(line, source string) (c Config, stray []string) {
 	return p.config, p.unknown
 }
 
-// splitLine splits a line into words: of a whole command line, which names the model, the words after the program. It
-// reports whether the line is such a command line.
+// splitLine splits a line into words. If it is a whole command line, it returns the words after the program, the first
+// of which may be the model. It reports whether the line is such a command line.
 func splitLine(line string) ([]string, bool) {
 	line = quoteObjects(strings.NewReplacer("\\\r\n", " ", "\\\n", " ").Replace(line))
 	words, err := shlex.Split(line)
@@ -334,7 +334,7 @@ func (p *lineParser) readWord(word, name string) {
 	}
 }
 
-// readValues reads the words that are a flag's value: one, or several of a list.
+// readValues reads the words that are a flag's value: one, or several if the flag takes a list.
 func (p *lineParser) readValues(flag string) (joined string, ok bool) {
 	if !p.atValue() || p.flags[flag].Switch && !onOrOff(p.args[p.next]) {
 		return "", false
@@ -355,11 +355,11 @@ func (p *lineParser) atValue() bool {
 	return !strings.HasPrefix(word, "--") && p.spelt[word] == "" && !endsCommand(word)
 }
 
-// quoteObjects puts JSON objects that stand without quotes into some, as a command line
-// has them that went through a shell already: the quotes within belong to JSON.
+// quoteObjects encloses unquoted JSON objects in quotes. A command line that went through a shell already has such
+// objects: the quotes within them belong to JSON.
 func quoteObjects(line string) string {
 	var out strings.Builder
-	var quote byte // that is open outside of objects
+	var quote byte // the open quote outside of objects, 0 if none is
 	for i := 0; i < len(line); i++ {
 		switch c := line[i]; {
 		case quote != 0:
@@ -380,7 +380,7 @@ func quoteObjects(line string) string {
 	return out.String()
 }
 
-// objectEnd is how long the JSON object is that a text begins with, 0 without an end.
+// objectEnd returns the length of the JSON object that a text begins with, 0 if it does not end.
 func objectEnd(text string) int {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -418,8 +418,8 @@ func (f Flags) flagSpellings() map[string]string {
 	return out
 }
 
-// looksLikeFlag reports whether an unknown word is probably meant for a flag:
-// -max-num-seqs, or max-num-seqs among the others.
+// looksLikeFlag reports whether an unknown word is probably meant as a flag: -max-num-seqs, or max-num-seqs among other
+// flags.
 func (f Flags) looksLikeFlag(word string, among bool) bool {
 	name, dashed := strings.CutPrefix(word, "-")
 	_, known := f[strings.ReplaceAll(name, "_", "-")]
@@ -432,7 +432,7 @@ func onOrOff(word string) bool {
 	return err == nil
 }
 
-// putValue sets a value in an object, a number or a truth value as one.
+// putValue sets a value in nested objects. Numbers and truth values are parsed.
 func putValue(object map[string]any, keys []string, value string) {
 	for _, k := range keys[:len(keys)-1] {
 		inner, ok := object[k].(map[string]any)

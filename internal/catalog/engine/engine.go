@@ -21,9 +21,9 @@ type Engine struct {
 	ID       ID
 	Title    string // for people: "SGLang"
 	Selector string // regular expression of its metric names
-	Alerts   string // begins the names of the alerts about it: "SGLang"; people route by them, so that it stays
+	Alerts   string // prefix of the alerts about it: "SGLang"; it never changes, because people route by it
 
-	// Prefix begins the names of all its metrics; "" where several do.
+	// Prefix is the prefix of all its metrics; "" if there are several.
 	Prefix string
 	// Port is the usual port of its metrics, and Enable says how to enable them, a sentence. Both are "" for programs
 	// that are no inference servers, and for vLLM, which has several frontends.
@@ -37,16 +37,15 @@ type Engine struct {
 	// for programs that are no inference servers.
 	Like func(name string) string
 
-	// Detect returns how a page with these names names the canonical metrics, and
-	// whether it is a page of this engine at all.
+	// Detect returns the Naming of a page with these metric names, and whether it is a page of this engine at all.
 	Detect func(names map[string]bool) (Naming, bool)
 
 	// ReleaseNames returns the names on a release's page without a server at hand, and the release in the id, "" for
-	// the newest; nil if the id belongs to another engine. IDs lists those that it knows, but for releases.
+	// the newest; nil if the id belongs to another engine. IDs lists the ids that it knows, apart from releases.
 	ReleaseNames func(id string) (names []string, release string, err error)
 	IDs          []string
 
-	Families func() []Family // nil where they are not known
+	Families func() []Family // nil if they are not known
 	Flags    Flags
 }
 
@@ -57,8 +56,8 @@ type Naming struct {
 	// Version is the range of releases that the set of names fits, such as "0.20 to 0.22", or "" if it is unknown.
 	Version string
 
-	// Identity lists labels beside "instance" that tell apart the servers behind one
-	// scraped endpoint, as Ray's replicas.
+	// Identity lists labels beside "instance" that distinguish the servers behind one scraped endpoint, such as Ray's
+	// replicas.
 	Identity []string
 
 	Prefix  string                       // replaces "vllm:"
@@ -67,13 +66,13 @@ type Naming struct {
 	Exprs   map[string]indicator.Expr    // by signal: in names of its own, with canonical labels
 	Lacks   map[string]string            // signal that its metrics cannot yield → what they lack
 
-	// HTTP are the answers by handler and status, where those are not vLLM's http_requests_total.
+	// HTTP is the counter of answers by handler and status, if it is not vLLM's http_requests_total.
 	HTTP Answers
 
-	Rank   []string        // labels of a data-parallel rank where that is not "engine"
-	Server string          // label of a gateway's upstream where that is not "upstream"
+	Rank   []string        // labels of a data-parallel rank, if not "engine"
+	Server string          // label of a gateway's upstream, if not "upstream"
 	Copies []string        // labels of duplicate series, one for each process of a rank
-	Later  map[string]bool // names, with prefix, that a page has from their first event on
+	Later  map[string]bool // names, with prefix, that a page has only after their first event
 	Log    bool            // made of an engine's log: see NamingOfLog
 }
 
@@ -86,7 +85,7 @@ const Canonical = "vllm:"
 // HistogramSuffixes end the names of a classic histogram's series.
 var HistogramSuffixes = []string{"_bucket", "_sum", "_count"}
 
-// InNames is a signal's expression with some metrics replaced by an engine's own ones, which tell the same.
+// InNames returns a signal's expression with some metrics replaced by an engine's own equivalent metrics.
 func InNames(s *indicator.Signal, own map[string]string) indicator.Expr {
 	rw := indicator.Rewriting{
 		Series: func(name string) indicator.Series { return indicator.Series{Metric: cmp.Or(own[name], name)} },
@@ -106,8 +105,8 @@ func (n *Naming) RenameHistograms(own map[string]string, where ...*labels.Matche
 	}
 }
 
-// serving are canonical names, without prefix, of the request path: one of them must be on a page, so
-// that another program's names with the same beginning are not taken for a server's.
+// serving are canonical names, without prefix, of the request path: one of them must be on a page, so that another
+// program's names with the same prefix are not mistaken for a server's.
 var serving = []string{
 	"num_requests_running", "num_requests_waiting", "generation_tokens_total", "time_to_first_token_seconds_count",
 	"request_success_total",
@@ -176,8 +175,7 @@ func (e Engine) metricPrefixes() []string {
 	return []string{e.Prefix}
 }
 
-// Canonical returns a metric's name as servers with a Prefix give it, whichever of its prefixes it has;
-// false where it has none.
+// Canonical returns a metric's name with the engine's Prefix, whichever of its prefixes it has; false if it has none.
 func (e Engine) Canonical(name string) (string, bool) {
 	if strings.HasPrefix(name, e.Prefix) {
 		return name, true

@@ -24,12 +24,12 @@ type Family struct {
 	Engine ID     // "" for families of a frontend's HTTP server or process, and of a router
 	Kind   string // the engine's servers that have it
 
-	// Since and Last are the first and the last release that have it, by the releases that were read; Last is ""
-	// where the newest one has it. From Hidden on it is there only with --show-hidden-metrics-for-version.
+	// Since and Last are the first and the last release that have it, among the releases that were read. Last is "" if
+	// the newest one has it. From Hidden on, it is exposed only with --show-hidden-metrics-for-version.
 	Since, Last, Hidden string
 
 	Labels []string // without the scraper's; "*" stands for many
-	Needs  string   // the option or feature without which the family is not there
+	Needs  string   // the option or feature that the family needs
 
 	// Unit is the unit of its values if the name does not show it, "none" if the name shows a wrong one: "s",
 	// "requests", "ratio".
@@ -41,8 +41,8 @@ type Family struct {
 	Instead     string
 }
 
-// ParseFamilies reads an engine's table: columns in any order, by the names in its head, those
-// that are left out empty.
+// ParseFamilies reads an engine's table. Its columns may be in any order, by the names in the header. Missing columns
+// are empty.
 func ParseFamilies(table string) []Family {
 	rows := readTable(table)
 	var out []Family
@@ -66,18 +66,18 @@ func ParseFamilies(table string) []Family {
 	return out
 }
 
-// Rows returns the rows of a table that is compiled in, as CSV with comments after #,
-// without its heads. Tests read the tables: one that does not parse has no rows.
+// Rows returns the rows of a compiled-in table, without its header. A table is CSV with comments after #. One that does
+// not parse has no rows; tests read all tables.
 func Rows(table string) [][]string {
 	rows := readTable(table)
 	return rows[min(1, len(rows)):]
 }
 
-// readTable returns the lines of a table, its head first.
+// readTable returns the rows of a table, the header first.
 func readTable(table string) [][]string {
 	r := csv.NewReader(strings.NewReader(table))
 	r.Comment = '#'
-	rows, _ := r.ReadAll() // nil where it does not parse
+	rows, _ := r.ReadAll() // nil if it does not parse
 	return rows
 }
 
@@ -98,8 +98,8 @@ func (f Family) Released(release string) bool {
 	return compare(f.Since) <= 0 && (f.Last == "" || compare(f.Last) >= 0) && (f.Hidden == "" || compare(f.Hidden) > 0)
 }
 
-// Samples returns the names of the family's series on a page, those that tell when
-// they began (_created) included where created is set.
+// Samples returns the names of the family's series on a page; with created, also those that tell when they began
+// (_created).
 func (f Family) Samples(created bool) []string {
 	var out []string
 	switch f.Type {

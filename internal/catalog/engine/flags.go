@@ -16,13 +16,13 @@ type Flags map[string]Flag
 // A Flag is an engine's name for one of vLLM's flags.
 type Flag struct {
 	Name   string            // without dashes; "" is the same as vLLM's
-	Since  Release           // the first release that takes it; "" is older than any server whose metrics can be read
-	Last   Release           // the last release that takes it; "" is the newest one
+	Since  Release           // the first release that accepts it; "" is older than any server whose metrics can be read
+	Last   Release           // the last release that accepts it; "" is the newest one
 	Off    bool              // an on-off flag with the opposite meaning: --disable-radix-cache
 	Values map[string]string // vLLM's words for values → its own
 
 	Switch bool     // it needs no value
-	Also   []string // other spellings, with their dashes where those are short: "-tp"
+	Also   []string // other spellings; short ones with their dash: "-tp"
 	Effect string   // EffectNone, "read", or a Kind and the effect that is not simulated: "speed: …"
 }
 
@@ -40,8 +40,8 @@ func ParseFlags(table string) Flags {
 	return out
 }
 
-// Accepts reports whether a server of a version is sure to take a flag. The version comes from the server, "0.23.0",
-// or from its metrics, "0.20 or later, before 0.30", where the oldest release counts; "" is unknown.
+// Accepts reports whether a server of a version surely accepts a flag. The version comes from the server, "0.23.0", or
+// from its metrics, "0.20 or later, before 0.30", where the oldest release counts; "" is unknown.
 func (f Flags) Accepts(version, flag string) bool {
 	has, known := f[flag]
 	if !known || has.Since == "" && has.Last == "" {
@@ -83,12 +83,12 @@ func (f Flags) CheckArgs(line, source string, release Release) (Config, error) {
 	return c, nil
 }
 
-// Owns reports whether the engine has a flag of a name that vLLM's does not have.
+// Owns reports whether the engine has a flag of this name, which is not vLLM's name for it.
 func (f Flags) Owns(name string) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(f)), func(own Flag) bool { return own.Name == name })
 }
 
-// LikelyArgs parses arguments like CheckArgs, of a server with an unknown engine: it refuses misspelt flags unless
+// LikelyArgs parses arguments like CheckArgs, but for a server with an unknown engine: it refuses misspelt flags unless
 // another engine has them.
 func (f Flags) LikelyArgs(line, source string, foreign func(name string) bool) (Config, error) {
 	c, _ := f.parseLine(line, source)
@@ -103,7 +103,7 @@ func (f Flags) LikelyArgs(line, source string, foreign func(name string) bool) (
 	return c, nil
 }
 
-// closestFlags returns the flags that a name is likely to be meant for.
+// closestFlags returns the flags that a misspelt name probably means.
 func (f Flags) closestFlags(name string) []string {
 	known := slices.Sorted(maps.Keys(f))
 	for _, n := range known {
@@ -124,7 +124,7 @@ func (f Flags) suggestFlags(name string) string {
 	return "vllm serve --help=all of your release lists all flags"
 }
 
-// A Kind names the result that is left out if the flag is set.
+// A Kind names the result that misses the effect of a flag.
 type Kind string
 
 // Kinds: the time of steps, which a measurement includes; the memory; the scheduler's behaviour.
@@ -134,7 +134,7 @@ const (
 	Schedule Kind = "schedule"
 )
 
-// LeftOut returns sentences about effects of the settings, of some kinds, that are not simulated.
+// LeftOut returns a sentence on each effect of the settings, of some kinds, that is not simulated.
 func (f Flags) LeftOut(c Config, kinds ...Kind) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(c)) {
@@ -157,9 +157,8 @@ func (f Flags) Ineffective(c Config) []string {
 	return out
 }
 
-// Translate returns a flag and values of it in the engine's own words; "" is no value, or
-// a flag that is left out: --enable-prefix-caching true is to leave out
-// --disable-radix-cache.
+// Translate returns a flag and its values in the engine's own words. "" is no value, or a flag to leave out:
+// --enable-prefix-caching true means to leave out --disable-radix-cache.
 func (f Flags) Translate(flag string, values ...string) (ownFlag string, ownValues []string) {
 	has := f[flag]
 	for _, v := range values {

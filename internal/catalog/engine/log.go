@@ -26,8 +26,8 @@ const (
 
 const logSource = "engine log"
 
-// A Log holds the settings of vLLM's or SGLang's last start in a log, and its statistics. No request, prompt or
-// argument beyond Config is kept.
+// A Log holds the settings of vLLM's or SGLang's last start in a log, and its statistics. Requests, prompts, and
+// arguments beyond Config are not kept.
 type Log struct {
 	SGLang      bool    // SGLang's, else vLLM's
 	Config      Config  // source "engine log"
@@ -114,17 +114,17 @@ var errorMarks = []struct{ mark, kind string }{
 	{"Health check failed. Server couldn't get a response", ErrorStalled},
 }
 
-// marks are substrings of which a line has one, or one of errorMarks, if it is of any interest: a log is mostly access
-// lines, and this keeps the regular expressions off them.
+// marks are substrings of the relevant lines. Lines without any of them are skipped before the regular expressions,
+// because a log is mostly access lines.
 var marks = append([][]byte{
 	[]byte("throughput: "), []byte("Prefix cache hit rate: GPU"), []byte("args: "), []byte("KV cache"),
 	[]byte(" engine (v"), []byte("version "), []byte("Maximum concurrency"), []byte("GPU blocks: "),
 	[]byte("Chunked prefill is enabled"), []byte("Using max model len"), []byte("is preempted by"), []byte(" took "),
 	[]byte("eceived request "), []byte(" batch"), []byte("Retract requests"), []byte("server_args=ServerArgs("),
 	[]byte("max_total_num_tokens="),
-}, markErrors()...)
+}, listErrorMarks()...)
 
-func markErrors() (marks [][]byte) {
+func listErrorMarks() (marks [][]byte) {
 	for _, e := range errorMarks {
 		marks = append(marks, []byte(e.mark))
 	}
@@ -196,7 +196,7 @@ type logParser struct {
 	preemptions int64 // since this start
 }
 
-// readLines gives every line, cut to maxLine, to line.
+// readLines calls readLine with every line, cut to maxLine.
 func (p *logParser) readLines(r io.Reader) error {
 	limited := &io.LimitedReader{R: r, N: maxLog + 1}
 	in := bufio.NewReaderSize(limited, maxLine)
@@ -234,8 +234,8 @@ func (p *logParser) readLine(raw []byte) {
 		return
 	}
 	text := strings.TrimRight(escapes.ReplaceAllLiteralString(string(raw), ""), "\r\n ")
-	// Only a message that begins as vLLM's does is taken: prompts are logged too,
-	// within a message, and may say anything.
+	// Only a message that begins as vLLM's does is read, because prompts are logged too, within a message, and may
+	// say anything.
 	level, message := "", strings.TrimLeft(text, " ")
 	if m := prefix.FindStringSubmatchIndex(text); m != nil {
 		level, message = text[m[2]:m[3]], text[m[1]:]
@@ -278,7 +278,7 @@ func (p *logParser) readTime(line, stamp string) time.Time {
 	return time.Time{}
 }
 
-// noteStart notes that the server starts. Several lines say so; only the first after a server that was up counts.
+// noteStart notes that the server starts. Several lines say so, and only the first one after a server was up counts.
 func (p *logParser) noteStart() {
 	if !p.ready {
 		return
@@ -337,7 +337,7 @@ func (p *logParser) readCapacity(m string) bool {
 	}
 	if s := kvTokens.FindStringSubmatch(m); s != nil {
 		n := strings.ReplaceAll(s[1], ",", "")
-		l.KVTokens, _ = strconv.ParseInt(n, 10, 64) // out of range: the greatest
+		l.KVTokens, _ = strconv.ParseInt(n, 10, 64) // the greatest number if it is out of range
 		p.recordSetting(KVTokens, n)
 		found = true
 	}
@@ -443,8 +443,8 @@ func (p *logParser) countEvent(eventKind string) {
 	p.log.Errors = append(p.log.Errors, LogError{Kind: eventKind, Count: 1, Last: p.at})
 }
 
-// parseDigits reads digits that a regular expression has found; 0 when they are no
-// number after all. It is bounded so that it fits any integer type.
+// parseDigits reads digits that a regular expression has found, 0 if they are no number after all. The result is
+// bounded, so that it fits any integer type.
 func parseDigits(s string) float64 {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || math.IsNaN(f) {
@@ -521,7 +521,7 @@ func scanAssignments(s string, yield func(name, value string)) {
 	if strings.HasPrefix(s, "{") || strings.HasPrefix(s, "(") {
 		base = 1
 	}
-	depth, name := 0, ""       // name is that whose value comes
+	depth, name := 0, ""       // name is the one whose value comes next
 	token, isWord := "", false // the last word or quoted text
 	finish := func() {
 		if name != "" && token != "" {

@@ -13,8 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// A Page is a body of Prometheus text format and the time it stands for; without one
-// the engine did not live any more.
+// A Page is a page in Prometheus' text format, and its time. Without a body, the engine was dead.
 type Page struct {
 	At   time.Time
 	Body []byte
@@ -24,7 +23,8 @@ type Page struct {
 // otherwise (VLLM_LOG_STATS_INTERVAL's default).
 const logInterval = 10 * time.Second
 
-// mostSilent is how much of a time without lines becomes pages, its last part: no diagnosis looks back further.
+// mostSilent is how much of a time without lines becomes pages. It is the last part, because no diagnosis looks back
+// further.
 const mostSilent = time.Hour
 
 // Pages renders the statistics as the pages that /metrics would have given at those times, in canonical names, so
@@ -35,9 +35,9 @@ const mostSilent = time.Hour
 // Operations Research 9, 1961); otherwise first tokens are the minimum that the lines imply. Latencies and other
 // metrics that a log lacks have no series. NamingOfLog says how such pages are read.
 //
-// An idle engine writes no lines, and neither does a hanging one of vLLM before 0.14. Pages go on if the last line,
-// or requests that came meanwhile, tell which of the two it is. Times strictly increase. Statistics without a
-// timestamp are 10 s apart, from the beginning of 1970 on; those before the last time are dropped.
+// An idle engine writes no lines, and neither does a hanging one of vLLM before 0.14. Such a time becomes pages if the
+// last line, or requests that came meanwhile, tell which of the two it is. Times strictly increase. Statistics without
+// a timestamp are 10 s apart, from the beginning of 1970 on; those before the last time are dropped.
 func (l Log) Pages() []Page {
 	w := pageWriter{Log: &l, interval: l.Interval(), engines: map[string]*engineTotals{}}
 	w.preempts = slices.ContainsFunc(l.Stats, func(s LogStat) bool { return s.Preemptions > 0 })
@@ -55,7 +55,7 @@ func (l Log) Pages() []Page {
 		if i > 0 && s.Run != l.Stats[i-1].Run {
 			clear(w.engines)
 		} else {
-			w.goOn(s.At.Add(-w.interval/2), l.SGLang || s.Seen != w.seen)
+			w.addSilentPages(s.At.Add(-w.interval/2), l.SGLang || s.Seen != w.seen)
 		}
 		w.addStat(s)
 		w.writePage(s.At)
@@ -72,15 +72,15 @@ func (l Log) Pages() []Page {
 			w.pages = append(w.pages, Page{At: died.Add(time.Duration(i+1) * w.interval)})
 		}
 	default:
-		w.goOn(l.End, l.Seen != w.seen && (l.Asked.IsZero() || l.Asked.Sub(last) > 2*w.interval))
+		w.addSilentPages(l.End, l.Seen != w.seen && (l.Asked.IsZero() || l.Asked.Sub(last) > 2*w.interval))
 	}
 	return w.pages
 }
 
-// afterDeath is how many pages are missing after an engine died: it stays so.
+// afterDeath is how many pages without a body follow an engine's death.
 const afterDeath = 4
 
-// Interval is the median time between two lines of one engine.
+// Interval returns the median time between two lines of one engine.
 func (l Log) Interval() time.Duration {
 	last := map[string]time.Time{}
 	var gaps []time.Duration
@@ -97,22 +97,22 @@ func (l Log) Interval() time.Duration {
 	return min(gaps[(len(gaps)-1)/2], time.Minute)
 }
 
-// pageWriter makes pages of statistics.
+// A pageWriter makes pages from statistics.
 type pageWriter struct {
 	*Log
 	interval time.Duration
 	preempts bool
 	engines  map[string]*engineTotals
 	seen     LogCounts // by the last line
-	counted  int64     // first tokens of requests that are logged
+	counted  int64     // first tokens of logged requests
 	pages    []Page
 }
 
-// engineTotals is an engine's last line and its counters.
+// engineTotals holds an engine's last line and its counters.
 type engineTotals struct {
 	last                       LogStat
 	prompt, cached, generation float64
-	firsts, waited             float64 // first tokens, and seconds in the queue of all together
+	firsts, waited             float64 // first tokens, and seconds that all requests spent in the queue
 }
 
 func (w *pageWriter) lastTime() time.Time {
@@ -125,7 +125,7 @@ func (w *pageWriter) lastTime() time.Time {
 // requestsLogged reports whether the log shows each request.
 func (l *Log) requestsLogged() bool { return l.Seen.Received+l.Seen.Begun+l.Seen.Answers[0] > 0 }
 
-// addStat integrates the line's throughputs over the time that they are means of. That is the time since the line
+// addStat integrates the line's throughputs over the time of which they are means. That is the time since the line
 // before, unless lines are missing: an idle server writes none, but begins a new mean all the same.
 func (w *pageWriter) addStat(s LogStat) {
 	e := w.engines[s.Engine]
@@ -147,7 +147,7 @@ func (w *pageWriter) addStat(s LogStat) {
 }
 
 // countFirstTokens returns how many requests got their first token since the line before. Without any progress none
-// did, even if the HTTP server wrote a line: it writes when a stream begins.
+// did, even if the HTTP server wrote a line, because it writes when a stream begins.
 func (w *pageWriter) countFirstTokens(s, before *LogStat) float64 {
 	progress := s.PromptTokensPerSecond+s.CachedTokensPerSecond+s.GenerationTokensPerSecond > 0
 	if !progress {
@@ -169,8 +169,8 @@ func (w *pageWriter) countFirstTokens(s, before *LogStat) float64 {
 	return float64(n)
 }
 
-// goOn adds pages up to a time, as far as the engine's state is known. came means that requests arrived meanwhile.
-func (w *pageWriter) goOn(until time.Time, came bool) {
+// addSilentPages adds pages up to a time, if the engine's state is known. came means that requests arrived meanwhile.
+func (w *pageWriter) addSilentPages(until time.Time, came bool) {
 	last := w.lastTime()
 	if last.IsZero() || until.Sub(last) < w.interval {
 		return
@@ -200,7 +200,7 @@ var pageMetrics = []struct {
 	{"vllm:num_requests_waiting", "gauge", "", func(_ *pageWriter, e *engineTotals) float64 { return float64(e.last.Waiting) }},
 	{"vllm:num_requests_waiting_by_reason", "gauge", `,reason="deferred"`, func(_ *pageWriter, e *engineTotals) float64 { return float64(e.last.Deferred) }},
 	{"vllm:kv_cache_usage_perc", "gauge", "", func(_ *pageWriter, e *engineTotals) float64 { return e.last.KVUsage }},
-	// The only name that vLLM had for a ratio; the counters of hits cannot be worked out from one.
+	// The only name that vLLM had for a ratio, from which the counters of hits cannot be computed.
 	{"vllm:gpu_prefix_cache_hit_rate", "gauge", "", func(_ *pageWriter, e *engineTotals) float64 { return e.last.PrefixHitRate }},
 	{"vllm:prefix_cache_queries_total", "counter", "", func(w *pageWriter, e *engineTotals) float64 {
 		return valueIf(w.SGLang, math.Round(e.prompt+e.cached))
@@ -264,7 +264,7 @@ const (
 	queueTimes  = "vllm:request_queue_time_seconds"
 )
 
-// logMark is a series on the pages that are made of a log.
+// logMark returns the name of the series that marks pages made from a log.
 func logMark(sglang bool) string {
 	if sglang {
 		return "vllm:sixty_log_of_sglang"
@@ -272,7 +272,8 @@ func logMark(sglang bool) string {
 	return "vllm:sixty_log_of_vllm"
 }
 
-// NamingOfLog returns how the pages of a log are read, and whether names are of one, and of which engine.
+// NamingOfLog returns the Naming of pages made from a log, whether the log is SGLang's, and whether names are of such a
+// page at all.
 func NamingOfLog(has map[string]bool) (n Naming, sglang, ok bool) {
 	sglang = has[logMark(true)]
 	if !sglang && !has[logMark(false)] {

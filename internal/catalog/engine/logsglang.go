@@ -22,7 +22,7 @@ var (
 	capacityLine = regexp.MustCompile(`^max_total_num_tokens=\d`)
 )
 
-// batchSpan is over how much time the lines on batches are put together.
+// batchSpan is the time over which batch lines are summed up.
 const batchSpan = logInterval
 
 // mostRanks bounds the ranks of a log.
@@ -32,17 +32,17 @@ const mostRanks = 1024
 type batches struct {
 	began  time.Time // start of their span
 	latest time.Time
-	seen   LogCounts // by the last of them
+	seen   LogCounts // as of the last of them
 	ranks  map[string]*rankBatches
 }
 
 type rankBatches struct {
 	LogStat
 	prompt, cached, generated float64   // tokens
-	decoding                  float64   // seconds in which those were generated, some of them of the span before
+	decoding                  float64   // seconds of generating them, part of which may lie in the span before
 	decoded                   time.Time // the last line on decoding
 	chunk                     bool      // the last prefill ended within a prompt, which the next one counts again
-	told                      bool      // something in this span
+	updated                   bool      // this span has a line
 }
 
 // readSGLang reads a line that SGLang wrote.
@@ -97,14 +97,14 @@ func batchFields(s string) map[string]float64 {
 // addBatch adds a line on a batch to the totals of its rank.
 func (p *logParser) addBatch(at time.Time, process string, prefill bool, f map[string]float64) {
 	if otherTP.MatchString(process) && !strings.Contains(process, "DP") {
-		return // the same batch, of another GPU
+		return // another GPU's line on the same batch
 	}
 	p.log.SGLang, p.ready = true, true
 	r := p.rankTotals(at, process)
 	if r == nil {
 		return
 	}
-	r.told = true
+	r.updated = true
 	r.Running, r.Waiting = int(f["#running-req"]), int(f["#queue-req"])
 	r.KVUsage = max(f["token usage"], f["full token usage"])
 	if !prefill {
@@ -128,7 +128,7 @@ func (p *logParser) addBatch(at time.Time, process string, prefill bool, f map[s
 	p.batches.seen = p.seen
 }
 
-// rankTotals returns the totals of a line's rank, in the span that the line is in; nil where there are too many.
+// rankTotals returns the totals of a line's rank in the line's span; nil if there are too many ranks.
 func (p *logParser) rankTotals(at time.Time, process string) *rankBatches {
 	if p.batches.ranks == nil || at.Before(p.batches.latest.Add(-batchSpan)) {
 		// the clock was put back, or another log begins
@@ -162,7 +162,7 @@ func (p *logParser) rankTotals(at time.Time, process string) *rankBatches {
 func (p *logParser) endBatches(end time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(p.batches.ranks)) {
 		r := p.batches.ranks[name]
-		if !r.told {
+		if !r.updated {
 			continue
 		}
 		at := end
@@ -176,7 +176,7 @@ func (p *logParser) endBatches(end time.Time) {
 			r.cached/seconds, r.generated/max(seconds, r.decoding)
 		s.Seen = p.batches.seen
 		p.keepStat(s)
-		r.prompt, r.cached, r.generated, r.decoding, r.told = 0, 0, 0, 0, false
+		r.prompt, r.cached, r.generated, r.decoding, r.updated = 0, 0, 0, 0, false
 	}
 	if end.IsZero() {
 		p.batches = batches{}
@@ -215,7 +215,7 @@ func (p *logParser) readAccess(raw []byte) bool {
 	return true
 }
 
-// lastLines are the last lines, the latest first.
+// lastLines returns the last lines, the latest first.
 func (p *logParser) lastLines() (out [][]byte) {
 	for n := range min(p.lines, keptLines) {
 		out = append(out, p.last[(p.lines-1-n)%keptLines])

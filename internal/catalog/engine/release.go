@@ -10,7 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// A Release is a release of vLLM, "0.23.0" or, where its patch is not known, "0.23"; "" is not known.
+// A Release is a release of vLLM: "0.23.0", or "0.23" if its patch is unknown; "" is unknown.
 type Release string
 
 var releaseForm = regexp.MustCompile(`^v?(\d{1,4}\.\d{1,4}(\.\d{1,4})?)$`)
@@ -26,7 +26,7 @@ func ParseRelease(text string) (Release, error) {
 
 var releaseNumber = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
 
-// FindRelease returns the first release in a text, or "": of "0.20 or later, before 0.30" the oldest.
+// FindRelease returns the first release in a text, or "". In "0.20 or later, before 0.30" that is the oldest one.
 func FindRelease(text string) Release {
 	if r := Release(releaseNumber.FindString(text)); r.Valid() {
 		return r
@@ -41,7 +41,7 @@ func (r Release) Compare(other Release) int { return semver.Compare("v"+string(r
 // AtLeast reports whether the release is another one or comes after it.
 func (r Release) AtLeast(other Release) bool { return r.Compare(other) >= 0 }
 
-// Minor returns the release without its patch, "0.23", as whose any patch counts.
+// Minor returns the release without its patch, such as "0.23".
 func (r Release) Minor() Release {
 	return Release(strings.TrimPrefix(semver.MajorMinor("v"+string(r)), "v"))
 }

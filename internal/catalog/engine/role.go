@@ -21,8 +21,7 @@ const (
 // Roles lists all roles, in the order in which a request meets them.
 func Roles() []Role { return []Role{Router, Encode, Prefill, Decode, Serve} }
 
-// RoleLabel is the label that `sixty generate scrape` and the monitor give the series of a pod whose labels
-// say its role.
+// RoleLabel is the label with a pod's role that `sixty generate scrape` and the monitor give its series.
 const RoleLabel = "role"
 
 // A roleLabel is a stack's label for a server's role. Names of Kubernetes labels are in Prometheus' form, with
@@ -47,7 +46,7 @@ var seriesRoles = []roleLabel{
 	{"dynamo_component", "Dynamo, docs/observability/metrics.md: the component's name, on the page of its system port"},
 }
 
-// PodRoleLabels are the labels of pods that say a role, as service discovery names them.
+// PodRoleLabels returns the labels of pods that hold a role, as service discovery names them.
 func PodRoleLabels() (names []string) {
 	for _, l := range podRoles {
 		names = append(names, l.name)
@@ -55,8 +54,8 @@ func PodRoleLabels() (names []string) {
 	return names
 }
 
-// SeriesRoleLabels are the labels of series that carry a role: servers' own, and pods' as a labelmap copies them and
-// as kube-state-metrics and most relabelling write them. The list is shared.
+// SeriesRoleLabels returns the labels of series that hold a role: servers' own labels, and pods' labels as a labelmap
+// copies them and as kube-state-metrics and most relabelling write them. The list is shared.
 func SeriesRoleLabels() []string { return seriesRoleLabels }
 
 var seriesRoleLabels = func() (names []string) {
@@ -72,12 +71,12 @@ var seriesRoleLabels = func() (names []string) {
 // RoleRegex matches a role's name in a value of these labels.
 const RoleRegex = "((?:encode-)?prefill(?:-decode)?|encode|decode|both)"
 
-// RoleIn is the role that labels of a series say; "" where they say none.
+// RoleIn returns the role in the labels of a series; "" if they hold none.
 func RoleIn(value func(label string) string) Role {
 	for _, name := range SeriesRoleLabels() {
 		v := strings.ToLower(value(name))
 		if v == "" {
-			continue // asked of every series, of which most have none of these labels
+			continue // as on most series
 		}
 		if v == "both" || v == "unified" {
 			return Serve
@@ -102,7 +101,7 @@ func roleOf(says func(word string) bool) Role {
 	switch {
 	case prefill && decode:
 		return Serve
-	case prefill: // may take images too, by its name
+	case prefill: // a name with both may also encode images
 		return Prefill
 	case decode:
 		return Decode
@@ -112,7 +111,7 @@ func roleOf(says func(word string) bool) Role {
 	return ""
 }
 
-// Role is the role that a server was started for; "" where its arguments say none.
+// Role returns the role in a server's arguments; "" if they say none.
 func (c Config) Role() Role {
 	switch c[disaggregation].Value { // SGLang, python/sglang/srt/server_args.py
 	case "prefill":

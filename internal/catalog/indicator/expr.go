@@ -24,13 +24,13 @@ type (
 	// Number is a constant.
 	Number float64
 
-	// Samples has one value for each series of a metric: its last sample, or a function of the samples in a span.
+	// Samples yields one value for each series of a metric: its last sample, or a function of the samples in a span.
 	Samples struct {
 		Func   string // "" is the last sample; PromQL's, or one of those below
 		Param  float64
 		Metric string
 		Where  []*labels.Matcher
-		Span   time.Duration // WindowMark, ShortMark, PastMark, or as long as it says
+		Span   time.Duration // WindowMark, ShortMark, PastMark, or a fixed span
 		Offset time.Duration
 	}
 
@@ -43,7 +43,7 @@ type (
 		Of      Expr
 	}
 
-	// Apply is a function of each value, of all values where it is Percentile, and of nothing where it is Time.
+	// Apply is a function of each value. Percentile is a function of all values, and Time of none.
 	Apply struct {
 		Func  string
 		Of    Expr
@@ -54,7 +54,7 @@ type (
 	Binary struct {
 		Op   string
 		A, B Expr
-		Bool bool // a comparison is 0 or 1, and no filter
+		Bool bool // a comparison yields 0 or 1, and does not filter
 		Match
 	}
 
@@ -66,30 +66,30 @@ type (
 	}
 )
 
-// Functions that are not called as PromQL's is.
+// Functions that are called in another way than PromQL's.
 const (
 	Percentile = "histogram_quantile"
 	Time       = "time"
 
-	// Functions of Samples that look at the span at every Step.
-	FirstSeen = "first_seen" // the time of the first one
+	// Functions of Samples that evaluate the span at every Step.
+	FirstSeen = "first_seen" // time of the first sample
 	LastTrue  = "last_true"  // time of the last sample above zero
 	LastZero  = "last_zero"  // time of the last sample that is zero, or of the first sample
 	LastMoved = "last_moved" // time of the last sample that differs from the one a Step before, or of the first sample
 	HeldLast  = "held_last"  // maximum of the values before absences
 )
 
-// Step is how finely the functions look that ask for the time of a sample, and MissedFor for
-// how long a series that is missed counts with its last value.
+// Step is the resolution of the functions that return the time of a sample. MissedFor is how long a missing series
+// counts with its last value.
 const (
 	Step      = 5 * time.Second
 	MissedFor = 2 * time.Minute
 )
 
-// Own stands in labels for those that identify one value of a signal of its scope.
+// Own stands, in a list of labels, for the labels that identify one value of the signal by its scope.
 const Own = ""
 
-// Labels of the wholes and parts of a target.
+// Labels of parts of a target, and of groups of targets.
 var (
 	Rank  = []string{Own, "engine"} // one data-parallel rank
 	Fleet = []string{"model_name"}  // all targets of one model
@@ -117,33 +117,33 @@ var (
 	Total   = rangeFunction("sum_over_time")
 	Slope   = rangeFunction("deriv")
 
-	Last    = rangeFunction("last_over_time")
-	Looks   = rangeFunction("count_over_time")
-	Changes = rangeFunction("changes")
-	First   = rangeFunction(FirstSeen)
+	Last        = rangeFunction("last_over_time")
+	SampleCount = rangeFunction("count_over_time")
+	Changes     = rangeFunction("changes")
+	First       = rangeFunction(FirstSeen)
 
-	LastAbove = rangeFunction(LastTrue)
-	LastNone  = rangeFunction(LastZero)
-	LastStir  = rangeFunction(LastMoved)
-	BeforeGap = rangeFunction(HeldLast)
+	LastAbove  = rangeFunction(LastTrue)
+	LastAtZero = rangeFunction(LastZero)
+	LastChange = rangeFunction(LastMoved)
+	BeforeGap  = rangeFunction(HeldLast)
 )
 
-// Lately is a function of the last moments.
+// Lately returns a function over the last moments instead of the window.
 func Lately(fn Function) Function {
 	return func(metric string, where ...*labels.Matcher) Samples { return fn(metric, where...).In(ShortMark) }
 }
 
-// Share is the quantile q of a gauge over the window.
-func Share(q float64, metric string, where ...*labels.Matcher) Samples {
+// GaugeQuantile returns the quantile q of a gauge over the window.
+func GaugeQuantile(q float64, metric string, where ...*labels.Matcher) Samples {
 	return Samples{Func: "quantile_over_time", Param: q, Metric: metric, Where: where, Span: WindowMark}
 }
 
-// Now is the last sample of each series.
+// Now returns the last sample of each series.
 func Now(metric string, where ...*labels.Matcher) Samples {
 	return Samples{Metric: metric, Where: where}
 }
 
-// In returns the same function of another span.
+// In returns the same function over another span.
 func (s Samples) In(span time.Duration) Samples { s.Span = span; return s }
 
 // Matchers of labels.
@@ -158,7 +158,7 @@ func newMatcher(kind labels.MatchType) func(label, value string) *labels.Matcher
 	return func(label, value string) *labels.Matcher { return labels.MustNewMatcher(kind, label, value) }
 }
 
-// Sum adds values up to one for each value of the signal; By and But choose other labels.
+// Sum adds values up to one for each value of the signal. By and But choose other labels.
 func Sum(e Expr) Aggregate { return Aggregate{Op: "sum", Of: e} }
 
 // Avg averages values.
@@ -173,10 +173,10 @@ func Max(e Expr) Aggregate { return Aggregate{Op: "max", Of: e} }
 // CountOf counts values.
 func CountOf(e Expr) Aggregate { return Aggregate{Op: "count", Of: e} }
 
-// By returns the same aggregation to other labels.
+// By returns the same aggregation by other labels.
 func (a Aggregate) By(names ...string) Aggregate { a.Labels = names; return a }
 
-// But returns the same aggregation over some labels.
+// But returns the same aggregation by all labels but some.
 func (a Aggregate) But(names ...string) Aggregate {
 	a.Labels, a.Without = names, true
 	return a
@@ -209,19 +209,19 @@ func Mod(a, b Expr) Binary { return Binary{Op: "%", A: a, B: b} }
 // And keeps the values of a where b has one.
 func And(a, b Expr) Binary { return Binary{Op: "and", A: a, B: b} }
 
-// Or is a and, where it has no value, b.
+// Or keeps the values of a, and those of b where a has none.
 func Or(a, b Expr) Binary { return Binary{Op: "or", A: a, B: b} }
 
 // Unless keeps the values of a where b has none.
 func Unless(a, b Expr) Binary { return Binary{Op: "unless", A: a, B: b} }
 
-// Where makes a comparison that keeps the values for which the comparison holds.
+// Where keeps the values of a for which a comparison holds.
 func Where(a Expr, op string, b Expr) Binary { return Binary{Op: op, A: a, B: b} }
 
-// Test is a comparison that is 0 or 1.
+// Test compares values, and yields 0 or 1.
 func Test(a Expr, op string, b Expr) Binary { return Binary{Op: op, A: a, B: b, Bool: true} }
 
-// Some keeps values above zero, for divisors.
+// Some keeps values above zero, for use as divisors.
 func Some(e Expr) Binary { return Where(e, ">", Number(0)) }
 
 // NotNegative leaves out impossible values: a mean below zero is a broken sum.
@@ -245,31 +245,31 @@ func (b Binary) Left() Binary { b.Group = "left"; return b }
 // Right lets several values of the right side match one.
 func (b Binary) Right() Binary { b.Group = "right"; return b }
 
-// SumRate is the rate of a counter, of one value of the signal.
+// SumRate returns a counter's rate, added up for each value of the signal.
 func SumRate(metric string, where ...*labels.Matcher) Aggregate { return Sum(Rate(metric, where...)) }
 
-// SumIncrease is a counter's increase, for each value of the signal.
+// SumIncrease returns a counter's increase, added up for each value of the signal.
 func SumIncrease(metric string, where ...*labels.Matcher) Aggregate {
 	return Sum(Increase(metric, where...))
 }
 
-// SumMean is the mean of a gauge over the window, added up for one value of the signal.
+// SumMean returns a gauge's mean over the window, added up for each value of the signal.
 func SumMean(metric string, where ...*labels.Matcher) Aggregate { return Sum(Mean(metric, where...)) }
 
-// MeanOf is the mean of a histogram's observations: exact where buckets are coarse.
+// MeanOf returns the mean of a histogram's observations, which is exact even if buckets are coarse.
 func MeanOf(histogram string) Binary {
 	return Div(SumRate(histogram+"_sum"), SumRate(histogram+"_count"))
 }
 
-// Buckets are the increases of a histogram's buckets.
+// Buckets returns the increases of a histogram's buckets.
 func Buckets(histogram string, where ...*labels.Matcher) Aggregate {
 	return SumIncrease(histogram+"_bucket", where...).By(Bound...)
 }
 
-// Bound is a bucket of one value of a signal.
+// Bound holds the labels of one bucket of a value of the signal.
 var Bound = []string{"le", Own}
 
-// QuantileOf is a percentile of a histogram's observations, of its Buckets or of their rates.
+// QuantileOf returns a percentile of a histogram's observations, from its Buckets or from their rates.
 func QuantileOf(q float64, buckets Expr) Apply { return Apply{Percentile, buckets, q} }
 
 // Each implements Expr.
@@ -351,7 +351,7 @@ func (a Apply) String() string {
 	return a.Func + "(" + a.Of.String() + ")"
 }
 
-// String prints PromQL, with parentheses where they change something.
+// String prints PromQL, with parentheses only where they matter.
 func (b Binary) String() string {
 	op := b.Op
 	if b.Bool {

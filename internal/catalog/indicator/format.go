@@ -43,7 +43,7 @@ func FormatBound(v Value, u Unit) string {
 	return ""
 }
 
-// Point writes a value of the signal's curve: one of a percentile is interpolated in its bucket.
+// Point writes a number of the signal. A percentile is marked as approximate, because it is interpolated in its bucket.
 func (s *Signal) Point(v float64) string {
 	if s.Quantile > 0 {
 		return "≈ " + FormatNumber(v, s.Unit)
@@ -51,15 +51,15 @@ func (s *Signal) Point(v float64) string {
 	return FormatNumber(v, s.Unit)
 }
 
-// wide is from which ratio of its bounds on a bucket is too wide to interpolate in: the estimate
-// may be wrong by half.
+// wide is the ratio of its bounds above which a bucket is too wide to interpolate in: the estimate may be wrong by
+// half.
 const wide = 1.5
 
 // Text writes a reading for display beside the signal's title: without the unit if the title names it, as in
 // "Preemptions per request 2.35".
 func (s *Signal) Text(v Value) string { return s.Untitled(Format(v, s.Unit)) }
 
-// Untitled takes a unit off a number's text that the title names.
+// Untitled removes the unit from a number's text if the title names it.
 func (s *Signal) Untitled(text string) string {
 	unit := map[Unit]string{Tokens: " tokens", PerRequest: "/request", SecondsPerToken: "/token"}[s.Unit]
 	if unit != "" && strings.Contains(strings.ToLower(s.Title), unit[1:]) {

@@ -13,8 +13,8 @@ import (
 
 const hintGateway = "put sixty gateway in front of the servers, or give the metrics address of an existing gateway with --gateway"
 
-// GatewayFailures are the ends of requests that are the service's fault and not their
-// client's, as a regular expression of the statuses of sixty gateway.
+// GatewayFailures is a regular expression of the statuses in sixty gateway of requests that failed by the service's
+// fault, not their client's.
 const GatewayFailures = "upstream_error|error_event|timeout|rejected"
 
 // gatewayCount is the increase of a gateway's counter, restricted by where. An event that never happened has no
@@ -36,7 +36,7 @@ const (
 	PerUpstream = "upstream"
 )
 
-// HeldFor is the time in seconds in which the held requests pass at a rate.
+// HeldFor returns the time, in seconds, that the held requests need to pass at a rate.
 func HeldFor(held, rate Expr) Expr { return Div(held, AtLeast(rate, 0.1)) }
 
 // failedRequests declares the number of requests that failed in one way.
@@ -44,7 +44,7 @@ func failedRequests(name, title, status, doc string) *Signal {
 	return gatewaySignal(name, title, Requests, gatewayCount(Increase, "requests_total", Is("status", status)), doc).withLabel(PerModel)
 }
 
-// minSilence is how long it takes until the lack of tokens means something.
+// minSilence is how long tokens must be missing before that means something.
 const minSilence = 10 * time.Second
 
 // withPast sets how much past a signal needs before it counts.
@@ -81,7 +81,7 @@ func observedSignal(s *Signal, family string, least float64) *Signal {
 	return s
 }
 
-// gatewayQuantile is a percentile of a time of requests that generate.
+// gatewayQuantile declares a percentile of a time of generating requests.
 func gatewayQuantile(name, title string, q float64, family, doc string) *Signal {
 	least := float64(minForTail)
 	if q <= 0.5 {
@@ -91,13 +91,13 @@ func gatewayQuantile(name, title string, q float64, family, doc string) *Signal 
 }
 
 var (
-	// OnRoutes are the requests of the routes on which an engine works.
+	// OnRoutes matches requests on routes that need an engine.
 	OnRoutes = Like("route", "/v1/(chat/completions|completions|responses|messages)")
-	// InFlight are the states of requests that wait for an engine or get its answer.
+	// InFlight matches the states of requests that wait for an engine or get its answer.
 	InFlight   = Like("state", "waiting|prefill|streaming")
 	heldBefore = Sum(Lately(Lowest)("sixty_gateway_requests_open", before))
 	answers    = Like("status", "success|client_error|upstream_error|error_event")
-	// before are the states of requests that no upstream has heard of.
+	// before matches the states of requests that were not sent to an upstream yet.
 	before = Like("state", "receiving|queued|connecting")
 	// attempted counts the requests to each upstream that is up.
 	attempted = And(Increase("sixty_gateway_upstream_attempts_total"), Some(Highest("sixty_gateway_upstream_up").In(ShortMark))).On("instance", "upstream")
@@ -267,9 +267,10 @@ var (
 			"a rule takes what the gateway itself reads of the engines."), "request_duration_seconds", minForTail)
 )
 
-// deploymentState has a series of each deployment that LiteLLM called, by its api_base, but does not tell whether it is
-// dead: 1 means that the last call failed, maybe by the client's mistake; and 2, set by a cooldown, is of another
-// spelling of api_base, and stays after the deployment has come back (litellm/integrations/prometheus.py, 1.110.2).
+// deploymentState has a series for each deployment that LiteLLM called, by its api_base. It does not tell whether the
+// deployment is dead: 1 means that the last call failed, maybe by the client's mistake; and 2, which a cooldown sets,
+// has another spelling of api_base, and stays after the deployment has come back (litellm/integrations/prometheus.py,
+// 1.110.2).
 const deploymentState = "litellm_deployment_state"
 
 // deadDeployments is 1 for each deployment that failed three times in ten minutes and never answered in the window.
@@ -289,7 +290,7 @@ var wholeMean = Div(
 		SumIncrease("sixty_gateway_client_blocked_seconds_total", OnRoutes)),
 	Some(SumIncrease("sixty_gateway_request_duration_seconds_count", OnRoutes)))
 
-// gatewayMean is the mean of a time of requests that generate.
+// gatewayMean returns the mean of a time of generating requests.
 func gatewayMean(family string) Expr {
 	return Div(SumIncrease("sixty_gateway_"+family+"_sum", OnRoutes), Some(SumIncrease("sixty_gateway_"+family+"_count", OnRoutes)))
 }

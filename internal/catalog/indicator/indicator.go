@@ -68,8 +68,8 @@ type Signal struct {
 
 	Expr Expr
 
-	// Histogram and Quantile say of a percentile of a classic histogram which one it is.
-	// Histogram is the family's name without _bucket.
+	// Histogram and Quantile identify a percentile of a classic histogram. Histogram is the family's name without
+	// _bucket.
 	Histogram string
 	Quantile  float64
 
@@ -101,7 +101,7 @@ type Signal struct {
 	// OfRanks marks a comparison of data-parallel ranks: a server with one rank has no value.
 	OfRanks bool
 
-	// OfRoles makes Expr where roles are told in another way; nil where it does not ask for them.
+	// OfRoles returns Expr for another way to tell roles; nil if the signal does not depend on roles.
 	OfRoles func(Roles) Expr
 
 	// Per is the label of a target's parts that have values of their own: PerModel, PerUpstream or PerRank; "" for
@@ -117,12 +117,12 @@ type Signal struct {
 	// Panel, which may be nil, is a dashboard panel with this signal only.
 	Panel *Panel
 
-	// Censored marks a histogram without the requests that got no answer: UnansweredShare and UnansweredWait have
-	// them.
+	// Censored marks a histogram that lacks the requests without an answer. UnansweredShare and UnansweredWait have
+	// those.
 	Censored bool
 
 	Doc  string // meaning, source and traps
-	Hint string // how to get it where it is missing
+	Hint string // how to get it if it is missing
 
 	Place int // position in All, from 1 on; 0 before All is called, and for unlisted signals
 }
@@ -130,7 +130,7 @@ type Signal struct {
 // An Alternative is another expression of a signal, in canonical names.
 type Alternative struct {
 	Without string // the metric that a server lacks
-	With    string // one that it must have; "" asks for none
+	With    string // a metric that it must have; "" for none
 	Expr    Expr
 }
 
@@ -202,16 +202,16 @@ func (s *Signal) Guard(expr, observations string) string {
 	return fmt.Sprintf("(%s) and (%s >= %s)", expr, observations, Number(s.MinCount))
 }
 
-// Censor restricts PromQL of a percentile to no less than what those without an answer have
-// waited, where they are more than lie beyond it, and is that where too few got one; the others are PromQL of their
-// wait and share. A wait that goes on is an observation that is censored on the right (Kaplan and Meier, J. Am. Stat.
-// Assoc. 53, 1958): all that lies below it is known.
+// Censor returns PromQL of a percentile that includes the requests without an answer; wait and share are PromQL of
+// their wait and share. If their share exceeds what lies beyond the percentile, the percentile is at least their wait,
+// and their wait itself if too few requests got an answer. A wait that goes on is a right-censored observation (Kaplan
+// and Meier, J. Am. Stat. Assoc. 53, 1958): its final length is unknown, and no shorter.
 func (s *Signal) Censor(expr, wait, share string) string {
 	waits := fmt.Sprintf("((%s) and (%s) > %s)", wait, share, Number(math.Round(100*(1-s.Quantile))/100))
 	return fmt.Sprintf("(%s > (%s)) or (%s) or %s", waits, expr, expr, waits)
 }
 
-// AtLeast is what a percentile reads with those that got no answer, as Censor says.
+// AtLeast returns a percentile that includes the requests without an answer, as Censor does.
 func (s *Signal) AtLeast(v, wait, share Value) Value {
 	if s.Censored && wait.OK && share.OK && share.V > 1-s.Quantile && wait.V > 0 && (!v.OK || wait.V > v.V) {
 		return Value{V: wait.V, OK: true, AtLeast: true, Unanswered: share.V}
@@ -237,7 +237,7 @@ var felt = map[string]bool{
 // Counted reports whether the signal's values need a number of observations.
 func (s *Signal) Counted() bool { return s.Count != "" && s.MinCount > 0 }
 
-// TooFew returns the reading that rests on n observations, where those are too few.
+// TooFew returns an unknown reading if n observations are too few.
 func (s *Signal) TooFew(n float64) (Value, bool) {
 	if !s.Counted() || n >= s.MinCount {
 		return Value{}, false
@@ -245,7 +245,7 @@ func (s *Signal) TooFew(n float64) (Value, bool) {
 	return Unknown(fmt.Sprintf("too few observations: %.0f, want %.0f", math.Floor(n), s.MinCount)), true
 }
 
-// TooShort returns the reading of a trend over a past that is too short for it.
+// TooShort returns an unknown reading if the past is too short for the signal.
 func (s *Signal) TooShort(past time.Duration) (Value, bool) {
 	if past >= s.MinPast {
 		return Value{}, false
@@ -253,7 +253,7 @@ func (s *Signal) TooShort(past time.Duration) (Value, bool) {
 	return Unknown(fmt.Sprintf("needs %.0f min of history", s.MinPast.Minutes())), true
 }
 
-// Sums reports whether the value is a number of events in the window, which is the larger the longer that is.
+// Sums reports whether the value is a number of events in the window, which grows with the window's length.
 func (s *Signal) Sums() bool {
 	if s.Unit != Count && s.Unit != Requests {
 		return false
@@ -316,8 +316,9 @@ func quantileSignal(name, title string, unit Unit, q float64, histogram, doc str
 	}
 }
 
-// meanSignal declares the mean of a histogram's observations, from its sum and count: exact where buckets are coarse.
-// A negative mean is a broken sum (an interval with an unset milestone, vllm-project/vllm#49135) and is left out.
+// meanSignal declares the mean of a histogram's observations, from its sum and count, which is exact even if buckets
+// are coarse. A negative mean is a broken sum (an interval with an unset milestone, vllm-project/vllm#49135) and is
+// left out.
 func meanSignal(name, title string, unit Unit, histogram, doc string) *Signal {
 	return &Signal{
 		Name: name, Title: title, Unit: unit, Count: histogram, MinCount: minForMedian, Doc: doc,
@@ -336,13 +337,13 @@ func (s *Signal) withAlternative(a Alternative) *Signal {
 	return s
 }
 
-// markCensored says that requests without an answer are later than the others.
+// markCensored marks a signal whose histogram lacks the requests without an answer.
 func (s *Signal) markCensored() *Signal {
 	s.Censored = true
 	return s
 }
 
-// withCount names another family that counts the observations, one that servers of all releases have.
+// withCount sets another family that counts the observations, which servers of all releases have.
 func (s *Signal) withCount(family string) *Signal {
 	s.Count = family
 	return s

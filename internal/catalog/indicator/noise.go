@@ -7,8 +7,8 @@ type Chance uint8
 const (
 	// Exact readings have no noise: a flag, an age, a level with many samples.
 	Exact Chance = iota
-	// Events are counted, are the part of a share that was, or a rate over the window: uncertain
-	// by the square root of their number.
+	// Events are a count, the counted part of a share, or a rate over the window: uncertain by the square root of their
+	// number.
 	Events
 	// Split is a replica's share of requests, as a multiple of the mean share: each request had the same chance to
 	// come here (binomial). Field Of counts the requests that came here.
@@ -20,7 +20,7 @@ const (
 	// StreamTime is a time between tokens. It fluctuates as the server's own does from one moment to the next. As a
 	// mean over Of observations it is also uncertain by the square root of their number.
 	StreamTime
-	// FirstTokenTime is a time until the first token, which wanders likewise.
+	// FirstTokenTime is a time until the first token. It fluctuates likewise.
 	FirstTokenTime
 	// OfRequests is a mean over the requests in Of; their standard deviation is as large as the mean.
 	OfRequests
@@ -53,8 +53,7 @@ var noise = map[*Signal]Noise{
 	LeftEarly: {Chance: Events},
 	Abandoned: {Chance: Events}, AbandonedShare: {Chance: Events, Of: Abandoned},
 
-	// Twenty seconds of twice the traffic evict some requests, let others queue and make one
-	// replica busier, and are over.
+	// Twenty seconds of twice the traffic evict some requests, make others queue and one replica busier, and end.
 	PreemptionsPerRequest: {Burst: 0.4},
 	WaitingFloor:          {Chance: Backlog, Of: FirstTokenRate},
 	PassedOver:            {Chance: Backlog, Of: FirstTokenRate},
@@ -65,7 +64,7 @@ var noise = map[*Signal]Noise{
 	ITLMean: {Chance: StreamTime, Lasting: 1, Stall: true},
 	ITLP50:  {Chance: StreamTime}, ITLP90: {Chance: StreamTime}, ITLP95: {Chance: StreamTime},
 	TTFTMean: {Chance: FirstTokenTime, Lasting: 1}, TTFTP50: {Chance: FirstTokenTime, Lasting: 1},
-	TTFTP90:             {Chance: FirstTokenTime, Lasting: 2.3, Stall: true}, // and its P90 ln 10 times
+	TTFTP90:             {Chance: FirstTokenTime, Lasting: 2.3, Stall: true}, // and the P90 is ln 10 times the mean
 	TPOTMean:            {Chance: StreamTime, Of: FirstTokens},               // each answer counts as much, however short
 	TTFTP95:             {Chance: FirstTokenTime, Lasting: 3},                // the P95 of an exponential distribution is three times its mean
 	E2EMean:             {Chance: StreamTime, Of: FirstTokens},               // and lengths differ as much as their mean

@@ -26,7 +26,7 @@ var (
 		Doc:  "Share of the drafted tokens that the model accepts. The rest is computed and thrown away.",
 		Hint: SpeculationShare.Hint,
 	}
-	// SpeculationLength is how many output tokens a draft's step gives.
+	// SpeculationLength is how many output tokens a step with a draft gives.
 	SpeculationLength = &Signal{
 		Name: "speculation_length", Title: "Tokens per speculative step", Unit: Tokens,
 		Expr: Add(Div(
@@ -78,10 +78,10 @@ const (
 	transferBytes = "vllm:kv_offload_total_bytes_total"
 )
 
-// intoGPU are transfers of offloaded KV cache back into the GPU.
+// intoGPU matches transfers of offloaded KV cache back into the GPU.
 var intoGPU = Like("transfer_type", ".+_to_GPU")
 
-// paceOf is a time for some bytes, in a unit of both.
+// paceOf returns the time for a number of bytes. unit converts both to the wanted units.
 func paceOf(took Expr, unit float64, loaded Expr) Expr {
 	return Div(Mul(took, Number(unit)), Some(loaded))
 }
@@ -151,7 +151,7 @@ var (
 	// HeldIdle shows blocks that are held for another server: usage counts no free cached block.
 	HeldIdle = &Signal{
 		Name: "kv_held_idle", Title: "KV cache held while idle", Unit: Ratio,
-		Expr: And(Mul(Max(Lowest("vllm:kv_cache_usage_perc")), Test(Sum(Share(0.7, "vllm:num_requests_running")), "<", Number(0.5))),
+		Expr: And(Mul(Max(Lowest("vllm:kv_cache_usage_perc")), Test(Sum(GaugeQuantile(0.7, "vllm:num_requests_running")), "<", Number(0.5))),
 			Sum(Now("vllm:nixl_num_kv_expired_reqs_total"))),
 		Doc: "KV cache usage while hardly a request runs, 0 where some do. A prefill server holds the blocks of a " +
 			"request until a decode server has fetched them; held for long they are what new prompts wait for.",
@@ -227,27 +227,27 @@ var (
 	}
 )
 
-// Roles tell the servers of a model that prefill for others from those that decode: each has a value of every server
-// that did so in the past at hand, whether it answers or not. Held are the requests that wait on a decode server.
+// Roles select the prefill and the decode servers of a model. Each has a value for every server that had the role in
+// the available history, whether it answers now or not. Held is how many requests wait on a decode server.
 type Roles struct{ Prefill, Decode, Held Expr }
 
 // bySource tells a server's role by the source of most of its prompt tokens, whichever side counts transfers: NIXL's
 // puller or its pusher. If no prompt tokens of a model are transferred, it reads which servers count transfers.
 var bySource = ofReceived(Or(fetched, Unless(countsTransfers, CountOf(fetched).By(Fleet...)).On(Fleet...)))
 
-// byTokens tells roles with connectors that count no transfers (MoRIIO, LMCache, FlexKV): a router asks a prefill server
-// for one token of each request, and another server of the model fetches most of its prompts. A store that replicas
-// share has nobody who only prefills.
+// byTokens tells roles if the connectors count no transfers (MoRIIO, LMCache, FlexKV): a router asks a prefill server
+// for one token of each request, and another server of the model fetches most of its prompts. Where replicas share a
+// store, no server only prefills.
 var byTokens = func() Roles {
 	prefill := Unless(And(Where(Div(Sum(Increase("vllm:generation_tokens_total").In(PastMark)), givesFirst), "<", Number(1.5)),
 		CountOf(fetched).By(Fleet...)).On(Fleet...), fetched)
 	return Roles{
 		Prefill: prefill, Decode: And(fetched, CountOf(prefill).By(Fleet...)).On(Fleet...),
-		Held: Sum(Share(0.3, "vllm:num_requests_waiting_by_reason", Is("reason", "capacity"))), // others wait for their KV cache
+		Held: Sum(GaugeQuantile(0.3, "vllm:num_requests_waiting_by_reason", Is("reason", "capacity"))), // others wait for their KV cache
 	}
 }()
 
-// fetched are the servers to which most prompt tokens came through a connector.
+// fetched selects the servers that received most of their prompt tokens through a connector.
 var fetched = func() Expr {
 	tokens := func(where ...*labels.Matcher) Expr {
 		return Sum(Increase("vllm:prompt_tokens_by_source_total", where...).In(PastMark))
@@ -255,7 +255,7 @@ var fetched = func() Expr {
 	return Where(Div(tokens(Is("source", "external_kv_transfer")), Some(tokens())), ">", Number(0.5))
 }()
 
-// givesFirst are the first tokens of the servers that gave some.
+// givesFirst is the number of first tokens, on the servers that gave any.
 var givesFirst = Where(Sum(Increase(ttftFamily+"_count").In(PastMark)), ">", Number(0))
 
 // byTransfers tells roles by transfers: decode servers received KV caches; prefill servers, with a connector, gave
@@ -270,10 +270,10 @@ func ofReceived(received Expr) Roles {
 		And(givesFirst, Sum(Last("vllm:nixl_xfer_time_seconds_count").In(PastMark))), received)}
 }
 
-// mostlyWaiting is how many requests wait on a server for seven tenths of the time, and running how many run now.
-var mostlyWaiting, running = Sum(Share(0.3, "vllm:num_requests_waiting")), Sum(Now("vllm:num_requests_running"))
+// mostlyWaiting is how many requests wait on a server for seven tenths of the time. running is how many run now.
+var mostlyWaiting, running = Sum(GaugeQuantile(0.3, "vllm:num_requests_waiting")), Sum(Now("vllm:num_requests_running"))
 
-// Exprs are the signals that ask for roles, by name.
+// Exprs returns the expressions of the signals that depend on roles, by the signals' names.
 func (r Roles) Exprs() map[string]Expr {
 	out := map[string]Expr{}
 	for _, s := range All() {
@@ -284,7 +284,7 @@ func (r Roles) Exprs() map[string]Expr {
 	return out
 }
 
-// ofPair is a value of the prefill or the decode servers of a model, told to each of its servers.
+// ofPair declares a value of a model's prefill or decode servers, which each server of the model gets.
 func ofPair(name, title string, unit Unit, of func(Roles) Aggregate, doc string) *Signal {
 	told := func(r Roles) Expr { return OfGroup(running, of(r).By(Fleet...), Fleet) }
 	return &Signal{

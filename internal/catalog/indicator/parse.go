@@ -17,7 +17,7 @@ var (
 	writtenCount = map[string]float64{"": 1, "k": 1e3, "m": 1e6}
 )
 
-// number is how one may be written: digits, and letters or signs behind them.
+// number matches a number, and the unit after it.
 var number = regexp.MustCompile(`^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*(.*)$`)
 
 // ParseNumber parses a number with its unit or in the base unit: 500ms, 0.5, 5%, 2GiB, 30/s. Its error shows how to

@@ -10,11 +10,11 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// The durations that stand for something in a signal's expression.
+// The durations that stand for a deployment's spans in a signal's expression.
 const (
 	WindowMark = 5 * time.Minute // the window under judgement
 	ShortMark  = time.Minute     // the shortest time over which a rate can be trusted
-	PastMark   = time.Hour       // the longest past at hand
+	PastMark   = time.Hour       // the longest available history
 )
 
 // Rewriting adapts expressions in canonical names to one deployment. The zero value changes nothing.
@@ -43,12 +43,12 @@ type Rewriting struct {
 	Series func(canonical string) Series
 }
 
-// Series are those that carry a canonical metric.
+// Series says which series carry a canonical metric.
 type Series struct {
 	Metric string
-	Where  []*labels.Matcher // matchers of the meant series; all series without them
-	Copies []string          // labels by which several show one thing, as the ranks of a tensor-parallel group do
-	None   string            // a gauge that is there before the metric, which appears with its first event
+	Where  []*labels.Matcher // matchers of the series; empty for all
+	Copies []string          // labels of copies of one value, as the ranks of a tensor-parallel group have
+	None   string            // a gauge that exists before the metric, which appears with its first event
 }
 
 var promQL = parser.NewParser(parser.Options{})
@@ -185,7 +185,7 @@ func (r Rewriting) Compile(e Expr, scope Scope) Expr {
 	return e
 }
 
-// spellLabels puts the labels of a scope in the place of Own.
+// spellLabels replaces Own by the labels of a scope.
 func (s Scope) spellLabels(names []string) []string {
 	i := slices.Index(names, Own)
 	if i < 0 {

@@ -136,7 +136,7 @@ var (
 	}
 	CompletionRate = rateSignal("completion_rate", "Completed requests", RequestsPerSecond, "vllm:request_success_total",
 		"Finished engine requests per second. Completions, not demand: it flattens in overload.")
-	// CutAnswers are those that a user sees end in the middle of a sentence.
+	// CutAnswers are answers that end in the middle of a sentence.
 	CutAnswers = &Signal{
 		Name: "cut_answers", Title: "Answers cut at their limit", Unit: Ratio,
 		Panel: &Panel{
@@ -237,7 +237,7 @@ var (
 	}
 	RunningP50 = &Signal{
 		Name: "running_p50", Held: true, Title: "Running requests P50", Unit: Requests,
-		Expr: Sum(Share(0.5, "vllm:num_requests_running")),
+		Expr: Sum(GaugeQuantile(0.5, "vllm:num_requests_running")),
 		Doc:  "The batch size half of the time: the decode batch of a steady server.",
 	}
 	RunningPeak = &Signal{
@@ -247,7 +247,7 @@ var (
 	}
 	RunningPinned = &Signal{
 		Name: "running_pinned", Title: "Batch size / its peak", Unit: Ratio,
-		Expr: Div(Sum(Share(0.5, "vllm:num_requests_running")), Sum(Highest("vllm:num_requests_running").In(PastMark))),
+		Expr: Div(Sum(GaugeQuantile(0.5, "vllm:num_requests_running")), Sum(Highest("vllm:num_requests_running").In(PastMark))),
 		Doc:  "Median running count over the highest seen: near 1 when the batch is at a limit.",
 	}
 	Waiting = &Signal{
@@ -257,7 +257,7 @@ var (
 	// WaitingFloor is the queue that is always there: a burst that clears leaves it at zero.
 	WaitingFloor = &Signal{
 		Name: "waiting_floor", Held: true, Title: "Minimum queue length", Unit: Requests,
-		Expr: Sum(Share(0.3, "vllm:num_requests_waiting")),
+		Expr: Sum(GaugeQuantile(0.3, "vllm:num_requests_waiting")),
 		Doc:  "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form and clear.",
 	}
 	// QueueBatches shows a queue that no larger batch would clear.
@@ -296,7 +296,7 @@ var (
 		Doc: "Mean wait of requests, in whatever order they are served (Little's law: Operations Research 9, 1961), on the data-parallel rank where it is longest. Where nobody is served it is how " +
 			"long that has been so. A gauge that is read seldom may meet every burst and none of the time between them.",
 	}
-	// WaitingAge is about those that are in no histogram yet.
+	// WaitingAge is about requests that are in no histogram yet.
 	WaitingAge = &Signal{
 		Name: "waiting_age", Held: true, Title: "Wait while nobody is served", Unit: Seconds,
 		Expr: OrZero(Max(waitingAge), SumMean("vllm:num_requests_waiting")),
@@ -311,7 +311,7 @@ var (
 	RankWait = &Signal{
 		Name: "rank_wait", Held: true, Title: "Wait on the longest rank queue", Unit: Seconds, OfRanks: true,
 		Expr: OrZero(Mul(Max(Or(
-			Div(Sum(Share(0.3, "vllm:num_requests_waiting")).By(Rank...), Some(SumRate(ttftFamily+"_count").By(Rank...))).On(Rank...),
+			Div(Sum(GaugeQuantile(0.3, "vllm:num_requests_waiting")).By(Rank...), Some(SumRate(ttftFamily+"_count").By(Rank...))).On(Rank...),
 			Where(waitingAge, ">=", Number(noHiccup)))), Test(Ranks.Expr, ">", Number(1))), SumMean("vllm:num_requests_waiting")),
 		Doc: "The minimum queue of a data-parallel rank over its own rate of first tokens (Little's law), of the rank " +
 			"where that is longest: percentiles of all ranks together hide one that is full. 0 with one rank.",
@@ -329,12 +329,12 @@ var (
 	// least the time of the standing queue.
 	PassedOver = &Signal{
 		Name: "passed_over", Title: "Requests passed over", Unit: Requests, Optional: true,
-		Expr: Mul(AtLeast(Sub(Sum(Share(0.1, "vllm:num_requests_waiting")), SumRate(ttftFamily+"_sum")), 0), looksTell()),
+		Expr: Mul(AtLeast(Sub(Sum(GaugeQuantile(0.1, "vllm:num_requests_waiting")), SumRate(ttftFamily+"_sum")), 0), gaugesAgree()),
 		Doc: "Requests that wait nine tenths of the time, less the mean number of those waiting that were served: by " +
 			"Little's law (Operations Research 9, 1961) the sum of TTFT per second. The rest got no first token while " +
 			"others did, in whatever order. 0 with preemptions, whose requests wait twice, and where the batch between scrapes differs from the one at them: then the queue does too.",
 	}
-	// UnansweredWait and UnansweredShare are the users that no histogram has.
+	// UnansweredWait and UnansweredShare are about requests that no histogram has.
 	UnansweredShare = &Signal{
 		Name: "unanswered_share", Held: true, Title: "Share without a first token", Unit: Ratio,
 		Expr: unansweredShare(true), Otherwise: []Alternative{{
@@ -368,7 +368,7 @@ var (
 	// request say little of the time between them.
 	BusyFloor = &Signal{
 		Name: "busy_floor", Title: "Minimum batch size", Unit: Requests,
-		Expr: Sum(Share(0.1, "vllm:num_requests_running").In(PastMark)),
+		Expr: Sum(GaugeQuantile(0.1, "vllm:num_requests_running").In(PastMark)),
 		Doc:  "The number of running requests that was exceeded nine times of ten in the available history.",
 	}
 	EngineProgress = &Signal{
@@ -389,7 +389,7 @@ var (
 			"nobody: its queue goes on changing after its last token, it looks prompts up again and again (releases before 0.27), or its " +
 			"last token is less than a minute old, so that the one or the other cannot be told yet.",
 	}
-	// StaleGauges are of an engine that has nothing to do.
+	// StaleGauges detects the gauges of an engine that has nothing to do.
 	StaleGauges = &Signal{
 		Name: "stale_gauges", Title: "Stale request gauges", Unit: Count, Scope: Instance, Optional: true,
 		Expr: OrZero(allLeft, Sum(Now("vllm:num_requests_running"))),
@@ -455,7 +455,7 @@ var (
 	PrefixHitRatio = &Signal{
 		Name: "prefix_cache_hit_ratio", Title: "Prefix cache hit ratio", Unit: Ratio,
 		Otherwise: []Alternative{
-			// −1 says that there was no look-up
+			// −1 means that there was no look-up
 			{
 				Without: "vllm:prefix_cache_queries_total", With: "vllm:gpu_prefix_cache_hit_rate",
 				Expr: Max(NotNegative(Now("vllm:gpu_prefix_cache_hit_rate"))),
@@ -557,7 +557,7 @@ var (
 	}
 	FailedScrapes = &Signal{
 		Scrapes: true, Name: "failed_scrapes", Title: "Recent failed scrapes", Unit: Count, Scope: Instance,
-		Expr: Max(Sub(Looks("up").In(ShortMark), Total("up").In(ShortMark))),
+		Expr: Max(Sub(SampleCount("up").In(ShortMark), Total("up").In(ShortMark))),
 		Doc:  "How many of the last scrapes failed.",
 	}
 	ScrapeDuration = &Signal{
@@ -583,7 +583,7 @@ var (
 	}
 	BetweenScrapes = &Signal{
 		Name: "between_scrapes", Title: "Time between scrapes", Unit: Seconds, Scope: Instance, Scrapes: true,
-		Expr: Div(Sub(Apply{Func: Time}, Max(First("up").In(15*time.Minute))), Max(Looks("up").In(15*time.Minute))),
+		Expr: Div(Sub(Apply{Func: Time}, Max(First("up").In(15*time.Minute))), Max(SampleCount("up").In(15*time.Minute))),
 		Doc:  "The scrape interval: its activity is known at this resolution.",
 	}
 	Flaps = &Signal{
@@ -599,7 +599,7 @@ var (
 			Sub(Max(Total("scrape_duration_seconds").In(10*time.Minute)),
 				Mul(
 					Max(Last("scrape_duration_seconds").In(10*time.Minute)),
-					Max(Sub(Looks("up").In(10*time.Minute), Total("up").In(10*time.Minute))))),
+					Max(Sub(SampleCount("up").In(10*time.Minute), Total("up").In(10*time.Minute))))),
 			Max(Total("up").In(10*time.Minute)),
 		), Max(Last("up").In(ShortMark))),
 		Doc: "Duration of the successful scrapes of the last ten minutes, where failed ones count as long as the last one; 0 if unknown: a recording has no durations.",
@@ -783,7 +783,7 @@ var (
 	}
 	RankSilence = &Signal{
 		Name: "rank_silence", Title: "Longest silence of a rank", Unit: Seconds,
-		Expr: Max(Sub(Apply{Func: Time}, Max(LastStir("vllm:generation_tokens_total").In(longestWait)).By(Rank...))),
+		Expr: Max(Sub(Apply{Func: Time}, Max(LastChange("vllm:generation_tokens_total").In(longestWait)).By(Rank...))),
 		Doc:  "Time since the last token of the data-parallel rank where that is longest; a quarter of an hour or more counts as that.",
 	}
 	// StrandedClients is computed from histories: PromQL cannot read a gauge at the time when another one moved.
@@ -797,7 +797,7 @@ var (
 	// HeldOutside counts on the server what UnseenClients only estimates.
 	HeldOutside = &Signal{
 		Name: "held_outside", Title: "Requests outside the scheduler", Unit: Requests, Scope: Instance, Optional: true, Feature: "SGLang 0.5.8 or later",
-		Expr: Sum(Share(0.1, "sglang:http_requests_active")),
+		Expr: Sum(GaugeQuantile(0.1, "sglang:http_requests_active")),
 		Doc: "HTTP requests for an answer that have no token yet and are neither in the scheduler's queue nor in its batch, nine tenths " +
 			"of the time: they are being tokenized, or are lost between the processes.",
 	}
@@ -809,7 +809,7 @@ var (
 	// TransferHeld and TransferWait are of the stage between prefill and decode.
 	TransferHeld = &Signal{
 		Name: "transfer_held", Title: "Requests in KV transfer", Unit: Requests, Optional: true,
-		Expr: Sum(Share(0.1, "vllm:num_requests_kv_fetch_by_stage", Is("stage", "in_progress"))),
+		Expr: Sum(GaugeQuantile(0.1, "vllm:num_requests_kv_fetch_by_stage", Is("stage", "in_progress"))),
 		Doc:  "Requests whose KV cache is on its way between servers, nine tenths of the time. Those that wait for room before or after that are in the queue.",
 	}
 	TransferWait = &Signal{
@@ -889,8 +889,8 @@ var (
 	FleetPresence = &Signal{
 		Name: "fleet_presence", Title: "Replicas present", Unit: Ratio, Fleet: true,
 		Expr: OfGroup(Sum(Now("vllm:num_requests_running")), Mul(AtMost(Div(
-			Add(Number(1), Min(Looks("vllm:num_requests_running")).By(Fleet...)),
-			Max(Looks("vllm:num_requests_running")).By(Fleet...)), 1),
+			Add(Number(1), Min(SampleCount("vllm:num_requests_running")).By(Fleet...)),
+			Max(SampleCount("vllm:num_requests_running")).By(Fleet...)), 1),
 			Test(Max(Resets("vllm:generation_tokens_total")).By(Fleet...), "==", Number(0))), Fleet),
 		Doc: "Successful scrapes of the replica with the fewest, plus one for the phase of the scrapes, over those of the one with the most; 0 if one of them was restarted meanwhile. While a " +
 			"replica is drained, down or restarting, the others get more than their share, which is not a fault of the balance.",
@@ -936,13 +936,13 @@ func arrivingRequests(by []string, again Expr) Expr {
 	return AtLeast(Add(SumRate("vllm:time_to_first_token_seconds_count").By(by...), queue), 0)
 }
 
-// tokensPerAnswer is of each replica that answers anything.
+// tokensPerAnswer is the output tokens per answer of each replica that answers any.
 var tokensPerAnswer = Some(Div(SumRate("vllm:generation_tokens_total"), Some(SumRate(ttftFamily+"_count"))))
 
 // rankPace is the mean time between tokens of each rank that gives any.
 var rankPace = Div(SumRate(itlFamily+"_sum").By(Rank...), Some(SumRate(itlFamily+"_count").By(Rank...)))
 
-// againstFleet is a value of each replica over the mean of all.
+// againstFleet divides a value of each replica by the mean over all replicas.
 func againstFleet(e Expr) Expr { return Div(e, Avg(e).By(Fleet...)).On(Fleet...).Left() }
 
 func requestsHeld(by []string) Expr {
@@ -972,7 +972,7 @@ var (
 	containers = []*labels.Matcher{Not("container", ""), Not("container", "POD")}
 )
 
-// ofStatus is a function of the requests that ended with a status.
+// ofStatus applies a function to the requests that ended with a status.
 func ofStatus(fn Function, status string) Expr {
 	return OrZero(Sum(fn("http_requests_total", Like("status", status), asked)), Sum(fn("http_requests_total", asked)))
 }
@@ -983,8 +983,8 @@ var (
 	answering   = Unless(Sum(Now("vllm:num_requests_running")), Where(Max(Now("up")), "==", Number(0))).Ignoring(Fleet...)
 )
 
-// answersOf is the share of a model's servers that answer, among those still scraped if that is known. Each of the
-// servers has the value.
+// answersOf returns the share of a model's servers that answer, among those still scraped if that is known. Each of the
+// servers gets the value.
 func answersOf(servers Expr) Expr {
 	scraped := And(servers, Max(Now("up"))).Ignoring(Fleet...)
 	return OfGroup(servers, Div(
@@ -992,12 +992,13 @@ func answersOf(servers Expr) Expr {
 		Or(CountOf(scraped).By(Fleet...), CountOf(servers).By(Fleet...))), Fleet)
 }
 
-// poolAnswers is the share that answers of the servers of the same role and, without one, of all of the model.
+// poolAnswers returns the share that answers of the servers of the same role or, without a role, of all servers of the
+// model.
 func poolAnswers(r Roles) Expr {
 	return Or(Or(answersOf(r.Prefill), answersOf(r.Decode)), answersOf(everyServer))
 }
 
-// OfGroup is a value of a group, for each of its members that is there.
+// OfGroup gives the value of a group to each of its members that is there.
 func OfGroup(there, e Expr, group []string) Expr {
 	return Add(Mul(Number(0), there), e).On(group...).Left()
 }
@@ -1009,7 +1010,7 @@ var (
 	ofJob = []string{Own, "job"}
 
 	gaps = Max(Changes("up").In(10 * time.Minute))
-	// Creation and start only grow, so that the lowest of both are of the first process at hand.
+	// Creation and start times only grow, so the lowest ones are those of the first observed process.
 	quickestStart = Min(Sub(
 		Max(Lowest("vllm:generation_tokens_created").In(PastMark)).By(ofJob...),
 		Max(Lowest("process_start_time_seconds").In(PastMark)).By(ofJob...)).On(ofJob...)).By(job...)
@@ -1021,7 +1022,7 @@ var (
 // heldThroughout returns a gauge's minimum over the last moments. A gauge with one sample, as on the first page of a
 // server, shows no duration.
 func heldThroughout(metric string, where ...*labels.Matcher) Expr {
-	return And(Lowest(metric, where...).In(ShortMark), Where(Looks(metric, where...).In(ShortMark), ">", Number(1)))
+	return And(Lowest(metric, where...).In(ShortMark), Where(SampleCount(metric, where...).In(ShortMark), ">", Number(1)))
 }
 
 // stuckEngines counts ranks, see StuckEngines.
@@ -1035,11 +1036,11 @@ func stuckEngines(lookups bool) Expr {
 		Sum(Rate("vllm:generation_tokens_total").In(ShortMark)))
 }
 
-// schedulerIdle has a sample for every rank whose scheduler runs and admits nobody, or may: its batch is empty, and
-// its queue has changed a while after the last token, and lately, or that token is too young to say. A hang stops
-// both with one step.
+// schedulerIdle has a sample for every rank whose scheduler runs, or may run, and admits no request. Its batch is
+// empty. Its queue changed lately, and a while after the last token; or the last token is too recent to tell. A hang
+// would stop queue and tokens in one step.
 func schedulerIdle(lookups bool) Expr {
-	last := func(metric string) Expr { return Max(LastStir(metric).In(longestWait)).By(Rank...) }
+	last := func(metric string) Expr { return Max(LastChange(metric).In(longestWait)).By(Rank...) }
 	runs := Or(
 		And(
 			Where(Sub(last("vllm:num_requests_waiting"), last("vllm:generation_tokens_total")).On(Rank...), ">=", Number(15)),
@@ -1056,9 +1057,9 @@ var allLeft = func() Expr {
 	of := func(s Samples) Expr { return Max(s).By("instance") }
 	closed := Sub(of(Highest("process_open_fds").In(PastMark)), of(Highest("process_open_fds").In(ShortMark)))
 	held := Sum(Add(Lowest("vllm:num_requests_running").In(ShortMark), Lowest("vllm:num_requests_waiting").In(ShortMark))).By("instance")
-	ended := Sub(of(LastStir("http_requests_total", accepted...).In(longestWait)), of(LastStir("vllm:generation_tokens_total").In(longestWait)))
+	ended := Sub(of(LastChange("http_requests_total", accepted...).In(longestWait)), of(LastChange("vllm:generation_tokens_total").In(longestWait)))
 	gaveUp := Sub(Sum(Increase("http_requests_total", accepted...).In(longestWait)).By("instance"), Sum(Increase("vllm:request_success_total").In(longestWait)).By("instance"))
-	between := Div(Sub(Apply{Func: Time}, of(First("up").In(15*time.Minute))), of(Looks("up").In(15*time.Minute)))
+	between := Div(Sub(Apply{Func: Time}, of(First("up").In(15*time.Minute))), of(SampleCount("up").In(15*time.Minute)))
 	return Some(Mul(
 		Mul(Mul(Test(closed, ">=", Mul(Number(0.8), held)), Test(gaveUp, ">=", Mul(Number(0.8), held))), Test(held, ">", Number(0))),
 		Test(ended, "<=", Mul(Number(1.5), between))))
@@ -1087,7 +1088,8 @@ func BesideQueues(left Expr, by ...string) Expr {
 	return Mul(AtLeast(Sub(left, longest), 0), Test(SumMean("vllm:num_requests_waiting").By(by...), "<", Number(1)))
 }
 
-// unansweredRequests counts those that wait at the end of the window and, where that is known, those that left in it.
+// unansweredRequests counts the requests that wait at the end of the window and, if left, those whose clients left in
+// it.
 func unansweredRequests(left bool) Expr {
 	waits := Sum(Lowest("vllm:num_requests_waiting").In(ShortMark))
 	if !left {
@@ -1106,11 +1108,11 @@ func unansweredWait(left bool) Expr {
 	return Or(Some(waitBesides(left)), Div(Where(WaitingAge.Expr, ">=", Number(noHiccup)), Number(2)))
 }
 
-// waitBesides is the same while others got a first token.
+// waitBesides is unansweredWait while other requests got a first token.
 func waitBesides(left bool) Expr {
 	waited := AtLeast(Sub(SumMean("vllm:num_requests_waiting"), SumRate(ttftFamily+"_sum")), 0)
 	window := Div(SumIncrease(ttftFamily+"_count"), Some(SumRate(ttftFamily+"_count")))
-	return Mul(Mul(Div(waited, Where(unansweredRequests(left), ">=", Number(minUnanswered))), window), looksTell())
+	return Mul(Mul(Div(waited, Where(unansweredRequests(left), ">=", Number(minUnanswered))), window), gaugesAgree())
 }
 
 // waitingAge is, for each rank with waiting requests, the time during which they waited and no request was served:
@@ -1118,27 +1120,28 @@ func waitBesides(left bool) Expr {
 // without a first token in between are the same requests, however long the scrape interval.
 var waitingAge = And(
 	Sub(Apply{Func: Time}, laterOf(
-		Add(Max(LastNone("vllm:num_requests_waiting").In(longestWait)).By(Rank...), OrZero(BetweenScrapes.Expr, Max(Now("vllm:num_requests_waiting")).By("instance"))).On("instance").Left(),
-		Max(LastStir(ttftFamily+"_count").In(longestWait)).By(Rank...))),
+		Add(Max(LastAtZero("vllm:num_requests_waiting").In(longestWait)).By(Rank...), OrZero(BetweenScrapes.Expr, Max(Now("vllm:num_requests_waiting")).By("instance"))).On("instance").Left(),
+		Max(LastChange(ttftFamily+"_count").In(longestWait)).By(Rank...))),
 	Some(Sum(Lowest("vllm:num_requests_waiting").In(ShortMark)).By(Rank...))).On(Rank...)
 
-// overPast is a gauge of now over its lowest or highest in the past at hand.
+// overPast divides a gauge's present value by its lowest or highest in the available history.
 func overPast(all func(Expr) Aggregate, gauge string, extreme Function, where ...*labels.Matcher) Expr {
 	return Div(all(Mean(gauge, where...).In(ShortMark)), all(extreme(gauge, where...).In(PastMark)))
 }
 
-// TimeIn is how long requests are in a stage that each passes before its first token, whether it leaves it or not.
+// TimeIn returns how long requests are in a stage before their first token, also those that never leave it.
 func TimeIn(held Expr) Expr {
 	firsts := Sum(Rate(ttftFamily + "_count").In(6 * time.Minute))
-	since := Sub(Apply{Func: Time}, Max(LastStir(ttftFamily+"_count").In(longestWait)))
+	since := Sub(Apply{Func: Time}, Max(LastChange(ttftFamily+"_count").In(longestWait)))
 	return OrZero(Or(Div(held, Some(firsts)), And(since, Some(held))), held)
 }
 
 // laterOf returns the greater of two values with the same labels.
 func laterOf(a, b Expr) Expr { return Add(b, AtLeast(Sub(a, b), 0)) }
 
-// longestWait is how far back waitingAge looks, and recently how long ago a queue was that somebody left. noHiccup is
-// how long a machine's own stall may last, in seconds: a collection of garbage, a neighbour, a page from the disk.
+// longestWait is how far back waitingAge looks. recently is how long ago a queue may have been that a request left.
+// noHiccup is how long a machine's own stall may last, in seconds: a collection of garbage, a neighbour, a page from
+// the disk.
 const (
 	longestWait = 15 * time.Minute
 	recently    = 4 * time.Minute
@@ -1148,29 +1151,30 @@ const (
 // minUnanswered is the number of requests without a first token from which they count beside the others.
 const minUnanswered = 5
 
-// looksTell is 1 where the counters of the time that requests were at work agree with the batch
-// at the scrapes and nobody was put back into the queue, else 0.
-func looksTell() Expr {
+// gaugesAgree is 1 if the scraped batch agrees with the counters of the requests' working time, and no request was
+// preempted; else 0.
+func gaugesAgree() Expr {
 	return Mul(
 		Test(Add(SumRate(itlFamily+"_sum"), SumRate(prefillFamily+"_sum")), ">=", Mul(Number(0.7), SumMean("vllm:num_requests_running"))),
 		Test(SumIncrease("vllm:num_preemptions_total"), "==", Number(0)))
 }
 
-// metBusyRanks has the share of time in which all ranks that decode do, as if each did by itself.
+// metBusyRanks estimates how many requests came while all decoding ranks were busy, as if ranks were busy independently
+// of each other.
 func metBusyRanks(span time.Duration) Expr {
 	decodes := Some(Sum(Rate(itlFamily + "_sum").In(span)).By(Rank...))
 	all := Apply{Func: "exp", Of: Sum(Apply{Func: "ln", Of: AtMost(decodes, 0.95)})}
 	return OrZero(Div(Mul(Sum(Increase(ttftFamily+"_count").In(span)), all), Sub(Number(1), all)), Sum(Rate(ttftFamily+"_count").In(span)))
 }
 
-// owedMet is owedFirstTokens where three requests met the other ranks busy, which a router would have given to this
-// one.
+// owedMet is owedFirstTokens if at least three requests found the other ranks busy, so that a router would have given
+// them to this one.
 func owedMet(span time.Duration) Expr {
 	return And(owedFirstTokens(span), Where(metBusyRanks(span), ">=", Number(3))).On(Own)
 }
 
-// owedFirstTokens is, for every silent rank, the first tokens of the other ranks in a span
-// times its share against theirs over their lives.
+// owedFirstTokens returns, for every silent rank, the other ranks' first tokens in a span, times the ratio of its
+// lifetime count to theirs.
 func owedFirstTokens(span time.Duration) Expr {
 	count := Last("vllm:time_to_first_token_seconds_count").In(ShortMark)
 	own := Sum(count).By(Rank...)
@@ -1298,7 +1302,7 @@ var (
 func newXIDs(programs ...int) Expr {
 	code := []string{"err_code", "err_msg"}
 	was, is := Last("DCGM_FI_DEV_XID_ERRORS").In(PastMark), Last("DCGM_FI_DEV_XID_ERRORS").In(ShortMark)
-	seen := Looks("DCGM_FI_DEV_XID_ERRORS").In(PastMark)
+	seen := SampleCount("DCGM_FI_DEV_XID_ERRORS").In(PastMark)
 	n := Mul(
 		Add(Changes("DCGM_FI_DEV_XID_ERRORS").In(PastMark), Test(seen, "<", Sum(seen).But(code...)).Ignoring(code...).Left()),
 		Test(was, ">", Number(0)))

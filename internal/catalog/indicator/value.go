@@ -11,15 +11,15 @@ type Value struct {
 	V  float64
 	OK bool // V is known
 
-	// Bucket is the histogram's in which a percentile is; V is interpolated in it. It is zero
-	// where V is of no histogram.
+	// Bucket is the histogram bucket of a percentile, in which V is interpolated. It is zero if V is not from a
+	// histogram.
 	Bucket stat.Bucket
 	// AtMost and AtLeast mark a percentile in the histogram's first or last bucket, and a value
 	// that is a bound for another reason: the truth is at or beyond it.
 	AtMost, AtLeast bool
 
-	// Unanswered is the share of requests that got no answer, where V is how long they have
-	// waited at least; 0 where V is of those that got one.
+	// Unanswered is the share of requests without an answer, if V is the least time that they have waited; 0 if V is
+	// about answered requests.
 	Unanswered float64
 
 	// Reason is the reason why the value is unknown.
@@ -47,7 +47,7 @@ func BucketValue(q float64, bounds, upTo []float64, total float64) Value {
 	return Value{V: v, OK: true, Bucket: bucket, AtMost: bucket.High == bounds[0], AtLeast: math.IsInf(bucket.High, 1)}
 }
 
-// Or returns the value, or another number where it is unknown.
+// Or returns the value, or another number if it is unknown.
 func (v Value) Or(other float64) float64 {
 	if v.OK {
 		return v.V

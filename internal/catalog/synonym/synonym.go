@@ -43,7 +43,7 @@ func Of(metric string) (Synonym, bool) {
 	return Synonym{}, false
 }
 
-// Exposed says which program exposes a metric, in half a sentence; "" for a word.
+// Exposed says which program exposes a metric, if any does; "" for a word.
 func (s Synonym) Exposed() string {
 	switch {
 	case s.By != "":

@@ -42,7 +42,7 @@ func questions(window time.Duration) []indicator.Expr {
 		indicator.Now("up", indicator.Unlike("instance", "a|b")), indicator.Now("up", indicator.Like("instance", "a|b"), indicator.Unlike("instance", "b|c")),
 		indicator.Now("up", indicator.Like("instance", "a|b"), indicator.Like("instance", "b|c")), by(indicator.Avg(indicator.Now("vllm:kv_cache_usage_perc")), "model_name"),
 		indicator.First("vllm:num_requests_running").In(3 * time.Minute), indicator.LastAbove("up").In(2 * time.Minute), indicator.BeforeGap("vllm:num_requests_running").In(4 * time.Minute),
-		indicator.Floor(indicator.Mod(held, indicator.Number(2))), indicator.Share(0.9, "vllm:num_requests_running").In(window),
+		indicator.Floor(indicator.Mod(held, indicator.Number(2))), indicator.GaugeQuantile(0.9, "vllm:num_requests_running").In(window),
 		indicator.Aggregate{Op: "count_values", Into: "n", Of: up},
 	}
 	for _, s := range indicator.All() {

@@ -178,7 +178,7 @@ func tellTransfers(n *engine.Naming, prefix string, has func(name string) bool) 
 		n.Exprs[indicator.FetchedPerLease.Name] = indicator.OfGroup(indicator.Sum(indicator.Now("vllm:num_requests_running")),
 			indicator.Div(fetched, indicator.AtLeast(indicator.Sum(unasked).By(indicator.Fleet...), 1)), indicator.Fleet)
 		n.Renamed["nixl_xfer_time_seconds_count"], n.Renamed["nixl_bytes_transferred_count"] = "kv_transfer_latency_ms_count", "kv_transfer_total_mb_count"
-		on := func(queue string) indicator.Expr { return indicator.Sum(indicator.Share(0.1, prefix+queue)) }
+		on := func(queue string) indicator.Expr { return indicator.Sum(indicator.GaugeQuantile(0.1, prefix+queue)) }
 		in := indicator.Add(on("num_decode_transfer_queue_reqs"), on("num_prefill_inflight_queue_reqs"))
 		n.Exprs[indicator.TransferHeld.Name], n.Exprs[indicator.TransferWait.Name] = in, indicator.TimeIn(in)
 		n.Exprs[indicator.TransferBytes.Name] = indicator.NotNegative(indicator.Mul(indicator.MeanOf(prefix+"kv_transfer_total_mb"), indicator.Number(1<<20)))
@@ -246,7 +246,7 @@ func declareRoles(prefix string) indicator.Roles {
 	of := func(role string) indicator.Expr {
 		return indicator.Sum(indicator.Last("vllm:num_requests_running", indicator.Is("engine_type", role)).In(indicator.PastMark))
 	}
-	waits := func(metric string) indicator.Expr { return indicator.Sum(indicator.Share(0.3, metric)) }
+	waits := func(metric string) indicator.Expr { return indicator.Sum(indicator.GaugeQuantile(0.3, metric)) }
 	return indicator.Roles{Prefill: of("prefill"), Decode: of("decode"), Held: indicator.Add(
 		waits("vllm:num_requests_waiting"), waits(prefix+"num_decode_prealloc_queue_reqs"))}
 }
@@ -262,10 +262,10 @@ func countRequests(n *engine.Naming, prefix string, has func(name string) bool) 
 				indicator.Highest("vllm:num_requests_running").In(indicator.ShortMark),
 				indicator.Highest("vllm:num_requests_waiting").In(indicator.ShortMark)))), 0)
 		if !has("kv_transfer_alloc_ms_count") { // in a pair the request may be at the other server
-			most := func(metric string) indicator.Expr { return indicator.Sum(indicator.Share(0.9, metric)) }
+			most := func(metric string) indicator.Expr { return indicator.Sum(indicator.GaugeQuantile(0.9, metric)) }
 			running, last := most("vllm:num_requests_running"), func(metric string) indicator.Expr { return indicator.Sum(indicator.Now(metric)) }
 			streams := indicator.AtLeast(indicator.Sub(indicator.Sub(last("vllm:time_to_first_token_seconds_count"), last("vllm:e2e_request_latency_seconds_count")), running), 0)
-			outside := indicator.AtLeast(indicator.Sub(indicator.Sub(indicator.Sum(indicator.Share(0.1, active, held)), indicator.Add(running, most("vllm:num_requests_waiting"))), streams), 0)
+			outside := indicator.AtLeast(indicator.Sub(indicator.Sub(indicator.Sum(indicator.GaugeQuantile(0.1, active, held)), indicator.Add(running, most("vllm:num_requests_waiting"))), streams), 0)
 			n.Exprs[indicator.HeldOutside.Name], n.Exprs[indicator.OutsideWait.Name] = outside, indicator.TimeIn(outside)
 		} else {
 			n.Lacks[indicator.HeldOutside.Name], n.Lacks[indicator.OutsideWait.Name] = "requests of one server alone", "requests of one server alone"

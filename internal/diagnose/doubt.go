@@ -14,7 +14,7 @@ import (
 var (
 	deviations = &catalog.Threshold{
 		Name: "doubt_deviations", Unit: indicator.Times, Default: 2.3,
-		Why: "standard deviations that a change must be beyond what the server does by itself: one in a hundred moments, where these are normal",
+		Why: "standard deviations by which a change must exceed the server's own variation: one moment in a hundred does so by chance, if moments are normally distributed",
 	}
 	burst = &catalog.Threshold{
 		Name: "doubt_burst", Unit: indicator.Seconds, Default: 40,
@@ -22,15 +22,15 @@ var (
 	}
 	hiccup = &catalog.Threshold{
 		Name: "doubt_stall", Unit: indicator.Seconds, Default: 20,
-		Why: "how long a machine's own stall and what follows it may last: a collection of garbage, a neighbour, a page from the disk",
+		Why: "how long a machine's own stall and its aftermath may last: garbage collection, a neighbour, a page read from disk",
 	}
 	oneMoment = &catalog.Threshold{
 		Name: "doubt_single_moment", Unit: indicator.Times, Default: 1.35,
-		Why: "by how many times the limit a single moment must be passed, for it may be the server's worst of many; and once more where what is normal was not seen for longer than a burst lasts, for it may be the best",
+		Why: "the factor by which a single moment must exceed the limit, because it may be the server's worst of many; applied once more if the baseline is no longer than a burst, because it may be the server's best",
 	}
 	startBeside = &catalog.Threshold{
 		Name: "doubt_start_beside", Unit: indicator.Seconds, Default: 600,
-		Why: "a server that starts on the same machine takes its processors and its disk: ten minutes hold the loading of most models",
+		Why: "a server that starts on the same machine uses its processors and its disk; most models load within ten minutes",
 	}
 )
 

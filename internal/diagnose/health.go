@@ -40,7 +40,7 @@ func (j *judgement) reasonAgainstHealthy() string {
 	if v.span().Source == segments.FromLifetime && v.Normal(indicator.ITLMean).Or(0) > manyFaults*max(median.V,
 		median.Bucket.High) &&
 		catalog.Above(indicator.ITLP50, catalog.DecodeSlower).Likely(v) == catalog.True {
-		return fmt.Sprintf("%s is %s on %s, and %s in the median since the server started: its mean, which holds earlier faults, tells no change", indicator.ITLP50.Title,
+		return fmt.Sprintf("%s is %s on %s, and %s in the median since the server started: its mean since then holds earlier faults, so it shows no change", indicator.ITLP50.Title,
 			indicator.Format(v.Now(indicator.ITLP50), indicator.Seconds), j.name(),
 			indicator.Format(median, indicator.Seconds))
 	}
@@ -184,9 +184,9 @@ func (j *judgement) whyClientsMayWait() string {
 	case files.OK && files.V <= idleFiles+idleFilesPerRank*(v.Now(indicator.Ranks).Or(1)-1):
 		return ""
 	case files.OK:
-		known = fmt.Sprintf("%.0f files are open at its API server, of which one without clients has about 40", files.V)
+		known = fmt.Sprintf("its API server has %.0f open files, and about 40 without clients", files.V)
 	}
-	return fmt.Sprintf("%s serves nobody, and whether clients wait in front of its engine is not known without a past: %s; ask it for one token to know", j.name(), known)
+	return fmt.Sprintf("%s serves nobody, and without a past it is unknown whether clients wait in front of its engine: %s; request one token to find out", j.name(), known)
 }
 
 // unservedAtGateway says how many requests are open at a gateway that answers none, or "".

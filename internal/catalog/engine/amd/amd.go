@@ -12,8 +12,8 @@ import (
 // ID names the exporter.
 const ID engine.ID = "amd"
 
-// Engine is the exporter: no engine, but detected and queried like one. No rules or panels are generated in its
-// names, because its names are known from a page only.
+// Engine is the exporter: no engine, but detected and queried like one. No rules or panels are generated in its names,
+// because only its page shows which names it has.
 var Engine = engine.Engine{
 	ID: ID, Alerts: "GPU", Selector: "(amd_)?(" + strings.Join(names, "|") + ")",
 	Detect:       detectPage,
@@ -63,12 +63,12 @@ func namePage(prefix string, has map[string]bool) engine.Naming {
 		}
 		return prefix + names[0]
 	}
-	// fastest is each GPU's compute clock: the clock of its fastest die.
+	// fastest returns each GPU's compute clock: the clock of its fastest die.
 	fastest := func(of indicator.Samples) indicator.Expr {
 		of.Where = append(of.Where, indicator.Is("clock_type", "GPU_CLOCK_TYPE_SYSTEM"))
 		return indicator.Max(of).By(indicator.Own, "hostname", "gpu_id")
 	}
-	// held is 1 while a limit held the clocks down for any time at the last scrape.
+	// held returns 1 if a limit held the clocks down at all, by the last scrape.
 	held := func(name string) indicator.Expr {
 		return indicator.Test(indicator.Max(indicator.Last(prefix+name).In(indicator.ShortMark)), ">", indicator.Number(0))
 	}

@@ -52,12 +52,12 @@ var fieldsCSV string
 
 // A Field is a quantity that DCGM reads.
 type Field struct {
-	// Type is "gauge", "counter", "code" for a number that is no amount, "text" for a field without a series, or ""
-	// if it is unknown.
+	// Type is "gauge", "counter", "code" for a number that is not a quantity, "text" for a field without a series, or
+	// "" if it is unknown.
 	Type string
 
-	// Unit of its values as dcgm-exporter exposes them: "W", "C", "MiB", "%", "ratio" (0 to 1), "MHz", "Hz",
-	// "mJ", "J", "B", "B/s", "KiB/s", or "" where it is not known or has none.
+	// Unit of its values as dcgm-exporter exposes them: "W", "C", "MiB", "%", "ratio" (0 to 1), "MHz", "Hz", "mJ", "J",
+	// "B", "B/s", "KiB/s", or "" if it is unknown or has none.
 	Unit string
 }
 

@@ -30,10 +30,10 @@ var Engine = engine.Engine{
 	ReleaseNames: releaseNames,
 }
 
-// pickerNamesBefore is how an endpoint picker called its looks at servers before.
+// pickerNamesBefore are an endpoint picker's former names for its polls of servers.
 var pickerNamesBefore = indicator.Reads(indicator.PickerBlind.Otherwise[0].Expr)
 
-// own begins the names of sixty gateway.
+// own is the prefix of sixty gateway's metrics.
 const own = "sixty_gateway_"
 
 // Outcomes of requests, in the words of sixty gateway, and other counted events.
@@ -61,7 +61,7 @@ type Term struct {
 	Outcome string
 	Metric  string
 	Match   []*labels.Matcher
-	Sign    float64 // 1, or -1 where another outcome's metric holds these too
+	Sign    float64 // 1, or -1 if another outcome's metric includes these events
 }
 
 // A Product is one kind of gateway.
@@ -70,7 +70,7 @@ type Product struct {
 	Main  string // metric that identifies it; "" for sixty gateway
 	Terms []Term
 
-	Routes bool   // to inference servers, and to nothing else: its pages are found like theirs
+	Routes bool   // it routes to inference servers only: its pages are found like theirs
 	Enable string // how to enable its metrics, a sentence
 
 	Releases, Tried string // see engine.Engine
@@ -79,14 +79,14 @@ type Product struct {
 	alone []*indicator.Signal // signals of this product only
 
 	server  string   // see engine.Naming
-	further []string // names that are read, some of which a page has from their first event on
+	further []string // further names to read, some of which a page has only after their first event
 }
 
 // A timing is a histogram that percentiles are read from.
 type timing struct {
 	signals   percentiles
 	histogram string
-	per       float64 // its units in a second
+	per       float64 // how many of its units make a second
 	match     []*labels.Matcher
 }
 
@@ -142,7 +142,7 @@ func metricPattern(products []Product) string {
 	return strings.Join(slices.Compact(metrics), "|")
 }
 
-// Names lists the metrics that are read of a product.
+// Names lists the metrics of a product that are read.
 func (p Product) Names() []string {
 	if p.Main == "" {
 		own, _, _ := releaseNames(string(ID))
@@ -161,7 +161,7 @@ func (p Product) Names() []string {
 	return metrics
 }
 
-// Detect tells a page's product by the names on it.
+// Detect recognizes a page's product by the names on it.
 func Detect(names map[string]bool) (Product, bool) {
 	for n := range names {
 		if strings.HasPrefix(n, own) {
@@ -189,11 +189,11 @@ func (p Product) withTerms(terms ...Term) Product {
 }
 
 func (p Product) withLatency(histogram string, per float64) Product {
-	return p.timedAs(whole, histogram, per)
+	return p.withTiming(whole, histogram, per)
 }
 
-// timedAs adds a histogram with per units in a second.
-func (p Product) timedAs(of percentiles, histogram string, per float64, match ...*labels.Matcher) Product {
+// withTiming adds a histogram whose unit is 1/per of a second.
+func (p Product) withTiming(of percentiles, histogram string, per float64, match ...*labels.Matcher) Product {
 	p.times = append(slices.Clone(p.times), timing{of, histogram, per, match})
 	return p
 }
@@ -204,7 +204,7 @@ func (p Product) withSignals(signals ...*indicator.Signal) Product {
 	return p
 }
 
-// byClass is a product that counts answers by the first digit of their code.
+// byClass declares a product that counts answers by the first digit of their code.
 func byClass(title, metric, label, suffix string, more ...*labels.Matcher) Product {
 	p := Product{Title: title, Main: metric}
 	for _, c := range []struct{ outcome, digits string }{{Success, "[123]"}, {ClientError, "4"}, {UpstreamError, "5"}, {Offered, "[12345]"}} {
@@ -213,8 +213,8 @@ func byClass(title, metric, label, suffix string, more ...*labels.Matcher) Produ
 	return p
 }
 
-// byCode is one that counts them by the code: 499 is nginx's for a client that left, 504
-// a gateway's for its own limit.
+// byCode declares a product that counts answers by their code. 499 is nginx's code for a client that left, and 504 a
+// gateway's for its own limit.
 func byCode(title, metric, label string, more ...*labels.Matcher) Product {
 	p := Product{Title: title, Main: metric}
 	for _, c := range []struct{ outcome, codes string }{
@@ -231,8 +231,8 @@ func byCode(title, metric, label string, more ...*labels.Matcher) Product {
 	return p
 }
 
-// byFlags is one with Envoy's response flags, which say more than the code: DC is a client that left, UT, SI and DT
-// are limits. Both ends of a call report it; the destination's report is taken.
+// byFlags declares a product with Envoy's response flags, which say more than the code: DC is a client that left; UT,
+// SI and DT are limits. Both ends of a call report it, and the destination's report is used.
 func byFlags(title, metric string) Product {
 	const left, limits = ".*DC.*", ".*(UT|SI|DT).*"
 	once := indicator.Unlike("reporter", "source")
@@ -291,7 +291,7 @@ func (p Product) namePage(has map[string]bool) engine.Naming {
 	if ended := sum(indicator.Rate, Ends...); queued != nil && ended != nil {
 		put(indicator.GatewayHeldFor, indicator.HeldFor(queued, ended))
 	}
-	n.Later = map[string]bool{} // shown with the first event, or with flow control
+	n.Later = map[string]bool{} // exposed only after the first event, or with flow control
 	for _, s := range p.alone {
 		for _, name := range indicator.Reads(s.Expr) {
 			n.Later[name] = has["llm_d_epp_info"]

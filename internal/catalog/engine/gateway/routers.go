@@ -9,7 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// Routers stand before inference servers and nothing else.
+// Routers are the products in front of inference servers only.
 var Routers = []Product{
 	dynamo,
 	litellm,
@@ -17,8 +17,8 @@ var Routers = []Product{
 	productionStack,
 	aibrix,
 	endpointPicker("llm-d's endpoint picker", "llm_d_epp_", "llm_d_epp_request_running", "llm_d_epp_flow_control_").
-		timedAs(first, "llm_d_epp_request_ttft_seconds", 1, indicator.Is("streaming", "true")). // for other requests it is the whole answer
-		timedAs(gaps, "llm_d_epp_request_streaming_itl_seconds", 1).
+		withTiming(first, "llm_d_epp_request_ttft_seconds", 1, indicator.Is("streaming", "true")). // for other requests it times the whole answer
+		withTiming(gaps, "llm_d_epp_request_streaming_itl_seconds", 1).
 		withSignals(indicator.PickerBlind, indicator.PickerStale, indicator.PickerUnanswered),
 	endpointPicker("the Inference Gateway's endpoint picker", "inference_objective_", "inference_objective_running_requests", "inference_extension_flow_control_"),
 }
@@ -44,13 +44,13 @@ var dynamo = Product{
 		addTerm(Queued, "dynamo_frontend_router_queue_pending_requests"),
 	},
 }.withLatency("dynamo_frontend_request_duration_seconds", 1).
-	timedAs(first, "dynamo_frontend_time_to_first_token_seconds", 1).
-	timedAs(gaps, "dynamo_frontend_inter_token_latency_seconds", 1).
-	timedAs(held, "dynamo_frontend_stage_duration_seconds", 1, indicator.Is("stage", "route")).
+	withTiming(first, "dynamo_frontend_time_to_first_token_seconds", 1).
+	withTiming(gaps, "dynamo_frontend_inter_token_latency_seconds", 1).
+	withTiming(held, "dynamo_frontend_stage_duration_seconds", 1, indicator.Is("stage", "route")).
 	withSignals(indicator.GatewayLoopLate)
 
-// litellm is LiteLLM's proxy. It times answers that succeeded, and first tokens from the call of the
-// server on. A fallback is a retry at another deployment.
+// litellm is LiteLLM's proxy. It times successful answers, and first tokens from the call of the server. A fallback is
+// a retry at another deployment.
 var litellm = func() Product {
 	p := litellmRequests.withSignals(indicator.GatewayOverhead)
 	p.server, p.further = "api_base", indicator.Reads(indicator.GatewayDown.Otherwise[0].Expr)
@@ -61,15 +61,15 @@ var litellmRequests = asRouter(byCode("LiteLLM", "litellm_proxy_total_requests_m
 	withTerms(addTerm(Open, "litellm_in_flight_requests"),
 		addTerm(Retries, "litellm_deployment_successful_fallbacks_total"), addTerm(Retries, "litellm_deployment_failed_fallbacks_total")).
 	withLatency("litellm_request_total_latency_metric", 1).
-	timedAs(first, "litellm_llm_api_time_to_first_token_metric", 1).
-	timedAs(held, "litellm_request_queue_time_seconds", 1),
+	withTiming(first, "litellm_llm_api_time_to_first_token_metric", 1).
+	withTiming(held, "litellm_request_queue_time_seconds", 1),
 	`LiteLLM exposes metrics with "callbacks: [prometheus]" under litellm_settings.`, "1.106.2 and 1.110.2", "real ones, with deployments that are dead or fail")
 
-// generating are the routes on which an engine works, which LiteLLM has without version too.
+// generating matches the routes that need an engine, which LiteLLM also has without a version.
 var generating = indicator.Like("route", "(/v1)?/(chat/completions|completions|responses|messages)")
 
-// vllmRouter is vLLM's router: it counts a request when its answer succeeded, when its retries are
-// exhausted, or as an error that is not tried again.
+// vllmRouter is vLLM's router. It counts a request when its answer succeeded, when its retries are exhausted, or as an
+// error that is not retried.
 var vllmRouter = Product{
 	Title: "vLLM's router", Main: "vllm_router_requests_total", Routes: true, Releases: "0.1.17", Tried: "a real one, before a worker that lives and a dead one",
 	Enable: "vLLM's router shows them on a port of its own, --prometheus-port, 29000.",
@@ -105,9 +105,9 @@ func Gauge(m model.Metric) bool {
 	return m["server"] != "" && m["model_name"] == "" && strings.HasPrefix(string(m[model.MetricNameLabel]), "vllm:")
 }
 
-// aibrix is AIBrix' gateway plugin, Envoy's external processor (pkg/plugins/gateway/gateway.go). Before its main
-// branch of 2026 it counts a success at each stage of a request; the last stage is taken. A failure has an HTTP code
-// or, if the stream broke, a gRPC code. Its times are counts by ranges, which give no percentiles.
+// aibrix is AIBrix' gateway plugin, Envoy's external processor (pkg/plugins/gateway/gateway.go). Before its main branch
+// of 2026 it counts a success at each stage of a request; the last stage is used. A failure has an HTTP code or, if the
+// stream broke, a gRPC code. Its times are counts by ranges, which give no percentiles.
 var aibrix = func() Product {
 	const success, failure = "gateway_request_model_success_total", "gateway_request_model_fail_total"
 	p := asRouter(byCode("AIBrix' gateway plugin", failure, "status_code"),
@@ -140,7 +140,7 @@ func endpointPicker(title, prefix, running, flow string) Product {
 			addTerm(Open, running),
 			addTerm(Queued, flow+"queue_size"),
 		},
-	}.withLatency(prefix+"request_duration_seconds", 1).timedAs(held, waits, 1)
+	}.withLatency(prefix+"request_duration_seconds", 1).withTiming(held, waits, 1)
 }
 
 // asRouter marks a product that routes to inference servers only, and sets how to enable its metrics, and its releases.

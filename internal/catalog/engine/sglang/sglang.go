@@ -58,23 +58,23 @@ func namePage(prefix string, has func(name string) bool) engine.Naming {
 			"request_generation_tokens_sum":    "generation_tokens_total",
 			"request_generation_tokens_count":  "num_requests_total",
 			"request_generation_tokens_bucket": "generation_tokens_histogram_bucket",
-			// The gaps between its tokens are the time in which a request decodes.
+			// A request decodes during the gaps between its tokens.
 			"request_decode_time_seconds_sum":   "inter_token_latency_seconds_sum",
 			"request_decode_time_seconds_count": "num_requests_total",
-			// generation_tokens_total counts when a request ends, and these as its tokens come, but for the first.
+			// generation_tokens_total counts when a request ends. These count all tokens but the first as they come.
 			"generation_tokens_total": "inter_token_latency_seconds_count",
 		},
-		Only: map[string][]*labels.Matcher{ // series with a priority are parts of these
+		Only: map[string][]*labels.Matcher{ // series with a priority are parts of those without
 			"num_requests_running": {indicator.Is("priority", "")}, "num_requests_waiting": {indicator.Is("priority", "")},
 		},
 		Later: map[string]bool{prefix + "cached_tokens_total": true},
 	}
 	const first = "time_to_first_token_seconds"
 	n.RenameHistograms(map[string]string{"request_queue_time_seconds": "queue_time_seconds"})
-	if has("kv_transfer_bootstrap_ms_count") && !has(first+"_count") { // a prefill server's answer is its first token
+	if has("kv_transfer_bootstrap_ms_count") && !has(first+"_count") { // a prefill server's whole answer is a first token
 		n.RenameHistograms(map[string]string{first: "e2e_request_latency_seconds"})
 	}
-	if has("full_token_usage") { // 0.5.10: before, the stage is there of prefill servers alone
+	if has("full_token_usage") { // 0.5.10: before, only prefill servers have the stage
 		n.RenameHistograms(map[string]string{"request_prefill_time_seconds": "per_stage_req_latency_seconds"}, indicator.Is("stage", "prefill_forward"))
 	}
 	if has("http_responses_total") { // 0.5.8
@@ -82,12 +82,12 @@ func namePage(prefix string, has func(name string) bool) engine.Naming {
 	}
 	const reasons = "num_requests_total by finished_reason"
 	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}
-	n.Exprs = map[string]indicator.Expr{indicator.PoolAnswers.Name: indicator.PoolAnswers.OfRoles(declareRoles(prefix))}
-	countTokens(&n, prefix, has)
-	tellRanks(&n, prefix, has)
-	tellTransfers(&n, prefix, has)
-	countRequests(&n, prefix, has)
-	tellLife(&n, prefix, has)
+	n.Exprs = map[string]indicator.Expr{indicator.PoolAnswers.Name: indicator.PoolAnswers.OfRoles(rolesByLabel(prefix))}
+	mapTokens(&n, prefix, has)
+	mapBalance(&n, prefix, has)
+	mapTransfers(&n, prefix, has)
+	mapRequests(&n, prefix, has)
+	mapLifetime(&n, prefix, has)
 	return n
 }
 
@@ -96,10 +96,10 @@ var (
 	firsts         = rate(engine.Canonical + "time_to_first_token_seconds_count")
 )
 
-// countTokens names the counters of tokens, and of cached prompt tokens.
-func countTokens(n *engine.Naming, prefix string, has func(name string) bool) {
+// mapTokens maps the counters of tokens, and of cached prompt tokens.
+func mapTokens(n *engine.Naming, prefix string, has func(name string) bool) {
 	tokens, aborted := prefix+"realtime_tokens_total", prefix+"num_aborted_requests_total"
-	prompts, ended := rate(prefix+"prompt_tokens_total"), rate(prefix+"num_requests_total") // when a request ends, both
+	prompts, ended := rate(prefix+"prompt_tokens_total"), rate(prefix+"num_requests_total") // both count when a request ends
 	if first := "vllm:time_to_first_token_seconds"; has("full_token_usage") {               // part of the time to the first token
 		n.Exprs[indicator.UnseenWait.Name] = indicator.NotNegative(indicator.Div(
 			indicator.Sub(indicator.Sub(rate(first+"_sum"), rate("vllm:request_queue_time_seconds_sum")), rate("vllm:request_prefill_time_seconds_sum")), rate(first+"_count")))
@@ -141,8 +141,8 @@ func countTokens(n *engine.Naming, prefix string, has func(name string) bool) {
 	}
 }
 
-// tellRanks names the metrics of balance between ranks, and of speculation.
-func tellRanks(n *engine.Naming, prefix string, has func(name string) bool) {
+// mapBalance maps the metrics of balance between ranks, and of speculation.
+func mapBalance(n *engine.Naming, prefix string, has func(name string) bool) {
 	switch { // the ranks share experts (balancedness is the mean over the most) or attention
 	case has("eplb_balancedness_count"):
 		n.Exprs[indicator.ExpertSkew.Name] = engine.InNames(indicator.ExpertSkew, map[string]string{
@@ -152,7 +152,7 @@ func tellRanks(n *engine.Naming, prefix string, has func(name string) bool) {
 	case has("dp_attention_token_imbalance_ratio_count"):
 		n.Exprs[indicator.RankSkew.Name] = indicator.MeanOf(prefix + "dp_attention_token_imbalance_ratio")
 	}
-	if has("spec_verify_calls_total") { // each gives one token of the model's own, and a request its first without one
+	if has("spec_verify_calls_total") { // each call gives one token of the model itself; a request's first token needs none
 		generated, steps, ended := rate(prefix+"generation_tokens_total"), rate(prefix+"spec_verify_calls_total"), rate(prefix+"num_requests_total")
 		n.Exprs[indicator.SpeculationShare.Name] = indicator.Div(indicator.AtLeast(indicator.Sub(indicator.Sub(generated, ended), steps), 0), indicator.Some(generated))
 		n.Exprs[indicator.SpeculationLength.Name] = indicator.Div(indicator.Sub(generated, ended), indicator.Some(steps))
@@ -161,19 +161,19 @@ func tellRanks(n *engine.Naming, prefix string, has func(name string) bool) {
 	}
 }
 
-// tellTransfers names the metrics of KV transfers between prefill and decode servers.
-func tellTransfers(n *engine.Naming, prefix string, has func(name string) bool) {
+// mapTransfers maps the metrics of KV transfers between prefill and decode servers.
+func mapTransfers(n *engine.Naming, prefix string, has func(name string) bool) {
 	if has("kv_transfer_alloc_ms_count") { // prefill and decode apart: both servers count these, and only the prefill server takes the time
 		late, lost, begun := prefix+"num_bootstrap_failed_reqs_total", prefix+"num_transfer_failed_reqs_total", prefix+"kv_transfer_alloc_ms_count"
 		n.Later[late], n.Later[lost] = true, true
-		maps.Copy(n.Exprs, declareRoles(prefix).Exprs())
+		maps.Copy(n.Exprs, rolesByLabel(prefix).Exprs())
 		// On a prefill server a request fails to bootstrap if no decode server requests its KV cache within 300 s.
 		prefill := indicator.Is("engine_type", "prefill")
 		failed := indicator.Add(increase(late, indicator.Not("engine_type", "prefill")), increase(lost))
 		fetched := indicator.Sum(indicator.Increase("vllm:nixl_xfer_time_seconds_count")).By(indicator.Fleet...)
 		unasked := increase(late, prefill)
 		n.Exprs[indicator.LeasesExpired.Name] = unasked
-		n.Exprs[indicator.DecodeTTFT.Name] = indicator.Mul(indicator.Number(0), firsts) // a prefill server's own has the transfer
+		n.Exprs[indicator.DecodeTTFT.Name] = indicator.Mul(indicator.Number(0), firsts) // a prefill server's TTFT includes the transfer
 		n.Exprs[indicator.LeaseShare.Name] = indicator.Div(unasked, indicator.AtLeast(indicator.Add(unasked, increase("vllm:time_to_first_token_seconds_count")), 1))
 		n.Exprs[indicator.FetchedPerLease.Name] = indicator.OfGroup(indicator.Sum(indicator.Now("vllm:num_requests_running")),
 			indicator.Div(fetched, indicator.AtLeast(indicator.Sum(unasked).By(indicator.Fleet...), 1)), indicator.Fleet)
@@ -190,9 +190,9 @@ func tellTransfers(n *engine.Naming, prefix string, has func(name string) bool) 
 	}
 }
 
-// tellLife names the metrics of a server's age and start, because several processes write its page, so that its
-// counters have no creation times.
-func tellLife(n *engine.Naming, prefix string, has func(name string) bool) {
+// mapLifetime maps the metrics of a server's age and start. Several processes write its page, so its counters have no
+// creation times.
+func mapLifetime(n *engine.Naming, prefix string, has func(name string) bool) {
 	watched := func(labels ...string) indicator.Expr {
 		return indicator.Sub(indicator.Apply{Func: indicator.Time}, indicator.Min(indicator.First("up").In(indicator.PastMark)).By(labels...))
 	}
@@ -200,9 +200,9 @@ func tellLife(n *engine.Naming, prefix string, has func(name string) bool) {
 		stages := prefix + "scheduler_stage_seconds_total"
 		age := indicator.Max(indicator.Sum(indicator.Now(stages)).By(indicator.Rank...))
 		n.Exprs[indicator.ServingAge.Name] = age
-		n.Exprs[indicator.StuckEngines.Name] = standStill(prefix, stages, n.Exprs[indicator.StuckEngines.Name])
+		n.Exprs[indicator.StuckEngines.Name] = countStandstill(prefix, stages, n.Exprs[indicator.StuckEngines.Name])
 		if has("kv_transfer_alloc_ms_count") { // a server of a pair may wait for the other
-			n.Exprs[indicator.StuckEngines.Name] = standStill(prefix, stages, nil)
+			n.Exprs[indicator.StuckEngines.Name] = countStandstill(prefix, stages, nil)
 			for _, outside := range []*indicator.Signal{indicator.UnseenClients, indicator.LeftUnserved} {
 				if seen := n.Exprs[outside.Name]; seen != nil { // the HTTP server has another page, or was not queried
 					n.Exprs[outside.Name] = indicator.Mul(seen, indicator.Test(indicator.Sum(indicator.Rate(stages).In(indicator.ShortMark)), "==", indicator.Number(0)))
@@ -213,7 +213,7 @@ func tellLife(n *engine.Naming, prefix string, has func(name string) bool) {
 		n.Exprs[indicator.Starts.Name] = indicator.Max(indicator.Resets(stages, indicator.Is("category", "idle")).In(15 * time.Minute))
 	}
 	if has("startup_time_seconds") { // 0.5.20
-		ofJob, phase := []string{indicator.Own, "job"}, indicator.Is("phase", "tokenizer_e2e") // from its beginning until it serves
+		ofJob, phase := []string{indicator.Own, "job"}, indicator.Is("phase", "tokenizer_e2e") // from the process' start until it serves
 		took := func(fn indicator.Function) indicator.Aggregate {
 			return indicator.Max(fn(prefix+"startup_time_seconds", phase).In(indicator.PastMark))
 		}
@@ -226,9 +226,9 @@ func tellLife(n *engine.Naming, prefix string, has func(name string) bool) {
 	}
 }
 
-// standStill counts the ranks whose scheduler stands still while clients wait, and the ranks that are stuck with the
-// requests that they hold.
-func standStill(prefix, stages string, stuck indicator.Expr) indicator.Expr {
+// countStandstill counts the ranks whose scheduler stands still while clients wait or, if there are none, the ranks in
+// stuck.
+func countStandstill(prefix, stages string, stuck indicator.Expr) indicator.Expr {
 	turns := indicator.Sum(indicator.Rate(stages).In(indicator.ShortMark)).By(indicator.Rank...)
 	waits := indicator.Sum(indicator.Lowest(prefix+"http_requests_active", indicator.Like("endpoint", indicator.Generating)).In(indicator.ShortMark)).By("instance")
 	still := indicator.Mul(
@@ -240,9 +240,9 @@ func standStill(prefix, stages string, stuck indicator.Expr) indicator.Expr {
 	return indicator.Or(indicator.Where(still, ">", indicator.Number(0)), stuck)
 }
 
-// declareRoles tells prefill from decode servers by the label engine_type. On a decode server a request waits for
-// room for its KV cache, in the queue for preallocation, before it waits to run.
-func declareRoles(prefix string) indicator.Roles {
+// rolesByLabel selects prefill and decode servers by the label engine_type. On a decode server a request waits for room
+// for its KV cache, in the queue for preallocation, before it waits to run.
+func rolesByLabel(prefix string) indicator.Roles {
 	of := func(role string) indicator.Expr {
 		return indicator.Sum(indicator.Last("vllm:num_requests_running", indicator.Is("engine_type", role)).In(indicator.PastMark))
 	}
@@ -251,8 +251,8 @@ func declareRoles(prefix string) indicator.Roles {
 		waits("vllm:num_requests_waiting"), waits(prefix+"num_decode_prealloc_queue_reqs"))}
 }
 
-// countRequests names the counters of requests that only the HTTP server has.
-func countRequests(n *engine.Naming, prefix string, has func(name string) bool) {
+// mapRequests maps the counters of requests that only the HTTP server has.
+func mapRequests(n *engine.Naming, prefix string, has func(name string) bool) {
 	aborted, answers := prefix+"num_aborted_requests_total", prefix+"http_responses_total"
 	if active := prefix + "http_requests_active"; has("http_requests_active") { // requests that the scheduler never accepted show here only
 		held := indicator.Like("endpoint", indicator.Generating)
@@ -310,7 +310,7 @@ func countRequests(n *engine.Naming, prefix string, has func(name string) bool) 
 			indicator.Highest("vllm:num_requests_running").In(indicator.ShortMark), indicator.Highest("vllm:num_requests_waiting").In(indicator.ShortMark))))
 }
 
-// ofRanks returns a signal in the ranks' metrics, which separate tokens and beginning requests.
+// ofRanks returns a signal's expression in the metrics that count tokens and beginning requests for each rank.
 func ofRanks(s *indicator.Signal, prefix string) indicator.Expr {
 	return engine.InNames(s, map[string]string{
 		"vllm:generation_tokens_total":           prefix + "realtime_tokens_total",

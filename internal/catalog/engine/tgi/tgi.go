@@ -32,9 +32,9 @@ var Engine = engine.OfPrefix(engine.Engine{
 	},
 }, namePage, families)
 
-// namePage returns TGI's names for the canonical metrics, without prefix. It counts a request when it ends, and its
-// steps as they come, one for each token of every request in the batch. It times no first token: the wait in the
-// queue and the mean of a prefill step stand for it.
+// namePage returns TGI's names for the canonical metrics, without prefix. It counts a request when it ends, and steps
+// as they come, one for each token of every request in the batch. It does not time first tokens: the wait in the queue
+// plus the mean of a prefill step replaces them.
 func namePage(prefix string, has func(name string) bool) engine.Naming {
 	steps := []*labels.Matcher{indicator.Is("method", "decode")}
 	n := engine.Naming{
@@ -55,7 +55,7 @@ func namePage(prefix string, has func(name string) bool) engine.Naming {
 		"request_inference_time_seconds": "request_inference_duration", "request_time_per_output_token_seconds": "request_mean_time_per_token_duration",
 		"request_prompt_tokens": "request_input_length", "request_generation_tokens": "request_generated_tokens", "request_params_max_tokens": "request_max_new_tokens",
 	})
-	n.Exprs = countRequests(prefix)
+	n.Exprs = mapRequests(prefix)
 	n.RenameHistograms(map[string]string{"time_to_first_token_seconds": "request_queue_duration"})
 	waited, step, first := prefix+"request_queue_duration", prefix+"batch_inference_duration", indicator.Is("method", "prefill")
 	prefill := indicator.Div(indicator.SumRate(step+"_sum", first), indicator.Some(indicator.SumRate(step+"_count", first)))
@@ -64,7 +64,7 @@ func namePage(prefix string, has func(name string) bool) engine.Naming {
 		n.Exprs[s.Name] = indicator.Add(indicator.QuantileOf(q, indicator.Buckets(waited)), prefill)
 	}
 	n.Exprs[indicator.PromptTokens.Name] = indicator.MeanOf(prefix + "request_input_length")
-	if has("batch_max_total_tokens") { // 2.3.1: a request takes what its answer may need when it begins
+	if has("batch_max_total_tokens") { // 2.3.1: at its beginning, a request takes all that its answer may need
 		held, room := prefix+"batch_current_max_tokens", indicator.Some(indicator.Max(indicator.Now(prefix+"batch_max_total_tokens")))
 		n.Exprs[indicator.KVUsage.Name] = indicator.Div(indicator.Max(indicator.Mean(held)), room)
 		n.Exprs[indicator.KVUsagePeak.Name] = indicator.Div(indicator.Max(indicator.Highest(held)), room)
@@ -84,9 +84,9 @@ func namePage(prefix string, has func(name string) bool) engine.Naming {
 	return n
 }
 
-// countRequests names the counters of ends: refused and failed requests have a reason (router/src/infer,
-// backends/v3/src).
-func countRequests(prefix string) map[string]indicator.Expr {
+// mapRequests returns the expressions of signals about how requests end. Refused and failed requests have a reason
+// (router/src/infer, backends/v3/src).
+func mapRequests(prefix string) map[string]indicator.Expr {
 	const refused, failed, left = "validation|template|overloaded", "generation|incomplete", "dropped"
 	came := prefix + "request_count"
 	of := func(fn indicator.Function, why string) indicator.Expr {

@@ -24,8 +24,8 @@ var Engine = engine.OfPrefix(engine.Engine{
 	Releases: "2.26 to 2.73, and the TensorRT-LLM backend's main branch", Tried: "names and labels of its source; values never",
 }, namePage, families)
 
-// namePage returns Triton's names for the canonical metrics, without prefix. An ensemble and each model that it is
-// made of count the same request, so that the busiest model's counters are taken.
+// namePage returns Triton's names for the canonical metrics, without prefix. An ensemble and each model that it is made
+// of count the same request, so the counters of the busiest model are used.
 func namePage(prefix string, has func(name string) bool) engine.Naming {
 	busiest := func(s indicator.Samples) indicator.Expr { return indicator.Max(s) }
 	success, failure := prefix+"inference_request_success", prefix+"inference_request_failure"
@@ -76,13 +76,13 @@ func namePage(prefix string, has func(name string) bool) engine.Naming {
 		}
 	}
 	if has("trt_llm_request_metrics") {
-		ofBackend(&n, prefix)
+		mapBackend(&n, prefix)
 	}
 	return n
 }
 
-// ofBackend names the metrics of the TensorRT-LLM backend about its engine.
-func ofBackend(n *engine.Naming, prefix string) {
+// mapBackend maps the TensorRT-LLM backend's metrics about its engine.
+func mapBackend(n *engine.Naming, prefix string) {
 	only := func(canonical, own, label, value string) {
 		n.Renamed[canonical], n.Only[canonical] = own, []*labels.Matcher{indicator.Is(label, value)}
 	}

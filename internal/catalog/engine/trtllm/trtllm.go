@@ -22,8 +22,8 @@ var Engine = engine.OfPrefix(engine.Engine{
 	Releases: "its main branch of August 2026", Tried: "names of its source; values never",
 }, namePage, families)
 
-// namePage returns TensorRT-LLM's names for the canonical metrics, without prefix. It counts all of a request when
-// that ends, so that nothing shows how answers go on.
+// namePage returns TensorRT-LLM's names for the canonical metrics, without prefix. It counts everything of a request
+// when the request ends, so nothing shows the progress of answers.
 func namePage(prefix string, has func(name string) bool) engine.Naming {
 	n := engine.Naming{
 		Renamed: map[string]string{

@@ -19,7 +19,7 @@ var (
 
 var bounds = map[string]struct {
 	bounds []float64
-	before float64 // the last one before 0.8.4
+	before float64 // the last bound before 0.8.4
 }{
 	"time_to_first_token_seconds":           {ttftBounds, 10},
 	"inter_token_latency_seconds":           {itlBounds, 80},

@@ -11,10 +11,10 @@ import (
 // Newest is the newest release whose names are known.
 const Newest = "0.33.0"
 
-// The releases that dialects without one stand for, and those at which pages changed their ways.
+// The releases that dialects without a release stand for, and the releases in which pages changed.
 const (
 	lastV0      = "0.8.2"  // the last release whose V0 engine showed all of its names
-	firstV1     = "0.8"    // from here on servers run V1 by default
+	firstV1     = "0.8"    // the first release that runs V1 by default
 	withCreated = "0.11.1" // _created series
 	sanitized   = "0.11"   // Ray's prefix without a colon
 )

@@ -2,11 +2,11 @@ package vllm
 
 import "github.com/sixty-dev/sixty/internal/catalog/engine"
 
-// DefaultRelease is the release that is simulated and imitated by default: the recorded servers ran it.
+// DefaultRelease is the release that is simulated and imitated by default, because the recorded servers ran it.
 const DefaultRelease engine.Release = "0.23.0"
 
-// Releases in which vLLM changed something that is simulated or imitated. Flags lists flags by release, families.csv
-// metrics.
+// Releases in which vLLM changed something that is simulated or imitated. Flags lists flags by release, and
+// families.csv metrics.
 const (
 	V1ByDefault              engine.Release = "0.8"    // the V1 engine, whose scheduler is simulated
 	AsyncSchedulingByDefault engine.Release = "0.14"   // --async-scheduling

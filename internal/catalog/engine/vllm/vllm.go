@@ -71,7 +71,7 @@ func detectPage(names map[string]bool) (engine.Naming, bool) {
 	return engine.Naming{}, false
 }
 
-// prefixes under which vLLM's metrics are met, the most specific first.
+// prefixes are the prefixes of vLLM's metrics in the field, the most specific first.
 var prefixes = []struct{ prefix, suffix string }{
 	{"ray_vllm:", "-ray"}, // Ray Serve LLM up to vLLM 0.10
 	{"ray_vllm_", "-ray"}, // vLLM 0.11 and later: vllm/v1/metrics/ray_wrappers.py
@@ -81,8 +81,8 @@ var prefixes = []struct{ prefix, suffix string }{
 	{"vllm_", "-normalized"}, // stores and pipelines that forbid colons
 }
 
-// markers are names of the request path: one of them must be there, so that
-// another exporter's vllm_something (or sixty's own) is not taken for a server.
+// markers are names of the request path. One of them must be there, so that another exporter's vllm_something (or
+// sixty's own) is not mistaken for a server.
 var markers = []string{"num_requests_running", "num_requests_waiting", "generation_tokens_total", "time_to_first_token_seconds_count"}
 
 // Canonical returns a name with the prefix "vllm:", and its former prefix. Other programs' names are returned
@@ -118,13 +118,13 @@ func namePage(prefix, suffix string, has map[string]bool) engine.Naming {
 			}
 		}
 	}
-	if has[prefix+"spec_decode_num_drafts_total"] { // an output of a step with a draft holds several tokens
+	if has[prefix+"spec_decode_num_drafts_total"] { // a step with a draft gives several tokens at once
 		n.Exprs[indicator.ITLMean.Name] = indicator.NotNegative(indicator.Div(
 			indicator.SumRate("vllm:inter_token_latency_seconds_sum"),
 			indicator.Some(indicator.Sub(indicator.SumRate("vllm:generation_tokens_total"), indicator.SumRate("vllm:time_to_first_token_seconds_count")))))
 	}
 	if has[prefix+"mooncake_xfer_time_seconds_count"] && !has[prefix+"nixl_xfer_time_seconds_count"] {
-		tellMooncake(&n)
+		mapMooncake(&n)
 	}
 	if strings.HasPrefix(prefix, "ray_") {
 		n.Identity = []string{"ReplicaId", "WorkerId"}
@@ -132,9 +132,9 @@ func namePage(prefix, suffix string, has map[string]bool) engine.Naming {
 	return n
 }
 
-// tellMooncake maps NIXL's counters to the Mooncake connector's names, 0.33. Mooncake pushes: the prefill server
+// mapMooncake maps NIXL's counters to the Mooncake connector's names, 0.33. Mooncake pushes: the prefill server
 // counts transfers and their failures, and the decode server missing transfers.
-func tellMooncake(n *engine.Naming) {
+func mapMooncake(n *engine.Naming) {
 	for _, s := range []string{
 		"xfer_time_seconds_bucket", "xfer_time_seconds_sum", "xfer_time_seconds_count", "bytes_transferred_bucket", "bytes_transferred_sum",
 		"bytes_transferred_count", "num_failed_transfers_total", "num_kv_expired_reqs_total",
@@ -147,8 +147,8 @@ func tellMooncake(n *engine.Naming) {
 	n.Exprs[indicator.TransferFailShare.Name] = indicator.Div(failed, indicator.AtLeast(indicator.Add(failed, tried), 1))
 }
 
-// isV0 reports whether the names are of the V0 engine: one of those that V1 never had or, from 0.8.3 on, which hides
-// them, the cache gauge of old without the prefix-cache counters that V1 always had beside it.
+// isV0 reports whether the names are of the V0 engine. It has a name that V1 never had. From 0.8.3 on, which hides
+// those, it has the old cache gauge without the prefix-cache counters that V1 always had beside it.
 func isV0(has map[string]bool, prefix string) bool {
 	for _, name := range []string{"num_requests_swapped", "cpu_cache_usage_perc", "time_in_queue_requests_count", "avg_generation_throughput_toks_per_s", "model_forward_time_milliseconds_count"} {
 		if has[prefix+name] {
@@ -159,9 +159,9 @@ func isV0(has map[string]bool, prefix string) bool {
 		!strings.HasPrefix(prefix, "ray_") // counters of zero are absent there
 }
 
-// releases lists metrics that are there from the start in the release that brought them and, with gone, the release
-// that no longer has them: enough to tell versions apart within one or two minors (vLLM's source distributions, 0.4.2
-// to 0.33.0).
+// releases lists metrics that a page has from its start, with the release that introduced them and, in gone, the
+// release that removed them. They are enough to tell versions to within one or two minors (vLLM's source distributions,
+// 0.4.2 to 0.33.0).
 var releases = []struct{ name, since, gone string }{
 	{"e2e_request_latency_seconds_count", "0.3", ""},
 	{"request_prefill_time_seconds_count", "0.6.4", ""},

@@ -13,7 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
-// New is an empty store, which is closed with the test.
+// New returns an empty store, which is closed with the test.
 func New(tb testing.TB) *embedded.Store {
 	tb.Helper()
 	store, err := embedded.Open(embedded.Config{})
@@ -22,7 +22,7 @@ func New(tb testing.TB) *embedded.Store {
 	return store
 }
 
-// Append scrapes a page in no time.
+// Append stores a page of unknown scrape duration.
 func Append(tb testing.TB, store *embedded.Store, target embedded.Target, at time.Time, page string) {
 	tb.Helper()
 	_, err := store.Append(target, at, []byte(page), "", 0)

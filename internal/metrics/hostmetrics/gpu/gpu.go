@@ -23,7 +23,7 @@ type Reading struct {
 	Model     string
 	Driver    string
 	Values    map[string]float64 // by the exporter's name
-	Processes []int              // that compute on it, as far as they can be seen
+	Processes []int              // the visible processes that compute on it
 }
 
 // Names of the metrics that signals of package indicator read. Clocks are in MHz, power in W, temperatures in C,
@@ -45,7 +45,7 @@ const (
 	SMActive     = "DCGM_FI_PROF_SM_ACTIVE"        // share of cycles in which an SM has a warp resident
 )
 
-// Exposition writes readings as dcgm-exporter shows them; nil where there is no value.
+// Exposition writes readings as dcgm-exporter exposes them; nil without any value.
 func Exposition(hostname string, readings []Reading) []byte {
 	var p Page
 	for i := range readings {
@@ -58,10 +58,10 @@ func Exposition(hostname string, readings []Reading) []byte {
 	return p.Bytes()
 }
 
-// A Page is one in Prometheus' text format, in the making. The zero value is empty.
+// A Page collects samples for a page in Prometheus' text format. The zero value is empty.
 type Page struct{ families []*dto.MetricFamily } // in the order in which they were added
 
-// Add adds a sample with pairs of a label's name and value, without those that have no value.
+// Add adds a sample. labels are pairs of a name and a value; pairs without a value are left out.
 func (p *Page) Add(name string, v float64, labels ...string) {
 	i := slices.IndexFunc(p.families, func(f *dto.MetricFamily) bool { return f.GetName() == name })
 	if i < 0 {
@@ -81,7 +81,7 @@ func (p *Page) Add(name string, v float64, labels ...string) {
 	p.families[i].Metric = append(p.families[i].Metric, m)
 }
 
-// Bytes is the page.
+// Bytes returns the page.
 func (p *Page) Bytes() []byte {
 	var b bytes.Buffer
 	for _, f := range p.families {

@@ -23,7 +23,7 @@ const (
 	maxProcesses = 1024 // on one GPU
 )
 
-// ErrTooLarge is the error of an output that is larger than any machine's.
+// ErrTooLarge is the error for an output that is larger than any machine's.
 var ErrTooLarge = errors.New("more than a machine's GPUs")
 
 // device holds the elements of nvidia-smi's XML for a GPU. Names changed with the drivers: power_readings became
@@ -60,7 +60,7 @@ type device struct {
 	} `xml:"processes>process_info"`
 }
 
-// states are elements, each with a state.
+// states holds elements that each have a state.
 type states struct {
 	List []struct {
 		XMLName xml.Name
@@ -75,8 +75,7 @@ var reasons = map[string]uint{
 	"display_clocks_setting": 0x100,
 }
 
-// Parse reads the output of nvidia-smi -q -x. Values that the driver does not give are
-// left out.
+// Parse reads the output of nvidia-smi -q -x. Values that the driver does not report are left out.
 func Parse(log []byte) (out []gpu.Reading, err error) {
 	if len(log) > MaxLog {
 		return nil, ErrTooLarge
@@ -167,7 +166,7 @@ func (d *device) toReading() gpu.Reading {
 	return g
 }
 
-// knownValue is a name that the driver gives.
+// knownValue returns a name that the driver reports, "" for its words for an unknown one.
 func knownValue(s string) string {
 	if s = gpu.Clean(s); s == "N/A" || strings.HasPrefix(s, "[") || strings.Contains(s, "Unknown") ||
 		strings.HasPrefix(s, "Requested functionality") {

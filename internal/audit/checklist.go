@@ -173,7 +173,7 @@ var exposures = []struct {
 // exposure lists what is visible and should not be. Invisible things have no item.
 func (s checklist) exposure() (items []Item) {
 	for _, e := range exposures {
-		if seen := s.Exposed(e.of); len(seen) > 0 {
+		if seen := s.Exposed[e.of]; len(seen) > 0 {
 			detail := strings.Join(seen[:min(3, len(seen))], ", ")
 			if more := len(seen) - 3; more > 0 {
 				detail += fmt.Sprintf(" and %d more", more)

@@ -39,12 +39,8 @@ type Report struct {
 // Worst returns the highest severity of the findings; ok is false without findings.
 func (r *Report) Worst() (worst catalog.Severity, ok bool) {
 	worst, ok = r.Linted()
-	for _, a := range r.Areas {
-		for _, it := range a.Items {
-			if it.isLacking() {
-				worst, ok = max(worst, it.Severity), true
-			}
-		}
+	for _, it := range itemsToTell(r.Areas, false) {
+		worst, ok = max(worst, it.Severity), true
 	}
 	return worst, ok
 }
@@ -221,13 +217,10 @@ func addChecklist(d *render.Document, areas []Area, full bool) {
 // itemsToTell returns the items that can be enabled, the worst first; in full, all items in their order.
 func itemsToTell(areas []Area, all bool) (out []Item) {
 	for _, a := range areas {
-		for _, it := range a.Items {
-			if all || it.isLacking() {
-				out = append(out, it)
-			}
-		}
+		out = append(out, a.Items...)
 	}
 	if !all {
+		out = slices.DeleteFunc(out, func(it Item) bool { return !it.isLacking() })
 		slices.SortStableFunc(out, func(a, b Item) int { return int(b.Severity) - int(a.Severity) })
 	}
 	return out

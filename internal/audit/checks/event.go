@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
@@ -25,17 +24,16 @@ var internalEvent = Check{
 			return
 		}
 		name, _ := vllm.Canonical(NameOf(all[0]))
-		i := slices.IndexFunc(events, func(e event) bool { return slices.Contains(e.metrics, name) })
-		if i < 0 || c.above() == events[i].below || strings.HasSuffix(name, "_total") && !calls(b, rates...) ||
+		e, ok := events[name]
+		if !ok || c.above() == e.below || strings.HasSuffix(name, "_total") && !calls(b, rates...) ||
 			p.recorded(NameOf(all[0])) {
 			return
 		}
-		fix := "alert on what users feel, with your objective: " + events[i].instead
-		if !events[i].below && name != "vllm:num_requests_waiting" {
-			fix = "add what users feel, with your objective: … and on (model_name) " + events[i].instead
+		fix := "alert on what users feel, with your objective: " + e.instead
+		if !e.below && name != "vllm:num_requests_waiting" {
+			fix = "add what users feel, with your objective: … and on (model_name) " + e.instead
 		}
-		p.report(b.PositionRange(), events[i].why,
-			fix+"; or take the rules of sixty generate rules --only "+events[i].pathologies)
+		p.report(b.PositionRange(), e.why, fix+"; or take the rules of sixty generate rules --only "+e.pathologies)
 	}),
 }
 
@@ -45,7 +43,6 @@ var trends = []string{"deriv", "delta", "idelta", "predict_linear", "min_over_ti
 
 // An event is what happens inside an engine and may hurt nobody.
 type event struct {
-	metrics     []string
 	below       bool // it is a low value that is alerted on
 	why         string
 	instead     string // the condition about what users feel
@@ -58,23 +55,21 @@ const (
 	slowStreams     = "histogram_quantile(0.95, sum by (le, model_name) (rate(vllm:inter_token_latency_seconds_bucket[5m]))) > 0.1"
 )
 
-var events = []event{
-	{
-		metrics: []string{"vllm:kv_cache_usage_perc"}, instead: lateFirstTokens,
-		why:         "a full KV cache alone hurts nobody: blocks of prefixes are kept until they are needed",
-		pathologies: "kv-cache-thrashing",
+// events are those of vLLM, by the metric that tells them.
+var events = map[string]event{
+	"vllm:kv_cache_usage_perc": {
+		why:     "a full KV cache alone hurts nobody: blocks of prefixes are kept until they are needed",
+		instead: lateFirstTokens, pathologies: "kv-cache-thrashing",
 	},
-	{
-		metrics: []string{"vllm:num_preemptions_total"}, instead: lateFirstTokens,
-		why: "preemptions alone may hurt nobody", pathologies: "kv-cache-thrashing",
+	"vllm:num_preemptions_total": {
+		why: "preemptions alone may hurt nobody", instead: lateFirstTokens, pathologies: "kv-cache-thrashing",
 	},
-	{
-		metrics: []string{"vllm:num_requests_waiting"}, instead: longQueueTime,
-		why:         "how many wait does not say for how long: a fast server works off fifty at once",
-		pathologies: "saturation,concurrency-limit",
+	"vllm:num_requests_waiting": {
+		why:     "how many wait does not say for how long: a fast server works off fifty at once",
+		instead: longQueueTime, pathologies: "saturation,concurrency-limit",
 	},
-	{
-		metrics: []string{"vllm:generation_tokens_total"}, below: true, instead: slowStreams,
-		why: "a server with little to do generates few tokens", pathologies: "slow-decode,engine-hung",
+	"vllm:generation_tokens_total": {
+		why:     "a server with little to do generates few tokens",
+		instead: slowStreams, pathologies: "slow-decode,engine-hung", below: true,
 	},
 }

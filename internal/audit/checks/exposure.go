@@ -47,13 +47,10 @@ var (
 // proseWords is how many words make a text of a value.
 const proseWords = 12
 
-// Exposed describes an exposure for people, without secrets.
-func (s *Surface) Exposed(e Exposure) []string { return s.exposed[e] }
-
 // Expose records an exposure.
 func (s *Surface) Expose(e Exposure, what string) {
-	if !slices.Contains(s.exposed[e], what) {
-		s.exposed[e] = append(s.exposed[e], what)
+	if !slices.Contains(s.Exposed[e], what) {
+		s.Exposed[e] = append(s.Exposed[e], what)
 	}
 }
 
@@ -78,7 +75,7 @@ func (s *Surface) AddCommandLine(line string) {
 	for _, m := range argument.FindAllStringSubmatch(line, -1) {
 		s.Expose(CommandLines, m[1])
 	}
-	if secret.MatchString(line) && len(s.exposed[CommandLines]) == 0 {
+	if secret.MatchString(line) && len(s.Exposed[CommandLines]) == 0 {
 		s.Expose(CommandLines, "an argument")
 	}
 }

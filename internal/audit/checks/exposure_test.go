@@ -34,7 +34,7 @@ func TestExposedLabels(t *testing.T) {
 		s.AddLabel("x", tc.name, tc.value)
 		found := 0
 		for e := checks.Secrets; e <= checks.OpenPages; e++ {
-			for _, what := range s.Exposed(e) {
+			for _, what := range s.Exposed[e] {
 				if found++; e != tc.want || tc.none || !strings.Contains(what, tc.name) || len(tc.value) > 8 && strings.Contains(what, tc.value) {
 					t.Errorf("%s=%q: %d %q", tc.name, tc.value, e, what)
 				}
@@ -58,7 +58,7 @@ func TestExposedCommandLines(t *testing.T) {
 	} {
 		s := checks.NewSurface("")
 		s.AddCommandLine(line)
-		if got := strings.Join(s.Exposed(checks.CommandLines), " "); got != want {
+		if got := strings.Join(s.Exposed[checks.CommandLines], " "); got != want {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}

@@ -26,17 +26,15 @@ var missingLe = Check{
 
 // losesLe reports whether an expression aggregates buckets without their edges, perhaps in a recording rule.
 func (p *pass) losesLe(e parser.Expr) bool {
-	switch n := p.value(e).(type) {
-	case *parser.AggregateExpr:
-		classic := slices.ContainsFunc(Selectors(n), func(v *parser.VectorSelector) bool {
-			return strings.HasSuffix(NameOf(v), "_bucket")
-		})
-		keepsAll := n.Op == parser.TOPK || n.Op == parser.BOTTOMK
-		return classic && !keepsAll && p.dropsLe(n) || p.losesLe(n.Expr)
-	case *parser.BinaryExpr:
-		return p.losesLe(n.LHS) || p.losesLe(n.RHS)
+	a, ok := p.value(e).(*parser.AggregateExpr)
+	if !ok {
+		return false
 	}
-	return false
+	classic := slices.ContainsFunc(Selectors(a), func(v *parser.VectorSelector) bool {
+		return strings.HasSuffix(NameOf(v), "_bucket")
+	})
+	keepsAll := a.Op == parser.TOPK || a.Op == parser.BOTTOMK
+	return classic && !keepsAll && p.dropsLe(a) || p.losesLe(a.Expr)
 }
 
 // dropsLe reports whether an aggregation, whose labels are all at hand, is without le.
@@ -52,18 +50,16 @@ var addedBuckets = Check{
 	look: on(func(p *pass, a *parser.AggregateExpr) {
 		e, _ := p.unscale(a.Expr)
 		v := ranged(e, rates...)
+		choosesBuckets := func(m *labels.Matcher) bool { return m.Name == labels.BucketLabel }
 		t, _ := p.typeOf(NameOf(v))
 		if a.Op == parser.SUM && t == engine.Counter && strings.HasSuffix(NameOf(v), "_bucket") && p.dropsLe(a) &&
-			!p.insideCall("histogram_quantile") && !slices.ContainsFunc(v.LabelMatchers, isEdge) {
+			!p.insideCall("histogram_quantile") && !slices.ContainsFunc(v.LabelMatchers, choosesBuckets) {
 			p.report(a.PositionRange(),
 				"each bucket holds those below it: added up they count an observation several times",
 				"take _count, or one bucket")
 		}
 	}),
 }
-
-// isEdge reports whether a matcher chooses buckets.
-func isEdge(m *labels.Matcher) bool { return m.Name == labels.BucketLabel }
 
 var averageOfPercentiles = Check{
 	ID: "average-of-percentiles", Severity: ticket, Title: "percentiles averaged or summed",

@@ -54,7 +54,6 @@ var (
 func (p *pass) lacksLabel(v *parser.VectorSelector, label, so string, n parser.Node) {
 	name := NameOf(v)
 	why := fmt.Sprintf("%s has no label %s, %s", name, label, so)
-	const but = "it may be there if the scrape configuration adds it"
 	f, _ := dialect.Known(name)
 	has := func(l string) bool { return slices.Contains(f.Labels, l) || l == "le" && f.Type == engine.Histogram }
 	switch to := mistaken[label]; {
@@ -66,6 +65,6 @@ func (p *pass) lacksLabel(v *parser.VectorSelector, label, so string, n parser.N
 	case p.surface.Live || to == "finished_reason":
 		p.report(n.PositionRange(), why, "write "+to)
 	default:
-		p.addDoubt(n.PositionRange(), why, but, "write "+to)
+		p.addDoubt(n.PositionRange(), why, "it may be there if the scrape configuration adds it", "write "+to)
 	}
 }

@@ -69,7 +69,8 @@ func judgeName(p *pass, v *parser.VectorSelector) {
 	case t == engine.Histogram:
 		p.check = &histogramName
 		p.report(at, name+" is a histogram: only "+name+"_bucket, _sum and _count exist",
-			"divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+name+"_bucket")
+			"divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+name+
+				"_bucket")
 	case f.Engine == "" && f.Replacement != "": // of a program whose release is not known
 		p.check = &removedMetric
 		to := f.Replacement + strings.TrimPrefix(name, f.Name)

@@ -39,12 +39,12 @@ type Surface struct {
 	names map[string]bool
 	edges map[string][]Edge // by histogram family, as they were seen
 
-	exposed map[Exposure][]string
+	Exposed map[Exposure][]string // what is exposed, for people, without secrets
 }
 
 // NewSurface returns a surface on which nothing was seen yet.
 func NewSurface(source string) *Surface {
-	return &Surface{Source: source, names: map[string]bool{}, edges: map[string][]Edge{}, exposed: map[Exposure][]string{}}
+	return &Surface{Source: source, names: map[string]bool{}, edges: map[string][]Edge{}, Exposed: map[Exposure][]string{}}
 }
 
 // SurfaceOf returns what servers of dialects expose, by their names. Without one it returns what servers of the newest
@@ -144,11 +144,5 @@ func (s *Surface) isGone(f engine.Family) bool {
 
 // Engines returns the dialects that are of inference servers.
 func (s *Surface) Engines() []dialect.Dialect {
-	var out []dialect.Dialect
-	for _, d := range s.Dialects {
-		if d.Serves() {
-			out = append(out, d)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(s.Dialects), func(d dialect.Dialect) bool { return !d.Serves() })
 }

@@ -15,9 +15,9 @@ import (
 )
 
 var ratioSummed = Check{
-	ID: "ratio-summed", Severity: ticket,
-	Title: "shares of several servers or GPUs summed",
-	Doc:   "KV-cache usage is a share: 40 % on each of two replicas is not 80 %. Take `max` for the fullest, `avg` for the fleet.",
+	ID: "ratio-summed", Severity: ticket, Title: "shares of several servers or GPUs summed",
+	Doc: "KV-cache usage is a share: 40 % on each of two replicas is not 80 %. Take `max` for the fullest, `avg` for " +
+		"the fleet.",
 	look: on(func(p *pass, a *parser.AggregateExpr) {
 		v, by := p.gaugeIn(a.Expr)
 		_, f := p.typeOf(NameOf(v))
@@ -117,9 +117,6 @@ var impossibleThreshold = Check{
 // rangeOf returns the minimum and maximum of an expression's values if the catalogue knows them. It knows shares,
 // states, counts, and what only grows.
 func (p *pass) rangeOf(e parser.Expr) (low, high float64, known bool) {
-	if e == nil {
-		return 0, 0, false
-	}
 	if v, by := p.gaugeIn(e); v != nil && by > 0 {
 		high, known = p.highestOf(NameOf(v))
 		return 0, high * by, known

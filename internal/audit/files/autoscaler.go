@@ -25,12 +25,8 @@ func (d *Document) addScaler(n *yaml.Node) error {
 	name, other := s.Metadata.Name, func(t trigger) bool { return t.Type != "prometheus" }
 	alone := !slices.ContainsFunc(s.Spec.Triggers, other)
 	for _, t := range s.Spec.Triggers {
-		if other(t) || t.Metadata.Query.IsZero() {
-			continue
-		}
-		q := &Query{Role: Scaler, Name: name, Where: "scaler " + name, Alone: alone}
-		if err := d.add(q, &t.Metadata.Query); err != nil {
-			return err
+		if !other(t) {
+			d.addText(&Query{Role: Scaler, Name: name, Where: "scaler " + name, Alone: alone}, &t.Metadata.Query)
 		}
 	}
 	return nil

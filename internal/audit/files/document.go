@@ -174,14 +174,14 @@ func get(n *yaml.Node, keys ...string) *yaml.Node {
 	return n
 }
 
-// str returns a string, "" for anything else. Aliases are followed to strings only, so that aliases of aliases cannot
+// str returns the text of a string or a number, "" for anything else. Aliases are followed to strings only, so that aliases of aliases cannot
 // multiply.
 func str(n *yaml.Node, keys ...string) string {
 	n = get(n, keys...)
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
 		return ""
 	}
 	return n.Value
@@ -209,16 +209,12 @@ func (d *Document) walk(n *yaml.Node, panel *string) (err error) {
 		panel = &title
 	}
 	d.addTarget(n, panel)
+	d.addVariables(get(n, "variables"))
+	d.addVariables(get(n, "templating", "list"))
 	for i := 0; i+1 < len(n.Content) && err == nil; i += 2 {
-		switch key, v := n.Content[i].Value, n.Content[i+1]; {
-		case key == "groups" && panel == nil:
+		if key, v := n.Content[i].Value, n.Content[i+1]; key == "groups" && panel == nil {
 			err = d.addGroups(v)
-		case key == "variables":
-			d.addVariables(v)
-		default:
-			if key == "templating" {
-				d.addVariables(get(v, "list"))
-			}
+		} else {
 			err = d.walk(v, panel)
 		}
 	}
@@ -267,18 +263,11 @@ func (d *Document) addRule(n *yaml.Node) error {
 	case r.Expr.IsZero() && r.Data != nil:
 		r.managed.addTo(d, q.Runbook)
 		return nil
-	case r.Expr.IsZero():
+	case str(&r.Expr) == "":
 		return fmt.Errorf("line %d: a rule without expr", n.Line)
 	case q.Name == "":
 		return fmt.Errorf("line %d: a rule with neither alert nor record", n.Line)
 	}
-	return d.add(q, &r.Expr)
-}
-
-// add adds a query whose expression a node holds.
-func (d *Document) add(q *Query, n *yaml.Node) error {
-	err := n.Decode(&q.Expr)
-	q.node = n
-	d.Add(q)
-	return err
+	d.addText(q, &r.Expr)
+	return nil
 }

@@ -10,7 +10,7 @@ import (
 
 func TestBadFilesAreRefusedWithTheirPlace(t *testing.T) {
 	for _, tc := range []struct{ name, data, want string }{
-		{"r.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: {a: b}\n", "r.yaml: line 5: cannot unmarshal !!map into string"},
+		{"r.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: {a: b}\n", "r.yaml: line 4: a rule without expr"},
 		{"r.yaml", "groups: {}\n", "r.yaml: line 1: cannot unmarshal !!map into []files.group"},
 		{"r.yaml", "groups:\n- name: g\n  rules: 5\n", "r.yaml: line 3: cannot unmarshal !!int `5` into []yaml.Node"},
 		{"r.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n", "r.yaml: line 4: a rule without expr"},

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	yaml "go.yaml.in/yaml/v3"
@@ -80,4 +81,6 @@ func replaceName(text, expr, name, to string) string {
 }
 
 // isOfName reports whether a character may be part of a metric's name.
-func isOfName(r rune) bool { return r == ':' || r < utf8.RuneSelf && isWord(byte(r)) }
+func isOfName(r rune) bool {
+	return r == ':' || r == '_' || r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r))
+}

@@ -61,10 +61,6 @@ func mentionsIn(expr string) []Mention {
 	return out
 }
 
-func isWord(c byte) bool {
-	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-}
-
 // filling returns a valid text of a mention's length: a duration between
 // brackets and after offset, a name in a list of labels and beside other parts
 // of a name, a matcher in braces, a number anywhere else.

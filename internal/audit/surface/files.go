@@ -138,7 +138,7 @@ func expand(path string) ([]string, error) {
 	return out, err
 }
 
-// OfRelease returns the surface of servers that cannot be reached, by their dialect; without one, of all newest releases.
+// OfRelease returns the surface of servers that cannot be reached, by their dialect; without one, of all newest ones.
 func OfRelease(ids ...string) (d *Deployment, err error) {
 	d = &Deployment{}
 	d.Surface, err = checks.SurfaceOf(ids...)

@@ -38,8 +38,6 @@ type Deployment struct {
 	Notes    []string
 }
 
-func (d *Deployment) note(text string) { d.Notes = append(d.Notes, text) }
-
 // Of reads what the servers of a Spec expose: of URLs one scrape each, of a recording and of a Prometheus server what
 // they hold at a time, in the syntax of source.Span. Notes are returned beside an error too.
 func Of(ctx context.Context, spec source.Spec, when string) (d *Deployment, err error) {
@@ -59,7 +57,7 @@ func Of(ctx context.Context, spec source.Spec, when string) (d *Deployment, err 
 		}
 		for i := range q.Live.Targets {
 			if err := q.Live.LastError(i); err != nil {
-				d.note(err.Error())
+				d.Notes = append(d.Notes, err.Error())
 			}
 		}
 	}
@@ -81,7 +79,8 @@ func Of(ctx context.Context, spec source.Spec, when string) (d *Deployment, err 
 	}
 	rules, err := q.Rules(ctx)
 	if err != nil {
-		d.note("the server's rules cannot be read (" + brief(err) + "): give them with --rules")
+		reason := strings.ReplaceAll(err.Error(), "\n", "; ")
+		d.Notes = append(d.Notes, "the server's rules cannot be read ("+reason+"): give them with --rules")
 		return d, nil
 	}
 	d.Rules, d.AllRules = ruleFiles(rules), true
@@ -128,8 +127,7 @@ func isServer(word string) bool {
 // recently is how far back a Prometheus server is asked for names.
 const recently = 15 * time.Minute
 
-// OfSource looks at what a source holds at a moment, without its rules. It is whole if everything that is measured is in
-// it.
+// OfSource looks at what a source holds at a moment, without its rules; whole says that everything measured is in it.
 func OfSource(ctx context.Context, q *source.Source, at time.Time, whole bool) (*Deployment, error) {
 	targets, _, err := identity.Discover(ctx, q, identity.Search{At: at, Lookback: recently, Matchers: q.Matchers()})
 	if err != nil {
@@ -145,7 +143,7 @@ func OfSource(ctx context.Context, q *source.Source, at time.Time, whole bool) (
 	if s.Source = render.Plural(len(s.Instances), "server"); q.Live == nil {
 		s.Source += " in the samples of " + q.Name
 	}
-	if err := addNames(ctx, q, s, at, q.Matchers()); err != nil {
+	if err := addNames(ctx, q, s, at); err != nil {
 		return nil, err
 	}
 	s.Interval, err = steadyInterval(ctx, q, at)
@@ -163,16 +161,10 @@ func steadyInterval(ctx context.Context, q *source.Source, at time.Time) (time.D
 	return pace.Interval, nil
 }
 
-func brief(err error) string {
-	lines := strings.Split(err.Error(), "\n")
-	return lines[len(lines)-1]
-}
-
 // addNames asks which names there are, of inference servers and of what the checklist looks for, for the edges of
 // their buckets, and for labels that name who asked.
-func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.Time,
-	matchers []*labels.Matcher) error {
-	wanted := strings.Join(audit.Wanted(), "|")
+func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.Time) error {
+	wanted, matchers := strings.Join(audit.Wanted(), "|"), q.Matchers()
 	of := func(pattern string, with []*labels.Matcher) string {
 		texts := []string{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, pattern).String()}
 		for _, m := range with {

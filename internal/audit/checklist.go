@@ -208,21 +208,20 @@ func (s checklist) measure(m measured, engines []dialect.Dialect) Item {
 		without = append(without, missing...)
 		it.Hint = hintFor(missing[0], d, cmp.Or(m.hint, dropped))
 	}
+	without = slices.Compact(slices.Sorted(slices.Values(without)))
 	switch {
 	case len(without) == 0:
 		it.Status = Present
 	case it.Detail != "":
-		it.Status, it.Detail = Partial, "some servers do not expose "+strings.Join(distinct(without), ", ")
+		it.Status, it.Detail = Partial, "some servers do not expose "+strings.Join(without, ", ")
 	case m.signal == indicator.HTTPRate && s.Exposes("http_request_duration_highr_seconds_count"):
 		// the same instrumentation shows it
 		it.Detail, it.Hint = "http_requests_total appears with the first request, and there was none", ""
 	default:
-		it.Status, it.Detail = Missing, "not exposed: "+strings.Join(distinct(without), ", ")
+		it.Status, it.Detail = Missing, "not exposed: "+strings.Join(without, ", ")
 	}
 	return it
 }
-
-func distinct(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 
 // hintFor says how to get a metric that one dialect lacks.
 func hintFor(name string, d dialect.Dialect, otherwise string) string {

@@ -73,6 +73,7 @@ type Reading struct {
 // Read reads the files, each once. One that is neither rules nor a dashboard is skipped, and noted.
 func (p *Paths) Read() (out Reading, err error) {
 	var names, skipped []string
+	var unrelated error
 	for _, path := range p.Named {
 		more, err := expand(path)
 		if err != nil {
@@ -91,7 +92,7 @@ func (p *Paths) Read() (out Reading, err error) {
 		doc, err := files.Read(name, data)
 		switch {
 		case errors.Is(err, files.ErrUnrelated) || p.SkipUnrelated && files.IsTemplate(data):
-			skipped = append(skipped, name)
+			skipped, unrelated = append(skipped, name), err
 		case err != nil:
 			out.Errors = append(out.Errors, err)
 		default:
@@ -103,7 +104,7 @@ func (p *Paths) Read() (out Reading, err error) {
 			skipped[0]}
 	}
 	if len(names) > 0 && len(out.Docs)+len(out.Errors) == 0 && !p.SkipUnrelated {
-		err = hint.With(errors.New("no rules and no dashboards in the files"), "check the paths")
+		err = hint.With(errors.New("no rules and no dashboards in the files"), hint.Of(unrelated))
 	}
 	return out, err
 }

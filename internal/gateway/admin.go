@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -55,8 +54,13 @@ func (g *Gateway) leaks(x *exchange, now int64) bool {
 	return g.cfg.LeakAge > 0 && now-x.arrived > int64(g.cfg.LeakAge)
 }
 
-// List returns the open requests that are at least so old, the oldest first.
-func (g *Gateway) List(atLeast time.Duration) Requests {
+// serveRequests answers with the open requests that are at least min_age old, the oldest first.
+func (g *Gateway) serveRequests(w http.ResponseWriter, r *http.Request) {
+	atLeast, err := time.ParseDuration(cmp.Or(r.URL.Query().Get("min_age"), "0s"))
+	if err != nil {
+		http.Error(w, "min_age: want a duration such as 30s: "+err.Error(), http.StatusBadRequest)
+		return
+	}
 	now := g.now()
 	seconds := func(since int64) float64 { return time.Duration(now - since).Seconds() }
 	out := Requests{
@@ -86,21 +90,8 @@ func (g *Gateway) List(atLeast time.Duration) Requests {
 	})
 	slices.SortFunc(out.Requests, func(a, b OpenRequest) int { return cmp.Compare(b.Age, a.Age) })
 	out.Requests = out.Requests[:min(len(out.Requests), maxListed)]
-	return out
-}
-
-func (g *Gateway) serveRequests(w http.ResponseWriter, r *http.Request) {
-	var atLeast time.Duration
-	if v := r.URL.Query().Get("min_age"); v != "" {
-		d, err := time.ParseDuration(v)
-		if err != nil {
-			http.Error(w, "min_age: want a duration such as 30s, got "+strconv.Quote(v), http.StatusBadRequest)
-			return
-		}
-		atLeast = d
-	}
 	w.Header().Set("Content-Type", "application/json")
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(g.List(atLeast))
+	_ = e.Encode(out)
 }

@@ -77,7 +77,7 @@ func TestChaos(t *testing.T) {
 		t.Errorf("%d requests ended in no status", byStatus["open"])
 	}
 	for _, want := range []Status{Success, ClientError, UpstreamError, ErrorEvent, Timeout, ClientDisconnect, Rejected} {
-		if byStatus[want.String()] == 0 {
+		if byStatus[string(want)] == 0 {
 			t.Errorf("no request ended as %s: the chaos is too mild", want)
 		}
 	}

@@ -97,13 +97,6 @@ func (x *exchange) setState(s state) {
 
 func (x *exchange) touch() { x.last.Store(x.g.now()) }
 
-// InFlight is the number of open requests.
-func (g *Gateway) InFlight() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.open)
-}
-
 // each calls fn for every open exchange. fn must be quick.
 func (g *Gateway) each(fn func(*exchange)) {
 	g.mu.Lock()

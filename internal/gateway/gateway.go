@@ -49,7 +49,7 @@ type Gateway struct {
 	metrics   *measures
 	scraper   *scrape.Client
 	held      atomic.Int64 // bytes of all bodies
-	draining  atomic.Bool  // its readiness fails, and answers over HTTP/1.1 close their connections
+	draining  atomic.Bool  // its readiness fails
 }
 
 // New returns a Gateway that is not yet running: Run watches the upstreams. It
@@ -114,7 +114,7 @@ var routes = map[string]string{ // → the operation, as OpenTelemetry names it
 	"/v1/score": "",
 	"/pooling":  "", "/classify": "", "/tokenize": "", "/detokenize": "", "/health": "", "/ping": "", "/version": "",
 	"/metrics":                 "",
-	"/v1/audio/transcriptions": "", "/v1/audio/translations": "", "/v1/realtime": "",
+	"/v1/audio/transcriptions": "", "/v1/audio/translations": "",
 }
 
 // ServeHTTP passes a request on.
@@ -264,9 +264,7 @@ func (b *copyBuffers) Put(p []byte) { b.Pool.Put((*[4 << 10]byte)(p)) }
 
 // forward sends the request on and the answer back.
 func (x *exchange) forward() {
-	if !strings.EqualFold(x.r.Header.Get("Upgrade"), "websocket") {
-		x.r.Header.Del("Upgrade") // a client that upgrades to h2c would bypass measurements and limits
-	}
+	x.r.Header.Del("Upgrade")                    // a client that speaks another protocol would bypass measurements and limits
 	x.r.Body, x.r.ContentLength = http.NoBody, 0 // attempts have it
 	proxy := httputil.ReverseProxy{
 		Rewrite: x.rewrite, Transport: x, ModifyResponse: x.answer, BufferPool: buffers, ErrorLog: quiet,
@@ -274,7 +272,7 @@ func (x *exchange) forward() {
 	}
 	to := &relay{x.w, x}
 	proxy.ServeHTTP(to, x.r)
-	if x.failure == nil && x.code != http.StatusSwitchingProtocols {
+	if x.failure == nil {
 		_ = to.FlushError() // while a client that does not read is noticed
 	}
 }
@@ -314,9 +312,6 @@ func (x *exchange) answer(a *http.Response) error {
 	m.Choices = x.choices
 	x.code = a.StatusCode
 	x.setState(streaming)
-	if x.code == http.StatusSwitchingProtocols {
-		x.last.Store(1 << 62) // both sides may be silent
-	}
 	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	coding := a.Header.Get("Content-Encoding")
 	switch {
@@ -335,9 +330,6 @@ func (x *exchange) answer(a *http.Response) error {
 	}
 	h := x.w.Header()
 	h["Date"], h["Content-Type"] = nil, nil // or net/http would make some
-	if x.g.draining.Load() && x.r.ProtoMajor == 1 && x.code >= 200 {
-		h.Set("Connection", "close")
-	}
 	return nil
 }
 
@@ -376,9 +368,6 @@ func (s *relay) FlushError() error {
 	s.x.whole = s.x.whole || err == nil && s.x.meter.Finished()
 	return err
 }
-
-// Unwrap is what http.ResponseController calls for an upgrade.
-func (s *relay) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // timeWrite measures for how long a client's connection takes nothing.
 func (s *relay) timeWrite(write func() error) error {

@@ -150,8 +150,10 @@ func (m *measures) label(x *exchange) {
 	for _, h := range []*prometheus.HistogramVec{m.first, m.noFirst, m.gaps, m.duration, m.queue, m.connectTook} {
 		h.WithLabelValues(x.labels...)
 	}
-	for status := Success; status < statuses; status++ {
-		m.ends.WithLabelValues(x.and(status.String())...)
+	for _, status := range []Status{
+		Success, ClientError, UpstreamError, ErrorEvent, Timeout, ClientDisconnect, Rejected,
+	} {
+		m.ends.WithLabelValues(x.and(string(status))...)
 	}
 	if x.model == "" {
 		return
@@ -221,7 +223,7 @@ func (m *measures) countEnd(x *exchange, status Status, now int64) {
 	since := func(at int64) float64 { return time.Duration(at - x.arrived).Seconds() }
 	total, _ := answer.Tokens()
 	missed := float64(max(total-answer.Count.N, 0)) // tokens that only the final account tells of
-	m.ends.WithLabelValues(x.and(status.String())...).Inc()
+	m.ends.WithLabelValues(x.and(string(status))...).Inc()
 	if x.code > 0 {
 		m.codes.WithLabelValues(x.and(strconv.Itoa(x.code))...).Inc()
 	}
@@ -335,8 +337,6 @@ func (e *engineState) collect(put putter, name string) {
 	if e.at.IsZero() || time.Since(e.at) > staleEngine {
 		return
 	}
-	put(gauge, "sixty_gateway_upstream_engine_requests", "Running and waiting requests in the upstream's engine.",
-		float64(e.held), "upstream", name)
 	put(gauge, "sixty_gateway_upstream_engine_excess",
 		"Requests in the engine beyond those open here: from other clients, or from clients that left.",
 		float64(e.excess), "upstream", name)

@@ -72,20 +72,17 @@ func (g *Gateway) drain(data *http.Server, s Serving) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.DrainTimeout)
 	defer cancel()
 	_ = data.Shutdown(ctx)
-	wait := func(until context.Context) int { // WebSockets too, for which Shutdown does not wait
-		for g.InFlight() > 0 && until.Err() == nil {
-			time.Sleep(10 * time.Millisecond)
-		}
-		return g.InFlight()
-	}
-	n := wait(ctx)
+	n := 0
+	g.each(func(x *exchange) {
+		n++
+		x.cancel(errDraining)
+	})
 	if n == 0 {
 		return nil
 	}
-	g.each(func(x *exchange) { x.cancel(errDraining) })
 	// They end by themselves now, so that each is counted.
 	ctx, cancel = context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	wait(ctx)
+	_ = data.Shutdown(ctx)
 	return fmt.Errorf("cut off at the end of the drain timeout: %s", render.Plural(n, "request"))
 }

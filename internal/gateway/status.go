@@ -6,34 +6,25 @@ import (
 )
 
 // Status is how a request ended. Each has exactly one.
-type Status uint8
+type Status string
 
 const (
-	// Open is the zero value: the request has not ended.
-	Open Status = iota
 	// Success is a complete answer below 400.
-	Success
+	Success Status = "success"
 	// ClientError is an answer of 4xx by the upstream.
-	ClientError
+	ClientError Status = "client_error"
 	// UpstreamError is an answer of 5xx, or none: no connection, a broken one, an
 	// answer that breaks HTTP or ends before its end.
-	UpstreamError
+	UpstreamError Status = "upstream_error"
 	// ErrorEvent is an error inside an answer of 200.
-	ErrorEvent
+	ErrorEvent Status = "error_event"
 	// Timeout is a limit of the gateway, on the upstream.
-	Timeout
+	Timeout Status = "timeout"
 	// ClientDisconnect is a client that left, or that stopped reading or sending.
-	ClientDisconnect
+	ClientDisconnect Status = "client_disconnect"
 	// Rejected is a request that the gateway itself refused: a body is too large or malformed.
-	Rejected
-
-	statuses
+	Rejected Status = "rejected"
 )
-
-var statusNames = [statuses]string{"open", "success", "client_error", "upstream_error", "error_event", "timeout",
-	"client_disconnect", "rejected"}
-
-func (s Status) String() string { return statusNames[s] }
 
 // An end is why a request ended otherwise than well, as an error.
 type end struct {

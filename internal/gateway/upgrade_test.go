@@ -120,35 +120,12 @@ func (r *running) dial(t *testing.T, head string) (net.Conn, *bufio.Reader, *htt
 
 const asksForWebSocket = "Host: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 
-// TestTheRealtimeWebSocketPasses both ways.
-func TestTheRealtimeWebSocketPasses(t *testing.T) {
-	up, _ := echoes(t)
-	g := start(t, Config{}, up)
-	c, in, resp := g.dial(t, "GET /v1/realtime?model=m HTTP/1.1\r\n"+asksForWebSocket+"\r\n")
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		t.Fatal(resp.Status)
-	}
-	for _, text := range []string{"one", "and another"} {
-		io.WriteString(c, text)
-		back := make([]byte, len(text))
-		if _, err := io.ReadFull(in, back); err != nil || string(back) != text {
-			t.Errorf("%q comes back as %q: %v", text, back, err)
-		}
-	}
-	c.Close()
-	if ends := g.ends(t); ends["success"] != 1 {
-		t.Errorf("ends %v", ends)
-	}
-	if f := g.families(t)["sixty_gateway_requests_total"]; sum(f, "route", "/v1/realtime", "status", "success") != 1 {
-		t.Errorf("counted as %v", f)
-	}
-}
-
-// TestNothingElseIsUpgraded: everything but a plain request for a WebSocket is answered without the upgrade.
-func TestNothingElseIsUpgraded(t *testing.T) {
+// TestNothingIsUpgraded: a request for another protocol is answered without the upgrade.
+func TestNothingIsUpgraded(t *testing.T) {
 	up, upgraded := echoes(t)
 	g := start(t, Config{}, up)
 	for _, head := range []string{
+		"GET /v1/realtime HTTP/1.1\r\n" + asksForWebSocket,
 		"GET /v1/realtime HTTP/1.1\r\n" + strings.Replace(asksForWebSocket, "websocket", "h2c", 1),
 		"GET /v1/realtime HTTP/1.1\r\n" + strings.Replace(asksForWebSocket, "websocket", "h2c, websocket", 1),
 		"GET /v1/realtime HTTP/1.1\r\nUpgrade: h2c\r\n" + asksForWebSocket,

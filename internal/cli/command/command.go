@@ -107,18 +107,19 @@ func (v *Vocabulary) checkArguments(c *cobra.Command) {
 	groups := c.HasSubCommands() && (!c.Runnable() || c.Name() == "completion")
 	if groups {
 		c.RunE = func(c *cobra.Command, _ []string) error {
-			return v.pages.ExecuteTemplate(c.OutOrStdout(), "first",
-				c)
+			return v.pages.ExecuteTemplate(c.OutOrStdout(), "first", c)
 		}
 	}
+	c.SuggestionsMinimumDistance = 1 // two letters are most of a short word
 	check := c.Args
 	c.Args = func(c *cobra.Command, args []string) error {
-		switch {
-		case len(args) > 0 && (groups || v.removed[c.CommandPath()+" "+args[0]] != ""),
-			// no address and no path
-			len(args) > 0 && !strings.ContainsAny(args[0], "./:=") && len(nearCommands(c, args[0])) > 0:
+		meansCommand := func(word string) bool { // and no address or path
+			return !strings.ContainsAny(word, "./:=") && len(c.SuggestionsFor(word)) > 0
+		}
+		if len(args) > 0 && (groups || v.removed[c.CommandPath()+" "+args[0]] != "" || meansCommand(args[0])) {
 			return v.unknownCommand(c, args[0])
-		case groups || check == nil:
+		}
+		if groups || check == nil {
 			return nil
 		}
 		if err := check(c, args); err != nil {
@@ -128,23 +129,12 @@ func (v *Vocabulary) checkArguments(c *cobra.Command) {
 	}
 }
 
-// nearCommands returns the names of the commands directly below one that a word may stand for.
-func nearCommands(c *cobra.Command, word string) []string {
-	var names []string
-	for _, sub := range c.Commands() {
-		if !sub.Hidden {
-			names = append(names, sub.Name())
-		}
-	}
-	return hint.Nearest(word, names)
-}
-
 func (v *Vocabulary) unknownCommand(c *cobra.Command, name string) error {
 	if instead := v.removed[c.CommandPath()+" "+name]; instead != "" {
 		return hint.With(fmt.Errorf("%s %s was removed", c.CommandPath(), name), instead)
 	}
 	err := fmt.Errorf("unknown command %q for %q", name, c.CommandPath())
-	return hint.With(err, suggest(c, c.CommandPath()+" ", nearCommands(c, name)))
+	return hint.With(err, suggest(c, c.CommandPath()+" ", c.SuggestionsFor(name)))
 }
 
 // explainFlag adds a way out to pflag's errors: the nearest flags, or the successor of what was removed.

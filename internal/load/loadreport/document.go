@@ -454,12 +454,14 @@ func (d *document) addSearch(f *load.Found, unit string) {
 	case f.Best == nil:
 		d.Answer(render.Bad, "", "No level met the objective: "+f.Why+".")
 	default:
-		missed := ""
+		end := "; " + f.Why
 		if f.Above > 0 {
-			missed = fmt.Sprintf(" (missed at %.4g)", f.Above)
+			end = fmt.Sprintf(", missed at %.4g", f.Above)
+			if !f.Done {
+				end += "; " + f.Why
+			}
 		}
-		d.Answer(render.Good, "",
-			fmt.Sprintf("Highest load within the objective: %.4g %s%s; %s.", f.Best.Level, unit, missed, f.Why))
+		d.Answer(render.Good, "", fmt.Sprintf("Highest load within the objective: %.4g %s%s.", f.Best.Level, unit, end))
 	}
 	if x := findBottleneck(f); x != nil {
 		d.Paragraph("Bottleneck beyond that load", x.Verdict+": "+x.Summary)

@@ -35,7 +35,7 @@ type Span struct {
 	Course *Course
 	before time.Time     // the last scrape before the window, zero where no scrape was seen
 	beyond time.Duration // by how much a shared window ends after the target's last scrape
-	// the window holds all scrapes, and before is one interval before the first
+	// the window holds all scrapes, and before is one interval before the first, or before the window
 	Whole bool
 }
 
@@ -153,10 +153,14 @@ func (s *Span) endWindow(at time.Time, h *History, late bool, step time.Duration
 	}
 }
 
-// markBefore notes the last scrape before the window, or that the window holds all of the history.
+// markBefore notes the last scrape before the window, or that the window holds all of the history. That may be a single
+// scrape in a window of the usual length.
 func (s *Span) markBefore(h *History, step time.Duration) {
 	if len(h.at) > 0 {
 		s.before, s.Whole = h.at[0].Add(-step), true
+		if s.Window.From.Before(s.before) {
+			s.before = s.Window.From.Add(-step)
+		}
 	}
 	for _, at := range h.at {
 		if at.Before(s.Window.From) {

@@ -93,16 +93,28 @@ func TestSpansOfManyTargetsAreBounded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		intervals int
 		whole     bool
-	}{"just ill": {1, false}, "for a while": {4, false}, "just begun": {2, true}} {
+	}{"just ill": {1, false}, "for a while": {4, false}, "just begun": {2, true}, "scraped once": {0, true}} {
 		t.Run(name, func(t *testing.T) {
 			var spans []Span
 			for i := range many {
 				last := noon.Add(-step * time.Duration(i) / many)
 				from := last.Add(-time.Duration(tt.intervals) * step)
-				spans = append(spans, Span{
-					Window: period.Period{From: from.Add(-Edge), To: last}, Asked: last, before: from.Add(-step), Whole: tt.whole,
+				h := &History{}
+				for at := from; !at.After(last); at = at.Add(step) {
+					h.at = append(h.at, at)
+				}
+				if !tt.whole {
+					h.at = slices.Insert(h.at, 0, from.Add(-step))
+				}
+				s := Span{
+					Window: period.Period{From: from.Add(-Edge), To: last}, Asked: last,
 					Baseline: period.Period{From: last.Add(-20 * time.Minute), To: from}, Source: FromHistory,
-				})
+				}
+				if tt.intervals == 0 {
+					s.Window.From = last.Add(-usualWindow)
+				}
+				s.markBefore(h, step)
+				spans = append(spans, s)
 			}
 			was := slices.Clone(spans)
 			shareSpans(spans, step)

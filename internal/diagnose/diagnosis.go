@@ -208,13 +208,16 @@ type Gap struct {
 // belongs to the model for which it was judged.
 func (d *Diagnosis) Labels(model string, targets []string) map[string]string {
 	first := func(names []string, named bool) *identity.Target {
-		i := slices.IndexFunc(d.Targets, func(t identity.Target) bool {
-			return slices.Contains(names, t.Name) && (!named || t.Labels["model_name"] != "")
-		})
-		if i < 0 {
-			return nil
+		among := make(map[string]bool, len(names))
+		for _, name := range names {
+			among[name] = true
 		}
-		return &d.Targets[i]
+		for i := range d.Targets {
+			if t := &d.Targets[i]; among[t.Name] && (!named || t.Labels["model_name"] != "") {
+				return t
+			}
+		}
+		return nil
 	}
 	t := first(targets, true)
 	if i := slices.IndexFunc(d.Verdicts, func(v Verdict) bool { return v.Model == model }); t == nil && i >= 0 {

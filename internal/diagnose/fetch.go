@@ -221,14 +221,14 @@ func (s *Snapshot) dropThinBaselines() {
 // runQueries asks each question without an answer once, for the instances that lack one.
 func runQueries(ctx context.Context, q metrics.Querier, r *Request, queries []query, answers Answers) error {
 	var mu sync.Mutex
-	g, asking := errgroup.WithContext(ctx)
+	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(metrics.AtOnce)
 	asked, naming := map[question]bool{}, map[string][]*labels.Matcher{}
 	for _, query := range queries {
 		mu.Lock()
 		named, some := answers[query.question].lacksInstances(query.named)
 		mu.Unlock()
-		if !some || asked[query.question] || asking.Err() != nil {
+		if !some || asked[query.question] {
 			continue
 		}
 		asked[query.question] = true
@@ -238,7 +238,7 @@ func runQueries(ctx context.Context, q metrics.Querier, r *Request, queries []qu
 		}
 		matchers := naming[key]
 		g.Go(func() error {
-			v, err := q.Evaluate(asking, query.compile(matchers), query.at)
+			v, err := q.Evaluate(ctx, query.compile(matchers), query.at)
 			if err != nil {
 				return fmt.Errorf("query %s: %w", query.signal, err)
 			}
@@ -248,10 +248,7 @@ func runQueries(ctx context.Context, q metrics.Querier, r *Request, queries []qu
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	return ctx.Err()
+	return g.Wait()
 }
 
 // A query is a question for one signal, with the function that stores the answer.

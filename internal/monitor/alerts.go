@@ -176,15 +176,23 @@ func (al *activeAlert) wasTold(at, away time.Time) bool {
 // listJudged lists the models that a diagnosis could judge. A fault that it did not find on them is absent. A finding
 // without a model belongs to the worst model.
 func listJudged(d *diagnose.Diagnosis) map[[3]string]bool {
-	out := map[[3]string]bool{}
+	out, labels := map[[3]string]bool{}, map[string]map[string]string{} // of targets
+	for i := range d.Targets {
+		labels[d.Targets[i].Name] = d.Targets[i].Labels
+	}
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
+		known := v.Status != diagnose.Unknown && v.Status != diagnose.Pending
 		if i == 0 {
-			out[[3]string{}] = v.Status != diagnose.Unknown && v.Status != diagnose.Pending
+			out[[3]string{}] = known
 		}
+		all := d.Labels(v.Model, v.All)
 		for _, name := range v.All {
-			out[placeOf(d.Labels(v.Model, []string{name}))] = v.Status != diagnose.Unknown &&
-				v.Status != diagnose.Pending
+			l := all // of a server that never answered, which has no model of its own
+			if own := labels[name]; own["model_name"] != "" || all["model_name"] == "" {
+				l = own
+			}
+			out[placeOf(l)] = known
 		}
 	}
 	return out

@@ -353,6 +353,7 @@ func PickLabels[M ~map[N]V, N, V ~string](m M, names []string) map[string]string
 
 func (d *discovery) listTargets(every bool) []Target {
 	var out []Target
+	neighbour, jobs := d.neighbourDialect(), d.modelsOfJobs()
 	for _, k := range slices.Sorted(maps.Keys(d.servers)) {
 		srv := d.servers[k]
 		dia, ok := d.detectDialect(srv)
@@ -360,10 +361,10 @@ func (d *discovery) listTargets(every bool) []Target {
 		switch {
 		case !ok && srv.down:
 			l := maps.Clone(srv.labels)
-			if model := d.modelOf(srv); model != "" {
+			if model := srv.modelOf(jobs); model != "" {
 				l["model_name"] = model
 			}
-			out = append(out, Target{Name: name, Labels: l, Dialect: d.neighbourDialect(), Role: srv.role})
+			out = append(out, Target{Name: name, Labels: l, Dialect: neighbour, Role: srv.role})
 		case !ok && (every || srv.serves):
 			out = append(out, Target{Name: name, Labels: srv.labels, Problem: unknownEngine(srv.names)})
 		case !ok:
@@ -387,22 +388,30 @@ func (d *discovery) neighbourDialect() dialect.Dialect {
 	return d.usual
 }
 
-// modelOf returns the model of a server that never answered: from the labels that discovery gave it, else the only
-// model that the servers of its job serve; "" if they serve several.
-func (d *discovery) modelOf(of *server) string {
-	models := func(srv *server, into map[string]bool) {
+// modelsOfJobs lists the models that the servers of each job serve.
+func (d *discovery) modelsOfJobs() map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	for _, srv := range d.servers {
+		job := jobOf(srv)
+		if out[job] == nil {
+			out[job] = map[string]bool{}
+		}
 		for _, l := range srv.models {
-			into[l["model_name"]] = true
+			out[job][l["model_name"]] = true
 		}
 	}
+	return out
+}
+
+// modelOf returns the model of a server that never answered: from the labels that discovery gave it, else the only
+// model that the servers of its job serve; "" if they serve several.
+func (srv *server) modelOf(jobs map[string]map[string]bool) string {
 	found := map[string]bool{}
-	if models(of, found); len(found) == 0 {
-		job := jobOf(of)
-		for _, srv := range d.servers {
-			if jobOf(srv) == job {
-				models(srv, found)
-			}
-		}
+	for _, l := range srv.models {
+		found[l["model_name"]] = true
+	}
+	if len(found) == 0 {
+		found = jobs[jobOf(srv)]
 	}
 	for m := range found {
 		if len(found) == 1 {

@@ -78,6 +78,9 @@ func (s *Store) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (m
 	if v, err := s.recent.evaluateExpr(ctx, e, at.UnixMilli()); err == nil {
 		return v, nil
 	}
+	if err := ctx.Err(); err != nil { // the engine would only parse it
+		return nil, err
+	}
 	return s.Query(ctx, e.String(), at)
 }
 

@@ -419,14 +419,21 @@ func shareWindows(ss []*Span) {
 	}
 }
 
-// shareBaselines aligns baselines that begin and end in the same intervals of the scrape grid to the time between
-// those intervals. Each loses at most a scrape at either end, and a target that joins causes no new queries about the
-// others.
+// shareBaselines aligns baselines to the scrape grid, so that those that begin and end in the same intervals are one. A
+// long one is cut to the time between those intervals: it loses at most a scrape at either end, and a target that joins
+// causes no new queries about the others. A short one, which has no scrape to lose, and a lifetime are extended to the
+// ends of the intervals, where no other scrape lies.
 func shareBaselines(spans []Span, step time.Duration) {
 	for i := range spans {
-		if s := &spans[i]; s.Source == FromHistory && s.Baseline.Length() > shareable*step {
-			s.Baseline = period.Period{From: s.Baseline.From.Add(Edge).Truncate(step).Add(step - Edge),
-				To: s.Baseline.To.Truncate(step)}
+		s := &spans[i]
+		from, to := s.Baseline.From.Add(Edge).Truncate(step), s.Baseline.To.Truncate(step)
+		switch {
+		case s.Source == FromLifetime:
+			s.Baseline.To = to.Add(step - Edge)
+		case s.Source == FromHistory && s.Baseline.Length() > shareable*step:
+			s.Baseline = period.Period{From: from.Add(step - Edge), To: to}
+		case s.Source == FromHistory:
+			s.Baseline = period.Period{From: from.Add(-Edge), To: to.Add(step - Edge)}
 		}
 	}
 }

@@ -316,6 +316,12 @@ func TestRepairsKeepEveryWayOfWriting(t *testing.T) {
 	if got := string(fixed.Data); got != want {
 		t.Errorf("JSON became %s", got)
 	}
+	const managed = `{"groups":[{"rules":[{"title":"A","condition":"C","data":[{"refId":"A","model":{"expr":"max(vllm:gpu_cache_usage_perc)","instant":true}},` +
+		`{"refId":"C","model":{"type":"threshold","expression":"A","conditions":[{"evaluator":{"type":"gt","params":[0.9]}}]}}]}]}]}`
+	fixed, _ = fix(t, File{Name: "m", Data: []byte(managed)}, newest(t))
+	if got := string(fixed.Data); got != strings.Replace(managed, "gpu_", "kv_", 1) {
+		t.Errorf("a managed alert became %s", got)
+	}
 }
 
 func TestVariablesOfADashboardAreJudgedToo(t *testing.T) {

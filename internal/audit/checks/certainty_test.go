@@ -32,36 +32,6 @@ func TestWhatOnlyADeploymentKnowsIsNoError(t *testing.T) {
 	}
 }
 
-func TestTextsThatSaySomethingElse(t *testing.T) {
-	const ttft = "histogram_quantile(0.99, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m])))"
-	const mean = "sum by (model_name) (rate(vllm:e2e_request_latency_seconds_sum[5m])) / sum by (model_name) (rate(vllm:e2e_request_latency_seconds_count[5m]))"
-	for _, tc := range []struct {
-		name, expr, title, unit, legend string
-		want                            []string
-	}{
-		{"the same percentile", ttft, "First token", "s", "99th percentile", nil},
-		{"one of several", ttft, "p50, p90 and p99", "s", "", nil},
-		{"a mean", mean, "Average of the whole request", "s", "", nil},
-		{"running beside its queue", "vllm:num_requests_running", "Running and pending", "short", "", nil},
-		{"the cache within the memory", "vllm:kv_cache_usage_perc", "GPU memory (KV cache)", "percentunit", "", nil},
-		{"cached prompts called hits", "100 * rate(vllm:prompt_tokens_cached_total[5m]) / rate(vllm:prompt_tokens_total[5m])", "Cache hit rate", "percent", "", nil},
-		{"a day", "sum(increase(vllm:generation_tokens_total[1d]))", "Tokens (24h)", "short", "", nil},
-		{"a rate, times 60", "sum(rate(vllm:request_success_total[5m])) * 60", "Finished/min", "short", "", nil},
-		{"GPU memory as MiB", "DCGM_FI_DEV_FB_USED", "Memory", "mbytes", "", nil},
-		{"the length of what is accepted", "rate(vllm:spec_decode_num_accepted_tokens_total[5m]) / rate(vllm:spec_decode_num_drafts_total[5m])", "Mean accepted length", "short", "", nil},
-		{"adapters counted", "count(vllm:lora_requests_info)", "Adapters", "short", "", nil},
-		{"pods that run", `count(kube_pod_status_phase{phase="Running"} == 1)`, "Pods", "short", "", nil},
-		{"a share of a life", "sum(vllm:prefix_cache_hits_total) / sum(vllm:prefix_cache_queries_total)", "Hits", "percentunit", "hit ratio", []string{"ticket raw-counter", "ticket raw-counter"}},
-		{"how many a percentile rests on", "sum(increase(vllm:time_to_first_token_seconds_count[5m]))", "Inter-token latency: requests", "short", "", nil},
-		{"milliseconds as a date", `process_start_time_seconds{job="vllm"} * 1000`, "Started", "dateTimeFromNow", "", nil},
-		{"one far below", "sum(rate(gateway_errors_total[$__rate_interval])) / clamp_min(sum(rate(gateway_calls_total[$__rate_interval])), 1e-9)", "Errors", "short", "", nil},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			must.Equal(t, tc.want, found(t, newest(t), boardOf(t, tc.expr, tc.title, tc.unit, tc.legend)))
-		})
-	}
-}
-
 func TestAlertsThatSaySomethingElse(t *testing.T) {
 	for _, tc := range []struct {
 		name, expr, note string

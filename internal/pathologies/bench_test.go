@@ -22,46 +22,92 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// BenchmarkMonitor is what the monitor does every 15 s: all pathologies on 200 servers that
-// are scraped every 5 s, each at a phase of its own, with the memory of the evaluation
-// before. The processor's time, not the clock's, is what it costs.
+// A phasedFleet is healthy servers that are scraped at one interval, each at a phase of its own.
+type phasedFleet struct {
+	store    *counted
+	pages    pages
+	replicas int
+	interval time.Duration
+	scraped  int // scrapes of each
+	memory   diagnose.Memory
+}
+
+func newPhasedFleet(tb testing.TB, replicas int, interval, length time.Duration) *phasedFleet {
+	tb.Helper()
+	c, err := history.Parse(os.DirFS("."), fmt.Sprintf("every %s for %s\nlike healthy\n", interval, length))
+	must.Succeed(tb, err)
+	return &phasedFleet{store: &counted{Store: embeddedtest.New(tb)}, pages: newPages(c.Series()[history.UsualInstance]),
+		replicas: replicas, interval: interval}
+}
+
+// scrape scrapes each server once.
+func (f *phasedFleet) scrape(tb testing.TB) {
+	tb.Helper()
+	page := f.pages.at(f.scraped)
+	for r := range f.replicas {
+		at := history.Start.Add(time.Duration(f.scraped)*f.interval + time.Duration(r)*f.interval/time.Duration(f.replicas))
+		target := embedded.Target{Instance: fmt.Sprintf("vllm-%d:8000", r), Job: "vllm"}
+		if _, err := f.store.Append(target, at, page, "", time.Millisecond); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	f.scraped++
+}
+
+// diagnose judges the fleet after its last scrape, with the memory of the time before.
+func (f *phasedFleet) diagnose(tb testing.TB) diagnose.Diagnosis {
+	tb.Helper()
+	d, err := diagnose.Run(tb.Context(), f.store, diagnose.Options{
+		At: history.Start.Add(time.Duration(f.scraped) * f.interval), First: history.Start, Interval: f.interval, Every: true,
+		Memory: &f.memory, Pathologies: pathologies.All(),
+	})
+	must.Succeed(tb, err)
+	return d
+}
+
+// TestQueriesDoNotGrowWithServers watches fleets from their first scrape on: servers that are scraped at different
+// moments share their queries at every evaluation, or a fleet of thousands is never judged.
+func TestQueriesDoNotGrowWithServers(t *testing.T) {
+	const interval, scrapes = 15 * time.Second, 16
+	most := func(replicas int) (most, at int64) {
+		f := newPhasedFleet(t, replicas, interval, 10*time.Minute)
+		for k := range int64(scrapes) {
+			f.scrape(t)
+			f.store.asked.Store(0)
+			if d := f.diagnose(t); len(d.Targets) != replicas {
+				t.Fatalf("%d of %d servers are judged", len(d.Targets), replicas)
+			}
+			if n := f.store.asked.Load(); n > most {
+				most, at = n, k+1
+			}
+		}
+		return most, at
+	}
+	few, _ := most(10)
+	if many, at := most(100); many > few+few/2 {
+		t.Errorf("%d queries for 100 servers after scrape %d, and at most %d for ten", many, at, few)
+	}
+}
+
+// BenchmarkMonitor is what the monitor does every 15 s: all pathologies on 200 servers that are scraped every 5 s, with
+// the memory of the evaluation before. The processor's time, not the clock's, is what it costs.
 func BenchmarkMonitor(b *testing.B) {
-	const replicas, interval, every = 200, 5 * time.Second, 15 * time.Second
+	const interval, every = 5 * time.Second, 15 * time.Second
 	for _, past := range []time.Duration{2 * time.Minute, 30 * time.Minute} {
 		b.Run(past.String(), func(b *testing.B) {
-			c, err := history.Parse(os.DirFS("."), fmt.Sprintf("every %s for %s\nlike healthy\n", interval, past+10*time.Minute))
-			must.Succeed(b, err)
-			store := &counted{Store: embeddedtest.New(b)}
-			pages := newPages(c.Series()[history.UsualInstance])
-			scraped := 0
-			scrape := func() {
-				page := pages.at(scraped)
-				for r := range replicas {
-					at := history.Start.Add(time.Duration(scraped)*interval + time.Duration(r)*interval/replicas)
-					target := embedded.Target{Instance: fmt.Sprintf("vllm-%d:8000", r), Job: "vllm"}
-					if _, err := store.Append(target, at, page, "", time.Millisecond); err != nil {
-						b.Fatal(err)
-					}
-				}
-				scraped++
-			}
+			f := newPhasedFleet(b, 200, interval, past+10*time.Minute)
 			for range int(past / interval) {
-				scrape()
+				f.scrape(b)
 			}
-			var memory diagnose.Memory
 			var took time.Duration
 			evaluate := func() {
 				began := processor(b)
-				_, err := diagnose.Run(b.Context(), store, diagnose.Options{
-					At: history.Start.Add(time.Duration(scraped) * interval), First: history.Start, Interval: interval, Every: true,
-					Memory: &memory, Pathologies: pathologies.All(),
-				})
-				must.Succeed(b, err)
+				f.diagnose(b)
 				took += processor(b) - began
 			}
 			next := func() {
 				for range int(every / interval) {
-					scrape()
+					f.scrape(b)
 				}
 				evaluate()
 			}
@@ -70,14 +116,14 @@ func BenchmarkMonitor(b *testing.B) {
 				next()
 			}
 			took = 0
-			store.asked.Store(0)
+			f.store.asked.Store(0)
 			for b.Loop() {
 				next()
 			}
 			b.ReportMetric(float64(took.Milliseconds())/float64(b.N), "cpu-ms/evaluation")
-			b.ReportMetric(float64(store.asked.Load())/float64(b.N), "queries/evaluation")
+			b.ReportMetric(float64(f.store.asked.Load())/float64(b.N), "queries/evaluation")
 			with := heap()
-			memory = diagnose.Memory{}
+			f.memory = diagnose.Memory{}
 			b.ReportMetric((with-heap())/1e6, "MB-remembered")
 		})
 	}

@@ -12,7 +12,7 @@ import (
 
 // A question is one instant query; several signals may need its answer.
 type question struct {
-	name     string        // of the expression
+	name     string        // identifies the expression
 	compiled string        // what the expression is compiled for, apart from the instances
 	past     time.Duration // the whole history, if it looks back over all of it; else 0
 	at       time.Time

@@ -45,7 +45,7 @@ const (
 var quietNames = map[string]string{Healthy: "Healthy", Idle: "Idle", InsufficientData: "Unknown",
 	NotCertain: "Not certain yet", NotFound: "Not found"}
 
-// NameOf returns the display name of a verdict that names no pathology, and any other id as it is.
+// NameOf returns the display name of a verdict beside the pathologies, and any other id unchanged.
 func NameOf(id string) string { return cmp.Or(quietNames[id], id) }
 
 // Names returns the display names of all verdicts, by id.
@@ -57,7 +57,7 @@ func Names(catalogue []*catalog.Pathology) map[string]string {
 	return names
 }
 
-// A Target is what is judged.
+// A Target is a judged server, exporter or gateway.
 type Target = identity.Target
 
 // A Diagnosis is what sixty has to say about a set of targets at one moment.
@@ -68,13 +68,13 @@ type Diagnosis struct {
 	Verdict  Verdict
 	Verdicts []Verdict // one for each model, the worst first
 	Findings []Finding // every pathology once for each model, the worst first
-	Workload Workload  // of the verdict
+	Workload Workload  // the verdict's workload
 	Coverage []Gap
 	Targets  []identity.Target
 	Unjudged []Unjudged
 	Doubts   []Doubt
 	Spans    []segments.Span // by target: the judged time and its baseline
-	Window   period.Period   // of the first target that the verdict speaks of
+	Window   period.Period   // the window of the verdict's first target
 	Baseline period.Period
 	Source   segments.BaselineSource
 	Interval time.Duration // between scrapes
@@ -89,7 +89,7 @@ type Diagnosis struct {
 type Verdict struct {
 	ID       string
 	Status   Status           // Firing, Pending, OK or Unknown
-	Severity catalog.Severity // of what fires
+	Severity catalog.Severity // the severity of the firing finding
 	Summary  string           // one sentence
 	// Model names the model whose verdict it is: "" where there is only one, or
 	// where the targets do not say which they serve.
@@ -122,9 +122,9 @@ type Finding struct {
 	SinceAtLeast bool
 	DatedBy      *indicator.Signal
 	Incident     string
-	Evidence     []catalog.Evidence // of the first target
+	Evidence     []catalog.Evidence // the first target's evidence
 	Chain        []Step             // how it came about, on the first target
-	Servers      int                // all servers of the model; Targets are some of them, or a gateway before them
+	Servers      int                // how many servers serve the model; Targets are some of them, or a gateway in front
 	Summary      string
 	Reasons      []string
 	Fixes        []catalog.Fix

@@ -18,7 +18,7 @@ type Hysteresis struct {
 	first, last Diagnosis // the first and the last diagnosis that named the latest fault
 	times       int       // how often it was named
 
-	verdict string // of the last diagnoses, if they were sure of it
+	verdict string // the last verdict, if the diagnoses were sure of it
 	same    int    // how many of them in a row
 }
 

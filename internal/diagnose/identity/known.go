@@ -30,7 +30,7 @@ func (k *Known) AddLog(log *engine.Log) {
 	}
 }
 
-// Annotate adds what is known to the targets.
+// Annotate adds the known facts to the targets.
 func (k *Known) Annotate(targets []Target) {
 	for i := range targets {
 		t := &targets[i]

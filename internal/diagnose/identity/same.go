@@ -101,7 +101,7 @@ func tellingApart(os []origin, usual []string) []string {
 		if len(values) == 0 {
 			return more
 		}
-		// The label that separates most of them; among equals, one that people know.
+		// The label that separates the most origins; among equals, one that people know.
 		more = append(more, slices.MinFunc(slices.Collect(maps.Keys(values)), func(a, b string) int {
 			known := func(n string) int {
 				if i := slices.Index(telling, n); i >= 0 {

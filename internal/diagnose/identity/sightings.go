@@ -65,8 +65,8 @@ func (s *Sightings) knownSeries(ctx context.Context, q metrics.Querier, of indic
 	return out, nil
 }
 
-// silentSince lists the servers that were scraped since a moment and showed nothing but "up". What they showed before
-// stays known while they are down.
+// silentSince lists the servers that were scraped since a moment and showed nothing but "up". Their earlier series stay
+// known while they are down.
 func (s *Sightings) silentSince(from time.Time) map[[3]model.LabelValue]bool {
 	out := map[[3]model.LabelValue]bool{}
 	for _, one := range s.seen {

@@ -57,8 +57,8 @@ type Target struct {
 	Problem string
 }
 
-// Serves reports whether the target is a model server. A GPU exporter, which lends its readings to servers, is none,
-// nor is a gateway.
+// Serves reports whether the target is a model server. GPU exporters, which lend their readings to servers, and
+// gateways are no model servers.
 func (t *Target) Serves() bool { return t.Dialect.Serves() }
 
 // IsGPU reports whether the target is an exporter of GPUs.

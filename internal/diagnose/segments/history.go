@@ -171,7 +171,7 @@ func (p *place) marksScrapes() bool { return !p.answers && !p.buckets && p.colum
 
 // A History holds the scrapes of one target, oldest first.
 type History struct {
-	at []time.Time // of every scrape, failed ones included
+	at []time.Time // the time of every scrape, failed ones included
 	ok []bool      // the scrape brought a page
 	// columns hold counters as they were exposed, and gauges. A column that no page had is nil; a value that a page
 	// lacked is NaN.
@@ -199,7 +199,7 @@ type row struct {
 // An extent says which scrapes a history has.
 type extent struct {
 	selector    string        // by which they were queried
-	grid        metrics.Range // of the scrapes at a coarser pace
+	grid        metrics.Range // the moments at a coarser pace
 	from, until time.Time     // the others lie after from and up to until
 }
 
@@ -211,7 +211,7 @@ func (e *extent) settledUntil() time.Time { return e.until.Add(-metrics.Arrival)
 const (
 	finePoints   = 60
 	fewestPoints = 20
-	pointBudget  = 3000 // of all targets
+	pointBudget  = 3000 // over all targets
 	coarsePoints = 30
 	fewestFine   = 5 * time.Minute
 )
@@ -220,9 +220,9 @@ const (
 type lookup struct {
 	*identity.Group
 	extent
-	coarseSelector string           // of the query for the time before from, "" without one
+	coarseSelector string           // for the time before from; "" without such a query
 	known          map[int]*History // by member, from the previous diagnosis; nil if all is read anew
-	knownExtent    extent           // of the known histories
+	knownExtent    extent           // the extent of known
 	continuesGrid  bool             // the known grid is the beginning of this one
 
 	parts [2]struct { // the samples read: at a coarser pace, and one by one
@@ -262,7 +262,7 @@ func ReadHistories(ctx context.Context, q metrics.Querier, s *identity.Scope, pa
 			!s.Targets[i].IsGPU()
 	}) {
 		l := &lookup{Group: g, extent: extent{from: until.Add(-fine - time.Millisecond), until: until}}
-		// of gateways only the scrapes are queried
+		// for gateways, only the times of scrapes are queried
 		l.selector = l.selectorOfPlaces(func(p *place) bool { return p.marksScrapes() || !g.Lead.IsGateway() })
 		if !g.Lead.IsGateway() && past.Length() >= fine+2*interval {
 			l.coarseSelector, l.grid = l.selectorOfPlaces(func(p *place) bool {

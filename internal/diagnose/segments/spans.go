@@ -31,7 +31,7 @@ type Span struct {
 
 	Steadiness  Steadiness
 	OpenedSince func(time.Time) (float64, bool) // see History.openedConnections; nil for targets that do not serve
-	// what onsets are read from, nil once they are; nil for targets that do not serve
+	// the source of onsets, nil once they are read; nil for targets that do not serve
 	Course *Course
 	before time.Time     // the last scrape before the window, zero where no scrape was seen
 	beyond time.Duration // by how much a shared window ends after the target's last scrape

@@ -249,7 +249,7 @@ func (x *play) watch() {
 	records := map[string]*incident.Record{}
 	alerter := &monitor.Alerter{Send: x.sent, Incident: func(id string) *view.Summary { return &records[id].Copy().Summary }}
 	x.monitor = monitor.New(monitor.Options{
-		Source: source.Over("the simulated cluster", &x.store), Diagnose: diagnose.Options{Pathologies: x.o.Pathologies}, Every: time.Hour, Log: log,
+		Source: source.OfCollector("the simulated cluster", &x.store), Diagnose: diagnose.Options{Pathologies: x.o.Pathologies}, Every: time.Hour, Log: log,
 		Listeners: []func(context.Context, *monitor.Evaluation){
 			func(_ context.Context, e *monitor.Evaluation) {
 				if x.result.Evaluations++; e.Err != nil {

@@ -77,7 +77,7 @@ vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} N
 		}
 		<-time.After(10 * time.Minute)
 		m := New(Options{
-			Source: source.Over("a slow store", slowly{store, &each, make(chan struct{}, 1)}), Diagnose: diagnose.Options{Pathologies: pathologies.All()},
+			Source: source.OfCollector("a slow store", slowly{store, &each, make(chan struct{}, 1)}), Diagnose: diagnose.Options{Pathologies: pathologies.All()},
 			Log: slog.New(slog.DiscardHandler),
 		})
 		evaluate := func() (state view.State, took time.Duration) {

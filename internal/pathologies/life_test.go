@@ -59,7 +59,7 @@ func TestASlowPageIsNoLostServer(t *testing.T) {
 // monitored is what a monitor says of what it has scraped.
 func monitored(t *testing.T, store *embedded.Store, at time.Time) diagnose.Diagnosis {
 	t.Helper()
-	src := source.Over("this monitor", store)
+	src := source.OfCollector("this monitor", store)
 	o, err := src.Options(t.Context(), at)
 	must.Succeed(t, err)
 	return run(t, src, o)

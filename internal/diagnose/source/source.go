@@ -321,8 +321,8 @@ func (s *Source) Restrict(match []*labels.Matcher) *Source {
 	return &c
 }
 
-// Among returns the same source with a further matcher for queries about the servers.
-func (s *Source) Among(match *labels.Matcher) *Source {
+// WithMatcher returns the same source with a further matcher for queries about the servers.
+func (s *Source) WithMatcher(match *labels.Matcher) *Source {
 	c := *s
 	c.matchers = append(slices.Clip(s.matchers), match)
 	return &c
@@ -420,8 +420,8 @@ func Redacted(raw string) string {
 	return u.Redacted()
 }
 
-// Over returns a source over samples that a scraper in this process collects continuously. The caller closes the
+// OfCollector returns a source over samples that a scraper in this process collects continuously. The caller closes the
 // storage behind it.
-func Over(name string, q metrics.Querier, matchers ...*labels.Matcher) *Source {
+func OfCollector(name string, q metrics.Querier, matchers ...*labels.Matcher) *Source {
 	return &Source{Querier: q, Name: name, matchers: matchers, opened: time.Now(), scraper: true}
 }

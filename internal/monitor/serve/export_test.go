@@ -48,7 +48,7 @@ func NewJudge(t *testing.T, q metrics.Querier, o diagnose.Options, every time.Du
 	s.collector, err = collect.Open(collect.Options{Dir: t.TempDir(), ExternalURL: s.external, Logger: s.cfg.Log, Registry: prometheus.NewRegistry()})
 	must.Succeed(t, err)
 	t.Cleanup(func() { s.collector.Close() })
-	s.source = source.Over("the simulated cluster", q)
+	s.source = source.OfCollector("the simulated cluster", q)
 	s.incidents, err = s.openIncidents(t.Context(), 0)
 	must.Succeed(t, err)
 	t.Cleanup(func() { s.incidents.Close(context.WithoutCancel(t.Context())) })

@@ -287,7 +287,7 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 	if s.cfg.Prometheus.Prometheus != "" {
 		s.source, err = source.Open(ctx, s.cfg.Prometheus)
 	} else {
-		s.source = source.Over("this monitor", s.collector)
+		s.source = source.OfCollector("this monitor", s.collector)
 		s.source.Arguments = "--prometheus " + render.ShellWord(s.external.String())
 	}
 	if err != nil {

@@ -401,7 +401,7 @@ func (s *stage) report() string {
 // diagnosePrometheus is what sixty diagnose --prometheus says of the monitor.
 func (s *stage) diagnosePrometheus() diagnose.Diagnosis {
 	s.t.Helper()
-	from := source.Over("the simulated cluster", s.store)
+	from := source.OfCollector("the simulated cluster", s.store)
 	o, err := from.Options(s.t.Context(), time.Now())
 	must.Succeed(s.t, err)
 	o.Pathologies = pathologies.All()

@@ -115,7 +115,7 @@ func (s *Shard) Narrow(ctx context.Context, from *source.Source, at time.Time) (
 			len(c.seen)),
 			"models are divided by their names: make fewer shards, or check --match")
 	}
-	out := from.Among(c.match)
+	out := from.WithMatcher(c.match)
 	if len(c.others) > 0 {
 		out.Querier = &own{out.Querier, c.others}
 	}

@@ -65,7 +65,7 @@ func seenBy(t *testing.T, q *store) map[string][]int {
 	for n := range shards {
 		s, err := shard.Parse(fmt.Sprintf("%d/%d", n+1, shards))
 		must.Succeed(t, err)
-		part, err := s.Narrow(t.Context(), source.Over("store", q), at)
+		part, err := s.Narrow(t.Context(), source.OfCollector("store", q), at)
 		if err != nil {
 			continue // it has no model
 		}
@@ -168,7 +168,7 @@ func TestTheStoreIsAskedOnceAMinute(t *testing.T) {
 		{60 * time.Minute, "new|old", 8},
 		{61 * time.Minute, "new", 10},
 	} {
-		part, err := s.Narrow(t.Context(), source.Over("store", q), at.Add(step.after))
+		part, err := s.Narrow(t.Context(), source.OfCollector("store", q), at.Add(step.after))
 		must.Succeed(t, err)
 		if m := part.Matchers()[0]; m.Name != "job" || m.Value != step.jobs || q.asked != step.asked {
 			t.Errorf("after %s: %s after %d questions, want job=~%q after %d", step.after, m, q.asked, step.jobs, step.asked)

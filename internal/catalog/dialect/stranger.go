@@ -46,6 +46,7 @@ var strangers = []stranger{
 	{[]string{"lmcache:", "lmcache_mp_"}, "a process of LMCache", "give the address of the server that it caches for, whose vllm:external_prefix_cache_* count its hits"},
 	{[]string{"litellm_", "dynamo_", "vllm_router_", "llm_d_epp_", "inference_extension_", "router_queueing_delay_seconds", "aibrix_"}, "a router before inference servers", "give the address of a server behind it"},
 	{[]string{"ray_"}, "a Ray node without vLLM's metrics", "start vLLM with its Ray metrics, and give the metrics export port of the node that it runs on"},
+	{[]string{"gen_ai_server_", "gen_ai_client_"}, "OpenTelemetry's gen_ai metrics, which do not show who waits", "give the engine's own /metrics: a histogram of requests that ended says nothing of those that hang"},
 	{[]string{"nginx_", "nginxexporter_build_info"}, "nginx", "give the address of the server behind it"},
 	{[]string{"envoy_"}, "Envoy", "give the address of the server behind it"},
 	{[]string{"haproxy_"}, "HAProxy", "give the address of the server behind it"},

@@ -11,6 +11,7 @@ func TestStranger(t *testing.T) {
 		{"go_goroutines prometheus_build_info prometheus_tsdb_head_series", "looks like a Prometheus server", "--prometheus"},
 		{"nginx_up nginx_connections_active", "looks like nginx", "behind it"},
 		{"python_info process_start_time_seconds http_requests_total", "looks like a Python program", "--disable-log-stats"},
+		{"gen_ai_server_time_to_first_token_seconds_bucket", "looks like OpenTelemetry's gen_ai metrics", "the engine's own /metrics"},
 		{"llamacpp:requests_processing llamacpp:prompt_tokens_total", "looks like llama.cpp's server", "Triton, and TensorRT-LLM, and TGI"},
 		{"lmcache_mp_lookup_hit_tokens_total lmcache_mp_l1_usage_ratio", "looks like a process of LMCache", "external_prefix_cache"},
 		{"go_goroutines shop_orders_total shop_carts other_x", `metrics begin with "shop_"`, "check the port"},

@@ -381,6 +381,7 @@ func (sh *shell) do(t *testing.T, line string) (code int, out string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Dir, cmd.Env = sh.dir, sh.env
+	cmd.WaitDelay = time.Minute // what it leaves behind would hold the output open for ever
 	var b bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &b, &b
 	must.Succeed(t, cmd.Start())

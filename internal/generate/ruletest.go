@@ -24,9 +24,10 @@ import (
 
 // Time in unit tests is stretched: the rules take a day as normal, and wait for minutes before they fire.
 const (
-	testScrape     = 15 * time.Second
-	testEvaluation = 90 * time.Second
-	testLength     = 4 * time.Hour
+	testScrape = 15 * time.Second
+	testLength = 4 * time.Hour
+	// CaseEvaluation is the longest interval at which rules are evaluated over a case: a restart lasts two minutes in it.
+	CaseEvaluation = 90 * time.Second
 	// mostSlowed bounds the stretching, so that growth stays fast enough to be seen.
 	mostSlowed = 12
 )
@@ -68,7 +69,7 @@ func RuleTests(
 	}
 	named := slices.ContainsFunc(cfg.Deployment.Dialects, func(d dialect.Dialect) bool { return d.Key() == v1.Key() })
 	// The normal value needs a number of evaluations: rules with a shorter interval need a finer test.
-	evaluation := min(testEvaluation, 3*cmp.Or(cfg.Interval, UsualInterval))
+	evaluation := min(CaseEvaluation, 3*cmp.Or(cfg.Interval, UsualInterval))
 	var left []string
 	for _, p := range cfg.Pathologies {
 		other := !named && !atGateway(p) || len(cfg.Measured) > 0
@@ -90,11 +91,10 @@ func RuleTests(
 		}
 		var tests []unitTest
 		for i, name := range []string{"fires", "nearmiss"} {
-			c, err := history.Open(dir, name)
+			c, err := OpenCase(dir, name)
 			if err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", p.ID, err)
 			}
-			c = c.Stretch(testScrape, min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes)))
 			tests = append(tests, unitTest{
 				p.ID + " " + name, i == 0, formatDuration(c.At.Truncate(time.Second)),
 				listTestSeries(c, seriesRead, target),
@@ -114,6 +114,16 @@ func RuleTests(
 			": theirs are for vLLM's newest names and the thresholds of the catalogue")
 	}
 	return files, notes, nil
+}
+
+// OpenCase reads the case file NAME.txt and slows it down to the pace at which servers are scraped, so that rules that
+// wait for minutes fire.
+func OpenCase(dir fs.FS, name string) (*history.Case, error) {
+	c, err := history.Open(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	return c.Stretch(testScrape, min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes))), nil
 }
 
 // exampleTarget returns labels of a target that the matchers of the deployment select.

@@ -36,7 +36,7 @@ func TestEveryAlertFiresAndStaysSilent(t *testing.T) {
 			alert := generate.AlertNames(&cfg.Deployment, p)[0]
 			for name, want := range map[string]bool{"fires": true, "nearmiss": false} {
 				c := openSlowly(t, p, name)
-				if firesOn(t, rules.Groups(), alert, c, evaluationOfCases, want) != want {
+				if firesOn(t, rules.Groups(), alert, c, generate.CaseEvaluation, want) != want {
 					t.Errorf("%s: the alert does not do what the case says", name)
 				}
 			}
@@ -53,21 +53,18 @@ func TestAServerHasItsOwnEnginesAlert(t *testing.T) {
 	down := byID("target-down")
 	dead := openSlowly(t, down, "fires")
 	for i, alert := range generate.AlertNames(&cfg.Deployment, down) {
-		if want := i == 0; firesOn(t, rules.Groups(), alert, dead, evaluationOfCases, want) != want {
+		if want := i == 0; firesOn(t, rules.Groups(), alert, dead, generate.CaseEvaluation, want) != want {
 			t.Errorf("%s: want firing %v", alert, want)
 		}
 	}
 }
 
-// evaluationOfCases is seldom enough for cases of hours: a restart is told for two minutes.
-const evaluationOfCases = 90 * time.Second
-
 // openSlowly reads a case and tells it at the pace at which servers are scraped.
 func openSlowly(t *testing.T, p *catalog.Pathology, name string) *history.Case {
 	t.Helper()
-	c, err := history.Open(os.DirFS(strings.ReplaceAll(p.ID, "-", "")+"/testdata"), name)
+	c, err := generate.OpenCase(os.DirFS(strings.ReplaceAll(p.ID, "-", "")+"/testdata"), name)
 	must.Succeed(t, err)
-	return c.Stretch(15*time.Second, min(12, 960/c.Scrapes))
+	return c
 }
 
 // usualRules are those of all alerts for servers of some dialects.

@@ -70,13 +70,11 @@ func (p *pool) explainAcross() {
 			if a.atGateway() != b.atGateway() {
 				explainOutcomes(a.outcomes, b.outcomes,
 					func(cause, o *outcome) bool {
-						return p.mayBeUpstream(a, o.part) &&
-							p.mayBeUpstream(b, cause.part)
+						return p.mayBeUpstream(a, o.part) && p.mayBeUpstream(b, cause.part)
 					})
 			} else if i != k && !a.atGateway() {
 				explainOutcomes(a.outcomes, b.outcomes, func(cause, o *outcome) bool {
-					return o.pathology.Across ||
-						cause.pathology.Everywhere
+					return o.pathology.Across || cause.pathology.Everywhere
 				})
 			}
 		}

@@ -61,8 +61,7 @@ func (j *judgement) reasonAgainstHealthy() string {
 func (v view) isFelt(when catalog.Cond) bool {
 	_, evidence := when.Eval(v)
 	return slices.ContainsFunc(evidence, func(e catalog.Evidence) bool {
-		return e.Holds == catalog.True &&
-			e.Role == catalog.Symptom
+		return e.Holds == catalog.True && e.Role == catalog.Symptom
 	})
 }
 

@@ -174,8 +174,7 @@ func (p *pool) judgePool(pathologies []*catalog.Pathology) {
 		if f.Pathology.Scope() != indicator.Gateway {
 			p.verdict.Workload = p.compareWithPast(f.Targets[0])
 		} else if !slices.ContainsFunc(p.findings, func(f Finding) bool {
-			return f.Status == Firing &&
-				f.Pathology.Scope() != indicator.Gateway
+			return f.Status == Firing && f.Pathology.Scope() != indicator.Gateway
 		}) {
 			p.verdict.Summary += notShown
 		}
@@ -194,8 +193,7 @@ func (p *pool) judgePool(pathologies []*catalog.Pathology) {
 // isServer reports whether a target of the pool serves a model itself.
 func (p *pool) isServer(name string) bool {
 	return slices.ContainsFunc(p.targets, func(i int) bool {
-		return p.snapshot.Targets[i].Name == name &&
-			p.snapshot.Targets[i].Serves()
+		return p.snapshot.Targets[i].Name == name && p.snapshot.Targets[i].Serves()
 	})
 }
 

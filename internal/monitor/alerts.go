@@ -114,8 +114,7 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 	var out []collect.Alert
 	// An alert about a gateway stays active until the gateway is read again, or is gone.
 	unread := slices.ContainsFunc(d.Targets, func(t diagnose.Target) bool {
-		return !t.Serves() &&
-			t.Life == identity.LifeLost
+		return !t.Serves() && t.Life == identity.LifeLost
 	})
 	var away time.Time
 	if a.Away != nil {

@@ -174,8 +174,8 @@ func get(n *yaml.Node, keys ...string) *yaml.Node {
 	return n
 }
 
-// str returns the text of a string or a number, "" for anything else. Aliases are followed to strings only, so that aliases of aliases cannot
-// multiply.
+// str returns the text of a string or a number, "" for anything else. Aliases are followed to strings only, so that
+// aliases of aliases cannot multiply.
 func str(n *yaml.Node, keys ...string) string {
 	n = get(n, keys...)
 	if n.Kind == yaml.AliasNode {

@@ -258,16 +258,14 @@ func ReadHistories(ctx context.Context, q metrics.Querier, s *identity.Scope, pa
 	until := past.To.Truncate(time.Millisecond)
 	var all, anew []*lookup
 	for _, g := range s.Groups(func(i int) (identity.Time, bool) {
-		return identity.Time{Period: past},
-			!s.Targets[i].IsGPU()
+		return identity.Time{Period: past}, !s.Targets[i].IsGPU()
 	}) {
 		l := &lookup{Group: g, extent: extent{from: until.Add(-fine - time.Millisecond), until: until}}
 		// for gateways, only the times of scrapes are queried
 		l.selector = l.selectorOfPlaces(func(p *place) bool { return p.marksScrapes() || !g.Lead.IsGateway() })
 		if !g.Lead.IsGateway() && past.Length() >= fine+2*interval {
 			l.coarseSelector, l.grid = l.selectorOfPlaces(func(p *place) bool {
-				return !p.marksScrapes() ||
-					p.column >= running
+				return !p.marksScrapes() || p.column >= running
 			}), coarseGrid(past, fine, interval)
 		}
 		l.recallHistories(s, known)
@@ -899,14 +897,12 @@ func (h *History) observedSeries(ivs []interval) *changepoint.Series {
 	}
 	if len(h.buckets[firstTokens]) == 0 {
 		sig(changepoint.Mean, 2, alike, func(to []float64, iv interval) []float64 {
-			return h.appendMean(to, firstTokens,
-				iv, 1)
+			return h.appendMean(to, firstTokens, iv, 1)
 		})
 	}
 	if len(h.buckets[tokenGaps]) == 0 {
 		sig(changepoint.Mean, 2, 1, func(to []float64, iv interval) []float64 {
-			return h.appendMean(to, tokenGaps, iv,
-				h.gapsWorth(iv))
+			return h.appendMean(to, tokenGaps, iv, h.gapsWorth(iv))
 		})
 	}
 	if h.rows == nil {

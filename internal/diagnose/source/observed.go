@@ -123,8 +123,7 @@ func (s *Source) measureModel(ctx context.Context, model string, from, to time.T
 	var release engine.Release
 	models := map[string]bool{}
 	found = slices.DeleteFunc(found, func(t diagnose.Target) bool {
-		return t.Problem != "" ||
-			t.Dialect.Engine != dialect.VLLM
+		return t.Problem != "" || t.Dialect.Engine != dialect.VLLM
 	})
 	if len(found) == 0 {
 		return nil, hint.With(errors.New("no vLLM server found"),
@@ -181,8 +180,7 @@ func OfModel(targets []diagnose.Target, name string) ([]diagnose.Target, error) 
 	}
 	all := slices.Sorted(maps.Keys(found))
 	named := slices.DeleteFunc(slices.Clone(all), func(full string) bool {
-		return name != "" && full != name &&
-			!strings.HasSuffix(full, "/"+name)
+		return name != "" && full != name && !strings.HasSuffix(full, "/"+name)
 	})
 	switch {
 	case found[name] != nil:

@@ -169,7 +169,6 @@ func Selector(match []*labels.Matcher) string {
 // invisible.
 func (p *Principal) Sees(values map[string]string) bool {
 	return !slices.ContainsFunc(p.Match, func(m *labels.Matcher) bool {
-		return values[m.Name] == "" ||
-			!m.Matches(values[m.Name])
+		return values[m.Name] == "" || !m.Matches(values[m.Name])
 	})
 }

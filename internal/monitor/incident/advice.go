@@ -399,8 +399,7 @@ func (r *Record) watchRestart(v *indexedDiagnosis, target int) {
 // apply notes that the cure was applied, as far as that can be seen.
 func (r *Record) apply(at time.Time, cure func(*catalog.Fix) bool) {
 	if a := r.Advice; a != nil && slices.ContainsFunc(a.Fixes, func(f catalog.Fix) bool {
-		return !f.Stops &&
-			cure(&f)
+		return !f.Stops && cure(&f)
 	}) {
 		a.Applied = &at
 	}

@@ -325,8 +325,7 @@ func (t *Notifier) worstAlert(alerts []*amalert.Alert) *amalert.Alert {
 	}
 	rankOf := func(a *amalert.Alert) int { return t.rank(string(a.Labels["severity"])) }
 	worst := slices.MaxFunc(alerts, func(a, b *amalert.Alert) int {
-		return cmp.Or(last(a).Compare(last(b)),
-			rankOf(a)-rankOf(b))
+		return cmp.Or(last(a).Compare(last(b)), rankOf(a)-rankOf(b))
 	})
 	a := worst.Alert
 	a.Labels = a.Labels.Clone()

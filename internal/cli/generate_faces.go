@@ -13,6 +13,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
 	"github.com/sixty-dev/sixty/internal/generate"
@@ -21,6 +22,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
+	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -60,7 +62,7 @@ func (f *dashboardFlags) generateFiles(ctx context.Context, stderr io.Writer) ([
 	rules := generate.RulesConfig{Set: settings.Set, Objectives: settings.Objectives}
 	cfg.Limit = rules.Limit
 	if settings.Objectives != nil {
-		cfg.Period = cmp.Or(f.period, burnrate.DefaultPeriod)
+		cfg.Period = cmp.Or(f.period, slo.DefaultPeriod)
 	}
 	return pack.Dashboards(cfg, f.out.format)
 }
@@ -98,7 +100,7 @@ func (f *scrapeFlags) register(s *pflag.FlagSet) {
 	s.StringVar(&f.cfg.Port, "port", "", "in Kubernetes: the port's name or number")
 	s.StringToStringVar(&f.cfg.MonitorLabels, "monitor-label", nil,
 		"add this label to the resource, by which an operator selects it: `name=value`")
-	s.DurationVar(&f.cfg.Interval, "interval", scrapeconfig.DefaultInterval, "scrape interval")
+	s.DurationVar(&f.cfg.Interval, "interval", metrics.DefaultInterval, "scrape interval")
 	s.BoolVar(&f.cfg.Lean, "lean", false, "drop unused series")
 	s.BoolVar(&f.cfg.ShortInstance, "short-instance", false, "remove the server's default port from the label instance")
 }

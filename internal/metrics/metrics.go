@@ -24,6 +24,9 @@ const MaxMagnitude = 1e24
 // writes are late.
 const Arrival = time.Minute
 
+// DefaultInterval is the scrape interval of a monitor, and of the configuration that is generated for a Prometheus.
+const DefaultInterval = 5 * time.Second
+
 // AtOnce bounds the concurrent queries of a diagnosis: enough to hide a remote server's latency, too few to be an
 // incident themselves.
 const AtOnce = 8

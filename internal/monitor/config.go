@@ -21,7 +21,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
-	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
+	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 )
 
@@ -221,7 +221,7 @@ func setScrapeInterval(cfg *config.Config, text []byte, every time.Duration) err
 	if every == 0 && said.Global.Text != "" {
 		return nil
 	}
-	each, global := model.Duration(cmp.Or(every, scrapeconfig.DefaultInterval)), &cfg.GlobalConfig
+	each, global := model.Duration(cmp.Or(every, metrics.DefaultInterval)), &cfg.GlobalConfig
 	global.ScrapeInterval, global.ScrapeTimeout = each, min(each, global.ScrapeTimeout)
 	for i, s := range cfg.ScrapeConfigs {
 		if said.Jobs[i].Text == "" {

@@ -51,6 +51,9 @@ type Objective struct {
 	TTFT, ITL, E2E Percentile
 }
 
+// DefaultPeriod is the period of an objective, and so of its error budget.
+const DefaultPeriod = 30 * 24 * time.Hour
+
 // A Percentile is a latency that a share of events keeps to. The zero value promises nothing.
 type Percentile struct {
 	Share  float64 // 0 to 1

@@ -38,7 +38,7 @@ type Config struct {
 	// Objectives are the entries of slo.yaml in order. The first entry that matches a target applies to it.
 	Objectives []slo.Objective
 
-	// Period is the period of an error budget, DefaultPeriod when 0.
+	// Period is the period of an error budget, slo.DefaultPeriod when 0.
 	Period time.Duration
 
 	// By lists the labels by which objectives are judged, {cluster, namespace, model_name} when empty. Labels that
@@ -163,7 +163,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, err
 	}
 	if c.Period == 0 {
-		c.Period = DefaultPeriod
+		c.Period = slo.DefaultPeriod
 	}
 	if err := checkPeriod(c.Period); err != nil {
 		return c, err

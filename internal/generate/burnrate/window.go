@@ -11,12 +11,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
-// The periods of an objective. In less than a week the error budget is so small that single requests decide; a period
-// longer than a quarter is of no use to anybody.
+// The bounds of an objective's period. In less than a week the error budget is so small that single requests decide; a
+// period longer than a quarter is of no use to anybody.
 const (
-	DefaultPeriod = 30 * day
-	MinPeriod     = 7 * day
-	MaxPeriod     = 92 * day
+	MinPeriod = 7 * day
+	MaxPeriod = 92 * day
 )
 
 const day = 24 * time.Hour

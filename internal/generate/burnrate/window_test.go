@@ -12,6 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
 func TestLevels(t *testing.T) {
@@ -90,7 +91,7 @@ func TestAlgebraOfBurnRates(t *testing.T) {
 
 // TestFastPagesAskForMostEvents looks at the share of bad events that pages at once.
 func TestFastPagesAskForMostEvents(t *testing.T) {
-	fast := Fast(DefaultPeriod, DefaultFast)
+	fast := Fast(slo.DefaultPeriod, DefaultFast)
 	for budget, want := range map[float64]float64{0.05: 0.5, 0.01: 0.5, 0.001: 0.108, 0.0001: 0.0108} {
 		if got := fast.Threshold(budget); math.Abs(got-want) > 1e-9 || !fast.Reachable(budget) {
 			t.Errorf("a budget of %g: pages at %g, want %g", budget, got, want)

@@ -17,7 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
-	"github.com/sixty-dev/sixty/internal/generate/burnrate"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // config is what sixty generate uses for servers of the given dialects.
 func config(t testing.TB, dialects ...string) dashboard.Config {
 	t.Helper()
-	cfg := dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod}
+	cfg := dashboard.Config{Pathologies: pathologies.All(), Period: slo.DefaultPeriod}
 	for _, id := range dialects {
 		d, err := dialect.Named(id)
 		must.Succeed(t, err)

@@ -109,7 +109,7 @@ func recorded(t *testing.T) []byte {
 func rules(t *testing.T) []rulefmt.RuleGroup {
 	t.Helper()
 	out, err := burnrate.Groups(burnrate.Config{
-		Period:     burnrate.DefaultPeriod,
+		Period:     slo.DefaultPeriod,
 		Objectives: []slo.Objective{{Name: "chat", TTFTP95: 500 * time.Millisecond, Availability: 0.999}},
 	})
 	must.Succeed(t, err)

@@ -241,7 +241,7 @@ func Everything(c Config) (files []generate.File, notes []string, err error) {
 		Deployment: c.Deployment, Pathologies: c.Pathologies, Runbooks: c.Runbooks, Limit: c.Limit,
 	}
 	if c.Objectives != nil {
-		layout.Period = cmp.Or(c.Period, burnrate.DefaultPeriod)
+		layout.Period = cmp.Or(c.Period, slo.DefaultPeriod)
 	}
 	for _, part := range []struct {
 		dir    string

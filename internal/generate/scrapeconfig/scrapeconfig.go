@@ -28,6 +28,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
@@ -87,12 +88,11 @@ func Servers() []string {
 	return out
 }
 
-// The bounds and the default of the scrape interval. Beyond a minute, alerts come minutes late; below a second, a
-// busy server cannot answer.
+// The bounds of the scrape interval. Beyond a minute, alerts come minutes late; below a second, a busy server cannot
+// answer.
 const (
-	DefaultInterval = 5 * time.Second
-	minInterval     = time.Second
-	maxInterval     = time.Minute
+	minInterval = time.Second
+	maxInterval = time.Minute
 )
 
 // Config selects the targets and the format. Only Format is required.
@@ -125,7 +125,7 @@ type Config struct {
 	// its resources by them.
 	MonitorLabels map[string]string
 
-	Interval time.Duration // 0: DefaultInterval
+	Interval time.Duration // 0: metrics.DefaultInterval
 
 	// Lean drops unused series: creation times except the one that reveals restarts, and Python's garbage collector.
 	Lean bool
@@ -257,7 +257,7 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) withInterval() Config {
-	c.Interval = cmp.Or(c.Interval, DefaultInterval)
+	c.Interval = cmp.Or(c.Interval, metrics.DefaultInterval)
 	return c
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/catalog/threshold"
-	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -71,7 +70,7 @@ func Impact(ctx context.Context, q metrics.Querier, c Config, of view.Summary) (
 	before := m.answers[first.key()].before.buckets[math.Inf(1)]
 	for _, p := range cmp.Or(limits.Objective, &slo.Objective{}).Promises() {
 		hurt := map[slo.Quantity]float64{slo.TTFT: out.Late, slo.Succeeded: out.Failed}[p.Quantity]
-		if share := hurt / (before / span * burnrate.DefaultPeriod.Seconds() * (1 - p.Share)); hurt > 0 && before > 0 &&
+		if share := hurt / (before / span * slo.DefaultPeriod.Seconds() * (1 - p.Share)); hurt > 0 && before > 0 &&
 			(out.BudgetShare == nil || share > *out.BudgetShare) {
 			out.BudgetShare = &share
 		}

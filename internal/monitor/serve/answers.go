@@ -20,7 +20,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
-	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
+	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -54,7 +54,7 @@ func (s *server) answers() map[string]http.Handler {
 // panels returns the dashboards' panels in the servers' metric names. They are rebuilt when servers change.
 func (s *server) panels(w http.ResponseWriter, r *http.Request) {
 	var seen detect.Exposed
-	interval, remote := scrapeconfig.DefaultInterval, s.cfg.Prometheus.Prometheus != ""
+	interval, remote := metrics.DefaultInterval, s.cfg.Prometheus.Prometheus != ""
 	if e := s.monitor.Latest(); e != nil {
 		for _, t := range e.Diagnosis.Targets {
 			if t.Problem == "" {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -22,7 +22,7 @@ func files(t testing.TB, change func(*dashboard.Config)) []generate.File {
 	t.Helper()
 	d, err := dialect.Named("vllm-v1")
 	must.Succeed(t, err)
-	cfg := dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod, Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}
+	cfg := dashboard.Config{Pathologies: pathologies.All(), Period: slo.DefaultPeriod, Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}
 	if change != nil {
 		change(&cfg)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/perses"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -19,7 +19,7 @@ func files(t testing.TB) []generate.File {
 	t.Helper()
 	d, err := dialect.Named("vllm-v1")
 	must.Succeed(t, err)
-	out, err := perses.Files(dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod, Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}})
+	out, err := perses.Files(dashboard.Config{Pathologies: pathologies.All(), Period: slo.DefaultPeriod, Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}})
 	must.Succeed(t, err)
 	return out
 }

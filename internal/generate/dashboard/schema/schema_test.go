@@ -15,8 +15,8 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/perses"
@@ -45,7 +45,7 @@ func TestDashboardsFitTheSchemasOfGrafanaAndPerses(t *testing.T) {
 	for _, id := range []string{"vllm-v1", "vllm-v0"} {
 		d, err := dialect.Named(id)
 		must.Succeed(t, err)
-		cfg := dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod, Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}
+		cfg := dashboard.Config{Pathologies: pathologies.All(), Period: slo.DefaultPeriod, Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}
 		for typ, render := range map[string]func(dashboard.Config) ([]generate.File, error){
 			"GrafanaDashboard": grafana.Files, "PersesDashboard": perses.Files,
 		} {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// made is a timeline while a test makes it; times are microseconds.
+// made is a timeline that a test makes. Times are microseconds.
 type made struct {
 	*Timeline
 	corr uint32
@@ -16,20 +16,24 @@ type made struct {
 
 func newMade() *made { return &made{Timeline: New("test", "test", 0)} }
 
-// on adds a kernel without its launch.
+func (m *made) event(name string, start, dur int64, corr uint32) Event {
+	return Event{Start: us * start, Dur: us * dur, Name: m.Names.ID([]byte(name)), Correlation: corr}
+}
+
+// on adds an activity without its launch.
 func (m *made) on(device int, stream int64, kind Kind, name string, start, dur int64) {
-	m.AddActivity(0, device, stream, kind, Event{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Size: 1})
+	m.AddActivity(0, device, stream, kind, m.event(name, start, dur, 0))
 }
 
 // launched adds a kernel and its launch of 5 µs.
 func (m *made) launched(name string, launch, start, dur int64) {
 	m.corr++
 	m.call(Runtime, "cudaLaunchKernel", launch, 5, m.corr)
-	m.AddActivity(0, 0, 7, Kernel, Event{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Size: 1, Correlation: m.corr})
+	m.AddActivity(0, 0, 7, Kernel, m.event(name, start, dur, m.corr))
 }
 
 func (m *made) call(class Class, name string, start, dur int64, corr uint32) {
-	m.AddCall(0, 1, class, Event{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Correlation: corr})
+	m.AddCall(0, 1, class, m.event(name, start, dur, corr))
 }
 
 func (m *made) device(t *testing.T) (*Analysis, *Device) {
@@ -44,37 +48,48 @@ func (m *made) device(t *testing.T) (*Analysis, *Device) {
 
 const us = 1000
 
-// TestOverlapCountsOnce: two streams compute at once, communication is hidden in part, a
-// copy behind a kernel costs nothing.
+// TestOverlapCountsOnce runs two kernels at once, communication that is partly hidden, and a partly hidden copy.
 func TestOverlapCountsOnce(t *testing.T) {
 	m := newMade()
 	m.on(0, 1, Kernel, "sgemm", 0, 100)
 	m.on(0, 2, Kernel, "flash_fwd_kernel", 50, 100) // 50 both, 50 alone
 	m.on(0, 3, Kernel, "ncclDevKernel_AllReduce_Sum", 120, 80)
-	m.on(0, 4, Copy, "Memcpy HtoD (Host -> Device)", 140, 80)
-	m.on(0, 4, Copy, "Memcpy HtoD (Host -> Device)", 300, 100)
+	m.on(0, 4, Memcpy, "Memcpy HtoD (Host -> Device)", 140, 80)
+	m.on(0, 4, Memcpy, "Memcpy HtoD (Host -> Device)", 300, 100)
 	_, d := m.device(t)
-	for name, x := range map[string][2]int64{
-		"wall": {d.Wall, 400}, "busy": {d.Busy, 320}, "compute": {d.Compute, 150}, "communication": {d.Communication, 80}, "hidden": {d.Hidden, 30}, "exposed": {d.Exposed, 50},
-		"copies": {d.ExposedCopies, 120}, "GEMM": {d.Group[GEMM].Time, 75}, "attention": {d.Group[Attention].Time, 75}, "sum of GEMM": {d.Group[GEMM].Sum, 100}, "idle": {d.IdleTime(), 80},
+	for _, tc := range []struct {
+		name      string
+		got, want int64
+	}{
+		{"wall", d.Wall, 400},
+		{"busy", d.Busy, 320},
+		{"idle", d.IdleTime(), 80},
+		{"compute", d.Compute, 150},
+		{"communication", d.Communication, 80},
+		{"hidden", d.Hidden, 30},
+		{"exposed", d.Exposed, 50},
+		{"copies", d.ExposedCopies, 120},
+		{"GEMM", d.Group[GEMM].Time, 75},
+		{"attention", d.Group[Attention].Time, 75},
+		{"sum of GEMM", d.Group[GEMM].Sum, 100},
 	} {
-		if x[0] != x[1]*us {
-			t.Errorf("%s: %d ns, want %d µs", name, x[0], x[1])
+		if tc.got != tc.want*us {
+			t.Errorf("%s: %d ns, want %d µs", tc.name, tc.got, tc.want)
 		}
 	}
 }
 
-// TestCausesOfIdleness makes each once.
+// TestCausesOfIdleness makes a gap of each of six causes.
 func TestCausesOfIdleness(t *testing.T) {
 	m := newMade()
 	m.launched("sgemm", 0, 10, 90)                           // until 100
-	m.launched("sgemm", 50, 102, 98)                         // 2 µs behind it: a launch gap
-	m.launched("sgemm", 260, 270, 30)                        // 60 µs late, and 10 to launch
+	m.launched("sgemm", 50, 102, 98)                         // 2 µs after it: a launch gap
+	m.launched("sgemm", 260, 270, 30)                        // launched 60 µs late, started 10 µs later
 	m.launched("ncclDevKernel_AllReduce_Sum", 280, 300, 100) // no gap
-	m.launched("sgemm", 281, 500, 100)                       // queued, 100 µs behind communication
-	m.launched("sgemm", 282, 700, 100)                       // queued, 100 µs behind computation
-	m.launched("sgemm", 30_790, 30_800, 100)                 // 29,990 late with nothing on the host
-	m.on(0, 7, Kernel, "sgemm", 30_950, 50)                  // 50 µs, launch unknown
+	m.launched("sgemm", 281, 500, 100)                       // queued, 100 µs after communication
+	m.launched("sgemm", 282, 700, 100)                       // queued, 100 µs after computation
+	m.launched("sgemm", 30_790, 30_800, 100)                 // 29,990 µs late, and no call on the host
+	m.on(0, 7, Kernel, "sgemm", 30_950, 50)                  // 50 µs, no launch in the trace
 	_, d := m.device(t)
 	for cause, want := range map[Cause]int64{
 		LaunchGap: 2 + 10 + 10, HostLate: 60, CommWait: 100, Dependency: 100, HostQuiet: 29_990, NotRecorded: 50, CopyWait: 0,
@@ -85,8 +100,8 @@ func TestCausesOfIdleness(t *testing.T) {
 	}
 }
 
-// TestWaitingInPythonIsNothingToDo also where it is short.
-func TestWaitingInPythonIsNothingToDo(t *testing.T) {
+// TestAShortWaitInPythonIsNothingToDo needs no minimum duration, unlike a time without recorded calls.
+func TestAShortWaitInPythonIsNothingToDo(t *testing.T) {
 	m := newMade()
 	m.Timeline.Stacks = true
 	m.launched("sgemm", 0, 10, 90)
@@ -102,8 +117,7 @@ func TestWaitingInPythonIsNothingToDo(t *testing.T) {
 	}
 }
 
-// TestKernelsBelongToTheStepThatLaunchedThem reads vLLM's annotations, and gives kernels to the step that launched them,
-// also where the device is a step behind.
+// TestKernelsBelongToTheStepThatLaunchedThem has a device that runs a step's kernels during the next step on the host.
 func TestKernelsBelongToTheStepThatLaunchedThem(t *testing.T) {
 	m := newMade()
 	m.call(Annotation, "execute_context_1(512)_generation_0(0)", 0, 900, 0)
@@ -112,7 +126,7 @@ func TestKernelsBelongToTheStepThatLaunchedThem(t *testing.T) {
 	m.launched("sgemm", 1100, 1500, 400)
 	m.launched("flash_fwd_kernel", 1110, 1900, 100)
 	m.call(Annotation, "execute_8_context_0(sq0sk0sqsq0sqsk0)_generation_8(sq8sk900sqsq8sqsk900)", 2000, 500, 0)
-	m.launched("sgemm", 2600, 2700, 100) // of sampling, behind the annotation
+	m.launched("sgemm", 2600, 2700, 100) // of sampling, after the annotation
 	a, _ := m.device(t)
 	if len(a.Steps) != 3 || a.StepsBy != stepWays[byVLLM].title || a.Workload != VLLM {
 		t.Fatalf("%d steps by %q", len(a.Steps), a.StepsBy)
@@ -133,21 +147,19 @@ func TestKernelsBelongToTheStepThatLaunchedThem(t *testing.T) {
 	}
 }
 
-// TestGraphs counts what a graph replayed.
-func TestGraphs(t *testing.T) {
+func TestKernelsOfAGraphAreCountedAsReplayed(t *testing.T) {
 	m := newMade()
 	m.call(Runtime, "cudaGraphLaunch", 0, 5, 9)
 	for i := range int64(10) {
-		m.AddActivity(0, 0, 7, Kernel, Event{Start: (10 + 5*i) * us, Dur: 4 * us, Name: m.Names.ID([]byte("sgemm")), Correlation: 9})
+		m.AddActivity(0, 0, 7, Kernel, m.event("sgemm", 10+5*i, 4, 9))
 	}
 	a, d := m.device(t)
-	if d.Graph != 10 || d.Small != 10 || a.Host.GraphLaunches != 1 || d.Idle[LaunchGap] != 9*us {
+	if d.GraphKernels != 10 || d.SmallKernels != 10 || a.Host.GraphLaunches != 1 || d.Idle[LaunchGap] != 9*us {
 		t.Errorf("%+v, %+v", d, a.Host)
 	}
 }
 
-// TestVagueKernelsAreWhatTheyAreLaunchedFor: a product below attention is attention.
-func TestVagueKernelsAreWhatTheyAreLaunchedFor(t *testing.T) {
+func TestAGenericKernelHasTheGroupOfItsLauncher(t *testing.T) {
 	m := newMade()
 	m.call(Op, "aten::scaled_dot_product_attention", 0, 100, 0)
 	m.call(Op, "aten::bmm", 10, 50, 0)
@@ -158,16 +170,17 @@ func TestVagueKernelsAreWhatTheyAreLaunchedFor(t *testing.T) {
 	m.call(Op, "aten::scaled_dot_product_attention", 500, 100, 0)
 	m.launched("rms_norm_kernel", 510, 520, 40)
 	a, d := m.device(t)
-	if d.Group[Attention].Time != 50*us || d.Group[Sampling].Time != 50*us || d.Group[Norm].Time != 90*us || d.Group[GEMM].Time != 0 {
-		t.Errorf("%v", d.Group)
+	for g, want := range map[Group]int64{Attention: 50, Sampling: 50, Norm: 90, GEMM: 0} {
+		if got := d.Group[g].Time; got != want*us {
+			t.Errorf("%s: %d ns, want %d µs", g, got, want)
+		}
 	}
 	if k := a.Kernels[0]; k.Name != "rms_norm_kernel" || k.Below != "attention" { // name and launcher disagree
 		t.Errorf("%+v", k)
 	}
 }
 
-// TestWithoutADevice: operators are no device's work; the steps are told.
-func TestWithoutADevice(t *testing.T) {
+func TestATraceWithoutADeviceHasSteps(t *testing.T) {
 	m := newMade()
 	m.call(Annotation, "execute_context_0(0)_generation_8(8)", 0, 1000, 0)
 	m.call(Op, "aten::linear", 100, 400, 0)
@@ -178,12 +191,12 @@ func TestWithoutADevice(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	if empty := Analyze(newMade().Timeline); empty.HostOnly {
-		t.Error("a trace that holds nothing holds operators")
+		t.Error("an empty trace has operators")
 	}
 }
 
-// TestOtherEngines have kernels of vLLM, and not its flags.
-func TestOtherEngines(t *testing.T) {
+// TestAnEngineIsDetectedByItsAnnotations, although every engine here runs a kernel of vLLM.
+func TestAnEngineIsDetectedByItsAnnotations(t *testing.T) {
 	for note, want := range map[string]Workload{
 		"": Model, "gpu_model_runner: preprocess": VLLM, "[Executor] _forward_step 3: 0 ctx reqs, 8 gen reqs": TensorRTLLM,
 		"sglang/srt/managers/scheduler.py(700): run_batch": SGLang, "transformers/generation/utils.py(2000): generate": LLM,
@@ -198,8 +211,8 @@ func TestOtherEngines(t *testing.T) {
 	}
 }
 
-// TestFilesAreNames of ranks that do not say which they are; unknown kernels are told of.
-func TestFilesAreNames(t *testing.T) {
+// TestRanksWithoutANumberAreNamedAfterTheirFiles, and a kernel without a rule is in the notes.
+func TestRanksWithoutANumberAreNamedAfterTheirFiles(t *testing.T) {
 	var ranks []*Analysis
 	for _, file := range []string{"dir/tp0.json.gz", "dir/tp1.json.gz"} {
 		m := newMade()
@@ -217,19 +230,19 @@ func TestFilesAreNames(t *testing.T) {
 	}
 }
 
-// TestMemsetsDoNotCountAsCopies: what waits for one, or one that waits, is an order of streams.
+// TestMemsetsDoNotCountAsCopies: an idle time before a memset waits for another stream, not for a copy.
 func TestMemsetsDoNotCountAsCopies(t *testing.T) {
 	m := newMade()
 	m.launched("sgemm", 0, 10, 50)
 	m.call(Runtime, "cudaMemsetAsync", 20, 5, 900)
-	m.AddActivity(0, 0, 7, Set, Event{Start: 160 * us, Dur: us, Name: m.Names.ID([]byte("Memset (Device)")), Correlation: 900})
+	m.AddActivity(0, 0, 7, Memset, m.event("Memset (Device)", 160, 1, 900))
 	if _, d := m.device(t); d.Idle[CopyWait] != 0 || d.Idle[Dependency] != 100*us {
 		t.Errorf("%v", d.Idle)
 	}
 }
 
-// TestStragglers finds the device that the others wait for without a common clock.
-func TestStragglers(t *testing.T) {
+// TestTheStragglerHasTheShortestCollectives, although the ranks' clocks differ.
+func TestTheStragglerHasTheShortestCollectives(t *testing.T) {
 	var ranks []*Analysis
 	for rank, waits := range [][]int64{{100, 100, 100}, {20, 20, 20}} {
 		m := newMade()
@@ -240,13 +253,16 @@ func TestStragglers(t *testing.T) {
 		m.Close()
 		ranks = append(ranks, Analyze(m.Timeline))
 	}
-	s := Combine(ranks).Straggle
-	if !s.Known || s.Collectives != 3 || s.Last != "rank 1, GPU 0" || s.LastShare != 1 || math.Abs(s.Share-240.0/(500+420)) > 1e-9 {
+	s := Combine(ranks).Stragglers
+	if !s.Known || s.Collectives != 3 || s.Last != "rank 1, GPU 0" || s.LastShare != 1 {
 		t.Errorf("%+v", s)
+	}
+	if math.Abs(s.Share-240.0/(500+420)) > 1e-9 {
+		t.Errorf("share %f", s.Share)
 	}
 }
 
-// TestPartsAddUp holds for any activities: overlapping, of no length, out of order.
+// TestPartsAddUp tests any activities: overlapping, without duration, out of order.
 func TestPartsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMade()
@@ -284,8 +300,12 @@ func TestPartsAddUp(t *testing.T) {
 		for _, g := range d.Group {
 			groups += g.Time
 		}
-		if d.Busy != busy*us || d.Wall != (last-first)*us || idle != d.Wall-d.Busy || groups != d.Busy || d.Compute+d.Exposed+d.ExposedCopies != d.Busy || d.Hidden+d.Exposed != d.Communication {
-			t.Fatalf("busy %d of %d, want %d of %d; idle %d, groups %d", d.Busy, d.Wall, busy*us, (last-first)*us, idle, groups)
+		if d.Busy != busy*us || d.Wall != (last-first)*us || idle != d.Wall-d.Busy || groups != d.Busy {
+			t.Fatalf("busy %d of %d, want %d of %d; idle %d, groups %d",
+				d.Busy, d.Wall, busy*us, (last-first)*us, idle, groups)
+		}
+		if d.Compute+d.Exposed+d.ExposedCopies != d.Busy || d.Hidden+d.Exposed != d.Communication {
+			t.Fatalf("%+v", d.Breakdown)
 		}
 	})
 }
@@ -303,30 +323,29 @@ func TestShortenedNamesStayDistinct(t *testing.T) {
 }
 
 func TestStepOf(t *testing.T) {
-	for name, want := range map[string]*batch{
+	for name, want := range map[string]*stepName{
 		"execute_context_2(300)_generation_16(16)":                           {Batch{Mixed, 2, 300, 16, 16}, byVLLM},
 		"execute_context_0(0)_generation_0(0)":                               {},
 		"execute_context_x(0)_generation_0(0)":                               nil,
 		"execute_context_1(5)_generation_":                                   nil,
 		"execute_context_99999999999999999999(5)_generation_1(1)":            nil,
-		"ProfilerStep#12":                                                    {rank: byProfiler},
+		"ProfilerStep#12":                                                    {way: byProfiler},
 		"aten::mm":                                                           nil,
-		"gpu_model_runner: preprocess":                                       {rank: byRunner},
+		"gpu_model_runner: preprocess":                                       {way: byRunner},
 		"[Executor] _forward_step 7: 1 ctx reqs, 512 ctx tokens, 8 gen reqs": {Batch{Mixed, 1, 512, 8, 8}, byTensorRT},
 		"[Executor] _forward_step: 0 ctx reqs, 3 gen reqs":                   {Batch{Decode, 0, 0, 3, 3}, byTensorRT},
 		"[Executor] _forward_step 7: x ctx reqs":                             nil,
 		"step[DECODE bs=8]":                                                  {Batch{Phase: Decode}, byRange},
-		"vllm/v1/worker/gpu_worker.py(500): execute_model":                   {rank: byModel},
+		"vllm/v1/worker/gpu_worker.py(500): execute_model":                   {way: byModel},
 	} {
-		got := stepOf(name)
+		got := parseStep(name)
 		if (got == nil) != (want == nil) || got != nil && *got != *want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
 }
 
-// TestCompare tells a change from chance.
-func TestCompare(t *testing.T) {
+func TestCompareDistinguishesAChangeFromChance(t *testing.T) {
 	of := func(mean int64, noise func(i int64) int64) *Profile {
 		m := newMade()
 		for i := range int64(20) {
@@ -374,15 +393,14 @@ func TestAnEmptyTimelineHasNoShares(t *testing.T) {
 	m.Close()
 	a := Analyze(m.Timeline)
 	p := Combine([]*Analysis{a})
-	if p.Devices != 0 || p.Share(5) != 0 || p.OfBusy(5) != 0 {
+	if p.Devices != 0 || p.Share(5) != 0 || p.ShareOfBusy(5) != 0 {
 		t.Errorf("%+v", p)
 	}
 }
 
-// TestLogAt finds every event again, in chunks of all sizes.
-func TestLogAt(t *testing.T) {
+func TestAChunkListReturnsEveryElement(t *testing.T) {
 	var l chunkList[int]
-	for i := range 3*chunk + 7 {
+	for i := range 3*maxChunk + 7 {
 		l.add(i)
 	}
 	for i := range l.n {
@@ -392,8 +410,7 @@ func TestLogAt(t *testing.T) {
 	}
 }
 
-// TestGraphsWithoutTheirKernelsAreCountedOnce: each device counts its own.
-func TestGraphsWithoutTheirKernelsAreCountedOnce(t *testing.T) {
+func TestEachDeviceCountsItsGraphsWithoutKernels(t *testing.T) {
 	tl := New("two devices", "Nsight Systems", 0)
 	name := tl.Names.ID([]byte(WholeGraph))
 	for device := range 2 {
@@ -403,7 +420,7 @@ func TestGraphsWithoutTheirKernelsAreCountedOnce(t *testing.T) {
 	}
 	tl.Close()
 	p := Combine([]*Analysis{Analyze(tl)})
-	if p.WholeGraph != 6 || p.Runs != 6 {
-		t.Errorf("%d graphs without their kernels among %d kernels, want 6 of 6", p.WholeGraph, p.Runs)
+	if p.WholeGraphs != 6 || p.KernelRuns != 6 {
+		t.Errorf("%d graphs without their kernels among %d kernels, want 6 of 6", p.WholeGraphs, p.KernelRuns)
 	}
 }

@@ -10,11 +10,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/heap"
 )
 
+// A lane is one kind of activities of a stream.
 type lane struct {
-	process *host
+	process *process
 	kind    Kind
 }
 
+// running is an activity that has begun.
 type running struct {
 	end   int64
 	group Group
@@ -23,26 +25,26 @@ type running struct {
 // ComesBefore orders activities by their ends.
 func (r running) ComesBefore(o running) bool { return r.end < o.end }
 
-// sweep goes through one device's activities by time.
+// A sweep goes through one device's activities by time.
 type sweep struct {
 	*analyzer
 	d       *Device
 	active  heap.Heap[running]
-	count   [Groups]int
-	mask    uint32 // groups that run
-	at      int64
-	current *Step
-	none    Step  // receives the times outside of steps
-	last    Group // group of the activity that began last
+	count   [Groups]int // active activities by group
+	mask    uint32      // a bit for each group with active activities
+	at      int64       // time up to which all time is attributed
+	current *Step       // of the activity that began last
+	none    Step        // stands for the step of activities outside of steps
 
-	lastKind Kind
-	longest  heap.Heap[Gap] // the longest gaps, the shortest of them first
+	lastGroup Group // of the activity that began last
+	lastKind  Kind
+	longest   heap.Heap[Gap] // the longest gaps, the shortest of them first
 }
 
-// computing is every group except communication and copies.
+// computing is the mask of all groups except communication and copies.
 const computing = 1<<Communication - 1
 
-// attributeTime gives the time until to, in which the running activities do not change, to their groups.
+// attributeTime gives the time from s.at to a later one, in which the active activities do not change, to their groups.
 func (s *sweep) attributeTime(to int64) {
 	t := to - s.at
 	if t <= 0 {
@@ -52,25 +54,25 @@ func (s *sweep) attributeTime(to int64) {
 		s.at = to
 		return
 	}
-	d, current, compute, communicates := s.d, s.current, s.mask&computing, s.mask>>Communication&1 != 0
-	whose := compute
+	d, current, communicates := s.d, s.current, s.mask>>Communication&1 != 0
+	owners := s.mask & computing // the groups that share the time
 	switch {
-	case compute != 0:
+	case owners != 0:
 		d.Compute += t
 		if communicates {
 			d.Hidden += t
 		}
 	case communicates:
-		whose = 1 << Communication
+		owners = 1 << Communication
 		d.Exposed += t
 		current.Exposed += t
 	default:
-		whose = 1 << Copies
+		owners = 1 << Copies
 		d.ExposedCopies += t
 	}
-	n := int64(bits.OnesCount32(whose))
-	for rest := t % n; whose != 0; whose, rest = whose&(whose-1), 0 {
-		g := bits.TrailingZeros32(whose)
+	n := int64(bits.OnesCount32(owners))
+	for rest := t % n; owners != 0; owners, rest = owners&(owners-1), 0 {
+		g := bits.TrailingZeros32(owners)
 		d.Group[g].Time += t/n + rest
 		current.Group[g] += t/n + rest
 	}
@@ -85,7 +87,7 @@ func (s *sweep) attributeTime(to int64) {
 	s.at = to
 }
 
-// advanceTo ends the activities that end by a time.
+// advanceTo ends the activities that end by a time, and attributes the time until the last of these ends.
 func (s *sweep) advanceTo(to int64) {
 	for len(s.active) > 0 && s.active[0].end <= to {
 		r := s.active.Pop()
@@ -112,8 +114,8 @@ func (s *sweep) beginActivity(c lane, a *Event) {
 	s.attributeTime(a.Start)
 	s.at = max(s.at, a.Start)
 	s.current = current
-	g := s.classifyActivity(a, c, l)
-	s.last, s.lastKind = g, c.kind
+	g := s.countActivity(a, c.kind, l)
+	s.lastGroup, s.lastKind = g, c.kind
 	end := a.Start + a.Dur
 	if !current.begunOnDevice {
 		current.GPUFrom, current.begunOnDevice = a.Start, true
@@ -128,14 +130,13 @@ func (s *sweep) beginActivity(c lane, a *Event) {
 	}
 }
 
-func (s *sweep) classifyActivity(a *Event, c lane, l *launch) Group {
-	d, m := s.d, &s.infoByName[a.Name]
+// countActivity adds an activity to its group and its kernel, and returns the group. l is its launch, or nil.
+func (s *sweep) countActivity(a *Event, kind Kind, l *launch) Group {
+	d, info := s.d, &s.infoByName[a.Name]
 	g := Copies
-	if c.kind == Kernel {
-		g = s.classifyKernel(a, m, l)
-	}
-	if g == Communication && (m.ranks || l != nil && l.ranks) {
-		d.Exchanged += a.Dur
+	if kind == Kernel {
+		g = s.groupOf(info, l)
+		s.countKernel(a, g, info)
 	}
 	t := &d.Group[g]
 	t.Sum += a.Dur
@@ -144,54 +145,69 @@ func (s *sweep) classifyActivity(a *Event, c lane, l *launch) Group {
 		t.Bytes += float64(a.Size)
 		t.Known += a.Dur
 	}
-	graph := l != nil && l.inGraph
-	if graph {
-		d.Graph++
+	if l != nil && l.inGraph {
+		d.GraphKernels++
 	}
-	if g == Communication && len(d.Waits) < maxWaits {
-		d.Waits, d.WaitSteps = append(d.Waits, a.Dur), append(d.WaitSteps, -1)
-		if l != nil {
-			d.WaitSteps[len(d.Waits)-1] = l.step
-		}
+	if g == Communication {
+		s.countCommunication(a, info, l)
 	}
-	s.tallyKernel(a, g, graph, l)
+	s.addToStat(a, g, l)
 	return g
 }
 
-// classifyKernel finds a kernel's group by its name, and by its launcher if the name says only how it computes.
-func (s *sweep) classifyKernel(a *Event, m *nameInfo, l *launch) Group {
-	d, g := s.d, m.Group
-	d.Runs++
-	if m.wholeGraph {
-		d.WholeGraph++
-	}
-	if a.Dur < small {
-		d.Small++
-		d.SmallTime += a.Dur
-	}
+// groupOf returns a kernel's group, by its name and, if the name is generic, by its launcher.
+func (s *sweep) groupOf(info *nameInfo, l *launch) Group {
+	g := info.Group
 	switch {
-	case l == nil || !m.How:
-	case l.gives != Groups:
+	case l == nil || !info.Generic:
+	case l.gives != noGroup:
 		g = l.gives
-	case g == Other && l.hint != Groups:
+	case g == Other && l.hint != noGroup:
 		g = l.hint
 	}
-	if g == Sampling && m.How && !s.Workload.Samples() && (l == nil || l.gives != Sampling) {
-		g = Elementwise // sorting, and random numbers
-	}
-	if g == Attention && m.How {
-		d.Unfused += a.Dur
-	}
-	if (g == Elementwise || g == Activation) && m.Library == "Triton" {
-		d.Compiled += a.Dur
+	if g == Sampling && info.Generic && !s.Workload.Samples() && (l == nil || l.gives != Sampling) {
+		return Elementwise // sorting, or random numbers
 	}
 	return g
+}
+
+func (s *sweep) countKernel(a *Event, g Group, info *nameInfo) {
+	d := s.d
+	d.KernelRuns++
+	if info.wholeGraph {
+		d.WholeGraphs++
+	}
+	if a.Dur < smallKernel {
+		d.SmallKernels++
+		d.SmallKernelTime += a.Dur
+	}
+	if g == Attention && info.Generic {
+		d.Unfused += a.Dur
+	}
+	if (g == Elementwise || g == Activation) && info.Library == "Triton" {
+		d.Compiled += a.Dur
+	}
 }
 
 // maxWaits is how many communication kernels of a device are compared between ranks.
 const maxWaits = 1 << 14
 
-func (s *sweep) tallyKernel(a *Event, g Group, graph bool, l *launch) {
+func (s *sweep) countCommunication(a *Event, info *nameInfo, l *launch) {
+	d := s.d
+	if info.exchanges || l != nil && l.exchanges {
+		d.Exchanged += a.Dur
+	}
+	if len(d.Waits) < maxWaits {
+		step := int32(-1)
+		if l != nil {
+			step = l.step
+		}
+		d.Waits, d.WaitSteps = append(d.Waits, a.Dur), append(d.WaitSteps, step)
+	}
+}
+
+// addToStat adds a run to the statistics of its kernel. A kernel has statistics for each group that its runs are in.
+func (s *sweep) addToStat(a *Event, g Group, l *launch) {
 	key := uint64(a.Name)<<8 | uint64(g)
 	k := s.kernelStats[key]
 	if k == nil {
@@ -203,16 +219,17 @@ func (s *sweep) tallyKernel(a *Event, g Group, graph bool, l *launch) {
 	k.Sum += a.Dur
 	k.Max = max(k.Max, a.Dur)
 	k.Squares += float64(a.Dur) / 1e9 * float64(a.Dur) / 1e9
-	if graph {
+	if l == nil {
+		return
+	}
+	if l.inGraph {
 		k.Graph++
 	}
-	if l != nil {
-		k.Operator = s.Timeline.Names.Text[l.op]
-		if l.gives != Groups && l.gives != g {
-			k.Below = l.gives.String()
-		}
-		s.addWork(a, g, l)
+	k.Operator = s.Timeline.Names.Text[l.op]
+	if l.gives != noGroup && l.gives != g {
+		k.Below = l.gives.String()
 	}
+	s.addCost(a, g, l)
 }
 
 func (z *analyzer) sweepDevices() {
@@ -229,12 +246,12 @@ func (z *analyzer) sweepDevice(id int, streams []*Stream) {
 	s.current = &s.none
 	var logs []*Log
 	var lanes []lane
-	all := never
+	all := emptySpan
 	for _, st := range streams {
-		for k := range st.Work {
-			if l := &st.Work[k]; l.n > 0 {
+		for k := range st.Activities {
+			if l := &st.Activities[k]; l.n > 0 {
 				all.cover(l)
-				logs, lanes = append(logs, l), append(lanes, lane{z.hostOf(st.Process), Kind(k)})
+				logs, lanes = append(logs, l), append(lanes, lane{z.processOf(st.Process), Kind(k)})
 			}
 		}
 	}
@@ -251,6 +268,7 @@ func (z *analyzer) sweepDevice(id int, streams []*Stream) {
 	z.Devices = append(z.Devices, d)
 }
 
+// finishAnalysis sets the steps' periods on the device, sorts the kernels, and computes the rates of operators.
 func (z *analyzer) finishAnalysis() {
 	for i := range z.Steps {
 		a, b := &z.Steps[i], &z.Steps[min(i+1, len(z.Steps)-1)]

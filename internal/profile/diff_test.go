@@ -8,18 +8,17 @@ import (
 	"testing"
 )
 
-// edit is what is done to a trace that a test makes.
+// edit changes a trace.
 type edit struct {
-	kernel  string  // what is changed; "" is none
-	slower  float64 // each launch takes so many times as long
-	times   int     // how often it is launched for once
-	instead string  // another kernel
+	kernel  string  // part of the name of the kernels to change; "" is none
+	slower  float64 // factor of their duration
+	times   int     // launches instead of one
+	instead string  // another name
 	between int64   // µs that the host computes before each step
-	late    int64   // µs that each launch comes after the kernel before has ended
-	stall   int64   // µs, once
+	stall   int64   // µs that the host computes once
 }
 
-// serve makes forty decode steps of a server, each kernel's time 5 % shorter or longer by chance.
+// serve makes forty decode steps of a server. Each kernel's duration varies by 5 % at random.
 func serve(seed uint64, e edit) *Profile {
 	m, r, at := newMade(), rand.New(rand.NewPCG(seed, 1)), int64(1000)
 	for step := range 40 {
@@ -49,8 +48,8 @@ func serve(seed uint64, e edit) *Profile {
 				}
 				for range n {
 					dur := int64(k.dur*(0.95+0.1*r.Float64())*1000) / 1000
-					m.launched(k.name, at+e.late-30, at+e.late+10*min(e.late, 1), dur)
-					at += dur + 2 + e.late + 10*min(e.late, 1)
+					m.launched(k.name, at-30, at, dur)
+					at += dur + 2
 				}
 			}
 		}
@@ -59,8 +58,7 @@ func serve(seed uint64, e edit) *Profile {
 	return Combine([]*Analysis{Analyze(m.Timeline)})
 }
 
-// TestDiffNamesWhatChanged, and nothing else; of repetitions it names nothing.
-func TestDiffNamesWhatChanged(t *testing.T) {
+func TestDiffReportsExactlyWhatChanged(t *testing.T) {
 	base := serve(1, edit{})
 	for name, tc := range map[string]struct {
 		edit
@@ -85,11 +83,11 @@ func TestDiffNamesWhatChanged(t *testing.T) {
 			var got []string
 			for _, c := range slices.Concat(d.Groups, d.Idle) {
 				switch {
-				case !c.Named:
-				case c.LaunchesBefore+c.LaunchesNow > 0:
+				case !c.Reported:
+				case c.LaunchesBefore+c.LaunchesAfter > 0:
 					more := 0.0
 					if c.LaunchesBefore > 0 {
-						more = c.LaunchesNow/c.LaunchesBefore - 1
+						more = c.LaunchesAfter/c.LaunchesBefore - 1
 					}
 					got = append(got, fmt.Sprintf("%s %+.0f%% each %+.0f%%", c.Name, 100*more, 100*c.MeanGrowth()))
 				default:
@@ -97,19 +95,19 @@ func TestDiffNamesWhatChanged(t *testing.T) {
 				}
 			}
 			if s := strings.Join(got, ", "); s != tc.want || d.Worse(0.03) != tc.worse {
-				t.Errorf("%q, worse %v (%+.3f, p %.2g); want %q, %v", s, d.Worse(0.03), d.Judged().Growth(), d.Judged().P, tc.want, tc.worse)
+				t.Errorf("%q, worse %v (%+.3f, p %.2g); want %q, %v",
+					s, d.Worse(0.03), d.Judged().Growth(), d.Judged().P, tc.want, tc.worse)
 			}
 			for _, k := range d.Kernels {
-				if k.Named && tc.want == "" {
-					t.Errorf("the kernel %s is named: %+v", k.Name, k)
+				if k.Reported && tc.want == "" {
+					t.Errorf("the kernel %s is reported: %+v", k.Name, k)
 				}
 			}
 		})
 	}
 }
 
-// TestDiffSaysWhatElseDiffers before it compares.
-func TestDiffSaysWhatElseDiffers(t *testing.T) {
+func TestOtherHardwareAndProgramsAreCaveats(t *testing.T) {
 	a, b := serve(1, edit{}), serve(1, edit{})
 	a.Ranks[0].Devices[0].Name, b.Ranks[0].Devices[0].Name = "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"
 	b.Workload = SGLang

@@ -3,20 +3,19 @@ package profile
 import (
 	"cmp"
 	"slices"
-	"strings"
 )
 
-// A Gap is a time in which a device was idle.
+// A Gap is a time in which a device was idle, until its next activity.
 type Gap struct {
 	From, Time int64
-	Cause      Cause // the cause of most of it
+	Cause      Cause // of most of it
 	Idle       [Causes]int64
-	Step       int32  // the next activity's step; -1 is unknown
-	Once       bool   // the gap does not come back: see markOnce
-	Host       string // the host's call during the gap; "": not recorded
-	Before     string // the next kernel
+	Step       int32  // of the next activity; -1 is unknown
+	Once       bool   // a one-time gap: see markOnce
+	Host       string // the host's call during the gap; "" is unknown
+	Before     string // name of the next activity
 
-	process     *host
+	process     *process // that launched the next activity
 	threadIndex uint16
 	kernel      uint32
 }
@@ -25,41 +24,19 @@ type Gap struct {
 func (g Gap) ComesBefore(o Gap) bool { return g.Time < o.Time }
 
 const (
-	keptGaps  = 64 // per device, for markOnce
-	shownGaps = 10 // per device, to be shown
+	keptGaps  = 64 // of a device, for markOnce
+	shownGaps = 10 // of a device, in Device.Gaps
 )
 
+// addGap attributes the idle time before an activity to causes. l is the activity's launch, or nil.
 func (s *sweep) addGap(a *Event, c lane, l *launch, step *Step) {
-	begin, end := s.at, a.Start
-	g := Gap{From: begin, Time: end - begin, Step: -1, process: c.process, kernel: a.Name}
-	if l != nil {
-		g.Step, g.threadIndex = l.step, l.threadIndex
-	}
-	step.Idle += end - begin
+	g := Gap{From: s.at, Time: a.Start - s.at, Step: -1, process: c.process, kernel: a.Name}
+	step.Idle += g.Time
 	if l == nil {
-		g.Idle[NotRecorded] = end - begin
+		g.Idle[NotRecorded] = g.Time
 	} else {
-		launched := max(begin, min(l.start, end))
-		if launched > begin { // launched after the device became idle
-			s.hostDid(&g, c.process, l.threadIndex, begin, launched, step)
-			step.HostLate += g.Idle[HostLate] + g.Idle[HostWork]
-		}
-		queued := launched
-		if d := c.process.threads[l.threadIndex].doingAt(launched); d != nil &&
-			d.from == l.start { // the launch itself took long
-			queued = min(end, d.to)
-			g.Idle[d.cause] += queued - launched
-		}
-		switch {
-		case launched > begin:
-			s.addDelay(&g, end-queued, otherWork, StartDelayed)
-		case s.last == Communication || c.kind == Kernel && s.infoByName[a.Name].Group == Communication:
-			s.addDelay(&g, end-queued, shortGap, CommWait)
-		case s.lastKind == Copy || c.kind == Copy:
-			s.addDelay(&g, end-queued, shortGap, CopyWait)
-		default:
-			s.addDelay(&g, end-queued, shortGap, Dependency)
-		}
+		g.Step, g.threadIndex = l.step, l.threadIndex
+		s.explainGap(&g, a, c, l, step)
 	}
 	for i, t := range g.Idle {
 		s.d.Idle[i] += t
@@ -76,79 +53,108 @@ func (s *sweep) addGap(a *Event, c lane, l *launch, step *Step) {
 	}
 }
 
-// addDelay gives a time to launch gaps, or to another cause if it is longer than launch gaps are.
-func (s *sweep) addDelay(g *Gap, t, short int64, long Cause) {
-	if t > short {
-		g.Idle[long] += t
-	} else {
-		g.Idle[LaunchGap] += t
+// explainGap attributes a gap before a launched activity: the time until the launch to what the host did, the launch to
+// its cause if it took long, and the time from then on to a wait, or to LaunchGap if it is short.
+func (s *sweep) explainGap(g *Gap, a *Event, c lane, l *launch, step *Step) {
+	end, wait, short := a.Start, Dependency, int64(shortGap)
+	launched := max(g.From, min(l.start, end))
+	switch {
+	case launched > g.From: // the device was idle before the launch
+		wait, short = StartDelayed, otherWork
+		s.attributeHostTime(g, l.threadIndex, launched, step)
+		step.HostLate += g.Idle[HostLate] + g.Idle[HostWork]
+	case s.lastGroup == Communication || c.kind == Kernel && s.infoByName[a.Name].Group == Communication:
+		wait = CommWait
+	case s.lastKind == Memcpy || c.kind == Memcpy:
+		wait = CopyWait
 	}
+	queued := launched
+	if v := c.process.threads[l.threadIndex].intervalAt(launched); v != nil && v.from == l.start {
+		queued = min(end, v.to)
+		g.Idle[v.cause] += queued - launched
+	}
+	if end-queued <= short {
+		wait = LaunchGap
+	}
+	g.Idle[wait] += end - queued
 }
 
-// doingAt returns a thread's first doing that ends after a time; nil if it has no such doing.
-func (t *thread) doingAt(at int64) *doing {
-	i, _ := slices.BinarySearchFunc(t.doing, at, func(d doing, at int64) int { return cmp.Compare(d.to, at+1) })
-	if i == len(t.doing) {
+// searchIntervals returns the index of the first interval that ends after a time.
+func searchIntervals(list []interval, at int64) int {
+	i, _ := slices.BinarySearchFunc(list, at, func(v interval, at int64) int { return cmp.Compare(v.to, at+1) })
+	return i
+}
+
+// intervalAt returns a thread's first interval that ends after a time; nil if there is none.
+func (t *thread) intervalAt(at int64) *interval {
+	i := searchIntervals(t.intervals, at)
+	if i == len(t.intervals) {
 		return nil
 	}
-	return &t.doing[i]
+	return &t.intervals[i]
 }
 
-// eachOverlap calls yield for the overlaps of a time with a sorted list of times.
-func eachOverlap(list []doing, from, to int64, yield func(Cause, int64, int64)) {
-	i, _ := slices.BinarySearchFunc(list, from, func(d doing, at int64) int { return cmp.Compare(d.to, at+1) })
-	for ; i < len(list) && list[i].from < to; i++ {
+// eachOverlap calls yield with the cause of each interval that overlaps a time, and with the overlap.
+func eachOverlap(list []interval, from, to int64, yield func(Cause, int64, int64)) {
+	for i := searchIntervals(list, from); i < len(list) && list[i].from < to; i++ {
 		yield(list[i].cause, max(from, list[i].from), min(to, list[i].to))
 	}
 }
 
-// hostDid divides the time until a launch by its thread's doings. If nothing of the thread was recorded, another
-// thread that launches may have been at work: PyTorch's backward pass has a thread of its own.
-func (s *sweep) hostDid(g *Gap, h *host, thread uint16, from, to int64, step *Step) {
-	free := to - from
-	eachOverlap(s.overhead, from, to, func(c Cause, a, b int64) {
-		g.Idle[c] += b - a
-		free -= b - a
+// attributeHostTime attributes a gap's time until the launch: first to the profiler, then to the intervals of the thread
+// that launched. The rest is HostWork, or HostLate if it is short.
+func (s *sweep) attributeHostTime(g *Gap, threadIndex uint16, launched int64, step *Step) {
+	rest := launched - g.From
+	eachOverlap(s.overhead, g.From, launched, func(c Cause, from, to int64) {
+		g.Idle[c] += to - from
+		rest -= to - from
 	})
-	none := int64(0)
-	eachOverlap(h.threads[thread].doing, from, to, func(c Cause, a, b int64) {
-		t := min(b-a, free)
+	silent := int64(0)
+	eachOverlap(g.process.threads[threadIndex].intervals, g.From, launched, func(c Cause, from, to int64) {
 		if c == HostQuiet {
-			for i := range h.threads {
-				others := int64(0)
-				eachOverlap(h.threads[i].doing, a, b, func(c Cause, a, b int64) {
-					if c == HostQuiet {
-						others += b - a
-					}
-				})
-				t = min(t, others)
-			}
-			none += t
+			silent += min(rest, g.process.quietTime(from, to))
 			return
 		}
+		t := min(to-from, rest)
 		g.Idle[c] += t
-		free -= t
+		rest -= t
 	})
-	idleCause := HostQuiet
-	if s.Workload.Serves() {
-		idleCause = NothingToDo
+	if silent >= quiet {
+		cause, t := HostQuiet, min(silent, rest)
+		if s.Workload.Serves() {
+			cause = NothingToDo
+		}
+		g.Idle[cause] += t
+		rest -= t
 	}
-	if none >= quiet {
-		g.Idle[idleCause] += min(none, free)
-		free -= min(none, free)
-	}
-	if step.DecodeRequests > 0 { // it is busy with requests, so there was something to do
-		free += g.Idle[NothingToDo]
+	if step.DecodeRequests > 0 { // there were requests to continue, so the host did not wait for work
+		rest += g.Idle[NothingToDo]
 		g.Idle[NothingToDo] = 0
 	}
-	if free >= otherWork {
-		g.Idle[HostWork] += free
+	if rest >= otherWork {
+		g.Idle[HostWork] += rest
 	} else {
-		g.Idle[HostLate] += free
+		g.Idle[HostLate] += rest
 	}
 }
 
-// finishGaps sorts a device's gaps, marks those that did not come back, and names the host's calls in the longest.
+// quietTime returns how long every thread that launches was quiet in a time. One quiet thread says nothing: PyTorch's
+// backward pass has a thread of its own.
+func (p *process) quietTime(from, to int64) int64 {
+	least := to - from
+	for i := range p.threads {
+		t := int64(0)
+		eachOverlap(p.threads[i].intervals, from, to, func(c Cause, from, to int64) {
+			if c == HostQuiet {
+				t += to - from
+			}
+		})
+		least = min(least, t)
+	}
+	return least
+}
+
+// finishGaps sorts a device's gaps, marks one-time gaps, and names the host's calls in the longest gaps.
 func (s *sweep) finishGaps() {
 	d, gaps := s.d, s.longest
 	slices.SortFunc(gaps, func(a, b Gap) int {
@@ -172,35 +178,30 @@ func (s *sweep) finishGaps() {
 	}
 }
 
-// callIn names a thread's main call in a gap: the innermost that covers half of the gap, or the longest.
+// callIn names a thread's main call in a gap: the innermost one that covers half of the gap, or else the longest.
 func (s *sweep) callIn(calls []call, g *Gap) string {
-	best, most, whole := "", int64(0), false
+	name, longest, covered := "", int64(0), false
 	for _, c := range calls {
 		in := min(c.to, g.From+g.Time) - max(c.from, g.From)
-		if c.from >= g.From+g.Time || in <= 0 {
+		if in <= 0 {
 			continue
 		}
-		if half := in >= g.Time/2; half || !whole && in > most {
-			best, most, whole = s.Timeline.Names.Text[c.name], in, whole || half
+		if half := in >= g.Time/2; half || !covered && in > longest {
+			name, longest, covered = s.Timeline.Names.Text[c.name], in, covered || half
 		}
 	}
-	return best
+	return name
 }
 
-// onceShare is the share of the time from which a gap that does not come back is set apart.
+// onceShare is the least share of the wall time of a one-time gap.
 const onceShare = 0.05
 
-// markOnce marks gaps, sorted by length, that take much of the time and do not come back.
-//
-// A gap comes back if gaps of at least a third of its length precede half of the steps. It also does if such gaps
-// of its own cause precede three steps that span half of all steps: a loader with four workers stalls at every
-// fourth batch. Without three steps, three such gaps are needed. Recorded work of the host then counts as a part of
-// every step, and the first use of code or memory as of none.
+// markOnce marks one-time gaps: those that take much of the time and do not recur. gaps are sorted by length.
 func (s *sweep) markOnce(gaps []Gap) {
-	wall, steps := s.d.Wall, map[int32]bool{}
+	wall, steps := s.d.Wall, 0
 	for i := range s.Steps {
 		if s.Steps[i].begunOnDevice {
-			steps[int32(i)] = true //nolint:gosec // at most maxSteps a process
+			steps++
 		}
 	}
 	for i := range gaps {
@@ -208,63 +209,41 @@ func (s *sweep) markOnce(gaps []Gap) {
 		if float64(g.Time) < onceShare*float64(wall) {
 			return
 		}
-		alike, preceding, returns := 0, map[int32]bool{}, map[int32]bool{}
-		first, last := g.Step, g.Step
-		for k := range gaps {
-			if gaps[k].Time >= g.Time/3 && !gaps[k].Once {
-				alike++
-				preceding[gaps[k].Step] = true
-				if gaps[k].Cause == g.Cause {
-					returns[gaps[k].Step] = true
-					first, last = min(first, gaps[k].Step), max(last, gaps[k].Step)
-				}
-			}
-		}
-		switch {
-		case len(steps) >= 3 && len(returns) >= 3 && 2*int(last-first) >= len(steps): // recurring, to the end
-		case len(steps) >= 3:
-			g.Once = 2*len(preceding) < len(steps)
-		case g.Cause == FirstUse, g.Cause == Allocating:
-			g.Once = true
-		case g.Cause != HostWork && g.Cause != DataLoading && g.Cause != NothingToDo && g.Cause != HostQuiet:
-			g.Once = alike < 3
-		}
-		if g.Once {
+		if g.Once = !g.recurs(gaps, steps); g.Once {
 			wall -= g.Time
 		}
 	}
 }
 
-// causeOf returns what the host does in a call, by its name; HostWork is nothing in particular.
-func causeOf(text string) Cause {
-	for _, d := range causeWords {
-		for w := range strings.SplitSeq(d.words, "|") {
-			busy := d.cause == NothingToDo && holdsAny(text, "_bootstrap", ": run")
-			if strings.Contains(text, w) && !busy {
-				return d.cause
-			}
+// recurs reports whether a gap is one of many. It is if gaps of at least a third of its length, one-time gaps apart,
+// precede half of the steps. It also is if such gaps with its own cause precede three steps that span half of all
+// steps: a data loader with four workers stalls at every fourth batch.
+//
+// In a trace with fewer than three steps, three such gaps are needed. There, work of the host counts as recurring in
+// any case, and the first use of code or memory never does.
+func (g *Gap) recurs(gaps []Gap, steps int) bool {
+	similar, before, sameCause := 0, map[int32]bool{}, map[int32]bool{}
+	first, last := g.Step, g.Step
+	for i := range gaps {
+		o := &gaps[i]
+		if o.Time < g.Time/3 || o.Once {
+			continue
+		}
+		similar++
+		before[o.Step] = true
+		if o.Cause == g.Cause {
+			sameCause[o.Step] = true
+			first, last = min(first, o.Step), max(last, o.Step)
 		}
 	}
-	return HostWork
-}
-
-// causeWords are words in the names of calls by what the host does in them; the first match
-// decides. The profiler's words are Kineto's (libkineto/src/CuptiActivity.cpp, overheadKindString).
-var causeWords = []struct {
-	cause Cause
-	words string
-}{
-	{ProfilerTime, "Activity Buffer Request|Buffer Flush|Instrumentation|Command Buffer Full"},
-	{DataLoading, "DataLoader|dataloader.py|data_load|load_batch|: get_batch|collate"},
-	{GarbageCollection, "gc.collect|gc_collect"},
-	{FirstUse, "ModuleLoad|LibraryLoad|Module Loading|Lazy Function Loading|ModuleGetFunction|GraphInstantiate|" +
-		"StreamCreate|StreamPriorityRange|EventCreate|PrimaryCtx|convert_frame|compile_fx|codecache|triton/compiler|" +
-		"async_compile|hiprtc|nvrtc"},
-	{Synchronising, "Synchronize"},
-	{Allocating, "cudaMalloc|cudaFree|cudaHostAlloc|cudaHostRegister|cuMem|hipMalloc|hipFree|hipHostMalloc|" +
-		"hipHostRegister|MemGetInfo"},
-	{HostCopy, "Memcpy"},
-	{NothingToDo, "poll|select.|selectors.py|queue.py|epoll|recv|time.sleep|wait_for|zmq"},
-	{LockWait, "acquire|lock.wait|threading.py|futex|mutex"},
-	{FirstUse, "LaunchKernel"},
+	if steps >= 3 {
+		return 2*len(before) >= steps || len(sameCause) >= 3 && 2*int(last-first) >= steps
+	}
+	switch g.Cause {
+	case FirstUse, Allocating:
+		return false
+	case HostWork, DataLoading, NothingToDo, HostQuiet:
+		return true
+	}
+	return similar >= 3
 }

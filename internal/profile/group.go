@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A Group is the purpose of a kernel.
+// A Group is the purpose of kernels.
 type Group uint8
 
 // The groups, in the order in which they are shown.
@@ -31,6 +31,9 @@ const (
 	Groups // number of groups
 )
 
+// noGroup stands for no group, where a name gives none.
+const noGroup = Groups
+
 var groupNames = [Groups]string{
 	"attention", "GEMM", "MoE", "normalisation", "activation", "rotary embedding", "KV cache", "quantisation",
 	"sampling", "embedding", "convolution", "elementwise", "other", "communication", "copies",
@@ -43,23 +46,24 @@ func (g Group) String() string {
 	return "unknown"
 }
 
-// A Meaning is the purpose of a kernel or an operator, by its name.
+// A Meaning is what the name of a kernel or an operator says.
 type Meaning struct {
 	Group   Group
-	How     bool   // the name says how it computes, not its purpose: the launcher says more
+	Generic bool   // the name says how it computes and not for what: the group of its launcher counts
 	Library string // "" is unknown
 }
 
 //go:embed kernels.csv
 var kernelsText string
 
+// A rule is a row of kernels.csv.
 type rule struct {
 	Meaning
 	words  []string
 	source string
 }
 
-// ruleTable is kernels.csv, whose head explains its columns.
+// ruleTable returns the rows of kernels.csv, whose head explains the columns.
 var ruleTable = sync.OnceValue(func() (out []rule) {
 	r := csv.NewReader(strings.NewReader(kernelsText))
 	r.Comment = '#'
@@ -68,7 +72,7 @@ var ruleTable = sync.OnceValue(func() (out []rule) {
 		panic(err) // the table is part of the program, and a test reads it
 	}
 	for _, row := range rows[1:] {
-		m := Meaning{Groups, row[3] == "how", row[1]}
+		m := Meaning{noGroup, row[3] == "how", row[1]}
 		if i := slices.Index(groupNames[:], row[2]); i >= 0 {
 			m.Group = Group(i) //nolint:gosec // one of the groups
 		}
@@ -79,12 +83,12 @@ var ruleTable = sync.OnceValue(func() (out []rule) {
 
 type word struct {
 	letters string
-	rule    int
+	rule    int  // index in ruleTable
 	first   bool // only at the beginning of a name
-	open    bool // it may go on after the word
+	open    bool // a word of the name may go on after it
 }
 
-// wordTable has the words of all rules, by their first letter.
+// wordTable returns the words of all rules by their first letter.
 var wordTable = sync.OnceValue(func() (table *[256][]word) {
 	table = new([256][]word)
 	for i, r := range ruleTable() {
@@ -97,8 +101,9 @@ var wordTable = sync.OnceValue(func() (table *[256][]word) {
 	return table
 })
 
-// sortOf returns the sort of a byte in a name; words begin where the sort changes.
-func sortOf(c byte) byte {
+// letterClass returns 'a', 'A' or '0' for small letters, capitals and digits, and any other byte itself. Words begin
+// where the class changes.
+func letterClass(c byte) byte {
 	switch {
 	case c >= 'a' && c <= 'z':
 		return 'a'
@@ -110,44 +115,45 @@ func sortOf(c byte) byte {
 	return c
 }
 
-// squeezeName returns a name in lower case without underscores and spaces, and where its words begin: after a
-// separator, at a capital after a small letter, at the last of several capitals, between letters and digits.
+// squeezeName returns a name in lower case without underscores and spaces, and for each byte whether a word begins
+// there: after a separator, at a capital after a small letter, at the last of several capitals, between letters and
+// digits. A last element of begins stands for the end of the name.
 func squeezeName(name string) (squeezed []byte, begins []bool) {
 	last := byte('_')
 	for i := range len(name) {
 		c := name[i]
-		s := sortOf(c)
 		if c == '_' || c == ' ' {
 			last = '_'
 			continue
 		}
-		begin := s != last
+		class := letterClass(c)
+		begin := class != last
 		switch {
-		case s == 'a' && last == 'A':
+		case class == 'a' && last == 'A':
 			begin = false
-			if n := len(begins); n > 0 && i > 1 && sortOf(name[i-2]) == 'A' {
+			if n := len(begins); n > 0 && i > 1 && letterClass(name[i-2]) == 'A' {
 				begins[n-1] = true
 			}
-		case s != 'a' && s != 'A' && s != '0':
+		case class != 'a' && class != 'A' && class != '0':
 			begin = true
 		}
-		if s == 'A' {
+		if class == 'A' {
 			c += 'a' - 'A'
 		}
-		squeezed, begins, last = append(squeezed, c), append(begins, begin), s
+		squeezed, begins, last = append(squeezed, c), append(begins, begin), class
 	}
 	return squeezed, append(begins, true)
 }
 
-// MeaningOf returns the purpose of a kernel or an operator, by its name.
+// MeaningOf returns what the name of a kernel or an operator says.
 func MeaningOf(name string) Meaning {
 	if len(name) > 400 {
 		name = name[:400] // the rest of a C++ template is types
 	}
 	text, begins := squeezeName(strings.TrimPrefix(name, "void "))
 	rules, vocabulary := ruleTable(), wordTable()
-	group, library := len(rules), len(rules)
-	// Inductor names what it fuses into one pointwise kernel after all operators around it.
+	group, library := len(rules), len(rules) // indexes of the first rules that match
+	// Inductor names a fused pointwise kernel after all operators around it, also those that it does not compute.
 	fused := strings.HasPrefix(name, "triton_") && strings.Contains(name, "_fused_") &&
 		!strings.HasPrefix(name, "triton_tem")
 	for i := range text {
@@ -158,7 +164,7 @@ func MeaningOf(name string) Meaning {
 			if w.rule >= group && w.rule >= library || !w.standsAt(i, text, begins) {
 				continue
 			}
-			if g := rules[w.rule].Group; g != Groups && (!fused || g == Norm || g == Activation || g == Elementwise) {
+			if g := rules[w.rule].Group; g != noGroup && (!fused || g == Norm || g == Activation || g == Elementwise) {
 				group = min(group, w.rule)
 			}
 			if rules[w.rule].Library != "" {
@@ -166,7 +172,7 @@ func MeaningOf(name string) Meaning {
 			}
 		}
 	}
-	m := Meaning{Group: Other, How: true}
+	m := Meaning{Group: Other, Generic: true}
 	if group < len(rules) {
 		m = rules[group].Meaning
 	}
@@ -176,7 +182,7 @@ func MeaningOf(name string) Meaning {
 	return m
 }
 
-// standsAt reports whether the word stands at a place in a squeezed name where a word begins.
+// standsAt reports whether the word is at text[i:], a place in a squeezed name where a word begins.
 func (w *word) standsAt(i int, text []byte, begins []bool) bool {
 	end := i + len(w.letters)
 	return (i == 0 || !w.first) && end <= len(text) && (w.open || begins[end]) && string(text[i:end]) == w.letters
@@ -208,7 +214,7 @@ func shortenName(name string) string {
 	return innerName(s)
 }
 
-// common are words of many templates, which distinguish none.
+// common are words that occur in many templates, so that they distinguish none.
 const common = " Array BinaryFunctor AUnaryFunctor BUnaryFunctor float BFloat16 double unsigned bfloat16 ReduceOp " +
 	"at::TensorIteratorBase TensorIteratorBase unroll_factor "
 
@@ -232,15 +238,15 @@ func innerName(s string) string {
 	return head
 }
 
-// purposeBelow returns the purposes that an operator or a function gives to the kernels below it:
-// gives to kernels whose names say only how they compute, hint to kernels whose names say nothing.
-// Groups is no purpose. Autograd's own work around an operator is the sum of gradients.
+// purposeBelow returns the groups that an operator or a function gives to the kernels that are launched below it: gives
+// to kernels with generic names, hint to kernels whose names say nothing. Autograd's functions give none, because the
+// only kernels that they launch themselves sum gradients.
 func (m Meaning) purposeBelow(name string) (gives, hint Group) {
-	if m.How || m.Group == Other || strings.HasPrefix(name, "autograd::engine") {
-		return Groups, Groups
+	if m.Generic || m.Group == Other || strings.HasPrefix(name, "autograd::engine") {
+		return noGroup, noGroup
 	}
 	if m.Group == Communication || m.Group == Copies || m.Group == Elementwise {
-		return Groups, m.Group
+		return noGroup, m.Group
 	}
 	return m.Group, m.Group
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
-func TestGroupOf(t *testing.T) {
+func TestKernelsHaveTheirGroups(t *testing.T) {
 	text := must.ReadFile(t, "testdata/kernels.yaml")
 	var kernels map[string][]string
 	must.Succeed(t, yaml.Unmarshal(text, &kernels))
@@ -28,9 +28,8 @@ func TestGroupOf(t *testing.T) {
 	}
 }
 
-// TestRules holds the table to its form: words have no capitals, underscores or spaces, and
-// every row has a source.
-func TestRules(t *testing.T) {
+// TestRulesAreWellFormed: words have no capitals, underscores or spaces, and every row has a source.
+func TestRulesAreWellFormed(t *testing.T) {
 	for _, r := range ruleTable() {
 		for _, w := range r.words {
 			if w != strings.ToLower(strings.ReplaceAll(w, "_", "")) || len(strings.Trim(w, "^*")) < 2 {

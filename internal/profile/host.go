@@ -7,22 +7,23 @@ import (
 	"strings"
 )
 
-type host struct {
-	process       int64
+// A process is a process of the host.
+type process struct {
 	launches      chunkList[launch]
-	byCorrelation []uint64 // correlations, each with the number of its launch in the lower half, in order
-	found         int      // place of the last launch found
-	steps         []int32  // the numbers of its steps, in order of time
-	threads       []thread // threads that launch
+	byCorrelation []uint64 // sorted: a launch's correlation in the upper half, its index in launches in the lower
+	found         int      // index in byCorrelation of the last launch found
+	steps         []int32  // indexes in Analysis.Steps, by time
+	threads       []thread // those that launch
 }
 
-type thread struct { // in order of time, without overlap
-	doing []doing // long ones, in order of their starts
-	calls []call  // the long ones, in order of their starts
+// A thread is what a thread did, by time.
+type thread struct {
+	intervals []interval // without overlap; times between them have no cause
+	calls     []call     // the long ones
 }
 
-// doing is a time in which a thread did one thing, or HostQuiet: nothing that was recorded.
-type doing struct {
+// An interval is a time in which a thread did one thing. HostQuiet is a time without recorded calls.
+type interval struct {
 	from, to int64
 	cause    Cause
 }
@@ -34,7 +35,8 @@ type call struct {
 
 type span struct{ from, to int64 }
 
-var never = span{math.MaxInt64, math.MinInt64}
+// emptySpan covers nothing.
+var emptySpan = span{math.MaxInt64, math.MinInt64}
 
 // cover extends a span to a log's events.
 func (s *span) cover(l *Log) {
@@ -43,71 +45,75 @@ func (s *span) cover(l *Log) {
 	}
 }
 
+// A launch is a call that launches an activity of a device, or a graph of them.
 type launch struct {
 	start       int64
-	began       uint32 // start of the operator whose work is known: the low bits, to distinguish its runs
+	opStart     uint32 // start of the call of op if its cost is known: the low bits, to distinguish its calls
 	corr, op    uint32
-	step        int32
+	step        int32 // index in Analysis.Steps; -1 is unknown
 	threadIndex uint16
-	gives       Group // for a kernel whose name says only how it computes
-	hint        Group // for a kernel whose name says nothing
+	gives       Group // group of a kernel with a generic name; noGroup is unknown
+	hint        Group // group of a kernel whose name says nothing; noGroup is unknown
 	inGraph     bool
-	ranks       bool // below a call that sends each rank different data
+	exchanges   bool // it is below a call that sends each rank different data
 }
 
-func (z *analyzer) hostOf(process int64) *host {
-	h := z.hosts[process]
-	if h == nil {
-		h = &host{process: process}
-		z.hosts[process] = h
-		z.hostOrder = append(z.hostOrder, h)
+func (z *analyzer) processOf(id int64) *process {
+	p := z.processes[id]
+	if p == nil {
+		p = &process{}
+		z.processes[id] = p
+		z.processOrder = append(z.processOrder, p)
 	}
-	return h
+	return p
 }
 
-func (h *host) indexLaunches() {
-	h.byCorrelation = make([]uint64, 0, h.launches.n)
-	for l := range h.launches.all {
-		h.byCorrelation = append(h.byCorrelation,
-			uint64(l.corr)<<32|uint64(len(h.byCorrelation))) //nolint:gosec // bounded by the events held
+func (p *process) indexLaunches() {
+	p.byCorrelation = make([]uint64, 0, p.launches.n)
+	for l := range p.launches.all {
+		p.byCorrelation = append(p.byCorrelation,
+			uint64(l.corr)<<32|uint64(len(p.byCorrelation))) //nolint:gosec // bounded by the events held
 	}
-	slices.Sort(h.byCorrelation)
+	slices.Sort(p.byCorrelation)
 }
 
 // findLaunch returns the last launch with a correlation, or nil. Devices work roughly in the order
-// of the launches, so it first looks after the launch that it found last.
-func (h *host) findLaunch(corr uint32) *launch {
-	if h == nil || corr == 0 {
+// of the launches, so it first tries the launch after the last one found.
+func (p *process) findLaunch(corr uint32) *launch {
+	if corr == 0 {
 		return nil
 	}
-	list := h.byCorrelation
-	is := func(i int) bool { return i < len(list) && uint32(list[i]>>32) == corr } //nolint:gosec // the upper half
-	i := h.found + 1
-	if !is(i) || is(i+1) {
-		if i, _ = slices.BinarySearch(list, uint64(corr+1)<<32); i == 0 || !is(i-1) {
+	list := p.byCorrelation
+	matches := func(i int) bool { return i < len(list) && uint32(list[i]>>32) == corr } //nolint:gosec // upper half
+	i := p.found + 1
+	if !matches(i) || matches(i+1) {
+		if i, _ = slices.BinarySearch(list, uint64(corr+1)<<32); i == 0 || !matches(i-1) {
 			return nil
 		}
 		i--
 	}
-	h.found = i
-	return h.launches.at(int(list[i] & math.MaxUint32)) //nolint:gosec // the lower half
+	p.found = i
+	return p.launches.at(int(list[i] & math.MaxUint32)) //nolint:gosec // the lower half
 }
 
+// A frame is an open call of a thread, with what holds for the calls below it.
 type frame struct {
-	end      int64
-	gives    Group
-	hint     Group
-	cause    Cause  // the host's work in it; HostWork is nothing in particular
-	op       uint32 // the outermost operator below annotations
-	inner    uint32 // the innermost operator
-	shapedOp uint32 // the innermost operator whose work is known
-	began    int64  // when shapedOp began
-	below    bool   // an operator or loader of data, or below one
-	ranks    bool   // sends each rank different data, or below such a call
+	end       int64
+	gives     Group  // of the nearest call that gives a group
+	hint      Group  // of the nearest call that hints at a group
+	cause     Cause  // of the outermost call with a cause; HostWork is none
+	op        uint32 // the outermost operator
+	inner     uint32 // the innermost operator
+	costedOp  uint32 // the innermost operator with a known cost
+	began     int64  // start of costedOp
+	counted   bool   // nameInfo.outer counts the call, or one above it
+	exchanges bool   // the call, or one above it, sends each rank different data
 }
 
+// maxStack is how many nested calls are followed.
 const maxStack = 512
 
+// eachCall calls yield for the thread's calls by their starts.
 func (h *Thread) eachCall(yield func(Class, *Event)) {
 	logs := make([]*Log, classes)
 	for k := range h.Calls {
@@ -118,16 +124,17 @@ func (h *Thread) eachCall(yield func(Class, *Event)) {
 	}
 }
 
-// walkThreads goes through the threads' calls for the launches, with their operators and causes.
+// walkThreads goes through each thread's calls. It finds the launches with their operators, what the thread did, and
+// the long calls.
 func (z *analyzer) walkThreads() {
-	z.long = max(otherWork/2, z.Span/2000)
+	z.keptCall = max(otherWork/2, z.Span/2000)
 	for _, h := range z.Timeline.Threads {
-		w := walk{analyzer: z, p: z.hostOf(h.Process), at: math.MinInt64}
+		w := walk{analyzer: z, process: z.processOf(h.Process), at: math.MinInt64}
 		h.eachCall(w.addCall)
 		if w.launches > 0 {
-			w.p.threads = append(w.p.threads, w.t)
+			w.process.threads = append(w.process.threads, w.t)
 		} else if h.ID == OverheadThread {
-			for _, d := range w.t.doing {
+			for _, d := range w.t.intervals {
 				if d.cause != HostQuiet {
 					z.overhead = append(z.overhead, d)
 				}
@@ -135,7 +142,7 @@ func (z *analyzer) walkThreads() {
 		}
 		h.Calls = [classes]Log{} // nothing reads them again
 	}
-	for _, p := range z.hostOrder {
+	for _, p := range z.processOrder {
 		p.indexLaunches()
 	}
 	z.Host.Stacks = z.Timeline.Stacks
@@ -144,17 +151,21 @@ func (z *analyzer) walkThreads() {
 // OverheadThread is the thread on which readers record the profiler's own work.
 const OverheadThread = -1
 
+// A walk goes through one thread's calls by their starts.
 type walk struct {
 	*analyzer
-	p              *host
-	t              thread
-	stack          []frame
-	at             int64 // end of the known calls
-	capturing      bool  // a graph is being captured
-	launches, step int   // launches so far; steps of the process that have begun
-	attention      []*launch
-	softmax        bool // attention includes a softmax, after a product
-	closed         bool // the last launch ended an attention: in the backward pass another product belongs to it
+	process   *process
+	t         thread
+	stack     []frame // open calls
+	at        int64   // latest end of a call so far
+	capturing bool    // a graph is being captured
+	launches  int     // of the thread so far
+	step      int     // steps of the process that have begun
+
+	// State of seekAttention.
+	attention []*launch // since the first product
+	softmax   bool      // one of them is a softmax
+	closed    bool      // the last launch ended an attention
 }
 
 func (w *walk) addCall(class Class, c *Event) {
@@ -162,19 +173,19 @@ func (w *walk) addCall(class Class, c *Event) {
 	end := c.Start + c.Dur
 	w.at = max(w.at, end)
 	info := &w.infoByName[c.Name]
-	f := frame{gives: Groups, hint: Groups, cause: HostWork}
+	f := frame{gives: noGroup, hint: noGroup, cause: HostWork}
 	if n := len(w.stack); n > 0 {
 		f = w.stack[n-1]
 	}
 	f.end = end
 	if info.cause != HostWork && f.cause == HostWork && c.Dur >= leastDuration(class, info) {
 		f.cause = info.cause
-		w.t.doing = append(w.t.doing, doing{c.Start, end, f.cause})
+		w.t.intervals = append(w.t.intervals, interval{c.Start, end, f.cause})
 	}
-	if isStep := class == Annotation && info.batch != nil; c.Dur >= w.long && !isStep {
+	if isStep := class == Annotation && info.step != nil; c.Dur >= w.keptCall && !isStep {
 		w.t.calls = append(w.t.calls, call{c.Start, end, c.Name})
 	}
-	f.pass(class, c, info)
+	f.enterCall(class, c, info)
 	switch class {
 	case Runtime:
 		if w.addRuntimeCall(c, info); info.launch && c.Correlation != 0 {
@@ -184,7 +195,7 @@ func (w *walk) addCall(class Class, c *Event) {
 	case Op:
 		w.openOperator(c, info, &f)
 	case Annotation, Python:
-		if info.samples && f.gives == Groups {
+		if info.samples && f.gives == noGroup {
 			f.gives = Sampling
 		}
 	}
@@ -193,32 +204,33 @@ func (w *walk) addCall(class Class, c *Event) {
 	}
 }
 
-// pass notes what the calls below a call inherit from it.
-func (f *frame) pass(class Class, c *Event, info *nameInfo) {
-	if info.hint != Groups {
+// enterCall makes the frame of a call from a copy of the frame above it.
+func (f *frame) enterCall(class Class, c *Event, info *nameInfo) {
+	if info.hint != noGroup {
 		f.hint = info.hint
 	}
-	f.ranks = f.ranks || info.ranks
-	if (class == Op || class == Annotation && info.cause == DataLoading) && !f.below {
-		f.below = true
+	f.exchanges = f.exchanges || info.exchanges
+	if (class == Op || class == Annotation && info.cause == DataLoading) && !f.counted {
+		f.counted = true
 		info.outer += c.Dur
 	}
 }
 
+// endCalls closes the calls that end by a time.
 func (w *walk) endCalls(at int64) {
 	for len(w.stack) > 0 && w.stack[len(w.stack)-1].end <= at {
 		w.stack = w.stack[:len(w.stack)-1]
 	}
 	if len(w.stack) == 0 && w.at > math.MinInt64 && at-w.at > longCall {
-		w.t.doing = append(w.t.doing, doing{w.at, at, HostQuiet})
+		w.t.intervals = append(w.t.intervals, interval{w.at, at, HostQuiet})
 	}
 }
 
-// leastDuration is the duration from which a call has the cause of its name.
+// leastDuration is the shortest duration of a call that has the cause of its name.
 func leastDuration(class Class, info *nameInfo) int64 {
 	switch {
 	case class == Runtime && info.launch && info.cause == FirstUse:
-		return otherWork / 2 // a launch is first to load its kernel's code
+		return otherWork / 2 // a launch loads its kernel's code if it takes so long
 	case class == Runtime:
 		return longCall
 	}
@@ -237,15 +249,15 @@ func (w *walk) addRuntimeCall(c *Event, info *nameInfo) {
 }
 
 func (w *walk) openOperator(c *Event, info *nameInfo, f *frame) {
-	if info.gives != Groups {
+	if info.gives != noGroup {
 		f.gives = info.gives
 	}
 	if f.op == 0 {
 		f.op = c.Name
 	}
 	f.inner = c.Name
-	if s := w.Timeline.Names.Shape(c.Name); s.Flops+s.Bytes > 0 {
-		f.shapedOp, f.began = c.Name, c.Start
+	if s := w.Timeline.Names.Cost(c.Name); s.Flops+s.Bytes > 0 {
+		f.costedOp, f.began = c.Name, c.Start
 	}
 }
 
@@ -259,33 +271,34 @@ func (w *walk) addLaunch(c *Event, f *frame, graph bool) {
 	if w.capturing {
 		w.Host.Captured++
 	}
-	for w.step < len(w.p.steps) && w.Steps[w.p.steps[w.step]].Start <= c.Start {
+	for w.step < len(w.process.steps) && w.Steps[w.process.steps[w.step]].Start <= c.Start {
 		w.step++
 	}
 	l := launch{
-		start: c.Start, corr: c.Correlation, op: cmp.Or(f.shapedOp, f.op), step: -1,
-		gives: f.gives, hint: f.hint, inGraph: graph, ranks: f.ranks,
-		began: uint32(f.began), threadIndex: uint16(len(w.p.threads)), //nolint:gosec // the low bits; at most maxLanes
+		start: c.Start, corr: c.Correlation, op: cmp.Or(f.costedOp, f.op), step: -1,
+		gives: f.gives, hint: f.hint, inGraph: graph, exchanges: f.exchanges,
+		opStart:     uint32(f.began),                //nolint:gosec // the low bits
+		threadIndex: uint16(len(w.process.threads)), //nolint:gosec // at most maxLanes
 	}
 	if w.step > 0 {
-		l.step = w.p.steps[w.step-1]
+		l.step = w.process.steps[w.step-1]
 		w.Steps[l.step].Launches++
 	}
-	w.p.launches.add(l)
+	w.process.launches.add(l)
 	w.seekAttention(f)
 }
 
 // seekAttention finds attention that has no kernel of its own: a batched product, a softmax, and a
-// batched product, with only elementwise kernels between them.
+// batched product, with only elementwise kernels between them. In the backward pass, a product follows.
 func (w *walk) seekAttention(f *frame) {
 	info, closed := &w.infoByName[f.inner], w.closed
 	w.closed = false
-	if f.gives != Groups && f.gives != Sampling || f.inner == 0 || len(w.attention) > 32 ||
+	if f.gives != noGroup && f.gives != Sampling || f.inner == 0 || len(w.attention) > 32 ||
 		!info.product && (len(w.attention) == 0 || !info.softmax && info.Group != Elementwise) {
 		w.attention, w.softmax = w.attention[:0], false
 		return
 	}
-	l := w.p.launches.at(w.p.launches.n - 1)
+	l := w.process.launches.at(w.process.launches.n - 1)
 	w.attention = append(w.attention, l)
 	w.softmax = w.softmax || info.softmax
 	switch {

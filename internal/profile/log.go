@@ -10,59 +10,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/heap"
 )
 
-// A chunkList holds elements in chunks, so that it never copies them while it grows. The zero value is empty.
-type chunkList[T any] struct {
-	chunks [][]T
-	n      int
-}
-
-const (
-	firstChunk = 64
-	chunk      = 1 << 14
-)
-
-func (l *chunkList[T]) add(e T) {
-	if len(l.chunks) == 0 || len(l.chunks[len(l.chunks)-1]) == cap(l.chunks[len(l.chunks)-1]) {
-		size := firstChunk
-		if len(l.chunks) > 0 {
-			size = min(2*cap(l.chunks[len(l.chunks)-1]), chunk)
-		}
-		l.chunks = append(l.chunks, make([]T, 0, size))
-	}
-	c := &l.chunks[len(l.chunks)-1]
-	*c = append(*c, e)
-	l.n++
-}
-
-func (l *chunkList[T]) at(i int) *T {
-	for size, c := firstChunk, 0; ; c++ {
-		if i < len(l.chunks[c]) || size == chunk {
-			if size == chunk { // all further chunks have this size
-				return &l.chunks[c+i/chunk][i%chunk]
-			}
-			return &l.chunks[c][i]
-		}
-		i -= len(l.chunks[c])
-		size *= 2
-	}
-}
-
-func (l *chunkList[T]) all(yield func(*T) bool) {
-	for _, c := range l.chunks {
-		for i := range c {
-			if !yield(&c[i]) {
-				return
-			}
-		}
-	}
-}
-
 // An Event is an activity of a device or a call of a thread. Times are nanoseconds since the timeline's base.
 type Event struct {
 	Start, Dur  int64
 	Size        uint64 // bytes of a copy or a memset
 	Name        uint32 // in Timeline.Names
-	Correlation uint32 // shared by a device's work and the call that launched it; 0 is unknown
+	Correlation uint32 // shared by a device's activity and the call that launched it; 0 is unknown
 }
 
 // compareEvents orders events by their start; with equal starts, the longer comes first.
@@ -70,9 +23,11 @@ func compareEvents(a, b Event) int {
 	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(b.Dur, a.Dur))
 }
 
-// A Log holds the events of one stream or thread packed, mostly in 5 to 12 bytes each. It stores
-// the start and the correlation as differences to the previous event, and of every field only the
-// bytes that it needs. The zero value is empty.
+// A Log holds the packed events of one stream or thread, mostly in 5 to 12 bytes each. The zero value is empty.
+//
+// An event is a head of two bytes and five fields: start, duration, name, correlation and size. The start and the
+// correlation are differences from the previous event. Each field has as many bytes as its value needs. Three bits of
+// the head give that number, as an index in widths.
 type Log struct {
 	chunks   [][]byte
 	n        int
@@ -82,19 +37,19 @@ type Log struct {
 }
 
 const (
-	firstPacked = 512     // bytes of a log's first chunk
-	packed      = 1 << 16 // and of its last ones
-	// maxEvent is the most bytes of an event, and of a read of its last field.
+	minLogChunk = 512     // bytes of a log's first chunk
+	maxLogChunk = 1 << 16 // bytes of its last ones
+	// maxEvent is the most bytes of an event, with those behind it that reading the last field touches.
 	maxEvent = 2 + 8 + 8 + 4 + 4 + 8 + 8
 	// sortAtOnce is how many events are sorted at once.
 	sortAtOnce = 1 << 16
 )
 
-// widths are the numbers of bytes of a field, by its bits in an event's head.
+// widths are the possible numbers of bytes of a field.
 var widths = [8]uint{0, 1, 2, 3, 4, 5, 6, 8}
 
-// byteWidth is the index in widths for a value.
-func byteWidth(v uint64) uint {
+// widthIndex returns the index in widths for a value.
+func widthIndex(v uint64) uint {
 	n := uint(bits.Len64(v)+7) / 8
 	if n > 6 {
 		return 7
@@ -116,9 +71,9 @@ func (l *Log) addEvent(e Event) {
 	}
 	k := len(l.chunks) - 1
 	if k < 0 || cap(l.chunks[k])-len(l.chunks[k]) < maxEvent {
-		size := firstPacked
+		size := minLogChunk
 		if k >= 0 {
-			size = min(2*cap(l.chunks[k]), packed)
+			size = min(2*cap(l.chunks[k]), maxLogChunk)
 		}
 		l.chunks = append(l.chunks, make([]byte, 0, size))
 		k++
@@ -132,7 +87,7 @@ func (l *Log) addEvent(e Event) {
 	c = c[:at+maxEvent]
 	head, end := uint(0), at+2
 	for i, v := range fields {
-		w := byteWidth(v)
+		w := widthIndex(v)
 		head |= w << (3 * i)
 		binary.LittleEndian.PutUint64(c[end:], v)
 		end += int(widths[w]) //nolint:gosec // at most 8
@@ -146,28 +101,30 @@ func (l *Log) addEvent(e Event) {
 // Len is the number of events.
 func (l *Log) Len() int { return l.n }
 
-// All calls yield for every event, in order once the timeline is sorted. The event is overwritten by the next one.
+// All calls yield for every event, in the order of their starts once the timeline is closed. The next event overwrites
+// the one that yield got.
 func (l *Log) All(yield func(*Event) bool) {
 	for c := (cursor{log: l}); c.next(); {
-		if !yield(&c.now) {
+		if !yield(&c.event) {
 			return
 		}
 	}
 }
 
-// drainEvents empties the log and returns its events, freeing each chunk after reading.
+// drainEvents empties the log and returns its events. It frees each chunk after reading it.
 func (l *Log) drainEvents() iter.Seq[*Event] {
 	old := *l
 	*l = Log{}
 	return func(yield func(*Event) bool) {
-		for c := (cursor{log: &old}); c.next() && yield(&c.now); {
-			if c.c > 0 {
-				old.chunks[c.c-1] = nil
+		for c := (cursor{log: &old}); c.next() && yield(&c.event); {
+			if c.chunk > 0 {
+				old.chunks[c.chunk-1] = nil
 			}
 		}
 	}
 }
 
+// sortEvents sorts sortAtOnce events at once into runs, and merges the runs.
 func (l *Log) sortEvents() {
 	if !l.unsorted {
 		return
@@ -207,20 +164,21 @@ func (l *Log) keepIf(keep func(*Event) bool) {
 	}
 }
 
+// A cursor reads a log.
 type cursor struct {
-	log  *Log
-	lane int // its number among several logs
-	c, i int
-	now  Event
+	log           *Log
+	index         int   // of the log among several
+	chunk, offset int   // of the next event
+	event         Event // the last one read
 }
 
 func (c *cursor) next() bool {
-	for ; c.c < len(c.log.chunks); c.c, c.i = c.c+1, 0 {
-		b := c.log.chunks[c.c]
-		if c.i >= len(b) {
+	for ; c.chunk < len(c.log.chunks); c.chunk, c.offset = c.chunk+1, 0 {
+		b := c.log.chunks[c.chunk]
+		if c.offset >= len(b) {
 			continue
 		}
-		b = b[c.i:min(c.i+maxEvent, cap(b))]
+		b = b[c.offset:min(c.offset+maxEvent, cap(b))]
 		head, at := uint(binary.LittleEndian.Uint16(b)), uint(2)
 		var fields [5]uint64
 		for i := range fields {
@@ -228,36 +186,37 @@ func (c *cursor) next() bool {
 			fields[i] = binary.LittleEndian.Uint64(b[at:]) & (uint64(1)<<(8*w) - 1)
 			at += w
 		}
-		c.i += int(at) //nolint:gosec // at most maxEvent
-		c.now.Start += unzigzag(fields[0])
-		c.now.Dur = int64(fields[1])                     //nolint:gosec // never negative
-		c.now.Name = uint32(fields[2])                   //nolint:gosec // it was one
-		c.now.Correlation += uint32(unzigzag(fields[3])) //nolint:gosec // modulo 2^32, as it was packed
-		c.now.Size = fields[4]
+		c.offset += int(at) //nolint:gosec // at most maxEvent
+		c.event.Start += unzigzag(fields[0])
+		c.event.Dur = int64(fields[1])                     //nolint:gosec // never negative
+		c.event.Name = uint32(fields[2])                   //nolint:gosec // addEvent packed 32 bits
+		c.event.Correlation += uint32(unzigzag(fields[3])) //nolint:gosec // modulo 2^32, as addEvent packed it
+		c.event.Size = fields[4]
 		return true
 	}
 	return false
 }
 
-// ComesBefore orders cursors by the start of their event; of several events the longest comes first.
+// ComesBefore orders cursors as compareEvents does; with equal events, the first log's comes first.
 func (c *cursor) ComesBefore(o *cursor) bool {
-	if c.now.Start != o.now.Start {
-		return c.now.Start < o.now.Start
+	if c.event.Start != o.event.Start {
+		return c.event.Start < o.event.Start
 	}
-	return c.now.Dur > o.now.Dur || c.now.Dur == o.now.Dur && c.lane < o.lane
+	return c.event.Dur > o.event.Dur || c.event.Dur == o.event.Dur && c.index < o.index
 }
 
+// mergeLogs returns the events of sorted logs by their starts, each with the index of its log.
 func mergeLogs(logs []*Log) iter.Seq2[int, *Event] {
 	return func(yield func(int, *Event) bool) {
 		var heads heap.Heap[*cursor]
 		for i, l := range logs {
-			if c := (&cursor{log: l, lane: i}); c.next() {
+			if c := (&cursor{log: l, index: i}); c.next() {
 				heads.Push(c)
 			}
 		}
 		for len(heads) > 0 {
 			c := heads[0]
-			if !yield(c.lane, &c.now) {
+			if !yield(c.index, &c.event) {
 				return
 			}
 			if c.next() {

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestALogHoldsEveryValue packs values of all widths, and reads them as they were.
-func TestALogHoldsEveryValue(t *testing.T) {
+func TestALogReturnsValuesOfAllWidths(t *testing.T) {
 	var l Log
 	var want []Event
 	for i := range 63 {
@@ -32,11 +31,11 @@ func TestALogHoldsEveryValue(t *testing.T) {
 		i++
 	}
 	if i != len(want) || l.Len() != i {
-		t.Errorf("%d of %d events, %d by its own count", i, len(want), l.Len())
+		t.Errorf("%d of %d events, Len %d", i, len(want), l.Len())
 	}
 }
 
-// TestALogIsSorted sorts what is out of order nearby and over all its parts.
+// TestALogIsSorted sorts events that are out of order within a run, and between runs.
 func TestALogIsSorted(t *testing.T) {
 	for name, start := range map[string]func(int) int64{
 		"near":      func(i int) int64 { return int64(i ^ 3) },
@@ -62,7 +61,7 @@ func TestALogIsSorted(t *testing.T) {
 		byNumber := func(a, b Event) int { return int(a.Correlation) - int(b.Correlation) }
 		slices.SortFunc(got, byNumber)
 		if !slices.Equal(got, want) {
-			t.Errorf("%s: other events came out", name)
+			t.Errorf("%s: the events changed", name)
 		}
 	}
 }

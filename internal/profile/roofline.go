@@ -7,31 +7,31 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// A Rate is the throughput of an operator whose shapes were recorded.
+// A Rate is the throughput of an operator with a known Cost.
 type Rate struct {
 	Operator string
 	Dims     string // m×k×n for a product
 	Count    int
 	Time     int64   // time of its kernels, nanoseconds
 	Flops    float64 // operations per second; 0 for communication
-	Bytes    float64 // per second, each matrix moved once; for communication, over the bus
-	// Peak is the share of the data sheet's limit at this intensity: the arithmetic, the memory's
-	// bandwidth, or the link between GPUs. 0 is unknown.
-	Peak  float64
-	Bound string // arithmetic, bandwidth or link
+	Bytes    float64 // per second, each matrix moved once; for communication, over the link
+	// PeakShare is the throughput over the data sheet's limit for such an operator, which Bound names; 0 is unknown.
+	PeakShare float64
+	Bound     string // arithmetic, bandwidth (of the memory) or link (between GPUs)
 }
 
+// rate sums up an operator's kernels on the way to a Rate.
 type rate struct {
-	count int
-	time  int64
-	began uint32 // start of the last run that was counted
+	count   int
+	time    int64
+	opStart uint32 // of the last call that was counted
 }
 
-// addWork counts a kernel of an operator whose work is known. An operator may take several kernels:
-// its work counts once, their times add up.
-func (s *sweep) addWork(a *Event, g Group, l *launch) {
-	shape := s.Timeline.Names.Shape(l.op)
-	if shape.Bytes+shape.Flops == 0 || g == Copies || (g == Communication) != (shape.Flops == 0) {
+// addCost counts a kernel of an operator with a known cost. If an operator takes several kernels, its cost counts once
+// and their times add up.
+func (s *sweep) addCost(a *Event, g Group, l *launch) {
+	cost := s.Timeline.Names.Cost(l.op)
+	if cost.Bytes+cost.Flops == 0 || g == Copies || (g == Communication) != (cost.Flops == 0) {
 		return
 	}
 	if s.rates == nil {
@@ -44,16 +44,16 @@ func (s *sweep) addWork(a *Event, g Group, l *launch) {
 	}
 	r.time += a.Dur
 	s.d.Group[g].Known += a.Dur
-	if r.count == 0 || l.began != r.began {
-		r.began = l.began
+	if r.count == 0 || l.opStart != r.opStart {
+		r.opStart = l.opStart
 		r.count++
-		s.d.Group[g].Flops += shape.Flops
-		s.d.Group[g].Bytes += shape.Bytes
+		s.d.Group[g].Flops += cost.Flops
+		s.d.Group[g].Bytes += cost.Bytes
 	}
 }
 
-// Peaks returns a GPU's dense BF16 arithmetic, and the bandwidths of its memory and of its link to
-// other GPUs, from its data sheet; 0 is unknown.
+// Peaks returns limits from a GPU's data sheet: dense BF16 operations per second, and the bandwidths of its memory and
+// of its link to other GPUs in bytes per second. 0 is unknown.
 func Peaks(g GPU) (flops, bandwidth, link float64) {
 	sheet, err := perfmodel.FindGPU(g.Name)
 	if g.Name == "" || err != nil {
@@ -62,6 +62,7 @@ func Peaks(g GPU) (flops, bandwidth, link float64) {
 	return sheet.BF16, sheet.Bandwidth, max(sheet.Link, sheet.Bus)
 }
 
+// compareRoofline computes the operators' rates, and compares them with the data sheet of the first GPU.
 func (z *analyzer) compareRoofline() {
 	if len(z.Devices) == 0 {
 		return
@@ -71,24 +72,24 @@ func (z *analyzer) compareRoofline() {
 		if r.time == 0 || r.count == 0 {
 			continue
 		}
-		shape, runs := z.Timeline.Names.Shape(op), float64(r.count)
+		cost, calls := z.Timeline.Names.Cost(op), float64(r.count)
 		out := Rate{
-			Operator: z.Timeline.Names.Text[op], Dims: shape.Dims, Count: r.count, Time: r.time,
-			Flops: runs * shape.Flops / float64(r.time) * 1e9, Bytes: runs * shape.Bytes / float64(r.time) * 1e9,
+			Operator: z.Timeline.Names.Text[op], Dims: cost.Dims, Count: r.count, Time: r.time,
+			Flops: calls * cost.Flops / float64(r.time) * 1e9, Bytes: calls * cost.Bytes / float64(r.time) * 1e9,
 		}
-		of := func(bound string, peak, v float64) {
+		compare := func(bound string, rate, peak float64) {
 			if peak > 0 {
-				out.Bound, out.Peak = bound, v/peak
+				out.Bound, out.PeakShare = bound, rate/peak
 			}
 		}
 		switch {
-		case shape.Flops == 0:
-			out.Operator = shape.Name
-			of("link", link, out.Bytes)
-		case bandwidth > 0 && shape.Bytes > 0 && shape.Flops/shape.Bytes < flops/bandwidth:
-			of("bandwidth", bandwidth, out.Bytes)
+		case cost.Flops == 0:
+			out.Operator = cost.Name
+			compare("link", out.Bytes, link)
+		case bandwidth > 0 && cost.Bytes > 0 && cost.Flops/cost.Bytes < flops/bandwidth:
+			compare("bandwidth", out.Bytes, bandwidth)
 		default:
-			of("arithmetic", flops, out.Flops)
+			compare("arithmetic", out.Flops, flops)
 		}
 		z.Roofline = append(z.Roofline, out)
 	}

@@ -2,17 +2,18 @@ package profile
 
 import "strings"
 
-// A Workload is the kind of program in a trace. Advice depends on it.
+// A Workload is the kind of program in a trace. The advice of package finding depends on it.
 type Workload uint8
 
 // The workloads, in order of increasing evidence.
 const (
-	Model       Workload = iota // a model that is called for any purpose
-	LLM                         // a model that generates text
-	Training                    // with a backward pass or an optimizer
-	VLLM                        // servers of LLMs, by engine
-	SGLang                      //
-	TensorRTLLM                 //
+	Model    Workload = iota // a model that is called for any purpose
+	LLM                      // a model that generates text
+	Training                 // with a backward pass or an optimizer
+
+	VLLM // servers of LLMs, by engine
+	SGLang
+	TensorRTLLM
 	workloads
 )
 
@@ -27,7 +28,7 @@ func (w Workload) Serves() bool { return w >= VLLM }
 func (w Workload) Samples() bool { return w == LLM || w.Serves() }
 
 // workloadIn returns the workload that a name implies; Model is the default. Engines use
-// each other's kernels, so an engine is recognised by its Python files, operators and annotations.
+// each other's kernels, so only Python files, operators and annotations imply an engine.
 func workloadIn(text string, m Meaning) Workload {
 	has := func(words ...string) bool { return holdsAny(text, words...) }
 	kernel := strings.HasPrefix(text, "void ") || strings.ContainsAny(text, "<&") // a function of C++
@@ -42,16 +43,16 @@ func workloadIn(text string, m Meaning) Workload {
 	case has("autograd::engine", "Optimizer.step#", "Optimizer.zero_grad#", "run_backward", "Backward0"),
 		!strings.Contains(text, ".py(") && has("AdamFunctor", "_backward", "_bwd", "dgrad", "wgrad", "Bwd"):
 		return Training
-	case m.Group == KVCache && !m.How || has("CausalLM", "generation/utils.py", "topk_topp", "paged_attention",
+	case m.Group == KVCache && !m.Generic || has("CausalLM", "generation/utils.py", "topk_topp", "paged_attention",
 		"rtp_llm::", "fastertransformer::", "ggml_type"):
 		return LLM
 	}
 	return Model
 }
 
-// electWorkload chooses the workload by the names' votes. An engine's name counts more than a
-// model's parts, and the name of an engine that uses another engine's code more than that engine's.
-// But a program that trains may contain a server's operators.
+// electWorkload chooses the workload by how many names imply each. An engine wins over a model, because an engine runs
+// models. Of several engines, the one that uses the others' code wins. Training wins if more names imply it, because a
+// program that trains may use a server's operators.
 func electWorkload(votes [workloads]int) Workload {
 	for _, w := range []Workload{TensorRTLLM, SGLang, VLLM} {
 		if votes[w] > 0 && votes[Training] <= votes[w] {

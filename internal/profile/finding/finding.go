@@ -253,7 +253,7 @@ func (v view) caseOf(id string) string {
 	case "cpu-only":
 		return v.caseWithoutGPU()
 	case "rank-straggles":
-		return cmp.Or(p.Straggle.Cause, "named")
+		return cmp.Or(p.Stragglers.Cause, "named")
 	case "copies-bound":
 		return caseOfCopies(p.Heaviest(profile.Copies).Name)
 	case "host-bound":
@@ -338,23 +338,23 @@ func fixesOf(list []advice, p *profile.Profile) (out []catalog.Fix) {
 func textsOf(p *profile.Profile) map[string]string {
 	each := func(ns int64) string { return render.Seconds(float64(ns) / 1e9 / float64(max(p.Devices, 1))) }
 	t := map[string]string{
-		"busy_time": each(p.Busy), "habit_time": each(p.Habit().Wall),
+		"busy_time": each(p.Busy), "recurring_time": each(p.Recurring().Wall),
 		"before_time":   render.Seconds(float64(p.Before) / 1e9),
 		"after_time":    render.Seconds(float64(p.After) / 1e9),
 		"recorded_time": render.Seconds(float64(p.Before+p.After)/1e9 + p.Seconds()),
-		"since":         "", "last": p.Straggle.Last,
-		"last_share": render.Percent(p.Straggle.LastShare), "why": p.Straggle.Why,
+		"since":         "", "last": p.Stragglers.Last,
+		"last_share": render.Percent(p.Stragglers.LastShare), "why": p.Stragglers.Why,
 	}
-	if p.Straggle.Since > 0 {
-		t["since"] = fmt.Sprintf(" since step %d", p.Straggle.Since)
+	if p.Stragglers.Since > 0 {
+		t["since"] = fmt.Sprintf(" since step %d", p.Stragglers.Since)
 	}
-	if len(p.Ranks) > 0 && p.Ranks[0].Calls != "" {
-		t["calls"] = render.Clean(p.Ranks[0].Calls)
+	if len(p.Ranks) > 0 && p.Ranks[0].HostCalls != "" {
+		t["calls"] = render.Clean(p.Ranks[0].HostCalls)
 	}
 	if p.Host.Stacks {
 		t["stacks"] = "with_stack"
 	}
-	if !p.Straggle.Known {
+	if !p.Stragglers.Known {
 		t["alone"] = ""
 	}
 	if p.Devices == 0 {
@@ -382,13 +382,13 @@ func measureSignals(p *profile.Profile) map[string]indicator.Value {
 		}
 		return m
 	}
-	h := p.Habit()
+	h := p.Recurring()
 	busy := func(name string, groups ...profile.Group) {
 		sum := int64(0)
 		for _, g := range groups {
 			sum += h.Group[g].Time
 		}
-		know(name, h.OfBusy(sum))
+		know(name, h.ShareOfBusy(sum))
 	}
 	for c := range profile.Causes {
 		know(signalName("idle_", c), h.Share(h.Idle[c]))
@@ -399,26 +399,26 @@ func measureSignals(p *profile.Profile) map[string]indicator.Value {
 	know("gpu_busy", h.Share(h.Busy))
 	know("idle_host", h.Share(h.Idle[profile.HostLate]+h.Idle[profile.LaunchGap]))
 	know("one_time", p.Share(p.OnceTime()))
-	know("device_of_recorded", p.OfRecorded())
+	know("device_of_recorded", p.RecordedShare())
 	know("idle_dependency", h.Share(h.Idle[profile.Dependency]+h.Idle[profile.CopyWait]))
-	know("communication_exposed", max(0, h.Share(h.Exposed+h.Idle[profile.CommWait])-p.Straggle.Share))
+	know("communication_exposed", max(0, h.Share(h.Exposed+h.Idle[profile.CommWait])-p.Stragglers.Share))
 	know("copies_exposed", h.Share(h.ExposedCopies))
 	busy("attention_of_busy", profile.Attention)
 	busy("gemm_of_busy", profile.GEMM, profile.MoE)
 	busy("convolution_of_busy", profile.Convolution)
 	busy("sampling_of_busy", profile.Sampling)
 	unfused := max(0, h.Group[profile.Elementwise].Time+h.Group[profile.Activation].Time-h.Compiled)
-	know("elementwise_of_busy", h.OfBusy(unfused))
+	know("elementwise_of_busy", h.ShareOfBusy(unfused))
 	know("elementwise_unfused", h.Share(unfused))
-	know("kernels", float64(p.Runs+p.Group[profile.Copies].Count))
+	know("kernels", float64(p.KernelRuns+p.Group[profile.Copies].Count))
 	know("evidence", m["kernels"].V+float64(p.Busy-p.Exposed)/1e6) // a waiting all-reduce is no evidence
 	know("cpu_only", 0)
 	know("device_time", p.Seconds())
-	if n := float64(p.Runs); n > 0 {
-		know("small_kernels", float64(p.Small)/n)
-		know("small_kernels_time", h.OfBusy(p.SmallTime))
-		know("small_kernels_wall", h.Share(p.SmallTime))
-		know("graph_kernels", float64(max(p.Graph, p.WholeGraph))/n)
+	if n := float64(p.KernelRuns); n > 0 {
+		know("small_kernels", float64(p.SmallKernels)/n)
+		know("small_kernels_time", h.ShareOfBusy(p.SmallKernelTime))
+		know("small_kernels_wall", h.Share(p.SmallKernelTime))
+		know("graph_kernels", float64(max(p.GraphKernels, p.WholeGraphs))/n)
 	}
 	all, d, x := p.Steps[profile.Unknown], p.Steps[profile.Decode], p.Steps[profile.Mixed]
 	if all.Count > 0 && all.Launches > fewLaunches {
@@ -435,8 +435,8 @@ func measureSignals(p *profile.Profile) map[string]indicator.Value {
 			know("mixed_over_decode", x.P50/d.P50)
 		}
 	}
-	if p.Straggle.Known {
-		know("rank_wait", p.Straggle.Share)
+	if p.Stragglers.Known {
+		know("rank_wait", p.Stragglers.Share)
 	}
 	return m
 }

@@ -26,7 +26,7 @@ func (m *maker) kernel(name string, launch, start, dur int64, graph bool) {
 	m.call(profile.Runtime, call, launch, 5, m.corr)
 	kind := profile.Kernel
 	if strings.HasPrefix(name, "Memcpy") {
-		kind = profile.Copy
+		kind = profile.Memcpy
 	}
 	m.AddActivity(0, 0, 7, kind, profile.Event{Start: 1000 * start, Dur: 1000 * dur, Name: m.Names.ID([]byte(name)), Correlation: m.corr})
 }

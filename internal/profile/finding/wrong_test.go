@@ -341,8 +341,8 @@ func TestStragglerLeads(t *testing.T) {
 			v := Judge(p, nil)
 			f := v.Leading()
 			text := strings.Join(append([]string{f.Summary}, f.Reasons...), " ")
-			if f.Kind.ID != tc.lead || !strings.Contains(text, tc.says) || tc.says != "" && (p.Straggle.Last != "rank 2, GPU 0" || p.Straggle.Since != 5) {
-				t.Errorf("%s: %s; %+v", f.Kind.ID, text, p.Straggle)
+			if f.Kind.ID != tc.lead || !strings.Contains(text, tc.says) || tc.says != "" && (p.Stragglers.Last != "rank 2, GPU 0" || p.Stragglers.Since != 5) {
+				t.Errorf("%s: %s; %+v", f.Kind.ID, text, p.Stragglers)
 			}
 		})
 	}

@@ -222,7 +222,7 @@ func (e *reader) readGraphs() error {
 
 func (e *reader) readCopies() error {
 	bytesAndKind := func(v []sqlite.Value) (int64, uint64) { return v[1].Int, uint64(max(v[0].Int, 0)) }
-	err := e.readActivities(copies, profile.Copy, bytesAndKind, func(kind int64) uint32 {
+	err := e.readActivities(copies, profile.Memcpy, bytesAndKind, func(kind int64) uint32 {
 		text := copyNames[kind]
 		if text == "" {
 			text = fmt.Sprintf("Memcpy (kind %d)", kind)
@@ -231,7 +231,7 @@ func (e *reader) readCopies() error {
 	}, "bytes", "copyKind")
 	set := e.t.Names.ID([]byte("Memset (Device)"))
 	bytesOnly := func(v []sqlite.Value) (int64, uint64) { return 0, uint64(max(v[0].Int, 0)) }
-	return errors.Join(err, e.readActivities(sets, profile.Set, bytesOnly, func(int64) uint32 { return set }, "bytes"))
+	return errors.Join(err, e.readActivities(sets, profile.Memset, bytesOnly, func(int64) uint32 { return set }, "bytes"))
 }
 
 func (e *reader) readCalls(from string, read func([]sqlite.Value, *event), columns ...string) error {

@@ -42,15 +42,15 @@ func TestSchemas(t *testing.T) {
 			t.Fatalf("%s: %d devices", tc.name, len(a.Devices))
 		}
 		d := a.Devices[0]
-		if d.ID != tc.device || d.Name != tc.gpu || d.Runs != tc.kernels {
-			t.Errorf("%s: device %d %q with %d kernels, want %d %q %d", tc.name, d.ID, d.Name, d.Runs, tc.device, tc.gpu, tc.kernels)
+		if d.ID != tc.device || d.Name != tc.gpu || d.KernelRuns != tc.kernels {
+			t.Errorf("%s: device %d %q with %d kernels, want %d %q %d", tc.name, d.ID, d.Name, d.KernelRuns, tc.device, tc.gpu, tc.kernels)
 		}
 		if len(a.Steps) != 4 || a.Steps[0].DecodeRequests != 8 || a.Steps[3].Phase != profile.Decode {
 			t.Errorf("%s: steps %+v", tc.name, a.Steps)
 		}
 		if tc.name == "graphs.sqlite" {
-			if d.WholeGraph != 4 || d.Graph != 4 || !strings.Contains(strings.Join(a.Notes, " "), "--cuda-graph-trace=node") {
-				t.Errorf("graphs: %d whole, %d replayed, notes %v", d.WholeGraph, d.Graph, a.Notes)
+			if d.WholeGraphs != 4 || d.GraphKernels != 4 || !strings.Contains(strings.Join(a.Notes, " "), "--cuda-graph-trace=node") {
+				t.Errorf("graphs: %d whole, %d replayed, notes %v", d.WholeGraphs, d.GraphKernels, a.Notes)
 			}
 			continue
 		}

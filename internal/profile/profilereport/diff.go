@@ -37,7 +37,7 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, full bool, o render.Option
 		changeRows(append(changes, parts[:min(len(parts), most+2)]...), most+5))
 	kernels := d.Kernels
 	if !full {
-		kernels = slices.DeleteFunc(slices.Clone(kernels), func(c profile.Change) bool { return !c.Named })
+		kernels = slices.DeleteFunc(slices.Clone(kernels), func(c profile.Change) bool { return !c.Reported })
 	}
 	if changes := changeRows(kernels, most); len(changes) > 0 {
 		t.Section("Kernels", ", per "+strings.TrimPrefix(d.Per, "decode "))
@@ -69,14 +69,14 @@ func changeRows(list []profile.Change, most int) (rows [][]string) {
 			continue
 		}
 		launches, each, chance := "", "", ""
-		if c.LaunchesBefore+c.LaunchesNow > 0 {
-			if launches = render.Number(c.LaunchesNow); launches != render.Number(c.LaunchesBefore) {
+		if c.LaunchesBefore+c.LaunchesAfter > 0 {
+			if launches = render.Number(c.LaunchesAfter); launches != render.Number(c.LaunchesBefore) {
 				launches = render.Number(c.LaunchesBefore) + " → " + launches
 			}
 			each = formatGrowth(c.MeanGrowth(), false)
 		}
 		switch {
-		case c.Named:
+		case c.Reported:
 			chance = "changed"
 		case !c.Significant():
 			chance = "may be chance"
@@ -93,7 +93,7 @@ func changeRows(list []profile.Change, most int) (rows [][]string) {
 
 func describeChange(c profile.Change) string {
 	how := formatGrowth(c.Growth(), c.After == 0)
-	switch more, each := c.LaunchesNow/c.LaunchesBefore-1, c.MeanGrowth(); {
+	switch more, each := c.LaunchesAfter/c.LaunchesBefore-1, c.MeanGrowth(); {
 	case c.Before == 0 || c.After == 0 || c.LaunchesBefore == 0:
 	case math.Abs(more) > 0.01 && math.Abs(each) > 0.01:
 		how = fmt.Sprintf("launches %s, each %s", formatGrowth(more, false), formatGrowth(each, false))
@@ -118,7 +118,7 @@ func diffVerdict(d *profile.Diff, gate float64) (string, render.Style) {
 	var changed []string
 	for _, list := range [][]profile.Change{d.Parts(), d.Kernels} {
 		for _, c := range list {
-			if c.Named {
+			if c.Reported {
 				changed = append(changed, describeChange(c))
 			}
 		}
@@ -153,8 +153,8 @@ func newChange(c profile.Change) object {
 	return object{
 		"name", c.Name, "before_seconds", c.Before, "after_seconds", c.After, "growth",
 		render.Finite(c.Growth()), "p", render.Finite(c.P),
-		"significant", c.Significant(), "changed", c.Named, "before_launches", c.LaunchesBefore, "after_launches",
-		c.LaunchesNow,
+		"significant", c.Significant(), "changed", c.Reported, "before_launches", c.LaunchesBefore, "after_launches",
+		c.LaunchesAfter,
 	}
 }
 

@@ -253,7 +253,7 @@ func (d *document) writeWallTime() {
 	d.Paragraph("", fmt.Sprintf("Overlaps count once; the parts add up to the wall time.%s "+
 		"Rates are for kernels with recorded shapes; MFU is their share of the GPU's 16-bit peak. "+
 		"Without it: the minimum time of %s, if nothing else changed. %s kernels, %s of them replayed by graphs.",
-		hidden, of, render.Grouped(float64(d.p.Runs)), render.Grouped(float64(d.p.Graph)))).Style = render.Dim
+		hidden, of, render.Grouped(float64(d.p.KernelRuns)), render.Grouped(float64(d.p.GraphKernels)))).Style = render.Dim
 }
 
 type gap struct {
@@ -311,7 +311,7 @@ func (d *document) writeGaps() {
 
 func whereOf(p *profile.Profile) string {
 	s := ": " + render.Seconds(p.Seconds())
-	if p.OfRecorded() < 0.9 {
+	if p.RecordedShare() < 0.9 {
 		s += fmt.Sprintf(" of %s recorded", render.Seconds(p.Seconds()+float64(p.Before+p.After)/1e9))
 	}
 	s += " on " + render.Plural(p.Devices, "GPU")
@@ -445,8 +445,8 @@ func (d *document) writeRates() {
 		if r.Bound == "bandwidth" || r.Flops == 0 {
 			rate = bytesOf(r.Bytes)
 		}
-		if r.Peak > 0 {
-			peak = render.Percent(r.Peak) + " of " + r.Bound
+		if r.PeakShare > 0 {
+			peak = render.Percent(r.PeakShare) + " of " + r.Bound
 		}
 		cells = append(cells,
 			[]string{formatSeconds(r.Time), fmt.Sprint(r.Count), rate, peak, r.Operator + " " + r.Dims})
@@ -481,7 +481,7 @@ func (d *document) writeDevices() {
 	if n := len(cells) - mostDevices; n > 0 {
 		d.Paragraph("", fmt.Sprintf("and %d more", n))
 	}
-	if s := d.p.Straggle; s.Known {
+	if s := d.p.Stragglers; s.Known {
 		d.Paragraph("", fmt.Sprintf("Waiting for the slowest in %s: %s of the time.",
 			render.Plural(s.Collectives, "collective"), render.Percent(s.Share)))
 	}
@@ -491,7 +491,7 @@ const mostDevices = 32
 
 func (d *document) writeFooter() {
 	d.ShowIn(render.Everywhere)
-	if d.p.WholeGraph == 0 {
+	if d.p.WholeGraphs == 0 {
 		d.ShowIn(render.Details) // a screen shows notes if a graph hides kernels
 	}
 	d.Rank(1)

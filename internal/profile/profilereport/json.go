@@ -49,14 +49,14 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 		for _, d := range a.Devices {
 			devices = append(devices, object{
 				"name", a.DeviceName(d), "gpu", d.Name, "rank", a.Rank, "wall_seconds",
-				toSeconds(d.Wall), "shares", newShares(&d.Work),
+				toSeconds(d.Wall), "shares", newShares(&d.Breakdown),
 			})
 		}
 		sources = append(sources, object{"path", a.Source, "tool", a.Tool, "rank", a.Rank, "events", a.Events})
 	}
 	var stragglers, perToken any
-	if p.Straggle.Known {
-		stragglers = p.Straggle
+	if p.Stragglers.Known {
+		stragglers = p.Stragglers
 	}
 	if p.Tokens > 0 {
 		perToken = p.Seconds() / float64(p.Tokens)
@@ -69,7 +69,7 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 		"findings", append(render.Each(v.Findings, newFinding), render.Each(v.Others, newFinding)...),
 		"wall_seconds", toSeconds(p.Wall), "before_seconds", toSeconds(p.Before), "after_seconds", toSeconds(p.After),
 		"workload", p.Workload.String(),
-		"shares", newShares(&p.Work), "one_time_seconds", toSeconds(p.OnceTime()),
+		"shares", newShares(&p.Breakdown), "one_time_seconds", toSeconds(p.OnceTime()),
 		"gaps", render.Each(longestGaps(p), func(g *gap) object { // from_seconds since the device's first activity
 			return object{
 				"device", g.on, "from_seconds", toSeconds(g.From - g.since), "seconds", toSeconds(g.Time),
@@ -88,17 +88,17 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 		object{
 			"launches", h.Launches, "graph_launches", h.GraphLaunches, "seconds",
 			toSeconds(h.LaunchTime), "synchronizations", h.Syncs,
-			"synchronization_seconds", toSeconds(h.SyncTime), "kernels", p.Runs, "kernels_replayed_by_graphs", p.Graph,
-			"kernels_under_10us", p.Small,
-			"graphs_without_their_kernels", p.WholeGraph,
+			"synchronization_seconds", toSeconds(h.SyncTime), "kernels", p.KernelRuns, "kernels_replayed_by_graphs", p.GraphKernels,
+			"kernels_under_10us", p.SmallKernels,
+			"graphs_without_their_kernels", p.WholeGraphs,
 		},
 		"roofline", render.Each(p.Roofline, func(r *profile.Rate) object {
 			o := object{
 				"operator", r.Operator, "dims", r.Dims, "count", r.Count, "seconds", toSeconds(r.Time),
 				"flops_per_second", r.Flops, "bytes_per_second", r.Bytes, "share_of_peak", nil,
 			}
-			if r.Peak > 0 {
-				o[len(o)-1] = render.Finite(r.Peak)
+			if r.PeakShare > 0 {
+				o[len(o)-1] = render.Finite(r.PeakShare)
 			}
 			return append(o, "bound", render.OrNone(r.Bound))
 		}),
@@ -110,7 +110,7 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 	})
 }
 
-func newShares(w *profile.Work) object {
+func newShares(w *profile.Breakdown) object {
 	return object{
 		"busy", w.Share(w.Busy), "compute", w.Share(w.Compute), "communication", w.Share(w.Communication),
 		"communication_exposed", w.Share(w.Exposed),

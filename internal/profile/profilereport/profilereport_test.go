@@ -38,7 +38,7 @@ func made(ranks int, slower int64) *profile.Profile {
 			kernel("sgemm<script>", profile.Kernel, 100_000+i%3*1000+slower)
 			kernel("flash_fwd_kernel", profile.Kernel, 60_000)
 			kernel("ncclDevKernel_AllReduce", profile.Kernel, 20_000+int64(rank)*9000)
-			kernel("Memcpy HtoD (Host -> Device)", profile.Copy, 5_000)
+			kernel("Memcpy HtoD (Host -> Device)", profile.Memcpy, 5_000)
 		}
 		t.Close()
 		all = append(all, profile.Analyze(t))

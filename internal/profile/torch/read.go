@@ -153,12 +153,12 @@ func (p *parser) addCall(c category, name []byte, start, dur int64) {
 		p.t.Stacks = true
 		name = trimLayerNumber(name)
 	case operator:
-		if e.args == nil || !hasKnownWork(name) {
+		if e.args == nil || !hasKnownCost(name) {
 			break
 		}
 		if key := shapeKey(e.args); len(key) > 0 {
-			shape := func() profile.Shape { return shapeOf(string(name), readInputs(e.args)) }
-			call.Name = p.t.Names.IDWith(name, key, shape)
+			shape := func() profile.Cost { return costOf(string(name), readInputs(e.args)) }
+			call.Name = p.t.Names.IDWithCost(name, key, shape)
 		}
 	}
 	if call.Name == 0 {

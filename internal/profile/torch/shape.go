@@ -11,8 +11,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile"
 )
 
-// hasKnownWork reports whether an operator's work follows from its inputs' shapes.
-func hasKnownWork(name []byte) bool {
+// hasKnownCost reports whether an operator's work follows from its inputs' shapes.
+func hasKnownCost(name []byte) bool {
 	switch string(name) {
 	case "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_scaled_mm", "record_param_comms",
 		"aten::cudnn_convolution", "aten::miopen_convolution", "aten::convolution_backward":
@@ -88,20 +88,20 @@ func (in *inputs) elementBytes(i int) float64 {
 	return 0
 }
 
-func shapeOf(name string, in inputs) profile.Shape {
+func costOf(name string, in inputs) profile.Cost {
 	switch {
 	case name == "record_param_comms":
-		return in.collective.busShape()
+		return in.collective.busCost()
 	case strings.Contains(name, "convolution"):
-		return in.convolutionShape(name)
+		return in.convolutionCost(name)
 	case strings.Contains(name, "attention"):
-		return in.attentionShape(name)
+		return in.attentionCost(name)
 	}
-	return in.productShape(name)
+	return in.productCost(name)
 }
 
-// productShape is a matrix product: 2·m·n·k operations, and each matrix read or written once.
-func (in *inputs) productShape(name string) profile.Shape {
+// productCost is a matrix product: 2·m·n·k operations, and each matrix read or written once.
+func (in *inputs) productCost(name string) profile.Cost {
 	first := 0
 	if name == "aten::addmm" || name == "aten::baddbmm" {
 		first = 1 // a bias comes before the matrices
@@ -112,33 +112,33 @@ func (in *inputs) productShape(name string) profile.Shape {
 	}
 	a, b := in.tensorDims(first, dims), in.tensorDims(first+1, dims)
 	if a == nil || b == nil {
-		return profile.Shape{}
+		return profile.Cost{}
 	}
 	a, b = a[dims-2:], b[dims-2:]
 	if a[1] != b[0] {
-		return profile.Shape{}
+		return profile.Cost{}
 	}
 	m, k, n, out := a[0], a[1], b[1], in.elementBytes(first)
 	if name == "aten::_scaled_mm" {
 		out = 2 // it returns 16 bits by default
 	}
-	return profile.Shape{
+	return profile.Cost{
 		Flops: 2 * batch * m * n * k,
 		Bytes: batch * (m*k*in.elementBytes(first) + k*n*in.elementBytes(first+1) + m*n*out),
 		Dims:  fmt.Sprintf("%.0f×%.0f×%.0f", m, k, n),
 	}
 }
 
-// convolutionShape counts two operations for each weight and place of the output, and twice as many
+// convolutionCost counts two operations for each weight and place of the output, and twice as many
 // backward, for the gradients of input and weights.
-func (in *inputs) convolutionShape(name string) profile.Shape {
+func (in *inputs) convolutionCost(name string) profile.Cost {
 	x, w := in.tensorDims(0, 4), in.tensorDims(1, 4)
 	if name == "aten::convolution_backward" {
 		if x, w = in.tensorDims(0, 4), in.tensorDims(2, 4); x != nil && w != nil {
 			flops := 4 * x[0] * x[2] * x[3] * w[0] * w[1] * w[2] * w[3]
-			return profile.Shape{Flops: flops, Dims: dimsOf(x) + " " + dimsOf(w)}
+			return profile.Cost{Flops: flops, Dims: dimsOf(x) + " " + dimsOf(w)}
 		}
-		return profile.Shape{}
+		return profile.Cost{}
 	}
 	// cudnn_convolution and miopen_convolution: input, weight, [bias,] padding, stride, dilation, groups, …
 	at := 2
@@ -146,31 +146,31 @@ func (in *inputs) convolutionShape(name string) profile.Shape {
 		at = 3
 	}
 	if x == nil || w == nil || len(in.values) < at+3 {
-		return profile.Shape{}
+		return profile.Cost{}
 	}
 	var sizes [3][]float64
 	for i := range sizes {
 		if json.Unmarshal([]byte(in.values[at+i]), &sizes[i]) != nil || len(sizes[i]) != 2 {
-			return profile.Shape{}
+			return profile.Cost{}
 		}
 	}
 	places := x[0]
 	for i := range 2 {
 		places *= math.Floor((x[2+i]+2*sizes[0][i]-sizes[2][i]*(w[2+i]-1)-1)/max(sizes[1][i], 1) + 1)
 	}
-	return profile.Shape{Flops: 2 * places * w[0] * w[1] * w[2] * w[3], Dims: dimsOf(x) + " " + dimsOf(w)}
+	return profile.Cost{Flops: 2 * places * w[0] * w[1] * w[2] * w[3], Dims: dimsOf(x) + " " + dimsOf(w)}
 }
 
-// attentionShape counts four operations for each pair of a query and a key, and element of a head; two and a half
+// attentionCost counts four operations for each pair of a query and a key, and element of a head; two and a half
 // times as many backward (Dao, FlashAttention-2, section 4.1). Causal attention counts half.
-func (in *inputs) attentionShape(name string) profile.Shape {
+func (in *inputs) attentionCost(name string) profile.Cost {
 	first, flops := 0, 4.0
 	if strings.Contains(name, "backward") {
 		first, flops = 1, 10
 	}
 	q, k := in.tensorDims(first, 4), in.tensorDims(first+1, 4)
 	if q == nil || k == nil {
-		return profile.Shape{}
+		return profile.Cost{}
 	}
 	head, length := 1, 2
 	if strings.HasSuffix(name, "_attention_forward") && !strings.Contains(name, "scaled") {
@@ -180,18 +180,18 @@ func (in *inputs) attentionShape(name string) profile.Shape {
 		flops /= 2
 	}
 	flops *= q[0] * q[head] * q[length] * k[length] * q[3]
-	return profile.Shape{Flops: flops, Dims: dimsOf(q) + " " + dimsOf(k)}
+	return profile.Cost{Flops: flops, Dims: dimsOf(q) + " " + dimsOf(k)}
 }
 
 func dimsOf(d []float64) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(d), "[]"), " ", "×")
 }
 
-// busShape counts the bytes that a collective moves over each GPU's link, as nccl-tests does (doc/PERFORMANCE.md).
-func (c collective) busShape() profile.Shape {
+// busCost counts the bytes that a collective moves over each GPU's link, as nccl-tests does (doc/PERFORMANCE.md).
+func (c collective) busCost() profile.Cost {
 	n, most := float64(c.ranks), float64(max(c.in, c.out))*c.size
 	if n < 2 || most == 0 {
-		return profile.Shape{}
+		return profile.Cost{}
 	}
 	factor := 1.0 // send, receive, broadcast, reduce
 	switch name := strings.ToLower(c.name); {
@@ -201,7 +201,7 @@ func (c collective) busShape() profile.Shape {
 	case strings.Contains(name, "allreduce"), strings.Contains(name, "all_reduce"):
 		factor = 2 * (n - 1) / n
 	}
-	return profile.Shape{Bytes: factor * most, Dims: fmt.Sprintf("%.3g MB, %d ranks", most/1e6, c.ranks), Name: c.name}
+	return profile.Cost{Bytes: factor * most, Dims: fmt.Sprintf("%.3g MB, %d ranks", most/1e6, c.ranks), Name: c.name}
 }
 
 var sizes = map[string]float64{

@@ -33,10 +33,10 @@ func trace(events ...string) string { return `{"traceEvents":[` + strings.Join(e
 
 func onlyActivity(t *testing.T, tl *profile.Timeline) (*profile.Stream, profile.Event) {
 	t.Helper()
-	if len(tl.Streams) != 1 || tl.Streams[0].Work[profile.Kernel].Len() != 1 {
+	if len(tl.Streams) != 1 || tl.Streams[0].Activities[profile.Kernel].Len() != 1 {
 		t.Fatalf("%d streams", len(tl.Streams))
 	}
-	for a := range tl.Streams[0].Work[profile.Kernel].All {
+	for a := range tl.Streams[0].Activities[profile.Kernel].All {
 		return tl.Streams[0], *a
 	}
 	panic("unreachable")
@@ -120,7 +120,7 @@ func TestDamagedTracesAreReadInPart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tl := read(t, tc.text)
-			if tl.Streams[0].Work[profile.Kernel].Len() < 1 {
+			if tl.Streams[0].Activities[profile.Kernel].Len() < 1 {
 				t.Fatal("the whole event before is lost")
 			}
 			got := strings.Join(tl.Partial, "; ")
@@ -182,7 +182,7 @@ func TestALongTraceKeepsItsBeginning(t *testing.T) {
 	}
 	tl, err := Read(t.Context(), strings.NewReader(b.String()+"]"), "long", 1000)
 	must.Succeed(t, err)
-	held := tl.Streams[0].Work[profile.Kernel].Len()
+	held := tl.Streams[0].Activities[profile.Kernel].Len()
 	if held > 1000 || held < 250 || tl.Dropped[""] != int64(n-held) || !strings.Contains(strings.Join(tl.Partial, ""), "only the first") {
 		t.Errorf("held %d, dropped %d of %d: %v", held, tl.Dropped[""], n, tl.Partial)
 	}
@@ -196,7 +196,7 @@ func TestALongTraceKeepsItsBeginning(t *testing.T) {
 func TestEventsAtOneTimeStopAtTheLimit(t *testing.T) {
 	text := "[" + strings.Repeat(`{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":1},`, 20_000) + "]"
 	tl, err := Read(t.Context(), strings.NewReader(text), "x", 1000)
-	if err != nil || tl.Streams[0].Work[profile.Kernel].Len() != 1000 || tl.Dropped[""] != 19_000 || len(tl.Partial) == 0 {
+	if err != nil || tl.Streams[0].Activities[profile.Kernel].Len() != 1000 || tl.Dropped[""] != 19_000 || len(tl.Partial) == 0 {
 		t.Errorf("%v: %+v %v", err, tl.Dropped, tl.Partial)
 	}
 }
@@ -208,7 +208,7 @@ func TestManyStreams(t *testing.T) {
 		fmt.Fprintf(&b, `{"ph":"X","cat":"kernel","name":"k","pid":%d,"tid":%d,"ts":%d,"dur":1},`, i%1000, i, i)
 	}
 	tl := read(t, b.String()+"]")
-	if tl.Dropped[profile.Lanes] == 0 || !strings.Contains(strings.Join(tl.Partial, ""), "threads and streams") {
+	if tl.Dropped[profile.TooMany] == 0 || !strings.Contains(strings.Join(tl.Partial, ""), "threads and streams") {
 		t.Errorf("dropped %+v, %v", tl.Dropped, tl.Partial)
 	}
 	if a := profile.Analyze(tl); len(a.Devices) != 1000 {
@@ -257,7 +257,7 @@ func TestShapes(t *testing.T) {
 		"another order": {"aten::cudnn_convolution", `{"Input Dims":[[8,3,224,224],[64,3,7,7]],"Concrete Inputs":["","","1","[2]"]}`, 0, 0, ""},
 		"no heads":      {"aten::_flash_attention_forward", `{"Input Dims":[[200,16,64],[300,16,64]]}`, 0, 0, ""},
 	} {
-		if s := shapeOf(tc.op, readInputs([]byte(tc.args))); s.Flops != tc.flops || s.Bytes != tc.bytes || s.Dims != tc.dims {
+		if s := costOf(tc.op, readInputs([]byte(tc.args))); s.Flops != tc.flops || s.Bytes != tc.bytes || s.Dims != tc.dims {
 			t.Errorf("%s: %+v, want %g operations, %g bytes, %q", name, s, tc.flops, tc.bytes, tc.dims)
 		}
 	}

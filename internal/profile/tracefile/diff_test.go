@@ -129,11 +129,11 @@ func TestDiffOfEditedTraces(t *testing.T) {
 			var parts, kernels []string
 			for _, c := range slices.Concat(d.Groups, d.Idle) {
 				switch {
-				case !c.Named:
-				case c.LaunchesBefore+c.LaunchesNow > 0:
+				case !c.Reported:
+				case c.LaunchesBefore+c.LaunchesAfter > 0:
 					more := 0.0
 					if c.LaunchesBefore > 0 {
-						more = 100 * (c.LaunchesNow/c.LaunchesBefore - 1)
+						more = 100 * (c.LaunchesAfter/c.LaunchesBefore - 1)
 					}
 					parts = append(parts, fmt.Sprintf("%s %+.0f%% each %+.0f%%", c.Name, more, 100*c.MeanGrowth()))
 				default:
@@ -141,7 +141,7 @@ func TestDiffOfEditedTraces(t *testing.T) {
 				}
 			}
 			for _, k := range d.Kernels {
-				if k.Named {
+				if k.Reported {
 					kernels = append(kernels, k.Name)
 				}
 			}

@@ -226,7 +226,7 @@ func TestAgainstOtherTools(t *testing.T) {
 			continue
 		}
 		p := profile.Combine([]*profile.Analysis{profile.Analyze(tl)})
-		got := [5]int64{int64(p.Runs), p.Wall, p.Busy, p.Group[profile.Copies].Sum, p.Group[profile.Communication].Sum}
+		got := [5]int64{int64(p.KernelRuns), p.Wall, p.Busy, p.Group[profile.Copies].Sum, p.Group[profile.Communication].Sum}
 		if p.Devices != 2 || got != want {
 			t.Errorf("%s: %d devices, %v, want %v", name, p.Devices, got, want)
 		}

@@ -161,6 +161,7 @@ type Analysis struct {
 	From, Span   int64 // of all events but Python's
 	Events       int64
 	Devices      []*Device
+	Truncated    bool // the file ends in the middle
 	HostOnly     bool // the host was recorded, and no device
 	Steps        []Step
 	StepsBy      string // how steps were detected; "": not at all
@@ -182,7 +183,7 @@ type Analysis struct {
 func Analyze(t *Timeline) *Analysis {
 	a := &Analysis{
 		Source: t.Source, Tool: t.Tool, Rank: t.Rank, Events: t.Events,
-		Partial: t.Partial, Notes: t.Notes,
+		Truncated: t.Truncated, Partial: t.Partial, Notes: t.Notes,
 	}
 	z := &analyzer{Timeline: t, Analysis: a, processes: map[int64]*process{}, kernelStats: map[uint64]*KernelStat{}}
 	seen := slices.ContainsFunc(t.Threads, func(h *Thread) bool {

@@ -47,7 +47,7 @@ type Profile struct {
 	Workload   Workload
 	Quantised  bool              // the products' weights have 8 bits or fewer
 	AMD        bool              // the GPUs are AMD's
-	Cut        bool              // a file is truncated
+	Truncated  bool              // a file ends in the middle
 	Before     int64             // recorded time before a device's first activity, mean over devices
 	After      int64             // recorded time after its last, likewise
 	Steps      [Phases]StepTimes // by phase; all steps under Unknown
@@ -145,7 +145,7 @@ func (p *Profile) addRank(a *Analysis, kernels map[kernelKey]*KernelStat, stepsB
 		}
 		p.Tokens += int64(s.Tokens())
 	}
-	p.HostOnly = p.HostOnly || a.HostOnly
+	p.Truncated, p.HostOnly = p.Truncated || a.Truncated, p.HostOnly || a.HostOnly
 	p.Workload = max(p.Workload, a.Workload)
 	p.Quantised, p.AMD = p.Quantised || a.Quantised, p.AMD || a.AMD
 	p.StepsBy = cmp.Or(p.StepsBy, a.StepsBy)
@@ -156,7 +156,6 @@ func (p *Profile) addRank(a *Analysis, kernels map[kernelKey]*KernelStat, stepsB
 		prefix = a.Name() + ": "
 	}
 	for _, s := range a.Partial {
-		p.Cut = p.Cut || strings.HasPrefix(s, "the file ends")
 		p.Partial = append(p.Partial, prefix+s)
 	}
 	for _, s := range a.Notes {

@@ -60,6 +60,8 @@ type Timeline struct {
 	Rank   int    // rank of the process in its job; -1 is unknown
 	Stacks bool   // Python functions were recorded
 
+	Truncated bool // the file ends in the middle
+
 	Names   *Names
 	Streams []*Stream
 	Threads []*Thread

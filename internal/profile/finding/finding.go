@@ -287,7 +287,7 @@ func (v view) caseOf(id string) string {
 func (v view) caseWithoutGPU() string {
 	p := v.p
 	switch {
-	case p.Cut:
+	case p.Truncated:
 		return "cut"
 	case strings.HasPrefix(v.texts["calls"], "enumerate(DataLoader)"):
 		return "loads"

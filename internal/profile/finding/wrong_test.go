@@ -261,6 +261,10 @@ func TestWrongReadings(t *testing.T) {
 				m.end += 100
 			}
 		}, "cpu-only", "launched 1,200 kernels", []string{"ran on the CPU", "There is no GPU"}},
+		"a file that ends before the device's activities": {func(m *maker) {
+			m.Truncated = true
+			m.call(profile.Op, "aten::mm", m.end, 900, 0)
+		}, "cpu-only", "the file is cut off", []string{"ProfilerActivity"}},
 		"ranges of Nsight Systems alone": {func(m *maker) {
 			m.Tool = "Nsight Systems 2024.1"
 			m.call(profile.Annotation, "find_centers", m.end, 900, 0)

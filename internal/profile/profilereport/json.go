@@ -88,7 +88,8 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 		object{
 			"launches", h.Launches, "graph_launches", h.GraphLaunches, "seconds",
 			toSeconds(h.LaunchTime), "synchronizations", h.Syncs,
-			"synchronization_seconds", toSeconds(h.SyncTime), "kernels", p.KernelRuns, "kernels_replayed_by_graphs", p.GraphKernels,
+			"synchronization_seconds", toSeconds(h.SyncTime),
+			"kernels", p.KernelRuns, "kernels_replayed_by_graphs", p.GraphKernels,
 			"kernels_under_10us", p.SmallKernels,
 			"graphs_without_their_kernels", p.WholeGraphs,
 		},

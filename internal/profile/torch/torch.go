@@ -61,6 +61,7 @@ func Read(ctx context.Context, r io.Reader, source string, limit int) (*profile.
 		return nil, hint.Or(fmt.Errorf("read %s: %w", source, err),
 			"give a .json or .json.gz of torch.profiler, or an Nsight Systems report as .sqlite")
 	case errors.Is(err, io.ErrUnexpectedEOF):
+		p.t.Truncated = true
 		p.t.Partial = append(p.t.Partial, fmt.Sprintf("the file is truncated after %d events", p.t.Events))
 	case err != nil:
 		p.t.Partial = append(p.t.Partial, fmt.Sprintf("reading ended after %d events: %v", p.t.Events, err))

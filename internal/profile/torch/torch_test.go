@@ -123,6 +123,9 @@ func TestDamagedTracesAreReadInPart(t *testing.T) {
 			if tl.Streams[0].Activities[profile.Kernel].Len() < 1 {
 				t.Fatal("the whole event before is lost")
 			}
+			if tl.Truncated != (tc.partial == "is truncated") {
+				t.Errorf("truncated: %v", tl.Truncated)
+			}
 			got := strings.Join(tl.Partial, "; ")
 			if tc.partial == "" && got != "" || !strings.Contains(got, tc.partial) {
 				t.Errorf("partial: %q, want %q", got, tc.partial)

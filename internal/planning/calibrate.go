@@ -30,27 +30,31 @@ func (m Miss) String() string {
 	return fmt.Sprintf("%s %s (measured %s)", m.Name, format(m.Simulated), format(m.Measured))
 }
 
-// toleratedMiss is the largest relative error of the simulated present that makes predictions worth giving. Below
-// negligibleMiss there is nothing left to adjust.
+// Relative errors of the simulated present. Predictions are given up to toleratedMiss; the calibration is adjusted down
+// to negligibleMiss.
 const (
 	toleratedMiss  = 0.15
 	negligibleMiss = 0.02
 )
 
-// Bounds of the adjustments of the present. Every step may be stretched, because the robust fit describes usual steps
-// while users wait through stalls too. The time outside the engine may grow up to what the metrics leave for it. Then
-// a step with a prefill may cost a multiple of any step's cost beside its tokens.
+// Bounds of adjustments. Every step may be stretched, because the robust fit describes usual steps while users wait
+// through stalls too. The time outside the engine may grow to the part of the TTFT that the metrics assign to it. If
+// this does not suffice, steps with a prefill may take longer, by a multiple of a step's fixed time.
 const (
 	maxStretch        = 1.5
 	maxMixed          = 3
 	calibrationPasses = 8
 )
 
-// An adjustment is a change of a fit after replaying the present.
-type adjustment struct{ stretch, front, mixed float64 }
+// An adjustment is a change of a fit after a replay of the present.
+type adjustment struct {
+	stretch float64 // factor of the time of every step
+	front   float64 // time of a request outside the engine, in seconds
+	mixed   float64 // additional time of a step with a prefill, in seconds
+}
 
-// calibratePresent compares the simulated present with the measurements. It adjusts a calibration that rests on the
-// servers' metrics until both agree, and sets Missed to the remaining errors.
+// calibratePresent compares the simulated present with the measurements and sets Check to the comparison. It adjusts a
+// calibration that rests on the servers' metrics until both agree, and sets Missed to the remaining errors.
 func (s *Simulation) calibratePresent(ctx context.Context) error {
 	if s.Seen == nil {
 		return nil
@@ -63,8 +67,8 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 	fitted := s.calibration.Fit
 	outside := max(outsideEngine(s.Seen), fitted.FrontendHigh)
 	by := adjustment{1, fitted.Frontend.PerRequest, 0}
-	best, worst := fitted, math.Inf(1)
-	var off perfmodel.Misses
+	best, smallest := fitted, math.Inf(1)
+	var misses perfmodel.Misses
 	for range passes {
 		s.calibration.Fit = by.applyTo(fitted)
 		p, err := s.replayPresent(ctx)
@@ -75,31 +79,15 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 		if p == nil {
 			break // Run will report why the present cannot be simulated
 		}
-		came := sim.WhileArriving(p.Result.Records)
-		ttft, itl := came.TTFTMean.Seconds(), p.Summary.ITL.Mean.Seconds()
-		var check, misses []Miss
-		far := 0.0
-		for _, m := range []Miss{
-			{"TTFT mean", observed.TTFTMean, ttft},
-			{"ITL mean", observed.ITLMean, itl},
-			{outputTokens, observed.OutputPerSecond, came.OutputPerSecond},
-		} {
-			if !(m.Measured > 0) {
-				continue
-			}
-			check = append(check, m)
-			one := math.Abs(m.Simulated/m.Measured - 1)
-			if far = max(far, one); one > toleratedMiss {
-				misses = append(misses, m)
-			}
+		check, largest := compareReplay(observed, p)
+		if largest < smallest {
+			smallest, best, misses = largest, s.calibration.Fit, missesOf(s.Seen, p)
+			s.Check = check
 		}
-		if far < worst {
-			worst, best, off = far, s.calibration.Fit, missesOf(s.Seen, p)
-			s.Check, s.Missed = check, misses
-		}
-		if worst <= negligibleMiss {
+		if smallest <= negligibleMiss {
 			break
 		}
+		ttft, itl := sim.WhileArriving(p.Result.Records).TTFTMean.Seconds(), p.Summary.ITL.Mean.Seconds()
 		if observed.ITLMean > 0 && itl > 0 {
 			by.stretch = min(max(by.stretch*observed.ITLMean/itl, 1/maxStretch), maxStretch)
 		}
@@ -110,17 +98,40 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 		}
 	}
 	if s.calibration.Basis != perfmodel.Metrics {
-		s.calibration.Fit, s.Missed = fitted, nil
+		s.calibration.Fit = fitted
 		return nil
 	}
-	s.calibration.Fit = best.Missing(off)
+	s.calibration.Fit, s.Missed = best.Missing(misses), nil
+	for _, m := range s.Check {
+		if m.relativeError() > toleratedMiss {
+			s.Missed = append(s.Missed, m)
+		}
+	}
 	return nil
 }
+
+// compareReplay returns the measured quantities beside their simulation, and the largest relative error.
+func compareReplay(observed workload.Summary, p *perfmodel.Prediction) (check []Miss, largest float64) {
+	came := sim.WhileArriving(p.Result.Records)
+	for _, m := range []Miss{
+		{"TTFT mean", observed.TTFTMean, came.TTFTMean.Seconds()},
+		{"ITL mean", observed.ITLMean, p.Summary.ITL.Mean.Seconds()},
+		{outputTokens, observed.OutputPerSecond, came.OutputPerSecond},
+	} {
+		if m.Measured > 0 {
+			check, largest = append(check, m), max(largest, m.relativeError())
+		}
+	}
+	return check, largest
+}
+
+// relativeError returns the error of the simulated value, as a share of the measured one.
+func (m Miss) relativeError() float64 { return math.Abs(m.Simulated/m.Measured - 1) }
 
 // enoughForTail is the number of observations that have one beyond the 95th percentile.
 const enoughForTail = 20
 
-// missesOf returns the errors of a simulation of servers relative to the waits that were measured.
+// missesOf returns the errors of a simulation of the servers, relative to the measurements.
 func missesOf(seen *workload.Measured, p *perfmodel.Prediction) perfmodel.Misses {
 	w, sum := &seen.Workload, &p.Summary
 	of := func(h workload.Histogram, mean, p95 float64) perfmodel.Miss {
@@ -128,7 +139,7 @@ func missesOf(seen *workload.Measured, p *perfmodel.Prediction) perfmodel.Misses
 		switch _, in := h.Quantile(0.95); {
 		case h.Count < enoughForTail || !(in.High > 0) || math.IsInf(in.High, 1) || p95 <= 0:
 		case p95 < in.Low, p95 > in.High:
-			m.Tail = math.Log(p95 / in.High) // below the bucket, it counts from its upper end
+			m.Tail = math.Log(p95 / in.High) // also below the bucket, because P95 may be at its upper end
 		}
 		return m
 	}
@@ -146,8 +157,10 @@ func (a adjustment) applyTo(f *perfmodel.Fit) *perfmodel.Fit {
 	out := f.Scale(sim.Uniform(a.stretch))
 	out.Cost.Mixed += a.mixed
 	for i := range out.Draws {
-		if out.Draws[i].Mixed += a.mixed; i%2 == 0 {
+		if i%2 == 0 {
 			out.Draws[i] = f.Draws[i]
+		} else {
+			out.Draws[i].Mixed += a.mixed
 		}
 	}
 	out.Frontend.PerRequest = a.front
@@ -174,8 +187,8 @@ func (s *Simulation) replayPresent(ctx context.Context) (*perfmodel.Prediction, 
 	return v.Prediction, nil
 }
 
-// outsideEngine returns the mean part of the time to first token outside queue and prefill, in seconds: the API
-// server's time with its stalls. It is the whole time if the metrics have no parts.
+// outsideEngine returns the mean time from arrival to first token outside queue and prefill, in seconds. This is the
+// API server's time with its stalls. Without metrics of queue and prefill it is the whole time to first token.
 func outsideEngine(m *workload.Measured) float64 {
 	sum := perfmodel.Waits(perfmodel.IntervalsOf(m))
 	out := sum.TTFTSum / max(sum.FirstTokens, 1)

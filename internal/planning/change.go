@@ -12,8 +12,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// scheduling lists the flags whose change the simulation can judge.
-var scheduling = []string{
+// simulatedFlags lists the flags whose change the simulation can judge.
+var simulatedFlags = []string{
 	engine.MaxNumSeqs, engine.MaxNumBatchedTokens, engine.ChunkedPrefill, engine.PrefixCaching,
 	engine.NumBlocksOverride, engine.BlockSize,
 	engine.KVCacheDtype, engine.GPUMemoryUtilization, engine.LongPrefillThreshold, engine.Watermark,
@@ -23,7 +23,7 @@ var scheduling = []string{
 // isRelevant reports whether the simulation can judge all changes of a fix.
 func isRelevant(f *catalog.Fix) bool {
 	for _, c := range f.Changes {
-		if !slices.Contains(scheduling, strings.TrimPrefix(c.Flag, "--")) {
+		if !slices.Contains(simulatedFlags, strings.TrimPrefix(c.Flag, "--")) {
 			return false
 		}
 	}
@@ -39,7 +39,8 @@ type setup struct {
 	atBest   bool // the cache has as many blocks as it can use, which may not exist
 }
 
-// applyFix returns the settings after a fix. Its error says why they cannot be simulated.
+// applyFix returns the settings after a fix of a server with a configuration. Its error says why they cannot be
+// simulated.
 func applyFix(current setup, cfg sim.Config, f *catalog.Fix) (setup, error) {
 	after := setup{known: maps.Clone(current.known), replicas: max(f.Replicas, 1)}
 	for _, c := range f.Changes {
@@ -72,10 +73,10 @@ func applyFix(current setup, cfg sim.Config, f *catalog.Fix) (setup, error) {
 	return after, nil
 }
 
-// plenty is the multiple of the present blocks that counts as more than enough.
+// plenty is the multiple of the present blocks that is more than a server can use.
 const plenty = 16
 
-// halveKV doubles the blocks, for a cache with half as many bits.
+// halveKV doubles the blocks, for a cache whose values have half as many bits.
 func (s *setup) halveKV(cfg sim.Config, dtype string) error {
 	if strings.Contains(dtype, "32") {
 		return fmt.Errorf("a KV cache of %s is not known to halve", dtype)

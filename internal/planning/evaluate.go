@@ -13,52 +13,55 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// A load sums up the work of requests for an engine.
-type load struct {
-	n, tokens, outputs, kv, pairs float64
-
-	// shared says that prompts share prefixes, so the cache decides which of their tokens are computed and kept.
-	shared bool
+// A totalWork is the work of some requests for one engine.
+type totalWork struct {
+	n             float64 // requests
+	tokens        float64 // of prompts and outputs
+	outputs       float64 // tokens of outputs
+	kv            float64 // tokens in the KV cache, summed over the steps of each output
+	pairs         float64 // pairs of a prompt's tokens, for attention
+	sharePrefixes bool    // the cache decides which of the prompts' tokens are computed and kept
 }
 
-func sumLoad(requests []sim.Request) (l load) {
+// sumWork returns the work of requests. If they share prefixes, it is only the work of their outputs.
+func sumWork(requests []sim.Request) (w totalWork) {
 	for i := range requests {
 		r := &requests[i]
 		prompt, output := float64(r.PromptTokens), float64(r.OutputTokens)
-		l.n++
-		l.outputs += output
-		l.tokens += prompt + output
-		l.kv += output * (prompt + output/2)
-		l.pairs += prompt * prompt / 2
-		l.shared = l.shared || len(r.Blocks) > 0
+		w.n++
+		w.outputs += output
+		w.tokens += prompt + output
+		w.kv += output * (prompt + output/2)
+		w.pairs += prompt * prompt / 2
+		w.sharePrefixes = w.sharePrefixes || len(r.Blocks) > 0
 	}
-	if l.shared {
-		l.tokens, l.kv, l.pairs = l.outputs, 0, 0
+	if w.sharePrefixes {
+		w.tokens, w.kv, w.pairs = w.outputs, 0, 0
 	}
-	return l
+	return w
 }
 
 // leastSeconds returns a lower bound of the engine time per request, for a maximum batch, a cache size in tokens, and a
 // limit of tokens per step. A server with less time per request cannot keep up.
-func (l *load) leastSeconds(c sim.StepCost, seqs, cache float64, stepTokens int) float64 {
-	steps := max(l.outputs/max(seqs, 1), l.tokens/float64(stepTokens))
+func (w *totalWork) leastSeconds(c sim.StepCost, seqs, cache float64, stepTokens int) float64 {
+	steps := max(w.outputs/max(seqs, 1), w.tokens/float64(stepTokens))
 	if cache > 0 {
-		steps = max(steps, l.kv/cache)
+		steps = max(steps, w.kv/cache)
 	}
 	each := c.Base + c.Experts*c.TouchedShare(1)
-	arithmetic := func(steps float64) float64 { return c.PerToken * max(l.tokens-float64(c.Knee)*steps, 0) }
+	arithmetic := func(steps float64) float64 { return c.PerToken * max(w.tokens-float64(c.Knee)*steps, 0) }
 	t := each*steps + arithmetic(steps)
 	if c.Knee > 0 { // more steps overlap with more of the arithmetic
-		many := max(steps, l.tokens/float64(c.Knee))
+		many := max(steps, w.tokens/float64(c.Knee))
 		t = min(t, each*many+arithmetic(many))
 	}
-	return (t + c.PerSeq*l.outputs + c.PerKV*l.kv + c.PerPair*l.pairs) / max(l.n, 1)
+	return (t + c.PerSeq*w.outputs + c.PerKV*w.kv + c.PerPair*w.pairs) / max(w.n, 1)
 }
 
-// prepareShape computes the state that all points of a shape share. Its error is the reason why the shape has no
-// points.
+// prepareShape computes the state that all points of a shape share. Its error says why no point of the shape is
+// possible.
 func (x *shape) prepareShape() error {
-	o := x.offered
+	o := x.offer
 	l, err := x.newLedger(x.knobsFor(1, 0))
 	if err != nil {
 		return err
@@ -66,24 +69,24 @@ func (x *shape) prepareShape() error {
 	if x.fit, err = o.calibrationFor(l, x.Demand.MeanTokens()); err != nil {
 		return err
 	}
-	x.usualTokens = l.Settings.MaxNumBatchedTokens
-	few := o.Base
-	few.TP, few.PP, few.DP = x.tp, x.pp, x.dp
-	if few.MaxNumSeqs == 0 && few.MaxNumBatchedTokens == 0 {
-		few.MaxNumSeqs, few.MaxNumBatchedTokens = 1, fewTokens
+	x.defaultTokens = l.Settings.MaxNumBatchedTokens
+	lowest := o.Base
+	lowest.TP, lowest.PP, lowest.DP = x.tp, x.pp, x.dp
+	if lowest.MaxNumSeqs == 0 && lowest.MaxNumBatchedTokens == 0 {
+		lowest.MaxNumSeqs, lowest.MaxNumBatchedTokens = 1, fewTokens
 	}
-	few.WholePrefills = false
-	if l, err = perfmodel.NewLedger(o.Model, few); err != nil {
+	lowest.WholePrefills = false
+	if l, err = perfmodel.NewLedger(o.Model, lowest); err != nil {
 		return err
 	}
 	if l.SafeConcurrency(x.longestRequest(l)) < 1 {
 		return l.TooLarge("--engine-args")
 	}
-	x.roomy = float64(l.PlainBlocks(x.meanLength(), simBlock) * simBlock / x.pp)
-	if o.FixedKV != nil { // may exceed the ledger's blocks
-		x.roomy = 0
+	x.cacheTokens = float64(l.PlainBlocks(x.meanLength(), simBlock) * simBlock / x.pp)
+	if o.FixedKV != nil { // these blocks may exceed the ledger's
+		x.cacheTokens = 0
 	}
-	x.slow = x.slowestCost()
+	x.slowCost = x.slowestCost()
 	return nil
 }
 
@@ -94,7 +97,7 @@ func (x *shape) slowestCost() sim.StepCost {
 	if len(draws) == 0 {
 		return x.fit.Fit.Cost
 	}
-	seconds := func(c sim.StepCost) float64 { return x.load.leastSeconds(c, mostSeqs, x.roomy, mostTokens) }
+	seconds := func(c sim.StepCost) float64 { return x.work.leastSeconds(c, mostSeqs, x.cacheTokens, mostTokens) }
 	slices.SortFunc(draws, func(a, b sim.StepCost) int { return cmp.Compare(seconds(a), seconds(b)) })
 	return draws[int(0.95*float64(len(draws)-1))]
 }
@@ -108,17 +111,17 @@ func (s *search) longestRequest(l *perfmodel.Ledger) int {
 
 // newLedger returns the ledger for settings.
 func (x *shape) newLedger(k Knobs) (*perfmodel.Ledger, error) {
-	s := x.offered.Base
+	s := x.offer.Base
 	s.TP, s.PP, s.DP = k.TP, k.PP, k.DP
 	s.MaxNumSeqs, s.MaxNumBatchedTokens = k.MaxNumSeqs, k.MaxNumBatchedTokens
 	if s.WholePrefills = !k.ChunkedPrefill; s.WholePrefills {
 		s.MaxNumBatchedTokens = max(s.MaxNumBatchedTokens, s.MaxModelLen)
 	}
-	l, err := perfmodel.NewLedger(x.offered.Model, s)
+	l, err := perfmodel.NewLedger(x.offer.Model, s)
 	if err != nil {
 		return nil, err
 	}
-	return x.offered.correctLedger(l)
+	return x.offer.correctLedger(l)
 }
 
 // correctLedger adjusts the ledger of the measured shape to the number of blocks that the server really has, plus the
@@ -169,7 +172,7 @@ func (s *search) addNote(text string) {
 
 // drawRequests returns the requests of one engine of several.
 func (s *search) drawRequests(engines int) ([]sim.Request, error) {
-	if r, ok := s.requests[engines]; ok {
+	if r, ok := s.drawn[engines]; ok {
 		return r, nil
 	}
 	r, err := s.Demand.Draw(s.Demand.Rate, engines, simBlock)
@@ -177,13 +180,13 @@ func (s *search) drawRequests(engines int) ([]sim.Request, error) {
 		err = fmt.Errorf("the workload has no requests")
 	}
 	if err == nil {
-		s.requests[engines] = r
+		s.drawn[engines] = r
 	}
 	return r, err
 }
 
-// simBlock is the block size of the simulation, which knows no groups of blocks. The capacity of models with windows
-// or states is converted to blocks of this size that hold as many requests.
+// simBlock is the block size of the simulation, in tokens. The simulation has no groups of blocks. A model with
+// sliding windows or recurrent states gets as many blocks of this size as hold the same number of requests.
 const simBlock = 16
 
 // newConfig returns the simulator's configuration of an engine.
@@ -198,7 +201,7 @@ func (x *shape) newConfig(l *perfmodel.Ledger, k Knobs) (sim.Config, error) {
 	} {
 		settings[flag] = engine.Setting{Value: fmt.Sprint(v), Source: "the search"}
 	}
-	settings.Merge(x.offered.Args)
+	settings.Merge(x.offer.Args)
 	e, err := perfmodel.Config(l.Settings.Release, settings, nil)
 	if err != nil {
 		return sim.Config{}, err
@@ -206,7 +209,7 @@ func (x *shape) newConfig(l *perfmodel.Ledger, k Knobs) (sim.Config, error) {
 	return e.Config, nil
 }
 
-// trimBlocks drops the blocks that these requests can never use.
+// trimBlocks returns a deployment without the blocks that the requests can never use.
 func trimBlocks(cfg sim.Config, requests []sim.Request) perfmodel.Deployment {
 	all := 64
 	for i := range requests {
@@ -220,7 +223,7 @@ func trimBlocks(cfg sim.Config, requests []sim.Request) perfmodel.Deployment {
 // evaluatePoint simulates a configuration once, with as many samples as the level of confidence needs. It returns nil
 // if the model or the longest request does not fit.
 func (x *shape) evaluatePoint(k Knobs, l level) *Point {
-	p, cached := x.seen[k]
+	p, cached := x.evaluated[k]
 	if x.checkInterrupt() != nil {
 		return nil
 	}
@@ -233,7 +236,7 @@ func (x *shape) evaluatePoint(k Knobs, l level) *Point {
 		if p = x.simulatePoint(k, requests, x.Targets.simLimits()); p != nil {
 			p.Rate = x.Demand.Rate
 		}
-		x.seen[k] = p
+		x.evaluated[k] = p
 	}
 	if l == surely && p != nil && p.Met() && !p.surely && p.Doubts == nil {
 		x.makeSure(p, requests)
@@ -250,7 +253,7 @@ func (x *shape) simulatePoint(k Knobs, requests []sim.Request, limits sim.Limits
 	full := k
 	full.MaxNumSeqs, full.MaxNumBatchedTokens = l.Settings.MaxNumSeqs, l.Settings.MaxNumBatchedTokens
 	p := &Point{
-		Knobs: full, GPUs: k.Replicas * x.gpus, Rate: x.Demand.Rate, Ledger: l, Offer: x.offered.Offer,
+		Knobs: full, GPUs: k.Replicas * x.gpus(), Rate: x.Demand.Rate, Ledger: l, Offer: x.offer.Offer,
 		Blocks: l.Blocks.Value, Calibrated: x.fit, Sample: len(requests),
 	}
 	cfg, err := x.newConfig(l, full)
@@ -269,6 +272,7 @@ func (x *shape) simulatePoint(k Knobs, requests []sim.Request, limits sim.Limits
 	return p
 }
 
+// fillPoint sets a point's results. The requests arrived within span, and the engine has blocks KV blocks.
 func (x *shape) fillPoint(p *Point, pred *perfmodel.Prediction, span time.Duration, blocks int) {
 	res, sum := pred.Result, &pred.Summary
 	p.exceeded, p.missed = res.Exceeded, res.Exceeded
@@ -303,11 +307,12 @@ func (x *shape) fillPoint(p *Point, pred *perfmodel.Prediction, span time.Durati
 	x.judgePoint(p)
 }
 
-// throughputSlack is the sufficient share of a target throughput: a sample of requests falls short of it.
+// throughputSlack is the share of a target throughput that counts as met. By chance, a sample of requests has fewer
+// output tokens than the workload on average.
 const throughputSlack = 0.95
 
 // steadyThroughput returns the output tokens per second of requests that ended in the last three quarters of the
-// arrivals. At the beginning the batch fills and at the end it empties; neither is typical.
+// arrivals, or otherwise if they are too few. At the beginning the batch fills, and at the end it empties.
 func steadyThroughput(records []sim.Record, span time.Duration, otherwise float64) float64 {
 	from, tokens, n := span/4, 0, 0
 	for i := range records {
@@ -323,6 +328,7 @@ func steadyThroughput(records []sim.Record, span time.Duration, otherwise float6
 	return float64(tokens) / (span - from).Seconds()
 }
 
+// judgePoint sets a point's Misses and its score.
 func (s *search) judgePoint(p *Point) {
 	t := s.Targets
 	p.Misses, p.score = nil, 0
@@ -352,21 +358,22 @@ func (s *search) judgePoint(p *Point) {
 // intervalDraws is enough samples for the ends of an interval.
 const intervalDraws = 8
 
-// makeSure decides whether the slow ends of a point's intervals meet the targets. If not, a GPU that is slower in
-// every respect but better known may still meet them, which settles the question.
+// makeSure decides whether the slow ends of a point's intervals meet the targets. If they do not, the GPU's step times
+// may be less well known than those of a GPU that is slower in every respect. If that one surely meets the targets, so
+// does the point.
 func (x *shape) makeSure(p *Point, requests []sim.Request) {
 	within := func(pred *perfmodel.Prediction) bool {
-		p.Doubts = x.missedTargets(p, pred)
+		x.judgeInterval(p, pred)
 		return len(p.Doubts) == 0
 	}
-	if p.Prediction, p.surely = x.predictInterval(p, x.fit, requests, within); p.surely || x.offered.Fit != nil {
+	if p.Prediction, p.surely = x.predictInterval(p, x.fit, requests, within); p.surely || x.offer.Fit != nil {
 		return
 	}
 	doubts := p.Doubts
 	for g, ok := p.Ledger.Settings.Device.Slower(); ok; g, ok = g.Slower() {
 		pred, sure := x.predictInterval(p, x.onSlower(g, p.Ledger), requests, within)
 		if !sure && (pred == nil || pred.Draws == 0) {
-			break // it probably misses them, and slower GPUs too
+			break // this GPU probably misses the targets, and slower GPUs too
 		}
 		if sure {
 			p.surely, p.Doubts = true, nil
@@ -380,19 +387,19 @@ func (x *shape) makeSure(p *Point, requests []sim.Request) {
 
 // onSlower returns the calibration of the shape on another GPU.
 func (x *shape) onSlower(g perfmodel.GPU, l *perfmodel.Ledger) *perfmodel.Calibration {
-	if c, ok := x.slower[g.Name]; ok {
+	if c, ok := x.slowerGPUs[g.Name]; ok {
 		return c
 	}
 	other := *l
 	other.Settings.Device = g
-	c, err := x.offered.calibrationFor(&other, x.Demand.MeanTokens())
+	c, err := x.offer.calibrationFor(&other, x.Demand.MeanTokens())
 	if err != nil {
 		c = x.fit
 	}
-	if x.slower == nil {
-		x.slower = map[string]*perfmodel.Calibration{}
+	if x.slowerGPUs == nil {
+		x.slowerGPUs = map[string]*perfmodel.Calibration{}
 	}
-	x.slower[g.Name] = c
+	x.slowerGPUs[g.Name] = c
 	return c
 }
 
@@ -408,7 +415,7 @@ func (s *search) predictPoint(p *Point) {
 		return
 	}
 	if p.Prediction, _ = x.predictInterval(p, x.fit, requests, nil); p.Prediction != nil {
-		p.Doubts = s.missedTargets(p, p.Prediction)
+		s.judgeInterval(p, p.Prediction)
 		if p.Doubts == nil && p.Rate == s.Demand.Rate && x.leastReplicas(surely) > p.Replicas {
 			p.Doubts = []string{"beyond the simulated time it does not keep up with the load"}
 		}
@@ -417,12 +424,12 @@ func (s *search) predictPoint(p *Point) {
 
 func (s *search) shapeOf(p *Point) *shape {
 	return s.shapes[slices.IndexFunc(s.shapes, func(x *shape) bool {
-		return x.offered.Offer == p.Offer && x.tp == p.TP && x.pp == p.PP && x.dp == p.DP
+		return x.offer.Offer == p.Offer && x.tp == p.TP && x.pp == p.PP && x.dp == p.DP
 	})]
 }
 
-// predictInterval predicts one engine of a point with the samples of a calibration. within may stop it early. It
-// returns nil if the prediction fails.
+// predictInterval predicts one engine of a point with the samples of a calibration. It stops when within returns false,
+// and reports whether it always returned true. It returns nil if the prediction fails.
 func (x *shape) predictInterval(
 	p *Point, c *perfmodel.Calibration, requests []sim.Request, within func(*perfmodel.Prediction) bool,
 ) (*perfmodel.Prediction, bool) {
@@ -444,25 +451,25 @@ func (x *shape) predictInterval(
 	return pred, ok
 }
 
-// missedTargets lists the targets that the slow ends of a prediction's intervals miss.
-func (s *search) missedTargets(p *Point, pred *perfmodel.Prediction) (out []string) {
+// judgeInterval sets a point's Doubts to the targets that the slow ends of a prediction's intervals miss.
+func (s *search) judgeInterval(p *Point, pred *perfmodel.Prediction) {
 	t := s.Targets
+	p.Doubts = nil
 	for _, l := range t.latencyTargets() {
 		if high := l.predicted(pred).High; high > l.want.Seconds() {
 			p.missed = cmp.Or(p.missed, l.name)
-			out = append(out, fmt.Sprintf("%s P95 up to %s > %s", l.name, render.Seconds(high),
+			p.Doubts = append(p.Doubts, fmt.Sprintf("%s P95 up to %s > %s", l.name, render.Seconds(high),
 				render.Seconds(l.want.Seconds())))
 		}
 	}
 	if o := pred.OutputPerSecond; t.TokensPerSecond > 0 && o.Value > 0 {
 		if low := p.TokensPerSecond * o.Low / o.Value; low < t.TokensPerSecond*throughputSlack {
-			out = append(out, fmt.Sprintf("down to %.0f output tokens/s < %.0f", low, t.TokensPerSecond))
+			p.Doubts = append(p.Doubts, fmt.Sprintf("down to %.0f output tokens/s < %.0f", low, t.TokensPerSecond))
 		}
 	}
 	if pred.Overload() {
-		out = append(out, "it does not keep up with the load")
+		p.Doubts = append(p.Doubts, "it does not keep up with the load")
 	}
-	return out
 }
 
 // describeBasis adds the basis and the caveats of the answer.
@@ -470,7 +477,7 @@ func (s *search) describeBasis(p *Point) {
 	c, m := p.Calibrated, p.Ledger.Model
 	s.res.Basis = c.Statement()
 	s.res.Doubtful = slices.Clone(c.Notes)
-	if p.Prediction != nil && c.Basis != perfmodel.DataSheet { // a data sheet's statement says so
+	if p.Prediction != nil && c.Basis != perfmodel.DataSheet { // the statement has a data sheet's warnings
 		for _, w := range p.Prediction.Warnings {
 			s.addNote(w)
 		}

@@ -18,7 +18,8 @@ func device(t testing.TB, name string) perfmodel.GPU {
 }
 
 // truth is a server whose constants are known.
-var truth = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 60e-6, PerKV: 80e-9, PerPair: 1e-9, Knee: 256}
+var truth = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 60e-6, PerKV: 80e-9, PerPair: 1e-9,
+	Knee: 256}
 
 // roomy is an engine with room for many requests.
 func roomy(t testing.TB) sim.Config {

@@ -16,33 +16,36 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// held is the length of the time that is predicted, and of the time before it.
-const held = 20 * time.Second
+// horizon is the length of the predicted time, and of the measured time before it.
+const horizon = 20 * time.Second
 
-// foretold is a quantity that was predicted from one part of a recording, where nobody
-// changed anything, and measured in the next.
-type foretold struct {
+// A forecast is a quantity that was predicted from one part of a recording and measured in the next. Nobody changed
+// anything in between.
+type forecast struct {
 	recording              string
 	quantity               int
 	low, value, high, came float64
 }
 
-// foretell predicts the last seconds of a recording from those before.
-func foretell(t *testing.T, file string, every time.Duration) []foretold {
+// forecastRecording predicts parts of a recording from the parts before them.
+func forecastRecording(t *testing.T, file string, every time.Duration) []forecast {
 	t.Helper()
-	r := opened(t, file)
-	var out []foretold
+	r := openRecording(t, file)
+	var out []forecast
 	for _, phase := range r.truth.Phases {
 		from, end := time.UnixMilli(phase.FromMS), time.UnixMilli(phase.ToMS)
 		// The phase's beginning is no steady load.
-		for at := from.Add(10 * time.Second).Add(held); !at.Add(held).After(end); at = at.Add(every) {
+		for at := from.Add(10 * time.Second).Add(horizon); !at.Add(horizon).After(end); at = at.Add(every) {
 			var p *predictor
 			var values []indicator.Value
-			run := func(at time.Time, then func(context.Context, metrics.Querier, diagnose.Request, *diagnose.Snapshot)) {
+			run := func(at time.Time, then func(context.Context, metrics.Querier, diagnose.Request,
+				*diagnose.Snapshot)) {
 				_, err := diagnose.Run(t.Context(), r.store, diagnose.Options{
-					At: at, First: r.first, Interval: time.Second, Window: held, Every: true, Pathologies: pathologies.All(),
-					Annotate: r.annotate,
-					Predict: func(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, _ *diagnose.Diagnosis) {
+					At: at, First: r.first, Interval: time.Second, Window: horizon, Every: true,
+					Pathologies: pathologies.All(),
+					Annotate:    r.annotate,
+					Predict: func(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot,
+						_ *diagnose.Diagnosis) {
 						then(ctx, q, r, s)
 					},
 				})
@@ -57,16 +60,17 @@ func foretell(t *testing.T, file string, every time.Duration) []foretold {
 			if p == nil || err != nil || p.traffic.clients == 0 && p.measured[quantityIndex(indicator.Waiting)].V > 2 {
 				continue // nothing is predicted, or a queue grows
 			}
-			run(at.Add(held), func(_ context.Context, _ metrics.Querier, _ diagnose.Request, s *diagnose.Snapshot) {
+			run(at.Add(horizon), func(_ context.Context, _ metrics.Querier, _ diagnose.Request, s *diagnose.Snapshot) {
 				for _, q := range quantities {
 					values = append(values, s.Now(0, q.signal))
 				}
 			})
 			outcomes, err := p.simulateUnchanged()
 			must.Succeed(t, err)
-			for i, e := range widenEstimates(estimateQuantities(outcomes, float64(p.traffic.ranks), p.traffic.length.Seconds())) {
+			for i, e := range widenEstimates(estimateQuantities(outcomes, float64(p.traffic.ranks),
+				p.traffic.length.Seconds())) {
 				if values[i].OK && values[i].V > 0 && e.Value > 0 {
-					out = append(out, foretold{filepath.Base(file), i, e.Low, e.Value, e.High, values[i].V})
+					out = append(out, forecast{filepath.Base(file), i, e.Low, e.Value, e.High, values[i].V})
 				}
 			}
 		}
@@ -92,14 +96,14 @@ func TestIntervalsHoldWhatComes(t *testing.T) {
 		if err != nil || len(more) == 0 {
 			t.Fatalf("no recordings in %s: %v", dir, err)
 		}
-		files, every = append(files, more...), held
+		files, every = append(files, more...), horizon
 	}
-	var all []foretold
+	var all []forecast
 	for i, file := range files {
 		if i%3 != 0 && os.Getenv("SIXTY_RECORDINGS") == "" && os.Getenv("SIXTY_ACCURACY") != "full" {
 			continue
 		}
-		all = append(all, foretell(t, file, every)...)
+		all = append(all, forecastRecording(t, file, every)...)
 	}
 	within := 0
 	for i, q := range quantities {
@@ -120,7 +124,8 @@ func TestIntervalsHoldWhatComes(t *testing.T) {
 		within += hits
 		slices.Sort(off)
 		share := float64(hits) / float64(len(off))
-		t.Logf("| %s | %d | %.0f %% | %.2f | %.2f | %.2f |", q.signal.Title, len(off), 100*share, off[len(off)/2], off[len(off)*9/10], q.off)
+		t.Logf("| %s | %d | %.0f %% | %.2f | %.2f | %.2f |", q.signal.Title, len(off), 100*share, off[len(off)/2],
+			off[len(off)*9/10], q.futureError)
 		if len(off) >= 10 && share < 0.75 {
 			t.Errorf("%s: %.0f %% of what came lies within the intervals, want most", q.signal.Name, 100*share)
 		}

@@ -10,15 +10,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// Known holds the facts about a deployment before any simulation: from its user, running servers, and the data sheets of
-// its model and GPU. Every part may be missing.
+// Known holds the facts about a deployment before any simulation. They come from the user, the running servers, and the
+// data sheets of the model and the GPU. Every part may be missing.
 type Known struct {
 	Args    engine.Config      // the user's settings, which take precedence
-	Seen    *workload.Measured // running servers
-	Release engine.Release     // vLLM's
+	Seen    *workload.Measured // the running servers
+	Release engine.Release     // of vLLM
 	Model   *modelconfig.Model
-	Device  perfmodel.GPU      // without a name: unknown
-	Memory  perfmodel.Estimate // per GPU
+	Device  perfmodel.GPU      // unknown without a name
+	Memory  perfmodel.Estimate // bytes of a GPU
 
 	LongestThatFits bool // --max-model-len auto
 
@@ -35,7 +35,7 @@ func (k *Known) Config() engine.Config {
 	return c
 }
 
-// FindRelease sets the release: the user's or, if that is "", that of the servers.
+// FindRelease sets the release to the named one or, if that is "", to the servers' release.
 func (k *Known) FindRelease(named string) (err error) {
 	if named != "" {
 		k.Release, err = engine.ParseRelease(named)
@@ -62,9 +62,8 @@ func (k *Known) ledgerSettings(c engine.Config) (perfmodel.Settings, error) {
 	}.With(c)
 }
 
-// collectEvidence returns the evidence on step times of servers with a configuration: observations, a load test, and
-// the data sheet's prior for requests that hold meanTokens. skipped describes the requests of the load test that were
-// left out.
+// collectEvidence returns the evidence on the step times of servers with a configuration: scrapes, a load test, and the
+// data sheet's prior for requests that hold meanTokens. skipped describes the requests that the load test leaves out.
 func (k *Known) collectEvidence(
 	c engine.Config, l *perfmodel.Ledger, meanTokens float64,
 ) (e perfmodel.Evidence, skipped string, err error) {

@@ -24,9 +24,10 @@ import (
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// fleetDiagnosis plays a scenario and judges it at its end. Scrapes from before
-// from are not taken, as if nobody had watched yet.
-func fleetDiagnosis(t testing.TB, sc fleet.Scenario, release engine.Release, from time.Duration, args string) diagnose.Diagnosis {
+// fleetDiagnosis plays a scenario and judges it at its end. It takes scrapes after from only, as if nobody had watched
+// before.
+func fleetDiagnosis(t testing.TB, sc fleet.Scenario, release engine.Release, from time.Duration,
+	args string) diagnose.Diagnosis {
 	t.Helper()
 	store := embeddedtest.New(t)
 	interval := max(sc.Interval, time.Second)
@@ -52,7 +53,8 @@ func fleetDiagnosis(t testing.TB, sc fleet.Scenario, release engine.Release, fro
 		}
 	}
 	d, err := diagnose.Run(t.Context(), store, diagnose.Options{
-		At: last, First: first, Created: created, Interval: interval, Every: true, Pathologies: pathologies.All(), Predict: PredictFixes,
+		At: last, First: first, Created: created, Interval: interval, Every: true, Pathologies: pathologies.All(),
+		Predict: PredictFixes,
 		Annotate: func(ts []diagnose.Target) {
 			for i := range ts {
 				c := engine.ParseArgs(args, "--engine-args")
@@ -65,9 +67,9 @@ func fleetDiagnosis(t testing.TB, sc fleet.Scenario, release engine.Release, fro
 	return d
 }
 
-// sickOnly is a scenario whose fault has lasted for some time when the first scrape
-// comes.
-func sickOnly(t testing.TB, name string) (sc fleet.Scenario, from time.Duration) {
+// watchedFromFault returns a scenario, and a time within its last phase at which scrapes begin: the fault has lasted
+// for 20 s then.
+func watchedFromFault(t testing.TB, name string) (sc fleet.Scenario, from time.Duration) {
 	t.Helper()
 	sc, err := fleet.FindScenario(pathologies.All(), name)
 	must.Succeed(t, err)
@@ -79,35 +81,37 @@ func sickOnly(t testing.TB, name string) (sc fleet.Scenario, from time.Duration)
 	return sc, from
 }
 
-// leads checks that the first fix is one that may lead: predicted to make users better
-// off, or without a prediction and none that may hurt.
-func leads(t *testing.T, d diagnose.Diagnosis) {
+// checkFirstFix checks that the first fix makes users better off as predicted or, without a prediction, cannot hurt.
+func checkFirstFix(t *testing.T, d diagnose.Diagnosis) {
 	t.Helper()
 	if d.Status != diagnose.Firing || len(d.Findings[0].Fixes) == 0 {
 		return
 	}
-	f := cure(t, &d)
+	f := firstCure(t, &d)
 	switch p := f.Predicted; {
 	case p == nil || p.Reason != "":
 		if f.MayHurt && len(d.Findings[0].Fixes) > 1 {
 			t.Errorf("%s: first %q, which may hurt and has no prediction", d.Verdict.ID, f.Summary)
 		}
 	case p.Benefit.Value < 1:
-		t.Errorf("%s: first %q, with which users are %.2f times as well off as without", d.Verdict.ID, f.Summary, p.Benefit.Value)
+		t.Errorf("%s: first %q, with which users are %.2f times as well off as without", d.Verdict.ID, f.Summary,
+			p.Benefit.Value)
 	}
-	on := d.Targets[slices.IndexFunc(d.Targets, func(t diagnose.Target) bool { return t.Name == d.Findings[0].Targets[0] })]
+	on := d.Targets[slices.IndexFunc(d.Targets,
+		func(t diagnose.Target) bool { return t.Name == d.Findings[0].Targets[0] })]
 	for i := range d.Findings[0].Fixes {
 		for _, c := range d.Findings[0].Fixes[i].Changes {
 			if !on.Dialect.Flags.Accepts(on.Version, strings.TrimPrefix(c.Flag, "--")) {
-				t.Errorf("%s: %q needs a flag that %s may not have", d.Verdict.ID, d.Findings[0].Fixes[i].Summary, on.Version)
+				t.Errorf("%s: %q needs a flag that %s may not have", d.Verdict.ID, d.Findings[0].Fixes[i].Summary,
+					on.Version)
 			}
 		}
 	}
 }
 
-// TestNoFirstFixMakesItWorse asks every scenario of the fleet, watched from its healthy
-// time on, and every third scenario, watched from within its fault, and recording, or with
-// SIXTY_ACCURACY=full every one.
+// TestNoFirstFixMakesItWorse judges every scenario of the fleet, watched from its healthy time on. It also judges
+// every third scenario, watched from within its fault, and every third recording. With SIXTY_ACCURACY=full it judges
+// all of these.
 func TestNoFirstFixMakesItWorse(t *testing.T) {
 	scenarios, err := fleet.Scenarios(pathologies.All())
 	must.Succeed(t, err)
@@ -121,12 +125,12 @@ func TestNoFirstFixMakesItWorse(t *testing.T) {
 	for i, sc := range scenarios {
 		t.Run(sc.Name, func(t *testing.T) {
 			t.Parallel()
-			leads(t, fleetDiagnosis(t, sc, fleet.DefaultRelease, 0, ""))
+			checkFirstFix(t, fleetDiagnosis(t, sc, fleet.DefaultRelease, 0, ""))
 			if i%every != 0 {
 				return
 			}
-			sick, from := sickOnly(t, sc.Name)
-			leads(t, fleetDiagnosis(t, sick, fleet.DefaultRelease, from, ""))
+			sick, from := watchedFromFault(t, sc.Name)
+			checkFirstFix(t, fleetDiagnosis(t, sick, fleet.DefaultRelease, from, ""))
 		})
 	}
 	files, err := filepath.Glob("../../testdata/recordings/*.tar.zst")
@@ -139,7 +143,7 @@ func TestNoFirstFixMakesItWorse(t *testing.T) {
 		}
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			leads(t, diagnosed(t, file))
+			checkFirstFix(t, diagnoseRecording(t, file))
 		})
 	}
 }
@@ -152,13 +156,13 @@ func TestThrashingIsNotCuredByEmptySeats(t *testing.T) {
 	}
 	t.Parallel()
 	for _, later := range []time.Duration{0, 20 * time.Second} {
-		sc, from := sickOnly(t, "kv-cache-thrashing")
+		sc, from := watchedFromFault(t, "kv-cache-thrashing")
 		sc.Phases[1].For += later
-		notByEmptySeats(t, fleetDiagnosis(t, sc, fleet.DefaultRelease, from+later, ""))
+		checkNoEmptySeats(t, fleetDiagnosis(t, sc, fleet.DefaultRelease, from+later, ""))
 	}
 }
 
-func notByEmptySeats(t *testing.T, d diagnose.Diagnosis) {
+func checkNoEmptySeats(t *testing.T, d diagnose.Diagnosis) {
 	t.Helper()
 	if d.Verdict.ID != "kv-cache-thrashing" {
 		t.Fatalf("verdict %s", d.Verdict.ID)
@@ -175,7 +179,8 @@ func notByEmptySeats(t *testing.T, d diagnose.Diagnosis) {
 			t.Errorf("%q is offered to %s", f.Summary, d.Targets[0].Version)
 		}
 	}
-	if !slices.ContainsFunc(d.Findings[0].Reasons, func(r string) bool { return strings.Contains(r, "On 0.24+, also try --watermark 0.05") }) {
+	if !slices.ContainsFunc(d.Findings[0].Reasons,
+		func(r string) bool { return strings.Contains(r, "On 0.24+, also try --watermark 0.05") }) {
 		t.Errorf("nothing says what an upgrade would bring: %q", d.Findings[0].Reasons)
 	}
 }
@@ -186,7 +191,7 @@ func TestTheProposedSeatsServeBetter(t *testing.T) {
 	sc, err := fleet.FindScenario(pathologies.All(), "concurrency-limit")
 	must.Succeed(t, err)
 	d := fleetDiagnosis(t, sc, fleet.DefaultRelease, 0, "--max-num-seqs 4")
-	f := cure(t, &d)
+	f := firstCure(t, &d)
 	p := f.Predicted
 	if p == nil || p.Reason != "" || f.Args() == "" {
 		t.Fatalf("first %q: %+v", f.Summary, p)
@@ -211,8 +216,8 @@ func TestTheProposedSeatsServeBetter(t *testing.T) {
 	}
 }
 
-// cure is the first fix of the leading finding that is more than a stopgap.
-func cure(t *testing.T, d *diagnose.Diagnosis) *catalog.Fix {
+// firstCure returns the first fix of the leading finding that is more than a stopgap.
+func firstCure(t *testing.T, d *diagnose.Diagnosis) *catalog.Fix {
 	t.Helper()
 	fixes := d.Findings[0].Fixes
 	i := slices.IndexFunc(fixes, func(f catalog.Fix) bool { return !f.Stops })
@@ -222,7 +227,7 @@ func cure(t *testing.T, d *diagnose.Diagnosis) *catalog.Fix {
 	return &fixes[i]
 }
 
-// sample reads a number of a page.
+// sample returns the value of a page's first series with a name.
 func sample(t testing.TB, page []byte, name string) float64 {
 	t.Helper()
 	for line := range strings.Lines(string(page)) {
@@ -236,23 +241,25 @@ func sample(t testing.TB, page []byte, name string) float64 {
 	return 0
 }
 
-// Forty clients on sixteen seats, by design, with room for more in the cache: the seats
-// follow the room and what more of them bring, not how many wait.
+// Forty clients share sixteen seats, and the cache has room for more. The proposed seats follow the room and the
+// benefit, not the number of waiting requests.
 func TestSeatsFollowTheRoom(t *testing.T) {
 	batch := fleet.Traffic{Clients: 40, Spec: lengths(t, "lognormal:400,0.3:100-1200", "lognormal:200,0.3:50-500")}
-	sc := fleet.Scenario{Name: "batch", Settings: fleet.Settings{MaxNumSeqs: 16, NumBlocks: 1500}, Phases: []fleet.Phase{{Name: "batch", For: 90 * time.Second, Traffic: batch}}}
+	sc := fleet.Scenario{Name: "batch", Settings: fleet.Settings{MaxNumSeqs: 16, NumBlocks: 1500},
+		Phases: []fleet.Phase{{Name: "batch", For: 90 * time.Second, Traffic: batch}}}
 	d := fleetDiagnosis(t, sc, fleet.DefaultRelease, 20*time.Second, "--max-num-seqs 16")
 	if d.Verdict.ID != "concurrency-limit" {
 		t.Fatalf("verdict %s", d.Verdict.ID)
 	}
-	f := cure(t, &d)
+	f := firstCure(t, &d)
 	p := f.Predicted
 	if len(f.Changes) != 1 || p == nil || p.Reason != "" {
 		t.Fatalf("first %q: %+v", f.Summary, p)
 	}
 	seats, err := strconv.Atoi(f.Changes[0].To)
 	if err != nil || seats < 30 || p.Benefit.Value < 1.2 {
-		t.Errorf("%q, with which users are %.2f times as well off: want most of the 40 seated", f.Summary, p.Benefit.Value)
+		t.Errorf("%q, with which users are %.2f times as well off: want most of the 40 seated", f.Summary,
+			p.Benefit.Value)
 	}
 }
 
@@ -313,7 +320,8 @@ func TestWhyPrefixesAreNotFound(t *testing.T) {
 			t.Fatalf("%d prefixes: verdict %s", tt.groups, d.Verdict.ID)
 		}
 		f := &d.Findings[0]
-		if !slices.ContainsFunc(f.Reasons, func(r string) bool { return strings.Contains(r, tt.why) }) || !strings.HasPrefix(f.Fixes[0].Summary, tt.remedy) {
+		if !slices.ContainsFunc(f.Reasons, func(r string) bool { return strings.Contains(r, tt.why) }) ||
+			!strings.HasPrefix(f.Fixes[0].Summary, tt.remedy) {
 			t.Errorf("%d prefixes: first %q for %q", tt.groups, f.Fixes[0].Summary, f.Reasons)
 		}
 	}

@@ -10,22 +10,24 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// A quantity is one of the predicted quantities.
+// A quantity is a predicted quantity, which a signal measures.
 type quantity struct {
 	signal *indicator.Signal
-	of     func(o *outcome, engines, window float64) float64
 
-	// The tolerated error of the simulated present: a share of the smaller of both values, so that half and double
-	// are equally far, or an absolute error, whichever is larger. Quantities with relative 0 are not compared.
+	// of reads the quantity from an outcome, for so many engines and a window of so many seconds.
+	of func(o *outcome, engines, window float64) float64
+
+	// The tolerated error of the simulated present is the larger of both: a share of the smaller value, so that half
+	// and double are equally far, and an absolute error. Quantities with relative 0 are not compared.
 	relative, absolute float64
 
-	// off is the factor by which a prediction of the future may be wrong: see docs/lab/predictions.md.
-	off float64
+	// futureError is the factor by which a prediction of the future may be wrong: see docs/lab/predictions.md.
+	futureError float64
 }
 
-// quantities are in the order of reports. docs/lab/predictions.md derives the tolerances: means are exact on both
-// sides, percentiles are read from buckets whose width doubles, and counts in a short window vary by their square
-// root.
+// quantities are in the order of reports. docs/lab/predictions.md derives the tolerances: means are exact as measured
+// and as simulated, percentiles are read from buckets whose width doubles, and counts in a short window vary by their
+// square root.
 var quantities = []quantity{
 	{indicator.TTFTMean, func(o *outcome, _, _ float64) float64 { return o.ttft.Mean() }, 0.3, 0.05, 2},
 	{indicator.TTFTP50, func(o *outcome, _, _ float64) float64 { return quantileOrZero(&o.ttft, 0.5) }, 0, 0, 2},
@@ -48,7 +50,7 @@ func perSecond(sum func(*outcome) float64) func(o *outcome, engines, window floa
 	return func(o *outcome, engines, _ float64) float64 { return sum(o) / o.seconds * engines }
 }
 
-// inWindow scales a sum to the window, for all engines.
+// inWindow scales a count to the window, for all engines.
 func inWindow(sum func(*outcome) float64) func(o *outcome, engines, window float64) float64 {
 	return func(o *outcome, engines, window float64) float64 { return sum(o) / o.seconds * window * engines }
 }
@@ -59,7 +61,8 @@ func quantileOrZero(h *workload.Histogram, q float64) float64 {
 	return orZero(v)
 }
 
-// suggestRemedy suggests what would make a prediction possible after a mismatch.
+// suggestRemedy suggests how to get a prediction after the simulated present had another value than was measured, less
+// or more.
 func (q *quantity) suggestRemedy(less bool) string {
 	switch q.signal {
 	case indicator.ITLMean, indicator.GenerationTokenRate:
@@ -77,8 +80,8 @@ func (q *quantity) suggestRemedy(less bool) string {
 	return "requests wait outside the engine: read the gateway's log, or run sixty bench"
 }
 
-// estimateQuantities returns an estimate of each quantity from several outcomes of a trial. The value pools all
-// outcomes; the interval spans the single ones.
+// estimateQuantities returns an estimate of each quantity from the outcomes of a trial, for so many engines and a
+// window of so many seconds.
 func estimateQuantities(outcomes []*outcome, engines, window float64) []catalog.Estimate {
 	out := make([]catalog.Estimate, len(quantities))
 	all := poolOutcomes(outcomes)
@@ -104,12 +107,13 @@ func estimateOne(all *outcome, outcomes []*outcome, of func(*outcome) float64) c
 func widenEstimates(es []catalog.Estimate) []catalog.Estimate {
 	out := slices.Clone(es)
 	for i := range out {
-		out[i].Low /= quantities[i].off
-		out[i].High *= quantities[i].off
+		out[i].Low /= quantities[i].futureError
+		out[i].High *= quantities[i].futureError
 	}
 	return out
 }
 
+// poolOutcomes adds outcomes up.
 func poolOutcomes(outcomes []*outcome) *outcome {
 	first := outcomes[0]
 	all := &outcome{ttft: first.ttft.Empty(), itl: first.itl.Empty(), e2e: first.e2e.Empty()}

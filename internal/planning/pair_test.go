@@ -8,8 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// Long prompts get long answers: running requests hold more tokens than with independent lengths, and no length is
-// lost.
+// pairLengths gives long prompts long answers until running requests hold the measured tokens. It loses no length.
 func TestRunningRequestsHoldTheMeasuredTokens(t *testing.T) {
 	draw := func() (rs []sim.Request) {
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -32,15 +31,17 @@ func TestRunningRequestsHoldTheMeasuredTokens(t *testing.T) {
 		slices.Sort(out)
 		return out
 	}
-	loose := draw()
-	for want, near := range map[float64]float64{1900: 1900, 500: tokensHeld(loose), 0: tokensHeld(loose)} {
+	unpaired := draw()
+	byChance := tokensHeld(unpaired)
+	for measured, want := range map[float64]float64{1900: 1900, 500: byChance, 0: byChance} {
 		rs := draw()
-		pairLengths(rs, want, rand.New(rand.NewPCG(3, 4)))
-		if got := tokensHeld(rs); got < 0.97*near || got > 1.03*near {
-			t.Errorf("a request holds %.0f tokens where %.0f were measured, want %.0f (%.0f by chance)", got, want, near, tokensHeld(loose))
+		pairLengths(rs, measured, rand.New(rand.NewPCG(3, 4)))
+		if got := tokensHeld(rs); got < 0.97*want || got > 1.03*want {
+			t.Errorf("a request holds %.0f tokens where %.0f were measured, want %.0f (%.0f by chance)", got, measured,
+				want, byChance)
 		}
-		if !slices.Equal(sorted(rs), sorted(loose)) {
-			t.Errorf("%.0f: other answers than were drawn", want)
+		if !slices.Equal(sorted(rs), sorted(unpaired)) {
+			t.Errorf("%.0f: other answers than were drawn", measured)
 		}
 	}
 }

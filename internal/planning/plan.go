@@ -21,18 +21,17 @@ type Targets struct {
 // Empty reports whether there are no targets.
 func (t Targets) Empty() bool { return t == Targets{} }
 
-// simLimits returns the latencies, for simulations that end when one is exceeded.
+// simLimits returns the latency targets as the limits of a simulation, which ends when it exceeds one.
 func (t Targets) simLimits() sim.Limits {
 	return sim.Limits{TTFT: t.TTFTP95, ITL: t.ITLP95, E2E: t.E2EP95}
 }
 
-// A latency is a target for a 95th percentile, with functions that read it in seconds from a point, a prediction and
-// a simulation.
+// A latency is a target for a 95th percentile, with functions that read that percentile.
 type latency struct {
 	name      sim.Quantity
 	want      time.Duration
 	point     func(*Point) Seconds
-	predicted func(*perfmodel.Prediction) perfmodel.Estimate
+	predicted func(*perfmodel.Prediction) perfmodel.Estimate // in seconds
 	simulated func(*sim.Summary) time.Duration
 }
 
@@ -63,10 +62,10 @@ type Demand struct {
 	MeanPrompt, MeanOutput float64 // tokens
 	MaxTokens              int     // prompt and output of the longest request; 0 if unknown
 
-	// Draw returns the requests that one of several engines gets when all of them get rate requests per second, for a
-	// block size. All rates have the same requests; only their distance in time differs.
+	// Draw returns the requests that one engine gets when all engines get rate requests per second. All rates have the
+	// same requests; only the times between them differ.
 	Draw func(rate float64, engines, blockSize int) ([]sim.Request, error)
-	Text string // for people
+	Text string // describes the workload to the user
 }
 
 // MeanTokens returns how many tokens a request holds in the middle of its answer, on average.
@@ -79,8 +78,7 @@ type Plan struct {
 	Demand  Demand
 	MaxGPUs int // for the whole deployment; 0 is 64
 
-	// Check is called now and then; its error ends the search, as a context's Err. Show reports progress. Both may be
-	// nil.
+	// Check is called often; its error ends the search. A context's Err fits. Show reports progress. Both may be nil.
 	Check func() error
 	Show  func(format string, args ...any)
 }
@@ -88,10 +86,10 @@ type Plan struct {
 // A Choice is a kind of GPU.
 type Choice struct {
 	Device perfmodel.GPU
-	Memory perfmodel.Estimate
+	Memory perfmodel.Estimate // bytes
 }
 
-// An Offer is a choice with the knowledge about servers that run it.
+// An Offer is a kind of GPU, with what is known about servers that run the model on it.
 type Offer struct {
 	Choice
 	Model *modelconfig.Model
@@ -99,8 +97,8 @@ type Offer struct {
 	Args  engine.Config      // fixed settings for the scheduler that Base has no field for
 	Price Price              // per GPU; zero if unknown
 
-	// Fit is the calibration of a server that runs FitSettings, or nil without measurements. Data sheets give the
-	// step times then.
+	// Fit is the calibration of a server that runs FitSettings. It is nil without measurements: then the data sheets
+	// give the step times.
 	Fit         *perfmodel.Calibration
 	FitSettings perfmodel.Settings
 
@@ -151,8 +149,8 @@ type Point struct {
 	KVPeak          float64 `json:"kv_cache_peak"`            // share of the blocks in use at the peak
 	Preemptions     int     `json:"preemptions_per_1000_requests"`
 
-	// Misses describes the targets that the likeliest values miss, Doubts those that the slow ends of the intervals
-	// miss.
+	// Misses describes the targets that the likeliest values miss. Doubts describes those that the slow ends of the
+	// intervals miss.
 	Misses []string `json:"misses,omitempty"`
 	Doubts []string `json:"doubts,omitempty"`
 
@@ -163,7 +161,7 @@ type Point struct {
 	Failed  int `json:"-"` // requests that can never run
 	Refused int `json:"-"` // requests whose prompt leaves no room below max-model-len
 
-	exceeded sim.Quantity // the limit that ended the simulation; "": none, and all results are complete
+	exceeded sim.Quantity // the limit that ended the simulation early; "": all results are complete
 	missed   sim.Quantity // the first latency that misses its target; "": none
 	surely   bool         // the slow ends of all intervals meet the targets
 	peak     sim.Work     // largest numbers of any step
@@ -190,18 +188,18 @@ func (p *Point) Cost(d *Demand) *Cost {
 // A Result is the outcome of a search.
 type Result struct {
 	Surely   *Point // the cheapest that meets the targets even at the slow ends of its intervals; nil if none does
-	Likely   *Point // the cheapest that meets them at the likeliest step times
-	Smallest *Point // the cheapest single replica that meets them, at its largest load
-	Nearest  *Point // the one that comes closest, if none meets them
+	Likely   *Point // the cheapest that meets the targets at the likeliest step times; nil if none does
+	Smallest *Point // the cheapest single replica that meets the targets, at its largest load; nil if none does
+	Nearest  *Point // the one that comes closest, if none meets the targets
 
-	Offers   []Offered // outcome for each offer of the plan
-	Basis    string    // basis of the step times
-	Doubtful []string  // why they may be wrong
+	Offers   []OfferResult // one for each offer of the plan
+	Basis    string        // basis of the step times
+	Doubtful []string      // why the step times may be wrong
 	Notes    []string
-	Explain  []string // why targets cannot be met, and which could be
+	Explain  []string // why the targets cannot be met, and which targets could be
 }
 
-// Point returns the surest point.
+// Point returns the surest point, or nil if the model fits nowhere.
 func (r *Result) Point() *Point {
 	for _, p := range []*Point{r.Surely, r.Likely, r.Nearest} {
 		if p != nil {
@@ -211,10 +209,10 @@ func (r *Result) Point() *Point {
 	return nil
 }
 
-// An Offered is the outcome for an offer.
-type Offered struct {
+// An OfferResult is the result of a search for one offer.
+type OfferResult struct {
 	*Offer
 	Surely, Likely *Point // the cheapest points; nil for those dearer than another offer's
-	AtLeast        int    // lower bound of the GPUs for Likely if that is nil; 0: no number suffices
-	Err            error  // why it is impossible: vLLM refuses it, or memory is short
+	AtLeast        int    // lower bound of the GPUs if Likely is nil; 0: no number of GPUs suffices
+	Err            error  // why the offer is impossible: vLLM refuses it, or memory is short
 }

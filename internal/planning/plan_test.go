@@ -46,10 +46,11 @@ func offer(t testing.TB, model, gpu string, base perfmodel.Settings) *Offer {
 	t.Helper()
 	base.Device = device(t, gpu)
 	base.Release = cmp.Or(base.Release, "0.23")
-	return &Offer{Choice: Choice{Device: base.Device}, Model: modelconfigtest.Read(t, model), Base: base, Price: ListPrices()[base.Device.Name]}
+	return &Offer{Choice: Choice{Device: base.Device}, Model: modelconfigtest.Read(t, model), Base: base,
+		Price: ListPrices()[base.Device.Name]}
 }
 
-func find(t testing.TB, p Plan) *Result {
+func mustSearch(t testing.TB, p Plan) *Result {
 	t.Helper()
 	r, err := p.Search()
 	must.Succeed(t, err)
@@ -62,7 +63,7 @@ func TestSearchFindsAConfigurationThatMeetsItsTargets(t *testing.T) {
 		Targets: Targets{TTFTP95: 500 * time.Millisecond, ITLP95: 50 * time.Millisecond},
 		Demand:  demand(t, 10, "lognormal:1000,0.7:50-6000", "lognormal:250,0.6:10-2000"),
 	}
-	r := find(t, p)
+	r := mustSearch(t, p)
 	if r.Surely == nil || r.Likely == nil || r.Smallest == nil {
 		t.Fatalf("surely %+v, likely %+v, smallest %+v: %q", r.Surely, r.Likely, r.Smallest, r.Explain)
 	}
@@ -79,7 +80,7 @@ func TestSearchFindsAConfigurationThatMeetsItsTargets(t *testing.T) {
 	if !strings.Contains(r.Basis, "data sheet") {
 		t.Errorf("basis %q", r.Basis)
 	}
-	if again := find(t, p); again.Surely.Knobs != b.Knobs || again.Likely.Knobs != r.Likely.Knobs {
+	if again := mustSearch(t, p); again.Surely.Knobs != b.Knobs || again.Likely.Knobs != r.Likely.Knobs {
 		t.Errorf("the same question has two answers: %+v and %+v", b.Knobs, again.Surely.Knobs)
 	}
 }
@@ -101,7 +102,8 @@ func TestTargetsOutOfReachAreExplained(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := offer(t, "llama-3.1-8b", "H100", perfmodel.Settings{MaxModelLen: 8192})
-			r := find(t, Plan{Offers: []*Offer{o}, Targets: tc.targets, MaxGPUs: tc.gpus, Demand: demand(t, tc.rate, "1000", "200")})
+			r := mustSearch(t, Plan{Offers: []*Offer{o}, Targets: tc.targets, MaxGPUs: tc.gpus,
+				Demand: demand(t, tc.rate, "1000", "200")})
 			if r.Likely != nil || r.Nearest == nil {
 				t.Fatalf("found %+v", r.Likely)
 			}
@@ -119,12 +121,14 @@ func TestQuestionsThatCannotBeAnswered(t *testing.T) {
 	unknown := of("llama-3.1-8b", "H100", perfmodel.Settings{})
 	unknown[0].Base.Device, unknown[0].Base.Memory = perfmodel.GPU{}, perfmodel.Exact(80*gib)
 	for name, p := range map[string]Plan{
-		"no target":             {Offers: of("llama-3.1-8b", "H100", perfmodel.Settings{}), Demand: ok},
-		"no workload":           {Offers: of("llama-3.1-8b", "H100", perfmodel.Settings{}), Targets: slow},
-		"no idea of its speed":  {Offers: unknown, Targets: slow, Demand: ok},
-		"a model too large":     {Offers: of("deepseek-v3", "T4", perfmodel.Settings{}), Targets: slow, Demand: ok},
-		"prompts too long":      {Offers: of("llama-3.1-8b", "H100", perfmodel.Settings{MaxModelLen: 64}), Targets: slow, Demand: ok},
-		"a replica of too many": {Offers: of("llama-3.1-8b", "H100", perfmodel.Settings{TP: 8}), MaxGPUs: 4, Targets: slow, Demand: ok},
+		"no target":            {Offers: of("llama-3.1-8b", "H100", perfmodel.Settings{}), Demand: ok},
+		"no workload":          {Offers: of("llama-3.1-8b", "H100", perfmodel.Settings{}), Targets: slow},
+		"no idea of its speed": {Offers: unknown, Targets: slow, Demand: ok},
+		"a model too large":    {Offers: of("deepseek-v3", "T4", perfmodel.Settings{}), Targets: slow, Demand: ok},
+		"prompts too long": {Offers: of("llama-3.1-8b", "H100", perfmodel.Settings{MaxModelLen: 64}),
+			Targets: slow, Demand: ok},
+		"a replica of too many": {Offers: of("llama-3.1-8b", "H100", perfmodel.Settings{TP: 8}), MaxGPUs: 4,
+			Targets: slow, Demand: ok},
 	} {
 		if _, err := p.Search(); err == nil || hint.Of(err) == "" {
 			t.Errorf("%s: %v, hint %q", name, err, hint.Of(err))
@@ -134,11 +138,13 @@ func TestQuestionsThatCannotBeAnswered(t *testing.T) {
 
 func TestFewPromptsThatAreRefusedDoNotFailTheTargets(t *testing.T) {
 	o := offer(t, "llama-3.1-8b", "H100", perfmodel.Settings{MaxModelLen: 4096, TP: 1})
-	r := find(t, Plan{Offers: []*Offer{o}, Targets: Targets{TTFTP95: 30 * time.Second}, MaxGPUs: 1, Demand: demand(t, 1, "lognormal:1000,1", "200")})
+	r := mustSearch(t, Plan{Offers: []*Offer{o}, Targets: Targets{TTFTP95: 30 * time.Second}, MaxGPUs: 1,
+		Demand: demand(t, 1, "lognormal:1000,1", "200")})
 	if r.Surely == nil || r.Surely.Refused == 0 {
 		t.Fatalf("found %+v, explanation %q", r.Surely, r.Explain)
 	}
-	if len(r.Notes) == 0 || !strings.Contains(r.Notes[0], "are rejected: their prompts leave no room below --max-model-len 4096") {
+	if len(r.Notes) == 0 || !strings.Contains(r.Notes[0],
+		"are rejected: their prompts leave no room below --max-model-len 4096") {
 		t.Errorf("notes %q", r.Notes)
 	}
 }
@@ -150,15 +156,16 @@ func TestAMeasuredServerIsBelieved(t *testing.T) {
 	o.FitSettings = o.Base
 	o.FitSettings.TP, o.FitSettings.KVType, o.FitSettings.Utilization = 1, "auto", 0.92
 	slow := sim.StepCost{Base: 0.04, PerSeq: 1e-4, PerToken: 1e-5, PerKV: 1e-8, Knee: 256}
-	o.Fit = &perfmodel.Calibration{Fit: &perfmodel.Fit{Cost: slow, Low: slow, High: slow}, Basis: perfmodel.Requests, Source: "a test"}
+	o.Fit = &perfmodel.Calibration{Fit: &perfmodel.Fit{Cost: slow, Low: slow, High: slow}, Basis: perfmodel.Requests,
+		Source: "a test"}
 	o.FixedKV = &perfmodel.Observed{NumBlocks: 5000, BlockSize: 16}
 	p := Plan{Offers: []*Offer{o}, Targets: Targets{ITLP95: 100 * time.Millisecond}, Demand: demand(t, 5, "500", "100")}
-	r := find(t, p)
+	r := mustSearch(t, p)
 	if r.Surely == nil || r.Surely.GPUs != 1 || r.Surely.ITL < 0.04 || r.Surely.Ledger.Blocks.Value != 5000 {
 		t.Fatalf("surely %+v, %q", r.Surely, r.Explain)
 	}
 	p.Targets.ITLP95 = 30 * time.Millisecond // faster than a step of the one that was measured
-	if r = find(t, p); r.Surely == nil || r.Surely.TP == 1 {
+	if r = mustSearch(t, p); r.Surely == nil || r.Surely.TP == 1 {
 		t.Errorf("surely %+v, %q", r.Surely, r.Explain)
 	}
 }

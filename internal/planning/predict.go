@@ -1,7 +1,6 @@
 package planning
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,13 +22,7 @@ func PredictFixes(
 		return
 	}
 	f := &d.Findings[0]
-	var fixes []*catalog.Fix
-	for i := range f.Fixes {
-		if isRelevant(&f.Fixes[i]) {
-			fixes = append(fixes, &f.Fixes[i])
-		}
-	}
-	if len(fixes) > 0 {
+	if fixes := relevantFixes(f); len(fixes) > 0 {
 		p, err := newPredictor(ctx, q, &r, s, f.Targets[0], fixes)
 		for _, fix := range fixes {
 			switch {
@@ -46,25 +39,35 @@ func PredictFixes(
 	catalog.Rank(f.Fixes)
 }
 
-// errNoTime is the reason for a missing prediction if the context ended first.
+// relevantFixes returns the fixes of a finding that the simulation can judge.
+func relevantFixes(f *diagnose.Finding) (out []*catalog.Fix) {
+	for i := range f.Fixes {
+		if isRelevant(&f.Fixes[i]) {
+			out = append(out, &f.Fixes[i])
+		}
+	}
+	return out
+}
+
+// errNoTime means that the context ended before the prediction.
 var errNoTime = errors.New("the time limit was reached before the simulation")
 
-// noPrediction returns the reason for a missing prediction.
+// noPrediction returns a prediction that only says why there is none.
 func noPrediction(err error) *catalog.Prediction {
 	var soon tooSoon
 	errors.As(err, &soon)
 	return &catalog.Prediction{Reason: err.Error(), Needs: soon.needs}
 }
 
-// simulateChange simulates the time after a change.
+// simulateChange simulates the time after a change, with at most so many tokens.
 func (p *predictor) simulateChange(after setup, most int) ([]*outcome, *trial, error) {
 	e, err := limitedConfig(p.engine.Release, after.known)
 	if err != nil {
 		return nil, nil, err
 	}
-	sc := p.newTrial(after, e.Config, true)
-	outcomes, err := p.simulateTrial(sc, most)
-	return outcomes, sc, err
+	t := p.newTrial(after, e.Config, true)
+	outcomes, err := p.simulateTrial(t, most)
+	return outcomes, t, err
 }
 
 // simulateUnchanged simulates the same time without a change, once.
@@ -101,11 +104,11 @@ func (p *predictor) predictFix(f *catalog.Fix) *catalog.Prediction {
 		Benefit: widenBenefit(compareBenefit(unchanged, outcomes, ranks, ranks*float64(after.replicas))),
 		Basis:   p.describeBasis(), Caveats: caveats,
 	}
-	still := widenEstimates(estimateQuantities(unchanged, ranks, p.traffic.length.Seconds()))
-	for i, w := range widenEstimates(estimates) {
+	without := widenEstimates(estimateQuantities(unchanged, ranks, p.traffic.length.Seconds()))
+	for i, with := range widenEstimates(estimates) {
 		out.Effects = append(out.Effects, catalog.Effect{
 			Signal: quantities[i].signal, Measured: p.measured[i],
-			Before: p.before[i], Unchanged: still[i], After: w,
+			Before: p.before[i], Unchanged: without[i], After: with,
 		})
 	}
 	if out.Worse() {
@@ -117,7 +120,7 @@ func (p *predictor) predictFix(f *catalog.Fix) *catalog.Prediction {
 // simulateFuture simulates the time after a change. It returns the outcomes, an estimate of each quantity, and the
 // caveats of these estimates.
 func (p *predictor) simulateFuture(after setup) ([]*outcome, []catalog.Estimate, []string, error) {
-	outcomes, sc, err := p.simulateChange(after, perOutcome)
+	outcomes, t, err := p.simulateChange(after, perOutcome)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -126,7 +129,7 @@ func (p *predictor) simulateFuture(after setup) ([]*outcome, []catalog.Estimate,
 	if err := p.checkDetermined(outcomes, estimates); err != nil {
 		return nil, nil, nil, err
 	}
-	expected := p.traffic.arrivalRate() / engines * sc.length.Seconds()
+	expected := p.traffic.arrivalRate() / engines * t.length.Seconds()
 	all := poolOutcomes(outcomes)
 	if after.atBest {
 		size := p.engine.Config.BlockSize
@@ -137,6 +140,7 @@ func (p *predictor) simulateFuture(after setup) ([]*outcome, []catalog.Estimate,
 	return outcomes, estimates, append(after.caveats, p.listCaveats(all, expected, estimates)...), nil
 }
 
+// changeSetup returns the settings after a fix. Its error says why they cannot be simulated.
 func (p *predictor) changeSetup(f *catalog.Fix) (setup, error) {
 	after, err := applyFix(p.now, p.engine.Config, f)
 	if err == nil && p.lostSharing && after.resized {
@@ -145,15 +149,15 @@ func (p *predictor) changeSetup(f *catalog.Fix) (setup, error) {
 	return after, err
 }
 
-// apart is the largest ratio between the throughputs of two samples of the calibration at which a prediction means
+// mostApart is the largest ratio between the throughputs of two samples of the calibration at which a prediction means
 // anything.
-const apart = 2
+const mostApart = 2
 
-// checkDetermined returns an error if a change leads so far beyond the calibration that its samples disagree about the
-// throughput itself.
+// checkDetermined returns an error if a change leads so far beyond the calibrated range that the samples of the
+// calibration disagree about the throughput itself.
 func (p *predictor) checkDetermined(outcomes []*outcome, estimates []catalog.Estimate) error {
 	e := estimates[quantityIndex(indicator.GenerationTokenRate)]
-	if e.High <= apart*e.Low {
+	if e.High <= mostApart*e.Low {
 		return nil
 	}
 	text := fmt.Sprintf("too far from the calibrated range: %s from %s to %s", indicator.GenerationTokenRate.Title,
@@ -168,7 +172,7 @@ func quantityIndex(s *indicator.Signal) int {
 	return slices.IndexFunc(quantities, func(q quantity) bool { return q.signal == s })
 }
 
-// describeBasis describes what the numbers rest on.
+// describeBasis describes the traffic, the calibration and the assumptions of a prediction.
 func (p *predictor) describeBasis() []string {
 	t := p.traffic
 	arrivals := fmt.Sprintf("the %d requests that arrived in the window of %s, repeated, with lengths drawn from "+
@@ -184,18 +188,18 @@ func (p *predictor) describeBasis() []string {
 	return out
 }
 
-// endless is the growth of a queue without end: in the last quarter it is longer than in the first by this share of
-// the requests of an engine.
-const endless = 0.05
+// endlessGrowth is the growth from which a queue counts as endless: between the first and the last quarter, as a share
+// of the requests that arrive at an engine.
+const endlessGrowth = 0.05
 
-// listCaveats returns reasons to trust a prediction less.
+// listCaveats returns reasons to trust a prediction less. expected is the number of requests that arrive at an engine.
 func (p *predictor) listCaveats(o *outcome, expected float64, estimates []catalog.Estimate) []string {
 	out := append(slices.Clone(p.calibration.Notes), p.calibration.Fit.Extrapolation(o.ended)...)
 	if o.refused > 0 {
 		out = append(out, fmt.Sprintf("%.0f %% of the requests are refused: HTTP 503, or too large",
 			100*o.refused/max(o.arrived, 1)))
 	}
-	if growth := 4 * (o.late - o.early) / o.seconds; p.traffic.clients == 0 && growth > max(endless*expected, 2) {
+	if growth := 4 * (o.late - o.early) / o.seconds; p.traffic.clients == 0 && growth > max(endlessGrowth*expected, 2) {
 		out = append(out, "more requests arrive than are served, so the queue grows and no latency is steady: "+
 			"these are the first minutes")
 	}
@@ -204,5 +208,6 @@ func (p *predictor) listCaveats(o *outcome, expected float64, estimates []catalo
 		out = append(out, fmt.Sprintf("near saturation: TTFT P95 may be anything from %s to %s",
 			formatQuantity(e.Low, quantities[i].signal), formatQuantity(e.High, quantities[i].signal)))
 	}
-	return slices.Compact(slices.SortedFunc(slices.Values(out), cmp.Compare))
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -26,8 +26,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// shown has the buckets of a server's histograms.
-var shown = &workload.Observed{TTFT: buckets(0.01, 0.1, 1, 10), ITL: buckets(0.005, 0.01, 0.1, 1), E2E: buckets(0.1, 1, 10, 100)}
+// histograms has the buckets of a server's histograms.
+var histograms = &workload.Observed{TTFT: buckets(0.01, 0.1, 1, 10), ITL: buckets(0.005, 0.01, 0.1, 1),
+	E2E: buckets(0.1, 1, 10, 100)}
 
 func buckets(bounds ...float64) (h workload.Histogram) {
 	for _, b := range bounds {
@@ -36,7 +37,7 @@ func buckets(bounds ...float64) (h workload.Histogram) {
 	return h.Empty()
 }
 
-// testTrial is a small server whose step takes 10 ms, asked for 100 and 50 tokens.
+// testTrial returns a trial of a small server whose step takes 10 ms. Prompts have 100 tokens, outputs 50.
 func testTrial(t testing.TB) *trial {
 	t.Helper()
 	cfg, err := sim.Defaults("0.23.0")
@@ -45,10 +46,11 @@ func testTrial(t testing.TB) *trial {
 	tr := &traffic{spec: workload.Spec{Prompt: workload.Fixed(100), Output: workload.Fixed(50)}}
 	pool, err := tr.drawPool(cfg, 0)
 	must.Succeed(t, err)
-	return &trial{config: cfg, cost: sim.StepCost{Base: 0.01}, pool: pool, length: 20 * time.Second, maxTokens: 1e6, shown: shown}
+	return &trial{config: cfg, cost: sim.StepCost{Base: 0.01}, pool: pool, length: 20 * time.Second, maxTokens: 1e6,
+		observed: histograms}
 }
 
-func played(t testing.TB, s *trial) *outcome {
+func mustRunTrial(t testing.TB, s *trial) *outcome {
 	t.Helper()
 	o, err := runTrial(s)
 	must.Succeed(t, err)
@@ -58,7 +60,7 @@ func played(t testing.TB, s *trial) *outcome {
 func TestAClosedLoopKeepsItsClientsInFlight(t *testing.T) {
 	s := testTrial(t)
 	s.clients, s.running, s.waiting, s.warm = 12, 8, 4, 5*time.Second
-	o := played(t, s)
+	o := mustRunTrial(t, s)
 	if held := (o.running + o.waiting) / o.seconds; math.Abs(held-12) > 0.2 {
 		t.Errorf("%v requests in flight, want 12", held)
 	}
@@ -78,7 +80,7 @@ func TestAnOpenLoopServesWhatComes(t *testing.T) {
 		s.arrivals = append(s.arrivals, time.Duration(i)*250*time.Millisecond)
 	}
 	s.period, s.warm = 10*time.Second, 10*time.Second
-	o := played(t, s)
+	o := mustRunTrial(t, s)
 	if rate := o.tokens / o.seconds; math.Abs(rate-200) > 10 {
 		t.Errorf("%v tokens a second, want 4 requests × 50", rate)
 	}
@@ -91,7 +93,7 @@ func TestWhatWaitedBeforeCountsItsWait(t *testing.T) {
 	s := testTrial(t)
 	s.running, s.waiting, s.waited, s.length = 8, 8, 4*time.Second, 2*time.Second
 	s.gap, s.first = 10*time.Millisecond, time.Second
-	o := played(t, s)
+	o := mustRunTrial(t, s)
 	if o.ttft.Count != 8 {
 		t.Fatalf("%v first tokens, want those of the 8 that waited", o.ttft.Count)
 	}
@@ -103,7 +105,7 @@ func TestWhatWaitedBeforeCountsItsWait(t *testing.T) {
 func TestAThrashingTrialRecomputes(t *testing.T) {
 	s := testTrial(t)
 	s.config.NumBlocks, s.clients, s.length = 40, 12, time.Minute // ten blocks each, eight at once
-	o := played(t, s)
+	o := mustRunTrial(t, s)
 	if o.preemptions < 10 || o.recomputed < o.preemptions {
 		t.Errorf("%v preemptions, %v tokens computed again", o.preemptions, o.recomputed)
 	}
@@ -112,8 +114,9 @@ func TestAThrashingTrialRecomputes(t *testing.T) {
 func TestATrialIsBounded(t *testing.T) {
 	s := testTrial(t)
 	s.clients, s.length, s.maxTokens = 8, time.Hour, 1000
-	if o := played(t, s); o.generatedTokens > 1400 || o.seconds > 10 || math.Abs(o.tokens/o.seconds-800) > 100 {
-		t.Errorf("%d tokens of at most about 1000 in %v s, %v of them counted, want 800 a second", o.generatedTokens, o.seconds, o.tokens)
+	if o := mustRunTrial(t, s); o.generatedTokens > 1400 || o.seconds > 10 || math.Abs(o.tokens/o.seconds-800) > 100 {
+		t.Errorf("%d tokens of at most about 1000 in %v s, %v of them counted, want 800 a second", o.generatedTokens,
+			o.seconds, o.tokens)
 	}
 }
 
@@ -122,7 +125,8 @@ func TestArrivalsAreThoseThatWereCounted(t *testing.T) {
 	var is []workload.Interval
 	for i := range 20 {
 		joined := float64(1 - 2*(i%2)) // a preempted request waits, and runs again
-		is = append(is, workload.Interval{End: from.Add(time.Duration(i+1) * time.Second), Seconds: 1, FirstTokens: 2, Joined: joined, Arrived: max(2+joined, 0), Running: 4})
+		is = append(is, workload.Interval{End: from.Add(time.Duration(i+1) * time.Second), Seconds: 1, FirstTokens: 2,
+			Joined: joined, Arrived: max(2+joined, 0), Running: 4})
 	}
 	tr := &traffic{length: 20 * time.Second}
 	tr.addRank(from, is, 0, 1)
@@ -136,7 +140,7 @@ func TestArrivalsAreThoseThatWereCounted(t *testing.T) {
 	}
 }
 
-func TestChanged(t *testing.T) {
+func TestAFixChangesSettings(t *testing.T) {
 	cfg, err := sim.Defaults("0.23.0")
 	must.Succeed(t, err)
 	cfg.NumBlocks, cfg.BlockSize, cfg.MaxModelLen = 161, 32, 1024
@@ -172,7 +176,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-func TestRelevant(t *testing.T) {
+func TestOnlySchedulerChangesAreRelevant(t *testing.T) {
 	for _, tt := range []struct {
 		fix  catalog.Fix
 		want bool
@@ -192,7 +196,7 @@ func TestRelevant(t *testing.T) {
 func TestAPresentThatIsNotMetGivesNoPrediction(t *testing.T) {
 	s := testTrial(t)
 	s.clients, s.running = 8, 8
-	before := estimateQuantities([]*outcome{played(t, s)}, 1, s.length.Seconds())
+	before := estimateQuantities([]*outcome{mustRunTrial(t, s)}, 1, s.length.Seconds())
 	measured := make([]indicator.Value, len(quantities))
 	for i := range quantities {
 		measured[i] = indicator.Known(before[i].Value)
@@ -213,9 +217,9 @@ func TestAPresentThatIsNotMetGivesNoPrediction(t *testing.T) {
 	}
 }
 
-// FuzzChanged feeds what a server may say of its settings.
-func FuzzChanged(f *testing.F) {
-	for _, flag := range scheduling {
+// FuzzApplyFix applies a change to settings as a server may report them.
+func FuzzApplyFix(f *testing.F) {
+	for _, flag := range simulatedFlags {
 		f.Add("--"+flag, "160", "16", "2k", "0.23.0")
 	}
 	f.Add("--block-size", "999999999999", "-1", "1e300", "9.99")
@@ -238,10 +242,9 @@ func FuzzChanged(f *testing.F) {
 	})
 }
 
-// TestAShortWindowSpansWhatItDoesNotTell calibrates on fifteen seconds of one load:
-// the fit gives that load's step, and its samples hold the step of half the batch
-// between them.
-func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
+// The calibration on fifteen seconds of one load gives the step of that load. The step of half the batch lies between
+// those of its samples.
+func TestAShortWindowSpansOtherBatches(t *testing.T) {
 	cfg := testTrial(t).config
 	truth := sim.StepCost{Base: 0.006, PerSeq: 0.0005, Knee: 256}
 	step := func(c sim.StepCost, batch int64) float64 {
@@ -251,7 +254,8 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 	var scrapes []workload.Interval
 	for range 15 {
 		steps := math.Round((0.97 + 0.06*rng.Float64()) / step(truth, 8))
-		scrapes = append(scrapes, workload.Interval{Seconds: 1, Running: 8, KVUsage: 1600 / float64(cfg.Tokens()), Generated: 8 * steps, Steps: steps})
+		scrapes = append(scrapes, workload.Interval{Seconds: 1, Running: 8, KVUsage: 1600 / float64(cfg.Tokens()),
+			Generated: 8 * steps, Steps: steps})
 	}
 	c, err := shortWindow(perfmodel.Evidence{Config: cfg, Scrapes: scrapes, ScrapesFrom: "the last 15s"})
 	must.Succeed(t, err)
@@ -271,7 +275,8 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 	var soon tooSoon
 	few := &workload.Measured{From: time.Unix(0, 0), To: time.Unix(7, 0), Ranks: []workload.Rank{{}}}
 	for _, s := range scrapes[:7] {
-		few.Ranks[0].Intervals = append(few.Ranks[0].Intervals, workload.Interval{Seconds: 1, Running: s.Running, KVUsage: 0.1, Generated: s.Generated, Steps: s.Steps})
+		few.Ranks[0].Intervals = append(few.Ranks[0].Intervals,
+			workload.Interval{Seconds: 1, Running: s.Running, KVUsage: 0.1, Generated: s.Generated, Steps: s.Steps})
 	}
 	p := &predictor{engine: &perfmodel.Engine{Config: cfg}}
 	if err := p.fitSteps(few, 0); !errors.As(err, &soon) || soon.needs < time.Second {
@@ -279,7 +284,7 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 	}
 }
 
-// nothing answers every question with nothing.
+// nothing answers every query with no series.
 type nothing struct{}
 
 func (nothing) Query(context.Context, string, time.Time) (model.Vector, error) { return nil, nil }
@@ -295,7 +300,7 @@ func (nothing) QueryRange(context.Context, string, metrics.Range) (model.Matrix,
 	return nil, nil
 }
 
-func TestFillSaysWhyThereIsNoPrediction(t *testing.T) {
+func TestPredictFixesSaysWhyThereIsNoPrediction(t *testing.T) {
 	at := time.Unix(1e9, 0)
 	for _, tt := range []struct {
 		name   string
@@ -310,11 +315,15 @@ func TestFillSaysWhyThereIsNoPrediction(t *testing.T) {
 		{"nothing fires", dialect.VLLM, time.Minute, diagnose.OK, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := &diagnose.Snapshot{At: at, Spans: []segments.Span{{Window: period.Period{From: at.Add(-tt.window), To: at}}}, Targets: []diagnose.Target{{Name: "web", Dialect: dialect.Dialect{Engine: tt.engine}}}}
-			d := &diagnose.Diagnosis{Status: tt.status, Findings: []diagnose.Finding{{Targets: []string{"web"}, Fixes: []catalog.Fix{
-				{Summary: "Look"}, {Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "4"}}},
-			}}}}
-			PredictFixes(t.Context(), nothing{}, diagnose.Request{At: at, Interval: time.Second, Past: time.Minute}, s, d)
+			s := &diagnose.Snapshot{At: at,
+				Spans:   []segments.Span{{Window: period.Period{From: at.Add(-tt.window), To: at}}},
+				Targets: []diagnose.Target{{Name: "web", Dialect: dialect.Dialect{Engine: tt.engine}}}}
+			d := &diagnose.Diagnosis{Status: tt.status,
+				Findings: []diagnose.Finding{{Targets: []string{"web"}, Fixes: []catalog.Fix{
+					{Summary: "Look"}, {Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "4"}}},
+				}}}}
+			PredictFixes(t.Context(), nothing{}, diagnose.Request{At: at, Interval: time.Second, Past: time.Minute}, s,
+				d)
 			if p := d.Findings[0].Fixes[0].Predicted; p != nil {
 				t.Errorf("a look is predicted: %+v", p)
 			}
@@ -346,29 +355,32 @@ func TestHalfAndDoubleAreEquallyFar(t *testing.T) {
 	for _, tt := range []struct {
 		measured, simulated float64
 		far                 bool
-	}{{4, 2.1, false}, {2.1, 4, false}, {4, 1.9, true}, {1.9, 4, true}, {4, 0, true}, {0, 0, false}, {0.05, 0.14, false}} {
+	}{{4, 2.1, false}, {2.1, 4, false}, {4, 1.9, true}, {1.9, 4, true}, {4, 0, true}, {0, 0, false},
+		{0.05, 0.14, false}} {
 		if got := far(tt.measured, tt.simulated); got != tt.far {
 			t.Errorf("measured %v, simulated %v: too far is %v, want %v", tt.measured, tt.simulated, got, tt.far)
 		}
 	}
 }
 
-// TestClientsThatLeave finds the clients' timeout of 1.5 s for the first token, which half of
-// them do not get: the engine counts those who left nowhere, and the queue that the others
-// wait in is theirs too.
+// Half of the clients get no first token within their timeout of 1.5 s, and leave. No counter of the engine has them,
+// but they wait in the same queue as the others. The predictor finds the timeout and their arrivals.
 func TestClientsThatLeave(t *testing.T) {
 	t.Parallel()
-	r := opened(t, "../../testdata/recordings/queue-timeouts.tar.zst")
+	r := openRecording(t, "../../testdata/recordings/queue-timeouts.tar.zst")
 	at := time.UnixMilli(r.truth.Phases[len(r.truth.Phases)-1].ToMS)
 	found := false
 	_, err := diagnose.Run(t.Context(), r.store, diagnose.Options{
-		At: at, First: r.first, Interval: time.Second, Every: true, Pathologies: pathologies.All(), Annotate: r.annotate,
-		Predict: func(ctx context.Context, q metrics.Querier, req diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis) {
+		At: at, First: r.first, Interval: time.Second, Every: true, Pathologies: pathologies.All(),
+		Annotate: r.annotate,
+		Predict: func(ctx context.Context, q metrics.Querier, req diagnose.Request, s *diagnose.Snapshot,
+			d *diagnose.Diagnosis) {
 			p, err := newPredictor(ctx, q, &req, s, d.Verdict.Targets[0], nil)
 			must.Succeed(t, err)
 			found = true
 			if got := p.patience; got.whole || got.Seconds() < 1.2 || got.Seconds() > 2.2 {
-				t.Errorf("clients wait %s, for the whole answer: %v; want 1.5 s for the first token", got.Duration, got.whole)
+				t.Errorf("clients wait %s, for the whole answer: %v; want 1.5 s for the first token", got.Duration,
+					got.whole)
 			}
 			// 1649 requests came in 70 s.
 			if n := len(p.traffic.arrivals); n < 1300 || n > 1500 {

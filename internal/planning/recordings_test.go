@@ -51,7 +51,7 @@ func (a *arguments) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(a))
 }
 
-func opened(t *testing.T, file string) *recorded {
+func openRecording(t *testing.T, file string) *recorded {
 	t.Helper()
 	r := &recorded{}
 	embeddedtest.ReadTruth(t, file, &r.truth)
@@ -70,23 +70,24 @@ func (r *recorded) annotate(ts []diagnose.Target) {
 	}
 }
 
-// judged holds what diagnosed returned, by file; tests ask at the same time.
+// judged holds the results of diagnoseRecording by file. Tests that run in parallel share it.
 var judged sync.Map
 
-// diagnosed judges a recording at the end of its last phase, with the servers' arguments
-// known, once for all tests that ask.
-func diagnosed(t *testing.T, file string) diagnose.Diagnosis {
+// diagnoseRecording judges a recording at the end of its last phase, with the servers' arguments known. It does so once
+// for all tests.
+func diagnoseRecording(t *testing.T, file string) diagnose.Diagnosis {
 	t.Helper()
 	if d, ok := judged.Load(file); ok {
 		return d.(diagnose.Diagnosis)
 	}
-	r := opened(t, file)
+	r := openRecording(t, file)
 	at := r.last
 	if n := len(r.truth.Phases); n > 0 {
 		at = time.UnixMilli(r.truth.Phases[n-1].ToMS)
 	}
 	d, err := diagnose.Run(t.Context(), r.store, diagnose.Options{
-		At: at, First: r.first, Interval: time.Second, Every: true, Pathologies: pathologies.All(), Predict: PredictFixes, Annotate: r.annotate,
+		At: at, First: r.first, Interval: time.Second, Every: true, Pathologies: pathologies.All(),
+		Predict: PredictFixes, Annotate: r.annotate,
 	})
 	must.Succeed(t, err)
 	judged.Store(file, d)
@@ -110,7 +111,7 @@ func TestRecordings(t *testing.T) {
 	var outcomes []string
 	same := "" // the last line, to tell a reason once
 	for _, file := range files {
-		d := diagnosed(t, file)
+		d := diagnoseRecording(t, file)
 		if d.Status != diagnose.Firing {
 			continue
 		}
@@ -124,9 +125,10 @@ func TestRecordings(t *testing.T) {
 				outcome = numbers.ReplaceAllString(f.Predicted.Reason, "N")
 				outcome, _, _ = strings.Cut(outcome, " behaviour: ") // which quantity is the furthest off may change
 			} else {
-				near(t, name, f.Predicted)
+				checkPresent(t, name, f.Predicted)
 			}
-			outcomes = append(outcomes, fmt.Sprintf("%s: %s: %s\n", name, numbers.ReplaceAllString(f.Summary, "N"), outcome))
+			outcomes = append(outcomes, fmt.Sprintf("%s: %s: %s\n", name, numbers.ReplaceAllString(f.Summary, "N"),
+				outcome))
 			if line := row(name, &f); line != same {
 				table.WriteString(line)
 				same = line
@@ -144,8 +146,8 @@ func TestRecordings(t *testing.T) {
 	must.Equal(t, string(want), got)
 }
 
-// near checks the tolerances that docs/lab/predictions.md gives.
-func near(t *testing.T, name string, p *catalog.Prediction) {
+// checkPresent checks that the simulated present is within the tolerances of docs/lab/predictions.md.
+func checkPresent(t *testing.T, name string, p *catalog.Prediction) {
 	t.Helper()
 	for _, tol := range []struct {
 		signal             *indicator.Signal
@@ -164,13 +166,15 @@ func near(t *testing.T, name string, p *catalog.Prediction) {
 		if !ok || !e.Measured.OK {
 			continue
 		}
-		if off := math.Abs(e.Before.Value - e.Measured.V); off > max(tol.relative*min(e.Measured.V, e.Before.Value), tol.absolute) {
-			t.Errorf("%s: %s: simulated %v, measured %v: a prediction rests on it", name, tol.signal.Name, e.Before.Value, e.Measured.V)
+		if off := math.Abs(e.Before.Value - e.Measured.V); off > max(tol.relative*min(e.Measured.V, e.Before.Value),
+			tol.absolute) {
+			t.Errorf("%s: %s: simulated %v, measured %v: a prediction rests on it", name, tol.signal.Name,
+				e.Before.Value, e.Measured.V)
 		}
 	}
 }
 
-// row is a fix's line of the table in docs/lab/predictions.md.
+// row returns a fix's line of the table in docs/lab/predictions.md.
 func row(name string, f *catalog.Fix) string {
 	if f.Predicted.Reason != "" {
 		summary := f.Summary
@@ -180,9 +184,11 @@ func row(name string, f *catalog.Fix) string {
 		return fmt.Sprintf("| %s | %s | none: %s | | | |\n", name, summary, f.Predicted.Reason)
 	}
 	s := fmt.Sprintf("| %s | %s |", name, f.Summary)
-	for _, sig := range []*indicator.Signal{indicator.TTFTP95, indicator.E2EMean, indicator.GenerationTokenRate, indicator.Preemptions} {
+	for _, sig := range []*indicator.Signal{indicator.TTFTP95, indicator.E2EMean, indicator.GenerationTokenRate,
+		indicator.Preemptions} {
 		e, _ := f.Predicted.Effect(sig)
-		s += fmt.Sprintf(" %s / %s → %s |", indicator.Format(e.Measured, sig.Unit), indicator.FormatNumber(e.Before.Value, sig.Unit), indicator.FormatNumber(e.After.Value, sig.Unit))
+		s += fmt.Sprintf(" %s / %s → %s |", indicator.Format(e.Measured, sig.Unit),
+			indicator.FormatNumber(e.Before.Value, sig.Unit), indicator.FormatNumber(e.After.Value, sig.Unit))
 	}
 	return s + "\n"
 }
@@ -190,7 +196,8 @@ func row(name string, f *catalog.Fix) string {
 // writeTable replaces the table between its marks.
 func writeTable(t *testing.T, table string) {
 	t.Helper()
-	const page, begin, end = "../../docs/lab/predictions.md", "<!-- recordings: go test ./internal/planning -run TestRecordings -update -->\n", "<!-- end of recordings -->\n"
+	const page, begin, end = "../../docs/lab/predictions.md",
+		"<!-- recordings: go test ./internal/planning -run TestRecordings -update -->\n", "<!-- end of recordings -->\n"
 	text := must.ReadFile(t, page)
 	before, rest, ok1 := strings.Cut(string(text), begin)
 	_, after, ok2 := strings.Cut(rest, end)

@@ -28,19 +28,7 @@ func Draw(
 	}
 	d := drawing{blockSize: blockSize, uses: map[uint64]int32{}}
 	var s workload.Session
-	for len(d.requests) < limit {
-		if pacer != nil {
-			at, ok := pacer.Next()
-			if !ok || until > 0 && at >= until {
-				break
-			}
-			if !source.Next(&s) {
-				break
-			}
-			s.Arrival = at
-		} else if !source.Next(&s) || until > 0 && s.Arrival >= until {
-			break
-		}
+	for len(d.requests) < limit && nextSession(source, pacer, until, &s) {
 		for i := range s.Turns {
 			d.addTurn(s.Arrival+s.Turns[i].At, &s.Turns[i], len(s.Turns) > 1)
 			if i > 0 {
@@ -48,7 +36,7 @@ func Draw(
 			}
 		}
 		if len(d.requests) == sampledRequests && until > 0 {
-			// Allocate for about all requests: a growing list would take its memory twice.
+			// Allocate for about all requests: a list that grows takes its memory twice.
 			all := 1.1 * sampledRequests * until.Seconds() / max(s.Arrival.Seconds(), 1e-9)
 			d.requests = slices.Grow(d.requests, int(min(all, float64(limit))))
 		}
@@ -61,19 +49,32 @@ func Draw(
 		d.requests = d.requests[:limit]
 	}
 	d.shareBlocks()
-	return inOrder(d.requests), nil
+	return sortByArrival(d.requests), nil
 }
 
 // sampledRequests is how many requests suffice to estimate their total number.
 const sampledRequests = 4096
 
-// inOrder sorts requests by arrival. Turns stay behind their predecessors.
-func inOrder(requests []sim.Request) []sim.Request {
+// nextSession sets the next session that arrives before until, and reports whether there is one.
+func nextSession(source workload.Source, pacer workload.Pacer, until time.Duration, s *workload.Session) bool {
+	if pacer == nil {
+		return source.Next(s) && (until <= 0 || s.Arrival < until)
+	}
+	at, ok := pacer.Next()
+	if !ok || until > 0 && at >= until || !source.Next(s) {
+		return false
+	}
+	s.Arrival = at
+	return true
+}
+
+// sortByArrival sorts requests by arrival. Turns stay behind their predecessors.
+func sortByArrival(requests []sim.Request) []sim.Request {
 	byArrival := func(a, b sim.Request) int { return cmp.Compare(a.Arrival, b.Arrival) }
 	if slices.IsSortedFunc(requests, byArrival) {
 		return requests
 	}
-	order, place := make([]int, len(requests)), make([]int, len(requests))
+	order, place := make([]int, len(requests)), make([]int, len(requests)) // old places by new ones, and the reverse
 	for i := range order {
 		order[i] = i
 	}
@@ -90,7 +91,7 @@ func inOrder(requests []sim.Request) []sim.Request {
 }
 
 // DrawLoop draws n requests for clients in a closed loop (sim.Options.Clients). Each turn of a session becomes a
-// request of its own. The clients begin one after the other within a time, and pause after each answer.
+// request of its own. The clients begin one after the other within a time; each pauses after each answer.
 func DrawLoop(source workload.Source, blockSize, n, clients int, within, pause time.Duration) ([]sim.Request, error) {
 	if clients < 1 || n < 1 || n > MaxRequests || within < 0 || pause < 0 {
 		return nil, fmt.Errorf("a closed loop of %d clients that send %d requests, at most %d, with pauses of %v",
@@ -119,18 +120,19 @@ type drawing struct {
 	blockSize int
 	requests  []sim.Request
 	prompts   []prompt
-	uses      map[uint64]int32
+	uses      map[uint64]int32 // number of prompts with a part, by the part's seed
 }
 
+// A prompt is the text of a request that may share a prefix with others.
 type prompt struct {
-	request int
+	request int // index
 	parts   []workload.PromptPart
-	goesOn  bool // turn of a conversation
+	isTurn  bool // of a conversation with several turns
 }
 
-func (d *drawing) addTurn(at time.Duration, t *workload.Turn, goesOn bool) {
+func (d *drawing) addTurn(at time.Duration, t *workload.Turn, isTurn bool) {
 	if len(t.Parts) > 0 && !t.Parts[0].Own {
-		d.prompts = append(d.prompts, prompt{len(d.requests), slices.Clone(t.Parts), goesOn})
+		d.prompts = append(d.prompts, prompt{len(d.requests), slices.Clone(t.Parts), isTurn})
 		for _, p := range t.Parts {
 			if !p.Own {
 				d.uses[p.Seed]++
@@ -144,23 +146,20 @@ func (d *drawing) addTurn(at time.Duration, t *workload.Turn, goesOn bool) {
 // shareBlocks gives each request the identity of its leading blocks, as far as another request has the same text.
 func (d *drawing) shareBlocks() {
 	longest := map[uint64][]uint64{} // texts with a common beginning share these blocks
-	for _, of := range d.prompts {
-		if of.request >= len(d.requests) {
+	for _, whole := range d.prompts {
+		if whole.request >= len(d.requests) {
 			break
 		}
-		parts, shared := of.parts, 0
-		for _, p := range parts {
-			if d.uses[p.Seed] < 2 {
-				break
-			}
+		shared := 0 // leading parts that another prompt has
+		for shared < len(whole.parts) && d.uses[whole.parts[shared].Seed] > 1 {
 			shared++
 		}
 		if shared == 0 {
 			continue
 		}
-		r := &d.requests[of.request]
-		parts = parts[:shared]
-		if of.goesOn && len(of.parts) == 1 {
+		r := &d.requests[whole.request]
+		parts := whole.parts[:shared]
+		if whole.isTurn && len(whole.parts) == 1 {
 			// Each prompt continues the previous one and contains its answer.
 			parts = []workload.PromptPart{{Seed: parts[0].Seed, Tokens: r.PromptTokens + r.OutputTokens}}
 		}
@@ -181,8 +180,8 @@ func (d *drawing) shareBlocks() {
 	d.prompts, d.uses = nil, nil
 }
 
-// blockHashes returns a hash of the whole prefix for each full block of the leading parts' text. Equal texts have equal
-// hashes.
+// blockHashes returns, for each full block of the leading parts' text, a hash of all text up to its end. Equal texts
+// have equal hashes.
 func blockHashes(leading []workload.PromptPart, size int) []uint64 {
 	total := 0
 	for _, p := range leading {

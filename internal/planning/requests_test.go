@@ -23,13 +23,15 @@ func TestDrawKeepsRateLengthsAndEnd(t *testing.T) {
 	a.CV = 1
 	pacer, err := a.Pacer(1)
 	must.Succeed(t, err)
-	requests, err := Draw(generator(t, workload.Spec{Prompt: workload.Fixed(100), Output: workload.Fixed(7)}), pacer, 16, 0, 100*time.Second)
+	requests, err := Draw(generator(t, workload.Spec{Prompt: workload.Fixed(100), Output: workload.Fixed(7)}), pacer,
+		16, 0, 100*time.Second)
 	must.Succeed(t, err)
 	if n := len(requests); n < 900 || n > 1100 {
 		t.Errorf("%d requests in 100 s at 10 a second", n)
 	}
 	for i, r := range requests {
-		if r.PromptTokens != 100 || r.OutputTokens != 7 || r.Arrival >= 100*time.Second || i > 0 && r.Arrival < requests[i-1].Arrival || r.Blocks != nil {
+		if r.PromptTokens != 100 || r.OutputTokens != 7 || r.Arrival >= 100*time.Second || i > 0 &&
+			r.Arrival < requests[i-1].Arrival || r.Blocks != nil {
 			t.Fatalf("request %d: %+v", i, r)
 		}
 	}
@@ -43,12 +45,14 @@ func TestSharedPrefixesReachTheCache(t *testing.T) {
 		a := workload.Constant(2)
 		a.CV = 1
 		pacer, _ := a.Pacer(1)
-		requests, err := Draw(generator(t, workload.Spec{Prompt: lengths, Output: workload.Fixed(20), PrefixShare: share}), pacer, 16, 500, 0)
+		requests, err := Draw(generator(t, workload.Spec{Prompt: lengths, Output: workload.Fixed(20),
+			PrefixShare: share}), pacer, 16, 500, 0)
 		must.Succeed(t, err)
 		res, err := sim.Run(roomy(t), truth, requests, sim.Options{})
 		must.Succeed(t, err)
 		s := res.Replicas[0].Stats
-		if hit := float64(s.PrefixAdmittedHit) / float64(s.PrefixAdmittedLookedUp); hit < share-0.04 || hit > share+0.01 {
+		if hit := float64(s.PrefixAdmittedHit) / float64(s.PrefixAdmittedLookedUp); hit < share-0.04 ||
+			hit > share+0.01 {
 			t.Errorf("hit ratio %.3f of prompts that share %.2f", hit, share)
 		}
 	}
@@ -101,12 +105,14 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 		return v
 	}
 	v := of([2]int{100, 100}, [2]int{2048, 1}, [2]int{3000, 10})
-	if err := new(Simulation).checkServable(v); err != nil || len(v.Requests) != 3 || len(v.Workload.Notes) != 1 || !strings.Contains(v.Workload.Notes[0], "2 of 3 requests have prompts that leave no room") {
+	if err := new(Simulation).checkServable(v); err != nil || len(v.Requests) != 3 || len(v.Workload.Notes) != 1 ||
+		!strings.Contains(v.Workload.Notes[0], "2 of 3 requests have prompts that leave no room") {
 		t.Errorf("%v, %q", err, v.Workload.Notes)
 	}
 	large := of([2]int{100, 100}, [2]int{1200, 800}, [2]int{900, 2000})
 	err := new(Simulation).checkServable(large)
-	if err == nil || !strings.Contains(err.Error(), "2 of 3 requests need more than the 1600 tokens") || !strings.Contains(err.Error(), "129 blocks") {
+	if err == nil || !strings.Contains(err.Error(), "2 of 3 requests need more than the 1600 tokens") ||
+		!strings.Contains(err.Error(), "129 blocks") {
 		t.Errorf("%v", err)
 	}
 	large.Deployment.Config.NumBlocks = 129

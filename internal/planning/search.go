@@ -29,67 +29,70 @@ const (
 // A search holds the state of Plan.Search.
 type search struct {
 	*Plan
-	res      Result
-	shapes   []*shape
-	requests map[int][]sim.Request // one engine's, by the number of engines
-	load     load
-	maxGPUs  int
-	priced   bool // every offer has a price
+	res     Result
+	shapes  []*shape
+	drawn   map[int][]sim.Request // the requests of one engine, by the number of engines
+	work    totalWork             // of the requests of one engine
+	maxGPUs int
+	priced  bool // every offer has a price
 }
+
+// A division divides a model into tensor parallelism, pipeline stages, and data-parallel ranks.
+type division struct{ tp, pp, dp int }
+
+// gpus returns the GPUs of a replica.
+func (d division) gpus() int { return d.tp * d.pp * d.dp }
 
 // A shape is an offer and a division of the model. The number of replicas and the scheduler's limits are open.
 type shape struct {
 	*search
-	offered     *Offered
-	tp, pp, dp  int
-	gpus        int     // per replica
-	unit        float64 // cost of a replica, in money or GPUs
-	seen        map[Knobs]*Point
-	fit         *perfmodel.Calibration
-	slower      map[string]*perfmodel.Calibration // the same for slower GPUs
-	slow        sim.StepCost                      // at the slow end of the intervals
-	usualTokens int                               // default of max-num-batched-tokens
-	roomy       float64                           // tokens that an engine's KV cache holds with the lowest limits
+	division
+	offer         *OfferResult
+	unit          float64 // cost of a replica, in money or GPUs
+	evaluated     map[Knobs]*Point
+	fit           *perfmodel.Calibration
+	slowerGPUs    map[string]*perfmodel.Calibration // the calibration for slower GPUs, by name
+	slowCost      sim.StepCost                      // at the slow end of the intervals
+	defaultTokens int                               // default of max-num-batched-tokens
+	cacheTokens   float64                           // capacity of an engine's KV cache with the lowest limits; 0: unknown
 }
 
 // Search finds the cheapest deployments that meet the targets surely and likely, over all offers, divisions of the
 // model, numbers of replicas and limits of the scheduler.
 //
-// It is a branch and bound. A lower bound of a shape's replicas follows from Little's law, with the shortest time
-// that the arriving work can take. The search takes shapes in the order of the cost of their bound, and never
-// simulates a shape whose bound costs more than the best deployment so far. For each of the others it first simulates
-// the largest number of replicas that would be cheaper than the best, under every limit. If this misses the targets,
-// fewer replicas miss them too. All simulations get the same requests, and each ends as soon as more than one in
-// twenty requests missed a target.
+// It is a branch and bound. A shape needs at least as many replicas as keep up with the load if steps take the shortest
+// time that the arriving work can take. The search takes shapes in the order of the cost of this bound, and never
+// simulates a shape whose bound costs more than the best deployment so far. For each other shape it first simulates
+// the largest number of replicas that would be cheaper than the best, under every limit of the scheduler. If this
+// misses the targets, fewer replicas miss them too. All simulations get the same requests, and each ends as soon as
+// more than one in twenty requests missed a target.
 func (p *Plan) Search() (*Result, error) {
 	s, err := p.newSearch()
 	if err != nil {
 		return nil, err
 	}
-	s.res.Likely = s.findCheapest(likely)
-	if s.res.Likely != nil {
-		s.res.Surely = s.findCheapest(surely)
-		if s.res.Surely != nil && s.res.Surely.totalPrice(s) <= s.res.Likely.totalPrice(s) {
-			s.res.Likely = s.res.Surely // sure implies likely
+	r := &s.res
+	if r.Likely = s.findCheapest(likely); r.Likely != nil {
+		r.Surely = s.findCheapest(surely)
+		if r.Surely != nil && r.Surely.totalPrice(s) <= r.Likely.totalPrice(s) {
+			r.Likely = r.Surely // sure implies likely
 		}
-		s.res.Smallest = s.findSmallest()
-		if s.res.Smallest == nil || s.res.Smallest.totalPrice(s) >= s.res.Likely.totalPrice(s) {
-			s.res.Smallest = s.res.Likely // Likely is a single replica
-		}
-		for _, q := range []*Point{s.res.Surely, s.res.Likely, s.res.Smallest} {
-			s.predictPoint(q)
+		r.Smallest = s.findSmallest()
+		if r.Smallest == nil || r.Smallest.totalPrice(s) >= r.Likely.totalPrice(s) {
+			r.Smallest = r.Likely // Likely is a single replica
 		}
 	} else {
-		s.res.Smallest = s.findSmallest()
-		s.predictPoint(s.res.Smallest)
-		s.res.Nearest = s.findNearest()
-		s.predictPoint(s.res.Nearest)
+		r.Smallest = s.findSmallest()
+		r.Nearest = s.findNearest()
 		s.explainMisses()
+	}
+	for _, p := range []*Point{r.Surely, r.Likely, r.Smallest, r.Nearest} {
+		s.predictPoint(p)
 	}
 	if err := s.checkInterrupt(); err != nil {
 		return nil, err
 	}
-	best := s.res.Point()
+	best := r.Point()
 	switch {
 	case best == nil:
 		return nil, hint.With(ErrNothingFits, "see the ledger (without targets): more GPUs for each replica "+
@@ -104,7 +107,7 @@ func (p *Plan) Search() (*Result, error) {
 			best.Refused, best.Sample, best.Ledger.Settings.MaxModelLen))
 	}
 	s.describeBasis(best)
-	return &s.res, nil
+	return r, nil
 }
 
 // newSearch validates the plan and computes the state that all simulations share.
@@ -117,12 +120,12 @@ func (p *Plan) newSearch() (*search, error) {
 		return nil, hint.With(errors.New("no workload is given"), "pass --rate with --prompt-tokens and "+
 			"--output-tokens, or the address or recording of a server under load")
 	}
-	s := &search{Plan: p, requests: map[int][]sim.Request{}, maxGPUs: cmp.Or(p.MaxGPUs, 64), priced: true}
+	s := &search{Plan: p, drawn: map[int][]sim.Request{}, maxGPUs: cmp.Or(p.MaxGPUs, 64), priced: true}
 	sample, err := s.drawRequests(1)
 	if err != nil {
 		return nil, err
 	}
-	s.load = sumLoad(sample)
+	s.work = sumWork(sample)
 	for _, o := range p.Offers {
 		s.priced = s.priced && o.Price.PerHour > 0
 	}
@@ -132,7 +135,7 @@ func (p *Plan) newSearch() (*search, error) {
 			return nil, hint.With(errors.New("step times are unknown"),
 				"name the GPU (--gpu H100), or give the address or recording of a server under load")
 		}
-		s.res.Offers = append(s.res.Offers, Offered{Offer: o})
+		s.res.Offers = append(s.res.Offers, OfferResult{Offer: o})
 	}
 	for i := range s.res.Offers {
 		o := &s.res.Offers[i]
@@ -144,14 +147,14 @@ func (p *Plan) newSearch() (*search, error) {
 		return nil, last
 	}
 	slices.SortStableFunc(s.shapes, func(a, b *shape) int {
-		return cmp.Or(cmp.Compare(a.boundCost(likely), b.boundCost(likely)), cmp.Compare(a.gpus, b.gpus),
+		return cmp.Or(cmp.Compare(a.boundCost(likely), b.boundCost(likely)), cmp.Compare(a.gpus(), b.gpus()),
 			cmp.Compare(a.pp*a.dp, b.pp*b.dp))
 	})
 	return s, nil
 }
 
-// checkInterrupt reports whether to go on. After an error no point is evaluated, so that every part of the search
-// soon ends.
+// checkInterrupt returns the error that ends the search. After it no point is evaluated, so that every part of the
+// search soon ends.
 func (s *search) checkInterrupt() error {
 	if s.Check == nil {
 		return nil
@@ -159,11 +162,11 @@ func (s *search) checkInterrupt() error {
 	return s.Check()
 }
 
-// possibleDivisions returns the possible divisions of a model into tensor parallelism, pipeline stages and
-// data-parallel ranks, with the user's settings fixed. Tensor parallelism and ranks stay within a machine, a pipeline
-// spans at most two. Ranks need experts to share; otherwise they are replicas. Measurements of a server cannot be
-// transferred to another pipeline or other ranks, only to another tensor parallelism.
-func (o *Offer) possibleDivisions() (out [][3]int) {
+// possibleDivisions returns the possible divisions of a model, with the user's settings fixed. Tensor parallelism and
+// ranks stay within a machine; a pipeline spans at most two. Only models with experts have ranks: other models have
+// replicas instead. Measurements of a server can be transferred to another tensor parallelism, but not to another
+// pipeline or other ranks.
+func (o *Offer) possibleDivisions() (out []division) {
 	upTo := func(given, most int) (sizes []int) {
 		if given > 0 {
 			return []int{given}
@@ -187,7 +190,7 @@ func (o *Offer) possibleDivisions() (out [][3]int) {
 				given := o.Base.TP > 0 && o.Base.PP > 0 && o.Base.DP > 0
 				if given || tp*dp <= max(node, o.Base.TP, o.Base.DP) &&
 					tp*pp*dp <= max(2*node, o.Base.TP, o.Base.PP, o.Base.DP) {
-					out = append(out, [3]int{tp, pp, dp})
+					out = append(out, division{tp, pp, dp})
 				}
 			}
 		}
@@ -195,7 +198,8 @@ func (o *Offer) possibleDivisions() (out [][3]int) {
 	return out
 }
 
-func (s *search) addShapes(o *Offered) error {
+// addShapes adds the shapes of an offer. If there is none, it returns the first reason.
+func (s *search) addShapes(o *OfferResult) error {
 	var refused error
 	unit, n := 1.0, len(s.shapes)
 	if s.priced {
@@ -203,11 +207,10 @@ func (s *search) addShapes(o *Offered) error {
 	}
 	for _, d := range o.possibleDivisions() {
 		x := &shape{
-			search: s, offered: o, tp: d[0], pp: d[1], dp: d[2], gpus: d[0] * d[1] * d[2], seen: map[Knobs]*Point{},
+			search: s, division: d, offer: o, unit: unit * float64(d.gpus()), evaluated: map[Knobs]*Point{},
 		}
-		x.unit = unit * float64(x.gpus)
-		if x.gpus > s.maxGPUs {
-			refused = cmp.Or(refused, hint.With(fmt.Errorf("one replica takes %d GPUs, and there are %d", x.gpus,
+		if d.gpus() > s.maxGPUs {
+			refused = cmp.Or(refused, hint.With(fmt.Errorf("one replica takes %d GPUs, and there are %d", d.gpus(),
 				s.maxGPUs), "raise --max-gpus, or lower --tensor-parallel-size or --pipeline-parallel-size"))
 			continue
 		}
@@ -223,22 +226,22 @@ func (s *search) addShapes(o *Offered) error {
 	return refused
 }
 
-// countEngines returns the number of concurrent batches of a replica: one for each pipeline stage of each data-parallel
-// rank. The batches of a rank follow each other through the stages (v1/engine/core.py, step_with_batch_queue). A
-// batch takes the time of all stages for a step, has its share of the requests and of the cache, and waits for no
-// other.
+// countEngines returns how many engines simulate a replica: one for each pipeline stage of each data-parallel rank. A
+// rank has as many concurrent batches as stages, which follow each other through the stages (v1/engine/core.py,
+// step_with_batch_queue). Each batch is simulated as an engine: its step takes the time of all stages, it has its share
+// of the requests and of the cache, and it waits for no other batch.
 func (x *shape) countEngines() int { return x.pp * x.dp }
 
 // leastReplicas returns a lower bound of the replicas that keep up with the load.
 func (x *shape) leastReplicas(l level) int {
 	cost := x.fit.Fit.Cost
 	if l == surely {
-		cost = x.slow
+		cost = x.slowCost
 	}
-	seqs := cmp.Or(x.offered.Base.MaxNumSeqs, mostSeqs)
-	work := x.load.leastSeconds(cost, float64(seqs)/float64(x.pp), x.roomy,
-		cmp.Or(x.offered.Base.MaxNumBatchedTokens, mostTokens))
-	return max(int(math.Ceil(x.Demand.Rate*work/float64(x.countEngines())-1e-9)), 1)
+	seqs := cmp.Or(x.offer.Base.MaxNumSeqs, mostSeqs)
+	seconds := x.work.leastSeconds(cost, float64(seqs)/float64(x.pp), x.cacheTokens,
+		cmp.Or(x.offer.Base.MaxNumBatchedTokens, mostTokens))
+	return max(int(math.Ceil(x.Demand.Rate*seconds/float64(x.countEngines())-1e-9)), 1)
 }
 
 // boundCost returns a lower bound of a shape's cost.
@@ -255,7 +258,7 @@ func (p *Point) totalPrice(s *search) float64 {
 // findCheapest returns the cheapest point of all shapes that meets the targets, or nil.
 func (s *search) findCheapest(l level) (best *Point) {
 	for _, x := range s.shapes {
-		low, high := x.leastReplicas(l), s.maxGPUs/x.gpus
+		low, high := x.leastReplicas(l), s.maxGPUs/x.gpus()
 		if best != nil {
 			high = min(high, int(best.totalPrice(s)/x.unit+1e-9))
 		}
@@ -266,16 +269,16 @@ func (s *search) findCheapest(l level) (best *Point) {
 				cmp.Or(cmp.Compare(p.PP*p.DP, best.PP*best.DP), cmp.Compare(p.score, best.score)) < 0 {
 				best = p // at equal cost the simplest, then the farthest from its targets
 			}
-			of := &x.offered.Likely
+			of := &x.offer.Likely
 			if l == surely {
-				of = &x.offered.Surely
+				of = &x.offer.Surely
 			}
 			if *of == nil || p.GPUs < (*of).GPUs {
 				*of = p
 			}
 		case l == likely:
-			if n := x.gpus * max(low, high+1); n <= s.maxGPUs {
-				x.offered.AtLeast = min(n, cmp.Or(x.offered.AtLeast, n))
+			if n := x.gpus() * max(low, high+1); n <= s.maxGPUs {
+				x.offer.AtLeast = min(n, cmp.Or(x.offer.AtLeast, n))
 			}
 		}
 		if s.Show != nil && best != nil {
@@ -288,7 +291,7 @@ func (s *search) findCheapest(l level) (best *Point) {
 
 func (s *search) countEvaluated() (n int) {
 	for _, x := range s.shapes {
-		n += len(x.seen)
+		n += len(x.evaluated)
 	}
 	return n
 }
@@ -317,7 +320,7 @@ func (x *shape) findFewest(l level, low, high int) *Point {
 
 // knobsFor returns the settings of a number of replicas with a max-num-batched-tokens, 0 for vLLM's default.
 func (x *shape) knobsFor(replicas, batchTokens int) Knobs {
-	b := &x.offered.Base
+	b := &x.offer.Base
 	return Knobs{
 		TP: x.tp, PP: x.pp, DP: x.dp, Replicas: replicas, MaxNumSeqs: b.MaxNumSeqs,
 		MaxNumBatchedTokens: batchTokens, ChunkedPrefill: !b.WholePrefills,
@@ -333,47 +336,55 @@ const (
 
 // tokenLimits returns the values of max-num-batched-tokens to try: vLLM's default, then smaller ones, then larger ones.
 func (x *shape) tokenLimits() (out []int) {
-	b := &x.offered.Base
+	b := &x.offer.Base
 	if b.MaxNumBatchedTokens > 0 || b.WholePrefills {
 		return []int{b.MaxNumBatchedTokens}
 	}
 	out = []int{0}
 	for n := mostTokens; n >= fewTokens; n /= 2 {
-		if n < x.usualTokens {
+		if n < x.defaultTokens {
 			out = append(out, n)
 		}
 	}
 	for n := fewTokens; n <= mostTokens; n *= 2 {
-		if n > x.usualTokens {
+		if n > x.defaultTokens {
 			out = append(out, n)
 		}
 	}
 	return out
 }
 
+// knobsToTry returns the settings of a number of replicas to try: with each token limit and, finally, without chunked
+// prefill.
+func (x *shape) knobsToTry(replicas int) (out []Knobs) {
+	for _, tokens := range x.tokenLimits() {
+		out = append(out, x.knobsFor(replicas, tokens))
+	}
+	b := &x.offer.Base
+	if _, given := x.offer.Args.Bool(engine.ChunkedPrefill); given || b.WholePrefills || b.MaxNumBatchedTokens > 0 {
+		return out
+	}
+	k := x.knobsFor(replicas, 0)
+	k.ChunkedPrefill = false
+	return append(out, k)
+}
+
 // firstMeeting returns the first point with a number of replicas, over the scheduler's limits, that meets the
 // targets, or nil.
 func (x *shape) firstMeeting(replicas int, l level) *Point {
-	b := &x.offered.Base
+	b := &x.offer.Base
 	unlimited := math.MaxInt // a token limit that no step reaches
-	for i, tokens := range append(x.tokenLimits(), -1) {
-		k := x.knobsFor(replicas, tokens)
-		if tokens < 0 { // finally, without chunked prefill
-			if _, given := x.offered.Args.Bool(engine.ChunkedPrefill); given || b.WholePrefills ||
-				b.MaxNumBatchedTokens > 0 {
-				break
-			}
-			k.MaxNumBatchedTokens, k.ChunkedPrefill = 0, false
-		} else if i > 0 && tokens >= unlimited {
+	for i, k := range x.knobsToTry(replicas) {
+		if i > 0 && k.ChunkedPrefill && k.MaxNumBatchedTokens >= unlimited {
 			continue
 		}
 		for {
 			p := x.evaluatePoint(k, l)
-			switch {
-			case p != nil && p.meetsAt(l):
+			if p != nil && p.meetsAt(l) {
 				return p
-			case p != nil && k.MaxNumSeqs == b.MaxNumSeqs && p.Preemptions == 0 && p.KVPeak < fullCache &&
-				p.peak.Tokens < int64(p.MaxNumBatchedTokens) && k.ChunkedPrefill:
+			}
+			if p != nil && k.MaxNumSeqs == b.MaxNumSeqs && k.ChunkedPrefill && p.cacheSuffices() &&
+				p.peak.Tokens < int64(p.MaxNumBatchedTokens) {
 				unlimited = min(unlimited, int(p.peak.Tokens))
 			}
 			if b.MaxNumSeqs > 0 {
@@ -389,15 +400,18 @@ func (x *shape) firstMeeting(replicas int, l level) *Point {
 
 func (p *Point) meetsAt(l level) bool { return p.Met() && (l == likely || p.surely) }
 
-// fullCache is the share of used blocks above which their number may matter.
+// fullCache is the share of used blocks above which more blocks may help.
 const fullCache = 0.9
+
+// cacheSuffices reports whether more KV blocks would change nothing.
+func (p *Point) cacheSuffices() bool { return p.Preemptions == 0 && p.KVPeak < fullCache }
 
 // fewerSeqs returns the next lower max-num-seqs that may help a point that misses, or 0. A smaller batch has shorter
 // steps and holds less of the cache. It does not help first tokens that come too late.
 func (x *shape) fewerSeqs(k Knobs, p *Point) int {
 	most := cmp.Or(k.MaxNumSeqs, mostSeqs)
 	if p != nil {
-		if p.missed == sim.TTFT && p.Preemptions == 0 && p.KVPeak < fullCache {
+		if p.missed == sim.TTFT && p.cacheSuffices() {
 			return 0
 		}
 		most = min(p.MaxNumSeqs, int(p.peak.Seqs)*x.pp)
@@ -410,7 +424,7 @@ func (x *shape) fewerSeqs(k Knobs, p *Point) int {
 		return 0
 	}
 	rate := x.Demand.Rate / float64(k.Replicas*x.countEngines())
-	if rate*x.load.leastSeconds(x.fit.Fit.Cost, float64(n)/float64(x.pp), x.roomy, mostTokens) > 1 {
+	if rate*x.work.leastSeconds(x.fit.Fit.Cost, float64(n)/float64(x.pp), x.cacheTokens, mostTokens) > 1 {
 		return 0
 	}
 	return n
@@ -435,9 +449,9 @@ func (s *search) findSmallest() *Point {
 	return best
 }
 
-// findLargestLoad returns a replica at the largest load with which it meets the targets, or nil if than carries as
-// much.
-func (x *shape) findLargestLoad(k Knobs, than *Point) (best *Point) {
+// findLargestLoad returns a replica at the largest load at which it meets the targets, or nil if that load is not
+// larger than the one of another point.
+func (x *shape) findLargestLoad(k Knobs, other *Point) (best *Point) {
 	at := func(rate float64) *Point {
 		requests, err := x.Demand.Draw(rate, x.countEngines(), simBlock)
 		if err != nil {
@@ -451,10 +465,10 @@ func (x *shape) findLargestLoad(k Knobs, than *Point) (best *Point) {
 		return p
 	}
 	high := min(x.Demand.Rate,
-		float64(x.countEngines())/x.load.leastSeconds(x.fit.Fit.Cost, mostSeqs, x.roomy, mostTokens))
+		float64(x.countEngines())/x.work.leastSeconds(x.fit.Fit.Cost, mostSeqs, x.cacheTokens, mostTokens))
 	low := high / 16 // a lower load is of no use
-	if than != nil {
-		low = than.Rate * 1.03
+	if other != nil {
+		low = other.Rate * 1.03
 	}
 	if low > high {
 		return nil
@@ -476,7 +490,7 @@ func (x *shape) findLargestLoad(k Knobs, than *Point) (best *Point) {
 // findNearest returns the point that comes closest to the targets with all GPUs.
 func (s *search) findNearest() (best *Point) {
 	for _, x := range s.shapes {
-		k := x.knobsFor(s.maxGPUs/x.gpus, x.offered.Base.MaxNumBatchedTokens)
+		k := x.knobsFor(s.maxGPUs/x.gpus(), x.offer.Base.MaxNumBatchedTokens)
 		requests, err := s.drawRequests(k.Replicas * x.countEngines())
 		if err != nil {
 			continue
@@ -503,7 +517,7 @@ func (s *search) explainMisses() {
 			render.Plural(s.maxGPUs, "GPU"), s.Demand.Rate, r.Hardware(), r.Rate)
 		return
 	}
-	alone := s.singleRequests()
+	alone := s.simulateSingleRequests()
 	for _, l := range t.latencyTargets() {
 		if len(alone) == 0 {
 			break
@@ -525,8 +539,8 @@ func (p *Point) Hardware() string {
 	return fmt.Sprintf("%d × %s", p.GPUs, cmp.Or(p.Offer.Device.Name, "GPU"))
 }
 
-// singleRequests is a request by itself on every shape.
-func (s *search) singleRequests() (out []*Point) {
+// simulateSingleRequests returns a point for every shape at which each request runs alone.
+func (s *search) simulateSingleRequests() (out []*Point) {
 	for _, x := range s.shapes {
 		requests, err := s.drawRequests(x.countEngines())
 		if err != nil {
@@ -536,7 +550,7 @@ func (s *search) singleRequests() (out []*Point) {
 		for i := range alone {
 			alone[i].Arrival, alone[i].CancelAfter = time.Duration(i)*10*time.Minute, 0
 		}
-		if p := x.simulatePoint(x.knobsFor(1, x.offered.Base.MaxNumBatchedTokens), alone, sim.Limits{}); p != nil {
+		if p := x.simulatePoint(x.knobsFor(1, x.offer.Base.MaxNumBatchedTokens), alone, sim.Limits{}); p != nil {
 			out = append(out, p)
 		}
 	}

@@ -13,9 +13,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// questions is how many random ones a test asks: all of them with SIXTY_ACCURACY=full, else
-// a sample of the first ones.
-func questions(t *testing.T, sample, all int) int {
+// questionCount returns how many random questions a test asks: all with SIXTY_ACCURACY=full, else a sample.
+func questionCount(t *testing.T, sample, all int) int {
 	switch {
 	case os.Getenv("SIXTY_ACCURACY") == "full":
 		return all
@@ -25,7 +24,7 @@ func questions(t *testing.T, sample, all int) int {
 	return sample
 }
 
-// A question is a random one, small enough to be answered in a few hundredths of a second.
+// A question is the random input of a search, small enough to be answered in a few hundredths of a second.
 type question struct {
 	model, gpu     string
 	rate           float64
@@ -36,14 +35,16 @@ type question struct {
 }
 
 func (q question) String() string {
-	return fmt.Sprintf("%s on %s, %.3g requests/s of %d + %d tokens, TTFT %s, ITL %s, E2E %s", q.model, q.gpu, q.rate, q.prompt, q.output, q.targets.TTFTP95, q.targets.ITLP95, q.targets.E2EP95)
+	return fmt.Sprintf("%s on %s, %.3g requests/s of %d + %d tokens, TTFT %s, ITL %s, E2E %s", q.model, q.gpu, q.rate,
+		q.prompt, q.output, q.targets.TTFTP95, q.targets.ITLP95, q.targets.E2EP95)
 }
 
 func randomQuestion(rng *rand.Rand) question {
 	between := func(low, high float64) float64 { return low * math.Pow(high/low, rng.Float64()) }
 	q := question{
-		model: []string{"llama-3.1-8b", "qwen3-32b", "qwen3-30b-a3b", "qwen3-1.7b"}[rng.IntN(4)], gpu: []string{"H100", "A100", "L40S", "H200"}[rng.IntN(4)],
-		rate: between(0.5, 40), prompt: int(between(50, 3000)), output: int(between(5, 200)), gpus: 8,
+		model: []string{"llama-3.1-8b", "qwen3-32b", "qwen3-30b-a3b", "qwen3-1.7b"}[rng.IntN(4)],
+		gpu:   []string{"H100", "A100", "L40S", "H200"}[rng.IntN(4)],
+		rate:  between(0.5, 40), prompt: int(between(50, 3000)), output: int(between(5, 200)), gpus: 8,
 		base: perfmodel.Settings{Release: "0.23", MaxModelLen: 8192},
 	}
 	q.targets.TTFTP95 = time.Duration(between(0.1, 3) * 1e9)
@@ -60,7 +61,7 @@ func randomQuestion(rng *rand.Rand) question {
 	return q
 }
 
-// plan asks it of some devices.
+// plan returns the plan of a question for some devices, with their settings changed.
 func (q *question) plan(t *testing.T, change func(*perfmodel.Settings), devices ...perfmodel.GPU) *Plan {
 	p := &Plan{Targets: q.targets, MaxGPUs: q.gpus, Demand: Demand{
 		Rate: q.rate, MeanPrompt: float64(q.prompt), MeanOutput: float64(q.output), MaxTokens: q.prompt + q.output,
@@ -70,7 +71,8 @@ func (q *question) plan(t *testing.T, change func(*perfmodel.Settings), devices 
 			for range 50 {
 				at += rng.ExpFloat64() / rate * float64(engines)
 				stretch := 0.5 + rng.Float64()
-				out = append(out, sim.Request{Arrival: time.Duration(at * 1e9), PromptTokens: int(float64(q.prompt)*stretch) + 1, OutputTokens: int(float64(q.output)*stretch) + 1})
+				out = append(out, sim.Request{Arrival: time.Duration(at * 1e9),
+					PromptTokens: int(float64(q.prompt)*stretch) + 1, OutputTokens: int(float64(q.output)*stretch) + 1})
 			}
 			return out, nil
 		},
@@ -104,7 +106,7 @@ func costs(p *Plan) (both [2]float64) {
 func TestASupersetOfOptionsNeverCostsMore(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 1))
-	for i := range questions(t, 24, 500) {
+	for i := range questionCount(t, 24, 500) {
 		q := randomQuestion(rng)
 		d := device(t, q.gpu)
 		all := costs(q.plan(t, nil, d))
@@ -113,7 +115,10 @@ func TestASupersetOfOptionsNeverCostsMore(t *testing.T) {
 			"tp":                     func(s *perfmodel.Settings) { s.TP = n },
 			"max-num-batched-tokens": func(s *perfmodel.Settings) { s.MaxNumBatchedTokens = 1024 * n },
 			"max-num-seqs":           func(s *perfmodel.Settings) { s.MaxNumSeqs = 16 * n },
-			"all":                    func(s *perfmodel.Settings) { s.TP, s.MaxNumBatchedTokens, s.MaxNumSeqs = n, 2048, 64 },
+			"all": func(s *perfmodel.Settings) {
+				s.TP, s.MaxNumBatchedTokens, s.MaxNumSeqs = n, 2048,
+					64
+			},
 		} {
 			some := costs(q.plan(t, change, d))
 			if all[0] > some[0] || all[1] > some[1] {
@@ -131,13 +136,14 @@ func TestASupersetOfOptionsNeverCostsMore(t *testing.T) {
 func TestAFasterGPUNeverNeedsMore(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 2))
-	for i := range questions(t, 40, 500) {
+	for i := range questionCount(t, 40, 500) {
 		q := randomQuestion(rng)
 		slow := device(t, q.gpu)
 		slow.Node, slow.Price = 8, 1
 		fast := slow
 		times := 1 + rng.Float64()
-		fast.Bandwidth, fast.BF16, fast.FP8, fast.Link, fast.Bus = fast.Bandwidth*times, fast.BF16*times, fast.FP8*times, fast.Link*times, fast.Bus*times
+		fast.Bandwidth, fast.BF16, fast.FP8, fast.Link, fast.Bus = fast.Bandwidth*times, fast.BF16*times,
+			fast.FP8*times, fast.Link*times, fast.Bus*times
 		pairs := [][2]perfmodel.GPU{{slow, fast}}
 		switch q.gpu {
 		case "H100":
@@ -154,7 +160,8 @@ func TestAFasterGPUNeverNeedsMore(t *testing.T) {
 				o.Price = Price{}
 			}
 			if a, b := costs(p), costs(r); b[0] > a[0] || b[1] > a[1] {
-				t.Errorf("question %d, %v: %s needs %v, and %s, %.2f times as fast, %v", i, q, x[0].Name, a, x[1].Name, times, b)
+				t.Errorf("question %d, %v: %s needs %v, and %s, %.2f times as fast, %v", i, q, x[0].Name, a, x[1].Name,
+					times, b)
 			}
 		}
 	}
@@ -164,7 +171,7 @@ func TestAFasterGPUNeverNeedsMore(t *testing.T) {
 func TestSearchMatchesExhaustiveSearch(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 3))
-	for i := range questions(t, 12, 100) {
+	for i := range questionCount(t, 12, 100) {
 		q := randomQuestion(rng)
 		q.gpus = 4
 		p := q.plan(t, nil, device(t, q.gpu))
@@ -175,7 +182,8 @@ func TestSearchMatchesExhaustiveSearch(t *testing.T) {
 		}
 		want := [2]float64{math.Inf(1), math.Inf(1)}
 		for _, x := range s.shapes {
-			for n := x.leastReplicas(likely); n*x.gpus <= q.gpus; n++ { // fewer do not keep up, for longer than the sample lasts
+			// Fewer replicas do not keep up, even if the sample is too short to show it.
+			for n := x.leastReplicas(likely); n*x.gpus() <= q.gpus; n++ {
 				requests, err := s.drawRequests(n * x.countEngines())
 				must.Succeed(t, err)
 				for _, tokens := range x.tokenLimits() {

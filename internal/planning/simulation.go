@@ -33,21 +33,21 @@ type Simulation struct {
 
 	Samples int // samples of the calibration, for intervals; negative: as many as take little time
 
-	// Calibrate sets Check to the comparison of the present with its simulation, and Missed to its quantities that the
-	// simulation does not reproduce. No prediction that rests on the servers' metrics can be trusted then.
+	// Calibrate sets Check to the comparison of the present with its simulation. It sets Missed to the quantities that
+	// the simulation does not reproduce: no prediction that rests on the servers' metrics can be trusted then.
 	Check, Missed []Miss
 
-	swept          engine.Config // the settings at a point of the sweep
-	ledger         engine.Config // settings from the memory ledger, if there is one
-	ledgerSays     string
-	sheet          *perfmodel.Ledger      // for the observed or requested settings, without the sweep's
+	swept          engine.Config          // the settings at a point of the sweep
+	ledger         *perfmodel.Ledger      // for the observed or requested settings, without the sweep's; it may be nil
+	fromLedger     engine.Config          // settings that the ledger computes, if there is one
+	ledgerNote     string                 // describes them
 	calibration    *perfmodel.Calibration // for the observed configuration; all points share it
 	requestsByLoad map[string][]sim.Request
 }
 
 // A Variant is one point of a simulation, with its prediction after Run.
 type Variant struct {
-	Value      string // the sweep parameter's
+	Value      string // of the sweep's parameter
 	Known      engine.Config
 	Engine     *perfmodel.Engine
 	Deployment perfmodel.Deployment
@@ -62,11 +62,11 @@ type Variant struct {
 
 // knownConfig returns the engine's settings: the sweep's, then the user's and the servers', then the ledger's.
 func (s *Simulation) knownConfig() engine.Config {
-	return s.swept.Or(s.Config()).Or(s.ledger)
+	return s.swept.Or(s.Config()).Or(s.fromLedger)
 }
 
-// Present returns the simulation of the current servers, under the workload that they had, or nil without servers.
-// The user's settings fill in those that the servers do not expose. Call it after Calibrate.
+// Present returns the simulation of the current servers under their measured workload, or nil without servers. The
+// user's settings fill in what the servers do not expose. Call it after Calibrate.
 func (s *Simulation) Present() *Simulation {
 	if s.Seen == nil {
 		return nil
@@ -115,7 +115,7 @@ func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, err
 }
 
 // dataSheets evaluates the data sheets of the model and the GPU, if both are known. meanTokens is how many tokens a
-// request holds on average. The ledger gives the size of the KV cache if no server does.
+// request holds on average. If no server exposes the size of the KV cache, it follows from the ledger.
 func (s *Simulation) dataSheets() (l *perfmodel.Ledger, meanTokens float64, err error) {
 	if s.Model == nil || s.Device.Name == "" && s.Memory.Value == 0 {
 		return nil, 0, nil
@@ -127,18 +127,18 @@ func (s *Simulation) dataSheets() (l *perfmodel.Ledger, meanTokens float64, err 
 	if l, err = perfmodel.NewLedger(s.Model, settings); err != nil {
 		return nil, 0, err
 	}
-	s.sheet = l
+	s.ledger = l
 	_, told := s.knownConfig()[engine.NumBlocks]
 	if _, override := s.knownConfig()[engine.NumBlocksOverride]; !told && !override && l.Blocks.Value < 2 {
 		return nil, 0, l.TooLarge("--engine-args")
 	}
 	if l.Blocks.Value >= 2 {
 		all := l.EngineConfig("the memory ledger")
-		s.ledger = engine.Config{}
+		s.fromLedger = engine.Config{}
 		for _, flag := range []string{engine.NumBlocks, engine.MaxModelLen, engine.BlockSize} {
-			s.ledger[flag] = all[flag]
+			s.fromLedger[flag] = all[flag]
 		}
-		s.ledgerSays = fmt.Sprintf("num-gpu-blocks %.0f, from the memory ledger (%.0f to %.0f; sixty tune shows it)",
+		s.ledgerNote = fmt.Sprintf("num-gpu-blocks %.0f, from the memory ledger (%.0f to %.0f; sixty tune shows it)",
 			l.Blocks.Value, l.Blocks.Low, l.Blocks.High)
 	}
 	if s.Trace == nil {
@@ -151,8 +151,8 @@ func (s *Simulation) dataSheets() (l *perfmodel.Ledger, meanTokens float64, err 
 	return l, meanTokens, nil
 }
 
-// Variants prepares each point of the sweep, or the single point. Errors stay with their point, unless there is no
-// other.
+// Variants prepares each point of the sweep, or the single point without a sweep. A point that cannot run has its error
+// in Err; if no point can run, Variants returns the first error.
 func (s *Simulation) Variants(ctx context.Context) ([]*Variant, error) {
 	s.requestsByLoad = map[string][]sim.Request{}
 	var out []*Variant
@@ -187,13 +187,38 @@ func (s *Simulation) Variants(ctx context.Context) ([]*Variant, error) {
 
 // prepareVariant sets a variant's configuration and requests.
 func (s *Simulation) prepareVariant(ctx context.Context, v *Variant) (err error) {
+	if err := s.setDeployment(v); err != nil {
+		return err
+	}
+	if v.Workload, err = s.Load.Describe(s.Seen, s.Trace); err != nil {
+		return err
+	}
+	loop := s.Load.ClosedLoop(s.Seen)
+	if v.Clients = loop.Clients; v.Clients > 0 {
+		v.Until = s.Load.Until(s.Seen)
+	}
+	key := fmt.Sprintf("%+v %d", s.Load, v.Deployment.Config.BlockSize) // points with equal load share their requests
+	if v.Requests = s.requestsByLoad[key]; v.Requests == nil {
+		if v.Requests, err = s.drawRequests(ctx, v, loop); err != nil {
+			return err
+		}
+		if len(v.Requests) == 0 {
+			return hint.With(fmt.Errorf("the workload has no requests"), "give a longer --duration, or a higher --rate")
+		}
+		s.requestsByLoad[key] = v.Requests
+	}
+	return s.checkServable(v)
+}
+
+// setDeployment sets a variant's configuration.
+func (s *Simulation) setDeployment(v *Variant) (err error) {
 	v.Known = s.knownConfig()
 	if v.Engine, err = perfmodel.Config(s.Release, v.Known, s.gpuSheet()); err != nil {
 		return err
 	}
-	if s.ledger != nil && v.Known[engine.NumBlocks].Source == s.ledger[engine.NumBlocks].Source &&
+	if s.fromLedger != nil && v.Known[engine.NumBlocks].Source == s.fromLedger[engine.NumBlocks].Source &&
 		v.Known[engine.NumBlocksOverride].Value == "" {
-		v.Engine.Assumed = append(v.Engine.Assumed, s.ledgerSays)
+		v.Engine.Assumed = append(v.Engine.Assumed, s.ledgerNote)
 	}
 	if s.Replicas < 0 {
 		return fmt.Errorf("--replicas %d: want 1 or more", s.Replicas)
@@ -209,45 +234,26 @@ func (s *Simulation) prepareVariant(ctx context.Context, v *Variant) (err error)
 		v.Engine.Assumed = append(v.Engine.Assumed,
 			fmt.Sprintf("%d data-parallel ranks step together, as in a mixture of experts", v.Deployment.Lockstep))
 	}
-	s.leaveOut(v)
+	s.listNotModelled(v)
 	if v.Deployment.Replicas > 1 {
 		s.setRoute(v)
 	}
-	if err := v.Deployment.Validate(); err != nil {
-		return err
-	}
-	if v.Workload, err = s.Load.Describe(s.Seen, s.Trace); err != nil {
-		return err
-	}
-	key := fmt.Sprintf("%+v %d", s.Load, v.Deployment.Config.BlockSize) // points with equal load share their requests
-	loop := s.Load.ClosedLoop(s.Seen)
-	if v.Clients = loop.Clients; v.Clients > 0 {
-		v.Until = s.Load.Until(s.Seen)
-	}
-	if v.Requests = s.requestsByLoad[key]; v.Requests == nil {
-		if v.Requests, err = s.drawRequests(ctx, v, loop); err != nil {
-			return err
-		}
-		if len(v.Requests) == 0 {
-			return hint.With(fmt.Errorf("the workload has no requests"), "give a longer --duration, or a higher --rate")
-		}
-		s.requestsByLoad[key] = v.Requests
-	}
-	return s.checkServable(v)
+	return v.Deployment.Validate()
 }
 
-// shapesSteps are settings that change the time of a step. Measured step times hold for the servers' values only.
-var shapesSteps = []string{
+// stepSettings are settings that change the time of a step. Measured step times hold for the servers' values only.
+var stepSettings = []string{
 	engine.TensorParallelSize, engine.PipelineParallelSize, engine.ExpertParallel, engine.DType, engine.Quantization,
 	engine.KVCacheDtype, engine.EnforceEager,
 	engine.CPUOffloadGB, engine.DecodeContextSize, engine.SpeculativeConfig,
 }
 
-// leaveOut lists the settings whose effect on the time of steps is not modelled, and unvalidated parts of the model.
-func (s *Simulation) leaveOut(v *Variant) {
+// listNotModelled adds the settings whose effect on the time of steps is not modelled, and unvalidated parts of the
+// model.
+func (s *Simulation) listNotModelled(v *Variant) {
 	e := v.Engine
 	if s.calibration == nil || s.calibration.Basis != perfmodel.DataSheet {
-		for _, flag := range shapesSteps {
+		for _, flag := range stepSettings {
 			if asked, ok := s.swept.Or(s.Args)[flag]; ok &&
 				(s.Seen == nil || s.Seen.Config[flag].Value != asked.Value) {
 				e.NotModelled = append(e.NotModelled, "--"+flag+": step times, which are as measured")
@@ -256,10 +262,10 @@ func (s *Simulation) leaveOut(v *Variant) {
 		return
 	}
 	e.NotModelled = append(e.NotModelled, vllm.Engine.Flags.LeftOut(v.Known, engine.Speed, engine.Memory)...)
-	if s.sheet == nil {
+	if s.ledger == nil {
 		return
 	}
-	e.Assumed = append(e.Assumed, s.sheet.Unvalidated()...)
+	e.Assumed = append(e.Assumed, s.ledger.Unvalidated()...)
 }
 
 // setRanks configures a server with data-parallel ranks: it routes to the least loaded rank, and ranks of a mixture of
@@ -299,7 +305,7 @@ func (s *Simulation) setRoute(v *Variant) {
 		": not in the metrics")
 }
 
-// A sourceUntil is a source that ends with a context.
+// A sourceUntil is a source that ends when its context does.
 type sourceUntil struct {
 	ctx context.Context
 	workload.Source
@@ -345,7 +351,7 @@ func (s *Simulation) drawRequests(ctx context.Context, v *Variant, loop workload
 		loop.Pause = max(loop.Pause-s.calibration.Fit.Frontend.Delay(int(spec.Prompt.Mean())), 0)
 	}
 	n := a.Requests
-	if n == 0 { // more than they can send, because every token takes a step
+	if n == 0 { // more than the clients can send, because every token takes a step
 		fit := s.calibration.Fit
 		one := max(spec.Output.Mean(), 1)*max(fit.Low.Base/2, fit.Cost.Base/10) + loop.Pause.Seconds()
 		n = int(min(float64(loop.Clients)*(v.Until.Seconds()/max(one, 1e-6)+2), MaxRequests))
@@ -386,18 +392,19 @@ func (s *Simulation) checkServable(v *Variant) error {
 		"shorten or leave out these requests, or give the cache more memory")
 }
 
-// samplesPerRun is how many moments of a run are sampled: enough for a plot, and for the peak of a short queue.
+// samplesPerRun is how often a run is sampled: enough for a plot, and for the peak of a short queue.
 const samplesPerRun = 2400
 
-// Requests and their records fill the memory, and little of it is garbage. Frequent garbage collection costs little
-// time then, and rare collection would take a fifth more memory.
+// From manyRequests on, requests and their records fill the memory, and little of it is garbage. Then frequent garbage
+// collection costs little time and saves a sixth of the memory.
 const (
 	manyRequests = 200_000
 	collectAfter = 10 // percent
 )
 
-// Run simulates variants on all cores. It calls done with each variant and its index once it has its prediction or
-// error; the variant loses both afterwards. Calls may be concurrent and in any order.
+// Run simulates variants on all cores. It calls done with each variant and its index once the variant has its
+// prediction or error. Afterwards the variant loses its prediction and requests. Calls may be concurrent and in any
+// order.
 func (s *Simulation) Run(ctx context.Context, variants []*Variant, done func(i int, v *Variant)) error {
 	if slices.ContainsFunc(variants, func(v *Variant) bool { return len(v.Requests) > manyRequests }) {
 		defer debug.SetGCPercent(debug.SetGCPercent(collectAfter))

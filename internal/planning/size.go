@@ -32,13 +32,29 @@ func (p *predictor) sizeFix(f *catalog.Fix) {
 	if err != nil {
 		return
 	}
+	tried := p.tryValues(f, unchanged)
+	if !(tried[bestValue(tried)] > 1) {
+		return
+	}
+	v := valueNearest(tried, p.engine.Config.MaxNumSeqs)
+	f.Set(s.Flag, strconv.Itoa(v))
+	var values []string
+	for _, n := range slices.Sorted(maps.Keys(tried)) {
+		values = append(values, fmt.Sprintf("%d (%.2g×)", n, tried[n]))
+	}
+	f.Arithmetic = append(slices.Clone(f.Arithmetic),
+		fmt.Sprintf("simulated values with their benefit for users: %s; chosen: %d", strings.Join(values, ", "), v))
+}
+
+// tryValues simulates values of a fix. It returns the benefit of each value that can be simulated.
+func (p *predictor) tryValues(f *catalog.Fix, unchanged []*outcome) map[int]float64 {
 	tried := map[int]float64{}
 	try := func(v int) {
-		if _, done := tried[v]; done || v < s.Least || v > s.Most {
+		if _, done := tried[v]; done || v < f.Search.Least || v > f.Search.Most {
 			return
 		}
 		one := *f
-		one.Set(s.Flag, strconv.Itoa(v))
+		one.Set(f.Search.Flag, strconv.Itoa(v))
 		after, err := p.changeSetup(&one)
 		if err != nil {
 			return
@@ -50,9 +66,9 @@ func (p *predictor) sizeFix(f *catalog.Fix) {
 		ranks := float64(p.traffic.ranks)
 		tried[v] = compareBenefit(unchanged, outcomes, ranks, ranks*float64(after.replicas)).Value
 	}
+	least, most := float64(f.Search.Least), float64(f.Search.Most)
 	for i := range firstValues {
-		share := float64(i) / (firstValues - 1)
-		try(int(math.Round(float64(s.Least) * math.Pow(float64(s.Most)/float64(s.Least), share))))
+		try(int(math.Round(least * math.Pow(most/least, float64(i)/(firstValues-1)))))
 	}
 	for range rounds {
 		values := slices.Sorted(maps.Keys(tried))
@@ -64,33 +80,30 @@ func (p *predictor) sizeFix(f *catalog.Fix) {
 			try((values[i] + values[i+1] + 1) / 2)
 		}
 	}
-	v := bestValue(tried)
-	if !(tried[v] > 1) {
-		return
-	}
-	present := float64(p.engine.Config.MaxNumSeqs)
-	for _, other := range slices.Sorted(maps.Keys(tried)) {
-		if tried[other] >= asGood*tried[bestValue(tried)] &&
-			math.Abs(float64(other)-present) < math.Abs(float64(v)-present) {
-			v = other
-		}
-	}
-	f.Set(s.Flag, strconv.Itoa(v))
-	var told []string
-	for _, n := range slices.Sorted(maps.Keys(tried)) {
-		told = append(told, fmt.Sprintf("%d (%.2g×)", n, tried[n]))
-	}
-	f.Arithmetic = append(slices.Clone(f.Arithmetic),
-		fmt.Sprintf("simulated values with their benefit for users: %s; chosen: %d", strings.Join(told, ", "), v))
+	return tried
 }
 
 // bestValue returns the value with the largest benefit, the smallest of equal ones, or 0 if none was tried.
 func bestValue(tried map[int]float64) int {
-	at := 0
+	best := 0
 	for _, v := range slices.Sorted(maps.Keys(tried)) {
-		if at == 0 || tried[v] > tried[at] {
-			at = v
+		if best == 0 || tried[v] > tried[best] {
+			best = v
 		}
 	}
-	return at
+	return best
 }
+
+// valueNearest returns the value nearest to the present one of those that are as good as the best.
+func valueNearest(tried map[int]float64, present int) int {
+	best := bestValue(tried)
+	nearest := best
+	for _, v := range slices.Sorted(maps.Keys(tried)) {
+		if tried[v] >= asGood*tried[best] && distance(v, present) < distance(nearest, present) {
+			nearest = v
+		}
+	}
+	return nearest
+}
+
+func distance(a, b int) int { return max(a, b) - min(a, b) }

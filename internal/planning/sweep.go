@@ -96,8 +96,8 @@ func ParseSweep(text string) (a Axis, err error) {
 	return a, nil
 }
 
-// sweepValues parses a list, or from:to:step. Lengths may contain colons and commas: "lognormal:800,1.2" is one
-// value, and semicolons separate several.
+// sweepValues parses a list, or from:to:step. A length or a rate may contain colons and commas, as in
+// "lognormal:800,1.2": then semicolons separate the values.
 func sweepValues(parameter, text string) ([]string, error) {
 	separator := ","
 	if parameter == "prompt-tokens" || parameter == "output-tokens" || parameter == "rate" {
@@ -118,6 +118,7 @@ func sweepValues(parameter, text string) ([]string, error) {
 	return values, nil
 }
 
+// sweepRange returns the values of from, to and step.
 func sweepRange(bounds []string) ([]string, error) {
 	var n [3]float64
 	for i, p := range bounds {

@@ -17,15 +17,15 @@ import (
 // requests evenly.
 type traffic struct {
 	spec                       workload.Spec
-	shown                      *workload.Observed
+	observed                   *workload.Observed
 	arrivals                   []time.Duration // since the window's beginning
-	length                     time.Duration
+	length                     time.Duration   // of the window
 	ranks                      int
-	running, waiting           float64       // in all ranks, at the beginning
+	running, waiting           float64       // requests in all ranks at the beginning
 	clients                    float64       // clients in a closed loop; 0: an open loop
-	pause                      time.Duration // from an answer until the next request is in the engine
-	held                       float64       // share of the KV cache at the beginning
-	each                       float64       // mean share of an engine's KV cache per running request; 0: unknown
+	pause                      time.Duration // from an answer until the client's next request is in the engine
+	held                       float64       // used share of the KV cache at the beginning
+	heldPerRequest             float64       // mean share of an engine's KV cache per running request; 0: unknown
 	ended                      float64       // number of requests behind the lengths of answers
 	promptFactor, outputFactor float64       // factors of the measured lengths; 0 is 1
 	left                       float64       // clients that left before the end of their answer
@@ -35,7 +35,7 @@ type traffic struct {
 // minArrivals is how many requests a window needs for its traffic to be repeated.
 const minArrivals = 10
 
-// minEnded is how many requests must have ended before lengths are drawn. The intervals cover the uncertainty of few.
+// minEnded is how many requests must have ended before lengths are drawn. With few, intervals are wide.
 const minEnded = 5
 
 // A tooSoon is an error that more observation would resolve.
@@ -44,19 +44,20 @@ type tooSoon struct {
 	needs time.Duration // the missing time
 }
 
-// estimateWait returns an error with the time until the needed requests have come, if so many arrived in a time.
-func estimateWait(arrived float64, needed int, in time.Duration, err error) error {
-	seconds := (float64(needed) - arrived) * in.Seconds() / max(arrived, 1)
+// estimateWait adds to an error how long it takes until the needed number is reached, after so many came in a time.
+func estimateWait(came float64, needed int, in time.Duration, err error) error {
+	seconds := (float64(needed) - came) * in.Seconds() / max(came, 1)
 	return tooSoon{err, time.Duration(math.Ceil(min(seconds, longestWait.Seconds()))) * time.Second}
 }
 
 // longestWait bounds the time that users are asked to wait.
 const longestWait = time.Minute
 
-// trafficOf returns the traffic of a fleet of one target. left clients left, unanswered of them without a token.
-func trafficOf(f *workload.Measured, left, unanswered float64) (*traffic, error) {
+// newTraffic returns the measured traffic of one target. left is the number of clients that left before the end of
+// their answer, unanswered the number of those without a token.
+func newTraffic(f *workload.Measured, left, unanswered float64) (*traffic, error) {
 	t := &traffic{
-		shown: &f.Workload, length: f.To.Sub(f.From), ranks: max(len(f.Ranks), 1), ended: f.Workload.Requests(),
+		observed: &f.Workload, length: f.To.Sub(f.From), ranks: max(len(f.Ranks), 1), ended: f.Workload.Requests(),
 	}
 	if mean := f.Workload.Prompt.Mean(); mean > maxModelLen {
 		return nil, fmt.Errorf("measured prompts of %.0f tokens are too long to simulate here", mean)
@@ -81,7 +82,7 @@ func trafficOf(f *workload.Measured, left, unanswered float64) (*traffic, error)
 		}
 	}
 	if running > 0 {
-		t.each = held / running
+		t.heldPerRequest = held / running
 	}
 	slices.Sort(t.arrivals)
 	if t.running+t.waiting > maxInFlight || len(t.arrivals) > maxArrivals {
@@ -100,15 +101,15 @@ func trafficOf(f *workload.Measured, left, unanswered float64) (*traffic, error)
 // maxArrivals bounds the requests of a window.
 const maxArrivals = 200_000
 
-// addRank adds the arrivals of a rank. A preemption looks like an arrival in one interval and is taken back in
-// another. So the sum over the intervals gives the number of arrivals, together with the requests that left
-// unanswered, which no counter has. The intervals only give their times.
+// addRank adds the arrivals of a rank. In the counters of an interval, a preempted request looks like an arrival; a
+// later interval takes it back. So only the sum over all intervals gives the number of arrivals. Requests that left
+// unanswered are added to it, because no counter has them. The intervals give the times of the arrivals.
 func (t *traffic) addRank(from time.Time, intervals []workload.Interval, unanswered float64, seed uint64) {
-	total, shape := unanswered, 0.0
+	total, counted := unanswered, 0.0
 	for _, v := range intervals {
 		if !math.IsNaN(v.Arrived) && !math.IsNaN(v.Joined) && !math.IsNaN(v.FirstTokens) {
 			total += v.FirstTokens + v.Joined
-			shape += v.Arrived
+			counted += v.Arrived
 		}
 	}
 	if len(intervals) > 0 {
@@ -116,17 +117,16 @@ func (t *traffic) addRank(from time.Time, intervals []workload.Interval, unanswe
 		t.waiting += orZero(intervals[0].Waiting)
 		t.held += orZero(intervals[0].KVUsage) / float64(t.ranks)
 	}
-	if !(total > 0) || !(shape > 0) {
+	if !(total > 0) || !(counted > 0) {
 		return
 	}
 	rng := rand.New(rand.NewPCG(seed, 0xa771))
 	came, placed := 0.0, 0
 	for _, v := range intervals {
-		came = min(came+orZero(v.Arrived)*total/shape, maxArrivals+1)
+		came = min(came+orZero(v.Arrived)*total/counted, maxArrivals+1)
 		for ; placed < int(math.Round(came)); placed++ {
 			// Users are independent, so arrivals are random within an interval.
-			end := v.End.Sub(from).Seconds()
-			at := end - v.Seconds*rng.Float64()
+			at := v.End.Sub(from).Seconds() - v.Seconds*rng.Float64()
 			t.arrivals = append(t.arrivals, time.Duration(max(at, 0)*float64(time.Second)))
 		}
 	}
@@ -139,7 +139,7 @@ func orZero(v float64) float64 {
 	return v
 }
 
-// poolSize is how many lengths are drawn for a simulation. It takes them in turn.
+// poolSize is how many lengths are drawn for a simulation, which takes them in turn.
 const poolSize = 2000
 
 // drawPool draws requests that an engine can serve. If few answers ended, their mean length is uncertain: some draws
@@ -158,7 +158,7 @@ func (t *traffic) drawPool(cfg sim.Config, draw int) ([]sim.Request, error) {
 			drawn[i].OutputTokens = max(int(math.Round(float64(drawn[i].OutputTokens)*longer)), 1)
 		}
 	}
-	pairLengths(drawn, t.each*float64(cfg.Tokens())-float64(cfg.BlockSize)/2,
+	pairLengths(drawn, t.heldPerRequest*float64(cfg.Tokens())-float64(cfg.BlockSize)/2,
 		rand.New(rand.NewPCG(uint64(draw), 0x9a12)))
 	t.scaleLengths(drawn, cfg.BlockSize)
 	// Measured requests fitted; only combinations of their lengths may not.
@@ -172,7 +172,7 @@ func (t *traffic) drawPool(cfg sim.Config, draw int) ([]sim.Request, error) {
 	return fits, nil
 }
 
-// scaleLengths scales prompts and answers. Shared prefixes keep their length.
+// scaleLengths scales prompts and answers by the traffic's factors. Shared prefixes keep their length.
 func (t *traffic) scaleLengths(rs []sim.Request, blockSize int) {
 	if cmp.Or(t.promptFactor, 1) == 1 && cmp.Or(t.outputFactor, 1) == 1 {
 		return
@@ -196,9 +196,9 @@ func (t traffic) scaleLoad(factor float64) *traffic {
 	return &t
 }
 
-// pairLengths gives longer prompts longer answers until running requests hold as many tokens as measured. The
-// histograms do not show which lengths belong together, and long chats get long answers. If the measured number is
-// lower, shared prefixes may explain it, so nothing changes.
+// pairLengths gives longer prompts longer answers until running requests hold target tokens, the measured number, on
+// average. The histograms do not show which prompt has which answer, and long chats get long answers. If the
+// measured number is lower than by chance, shared prefixes may explain it, and nothing changes.
 func pairLengths(rs []sim.Request, target float64, rng *rand.Rand) {
 	if !(target > 0) || tokensHeld(rs) >= target {
 		return
@@ -234,12 +234,12 @@ func pairLengths(rs []sim.Request, target float64, rng *rand.Rand) {
 // tokensHeld returns how many tokens a running request holds on average. Requests with long answers run, and hold
 // their prompts, for longer.
 func tokensHeld(rs []sim.Request) float64 {
-	var tokens, time float64
+	var tokens, steps float64
 	for _, r := range rs {
 		o := float64(r.OutputTokens)
-		tokens, time = tokens+o*(float64(r.PromptTokens)+o/2), time+o
+		tokens, steps = tokens+o*(float64(r.PromptTokens)+o/2), steps+o
 	}
-	return tokens / max(time, 1)
+	return tokens / max(steps, 1)
 }
 
 // relativeError returns the relative standard error of the mean length of n answers.

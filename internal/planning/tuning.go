@@ -31,11 +31,9 @@ type Tuning struct {
 
 // A Tuned is the result of a Tuning.
 type Tuned struct {
-	// Ledger is the ledger of the configuration found or, without one, of the given settings.
-	Ledger *perfmodel.Ledger
-	// Plan and Result are the search. Plan is nil without targets, Result if nothing fits.
-	Plan   *Plan
-	Result *Result
+	Ledger *perfmodel.Ledger // for the configuration that was found or, without one, for the given settings
+	Plan   *Plan             // the input of the search; nil without targets
+	Result *Result           // the outcome of the search; nil without targets, or if nothing fits
 
 	Args    engine.Config // the user's
 	Price   Price         // per GPU; zero if unknown
@@ -93,8 +91,8 @@ func (t *Tuning) Answer() (*Tuned, error) {
 	return out, nil
 }
 
-// sizeBatch answers for a GPU of which only the memory is known, which gives no step times to judge targets by: it sets
-// the batch to the sequences of the workload that the KV cache holds.
+// sizeBatch sets the batch to the number of requests that the KV cache holds. It answers for a GPU whose memory is
+// known but not its step times, so that no target can be judged.
 func (t *Tuning) sizeBatch(tuned *Tuned, s perfmodel.Settings) error {
 	spec, err := t.describedSpec()
 	if err != nil {
@@ -114,7 +112,7 @@ func (t *Tuning) sizeBatch(tuned *Tuned, s perfmodel.Settings) error {
 	return err
 }
 
-// describedSpec returns the workload as described by its lengths.
+// describedSpec returns the workload with the lengths that the user gives.
 func (t *Tuning) describedSpec() (workload.Spec, error) {
 	if t.Load.Prompt == "" || t.Load.Output == "" {
 		return workload.Spec{}, errNoLengths
@@ -123,12 +121,12 @@ func (t *Tuning) describedSpec() (workload.Spec, error) {
 	return spec, err
 }
 
-// errNoLengths is a workload that nothing measures or describes.
+// errNoLengths means that the lengths of the workload are neither given nor measured.
 var errNoLengths = hint.With(errors.New("the workload has no lengths"),
 	"pass --prompt-tokens and --output-tokens, or a server or recording to measure them on")
 
-// setOfferedRate sets the rate at which a throughput is offered, where no rate is given: a twentieth more, so that$
-// chance in the lengths of answers does not miss it.
+// setOfferedRate sets the rate from the target throughput if no rate is given or measured. The rate offers a twentieth
+// more tokens, so that a sample with shorter answers does not miss the target by chance.
 func (t *Tuning) setOfferedRate() error {
 	if t.Load.Rate != "" || t.Seen != nil || t.Targets.TokensPerSecond == 0 {
 		return nil
@@ -140,7 +138,7 @@ func (t *Tuning) setOfferedRate() error {
 	return err
 }
 
-// newPlan returns the plan of the search. The user's settings are fixed; running servers' settings may change.
+// newPlan returns the plan of the search. The user's settings are fixed. Settings of running servers may change.
 func (t *Tuning) newPlan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) {
 	if err := t.setOfferedRate(); err != nil {
 		return nil, err
@@ -166,7 +164,7 @@ func (t *Tuning) newPlan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, erro
 	}
 	of := p.Offers[0]
 	if t.LoadTest != nil {
-		return p, t.fitTest(of, d)
+		return p, t.fitToLoadTest(of, d)
 	}
 	if o.NumBlocks > 0 {
 		of.FixedKV = &o
@@ -186,7 +184,7 @@ func (t *Tuning) fitOffer(of *Offer, known engine.Config, l *perfmodel.Ledger, d
 	return err
 }
 
-// newOffer returns a choice with the user's fixed settings. The ledger covers all known settings.
+// newOffer returns the offer of a kind of GPU, with the user's settings fixed. The ledger is for all known settings.
 func (t *Tuning) newOffer(c Choice, l *perfmodel.Ledger) (*Offer, error) {
 	one := t.Known
 	one.Device, one.Memory = c.Device, c.Memory
@@ -211,8 +209,8 @@ func (t *Tuning) newOffer(c Choice, l *perfmodel.Ledger) (*Offer, error) {
 	return &Offer{Choice: c, Model: t.Model, Base: base, Args: one.Args, Price: t.Prices[c.Device.Name]}, nil
 }
 
-// fitTest fits an offer's step times to the load test.
-func (t *Tuning) fitTest(of *Offer, d *Demand) error {
+// fitToLoadTest fits an offer's step times to the load test.
+func (t *Tuning) fitToLoadTest(of *Offer, d *Demand) error {
 	settings, err := t.ledgerSettings(t.Args)
 	if err != nil {
 		return err
@@ -286,14 +284,15 @@ func steadyArrivals(asked *workload.Asked, m *workload.Measured) (a workload.Arr
 	var whole time.Duration
 	for _, s := range a.Profile {
 		if s.Duration == 0 {
-			return a, (s.From + s.To) / 2, nil // for ever
+			return a, (s.From + s.To) / 2, nil // it never ends
 		}
 		whole += s.Duration
 	}
 	if meanRate = a.Expected(whole) / whole.Seconds(); !(meanRate > 0) {
 		return a, 0, hint.With(errors.New("no requests arrive"), "give a --rate of more than 0")
 	}
-	const mostReplicas = 1024 // at most
-	a = a.Repeat(time.Duration(float64(asked.Requests)/meanRate*2e9*mostReplicas) + time.Hour)
-	return a, meanRate, nil
+	// Each of up to 1024 engines draws all requests at its share of the rate.
+	const mostEngines = 1024
+	seconds := 2 * mostEngines * float64(asked.Requests) / meanRate
+	return a.Repeat(time.Duration(seconds*1e9) + time.Hour), meanRate, nil
 }

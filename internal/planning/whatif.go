@@ -17,32 +17,32 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// A Question is a change of a model's servers and of what they are asked for. Factors are of the present.
+// A Question asks what a change of a model's servers, or of their load, would do.
 type Question struct {
-	Model                    string // as a diagnosis names it; "" where there is one
-	Replicas                 int    // 0: as many as there are
-	Arrivals, Prompt, Output float64
+	Model                    string        // as a diagnosis names it; "" if there is one model only
+	Replicas                 int           // 0: the present number
+	Arrivals, Prompt, Output float64       // factors of the present rate and lengths; 0 is 1
 	Args                     engine.Config // flags with other values
 }
 
-// An Answer has what users and servers of the model would see with nothing changed and with the change, by the names of
-// docs/api.md.
+// An Answer holds what users and servers of the model would see without and with the change. Its quantities have the
+// names of docs/api.md.
 type Answer struct {
-	Target           string // the server that was simulated; the others are taken for its like
-	Replicas         int    // that there are
+	Target           string // the simulated server; the others count as equal to it
+	Replicas         int    // the present number
 	Engine           *perfmodel.Engine
-	Known            engine.Config
+	Known            engine.Config // the present settings
 	Basis, Caveats   []string
 	Present, Changed map[string]catalog.Estimate
 }
 
-// ErrNoPrediction is wrapped by the error for servers of which there can be no prediction, which says why.
+// ErrNoPrediction is wrapped by errors that say why the present of the servers cannot be simulated.
 var ErrNoPrediction = errors.New("no prediction")
 
-// answered are the quantities of an Answer: of all engines, and how far simulations were off, as quantities have it.
+// answered lists the quantities of an Answer.
 var answered = []struct {
 	name string
-	like *indicator.Signal // whose of and off are taken
+	like *indicator.Signal // the quantity that has the futureError and, if of is nil, the value
 	of   func(o *outcome, engines float64) float64
 }{
 	{"ttft_p50", indicator.TTFTP50, nil},
@@ -59,41 +59,28 @@ var answered = []struct {
 	{"kv_cache_usage", indicator.Running, func(o *outcome, _ float64) float64 { return o.kv / o.seconds }},
 }
 
-// Ask answers a question about the servers of a diagnosis, with the simulation, the window and the server of
-// PredictFixes. If nothing is found on the model, that is its busiest server.
+// Ask answers a question about the servers of a diagnosis. It simulates the server of the model's leading finding, as
+// PredictFixes does, or the model's busiest server if nothing was found.
 func Ask(ctx context.Context, q metrics.Querier, d *diagnose.Diagnosis, question Question) (*Answer, error) {
-	k := slices.IndexFunc(d.Verdicts, func(v diagnose.Verdict) bool {
-		return question.Model == "" || v.Model == question.Model || strings.HasSuffix(question.Model, "/"+v.Model) ||
-			d.Labels(v.Model, v.Targets)["model_name"] == question.Model
-	})
-	if k < 0 {
-		var names []string
-		for _, v := range d.Verdicts {
-			names = append(names, cmp.Or(d.Labels(v.Model, v.Targets)["model_name"], v.Model))
-		}
-		return nil, fmt.Errorf("no server has the model %q: there are %s", question.Model, strings.Join(names, ", "))
+	v, err := findVerdict(d, question.Model)
+	if err != nil {
+		return nil, err
 	}
-	v := &d.Verdicts[k]
 	target, fixes := v.Workload.Target, []*catalog.Fix{}
 	if f := d.LeadingFinding(v); f != nil && v.Status == diagnose.Firing {
-		target = f.Targets[0]
-		for i := range f.Fixes {
-			if isRelevant(&f.Fixes[i]) {
-				fixes = append(fixes, &f.Fixes[i])
-			}
-		}
+		target, fixes = f.Targets[0], relevantFixes(f)
 	}
 	if target == "" && len(v.Targets) > 0 {
 		target = v.Targets[0]
 	}
 	var out *Answer
-	err := fmt.Errorf("%w: the servers are not judged yet", ErrNoPrediction)
+	err = fmt.Errorf("%w: the servers are not judged yet", ErrNoPrediction)
 	d.Predict(ctx, q, func(
 		ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis,
 	) {
-		p, perr := newPredictor(ctx, q, &r, s, target, fixes)
-		if perr != nil {
-			err = fmt.Errorf("%w: %w", ErrNoPrediction, perr)
+		p, cause := newPredictor(ctx, q, &r, s, target, fixes)
+		if cause != nil {
+			err = fmt.Errorf("%w: %w", ErrNoPrediction, cause)
 			return
 		}
 		out = &Answer{Target: target, Engine: p.engine, Known: p.now.known}
@@ -110,7 +97,21 @@ func Ask(ctx context.Context, q metrics.Querier, d *diagnose.Diagnosis, question
 	return out, nil
 }
 
-// fillAnswer fills an answer in.
+// findVerdict returns the verdict on a model, or on any model if the name is "".
+func findVerdict(d *diagnose.Diagnosis, model string) (*diagnose.Verdict, error) {
+	var names []string
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		served := d.Labels(v.Model, v.Targets)["model_name"]
+		if model == "" || model == v.Model || model == served || strings.HasSuffix(model, "/"+v.Model) {
+			return v, nil
+		}
+		names = append(names, cmp.Or(served, v.Model))
+	}
+	return nil, fmt.Errorf("no server has the model %q: there are %s", model, strings.Join(names, ", "))
+}
+
+// fillAnswer simulates both sides of an answer.
 func (p *predictor) fillAnswer(question *Question, answer *Answer) error {
 	var f catalog.Fix
 	for flag, to := range question.Args {
@@ -118,7 +119,7 @@ func (p *predictor) fillAnswer(question *Question, answer *Answer) error {
 	}
 	slices.SortFunc(f.Changes, func(a, b catalog.Change) int { return strings.Compare(a.Flag, b.Flag) })
 	if len(f.Changes) > 0 && !isRelevant(&f) {
-		return hint.With(errors.New("one of these flags changes more than the scheduler, whose simulation this is"),
+		return hint.With(errors.New("one of these flags changes more than the scheduler, and only that is simulated"),
 			"run the command sixty simulate")
 	}
 	after, err := p.changeSetup(&f)
@@ -130,22 +131,20 @@ func (p *predictor) fillAnswer(question *Question, answer *Answer) error {
 		return fmt.Errorf("%w: %w", ErrNoPrediction, err)
 	}
 	now, then := float64(max(answer.Replicas, 1)), float64(cmp.Or(question.Replicas, max(answer.Replicas, 1)))
-	t := p.traffic.scaleLoad(cmp.Or(question.Arrivals, 1) * now / then)
-	t.promptFactor, t.outputFactor = question.Prompt, question.Output
-	p.traffic, t = t, p.traffic
-	defer func() { p.traffic = t }()
+	answer.Basis = p.describeBasis()
+	p.traffic = p.traffic.scaleLoad(cmp.Or(question.Arrivals, 1) * now / then)
+	p.traffic.promptFactor, p.traffic.outputFactor = question.Prompt, question.Output
 	outcomes, _, caveats, err := p.simulateFuture(after)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoPrediction, err)
 	}
-	answer.Caveats, answer.Present, answer.Changed = caveats, p.tell(unchanged, now), p.tell(outcomes, then)
-	p.traffic = t
-	answer.Basis = p.describeBasis()
+	answer.Caveats = caveats
+	answer.Present, answer.Changed = p.estimateAnswer(unchanged, now), p.estimateAnswer(outcomes, then)
 	return nil
 }
 
-// tell makes the quantities of an answer, of so many servers.
-func (p *predictor) tell(outcomes []*outcome, servers float64) map[string]catalog.Estimate {
+// estimateAnswer returns the quantities of an answer for so many servers.
+func (p *predictor) estimateAnswer(outcomes []*outcome, servers float64) map[string]catalog.Estimate {
 	out, all, engines := map[string]catalog.Estimate{}, poolOutcomes(outcomes), servers*float64(p.traffic.ranks)
 	for _, a := range answered {
 		like := &quantities[quantityIndex(a.like)]
@@ -155,7 +154,7 @@ func (p *predictor) tell(outcomes []*outcome, servers float64) map[string]catalo
 			}
 			return a.of(o, engines)
 		})
-		e.Low, e.High = e.Low/like.off, e.High*like.off
+		e.Low, e.High = e.Low/like.futureError, e.High*like.futureError
 		if a.name == "kv_cache_usage" {
 			e.High = min(e.High, 1)
 		}

@@ -16,7 +16,7 @@ type document struct {
 	s *Simulation
 }
 
-// Ranks on a small screen: some points of a sweep leave first, then descriptions, then doubts.
+// Ranks of the parts of a report: the lowest leave a small screen first.
 const (
 	rankPoint = iota + 1
 	rankBasis
@@ -24,7 +24,7 @@ const (
 	rankCheck
 )
 
-// Document reports a simulation. What users would see comes first; a screen shows little more.
+// Document reports a simulation. It begins with the latencies that users would see; a screen shows little more.
 func Document(s *Simulation) *render.Document {
 	d := &document{render.NewDocument("Simulation"), s}
 	r := &s.Runs[0]
@@ -54,7 +54,7 @@ func Document(s *Simulation) *render.Document {
 	return d.Document
 }
 
-// shown are the quantities that users see, with the ranks of their columns on a narrow terminal.
+// shown lists the quantities that users notice, with the ranks of their columns on a narrow terminal.
 var shown = []struct {
 	name string
 	rank int
@@ -69,7 +69,7 @@ var shown = []struct {
 	{goodput, 10},
 }
 
-// text writes a quantity, "–" for one that is not there.
+// text writes a quantity, or "–" if the run does not have it.
 func (r *Run) text(name string) string {
 	q := r.Find(name)
 	switch {
@@ -81,7 +81,7 @@ func (r *Run) text(name string) string {
 	return q.Format(q.Value)
 }
 
-// interval writes the interval of a quantity, "" without one.
+// interval writes the interval of a quantity, or "" without one.
 func (r *Run) interval(name string) string {
 	q := r.Find(name)
 	if q == nil || q.Format(q.Low) == q.Format(q.High) {
@@ -93,7 +93,7 @@ func (r *Run) interval(name string) string {
 	return q.Format(q.Low) + " – " + q.Format(q.High)
 }
 
-// addAnswer shows what users would see, next to the present if that is different, and behind it everything else.
+// addAnswer shows the quantities that users notice, beside the present if it differs, and then all other quantities.
 func (d *document) addAnswer(then *Run) {
 	s, now, head := d.s, d.s.Present, "As simulated"
 	if now != nil && now.Error != "" {
@@ -105,8 +105,8 @@ func (d *document) addAnswer(then *Run) {
 	case s.Check != nil:
 		head = "The current servers"
 	}
-	var said []string
-	var users, all [][]string
+	var first []string // quantities for the first sentence
+	var users, others [][]string
 	row := func(name string) []string {
 		if now == nil {
 			return []string{name, then.text(name), then.interval(name)}
@@ -119,7 +119,7 @@ func (d *document) addAnswer(then *Run) {
 			v = now.text(q.name) + " → " + v
 		}
 		if i < 4 {
-			said = append(said, q.name+" "+v)
+			first = append(first, q.name+" "+v)
 		}
 		if v != "0" && (q.name != goodput || s.Objective != "") {
 			users = append(users, row(q.name))
@@ -127,16 +127,16 @@ func (d *document) addAnswer(then *Run) {
 	}
 	for _, q := range then.Quantities {
 		if !slices.ContainsFunc(users, func(r []string) bool { return r[0] == q.Name }) {
-			all = append(all, row(q.Name))
+			others = append(others, row(q.Name))
 		}
 	}
 	columns := render.Columns("", "now", "then", "90 % interval")
 	if now == nil {
 		columns = render.Columns("", "simulated", "90 % interval")
 	}
-	d.Answer(render.Bold, "", head+": "+strings.Join(said, ", ")+".")
+	d.Answer(render.Bold, "", head+": "+strings.Join(first, ", ")+".")
 	d.Table(columns, users).In(render.Screen)
-	d.Table(columns, append(users, all...)).In(render.Details)
+	d.Table(columns, append(users, others...)).In(render.Details)
 	if len(then.Refused) > 0 {
 		d.Item("not served", describeRefusals(then)).In(render.Details)
 	}
@@ -149,7 +149,7 @@ func (d *document) addAnswer(then *Run) {
 // leastRows is how many of a sweep's best points a screen always shows.
 const leastRows = 7
 
-// addSweep names the best point and has a row for each one. A narrow terminal omits the less important quantities.
+// addSweep names the best point and has a row for each point. A narrow terminal omits the less important quantities.
 func (d *document) addSweep() {
 	s := d.s
 	best := make([]*Run, len(s.Runs))
@@ -190,7 +190,7 @@ func (d *document) addSweep() {
 	d.Table(columns, rows).Ranks = ranks
 }
 
-// addLimits shows how far the answer can be trusted.
+// addLimits shows the comparison with the present, the warnings, and the basis of the step times.
 func (d *document) addLimits() {
 	s := d.s
 	if len(s.Missed) == 0 {
@@ -218,8 +218,8 @@ func (d *document) addLimits() {
 	d.Item("basis", s.Calibration.Statement)
 }
 
-// mergeWarnings merges the warnings of all points of a sweep by kind, which is their text before the numbers: the first
-// of each, and at how many points it occurs.
+// mergeWarnings returns the warnings of all points. In a sweep it merges those of one kind, which have the same text
+// before the first colon, into the first of them with the number of its points.
 func (s *Simulation) mergeWarnings() (out []string) {
 	if s.Sweep == nil {
 		return s.Runs[0].Warnings
@@ -244,7 +244,7 @@ func (s *Simulation) mergeWarnings() (out []string) {
 	return out
 }
 
-// addAssumptions shows what was simulated.
+// addAssumptions shows the simulated workload and deployment.
 func (d *document) addAssumptions() {
 	w, p := &d.s.Workload, &d.s.Deployment
 	work := fmt.Sprintf("%s; %d requests, %s prompt and %s output tokens on average; seed %d", w.Text,
@@ -278,8 +278,9 @@ func describeRefusals(r *Run) string {
 	return strings.Join(parts, ", ") + fmt.Sprintf(" of %d requests", r.Requests)
 }
 
-// merit orders the points of a sweep: those within the objective by throughput, others by their share of requests
-// within it, or without an objective by the time to first token. It is negative infinity for one that serves nothing.
+// merit returns how good a point of a sweep is. Without an objective, a shorter time to first token is better. With
+// one, points within it come first, by throughput, and then the others, by goodput. A point that serves nothing has
+// -Inf.
 func (s *Simulation) merit(r *Run) float64 {
 	first := r.Find(ttft)
 	switch {
@@ -293,7 +294,7 @@ func (s *Simulation) merit(r *Run) float64 {
 	return r.Find(goodput).Value
 }
 
-// summarizeSweep names the best of the points.
+// summarizeSweep describes the best point.
 func (s *Simulation) summarizeSweep(r *Run) string {
 	if r.Find(ttft) == nil {
 		return "No point of the sweep serves a request."

@@ -21,7 +21,8 @@ import (
 )
 
 // cost is of the order of an 8B model on a large GPU.
-var cost = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 60e-6, PerKV: 80e-9, PerPair: 1e-9, Knee: 256}
+var cost = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 60e-6, PerKV: 80e-9, PerPair: 1e-9,
+	Knee: 256}
 
 func requests(rate float64, n int) []sim.Request {
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -29,20 +30,23 @@ func requests(rate float64, n int) []sim.Request {
 	out := make([]sim.Request, n)
 	for i := range out {
 		at += rng.ExpFloat64() / rate
-		out[i] = sim.Request{Arrival: time.Duration(at * 1e9), PromptTokens: 20 + int(rng.ExpFloat64()*400), OutputTokens: 2 + int(rng.ExpFloat64()*100)}
+		out[i] = sim.Request{Arrival: time.Duration(at * 1e9), PromptTokens: 20 + int(rng.ExpFloat64()*400),
+			OutputTokens: 2 + int(rng.ExpFloat64()*100)}
 	}
 	return out
 }
 
 // run simulates requests on an engine with so many blocks.
-func run(t *testing.T, rs []sim.Request, blocks int, o *slo.Objective) (simreport.Run, *perfmodel.Engine, *perfmodel.Calibration) {
+func run(t *testing.T, rs []sim.Request, blocks int, o *slo.Objective) (simreport.Run, *perfmodel.Engine,
+	*perfmodel.Calibration) {
 	t.Helper()
 	known := engine.ParseArgs("--max-num-seqs 64 --max-model-len 4096", "--engine-args")
 	known.Set(engine.NumBlocks, "2000", "cache_config_info")
 	e, err := perfmodel.Config("0.23.0", known, nil)
 	must.Succeed(t, err)
 	e.Config.NumBlocks = blocks
-	c := &perfmodel.Calibration{Fit: &perfmodel.Fit{Cost: cost, Low: cost, High: cost}, Basis: perfmodel.Requests, Source: "a test"}
+	c := &perfmodel.Calibration{Fit: &perfmodel.Fit{Cost: cost, Low: cost, High: cost}, Basis: perfmodel.Requests,
+		Source: "a test"}
 	v := &planning.Variant{Deployment: perfmodel.Deployment{Config: e.Config}}
 	v.Prediction, err = c.Fit.Predict(v.Deployment, rs, 0, sim.Options{SampleEvery: 100 * time.Millisecond})
 	must.Succeed(t, err)
@@ -61,10 +65,12 @@ func simulation(t *testing.T) *simreport.Simulation {
 	rs := requests(4, 400)
 	r, e, c := run(t, rs, 2000, chat(t))
 	return &simreport.Simulation{
-		Schema:      simreport.Schema,
-		Workload:    simreport.WorkloadOf(workload.Description{Source: "poisson", Text: "4 requests/s, Poisson", Notes: []string{"a <b>note</b>"}}, 1, rs),
+		Schema: simreport.Schema,
+		Workload: simreport.WorkloadOf(workload.Description{Source: "poisson", Text: "4 requests/s, Poisson",
+			Notes: []string{"a <b>note</b>"}}, 1, rs),
 		Deployment:  simreport.DeploymentOf(e, perfmodel.Deployment{Config: e.Config}),
-		Calibration: simreport.Calibration{Basis: c.Basis, Statement: c.Statement()}, Objective: "TTFT ≤ 1 s (chat)", Runs: []simreport.Run{r},
+		Calibration: simreport.Calibration{Basis: c.Basis, Statement: c.Statement()}, Objective: "TTFT ≤ 1 s (chat)",
+		Runs: []simreport.Run{r},
 	}
 }
 
@@ -99,7 +105,8 @@ func TestARunAddsUp(t *testing.T) {
 
 func TestAnOverloadedServerShows(t *testing.T) {
 	r, _, _ := run(t, requests(40, 1500), 400, chat(t))
-	for name, least := range map[string]float64{"preemptions": 1, "KV cache at its fullest": 0.95, "waiting": 10, "engine busy": 0.95} {
+	for name, least := range map[string]float64{"preemptions": 1, "KV cache at its fullest": 0.95, "waiting": 10,
+		"engine busy": 0.95} {
 		if v := value(t, &r, name); v < least {
 			t.Errorf("%s: %g, want %g or more", name, v, least)
 		}
@@ -155,7 +162,8 @@ func TestJSONNamesTheBasis(t *testing.T) {
 		}
 	}
 	must.Succeed(t, json.Unmarshal(b.Bytes(), &back))
-	if back.Schema != simreport.Schema || back.Calibration.Basis != "load-test" || back.Calibration.Statement == "" || back.Runs[0].Quantities[0].Value <= 0 {
+	if back.Schema != simreport.Schema || back.Calibration.Basis != "load-test" || back.Calibration.Statement == "" ||
+		back.Runs[0].Quantities[0].Value <= 0 {
 		t.Errorf("%+v", back)
 	}
 }
@@ -172,7 +180,8 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 	for _, one := range []*simreport.Simulation{s, &swept} {
 		var page bytes.Buffer
 		must.Succeed(t, simreport.Document(one).HTML(&page))
-		for _, bad := range []string{"<script", "<b>note", "<i>", "<such>", "NaN", "%!", "ZgotmplZ", "src=", "href=", "url("} {
+		for _, bad := range []string{"<script", "<b>note", "<i>", "<such>", "NaN", "%!", "ZgotmplZ", "src=", "href=",
+			"url("} {
 			if strings.Contains(page.String(), bad) {
 				t.Errorf("the page holds %q", bad)
 			}

@@ -35,7 +35,7 @@ type Simulation struct {
 	Calibration Calibration     `json:"calibration"`
 	Objective   string          `json:"objective,omitempty"` // the limits for goodput
 	Check       []planning.Miss `json:"check,omitempty"`     // the current servers, measured and simulated
-	// those of Check that differ too much; runs have no results then
+	// Missed holds the quantities of Check that differ too much. If there are any, runs have no results.
 	Missed []planning.Miss `json:"missed,omitempty"`
 	Sweep  *planning.Axis  `json:"sweep,omitempty"`
 	Runs   []Run           `json:"runs"` // one, or one for each value of the sweep
@@ -80,7 +80,7 @@ func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*S
 	return s, err
 }
 
-// simulatePresent simulates the current servers, if the simulation changes something.
+// simulatePresent simulates the current servers, unless the first run simulates the same.
 func (s *Simulation) simulatePresent(ctx context.Context, q *planning.Simulation, o *slo.Objective) error {
 	now := q.Present()
 	if now == nil {
@@ -133,7 +133,7 @@ func (s *Simulation) Served() bool {
 	return slices.ContainsFunc(s.Runs, func(r Run) bool { return r.Finished > 0 })
 }
 
-// A Workload describes the requests; in a sweep over the workload, those of the first point.
+// A Workload describes the requests. In a sweep over the workload it describes the first point.
 type Workload struct {
 	Source       string   `json:"source"` // poisson, constant, bursts, trace or measured
 	Text         string   `json:"text"`
@@ -154,7 +154,7 @@ func WorkloadOf(d workload.Description, seed uint64, requests []sim.Request) Wor
 	return w
 }
 
-// A Deployment is the simulated configuration; in a sweep over it, the first point's.
+// A Deployment is the simulated configuration. In a sweep over the configuration it is the first point's.
 type Deployment struct {
 	VLLM        string         `json:"vllm"`
 	Replicas    int            `json:"replicas"`
@@ -188,7 +188,7 @@ type Calibration struct {
 	Notes     []string        `json:"notes,omitempty"`
 }
 
-// describeObjective writes the limits of an objective with its name, "" without one.
+// describeObjective writes the limits of an objective with its name, or "" without an objective.
 func describeObjective(o *slo.Objective) string {
 	if o == nil {
 		return ""
@@ -196,7 +196,7 @@ func describeObjective(o *slo.Objective) string {
 	return render.Objective(o.TTFTP95.Seconds(), o.ITLP95.Seconds(), o.E2EP95.Seconds()) + " (" + o.Source() + ")"
 }
 
-// Run is one simulation.
+// A Run is the result of one simulation.
 type Run struct {
 	Point      string              `json:"point,omitempty"` // the value of the sweep's parameter
 	Error      string              `json:"error,omitempty"` // why it cannot run; other fields are empty then
@@ -277,8 +277,8 @@ func (r *Run) Find(name string) *planning.Quantity {
 	return &r.Quantities[i]
 }
 
-// addEngines adds what happens in the engines, from the first arrival to the last end: requests that wait for any of
-// them, and the batch and the cache of one, which has so many blocks.
+// addEngines adds the quantities of the engines, from the first arrival to the last end: the requests that wait for all
+// engines together; the batch and the cache of one engine, which has so many blocks.
 func (r *Run) addEngines(res *sim.Result, blocks int, seconds float64) {
 	var busy, steps, batch, largest, full, looked, hit, waited float64
 	for _, e := range res.Replicas {
@@ -304,8 +304,8 @@ func (r *Run) addEngines(res *sim.Result, blocks int, seconds float64) {
 	r.add("prefix cache hits", indicator.Ratio, perfmodel.Exact(hit/max(looked, 1)))
 }
 
-// addGoodput counts as package load does: a request is good if its TTFT, its mean time per token and its E2E are
-// within the objective's P95.
+// addGoodput adds the share of good requests: those whose TTFT, mean time per token and E2E are within the objective's
+// P95. Package load counts the same way.
 func (r *Run) addGoodput(p *perfmodel.Prediction, o *slo.Objective) {
 	s := &p.Summary
 	meets := func(ttft, token, e2e time.Duration) bool {

@@ -34,8 +34,8 @@ type Answer struct {
 	Ledger   Ledger             `json:"ledger"`
 	Remedies []perfmodel.Remedy `json:"remedies,omitempty"`
 
-	// Command starts a server or one replica: of the surest configuration found, of the nearest one, of the given
-	// settings, or of the first remedy. It is "" if nothing fits.
+	// Command starts one replica. Its configuration is the surest one found or, without one, the nearest; without
+	// targets, it is the given one or, if that does not fit, the first remedy. It is "" if nothing fits.
 	Command string `json:"command,omitempty"`
 
 	Workload string   `json:"workload,omitempty"`
@@ -69,7 +69,7 @@ type Model struct {
 type Ledger struct {
 	Release     string           `json:"vllm_release"`
 	GPU         string           `json:"gpu"`
-	GPUs        int              `json:"gpus"` // of one server
+	GPUs        int              `json:"gpus"` // for one server
 	MaxModelLen int              `json:"max_model_len"`
 	Assumed     []string         `json:"assumed,omitempty"`
 	Lines       []perfmodel.Line `json:"lines"`
@@ -91,8 +91,8 @@ type Row struct {
 	GPU string `json:"gpu"`
 	*planning.Point
 	Predicted []planning.Quantity `json:"predicted"`
-	// Overload says that at the slow end the servers do not keep up with the load: waits then depend on how long it
-	// lasts.
+	// Overload says that at the slow end the servers do not keep up with the load, so that waits depend on how long the
+	// load lasts.
 	Overload bool           `json:"overload_at_slow_end,omitempty"`
 	Cost     *planning.Cost `json:"cost,omitempty"`
 	Command  string         `json:"command"` // starts one replica
@@ -101,9 +101,9 @@ type Row struct {
 // The names of rows.
 const (
 	rowSurely   = "surely"   // the cheapest that meets the targets even at the slow ends of the intervals
-	rowLikely   = "likely"   // the cheapest that meets them at the likeliest step times
-	rowSmallest = "smallest" // the cheapest single replica, at the largest load with which it likely meets them
-	rowNearest  = "nearest"  // the one that comes closest, if none meets them
+	rowLikely   = "likely"   // the cheapest that meets the targets at the likeliest step times
+	rowSmallest = "smallest" // the cheapest single replica, at the largest load at which it likely meets the targets
+	rowNearest  = "nearest"  // the one that comes closest, if none meets the targets
 )
 
 // An Offer is the outcome for a kind of GPU.
@@ -167,6 +167,7 @@ func (a *Answer) Met() bool {
 	return a.Status == statusFound || a.Status == statusLedger && a.Ledger.Concurrency.Value >= 1
 }
 
+// addResult adds the result of a search.
 func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 	p, r := tuned.Plan, tuned.Result
 	a.Workload, a.Notes = p.Demand.Text, r.Notes
@@ -190,8 +191,9 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 		}
 		of := x.point.Offer
 		a.Result.Rows = append(a.Result.Rows, Row{
-			Row: x.name, GPU: cmp.Or(of.Device.Name, "GPU"), Point: x.point, Predicted: predict(x.point, &p.Targets),
-			Overload: x.point.Prediction != nil && x.point.Prediction.Overload(), Cost: x.point.Cost(&p.Demand),
+			Row: x.name, GPU: cmp.Or(of.Device.Name, "GPU"), Point: x.point,
+			Predicted: predictedQuantities(x.point, &p.Targets),
+			Overload:  x.point.Prediction != nil && x.point.Prediction.Overload(), Cost: x.point.Cost(&p.Demand),
 			Command: commandLine(x.point.Ledger, &x.point.Knobs, of.Args, serve),
 		})
 	}
@@ -210,7 +212,7 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 
 const riskLow = "low: the slow end of every interval meets its target"
 
-func offerOf(o *planning.Offered) Offer {
+func offerOf(o *planning.OfferResult) Offer {
 	out := Offer{
 		GPU: cmp.Or(o.Device.Name, render.GiB(o.Memory.Value)), AtLeast: o.AtLeast, GPUHour: o.Price.PerHour,
 	}
@@ -226,14 +228,14 @@ func offerOf(o *planning.Offered) Offer {
 	return out
 }
 
-// predict returns the predicted quantities of a whole deployment with their targets.
-func predict(of *planning.Point, t *planning.Targets) (out []planning.Quantity) {
+// predictedQuantities returns the predicted quantities of a whole deployment with their targets.
+func predictedQuantities(of *planning.Point, t *planning.Targets) (out []planning.Quantity) {
 	p := of.Prediction
 	if p == nil {
 		return nil
 	}
 	tokens := p.OutputPerSecond
-	if tokens.Value > 0 { // the prediction is for one engine and a whole run
+	if tokens.Value > 0 { // the prediction is for one engine, and includes the time in which its batch empties
 		engines := of.TokensPerSecond / tokens.Value
 		tokens = perfmodel.Estimate{
 			Value: tokens.Value * engines, Low: tokens.Low * engines, High: tokens.High * engines,
@@ -265,7 +267,7 @@ func commandLine(l *perfmodel.Ledger, k *planning.Knobs, args engine.Config, ser
 	s, c := &l.Settings, engine.Config{}
 	var flags []string
 	for _, x := range []struct {
-		is    bool
+		given bool
 		flag  string
 		value any
 	}{
@@ -281,7 +283,7 @@ func commandLine(l *perfmodel.Ledger, k *planning.Knobs, args engine.Config, ser
 		{s.KVType != "auto", engine.KVCacheDtype, s.KVType},
 		{k != nil && !k.ChunkedPrefill, engine.ChunkedPrefill, false},
 	} {
-		if x.is {
+		if x.given {
 			c.Set(x.flag, fmt.Sprint(x.value), "the answer")
 			flags = append(flags, x.flag)
 		}

@@ -31,7 +31,7 @@ type document struct {
 	a *Answer
 }
 
-// Document reports the answer: whether it fits, and the command, come first. A screen shows little more.
+// Document reports the answer. It begins with whether the model fits, and the command; a screen shows little more.
 func Document(a *Answer) *render.Document {
 	d := &document{render.NewDocument("Configuration of " + a.Model.Name), a}
 	d.More = "the memory line by line"
@@ -197,7 +197,7 @@ func (d *document) addCommands(rows []Row) {
 	}
 }
 
-// addLimits shows the basis of the answer, and what it ignores.
+// addLimits shows the risk and the basis of the answer, and the effects that it ignores.
 func (d *document) addLimits() {
 	a := d.a
 	rank := rankDoubt
@@ -230,7 +230,7 @@ func (d *document) addLimits() {
 	}
 }
 
-// describe says in a line what a GPU's memory holds.
+// describe summarizes a GPU's memory in one line.
 func (l *Ledger) describe() string {
 	var parts []string
 	for _, x := range l.Lines {
@@ -266,7 +266,7 @@ func (d *document) addOffers(r *Result) {
 	d.Table(render.Columns("GPU", "surely", "likely", "$/h of one"), rows)
 }
 
-// addLedger shows the memory line by line, and what the KV cache holds.
+// addLedger shows the memory line by line, and the capacity of the KV cache.
 func (d *document) addLedger() {
 	l, m := &d.a.Ledger, &d.a.Model
 	d.Section("Memory of each GPU",

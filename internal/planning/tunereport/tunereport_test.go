@@ -23,17 +23,20 @@ func answer(t *testing.T, itl time.Duration) *Answer {
 	d, err := perfmodel.FindGPU("H100")
 	must.Succeed(t, err)
 	base := perfmodel.Settings{Release: "0.23", Device: d, MaxModelLen: 8192}
-	offer := &planning.Offer{Choice: planning.Choice{Device: d}, Model: m, Base: base, Price: planning.ListPrices()[d.Name]}
-	p := &planning.Plan{Offers: []*planning.Offer{offer}, MaxGPUs: 8, Targets: planning.Targets{ITLP95: itl, TTFTP95: time.Second}, Demand: planning.Demand{
-		Rate: 4, MeanPrompt: 800, MeanOutput: 100, Text: "4 requests/s",
-		Draw: func(rate float64, replicas, _ int) ([]sim.Request, error) {
-			var out []sim.Request
-			for i := range 120 {
-				out = append(out, sim.Request{Arrival: time.Duration(float64(i*replicas) / rate * 1e9), PromptTokens: 800, OutputTokens: 100})
-			}
-			return out, nil
-		},
-	}}
+	offer := &planning.Offer{Choice: planning.Choice{Device: d}, Model: m, Base: base,
+		Price: planning.ListPrices()[d.Name]}
+	p := &planning.Plan{Offers: []*planning.Offer{offer}, MaxGPUs: 8,
+		Targets: planning.Targets{ITLP95: itl, TTFTP95: time.Second}, Demand: planning.Demand{
+			Rate: 4, MeanPrompt: 800, MeanOutput: 100, Text: "4 requests/s",
+			Draw: func(rate float64, replicas, _ int) ([]sim.Request, error) {
+				var out []sim.Request
+				for i := range 120 {
+					out = append(out, sim.Request{Arrival: time.Duration(float64(i*replicas) / rate * 1e9),
+						PromptTokens: 800, OutputTokens: 100})
+				}
+				return out, nil
+			},
+		}}
 	r, err := p.Search()
 	must.Succeed(t, err)
 	l, err := perfmodel.NewLedger(m, base)
@@ -58,7 +61,8 @@ func TestTextKeepsToItsColumns(t *testing.T) {
 			if itl == time.Millisecond && !strings.Contains(b.String(), "nearest") {
 				t.Error("nothing comes nearest")
 			}
-			for _, want := range []string{"vllm serve google/gemma-3-27b-it", "--max-num-batched-tokens", "left for the KV cache", "not understood", "not calibrated", "$/h"} {
+			for _, want := range []string{"vllm serve google/gemma-3-27b-it", "--max-num-batched-tokens",
+				"left for the KV cache", "not understood", "not calibrated", "$/h"} {
 				if !strings.Contains(b.String(), want) {
 					t.Errorf("%d columns: no %q", width, want)
 				}
@@ -78,7 +82,8 @@ func TestShortTextFitsTheScreen(t *testing.T) {
 		a.LeftOut, a.Idle = []string{"--enable-dbo: the overlap of two half batches"}, []string{"--seed"}
 		var b bytes.Buffer
 		must.Succeed(t, Document(a).Text(&b, render.Options{}, false))
-		if n := strings.Count(b.String(), "\n"); n > 20 || !strings.Contains(b.String(), "vllm serve google/gemma") || !strings.Contains(b.String(), "ITL P95, ms") || !strings.Contains(b.String(), "--full shows") {
+		if n := strings.Count(b.String(), "\n"); n > 20 || !strings.Contains(b.String(), "vllm serve google/gemma") ||
+			!strings.Contains(b.String(), "ITL P95, ms") || !strings.Contains(b.String(), "--full shows") {
 			t.Errorf("%d lines:\n%s", n, b.String())
 		}
 		for line := range strings.Lines(b.String()) {
@@ -120,7 +125,8 @@ func TestCommandsRunAsPrinted(t *testing.T) {
 			t.Errorf("%s: %s", r.Row, r.Command)
 		}
 	}
-	l, err := perfmodel.NewLedger(modelconfigtest.Read(t, "gemma-3-27b"), perfmodel.Settings{Device: perfmodel.GPUs()[0], MaxModelLen: 8192})
+	l, err := perfmodel.NewLedger(modelconfigtest.Read(t, "gemma-3-27b"),
+		perfmodel.Settings{Device: perfmodel.GPUs()[0], MaxModelLen: 8192})
 	must.Succeed(t, err)
 	args := engine.Config{}
 	args.Set("chat-template", "it's $HOME", "the test")

@@ -23,28 +23,28 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
-// A predictor has a calibration that reproduces the present.
+// A predictor predicts changes of one target. Its calibration reproduces the present.
 type predictor struct {
 	traffic     *traffic
 	now         setup
 	engine      *perfmodel.Engine
 	calibration *perfmodel.Calibration
-	measured    []indicator.Value
-	before      []catalog.Estimate
-	unchanged   []*outcome   // future outcomes without a change
-	patience    patience     // the clients'
-	lostSharing bool         // the prefix cache hits less than before, and not because of evictions
-	spent       int          // simulated tokens so far
-	check       func() error // reports whether there is time to go on
+	measured    []indicator.Value  // the present by quantity, as measured
+	before      []catalog.Estimate // the present by quantity, as simulated
+	unchanged   []*outcome         // of the future without a change
+	patience    patience           // the clients'
+	lostSharing bool               // the prefix cache hits less than before, and not because of evictions
+	spent       int                // simulated tokens so far
+	check       func() error       // its error says that there is no time to go on
 }
 
 // minScrapes is the least number of scrapes in a window that reveals load and step times.
 const minScrapes = 8
 
-// longestCalibration is how much of the past is used for step times. Longer ago, the server may have been another
-// one.
+// longestCalibration is how much of the past is used for step times. Longer ago, another server may have run.
 const longestCalibration = 10 * time.Minute
 
+// newPredictor measures the traffic of a target and calibrates on it. Its error says why there can be no prediction.
 func newPredictor(
 	ctx context.Context, q metrics.Querier, r *diagnose.Request, s *diagnose.Snapshot,
 	target string, fixes []*catalog.Fix,
@@ -53,15 +53,17 @@ func newPredictor(
 	if i < 0 || s.Targets[i].Dialect.Engine != dialect.VLLM {
 		return nil, errors.New("only vLLM's scheduler is simulated")
 	}
-	t := &s.Targets[i]
-	window, server := s.Spans[i].Window,
-		workload.Server{Name: t.Name, Series: t.Dialect.Series, Config: t.Config, Matchers: slices.Clone(r.Matchers)}
+	t, window := &s.Targets[i], s.Spans[i].Window
+	if n := int(window.Length() / max(r.Interval, 1)); n < minScrapes {
+		err := fmt.Errorf("%d scrapes in the window are too few to measure the traffic: at least %d are needed", n,
+			minScrapes)
+		return nil, tooSoon{err, time.Duration(minScrapes-n) * r.Interval}
+	}
+	server := workload.Server{
+		Name: t.Name, Series: t.Dialect.Series, Config: t.Config, Matchers: slices.Clone(r.Matchers),
+	}
 	for label, value := range t.Labels {
 		server.Matchers = append(server.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
-	}
-	if n := int(window.Length() / max(r.Interval, 1)); n < minScrapes {
-		const text = "%d scrapes in the window are too few to measure the traffic: at least %d are needed"
-		return nil, tooSoon{fmt.Errorf(text, n, minScrapes), time.Duration(minScrapes-n) * r.Interval}
 	}
 	m := workload.Measurement{
 		Servers: []workload.Server{server}, From: window.From, To: window.To, Interval: r.Interval,
@@ -77,7 +79,7 @@ func newPredictor(
 		return nil
 	}}
 	abandoned, leftEarly := s.Now(i, indicator.Abandoned).Or(0), s.Now(i, indicator.LeftEarly).Or(0)
-	if p.traffic, err = trafficOf(fleet, abandoned, leftEarly); err != nil {
+	if p.traffic, err = newTraffic(fleet, abandoned, leftEarly); err != nil {
 		return nil, err
 	}
 	if err := p.collectSettings(t, fleet, fixes); err != nil {
@@ -85,27 +87,27 @@ func newPredictor(
 	}
 	hits, usual := s.Now(i, indicator.PrefixHitRatio), s.Normal(i, indicator.PrefixHitRatio)
 	p.lostSharing = hits.OK && usual.OK && usual.V > hits.V+0.05 && s.Now(i, indicator.Preemptions).Or(0) == 0
-	for _, q := range quantities {
-		v := s.Now(i, q.signal)
+	for _, one := range quantities {
+		v := s.Now(i, one.signal)
 		if v.Unanswered > 0 { // the simulation measures only answered requests
-			v = indicator.Unknown("it is of those who got none")
+			v = indicator.Unknown("it is the wait of requests without an answer")
 		}
 		p.measured = append(p.measured, v)
 	}
-	fleets := []*workload.Measured{fleet}
+	measured := []*workload.Measured{fleet}
 	if past := r.At.Add(-min(r.Past, longestCalibration)); past.Before(m.From.Add(-m.Interval)) {
 		m.From = past
 		all, err := workload.Measure(ctx, q, m)
 		if err != nil {
 			return p, err
 		}
-		fleets = []*workload.Measured{all, fleet}
+		measured = []*workload.Measured{all, fleet}
 	}
-	return p, p.fitPresent(fleets)
+	return p, p.fitPresent(measured)
 }
 
-// collectSettings collects the present settings: the configured ones, those that the window shows, and those from
-// which the fixes start.
+// collectSettings collects the present settings: the configured ones, those that the window shows, and those that the
+// fixes change.
 func (p *predictor) collectSettings(t *diagnose.Target, fleet *workload.Measured, fixes []*catalog.Fix) error {
 	p.now.known.Merge(t.Config)
 	for _, e := range fleet.Ranks {
@@ -133,7 +135,7 @@ func (p *predictor) collectSettings(t *diagnose.Target, fleet *workload.Measured
 	return nil
 }
 
-// Bounds of what a server may claim: no allocation depends on its word alone.
+// Bounds of a server's claims: no allocation depends on its word alone.
 const (
 	maxBlocks   = 1 << 22
 	maxModelLen = 1 << 22
@@ -153,13 +155,12 @@ func limitedConfig(release engine.Release, known engine.Config) (*perfmodel.Engi
 	return e, nil
 }
 
-// fitPresent calibrates and simulates the present, first on all of the past, which saw more loads, and then on the
-// window alone, in case the server was another one before. It keeps the first calibration that reproduces the
-// measurements.
-func (p *predictor) fitPresent(fleets []*workload.Measured) error {
+// fitPresent calibrates on the measurements of one time after the other: all of the past, which saw more loads, and
+// then the window alone, in case another server ran before. It keeps the first calibration that reproduces the present.
+func (p *predictor) fitPresent(measured []*workload.Measured) error {
 	closest, reason := math.Inf(1), error(nil)
-	for _, fleet := range fleets {
-		off, err := p.tryPresent(fleet)
+	for _, m := range measured {
+		off, err := p.tryPresent(m)
 		if err == nil {
 			return nil
 		}
@@ -171,19 +172,19 @@ func (p *predictor) fitPresent(fleets []*workload.Measured) error {
 }
 
 // ages are guesses of how long the requests in flight had waited when the window began, as shares of the wait in a
-// steady queue: less if the queue had just begun, and less for waiting than for running requests if many running ones
-// had only been preempted.
+// steady queue. If the queue had just begun, the shares are lower. If many running requests had been preempted and run
+// again, the share of waiting requests is lower.
 var ages = []struct{ waiting, running float64 }{{1, 1}, {0.3, 1}, {0.3, 0.3}, {0, 0}}
 
 // maxPasses bounds how often the fit is repeated with the cost of preemptions.
 const maxPasses = 4
 
-// tryPresent calibrates on the measurements of a time and simulates the present. It returns the error in tolerances.
-// No counter of the server shows what it recomputes after preemptions. The simulation estimates it, and the fit is
-// repeated with the estimate until the simulation reproduces the measurements.
+// tryPresent calibrates on measurements and simulates the present. It returns the error in tolerances. No counter of
+// the server shows how many tokens it recomputes after preemptions. The simulation estimates that number, and the fit
+// is repeated with the estimate until the simulation reproduces the measurements.
 func (p *predictor) tryPresent(fleet *workload.Measured) (float64, error) {
 	closest, reason := math.Inf(1), error(nil)
-	perPreemption, slower := 0.0, 1.0 // tokens per preemption; a step's time over the fit's
+	perPreemption, slower := 0.0, 1.0 // recomputed tokens per preemption; the factor of the fit's step times
 	p.patience = patience{}
 	var kept struct {
 		calibration *perfmodel.Calibration
@@ -234,8 +235,8 @@ func (p *predictor) tryPresent(fleet *workload.Measured) (float64, error) {
 	return closest, nil
 }
 
-// findPatience finds how long clients wait, if some left: so long that as many leave in the simulation. If most of
-// them had no token, they leave for want of a first token. It runs once per calibration.
+// findPatience finds how long clients wait, if some left: as many clients leave in the simulation. If most of those who
+// left had no token, clients wait for their first token only. It does nothing if the patience is known already.
 func (p *predictor) findPatience() error {
 	t := p.traffic
 	if t.left == 0 || p.patience != (patience{}) {
@@ -265,12 +266,12 @@ func (p *predictor) findPatience() error {
 // shortestPatience is below any client's patience.
 const shortestPatience = 50 * time.Millisecond
 
-// mostSlower bounds the factor that adjusts fitted steps to the measured token rate. The fit knows only the mean of
-// recomputed tokens.
+// mostSlower bounds the factor that adjusts fitted steps to the measured token rate. It is not 1 because the fit has
+// only the mean of the recomputed tokens.
 const mostSlower = 1.25
 
-// fitSteps fits step times. No counter of the server shows what it recomputes after preemptions. Without it, the fit
-// would assign its time to other work.
+// fitSteps fits step times, with perPreemption recomputed tokens after each preemption. Without these the fit would
+// assign their time to other work.
 func (p *predictor) fitSteps(fleet *workload.Measured, perPreemption float64) error {
 	scrapes := perfmodel.IntervalsOf(fleet)
 	for i := range scrapes {
@@ -278,7 +279,7 @@ func (p *predictor) fitSteps(fleet *workload.Measured, perPreemption float64) er
 		if v.Preempted > 0 {
 			v.Computed += v.Preempted * perPreemption
 			v.FirstTokens += v.Preempted
-			v.PrefillSum, v.PrefillCount = 0, 0 // preempted prefills among them
+			v.PrefillSum, v.PrefillCount = 0, 0 // they include preempted prefills
 		}
 		if v.Preempted > 0 || v.Waiting >= 1 {
 			v.ITLSum, v.ITLCount = 0, 0 // the engine was always busy, and gaps include preemptions

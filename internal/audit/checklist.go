@@ -18,14 +18,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Status of an item or an area. The zero value is Unknown, so an unchecked item is never shown as present.
+// A Status says whether an item or an area is measured. The zero value is Unknown, so that an unchecked item is never
+// shown as present.
 type Status uint8
 
 // The statuses.
 const (
-	Unknown Status = iota // could not be looked at
+	Unknown Status = iota // could not be checked
 	Missing
-	Partial // on some servers, or some of it
+	Partial // on some servers, or in part
 	Present
 )
 
@@ -36,7 +37,7 @@ func (s Status) String() string { return statusNames[s] }
 // MarshalText writes a status's name.
 func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// An Area is one line of the checklist: what a deployment should measure.
+// An Area groups items of the checklist that a deployment should measure, such as the offered load.
 type Area struct {
 	ID, Title string
 	Items     []Item
@@ -46,68 +47,68 @@ type Area struct {
 type Item struct {
 	Name     string           `json:"name"`
 	Status   Status           `json:"status"`
-	Severity catalog.Severity `json:"severity"`         // severity of its absence
-	Detail   string           `json:"detail,omitempty"` // what is present, or missing
-	Hint     string           `json:"hint,omitempty"`   // how to switch it on
+	Severity catalog.Severity `json:"severity"` // of its absence
+	Detail   string           `json:"detail,omitempty"`
+	Hint     string           `json:"hint,omitempty"` // how to enable it
 }
 
-// isLacking reports whether the item can be enabled.
+// isLacking reports whether the item is missing, in whole or in part.
 func (it Item) isLacking() bool { return it.Status == Missing || it.Status == Partial }
 
-// Status of an area is Missing where all that could be looked at is missing.
+// Status sums up the items. An optional item, whose severity is info, counts only if it is present.
 func (a Area) Status() Status {
-	var seen [len(statusNames)]int
+	var count [len(statusNames)]int
 	for _, it := range a.Items {
-		if it.Severity > catalog.Info || it.Status == Present { // optional items do not decide
-			seen[it.Status]++
+		if it.Severity > catalog.Info || it.Status == Present {
+			count[it.Status]++
 		}
 	}
 	switch {
-	case seen[Missing]+seen[Partial] == 0 && seen[Present] > 0:
+	case count[Missing]+count[Partial] == 0 && count[Present] > 0:
 		return Present
-	case seen[Present]+seen[Partial] > 0:
+	case count[Present]+count[Partial] > 0:
 		return Partial
-	case seen[Missing] > 0:
+	case count[Missing] > 0:
 		return Missing
 	}
 	return Unknown
 }
 
-// measured is an item that a signal of the catalogue stands for.
-type measured struct {
+// A quantity is an item that is present if servers expose the metrics of a signal.
+type quantity struct {
 	name     string
 	signal   *indicator.Signal
 	severity catalog.Severity
-	hint     string // if the signal has none; "" means dropped
+	hint     string // if the dialect has none; "" means hintDropped
 }
 
-// dropped is the hint for what every server has whose other metrics are seen.
-const dropped = "the server exposes it from the start: look for what drops it, such as metric_relabel_configs"
+// hintDropped is for a metric that a server always exposes.
+const hintDropped = "the server exposes it from the start: look for what drops it, such as metric_relabel_configs"
 
-// measuredAreas are the areas that are read from the engines' own metrics.
-var measuredAreas = []struct {
+// engineAreas are the areas that engines' own metrics answer.
+var engineAreas = []struct {
 	id, title string
-	items     []measured
+	items     []quantity
 }{
-	{"user-experience", "User experience", []measured{
+	{"user-experience", "User experience", []quantity{
 		{name: "time to first token", signal: indicator.TTFTP95, severity: catalog.Page},
 		{name: "inter-token latency", signal: indicator.ITLP95, severity: catalog.Page},
 		{name: "request-level time per output token", signal: indicator.TPOTP95, severity: catalog.Info},
 		{name: "end-to-end latency", signal: indicator.E2EP95, severity: catalog.Ticket},
 	}},
-	{"offered-load", "Offered load", []measured{
+	{"offered-load", "Offered load", []quantity{
 		{
 			name: "HTTP requests by status", signal: indicator.HTTPRate, severity: catalog.Ticket,
-			hint: "it appears with the first request; where it does not, scrape the API server itself (vLLM 0.8.3 and later)",
+			hint: "it appears with the first request; if it does not, scrape the API server itself (vLLM 0.8.3 and later)",
 		},
 	}},
-	{"scheduler-pressure", "Scheduler pressure", []measured{
+	{"scheduler-pressure", "Scheduler pressure", []quantity{
 		{name: "queue time", signal: indicator.QueueTimeMean, severity: catalog.Ticket},
 		{name: "waiting requests", signal: indicator.Waiting, severity: catalog.Ticket},
 		{name: "running requests", signal: indicator.Running, severity: catalog.Ticket},
 		{name: "waiting requests by reason", signal: indicator.Deferred, severity: catalog.Info},
 	}},
-	{"memory-pressure", "Memory pressure", []measured{
+	{"memory-pressure", "Memory pressure", []quantity{
 		{name: "KV-cache usage", signal: indicator.KVUsage, severity: catalog.Ticket},
 		{name: "preemptions", signal: indicator.PreemptionRate, severity: catalog.Ticket},
 		{
@@ -115,11 +116,11 @@ var measuredAreas = []struct {
 			hint: "start the server with --enable-prefix-caching, where it is not the default",
 		},
 	}},
-	{"useful-work", "Useful work", []measured{
+	{"useful-work", "Useful work", []quantity{
 		{name: "prompt tokens per second", signal: indicator.PromptTokenRate, severity: catalog.Ticket},
 		{name: "generated tokens per second", signal: indicator.GenerationTokenRate, severity: catalog.Ticket},
 	}},
-	{"workload-shape", "Workload shape", []measured{
+	{"workload-shape", "Workload shape", []quantity{
 		{name: "prompt lengths", signal: indicator.PromptTokensP99, severity: catalog.Ticket},
 		{name: "output lengths", signal: indicator.OutputTokens, severity: catalog.Ticket},
 		{name: "requested limits", signal: indicator.MaxTokens, severity: catalog.Info},
@@ -127,33 +128,33 @@ var measuredAreas = []struct {
 	}},
 }
 
-// A checklist looks at a deployment for what should be measured.
+// A checklist compares a deployment's surface with what should be measured.
 type checklist struct{ *checks.Surface }
 
 // Checklist compares a deployment with the eight areas of a guide to monitoring vLLM: which items are present, which
-// are missing, and how to enable them. rules are the alerts at hand; if known is set they are complete, and areas
-// without an alert are missing.
-func Checklist(surface *checks.Surface, docs []*files.Document, known bool) []Area {
+// are missing, and how to enable them. Without rules the items on alerts are unknown, unless the absence of rules is
+// itself known (rulesComplete).
+func Checklist(surface *checks.Surface, docs []*files.Document, rulesComplete bool) []Area {
 	s := checklist{surface}
 	var areas []Area
-	for _, m := range measuredAreas {
-		a := Area{ID: m.id, Title: m.title}
-		for _, it := range m.items {
-			a.Items = append(a.Items, s.measure(it, s.Engines()))
+	for _, e := range engineAreas {
+		a := Area{ID: e.id, Title: e.title}
+		for _, q := range e.items {
+			a.Items = append(a.Items, s.measure(q, s.Engines()))
 		}
-		if m.id == "offered-load" {
-			a.Items = append(a.Items, s.gateway())
+		if e.id == "offered-load" {
+			a.Items = append(a.Items, s.gatewayItem())
 		}
 		areas = append(areas, a)
 	}
-	practice := operations(docs, known)
-	practice.Items = append(practice.Items, s.exposure()...)
-	return append(areas, s.infrastructure(), practice)
+	operations := operationsArea(docs, rulesComplete)
+	operations.Items = append(operations.Items, s.exposureItems()...)
+	return append(areas, s.infrastructureArea(), operations)
 }
 
-// exposures are the items of what should not be seen.
+// exposures are the items on information that must not be readable.
 var exposures = []struct {
-	of         checks.Exposure
+	kind       checks.Exposure
 	name, hint string
 	severity   catalog.Severity
 }{
@@ -164,38 +165,37 @@ var exposures = []struct {
 		"drop the label by metric_relabel_configs (action: labeldrop); count users in logs", catalog.Ticket},
 	{checks.Prompts, "labels without prompts", "drop the label by metric_relabel_configs (action: labeldrop)",
 		catalog.Page},
-	{checks.CommandLines, "command lines without secrets",
-		"give it in the environment, such as VLLM_API_KEY and HF_TOKEN, or in a file: every user of the machine can list arguments", catalog.Ticket},
-	{checks.OpenPages, "metrics behind a password",
-		"an API key does not cover /metrics: let the scraper alone reach it, by a network policy or a proxy with a password", catalog.Info},
+	{checks.CommandLines, "command lines without secrets", "give it in the environment, such as VLLM_API_KEY and " +
+		"HF_TOKEN, or in a file: every user of the machine can list arguments", catalog.Ticket},
+	{checks.OpenPages, "metrics behind a password", "an API key does not cover /metrics: let the scraper alone reach it, " +
+		"by a network policy or a proxy with a password", catalog.Info},
 }
 
-// exposure lists what is visible and should not be. Invisible things have no item.
-func (s checklist) exposure() (items []Item) {
+// exposureItems returns an item for each kind of exposure that was seen. Absent ones have no item.
+func (s checklist) exposureItems() (items []Item) {
 	for _, e := range exposures {
-		if seen := s.Exposed[e.of]; len(seen) > 0 {
-			detail := strings.Join(seen[:min(3, len(seen))], ", ")
-			if more := len(seen) - 3; more > 0 {
+		if places := s.Exposed[e.kind]; len(places) > 0 {
+			detail := "exposed: " + strings.Join(places[:min(3, len(places))], ", ")
+			if more := len(places) - 3; more > 0 {
 				detail += fmt.Sprintf(" and %d more", more)
 			}
-			items = append(items, Item{Name: e.name, Severity: e.severity, Status: Missing, Detail: "exposed: " +
-				detail, Hint: e.hint})
+			items = append(items, Item{Name: e.name, Severity: e.severity, Status: Missing, Detail: detail, Hint: e.hint})
 		}
 	}
 	return items
 }
 
-// measure looks for a quantity on the servers of some dialects.
-func (s checklist) measure(m measured, engines []dialect.Dialect) Item {
-	it := Item{Name: m.name, Severity: m.severity}
-	if len(engines) == 0 {
+// measure returns the item of a quantity on the servers of some dialects.
+func (s checklist) measure(q quantity, servers []dialect.Dialect) Item {
+	it := Item{Name: q.name, Severity: q.severity}
+	if len(servers) == 0 {
 		it.Detail = "no inference server was seen"
 		return it
 	}
-	var without []string
-	for _, d := range engines {
-		names := indicator.Reads(d.Expr(m.signal))
-		missing := d.Missing(m.signal)
+	var absent []string
+	for _, d := range servers {
+		names := indicator.Reads(d.Expr(q.signal))
+		missing := d.Missing(q.signal)
 		if len(missing) == 0 {
 			for i, n := range names {
 				names[i] = d.Metric(n)
@@ -205,25 +205,25 @@ func (s checklist) measure(m measured, engines []dialect.Dialect) Item {
 			}
 			continue
 		}
-		without = append(without, missing...)
-		it.Hint = hintFor(missing[0], d, cmp.Or(m.hint, dropped))
+		absent = append(absent, missing...)
+		it.Hint = hintFor(missing[0], d, cmp.Or(q.hint, hintDropped))
 	}
-	without = slices.Compact(slices.Sorted(slices.Values(without)))
+	absent = slices.Compact(slices.Sorted(slices.Values(absent)))
 	switch {
-	case len(without) == 0:
+	case len(absent) == 0:
 		it.Status = Present
 	case it.Detail != "":
-		it.Status, it.Detail = Partial, "some servers do not expose "+strings.Join(without, ", ")
-	case m.signal == indicator.HTTPRate && s.Exposes("http_request_duration_highr_seconds_count"):
-		// the same instrumentation shows it
+		it.Status, it.Detail = Partial, "some servers do not expose "+strings.Join(absent, ", ")
+	case q.signal == indicator.HTTPRate && s.Exposes("http_request_duration_highr_seconds_count"):
+		// The same middleware exposes both, this one from the start.
 		it.Detail, it.Hint = "http_requests_total appears with the first request, and there was none", ""
 	default:
-		it.Status, it.Detail = Missing, "not exposed: "+strings.Join(without, ", ")
+		it.Status, it.Detail = Missing, "not exposed: "+strings.Join(absent, ", ")
 	}
 	return it
 }
 
-// hintFor says how to get a metric that one dialect lacks.
+// hintFor says how to get a metric that a dialect lacks; otherwise is the hint if nothing is known about it.
 func hintFor(name string, d dialect.Dialect, otherwise string) string {
 	n, ok := dialect.Known(name)
 	release, _, _ := strings.Cut(d.Version, " ")
@@ -240,7 +240,7 @@ func hintFor(name string, d dialect.Dialect, otherwise string) string {
 	return otherwise
 }
 
-// gateways are request counters of what may stand before the servers.
+// gateways are request counters of gateways, proxies and routers.
 var gateways = []string{
 	"sixty_gateway_requests_total", "nginx_ingress_controller_requests", "envoy_http_downstream_rq_total",
 	"envoy_cluster_upstream_rq_total", "istio_requests_total",
@@ -250,19 +250,19 @@ var gateways = []string{
 	"vllm:num_incoming_requests_total", "caddy_http_requests_total", "gateway_requests_total",
 }
 
-// Wanted lists names beside the engines' that the checklist looks for in a
-// Prometheus server.
+// hosts are metrics of node_exporter.
+var hosts = []string{"node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_network_receive_bytes_total"}
+
+// Wanted lists the metrics beside the engines' that the checklist looks for in a Prometheus server.
 func Wanted() []string {
 	return slices.Concat(gateways, hosts, []string{"container_memory_working_set_bytes", "http_requests_total",
 		"ALERTS", "probe_success", "http_request_duration_highr_seconds_count"})
 }
 
-var hosts = []string{"node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_network_receive_bytes_total"}
+// hintPrometheus is for what only a Prometheus server knows.
+const hintPrometheus = "audit the Prometheus server, with --prometheus"
 
-// askPrometheus is the hint for what only a Prometheus server knows.
-const askPrometheus = "audit the Prometheus server, with --prometheus"
-
-// lookFor looks for an item that any series of some names stands for, whoever exposes it.
+// lookFor completes an item that is present if any program exposes one of some metrics.
 func (s checklist) lookFor(it Item, names ...string) Item {
 	i := slices.IndexFunc(names, s.Exposes)
 	switch {
@@ -271,29 +271,29 @@ func (s checklist) lookFor(it Item, names ...string) Item {
 	case s.Whole:
 		it.Status, it.Detail = Missing, "none of "+strings.Join(names[:min(3, len(names))], ", ")+" and the like"
 	default:
-		it.Detail, it.Hint = "cannot be seen on an inference server's own page", askPrometheus
+		it.Detail, it.Hint = "cannot be seen on an inference server's own page", hintPrometheus
 	}
 	return it
 }
 
-func (s checklist) gateway() Item {
+func (s checklist) gatewayItem() Item {
 	return s.lookFor(Item{
 		Name: "gateway (timeouts, disconnects)", Severity: catalog.Ticket,
-		Hint: "scrape the gateway; the server does not count requests that time out or are abandoned (vllm-project/vllm#31503)",
+		Hint: "scrape the gateway; the server does not count requests that time out or are abandoned " +
+			"(vllm-project/vllm#31503)",
 	}, gateways...)
 }
 
-// usualScrape is the interval above which an incident of a minute is seen in
-// fewer than four samples.
-const usualScrape = 15 * time.Second
+// maxInterval is the longest scrape interval that gives an incident of a minute four samples.
+const maxInterval = 15 * time.Second
 
-// exporter is the hint for what a GPU exporter shows from the start.
-const exporter = "run dcgm-exporter on the GPU hosts and scrape it (port 9400)"
+// hintExporter is for what a GPU exporter exposes by default.
+const hintExporter = "run dcgm-exporter on the GPU hosts and scrape it (port 9400)"
 
-// ofGPUs are items that a GPU exporter's metrics stand for.
-var ofGPUs = []measured{
-	{name: "GPU utilization", signal: indicator.GPUUtil, severity: catalog.Ticket, hint: exporter},
-	{name: "GPU temperature and power", signal: indicator.GPUTemp, severity: catalog.Info, hint: exporter},
+// gpuItems are the items that a GPU exporter answers.
+var gpuItems = []quantity{
+	{name: "GPU utilization", signal: indicator.GPUUtil, severity: catalog.Ticket, hint: hintExporter},
+	{name: "GPU temperature and power", signal: indicator.GPUTemp, severity: catalog.Info, hint: hintExporter},
 	{
 		name: "GPU clocks and throttling", signal: indicator.ThermalReason, severity: catalog.Ticket,
 		hint: "add DCGM_FI_DEV_CLOCKS_EVENT_REASONS to the exporter's counters file",
@@ -308,18 +308,18 @@ var ofGPUs = []measured{
 	},
 }
 
-func (s checklist) infrastructure() Area {
+func (s checklist) infrastructureArea() Area {
 	a := Area{ID: "infrastructure", Title: "Infrastructure"}
 	i := slices.IndexFunc(s.Dialects, func(d dialect.Dialect) bool { return dialect.ShowsGPUs(d.Engine) })
 	switch {
 	case i >= 0:
-		for _, m := range ofGPUs {
-			if s.Dialects[i].Lacks[m.signal.Name] == "" { // else its user could not switch it on
-				a.Items = append(a.Items, s.measure(m, s.Dialects[i:i+1]))
+		for _, q := range gpuItems {
+			if s.Dialects[i].Lacks[q.signal.Name] == "" { // the exporter can expose it
+				a.Items = append(a.Items, s.measure(q, s.Dialects[i:i+1]))
 			}
 		}
 	case s.Whole:
-		a.Items = append(a.Items, Item{"GPUs", Missing, catalog.Ticket, "no GPU exporter", exporter})
+		a.Items = append(a.Items, Item{"GPUs", Missing, catalog.Ticket, "no GPU exporter", hintExporter})
 	default:
 		a.Items = append(a.Items, Item{"GPUs", Unknown, catalog.Ticket, "no GPU exporter among the servers",
 			"name it too: sixty audit VLLM:8000 GPU-HOST:9400"})
@@ -330,19 +330,18 @@ func (s checklist) infrastructure() Area {
 		Name: "memory of the processes", Severity: catalog.Info,
 		Hint: "scrape the kubelet's cAdvisor: with several API servers vLLM exposes no process metrics",
 	}, "container_memory_working_set_bytes")
-	a.Items = append(a.Items, host, memory, s.pace())
+	a.Items = append(a.Items, host, memory, s.intervalItem())
 	return a
 }
 
-func (s checklist) pace() Item {
+func (s checklist) intervalItem() Item {
 	it := Item{Name: "scrape interval", Severity: catalog.Info}
 	switch {
 	case !s.Whole:
-		it.Detail, it.Hint = "known to the Prometheus server", askPrometheus
-	case s.Interval > usualScrape:
-		it.Status, it.Severity = Partial, catalog.Ticket
-		it.Detail, it.Hint = fmt.Sprintf("every %s: an incident of a minute is hardly seen", render.Span(s.Interval)),
-			"scrape the servers every 5 to 15 s"
+		it.Detail, it.Hint = "known to the Prometheus server", hintPrometheus
+	case s.Interval > maxInterval:
+		it.Status, it.Severity, it.Hint = Partial, catalog.Ticket, "scrape the servers every 5 to 15 s"
+		it.Detail = fmt.Sprintf("every %s: an incident of a minute is hardly seen", render.Span(s.Interval))
 	case s.Interval == 0:
 		it.Detail = "too little history to tell"
 	default:
@@ -351,11 +350,11 @@ func (s checklist) pace() Item {
 	return it
 }
 
-// covering are the families whose alerts cover an area.
-var covering = []struct {
+// coverage lists, for each area, the families one of which an alert must read.
+var coverage = []struct {
 	title    string
 	severity catalog.Severity
-	names    []string
+	families []string
 }{
 	{"user experience", catalog.Ticket, []string{"time_to_first_token_seconds", "inter_token_latency_seconds",
 		"time_per_output_token_seconds", "request_time_per_output_token_seconds", "e2e_request_latency_seconds"}},
@@ -367,63 +366,64 @@ var covering = []struct {
 	{"a server that is down", catalog.Ticket, []string{"up"}},
 }
 
-// operations is what the rules at hand say of the practice.
-func operations(docs []*files.Document, known bool) Area {
+// operationsArea returns the items on alerts. Without alerts it is unknown, unless the files are all rules that there are.
+func operationsArea(docs []*files.Document, rulesComplete bool) Area {
 	a := Area{ID: "operations", Title: "Operations"}
-	alerts, records := alertsIn(docs)
-	if len(alerts) == 0 && !known {
+	alerts, records := queriesIn(docs)
+	if len(alerts) == 0 && !rulesComplete {
 		a.Items = append(a.Items, Item{Name: "alerts", Detail: "no rules were given",
 			Hint: "give them with --rules, or audit the Prometheus server, with --prometheus"})
 		return a
 	}
 	const generate = "sixty generate rules writes them from the catalogue"
-	for _, c := range covering {
+	for _, c := range coverage {
 		it := Item{Name: "alert on " + c.title, Severity: c.severity, Status: Missing, Detail: "no alert reads it",
 			Hint: generate}
 		for _, q := range alerts {
-			if readsAny(q, records, c.names, 0) {
+			if readsAny(q, records, c.families, 0) {
 				it.Status, it.Detail, it.Hint = Present, q.Name, ""
 				break
 			}
 		}
 		a.Items = append(a.Items, it)
 	}
-	burn := Item{Name: "SLO with burn-rate alerts", Severity: catalog.Info, Status: Missing,
+	burnRate := Item{Name: "SLO with burn-rate alerts", Severity: catalog.Info, Status: Missing,
 		Detail: "no alert compares two windows", Hint: generate + ", with --slo"}
 	linked := 0
 	for _, q := range alerts {
 		if isBurnRate(q.Expr) {
-			burn.Status, burn.Detail, burn.Hint = Present, q.Name, ""
+			burnRate.Status, burnRate.Detail, burnRate.Hint = Present, q.Name, ""
 		}
 		if q.Runbook != "" {
 			linked++
 		}
 	}
-	books := Item{"runbooks", Partial, catalog.Info, fmt.Sprintf("%d of %d alerts link one", linked, len(alerts)),
+	runbooks := Item{"runbooks", Partial, catalog.Info, fmt.Sprintf("%d of %d alerts link one", linked, len(alerts)),
 		"annotate each with runbook_url; sixty explain prints runbooks"}
 	switch linked {
 	case 0:
-		books.Status = Missing
+		runbooks.Status = Missing
 	case len(alerts):
-		books.Status, books.Hint = Present, ""
+		runbooks.Status, runbooks.Hint = Present, ""
 	}
-	a.Items = append(a.Items, burn, books)
+	a.Items = append(a.Items, burnRate, runbooks)
 	return a
 }
 
-// Traces counts the spans that a monitor received since it started.
-func Traces(spans int64) Item {
+// TracesItem returns the item on request traces of a monitor that received a number of spans since its start.
+func TracesItem(spans int64) Item {
 	it := Item{Name: "request traces", Severity: catalog.Ticket, Status: Present,
 		Detail: fmt.Sprintf("%d spans were received", spans)}
 	if spans == 0 {
 		it.Status, it.Detail = Missing, "traces are configured (--trace-buffer), and none arrive"
-		it.Hint = "start vLLM with --otlp-traces-endpoint http://THIS-MONITOR/v1/traces and OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf: by default it speaks gRPC"
+		it.Hint = "start vLLM with --otlp-traces-endpoint http://THIS-MONITOR/v1/traces and " +
+			"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf: by default it speaks gRPC"
 	}
 	return it
 }
 
-// alertsIn returns the alerts about inference servers, and all recording rules.
-func alertsIn(docs []*files.Document) (alerts []*files.Query, records map[string]*files.Query) {
+// queriesIn returns the alerts of files, and their recording rules by name, without those that are not PromQL.
+func queriesIn(docs []*files.Document) (alerts []*files.Query, records map[string]*files.Query) {
 	records = map[string]*files.Query{}
 	for _, d := range docs {
 		for _, q := range d.Queries {
@@ -439,14 +439,14 @@ func alertsIn(docs []*files.Document) (alerts []*files.Query, records map[string
 	return alerts, records
 }
 
-// readsDepth bounds how far recording rules are followed.
-const readsDepth = 4
+// maxDepth bounds how far recording rules are followed, which may read each other.
+const maxDepth = 4
 
 // readsAny reports whether a query reads one of some families, perhaps through recording rules.
 func readsAny(q *files.Query, records map[string]*files.Query, families []string, depth int) bool {
 	for _, v := range checks.Selectors(q.Tree) {
 		name := checks.NameOf(v)
-		if r := records[name]; r != nil && depth < readsDepth {
+		if r := records[name]; r != nil && depth < maxDepth {
 			if readsAny(r, records, families, depth+1) {
 				return true
 			}
@@ -464,19 +464,19 @@ func readsAny(q *files.Query, records map[string]*files.Query, families []string
 	return false
 }
 
-// isBurnRate reports whether an alert looks at one quantity over two windows, as burn-rate alerts do: by ranges, or by
-// recorded ratios whose names differ in their window alone.
+// isBurnRate reports whether an alert compares one quantity over two windows, as burn-rate alerts do: by two ranges of
+// one metric, or by recorded ratios whose names differ only in their window.
 func isBurnRate(expr string) bool {
-	windows, two := map[string]string{}, false
+	windows, hasTwo := map[string]string{}, false
 	for _, m := range windowed.FindAllStringSubmatch(expr, -1) {
-		two = two || windows[m[1]] != "" && windows[m[1]] != m[2]
+		hasTwo = hasTwo || windows[m[1]] != "" && windows[m[1]] != m[2]
 		windows[m[1]] = m[2]
 	}
-	return two && conjunction.MatchString(expr)
+	return hasTwo && conjunction.MatchString(expr)
 }
 
 var (
-	// windowed matches a name with the window of its range, or at its own end.
+	// windowed matches a metric with its range, and a name that ends in a window.
 	windowed    = regexp.MustCompile(`([a-zA-Z_:]+)(?:\{[^}]*\})?\[?([0-9]+[smhdw])\b`)
 	conjunction = regexp.MustCompile(`\band\b`)
 )

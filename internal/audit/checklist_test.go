@@ -145,6 +145,12 @@ groups:
 			t.Errorf("%s: got %s, want %s", item, got, want)
 		}
 	}
+	if got := find(t, Checklist(seen(t, "vllm-v1"), nil, true), "operations", "runbooks").Status; got != Missing {
+		t.Errorf("a server without rules: runbooks are %s", got)
+	}
+}
+
+func TestIsBurnRate(t *testing.T) {
 	for expr, want := range map[string]bool{
 		"a:errors:ratio_rate5m > 0.1 and a:errors:ratio_rate1h > 0.1":          true,
 		"a:burn:5m > 0.1 and a:burn:1h > 0.1":                                  true,
@@ -157,9 +163,6 @@ groups:
 		if got := isBurnRate(expr); got != want {
 			t.Errorf("%s: burn rate: %v", expr, got)
 		}
-	}
-	if got := find(t, Checklist(seen(t, "vllm-v1"), nil, true), "operations", "runbooks").Status; got != Missing {
-		t.Errorf("a server without rules: runbooks are %s", got)
 	}
 }
 
@@ -207,12 +210,11 @@ func TestReportFitsTheTerminalAndKeepsItsSchema(t *testing.T) {
 	}
 }
 
-// TestAnIdleServerIsToldTheNamesOfItsRelease looks at a V0 before its first request, which shows none of its histograms.
 func TestTracesThatDoNotArrive(t *testing.T) {
-	if it := Traces(0); it.Status != Missing || !strings.Contains(it.Hint, "--otlp-traces-endpoint") {
+	if it := TracesItem(0); it.Status != Missing || !strings.Contains(it.Hint, "--otlp-traces-endpoint") {
 		t.Errorf("no span: %+v", it)
 	}
-	if it := Traces(7); it.Status != Present {
+	if it := TracesItem(7); it.Status != Present {
 		t.Errorf("seven spans: %+v", it)
 	}
 }

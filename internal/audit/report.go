@@ -1,7 +1,12 @@
-// Package audit reports what a deployment's monitoring lacks and what in it is broken: a checklist of what should be
-// measured, and what the linter (package checks) found in rules, dashboards and autoscalers (package files).
+// Package audit reports what a deployment's monitoring lacks and what in it is broken.
 //
-// The package is pure. Package surface asks the servers and reads the files.
+// A Report has two halves. The checklist (checklist.go) compares a deployment with what should be measured, area by
+// area; it needs servers that were read. The findings are the faults in rules, dashboards and autoscalers; they need
+// files, and servers only to be sure. A report is written as text or JSON (report.go), and its worst severity decides on
+// the exit code.
+//
+// Four packages work in this order: package surface reads the servers and the files, package files takes the queries out
+// of the files, package checks lints them, and this package puts the result together. It is pure.
 package audit
 
 import (
@@ -23,31 +28,27 @@ const Schema = "sixty.audit/v2"
 // A Report is the outcome of an audit.
 type Report struct {
 	Surface *checks.Surface
-	Areas   []Area // empty where no server was looked at
+	Areas   []Area // empty if no server was read
 	Files   []string
 
-	// Expressions is how many were judged: none found in many is another
-	// message than none in none.
-	Expressions int
-	Unjudged    int // are not PromQL
-
-	Findings []checks.Problem
-	Errors   []error // files that could not be read
-	Repaired int     // how many names were written anew
+	Expressions int // in the files
+	Unjudged    int // of them, not PromQL
+	Findings    []checks.Finding
+	Errors      []error // of files that could not be read
+	Repaired    int     // findings that --fix repaired; they are not in Findings
 }
 
-// Worst returns the highest severity of the findings; ok is false without findings.
+// Worst returns the highest severity of findings and lacking items; ok is false if there are none.
 func (r *Report) Worst() (worst catalog.Severity, ok bool) {
-	worst, ok = r.Linted()
-	for _, it := range itemsToTell(r.Areas, false) {
+	worst, ok = r.WorstFinding()
+	for _, it := range itemsToShow(r.Areas, false) {
 		worst, ok = max(worst, it.Severity), true
 	}
 	return worst, ok
 }
 
-// Linted returns the highest severity of what the linter found in rules and dashboards,
-// doubts aside; ok is false where it found nothing.
-func (r *Report) Linted() (worst catalog.Severity, ok bool) {
+// WorstFinding returns the highest severity of the findings, without doubts; ok is false if there are none.
+func (r *Report) WorstFinding() (worst catalog.Severity, ok bool) {
 	for _, f := range r.Findings {
 		if !f.Doubt {
 			worst, ok = max(worst, f.Severity), true
@@ -78,20 +79,20 @@ func (r *Report) JSON(w io.Writer) error {
 			return render.Object{"id", a.ID, "title", a.Title, "status", a.Status(), "items",
 				append([]Item{}, a.Items...)}
 		}),
-		"findings", append([]checks.Problem{}, r.Findings...), "files", append([]string{}, r.Files...),
+		"findings", append([]checks.Finding{}, r.Findings...), "files", append([]string{}, r.Files...),
 		"expressions", r.Expressions, "errors", errors,
 	})
 }
 
-// Text writes the report for a terminal: the answer, the checklist, then the faults of each file, the worst first. In
-// short it is a screen; full shows every item of the checklist and every place.
+// Text writes the report for a terminal: the answer, the checklist, then the findings of each file, the worst first. It
+// fits a screen; full shows every item of the checklist and every place.
 func (r *Report) Text(w io.Writer, o render.Options, full bool) error {
 	if len(r.Files)+len(r.Areas) == 0 {
 		return nil // no file could be read
 	}
 	d := render.NewDocument("Audit")
 	d.Answer(render.Bold, "", r.headline())
-	against := "Against " + r.comparedWith() + "."
+	against := "Against " + r.reference() + "."
 	if len(r.Files) > 0 {
 		against += " What PromQL alone proves is left to pint: pint lint FILE."
 	}
@@ -108,8 +109,8 @@ func (r *Report) Text(w io.Writer, o render.Options, full bool) error {
 	return d.Text(w, o, full)
 }
 
-// comparedWith says what the files were held against.
-func (r *Report) comparedWith() string {
+// reference says what the files were compared with.
+func (r *Report) reference() string {
 	s, text, between := r.Surface, r.Surface.Source, ": "
 	for _, d := range s.Dialects {
 		if s.Live { // otherwise Source names them
@@ -122,25 +123,25 @@ func (r *Report) comparedWith() string {
 	return text
 }
 
-// headline is the answer in a sentence: how much is measured, and how many faults there are.
+// headline says in a sentence how much is measured, and how many findings there are.
 func (r *Report) headline() string {
 	var text string
-	say := func(n int, format string, args ...any) {
+	sayIf := func(n int, format string, args ...any) {
 		if n > 0 {
 			text += fmt.Sprintf(format, args...)
 		}
 	}
 	if n := len(r.Areas); n > 0 {
-		of := map[Status]int{}
+		count := map[Status]int{}
 		for i := range r.Areas {
-			of[r.Areas[i].Status()]++
+			count[r.Areas[i].Status()]++
 		}
-		say(n, "%d of %d areas are measured", of[Present], n)
-		say(of[Unknown], ", %d could not be seen", of[Unknown])
-		if lacks := itemsToTell(r.Areas, false); len(lacks) > 0 {
-			say(1, "; %s to enable, the worst %s", render.Plural(len(lacks), "thing"), lacks[0].Severity)
+		text = fmt.Sprintf("%d of %d areas are measured", count[Present], n)
+		sayIf(count[Unknown], ", %d could not be seen", count[Unknown])
+		if lacking := itemsToShow(r.Areas, false); len(lacking) > 0 {
+			text += fmt.Sprintf("; %s to enable, the worst %s", render.Plural(len(lacking), "thing"), lacking[0].Severity)
 		}
-		say(n, ". ")
+		text += ". "
 	}
 	if len(r.Files) == 0 {
 		return strings.TrimSpace(text)
@@ -152,30 +153,29 @@ func (r *Report) headline() string {
 			counts["fixable"]++
 		}
 	}
-	say(1, "%s, %s: %d page, %d ticket, %d info", render.Plural(len(r.Files), "file"),
+	text += fmt.Sprintf("%s, %s: %d page, %d ticket, %d info", render.Plural(len(r.Files), "file"),
 		render.Plural(r.Expressions, "expression"), counts["page"], counts["ticket"], counts["info"])
-	say(counts[checks.Doubtful], "; %s", render.Plural(counts[checks.Doubtful], checks.Doubtful))
-	say(r.Unjudged, "; %d not judged, which are not PromQL", r.Unjudged)
-	say(counts["fixable"], "; --fix repairs %d", counts["fixable"])
-	say(r.Repaired, "; %d repaired", r.Repaired)
+	sayIf(counts[checks.DoubtLabel], "; %s", render.Plural(counts[checks.DoubtLabel], checks.DoubtLabel))
+	sayIf(r.Unjudged, "; %d not judged, which are not PromQL", r.Unjudged)
+	sayIf(counts["fixable"], "; --fix repairs %d", counts["fixable"])
+	sayIf(r.Repaired, "; %d repaired", r.Repaired)
 	return text + "."
 }
 
-// Ranks of the parts of a short text. If the screen is too small, positions of faults leave first, then checklist
-// items that are present.
+// Ranks of the parts of a short text. If the screen is too small, those of the lowest rank are left out first.
 const (
-	rankPlace = iota + 1
-	rankPresent
-	rankItem
-	rankClean
-	rankLesser // faults that are no page
-	rankLacking
+	rankPlace   = iota + 1 // places of findings
+	rankPresent            // areas that are measured
+	rankItem               // items to enable
+	rankClean              // files without findings
+	rankLesser             // findings below a page
+	rankLacking            // areas that are not measured
 	rankPage
 )
 
 var areaStyles = map[Status]render.Style{Present: render.Good, Partial: render.Warning, Missing: render.Bad}
 
-// addChecklist adds a line for each area, and the items that can be enabled or, in full, all of them.
+// addChecklist adds a line for each area, then the lacking items or, in full, all items.
 func addChecklist(d *render.Document, areas []Area, full bool) {
 	d.Rank(rankLacking)
 	d.Section("Checklist", "")
@@ -184,21 +184,21 @@ func addChecklist(d *render.Document, areas []Area, full bool) {
 		for _, it := range a.Items {
 			names[it.Status] = append(names[it.Status], it.Name)
 		}
-		said := a.Status().String()
+		text := a.Status().String()
 		if lacking := append(names[Missing], names[Partial]...); len(lacking) > 0 {
-			said += "; lacks " + strings.Join(lacking, ", ")
+			text += "; lacks " + strings.Join(lacking, ", ")
 		}
 		if unseen := names[Unknown]; len(unseen) > 0 {
-			said += "; not seen: " + strings.Join(unseen, ", ")
+			text += "; not seen: " + strings.Join(unseen, ", ")
 		}
 		if d.Rank(rankLacking); a.Status() == Present {
 			d.Rank(rankPresent)
 		}
-		line := d.Item(a.Title, said)
+		line := d.Item(a.Title, text)
 		line.Style, line.Most = areaStyles[a.Status()], 1
 	}
 	d.Rank(rankItem)
-	for i, it := range itemsToTell(areas, full) {
+	for i, it := range itemsToShow(areas, full) {
 		if i == 0 {
 			d.Section(map[bool]string{false: "To enable", true: "Items"}[full], "")
 		}
@@ -214,8 +214,8 @@ func addChecklist(d *render.Document, areas []Area, full bool) {
 	}
 }
 
-// itemsToTell returns the items that can be enabled, the worst first; in full, all items in their order.
-func itemsToTell(areas []Area, all bool) (out []Item) {
+// itemsToShow returns the lacking items, the worst first, or all items in their order.
+func itemsToShow(areas []Area, all bool) (out []Item) {
 	for _, a := range areas {
 		out = append(out, a.Items...)
 	}
@@ -226,7 +226,7 @@ func itemsToTell(areas []Area, all bool) (out []Item) {
 	return out
 }
 
-// addFile adds the faults of a file: what is wrong and what to do, once for all places with the same fault.
+// addFile adds the findings in a file. Those that differ only in their place are one item.
 func (r *Report) addFile(d *render.Document, name string, full bool) {
 	d.Rank(rankClean)
 	groups := groupFindings(r.Findings, name)
@@ -261,28 +261,28 @@ func (r *Report) addFile(d *render.Document, name string, full bool) {
 				place = fmt.Sprintf("line %d, %s", f.Line, f.Where)
 			}
 			if !full {
-				fragment = render.Clip(fragment, clipped)
+				fragment = render.Clip(fragment, clippedWidth)
 			}
 			d.Item("", place+": "+fragment)
 		}
 	}
 }
 
-// styles are those of findings; Bold for the others.
+// styles maps labels of findings to styles.
 var styles = map[string]render.Style{catalog.Page.String(): render.Bad, catalog.Ticket.String(): render.Warning}
 
-// clipped is how much of an expression a short text shows.
-const clipped = 80
+// clippedWidth is how many columns of an expression a short text shows.
+const clippedWidth = 80
 
-// groupFindings gathers the findings in a file of which the same is true, the most severe first and doubts last.
-func groupFindings(all []checks.Problem, file string) (out [][]checks.Problem) {
+// groupFindings groups the findings in a file that differ only in their place, the most severe first and doubts last.
+func groupFindings(all []checks.Finding, file string) (out [][]checks.Finding) {
 	for _, label := range []string{catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String(),
-		checks.Doubtful} {
+		checks.DoubtLabel} {
 		for _, f := range all {
 			if f.File != file || f.Label() != label {
 				continue
 			}
-			i := slices.IndexFunc(out, func(g []checks.Problem) bool {
+			i := slices.IndexFunc(out, func(g []checks.Finding) bool {
 				return g[0].Check == f.Check && g[0].Why == f.Why && g[0].Fix == f.Fix && g[0].Label() == label
 			})
 			if i < 0 {

@@ -80,7 +80,7 @@ func (f *auditFlags) check(args []string) error {
 
 func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
-	if err := f.check(f.files.Sort(args)); err != nil {
+	if err := f.check(f.files.AddArguments(args)); err != nil {
 		return err
 	}
 	least, err := catalog.ParseSeverity(f.failOn)
@@ -95,18 +95,18 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 	var d *surface.Deployment
 	switch {
 	case f.source.SourceCount() > 0:
-		d, err = surface.Of(ctx, f.source.Spec, f.source.At)
+		d, err = surface.Read(ctx, f.source.Spec, f.source.At)
 		command.Notes(stderr, d.Notes)
 	case f.release != "":
-		if d, err = surface.OfRelease("vllm-" + strings.TrimPrefix(f.release, "v")); err != nil {
+		if d, err = surface.ForDialects("vllm-" + strings.TrimPrefix(f.release, "v")); err != nil {
 			err = fmt.Errorf("--%s: %w", asked.FlagRelease, err)
 		}
 	case f.dialect != "":
-		if d, err = surface.OfRelease(f.dialect); err != nil {
+		if d, err = surface.ForDialects(f.dialect); err != nil {
 			err = fmt.Errorf("--dialect: %w", err)
 		}
 	default:
-		d, err = surface.OfRelease()
+		d, err = surface.ForDialects()
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -131,7 +131,7 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	worst, found := r.Worst()
 	if f.files.Any() { // the linter's findings decide; without files, the checklist
-		worst, found = r.Linted()
+		worst, found = r.WorstFinding()
 	}
 	switch {
 	case len(r.Errors) > 0:

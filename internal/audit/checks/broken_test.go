@@ -48,7 +48,7 @@ func read(all []File) (docs []*files.Document, errs []error) {
 	return docs, errs
 }
 
-func lint(all []File, s *Surface, ignore ...string) ([]Problem, []error) {
+func lint(all []File, s *Surface, ignore ...string) ([]Finding, []error) {
 	docs, errs := read(all)
 	return Lint(docs, s, ignore...), errs
 }
@@ -69,7 +69,7 @@ func newest(t *testing.T) *Surface {
 	return s
 }
 
-func places(all []Problem) []string {
+func places(all []Finding) []string {
 	var out []string
 	for _, f := range all {
 		out = append(out, fmt.Sprintf("%d %s", f.Line, f.Check))

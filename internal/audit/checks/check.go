@@ -1,12 +1,19 @@
-// Package checks lints the expressions of rules, dashboards and autoscalers. It compares each expression with what
-// inference servers really expose (a Surface): names and labels by release, buckets, types, and ranges of values.
-// Checks of PromQL alone are left to pint (https://cloudflare.github.io/pint/), which queries the Prometheus server
-// as well.
+// Package checks lints the PromQL of rules, dashboards and autoscalers: it compares each expression with what inference
+// servers expose.
 //
-// A check is a value in a file of its subject. Every expression is walked once; the walk hands each
-// node to every check.
+// The input is files.Documents, whose queries are parsed, and a Surface: names, labels, bucket edges and dialects of
+// the servers, read from them by package surface or derived from a dialect by SurfaceOf. The output is Findings, each
+// with its place, its reason and its fix. Fix writes those fixes into a file that only rename a metric.
 //
-// The package is pure: files and a Surface in, findings and files out.
+// A Check is a value in the file of its subject: names (name.go), labels (label.go), counters and gauges (counter.go),
+// histograms (histogram.go), ranges of values (value.go), and decisions of alerts and autoscalers (condition.go,
+// event.go, scaler.go). Lint walks each expression once and hands every node to every check. promql.go takes
+// expressions apart for all checks; types and units of metrics come from the catalogue of engines.
+//
+// A fault that depends on what the files do not tell is a doubt: a scrape configuration may add a label, another
+// program may expose a name. A doubt never fails an audit.
+//
+// The package is pure. Faults that PromQL alone shows are left to pint (https://cloudflare.github.io/pint/).
 package checks
 
 import (
@@ -21,8 +28,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
-// Severities: page for rules and panels that do not work at all, ticket for those that show something other than they
-// say, info for fragile ones.
+// Severities: page for rules and panels that do not work at all, ticket for those whose values are not what they seem,
+// info for fragile ones.
 const (
 	page   = catalog.Page
 	ticket = catalog.Ticket
@@ -36,11 +43,11 @@ type Check struct {
 	Title    string // one line
 	Doc      string // why that is a fault, and what to do
 
-	// look looks at one node of a query; see on and onQuery. It is nil where another check's finds both.
+	// look judges one node of a query; see on and onQuery. It is nil if another check's look reports this one too.
 	look func(*pass, parser.Node)
 }
 
-// on makes a look at nodes of one kind.
+// on restricts a look to nodes of one type.
 func on[N parser.Node](look func(*pass, N)) func(*pass, parser.Node) {
 	return func(p *pass, n parser.Node) {
 		if n, ok := n.(N); ok {
@@ -49,7 +56,7 @@ func on[N parser.Node](look func(*pass, N)) func(*pass, parser.Node) {
 	}
 }
 
-// onQuery makes a look at a whole query.
+// onQuery restricts a look to the root, so that a whole query is judged once.
 func onQuery(look func(*pass)) func(*pass, parser.Node) {
 	return func(p *pass, _ parser.Node) {
 		if len(p.path) == 0 {
@@ -58,53 +65,49 @@ func onQuery(look func(*pass)) func(*pass, parser.Node) {
 	}
 }
 
-// A Problem is one fault at one place.
-type Problem struct {
+// A Finding is one fault at one place of a file.
+type Finding struct {
 	Check    string           `json:"check"`
 	Severity catalog.Severity `json:"severity"`
 
 	File  string `json:"file"`
 	Line  int    `json:"line,omitempty"` // line of the fragment, from 1; 0 if the file has no lines
-	Where string `json:"where"`          // the alert, the panel
+	Where string `json:"where"`          // the alert or the panel, for people
 
-	Fragment string `json:"fragment"` // the part of the expression that is meant
+	Fragment string `json:"fragment"` // the faulty part of the expression
 	Why      string `json:"why"`
 	Fix      string `json:"fix"` // replacement, or advice
 
-	// Fixable says that Fix can repair it.
-	Fixable bool `json:"fixable"`
+	Fixable bool `json:"fixable"`         // the function Fix can repair it
+	Doubt   bool `json:"doubt,omitempty"` // the files alone do not prove it; Severity is then info
 
-	// Doubt says that the files do not tell whether it is one: a deployment may add
-	// a label, another program may have the name. It is never an error.
-	Doubt bool `json:"doubt,omitempty"`
-
-	start  int // of the fragment in the expression
-	rename *files.Rename
+	start  int           // offset of Fragment in the expression, in bytes
+	rename *files.Rename // the repair if Fixable
 }
 
-// Doubtful is the word for findings of which the files do not tell whether they are any.
-const Doubtful = "doubt"
+// DoubtLabel is the label of doubts.
+const DoubtLabel = "doubt"
 
-// Label is what a finding is to people: its severity, or a doubt.
-func (f *Problem) Label() string {
+// Label returns a finding's severity for people, or DoubtLabel.
+func (f *Finding) Label() string {
 	if f.Doubt {
-		return Doubtful
+		return DoubtLabel
 	}
 	return f.Severity.String()
 }
 
-// A pass is one check's look at one node of a query.
+// A pass is the walk of all checks over one query.
 type pass struct {
 	*files.Query
-	surface *Surface
-	records map[string]*files.Query // recording rules of all files by name, nil where several rules have one
-	path    []parser.Node           // that leads to the node
-	check   *Check
-	found   []Problem
+	surface  *Surface
+	records  map[string]*files.Query // recording rules of all files by name; nil for a name with several rules
+	path     []parser.Node           // from the root to the parent of the present node
+	check    *Check                  // that looks at the present node
+	findings []Finding
 }
 
-// recorded reports whether a rule of the files records a name.
-func (p *pass) recorded(name string) bool {
+// isRecorded reports whether a rule of the files records a name.
+func (p *pass) isRecorded(name string) bool {
 	_, ok := p.records[name]
 	return ok
 }
@@ -114,26 +117,26 @@ func (p *pass) whole() posrange.PositionRange {
 	return posrange.PositionRange{End: posrange.Pos(len(p.Expr))}
 }
 
-// report adds a finding about a range of the expression, and what to write instead.
-func (p *pass) report(at posrange.PositionRange, why, fix string) *Problem {
+// report adds a finding of the present check about a range of the expression.
+func (p *pass) report(at posrange.PositionRange, why, fix string) *Finding {
 	start, end := int(at.Start), int(at.End)
 	if start < 0 || end > len(p.Expr) || start >= end {
 		start, end = 0, len(p.Expr)
 	}
-	p.found = append(p.found, Problem{
+	p.findings = append(p.findings, Finding{
 		Check: p.check.ID, Severity: p.check.Severity, File: p.Doc.Name, Line: p.Line(start),
 		Where: p.Where, Fragment: p.Expr[start:end], Why: why, Fix: fix, start: start,
 	})
-	return &p.found[len(p.found)-1]
+	return &p.findings[len(p.findings)-1]
 }
 
-// addDoubt adds a finding that is one only where the files do not tell, and says what it hangs on.
-func (p *pass) addDoubt(at posrange.PositionRange, why, but, fix string) {
-	f := p.report(at, why+"; "+but, fix)
+// reportDoubt adds a doubt. unless says what would make the expression right.
+func (p *pass) reportDoubt(at posrange.PositionRange, why, unless, fix string) {
+	f := p.report(at, why+"; "+unless, fix)
 	f.Severity, f.Doubt = info, true
 }
 
-// reportRename adds a finding about a name that has one successor, which Fix can write.
+// reportRename adds a finding about a metric with one successor. It is fixable if the file has the old name literally.
 func (p *pass) reportRename(v *parser.VectorSelector, why, to string) {
 	f := p.report(v.PositionRange(), why, "write "+to)
 	f.Severity = page
@@ -142,9 +145,9 @@ func (p *pass) reportRename(v *parser.VectorSelector, why, to string) {
 	}
 }
 
-// Lint judges files that belong together against a surface, without the checks that are
-// to be ignored.
-func Lint(docs []*files.Document, s *Surface, ignore ...string) (out []Problem) {
+// Lint judges files that belong together: the recording rules of one are known in all. Findings come in the order of
+// the files and their lines. ignore lists IDs of checks.
+func Lint(docs []*files.Document, s *Surface, ignore ...string) (all []Finding) {
 	records := map[string]*files.Query{}
 	for _, d := range docs {
 		for _, q := range d.Queries {
@@ -156,19 +159,19 @@ func Lint(docs []*files.Document, s *Surface, ignore ...string) (out []Problem) 
 		}
 	}
 	for _, d := range docs {
-		var found []Problem
+		var ofFile []Finding
 		for _, q := range d.Queries {
 			p := &pass{Query: q, surface: s, records: records}
-			found = append(found, p.lint(ignore)...)
+			ofFile = append(ofFile, p.lint(ignore)...)
 		}
-		slices.SortStableFunc(found, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
-		out = append(out, found...)
+		slices.SortStableFunc(ofFile, func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
+		all = append(all, ofFile...)
 	}
-	return out
+	return all
 }
 
-// lint walks the query once.
-func (p *pass) lint(ignore []string) []Problem {
+// lint walks the query once. It returns the findings by position, the worst first.
+func (p *pass) lint(ignore []string) []Finding {
 	if p.Tree == nil {
 		return nil
 	}
@@ -180,14 +183,13 @@ func (p *pass) lint(ignore []string) []Problem {
 		}
 		return nil
 	})
-	found := slices.DeleteFunc(p.found, func(f Problem) bool { return slices.Contains(ignore, f.Check) })
-	slices.SortStableFunc(found, func(a, b Problem) int {
+	kept := slices.DeleteFunc(p.findings, func(f Finding) bool { return slices.Contains(ignore, f.Check) })
+	slices.SortStableFunc(kept, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.Severity, a.Severity))
 	})
-	return found
+	return kept
 }
 
-// checks are everything that the linter looks for.
 var checks = []*Check{
 	&unknownMetric, &removedMetric, &notExposed, &histogramName, &unknownLabel,
 	&missingLe, &addedBuckets, &noSuchBucket, &bucketEdge, &averageOfPercentiles,
@@ -195,12 +197,12 @@ var checks = []*Check{
 	&scalingWrong,
 }
 
-// Checks lists everything that the linter looks for.
+// Checks lists all checks.
 func Checks() []*Check { return slices.Clone(checks) }
 
-// Fix writes the successors of renamed metrics into a file, and returns it with how many that were; none where it
-// cannot be told that the file would read as intended.
-func Fix(d *files.Document, findings []Problem) (fixed *files.Document, repaired int) {
+// Fix writes the successors of renamed metrics into a file. It returns the new file and how many findings that repairs;
+// the old file and 0 if the new one would not parse as intended.
+func Fix(d *files.Document, findings []Finding) (fixed *files.Document, repaired int) {
 	var all []files.Rename
 	for _, f := range findings {
 		if f.File != d.Name || f.rename == nil {

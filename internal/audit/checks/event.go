@@ -10,9 +10,10 @@ import (
 )
 
 var internalEvent = Check{
-	ID: "internal-event", Severity: info, Title: "an alert on one internal event, whether it hurts anybody or not",
-	Doc: "A full KV cache, waiting requests, preemptions or few tokens are normal at times: prefixes are kept until the blocks are needed, " +
-		"bursts queue for a moment, and an idle server generates nothing. The finding has a rule about what users feel.",
+	ID: "internal-event", Severity: info, Title: "an alert on an internal event that may affect no user",
+	Doc: "A full KV cache, waiting requests, preemptions or few tokens are normal at times: prefixes are kept until the " +
+		"blocks are needed, bursts queue for a moment, and an idle server generates nothing. The finding has a condition " +
+		"on what users feel.",
 	look: onQuery(func(p *pass) {
 		b, ok := unparen(p.Tree).(*parser.BinaryExpr)
 		if !ok || p.Role != files.Alert || calls(b, trends...) {
@@ -25,28 +26,28 @@ var internalEvent = Check{
 		}
 		name, _ := vllm.Canonical(NameOf(all[0]))
 		e, ok := events[name]
-		if !ok || c.above() == e.below || strings.HasSuffix(name, "_total") && !calls(b, rates...) ||
-			p.recorded(NameOf(all[0])) {
+		if !ok || c.isAbove() == e.below || strings.HasSuffix(name, "_total") && !calls(b, rates...) ||
+			p.isRecorded(NameOf(all[0])) {
 			return
 		}
-		fix := "alert on what users feel, with your objective: " + e.instead
+		fix := "alert on what users feel, with your objective: " + e.symptom
 		if !e.below && name != "vllm:num_requests_waiting" {
-			fix = "add what users feel, with your objective: … and on (model_name) " + e.instead
+			fix = "add what users feel, with your objective: … and on (model_name) " + e.symptom
 		}
 		p.report(b.PositionRange(), e.why, fix+"; or take the rules of sixty generate rules --only "+e.pathologies)
 	}),
 }
 
-// trends are functions that make a symptom of an event: it lasts, or grows.
+// trends are functions by which an alert asks whether an event lasts or grows. Such an alert is left alone.
 var trends = []string{"deriv", "delta", "idelta", "predict_linear", "min_over_time", "absent", "absent_over_time",
 	"changes"}
 
-// An event is what happens inside an engine and may hurt nobody.
+// An event is a state inside an engine that may affect no user.
 type event struct {
-	below       bool // it is a low value that is alerted on
-	why         string
-	instead     string // the condition about what users feel
-	pathologies string
+	below       bool   // low values are the event; otherwise high ones
+	why         string // why an alert on it misleads
+	symptom     string // a condition on what users feel
+	pathologies string // whose rules do better, by ID, with commas
 }
 
 const (
@@ -55,21 +56,21 @@ const (
 	slowStreams     = "histogram_quantile(0.95, sum by (le, model_name) (rate(vllm:inter_token_latency_seconds_bucket[5m]))) > 0.1"
 )
 
-// events are those of vLLM, by the metric that tells them.
+// events holds vLLM's, by metric.
 var events = map[string]event{
 	"vllm:kv_cache_usage_perc": {
 		why:     "a full KV cache alone hurts nobody: blocks of prefixes are kept until they are needed",
-		instead: lateFirstTokens, pathologies: "kv-cache-thrashing",
+		symptom: lateFirstTokens, pathologies: "kv-cache-thrashing",
 	},
 	"vllm:num_preemptions_total": {
-		why: "preemptions alone may hurt nobody", instead: lateFirstTokens, pathologies: "kv-cache-thrashing",
+		why: "preemptions alone may hurt nobody", symptom: lateFirstTokens, pathologies: "kv-cache-thrashing",
 	},
 	"vllm:num_requests_waiting": {
-		why:     "how many wait does not say for how long: a fast server works off fifty at once",
-		instead: longQueueTime, pathologies: "saturation,concurrency-limit",
+		why:     "the queue length does not say how long requests wait: a fast server works off fifty at once",
+		symptom: longQueueTime, pathologies: "saturation,concurrency-limit",
 	},
 	"vllm:generation_tokens_total": {
 		why:     "a server with little to do generates few tokens",
-		instead: slowStreams, pathologies: "slow-decode,engine-hung", below: true,
+		symptom: slowStreams, pathologies: "slow-decode,engine-hung", below: true,
 	},
 }

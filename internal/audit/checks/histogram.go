@@ -24,9 +24,9 @@ var missingLe = Check{
 	}),
 }
 
-// losesLe reports whether an expression aggregates buckets without their edges, perhaps in a recording rule.
+// losesLe reports whether an expression, or the recording rule behind it, aggregates classic buckets without le.
 func (p *pass) losesLe(e parser.Expr) bool {
-	a, ok := p.value(e).(*parser.AggregateExpr)
+	a, ok := p.unfilter(e).(*parser.AggregateExpr)
 	if !ok {
 		return false
 	}
@@ -37,7 +37,7 @@ func (p *pass) losesLe(e parser.Expr) bool {
 	return classic && !keepsAll && p.dropsLe(a) || p.losesLe(a.Expr)
 }
 
-// dropsLe reports whether an aggregation, whose labels are all at hand, is without le.
+// dropsLe reports whether an aggregation drops le. It is false if variables stand for some of its labels.
 func (p *pass) dropsLe(a *parser.AggregateExpr) bool {
 	in := a.Expr.PositionRange()
 	return a.Without == slices.Contains(a.Grouping, labels.BucketLabel) && !p.Opaque(a.PosRange.Start, in.Start) &&
@@ -49,13 +49,13 @@ var addedBuckets = Check{
 	Doc: "Buckets are cumulative: the sum counts an observation once for every edge above it.",
 	look: on(func(p *pass, a *parser.AggregateExpr) {
 		e, _ := p.unscale(a.Expr)
-		v := ranged(e, rates...)
+		v := argumentOf(e, rates...)
 		choosesBuckets := func(m *labels.Matcher) bool { return m.Name == labels.BucketLabel }
 		t, _ := p.typeOf(NameOf(v))
 		if a.Op == parser.SUM && t == engine.Counter && strings.HasSuffix(NameOf(v), "_bucket") && p.dropsLe(a) &&
 			!p.insideCall("histogram_quantile") && !slices.ContainsFunc(v.LabelMatchers, choosesBuckets) {
 			p.report(a.PositionRange(),
-				"each bucket holds those below it: added up they count an observation several times",
+				"each bucket includes those below it: their sum counts an observation several times",
 				"take _count, or one bucket")
 		}
 	}),
@@ -65,11 +65,11 @@ var averageOfPercentiles = Check{
 	ID: "average-of-percentiles", Severity: ticket, Title: "percentiles averaged or summed",
 	Doc: "The result is not a percentile of anything, even if a recording rule computed it.",
 	look: func(p *pass, n parser.Node) {
-		var of parser.Expr
+		var operand parser.Expr
 		switch n := n.(type) {
 		case *parser.AggregateExpr:
 			if n.Op == parser.AVG || n.Op == parser.SUM {
-				of = n.Expr
+				operand = n.Expr
 			}
 		case *parser.Call:
 			if !isCall(n, "avg_over_time", "sum_over_time") {
@@ -77,17 +77,17 @@ var averageOfPercentiles = Check{
 			}
 			switch r := n.Args[0].(type) {
 			case *parser.MatrixSelector:
-				of = r.VectorSelector
+				operand = r.VectorSelector
 			case *parser.SubqueryExpr:
-				of = r.Expr
+				operand = r.Expr
 			}
 		}
-		if of == nil {
+		if operand == nil {
 			return
 		}
-		if _, ok := p.quantileOf(of); ok {
+		if _, ok := p.quantileOf(operand); ok {
 			p.report(n.PositionRange(), "percentiles are averaged or summed, which does not give a percentile",
-				"aggregate the buckets by le, and take the percentile of that")
+				"aggregate the buckets by le, and take the percentile of the result")
 		}
 	},
 }
@@ -96,7 +96,8 @@ var bucketEdge = Check{
 	ID: "bucket-edge", Severity: ticket,
 	Title: "a percentile compared with a number below the first bucket or beyond the last",
 	Doc: "Queue, prefill, decode and end-to-end times of vLLM begin at 0.3 s, so P99 reads at least 0.297 s " +
-		"(vllm-project/vllm#48175). Page if the alert therefore always fires, or never fires because the buckets end earlier.",
+		"(vllm-project/vllm#48175). Page if the alert therefore always fires, or never fires because the buckets end " +
+		"earlier.",
 	look: on(func(p *pass, b *parser.BinaryExpr) {
 		c, ok := p.comparedWith(b)
 		q, is := p.quantileOf(c.expr)
@@ -106,17 +107,17 @@ var bucketEdge = Check{
 			return
 		}
 		limit, first, last := c.limit/q.factor, edges[0].Value, edges[len(edges)-1].Value
-		begins := fmt.Sprintf("the first bucket of %s ends at %s: ", q.family, short(first))
+		begins := fmt.Sprintf("the first bucket of %s ends at %s: ", q.family, formatShort(first))
 		mean := fmt.Sprintf("compare the mean, rate(%[1]s_sum[5m]) / rate(%[1]s_count[5m]), or go to %[2]s or more",
-			q.family, short(first))
+			q.family, formatShort(first))
 		switch {
-		case limit >= last && c.above():
+		case limit >= last && c.isAbove():
 			p.report(b.PositionRange(),
-				fmt.Sprintf("the buckets of %s end at %s: the percentile never reads more, and this "+
-					"never fires", q.family, short(last)),
-				fmt.Sprintf("compare with a bucket edge between %s and %s", short(first), short(last))).Severity = page
-		case limit < q.q*first && c.above():
-			p.report(b.PositionRange(), begins+"the percentile reads at least "+short(q.q*first)+
+				fmt.Sprintf("the buckets of %s end at %s: the percentile never reads more, and this never fires", q.family,
+					formatShort(last)),
+				fmt.Sprintf("compare with a bucket edge between %s and %s", formatShort(first), formatShort(last))).Severity = page
+		case limit < q.q*first && c.isAbove():
+			p.report(b.PositionRange(), begins+"the percentile reads at least "+formatShort(q.q*first)+
 				", however fast the server is, and this always fires", mean).Severity = page
 		case limit < first:
 			p.report(b.PositionRange(), begins+"values below it are indistinguishable (vllm-project/vllm#48175)", mean)

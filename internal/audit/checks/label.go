@@ -21,7 +21,7 @@ var unknownLabel = Check{
 		case *parser.VectorSelector:
 			for _, m := range n.LabelMatchers {
 				if m.Name != labels.MetricName && !m.Matches("") {
-					p.lacksLabel(n, m.Name, "so nothing is selected", n)
+					p.checkLabel(n, m.Name, "so nothing is selected", n)
 				}
 			}
 		case *parser.AggregateExpr:
@@ -30,34 +30,34 @@ var unknownLabel = Check{
 				return
 			}
 			for _, l := range n.Grouping {
-				p.lacksLabel(all[0], l, "so grouping by it groups by nothing", n)
+				p.checkLabel(all[0], l, "so grouping by it groups by nothing", n)
 			}
 		}
 	},
 }
 
-// mistaken are labels that people write for those that vLLM's series have.
 var (
+	// mistaken maps labels that people write to those that vLLM's series have.
 	mistaken = map[string]string{
 		"model": "model_name", "model_id": "model_name", "modelname": "model_name", "served_model_name": "model_name",
 		"finish_reason": "finished_reason",
 		"engine_id":     "engine", "dp_rank": "engine",
 	}
-	// ownLabels are labels of some of vLLM's families that no target has: on others they select nothing.
+	// ownLabels are labels that some of vLLM's families have and no scrape configuration adds.
 	ownLabels = []string{
 		"model_name", "finished_reason", "sleep_state", "position", "transfer_type", "le", "quantile", "status",
 		"handler", "success", "error", "error_type", "outcome", "result", "reason", "token_type", "cache_type",
 	}
 )
 
-// lacksLabel reports a label that a series of the catalogue does not have.
-func (p *pass) lacksLabel(v *parser.VectorSelector, label, so string, n parser.Node) {
+// checkLabel reports a label that a selector's metric does not have. n is the faulty node, consequence what follows.
+func (p *pass) checkLabel(v *parser.VectorSelector, label, consequence string, n parser.Node) {
 	name := NameOf(v)
-	why := fmt.Sprintf("%s has no label %s, %s", name, label, so)
+	why := fmt.Sprintf("%s has no label %s, %s", name, label, consequence)
 	f, _ := dialect.Known(name)
 	has := func(l string) bool { return slices.Contains(f.Labels, l) || l == "le" && f.Type == engine.Histogram }
 	switch to := mistaken[label]; {
-	case len(f.Labels) == 0 || f.Labels[0] == "*": // not known
+	case len(f.Labels) == 0 || f.Labels[0] == "*": // labels unknown
 	case has(label) || f.Engine != vllm.ID && !p.surface.Live:
 	case slices.Contains(ownLabels, label) && f.Engine == vllm.ID:
 		p.report(n.PositionRange(), why, "take the label out")
@@ -65,6 +65,6 @@ func (p *pass) lacksLabel(v *parser.VectorSelector, label, so string, n parser.N
 	case p.surface.Live || to == "finished_reason":
 		p.report(n.PositionRange(), why, "write "+to)
 	default:
-		p.addDoubt(n.PositionRange(), why, "it may be there if the scrape configuration adds it", "write "+to)
+		p.reportDoubt(n.PositionRange(), why, "it may be there if the scrape configuration adds it", "write "+to)
 	}
 }

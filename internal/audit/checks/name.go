@@ -20,15 +20,16 @@ import (
 
 var unknownMetric = Check{
 	ID: "unknown-metric", Severity: page, Title: "no release has a metric of this name",
-	Doc: "A counter without `_total`, or a time without `_seconds`, is certain; any other name outside the catalogue of vLLM and SGLang " +
-		"is a doubt, because another program or a recording rule may create it.",
-	look: on(judgeName),
+	Doc: "A counter without `_total`, or a time without `_seconds`, is certain; any other name outside the catalogue of " +
+		"vLLM and SGLang is a doubt, because another program or a recording rule may create it.",
+	look: on(checkName),
 }
 
 var removedMetric = Check{
 	ID: "removed-metric", Severity: page, Title: "the metric was renamed or removed in the release that is served",
-	Doc: "Such as `gpu_cache_usage_perc`, which is `kv_cache_usage_perc` from 0.9.2 on. V0's ratios and throughputs have no successor: the " +
-		"finding says what to divide. For a server that is older than the removal, the finding gives the reason why *it* lacks the name.",
+	Doc: "Such as `gpu_cache_usage_perc`, which is `kv_cache_usage_perc` from 0.9.2 on. V0's ratios and throughputs have " +
+		"no successor: the finding says what to divide. For a server that is older than the removal, the finding gives the " +
+		"reason why *it* lacks the name.",
 }
 
 var notExposed = Check{
@@ -41,37 +42,30 @@ var histogramName = Check{
 	Doc: "`vllm:iteration_tokens_total` is a histogram despite its ending.",
 }
 
-// judgeName reports a name of an inference server, or of a program beside one, that is not exposed and that no
-// recording rule makes, by the reason for it.
-func judgeName(p *pass, v *parser.VectorSelector) {
+// checkName reports a name of an inference server, or of a program beside one, that neither the servers expose nor a
+// recording rule makes. The reason decides on the check that reports it.
+func checkName(p *pass, v *parser.VectorSelector) {
 	name, at := NameOf(v), v.PositionRange()
-	if p.recorded(name) || p.surface.Exposes(name) || p.Opaque(at.Start, at.Start+posrange.Pos(len(v.Name))) {
-		return
-	}
-	if ownerOf(name) == "" || p.hasAlternative(v) {
+	if p.isRecorded(name) || p.surface.Exposes(name) || p.Opaque(at.Start, at.Start+posrange.Pos(len(v.Name))) ||
+		ownerOf(name) == "" || p.hasAlternative(v) {
 		return
 	}
 	f, known := dialect.Known(name)
 	t, _ := p.typeOf(name)
-	guess, isGuess := synonym.Of(name)
-	native := p.insideCall("histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction")
+	other, isSynonym := synonym.Of(name)
 	switch {
-	case isGuess:
-		better := guess.Advice()
-		if guess.By != "" {
-			better += ", or audit with the URL of " + guess.By
+	case isSynonym:
+		fix := other.Advice()
+		if other.By != "" {
+			fix += ", or audit with the URL of " + other.By
 		}
-		p.report(at, guess.Exposed(), better)
+		p.report(at, other.Exposed(), fix)
 	case !known:
 		p.reportUnknown(v)
-	case strings.HasSuffix(name, "_created"), t == engine.Histogram && f.Kind == "router":
-	case t == engine.Histogram && native && p.surface.Live && !p.surface.Whole:
+	case strings.HasSuffix(name, "_created"):
 	case t == engine.Histogram:
-		p.check = &histogramName
-		p.report(at, name+" is a histogram: only "+name+"_bucket, _sum and _count exist",
-			"divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+name+
-				"_bucket")
-	case f.Engine == "" && f.Replacement != "": // of a program whose release is not known
+		p.reportBareHistogram(v, f)
+	case f.Engine == "" && f.Replacement != "": // the program's release is not known
 		p.check = &removedMetric
 		to := f.Replacement + strings.TrimPrefix(name, f.Name)
 		p.report(at, name+" is deprecated: "+to+" carries the same values",
@@ -83,8 +77,21 @@ func judgeName(p *pass, v *parser.VectorSelector) {
 	}
 }
 
-// ownerOf returns the title of the inference server, or of the program beside one, in whose name space a name is; ""
-// without one.
+// reportBareHistogram reports a histogram's name without a suffix, unless it may be a native histogram: a metrics page
+// does not show whether a server has it.
+func (p *pass) reportBareHistogram(v *parser.VectorSelector, f engine.Family) {
+	native := p.insideCall("histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction")
+	if f.Kind == "router" || native && p.surface.Live && !p.surface.Whole {
+		return
+	}
+	p.check = &histogramName
+	name := NameOf(v)
+	p.report(v.PositionRange(), name+" is a histogram: only "+name+"_bucket, _sum and _count exist",
+		"divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+name+"_bucket")
+}
+
+// ownerOf returns the title of the inference server, or of the program beside one, whose prefix a name has; "" for other
+// names.
 func ownerOf(name string) string {
 	if server, ok := dialect.OtherOf(name); ok {
 		return server.Title
@@ -98,10 +105,10 @@ func ownerOf(name string) string {
 	return ""
 }
 
-// hasAlternative reports whether a selector is for servers of another release: on one side of an "or" whose other side
-// is there, or beside a query of the same panel for the name that carries the values now.
+// hasAlternative reports whether the file also asks for a name that the servers expose: on the other side of an "or", or
+// for the present name in a query of the same panel. The selector is then for servers of another release.
 func (p *pass) hasAlternative(v *parser.VectorSelector) bool {
-	asks := func(e parser.Node, is func(name string) bool) bool {
+	asksFor := func(e parser.Node, is func(name string) bool) bool {
 		return slices.ContainsFunc(Selectors(e), func(v *parser.VectorSelector) bool { return is(NameOf(v)) })
 	}
 	for _, n := range p.path {
@@ -113,67 +120,69 @@ func (p *pass) hasAlternative(v *parser.VectorSelector) bool {
 		if slices.Contains(Selectors(b.LHS), v) {
 			other = b.RHS
 		}
-		if asks(other, p.surface.Exposes) {
+		if asksFor(other, p.surface.Exposes) {
 			return true
 		}
 	}
-	heir := p.renamed(NameOf(v))
-	return heir != "" && p.Role == files.InPanel && slices.ContainsFunc(p.Doc.Queries, func(q *files.Query) bool {
+	now := p.presentName(NameOf(v))
+	return now != "" && p.Role == files.InPanel && slices.ContainsFunc(p.Doc.Queries, func(q *files.Query) bool {
 		return q.Role == files.InPanel && q.Name == p.Name && q.Tree != nil &&
-			asks(q.Tree, func(name string) bool { return name == heir })
+			asksFor(q.Tree, func(name string) bool { return name == now })
 	})
 }
 
-// renamed returns the metric's present name on the servers at hand, or "".
-func (p *pass) renamed(name string) (better string) {
+// presentName returns the name under which the servers expose a metric of another release, prefix or engine; "" if they
+// do not, or under the same name. A name with the old name's prefix is preferred.
+func (p *pass) presentName(name string) (present string) {
 	f, ok := dialect.Known(name)
 	if !ok {
 		return ""
 	}
 	canonical, prefix := vllm.Canonical(name)
-	now := cmp.Or(f.Replacement, f.Name) + strings.TrimPrefix(canonical, f.Name)
-	ofItsEngine := func(d dialect.Dialect) bool { return d.Engine == f.Engine }
-	own := slices.ContainsFunc(p.surface.Dialects, ofItsEngine) // another engine's name is for deployments without it
+	successor := cmp.Or(f.Replacement, f.Name) + strings.TrimPrefix(canonical, f.Name)
+	isOfEngine := func(d dialect.Dialect) bool { return d.Engine == f.Engine }
+	hasEngine := slices.ContainsFunc(p.surface.Dialects, isOfEngine) // if not, another engine's name is taken
 	for _, d := range p.surface.Dialects {
-		to := d.Metric(now)
-		_, other := vllm.Canonical(to)
-		akin := strings.TrimRight(other, ":_") == strings.TrimRight(prefix, ":_") && // Ray's changed from a colon
-			(prefix == "" || prefix[0] != 'v' || prefix == other)
+		to := d.Metric(successor)
+		_, otherPrefix := vllm.Canonical(to)
+		// Ray's prefix once ended in a colon. vLLM's own must be the same.
+		samePrefix := strings.TrimRight(otherPrefix, ":_") == strings.TrimRight(prefix, ":_") &&
+			(prefix == "" || prefix[0] != 'v' || prefix == otherPrefix)
 		switch {
-		case to == name || !p.surface.Exposes(to) || own && !ofItsEngine(d):
-		case akin:
+		case to == name || !p.surface.Exposes(to) || hasEngine && !isOfEngine(d):
+		case samePrefix:
 			return to
-		case better == "":
-			better = to
+		case present == "":
+			present = to
 		}
 	}
-	return better
+	return present
 }
 
-// reportUnknown reports a name that no release has. Where it may be another program's it is a doubt.
+// reportUnknown reports a name that no release has. It is a doubt if another program may have it.
 func (p *pass) reportUnknown(v *parser.VectorSelector) {
-	name, fix := NameOf(v), "look at /metrics for the name that it has"
-	better, sure := intendedName(name)
-	if better != "" {
-		fix = "perhaps " + better + " is meant"
+	name, fix := NameOf(v), "look at /metrics for the right name"
+	intended, sure := intendedName(name)
+	if intended != "" {
+		fix = "perhaps " + intended + " is meant"
 	}
 	why := ownerOf(name) + " is not known to have " + name
 	if _, prefix := vllm.Canonical(name); prefix != "" {
 		why = fmt.Sprintf("no release of vLLM (0.2.7 to %s) has %s", vllm.Newest, name)
 	}
-	told := p.surface.Live && strings.Count(name, ":") < 2 // a recording rule's name has more
-	if (sure || told) && !strings.HasPrefix(name, "vllm_") {
+	absent := p.surface.Live && strings.Count(name, ":") < 2 // names of recording rules have more colons
+	if (sure || absent) && !strings.HasPrefix(name, "vllm_") {
 		p.report(v.PositionRange(), why, fix)
 		return
 	}
-	p.addDoubt(v.PositionRange(), why, "a newer one, another program or a recording rule of another file may", fix)
+	p.reportDoubt(v.PositionRange(), why, "a newer one, another program or a recording rule of another file may", fix)
 }
 
-// intendedName returns the name that one of no release may stand for; sure where only an ending is missing or too
-// much. It is "" where none is near.
-func intendedName(name string) (better string, sure bool) {
+// intendedName returns the series' name that is most similar to an unknown one; "" if none is similar. It is sure if the
+// two differ only in the ending of a counter or a time.
+func intendedName(name string) (intended string, sure bool) {
 	canonical, prefix := vllm.Canonical(name)
-	under := func(to string) string {
+	withPrefix := func(to string) string {
 		if prefix == "vllm_" || prefix == "" {
 			return to
 		}
@@ -188,17 +197,17 @@ func intendedName(name string) (better string, sure bool) {
 			switch series {
 			case canonical + "_total", strings.TrimSuffix(canonical, "_total"), canonical + "_seconds",
 				strings.TrimSuffix(canonical, "_bucket") + "_seconds_bucket":
-				return under(series), true
+				return withPrefix(series), true
 			}
 			if d := hint.Distance(canonical, series, least); d < least {
-				better, least = under(series), d
+				intended, least = withPrefix(series), d
 			}
 		}
 	}
-	return better, false
+	return intended, false
 }
 
-// reportGone reports a metric that ended before the release that is served.
+// reportGone reports a metric that ended, or is hidden, in the servers' release.
 func (p *pass) reportGone(v *parser.VectorSelector, f engine.Family) {
 	p.check = &removedMetric
 	name := NameOf(v)
@@ -206,32 +215,32 @@ func (p *pass) reportGone(v *parser.VectorSelector, f engine.Family) {
 	if f.Hidden != "" {
 		why = fmt.Sprintf("%s is hidden since vLLM %s and ended with %s", name, f.Hidden, f.Last)
 	}
-	if to := p.renamed(name); to != "" {
+	if to := p.presentName(name); to != "" {
 		p.reportRename(v, why+"; "+to+" carries the same values", to)
 		return
 	}
 	p.report(v.PositionRange(), why, cmp.Or(f.Instead, "remove the query: nothing measures it since then"))
 }
 
-// reportAbsent reports a metric that exists, and that the servers at hand do not expose.
+// reportAbsent reports a metric of some release that the servers do not expose.
 func (p *pass) reportAbsent(v *parser.VectorSelector, f engine.Family) {
 	p.check = &notExposed
-	at, to, engines, source := v.PositionRange(), p.renamed(NameOf(v)), p.surface.Engines(), p.surface.Source
+	at, to, engines, source := v.PositionRange(), p.presentName(NameOf(v)), p.surface.Engines(), p.surface.Source
 	switch {
 	case to != "":
 		p.reportRename(v, "these servers ("+source+") expose it as "+to, to)
 	case !slices.ContainsFunc(engines, func(d dialect.Dialect) bool { return d.Engine == f.Engine }):
-		p.report(at, fmt.Sprintf("these servers (%s) are %s's", source, engines[0].Engine),
+		p.report(at, fmt.Sprintf("these servers (%s) run %s, which does not have it", source, engines[0].Engine),
 			"ask for that engine's metric")
 	case f.Needs != "" && !p.surface.Live: // enabled features are unknown
 	case !f.Released(p.surface.release()):
-		found := p.report(at, fmt.Sprintf("it came with vLLM %s; these servers (%s) are %s", f.Since, source,
+		finding := p.report(at, fmt.Sprintf("it came with vLLM %s; these servers (%s) are %s", f.Since, source,
 			cmp.Or(engines[0].Version, "older")), "upgrade, or take the query out")
-		if p.Role == files.Record { // for servers of several releases
-			found.Severity = info
+		if p.Role == files.Record { // the rule may be for servers of several releases
+			finding.Severity = info
 		}
 	case f.Needs != "":
-		p.report(at, "it is there only with "+f.Needs, "switch it on, or take the query out").Severity = info
+		p.report(at, "it is exposed only with "+f.Needs, "switch it on, or take the query out").Severity = info
 	default:
 		p.report(at, "these servers ("+source+") do not expose it",
 			"take the query out, or find out what switched it off").Severity = info

@@ -25,9 +25,9 @@ func unparen(e parser.Expr) parser.Expr {
 	}
 }
 
-// value sees through what filters or records a vector and keeps its values: parentheses, comparisons, the left side of
-// and and unless, and recording rules of the files that read no other.
-func (p *pass) value(e parser.Expr) parser.Expr {
+// unfilter strips what keeps a vector's values: parentheses, comparisons, "and" and "unless", of which the left side
+// remains, and the names of recording rules that read no other recording rule.
+func (p *pass) unfilter(e parser.Expr) parser.Expr {
 	for {
 		switch n := e.(type) {
 		case *parser.ParenExpr:
@@ -41,7 +41,7 @@ func (p *pass) value(e parser.Expr) parser.Expr {
 		case *parser.VectorSelector:
 			r := p.records[NameOf(n)]
 			if r == nil || r.Tree == nil || slices.ContainsFunc(Selectors(r.Tree),
-				func(v *parser.VectorSelector) bool { return p.recorded(NameOf(v)) }) {
+				func(v *parser.VectorSelector) bool { return p.isRecorded(NameOf(v)) }) {
 				return e
 			}
 			e = r.Tree
@@ -51,11 +51,11 @@ func (p *pass) value(e parser.Expr) parser.Expr {
 	}
 }
 
-// unscale strips the numbers that a vector is multiplied with or divided by, and returns their product.
+// unscale strips filters and the numbers that a vector is multiplied with or divided by. It returns their product too.
 func (p *pass) unscale(e parser.Expr) (inner parser.Expr, by float64) {
-	b, ok := p.value(e).(*parser.BinaryExpr)
+	b, ok := p.unfilter(e).(*parser.BinaryExpr)
 	if !ok {
-		return p.value(e), 1
+		return p.unfilter(e), 1
 	}
 	l, left := constant(b.LHS)
 	r, right := constant(b.RHS)
@@ -73,8 +73,8 @@ func (p *pass) unscale(e parser.Expr) (inner parser.Expr, by float64) {
 	return b, 1
 }
 
-// constant returns the value of a number.
-func constant(e parser.Expr) (float64, bool) {
+// constant returns the value of a number, perhaps with a sign; ok is false for other expressions.
+func constant(e parser.Expr) (value float64, ok bool) {
 	switch n := unparen(e).(type) {
 	case *parser.NumberLiteral:
 		return n.Val, true
@@ -88,31 +88,32 @@ func constant(e parser.Expr) (float64, bool) {
 	return 0, false
 }
 
-func short(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
+// formatShort writes a number with at most six digits.
+func formatShort(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
-// typeOf returns the type of a series by its name, as the catalogue of engines and NVIDIA's fields has it: a suffix
-// alone proves nothing. The parts of a histogram are counters, and its bare name, which no series has, is a histogram.
-// It is "" for a recording rule's name and for _created.
+// typeOf returns the type and family of a series by its name, as the catalogue of engines or NVIDIA's list of fields has
+// it; a suffix alone proves nothing. The parts of a histogram are counters; its bare name is a histogram, though no
+// series has it. The type is "" for unknown names, names of recording rules, and _created.
 func (p *pass) typeOf(name string) (engine.Type, engine.Family) {
 	f, known := dialect.Known(name)
 	canonical, _ := vllm.Canonical(name)
 	field, ofGPU := dcgm.FieldOf(name)
 	switch {
-	case p.recorded(name) || f.Type != engine.Gauge && strings.HasSuffix(canonical, "_created"):
+	case p.isRecorded(name) || f.Type != engine.Gauge && strings.HasSuffix(canonical, "_created"):
 		return "", f
-	case !known && ofGPU && field.Type == "code": // a number that is no amount
+	case !known && ofGPU && field.Type == "code": // the number identifies something, such as an error
 		return engine.Gauge, engine.Family{Name: name, Engine: dialect.DCGM}
 	case !known && ofGPU:
 		return engine.Type(field.Type), engine.Family{Name: name, Engine: dialect.DCGM, Unit: field.Unit}
 	case slices.Contains(engine.HistogramSuffixes, strings.TrimPrefix(canonical, f.Name)):
 		return engine.Counter, f
-	case f.Type == engine.Summary: // a quantile
+	case f.Type == engine.Summary: // its bare name has the quantiles
 		return engine.Gauge, f
 	}
 	return f.Type, f
 }
 
-// NameOf returns the name that a selector asks for, "" where it is no single one.
+// NameOf returns the metric's name that a selector asks for; "" if it may match several.
 func NameOf(v *parser.VectorSelector) string {
 	if v == nil {
 		return ""
@@ -137,15 +138,16 @@ func Selectors(n parser.Node) []*parser.VectorSelector {
 	return out
 }
 
-// rates are the functions that are for counters.
+// rates are the functions for counters.
 var rates = []string{"rate", "irate", "increase"}
 
-func isCall(n parser.Node, names ...string) bool {
+// isCall reports whether a node calls one of the functions.
+func isCall(n parser.Node, functions ...string) bool {
 	c, ok := n.(*parser.Call)
-	return ok && c != nil && slices.Contains(names, c.Func.Name)
+	return ok && c != nil && slices.Contains(functions, c.Func.Name)
 }
 
-// contains reports whether there is a node of a kind under another one, or itself.
+// contains reports whether a node, or one below it, satisfies a condition.
 func contains(e parser.Node, is func(parser.Node) bool) (found bool) {
 	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
 		found = found || is(n)
@@ -154,19 +156,20 @@ func contains(e parser.Node, is func(parser.Node) bool) (found bool) {
 	return found
 }
 
-// calls reports whether something under a node calls one of the functions.
-func calls(e parser.Node, names ...string) bool {
-	return contains(e, func(n parser.Node) bool { return isCall(n, names...) })
+// calls reports whether a node, or one below it, calls one of the functions.
+func calls(e parser.Node, functions ...string) bool {
+	return contains(e, func(n parser.Node) bool { return isCall(n, functions...) })
 }
 
-// insideCall reports whether a call of one of the functions encloses the node.
-func (p *pass) insideCall(names ...string) bool {
-	return slices.ContainsFunc(p.path, func(n parser.Node) bool { return isCall(n, names...) })
+// insideCall reports whether a call of one of the functions encloses the present node.
+func (p *pass) insideCall(functions ...string) bool {
+	return slices.ContainsFunc(p.path, func(n parser.Node) bool { return isCall(n, functions...) })
 }
 
-// ranged returns the selector over whose range an expression calls one of some functions; nil where it does not.
-func ranged(e parser.Expr, names ...string) *parser.VectorSelector {
-	if isCall(e, names...) {
+// argumentOf returns the range selector, without its range, that one of the functions is called with; nil for other
+// expressions.
+func argumentOf(e parser.Expr, functions ...string) *parser.VectorSelector {
+	if isCall(e, functions...) {
 		if m, ok := unparen(e.(*parser.Call).Args[0]).(*parser.MatrixSelector); ok {
 			return m.VectorSelector.(*parser.VectorSelector)
 		}
@@ -174,7 +177,7 @@ func ranged(e parser.Expr, names ...string) *parser.VectorSelector {
 	return nil
 }
 
-// A comparison is an expression against a number, the number on the right.
+// A comparison compares an expression with a number, turned round so that the number is on the right.
 type comparison struct {
 	expr  parser.Expr
 	op    parser.ItemType
@@ -186,7 +189,7 @@ var mirrored = map[parser.ItemType]parser.ItemType{
 	parser.EQLC: parser.EQLC, parser.NEQ: parser.NEQ,
 }
 
-// comparedWith splits a comparison with a number. ok is false for other expressions, and if the number is a variable.
+// comparedWith takes a comparison with a number apart. ok is false for other expressions, and if the number is a variable.
 func (p *pass) comparedWith(b *parser.BinaryExpr) (c comparison, ok bool) {
 	if !b.Op.IsComparisonOperator() {
 		return c, false
@@ -201,16 +204,17 @@ func (p *pass) comparedWith(b *parser.BinaryExpr) (c comparison, ok bool) {
 	return c, ok && !p.Opaque(at.Start, at.End)
 }
 
-func (c comparison) above() bool { return c.op == parser.GTR || c.op == parser.GTE }
+// isAbove reports whether values above the limit pass.
+func (c comparison) isAbove() bool { return c.op == parser.GTR || c.op == parser.GTE }
 
 // A quantile is a histogram_quantile taken apart.
 type quantile struct {
-	q      float64
-	family string  // metric of the only selector, "" otherwise
-	factor float64 // of the result
+	q      float64 // 0.95 for P95
+	family string  // the histogram; "" if the expression has several selectors
+	factor float64 // by which the result is multiplied
 }
 
-// quantileOf takes apart a histogram_quantile, perhaps scaled by a number.
+// quantileOf takes a histogram_quantile apart, perhaps scaled, filtered, or aggregated by max or min.
 func (p *pass) quantileOf(e parser.Expr) (out quantile, ok bool) {
 	e, by := p.unscale(e)
 	switch n := e.(type) {

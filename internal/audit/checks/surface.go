@@ -14,41 +14,33 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// A Surface is what the servers expose: the names, labels and bucket edges that
-// rules and dashboards may speak of. It is read from pages, from a Prometheus
-// server, or derived from the name of a dialect.
+// A Surface is what the servers expose: the names, labels and bucket edges that rules and dashboards may use. It is
+// read from metrics pages or a Prometheus server, or derived from the name of a dialect.
 type Surface struct {
-	// Source says where it comes from, for people: "2 servers", "vLLM 0.10".
-	Source string
+	Source            string // for people: "2 servers", "dialect vllm-0.10"
+	Dialects          []dialect.Dialect
+	Models, Instances []string      // empty if no server was read
+	Interval          time.Duration // between two scrapes; 0 if unknown
 
-	Dialects []dialect.Dialect
+	Live  bool // servers were read, so that their absent metrics and their number are known
+	Whole bool // a Prometheus server was read, so that absent metrics of all other programs are known too
 
-	// Live means that running servers were read, so that absent metrics and the number of servers are known.
-	Live bool
-
-	// Whole says that everything stored is known, as a Prometheus server tells
-	// it, not the pages of inference servers alone.
-	Whole bool
-
-	// Models and Instances are those that were seen.
-	Models, Instances []string
-
-	// Interval is the time between two scrapes, 0 where it is not known.
-	Interval time.Duration
+	// Exposed says where each kind of exposure was seen, for people, without the secret itself.
+	Exposed map[Exposure][]string
 
 	names map[string]bool
-	edges map[string][]Edge // by histogram family, as they were seen
-
-	Exposed map[Exposure][]string // what is exposed, for people, without secrets
+	edges map[string][]Edge // that were read, by histogram family
 }
 
 // NewSurface returns a surface on which nothing was seen yet.
 func NewSurface(source string) *Surface {
-	return &Surface{Source: source, names: map[string]bool{}, edges: map[string][]Edge{}, Exposed: map[Exposure][]string{}}
+	return &Surface{
+		Source: source, names: map[string]bool{}, edges: map[string][]Edge{}, Exposed: map[Exposure][]string{},
+	}
 }
 
-// SurfaceOf returns what servers of dialects expose, by their names. Without one it returns what servers of the newest
-// releases expose, behind any prefix: for files of which nobody said what they are for.
+// SurfaceOf returns what servers of some dialects expose. Without a dialect it returns what the newest release of every
+// engine exposes, behind any prefix.
 func SurfaceOf(ids ...string) (*Surface, error) {
 	s := NewSurface("dialect " + strings.Join(ids, ","))
 	if len(ids) == 0 {
@@ -73,7 +65,7 @@ func SurfaceOf(ids ...string) (*Surface, error) {
 	return s, nil
 }
 
-// AddName adds a name and, if le is not "", one bucket bound.
+// AddName adds a series' name and, for a bucket, its edge. le is "" for other series.
 func (s *Surface) AddName(name, le string) {
 	s.names[name] = true
 	family, ok := strings.CutSuffix(name, "_bucket")
@@ -83,7 +75,7 @@ func (s *Surface) AddName(name, le string) {
 	}
 }
 
-// AddTarget adds a server with its dialect. The model and the instance are "" where they are not known.
+// AddTarget adds a server with its dialect. The model and the instance are "" if unknown.
 func (s *Surface) AddTarget(d dialect.Dialect, model, instance string) {
 	if model != "" && !slices.Contains(s.Models, model) {
 		s.Models = append(s.Models, model)
@@ -94,11 +86,11 @@ func (s *Surface) AddTarget(d dialect.Dialect, model, instance string) {
 	s.Dialects = dialect.Distinct(append(s.Dialects, d))
 }
 
-// Exposes reports whether a series' name is there.
+// Exposes reports whether some server exposes a series of this name.
 func (s *Surface) Exposes(name string) bool { return s.names[name] }
 
-// EdgesOf returns the finite bucket edges of a histogram, ascending, and how
-// they are written; nil where they are not known.
+// EdgesOf returns the finite bucket edges of a histogram, ascending; nil if they are not known. Edges that were not read
+// from servers are those of vLLM's release.
 func (s *Surface) EdgesOf(family string) []Edge {
 	out := slices.Clone(s.edges[family])
 	if len(out) == 0 {
@@ -114,14 +106,13 @@ func (s *Surface) EdgesOf(family string) []Edge {
 	return slices.CompactFunc(out, func(a, b Edge) bool { return a.Value == b.Value })
 }
 
-// An Edge is where a bucket ends, and how that is written.
+// An Edge is the upper bound of a bucket.
 type Edge struct {
 	Value float64
-	Text  string
+	Text  string // the value of its label le
 }
 
-// release returns the release that a dialect by name stands for, "" for the
-// newest.
+// release returns the servers' release of vLLM; "" means the newest.
 func (s *Surface) release() string {
 	for _, d := range s.Dialects {
 		if d.Engine == dialect.VLLM {
@@ -132,7 +123,7 @@ func (s *Surface) release() string {
 	return ""
 }
 
-// isGone reports whether a family has ended, or is hidden, in the release that is served.
+// isGone reports whether a family has ended, or is hidden, in the servers' release.
 func (s *Surface) isGone(f engine.Family) bool {
 	r := s.release()
 	if r == "" || !f.Gone() || f.Engine != vllm.ID {
@@ -142,7 +133,7 @@ func (s *Surface) isGone(f engine.Family) bool {
 	return began && !f.Released(r)
 }
 
-// Engines returns the dialects that are of inference servers.
+// Engines returns the dialects of inference servers, without those of GPU exporters and gateways.
 func (s *Surface) Engines() []dialect.Dialect {
 	return slices.DeleteFunc(slices.Clone(s.Dialects), func(d dialect.Dialect) bool { return !d.Serves() })
 }

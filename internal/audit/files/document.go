@@ -1,8 +1,12 @@
-// Package files reads the files that an audit is of: rules of Prometheus, Mimir and
-// VictoriaMetrics, dashboards of Grafana and Perses, alerts that Grafana manages, and what
-// autoscalers ask for (KEDA), at any depth of YAML or JSON (a List of Kubernetes, a chart's
-// values). Every expression is found with its line, so that it can be pointed at, and a name in
-// it replaced without another byte changing.
+// Package files reads the queries out of the files that an audit is about: rules of Prometheus, Mimir and
+// VictoriaMetrics, alerts that Grafana manages, dashboards of Grafana and Perses, and autoscalers of KEDA.
+//
+// Read parses a file as YAML, of which JSON is a part, and walks its nodes at any depth: rules may be in a List of
+// Kubernetes or in a chart's values, panels in rows. The result is a Document with one Query for each expression. A
+// Query knows the node that holds it, so that a finding has a line, and Rename can replace a metric's name without
+// changing another byte. Variables of dashboards are replaced for the parser only (variables.go).
+//
+// The package judges nothing (package checks does) and neither reads nor writes the disk (package surface does).
 package files
 
 import (
@@ -35,36 +39,36 @@ const (
 	Alert Role = iota
 	Record
 	InPanel
-	InVariable // of a dashboard, or of another file that only names series
+	InVariable // selects a dashboard variable's values, or an annotation's events
 	Scaler     // used by an autoscaler
 )
 
-// A Query is one expression of a file, with what surrounds it.
+// A Query is one expression of a file, with its surroundings.
 type Query struct {
-	Doc     *Document
-	Expr    string
-	Where   string // for people: `alert HighTTFT`, `panel "TTFT", query A`
-	Role    Role
-	Name    string // name of the alert, the recorded series or the panel
-	Runbook string // the alert's runbook_url
-	Alone   bool   // the autoscaler asks nothing but Prometheus
-	Managed *ManagedAlert
+	Doc           *Document
+	Expr          string
+	Where         string // for people: `alert HighTTFT`, `panel "TTFT", query A`
+	Role          Role
+	Name          string        // name of the alert, the recorded series, the panel, the variable or the autoscaler
+	Runbook       string        // the alert's runbook_url
+	AllPrometheus bool          // all triggers of the autoscaler are queries of Prometheus
+	Managed       *ManagedAlert // nil for all but Grafana-managed alerts
 
-	Tree     parser.Expr
-	Mentions []Mention
-	Err      error // parse error
+	Tree     parser.Expr // nil if Err is set
+	Mentions []Mention   // of variables
+	Err      error       // parse error
 
-	node   *yaml.Node // that holds it; nil where it is not of a file
-	parsed string     // parsed instead of Expr, with the same length; "" means Expr
+	node   *yaml.Node // holds the expression; nil for rules of a Prometheus server
+	parsed string     // text to parse instead of Expr, of the same length; "" for Expr itself
 }
 
-// Line returns the line of a byte of the expression, from 1; 0 if it is not of a file.
+// Line returns the line of a byte of the expression, from 1; 0 for rules of a Prometheus server.
 func (q *Query) Line(at int) int {
 	if q.node == nil {
 		return 0
 	}
 	line := q.node.Line
-	if q.isBlock() { // its content begins on the line after its indicator
+	if q.isBlock() { // a block begins on the line after its indicator, | or >
 		line++
 	}
 	if q.node.Style&yaml.LiteralStyle != 0 {
@@ -73,33 +77,31 @@ func (q *Query) Line(at int) int {
 	return line
 }
 
-// isBlock reports whether the file has the expression on lines of its own.
+// isBlock reports whether the expression is a block of YAML, on lines of its own.
 func (q *Query) isBlock() bool { return q.node.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 }
 
-// Opaque reports whether a range of the expression holds a variable, so that
-// nobody can tell what it will be.
+// Opaque reports whether a range of the expression holds a variable, so that its text is unknown.
 func (q *Query) Opaque(start, end posrange.Pos) bool {
 	return slices.ContainsFunc(q.Mentions, func(m Mention) bool { return m.Start < int(end) && m.End > int(start) })
 }
 
-// A Document is a file that was read, with its queries.
+// A Document is a file with its queries, in their order.
 type Document struct {
 	Name    string
 	Data    []byte
 	Queries []*Query
 }
 
-// ErrUnrelated is wrapped by the error of a file that can be read and has nothing to audit.
+// ErrUnrelated marks the error of a file that can be parsed and has nothing to audit.
 var ErrUnrelated = errors.New("neither rules nor a dashboard")
 
-// Read parses a file and collects its queries. An error names the file and, where it can, the line.
+// Read parses a file and collects its queries. An expression that does not parse is no error: its Query has Err. An
+// error names the file and, if it is known, the line.
 func Read(name string, data []byte) (*Document, error) {
 	d := &Document{Name: name, Data: data}
 	roots, err := parse(data)
-	var syntax *json.SyntaxError // the YAML library does not tell its line
-	if err != nil && bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) && errors.As(json.Unmarshal(data, new(any)),
-		&syntax) {
-		err = fmt.Errorf("line %d: not JSON: %w", 1+bytes.Count(data[:syntax.Offset], []byte("\n")), syntax)
+	if err != nil && bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+		err = cmp.Or(errorOfJSON(data), err)
 	}
 	for _, root := range roots {
 		err = cmp.Or(err, d.walk(root, nil))
@@ -122,11 +124,21 @@ func Read(name string, data []byte) (*Document, error) {
 // Add parses a query and adds it to a document.
 func (d *Document) Add(q *Query) {
 	q.Doc = d
-	q.Tree, q.Mentions, q.Err = standIn(cmp.Or(q.parsed, q.Expr))
+	q.Tree, q.Mentions, q.Err = parseTemplate(cmp.Or(q.parsed, q.Expr))
 	d.Queries = append(d.Queries, q)
 }
 
-// surrogates are pairs of escapes for one character, which JSON has and YAML has not.
+// errorOfJSON returns the syntax error of a JSON file with its line, which the YAML parser's error lacks; nil for valid
+// JSON.
+func errorOfJSON(data []byte) error {
+	var syntax *json.SyntaxError
+	if !errors.As(json.Unmarshal(data, new(any)), &syntax) {
+		return nil
+	}
+	return fmt.Errorf("line %d: not JSON: %w", 1+bytes.Count(data[:syntax.Offset], []byte("\n")), syntax)
+}
+
+// surrogates matches two escapes for one character, which JSON has and YAML has not.
 var surrogates = regexp.MustCompile(`(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}`)
 
 // parse parses the documents of a YAML or JSON file; JSON is YAML.
@@ -137,7 +149,7 @@ func parse(data []byte) (roots []*yaml.Node, err error) {
 	case !utf8.Valid(data):
 		return nil, errors.New("not UTF-8 text")
 	}
-	// Only texts for people have them.
+	// Only texts for people have surrogates, and they are not read.
 	data = surrogates.ReplaceAllFunc(data, func(b []byte) []byte { return bytes.Repeat([]byte("?"), len(b)) })
 	for d := yaml.NewDecoder(bytes.NewReader(data)); ; {
 		var doc yaml.Node
@@ -157,10 +169,10 @@ func parse(data []byte) (roots []*yaml.Node, err error) {
 	}
 }
 
-// IsTemplate reports whether an unreadable file is a template, such as those of a chart.
+// IsTemplate reports whether a file that is not YAML looks like a template of a chart.
 func IsTemplate(data []byte) bool { return bytes.Contains(data, []byte("{{")) }
 
-// get follows keys from a mapping; the zero node where one is missing.
+// get follows keys from a mapping; it returns the zero node if one is missing.
 func get(n *yaml.Node, keys ...string) *yaml.Node {
 	for _, key := range keys {
 		in := n
@@ -174,8 +186,8 @@ func get(n *yaml.Node, keys ...string) *yaml.Node {
 	return n
 }
 
-// str returns the text of a string or a number, "" for anything else. Aliases are followed to strings only, so that
-// aliases of aliases cannot multiply.
+// str returns the text of the string or number behind keys, "" for anything else. An alias is followed once, so that
+// nested aliases cannot multiply.
 func str(n *yaml.Node, keys ...string) string {
 	n = get(n, keys...)
 	if n.Kind == yaml.AliasNode {
@@ -187,9 +199,8 @@ func str(n *yaml.Node, keys ...string) string {
 	return n.Value
 }
 
-// walk finds the queries under a node, whatever its nesting: groups of rules at the top of a file, in the spec of a
-// custom resource or in a chart's values, and panels in rows, in panels or by name. panel is the title of the panel
-// that surrounds the node, nil outside of panels.
+// walk adds the queries below a node: those of "groups", panels, variables and scaled objects at any depth. panel is the
+// title of the surrounding panel, nil outside of panels.
 func (d *Document) walk(n *yaml.Node, panel *string) (err error) {
 	if n.Kind == yaml.SequenceNode {
 		for _, item := range n.Content {
@@ -221,7 +232,7 @@ func (d *Document) walk(n *yaml.Node, panel *string) (err error) {
 	return err
 }
 
-// NewRule returns the query of an alert, or of a recording rule where there is none, without its expression.
+// NewRule returns the query of an alert or, if alert is empty, of a recording rule. The caller sets its expression.
 func NewRule(alert, record, runbook string) *Query {
 	if alert == "" && record != "" {
 		return &Query{Role: Record, Name: record, Where: "recording rule " + record}
@@ -229,10 +240,9 @@ func NewRule(alert, record, runbook string) *Query {
 	return &Query{Role: Alert, Name: alert, Where: "alert " + alert, Runbook: runbook}
 }
 
-// A group is one of rules, of Prometheus or of Grafana.
+// A group holds rules, of Prometheus or of Grafana.
 type group struct{ Rules []yaml.Node }
 
-// addGroups reads groups of rules.
 func (d *Document) addGroups(n *yaml.Node) error {
 	var groups []group
 	if err := n.Decode(&groups); err != nil {
@@ -253,7 +263,7 @@ func (d *Document) addRule(n *yaml.Node) error {
 		Alert, Record string
 		Expr          yaml.Node
 		Annotations   map[string]string
-		managed       `yaml:",inline"`
+		managedRule   `yaml:",inline"`
 	}
 	if err := n.Decode(&r); err != nil {
 		return err
@@ -261,7 +271,7 @@ func (d *Document) addRule(n *yaml.Node) error {
 	q := NewRule(r.Alert, r.Record, r.Annotations["runbook_url"])
 	switch {
 	case r.Expr.IsZero() && r.Data != nil:
-		r.managed.addTo(d, q.Runbook)
+		r.managedRule.addTo(d, q.Runbook)
 		return nil
 	case str(&r.Expr) == "":
 		return fmt.Errorf("line %d: a rule without expr", n.Line)

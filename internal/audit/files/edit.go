@@ -11,16 +11,16 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// A Rename writes another name in the place of one that an expression asks for.
+// A Rename replaces a metric's name in an expression.
 type Rename struct {
 	Query    *Query
 	Name, To string
 }
 
-// CanRename reports whether an expression can be changed where it stands.
+// CanRename reports whether the file has the expression itself, and not an alias of it.
 func (q *Query) CanRename() bool { return q.node != nil && q.node.Kind == yaml.ScalarNode }
 
-// offset returns the byte of the file at which a query begins.
+// offset returns the offset in the file, in bytes, at which the expression begins.
 func (q *Query) offset() int {
 	data, at := q.Doc.Data, 0
 	for range q.Line(0) - 1 {
@@ -36,10 +36,9 @@ func (q *Query) offset() int {
 	return at
 }
 
-// Rename writes other names into the file and returns it as it then reads; nil where an expression
-// would not read as intended.
+// Rename applies all renames and returns the new file; nil if an expression would not parse as intended.
 func (d *Document) Rename(all []Rename) *Document {
-	// from the end on
+	// The last query comes first, so that the offsets of the others hold.
 	slices.SortStableFunc(all, func(a, b Rename) int { return cmp.Compare(b.Query.offset(), a.Query.offset()) })
 	data, wanted := string(d.Data), map[*Query]string{}
 	for _, r := range all {
@@ -60,8 +59,8 @@ func (d *Document) Rename(all []Rename) *Document {
 	return out
 }
 
-// replaceName replaces a name that is a whole word of an expression. How the text writes the expression need not be
-// known: the name comes in it as often, and in the same order.
+// replaceName replaces a name in the text by which a file writes an expression, perhaps quoted and with escapes. The name
+// occurs in both equally often and in the same order; expr tells which occurrences are whole words.
 func replaceName(text, expr, name, to string) string {
 	var out strings.Builder
 	for at := 0; ; {
@@ -71,7 +70,7 @@ func replaceName(text, expr, name, to string) string {
 		}
 		out.WriteString(text[:k])
 		before, after := expr[:at+i], expr[at+i+len(name):]
-		if strings.TrimRightFunc(before, isOfName) == before && strings.TrimLeftFunc(after, isOfName) == after {
+		if strings.TrimRightFunc(before, isNameRune) == before && strings.TrimLeftFunc(after, isNameRune) == after {
 			out.WriteString(to)
 		} else {
 			out.WriteString(name)
@@ -80,7 +79,7 @@ func replaceName(text, expr, name, to string) string {
 	}
 }
 
-// isOfName reports whether a character may be part of a metric's name.
-func isOfName(r rune) bool {
+// isNameRune reports whether a character may be part of a metric's name.
+func isNameRune(r rune) bool {
 	return r == ':' || r == '_' || r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r))
 }

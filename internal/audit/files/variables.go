@@ -10,16 +10,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// maxExpression bounds an expression: the parser takes quadratic time on nested
-// parentheses, and people's expressions are a hundred times shorter.
+// maxExpression bounds an expression, in bytes: the parser takes quadratic time for nested parentheses. Expressions
+// that people write are a hundred times shorter.
 const maxExpression = 32 << 10
 
-// A Mention is where an expression names a variable outside of a string.
+// A Mention is the range of bytes at which an expression names a variable outside of a string.
 type Mention struct{ Start, End int }
 
-// standIn replaces a dashboard's variables by valid text of the same length, so that positions in the tree are
-// positions in the original. Variables inside strings are valid already.
-func standIn(expr string) (parser.Expr, []Mention, error) {
+// parseTemplate parses an expression with a dashboard's variables. It replaces them by placeholders of the same length,
+// so that positions in the tree are positions in the expression. Variables inside strings are valid as they are.
+func parseTemplate(expr string) (parser.Expr, []Mention, error) {
 	if len(expr) > maxExpression {
 		return nil, nil, fmt.Errorf("longer than %d KiB: not judged", maxExpression>>10)
 	}
@@ -34,7 +34,7 @@ func standIn(expr string) (parser.Expr, []Mention, error) {
 	for _, asName := range []bool{false, true} {
 		filled := []byte(expr)
 		for _, m := range mentions {
-			copy(filled[m.Start:m.End], filling(expr, m, asName))
+			copy(filled[m.Start:m.End], placeholder(expr, m, asName))
 		}
 		tree, parseErr := indicator.Parse(string(filled))
 		if parseErr == nil {
@@ -47,8 +47,10 @@ func standIn(expr string) (parser.Expr, []Mention, error) {
 	return nil, mentions, err
 }
 
-// Texts and comments, which hold no variables that matter, and $name, ${name}, ${name:format} and [[name]].
-var mentionOrText = regexp.MustCompile("\"(?:\\\\.|[^\"\\\\])*\"|'(?:\\\\.|[^'\\\\])*'|`[^`]*`|#[^\n]*|" + `(\$\{[^}]+\}|\[\[\w+\]\]|\$\w+)`)
+// mentionOrText matches strings and comments, to skip them, and the variables $name, ${name}, ${name:format} and
+// [[name]].
+var mentionOrText = regexp.MustCompile("\"(?:\\\\.|[^\"\\\\])*\"|'(?:\\\\.|[^'\\\\])*'|`[^`]*`|#[^\n]*|" +
+	`(\$\{[^}]+\}|\[\[\w+\]\]|\$\w+)`)
 
 // mentionsIn finds the variables outside of strings and comments.
 func mentionsIn(expr string) []Mention {
@@ -61,17 +63,17 @@ func mentionsIn(expr string) []Mention {
 	return out
 }
 
-// filling returns a valid text of a mention's length: a duration between
-// brackets and after offset, a name in a list of labels and beside other parts
-// of a name, a matcher in braces, a number anywhere else.
-func filling(expr string, m Mention, asName bool) string {
+// placeholder returns a valid text of a mention's length: a duration between brackets and after offset, a matcher or a
+// name in braces, a name in a list of labels, a number anywhere else. asName takes a name instead of the number.
+func placeholder(expr string, m Mention, asName bool) string {
 	length := m.End - m.Start
 	before := strings.TrimRight(expr[:m.Start], " \n\t")
 	after := strings.TrimLeft(expr[m.End:], " \n\t")
 	number := strings.Repeat("0", length-1) + "1"
 	name := strings.Repeat("v", length)
 	switch {
-	case strings.HasSuffix(before, "["), strings.HasSuffix(before, "offset"), strings.HasSuffix(before, ":") && strings.HasPrefix(after, "]"):
+	case strings.HasSuffix(before, "["), strings.HasSuffix(before, "offset"),
+		strings.HasSuffix(before, ":") && strings.HasPrefix(after, "]"):
 		return strings.Repeat("0", length-2) + "5m"
 	case inBraces.MatchString(before):
 		if (strings.HasSuffix(before, "{") || strings.HasSuffix(before, ",")) && length >= 4 {

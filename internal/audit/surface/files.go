@@ -18,7 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// maxFiles bounds what a directory may hold.
+// maxFiles bounds the files below a directory.
 const maxFiles = 2000
 
 var extensions = []string{".yaml", ".yml", ".json", ".rules"}
@@ -27,10 +27,10 @@ func hasExtension(path string) bool {
 	return slices.Contains(extensions, strings.ToLower(filepath.Ext(path)))
 }
 
-// Paths are the named files and directories. Each file is taken for what it holds, whichever flag names it.
+// Paths are the files and directories that a user named. A file's content decides what it is, not the flag that names it.
 type Paths struct {
 	Named         []string
-	SkipUnrelated bool // that no file holds rules or a dashboard is no error
+	SkipUnrelated bool // files without rules or dashboards, and templates, are no error even if no other file is left
 }
 
 // Add adds a file or a directory.
@@ -39,9 +39,9 @@ func (p *Paths) Add(path string) error {
 	return nil
 }
 
-// Sort takes the files out of arguments, such as a shell makes of *.yaml, and
-// returns the others: servers and a recording.
-func (p *Paths) Sort(args []string) (targets []string) {
+// AddArguments adds those arguments that are files or directories of rules and dashboards. It returns the others:
+// servers, or a recording.
+func (p *Paths) AddArguments(args []string) (targets []string) {
 	for _, a := range args {
 		if source.OnDisk(a) && (hasExtension(a) || holdsFiles(a)) {
 			p.Named = append(p.Named, a)
@@ -52,8 +52,7 @@ func (p *Paths) Sort(args []string) (targets []string) {
 	return targets
 }
 
-// holdsFiles reports whether a directory is one of rules and dashboards: it has files of
-// their kinds, and no scrapes as a recording has.
+// holdsFiles reports whether a path is a directory with files to audit and without the scrapes of a recording.
 func holdsFiles(dir string) bool {
 	scrapes, _ := filepath.Glob(filepath.Join(dir, "*", "*.prom*"))
 	names, _ := expand(dir)
@@ -63,14 +62,14 @@ func holdsFiles(dir string) bool {
 // Any reports whether a file was named.
 func (p *Paths) Any() bool { return len(p.Named) > 0 }
 
-// A Reading holds what was read from the files.
+// A Reading is the content of all files.
 type Reading struct {
 	Docs   []*files.Document
-	Errors []error // files without readable rules or dashboards
+	Errors []error // of files that do not parse
 	Notes  []string
 }
 
-// Read reads the files, each once. One that is neither rules nor a dashboard is skipped, and noted.
+// Read reads the files, each once. Files without rules or dashboards are skipped, and a note counts them.
 func (p *Paths) Read() (out Reading, err error) {
 	var names, skipped []string
 	var unrelated error
@@ -109,8 +108,8 @@ func (p *Paths) Read() (out Reading, err error) {
 	return out, err
 }
 
-// expand returns the files under a directory, or the file itself. Links to
-// directories and hidden directories are not followed.
+// expand returns the files to audit below a directory, or the file itself. It skips hidden directories and links to
+// directories.
 func expand(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -139,22 +138,15 @@ func expand(path string) ([]string, error) {
 	return out, err
 }
 
-// OfRelease returns the surface of servers that cannot be reached, by their dialect; without one, of all newest ones.
-func OfRelease(ids ...string) (d *Deployment, err error) {
-	d = &Deployment{}
-	d.Surface, err = checks.SurfaceOf(ids...)
-	return d, err
-}
-
-// Audit judges the deployment with files and the rules of its server, and repairs the
-// files where that was asked for.
+// Audit judges the files and the rules of the deployment's Prometheus server. fix first repairs the files on disk. ignore
+// lists IDs of checks.
 func (d *Deployment) Audit(read Reading, fix bool, ignore ...string) (*audit.Report, error) {
 	r := &audit.Report{Surface: d.Surface, Errors: read.Errors}
 	docs := slices.Concat(read.Docs, d.Rules)
 	if fix {
-		found := checks.Lint(read.Docs, d.Surface, ignore...)
+		findings := checks.Lint(read.Docs, d.Surface, ignore...)
 		for i, doc := range read.Docs {
-			fixed, repaired := checks.Fix(doc, found)
+			fixed, repaired := checks.Fix(doc, findings)
 			if repaired == 0 {
 				continue
 			}

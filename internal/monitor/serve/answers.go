@@ -175,7 +175,7 @@ func (c *scope) simulate(w http.ResponseWriter, r *http.Request) {
 func (c *scope) audit(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
-	d, err := surface.OfSource(ctx, c.source, time.Now(), true)
+	d, err := surface.ReadSource(ctx, c.source, time.Now(), true)
 	if err != nil {
 		web.Fail(w, http.StatusServiceUnavailable, err)
 		return
@@ -183,7 +183,7 @@ func (c *scope) audit(w http.ResponseWriter, r *http.Request) {
 	report, err := d.Audit(surface.Reading{}, false)
 	if err == nil {
 		if n := len(report.Areas); n > 0 && c.s.ring != nil { // the last are the operations
-			report.Areas[n-1].Items = append(report.Areas[n-1].Items, audit.Traces(c.s.ring.Received()))
+			report.Areas[n-1].Items = append(report.Areas[n-1].Items, audit.TracesItem(c.s.ring.Received()))
 		}
 		var b bytes.Buffer
 		if err = report.JSON(&b); err == nil {

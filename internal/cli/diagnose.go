@@ -120,7 +120,7 @@ func (f *diagnoseFlags) check(args []string) error {
 func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
 	f.longer = !cmd.Flags().Changed("duration")
-	measured, err := gather.File(f.baseline)
+	measured, err := gather.ReadIfFile(f.baseline)
 	if err != nil {
 		return fmt.Errorf("--baseline: %w", err)
 	}

@@ -133,7 +133,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 			"such as --healthy 7d, or two RFC 3339 times: --healthy FROM/TO")
 	}
 	cfg = f.cfg
-	cfg.Format, cfg.Beside, cfg.Pathologies = generate.Format(f.out.format), f.out.path != "", pathologies.All()
+	cfg.Format, cfg.Alertmanager, cfg.Pathologies = generate.Format(f.out.format), f.out.path != "", pathologies.All()
 	cfg.Runbooks, cfg.Panel = f.runbooks.Runbooks, grafana.PanelPath
 	d, err := f.deployment.deployment(ctx, stderr)
 	if err != nil {

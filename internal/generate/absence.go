@@ -14,7 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// watchdogAlert is the name of the alert that always fires, without the engine's prefix: see named.
+// watchdogAlert is the name of the alert that always fires, without the engine's prefix: see nameByEngine.
 const watchdogAlert = "Watchdog"
 
 // Absences lists the ids of the alerts on missing servers and gateways. A condition over a server's metrics cannot
@@ -23,8 +23,8 @@ func Absences() []string {
 	return []string{"servers-absent", "autoscaler-stuck", "gateway-down", "gateways-absent", "watchdog"}
 }
 
-// remembered is how long a vanished server is still expected.
-const remembered = time.Hour
+// expectedFor is how long a vanished server is still expected.
+const expectedFor = time.Hour
 
 // renderAbsences renders the alerts on missing servers and gateways, and the watchdog.
 func (b *ruleBuilder) renderAbsences() ([]rulefmt.Rule, error) {
@@ -72,7 +72,7 @@ type absence struct {
 	scope    indicator.Scope
 	rule     rulefmt.Rule
 	text     map[string]string
-	compile  deploymentExpr // see named
+	compile  deploymentExpr // of one engine's part of the deployment: see nameByEngine
 }
 
 // absenceRules lists the alerts of Absences. The PromQL for kube-state-metrics or gateways is empty if the deployment
@@ -80,7 +80,7 @@ type absence struct {
 func (b *ruleBuilder) absenceRules(stuck string, gateways [2]string) []absence {
 	d := &b.cfg.Deployment
 	up := b.cfg.selectRecorded(b.cfg.Series(indicator.Up))
-	past := fmt.Sprintf("last_over_time(%s[%s])", up, formatDuration(remembered))
+	past := fmt.Sprintf("last_over_time(%s[%s])", up, formatDuration(expectedFor))
 	fleet := strings.Join(d.Model, ", ")
 	absent := fmt.Sprintf("count by (%s) (%s) unless on (%s) group by (%s) (%s)", fleet, past, fleet, fleet, up)
 	return []absence{
@@ -131,12 +131,12 @@ func (b *ruleBuilder) absenceRules(stuck string, gateways [2]string) []absence {
 	}
 }
 
-// longQueue is the length of a long queue on each replica. One waiting request is no queue.
+// longQueue is the number of waiting requests on each replica from which on an autoscaler should add replicas.
 const longQueue = 5
 
 // autoscalerStuck returns PromQL for the waiting requests on each replica of a workload whose HorizontalPodAutoscaler
-// wants no more replicas. KEDA makes such autoscalers too. kube-state-metrics knows the pods of a workload; a
-// ReplicaSet is named after its Deployment, with a hash.
+// wants no more replicas. KEDA creates such autoscalers too. kube-state-metrics tells which pods belong to a workload;
+// the name of a ReplicaSet is that of its Deployment and a hash.
 func (b *ruleBuilder) autoscalerStuck(d *dialect.Deployment) (string, error) {
 	place := "namespace"
 	if slices.Contains(d.Model, "cluster") {

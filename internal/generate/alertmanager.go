@@ -53,19 +53,19 @@ func Inhibitions(cfg RulesConfig) ([]byte, error) {
 	return YAML("", doc)
 }
 
-// newInhibition returns the rule by which an alert of some severity silences symptoms that have the same link to it. ok
-// is false if it silences none.
+// newInhibition returns the rule by which an alert of a severity inhibits symptoms with the same link to it. ok is false
+// if all of them are more severe.
 func (cfg *RulesConfig) newInhibition(
 	p *catalog.Pathology, severity catalog.Severity, symptoms []*catalog.Pathology, l link,
 ) (r inhibitRule, ok bool) {
 	var targets []string
-	above := false // some symptoms can be more severe
+	mayExceed := false // a symptom can also be more severe
 	for _, symptom := range symptoms {
-		possible := symptom.Severities()
+		possible := symptom.Severities() // the most severe first
 		if possible[len(possible)-1] > severity {
 			continue
 		}
-		above = above || possible[0] > severity
+		mayExceed = mayExceed || possible[0] > severity
 		targets = append(targets, AlertNames(&cfg.Deployment, symptom)...)
 	}
 	if len(targets) == 0 {
@@ -82,7 +82,7 @@ func (cfg *RulesConfig) newInhibition(
 	if len(p.Severities()) > 1 {
 		r.SourceMatchers = append(r.SourceMatchers, "severity="+quote(cfg.SeverityName(severity)))
 	}
-	if above {
+	if mayExceed {
 		var names []string
 		for s := severity; ; s-- {
 			names = append(names, cfg.SeverityName(s))

@@ -34,9 +34,9 @@ func (b *ruleBuilder) describeAlert(p *catalog.Pathology, thresholds []resolved)
 	var out strings.Builder
 	var seen []string
 	ids, values := b.cfg.Deployment.Instance, ""
-	outside, per := atGateway(p), p.Per()
+	isAtGateway, per := atGateway(p), p.Per()
 	switch {
-	case outside: // the label instance may name a server
+	case isAtGateway: // the label instance may name a server, so the label gateway gives its value
 		values = Arguments(withPartLabel(append(slices.Clone(ids[:len(ids)-1]), gatewayLabel), per))
 		ids = withPartLabel(ids, per)
 	case readsModel(p):
@@ -55,7 +55,7 @@ func (b *ruleBuilder) describeAlert(p *catalog.Pathology, thresholds []resolved)
 	}
 	out.WriteString(b.explainByCauses(p))
 	switch {
-	case outside:
+	case isAtGateway:
 		out.WriteString("Full diagnosis: sixty diagnose SERVER --gateway {{ $labels.gateway }}")
 	case readsModel(p):
 		out.WriteString("Computed fix: sixty diagnose {{ $labels.instance }}")
@@ -63,8 +63,8 @@ func (b *ruleBuilder) describeAlert(p *catalog.Pathology, thresholds []resolved)
 	return strings.TrimSpace(out.String())
 }
 
-// explainByCauses names the active and pending causes of a symptom. A page is never inhibited by a ticket, so it
-// names its cause itself. $of selects the server.
+// explainByCauses returns the part of a description that names the firing and pending causes of a symptom. A page is
+// never inhibited by a ticket, so it names its cause itself. The template's $of selects the server.
 func (b *ruleBuilder) explainByCauses(p *catalog.Pathology) string {
 	byLink := map[string][]string{}
 	var links []link
@@ -96,7 +96,7 @@ func (b *ruleBuilder) explainByCauses(p *catalog.Pathology) string {
 		strings.Join(parts, " or "), strings.Join(values, " "))
 }
 
-// AnyOf matches the alerts of pathologies by name.
+// AnyOf returns a PromQL matcher of the alerts of pathologies; "" without pathologies.
 func AnyOf(d *dialect.Deployment, all []*catalog.Pathology) string {
 	var names []string
 	for _, p := range all {
@@ -108,7 +108,7 @@ func AnyOf(d *dialect.Deployment, all []*catalog.Pathology) string {
 	return `alertname=~"` + strings.Join(names, "|") + `"`
 }
 
-// Placeholders matches labels whose values are arguments of a template.
+// Placeholders returns PromQL matchers of labels whose values are arguments of printf in a template.
 func Placeholders(labels []string) string {
 	parts := make([]string, len(labels))
 	for i, l := range labels {
@@ -117,8 +117,8 @@ func Placeholders(labels []string) string {
 	return strings.Join(parts, ",")
 }
 
-// Arguments returns the values of labels as arguments of a template. In vmalert, a label that the alert lacks has no
-// value at all.
+// Arguments returns the arguments of printf for Placeholders: the alert's labels. In vmalert a label that the alert lacks
+// has no value, so each has a default.
 func Arguments(labels []string) string {
 	parts := make([]string, len(labels))
 	for i, l := range labels {

@@ -21,10 +21,10 @@ const gatewayLabel = "gateway"
 // atGateway reports whether a gateway measures the signals of a condition.
 func atGateway(p *catalog.Pathology) bool { return p.Scope() == indicator.Gateway }
 
-// AppliesTo reports whether the deployment can show a pathology: pathologies at gateways need one.
+// AppliesTo reports whether the deployment can have a pathology: one at a gateway needs a gateway.
 func AppliesTo(d *dialect.Deployment, p *catalog.Pathology) bool {
-	_, there := d.Gateway()
-	return there || !atGateway(p)
+	_, hasGateway := d.Gateway()
+	return hasGateway || !atGateway(p)
 }
 
 // withPartLabel adds the label that separates the parts of a signal to the labels of a target.
@@ -62,14 +62,14 @@ func (cfg *RulesConfig) gatewaySegment() segment {
 	return seg
 }
 
-// Recorded series that name the model behind a gateway in the engine's words: by gateway, and by the name that
-// requests give. If the engine does not say, as behind a router, the latter name is taken.
+// Recorded series whose label model_name is the engine's name of the model behind a gateway: one for each gateway, and
+// one for each name that requests use. If the gateway does not know the engine's name, requests' name is taken.
 const (
 	servedByGateway = "instance:vllm_gateway_serves:info"
 	servedAsModel   = "instance_model:vllm_gateway_serves:info"
 )
 
-// servedRules returns the recording rules of those series of the above that alerts read.
+// servedRules returns the rules that record servedByGateway and servedAsModel, as far as alerts read them.
 func (b *ruleBuilder) servedRules() (served []rulefmt.Rule, err error) {
 	if len(b.serves) == 0 {
 		return nil, nil
@@ -130,26 +130,21 @@ func (b *ruleBuilder) withFleetLabels(expr, per string) string {
 	return prettifyPromQL(expr)
 }
 
-// A link lists the labels that are equal for a cause and its symptom. Labels that both lack are equal as well, so the
-// labels in guard must be present.
+// A link lists the labels in which the alerts of a cause and of its symptom agree. Alertmanager takes a label that both
+// lack as equal, so those in guard must be present.
 type link struct{ equal, guard []string }
 
 // linkOf returns the link of a cause and a symptom.
 func (cfg *RulesConfig) linkOf(cause, symptom *catalog.Pathology) link {
 	d := &cfg.Deployment
-	causeOutside, outside := atGateway(cause), atGateway(symptom)
 	switch {
-	case causeOutside && outside:
+	case atGateway(cause) && atGateway(symptom):
 		return link{append(fleetLabels(d), gatewayLabel), []string{gatewayLabel}}
-	case outside && symptom.Per() == indicator.PerUpstream && readsModel(cause):
-		// namespaces may differ
+	case atGateway(symptom) && symptom.Per() == indicator.PerUpstream && readsModel(cause):
+		// The gateway and the server may be in different namespaces.
 		cluster := slices.DeleteFunc(fleetLabels(d), func(l string) bool { return l != "cluster" })
 		return link{append(cluster, "instance"), []string{"instance"}}
-	case outside:
-		return link{slices.Clone(d.Model), []string{"model_name"}}
-	case causeOutside:
-		return link{slices.Clone(d.Model), []string{"model_name"}}
-	case symptom.Across, cause.Everywhere:
+	case atGateway(symptom), atGateway(cause), symptom.Across, cause.Everywhere:
 		return link{slices.Clone(d.Model), []string{"model_name"}}
 	case !readsModel(cause):
 		// The exporter is another target. An alert without these labels would silence the whole fleet.

@@ -56,14 +56,12 @@ type grafanaQuery struct {
 	Model             map[string]any `yaml:"model"`
 }
 
-// A group that does not say how often it is evaluated is once a minute. Intervals are multiples of a tick of Grafana's
-// scheduler.
 const (
-	grafanaDefaultInterval = model.Duration(time.Minute)
-	grafanaTick            = model.Duration(10 * time.Second)
+	grafanaDefaultInterval = model.Duration(time.Minute)      // of a group without one
+	grafanaTick            = model.Duration(10 * time.Second) // of the scheduler: intervals are multiples of it
 )
 
-// divideForGrafana divides groups into those of recording rules and the alerts for Grafana.
+// divideForGrafana divides rules into recording rules for Prometheus and alerts for Grafana.
 func divideForGrafana(groups []rulefmt.RuleGroup) (records []rulefmt.RuleGroup, alerts grafanaFile) {
 	alerts.APIVersion = 1
 	times := map[string]int{}
@@ -90,8 +88,8 @@ func divideForGrafana(groups []rulefmt.RuleGroup) (records []rulefmt.RuleGroup, 
 	return records, alerts
 }
 
-// manageAlert converts the nth alert of a name. An expression selects what is wrong, whatever its value: Grafana takes
-// a value of 0 for well, so the condition is that there is a value.
+// manageAlert converts the nth alert of a name, from 1. Prometheus fires for every series that the expression returns,
+// Grafana only for values other than 0. The condition B is therefore whether query A has a value.
 func manageAlert(r *rulefmt.Rule, nth int) grafanaRule {
 	out := grafanaRule{
 		UID: fmt.Sprintf("sixty-%x", sha256.Sum256([]byte(r.Alert+"\n"+r.Expr)))[:26], Title: r.Alert, Condition: "B",
@@ -118,11 +116,11 @@ func manageAlert(r *rulefmt.Rule, nth int) grafanaRule {
 	return out
 }
 
-// ruleValue is the value of an alert in a template. Grafana's is that of a query.
+// ruleValue matches an alert's value in a template of Prometheus. In Grafana's templates it is the value of query A.
 var ruleValue = regexp.MustCompile(`(\{\{) \$value\b`)
 
-// withoutQueries drops the part of a template that asks for other values, which Grafana's templates cannot: what follows
-// the last of them says what to run.
+// withoutQueries drops the queries of a template, up to the end of the last one: Grafana's templates have no function
+// query. The command to run follows them.
 func withoutQueries(annotation string) string {
 	if !strings.Contains(annotation, "| query }}") {
 		return annotation

@@ -13,7 +13,7 @@ import (
 func prettifyPromQL(expr string) string {
 	tree, err := indicator.Parse(expr)
 	if err != nil {
-		return expr // the catalogue's tests ensure that all PromQL parses
+		return expr // impossible: the catalogue's tests parse all PromQL
 	}
 	return strings.TrimLeft(parser.Prettify(stripParens(tree, 0, false)), " ")
 }

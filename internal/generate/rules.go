@@ -25,7 +25,7 @@ import (
 type RulesConfig struct {
 	Deployment  dialect.Deployment
 	Pathologies []*catalog.Pathology
-	// Absences are the ids of the alerts on missing servers and gateways.
+	// Absences are the ids of the alerts on missing servers and gateways to render: see Absences.
 	Absences []string
 
 	// The sources of thresholds by precedence: thresholds set by name, objectives, measurements. The past and the
@@ -48,8 +48,7 @@ type RulesConfig struct {
 	Labels map[string]string
 	// Severities are the values of the label severity, if they are not page, ticket and info. They must differ.
 	Severities map[catalog.Severity]string
-	// KeepFiringFor is how long an alert outlasts its condition, so that an alert that comes and goes is one alert.
-	// 0: it does not.
+	// KeepFiringFor is how long an alert outlasts its condition, so that a condition that flaps is one alert.
 	KeepFiringFor time.Duration
 }
 
@@ -94,7 +93,7 @@ const (
 	UsualAgo      = time.Hour
 )
 
-// minPastShare is the divisor of Past that gives the least time with samples for a valid median.
+// minPastShare is the part of Past, a 48th, that must have samples for a valid median.
 const minPastShare = 48
 
 // Rules are the generated rules. Warnings name those that could not be generated.
@@ -211,10 +210,10 @@ func (cfg *RulesConfig) validate() error {
 type ruleBuilder struct {
 	cfg      *RulesConfig
 	host     bool            // recorded series have the label hostLabel
-	recorded map[string]bool // signals that are recorded
-	normal   map[string]bool // signals whose past is recorded
-	limits   []rulefmt.Rule  // limits that follow the past
-	serves   map[string]bool // recorded series that name the model behind a gateway
+	recorded map[string]bool // names of signals that are recorded
+	normal   map[string]bool // names of signals whose past is recorded
+	limits   []rulefmt.Rule  // of thresholds that follow the past
+	serves   map[string]bool // servedByGateway, servedAsModel, if alerts read them
 	built    *Rules
 }
 
@@ -303,7 +302,7 @@ func (b *ruleBuilder) renderRecordings() ([]rulefmt.Rule, error) {
 // recordedPart returns the recorded series of a signal that is part of other signals.
 func (b *ruleBuilder) recordedPart(s *indicator.Signal) string {
 	series := b.cfg.selectRecorded(b.cfg.Series(s))
-	if b.host {
+	if b.host { // the other series of the expression do not have the label yet
 		return fmt.Sprintf("max without (%s) (%s)", hostLabel, series)
 	}
 	return series
@@ -367,8 +366,10 @@ func (b *ruleBuilder) recordedInstance(p *catalog.Pathology) []string {
 	return b.cfg.Deployment.Instance
 }
 
-// renderAlerts renders the alerts of one pathology, by segment.
-func (b *ruleBuilder) renderAlerts(p *catalog.Pathology, segments []segment, into map[string][]rulefmt.Rule) error {
+// renderAlerts adds the alerts of one pathology to those of each segment.
+func (b *ruleBuilder) renderAlerts(
+	p *catalog.Pathology, segments []segment, bySegment map[string][]rulefmt.Rule,
+) error {
 	if atGateway(p) {
 		segments = []segment{b.cfg.gatewaySegment()}
 	} else if !readsModel(p) {
@@ -391,13 +392,13 @@ func (b *ruleBuilder) renderAlerts(p *catalog.Pathology, segments []segment, int
 		for i, v := range variants {
 			// Alerts of two rules with the same labels would share a series ALERTS_FOR_STATE. When one ended and the
 			// other began, Prometheus would count a failed evaluation.
-			v.again = slices.ContainsFunc(variants[:i], func(o variant) bool { return o.severity == v.severity })
+			v.labelWait = slices.ContainsFunc(variants[:i], func(o variant) bool { return o.severity == v.severity })
 			named, err := b.nameByEngine(b.newAlert(p, &seg, v, used), p.Scope(),
 				restrictToServed(v.expr, b.targetLabels()))
 			if err != nil {
 				return err
 			}
-			into[seg.name] = append(into[seg.name], named...)
+			bySegment[seg.name] = append(bySegment[seg.name], named...)
 		}
 	}
 	if missing == len(segments) {
@@ -417,12 +418,12 @@ func readsModel(p *catalog.Pathology) bool {
 	return p.Scope() != indicator.GPU
 }
 
-// A variant is a severity of an alert, with its own condition and wait.
+// A variant is an alert at one severity, with its own condition and wait.
 type variant struct {
-	severity catalog.Severity
-	wait     time.Duration
-	expr     string
-	again    bool // an earlier variant has the same severity and another wait: the label for separates them
+	severity  catalog.Severity
+	wait      time.Duration
+	expr      string
+	labelWait bool // the label "for" tells it from an earlier variant of the same severity
 }
 
 // compileCondition compiles a condition for one segment over recorded series. It also returns how each threshold was
@@ -454,9 +455,9 @@ func (b *ruleBuilder) compileCondition(
 	if err != nil || expr == "" {
 		return "", nil, err
 	}
-	if of := b.cfg.selectSegment(seg); of != "" {
+	if servers := b.cfg.selectSegment(seg); servers != "" {
 		b.recorded[indicator.Up.Name] = true
-		expr = fmt.Sprintf("(%s) and on (%s) (%s)", expr, strings.Join(b.targetLabels(), ", "), of)
+		expr = fmt.Sprintf("(%s) and on (%s) (%s)", expr, strings.Join(b.targetLabels(), ", "), servers)
 	}
 	when.Leaves(func(c catalog.Cond) {
 		if b.cfg.Deployment.HasSignal(c.Signal) {
@@ -480,14 +481,14 @@ func (b *ruleBuilder) splitBySeverity(p *catalog.Pathology, seg *segment, expr s
 		}
 		if i+1 < len(p.Grades) && p.Grades[i+1].While.Empty() && p.Grades[i+1].Severity == least &&
 			p.Wait(p.Grades[i+1]) == wait {
-			continue // the rest of the alerts are the same
+			continue // the grade does not differ from the default that follows
 		}
 		while, _, err := b.compileCondition(p, g.While, seg)
 		if err != nil {
 			return nil, err
 		}
 		if while == "" {
-			continue // it cannot hold here
+			continue // the grade cannot hold in this segment
 		}
 		out = append(out, variant{
 			severity: least, wait: wait, expr: prettifyPromQL(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, while)),
@@ -545,15 +546,14 @@ func (b *ruleBuilder) newAlert(p *catalog.Pathology, seg *segment, v variant, th
 		},
 	}
 	r.Labels["pathology"] = p.ID
-	if v.again {
+	if v.labelWait {
 		r.Labels["for"] = r.For.String()
 	}
 	if seg.name != "" {
 		r.Labels["objective"] = seg.name
 	}
-	outside := atGateway(p)
 	switch url := b.cfg.PanelURL(p); {
-	case url != "" && outside:
+	case url != "" && atGateway(p):
 		r.Annotations["dashboard_url"] = url + "&var-gateway={{ $labels.gateway | urlquery }}"
 	case url != "":
 		server := identityLabel(&b.cfg.Deployment)

@@ -22,24 +22,25 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/history"
 )
 
-// Time in unit tests is stretched: the rules take a day as normal, and wait for minutes before they fire.
+// Unit tests stretch the cases, which last for minutes: rules wait for minutes before they fire, and compare with hours.
 const (
 	testScrape = 15 * time.Second
 	testLength = 4 * time.Hour
-	// CaseEvaluation is the longest interval at which rules are evaluated over a case: a restart lasts two minutes in it.
+	// CaseEvaluation is the longest evaluation interval of rules over a case, so that a restart, which lasts two minutes
+	// there, is not missed.
 	CaseEvaluation = 90 * time.Second
-	// mostSlowed bounds the stretching, so that growth stays fast enough to be seen.
-	mostSlowed = 12
+	// maxStretch bounds the stretching, so that growth stays fast enough to be detected.
+	maxStretch = 12
 )
 
 //go:embed ruletest.yaml.tmpl
 var ruleTestTemplate string
 
-// A unitTest is told by promtool's input series from time 0 on.
+// A unitTest is a unit test of promtool. Its series begin at time 0.
 type unitTest struct {
 	Name   string
-	Fires  bool // expect the alert to fire at some time until At; otherwise, not to fire then
-	At     string
+	Fires  bool   // whether the alert must fire at some time until At, or must not
+	At     string // a duration
 	Series []testSeries
 }
 
@@ -47,11 +48,11 @@ type unitTest struct {
 type testSeries struct{ Name, Values string }
 
 // RuleTests makes promtool unit tests from the case files of pathologies: a server on which the alert fires, and a
-// near miss. The rules are those of the configuration. cases holds a directory for each pathology, named by its id
-// without hyphens. ruleFiles are the paths of the rules relative to the tests.
+// near miss. cases holds a directory for each pathology, named by its id without hyphens. ruleFiles are the paths of the
+// rules relative to the tests.
 //
-// The cases have vLLM's newest names and the default thresholds; they get the labels of the deployment. Pathologies
-// that the deployment judges by other names or thresholds get no tests, and a note lists them.
+// The cases have vLLM's newest names and the default thresholds; the tests add the deployment's labels. A pathology that
+// the deployment judges by other names or thresholds gets no test, and a note lists it.
 func RuleTests(
 	cfg RulesConfig, rules *Rules, cases fs.FS, ruleFiles []string,
 ) (files []File, notes []string, err error) {
@@ -67,20 +68,20 @@ func RuleTests(
 	if err != nil {
 		return nil, nil, err
 	}
-	named := slices.ContainsFunc(cfg.Deployment.Dialects, func(d dialect.Dialect) bool { return d.Key() == v1.Key() })
+	hasV1 := slices.ContainsFunc(cfg.Deployment.Dialects, func(d dialect.Dialect) bool { return d.Key() == v1.Key() })
 	// The normal value needs a number of evaluations: rules with a shorter interval need a finer test.
 	evaluation := min(CaseEvaluation, 3*cmp.Or(cfg.Interval, UsualInterval))
-	var left []string
+	var untested []string
 	for _, p := range cfg.Pathologies {
-		other := !named && !atGateway(p) || len(cfg.Measured) > 0
+		differs := !hasV1 && !atGateway(p) || len(cfg.Measured) > 0
 		p.When.Leaves(func(c catalog.Cond) {
 			for i := range segments {
-				_, _, set := cfg.limitFinder(&segments[i])(c.Threshold)
-				other = other || set
+				_, _, isSet := cfg.limitFinder(&segments[i])(c.Threshold)
+				differs = differs || isSet
 			}
 		})
-		if other {
-			left = append(left, p.ID)
+		if differs {
+			untested = append(untested, p.ID)
 			continue
 		}
 		alert := AlertNames(&dialect.Deployment{Dialects: []dialect.Dialect{v1}}, p)[0]
@@ -109,24 +110,24 @@ func RuleTests(
 		}
 		files = append(files, File{p.ID + ".yaml", content})
 	}
-	if len(left) > 0 {
-		notes = append(notes, "no unit tests of "+strings.Join(left, ", ")+
+	if len(untested) > 0 {
+		notes = append(notes, "no unit tests of "+strings.Join(untested, ", ")+
 			": theirs are for vLLM's newest names and the thresholds of the catalogue")
 	}
 	return files, notes, nil
 }
 
-// OpenCase reads the case file NAME.txt and slows it down to the pace at which servers are scraped, so that rules that
-// wait for minutes fire.
+// OpenCase reads the case file NAME.txt and stretches it to a realistic scrape interval, so that rules that wait for
+// minutes fire.
 func OpenCase(dir fs.FS, name string) (*history.Case, error) {
 	c, err := history.Open(dir, name)
 	if err != nil {
 		return nil, err
 	}
-	return c.Stretch(testScrape, min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes))), nil
+	return c.Stretch(testScrape, min(maxStretch, max(1, int(testLength/testScrape)/c.Scrapes))), nil
 }
 
-// exampleTarget returns labels of a target that the matchers of the deployment select.
+// exampleTarget returns labels of a target that the deployment's matchers select.
 func (cfg *RulesConfig) exampleTarget() (map[string]string, error) {
 	target := map[string]string{"model_name": "m", "job": "vllm"}
 	for _, m := range cfg.Deployment.Matchers {
@@ -144,11 +145,11 @@ func (cfg *RulesConfig) exampleTarget() (map[string]string, error) {
 	return target, nil
 }
 
-// metricName matches the names in an expression, labels and functions among them.
-var metricName = regexp.MustCompile(`[a-zA-Z_:][\w:]*`)
+// identifier matches the names in an expression: of metrics, labels and functions.
+var identifier = regexp.MustCompile(`[a-zA-Z_:][\w:]*`)
 
-// GroupsBehind reduces groups to an alert and the rules that it reads, directly or indirectly. It also returns the
-// names of what these read.
+// GroupsBehind reduces groups to an alert and the recording rules that it reads, directly or indirectly. It also returns
+// all names in their expressions.
 func GroupsBehind(groups []rulefmt.RuleGroup, alert string) (behind []rulefmt.RuleGroup, read map[string]bool) {
 	read = map[string]bool{}
 	for grown := true; grown; {
@@ -158,7 +159,7 @@ func GroupsBehind(groups []rulefmt.RuleGroup, alert string) (behind []rulefmt.Ru
 				return r.Alert != alert && !read[r.Record]
 			})
 			for _, r := range g.Rules {
-				for _, name := range metricName.FindAllString(r.Expr, -1) {
+				for _, name := range identifier.FindAllString(r.Expr, -1) {
 					grown = grown || !read[name]
 					read[name] = true
 				}
@@ -192,7 +193,8 @@ func listTestSeries(c *history.Case, seriesRead map[string]bool, target map[stri
 	return out
 }
 
-// sinceStart moves timestamps to the beginning of Unix time, where promtool's clock starts.
+// sinceStart returns the values of a series. If they are Unix times, it makes them relative to the start of the case:
+// promtool's clock starts at 0.
 func sinceStart(s history.Series) []float64 {
 	if !strings.HasSuffix(s.Name(), "_created") && s.Name() != "process_start_time_seconds" {
 		return s.Values
@@ -204,7 +206,7 @@ func sinceStart(s history.Series) []float64 {
 	return out
 }
 
-// formatSamples writes samples in promtool's notation: runs of equal steps.
+// formatSamples writes samples in promtool's notation, as runs of equal steps: "0+60x10".
 func formatSamples(vs []float64) string {
 	var parts []string
 	for len(vs) > 0 {
@@ -223,7 +225,8 @@ func formatSamples(vs []float64) string {
 	return strings.Join(parts, " ")
 }
 
-// countEqualSteps returns how many samples follow each other in equal steps, up to rounding errors, or are missing.
+// countEqualSteps returns how many samples at the beginning have equal steps, up to rounding errors, and the step; or how
+// many are missing.
 func countEqualSteps(vs []float64) (n int, step float64) {
 	continues := func(v float64) bool { return math.IsNaN(vs[0]) && math.IsNaN(v) }
 	if len(vs) > 1 && !math.IsNaN(vs[0]) && !math.IsNaN(vs[1]) {

@@ -54,27 +54,27 @@ func (cfg *RulesConfig) divideFleet() ([]segment, error) {
 	var out []segment
 	var earlier segment
 	for _, e := range entries {
-		var matches []*labels.Matcher
+		var matchers []*labels.Matcher
 		if e != nil {
 			var err error
-			if matches, err = e.Matchers(); err != nil {
+			if matchers, err = e.Matchers(); err != nil {
 				return nil, err
 			}
 		}
 		out = append(out, cfg.measuredSegments(segment{
-			objective: e, matchers: slices.Concat(matches, earlier.matchers), except: slices.Clone(earlier.except),
+			objective: e, matchers: slices.Concat(matchers, earlier.matchers), except: slices.Clone(earlier.except),
 		})...)
-		if e != nil && len(matches) == 0 {
-			break // it matches everything: later entries never do
+		if e != nil && len(matchers) == 0 {
+			break // it matches every server: later objectives are never used
 		}
-		if len(matches) == 1 {
-			not, err := matches[0].Inverse()
+		if len(matchers) == 1 {
+			not, err := matchers[0].Inverse()
 			if err != nil {
 				return nil, err
 			}
 			earlier.matchers = append(earlier.matchers, not)
 		} else {
-			earlier.except = append(earlier.except, matches)
+			earlier.except = append(earlier.except, matchers)
 		}
 	}
 	nameSegments(out)
@@ -166,10 +166,10 @@ func (cfg *RulesConfig) promisedThresholds(seg *segment) func(*catalog.Threshold
 	}
 }
 
-// A resolved is a comparison with its threshold and the threshold's source.
+// A resolved comparison has its threshold and the threshold's source as text.
 type resolved struct {
 	cond   catalog.Cond
-	text   string // "> 3 s", "> 2 × its median over 1d, 1h ago + 50 ms"
+	text   string // "> 3 s", "> 2 × its median over 1d, 1h ago + 50 ms"; "" without a threshold
 	source string
 }
 
@@ -229,7 +229,7 @@ func RelativeText(t *catalog.Threshold, normal string) string {
 	return text
 }
 
-// FillRunbook returns a pathology's runbook with descriptions of its thresholds.
+// FillRunbook returns a pathology's runbook. Descriptions of thresholds replace their names in the template.
 func FillRunbook(p *catalog.Pathology, describe func(*catalog.Threshold) string) string {
 	var pairs []string
 	for _, c := range p.Conditions() {
@@ -266,8 +266,8 @@ func DescribeThreshold(t *catalog.Threshold) string {
 	return strings.Join(parts, "; without it ")
 }
 
-// formatDifference writes a number that is added to another one. Ratios are in percentage points: people would read a
-// percentage as relative.
+// formatDifference writes an offset of a threshold. That of a ratio is in percentage points, because a percentage would
+// read as relative.
 func formatDifference(v float64, u indicator.Unit) string {
 	text := indicator.FormatNumber(v, u)
 	if u == indicator.Ratio {

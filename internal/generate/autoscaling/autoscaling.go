@@ -102,7 +102,7 @@ func Generate(c Config) ([]generate.File, error) {
 		"Series":   dialects[0].Metric("vllm:num_requests_running"), // the adapter discovers the metric by this series
 		"Start":    model.Duration(c.Start).String(),
 		"Capacity": fmt.Sprintf("%.3g", c.Capacity.InFlight), "Percent": int(headroom * 100),
-		// A replica that is taken away must not be needed before another one could start.
+		// The longer the start of a replica takes, the longer the load must be low before one is removed.
 		"Down": int(math.Max(300, 2*c.Start.Seconds())), "Up": int(math.Max(60, c.Start.Seconds())),
 	}); err != nil {
 		return nil, fmt.Errorf("render the autoscaler: %w", err)

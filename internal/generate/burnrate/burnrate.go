@@ -46,14 +46,14 @@ type Config struct {
 	// empty. Labels that no series has do no harm.
 	By, Instance []string
 
-	// Matchers restrict every selector, http_requests_total's included.
+	// Matchers restrict every selector, also those of http_requests_total.
 	Matchers []*labels.Matcher
 
-	// Metrics return the deployment's name of a canonical metric, one function for each dialect of the fleet, the
-	// preferred one first. Without functions the names are canonical.
+	// Metrics has a function for each dialect of the fleet, the preferred one first. It returns the dialect's name of a
+	// canonical metric. Without functions the names are canonical.
 	Metrics []func(canonical string) string
 
-	// Subjects are the engines of the deployment; alerts are named after them. Without subjects it is vLLM.
+	// Subjects are the engines of the deployment, after which alerts are named; vLLM when empty.
 	Subjects []Subject
 
 	// Edges are the bucket edges of the servers in seconds, by canonical family such as
@@ -83,18 +83,18 @@ type Config struct {
 // A Subject is an engine after which alerts are named.
 type Subject struct {
 	Prefix string // first part of the alert names
-	Served string // restricts PromQL before it to the models of this engine; "" if there is one engine
+	Served string // PromQL to append, which restricts an alert to the models of this engine; "" if there is one engine
 }
 
 // Rules is the result of Groups.
 type Rules struct {
-	// Groups holds two groups for each objective: the share of bad events with its alerts, and the error budget of
-	// the whole period.
+	// Groups holds two groups for each promise of an objective: the share of bad events with its alerts, and the error
+	// budget of the whole period.
 	Groups []rulefmt.RuleGroup
-	// Of holds the objective of each group; "" for an objective without a name that matches everything.
-	Of []string
+	// Scopes names the objective of each group; "" for an objective without a name that matches everything.
+	Scopes []string
 
-	// Warnings says in one sentence each how the rules differ from the request.
+	// Warnings are sentences that say how the rules differ from the request.
 	Warnings []string
 }
 
@@ -114,7 +114,7 @@ func Groups(cfg Config) (out Rules, err error) {
 			return Rules{}, fmt.Errorf("objective %s: %w", s.id, err)
 		}
 		out.Groups = append(out.Groups, g, s.newBudgetGroup())
-		out.Of = append(out.Of, scopeOf(s.objective), scopeOf(s.objective))
+		out.Scopes = append(out.Scopes, scopeOf(s.objective), scopeOf(s.objective))
 	}
 	slices.Sort(out.Warnings)
 	out.Warnings = slices.Compact(out.Warnings)
@@ -246,11 +246,12 @@ func matchesEveryTarget(o slo.Objective) bool {
 	return err == nil && len(ms) == 0
 }
 
-// makeUnique returns an identifier that was not returned before.
-func makeUnique(given map[string]int, id string) string {
-	given[id]++
-	if n := given[id]; n > 1 {
-		return makeUnique(given, fmt.Sprintf("%s-%d", id, n))
+// makeUnique returns an identifier that was not returned before; it numbers duplicates. counts counts the requests for
+// each.
+func makeUnique(counts map[string]int, id string) string {
+	counts[id]++
+	if n := counts[id]; n > 1 {
+		return makeUnique(counts, fmt.Sprintf("%s-%d", id, n))
 	}
 	return id
 }

@@ -250,7 +250,7 @@ func (s *sli) burning() []scenario {
 		for _, l := range levels {
 			lowest, short = min(lowest, l.Threshold(s.budget)), max(short, l.Short)
 		}
-		fires := minutes(forDuration(severity)) + 15
+		fires := minutes(holdDuration(severity)) + 15
 		clean = max(clean, minutes(short+2*Base))
 		over.checks = append(over.checks, check{fires, alert, true}, check{incident + minutes(short+2*Base), alert, false})
 
@@ -280,7 +280,7 @@ func (s *sli) quietScenarios() []scenario {
 		}}
 		for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
 			if len(s.levelsOf(severity)) > 0 {
-				q.checks = append(q.checks, check{16 + minutes(forDuration(severity)) + 1, AlertName(s.cfg.Subjects[0].Prefix, s.promise, severity), false})
+				q.checks = append(q.checks, check{16 + minutes(holdDuration(severity)) + 1, AlertName(s.cfg.Subjects[0].Prefix, s.promise, severity), false})
 			}
 		}
 		out = append(out, q)

@@ -49,7 +49,7 @@ func EdgesOf(answer model.Vector) []float64 {
 	return CommonEdges(slices.Collect(maps.Values(targets))...)
 }
 
-// usualEdges returns the default edges of a family in all dialects of the fleet. ok is false if they are unknown.
+// usualEdges returns the default edges that a family has in all dialects of the fleet. ok is false if one is unknown.
 func (c *Config) usualEdges(family string) (edges []float64, ok bool) {
 	var all [][]float64
 	for _, name := range c.metricNames(family) {
@@ -72,21 +72,21 @@ func usableEdges(edges []float64) []float64 {
 	return slices.Compact(out)
 }
 
-// farthest is the largest ratio between a target and its edge. Beyond it the rule would judge another promise.
-const farthest = 2
+// maxRatio is the largest ratio between a target and its edge. Beyond it the rule would judge another promise.
+const maxRatio = 2
 
-// A placed is the edge at which a latency target is counted.
-type placed struct {
+// A placement is the edge at which a latency target is counted.
+type placement struct {
 	edge  time.Duration
 	moved string // the consequence of moving the target; "" if it did not move
 }
 
-// placeOn finds the edge nearest to a target in proportion. If two edges are equally near it takes the lower, which
-// errs in favour of the users.
-func placeOn(target time.Duration, edges []float64) (placed, error) {
+// placeTarget finds the edge nearest to a target in proportion. Of two edges that are equally near it takes the lower,
+// which is the stricter.
+func placeTarget(target time.Duration, edges []float64) (placement, error) {
 	edges = usableEdges(edges)
 	if len(edges) == 0 {
-		return placed{}, hint.With(fmt.Errorf("a target of %s, but the histogram has no bucket edges",
+		return placement{}, hint.With(fmt.Errorf("a target of %s, but the histogram has no bucket edges",
 			render.Span(target)), "check that its _bucket series are stored and not dropped by relabelling")
 	}
 	want := target.Seconds()
@@ -98,21 +98,21 @@ func placeOn(target time.Duration, edges []float64) (placed, error) {
 	}
 	edge := time.Duration(math.Round(best * float64(time.Second)))
 	switch {
-	case distanceBetween(best, want) > math.Log(farthest)+1e-9:
-		return placed{}, hint.With(fmt.Errorf("no bucket edge near a target of %s: the nearest is %s",
+	case distanceBetween(best, want) > math.Log(maxRatio)+1e-9:
+		return placement{}, hint.With(fmt.Errorf("no bucket edge near a target of %s: the nearest is %s",
 			render.Span(target), render.Span(edge)),
 			"choose a target between "+spanSeconds(edges[0])+" and "+spanSeconds(edges[len(edges)-1])+
 				", or give the server other buckets (--custom-histogram-buckets, vLLM 0.32 and later)")
 	case edge < target:
-		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s stricter: requests between that and %s "+
+		return placement{edge, fmt.Sprintf("counted at the bucket edge %s, %s stricter: requests between that and %s "+
 			"count as late although they meet the target", render.Span(edge), render.Span(target-edge),
 			render.Span(target))}, nil
 	case edge > target:
-		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s looser: requests between %s and that "+
+		return placement{edge, fmt.Sprintf("counted at the bucket edge %s, %s looser: requests between %s and that "+
 			"miss the target without being counted", render.Span(edge), render.Span(edge-target),
 			render.Span(target))}, nil
 	}
-	return placed{edge: edge}, nil
+	return placement{edge: edge}, nil
 }
 
 func spanSeconds(seconds float64) string {

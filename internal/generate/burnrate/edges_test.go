@@ -31,7 +31,7 @@ func TestPlaceOn(t *testing.T) {
 		"just past halfway in proportion": {1581139 * time.Microsecond, 2500 * ms, "looser"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := placeOn(tt.target, edges)
+			got, err := placeTarget(tt.target, edges)
 			must.Succeed(t, err)
 			if got.edge != tt.want || !strings.Contains(got.moved, tt.moved) || (tt.moved == "") != (got.moved == "") {
 				t.Errorf("%s is counted at %s: %q", tt.target, got.edge, got.moved)
@@ -46,7 +46,7 @@ func TestATargetWithNoEdgeNearIsRefused(t *testing.T) {
 		time.Minute:            {.3, 5, 10},
 		time.Second:            {math.Inf(1)},
 	} {
-		_, err := placeOn(target, edges)
+		_, err := placeTarget(target, edges)
 		if err == nil || hint.Of(err) == "" {
 			t.Errorf("%s among %v: %v, try: %q", target, edges, err, hint.Of(err))
 		}
@@ -57,7 +57,7 @@ func TestNoEdgeIsNearerThanTheOneChosen(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		edges := rapid.SliceOfN(rapid.Float64Range(0.001, 100), 1, 30).Draw(t, "edges")
 		target := time.Duration(rapid.Int64Range(1e6, 1e11).Draw(t, "target"))
-		p, err := placeOn(target, edges)
+		p, err := placeTarget(target, edges)
 		if err != nil {
 			for _, e := range edges {
 				if r := e / target.Seconds(); r > 0.51 && r < 1.99 {

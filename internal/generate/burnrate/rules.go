@@ -17,7 +17,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Names of recorded series, as level:metric:operations. All have the label slo, and those of Config.By.
+// Names of recorded series, as level:metric:operations. All have the label slo and, unless noted, the labels of
+// Config.By.
 const (
 	// Events and BadEvents are per second. For availability, ServedModel records which model a target serves. For
 	// gaps between tokens, Requests is the rate of requests with such gaps.
@@ -47,17 +48,18 @@ func BurnRate(window time.Duration) string {
 // SLI returns the name of the recorded share of good events in the period.
 func SLI(period time.Duration) string { return "slo:vllm_sli:ratio_rate" + formatSpan(period) }
 
-func increaseName(of string, window time.Duration) string {
-	return strings.TrimSuffix(of, "rate5m") + "increase" + formatSpan(window)
+// increaseName returns the name for the increase over a window of what series records as a rate.
+func increaseName(series string, window time.Duration) string {
+	return strings.TrimSuffix(series, "rate5m") + "increase" + formatSpan(window)
 }
 
-// rateName returns the name of a rate over another window than Base.
-func rateName(of string, window time.Duration) string {
-	return strings.TrimSuffix(of, "5m") + formatSpan(window)
+// rateName returns the name for the rate over a window of what series records over Base.
+func rateName(series string, window time.Duration) string {
+	return strings.TrimSuffix(series, "5m") + formatSpan(window)
 }
 
-// budgetInterval is how often the sums over the whole period are evaluated. They read every recorded sample, so it is
-// long, but it stays within Prometheus' lookback of five minutes.
+// budgetInterval is the evaluation interval of sums over the whole period. It is long, because they read every recorded
+// sample, but within Prometheus' lookback of five minutes.
 const budgetInterval = 150 * time.Second
 
 // newGroup returns the rules of every window and the alerts on them.
@@ -101,14 +103,14 @@ func (s *sli) newGroup() (rulefmt.RuleGroup, error) {
 	}
 	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
 		if levels := s.levelsOf(severity); len(levels) > 0 {
-			for _, of := range s.cfg.Subjects {
-				g.Rules = append(g.Rules, s.newAlert(of, severity, levels))
+			for _, subject := range s.cfg.Subjects {
+				g.Rules = append(g.Rules, s.newAlert(subject, severity, levels))
 			}
 		}
 	}
 	if s.countsBuckets() {
-		for _, of := range s.cfg.Subjects {
-			g.Rules = append(g.Rules, s.newUnknownAlert(of))
+		for _, subject := range s.cfg.Subjects {
+			g.Rules = append(g.Rules, s.newUnknownAlert(subject))
 		}
 	}
 	return g, nil
@@ -117,7 +119,7 @@ func (s *sli) newGroup() (rulefmt.RuleGroup, error) {
 // recordFastLevel records the rates and the share of bad events of the fastest level.
 func (s *sli) recordFastLevel(g *rulefmt.RuleGroup, window time.Duration) error {
 	if window == Base {
-		return nil // group records it
+		return nil // newGroup records it
 	}
 	base, err := s.baseRules(window)
 	if err != nil {
@@ -169,9 +171,9 @@ func (s *sli) countsBuckets() bool { return s.promise.Quantity != slo.Succeeded 
 // Alerts is the part of an alert's name that follows the engine's prefix.
 const Alerts = "ErrorBudget"
 
-// AlertName returns the name of the page or of the ticket on a promise.
-func AlertName(of string, p slo.Promise, severity catalog.Severity) string {
-	alert := of + Alerts + "Burn" + kindOf(p)
+// AlertName returns the name of the page or of the ticket on a promise, with an engine's prefix.
+func AlertName(prefix string, p slo.Promise, severity catalog.Severity) string {
+	alert := prefix + Alerts + "Burn" + kindOf(p)
 	if severity != catalog.Page {
 		alert += "Ticket"
 	}
@@ -180,11 +182,11 @@ func AlertName(of string, p slo.Promise, severity catalog.Severity) string {
 
 // UnknownName returns the name of the alert on a latency that cannot be judged: events exist, but no bucket has the
 // edge at which they are counted.
-func UnknownName(of string, p slo.Promise) string { return of + Alerts + "Unknown" + kindOf(p) }
+func UnknownName(prefix string, p slo.Promise) string { return prefix + Alerts + "Unknown" + kindOf(p) }
 
-// forDuration returns how long an alert's condition must last. The windows already prevent flapping; this only covers
+// holdDuration returns how long an alert's condition must last. The windows already prevent flapping; this only covers
 // a rule that is evaluated between two scrapes.
-func forDuration(severity catalog.Severity) time.Duration {
+func holdDuration(severity catalog.Severity) time.Duration {
 	if severity == catalog.Page {
 		return time.Minute
 	}
@@ -197,7 +199,7 @@ const (
 	minBad    = 3
 )
 
-func (s *sli) newAlert(of Subject, severity catalog.Severity, levels []Level) rulefmt.Rule {
+func (s *sli) newAlert(subject Subject, severity catalog.Severity, levels []Level) rulefmt.Rule {
 	requests := Events
 	if s.promise.Quantity == slo.ITL {
 		requests = Requests
@@ -223,9 +225,9 @@ func (s *sli) newAlert(of Subject, severity catalog.Severity, levels []Level) ru
 		parts = append(parts, "(\n  "+strings.Join(conditions, "\nand\n  ")+"\n)")
 	}
 	return rulefmt.Rule{
-		Alert: AlertName(of.Prefix, s.promise, severity),
-		Expr:  of.restrict(strings.Join(parts, "\nor\n")),
-		For:   model.Duration(forDuration(severity)),
+		Alert: AlertName(subject.Prefix, s.promise, severity),
+		Expr:  subject.restrict(strings.Join(parts, "\nor\n")),
+		For:   model.Duration(holdDuration(severity)),
 
 		KeepFiringFor: model.Duration(s.cfg.KeepFiringFor),
 
@@ -288,8 +290,8 @@ func (s *sli) newAnnotations(levels []Level) map[string]string {
 	var rates []string
 	detected := s.cfg.Period
 	for _, l := range levels {
-		took, _ := l.Detects(s.budget, 1) // dropUnreachable dropped the unreachable levels
-		took += forDuration(l.Severity)
+		took, _ := l.Detects(s.budget, 1) // ok, because dropUnreachable left only reachable levels
+		took += holdDuration(l.Severity)
 		if l.Most > 0 {
 			rates = append(rates,
 				fmt.Sprintf("%s are bad in %s", formatPercent(l.Threshold(s.budget)), formatSpan(l.Long)))
@@ -322,7 +324,8 @@ func (s *sli) newAnnotations(levels []Level) map[string]string {
 	return out
 }
 
-// nameCauses names the pending and firing alerts on the servers whose budget burns: a burn is a symptom.
+// nameCauses returns the part of a description that names the pending and firing alerts on the servers whose budget
+// burns.
 func (s *sli) nameCauses() string {
 	if s.cfg.Causes == "" {
 		return ""
@@ -345,20 +348,20 @@ func (s *sli) thresholdSource() string {
 }
 
 // restrict restricts PromQL to the models of the subject.
-func (of Subject) restrict(expr string) string {
-	if of.Served == "" {
+func (s Subject) restrict(expr string) string {
+	if s.Served == "" {
 		return expr
 	}
-	return "(" + expr + ")" + of.Served
+	return "(" + expr + ")" + s.Served
 }
 
-// newUnknownAlert returns the alert on a histogram that lacks the edge. An objective that cannot be judged must not
+// newUnknownAlert returns the alert on a histogram that lacks the edge: an objective that cannot be judged must not
 // look kept.
-func (s *sli) newUnknownAlert(of Subject) rulefmt.Rule {
+func (s *sli) newUnknownAlert(subject Subject) rulefmt.Rule {
 	family := families[s.promise.Quantity]
 	r := rulefmt.Rule{
-		Alert:  UnknownName(of.Prefix, s.promise),
-		Expr:   of.restrict(fmt.Sprintf("%s unless %s", s.selectRecorded(Events), s.selectRecorded(BadEvents))),
+		Alert:  UnknownName(subject.Prefix, s.promise),
+		Expr:   subject.restrict(fmt.Sprintf("%s unless %s", s.selectRecorded(Events), s.selectRecorded(BadEvents))),
 		For:    model.Duration(30 * time.Minute),
 		Labels: s.alertLabels(catalog.Ticket),
 		Annotations: map[string]string{

@@ -20,13 +20,15 @@ type sli struct {
 	objective slo.Objective
 	earlier   []slo.Objective // objectives that take precedence where they match
 	promise   slo.Promise
-	levels    []Level // dropUnreachable leaves the reachable ones
+	levels    []Level // reachable ones, after dropUnreachable
 	budget    float64 // share of events that may be bad
 	id        string  // value of the label slo
 
-	edge   time.Duration // counts a latency
-	moved  string        // the consequence of moving the target to the edge; "" if it did not move
-	source string        // source of the edges
+	// For a latency: the bucket edge at which it is counted, the consequence of moving the target to it ("" if it did
+	// not move), and the source of the edges.
+	edge   time.Duration
+	moved  string
+	source string
 }
 
 // families are the histograms of the latencies.
@@ -36,7 +38,7 @@ var families = map[slo.Quantity]string{
 	slo.E2E:  "vllm:e2e_request_latency_seconds",
 }
 
-// The canonical names of availability.
+// The canonical names of the metrics of availability.
 const (
 	httpRequests = "http_requests_total"
 	finished     = "vllm:request_success_total"
@@ -49,6 +51,7 @@ const (
 const serving = `/v1/(chat/completions|completions|responses|messages|embeddings|score|rerank|audio/.+|realtime)` +
 	`|/v2/rerank|/(inference/v1/)?generate|/pooling|/classify|/score|/rerank|/invocations`
 
+// chooseBucket sets the edge at which a latency is counted, and warns if that moves the target.
 func (s *sli) chooseBucket(rules *Rules) error {
 	family, ok := families[s.promise.Quantity]
 	if !ok {
@@ -64,7 +67,7 @@ func (s *sli) chooseBucket(rules *Rules) error {
 		s.source = "the engines' defaults, not read from a server"
 		rules.addWarning("bucket edges of %s: %s", family, s.source)
 	}
-	p, err := placeOn(s.promise.Target, bucketEdges)
+	p, err := placeTarget(s.promise.Target, bucketEdges)
 	if err != nil {
 		return fmt.Errorf("%s of %s: %w", s.title(), family, err)
 	}
@@ -86,7 +89,7 @@ func (s *sli) dropUnreachable(rules *Rules) {
 			continue
 		}
 		if l.Most > 0 {
-			continue // Most is the promise of this level
+			continue // the fastest level is an addition: nobody misses it
 		}
 		rules.addWarning("%s: no alert at %s times the budget of %s over %s: that would be more than all events", s.id,
 			formatNumber(l.Factor), formatPercent(s.budget), formatSpan(l.Long))
@@ -145,7 +148,7 @@ func slugOf(s string) string {
 }
 
 // baseRules returns the rules for the rates of events and bad events over a window.
-func (s *sli) baseRules(w time.Duration) ([]counter, error) {
+func (s *sli) baseRules(w time.Duration) ([]recording, error) {
 	own, err := s.objective.Matchers()
 	if err != nil {
 		return nil, err
@@ -156,11 +159,11 @@ func (s *sli) baseRules(w time.Duration) ([]counter, error) {
 	return s.latencyRules(w, own)
 }
 
-// A counter is the name and the PromQL of a recording rule for a rate.
-type counter struct{ name, expr string }
+// A recording is the name and the PromQL of a recording rule.
+type recording struct{ name, expr string }
 
-// latencyRules counts by a histogram: all observations, and those beyond the edge.
-func (s *sli) latencyRules(w time.Duration, own []*labels.Matcher) ([]counter, error) {
+// latencyRules counts all observations of a histogram as events, and those above the edge as bad ones.
+func (s *sli) latencyRules(w time.Duration, own []*labels.Matcher) ([]recording, error) {
 	family, events, bad := families[s.promise.Quantity], rateName(Events, w), rateName(BadEvents, w)
 	unless, err := s.excludeEarlier(family + "_count")
 	if err != nil {
@@ -169,14 +172,14 @@ func (s *sli) latencyRules(w time.Duration, own []*labels.Matcher) ([]counter, e
 	all := aggregateBy("sum", s.cfg.By, s.cfg.overWindow(w, "rate", family+"_count", own...))
 	good := aggregateBy("sum", s.cfg.By,
 		s.cfg.overWindow(w, "rate", family+"_bucket", append(slices.Clone(own), edgeMatcher(s.edge.Seconds()))...))
-	out := []counter{
+	out := []recording{
 		{events, all + unless},
 		{bad, fmt.Sprintf("clamp_min(%s - on (%s) %s, 0)", s.selectRecorded(events), joinNames(s.cfg.By), good)},
 	}
 	if s.promise.Quantity == slo.ITL {
 		count := s.cfg.overWindow(w, "rate", families[slo.TTFT]+"_count", own...)
-		// The exclusion fits both families, because their labels are the same.
-		out = append(out, counter{rateName(Requests, w), aggregateBy("sum", s.cfg.By, count) + unless})
+		// unless fits both families, because their labels are the same.
+		out = append(out, recording{rateName(Requests, w), aggregateBy("sum", s.cfg.By, count) + unless})
 	}
 	return out, nil
 }
@@ -204,8 +207,8 @@ func (s *sli) excludeEarlier(canonical string) (string, error) {
 //
 // http_requests_total has no model_name; all requests of a target count for its model. Targets with several models
 // are judged by the engine's counters alone.
-func (s *sli) availabilityRules(w time.Duration, own []*labels.Matcher) ([]counter, error) {
-	boundary := slices.DeleteFunc(slices.Clone(own), func(m *labels.Matcher) bool { return m.Name == modelName })
+func (s *sli) availabilityRules(w time.Duration, own []*labels.Matcher) ([]recording, error) {
+	withoutModel := slices.DeleteFunc(slices.Clone(own), func(m *labels.Matcher) bool { return m.Name == modelName })
 	unless, err := s.excludeEarlier(running)
 	if err != nil {
 		return nil, err
@@ -214,13 +217,13 @@ func (s *sli) availabilityRules(w time.Duration, own []*labels.Matcher) ([]count
 	target := unionOf(s.cfg.Instance, without(s.cfg.By, modelName)...)
 	on := joinNames(target)
 	full := append(slices.Clone(target), modelName)
-	there := func(ms []*labels.Matcher) string {
+	served := func(ms []*labels.Matcher) string {
 		return aggregateBy("group", full, s.cfg.overBase("last_over_time", running, ms...))
 	}
 
 	handler := labels.MustNewMatcher(labels.MatchRegexp, "handler", serving)
 	http := func(kind labels.MatchType, status string) string {
-		ms := append(slices.Clone(boundary), handler, labels.MustNewMatcher(kind, "status", status))
+		ms := append(slices.Clone(withoutModel), handler, labels.MustNewMatcher(kind, "status", status))
 		return fmt.Sprintf("%s * on (%s) group_left (%s) %s", aggregateBy("sum", target,
 			s.cfg.overWindow(w, "rate", httpRequests, ms...)), on, modelName, s.selectRecorded(ServedModel))
 	}
@@ -228,11 +231,14 @@ func (s *sli) availabilityRules(w time.Duration, own []*labels.Matcher) ([]count
 	rejections := s.cfg.overWindow(w, "rate", rejected, own...)
 	engine := aggregateBy("sum", full, s.cfg.overWindow(w, "rate", finished, own...)+" or "+rejections)
 	engineBad := aggregateBy("sum", full, s.cfg.overWindow(w, "rate", finished, failed...)+" or "+rejections)
-	mark := func(expr, counter string) string {
+	mark := func(expr, counter string) string { // so that the two counts of a target are two series
 		return fmt.Sprintf("label_replace(%s, \"counter\", %q, \"\", \"\")", expr, counter)
 	}
-	return []counter{
-		{ServedModel, fmt.Sprintf("%s and on (%s) count by (%s) (%s) == 1", there(own), on, on, there(boundary))},
+	return []recording{
+		{
+			ServedModel,
+			fmt.Sprintf("%s and on (%s) count by (%s) (%s) == 1", served(own), on, on, served(withoutModel)),
+		},
 		{events, aggregateBy("sum", s.cfg.By,
 			fmt.Sprintf("(%s) or on (%s) %s", http(labels.MatchNotRegexp, "4.."), on, engine)) + unless},
 		{bad, fmt.Sprintf("%s%s or on (%s) 0 * %s",

@@ -23,8 +23,8 @@ const day = 24 * time.Hour
 // Base is the range of the recorded rates, and the shortest window: four scrapes at intervals of up to 75 seconds.
 const Base = 5 * time.Minute
 
-// A Level is a burn rate that deserves an alert: it must hold in the long window, which makes it significant, and in
-// the short one, which shows that it goes on.
+// A Level is a burn rate that deserves an alert. It must hold in the long window, so that it is significant, and in the
+// short one, so that it still goes on.
 type Level struct {
 	Severity catalog.Severity // Page or Ticket
 
@@ -36,15 +36,15 @@ type Level struct {
 
 	Long, Short time.Duration
 
-	// Most bounds the share of bad events that the level needs; 0 is no bound.
+	// Most bounds the share of bad events that the level needs. Only that of Fast has a bound; 0 means none.
 	Most float64
 }
 
 // DefaultFast is the window of the fastest level: four scrapes at intervals of up to 30 seconds.
 const DefaultFast = 2 * time.Minute
 
-// mostLate is the share of bad events that is a fault under any budget.
-const mostLate = 0.5
+// fastMost is the share of bad events that is a fault under any budget.
+const fastMost = 0.5
 
 // Fast returns the level that pages after minutes: when most events are bad, or when the window spends half a percent
 // of the period's budget. The workbook's fastest level takes 43 minutes under a budget of 5 %, even if all events are
@@ -53,13 +53,13 @@ func Fast(period, window time.Duration) Level {
 	const spent = 0.005
 	return Level{
 		Severity: catalog.Page, Factor: roundOff(spent * float64(period) / float64(window)), Spent: spent,
-		Long: window, Short: window, Most: mostLate,
+		Long: window, Short: window, Most: fastMost,
 	}
 }
 
 // workbook lists the levels of the Google SRE workbook, chapter 5 ("Alerting on SLOs", table 5-8), for a period of 30
-// days: which share of the budget is spent in which window. The factors 14.4, 6, 3 and 1 follow. The workbook asks
-// the third level, factor 3, of a day; here its window is an hour, so that a lasting burn is reported within the
+// days: the share of the budget that is spent, and the window. The factors 14.4, 6, 3 and 1 follow. The third level,
+// factor 3, has a window of a day in the workbook, and of an hour here, so that a lasting burn is reported within the
 // hour.
 var workbook = []struct {
 	severity catalog.Severity
@@ -95,8 +95,8 @@ func nearestWindow(d time.Duration) time.Duration {
 func distanceBetween(a, b float64) float64 { return math.Abs(math.Log(a / b)) }
 
 // Levels returns the levels of a period except Fast: pages first, and the fastest of a severity first. For 30 days
-// they are the workbook's. Other periods keep the shares of the budget and scale the windows to the nearest round
-// one. The factor follows from both but is never below 1: a burn at 1 breaks no promise.
+// they are the workbook's. Other periods keep the shares of the budget and scale the windows, to round ones. The factor
+// follows from both but is at least 1: a burn at 1 breaks no promise.
 func Levels(period time.Duration) ([]Level, error) {
 	if err := checkPeriod(period); err != nil {
 		return nil, err

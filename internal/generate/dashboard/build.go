@@ -19,12 +19,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// level is what one line of a panel stands for.
+// A level says what one line of a panel stands for.
 type level uint8
 
 const (
 	perModel     level = iota // all selected replicas of a model together
-	perFleet                  // likewise, computed from the replicas
+	perFleet                  // the same, computed from a value of each replica
 	perReplica                // one scraped server
 	perEngine                 // one data-parallel rank of a server
 	perServer                 // one scraped server: metrics without a model
@@ -55,8 +55,8 @@ type (
 		title   string
 		doc     string
 		kind    Kind
-		width   int
-		max     float64
+		width   int     // in Columns
+		max     float64 // of the axis; 0 if it follows the data
 		stack   bool
 		steps   []step
 		queries []query
@@ -66,34 +66,33 @@ type (
 	query struct {
 		signal *indicator.Signal
 		level  level
-		legend string // before the labels
+		legend string // text before the labels
 
-		// expr is a canonical expression for the parts of a signal: buckets, ranks, statuses. The legend shows the
-		// labels in shows beside those of the level.
-		expr  string
-		shows []string
-		right bool
+		expr  string   // canonical expression, for buckets, ranks or statuses of a signal; "" for the signal itself
+		shows []string // labels in the legend, beside those of the level
+		right bool     // number of requests, on an axis of its own
 	}
 	step struct {
 		value     float64
-		threshold *catalog.Threshold // gives the value unless it is nil
+		threshold *catalog.Threshold // has the value, unless it is nil
 		level     Level
 		why       string
-		hidden    bool
+		hidden    bool // see Step
 	}
 )
 
+// A builder compiles layouts for one deployment.
 type builder struct {
 	cfg    Config
-	levels map[level]dialect.Deployment
-	vars   []Variable // for model servers
-	gpu    []Variable // for GPU exporters
-	host   []Variable // for machines and pods
+	levels map[level]dialect.Deployment // whose labels and matchers are those of the level
 
+	vars    []Variable // for model servers
+	gpu     []Variable // for GPU exporters
+	host    []Variable // for machines and pods
 	gateway []Variable
 }
 
-// variableNames names the variables that are not named after their label.
+// variableNames maps labels to their variables, if the names differ.
 var variableNames = map[string]string{"model_name": "model", "Hostname": "gpu_host"}
 
 func newBuilder(cfg Config) (*builder, error) {
@@ -188,7 +187,7 @@ func (b *builder) makeVariables(dialects []dialect.Dialect) {
 			names = append(names, metric)
 		}
 	}
-	// From the place over the job and other labels of the target to the server.
+	// The order is the place, the job and other labels of the target, the model, and the server.
 	group := without(d.Instance, b.serverLabel(), d.Model...)
 	b.vars = b.chainVariables(slices.Concat(b.labelsButModel(), group, []string{"model_name", b.serverLabel()}),
 		names, d.Matchers)
@@ -198,7 +197,7 @@ func (b *builder) makeVariables(dialects []dialect.Dialect) {
 	b.host = slices.Insert(b.host, 1, namespace)
 }
 
-// gatewayVariables selects gateways, by the metric with which each counts its load.
+// gatewayVariables makes the variables for gateways, from the metrics that count their requests.
 func (b *builder) gatewayVariables(dialects []dialect.Dialect) ([]Variable, error) {
 	var load []string
 	for _, d := range dialects {
@@ -279,13 +278,13 @@ func (b *builder) buildDashboard(l layout) (Dashboard, error) {
 	case !l.gpuOnly:
 		out.Variables = slices.Clone(b.vars)
 	}
-	for _, of := range []struct {
+	for _, more := range []struct {
 		level level
 		vars  []Variable
 	}{{perGPU, b.gpu}, {perGateway, b.gateway}} {
-		for _, v := range of.vars {
-			if uses[of.level] &&
-				!slices.ContainsFunc(out.Variables, func(o Variable) bool { return o.Name == v.Name }) {
+		for _, v := range more.vars {
+			isKnown := slices.ContainsFunc(out.Variables, func(o Variable) bool { return o.Name == v.Name })
+			if uses[more.level] && !isKnown {
 				out.Variables = append(out.Variables, v)
 			}
 		}
@@ -319,7 +318,7 @@ func (b *builder) buildPanel(p panel) (Panel, error) {
 			out.Unit = s.Unit
 		}
 		if slices.ContainsFunc(out.Series, func(o Series) bool { return o.Expr == s.Expr }) {
-			continue // old releases have one metric for two signals
+			continue // an old release has one metric for two signals
 		}
 		out.Series = append(out.Series, s)
 	}

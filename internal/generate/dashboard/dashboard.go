@@ -1,12 +1,11 @@
 // Package dashboard defines the contents of sixty's dashboards: which signals share a panel, their units, thresholds
-// and explanations, and where a reader goes next. Packages grafana and perses below it render this for the two
-// programs.
+// and explanations, and the links to runbooks. Packages grafana and perses below it render them for the two programs.
 //
-// The layout (layout.go) is data: dashboards of rows of panels of queries, each a signal at a level. The level says
-// what one line of a panel stands for: a model, a replica, a GPU. A builder turns a query into PromQL by way of
-// [dialect.Deployment], with the variables of the dashboards as matchers. The range of rates is a mark until then,
-// because "$__rate_interval" is no PromQL. Titles, descriptions, and the reasons for empty panels come from the
-// signals.
+// The layout (layout.go) is data: a dashboard has rows, a row has panels, a panel has queries, and a query is a signal at
+// a level. The level says what one line stands for: a model, a replica, a GPU. A builder compiles queries to PromQL
+// through [dialect.Deployment], with the variables of the dashboards as matchers. While an expression is a syntax tree, a
+// mark stands for the range of rates, because "$__rate_interval" is no PromQL. Titles, descriptions, and reasons for
+// empty panels come from the signals.
 //
 // Alerts and bookmarks link to panels by number, so numbers are never reused. The package performs no I/O.
 package dashboard
@@ -93,7 +92,7 @@ func (k Kind) MarshalText() ([]byte, error) {
 	return []byte([...]string{"lines", "stat", "heatmap"}[k]), nil
 }
 
-// A Panel is one chart. Its JSON, and that of what it holds, is that of docs/api.md.
+// A Panel is one chart. docs/api.md describes the JSON of panels, series and steps.
 type Panel struct {
 	ID     int            `json:"id"` // stable, unique in its dashboard: alerts link to it
 	Title  string         `json:"title"`
@@ -123,7 +122,7 @@ type Series struct {
 	Quantile string `json:"quantile,omitempty"`
 	Buckets  string `json:"buckets,omitempty"`
 
-	Right bool `json:"right"` // the number of observations behind the panel's statement, on an axis of its own
+	Right bool `json:"right"` // the number of requests behind the panel's percentiles, on an axis of its own
 
 	// Signal is nil if the query is for buckets or parts of a signal.
 	Signal *indicator.Signal `json:"-"`
@@ -213,8 +212,6 @@ const RateInterval = "$__rate_interval"
 // Range stands for the time range that the reader selected.
 const Range = "$__range"
 
-// rateMark and rangeMark stand for RateInterval and Range while an expression is a
-// syntax tree. No expression of package indicator has these durations.
 const (
 	// rateMark and rangeMark stand for RateInterval and Range in a syntax tree. No expression of package indicator
 	// has these durations.
@@ -283,7 +280,7 @@ func PanelFor(s *indicator.Signal) (uid string, panelID int, ok bool) {
 // condition.
 func PanelForPathology(c *catalog.Pathology) (uid string, panelID int, ok bool) {
 	uid, panelID, ok = findPanel(func(p panel) bool { return p.id == c.Panel })
-	c.When.Signals(func(s *indicator.Signal) {
+	c.When.Signals(func(s *indicator.Signal) { // in the order of the condition
 		if !ok {
 			uid, panelID, ok = PanelFor(s)
 		}

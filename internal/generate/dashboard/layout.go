@@ -10,9 +10,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// Identifiers of panels are never reused, because alerts and bookmarks link to them. The first digit of three is the
-// dashboard's, and rows have round numbers. Panels of several signals are declared here; a panel of a single signal may
-// be declared with the signal (indicator.Panel).
+// IDs of panels are never reused, because alerts and bookmarks link to them. An ID has three digits: the first is the
+// dashboard's, and those of rows end in 0. Panels of several signals are declared here; a panel of a single signal may be
+// declared with the signal (indicator.Panel).
 
 // layouts returns the dashboards in the order in which somebody on call opens them. A period adds the panels of its
 // error budgets.
@@ -76,8 +76,7 @@ func withVolume(volume *indicator.Signal, queries []query) []query {
 	return append(queries, query{signal: volume, level: perModel, legend: "requests", right: true})
 }
 
-// Thresholds of the panels. Those of the cache and of the queue are hints; neither alone is a fault, and no alert
-// uses them.
+// Thresholds of the panels. No alert uses those of the cache and the queue: alone, neither is a fault.
 var (
 	ttftSteps = []step{{threshold: catalog.TTFTObjective, level: Critical}}
 	itlSteps  = []step{{threshold: catalog.ITLObjective, level: Critical}}

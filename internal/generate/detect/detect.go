@@ -1,5 +1,5 @@
 // Package detect finds out which metrics and bucket edges servers expose, so that generated rules and dashboards use
-// names that exist.
+// names that exist. Read asks servers through a Querier; Resolve combines the answers with named dialects.
 package detect
 
 import (
@@ -34,8 +34,8 @@ type Deployment struct {
 	Models []string
 }
 
-// Resolve sets the dialects of a deployment: the named ones, and the dialects of the servers that were read. If
-// neither include a model server, it adds vLLM's newest dialect. It always adds the dialect of GPU exporters.
+// Resolve completes a deployment with the named dialects and those of the servers that were read. If none of them is a
+// model server's, it adds vLLM's newest. It always adds the dialect of GPU exporters.
 func Resolve(base dialect.Deployment, named []string, seen ...Exposed) (Deployment, error) {
 	d := Deployment{Deployment: base, Edges: map[string][]float64{}}
 	if !includesServer(named, seen) {

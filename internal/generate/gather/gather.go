@@ -1,4 +1,4 @@
-// Package gather collects baselines: from files, and measured over healthy spans of recordings and Prometheus
+// Package gather collects baselines: it reads baseline files, and measures healthy spans of recordings and Prometheus
 // servers.
 package gather
 
@@ -35,7 +35,7 @@ type Request struct {
 	Note     func([]string)    // receives the sources' warnings
 }
 
-// Gather gathers the measurements, one of each model.
+// Gather returns the baselines, one for each model.
 func Gather(ctx context.Context, r Request) ([]*baseline.File, error) {
 	var out []*baseline.File
 	for _, path := range r.From {
@@ -63,7 +63,7 @@ func Gather(ctx context.Context, r Request) ([]*baseline.File, error) {
 	return out, nil
 }
 
-// readFile takes a baseline file, or a recording of a healthy time.
+// readFile reads a baseline file, or measures a recording.
 func (r *Request) readFile(ctx context.Context, path string) ([]*baseline.File, error) {
 	if filepath.Ext(path) != ".json" {
 		return r.measureHealthy(ctx, path)
@@ -75,7 +75,7 @@ func (r *Request) readFile(ctx context.Context, path string) ([]*baseline.File, 
 	return []*baseline.File{b}, nil
 }
 
-// measureHealthy measures a healthy time of the source that an argument names.
+// measureHealthy measures the healthy span of the source that an argument names.
 func (r *Request) measureHealthy(ctx context.Context, from string) (files []*baseline.File, err error) {
 	spec := source.Spec{HTTP: r.HTTP, Signing: r.Signing}
 	if err := spec.Add(from); err != nil {
@@ -110,12 +110,11 @@ func (r *Request) measureHealthy(ctx context.Context, from string) (files []*bas
 	return files, err
 }
 
-// File reads a text as the name of a baseline file, where it is one: nil where it is not,
-// and a span of time then.
-func File(text string) (*baseline.File, error) {
+// ReadIfFile reads a baseline file if text names one. Otherwise text is a span of time, and the result is nil.
+func ReadIfFile(text string) (*baseline.File, error) {
 	info, err := os.Stat(text)
-	named := strings.HasSuffix(text, ".json") // even if the file does not exist
-	if !named && (text == "" || err != nil || info.IsDir()) {
+	isNamed := strings.HasSuffix(text, ".json") // a missing file is an error then
+	if !isNamed && (text == "" || err != nil || info.IsDir()) {
 		return nil, nil
 	}
 	return parseFile(text)

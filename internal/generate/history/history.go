@@ -1,11 +1,13 @@
-// Package history reads the small hand-written metric histories of the catalogue: cases that show a pathology, come
-// near it, or lack its data. The catalogue's tests diagnose them, and the unit tests of generated alert rules are
-// made from them.
+// Package history reads cases: small, hand-written histories of metrics that show a pathology, nearly show it, or lack
+// its data. Tests of the catalogue diagnose them, and unit tests of generated alert rules are made from them.
 //
-// A file starts with comments that say why. Lines of these forms follow; scrapes are counted from 0:
+// A Case is parsed from lines (Open, Parse, Add), may be slowed down (Stretch), and is evaluated to Series, one value for
+// each scrape. Outages are applied last.
+//
+// A file starts with comments that say what it shows. Lines of these forms follow; scrapes are counted from 0:
 //
 //	every 1s for 120s            the interval and the length: 120 scrapes
-//	at 150s                      when the diagnosis is made; after the last scrape unless given
+//	at 150s                      the time of the diagnosis; by default that of the last scrape
 //	like healthy [instance="b"]  begin with the server below; lines of this file replace its series
 //	like gateway                 begin with the gateway below
 //	like fires                   begin with that file, its interval included
@@ -14,12 +16,12 @@
 //	rate SERIES 100x60,50        a counter that grows by 100/s for 60 scrapes, then by 50/s
 //	hist SERIES mean=0.05x60,0.8 rate=2 [sigma=0.5]
 //	                             a histogram in vLLM's buckets, observations lognormal about the mean
-//	scrape_duration_seconds 4x120  how long scrapes took: the scraper itself records it
+//	scrape_duration_seconds 4x120  how long scrapes took, which failed scrapes have too
 //	down 60 20                   scrapes 60 to 79 fail
-//	restart 60 10                they fail likewise, and counters begin again with 0
+//	restart 60 10                scrapes 60 to 69 fail, and counters begin again at 0
 //
-// Several rate or hist lines of one series add up. The label instance, which is a:8000 unless given, names the target
-// of a series; down and restart take it as a last word.
+// Several rate or hist lines of one series add up. The label instance names the target of a series, a:8000 by default.
+// It may be the last word of down and restart.
 package history
 
 import (
@@ -43,8 +45,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
-// usual holds the healthy server and the healthy gateway with which cases begin. $ in them stands for the number of
-// scrapes after the first.
+// usual holds the healthy server and the healthy gateway that cases begin with. $ stands for the number of scrapes after
+// the first.
 //
 //go:embed healthy.txt gateway.txt
 var usual embed.FS
@@ -78,10 +80,11 @@ type Series struct {
 // Name returns the name of the metric.
 func (s Series) Name() string { return s.Labels.Get(labels.MetricName) }
 
+// An outage is a number of scrapes of one target that fail.
 type outage struct {
 	instance       string
 	first, scrapes int
-	restart        bool
+	restart        bool // counters begin again at 0 after it
 }
 
 // A Case is a parsed case file.
@@ -90,12 +93,12 @@ type Case struct {
 	Scrapes int
 	At      time.Duration // time of the diagnosis after the first scrape
 
-	files   fs.FS
-	groups  map[key][]Series // the series of one line: one, or all of a histogram
+	files   fs.FS            // that a line like NAME reads
+	groups  map[key][]Series // the series of a line: one, or all of a histogram
 	outages []outage
 }
 
-// A key is what a line of a file sets: a series or a histogram.
+// A key identifies the series or the histogram that a line sets.
 type key struct{ instance, labels, family string }
 
 func newKey(lset labels.Labels) key {
@@ -107,7 +110,7 @@ func newKey(lset labels.Labels) key {
 func Open(files fs.FS, name string) (*Case, error) {
 	text, err := fs.ReadFile(files, name+".txt")
 	if err == nil && !bytes.HasPrefix(text, []byte("# ")) {
-		err = errors.New("begin with a comment that says why")
+		err = errors.New("begin with a comment that says what it shows")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s.txt: %w", name, err)
@@ -119,7 +122,7 @@ func Open(files fs.FS, name string) (*Case, error) {
 	return c, nil
 }
 
-// Parse parses a case. files holds the files that it may be like.
+// Parse parses a case. Its lines like NAME read files.
 func Parse(files fs.FS, text string) (*Case, error) {
 	c := &Case{files: files, groups: map[key][]Series{}}
 	return c, c.Add(text)
@@ -144,7 +147,7 @@ func (c *Case) parseLine(line string, own map[key][]Series) error {
 		return nil
 	}
 	if c.Scrapes == 0 && words[0] != "every" && words[0] != "like" {
-		return fmt.Errorf("%q before the line that says every", line)
+		return fmt.Errorf("%q before the line with every", line)
 	}
 	switch words[0] {
 	case "every":
@@ -197,7 +200,7 @@ func (c *Case) parseLike(words []string) error {
 		return c.Add(string(text))
 	}
 	if c.Scrapes == 0 {
-		return fmt.Errorf("like %s before the line that says every", words[0])
+		return fmt.Errorf("like %s before the line with every", words[0])
 	}
 	text := strings.ReplaceAll(string(known), "$", strconv.Itoa(c.Scrapes-1))
 	if len(words) > 1 {
@@ -293,7 +296,7 @@ func (c *Case) parseGrowth(words []string, own map[key][]Series) error {
 	return nil
 }
 
-// parseSchedule parses 2x60,8: the value 2 for sixty scrapes, then 8 until the end.
+// parseSchedule parses 2x60,8: the value 2 for 60 scrapes, then 8 until the end.
 func (c *Case) parseSchedule(text string) (out []float64, err error) {
 	for _, part := range strings.Split(text, ",") {
 		v, times, repeated := strings.Cut(part, "x")
@@ -313,7 +316,7 @@ func (c *Case) parseSchedule(text string) (out []float64, err error) {
 	return out, nil
 }
 
-// accumulateRates returns a counter that grows by rates, each multiplied by its factor, per second.
+// accumulateRates returns a counter that grows per second by the rate of each scrape times its factor.
 func (c *Case) accumulateRates(rates []float64, factor func(scrape int) float64) []float64 {
 	out := make([]float64, len(rates))
 	for i := 1; i < len(rates); i++ {
@@ -356,13 +359,13 @@ func newSeries(lset labels.Labels, values []float64) Series {
 	return Series{instance, labels.NewBuilder(lset).Del("instance").Labels(), values}
 }
 
-// Names of the series that the scraper itself records: on no page are they.
+// Names of the series that the scraper itself records; they are on no metrics page.
 const (
 	Up   = "up"
 	Took = "scrape_duration_seconds"
 )
 
-// Series returns all series by instance, up among them.
+// Series returns all series by instance, with up, after outages.
 func (c *Case) Series() map[string][]Series {
 	out := map[string][]Series{}
 	for _, k := range slices.SortedFunc(maps.Keys(c.groups), func(a, b key) int {
@@ -385,7 +388,7 @@ func (c *Case) Series() map[string][]Series {
 	return out
 }
 
-// apply lets scrapes fail: they bring no samples, and counters begin again after a restart.
+// apply removes the samples of failed scrapes and, after a restart, what counters counted before. It also sets up to 0.
 func (o outage) apply(list []Series, up []float64) {
 	end := min(o.first+o.scrapes, len(up))
 	for i := o.first; i < end; i++ {
@@ -395,50 +398,51 @@ func (o outage) apply(list []Series, up []float64) {
 		if s.Name() == Took {
 			continue
 		}
-		lost := s.Values[o.first]
+		before := s.Values[o.first]
 		for i := o.first; i < len(up); i++ {
 			switch {
 			case i < end:
 				s.Values[i] = math.NaN()
 			case o.restart && isCounter(s.Name()):
-				s.Values[i] -= lost
+				s.Values[i] -= before
 			}
 		}
 	}
 }
 
-// isCounter tells by the end of a name. Names of NVIDIA's counters end in capitals.
+// isCounter reports whether a name has the ending of a counter. NVIDIA's end in capitals.
 func isCounter(name string) bool {
 	return slices.ContainsFunc([]string{"_total", "_sum", "_count", "_bucket", "_TOTAL", "_COUNTER"},
 		func(suffix string) bool { return strings.HasSuffix(name, suffix) })
 }
 
-// Stretch slows a history down: it repeats each scrape and sets another interval. Rates stay the same, and outages
-// that end keep their length.
+// Stretch slows a case down: it repeats each scrape a number of times at another interval. Rates stay the same, and
+// outages that end keep their duration.
 func (c *Case) Stretch(interval time.Duration, times int) *Case {
 	out := &Case{Every: interval, groups: map[key][]Series{}}
-	var from []int                 // which scrape each new one repeats
-	at := make([]int, c.Scrapes+1) // which new one is the first to repeat each scrape
+	var sources []int                    // the old scrape that each new one repeats
+	newIndex := make([]int, c.Scrapes+1) // the first new scrape of each old one
 	for i := range c.Scrapes {
-		from = append(from, slices.Repeat([]int{i}, c.countRepeats(i, interval, times))...)
-		at[i+1] = len(from)
+		sources = append(sources, slices.Repeat([]int{i}, c.countRepeats(i, interval, times))...)
+		newIndex[i+1] = len(sources)
 	}
-	out.Scrapes = len(from)
+	out.Scrapes = len(sources)
 	out.At = time.Duration(out.Scrapes-1)*interval + c.At - time.Duration(c.Scrapes-1)*c.Every
 	for k, g := range c.groups {
 		for _, s := range g {
-			s.Values = repeatValues(s, from, interval.Seconds()/c.Every.Seconds())
+			s.Values = repeatValues(s, sources, interval.Seconds()/c.Every.Seconds())
 			out.groups[k] = append(out.groups[k], s)
 		}
 	}
 	for _, o := range c.outages {
-		first, end := at[o.first], at[min(o.first+o.scrapes, c.Scrapes)]
+		first, end := newIndex[o.first], newIndex[min(o.first+o.scrapes, c.Scrapes)]
 		out.outages = append(out.outages, outage{o.instance, first, end - first, o.restart})
 	}
 	return out
 }
 
-// countRepeats returns how often a scrape is repeated.
+// countRepeats returns how many new scrapes repeat a scrape: times, or as many as fit its duration in an outage that
+// ends.
 func (c *Case) countRepeats(scrape int, interval time.Duration, times int) int {
 	for _, o := range c.outages {
 		if end := o.first + o.scrapes; scrape >= o.first && scrape < end && end < c.Scrapes {
@@ -449,13 +453,13 @@ func (c *Case) countRepeats(scrape int, interval time.Duration, times int) int {
 	return times
 }
 
-// repeatValues repeats every sample of a gauge and every increment of a counter.
-func repeatValues(s Series, from []int, slower float64) []float64 {
-	out := make([]float64, len(from))
-	for k, i := range from {
+// repeatValues repeats every sample of a gauge, and every increment of a counter in proportion to the longer interval.
+func repeatValues(s Series, sources []int, longer float64) []float64 {
+	out := make([]float64, len(sources))
+	for k, i := range sources {
 		out[k] = s.Values[i]
 		if isCounter(s.Name()) && i > 0 {
-			if next := out[k-1] + (s.Values[i]-s.Values[i-1])*slower; !math.IsNaN(next) {
+			if next := out[k-1] + (s.Values[i]-s.Values[i-1])*longer; !math.IsNaN(next) {
 				out[k] = next
 			}
 		}

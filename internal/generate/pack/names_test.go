@@ -33,7 +33,7 @@ func config(t *testing.T, ids ...string) pack.Config {
 		},
 		Pathologies: pathologies.All(), Absences: generate.Absences(), Objectives: objectives,
 		Interval: generate.UsualInterval, Past: generate.UsualPast, Ago: generate.UsualAgo,
-	}, Format: generate.Plain, Beside: true, Cases: os.DirFS("../../pathologies")}
+	}, Format: generate.Plain, Alertmanager: true, Cases: os.DirFS("../../pathologies")}
 	c.Edges = map[string][]float64{}
 	for _, family := range []string{"time_to_first_token_seconds", "inter_token_latency_seconds", "e2e_request_latency_seconds"} {
 		c.Edges["vllm:"+family] = []float64{0.1, 0.5, 1, 10}

@@ -8,8 +8,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 )
 
-// configMaps wraps Grafana's dashboards for the sidecar of its Helm chart, and of kube-prometheus-stack, which loads
-// what is labelled so.
+// configMaps renders Grafana's dashboards as ConfigMaps. The sidecar of Grafana's Helm chart, also in
+// kube-prometheus-stack, loads those with the label grafana_dashboard.
 func configMaps(c dashboard.Config) ([]generate.File, error) {
 	return asObjects(c, func(name, file, content string) any {
 		return struct {
@@ -25,8 +25,8 @@ func configMaps(c dashboard.Config) ([]generate.File, error) {
 	})
 }
 
-// grafanaDashboards wraps them for Grafana's operator, which gives them to the instances with the label that its
-// documentation uses.
+// grafanaDashboards renders Grafana's dashboards as resources of Grafana's operator. They select the instances with the
+// label of its documentation.
 func grafanaDashboards(c dashboard.Config) ([]generate.File, error) {
 	return asObjects(c, func(name, _, content string) any {
 		selector := map[string]any{"matchLabels": map[string]string{"dashboards": "grafana"}}
@@ -38,7 +38,7 @@ func grafanaDashboards(c dashboard.Config) ([]generate.File, error) {
 	})
 }
 
-// asObjects writes an object for each dashboard, and how kubectl finds them.
+// asObjects returns a file with an object for each dashboard, and a kustomization for kubectl.
 func asObjects(c dashboard.Config, wrap func(name, file, content string) any) ([]generate.File, error) {
 	dashboards, err := grafana.Files(c)
 	if err != nil {

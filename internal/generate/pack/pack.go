@@ -1,5 +1,8 @@
-// Package pack combines the generated files for one deployment: rules with their Alertmanager files and tests,
-// dashboards, runbooks, scrape configuration, and all of these at once. The packages beside it render each kind.
+// Package pack combines the generated files for one deployment: rules with their Alertmanager files and tests (Rules),
+// Dashboards, Runbooks, Baselines, and Everything at once. The packages beside it render each kind.
+//
+// Its Config extends generate.RulesConfig by the output format and the objectives' period. It is pure; package cli reads
+// the inputs and writes the files.
 package pack
 
 import (
@@ -35,13 +38,13 @@ type Config struct {
 	Format          generate.Format
 	Name, Namespace string // metadata of the Kubernetes object
 	ObjectLabels    map[string]string
-	MaxRules        int   // rules in a group, 0 for any number
-	Beside          bool  // also render the files for Alertmanager and kubectl
+	MaxRules        int   // in a group; 0 means no limit
+	Alertmanager    bool  // also render the files for Alertmanager and kubectl
 	Cases           fs.FS // case files for unit tests of promtool; nil for no tests
 }
 
-// Choose selects pathologies and alerts on missing servers by id. It drops pathologies at gateways if the deployment
-// has no gateway. Objectives are selected by their file.
+// Choose selects pathologies and alerts on missing servers by id; an empty only means all. It drops pathologies at
+// gateways if the deployment has no gateway. Objectives have no ids.
 func (c *Config) Choose(only, skip []string) error {
 	c.Absences = generate.Absences()
 	for _, id := range skip {
@@ -97,7 +100,7 @@ func Rules(c Config) (files []generate.File, notes []string, err error) {
 	notes = slices.Concat(rules.Warnings, budgets.Warnings)
 	sets := rules.Sets
 	for i, g := range budgets.Groups {
-		sets = generate.AddTo(sets, generate.SetName("slo", budgets.Of[i]), g)
+		sets = generate.AddTo(sets, generate.SetName("slo", budgets.Scopes[i]), g)
 	}
 	sets = generate.Split(sets, c.MaxRules)
 	if n := len(generate.JoinGroups(sets)); c.Format == generate.Mimir && n > generate.MaxGroups {
@@ -107,7 +110,7 @@ func Rules(c Config) (files []generate.File, notes []string, err error) {
 	if files, err = generate.Objects(sets, c.Format, c.Name, c.Namespace, c.ObjectLabels); err != nil {
 		return nil, notes, fmt.Errorf("--output: %w", err)
 	}
-	if c.Beside {
+	if c.Alertmanager {
 		more, err := renderAlertmanagerFiles(&c, files)
 		if err != nil {
 			return nil, notes, err
@@ -115,11 +118,11 @@ func Rules(c Config) (files []generate.File, notes []string, err error) {
 		files = append(files, more...)
 	}
 	if c.Cases != nil {
-		tests, said, err := renderUnitTests(&c, rules, budgets)
+		tests, more, err := renderUnitTests(&c, rules, budgets)
 		if err != nil {
 			return nil, notes, err
 		}
-		files, notes = append(files, tests...), append(notes, said...)
+		files, notes = append(files, tests...), append(notes, more...)
 	}
 	return files, notes, nil
 }

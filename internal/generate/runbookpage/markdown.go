@@ -18,8 +18,7 @@ func (p *page) writeSection(heading, text string) {
 	p.printf("\n## %s\n\n%s\n", heading, strings.TrimSpace(text))
 }
 
-// codeSpan matches inline code.
-// Runbooks say capAtGateway, and the page capRequests says how.
+// Runbooks that mention capAtGateway link the page capRequests.
 const (
 	capAtGateway = "concurrent requests at the gateway"
 	capRequests  = "https://github.com/sixty-dev/sixty/blob/main/docs/cap-requests.md"
@@ -27,8 +26,8 @@ const (
 
 var shellVariable = regexp.MustCompile(`\$([A-Z]{3,})\b`)
 
-// variables returns the shell variables that a runbook's commands read, in their order.
-func variables(runbook string) []string {
+// listVariables returns the shell variables that a runbook's commands read, in their order.
+func listVariables(runbook string) []string {
 	var names []string
 	for _, m := range shellVariable.FindAllStringSubmatch(runbook, -1) {
 		if !slices.Contains(names, m[1]) {
@@ -38,6 +37,7 @@ func variables(runbook string) []string {
 	return names
 }
 
+// codeSpan matches inline code.
 var codeSpan = regexp.MustCompile("`[^`]+`")
 
 // linkPathologies turns ids of other pathologies in inline code into links.

@@ -1,6 +1,6 @@
 // Package runbookpage renders the catalogue as runbook pages in Markdown: one page for each pathology, and an index.
-// A page opens with what to see and what to do, and ends with the exact condition and its signals. Their PromQL and the
-// alerts' is in the rules, which read recorded series.
+// A page begins with facts (alert, severity, commands) and the pathology's runbook, and ends with the exact condition,
+// causes and symptoms, and the signals. It has no PromQL: the alert rules do.
 //
 // It is pure: values in, files out. Package cli calls it; docs/pathologies is its output.
 package runbookpage
@@ -87,7 +87,7 @@ func (c Config) writeFacts(pg *page, p *catalog.Pathology, runbook string) {
 	pg.printf("- **Alert:** %s fires %s\n", c.alertNames(p), after)
 	pg.printf("- **Severity:** %s\n", severity)
 	pg.printf("- **Diagnose:** %s\n", render.Code("sixty diagnose http://HOST:8000"))
-	if names := variables(runbook); len(names) > 0 {
+	if names := listVariables(runbook); len(names) > 0 {
 		pg.printf("- **Before the commands below:** %s\n", render.Code("export "+strings.Join(names, "=… ")+"=…"))
 	}
 	if strings.Contains(runbook, capAtGateway) {
@@ -101,7 +101,7 @@ func (c Config) writeFacts(pg *page, p *catalog.Pathology, runbook string) {
 	}
 }
 
-// describeWait describes the wait of a grade's alert, if the grade has its own.
+// describeWait describes how long the alert of a grade waits; "" if as long as the pathology's.
 func describeWait(g catalog.Grade) string {
 	if g.For == 0 {
 		return ""
@@ -203,7 +203,7 @@ func (c Config) writeConditions(b *strings.Builder, conds []catalog.Cond, depth 
 	}
 }
 
-// describeThreshold describes a threshold as it is known in advance, else with its fallbacks.
+// describeThreshold describes a threshold's value, or its sources if the value is not known in advance.
 func (c Config) describeThreshold(t *catalog.Threshold) string {
 	if c.Limit != nil {
 		if v, source, ok := c.Limit(t); ok {

@@ -2,6 +2,9 @@
 // Prometheus, for its operator, and for the OpenTelemetry collector. Comments in the files explain each setting;
 // docs/scrape.md explains them at length.
 //
+// A Config is completed and checked, and becomes jobs: the servers, and perhaps dcgm-exporter. The templates in
+// scrape.tmpl turn them into a file of the Format. Formats either list their targets or discover them (Static).
+//
 // It is pure: values in, files out. Package cli calls it.
 package scrapeconfig
 
@@ -215,6 +218,7 @@ func Generate(c Config) ([]generate.File, error) {
 // returns "" for other steps.
 func WhyDropped(regex, action string) string { return reasonsToDrop()[[2]string{regex, action}] }
 
+// reasonsToDrop maps regex and action of the relabelling steps in the generated file to the comments above them.
 var reasonsToDrop = sync.OnceValue(func() map[[2]string]string {
 	out := map[[2]string]string{}
 	var doc struct {
@@ -229,8 +233,8 @@ var reasonsToDrop = sync.OnceValue(func() map[[2]string]string {
 	for _, step := range doc.Jobs[0].Steps {
 		var s struct{ Regex, Action string }
 		if step.Decode(&s) == nil && s.Action != "" {
-			said := strings.ReplaceAll(strings.TrimPrefix(step.HeadComment, "# "), "\n# ", " ")
-			out[[2]string{s.Regex, s.Action}] = strings.TrimSuffix(said, ".")
+			comment := strings.ReplaceAll(strings.TrimPrefix(step.HeadComment, "# "), "\n# ", " ")
+			out[[2]string{s.Regex, s.Action}] = strings.TrimSuffix(comment, ".")
 		}
 	}
 	return out
@@ -245,7 +249,7 @@ func (c Config) withDefaults() Config {
 		c.Job = "vllm"
 	}
 	if pods := c.Format == PrometheusKube || c.Format == OpenTelemetry; pods && c.Port == "" && c.Server == VLLM {
-		return c.withInterval() // discovery recognizes the port
+		return c.withInterval() // discovery takes the port from the pod
 	}
 	if len(c.Selector) == 0 {
 		c.Selector = map[string]string{"app.kubernetes.io/name": "vllm"}
@@ -322,7 +326,7 @@ type document struct {
 
 // A job is one kind of endpoint.
 type job struct {
-	Config            // Port: "" where pods are recognized
+	Config            // Port is "" if discovery takes it from the pod
 	Name, Why         string
 	Scheme, Path      string
 	Interval, Timeout model.Duration

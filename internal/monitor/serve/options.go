@@ -179,7 +179,7 @@ func (o *Options) judgedBy(s *monitor.Section) (diagnose.Settings, error) {
 		return set, err
 	}
 	if path := cmp.Or(o.baseline, s.Baseline); path != "" {
-		measured, err := gather.File(path)
+		measured, err := gather.ReadIfFile(path)
 		if err == nil && measured == nil {
 			err = errors.New("it is not a baseline file")
 		}

@@ -40,7 +40,7 @@ func TestAnomalies(t *testing.T) {
 			alerts++
 			k := series{a.Target, a.Metric}
 			// What comes back within ten minutes is one alarm, as it is one incident.
-			if at, ok := last[k]; !ok || e.At.Sub(at) > incident.Rejoin {
+			if at, ok := last[k]; !ok || e.At.Sub(at) > incident.ReopenWithin {
 				alarms[a.Metric]++
 				all++
 			}

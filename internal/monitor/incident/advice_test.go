@@ -16,15 +16,18 @@ import (
 )
 
 var (
-	drain  = catalog.Fix{Summary: "Take it out", Stops: true, Others: true}
-	fp8    = catalog.Fix{Summary: "Use an FP8 KV cache", Changes: []catalog.Change{{Flag: "--kv-cache-dtype", To: "fp8"}}}
-	seats  = catalog.Fix{Summary: "Lower --max-num-seqs to 16", Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "16"}}}
-	fewer  = catalog.Fix{Summary: "Lower --max-num-seqs to 12", Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "12"}}}
+	drain = catalog.Fix{Summary: "Take it out", Stops: true, Others: true}
+	fp8   = catalog.Fix{Summary: "Use an FP8 KV cache",
+		Changes: []catalog.Change{{Flag: "--kv-cache-dtype", To: "fp8"}}}
+	seats = catalog.Fix{Summary: "Lower --max-num-seqs to 16",
+		Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "16"}}}
+	fewer = catalog.Fix{Summary: "Lower --max-num-seqs to 12",
+		Changes: []catalog.Change{{Flag: "--max-num-seqs", To: "12"}}}
 	scaled = catalog.Fix{Summary: "Scale from 4 to 11 replicas", Replicas: 3}
 )
 
-// advised feeds a diagnosis whose finding of thrash has fixes.
-func (s *timeline) advised(fixes ...catalog.Fix) *diagnose.Diagnosis {
+// feedFixes feeds a diagnosis whose finding of thrash has fixes.
+func (s *timeline) feedFixes(fixes ...catalog.Fix) *diagnose.Diagnosis {
 	s.t.Helper()
 	d := s.diagnosis(fault{p: thrash, status: diagnose.Firing, target: "a", confidence: 0.9})
 	d.Findings[0].Fixes = slices.Clone(fixes)
@@ -39,12 +42,11 @@ func (s *timeline) advice() (out []string) {
 	return out
 }
 
-// The advice is chosen once, and no look moves its number or its order.
-func TestAdviceStays(t *testing.T) {
+func TestAdviceDoesNotChangeWithItsNumbers(t *testing.T) {
 	s := newTimeline(t)
-	s.advised(drain, seats, fp8)
+	s.feedFixes(drain, seats, fp8)
 	for range 20 {
-		s.advised(drain, fp8, scaled, fewer)
+		s.feedFixes(drain, fp8, scaled, fewer)
 	}
 	must.Equal(t, []string{drain.Summary, seats.Summary}, s.advice())
 	if n := len(s.records[0].Events); n > 0 {
@@ -52,14 +54,13 @@ func TestAdviceStays(t *testing.T) {
 	}
 }
 
-// Nor does a number in a remedy that is no flag, with or without a fraction.
-func TestAShareThatMovesIsNoOtherAdvice(t *testing.T) {
+func TestAnotherShareInTheTextIsTheSameAdvice(t *testing.T) {
 	share := func(text string) catalog.Fix {
 		return catalog.Fix{Summary: "Give this replica " + text + " of its present weight", Stops: true, Others: true}
 	}
 	s := newTimeline(t)
 	for _, text := range []string{"39.7 %", "36 %", "36.2 %", "40 %", "5.25 %"} {
-		s.advised(share(text), fp8)
+		s.feedFixes(share(text), fp8)
 	}
 	must.Equal(t, []string{share("39.7 %").Summary, fp8.Summary}, s.advice())
 	if n := len(s.records[0].Events); n > 0 {
@@ -67,12 +68,12 @@ func TestAShareThatMovesIsNoOtherAdvice(t *testing.T) {
 	}
 }
 
-// It changes for a reason, which is told.
 func TestAdviceChangesForAReason(t *testing.T) {
 	predicted := func(f catalog.Fix, benefit float64) catalog.Fix {
 		f.Predicted = &catalog.Prediction{
 			Benefit: catalog.Estimate{Value: benefit, Low: benefit, High: benefit},
-			Effects: []catalog.Effect{{Signal: indicator.TTFTP95, Measured: indicator.Known(9), After: catalog.Estimate{Value: 1, Low: 0.5, High: 2}}},
+			Effects: []catalog.Effect{{Signal: indicator.TTFTP95, Measured: indicator.Known(9),
+				After: catalog.Estimate{Value: 1, Low: 0.5, High: 2}}},
 		}
 		return f
 	}
@@ -92,12 +93,13 @@ func TestAdviceChangesForAReason(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newTimeline(t)
-			s.advised(drain, seats, fp8)
+			s.feedFixes(drain, seats, fp8)
 			for range tt.looks {
-				s.advised(tt.then...)
+				s.feedFixes(tt.then...)
 			}
 			must.Equal(t, tt.want, s.advice())
-			if e := s.records[0].Events; tt.reason == "" && len(e) > 0 || tt.reason != "" && (len(e) != 1 || !strings.Contains(e[0].Text, tt.reason)) {
+			if e := s.records[0].Events; tt.reason == "" && len(e) > 0 || tt.reason != "" &&
+				(len(e) != 1 || !strings.Contains(e[0].Text, tt.reason)) {
 				t.Errorf("events %v, want one with %q", e, tt.reason)
 			}
 			if e := s.records[0].Events; len(e) > 0 && strings.Contains(e[0].Text, drain.Summary) {
@@ -107,12 +109,11 @@ func TestAdviceChangesForAReason(t *testing.T) {
 	}
 }
 
-// Everybody who reads a diagnosis is told what was decided for its incident.
-func TestADiagnosisSaysWhatItsIncidentSays(t *testing.T) {
+func TestConformWritesDecisionsIntoADiagnosis(t *testing.T) {
 	s := newTimeline(t)
-	s.advised(drain, seats, fp8)
+	s.feedFixes(drain, seats, fp8)
 	s.at = s.at.Add(time.Minute)
-	d := s.advised(drain, fp8, scaled, fewer)
+	d := s.feedFixes(drain, fp8, scaled, fewer)
 	d.Findings[0].Severity, d.Verdicts[0].Severity = catalog.Ticket, catalog.Ticket
 	d.Verdict = d.Verdicts[0]
 	s.tracker.Conform(d)
@@ -122,48 +123,52 @@ func TestADiagnosisSaysWhatItsIncidentSays(t *testing.T) {
 		told = append(told, x.Summary)
 	}
 	must.Equal(t, []string{drain.Summary, seats.Summary, fp8.Summary, scaled.Summary}, told)
-	if !f.Since.Equal(noon) || !d.Verdict.Since.Equal(noon) || f.Severity != catalog.Page || d.Verdict.Severity != catalog.Page {
+	if !f.Since.Equal(noon) || !d.Verdict.Since.Equal(noon) || f.Severity != catalog.Page ||
+		d.Verdict.Severity != catalog.Page {
 		t.Errorf("since %s and %s, %s and %s", f.Since, d.Verdict.Since, f.Severity, d.Verdict.Severity)
 	}
 }
 
-// A cause does not begin after its symptom: what is restarted against a fault does not take its name, and is
-// told as what happened.
-func TestARestartTakesNoName(t *testing.T) {
+// The restart begins after the fault, so that it cannot be the cause.
+func TestARestartAgainstAFaultDoesNotRenameIt(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(12*time.Minute, fires(thrash, "a"))
-	s.seeFor(3*time.Minute, fault{p: down, status: diagnose.Firing, target: "a", since: 12 * time.Minute, confidence: 0.99})
-	s.seeFor(time.Minute)
+	s.feedFor(12*time.Minute, fires(thrash, "a"))
+	s.feedFor(3*time.Minute, fault{p: down, status: diagnose.Firing, target: "a", since: 12 * time.Minute,
+		confidence: 0.99})
+	s.feedFor(time.Minute)
 	r := s.records[0]
 	if len(s.records) != 1 || r.Pathology != "thrash" || r.Phase != view.Quiet || r.ClosesAt == nil {
 		t.Errorf("%d incidents, called %s, %s until %v", len(s.records), r.Pathology, r.Phase, r.ClosesAt)
 	}
-	s.seeFor(3 * time.Minute)
+	s.feedFor(3 * time.Minute)
 	if r.Phase != view.Closed {
 		t.Errorf("it is %s", r.Phase)
 	}
 }
 
-// What is found because of a restart takes no name either, although what the incident is called by is ruled out since.
-func TestWhatComesAfterACureTakesNoName(t *testing.T) {
+// The naming cause is ruled out since the restart, and the new finding began long after the incident.
+func TestAFindingCausedByARestartDoesNotRenameTheIncident(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(5*time.Minute, fault{p: slow, status: diagnose.Firing, target: "a", confidence: 0.9})
+	s.feedFor(5*time.Minute, fault{p: slow, status: diagnose.Firing, target: "a", confidence: 0.9})
 	ruledOut := fault{p: slow, status: diagnose.OK, target: "a"}
-	s.seeFor(2*time.Minute, ruledOut, fault{p: errs, status: diagnose.Firing, target: "a", since: 280 * time.Second, confidence: 0.9})
+	s.feedFor(2*time.Minute, ruledOut, fault{p: errs, status: diagnose.Firing, target: "a", since: 280 * time.Second,
+		confidence: 0.9})
 	if r := s.records[0]; len(s.records) != 1 || r.Pathology != "slow" {
 		t.Errorf("%d incidents, called %s", len(s.records), r.Pathology)
 	}
 }
 
-// More servers are an event and, where the cure is more servers, the cure that was applied; one that is replaced is neither.
-func TestMoreServersAreACureThatIsApplied(t *testing.T) {
+// A server that is replaced is neither.
+func TestScalingIsAnEventAndAnAppliedCure(t *testing.T) {
 	s := newTimeline(t)
 	see := func(servers int, looks int) {
 		for range looks {
 			d := s.diagnosis(fault{p: thrash, status: diagnose.Firing, target: "a", confidence: 0.9})
 			d.Findings[0].Fixes = []catalog.Fix{drain, scaled}
 			for n := len(d.Targets); n < servers; n++ {
-				d.Targets = append(d.Targets, diagnose.Target{Name: fmt.Sprint("more-", n), Labels: map[string]string{"instance": fmt.Sprint("more-", n), "model_name": "m"}})
+				d.Targets = append(d.Targets, diagnose.Target{
+					Name: fmt.Sprint("more-", n), Labels: map[string]string{
+						"instance": fmt.Sprint("more-", n), "model_name": "m"}})
 			}
 			v := &d.Verdicts[0]
 			for i := range d.Targets {
@@ -181,15 +186,16 @@ func TestMoreServersAreACureThatIsApplied(t *testing.T) {
 		t.Errorf("events %v, applied at %v, while one was replaced", r.Events, r.Advice.Applied)
 	}
 	see(4, 8)
-	if len(r.Events) != 1 || r.Events[0].Kind != Scaled || !strings.Contains(r.Events[0].Text, "from 2 to 4") || r.Advice.Applied == nil {
+	if len(r.Events) != 1 || r.Events[0].Kind != ScaleEvent || !strings.Contains(r.Events[0].Text, "from 2 to 4") ||
+		r.Advice.Applied == nil {
 		t.Errorf("events %v, applied at %v, want two servers more", r.Events, r.Advice.Applied)
 	}
 }
 
-// A copy is read by others while the advice is sized.
+// Others read a copy while a simulation sizes the advice.
 func TestACopyHasItsOwnAdvice(t *testing.T) {
 	s := newTimeline(t)
-	s.advised(seats)
+	s.feedFixes(seats)
 	c := s.records[0].Copy()
 	s.records[0].Advice.Fixes[0] = fewer
 	if got := c.Advice.Fixes[0].Summary; got != seats.Summary {
@@ -197,14 +203,14 @@ func TestACopyHasItsOwnAdvice(t *testing.T) {
 	}
 }
 
-// What an earlier release expected of a signal that is no more is not measured.
+// An earlier release may have expected an effect on a signal that was removed since.
 func TestAnUnknownSignalIsNotMeasured(t *testing.T) {
 	s := newTimeline(t)
-	s.advised(seats)
+	s.feedFixes(seats)
 	a := s.records[0].Advice
 	a.Expected, a.Applied = []view.Expected{{Signal: "no_such_signal"}}, &noon
 	s.at = noon.Add(2 * time.Minute)
-	s.advised(seats)
+	s.feedFixes(seats)
 	if a.Expected[0].Came != nil {
 		t.Errorf("it came out at %v", *a.Expected[0].Came)
 	}

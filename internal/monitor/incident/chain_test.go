@@ -14,15 +14,19 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// chained is a pathology with a story.
-var chained = &catalog.Pathology{ID: "chained", Runbook: "# Queue\n", Severity: catalog.Page, Chain: []catalog.Link{{Says: "Requests come faster", Traffic: true}, {Says: "The KV cache fills"}, {Says: "The queue grows"}}}
+// chained is a pathology with a chain.
+var chained = &catalog.Pathology{ID: "chained", Runbook: "# Queue\n", Severity: catalog.Page,
+	Chain: []catalog.Link{{Says: "Requests come faster", Traffic: true}, {Says: "The KV cache fills"},
+		{Says: "The queue grows"}}}
 
-// TestWhatAnIncidentBeganWithIsDecidedOnce: the first link and the title stay where it is over, move for what the catalogue
-// has before it alone, which is an event, and are known after a restart of the monitor.
-func TestWhatAnIncidentBeganWithIsDecidedOnce(t *testing.T) {
+// The first link and the title stay when the link no longer holds, and after a restart of the monitor. Only a link that
+// is earlier in the catalogue's chain replaces them, as an event.
+func TestTheFirstLinkIsDecidedOnce(t *testing.T) {
 	s := newTimeline(t)
 	step := func(says string, signal *indicator.Signal, value, normal float64, since time.Duration) diagnose.Step {
-		return diagnose.Step{Says: says, Since: noon.Add(since), Evidence: catalog.Evidence{Signal: signal, Value: indicator.Known(value), Baseline: indicator.Known(normal)}}
+		return diagnose.Step{Says: says, Since: noon.Add(since),
+			Evidence: catalog.Evidence{Signal: signal, Value: indicator.Known(value),
+				Baseline: indicator.Known(normal)}}
 	}
 	faster := step("Requests come faster", indicator.FirstTokenRate, 4, 1, -time.Minute)
 	kv := step("The KV cache fills", indicator.KVUsage, 0.99, 0.9, -30*time.Second)
@@ -53,7 +57,7 @@ func TestWhatAnIncidentBeganWithIsDecidedOnce(t *testing.T) {
 			again := new(Record)
 			must.Succeed(t, json.Unmarshal(text, again))
 			s.records = []*Record{again}
-			s.tracker = NewTracker(all, s.records, s.taken)
+			s.tracker = NewTracker(testCatalogue, s.records, s.taken)
 		}
 		f := see(look.steps...).Findings[0]
 		var says []string
@@ -76,12 +80,14 @@ func TestWhatAnIncidentBeganWithIsDecidedOnce(t *testing.T) {
 	}
 }
 
-// TestTheFirstLinkBeganWithTheIncident: the chain is of the worst server, which may be scraped after another that is hurt.
-func TestTheFirstLinkBeganWithTheIncident(t *testing.T) {
-	for late, want := range map[time.Duration]time.Duration{5 * time.Second: 0, -5 * time.Second: -5 * time.Second, 10 * time.Minute: 10 * time.Minute} {
+// The chain is of the worst server, which may be scraped some seconds after another failing one.
+func TestTheFirstLinkBeginsWithTheIncident(t *testing.T) {
+	for late, want := range map[time.Duration]time.Duration{
+		5 * time.Second: 0, -5 * time.Second: -5 * time.Second, 10 * time.Minute: 10 * time.Minute} {
 		s := newTimeline(t)
 		d := s.diagnosis(fault{p: chained, status: diagnose.Firing, target: "a", confidence: 0.9})
-		d.Findings[0].Chain = []diagnose.Step{{Says: "The KV cache fills", Since: noon.Add(late), Evidence: catalog.Evidence{Signal: indicator.KVUsage, Value: indicator.Known(1)}}}
+		d.Findings[0].Chain = []diagnose.Step{{Says: "The KV cache fills", Since: noon.Add(late),
+			Evidence: catalog.Evidence{Signal: indicator.KVUsage, Value: indicator.Known(1)}}}
 		s.feed(d)
 		s.tracker.Conform(d)
 		if got := d.Findings[0].Chain[0].Since; !got.Equal(noon.Add(want)) {
@@ -90,25 +96,28 @@ func TestTheFirstLinkBeganWithTheIncident(t *testing.T) {
 	}
 }
 
-// TestADiagnosisMadeElsewhereSaysWhatTheMonitorDecided: all that is known of the monitor is what its API lists.
-func TestADiagnosisMadeElsewhereSaysWhatTheMonitorDecided(t *testing.T) {
+// Conform knows of the monitor's decisions what its API lists.
+func TestConformWritesDecisionsIntoADiagnosisMadeElsewhere(t *testing.T) {
 	s := newTimeline(t)
-	s.advised(drain, seats)
+	s.feedFixes(drain, seats)
 	s.at = s.at.Add(time.Minute)
-	d := s.advised(fp8, drain, seats)
+	d := s.feedFixes(fp8, drain, seats)
 	text, err := json.Marshal([]view.Summary{s.records[0].Summary})
 	must.Succeed(t, err)
 	var open []view.Summary
 	must.Succeed(t, json.Unmarshal(text, &open))
-	for phase, severity := range map[view.Phase]catalog.Severity{view.Failing: catalog.Page, view.Degraded: catalog.Ticket} {
+	for phase, severity := range map[view.Phase]catalog.Severity{
+		view.Failing: catalog.Page, view.Degraded: catalog.Ticket} {
 		own := *d
 		own.Findings = slices.Clone(d.Findings)
 		own.Findings[0].Since, own.Verdicts[0].Since = noon.Add(3*time.Second), noon.Add(3*time.Second)
 		open[0].Phase = phase
-		Conform(&own, all, open)
+		Conform(&own, testCatalogue, open)
 		f := &own.Findings[0]
-		if !f.Since.Equal(noon) || !own.Verdict.Since.Equal(noon) || f.Severity != severity || own.Verdict.Severity != severity || f.Fixes[0].Summary != drain.Summary {
-			t.Errorf("%s: since %s and %s, %s and %s, first %q", phase, f.Since, own.Verdict.Since, f.Severity, own.Verdict.Severity, f.Fixes[0].Summary)
+		if !f.Since.Equal(noon) || !own.Verdict.Since.Equal(noon) || f.Severity != severity ||
+			own.Verdict.Severity != severity || f.Fixes[0].Summary != drain.Summary {
+			t.Errorf("%s: since %s and %s, %s and %s, first %q", phase, f.Since, own.Verdict.Since, f.Severity,
+				own.Verdict.Severity, f.Fixes[0].Summary)
 		}
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
-// DiagnosisOf returns what a diagnosis says of an incident: the verdict and the findings on its
-// model, with what the incident is called by in front, since that began. It shares nothing that
-// plotting changes; ok is false where the diagnosis does not know the model.
+// DiagnosisOf narrows a diagnosis to an incident's model: its verdict, findings and targets. The finding that names the
+// incident comes first and becomes the verdict, with the incident's onset. The result shares nothing that plotting
+// changes. ok is false if the diagnosis does not know the model.
 func DiagnosisOf(d *diagnose.Diagnosis, r *Record) (narrowed diagnose.Diagnosis, ok bool) {
-	l := newLook(d)
+	l := indexDiagnosis(d)
 	i := l.verdictOf(r)
 	if i < 0 {
 		return diagnose.Diagnosis{}, false
@@ -54,12 +54,12 @@ func DiagnosisOf(d *diagnose.Diagnosis, r *Record) (narrowed diagnose.Diagnosis,
 	return narrowed, true
 }
 
-// Instances lists the instance labels of a diagnosis' targets, the verdict's first.
+// Instances lists the instance labels of a diagnosis' targets, those of the verdict first.
 func Instances(d *diagnose.Diagnosis) []string {
-	l := newLook(d)
+	l := indexDiagnosis(d)
 	out := l.instancesOf(d.Verdict.Targets)
 	for i := range d.Targets {
-		out = union(out, l.instancesOf([]string{d.Targets[i].Name}), maxTargets)
+		out = appendNew(out, l.instancesOf([]string{d.Targets[i].Name}), maxTargets)
 	}
 	return out
 }

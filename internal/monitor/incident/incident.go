@@ -1,13 +1,29 @@
-// Package incident turns consecutive diagnoses into incidents: what began, how the verdict changed, when it ended,
-// who acted, and what helped.
+// Package incident turns consecutive diagnoses into incidents: what began, how the verdict changed, when it ended, who
+// acted, and what helped.
 //
-// A [Tracker] receives every diagnosis and reports what begins, changes and ends. It does no I/O and reads no clock:
-// diagnoses carry the time. Package keeper stores incidents with their evidence.
+// A [Tracker] takes the diagnoses in order ([Tracker.Observe]). For each of them it
+//
+//  1. collects the signs (indexDiagnosis): findings that fire, are a page or a ticket, and are not explained by others;
+//  2. assigns each sign to an open or recent incident on the same servers (incidentOf), by pathology, by the causes in
+//     the catalogue, and by onset. A sign without an incident begins one, unless it is the restart of a sick server;
+//  3. continues the incidents that have signs (continueFound): severity, onsets, name, title, story and advice;
+//  4. lets the others become quiet, and ends them after [QuietToEnd] (continueUnseen). An incident that cannot be judged
+//     stays open;
+//  5. notes what happens to the servers, and measures an applied fix (watchServers).
+//
+// An incident is named after one pathology, Pathology in its summary. The name moves to a cause of it, to a worse fault
+// that is no symptom of it, or to another cause once evidence refuted it (updateName). Title, story and advice belong
+// to the name: each is decided once and changes only for a reason, which is an event.
+//
+// [Tracker.Conform] writes the decisions back into a diagnosis, so that every surface shows the same onset, severity,
+// name and advice. The JSON of a [Record] is all that a restarted Tracker needs.
+//
+// The package does no I/O and reads no clock: diagnoses carry the time, and all times are UTC. Package keeper stores
+// incidents with their evidence, package view holds what surfaces show of them.
 package incident
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -18,7 +34,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// A Record is a stored incident: everything that surfaces show, and the Tracker's state for a restart.
+// A Record is a stored incident: what surfaces show, and what a Tracker needs after a restart.
 type Record struct {
 	view.Summary
 	Evolution []view.Turn `json:"evolution"`
@@ -27,62 +43,64 @@ type Record struct {
 	State     State       `json:"state"`
 }
 
-// State is how far a Tracker is with an incident.
+// State is what a Tracker remembers of an incident. The unexported fields begin anew after a restart.
 type State struct {
-	Members    []string             `json:"members"`    // all pathologies that were part of it
-	Instances  []string             `json:"instances"`  // instance labels where it was found last
-	Confidence float64              `json:"confidence"` // confidence in Pathology
-	LastSeen   time.Time            `json:"last_seen"`
-	Seen       map[string]time.Time `json:"seen,omitempty"` // when each of Members was
-	Kept       time.Time            `json:"kept"`           // the moment of the diagnosis that is kept
+	Members    []string  `json:"members"`    // all pathologies that were part of it
+	Instances  []string  `json:"instances"`  // instance labels of the servers on which it was found last
+	Confidence float64   `json:"confidence"` // in Pathology
+	LastSeen   time.Time `json:"last_seen"`
+	// MemberSeen holds when each of Members was found last.
+	MemberSeen map[string]time.Time `json:"seen,omitempty"`
+	KeptAt     time.Time            `json:"kept"` // of the stored diagnosis
 
-	// Where holds the labels of its servers by instance. Recorded holds the labels of the servers in its recording by
-	// directory. Both decide which teams see it.
-	Where    map[string]map[string]string `json:"where,omitempty"`
-	Recorded map[string]map[string]string `json:"recorded,omitempty"`
+	// ServerLabels holds the labels of the incident's servers by instance. RecordedLabels holds the labels of the
+	// servers in its recording by directory. Both decide which teams see it.
+	ServerLabels   map[string]map[string]string `json:"where,omitempty"`
+	RecordedLabels map[string]map[string]string `json:"recorded,omitempty"`
 
-	// Said holds when each onset of Summary.Since was last changed. An onset without an entry is final.
-	Said map[string]time.Time `json:"said,omitempty"`
+	// OnsetRead holds when each onset of Summary.Since was last changed. An onset without an entry is final.
+	OnsetRead map[string]time.Time `json:"said,omitempty"`
 
-	Counted time.Time            `json:"counted"` // when Impact was measured
-	First   *Link                `json:"first,omitempty"`
-	Broke   map[string]time.Time `json:"broke,omitempty"` // when each link of its chain did, by what that says
-	Servers int                  `json:"servers"`         // that the model has
-	Born    map[string]time.Time `json:"born,omitempty"`  // when each of them began to serve
+	ImpactAt     time.Time            `json:"counted"` // when Impact was measured
+	FirstLink    *Link                `json:"first,omitempty"`
+	LinkOnsets   map[string]time.Time `json:"broke,omitempty"` // when each link of the chain began, by its Says
+	Servers      int                  `json:"servers"`         // of the model
+	ServingSince map[string]time.Time `json:"born,omitempty"`  // when each of them began to serve, by target
 
 	presentSeverity string            // severity of the present findings
-	told            *diagnose.Finding // the last one of what it is called by
+	naming          *diagnose.Finding // the last finding of Pathology
 
-	scaled, unoffered time.Duration // for how long there are others servers, and the advice was not offered
+	scaledFor    time.Duration // how long the number of servers has differed from Servers
+	unofferedFor time.Duration // how long the finding has not offered the advice
 
-	named    time.Duration // for how long what it is called by was found
-	ruledOut time.Duration // and for how long it was not since, while something else of it was
-	against  int           // in so many diagnoses
+	nameFoundFor      time.Duration // how long the incident was found as Pathology
+	nameRuledOutFor   time.Duration // how long Pathology has been ruled out while the incident went on
+	nameRuledOutTimes int           // the number of diagnoses that ruled it out in that time
 
-	quiet time.Duration // for how long nothing of it was found
+	quietFor time.Duration // how long nothing of it has been found
 }
 
 // Copy returns a record that shares nothing with r.
 func (r *Record) Copy() *Record {
 	c := *r
-	c.Ended, c.QuietSince, c.Acknowledged = clone(r.Ended), clone(r.QuietSince), clone(r.Acknowledged)
-	c.Targets, c.Notes, c.Evolution = slices.Clone(r.Targets), slices.Clone(r.Notes), slices.Clone(r.Evolution)
+	c.Ended, c.QuietSince, c.ClosesAt = clone(r.Ended), clone(r.QuietSince), clone(r.ClosesAt)
+	c.Acknowledged, c.Advice, c.Impact = clone(r.Acknowledged), clone(r.Advice), clone(r.Impact)
+	c.Targets, c.Affected = slices.Clone(r.Targets), slices.Clone(r.Affected)
+	c.Notes, c.Events, c.Evolution = slices.Clone(r.Notes), slices.Clone(r.Events), slices.Clone(r.Evolution)
 	c.Since = maps.Clone(r.Since)
-	c.ClosesAt, c.Affected, c.Events, c.Advice, c.Impact = clone(r.ClosesAt), slices.Clone(r.Affected),
-		slices.Clone(r.Events), clone(r.Advice), clone(r.Impact)
 	if c.Advice != nil {
 		c.Advice.Fixes, c.Advice.Expected = slices.Clone(c.Advice.Fixes), slices.Clone(c.Advice.Expected)
 	}
-	c.State.Seen, c.State.Born, c.State.Broke = maps.Clone(r.State.Seen), maps.Clone(r.State.Born),
-		maps.Clone(r.State.Broke)
-	c.State.Said = maps.Clone(r.State.Said)
-	c.State.First = clone(r.State.First)
-	c.State.Members, c.State.Instances = slices.Clone(r.State.Members), slices.Clone(r.State.Instances)
-	c.State.Where, c.State.Recorded = maps.Clone(r.State.Where), maps.Clone(r.State.Recorded) // labels never change
+	s := &c.State
+	s.Members, s.Instances = slices.Clone(s.Members), slices.Clone(s.Instances)
+	s.MemberSeen, s.OnsetRead = maps.Clone(s.MemberSeen), maps.Clone(s.OnsetRead)
+	s.FirstLink, s.LinkOnsets, s.ServingSince = clone(s.FirstLink), maps.Clone(s.LinkOnsets), maps.Clone(s.ServingSince)
+	s.ServerLabels, s.RecordedLabels = maps.Clone(s.ServerLabels), maps.Clone(s.RecordedLabels) // labels never change
 	return &c
 }
 
-// Timeline lists findings and actions of people and machines in order. names holds the verdicts' names by id.
+// Timeline lists verdicts and the actions of people and machines, in order of time. names holds the names of
+// pathologies by ID.
 func (r *Record) Timeline(names map[string]string) []view.Moment {
 	began := "Began"
 	if r.BeganAtLeast {
@@ -130,11 +148,11 @@ func clone[T any](p *T) *T {
 // there is none.
 func FindSimilar(r *Record, all []*Record) *view.Similar {
 	var best *Record
+	noted := func(r *Record) bool { return len(r.Notes) > 0 }
 	for _, o := range all {
 		if o.ID == r.ID || o.Pathology != r.Pathology || o.pool() != r.pool() || !o.Began.Before(r.Began) {
 			continue
 		}
-		noted := func(r *Record) bool { return len(r.Notes) > 0 }
 		if best == nil || noted(o) && !noted(best) || noted(o) == noted(best) && o.Began.After(best.Began) {
 			best = o
 		}
@@ -145,8 +163,7 @@ func FindSimilar(r *Record, all []*Record) *view.Similar {
 	s := &view.Similar{Summary: best.Copy().Summary}
 	s.Note = "As on " + best.Began.UTC().Format("Monday 2006-01-02 at 15:04 UTC")
 	if best.Ended != nil {
-		s.Note += fmt.Sprintf(", for %s", indicator.FormatNumber(best.Ended.Sub(best.Began).Seconds(),
-			indicator.Seconds))
+		s.Note += ", for " + indicator.FormatNumber(best.Ended.Sub(best.Began).Seconds(), indicator.Seconds)
 	}
 	if n := len(best.Notes); n > 0 {
 		s.Note += "; then: " + strings.TrimRight(best.Notes[n-1].Text, ". \n")

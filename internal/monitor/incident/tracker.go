@@ -14,32 +14,39 @@ import (
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
-// Durations. An incident ends when nothing of it was found for Settled, in two diagnoses or more, and continues if it
-// returns within Rejoin. An incident that could not be judged for Lost is given up.
+// When incidents end.
 const (
-	Settled = 2 * time.Minute
-	Rejoin  = 10 * time.Minute
-	Lost    = 24 * time.Hour
-	// Refuted is for how long the cause that an incident is called by is ruled out, at most,
-	// before another one that is found takes its name: then nothing of it is in the window.
-	Refuted = time.Minute
-
-	// againstAtLeast is how many diagnoses it takes, however short they found the cause for.
-	againstAtLeast = 2
-	// watched is the longest gap between two diagnoses that counts as watched.
-	watched = time.Minute
-	// together is how far apart two faults of a server begin that are one.
-	together = Rejoin
-	// behind is how much later than its symptom a cause's onset may be read. A finding that begins later explains
-	// nothing, such as the restart of a server that hung.
-	behind = 30 * time.Second
-	// apart is for how long a pathology is not found, at the least, when it comes back as a fault of its own: its alert
-	// has ended, where nobody set another time for that.
-	apart = time.Minute
+	// QuietToEnd is how long an incident must be judged and not found, in two diagnoses or more, until it ends.
+	QuietToEnd = 2 * time.Minute
+	// ReopenWithin is how long after its end an incident continues if its fault returns.
+	ReopenWithin = 10 * time.Minute
+	// UnjudgedToEnd is how long an incident stays open while it cannot be judged.
+	UnjudgedToEnd = 24 * time.Hour
 )
 
-// Over is the last turn of an incident that ends while another fault goes on.
-const Over = "over"
+// When an incident gets another name, and when two findings are one fault.
+const (
+	// RuledOutToRename is how long the naming cause must be ruled out, at most, until another cause takes the name.
+	// After that time no sample of the naming cause is left in the window.
+	RuledOutToRename = time.Minute
+	// ruledOutAtLeast is how many diagnoses must rule the naming cause out, even if it was found only briefly.
+	ruledOutAtLeast = 2
+	// maxStep bounds the time that one diagnosis adds to a duration: in a longer gap nobody watched.
+	maxStep = time.Minute
+	// sameOnset is how far apart two faults of one server may begin and still be one incident.
+	sameOnset = ReopenWithin
+	// onsetTolerance is how much later than its symptom a cause's onset may be read. A finding that begins later
+	// explains nothing, such as the restart of a server that hung.
+	onsetTolerance = 30 * time.Second
+	// minAbsence is how long a pathology must be absent until its return is a fault of its own. It is the default time
+	// after which an alert resolves.
+	minAbsence = time.Minute
+	// confirmAfter is how many scrapes later an onset is final, as in a diagnosis' memory, if it is read again then.
+	confirmAfter = 2
+)
+
+// OverTurn is the ID of the last turn of an incident that ends while another fault goes on.
+const OverTurn = "over"
 
 // Bounds of one incident's record.
 const (
@@ -47,66 +54,88 @@ const (
 	maxTargets = 200
 )
 
-// Kind says what became of an incident.
+// Kind says how a diagnosis changed an incident.
 type Kind uint8
 
 // Kinds of changes of incidents.
 const (
 	Began    Kind = iota + 1
-	Changed       // the verdict is another one, or worse
+	Changed       // another verdict, or a worse one
 	Ended         // it is over
 	Reopened      // it has come back soon after it was over
-	Kept          // nothing but that its diagnosis is to be kept again
+	Kept          // no change, but the diagnosis shows more than the stored one
 )
 
 func (k Kind) String() string {
 	return [...]string{"", "began", "changed", "ended", "reopened", "kept"}[k]
 }
 
-// An Event is something that became of an incident. The record is the Tracker's: copy it
-// to keep it.
+// An Event is a change of an incident. The record belongs to the Tracker: copy it to keep it.
 type Event struct {
-	Kind   Kind
-	Record *Record
-	// Best says that this diagnosis is to be kept.
-	Best bool
+	Kind          Kind
+	Record        *Record
+	KeepDiagnosis bool // whether this diagnosis is the best evidence so far
 }
 
-// A Tracker makes incidents of diagnoses that follow each other. It is not safe for
-// concurrent use.
+// A Tracker turns consecutive diagnoses into incidents. It is not safe for concurrent use.
 type Tracker struct {
 	catalogue []*catalog.Pathology
-	taken     func(id string) bool
+	idTaken   func(id string) bool
 
-	records []*Record // open incidents, and those that ended less than Rejoin ago
-	seen    time.Time // of the last diagnosis; zero before
+	records []*Record // open incidents, and those that ended less than ReopenWithin ago
+	lastAt  time.Time // of the last diagnosis; zero before the first
 }
 
-// NewTracker returns a tracker that continues open and recent incidents among the records. The catalogue tells causes
-// from symptoms. taken, which may be nil, reports used IDs.
-func NewTracker(catalogue []*catalog.Pathology, records []*Record, taken func(id string) bool) *Tracker {
-	t := &Tracker{catalogue: catalogue, taken: taken, records: slices.Clone(records)}
+// NewTracker returns a tracker that continues the open and recent incidents among the records. The catalogue tells
+// causes from symptoms. idTaken, which may be nil, reports used IDs.
+func NewTracker(catalogue []*catalog.Pathology, records []*Record, idTaken func(id string) bool) *Tracker {
+	t := &Tracker{catalogue: catalogue, idTaken: idTaken, records: slices.Clone(records)}
 	slices.SortStableFunc(t.records, func(a, b *Record) int { return a.Began.Compare(b.Began) })
 	return t
 }
 
-// Observe takes the next diagnosis and returns what it made begin, change and end.
-func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
-	v := newLook(d)
+// Observe takes the next diagnosis and returns the incidents that it began, changed and ended.
+func (t *Tracker) Observe(diagnosis *diagnose.Diagnosis) []Event {
+	d := indexDiagnosis(diagnosis)
 	step := time.Duration(0)
-	if !t.seen.IsZero() {
-		step = max(0, min(v.at.Sub(t.seen), watched)) // a clock that steps is no time that passes
+	if !t.lastAt.IsZero() {
+		step = max(0, min(d.at.Sub(t.lastAt), maxStep)) // a clock may step back
 	}
-	t.records = slices.DeleteFunc(t.records, func(r *Record) bool { return r.past(v.at) })
+	t.records = slices.DeleteFunc(t.records, func(r *Record) bool { return r.isPast(d.at) })
+	found, events := t.assignSigns(d)
+	for _, r := range t.records {
+		switch signs := found[r]; {
+		case len(signs) > 0:
+			began := slices.ContainsFunc(events, func(e Event) bool { return e.Record == r })
+			if e, ok := t.continueFound(r, signs, d, step); ok && !began {
+				events = append(events, e)
+			}
+		case r.Open():
+			if e, ok := t.continueUnseen(r, d, step); ok {
+				events = append(events, e)
+			}
+		}
+	}
+	for _, r := range t.records {
+		r.setPhase()
+		if r.Open() {
+			r.watchServers(d, step)
+		}
+	}
+	t.lastAt = d.at
+	return events
+}
 
-	var events []Event
-	found := map[*Record][]*sign{}
-	for i := range v.signs {
-		s := &v.signs[i]
-		if t.follows(v, s.Finding) {
+// assignSigns assigns each sign to its incident and begins an incident for a sign that has none. The signs of an
+// incident are ordered, the worst first. It ends incidents whose end nobody observed.
+func (t *Tracker) assignSigns(d *indexedDiagnosis) (found map[*Record][]*sign, events []Event) {
+	found = map[*Record][]*sign{}
+	for i := range d.signs {
+		s := &d.signs[i]
+		if t.isReaction(d, s.Finding) {
 			continue
 		}
-		r, over := t.find(s, v.at)
+		r, over := t.incidentOf(s, d.at)
 		for _, o := range over {
 			if found[o] == nil {
 				events = append(events, t.endUnseen(o))
@@ -114,71 +143,53 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 			}
 		}
 		if r == nil {
-			r = t.begin(s, v.at)
-			events = append(events, Event{Kind: Began, Record: r, Best: true})
+			r = t.beginIncident(s, d.at)
+			events = append(events, Event{Kind: Began, Record: r, KeepDiagnosis: true})
 		}
 		found[r] = append(found[r], s)
 	}
-	for _, r := range t.records {
-		switch signs := found[r]; {
-		case len(signs) > 0:
-			began := slices.ContainsFunc(events, func(o Event) bool { return o.Record == r })
-			if e, ok := t.fires(r, signs, v, step); ok && !began {
-				events = append(events, e)
-			}
-		case r.Open():
-			if e, ok := t.continueUnseen(r, v, step); ok {
-				events = append(events, e)
-			}
-		}
-	}
-	for _, r := range t.records {
-		r.stands()
-		if r.Open() {
-			r.watch(v, step)
-		}
-	}
-	t.seen = v.at
-	return events
+	return found, events
 }
 
-// engineRestart is the finding of a restarted server.
+// engineRestart is the ID of the finding of a restarted server.
 const engineRestart = "engine-restart"
 
-// follows reports whether a finding is a reaction to an incident: a restart of its servers, which is an event of the
-// incident.
-func (t *Tracker) follows(v *indexedDiagnosis, f *diagnose.Finding) bool {
-	at := v.instancesOf(f.Targets)
+// isReaction reports whether a finding is the restart of an incident's server. It is an event of that incident.
+func (t *Tracker) isReaction(d *indexedDiagnosis, f *diagnose.Finding) bool {
+	instances := d.instancesOf(f.Targets)
 	return f.Pathology.ID == engineRestart && slices.ContainsFunc(t.records, func(r *Record) bool {
-		return r.Pathology != engineRestart && !r.past(v.at) && r.Began.Before(f.Since) &&
-			r.samePool(v.poolOf(f.Model, f.Targets), at) && share(r.State.Instances, at)
+		return r.Pathology != engineRestart && !r.isPast(d.at) && r.Began.Before(f.Since) &&
+			r.samePool(d.poolOf(f.Model, f.Targets), instances) && overlap(r.State.Instances, instances)
 	})
 }
 
-// past reports whether an incident has been over for too long to go on.
-func (r *Record) past(at time.Time) bool { return !r.Open() && at.Sub(*r.Ended) >= Rejoin }
+// isPast reports whether an incident ended too long ago to continue.
+func (r *Record) isPast(at time.Time) bool { return !r.Open() && at.Sub(*r.Ended) >= ReopenWithin }
 
-// find returns the incident that a sign belongs to, nil where it is a new one, and those
-// that it would belong to had they not surely ended while nobody could see.
-func (t *Tracker) find(s *sign, at time.Time) (best *Record, ended []*Record) {
+// incidentOf returns the incident that a sign continues, or nil if the sign begins one. Open incidents come before
+// ended ones, and a closer match before others; of equals, the latest wins. over lists matching open incidents that
+// must have ended unobserved: the sign began long after they were last seen.
+func (t *Tracker) incidentOf(s *sign, at time.Time) (best *Record, over []*Record) {
 	bestRank := 0
 	for _, r := range t.records {
-		if r.past(at) || !r.samePool(s.pool, s.instances) {
+		if r.isPast(at) || !r.samePool(s.pool, s.instances) {
 			continue
 		}
-		rank := t.rank(r, s)
-		if rank == 0 {
+		c := t.closenessOf(r, s)
+		if c == unrelated {
 			continue
 		}
-		if seen := r.State.LastSeen; r.Open() && !s.SinceAtLeast && at.Sub(seen) > Rejoin &&
-			s.since.Sub(seen) > Rejoin {
-			ended = append(ended, r)
+		seen := r.State.LastSeen
+		if r.Open() && !s.SinceAtLeast && at.Sub(seen) > ReopenWithin && s.since.Sub(seen) > ReopenWithin {
+			over = append(over, r)
 			continue
 		}
-		over := cmp.Or(r.Ended, r.QuietSince)
-		if rank > 2 && over != nil && !s.SinceAtLeast && s.since.After(*over) && at.Sub(r.State.LastSeen) >= apart {
-			continue // something else began when it was over
+		otherFault := c > samePathology
+		quiet := cmp.Or(r.Ended, r.QuietSince)
+		if otherFault && quiet != nil && !s.SinceAtLeast && s.since.After(*quiet) && at.Sub(seen) >= minAbsence {
+			continue // it began after the incident was over
 		}
+		rank := int(c)
 		if !r.Open() {
 			rank += 10
 		}
@@ -186,37 +197,50 @@ func (t *Tracker) find(s *sign, at time.Time) (best *Record, ended []*Record) {
 			best, bestRank = r, rank
 		}
 	}
-	return best, ended
+	return best, over
 }
 
-// rank says how closely a sign belongs to an incident, the lower the closer; 0 is not at
-// all.
-func (t *Tracker) rank(r *Record, s *sign) int {
-	same := slices.Contains(r.State.Members, s.Pathology.ID)
-	here := share(r.State.Instances, s.instances)
-	along := s.since.Sub(r.Began).Abs() <= together
+// closeness says how closely a sign belongs to an incident of its pool.
+type closeness int
+
+// The closest is the least, apart from unrelated.
+const (
+	unrelated         closeness = iota
+	sameFault                   // the same pathology on the same server
+	samePathology               // the same pathology on another server
+	causeOrSymptom              // a cause or a symptom, on the same server or with about the same onset
+	otherNameAfterEnd           // another fault on the same server, after the incident is quiet
+	sameServerAndTime           // another fault on the same server, with about the same onset
+)
+
+// closenessOf compares a sign with an incident.
+func (t *Tracker) closenessOf(r *Record, s *sign) closeness {
+	known := slices.Contains(r.State.Members, s.Pathology.ID)
+	sameServer := overlap(r.State.Instances, s.instances)
+	sameTime := s.since.Sub(r.Began).Abs() <= sameOnset
+	related := func(id string) bool { return t.related(id, s.Pathology) }
 	switch {
-	case same && here:
-		return 1
-	case same:
-		return 2
-	case (here || along) && slices.ContainsFunc(r.State.Members,
-		func(id string) bool { return t.related(id, s.Pathology) }):
-		return 3
-	case here && (!r.Open() || r.QuietSince != nil):
-		return 4 // another name for a server that is gone
-	case here && along:
-		return 5
+	case known && sameServer:
+		return sameFault
+	case known:
+		return samePathology
+	case (sameServer || sameTime) && slices.ContainsFunc(r.State.Members, related):
+		return causeOrSymptom
+	case sameServer && (!r.Open() || r.QuietSince != nil):
+		return otherNameAfterEnd // such as another finding on a server that is gone
+	case sameServer && sameTime:
+		return sameServerAndTime
 	}
-	return 0
+	return unrelated
 }
 
 // related reports whether one pathology is a cause of the other.
 func (t *Tracker) related(id string, p *catalog.Pathology) bool {
-	of := t.pathology(id)
-	return of != nil && (of.Inhibits(p) || p.Inhibits(of))
+	other := t.pathology(id)
+	return other != nil && (other.Inhibits(p) || p.Inhibits(other))
 }
 
+// pathology returns the pathology with an ID, or nil.
 func (t *Tracker) pathology(id string) *catalog.Pathology {
 	i := slices.IndexFunc(t.catalogue, func(p *catalog.Pathology) bool { return p.ID == id })
 	if i < 0 {
@@ -225,33 +249,34 @@ func (t *Tracker) pathology(id string) *catalog.Pathology {
 	return t.catalogue[i]
 }
 
-func (t *Tracker) begin(s *sign, at time.Time) *Record {
+// beginIncident begins an incident with its first sign.
+func (t *Tracker) beginIncident(s *sign, at time.Time) *Record {
 	r := &Record{Summary: view.Summary{
-		ID: t.id(s), Model: s.model, Namespace: s.namespace, Cluster: s.cluster, Began: s.since,
+		ID: t.newID(s), Model: s.model, Namespace: s.namespace, Cluster: s.cluster, Began: s.since,
 		BeganAtLeast: s.SinceAtLeast, Notes: []view.Note{},
 	}}
-	r.State = State{Members: []string{s.Pathology.ID}, Instances: s.instances, LastSeen: at, Kept: at}
+	r.State = State{Members: []string{s.Pathology.ID}, Instances: s.instances, LastSeen: at, KeptAt: at}
 	r.addVerdict(s, at)
-	t.updateCause(r, s)
-	r.tell(s, at, 0)
+	t.updateName(r, s)
+	r.takeFinding(s, at, 0)
 	t.records = append(t.records, r)
 	return r
 }
 
-// id returns an incident's ID from its beginning and its first finding.
-func (t *Tracker) id(s *sign) string {
+// newID makes an unused ID from the onset and the pathology of an incident's first sign.
+func (t *Tracker) newID(s *sign) string {
 	base := s.since.UTC().Format("2006-01-02-1504-") + s.Pathology.ID
 	id := base
 	for n := 2; ; n++ {
 		if !slices.ContainsFunc(t.records, func(r *Record) bool { return r.ID == id }) &&
-			(t.taken == nil || !t.taken(id)) {
+			(t.idTaken == nil || !t.idTaken(id)) {
 			return id
 		}
 		id = fmt.Sprintf("%s-%d", base, n)
 	}
 }
 
-// addVerdict adds the verdict to the evolution.
+// addVerdict adds a sign to the evolution as the verdict.
 func (r *Record) addVerdict(s *sign, at time.Time) {
 	r.addTurn(view.Turn{At: at, ID: s.Pathology.ID, Severity: s.Severity.String(), Summary: s.Summary,
 		Confidence: &s.Confidence})
@@ -259,260 +284,275 @@ func (r *Record) addVerdict(s *sign, at time.Time) {
 
 // addTurn adds a turn to the evolution, in order of time. If there are too many, turns in the middle are dropped,
 // because people ask for the beginning and the end.
-func (r *Record) addTurn(c view.Turn) {
-	if n := len(r.Evolution); n > 0 && c.At.Before(r.Evolution[n-1].At) {
-		c.At = r.Evolution[n-1].At
+func (r *Record) addTurn(turn view.Turn) {
+	if n := len(r.Evolution); n > 0 && turn.At.Before(r.Evolution[n-1].At) {
+		turn.At = r.Evolution[n-1].At
 	}
-	r.Evolution = append(r.Evolution, c)
+	r.Evolution = append(r.Evolution, turn)
 	if len(r.Evolution) > maxTurns {
 		r.Evolution = slices.Delete(r.Evolution, maxTurns/2, maxTurns/2+1)
 		r.Omitted++
 	}
 }
 
-// updateCause renames the incident after the sign if the sign is the cause of the present name, or is worse and not its
-// symptom. If evidence refuted the present name, the leading finding replaces it.
-func (t *Tracker) updateCause(r *Record, s *sign) (best bool) {
+// updateName names the incident after the sign if the sign is a cause of the present name, or is worse and not its
+// symptom. If evidence refuted the present name, the leading sign replaces it. It reports whether the incident is named
+// after the sign for the first time, or has become worse with it.
+func (t *Tracker) updateName(r *Record, s *sign) bool {
 	worst := catalog.Info
 	if r.Severity != "" {
-		worst, _ = catalog.ParseSeverity(r.Severity) // our own word
+		worst, _ = catalog.ParseSeverity(r.Severity) // written by updateName: always valid
 	}
-	was := t.pathology(r.Pathology)
-	symptom := was != nil && was.Inhibits(s.Pathology)
+	present := t.pathology(r.Pathology)
+	symptom := present != nil && present.Inhibits(s.Pathology)
 	switch {
-	case r.Pathology == "":
+	case r.Pathology == "": // it begins
 	case r.Pathology == s.Pathology.ID:
 		if s.Severity <= worst {
 			return false
 		}
 	case s.Severity < worst:
 		return false
-	case r.State.refuted() && !s.since.After(r.SinceOf(r.Pathology).Add(Refuted)): // it was there from the beginning
+	case r.State.nameRefuted() && !s.since.After(r.SinceOf(r.Pathology).Add(RuledOutToRename)):
+		// The sign was there from the beginning.
 	case s.Severity > worst && !symptom:
-	case was != nil && s.Pathology.Inhibits(was) && !s.since.After(r.SinceOf(r.Pathology).Add(behind)):
+	case present != nil && s.Pathology.Inhibits(present) && !s.since.After(r.SinceOf(r.Pathology).Add(onsetTolerance)):
 	default:
 		r.Severity = max(worst, s.Severity).String()
 		return false
 	}
 	if r.Pathology != s.Pathology.ID {
-		r.State.named, r.State.ruledOut, r.State.against = 0, 0, 0
+		r.State.nameFoundFor, r.State.nameRuledOutFor, r.State.nameRuledOutTimes = 0, 0, 0
 	}
 	r.Pathology, r.Severity = s.Pathology.ID, max(worst, s.Severity).String()
 	return true
 }
 
-// refuted reports whether the incident's naming cause was ruled out for as long as it had been found, or for long
-// enough, while the incident went on.
-func (s *State) refuted() bool {
-	return s.against >= againstAtLeast && s.ruledOut >= min(s.named, Refuted)
+// nameRefuted reports whether the naming cause was ruled out for as long as it had been found, or for
+// RuledOutToRename, while the incident went on.
+func (s *State) nameRefuted() bool {
+	return s.nameRuledOutTimes >= ruledOutAtLeast && s.nameRuledOutFor >= min(s.nameFoundFor, RuledOutToRename)
 }
 
-// weigh notes what a diagnosis says of the cause that the incident is called by: found again,
-// ruled out, or neither.
-func (r *Record) weigh(v *indexedDiagnosis, signs []*sign, step time.Duration) {
-	named := func(s *sign) bool { return s.Pathology.ID == r.Pathology }
+// weighName adds a diagnosis to the evidence for or against the naming cause: found again, ruled out, or neither.
+func (r *Record) weighName(d *indexedDiagnosis, signs []*sign, step time.Duration) {
 	switch {
-	case slices.ContainsFunc(signs, named):
-		r.State.named += step
-		r.State.ruledOut, r.State.against = 0, 0
-	case v.rulesOut(r):
-		r.State.ruledOut += step
-		r.State.against++
+	case slices.ContainsFunc(signs, r.isNaming):
+		r.State.nameFoundFor += step
+		r.State.nameRuledOutFor, r.State.nameRuledOutTimes = 0, 0
+	case d.rulesOut(r):
+		r.State.nameRuledOutFor += step
+		r.State.nameRuledOutTimes++
 	}
 }
 
-// fires goes on with an incident of which there are signs, the leading one first.
-func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time.Duration) (Event, bool) {
-	e, at := Event{Kind: Changed, Record: r}, v.at
-	lead := signs[0] // the worst, as the diagnosis ranks them
-	again, quiet, known := !r.Open(), r.QuietSince, len(r.State.Members)
-	before, last := r.State.Instances, r.State.LastSeen
-	r.Ended, r.QuietSince, r.State.quiet, r.State.LastSeen = nil, nil, 0, at
-	r.State.Instances = nil
-	r.weigh(v, signs, step)
-	recurs := r.addSigns(signs, before, last, v)
-	r.State.see(v, signs)
-	novel, was := slices.Contains(r.State.Members[known:], lead.Pathology.ID),
-		cmp.Or(r.State.presentSeverity, r.Severity)
-	if e.Best = t.updateCause(r, lead); e.Best {
-		r.State.Kept = at
-	}
+// isNaming reports whether the incident is named after a sign's pathology.
+func (r *Record) isNaming(s *sign) bool { return s.Pathology.ID == r.Pathology }
+
+// continueFound continues an incident that has signs, the worst first. ok is false if nothing is to be reported.
+func (t *Tracker) continueFound(r *Record, signs []*sign, d *indexedDiagnosis, step time.Duration) (e Event, ok bool) {
+	e = Event{Kind: Changed, Record: r}
+	lead := signs[0]
+	reopens, quietSince, known := !r.Open(), r.QuietSince, len(r.State.Members)
+	instances, lastSeen := r.State.Instances, r.State.LastSeen
+	severity := cmp.Or(r.State.presentSeverity, r.Severity)
+	r.Ended, r.QuietSince, r.State.quietFor, r.State.LastSeen, r.State.Instances = nil, nil, 0, d.at, nil
+	r.weighName(d, signs, step)
+	recurs := r.addSigns(signs, instances, lastSeen, d)
+	r.State.noteSeen(d, signs)
+	isNew := slices.Contains(r.State.Members[known:], lead.Pathology.ID)
+	e.KeepDiagnosis = t.updateName(r, lead)
 	r.State.presentSeverity = r.Severity
-	if !slices.ContainsFunc(signs, func(s *sign) bool { return s.Pathology.ID == r.Pathology }) {
-		r.Summary.Summary = cmp.Or(diagnose.Names(t.catalogue)[r.Pathology], r.Pathology) + ", and then: " +
-			lead.Summary
-		if r.State.ruledOut >= Refuted {
-			r.State.presentSeverity = lead.Severity.String() // the incident is no worse than its present findings
+	if !slices.ContainsFunc(signs, r.isNaming) {
+		name := cmp.Or(diagnose.Names(t.catalogue)[r.Pathology], r.Pathology)
+		r.Summary.Summary = name + ", and then: " + lead.Summary
+		if r.State.nameRuledOutFor >= RuledOutToRename {
+			r.State.presentSeverity = lead.Severity.String() // the incident is no worse than its present signs
 		}
 	}
 	for _, s := range signs {
-		if s.Pathology.ID == r.Pathology {
-			r.tell(s, at, step)
+		if r.isNaming(s) {
+			r.takeFinding(s, d.at, step)
 		}
 	}
+	if recurs && quietSince != nil {
+		r.addTurn(view.Turn{At: *quietSince, ID: OverTurn, Summary: "It was over for " +
+			indicator.FormatNumber(d.at.Sub(*quietSince).Seconds(), indicator.Seconds)})
+	}
+	ok = true
 	switch {
-	case again:
+	case reopens:
 		e.Kind = Reopened
-		r.addVerdict(lead, at)
-		return e, true
-	case recurs && quiet != nil:
-		r.addTurn(view.Turn{At: *quiet, ID: Over, Summary: "It was over for " +
-			indicator.FormatNumber(at.Sub(*quiet).Seconds(), indicator.Seconds)})
-		r.addVerdict(lead, at)
-		return e, true
-	case recurs, novel, r.State.presentSeverity != was:
-		r.addVerdict(lead, at)
-		return e, true
+		r.addVerdict(lead, d.at)
+	case recurs, isNew, r.State.presentSeverity != severity:
+		r.addVerdict(lead, d.at)
+	default:
+		e.Kind = Kept
+		e.KeepDiagnosis = e.KeepDiagnosis || r.showsMore(lead, d.at)
+		ok = e.KeepDiagnosis
 	}
-	if e.Kind = Kept; !e.Best && r.showsMore(lead, at) {
-		e.Best, r.State.Kept = true, at
+	if e.KeepDiagnosis {
+		r.State.KeptAt = d.at
 	}
-	return e, e.Best
+	return e, ok
 }
 
-// addSigns takes what signs say of the incident's servers, members and onsets. It reports whether the leading one,
-// which is the first, is back after its end. before are the servers on which the incident was found last, at the time
-// last.
-func (r *Record) addSigns(signs []*sign, before []string, last time.Time, v *indexedDiagnosis) (recurs bool) {
+// addSigns adds the servers, pathologies and onsets of signs. instances are the servers on which the incident was
+// found last, at the time lastSeen. It reports whether the leading sign recurs: whether it ended and began again.
+func (r *Record) addSigns(signs []*sign, instances []string, lastSeen time.Time, d *indexedDiagnosis) (recurs bool) {
 	for i, s := range signs {
 		if r.Model == "" && s.model != "" {
 			r.Cluster, r.Namespace, r.Model = s.cluster, s.namespace, s.model
 		}
 		_, known := r.Since[s.Pathology.ID]
-		back := known && r.State.comesBack(s, last, v.at)
+		again := known && r.State.isRecurrence(s, lastSeen, d.at)
 		// A finding on a new server began when it began there; a finding that returned began when it returned.
-		r.takeOnset(s, back || !share(before, s.instances), v)
-		recurs = recurs || back && i == 0
-		r.State.Members = union(r.State.Members, []string{s.Pathology.ID}, maxTurns)
-		r.State.Instances = union(r.State.Instances, s.instances, maxTargets)
-		r.Targets = union(r.Targets, s.Targets, maxTargets)
+		r.takeOnset(s, again || !overlap(instances, s.instances), d)
+		recurs = recurs || again && i == 0
+		r.State.Members = appendNew(r.State.Members, []string{s.Pathology.ID}, maxTurns)
+		r.State.Instances = appendNew(r.State.Instances, s.instances, maxTargets)
+		r.Targets = appendNew(r.Targets, s.Targets, maxTargets)
 	}
 	return recurs
 }
 
-// confirming is how many scrapes later an onset that is read again stands, as in a diagnosis' memory.
-const confirming = 2
-
-// takeOnset takes when a finding began. An earlier onset replaces one that was not confirmed yet; one that was stands,
-// also for a monitor that was started again and reads it otherwise.
-func (r *Record) takeOnset(s *sign, anew bool, v *indexedDiagnosis) {
+// takeOnset takes the onset of a sign if it is the first, if the fault began anew, or if it is earlier than an onset
+// that is not final. A final onset stays, even if a restarted monitor reads another one.
+func (r *Record) takeOnset(s *sign, anew bool, d *indexedDiagnosis) {
 	id := s.Pathology.ID
 	since, known := r.Since[id]
-	said, unconfirmed := r.State.Said[id]
+	read, provisional := r.State.OnsetRead[id]
 	switch {
-	case !known || anew || unconfirmed && s.since.Before(since):
-		for _, m := range []*map[string]time.Time{&r.Since, &r.State.Said} {
-			if *m == nil {
-				*m = map[string]time.Time{}
-			}
-		}
-		r.Since[id], r.State.Said[id] = s.since, v.at
-	case unconfirmed && s.since.Equal(since) && v.at.Sub(said) >= confirming*v.Interval:
-		delete(r.State.Said, id)
+	case !known || anew || provisional && s.since.Before(since):
+		setTime(&r.Since, id, s.since)
+		setTime(&r.State.OnsetRead, id, d.at)
+	case provisional && s.since.Equal(since) && d.at.Sub(read) >= confirmAfter*d.Interval:
+		delete(r.State.OnsetRead, id)
 	}
 	if since = r.Since[id]; id == r.Pathology && since.Before(r.Began) {
 		r.Began, r.BeganAtLeast = since, s.SinceAtLeast
 	}
 }
 
-// tell takes what a finding says of the incident that is called by it.
-func (r *Record) tell(s *sign, at time.Time, step time.Duration) {
+// setTime sets an entry of a map that may be nil.
+func setTime(m *map[string]time.Time, key string, at time.Time) {
+	if *m == nil {
+		*m = map[string]time.Time{}
+	}
+	(*m)[key] = at
+}
+
+// takeFinding takes summary, title, story, evidence and advice from the finding that names the incident.
+func (r *Record) takeFinding(s *sign, at time.Time, step time.Duration) {
 	r.Affected, r.Servers, r.Summary.Summary, r.State.Confidence = s.Targets, s.Servers, s.Summary, s.Confidence
 	r.decideTitle(s.Finding, at)
-	told := *s.Finding
-	told.Chain = r.chain(told.Chain)
-	r.State.told = &told
-	if story := told.Story(); story != "" {
+	naming := *s.Finding
+	naming.Chain = r.decidedChain(naming.Chain)
+	r.State.naming = &naming
+	if story := naming.Story(); story != "" {
 		r.Story = story
 	}
 	r.Kept = view.Kept{
 		At: at, Runbook: docs.PublishedRunbooks.PageURL(r.Pathology),
 		Reasons: s.Reasons, Evidence: report.EvidenceRows(s.Evidence, false),
 	}
-	r.advise(s.Finding, at, step)
+	r.adviseOn(s.Finding, at, step)
 }
 
-// comesBack reports whether a finding is a new fault: it was gone, and its onset is later than when it was found
-// last.
-func (s *State) comesBack(found *sign, last, at time.Time) bool {
-	if seen, known := s.Seen[found.Pathology.ID]; known {
-		last = seen
+// isRecurrence reports whether a sign is a new fault of a known pathology: it was absent for minAbsence, and its onset
+// is later than when it was found last. In records of earlier releases, lastSeen stands for that time.
+func (s *State) isRecurrence(found *sign, lastSeen, at time.Time) bool {
+	if seen, known := s.MemberSeen[found.Pathology.ID]; known {
+		lastSeen = seen
 	}
-	return !found.SinceAtLeast && at.Sub(last) >= apart && found.since.After(last)
+	return !found.SinceAtLeast && at.Sub(lastSeen) >= minAbsence && found.since.After(lastSeen)
 }
 
-// see notes when what an incident is made of was found last: also what something that is found explains.
-func (s *State) see(v *indexedDiagnosis, signs []*sign) {
-	if s.Seen == nil {
-		s.Seen = map[string]time.Time{}
-	}
+// noteSeen notes when each member was found last: as a sign, or inhibited by another finding.
+func (s *State) noteSeen(d *indexedDiagnosis, signs []*sign) {
 	for _, sign := range signs {
-		s.Seen[sign.Pathology.ID] = v.at
+		setTime(&s.MemberSeen, sign.Pathology.ID, d.at)
 	}
-	for i := range v.Findings {
-		f := &v.Findings[i]
+	for i := range d.Findings {
+		f := &d.Findings[i]
 		if f.Status == diagnose.Firing && f.InhibitedBy != "" && slices.Contains(s.Members, f.Pathology.ID) &&
-			share(s.Instances, v.instancesOf(f.Targets)) {
-			s.Seen[f.Pathology.ID] = v.at
+			overlap(s.Instances, d.instancesOf(f.Targets)) {
+			setTime(&s.MemberSeen, f.Pathology.ID, d.at)
 		}
 	}
 }
 
-// ripe are the ages of an incident at which its diagnosis is kept again, because it shows more, and can have the
+// keepAgainAt are the ages of an incident at which its diagnosis is kept again: it shows more, and can have the
 // prediction that an early one lacks.
-var ripe = [...]time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute}
+var keepAgainAt = [...]time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute}
 
-// showsMore reports whether a diagnosis shows more of the incident than the one that was kept.
+// showsMore reports whether a diagnosis shows more of the incident than the kept one.
 func (r *Record) showsMore(lead *sign, at time.Time) bool {
 	found := r.Evolution[0].At
-	return lead.Pathology.ID == r.Pathology && lead.Severity.String() == r.Severity &&
-		slices.ContainsFunc(ripe[:], func(age time.Duration) bool {
-			return r.State.Kept.Sub(found) < age && at.Sub(found) >= age
+	return r.isNaming(lead) && lead.Severity.String() == r.Severity &&
+		slices.ContainsFunc(keepAgainAt[:], func(age time.Duration) bool {
+			return r.State.KeptAt.Sub(found) < age && at.Sub(found) >= age
 		})
 }
 
-// continueUnseen goes on with an incident of which there is no sign.
-func (t *Tracker) continueUnseen(r *Record, v *indexedDiagnosis, step time.Duration) (Event, bool) {
-	verdict := v.verdictWithout(r)
+// continueUnseen continues an incident without signs: it becomes quiet, and ends after QuietToEnd. Time in which it
+// could not be judged does not count. ok is false if nothing is to be reported.
+func (t *Tracker) continueUnseen(r *Record, d *indexedDiagnosis, step time.Duration) (e Event, ok bool) {
+	verdict := d.verdictWithout(r)
 	switch {
-	case verdict == nil && v.at.Sub(r.State.LastSeen) > Lost:
+	case verdict == nil && d.at.Sub(r.State.LastSeen) > UnjudgedToEnd:
 		return t.endUnseen(r), true
 	case verdict == nil:
 		return Event{}, false
 	case r.QuietSince == nil:
-		since := r.notBefore(v.at)
-		r.QuietSince, r.State.quiet = &since, 0
-		if len(r.Targets) <= r.Servers { // unless some were replaced: the last one to recover is not all that it was on
+		r.QuietSince, r.State.quietFor = new(r.notBeforeBegan(d.at)), 0
+		// Unless servers were replaced, it was on all of its targets, not only on the last one to recover.
+		if len(r.Targets) <= r.Servers {
 			r.Affected = r.Targets
 		}
 		return Event{}, false
 	}
-	if r.State.quiet += step; r.State.quiet < Settled {
+	if r.State.quietFor += step; r.State.quietFor < QuietToEnd {
 		return Event{}, false
 	}
 	r.Ended, r.QuietSince = r.QuietSince, nil
-	c := view.Turn{At: *r.Ended, ID: verdict.ID, Summary: verdict.Summary, Confidence: new(verdict.Confidence)}
-	if verdict.Status == diagnose.Firing { // something else goes on
-		c.ID, c.Summary = Over, "It is over, and "+verdict.ID+" is found"
+	turn := view.Turn{At: *r.Ended, ID: verdict.ID, Summary: verdict.Summary, Confidence: new(verdict.Confidence)}
+	if verdict.Status == diagnose.Firing { // another fault goes on
+		turn.ID, turn.Summary = OverTurn, "It is over, and "+verdict.ID+" is found"
 	}
-	r.addTurn(c)
+	r.addTurn(turn)
 	return Event{Kind: Ended, Record: r}, true
 }
 
-// endUnseen ends an incident whose end nobody could see, when it was seen last.
+// endUnseen ends an incident whose end was not observed. The end is when it was seen last.
 func (t *Tracker) endUnseen(r *Record) Event {
-	ended := r.notBefore(r.State.LastSeen)
-	r.Ended, r.QuietSince = &ended, nil
-	r.addTurn(view.Turn{At: ended, ID: diagnose.InsufficientData,
+	r.Ended, r.QuietSince = new(r.notBeforeBegan(r.State.LastSeen)), nil
+	r.addTurn(view.Turn{At: *r.Ended, ID: diagnose.InsufficientData,
 		Summary: "Its end was not observed: no data to judge"})
 	return Event{Kind: Ended, Record: r}
 }
 
-// notBefore is a time, or when the incident began where that is later.
-func (r *Record) notBefore(at time.Time) time.Time { return r.Began.Add(max(0, at.Sub(r.Began))) }
+// setPhase sets the incident's phase and, if it is quiet, the time at which it closes.
+func (r *Record) setPhase() {
+	r.ClosesAt = nil
+	switch worst, _ := catalog.ParseSeverity(cmp.Or(r.State.presentSeverity, r.Severity)); {
+	case !r.Open():
+		r.Phase = view.Closed
+	case r.QuietSince != nil:
+		closes := r.QuietSince.Add(QuietToEnd)
+		r.Phase, r.ClosesAt = view.Quiet, &closes
+	case worst == catalog.Page:
+		r.Phase = view.Failing
+	default:
+		r.Phase = view.Degraded
+	}
+}
 
-// union adds new items to a list, up to a bound.
-func union(list, more []string, most int) []string {
+// notBeforeBegan returns the later one of a time and the incident's beginning.
+func (r *Record) notBeforeBegan(at time.Time) time.Time { return r.Began.Add(max(0, at.Sub(r.Began))) }
+
+// appendNew appends the items that a list lacks, up to a bound.
+func appendNew(list, more []string, most int) []string {
 	for _, s := range more {
 		if len(list) < most && !slices.Contains(list, s) {
 			list = append(list, s)

@@ -17,7 +17,7 @@ import (
 )
 
 // A small catalogue: down causes thrash, thrash causes slow and queue; errors and crash stand alone; shift is
-// only worth knowing.
+// informative.
 var (
 	down   = &catalog.Pathology{ID: "down", Severity: catalog.Page}
 	thrash = &catalog.Pathology{ID: "thrash", Severity: catalog.Page, ExplainedBy: []string{"down"}}
@@ -27,12 +27,12 @@ var (
 	crash  = &catalog.Pathology{ID: "crash", Severity: catalog.Page}
 	shift  = &catalog.Pathology{ID: "shift", Severity: catalog.Info}
 
-	all = []*catalog.Pathology{down, thrash, slow, queue, errs, crash, shift}
+	testCatalogue = []*catalog.Pathology{down, thrash, slow, queue, errs, crash, shift}
 
 	noon = time.Date(2026, 11, 17, 12, 0, 0, 0, time.UTC)
 )
 
-// a timeline makes diagnoses, one every 15 s.
+// A timeline feeds a tracker with diagnoses, one every 15 s.
 type timeline struct {
 	t       *testing.T
 	at      time.Time
@@ -44,11 +44,11 @@ type timeline struct {
 
 func newTimeline(t *testing.T) *timeline {
 	s := &timeline{t: t, at: noon, models: map[string]string{"a": "m", "b": "m"}}
-	s.tracker = NewTracker(all, nil, s.taken)
+	s.tracker = NewTracker(testCatalogue, nil, s.taken)
 	return s
 }
 
-// fault is a finding in a diagnosis.
+// A fault is a finding in a diagnosis.
 type fault struct {
 	p          *catalog.Pathology
 	status     diagnose.Status
@@ -78,7 +78,8 @@ func (s *timeline) diagnosis(faults ...fault) *diagnose.Diagnosis {
 		}
 		d.Targets = append(d.Targets, diagnose.Target{Name: name, Labels: l})
 		if pools[m] == nil {
-			pools[m] = &diagnose.Verdict{ID: diagnose.Healthy, Status: diagnose.OK, Summary: "Nothing is wrong", Confidence: 0.9, Model: m}
+			pools[m] = &diagnose.Verdict{ID: diagnose.Healthy, Status: diagnose.OK, Summary: "Nothing is wrong",
+				Confidence: 0.9, Model: m}
 		}
 		pools[m].Targets = append(pools[m].Targets, name)
 	}
@@ -92,12 +93,14 @@ func (s *timeline) diagnosis(faults ...fault) *diagnose.Diagnosis {
 		}
 		m := s.models[f.target]
 		d.Findings = append(d.Findings, diagnose.Finding{
-			Pathology: f.p, Model: m, Status: f.status, Severity: severity, Targets: []string{f.target}, Since: noon.Add(f.since), SinceAtLeast: f.atLeast,
+			Pathology: f.p, Model: m, Status: f.status, Severity: severity, Targets: []string{f.target},
+			Since: noon.Add(f.since), SinceAtLeast: f.atLeast,
 			Summary: f.p.ID + " on " + f.target, Confidence: f.confidence, InhibitedBy: f.by,
 		})
 		if v := pools[m]; v.Status != diagnose.Firing && f.status == diagnose.Firing && f.by == "" {
 			*v = diagnose.Verdict{
-				ID: f.p.ID, Status: diagnose.Firing, Severity: severity, Summary: f.p.ID, Targets: []string{f.target}, Model: m, Since: noon.Add(f.since), Confidence: f.confidence,
+				ID: f.p.ID, Status: diagnose.Firing, Severity: severity, Summary: f.p.ID, Targets: []string{f.target},
+				Model: m, Since: noon.Add(f.since), Confidence: f.confidence,
 			}
 			d.Status = diagnose.Firing
 		}
@@ -110,8 +113,8 @@ func (s *timeline) diagnosis(faults ...fault) *diagnose.Diagnosis {
 	return d
 }
 
-// see feeds a diagnosis and moves on.
-func (s *timeline) see(faults ...fault) { s.feed(s.diagnosis(faults...)) }
+// feedOne feeds one diagnosis, 15 s after the last.
+func (s *timeline) feedOne(faults ...fault) { s.feed(s.diagnosis(faults...)) }
 
 func (s *timeline) feed(d *diagnose.Diagnosis) {
 	s.t.Helper()
@@ -124,13 +127,13 @@ func (s *timeline) feed(d *diagnose.Diagnosis) {
 	s.at = s.at.Add(15 * time.Second)
 }
 
-func (s *timeline) seeFor(d time.Duration, faults ...fault) {
+func (s *timeline) feedFor(d time.Duration, faults ...fault) {
 	for end := s.at.Add(d); s.at.Before(end); {
-		s.see(faults...)
+		s.feedOne(faults...)
 	}
 }
 
-func (s *timeline) want(events ...string) {
+func (s *timeline) wantEvents(events ...string) {
 	s.t.Helper()
 	got := slices.DeleteFunc(slices.Clone(s.events), func(e string) bool { return e[:4] == "kept" })
 	if diff := cmp.Diff(events, got); diff != "" {
@@ -147,35 +150,36 @@ func (s *timeline) evolution(i int) (out []string) {
 
 func TestAnIncidentBeginsAndEnds(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(time.Minute)
-	s.seeFor(5*time.Minute, fault{p: thrash, status: diagnose.Firing, target: "a", since: 50 * time.Second, confidence: 0.9})
+	s.feedFor(time.Minute)
+	s.feedFor(5*time.Minute, fault{p: thrash, status: diagnose.Firing, target: "a", since: 50 * time.Second,
+		confidence: 0.9})
 	healed := s.at
-	s.seeFor(90 * time.Second)
-	s.want("began thrash")
+	s.feedFor(90 * time.Second)
+	s.wantEvents("began thrash")
 	if r := s.records[0]; !r.Open() || r.QuietSince == nil || !r.QuietSince.Equal(healed) {
 		t.Errorf("ended %v, quiet since %v, want open and quiet since %s", r.Ended, r.QuietSince, healed)
 	}
-	s.seeFor(time.Minute)
-	s.want("began thrash", "ended thrash")
+	s.feedFor(time.Minute)
+	s.wantEvents("began thrash", "ended thrash")
 	r := s.records[0]
-	if !r.Ended.Equal(healed) || !r.Began.Equal(noon.Add(50*time.Second)) || r.Severity != "page" || r.ID != "2026-11-17-1200-thrash" || r.Model != "m" {
+	if !r.Ended.Equal(healed) || !r.Began.Equal(noon.Add(50*time.Second)) || r.Severity != "page" ||
+		r.ID != "2026-11-17-1200-thrash" || r.Model != "m" {
 		t.Errorf("got %+v", r.Summary)
 	}
 	must.Equal(t, []string{"thrash", "healthy"}, s.evolution(0))
-	s.seeFor(time.Hour)
-	s.want("began thrash", "ended thrash")
+	s.feedFor(time.Hour)
+	s.wantEvents("began thrash", "ended thrash")
 }
 
-// TestTheDiagnosisThatIsKept: the first one, and again after one, two, five and ten minutes, when it shows more, or when
-// the incident becomes worse.
-func TestTheDiagnosisThatIsKept(t *testing.T) {
+// The first diagnosis is kept, and one after each time of keepAgainAt.
+func TestTheDiagnosisIsKeptWhenItShowsMore(t *testing.T) {
 	s := newTimeline(t)
 	var kept []time.Duration
 	for s.at.Sub(noon) < 30*time.Minute {
 		f := fires(thrash, "a")
 		f.confidence = 0.5 + 0.4*s.at.Sub(noon).Minutes()/30
 		for _, e := range s.tracker.Observe(s.diagnosis(f)) {
-			if e.Best {
+			if e.KeepDiagnosis {
 				kept = append(kept, s.at.Sub(noon))
 			}
 		}
@@ -184,11 +188,12 @@ func TestTheDiagnosisThatIsKept(t *testing.T) {
 	must.Equal(t, []time.Duration{0, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute}, kept)
 }
 
-// TestATimelineSaysWhatWasFoundAndDone, in order, and no recovery that is not certain.
-func TestATimelineSaysWhatWasFoundAndDone(t *testing.T) {
+// A verdict that is unknown or not certain must not look like a recovery.
+func TestTimelineListsVerdictsAndActionsInOrder(t *testing.T) {
 	r := &Record{Summary: view.Summary{
-		Began: noon, Ended: new(noon.Add(9 * time.Minute)), Notes: []view.Note{{By: "ann", At: noon.Add(8 * time.Minute), Text: "fp8 helped"}},
-		Events: []view.Event{{At: noon.Add(3 * time.Minute), Kind: Restarted, Text: "a was restarted"}},
+		Began: noon, Ended: new(noon.Add(9 * time.Minute)),
+		Notes:  []view.Note{{By: "ann", At: noon.Add(8 * time.Minute), Text: "fp8 helped"}},
+		Events: []view.Event{{At: noon.Add(3 * time.Minute), Kind: RestartEvent, Text: "a was restarted"}},
 	}}
 	for i, id := range []string{"thrash", diagnose.InsufficientData, diagnose.NotCertain, diagnose.Healthy} {
 		turn := view.Turn{At: noon.Add(time.Duration(2*i+1) * time.Minute), ID: id, Summary: "so it is"}
@@ -202,8 +207,10 @@ func TestATimelineSaysWhatWasFoundAndDone(t *testing.T) {
 		got = append(got, m.At.Sub(noon).String()+" "+string(m.Health)+" "+m.Text)
 	}
 	must.Equal(t, []string{
-		"0s  Began", "1m0s degraded KV cache thrashing (ticket): so it is", "3m0s unknown Unknown: so it is", "3m0s  a was restarted",
-		"5m0s uncertain Not certain yet: so it is", "7m0s healthy Healthy: so it is", "8m0s  Note by ann: fp8 helped", "9m0s  Closed: not found since then",
+		"0s  Began", "1m0s degraded KV cache thrashing (ticket): so it is", "3m0s unknown Unknown: so it is",
+		"3m0s  a was restarted",
+		"5m0s uncertain Not certain yet: so it is", "7m0s healthy Healthy: so it is", "8m0s  Note by ann: fp8 helped",
+		"9m0s  Closed: not found since then",
 	}, got)
 }
 
@@ -212,8 +219,8 @@ func TestFlappingIsOneIncident(t *testing.T) {
 		t.Run(period.String(), func(t *testing.T) {
 			s := newTimeline(t)
 			for range 50 {
-				s.seeFor(period, fires(thrash, "a"))
-				s.seeFor(period)
+				s.feedFor(period, fires(thrash, "a"))
+				s.feedFor(period)
 			}
 			if n := len(s.records); n != 1 {
 				t.Errorf("%d incidents, want 1", n)
@@ -225,23 +232,23 @@ func TestFlappingIsOneIncident(t *testing.T) {
 	}
 	s := newTimeline(t)
 	for range 3 {
-		s.seeFor(time.Minute, fires(thrash, "a"))
-		s.seeFor(15 * time.Minute)
+		s.feedFor(time.Minute, fires(thrash, "a"))
+		s.feedFor(15 * time.Minute)
 	}
 	if n := len(s.records); n != 3 {
 		t.Errorf("%d incidents a quarter of an hour apart, want 3", n)
 	}
 }
 
-func TestAnotherServersFaultHasItsOwnTime(t *testing.T) {
+func TestAFaultOnAnotherServerHasItsOwnOnset(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(time.Minute, fires(down, "a"))
-	s.seeFor(30 * time.Second)
+	s.feedFor(time.Minute, fires(down, "a"))
+	s.feedFor(30 * time.Second)
 	began := s.at
 	for range 4 {
 		f := fires(down, "b")
 		f.since = began.Sub(noon)
-		s.see(f)
+		s.feedOne(f)
 	}
 	if n := len(s.records); n != 1 {
 		t.Fatalf("%d incidents, want 1", n)
@@ -251,12 +258,13 @@ func TestAnotherServersFaultHasItsOwnTime(t *testing.T) {
 	}
 }
 
-// TestARecurrenceHasItsOwnStart: what comes back within ten minutes goes on with its incident, but is a fault of its own: since
-// it began again, and in the evolution too, with what came between. What was only not seen for a while, and began before that, is not.
-func TestARecurrenceHasItsOwnStart(t *testing.T) {
+// A fault that returns within ten minutes continues its incident, but has its own onset and its own turn in the
+// evolution, after a turn for the pause. A fault that was suspected in the meantime does not recur.
+func TestARecurrenceHasItsOwnOnset(t *testing.T) {
 	outage := func(s *timeline, atLeast bool) time.Time {
 		began := s.at.Add(-5 * time.Second)
-		s.seeFor(100*time.Second, fault{p: down, status: diagnose.Firing, target: "a", since: began.Sub(noon), atLeast: atLeast, confidence: 0.9})
+		s.feedFor(100*time.Second, fault{p: down, status: diagnose.Firing, target: "a", since: began.Sub(noon),
+			atLeast: atLeast, confidence: 0.9})
 		return began
 	}
 	for _, pause := range []time.Duration{time.Minute, 90 * time.Second, 140 * time.Second, 9 * time.Minute} {
@@ -264,7 +272,7 @@ func TestARecurrenceHasItsOwnStart(t *testing.T) {
 			s := newTimeline(t)
 			for range 2 {
 				outage(s, false)
-				s.seeFor(pause)
+				s.feedFor(pause)
 			}
 			began, found := outage(s, false), s.at.Add(-105*time.Second)
 			if n := len(s.records); n != 1 {
@@ -275,15 +283,18 @@ func TestARecurrenceHasItsOwnStart(t *testing.T) {
 				t.Errorf("down since %s, in an incident that began %s; want %s", got, r.Began, began)
 			}
 			last := r.Evolution[len(r.Evolution)-1]
-			if len(r.Evolution) != 5 || last.ID != down.ID || !last.At.Equal(found) || r.Evolution[1].Severity != "" || r.Evolution[3].Severity != "" {
-				t.Errorf("the evolution is %v, which ends %s; want three outages, the last found %s", s.evolution(0), last.At, found)
+			if len(r.Evolution) != 5 || last.ID != down.ID || !last.At.Equal(found) || r.Evolution[1].Severity != "" ||
+				r.Evolution[3].Severity != "" {
+				t.Errorf("the evolution is %v, which ends %s; want three outages, the last found %s", s.evolution(0),
+					last.At, found)
 			}
 		})
 	}
 	s := newTimeline(t)
 	began := s.at
 	for _, seen := range []bool{true, false, true} {
-		s.seeFor(75*time.Second, fault{p: down, status: map[bool]diagnose.Status{true: diagnose.Firing, false: diagnose.Pending}[seen], target: "a", confidence: 0.9})
+		s.feedFor(75*time.Second, fault{p: down, status: map[bool]diagnose.Status{
+			true: diagnose.Firing, false: diagnose.Pending}[seen], target: "a", confidence: 0.9})
 	}
 	outage(s, true) // it was there when watching began, which was now
 	if r := s.records[0]; !r.Since[down.ID].Equal(began) || len(r.Evolution) != 1 {
@@ -291,34 +302,35 @@ func TestARecurrenceHasItsOwnStart(t *testing.T) {
 	}
 }
 
-// TestWhatACauseCoveredGoesOn: while a cause explains it, a symptom goes on; when the cause has ended it is no recurrence.
-func TestWhatACauseCoveredGoesOn(t *testing.T) {
+// A symptom goes on while its cause inhibits it. When the cause has ended, it is no recurrence.
+func TestAnInhibitedSymptomKeepsItsOnset(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(time.Minute, fires(slow, "a"))
+	s.feedFor(time.Minute, fires(slow, "a"))
 	explained := fires(slow, "a")
 	explained.by = thrash.ID
-	s.seeFor(5*time.Minute, fires(thrash, "a"), explained)
+	s.feedFor(5*time.Minute, fires(thrash, "a"), explained)
 	later := fires(slow, "a")
 	later.since = 2 * time.Minute // as it is read now
-	s.seeFor(time.Minute, later)
+	s.feedFor(time.Minute, later)
 	if got := s.records[0].Since[slow.ID]; !got.Equal(noon) {
 		t.Errorf("slow since %s, want %s", got, noon)
 	}
 }
 
-// TestAnotherFaultAfterTheEndIsAnother: what begins when an incident is over is a new one, unless it is the same again; what was
-// there before its end is the rest of it.
-func TestAnotherFaultAfterTheEndIsAnother(t *testing.T) {
+// The same fault again continues the incident, and so does another one that began before the end.
+func TestAnotherFaultAfterTheEndIsANewIncident(t *testing.T) {
 	for _, of := range []struct {
 		next  *catalog.Pathology
 		since time.Duration // after the end of the first
 		want  int
-	}{{thrash, 4 * time.Minute, 2}, {crash, 4 * time.Minute, 2}, {crash, -10 * time.Second, 1}, {down, 4 * time.Minute, 1}} {
+	}{{thrash, 4 * time.Minute, 2}, {crash, 4 * time.Minute, 2}, {crash, -10 * time.Second, 1},
+		{down, 4 * time.Minute, 1}} {
 		s := newTimeline(t)
-		s.seeFor(2*time.Minute, fault{p: down, status: diagnose.Firing, target: "a", confidence: 0.9})
+		s.feedFor(2*time.Minute, fault{p: down, status: diagnose.Firing, target: "a", confidence: 0.9})
 		ended := s.at
-		s.seeFor(5 * time.Minute)
-		s.seeFor(time.Minute, fault{p: of.next, status: diagnose.Firing, target: "a", since: ended.Add(of.since).Sub(noon), confidence: 0.9})
+		s.feedFor(5 * time.Minute)
+		s.feedFor(time.Minute, fault{p: of.next, status: diagnose.Firing, target: "a",
+			since: ended.Add(of.since).Sub(noon), confidence: 0.9})
 		if n := len(s.records); n != of.want {
 			t.Errorf("%s %s after the end: %d incidents, want %d", of.next.ID, of.since, n, of.want)
 		}
@@ -328,11 +340,11 @@ func TestAnotherFaultAfterTheEndIsAnother(t *testing.T) {
 func TestCauseAndSymptomAreOneIncident(t *testing.T) {
 	s := newTimeline(t)
 	for range 100 {
-		s.see(fires(slow, "a"))
-		s.see(fires(thrash, "a"))
+		s.feedOne(fires(slow, "a"))
+		s.feedOne(fires(thrash, "a"))
 	}
-	s.seeFor(3 * time.Minute)
-	s.want("began slow", "changed slow", "ended slow")
+	s.feedFor(3 * time.Minute)
+	s.wantEvents("began slow", "changed slow", "ended slow")
 	r := s.records[0]
 	if r.Pathology != "thrash" || r.Severity != "page" {
 		t.Errorf("called %s (%s), want the cause", r.Pathology, r.Severity)
@@ -340,8 +352,8 @@ func TestCauseAndSymptomAreOneIncident(t *testing.T) {
 	must.Equal(t, []string{"slow", "thrash", "healthy"}, s.evolution(0))
 }
 
-// TestWhatIsOverWasOnAllOnWhichItWasFound, not only on the last server to recover.
-func TestWhatIsOverWasOnAllOnWhichItWasFound(t *testing.T) {
+// Affected is the last server to recover while the incident is found, and all servers once it is quiet.
+func TestAQuietIncidentAffectedAllItsServers(t *testing.T) {
 	s := newTimeline(t)
 	see := func(targets ...string) {
 		d := s.diagnosis(fires(thrash, "a"))
@@ -351,26 +363,25 @@ func TestWhatIsOverWasOnAllOnWhichItWasFound(t *testing.T) {
 	see("a", "b")
 	see("a")
 	must.Equal(t, []string{"a"}, s.records[0].Affected)
-	s.seeFor(time.Minute)
+	s.feedFor(time.Minute)
 	must.Equal(t, "2 of 3 servers", s.records[0].Scope())
 	see("b")
 	must.Equal(t, "1 of 3 servers", s.records[0].Scope())
 }
 
-func TestAVerdictThatStaysAnotherIsNoted(t *testing.T) {
+func TestTheEvolutionHasEveryChangeOfTheVerdict(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(time.Minute, fires(thrash, "a"))
-	s.seeFor(3*time.Minute, fires(slow, "a"))
-	s.seeFor(3*time.Minute, fires(thrash, "a"))
-	s.seeFor(3*time.Minute, fires(slow, "a"))
+	s.feedFor(time.Minute, fires(thrash, "a"))
+	s.feedFor(3*time.Minute, fires(slow, "a"))
+	s.feedFor(3*time.Minute, fires(thrash, "a"))
+	s.feedFor(3*time.Minute, fires(slow, "a"))
 	must.Equal(t, []string{"thrash", "slow", "thrash", "slow"}, s.evolution(0))
 	if len(s.records) != 1 || s.records[0].Pathology != "thrash" {
 		t.Errorf("%d incidents, called %s", len(s.records), s.records[0].Pathology)
 	}
 }
 
-// A cause that was found is what an incident is called by until it was ruled out for a while,
-// or its own cause is found.
+// An incident keeps its name until the naming cause was ruled out for a while, or the cause of that is found.
 func TestANameIsKeptUntilEvidenceRefutesIt(t *testing.T) {
 	ruledOut := fault{p: thrash, status: diagnose.OK, target: "a"}
 	suspected := fault{p: thrash, status: diagnose.Pending, target: "a"}
@@ -385,48 +396,48 @@ func TestANameIsKeptUntilEvidenceRefutesIt(t *testing.T) {
 		}
 	}
 	s := newTimeline(t)
-	s.seeFor(2*time.Minute, fires(thrash, "a"))
+	s.feedFor(2*time.Minute, fires(thrash, "a"))
 	is(s, "thrash")
-	s.seeFor(45*time.Second, ruledOut, early(queue))
+	s.feedFor(45*time.Second, ruledOut, early(queue))
 	is(s, "thrash")
-	s.seeFor(15*time.Second, fires(thrash, "a"))
-	s.seeFor(10*time.Minute, suspected, early(queue))
+	s.feedFor(15*time.Second, fires(thrash, "a"))
+	s.feedFor(10*time.Minute, suspected, early(queue))
 	is(s, "thrash")
-	s.seeFor(10*time.Minute, suspected, sure, fires(thrash, "a"))
+	s.feedFor(10*time.Minute, suspected, sure, fires(thrash, "a"))
 	is(s, "thrash")
-	s.seeFor(75*time.Second, ruledOut, early(queue))
+	s.feedFor(75*time.Second, ruledOut, early(queue))
 	is(s, "queue")
-	s.see(early(thrash))
+	s.feedOne(early(thrash))
 	is(s, "thrash")
-	s.see(early(down))
+	s.feedOne(early(down))
 	is(s, "down")
 
 	s = newTimeline(t) // found once, and never again
-	s.see(fires(thrash, "a"))
-	s.seeFor(30*time.Second, ruledOut, early(queue))
+	s.feedOne(fires(thrash, "a"))
+	s.feedFor(30*time.Second, ruledOut, early(queue))
 	is(s, "queue")
 }
 
-func TestWhatHasNothingToDoWithItIsAnother(t *testing.T) {
+func TestAnUnrelatedFaultIsAnotherIncident(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(time.Hour, fires(errs, "b"))
-	s.seeFor(time.Minute, fires(thrash, "a"), fires(errs, "b"))
-	s.seeFor(time.Minute, fires(errs, "b"))
-	s.seeFor(time.Minute, fires(errs, "b"))
-	s.seeFor(time.Minute, fires(errs, "b"))
-	s.want("began errors", "began thrash", "ended thrash")
+	s.feedFor(time.Hour, fires(errs, "b"))
+	s.feedFor(time.Minute, fires(thrash, "a"), fires(errs, "b"))
+	s.feedFor(time.Minute, fires(errs, "b"))
+	s.feedFor(time.Minute, fires(errs, "b"))
+	s.feedFor(time.Minute, fires(errs, "b"))
+	s.wantEvents("began errors", "began thrash", "ended thrash")
 	if !s.records[0].Open() {
 		t.Error("the other one has ended")
 	}
-	if last := s.evolution(1); last[len(last)-1] != Over {
-		t.Errorf("evolution %v, want it to end with %s", last, Over)
+	if last := s.evolution(1); last[len(last)-1] != OverTurn {
+		t.Errorf("evolution %v, want it to end with %s", last, OverTurn)
 	}
 }
 
-// TestADiagnosisSaysWhichIncidentItIsOf: what fires, the verdict, and a verdict on a model whose incident is not over yet.
-func TestADiagnosisSaysWhichIncidentItIsOf(t *testing.T) {
+// The finding and the verdict name the open incident. A healthy verdict names it too until it is closed.
+func TestConformNamesTheIncident(t *testing.T) {
 	s := newTimeline(t)
-	s.see(fires(thrash, "a"))
+	s.feedOne(fires(thrash, "a"))
 	for _, tt := range []struct {
 		faults           []fault
 		finding, verdict string
@@ -453,74 +464,76 @@ func TestADiagnosisSaysWhichIncidentItIsOf(t *testing.T) {
 	}
 }
 
-func TestWhatBeginsTogetherIsOne(t *testing.T) {
+func TestFaultsOfOneServerWithOneOnsetAreOneIncident(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(time.Minute, fires(thrash, "a"))
-	s.seeFor(time.Minute, fires(thrash, "a"), fires(errs, "a"))
-	s.see(fires(errs, "a"))
+	s.feedFor(time.Minute, fires(thrash, "a"))
+	s.feedFor(time.Minute, fires(thrash, "a"), fires(errs, "a"))
+	s.feedOne(fires(errs, "a"))
 	if len(s.records) != 1 {
 		t.Errorf("%d incidents, want 1", len(s.records))
 	}
 }
 
-func TestAnotherWordForTheSameIsOne(t *testing.T) {
+func TestAnotherFaultOnAQuietServerIsTheSameIncident(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(time.Hour, fires(thrash, "a"))
-	s.seeFor(30 * time.Second)
-	s.seeFor(time.Minute, fires(errs, "a"))
+	s.feedFor(time.Hour, fires(thrash, "a"))
+	s.feedFor(30 * time.Second)
+	s.feedFor(time.Minute, fires(errs, "a"))
 	if len(s.records) != 1 || !s.records[0].Open() {
 		t.Errorf("%d incidents, want 1 that goes on", len(s.records))
 	}
 }
 
-// After a rollout, one replica answered what it had kept waiting: the page of the rollout came again, with its start.
+// Seen in practice: after a rollout, a replica that worked off its backlog reopened the page of the rollout.
 func TestAFaultOfAnotherNameAfterTheEndOfAnAlertIsANewIncident(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(time.Minute, fires(errs, "a"))
-	s.seeFor(90 * time.Second)
-	s.seeFor(time.Minute, fires(thrash, "a"))
+	s.feedFor(time.Minute, fires(errs, "a"))
+	s.feedFor(90 * time.Second)
+	s.feedFor(time.Minute, fires(thrash, "a"))
 	if len(s.records) != 2 || s.records[1].Pathology != thrash.ID || s.records[0].Since[thrash.ID] != (time.Time{}) {
 		t.Errorf("%d incidents, want one of each name", len(s.records))
 	}
 }
 
-func TestModelsHaveTheirOwn(t *testing.T) {
+func TestEachModelHasItsOwnIncident(t *testing.T) {
 	s := newTimeline(t)
 	s.models["c"] = "n"
-	s.seeFor(time.Minute, fires(thrash, "a"), fires(thrash, "c"))
+	s.feedFor(time.Minute, fires(thrash, "a"), fires(thrash, "c"))
 	if len(s.records) != 2 || s.records[0].Model != "m" || s.records[1].Model != "n" {
 		t.Fatalf("%d incidents", len(s.records))
 	}
-	s.seeFor(3*time.Minute, fires(thrash, "c"))
-	s.want("began thrash", "began thrash-2", "ended thrash")
+	s.feedFor(3*time.Minute, fires(thrash, "c"))
+	s.wantEvents("began thrash", "began thrash-2", "ended thrash")
 }
 
-func TestInfoOpensNone(t *testing.T) {
+func TestAnInformativeFindingOpensNoIncident(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(time.Hour, fires(shift, "a"))
-	s.want()
+	s.feedFor(time.Hour, fires(shift, "a"))
+	s.wantEvents()
 	f := fires(slow, "a")
-	s.seeFor(time.Minute, f)
+	s.feedFor(time.Minute, f)
 	d := s.diagnosis(f)
 	d.Findings[0].Severity, d.Verdicts[0].Severity = catalog.Info, catalog.Info
 	for range 20 {
 		d.At = s.at
 		s.feed(d)
 	}
-	s.want("began slow", "ended slow") // the objectives hold again
+	s.wantEvents("began slow", "ended slow") // the objectives hold again
 }
 
 func TestUnknownNeitherEndsNorBegins(t *testing.T) {
 	unknown := func(s *timeline) *diagnose.Diagnosis {
 		d := s.diagnosis()
-		d.Verdicts[0] = diagnose.Verdict{ID: diagnose.InsufficientData, Status: diagnose.Unknown, Targets: []string{"a", "b"}, Model: "m"}
+		d.Verdicts[0] = diagnose.Verdict{ID: diagnose.InsufficientData, Status: diagnose.Unknown,
+			Targets: []string{"a", "b"}, Model: "m"}
 		return d
 	}
 	for name, cannotTell := range map[string]func(s *timeline) *diagnose.Diagnosis{
 		"no verdict": unknown,
 		"its verdict is not certain": func(s *timeline) *diagnose.Diagnosis {
 			d := s.diagnosis()
-			d.Verdicts[0] = diagnose.Verdict{ID: diagnose.NotCertain, Status: diagnose.Pending, Targets: []string{"a", "b"}, Model: "m"}
+			d.Verdicts[0] = diagnose.Verdict{ID: diagnose.NotCertain, Status: diagnose.Pending,
+				Targets: []string{"a", "b"}, Model: "m"}
 			return d
 		},
 		"nothing at all": func(s *timeline) *diagnose.Diagnosis {
@@ -541,18 +554,19 @@ func TestUnknownNeitherEndsNorBegins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newTimeline(t)
 			s.feed(cannotTell(s))
-			s.want()
-			s.see(fires(thrash, "a"))
+			s.wantEvents()
+			s.feedOne(fires(thrash, "a"))
 			for range 1000 {
 				s.feed(cannotTell(s))
 			}
-			s.want("began thrash")
-			s.seeFor(time.Minute, fault{p: thrash, status: diagnose.Firing, target: "a", atLeast: true, since: 4 * time.Hour, confidence: 0.9})
-			s.want("began thrash")
-			for range 3 * int(Lost/(15*time.Second)) / 2 {
+			s.wantEvents("began thrash")
+			s.feedFor(time.Minute, fault{p: thrash, status: diagnose.Firing, target: "a", atLeast: true,
+				since: 4 * time.Hour, confidence: 0.9})
+			s.wantEvents("began thrash")
+			for range 3 * int(UnjudgedToEnd/(15*time.Second)) / 2 {
 				s.feed(cannotTell(s))
 			}
-			s.want("began thrash", "ended thrash")
+			s.wantEvents("began thrash", "ended thrash")
 			if r := s.records[0]; r.Ended.After(noon.Add(5 * time.Hour)) {
 				t.Errorf("ended %s, want when it was seen last", r.Ended)
 			}
@@ -560,38 +574,38 @@ func TestUnknownNeitherEndsNorBegins(t *testing.T) {
 	}
 }
 
-func TestWhatIsUnknownElsewhereDoesNotHoldIt(t *testing.T) {
+func TestAnUnknownConditionElsewhereDoesNotKeepItOpen(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(time.Minute, fires(thrash, "a"))
-	s.seeFor(3*time.Minute, fault{p: thrash, status: diagnose.Unknown, target: "b"})
-	s.want("began thrash", "ended thrash")
+	s.feedFor(time.Minute, fires(thrash, "a"))
+	s.feedFor(3*time.Minute, fault{p: thrash, status: diagnose.Unknown, target: "b"})
+	s.wantEvents("began thrash", "ended thrash")
 }
 
-func TestAServerThatIsTakenAwayEndsIt(t *testing.T) {
+func TestRemovingTheServerEndsTheIncident(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(time.Minute, fires(thrash, "a"))
+	s.feedFor(time.Minute, fires(thrash, "a"))
 	delete(s.models, "a")
-	s.seeFor(3 * time.Minute)
-	s.want("began thrash", "ended thrash")
+	s.feedFor(3 * time.Minute)
+	s.wantEvents("began thrash", "ended thrash")
 }
 
-func TestAServerThatDoesNotSayItsModel(t *testing.T) {
+func TestAServerWithoutAModelIsMatchedByInstance(t *testing.T) {
 	s := newTimeline(t)
 	s.models = map[string]string{"a": ""}
-	s.seeFor(time.Minute, fires(down, "a"))
+	s.feedFor(time.Minute, fires(down, "a"))
 	s.models["a"] = "m"
-	s.seeFor(time.Minute, fires(down, "a"))
+	s.feedFor(time.Minute, fires(down, "a"))
 	if len(s.records) != 1 || s.records[0].Model != "m" {
 		t.Errorf("%d incidents, of %q", len(s.records), s.records[0].Model)
 	}
 	s.models["a"] = ""
-	s.seeFor(time.Minute, fires(down, "a"))
+	s.feedFor(time.Minute, fires(down, "a"))
 	if len(s.records) != 1 || s.records[0].Model != "m" {
 		t.Errorf("%d incidents, of %q", len(s.records), s.records[0].Model)
 	}
 }
 
-// restart goes on with what was kept, as a new process does.
+// restart continues with the stored records, as a new process does.
 func (s *timeline) restart() {
 	s.t.Helper()
 	var kept []*Record
@@ -603,39 +617,39 @@ func (s *timeline) restart() {
 		kept = append(kept, c)
 	}
 	s.records = kept
-	s.tracker = NewTracker(all, kept, s.taken)
+	s.tracker = NewTracker(testCatalogue, kept, s.taken)
 }
 
 func (s *timeline) taken(id string) bool {
 	return slices.ContainsFunc(s.records, func(r *Record) bool { return r.ID == id })
 }
 
-func TestARestartIsBridged(t *testing.T) {
+func TestAnIncidentContinuesAfterARestart(t *testing.T) {
 	for _, gap := range []time.Duration{5 * time.Second, 5 * time.Minute, time.Hour, 12 * time.Hour} {
 		t.Run(gap.String(), func(t *testing.T) {
 			s := newTimeline(t)
-			s.seeFor(time.Minute, fires(thrash, "a"))
+			s.feedFor(time.Minute, fires(thrash, "a"))
 			s.at = s.at.Add(gap)
 			s.restart()
 			f := fires(thrash, "a")
 			f.since, f.atLeast = s.at.Sub(noon), true
-			s.seeFor(time.Minute, f)
-			s.want("began thrash")
+			s.feedFor(time.Minute, f)
+			s.wantEvents("began thrash")
 			s.at = s.at.Add(gap)
 			s.restart()
-			s.seeFor(3 * time.Minute)
-			s.want("began thrash", "ended thrash")
+			s.feedFor(3 * time.Minute)
+			s.wantEvents("began thrash", "ended thrash")
 		})
 	}
 }
 
-func TestWhatBeganAfterAGapIsAnother(t *testing.T) {
+func TestAFaultThatBeganAfterAGapIsANewIncident(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(time.Minute, fires(thrash, "a"))
+	s.feedFor(time.Minute, fires(thrash, "a"))
 	s.at = s.at.Add(2 * time.Hour)
 	s.restart()
-	s.seeFor(time.Minute, fires(thrash, "a"), fires(errs, "a"))
-	s.want("began thrash", "ended thrash", "began thrash")
+	s.feedFor(time.Minute, fires(thrash, "a"), fires(errs, "a"))
+	s.wantEvents("began thrash", "ended thrash", "began thrash")
 	if len(s.records) != 2 || s.records[0].ID == s.records[1].ID {
 		t.Fatalf("%d incidents", len(s.records))
 	}
@@ -644,17 +658,18 @@ func TestWhatBeganAfterAGapIsAnother(t *testing.T) {
 	}
 }
 
-func TestClocksThatStepBack(t *testing.T) {
+func TestAClockThatStepsChangesNothing(t *testing.T) {
 	for _, step := range []time.Duration{-time.Hour, -time.Minute, -24 * time.Hour, time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
 			s := newTimeline(t)
-			s.seeFor(time.Minute, fires(thrash, "a"))
+			s.feedFor(time.Minute, fires(thrash, "a"))
 			s.at = s.at.Add(step)
-			s.see(fault{p: thrash, status: diagnose.Firing, target: "a", since: s.at.Sub(noon), atLeast: true, confidence: 0.9})
-			s.seeFor(time.Minute, fires(thrash, "a"))
-			s.seeFor(3 * time.Minute)
-			s.want("began thrash", "ended thrash")
-			check(t, s.records)
+			s.feedOne(fault{p: thrash, status: diagnose.Firing, target: "a", since: s.at.Sub(noon), atLeast: true,
+				confidence: 0.9})
+			s.feedFor(time.Minute, fires(thrash, "a"))
+			s.feedFor(3 * time.Minute)
+			s.wantEvents("began thrash", "ended thrash")
+			checkRecords(t, s.records)
 		})
 	}
 }
@@ -663,15 +678,15 @@ func TestIDsAreDistinct(t *testing.T) {
 	taken := map[string]bool{"2026-11-17-1200-thrash": true}
 	s := newTimeline(t)
 	s.models["c"] = "n"
-	s.tracker = NewTracker(all, nil, func(id string) bool { return taken[id] })
-	s.see(fires(thrash, "a"), fires(thrash, "c"))
+	s.tracker = NewTracker(testCatalogue, nil, func(id string) bool { return taken[id] })
+	s.feedOne(fires(thrash, "a"), fires(thrash, "c"))
 	if a, b := s.records[0].ID, s.records[1].ID; a != "2026-11-17-1200-thrash-2" || b != "2026-11-17-1200-thrash-3" {
 		t.Errorf("got %s and %s", a, b)
 	}
 }
 
-// check holds what must hold of records whatever was seen.
-func check(t interface{ Errorf(string, ...any) }, records []*Record) {
+// checkRecords checks the invariants of records.
+func checkRecords(t interface{ Errorf(string, ...any) }, records []*Record) {
 	ids := map[string]bool{}
 	for _, r := range records {
 		if ids[r.ID] {
@@ -684,14 +699,15 @@ func check(t interface{ Errorf(string, ...any) }, records []*Record) {
 		if !slices.IsSortedFunc(r.Evolution, func(a, b view.Turn) int { return a.At.Compare(b.At) }) {
 			t.Errorf("%s: the evolution is not in the order of time", r.ID)
 		}
-		if len(r.Evolution) == 0 || len(r.Evolution) > maxTurns || len(r.Targets) == 0 || len(r.Targets) > maxTargets || r.Pathology == "" || r.Severity == "info" {
+		if len(r.Evolution) == 0 || len(r.Evolution) > maxTurns || len(r.Targets) == 0 || len(r.Targets) > maxTargets ||
+			r.Pathology == "" || r.Severity == "info" {
 			t.Errorf("%s: %+v", r.ID, r)
 		}
 	}
 }
 
-// TestAnything feeds diagnoses of every kind, with gaps, restarts and steps of the clock.
-func TestAnything(t *testing.T) {
+// The diagnoses are of every kind, with gaps, restarts and steps of the clock.
+func TestInvariantsHoldForAnyDiagnoses(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newTimeline(t)
 		open := map[string]bool{}
@@ -707,8 +723,11 @@ func TestAnything(t *testing.T) {
 			var faults []fault
 			for range rapid.IntRange(0, 3).Draw(rt, "faults") {
 				faults = append(faults, fault{
-					p: rapid.SampledFrom(all).Draw(rt, "p"), target: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "target"),
-					status:     rapid.SampledFrom([]diagnose.Status{diagnose.Firing, diagnose.Firing, diagnose.Pending, diagnose.Unknown, diagnose.OK}).Draw(rt, "status"),
+					p:      rapid.SampledFrom(testCatalogue).Draw(rt, "p"),
+					target: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "target"),
+					status: rapid.SampledFrom([]diagnose.Status{
+						diagnose.Firing, diagnose.Firing, diagnose.Pending, diagnose.Unknown, diagnose.OK}).Draw(
+						rt, "status"),
 					since:      s.at.Sub(noon) - time.Duration(rapid.IntRange(-60, 3600).Draw(rt, "since"))*time.Second,
 					atLeast:    rapid.Bool().Draw(rt, "atLeast"),
 					confidence: rapid.Float64Range(0, 1).Draw(rt, "confidence"),
@@ -746,22 +765,23 @@ func TestAnything(t *testing.T) {
 					rt.Errorf("%s is open: %v, by its events: %v", r.ID, r.Open(), open[r.ID])
 				}
 			}
-			check(rt, s.records)
+			checkRecords(rt, s.records)
 		}
 	})
 }
 
-func TestSimilar(t *testing.T) {
+func TestFindSimilarPrefersAnIncidentWithNotes(t *testing.T) {
 	s := newTimeline(t)
-	s.seeFor(24*time.Minute, fires(thrash, "a"))
-	s.seeFor(time.Hour)
-	s.seeFor(time.Minute, fires(errs, "a"))
-	s.seeFor(time.Hour)
-	s.seeFor(time.Minute, fires(thrash, "b"))
+	s.feedFor(24*time.Minute, fires(thrash, "a"))
+	s.feedFor(time.Hour)
+	s.feedFor(time.Minute, fires(errs, "a"))
+	s.feedFor(time.Hour)
+	s.feedFor(time.Minute, fires(thrash, "b"))
 	first, last := s.records[0], s.records[2]
 	first.Notes = append(first.Notes, view.Note{By: "ann", Text: "four replicas helped."})
 	got := FindSimilar(last, s.records)
-	if got == nil || got.ID != first.ID || got.Note != "As on Tuesday 2026-11-17 at 12:00 UTC, for 24 min; then: four replicas helped." {
+	if got == nil || got.ID != first.ID ||
+		got.Note != "As on Tuesday 2026-11-17 at 12:00 UTC, for 24 min; then: four replicas helped." {
 		t.Errorf("got %+v", got)
 	}
 	if got := FindSimilar(first, s.records); got != nil {
@@ -769,9 +789,8 @@ func TestSimilar(t *testing.T) {
 	}
 }
 
-// TestAnOnsetThatIsConfirmedStands: until it was read again, an earlier reading replaces it; then none does, also after
-// a restart of the monitor, which reads it otherwise.
-func TestAnOnsetThatIsConfirmedStands(t *testing.T) {
+// An earlier onset replaces one that was read once. A confirmed onset stays, also after a restart of the monitor.
+func TestAConfirmedOnsetIsFinal(t *testing.T) {
 	s := newTimeline(t)
 	since := func(seconds time.Duration) fault {
 		return fault{p: thrash, status: diagnose.Firing, target: "a", since: seconds * time.Second, confidence: 0.9}
@@ -783,18 +802,18 @@ func TestAnOnsetThatIsConfirmedStands(t *testing.T) {
 			t.Errorf("%s it began at %s, since %s, want %s", when, r.Began, r.Since[thrash.ID], at)
 		}
 	}
-	s.see(since(0))
-	s.see(since(-20))
+	s.feedOne(since(0))
+	s.feedOne(since(-20))
 	check("an onset that was read once is replaced:", -20)
-	s.seeFor(time.Minute, since(-20))
-	s.see(since(-33))
+	s.feedFor(time.Minute, since(-20))
+	s.feedOne(since(-33))
 	check("confirmed", -20)
 	text, err := json.Marshal(s.records[0])
 	must.Succeed(t, err)
 	again := new(Record)
 	must.Succeed(t, json.Unmarshal(text, again))
 	s.records = []*Record{again}
-	s.tracker = NewTracker(all, s.records, s.taken)
-	s.seeFor(time.Minute, since(-27))
+	s.tracker = NewTracker(testCatalogue, s.records, s.taken)
+	s.feedFor(time.Minute, since(-27))
 	check("after a restart", -20)
 }

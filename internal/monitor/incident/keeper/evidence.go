@@ -18,40 +18,40 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/incident"
 )
 
-// Bounds of stored evidence.
+// Bounds of stored evidence, and when the impact on users is measured.
 const (
-	before        = 10 * time.Minute // the recording begins so long before the onset,
-	longest       = time.Hour        // but is not longer than what a diagnosis looks at
-	mostInstances = 24               // the sick ones first
-	mostText      = 128 << 20        // bytes of pages, before they are compressed
-	jobTime       = 2 * time.Minute
-	countedEvery  = time.Minute     // interval of impact counts
-	firstCount    = 2 * time.Second // for those in each evaluation
-	firstCounts   = 2 * time.Minute // in which nobody may have been hurt yet
+	recordBefore    = 10 * time.Minute // a recording begins this long before the onset,
+	maxRecording    = time.Hour        // but has at most this length, as a diagnosis reads no more
+	maxInstances    = 24               // in one recording; the failing ones first
+	maxPages        = 128 << 20        // bytes of one recording, uncompressed
+	jobTime         = 2 * time.Minute  // for the evidence of one incident
+	impactEvery     = time.Minute      // between two measurements of one impact
+	firstImpactTime = 2 * time.Second  // for the measurements that an evaluation waits for
+	youngFor        = 2 * time.Minute  // how long an incident without impact is measured in every evaluation
 )
 
 // A job is evidence to be written.
 type job struct {
-	id     string
-	record *incident.Record // the record at that time
-	d      diagnose.Diagnosis
-	q      metrics.Querier
+	id        string
+	record    *incident.Record // a copy from the time of the diagnosis
+	diagnosis diagnose.Diagnosis
+	querier   metrics.Querier
 }
 
-// dueCounts lists the incidents whose impact must be measured now: first, new incidents before people are told of them,
-// until somebody is hurt; later, continuing incidents from time to time, and ended ones.
-func (k *Keeper) dueCounts(d *diagnose.Diagnosis) (first, later []*incident.Record) {
+// dueImpacts returns copies of the incidents whose impact must be measured now. first are young incidents without an
+// impact: they are measured before people are notified. later are the others, from time to time, and ended ones once.
+func (k *Keeper) dueImpacts(d *diagnose.Diagnosis) (first, later []*incident.Record) {
 	for _, r := range k.byID {
-		at := d.At.UTC()
+		until := d.At.UTC()
 		if !r.Open() {
-			at = *r.Ended
+			until = *r.Ended
 		}
-		young := r.Impact == nil && d.At.Sub(r.Evolution[0].At) < firstCounts
-		early := r.Open() && !young && at.Sub(r.State.Counted) < countedEvery
-		if early || r.State.Counted.Equal(at) || !r.Open() && d.At.Sub(at) > incident.Rejoin {
+		young := r.Impact == nil && d.At.Sub(r.Evolution[0].At) < youngFor
+		early := r.Open() && !young && until.Sub(r.State.ImpactAt) < impactEvery
+		if early || r.State.ImpactAt.Equal(until) || !r.Open() && d.At.Sub(until) > incident.ReopenWithin {
 			continue
 		}
-		if r.State.Counted = at; young {
+		if r.State.ImpactAt = until; young {
 			first = append(first, r.Copy())
 		} else {
 			later = append(later, r.Copy())
@@ -60,20 +60,21 @@ func (k *Keeper) dueCounts(d *diagnose.Diagnosis) (first, later []*incident.Reco
 	return first, later
 }
 
-// count measures the impact of incidents. A measurement that does not end in time is repeated later. Counts that were
-// lost with their servers keep their last value.
-func (k *Keeper) count(due []*incident.Record, within time.Duration, d *diagnose.Diagnosis, q metrics.Querier) {
-	ctx, cancel := context.WithTimeout(k.ctx, within)
+// measureImpacts measures the impact of incidents. A measurement that does not end in time is repeated later. An impact
+// never decreases: servers that are gone took their counts with them.
+func (k *Keeper) measureImpacts(due []*incident.Record, timeout time.Duration, d *diagnose.Diagnosis,
+	q metrics.Querier) {
+	ctx, cancel := context.WithTimeout(k.ctx, timeout)
 	defer cancel()
 	for _, c := range due {
-		impact, err := k.c.Impact(ctx, q, c.Summary, c.State.Counted, d.Interval)
+		impact, err := k.cfg.Impact(ctx, q, c.Summary, c.State.ImpactAt, d.Interval)
 		k.mu.Lock()
 		r := k.byID[c.ID]
 		switch {
 		case r == nil:
 		case err != nil:
-			r.State.Counted = time.Time{}
-			k.c.Log.Debug("the impact of an incident is not known yet", "incident", c.ID, "err", err)
+			r.State.ImpactAt = time.Time{}
+			k.cfg.Log.Debug("the impact of an incident is not known yet", "incident", c.ID, "err", err)
 		case impact != nil && (r.Impact == nil || impact.Hurt() >= r.Impact.Hurt()):
 			r.Impact, k.dirty[c.ID] = impact, true
 		}
@@ -85,19 +86,19 @@ func (k *Keeper) count(due []*incident.Record, within time.Duration, d *diagnose
 func (k *Keeper) queueEvidence(e incident.Event, d *diagnose.Diagnosis, q metrics.Querier) {
 	r := e.Record
 	part, ok := incident.DiagnosisOf(d, r)
-	if !ok || !e.Best {
+	if !ok || !e.KeepDiagnosis {
 		return
 	}
 	j := k.jobs[r.ID]
 	if j == nil {
 		if len(k.jobs) >= maxJobs {
-			k.c.Log.Warn("too many incidents at once: the evidence of one is not kept", "incident", r.ID)
+			k.cfg.Log.Warn("too many incidents at once: the evidence of one is not kept", "incident", r.ID)
 			return
 		}
 		j = &job{id: r.ID}
 		k.jobs[r.ID] = j
 	}
-	j.record, j.q, j.d = r.Copy(), q, part
+	j.record, j.querier, j.diagnosis = r.Copy(), q, part
 }
 
 // storeEvidence stores evidence in the background, one incident after the other. The caller holds the lock.
@@ -107,14 +108,14 @@ func (k *Keeper) storeEvidence() {
 	}
 	k.busy = true
 	k.working.Go(func() {
-		for j := k.next(); j != nil; j = k.next() {
+		for j := k.nextJob(); j != nil; j = k.nextJob() {
 			k.runJob(j)
 		}
 	})
 }
 
-// next takes a job, nil where none is.
-func (k *Keeper) next() *job {
+// nextJob takes a job. It returns nil if there is none or the Keeper is closed.
+func (k *Keeper) nextJob() *job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for id, j := range k.jobs {
@@ -132,26 +133,27 @@ func (k *Keeper) runJob(j *job) {
 	ctx, cancel := context.WithTimeout(k.ctx, jobTime)
 	defer cancel()
 	if err := k.saveEvidence(ctx, j); err != nil && k.ctx.Err() == nil {
-		k.c.Log.Warn("the evidence of an incident cannot be stored", "incident", j.id, "err", err)
+		k.cfg.Log.Warn("the evidence of an incident cannot be stored", "incident", j.id, "err", err)
 	}
 }
 
-// saveEvidence writes a diagnosis and the recording that it can be made of again.
+// saveEvidence predicts the fixes of a job's diagnosis, updates the incident's advice, and writes the diagnosis with
+// its recording. Without plots or predictions they are still written.
 func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
-	d := j.d
-	d.Predict(ctx, j.q, k.c.Predict)
+	d := j.diagnosis
+	d.Predict(ctx, j.querier, k.cfg.Predict)
 	k.mu.Lock()
 	if r := k.byID[j.id]; r != nil {
-		r.Advised(&d)
+		r.UpdateAdvice(&d)
 		k.dirty[j.id] = true
 		k.tracker.Conform(&d)
 	}
 	k.mu.Unlock()
-	errs := d.Plot(ctx, j.q) // without plots it is still worth having
-	if err := k.store.diagnosis(j.id, diagnosisFile, d); err != nil {
+	errs := d.Plot(ctx, j.querier)
+	if err := k.store.saveDiagnosis(j.id, d); err != nil {
 		return errors.Join(errs, err)
 	}
-	recorded, leftOut, err := k.record(ctx, j, &d)
+	recorded, leftOut, err := k.writeRecording(ctx, j, &d)
 	if err != nil {
 		return errors.Join(errs, err)
 	}
@@ -163,30 +165,30 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 	}
 	had := r.HasRecording && r.LeftOut == leftOut
 	k.dirty[j.id] = true
-	r.HasRecording, r.LeftOut, r.State.Recorded = true, leftOut, recorded
+	r.HasRecording, r.LeftOut, r.State.RecordedLabels = true, leftOut, recorded
 	now := r.Copy().Summary
 	k.mu.Unlock()
-	if !had && k.c.Listen != nil {
-		k.c.Listen(now)
+	if !had {
+		k.notifyListener(now)
 	}
 	return errs
 }
 
-// record writes the recording that a diagnosis can be made of again, and returns the labels of each of its servers
-// by directory, and how many servers it leaves out.
-func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (recorded map[string]map[string]string,
-	leftOut int, err error) {
-	from := d.Verdict.Since.Add(-before)
-	if oldest := d.At.Add(-longest); d.Verdict.Since.IsZero() || from.Before(oldest) {
+// writeRecording writes the recording from which the diagnosis can be repeated. It returns the labels of the recorded
+// servers by directory, and how many servers it leaves out.
+func (k *Keeper) writeRecording(ctx context.Context, j *job, d *diagnose.Diagnosis) (
+	recorded map[string]map[string]string, leftOut int, err error) {
+	from := d.Verdict.Since.Add(-recordBefore)
+	if oldest := d.At.Add(-maxRecording); d.Verdict.Since.IsZero() || from.Before(oldest) {
 		from = oldest
 	}
 	instances := incident.Instances(d)
-	if leftOut = len(instances) - mostInstances; leftOut > 0 {
-		instances = instances[:mostInstances]
+	if leftOut = len(instances) - maxInstances; leftOut > 0 {
+		instances = instances[:maxInstances]
 	}
 	leftOut = max(0, leftOut)
-	var matchers []*labels.Matcher // other clusters may have servers at the same addresses
-	if j.record.Cluster != "" {
+	var matchers []*labels.Matcher
+	if j.record.Cluster != "" { // other clusters may have servers at the same addresses
 		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, "cluster", j.record.Cluster))
 	}
 	tmp := k.store.filePath(j.id, temporaryMark+evidenceFile)
@@ -202,8 +204,9 @@ func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (rec
 			os.Remove(tmp)
 		}
 	}()
-	written, err := pages.Write(ctx, j.q, pages.Request{Instances: instances, Matchers: matchers, From: from, To: d.At,
-		MaxBytes: mostText}, w.Add)
+	written, err := pages.Write(ctx, j.querier, pages.Request{
+		Instances: instances, Matchers: matchers, From: from, To: d.At,
+		MaxBytes: maxPages}, w.Add)
 	notes, jsonErr := json.MarshalIndent(map[string]any{
 		"recorded_by": "sixty serve", "incident": j.id, "verdict": d.Verdict.ID,
 		"at": d.At.UTC().Format(time.RFC3339Nano), "since": d.Verdict.Since.UTC().Format(time.RFC3339),

@@ -1,6 +1,15 @@
-// Package keeper keeps incidents: it feeds diagnoses to an incident.Tracker, writes what
-// becomes of them to a directory that survives kill -9, with the evidence as a recording
-// that sixty diagnose opens.
+// Package keeper stores incidents. It feeds each diagnosis to an incident.Tracker and writes the changed records to a
+// directory at once, so that kill -9 loses nothing.
+//
+// What an incident's directory holds is written on recordFile. The record is written in [Keeper.Observe], under the
+// lock. The evidence follows in the background, one incident after the other: the diagnosis with its predictions and
+// plots, and a recording that sixty diagnose opens. The impact on users is measured then too.
+//
+// People acknowledge incidents and add notes ([Keeper.Acknowledge], [Keeper.AddNote]). Other monitors of the same
+// servers get these actions ([Keeper.SetBroadcast], [Keeper.Merge]), not the incidents: each monitor judges for itself.
+// A principal with restricted access sees the incidents of its servers alone, and their evidence without other servers.
+//
+// The package decides nothing about incidents and notifies nobody: Config.Listen is told of changes.
 package keeper
 
 import (
@@ -27,60 +36,58 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// Config says where incidents are kept, and for how long.
+// Config says where incidents are stored, and for how long.
 type Config struct {
-	Dir string // made where it is missing
+	Dir string // created if it is missing
 
-	MaxIncidents int           // the oldest closed ones go first; 1000 when 0
+	MaxIncidents int           // the oldest closed ones are removed first; 1000 if 0
 	Retention    time.Duration // of closed incidents; 90 days if 0
-	MaxEvidence  int64         // bytes of all recordings; 2 GiB when 0
+	MaxEvidence  int64         // bytes of all recordings; 2 GiB if 0
 
 	Catalogue []*catalog.Pathology
 	Predict   diagnose.Predictor // predicts fixes of stored diagnoses; may be nil
-	// Impact, which may be nil, measures what users felt of an incident up to a moment, with a scrape so often.
+	// Impact, which may be nil, measures what users felt of an incident until a time. interval is the scrape interval.
 	Impact func(ctx context.Context, q metrics.Querier, of view.Summary, to time.Time,
 		interval time.Duration) (*view.Impact, error)
-	// Listen, which may be nil, is told what became of an incident, after it was written.
-	// It must not wait for long, and may be called from several goroutines.
+	// Listen, which may be nil, is told of a changed incident after it was written. It must return soon, and may be
+	// called from several goroutines.
 	Listen func(view.Summary)
 	Log    *slog.Logger
 }
 
-// How often things are written that no event asks for.
 const (
-	heartbeat = 5 * time.Minute // when an open incident was seen last
-	pruning   = time.Hour
-	maxJobs   = 64 // incidents whose evidence waits to be written
+	saveOpenEvery = 5 * time.Minute // open records are saved without an event too, for their State.LastSeen
+	pruneEvery    = time.Hour
+	maxJobs       = 64 // incidents whose evidence waits to be written
 )
 
-// A Keeper keeps incidents. It is safe for concurrent use.
+// A Keeper stores incidents. It is safe for concurrent use.
 type Keeper struct {
-	c       Config
+	cfg     Config
 	store   *fileStore
 	tracker *incident.Tracker
 
-	mu     sync.Mutex
-	byID   map[string]*incident.Record
-	dirty  map[string]bool // records that could not be written yet
-	beat   time.Time
-	pruned time.Time
-	jobs   map[string]*job // by incident
-	busy   bool            // jobs are being done
+	mu        sync.Mutex // guards tracker, the records, and all until ctx
+	byID      map[string]*incident.Record
+	dirty     map[string]bool // IDs of changed records that are not written yet
+	savedOpen time.Time
+	pruned    time.Time
+	jobs      map[string]*job // by incident
+	busy      bool            // a goroutine works on jobs
 
-	broadcast func([]byte) // sends to other monitors; nil without any
+	broadcast func([]byte) // sends to other monitors; may be nil
 
 	ctx     context.Context
 	cancel  context.CancelFunc
 	working sync.WaitGroup
 }
 
-// Open reads the stored incidents. The context bounds background work.
+// Open reads the stored incidents. Background work ends with the context.
 func Open(ctx context.Context, c Config) (*Keeper, error) {
-	c.MaxIncidents, c.Retention, c.MaxEvidence = cmp.Or(c.MaxIncidents, 1000), cmp.Or(c.Retention, 90*24*time.Hour),
-		cmp.Or(c.MaxEvidence, 2<<30)
-	k := &Keeper{
-		c: c, byID: map[string]*incident.Record{}, dirty: map[string]bool{}, jobs: map[string]*job{},
-	}
+	c.MaxIncidents = cmp.Or(c.MaxIncidents, 1000)
+	c.Retention = cmp.Or(c.Retention, 90*24*time.Hour)
+	c.MaxEvidence = cmp.Or(c.MaxEvidence, 2<<30)
+	k := &Keeper{cfg: c, byID: map[string]*incident.Record{}, dirty: map[string]bool{}, jobs: map[string]*job{}}
 	store, records, warnings, err := openStore(c.Dir)
 	if err != nil {
 		return nil, err
@@ -97,15 +104,11 @@ func Open(ctx context.Context, c Config) (*Keeper, error) {
 	return k, nil
 }
 
-// Close writes pending changes until the context ends.
+// Close writes what is pending, and gives up when the context ends.
 func (k *Keeper) Close(ctx context.Context) error {
 	k.mu.Lock()
-	for _, r := range k.byID {
-		if r.Open() {
-			k.dirty[r.ID] = true
-		}
-	}
-	err := k.flush()
+	k.markOpenDirty()
+	err := k.writeDirty()
 	k.storeEvidence()
 	k.mu.Unlock()
 	err = errors.Join(err, k.WaitForEvidence(ctx))
@@ -129,61 +132,77 @@ func (k *Keeper) WaitForEvidence(ctx context.Context) error {
 	}
 }
 
-// Observe takes the next diagnosis. The Querier, which may be nil, is asked for the
-// evidence afterwards. An error says that something could not be written: it is kept in
-// memory, and tried again with the next diagnosis.
-func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
+// Observe takes the next diagnosis. querier, which may be nil, is asked for the evidence, also after the return. An
+// error says that something could not be written: it stays in memory and is written with a later diagnosis.
+func (k *Keeper) Observe(d *diagnose.Diagnosis, querier metrics.Querier) error {
 	k.mu.Lock()
 	events := k.tracker.Observe(d)
 	for _, e := range events {
-		r := e.Record
-		k.byID[r.ID] = r
+		k.byID[e.Record.ID] = e.Record
 		if e.Kind != incident.Kept {
-			k.dirty[r.ID] = true
+			k.dirty[e.Record.ID] = true
 		}
-		if q != nil {
-			k.queueEvidence(e, d, q)
-		}
-	}
-	first, later := k.dueCounts(d)
-	if since := d.At.Sub(k.beat); since >= heartbeat || since < 0 {
-		k.beat = d.At
-		for id, r := range k.byID {
-			if r.Open() {
-				k.dirty[id] = true
-			}
+		if querier != nil {
+			k.queueEvidence(e, d, querier)
 		}
 	}
-	err := k.flush()
-	if since := d.At.Sub(k.pruned); since >= pruning || since < 0 {
-		k.pruned = d.At
-		err = errors.Join(err, k.prune(d.At))
-	}
-	told := make([]view.Summary, len(events))
-	for i, e := range events {
-		told[i] = e.Record.Copy().Summary
+	first, later := k.dueImpacts(d)
+	err := k.writeDue(d.At)
+	var changed []view.Summary
+	for _, e := range events {
+		if e.Kind != incident.Kept {
+			changed = append(changed, e.Record.Copy().Summary)
+		}
 	}
 	k.storeEvidence()
 	k.mu.Unlock()
-	if q != nil {
-		err = errors.Join(err, k.learnLabels(d.At, q))
+	if querier != nil {
+		err = errors.Join(err, k.learnLabels(d.At, querier))
 	}
-	if q != nil && k.c.Impact != nil {
-		k.count(first, firstCount, d, q)
-		k.working.Go(func() { k.count(later, jobTime, d, q) })
+	if querier != nil && k.cfg.Impact != nil {
+		k.measureImpacts(first, firstImpactTime, d, querier)
+		k.working.Go(func() { k.measureImpacts(later, jobTime, d, querier) })
 	}
-	if k.c.Listen != nil {
-		for i, e := range events {
-			if e.Kind != incident.Kept {
-				k.c.Listen(told[i])
-			}
-		}
+	k.notifyListener(changed...)
+	return err
+}
+
+// notifyListener tells Config.Listen of changed incidents.
+func (k *Keeper) notifyListener(changed ...view.Summary) {
+	if k.cfg.Listen == nil {
+		return
+	}
+	for _, s := range changed {
+		k.cfg.Listen(s)
+	}
+}
+
+// writeDue writes the changed records and, from time to time, all open ones, and removes old incidents. A clock that
+// steps back makes both due.
+func (k *Keeper) writeDue(now time.Time) error {
+	if since := now.Sub(k.savedOpen); since >= saveOpenEvery || since < 0 {
+		k.savedOpen = now
+		k.markOpenDirty()
+	}
+	err := k.writeDirty()
+	if since := now.Sub(k.pruned); since >= pruneEvery || since < 0 {
+		k.pruned = now
+		err = errors.Join(err, k.prune(now))
 	}
 	return err
 }
 
-// flush writes the changed records. Failed writes stay pending.
-func (k *Keeper) flush() error {
+// markOpenDirty marks all open incidents as changed.
+func (k *Keeper) markOpenDirty() {
+	for id, r := range k.byID {
+		if r.Open() {
+			k.dirty[id] = true
+		}
+	}
+}
+
+// writeDirty writes the changed records. Failed writes stay pending.
+func (k *Keeper) writeDirty() error {
 	var errs error
 	for _, id := range slices.Sorted(maps.Keys(k.dirty)) {
 		r := k.byID[id]
@@ -191,7 +210,7 @@ func (k *Keeper) flush() error {
 			delete(k.dirty, id)
 			continue
 		}
-		if err := k.store.save(r); err != nil {
+		if err := k.store.saveRecord(r); err != nil {
 			errs = errors.Join(errs, fmt.Errorf("write incident %s: %w", id, err))
 			continue
 		}
@@ -205,7 +224,7 @@ func (k *Keeper) flush() error {
 
 // prune deletes incidents beyond the retention or the maximum number.
 func (k *Keeper) prune(now time.Time) error {
-	kept, err := k.store.prune(slices.Collect(maps.Values(k.byID)), now, &k.c)
+	kept, err := k.store.prune(slices.Collect(maps.Values(k.byID)), now, &k.cfg)
 	k.byID = map[string]*incident.Record{}
 	for _, r := range kept {
 		k.byID[r.ID] = r
@@ -223,11 +242,11 @@ func (k *Keeper) Conform(d *diagnose.Diagnosis) {
 	k.tracker.Conform(d)
 }
 
-// Summary returns an incident as a list has it, nil where somebody does not see one of that id.
+// Summary returns an incident as a list has it. It returns nil if there is none or the principal does not see it.
 func (k *Keeper) Summary(id string, by *access.Principal) *view.Summary {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r, err := k.find(id, by)
+	r, err := k.findRecord(id, by)
 	if err != nil {
 		return nil
 	}
@@ -236,11 +255,10 @@ func (k *Keeper) Summary(id string, by *access.Principal) *view.Summary {
 
 // A Query chooses incidents.
 type Query struct {
-	State string // open, closed, or "" for all
-	Model string // "" for all; as in Summary, or CLUSTER/NAMESPACE/MODEL
-	Limit int    // 0 for all
-	// By is who asks: a team lists what it sees.
-	By *access.Principal
+	State string            // open, closed, or "" for all
+	Model string            // "" for all; as in Summary, or CLUSTER/NAMESPACE/MODEL
+	Limit int               // 0 for all
+	By    *access.Principal // who asks: only incidents that it sees are listed; nil sees all
 }
 
 // List returns incidents, the latest first.
@@ -248,7 +266,7 @@ func (k *Keeper) List(q Query) []view.Summary {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := []view.Summary{}
-	for _, r := range k.latest() {
+	for _, r := range k.latestFirst() {
 		switch {
 		case q.State == "open" && !r.Open(), q.State == "closed" && r.Open():
 		case q.Model != "" && q.Model != r.Model && q.Model != view.FullName(r.Cluster, r.Namespace, r.Model):
@@ -262,16 +280,16 @@ func (k *Keeper) List(q Query) []view.Summary {
 	return out
 }
 
-// latest are the records, the latest first. It needs the lock.
-func (k *Keeper) latest() []*incident.Record {
+// latestFirst returns the records, the latest first. The caller holds the lock.
+func (k *Keeper) latestFirst() []*incident.Record {
 	return slices.SortedFunc(maps.Values(k.byID), incident.Latest)
 }
 
-// ErrUnknown is wrapped by the error for an id that no incident has.
+// ErrUnknown is wrapped by the error for an ID without an incident.
 var ErrUnknown = errors.New("no such incident")
 
-// find returns an incident that somebody sees; nil sees all.
-func (k *Keeper) find(id string, by *access.Principal) (*incident.Record, error) {
+// findRecord returns an incident that a principal sees; nil sees all. The caller holds the lock.
+func (k *Keeper) findRecord(id string, by *access.Principal) (*incident.Record, error) {
 	if r := k.byID[id]; r != nil && (by == nil || sees(by, r)) {
 		return r, nil
 	}
@@ -279,10 +297,11 @@ func (k *Keeper) find(id string, by *access.Principal) (*incident.Record, error)
 		"GET /api/v1/incidents lists the stored ones; old ones are removed")
 }
 
-// Get returns one incident, whole, as somebody sees it. A diagnosis that cannot be read is left out.
+// Get returns an incident with its evolution and diagnosis, as a principal sees it. A diagnosis that cannot be read is
+// left out.
 func (k *Keeper) Get(id string, by *access.Principal) (view.Incident, error) {
 	k.mu.Lock()
-	r, err := k.find(id, by)
+	r, err := k.findRecord(id, by)
 	if err != nil {
 		k.mu.Unlock()
 		return view.Incident{}, err
@@ -290,31 +309,31 @@ func (k *Keeper) Get(id string, by *access.Principal) (view.Incident, error) {
 	others := slices.DeleteFunc(slices.Collect(maps.Values(k.byID)),
 		func(o *incident.Record) bool { return !sees(by, o) })
 	out := view.Incident{Similar: incident.FindSimilar(r, others)}
-	c, recorded := r.Copy(), !by.Restricted() || len(seenAmong(r.State.Recorded, by)) > 0
+	c, recorded := r.Copy(), !by.Restricted() || len(seenKeys(r.State.RecordedLabels, by)) > 0
 	out.Summary, out.Evolution, out.Omitted, out.Kept = c.Summary, c.Evolution, c.Omitted, c.Kept
-	out.Timeline = r.Timeline(diagnose.Names(k.c.Catalogue))
+	out.Timeline = r.Timeline(diagnose.Names(k.cfg.Catalogue))
 	k.mu.Unlock()
 	out.HasRecording = out.HasRecording && recorded
-	if out.Diagnosis, err = k.store.document(id, diagnosisFile); err != nil {
-		k.c.Log.Warn("the diagnosis of an incident cannot be read", "incident", id, "err", err)
+	if out.Diagnosis, err = k.store.readDiagnosis(id); err != nil {
+		k.cfg.Log.Warn("the diagnosis of an incident cannot be read", "incident", id, "err", err)
 	}
 	if by.Restricted() && out.Diagnosis != nil {
-		out.Diagnosis = withoutOthers(out.Diagnosis, out.Targets)
+		out.Diagnosis = onlyTargets(out.Diagnosis, out.Targets)
 	}
 	return out, nil
 }
 
-// Bounds of what people write.
+// Bounds of what people write. Lengths are in bytes.
 const (
 	maxBy    = 200
 	maxText  = 10_000
 	maxNotes = 500
 )
 
-// ErrInvalid is wrapped by errors about what somebody wrote.
+// ErrInvalid is wrapped by errors about what people write.
 var ErrInvalid = errors.New("cannot be taken")
 
-// checkText checks what somebody wrote.
+// checkText trims and checks a text of people. what names it in errors.
 func checkText(what, text string, most int) (string, error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -326,19 +345,19 @@ func checkText(what, text string, most int) (string, error) {
 	return strings.ToValidUTF8(text, "\uFFFD"), nil
 }
 
-// Acknowledge notes who sees to an incident; the last one counts.
+// Acknowledge notes who looks after an incident. The last acknowledgement counts.
 func (k *Keeper) Acknowledge(id, by string, at time.Time) (view.Summary, error) {
 	by, err := checkText("by", by, maxBy)
 	if err != nil {
 		return view.Summary{}, err
 	}
-	return k.change(id, func(r *incident.Record) error {
+	return k.changeRecord(id, func(r *incident.Record) error {
 		r.Acknowledged = &view.Acknowledgement{By: by, At: at.UTC()}
 		return nil
 	})
 }
 
-// AddNote adds what somebody has to say.
+// AddNote adds a note of a person.
 func (k *Keeper) AddNote(id, by, text string, at time.Time) (view.Summary, error) {
 	by, err := checkText("by", by, maxBy)
 	if err == nil {
@@ -347,7 +366,7 @@ func (k *Keeper) AddNote(id, by, text string, at time.Time) (view.Summary, error
 	if err != nil {
 		return view.Summary{}, err
 	}
-	return k.change(id, func(r *incident.Record) error {
+	return k.changeRecord(id, func(r *incident.Record) error {
 		if len(r.Notes) >= maxNotes {
 			return fmt.Errorf("the note %w: there are %d already", ErrInvalid, maxNotes)
 		}
@@ -356,18 +375,18 @@ func (k *Keeper) AddNote(id, by, text string, at time.Time) (view.Summary, error
 	})
 }
 
-// change applies somebody's change to a record. If it cannot be written, the record stays unchanged and the caller
-// gets the error.
-func (k *Keeper) change(id string, how func(*incident.Record) error) (view.Summary, error) {
+// changeRecord applies a person's action to a record, writes it, and broadcasts it. If it cannot be written, the record
+// stays unchanged and the caller gets the error.
+func (k *Keeper) changeRecord(id string, act func(*incident.Record) error) (view.Summary, error) {
 	k.mu.Lock()
-	r, err := k.find(id, nil)
+	r, err := k.findRecord(id, nil)
 	if err != nil {
 		k.mu.Unlock()
 		return view.Summary{}, err
 	}
 	was := r.Copy()
-	if err = how(r); err == nil {
-		if err = k.store.save(r); err != nil {
+	if err = act(r); err == nil {
+		if err = k.store.saveRecord(r); err != nil {
 			err = fmt.Errorf("write incident %s: %w", id, err)
 		}
 	}
@@ -377,25 +396,23 @@ func (k *Keeper) change(id string, how func(*incident.Record) error) (view.Summa
 		return view.Summary{}, err
 	}
 	now := r.Copy().Summary
-	k.share(r)
+	k.broadcastRecord(r)
 	k.mu.Unlock()
-	if k.c.Listen != nil {
-		k.c.Listen(now)
-	}
+	k.notifyListener(now)
 	return now, nil
 }
 
-// Recording returns the path of an incident's recording, and the directories in it that the principal may see; nil
-// means all.
+// Recording returns the path of an incident's recording, and the directories in it that the principal may see: nil for
+// all.
 func (k *Keeper) Recording(id string, by *access.Principal) (path string, directories []string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r, err := k.find(id, nil)
+	r, err := k.findRecord(id, nil)
 	if err != nil {
 		return "", nil, err
 	}
 	if by.Restricted() {
-		directories = seenAmong(r.State.Recorded, by)
+		directories = seenKeys(r.State.RecordedLabels, by)
 	}
 	switch {
 	case by.Restricted() && len(directories) == 0:
@@ -415,6 +432,6 @@ func (k *Keeper) PostMortem(id string, by *access.Principal) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	err = postmortem.Markdown(&b, &i, cmp.Or(diagnose.Names(k.c.Catalogue)[i.Pathology], i.Pathology))
+	err = postmortem.Markdown(&b, &i, cmp.Or(diagnose.Names(k.cfg.Catalogue)[i.Pathology], i.Pathology))
 	return b.Bytes(), err
 }

@@ -36,18 +36,22 @@ var noon = time.Date(2026, 11, 17, 12, 0, 0, 0, time.UTC)
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// sick makes a diagnosis in which a pathology fires on each of some models.
+// sick returns a diagnosis of five models in which a pathology fires on the named ones.
 func sick(at time.Time, p *catalog.Pathology, models ...string) *diagnose.Diagnosis {
 	d := &diagnose.Diagnosis{At: at, Status: diagnose.OK}
 	for i := range 5 {
 		m := fmt.Sprintf("m%d", i)
 		name := "10.0.0." + m + ":8000"
-		d.Targets = append(d.Targets, diagnose.Target{Name: name, Labels: map[string]string{"instance": name, "model_name": m}})
-		v := diagnose.Verdict{ID: diagnose.Healthy, Status: diagnose.OK, Model: m, Targets: []string{name}, Summary: "Nothing is wrong"}
+		d.Targets = append(d.Targets, diagnose.Target{Name: name,
+			Labels: map[string]string{"instance": name, "model_name": m}})
+		v := diagnose.Verdict{ID: diagnose.Healthy, Status: diagnose.OK, Model: m, Targets: []string{name},
+			Summary: "Nothing is wrong"}
 		if slices.Contains(models, m) {
-			f := diagnose.Finding{Pathology: p, Model: m, Status: diagnose.Firing, Severity: p.Severity, Targets: []string{name}, Since: at, Summary: p.Title, Confidence: 0.9}
+			f := diagnose.Finding{Pathology: p, Model: m, Status: diagnose.Firing, Severity: p.Severity,
+				Targets: []string{name}, Since: at, Summary: p.Title, Confidence: 0.9}
 			d.Findings = append(d.Findings, f)
-			v = diagnose.Verdict{ID: p.ID, Status: diagnose.Firing, Severity: p.Severity, Model: m, Targets: f.Targets, Since: at, Summary: p.Title, Confidence: 0.9}
+			v = diagnose.Verdict{ID: p.ID, Status: diagnose.Firing, Severity: p.Severity, Model: m, Targets: f.Targets,
+				Since: at, Summary: p.Title, Confidence: 0.9}
 			d.Status = diagnose.Firing
 		}
 		d.Verdicts = append(d.Verdicts, v)
@@ -111,7 +115,7 @@ func TestARestartLosesNothing(t *testing.T) {
 	}
 }
 
-func TestLists(t *testing.T) {
+func TestListFilters(t *testing.T) {
 	k := open(t, t.TempDir())
 	p := pathology(t, "kv-cache-thrashing")
 	observe(t, k, sick(noon, p, "m0"))
@@ -181,7 +185,7 @@ func TestACorruptRecordIsSetAside(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotOursStays(t *testing.T) {
+func TestOtherDirectoriesAreLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"lost+found", "wal", "2026-notes"} {
 		must.Succeed(t, os.Mkdir(filepath.Join(dir, name), 0o755))
@@ -223,9 +227,10 @@ func TestAFullDisk(t *testing.T) {
 	}
 }
 
-func TestItIsBounded(t *testing.T) {
+func TestPruneBoundsNumberAgeAndSize(t *testing.T) {
 	dir := t.TempDir()
-	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), MaxIncidents: 3, Retention: 24 * time.Hour, MaxEvidence: 2500, Log: quiet})
+	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), MaxIncidents: 3,
+		Retention: 24 * time.Hour, MaxEvidence: 2500, Log: quiet})
 	must.Succeed(t, err)
 	defer k.Close(t.Context())
 	p := pathology(t, "kv-cache-thrashing")
@@ -235,7 +240,8 @@ func TestItIsBounded(t *testing.T) {
 			observe(t, k, sick(at, p, "m0"))
 			at = at.Add(15 * time.Second)
 		}
-		must.Succeed(t, os.WriteFile(k.store.filePath(k.List(Query{Model: "m0"})[0].ID, evidenceFile), make([]byte, 1000), 0o644))
+		must.Succeed(t, os.WriteFile(k.store.filePath(k.List(Query{Model: "m0"})[0].ID, evidenceFile),
+			make([]byte, 1000), 0o644))
 		for range 100 {
 			observe(t, k, sick(at, p))
 			at = at.Add(time.Minute)
@@ -246,7 +252,7 @@ func TestItIsBounded(t *testing.T) {
 	}
 	recordings := 0
 	for _, s := range k.List(Query{}) {
-		if k.store.has(s.ID, evidenceFile) {
+		if k.store.hasFile(s.ID, evidenceFile) {
 			recordings++
 		}
 	}
@@ -262,10 +268,10 @@ func TestItIsBounded(t *testing.T) {
 	}
 }
 
-// child is set in the process that is killed.
+// child is the environment variable with the directory of the process that is killed.
 const child = "SIXTY_KEEPER_CHILD"
 
-// prefixed writes each line as a warning.
+// prefixed writes each line with the prefix "warning".
 type prefixed struct{ io.Writer }
 
 func (w prefixed) Write(line []byte) (int, error) {
@@ -273,14 +279,15 @@ func (w prefixed) Write(line []byte) (int, error) {
 	return len(line), err
 }
 
-// TestChild is that process: it makes incidents, acknowledges and notes them, as fast as it
-// can, and says what was done.
+// TestChild is the process that TestAKilledProcessLosesNothing kills. It makes incidents and notes as fast as it can,
+// and prints what was written.
 func TestChild(t *testing.T) {
 	dir := os.Getenv(child)
 	if dir == "" {
-		t.Skip("is the process that TestKill kills")
+		t.Skip("is the process that TestAKilledProcessLosesNothing kills")
 	}
-	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(prefixed{os.Stdout}, nil))})
+	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(),
+		Log: slog.New(slog.NewTextHandler(prefixed{os.Stdout}, nil))})
 	must.Succeed(t, err)
 	fmt.Println("opened", len(k.List(Query{})))
 	p := pathology(t, "kv-cache-thrashing")
@@ -305,9 +312,8 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// TestKill kills the process twenty times: nothing that it said is lost, and nothing is
-// damaged.
-func TestKill(t *testing.T) {
+// The process is killed twenty times. What it printed must be stored, and no file may be damaged.
+func TestAKilledProcessLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -375,15 +381,15 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestEvidence plays a real incident: the recording that is kept gives the same verdict,
-// and the post-mortem shows it.
-func TestEvidence(t *testing.T) {
+// A real incident is played: its stored recording must give the same verdict, and the post-mortem must show it.
+func TestTheRecordingRepeatsTheVerdict(t *testing.T) {
 	store, first, last := embeddedtest.Open(t, "../../../../testdata/recordings/thrashing-deep.tar.zst", nil)
 	dir := t.TempDir()
-	var mu sync.Mutex // evidence is told of beside evaluations
+	var mu sync.Mutex // Listen is called from several goroutines
 	var events []string
 	var asked []time.Time
-	predict := func(_ context.Context, _ metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis) {
+	predict := func(_ context.Context, _ metrics.Querier, r diagnose.Request, s *diagnose.Snapshot,
+		d *diagnose.Diagnosis) {
 		if f := &d.Findings[0]; len(r.Targets) == len(s.Targets) && f.Pathology.ID == "kv-cache-thrashing" {
 			f.Fixes[0].Predicted = &catalog.Prediction{Reason: "this was predicted"}
 			if asked = append(asked, d.At); d.At.Sub(asked[0]) < 12*time.Second {
@@ -391,20 +397,22 @@ func TestEvidence(t *testing.T) {
 			}
 		}
 	}
-	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Predict: predict, Listen: func(s view.Summary) {
-		mu.Lock()
-		defer mu.Unlock()
-		if s.Ended == nil {
-			events = append(events, "open")
-		} else {
-			events = append(events, "ended")
-		}
-	}})
+	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(),
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Predict: predict, Listen: func(s view.Summary) {
+			mu.Lock()
+			defer mu.Unlock()
+			if s.Ended == nil {
+				events = append(events, "open")
+			} else {
+				events = append(events, "ended")
+			}
+		}})
 	must.Succeed(t, err)
 	defer k.Close(t.Context())
 	var d diagnose.Diagnosis
 	for at := first.Add(20 * time.Second); !at.After(last); at = at.Add(5 * time.Second) {
-		d, err = diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: first, Interval: time.Second, Every: true, Pathologies: pathologies.All()})
+		d, err = diagnose.Run(t.Context(), store, diagnose.Options{
+			At: at, First: first, Interval: time.Second, Every: true, Pathologies: pathologies.All()})
 		must.Succeed(t, err)
 		must.Succeed(t, k.Observe(&d, store))
 		must.Succeed(t, k.WaitForEvidence(t.Context()))
@@ -431,10 +439,11 @@ func TestEvidence(t *testing.T) {
 		t.Errorf("kept %s with %d plots", was.Verdict.ID, len(was.Plots))
 	}
 	if !strings.Contains(string(kept.Diagnosis), "this was predicted") || d.Findings[0].Fixes[0].Predicted != nil {
-		t.Errorf("what fixes will do is not in what is kept, or is in what others have: %v", d.Findings[0].Fixes[0].Predicted)
+		t.Errorf("the prediction is not in the stored diagnosis, or is in the shared one: %v",
+			d.Findings[0].Fixes[0].Predicted)
 	}
 	if len(asked) < 2 || asked[1].Sub(asked[0]) != time.Minute || len(asked) > 4 {
-		t.Errorf("predictions were asked for at %v, want one with the first diagnosis that is kept, and one with each later one", asked)
+		t.Errorf("predicted at %v, want the first kept diagnosis and the later ones, a minute apart", asked)
 	}
 	s, err := source.Open(t.Context(), source.Spec{Recording: path})
 	must.Succeed(t, err)
@@ -448,14 +457,16 @@ func TestEvidence(t *testing.T) {
 	again, err := s.Diagnose(t.Context(), o)
 	must.Succeed(t, err)
 	if again.Verdict.ID != was.Verdict.ID || again.Verdict.Summary != was.Verdict.Summary {
-		t.Errorf("the recording says %s: %s, want %s: %s", again.Verdict.ID, again.Verdict.Summary, was.Verdict.ID, was.Verdict.Summary)
+		t.Errorf("the recording says %s: %s, want %s: %s", again.Verdict.ID, again.Verdict.Summary, was.Verdict.ID,
+			was.Verdict.Summary)
 	}
 	// It is over.
 	for i := range 12 {
 		h := d
 		h.At = last.Add(time.Duration(i) * 15 * time.Second)
 		h.Status, h.Findings = diagnose.OK, nil
-		h.Verdict = diagnose.Verdict{ID: diagnose.Healthy, Status: diagnose.OK, Targets: d.Verdict.Targets, Summary: "Nothing is wrong"}
+		h.Verdict = diagnose.Verdict{ID: diagnose.Healthy, Status: diagnose.OK, Targets: d.Verdict.Targets,
+			Summary: "Nothing is wrong"}
 		h.Verdicts = []diagnose.Verdict{h.Verdict}
 		must.Succeed(t, k.Observe(&h, store))
 	}
@@ -465,19 +476,21 @@ func TestEvidence(t *testing.T) {
 	}
 	text, err := k.PostMortem(id, access.Everybody)
 	must.Succeed(t, err)
-	for _, want := range []string{"# Post-mortem: ", "## Timeline", "**: Closed", "four replicas helped &lt;b&gt;", "## Evidence", "| KV cache usage", "## Advice", "## To be filled in"} {
+	for _, want := range []string{"# Post-mortem: ", "## Timeline", "**: Closed", "four replicas helped &lt;b&gt;",
+		"## Evidence", "| KV cache usage", "## Advice", "## To be filled in"} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("the post-mortem lacks %q", want)
 		}
 	}
 }
 
-// TestImpactIsAskedForUntilSomebodyIsHurt: in each evaluation of the first two minutes, so that those who are told know it.
-func TestImpactIsAskedForUntilSomebodyIsHurt(t *testing.T) {
+// In the first two minutes each evaluation measures, so that a notification has the impact.
+func TestImpactIsMeasuredInEachEarlyEvaluation(t *testing.T) {
 	var asked []time.Duration
 	k, err := Open(t.Context(), Config{
 		Dir: t.TempDir(), Catalogue: pathologies.All(), Log: quiet,
-		Impact: func(_ context.Context, _ metrics.Querier, of view.Summary, to time.Time, _ time.Duration) (*view.Impact, error) {
+		Impact: func(_ context.Context, _ metrics.Querier, of view.Summary, to time.Time, _ time.Duration) (
+			*view.Impact, error) {
 			if asked = append(asked, to.Sub(of.Began)); len(asked) < 3 {
 				return nil, nil
 			}
@@ -498,13 +511,14 @@ func TestImpactIsAskedForUntilSomebodyIsHurt(t *testing.T) {
 	must.Equal(t, []time.Duration{0, 15 * time.Second, 30 * time.Second, 90 * time.Second}, asked)
 }
 
-// TestImpactIsMeasuredNowAndThenAndAtTheEnd: once a minute and at the end, and what was lost with a server stays.
-func TestImpactIsMeasuredNowAndThenAndAtTheEnd(t *testing.T) {
+// An impact that decreases is not taken.
+func TestImpactIsMeasuredEachMinuteAndAtTheEnd(t *testing.T) {
 	var asked []time.Duration
 	late := []float64{5, 9, 3}
 	k, err := Open(t.Context(), Config{
 		Dir: t.TempDir(), Catalogue: pathologies.All(), Log: quiet,
-		Impact: func(_ context.Context, _ metrics.Querier, of view.Summary, to time.Time, _ time.Duration) (*view.Impact, error) {
+		Impact: func(_ context.Context, _ metrics.Querier, of view.Summary, to time.Time, _ time.Duration) (
+			*view.Impact, error) {
 			asked = append(asked, to.Sub(of.Began))
 			return &view.Impact{Late: late[min(len(asked), len(late))-1], Of: 10}, nil
 		},
@@ -526,7 +540,8 @@ func TestImpactIsMeasuredNowAndThenAndAtTheEnd(t *testing.T) {
 	if len(list) != 1 || list[0].Ended == nil || list[0].Impact == nil || list[0].Impact.Late != 9 {
 		t.Fatalf("%+v", list)
 	}
-	if want := list[0].Ended.Sub(list[0].Began); len(asked) < 3 || asked[0] != 0 || asked[1] != time.Minute || asked[len(asked)-1] != want {
+	if want := list[0].Ended.Sub(list[0].Began); len(asked) < 3 || asked[0] != 0 || asked[1] != time.Minute ||
+		asked[len(asked)-1] != want {
 		t.Errorf("measured after %s, want the last after %s", asked, want)
 	}
 }

@@ -12,16 +12,19 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// seer is a monitor that noticed the same fault at a time.
-func seer(t *testing.T, at time.Time) (*keeper.Keeper, string) {
-	k, err := keeper.Open(t.Context(), keeper.Config{Dir: t.TempDir(), Catalogue: pathologies.All(), Log: slog.New(slog.DiscardHandler)})
+// newMonitor returns a Keeper that found the same fault at a time, and the ID of its incident on model m.
+func newMonitor(t *testing.T, at time.Time) (*keeper.Keeper, string) {
+	k, err := keeper.Open(t.Context(), keeper.Config{Dir: t.TempDir(), Catalogue: pathologies.All(),
+		Log: slog.New(slog.DiscardHandler)})
 	must.Succeed(t, err)
 	t.Cleanup(func() { _ = k.Close(t.Context()) })
 	p := pathologies.All()[0]
 	for _, model := range []string{"other", "m"} {
 		if err := k.Observe(&diagnose.Diagnosis{
-			At: at, Targets: []diagnose.Target{{Name: "a", Labels: map[string]string{"instance": "a:8000", "model_name": model}}},
-			Findings: []diagnose.Finding{{Pathology: p, Model: model, Status: diagnose.Firing, Severity: p.Severity, Targets: []string{"a"}, Summary: p.Title}},
+			At: at, Targets: []diagnose.Target{{Name: "a",
+				Labels: map[string]string{"instance": "a:8000", "model_name": model}}},
+			Findings: []diagnose.Finding{{Pathology: p, Model: model, Status: diagnose.Firing, Severity: p.Severity,
+				Targets: []string{"a"}, Summary: p.Title}},
 		}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -29,18 +32,17 @@ func seer(t *testing.T, at time.Time) (*keeper.Keeper, string) {
 	return k, k.List(keeper.Query{Model: "m"})[0].ID
 }
 
-// TestMonitorsShareWhatPeopleDo: by messages as it happens, and as a whole to one that comes later, in any
-// order and more than once.
+// Messages may come in any order and more than once. A monitor that joins later gets all actions at once.
 func TestMonitorsShareWhatPeopleDo(t *testing.T) {
 	at := time.Now().UTC().Truncate(time.Minute)
-	here, id := seer(t, at)
-	there, other := seer(t, at.Add(75*time.Second)) // which saw it later, and names it otherwise
+	here, id := newMonitor(t, at)
+	there, other := newMonitor(t, at.Add(75*time.Second)) // it found the fault later, so that the ID differs
 	if id == other {
 		t.Fatalf("both name it %s", id)
 	}
 	var said [][]byte
 	here.SetBroadcast(func(text []byte) { said = append(said, text) })
-	there.SetBroadcast(func([]byte) { t.Error("what was heard is told again") })
+	there.SetBroadcast(func([]byte) { t.Error("a merged action is broadcast again") })
 	note := func(k *keeper.Keeper, id, text string, after time.Duration) {
 		t.Helper()
 		if _, err := k.AddNote(id, "ann", text, at.Add(after)); err != nil {
@@ -70,7 +72,7 @@ func TestMonitorsShareWhatPeopleDo(t *testing.T) {
 	}
 	agree(there, other, "ann", "first", "second")
 
-	// Each did something while they did not see one another.
+	// People act on each monitor while the two are not connected.
 	here.SetBroadcast(nil)
 	there.SetBroadcast(nil)
 	note(there, other, "third", 3*time.Minute)
@@ -96,20 +98,25 @@ func TestMonitorsShareWhatPeopleDo(t *testing.T) {
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte(`[{"model":"m","members":["kv-cache-thrashing"],"began":"2026-01-01T00:00:00Z","acknowledged":{"by":"","at":"2026-01-01T00:00:00Z"},"notes":[{"by":"a","text":"b"}]}]`))
 	f.Add([]byte(`null`))
-	k, err := keeper.Open(f.Context(), keeper.Config{Dir: f.TempDir(), Catalogue: pathologies.All(), Log: slog.New(slog.DiscardHandler)})
+	k, err := keeper.Open(f.Context(), keeper.Config{Dir: f.TempDir(), Catalogue: pathologies.All(),
+		Log: slog.New(slog.DiscardHandler)})
 	must.Succeed(f, err)
 	p := pathologies.All()[0]
 	if err := k.Observe(&diagnose.Diagnosis{
-		At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Targets: []diagnose.Target{{Name: "a", Labels: map[string]string{"instance": "a", "model_name": "m"}}},
-		Findings: []diagnose.Finding{{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: p.Severity, Targets: []string{"a"}}},
+		At:      time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		Targets: []diagnose.Target{{Name: "a", Labels: map[string]string{"instance": "a", "model_name": "m"}}},
+		Findings: []diagnose.Finding{{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: p.Severity,
+			Targets: []string{"a"}}},
 	}, nil); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		_ = k.Merge(text) // what it makes of it must be what somebody could have written
+		_ = k.Merge(text) // merged notes must be valid, whatever the text
 		for _, s := range k.List(keeper.Query{}) {
-			if bad := func(by, text string) bool { return by == "" || text == "" || len(by) > 1000 }; len(s.Notes) > 0 && bad(s.Notes[0].By, s.Notes[0].Text) {
-				t.Errorf("%+v", s.Notes[0])
+			for _, n := range s.Notes {
+				if n.By == "" || n.Text == "" || len(n.By) > 1000 {
+					t.Errorf("%+v", n)
+				}
 			}
 		}
 	})

@@ -22,47 +22,46 @@ import (
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
-// A store is a directory with one of each incident, which holds these files. Each is
-// written whole under another name first, so that a process that is killed leaves the old
-// one or the new one.
+// The store is a directory with one directory for each incident, named by its ID, which holds these files. Each file is
+// written whole under a temporary name first: a killed process leaves the old file or the new one.
 const (
 	recordFile    = "incident.json"
-	diagnosisFile = "diagnosis.json"   // sixty.diagnosis/v1, of the moment that the recording ends at
+	diagnosisFile = "diagnosis.json"   // sixty.diagnosis/v1, of the time at which the recording ends
 	evidenceFile  = "evidence.tar.zst" // a recording for sixty diagnose
-	asideDir      = "set-aside"        // for what cannot be read
+	asideDir      = "set-aside"        // for incidents that cannot be read
 	maxRecord     = 4 << 20            // bytes of a record
 	maxDocument   = 16 << 20           // bytes of a diagnosis
-	temporaryMark = "."                // names of files that are being written begin with it
+	temporaryMark = "."                // temporary names begin with it
 )
 
 type fileStore struct {
 	dir string
-	// write puts a file in its place; tests let it fail.
+	// write puts a file in its place. Tests let it fail.
 	write func(path string, write func(io.Writer) error) error
 }
 
-// validID is what names of directories look like: all that Tracker gives.
+// validID matches the IDs that a Tracker gives.
 var validID = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{4}-[a-zA-Z0-9_-]{1,100}$`)
 
-// openStore reads a directory, and creates it if necessary. Unreadable incidents are set aside with a warning.
+// openStore reads a directory, and creates it if necessary. Incidents that cannot be read are set aside with a warning.
 func openStore(dir string) (s *fileStore, records []*incident.Record, warnings []string, err error) {
 	s = &fileStore{dir: dir, write: fileio.Write}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, nil, hint.With(fmt.Errorf("open the incidents: %w", fileio.StripOp(err)),
 			"name a writable directory")
 	}
-	ids, err := s.ids()
+	ids, err := s.listIDs()
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("open the incidents: %w", err)
 	}
 	for _, id := range ids {
-		unbegun, err := s.sweep(id)
-		if unbegun {
+		empty, err := s.removeLeftovers(id)
+		if empty {
 			continue
 		}
 		var r *incident.Record
 		if err == nil {
-			r, err = s.load(id)
+			r, err = s.loadRecord(id)
 		}
 		if err != nil {
 			warnings = append(warnings, s.setAside(id, err))
@@ -73,8 +72,8 @@ func openStore(dir string) (s *fileStore, records []*incident.Record, warnings [
 	return s, records, warnings, nil
 }
 
-// ids are the names of the directories that are ours.
-func (s *fileStore) ids() (out []string, err error) {
+// listIDs returns the names of the incidents' directories.
+func (s *fileStore) listIDs() (out []string, err error) {
 	entries, err := os.ReadDir(s.dir)
 	for _, e := range entries {
 		if e.IsDir() && validID.MatchString(e.Name()) {
@@ -84,27 +83,27 @@ func (s *fileStore) ids() (out []string, err error) {
 	return out, fileio.StripOp(err)
 }
 
-// sweep removes what a killed process left behind, and the whole directory where nothing is in
-// its place yet.
-func (s *fileStore) sweep(id string) (unbegun bool, err error) {
+// removeLeftovers removes the temporary files of a killed process, and the directory if nothing else is in it: empty
+// reports that.
+func (s *fileStore) removeLeftovers(id string) (empty bool, err error) {
 	incidentDir := filepath.Join(s.dir, id)
 	files, err := os.ReadDir(incidentDir)
-	unbegun = err == nil
+	empty = err == nil
 	for _, f := range files {
 		if strings.HasPrefix(f.Name(), temporaryMark) {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(incidentDir, f.Name())))
 		} else {
-			unbegun = false
+			empty = false
 		}
 	}
-	if unbegun && err == nil {
+	if empty && err == nil {
 		err = os.Remove(incidentDir)
 	}
-	return unbegun && err == nil, fileio.StripOp(err)
+	return empty && err == nil, fileio.StripOp(err)
 }
 
-// load reads a record.
-func (s *fileStore) load(id string) (*incident.Record, error) {
+// loadRecord reads a record.
+func (s *fileStore) loadRecord(id string) (*incident.Record, error) {
 	b, err := fileio.Read(s.filePath(id, recordFile), maxRecord)
 	if err != nil {
 		return nil, err
@@ -114,15 +113,15 @@ func (s *fileStore) load(id string) (*incident.Record, error) {
 	if err := d.Decode(r); err != nil {
 		return nil, fmt.Errorf("%s: %w", recordFile, err)
 	}
-	if err := check(r, id); err != nil {
+	if err := validateRecord(r, id); err != nil {
 		return nil, fmt.Errorf("%s: %w", recordFile, err)
 	}
-	r.HasRecording = s.has(id, evidenceFile)
+	r.HasRecording = s.hasFile(id, evidenceFile)
 	return r, nil
 }
 
-// check refuses a record that cannot have been written here.
-func check(r *incident.Record, id string) error {
+// validateRecord returns an error for a record that cannot have been written here. It replaces null lists.
+func validateRecord(r *incident.Record, id string) error {
 	switch {
 	case r.ID != id:
 		return fmt.Errorf("it is of %q", r.ID)
@@ -138,7 +137,7 @@ func check(r *incident.Record, id string) error {
 	return nil
 }
 
-// setAside moves an unreadable incident away, so that nothing is lost, and returns the warning.
+// setAside moves the directory of an unreadable incident to asideDir, so that nothing is lost. It returns the warning.
 func (s *fileStore) setAside(id string, why error) string {
 	to := filepath.Join(s.dir, asideDir)
 	err := os.MkdirAll(to, 0o755)
@@ -157,24 +156,25 @@ func (s *fileStore) setAside(id string, why error) string {
 		fileio.StripOp(err))
 }
 
-func (s *fileStore) has(id, file string) bool {
+// hasFile reports whether an incident has a file that is not empty.
+func (s *fileStore) hasFile(id, file string) bool {
 	info, err := os.Stat(s.filePath(id, file))
 	return err == nil && info.Mode().IsRegular() && info.Size() > 0
 }
 
 func (s *fileStore) filePath(id, file string) string { return filepath.Join(s.dir, id, file) }
 
-// save writes a record.
-func (s *fileStore) save(r *incident.Record) error {
+// saveRecord writes a record.
+func (s *fileStore) saveRecord(r *incident.Record) error {
 	b, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return err
 	}
-	return s.put(r.ID, recordFile, b)
+	return s.writeFile(r.ID, recordFile, b)
 }
 
-// put writes a file of an incident, and makes sure that it is there after a loss of power.
-func (s *fileStore) put(id, file string, content []byte) error {
+// writeFile writes a file of an incident so that it survives a loss of power.
+func (s *fileStore) writeFile(id, file string, content []byte) error {
 	incidentDir := filepath.Join(s.dir, id)
 	if err := os.Mkdir(incidentDir, 0o755); err == nil {
 		fileio.SyncDir(s.dir)
@@ -187,31 +187,31 @@ func (s *fileStore) put(id, file string, content []byte) error {
 	})
 }
 
-// diagnosis writes a diagnosis of an incident as JSON.
-func (s *fileStore) diagnosis(id, file string, d diagnose.Diagnosis) error {
+// saveDiagnosis writes the diagnosis of an incident as JSON.
+func (s *fileStore) saveDiagnosis(id string, d diagnose.Diagnosis) error {
 	var b bytes.Buffer
 	if err := report.JSON(&b, d, report.Options{}); err != nil {
 		return err
 	}
-	return s.put(id, file, b.Bytes())
+	return s.writeFile(id, diagnosisFile, b.Bytes())
 }
 
-// document reads a diagnosis that was kept, nil without one.
-func (s *fileStore) document(id, file string) (json.RawMessage, error) {
-	b, err := fileio.Read(s.filePath(id, file), maxDocument)
+// readDiagnosis reads the stored diagnosis of an incident. It returns nil without one.
+func (s *fileStore) readDiagnosis(id string) (json.RawMessage, error) {
+	b, err := fileio.Read(s.filePath(id, diagnosisFile), maxDocument)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	case !json.Valid(b):
-		return nil, fmt.Errorf("%s is damaged", file)
+		return nil, fmt.Errorf("%s is damaged", diagnosisFile)
 	}
 	return bytes.TrimSpace(b), nil
 }
 
-// prune removes the oldest closed records beyond a number and an age, and the oldest
-// recordings beyond a size; it returns the records that stay.
+// prune removes closed incidents beyond the number and the age of c, and then recordings of closed incidents beyond its
+// size, the oldest first. It returns the records that stay, the latest first.
 func (s *fileStore) prune(stored []*incident.Record, now time.Time, c *Config) (kept []*incident.Record, err error) {
 	kept = slices.SortedStableFunc(slices.Values(stored), incident.Latest)
 	for i := len(kept) - 1; i >= 0; i-- {
@@ -219,23 +219,24 @@ func (s *fileStore) prune(stored []*incident.Record, now time.Time, c *Config) (
 		if r.Open() || len(kept) <= c.MaxIncidents && now.Sub(*r.Ended) <= c.Retention {
 			continue
 		}
-		if e := os.RemoveAll(filepath.Join(s.dir, r.ID)); e != nil {
-			err = errors.Join(err, fileio.StripOp(e))
+		if removeErr := os.RemoveAll(filepath.Join(s.dir, r.ID)); removeErr != nil {
+			err = errors.Join(err, fileio.StripOp(removeErr))
 			continue
 		}
 		kept = slices.Delete(kept, i, i+1)
 	}
 	size := int64(0)
 	for _, r := range kept {
-		info, e := os.Stat(s.filePath(r.ID, evidenceFile))
-		if e != nil {
+		path := s.filePath(r.ID, evidenceFile)
+		info, statErr := os.Stat(path)
+		if statErr != nil {
 			continue
 		}
 		if size += info.Size(); size <= c.MaxEvidence || r.Open() {
 			continue
 		}
-		if e := os.Remove(s.filePath(r.ID, evidenceFile)); e != nil {
-			err = errors.Join(err, fileio.StripOp(e))
+		if removeErr := os.Remove(path); removeErr != nil {
+			err = errors.Join(err, fileio.StripOp(removeErr))
 			continue
 		}
 		size -= info.Size()

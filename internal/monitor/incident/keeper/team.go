@@ -20,39 +20,39 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/incident"
 )
 
-// labelsTime is how long the labels of servers may take to be read.
+// labelsTime bounds the time for reading the labels of servers.
 const labelsTime = 5 * time.Second
 
-// learnLabels reads the labels of servers on which open incidents were found and that are not known yet, from the
-// series of their scrapes. Servers that have none there stay unknown.
+// learnLabels reads the labels of the servers of open incidents that have none yet, from the up series of their
+// scrapes.
 func (k *Keeper) learnLabels(at time.Time, q metrics.Querier) (errs error) {
-	var asked []*incident.Record
+	var incomplete []*incident.Record
 	k.mu.Lock()
 	for _, r := range k.byID {
 		if r.Open() && len(unlabelled(r)) > 0 {
-			asked = append(asked, r.Copy())
+			incomplete = append(incomplete, r.Copy())
 		}
 	}
 	k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(k.ctx, labelsTime)
 	defer cancel()
-	for _, a := range asked {
-		matchers := []*labels.Matcher{indicator.Like(model.InstanceLabel, quoteAll(unlabelled(a)))}
-		if a.Cluster != "" {
-			matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, "cluster", a.Cluster))
+	for _, c := range incomplete {
+		matchers := []*labels.Matcher{indicator.Like(model.InstanceLabel, quoteAll(unlabelled(c)))}
+		if c.Cluster != "" {
+			matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, "cluster", c.Cluster))
 		}
 		found, err := q.Query(ctx, indicator.Selector("up", matchers...), at)
 		if err != nil {
-			errs = errors.Join(errs, fmt.Errorf("read the labels of the servers of incident %s: %w", a.ID, err))
+			errs = errors.Join(errs, fmt.Errorf("read the labels of the servers of incident %s: %w", c.ID, err))
 			continue
 		}
 		k.mu.Lock()
-		if r := k.byID[a.ID]; r != nil {
-			if r.State.Where == nil {
-				r.State.Where = map[string]map[string]string{}
+		if r := k.byID[c.ID]; r != nil {
+			if r.State.ServerLabels == nil {
+				r.State.ServerLabels = map[string]map[string]string{}
 			}
 			for _, s := range found {
-				r.State.Where[string(s.Metric[model.InstanceLabel])] = labelsOf(s.Metric, r)
+				r.State.ServerLabels[string(s.Metric[model.InstanceLabel])] = labelsOf(s.Metric, r)
 			}
 			k.dirty[r.ID] = true
 		}
@@ -61,12 +61,13 @@ func (k *Keeper) learnLabels(at time.Time, q metrics.Querier) (errs error) {
 	return errs
 }
 
-// unlabelled lists the servers of an incident whose labels are not known.
+// unlabelled lists the servers of an incident without known labels.
 func unlabelled(r *incident.Record) []string {
-	return slices.DeleteFunc(slices.Clone(r.State.Instances), func(i string) bool { return r.State.Where[i] != nil })
+	known := func(instance string) bool { return r.State.ServerLabels[instance] != nil }
+	return slices.DeleteFunc(slices.Clone(r.State.Instances), known)
 }
 
-// quoteAll is a regular expression that matches each of some texts.
+// quoteAll returns a regular expression that matches each of the texts.
 func quoteAll(texts []string) string {
 	quoted := make([]string, len(texts))
 	for i, text := range texts {
@@ -75,7 +76,7 @@ func quoteAll(texts []string) string {
 	return strings.Join(quoted, "|")
 }
 
-// labelsOf returns the labels of an incident's server, from those of its scrapes.
+// labelsOf returns the labels of an incident's server: those of its scrapes, and the model's name.
 func labelsOf(m model.Metric, r *incident.Record) map[string]string {
 	values := map[string]string{"model_name": r.Model}
 	for name, v := range m {
@@ -86,28 +87,29 @@ func labelsOf(m model.Metric, r *incident.Record) map[string]string {
 	return values
 }
 
-// sees reports whether somebody sees an incident: all servers on which it was found are in the view.
+// sees reports whether a principal sees an incident: it must see all servers of the incident.
 func sees(by *access.Principal, r *incident.Record) bool {
-	return !by.Restricted() || len(unlabelled(r)) == 0 && len(r.State.Where) > 0 &&
-		len(seenAmong(r.State.Where, by)) == len(r.State.Where)
+	return !by.Restricted() || len(unlabelled(r)) == 0 && len(r.State.ServerLabels) > 0 &&
+		len(seenKeys(r.State.ServerLabels, by)) == len(r.State.ServerLabels)
 }
 
-// seenAmong returns the keys of labels that somebody sees.
-func seenAmong(of map[string]map[string]string, by *access.Principal) []string {
-	return slices.DeleteFunc(slices.Collect(maps.Keys(of)), func(key string) bool { return !by.Sees(of[key]) })
+// seenKeys returns the keys of the label sets that a principal sees.
+func seenKeys(labelSets map[string]map[string]string, by *access.Principal) []string {
+	hidden := func(key string) bool { return !by.Sees(labelSets[key]) }
+	return slices.DeleteFunc(slices.Collect(maps.Keys(labelSets)), hidden)
 }
 
-// Check returns an error that wraps ErrUnknown for an incident that there is not, or that somebody does
-// not see: the two look the same.
+// Check returns an error that wraps ErrUnknown if there is no such incident, or if the principal does not see it: the
+// two look the same.
 func (k *Keeper) Check(id string, by *access.Principal) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, err := k.find(id, by)
+	_, err := k.findRecord(id, by)
 	return err
 }
 
-// withoutOthers is what a diagnosis says of some targets alone.
-func withoutOthers(diagnosis json.RawMessage, targets []string) json.RawMessage {
+// onlyTargets is what a diagnosis says of some targets alone.
+func onlyTargets(diagnosis json.RawMessage, targets []string) json.RawMessage {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(diagnosis, &all) != nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package postmortem writes an incident as Markdown for the review meeting: what happened and when, the evidence,
-// what was proposed and done, and the questions that only people can answer. It reads no files; package keeper passes
+// Package postmortem writes an incident as Markdown for the review meeting: its timeline, the evidence, the advice and
+// its effect, a similar earlier incident, and questions for people to answer. It reads no files: package keeper passes
 // the stored incident.
 package postmortem
 
@@ -16,7 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Markdown writes an incident, under the name of its pathology.
+// Markdown writes an incident. name is the name of its pathology.
 func Markdown(w io.Writer, i *view.Incident, name string) error {
 	kept := &i.Kept
 	d := render.NewDocument("Post-mortem: " + name)
@@ -24,7 +24,7 @@ func Markdown(w io.Writer, i *view.Incident, name string) error {
 	if i.Story != "" {
 		d.Paragraph("How it came about", render.Sentence(i.Story))
 	}
-	for _, row := range head(i) {
+	for _, row := range headRows(i) {
 		if row[1] != "" {
 			d.Item(row[0], row[1])
 		}
@@ -34,8 +34,8 @@ func Markdown(w io.Writer, i *view.Incident, name string) error {
 		d.Item(view.FormatTime(m.At), m.Text)
 	}
 	if i.Omitted > 0 {
-		d.Paragraph("", render.Plural(i.Omitted,
-			"change")+" in the middle are left out: the verdict changed too often.")
+		d.Paragraph("", render.Plural(i.Omitted, "change")+
+			" in the middle are left out: the verdict changed too often.")
 	}
 	if len(kept.Evidence) > 0 {
 		d.Section("Evidence", "")
@@ -44,7 +44,7 @@ func Markdown(w io.Writer, i *view.Incident, name string) error {
 		d.List(kept.Reasons...)
 		d.Paragraph("Runbook", kept.Runbook)
 	}
-	advice(d, i.Advice)
+	addAdvice(d, i.Advice)
 	d.Section("Seen before", "")
 	if s := i.Similar; s != nil {
 		d.Paragraph("", s.Note+" ("+s.ID+")")
@@ -60,8 +60,8 @@ func Markdown(w io.Writer, i *view.Incident, name string) error {
 	return d.Markdown(w)
 }
 
-// advice writes the chosen advice and its effect.
-func advice(d *render.Document, a *view.Advice) {
+// addAdvice adds the chosen advice and, as a table, its predicted and measured effect.
+func addAdvice(d *render.Document, a *view.Advice) {
 	if a == nil {
 		return
 	}
@@ -95,8 +95,8 @@ func advice(d *render.Document, a *view.Advice) {
 	}
 }
 
-// head says what, where and when.
-func head(i *view.Incident) [][2]string {
+// headRows returns the facts under the title, as pairs of name and value. A value may be empty.
+func headRows(i *view.Incident) [][2]string {
 	after := func(t time.Time) string { return render.Seconds(max(0, t.Sub(i.Began).Seconds())) }
 	began, found, acknowledged, ended, evidence := view.FormatTime(i.Began), "", "", "ongoing", ""
 	if i.BeganAtLeast {
@@ -124,7 +124,7 @@ func head(i *view.Incident) [][2]string {
 		{"Severity", i.Severity},
 		{"Phase", i.Stands()},
 		{"Scope", i.Scope()},
-		{"Impact", impact(i)},
+		{"Impact", impactText(i)},
 		{"Began", began},
 		{"Found", found},
 		{"Acknowledged", acknowledged},
@@ -133,18 +133,18 @@ func head(i *view.Incident) [][2]string {
 	}
 }
 
-func impact(i *view.Incident) string {
+func impactText(i *view.Incident) string {
 	if i.Impact == nil {
 		return ""
 	}
 	return i.Impact.Text
 }
 
-const mostTargets = 12
+const maxTargets = 12
 
 func listSome(list []string) string {
-	if more := len(list) - mostTargets; more > 0 {
-		return strings.Join(list[:mostTargets], ", ") + fmt.Sprintf(" and %d more", more)
+	if more := len(list) - maxTargets; more > 0 {
+		return strings.Join(list[:maxTargets], ", ") + fmt.Sprintf(" and %d more", more)
 	}
 	return strings.Join(list, ", ")
 }
